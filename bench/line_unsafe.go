@@ -1,0 +1,82 @@
+package bench
+
+import (
+	"fmt"
+	"os"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/edsrzf/mmap-go"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	lineBytes = 4096
+	pongAt    = lineBytes / 2 // far from ping: neither adjacent nor prefetched with it
+	stop      = ^uint64(0)
+)
+
+// Line is two words, each on a cache line of its own, in memory that two
+// processes map. One process bounces, the other echoes; nobody else may use it.
+type Line struct {
+	mem        mmap.MMap
+	ping, pong *atomic.Uint64
+	value      uint64
+}
+
+// NewLineFile makes the memory of a Line, to be handed to both processes. It
+// has no name in any file system.
+func NewLineFile() (*os.File, error) {
+	fd, err := unix.MemfdCreate("softnd-line", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("bench: memory for a line: %w", err)
+	}
+	f := os.NewFile(uintptr(fd), "softnd-line")
+	if err := f.Truncate(lineBytes); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("bench: memory for a line: %w", err)
+	}
+	return f, nil
+}
+
+// MapLine maps the memory that NewLineFile made. The file may be closed
+// afterwards.
+func MapLine(f *os.File) (*Line, error) {
+	mem, err := mmap.MapRegion(f, lineBytes, mmap.RDWR, 0, 0)
+	if err != nil {
+		return nil, fmt.Errorf("bench: map a line: %w", err)
+	}
+	return &Line{
+		mem:  mem,
+		ping: (*atomic.Uint64)(unsafe.Pointer(&mem[0])),
+		pong: (*atomic.Uint64)(unsafe.Pointer(&mem[pongAt])),
+	}, nil
+}
+
+// Bounce makes one round trip: a word to the other process and back.
+func (l *Line) Bounce() {
+	l.value++
+	l.ping.Store(l.value)          // ORDER ping: pairs with the load in Echo
+	for l.pong.Load() != l.value { // ORDER pong: pairs with the store in Echo
+	}
+}
+
+// Stop ends the other process's Echo.
+func (l *Line) Stop() { l.ping.Store(stop) } // ORDER ping: pairs with the load in Echo
+
+// Echo answers round trips until the other process calls Stop.
+func (l *Line) Echo() {
+	for seen := uint64(0); ; {
+		switch v := l.ping.Load(); v { // ORDER ping: pairs with the stores in Bounce and Stop
+		case seen:
+		case stop:
+			return
+		default:
+			seen = v
+			l.pong.Store(v) // ORDER pong: pairs with the load in Bounce
+		}
+	}
+}
+
+// Close unmaps the memory.
+func (l *Line) Close() error { return l.mem.Unmap() }

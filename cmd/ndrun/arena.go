@@ -1,0 +1,23 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/softnd/softnd/launcher"
+	"github.com/softnd/softnd/shm"
+)
+
+func _() { // a constant or index error here means that launcher and arena differ in the ranks of a job
+	var at [1]struct{}
+	_ = at[launcher.MaxRanks-shm.MaxRanks]
+}
+
+// createArena makes the memory that the ranks share. It has no name, and goes with
+// the last process that holds it.
+func createArena(ranks int) (*shm.Arena, error) {
+	arena, err := shm.Create(shm.Config{Ranks: ranks})
+	if err != nil {
+		return nil, fmt.Errorf("create the job's shared memory for %d ranks: %w", ranks, err)
+	}
+	return arena, nil
+}

@@ -1,0 +1,235 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/softnd/softnd/launcher"
+)
+
+// The test binary is ndrun itself where roleVar says so, and a rank under it.
+const roleVar = "NDRUN_TEST_ROLE"
+
+// watchdog ends tests that hang. It is no requirement on speed.
+const watchdog = 2 * time.Minute
+
+func TestMain(m *testing.M) {
+	launcher.Serve()
+	switch role := os.Getenv(roleVar); role {
+	case "":
+		// The race detector makes each process linger for a second at its end.
+		if os.Getenv("GORACE") == "" {
+			os.Setenv("GORACE", "atexit_sleep_ms=0")
+		}
+		os.Exit(m.Run())
+	case "ndrun":
+		os.Setenv(roleVar, "rank") // for whom it runs
+		os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+	case "rank":
+		if err := rank(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(71)
+		}
+	default:
+		fmt.Fprintf(os.Stderr, "unknown role %q\n", role)
+		os.Exit(70)
+	}
+}
+
+// rank tells where it is and ends as its first argument says.
+func rank() error {
+	fmt.Println("rank", os.Getenv("SOFTND_RANK"), "of", os.Getenv("SOFTND_SIZE"))
+	dir, err := os.Getwd()
+	if err != nil {
+		return err
+	}
+	fmt.Println("dir", dir, "PWD", os.Getenv("PWD"), "X", os.Getenv("X"))
+	arena, err := os.Readlink("/proc/self/fd/" + os.Getenv("SOFTND_ARENA_FD"))
+	if err != nil {
+		return err
+	}
+	fmt.Println("arena", arena)
+	fmt.Printf("args %q\n", os.Args[1:])
+	if len(os.Args) > 1 && os.Args[1] == "fail" && os.Getenv("SOFTND_RANK") == "1" {
+		os.Exit(42)
+	}
+	return nil
+}
+
+// ndrun is a command that runs ndrun.
+func ndrun(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), testBinary(t), args...)
+	cmd.Env = append(os.Environ(), roleVar+"=ndrun")
+	cmd.WaitDelay = watchdog
+	return cmd
+}
+
+func testBinary(t *testing.T) string {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return exe
+}
+
+// finish runs cmd and returns its exit status, 128 + n after signal n, and its output.
+func finish(t *testing.T, cmd *exec.Cmd) (status int, stdout, stderr string) {
+	t.Helper()
+	var out, errOut bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errOut
+	_ = cmd.Run()
+	if cmd.ProcessState == nil {
+		t.Fatal("ndrun did not start")
+	}
+	return cmd.ProcessState.ExitCode(), out.String(), errOut.String()
+}
+
+func TestRanksFindTheirJob(t *testing.T) {
+	dir := t.TempDir()
+	status, out, errOut := finish(t, ndrun(t, "-np", "2", "--wdir", dir, "-env", "X=a", "-env=X=b=c", testBinary(t), "-n", "7", "--", "-wdir"))
+	if status != 0 || errOut != "" {
+		t.Fatalf("exit status %d, %s", status, errOut)
+	}
+	for r := range 2 {
+		for _, want := range []string{
+			fmt.Sprintf("rank %d of 2", r),
+			fmt.Sprintf("dir %s PWD %s X b=c", dir, dir),
+			"arena /memfd:",
+			`args ["-n" "7" "--" "-wdir"]`,
+		} {
+			if !strings.Contains(out, fmt.Sprintf("[%d] %s", r, want)) {
+				t.Errorf("rank %d does not say %q:\n%s", r, want, out)
+			}
+		}
+	}
+}
+
+func TestOneRankByDefault(t *testing.T) {
+	status, out, _ := finish(t, ndrun(t, testBinary(t)))
+	if status != 0 || !strings.Contains(out, "[0] rank 0 of 1\n") || strings.Contains(out, "[1]") {
+		t.Errorf("exit status %d, output\n%s", status, out)
+	}
+}
+
+func TestFailureIsReported(t *testing.T) {
+	status, _, errOut := finish(t, ndrun(t, "-n", "3", testBinary(t), "fail"))
+	if status != 42 || !strings.HasPrefix(errOut, fmt.Sprintf("ndrun: rank 1 (%s, pid ", filepath.Base(testBinary(t)))) || !strings.Contains(errOut, "exited with code 42") {
+		t.Errorf("exit status %d, %s", status, errOut)
+	}
+}
+
+func TestUsageErrors(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "some-text")
+	if err := os.WriteFile(file, []byte("text"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const read, find, options = "ndrun: read the command line: ", "ndrun: find the program ", `; "ndrun -h" shows the options` + "\n"
+	for _, tc := range []struct {
+		args []string
+		want string
+	}{
+		{nil, read + "no program is named; put it behind the options" + options},
+		{[]string{"-n", "2"}, read + "no program is named; put it behind the options" + options},
+		{[]string{"-n"}, read + "flag needs an argument: -n" + options},
+		{[]string{"-n", "0", "true"}, read + `invalid value "0" for flag -n: a job has 1 to 1024 ranks` + options},
+		{[]string{"-n", "1025", "true"}, read + `invalid value "1025" for flag -n: a job has 1 to 1024 ranks` + options},
+		{[]string{"-np", "two", "true"}, read + `invalid value "two" for flag -np: a job has 1 to 1024 ranks` + options},
+		{[]string{"-bogus", "true"}, read + "flag provided but not defined: -bogus" + options},
+		{[]string{"-env", "X", "true"}, read + `invalid value "X" for flag -env: it must have the form NAME=VALUE` + options},
+		{[]string{"-env", "=X", "true"}, read + `invalid value "=X" for flag -env: it must have the form NAME=VALUE` + options},
+		{[]string{"-wdir", dir + "/none", "true"}, "ndrun: find the working directory of the ranks: stat " + dir + "/none: no such file or directory; give -wdir one that exists\n"},
+		{[]string{"-wdir", file, "true"}, "ndrun: find the working directory of the ranks: " + file + " is not a directory; give -wdir one\n"},
+		{[]string{"no-such-program"}, find + "no-such-program: executable file not found in $PATH; name it by its path, or add its directory to PATH\n"},
+		{[]string{"some-text"}, find + "some-text: executable file not found in $PATH; for the file in this directory, say ./some-text\n"},
+		{[]string{"./none", "-n", "2"}, find + "./none: no such file or directory; check the path\n"},
+		{[]string{file}, "ndrun: run the program " + file + ": the file is not executable (permission denied); chmod +x it, or put its interpreter before it\n"},
+		{[]string{dir}, find + dir + ": it is a directory without Go files; name an executable or the directory of a Go program\n"},
+	} {
+		t.Run(strings.Join(tc.args, " "), func(t *testing.T) {
+			cmd := ndrun(t, tc.args...)
+			cmd.Dir = dir
+			status, out, errOut := finish(t, cmd)
+			if status != 2 || out != "" || errOut != tc.want {
+				t.Errorf("exit status %d, output %q, message\n%s want\n%s", status, out, errOut, tc.want)
+			}
+		})
+	}
+}
+
+func TestHelp(t *testing.T) {
+	status, out, errOut := finish(t, ndrun(t, "-h"))
+	if status != 0 || out != usage || errOut != "" {
+		t.Errorf("exit status %d, %q, %q", status, out, errOut)
+	}
+}
+
+// Nobody reads the output any more: the job ends instead of writing for ever.
+func TestClosedOutput(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Close()
+	cmd := ndrun(t, "-n", "2", "yes")
+	var errOut bytes.Buffer
+	cmd.Stdout, cmd.Stderr = w, &errOut
+	_ = cmd.Run()
+	w.Close()
+	if status := cmd.ProcessState.ExitCode(); status != 1 || !strings.Contains(errOut.String(), "pass on the ranks' output: write /dev/stdout: broken pipe; the job was stopped") {
+		t.Errorf("exit status %d, %s", status, errOut.String())
+	}
+}
+
+// watched is a process seen through a pidfd, which no other process can come to own.
+type watched struct {
+	t     *testing.T
+	pid   int
+	pidfd int
+}
+
+func watch(t *testing.T, pid int) watched {
+	t.Helper()
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		t.Fatalf("process %d should live: %v", pid, err)
+	}
+	t.Cleanup(func() {
+		_ = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
+		unix.Close(fd)
+	})
+	return watched{t, pid, fd}
+}
+
+func (w watched) mustDie() {
+	w.t.Helper()
+	fds := []unix.PollFd{{Fd: int32(w.pidfd), Events: unix.POLLIN}}
+	for end := time.Now().Add(watchdog); ; {
+		n, err := unix.Poll(fds, int(max(0, time.Until(end)).Milliseconds()))
+		if err == unix.EINTR {
+			continue
+		}
+		if n == 0 {
+			w.t.Errorf("process %d still lives", w.pid)
+		}
+		return
+	}
+}
+
+func (w watched) signal(sig syscall.Signal) {
+	w.t.Helper()
+	if err := unix.PidfdSendSignal(w.pidfd, sig, nil, 0); err != nil {
+		w.t.Fatalf("signal process %d: %v", w.pid, err)
+	}
+}

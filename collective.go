@@ -1,0 +1,135 @@
+package softnd
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/softnd/softnd/nd"
+)
+
+// Barrier returns when all ranks have called it.
+//
+// Errors: [nd.ConnectionAborted] when a rank has died or left, which is named;
+// [nd.Canceled] when ctx ended. The barrier cannot be used again after either.
+// [nd.InvalidHandle] after Close.
+func (j *Job) Barrier(ctx context.Context) error {
+	j.collective.Lock()
+	defer j.collective.Unlock()
+	if err := j.usable("barrier"); err != nil {
+		return err
+	}
+	return j.barrier(ctx)
+}
+
+func (j *Job) barrier(ctx context.Context) error {
+	if j.broken != nil {
+		return &nd.OpError{Op: "barrier", Object: "job", Status: nd.InvalidDeviceState, Err: j.broken,
+			Detail: "an earlier barrier of this rank has failed, and the ranks are no longer in step", Next: "start the job again"}
+	}
+	ticket := j.group.Arrive()
+	var gone error
+	err := j.provider.WaitFor(ctx, func() bool {
+		if j.group.Passed(ticket) {
+			return true
+		}
+		gone = j.missing()
+		return gone != nil
+	})
+	switch {
+	case err != nil:
+		j.broken = err
+	case gone != nil && !j.group.Passed(ticket):
+		j.broken = gone
+	}
+	switch {
+	case gone != nil && !j.group.Passed(ticket):
+		return &nd.OpError{Op: "barrier", Object: "job", Status: nd.ConnectionAborted, Err: gone}
+	case err != nil:
+		return canceled(ctx, err, "barrier", "job")
+	}
+	return nil
+}
+
+// canceled is the error of a wait that ended with err: because ctx did, or
+// because the job was closed meanwhile.
+func canceled(ctx context.Context, err error, op, object string) error {
+	if ctx.Err() != nil {
+		return nd.CanceledError(ctx, op, object)
+	}
+	return &nd.OpError{Op: op, Object: object, Status: nd.Canceled, Err: err, Next: "close the job when no call waits any more"}
+}
+
+// missing names a rank that was here and is gone.
+func (j *Job) missing() error {
+	deaths := j.arena.Deaths()
+	if deaths == j.deaths {
+		return nil
+	}
+	for rank := range j.Size() {
+		id, ok := j.group.Member(rank)
+		if !ok {
+			continue
+		}
+		if p, err := j.arena.Peer(id); err != nil || p.Gone() {
+			return fmt.Errorf("rank %d has died or left", rank)
+		}
+	}
+	j.deaths = deaths
+	return nil
+}
+
+// Exchange gives every rank the blobs of all ranks, indexed by rank.
+//
+// Errors: as Barrier, [nd.InvalidHandle] after Close included;
+// [shm.ErrShortage] when there is no room for the blob.
+func (j *Job) Exchange(ctx context.Context, blob []byte) ([][]byte, error) {
+	j.collective.Lock()
+	defer j.collective.Unlock()
+	if err := j.usable("exchange"); err != nil {
+		return nil, err
+	}
+	heap := j.member.Heap()
+	off, err := heap.Alloc(uint64(max(len(blob), 1)))
+	if err != nil {
+		return nil, fmt.Errorf("softnd: exchange: %w", err)
+	}
+	defer heap.Free(off)
+	mem, err := j.arena.Bytes(off, uint64(len(blob)))
+	if err != nil {
+		return nil, fmt.Errorf("softnd: exchange: %w", err)
+	}
+	copy(mem, blob)
+	j.group.Publish(off, uint64(len(blob)))
+	if err := j.barrier(ctx); err != nil {
+		return nil, err
+	}
+	all := make([][]byte, j.Size())
+	for rank := range all {
+		if all[rank], err = j.group.Published(rank); err != nil {
+			return nil, fmt.Errorf("softnd: exchange: %w", err)
+		}
+	}
+	return all, j.barrier(ctx)
+}
+
+// ExchangeWindows gives every rank the window descriptors of all ranks,
+// indexed by rank. A rank without a window passes the zero descriptor.
+//
+// Errors: as Exchange.
+func (j *Job) ExchangeWindows(ctx context.Context, w nd.WindowDescriptor) ([]nd.WindowDescriptor, error) {
+	blob, err := w.MarshalBinary()
+	if err != nil {
+		return nil, err
+	}
+	blobs, err := j.Exchange(ctx, blob)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]nd.WindowDescriptor, len(blobs))
+	for rank, b := range blobs {
+		if err := all[rank].UnmarshalBinary(b); err != nil {
+			return nil, fmt.Errorf("softnd: window of rank %d: %w", rank, err)
+		}
+	}
+	return all, nil
+}

@@ -1,0 +1,220 @@
+package endpoint
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync/atomic"
+
+	"github.com/softnd/softnd/nd"
+	"github.com/softnd/softnd/shm"
+	"github.com/softnd/softnd/window"
+)
+
+// Limits of the adapter; see Adapter.Query.
+const (
+	maxRegistration   = 64 << 30
+	maxTransfer       = 1 << 30
+	maxSGE            = 16
+	leastSGE          = 4 // granted even if fewer are asked for
+	maxQueueDepth     = 4096
+	defaultQueueDepth = 64
+	maxCQDepth        = 65536
+	maxReads          = 128
+)
+
+// Adapter is one handle of the member's adapter. Safe for concurrent use.
+type Adapter struct {
+	provider *Provider
+	space    *window.Space
+	closed   atomic.Bool
+}
+
+// Query returns the limits. What is not built yet has the limit 0.
+func (a *Adapter) Query(version uint32) (nd.AdapterInfo, error) {
+	if version != nd.InfoVersion1 && version != nd.InfoVersion2 {
+		return nd.AdapterInfo{}, a.fail("query", nd.InvalidParameter, fmt.Sprintf("structure version %#x", version), "ask for nd.InfoVersion2")
+	}
+	return nd.AdapterInfo{
+		InfoVersion:             version,
+		AdapterID:               a.provider.adapterID(),
+		MaxRegistrationSize:     maxRegistration,
+		MaxWindowSize:           maxRegistration,
+		MaxInitiatorSGE:         maxSGE,
+		MaxReceiveSGE:           maxSGE,
+		MaxReadSGE:              maxSGE,
+		MaxTransferLength:       maxTransfer,
+		MaxInboundReadLimit:     maxReads,
+		MaxOutboundReadLimit:    maxReads,
+		MaxReceiveQueueDepth:    maxQueueDepth,
+		MaxInitiatorQueueDepth:  maxQueueDepth,
+		MaxCompletionQueueDepth: maxCQDepth,
+		LargeRequestThreshold:   inlinePayload,
+		MaxCallerData:           maxPrivateData,
+		MaxCalleeData:           maxPrivateData,
+		AdapterFlags:            nd.InOrderDMASupported | nd.MultiEngineSupported | nd.LoopbackConnectionsSupported,
+	}, nil
+}
+
+// QueryAddressList returns the address of the member.
+func (a *Adapter) QueryAddressList() ([]netip.Addr, error) { return a.provider.QueryAddressList() }
+
+// Control is vendor specific, and softnd has no such control.
+func (a *Adapter) Control(context.Context, uint32, []byte, []byte) (int, error) {
+	return 0, a.fail("control", nd.NotSupported, "softnd defines no codes", "use the methods of nd.Adapter")
+}
+
+// CreateCompletionQueue makes a queue that holds depth results at least.
+func (a *Adapter) CreateCompletionQueue(ctx context.Context, depth int) (nd.CompletionQueue, error) {
+	const op = "create completion queue"
+	if err := a.usable(ctx, op); err != nil {
+		return nil, err
+	}
+	if depth < 1 || depth > maxCQDepth {
+		return nil, a.fail(op, nd.InvalidParameter3, fmt.Sprintf("depth %d, granted 1 to %d", depth, maxCQDepth), "choose a depth within the limits")
+	}
+	return newCompletionQueue(a.provider, depth), nil
+}
+
+// CreateSharedReceiveQueue is not built yet.
+func (a *Adapter) CreateSharedReceiveQueue(context.Context, nd.SharedReceiveQueueConfig) (nd.SharedReceiveQueue, error) {
+	return nil, a.unsupported("create shared receive queue", "post receives to each endpoint")
+}
+
+// BuildLogicalAddressMapping is not built yet.
+func (a *Adapter) BuildLogicalAddressMapping(context.Context, []byte) (nd.LogicalMapping, error) {
+	return nil, a.unsupported("build logical address mapping", "register the memory with Adapter.Register")
+}
+
+// PrivilegedToken is not built yet.
+func (a *Adapter) PrivilegedToken() (nd.Token, error) {
+	return 0, a.unsupported("get privileged token", "use the local token of a region")
+}
+
+// CreateMemoryRegion makes an empty region.
+func (a *Adapter) CreateMemoryRegion(ctx context.Context) (nd.MemoryRegion, error) {
+	const op = "create memory region"
+	if err := a.usable(ctx, op); err != nil {
+		return nil, err
+	}
+	r, err := a.space.NewRegion()
+	if err != nil {
+		return nil, a.shortage(op, err)
+	}
+	return &MemoryRegion{adapter: a, region: r}, nil
+}
+
+// Register makes a region of any memory of the process.
+func (a *Adapter) Register(ctx context.Context, buf []byte, flags nd.RegionFlags) (nd.MemoryRegion, error) {
+	r, err := a.CreateMemoryRegion(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.Register(ctx, buf, flags); err != nil {
+		r.Close()
+		return nil, err
+	}
+	return r, nil
+}
+
+// Allocate makes a region of arena memory, which peers reach with one copy
+// and without this process. Its pages are reserved now.
+func (a *Adapter) Allocate(ctx context.Context, size int, flags nd.RegionFlags) (nd.MemoryRegion, error) {
+	const op = "allocate memory region"
+	switch {
+	case size < 0:
+		return nil, a.fail(op, nd.InvalidParameter, fmt.Sprintf("%d bytes", size), "ask for at least 1 byte")
+	case size == 0:
+		return nil, a.fail(op, nd.InvalidBufferSize, fmt.Sprintf("%d bytes", size), "ask for at least 1 byte")
+	case size > maxRegistration:
+		return nil, a.fail(op, nd.InvalidParameter, fmt.Sprintf("%d bytes, at most %d in one region", size, maxRegistration), "use several regions")
+	}
+	r, err := a.CreateMemoryRegion(ctx)
+	if err != nil {
+		return nil, err
+	}
+	mr := r.(*MemoryRegion)
+	if mr.offset, err = a.provider.member.Heap().Alloc(uint64(size)); err != nil {
+		mr.Close()
+		return nil, a.shortage(op, err)
+	}
+	buf, err := a.provider.arena.Bytes(mr.offset, uint64(size))
+	if err == nil {
+		err = mr.Register(ctx, buf, flags)
+	}
+	if err != nil {
+		mr.Close()
+		return nil, err
+	}
+	return mr, nil
+}
+
+// CreateMemoryWindow makes an invalid window.
+func (a *Adapter) CreateMemoryWindow(ctx context.Context) (nd.MemoryWindow, error) {
+	const op = "create memory window"
+	if err := a.usable(ctx, op); err != nil {
+		return nil, err
+	}
+	w, err := a.space.NewWindow()
+	if err != nil {
+		return nil, a.shortage(op, err)
+	}
+	return &MemoryWindow{adapter: a, window: w}, nil
+}
+
+// CreateConnector makes an unbound connector.
+func (a *Adapter) CreateConnector(ctx context.Context) (nd.Connector, error) {
+	if err := a.usable(ctx, "create connector"); err != nil {
+		return nil, err
+	}
+	return &Connector{adapter: a}, nil
+}
+
+// CreateListener makes an unbound listener.
+func (a *Adapter) CreateListener(ctx context.Context) (nd.Listener, error) {
+	if err := a.usable(ctx, "create listener"); err != nil {
+		return nil, err
+	}
+	return &Listener{adapter: a}, nil
+}
+
+// Close closes the handle. Objects made through it live on until they are
+// closed themselves.
+func (a *Adapter) Close() error {
+	a.closed.Store(true)
+	return nil
+}
+
+func (a *Adapter) usable(ctx context.Context, op string) error {
+	if a.closed.Load() || a.provider.sleep.shut.Load() {
+		return a.fail(op, nd.InvalidHandle, "the adapter is closed", "open it again")
+	}
+	if ctx.Err() != nil {
+		return nd.CanceledError(ctx, op, "adapter")
+	}
+	return nil
+}
+
+func (a *Adapter) fail(op string, s nd.Status, detail, next string) error {
+	return &nd.OpError{Op: op, Object: "adapter", Status: s, Detail: detail, Next: next}
+}
+
+// notBuilt is the detail of errors that a later version will not return.
+const notBuilt = "not built yet"
+
+func (a *Adapter) unsupported(op, next string) error {
+	return a.fail(op, nd.NotSupported, notBuilt, next)
+}
+
+// shortage wraps an error of the arena in the status that fits.
+func (a *Adapter) shortage(op string, err error) error {
+	status, next := nd.InsufficientResources, ""
+	switch {
+	case errors.Is(err, shm.ErrShortage): // which says what to do
+		status = nd.NoMemory
+	case errors.Is(err, shm.ErrFull):
+		next = "close regions and windows that are not needed, here or in other processes"
+	}
+	return &nd.OpError{Op: op, Object: "adapter", Status: status, Err: err, Next: next}
+}

@@ -1,0 +1,118 @@
+package endpoint
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/softnd/softnd/nd"
+)
+
+// TestPostAndPollAllocateNothing, whoever moves the bytes, and wherever they
+// lie.
+func TestPostAndPollAllocateNothing(t *testing.T) {
+	for _, executor := range []Executor{Auto, Initiator, Target} {
+		for _, private := range []bool{false, true} {
+			s := setup{Executors: [2]Executor{executor, executor}, Private: [2]bool{private, private}}
+			t.Run(s.String(), func(t *testing.T) {
+				p := newPair(t, s)
+				for _, n := range []int{0, 8, 48, 4096, 100_000} {
+					newHotPath(p, n).measure(t)
+				}
+			})
+		}
+	}
+}
+
+// hotPath is what a program would hold on to.
+type hotPath struct {
+	a, b     *side
+	from, to nd.Endpoint
+	n        int
+	source   []nd.SGE
+	sink     []nd.SGE
+	far      nd.WindowDescriptor
+	results  [4]nd.Result
+	err      error
+}
+
+func newHotPath(p *pair, n int) *hotPath {
+	a, b := p.a.local, p.b.local
+	entries := func(s *side) []nd.SGE {
+		m := s.region(0)
+		return []nd.SGE{
+			{Buffer: m.cut(1, n/2), Token: m.mr.LocalToken()},
+			{Buffer: m.cut(n, n-n/2), Token: m.mr.LocalToken()},
+		}
+	}
+	return &hotPath{a: a, b: b, from: a.endpoint(0), to: b.endpoint(0), n: n, source: entries(a), sink: entries(b), far: p.b.memory}
+}
+
+func (h *hotPath) measure(t *testing.T) {
+	t.Helper()
+	for name, f := range map[string]func(){
+		"write": func() {
+			h.post(h.from.Write(1, h.source, h.far.Address, h.far.Token, 0))
+			h.take(initiatorQueue, h.a)
+		},
+		"silent write": func() {
+			h.post(h.from.Write(1, h.source, h.far.Address, h.far.Token, nd.SilentSuccess))
+			h.post(h.from.Write(1, h.source, h.far.Address, h.far.Token, 0))
+			h.take(initiatorQueue, h.a)
+		},
+		"read": func() {
+			h.post(h.from.Read(1, h.source, h.far.Address, h.far.Token, 0))
+			h.take(initiatorQueue, h.a)
+		},
+		"send and receive": func() {
+			h.post(h.to.Receive(1, h.sink))
+			h.post(h.from.Send(1, h.source, 0))
+			h.take(receiveQueue, h.b)
+			h.take(initiatorQueue, h.a)
+		},
+		"full queue": func() {
+			for range defaultQueueDepth {
+				h.post(h.from.Write(1, h.source[:1], h.far.Address, h.far.Token, 0))
+			}
+			if h.from.Write(1, h.source[:1], h.far.Address, h.far.Token, 0) == nil {
+				h.err = errors.New("more outstanding than the queue is deep")
+			}
+			for range defaultQueueDepth {
+				h.take(initiatorQueue, h.a)
+			}
+		},
+	} {
+		runs := 200
+		if h.n > 4096 || name == "full queue" {
+			runs = 20
+		}
+		f() // what is made once is made now
+		if allocs := testing.AllocsPerRun(runs, f); allocs != 0 {
+			t.Errorf("%s of %d bytes: %v allocations", name, h.n, allocs)
+		}
+		if h.err != nil {
+			t.Fatalf("%s of %d bytes: %v (%v)", name, h.n, h.err, h.from.Err())
+		}
+	}
+}
+
+func (h *hotPath) post(err error) {
+	if err != nil {
+		h.err = err
+	}
+}
+
+// take polls both sides until the one in question has a result.
+func (h *hotPath) take(q queue, of *side) {
+	for h.err == nil {
+		if of.queues[q].Poll(h.results[:1]) == 1 {
+			if s := h.results[0].Status; s != nd.Success {
+				h.err = fmt.Errorf("result: %w", s)
+			}
+			return
+		}
+		for _, s := range []*side{h.a, h.b} {
+			s.queues[initiatorQueue].Poll(nil)
+		}
+	}
+}

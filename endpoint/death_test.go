@@ -1,0 +1,459 @@
+package endpoint
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/softnd/softnd/nd"
+	"github.com/softnd/softnd/shm"
+)
+
+// survivors' resources: what the arena and a provider hold.
+func (p *pair) settledAfterDeath(t *testing.T, before uint64) {
+	t.Helper()
+	s := p.a.local
+	eventually(t, "the survivor's memory for the connection is free", func() bool { return s.member.Heap().InUse() <= before })
+	eventually(t, "the dead member's memory is reclaimed", func() bool {
+		// Its record is free for the next one when all that it owned is.
+		m, err := p.arena.Join(shm.NotRank)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer m.Leave()
+		return m.ID().Slot() == p.b.member.Slot()
+	})
+}
+
+// TestDeathWhileBusy kills the peer at random moments while it does something,
+// and while the survivor uses it.
+func TestDeathWhileBusy(t *testing.T) {
+	seed := rand.Uint64()
+	random := rand.New(rand.NewPCG(seed, 1))
+	const n = 100_000
+	peers := map[string]func(p *pair){
+		"idle":    func(*pair) {},
+		"writing": func(p *pair) { p.b.start(repeat(doWrite, n, p.a.memory)) },
+		"reading": func(p *pair) { p.b.start(repeat(doRead, n, p.a.memory)) },
+		"sending": func(p *pair) {
+			for i := range 60 {
+				p.a.must(order{Do: doReceive, Context: uint64(i), Parts: mine(0, n)})
+			}
+			p.b.start(repeat(doSend, n, nd.WindowDescriptor{}))
+		},
+		"waiting": func(p *pair) { p.b.start(order{Do: doWait, N: 1}) },
+	}
+	survivors := map[string]verb{"writes": doWrite, "reads": doRead, "sends": doSend}
+	for _, executor := range []Executor{Auto, Target} {
+		for _, private := range []bool{false, true} {
+			for peer, busy := range peers {
+				for name, do := range survivors {
+					s := setup{Processes: true, Executors: [2]Executor{executor, executor}, Private: [2]bool{private, private}}
+					t.Run(fmt.Sprintf("%s/peer is %s/survivor %s", s, peer, name), func(t *testing.T) {
+						p := newPair(t, s)
+						before := p.a.local.member.Heap().InUse()
+						for i := range 60 {
+							p.b.must(order{Do: doReceive, Context: uint64(i), Parts: mine(0, n)})
+						}
+						busy(p)
+						notice := p.a.start(order{Do: doNotify})
+						far := p.b.memory
+						if do == doSend {
+							far = nd.WindowDescriptor{}
+						}
+						fate := p.a.start(repeat(do, n, far))
+						time.Sleep(time.Duration(random.IntN(5000)) * time.Microsecond)
+						p.b.puppet.kill()
+						// A Send that finds no receive any more may say so first.
+						if r := <-fate; r.Status != nd.Canceled && !(do == doSend && r.Status == nd.IOTimeout) {
+							t.Errorf("the survivor's request ends with %v (%s), seed %d", r.Status, r.Text, seed)
+						}
+						if r := <-notice; r.Status != nd.Success {
+							t.Error(r.Text)
+						}
+						p.a.refuse(nd.ConnectionAborted, disconnect)
+						p.a.must(order{Do: doDeregister}) // nobody is using it
+						p.a.must(order{Do: doCloseEndpoint})
+						p.settledAfterDeath(t, before)
+					})
+				}
+			}
+		}
+	}
+}
+
+// repeat is an order to make a transfer again and again.
+func repeat(do verb, n int, far nd.WindowDescriptor) order {
+	return order{Do: doRepeat, Data: []byte(do), Parts: mine(0, n), Far: far, N: 8}
+}
+
+// TestDeathFlushesWhatIsOutstanding: everything that waits for the dead is
+// canceled, in order, and windows bound for it are taken back.
+func TestDeathFlushesWhatIsOutstanding(t *testing.T) {
+	for _, s := range everySetup(setup{Both: sideOptions{Options: Options{ReceiveTimeout: watchdog}}}) {
+		if !s.Processes {
+			continue
+		}
+		t.Run(s.String(), func(t *testing.T) {
+			p := newPair(t, s)
+			w := p.a.window()
+			p.a.bind(w, 0, 100, nd.AllowWrite)
+			p.b.puppet.stop()
+			var sends, receives []nd.Result
+			for i := range uint64(10) {
+				p.a.must(order{Do: doReceive, Context: i, Parts: mine(0, 10)})
+				p.a.must(order{Do: doSend, Context: i, Parts: mine(0, int(i)*20)}) // nobody receives
+				receives = append(receives, failure(nd.RequestReceive, i, nd.Canceled))
+				sends = append(sends, failure(nd.RequestSend, i, nd.Canceled))
+			}
+			p.a.refuse(nd.DeviceBusy, order{Do: doDeregister})
+			p.b.puppet.kill()
+			p.a.expect(initiatorQueue, sends...)
+			p.a.expect(receiveQueue, receives...)
+			p.a.refuse(nd.ConnectionAborted, order{Do: doWhy})
+			p.a.must(order{Do: doNotify})
+			p.a.must(order{Do: doDeregister})
+			p.a.refuse(nd.ConnectionAborted, disconnect)
+		})
+	}
+}
+
+// TestDeathAfterDelivery: what the dead one had sent, and we have not looked
+// at yet, has arrived.
+func TestDeathAfterDelivery(t *testing.T) {
+	for range 10 {
+		p := newPair(t, setup{Processes: true})
+		var want []nd.Result
+		for i, n := range []int{8, 5000, 48, 70_000} {
+			p.a.must(order{Do: doReceive, Context: uint64(i), Parts: mine(0, n)})
+			want = append(want, success(nd.RequestReceive, uint64(i), n))
+		}
+		p.a.must(order{Do: doReceive, Context: 9, Parts: mine(0, 100)})
+		for i, r := range want {
+			p.b.must(order{Do: doSend, Context: uint64(i), Parts: mine(0, int(r.BytesTransferred)), Flags: nd.SilentSuccess})
+		}
+		p.b.must(order{Do: doWrite, Context: 5, Parts: mine(0, 8), Far: p.a.memory})
+		p.b.expect(initiatorQueue, success(nd.RequestWrite, 5, 8))
+		p.b.puppet.kill()
+		p.a.expect(receiveQueue, append(want, failure(nd.RequestReceive, 9, nd.Canceled))...)
+	}
+}
+
+// TestStoppedInMidCopy: an Invalidate, a Deregister and a window's Close wait
+// for an executor that is in the middle of a copy, and no longer when it is
+// dead.
+func TestStoppedInMidCopy(t *testing.T) {
+	for name, o := range map[string]order{
+		"invalidate":   {Do: doInvalidate},
+		"close window": {Do: doCloseWindow},
+		"flush":        {Do: doFlush},
+	} {
+		for _, kill := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/kill=%v", name, kill), func(t *testing.T) {
+				const n = 1 << 20
+				p := newPair(t, setup{Processes: true, Both: sideOptions{Size: n}})
+				w := p.a.window()
+				d := p.a.bind(w, 0, n, nd.AllowWrite)
+				p.b.fill(0, 0, n, 1)
+				fate := p.b.start(repeat(doWrite, n, d))
+				p.stopInMidCopy(t, d.Token)
+
+				done := p.a.start(o)
+				time.Sleep(20 * time.Millisecond)
+				switch o.Do {
+				case doCloseWindow:
+					select {
+					case r := <-done:
+						t.Errorf("it has not waited for the copy: %v", r)
+					default:
+					}
+				case doInvalidate:
+					p.a.nothing(initiatorQueue)
+				case doFlush:
+					p.a.refuse(nd.DeviceBusy, order{Do: doDeregister})
+				}
+				if kill {
+					p.b.puppet.kill()
+				} else {
+					p.b.puppet.resume()
+				}
+				if r := <-done; r.Status != nd.Success {
+					t.Fatal(r.Text)
+				}
+				if o.Do == doInvalidate {
+					p.a.expect(initiatorQueue, success(nd.RequestInvalidate, 0, 0))
+				}
+				if o.Do != doFlush {
+					before := p.a.sum(0, 0, n)
+					time.Sleep(2 * time.Millisecond)
+					if p.a.sum(0, 0, n) != before {
+						t.Error("memory changes after the end of the grant")
+					}
+				}
+				if r := <-fate; !kill && r.Status != nd.AccessViolation && r.Status != nd.Canceled {
+					t.Errorf("the peer's write ends with %v (%s)", r.Status, r.Text)
+				}
+				eventually(t, "the region is free", func() bool { return p.a.do(order{Do: doDeregister}).Status == nd.Success })
+			})
+		}
+	}
+}
+
+// stopInMidCopy stops the puppet while it names a token as its hazard.
+func (p *pair) stopInMidCopy(t *testing.T, token nd.Token) {
+	t.Helper()
+	ep := p.a.local.endpoint(0).(*Endpoint)
+	eventually(t, "the peer is caught in the middle of a copy", func() bool {
+		p.b.puppet.stop()
+		hazard := ep.conn.far.hazard.Load()
+		if nd.Token(hazard>>32) == token || nd.Token(hazard) == token {
+			return true
+		}
+		p.b.puppet.resume()
+		return false
+	})
+}
+
+// TestRegionWaitsForACopy: Deregister as long as its caller likes, and however
+// often it is called, and Close to the end.
+func TestRegionWaitsForACopy(t *testing.T) {
+	for _, do := range []verb{doDeregister, doCloseRegion} {
+		for _, kill := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/kill=%v", do, kill), func(t *testing.T) {
+				const n = 1 << 20
+				p := newPair(t, setup{Processes: true, Both: sideOptions{Size: n}})
+				p.b.start(repeat(doWrite, n, p.a.memory))
+				p.stopInMidCopy(t, p.a.memory.Token)
+				p.a.refuse(nd.Canceled, order{Do: doDeregister, Patience: 20 * time.Millisecond})
+				p.a.refuse(nd.Canceled, order{Do: doDeregister, Patience: 20 * time.Millisecond})
+				done := p.a.start(order{Do: do})
+				time.Sleep(20 * time.Millisecond)
+				select {
+				case r := <-done:
+					t.Fatalf("it has not waited for the copy: %v (%s)", r.Status, r.Text)
+				default:
+				}
+				if kill {
+					p.b.puppet.kill()
+				} else {
+					p.b.puppet.resume()
+				}
+				if r := <-done; r.Status != nd.Success {
+					t.Error(r.Text)
+				}
+			})
+		}
+	}
+}
+
+// TestDeathDuringInvalidate kills the owner while its Invalidate waits for the
+// drain: its peers go on.
+func TestDeathDuringInvalidate(t *testing.T) {
+	p := newPair(t, setup{Processes: true, Both: sideOptions{Size: 1 << 20}})
+	w := p.b.window()
+	d := p.b.bind(w, 0, 1<<20, nd.AllowWrite)
+	// We hold a hazard for ever, as a copier does that never gets on.
+	ep := p.a.local.endpoint(0).(*Endpoint)
+	ep.mu.Lock()
+	ep.half.hazard.Store(uint64(d.Token) << 32)
+	p.b.must(order{Do: doInvalidate, Window: w})
+	p.b.nothing(initiatorQueue)
+	p.b.puppet.kill()
+	ep.half.hazard.Store(0)
+	ep.mu.Unlock()
+	p.a.must(order{Do: doNotify})
+	p.a.must(order{Do: doWrite, Parts: mine(0, 8), Far: d})
+	p.a.expect(initiatorQueue, failure(nd.RequestWrite, 0, nd.Canceled))
+}
+
+// TestDeathWhileConnecting kills the one that a Connect, an Accept or a
+// CompleteConnect waits for.
+func TestDeathWhileConnecting(t *testing.T) {
+	tests := map[string]func(t *testing.T, p *pair){
+		"before Connect": func(t *testing.T, p *pair) {
+			addr := p.b.must(order{Do: doListen}).Addr
+			p.b.puppet.kill()
+			r := p.a.do(order{Do: doConnect, Addr: addr})
+			if r.Status != nd.HostUnreachable {
+				t.Errorf("connect returns %v (%s)", r.Status, r.Text)
+			}
+		},
+		"in Connect": func(t *testing.T, p *pair) {
+			addr := p.b.must(order{Do: doListen}).Addr
+			done := p.a.start(order{Do: doConnect, Addr: addr})
+			time.Sleep(time.Millisecond)
+			p.b.puppet.kill()
+			if r := <-done; r.Status != nd.HostUnreachable {
+				t.Errorf("connect returns %v (%s)", r.Status, r.Text)
+			}
+		},
+		"between Connect and CompleteConnect": func(t *testing.T, p *pair) {
+			addr := p.b.must(order{Do: doListen}).Addr
+			p.b.start(order{Do: doAccept})
+			p.a.must(order{Do: doConnect, Addr: addr})
+			p.b.puppet.kill()
+			eventually(t, "the death is known", func() bool { return p.arena.Deaths() == 1 })
+			p.a.refuse(nd.ConnectionAborted, order{Do: doComplete})
+		},
+		"in Accept": func(t *testing.T, p *pair) {
+			addr := p.a.must(order{Do: doListen}).Addr
+			done := p.a.start(order{Do: doAccept})
+			p.a.must(order{Do: doReceive, Context: 1})
+			p.b.must(order{Do: doConnect, Addr: addr})
+			p.b.puppet.kill()
+			if r := <-done; r.Status != nd.ConnectionAborted {
+				t.Errorf("accept returns %v (%s)", r.Status, r.Text)
+			}
+			p.a.expect(receiveQueue, failure(nd.RequestReceive, 1, nd.Canceled))
+		},
+		"after Accept": func(t *testing.T, p *pair) {
+			addr := p.a.must(order{Do: doListen}).Addr
+			done := p.a.start(order{Do: doAccept})
+			p.a.must(order{Do: doReceive, Context: 1})
+			p.b.must(order{Do: doConnect, Addr: addr})
+			p.b.must(order{Do: doComplete})
+			p.b.puppet.kill()
+			if r := <-done; r.Status != nd.Success && r.Status != nd.ConnectionAborted {
+				t.Errorf("accept returns %v (%s)", r.Status, r.Text)
+			}
+			p.a.expect(receiveQueue, failure(nd.RequestReceive, 1, nd.Canceled))
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			p := newPair(t, setup{Processes: true, Unwired: true})
+			before := p.a.local.member.Heap().InUse()
+			test(t, p)
+			p.a.must(order{Do: doCloseEndpoint})
+			p.settledAfterDeath(t, before)
+		})
+	}
+}
+
+// TestRequestOfTheDead lies in the listener's queue, or in a connector, when
+// its memory already belongs to others: nobody writes to it.
+func TestRequestOfTheDead(t *testing.T) {
+	for name, use := range map[string]func(t *testing.T, s *side, c nd.Connector){
+		"queued": func(t *testing.T, s *side, _ nd.Connector) {
+			if err := s.listener.Close(); err != nil {
+				t.Error(err)
+			}
+		},
+		"accepted": func(t *testing.T, s *side, c nd.Connector) {
+			wantStatus(t, c.Accept(s.ctx, s.endpoint(0), nd.ConnectParams{}), nd.ConnectionAborted)
+		},
+		"rejected": func(t *testing.T, _ *side, c nd.Connector) {
+			wantStatus(t, c.Reject(make([]byte, maxPrivateData)), nd.ConnectionAborted)
+		},
+		"looked at": func(t *testing.T, _ *side, c nd.Connector) {
+			_, err := c.GetPrivateData(nil)
+			wantStatus(t, err, nd.ConnectionAborted)
+		},
+		"closed": func(t *testing.T, _ *side, c nd.Connector) {
+			if err := c.Close(); err != nil {
+				t.Error(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPair(t, setup{Processes: true, Unwired: true})
+			s := p.a.local
+			addr := p.a.must(order{Do: doListen}).Addr
+			p.b.start(order{Do: doConnect, Addr: addr, Data: []byte("who dies")})
+			l := s.listener.(*Listener)
+			eventually(t, "the request is there", func() bool {
+				l.mu.Lock()
+				defer l.mu.Unlock()
+				return len(l.queue) == 1
+			})
+			record := l.queue[0].offset
+			c := s.connector(0)
+			if name != "queued" {
+				if err := s.listener.GetConnectionRequest(s.ctx, c); err != nil {
+					t.Fatal(err)
+				}
+			}
+			p.b.puppet.kill()
+			p.settledAfterDeath(t, s.member.Heap().InUse())
+			// The next owner of that memory.
+			other, err := p.arena.Join(shm.NotRank)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer other.Leave()
+			mem := claim(t, p.arena, other, record)
+			fill(mem, 5)
+			use(t, s, c)
+			want := make([]byte, len(mem))
+			fill(want, 5)
+			for i := range mem {
+				if mem[i] != want[i] {
+					t.Fatalf("byte %d of memory that belongs to somebody else by now has changed", i)
+				}
+			}
+		})
+	}
+}
+
+// claim allocates until a given place is among what the member has.
+func claim(t *testing.T, arena *shm.Arena, m *shm.Member, at shm.Offset) []byte {
+	t.Helper()
+	for range 1000 {
+		off, err := m.Heap().Alloc(shm.ChunkSize)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if off <= at && at < off+shm.ChunkSize {
+			mem, err := arena.Bytes(off, shm.ChunkSize)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return mem
+		}
+	}
+	t.Fatal("the memory of the dead was not given to anybody")
+	return nil
+}
+
+// TestMailBehindTheDeads: a request that lies in the inbox behind that of a
+// member that has died is not lost.
+func TestMailBehindTheDeads(t *testing.T) {
+	arena := newArena(t)
+	a := newParty(t, arena, "a", sideOptions{}, false)
+	first := newParty(t, arena, "first", sideOptions{}, false)
+	dying := newParty(t, arena, "dying", sideOptions{}, true)
+	addr := a.must(order{Do: doListen}).Addr
+	// Nobody collects mail meanwhile.
+	a.local.provider.mail.Lock()
+	connected := first.start(order{Do: doConnect, Addr: addr})
+	eventually(t, "the first request is in the inbox", a.local.member.HasMail)
+	dying.start(order{Do: doConnect, Addr: addr})
+	time.Sleep(20 * time.Millisecond) // so that the second lies before it
+	dying.puppet.kill()
+	eventually(t, "the death is known", func() bool { return arena.Deaths() == 1 })
+	time.Sleep(2 * sweepEvery) // the dead one's memory would be reclaimed by now
+	a.local.provider.mail.Unlock()
+	accepted := a.start(order{Do: doAccept})
+	if r := <-connected; r.Status != nd.Success {
+		t.Fatal(r.Text)
+	}
+	first.must(order{Do: doComplete})
+	if r := <-accepted; r.Status != nd.Success {
+		t.Fatal(r.Text)
+	}
+}
+
+// TestHazardsOfTheDeadDoNotCount, wherever the death is noticed first.
+func TestHazardsOfTheDeadDoNotCount(t *testing.T) {
+	p := newPair(t, setup{Processes: true})
+	space := p.a.local.adapter.(*Adapter).space
+	ep := p.a.local.endpoint(0).(*Endpoint)
+	const token = nd.Token(77)
+	ep.conn.far.hazard.Store(uint64(token))
+	if space.Drained(token) {
+		t.Error("a token is drained while a live peer uses it")
+	}
+	p.b.puppet.kill()
+	eventually(t, "the token is drained", func() bool { return space.Drained(token) })
+}

@@ -1,0 +1,309 @@
+package endpoint
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/softnd/softnd/nd"
+)
+
+var disconnect = order{Do: doDisconnect}
+
+// goodEnd disconnects both sides and wants both to succeed.
+func (p *pair) goodEnd(first, second *party) {
+	p.a.t.Helper()
+	done := first.start(disconnect)
+	second.must(disconnect)
+	if r := <-done; r.Status != nd.Success {
+		p.a.t.Fatalf("%s: disconnect: %s", first.name, r.Text)
+	}
+}
+
+func TestDisconnect(t *testing.T) {
+	onEvery(t, setup{}, func(t *testing.T, p *pair) {
+		for _, x := range []*party{p.a, p.b} {
+			x.must(order{Do: doReceive, Context: 1, Parts: mine(0, 100)})
+			x.must(order{Do: doReceive, Context: 2})
+		}
+		p.a.must(order{Do: doSend, Context: 3, Parts: mine(0, 100)})
+		p.a.expect(initiatorQueue, success(nd.RequestSend, 3, 100))
+		p.goodEnd(p.a, p.b)
+		p.b.expect(receiveQueue, success(nd.RequestReceive, 1, 100), failure(nd.RequestReceive, 2, nd.Canceled))
+		p.a.expect(receiveQueue, failure(nd.RequestReceive, 1, nd.Canceled), failure(nd.RequestReceive, 2, nd.Canceled))
+		for _, x := range []*party{p.a, p.b} {
+			x.must(order{Do: doNotify})
+			x.refuse(nd.ConnectionInvalid, disconnect)
+			x.refuse(nd.ConnectionDisconnected, order{Do: doWhy})
+			// Nothing can be connected again.
+			x.refuse(nd.ConnectionActive, order{Do: doConnect, Addr: p.b.must(order{Do: doListen}).Addr})
+			x.refuse(nd.ConnectionInvalid, order{Do: doWrite, Parts: mine(0, 8), Far: p.b.memory})
+			x.refuse(nd.ConnectionInvalid, order{Do: doSend})
+			x.must(order{Do: doReceive, Context: 9})
+			x.expect(receiveQueue, failure(nd.RequestReceive, 9, nd.Canceled))
+		}
+	})
+}
+
+// TestDisconnectOfThePeerAlone is a notice: what is outstanding here stays so.
+func TestDisconnectOfThePeerAlone(t *testing.T) {
+	onEvery(t, setup{Both: sideOptions{Options: Options{DisconnectTimeout: watchdog}}}, func(t *testing.T, p *pair) {
+		p.b.must(order{Do: doReceive, Context: 1, Parts: mine(0, 100)})
+		notice := p.b.start(order{Do: doNotify})
+		left := p.a.start(disconnect)
+		if r := <-notice; r.Status != nd.Success {
+			t.Fatal(r.Text)
+		}
+		p.b.refuse(nd.ConnectionDisconnected, order{Do: doWhy})
+		p.b.must(order{Do: doNotify})
+		p.b.nothing(receiveQueue)
+		p.b.must(order{Do: doReceive, Context: 2})
+		p.b.must(order{Do: doWrite, Context: 3, Parts: mine(0, 8), Far: p.a.memory})
+		p.b.must(order{Do: doSend, Context: 4})
+		p.b.expect(initiatorQueue, failure(nd.RequestWrite, 3, nd.Canceled), failure(nd.RequestSend, 4, nd.Canceled))
+		p.b.nothing(receiveQueue)
+		select {
+		case r := <-left:
+			t.Errorf("disconnect of one side alone has ended: %s", r.Text)
+		default:
+		}
+		p.b.must(disconnect)
+		if r := <-left; r.Status != nd.Success {
+			t.Error(r.Text)
+		}
+		p.b.expect(receiveQueue, failure(nd.RequestReceive, 1, nd.Canceled), failure(nd.RequestReceive, 2, nd.Canceled))
+	})
+}
+
+func TestDisconnectTimeout(t *testing.T) {
+	const patience = 50 * time.Millisecond
+	for _, s := range everySetup(setup{Both: sideOptions{Options: Options{DisconnectTimeout: patience}}}) {
+		t.Run(s.String(), func(t *testing.T) {
+			t.Parallel()
+			p := newPair(t, s)
+			p.b.must(order{Do: doReceive, Context: 1})
+			began := time.Now()
+			p.a.refuse(nd.IOTimeout, disconnect)
+			if took := time.Since(began); took < patience {
+				t.Errorf("the peer was given %v, want %v at least", took, patience)
+			}
+			p.b.expect(receiveQueue, failure(nd.RequestReceive, 1, nd.Canceled))
+			p.b.refuse(nd.ConnectionAborted, disconnect)
+			p.b.refuse(nd.ConnectionInvalid, disconnect)
+			p.a.refuse(nd.ConnectionInvalid, disconnect)
+		})
+	}
+}
+
+// TestDataBeforeTheEnd: what has succeeded at the sender arrives, however the
+// connection ends, although the receiver has not run in between.
+func TestDataBeforeTheEnd(t *testing.T) {
+	ends := map[string]order{
+		"disconnect":      disconnect,
+		"flush":           {Do: doFlush},
+		"close endpoint":  {Do: doCloseEndpoint},
+		"close connector": {Do: doCloseLink},
+	}
+	for name, end := range ends {
+		for _, private := range []bool{false, true} {
+			s := setup{Processes: true, Private: [2]bool{private, false}, Both: sideOptions{Options: Options{DisconnectTimeout: watchdog}}}
+			t.Run(fmt.Sprintf("%s/%v", name, s), func(t *testing.T) {
+				p := newPair(t, s)
+				at, sizes := 0, []int{0, 8, 48, 49, 5000, 70_000, 1, 3000}
+				var sends, receives []nd.Result
+				for i, n := range sizes {
+					p.b.must(order{Do: doReceive, Context: uint64(i), Parts: mine(at, n+100)})
+					at += n + 100
+					receives = append(receives, success(nd.RequestReceive, uint64(i), n))
+					sends = append(sends, success(nd.RequestSend, uint64(i), n))
+				}
+				p.b.must(order{Do: doReceive, Context: 99, Parts: mine(at, 100)}) // no small one: then a sender would wait
+				p.a.fill(0, 0, 100_000, 7)
+				p.b.puppet.stop()
+				for i, n := range sizes {
+					p.a.must(order{Do: doSend, Context: uint64(i), Parts: mine(0, n)})
+				}
+				p.a.expect(initiatorQueue, sends...)
+				ended := p.a.start(end)
+				if end.Do != doDisconnect {
+					<-ended
+				} else {
+					time.Sleep(time.Millisecond) // so that it has begun, most of the time
+				}
+				p.b.puppet.resume()
+				p.b.expect(receiveQueue, receives...)
+				at = 0
+				for _, n := range sizes {
+					if p.b.sum(0, at, n) != p.a.sum(0, 0, n) {
+						t.Errorf("message of %d bytes: the data differ", n)
+					}
+					at += n + 100
+				}
+				if end.Do == doDisconnect {
+					p.b.must(disconnect)
+					if r := <-ended; r.Status != nd.Success {
+						t.Error(r.Text)
+					}
+				}
+				p.b.expect(receiveQueue, failure(nd.RequestReceive, 99, nd.Canceled))
+			})
+		}
+	}
+}
+
+// TestDisconnectUnderTransfers: when it returns, nobody touches our memory.
+func TestDisconnectUnderTransfers(t *testing.T) {
+	const n = 200_000
+	for _, s := range everySetup(setup{}) {
+		t.Run(s.String(), func(t *testing.T) {
+			p := newPair(t, s)
+			p.b.fill(0, 0, n, 3)
+			var fates []<-chan reply
+			for range 20 {
+				p.b.must(order{Do: doWrite, Parts: mine(0, n), Far: p.a.memory, Flags: nd.SilentSuccess})
+				p.b.must(order{Do: doRead, Parts: mine(0, n), Far: p.a.memory, Flags: nd.SilentSuccess})
+			}
+			fates = append(fates, p.b.start(disconnect))
+			p.a.must(disconnect)
+			p.a.fill(0, 0, n, 4)
+			before := p.a.sum(0, 0, n)
+			for _, f := range fates {
+				if r := <-f; r.Status != nd.Success {
+					t.Error(r.Text)
+				}
+			}
+			if p.a.sum(0, 0, n) != before {
+				t.Error("memory has changed after the disconnect")
+			}
+			p.a.must(order{Do: doDeregister})
+		})
+	}
+}
+
+// TestDisconnectAfterTheEnd by force reports it, once.
+func TestDisconnectAfterTheEnd(t *testing.T) {
+	ends := map[string]func(p *pair){
+		"peer's flush":           func(p *pair) { p.b.must(order{Do: doFlush}) },
+		"peer's endpoint closed": func(p *pair) { p.b.must(order{Do: doCloseEndpoint}) },
+		"peer's connector closed": func(p *pair) {
+			p.b.must(order{Do: doCloseLink})
+		},
+		"peer gone": func(p *pair) { p.b.must(order{Do: doCloseProvider}) },
+		"own flush": func(p *pair) { p.a.must(order{Do: doFlush}) },
+		"own violation": func(p *pair) {
+			p.a.must(order{Do: doWrite, Parts: mine(0, 8)})
+			p.a.results(initiatorQueue, 1)
+		},
+		"peer's violation": func(p *pair) {
+			p.b.must(order{Do: doWrite, Parts: mine(0, 8)})
+			p.b.results(initiatorQueue, 1)
+		},
+	}
+	for name, end := range ends {
+		t.Run(name, func(t *testing.T) {
+			for _, s := range someSetups(setup{}) {
+				t.Run(s.String(), func(t *testing.T) {
+					p := newPair(t, s)
+					p.a.must(order{Do: doReceive, Context: 1})
+					end(p)
+					p.a.must(order{Do: doNotify})
+					p.a.expect(receiveQueue, failure(nd.RequestReceive, 1, nd.Canceled))
+					p.a.refuse(nd.ConnectionAborted, disconnect)
+					p.a.refuse(nd.ConnectionInvalid, disconnect)
+				})
+			}
+		})
+	}
+}
+
+// TestClosedAtOnce: the passive side's Accept succeeds although the active side
+// has disconnected by then, and both disconnect in good order.
+func TestClosedAtOnce(t *testing.T) {
+	const rounds = 50
+	for _, s := range []setup{{Unwired: true}, {Unwired: true, Processes: true}} {
+		t.Run(s.String(), func(t *testing.T) {
+			p := newPair(t, s)
+			addr := p.b.must(order{Do: doListen}).Addr
+			for i := range rounds {
+				if i > 0 {
+					p.a.must(order{Do: doEndpoint})
+					p.b.must(order{Do: doEndpoint})
+				}
+				p.b.must(order{Do: doReceive, Endpoint: i, Context: uint64(i), Parts: mine(0, 60)})
+				accepted := p.b.start(order{Do: doAccept, Endpoint: i})
+				p.a.must(order{Do: doConnect, Endpoint: i, Addr: addr})
+				p.a.must(order{Do: doComplete, Endpoint: i})
+				p.a.must(order{Do: doSend, Endpoint: i, Parts: mine(0, 4)})
+				p.a.results(initiatorQueue, 1)
+				left := p.a.start(order{Do: doDisconnect, Endpoint: i})
+				if r := <-accepted; r.Status != nd.Success {
+					t.Fatalf("round %d: accept: %s", i, r.Text)
+				}
+				p.b.must(order{Do: doDisconnect, Endpoint: i})
+				if r := <-left; r.Status != nd.Success {
+					t.Fatalf("round %d: disconnect: %s", i, r.Text)
+				}
+				if r := p.b.results(receiveQueue, 1)[0]; r.Status != nd.Success || r.RequestContext != uint64(i) {
+					t.Fatalf("round %d: %v", i, r)
+				}
+			}
+		})
+	}
+}
+
+// TestDisconnectGivenUp stops waiting, and goes on all the same.
+func TestDisconnectGivenUp(t *testing.T) {
+	p := newPair(t, setup{Both: sideOptions{Options: Options{DisconnectTimeout: watchdog}}})
+	p.a.refuse(nd.Canceled, order{Do: doNotify, Patience: time.Millisecond})
+	p.a.refuse(nd.Canceled, order{Do: doDisconnect, Patience: time.Millisecond})
+	p.b.must(order{Do: doNotify})
+	p.b.must(disconnect)
+	p.a.must(order{Do: doNotify})
+}
+
+// TestGivenUpDisconnectStillTimesOut: nobody waits for the peer for ever.
+func TestGivenUpDisconnectStillTimesOut(t *testing.T) {
+	p := newPair(t, setup{Both: sideOptions{Options: Options{DisconnectTimeout: 30 * time.Millisecond}}})
+	p.b.must(order{Do: doReceive, Context: 1})
+	// On a slow machine the peer's time is over before our patience is seen to be.
+	if r := p.a.do(order{Do: doDisconnect, Patience: time.Millisecond}); r.Status != nd.Canceled && r.Status != nd.IOTimeout {
+		t.Errorf("disconnect returns %v (%s), want canceled or an I/O timeout", r.Status, r.Text)
+	}
+	p.b.expect(receiveQueue, failure(nd.RequestReceive, 1, nd.Canceled))
+	p.a.must(order{Do: doNotify})
+}
+
+// TestNoticesEndWithTheirConnector.
+func TestNoticesEndWithTheirConnector(t *testing.T) {
+	p := newPair(t, setup{})
+	notice := p.a.start(order{Do: doNotify})
+	other := p.b.start(order{Do: doNotify})
+	time.Sleep(time.Millisecond) // so that they wait, most of the time
+	p.a.must(order{Do: doCloseLink})
+	if r := <-notice; r.Status != nd.Canceled && r.Status != nd.InvalidHandle {
+		t.Errorf("notice of a connector that is closed: %v (%s)", r.Status, r.Text)
+	}
+	if r := <-other; r.Status != nd.Success {
+		t.Errorf("notice at the peer: %v (%s)", r.Status, r.Text)
+	}
+}
+
+func TestNotConnectedYet(t *testing.T) {
+	p := newPair(t, setup{Unwired: true})
+	p.a.refuse(nd.ConnectionInvalid, disconnect)
+	p.a.refuse(nd.ConnectionInvalid, order{Do: doNotify})
+	p.a.refuse(nd.ConnectionInvalid, order{Do: doComplete})
+	p.a.must(order{Do: doReceive, Context: 1})
+	window := p.a.window()
+	for _, o := range []order{
+		{Do: doSend}, {Do: doSendRevoking}, {Do: doWrite}, {Do: doRead},
+		{Do: doBind, Window: window, Len: 8, Flags: nd.AllowRead}, {Do: doInvalidate, Window: window},
+	} {
+		p.a.refuse(nd.ConnectionInvalid, o)
+	}
+	p.a.nothing(initiatorQueue)
+	p.a.nothing(receiveQueue)
+	if r := p.a.do(order{Do: doWhy}); r.Status != nd.Success {
+		t.Errorf("an endpoint that was never connected gives a reason: %s", r.Text)
+	}
+}

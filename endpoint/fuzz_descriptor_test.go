@@ -1,0 +1,216 @@
+package endpoint
+
+import (
+	"testing"
+
+	"github.com/softnd/softnd/nd"
+	"github.com/softnd/softnd/shm"
+)
+
+// The steps of FuzzReceiveDescriptor. Each is a byte that names it, a byte
+// that details it, and a word of 8.
+const (
+	// The liar stores the word: in its half, in its descriptors, in the record.
+	sayPosted = iota
+	sayTight
+	sayConsumed
+	sayFault
+	sayFaultStatus
+	sayStalled
+	sayHazard
+	sayCapacity // of the receive that the victim's next message takes
+	sayEntries
+	sayAddress // of entry: detail
+	sayLength  // and token; in the upper half of the word
+	sayWord    // of all descriptors: detail
+	sayState
+	sayLeft
+	// The liar lies about how many messages it has done with: detail is the difference.
+	sayMore
+	// What a sound peer does.
+	liarReceives // detail is the kind
+	liarServes
+	liarSends
+	// The victim posts; detail says from where, the word how many bytes.
+	victimSends
+	victimWrites
+	victimReads
+	victimRevokes // the word is the token
+	victimReceives
+	victimMoves
+	victimTargets // its requests travel from now on; if the detail is even, they no longer do
+	victimInvalidates
+	stepKinds
+)
+
+const stepSize = 10
+
+// maxSteps bounds the work of one input.
+const maxSteps = 48
+
+type lie struct {
+	step, detail byte
+	word         uint64
+}
+
+func script(steps ...lie) (b []byte) {
+	for _, s := range steps {
+		b = append(append(b, s.step, s.detail), bytesOf(s.word)...)
+	}
+	return b
+}
+
+// FuzzReceiveDescriptor has a liar change its half of a connection while the
+// victim has all kinds of requests under way.
+func FuzzReceiveDescriptor(f *testing.F) {
+	r := newRig(f)
+	l := theLiar
+	entryWord := func(n uint32, t nd.Token) uint64 { return uint64(n) | uint64(t)<<32 }
+	mine := func(rng int, n uint32) uint64 { return entryWord(n, localOf(l, inArena, rng)) }
+	const vastly = vastSize
+	f.Add([]byte{})
+	f.Add(script(lie{liarReceives, 6, 0}, lie{victimSends, 0, 1000}, lie{victimSends, 1, 20}, lie{liarReceives, 0, 0}, lie{victimWrites, 2, 500}, lie{victimReads, 1, vastly}))
+	f.Add(script(lie{victimTargets, 1, 0}, lie{liarReceives, 6, 0}, lie{victimSends, 0, 1000}, lie{victimSends, 1, 20}, lie{liarReceives, 0, 0}, lie{victimWrites, 3, 500}, lie{victimReads, 1, vastly}, lie{victimReads, 0, 100}, lie{liarServes, 0, 0}))
+	f.Add(script(lie{sayPosted, 0, 1 << 40}, lie{victimSends, 0, 100}))
+	f.Add(script(lie{sayPosted, 0, ^uint64(0)}, lie{victimSends, 0, 100}))
+	f.Add(script(lie{sayPosted, 0, 8}, lie{victimSends, 0, 0}, lie{victimSends, 0, 48}, lie{victimSends, 0, 49}, lie{sayPosted, 0, 2}, lie{victimSends, 0, 1}))
+	f.Add(script(lie{sayPosted, 0, 8}, lie{sayTight, 0, 3}, lie{victimSends, 0, 10}, lie{sayTight, 0, ^uint64(0)}, lie{victimSends, 0, 10}, lie{sayMore, 0, 0}))
+	f.Add(script(lie{sayPosted, 0, 1}, lie{sayCapacity, 0, 1000}, lie{sayEntries, 0, 1}, lie{sayAddress, 0, address(l, inArena, vast, 0)}, lie{sayLength, 0, mine(vast, 1000)}, lie{victimSends, 0, 1000}))
+	f.Add(script(lie{sayPosted, 0, 1}, lie{sayCapacity, 0, 1000}, lie{sayEntries, 0, 2}, lie{sayAddress, 0, address(l, inArena, vast, 0)}, lie{sayLength, 0, mine(vast, 500)}, lie{victimSends, 0, 1000}))
+	f.Add(script(lie{sayPosted, 0, 1}, lie{sayCapacity, 0, ^uint64(0)}, lie{sayEntries, 0, ^uint64(0)}, lie{victimSends, 0, 1000}))
+	f.Add(script(lie{sayPosted, 0, 1}, lie{sayCapacity, 0, 100}, lie{victimSends, 0, 100}))
+	f.Add(script(lie{sayPosted, 0, 1}, lie{sayCapacity, 0, 100}, lie{sayEntries, 0, 1}, lie{sayAddress, 0, address(theVictim, inArena, local, 0)}, lie{sayLength, 0, entryWord(100, localOf(theVictim, inArena, local))}, lie{victimSends, 0, 100}))
+	f.Add(script(lie{sayPosted, 0, 1}, lie{sayCapacity, 0, 100}, lie{sayEntries, 0, 1}, lie{sayAddress, 0, address(l, inArena, foreign, 0)}, lie{sayLength, 0, mine(foreign, 100)}, lie{victimSends, 0, 100}))
+	f.Add(script(lie{sayPosted, 0, 1}, lie{sayCapacity, 0, 100}, lie{sayEntries, 0, 1}, lie{sayAddress, 0, ^uint64(0) - 10}, lie{sayLength, 0, mine(small, ^uint32(0))}, lie{victimSends, 0, 100}))
+	f.Add(script(lie{sayPosted, 0, 1}, lie{sayCapacity, 0, 200}, lie{sayEntries, 0, 2}, lie{sayAddress, 0, address(l, inArena, small, 0)}, lie{sayLength, 0, mine(small, 100)},
+		lie{sayAddress, 1, address(l, private, small, 0)}, lie{sayLength, 1, entryWord(100, localOf(l, private, small))}, lie{victimSends, 0, 150}))
+	f.Add(script(lie{sayPosted, 0, 1}, lie{sayCapacity, 0, 400}, lie{sayEntries, 0, 1}, lie{sayAddress, 0, address(l, private, small, 0)}, lie{sayLength, 0, entryWord(400, localOf(l, private, small))}, lie{victimSends, 1, 150}, lie{liarServes, 0, 0}))
+	f.Add(script(lie{victimTargets, 1, 0}, lie{victimWrites, 1, vastly}, lie{sayMore, 1, 0}, lie{sayMore, 2, 0}, lie{liarServes, 0, 0}, lie{sayConsumed, 0, 1 << 50}))
+	f.Add(script(lie{victimTargets, 1, 0}, lie{victimReads, 1, 70_000}, lie{sayMore, 1, 0}, lie{victimMoves, 0, 0}, lie{sayMore, 1, 0}))
+	f.Add(script(lie{victimTargets, 1, 0}, lie{victimReads, 1, 7}, lie{sayHazard, 0, 3}, lie{victimReads, 1, 7}))
+	f.Add(script(lie{victimTargets, 1, 0}, lie{victimReads, 0, 100}, lie{victimWrites, 0, 100}, lie{sayFault, 0, 2}, lie{sayFaultStatus, 0, uint64(nd.AccessViolation)}, lie{sayState, 0, uint64(connAborted)}))
+	f.Add(script(lie{victimTargets, 1, 0}, lie{victimReads, 0, 100}, lie{victimWrites, 0, 100}, lie{sayMore, 1, 0}, lie{sayFault, 0, 1}, lie{sayFaultStatus, 0, 0}, lie{sayState, 0, uint64(connAborted)}))
+	f.Add(script(lie{sayFault, 0, ^uint64(0)}, lie{victimSends, 0, 8}, lie{sayState, 0, 77}))
+	f.Add(script(lie{liarReceives, 0, 0}, lie{victimRevokes, 0, uint64(windowToken(l, 0))}, lie{liarServes, 0, 0}, lie{victimRevokes, 0, 0}, lie{liarReceives, 0, 0}, lie{liarServes, 0, 0}))
+	f.Add(script(lie{sayLeft, 0, 1}, lie{victimSends, 0, 8}, lie{victimReads, 0, 8}))
+	f.Add(script(lie{victimReceives, 0, 0}, lie{sayStalled, 0, 1}, lie{liarSends, 0, 20}, lie{victimReceives, 6, 0}, lie{liarSends, 1, vastly}, lie{sayStalled, 0, 9}))
+	f.Add(script(lie{victimTargets, 1, 0}, lie{victimWrites, 2, 300}, lie{victimWrites, 3, 40}, lie{victimInvalidates, 0, 0}, lie{sayHazard, 0, uint64(windowToken(theVictim, 1))}, lie{victimInvalidates, 1, 0}, lie{liarServes, 0, 0}))
+	f.Fuzz(func(t *testing.T, script []byte) {
+		defer r.begin(t)()
+		r.connect(t, len(script)/stepSize%2 == 0)
+		h, rec := r.liar.ep.half, r.liar.ep.conn.record
+		for range maxSteps {
+			if len(script) < stepSize {
+				break
+			}
+			var word [1]uint64
+			words(word[:], script[2:])
+			r.step(t, h, rec, lie{script[0] % stepKinds, script[1], word[0]})
+			script = script[stepSize:]
+			r.victim.ep.drive()
+			r.victim.collect(t)
+			r.liar.collect(t)
+		}
+		h.hazard.Store(0)
+		r.rest(t, true, nil)
+		r.part(t)
+	})
+}
+
+// step carries one step out.
+func (r *rig) step(t *testing.T, h *half, rec *record, s lie) {
+	v, l := r.victim, r.liar
+	var descriptor []uint64
+	if c := v.ep.conn; s.step >= sayCapacity && s.step <= sayLength {
+		at := c.taken & (c.count - 1) * c.stride
+		descriptor = c.words[at : at+c.stride]
+	}
+	word := r.mean(s.word)
+	lower, upper := word&(1<<32-1), r.token(nd.Token(word>>32))
+	switch s.step {
+	case sayPosted:
+		h.posted.Store(word)
+	case sayTight:
+		h.tight.Store(word)
+	case sayConsumed:
+		h.consumed.Store(word)
+	case sayFault:
+		h.fault.Store(word)
+	case sayFaultStatus:
+		h.faultStatus.Store(uint32(word))
+	case sayStalled:
+		h.stalled.Store(uint32(word))
+	case sayHazard:
+		h.hazard.Store(uint64(r.token(nd.Token(lower))) | uint64(upper)<<32)
+	case sayCapacity:
+		descriptor[0] = word
+	case sayEntries:
+		descriptor[1] = word
+	case sayAddress:
+		descriptor[2+2*(uint64(s.detail)%(v.ep.conn.stride/2-1))] = word
+	case sayLength:
+		descriptor[3+2*(uint64(s.detail)%(v.ep.conn.stride/2-1))] = lower | uint64(upper)<<32
+	case sayWord:
+		v.ep.conn.words[int(s.detail)%len(v.ep.conn.words)] = word
+	case sayState:
+		rec.state.Store(uint32(word))
+	case sayLeft:
+		rec.left[l.ep.conn.side].Store(uint32(word))
+	case sayMore:
+		h.consumed.Store(v.ep.conn.out.Consumed() + uint64(int8(s.detail)))
+	case liarReceives:
+		l.receive(s.detail)
+	case liarServes:
+		l.ep.drive()
+	case liarSends:
+		l.post(nd.RequestSend, s.detail, s.word, nil, 0)
+	case victimSends:
+		v.post(nd.RequestSend, s.detail, s.word, nil, 0)
+	case victimWrites:
+		v.post(nd.RequestWrite, s.detail, s.word, l, 0)
+	case victimReads:
+		v.post(nd.RequestRead, s.detail, s.word, l, 0)
+	case victimRevokes:
+		v.post(nd.RequestSend, s.detail, 20, nil, r.token(nd.Token(s.word)))
+	case victimReceives:
+		v.receive(s.detail)
+	case victimMoves:
+		r.rest(t, false, nil)
+	case victimTargets:
+		v.provider.options.Executor = Executor(s.detail%2) * Target
+	case victimInvalidates:
+		v.posted(0, v.ep.Invalidate(v.context(), v.windows[int(s.detail)%len(v.windows)], 0))
+	}
+}
+
+// post posts a transfer of n bytes. The lower bits of detail choose the memory
+// at either end, and whether the request is silent.
+func (a *actor) post(k nd.RequestType, detail byte, n uint64, far *actor, revoke nd.Token) {
+	here, there := int(detail&1), int(detail>>1&1)
+	size := int(n % (vastSize + 1))
+	rng := vast
+	if size <= rangeSize/2 && k != nd.RequestRead {
+		rng = shown
+	}
+	list := []nd.SGE{a.sge(here, rng, 0, size/3), a.sge(here, rng, size/3, size-size/3)}
+	flags := nd.OpFlags(0)
+	if detail>>2&1 != 0 {
+		flags = nd.SilentSuccess
+	}
+	var err error
+	switch {
+	case revoke != 0:
+		err = a.ep.SendAndInvalidate(a.context(), list, revoke, flags)
+	case k == nd.RequestSend:
+		err = a.ep.Send(a.context(), list, flags)
+	default:
+		e := far.estates[there]
+		at, token := shm.AddressOf(e.of(vast)), e.remote[vast]
+		if k == nd.RequestWrite {
+			err = a.ep.Write(a.context(), list, at, token, flags)
+		} else {
+			err = a.ep.Read(a.context(), list, at, token, flags)
+		}
+	}
+	a.posted(flags, err)
+}

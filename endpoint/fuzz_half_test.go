@@ -1,0 +1,104 @@
+package endpoint
+
+import (
+	"testing"
+
+	"github.com/softnd/softnd/nd"
+	"github.com/softnd/softnd/shm"
+)
+
+// FuzzHalf joins a half whose owner lies about where everything lies. What it
+// may point at in the liar's memory holds content.
+func FuzzHalf(f *testing.F) {
+	r := newRig(f)
+	const (
+		ring     = halfSize
+		slots    = 16
+		receives = halfSize + slots*shm.SlotSize
+		count    = 8
+		stride   = 128
+	)
+	inContent := landmark(liarsMemory, margin)
+	slot := func(seq uint64, s shm.Slot) []byte { return append(bytesOf(seq), slotsOf(s)...) }
+	for _, victimConnects := range []bool{false, true} {
+		f.Add(landmark(liarsHalf, ring), uint64(slots), landmark(liarsHalf, receives), uint64(count), uint64(stride), uint64(1), uint64(3), []byte{}, victimConnects)
+		f.Add(inContent, uint64(4), inContent, uint64(4), uint64(64), uint64(1), uint64(3), slot(1, shm.Slot{head(sendInline, flagFirst|flagLast, 40, 0)}), victimConnects)
+		f.Add(inContent, uint64(1), inContent, uint64(1), uint64(64), ^uint64(0), uint64(1), append(slot(1, shm.Slot{head(sendPlaced, 0, 0, 0), 9}), bytesOf(100, 3)...), victimConnects)
+	}
+	good := []uint64{landmark(liarsHalf, ring), slots, landmark(liarsHalf, receives), count, stride}
+	for i, lies := range [][]uint64{
+		{0, ^uint64(0), 12, landmark(arenaEnd, 0), landmark(arenaEnd, -64), landmark(victimsHalf, ring), landmark(victimsHalf, 0), landmark(tables, 0), landmark(windowTable, 64), landmark(liarsHalf, ring+8)},
+		{0, 1, 2, 3, 1 << 20, 1 << 21, 1 << 58, 1 << 63, ^uint64(0)},
+		{0, ^uint64(0), 12, landmark(arenaEnd, 0), landmark(arenaEnd, -1024), landmark(victimsHalf, receives), landmark(victimsMemory, 0), landmark(heapStart, -8), landmark(liarsHalf, 8)},
+		{0, 1, 3, maxQueueDepth, 2 * maxQueueDepth, 1 << 60, ^uint64(0)},
+		{0, 1, 8, 63, 64, 65, 4096, 4160, 1 << 60, ^uint64(0) - 63},
+	} {
+		for n, lie := range lies {
+			g := append([]uint64(nil), good...)
+			g[i] = lie
+			f.Add(g[0], g[1], g[2], g[3], g[4], uint64(n), uint64(2), []byte{}, n%2 == 0)
+		}
+	}
+	f.Fuzz(func(t *testing.T, ring, slots, receives, count, stride, number, posted uint64, content []byte, victimConnects bool) {
+		defer r.begin(t)()
+		r.arrive(t)
+		v, l := r.victim, r.liar
+		h := l.ep.half
+		was := [...]uint64{h.ring, h.ringSlots, h.receives, h.receiveCount, h.receiveStride, h.endpoint}
+		lie := func() {
+			h.ring, h.ringSlots, h.receives, h.receiveCount, h.receiveStride, h.endpoint = r.mean(ring), slots, r.mean(receives), count, stride, number
+			h.posted.Store(posted)
+			copy(l.estates[inArena].of(vast), content)
+		}
+		tell := func() { // so that the liar's own endpoint does not believe the lies
+			h.ring, h.ringSlots, h.receives, h.receiveCount, h.receiveStride, h.endpoint = was[0], was[1], was[2], was[3], was[4], was[5]
+		}
+		var err error
+		if victimConnects {
+			conn := v.dial(t, l)
+			if err := l.accept(t); err != nil {
+				t.Fatal(err)
+			}
+			lie()
+			err = v.complete(conn)
+			tell()
+			l.established()
+		} else {
+			conn := l.dial(t, v)
+			lie()
+			err = v.accept(t)
+			tell()
+			if err == nil {
+				if err := l.complete(conn); err != nil {
+					t.Fatal(err)
+				}
+				v.established()
+			} else {
+				l.giveUp(conn)
+			}
+		}
+		r.settle(t)
+		if s := v.ep.state(); (err == nil) != (s == connected || s == failed && v.ep.conn.joined) {
+			t.Fatalf("joining returned %v, and the endpoint is %v", err, s)
+		}
+		if err == nil {
+			v.receive(6)
+			v.receive(1)
+			for i, n := range []uint64{300, 20, 0} {
+				v.post(nd.RequestWrite, byte(i), n, l, 0)
+				v.post(nd.RequestSend, byte(i), n, nil, 0)
+				v.post(nd.RequestRead, byte(i), n, l, 0)
+				r.rest(t, true, nil)
+			}
+		}
+		r.part(t)
+	})
+}
+
+// giveUp ends a Connect that was not accepted.
+func (a *actor) giveUp(conn *connection) {
+	a.connector.mu.Lock()
+	defer a.connector.mu.Unlock()
+	conn.move(connWithdrawn, connRequested, connAccepted)
+	a.connector.retreat(conn)
+}

@@ -1,0 +1,185 @@
+package endpoint
+
+import (
+	"testing"
+
+	"github.com/softnd/softnd/nd"
+	"github.com/softnd/softnd/shm"
+)
+
+// Choices of FuzzMessage, one bit each. The upper byte says which token the
+// liar claims to be using meanwhile.
+const (
+	oneByOne   = iota // serve each message before the next is published
+	targeting         // the victim's requests travel
+	lateToPost        // the Receives come after the messages
+	swapping          // a message that is being served is replaced by the next
+	busyVictim        // the victim has requests of its own
+	overrunning
+	hangingUp // the victim disconnects at the end
+	leaving   // the liar does so before, or both
+)
+
+// maxMessages bounds the work of one input.
+const maxMessages = 24
+
+func slotsOf(slots ...shm.Slot) (b []byte) {
+	for _, s := range slots {
+		b = append(b, bytesOf(s[:]...)...)
+	}
+	return b
+}
+
+// FuzzMessage publishes arbitrary slots in the ring of a connected peer.
+func FuzzMessage(f *testing.F) {
+	r := newRig(f)
+	const whole = flagFirst | flagLast
+	v, l := theVictim, theLiar
+	from := func(estate, rng int, n uint32) entry {
+		return entry{address(l, estate, rng, 0), n, localOf(l, estate, rng)}
+	}
+	inline := func(flags uint8, n int, token nd.Token) shm.Slot {
+		return shm.Slot{head(sendInline, flags, n, token), 1, 2, 3, 4, 5, 6}
+	}
+	put := func(n int, token nd.Token, at uint64) shm.Slot {
+		return shm.Slot{head(writeInline, whole|flagAwaited, n, token), at, 7, 8, 9}
+	}
+	send := func(flags uint8, e entry, total uint64, token nd.Token) shm.Slot {
+		return piece(sendPiece, flags, token, e, 0, total)
+	}
+	move := func(k kind, e entry, token nd.Token, at uint64) shm.Slot {
+		return piece(k, whole|flagAwaited, token, e, at, uint64(e.length))
+	}
+	one := func(n int) uint16 { return 1 << n }
+
+	f.Add([]byte{}, []byte{}, uint16(0))
+	f.Add([]byte{0, 1, 2}, slotsOf(inline(whole, 48, 0), inline(whole, 48, 0), inline(whole, 48, 0)), one(busyVictim))
+	f.Add([]byte{3}, slotsOf(inline(whole|flagAwaited, 48, 0)), uint16(0))
+	f.Add([]byte{4}, slotsOf(inline(whole|flagAwaited, 0, 0)), uint16(0))
+	f.Add([]byte{}, slotsOf(inline(whole, 8, 0)), one(lateToPost))
+	f.Add([]byte{5}, slotsOf(inline(whole, 8, 0)), uint16(0))
+	f.Add([]byte{8, 9}, slotsOf(inline(whole, 0, 0), inline(whole, 48, 0)), one(hangingUp))
+	f.Add([]byte{0, 0}, slotsOf(inline(whole|flagInvalidate|flagAwaited, 8, windowToken(v, 0)), inline(whole|flagInvalidate|flagAwaited, 8, windowToken(v, 0))), uint16(0))
+	f.Add([]byte{0}, slotsOf(inline(whole|flagInvalidate|flagAwaited, 8, windowToken(v, 3))), uint16(0))
+	f.Add([]byte{4, 3}, slotsOf(inline(whole|flagInvalidate, 0, windowToken(v, 2)), inline(whole, 48, 0), inline(whole, 48, 0)), one(swapping)|uint16(windowToken(v, 2))<<8)
+	f.Add([]byte{0, 6}, slotsOf(inline(0, 1, 0), shm.Slot{head(sendPlaced, whole, 0, 0), 1000}, shm.Slot{head(sendFailed, whole, 0, 0), 5}), uint16(0))
+	f.Add([]byte{0}, slotsOf(shm.Slot{head(sendPlaced, whole, 3, 0)}), uint16(0))
+	f.Add([]byte{0}, slotsOf(shm.Slot{head(sendPlaced, whole, 0, 0), 65}), uint16(0))
+	f.Add([]byte{0}, slotsOf(shm.Slot{head(sendFailed, whole, 0, 0), uint64(nd.BufferOverflow)}), one(leaving))
+	f.Add([]byte{6, 7}, slotsOf(send(whole, from(inArena, vast, vastSize), vastSize, 0), send(whole, from(inArena, vast, vastSize), vastSize, 0)), one(swapping))
+	f.Add([]byte{1}, slotsOf(send(flagFirst, from(inArena, small, 60), 100, 0), send(flagLast, from(inArena, small, 40), 100, 0)), one(oneByOne))
+	f.Add([]byte{1}, slotsOf(send(flagFirst, from(inArena, small, 60), 100, 0), send(flagLast, from(inArena, small, 41), 100, 0)), one(oneByOne))
+	f.Add([]byte{1}, slotsOf(send(0, from(private, small, 60), 100, 0)), uint16(0))
+	f.Add([]byte{1}, slotsOf(send(whole|flagInvalidate, from(inArena, small, 60), 60, windowToken(v, 4))), uint16(0))
+	f.Add([]byte{1}, slotsOf(send(flagFirst, from(inArena, small, 0), 1<<40, 0)), one(busyVictim)|one(targeting))
+	f.Add([]byte{}, slotsOf(put(40, remote(v, inArena, small), address(v, inArena, small, 0)), put(8, windowToken(v, 2), address(v, inArena, windowy, 320))), one(busyVictim)|one(leaving))
+	f.Add([]byte{}, slotsOf(put(40, remote(v, inArena, small), address(v, inArena, small, rangeSize-39))), one(hangingUp))
+	f.Add([]byte{}, slotsOf(put(8, windowToken(v, 1), address(v, inArena, windowy, 160))), uint16(0))
+	f.Add([]byte{}, slotsOf(put(8, windowToken(v, 3), address(v, inArena, windowy, 448))), uint16(0))
+	f.Add([]byte{}, slotsOf(put(8, localOf(v, private, local), address(v, private, local, 0))), uint16(0))
+	f.Add([]byte{}, slotsOf(put(41, remote(v, private, small), address(v, private, small, 0))), uint16(0))
+	f.Add([]byte{}, slotsOf(put(8, remote(v, private, foreign), address(v, private, foreign, 0))), uint16(0))
+	f.Add([]byte{}, slotsOf(move(writePiece, from(inArena, vast, vastSize), remote(v, private, vast), address(v, private, vast, 0))), uint16(0))
+	f.Add([]byte{}, slotsOf(move(writePiece, from(inArena, vast, vastSize), remote(v, private, vast), address(v, private, vast, 1))), one(oneByOne))
+	f.Add([]byte{}, slotsOf(move(readPiece, from(inArena, vast, vastSize), remote(v, private, vast), address(v, private, vast, 0)), move(writePiece, from(inArena, vast, 5), remote(v, private, small), address(v, private, small, 0))), one(swapping))
+	f.Add([]byte{}, slotsOf(move(readPiece, from(inArena, small, 100), remote(v, private, shown), address(v, private, shown, 0)), move(readPiece, from(inArena, shown, 100), remote(v, private, shown), address(v, private, shown, 0))), uint16(0))
+	f.Add([]byte{}, slotsOf(move(readPiece, from(inArena, small, ^uint32(0)), remote(v, inArena, shown), ^uint64(0))), uint16(0))
+	f.Add([]byte{}, slotsOf(move(writePiece, entry{address(v, inArena, local, 0), 64, localOf(v, inArena, local)}, remote(v, inArena, small), address(v, inArena, small, 0))), uint16(0))
+	f.Add([]byte{5}, slotsOf(move(readPiece, from(inArena, vast, quantum), remote(v, private, vast), address(v, private, vast, 0)), inline(whole, 8, 0)), one(hangingUp))
+	f.Add([]byte{0, 0, 0, 0, 0, 0, 0, 0}, slotsOf(shm.Slot{}, shm.Slot{8}, shm.Slot{^uint64(0)}), one(overrunning))
+
+	f.Fuzz(func(t *testing.T, receives, slots []byte, choices uint16) {
+		defer r.begin(t)()
+		r.connect(t, len(slots)%2 == 0)
+		v, l := r.victim, r.liar
+		if bit(choices, targeting) {
+			v.provider.options.Executor = Target
+		}
+		l.ep.half.hazard.Store(uint64(r.token(nd.Token(choices >> 8))))
+		if !bit(choices, lateToPost) {
+			v.receiveAll(receives)
+		}
+		if bit(choices, busyVictim) {
+			r.busy()
+		}
+		var swap func()
+		list := cutSlots(slots)
+		next := func() (s shm.Slot) {
+			s, list = r.slot(list[0]), list[1:]
+			return s
+		}
+		if bit(choices, swapping) {
+			swap = func() {
+				if len(list) > 0 && v.ep.state() == connected && (v.ep.served != 0 || v.ep.revoking != nil) {
+					s := next()
+					r.write(v.ep.conn.in.Next(), &s)
+				}
+			}
+		}
+		if bit(choices, leaving) {
+			l.ep.conn.record.left[l.ep.conn.side].Store(1)
+		}
+		for len(list) > 0 {
+			if bit(choices, oneByOne) || bit(choices, swapping) || !r.room() {
+				r.rest(t, bit(choices, busyVictim), swap)
+			}
+			if !r.room() && !bit(choices, overrunning) || len(list) == 0 {
+				break
+			}
+			s := next()
+			r.write(r.published, &s)
+			r.published++
+		}
+		if bit(choices, lateToPost) {
+			v.receiveAll(receives)
+		}
+		if !bit(choices, hangingUp) || bit(choices, oneByOne) {
+			r.rest(t, false, swap)
+		}
+		l.ep.half.hazard.Store(0)
+		if bit(choices, hangingUp) {
+			v.ep.hangUp()
+			if v.ep.state() == closing && v.ep.conn.detached {
+				t.Fatal("a connection that has failed is being closed in good order")
+			}
+			r.rest(t, bit(choices, leaving), nil)
+		}
+		if v.ep.state() != closing {
+			r.alive(t)
+		}
+		r.part(t)
+	})
+}
+
+// cutSlots cuts a part of an input into slots.
+func cutSlots(b []byte) (list [][]byte) {
+	const size = 8 * shm.SlotWords
+	for len(b) > 0 && len(list) < maxMessages {
+		n := min(size, len(b))
+		list, b = append(list, b[:n]), b[n:]
+	}
+	return list
+}
+
+func (a *actor) receiveAll(kinds []byte) {
+	for _, k := range kinds[:min(len(kinds), 8)] {
+		a.receive(k)
+	}
+}
+
+// busy gives the victim some requests of each kind.
+func (r *rig) busy() {
+	v, l := r.victim, r.liar
+	l.receive(6)
+	l.receive(2)
+	l.receive(0)
+	far := l.estates[inArena]
+	at, token := shm.AddressOf(far.of(vast)), far.remote[vast]
+	v.posted(0, v.ep.Send(v.context(), []nd.SGE{v.sge(private, shown, 0, 20)}, 0))
+	v.posted(0, v.ep.Write(v.context(), []nd.SGE{v.sge(inArena, shown, 0, 30)}, at, token, nd.SilentSuccess))
+	v.ledger.requests[len(v.ledger.requests)-1] = nd.SilentSuccess
+	v.posted(0, v.ep.Read(v.context(), []nd.SGE{v.sge(inArena, small, 0, 300), v.sge(inArena, vast, 0, vastSize)}, at, token, 0))
+	v.posted(0, v.ep.Send(v.context(), []nd.SGE{v.sge(inArena, shown, 0, 100)}, 0))
+	v.posted(0, v.ep.Write(v.context(), []nd.SGE{v.sge(inArena, vast, 0, vastSize)}, at, token, 0))
+	v.posted(0, v.ep.Send(v.context(), []nd.SGE{v.sge(inArena, shown, 0, 60)}, 0))
+}

@@ -1,0 +1,327 @@
+package endpoint
+
+import (
+	"bytes"
+	"context"
+	"sync/atomic"
+	"testing"
+
+	"github.com/softnd/softnd/nd"
+	"github.com/softnd/softnd/shm"
+	"github.com/softnd/softnd/window"
+)
+
+// Choices of FuzzRecord, one bit each.
+const (
+	unheard    = iota // nobody listens
+	agreeing          // the victim accepts
+	rejecting         // it rejects
+	completing        // the liar then says that the connection is established
+	planted           // the record is written where the offset points, whosever memory that is
+	sentTwice
+	trafficking // both sides use the connection
+	dialled     // it is the victim's record, which the liar has changed
+)
+
+// Small numbers in a record stand for members and adapters.
+const (
+	idOfLiar = 1 + iota
+	idOfVictim
+	strangerOfLiar
+	strangerOfVictim
+)
+
+// FuzzRecord delivers an arbitrary connection request, at an arbitrary offset,
+// or gives an arbitrary answer to one.
+func FuzzRecord(f *testing.F) {
+	r := newRig(f)
+	const there = uint64(0) // the memory of a record
+	one := func(n ...int) (choices uint8) {
+		for _, i := range n {
+			choices |= 1 << i
+		}
+		return choices
+	}
+	two := func(lower, upper uint32) uint64 { return uint64(lower) | uint64(upper)<<32 }
+	request := func(link uint64, state connState, from, to, owner, half uint64) []byte {
+		return bytesOf(link, two(uint32(state), 0), 0, 0, from, to, owner, 0, half, 0, two(900, 7), two(16, 0), two(16, 0), two(3, 0), 0x636261)
+	}
+	good := request(0, connRequested, idOfLiar, idOfVictim, idOfLiar, landmark(liarsHalf, 0))
+	all := one(agreeing, completing, trafficking)
+	f.Add(good, there, all)
+	f.Add(good, there, one(rejecting))
+	f.Add(good, there, one(unheard))
+	f.Add(good, there, one(agreeing))
+	f.Add(good, there, one())
+	f.Add(good, there, all|one(sentTwice))
+	answer := func(state connState, to, owner, half uint64) []byte {
+		return bytesOf(0, two(uint32(state), 0), 0, 0, idOfVictim, to, 0, owner, 0, half, two(900, 7), two(16, 16), two(16, 16), two(3, ^uint32(0)))
+	}
+	f.Add(answer(connAccepted, idOfLiar, idOfLiar, landmark(liarsHalf, 0)), there, all|one(dialled))
+	f.Add(answer(connAccepted, idOfLiar, idOfVictim, landmark(liarsHalf, 0)), there, all|one(dialled))
+	f.Add(answer(connAccepted, idOfLiar, idOfLiar, landmark(victimsMemory, 0)), there, all|one(dialled))
+	for _, state := range []connState{0, connRequested, connEstablished, connRefused, connWithdrawn, connAborted, 99} {
+		f.Add(answer(state, idOfLiar, idOfLiar, landmark(liarsHalf, 0)), there, all|one(dialled))
+	}
+	f.Add([]byte{}, there, all)
+	f.Add(bytes.Repeat([]byte{0xff}, recordSize), there, all)
+	for _, state := range []connState{0, connAccepted, connEstablished, connRefused, connWithdrawn, connAborted, 7, 1 << 31} {
+		f.Add(request(0, state, idOfLiar, idOfVictim, idOfLiar, landmark(liarsHalf, 0)), there, all)
+	}
+	for _, from := range []uint64{idOfVictim, 0x10000, 0x20001, 1<<48 | 1, 0xffff, ^uint64(0)} {
+		f.Add(request(0, connRequested, from, idOfVictim, idOfLiar, landmark(liarsHalf, 0)), there, all)
+	}
+	f.Add(request(0, connRequested, idOfLiar, idOfLiar, idOfLiar, landmark(liarsHalf, 0)), there, all)
+	for _, owner := range []uint64{0, idOfVictim, strangerOfLiar, strangerOfVictim, ^uint64(0)} {
+		f.Add(request(0, connRequested, idOfLiar, idOfVictim, owner, landmark(liarsHalf, 0)), there, all)
+	}
+	for _, half := range []uint64{0, landmark(victimsHalf, 0), landmark(victimsMemory, 0), landmark(arenaEnd, -halfSize), landmark(arenaEnd, 8), ^uint64(7), landmark(liarsHalf, 4), landmark(tables, 0)} {
+		f.Add(request(0, connRequested, idOfLiar, idOfVictim, idOfLiar, half), there, all)
+	}
+	for _, link := range []uint64{landmark(liarsRecord, 0), landmark(liarsMemory, margin), landmark(arenaEnd, -8), 12} {
+		f.Add(request(link, connRequested, idOfLiar, idOfVictim, idOfLiar, landmark(liarsHalf, 0)), there, all)
+	}
+	for _, offset := range []uint64{1, 8, landmark(tables, 0), landmark(tables, 512), landmark(windowTable, 0), landmark(heapStart, -8), landmark(arenaEnd, -recordSize), landmark(arenaEnd, -64), landmark(victimsHalf, 0), ^uint64(7)} {
+		f.Add(good, offset, all)
+	}
+	f.Add(good, landmark(liarsMemory, margin), all|one(planted))
+	f.Add(good, landmark(victimsMemory, 0), all|one(planted))
+	f.Add(request(0, connEstablished, idOfLiar, idOfVictim, idOfLiar, 0), landmark(victimsMemory, margin+vastSize+1024), one(planted))
+	f.Fuzz(func(t *testing.T, content []byte, offset uint64, choices uint8) {
+		defer r.begin(t)()
+		r.arrive(t)
+		l := r.liar
+		heap := l.member.Heap()
+		off, err := heap.Alloc(recordSize)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.mail = off
+		at := r.mean(offset)
+		if at == 0 {
+			at = uint64(off)
+		}
+		restore := r.plant(off, content)
+		if mem, err := r.arena.Bytes(shm.Offset(at), recordSize); err == nil && bit(uint16(choices), planted) && r.mayPlant(mem, content) {
+			restore = r.plant(shm.Offset(at), content)
+		}
+		tables, err := r.arena.Bytes(0, 8192)
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := bytes.Clone(tables)
+
+		if bit(uint16(choices), dialled) {
+			r.dialAndChange(t, content, choices)
+		} else {
+			r.receiveMail(t, shm.Offset(at), choices)
+		}
+		r.liarLeaves(t)
+		if !bytes.Equal(tables, before) {
+			t.Fatal("the tables of the arena have changed")
+		}
+		restore()
+		if err := heap.Free(off); err != nil {
+			t.Fatal(err)
+		}
+		r.mail = 0
+		r.part(t)
+	})
+}
+
+// plant writes the content of a record, which may lie in memory of the victim.
+func (r *rig) plant(off shm.Offset, content []byte) (restore func()) {
+	list := make([]uint64, recordSize/8)
+	words(list, content)
+	for i := range list[:14] {
+		switch i {
+		case 4, 5:
+			list[i] = r.member(list[i])
+		case 6, 7:
+			list[i] = r.owner(list[i])
+		default:
+			list[i] = r.mean(list[i])
+		}
+	}
+	to, err := shm.Slice[uint64](r.arena, off, uint64(len(list)))
+	if err != nil {
+		panic(err) // the caller has looked
+	}
+	saved := append([]uint64(nil), to...)
+	copy(to, list)
+	mem, _ := r.arena.Bytes(off, recordSize)
+	e := r.victim.estates[inArena]
+	from, mine := within(e.mem, mem)
+	if mine { // so that the check sees only what the victim changes
+		copy(e.was[from:], mem)
+	}
+	return func() {
+		if mine && !bytes.Equal(mem, e.was[from:][:recordSize]) {
+			return // the check will tell
+		}
+		copy(to, saved)
+		if mine {
+			copy(e.was[from:], mem)
+		}
+	}
+}
+
+// within tells where part lies in whole.
+func within(whole, part []byte) (from int, ok bool) {
+	a, b := shm.AddressOf(whole), shm.AddressOf(part)
+	return int(b - a), b >= a && b-a <= uint64(len(whole)-len(part))
+}
+
+// mayPlant tells whether a record may be written to mem: memory of the liar, or
+// of the victim, unless it is to be a request of the victim itself.
+func (r *rig) mayPlant(mem, content []byte) bool {
+	var first [5]uint64
+	words(first[:], content)
+	_, liars := within(r.liar.estates[inArena].mem, mem)
+	_, victims := within(r.victim.estates[inArena].mem, mem)
+	return shm.AddressOf(mem)%8 == 0 && (liars || victims && r.member(first[4]) != uint64(r.victim.member.ID()))
+}
+
+func (r *rig) member(word uint64) uint64 {
+	switch word {
+	case idOfLiar:
+		return uint64(r.liar.member.ID())
+	case idOfVictim:
+		return uint64(r.victim.member.ID())
+	}
+	return word
+}
+
+func (r *rig) owner(word uint64) uint64 {
+	of := map[uint64]window.Owner{
+		idOfLiar: r.liar.adapter.space.Owner(), idOfVictim: r.victim.adapter.space.Owner(),
+		strangerOfLiar: r.liar.stranger.space.Owner(), strangerOfVictim: r.victim.stranger.space.Owner(),
+	}
+	if o, ok := of[word]; ok {
+		return uint64(o)
+	}
+	return word
+}
+
+// receiveMail has the victim get the record at an offset, and do something about it.
+func (r *rig) receiveMail(t *testing.T, off shm.Offset, choices uint8) {
+	t.Helper()
+	v, c := r.victim, uint16(choices)
+	ports := &v.provider.ports
+	if bit(c, unheard) {
+		delete(ports.listeners, v.addr.Port())
+	}
+	r.deliver(t, off)
+	if bit(c, sentTwice) {
+		r.deliver(t, off)
+	}
+	ports.listeners[v.addr.Port()] = v.listener
+	if len(v.listener.queue) > 0 && (bit(c, agreeing) || bit(c, rejecting)) {
+		ended, cancel := context.WithCancel(context.Background())
+		cancel()
+		_ = v.listener.GetConnectionRequest(ended, v.connector) // there may be none that is worth an answer
+	}
+	if v.connector.conn == nil {
+		return
+	}
+	_, _ = v.connector.GetPrivateData(make([]byte, maxPrivateData))
+	if bit(c, rejecting) {
+		_ = v.connector.Reject([]byte("no")) // which fails if the liar has given up
+		return
+	}
+	conn, err := v.connector.accept(v.ep, nd.ConnectParams{PrivateData: []byte("yes")})
+	if err != nil {
+		return
+	}
+	if bit(c, completing) {
+		conn.record.state.Store(uint32(connEstablished))
+	}
+	v.established()
+	if bit(c, trafficking) {
+		r.traffic(t)
+	}
+}
+
+// deliver sends what lies at an offset, and lets the victim look.
+func (r *rig) deliver(t *testing.T, off shm.Offset) {
+	t.Helper()
+	peer, err := r.arena.Peer(r.victim.member.ID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	link := new(atomic.Uint64) // the link that counts is the one that lies there already
+	if err := peer.Send(off, link); err != nil {
+		t.Fatal(err)
+	}
+	r.victim.provider.progress()
+	if n := len(r.victim.provider.conns); n > 1000 { // more than records fit into what an input can write
+		t.Fatalf("one letter has made %d requests", n)
+	}
+}
+
+// dialAndChange has the victim connect, and the liar answer by what it writes
+// into the record.
+func (r *rig) dialAndChange(t *testing.T, content []byte, choices uint8) {
+	t.Helper()
+	v, c := r.victim, uint16(choices)
+	conn := v.dial(t, r.liar)
+	if _, err := r.liar.member.Collect(func(shm.Offset) (*atomic.Uint64, error) { return &conn.record.link, nil }); err != nil {
+		t.Fatal(err)
+	}
+	r.plant(conn.offset, content)
+	if conn.state() == connAccepted {
+		if v.complete(conn) == nil && bit(c, trafficking) {
+			r.traffic(t)
+		}
+	} else {
+		v.giveUp(conn)
+	}
+	_, _ = v.connector.GetPrivateData(make([]byte, maxPrivateData))
+	_, _, _ = v.connector.ReadLimits()
+}
+
+// traffic has both sides use a connection that may be none.
+func (r *rig) traffic(t *testing.T) {
+	t.Helper()
+	v, conn := r.victim, r.victim.ep.conn
+	r.settle(t)
+	v.receive(0)
+	v.receive(3)
+	granted := r.token(remote(theVictim, inArena, small))
+	put := shm.Slot{head(writeInline, flagFirst|flagLast|flagAwaited, 8, granted), r.mean(address(theVictim, inArena, small, 0)), 1}
+	send := shm.Slot{head(sendInline, flagFirst|flagLast, 8, 0), 1}
+	// If the victim took its own tokens for the liar's, it would copy into memory of its own.
+	sink := entry{r.mean(address(theVictim, inArena, local, 448)), 64, r.token(localOf(theVictim, inArena, local))}
+	if conn.record.owner[1-conn.side] == uint64(v.stranger.space.Owner()) {
+		sink = entry{r.mean(address(theVictim, inArena, foreign, 0)), 64, r.token(localOf(theVictim, inArena, foreign))}
+	}
+	gift := piece(readPiece, flagFirst|flagLast|flagAwaited, granted, sink, r.mean(address(theVictim, inArena, small, 0)), 64)
+	for i, s := range []shm.Slot{put, send, gift} {
+		r.write(uint64(i), &s)
+	}
+	r.rest(t, false, nil)
+	v.post(nd.RequestWrite, 0, 100, r.liar, 0)
+	v.post(nd.RequestSend, 0, 100, nil, 0)
+	r.rest(t, false, nil)
+}
+
+// liarLeaves ends the victim's connections as their other side would.
+func (r *rig) liarLeaves(t *testing.T) {
+	t.Helper()
+	v := r.victim
+	for _, c := range v.listener.queue {
+		c.refuse()
+	}
+	v.listener.queue = nil
+	v.ep.Close()
+	v.connector.Close()
+	for c := range v.provider.conns {
+		mem, _ := r.arena.Bytes(c.offset, recordSize)
+		if _, mine := within(v.estates[inArena].mem, mem); !mine {
+			c.record.detached[1-c.side].Store(leftRecord)
+		} else {
+			t.Fatal("the victim took a request that lies in its own memory")
+		}
+	}
+	r.victim.provider.doChores()
+}

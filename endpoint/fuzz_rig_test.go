@@ -1,0 +1,745 @@
+package endpoint
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"math/bits"
+	"net/netip"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/softnd/softnd/nd"
+	"github.com/softnd/softnd/shm"
+	"github.com/softnd/softnd/window"
+)
+
+// A rig is a victim and a liar, two members of one arena whose engines stand
+// still. Things happen when a fuzz target lets them happen, so that an input
+// does the same each time.
+type rig struct {
+	arena        *shm.Arena
+	victim, liar *actor
+	tokens       []nd.Token // what small numbers in an input stand for
+	raw          []uint64   // the ring of the liar
+	published    uint64
+	mail         shm.Offset // a record that the liar made by itself
+}
+
+// actor is one of the two. Its endpoint and its connector live for one input.
+type actor struct {
+	member              *shm.Member
+	provider            *Provider
+	adapter, stranger   *Adapter
+	initiated, received *CompletionQueue
+	listener            *Listener
+	addr                netip.AddrPort
+	estates             [2]*estate // in the arena, private
+	windows             []*MemoryWindow
+	inUse               uint64
+
+	ep        *Endpoint
+	connector *Connector
+	ledger    ledger
+}
+
+// The ranges of an estate, and who may use them.
+const (
+	vast    = iota // everybody, for everything; large
+	small          // everybody, for everything
+	shown          // peers, to read
+	local          // the owner only
+	windowy        // the owner, and peers through windows
+	foreign        // as small, but through another adapter of the owner
+	stale          // nobody any more
+	rangeCount
+)
+
+const (
+	vastSize  = 300 << 10 // more than a quantum
+	rangeSize = 512
+	rangeStep = 1024
+	margin    = 4096
+)
+
+// estate is memory of an actor: ranges, and between them what nobody may touch.
+type estate struct {
+	mem, was []byte
+	regions  [rangeCount]*window.Region
+	local    [rangeCount]nd.Token
+	remote   [rangeCount]nd.Token
+	open     [][2]int // what may have changed, besides vast
+}
+
+// Small numbers in an input stand for tokens, those with a mark in their upper
+// byte for addresses or offsets: the real ones differ from run to run.
+const (
+	addressMark = 0xad // then: which range, and a signed distance of 32 bits
+	offsetMark  = 0xac // then: which landmark, and the distance
+)
+
+const (
+	inArena = iota
+	private
+)
+
+const (
+	theVictim = iota
+	theLiar
+)
+
+// address, landmark and token make such numbers.
+func address(who, estate, rng int, distance int32) uint64 {
+	return addressMark<<56 | uint64(who*2*rangeCount+estate*rangeCount+rng)<<48 | uint64(uint32(distance))
+}
+
+func landmark(which int, distance int32) uint64 {
+	return offsetMark<<56 | uint64(which)<<48 | uint64(uint32(distance))
+}
+
+func remote(who, estate, rng int) nd.Token {
+	return nd.Token(1 + 2*(who*2*rangeCount+estate*rangeCount+rng))
+}
+
+func localOf(who, estate, rng int) nd.Token { return remote(who, estate, rng) + 1 }
+
+func windowToken(who, i int) nd.Token { return nd.Token(1 + 8*rangeCount + who*len(grants) + i) }
+
+// grants are the windows of each actor: parts of its windowy ranges.
+var grants = [...]struct {
+	estate, from, to int
+	flags            nd.OpFlags
+	otherwhere       bool // bound on another endpoint
+}{
+	{inArena, 0, 128, nd.AllowRead | nd.AllowWrite, false},
+	{inArena, 160, 288, nd.AllowRead, false},
+	{inArena, 320, 416, nd.AllowWrite | nd.ThisEndpointOnly, false},
+	{inArena, 448, 512, nd.AllowRead | nd.AllowWrite, true},
+	{private, 0, 128, nd.AllowRead | nd.AllowWrite, false},
+	{private, 160, 288, nd.AllowRead, false},
+}
+
+const otherEndpoint = 1 << 40
+
+// Landmarks of the arena, for offsets that a liar gives away.
+const (
+	liarsHalf = iota
+	liarsRecord
+	victimsHalf
+	victimsMemory
+	liarsMemory
+	tables
+	windowTable
+	heapStart
+	arenaEnd
+)
+
+func newRig(f *testing.F) *rig {
+	f.Helper()
+	r := new(rig)
+	r.build(f)
+	f.Cleanup(func() {
+		if err := r.clear(); err != nil {
+			f.Error(err)
+		}
+	})
+	return r
+}
+
+func (r *rig) build(t testing.TB) {
+	t.Helper()
+	arena, err := shm.Create(shm.Config{Size: 80 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	*r = rig{arena: arena, victim: newActor(t, arena, 1), liar: newActor(t, arena, 2)}
+}
+
+func (r *rig) clear() error {
+	var errs []error
+	for _, a := range []*actor{r.victim, r.liar} {
+		errs = append(errs, a.provider.Close(), a.member.Leave())
+	}
+	return errors.Join(append(errs, r.arena.Close())...)
+}
+
+// begin starts an input. The process ends if the input does not; after one that
+// fails the rig is built anew.
+func (r *rig) begin(t *testing.T) (end func()) {
+	hangs := time.AfterFunc(watchdog, func() { panic(t.Name() + " hangs\n" + allStacks()) })
+	return func() {
+		hangs.Stop()
+		if t.Failed() {
+			_ = r.clear() // it may be in any state
+			r.build(t)
+		}
+	}
+}
+
+func newActor(f testing.TB, arena *shm.Arena, seed uint64) *actor {
+	f.Helper()
+	must := func(err error) {
+		f.Helper()
+		if err != nil {
+			f.Fatal(err)
+		}
+	}
+	member, err := arena.Join(shm.NotRank)
+	must(err)
+	// Nobody waits for a Receive in vain: how long that takes is no matter of chance.
+	p, err := New(member, Options{ReceiveTimeout: time.Hour})
+	must(err)
+	p.engine.stop()
+	a := &actor{member: member, provider: p}
+	ctx := context.Background()
+	adapter, err := p.OpenAdapter(ctx, p.adapterID())
+	must(err)
+	stranger, err := p.OpenAdapter(ctx, p.adapterID())
+	must(err)
+	a.adapter, a.stranger = adapter.(*Adapter), stranger.(*Adapter)
+	a.initiated, a.received = newCompletionQueue(p, 256), newCompletionQueue(p, 256)
+	for i := range a.estates {
+		a.estates[i] = newEstate(f, a, i == private, seed+uint64(i)*10)
+	}
+	for _, g := range grants {
+		w, err := a.adapter.CreateMemoryWindow(ctx)
+		must(err)
+		win := w.(*MemoryWindow)
+		a.windows = append(a.windows, win)
+		if e := a.estates[g.estate]; g.otherwhere {
+			b, err := win.window.Prepare(e.regions[windowy], e.of(windowy)[g.from:g.to], window.Read|window.Write, otherEndpoint, true)
+			must(err)
+			b.Run()
+		}
+	}
+	l, err := a.adapter.CreateListener(ctx)
+	must(err)
+	a.listener = l.(*Listener)
+	must(a.listener.Bind(netip.AddrPortFrom(Address(member.ID()), 7)))
+	must(a.listener.Listen(0))
+	a.addr, err = a.listener.LocalAddress()
+	must(err)
+	// The chunks out of which endpoints and records come stay this member's.
+	for _, n := range []uint64{halfSize + 16*shm.SlotSize + 8*128, recordSize} {
+		_, err = member.Heap().Alloc(n)
+		must(err)
+	}
+	a.inUse = member.Heap().InUse()
+	return a
+}
+
+func newEstate(f testing.TB, a *actor, private bool, seed uint64) *estate {
+	f.Helper()
+	e := &estate{mem: make([]byte, 3*margin+vastSize+rangeCount*rangeStep)}
+	if !private {
+		off, err := a.member.Heap().Alloc(uint64(len(e.mem)))
+		if err == nil {
+			e.mem, err = a.provider.arena.Bytes(off, uint64(len(e.mem)))
+		}
+		if err != nil {
+			f.Fatal(err)
+		}
+	}
+	fill(e.mem, seed)
+	e.was = bytes.Clone(e.mem)
+	rights := [rangeCount]nd.RegionFlags{
+		vast:    nd.AllowLocalWrite | nd.AllowRemoteRead | nd.AllowRemoteWrite,
+		small:   nd.AllowLocalWrite | nd.AllowRemoteRead | nd.AllowRemoteWrite,
+		shown:   nd.AllowRemoteRead,
+		local:   nd.AllowLocalWrite,
+		windowy: nd.AllowLocalWrite,
+		foreign: nd.AllowLocalWrite | nd.AllowRemoteRead | nd.AllowRemoteWrite,
+		stale:   nd.AllowLocalWrite | nd.AllowRemoteRead | nd.AllowRemoteWrite,
+	}
+	for i := range rangeCount {
+		space := a.adapter.space
+		if i == foreign {
+			space = a.stranger.space
+		}
+		region, err := space.NewRegion()
+		if err == nil {
+			err = region.Register(e.of(i), rights[i])
+		}
+		if err != nil {
+			f.Fatal(err)
+		}
+		e.regions[i] = region
+		e.local[i], e.remote[i] = region.Tokens()
+		if i == stale {
+			if _, _, err := region.Revoke(); err != nil {
+				f.Fatal(err)
+			}
+		}
+	}
+	return e
+}
+
+// from returns where a range begins.
+func (e *estate) from(rng int) int {
+	if rng == vast {
+		return margin
+	}
+	return 2*margin + vastSize + (rng-1)*rangeStep + rangeStep/4
+}
+
+// of returns a range.
+func (e *estate) of(rng int) []byte {
+	n := rangeSize
+	if rng == vast {
+		n = vastSize
+	}
+	return e.mem[e.from(rng):][:n:n]
+}
+
+// allow notes that a part of a range may change.
+func (e *estate) allow(rng, from, to int) {
+	if rng != vast {
+		e.open = append(e.open, [2]int{e.from(rng) + from, e.from(rng) + to})
+	}
+}
+
+// check looks at what may not have changed, and restores what may.
+func (e *estate) check(t *testing.T, whose string) {
+	t.Helper()
+	for _, o := range e.open {
+		copy(e.mem[o[0]:o[1]], e.was[o[0]:o[1]])
+	}
+	e.open = e.open[:0]
+	end := e.from(vast) + vastSize
+	for _, part := range [][2]int{{0, margin}, {end, len(e.mem)}} {
+		now, was := e.mem[part[0]:part[1]], e.was[part[0]:part[1]]
+		if bytes.Equal(now, was) {
+			continue
+		}
+		i := 0
+		for now[i] == was[i] {
+			i++
+		}
+		at := part[0] + i
+		copy(now, was)
+		for rng := range rangeCount {
+			if from := e.from(rng); at >= from-rangeStep/4 && at < from+rangeStep*3/4 && rng != vast {
+				t.Fatalf("%s: byte %d of range %d has changed", whose, at-from, rng)
+			}
+		}
+		t.Fatalf("%s: byte %d has changed, which is in no range", whose, at)
+	}
+}
+
+// connect gives both actors an endpoint, connects the two, and binds their
+// windows. The liar connects, or else the victim does.
+func (r *rig) connect(t *testing.T, liarConnects bool) {
+	t.Helper()
+	r.arrive(t)
+	active, passive := r.victim, r.liar
+	if liarConnects {
+		active, passive = r.liar, r.victim
+	}
+	conn := active.dial(t, passive)
+	if err := passive.accept(t); err != nil {
+		t.Fatal(err)
+	}
+	if err := active.complete(conn); err != nil {
+		t.Fatal(err)
+	}
+	passive.established()
+	r.settle(t)
+}
+
+// arrive makes endpoints and connectors.
+func (r *rig) arrive(t *testing.T) {
+	t.Helper()
+	ctx := context.Background()
+	for _, a := range []*actor{r.victim, r.liar} {
+		a.provider.options.Executor = Auto
+		ep, err := a.adapter.CreateEndpoint(ctx, nd.EndpointConfig{Receive: a.received, Initiator: a.initiated, ReceiveDepth: 8, InitiatorDepth: 16})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := a.adapter.CreateConnector(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.ep, a.connector, a.ledger = ep.(*Endpoint), c.(*Connector), ledger{receives: a.ledger.receives[:0], requests: a.ledger.requests[:0]}
+	}
+	h := r.liar.ep.half
+	r.published = 0
+	var err error
+	if r.raw, err = shm.Slice[uint64](r.arena, shm.Offset(h.ring), h.ringSlots*shm.SlotSize/8); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// dial, accept, complete and established are the steps of a connection, none
+// of which waits.
+func (a *actor) dial(t *testing.T, to *actor) *connection {
+	t.Helper()
+	conn, err := a.connector.dial(context.Background(), a.ep, to.addr, nd.ConnectParams{InboundReadLimit: 16, OutboundReadLimit: 16})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return conn
+}
+
+func (a *actor) accept(t *testing.T) error {
+	t.Helper()
+	a.provider.progress()
+	if err := a.listener.GetConnectionRequest(context.Background(), a.connector); err != nil {
+		t.Fatal(err)
+	}
+	_, err := a.connector.accept(a.ep, nd.ConnectParams{InboundReadLimit: 16, OutboundReadLimit: 16})
+	return err
+}
+
+func (a *actor) complete(conn *connection) error {
+	a.connector.mu.Lock()
+	err := a.connector.answered(conn)
+	a.connector.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	return a.connector.CompleteConnect(context.Background())
+}
+
+func (a *actor) established() {
+	a.ep.drive()
+	a.connector.mu.Lock()
+	a.connector.phase = up
+	a.connector.mu.Unlock()
+}
+
+// settle binds the windows, and learns all tokens.
+func (r *rig) settle(t *testing.T) {
+	t.Helper()
+	r.tokens = append(r.tokens[:0], 0)
+	for _, a := range []*actor{r.victim, r.liar} {
+		for _, e := range a.estates {
+			for i := range rangeCount {
+				r.tokens = append(r.tokens, e.remote[i], e.local[i])
+			}
+		}
+	}
+	for _, a := range []*actor{r.victim, r.liar} {
+		for i, g := range grants {
+			if e := a.estates[g.estate]; !g.otherwhere && a.ep.state() == connected {
+				b, err := a.windows[i].window.Prepare(e.regions[windowy], e.of(windowy)[g.from:g.to], rightsOf(g.flags), a.ep.number, g.flags.Has(nd.ThisEndpointOnly))
+				if err != nil || !b.Run() {
+					t.Fatalf("window %d cannot be bound: %v", i, err)
+				}
+				a.ep.bound[a.windows[i].window] = struct{}{}
+			}
+			if e := a.estates[g.estate]; g.flags.Has(nd.AllowWrite) && !g.otherwhere {
+				e.allow(windowy, g.from, g.to)
+			}
+			r.tokens = append(r.tokens, a.windows[i].RemoteToken())
+		}
+		for _, e := range a.estates {
+			e.allow(small, 0, rangeSize)
+		}
+	}
+}
+
+func rightsOf(f nd.OpFlags) (rights window.Rights) {
+	if f.Has(nd.AllowRead) {
+		rights |= window.Read
+	}
+	if f.Has(nd.AllowWrite) {
+		rights |= window.Write
+	}
+	return rights
+}
+
+// mean replaces what stands for an address or an offset.
+func (r *rig) mean(word uint64) uint64 {
+	which, distance := int(word>>48&0xff), uint64(int64(int32(word)))
+	switch word >> 56 {
+	case addressMark:
+		which %= 4 * rangeCount
+		e := [...]*actor{r.victim, r.liar}[which/(2*rangeCount)].estates[which/rangeCount%2]
+		return shm.AddressOf(e.of(which%rangeCount)) + distance
+	case offsetMark:
+		return r.landmark(which) + distance
+	}
+	return word
+}
+
+func (r *rig) landmark(which int) uint64 {
+	off := shm.Offset(0)
+	switch which % (arenaEnd + 1) {
+	case liarsHalf:
+		off = r.liar.ep.halfOffset
+	case liarsRecord:
+		off = r.mail
+		if c := r.liar.ep.conn; c != nil {
+			off = c.offset
+		}
+	case victimsHalf:
+		off = r.victim.ep.halfOffset
+	case victimsMemory:
+		off, _ = r.arena.Locate(r.victim.estates[inArena].mem)
+	case liarsMemory:
+		off, _ = r.arena.Locate(r.liar.estates[inArena].mem)
+	case tables:
+		off = 4096
+	case windowTable:
+		off = r.arena.WindowTable()
+	case heapStart:
+		off = r.arena.HeapStart()
+	case arenaEnd:
+		off = shm.Offset(r.arena.Size())
+	}
+	return uint64(off)
+}
+
+func (r *rig) token(t nd.Token) nd.Token {
+	if int(t) < len(r.tokens) {
+		return r.tokens[t]
+	}
+	return t
+}
+
+// slot reads a slot out of an input.
+func (r *rig) slot(b []byte) (s shm.Slot) {
+	words(s[:], b)
+	for i := range s {
+		if i == 0 || i == 2 {
+			s[i] = s[i]&(1<<32-1) | uint64(r.token(nd.Token(s[i]>>32)))<<32
+		}
+		s[i] = r.mean(s[i])
+	}
+	return s
+}
+
+// words fills w from b, and with zeros when that ends.
+func words(w []uint64, b []byte) {
+	var last [8]byte
+	for i := range w {
+		w[i] = 0
+		if len(b) >= 8 {
+			w[i], b = binary.LittleEndian.Uint64(b), b[8:]
+		} else if len(b) > 0 {
+			last = [8]byte{}
+			copy(last[:], b)
+			w[i], b = binary.LittleEndian.Uint64(last[:]), nil
+		}
+	}
+}
+
+func bytesOf(words ...uint64) (b []byte) {
+	for _, w := range words {
+		b = binary.LittleEndian.AppendUint64(b, w)
+	}
+	return b
+}
+
+// write puts a message into the liar's ring where message n has its place.
+func (r *rig) write(n uint64, s *shm.Slot) {
+	at := n % uint64(len(r.raw)/8) * 8
+	copy(r.raw[at+1:], s[:])
+	r.sequence(at).Store(n + 1)
+}
+
+func (r *rig) sequence(at uint64) *atomic.Uint64 {
+	h := r.liar.ep.half
+	word, _ := shm.At[atomic.Uint64](r.arena, shm.Offset(h.ring+at*8)) // it is there: arrive looked
+	return word
+}
+
+// room tells whether the victim has taken as much as a sound producer waits for.
+func (r *rig) room() bool {
+	return r.published-r.victim.ep.half.consumed.Load() < uint64(len(r.raw)/8)
+}
+
+// rest lets the victim move until it does not move any more, and calls between
+// after each move. The liar's endpoint serves, too, if it is asked to.
+func (r *rig) rest(t *testing.T, liarServes bool, between func()) {
+	t.Helper()
+	for range 2000 {
+		moved := r.victim.ep.drive()
+		if between != nil {
+			between()
+		}
+		if liarServes {
+			moved = r.liar.ep.drive() || moved
+		}
+		r.victim.provider.doChores()
+		if !moved {
+			r.victim.collect(t)
+			return
+		}
+	}
+	t.Fatal("the victim never comes to rest")
+}
+
+// part closes both sides, and looks whether anything is left of them.
+func (r *rig) part(t *testing.T) {
+	t.Helper()
+	r.liar.ep.half.hazard.Store(0)
+	for _, a := range []*actor{r.victim, r.liar} {
+		a.ep.Close()
+		a.connector.Close()
+	}
+	for range 4 {
+		for _, a := range []*actor{r.victim, r.liar} {
+			a.provider.progress()
+			a.provider.doChores()
+		}
+	}
+	for i, a := range []*actor{r.victim, r.liar} {
+		name := [...]string{"victim", "liar"}[i]
+		a.collect(t)
+		a.ledger.close(t, name)
+		p := a.provider
+		if n := a.member.Heap().InUse(); n != a.inUse {
+			t.Fatalf("%s: %d bytes in use, %d before", name, n, a.inUse)
+		}
+		if len(p.conns) != 0 || len(p.chores) != 0 || len(*p.live.Load()) != 0 || len(a.listener.queue) != 0 || len(p.ports.used) != 1 || len(p.watched) > 1 {
+			t.Fatalf("%s: left are %d connections, %d chores, %d endpoints, %d requests, %d ports, %d watches", name,
+				len(p.conns), len(p.chores), len(*p.live.Load()), len(a.listener.queue), len(p.ports.used), len(p.watched))
+		}
+		for n, w := range a.windows {
+			if _, bound := w.window.Invalidate(a.ep.number); bound {
+				t.Fatalf("%s: window %d is still bound", name, n)
+			}
+		}
+		for _, e := range a.estates {
+			e.check(t, name)
+		}
+	}
+}
+
+// ledger is what an actor has posted, and what has become of it.
+type ledger struct {
+	receives  []uint64 // capacities
+	requests  []nd.OpFlags
+	delivered int
+	completed int
+	success   int // requests that came to a good end
+}
+
+// collect takes all results and compares them with what was posted.
+func (a *actor) collect(t *testing.T) {
+	t.Helper()
+	var results [16]nd.Result
+	l := &a.ledger
+	for n := a.received.take(results[:]); n > 0; n = a.received.take(results[:]) {
+		for _, res := range results[:n] {
+			if res.RequestContext != uint64(l.delivered) || l.delivered >= len(l.receives) ||
+				res.RequestType != nd.RequestReceive && res.RequestType != nd.RequestReceiveAndInvalidate {
+				t.Fatalf("result %v for receive %d of %d", res, l.delivered, len(l.receives))
+			}
+			if limit := l.receives[l.delivered]; uint64(res.BytesTransferred) > limit || res.Status != nd.Success && res.BytesTransferred != 0 {
+				t.Fatalf("result %v for a receive of %d bytes", res, limit)
+			}
+			if res.RequestType == nd.RequestReceiveAndInvalidate &&
+				!slices.ContainsFunc(a.windows, func(w *MemoryWindow) bool { return w.RemoteToken() == res.InvalidatedToken }) {
+				t.Fatalf("result %v names none of the windows", res)
+			}
+			l.delivered++
+		}
+	}
+	for n := a.initiated.take(results[:]); n > 0; n = a.initiated.take(results[:]) {
+		for _, res := range results[:n] {
+			for l.completed < len(l.requests) && uint64(l.completed) != res.RequestContext && l.requests[l.completed].Has(nd.SilentSuccess) {
+				l.completed++
+			}
+			if res.RequestContext != uint64(l.completed) || l.completed >= len(l.requests) || res.Status == nd.Pending {
+				t.Fatalf("result %v for request %d of %d", res, l.completed, len(l.requests))
+			}
+			if res.Status == nd.Success {
+				l.success++
+			}
+			l.completed++
+		}
+	}
+}
+
+// close checks that there is a result for everything.
+func (l *ledger) close(t *testing.T, name string) {
+	t.Helper()
+	for l.completed < len(l.requests) && l.requests[l.completed].Has(nd.SilentSuccess) {
+		l.completed++
+	}
+	if l.delivered != len(l.receives) || l.completed != len(l.requests) {
+		t.Fatalf("%s: results for %d of %d receives and %d of %d requests", name, l.delivered, len(l.receives), l.completed, len(l.requests))
+	}
+}
+
+// sge names a part of a range.
+func (a *actor) sge(estate, rng, from, n int) nd.SGE {
+	e := a.estates[estate]
+	return nd.SGE{Buffer: e.of(rng)[from:][:n], Token: e.local[rng]}
+}
+
+// receiveKinds is how many kinds of Receive there are.
+const receiveKinds = 10
+
+// receive posts a Receive of some kind.
+func (a *actor) receive(kind byte) {
+	from := len(a.ledger.receives) % 4 * 128
+	var list []nd.SGE
+	switch kind % receiveKinds {
+	case 0:
+		list = []nd.SGE{a.sge(inArena, local, from, 64)}
+	case 1:
+		list = []nd.SGE{a.sge(private, local, from, 100)}
+	case 2:
+		list = []nd.SGE{a.sge(inArena, local, from, 16), a.sge(private, local, from, 100)}
+	case 3:
+		list = []nd.SGE{a.sge(inArena, local, from, 10)}
+	case 4: // nothing
+	case 5:
+		list = []nd.SGE{a.sge(inArena, shown, from, 64)}
+	case 6:
+		list = []nd.SGE{a.sge(inArena, vast, 0, vastSize)}
+	case 7:
+		list = []nd.SGE{a.sge(private, vast, 0, vastSize/2), a.sge(inArena, vast, 0, vastSize/2)}
+	case 8:
+		list = []nd.SGE{a.sge(private, stale, from, 64)}
+	case 9:
+		list = []nd.SGE{a.sge(inArena, local, from, 20), a.sge(inArena, foreign, from, 64)}
+	}
+	if a.ep.Receive(uint64(len(a.ledger.receives)), list) != nil {
+		return // the queue is full
+	}
+	a.estates[inArena].allow(local, from, from+64)
+	a.estates[private].allow(local, from, from+100)
+	total := uint64(0)
+	for _, s := range list {
+		total += uint64(len(s.Buffer))
+	}
+	a.ledger.receives = append(a.ledger.receives, total)
+}
+
+// posted notes the outcome of a post.
+func (a *actor) posted(flags nd.OpFlags, err error) {
+	if err == nil {
+		a.ledger.requests = append(a.ledger.requests, flags)
+	}
+}
+
+func (a *actor) context() uint64 { return uint64(len(a.ledger.requests)) }
+
+// alive posts a Write, and looks that all ends: well, if the connection lives.
+// A peer that has disconnected leaves what was posted before as it is.
+func (r *rig) alive(t *testing.T) {
+	t.Helper()
+	v := r.victim
+	r.rest(t, true, nil)
+	if s := v.ep.state(); s != connected && s != failed || len(v.ledger.requests) > 15 {
+		return
+	}
+	lived, before := v.ep.state() == connected && r.liar.ep.state() == connected, v.ledger.success
+	e := r.liar.estates[inArena]
+	v.posted(0, v.ep.Write(v.context(), []nd.SGE{v.sge(private, small, 0, 50)}, shm.AddressOf(e.of(small)), e.remote[small], 0))
+	r.rest(t, true, nil)
+	if v.ledger.completed != len(v.ledger.requests) || lived && v.ledger.success != before+1 {
+		t.Fatalf("of %d requests %d have ended, %d of them well, %d before the last: %v", len(v.ledger.requests), v.ledger.completed, v.ledger.success, before, v.ep.cause)
+	}
+}
+
+// bit tells whether a bit is set in the choices of an input.
+func bit(choices uint16, n int) bool { return bits.TrailingZeros16(choices>>n) == 0 }

@@ -1,0 +1,328 @@
+package endpoint
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/softnd/softnd/nd"
+)
+
+// revoked is the result of a Receive that invalidated a window.
+func revoked(context uint64, bytes int, token nd.Token) nd.Result {
+	return nd.Result{RequestType: nd.RequestReceiveAndInvalidate, RequestContext: context, BytesTransferred: uint32(bytes), InvalidatedToken: token}
+}
+
+// TestGrantRevokedByThePeer: what was written before is there, the message too,
+// and the window can be bound again at once.
+func TestGrantRevokedByThePeer(t *testing.T) {
+	const room = 100_000
+	onEvery(t, setup{}, func(t *testing.T, p *pair) {
+		w := p.b.window()
+		var dead nd.WindowDescriptor
+		for i, n := range []int{0, 1, 40, 47, 48, 1000, room} {
+			context := uint64(i)
+			d := p.b.bind(w, 0, room, nd.AllowRead|nd.AllowWrite)
+			if d.Token == dead.Token {
+				t.Fatalf("round %d: the window has its old token", i)
+			}
+			p.a.fill(0, 0, 2*room, context)
+			p.b.must(order{Do: doReceive, Context: context, Parts: mine(room, n)})
+			p.a.must(order{Do: doWrite, Context: context, Parts: mine(0, room), Far: d, Flags: nd.SilentSuccess})
+			p.a.must(order{Do: doSendRevoking, Context: context, Parts: mine(room, n), Far: d})
+			p.b.expect(receiveQueue, revoked(context, n, d.Token))
+			p.a.expect(initiatorQueue, success(nd.RequestSend, context, n))
+			if p.b.sum(0, 0, room) != p.a.sum(0, 0, room) {
+				t.Errorf("round %d: the data of the write differ", i)
+			}
+			if p.b.sum(0, room, n) != p.a.sum(0, room, n) {
+				t.Errorf("round %d: the message differs", i)
+			}
+			if now := p.b.must(order{Do: doDescriptor, Window: w}).Far; now != d {
+				t.Errorf("round %d: descriptor %v of the invalid window, want the last one", i, now)
+			}
+			dead = d
+		}
+		p.b.nothing(initiatorQueue) // the owner asked for nothing
+		p.b.must(order{Do: doDeregister, Region: p.b.spare(w)})
+		p.offend(doWrite, mine(0, 8), dead)
+	})
+}
+
+// spare binds a window to a region of its own, and invalidates it again.
+func (p *party) spare(w int) int {
+	p.t.Helper()
+	n := p.must(order{Do: doRegion, Len: 100, Rights: nd.AllowLocalWrite}).N
+	p.must(order{Do: doBind, Context: 1, Region: n, Window: w, Len: 100, Flags: nd.AllowWrite})
+	p.must(order{Do: doInvalidate, Context: 2, Window: w})
+	p.expect(initiatorQueue, success(nd.RequestBind, 1, 0), success(nd.RequestInvalidate, 2, 0))
+	return n
+}
+
+// TestGrantRevokedAfterReads: with the fence earlier Reads keep their window.
+func TestGrantRevokedAfterReads(t *testing.T) {
+	const n = 200_000
+	onEvery(t, setup{}, func(t *testing.T, p *pair) {
+		w := p.b.window()
+		for i := range uint64(5) {
+			d := p.b.bind(w, 0, n, nd.AllowRead)
+			p.b.fill(0, 0, n, i)
+			p.b.must(order{Do: doReceive, Context: i})
+			p.a.must(order{Do: doRead, Context: 1, Parts: mine(0, n), Far: d})
+			p.a.must(order{Do: doSendRevoking, Context: 2, Far: d, Flags: nd.ReadFence | nd.SilentSuccess})
+			p.a.must(order{Do: doWrite, Context: 3})
+			p.a.expect(initiatorQueue, success(nd.RequestRead, 1, n), success(nd.RequestWrite, 3, 0))
+			p.b.expect(receiveQueue, revoked(i, 0, d.Token))
+			if p.a.sum(0, 0, n) != p.b.sum(0, 0, n) {
+				t.Fatal("the data differ")
+			}
+		}
+	})
+}
+
+// TestGrantsRevokedInARow: each message takes its own window.
+func TestGrantsRevokedInARow(t *testing.T) {
+	onEvery(t, setup{}, func(t *testing.T, p *pair) {
+		var grants []nd.WindowDescriptor
+		var received, sent []nd.Result
+		for i := range 10 {
+			grants = append(grants, p.b.bind(p.b.window(), 100*i, 200, nd.AllowWrite)) // they overlap
+			p.b.must(order{Do: doReceive, Context: uint64(i)})
+		}
+		for i, d := range grants {
+			p.a.must(order{Do: doWrite, Context: 50, Parts: mine(0, 200), Far: d})
+			p.a.must(order{Do: doSendRevoking, Context: uint64(i), Far: d})
+			sent = append(sent, success(nd.RequestWrite, 50, 200), success(nd.RequestSend, uint64(i), 0))
+			received = append(received, revoked(uint64(i), 0, d.Token))
+		}
+		p.b.expect(receiveQueue, received...)
+		p.a.expect(initiatorQueue, sent...)
+		p.b.must(order{Do: doDeregister})
+	})
+}
+
+// TestGrantThatCannotBeRevoked: the message touches nothing, its receive fails,
+// and the connection ends.
+func TestGrantThatCannotBeRevoked(t *testing.T) {
+	cases := map[string]func(p *pair) nd.WindowDescriptor{
+		"no token": func(*pair) (d nd.WindowDescriptor) { return },
+		"unknown":  func(p *pair) nd.WindowDescriptor { return nd.WindowDescriptor{Token: p.b.memory.Token ^ 1<<28} },
+		"another bind of the window": func(p *pair) nd.WindowDescriptor {
+			w := p.b.window()
+			d := p.b.bind(w, 0, 100, nd.AllowWrite)
+			p.b.invalidate(w)
+			p.b.bind(w, 0, 100, nd.AllowWrite)
+			return d
+		},
+		"invalidated by its owner": func(p *pair) nd.WindowDescriptor {
+			w := p.b.window()
+			d := p.b.bind(w, 0, 100, nd.AllowWrite)
+			p.b.invalidate(w)
+			return d
+		},
+		"invalidated by the peer": func(p *pair) nd.WindowDescriptor {
+			d := p.b.bind(p.b.window(), 0, 100, nd.AllowWrite)
+			p.b.must(order{Do: doReceive})
+			p.a.must(order{Do: doSendRevoking, Far: d})
+			p.b.expect(receiveQueue, revoked(0, 0, d.Token))
+			p.a.expect(initiatorQueue, success(nd.RequestSend, 0, 0))
+			return d
+		},
+		"closed": func(p *pair) nd.WindowDescriptor {
+			w := p.b.window()
+			d := p.b.bind(w, 0, 100, nd.AllowWrite)
+			p.b.must(order{Do: doCloseWindow, Window: w})
+			return d
+		},
+		"region's remote token": func(p *pair) nd.WindowDescriptor { return p.b.memory },
+		"region's local token": func(p *pair) nd.WindowDescriptor {
+			return nd.WindowDescriptor{Token: nd.Token(p.b.must(order{Do: doRegionInfo}).Sum)}
+		},
+		"sender's own window": func(p *pair) nd.WindowDescriptor {
+			return p.a.bind(p.a.window(), 0, 100, nd.AllowWrite)
+		},
+	}
+	for name, token := range cases {
+		t.Run(name, func(t *testing.T) {
+			for _, s := range append(someSetups(setup{}), setup{Processes: true}) {
+				for _, n := range []int{0, 8, 70_000} {
+					t.Run(fmt.Sprintf("%d bytes/%v", n, s), func(t *testing.T) {
+						p := newPair(t, s)
+						p.failToRevoke(token(p), n, 0)
+					})
+				}
+			}
+		})
+	}
+}
+
+// failToRevoke sends an invalidation that the receiver refuses, over the
+// connection of the first endpoints.
+func (p *pair) failToRevoke(d nd.WindowDescriptor, n int, flags nd.OpFlags) {
+	p.a.t.Helper()
+	p.a.fill(0, 0, n, 1)
+	p.b.fill(0, 0, n+1000, 2)
+	before := p.b.sum(0, 0, n+1000)
+	p.b.must(order{Do: doReceive, Context: 0xc0, Parts: mine(0, n)})
+	p.b.must(order{Do: doReceive, Context: 0xc1})
+	p.a.must(order{Do: doReceive, Context: 0xc2})
+	p.a.must(order{Do: doSendRevoking, Context: 0xc3, Parts: mine(0, n), Far: d, Flags: flags})
+	p.a.must(order{Do: doSend, Context: 0xc4})
+	p.a.expect(initiatorQueue, failure(nd.RequestSend, 0xc3, nd.RemoteError), failure(nd.RequestSend, 0xc4, nd.Canceled))
+	p.a.expect(receiveQueue, failure(nd.RequestReceive, 0xc2, nd.Canceled))
+	p.b.expect(receiveQueue, failure(nd.RequestReceive, 0xc0, nd.InvalidDeviceRequest), failure(nd.RequestReceive, 0xc1, nd.Canceled))
+	p.a.must(order{Do: doNotify})
+	p.b.must(order{Do: doNotify})
+	p.a.refuse(nd.RemoteError, order{Do: doWhy})
+	p.b.refuse(nd.InvalidDeviceRequest, order{Do: doWhy})
+	if p.b.sum(0, 0, n+1000) != before {
+		p.a.t.Error("the message has changed memory")
+	}
+}
+
+// TestGrantOfAnotherEndpointCannotBeRevoked, and does not suffer from that.
+func TestGrantOfAnotherEndpointCannotBeRevoked(t *testing.T) {
+	for _, s := range append(someSetups(setup{Unwired: true}), setup{Unwired: true, Processes: true}) {
+		for _, n := range []int{0, 1000} {
+			for _, flags := range []nd.OpFlags{0, nd.SilentSuccess} {
+				t.Run(fmt.Sprintf("%d bytes with %v/%v", n, flags, s), func(t *testing.T) {
+					p := newPair(t, s)
+					addr := p.b.must(order{Do: doListen}).Addr
+					p.connect(addr)
+					other := p.addEndpoints(addr)
+					of := func(r nd.Result) nd.Result { r.EndpointContext = endpointContext(other); return r }
+					w := p.b.window()
+					d := p.b.must(order{Do: doBind, Endpoint: other, Window: w, Off: 210_000, Len: 100, Flags: nd.AllowWrite}).Far
+					p.b.expect(initiatorQueue, of(success(nd.RequestBind, 0, 0)))
+					p.failToRevoke(d, n, flags)
+					p.a.must(order{Do: doWrite, Endpoint: other, Parts: mine(0, 100), Far: d})
+					p.a.expect(initiatorQueue, of(success(nd.RequestWrite, 0, 100)))
+					p.b.must(order{Do: doReceive, Endpoint: other, Context: 9})
+					p.a.must(order{Do: doSendRevoking, Endpoint: other, Context: 9, Far: d})
+					p.b.expect(receiveQueue, of(revoked(9, 0, d.Token)))
+					p.b.must(order{Do: doDeregister})
+				})
+			}
+		}
+	}
+}
+
+// TestGrantRevokedFromBothSides at the same time: one of them succeeds, and
+// the other one ends the connection.
+func TestGrantRevokedFromBothSides(t *testing.T) {
+	for _, s := range append(someSetups(setup{}), setup{Processes: true}, setup{Processes: true, Executors: [2]Executor{Target, Target}}) {
+		t.Run(s.String(), func(t *testing.T) {
+			for range 4 {
+				p := newPair(t, s)
+				w := p.b.window()
+				d := p.b.bind(w, 0, 100, nd.AllowWrite)
+				p.b.must(order{Do: doReceive, Context: 1})
+				sent := p.a.start(order{Do: doSendRevoking, Context: 2, Far: d})
+				p.b.must(order{Do: doInvalidate, Context: 3, Window: w})
+				if r := <-sent; r.Status != nd.Success {
+					t.Fatal(r.Text)
+				}
+				local, remote := p.b.results(initiatorQueue, 1)[0], p.b.results(receiveQueue, 1)[0]
+				sender := p.a.results(initiatorQueue, 1)[0]
+				p.a.must(order{Do: doNotify})
+				p.b.must(order{Do: doNotify})
+				switch {
+				case local.Status == nd.Success:
+					if remote.Status != nd.InvalidDeviceRequest || sender.Status != nd.RemoteError {
+						t.Errorf("invalidated here; the receive ends with %v, the send with %v", remote, sender)
+					}
+				case local.Status == nd.InvalidDeviceRequest:
+					if remote.Status != nd.Success || remote.InvalidatedToken != d.Token || sender.Status != nd.Success {
+						t.Errorf("invalidated by the peer; the receive ends with %v, the send with %v", remote, sender)
+					}
+				default:
+					t.Errorf("neither has invalidated: %v, %v, %v", local, remote, sender)
+				}
+				p.b.must(order{Do: doDeregister})
+				if t.Failed() {
+					return
+				}
+			}
+		})
+	}
+}
+
+// TestGrantEndsUnderATransfer: the Invalidate succeeds all the same, and from
+// its result on nobody touches the memory.
+func TestGrantEndsUnderATransfer(t *testing.T) {
+	const size = 8 << 20
+	for _, s := range append(someSetups(setup{}), setup{Processes: true}, setup{Processes: true, Executors: [2]Executor{Target, Target}}) {
+		s.Both.Size = size
+		for _, do := range []verb{doWrite, doRead} {
+			t.Run(fmt.Sprintf("%s/%v", do, s), func(t *testing.T) {
+				p := newPair(t, s)
+				w := p.b.window()
+				d := p.b.bind(w, 0, size, nd.AllowRead|nd.AllowWrite)
+				p.a.fill(0, 0, size, 1)
+				p.b.fill(0, 0, size, 2)
+				old := p.b.sum(0, 0, size)
+				p.a.must(order{Do: do, Context: 1, Parts: mine(0, size), Far: d})
+				p.b.must(order{Do: doInvalidate, Context: 2, Window: w})
+				r := p.b.must(order{Do: doWait, Queue: initiatorQueue, N: 1, Len: size})
+				want := success(nd.RequestInvalidate, 2, 0)
+				want.EndpointContext = endpointContext(0)
+				if r.Results[0] != want {
+					t.Fatalf("%v, want %v (%s)", r.Results[0], want, p.b.why())
+				}
+				got := p.a.results(initiatorQueue, 1)[0]
+				switch got.Status {
+				case nd.Success:
+					if do == doRead && p.a.sum(0, 0, size) != old || do == doWrite && p.a.sum(0, 0, size) != r.Sum {
+						t.Error("the transfer was successful, and the data differ")
+					}
+				case nd.AccessViolation:
+					p.b.must(order{Do: doNotify})
+				default:
+					t.Errorf("the transfer ends with %v (%s)", got, p.a.why())
+				}
+				if p.b.sum(0, 0, size) != r.Sum {
+					t.Error("memory has changed after the invalidation")
+				}
+				p.b.must(order{Do: doDeregister})
+			})
+		}
+	}
+}
+
+// TestGrantMoves: an invalid window may go to another endpoint, region, range
+// and rights.
+func TestGrantMoves(t *testing.T) {
+	for _, s := range append(someSetups(setup{Unwired: true}), setup{Unwired: true, Processes: true}) {
+		t.Run(s.String(), func(t *testing.T) {
+			p := newPair(t, s)
+			addr := p.b.must(order{Do: doListen}).Addr
+			p.connect(addr)
+			other := p.addEndpoints(addr)
+			of := func(r nd.Result) nd.Result { r.EndpointContext = endpointContext(other); return r }
+			region := p.b.must(order{Do: doRegion, Len: 500, Private: !s.Private[1], Rights: nd.AllowRemoteRead}).N
+			w := p.b.window()
+			first := p.b.bind(w, 1000, 5000, nd.AllowWrite|nd.ThisEndpointOnly)
+			p.a.must(order{Do: doWrite, Parts: mine(0, 5000), Far: first})
+			p.a.expect(initiatorQueue, success(nd.RequestWrite, 0, 5000))
+			p.b.invalidate(w)
+
+			p.b.fill(region, 0, 500, 8)
+			second := p.b.must(order{Do: doBind, Endpoint: other, Region: region, Window: w, Off: 100, Len: 400, Flags: nd.AllowRead | nd.ThisEndpointOnly}).Far
+			p.b.expect(initiatorQueue, of(success(nd.RequestBind, 0, 0)))
+			p.b.must(order{Do: doDeregister})
+			p.b.refuse(nd.DeviceBusy, order{Do: doDeregister, Region: region})
+			p.a.must(order{Do: doRead, Endpoint: other, Parts: mine(0, 400), Far: second})
+			p.a.expect(initiatorQueue, of(success(nd.RequestRead, 0, 400)))
+			if p.a.sum(0, 0, 400) != p.b.sum(region, 100, 400) {
+				t.Error("the data differ")
+			}
+			p.a.must(order{Do: doRead, Parts: mine(0, 400), Far: second})
+			p.a.expect(initiatorQueue, failure(nd.RequestRead, 0, nd.AccessViolation))
+			p.b.must(order{Do: doNotify})
+			p.a.must(order{Do: doRead, Endpoint: other, Parts: mine(0, 400), Far: second}) // the first connection's end is not its own
+			p.a.expect(initiatorQueue, of(success(nd.RequestRead, 0, 400)))
+			p.b.must(order{Do: doInvalidate, Endpoint: other, Window: w})
+			p.b.expect(initiatorQueue, of(success(nd.RequestInvalidate, 0, 0)))
+			p.b.must(order{Do: doDeregister, Region: region})
+		})
+	}
+}

@@ -1,0 +1,3 @@
+package endpoint
+
+// Tests on this subject are being written (by the author of pair_test.go).

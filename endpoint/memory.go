@@ -1,0 +1,249 @@
+package endpoint
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/softnd/softnd/nd"
+	"github.com/softnd/softnd/shm"
+	"github.com/softnd/softnd/window"
+)
+
+// MemoryRegion is registered memory of one adapter.
+type MemoryRegion struct {
+	adapter *Adapter
+	region  *window.Region
+	offset  shm.Offset // arena memory that goes with the region; 0 = none
+
+	mu      sync.Mutex
+	closed  bool
+	drained chan struct{} // closed at the end of the latest deregistration
+	held    bool          // Close waits for a window
+	gone    bool          // Close is done
+}
+
+// Register makes buf usable by the adapter's endpoints, and by peers as flags
+// say.
+func (r *MemoryRegion) Register(ctx context.Context, buf []byte, flags nd.RegionFlags) error {
+	const op = "register"
+	switch {
+	case buf == nil:
+		return r.fail(op, nd.InvalidParameter, "no buffer", "pass the memory to register")
+	case len(buf) == 0:
+		return r.fail(op, nd.InvalidBufferSize, "an empty buffer", "register at least 1 byte")
+	case len(buf) > maxRegistration:
+		return r.fail(op, nd.InvalidParameter, fmt.Sprintf("%d bytes, at most %d", len(buf), maxRegistration), "use several regions")
+	case flags&^nd.AllRegionFlags != 0:
+		return r.fail(op, nd.InvalidParameter3, "unknown flags "+flags.String(), "use the nd.RegionFlags constants")
+	case ctx.Err() != nil:
+		return nd.CanceledError(ctx, op, "memory region")
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed || r.adapter.provider.sleep.shut.Load() {
+		return r.fail(op, nd.InvalidHandle, "the region is closed", "create another")
+	}
+	if err := r.region.Register(buf, flags); err != nil {
+		return r.fail(op, nd.StatusOf(err), "the region is registered already", "deregister it first")
+	}
+	return nil
+}
+
+// Deregister ends the registration. When it returns nil, nobody uses the
+// memory through this region any more. If ctx ends while a peer is still
+// copying, the tokens are invalid all the same, and the drain goes on.
+func (r *MemoryRegion) Deregister(ctx context.Context) error {
+	const op = "deregister"
+	p := r.adapter.provider
+	if p.sleep.shut.Load() {
+		return r.fail(op, nd.InvalidHandle, "the provider is closed", "")
+	}
+	p.settleDeliveries(r.adapter)
+	p.doChores() // one may unbind a window
+	r.mu.Lock()
+	if r.closed {
+		r.mu.Unlock()
+		return r.fail(op, nd.InvalidHandle, "the region is closed", "")
+	}
+	drained, err := r.revoke()
+	r.mu.Unlock()
+	switch {
+	case errors.Is(err, nd.DeviceBusy):
+		return r.fail(op, nd.DeviceBusy, "a window is bound to the region", "invalidate the window first")
+	case err != nil:
+		return r.fail(op, nd.StatusOf(err), "the region is not registered", "")
+	}
+	if err := p.wait(ctx, p.doChores, func() bool { return isClosed(drained) }); err != nil {
+		return canceled(ctx, err, op, "memory region")
+	}
+	return nil
+}
+
+// revoke starts a deregistration, or finds one under way. The caller holds r.mu.
+func (r *MemoryRegion) revoke() (drained <-chan struct{}, err error) {
+	if r.drained != nil && !isClosed(r.drained) {
+		return r.drained, nil
+	}
+	local, remote, err := r.region.Revoke()
+	if err != nil {
+		return nil, err
+	}
+	p, space, done := r.adapter.provider, r.adapter.space, make(chan struct{})
+	r.drained = done
+	p.later(func() bool {
+		if !space.Drained(local) || !space.Drained(remote) {
+			return false
+		}
+		r.region.Release()
+		close(done)
+		p.sleep.wake()
+		return true
+	})
+	return done, nil
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// InitializeFastRegister is not built yet.
+func (r *MemoryRegion) InitializeFastRegister(context.Context, int, bool) error {
+	return r.fail("initialize fast register", nd.NotSupported, notBuilt, "use Register")
+}
+
+// LocalToken returns the token for scatter/gather entries.
+func (r *MemoryRegion) LocalToken() nd.Token { t, _ := r.region.Tokens(); return t }
+
+// RemoteToken returns the token for peers.
+func (r *MemoryRegion) RemoteToken() nd.Token { _, t := r.region.Tokens(); return t }
+
+// Bytes returns the registered memory.
+func (r *MemoryRegion) Bytes() []byte { return r.region.Bytes() }
+
+// Address returns the address by which peers name Bytes()[0]. It is this
+// process's virtual address, and to peers only a number to count from.
+func (r *MemoryRegion) Address() uint64 {
+	if b := r.region.Bytes(); b != nil {
+		return shm.AddressOf(b)
+	}
+	return 0
+}
+
+// Close releases the region. A registered one is deregistered first; while a
+// window is bound to it, that happens when the window is gone.
+func (r *MemoryRegion) Close() error {
+	r.mu.Lock()
+	if r.closed {
+		r.mu.Unlock()
+		return nil
+	}
+	r.closed = true
+	r.mu.Unlock()
+	p := r.adapter.provider
+	if p.sleep.shut.Load() {
+		return nil // the member's departure returns all that it owned
+	}
+	p.settleDeliveries(r.adapter)
+	p.doChores() // one may unbind a window
+	p.later(r.vanish)
+	// A provider that is closed meanwhile ends the wait.
+	_ = p.wait(context.Background(), p.doChores, func() bool {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return r.gone || r.held
+	})
+	return nil
+}
+
+// vanish is the chore of Close.
+func (r *MemoryRegion) vanish() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	drained, err := r.revoke()
+	if r.held = errors.Is(err, nd.DeviceBusy); r.held || err == nil && !isClosed(drained) {
+		return false
+	}
+	r.region.Free()
+	if r.offset != 0 {
+		// The offset is ours and allocated; Free cannot fail but for a failed
+		// hole punch, after which the pages are only not given back yet.
+		_ = r.adapter.provider.member.Heap().Free(r.offset)
+	}
+	r.gone = true
+	return true
+}
+
+// usable tells whether windows may be bound to the region.
+func (r *MemoryRegion) usable() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return !r.closed
+}
+
+func (r *MemoryRegion) fail(op string, s nd.Status, detail, next string) error {
+	return &nd.OpError{Op: op, Object: "memory region", Status: s, Detail: detail, Next: next}
+}
+
+// MemoryWindow grants peers a part of a region.
+type MemoryWindow struct {
+	adapter *Adapter
+	window  *window.Window
+
+	mu     sync.Mutex
+	closed bool
+}
+
+// RemoteToken returns the token of the latest bind.
+func (w *MemoryWindow) RemoteToken() nd.Token { return w.window.Descriptor().Token }
+
+// Descriptor returns address, length and token of the latest bind.
+func (w *MemoryWindow) Descriptor() nd.WindowDescriptor { return w.window.Descriptor() }
+
+// Close releases the window. A bound one is invalidated first. When it returns
+// no transfer uses the window any more.
+func (w *MemoryWindow) Close() error {
+	w.mu.Lock()
+	if w.closed {
+		w.mu.Unlock()
+		return nil
+	}
+	w.closed = true
+	w.mu.Unlock()
+	p, space := w.adapter.provider, w.adapter.space
+	if p.sleep.shut.Load() {
+		return nil // the member's departure returns all that it owned
+	}
+	token := w.window.Retire()
+	done := make(chan struct{})
+	p.later(func() bool {
+		switch {
+		case !space.Drained(token):
+			return false
+		case token != 0:
+			w.window.Release()
+		case w.window.Bound(): // who has invalidated it has yet to release it
+			return false
+		}
+		w.window.Free()
+		close(done)
+		p.sleep.wake()
+		return true
+	})
+	// A provider that is closed meanwhile ends the wait.
+	_ = p.wait(context.Background(), p.doChores, func() bool { return isClosed(done) })
+	return nil
+}
+
+// usable tells whether the window may be bound and invalidated.
+func (w *MemoryWindow) usable() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return !w.closed
+}

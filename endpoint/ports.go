@@ -1,0 +1,94 @@
+package endpoint
+
+import (
+	"maps"
+	"net/netip"
+	"slices"
+	"sync"
+
+	"github.com/softnd/softnd/nd"
+)
+
+// ports are the member's own port numbers; they have nothing to do with the
+// host's.
+type ports struct {
+	mu        sync.Mutex
+	used      map[uint16]bool
+	listeners map[uint16]*Listener
+	next      uint16
+}
+
+func (p *ports) init() {
+	p.used, p.listeners = make(map[uint16]bool), make(map[uint16]*Listener)
+	p.next = nd.EphemeralPortFirst
+}
+
+// take reserves a port, 0 for any free one of the ephemeral range.
+func (p *ports) take(port uint16) (uint16, nd.Status) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if port != 0 {
+		if p.used[port] {
+			return 0, nd.SharingViolation
+		}
+		p.used[port] = true
+		return port, nd.Success
+	}
+	for range int(nd.EphemeralPortLast) - int(nd.EphemeralPortFirst) + 1 {
+		port = p.next
+		if p.next == nd.EphemeralPortLast {
+			p.next = nd.EphemeralPortFirst
+		} else {
+			p.next++
+		}
+		if !p.used[port] {
+			p.used[port] = true
+			return port, nd.Success
+		}
+	}
+	return 0, nd.TooManyAddresses
+}
+
+func (p *ports) giveBack(port uint16) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.used, port)
+	delete(p.listeners, port)
+}
+
+func (p *ports) listen(port uint16, l *Listener) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.listeners[port] = l
+}
+
+func (p *ports) allListeners() []*Listener {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Collect(maps.Values(p.listeners))
+}
+
+func (p *ports) listener(port uint16) *Listener {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.listeners[port]
+}
+
+// bindLocal checks a local address and takes its port.
+func (a *Adapter) bindLocal(op, object string, addr netip.AddrPort) (netip.AddrPort, error) {
+	own := Address(a.provider.member.ID())
+	fail := func(s nd.Status, detail, next string) error {
+		return &nd.OpError{Op: op, Object: object, Status: s, Detail: detail, Next: next}
+	}
+	if !addr.Addr().IsUnspecified() && addr.Addr() != own {
+		return addr, fail(nd.InvalidAddress, addr.String()+" is not local; this adapter has "+own.String(), "bind to an address from QueryAddressList")
+	}
+	port, status := a.provider.ports.take(addr.Port())
+	switch status {
+	case nd.SharingViolation:
+		return addr, fail(status, addr.String()+" is in use", "choose another port, or 0")
+	case nd.TooManyAddresses:
+		return addr, fail(status, "every ephemeral port is in use", "close connectors that are not needed")
+	}
+	return netip.AddrPortFrom(own, port), nil
+}

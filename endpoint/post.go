@@ -1,0 +1,258 @@
+package endpoint
+
+import (
+	"fmt"
+
+	"github.com/softnd/softnd/nd"
+	"github.com/softnd/softnd/window"
+)
+
+// smallTransfer is the number of bytes up to which a request runs inside the
+// post. Larger ones proceed a part at a time, from polls and from the engine.
+const smallTransfer = window.Chunk
+
+// built are the flags that can be given. Defer is a hint that is not taken, and
+// ReadLocalInvalidate is ignored, as by any adapter that does not show it.
+const built = nd.SilentSuccess | nd.ReadFence | nd.Defer | nd.ReadLocalInvalidate | nd.AllowRead | nd.AllowWrite | nd.ThisEndpointOnly
+
+// Send posts a message for the peer's oldest Receive.
+func (ep *Endpoint) Send(reqCtx uint64, sge []nd.SGE, flags nd.OpFlags) error {
+	return ep.postTransfer("send", nd.RequestSend, reqCtx, sge, 0, 0, flags, nd.InvalidParameter4, false)
+}
+
+// SendAndInvalidate posts a message that invalidates the peer's window as well.
+func (ep *Endpoint) SendAndInvalidate(reqCtx uint64, sge []nd.SGE, remote nd.Token, flags nd.OpFlags) error {
+	return ep.postTransfer("send and invalidate", nd.RequestSend, reqCtx, sge, 0, remote, flags, nd.InvalidParameter4, true)
+}
+
+// Write posts a copy into the peer's memory.
+func (ep *Endpoint) Write(reqCtx uint64, sge []nd.SGE, remoteAddr uint64, remote nd.Token, flags nd.OpFlags) error {
+	return ep.postTransfer("write", nd.RequestWrite, reqCtx, sge, remoteAddr, remote, flags, nd.InvalidParameter6, false)
+}
+
+// Read posts a copy out of the peer's memory.
+func (ep *Endpoint) Read(reqCtx uint64, sge []nd.SGE, remoteAddr uint64, remote nd.Token, flags nd.OpFlags) error {
+	return ep.postTransfer("read", nd.RequestRead, reqCtx, sge, remoteAddr, remote, flags, nd.InvalidParameter6, false)
+}
+
+func (ep *Endpoint) postTransfer(op string, k nd.RequestType, reqCtx uint64, sge []nd.SGE, remoteAddr uint64, remote nd.Token, flags nd.OpFlags, badFlags nd.Status, invalidate bool) error {
+	if flags&^k.AllowedFlags() != 0 {
+		return ep.fail(op, badFlags, "flags "+flags.String(), "use only flags that the request takes")
+	}
+	if flags&^built != 0 {
+		return ep.fail(op, nd.NotSupported, "flags "+(flags&^built).String(), "post without them")
+	}
+	if len(sge) > ep.initiatorSGE {
+		return ep.fail(op, nd.DataOverrun, fmt.Sprintf("%d scatter/gather entries, granted %d", len(sge), ep.initiatorSGE), "raise MaxInitiatorSGE or split the request")
+	}
+	if err := ep.checkLength(op, sge); err != nil {
+		return err
+	}
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	r, err := ep.newRequest(op, k, flags, reqCtx)
+	if err != nil {
+		return err
+	}
+	r.entries, r.total = setEntries(r.entries, sge)
+	r.remote, r.token, r.invalidate = remoteAddr, remote, invalidate
+	ep.enqueue(r)
+	return nil
+}
+
+func (ep *Endpoint) checkLength(op string, sge []nd.SGE) error {
+	total := uint64(0)
+	for i := range sge {
+		total += uint64(len(sge[i].Buffer))
+	}
+	if total > maxTransfer {
+		return ep.fail(op, nd.BufferOverflow, fmt.Sprintf("%d bytes, at most %d", total, maxTransfer), "split the request")
+	}
+	return nil
+}
+
+// newRequest takes the next slot of the initiator queue. The slot counts only
+// once enqueue has been called.
+func (ep *Endpoint) newRequest(op string, k nd.RequestType, flags nd.OpFlags, reqCtx uint64) (*request, error) {
+	switch s := ep.state(); s {
+	case connected, peerGone, failed:
+	default:
+		return nil, ep.fail(op, nd.ConnectionInvalid, "the endpoint is "+s.String(), "connect it first; a disconnected one cannot be used again")
+	}
+	if !ep.hasSlot() {
+		return nil, ep.noRoom[1]
+	}
+	r := &ep.requests[ep.tail&uint64(len(ep.requests)-1)]
+	r.reset(k, flags, reqCtx)
+	r.doomed = ep.state() != connected
+	return r, nil
+}
+
+// hasSlot tells whether another request may be outstanding. A slot is free
+// again when its result has been taken, or when it succeeded silently.
+func (ep *Endpoint) hasSlot() bool {
+	if ep.tail-ep.silent-ep.takenSeen < ep.initiatorDepth {
+		return true
+	}
+	ep.takenSeen = ep.initiatorCQ.takenOf(&ep.taken)
+	return ep.tail-ep.silent-ep.takenSeen < ep.initiatorDepth
+}
+
+// enqueue posts the request that newRequest returned, and runs it at once if
+// it is its turn and it is small.
+func (ep *Endpoint) enqueue(r *request) {
+	ep.tail++
+	if ep.next != ep.tail-1 && ep.state() == connected {
+		return // polls and the engine get there
+	}
+	if r.total > smallTransfer && ep.state() == connected {
+		ep.provider.engine.nudge()
+		return
+	}
+	budget := uint64(quantum)
+	ep.advance(&budget)
+	if ep.next != ep.tail {
+		ep.provider.engine.nudge() // it waits for something
+	}
+}
+
+// Receive posts buffers for one message.
+func (ep *Endpoint) Receive(reqCtx uint64, sge []nd.SGE) error {
+	const op = "receive"
+	if len(sge) > ep.receiveSGE {
+		return ep.fail(op, nd.DataOverrun, fmt.Sprintf("%d scatter/gather entries, granted %d", len(sge), ep.receiveSGE), "raise MaxReceiveSGE or post fewer entries")
+	}
+	if err := ep.checkLength(op, sge); err != nil {
+		return err
+	}
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	if ep.posted-ep.receivesSeen >= ep.receiveDepth {
+		ep.receivesSeen = ep.receiveCQ.takenOf(&ep.receivesTaken)
+		if ep.posted-ep.receivesSeen >= ep.receiveDepth {
+			return ep.noRoom[0]
+		}
+	}
+	r := &ep.receives[ep.posted&uint64(len(ep.receives)-1)]
+	r.context = reqCtx
+	r.entries, r.capacity = setEntries(r.entries[:0], sge)
+	ep.posted++
+	switch ep.state() {
+	case failed, closing, closed:
+		if ep.swept { // else it is canceled in its turn
+			ep.cancelReceives()
+		}
+	default:
+		ep.offer(r)
+	}
+	return nil
+}
+
+// offer shows a posted receive to the peer.
+func (ep *Endpoint) offer(r *receive) {
+	at := ((ep.posted - 1) & uint64(len(ep.receives)-1)) * ep.stride
+	// Plain stores: the peer reads a descriptor only after it has loaded posted,
+	// and its place is free again only when its receive has been delivered.
+	d := ep.words[at : at+ep.stride]
+	d[0], d[1] = r.capacity, uint64(len(r.entries))
+	good := r.capacity >= inlinePayload
+	for i, e := range r.entries {
+		d[2+2*i], d[3+2*i] = e.address, uint64(e.length)|uint64(e.token)<<32
+		good = good && ep.canSink(e)
+	}
+	if !good {
+		// A peer must not count a small message as delivered before we have
+		// placed it: it might not fit.
+		ep.half.tight.Store(ep.posted) // ORDER receive-tight: before posted; pairs with the load in connection.credit
+	}
+	ep.half.posted.Swap(ep.posted)                                       // ORDER receive-posted: pairs with the load in connection.credit
+	if c := ep.conn; c != nil && c.joined && c.far.stalled.Load() != 0 { // ORDER stalled: after posted; pairs with the swap in stall
+		c.peer.Ring()
+	}
+}
+
+// canSink tells whether an entry may be filled, as things are now.
+func (ep *Endpoint) canSink(e entry) bool {
+	ep.sink = window.Ref{Token: e.token, Rights: window.Local | window.Write, Address: e.address}
+	return ep.guard.Check(&ep.sink, uint64(e.length)) == window.NoFault
+}
+
+// Bind posts the grant of buf through mw.
+func (ep *Endpoint) Bind(reqCtx uint64, mr nd.MemoryRegion, mw nd.MemoryWindow, buf []byte, flags nd.OpFlags) error {
+	const op = "bind"
+	region, ok := mr.(*MemoryRegion)
+	if !ok || region == nil || region.adapter != ep.adapter {
+		return ep.fail(op, nd.InvalidParameter2, "the region is not of this adapter", "register the memory with the endpoint's adapter")
+	}
+	win, ok := mw.(*MemoryWindow)
+	if !ok || win == nil || win.adapter != ep.adapter {
+		return ep.fail(op, nd.InvalidParameter3, "the window is not of this adapter", "create it with the endpoint's adapter")
+	}
+	if !region.usable() || !win.usable() {
+		return ep.fail(op, nd.InvalidHandle, "the region or the window is closed", "create another")
+	}
+	if flags&^nd.RequestBind.AllowedFlags() != 0 {
+		return ep.fail(op, nd.InvalidParameter6, "flags "+flags.String(), "use only flags that Bind takes")
+	}
+	var rights window.Rights
+	if flags.Has(nd.AllowRead) {
+		rights |= window.Read
+	}
+	if flags.Has(nd.AllowWrite) {
+		rights |= window.Write
+	}
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	r, err := ep.newRequest(op, nd.RequestBind, flags, reqCtx)
+	if err != nil {
+		return err
+	}
+	r.window = win.window
+	r.binding, err = win.window.Prepare(region.region, buf, rights, ep.number, flags.Has(nd.ThisEndpointOnly))
+	if err != nil {
+		return ep.fail(op, nd.StatusOf(err), fmt.Sprintf("%d bytes with rights %v: not a part of the registered %d bytes, or the region does not allow it",
+			len(buf), flags&(nd.AllowRead|nd.AllowWrite), len(region.Bytes())), "pass a part of mr.Bytes(); AllowWrite needs a region with AllowLocalWrite")
+	}
+	ep.enqueue(r)
+	return nil
+}
+
+// Invalidate posts the end of mw's grant.
+func (ep *Endpoint) Invalidate(reqCtx uint64, mw nd.MemoryWindow, flags nd.OpFlags) error {
+	const op = "invalidate"
+	win, ok := mw.(*MemoryWindow)
+	if !ok || win == nil || win.adapter != ep.adapter {
+		return ep.fail(op, nd.InvalidParameter2, "the window is not of this adapter", "")
+	}
+	if !win.usable() {
+		return ep.fail(op, nd.InvalidHandle, "the window is closed", "")
+	}
+	if flags&^nd.RequestInvalidate.AllowedFlags() != 0 {
+		return ep.fail(op, nd.InvalidParameter3, "flags "+flags.String(), "use only flags that Invalidate takes")
+	}
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	r, err := ep.newRequest(op, nd.RequestInvalidate, flags, reqCtx)
+	if err != nil {
+		return err
+	}
+	r.window = win.window
+	ep.enqueue(r)
+	return nil
+}
+
+// InvalidateRegion is for fast-register regions, which are not built yet.
+func (ep *Endpoint) InvalidateRegion(uint64, nd.MemoryRegion, nd.OpFlags) error {
+	return ep.fail("invalidate region", nd.NotSupported, notBuilt, "use MemoryRegion.Deregister")
+}
+
+// FastRegister is not built yet.
+func (ep *Endpoint) FastRegister(uint64, nd.MemoryRegion, []nd.LogicalPage, int, int, uint64, nd.RegionFlags, nd.OpFlags) error {
+	return ep.fail("fast register", nd.NotSupported, notBuilt, "use MemoryRegion.Register")
+}
+
+// StartRequestBatch is a hint that is not taken.
+func (ep *Endpoint) StartRequestBatch() {}
+
+// SubmitRequestBatch is a hint that is not taken.
+func (ep *Endpoint) SubmitRequestBatch() {}

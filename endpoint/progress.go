@@ -1,0 +1,215 @@
+package endpoint
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/softnd/softnd/nd"
+)
+
+// quantum is how many bytes one look at an endpoint moves at the most, so that
+// a large transfer keeps neither the program nor other endpoints waiting.
+const quantum = 256 << 10
+
+// drive moves what can be moved now, unless somebody else is at it already.
+// It tells whether anything moved, or may have.
+func (ep *Endpoint) drive() bool {
+	switch ep.state() {
+	case idle, failed, closed:
+		return false
+	}
+	if !ep.mu.TryLock() {
+		return true // whoever is at it may not serve, so the caller must not go to sleep
+	}
+	defer ep.mu.Unlock()
+	return ep.step()
+}
+
+// step is drive with the lock held.
+func (ep *Endpoint) step() (moved bool) {
+	c := ep.conn
+	if c == nil || !c.joined {
+		return false
+	}
+	switch ep.state() {
+	case connecting:
+		if c.side == active || c.state() != connEstablished {
+			return false
+		}
+		ep.setState(connected) // whether or not Accept has looked yet
+		moved = true
+	case connected, peerGone, closing:
+	default:
+		return false
+	}
+	if ep.overrun.Load() {
+		ep.terminate(ep.fail("complete", nd.InternalError, "a completion queue of the endpoint overran", "create a deeper queue"))
+		return true
+	}
+	if c.record.left[1-c.side].Load() != 0 { // ORDER left: pairs with the store in Endpoint.hangUp
+		moved = ep.peerLeft() || moved
+	}
+	if ep.state() == closing && time.Now().After(ep.deadline) {
+		ep.late = true
+		ep.terminate(ep.fail("disconnect", nd.IOTimeout, "the peer ("+c.name+") did not disconnect in time", ""))
+		return true
+	}
+	if ep.state() != closed && (c.gone() || c.state() != connEstablished) {
+		ep.aborted()
+		return true
+	}
+	in, out := uint64(quantum), uint64(quantum) // one each, so that neither keeps the other waiting
+	if s := ep.state(); s == connected || s == peerGone {
+		moved = ep.serve(&in) || moved
+		moved = ep.advance(&out) || moved
+	}
+	return moved
+}
+
+// busy tells whether the endpoint has something under way that no ring
+// announces.
+func (ep *Endpoint) busy() bool {
+	switch ep.state() {
+	case connected, peerGone, closing:
+	default:
+		return false
+	}
+	if !ep.mu.TryLock() {
+		return true
+	}
+	defer ep.mu.Unlock()
+	switch {
+	case ep.state() == closing:
+		return true
+	case ep.next == ep.tail:
+		return ep.revoking != nil
+	}
+	return ep.state() == connected || ep.requests[ep.next&uint64(len(ep.requests)-1)].draining
+}
+
+// outcome of an attempt to execute a request or to serve a message.
+type outcome int
+
+const (
+	waits   outcome = iota // for the peer, or for time
+	partial                // did some of it
+	ready                  // executed; its status may still come from the peer
+)
+
+// advance executes posted requests in order, and completes those that are
+// done.
+func (ep *Endpoint) advance(budget *uint64) (moved bool) {
+	for {
+		moved = ep.retire() || moved
+		if ep.next == ep.tail || ep.stuck {
+			return moved
+		}
+		r := &ep.requests[ep.next&uint64(len(ep.requests)-1)]
+		if r.doomed {
+			r.cancel()
+			ep.next++
+			continue
+		}
+		// An Invalidate that has begun goes on even if the peer has left.
+		if ep.state() != connected && !(r.draining && ep.state() == peerGone) || *budget == 0 {
+			return moved
+		}
+		before := r.moved
+		switch ep.execute(r, budget) {
+		case waits:
+			return moved || r.moved != before
+		case partial:
+			return true
+		}
+		// A failed request must be completed, after those before it, and not
+		// be followed by another.
+		ep.stuck = r.finished && r.status != nd.Success
+		ep.next++
+		moved = true
+	}
+}
+
+func (r *request) finish(s nd.Status) { r.finished, r.status = true, s }
+
+func (r *request) cancel() {
+	if r.binding != nil {
+		r.binding.Abandon()
+		r.binding = nil
+	}
+	r.finish(nd.Canceled)
+}
+
+// retire completes executed requests in the order of posting.
+func (ep *Endpoint) retire() (moved bool) {
+	for ep.done != ep.next {
+		r := &ep.requests[ep.done&uint64(len(ep.requests)-1)]
+		if !r.finished {
+			if ep.swept || int64(ep.conn.out.Consumed()-r.end) < 0 {
+				return moved
+			}
+			r.finish(nd.Success)
+		}
+		ep.done++
+		ep.complete(r)
+		moved = true
+		if r.status != nd.Success && !r.doomed {
+			ep.terminate(ep.cause)
+			return true
+		}
+	}
+	return moved
+}
+
+// complete reports a finished request.
+func (ep *Endpoint) complete(r *request) {
+	if r.status == nd.Success && r.flags.Has(nd.SilentSuccess) {
+		ep.silent++
+		return
+	}
+	bytes := uint32(0)
+	if r.status == nd.Success && (r.kind == nd.RequestSend || r.kind == nd.RequestRead || r.kind == nd.RequestWrite) {
+		bytes = uint32(r.total)
+	}
+	ep.result = nd.Result{Status: r.status, BytesTransferred: bytes, EndpointContext: ep.context, RequestContext: r.context, RequestType: r.kind}
+	ep.initiatorCQ.push(&ep.result, &ep.taken)
+}
+
+// reject ends a request with an error, and says why.
+func (ep *Endpoint) reject(r *request, s nd.Status, format string, args ...any) outcome {
+	r.finish(s)
+	if ep.cause == nil {
+		ep.cause = ep.fail(opName(r), s, fmt.Sprintf(format, args...), "the connection has ended; connect a new endpoint")
+	}
+	return ready
+}
+
+func opName(r *request) string {
+	switch r.kind {
+	case nd.RequestSend:
+		if r.invalidate {
+			return "send and invalidate"
+		}
+		return "send"
+	case nd.RequestWrite:
+		return "write"
+	case nd.RequestRead:
+		return "read"
+	case nd.RequestBind:
+		return "bind"
+	case nd.RequestInvalidate:
+		return "invalidate"
+	}
+	return r.kind.String()
+}
+
+// settleDeliveries takes what peers have delivered to an adapter's endpoints
+// already, before memory that it may lie in goes away.
+func (p *Provider) settleDeliveries(a *Adapter) {
+	for _, ep := range *p.live.Load() {
+		if ep.adapter == a {
+			ep.mu.Lock()
+			ep.step()
+			ep.mu.Unlock()
+		}
+	}
+}

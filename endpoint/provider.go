@@ -1,0 +1,293 @@
+package endpoint
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/softnd/softnd/nd"
+	"github.com/softnd/softnd/shm"
+	"github.com/softnd/softnd/window"
+)
+
+// Executor says who moves the bytes of a one-sided request or a large message.
+type Executor int
+
+const (
+	// Auto runs a request here when the peer's memory lies in the arena, and
+	// sends it to the peer otherwise.
+	Auto Executor = iota
+	// Initiator does the same today: it, too, leaves memory that is private to
+	// its owner to the target. It differs from Auto as soon as Auto finds
+	// reasons to send a request that could run here.
+	Initiator
+	// Target sends every one-sided request and every message that does not fit
+	// a ring slot to the peer.
+	Target
+)
+
+// ParseExecutor reads "auto", "initiator" or "target"; "" is Auto.
+func ParseExecutor(s string) (Executor, error) {
+	switch s {
+	case "", "auto":
+		return Auto, nil
+	case "initiator":
+		return Initiator, nil
+	case "target":
+		return Target, nil
+	}
+	return 0, fmt.Errorf("executor %q: want auto, initiator or target", s)
+}
+
+// Options change how a Provider works; the zero value is what most want.
+type Options struct {
+	Executor Executor
+
+	// ReceiveTimeout is how long a Send waits for the peer to post a Receive
+	// before it fails with nd.IOTimeout. 0 = 2 s.
+	ReceiveTimeout time.Duration
+	// DisconnectTimeout is how long Disconnect waits for the peer's. 0 = 2 s.
+	DisconnectTimeout time.Duration
+}
+
+// Provider gives one member of an arena its adapters, and moves everything
+// that they do. Its methods are safe for concurrent use.
+type Provider struct {
+	member  *shm.Member
+	arena   *shm.Arena
+	table   *window.Table
+	options Options
+	ports   ports
+
+	adapters  atomic.Uint32 // opened so far
+	endpoints atomic.Uint64 // created so far
+
+	crowd  atomic.Int32 // processes that share the cores; see patience
+	sleep  sleepers
+	mail   sync.Mutex // held by the one who collects mail
+	engine engine
+
+	choring sync.Mutex // held by the one who does chores
+
+	mu      sync.Mutex // guards the rest
+	closed  bool
+	live    atomic.Pointer[[]*Endpoint] // replaced as a whole
+	conns   map[*connection]struct{}
+	chores  []chore
+	watched map[shm.MemberID]chan struct{}
+}
+
+// chore is cleaning up that has to wait for somebody else. It is called until
+// it returns true.
+type chore func() bool
+
+// New returns the provider of a member, and starts its engine. The member must
+// not be given to two providers. Close the provider before the member leaves.
+func New(m *shm.Member, o Options) (*Provider, error) {
+	table, err := window.NewTable(m)
+	if err != nil {
+		return nil, err
+	}
+	if o.ReceiveTimeout == 0 {
+		o.ReceiveTimeout = 2 * time.Second
+	}
+	if o.DisconnectTimeout == 0 {
+		o.DisconnectTimeout = 2 * time.Second
+	}
+	p := &Provider{
+		member: m, arena: m.Arena(), table: table, options: o,
+		conns:   make(map[*connection]struct{}),
+		watched: make(map[shm.MemberID]chan struct{}),
+	}
+	p.live.Store(new([]*Endpoint))
+	p.ports.init()
+	p.sleep.init(m.Waiters())
+	p.countCrowd()
+	p.engine.start(p)
+	return p, nil
+}
+
+// Address returns the address of a member, as its adapters have it: one of
+// the loopback network, which means the member's slot and nothing to the host.
+func Address(id shm.MemberID) netip.Addr {
+	var b [2]byte
+	binary.BigEndian.PutUint16(b[:], uint16(id.Slot()+1))
+	return netip.AddrFrom4([4]byte{127, 77, b[0], b[1]})
+}
+
+// slotOf is the reverse of Address.
+func slotOf(a netip.Addr) (slot int, ok bool) {
+	if !a.Is4() {
+		return 0, false
+	}
+	b := a.As4()
+	return int(binary.BigEndian.Uint16(b[2:])) - 1, b[0] == 127 && b[1] == 77
+}
+
+// QueryAddressList returns the one address of this member.
+func (p *Provider) QueryAddressList() ([]netip.Addr, error) {
+	return []netip.Addr{Address(p.member.ID())}, nil
+}
+
+// ResolveAddress returns the adapter that has a local address.
+func (p *Provider) ResolveAddress(local netip.Addr) (nd.AdapterID, error) {
+	if local != Address(p.member.ID()) {
+		return 0, &nd.OpError{Op: "resolve address", Object: local.String(), Status: nd.InvalidAddress,
+			Detail: "this member's address is " + Address(p.member.ID()).String(), Next: "use an address from QueryAddressList"}
+	}
+	return p.adapterID(), nil
+}
+
+func (p *Provider) adapterID() nd.AdapterID {
+	id := p.arena.ID()
+	var b [24]byte
+	binary.LittleEndian.PutUint64(b[0:], id[0])
+	binary.LittleEndian.PutUint64(b[8:], id[1])
+	binary.LittleEndian.PutUint64(b[16:], uint64(p.member.ID()))
+	return nd.AdapterID(xxhash.Sum64(b[:]))
+}
+
+// An adapter's window.Owner is its member's number, and below it a serial number.
+const ownerShift = 16
+
+// OpenAdapter opens the adapter. Each call returns a handle with tokens of its
+// own; objects of two handles cannot be mixed.
+func (p *Provider) OpenAdapter(ctx context.Context, id nd.AdapterID) (nd.Adapter, error) {
+	if id != p.adapterID() {
+		return nil, &nd.OpError{Op: "open adapter", Object: fmt.Sprintf("adapter %#x", uint64(id)), Status: nd.InvalidParameter,
+			Detail: "no such adapter", Next: "use an identity from ResolveAddress"}
+	}
+	if p.sleep.shut.Load() {
+		return nil, &nd.OpError{Op: "open adapter", Status: nd.InvalidHandle, Detail: "the provider is closed"}
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, nd.CanceledError(ctx, "open adapter", "")
+	}
+	serial := p.adapters.Add(1)
+	if serial >= 1<<ownerShift {
+		return nil, &nd.OpError{Op: "open adapter", Status: nd.InsufficientResources, Detail: "65,535 handles were opened by this member", Next: "keep adapters open instead of opening one each time"}
+	}
+	owner := window.Owner(uint64(p.member.ID())<<ownerShift | uint64(serial))
+	return &Adapter{provider: p, space: window.NewSpace(p.table, owner)}, nil
+}
+
+// Close ends all connections and waits, and stops the engine. Calls that wait
+// return [nd.Canceled]; later calls fail, and do nothing. What peers still hold
+// of this process's memory they let go of when the member leaves.
+func (p *Provider) Close() error {
+	p.mu.Lock()
+	if p.closed {
+		p.mu.Unlock()
+		return nil
+	}
+	p.closed = true
+	p.mu.Unlock()
+	for _, l := range p.ports.allListeners() {
+		l.Close()
+	}
+	for _, ep := range *p.live.Load() {
+		ep.Close()
+	}
+	p.sleep.close()
+	p.engine.stop()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, stop := range p.watched {
+		close(stop)
+	}
+	clear(p.watched)
+	return nil
+}
+
+// later does a chore, now or when the engine can.
+func (p *Provider) later(c chore) {
+	if !c() {
+		p.postpone(c)
+	}
+}
+
+// postpone is later for a caller that holds a lock which the chore takes.
+func (p *Provider) postpone(c chore) {
+	p.mu.Lock()
+	p.chores = append(p.chores, c)
+	p.mu.Unlock()
+	p.engine.nudge()
+}
+
+// doChores tries all chores once. The caller holds no lock.
+func (p *Provider) doChores() {
+	p.choring.Lock() // so that who returns has seen the chores of others done, too
+	defer p.choring.Unlock()
+	p.mu.Lock()
+	chores := p.chores
+	p.chores = nil
+	p.mu.Unlock()
+	kept := chores[:0]
+	for _, c := range chores {
+		if !c() {
+			kept = append(kept, c)
+		}
+	}
+	p.mu.Lock()
+	p.chores = append(kept, p.chores...)
+	p.mu.Unlock()
+}
+
+func (p *Provider) hasChores() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.chores) > 0
+}
+
+func (p *Provider) addEndpoint(ep *Endpoint) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.live.Store(with(p.live.Load(), ep))
+}
+
+func (p *Provider) removeEndpoint(ep *Endpoint) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.live.Store(without(p.live.Load(), ep))
+}
+
+// watch makes sure that we learn of a peer's death soon.
+func (p *Provider) watch(peer *shm.Peer) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, ok := p.watched[peer.ID()]; ok || p.closed || peer.ID() == p.member.ID() {
+		return
+	}
+	stop := make(chan struct{})
+	p.watched[peer.ID()] = stop
+	p.member.Watch(peer, stop, func() { p.engine.checkDeaths() })
+}
+
+// letGo makes sure that nothing of a dead member is ever touched again.
+func (p *Provider) letGo(id shm.MemberID) {
+	p.mail.Lock()
+	p.sortMail() // what lies behind mail of the dead would be lost with it
+	p.mail.Unlock()
+	p.mu.Lock()
+	var lost []*connection
+	for c := range p.conns {
+		if c.peer.ID() == id {
+			lost = append(lost, c)
+		}
+	}
+	if stop, ok := p.watched[id]; ok {
+		close(stop)
+		delete(p.watched, id)
+	}
+	p.mu.Unlock()
+	for _, c := range lost {
+		c.peerDied()
+	}
+	p.sleep.wake()
+}

@@ -1,0 +1,241 @@
+package endpoint
+
+import (
+	"context"
+	"fmt"
+	"math/bits"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/softnd/softnd/nd"
+	"github.com/softnd/softnd/shm"
+	"github.com/softnd/softnd/window"
+)
+
+// state of an endpoint; section "queue pair and connector" of the model.
+type state uint32
+
+const (
+	idle       state = iota
+	connecting       // Connect or Accept under way
+	answered         // active side: accepted, not completed
+	connected
+	peerGone // the peer disconnected in good order
+	failed   // an error, a flush, an abort, or the peer's death
+	closing  // own Disconnect under way
+	closed
+)
+
+var stateText = [...]string{"idle", "connecting", "answered", "connected", "disconnected by the peer", "failed", "disconnecting", "closed"}
+
+func (s state) String() string { return stateText[s] }
+
+// Endpoint is a queue pair. Safe for concurrent use; requests of concurrent
+// posts are ordered in some order.
+type Endpoint struct {
+	provider *Provider
+	adapter  *Adapter
+	number   uint64 // in this process
+	context  uint64
+
+	receiveCQ, initiatorCQ *CompletionQueue
+	receiveDepth           uint64
+	initiatorDepth         uint64
+	receiveSGE             int
+	initiatorSGE           int
+	noRoom                 [2]error // made once: a full queue is no reason to allocate
+
+	half       *half
+	halfOffset shm.Offset
+	words      []uint64 // receive descriptors
+	stride     uint64   // words of one
+	guard      *window.Guard
+	hazard     *window.Hazard
+
+	now     atomic.Uint32 // state; changes under mu
+	overrun atomic.Bool   // a completion queue overran
+	drains  atomic.Int32  // windows of ours that an ended connection may still use
+
+	mu        sync.Mutex
+	cause     error // why the endpoint left the connected state
+	conn      *connection
+	connector *Connector // by which it is being or was connected
+	readLimit int        // outbound Reads granted; 0 = none
+
+	requests  []request // a ring, like the next
+	tail      uint64    // posted
+	next      uint64    // to be executed
+	done      uint64    // completed
+	silent    uint64    // slots returned by silent successes
+	takenSeen uint64    // our copy of taken.taken
+	taken     account
+
+	receives      []receive
+	posted        uint64
+	delivered     uint64
+	receivesSeen  uint64
+	receivesTaken account
+
+	// Of the message being served.
+	halfway      bool   // it has been decoded, and is not done with
+	served       uint64 // bytes of it done
+	placed       uint64 // bytes of the current Send in its receive
+	revoking     *window.Window
+	revokedToken nd.Token
+
+	stage   stage
+	bound   map[*window.Window]struct{} // windows bound on this endpoint
+	closedQ bool                        // Close was called
+
+	scratch         [inlinePayload]byte
+	message         message
+	sink, source    window.Ref
+	result          nd.Result
+	slot            shm.Slot // being sent
+	arrived         shm.Slot // being served
+	receivedEntries [maxSGE]entry
+	farEntries      []entry // of the peer's receive that a Send is filling
+	farCapacity     uint64
+	stuck           bool      // a request has failed and is to be completed; none may follow
+	stalled         bool      // the peer has been asked to ring
+	settled         bool      // nothing is outstanding any more, nor will be
+	deadline        time.Time // for the peer's half of a graceful end
+	late            bool      // it passed
+	swept           bool      // the peer's half has been looked at for the last time
+	wasUp           bool      // the connection was established
+	pruneAt         int       // number of bound windows at which to forget closed ones
+}
+
+// CreateEndpoint makes a queue pair.
+func (a *Adapter) CreateEndpoint(ctx context.Context, cfg nd.EndpointConfig) (nd.Endpoint, error) {
+	const op = "create endpoint"
+	if err := a.usable(ctx, op); err != nil {
+		return nil, err
+	}
+	receiveCQ, ok := cfg.Receive.(*CompletionQueue)
+	if !ok || receiveCQ == nil || receiveCQ.provider != a.provider {
+		return nil, a.fail(op, nd.InvalidParameter2, "no completion queue of this provider for receives", "set EndpointConfig.Receive")
+	}
+	initiatorCQ, ok := cfg.Initiator.(*CompletionQueue)
+	if !ok || initiatorCQ == nil || initiatorCQ.provider != a.provider {
+		return nil, a.fail(op, nd.InvalidParameter3, "no completion queue of this provider for initiator requests", "set EndpointConfig.Initiator")
+	}
+	if cfg.SharedReceive != nil {
+		return nil, a.fail(op, nd.NotSupported, "shared receive queues are not built yet", "leave EndpointConfig.SharedReceive nil")
+	}
+	for _, l := range []struct {
+		name           string
+		value          *int
+		ifZero, atMost int
+		status         nd.Status
+	}{
+		{"ReceiveDepth", &cfg.ReceiveDepth, defaultQueueDepth, maxQueueDepth, nd.InvalidParameter5},
+		{"InitiatorDepth", &cfg.InitiatorDepth, defaultQueueDepth, maxQueueDepth, nd.InvalidParameter6},
+		{"MaxReceiveSGE", &cfg.MaxReceiveSGE, leastSGE, maxSGE, nd.InvalidParameter7},
+		{"MaxInitiatorSGE", &cfg.MaxInitiatorSGE, leastSGE, maxSGE, nd.InvalidParameter8},
+		{"InlineSize", &cfg.InlineSize, 0, 0, nd.InvalidParameter9},
+	} {
+		if *l.value < 0 || *l.value > l.atMost {
+			return nil, a.fail(op, l.status, fmt.Sprintf("%s %d, at most %d", l.name, *l.value, l.atMost), "see Adapter.Query for the limits")
+		}
+		if *l.value == 0 {
+			*l.value = l.ifZero
+		}
+	}
+	ep := &Endpoint{
+		provider: a.provider, adapter: a, context: cfg.Context,
+		number:    a.provider.endpoints.Add(1),
+		receiveCQ: receiveCQ, initiatorCQ: initiatorCQ,
+		receiveDepth: uint64(cfg.ReceiveDepth), initiatorDepth: uint64(cfg.InitiatorDepth),
+		receiveSGE: max(cfg.MaxReceiveSGE, leastSGE), initiatorSGE: max(cfg.MaxInitiatorSGE, leastSGE),
+		bound: make(map[*window.Window]struct{}),
+	}
+	ep.noRoom[0] = ep.fail("receive", nd.NoMoreEntries, fmt.Sprintf("%d receives are outstanding", cfg.ReceiveDepth), "take results, then retry")
+	ep.noRoom[1] = ep.fail("post", nd.NoMoreEntries, fmt.Sprintf("%d requests are outstanding", cfg.InitiatorDepth), "take results, then retry")
+	ep.allot()
+	if err := ep.makeHalf(); err != nil {
+		return nil, a.shortage(op, err)
+	}
+	ep.guard = window.NewGuard(a.space, &ep.half.hazard)
+	ep.hazard = ep.guard.Hazard()
+	a.space.Watch(ep.hazard)
+	receiveCQ.attach(ep)
+	initiatorCQ.attach(ep)
+	a.provider.addEndpoint(ep)
+	return ep, nil
+}
+
+// allot makes the private queues, so that posting never allocates.
+func (ep *Endpoint) allot() {
+	ep.requests = make([]request, ceilPowerOfTwo(ep.initiatorDepth))
+	entries := make([]entry, len(ep.requests)*ep.initiatorSGE)
+	for i := range ep.requests {
+		ep.requests[i].entries = entries[i*ep.initiatorSGE : i*ep.initiatorSGE : (i+1)*ep.initiatorSGE]
+	}
+	ep.receives = make([]receive, ceilPowerOfTwo(ep.receiveDepth))
+	entries = make([]entry, len(ep.receives)*ep.receiveSGE)
+	for i := range ep.receives {
+		ep.receives[i].entries = entries[i*ep.receiveSGE : i*ep.receiveSGE : (i+1)*ep.receiveSGE]
+	}
+}
+
+func ceilPowerOfTwo(n uint64) uint64 { return 1 << bits.Len64(n-1) }
+
+// makeHalf lays out the shared half: the words, the ring, the descriptors.
+func (ep *Endpoint) makeHalf() error {
+	slots := ceilPowerOfTwo(min(max(ep.initiatorDepth, 16), 256))
+	count := uint64(len(ep.receives))
+	stride := (descriptorHeader + uint64(ep.receiveSGE)*descriptorEntry + 63) / 64 * 64
+	arena := ep.provider.arena
+	off, err := ep.provider.member.Heap().Alloc(halfSize + slots*shm.SlotSize + count*stride)
+	if err != nil {
+		return err
+	}
+	if ep.half, err = shm.At[half](arena, off); err != nil {
+		return err
+	}
+	h := ep.half
+	h.ring, h.ringSlots = uint64(off)+halfSize, slots
+	h.receives, h.receiveCount, h.receiveStride = h.ring+slots*shm.SlotSize, count, stride
+	h.endpoint = ep.number
+	ep.halfOffset, ep.stride = off, stride/8
+	ep.words, err = shm.Slice[uint64](arena, shm.Offset(h.receives), count*ep.stride)
+	return err
+}
+
+func (ep *Endpoint) state() state { return state(ep.now.Load()) }
+
+// setState changes the state. The caller holds ep.mu.
+func (ep *Endpoint) setState(s state) {
+	ep.wasUp = ep.wasUp || s == connected
+	ep.now.Store(uint32(s))
+	ep.provider.sleep.wake()
+}
+
+// Err returns why the endpoint left the connected state, nil before.
+func (ep *Endpoint) Err() error {
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	return ep.cause
+}
+
+func (ep *Endpoint) String() string { return fmt.Sprintf("endpoint %d", ep.number) }
+
+func (ep *Endpoint) fail(op string, s nd.Status, detail, next string) error {
+	return &nd.OpError{Op: op, Object: ep.String(), Status: s, Detail: detail, Next: next}
+}
+
+func (q *CompletionQueue) attach(ep *Endpoint) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if list := q.users.Load(); len(*list) == 0 || (*list)[len(*list)-1] != ep {
+		q.users.Store(with(list, ep))
+	}
+}
+
+func (q *CompletionQueue) detach(ep *Endpoint) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.users.Store(without(q.users.Load(), ep))
+}

@@ -1,0 +1,88 @@
+package endpoint
+
+import (
+	"time"
+
+	"github.com/softnd/softnd/nd"
+	"github.com/softnd/softnd/shm"
+	"github.com/softnd/softnd/window"
+)
+
+// entry is a scatter/gather entry as it is kept and shared: an address
+// instead of a pointer, which only its token turns into memory.
+type entry struct {
+	address uint64
+	length  uint32
+	token   nd.Token
+}
+
+// request is one posted initiator request.
+type request struct {
+	kind    nd.RequestType
+	flags   nd.OpFlags
+	context uint64
+	entries []entry // capacity is allotted once
+	total   uint64
+
+	remote     uint64
+	token      nd.Token // remote token, or the one to be invalidated at the peer
+	invalidate bool     // SendAndInvalidate
+	binding    *window.Binding
+	window     *window.Window
+
+	// Progress.
+	doomed      bool   // posted when it could only be canceled
+	byRing      bool   // travels to the peer
+	started     bool   // a Send that has its receive
+	moved       uint64 // bytes moved or, by ring, handed over
+	drain       nd.Token
+	draining    bool
+	deadline    time.Time // of a Send without a receive
+	staged      int       // staging buffer that holds the bytes of a Read; -1 = none
+	stagedEntry entry
+
+	// Outcome.
+	awaited  bool   // the peer's progress completes it
+	first    uint64 // number of its first message
+	end      uint64 // number after its last message
+	status   nd.Status
+	finished bool // status is final
+}
+
+// reset readies a request for a new life.
+func (r *request) reset(k nd.RequestType, flags nd.OpFlags, context uint64) {
+	*r = request{kind: k, flags: flags, context: context, entries: r.entries[:0], staged: -1}
+}
+
+// setEntries copies the list. It returns the number of bytes.
+func setEntries(to []entry, sge []nd.SGE) ([]entry, uint64) {
+	total := uint64(0)
+	for i := range sge {
+		b := sge[i].Buffer
+		if len(b) == 0 {
+			continue
+		}
+		to = append(to, entry{shm.AddressOf(b), uint32(len(b)), sge[i].Token})
+		total += uint64(len(b))
+	}
+	return to, total
+}
+
+// cut returns the part of the list that starts at byte at, as far as one
+// entry goes.
+func cut(entries []entry, at uint64) entry {
+	for _, e := range entries {
+		if at < uint64(e.length) {
+			return entry{e.address + at, e.length - uint32(at), e.token}
+		}
+		at -= uint64(e.length)
+	}
+	return entry{}
+}
+
+// receive is one posted Receive.
+type receive struct {
+	context  uint64
+	entries  []entry
+	capacity uint64
+}

@@ -1,0 +1,408 @@
+package endpoint
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/softnd/softnd/nd"
+)
+
+// A duel is two sides that keep each other busy over several connections at
+// once, with requests of all kinds in random order. What each request must
+// have done is worked out beside it.
+type duel struct {
+	t     *testing.T
+	p     *pair
+	seed  uint64
+	lanes [2][duelConnections]*lane
+}
+
+const (
+	duelConnections = 3
+	duelArea        = 64 << 10
+	duelRegion      = (1 + 3*duelConnections) * duelArea
+)
+
+// lane is one direction of one connection. Every side's region starts with the
+// data it sends; then come, for each connection, what the peer writes, what
+// Reads bring, and what messages bring.
+type lane struct {
+	from, to *party
+	endpoint int
+	random   *rand.Rand
+	window   int // of to
+	far      nd.WindowDescriptor
+	source   []byte // what from sends from
+	written  []byte // what must be in to's area
+	checks   []func() error
+}
+
+func (l *lane) area(kind int) int { return (1 + 3*l.endpoint + kind) * duelArea }
+
+const (
+	writtenArea = iota
+	readArea
+	messageArea
+)
+
+func TestStress(t *testing.T) {
+	rounds := 12
+	if testing.Short() {
+		rounds = 3
+	}
+	for _, s := range append(everySetup(setup{}), mixedSetups()...) {
+		s.Unwired, s.Both = true, sideOptions{Size: duelRegion}
+		t.Run(s.String(), func(t *testing.T) {
+			d := newDuel(t, newPair(t, s), rand.Uint64())
+			for range rounds {
+				d.round()
+			}
+		})
+	}
+}
+
+func newDuel(t *testing.T, p *pair, seed uint64) *duel {
+	d := &duel{t: t, p: p, seed: seed}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the seed was %d", seed)
+		}
+	})
+	addr := p.b.must(order{Do: doListen}).Addr
+	p.connect(addr)
+	for range duelConnections - 1 {
+		p.addEndpoints(addr)
+	}
+	for way, parties := range [][2]*party{{p.a, p.b}, {p.b, p.a}} {
+		source := make([]byte, duelArea)
+		fill(source, seed+uint64(way))
+		parties[0].fill(0, 0, duelArea, seed+uint64(way))
+		for i := range duelConnections {
+			l := &lane{
+				from: parties[0], to: parties[1], endpoint: i, source: source, written: make([]byte, duelArea),
+				random: rand.New(rand.NewPCG(seed, uint64(way*duelConnections+i))), window: parties[1].window(),
+			}
+			d.lanes[way][i] = l
+			fill(l.written, 0)
+			l.to.fill(0, l.area(writtenArea), duelArea, 0)
+		}
+	}
+	return d
+}
+
+// round binds all windows, lets everybody go, looks at what has come of it, and
+// takes some of the windows back.
+func (d *duel) round() {
+	d.t.Helper()
+	for _, way := range d.lanes {
+		for _, l := range way {
+			if l.far.Token == 0 {
+				o := order{Do: doBind, Endpoint: l.endpoint, Window: l.window, Off: l.area(writtenArea), Len: duelArea, Flags: nd.AllowRead | nd.AllowWrite}
+				l.far = l.to.must(o).Far
+				l.to.results(initiatorQueue, 1)
+			}
+		}
+	}
+	var all sync.WaitGroup
+	for _, way := range d.lanes {
+		var want, receives [duelConnections][]nd.Result
+		var orders [][]order
+		for i, l := range way {
+			var mine []order
+			mine, want[i], receives[i] = l.invent()
+			orders = append(orders, mine)
+		}
+		all.Go(func() {
+			post(d.t, way[0], orders)
+			check(d.t, way[0].from, initiatorQueue, want)
+			check(d.t, way[0].to, receiveQueue, receives)
+		})
+	}
+	all.Wait()
+	for _, way := range d.lanes {
+		for _, l := range way {
+			l.checks = append(l.checks, func() error {
+				return l.same("writes", l.to, l.area(writtenArea), l.written)
+			})
+			for _, c := range l.checks {
+				if err := c(); err != nil {
+					d.t.Fatal(err)
+				}
+			}
+			l.checks = nil
+			if l.far.Token != 0 && l.random.IntN(2) == 0 {
+				l.to.must(order{Do: doInvalidate, Endpoint: l.endpoint, Window: l.window})
+				if r := l.to.results(initiatorQueue, 1)[0]; r.Status != nd.Success {
+					d.t.Fatalf("invalidate: %v", r)
+				}
+				l.far = nd.WindowDescriptor{}
+			}
+		}
+	}
+	if d.t.Failed() {
+		d.t.FailNow()
+	}
+}
+
+// post posts each lane's orders in their order, and the lanes' mixed.
+func post(t *testing.T, l *lane, orders [][]order) {
+	for len(orders) > 0 {
+		i := l.random.IntN(len(orders))
+		if len(orders[i]) == 0 {
+			orders = append(orders[:i], orders[i+1:]...)
+			continue
+		}
+		who, o := l.from, orders[i][0]
+		if o.Do == doReceive {
+			who = l.to
+		}
+		orders[i] = orders[i][1:]
+		if r := who.do(o); r.Status != nd.Success {
+			t.Errorf("%s: %s: %s", who.name, o.Do, r.Text)
+			return
+		}
+	}
+}
+
+// check takes the results of a queue that all connections share, and compares
+// each connection's.
+func check(t *testing.T, p *party, q queue, want [duelConnections][]nd.Result) {
+	n := 0
+	for _, w := range want {
+		n += len(w)
+	}
+	r := p.do(order{Do: doWait, Queue: q, N: n})
+	if r.Status != nd.Success {
+		t.Errorf("%s: %s", p.name, r.Text)
+		return
+	}
+	for _, got := range r.Results {
+		i := int(got.EndpointContext - endpointContext(0))
+		if i < 0 || i >= len(want) || len(want[i]) == 0 {
+			t.Errorf("%s: nobody waits for %v", p.name, got)
+			return
+		}
+		w := want[i][0]
+		w.EndpointContext = got.EndpointContext
+		want[i] = want[i][1:]
+		if got != w {
+			t.Errorf("%s: result %v, want %v (%s)", p.name, got, w, p.do(order{Do: doWhy, Endpoint: i}).Text)
+			return
+		}
+	}
+}
+
+// invent makes up requests, with the receives they need first, and what is to
+// come of them.
+func (l *lane) invent() (orders []order, want, receives []nd.Result) {
+	read, message := l.area(readArea), l.area(messageArea) // where the next one goes
+	var posts []order
+	n := 1 + l.random.IntN(12)
+	for i := range uint64(n) {
+		size := []int{l.random.IntN(60), l.random.IntN(4000), 48, 8}[l.random.IntN(4)]
+		if l.random.IntN(12) == 0 {
+			size = l.random.IntN(duelArea / 3)
+		}
+		from := l.random.IntN(duelArea - size)
+		at := l.random.IntN(duelArea - size)
+		o := order{Endpoint: l.endpoint, Context: i, Parts: l.split(from, size), Far: nd.WindowDescriptor{Address: l.far.Address + uint64(at), Token: l.far.Token}}
+		kind := nd.RequestWrite
+		switch l.random.IntN(4) {
+		case 0, 1:
+			o.Do = doWrite
+			copy(l.written[at:], l.source[from:from+size])
+		case 2:
+			if read+size > l.area(readArea)+duelArea {
+				continue
+			}
+			o.Do, kind, o.Parts = doRead, nd.RequestRead, l.split(read, size)
+			l.expect("reads", l.from, read, l.written[at:at+size])
+			read += size
+		case 3:
+			if message+size > l.area(messageArea)+duelArea {
+				continue
+			}
+			o.Do, kind, o.Far = doSend, nd.RequestSend, nd.WindowDescriptor{}
+			room := min(size+l.random.IntN(100), l.area(messageArea)+duelArea-message)
+			orders = append(orders, order{Do: doReceive, Endpoint: l.endpoint, Context: i, Parts: l.split(message, room)})
+			got := success(nd.RequestReceive, i, size)
+			l.expect("messages", l.to, message, l.source[from:from+size])
+			message += size
+			if l.random.IntN(8) == 0 && l.far.Token != 0 && i == uint64(n-1) {
+				o.Do, o.Far = doSendRevoking, l.far
+				got.RequestType, got.InvalidatedToken = nd.RequestReceiveAndInvalidate, l.far.Token
+				l.far = nd.WindowDescriptor{}
+			}
+			receives = append(receives, got)
+		}
+		if l.random.IntN(3) == 0 {
+			o.Flags |= nd.SilentSuccess
+		} else {
+			want = append(want, success(kind, i, size))
+		}
+		if l.random.IntN(5) == 0 {
+			o.Flags |= nd.ReadFence
+		}
+		posts = append(posts, o)
+	}
+	// The last one is a Read, so that everything before it has been done when
+	// its result is there.
+	posts = append(posts, order{Do: doRead, Endpoint: l.endpoint, Context: 99, Flags: nd.ReadFence})
+	return append(orders, posts...), append(want, success(nd.RequestRead, 99, 0)), receives
+}
+
+// split cuts a range of the first region into up to four entries.
+func (l *lane) split(at, size int) (parts []part) {
+	for size > 0 && len(parts) < 3 && l.random.IntN(3) == 0 {
+		n := 1 + l.random.IntN(size)
+		parts = append(parts, part{Off: at, Len: n})
+		at, size = at+n, size-n
+	}
+	return append(parts, part{Off: at, Len: size})
+}
+
+// expect notes what must be in a party's memory after the round. Later writes
+// of the round are not in it.
+func (l *lane) expect(what string, p *party, at int, data []byte) {
+	data = append([]byte(nil), data...)
+	l.checks = append(l.checks, func() error { return l.same(what, p, at, data) })
+}
+
+func (l *lane) same(what string, p *party, at int, data []byte) error {
+	if p.sum(0, at, len(data)) != xxhash.Sum64(data) {
+		return fmt.Errorf("%s from %s to %s over connection %d: %d bytes differ", what, l.from.name, l.to.name, l.endpoint, len(data))
+	}
+	return nil
+}
+
+// TestRevokedUnderFire invalidates a window while a peer in another process
+// moves bytes through it as fast as it can, and watches the memory.
+func TestRevokedUnderFire(t *testing.T) {
+	const n, rounds = 300_000, 6
+	seed := rand.Uint64()
+	random := rand.New(rand.NewPCG(seed, 2))
+	for _, s := range everySetup(setup{Unwired: true, Both: sideOptions{Size: n}}) {
+		if !s.Processes {
+			continue
+		}
+		for _, do := range []verb{doWrite, doRead} {
+			t.Run(fmt.Sprintf("%s/%s", s, do), func(t *testing.T) {
+				p := newPair(t, s)
+				addr := p.b.must(order{Do: doListen}).Addr
+				p.connect(addr)
+				w := p.a.window()
+				for i := range rounds {
+					ep := 0
+					if i > 0 {
+						ep = p.addEndpoints(addr)
+					}
+					p.a.fill(0, 0, n, 1)
+					p.b.fill(0, 0, n, 2)
+					d := p.a.must(order{Do: doBind, Endpoint: ep, Window: w, Len: n, Flags: nd.AllowRead | nd.AllowWrite}).Far
+					p.a.results(initiatorQueue, 1)
+					o := repeat(do, n, d)
+					o.Endpoint = ep
+					fire := p.b.start(o)
+					time.Sleep(time.Duration(random.IntN(2000)) * time.Microsecond)
+					p.a.must(order{Do: doReceive, Endpoint: ep, Context: 3})
+					p.a.must(order{Do: doInvalidate, Endpoint: ep, Window: w})
+					// The result and the first look at the memory are one order.
+					r := p.a.must(order{Do: doWait, N: 1, Len: n})
+					if r.Results[0].Status != nd.Success {
+						t.Fatalf("round %d: %v, seed %d", i, r.Results[0], seed)
+					}
+					if do == doRead {
+						// Whatever is read from now on would be seen.
+						p.a.must(order{Do: doFillByte, Len: n, N: 0x77})
+					} else if p.a.sum(0, 0, n) != r.Sum {
+						t.Fatalf("round %d: memory has changed after the invalidation, seed %d", i, seed)
+					}
+					if end := <-fire; end.Status != nd.AccessViolation {
+						t.Errorf("round %d: the peer's transfer ends with %v (%s) after %d, seed %d", i, end.Status, end.Text, end.N, seed)
+					}
+					if do == doWrite && p.a.sum(0, 0, n) != r.Sum {
+						t.Fatalf("round %d: memory has changed after the invalidation, seed %d", i, seed)
+					}
+					if got := p.b.must(order{Do: doLongestRun, Len: n, N: 0x77}).N; got > 100 {
+						t.Fatalf("round %d: %d bytes were read after the invalidation, seed %d", i, got, seed)
+					}
+					if r := p.a.results(receiveQueue, 1)[0]; r.Status != nd.Canceled {
+						t.Errorf("round %d: %v", i, r)
+					}
+				}
+			})
+		}
+	}
+}
+
+// TestTargetSleeps: one-sided requests are done while the program at the other
+// end makes no call.
+func TestTargetSleeps(t *testing.T) {
+	for _, s := range everySetup(setup{Both: sideOptions{Size: 1 << 20}}) {
+		t.Run(s.String(), func(t *testing.T) {
+			p := newPair(t, s)
+			p.a.fill(0, 0, 400_000, 1)
+			for i := range uint64(30) {
+				n := []int{1, 8, 5000, 400_000}[i%4]
+				if i%10 == 9 {
+					time.Sleep(5 * time.Millisecond) // everybody sleeps
+				}
+				p.a.must(order{Do: doWrite, Context: i, Parts: mine(0, n), Far: p.b.memory})
+				p.a.must(order{Do: doRead, Context: i, Parts: mine(500_000, n), Far: p.b.memory})
+				p.a.expect(initiatorQueue, success(nd.RequestWrite, i, n), success(nd.RequestRead, i, n))
+				if p.a.sum(0, 500_000, n) != p.a.sum(0, 0, n) {
+					t.Fatalf("%d bytes came back changed", n)
+				}
+			}
+		})
+	}
+}
+
+// TestConcurrentPosts: every post has exactly one result, whoever posts and
+// flushes at the same time.
+func TestConcurrentPosts(t *testing.T) {
+	for _, s := range someSetups(setup{Both: sideOptions{InitiatorDepth: 2000, ReceiveDepth: 2000, QueueDepth: 8000}}) {
+		t.Run(s.String(), func(t *testing.T) {
+			p := newPair(t, s)
+			const n = 400
+			var posters sync.WaitGroup
+			for _, x := range []*party{p.a, p.b} {
+				for k := range 2 {
+					posters.Go(func() {
+						for i := range n {
+							o := order{Do: []verb{doReceive, doSend}[k], Context: uint64(i), Parts: mine(100*k, 60)}
+							if r := x.do(o); r.Status != nd.Success {
+								t.Errorf("%s: %s: %s", x.name, o.Do, r.Text)
+							}
+						}
+					})
+				}
+			}
+			posters.Go(func() {
+				time.Sleep(time.Millisecond)
+				p.a.must(order{Do: doFlush})
+			})
+			posters.Wait()
+			for _, x := range []*party{p.a, p.b} {
+				for _, q := range []queue{initiatorQueue, receiveQueue} {
+					canceled := false
+					for i, r := range x.results(q, n) {
+						if r.RequestContext != uint64(i) {
+							t.Fatalf("%s: result %d of queue %d is %v", x.name, i, q, r)
+						}
+						if r.Status != nd.Success && r.Status != nd.Canceled || canceled && r.Status == nd.Success {
+							t.Errorf("%s: result %d of queue %d is %v", x.name, i, q, r)
+						}
+						canceled = r.Status == nd.Canceled
+					}
+					x.nothing(q)
+				}
+			}
+		})
+	}
+}

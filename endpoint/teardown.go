@@ -1,0 +1,333 @@
+package endpoint
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/softnd/softnd/nd"
+	"github.com/softnd/softnd/window"
+)
+
+// terminate ends the connection because of an error of this side, which has
+// been completed already. Everything else that is outstanding is canceled.
+// The caller holds ep.mu, as for all functions here.
+func (ep *Endpoint) terminate(cause error) {
+	switch ep.state() {
+	case failed, closed:
+		return
+	}
+	ep.because(cause)
+	ep.setState(failed)
+	if c := ep.conn; c != nil && c.joined {
+		if c.side == passive || !c.move(connWithdrawn, connAccepted) {
+			c.move(connAborted, connEstablished, connAccepted)
+		}
+	}
+	ep.windDown()
+}
+
+// because notes why the endpoint left the connected state. The first reason
+// stays.
+func (ep *Endpoint) because(err error) {
+	if ep.cause == nil {
+		ep.cause = err
+	}
+}
+
+// aborted ends the connection because the other side did, or is dead.
+func (ep *Endpoint) aborted() {
+	c := ep.conn
+	ep.setState(failed)
+	if c.gone() {
+		ep.because(ep.fail("serve", nd.ConnectionAborted, "the peer ("+c.name+") has died or left", ""))
+	} else {
+		ep.because(ep.fail("serve", nd.ConnectionAborted, "the peer ("+c.name+") ended the connection", "the peer's Endpoint.Err tells why"))
+	}
+	ep.windDown()
+}
+
+// takeBlame gives the request that failed its status, after those before it
+// have been completed. It failed at the peer, or here, but waited for those
+// before it.
+func (ep *Endpoint) takeBlame() {
+	c := ep.conn
+	fault := c.far.fault.Load() // ORDER fault: after the abort, before which it was stored
+	for ep.done != ep.tail {
+		r := &ep.requests[ep.done&uint64(len(ep.requests)-1)]
+		switch {
+		case r.finished:
+		case ep.done == ep.next && (!r.awaited || r.end == 0):
+			return
+		case ep.done != ep.next && int64(c.out.Consumed()-r.end) >= 0:
+			r.finish(nd.Success)
+		case fault != 0 && r.end != 0 && fault-1-r.first < r.end-r.first:
+			s := nd.Status(c.far.faultStatus.Load())
+			if s != nd.RemoteError && s != nd.AccessViolation {
+				s = nd.InternalError // no sound peer says that
+			}
+			ep.cause = nil // of a later request that failed here
+			ep.reject(r, s, "%s: refused by the peer (%s)", r.data(), c.name)
+		default:
+			return
+		}
+		ep.complete(r)
+		ep.done++
+		ep.next = max(ep.next, ep.done)
+		if r.status != nd.Success {
+			return
+		}
+	}
+}
+
+// data words what a request moves, and where to.
+func (r *request) data() string {
+	if r.kind == nd.RequestSend {
+		return fmt.Sprintf("a message of %d bytes", r.total)
+	}
+	return fmt.Sprintf("%d bytes at %#x", r.total, r.remote)
+}
+
+// deliverRest takes from the ring what its sender has completed already.
+func (ep *Endpoint) deliverRest() {
+	c := ep.conn
+	m := &ep.message
+	for !c.refused && ep.delivered != ep.posted && c.in.Peek(&ep.arrived) && m.decode(&ep.arrived) {
+		r := &ep.receives[ep.delivered&uint64(len(ep.receives)-1)]
+		switch {
+		case m.kind == sendPlaced:
+			ep.deliver(r, nd.Success, min(m.address, r.capacity), 0)
+		case m.kind == sendFailed:
+			ep.deliver(r, m.failure(), 0, 0)
+		case m.kind == sendInline && m.flags&flagAwaited == 0 && uint64(m.length) <= r.capacity:
+			ep.source = window.Ref{Mem: m.payload[:]}
+			if !ep.fill(r, 0, uint64(m.length)) {
+				return
+			}
+			ep.deliver(r, nd.Success, uint64(m.length), 0)
+		default:
+			return
+		}
+		c.in.Advance()
+	}
+}
+
+// windDown takes the windows away and cancels what is outstanding, at once if
+// the peer is not in the middle of a copy, else when it has ended. The state
+// has been changed, for both sides to see, so no other copy can begin.
+func (ep *Endpoint) windDown() {
+	ep.unbind()
+	if ep.settle() {
+		return
+	}
+	ep.drains.Add(1)
+	ep.provider.postpone(func() bool {
+		ep.mu.Lock()
+		defer ep.mu.Unlock()
+		if !ep.settle() {
+			return false
+		}
+		ep.drains.Add(-1)
+		ep.provider.sleep.wake()
+		return true
+	})
+}
+
+// settle delivers what the peer has completed, and cancels the rest: a result
+// gives its buffers back to the program, so the peer must have left them alone.
+// false means that it has not yet.
+func (ep *Endpoint) settle() bool {
+	if ep.settled { // by a graceful end that now ends by force
+		ep.letGo()
+		return true
+	}
+	if !ep.sweep() || !ep.flushRequests() {
+		return false
+	}
+	ep.settled = true
+	ep.letGo()
+	return true
+}
+
+// sweep is the last look at the peer's half, and what follows from it at once.
+// From then on the half may be gone.
+func (ep *Endpoint) sweep() bool {
+	if ep.swept {
+		return true
+	}
+	if c := ep.conn; c != nil && c.joined && ep.wasUp {
+		if !c.gone() && c.far.hazard.Load() != 0 { // ORDER hazard, hazard-clear: after the change of state; pairs with Guard.publish, then the look at the link, and with Guard.clear
+			return false
+		}
+		ep.deliverRest()
+		if ep.state() == failed {
+			ep.takeBlame()
+		}
+	}
+	ep.swept = true
+	ep.cancelReceives()
+	if ep.revoking != nil {
+		ep.releaseWhenDrained(ep.revoking, ep.revokedToken)
+		ep.revoking = nil
+	}
+	return true
+}
+
+// bereaved acts upon the peer's death before its memory becomes somebody
+// else's.
+func (ep *Endpoint) bereaved() {
+	switch ep.state() {
+	case connecting, answered:
+		if c := ep.conn; c != nil && c.joined {
+			ep.aborted()
+		}
+	case failed, closing, closed:
+		ep.settle()
+	}
+	ep.step()
+}
+
+// letGo ends our use of the peer's memory, when nothing is left to be taken
+// from its ring and no graceful end is being waited for.
+func (ep *Endpoint) letGo() {
+	if c := ep.conn; c != nil && c.joined && ep.settled && ep.state() != closing {
+		c.detach()
+	}
+}
+
+// flushRequests cancels the initiator queue. An Invalidate that has revoked its
+// token keeps its promise first: it succeeds when the token is drained, and what
+// follows it waits for that. false means that it does.
+func (ep *Endpoint) flushRequests() bool {
+	for ep.done != ep.tail {
+		r := &ep.requests[ep.done&uint64(len(ep.requests)-1)]
+		switch {
+		case !r.draining:
+			r.cancel()
+		case !ep.adapter.space.Drained(r.drain):
+			return false
+		default:
+			ep.invalidated(r)
+		}
+		ep.done++
+		ep.complete(r)
+	}
+	ep.next, ep.stuck = ep.tail, false
+	return true
+}
+
+func (ep *Endpoint) cancelReceives() {
+	for ep.delivered != ep.posted {
+		ep.deliver(&ep.receives[ep.delivered&uint64(len(ep.receives)-1)], nd.Canceled, 0, 0)
+	}
+}
+
+// unbind takes back all windows that were bound on this endpoint: nobody
+// could post their invalidation any more.
+func (ep *Endpoint) unbind() {
+	for w := range ep.bound {
+		if token, ok := w.Invalidate(ep.number); ok {
+			ep.releaseWhenDrained(w, token)
+		}
+	}
+	clear(ep.bound)
+}
+
+func (ep *Endpoint) releaseWhenDrained(w *window.Window, token nd.Token) {
+	space := ep.adapter.space
+	ep.drains.Add(1)
+	ep.provider.later(func() bool {
+		if !space.Drained(token) {
+			return false
+		}
+		w.Release()
+		ep.drains.Add(-1)
+		ep.provider.sleep.wake()
+		return true
+	})
+}
+
+// peerLeft notes the peer's graceful disconnect.
+func (ep *Endpoint) peerLeft() bool {
+	switch ep.state() {
+	case connected:
+		ep.cause = ep.fail("serve", nd.ConnectionDisconnected, "the peer ("+ep.conn.name+") has disconnected", "call Connector.Disconnect too")
+		ep.setState(peerGone)
+		return true
+	case closing:
+		ep.setState(closed)
+		ep.letGo()
+		return true
+	}
+	return false
+}
+
+// Flush cancels everything outstanding; the endpoint has failed then. It waits
+// for a copy of the peer that is under way.
+func (ep *Endpoint) Flush() error {
+	ep.mu.Lock()
+	if ep.state() != closing { // else it is being flushed already, in good order
+		ep.terminate(ep.fail("flush", nd.Canceled, "the endpoint was flushed", ""))
+	}
+	ep.mu.Unlock()
+	p := ep.provider
+	// The only error is that of a provider that is being closed.
+	_ = p.wait(context.Background(), p.doChores, func() bool {
+		ep.mu.Lock()
+		defer ep.mu.Unlock()
+		return ep.swept || ep.state() == closed
+	})
+	return nil
+}
+
+// Close releases the endpoint, and the port of the connector that connected it.
+// A connected one is disconnected by force.
+func (ep *Endpoint) Close() error {
+	ep.mu.Lock()
+	if ep.closedQ {
+		ep.mu.Unlock()
+		return nil
+	}
+	ep.closedQ = true
+	ep.terminate(ep.fail("close", nd.Canceled, "the endpoint was closed", ""))
+	ep.setState(closed)
+	connector := ep.connector
+	ep.mu.Unlock()
+	if connector != nil {
+		connector.endpointClosed()
+	}
+	ep.receiveCQ.detach(ep)
+	ep.initiatorCQ.detach(ep)
+	ep.provider.removeEndpoint(ep)
+	ep.provider.later(ep.free)
+	return nil
+}
+
+// free returns the endpoint's memory once the peer has let go of it.
+func (ep *Endpoint) free() bool {
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	if ep.halfOffset == 0 {
+		return true
+	}
+	if c := ep.conn; c != nil && !c.finished.Load() || ep.done != ep.tail {
+		return false
+	}
+	heap := ep.provider.member.Heap()
+	if s := &ep.stage; s.region != nil {
+		local, remote, err := s.region.Revoke()
+		if err == nil {
+			s.local, s.remote = local, remote
+		}
+		if !ep.adapter.space.Drained(s.local) || !ep.adapter.space.Drained(s.remote) {
+			return false
+		}
+		s.region.Release()
+		s.region.Free()
+		_ = heap.Free(s.offset)
+		s.region = nil
+	}
+	ep.adapter.space.Unwatch(ep.hazard)
+	_ = heap.Free(ep.halfOffset)
+	ep.halfOffset = 0
+	return true
+}

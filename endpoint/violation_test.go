@@ -1,0 +1,508 @@
+package endpoint
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/softnd/softnd/nd"
+)
+
+// patient lets Sends wait for a receive as long as a test takes.
+var patient = sideOptions{Options: Options{ReceiveTimeout: watchdog}}
+
+// kindOf is the type of result that an order to post leads to.
+func kindOf(do verb) nd.RequestType {
+	switch do {
+	case doWrite:
+		return nd.RequestWrite
+	case doRead:
+		return nd.RequestRead
+	case doBind:
+		return nd.RequestBind
+	case doInvalidate:
+		return nd.RequestInvalidate
+	case doReceive:
+		return nd.RequestReceive
+	}
+	return nd.RequestSend
+}
+
+// TestViolationByOwnEntries: the post of an entry that its token does not cover
+// succeeds, and the request fails in its turn.
+func TestViolationByOwnEntries(t *testing.T) {
+	const size = 256 << 10
+	cases := map[string]func(p *pair, n int) []part{
+		"unknown token": func(_ *pair, n int) []part { return []part{{Len: n, Token: 1<<31 + 12345}} },
+		"remote token":  func(p *pair, n int) []part { return []part{{Len: n, Token: p.a.memory.Token}} },
+		"peer's token": func(p *pair, n int) []part {
+			return []part{{Len: n, Token: nd.Token(p.b.must(order{Do: doRegionInfo}).Sum)}}
+		},
+		"token of another region": func(p *pair, n int) []part {
+			other := p.a.must(order{Do: doRegion, Len: n, Private: p.Private[0], Rights: nd.AllowLocalWrite})
+			return []part{{Len: n, Token: nd.Token(other.Sum)}}
+		},
+		"one byte past the region":   func(_ *pair, n int) []part { return []part{{Off: size + 1 - n, Len: n}} },
+		"one byte before the region": func(_ *pair, n int) []part { return []part{{Off: -1, Len: n}} },
+		"second entry unknown":       func(_ *pair, n int) []part { return []part{{Len: n - 1}, {Off: n, Len: 1, Token: 77}} },
+		"last entry out of range":    func(_ *pair, n int) []part { return []part{{Len: n - 2}, {Off: n, Len: 1}, {Off: size, Len: 1}} },
+		"deregistered region": func(p *pair, n int) []part {
+			r := p.a.must(order{Do: doRegion, Len: n, Private: p.Private[0], Rights: nd.AllowLocalWrite})
+			p.a.must(order{Do: doDeregister, Region: r.N})
+			return []part{{Region: r.N, Len: n, Token: nd.Token(r.Sum)}}
+		},
+	}
+	for name, bad := range cases {
+		for _, do := range []verb{doSend, doWrite, doRead} {
+			t.Run(fmt.Sprintf("%s/%s", do, name), func(t *testing.T) {
+				for _, s := range someSetups(setup{Both: patient}) {
+					for _, n := range []int{8, 1000, 100_000} {
+						t.Run(fmt.Sprintf("%d bytes/%v", n, s), func(t *testing.T) {
+							p := newPair(t, s)
+							p.ownViolation(order{Do: do, Parts: bad(p, n), Far: p.b.memory})
+						})
+					}
+				}
+			})
+		}
+	}
+	t.Run("read into a region without AllowLocalWrite", func(t *testing.T) {
+		for _, s := range someSetups(setup{Both: patient}) {
+			t.Run(s.String(), func(t *testing.T) {
+				p := newPair(t, s)
+				r := p.a.must(order{Do: doRegion, Len: 1000, Private: s.Private[0], Rights: nd.AllowRemoteRead})
+				p.a.must(order{Do: doWrite, Parts: []part{{Region: r.N, Len: 1000}}, Far: p.b.memory}) // a source needs no right
+				p.a.expect(initiatorQueue, success(nd.RequestWrite, 0, 1000))
+				p.ownViolation(order{Do: doRead, Parts: []part{{Region: r.N, Len: 1000}}, Far: p.b.memory})
+			})
+		}
+	})
+}
+
+// ownViolation makes a request of a that fails because of a's own entries, amid
+// others, and checks what both sides see of that.
+func (p *pair) ownViolation(bad order) {
+	p.a.t.Helper()
+	w := p.a.window()
+	for i := range uint64(2) {
+		p.a.must(order{Do: doReceive, Context: 0xa0 + i})
+		p.b.must(order{Do: doReceive, Context: 0xb0 + i, Parts: mine(0, 200_000)})
+	}
+	p.b.must(order{Do: doSend, Context: 0xb2})
+	p.a.expect(receiveQueue, success(nd.RequestReceive, 0xa0, 0))
+	p.b.expect(initiatorQueue, success(nd.RequestSend, 0xb2, 0))
+	p.a.must(order{Do: doWrite, Context: 1, Parts: mine(0, 9), Far: p.b.memory})
+	bad.Context = 2
+	p.a.must(bad)
+	later := []verb{doWrite, doRead, doSend, doBind, doInvalidate, doSend}
+	want := []nd.Result{success(nd.RequestWrite, 1, 9), failure(kindOf(bad.Do), 2, nd.AccessViolation)}
+	for i, do := range later {
+		o := order{Do: do, Context: uint64(3 + i), Window: w, Far: p.b.memory}
+		switch do {
+		case doBind:
+			o.Len = 10
+		case doWrite, doRead:
+			o.Parts = mine(0, 10)
+		}
+		p.a.must(o)
+		want = append(want, failure(kindOf(do), o.Context, nd.Canceled))
+	}
+	p.a.expect(initiatorQueue, want...)
+	p.a.expect(receiveQueue, failure(nd.RequestReceive, 0xa1, nd.Canceled))
+	p.b.must(order{Do: doNotify})
+	p.b.expect(receiveQueue, failure(nd.RequestReceive, 0xb0, nd.Canceled), failure(nd.RequestReceive, 0xb1, nd.Canceled))
+	for _, q := range []queue{initiatorQueue, receiveQueue} {
+		p.a.nothing(q)
+		p.b.nothing(q)
+	}
+	p.a.refuse(nd.AccessViolation, order{Do: doWhy})
+	if r := p.b.do(order{Do: doWhy}); r.Status == nd.Success {
+		p.b.t.Error("the peer does not know that the connection has ended")
+	}
+	p.a.must(order{Do: doDeregister}) // the bind was canceled
+}
+
+// TestViolationAmongTen: what was posted before the bad request is done, what
+// was posted after it is not.
+func TestViolationAmongTen(t *testing.T) {
+	const room = 20_000 // of each
+	sizes := []int{8, 1000, room, 40, 41, 5000, 1, room, 700, 16}
+	for _, kth := range []int{0, 4, 9} {
+		t.Run(fmt.Sprintf("request %d", kth+1), func(t *testing.T) {
+			onEvery(t, setup{Both: patient}, func(t *testing.T, p *pair) {
+				for i := range uint64(3) {
+					p.a.must(order{Do: doReceive, Context: i})
+					p.b.must(order{Do: doReceive, Context: i})
+				}
+				p.a.fill(0, 0, len(sizes)*room, 1)
+				p.b.fill(0, 0, len(sizes)*room, 2)
+				untouched := p.b.sum(0, kth*room, (len(sizes)-kth)*room)
+				var want []nd.Result
+				for i, n := range sizes {
+					o := order{Do: doWrite, Context: uint64(i), Parts: mine(i*room, n), Far: at(p.b.memory, i*room)}
+					switch {
+					case i < kth:
+						want = append(want, success(nd.RequestWrite, uint64(i), n))
+					case i == kth:
+						o.Far = at(p.b.memory, 256<<10-n+1)
+						o.Flags = nd.SilentSuccess // which says nothing about failures
+						want = append(want, failure(nd.RequestWrite, uint64(i), nd.AccessViolation))
+					default:
+						want = append(want, failure(nd.RequestWrite, uint64(i), nd.Canceled))
+					}
+					p.a.must(o)
+				}
+				p.a.expect(initiatorQueue, want...)
+				p.b.must(order{Do: doNotify})
+				p.a.must(order{Do: doNotify})
+				for i := range uint64(3) {
+					p.a.expect(receiveQueue, failure(nd.RequestReceive, i, nd.Canceled))
+					p.b.expect(receiveQueue, failure(nd.RequestReceive, i, nd.Canceled))
+				}
+				p.b.nothing(initiatorQueue)
+				for i, n := range sizes[:kth] {
+					if p.a.sum(0, i*room, n) != p.b.sum(0, i*room, n) {
+						t.Errorf("request %d was successful, and its data are wrong", i)
+					}
+				}
+				if p.b.sum(0, kth*room, (len(sizes)-kth)*room) != untouched {
+					t.Error("the bad request or a later one has changed memory")
+				}
+			})
+		})
+	}
+}
+
+// TestViolationCancelsThePeersRequests that are outstanding, and gives them no
+// other status.
+func TestViolationCancelsThePeersRequests(t *testing.T) {
+	onEvery(t, setup{Both: patient}, func(t *testing.T, p *pair) {
+		w := p.b.window()
+		p.b.must(order{Do: doSend, Context: 1}) // nobody receives
+		p.b.must(order{Do: doWrite, Context: 2, Parts: mine(0, 100), Far: p.a.memory, Flags: nd.SilentSuccess})
+		p.b.must(order{Do: doBind, Context: 3, Window: w, Len: 100, Flags: nd.AllowRead})
+		p.b.must(order{Do: doInvalidate, Context: 4, Window: w})
+		bad := p.b.memory
+		bad.Token ^= 1 << 25
+		p.a.must(order{Do: doRead, Context: 5, Parts: mine(0, 100), Far: bad})
+		p.a.expect(initiatorQueue, failure(nd.RequestRead, 5, nd.AccessViolation))
+		p.b.expect(initiatorQueue, failure(nd.RequestSend, 1, nd.Canceled), failure(nd.RequestWrite, 2, nd.Canceled),
+			failure(nd.RequestBind, 3, nd.Canceled), failure(nd.RequestInvalidate, 4, nd.Canceled))
+		p.b.must(order{Do: doNotify})
+		p.b.must(order{Do: doDeregister})
+	})
+}
+
+// TestViolationThenPosts: whoever posts on a failed endpoint gets a result for
+// it, even if it asked for none of successes; bad arguments are still refused.
+func TestViolationThenPosts(t *testing.T) {
+	onEvery(t, setup{}, func(t *testing.T, p *pair) {
+		bad := p.b.memory
+		bad.Token ^= 1 << 25
+		p.a.must(order{Do: doWrite, Parts: mine(0, 8), Far: bad})
+		p.a.expect(initiatorQueue, failure(nd.RequestWrite, 0, nd.AccessViolation))
+		p.b.must(order{Do: doNotify})
+		for _, side := range []*party{p.a, p.b} {
+			w := side.window()
+			for i, do := range []verb{doWrite, doRead, doSend, doSendRevoking, doBind, doInvalidate} {
+				for _, flags := range []nd.OpFlags{0, nd.SilentSuccess, nd.ReadFence} {
+					o := order{Do: do, Context: uint64(10 + i), Flags: flags, Window: w, Parts: mine(0, 100), Len: 100, Far: p.a.memory}
+					side.must(o)
+					side.expect(initiatorQueue, failure(kindOf(do), o.Context, nd.Canceled))
+				}
+			}
+			side.must(order{Do: doReceive, Context: 7, Parts: mine(0, 100)})
+			side.expect(receiveQueue, failure(nd.RequestReceive, 7, nd.Canceled))
+			side.refuse(nd.InvalidParameter6, order{Do: doWrite, Flags: nd.AllowRead})
+			side.refuse(nd.AccessViolation, order{Do: doBind, Window: w, Off: -1, Len: 2})
+			side.nothing(initiatorQueue)
+			side.must(order{Do: doDeregister})
+		}
+	})
+}
+
+// TestViolationLeavesOtherConnections of the same endpoints' processes alone,
+// also those that use the same completion queues.
+func TestViolationLeavesOtherConnections(t *testing.T) {
+	onEvery(t, setup{Unwired: true}, func(t *testing.T, p *pair) {
+		addr := p.b.must(order{Do: doListen}).Addr
+		p.connect(addr)
+		n := p.addEndpoints(addr)
+		other := func(r nd.Result) nd.Result { r.EndpointContext = endpointContext(n); return r }
+		w, v := p.b.window(), p.b.window()
+		dead := p.b.bind(w, 0, 1000, nd.AllowWrite)
+		alive := p.b.must(order{Do: doBind, Endpoint: n, Window: v, Len: 1000, Flags: nd.AllowWrite}).Far
+		p.b.expect(initiatorQueue, other(success(nd.RequestBind, 0, 0)))
+		p.b.must(order{Do: doReceive, Endpoint: n, Context: 1, Parts: mine(2000, 100)})
+
+		p.a.must(order{Do: doRead, Context: 2, Parts: mine(0, 8), Far: dead})
+		p.a.expect(initiatorQueue, failure(nd.RequestRead, 2, nd.AccessViolation))
+		p.b.must(order{Do: doNotify})
+
+		p.a.fill(0, 0, 1000, 3)
+		p.a.must(order{Do: doWrite, Endpoint: n, Context: 3, Parts: mine(0, 1000), Far: alive})
+		p.a.must(order{Do: doSend, Endpoint: n, Context: 4, Parts: mine(0, 100)})
+		p.a.expect(initiatorQueue, other(success(nd.RequestWrite, 3, 1000)), other(success(nd.RequestSend, 4, 100)))
+		p.b.expect(receiveQueue, other(success(nd.RequestReceive, 1, 100)))
+		if p.a.sum(0, 0, 1000) != p.b.sum(0, 0, 1000) || p.a.sum(0, 0, 100) != p.b.sum(0, 2000, 100) {
+			t.Error("the data differ")
+		}
+		p.a.must(order{Do: doWhy, Endpoint: n})
+		p.b.must(order{Do: doWhy, Endpoint: n})
+		p.b.refuse(nd.DeviceBusy, order{Do: doDeregister}) // v is bound
+		p.b.must(order{Do: doInvalidate, Endpoint: n, Context: 5, Window: v})
+		p.b.expect(initiatorQueue, other(success(nd.RequestInvalidate, 5, 0)))
+		p.b.must(order{Do: doDeregister}) // w was taken away
+	})
+}
+
+// TestViolationIsExplained: the error names endpoint, operation and range, and
+// gives nobody a token.
+func TestViolationIsExplained(t *testing.T) {
+	const n = 1234
+	type secret = []nd.Token
+	cases := map[string]func(p *pair) (words []string, tokens secret){
+		"write with a token that is none": func(p *pair) ([]string, secret) {
+			far := p.b.memory
+			far.Token ^= 1 << 25
+			p.a.must(order{Do: doWrite, Parts: mine(0, n), Far: far})
+			return []string{"write", "1234 bytes", fmt.Sprintf("%#x", far.Address)}, secret{far.Token}
+		},
+		"small write out of range": func(p *pair) ([]string, secret) {
+			far := at(p.b.memory, 256<<10-3)
+			p.a.must(order{Do: doWrite, Parts: mine(0, 8), Far: far})
+			return []string{"write", "8 bytes", fmt.Sprintf("%#x", far.Address)}, nil
+		},
+		"read out of range": func(p *pair) ([]string, secret) {
+			far := at(p.b.memory, -1)
+			p.a.must(order{Do: doRead, Parts: mine(0, n), Far: far})
+			return []string{"read", "1234 bytes", fmt.Sprintf("%#x", far.Address)}, nil
+		},
+		"write with a bad entry": func(p *pair) ([]string, secret) {
+			p.a.must(order{Do: doWrite, Parts: []part{{Len: n, Token: 0xdeadbe01}}, Far: p.b.memory})
+			return []string{"write", "1234 bytes"}, secret{0xdeadbe01}
+		},
+		"send with a bad entry": func(p *pair) ([]string, secret) {
+			p.b.must(order{Do: doReceive, Parts: mine(0, n)})
+			p.a.must(order{Do: doSend, Parts: []part{{Len: n, Token: 0xdeadbe02}}})
+			return []string{"send", "1234 bytes"}, secret{0xdeadbe02}
+		},
+		"bad receive": func(p *pair) ([]string, secret) {
+			p.b.must(order{Do: doReceive, Parts: []part{{Len: n, Token: 0xdeadbe03}}})
+			p.a.must(order{Do: doSend, Parts: mine(0, n)})
+			return []string{"send"}, secret{0xdeadbe03}
+		},
+		"invalidation of an unknown token": func(p *pair) ([]string, secret) {
+			p.b.must(order{Do: doReceive})
+			p.a.must(order{Do: doSendRevoking, Far: nd.WindowDescriptor{Token: 0xdeadbe04}})
+			return []string{"send and invalidate"}, secret{0xdeadbe04}
+		},
+		"stale window": func(p *pair) ([]string, secret) {
+			w := p.b.window()
+			far := p.b.bind(w, 0, n, nd.AllowWrite)
+			p.b.invalidate(w)
+			p.a.must(order{Do: doWrite, Parts: mine(0, n), Far: far})
+			return []string{"write", "1234 bytes", fmt.Sprintf("%#x", far.Address)}, secret{far.Token}
+		},
+	}
+	for name, offend := range cases {
+		t.Run(name, func(t *testing.T) {
+			for _, s := range someSetups(setup{}) {
+				t.Run(s.String(), func(t *testing.T) {
+					p := newPair(t, s)
+					words, tokens := offend(p)
+					for _, side := range []*party{p.a, p.b} {
+						tokens = append(tokens, side.memory.Token, nd.Token(side.must(order{Do: doRegionInfo}).Sum))
+					}
+					p.a.must(order{Do: doNotify})
+					p.b.must(order{Do: doNotify})
+					for _, side := range []*party{p.a, p.b} {
+						text := side.do(order{Do: doWhy}).Text
+						if text == "" {
+							t.Fatalf("%s has no error", side.name)
+						}
+						want := []string{fmt.Sprint(side.local.endpoint(0))}
+						if side == p.a {
+							want = append(want, words...)
+						}
+						for _, word := range want {
+							if !strings.Contains(text, word) {
+								t.Errorf("%s: %q does not say %q", side.name, text, word)
+							}
+						}
+						for _, token := range tokens {
+							if shows(text, token) {
+								t.Errorf("%s: %q shows token %#x", side.name, text, uint32(token))
+							}
+						}
+					}
+				})
+			}
+		})
+	}
+}
+
+// shows tells whether a text gives a token away. Tokens so small that they may
+// be a part of some other number are not looked for.
+func shows(text string, token nd.Token) bool {
+	if token < 1<<24 {
+		return false
+	}
+	text = strings.ToLower(text)
+	return strings.Contains(text, fmt.Sprintf("%x", uint32(token))) || strings.Contains(text, fmt.Sprintf("%d", uint32(token)))
+}
+
+// TestViolationOfFlags: the status tells which parameter the flags are, and the
+// refusal has no effect.
+func TestViolationOfFlags(t *testing.T) {
+	p := newPair(t, setup{})
+	w := p.a.window()
+	for do, want := range map[verb]nd.Status{
+		doSend: nd.InvalidParameter4, doSendRevoking: nd.InvalidParameter4,
+		doWrite: nd.InvalidParameter6, doRead: nd.InvalidParameter6, doBind: nd.InvalidParameter6,
+		doInvalidate: nd.InvalidParameter3,
+	} {
+		o := order{Do: do, Window: w, Parts: mine(0, 10), Len: 10, Far: p.b.memory}
+		for bit := range 32 {
+			if o.Flags = 1 << bit; o.Flags&kindOf(do).AllowedFlags() == 0 {
+				p.a.refuse(want, o)
+				o.Flags |= nd.SilentSuccess | nd.ReadFence
+				p.a.refuse(want, o)
+			}
+		}
+	}
+	p.a.nothing(initiatorQueue)
+	p.a.must(order{Do: doWrite, Context: 1, Parts: mine(0, 10), Far: p.b.memory})
+	p.a.expect(initiatorQueue, success(nd.RequestWrite, 1, 10))
+	p.a.must(order{Do: doWhy})
+}
+
+// TestViolationOfEntryLimits: more entries than were granted are refused at the
+// post.
+func TestViolationOfEntryLimits(t *testing.T) {
+	for asked, granted := range map[int]int{0: 4, 1: 4, 5: 5, 16: 16} {
+		t.Run(fmt.Sprint(asked), func(t *testing.T) {
+			for _, s := range someSetups(setup{Both: sideOptions{SGE: asked}}) {
+				t.Run(s.String(), func(t *testing.T) {
+					p := newPair(t, s)
+					parts := make([]part, granted+1)
+					for i := range parts {
+						parts[i] = part{Off: 10 * i, Len: 10}
+					}
+					for _, do := range []verb{doSend, doSendRevoking, doWrite, doRead, doReceive} {
+						p.a.refuse(nd.DataOverrun, order{Do: do, Parts: parts, Far: p.b.memory})
+					}
+					p.a.nothing(initiatorQueue)
+					p.b.must(order{Do: doReceive, Context: 1, Parts: parts[:granted]})
+					p.a.must(order{Do: doSend, Context: 1, Parts: parts[:granted]})
+					p.a.must(order{Do: doWrite, Context: 2, Parts: parts[:granted], Far: p.b.memory})
+					p.a.must(order{Do: doRead, Context: 3, Parts: parts[:granted], Far: p.b.memory})
+					p.a.expect(initiatorQueue, success(nd.RequestSend, 1, 10*granted), success(nd.RequestWrite, 2, 10*granted),
+						success(nd.RequestRead, 3, 10*granted))
+					p.b.expect(receiveQueue, success(nd.RequestReceive, 1, 10*granted))
+				})
+			}
+		})
+	}
+}
+
+// TestViolationByWhatIsNotBuilt: it is refused as such, at once, and changes
+// nothing.
+func TestViolationByWhatIsNotBuilt(t *testing.T) {
+	p := newPair(t, setup{})
+	s := p.a.local
+	ep, q, mr := s.endpoint(0), s.queues[initiatorQueue], s.region(0).mr
+	sge := []nd.SGE{{Buffer: mr.Bytes()[:8], Token: mr.LocalToken()}}
+	far := p.b.memory
+	_, fdErr := q.EventFD()
+	_, _, affinityErr := q.NotifyAffinity()
+	for name, err := range map[string]error{
+		"Send with SendAndSolicitEvent": ep.Send(0, sge, nd.SendAndSolicitEvent),
+		"Send with Inline":              ep.Send(0, sge, nd.Inline|nd.SilentSuccess),
+		"SendAndInvalidate with Inline": ep.SendAndInvalidate(0, sge, far.Token, nd.Inline),
+		"Write with Inline":             ep.Write(0, sge, far.Address, far.Token, nd.Inline),
+		"InvalidateRegion":              ep.InvalidateRegion(0, mr, 0),
+		"FastRegister":                  ep.FastRegister(0, mr, nil, 0, 0, 1, 0, 0),
+		"InitializeFastRegister":        mr.InitializeFastRegister(context.Background(), 1, false),
+		"Notify":                        q.Notify(context.Background(), nd.NotifyAny),
+		"EventFD":                       fdErr,
+		"Resize":                        q.Resize(10),
+		"NotifyAffinity":                affinityErr,
+	} {
+		var typed *nd.OpError
+		if !errors.As(err, &typed) || typed.Status != nd.NotSupported || !errors.Is(err, nd.NotSupported) {
+			t.Errorf("%s: error %v, want an *nd.OpError with NotSupported", name, err)
+		}
+	}
+	p.a.nothing(initiatorQueue)
+	// This flag is to be ignored where it has no effect.
+	p.a.must(order{Do: doRead, Context: 1, Parts: mine(0, 10), Far: p.b.memory, Flags: nd.ReadLocalInvalidate})
+	p.a.must(order{Do: doRead, Context: 2, Parts: mine(0, 10), Far: p.b.memory})
+	p.a.expect(initiatorQueue, success(nd.RequestRead, 1, 10), success(nd.RequestRead, 2, 10))
+}
+
+// TestViolationOfTheQueuesDepth: results that do not fit end the endpoints that
+// use the queue, those that fit stay.
+func TestViolationOfTheQueuesDepth(t *testing.T) {
+	const depth, room = 4, 8 // see newCompletionQueue
+	posted := room + 5
+	check := func(p *pair, over, other *party, q queue, kind nd.RequestType, bytes int) {
+		p.a.t.Helper()
+		other.must(order{Do: doNotify})
+		over.must(order{Do: doNotify})
+		over.refuse(nd.InternalError, order{Do: doWhy})
+		want := make([]nd.Result, room)
+		for i := range want {
+			want[i] = success(kind, uint64(i), bytes)
+		}
+		over.expect(q, want...)
+		for range 2 {
+			over.refuse(nd.BufferOverflow, order{Do: doWait, Queue: q, N: 1})
+		}
+		over.nothing(q)
+	}
+	t.Run("of an initiator", func(t *testing.T) {
+		onEvery(t, setup{Both: sideOptions{QueueDepth: depth}}, func(t *testing.T, p *pair) {
+			p.a.must(order{Do: doReceive, Context: 0xa0})
+			p.b.must(order{Do: doReceive, Context: 0xb0})
+			for i := range posted {
+				p.a.must(order{Do: doWrite, Context: uint64(i), Parts: mine(0, 10), Far: p.b.memory})
+			}
+			check(p, p.a, p.b, initiatorQueue, nd.RequestWrite, 10)
+			p.a.expect(receiveQueue, failure(nd.RequestReceive, 0xa0, nd.Canceled)) // which has not overrun
+			p.b.expect(receiveQueue, failure(nd.RequestReceive, 0xb0, nd.Canceled))
+			p.b.nothing(initiatorQueue)
+		})
+	})
+	t.Run("of a receiver", func(t *testing.T) {
+		onEvery(t, setup{Both: sideOptions{QueueDepth: depth}}, func(t *testing.T, p *pair) {
+			for i := range posted {
+				p.b.must(order{Do: doReceive, Context: uint64(i), Parts: mine(100*i, 100)})
+			}
+			for i := range posted {
+				p.a.must(order{Do: doSend, Context: uint64(i), Parts: mine(0, 10), Flags: nd.SilentSuccess})
+			}
+			check(p, p.b, p.a, receiveQueue, nd.RequestReceive, 10)
+		})
+	})
+	t.Run("of two endpoints", func(t *testing.T) {
+		for _, s := range someSetups(setup{Both: sideOptions{QueueDepth: depth}, Unwired: true}) {
+			t.Run(s.String(), func(t *testing.T) {
+				p := newPair(t, s)
+				addr := p.b.must(order{Do: doListen}).Addr
+				p.connect(addr)
+				n := p.addEndpoints(addr)
+				for i := range posted {
+					p.a.must(order{Do: doWrite, Context: uint64(i), Parts: mine(0, 10), Far: p.b.memory})
+				}
+				p.b.must(order{Do: doNotify, Endpoint: n})
+				p.a.must(order{Do: doNotify, Endpoint: n})
+				p.a.refuse(nd.InternalError, order{Do: doWhy, Endpoint: n})
+				p.b.refuse(nd.ConnectionAborted, order{Do: doWhy, Endpoint: n})
+				check(p, p.a, p.b, initiatorQueue, nd.RequestWrite, 10)
+			})
+		}
+	})
+}

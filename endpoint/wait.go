@@ -1,0 +1,206 @@
+package endpoint
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/softnd/softnd/nd"
+	"github.com/softnd/softnd/shm"
+)
+
+// How a wait goes on while there is nothing to do: it spins as long as an
+// answer from another core would take, then gives its core to others, and
+// then sleeps. When processes outnumber cores it does not spin at all, and the
+// more there are, the sooner it sleeps: a yield among many costs more than a
+// wake-up.
+const (
+	spinRounds  = 2000
+	yieldRounds = 160 // divided by the processes per core
+	// A sleeper looks around this often even if nobody rings: a peer without a
+	// visible process number dies silently.
+	sleepLimit = 100 * time.Millisecond
+)
+
+// sleepers are the waits of this process, which sleep on the member's doorbell.
+type sleepers struct {
+	bell shm.Doorbell
+	shut atomic.Bool // no wait may begin, and the arena may be gone
+
+	mu      sync.Mutex
+	idle    sync.Cond // waiting is 0
+	waiting int       // waits under way
+	count   int       // of those that sleep
+}
+
+func (s *sleepers) init(bell shm.Doorbell) { s.bell, s.idle.L = bell, &s.mu }
+
+// wake makes all waits look again. It costs a load or two when nobody sleeps.
+func (s *sleepers) wake() {
+	if !s.shut.Load() {
+		s.bell.Ring()
+	}
+}
+
+// begin counts a wait, unless there may be none any more.
+func (s *sleepers) begin() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.shut.Load() {
+		return false
+	}
+	s.waiting++
+	return true
+}
+
+func (s *sleepers) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.waiting--; s.waiting == 0 {
+		s.idle.Broadcast()
+	}
+}
+
+// close ends all waits, and returns when they have ended.
+func (s *sleepers) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.shut.Store(true)
+	s.bell.Ring()
+	for s.waiting > 0 {
+		s.idle.Wait()
+	}
+}
+
+func (s *sleepers) enter() (ticket uint32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.count++
+	return s.bell.Arm()
+}
+
+func (s *sleepers) leave() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.count--; s.count == 0 {
+		s.bell.Disarm()
+	}
+}
+
+// errClosed ends the waits of a provider that is being closed.
+var errClosed = errors.New("the provider is closed")
+
+// canceled is what a call reports whose wait ended with err.
+func canceled(ctx context.Context, err error, op, object string) error {
+	if errors.Is(err, errClosed) {
+		return &nd.OpError{Op: op, Object: object, Status: nd.Canceled, Err: err, Next: "close the provider when no call waits any more"}
+	}
+	return nd.CanceledError(ctx, op, object)
+}
+
+// WaitFor returns nil when ready does return true, or ctx's error, or another
+// when the provider is closed. In between
+// it serves everything of this process, and sleeps when there is nothing to
+// do. ready is called again whenever a peer or this process has rung; it must
+// not block.
+func (p *Provider) WaitFor(ctx context.Context, ready func() bool) error {
+	return p.wait(ctx, nil, ready)
+}
+
+// wait returns when ready does, or with ctx's error. In between it moves
+// everything of this process that can be moved. drive, if not nil, moves what
+// ready depends on, and is called more often.
+func (p *Provider) wait(ctx context.Context, drive func(), ready func() bool) error {
+	if ready() {
+		return nil
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if !p.sleep.begin() {
+		return errClosed
+	}
+	defer p.sleep.end()
+	spin, yields := p.patience()
+	for i := range spin + yields {
+		if drive != nil {
+			drive()
+		}
+		if ready() {
+			return nil
+		}
+		switch {
+		case i >= spin:
+			p.progress()
+			shm.Yield()
+		case i%64 == 63:
+			p.progress()
+			runtime.Gosched()
+		}
+		if i%256 == 255 && ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if p.sleep.shut.Load() {
+			return errClosed
+		}
+	}
+	woken := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		p.sleep.wake()
+		close(woken)
+	})
+	defer func() {
+		if !stop() {
+			<-woken // it may be in the arena, which may go when we have returned
+		}
+	}()
+	for {
+		ticket := p.sleep.enter()
+		moved := p.progress()
+		done, err := ready(), ctx.Err()
+		if p.sleep.shut.Load() {
+			err = errClosed
+		}
+		if !done && err == nil && !moved {
+			p.sleep.bell.Sleep(ticket, sleepLimit)
+		}
+		p.sleep.leave()
+		// A ring that came while we were armed has woken nobody else.
+		p.progress()
+		switch {
+		case done || ready():
+			return nil
+		case err != nil:
+			return err
+		}
+	}
+}
+
+// patience returns how many rounds a wait spins, and then yields, before it
+// sleeps.
+func (p *Provider) patience() (spin, yields int) {
+	crowd, cores := int(p.crowd.Load()), runtime.NumCPU()
+	if crowd <= cores {
+		return spinRounds, yieldRounds
+	}
+	return 0, yieldRounds * cores / crowd
+}
+
+// countCrowd counts the processes that share the cores. All ranks of a job count from the
+// start, although they arrive one after the other.
+func (p *Provider) countCrowd() {
+	p.crowd.Store(int32(max(p.arena.LiveMembers(), p.arena.Ranks())))
+}
+
+// progress moves everything of this process that can be moved now, and tells
+// whether anything did.
+func (p *Provider) progress() bool {
+	moved := p.member.HasMail() && p.collectMail()
+	for _, ep := range *p.live.Load() {
+		moved = ep.drive() || moved
+	}
+	return moved
+}

@@ -1,0 +1,429 @@
+package endpoint
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/softnd/softnd/nd"
+)
+
+// bind binds a range of a party's first region through a window, and takes the
+// result.
+func (p *party) bind(window, off, n int, flags nd.OpFlags) nd.WindowDescriptor {
+	p.t.Helper()
+	d := p.must(order{Do: doBind, Context: 0xb1, Window: window, Off: off, Len: n, Flags: flags}).Far
+	p.expect(initiatorQueue, success(nd.RequestBind, 0xb1, 0))
+	return d
+}
+
+func (p *party) invalidate(window int) {
+	p.t.Helper()
+	p.must(order{Do: doInvalidate, Context: 0x1e, Window: window})
+	p.expect(initiatorQueue, success(nd.RequestInvalidate, 0x1e, 0))
+}
+
+func (p *party) window() int {
+	p.t.Helper()
+	return p.must(order{Do: doWindow}).N
+}
+
+// offend makes a request of a that b's memory does not allow, and checks what
+// both sides see of that.
+func (p *pair) offend(do verb, parts []part, far nd.WindowDescriptor) {
+	p.a.t.Helper()
+	kind := nd.RequestWrite
+	if do == doRead {
+		kind = nd.RequestRead
+	}
+	p.a.must(order{Do: doReceive, Context: 0xa0})
+	p.b.must(order{Do: doReceive, Context: 0xa1})
+	p.a.must(order{Do: do, Context: 0xa2, Parts: parts, Far: far})
+	p.a.must(order{Do: doWrite, Context: 0xa3, Parts: mine(0, 1), Far: p.b.memory})
+	p.a.must(order{Do: doSend, Context: 0xa4})
+	p.a.expect(initiatorQueue, failure(kind, 0xa2, nd.AccessViolation), failure(nd.RequestWrite, 0xa3, nd.Canceled),
+		failure(nd.RequestSend, 0xa4, nd.Canceled))
+	p.a.expect(receiveQueue, failure(nd.RequestReceive, 0xa0, nd.Canceled))
+	p.b.expect(receiveQueue, failure(nd.RequestReceive, 0xa1, nd.Canceled))
+	p.b.must(order{Do: doNotify})
+	p.a.must(order{Do: doNotify})
+	p.b.nothing(initiatorQueue)
+	p.b.nothing(receiveQueue)
+	p.a.refuse(nd.AccessViolation, order{Do: doWhy})
+	p.b.refuse(nd.ConnectionAborted, order{Do: doWhy})
+}
+
+func TestWindowFromBindToInvalidate(t *testing.T) {
+	onEvery(t, setup{}, func(t *testing.T, p *pair) {
+		w := p.b.window()
+		if d := p.b.must(order{Do: doDescriptor, Window: w}).Far; d != (nd.WindowDescriptor{}) {
+			t.Errorf("descriptor before the first bind: %v", d)
+		}
+		d := p.b.bind(w, 4096, 100_000, nd.AllowRead|nd.AllowWrite)
+		if want := (nd.WindowDescriptor{Address: p.b.memory.Address + 4096, Length: 100_000, Token: d.Token}); d != want || d.Token == 0 {
+			t.Errorf("descriptor %v, want %v", d, want)
+		}
+		for _, n := range []int{1, 8, 40, 41, 4096, 99_990} {
+			p.a.fill(0, 0, n, uint64(n))
+			p.a.must(order{Do: doWrite, Parts: mine(0, n), Far: at(d, 10)})
+			p.a.expect(initiatorQueue, success(nd.RequestWrite, 0, n))
+			if p.b.sum(0, 4096+10, n) != p.a.sum(0, 0, n) {
+				t.Errorf("a write of %d bytes came out wrong", n)
+			}
+			p.a.must(order{Do: doRead, Parts: mine(100_000, n), Far: at(d, 10)})
+			p.a.expect(initiatorQueue, success(nd.RequestRead, 0, n))
+			if p.a.sum(0, 100_000, n) != p.a.sum(0, 0, n) {
+				t.Errorf("a read of %d bytes came out wrong", n)
+			}
+		}
+		before := p.b.sum(0, 0, 256<<10)
+		p.b.invalidate(w)
+		p.offend(doWrite, mine(7, 100), d)
+		if p.b.sum(0, 0, 256<<10) != before {
+			t.Error("memory has changed after the invalidation")
+		}
+	})
+}
+
+// TestTokenIsThereWhenBindReturns: it goes to the peer before the bind's result
+// has been looked at.
+func TestTokenIsThereWhenBindReturns(t *testing.T) {
+	onEvery(t, setup{}, func(t *testing.T, p *pair) {
+		w := p.b.window()
+		p.a.must(order{Do: doReceive})
+		p.b.must(order{Do: doWrite, Parts: mine(0, 200_000), Far: p.a.memory}) // the bind has to wait for this
+		d := p.b.must(order{Do: doBind, Context: 1, Window: w, Len: 8, Flags: nd.AllowWrite | nd.SilentSuccess}).Far
+		p.b.must(order{Do: doSend, Context: 2})
+		p.a.expect(receiveQueue, success(nd.RequestReceive, 0, 0))
+		p.a.must(order{Do: doWrite, Context: 3, Parts: mine(0, 8), Far: d})
+		p.a.expect(initiatorQueue, success(nd.RequestWrite, 3, 8))
+		p.b.expect(initiatorQueue, success(nd.RequestWrite, 0, 200_000), success(nd.RequestSend, 2, 0))
+	})
+}
+
+func TestEveryBindHasItsOwnToken(t *testing.T) {
+	onEvery(t, setup{}, func(t *testing.T, p *pair) {
+		seen := map[nd.Token]bool{p.b.memory.Token: true, 0: true}
+		w := p.b.window()
+		var first nd.WindowDescriptor
+		for i := range 40 {
+			d := p.b.bind(w, i, 100+i, nd.AllowWrite)
+			if seen[d.Token] {
+				t.Fatalf("bind %d has the token of another", i)
+			}
+			seen[d.Token] = true
+			if i == 0 {
+				first = d
+			}
+			p.a.must(order{Do: doWrite, Parts: mine(0, 100+i), Far: d})
+			p.a.expect(initiatorQueue, success(nd.RequestWrite, 0, 100+i))
+			p.b.invalidate(w)
+		}
+		p.b.bind(w, 0, 200, nd.AllowWrite)
+		p.offend(doWrite, mine(0, 8), first)
+	})
+}
+
+func TestWindowRights(t *testing.T) {
+	for _, flags := range []nd.OpFlags{0, nd.AllowRead, nd.AllowWrite, nd.AllowRead | nd.AllowWrite} {
+		for _, do := range []verb{doRead, doWrite} {
+			allowed := flags.Has(nd.AllowRead)
+			if do == doWrite {
+				allowed = flags.Has(nd.AllowWrite)
+			}
+			for _, n := range []int{8, 100_000} {
+				t.Run(fmt.Sprintf("%s of %d with %v", do, n, flags), func(t *testing.T) {
+					for _, s := range someSetups(setup{}) {
+						t.Run(s.String(), func(t *testing.T) {
+							p := newPair(t, s)
+							p.b.fill(0, 0, n, 1)
+							p.a.fill(0, 0, n, 2)
+							a, b := p.a.sum(0, 0, n), p.b.sum(0, 0, n)
+							d := p.b.bind(p.b.window(), 0, n, flags)
+							if allowed {
+								p.a.must(order{Do: do, Parts: mine(0, n), Far: d})
+								if r := p.a.results(initiatorQueue, 1)[0]; r.Status != nd.Success {
+									t.Errorf("%v (%s)", r, p.a.why())
+								}
+								return
+							}
+							p.offend(do, mine(0, n), d)
+							if p.a.sum(0, 0, n) != a || p.b.sum(0, 0, n) != b {
+								t.Error("bytes have moved")
+							}
+						})
+					}
+				})
+			}
+		}
+	}
+}
+
+func TestWindowEdges(t *testing.T) {
+	const start, size = 4096, 70_000
+	cases := []struct {
+		name    string
+		off     int64 // from the window's start
+		n       int
+		allowed bool
+	}{
+		{"first byte", 0, 1, true},
+		{"last byte", size - 1, 1, true},
+		{"everything", 0, size, true},
+		{"one byte below", -1, 1, false},
+		{"one byte above", size, 1, false},
+		{"from one below", -1, 8, false},
+		{"to one above", size - 7, 8, false},
+		{"everything and one byte", 0, size + 1, false},
+		{"far below", -start - 1, 8, false},
+		{"far above", 1 << 40, 8, false},
+		{"in the upper half", math.MinInt64, 8, false},
+	}
+	for _, c := range cases {
+		for _, do := range []verb{doWrite, doRead} {
+			t.Run(fmt.Sprintf("%s %s", do, c.name), func(t *testing.T) {
+				for _, s := range someSetups(setup{}) {
+					t.Run(s.String(), func(t *testing.T) {
+						p := newPair(t, s)
+						d := p.b.bind(p.b.window(), start, size, nd.AllowRead|nd.AllowWrite)
+						d.Address += uint64(c.off)
+						if c.allowed {
+							p.a.must(order{Do: do, Parts: mine(0, c.n), Far: d})
+							if r := p.a.results(initiatorQueue, 1)[0]; r.Status != nd.Success {
+								t.Errorf("%v (%s)", r, p.a.why())
+							}
+							return
+						}
+						p.a.fill(0, 0, 256<<10, 3)
+						before := p.b.sum(0, 0, 256<<10)
+						p.offend(do, mine(0, c.n), d)
+						if p.b.sum(0, 0, 256<<10) != before {
+							t.Error("bytes have changed")
+						}
+					})
+				}
+			})
+		}
+	}
+	t.Run("wrapping around", func(t *testing.T) {
+		for _, s := range someSetups(setup{}) {
+			t.Run(s.String(), func(t *testing.T) {
+				p := newPair(t, s)
+				d := p.b.bind(p.b.window(), start, size, nd.AllowWrite)
+				d.Address = math.MaxUint64 - 99_999
+				p.offend(doWrite, mine(0, 200_000), d)
+			})
+		}
+	})
+	t.Run("many entries one byte too long", func(t *testing.T) {
+		for _, s := range someSetups(setup{}) {
+			t.Run(s.String(), func(t *testing.T) {
+				p := newPair(t, s)
+				d := p.b.bind(p.b.window(), start, size, nd.AllowWrite)
+				p.offend(doWrite, []part{{Len: 20_000}, {Len: 20_000}, {Len: size - 40_000 + 1}}, d)
+			})
+		}
+	})
+}
+
+func TestOverlappingWindows(t *testing.T) {
+	for _, s := range someSetups(setup{}) {
+		t.Run(s.String(), func(t *testing.T) {
+			p := newPair(t, s)
+			in, out := p.b.window(), p.b.window()
+			r := p.b.bind(in, 0, 1000, nd.AllowRead)
+			w := p.b.bind(out, 500, 1000, nd.AllowWrite)
+			p.a.must(order{Do: doRead, Parts: mine(0, 1000), Far: r})
+			p.a.must(order{Do: doWrite, Parts: mine(0, 1000), Far: w})
+			p.a.expect(initiatorQueue, success(nd.RequestRead, 0, 1000), success(nd.RequestWrite, 0, 1000))
+			p.b.invalidate(in)
+			p.a.must(order{Do: doWrite, Parts: mine(0, 1000), Far: w})
+			p.a.expect(initiatorQueue, success(nd.RequestWrite, 0, 1000))
+			p.offend(doRead, mine(0, 8), at(w, 100))
+		})
+	}
+}
+
+// TestWindowScope: any connected peer of the adapter may use a window, unless
+// it is bound for one endpoint only.
+func TestWindowScope(t *testing.T) {
+	for _, s := range someSetups(setup{Unwired: true}) {
+		for _, only := range []nd.OpFlags{0, nd.ThisEndpointOnly} {
+			t.Run(fmt.Sprintf("%v/%v", s, only), func(t *testing.T) {
+				p := newPair(t, s)
+				addr := p.b.must(order{Do: doListen}).Addr
+				p.connect(addr)
+				p.addEndpoints(addr)
+				w := p.b.window()
+				d := p.b.bind(w, 0, 100, nd.AllowWrite|nd.AllowRead|only)
+				use := func(endpoint int) nd.Result {
+					p.a.must(order{Do: doWrite, Endpoint: endpoint, Parts: mine(0, 100), Far: d})
+					return p.a.results(initiatorQueue, 1)[0]
+				}
+				if r := use(0); r.Status != nd.Success {
+					t.Errorf("over its own connection: %v", r.Status)
+				}
+				want := nd.Success
+				if only != 0 {
+					want = nd.AccessViolation
+				}
+				if r := use(1); r.Status != want {
+					t.Errorf("over another connection: %v, want %v", r.Status, want)
+				}
+				if r := use(0); r.Status != nd.Success {
+					t.Errorf("over its own connection again: %v", r.Status)
+				}
+				p.b.invalidate(w)
+			})
+		}
+	}
+}
+
+// badInitiator is a request of b that fails there, and ends the connection.
+func (p *pair) badInitiator(o order, kind nd.RequestType) {
+	p.a.t.Helper()
+	o.Context = 0xbad
+	p.b.must(o)
+	p.b.must(order{Do: doSend, Context: 1})
+	p.a.must(order{Do: doReceive, Context: 2})
+	p.b.expect(initiatorQueue, failure(kind, 0xbad, nd.InvalidDeviceRequest), failure(nd.RequestSend, 1, nd.Canceled))
+	p.a.expect(receiveQueue, failure(nd.RequestReceive, 2, nd.Canceled))
+	p.b.refuse(nd.InvalidDeviceRequest, order{Do: doWhy})
+}
+
+func TestBindingABoundWindow(t *testing.T) {
+	for _, s := range someSetups(setup{}) {
+		t.Run(s.String(), func(t *testing.T) {
+			p := newPair(t, s)
+			w := p.b.window()
+			p.b.bind(w, 0, 100, nd.AllowRead)
+			p.badInitiator(order{Do: doBind, Window: w, Len: 10, Flags: nd.AllowRead}, nd.RequestBind)
+			p.b.must(order{Do: doDeregister})
+		})
+	}
+}
+
+func TestInvalidateAndBindInOneGo(t *testing.T) {
+	onEvery(t, setup{}, func(t *testing.T, p *pair) {
+		w := p.b.window()
+		old := p.b.bind(w, 0, 100, nd.AllowWrite)
+		var d nd.WindowDescriptor
+		for i := range uint64(10) {
+			p.b.must(order{Do: doInvalidate, Context: 2 * i, Window: w})
+			d = p.b.must(order{Do: doBind, Context: 2*i + 1, Window: w, Off: int(i), Len: 50, Flags: nd.AllowWrite}).Far
+		}
+		for i := range uint64(10) {
+			p.b.expect(initiatorQueue, success(nd.RequestInvalidate, 2*i, 0), success(nd.RequestBind, 2*i+1, 0))
+		}
+		p.a.must(order{Do: doWrite, Parts: mine(0, 50), Far: d})
+		p.a.expect(initiatorQueue, success(nd.RequestWrite, 0, 50))
+		p.offend(doWrite, mine(0, 1), old)
+	})
+}
+
+func TestInvalidateWhatIsNotBound(t *testing.T) {
+	cases := map[string]func(p *pair, w int){
+		"never bound":         func(*pair, int) {},
+		"invalidated already": func(p *pair, w int) { p.b.bind(w, 0, 10, nd.AllowRead); p.b.invalidate(w) },
+		"invalidated by the peer": func(p *pair, w int) {
+			d := p.b.bind(w, 0, 10, nd.AllowRead)
+			p.b.must(order{Do: doReceive})
+			p.a.must(order{Do: doSendRevoking, Far: d})
+			p.b.results(receiveQueue, 1)
+			p.a.results(initiatorQueue, 1)
+		},
+	}
+	for name, prepare := range cases {
+		for _, flags := range []nd.OpFlags{0, nd.SilentSuccess} {
+			t.Run(fmt.Sprintf("%s/%v", name, flags), func(t *testing.T) {
+				for _, s := range someSetups(setup{}) {
+					t.Run(s.String(), func(t *testing.T) {
+						p := newPair(t, s)
+						w := p.b.window()
+						prepare(p, w)
+						p.badInitiator(order{Do: doInvalidate, Window: w, Flags: flags}, nd.RequestInvalidate)
+					})
+				}
+			})
+		}
+	}
+}
+
+// TestInvalidateOnAnotherEndpoint fails there, and leaves the window alone.
+func TestInvalidateOnAnotherEndpoint(t *testing.T) {
+	for _, s := range someSetups(setup{Unwired: true}) {
+		t.Run(s.String(), func(t *testing.T) {
+			p := newPair(t, s)
+			addr := p.b.must(order{Do: doListen}).Addr
+			p.connect(addr)
+			p.addEndpoints(addr)
+			w := p.b.window()
+			d := p.b.bind(w, 0, 100, nd.AllowWrite)
+			p.b.must(order{Do: doInvalidate, Endpoint: 1, Context: 5, Window: w})
+			bad := failure(nd.RequestInvalidate, 5, nd.InvalidDeviceRequest)
+			bad.EndpointContext = endpointContext(1)
+			p.b.expect(initiatorQueue, bad)
+			p.a.must(order{Do: doWrite, Parts: mine(0, 100), Far: d})
+			p.a.expect(initiatorQueue, success(nd.RequestWrite, 0, 100))
+			p.b.invalidate(w)
+			p.offend(doWrite, mine(0, 1), d)
+		})
+	}
+}
+
+// TestTokensOfTheWrongKind: local ones are none to peers, remote ones none in
+// an entry.
+func TestTokensOfTheWrongKind(t *testing.T) {
+	for _, s := range someSetups(setup{}) {
+		for _, n := range []int{8, 1000, 100_000} {
+			t.Run(fmt.Sprintf("%v/%d", s, n), func(t *testing.T) {
+				for name, token := range map[string]func(p *pair) nd.Token{
+					"local token":      func(p *pair) nd.Token { return nd.Token(p.b.must(order{Do: doRegionInfo}).Sum) },
+					"token 0":          func(*pair) nd.Token { return 0 },
+					"own remote token": func(p *pair) nd.Token { return p.a.memory.Token },
+					"another tag":      func(p *pair) nd.Token { return p.b.memory.Token + 1<<20 },
+					"another index":    func(p *pair) nd.Token { return p.b.memory.Token + 1<<19 },
+				} {
+					t.Run(name, func(t *testing.T) {
+						p := newPair(t, s)
+						far := p.b.memory
+						far.Token = token(p)
+						p.offend(doWrite, mine(0, n), far)
+					})
+				}
+				t.Run("remote token in an entry", func(t *testing.T) {
+					p := newPair(t, s)
+					p.offend(doWrite, []part{{Len: n, Token: p.a.memory.Token}}, p.b.memory)
+				})
+			})
+		}
+	}
+}
+
+// TestRegionRights: what peers may do with a region's own remote token.
+func TestRegionRights(t *testing.T) {
+	for _, rights := range []nd.RegionFlags{0, nd.AllowLocalWrite, nd.AllowRemoteRead, nd.AllowRemoteWrite, nd.AllowRemoteRead | nd.AllowRemoteWrite} {
+		for _, do := range []verb{doRead, doWrite} {
+			allowed := rights.RemoteRead()
+			if do == doWrite {
+				allowed = rights.RemoteWrite()
+			}
+			t.Run(fmt.Sprintf("%s with %v", do, rights), func(t *testing.T) {
+				for _, s := range someSetups(setup{}) {
+					t.Run(s.String(), func(t *testing.T) {
+						p := newPair(t, s)
+						d := p.b.must(order{Do: doRegion, Len: 1000, Private: s.Private[1], Rights: rights}).Far
+						if !allowed {
+							p.offend(do, mine(0, 1000), d)
+							return
+						}
+						p.a.must(order{Do: do, Parts: mine(0, 1000), Far: d})
+						if r := p.a.results(initiatorQueue, 1)[0]; r.Status != nd.Success {
+							t.Errorf("%v (%s)", r, p.a.why())
+						}
+					})
+				}
+			})
+		}
+	}
+}

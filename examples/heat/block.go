@@ -1,0 +1,311 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/softnd/softnd"
+	"github.com/softnd/softnd/nd"
+)
+
+// cellSize is the number of bytes of a temperature.
+const cellSize = 8
+
+// Depths of the queues. A neighbour is one generation ahead at most, so there are never more
+// than two messages on their way, each behind a row.
+const (
+	receiveDepth   = 4
+	initiatorDepth = 8
+)
+
+// block is one rank's share of the grid: the rows from first to end of the whole, in two
+// generations of which one is computed from the other, and the two rows beyond its edges, which
+// the neighbours write. Beside the rows it holds the connections.
+//
+// Its memory holds, row by row:
+//
+//	2      the row above the block, of an even and of an odd generation
+//	rows   the block, even generations
+//	rows   the block, odd generations
+//	2      the row below the block, of an even and of an odd generation
+//
+// The rows beyond the edges need no lock, and no more than one message per row. The neighbour
+// writes generation g+2 where g was. It does so after it got our row of generation g+1, and that
+// row was sent after it had been computed, which was the only use of the neighbour's row of g.
+type block struct {
+	job    *softnd.Job
+	size   size // of the whole grid
+	first  int  // row of the whole grid
+	rows   int
+	region nd.MemoryRegion
+	mem    []byte          // of the region
+	window nd.MemoryWindow // lends the result to rank 0, in the end
+	above  border
+	below  border
+	sheet  sheet // rank 0 only
+
+	cq      nd.CompletionQueue
+	results [16]nd.Result
+	peers   map[int]nd.Endpoint // rank 0 and the neighbours; of rank 0 everybody
+	done    int                 // requests completed that are not receives
+	moved   uint64              // bytes written and read through windows of others
+}
+
+// border is one edge of a block. Without a neighbour there, its endpoint is nil.
+type border struct {
+	ep      nd.Endpoint
+	window  nd.MemoryWindow     // lends the two rows beyond the edge to the neighbour
+	theirs  nd.WindowDescriptor // the neighbour's two rows beyond its edge, for our edge row
+	arrived int                 // rows that have come: those of generations 1 to arrived are there
+}
+
+// sheet is the whole grid, at rank 0: the temperatures to start from, later the result.
+type sheet struct {
+	region nd.MemoryRegion
+	window nd.MemoryWindow
+	cells  []float64
+}
+
+// newBlock allocates the memory. Even with an error its result must be closed.
+func newBlock(ctx context.Context, job *softnd.Job, s size) (*block, error) {
+	first, end := rowsOf(job.Rank(), job.Size(), s.Height)
+	b := &block{job: job, size: s, first: first, rows: end - first, peers: map[int]nd.Endpoint{}}
+	var err error
+	if b.region, err = job.Adapter().Allocate(ctx, b.memorySize(), nd.AllowLocalWrite); err != nil {
+		return b, err
+	}
+	b.mem = b.region.Bytes()
+	if job.Rank() == 0 {
+		if b.sheet.region, err = job.Adapter().Allocate(ctx, s.Height*b.rowSize(), nd.AllowLocalWrite); err != nil {
+			return b, err
+		}
+		b.sheet.cells = floats(b.sheet.region.Bytes())
+	}
+	return b, nil
+}
+
+func (b *block) rowSize() int    { return b.size.Width * cellSize }
+func (b *block) memorySize() int { return (2*b.rows + 4) * b.rowSize() }
+
+// place returns where row y of a generation lies in the block's memory, counted in rows. Rows -1
+// and b.rows are those beyond the edges.
+func (b *block) place(generation, y int) int {
+	parity := generation & 1
+	switch y {
+	case -1:
+		return parity
+	case b.rows:
+		return 2 + 2*b.rows + parity
+	}
+	return 2 + parity*b.rows + y
+}
+
+// bytes returns n rows of the block's memory.
+func (b *block) bytes(place, n int) []byte {
+	return b.mem[place*b.rowSize() : (place+n)*b.rowSize()]
+}
+
+// row returns the temperatures of row y.
+func (b *block) row(generation, y int) []float64 {
+	return floats(b.bytes(b.place(generation, y), 1))
+}
+
+// connect makes the connections, in ascending order of ranks at both ends, and opens the
+// windows: for each neighbour one over the two rows that it writes, at rank 0 one to read the
+// temperatures to start from.
+func (b *block) connect(ctx context.Context) error {
+	rank, ranks, adapter := b.job.Rank(), b.job.Size(), b.job.Adapter()
+	if ranks == 1 {
+		return nil
+	}
+	var err error
+	if b.cq, err = adapter.CreateCompletionQueue(ctx, ranks*(receiveDepth+initiatorDepth)); err != nil {
+		return err
+	}
+	for peer := range ranks {
+		near := peer == rank-1 || peer == rank+1
+		if peer == rank || !near && peer != 0 && rank != 0 {
+			continue
+		}
+		ep, err := b.job.Connect(ctx, peer, nd.EndpointConfig{
+			Receive: b.cq, Initiator: b.cq, Context: uint64(peer),
+			ReceiveDepth: receiveDepth, InitiatorDepth: initiatorDepth,
+		})
+		if err != nil {
+			return fmt.Errorf("connecting with rank %d: %w", peer, err)
+		}
+		b.peers[peer] = ep
+		for range receiveDepth {
+			if !near {
+				break
+			}
+			if err := ep.Receive(0, nil); err != nil {
+				return err
+			}
+		}
+	}
+	if b.above.ep = b.peers[rank-1]; b.above.ep != nil {
+		edge := b.bytes(b.place(0, -1), 2)
+		if b.above.window, err = b.lend(ctx, b.above.ep, b.region, edge, nd.AllowWrite|nd.ThisEndpointOnly); err != nil {
+			return err
+		}
+	}
+	if b.below.ep = b.peers[rank+1]; b.below.ep != nil {
+		edge := b.bytes(b.place(0, b.rows), 2)
+		if b.below.window, err = b.lend(ctx, b.below.ep, b.region, edge, nd.AllowWrite|nd.ThisEndpointOnly); err != nil {
+			return err
+		}
+	}
+	if rank == 0 { // bound on one connection, used over all
+		b.sheet.window, err = b.lend(ctx, b.peers[1], b.sheet.region, b.sheet.region.Bytes(), nd.AllowRead)
+	}
+	return err
+}
+
+// lend opens a new window and returns when peers may use it.
+func (b *block) lend(ctx context.Context, ep nd.Endpoint, region nd.MemoryRegion, part []byte, rights nd.OpFlags) (nd.MemoryWindow, error) {
+	window, err := b.job.Adapter().CreateMemoryWindow(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := ep.Bind(0, region, window, part, rights); err != nil {
+		return window, err
+	}
+	return window, b.finish(ctx)
+}
+
+// lent is what a rank tells the others about its windows.
+type lent struct{ Sheet, Above, Below nd.WindowDescriptor }
+
+func (b *block) windows() lent {
+	return lent{describe(b.sheet.window), describe(b.above.window), describe(b.below.window)}
+}
+
+// describe returns the zero descriptor for a window that does not exist.
+func describe(w nd.MemoryWindow) nd.WindowDescriptor {
+	if w == nil {
+		return nd.WindowDescriptor{}
+	}
+	return w.Descriptor()
+}
+
+// meet takes what the neighbours lend: our first row goes below the block above, our last row
+// above the block below.
+func (b *block) meet(all []lent) {
+	if b.above.ep != nil {
+		b.above.theirs = all[b.job.Rank()-1].Below
+	}
+	if b.below.ep != nil {
+		b.below.theirs = all[b.job.Rank()+1].Above
+	}
+}
+
+// load brings in the block's rows of generation 0 and those beyond its edges.
+func (b *block) load(ctx context.Context, from nd.WindowDescriptor) error {
+	end := b.first + b.rows
+	if end < b.size.Height {
+		if err := b.loadRows(ctx, from, b.bytes(b.place(0, b.rows), 1), end); err != nil {
+			return err
+		}
+	}
+	if b.first > 0 {
+		if err := b.loadRows(ctx, from, b.bytes(b.place(0, -1), 1), b.first-1); err != nil {
+			return err
+		}
+	}
+	return b.loadRows(ctx, from, b.bytes(b.place(0, 0), b.rows), b.first)
+}
+
+// loadRows fills part of the block's memory with rows of the whole grid from y on.
+func (b *block) loadRows(ctx context.Context, from nd.WindowDescriptor, into []byte, y int) error {
+	at := y * b.rowSize()
+	if b.job.Rank() == 0 {
+		copy(into, b.sheet.region.Bytes()[at:])
+		return nil
+	}
+	return b.read(ctx, 0, nd.SGE{Buffer: into, Token: b.region.LocalToken()}, from.Address+uint64(at), from.Token)
+}
+
+// withdrawSheet ends the access to the temperatures to start from.
+func (b *block) withdrawSheet(ctx context.Context) error {
+	if b.sheet.window == nil {
+		return nil
+	}
+	if err := b.peers[1].Invalidate(0, b.sheet.window, 0); err != nil {
+		return err
+	}
+	return b.finish(ctx)
+}
+
+// offerResult lends the block's rows of a generation to rank 0.
+func (b *block) offerResult(ctx context.Context, generation int) (err error) {
+	if b.job.Rank() > 0 {
+		rows := b.bytes(b.place(generation, 0), b.rows)
+		b.window, err = b.lend(ctx, b.peers[0], b.region, rows, nd.AllowRead|nd.ThisEndpointOnly)
+	}
+	return err
+}
+
+// result is what a rank tells rank 0 in the end.
+type result struct {
+	Window nd.WindowDescriptor
+	Moved  uint64
+}
+
+func (b *block) result() result { return result{describe(b.window), b.moved} }
+
+// collect puts the result together, at rank 0.
+func (b *block) collect(ctx context.Context, from []result, generation int) error {
+	whole := b.sheet.region.Bytes()
+	copy(whole, b.bytes(b.place(generation, 0), b.rows))
+	for peer := 1; peer < len(from); peer++ {
+		first, end := rowsOf(peer, len(from), b.size.Height)
+		into := nd.SGE{Buffer: whole[first*b.rowSize() : end*b.rowSize()], Token: b.sheet.region.LocalToken()}
+		if err := b.read(ctx, peer, into, from[peer].Window.Address, from[peer].Window.Token); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// read fills a buffer from a peer's window, in as many requests as that takes.
+func (b *block) read(ctx context.Context, peer int, into nd.SGE, address uint64, token nd.Token) error {
+	info, err := b.job.Adapter().Query(nd.InfoVersion2)
+	if err != nil {
+		return err
+	}
+	for len(into.Buffer) > 0 {
+		n := min(len(into.Buffer), int(info.MaxTransferLength))
+		piece := nd.SGE{Buffer: into.Buffer[:n], Token: into.Token}
+		if err := b.peers[peer].Read(0, []nd.SGE{piece}, address, token, 0); err != nil {
+			return err
+		}
+		if err := b.finish(ctx); err != nil {
+			return err
+		}
+		b.moved += uint64(n)
+		into.Buffer, address = into.Buffer[n:], address+uint64(n)
+	}
+	return nil
+}
+
+// close gives everything up. A neighbour that still waits for rows learns of it by its
+// connection's end.
+func (b *block) close() {
+	for _, ep := range b.peers {
+		ep.Close()
+	}
+	for _, w := range []nd.MemoryWindow{b.above.window, b.below.window, b.window, b.sheet.window} {
+		if w != nil {
+			w.Close()
+		}
+	}
+	for _, r := range []nd.MemoryRegion{b.region, b.sheet.region} {
+		if r != nil {
+			r.Close()
+		}
+	}
+	if b.cq != nil {
+		b.cq.Close()
+	}
+}

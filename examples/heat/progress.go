@@ -1,0 +1,46 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"time"
+)
+
+// progress is a line that says how far the computation is: one that is overwritten on a
+// terminal, one after the other elsewhere, and none unless somebody looks or asks.
+type progress struct {
+	to       *os.File
+	on, tty  bool
+	steps    int
+	last     time.Time
+	interval time.Duration
+}
+
+func newProgress(to *os.File, wanted bool, steps int) *progress {
+	info, err := to.Stat()
+	// Under ndrun this is a pipe, but ndrun tells whether its own output is seen.
+	tty := err == nil && info.Mode()&os.ModeCharDevice != 0 || os.Getenv("SOFTND_TERMINAL") == "1"
+	return &progress{to: to, on: wanted || tty, tty: tty, steps: steps,
+		last: time.Now(), interval: 200 * time.Millisecond}
+}
+
+// update shows that step steps are done, unless it has shown something shortly before.
+func (p *progress) update(step int) {
+	if !p.on || time.Since(p.last) < p.interval {
+		return
+	}
+	p.last = time.Now()
+	line := fmt.Sprintf("heat: step %d of %d, %d %%", step, p.steps, 100*step/p.steps)
+	if p.tty {
+		fmt.Fprintf(p.to, "%s\x1b[K\r", line)
+	} else {
+		fmt.Fprintln(p.to, line)
+	}
+}
+
+// clear takes the line off the terminal.
+func (p *progress) clear() {
+	if p.on && p.tty {
+		fmt.Fprint(p.to, "\x1b[K")
+	}
+}

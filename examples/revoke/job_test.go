@@ -1,0 +1,57 @@
+package main
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// launch returns a function that runs the program as a job of that many ranks, and returns what
+// it printed and whether it exited with 0.
+func launch(t *testing.T) func(ranks int, env string, args ...string) (string, bool) {
+	t.Helper()
+	dir := t.TempDir()
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", dir, ".", "../../cmd/ndrun")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %v\n%s", build, err, out)
+	}
+	return func(ranks int, env string, args ...string) (string, bool) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		args = append([]string{"-n", strconv.Itoa(ranks), filepath.Join(dir, "revoke")}, args...)
+		cmd := exec.CommandContext(ctx, filepath.Join(dir, "ndrun"), args...)
+		cmd.Env = append(os.Environ(), env)
+		cmd.WaitDelay = time.Second
+		out, err := cmd.CombinedOutput()
+		if ctx.Err() != nil {
+			t.Errorf("%v %s did not end:\n%s", args, env, out)
+		}
+		return string(out), err == nil
+	}
+}
+
+func TestJob(t *testing.T) {
+	run := launch(t)
+	for _, tc := range []struct {
+		ranks     int
+		env, args string
+	}{
+		{2, "SOFTND_EXEC=initiator", "-seconds 1"},
+		{4, "SOFTND_EXEC=target", "-seconds 1"},
+		{3, "SOFTND_EXEC=", "-seconds 1 -private"},
+	} {
+		out, ok := run(tc.ranks, tc.env, strings.Fields(tc.args)...)
+		if !ok || strings.Count(out, "; 0 bytes changed after an invalidation completed") != 1 {
+			t.Errorf("%+v: exit 0 is %v\n%s", tc, ok, out)
+		}
+	}
+	out, ok := run(1, "")
+	if ok || !strings.Contains(out, "revoke: needs at least 2 ranks") {
+		t.Errorf("alone: exit 0 is %v\n%s", ok, out)
+	}
+}

@@ -1,0 +1,153 @@
+package main
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+
+	"github.com/softnd/softnd"
+	"github.com/softnd/softnd/nd"
+)
+
+// mailbox is a connection for short messages between the owner and one writer. It lives as long
+// as the run, while the connections for the transfers come and go.
+type mailbox struct {
+	cq     nd.CompletionQueue
+	ep     nd.Endpoint
+	region nd.MemoryRegion // the outgoing message, then the incoming ones
+	inbox  []int           // slots with messages that came while something else was waited for
+	sent   bool
+}
+
+const (
+	slotSize  = 64
+	inSlots   = 4
+	outgoing  = 100 // request context of a send; those of receives are slot numbers
+	boxMemory = slotSize * (inSlots + 1)
+)
+
+// openMailbox connects with a peer. Even with an error its result must be closed.
+func openMailbox(ctx context.Context, job *softnd.Job, peer int) (*mailbox, error) {
+	m := &mailbox{}
+	var err error
+	if m.region, err = job.Adapter().Allocate(ctx, boxMemory, nd.AllowLocalWrite); err != nil {
+		return m, err
+	}
+	if m.cq, err = job.Adapter().CreateCompletionQueue(ctx, 2*inSlots); err != nil {
+		return m, err
+	}
+	m.ep, err = job.Connect(ctx, peer, nd.EndpointConfig{Receive: m.cq, Initiator: m.cq,
+		ReceiveDepth: inSlots, InitiatorDepth: 1})
+	if err != nil {
+		return m, err
+	}
+	for slot := 1; slot <= inSlots; slot++ {
+		if err := m.offer(slot); err != nil {
+			return m, err
+		}
+	}
+	return m, nil
+}
+
+// slot returns a slot of the memory as an entry for a request. Number 0 is the outgoing one.
+func (m *mailbox) slot(n int) nd.SGE {
+	return nd.SGE{Buffer: m.region.Bytes()[n*slotSize : (n+1)*slotSize], Token: m.region.LocalToken()}
+}
+
+func (m *mailbox) offer(slot int) error {
+	return m.ep.Receive(uint64(slot), []nd.SGE{m.slot(slot)})
+}
+
+// send returns when the message is in the peer's memory.
+func (m *mailbox) send(ctx context.Context, message []byte) error {
+	out := m.slot(0)
+	out.Buffer = out.Buffer[:copy(out.Buffer, message)]
+	m.sent = false
+	if err := m.ep.Send(outgoing, []nd.SGE{out}, 0); err != nil {
+		return err
+	}
+	for !m.sent {
+		if err := m.take(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// receive waits for a message and returns a copy of its slot. What follows the message in the
+// slot means nothing.
+func (m *mailbox) receive(ctx context.Context) ([]byte, error) {
+	for len(m.inbox) == 0 {
+		if err := m.take(ctx); err != nil {
+			return nil, err
+		}
+	}
+	slot := m.inbox[0]
+	m.inbox = m.inbox[1:]
+	message := append([]byte(nil), m.slot(slot).Buffer...)
+	return message, m.offer(slot)
+}
+
+// take waits for one result.
+func (m *mailbox) take(ctx context.Context) error {
+	var r [1]nd.Result
+	if _, err := m.cq.Wait(ctx, r[:]); err != nil {
+		return err
+	}
+	switch {
+	case r[0].Status.Failed():
+		return fmt.Errorf("%v of a message: %w", r[0].RequestType, r[0].Status)
+	case r[0].RequestContext == outgoing:
+		m.sent = true
+	default:
+		m.inbox = append(m.inbox, int(r[0].RequestContext))
+	}
+	return nil
+}
+
+func (m *mailbox) close() {
+	if m.ep != nil {
+		m.ep.Close()
+	}
+	if m.cq != nil {
+		m.cq.Close()
+	}
+	if m.region != nil {
+		m.region.Close()
+	}
+}
+
+// grant tells the writer that the window is open.
+type grant struct {
+	window nd.WindowDescriptor
+	round  uint64
+	last   bool // no further grant will follow
+}
+
+func (g grant) encode() []byte {
+	b, _ := g.window.AppendBinary(nil) // never fails
+	b = binary.BigEndian.AppendUint64(b, g.round)
+	if g.last {
+		return append(b, 1)
+	}
+	return append(b, 0)
+}
+
+func decodeGrant(b []byte) (g grant, err error) {
+	err = g.window.UnmarshalBinary(b[:nd.WindowDescriptorSize])
+	g.round = binary.BigEndian.Uint64(b[nd.WindowDescriptorSize:])
+	g.last = b[nd.WindowDescriptorSize+8] == 1
+	return g, err
+}
+
+// report tells the owner what became of the writer's transfers in one round. The first ones
+// succeeded, the next failed, and the rest were cancelled.
+type report struct{ done, cancelled uint64 }
+
+func (r report) encode() []byte {
+	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, r.done), r.cancelled)
+}
+
+func decodeReport(b []byte) report {
+	return report{binary.BigEndian.Uint64(b), binary.BigEndian.Uint64(b[8:])}
+}

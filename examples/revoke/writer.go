@@ -1,0 +1,110 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/softnd/softnd"
+	"github.com/softnd/softnd/nd"
+)
+
+// postedWrites is how many transfers a writer keeps posted, so that the next one starts as soon
+// as one is done.
+const postedWrites = 4
+
+// write takes grants from rank 0 and writes through each of them until it is taken back.
+func write(ctx context.Context, job *softnd.Job, set settings) error {
+	size := len(newPattern(0, set.max))
+	region, err := job.Adapter().Allocate(ctx, size, 0) // a source needs no rights
+	if err != nil {
+		return err
+	}
+	defer region.Close()
+	fillPattern(region.Bytes(), set.seed)
+	cq, err := job.Adapter().CreateCompletionQueue(ctx, 2*postedWrites)
+	if err != nil {
+		return err
+	}
+	defer cq.Close()
+	box, err := openMailbox(ctx, job, 0)
+	defer box.close()
+	if err != nil {
+		return err
+	}
+	connect := func() (nd.Endpoint, error) {
+		return job.Connect(ctx, 0, nd.EndpointConfig{Receive: cq, Initiator: cq,
+			ReceiveDepth: 1, InitiatorDepth: postedWrites})
+	}
+	steady, err := connect() // the owner's; no transfer uses it
+	if err != nil {
+		return err
+	}
+	defer steady.Close()
+	for last := false; !last; {
+		ep, err := connect()
+		if err != nil {
+			return err
+		}
+		message, err := box.receive(ctx)
+		if err != nil {
+			return err
+		}
+		g, err := decodeGrant(message)
+		if err != nil {
+			return err
+		}
+		r, err := flood(ctx, ep, cq, region, g, newPlan(set, job.Rank(), g.round))
+		ep.Close()
+		if err != nil {
+			return err
+		}
+		if err := box.send(ctx, r.encode()); err != nil {
+			return err
+		}
+		last = g.last
+	}
+	return nil
+}
+
+// flood writes through a window until a transfer fails, which ends the connection, and takes
+// the results of all that were posted behind it.
+func flood(ctx context.Context, ep nd.Endpoint, cq nd.CompletionQueue, source nd.MemoryRegion, g grant, p *plan) (report, error) {
+	var r report
+	post := func() error {
+		piece := nd.SGE{Buffer: p.next().of(source.Bytes()), Token: source.LocalToken()}
+		return ep.Write(0, []nd.SGE{piece}, g.window.Address, g.window.Token, 0)
+	}
+	for range postedWrites {
+		if err := post(); err != nil {
+			return r, err
+		}
+	}
+	var results [postedWrites]nd.Result
+	posted, failed := postedWrites, false
+	for posted > 0 {
+		n, err := cq.Wait(ctx, results[:])
+		if err != nil {
+			return r, err
+		}
+		for _, result := range results[:n] {
+			posted--
+			switch {
+			case result.Status == nd.Success && !failed:
+				r.done++
+				if err := post(); err != nil {
+					return r, err
+				}
+				posted++
+			case result.Status == nd.AccessViolation && !failed:
+				failed = true
+			case result.Status == nd.Canceled && failed:
+				r.cancelled++
+			case failed:
+				return r, fmt.Errorf("a transfer behind the failed one ended with %v: %w", nd.Canceled, result.Status)
+			default:
+				return r, fmt.Errorf("a transfer failed otherwise than by %v: %w (%v)", nd.AccessViolation, result.Status, ep.Err())
+			}
+		}
+	}
+	return r, nil
+}

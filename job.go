@@ -1,0 +1,216 @@
+// Package softnd is the door for one rank of a job: who am I, who are the
+// others, and the adapter through which all memory moves.
+//
+// Under ndrun every process that calls [Init] becomes the rank that it was
+// started as; started alone, a program is rank 0 of 1.
+//
+//	job, err := softnd.Init(ctx)
+//	if err != nil { ... }
+//	defer job.Close()
+//	mr, err := job.Adapter().Allocate(ctx, 1<<20, nd.AllowLocalWrite)
+//
+// Everything after that is the NetworkDirect model of package nd.
+package softnd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/softnd/softnd/endpoint"
+	"github.com/softnd/softnd/nd"
+	"github.com/softnd/softnd/shm"
+)
+
+// Environment of a rank. The launcher sets the first three; the user may set
+// the last.
+const (
+	EnvRank    = "SOFTND_RANK"     // 0 to size-1
+	EnvSize    = "SOFTND_SIZE"     // number of ranks
+	EnvArenaFD = "SOFTND_ARENA_FD" // number of the inherited descriptor of the arena
+	EnvExec    = "SOFTND_EXEC"     // auto, initiator or target: who moves the bytes
+
+	// EnvTerminal is 1 if what a rank prints appears on a terminal. Its standard
+	// output is a pipe all the same. A carriage return shows a line at once.
+	EnvTerminal = "SOFTND_TERMINAL"
+)
+
+// port is where every rank listens for the other ranks.
+const port = 1
+
+// Job is this process's part in a job. Its methods are safe for concurrent
+// use; collective calls (Barrier, Exchange, ExchangeWindows) must be made by
+// all ranks in the same order.
+type Job struct {
+	arena    *shm.Arena
+	member   *shm.Member
+	group    *shm.Group
+	provider *endpoint.Provider
+	adapter  nd.Adapter
+	listener nd.Listener
+
+	collective sync.Mutex // one collective call at a time
+	broken     error      // why no collective call can succeed any more; guarded by collective
+	deaths     uint64     // when we last looked who is gone; guarded by collective
+
+	mu      sync.Mutex
+	waiting map[int][]nd.Connector // connection requests by rank
+	closed  bool
+}
+
+// Init makes the process a rank of its job, and returns when all ranks have
+// done so or ctx ends.
+//
+// Errors name what is wrong with the environment, or are those of
+// [shm.Attach] ([shm.ErrVersion], [shm.ErrTruncated], ...), or name the
+// ranks that had not come when ctx ended.
+func Init(ctx context.Context) (*Job, error) {
+	executor, err := endpoint.ParseExecutor(os.Getenv(EnvExec))
+	if err != nil {
+		return nil, fmt.Errorf("softnd: init: %s: %w", EnvExec, err)
+	}
+	arena, rank, err := findArena(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("softnd: init: %w", err)
+	}
+	j := &Job{arena: arena, waiting: make(map[int][]nd.Connector)}
+	if err := j.start(ctx, rank, endpoint.Options{Executor: executor}); err != nil {
+		return nil, errors.Join(fmt.Errorf("softnd: init: rank %d of %d: %w", rank, arena.Ranks(), err), j.Close())
+	}
+	return j, nil
+}
+
+// findArena attaches the arena that the launcher handed down, or makes one for
+// a process that has no launcher.
+func findArena(ctx context.Context) (*shm.Arena, int, error) {
+	fdText, inherited := os.LookupEnv(EnvArenaFD)
+	if !inherited {
+		arena, err := shm.Create(shm.Config{Ranks: 1})
+		return arena, 0, err
+	}
+	fd, err := strconv.ParseUint(fdText, 10, 31)
+	if err != nil {
+		return nil, 0, fmt.Errorf("%s=%q is no descriptor number; start the program with ndrun, or unset it", EnvArenaFD, fdText)
+	}
+	rank, err := strconv.ParseUint(os.Getenv(EnvRank), 10, 31)
+	if err != nil {
+		return nil, 0, fmt.Errorf("%s=%q is no rank; start the program with ndrun", EnvRank, os.Getenv(EnvRank))
+	}
+	// The inherited descriptor stays open for another Init, but is not handed on
+	// to programs that this one starts.
+	unix.CloseOnExec(int(fd))
+	own, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, 0, fmt.Errorf("descriptor %d (%s; did a wrapper close it?): %w", fd, EnvArenaFD, err)
+	}
+	file := os.NewFile(uintptr(own), "arena")
+	defer file.Close()
+	arena, err := shm.Attach(ctx, file)
+	if err != nil {
+		return nil, 0, fmt.Errorf("descriptor %d (%s; did a wrapper close or replace it?): %w", fd, EnvArenaFD, err)
+	}
+	if size := os.Getenv(EnvSize); size != strconv.Itoa(arena.Ranks()) || rank >= uint64(arena.Ranks()) {
+		return nil, 0, errors.Join(fmt.Errorf("%s=%d and %s=%q do not fit an arena for %d ranks", EnvRank, rank, EnvSize, size, arena.Ranks()), arena.Close())
+	}
+	return arena, int(rank), nil
+}
+
+func (j *Job) start(ctx context.Context, rank int, o endpoint.Options) (err error) {
+	if j.member, err = j.arena.Join(rank); err != nil {
+		return err
+	}
+	if j.group, err = j.member.Group(); err != nil {
+		return err
+	}
+	if j.provider, err = endpoint.New(j.member, o); err != nil {
+		return err
+	}
+	id, err := j.provider.ResolveAddress(endpoint.Address(j.member.ID()))
+	if err != nil {
+		return err
+	}
+	if j.adapter, err = j.provider.OpenAdapter(ctx, id); err != nil {
+		return err
+	}
+	if j.listener, err = j.adapter.CreateListener(ctx); err != nil {
+		return err
+	}
+	if err = j.listener.Bind(netip.AddrPortFrom(endpoint.Address(j.member.ID()), port)); err != nil {
+		return err
+	}
+	if err = j.listener.Listen(0); err != nil {
+		return err
+	}
+	err = j.Barrier(ctx)
+	if absent := j.absent(); errors.Is(err, nd.Canceled) && absent != "" {
+		err = fmt.Errorf("%w; not here: %s", err, absent)
+	}
+	return err
+}
+
+// absent names the ranks that have not joined the group yet, "" if all have.
+func (j *Job) absent() string {
+	const shown = 8
+	var names []string
+	for rank := range j.Size() {
+		if _, ok := j.group.Member(rank); !ok {
+			names = append(names, fmt.Sprintf("rank %d", rank))
+		}
+	}
+	if more := len(names) - shown; more > 0 {
+		names = append(names[:shown], fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(names, ", ")
+}
+
+// Rank returns the number of this process in the job, 0 to Size-1.
+func (j *Job) Rank() int { return j.group.Rank() }
+
+// Size returns the number of ranks.
+func (j *Job) Size() int { return j.group.Size() }
+
+// Adapter returns the adapter of this rank.
+func (j *Job) Adapter() nd.Adapter { return j.adapter }
+
+func (j *Job) usable(op string) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.closed {
+		return &nd.OpError{Op: op, Object: "job", Status: nd.InvalidHandle, Detail: "the job is closed"}
+	}
+	return nil
+}
+
+// Close leaves the job. Connections that are still up end by force, so ranks
+// that want to end together call Barrier first. Nothing taken from the job may
+// be used afterwards, memory from Allocate least of all.
+func (j *Job) Close() error {
+	j.mu.Lock()
+	if j.closed {
+		j.mu.Unlock()
+		return nil
+	}
+	j.closed = true
+	j.mu.Unlock()
+	var errs []error
+	if j.listener != nil {
+		errs = append(errs, j.listener.Close())
+	}
+	if j.provider != nil {
+		errs = append(errs, j.provider.Close())
+	}
+	// A collective call that Close has just ended still has memory to give back.
+	j.collective.Lock()
+	defer j.collective.Unlock()
+	if j.member != nil {
+		errs = append(errs, j.member.Leave())
+	}
+	return errors.Join(append(errs, j.arena.Close())...)
+}

@@ -1,0 +1,336 @@
+package launcher
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// family are the processes of a job whose ranks play "family".
+type family struct {
+	keeper               watched
+	ranks, grandchildren []watched
+}
+
+// parseFamily reads what the ranks wrote about themselves.
+func parseFamily(t *testing.T, told map[int]string) *family {
+	t.Helper()
+	f := new(family)
+	for _, rest := range told {
+		var grandchild, rank, keeper int
+		if _, err := fmt.Sscan(rest, &grandchild, &rank, &keeper); err != nil {
+			t.Fatalf("read %q: %v", rest, err)
+		}
+		if len(f.ranks) == 0 {
+			f.keeper = watch(t, keeper)
+		}
+		f.ranks = append(f.ranks, watch(t, rank))
+		f.grandchildren = append(f.grandchildren, watch(t, grandchild))
+	}
+	return f
+}
+
+func (f *family) mustDie() {
+	for _, w := range f.ranks {
+		w.mustDie()
+	}
+	for _, w := range f.grandchildren {
+		w.mustDie()
+	}
+	f.keeper.mustDie()
+}
+
+// bystander starts a process in our session that is none of the job's, and checks at
+// the end of the test that it lives.
+func bystander(t *testing.T) {
+	t.Helper()
+	cmd := self("stubborn")
+	cmd.Stdout = io.Discard
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	w := watch(t, cmd.Process.Pid)
+	t.Cleanup(func() {
+		w.mustLive()
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+}
+
+func TestNothingOutlivesTheJob(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		family string // of the ranks: "deaf" ignores SIGTERM
+		end    byte   // 'f': a rank fails; 'o': all end with 0
+		status int
+	}{
+		{"a rank fails", "", 'f', 9},
+		{"a rank fails, the others ignore SIGTERM", "deaf", 'f', 9},
+		{"all end well", "", 'o', 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			bystander(t)
+			r, open := gate(t)
+			cfg := config("family", 3, "FAMILY="+tc.family)
+			cfg.Files = []*os.File{r}
+			j := start(t, cfg)
+			f := parseFamily(t, j.out.await(3, "grandchild"))
+			open(tc.end)
+			if tc.end == 'o' {
+				open(tc.end)
+				open(tc.end)
+			}
+			report := j.wait()
+			// Not "will be": Run promises that they are gone when it returns.
+			for _, w := range append(f.ranks, f.grandchildren...) {
+				if !w.dead(0) {
+					t.Errorf("process %d lives after Run", w.pid)
+				}
+			}
+			f.mustDie()
+			if got := report.ExitStatus(); got != tc.status {
+				t.Errorf("exit status %d, want %d", got, tc.status)
+			}
+			if tc.end == 'o' {
+				if len(report.Leftover) != 3 || !strings.HasPrefix(strings.Join(report.Messages(), "\n"), "3 processes had outlived the ranks and were killed") {
+					t.Errorf("left over %v, messages %q", report.Leftover, report.Messages())
+				}
+			}
+		})
+	}
+}
+
+// What is forked while the keeper looks for what there is does not get away.
+func TestNothingOutlivesTheJobThatGoesOnForking(t *testing.T) {
+	mark := fmt.Sprintf("LAUNCHER_TEST_MARK=%d.forking", os.Getpid())
+	cfg := config("", 4, mark)
+	cfg.Path, cfg.Args = "/bin/sh", []string{"sh", "-c", `
+		trap "" TERM
+		(while :; do sleep 600 & sleep 0.002; done) &
+		echo ready
+		[ $RANK = 3 ] && sleep 0.1 && exit 1
+		wait`}
+	cfg.Grace = 10 * time.Millisecond
+	j := start(t, cfg)
+	report := j.wait()
+	if status := report.ExitStatus(); status != 1 {
+		t.Errorf("exit status %d, want 1", status)
+	}
+	if len(report.Stuck) > 0 { // and left to the guard
+		t.Errorf("the keeper gave up on %v", report.Stuck)
+	}
+	if left := marked(t, mark); len(left) > 0 {
+		t.Errorf("%v are left", left)
+	}
+}
+
+// Whoever of the supervisors is killed, the whole job goes, and only the job.
+func TestKilledSupervisor(t *testing.T) {
+	for _, tc := range []struct {
+		victim string
+		status int // of the front
+		text   string
+	}{
+		{"front", -1, ""},
+		{"guard", 72, guardName + " was killed by signal SIGKILL (killed)"},
+		{"keeper", 72, keeperName + " was killed by signal SIGKILL (killed)"},
+	} {
+		t.Run(tc.victim, func(t *testing.T) {
+			bystander(t)
+			front := startFront(t, "family", 3, "FRONT_BYSTANDER=1")
+			// A child that the front had before the job, as if a shell had become it.
+			var own int
+			if _, err := fmt.Sscan(front.out.await(1, "bystander")[-1], &own); err != nil {
+				t.Fatal(err)
+			}
+			ownChild := watch(t, own)
+			t.Cleanup(func() { _ = unix.PidfdSendSignal(ownChild.pidfd, unix.SIGKILL, nil, 0) })
+			f := parseFamily(t, front.out.await(3, "grandchild"))
+			keeper, err := readProcess(f.keeper.pid)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if keeper.name != keeperName {
+				t.Errorf("the keeper is called %q", keeper.name)
+			}
+			guard := watch(t, keeper.ppid)
+			victims := map[string]watched{"front": front.watched, "guard": guard, "keeper": f.keeper}
+			victims[tc.victim].signal(syscall.SIGKILL)
+			f.mustDie()
+			guard.mustDie()
+			if got := front.wait(); got != tc.status {
+				t.Errorf("the front ended with %d, want %d", got, tc.status)
+			}
+			if !strings.Contains(front.err.String(), tc.text) {
+				t.Errorf("no %q in %q", tc.text, front.err)
+			}
+			ownChild.mustLive()
+		})
+	}
+}
+
+// With keeper and guard gone at once, it is the kernel that ends the ranks.
+func TestRanksDieWithTheKeeper(t *testing.T) {
+	front := startFront(t, "plan", 3)
+	var ranks []watched
+	var keeper int
+	for _, rest := range front.out.await(3, "ready") {
+		var pid int
+		fmt.Sscan(rest, &pid, &keeper)
+		ranks = append(ranks, watch(t, pid))
+	}
+	p, err := readProcess(keeper)
+	if err != nil {
+		t.Fatal(err)
+	}
+	supervisors := []watched{watch(t, keeper), watch(t, p.ppid)}
+	for _, sig := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGKILL} {
+		for _, w := range supervisors {
+			w.signal(sig)
+		}
+	}
+	for _, w := range ranks {
+		w.mustDie()
+	}
+	if got := front.wait(); got != 72 {
+		t.Errorf("the front ended with %d, want 72", got)
+	}
+}
+
+// Guard and keeper keep neither the job's files nor its pipes busy.
+func TestSupervisorsHoldNoFiles(t *testing.T) {
+	front := startFront(t, "plan", 2)
+	var rank, keeper int
+	fmt.Sscan(front.out.await(2, "ready")[1], &rank, &keeper)
+	p, err := readProcess(keeper)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pid := range []int{keeper, p.ppid} {
+		// They let go right after the start, which the ranks do not wait for.
+		for end := time.Now().Add(watchdog); ; time.Sleep(time.Millisecond) {
+			held := heldPipes(t, pid)
+			if len(held) == 0 {
+				break
+			}
+			if time.Now().After(end) {
+				t.Errorf("process %d still holds %v", pid, held)
+				break
+			}
+		}
+	}
+	if held := heldPipes(t, rank); len(held) != 2 { // its output and the gate
+		t.Errorf("rank 1 holds %v: this test sees nothing", held)
+	}
+}
+
+// heldPipes lists a process's descriptors of pipes, standard error excepted.
+func heldPipes(t *testing.T, pid int) (held []string) {
+	t.Helper()
+	dir := fmt.Sprintf("/proc/%d/fd/", pid)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		link, err := os.Readlink(dir + e.Name())
+		if err == nil && e.Name() != "2" && strings.HasPrefix(link, "pipe:") {
+			held = append(held, e.Name()+" = "+link)
+		}
+	}
+	return held
+}
+
+// The front is killed at any moment, also while it starts the others.
+func TestFrontKilledAtAnyMoment(t *testing.T) {
+	begin := time.Now()
+	startFront(t, "family", 4).out.await(4, "grandchild")
+	whole := time.Since(begin)
+	const moments = 24
+	for i := range moments {
+		mark := fmt.Sprintf("LAUNCHER_TEST_MARK=%d.%d", os.Getpid(), i)
+		front := startFront(t, "family", 4, mark)
+		time.Sleep(whole * time.Duration(i) / (moments - 4))
+		front.signal(syscall.SIGKILL)
+		for end := time.Now().Add(watchdog); ; time.Sleep(5 * time.Millisecond) {
+			left := marked(t, mark)
+			if len(left) == 0 {
+				break
+			}
+			if time.Now().After(end) {
+				t.Fatalf("moment %d: %v are left", i, left)
+			}
+		}
+	}
+}
+
+// marked lists the processes that have mark in their environment.
+func marked(t *testing.T, mark string) (found []string) {
+	all, err := os.ReadDir("/proc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range all {
+		env, err := os.ReadFile("/proc/" + entry.Name() + "/environ")
+		if err != nil || entry.Name() == "self" || entry.Name() == "thread-self" {
+			continue
+		}
+		if strings.Contains("\x00"+string(env), "\x00"+mark+"\x00") {
+			args, _ := os.ReadFile("/proc/" + entry.Name() + "/cmdline")
+			found = append(found, entry.Name()+" "+string(args))
+		}
+	}
+	return found
+}
+
+// frontProcess is a front in a process of its own.
+type frontProcess struct {
+	watched
+	out, err *lineLog
+	ended    chan error
+	cmd      *exec.Cmd
+}
+
+// startFront starts a front, with a gate that stays closed as the ranks' FirstFile.
+func startFront(t *testing.T, role string, ranks int, env ...string) *frontProcess {
+	t.Helper()
+	r, _ := gate(t)
+	cmd := self("front", append(env, "FRONT_RANK="+role, fmt.Sprintf("FRONT_SIZE=%d", ranks))...)
+	f := &frontProcess{out: newLineLog(t), err: newLineLog(t), ended: make(chan error, 1), cmd: cmd}
+	cmd.Stdout, cmd.Stderr = f.out, f.err
+	cmd.ExtraFiles = []*os.File{r}
+	cmd.WaitDelay = watchdog
+	// A group of its own, so that a stop signal works without a shell's job control.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	f.watched = watch(t, cmd.Process.Pid)
+	go func() {
+		f.ended <- cmd.Wait()
+		close(f.ended)
+	}()
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		f.wait()
+	})
+	return f
+}
+
+// wait waits for the front's end and for the end of its output, and returns its exit
+// code, -1 if it was killed.
+func (f *frontProcess) wait() int {
+	f.t.Helper()
+	if err := <-f.ended; errors.Is(err, exec.ErrWaitDelay) {
+		f.t.Error("someone still holds the front's output")
+	}
+	return f.cmd.ProcessState.ExitCode()
+}

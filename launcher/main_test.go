@@ -1,0 +1,247 @@
+package launcher
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// The test binary plays front and ranks too: roleVar names the part.
+const roleVar = "LAUNCHER_TEST_ROLE"
+
+// watchdog ends tests that hang. It is no requirement on speed.
+const watchdog = 60 * time.Second
+
+func TestMain(m *testing.M) {
+	Serve()
+	if role := os.Getenv(roleVar); role != "" {
+		play, ok := roles[role]
+		if !ok {
+			fmt.Fprintf(os.Stderr, "unknown role %q\n", role)
+			os.Exit(70)
+		}
+		if err := play(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(71)
+		}
+		os.Exit(0)
+	}
+	// The race detector makes each process linger for a second at its end.
+	if os.Getenv("GORACE") == "" {
+		os.Setenv("GORACE", "atexit_sleep_ms=0")
+	}
+	code := m.Run()
+	left, err := descendants(os.Getpid())
+	if err != nil || len(left) > 0 {
+		fmt.Fprintln(os.Stderr, "the tests left processes behind:", left, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// config is a job of ranks that play role.
+func config(role string, ranks int, env ...string) Config {
+	return Config{
+		Ranks:   ranks,
+		Path:    "/proc/self/exe",
+		Args:    []string{"/somewhere/" + role},
+		Env:     append(append(os.Environ(), roleVar+"="+role), env...),
+		RankEnv: func(rank int) []string { return []string{fmt.Sprintf("RANK=%d", rank)} },
+	}
+}
+
+// runningJob is a job whose front is this process.
+type runningJob struct {
+	t        *testing.T
+	out, err *lineLog
+	cancel   context.CancelFunc
+	ended    chan struct{}
+	report   *Report
+	failure  error
+}
+
+// start runs a job in the background, with its output collected unless cfg says where to.
+func start(t *testing.T, cfg Config) *runningJob {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	j := &runningJob{t: t, out: newLineLog(t), err: newLineLog(t), cancel: cancel, ended: make(chan struct{})}
+	if cfg.Stdout == nil {
+		cfg.Stdout = j.out
+	}
+	if cfg.Stderr == nil {
+		cfg.Stderr = j.err
+	}
+	go func() {
+		defer close(j.ended)
+		j.report, j.failure = Run(ctx, cfg)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-j.ended
+	})
+	return j
+}
+
+// wait waits for the end of a job that Run itself has no complaint about.
+func (j *runningJob) wait() *Report {
+	j.t.Helper()
+	report, err := j.result()
+	if err != nil {
+		j.t.Fatalf("Run: %v", err)
+	}
+	return report
+}
+
+func (j *runningJob) result() (*Report, error) {
+	j.t.Helper()
+	select {
+	case <-j.ended:
+	case <-time.After(watchdog):
+		j.t.Fatalf("the job does not end; its output:\n%s%s", j.out, j.err)
+	}
+	return j.report, j.failure
+}
+
+// lineLog collects what is written, for tests that wait for a line.
+type lineLog struct {
+	t    *testing.T
+	mu   sync.Mutex
+	b    bytes.Buffer
+	more chan struct{}
+}
+
+func newLineLog(t *testing.T) *lineLog { return &lineLog{t: t, more: make(chan struct{}, 1)} }
+
+func (l *lineLog) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	select {
+	case l.more <- struct{}{}:
+	default:
+	}
+	return l.b.Write(p)
+}
+
+func (l *lineLog) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// await waits until n whole lines have text after their label and returns what follows
+// it, by rank.
+func (l *lineLog) await(n int, text string) map[int]string {
+	l.t.Helper()
+	alarm := time.After(watchdog)
+	for {
+		found := make(map[int]string)
+		for line := range strings.Lines(l.String()) {
+			var rank int
+			if _, err := fmt.Sscanf(line, "[%d] ", &rank); err != nil || !strings.HasSuffix(line, "\n") {
+				continue
+			}
+			_, rest, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "] ")
+			if after, ok := strings.CutPrefix(rest, text); ok {
+				found[rank] = strings.TrimSpace(after)
+			}
+		}
+		if len(found) >= n {
+			return found
+		}
+		select {
+		case <-l.more:
+		case <-alarm:
+			l.t.Fatalf("%d ranks instead of %d wrote a line with %q; all output:\n%s", len(found), n, text, l)
+		}
+	}
+}
+
+// watched is a living process whose death is to be seen.
+type watched struct {
+	t     *testing.T
+	pid   int
+	pidfd int
+}
+
+func watch(t *testing.T, pid int) watched {
+	t.Helper()
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		t.Fatalf("process %d should live: %v", pid, err)
+	}
+	t.Cleanup(func() { unix.Close(fd) })
+	return watched{t, pid, fd}
+}
+
+// dead tells whether the process has died, waiting for at most d.
+func (w watched) dead(d time.Duration) bool {
+	w.t.Helper()
+	fds := []unix.PollFd{{Fd: int32(w.pidfd), Events: unix.POLLIN}}
+	for end := time.Now().Add(d); ; {
+		n, err := unix.Poll(fds, int(max(0, time.Until(end)).Milliseconds()))
+		if err != unix.EINTR {
+			return n > 0
+		}
+	}
+}
+
+func (w watched) mustDie() {
+	w.t.Helper()
+	if !w.dead(watchdog) {
+		w.t.Errorf("process %d still lives", w.pid)
+		_ = unix.PidfdSendSignal(w.pidfd, unix.SIGKILL, nil, 0)
+	}
+}
+
+func (w watched) mustLive() {
+	w.t.Helper()
+	if w.dead(0) {
+		w.t.Errorf("process %d has died", w.pid)
+	}
+}
+
+// signal signals through the pidfd: a test must not hit a stranger either.
+func (w watched) signal(sig syscall.Signal) {
+	w.t.Helper()
+	if err := unix.PidfdSendSignal(w.pidfd, sig, nil, 0); err != nil {
+		w.t.Fatalf("signal process %d: %v", w.pid, err)
+	}
+}
+
+// gate returns a file for the ranks, and a function that sends one byte through it to
+// the rank that reads.
+func gate(t *testing.T) (*os.File, func(c byte)) {
+	t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.Close(); w.Close() })
+	return r, func(c byte) {
+		if _, err := w.Write([]byte{c}); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// readGate waits for a byte through the gate that a rank has as descriptor GATE, or
+// else as FirstFile.
+func readGate() (byte, error) {
+	fd, err := strconv.Atoi(os.Getenv("GATE"))
+	if err != nil {
+		fd = FirstFile
+	}
+	b := make([]byte, 1)
+	_, err = io.ReadFull(os.NewFile(uintptr(fd), "gate"), b)
+	return b[0], err
+}

@@ -1,0 +1,284 @@
+package launcher
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// unlabel takes labelled output apart again. It fails on any byte outside a labelled line.
+func unlabel(t *testing.T, out []byte, ranks int) [][]byte {
+	t.Helper()
+	got := make([][]byte, ranks)
+	for line := range bytes.Lines(out) {
+		var rank int
+		if _, err := fmt.Sscanf(string(line[:min(len(line), 8)]), "[%d] ", &rank); err != nil || rank >= ranks {
+			t.Fatalf("a line without a rank's label: %q", line)
+		}
+		_, text, _ := bytes.Cut(line, []byte("] "))
+		got[rank] = append(got[rank], text...)
+	}
+	return got
+}
+
+func checkWriters(t *testing.T, out []byte, ranks, stream int) {
+	t.Helper()
+	for rank, got := range unlabel(t, out, ranks) {
+		// The last line had no end of its own.
+		if want := append(wantOutput(rank, stream), '\n'); !bytes.Equal(got, want) {
+			t.Errorf("rank %d, stream %d: %d bytes arrived that are not the %d bytes written", rank, stream, len(got), len(want))
+		}
+	}
+}
+
+func TestEveryByteArrivesInWholeLabelledLines(t *testing.T) {
+	const ranks = 8
+	j := start(t, config("writer", ranks))
+	if status := j.wait().ExitStatus(); status != 0 {
+		t.Errorf("exit status %d", status)
+	}
+	checkWriters(t, []byte(j.out.String()), ranks, 0)
+	checkWriters(t, []byte(j.err.String()), ranks, 1)
+}
+
+// Both streams in one file, by two descriptors, as after 2>&1: lines stay whole.
+func TestStreamsInOneFile(t *testing.T) {
+	const ranks = 4
+	name := t.TempDir() + "/log"
+	var files [2]*os.File
+	for i := range files {
+		f, err := os.OpenFile(name, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		files[i] = f
+	}
+	cfg := config("writer", ranks)
+	cfg.Stdout, cfg.Stderr = files[0], files[1]
+	if sinks := newSinks(files[0], files[1], nil); sinks[0] != sinks[1] {
+		t.Error("two sinks for one file")
+	}
+	start(t, cfg).wait()
+	out, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for rank, got := range unlabel(t, out, ranks) {
+		// The streams of a rank are mixed, line by line.
+		count := make(map[string]int)
+		for stream := range 2 {
+			for line := range bytes.Lines(append(wantOutput(rank, stream), '\n')) {
+				count[string(line)]++
+			}
+		}
+		for line := range bytes.Lines(got) {
+			count[string(line)]--
+		}
+		for line, n := range count {
+			if n != 0 {
+				t.Errorf("rank %d: line %q came %d times too few", rank, line, n)
+			}
+		}
+	}
+}
+
+type slowWriter struct{ *lineLog }
+
+func (w *slowWriter) Write(p []byte) (int, error) {
+	time.Sleep(20 * time.Microsecond * time.Duration(min(len(p), 1000)))
+	return w.lineLog.Write(p)
+}
+
+// Far more than the pipes hold, and the last of it after the ranks have ended.
+func TestSlowOutputLosesNothing(t *testing.T) {
+	w := &slowWriter{newLineLog(t)}
+	cfg := config("writer", 2)
+	cfg.Stdout = w
+	start(t, cfg).wait()
+	checkWriters(t, []byte(w.String()), 2, 0)
+}
+
+func TestLastWordsOfAKilledRank(t *testing.T) {
+	j := start(t, config("plan", 2, "PLAN_1=signal 9"))
+	if report := j.wait(); report.ExitStatus() != 137 {
+		t.Errorf("exit status %d", report.ExitStatus())
+	}
+	if !strings.Contains(j.out.String(), "\n[1] last words\n") {
+		t.Errorf("no last words in %q", j.out)
+	}
+}
+
+// heldWriter takes its first write only when it is released.
+type heldWriter struct {
+	*lineLog
+	held, release chan struct{}
+	once          sync.Once
+}
+
+func (w *heldWriter) Write(p []byte) (int, error) {
+	w.once.Do(func() {
+		close(w.held)
+		<-w.release
+	})
+	return w.lineLog.Write(p)
+}
+
+// A stranger holds the writing end for ever; what was written until the job was over
+// still arrives, although it lies in the pipe until then.
+func TestForeignWriterDoesNotHoldTheJob(t *testing.T) {
+	w := &heldWriter{lineLog: newLineLog(t), held: make(chan struct{}), release: make(chan struct{})}
+	r, open := gate(t)
+	cfg := config("plan", 1, "PLAN_0=gate exit 0")
+	cfg.Files = []*os.File{r}
+	cfg.Stdout = w
+	j := start(t, cfg)
+	<-w.held
+	below, err := descendants(os.Getpid())
+	if err != nil || len(below) != 3 {
+		t.Fatalf("guard, keeper and rank should be there: %v, %v", below, err)
+	}
+	guard, rank := watch(t, below[0].pid), below[2].pid
+	foreign, err := os.OpenFile(fmt.Sprintf("/proc/%d/fd/1", rank), os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer foreign.Close()
+	text := strings.Repeat("from outside\n", 3000) + "and no end"
+	if _, err := foreign.WriteString(text); err != nil {
+		t.Fatal(err)
+	}
+	open('x')
+	guard.mustDie()
+	close(w.release)
+	j.wait()
+	if got := string(unlabel(t, []byte(w.String()), 1)[0]); !strings.HasSuffix(got, text+"\n") {
+		t.Errorf("%d bytes arrived, and the last are %.40q", len(got), got[max(0, len(got)-40):])
+	}
+}
+
+type brokenWriter struct{}
+
+func (brokenWriter) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
+
+func TestOutputThatCannotBeWrittenStopsTheJob(t *testing.T) {
+	cfg := config("plan", 2)
+	cfg.Stdout = brokenWriter{}
+	report, err := start(t, cfg).result()
+	if !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "pass on the ranks' output") {
+		t.Errorf("error %v, want %v with its operation", err, syscall.ENOSPC)
+	}
+	if report.First >= 0 || report.ExitStatus() != 1 {
+		t.Errorf("rank %d failed first, exit status %d; want -1 and 1", report.First, report.ExitStatus())
+	}
+}
+
+// passThrough gives each of the pieces to a stream in a read of its own and returns
+// what comes out before the next is written, and at the end.
+func passThrough(t *testing.T, ends string, pieces ...string) (after []string) {
+	t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := newLineLog(t)
+	s := newStream(7, r, newSink(out, func(err error) { t.Error(err) }))
+	s.to.ends = ends
+	done := make(chan struct{})
+	go func() { s.copy(); close(done) }()
+	seen := 0
+	fresh := func() string {
+		all := out.String()
+		defer func() { seen = len(all) }()
+		return all[seen:]
+	}
+	for _, piece := range pieces {
+		if _, err := w.WriteString(piece); err != nil {
+			t.Fatal(err)
+		}
+		if strings.ContainsAny(piece, ends) {
+			for alarm := time.Now().Add(watchdog); len(out.String()) == seen; time.Sleep(time.Millisecond) {
+				if time.Now().After(alarm) {
+					t.Fatalf("nothing comes out for %q", piece)
+				}
+			}
+		}
+		after = append(after, fresh())
+	}
+	w.Close()
+	<-done
+	return append(after, fresh())
+}
+
+func TestLinesOfOneStream(t *testing.T) {
+	long := strings.Repeat("x", maxLine)
+	for _, tc := range []struct {
+		name   string
+		ends   string
+		pieces []string
+		want   []string
+	}{
+		{"nothing", "\n", nil, []string{""}},
+		{"empty line", "\n", []string{"\n"}, []string{"[7] \n", ""}},
+		{"end is added", "\n", []string{"a"}, []string{"", "[7] a\n"}},
+		{"held until the end comes", "\n", []string{"a", "b\nc", "\n"}, []string{"", "[7] ab\n", "[7] c\n", ""}},
+		{"carriage returns in a file", "\n", []string{"10%\r20%\rdone\r\n"}, []string{"[7] 10%\r20%\rdone\r\n", ""}},
+		{"progress on a terminal", "\n\r", []string{"10%\r", "20%\r", "done\n"}, []string{"[7] 10%\r", "[7] 20%\r", "[7] done\n", ""}},
+		{"CR LF on a terminal", "\n\r", []string{"a\r\nb\r\n"}, []string{"[7] a\r\n[7] b\r\n", ""}},
+		{"CR LF in two reads", "\n\r", []string{"a\r", "\nb\n"}, []string{"[7] a\r", "\n[7] b\n", ""}},
+		{"a return, then an empty line", "\n\r", []string{"a\r\n\n"}, []string{"[7] a\r\n[7] \n", ""}},
+		{"as long as it may be", "\n", []string{long[1:] + "\n"}, []string{"[7] " + long[1:] + "\n", ""}},
+		{"longer", "\n", []string{long + "yz\nb"}, []string{"[7] " + long + "\n[7] yz\n", "[7] b\n"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			got := passThrough(t, tc.ends, tc.pieces...)
+			// Where a long line is cut into reads is the pipe's business.
+			if len(tc.pieces) == 1 && len(tc.pieces[0]) >= maxLine {
+				got, tc.want = []string{strings.Join(got, "")}, []string{strings.Join(tc.want, "")}
+			}
+			if fmt.Sprintf("%q", got) != fmt.Sprintf("%q", tc.want) {
+				t.Errorf("got  %.200q\nwant %.200q", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestTerminalIsRecognised(t *testing.T) {
+	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer master.Close()
+	fd := int(master.Fd())
+	if err := unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0); err != nil {
+		t.Fatal(err)
+	}
+	n, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	terminal, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer terminal.Close()
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	if ends := newSink(terminal, nil).ends; ends != "\n\r" {
+		t.Errorf("a terminal's lines end with %q", ends)
+	}
+	if ends := newSink(null, nil).ends; ends != "\n" {
+		t.Errorf("a file's lines end with %q", ends)
+	}
+}

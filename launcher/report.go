@@ -1,0 +1,148 @@
+package launcher
+
+import (
+	"fmt"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Result tells how one rank ended.
+type Result struct {
+	PID     int // 0 if the rank was never started
+	Ended   bool
+	Status  syscall.WaitStatus // if Ended
+	Stopped bool               // the job was being stopped before the rank ended
+}
+
+// Report tells how a job went.
+type Report struct {
+	Program  string         // the name in messages
+	Ranks    []Result       // by rank
+	First    int            // the rank that failed first, before the job was stopped; -1 if none did
+	Signal   syscall.Signal // passed on to the ranks, and ended the job; 0 if none did
+	Leftover []Process      // outlived the ranks of a job that nobody stopped, and were killed
+	Stuck    []Process      // of the job, could not be killed and may still be there
+}
+
+// ExitStatus is the job's exit status: 0 if every rank exited with 0, otherwise the
+// code of the rank that failed first, where a rank killed by signal n counts as
+// 128 + n; 128 + n too if signal n was passed on and ended the job before any rank
+// failed.
+//
+// Two cases are not the ranks' doing and give 1: a process that could not be killed,
+// and a job stopped by its caller, for which [Run] returns an error.
+func (r *Report) ExitStatus() int {
+	if r.First >= 0 {
+		return exitCode(r.Ranks[r.First].Status)
+	}
+	if r.Signal != 0 {
+		return 128 + int(r.Signal)
+	}
+	for _, rank := range r.Ranks {
+		if !rank.Ended || exitCode(rank.Status) != 0 {
+			return 1
+		}
+	}
+	if len(r.Stuck) > 0 {
+		return 1
+	}
+	return 0
+}
+
+// Messages are the lines that tell a user what deserves to be told: nothing after a
+// job that went well.
+func (r *Report) Messages() []string {
+	var lines []string
+	if r.First >= 0 {
+		rank := r.Ranks[r.First]
+		lines = append(lines, fmt.Sprintf("rank %d (%s, pid %d) %s%s",
+			r.First, r.Program, rank.PID, describe(rank.Status), r.others()))
+	} else if r.Signal != 0 {
+		lines = append(lines, fmt.Sprintf("the job was stopped by signal %s", signalName(r.Signal)))
+	}
+	if len(r.Leftover) > 0 {
+		lines = append(lines, fmt.Sprintf("%s had outlived the ranks and %s killed: %s; a rank should wait for what it starts",
+			count(len(r.Leftover), "process", "processes"), was(len(r.Leftover)), list(r.Leftover)))
+	}
+	if len(r.Stuck) > 0 {
+		lines = append(lines, fmt.Sprintf("%s of the job could not be killed: %s; look at the state and owner with ps and end by hand",
+			count(len(r.Stuck), "process", "processes"), list(r.Stuck)))
+	}
+	return lines
+}
+
+// others tells what became of the ranks that had not ended when the first failed.
+func (r *Report) others() string {
+	stopped, unstarted := 0, 0
+	for _, rank := range r.Ranks {
+		switch {
+		case rank.PID == 0:
+			unstarted++
+		case rank.Stopped || !rank.Ended:
+			stopped++
+		}
+	}
+	var s string
+	switch {
+	case stopped == 0:
+	case stopped < len(r.Ranks)-1:
+		s = fmt.Sprintf("; %s that still ran %s stopped", count(stopped, "rank", "ranks"), was(stopped))
+	case stopped == 1:
+		s = "; the other rank was stopped"
+	default:
+		s = fmt.Sprintf("; the other %d ranks were stopped", stopped)
+	}
+	if unstarted > 0 {
+		s += fmt.Sprintf("; %s %s not started", count(unstarted, "rank", "ranks"), was(unstarted))
+	}
+	return s
+}
+
+func describe(ws syscall.WaitStatus) string {
+	if !ws.Signaled() {
+		return fmt.Sprintf("exited with code %d", ws.ExitStatus())
+	}
+	s := "was killed by signal " + signalName(ws.Signal())
+	if ws.CoreDump() {
+		s += ", core dumped"
+	}
+	return s
+}
+
+// signalName gives a signal's name and meaning: "SIGKILL (killed)".
+func signalName(sig syscall.Signal) string {
+	name := unix.SignalName(sig)
+	if name == "" {
+		return fmt.Sprintf("%d", int(sig)) // real-time signals have no names
+	}
+	return fmt.Sprintf("%s (%v)", name, sig)
+}
+
+func count(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}
+
+func was(n int) string {
+	if n == 1 {
+		return "was"
+	}
+	return "were"
+}
+
+func list(ps []Process) string {
+	const most = 8
+	var s []string
+	for i, p := range ps {
+		if i == most {
+			s = append(s, fmt.Sprintf("and %d more", len(ps)-most))
+			break
+		}
+		s = append(s, p.String())
+	}
+	return strings.Join(s, ", ")
+}

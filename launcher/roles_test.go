@@ -1,0 +1,245 @@
+package launcher
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// roles are the parts that the test binary can play.
+var roles = map[string]func() error{
+	"plan":     playPlan,
+	"family":   playFamily,
+	"stubborn": playStubborn,
+	"child":    playChild,
+	"tell":     playTell,
+	"writer":   playWriter,
+	"listener": playListener,
+	"reader":   playReader,
+	"front":    playFront,
+}
+
+// playPlan does what PLAN_<rank> says: "exit N", "signal N", or nothing, which waits
+// for the end. With "gate " before, it waits for a byte through the gate first.
+func playPlan() error {
+	plan := os.Getenv("PLAN_" + os.Getenv("RANK"))
+	fmt.Println("ready", os.Getpid(), os.Getppid())
+	if rest, ok := strings.CutPrefix(plan, "gate "); ok {
+		if _, err := readGate(); err != nil {
+			return err
+		}
+		plan = rest
+	}
+	verb, arg, _ := strings.Cut(plan, " ")
+	n, _ := strconv.Atoi(arg)
+	switch verb {
+	case "exit":
+		os.Exit(n)
+	case "signal":
+		fmt.Print("last words") // without a line feed, right before the end
+		signal.Reset(syscall.Signal(n))
+		if err := syscall.Kill(os.Getpid(), syscall.Signal(n)); err != nil {
+			return err
+		}
+	}
+	select {}
+}
+
+// playFamily leaves a grandchild that has a session of its own, an ended parent, and
+// ears for nothing but SIGKILL. Then it ends as FAMILY says.
+func playFamily() error {
+	cmd := self("child")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	out, err := cmd.Output()
+	if err != nil {
+		return err
+	}
+	fmt.Println("grandchild", strings.TrimSpace(string(out)), os.Getpid(), os.Getppid())
+	if os.Getenv("FAMILY") == "deaf" {
+		signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+	}
+	how, err := readGate()
+	if err != nil {
+		return err
+	}
+	if how == 'f' {
+		os.Exit(9)
+	}
+	return nil
+}
+
+// playChild starts the grandchild, tells its number, and ends.
+func playChild() error {
+	cmd := self("stubborn")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	fmt.Print(line)
+	return err
+}
+
+func playStubborn() error {
+	signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGPIPE)
+	fmt.Println(os.Getpid()) // deaf by now
+	select {}
+}
+
+// playTell tells what a rank has inherited.
+func playTell() error {
+	dir, err := os.Getwd()
+	if err != nil {
+		return err
+	}
+	// The runtime has descriptors of its own; they are closed on exec, ours are not.
+	var fds []string
+	for fd := range 4096 {
+		flags, _, errno := syscall.Syscall(syscall.SYS_FCNTL, uintptr(fd), syscall.F_GETFD, 0)
+		if errno == 0 && flags&syscall.FD_CLOEXEC == 0 {
+			fds = append(fds, strconv.Itoa(fd))
+		}
+	}
+	fmt.Println("args", strings.Join(os.Args, "|"))
+	fmt.Println("dir", dir)
+	fmt.Println("fds", strings.Join(fds, " "))
+	fmt.Println("group", syscall.Getpgrp() == os.Getpid())
+	for _, entry := range os.Environ() {
+		if strings.HasPrefix(entry, "TELL_") {
+			fmt.Println("env", entry)
+		}
+	}
+	return nil
+}
+
+// wantOutput is what a rank of role writer writes to a stream: lines of any bytes, the
+// last one without an end.
+func wantOutput(rank, stream int) []byte {
+	r := rand.New(rand.NewPCG(uint64(rank), uint64(stream)))
+	var b []byte
+	for i := range 3000 {
+		if i > 0 {
+			b = append(b, '\n')
+		}
+		for range r.IntN(120) {
+			c := byte(r.IntN(256))
+			if c != '\n' {
+				b = append(b, c)
+			}
+		}
+	}
+	return append(b, "end"...)
+}
+
+// playWriter writes wantOutput to both streams in pieces that care for no line.
+func playWriter() error {
+	rank, _ := strconv.Atoi(os.Getenv("RANK"))
+	left := [][]byte{wantOutput(rank, 0), wantOutput(rank, 1)}
+	files := []*os.File{os.Stdout, os.Stderr}
+	for len(left[0])+len(left[1]) > 0 {
+		s := rand.IntN(2)
+		n := min(len(left[s]), 1+rand.IntN(1000))
+		if _, err := files[s].Write(left[s][:n]); err != nil {
+			return err
+		}
+		left[s] = left[s][n:]
+		if rand.IntN(50) == 0 {
+			time.Sleep(time.Duration(rand.IntN(1000)) * time.Microsecond)
+		}
+	}
+	return nil
+}
+
+// playListener tells of each signal it gets, and ends with 0 on the one in LISTEN_END.
+// SIGTSTP suspends it.
+func playListener() error {
+	deaf := signal.Ignored(syscall.SIGHUP)
+	c := make(chan os.Signal, 16)
+	if !deaf {
+		signal.Notify(c, syscall.SIGHUP)
+	}
+	signal.Notify(c, syscall.SIGINT, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGCONT)
+	fmt.Println("ready", os.Getpid(), "ignores hangup:", deaf)
+	for sig := range c {
+		fmt.Println("signal", int(sig.(syscall.Signal)))
+		if strconv.Itoa(int(sig.(syscall.Signal))) == os.Getenv("LISTEN_END") {
+			return nil
+		}
+	}
+	return nil
+}
+
+func playReader() error {
+	b, err := io.ReadAll(os.Stdin)
+	fmt.Printf("read %q\n", b)
+	return err
+}
+
+// playFront runs a job whose ranks play FRONT_RANK, from a process that may be killed.
+// FRONT_BYSTANDER gives it a child that is none of the job's, FRONT_DEAF makes it ignore
+// hangups as nohup does.
+func playFront() error {
+	if os.Getenv("FRONT_DEAF") != "" {
+		signal.Ignore(syscall.SIGHUP)
+	}
+	if os.Getenv("FRONT_BYSTANDER") != "" {
+		cmd := self("stubborn")
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			return err
+		}
+		if err := cmd.Start(); err != nil {
+			return err
+		}
+		line, err := bufio.NewReader(out).ReadString('\n')
+		if err != nil {
+			return err
+		}
+		fmt.Print("[-1] bystander ", line)
+	}
+	ranks, err := strconv.Atoi(os.Getenv("FRONT_SIZE"))
+	if err != nil {
+		return err
+	}
+	cfg := config(os.Getenv("FRONT_RANK"), ranks)
+	cfg.Files = []*os.File{os.NewFile(FirstFile, "gate")}
+	cfg.Stdout, cfg.Stderr = os.Stdout, os.Stderr
+	cfg.Signals = CatchSignals()
+	report, err := Run(context.Background(), cfg)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		if errors.Is(err, ErrKeeperLost) {
+			os.Exit(72)
+		}
+		os.Exit(73)
+	}
+	for _, line := range report.Messages() {
+		fmt.Fprintln(os.Stderr, line)
+	}
+	os.Exit(report.ExitStatus())
+	return nil
+}
+
+// self is a command that runs this binary in another role.
+func self(role string, env ...string) *exec.Cmd {
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Args[0] = filepath.Join("/somewhere", role)
+	cmd.Env = slices.Concat(os.Environ(), []string{roleVar + "=" + role}, env)
+	return cmd
+}

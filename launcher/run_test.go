@@ -1,0 +1,246 @@
+package launcher
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestExitStatusIsThatOfTheFirstFailure(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		plans   []string
+		want    int
+		first   int
+		message string // %d is the failed rank's number in the process table
+	}{
+		{"all exit 0", []string{"exit 0", "exit 0", "exit 0"}, 0, -1, ""},
+		{"one rank exits 0", []string{"exit 0"}, 0, -1, ""},
+		{"one rank alone", []string{"exit 5"}, 5, 0, "rank 0 (plan, pid %d) exited with code 5"},
+		{"code, the others wait", []string{"", "", "exit 3"}, 3, 2, "rank 2 (plan, pid %d) exited with code 3; the other 2 ranks were stopped"},
+		{"the other waits", []string{"exit 255", ""}, 255, 0, "rank 0 (plan, pid %d) exited with code 255; the other rank was stopped"},
+		{"killed", []string{"", "signal 9", "", ""}, 137, 1, "rank 1 (plan, pid %d) was killed by signal SIGKILL (killed); the other 3 ranks were stopped"},
+		{"terminated from elsewhere", []string{"signal 15", ""}, 143, 0, "rank 0 (plan, pid %d) was killed by signal SIGTERM (terminated); the other rank was stopped"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			// The failure waits until every rank runs, so that "the others" is exact.
+			r, open := gate(t)
+			var env []string
+			for rank, plan := range tc.plans {
+				if plan != "" && !strings.HasPrefix(plan, "exit 0") {
+					plan = "gate " + plan
+				}
+				env = append(env, fmt.Sprintf("PLAN_%d=%s", rank, plan))
+			}
+			cfg := config("plan", len(tc.plans), env...)
+			cfg.Files = []*os.File{r}
+			j := start(t, cfg)
+			j.out.await(len(tc.plans), "ready")
+			open('x')
+			report := j.wait()
+			if got := report.ExitStatus(); got != tc.want {
+				t.Errorf("exit status %d, want %d", got, tc.want)
+			}
+			if report.First != tc.first {
+				t.Errorf("rank %d failed first, want %d", report.First, tc.first)
+			}
+			want := ""
+			if tc.first >= 0 {
+				want = fmt.Sprintf(tc.message, report.Ranks[tc.first].PID)
+			}
+			if got := strings.Join(report.Messages(), "\n"); got != want {
+				t.Errorf("message %q\n   want %q", got, want)
+			}
+		})
+	}
+}
+
+// Rank 2 fails, then rank 0, while the keeper cannot look: wait4 would name rank 0.
+func TestFirstFailureWhenTheKeeperIsLate(t *testing.T) {
+	var gates []*os.File
+	var open []func(byte)
+	for range 3 {
+		r, o := gate(t)
+		gates, open = append(gates, r), append(open, o)
+	}
+	cfg := config("plan", 3, "PLAN_0=gate exit 4", "PLAN_2=gate exit 6")
+	cfg.Files = gates
+	rankEnv := cfg.RankEnv
+	cfg.RankEnv = func(rank int) []string {
+		return append(rankEnv(rank), fmt.Sprintf("GATE=%d", FirstFile+rank))
+	}
+	j := start(t, cfg)
+	var pids, parent [3]int
+	for rank, rest := range j.out.await(3, "ready") {
+		fmt.Sscan(rest, &pids[rank], &parent[rank])
+	}
+	keeper := watch(t, parent[0])
+	keeper.signal(syscall.SIGSTOP)
+	for _, rank := range []int{2, 0} {
+		w := watch(t, pids[rank])
+		open[rank]('x')
+		w.mustDie()
+	}
+	keeper.signal(syscall.SIGCONT)
+	if report := j.wait(); report.First != 2 || report.ExitStatus() != 6 {
+		t.Errorf("rank %d failed first and the exit status is %d, want 2 and 6", report.First, report.ExitStatus())
+	}
+}
+
+// Some ranks have ended well before another fails.
+func TestMessageCountsThoseThatStillRan(t *testing.T) {
+	r, open := gate(t)
+	cfg := config("plan", 4, "PLAN_0=exit 0", "PLAN_1=exit 0", "PLAN_3=gate exit 1")
+	cfg.Files = []*os.File{r}
+	j := start(t, cfg)
+	for rank, rest := range j.out.await(4, "ready") {
+		if rank < 2 {
+			var pid, keeper int
+			fmt.Sscan(rest, &pid, &keeper)
+			if fd, err := unix.PidfdOpen(pid, 0); err == nil {
+				w := watched{t, pid, fd}
+				w.mustDie()
+				unix.Close(fd)
+			}
+		}
+	}
+	open('x')
+	want := fmt.Sprintf("rank 3 (plan, pid %d) exited with code 1; 1 rank that still ran was stopped", j.wait().Ranks[3].PID)
+	if got := strings.Join(j.report.Messages(), "\n"); got != want {
+		t.Errorf("message %q, want %q", got, want)
+	}
+}
+
+func TestRankInheritsWhatItIsGivenAndNothingElse(t *testing.T) {
+	// A descriptor that a careless parent left open to us must stop here.
+	stray, err := unix.FcntlInt(2, unix.F_DUPFD, 200)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(stray)
+	files := []*os.File{os.Stdin, os.Stderr}
+	dir := t.TempDir()
+	cfg := config("tell", 2, "TELL_A=1", "TELL_B=1", "TELL_A=2", "TELL_RAW=\xff\xfe")
+	cfg.Args = []string{"/some/where/teller", "-n", "--", "\xff"}
+	cfg.Dir = dir
+	cfg.Files = files
+	rankEnv := cfg.RankEnv
+	cfg.RankEnv = func(rank int) []string {
+		return append(rankEnv(rank), fmt.Sprintf("TELL_B=rank %d", rank))
+	}
+	j := start(t, cfg)
+	if status := j.wait().ExitStatus(); status != 0 {
+		t.Fatalf("exit status %d:\n%s%s", status, j.out, j.err)
+	}
+	for rank := range 2 {
+		for _, line := range []string{
+			"args /some/where/teller|-n|--|\xff",
+			"dir " + dir,
+			"fds 0 1 2 3 4",
+			"group true",
+			"env TELL_A=2",
+			fmt.Sprintf("env TELL_B=rank %d", rank),
+			"env TELL_RAW=\xff\xfe",
+		} {
+			if want := fmt.Sprintf("[%d] %s\n", rank, line); strings.Count(j.out.String(), want) != 1 {
+				t.Errorf("rank %d does not say %q once:\n%s", rank, line, j.out)
+			}
+		}
+	}
+	if n := strings.Count(j.out.String(), "env TELL_"); n != 6 {
+		t.Errorf("%d variables instead of 3 per rank:\n%s", n, j.out)
+	}
+}
+
+func TestStandardInputIsRankZeros(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	cfg := config("reader", 2)
+	cfg.Stdin = r
+	j := start(t, cfg)
+	io.WriteString(w, "for rank 0")
+	w.Close()
+	j.wait()
+	for rank, want := range []string{"for rank 0", ""} {
+		if line := fmt.Sprintf("[%d] read %q\n", rank, want); !strings.Contains(j.out.String(), line) {
+			t.Errorf("no %q in\n%s", line, j.out)
+		}
+	}
+}
+
+// The program may be a file without a name.
+func TestProgramAsDescriptor(t *testing.T) {
+	cfg := config("tell", 2)
+	cfg.Path = ""
+	exe, err := os.Open("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer exe.Close()
+	cfg.Program = exe
+	j := start(t, cfg)
+	if status := j.wait().ExitStatus(); status != 0 || strings.Count(j.out.String(), "fds 0 1 2\n") != 2 {
+		t.Errorf("exit status %d, output\n%s%s", status, j.out, j.err)
+	}
+}
+
+func TestRunRefuses(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		change func(*Config)
+		want   error
+		text   string
+	}{
+		{"no rank", func(c *Config) { c.Ranks = 0 }, nil, "0 ranks: a job has 1 to 1024"},
+		{"too many ranks", func(c *Config) { c.Ranks = 1025 }, nil, "1025 ranks: a job has 1 to 1024"},
+		{"no program", func(c *Config) { c.Args = nil }, nil, "no program is given"},
+		{"missing program", func(c *Config) { c.Path = "/nowhere/at all" }, syscall.ENOENT, "start rank 0 of 2 (plan): no such file"},
+		{"no executable", func(c *Config) { c.Path = "/etc/passwd" }, syscall.EACCES, "start rank 0 of 2 (plan): permission denied; check the permissions"},
+		{"missing directory", func(c *Config) { c.Dir = "/nowhere" }, syscall.ENOENT, "start rank 0 of 2 (plan): no such file"},
+		{"arguments too long", func(c *Config) { c.Args = append(c.Args, strings.Repeat("x", 1<<20)) }, syscall.E2BIG, "shorten the arguments"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			cfg := config("plan", 2)
+			tc.change(&cfg)
+			j := start(t, cfg)
+			report, err := j.result()
+			if err == nil || !strings.Contains(err.Error(), tc.text) || tc.want != nil && !errors.Is(err, tc.want) {
+				t.Errorf("error %v, want one with %q", err, tc.text)
+			}
+			if report != nil && report.ExitStatus() == 0 {
+				t.Error("the report claims success")
+			}
+		})
+	}
+	t.Run("without Serve", func(t *testing.T) {
+		served = false
+		defer func() { served = true }()
+		if _, err := start(t, config("plan", 1)).result(); !errors.Is(err, ErrNotServed) {
+			t.Errorf("error %v, want %v", err, ErrNotServed)
+		}
+	})
+}
+
+func TestContextStopsTheJob(t *testing.T) {
+	j := start(t, config("plan", 2))
+	j.out.await(2, "ready")
+	j.cancel()
+	report, err := j.result()
+	if err == nil || report.First != -1 || report.ExitStatus() != 1 {
+		t.Errorf("error %v, first failure %d, exit status %d; want an error, -1, 1", err, report.First, report.ExitStatus())
+	}
+	for rank, r := range report.Ranks {
+		if !r.Ended || !r.Stopped {
+			t.Errorf("rank %d: %+v, want it stopped", rank, r)
+		}
+	}
+}

@@ -1,0 +1,154 @@
+package launcher
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// withSignals makes a job whose signals come from the test.
+func withSignals(cfg Config) (Config, chan<- os.Signal) {
+	c := make(chan os.Signal)
+	cfg.Signals = c
+	return cfg, c
+}
+
+func TestSignalsArePassedOn(t *testing.T) {
+	cfg, send := withSignals(config("listener", 3, "LISTEN_END=15"))
+	cfg.SignalGrace = watchdog
+	j := start(t, cfg)
+	j.out.await(3, "ready")
+	for _, sig := range []syscall.Signal{syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGCONT} {
+		send <- sig
+		j.out.await(3, fmt.Sprintf("signal %d", sig))
+	}
+	send <- syscall.SIGTERM
+	report := j.wait()
+	if report.ExitStatus() != 128+15 || report.First != -1 {
+		t.Errorf("exit status %d, first failure %d; want %d, -1", report.ExitStatus(), report.First, 128+15)
+	}
+	for rank, r := range report.Ranks {
+		if !r.Ended || r.Status != 0 {
+			t.Errorf("rank %d was not left to end by itself: %+v", rank, r)
+		}
+	}
+	if got, want := strings.Join(report.Messages(), "\n"), "the job was stopped by signal SIGTERM (terminated)"; got != want {
+		t.Errorf("message %q, want %q", got, want)
+	}
+}
+
+// A signal that kills a rank is the rank's failure like any other.
+func TestPassedOnSignalThatKills(t *testing.T) {
+	cfg, send := withSignals(config("", 1))
+	// Not this binary: Go's runtime drops SIGUSR1 where nobody asks for it.
+	cfg.Path, cfg.Args = "/bin/sh", []string{"sh", "-c", "echo ready; exec sleep 600"}
+	j := start(t, cfg)
+	j.out.await(1, "ready")
+	send <- syscall.SIGUSR1
+	if report := j.wait(); report.ExitStatus() != 128+10 || report.First != 0 {
+		t.Errorf("exit status %d, first failure %d; want %d, 0", report.ExitStatus(), report.First, 128+10)
+	}
+}
+
+func TestSecondSignalKillsAtOnce(t *testing.T) {
+	cfg, send := withSignals(config("listener", 2))
+	cfg.SignalGrace = 2 * watchdog // the test fails if it is waited for
+	j := start(t, cfg)
+	j.out.await(2, "ready")
+	send <- syscall.SIGINT
+	j.out.await(2, "signal 2")
+	send <- syscall.SIGINT
+	report := j.wait()
+	if report.ExitStatus() != 128+2 {
+		t.Errorf("exit status %d, want %d", report.ExitStatus(), 128+2)
+	}
+	for rank, r := range report.Ranks {
+		if r.Status.Signal() != syscall.SIGKILL {
+			t.Errorf("rank %d ended with %#x, want it killed", rank, r.Status)
+		}
+	}
+}
+
+func TestGraceEnds(t *testing.T) {
+	cfg, send := withSignals(config("listener", 2))
+	cfg.SignalGrace = 50 * time.Millisecond
+	j := start(t, cfg)
+	j.out.await(2, "ready")
+	send <- syscall.SIGHUP
+	if report := j.wait(); report.ExitStatus() != 128+1 || report.Ranks[0].Status.Signal() != syscall.SIGKILL {
+		t.Errorf("exit status %d, rank 0 %#x; want %d and killed", report.ExitStatus(), report.Ranks[0].Status, 128+1)
+	}
+}
+
+// A rank that is suspended gets its chance to end in order.
+func TestSuspendedRankIsWokenToEnd(t *testing.T) {
+	cfg, send := withSignals(config("listener", 1, "LISTEN_END=15"))
+	cfg.SignalGrace = watchdog
+	j := start(t, cfg)
+	var pid int
+	fmt.Sscan(j.out.await(1, "ready")[0], &pid)
+	watch(t, pid).signal(syscall.SIGSTOP)
+	send <- syscall.SIGTERM
+	if report := j.wait(); report.Ranks[0].Status != 0 {
+		t.Errorf("rank 0 ended with %#x", report.Ranks[0].Status)
+	}
+}
+
+// From outside, through the signal handlers of a real front.
+func TestFrontSuspendsWithItsRanks(t *testing.T) {
+	front := startFront(t, "listener", 2, "LISTEN_END=15")
+	ready := front.out.await(2, "ready")
+	for range 2 {
+		front.signal(syscall.SIGTSTP)
+		front.awaitState('T')
+		for _, rest := range ready {
+			var pid int
+			fmt.Sscan(rest, &pid)
+			watch(t, pid).awaitState('T')
+		}
+		front.signal(syscall.SIGCONT)
+		front.out.await(2, fmt.Sprintf("signal %d", syscall.SIGCONT))
+	}
+	front.signal(syscall.SIGTERM)
+	if got := front.wait(); got != 128+15 {
+		t.Errorf("exit status %d, want %d", got, 128+15)
+	}
+}
+
+// awaitState waits until the process table shows the process in a state.
+func (w watched) awaitState(state byte) {
+	w.t.Helper()
+	for end := time.Now().Add(watchdog); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", w.pid))
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		if s := string(b); s[strings.LastIndexByte(s, ')')+2] == state {
+			return
+		}
+	}
+	w.t.Fatalf("process %d does not come to state %c", w.pid, state)
+}
+
+// Under nohup neither the front nor its ranks end at a hangup.
+func TestInheritedIgnoranceIsKept(t *testing.T) {
+	front := startFront(t, "listener", 2, "LISTEN_END=15", "FRONT_DEAF=1")
+	for rank, rest := range front.out.await(2, "ready") {
+		if !strings.HasSuffix(rest, "ignores hangup: true") {
+			t.Errorf("rank %d does not ignore SIGHUP", rank)
+		}
+	}
+	front.signal(syscall.SIGHUP)
+	front.signal(syscall.SIGUSR1)
+	front.out.await(2, fmt.Sprintf("signal %d", syscall.SIGUSR1))
+	if strings.Contains(front.out.String(), "signal 1\n") {
+		t.Errorf("the hangup was passed on:\n%s", front.out)
+	}
+	front.signal(syscall.SIGTERM)
+	if got := front.wait(); got != 128+15 {
+		t.Errorf("exit status %d, want %d", got, 128+15)
+	}
+}

@@ -1,0 +1,161 @@
+package launcher
+
+import (
+	"io"
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// startChild starts a child that stays until it is killed.
+func startChild(t *testing.T) *exec.Cmd {
+	t.Helper()
+	cmd := self("stubborn")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(out, make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+	return cmd
+}
+
+// The name in the process table is whatever the program likes it to be.
+func TestReadProcessWithAnOddName(t *testing.T) {
+	old, err := os.ReadFile("/proc/self/comm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.WriteFile("/proc/self/comm", old, 0)
+	if err := os.WriteFile("/proc/self/comm", []byte("a) Z 1 (b"), 0); err != nil {
+		t.Fatal(err)
+	}
+	p, err := readProcess(os.Getpid())
+	if err != nil || p.name != "a) Z 1 (b" || p.ppid != os.Getppid() || p.dead || p.start == 0 {
+		t.Errorf("read %+v, %v", p, err)
+	}
+}
+
+func TestDescendants(t *testing.T) {
+	child := startChild(t)
+	found, err := descendants(os.Getpid())
+	if err != nil || len(found) != 1 || found[0].pid != child.Process.Pid {
+		t.Errorf("found %+v, %v; want process %d alone", found, err, child.Process.Pid)
+	}
+	if found, err := descendants(child.Process.Pid); err != nil || len(found) != 0 {
+		t.Errorf("found %+v, %v below a process without children", found, err)
+	}
+	if _, err := descendants(1 << 30); err == nil {
+		t.Error("no error for a process that does not exist")
+	}
+}
+
+// A number in the table whose process has gone may belong to a stranger by now.
+func TestKillSparesTheNextOwnerOfANumber(t *testing.T) {
+	child := startChild(t)
+	w := watch(t, child.Process.Pid)
+	p, err := readProcess(child.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	former := p
+	former.start-- // the process that had the number before
+	if err := former.kill(); err != nil {
+		t.Error(err)
+	}
+	if err := p.kill(); err != nil {
+		t.Error(err)
+	}
+	w.mustDie()
+	if err := child.Wait(); err == nil {
+		t.Error("the child ended by itself")
+	}
+	if err := p.kill(); err != nil {
+		t.Errorf("killing who has gone: %v", err)
+	}
+}
+
+// Of the two kills above the first must do nothing; a death would come at once.
+func TestKillOfAFormerOwnerDoesNothing(t *testing.T) {
+	child := startChild(t)
+	p, err := readProcess(child.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.start--
+	if err := p.kill(); err != nil {
+		t.Error(err)
+	}
+	// A signal that was sent is there before any later one: SIGSTOP shows it was alone.
+	if err := child.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	var ws syscall.WaitStatus
+	if _, err := syscall.Wait4(child.Process.Pid, &ws, syscall.WUNTRACED, nil); err != nil || !ws.Stopped() {
+		t.Errorf("status %#x, %v; want the process stopped, not killed", ws, err)
+	}
+}
+
+// Ranks 0, 1, 2 die in the order 2, 0, 1 and are reaped in the order 0, 1, 2.
+func TestDeathsComeInTheirOrder(t *testing.T) {
+	d, err := newDeaths(3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(d.epfd)
+	var children []*exec.Cmd
+	for rank := range 3 {
+		child := startChild(t)
+		children = append(children, child)
+		fd, err := unix.PidfdOpen(child.Process.Pid, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.watch(rank, fd)
+	}
+	for _, rank := range []int{2, 0, 1} {
+		w := watch(t, children[rank].Process.Pid)
+		w.signal(syscall.SIGKILL)
+		w.mustDie()
+	}
+	var order []int
+	take := func() { d.take(func(rank int, _ syscall.WaitStatus) { order = append(order, rank) }) }
+	for rank, child := range children {
+		child.Wait()
+		d.reaped(rank, syscall.WaitStatus(syscall.SIGKILL))
+		if rank == 1 {
+			take() // rank 2, the first to die, has not been reaped: it holds the others back
+			if len(order) != 0 {
+				t.Errorf("ranks %v before rank 2", order)
+			}
+		}
+	}
+	take()
+	if len(order) != 3 || order[0] != 2 || order[1] != 0 || order[2] != 1 {
+		t.Errorf("order %v, want 2, 0, 1", order)
+	}
+}
+
+func TestMergeEnv(t *testing.T) {
+	got := mergeEnv([]string{"A=1", "B=1", "A=2", "odd"}, []string{"B=3=4", "C="}, nil)
+	want := []string{"A=2", "B=3=4", "odd", "C="}
+	if len(got) != len(want) {
+		t.Fatalf("got %q, want %q", got, want)
+	}
+	for i := range want {
+		if got[i] != want[i] {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}

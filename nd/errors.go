@@ -1,0 +1,94 @@
+package nd
+
+import (
+	"context"
+	"errors"
+	"strings"
+)
+
+// OpError is the error of every failed control call and every refused post. It reads as one
+// sentence, such as
+//
+//	nd: write on endpoint 3: 2 bytes past the window: access violation; check the length
+//
+// and [errors.Is] finds Status as well as Err and what Err wraps.
+type OpError struct {
+	Op     string // the call in lower case: "write", "connect"
+	Object string // what it was made on: "endpoint 3"; may be empty
+	Detail string // what was asked and what was granted; may be empty
+	Next   string // what the reader can do; may be empty
+	Status Status
+	Err    error // the cause, when another error led here; may be nil
+}
+
+// Error returns the sentence. Empty parts leave no trace in it.
+func (e *OpError) Error() string {
+	var b strings.Builder
+	b.WriteString("nd:")
+	if e.Op != "" {
+		b.WriteString(" " + e.Op)
+	}
+	if e.Object != "" {
+		if e.Op != "" {
+			b.WriteString(" on")
+		}
+		b.WriteString(" " + e.Object)
+	}
+	if e.Op != "" || e.Object != "" {
+		b.WriteByte(':')
+	}
+	if e.Detail != "" {
+		b.WriteString(" " + e.Detail + ":")
+	}
+	b.WriteString(" " + e.Status.words())
+	if e.Err != nil {
+		b.WriteString(" (" + e.Err.Error() + ")")
+	}
+	if e.Next != "" {
+		b.WriteString("; " + e.Next)
+	}
+	return b.String()
+}
+
+// Unwrap returns the status, unless it is [Success], and the cause, if there is one.
+func (e *OpError) Unwrap() []error {
+	var errs []error
+	if e.Status != Success {
+		errs = append(errs, e.Status)
+	}
+	if e.Err != nil {
+		errs = append(errs, e.Err)
+	}
+	return errs
+}
+
+// CanceledError returns what a control call reports when its context has ended: an [OpError]
+// with status [Canceled] in which [errors.Is] also finds ctx.Err() and the context's cause.
+func CanceledError(ctx context.Context, op, object string) error {
+	err := ctx.Err()
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, err) {
+		err = &canceledCause{err, cause}
+	}
+	return &OpError{Op: op, Object: object, Status: Canceled, Err: err}
+}
+
+// canceledCause is a context's error together with the cause that was given for it.
+type canceledCause struct{ err, cause error }
+
+func (c *canceledCause) Error() string   { return c.err.Error() + ": " + c.cause.Error() }
+func (c *canceledCause) Unwrap() []error { return []error{c.err, c.cause} }
+
+// StatusOf returns the number to report for err where only a number fits: [Success] for nil, the
+// first [Status] in err's tree, [Canceled] for a context's error, else [Unsuccessful].
+func StatusOf(err error) Status {
+	var s Status
+	switch {
+	case err == nil:
+		return Success
+	case errors.As(err, &s):
+		return s
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return Canceled
+	}
+	return Unsuccessful
+}

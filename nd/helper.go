@@ -1,0 +1,65 @@
+package nd
+
+import (
+	"context"
+	"net/netip"
+)
+
+// CheckAddress returns nil if addr is one of p's local addresses. An IPv4 address in IPv6 form
+// counts as the IPv4 address.
+//
+// Errors: [InvalidAddress]. Source: NdCheckAddress.
+func CheckAddress(p Provider, addr netip.Addr) error {
+	_, err := localAddress(p, "check address", addr)
+	return err
+}
+
+// OpenAddress opens the adapter behind one of p's local addresses.
+//
+// Errors: [InvalidAddress], and those of [Provider.OpenAdapter]. Source: NdOpenAdapter.
+func OpenAddress(ctx context.Context, p Provider, addr netip.Addr) (Adapter, error) {
+	local, err := localAddress(p, "open adapter", addr)
+	if err != nil {
+		return nil, err
+	}
+	id, err := p.ResolveAddress(local)
+	if err != nil {
+		return nil, err
+	}
+	return p.OpenAdapter(ctx, id)
+}
+
+// ResolveRoute returns the local address of p to bind for a connection to remote. It asks p if
+// that is a [RouteResolver]; otherwise an address of p leads to itself and to nothing else.
+//
+// Errors: as [RouteResolver]. Source: NdResolveAddress.
+func ResolveRoute(p Provider, remote netip.Addr) (netip.Addr, error) {
+	if r, ok := p.(RouteResolver); ok {
+		return r.ResolveRoute(remote.Unmap())
+	}
+	return localAddress(p, "resolve route", remote)
+}
+
+// localAddress returns addr as p lists it.
+func localAddress(p Provider, op string, addr netip.Addr) (netip.Addr, error) {
+	if !addr.IsValid() {
+		return netip.Addr{}, &OpError{
+			Op: op, Status: InvalidAddress,
+			Detail: "the zero address is neither IPv4 nor IPv6",
+		}
+	}
+	list, err := p.QueryAddressList()
+	if err != nil {
+		return netip.Addr{}, err
+	}
+	for _, a := range list {
+		if a.Unmap() == addr.Unmap() {
+			return a, nil
+		}
+	}
+	return netip.Addr{}, &OpError{
+		Op: op, Object: addr.String(), Status: InvalidAddress,
+		Detail: "not a local address of this provider",
+		Next:   "QueryAddressList lists those that are",
+	}
+}

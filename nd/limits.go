@@ -1,0 +1,99 @@
+package nd
+
+import "strconv"
+
+// AdapterID names an adapter; two adapters of a host never share one.
+type AdapterID uint64
+
+// String prints the id as 16 hex digits.
+func (id AdapterID) String() string {
+	s := strconv.FormatUint(uint64(id), 16)
+	return "0x" + "0000000000000000"[:16-len(s)] + s
+}
+
+// Versions of [AdapterInfo] that [Adapter.Query] answers. Both name the same fields: documents
+// ask for the first, programs in the field for the second.
+const (
+	InfoVersion1 uint32 = 1
+	InfoVersion2 uint32 = 0x20000
+)
+
+// Port 0 in a Bind asks for a free port of this range. Ports are the provider's own: they do
+// not collide with those of the host's TCP.
+const (
+	EphemeralPortFirst = 49152
+	EphemeralPortLast  = 65535
+)
+
+// AdapterInfo holds the limits of an adapter. Sizes and lengths are bytes, depths are numbers
+// of outstanding requests, SGE limits are entries per request. A limit itself is still allowed.
+// Source: ND2_ADAPTER_INFO.
+type AdapterInfo struct {
+	InfoVersion uint32 // as asked for in Query
+	VendorID    uint16 // 0 where no vendor exists
+	DeviceID    uint16
+	AdapterID   AdapterID
+
+	MaxRegistrationSize uint64 // one registration
+	MaxWindowSize       uint64 // one window
+
+	MaxInitiatorSGE uint32 // Send and Write
+	MaxReceiveSGE   uint32 // Receive; programs expect it to equal MaxInitiatorSGE
+	MaxReadSGE      uint32 // Read; MaxInitiatorSGE at most
+
+	MaxTransferLength uint32 // all entries of one request together
+	MaxInlineDataSize uint32 // one request posted with [Inline]
+
+	MaxInboundReadLimit  uint32 // Reads that peers may have in progress, per endpoint
+	MaxOutboundReadLimit uint32 // Reads in progress, per endpoint; more are queued, not refused
+
+	MaxReceiveQueueDepth       uint32 // per endpoint
+	MaxInitiatorQueueDepth     uint32 // per endpoint
+	MaxSharedReceiveQueueDepth uint32 // 0: there are no shared receive queues
+	MaxCompletionQueueDepth    uint32 // entries
+
+	InlineRequestThreshold uint32 // up to here Inline is expected to be faster
+	LargeRequestThreshold  uint32 // from here Read and Write are expected to beat Send
+
+	MaxCallerData uint32 // private data of Connect
+	MaxCalleeData uint32 // private data of Accept and Reject
+
+	AdapterFlags AdapterFlags
+}
+
+// AdapterFlags say what an adapter can do beyond its numbers.
+type AdapterFlags uint32
+
+const (
+	// InOrderDMASupported: the last byte of a transfer is never visible before an earlier byte
+	// of it, so that a program may poll memory for it.
+	InOrderDMASupported AdapterFlags = 0x1
+	// ReadSinkNotRequired: Reads may land in regions registered without [RDMAReadSink]. NDK only.
+	ReadSinkNotRequired AdapterFlags = 0x2
+	// InterruptModerationSupported: completion queues implement [InterruptModerator].
+	InterruptModerationSupported AdapterFlags = 0x4
+	// MultiEngineSupported: several connections make progress at the same time.
+	MultiEngineSupported AdapterFlags = 0x8
+	// ReadLocalInvalidateSupported: [ReadLocalInvalidate] takes effect. NDK only.
+	ReadLocalInvalidateSupported AdapterFlags = 0x10
+	// CQResizeSupported: [CompletionQueue.Resize] works.
+	CQResizeSupported AdapterFlags = 0x100
+	// LoopbackConnectionsSupported: an address of the adapter can be connected from itself.
+	LoopbackConnectionsSupported AdapterFlags = 0x10000
+)
+
+var adapterFlagNames = []flagName{
+	{uint32(InOrderDMASupported), "InOrderDMASupported"},
+	{uint32(ReadSinkNotRequired), "ReadSinkNotRequired"},
+	{uint32(InterruptModerationSupported), "InterruptModerationSupported"},
+	{uint32(MultiEngineSupported), "MultiEngineSupported"},
+	{uint32(ReadLocalInvalidateSupported), "ReadLocalInvalidateSupported"},
+	{uint32(CQResizeSupported), "CQResizeSupported"},
+	{uint32(LoopbackConnectionsSupported), "LoopbackConnectionsSupported"},
+}
+
+// Has reports whether every flag of want is set.
+func (f AdapterFlags) Has(want AdapterFlags) bool { return f&want == want }
+
+// String lists the flags by name, joined by "|".
+func (f AdapterFlags) String() string { return flagString(uint32(f), adapterFlagNames) }

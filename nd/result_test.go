@@ -1,0 +1,88 @@
+package nd
+
+import (
+	"reflect"
+	"testing"
+)
+
+func TestRequestTypeNumbers(t *testing.T) {
+	for _, tc := range []struct {
+		model, wantModel RequestType
+		ndk, wantNDK     NDKOperationType
+		initiator        bool
+	}{
+		{RequestReceive, 0, NDKOperationReceive, 1, false},
+		{RequestSend, 1, NDKOperationSend, 2, true},
+		{RequestBind, 2, NDKOperationBind, 8, true},
+		{RequestInvalidate, 3, NDKOperationInvalidate, 16, true},
+		{RequestRead, 4, NDKOperationRead, 32, true},
+		{RequestWrite, 5, NDKOperationWrite, 64, true},
+		{RequestReceiveAndInvalidate, 0x8001, NDKOperationReceiveAndInvalidate, 0x8001, false},
+		{RequestFastRegister, 0x8002, NDKOperationFastRegister, 4, true},
+	} {
+		if tc.model != tc.wantModel || tc.ndk != tc.wantNDK {
+			t.Errorf("%v is %#x and %#x in NDK, want %#x and %#x", tc.model,
+				uint32(tc.model), uint32(tc.ndk), uint32(tc.wantModel), uint32(tc.wantNDK))
+		}
+		if got := tc.model.NDK(); got != tc.ndk {
+			t.Errorf("%v.NDK() = %v, want %v", tc.model, got, tc.ndk)
+		}
+		if got, ok := tc.ndk.RequestType(); !ok || got != tc.model {
+			t.Errorf("%v.RequestType() = %v, %v, want %v", tc.ndk, got, ok, tc.model)
+		}
+		if got := tc.model.Initiator(); got != tc.initiator {
+			t.Errorf("%v.Initiator() = %v", tc.model, got)
+		}
+	}
+	if got := RequestType(99).NDK(); got != 0 {
+		t.Errorf("an unknown request type is %v in NDK, want 0", got)
+	}
+	if _, ok := NDKOperationType(3).RequestType(); ok {
+		t.Error("NDK type 3 should be unknown")
+	}
+	for _, p := range requestTypePairs {
+		if p.model != RequestFastRegister && NDKOperationType(RequestFastRegister) == p.ndk {
+			t.Errorf("the number of RequestFastRegister is NDK's for %v", p.model)
+		}
+	}
+}
+
+// The fields of ND2_ADAPTER_INFO in its order.
+func TestAdapterInfoFields(t *testing.T) {
+	want := []struct {
+		name string
+		kind reflect.Kind
+	}{
+		{"InfoVersion", reflect.Uint32},
+		{"VendorID", reflect.Uint16},
+		{"DeviceID", reflect.Uint16},
+		{"AdapterID", reflect.Uint64},
+		{"MaxRegistrationSize", reflect.Uint64},
+		{"MaxWindowSize", reflect.Uint64},
+		{"MaxInitiatorSGE", reflect.Uint32},
+		{"MaxReceiveSGE", reflect.Uint32},
+		{"MaxReadSGE", reflect.Uint32},
+		{"MaxTransferLength", reflect.Uint32},
+		{"MaxInlineDataSize", reflect.Uint32},
+		{"MaxInboundReadLimit", reflect.Uint32},
+		{"MaxOutboundReadLimit", reflect.Uint32},
+		{"MaxReceiveQueueDepth", reflect.Uint32},
+		{"MaxInitiatorQueueDepth", reflect.Uint32},
+		{"MaxSharedReceiveQueueDepth", reflect.Uint32},
+		{"MaxCompletionQueueDepth", reflect.Uint32},
+		{"InlineRequestThreshold", reflect.Uint32},
+		{"LargeRequestThreshold", reflect.Uint32},
+		{"MaxCallerData", reflect.Uint32},
+		{"MaxCalleeData", reflect.Uint32},
+		{"AdapterFlags", reflect.Uint32},
+	}
+	typ := reflect.TypeFor[AdapterInfo]()
+	if typ.NumField() != len(want) || len(want) != 22 {
+		t.Fatalf("AdapterInfo has %d fields, want 22", typ.NumField())
+	}
+	for i, w := range want {
+		if f := typ.Field(i); f.Name != w.name || f.Type.Kind() != w.kind {
+			t.Errorf("field %d is %s %v, want %s %v", i, f.Name, f.Type.Kind(), w.name, w.kind)
+		}
+	}
+}

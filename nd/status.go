@@ -1,0 +1,183 @@
+package nd
+
+import "strconv"
+
+// Status is the outcome of a call or of a work request, in NetworkDirect's numbers, which are
+// Windows NTSTATUS values. The top two bits give the class: 00 success, 10 warning, 11 error.
+//
+// Some statuses mean different things at different places. [BufferOverflow] from a post: too
+// many bytes; in the result of a Receive: the message was larger than the buffers; from a query:
+// the buffer is too small; from Notify and Wait: the queue overran; from Resize and Modify: below
+// the present fill. [DataOverrun] from a post: too many entries; in a result: more data than the
+// adapter can send. [AccessViolation] from Bind or Register: rights or range; in a result: a
+// local or remote token does not allow the access.
+type Status uint32
+
+// Success class.
+const (
+	Success Status = 0x00000000
+	Timeout Status = 0x00000102 // not done in time, and not a failure; providers return IOTimeout
+	Pending Status = 0x00000103 // will be done later
+)
+
+// Warnings. They are failures all the same.
+const (
+	BufferOverflow Status = 0x80000005 // see Status
+	DeviceBusy     Status = 0x80000011 // a window is bound to the region
+	NoMoreEntries  Status = 0x8000001A // the queue is full
+)
+
+// Errors of arguments and object states. The call had no effect.
+const (
+	InvalidHandle            Status = 0xC0000008 // the object was closed
+	InvalidParameter         Status = 0xC000000D
+	InvalidDeviceRequest     Status = 0xC0000010 // malformed, such as Invalidate of an unbound window
+	BufferTooSmall           Status = 0xC0000023 // NDK only
+	InvalidParameterMix      Status = 0xC0000030 // arguments contradict each other
+	NotSupported             Status = 0xC00000BB // optional and absent
+	InvalidParameter1        Status = 0xC00000EF // the first parameter, not counting the object
+	InvalidParameter2        Status = 0xC00000F0
+	InvalidParameter3        Status = 0xC00000F1
+	InvalidParameter4        Status = 0xC00000F2
+	InvalidParameter5        Status = 0xC00000F3
+	InvalidParameter6        Status = 0xC00000F4
+	InvalidParameter7        Status = 0xC00000F5
+	InvalidParameter8        Status = 0xC00000F6
+	InvalidParameter9        Status = 0xC00000F7
+	InvalidParameter10       Status = 0xC00000F8
+	InvalidDeviceState       Status = 0xC0000184 // the object is in the wrong state
+	InvalidBufferSize        Status = 0xC0000206 // private data too long, registration of no bytes
+	ImplementationLimit      Status = 0xC000042B // NDK only
+	AddressAlreadyAssociated Status = 0xC0000238 // the object is bound already
+)
+
+// Errors of the adapter and its resources.
+const (
+	Unsuccessful          Status = 0xC0000001 // no better status applies
+	NoMemory              Status = 0xC0000017 // the host's memory
+	InsufficientResources Status = 0xC000009A // the adapter's resources
+	DeviceNotReady        Status = 0xC00000A3 // the library was not started
+	InternalError         Status = 0xC00000E5 // the endpoint or queue is broken
+	DeviceRemoved         Status = 0xC00002B6 // the adapter is gone; only closing works
+)
+
+// Errors of requests. As the status of a result they end the connection.
+const (
+	AccessViolation Status = 0xC0000005 // see Status
+	DataOverrun     Status = 0xC000003C // see Status
+	DataError       Status = 0xC000003E // some hardware, for a Send that its Receive could not hold
+	IOTimeout       Status = 0xC00000B5 // the peer did not answer, or posted no Receive
+	Canceled        Status = 0xC0000120 // flushed before it ran, or its context ended
+	RemoteError     Status = 0xC000013D // the request failed at the peer
+)
+
+// Errors of addresses and connections.
+const (
+	SharingViolation       Status = 0xC0000043 // the address is in use
+	BadNetworkName         Status = 0xC00000CC // Connect to the unspecified address
+	InvalidAddress         Status = 0xC0000141 // not local, or of an unknown family
+	TooManyAddresses       Status = 0xC0000209 // no port left
+	AddressAlreadyExists   Status = 0xC000020A // the connection exists
+	ConnectionDisconnected Status = 0xC000020C // the peer disconnected
+	ConnectionRefused      Status = 0xC0000236 // no listener, backlog full, or rejected
+	ConnectionInvalid      Status = 0xC000023A // not connected, or not connecting
+	ConnectionActive       Status = 0xC000023B // already connecting or connected
+	NetworkUnreachable     Status = 0xC000023C
+	HostUnreachable        Status = 0xC000023D
+	ConnectionAborted      Status = 0xC0000241 // the peer gave up or died
+)
+
+// Names that version 1 of the model gives to some of the numbers above.
+const (
+	InvalidationError = InvalidDeviceRequest
+	LocalLength       = DataOverrun
+)
+
+// statusTexts names every status; the constant's name, and what people read.
+var statusTexts = map[Status]struct{ name, words string }{
+	Success:                  {"Success", "success"},
+	Timeout:                  {"Timeout", "not done in time"},
+	Pending:                  {"Pending", "pending"},
+	BufferOverflow:           {"BufferOverflow", "buffer overflow"},
+	DeviceBusy:               {"DeviceBusy", "device busy"},
+	NoMoreEntries:            {"NoMoreEntries", "no more entries"},
+	Unsuccessful:             {"Unsuccessful", "unsuccessful"},
+	AccessViolation:          {"AccessViolation", "access violation"},
+	InvalidHandle:            {"InvalidHandle", "invalid handle"},
+	InvalidParameter:         {"InvalidParameter", "invalid parameter"},
+	InvalidDeviceRequest:     {"InvalidDeviceRequest", "invalid device request"},
+	NoMemory:                 {"NoMemory", "no memory"},
+	BufferTooSmall:           {"BufferTooSmall", "buffer too small"},
+	InvalidParameterMix:      {"InvalidParameterMix", "invalid mix of parameters"},
+	DataOverrun:              {"DataOverrun", "data overrun"},
+	DataError:                {"DataError", "data error"},
+	SharingViolation:         {"SharingViolation", "sharing violation"},
+	InsufficientResources:    {"InsufficientResources", "insufficient resources"},
+	DeviceNotReady:           {"DeviceNotReady", "device not ready"},
+	IOTimeout:                {"IOTimeout", "I/O timeout"},
+	NotSupported:             {"NotSupported", "not supported"},
+	BadNetworkName:           {"BadNetworkName", "bad network name"},
+	InternalError:            {"InternalError", "internal error"},
+	InvalidParameter1:        {"InvalidParameter1", "invalid parameter 1"},
+	InvalidParameter2:        {"InvalidParameter2", "invalid parameter 2"},
+	InvalidParameter3:        {"InvalidParameter3", "invalid parameter 3"},
+	InvalidParameter4:        {"InvalidParameter4", "invalid parameter 4"},
+	InvalidParameter5:        {"InvalidParameter5", "invalid parameter 5"},
+	InvalidParameter6:        {"InvalidParameter6", "invalid parameter 6"},
+	InvalidParameter7:        {"InvalidParameter7", "invalid parameter 7"},
+	InvalidParameter8:        {"InvalidParameter8", "invalid parameter 8"},
+	InvalidParameter9:        {"InvalidParameter9", "invalid parameter 9"},
+	InvalidParameter10:       {"InvalidParameter10", "invalid parameter 10"},
+	Canceled:                 {"Canceled", "canceled"},
+	RemoteError:              {"RemoteError", "remote error"},
+	InvalidAddress:           {"InvalidAddress", "invalid address"},
+	InvalidDeviceState:       {"InvalidDeviceState", "invalid device state"},
+	InvalidBufferSize:        {"InvalidBufferSize", "invalid buffer size"},
+	TooManyAddresses:         {"TooManyAddresses", "too many addresses"},
+	AddressAlreadyExists:     {"AddressAlreadyExists", "address already exists"},
+	ConnectionDisconnected:   {"ConnectionDisconnected", "connection disconnected"},
+	ConnectionRefused:        {"ConnectionRefused", "connection refused"},
+	AddressAlreadyAssociated: {"AddressAlreadyAssociated", "address already associated"},
+	ConnectionInvalid:        {"ConnectionInvalid", "connection invalid"},
+	ConnectionActive:         {"ConnectionActive", "connection active"},
+	NetworkUnreachable:       {"NetworkUnreachable", "network unreachable"},
+	HostUnreachable:          {"HostUnreachable", "host unreachable"},
+	ConnectionAborted:        {"ConnectionAborted", "connection aborted"},
+	DeviceRemoved:            {"DeviceRemoved", "device removed"},
+	ImplementationLimit:      {"ImplementationLimit", "implementation limit"},
+}
+
+// String returns the constant's name, or "Status(0x...)" for a number without one.
+func (s Status) String() string {
+	if t, ok := statusTexts[s]; ok {
+		return t.name
+	}
+	return s.hex()
+}
+
+// Error returns the status in words, after "nd: ".
+func (s Status) Error() string { return "nd: " + s.words() }
+
+// Failed reports whether the status stands for a failure: its top bit is set. Warnings are
+// failures; Timeout and Pending are not.
+func (s Status) Failed() bool { return s&0x80000000 != 0 }
+
+// Err returns s as an error, nil for [Success], which must never travel as a non-nil error.
+func (s Status) Err() error {
+	if s == Success {
+		return nil
+	}
+	return s
+}
+
+func (s Status) words() string {
+	if t, ok := statusTexts[s]; ok {
+		return t.words
+	}
+	return s.hex()
+}
+
+func (s Status) hex() string {
+	digits := strconv.FormatUint(uint64(s), 16)
+	return "Status(0x" + "00000000"[:8-len(digits)] + digits + ")"
+}

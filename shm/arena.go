@@ -1,0 +1,284 @@
+package shm
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+	"github.com/edsrzf/mmap-go"
+	"golang.org/x/sys/unix"
+)
+
+// Config says what kind of arena [Create] makes. The zero value is an arena
+// without ranks and of the default size.
+type Config struct {
+	Ranks int    // size of the rank group, 0..MaxRanks
+	Size  uint64 // bytes of address space; 0 = as much as the machine has memory, within the process's limits
+}
+
+// Arena is a sparse memory file that several processes map. It has no name in
+// any file system, so nothing remains of it when the last process is gone.
+//
+// Its methods are safe for concurrent use, [Arena.Close] excepted.
+type Arena struct {
+	file *os.File // our own open file description: it carries our locks
+	mem  mmap.MMap
+	geo  geometry
+	id   [2]uint64
+
+	ranks  int
+	secret [2]uint64
+	refs   atomic.Int32 // members joined through this mapping
+}
+
+// Create makes a new arena, sealed against shrinking and growing, and maps it.
+//
+// Errors: [ErrShortage] when the address space, file size or memory limits of
+// this process do not allow one.
+func Create(cfg Config) (*Arena, error) {
+	if cfg.Ranks < 0 || cfg.Ranks > MaxRanks {
+		return nil, fmt.Errorf("shm: create arena: %d ranks: want 0 to %d", cfg.Ranks, MaxRanks)
+	}
+	size, err := arenaSize(cfg.Size)
+	if err != nil {
+		return nil, fmt.Errorf("shm: create arena: %w", err)
+	}
+	geo, err := geometryFor(size)
+	if err != nil {
+		return nil, fmt.Errorf("shm: create arena: %w", err)
+	}
+	fd, err := unix.MemfdCreate("softnd-arena", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING|unix.MFD_NOEXEC_SEAL)
+	if errors.Is(err, unix.EINVAL) { // MFD_NOEXEC_SEAL came with Linux 6.3
+		fd, err = unix.MemfdCreate("softnd-arena", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("shm: create arena: memfd_create: %w", err)
+	}
+	file := os.NewFile(uintptr(fd), "softnd-arena")
+	a, err := create(file, geo, cfg.Ranks)
+	if err != nil {
+		file.Close()
+		return nil, fmt.Errorf("shm: create arena of %d bytes: %w", size, err)
+	}
+	return a, nil
+}
+
+func create(file *os.File, geo geometry, ranks int) (*Arena, error) {
+	fd := int(file.Fd())
+	if err := unix.Ftruncate(fd, int64(geo.size)); err != nil {
+		return nil, fmt.Errorf("ftruncate: %w", err)
+	}
+	if _, err := unix.FcntlInt(file.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_SEAL); err != nil {
+		return nil, fmt.Errorf("sealing: %w", err)
+	}
+	a := &Arena{file: file, geo: geo, ranks: ranks}
+	// The small tables are reserved as a whole; member records and window
+	// blocks when they are claimed.
+	for _, r := range []struct {
+		off Offset
+		n   uint64
+	}{
+		{0, headerSize},
+		{geo.places, uint64(ranks) * placeStride},
+		{geo.windowOwners, windowBlocks * 4},
+		{geo.chunkOwners, geo.chunks * 4},
+	} {
+		if err := a.reserve(r.off, r.n); err != nil {
+			return nil, err
+		}
+	}
+	mem, err := mmap.MapRegion(file, int(geo.size), mmap.RDWR, 0, 0)
+	if err != nil {
+		return nil, fmt.Errorf("mmap: %w", err)
+	}
+	a.mem = mem
+
+	h := a.header()
+	var random [32]byte
+	rand.Read(random[:])
+	for i := range 2 {
+		a.secret[i] = binary.NativeEndian.Uint64(random[8*i:])
+		a.id[i] = binary.NativeEndian.Uint64(random[16+8*i:])
+	}
+	h.magic, h.ranks, h.layout, h.size = Magic, uint32(ranks), LayoutHash(), geo.size
+	h.secret, h.id = a.secret, a.id
+	h.checksum = h.constants().sum()
+	h.version.Store(Version) // ORDER arena-ready: pairs with the load in readHeader
+	return a, nil
+}
+
+// constants is a private copy of what the creator wrote into the header, so
+// that what is used is what was checked.
+type constants struct {
+	magic, layout, size, checksum uint64
+	ranks                         uint32
+	secret, id                    [2]uint64
+}
+
+func (h *header) constants() constants {
+	return constants{h.magic, h.layout, h.size, h.checksum, h.ranks, h.secret, h.id}
+}
+
+func (c constants) sum() uint64 {
+	words := [...]uint64{c.magic, uint64(c.ranks), c.layout, c.size, c.secret[0], c.secret[1], c.id[0], c.id[1]}
+	var b []byte
+	for _, w := range words {
+		b = binary.LittleEndian.AppendUint64(b, w)
+	}
+	return xxhash.Sum64(b)
+}
+
+// Attach maps the arena that file holds. The arena re-opens the file, because
+// locks belong to the open file description and an inherited one is shared;
+// the caller keeps file and may close it.
+//
+// An arena whose creator has not finished is waited for until ctx ends.
+//
+// Errors: [ErrNotArena], [ErrNotReady], [ErrVersion], [ErrTruncated],
+// [ErrUnsealed], [ErrDamaged]; each says what was found.
+func Attach(ctx context.Context, file *os.File) (*Arena, error) {
+	size, err := sealedSize(file)
+	if err != nil {
+		return nil, fmt.Errorf("shm: attach arena: %w", err)
+	}
+	own, err := reopen(file)
+	if err != nil {
+		return nil, fmt.Errorf("shm: attach arena: %w", err)
+	}
+	a, err := attach(ctx, own, size)
+	if err != nil {
+		own.Close()
+		return nil, fmt.Errorf("shm: attach arena: %w", err)
+	}
+	return a, nil
+}
+
+func reopen(file *os.File) (*os.File, error) {
+	own, err := os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", file.Fd()), os.O_RDWR, 0)
+	if err != nil {
+		return nil, fmt.Errorf("re-opening descriptor %d (softnd needs a mounted /proc): %w", file.Fd(), err)
+	}
+	return own, nil
+}
+
+func attach(ctx context.Context, file *os.File, size uint64) (*Arena, error) {
+	first, err := mmap.MapRegion(file, headerSize, mmap.RDWR, 0, 0)
+	if err != nil {
+		return nil, fmt.Errorf("mmap of the header: %w", err)
+	}
+	defer first.Unmap()
+	c, geo, err := readHeader(ctx, (&Arena{mem: first}).header(), size)
+	if err != nil {
+		return nil, err
+	}
+	mem, err := mmap.MapRegion(file, int(size), mmap.RDWR, 0, 0)
+	if err != nil {
+		return nil, fmt.Errorf("mmap of %d bytes (address space limit? see ulimit -v): %w", size, err)
+	}
+	return &Arena{file: file, mem: mem, geo: geo, ranks: int(c.ranks), id: c.id, secret: c.secret}, nil
+}
+
+// sealedSize refuses files whose size a peer could change under our mapping.
+func sealedSize(file *os.File) (uint64, error) {
+	st, err := file.Stat()
+	if err != nil {
+		return 0, err
+	}
+	if !st.Mode().IsRegular() || st.Size() < headerSize {
+		return 0, fmt.Errorf("%w: mode %v, %d bytes", ErrNotArena, st.Mode(), st.Size())
+	}
+	seals, err := unix.FcntlInt(file.Fd(), unix.F_GET_SEALS, 0)
+	if err != nil {
+		return 0, fmt.Errorf("%w: the file has no seals (%v)", ErrNotArena, err)
+	}
+	if seals&unix.F_SEAL_SHRINK == 0 {
+		return 0, fmt.Errorf("%w (seals %#x)", ErrUnsealed, seals)
+	}
+	return uint64(st.Size()), nil
+}
+
+// readHeader tells "not yet" from "never" and "damaged" from "another version".
+func readHeader(ctx context.Context, h *header, fileSize uint64) (c constants, geo geometry, err error) {
+	version := h.version.Load() // ORDER arena-ready: pairs with the store in create
+	for version == 0 {
+		if magic := h.magic; magic != 0 && magic != Magic {
+			return c, geo, fmt.Errorf("%w: magic %#x", ErrNotArena, magic)
+		}
+		select {
+		case <-ctx.Done():
+			return c, geo, fmt.Errorf("%w: %w", ErrNotReady, ctx.Err())
+		case <-time.After(time.Millisecond):
+		}
+		version = h.version.Load()
+	}
+	c = h.constants()
+	if c.magic != Magic {
+		return c, geo, fmt.Errorf("%w: magic %#x, want %#x", ErrNotArena, c.magic, Magic)
+	}
+	if version != Version {
+		return c, geo, fmt.Errorf("%w: it is %d, this program speaks %d; use one softnd release in all processes", ErrVersion, version, Version)
+	}
+	if hash := LayoutHash(); c.layout != hash {
+		return c, geo, fmt.Errorf("%w: layout hash %#x, this program's is %#x; use one softnd release in all processes", ErrVersion, c.layout, hash)
+	}
+	if want := c.sum(); c.checksum != want {
+		return c, geo, fmt.Errorf("header checksum %#x, computed %#x: %w", c.checksum, want, ErrDamaged)
+	}
+	if c.size > fileSize {
+		return c, geo, fmt.Errorf("%w: the header says %d bytes, the file has %d", ErrTruncated, c.size, fileSize)
+	}
+	if c.size != fileSize {
+		return c, geo, fmt.Errorf("the header says %d bytes, the file has %d: %w", c.size, fileSize, ErrDamaged)
+	}
+	if c.ranks > MaxRanks {
+		return c, geo, fmt.Errorf("the header claims %d ranks: %w", c.ranks, ErrDamaged)
+	}
+	if geo, err = geometryFor(c.size); err != nil {
+		return c, geo, fmt.Errorf("%w: %w", err, ErrDamaged)
+	}
+	return c, geo, nil
+}
+
+// File returns the descriptor to hand to other processes. It stays owned by
+// the arena.
+func (a *Arena) File() *os.File { return a.file }
+
+// Ranks returns the size of the rank group, 0 if the arena has none.
+func (a *Arena) Ranks() int { return a.ranks }
+
+// Size returns the bytes of address space that the arena takes.
+func (a *Arena) Size() uint64 { return a.geo.size }
+
+// ID returns a random identity that tells two arenas apart.
+func (a *Arena) ID() [2]uint64 { return a.id }
+
+// Secret seeds what peers of other arenas must not guess.
+func (a *Arena) Secret() [2]uint64 { return a.secret }
+
+// Close unmaps the arena. No slice or structure taken from it may be used
+// afterwards, and every [Member] joined through it must have left: otherwise
+// Close returns an error and does nothing.
+func (a *Arena) Close() error {
+	if err := a.closable(); err != nil {
+		return fmt.Errorf("shm: close arena: %w", err)
+	}
+	err := a.mem.Unmap()
+	a.mem = nil
+	return errors.Join(err, a.file.Close())
+}
+
+func (a *Arena) closable() error {
+	if n := a.refs.Load(); n != 0 {
+		return fmt.Errorf("%d members joined through it have not left", n)
+	}
+	if a.mem == nil {
+		return ErrClosed
+	}
+	return nil
+}

@@ -1,0 +1,322 @@
+package shm
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestCreateRefuses(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		cfg  Config
+		want string
+	}{
+		{"negative ranks", Config{Ranks: -1, Size: testSize}, "-1 ranks"},
+		{"too many ranks", Config{Ranks: MaxRanks + 1, Size: testSize}, "1025 ranks"},
+		{"too small", Config{Size: 1 << 20}, "at least"},
+		{"too large", Config{Size: maxSize + 1}, "at most"},
+		{"so large that rounding wraps", Config{Size: ^uint64(0)}, "at most"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			a, err := Create(tc.cfg)
+			if err == nil {
+				a.Close()
+				t.Fatal("was accepted")
+			}
+			if !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("error %q does not contain %q", err, tc.want)
+			}
+		})
+	}
+}
+
+func TestCreatedArenasDiffer(t *testing.T) {
+	a, b := newArena(t, 0), newArena(t, 2)
+	if a.ID() == b.ID() || a.Secret() == b.Secret() {
+		t.Errorf("ids %x and %x, secrets %x and %x", a.ID(), b.ID(), a.Secret(), b.Secret())
+	}
+	if a.Ranks() != 0 || b.Ranks() != 2 || a.Size() != testSize {
+		t.Errorf("ranks %d and %d, size %d", a.Ranks(), b.Ranks(), a.Size())
+	}
+	if err := unix.Ftruncate(int(a.File().Fd()), testSize/2); !errors.Is(err, unix.EPERM) {
+		t.Errorf("shrinking the arena: %v", err)
+	}
+	if err := unix.Ftruncate(int(a.File().Fd()), testSize*2); !errors.Is(err, unix.EPERM) {
+		t.Errorf("growing the arena: %v", err)
+	}
+	if _, err := unix.FcntlInt(a.File().Fd(), unix.F_ADD_SEALS, unix.F_SEAL_FUTURE_WRITE); !errors.Is(err, unix.EPERM) {
+		t.Errorf("sealing the arena further: %v", err)
+	}
+}
+
+func TestCreateTakesNoMemoryItDoesNotNeed(t *testing.T) {
+	a, err := Create(Config{Ranks: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	if got := blocks(t, a); got > 16<<20 {
+		t.Errorf("an arena of %d bytes takes %d bytes of memory when it is new", a.Size(), got)
+	}
+}
+
+func TestAttachSharesTheMemory(t *testing.T) {
+	a := newArena(t, 5)
+	b := again(t, a)
+	if a.ID() != b.ID() || a.Secret() != b.Secret() || a.Ranks() != b.Ranks() || a.Size() != b.Size() {
+		t.Errorf("attached %x %x %d %d", b.ID(), b.Secret(), b.Ranks(), b.Size())
+	}
+	m := join(t, a, 0)
+	off, err := m.Heap().Alloc(100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours, _ := a.Bytes(off, 100)
+	theirs, _ := b.Bytes(off, 100)
+	copy(ours, "hello")
+	if string(theirs[:5]) != "hello" {
+		t.Errorf("the other mapping reads %q", theirs[:5])
+	}
+}
+
+func TestAttachRefuses(t *testing.T) {
+	const sealed = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW
+	random := make([]byte, testSize>>8)
+	rng := rand.NewChaCha8([32]byte{1})
+	rng.Read(random)
+	crafted := func(change func(*header)) []byte { return headerPage(testSize, change) }
+	damaged := func(at int) []byte {
+		page := crafted(nil)
+		page[at] ^= 1
+		return page
+	}
+	for _, tc := range []struct {
+		name  string
+		file  func(t *testing.T) *os.File
+		want  error
+		words string
+	}{
+		{"a pipe", func(t *testing.T) *os.File {
+			r, w, err := os.Pipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { r.Close(); w.Close() })
+			return r
+		}, ErrNotArena, "mode p"},
+		{"a directory", func(t *testing.T) *os.File { return open(t, t.TempDir(), os.O_RDONLY) }, ErrNotArena, "mode d"},
+		{"a device", func(t *testing.T) *os.File { return open(t, "/dev/null", os.O_RDWR) }, ErrNotArena, "mode D"},
+		{"a file on disk", func(t *testing.T) *os.File {
+			name := filepath.Join(t.TempDir(), "image")
+			if err := os.WriteFile(name, make([]byte, 1<<20), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			return open(t, name, os.O_RDWR)
+		}, ErrNotArena, "no seals"},
+		{"an empty file", image(nil, 0, sealed), ErrNotArena, "0 bytes"},
+		{"less than a header", image(crafted(nil), headerSize-1, sealed), ErrNotArena, "4095 bytes"},
+		{"random bytes", image(random, int64(len(random)), sealed), ErrNotArena, "magic"},
+		{"random bytes, no version", image(append(append([]byte{}, random[:8]...), make([]byte, 4088)...), headerSize, sealed), ErrNotArena, "magic"},
+		{"not sealed", image(crafted(nil), testSize, 0), ErrUnsealed, "seals"},
+		{"sealed against growing only", image(crafted(nil), testSize, unix.F_SEAL_GROW), ErrUnsealed, "seals 0x4"},
+		{"shorter than its header says", image(crafted(nil), testSize-ChunkSize, sealed), ErrTruncated, "100663296 bytes"},
+		{"only a header", image(crafted(nil), headerSize, sealed), ErrTruncated, "has 4096"},
+		{"longer than its header says", image(crafted(nil), testSize+ChunkSize, sealed), ErrDamaged, "has"},
+		{"of another version", image(crafted(func(h *header) { h.version.Store(Version + 1) }), testSize, sealed), ErrVersion, "speaks 1"},
+		{"of another layout", image(crafted(func(h *header) { h.layout++ }), testSize, sealed), ErrVersion, "layout hash"},
+		{"with a damaged checksum", image(damaged(64), testSize, sealed), ErrDamaged, "checksum"},
+		{"with a damaged size", image(damaged(24), testSize, sealed), ErrDamaged, "checksum"},
+		{"with a damaged secret", image(damaged(32), testSize, sealed), ErrDamaged, "checksum"},
+		{"with a damaged rank count", image(damaged(12), testSize, sealed), ErrDamaged, "checksum"},
+		{"with too many ranks", image(crafted(func(h *header) { h.ranks = MaxRanks + 1 }), testSize, sealed), ErrDamaged, "1025 ranks"},
+		{"with very many ranks", image(crafted(func(h *header) { h.ranks = 1 << 31 }), testSize, sealed), ErrDamaged, "ranks"},
+		{"too small for its tables", image(headerPage(ChunkSize, nil), ChunkSize, sealed), ErrDamaged, "tables"},
+		{"not of whole chunks", image(headerPage(testSize+pageSize, nil), testSize+pageSize, sealed), ErrDamaged, "multiple"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			a, err := Attach(shortly(t), tc.file(t))
+			if err == nil {
+				a.Close()
+				t.Fatal("was accepted")
+			}
+			if !errors.Is(err, tc.want) || !strings.Contains(err.Error(), tc.words) {
+				t.Errorf("error %q, want one that is %q and contains %q", err, tc.want, tc.words)
+			}
+		})
+	}
+	t.Run("sound", func(t *testing.T) {
+		a, err := Attach(shortly(t), image(crafted(nil), testSize, sealed)(t))
+		if err != nil {
+			t.Fatalf("the image that the others are variants of: %v", err)
+		}
+		a.Close()
+	})
+	t.Run("closed file", func(t *testing.T) {
+		f := memfd(t, nil, headerSize, sealed)
+		f.Close()
+		if _, err := Attach(shortly(t), f); !errors.Is(err, os.ErrClosed) {
+			t.Errorf("error %v", err)
+		}
+	})
+}
+
+func image(content []byte, size int64, seals int) func(*testing.T) *os.File {
+	return func(t *testing.T) *os.File { return memfd(t, content, size, seals) }
+}
+
+func open(t *testing.T, name string, flag int) *os.File {
+	t.Helper()
+	f, err := os.OpenFile(name, flag, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+func TestAttachWaitsForTheCreator(t *testing.T) {
+	page := headerPage(testSize, func(h *header) { h.version.Store(0) })
+	for name, content := range map[string][]byte{"nothing written yet": nil, "all but the version": page} {
+		t.Run(name, func(t *testing.T) {
+			f := memfd(t, content, testSize, unix.F_SEAL_SHRINK)
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+			defer cancel()
+			_, err := Attach(ctx, f)
+			if !errors.Is(err, ErrNotReady) || !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("never ready: %v", err)
+			}
+
+			made := make(chan error, 1)
+			go func() { // the creator, late
+				time.Sleep(5 * time.Millisecond)
+				_, err := f.WriteAt(page, 0)
+				version := binary.NativeEndian.AppendUint32(nil, Version)
+				_, err2 := f.WriteAt(version, 8)
+				made <- errors.Join(err, err2)
+			}()
+			a, err := Attach(shortly(t), f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			a.Close()
+			if err := <-made; err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+var roleAttach = role("attach", func(a *actor) error {
+	m, err := a.join(NotRank)
+	if err != nil {
+		return err
+	}
+	arena := m.Arena()
+	a.say("%x %x %d %d", arena.ID(), arena.Secret(), arena.Ranks(), arena.Size())
+	if _, err := a.hear(); err != nil {
+		return err
+	}
+	return errors.Join(m.Leave(), arena.Close())
+})
+
+func TestAttachThroughAnInheritedDescriptor(t *testing.T) {
+	a := newArena(t, 7)
+	m := join(t, a, 0)
+	c := start(t, roleAttach, casting{files: []*os.File{a.File()}})
+	c.expect(fmt.Sprintf("%x %x %d %d", a.ID(), a.Secret(), a.Ranks(), a.Size()))
+	if got := a.LiveMembers(); got != 2 {
+		t.Errorf("%d live members", got)
+	}
+	c.say("leave")
+	c.wait()
+	if got := a.LiveMembers(); got != 1 || a.Deaths() != 1 {
+		t.Errorf("%d live members and %d deaths after one has left", got, a.Deaths())
+	}
+	m.Sweep(noLetGo)
+}
+
+func TestCloseWaitsForMembers(t *testing.T) {
+	a, err := Create(Config{Size: testSize})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := a.Join(NotRank)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Close(); err == nil || !strings.Contains(err.Error(), "1 members") {
+		t.Fatalf("close with a member: %v", err)
+	}
+	if _, err := m.Heap().Alloc(1); err != nil {
+		t.Fatalf("the refused close has done something: %v", err)
+	}
+	if err := m.Leave(); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Leave(); !errors.Is(err, ErrClosed) {
+		t.Errorf("second leave: %v", err)
+	}
+	if err := a.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Close(); !errors.Is(err, ErrClosed) {
+		t.Errorf("second close: %v", err)
+	}
+}
+
+func FuzzAttachHeader(f *testing.F) {
+	f.Add([]byte{}, uint64(testSize), false)
+	f.Add(headerPage(testSize, nil), uint64(testSize), false)
+	f.Add(headerPage(testSize, nil), uint64(testSize), true)
+	f.Add(headerPage(testSize, func(h *header) { h.version.Store(0) }), uint64(testSize), false)
+	f.Add(headerPage(testSize, func(h *header) { h.ranks = MaxRanks + 1 }), uint64(testSize), true)
+	f.Add(headerPage(ChunkSize, nil), uint64(ChunkSize), true)
+	f.Add(headerPage(1<<41, nil), uint64(1<<41), true)
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel() // nobody will finish this header
+	f.Fuzz(func(t *testing.T, content []byte, fileSize uint64, honest bool) {
+		page := make([]byte, headerSize)
+		copy(page, content)
+		h := (&Arena{mem: page}).header()
+		if honest { // past the first checks
+			h.magic, h.layout = Magic, LayoutHash()
+			h.version.Store(Version)
+			h.checksum = h.constants().sum()
+		}
+		c, geo, err := readHeader(ctx, h, fileSize)
+		if err != nil {
+			for _, want := range []error{ErrNotArena, ErrNotReady, ErrVersion, ErrTruncated, ErrDamaged} {
+				if errors.Is(err, want) {
+					return
+				}
+			}
+			t.Fatalf("an error that nobody can tell: %v", err)
+		}
+		if geo.size != fileSize || c.ranks > MaxRanks || geo.chunks == 0 || uint64(geo.heap)+geo.chunks*ChunkSize != geo.size {
+			t.Fatalf("accepted %+v with %+v for a file of %d bytes", c, geo, fileSize)
+		}
+		if fileSize > 1<<32 {
+			return
+		}
+		// The same through a file.
+		file := memfd(t, page, int64(fileSize), unix.F_SEAL_SHRINK)
+		defer file.Close()
+		a, err := Attach(ctx, file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := a.Close(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}

@@ -1,0 +1,175 @@
+package shm
+
+import (
+	"context"
+	"os"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// testSize makes an arena with some 30 MiB of heap.
+const testSize = 96 << 20
+
+// newArena makes a small arena that is closed when the test ends.
+func newArena(t testing.TB, ranks int) *Arena {
+	t.Helper()
+	a, err := Create(Config{Ranks: ranks, Size: testSize})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if a.mem == nil {
+			return
+		}
+		if err := a.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return a
+}
+
+// join joins an arena until the test ends.
+func join(t testing.TB, a *Arena, rank int) *Member {
+	t.Helper()
+	m, err := a.Join(rank)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if !m.left.Load() {
+			if err := m.Leave(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	return m
+}
+
+// again maps an arena a second time, as another process would.
+func again(t testing.TB, a *Arena) *Arena {
+	t.Helper()
+	b, err := Attach(t.Context(), a.File())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return b
+}
+
+// peerOf returns what m knows about another member.
+func peerOf(t testing.TB, m *Member, id MemberID) *Peer {
+	t.Helper()
+	p, err := m.Arena().Peer(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func noLetGo(MemberID) {}
+
+// blocks returns how many bytes of the arena exist as pages.
+func blocks(t testing.TB, a *Arena) int64 {
+	t.Helper()
+	var st unix.Stat_t
+	if err := unix.Fstat(int(a.File().Fd()), &st); err != nil {
+		t.Fatal(err)
+	}
+	return st.Blocks * 512
+}
+
+// chunksOf counts the chunks that a member slot owns.
+func chunksOf(a *Arena, slot int) (n int) {
+	words := a.words(a.geo.chunkOwners, a.geo.chunks)
+	for i := range words {
+		if words[i].Load() == uint32(slot)+1 {
+			n++
+		}
+	}
+	return n
+}
+
+func stateIn(a *Arena, slot int) memberState { return memberState(a.member(slot).state.Load()) }
+
+// memfd makes a memory file that begins with content.
+func memfd(t testing.TB, content []byte, size int64, seals int) *os.File {
+	t.Helper()
+	fd, err := unix.MemfdCreate("crafted", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := os.NewFile(uintptr(fd), "crafted")
+	t.Cleanup(func() { f.Close() })
+	if err := f.Truncate(size); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteAt(content[:min(size, int64(len(content)))], 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, seals); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// headerPage returns a sound header page for an arena of size bytes, after
+// change has had its way with it. The checksum is right for what change left.
+func headerPage(size uint64, change func(*header)) []byte {
+	page := make([]byte, headerSize)
+	h := (&Arena{mem: page}).header()
+	h.magic, h.layout, h.size = Magic, LayoutHash(), size
+	h.secret, h.id = [2]uint64{1, 2}, [2]uint64{3, 4}
+	h.version.Store(Version)
+	if change != nil {
+		change(h)
+	}
+	h.checksum = h.constants().sum()
+	return page
+}
+
+// fakeChunks is the size of a fake arena's heap in chunks.
+const fakeChunks = 4
+
+// fakeArena returns an arena in the test's own memory, with no file behind it:
+// nothing in it can be locked, reserved or given back, and making one is
+// cheap. Its tables have the real sizes, the window table is missing.
+func fakeArena(ranks int) *Arena {
+	g := geometry{chunks: fakeChunks}
+	at := uint64(headerSize)
+	table := func(bytes uint64) Offset {
+		o := Offset(at)
+		at = roundUp(at+bytes, pageSize)
+		return o
+	}
+	g.memberTable = table(MaxMembers * memberStride)
+	g.places = table(MaxRanks * placeStride)
+	g.windowOwners = table(windowBlocks * 4)
+	g.chunkOwners = table(fakeChunks * 4)
+	g.heap = Offset(roundUp(at, ChunkSize))
+	g.size = uint64(g.heap) + fakeChunks*ChunkSize
+	return &Arena{mem: make([]byte, g.size), geo: g, ranks: ranks}
+}
+
+// fakeMember puts a live member into a slot of a fake arena.
+func fakeMember(a *Arena, slot, rank int) *Member {
+	rec := a.member(slot)
+	incarnation := memberState(rec.state.Load()).incarnation() + 1
+	rec.rank.Store(uint32(rank + 1))
+	rec.deathEpoch.Store(notCounted(incarnation))
+	rec.state.Store(uint64(stateOf(statusLive, 0, incarnation)))
+	if h := &a.header().highest; h.Load() <= uint32(slot) {
+		h.Store(uint32(slot) + 1)
+	}
+	return &Member{arena: a, slot: slot, rank: rank, id: memberID(slot, incarnation), rec: rec, heap: newHeap(a, slot)}
+}
+
+func shortly(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), watchdog)
+	t.Cleanup(cancel)
+	return ctx
+}

@@ -1,0 +1,308 @@
+package shm
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+func TestRingWithoutSleepers(t *testing.T) {
+	bell := Doorbell{new(doorbellWords)}
+	if bell.Ring() || bell.Armed() {
+		t.Error("a bell that nobody has armed")
+	}
+	if seq := bell.words.seq.Load(); seq != 0 {
+		t.Errorf("the futex word has changed to %d", seq)
+	}
+	ticket := bell.Arm()
+	if !bell.Armed() || !bell.Ring() {
+		t.Error("an armed bell")
+	}
+	if bell.Armed() || bell.Ring() {
+		t.Error("a bell that has been rung")
+	}
+	bell.Sleep(ticket, 0) // returns, since it was rung after the ticket was taken
+	bell.Arm()
+	bell.Disarm()
+	if bell.Armed() || bell.Ring() {
+		t.Error("a disarmed bell")
+	}
+}
+
+func TestSleepTimesOut(t *testing.T) {
+	bell := Doorbell{new(doorbellWords)}
+	bell.Sleep(bell.Arm(), time.Millisecond)
+	if !bell.Armed() {
+		t.Error("the bell has disarmed itself")
+	}
+}
+
+// A ringer that dies over the bell leaves it in one of these states. The next
+// one must wake the sleepers all the same.
+func TestRingAfterARingerDied(t *testing.T) {
+	for name, die := range map[string]func(*doorbellWords){
+		"before it marked the bell": func(*doorbellWords) {},
+		"after it marked the bell":  func(w *doorbellWords) { w.armed.Store(ringing) },
+		"before it woke them":       func(w *doorbellWords) { w.armed.Store(ringing); w.seq.Add(1) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bell := Doorbell{new(doorbellWords)}
+			bell.Arm()
+			var asleep sync.WaitGroup
+			var awake atomic.Bool
+			asleep.Go(func() {
+				// Asleep before the ringer began: seq is what the kernel has compared.
+				bell.Sleep(bell.words.seq.Load(), 0)
+				awake.Store(true)
+			})
+			time.Sleep(5 * time.Millisecond) // most likely asleep; if not, the test is only weaker
+			if awake.Load() {
+				t.Skip("woke by itself")
+			}
+			die(bell.words)
+			if !bell.Ring() {
+				t.Error("the bell takes itself for rung")
+				bell.wake()
+			}
+			asleep.Wait()
+			if bell.Armed() {
+				t.Error("the bell is still armed")
+			}
+		})
+	}
+}
+
+// A sleeper that arms again while it is being woken stays armed.
+func TestArmWhileBeingRung(t *testing.T) {
+	words := new(doorbellWords)
+	bell := Doorbell{words}
+	bell.Arm()
+	words.armed.CompareAndSwap(armed, ringing) // the ringer, first half
+	ticket := bell.Arm()
+	words.seq.Add(1) // second half
+	words.armed.CompareAndSwap(ringing, unarmed)
+	if !bell.Armed() {
+		t.Error("the ringer has disarmed a new sleeper")
+	}
+	bell.Sleep(ticket, 0) // returns: it was rung after the ticket was taken
+}
+
+// lockstep runs two functions at the same moment, again and again, with a third
+// in between while both stand still. On a machine that is busy with other
+// things it makes fewer rounds; it returns how many.
+func lockstep(rounds uint64, first, second, between func(round uint64)) uint64 {
+	var at [2]atomic.Uint64
+	var over atomic.Bool
+	meet := func(self int, i uint64) {
+		at[self].Store(i)
+		for k := 1; at[1-self].Load() < i; k++ {
+			if k%200 == 0 {
+				runtime.Gosched()
+			}
+			if k%5000 == 0 {
+				Yield()
+			}
+		}
+	}
+	var done sync.WaitGroup
+	done.Go(func() {
+		for i := uint64(0); ; i++ {
+			meet(1, 2*i+1)
+			if over.Load() {
+				return
+			}
+			second(i + 1)
+			meet(1, 2*i+2)
+		}
+	})
+	end := time.Now().Add(time.Second)
+	i := uint64(0)
+	for ; ; i++ {
+		over.Store(i == rounds || time.Now().After(end))
+		meet(0, 2*i+1)
+		if over.Load() {
+			break
+		}
+		first(i + 1)
+		meet(0, 2*i+2)
+		between(i + 1) // the other one waits for our next step
+	}
+	done.Wait()
+	return i
+}
+
+// The heart of the bell: of one who arms it and one who makes work at the same
+// moment, one sees the other.
+func TestArmAndRingSeeEachOther(t *testing.T) {
+	a := newArena(t, 0)
+	m := join(t, a, NotRank)
+	off, err := m.Heap().Alloc(64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	word, err := At[turnWord](a, off)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bell, missed := m.Waiters(), 0
+	var saw, rang atomic.Bool
+	rounds := lockstep(100_000, func(i uint64) {
+		bell.Arm()
+		saw.Store(word.turn.Load() == i)
+	}, func(i uint64) {
+		word.turn.Store(i)
+		rang.Store(bell.Ring())
+	}, func(uint64) {
+		if !saw.Load() && !rang.Load() {
+			missed++
+		}
+		bell.Disarm()
+	})
+	t.Logf("%d rounds", rounds)
+	if missed > 0 {
+		t.Errorf("in %d of %d rounds the sleeper saw no work and the ringer no sleeper", missed, rounds)
+	}
+}
+
+// pingPong waits for every other value of a turn word, the way all sleepers of
+// this package do: arm, look once more, sleep. There is no time-out that would
+// hide a lost wake-up. more tells whether to go on; it is asked by one side.
+func pingPong(turn *atomic.Uint64, mine, theirs Doorbell, first uint64, more func(i uint64) bool) {
+	for i := first; ; i += 2 {
+		for now := turn.Load(); now != i; now = turn.Load() {
+			if now == gameOver {
+				return
+			}
+			ticket := mine.Arm()
+			if turn.Load() == now {
+				mine.Sleep(ticket, 0)
+			}
+		}
+		for range i * 2654435761 >> 7 % 512 { // so that the ring comes at any moment of the other's way to sleep
+			turn.Load()
+		}
+		if !more(i) {
+			turn.Store(gameOver)
+			theirs.Ring()
+			return
+		}
+		turn.Store(i + 1)
+		theirs.Ring()
+	}
+}
+
+const gameOver = ^uint64(0)
+
+type turnWord struct{ turn atomic.Uint64 }
+
+var rolePingPong = role("ping-pong", func(a *actor) error {
+	var off Offset
+	var id MemberID
+	if _, err := fmt.Sscan(a.args[0], &off); err != nil {
+		return err
+	}
+	if _, err := fmt.Sscan(a.args[1], &id); err != nil {
+		return err
+	}
+	m, err := a.join(NotRank)
+	if err != nil {
+		return err
+	}
+	turn, err := At[turnWord](m.Arena(), off)
+	if err != nil {
+		return err
+	}
+	p, err := m.Arena().Peer(id)
+	if err != nil {
+		return err
+	}
+	a.say("%d", m.ID())
+	pingPong(&turn.turn, m.Waiters(), Doorbell{&p.rec.waiters}, 1, func(uint64) bool { return true })
+	return m.Leave()
+})
+
+func TestNoWakeUpIsLost(t *testing.T) {
+	a := newArena(t, 0)
+	turns, budget := uint64(200_000), 4*time.Second // on a busy machine a turn takes milliseconds
+	if testing.Short() {
+		turns, budget = 5000, time.Second
+	}
+	m := join(t, a, NotRank)
+	off, err := m.Heap().Alloc(64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	word, err := At[turnWord](a, off)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := start(t, rolePingPong, casting{args: []string{fmt.Sprint(uint64(off)), fmt.Sprint(uint64(m.ID()))}, files: []*os.File{a.File()}})
+	p := peerOf(t, m, memberIDFrom(t, c.hear()))
+	finished := make(chan uint64, 1)
+	go func() {
+		last, end := uint64(0), time.Now().Add(budget)
+		pingPong(&word.turn, m.Waiters(), Doorbell{&p.rec.waiters}, 0, func(i uint64) bool {
+			last = i
+			return i < turns && time.Now().Before(end)
+		})
+		finished <- last
+	}()
+	for last := uint64(0); ; {
+		select {
+		case played := <-finished:
+			t.Logf("%d turns, each after a ring", played)
+			c.wait()
+			return
+		case <-time.After(watchdog / 3):
+		}
+		if now := word.turn.Load(); now != last {
+			last = now
+			continue
+		}
+		t.Errorf("stuck at turn %d of %d; bells: ours %d, theirs %d", last, turns, m.rec.waiters.armed.Load(), p.rec.waiters.armed.Load())
+		c.kill()
+		word.turn.Store(gameOver)
+		m.Waiters().wake()
+		<-finished
+		return
+	}
+}
+
+// Several sleepers on one bell, several ringers.
+func TestAllSleepersWake(t *testing.T) {
+	bell := Doorbell{new(doorbellWords)}
+	const sleepers, rounds = 4, 300
+	var turn atomic.Uint64
+	var seen [sleepers]atomic.Uint64
+	var done sync.WaitGroup
+	for i := range sleepers {
+		done.Go(func() {
+			for want := uint64(1); want <= rounds; want++ {
+				for turn.Load() < want {
+					ticket := bell.Arm()
+					if turn.Load() >= want {
+						break // without Disarm: others may sleep
+					}
+					bell.Sleep(ticket, 0)
+				}
+				seen[i].Store(want)
+			}
+		})
+	}
+	for want := uint64(1); want <= rounds; want++ {
+		turn.Store(want)
+		var ringers sync.WaitGroup
+		for range 2 {
+			ringers.Go(func() { bell.Ring() })
+		}
+		ringers.Wait()
+		for i := range seen {
+			eventually(t, fmt.Sprintf("sleeper %d sees turn %d", i, want), func() bool { return seen[i].Load() >= want })
+		}
+	}
+	done.Wait()
+}

@@ -1,0 +1,956 @@
+package shm
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// fabricName makes a name that no other run uses.
+func fabricName(t testing.TB) string {
+	name := fmt.Sprintf("test-%d-%s", os.Getpid(), strings.NewReplacer("/", ".", "#", "_").Replace(t.Name()))
+	return name[:min(len(name), 64)]
+}
+
+var smallFabric = Config{Size: testSize}
+
+func openTest(t testing.TB, name string) *Fabric {
+	t.Helper()
+	f, err := OpenFabric(shortly(t), name, smallFabric)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := f.Close(); err != nil && !errors.Is(err, ErrClosed) {
+			t.Error(err)
+		}
+	})
+	return f
+}
+
+func idOf(f *Fabric) string {
+	id := f.Arena().ID()
+	return fmt.Sprintf("%x.%x", id[0], id[1])
+}
+
+// roleFabric opens a fabric when told to, says whether it made it and its
+// arena's id, and holds it until told to close.
+var roleFabric = role("fabric", func(a *actor) error {
+	ranks := 0
+	if len(a.args) > 1 {
+		var err error
+		if ranks, err = strconv.Atoi(a.args[1]); err != nil {
+			return err
+		}
+	}
+	a.say("ready")
+	if _, err := a.hear(); err != nil {
+		return err
+	}
+	f, err := OpenFabric(a.ctx, a.args[0], Config{Size: testSize, Ranks: ranks})
+	if err != nil {
+		a.say("error %v", err)
+		return nil
+	}
+	m, err := f.Arena().Join(NotRank)
+	if err != nil {
+		return err
+	}
+	a.say("%v %s %d", f.Created(), idOf(f), m.ID())
+	if _, err := a.hear(); err != nil {
+		return err
+	}
+	return errors.Join(m.Leave(), f.Close())
+})
+
+// fabricChild starts a process that opens a fabric at once.
+func fabricChild(t *testing.T, name string) (c *child, created bool, id string, member MemberID) {
+	t.Helper()
+	c = start(t, roleFabric, casting{args: []string{name}})
+	c.expect("ready")
+	c.say("open")
+	created, id, member = c.opened()
+	return c, created, id, member
+}
+
+func (c *child) opened() (created bool, id string, member MemberID) {
+	c.t.Helper()
+	line := c.hear()
+	parts := strings.Fields(line)
+	if len(parts) != 3 || parts[0] == "error" {
+		c.t.Fatalf("role %s: %s", c.role, line)
+	}
+	member64, err := strconv.ParseUint(parts[2], 10, 64)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return parts[0] == "true", parts[1], MemberID(member64)
+}
+
+func TestFabricNames(t *testing.T) {
+	for _, name := range []string{"", "a b", "a/b", "ü", "a\x00b", "@a", "a\n", strings.Repeat("x", 65)} {
+		if f, err := OpenFabric(shortly(t), name, smallFabric); err == nil {
+			f.Close()
+			t.Errorf("name %q was accepted", name)
+		}
+	}
+	base := fabricName(t)
+	for _, name := range []string{base, base + ".-_9", "x" + strings.Repeat("y", 63-len(strconv.Itoa(os.Getpid()))) + strconv.Itoa(os.Getpid())} {
+		f, err := OpenFabric(shortly(t), name, smallFabric)
+		if err != nil {
+			t.Errorf("name %q: %v", name, err)
+			continue
+		}
+		if f.Name() != name || !f.Created() || f.Arena() == nil {
+			t.Errorf("name %q: fabric %q, created %v", name, f.Name(), f.Created())
+		}
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestFabricOfTwoProcesses(t *testing.T) {
+	name := fabricName(t)
+	f := openTest(t, name)
+	if !f.Created() {
+		t.Fatal("the first one has not made the fabric")
+	}
+	c, created, id, member := fabricChild(t, name)
+	if created || id != idOf(f) {
+		t.Fatalf("the second one: created %v, id %s, want %s", created, id, idOf(f))
+	}
+	m := join(t, f.Arena(), NotRank)
+	p := peerOf(t, m, member)
+	if !m.CheckAlive(p) {
+		t.Error("the other process's member is not alive")
+	}
+	c.say("close")
+	c.wait()
+	if m.CheckAlive(p) {
+		t.Error("the other process's member lives on")
+	}
+	if err := f.Close(); err == nil || !strings.Contains(err.Error(), "have not left") {
+		t.Errorf("close with a member: %v", err)
+	}
+	if err := m.Leave(); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); !errors.Is(err, ErrClosed) {
+		t.Errorf("second close: %v", err)
+	}
+}
+
+func TestFabricsOfDifferentNamesAreApart(t *testing.T) {
+	f, g := openTest(t, fabricName(t)+"1"), openTest(t, fabricName(t)+"2")
+	if !f.Created() || !g.Created() || idOf(f) == idOf(g) {
+		t.Errorf("created %v and %v, ids %s and %s", f.Created(), g.Created(), idOf(f), idOf(g))
+	}
+}
+
+func TestFabricRanks(t *testing.T) {
+	name := fabricName(t)
+	f, err := OpenFabric(shortly(t), name, Config{Size: testSize, Ranks: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if g, err := OpenFabric(shortly(t), name, Config{Ranks: 4}); err != nil || g.Arena().Ranks() != 4 {
+		t.Errorf("as many ranks: %v", err)
+	} else {
+		g.Close()
+	}
+	if g, err := OpenFabric(shortly(t), name, Config{}); err != nil || g.Arena().Ranks() != 4 {
+		t.Errorf("ranks left open: %v", err)
+	} else {
+		g.Close()
+	}
+	if g, err := OpenFabric(shortly(t), name, Config{Ranks: 8}); err == nil || !strings.Contains(err.Error(), "4 ranks, this process wants 8") {
+		t.Errorf("more ranks: %v, %v", g, err)
+	}
+	if _, err := OpenFabric(shortly(t), name+"x", Config{Ranks: -1}); err == nil {
+		t.Error("an arena that cannot be made was made")
+	}
+	// The failure has not kept the name.
+	openTest(t, name+"x")
+}
+
+func TestFabricJoinedByManyAtTheSameTime(t *testing.T) {
+	const many = 20
+	name := fabricName(t)
+	var children []*child
+	for range many {
+		children = append(children, start(t, roleFabric, casting{args: []string{name}}))
+	}
+	for _, c := range children {
+		c.expect("ready")
+	}
+	for _, c := range children {
+		c.say("open")
+	}
+	creators, ids, members := 0, map[string]bool{}, map[MemberID]bool{}
+	for _, c := range children {
+		created, id, member := c.opened()
+		if created {
+			creators++
+		}
+		ids[id], members[member] = true, true
+	}
+	if creators != 1 || len(ids) != 1 || len(members) != many {
+		t.Errorf("%d creators, %d arenas, %d members, want 1, 1, %d", creators, len(ids), len(members), many)
+	}
+	for _, c := range children {
+		c.say("close")
+	}
+	for _, c := range children {
+		c.wait()
+	}
+}
+
+func TestFabricOutlivesItsCreator(t *testing.T) {
+	name := fabricName(t)
+	creator, created, id, creatorID := fabricChild(t, name)
+	if !created {
+		t.Fatal("the first one has not made the fabric")
+	}
+	same := func(who string, created bool, got string) {
+		t.Helper()
+		if created || got != id {
+			t.Fatalf("%s: created %v, id %s, want %s", who, created, got, id)
+		}
+	}
+	second, created, got, _ := fabricChild(t, name)
+	same("the second", created, got)
+	creator.kill()
+	third, created, got, _ := fabricChild(t, name)
+	same("the third, after the creator's death", created, got)
+	f := openTest(t, name)
+	same("the fourth", f.Created(), idOf(f))
+	m := join(t, f.Arena(), NotRank)
+	if m.CheckAlive(peerOf(t, m, creatorID)) {
+		t.Error("the creator lives")
+	}
+	second.say("close")
+	second.wait()
+	third.kill()
+	fifth, created, got, _ := fabricChild(t, name)
+	same("the fifth, through a joiner", created, got)
+	if err := m.Leave(); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	fifth.kill() // the last
+	f = openTest(t, name)
+	if !f.Created() || idOf(f) == id {
+		t.Errorf("after the last one's death: created %v, id %s as before", f.Created(), idOf(f))
+	}
+}
+
+// roleFabricChurn opens and closes a fabric over and over. While it holds one,
+// whoever opens the name must get the same.
+var roleFabricChurn = role("fabric churn", func(a *actor) error {
+	rounds, err := strconv.Atoi(a.args[1])
+	if err != nil {
+		return err
+	}
+	for i := range rounds {
+		f, err := OpenFabric(a.ctx, a.args[0], smallFabric)
+		if err != nil {
+			return err
+		}
+		g, err := OpenFabric(a.ctx, a.args[0], smallFabric)
+		if err != nil {
+			return err
+		}
+		if idOf(f) != idOf(g) || g.Created() {
+			return fmt.Errorf("round %d: two arenas under one name at a time", i)
+		}
+		if i%2 == 0 {
+			f, g = g, f
+		}
+		if err := errors.Join(f.Close(), g.Close()); err != nil {
+			return err
+		}
+	}
+	return nil
+})
+
+func TestFabricComingAndGoing(t *testing.T) {
+	rounds := 60
+	if testing.Short() {
+		rounds = 15
+	}
+	var children []*child
+	for range 4 {
+		children = append(children, start(t, roleFabricChurn, casting{args: []string{fabricName(t), fmt.Sprint(rounds)}}))
+	}
+	for _, c := range children {
+		c.wait()
+	}
+}
+
+func TestFabricWithAStoppedMember(t *testing.T) {
+	name := fabricName(t)
+	stopped, _, id, _ := fabricChild(t, name)
+	stopped.stop()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*fabricFirstTry)
+	defer cancel()
+	f, err := OpenFabric(ctx, name, smallFabric)
+	if !errors.Is(err, ErrNoAnswer) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("with all members stopped: %v, %v", f, err)
+	}
+	stopped.signal(unix.SIGCONT)
+	f = openTest(t, name)
+	if f.Created() || idOf(f) != id {
+		t.Fatalf("after the member goes on: created %v, id %s", f.Created(), idOf(f))
+	}
+	// One of two is stopped: the other one answers.
+	stopped.stop()
+	for range 10 {
+		g := openTest(t, name)
+		if g.Created() || idOf(g) != id {
+			t.Fatalf("created %v, id %s", g.Created(), idOf(g))
+		}
+		g.Close()
+	}
+	stopped.signal(unix.SIGCONT)
+	stopped.say("close")
+	stopped.wait()
+}
+
+func TestFabricGivesUpWithItsContext(t *testing.T) {
+	name := fabricName(t)
+	// Bound, but nobody listens: neither joining nor making works.
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	if err := unix.Bind(fd, &unix.SockaddrUnix{Name: fabricAddress(uint32(os.Geteuid()), name).Name}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(20*time.Millisecond, cancel)
+	if f, err := OpenFabric(ctx, name, smallFabric); !errors.Is(err, ErrNoAnswer) || !errors.Is(err, context.Canceled) {
+		t.Errorf("%v, %v", f, err)
+	}
+	if f, err := OpenFabric(ctx, name, smallFabric); !errors.Is(err, ErrNoAnswer) {
+		t.Errorf("with a context that has ended: %v, %v", f, err)
+	}
+}
+
+// dialTest connects as a joiner would, and speaks for itself.
+func dialTest(t testing.TB, name string) *net.UnixConn {
+	t.Helper()
+	c, err := net.DialUnix("unixpacket", nil, fabricAddress(uint32(os.Geteuid()), name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	c.SetDeadline(time.Now().Add(watchdog))
+	return c
+}
+
+func ownRecord() fabricRecord {
+	return fabricRecord{status: fabricHello, version: Version, hash: LayoutHash(), user: uint32(os.Geteuid())}
+}
+
+func TestFabricAnswersAJoiner(t *testing.T) {
+	name := fabricName(t)
+	f := openTest(t, name)
+	hello := ownRecord()
+	c := dialTest(t, name)
+	if _, err := c.Write(hello.encode()); err != nil {
+		t.Fatal(err)
+	}
+	b, files, err := readFabric(c)
+	defer closeAll(files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, err := hello.verdict(b, len(files))
+	if err != nil || id != f.Arena().ID() {
+		t.Fatalf("verdict %x, %v", id, err)
+	}
+	for i, file := range files {
+		if flags, err := unix.FcntlInt(file.Fd(), unix.F_GETFD, 0); err != nil || flags&unix.FD_CLOEXEC == 0 {
+			t.Errorf("descriptor %d would be inherited (%#x, %v)", i, flags, err)
+		}
+	}
+
+	for _, tc := range []struct {
+		name   string
+		change func(*fabricRecord)
+		raw    []byte
+	}{
+		{"another layout version", func(r *fabricRecord) { r.version++ }, nil},
+		{"another layout hash", func(r *fabricRecord) { r.hash++ }, nil},
+		{"another protocol", nil, binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint64(nil, fabricMagic), fabricProtocol+1)},
+	} {
+		r := hello
+		raw := tc.raw
+		if tc.change != nil {
+			tc.change(&r)
+			raw = r.encode()
+		}
+		c := dialTest(t, name)
+		if _, err := c.Write(raw); err != nil {
+			t.Fatal(err)
+		}
+		b, files, err := readFabric(c)
+		if err != nil || len(files) != 0 {
+			t.Fatalf("%s: %d descriptors, %v", tc.name, len(files), err)
+		}
+		if reply, err := parseFabric(b); err != nil || reply.status != fabricWrongVersion || reply.version != Version || reply.id != [2]uint64{} {
+			t.Errorf("%s: reply %+v, %v", tc.name, reply, err)
+		}
+	}
+}
+
+func TestFabricWithHostileClients(t *testing.T) {
+	name := fabricName(t)
+	f := openTest(t, name)
+	hello := ownRecord()
+	valid := hello.encode()
+	pipe, other, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pipe.Close()
+	defer other.Close()
+	check := func(after string) {
+		t.Helper()
+		g := openTest(t, name)
+		if g.Created() || idOf(g) != idOf(f) {
+			t.Fatalf("after %s: created %v, id %s", after, g.Created(), idOf(g))
+		}
+		// Each answers, so that the next victim may be any.
+		g.Close()
+	}
+	for _, tc := range []struct {
+		name string
+		do   func(c *net.UnixConn) error
+	}{
+		{"nothing", func(c *net.UnixConn) error { return nil }},
+		{"garbage", func(c *net.UnixConn) error { _, err := c.Write([]byte("GET / HTTP/1.1\r\n\r\n")); return err }},
+		{"one byte", func(c *net.UnixConn) error { _, err := c.Write([]byte{1}); return err }},
+		{"an empty record", func(c *net.UnixConn) error { _, err := c.Write(nil); return err }},
+		{"half a record", func(c *net.UnixConn) error { _, err := c.Write(valid[:32]); return err }},
+		{"a record and a half", func(c *net.UnixConn) error { _, err := c.Write(slices.Concat(valid, valid[:32])); return err }},
+		{"very much", func(c *net.UnixConn) error { _, err := c.Write(bytes.Repeat([]byte{0xff}, 100000)); return err }},
+		{"a welcome", func(c *net.UnixConn) error {
+			r := hello
+			r.status = fabricWelcome
+			_, err := c.Write(r.encode())
+			return err
+		}},
+		{"descriptors that nobody wants", func(c *net.UnixConn) error {
+			_, _, err := c.WriteMsgUnix(valid[:10], unix.UnixRights(int(pipe.Fd()), int(other.Fd())), nil)
+			return err
+		}},
+		{"a good record with descriptors", func(c *net.UnixConn) error {
+			_, _, err := c.WriteMsgUnix(valid, unix.UnixRights(int(pipe.Fd()), int(other.Fd())), nil)
+			return err
+		}},
+		{"many good records", func(c *net.UnixConn) error {
+			for range 20 {
+				if _, err := c.Write(valid); err != nil {
+					break // it hangs up after one
+				}
+			}
+			return nil
+		}},
+		{"a good record whose answer is not read", func(c *net.UnixConn) error { _, err := c.Write(valid); return err }},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			stay, leave := dialTest(t, name), dialTest(t, name)
+			if err := tc.do(stay); err != nil {
+				t.Fatal(err)
+			}
+			if err := tc.do(leave); err != nil {
+				t.Fatal(err)
+			}
+			leave.Close()
+			check(tc.name)
+		})
+	}
+	t.Run("more silent clients than can be answered", func(t *testing.T) {
+		for range 3 * fabricConns {
+			dialTest(t, name)
+		}
+		for range 3 {
+			check("a flood")
+		}
+	})
+	t.Run("a flood that goes on", func(t *testing.T) {
+		stop := make(chan struct{})
+		var flood sync.WaitGroup
+		flood.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				if c, err := net.DialUnix("unixpacket", nil, fabricAddress(uint32(os.Geteuid()), name)); err == nil {
+					c.Write(valid[:7])
+					c.Close()
+				}
+			}
+		})
+		check("a flood")
+		close(stop)
+		flood.Wait()
+	})
+}
+
+// However many connect and say nothing, a process answers a limited number.
+func TestFabricPushesOutTheOldest(t *testing.T) {
+	patience := fabricPatience
+	fabricPatience = 10 * watchdog
+	defer func() { fabricPatience = patience }()
+	name := fabricName(t)
+	f, err := OpenFabric(shortly(t), name, smallFabric)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := f.Close(); err != nil { // with connections that still say nothing
+			t.Error(err)
+		}
+	}()
+	var clients []*net.UnixConn
+	for range fabricConns + 5 {
+		clients = append(clients, dialTest(t, name))
+	}
+	for i, c := range clients[:5] {
+		if n, err := c.Read(make([]byte, 1)); !hungUp(err) || errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("client %d: %d, %v", i, n, err)
+		}
+	}
+	last := clients[len(clients)-1]
+	if _, err := last.Write(ownRecord().encode()); err != nil {
+		t.Fatal(err)
+	}
+	b, files, err := readFabric(last)
+	closeAll(files)
+	if r, perr := parseFabric(b); err != nil || perr != nil || r.status != fabricWelcome {
+		t.Errorf("the last one: %+v, %v, %v", r, err, perr)
+	}
+}
+
+// impostor listens under a fabric's name and treats all who connect alike.
+func impostor(t *testing.T, name string, treat func(c *net.UnixConn)) *net.UnixListener {
+	t.Helper()
+	l, err := net.ListenUnix("unixpacket", fabricAddress(uint32(os.Geteuid()), name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var done sync.WaitGroup
+	done.Go(func() {
+		for {
+			c, err := l.AcceptUnix()
+			if err != nil {
+				return
+			}
+			done.Go(func() {
+				defer c.Close()
+				c.SetDeadline(time.Now().Add(watchdog))
+				treat(c)
+			})
+		}
+	})
+	t.Cleanup(func() {
+		l.Close()
+		done.Wait()
+	})
+	return l
+}
+
+func TestFabricWithHostileMembers(t *testing.T) {
+	a := newArena(t, 0)
+	name := fabricName(t)
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	defer w.Close()
+	elsewhere, err := net.ListenUnix("unixpacket", fabricAddress(uint32(os.Geteuid()), name+"-else"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer elsewhere.Close()
+	tcp, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Logf("no TCP here: %v", err)
+		tcp = elsewhere
+	}
+	defer tcp.Close()
+	var own *net.UnixListener // the impostor's
+	welcome := ownRecord()
+	welcome.status, welcome.id = fabricWelcome, a.ID()
+	with := func(change func(*fabricRecord)) fabricRecord {
+		r := welcome
+		r.id = [2]uint64{}
+		change(&r)
+		return r
+	}
+	random := headerPage(testSize, nil)
+	random[0]++
+	noArena := memfd(t, random, testSize, unix.F_SEAL_SHRINK)
+	for _, tc := range []struct {
+		name  string
+		reply []byte
+		files []any
+		want  error
+		words string
+	}{
+		{"garbage", []byte("HTTP/1.1 400 Bad Request"), nil, ErrNotFabric, "magic"},
+		{"a short record", welcome.encode()[:20], nil, ErrNotFabric, "20 bytes"},
+		{"a long record", append(welcome.encode(), 0), []any{a.File(), &own}, ErrNotFabric, "65 bytes"},
+		{"no descriptors", welcome.encode(), nil, ErrNotFabric, "0 descriptors"},
+		{"one descriptor", welcome.encode(), []any{a.File()}, ErrNotFabric, "1 descriptors"},
+		{"three descriptors", welcome.encode(), []any{a.File(), &own, r}, ErrNotFabric, "3 descriptors"},
+		{"as many descriptors as there can be", welcome.encode(), slices.Repeat([]any{r}, maxPassed), ErrNotFabric, "253 descriptors"},
+		{"two pipes", welcome.encode(), []any{r, w}, ErrNotFabric, "no listening socket"},
+		{"the wrong way round", welcome.encode(), []any{&own, a.File()}, ErrNotFabric, "no listening socket"},
+		{"a listener elsewhere", welcome.encode(), []any{a.File(), elsewhere}, ErrNotFabric, "listens at"},
+		{"a listener of another family", welcome.encode(), []any{a.File(), tcp}, ErrNotFabric, "listens at"},
+		{"no arena", welcome.encode(), []any{r, &own}, ErrNotArena, "mode"},
+		{"a damaged arena", welcome.encode(), []any{noArena, &own}, ErrNotArena, "magic"},
+		{"another arena", with(func(r *fabricRecord) { r.id = [2]uint64{1, 2} }).encode(), []any{a.File(), &own}, ErrNotFabric, "announced"},
+		{"a hello", with(func(r *fabricRecord) { r.status = fabricHello }).encode(), nil, ErrNotFabric, "status 1"},
+		{"no status", with(func(r *fabricRecord) { r.status = 0 }).encode(), nil, ErrNotFabric, "status 0"},
+		{"an unknown status", with(func(r *fabricRecord) { r.status = 77 }).encode(), nil, ErrNotFabric, "status 77"},
+		{"another version", with(func(r *fabricRecord) { r.status, r.version = fabricWrongVersion, 99 }).encode(), nil, ErrVersion, "speak version 99"},
+		{"another protocol", append(binary.LittleEndian.AppendUint64(nil, fabricMagic), 9, 0, 0, 0), nil, ErrVersion, "it is 9, this program speaks 1"},
+		{"another user", with(func(r *fabricRecord) { r.status, r.user = fabricWrongUser, 4711 }).encode(), nil, ErrUser, "user 4711"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			ready := make(chan struct{})
+			own = impostor(t, name, func(c *net.UnixConn) {
+				<-ready
+				c.Read(make([]byte, 1000))
+				var fds []int
+				for _, f := range tc.files {
+					if p, ok := f.(**net.UnixListener); ok {
+						f = *p
+					}
+					raw, err := f.(syscall.Conn).SyscallConn()
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					raw.Control(func(fd uintptr) { fds = append(fds, int(fd)) })
+				}
+				var oob []byte
+				if len(fds) > 0 {
+					oob = unix.UnixRights(fds...)
+				}
+				c.WriteMsgUnix(tc.reply, oob, nil)
+			})
+			close(ready)
+			f, err := OpenFabric(shortly(t), name, smallFabric)
+			if err == nil {
+				f.Close()
+				t.Fatal("joined")
+			}
+			if !errors.Is(err, tc.want) || !strings.Contains(err.Error(), tc.words) {
+				t.Errorf("error %q, want one that is %q and contains %q", err, tc.want, tc.words)
+			}
+		})
+	}
+}
+
+// A member that dies in the middle of the handshake, at each step.
+func TestFabricWithAMemberThatDies(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		treat func(c *net.UnixConn)
+	}{
+		{"at once", func(c *net.UnixConn) {}},
+		{"after the hello", func(c *net.UnixConn) { c.Read(make([]byte, 1000)) }},
+		{"before it answers", func(c *net.UnixConn) { c.Read(make([]byte, 1000)); c.Read(make([]byte, 1000)) }}, // until we hang up
+		{"slowly", func(c *net.UnixConn) { time.Sleep(2 * fabricFirstTry) }},
+		{"with an empty record", func(c *net.UnixConn) { c.Read(make([]byte, 1000)); c.Write(nil) }},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			name := fabricName(t)
+			tries := make(chan struct{}, 1000)
+			l := impostor(t, name, func(c *net.UnixConn) {
+				tc.treat(c)
+				tries <- struct{}{}
+			})
+			go func() { // once it has been asked twice, the last of it goes
+				<-tries
+				<-tries
+				l.Close()
+			}()
+			f := openTest(t, name)
+			if !f.Created() {
+				t.Error("joined nobody")
+			}
+		})
+	}
+}
+
+// roleAlien runs as another user.
+var roleAlien = role("alien", func(a *actor) error {
+	name, user := a.args[0], uint32(os.Geteuid())
+	host, err := strconv.ParseUint(a.args[1], 10, 32)
+	if err != nil {
+		return err
+	}
+	at := fabricAddress(uint32(host), name)
+	refused := func(err error) error {
+		both := strings.Contains(fmt.Sprint(err), fmt.Sprintf("user %d", host)) && strings.Contains(fmt.Sprint(err), fmt.Sprintf("user %d", user))
+		if !errors.Is(err, ErrUser) || !both {
+			return fmt.Errorf("the error should name users %d and %d: %v", host, user, err)
+		}
+		return nil
+	}
+	// Our own check.
+	if _, err := openFabric(a.ctx, at, user, smallFabric); err != nil {
+		if err := refused(err); err != nil {
+			return err
+		}
+	} else {
+		return errors.New("another user's fabric was joined")
+	}
+	// The member's check, against one that does not look.
+	c, err := net.DialUnix("unixpacket", nil, at)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	c.SetDeadline(time.Now().Add(watchdog))
+	if _, err := c.Write(ownRecord().encode()); err != nil {
+		return err
+	}
+	b, files, err := readFabric(c)
+	if err != nil || len(files) != 0 {
+		return fmt.Errorf("%d descriptors, %v", len(files), err)
+	}
+	_, err = ownRecord().verdict(b, 0)
+	if err := refused(err); err != nil {
+		return err
+	}
+	// The same name is free for us.
+	f, err := OpenFabric(a.ctx, name, smallFabric)
+	if err != nil {
+		return err
+	}
+	if !f.Created() {
+		return errors.New("joined another user's fabric")
+	}
+	// And a name that is not ours to take: taken.
+	squat, err := openFabric(a.ctx, fabricAddress(uint32(host), name+"-taken"), user, smallFabric)
+	if err != nil {
+		return err
+	}
+	// There, we welcome everybody.
+	trap, err := net.ListenUnix("unixpacket", fabricAddress(uint32(host), name+"-trap"))
+	if err != nil {
+		return err
+	}
+	arena := int(f.Arena().File().Fd())
+	go func() {
+		for {
+			c, err := trap.AcceptUnix()
+			if err != nil {
+				return
+			}
+			c.Read(make([]byte, 1000))
+			r := ownRecord()
+			r.status, r.id = fabricWelcome, f.Arena().ID()
+			raw, err := trap.SyscallConn()
+			if err == nil {
+				raw.Control(func(fd uintptr) {
+					c.WriteMsgUnix(r.encode(), unix.UnixRights(arena, int(fd)), nil)
+				})
+			}
+			c.Close()
+		}
+	}()
+	a.say("taken")
+	if _, err := a.hear(); err != nil {
+		return err
+	}
+	return errors.Join(f.Close(), squat.Close(), trap.Close())
+})
+
+func TestFabricOfAnotherUser(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skipf("only root can start a process of another user, this is user %d", os.Geteuid())
+	}
+	name := fabricName(t)
+	f := openTest(t, name)
+	// The test binary lies where only we can reach it, so it is started
+	// through a descriptor.
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	binary := open(t, self, os.O_RDONLY)
+	const nobody = 65534
+	c := startPath(t, "/proc/self/fd/3", roleAlien, casting{
+		args: []string{name, "0"}, files: []*os.File{binary},
+		attr: &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}})
+	c.expect("taken")
+	for _, taken := range []string{"-taken", "-trap"} {
+		g, err := OpenFabric(shortly(t), name+taken, smallFabric)
+		if err == nil {
+			g.Close()
+			t.Errorf("%s: root has joined another user's fabric", taken)
+			continue
+		}
+		if !errors.Is(err, ErrUser) || !strings.Contains(err.Error(), "user 65534") || !strings.Contains(err.Error(), "user 0") {
+			t.Errorf("%s: %v", taken, err)
+		}
+	}
+	c.say("go")
+	c.wait()
+	if f.Arena().LiveMembers() != 0 {
+		t.Error("somebody has joined")
+	}
+}
+
+var roleFewDescriptors = role("few descriptors", func(a *actor) error {
+	name := a.args[0]
+	for range 2 { // the first opens what the runtime keeps
+		f, err := OpenFabric(a.ctx, name, smallFabric)
+		if err != nil {
+			return err
+		}
+		if err := f.Close(); err != nil {
+			return err
+		}
+	}
+	next, err := unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	unix.Close(next)
+	old := openFiles()
+	for room := 0; room < 8; room++ {
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: uint64(next + room), Max: 1 << 10}); err != nil {
+			return err
+		}
+		f, err := OpenFabric(a.ctx, name, smallFabric)
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 1 << 10, Max: 1 << 10}); err != nil {
+			return err
+		}
+		if err == nil {
+			a.say("room for %d suffices", room)
+			if room < 3 {
+				return fmt.Errorf("joined with room for %d descriptors", room)
+			}
+			return f.Close()
+		}
+		a.say("%v", err)
+		if left := openFiles(); len(left) > len(old) {
+			return fmt.Errorf("room %d: before %v, after %v", room, old, left)
+		}
+	}
+	return errors.New("never joined")
+})
+
+// A joiner that runs out of descriptors at each step says so and keeps none.
+func TestFabricWithFewDescriptors(t *testing.T) {
+	name := fabricName(t)
+	openTest(t, name)
+	c := start(t, roleFewDescriptors, casting{args: []string{name}})
+	said := ""
+	for c.out.Scan() {
+		said += c.out.Text() + "\n"
+	}
+	c.wait()
+	if !strings.Contains(said, "ulimit -n") || !strings.Contains(said, "too many open files") {
+		t.Errorf("the errors were\n%s", said)
+	}
+}
+
+func TestFabricRecord(t *testing.T) {
+	r := fabricRecord{status: fabricWelcome, version: 2, user: 3, hash: 4, id: [2]uint64{5, 6}}
+	b := r.encode()
+	if len(b) != fabricRecordSize || string(b[:8]) != "SOFTNDFB" {
+		t.Errorf("%d bytes that begin with %q", len(b), b[:8])
+	}
+	if back, err := parseFabric(b); err != nil || back != r {
+		t.Errorf("%+v, %v", back, err)
+	}
+	for i := range b { // each byte counts
+		c := slices.Clone(b)
+		c[i] ^= 0x80
+		if back, err := parseFabric(c); err == nil && back == r {
+			t.Errorf("byte %d is ignored", i)
+		}
+	}
+	for n := range b {
+		if _, err := parseFabric(b[:n]); !errors.Is(err, ErrNotFabric) {
+			t.Errorf("%d bytes: %v", n, err)
+		}
+	}
+}
+
+func FuzzFabricMessage(f *testing.F) {
+	for status := range fabricStatusEnd + 2 {
+		r := ownRecord()
+		r.status = status
+		f.Add(r.encode(), r.user, 2)
+		r.id = [2]uint64{1, 2}
+		f.Add(r.encode(), r.user+1, 0)
+	}
+	f.Add([]byte{}, uint32(0), 0)
+	f.Add(append(binary.LittleEndian.AppendUint64(nil, fabricMagic), 9, 0, 0, 0), uint32(0), 2)
+	f.Fuzz(func(t *testing.T, b []byte, user uint32, descriptors int) {
+		own := ownRecord()
+		own.id = [2]uint64{7, 8}
+		r, err := parseFabric(b)
+		if err == nil && !bytes.Equal(r.encode(), b) {
+			t.Fatalf("%x is taken for %+v", b, r)
+		}
+		if err != nil && !errors.Is(err, ErrNotFabric) && !errors.Is(err, errProtocol) {
+			t.Fatal(err)
+		}
+		if reply, ok := own.answer(b, user); ok {
+			if reply.status == fabricWelcome && (user != own.user || r.version != own.version || r.hash != own.hash || r.status != fabricHello) {
+				t.Fatalf("%+v of user %d is welcome", r, user)
+			}
+			if reply.status != fabricWelcome && reply.id != [2]uint64{} {
+				t.Fatalf("%+v gives the arena's id away", reply)
+			}
+			if _, err := parseFabric(reply.encode()); err != nil {
+				t.Fatalf("our own reply: %v", err)
+			}
+		}
+		id, err := own.verdict(b, descriptors)
+		switch {
+		case err == nil:
+			if descriptors != fabricDescriptors || id != r.id || r.status != fabricWelcome {
+				t.Fatalf("verdict %x for %+v with %d descriptors", id, r, descriptors)
+			}
+		case !errors.Is(err, ErrNotFabric) && !errors.Is(err, ErrVersion) && !errors.Is(err, ErrUser):
+			t.Fatal(err)
+		}
+	})
+}

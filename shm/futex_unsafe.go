@@ -1,0 +1,34 @@
+package shm
+
+import (
+	"errors"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	futexWait = 0 // not FUTEX_PRIVATE_FLAG: the word is shared between processes
+	futexWake = 1
+)
+
+// futexSleep blocks until the word no longer holds seen, a wake arrives, or
+// timeout has passed (0 = none). Spurious returns are allowed.
+func futexSleep(word *atomic.Uint32, seen uint32, timeout time.Duration) {
+	var ts *unix.Timespec
+	if timeout > 0 {
+		t := unix.NsecToTimespec(int64(timeout))
+		ts = &t
+	}
+	_, _, errno := unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(word)), futexWait, uintptr(seen), uintptr(unsafe.Pointer(ts)), 0, 0)
+	if errno != 0 && !errors.Is(errno, unix.EAGAIN) && !errors.Is(errno, unix.EINTR) && !errors.Is(errno, unix.ETIMEDOUT) {
+		panic("shm: futex wait: " + errno.Error()) // the word is ours and mapped: a bug, or a kernel without futexes
+	}
+}
+
+// futexWakeAll wakes every sleeper on the word, in all processes.
+func futexWakeAll(word *atomic.Uint32) {
+	unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(word)), futexWake, 1<<30, 0, 0, 0)
+}

@@ -1,0 +1,321 @@
+package shm
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// rendezvous waits in a barrier the way a rank does: it looks, yields, and
+// then sleeps on its doorbell until the last one rings.
+func rendezvous(g *Group, m *Member) {
+	ticket := g.Arrive()
+	for i := 0; !g.Passed(ticket); i++ {
+		if i < 50 {
+			Yield()
+			runtime.Gosched()
+			continue
+		}
+		sleep := m.Waiters().Arm()
+		if g.Passed(ticket) {
+			break
+		}
+		m.Waiters().Sleep(sleep, 0)
+	}
+	m.Waiters().Disarm()
+}
+
+// exchange runs rounds of barrier and publication, and fails when a rank sees
+// anything but what the others have published in this round.
+func exchange(m *Member, rounds int) error {
+	g, err := m.Group()
+	if err != nil {
+		return err
+	}
+	off, err := m.Heap().Alloc(4096)
+	if err != nil {
+		return err
+	}
+	b, err := m.Arena().Bytes(off, 4096)
+	if err != nil {
+		return err
+	}
+	words := func(rank, round int) []byte { return fmt.Appendf(nil, "rank %d, round %d", rank, round) }
+	for round := range rounds {
+		mine := words(g.Rank(), round)
+		copy(b, mine)
+		g.Publish(off, uint64(len(mine)))
+		rendezvous(g, m)
+		for rank := range g.Size() {
+			theirs, err := g.Published(rank)
+			if err != nil {
+				return err
+			}
+			if !bytes.Equal(theirs, words(rank, round)) {
+				return fmt.Errorf("rank %d sees %q from rank %d in round %d", g.Rank(), theirs, rank, round)
+			}
+		}
+		rendezvous(g, m)
+	}
+	return nil
+}
+
+func TestBarrierOfGoroutines(t *testing.T) {
+	for _, ranks := range []int{1, 2, 5} {
+		t.Run(fmt.Sprint(ranks), func(t *testing.T) {
+			a := newArena(t, ranks)
+			rounds := 100
+			if testing.Short() {
+				rounds = 30
+			}
+			var done sync.WaitGroup
+			for rank := range ranks {
+				m := join(t, a, rank)
+				done.Go(func() {
+					if err := exchange(m, rounds); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			done.Wait()
+			if got := a.header().round.Load(); got != uint32(2*rounds) || a.header().arrived.Load() != 0 {
+				t.Errorf("%d rounds and %d arrived, want %d and 0", got, a.header().arrived.Load(), 2*rounds)
+			}
+		})
+	}
+}
+
+// Nobody passes before the last one has arrived.
+func TestBarrierHolds(t *testing.T) {
+	a := newArena(t, 3)
+	var groups []*Group
+	for rank := range 3 {
+		g, err := join(t, a, rank).Group()
+		if err != nil {
+			t.Fatal(err)
+		}
+		groups = append(groups, g)
+	}
+	for round := range 4 {
+		first, second := groups[round%3].Arrive(), groups[(round+1)%3].Arrive()
+		if groups[0].Passed(first) || groups[1].Passed(second) {
+			t.Fatal("passed with two of three")
+		}
+		third := groups[(round+2)%3].Arrive()
+		if !groups[0].Passed(first) || !groups[0].Passed(second) || !groups[0].Passed(third) {
+			t.Fatal("not passed with three of three")
+		}
+	}
+	// The counter of rounds may wrap.
+	a.header().round.Store(^uint32(0))
+	ticket := groups[0].Arrive()
+	groups[1].Arrive()
+	if groups[0].Passed(ticket) {
+		t.Error("passed early at the wrap")
+	}
+	groups[2].Arrive()
+	if !groups[0].Passed(ticket) {
+		t.Error("not passed at the wrap")
+	}
+}
+
+var roleRank = role("rank", func(a *actor) error {
+	var rank, rounds int
+	if _, err := fmt.Sscan(strings.Join(a.args, " "), &rank, &rounds); err != nil {
+		return err
+	}
+	m, err := a.join(rank)
+	if err != nil {
+		return err
+	}
+	if err := exchange(m, rounds); err != nil {
+		return err
+	}
+	return m.Leave()
+})
+
+func TestBarrierOfProcesses(t *testing.T) {
+	const ranks = 5 // more than most machines that run this have cores to spare
+	rounds := 100
+	if testing.Short() {
+		rounds = 30
+	}
+	a := newArena(t, ranks)
+	var children []*child
+	for rank := range ranks {
+		children = append(children, start(t, roleRank, casting{args: []string{fmt.Sprint(rank), fmt.Sprint(rounds)}, files: []*os.File{a.File()}}))
+	}
+	for _, c := range children {
+		c.wait()
+	}
+}
+
+func TestGroupRefuses(t *testing.T) {
+	a := newArena(t, 2)
+	m, guest := join(t, a, 0), join(t, a, NotRank)
+	if g, err := guest.Group(); err == nil {
+		t.Errorf("a guest is rank %d", g.Rank())
+	}
+	g, err := m.Group()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := m.Group(); err != nil || again.Rank() != 0 {
+		t.Errorf("the same member, once more: %v, %v", again, err)
+	}
+	if id, ok := g.Member(0); !ok || id != m.ID() {
+		t.Errorf("rank 0 is %v, %v", id, ok)
+	}
+	for _, rank := range []int{-1, 1, 2, 1 << 30} {
+		if id, ok := g.Member(rank); ok {
+			t.Errorf("rank %d is %v", rank, id)
+		}
+		if b, err := g.Published(rank); !errors.Is(err, ErrGone) {
+			t.Errorf("rank %d publishes %q, %v", rank, b, err)
+		}
+	}
+	double := join(t, again(t, a), 0)
+	if _, err := double.Group(); !errors.Is(err, ErrTaken) || !strings.Contains(err.Error(), "rank 0") {
+		t.Errorf("a second rank 0: %v", err)
+	}
+	// The rank of one that has died is free again, and nothing of its offer is left.
+	off, err := m.Heap().Alloc(64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.Publish(off, 5)
+	if err := m.Leave(); err != nil {
+		t.Fatal(err)
+	}
+	h, err := double.Group()
+	if err != nil {
+		t.Fatalf("the rank of one that has left: %v", err)
+	}
+	if b, err := h.Published(0); b != nil || err != nil {
+		t.Errorf("the successor publishes %q, %v", b, err)
+	}
+	b := newArena(t, 0)
+	if g, err := join(t, b, 0).Group(); err == nil {
+		t.Errorf("a group of none: %v", g)
+	}
+}
+
+func TestGroupTakenAtTheSameTime(t *testing.T) {
+	a := fakeArena(1)
+	one, two := fakeMember(a, 0, 0), fakeMember(a, 1, 0)
+	var won [2]atomic.Bool
+	take := func(who int, m *Member) func(uint64) {
+		return func(uint64) {
+			_, err := m.Group()
+			if err != nil && !errors.Is(err, ErrTaken) {
+				t.Error(err)
+			}
+			won[who].Store(err == nil)
+		}
+	}
+	lockstep(5000, take(0, one), take(1, two), func(i uint64) {
+		if won[0].Load() == won[1].Load() {
+			t.Fatalf("round %d: both, or none, are rank 0: %v", i, won[0].Load())
+		}
+		a.place(0).member.Store(0)
+	})
+}
+
+func TestPublishedIsChecked(t *testing.T) {
+	a := newArena(t, 2)
+	liar, m := join(t, a, 0), join(t, a, 1)
+	theirs, err := liar.Group()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours, err := m.Group()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, err := ours.Published(0); b != nil || err != nil {
+		t.Errorf("nothing was published, but there is %q, %v", b, err)
+	}
+	off, err := liar.Heap().Alloc(2 * ChunkSize)
+	if err != nil {
+		t.Fatal(err)
+	}
+	foreign, err := m.Heap().Alloc(100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	theirs.Publish(off+10, 2*ChunkSize-10)
+	if b, err := ours.Published(0); len(b) != 2*ChunkSize-10 || err != nil {
+		t.Fatalf("%d bytes, %v", len(b), err)
+	}
+	for _, tc := range []struct {
+		name string
+		off  Offset
+		n    uint64
+	}{
+		{"the header", 0, 100},
+		{"a table", a.geo.memberTable, 100},
+		{"one byte before the heap", a.geo.heap - 1, 2},
+		{"another member's memory", foreign, 10},
+		{"nobody's memory", a.geo.heap + Offset((a.geo.chunks-1)*ChunkSize), 10},
+		{"one byte beyond its memory", off + 1, 2 * ChunkSize},
+		{"as much as the arena has", a.geo.heap, a.geo.chunks * ChunkSize},
+		{"the end of the arena", Offset(a.Size()), 1},
+		{"beyond the arena", Offset(a.Size()), 1 << 40},
+		{"a length that wraps", off, 1<<64 - 1},
+		{"an offset that wraps", 1<<64 - 1, 2},
+	} {
+		theirs.Publish(tc.off, tc.n)
+		if peerOf(t, m, liar.ID()).Owns(tc.off, tc.n) {
+			t.Errorf("%s: the peer owns it", tc.name)
+		}
+		if b, err := ours.Published(0); !errors.Is(err, ErrDamaged) || b != nil {
+			t.Errorf("%s: %d bytes, %v", tc.name, len(b), err)
+		}
+	}
+	if !peerOf(t, m, liar.ID()).Owns(off+1, 2*ChunkSize-1) || !peerOf(t, m, m.ID()).Owns(foreign, 100) {
+		t.Error("a peer does not own its own memory")
+	}
+	theirs.Publish(0, 0)
+	if b, err := ours.Published(0); b != nil || err != nil {
+		t.Errorf("taken back, but there is %q, %v", b, err)
+	}
+}
+
+// The last rank rings whoever it finds, whatever stands in the places.
+func TestBarrierRingsTheSleepersOnly(t *testing.T) {
+	a := newArena(t, 3)
+	m, last := join(t, a, 0), join(t, a, 1)
+	g, err := m.Group()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := last.Group()
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.place(2).member.Store(^uint64(0)) // a rank whose place is damaged
+	ticket := g.Arrive()
+	a.header().arrived.Add(1) // which arrives nevertheless
+	woken := make(chan struct{})
+	sleep := m.Waiters().Arm()
+	go func() {
+		m.Waiters().Sleep(sleep, 0)
+		close(woken)
+	}()
+	h.Arrive()
+	select {
+	case <-woken:
+	case <-time.After(watchdog):
+		t.Fatal("nobody was woken")
+	}
+	if !g.Passed(ticket) {
+		t.Error("not passed")
+	}
+}

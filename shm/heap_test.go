@@ -1,0 +1,478 @@
+package shm
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+func TestHeapClasses(t *testing.T) {
+	a := newArena(t, 0)
+	h := join(t, a, NotRank).Heap()
+	for _, tc := range []struct{ n, takes uint64 }{
+		{1, 64}, {63, 64}, {64, 64}, {65, 128}, {4096, 4096}, {4097, 8192},
+		{32767, 32768}, {32768, 32768}, {32769, ChunkSize}, {ChunkSize, ChunkSize},
+		{ChunkSize + 1, 2 * ChunkSize}, {10*ChunkSize - 1, 10 * ChunkSize},
+	} {
+		before := h.InUse()
+		off, err := h.Alloc(tc.n)
+		if err != nil {
+			t.Fatalf("%d bytes: %v", tc.n, err)
+		}
+		if got := h.InUse() - before; got != tc.takes {
+			t.Errorf("%d bytes take %d, want %d", tc.n, got, tc.takes)
+		}
+		if align := min(tc.takes, ChunkSize); uint64(off)%align != 0 || off < a.HeapStart() {
+			t.Errorf("%d bytes lie at %#x", tc.n, off)
+		}
+		b, err := a.Bytes(off, tc.takes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !isZero(b) {
+			t.Errorf("%d bytes are not zero", tc.n)
+		}
+		fill(b, 0xa5)
+		if err := h.Free(off); err != nil {
+			t.Error(err)
+		}
+		if got := h.InUse(); got != before {
+			t.Errorf("%d bytes in use after the free, %d before", got, before)
+		}
+	}
+	if n := chunksOf(a, 0); n != 0 {
+		t.Errorf("an empty heap owns %d chunks", n)
+	}
+}
+
+func isZero(b []byte) bool { return len(bytes.TrimLeft(b, "\x00")) == 0 }
+
+func fill(b []byte, v byte) {
+	for i := range b {
+		b[i] = v
+	}
+}
+
+func TestHeapRefuses(t *testing.T) {
+	a := newArena(t, 0)
+	h := join(t, a, NotRank).Heap()
+	if _, err := h.Alloc(0); err == nil {
+		t.Error("0 bytes were allocated")
+	}
+	off, err := h.Alloc(100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, wrong := range []Offset{0, off + 1, off + 64, off - 64, a.HeapStart() + ChunkSize, 1 << 60} {
+		if err := h.Free(wrong); err == nil {
+			t.Errorf("free of %#x was accepted", wrong)
+		}
+	}
+	if err := h.Free(off); err != nil {
+		t.Error(err)
+	}
+	if err := h.Free(off); err == nil {
+		t.Error("second free was accepted")
+	}
+}
+
+func TestHeapZeroesAfterReuse(t *testing.T) {
+	a := newArena(t, 0)
+	h := join(t, a, NotRank).Heap()
+	keep, err := h.Alloc(256) // keeps the chunk, so that its objects are reused in place
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range []uint64{256, 3 * ChunkSize} {
+		first, err := h.Alloc(n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, _ := a.Bytes(first, n)
+		fill(b, 0xff)
+		if err := h.Free(first); err != nil {
+			t.Fatal(err)
+		}
+		second, err := h.Alloc(n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if second != first {
+			t.Logf("%d bytes moved from %#x to %#x", n, first, second)
+		}
+		if b, _ := a.Bytes(second, n); !isZero(b) {
+			t.Errorf("%d reused bytes are not zero", n)
+		}
+		if err := h.Free(second); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := h.Free(keep); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestHeapReservesAndGivesBack(t *testing.T) {
+	a := newArena(t, 0)
+	h := join(t, a, NotRank).Heap()
+	before := blocks(t, a)
+	const n = 9<<20 + 1 // several steps of reservation and a bit
+	off, err := h.Alloc(n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := blocks(t, a); got < before+n {
+		t.Errorf("%d bytes exist before they are touched, %d did before the alloc of %d", got, before, n)
+	}
+	if err := h.Free(off); err != nil {
+		t.Fatal(err)
+	}
+	if got := blocks(t, a); got != before {
+		t.Errorf("%d bytes exist after the free, %d did before", got, before)
+	}
+	// Small objects: the chunk goes with its last object.
+	var offs []Offset
+	for range 3 * ChunkSize / 1024 {
+		off, err := h.Alloc(1000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		offs = append(offs, off)
+	}
+	if got := blocks(t, a); got != before+3*ChunkSize {
+		t.Errorf("three chunks of small objects take %d bytes", got-before)
+	}
+	slices.Sort(offs)
+	if len(slices.Compact(offs)) != len(offs) {
+		t.Fatal("two objects at one place")
+	}
+	for i, off := range offs[1:] {
+		if off-offs[i] < 1000 {
+			t.Fatalf("objects at %#x and %#x overlap", offs[i], off)
+		}
+	}
+	for _, off := range offs {
+		if err := h.Free(off); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := blocks(t, a); got != before {
+		t.Errorf("%d bytes exist after all small objects are freed, %d did before", got, before)
+	}
+}
+
+func TestHeapShortageOfTheArena(t *testing.T) {
+	a := newArena(t, 0)
+	h := join(t, a, NotRank).Heap()
+	heap := a.geo.chunks * ChunkSize
+	var offs []Offset
+	for range 3 {
+		off, err := h.Alloc(heap / 4 / ChunkSize * ChunkSize)
+		if err != nil {
+			t.Fatal(err)
+		}
+		offs = append(offs, off)
+	}
+	used := 3 * (heap / 4 / ChunkSize * ChunkSize)
+	_, err := h.Alloc(heap / 2)
+	short, ok := errors.AsType[*ShortageError](err)
+	if !ok || !errors.Is(err, ErrShortage) {
+		t.Fatalf("error %v", err)
+	}
+	if want := roundUp(heap/2, ChunkSize); short.Wanted != want || short.Left != heap-used || !strings.Contains(short.Limit, "arena's size") || short.Next == "" {
+		t.Errorf("wanted %d, left %d under %q; next: %q; want %d and %d", short.Wanted, short.Left, short.Limit, short.Next, want, heap-used)
+	}
+	if _, err := h.Alloc(1 << 60); !errors.Is(err, ErrShortage) {
+		t.Errorf("very many bytes: %v", err)
+	}
+	// Nothing was kept, and what was said to be left can be had.
+	off, err := h.Alloc(short.Left)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, off := range append(offs, off) {
+		if err := h.Free(off); err != nil {
+			t.Error(err)
+		}
+	}
+	if n := chunksOf(a, 0); n != 0 {
+		t.Errorf("%d chunks are still owned", n)
+	}
+}
+
+func TestOwnerMapRuns(t *testing.T) {
+	a := fakeArena(0)
+	words := a.words(a.geo.memberTable, 10) // any words do
+	one, two := ownerMap{words, 1}, ownerMap{words, 2}
+	claim := func(m ownerMap, hint, n uint64, want int64) {
+		t.Helper()
+		first, ok := m.claimRun(hint, n)
+		if ok != (want >= 0) || ok && first != uint64(want) {
+			t.Errorf("claim of %d from %d by %d: %d, %v, want %d", n, hint, m.self, first, ok, want)
+		}
+	}
+	claim(one, 0, 0, -1)
+	claim(one, 0, 11, -1)
+	claim(one, 0, 10, 0)
+	claim(two, 0, 1, -1)
+	one.releaseRun(0, 10)
+	claim(one, 3, 2, 3)
+	claim(two, 0, 4, 5)
+	claim(two, 0, 3, 0)   // the run before
+	claim(one, 8, 1, 9)   // to the end
+	claim(one, 20, 1, -1) // hint outside, all taken
+	two.releaseRun(0, 10) // releases only its own
+	if got := one.largestFree(); got != 4 {
+		t.Errorf("longest free run is %d, want 4", got)
+	}
+	claim(two, 2, 5, -1) // 0..2 and 5..8 are free
+	claim(two, 9, 3, 0)  // from the start again
+	claim(two, 99, 4, 5) // likewise
+	claim(two, 0, 1, -1)
+	var runs [][2]uint64
+	two.runs(func(first, n uint64) { runs = append(runs, [2]uint64{first, n}) })
+	if want := [][2]uint64{{0, 3}, {5, 4}}; !slices.Equal(runs, want) {
+		t.Errorf("runs %v, want %v", runs, want)
+	}
+	// A run that reaches over the hint is found in the second pass.
+	one.releaseRun(0, 10)
+	two.releaseRun(0, 10)
+	claim(one, 8, 1, 8)
+	claim(two, 5, 7, 0)
+}
+
+// Claims that overlap in time never overlap in place.
+func TestOwnerMapUnderContention(t *testing.T) {
+	a := fakeArena(0)
+	const size = 7
+	words := a.words(a.geo.chunkOwners, size)
+	var holders [size]atomic.Int32
+	work := func(m ownerMap) func(i uint64) {
+		return func(i uint64) {
+			n := 1 + i%3
+			first, ok := m.claimRun(0, n)
+			if !ok {
+				return
+			}
+			for at := first; at < first+n; at++ {
+				if holders[at].Add(1) != 1 {
+					t.Errorf("word %d has two owners", at)
+				}
+			}
+			for at := first; at < first+n; at++ {
+				if holders[at].Add(-1) != 0 || words[at].Load() != m.self {
+					t.Errorf("word %d was taken from its owner", at)
+				}
+			}
+			m.releaseRun(first, n)
+		}
+	}
+	lockstep(50_000, work(ownerMap{words, 1}), work(ownerMap{words, 2}), func(uint64) {
+		if free := (ownerMap{words: words}).largestFree(); free != size {
+			t.Errorf("%d words are free in the end", free)
+		}
+	})
+}
+
+// churn allocates and frees at random, and fails when memory is not zero when
+// it comes or not its own when it goes.
+func churn(m *Member, seed uint64, rounds int, between func(i int)) error {
+	rng := rand.New(rand.NewPCG(seed, 1))
+	type object struct {
+		off Offset
+		n   uint64
+	}
+	var live []object
+	mark := byte(m.ID().Slot() + 1)
+	free := func(i int) error {
+		o := live[i]
+		live = slices.Delete(live, i, i+1)
+		b, err := m.Arena().Bytes(o.off, o.n)
+		if err != nil {
+			return err
+		}
+		for _, at := range []uint64{0, o.n / 2, o.n - 1} {
+			if b[at] != mark {
+				return fmt.Errorf("byte %d of %d at %#x is %#x instead of %#x", at, o.n, o.off, b[at], mark)
+			}
+		}
+		return m.Heap().Free(o.off)
+	}
+	for i := range rounds {
+		n := 1 + rng.Uint64N(300)
+		switch rng.IntN(4) {
+		case 0:
+			n = 1 + rng.Uint64N(5*ChunkSize)
+		case 1:
+			n = 1 + rng.Uint64N(ChunkSize)
+		}
+		off, err := m.Heap().Alloc(n)
+		if err != nil {
+			return err
+		}
+		b, err := m.Arena().Bytes(off, n)
+		if err != nil {
+			return err
+		}
+		if !isZero(b) {
+			return fmt.Errorf("%d bytes at %#x are not zero", n, off)
+		}
+		fill(b, mark)
+		live = append(live, object{off, n})
+		if between != nil {
+			between(i)
+		}
+		for len(live) > 12 || len(live) > 0 && rng.IntN(2) == 0 {
+			if err := free(rng.IntN(len(live))); err != nil {
+				return err
+			}
+		}
+	}
+	for len(live) > 0 {
+		if err := free(0); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+var roleChurn = role("churn", func(a *actor) error {
+	m, err := a.join(NotRank)
+	if err != nil {
+		return err
+	}
+	var seed uint64
+	var rounds int
+	if _, err := fmt.Sscan(strings.Join(a.args, " "), &seed, &rounds); err != nil {
+		return err
+	}
+	if err := churn(m, seed, rounds, func(i int) {
+		if i == 10 {
+			a.say("%d", m.ID())
+		}
+	}); err != nil {
+		return err
+	}
+	return m.Leave()
+})
+
+func TestHeapsOfSeveralMembersNeverOverlap(t *testing.T) {
+	a := newArena(t, 0)
+	rounds := 300
+	if testing.Short() {
+		rounds = 60
+	}
+	var children []*child
+	for i := range 2 {
+		children = append(children, start(t, roleChurn, casting{
+			args: []string{fmt.Sprint(i), fmt.Sprint(rounds)}, files: []*os.File{a.File()}}))
+	}
+	var done sync.WaitGroup
+	watcher := join(t, a, NotRank)
+	for i := range 3 {
+		arena := a
+		if i == 0 {
+			arena = again(t, a)
+		}
+		m := join(t, arena, NotRank)
+		done.Go(func() {
+			if err := churn(m, 100+uint64(i), rounds, nil); err != nil {
+				t.Error(err)
+			}
+			if n := chunksOf(a, m.slot); n != 0 || m.Heap().InUse() != 0 {
+				t.Errorf("%v is left with %d chunks and %d bytes", m.ID(), n, m.Heap().InUse())
+			}
+		})
+	}
+	done.Wait()
+	for _, c := range children {
+		c.wait()
+	}
+	watcher.Sweep(noLetGo)
+	if left := (ownerMap{words: a.words(a.geo.chunkOwners, a.geo.chunks)}).largestFree(); left != a.geo.chunks {
+		t.Errorf("%d of %d chunks are free in the end", left, a.geo.chunks)
+	}
+}
+
+// Two members that want more than half of what is free at the same time: one
+// of them gets it, always.
+func TestHeapLongRunsUnderContention(t *testing.T) {
+	a := newArena(t, 0)
+	members := []*Member{join(t, a, NotRank), join(t, again(t, a), NotRank)}
+	want := (a.geo.chunks/2 + 1) * ChunkSize
+	for range 20 {
+		var done sync.WaitGroup
+		var got [2]Offset
+		for i, m := range members {
+			done.Go(func() {
+				off, err := m.Heap().Alloc(want)
+				if err == nil {
+					got[i] = off
+				} else if !errors.Is(err, ErrShortage) {
+					t.Error(err)
+				}
+			})
+		}
+		done.Wait()
+		if (got[0] == 0) == (got[1] == 0) {
+			t.Fatalf("allocations at %#x and %#x", got[0], got[1])
+		}
+		for i, off := range got {
+			if off != 0 {
+				if err := members[i].Heap().Free(off); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+}
+
+func TestWindowBlocks(t *testing.T) {
+	a := newArena(t, 0)
+	m, other := join(t, a, NotRank), join(t, a, NotRank)
+	seen := map[int]bool{}
+	for range 5 {
+		for _, m := range []*Member{m, other} {
+			block, err := m.ClaimWindowBlock()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if seen[block] || block < 0 || block >= windowBlocks {
+				t.Errorf("block %d", block)
+			}
+			seen[block] = true
+		}
+	}
+	if err := other.Leave(); err != nil {
+		t.Fatal(err)
+	}
+	m.Sweep(noLetGo)
+	words := a.words(a.geo.windowOwners, windowBlocks)
+	owned := 0
+	for i := range words {
+		switch words[i].Load() {
+		case 0:
+		case uint32(m.slot) + 1:
+			owned++
+			words[i].Store(7)
+		default:
+			t.Errorf("block %d belongs to %d", i, words[i].Load())
+		}
+	}
+	if owned != 5 {
+		t.Errorf("%d blocks are the member's", owned)
+	}
+	for i := range words {
+		words[i].Store(7)
+	}
+	if _, err := m.ClaimWindowBlock(); !errors.Is(err, ErrFull) {
+		t.Errorf("claim from a full table: %v", err)
+	}
+}

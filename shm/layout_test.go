@@ -1,0 +1,137 @@
+package shm
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// sections returns the paragraphs of the layout description by their first word.
+func sections() map[string]string {
+	m := map[string]string{}
+	for paragraph := range strings.SplitSeq(strings.TrimSpace(Layout), "\n\n") {
+		name, _, _ := strings.Cut(paragraph, " ")
+		name, _, _ = strings.Cut(name, "\n")
+		m[name] = strings.TrimSpace(paragraph) + "\n"
+	}
+	return m
+}
+
+func TestLayoutDescribesTheStructs(t *testing.T) {
+	structs := map[string]reflect.Type{
+		"shm.header":        reflect.TypeFor[header](),
+		"shm.memberRecord":  reflect.TypeFor[memberRecord](),
+		"shm.place":         reflect.TypeFor[place](),
+		"shm.doorbellWords": reflect.TypeFor[doorbellWords](),
+		"shm.slotWords":     reflect.TypeFor[slotWords](),
+	}
+	have := sections()
+	for name, typ := range structs {
+		if want := DescribeStruct(name, typ); have[name] != want {
+			t.Errorf("LAYOUT.txt does not describe the compiled %s; the section should be\n%s", name, want)
+		}
+	}
+	for name := range have {
+		if strings.HasPrefix(name, "shm.") && structs[name] == nil {
+			t.Errorf("LAYOUT.txt has a section %q, which no structure of this package bears out", name)
+		}
+	}
+}
+
+func TestLayoutDescribesTheFile(t *testing.T) {
+	for _, want := range []string{
+		fmt.Sprintf("header at 0, %d bytes", headerSize),
+		fmt.Sprintf("each rounded up to %d bytes", pageSize),
+		fmt.Sprintf("member records %d x %d", MaxMembers, memberStride),
+		fmt.Sprintf("places %d x %d", MaxRanks, placeStride),
+		fmt.Sprintf("window block words %d x 4 owner of each block of %d", windowBlocks, WindowBlockEntries),
+		fmt.Sprintf("window entries %d x %d", WindowEntries, WindowEntrySize),
+		fmt.Sprintf("chunk words (size / %d) x 4", ChunkSize),
+		fmt.Sprintf("rounded up to %d: the heap, in chunks of %d", ChunkSize, ChunkSize),
+	} {
+		if have := regexp.MustCompile(`\s+`).ReplaceAllString(sections()["file"], " "); !strings.Contains(have, want) {
+			t.Errorf("the file section of LAYOUT.txt should contain (spacing apart)\n%s", want)
+		}
+	}
+	if want := fmt.Sprintf("layout, version %d.", Version); !strings.Contains(Layout, want) {
+		t.Errorf("LAYOUT.txt should contain %q", want)
+	}
+	var le [8]byte
+	for i := range le {
+		le[i] = byte(Magic >> (8 * i))
+	}
+	if !bytes.Equal(le[:], []byte("\xffSOFTND1")) {
+		t.Errorf("magic is %q in memory order", le)
+	}
+}
+
+func TestGeometry(t *testing.T) {
+	least := uint64(0)
+	for size := uint64(0); ; size += ChunkSize {
+		if _, err := geometryFor(size); err == nil {
+			least = size
+			break
+		}
+	}
+	for _, size := range []uint64{least, testSize, 1 << 28, 1<<30 + ChunkSize, 1 << 36, maxSize - ChunkSize, maxSize} {
+		g, err := geometryFor(size)
+		if err != nil {
+			t.Fatalf("size %d: %v", size, err)
+		}
+		tables := []struct {
+			name      string
+			at        Offset
+			size, mod uint64
+		}{
+			{"header", 0, headerSize, 1},
+			{"member records", g.memberTable, MaxMembers * memberStride, pageSize},
+			{"places", g.places, MaxRanks * placeStride, pageSize},
+			{"window block words", g.windowOwners, windowBlocks * 4, pageSize},
+			{"window entries", g.windowTable, WindowEntries * WindowEntrySize, pageSize},
+			{"chunk words", g.chunkOwners, g.chunks * 4, pageSize},
+			{"heap", g.heap, g.chunks * ChunkSize, ChunkSize},
+		}
+		end := uint64(0)
+		for _, table := range tables {
+			if uint64(table.at) < end || uint64(table.at)%table.mod != 0 {
+				t.Errorf("size %d: %s at %#x: the table before it ends at %#x", size, table.name, table.at, end)
+			}
+			end = uint64(table.at) + table.size
+		}
+		if end != size {
+			t.Errorf("size %d: the heap ends at %d", size, end)
+		}
+	}
+	for _, size := range []uint64{0, 1, least - ChunkSize, least + 1, testSize + pageSize, maxSize + ChunkSize, math.MaxUint64 / ChunkSize * ChunkSize, math.MaxUint64} {
+		if g, err := geometryFor(size); err == nil {
+			t.Errorf("size %d was accepted: %+v", size, g)
+		}
+	}
+}
+
+func TestHeaderCarriesTheHash(t *testing.T) {
+	a := newArena(t, 3)
+	h := a.header()
+	if h.layout != LayoutHash() || h.layout == 0 {
+		t.Errorf("header carries hash %#x, the layout's is %#x", h.layout, LayoutHash())
+	}
+	if h.checksum != h.constants().sum() {
+		t.Errorf("header carries checksum %#x", h.checksum)
+	}
+	// Each constant of the header is covered.
+	for i, change := range []func(*constants){
+		func(c *constants) { c.magic++ }, func(c *constants) { c.layout++ }, func(c *constants) { c.size++ },
+		func(c *constants) { c.ranks++ }, func(c *constants) { c.secret[0]++ }, func(c *constants) { c.secret[1]++ },
+		func(c *constants) { c.id[0]++ }, func(c *constants) { c.id[1]++ },
+	} {
+		c := h.constants()
+		change(&c)
+		if c.sum() == h.checksum {
+			t.Errorf("change %d does not show in the checksum", i)
+		}
+	}
+}

@@ -1,0 +1,269 @@
+package shm
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestArenaSize(t *testing.T) {
+	total, ok := meminfo("MemTotal")
+	if !ok {
+		t.Fatal("/proc/meminfo has no MemTotal")
+	}
+	if size, err := arenaSize(0); err == nil && (size%ChunkSize != 0 || size > 1<<36 || size > max(total, 1<<28)+ChunkSize) {
+		t.Errorf("default size %d on a machine with %d bytes", size, total)
+	}
+	if size, err := arenaSize(testSize + 1); err != nil || size != testSize+ChunkSize {
+		t.Errorf("odd size is rounded to %d, %v", size, err)
+	}
+	if _, ok := meminfo("NoSuchLine"); ok {
+		t.Error("/proc/meminfo has NoSuchLine")
+	}
+}
+
+var roleFileSizeLimit = role("limit file size", func(a *actor) error {
+	const limit = 128 << 20
+	if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: limit, Max: limit}); err != nil {
+		return err
+	}
+	arena, err := Create(Config{Size: 256 << 20})
+	short, ok := errors.AsType[*ShortageError](err)
+	if !ok {
+		return fmt.Errorf("create beyond the limit: %v, %v", arena, err)
+	}
+	if short.Wanted != 256<<20 || short.Left != limit || !strings.Contains(short.Limit, "ulimit -f") {
+		return fmt.Errorf("wanted %d, left %d, limit %q", short.Wanted, short.Left, short.Limit)
+	}
+	// A size that was not asked for is chosen within the limit.
+	arena, err = Create(Config{})
+	if err != nil {
+		return err
+	}
+	if arena.Size() > limit {
+		return fmt.Errorf("size %d", arena.Size())
+	}
+	if err := arena.Close(); err != nil {
+		return err
+	}
+	// An arena that somebody else made is not bound by our limit.
+	m, err := a.join(NotRank)
+	if err != nil {
+		return err
+	}
+	off, err := m.Heap().Alloc(1 << 20)
+	if err != nil {
+		return err
+	}
+	b, err := m.Arena().Bytes(off, 1<<20)
+	if err != nil {
+		return err
+	}
+	fill(b, 1)
+	return m.Leave()
+})
+
+func TestShortageByFileSizeLimit(t *testing.T) {
+	a := newArena(t, 0)
+	start(t, roleFileSizeLimit, casting{files: []*os.File{a.File()}}).wait()
+}
+
+var roleFileSizeLimitTiny = role("limit file size, tiny", func(a *actor) error {
+	if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: 1 << 20, Max: 1 << 20}); err != nil {
+		return err
+	}
+	arena, err := Create(Config{})
+	if !errors.Is(err, ErrShortage) || !strings.Contains(err.Error(), "ulimit -f") {
+		return fmt.Errorf("%v, %v", arena, err)
+	}
+	return nil
+})
+
+func TestShortageByFileSizeLimitThatHoldsNoArena(t *testing.T) {
+	start(t, roleFileSizeLimitTiny, casting{}).wait()
+}
+
+var roleAddressSpaceLimit = role("limit address space", func(a *actor) error {
+	const limit = 8 << 30
+	if err := unix.Setrlimit(unix.RLIMIT_AS, &unix.Rlimit{Cur: limit, Max: limit}); err != nil {
+		return err
+	}
+	if size, err := arenaSize(0); err != nil || size > limit/4 {
+		return fmt.Errorf("default size %d, %v", size, err)
+	}
+	arena, err := Create(Config{Size: limit})
+	if !errors.Is(err, ErrShortage) || !strings.Contains(err.Error(), "ulimit -v") {
+		return fmt.Errorf("create beyond the limit: %v, %v", arena, err)
+	}
+	return nil
+})
+
+func TestShortageByAddressSpaceLimit(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector needs more address space than the limit leaves")
+	}
+	start(t, roleAddressSpaceLimit, casting{}).wait()
+}
+
+// cgroupLimit is what the test's memory cgroup allows a whole test process.
+const cgroupLimit = 256 << 20
+
+var roleCgroup = role("limit by cgroup", func(a *actor) error {
+	if _, err := a.hear(); err != nil { // until the test has moved us
+		return err
+	}
+	m, err := a.join(NotRank)
+	if err != nil {
+		return err
+	}
+	// At once far too much, then little by little until it ends.
+	const step = 16 << 20
+	for _, n := range []uint64{cgroupLimit + 1, step} {
+		for total := uint64(0); ; total += n {
+			off, err := m.Heap().Alloc(n)
+			if short, ok := errors.AsType[*ShortageError](err); ok {
+				if short.Wanted != roundUp(n, ChunkSize) || short.Left >= short.Wanted || !strings.Contains(short.Limit, "cgroup's limit") {
+					return fmt.Errorf("wanted %d, left %d under %q", short.Wanted, short.Left, short.Limit)
+				}
+				a.say("%v", err)
+				break
+			}
+			if err != nil {
+				return err
+			}
+			if total > cgroupLimit {
+				return fmt.Errorf("%d bytes were allocated under a limit of %d", total, cgroupLimit)
+			}
+			b, err := m.Arena().Bytes(off, n)
+			if err != nil {
+				return err
+			}
+			fill(b, 1) // all of it exists
+		}
+	}
+	return m.Leave()
+})
+
+// ownCgroup makes a memory cgroup below this process's, or says why not.
+func ownCgroup(t *testing.T) (dir string, limitFile string, err error) {
+	b, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return "", "", err
+	}
+	err = errors.New("no memory controller")
+	for line := range strings.Lines(string(b)) {
+		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(parts) != 3 {
+			continue
+		}
+		kind := cgroupKindOf(parts[1])
+		if kind == nil {
+			continue
+		}
+		dir := path.Join(kind.root, parts[2], fmt.Sprintf("softnd-shm-test-%d", os.Getpid()))
+		if e := os.Mkdir(dir, 0o755); e != nil {
+			err = e
+			continue
+		}
+		t.Cleanup(func() {
+			for end := time.Now().Add(watchdog); ; time.Sleep(10 * time.Millisecond) { // the kernel lets go of the dead a bit later
+				err := unix.Rmdir(dir)
+				if err == nil || time.Now().After(end) {
+					if err != nil {
+						t.Error(err)
+					}
+					return
+				}
+			}
+		})
+		if e := os.WriteFile(filepath.Join(dir, kind.limit), []byte(fmt.Sprint(cgroupLimit)), 0); e != nil {
+			err = e
+			continue
+		}
+		return dir, kind.limit, nil
+	}
+	return "", "", err
+}
+
+func TestShortageByMemoryCgroup(t *testing.T) {
+	dir, limit, err := ownCgroup(t)
+	if err != nil {
+		t.Skipf("no memory cgroup can be made here: %v", err)
+	}
+	a, err := Create(Config{Size: 1 << 30})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	c := start(t, roleCgroup, casting{files: []*os.File{a.File()}})
+	if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(fmt.Sprint(c.pid())), 0); err != nil {
+		c.kill()
+		t.Skipf("the cgroup %s takes no process: %v", dir, err)
+	}
+	c.say("go")
+	for range 2 {
+		if said := c.hear(); !strings.Contains(said, limit) || !strings.Contains(said, dir) {
+			t.Errorf("the error does not name %s in %s: %s", limit, dir, said)
+		}
+	}
+	c.wait()
+}
+
+func TestCgroupFiles(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, content string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, k := range []*cgroupKind{cgroupKindOf(""), cgroupKindOf("cpu,memory")} {
+		expect := func(what string, want uint64, wantOK bool) {
+			t.Helper()
+			if got, ok := k.left(dir); ok != wantOK || got != want {
+				t.Errorf("%s, %s: %d, %v, want %d, %v", k.limit, what, got, ok, want, wantOK)
+			}
+		}
+		expect("no files", 0, false)
+		write(k.limit, "1000\n")
+		expect("limit only", 0, false)
+		write(k.used, "700\n")
+		expect("no statistics", 300, true)
+		write("memory.stat", "cache 1\n"+k.cache+" 200\nother 5\n")
+		expect("with droppable cache", 500, true)
+		write("memory.stat", k.cache+" 900\n")
+		expect("more cache than use", 1000, true)
+		write("memory.stat", k.cache+" junk\n")
+		expect("junk in the statistics", 300, true)
+		write(k.used, "1200\n")
+		expect("over the limit", 0, true)
+		write(k.limit, "max\n")
+		expect("no limit, version 2", 0, false)
+		write(k.limit, "9223372036854771712\n")
+		expect("no limit, version 1", 0, false)
+		for _, name := range []string{k.limit, k.used, "memory.stat"} {
+			os.Remove(filepath.Join(dir, name))
+		}
+	}
+	if k := cgroupKindOf("cpu,cpuacct"); k != nil {
+		t.Errorf("controllers without memory: %v", k)
+	}
+}
+
+func TestReserveSpeaksOfTheWhole(t *testing.T) {
+	short := &ShortageError{Wanted: 10, Left: 4}
+	err := wanting(100, short)
+	if !errors.Is(err, ErrShortage) || short.Wanted != 100 || short.Left != 94 {
+		t.Errorf("%v", err)
+	}
+	if plain := errors.New("x"); wanting(1, plain) != plain {
+		t.Error("another error was changed")
+	}
+}

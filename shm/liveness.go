@@ -1,0 +1,312 @@
+package shm
+
+import (
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// How a death is handled, step by step; each step may be taken by any member,
+// and a member that dies in the middle leaves the rest to the others.
+//
+//  1. Somebody sees that the lock on a live record is free (the kernel closes
+//     the descriptors of a dying process only after its last thread has left
+//     user mode, so the process executes nothing any more), or the member
+//     itself leaves. It marks the record dead.
+//  2. The death is counted: the count goes up and the record remembers it.
+//  3. Each live member lets go of all that the dead one owned, then notes the
+//     count up to which it has done so (Member.Acknowledge).
+//  4. When all have, one of them gives the dead member's memory back (reap).
+
+// markDead takes a live record to dead, counts the death, and wakes everybody.
+func (a *Arena) markDead(slot int, id MemberID) {
+	rec := a.member(slot)
+	s := memberState(rec.state.Load())
+	if s.status() == statusLive && memberID(slot, s.incarnation()) == id {
+		rec.state.CompareAndSwap(uint64(s), uint64(stateOf(statusDead, 0, s.incarnation()))) // ORDER member-dead: pairs with the load in Gone
+	}
+	a.countDeath(slot)
+}
+
+// notCounted is what a record's deathEpoch holds until its death is counted.
+// It names the incarnation: a counter that is delayed until the record has its
+// next owner must not mark that one.
+func notCounted(incarnation uint32) uint64 { return uncounted | uint64(incarnation) }
+
+const uncounted = 1 << 63
+
+func (a *Arena) countDeath(slot int) {
+	rec := a.member(slot)
+	s := memberState(rec.state.Load())
+	mark := notCounted(s.incarnation())
+	if s.status() != statusDead || rec.deathEpoch.Load() != mark {
+		return
+	}
+	// Two counters may count one death twice: a number is lost, nothing else.
+	n := a.header().deaths.Add(1)          // ORDER death-count: after the mark; pairs with the load in Deaths
+	rec.deathEpoch.CompareAndSwap(mark, n) // ORDER death-epoch: pairs with the load in reapDead
+	a.ringAll()
+}
+
+// ringAll wakes everybody, armed or not: the dead one may have died between
+// taking a bell's mark and waking its sleepers.
+func (a *Arena) ringAll() {
+	for slot := range a.slotsUsed() {
+		rec := a.member(slot)
+		if memberState(rec.state.Load()).status() == statusLive {
+			Doorbell{&rec.waiters}.wake()
+			Doorbell{&rec.engine}.wake()
+		}
+	}
+}
+
+// slotsUsed bounds the records that were ever taken.
+func (a *Arena) slotsUsed() int {
+	return int(min(a.header().highest.Load(), MaxMembers)) // ORDER highest: pairs with the swap in take
+}
+
+// locked tells whether any open file description but f's holds the lock on a
+// record. It must not be asked about a lock that f itself holds.
+//
+// f may be closed meanwhile (its member leaves); its number may then already
+// be another file's, so it is used under Control.
+func locked(f *os.File, at Offset) bool {
+	const cannotTell = true // never call a member dead without proof
+	conn, err := f.SyscallConn()
+	if err != nil {
+		return cannotTell
+	}
+	l := unix.Flock_t{Type: unix.F_WRLCK, Start: int64(at), Len: 1}
+	if ctlErr := conn.Control(func(fd uintptr) {
+		err = unix.FcntlFlock(fd, unix.F_OFD_GETLK, &l)
+	}); ctlErr != nil || err != nil {
+		return cannotTell
+	}
+	return l.Type != unix.F_UNLCK
+}
+
+// Deaths returns how many members have died or left so far. When it changes,
+// [Member.Acknowledge] is due.
+func (a *Arena) Deaths() uint64 {
+	return a.header().deaths.Load() // ORDER death-count: before the look at the records; pairs with the addition in countDeath
+}
+
+// CheckAlive looks whether the peer's process still runs and marks it dead if
+// not. It makes one system call.
+func (m *Member) CheckAlive(p *Peer) bool {
+	if p.Gone() {
+		return false
+	}
+	if p.id == m.id {
+		return true
+	}
+	if locked(m.lock, m.arena.geo.memberTable+Offset(p.id.Slot())*memberStride) {
+		return !p.Gone() // else the lock is that of the record's next owner
+	}
+	m.arena.markDead(p.id.Slot(), p.id)
+	return false
+}
+
+// Sweep looks whether every member still runs, and then does what
+// [Member.Acknowledge] does. It makes one system call a member.
+//
+// To be called now and then, since not every death makes an event.
+func (m *Member) Sweep(letGo func(MemberID)) {
+	a := m.arena
+	for slot := range a.slotsUsed() {
+		rec := a.member(slot)
+		if s := memberState(rec.state.Load()); s.status() == statusLive {
+			m.CheckAlive(&Peer{a, memberID(slot, s.incarnation()), rec})
+		}
+	}
+	m.Acknowledge(letGo)
+}
+
+// Acknowledge finishes what dead members left half done, and calls letGo for
+// each that has died or left, again and again until its memory is reclaimed;
+// letGo must make sure that this process never again touches anything that
+// member owned. Then it notes that this was done, and reclaims what all
+// members have let go of. A member that never calls it keeps the memory of all
+// that die after it joined.
+//
+// To be called when [Arena.Deaths] has changed.
+func (m *Member) Acknowledge(letGo func(MemberID)) {
+	a := m.arena
+	for slot := range a.slotsUsed() {
+		a.countDeath(slot)
+	}
+	seen := a.Deaths()
+	for slot := range a.slotsUsed() {
+		s := memberState(a.member(slot).state.Load())
+		if s.status() == statusDead {
+			letGo(memberID(slot, s.incarnation()))
+		}
+	}
+	// A death that was counted while we looked has a later number than seen.
+	for noted := m.rec.deathsSeen.Load(); noted < seen; noted = m.rec.deathsSeen.Load() {
+		if m.rec.deathsSeen.CompareAndSwap(noted, seen) { // ORDER death-seen: pairs with the load in reapable
+			break
+		}
+	}
+	m.finishReaping()
+	m.reapDead()
+}
+
+// finishReaping goes on with what reapers began and died over.
+func (m *Member) finishReaping() {
+	a := m.arena
+	for slot := range a.slotsUsed() {
+		s := memberState(a.member(slot).state.Load())
+		if s.status() == statusReaped && !a.reaperLives(s) {
+			m.reclaim(slot, s)
+		}
+	}
+}
+
+// reapDead gives back what dead members owned, once nobody uses it. One that
+// died as a reaper has to wait for finishReaping: no record may name a reaper
+// whose own record is free for a new owner.
+func (m *Member) reapDead() {
+	a := m.arena
+	for slot := range a.slotsUsed() {
+		rec := a.member(slot)
+		s := memberState(rec.state.Load())
+		if s.status() != statusDead {
+			continue
+		}
+		epoch := rec.deathEpoch.Load() // ORDER death-epoch: pairs with the swap in countDeath
+		if epoch&uncounted == 0 && a.reapable(epoch) && !a.reaping(slot) {
+			m.reclaim(slot, s)
+		}
+	}
+}
+
+func (m *Member) reclaim(slot int, s memberState) {
+	rec := m.arena.member(slot)
+	mine := stateOf(statusReaped, m.slot+1, s.incarnation())
+	if !rec.state.CompareAndSwap(uint64(s), uint64(mine)) {
+		return
+	}
+	m.arena.reclaim(slot)
+	rec.state.CompareAndSwap(uint64(mine), uint64(stateOf(statusFree, 0, s.incarnation())))
+}
+
+// reaperLives tells whether the member that is clearing a record can go on.
+func (a *Arena) reaperLives(s memberState) bool {
+	r := s.reaper()
+	return r >= 0 && r < MaxMembers && memberState(a.member(r).state.Load()).status() == statusLive
+}
+
+// reaping tells whether any record is still marked as being cleared by the
+// member in a slot.
+func (a *Arena) reaping(reaper int) bool {
+	for slot := range a.slotsUsed() {
+		s := memberState(a.member(slot).state.Load())
+		if s.status() == statusReaped && s.reaper() == reaper {
+			return true
+		}
+	}
+	return false
+}
+
+// reapable tells whether every live member has acted upon the death numbered
+// epoch.
+func (a *Arena) reapable(epoch uint64) bool {
+	for slot := range a.slotsUsed() {
+		rec := a.member(slot)
+		live := memberState(rec.state.Load()).status() == statusLive
+		if live && rec.deathsSeen.Load() < epoch { // ORDER death-seen: pairs with the swap in Acknowledge
+			return false
+		}
+	}
+	return true
+}
+
+// reclaim frees all that a dead member owned. Doing it twice does no harm.
+func (a *Arena) reclaim(slot int) {
+	self := uint32(slot) + 1
+	chunks := ownerMap{a.words(a.geo.chunkOwners, a.geo.chunks), self}
+	chunks.runs(func(first, n uint64) {
+		// A failed punch only keeps the pages: the next owner reserves them anyway.
+		_ = a.release(a.geo.heap+Offset(first*ChunkSize), n*ChunkSize)
+		chunks.releaseRun(first, n)
+	})
+	blocks := ownerMap{a.words(a.geo.windowOwners, windowBlocks), self}
+	blocks.runs(func(first, n uint64) { blocks.releaseRun(first, n) })
+}
+
+// Watch calls gone once when the peer's process has ended, where the kernel
+// can tell that by an event (the peer's process number is visible here). The
+// peer has been marked as gone then. Watch reports whether it can; if not,
+// [Member.Sweep] finds out in time. The watch ends with stop, or when the member
+// leaves; Leave waits for a gone that is running.
+func (m *Member) Watch(p *Peer, stop <-chan struct{}, gone func()) bool {
+	if ns := p.rec.pidNS.Load(); ns == 0 || ns != pidNamespace() {
+		return false
+	}
+	fd, err := unix.PidfdOpen(int(p.rec.pid.Load()), unix.PIDFD_NONBLOCK)
+	if err == nil && m.CheckAlive(p) { // so the number was the peer's when we opened it
+		return m.watch(os.NewFile(uintptr(fd), "pidfd"), p, stop, gone)
+	}
+	if err == nil {
+		unix.Close(fd)
+	}
+	if m.CheckAlive(p) {
+		return false
+	}
+	go m.whileHere(gone)
+	return true
+}
+
+// whileHere calls f unless the member has left, and keeps it from leaving until
+// f returns: afterwards the arena may be unmapped.
+func (m *Member) whileHere(f func()) {
+	m.watches.RLock()
+	defer m.watches.RUnlock()
+	if !m.left.Load() {
+		f()
+	}
+}
+
+func (m *Member) watch(pidfd *os.File, p *Peer, stop <-chan struct{}, gone func()) bool {
+	conn, err := pidfd.SyscallConn()
+	if err != nil {
+		pidfd.Close()
+		return false
+	}
+	ended := make(chan error, 1)
+	go func() {
+		// The runtime's poller wakes us when the descriptor becomes readable,
+		// which for a pidfd means that the process has ended.
+		ended <- conn.Read(func(fd uintptr) bool {
+			fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+			n, err := unix.Poll(fds, 0)
+			return err == nil && n > 0
+		})
+	}()
+	go func() {
+		defer pidfd.Close()
+		select {
+		case <-stop:
+		case err := <-ended:
+			// A child that the process left behind may hold its memory still,
+			// and a record can lie about the process number.
+			m.whileHere(func() {
+				if err == nil && !m.CheckAlive(p) {
+					gone()
+				}
+			})
+		}
+	}()
+	return true
+}
+
+// LiveMembers counts the members that have not been marked dead.
+func (a *Arena) LiveMembers() (n int) {
+	for slot := range a.slotsUsed() {
+		if memberState(a.member(slot).state.Load()).status() == statusLive {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,532 @@
+package shm
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+func TestKilledMemberIsFound(t *testing.T) {
+	a := newArena(t, 0)
+	m := join(t, a, NotRank)
+	c, id := startMember(t, a)
+	p := peerOf(t, m, id)
+	if !m.CheckAlive(p) || a.Deaths() != 0 {
+		t.Fatalf("alive: %v, deaths: %d", m.CheckAlive(p), a.Deaths())
+	}
+	// A stopped process is not dead.
+	c.stop()
+	if !m.CheckAlive(p) {
+		t.Error("a stopped process is called dead")
+	}
+	c.kill()
+	if m.CheckAlive(p) || !p.Gone() || a.Deaths() != 1 {
+		t.Errorf("after the kill: gone %v, deaths %d", p.Gone(), a.Deaths())
+	}
+	if m.CheckAlive(p) || a.Deaths() != 1 {
+		t.Errorf("the death was counted again: %d", a.Deaths())
+	}
+}
+
+func TestSweepLetsGoAndReclaims(t *testing.T) {
+	a := newArena(t, 0)
+	m := join(t, a, NotRank)
+	c, id := startMember(t, a)
+	c.say("alloc %d", 3*ChunkSize)
+	c.hear()
+	c.say("alloc %d", 100)
+	c.hear()
+	before := blocks(t, a)
+	c.kill()
+	var gone []MemberID
+	m.Sweep(func(id MemberID) {
+		gone = append(gone, id)
+		if n := chunksOf(a, id.Slot()); n != 4 {
+			t.Errorf("the dead one's %d chunks were taken before we let go of them", 4-n)
+		}
+	})
+	if !slices.Equal(gone, []MemberID{id}) {
+		t.Errorf("let go of %v, want %v", gone, id)
+	}
+	if s := stateIn(a, id.Slot()); s.status() != statusFree || chunksOf(a, id.Slot()) != 0 {
+		t.Errorf("the record is %#x and has %d chunks", uint64(s), chunksOf(a, id.Slot()))
+	}
+	if got := before - blocks(t, a); got != 4*ChunkSize {
+		t.Errorf("%d bytes were given back, want %d", got, 4*ChunkSize)
+	}
+	m.Sweep(func(id MemberID) { t.Errorf("asked again to let go of %v", id) })
+}
+
+// What a dead member owned must not be given to anybody while one live member
+// may still use it.
+func TestReclaimWaitsForEveryLiveMember(t *testing.T) {
+	a := newArena(t, 0)
+	first, second := join(t, a, NotRank), join(t, again(t, a), NotRank)
+	third, thirdID := startMember(t, a)
+	dead, id := startMember(t, a)
+	dead.say("alloc %d", 2*ChunkSize)
+	dead.hear()
+	dead.kill()
+	kept := func(after string) {
+		t.Helper()
+		if s := stateIn(a, id.Slot()); s.status() != statusDead || chunksOf(a, id.Slot()) != 2 {
+			t.Fatalf("after %s the record is %#x and has %d chunks", after, uint64(s), chunksOf(a, id.Slot()))
+		}
+	}
+	first.Sweep(noLetGo)
+	kept("the first sweep")
+	first.Sweep(noLetGo)
+	kept("the same member's second sweep")
+	third.say("sweep")
+	third.expect("swept")
+	kept("the third member's sweep")
+	// A member that joins now has nothing of the dead one's, and need not sweep.
+	late := join(t, a, NotRank)
+	late.Sweep(noLetGo)
+	kept("the sweep of a newcomer")
+	second.Acknowledge(noLetGo)
+	if s := stateIn(a, id.Slot()); s.status() != statusFree || chunksOf(a, id.Slot()) != 0 {
+		t.Fatalf("after all sweeps the record is %#x and has %d chunks", uint64(s), chunksOf(a, id.Slot()))
+	}
+
+	// One that has not swept holds things up no longer when it dies itself.
+	dead, id = startMember(t, a)
+	dead.say("alloc %d", 2*ChunkSize)
+	dead.hear()
+	dead.kill()
+	for _, m := range []*Member{first, second, late} {
+		m.Sweep(noLetGo)
+		kept("a sweep without the third's")
+	}
+	third.kill()
+	for _, m := range []*Member{first, second, late} {
+		m.Sweep(noLetGo)
+	}
+	for _, slot := range []int{id.Slot(), thirdID.Slot()} {
+		if s := stateIn(a, slot); s.status() != statusFree || chunksOf(a, slot) != 0 {
+			t.Errorf("slot %d in the end: %#x, %d chunks", slot, uint64(s), chunksOf(a, slot))
+		}
+	}
+}
+
+// letGo comes before the acknowledgement: a reclaim in between would be a bug.
+func TestAcknowledgeComesAfterLettingGo(t *testing.T) {
+	a := newArena(t, 0)
+	first, second := join(t, a, NotRank), join(t, a, NotRank)
+	leaver := join(t, a, NotRank)
+	if _, err := leaver.Heap().Alloc(1); err != nil {
+		t.Fatal(err)
+	}
+	slot := leaver.ID().Slot()
+	if err := leaver.Leave(); err != nil {
+		t.Fatal(err)
+	}
+	second.Sweep(noLetGo)
+	first.Sweep(func(MemberID) {
+		second.Sweep(noLetGo) // it must find that first is not done
+		if chunksOf(a, slot) != 1 {
+			t.Error("reclaimed while a member was letting go")
+		}
+	})
+	if chunksOf(a, slot) != 0 {
+		t.Error("not reclaimed afterwards")
+	}
+}
+
+func TestAcknowledgementNeverGoesBack(t *testing.T) {
+	a := newArena(t, 0)
+	m := join(t, a, NotRank)
+	nested := false
+	for range 2 {
+		if err := join(t, a, NotRank).Leave(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m.Acknowledge(func(MemberID) {
+		if nested {
+			return
+		}
+		nested = true
+		// Another goroutine of this process acknowledges a later death
+		// while this one is at it.
+		x, err := a.Join(NotRank)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := x.Leave(); err != nil {
+			t.Fatal(err)
+		}
+		m.Acknowledge(noLetGo)
+	})
+	if seen, deaths := m.rec.deathsSeen.Load(), a.Deaths(); seen != deaths {
+		t.Errorf("acknowledged %d of %d deaths", seen, deaths)
+	}
+}
+
+// A member killed in the middle of what it does to the shared ownership map.
+func TestKillInTheMiddleOfAllocations(t *testing.T) {
+	a := newArena(t, 0)
+	m, other := join(t, a, NotRank), join(t, again(t, a), NotRank)
+	rounds := 12
+	if testing.Short() {
+		rounds = 4
+	}
+	caught := 0
+	for i := range rounds {
+		c := start(t, roleChurn, casting{args: []string{fmt.Sprint(i), "1000000000"}, files: []*os.File{a.File()}})
+		id := memberIDFrom(t, c.hear())
+		time.Sleep(time.Duration(i) * 500 * time.Microsecond) // a different step each time
+		c.kill()
+		if chunksOf(a, id.Slot()) > 0 {
+			caught++
+		}
+		m.Sweep(noLetGo)
+		other.Sweep(noLetGo)
+		if s := stateIn(a, id.Slot()); s.status() != statusFree || chunksOf(a, id.Slot()) != 0 {
+			t.Fatalf("round %d: the record is %#x and has %d chunks", i, uint64(s), chunksOf(a, id.Slot()))
+		}
+	}
+	t.Logf("%d of %d were killed with memory in their hands", caught, rounds)
+	// Nothing has got lost, and all that is left is clean.
+	off, err := m.Heap().Alloc(a.geo.chunks * ChunkSize)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, err := a.Bytes(off, a.geo.chunks*ChunkSize); err != nil || !isZero(b) {
+		t.Errorf("memory of the dead is not zero (%v)", err)
+	}
+}
+
+// The reaper may itself die at any step. What it leaves are these states.
+func TestDeathOfTheReaper(t *testing.T) {
+	type record struct {
+		status status
+		reaper int // slot
+		chunks int
+	}
+	for _, tc := range []struct {
+		name   string
+		before map[int]record // by slot; the survivor is in slot 5
+		swept  map[int]status // after one sweep
+	}{
+		{"before it began", map[int]record{3: {statusDead, 0, 2}}, map[int]status{3: statusFree}},
+		{"while it cleared, and it is dead", map[int]record{2: {statusDead, 0, 1}, 3: {statusReaped, 2, 2}},
+			map[int]status{2: statusFree, 3: statusFree}},
+		{"while it cleared a record before its own", map[int]record{3: {statusDead, 0, 1}, 2: {statusReaped, 3, 2}},
+			map[int]status{2: statusFree, 3: statusFree}},
+		{"while it cleared, and its own record is free again", map[int]record{2: {statusFree, 0, 0}, 3: {statusReaped, 2, 2}},
+			map[int]status{2: statusFree, 3: statusFree}},
+		{"when it had cleared all but the state", map[int]record{2: {statusDead, 0, 0}, 3: {statusReaped, 2, 0}},
+			map[int]status{2: statusFree, 3: statusFree}},
+		{"and the next reaper as well", map[int]record{2: {statusDead, 0, 0}, 3: {statusReaped, 2, 1}, 4: {statusReaped, 3, 1}},
+			map[int]status{2: statusFree, 3: statusFree, 4: statusFree}},
+		{"it lives", map[int]record{2: {statusLive, 0, 1}, 3: {statusReaped, 2, 2}},
+			map[int]status{2: statusLive, 3: statusReaped}},
+		{"it is the survivor's other goroutine", map[int]record{3: {statusReaped, 5, 2}}, map[int]status{3: statusReaped}},
+		{"it never was", map[int]record{3: {statusReaped, -1, 2}}, map[int]status{3: statusFree}},
+		{"it cannot be", map[int]record{3: {statusReaped, MaxMembers + 7, 2}}, map[int]status{3: statusFree}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			a := fakeArena(0)
+			m := fakeMember(a, 5, NotRank)
+			words := a.words(a.geo.chunkOwners, a.geo.chunks)
+			chunk := 0
+			for slot, r := range tc.before {
+				rec := a.member(slot)
+				rec.state.Store(uint64(stateOf(r.status, r.reaper+1, 7)))
+				rec.deathEpoch.Store(notCounted(7))
+				for range r.chunks {
+					words[chunk].Store(uint32(slot) + 1)
+					chunk++
+				}
+			}
+			a.header().deaths.Store(9)
+			m.Acknowledge(noLetGo)
+			for slot, want := range tc.swept {
+				s := stateIn(a, slot)
+				if s.status() != want || s.incarnation() != 7 {
+					t.Errorf("slot %d is %d, want %d (state %#x)", slot, s.status(), want, uint64(s))
+				}
+				keeps := tc.before[slot].chunks
+				if want == statusFree {
+					keeps = 0
+				}
+				if got := chunksOf(a, slot); got != keeps {
+					t.Errorf("slot %d has %d chunks, want %d", slot, got, keeps)
+				}
+			}
+		})
+	}
+}
+
+// The record of a reaper must not get a new owner while other records name it:
+// they would look as if they were in good hands.
+func TestReaperIsReapedAfterItsWork(t *testing.T) {
+	a := fakeArena(0)
+	m := fakeMember(a, 0, NotRank)
+	for slot, s := range map[int]memberState{2: stateOf(statusDead, 0, 1), 3: stateOf(statusReaped, 3, 1)} {
+		a.member(slot).state.Store(uint64(s))
+	}
+	a.header().highest.Store(4)
+	m.rec.deathsSeen.Store(1)
+	a.member(2).deathEpoch.Store(1)
+	// It has died after we looked for work that was left over.
+	m.reapDead()
+	if stateIn(a, 2).status() != statusDead {
+		t.Error("the reaper was reaped before its work was done")
+	}
+	m.finishReaping()
+	m.reapDead()
+	if stateIn(a, 3).status() != statusFree || stateIn(a, 2).status() != statusFree {
+		t.Errorf("states %#x and %#x", uint64(stateIn(a, 2)), uint64(stateIn(a, 3)))
+	}
+}
+
+// A counter that was delayed between looking and marking must not mark the
+// next owner of the record: its death would then never be acknowledged.
+func TestDelayedCountDoesNotHitTheNextOwner(t *testing.T) {
+	a := newArena(t, 0)
+	m := join(t, a, NotRank)
+	x := join(t, a, NotRank)
+	slot, mark := x.ID().Slot(), x.rec.deathEpoch.Load()
+	if err := x.Leave(); err != nil {
+		t.Fatal(err)
+	}
+	m.Sweep(noLetGo)
+	y := join(t, a, NotRank)
+	if y.ID().Slot() != slot {
+		t.Fatalf("slot %d was not reused", slot)
+	}
+	if y.rec.deathEpoch.CompareAndSwap(mark, 1) {
+		t.Error("a delayed count hits the next owner")
+	}
+}
+
+func TestDeathsAreCountedOnceEach(t *testing.T) {
+	a := newArena(t, 0)
+	var members []*Member
+	for range 4 {
+		members = append(members, join(t, again(t, a), NotRank))
+	}
+	const children = 3
+	var dead []*child
+	for range children {
+		c, _ := startMember(t, a)
+		dead = append(dead, c)
+	}
+	for _, c := range dead {
+		c.kill()
+	}
+	var done sync.WaitGroup
+	for _, m := range members {
+		done.Go(func() {
+			for range 3 {
+				m.Sweep(noLetGo)
+			}
+		})
+	}
+	done.Wait()
+	// Two who count one death at the same time skip a number; nobody is lost.
+	if got := a.Deaths(); got < children || got > children*uint64(len(members)) {
+		t.Errorf("%d deaths counted of %d", got, children)
+	}
+	for slot := range a.slotsUsed() {
+		if s := stateIn(a, slot).status(); slot >= len(members) && s != statusFree {
+			t.Errorf("slot %d is in state %d", slot, s)
+		}
+	}
+}
+
+func TestDeathWakesEverybody(t *testing.T) {
+	a := newArena(t, 0)
+	armed, unarmed, x := join(t, a, NotRank), join(t, a, NotRank), join(t, a, NotRank)
+	var awake sync.WaitGroup
+	for _, m := range []*Member{armed, unarmed} {
+		for _, bell := range []Doorbell{m.Waiters(), m.Engine()} {
+			ticket := bell.Arm()
+			if m == unarmed { // the dead one may have taken the mark away, and then not woken
+				bell.Disarm()
+			}
+			awake.Go(func() { bell.Sleep(ticket, 0) })
+		}
+	}
+	if err := x.Leave(); err != nil {
+		t.Fatal(err)
+	}
+	awake.Wait()
+}
+
+func TestWatch(t *testing.T) {
+	a := newArena(t, 0)
+	m := join(t, a, NotRank)
+	c, id := startMember(t, a)
+	p := peerOf(t, m, id)
+	stop := make(chan struct{})
+	defer close(stop)
+	gone := make(chan string, 3)
+	if !m.Watch(p, stop, func() { gone <- "killed" }) {
+		t.Fatal("the process of a child cannot be watched here")
+	}
+	stopped := make(chan struct{})
+	if !m.Watch(p, stopped, func() { gone <- "stopped" }) {
+		t.Fatal("a second watch is refused")
+	}
+	close(stopped)
+	c.stop()
+	select {
+	case what := <-gone:
+		t.Fatalf("the watch fires for a stopped process (%s)", what)
+	case <-time.After(20 * time.Millisecond):
+	}
+	c.cmd.Process.Kill() // and nobody waits for it yet: a zombie is gone as well
+	select {
+	case what := <-gone:
+		if what != "killed" {
+			t.Errorf("%s", what)
+		}
+	case <-time.After(watchdog):
+		t.Fatal("the watch never fires")
+	}
+	if !p.Gone() || a.Deaths() != 1 {
+		t.Errorf("when the watch fires: gone %v, deaths %d", p.Gone(), a.Deaths())
+	}
+	c.kill()
+	// Too late to watch: told at once.
+	if !m.Watch(p, stop, func() { gone <- "late" }) {
+		t.Error("the death of the gone is not told")
+	}
+	if what := <-gone; what != "late" {
+		t.Errorf("%s", what)
+	}
+}
+
+func TestWatchFromAnotherProcess(t *testing.T) {
+	a := newArena(t, 0)
+	watcher, _ := startMember(t, a)
+	target, id := startMember(t, a)
+	watcher.say("watch %d", id)
+	watcher.expect("true")
+	target.kill()
+	watcher.expect("gone")
+	watcher.say("leave")
+	watcher.wait()
+}
+
+func TestWatchDoesNotTrustTheRecord(t *testing.T) {
+	a := newArena(t, 0)
+	m := join(t, a, NotRank)
+	liar := join(t, a, NotRank)
+	other, _ := startMember(t, a)
+	stop := make(chan struct{})
+	defer close(stop)
+	var fired atomic.Bool
+	p := peerOf(t, m, liar.ID())
+	for _, pid := range []int{other.pid(), 0, 1 << 30} {
+		liar.rec.pid.Store(uint32(pid))
+		m.Watch(p, stop, func() { fired.Store(true) })
+	}
+	liar.rec.pidNS.Store(1)
+	if m.Watch(p, stop, func() { fired.Store(true) }) {
+		t.Error("a process of another namespace is watched")
+	}
+	other.kill()
+	time.Sleep(20 * time.Millisecond) // a wrong call would come about now
+	if fired.Load() {
+		t.Error("a live member was called gone")
+	}
+}
+
+// A member that leaves in good order while its process goes on.
+func TestLeaveWhileTheProcessStays(t *testing.T) {
+	a := newArena(t, 0)
+	m := join(t, a, NotRank)
+	c, id := startMember(t, a)
+	p := peerOf(t, m, id)
+	c.say("alloc %d", ChunkSize)
+	c.hear()
+	c.say("stay")
+	c.expect("left")
+	if !p.Gone() || m.CheckAlive(p) || a.Deaths() != 1 {
+		t.Errorf("gone %v, deaths %d", p.Gone(), a.Deaths())
+	}
+	m.Sweep(noLetGo)
+	if chunksOf(a, id.Slot()) != 0 {
+		t.Error("its memory was kept")
+	}
+	c.say("go")
+	c.wait()
+	if a.Deaths() != 1 {
+		t.Errorf("the end of its process counts as another death: %d", a.Deaths())
+	}
+}
+
+func TestPIDNamespaceIsKnown(t *testing.T) {
+	if pidNamespace() == 0 {
+		t.Error("no PID namespace")
+	}
+	if got := fmt.Sprint(memberID(3, 4)); got != "member 3.4" || !strings.HasPrefix(memberID(0xffff, 1<<32-1).String(), "member 65535.") {
+		t.Errorf("identity reads %q", got)
+	}
+}
+
+// FuzzMemberTable plays a peer that scribbles over the member records. The
+// arena is a fake, so nothing can be locked, woken or given back.
+func FuzzMemberTable(f *testing.F) {
+	record := func(s memberState, epoch uint64) []byte {
+		a := fakeArena(0)
+		rec := a.member(0)
+		rec.state.Store(uint64(s))
+		rec.deathEpoch.Store(epoch)
+		rec.pidNS.Store(1)
+		return a.mem[a.geo.memberTable:][:memberStride]
+	}
+	f.Add([]byte{}, uint32(0), uint64(0), uint64(0))
+	f.Add(slices.Concat(record(stateOf(statusLive, 0, 1), notCounted(1)), record(stateOf(statusDead, 0, 1), notCounted(1))), uint32(3), uint64(1), uint64(5))
+	f.Add(slices.Concat(record(stateOf(statusReaped, 2, 1), 1), record(stateOf(statusReaped, 1, 1), 1)), uint32(1<<31), ^uint64(0), uint64(1))
+	f.Add(slices.Concat(record(stateOf(statusReaped, 5, 9), 1), record(stateOf(statusDead, 0, 1), 0)), uint32(2), uint64(2), uint64(1<<16))
+	f.Add(slices.Repeat([]byte{0xff}, 4*memberStride), uint32(7), ^uint64(0), ^uint64(0))
+	f.Fuzz(func(t *testing.T, records []byte, highest uint32, deaths, id uint64) {
+		a := fakeArena(2)
+		m := fakeMember(a, 4, 1)
+		own := uint64(stateOf(statusLive, 0, 1))
+		table := a.mem[a.geo.memberTable:a.geo.places]
+		copy(table, records[:min(len(records), 4*memberStride)])
+		words := a.words(a.geo.chunkOwners, a.geo.chunks)
+		for i := range words {
+			words[i].Store(uint32(i))
+		}
+		a.header().highest.Store(highest)
+		a.header().deaths.Store(deaths)
+		a.place(0).member.Store(id)
+		if peer, err := a.Peer(MemberID(id)); err == nil {
+			_ = peer.String()
+			_ = m.CheckAlive(peer)
+			peer.Ring()
+		}
+		for _, slot := range []int{-1, 0, 3, 4, 5, MaxMembers, int(int32(highest))} {
+			if peer, err := a.PeerInSlot(slot); err == nil {
+				_ = peer.String()
+			}
+		}
+		for range 2 {
+			m.Sweep(func(id MemberID) {
+				if id.Slot() >= 4 {
+					t.Errorf("let go of %v", id)
+				}
+			})
+		}
+		if m.rec.state.Load() != own {
+			t.Errorf("a live member's state has become %#x", m.rec.state.Load())
+		}
+		_ = a.LiveMembers()
+		if g, err := m.Group(); err == nil {
+			g.Arrive()
+			g.Published(0)
+		}
+	})
+}

@@ -1,0 +1,260 @@
+package shm
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+)
+
+// MemberID names one member for the life of the arena: the slot of its record
+// and the incarnation of that slot, so that a number is never used twice.
+type MemberID uint64
+
+// Slot returns the index of the member's record.
+func (id MemberID) Slot() int { return int(id & 0xffff) }
+
+func (id MemberID) String() string {
+	return fmt.Sprintf("member %d.%d", id.Slot(), uint64(id)>>16)
+}
+
+func memberID(slot int, incarnation uint32) MemberID {
+	return MemberID(uint64(incarnation)<<16 | uint64(slot))
+}
+
+// status of a member record.
+type status uint8
+
+const (
+	statusFree   status = iota // nobody's
+	statusLive                 // its owner holds the lock on it
+	statusDead                 // died or left; what it owned is still its
+	statusReaped               // being cleared by the member named as reaper
+)
+
+// memberState packs a record's state word: status in bits 0..7, the reaper's
+// slot plus one in bits 8..31, the incarnation in bits 32..63.
+type memberState uint64
+
+func stateOf(s status, reaper int, incarnation uint32) memberState {
+	return memberState(uint64(incarnation)<<32 | uint64(reaper)<<8 | uint64(s))
+}
+
+func (s memberState) status() status      { return status(s) }
+func (s memberState) reaper() int         { return int(s>>8&0xffffff) - 1 }
+func (s memberState) incarnation() uint32 { return uint32(s >> 32) }
+
+// Member is this process's place in an arena: its record, its lock, its
+// memory and its doorbells. A process may join several times (tests do).
+// Safe for concurrent use, Leave excepted.
+type Member struct {
+	arena *Arena
+	lock  *os.File // its own open file description; holds the lock on the record's first byte
+	slot  int
+	rank  int // or NotRank
+	id    MemberID
+	rec   *memberRecord
+	heap  *Heap
+	left  atomic.Bool
+
+	watches sync.RWMutex // see whileHere
+}
+
+// NotRank is the rank of a member that belongs to no rank group.
+const NotRank = -1
+
+// Join makes the process a member. rank is its rank in the group, or NotRank.
+//
+// Errors: [ErrFull] when all records are taken, [ErrShortage] when not even a
+// record can be reserved.
+func (a *Arena) Join(rank int) (*Member, error) {
+	if rank < NotRank || rank >= max(a.ranks, 1) {
+		return nil, fmt.Errorf("shm: join: rank %d of a group of %d", rank, a.ranks)
+	}
+	lock, err := reopen(a.file)
+	if err != nil {
+		return nil, fmt.Errorf("shm: join: %w", err)
+	}
+	start := max(rank, 0)
+	if rank == NotRank {
+		start = a.ranks // leave the ranks the records that carry their number
+	}
+	for i := range MaxMembers {
+		m := &Member{arena: a, lock: lock, slot: (start + i) % MaxMembers, rank: rank}
+		ok, err := m.take()
+		if err != nil {
+			lock.Close()
+			return nil, fmt.Errorf("shm: join: %w", err)
+		}
+		if ok {
+			a.refs.Add(1)
+			m.heap = newHeap(a, m.slot)
+			return m, nil
+		}
+	}
+	lock.Close()
+	return nil, fmt.Errorf("shm: join: all %d member records are taken: %w", MaxMembers, ErrFull)
+}
+
+// take tries to make record m.slot ours. Only who holds the lock on a record
+// may take it from free to live.
+func (m *Member) take() (bool, error) {
+	a := m.arena
+	at := a.geo.memberTable + Offset(m.slot)*memberStride
+	if m.slot >= a.slotsUsed() { // else its page exists
+		if err := a.reserve(at, memberStride); err != nil {
+			return false, err
+		}
+	}
+	m.rec = a.member(m.slot)
+	if memberState(m.rec.state.Load()).status() != statusFree {
+		return false, nil
+	}
+	if ok, err := lockRecord(m.lock, at); !ok || err != nil {
+		return false, err
+	}
+	s := memberState(m.rec.state.Load())
+	if s.status() != statusFree {
+		return false, unlockRecord(m.lock, at)
+	}
+	rec := m.rec
+	rec.pid.Store(uint32(os.Getpid()))
+	rec.pidNS.Store(pidNamespace())
+	rec.rank.Store(uint32(m.rank + 1))
+	rec.inbox.Store(0)
+	rec.waiters.armed.Store(0)
+	rec.engine.armed.Store(0)
+	rec.deathEpoch.Store(notCounted(s.incarnation() + 1))
+	rec.deathsSeen.Store(a.header().deaths.Load()) // before we are live: later deaths must be acted upon
+	for highest := &a.header().highest; ; {
+		h := highest.Load()
+		if int(h) > m.slot || highest.CompareAndSwap(h, uint32(m.slot)+1) { // ORDER highest: before the record is live; pairs with the load in slotsUsed
+			break
+		}
+	}
+	live := stateOf(statusLive, 0, s.incarnation()+1)
+	rec.state.Swap(uint64(live)) // ORDER member-live: pairs with the load in Gone
+	m.id = memberID(m.slot, live.incarnation())
+	return true, nil
+}
+
+// Leave ends the membership in good order: peers see the member as gone, and
+// what it owned is reclaimed as soon as all of them have let go of it. The
+// caller has stopped using everything that it took from the member.
+func (m *Member) Leave() error {
+	if m.left.Swap(true) {
+		return fmt.Errorf("shm: leave: %w", ErrClosed)
+	}
+	m.watches.Lock()
+	defer m.watches.Unlock()
+	m.arena.markDead(m.slot, m.id)
+	err := m.lock.Close() // gives up the lock: closing the last descriptor of the description does
+	m.arena.refs.Add(-1)
+	return err
+}
+
+// ID returns the member's identity.
+func (m *Member) ID() MemberID { return m.id }
+
+// Arena returns the arena that the member belongs to.
+func (m *Member) Arena() *Arena { return m.arena }
+
+// Heap returns the member's allocator.
+func (m *Member) Heap() *Heap { return m.heap }
+
+// Waiters returns the doorbell on which the program's own waits sleep.
+func (m *Member) Waiters() Doorbell { return Doorbell{&m.rec.waiters} }
+
+// Engine returns the doorbell on which the background engine sleeps.
+func (m *Member) Engine() Doorbell { return Doorbell{&m.rec.engine} }
+
+// Peer is what one member knows about another. It stays valid after the
+// peer's death; only its answers change.
+type Peer struct {
+	arena *Arena
+	id    MemberID
+	rec   *memberRecord
+}
+
+// Peer returns the member named id. It need not be alive.
+//
+// Errors: [ErrDamaged] for an identity that no member can have.
+func (a *Arena) Peer(id MemberID) (*Peer, error) {
+	slot := id.Slot()
+	if slot >= a.slotsUsed() || uint64(id)>>48 != 0 {
+		return nil, fmt.Errorf("shm: %v: %w", id, ErrDamaged)
+	}
+	return &Peer{a, id, a.member(slot)}, nil
+}
+
+// PeerInSlot returns the live member that now holds a slot.
+//
+// Errors: [ErrGone] when nobody does.
+func (a *Arena) PeerInSlot(slot int) (*Peer, error) {
+	if slot < 0 || slot >= a.slotsUsed() { // records above were never used: their pages need not exist
+		return nil, fmt.Errorf("shm: member slot %d: %w", slot, ErrGone)
+	}
+	rec := a.member(slot)
+	s := memberState(rec.state.Load())
+	if s.status() != statusLive {
+		return nil, fmt.Errorf("shm: member slot %d: %w", slot, ErrGone)
+	}
+	return &Peer{a, memberID(slot, s.incarnation()), rec}, nil
+}
+
+// ID returns the peer's identity.
+func (p *Peer) ID() MemberID { return p.id }
+
+// Gone tells whether the peer has been marked as dead or departed. It is one
+// load and does not look whether the process still runs; see [Member.Watch].
+func (p *Peer) Gone() bool {
+	s := memberState(p.rec.state.Load()) // ORDER member-live, member-dead: pairs with the stores in take and markDead
+	return s.status() != statusLive || memberID(p.id.Slot(), s.incarnation()) != p.id
+}
+
+// Ring wakes whoever sleeps in the peer: its waits first, since they serve
+// everything while they are awake, else its engine.
+func (p *Peer) Ring() { ring(p.rec) }
+
+func ring(rec *memberRecord) {
+	if !(Doorbell{&rec.waiters}).Ring() {
+		(Doorbell{&rec.engine}).Ring()
+	}
+}
+
+// String names the peer for messages: its rank if it has one, and its process.
+func (p *Peer) String() string {
+	pid := p.rec.pid.Load()
+	if r := p.rec.rank.Load(); r != 0 {
+		return fmt.Sprintf("rank %d (pid %d)", r-1, pid)
+	}
+	return fmt.Sprintf("%v (pid %d)", p.id, pid)
+}
+
+func lockRecord(f *os.File, at Offset) (bool, error) {
+	err := unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK, Start: int64(at), Len: 1})
+	if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EACCES) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("locking a member record: %w", err)
+	}
+	return true, nil
+}
+
+func unlockRecord(f *os.File, at Offset) error {
+	return unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_UNLCK, Start: int64(at), Len: 1})
+}
+
+// pidNamespace identifies the namespace in which our process number means
+// something; 0 if it cannot be told.
+func pidNamespace() uint64 {
+	var st unix.Stat_t
+	if unix.Stat("/proc/self/ns/pid", &st) != nil {
+		return 0
+	}
+	return st.Ino
+}

@@ -1,0 +1,296 @@
+package shm
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+)
+
+func TestJoinPrefersTheSlotOfTheRank(t *testing.T) {
+	a := newArena(t, 4)
+	for _, tc := range []struct{ rank, slot int }{{2, 2}, {0, 0}, {NotRank, 4}, {NotRank, 5}, {3, 3}} {
+		m := join(t, a, tc.rank)
+		if m.ID().Slot() != tc.slot {
+			t.Errorf("rank %d sits in slot %d, want %d", tc.rank, m.ID().Slot(), tc.slot)
+		}
+	}
+	// A slot that is taken is passed over.
+	if m := join(t, a, 2); m.ID().Slot() != 6 {
+		t.Errorf("a second rank 2 sits in slot %d", m.ID().Slot())
+	}
+	for _, rank := range []int{-2, 4, 1 << 30} {
+		if m, err := a.Join(rank); err == nil {
+			t.Errorf("rank %d of 4 joined as %v", rank, m.ID())
+		}
+	}
+	if a.LiveMembers() != 6 {
+		t.Errorf("%d live members", a.LiveMembers())
+	}
+}
+
+func TestJoinFillsTheTable(t *testing.T) {
+	a := newArena(t, 0)
+	for slot := range MaxMembers {
+		if slot == MaxMembers-2 {
+			continue
+		}
+		if slot%8 == 0 { // eight records a page
+			if err := a.reserve(a.geo.memberTable+Offset(slot)*memberStride, pageSize); err != nil {
+				t.Fatal(err)
+			}
+		}
+		a.member(slot).state.Store(uint64(stateOf(statusDead, 0, 1)))
+	}
+	m := join(t, a, NotRank)
+	if m.ID().Slot() != MaxMembers-2 {
+		t.Errorf("the last free slot is %d, got %d", MaxMembers-2, m.ID().Slot())
+	}
+	if _, err := a.Join(NotRank); !errors.Is(err, ErrFull) {
+		t.Errorf("join a full arena: %v", err)
+	}
+	if got := a.slotsUsed(); got != MaxMembers-1 {
+		t.Errorf("%d slots in use", got)
+	}
+	// The bound of the table is never believed beyond the table.
+	a.header().highest.Store(1 << 31)
+	if got := a.slotsUsed(); got != MaxMembers {
+		t.Errorf("%d slots in use", got)
+	}
+}
+
+func TestJoinAtTheSameTime(t *testing.T) {
+	a := newArena(t, 0)
+	b := again(t, a)
+	var mu sync.Mutex
+	var done sync.WaitGroup
+	seen := map[int]bool{}
+	for i := range 40 {
+		done.Go(func() {
+			m, err := []*Arena{a, b}[i%2].Join(NotRank)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if seen[m.ID().Slot()] {
+				t.Errorf("two live members in slot %d", m.ID().Slot())
+			}
+			seen[m.ID().Slot()] = true
+			t.Cleanup(func() { m.Leave() })
+		})
+	}
+	done.Wait()
+	if a.LiveMembers() != 40 {
+		t.Errorf("%d live members", a.LiveMembers())
+	}
+}
+
+func TestSlotsAreReusedUnderAnotherName(t *testing.T) {
+	a := newArena(t, 2)
+	watcher := join(t, a, 1)
+	seen := map[MemberID]bool{}
+	var last *Peer
+	for i := range 5 {
+		m := join(t, a, 0)
+		if m.ID().Slot() != 0 || seen[m.ID()] {
+			t.Fatalf("round %d: %v", i, m.ID())
+		}
+		seen[m.ID()] = true
+		p := peerOf(t, watcher, m.ID())
+		if p.Gone() || !watcher.CheckAlive(p) {
+			t.Fatalf("round %d: %v is gone", i, p)
+		}
+		if last != nil && (!last.Gone() || watcher.CheckAlive(last)) {
+			t.Errorf("round %d: the last owner of the slot lives", i)
+		}
+		last = p
+		if off, err := m.Heap().Alloc(1000); err != nil || off == 0 {
+			t.Fatal(err)
+		}
+		if err := m.Leave(); err != nil {
+			t.Fatal(err)
+		}
+		if !p.Gone() || watcher.CheckAlive(p) {
+			t.Errorf("round %d: a member that has left lives", i)
+		}
+		watcher.Sweep(noLetGo)
+		if s := stateIn(a, 0); s.status() != statusFree || s.incarnation() != uint32(i)+1 || chunksOf(a, 0) != 0 {
+			t.Fatalf("round %d: after the sweep the record is %#x with %d chunks", i, uint64(s), chunksOf(a, 0))
+		}
+	}
+}
+
+func TestPeers(t *testing.T) {
+	a := newArena(t, 2)
+	m := join(t, a, 1)
+	p, err := a.PeerInSlot(1)
+	if err != nil || p.ID() != m.ID() {
+		t.Fatalf("slot 1: %v, %v", p, err)
+	}
+	if want := fmt.Sprintf("rank 1 (pid %d)", os.Getpid()); p.String() != want {
+		t.Errorf("the peer is called %q, want %q", p, want)
+	}
+	n := join(t, a, NotRank)
+	if got := peerOf(t, m, n.ID()).String(); !strings.HasPrefix(got, "member 2.1 (pid") {
+		t.Errorf("the peer is called %q", got)
+	}
+	for _, slot := range []int{-1, 0, 3, MaxMembers, 1 << 30} {
+		if p, err := a.PeerInSlot(slot); !errors.Is(err, ErrGone) {
+			t.Errorf("slot %d: %v, %v", slot, p, err)
+		}
+	}
+	for _, id := range []MemberID{memberID(3, 1), memberID(MaxMembers, 1), memberID(0xffff, 1), 1<<48 | m.ID(), ^MemberID(0)} {
+		if p, err := a.Peer(id); !errors.Is(err, ErrDamaged) {
+			t.Errorf("%v: %v, %v", id, p, err)
+		}
+	}
+	for _, id := range []MemberID{0, memberID(1, 2), memberID(1, 1<<32-1)} {
+		if p := peerOf(t, m, id); !p.Gone() || m.CheckAlive(p) {
+			t.Errorf("%v, whom nobody has seen, lives", id)
+		}
+	}
+	if m.Arena() != a || !m.CheckAlive(p) {
+		t.Error("a member does not know itself")
+	}
+}
+
+var roleMember = role("member", func(a *actor) error {
+	m, err := a.join(NotRank)
+	if err != nil {
+		return err
+	}
+	a.say("%d", m.ID())
+	for {
+		line, err := a.hear()
+		if err != nil {
+			return err
+		}
+		var arg uint64
+		verb, rest, _ := strings.Cut(line, " ")
+		if rest != "" {
+			if _, err := fmt.Sscan(rest, &arg); err != nil {
+				return err
+			}
+		}
+		switch verb {
+		case "leave":
+			return m.Leave()
+		case "stay":
+			if err := m.Leave(); err != nil {
+				return err
+			}
+			a.say("left")
+			_, err := a.hear()
+			return err
+		case "alive":
+			p, err := m.Arena().Peer(MemberID(arg))
+			if err != nil {
+				return err
+			}
+			a.say("%v", m.CheckAlive(p))
+		case "sweep":
+			m.Sweep(noLetGo)
+			a.say("swept")
+		case "alloc":
+			off, err := m.Heap().Alloc(arg)
+			if err != nil {
+				return err
+			}
+			a.say("%d", off)
+		case "watch":
+			p, err := m.Arena().Peer(MemberID(arg))
+			if err != nil {
+				return err
+			}
+			a.say("%v", m.Watch(p, nil, func() { a.say("gone") }))
+		default:
+			return fmt.Errorf("what is %q?", line)
+		}
+	}
+})
+
+// startMember starts a process that joins, and returns its identity.
+func startMember(t *testing.T, a *Arena) (*child, MemberID) {
+	t.Helper()
+	c := start(t, roleMember, casting{files: []*os.File{a.File()}})
+	return c, memberIDFrom(t, c.hear())
+}
+
+func memberIDFrom(t *testing.T, line string) (id MemberID) {
+	t.Helper()
+	if _, err := fmt.Sscan(line, &id); err != nil {
+		t.Fatalf("%q is no member: %v", line, err)
+	}
+	return id
+}
+
+func TestLocksAreSeenByOtherProcesses(t *testing.T) {
+	a := newArena(t, 0)
+	m := join(t, a, NotRank)
+	c, id := startMember(t, a)
+	d, _ := startMember(t, a)
+	// Both ways, and with a record that says nothing else than "live".
+	d.say("alive %d", m.ID())
+	d.expect("true")
+	d.say("alive %d", id)
+	d.expect("true")
+	if !m.CheckAlive(peerOf(t, m, id)) {
+		t.Error("a live process is called dead")
+	}
+	c.kill()
+	if peerOf(t, m, id).Gone() {
+		t.Error("marked as gone before anybody looked")
+	}
+	d.say("alive %d", id)
+	d.expect("false")
+	if !peerOf(t, m, id).Gone() {
+		t.Error("not marked as gone by the process that looked")
+	}
+	d.say("alive %d", m.ID())
+	d.expect("true")
+	d.say("leave")
+	d.wait()
+}
+
+// A child that inherits the arena's descriptor shares its open file
+// description. Neither side's locks may live or die with that.
+func TestInheritedDescriptorsDoNotShareLocks(t *testing.T) {
+	a := newArena(t, 0)
+	watcher := join(t, a, NotRank)
+	parent, err := a.Join(NotRank)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := a.geo.memberTable + Offset(parent.ID().Slot())*memberStride
+	heir, id := startMember(t, a)
+
+	if !locked(watcher.lock, at) {
+		t.Fatal("the parent's record is not locked")
+	}
+	if err := parent.Leave(); err != nil {
+		t.Fatal(err)
+	}
+	if locked(watcher.lock, at) {
+		t.Error("the child keeps the lock of a parent that has left")
+	}
+	second, id2 := startMember(t, a)
+	second.say("leave")
+	second.wait()
+	if !watcher.CheckAlive(peerOf(t, watcher, id)) {
+		t.Errorf("the end of %v has freed the lock of %v", id2, id)
+	}
+	// Closing another descriptor of the file frees nothing either.
+	f, err := reopen(a.File())
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+	heir.say("alive %d", watcher.ID())
+	heir.expect("true")
+	heir.say("leave")
+	heir.wait()
+}

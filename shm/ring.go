@@ -1,0 +1,145 @@
+package shm
+
+import (
+	"fmt"
+	"sync/atomic"
+)
+
+// A ring carries messages of one 64-byte line from one producer to one
+// consumer. A slot holds its payload and its sequence number together, so
+// that a message crosses between cores as one line.
+//
+//	slot   seq (8 bytes) + data (56 bytes); seq is stored last and is the
+//	       number of the message, from 0, plus one
+//	head   a word elsewhere, written by the consumer only: slots consumed
+//
+// The slots belong to the producer's memory, head to the consumer's.
+const (
+	SlotSize  = 64
+	SlotWords = 7 // 64-bit words of payload
+)
+
+// Slot is the payload of one message.
+type Slot [SlotWords]uint64
+
+// Producer is the sending side of a ring. Not safe for concurrent use.
+type Producer struct {
+	slots []slotWords
+	head  *atomic.Uint64
+	next  uint64 // index of the next slot
+	freed uint64 // our copy of head
+}
+
+// Consumer is the receiving side of a ring. Not safe for concurrent use.
+type Consumer struct {
+	slots    []slotWords
+	head     *atomic.Uint64
+	next     uint64
+	released uint64 // what we stored in head last; a peer may scribble over head itself
+}
+
+// NewProducer makes the sending side over n slots at off, a power of two, and
+// the consumer's head word. The slots must be zero.
+func (a *Arena) NewProducer(off Offset, n uint64, head *atomic.Uint64) (*Producer, error) {
+	slots, err := a.checkedSlots(off, n)
+	if err != nil {
+		return nil, err
+	}
+	return &Producer{slots: slots, head: head}, nil
+}
+
+// NewConsumer makes the receiving side. off and n come from a peer and are
+// checked.
+func (a *Arena) NewConsumer(off Offset, n uint64, head *atomic.Uint64) (*Consumer, error) {
+	slots, err := a.checkedSlots(off, n)
+	if err != nil {
+		return nil, err
+	}
+	return &Consumer{slots: slots, head: head}, nil
+}
+
+// maxSlots bounds a ring, so that n*SlotSize cannot overflow.
+const maxSlots = 1 << 20
+
+func (a *Arena) checkedSlots(off Offset, n uint64) ([]slotWords, error) {
+	if !isPowerOfTwo(n) || n > maxSlots {
+		return nil, fmt.Errorf("shm: ring of %d slots: want a power of two, at most %d: %w", n, maxSlots, ErrDamaged)
+	}
+	if err := a.check(off, n*SlotSize, SlotSize); err != nil {
+		return nil, err
+	}
+	return a.ringSlots(off, n), nil
+}
+
+// Push publishes a message; false means that the ring is full. On success
+// index is the number of the message, from 0.
+func (p *Producer) Push(s *Slot) (index uint64, ok bool) {
+	if p.Room() == 0 {
+		return 0, false
+	}
+	slot := &p.slots[p.next&uint64(len(p.slots)-1)]
+	slot.data = *s // plain: the slot is ours until the next line
+	handOver()
+	slot.seq.Store(p.next + 1) // ORDER slot-full: pairs with the load in Peek
+	p.next++
+	return p.next - 1, true
+}
+
+// Room returns how many messages can be pushed at least.
+func (p *Producer) Room() uint64 {
+	size := uint64(len(p.slots))
+	if room := size - (p.next - p.freed); room != 0 {
+		return room
+	}
+	p.Consumed()
+	return size - (p.next - p.freed)
+}
+
+// Consumed returns how many messages the consumer has done with. A consumer
+// that claims more than were pushed, or takes its word back, is not believed.
+func (p *Producer) Consumed() uint64 {
+	head := p.head.Load() // ORDER slot-free: pairs with the store in Release
+	if head-p.freed <= p.next-p.freed {
+		p.freed = head
+		takeOver()
+	}
+	return p.freed
+}
+
+// Pushed returns how many messages were pushed so far.
+func (p *Producer) Pushed() uint64 { return p.next }
+
+// Peek copies the oldest message into s without consuming it; false means
+// that there is none.
+func (c *Consumer) Peek(s *Slot) bool {
+	slot := &c.slots[c.next&uint64(len(c.slots)-1)]
+	if slot.seq.Load() != c.next+1 { // ORDER slot-full: pairs with the store in Push
+		return false
+	}
+	takeOver()
+	*s = slot.data // a copy: the peer may scribble over the slot while we look
+	return true
+}
+
+// Advance consumes the message that Peek returned, and returns its number.
+// The producer learns of it with the next Release.
+func (c *Consumer) Advance() (index uint64) {
+	c.next++
+	return c.next - 1
+}
+
+// Release tells the producer that all messages so far have been consumed.
+func (c *Consumer) Release() {
+	handOver()
+	c.head.Swap(c.next) // ORDER slot-free: pairs with the load in Consumed
+	c.released = c.next
+}
+
+// Size returns the number of slots.
+func (c *Consumer) Size() uint64 { return uint64(len(c.slots)) }
+
+// Next returns the number of the message that Peek will look at.
+func (c *Consumer) Next() uint64 { return c.next }
+
+// Unreleased returns how many consumed messages the producer does not know of.
+func (c *Consumer) Unreleased() uint64 { return c.next - c.released }

@@ -1,0 +1,446 @@
+package shm
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// fakeRing makes both sides of a ring of n slots in the test's memory.
+func fakeRing(t testing.TB, n uint64) (*Producer, *Consumer, *atomic.Uint64) {
+	t.Helper()
+	a := fakeArena(0)
+	head := new(atomic.Uint64)
+	p, err := a.NewProducer(a.geo.heap, n, head)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := a.NewConsumer(a.geo.heap, n, head)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p, c, head
+}
+
+func slotOf(v uint64) *Slot {
+	var s Slot
+	for i := range s {
+		s[i] = v*uint64(i+1) + uint64(i)
+	}
+	return &s
+}
+
+func push(t *testing.T, p *Producer, v uint64, want bool) {
+	t.Helper()
+	next := p.Pushed()
+	i, ok := p.Push(slotOf(v))
+	if ok != want || ok && i != next {
+		t.Fatalf("push of %d: message %d, %v, want %d, %v", v, i, ok, next, want)
+	}
+}
+
+func pop(t *testing.T, c *Consumer, v uint64) {
+	t.Helper()
+	var s Slot
+	if !c.Peek(&s) {
+		t.Fatalf("message %d is not there", v)
+	}
+	if s != *slotOf(v) {
+		t.Fatalf("message %d holds %v", v, s)
+	}
+	next := c.Next()
+	if i := c.Advance(); i != next {
+		t.Fatalf("consumed message %d, want %d", i, next)
+	}
+}
+
+func none(t *testing.T, c *Consumer) {
+	t.Helper()
+	s := *slotOf(77)
+	if c.Peek(&s) {
+		t.Fatalf("message %d is there: %v", c.Next(), s)
+	}
+	if s != *slotOf(77) {
+		t.Fatal("a peek at nothing has changed the caller's slot")
+	}
+}
+
+func TestRingScenarios(t *testing.T) {
+	t.Run("empty", func(t *testing.T) {
+		p, c, _ := fakeRing(t, 4)
+		none(t, c)
+		if p.Room() != 4 || p.Pushed() != 0 || p.Consumed() != 0 || c.Unreleased() != 0 {
+			t.Errorf("room %d, pushed %d, consumed %d", p.Room(), p.Pushed(), p.Consumed())
+		}
+	})
+	t.Run("full", func(t *testing.T) {
+		p, c, _ := fakeRing(t, 4)
+		for i := range uint64(4) {
+			push(t, p, i, true)
+		}
+		push(t, p, 4, false)
+		if p.Room() != 0 {
+			t.Errorf("room for %d", p.Room())
+		}
+		for i := range uint64(4) {
+			pop(t, c, i)
+		}
+		none(t, c)
+		push(t, p, 4, false) // consumed, but nobody has told
+		c.Release()
+		push(t, p, 4, true)
+		pop(t, c, 4)
+	})
+	t.Run("one slot", func(t *testing.T) {
+		p, c, _ := fakeRing(t, 1)
+		for i := range uint64(5) {
+			push(t, p, i, true)
+			push(t, p, i, false)
+			pop(t, c, i)
+			none(t, c)
+			c.Release()
+		}
+	})
+	t.Run("wrap", func(t *testing.T) {
+		p, c, _ := fakeRing(t, 8)
+		in, out := uint64(0), uint64(0)
+		for round := range 50 {
+			for range round%8 + 1 {
+				if _, ok := p.Push(slotOf(in)); ok {
+					in++
+				}
+			}
+			for range round % 5 {
+				if out < in {
+					pop(t, c, out)
+					out++
+				}
+			}
+			c.Release()
+		}
+		for ; out < in; out++ {
+			pop(t, c, out)
+		}
+		none(t, c)
+	})
+	t.Run("peek does not consume", func(t *testing.T) {
+		p, c, _ := fakeRing(t, 2)
+		push(t, p, 9, true)
+		for range 3 {
+			if s := (Slot{}); !c.Peek(&s) || s != *slotOf(9) || c.Next() != 0 {
+				t.Fatalf("peek: %v, next %d", s, c.Next())
+			}
+		}
+	})
+	t.Run("release in batches", func(t *testing.T) {
+		p, c, head := fakeRing(t, 4)
+		for i := range uint64(4) {
+			push(t, p, i, true)
+		}
+		for i := range uint64(3) {
+			pop(t, c, i)
+			if c.Unreleased() != i+1 || head.Load() != 0 {
+				t.Errorf("unreleased %d, head %d", c.Unreleased(), head.Load())
+			}
+		}
+		c.Release()
+		if c.Unreleased() != 0 || head.Load() != 3 || p.Consumed() != 3 || p.Room() != 3 {
+			t.Errorf("unreleased %d, head %d, consumed %d, room %d", c.Unreleased(), head.Load(), p.Consumed(), p.Room())
+		}
+	})
+	t.Run("a consumer that lies about its head", func(t *testing.T) {
+		p, _, head := fakeRing(t, 4)
+		for i := range uint64(3) {
+			push(t, p, i, true)
+		}
+		head.Store(2)
+		if p.Consumed() != 2 {
+			t.Fatalf("consumed %d", p.Consumed())
+		}
+		for _, lie := range []uint64{4, 1, 0, 1 << 63, ^uint64(0), 2 + 1<<32} {
+			head.Store(lie)
+			if got := p.Consumed(); got != 2 {
+				t.Errorf("head %d is believed: consumed %d", lie, got)
+			}
+			if got := p.Room(); got != 3 {
+				t.Errorf("head %d: room %d", lie, got)
+			}
+		}
+		for range 3 {
+			push(t, p, 5, true)
+		}
+		push(t, p, 5, false)
+	})
+	t.Run("a scribbled head does not confuse the consumer", func(t *testing.T) {
+		p, c, head := fakeRing(t, 4)
+		push(t, p, 0, true)
+		pop(t, c, 0)
+		c.Release()
+		head.Store(1 << 40)
+		if c.Unreleased() != 0 || c.Next() != 1 {
+			t.Errorf("unreleased %d, next %d", c.Unreleased(), c.Next())
+		}
+		c.Release()
+		if head.Load() != 1 {
+			t.Errorf("head %d", head.Load())
+		}
+	})
+	t.Run("garbage sequence numbers", func(t *testing.T) {
+		p, c, _ := fakeRing(t, 4)
+		for _, seq := range []uint64{2, 3, 5, 1 << 63, ^uint64(0)} {
+			c.slots[0].seq.Store(seq)
+			none(t, c)
+		}
+		push(t, p, 0, true)
+		pop(t, c, 0)
+		c.Release()
+		// A slot of the round before is not a message.
+		for i := range uint64(3) {
+			push(t, p, i+1, true)
+			pop(t, c, i+1)
+		}
+		none(t, c)
+	})
+	t.Run("a producer that scribbles over what it has sent", func(t *testing.T) {
+		p, c, _ := fakeRing(t, 2)
+		push(t, p, 1, true)
+		var s Slot
+		if !c.Peek(&s) {
+			t.Fatal("nothing there")
+		}
+		c.slots[0].data = *slotOf(99)
+		if s != *slotOf(1) {
+			t.Error("what was taken has changed")
+		}
+	})
+	t.Run("counters that wrap", func(t *testing.T) {
+		p, c, head := fakeRing(t, 4)
+		const near = ^uint64(0) - 5 // reached in some thousand years
+		p.next, p.freed, c.next, c.released = near, near, near, near
+		head.Store(near)
+		for i := range uint64(20) {
+			push(t, p, i, true)
+			pop(t, c, i)
+			if i%3 == 2 {
+				c.Release()
+			}
+		}
+		none(t, c)
+	})
+}
+
+func TestRingsAreChecked(t *testing.T) {
+	a := fakeArena(0)
+	head := new(atomic.Uint64)
+	heap := a.geo.heap
+	for _, tc := range []struct {
+		name string
+		off  Offset
+		n    uint64
+	}{
+		{"no slots", heap, 0},
+		{"three slots", heap, 3},
+		{"too many slots", heap, 2 * maxSlots},
+		{"so many that the size wraps", heap, 1 << 58},
+		{"not on a line", heap + 8, 4},
+		{"odd", heap + 1, 4},
+		{"beyond the end", Offset(a.Size()), 4},
+		{"over the end", Offset(a.Size()) - 64, 2},
+		{"far away", 1<<64 - 64, 1},
+	} {
+		if p, err := a.NewProducer(tc.off, tc.n, head); !errors.Is(err, ErrDamaged) {
+			t.Errorf("%s: %v, %v", tc.name, p, err)
+		}
+		if c, err := a.NewConsumer(tc.off, tc.n, head); !errors.Is(err, ErrDamaged) {
+			t.Errorf("%s: %v, %v", tc.name, c, err)
+		}
+	}
+	if c, err := a.NewConsumer(Offset(a.Size())-4*SlotSize, 4, head); err != nil || c.Size() != 4 {
+		t.Errorf("the last four lines: %v", err)
+	}
+}
+
+const stressSlots = 64
+
+// stressRing is where the two processes of the stress test meet.
+type stressRing struct {
+	_    [stressSlots]slotWords
+	head atomic.Uint64
+	stop atomic.Bool
+}
+
+var roleProducer = role("producer", func(a *actor) error {
+	var off Offset
+	var messages uint64
+	if _, err := fmt.Sscan(a.args[0], &off); err != nil {
+		return err
+	}
+	if _, err := fmt.Sscan(a.args[1], &messages); err != nil {
+		return err
+	}
+	m, err := a.join(NotRank)
+	if err != nil {
+		return err
+	}
+	r, err := At[stressRing](m.Arena(), off)
+	if err != nil {
+		return err
+	}
+	p, err := m.Arena().NewProducer(off, stressSlots, &r.head)
+	if err != nil {
+		return err
+	}
+	for p.Pushed() < messages && !r.stop.Load() {
+		if _, ok := p.Push(slotOf(p.Pushed())); !ok {
+			Yield()
+		}
+	}
+	a.say("%d", p.Pushed())
+	return m.Leave()
+})
+
+// In memory of our own the race detector sees whether a message is published
+// after it is whole, and a slot given back after it was read.
+func TestRingBetweenGoroutines(t *testing.T) {
+	p, c, _ := fakeRing(t, 8)
+	const messages = 20_000
+	var done sync.WaitGroup
+	done.Go(func() {
+		for i := uint64(0); i < messages; {
+			if _, ok := p.Push(slotOf(i)); ok {
+				i++
+			} else {
+				runtime.Gosched()
+			}
+		}
+	})
+	var s Slot
+	for i := uint64(0); i < messages; {
+		if !c.Peek(&s) {
+			runtime.Gosched()
+			continue
+		}
+		if s != *slotOf(i) {
+			t.Fatalf("message %d holds %v", i, s)
+		}
+		c.Advance()
+		if i%4 == 3 {
+			c.Release()
+		}
+		i++
+	}
+	done.Wait()
+}
+
+func TestRingBetweenProcesses(t *testing.T) {
+	messages := uint64(10_000_000)
+	if testing.Short() || raceEnabled {
+		messages = 200_000
+	}
+	a := newArena(t, 0)
+	m := join(t, a, NotRank)
+	off, err := m.Heap().Alloc(uint64(stressSlots*SlotSize + 2*64))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := At[stressRing](a, off)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := a.NewConsumer(off, stressSlots, &r.head)
+	if err != nil {
+		t.Fatal(err)
+	}
+	child := start(t, roleProducer, casting{args: []string{fmt.Sprint(uint64(off)), fmt.Sprint(messages)}, files: []*os.File{a.File()}})
+	ctx := shortly(t)
+	enough := time.Now().Add(3 * time.Second) // on a busy machine
+	var s Slot
+	for i := uint64(0); i < messages; {
+		if !c.Peek(&s) {
+			if r.stop.Load() {
+				said := child.hear()
+				if _, err := fmt.Sscan(said, &messages); err != nil {
+					t.Fatalf("%q: %v", said, err)
+				}
+			}
+			r.stop.Store(time.Now().After(enough))
+			Yield()
+			runtime.Gosched()
+			if ctx.Err() != nil {
+				t.Fatalf("stuck at message %d", i)
+			}
+			continue
+		}
+		if s != *slotOf(i) {
+			t.Fatalf("message %d holds %v", i, s)
+		}
+		c.Advance()
+		if c.Unreleased() == stressSlots/4 {
+			c.Release()
+		}
+		if i++; i%(1<<14) == 0 {
+			r.stop.Store(time.Now().After(enough))
+		}
+	}
+	child.wait()
+	none(t, c)
+	t.Logf("%d messages", messages)
+}
+
+func FuzzRing(f *testing.F) {
+	f.Add([]byte{}, uint64(0), uint64(4), []byte{0, 1, 2, 3})
+	f.Add([]byte{1, 0, 0, 0, 0, 0, 0, 0}, uint64(1), uint64(1), []byte{1, 1, 1, 0, 0})
+	f.Add(slices.Repeat([]byte{0xff}, 4*SlotSize), ^uint64(0), uint64(4), []byte{0, 0, 0, 0, 0, 1, 2, 1, 2})
+	f.Add([]byte{2, 0, 0, 0, 0, 0, 0, 0}, uint64(3), uint64(2), []byte{0, 3, 0, 3, 0, 3})
+	f.Fuzz(func(t *testing.T, slots []byte, lie, n uint64, script []byte) {
+		a := fakeArena(0)
+		head := new(atomic.Uint64)
+		p, err := a.NewProducer(a.geo.heap, n, head)
+		if err != nil {
+			return
+		}
+		c, err := a.NewConsumer(a.geo.heap, n, head)
+		if err != nil {
+			t.Fatal(err)
+		}
+		copy(a.mem[a.geo.heap:][:n*SlotSize], slots)
+		consumed, peeked := uint64(0), uint64(0)
+		for _, step := range script[:min(len(script), 200)] {
+			var s Slot
+			switch step % 6 {
+			case 0:
+				room := p.Room()
+				if _, ok := p.Push(slotOf(uint64(step))); ok != (room > 0) {
+					t.Fatalf("room %d, push %v", room, ok)
+				}
+			case 1:
+				if c.Peek(&s) {
+					c.Advance()
+					peeked++
+				}
+			case 2:
+				c.Release()
+			case 3:
+				head.Store(lie)
+			case 4:
+				head.Store(p.Pushed() + uint64(int8(step)))
+			case 5:
+				copy(a.mem[a.geo.heap:][:n*SlotSize], slots)
+			}
+			now := p.Consumed()
+			if now < consumed || now > p.Pushed() || p.Pushed()-now > n || p.Room() > n || p.Room() == 0 && p.Pushed()-now < n {
+				t.Fatalf("of %d slots: pushed %d, consumed %d, room %d", n, p.Pushed(), now, p.Room())
+			}
+			consumed = now
+			if c.Next() != peeked || c.Unreleased() > peeked {
+				t.Fatalf("consumer is at %d with %d unreleased, peeked %d", c.Next(), c.Unreleased(), peeked)
+			}
+		}
+	})
+}

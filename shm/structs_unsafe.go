@@ -1,0 +1,81 @@
+package shm
+
+import (
+	"structs"
+	"sync/atomic"
+	"unsafe"
+)
+
+// header is the first page of an arena, in host byte order. Everything before
+// deaths is written once by the creator, before version, and covered by
+// checksum.
+type header struct {
+	_        structs.HostLayout
+	magic    uint64
+	version  atomic.Uint32 // ORDER arena-ready: stored last by Create, loaded first by Attach
+	ranks    uint32
+	layout   uint64
+	size     uint64
+	secret   [2]uint64 // seeds the token tags
+	id       [2]uint64 // random; tells two arenas apart
+	checksum uint64
+	_        [56]byte
+	deaths   atomic.Uint64 // deaths and departures so far
+	_        [120]byte
+	arrived  atomic.Uint32 // barrier: ranks that have arrived in this round
+	_        [124]byte
+	round    atomic.Uint32 // barrier: rounds completed
+	_        [124]byte
+	highest  atomic.Uint32 // member records ever used lie below this slot
+	_        [124]byte
+}
+
+// memberRecord is one process (or one test's stand-in for a process).
+type memberRecord struct {
+	_          structs.HostLayout
+	state      atomic.Uint64 // status, reaper, incarnation: see memberState
+	deathEpoch atomic.Uint64 // value of header.deaths when this member's death was counted; see notCounted
+	deathsSeen atomic.Uint64 // deaths that this member has acted upon
+	pid        atomic.Uint32
+	rank       atomic.Uint32 // rank + 1; 0 = not a rank
+	pidNS      atomic.Uint64 // inode of the PID namespace in which pid means something
+	_          [88]byte
+	inbox      atomic.Uint64 // head of a list of mail; see Peer.Send
+	_          [120]byte
+	waiters    doorbellWords
+	_          [120]byte
+	engine     doorbellWords
+	_          [120]byte
+}
+
+// place is what one rank tells the others of its group.
+type place struct {
+	_      structs.HostLayout
+	member atomic.Uint64 // MemberID of the rank; 0 = not there yet
+	blob   atomic.Uint64 // Offset of the bytes it shares in the current exchange
+	length atomic.Uint64 // their number
+	_      [40]byte
+}
+
+// doorbellWords is the shared half of a Doorbell.
+type doorbellWords struct {
+	armed atomic.Uint32 // whether anybody sleeps or is about to: see Doorbell
+	seq   atomic.Uint32 // the futex: changes with each ring
+}
+
+// slotWords is one slot of a ring: one 64-byte line.
+type slotWords struct {
+	_    structs.HostLayout
+	seq  atomic.Uint64 // index of the slot since the ring was made, plus one
+	data [7]uint64
+}
+
+func _() { // a constant or index error here means that the shared layout has moved
+	var at [1]struct{}
+	_, _ = at[unsafe.Offsetof(header{}.checksum)-64], at[unsafe.Offsetof(header{}.deaths)-128]
+	_, _ = at[unsafe.Offsetof(header{}.arrived)-256], at[unsafe.Offsetof(header{}.round)-384]
+	_, _ = at[unsafe.Offsetof(header{}.highest)-512], at[unsafe.Sizeof(header{})-640]
+	_, _ = at[unsafe.Offsetof(memberRecord{}.inbox)-128], at[unsafe.Offsetof(memberRecord{}.waiters)-256]
+	_, _ = at[unsafe.Offsetof(memberRecord{}.engine)-384], at[unsafe.Sizeof(memberRecord{})-memberStride]
+	_, _ = at[unsafe.Sizeof(place{})-placeStride], at[unsafe.Sizeof(slotWords{})-SlotSize]
+}

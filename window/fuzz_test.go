@@ -1,0 +1,252 @@
+package window
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math"
+	"math/bits"
+	"testing"
+
+	"github.com/softnd/softnd/nd"
+	"github.com/softnd/softnd/shm"
+)
+
+func FuzzToken(f *testing.F) {
+	f.Add(uint32(1), uint32(0), byte(0), uint64(0))
+	f.Add(uint32(1<<indexBits-1), uint32(tagMask), byte(255), uint64(math.MaxUint64))
+	f.Add(uint32(256), uint32(1<<31|7), byte(5), uint64(1)<<63)
+	f.Fuzz(func(t *testing.T, index, tag uint32, rights byte, word uint64) {
+		index &= 1<<indexBits - 1
+		token := makeToken(index, tag)
+		if indexOf(token) != index || uint32(token)>>indexBits != tag&tagMask {
+			t.Errorf("index %#x and tag %#x make %#x", index, tag, uint32(token))
+		}
+		if (token == 0) != (index == 0 && tag&tagMask == 0) {
+			t.Errorf("index %#x and tag %#x make %#x", index, tag, uint32(token))
+		}
+		for i := uint32(1); i <= tagMask; i += 1 + i/3 { // some of the binds that follow
+			if next := makeToken(index, tag+i); next == token || indexOf(next) != index {
+				t.Errorf("bind %d after %#x has %#x", i, uint32(token), uint32(next))
+			}
+		}
+		if makeToken(index, tag+1<<tagBits) != token {
+			t.Error("the tag does not come round")
+		}
+		w := wordOf(token, Rights(rights))
+		if w.valid() || w.token() != token || w.rights() != Rights(rights) {
+			t.Errorf("word %#x of %#x with rights %#x", uint64(w), uint32(token), rights)
+		}
+		if w |= validBit; !w.valid() || w.token() != token || w.rights() != Rights(rights) {
+			t.Errorf("valid word %#x of %#x with rights %#x", uint64(w), uint32(token), rights)
+		}
+		// Any word, from a peer.
+		any := entryWord(word)
+		if again := wordOf(any.token(), any.rights()); again != any&(1<<40-1) {
+			t.Errorf("word %#x is made %#x again", word, uint64(again))
+		}
+		if h := hazardOf(token, nd.Token(word)); !hazardNames(h, token) || !hazardNames(h, nd.Token(word)) {
+			t.Errorf("hazard %#x", h)
+		}
+		if first := firstTag([2]uint64{word, uint64(tag)}, index); first > tagMask {
+			t.Errorf("first tag %#x", first)
+		}
+	})
+}
+
+// expected is what an entry's words, as they lie in memory, grant to a Ref of
+// the adapter owner: computed from the documented format, with arithmetic that
+// knows when it overflows.
+func expected(words [8]uint64, owner Owner, a *shm.Arena, r *Ref, n uint64) (f Fault, at uint64) {
+	rights := Rights(words[0] >> 32)
+	base, length, offset, scope := words[1], words[2], words[3], words[5]
+	end, over := bits.Add64(r.Address, n, 0)
+	limit, limitOver := bits.Add64(base, length, 0)
+	at = offset + r.Address - base
+	last, atOver := bits.Add64(at, n, 0)
+	switch {
+	case r.Of.Link.State.Load() != linkOpen || r.Of.Link.Left.Load() != 0:
+		return Ended, 0
+	case words[0]>>63 == 0 || nd.Token(words[0]) != r.Token || Owner(words[4]) != owner:
+		return BadToken, 0
+	case scope != 0 && scope != r.Of.Endpoint:
+		return OtherScope, 0
+	case rights&(Local|Remote)&r.Rights != r.Rights&(Local|Remote):
+		return BadToken, 0
+	case rights&r.Rights != r.Rights:
+		return NoRight, 0
+	case r.Address < base || over > limitOver || over == limitOver && end > limit:
+		return OutOfRange, 0
+	case offset == 0:
+		return Unreachable, 0
+	case at < uint64(a.HeapStart()) || atOver != 0 || last > a.Size():
+		return OutOfRange, 0
+	}
+	return NoFault, at
+}
+
+// FuzzEntry plays an owner that writes anything into its entries.
+func FuzzEntry(f *testing.F) {
+	a := newArena(f)
+	owner, executor := join(f, a), join(f, a)
+	owner.admit(f, executor)
+	mem := owner.alloc(f, 4096)
+	region, w := owner.region(f, mem[:2048], nd.AllowLocalWrite|nd.AllowRemoteRead), owner.window(f)
+	bound := bind(f, w, region, mem[1000:2000], Write, 7, true)
+	local, remote := region.Tokens()
+	base, offset := shm.AddressOf(mem), uint64(owner.offsetOf(f, mem))
+	// The entries of this block exist, so nothing is made by looking at them.
+	block := indexOf(bound) / shm.WindowBlockEntries * shm.WindowBlockEntries
+	entries, err := a.Bytes(a.WindowTable()+shm.Offset(block)*shm.WindowEntrySize, shm.WindowBlockEntries*shm.WindowEntrySize)
+	if err != nil {
+		f.Fatal(err)
+	}
+	plain, saved := make([]byte, 1<<17), make([]byte, 1<<17)
+
+	// What help adds to the input, so that it gets past the first checks.
+	const (
+		makeValid   = 1 << iota // the word becomes the token's
+		makeOurs                // the entry becomes that of the adapter at the other end
+		makeScope               // and of the connection
+		makeNear                // address and length are taken from the range's start
+		makeArena               // the offset is taken from the heap's start
+		scribbleOwn             // the entries of the owner's own tokens are overwritten as well
+		abort                   // the connection has been ended by somebody
+		disconnect              // by the owner, in good order
+	)
+	entryOf := func(words ...uint64) (b []byte) {
+		for _, word := range words {
+			b = binary.NativeEndian.AppendUint64(b, word)
+		}
+		return b
+	}
+	f.Add(entryOf(0, base, 4096, offset), uint32(9), byte(Remote|Read), base, uint64(64), byte(makeValid|makeOurs))
+	f.Add(entryOf(0, base, 4096, 0, 0, 7), uint32(9), byte(Remote|Write), base+1, uint64(4096), byte(makeValid|makeOurs))
+	f.Add(entryOf(uint64(Remote|Read|Write)<<32, base, math.MaxUint64, a.Size()-1), uint32(1<<20|9), byte(Remote|Read), uint64(0), uint64(2), byte(makeValid|makeOurs|makeNear))
+	f.Add(entryOf(uint64(Remote|Read|Write)<<32, math.MaxUint64-5, 100, 1), uint32(200), byte(Remote|Write), uint64(0), uint64(5), byte(makeValid|makeOurs|makeNear|makeArena|scribbleOwn))
+	f.Add(bytes.Repeat([]byte{0xff}, 64), uint32(math.MaxUint32), byte(255), uint64(math.MaxUint64), uint64(math.MaxUint64), byte(scribbleOwn))
+	f.Add([]byte{}, uint32(0), byte(0), uint64(0), uint64(0), byte(0))
+
+	f.Fuzz(func(t *testing.T, raw []byte, number uint32, rights byte, address, n uint64, help byte) {
+		token := makeToken(block+number%shm.WindowBlockEntries, number>>8)
+		var words [8]uint64
+		var entry [64]byte
+		copy(entry[:], raw)
+		for i := range words {
+			words[i] = binary.NativeEndian.Uint64(entry[8*i:])
+		}
+		ref := &Ref{Token: token, Rights: Rights(rights), Address: address, Of: owner.peer(7)}
+		if help&makeValid != 0 {
+			words[0] = words[0]&^math.MaxUint32 | uint64(token) | 1<<63
+		}
+		if help&makeOurs != 0 {
+			words[4] = uint64(owner.space.Owner())
+		}
+		if help&makeScope != 0 {
+			words[5] = 7
+		}
+		if help&makeNear != 0 {
+			ref.Address = words[1] + address%8192
+		}
+		if help&makeArena != 0 {
+			words[3] = uint64(a.HeapStart()) - 4096 + words[3]%(1<<20)
+		}
+		for i := range words {
+			binary.NativeEndian.PutUint64(entry[8*i:], words[i])
+		}
+		if help&abort != 0 {
+			ref.Of.Link.State.Add(number | 1)
+		}
+		if help&disconnect != 0 {
+			ref.Of.Link.Left.Store(number | 1)
+		}
+
+		before := bytes.Clone(entries)
+		defer copy(entries, before)
+		lied := [][]byte{executor.raw(t, token)}
+		if help&scribbleOwn != 0 {
+			lied = append(lied, owner.raw(t, local), owner.raw(t, remote), owner.raw(t, bound))
+		}
+		for _, b := range lied {
+			copy(b, entry[:])
+		}
+		unchanged, lies := watchTables(t, a), bytes.Clone(entries)
+
+		// The peer of such an owner.
+		want, at := expected(words, ref.Of.Owner, a, ref, n)
+		if got := executor.guard.Check(ref, n); got != want {
+			t.Errorf("%v, want %v", got, want)
+		}
+		length := n
+		if want == NoFault {
+			length = min(n, uint64(len(plain)))
+		}
+		fill(plain, 0x11)
+		moved, g, got := executor.guard.Copy(&Ref{Mem: plain}, ref, length)
+		if got != want || g != NoFault || (moved == length) != (want == NoFault) && length != 0 {
+			t.Fatalf("read: %v, moved %d of %d, want %v", got, moved, length, want)
+		}
+		if want != NoFault && !only(plain, 0x11) {
+			t.Error("a refused read has written")
+		}
+		if want == NoFault {
+			there, err := a.Bytes(shm.Offset(at), length)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if hazard := uint64(executor.at); at+length <= hazard || hazard+8 <= at { // else it differs in mid-copy
+				if !bytes.Equal(plain[:length], there) || !only(plain[length:], 0x11) {
+					t.Error("read: other bytes than those at the offset")
+				}
+				copy(saved, there)
+				fill(plain[:length], 0x22)
+				moved, got, g = executor.guard.Copy(ref, &Ref{Mem: plain}, length)
+				if moved != length || got|g != NoFault || !only(there, 0x22) {
+					t.Errorf("write: %v, %v, moved %d of %d", got, g, moved, length)
+				}
+				copy(there, saved)
+			}
+		} else if moved, got, _ := executor.guard.Copy(ref, &Ref{Mem: plain}, length); got != want || moved != 0 {
+			t.Errorf("write: %v, moved %d, want %v", got, moved, want)
+		}
+		if !unchanged() || !bytes.Equal(entries, lies) {
+			t.Error("the tables have changed")
+		}
+
+		// The owner itself, with its own tokens, and with the lied about one.
+		for own, grant := range map[nd.Token]struct {
+			rights Rights
+			mem    []byte
+			scope  uint64
+		}{local: {Local | Read | Write, mem[:2048], 0}, remote: {Remote | Read, mem[:2048], 0}, bound: {Remote | Write, mem[1000:2000], 7}} {
+			var mine [8]uint64
+			mine[0] = uint64(grant.rights)<<32 | uint64(own) | 1<<63
+			mine[1], mine[2], mine[3], mine[5] = shm.AddressOf(grant.mem), uint64(len(grant.mem)), offset, grant.scope
+			mine[4] = uint64(owner.space.Owner())
+			ref := &Ref{Token: own, Rights: Rights(rights), Address: shm.AddressOf(mem) + address%8192 - 2048, For: number64(number)}
+			same := *ref
+			if same.Of = owner.peer(ref.For); ref.For == 0 {
+				same.Of = owner.peer(grant.scope)
+			}
+			want, _ := expected(mine, owner.space.Owner(), a, &same, n)
+			if got := owner.guard.Check(ref, n); got != want {
+				t.Errorf("own token with rights %d: %v, want %v", grant.rights, got, want)
+			}
+			if private, got := owner.guard.Private(ref, n); got != want || private {
+				t.Errorf("own token with rights %d: private %v, %v, want %v", grant.rights, private, got, want)
+			}
+			if n <= uint64(len(plain)) {
+				if moved, _, got := owner.guard.Copy(&Ref{Mem: plain}, ref, n); got != want || want == NoFault && moved != n {
+					t.Errorf("own token with rights %d: moved %d, %v, want %v", grant.rights, moved, got, want)
+				}
+			}
+		}
+		if own := (&Ref{Token: token, Rights: Rights(rights), Address: address}); token != local && token != remote && token != bound {
+			if got := owner.guard.Check(own, n); got != BadToken {
+				t.Errorf("an entry that grants nothing: %v", got)
+			}
+		}
+	})
+}
+
+// number64 makes an endpoint of some bits: the right one, none, another.
+func number64(n uint32) uint64 { return []uint64{7, 0, 8, math.MaxUint64}[n>>30] }

@@ -1,0 +1,383 @@
+package window
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/softnd/softnd/nd"
+	"github.com/softnd/softnd/shm"
+)
+
+// granted is what a token of the matrix allows.
+type granted struct {
+	name    string
+	token   nd.Token
+	rights  Rights // kind included
+	mem     []byte
+	private bool
+	scope   uint64
+}
+
+// grants gives the owner a token of each sort.
+func grants(t *testing.T, owner *side) (all []granted) {
+	for _, private := range []bool{false, true} {
+		for _, flags := range []nd.RegionFlags{0, nd.AllowLocalWrite, nd.AllowRemoteRead, nd.AllowRemoteWrite, allRights} {
+			mem := make([]byte, 300)
+			if !private {
+				mem = owner.alloc(t, 300)
+			}
+			r := owner.region(t, mem, flags)
+			local, remote := r.Tokens()
+			name := fmt.Sprintf("private %v, flags %#x", private, uint32(flags))
+			readWrite := func(r, w bool) (rights Rights) {
+				if r {
+					rights |= Read
+				}
+				if w {
+					rights |= Write
+				}
+				return rights
+			}
+			all = append(all,
+				granted{name + ", local", local, Local | readWrite(true, flags.LocalWrite()), mem, private, 0},
+				granted{name + ", remote", remote, Remote | readWrite(flags.RemoteRead(), flags.RemoteWrite()), mem, private, 0})
+			if flags != nd.AllowLocalWrite {
+				continue
+			}
+			for rights := range Rights(4) {
+				for _, only := range []bool{false, true} {
+					g := granted{fmt.Sprintf("%s, window with rights %d, only %v", name, rights, only), 0, Remote | rights, mem[50:250], private, 0}
+					if only {
+						g.scope = 7
+					}
+					g.token = bind(t, owner.window(t), r, g.mem, rights, 7, only)
+					all = append(all, g)
+				}
+			}
+		}
+	}
+	return all
+}
+
+// The whole matrix: each sort of token, used by its owner and by a peer, for
+// each right, kind, connection and range.
+func TestAccess(t *testing.T) {
+	owner, executor, _ := pair(t)
+	type user struct {
+		name     string
+		guard    *Guard
+		of       *Peer
+		endpoint uint64 // For, or the peer's
+		stranger bool
+		ended    bool
+	}
+	aborted, disconnected := owner.peer(7), owner.peer(7)
+	aborted.Link.State.Store(linkOpen + 1)
+	disconnected.Link.Left.Store(1)
+	users := []user{
+		{"the owner", owner.guard, nil, 0, false, false},
+		{"the owner for the right peer", owner.guard, nil, 7, false, false},
+		{"the owner for another peer", owner.guard, nil, 8, false, false},
+		{"the right peer", executor.guard, owner.peer(7), 7, false, false},
+		{"another peer", executor.guard, owner.peer(8), 8, false, false},
+		{"a peer of somebody else", executor.guard, executor.peer(7), 7, true, false},
+		{"somebody else", executor.guard, nil, 0, true, false},
+		{"the peer after an abort", executor.guard, aborted, 7, false, true},
+		{"the peer after our disconnect", executor.guard, disconnected, 7, false, true},
+	}
+	count := map[Fault]int{}
+	for _, g := range grants(t, owner) {
+		base, size := shm.AddressOf(g.mem), uint64(len(g.mem))
+		ranges := []struct {
+			at, n uint64
+			in    bool
+		}{
+			{base, size, true}, {base, 1, true}, {base + size - 1, 1, true}, {base + 13, size / 2, true},
+			{base, 0, true}, {base + size, 0, true},
+			{base, size + 1, false}, {base + 1, size, false}, {base - 1, 2, false}, {base - 1, size + 2, false},
+			{base + size, 1, false}, {base + size + 1, 0, false}, {base, math.MaxUint64, false},
+			{base + 1, math.MaxUint64, false}, {math.MaxUint64, 1, false}, {0, 1, false}, {base - size, 2 * size, false},
+		}
+		for _, u := range users {
+			for _, kind := range []Rights{Local, Remote, 0} {
+				for right := range Rights(4) {
+					for _, r := range ranges {
+						want := NoFault
+						switch {
+						case u.ended:
+							want = Ended
+						case u.stranger:
+							want = BadToken
+						case g.scope != 0 && g.scope != u.endpoint && (u.of != nil || u.endpoint != 0):
+							want = OtherScope
+						case kind&^g.rights != 0:
+							want = BadToken
+						case right&^g.rights != 0:
+							want = NoRight
+						case !r.in:
+							want = OutOfRange
+						case u.of != nil && g.private:
+							want = Unreachable
+						}
+						ref := &Ref{Token: g.token, Rights: kind | right, Address: r.at, Of: u.of}
+						if u.of == nil {
+							ref.For = u.endpoint
+						}
+						count[want]++
+						if f := u.guard.Check(ref, r.n); f != want {
+							t.Fatalf("%s, by %s, kind %d, right %d, %d bytes at base%+d: %v, want %v",
+								g.name, u.name, kind, right, r.n, int64(r.at-base), f, want)
+						}
+						if right == Read || right == Write {
+							checkCopy(t, u.guard, ref, r.n, right, g.mem, want)
+						}
+					}
+				}
+			}
+		}
+	}
+	for f := range Fault(len(faultText)) {
+		if f != Revoked && count[f] == 0 {
+			t.Errorf("the matrix has no case of %q", f)
+		}
+	}
+	t.Logf("cases by fault: %v", count)
+}
+
+// checkCopy copies through ref in the direction of its right, and looks at
+// every byte that may have changed.
+func checkCopy(t *testing.T, g *Guard, ref *Ref, n uint64, right Rights, mem []byte, want Fault) {
+	t.Helper()
+	for i := range mem {
+		mem[i] = byte(i)
+	}
+	before := bytes.Clone(mem)
+	plain := bytes.Repeat([]byte{0xaa}, 400)
+	var moved uint64
+	var f, other Fault
+	if right == Write {
+		moved, f, other = g.Copy(ref, &Ref{Mem: plain}, n)
+	} else {
+		moved, other, f = g.Copy(&Ref{Mem: plain}, ref, n)
+	}
+	if f != want || other != NoFault {
+		t.Fatalf("copy of %d bytes: %v, plain side %v; the check says %v", n, f, other, want)
+	}
+	if g.hazard.Load() != 0 {
+		t.Fatal("the hazard is still published")
+	}
+	at := ref.Address - shm.AddressOf(mem)
+	if want != NoFault {
+		if moved != 0 || !bytes.Equal(mem, before) || !only(plain, 0xaa) {
+			t.Fatalf("refused, but %d bytes moved", moved)
+		}
+		return
+	}
+	if moved != n {
+		t.Fatalf("moved %d of %d bytes", moved, n)
+	}
+	if right == Write {
+		copy(before[at:], plain[:n])
+	}
+	if !bytes.Equal(mem, before) {
+		t.Fatalf("%d bytes at %d: other bytes of the memory have changed, or not these", n, at)
+	}
+	if right == Read && (!bytes.Equal(plain[:n], mem[at:at+n]) || !only(plain[n:], 0xaa)) {
+		t.Fatalf("%d bytes at %d: read %x", n, at, plain[:n])
+	}
+}
+
+// Both sides are checked before anything moves, the sink first.
+func TestBothSidesAreChecked(t *testing.T) {
+	owner, executor, to := pair(t)
+	mem := owner.alloc(t, 64)
+	_, remote := owner.region(t, mem, allRights).Tokens()
+	own := executor.alloc(t, 64)
+	local, _ := executor.region(t, own, 0).Tokens()
+	good, bad := farRef(to, remote, Read|Write, shm.AddressOf(mem)), farRef(to, remote+1<<indexBits, Read|Write, shm.AddressOf(mem))
+	mine := &Ref{Token: local, Rights: Local | Read, Address: shm.AddressOf(own)}
+	notMine := &Ref{Token: local, Rights: Local | Write, Address: shm.AddressOf(own)}
+	for _, tc := range []struct {
+		name         string
+		sink, source *Ref
+		f, g         Fault
+	}{
+		{"both good", good, mine, NoFault, NoFault},
+		{"bad sink", bad, mine, BadToken, NoFault},
+		{"bad source", &Ref{Mem: make([]byte, 64)}, bad, NoFault, BadToken},
+		{"sink without right", notMine, good, NoRight, NoFault},
+		{"both bad", notMine, bad, NoRight, NoFault},
+		{"one token on both sides", good, good, NoFault, NoFault},
+	} {
+		moved, f, g := executor.guard.Copy(tc.sink, tc.source, 64)
+		if f != tc.f || g != tc.g || (moved == 64) != (f|g == NoFault) {
+			t.Errorf("%s: moved %d, %v, %v", tc.name, moved, f, g)
+		}
+		if executor.hazard.Load() != 0 {
+			t.Errorf("%s: the hazard is still published", tc.name)
+		}
+	}
+}
+
+// Lengths around the chunks, from and to every kind of memory.
+func TestCopyByChunks(t *testing.T) {
+	owner, executor, to := pair(t)
+	const most = 3*Chunk + 17
+	far, near := owner.alloc(t, most), executor.alloc(t, most)
+	_, remote := owner.region(t, far, allRights).Tokens()
+	local, _ := executor.region(t, near, nd.AllowLocalWrite).Tokens()
+	private := make([]byte, most)
+	privateLocal, _ := executor.region(t, private, nd.AllowLocalWrite).Tokens()
+	memories := []struct {
+		name string
+		mem  []byte
+		ref  func(Rights, []byte) *Ref
+	}{
+		{"far", far, func(r Rights, b []byte) *Ref { return farRef(to, remote, r, shm.AddressOf(b)) }},
+		{"own", near, func(r Rights, b []byte) *Ref { return &Ref{Token: local, Rights: Local | r, Address: shm.AddressOf(b)} }},
+		{"private", private, func(r Rights, b []byte) *Ref {
+			return &Ref{Token: privateLocal, Rights: Local | r, Address: shm.AddressOf(b)}
+		}},
+		{"plain", make([]byte, most), func(_ Rights, b []byte) *Ref { return &Ref{Mem: b} }},
+	}
+	for _, sink := range memories {
+		for _, source := range memories {
+			if sink.name == source.name {
+				continue
+			}
+			for _, n := range []int{0, 1, 7, Chunk - 1, Chunk, Chunk + 1, 2 * Chunk, 3*Chunk - 5, 3 * Chunk} {
+				for _, skew := range []int{0, 3} {
+					copy(source.mem, pattern(most, byte(n+skew)))
+					fill(sink.mem, 0x55)
+					moved, f, g := executor.guard.Copy(sink.ref(Write, sink.mem[skew:]), source.ref(Read, source.mem[5:]), uint64(n))
+					if moved != uint64(n) || f != NoFault || g != NoFault {
+						t.Fatalf("%d bytes from %s to %s: moved %d, %v, %v", n, source.name, sink.name, moved, f, g)
+					}
+					if !bytes.Equal(sink.mem[skew:skew+n], source.mem[5:5+n]) || !only(sink.mem[:skew], 0x55) || !only(sink.mem[skew+n:], 0x55) {
+						t.Fatalf("%d bytes from %s to %s: wrong bytes", n, source.name, sink.name)
+					}
+				}
+			}
+		}
+	}
+}
+
+// result is how a copy ended, ours being the side that has no token to lose.
+type result struct {
+	moved      uint64
+	far, plain Fault
+}
+
+// running is a copy in another goroutine.
+type running struct {
+	done chan struct{}
+	result
+}
+
+func run(t *testing.T, copy func() result) *running {
+	r := &running{done: make(chan struct{})}
+	go func() {
+		r.result = copy()
+		close(r.done)
+	}()
+	t.Cleanup(func() { <-r.done }) // before the arena goes
+	return r
+}
+
+func (r *running) over() bool {
+	select {
+	case <-r.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// A token that goes while a transfer runs fails it after the chunk in hand.
+func TestRevokedInMidCopy(t *testing.T) {
+	owner, executor, to := pair(t)
+	const size = 8 << 20
+	mem := owner.alloc(t, size)
+	r, w := owner.region(t, mem, allRights), owner.window(t)
+	plain := &Ref{Mem: make([]byte, size)}
+	ref := func(token nd.Token, right Rights, of *Peer) *Ref {
+		return &Ref{Token: token, Rights: Remote | right, Address: shm.AddressOf(mem), Of: of, For: 7}
+	}
+	for _, tc := range []struct {
+		name string
+		copy func(nd.Token) result
+	}{
+		{"sink, by a peer", func(token nd.Token) (r result) {
+			r.moved, r.far, r.plain = executor.guard.Copy(ref(token, Write, to), plain, size)
+			return r
+		}},
+		{"source, by a peer", func(token nd.Token) (r result) {
+			r.moved, r.plain, r.far = executor.guard.Copy(plain, ref(token, Read, to), size)
+			return r
+		}},
+		{"sink, by the owner", func(token nd.Token) (r result) {
+			r.moved, r.far, r.plain = owner.guard.Copy(ref(token, Write, nil), plain, size)
+			return r
+		}},
+		{"source, by the owner", func(token nd.Token) (r result) {
+			r.moved, r.plain, r.far = owner.guard.Copy(plain, ref(token, Read, nil), size)
+			return r
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			eventually(t, "an invalidation meets a copy half way", func() bool {
+				token := bind(t, w, r, mem, Read|Write, 0, false)
+				copying := run(t, func() result { return tc.copy(token) })
+				eventually(t, "the copy begins", func() bool {
+					return executor.hazard.Load() != 0 || owner.hazard.Load() != 0 || copying.over()
+				})
+				gone, ok := w.Invalidate(0)
+				if !ok || gone != token {
+					t.Fatal("invalidate")
+				}
+				eventually(t, "the drain ends", func() bool { return owner.space.Drained(token) })
+				w.Release()
+				<-copying.done
+				got := copying.result
+				switch got.far {
+				case NoFault:
+					ok = got.moved == size
+				case BadToken:
+					ok = got.moved == 0
+				case Revoked:
+					ok = got.moved%Chunk == 0 && got.moved < size
+				}
+				if !ok || got.plain != NoFault || got.far > Revoked {
+					t.Fatalf("moved %d of %d bytes, %v, plain side %v", got.moved, size, got.far, got.plain)
+				}
+				return got.far == Revoked && got.moved > 0
+			})
+		})
+	}
+	// The local token of the other side counts as much.
+	far := executor.alloc(t, size)
+	_, remote := executor.region(t, far, allRights).Tokens()
+	back := executor.admit(t, owner)
+	eventually(t, "a deregistration meets a copy half way", func() bool {
+		local, _ := r.Tokens()
+		source := &Ref{Token: local, Rights: Local | Read, Address: shm.AddressOf(mem)}
+		copying := run(t, func() (r result) {
+			r.moved, r.plain, r.far = owner.guard.Copy(farRef(back, remote, Write, shm.AddressOf(far)), source, size)
+			return r
+		})
+		eventually(t, "the copy begins", func() bool { return owner.hazard.Load() != 0 || copying.over() })
+		l, f, err := r.Revoke()
+		if err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the drain ends", func() bool { return owner.space.Drained(l) && owner.space.Drained(f) })
+		r.Release()
+		<-copying.done
+		if err := r.Register(mem, allRights); err != nil {
+			t.Fatal(err)
+		}
+		return copying.far == Revoked && copying.plain == NoFault && copying.moved > 0 && copying.moved < size
+	})
+}

@@ -1,0 +1,309 @@
+package window
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/softnd/softnd/nd"
+	"github.com/softnd/softnd/shm"
+)
+
+// watchTables returns a function that tells whether the tables before the heap
+// are as they are now: those parts of them that exist, and that change only
+// with members and chunks.
+func watchTables(t testing.TB, a *shm.Arena) (unchanged func() bool) {
+	t.Helper()
+	var now, then [][]byte
+	for _, r := range []struct {
+		at shm.Offset
+		n  uint64
+	}{
+		{0, 8 << 10}, // header, first member records
+		{a.WindowTable() + shm.WindowEntries*shm.WindowEntrySize, 4 << 10}, // chunk words
+	} {
+		b, err := a.Bytes(r.at, r.n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		now, then = append(now, b), append(then, bytes.Clone(b))
+	}
+	return func() bool { return slices.EqualFunc(now, then, bytes.Equal) }
+}
+
+// An entry that names memory outside the heap, or no memory at all, is a
+// fault, whatever its owner meant by it.
+func TestLyingEntries(t *testing.T) {
+	owner, executor, to := pair(t)
+	a := executor.arena
+	mem := owner.alloc(t, 4096)
+	w := owner.window(t)
+	token := bind(t, w, owner.region(t, mem, allRights), mem, Read|Write, 0, false)
+	e := owner.entry(token)
+	base, good := e.base.Load(), e.offset.Load()
+	size, heap := a.Size(), uint64(a.HeapStart())
+	unchanged := watchTables(t, a)
+	plain := make([]byte, 4096)
+	for _, tc := range []struct {
+		name                 string
+		base, length, offset uint64
+		address, n           uint64
+		want                 Fault
+	}{
+		{"the truth", base, 4096, good, base, 4096, NoFault},
+		{"the last byte of the arena", base, 4096, size - 1, base, 1, NoFault},
+		{"the first of the heap", base, 4096, heap, base, 1, NoFault},
+		{"none of the arena", base, 4096, 0, base, 1, Unreachable},
+		{"the header", base, 4096, 1, base, 8, OutOfRange},
+		{"the member records", base, 4096, 4096, base, 64, OutOfRange},
+		{"its own entry", base, 4096, uint64(a.WindowTable()) + uint64(indexOf(token))*64, base, 64, OutOfRange},
+		{"the last byte before the heap", base, 4096, heap - 1, base, 2, OutOfRange},
+		{"a range that begins before the heap", base, 1 << 20, heap - 4096, base, 8192, OutOfRange},
+		{"the last byte and one more", base, 4096, size - 1, base, 2, OutOfRange},
+		{"the end of the arena", base, 4096, size, base, 1, OutOfRange},
+		{"beyond the arena", base, 4096, size + 1, base, 1, OutOfRange},
+		{"far beyond it", base, 4096, 1 << 62, base, 1, OutOfRange},
+		{"the end of the numbers", base, 4096, math.MaxUint64, base, 1, OutOfRange},
+		{"a range that ends beyond all numbers", base, math.MaxUint64, good, base + 4096, math.MaxUint64 - 4096, OutOfRange},
+		{"offset and address overflow to the header", 0, math.MaxUint64, math.MaxUint64 - 99, 100, 8, OutOfRange},
+		{"offset and address overflow into the tables", 0, math.MaxUint64, math.MaxUint64 - 99, 5000, 8, OutOfRange},
+		{"offset and address overflow into the heap", 0, math.MaxUint64, math.MaxUint64 - 99, heap + 100, 8, NoFault},
+		{"a huge length", base, math.MaxUint64, good, base, size, OutOfRange},
+		{"a huge length, used within the heap", base, math.MaxUint64, good, base, 64, NoFault},
+		{"base and length overflow", math.MaxUint64 - 9, 4096, good, math.MaxUint64 - 9, 10, NoFault},
+		{"base and length overflow, used across", math.MaxUint64 - 9, 4096, good, 5, 8, OutOfRange},
+		{"base 0", 0, math.MaxUint64, good, 0, 64, NoFault},
+		{"base 0, far away", 0, math.MaxUint64, good, size, 1, OutOfRange},
+		{"no length", base, 0, good, base, 1, OutOfRange},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			e.base.Store(tc.base)
+			e.length.Store(tc.length)
+			e.offset.Store(tc.offset)
+			want := tc.want
+			ref := farRef(to, token, Read|Write, tc.address)
+			if f := executor.guard.Check(ref, tc.n); f != want {
+				t.Fatalf("%v, want %v", f, want)
+			}
+			if want == NoFault {
+				if _, f := executor.read(plain[:tc.n], ref); f != NoFault {
+					t.Errorf("read: %v", f)
+				}
+				return
+			}
+			moved, f, _ := executor.guard.Copy(ref, &Ref{Mem: plain}, tc.n)
+			if f != want || moved != 0 {
+				t.Errorf("write: %d bytes, %v", moved, f)
+			}
+			moved, _, f = executor.guard.Copy(&Ref{Mem: plain}, ref, tc.n)
+			if f != want || moved != 0 {
+				t.Errorf("read: %d bytes, %v", moved, f)
+			}
+		})
+	}
+	if !unchanged() {
+		t.Error("the tables have changed")
+	}
+}
+
+// A word that claims more than its owner ever granted opens nothing for the
+// owner itself: that one believes its own notes only.
+func TestOwnerDoesNotReadItsEntries(t *testing.T) {
+	a := newArena(t)
+	owner := join(t, a)
+	mem, secret := owner.alloc(t, 4096), make([]byte, 4096)
+	fill(secret, 0x5c)
+	r := owner.region(t, mem, nd.AllowRemoteRead)
+	private := owner.region(t, secret, nd.AllowRemoteRead)
+	w := owner.window(t)
+	bound := bind(t, w, r, mem[1000:2000], Read, 7, true)
+	local, remote := r.Tokens()
+	_, privateRemote := private.Tokens()
+	stale := bind(t, owner.window(t), r, mem, Read, 0, false)
+	staleWindow := owner.space.FindBound(stale, 0)
+	unbind(t, staleWindow)
+	refs := []struct {
+		ref  Ref
+		n    uint64
+		want Fault
+	}{
+		{Ref{Token: bound, Rights: Remote | Read, Address: shm.AddressOf(mem[1000:])}, 1000, NoFault},
+		{Ref{Token: bound, Rights: Remote | Read, Address: shm.AddressOf(mem[1000:])}, 1001, OutOfRange},
+		{Ref{Token: bound, Rights: Remote | Write, Address: shm.AddressOf(mem[1000:])}, 1, NoRight},
+		{Ref{Token: bound, Rights: Remote | Read, Address: shm.AddressOf(mem[1000:]), For: 8}, 1, OtherScope},
+		{Ref{Token: remote, Rights: Remote | Read, Address: shm.AddressOf(mem)}, 4096, NoFault},
+		{Ref{Token: remote, Rights: Remote | Write, Address: shm.AddressOf(mem)}, 1, NoRight},
+		{Ref{Token: local, Rights: Local | Read, Address: shm.AddressOf(mem)}, 4096, NoFault},
+		{Ref{Token: local, Rights: Local | Write, Address: shm.AddressOf(mem)}, 4096, NoRight},
+		{Ref{Token: local, Rights: Remote | Read, Address: shm.AddressOf(mem)}, 4096, BadToken},
+		{Ref{Token: privateRemote, Rights: Remote | Read, Address: shm.AddressOf(secret)}, 4096, NoFault},
+		{Ref{Token: privateRemote, Rights: Remote | Read, Address: shm.AddressOf(secret)}, 4097, OutOfRange},
+		{Ref{Token: privateRemote, Rights: Remote | Write, Address: shm.AddressOf(secret)}, 1, NoRight},
+		{Ref{Token: stale, Rights: Remote | Read, Address: shm.AddressOf(mem)}, 1, BadToken},
+	}
+	lies := []func(e *entry, token nd.Token){
+		func(e *entry, token nd.Token) { // everything granted
+			e.base.Store(0)
+			e.length.Store(math.MaxUint64)
+			e.offset.Store(uint64(a.HeapStart()))
+			e.scope.Store(0)
+			e.word.Store(uint64(wordOf(token, Read|Write|Local|Remote) | validBit))
+		},
+		func(e *entry, _ nd.Token) { e.word.Store(0) },
+		func(e *entry, _ nd.Token) { e.word.Store(math.MaxUint64) },
+		func(e *entry, _ nd.Token) { e.owner.Store(12345) },
+		func(e *entry, _ nd.Token) { e.offset.Store(math.MaxUint64); e.length.Store(0) },
+		func(e *entry, _ nd.Token) { e.binds.Store(math.MaxUint32) },
+	}
+	for i, lie := range lies {
+		for _, r := range refs {
+			raw := owner.raw(t, r.ref.Token)
+			saved := bytes.Clone(raw)
+			lie(owner.entry(r.ref.Token), r.ref.Token)
+			if f := owner.guard.Check(&r.ref, r.n); f != r.want {
+				t.Errorf("lie %d: %+v: %v, want %v", i, r.ref, f, r.want)
+			}
+			b := make([]byte, r.n)
+			if r.ref.Rights&Read != 0 {
+				if moved, f := owner.read(b, &r.ref); f != r.want || (moved == r.n) != (f == NoFault) {
+					t.Errorf("lie %d: read by %+v: %d bytes, %v, want %v", i, r.ref, moved, f, r.want)
+				}
+			}
+			if private, f := owner.guard.Private(&r.ref, r.n); f != r.want || f == NoFault && private != (r.ref.Token == privateRemote) {
+				t.Errorf("lie %d: %+v is private: %v, %v", i, r.ref, private, f)
+			}
+			copy(raw, saved)
+		}
+	}
+	// A lie about the word does not keep the owner from ending the grant, and
+	// its end does not outlive the lie.
+	lies[0](owner.entry(bound), bound)
+	token, ok := w.Invalidate(7)
+	if !ok || token != bound || !owner.space.Drained(token) {
+		t.Fatal("invalidate")
+	}
+	w.Release()
+	if word := entryWord(owner.entry(bound).word.Load()); word.valid() || word.token() != bound {
+		t.Errorf("the word after the invalidation: %#x", uint64(word))
+	}
+}
+
+// All own and foreign access while somebody scribbles over all entries: no
+// crash, nothing outside the heap is touched, and own access is as ever.
+func TestScribbledEntries(t *testing.T) {
+	owner, executor, to := pair(t)
+	a := owner.arena
+	mem := owner.alloc(t, 1<<16)
+	r := owner.region(t, mem, allRights)
+	tokens := []nd.Token{}
+	for range 8 {
+		tokens = append(tokens, bind(t, owner.window(t), r, mem, Read|Write, 0, false))
+	}
+	unchanged := watchTables(t, a)
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	defer func() { close(stop); <-stopped }()
+	go func() {
+		defer close(stopped)
+		random := rand.New(rand.NewPCG(1, 2))
+		interesting := []uint64{0, 1, math.MaxUint64, 1 << 63, uint64(a.HeapStart()), uint64(a.HeapStart()) - 8, a.Size(), a.Size() - 64,
+			shm.AddressOf(mem), uint64(owner.offsetOf(t, mem)), 1 << 16, 0}
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			token := tokens[random.IntN(len(tokens))]
+			e := owner.entry(token)
+			value := interesting[random.IntN(len(interesting))]
+			switch random.IntN(7) {
+			case 0:
+				e.word.Store(uint64(wordOf(token, Rights(random.IntN(16))) | validBit))
+			case 1:
+				e.word.Store(value)
+			case 2:
+				e.base.Store(value)
+			case 3:
+				e.length.Store(value)
+			case 4:
+				e.offset.Store(value)
+			case 5:
+				e.owner.Store(uint64(to.Owner))
+			case 6:
+				e.scope.Store(value & 1)
+			}
+		}
+	}()
+	own, plain := make([]byte, 1<<16), make([]byte, 1<<16)
+	outcomes := map[Fault]int{}
+	i := 0
+	eventually(t, "the peer has met everything but an end", func() bool {
+		for range 1000 {
+			i++
+			token := tokens[i%len(tokens)]
+			ref := &Ref{Token: token, Rights: Remote | Read | Write, Address: shm.AddressOf(mem)}
+			n := uint64(1 + i*131%(1<<12))
+			if moved, f := owner.read(own[:n], ref); moved != n || f != NoFault {
+				t.Fatalf("own access: %d bytes, %v", moved, f)
+			}
+			ref.Of = to
+			_, f := executor.read(plain[:n], ref)
+			outcomes[f]++
+		}
+		delete(outcomes, Revoked) // too rare to wait for
+		return len(outcomes) == len(faultText)-2
+	})
+	if !unchanged() {
+		t.Error("the tables have changed")
+	}
+	t.Logf("what the peer met: %v", outcomes)
+}
+
+// Tokens that nobody gave out, for each index of the table.
+func TestGuessedTokens(t *testing.T) {
+	owner, executor, to := pair(t)
+	mem := owner.alloc(t, 64)
+	_, remote := owner.region(t, mem, allRights).Tokens()
+	for tag := range uint32(1 << tagBits) {
+		token := makeToken(indexOf(remote), tag)
+		if f := executor.guard.Check(farRef(to, token, Read, shm.AddressOf(mem)), 1); (f == NoFault) != (token == remote) {
+			t.Errorf("tag %#x: %v", tag, f)
+		}
+	}
+	for index := range uint32(shm.WindowEntries / 64) {
+		token := makeToken(index*64+63, tagOf(remote))
+		for _, g := range []*Guard{executor.guard, owner.guard} {
+			if f := g.Check(farRef(to, token, Read, shm.AddressOf(mem)), 1); f != BadToken {
+				t.Errorf("index %#x: %v", index*64+63, f)
+			}
+			if f := g.Check(&Ref{Token: token, Rights: Local, Address: shm.AddressOf(mem)}, 1); f != BadToken {
+				t.Errorf("index %#x, own: %v", index*64+63, f)
+			}
+		}
+	}
+	for _, token := range []nd.Token{0, 1 << indexBits, 0xfff00000} { // index 0
+		if f := executor.guard.Check(farRef(to, token, 0, 0), 0); f != BadToken {
+			t.Errorf("token %#x: %v", uint32(token), f)
+		}
+	}
+}
+
+// The bytes of an entry that are padding mean nothing.
+func TestEntryIsOneLine(t *testing.T) {
+	s := join(t, newArena(t))
+	mem := s.alloc(t, 64)
+	local, _ := s.region(t, mem, 0).Tokens()
+	raw := s.raw(t, local)
+	if word := entryWord(binary.NativeEndian.Uint64(raw)); !word.valid() || word.token() != local {
+		t.Errorf("the first word is %#x", uint64(word))
+	}
+	if base := binary.NativeEndian.Uint64(raw[8:]); base != shm.AddressOf(mem) {
+		t.Errorf("the second is %#x", base)
+	}
+	if off := binary.NativeEndian.Uint64(raw[24:]); off != uint64(s.offsetOf(t, mem)) {
+		t.Errorf("the fourth is %#x", off)
+	}
+}

@@ -1,0 +1,35 @@
+package window
+
+import (
+	"sync/atomic"
+	"unsafe"
+)
+
+// move copies source to sink, which have one length, and stores the last word
+// last: whoever sees it with an atomic load sees everything before it. The
+// last word is the last 8 bytes where those are aligned, else 4, else 1.
+func move(sink, source []byte) {
+	n := len(sink)
+	if n == 0 {
+		return
+	}
+	end := uintptr(unsafe.Pointer(unsafe.SliceData(sink))) + uintptr(n)
+	switch {
+	case n >= 8 && end%8 == 0:
+		last := *(*uint64)(unsafe.Pointer(&source[n-8])) // first: the two may overlap
+		copy(sink[:n-8], source[:n-8])
+		atomic.StoreUint64((*uint64)(unsafe.Pointer(&sink[n-8])), last)
+	case n >= 4 && end%4 == 0:
+		last := *(*uint32)(unsafe.Pointer(&source[n-4]))
+		copy(sink[:n-4], source[:n-4])
+		atomic.StoreUint32((*uint32)(unsafe.Pointer(&sink[n-4])), last)
+	default:
+		last := source[n-1]
+		copy(sink[:n-1], source[:n-1])
+		// A byte store is atomic by itself; an exchange on a word of our own
+		// keeps it behind the bytes before it.
+		var barrier atomic.Uint32
+		barrier.Swap(1)
+		sink[n-1] = last
+	}
+}

@@ -1,0 +1,156 @@
+package window
+
+import (
+	"sync"
+
+	"github.com/softnd/softnd/nd"
+	"github.com/softnd/softnd/shm"
+)
+
+// Region is registered memory: the owner uses it through a local token,
+// peers, where its flags allow it, through a remote one, and windows grant
+// parts of it. Safe for concurrent use.
+//
+// Source: IND2MemoryRegion, NDK_MR.
+type Region struct {
+	space         *Space
+	local, remote *grant
+
+	mu         sync.Mutex
+	mem        []byte // nil = not registered
+	draining   bool   // between Revoke and Release
+	flags      nd.RegionFlags
+	windows    int      // bound to it, or about to be
+	localToken nd.Token // the latest; stale after deregistration
+	farToken   nd.Token
+}
+
+// NewRegion returns an empty region. It takes two entries of the table.
+//
+// Errors: [shm.ErrFull], [shm.ErrShortage].
+func (s *Space) NewRegion() (*Region, error) {
+	local, err := s.table.take()
+	if err != nil {
+		return nil, err
+	}
+	remote, err := s.table.take()
+	if err != nil {
+		s.table.giveBack(local)
+		return nil, err
+	}
+	return &Region{space: s, local: local, remote: remote}, nil
+}
+
+// Register makes mem, any memory of the process, usable. Memory in the arena
+// is recognised; other memory is private: only this process can reach it.
+// Private memory stays reachable, and so is not freed, until Revoke; it is
+// only ever used through mem itself, never through a number made of its address.
+//
+// Errors: [nd.InvalidDeviceState] if the region is registered already.
+// mem must not be empty.
+func (r *Region) Register(mem []byte, flags nd.RegionFlags) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.mem != nil || r.draining {
+		return nd.InvalidDeviceState
+	}
+	offset, inArena := r.space.table.arena.Locate(mem)
+	if !inArena {
+		offset = 0
+	}
+	r.mem, r.flags = mem, flags
+	base := terms{base: shm.AddressOf(mem), mem: mem, offset: offset, owner: r.space.owner}
+
+	local := base
+	local.token, local.rights = r.local.nextToken(), Local|Read
+	if flags.LocalWrite() {
+		local.rights |= Write
+	}
+	r.local.publish(&local)
+
+	remote := base
+	remote.token, remote.rights = r.remote.nextToken(), Remote
+	if flags.RemoteRead() {
+		remote.rights |= Read
+	}
+	if flags.RemoteWrite() {
+		remote.rights |= Write
+	}
+	r.remote.publish(&remote)
+	r.localToken, r.farToken = local.token, remote.token
+	return nil
+}
+
+// Revoke makes both tokens invalid and returns them, to be drained. When they
+// are, the memory is the caller's again, who calls Release.
+//
+// Errors: [nd.InvalidDeviceState] if the region is not registered;
+// [nd.DeviceBusy] while a window is bound to it. Nothing has changed then.
+func (r *Region) Revoke() (local, remote nd.Token, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.mem == nil {
+		return 0, 0, nd.InvalidDeviceState
+	}
+	if r.windows > 0 {
+		return 0, 0, nd.DeviceBusy
+	}
+	r.mem, r.draining = nil, true
+	return r.local.revoke(), r.remote.revoke(), nil
+}
+
+// Release ends a deregistration whose tokens are drained.
+func (r *Region) Release() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.draining = false
+}
+
+// Free returns the table entries. The region must be deregistered and drained,
+// and is not usable afterwards.
+func (r *Region) Free() {
+	r.space.table.giveBack(r.local)
+	r.space.table.giveBack(r.remote)
+}
+
+// Tokens returns the latest local and remote tokens, 0 before the first
+// registration.
+func (r *Region) Tokens() (local, remote nd.Token) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.localToken, r.farToken
+}
+
+// Bytes returns the registered memory, nil if there is none.
+func (r *Region) Bytes() []byte {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.mem
+}
+
+// attach checks that a window may be bound to mem with the given rights, and
+// keeps the region from being deregistered. It returns where mem lies.
+func (r *Region) attach(mem []byte, write bool) (terms, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	base := shm.AddressOf(r.mem)
+	at := shm.AddressOf(mem)
+	if r.mem == nil || len(mem) == 0 || !within(at, uint64(len(mem)), base, uint64(len(r.mem))) {
+		return terms{}, nd.AccessViolation
+	}
+	if write && !r.flags.LocalWrite() {
+		return terms{}, nd.AccessViolation
+	}
+	tm := terms{base: at, mem: r.mem[at-base:][:len(mem)], owner: r.space.owner}
+	if off, ok := r.space.table.arena.Locate(mem); ok {
+		tm.offset = off
+	}
+	r.windows++
+	return tm, nil
+}
+
+func (r *Region) detach() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.windows--
+}

@@ -1,0 +1,491 @@
+package window
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/softnd/softnd/nd"
+	"github.com/softnd/softnd/shm"
+)
+
+// maxRange is the longest range that the owner binds, maxMemory all that it
+// binds ranges of.
+const (
+	maxRange  = 3 << 20
+	maxMemory = 5 << 20
+)
+
+// bindingOwner is the owner's part of the stress tests.
+type bindingOwner struct {
+	*side
+	t      *testing.T
+	random *rand.Rand
+	mem    []byte
+	window *Window
+	region *Region
+	board  *board
+	at     shm.Offset // of the board
+	binds  uint64
+	saved  []byte // what the latest range held when it was the owner's again
+	peers  []*Hazard
+}
+
+func newBindingOwner(t *testing.T) *bindingOwner {
+	s := join(t, newArena(t))
+	o := &bindingOwner{side: s, t: t, random: rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 0)), mem: s.alloc(t, maxMemory), saved: make([]byte, maxRange)}
+	o.region, o.window = s.region(t, o.mem, allRights), s.window(t)
+	var err error
+	if o.at, err = s.member.Heap().Alloc(boardSize); err != nil {
+		t.Fatal(err)
+	}
+	if o.board, err = shm.At[board](s.arena, o.at); err != nil {
+		t.Fatal(err)
+	}
+	o.board.link.Store(linkOpen)
+	fill(o.mem, owned)
+	return o
+}
+
+const boardSize = uint64(unsafe.Sizeof(board{}))
+
+// hired is a copier in another process.
+type hired struct {
+	*child
+	id     shm.MemberID
+	hazard *atomic.Uint64
+}
+
+func (o *bindingOwner) hire(number int, whole bool) *hired {
+	o.t.Helper()
+	c := start(o.t, o.arena, "copier", uint64(o.at), number, uint64(o.space.Owner()), whole)
+	var id shm.MemberID
+	var at shm.Offset
+	if _, err := fmt.Sscan(c.hear(), &id, &at); err != nil {
+		o.t.Fatal(err)
+	}
+	hazard, err := shm.At[atomic.Uint64](o.arena, at)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	h := NewHazard(hazard, peer(o.t, o.arena, id))
+	o.space.Watch(h)
+	o.peers = append(o.peers, h)
+	c.say("go")
+	return &hired{c, id, hazard}
+}
+
+// bind binds the window to a new range.
+func (o *bindingOwner) bind(length uint64) (mem []byte) {
+	o.t.Helper()
+	at := o.random.Uint64N(maxMemory - length + 1)
+	mem = o.mem[at : at+length]
+	fill(mem, fresh)
+	token := bind(o.t, o.window, o.region, mem, Read|Write, 0, false)
+	o.binds++
+	o.board.post(notice{o.binds, token, shm.AddressOf(mem), length})
+	return mem
+}
+
+func (o *bindingOwner) someLength() uint64 {
+	return 1 + o.random.Uint64N([]uint64{4 << 10, 256 << 10, maxRange, maxRange}[o.random.IntN(4)])
+}
+
+// invalidate ends the bind, and looks for whoever breaks the promise.
+func (o *bindingOwner) invalidate(mem []byte, patience int) {
+	o.t.Helper()
+	token, ok := o.window.Invalidate(0)
+	if !ok {
+		o.t.Fatal("invalidate")
+	}
+	o.await("the drain ends", func() bool { return o.space.Drained(token) })
+	o.takeBack(mem, patience)
+	o.window.Release()
+}
+
+// disconnect ends the connections instead, and makes new ones.
+func (o *bindingOwner) disconnect(mem []byte, patience int) {
+	o.t.Helper()
+	word, open, ended := &o.board.link, uint32(linkOpen), uint32(linkOpen+1)
+	if o.random.IntN(2) == 0 {
+		word, open, ended = &o.board.left, 0, 1
+	}
+	word.Swap(ended)
+	for _, h := range o.peers {
+		o.await("a copier is seen idle", func() bool { return h.word.Load() == 0 || h.peer.Gone() })
+	}
+	o.takeBack(mem, patience)
+	token, ok := o.window.Invalidate(0)
+	if !ok {
+		o.t.Fatal("invalidate")
+	}
+	o.await("the drain ends", func() bool { return o.space.Drained(token) })
+	o.window.Release()
+	word.Store(open)
+}
+
+// await waits for what copiers do, until one of them fails or for ever.
+func (o *bindingOwner) await(what string, ok func() bool) {
+	o.t.Helper()
+	for range 1000 {
+		if ok() {
+			return
+		}
+	}
+	tries := 0
+	eventually(o.t, what, func() bool {
+		if tries++; tries%64 == 0 {
+			o.member.Sweep(func(shm.MemberID) {})
+		}
+		return ok() || o.failed()
+	})
+}
+
+// takeBack makes use of memory that must be the owner's alone from now on.
+func (o *bindingOwner) takeBack(mem []byte, patience int) {
+	o.t.Helper()
+	copy(o.saved, mem)
+	fill(mem, owned)
+	o.watch(patience)
+	if b := o.saved[:len(mem)]; !only(b, fresh, valueOf(o.binds)) {
+		at := firstOther(b, fresh, valueOf(o.binds))
+		o.t.Fatalf("bind %d: byte %d of its %d is %#x, which nobody has written through it", o.binds, at, len(mem), b[at])
+	}
+}
+
+// watch looks at all of the owner's memory for a while.
+func (o *bindingOwner) watch(patience int) {
+	o.t.Helper()
+	for i := range patience + 1 {
+		if !only(o.mem, owned) {
+			at := firstOther(o.mem, owned)
+			o.t.Fatalf("look %d after the end of bind %d: a copier has written %#x to byte %d", i, o.binds, o.mem[at], at)
+		}
+		if i < patience {
+			shm.Yield()
+		}
+	}
+}
+
+func (o *bindingOwner) failed() bool {
+	for i := range o.board.copiers {
+		if o.board.copiers[i].failed.Load() != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// total sums up the tallies.
+func (o *bindingOwner) total() (reads, writes [len(faultText)]uint64, stale uint64) {
+	for i := range o.board.copiers {
+		c := &o.board.copiers[i]
+		for f := range reads {
+			reads[f] += c.reads[f].Load()
+			writes[f] += c.writes[f].Load()
+		}
+		stale += c.stale.Load()
+	}
+	return reads, writes, stale
+}
+
+// everything tells whether each way in which a copy may end has come about,
+// and reports them.
+func (o *bindingOwner) everything() bool {
+	reads, writes, stale := o.total()
+	for _, f := range []Fault{NoFault, Revoked, BadToken, Ended} {
+		if reads[f] == 0 || writes[f] == 0 {
+			return false
+		}
+	}
+	return stale > 0
+}
+
+func (o *bindingOwner) report() {
+	reads, writes, stale := o.total()
+	o.t.Logf("%d binds; %d reads and %d writes done, %d and %d cut off, %d and %d refused, %d of these with older tokens; %d and %d over ended connections",
+		o.binds, reads[NoFault], writes[NoFault], reads[Revoked], writes[Revoked], reads[BadToken], writes[BadToken], stale, reads[Ended], writes[Ended])
+}
+
+// round is one bind from begin to end.
+func (o *bindingOwner) round() {
+	mem := o.bind(o.someLength())
+	for range o.random.IntN(8) {
+		shm.Yield()
+	}
+	patience := o.random.IntN(4)
+	if o.binds%32 == 0 {
+		patience = 20
+	}
+	if o.binds%4 == 0 {
+		o.disconnect(mem, patience)
+		return
+	}
+	o.invalidate(mem, patience)
+}
+
+// stress makes rounds: until everything has come about, and then some more,
+// as many as a crowded machine makes in the time.
+func (o *bindingOwner) stress() {
+	const least, most, budget = 50, 400, 2 * time.Second
+	for began := time.Now(); o.binds < least || !o.everything() || o.binds < most && !testing.Short() && time.Since(began) < budget; {
+		if o.round(); o.failed() {
+			return // who has failed says why
+		}
+		if time.Since(began) > watchdog {
+			o.report()
+			o.t.Fatal("not everything has come about")
+		}
+	}
+	o.report()
+}
+
+// The promise that all of this is for: when the drain has ended nobody touches
+// the memory any more.
+func TestNobodyTouchesDrainedMemory(t *testing.T) {
+	o := newBindingOwner(t)
+	var crew []*hired
+	for i := range 3 {
+		crew = append(crew, o.hire(i, false))
+	}
+	o.stress()
+	o.board.stop.Store(1)
+	for _, c := range crew {
+		c.wait()
+	}
+	o.watch(1)
+}
+
+// The same with goroutines, for the race detector.
+func TestNobodyTouchesDrainedMemoryInOneProcess(t *testing.T) {
+	o := newBindingOwner(t)
+	var crew sync.WaitGroup
+	end := func() {
+		o.board.stop.Store(1)
+		crew.Wait()
+	}
+	for i := range 3 {
+		s := join(t, o.arena)
+		h := NewHazard(s.hazard, peer(t, o.arena, s.member.ID()))
+		o.space.Watch(h)
+		o.peers = append(o.peers, h)
+		c, err := newCopier(s, o.board, i, o.space.Owner(), false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		crew.Go(func() {
+			if err := c.run(); err != nil {
+				t.Error(err)
+			}
+		})
+		t.Cleanup(end) // before the sides leave
+	}
+	o.stress()
+	end()
+	o.watch(1)
+}
+
+// One copier, one chunk, and as many ends as fit into the time: so that some of
+// them fall between any two steps of a copy that is just beginning. Such a copy
+// writes the end of the chunk a while after the owner has got it back.
+func TestEndMeetsBeginning(t *testing.T) {
+	const most, budget = 100000, time.Second
+	for _, name := range []string{"invalidation", "end of the connection"} {
+		t.Run(name, func(t *testing.T) {
+			o := newBindingOwner(t)
+			s := join(t, o.arena)
+			to := o.admit(t, s)
+			mem := o.mem[:Chunk]
+			tail := mem[Chunk-64:]
+			var token atomic.Uint32
+			var stop atomic.Bool
+			var copier sync.WaitGroup
+			end := func() {
+				stop.Store(true)
+				copier.Wait()
+			}
+			token.Store(uint32(bind(t, o.window, o.region, mem, Write, 0, false)))
+			copier.Go(func() {
+				source := make([]byte, Chunk)
+				fill(source, 1)
+				for !stop.Load() {
+					s.write(farRef(to, nd.Token(token.Load()), Write, shm.AddressOf(mem)), source)
+				}
+			})
+			t.Cleanup(end) // before the sides leave
+			began, ends, late := time.Now(), 0, 0
+			for ; ends < most && time.Since(began) < budget; ends++ {
+				for range o.random.IntN(20000) { // let it begin a copy, or several
+					_ = stop.Load()
+				}
+				if name == "invalidation" {
+					gone, ok := o.window.Invalidate(0)
+					if !ok {
+						t.Fatal("invalidate")
+					}
+					o.await("the drain ends", func() bool { return o.space.Drained(gone) })
+				} else {
+					to.Link.State.Swap(linkOpen + 1)
+					o.await("the copier is seen idle", func() bool { return s.hazard.Load() == 0 })
+				}
+				fill(tail, owned)
+				for range 30000 { // some of the time that a late copy would take
+					_ = stop.Load()
+				}
+				if !only(tail, owned) {
+					late++
+				}
+				if name == "invalidation" {
+					o.window.Release()
+					token.Store(uint32(bind(t, o.window, o.region, mem, Write, 0, false)))
+				} else {
+					to.Link.State.Store(linkOpen)
+				}
+			}
+			end()
+			if t.Logf("%d ends", ends); late > 0 {
+				t.Errorf("after %d of %d ends the copier wrote", late, ends)
+			}
+		})
+	}
+}
+
+// A copier is killed again and again, in whatever it is doing.
+func TestKilledCopiers(t *testing.T) {
+	o := newBindingOwner(t)
+	steady := o.hire(0, false)
+	victims := 12
+	if testing.Short() || raceEnabled {
+		victims = 4
+	}
+	caught := 0
+	for i := range victims {
+		c := o.hire(1, i%2 == 0)
+		for range 2 + o.random.IntN(8) {
+			o.round()
+		}
+		mem := o.bind(maxRange)
+		for range o.random.IntN(4) {
+			shm.Yield()
+		}
+		c.kill()
+		if c.hazard.Load() != 0 {
+			caught++
+		}
+		o.invalidate(mem, 4)
+		if o.failed() {
+			break
+		}
+	}
+	t.Logf("%d of %d were killed in mid-copy", caught, victims)
+	o.report()
+	o.board.stop.Store(1)
+	steady.wait()
+}
+
+// catch hires a copier and stops it in mid-copy.
+func (o *bindingOwner) catch() (c *hired, mem []byte) {
+	o.t.Helper()
+	c = o.hire(0, true)
+	mem = o.bind(maxRange)
+	copying := func() bool { return hazardNames(c.hazard.Load(), o.window.Descriptor().Token) }
+	eventually(o.t, "a copier is stopped in mid-copy", func() bool {
+		if !copying() {
+			return false
+		}
+		if c.stop(); copying() {
+			return true
+		}
+		c.resume()
+		return false
+	})
+	return c, mem
+}
+
+// holdUp looks for a while whether the stopped copier keeps the token from
+// being drained.
+func (o *bindingOwner) holdUp(c *hired, token nd.Token) {
+	o.t.Helper()
+	for i := range 300 {
+		if o.space.Drained(token) {
+			o.t.Fatalf("look %d: drained, while a stopped copier may go on at any time", i)
+		}
+		o.member.Sweep(func(id shm.MemberID) {
+			if id == c.id {
+				o.t.Fatal("a stopped process is called dead")
+			}
+		})
+		shm.Yield()
+	}
+}
+
+// A process that stops with a hazard published holds up the drain: it may go
+// on with its chunk at any time. When it does, it sees that the token is gone.
+func TestStoppedInMidCopy(t *testing.T) {
+	o := newBindingOwner(t)
+	cutOff := uint64(0)
+	for began := time.Now(); cutOff < 3; {
+		o.board.stop.Store(0)
+		c, mem := o.catch()
+		token, ok := o.window.Invalidate(0)
+		if !ok {
+			t.Fatal("invalidate")
+		}
+		reads, writes, _ := o.total()
+		o.holdUp(c, token)
+		if r, w, _ := o.total(); r != reads || w != writes {
+			t.Fatal("the stopped copier does something")
+		}
+		c.resume()
+		eventually(t, "the drain ends", func() bool { return o.space.Drained(token) })
+		fill(mem, owned)
+		o.watch(10)
+		o.window.Release()
+		o.board.stop.Store(1)
+		c.wait()
+		if c.hazard.Load() != 0 {
+			t.Error("the copier has left its hazard behind")
+		}
+		r, w, _ := o.total()
+		if done := r[NoFault] + w[NoFault] - reads[NoFault] - writes[NoFault]; done > 1 {
+			t.Errorf("%d copies were done after the invalidation", done)
+		}
+		if cutOff = r[Revoked] + w[Revoked]; time.Since(began) > watchdog {
+			t.Fatal("too few of the stopped copies are cut off")
+		}
+	}
+	o.report()
+}
+
+// When such a process is killed the drain ends as soon as somebody notices.
+func TestKilledInMidCopy(t *testing.T) {
+	o := newBindingOwner(t)
+	for range 3 {
+		c, mem := o.catch()
+		token, ok := o.window.Invalidate(0)
+		if !ok {
+			t.Fatal("invalidate")
+		}
+		o.holdUp(c, token)
+		c.kill()
+		if o.space.Drained(token) {
+			t.Error("drained before anybody has noticed the death")
+		}
+		noticed := false
+		o.member.Sweep(func(id shm.MemberID) {
+			if id == c.id {
+				noticed = c.hazard.Load() != 0
+			}
+		})
+		if !noticed || !o.space.Drained(token) {
+			t.Fatalf("after the sweep: noticed %v, drained %v", noticed, o.space.Drained(token))
+		}
+		fill(mem, owned)
+		o.watch(10)
+		o.window.Release()
+	}
+}

@@ -1,0 +1,156 @@
+package window
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/softnd/softnd/nd"
+	"github.com/softnd/softnd/shm"
+)
+
+// Table is one member's view of the shared window table, and the trusted copy
+// of what it granted itself. Safe for concurrent use.
+type Table struct {
+	member  *shm.Member
+	arena   *shm.Arena
+	entries []entry
+
+	// mine mirrors the entries that this member owns. A peer may scribble over
+	// the shared ones, so the owner never acts upon those.
+	mine [shm.WindowEntries / shm.WindowBlockEntries]atomic.Pointer[grantBlock]
+
+	mu   sync.Mutex
+	free []uint32 // oldest first
+}
+
+type grantBlock [shm.WindowBlockEntries]atomic.Pointer[grant]
+
+// NewTable returns the member's view of the table.
+func NewTable(m *shm.Member) (*Table, error) {
+	entries, err := shm.Slice[entry](m.Arena(), m.Arena().WindowTable(), shm.WindowEntries)
+	if err != nil {
+		return nil, fmt.Errorf("window: mapping the table: %w", err)
+	}
+	return &Table{member: m, arena: m.Arena(), entries: entries}, nil
+}
+
+// Owner names an adapter among all adapters of the arena.
+type Owner uint64
+
+// grant is one index of the table that this member owns. Its terms are nil
+// while its token is invalid.
+type grant struct {
+	table *Table
+	index uint32
+	entry *entry
+	terms atomic.Pointer[terms]
+}
+
+// terms are what a token stands for, from its bind to its invalidation.
+// They never change once published.
+type terms struct {
+	token  nd.Token
+	rights Rights
+	base   uint64 // address of mem[0], as peers count
+	mem    []byte
+	offset shm.Offset // where mem lies in the arena; 0 = it does not
+	owner  Owner
+	scope  uint64 // endpoint whose peer alone may use it; 0 = any
+	window *Window
+	bound  uint64 // endpoint on which the window was bound
+}
+
+// take hands out an index, the one that has been free for longest.
+func (t *Table) take() (*grant, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	// A reserve of free indexes keeps any one of them from coming back soon.
+	if len(t.free) <= shm.WindowBlockEntries/2 {
+		if err := t.claim(); err != nil && len(t.free) == 0 {
+			return nil, err
+		}
+	}
+	index := t.free[0]
+	t.free = t.free[1:]
+	g := &grant{table: t, index: index, entry: &t.entries[index]}
+	t.slot(index).Store(g)
+	return g, nil
+}
+
+// claim adds a block of indexes to the free ones. What its last owner left in
+// the entries is made invalid, but the tags go on from where they were.
+func (t *Table) claim() error {
+	block, err := t.member.ClaimWindowBlock()
+	if err != nil {
+		return err
+	}
+	t.mine[block].Store(new(grantBlock))
+	for i := range uint32(shm.WindowBlockEntries) {
+		index := uint32(block)*shm.WindowBlockEntries + i
+		t.entries[index].word.Store(0)
+		if index != 0 {
+			t.free = append(t.free, index)
+		}
+	}
+	return nil
+}
+
+// giveBack returns an index whose token is invalid and drained.
+func (t *Table) giveBack(g *grant) {
+	t.slot(g.index).Store(nil)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.free = append(t.free, g.index)
+}
+
+func (t *Table) slot(index uint32) *atomic.Pointer[grant] {
+	return &t.mine[index/shm.WindowBlockEntries].Load()[index%shm.WindowBlockEntries]
+}
+
+// lookup finds what this member granted under a token; nil if nothing.
+func (t *Table) lookup(token nd.Token) (*grant, *terms) {
+	index := indexOf(token)
+	block := t.mine[index/shm.WindowBlockEntries].Load()
+	if block == nil {
+		return nil, nil
+	}
+	g := block[index%shm.WindowBlockEntries].Load()
+	if g == nil {
+		return nil, nil
+	}
+	if tm := g.terms.Load(); tm != nil && tm.token == token {
+		return g, tm
+	}
+	return nil, nil
+}
+
+// nextToken reserves the token of the bind to come.
+func (g *grant) nextToken() nd.Token {
+	return makeToken(g.index, firstTag(g.table.arena.Secret(), g.index)+g.entry.binds.Add(1))
+}
+
+// publish is ENTRY-BIND: it makes a token valid. The grant must be invalid and drained.
+func (g *grant) publish(tm *terms) {
+	e := g.entry
+	e.base.Store(tm.base)
+	e.length.Store(uint64(len(tm.mem)))
+	e.offset.Store(uint64(tm.offset))
+	e.owner.Store(uint64(tm.owner))
+	e.scope.Store(tm.scope)
+	g.terms.Store(tm)
+	e.word.Store(uint64(wordOf(tm.token, tm.rights) | validBit)) // ORDER entry-valid: pairs with the load in Guard.peer
+}
+
+// revoke makes the token invalid and returns it, 0 if it was invalid already.
+// The memory may still be in use until the token is drained.
+func (g *grant) revoke() nd.Token {
+	tm := g.terms.Swap(nil)
+	if tm == nil {
+		return 0
+	}
+	// ENTRY-INVALIDATE. ORDER hazard: this exchange, then the loads of Space.Drained;
+	// pairs with the exchange of Guard.publish and the loads that follow it.
+	g.entry.word.Swap(uint64(wordOf(tm.token, 0))) // ORDER entry-recheck: pairs with the load in span.stands
+	return tm.token
+}

@@ -1,0 +1,226 @@
+package window
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/softnd/softnd/nd"
+	"github.com/softnd/softnd/shm"
+)
+
+func TestIndexesAreReusedOldestFirst(t *testing.T) {
+	table := join(t, newArena(t)).table
+	take := func() *grant {
+		t.Helper()
+		g, err := table.take()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return g
+	}
+	var given []uint32
+	for range 5 {
+		given = append(given, take().index)
+	}
+	back := []int{3, 0, 4, 1}
+	for _, i := range back {
+		table.giveBack(&grant{table: table, index: given[i], entry: &table.entries[given[i]]})
+	}
+	var again []uint32
+	for i := 0; len(again) < len(back); i++ {
+		g := take()
+		if slices.Contains(given, g.index) {
+			again = append(again, g.index)
+			if i < shm.WindowBlockEntries/2 {
+				t.Errorf("index %d comes back after %d others", g.index, i)
+			}
+		}
+		if g.index == 0 {
+			t.Fatal("index 0 is given out")
+		}
+	}
+	for n, i := range back {
+		if again[n] != given[i] {
+			t.Errorf("given back %v of %v, reused as %v", back, given, again)
+			break
+		}
+	}
+}
+
+// One index alone, taken and given back for ever, comes round as seldom as the
+// reserve allows.
+func TestReserveKeepsIndexesApart(t *testing.T) {
+	table := join(t, newArena(t)).table
+	last := map[uint32]int{}
+	for i := range 4 * shm.WindowBlockEntries {
+		g, err := table.take()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if at, ok := last[g.index]; ok && i-at <= shm.WindowBlockEntries/2 {
+			t.Fatalf("index %d comes back after %d takes", g.index, i-at)
+		}
+		last[g.index] = i
+		table.giveBack(g)
+	}
+}
+
+func TestNoIndexIsGivenTwice(t *testing.T) {
+	a := newArena(t)
+	seen := map[uint32]bool{}
+	for _, s := range []*side{join(t, a), join(t, a), join(t, a)} {
+		for range 3 * shm.WindowBlockEntries {
+			g, err := s.table.take()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if seen[g.index] || g.index == 0 || g.index >= shm.WindowEntries {
+				t.Fatalf("index %d is given out (again)", g.index)
+			}
+			seen[g.index] = true
+		}
+	}
+}
+
+func TestFullTable(t *testing.T) {
+	a := newArena(t)
+	hog, s := join(t, a), join(t, a)
+	if _, err := s.space.NewWindow(); err != nil { // the last block that anybody gets
+		t.Fatal(err)
+	}
+	for {
+		if _, err := hog.member.ClaimWindowBlock(); err != nil {
+			if !errors.Is(err, shm.ErrFull) {
+				t.Fatal(err)
+			}
+			break
+		}
+	}
+	if _, err := hog.space.NewWindow(); !errors.Is(err, shm.ErrFull) {
+		t.Errorf("a window without an index: %v", err)
+	}
+	if _, err := hog.space.NewRegion(); !errors.Is(err, shm.ErrFull) {
+		t.Errorf("a region without an index: %v", err)
+	}
+	left := len(s.table.free)
+	for range left - 1 { // the reserve is of no use when nothing else is left
+		if _, err := s.space.NewWindow(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := s.space.NewRegion(); !errors.Is(err, shm.ErrFull) {
+		t.Errorf("a region with one index: %v", err)
+	}
+	w, err := s.space.NewWindow() // the region has not kept it
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.space.NewWindow(); !errors.Is(err, shm.ErrFull) {
+		t.Errorf("a window without an index: %v", err)
+	}
+	w.Free()
+	if _, err := s.space.NewWindow(); err != nil {
+		t.Errorf("after a window was freed: %v", err)
+	}
+}
+
+// A member leaves its entries as they are. The next owner of the block makes
+// them invalid, and the tags go on from where they were.
+func TestBlockChangesOwner(t *testing.T) {
+	a := newArena(t)
+	executor, leaver := join(t, a), join(t, a)
+	far := leaver.admit(t, executor)
+	mem := leaver.alloc(t, 4096)
+	region := leaver.region(t, mem, allRights)
+	tokens := map[uint32]nd.Token{}
+	for _, token := range []nd.Token{region.localToken, region.farToken} {
+		tokens[indexOf(token)] = token
+	}
+	for range 3 {
+		w := leaver.window(t)
+		bind(t, w, region, mem, Read|Write, 0, false)
+		unbind(t, w)
+		token := bind(t, w, region, mem, Read|Write, 0, false)
+		tokens[indexOf(token)] = token
+	}
+	if f := executor.guard.Check(farRef(far, region.farToken, Read, shm.AddressOf(mem)), 1); f != NoFault {
+		t.Fatal(f)
+	}
+	leaver.leave(t)
+	executor.member.Sweep(func(shm.MemberID) {})
+
+	heir := join(t, a)
+	if heir.member.ID().Slot() != leaver.member.ID().Slot() {
+		t.Fatal("the test expects the slot to be used again, and the block with it")
+	}
+	near := heir.admit(t, executor)
+	mem = heir.alloc(t, 4096)
+	region = heir.region(t, mem, allRights)
+	for old, token := range tokens {
+		word := entryWord(heir.table.entries[old].word.Load())
+		if word.valid() && word.token() == token {
+			t.Errorf("token %#x is still valid", uint32(token))
+		}
+		for _, of := range []*Peer{far, near} {
+			ref := farRef(of, token, 0, shm.AddressOf(mem))
+			if f := executor.guard.Check(ref, 1); f != BadToken {
+				t.Errorf("token %#x of the member that left, owner %#x: %v", uint32(token), of.Owner, f)
+			}
+			if ref.Rights = Local; executor.guard.Check(ref, 1) != BadToken {
+				t.Errorf("token %#x of the member that left, as a local one, owner %#x: not refused", uint32(token), of.Owner)
+			}
+		}
+	}
+	found := 0
+	for range len(tokens) + 2 {
+		w := heir.window(t)
+		token := bind(t, w, region, mem, Read, 0, false)
+		old, ok := tokens[indexOf(token)]
+		if !ok {
+			continue
+		}
+		found++
+		if want := (tagOf(old) + 1) & tagMask; tagOf(token) != want {
+			t.Errorf("index %d: tag %#x, after %#x at its last owner", indexOf(token), tagOf(token), tagOf(old))
+		}
+	}
+	for _, token := range []nd.Token{region.localToken, region.farToken} {
+		if old, ok := tokens[indexOf(token)]; ok {
+			found++
+			if want := (tagOf(old) + 1) & tagMask; tagOf(token) != want {
+				t.Errorf("index %d: tag %#x, after %#x at its last owner", indexOf(token), tagOf(token), tagOf(old))
+			}
+		}
+	}
+	if found != len(tokens) {
+		t.Errorf("%d of %d indexes were found again", found, len(tokens))
+	}
+}
+
+// The heir of a block uses the shared counter of binds only; a table that
+// belongs to nobody's mirror grants nothing.
+func TestLookupOfOthersTokens(t *testing.T) {
+	owner, executor, _ := pair(t)
+	region := owner.region(t, owner.alloc(t, 64), allRights)
+	for _, token := range []nd.Token{region.localToken, region.farToken, 0, 1, makeToken(1<<indexBits-1, 0)} {
+		if _, tm := executor.table.lookup(token); tm != nil {
+			t.Errorf("%#x is found by another member", uint32(token))
+		}
+	}
+	if _, tm := owner.table.lookup(region.localToken); tm == nil {
+		t.Error("not found by its owner")
+	}
+	if _, tm := owner.table.lookup(region.localToken + 1<<indexBits); tm != nil {
+		t.Error("found under another tag")
+	}
+	deregister(t, region)
+	if _, tm := owner.table.lookup(region.localToken); tm != nil {
+		t.Error("found after the deregistration")
+	}
+	token := region.localToken
+	region.Free()
+	if _, tm := owner.table.lookup(token); tm != nil {
+		t.Error("found after its index was given back")
+	}
+}

@@ -1,0 +1,210 @@
+package window
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/softnd/softnd/nd"
+	"github.com/softnd/softnd/shm"
+)
+
+func tagOf(t nd.Token) uint32 { return uint32(t) >> indexBits }
+
+func TestTokenPacking(t *testing.T) {
+	const lastIndex, lastTag = 1<<indexBits - 1, 1<<tagBits - 1
+	for _, index := range []uint32{1, 2, 255, 256, 1 << 19, lastIndex} {
+		for _, tag := range []uint32{0, 1, 2047, 2048, lastTag} {
+			token := makeToken(index, tag)
+			if indexOf(token) != index || tagOf(token) != tag || token == 0 {
+				t.Errorf("index %#x and tag %#x make %#x, and that is %#x and %#x", index, tag, uint32(token), indexOf(token), tagOf(token))
+			}
+			if next := makeToken(index, tag+1<<tagBits); next != token {
+				t.Errorf("tag %#x does not wrap: %#x, %#x", tag, uint32(next), uint32(token))
+			}
+		}
+	}
+}
+
+func TestEntryWord(t *testing.T) {
+	for _, token := range []nd.Token{1, 1 << 31, 1<<32 - 1} {
+		for rights := range Rights(16) {
+			w := wordOf(token, rights)
+			if w.valid() || w.token() != token || w.rights() != rights {
+				t.Errorf("%#x with rights %#x: invalid word %#x", uint32(token), rights, uint64(w))
+			}
+			if w |= validBit; !w.valid() || w.token() != token || w.rights() != rights {
+				t.Errorf("%#x with rights %#x: valid word %#x", uint32(token), rights, uint64(w))
+			}
+		}
+	}
+}
+
+// The limit of the promise: the tag of a bind comes back 4,096 binds later.
+func TestStaleTokenIsRefusedFor4095Binds(t *testing.T) {
+	const promised = 4095
+	owner, executor, to := pair(t)
+	mem := owner.alloc(t, 64)
+	region, w := owner.region(t, mem, allRights), owner.window(t)
+	first := bind(t, w, region, mem, Read|Write, 0, false)
+	stale := farRef(to, first, Read, shm.AddressOf(mem))
+	if f := executor.guard.Check(stale, 1); f != NoFault {
+		t.Fatalf("the first token: %v", f)
+	}
+	unbind(t, w)
+	for i := 1; i <= promised; i++ {
+		token := bind(t, w, region, mem, Read|Write, 0, false)
+		if token == first || indexOf(token) != indexOf(first) || token == 0 {
+			t.Fatalf("bind %d has token %#x, the first %#x", i, uint32(token), uint32(first))
+		}
+		if f := executor.guard.Check(farRef(to, token, Read, stale.Address), 1); f != NoFault {
+			t.Fatalf("bind %d: %v", i, f)
+		}
+		if f := executor.guard.Check(stale, 1); f != BadToken {
+			t.Fatalf("the first token at bind %d: %v", i, f)
+		}
+		if _, f := executor.read(make([]byte, 1), stale); f != BadToken {
+			t.Fatalf("a copy with the first token at bind %d: %v", i, f)
+		}
+		unbind(t, w)
+		if f := executor.guard.Check(farRef(to, token, Read, stale.Address), 1); f != BadToken {
+			t.Fatalf("the token of bind %d after it: %v", i, f)
+		}
+	}
+	if token := bind(t, w, region, mem, Read, 0, false); token != first {
+		t.Errorf("bind %d has token %#x, want the first, %#x, again", promised+1, uint32(token), uint32(first))
+	}
+}
+
+// Every kind of bind moves the tag on, whether it takes effect or not.
+func TestTagMovesOn(t *testing.T) {
+	s := join(t, newArena(t))
+	mem := s.alloc(t, 64)
+	region, w := s.region(t, mem, allRights), s.window(t)
+	tag := tagOf(bind(t, w, region, mem, Read, 0, false))
+	next := func(what string, token nd.Token) {
+		t.Helper()
+		if want := (tag + 1) & tagMask; tagOf(token) != want {
+			t.Errorf("%s has tag %#x, want %#x", what, tagOf(token), want)
+		}
+		tag = tagOf(token)
+	}
+	b, err := w.Prepare(region, mem, Read, 0, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	next("a bind that will be refused", w.Descriptor().Token)
+	if b.Run() {
+		t.Fatal("bound twice")
+	}
+	if b, err = w.Prepare(region, mem, Read, 0, false); err != nil {
+		t.Fatal(err)
+	}
+	b.Abandon()
+	next("an abandoned bind", w.Descriptor().Token)
+	unbind(t, w)
+	next("the next bind", bind(t, w, region, mem, Read, 0, false))
+	unbind(t, w)
+
+	local, remote := region.Tokens()
+	deregister(t, region)
+	if err := region.Register(mem, allRights); err != nil {
+		t.Fatal(err)
+	}
+	tag = tagOf(local)
+	local, newRemote := region.Tokens()
+	next("the local token of the next registration", local)
+	tag = tagOf(remote)
+	next("the remote one", newRemote)
+}
+
+func TestTagsStartApart(t *testing.T) {
+	// Over the indexes: no tag is much more frequent than another.
+	secret := [2]uint64{rand.Uint64(), rand.Uint64()}
+	var count [1 << tagBits]int
+	same := 0
+	for index := range uint32(1 << indexBits) {
+		tag := firstTag(secret, index)
+		count[tag]++
+		if tag == firstTag(secret, index+1) {
+			same++
+		}
+	}
+	for tag, n := range count {
+		if mean := 1 << (indexBits - tagBits); n < mean/2 || n > 2*mean {
+			t.Errorf("%d of %d indexes start with tag %#x (secret %#x)", n, 1<<indexBits, tag, secret)
+		}
+	}
+	if same > 2<<(indexBits-tagBits) {
+		t.Errorf("%d indexes start like their neighbours (secret %#x)", same, secret)
+	}
+	// Over the secrets: each half of it counts.
+	for half := range 2 {
+		same = 0
+		for i := range uint64(1 << 16) {
+			other := secret
+			other[half] += i + 1
+			if firstTag(secret, 7) == firstTag(other, 7) {
+				same++
+			}
+		}
+		if same > 2<<(16-tagBits) {
+			t.Errorf("%d secrets that differ in half %d start alike", same, half)
+		}
+	}
+}
+
+func TestArenasStartApart(t *testing.T) {
+	a, b := join(t, newArena(t)), join(t, newArena(t))
+	same := 0
+	for range 64 {
+		mem := make([]byte, 8)
+		la, ra := a.region(t, mem, 0).Tokens()
+		lb, rb := b.region(t, mem, 0).Tokens()
+		if indexOf(la) != indexOf(lb) || indexOf(ra) != indexOf(rb) {
+			t.Fatal("the test expects the same indexes")
+		}
+		for _, pair := range [][2]nd.Token{{la, lb}, {ra, rb}} {
+			if pair[0] == pair[1] {
+				same++
+			}
+		}
+	}
+	if same > 3 { // 128 times 1 in 4,096: four of them in one run of 25 million
+		t.Errorf("%d of 128 tokens are the same in both arenas", same)
+	}
+}
+
+func TestLocalAndRemoteTokensAreNotExchangeable(t *testing.T) {
+	owner, executor, to := pair(t)
+	mem := owner.alloc(t, 64)
+	region := owner.region(t, mem, allRights)
+	local, remote := region.Tokens()
+	if local == remote || indexOf(local) == indexOf(remote) {
+		t.Errorf("local %#x, remote %#x", uint32(local), uint32(remote))
+	}
+	w := owner.window(t)
+	window := bind(t, w, region, mem, Read|Write, 0, false)
+	for _, tc := range []struct {
+		name  string
+		token nd.Token
+		kind  Rights
+		want  Fault
+	}{
+		{"local as local", local, Local, NoFault},
+		{"remote as remote", remote, Remote, NoFault},
+		{"window as remote", window, Remote, NoFault},
+		{"local as remote", local, Remote, BadToken},
+		{"remote as local", remote, Local, BadToken},
+		{"window as local", window, Local, BadToken},
+	} {
+		for _, right := range []Rights{0, Read, Write, Read | Write} {
+			ref := Ref{Token: tc.token, Rights: tc.kind | right, Address: shm.AddressOf(mem)}
+			if f := owner.guard.Check(&ref, 64); f != tc.want {
+				t.Errorf("%s, right %d, by the owner: %v, want %v", tc.name, right, f, tc.want)
+			}
+			if ref.Of = to; executor.guard.Check(&ref, 64) != tc.want {
+				t.Errorf("%s, right %d, by the peer: %v, want %v", tc.name, right, executor.guard.Check(&ref, 64), tc.want)
+			}
+		}
+	}
+}

@@ -1,0 +1,439 @@
+package window
+
+import (
+	"errors"
+	"math"
+	"sync"
+	"testing"
+
+	"github.com/softnd/softnd/nd"
+	"github.com/softnd/softnd/shm"
+)
+
+func TestWindowLifeCycle(t *testing.T) {
+	owner, executor, to := pair(t)
+	mem := owner.alloc(t, 256)
+	r, w := owner.region(t, mem, allRights), owner.window(t)
+	address := shm.AddressOf(mem)
+	expect := func(when string, token nd.Token, want Fault) {
+		t.Helper()
+		if f := executor.guard.Check(farRef(to, token, Read, address), 64); f != want {
+			t.Errorf("%s: %v, want %v", when, f, want)
+		}
+	}
+	refused := func(when string, endpoint uint64) {
+		t.Helper()
+		if token, ok := w.Invalidate(endpoint); ok || token != 0 {
+			t.Errorf("invalidate by %d, %s: %v, %v", endpoint, when, token, ok)
+		}
+	}
+	if d := w.Descriptor(); d != (nd.WindowDescriptor{}) {
+		t.Errorf("before the first bind: %+v", d)
+	}
+	refused("before the first bind", 0)
+	refused("before the first bind", 7)
+
+	first, err := w.Prepare(r, mem[:64], Read, 7, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d1 := w.Descriptor()
+	if d1.Address != address || d1.Length != 64 || d1.Token == 0 {
+		t.Errorf("descriptor of a prepared bind: %+v", d1)
+	}
+	expect("prepared", d1.Token, BadToken)
+	refused("when it is prepared", 7)
+	second, err := w.Prepare(r, mem[:128], Read|Write, 7, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d2 := w.Descriptor()
+	if d2.Address != address || d2.Length != 128 || d2.Token == d1.Token {
+		t.Errorf("descriptor of the second: %+v", d2)
+	}
+
+	if !first.Run() {
+		t.Fatal("the first bind does not run")
+	}
+	expect("bound", d1.Token, NoFault)
+	expect("prepared only", d2.Token, BadToken)
+	refused("bound on another endpoint", 8)
+	expect("bound", d1.Token, NoFault)
+	if second.Run() {
+		t.Fatal("bound while it is bound")
+	}
+	expect("after the refused bind", d1.Token, NoFault)
+	expect("refused", d2.Token, BadToken)
+
+	token, ok := w.Invalidate(7)
+	if !ok || token != d1.Token {
+		t.Fatalf("invalidate: %#x, %v", uint32(token), ok)
+	}
+	expect("invalidated", d1.Token, BadToken)
+	refused("while it drains", 7)
+	refused("while it drains", 0)
+	third, err := w.Prepare(r, mem[:64], Read, 9, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if third.Run() { // the old one's fields may be in use still
+		t.Fatal("bound while it drains")
+	}
+	if !owner.space.Drained(token) {
+		t.Fatal("not drained, and nobody is there")
+	}
+	w.Release()
+	refused("released", 7)
+	expect("released", d1.Token, BadToken)
+
+	d3 := bind(t, w, r, mem[:64], Read, 9, false)
+	expect("bound again", d3, NoFault)
+	expect("the last bind's token", d1.Token, BadToken)
+	if token, ok := w.Invalidate(0); !ok || token != d3 { // its owner may, without naming an endpoint
+		t.Errorf("invalidate by the owner: %#x, %v", uint32(token), ok)
+	}
+	w.Release()
+	if d := w.Descriptor(); d.Token != d3 {
+		t.Error("the stale descriptor has gone")
+	}
+	w.Free()
+	deregister(t, r)
+	r.Free()
+}
+
+// A retired window can be invalid only.
+func TestRetire(t *testing.T) {
+	owner, executor, to := pair(t)
+	mem := owner.alloc(t, 64)
+	r := owner.region(t, mem, allRights)
+	prepare := func(w *Window) *Binding {
+		t.Helper()
+		b, err := w.Prepare(r, mem, Read, 7, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	check := func(w *Window, want Fault) {
+		t.Helper()
+		if f := executor.guard.Check(farRef(to, w.Descriptor().Token, Read, shm.AddressOf(mem)), 64); f != want {
+			t.Errorf("%v, want %v", f, want)
+		}
+	}
+	unbindable := func(w *Window) {
+		t.Helper()
+		if prepare(w).Run() || w.Bound() {
+			t.Error("a retired window is bound")
+		}
+		check(w, BadToken)
+	}
+
+	fresh, prepared, bound, ending := owner.window(t), owner.window(t), owner.window(t), owner.window(t)
+	if token := fresh.Retire(); token != 0 || fresh.Bound() {
+		t.Errorf("a fresh window: %#x, bound %v", uint32(token), fresh.Bound())
+	}
+	unbindable(fresh)
+
+	b := prepare(prepared)
+	if token := prepared.Retire(); token != 0 {
+		t.Errorf("a prepared window: %#x", uint32(token))
+	}
+	if b.Run() {
+		t.Error("the prepared bind of a retired window runs")
+	}
+	unbindable(prepared)
+
+	token := bind(t, bound, r, mem, Read, 7, false)
+	if !bound.Bound() {
+		t.Error("a bound window is not bound")
+	}
+	if got := bound.Retire(); got != token || !bound.Bound() || !owner.space.Drained(token) {
+		t.Errorf("a bound window: %#x, want %#x; bound %v", uint32(got), uint32(token), bound.Bound())
+	}
+	check(bound, BadToken)
+	if got, ok := bound.Invalidate(7); ok || bound.Retire() != 0 {
+		t.Errorf("invalidated twice: %#x", uint32(got))
+	}
+	if _, _, err := r.Revoke(); !errors.Is(err, nd.DeviceBusy) {
+		t.Errorf("deregistration before the release: %v", err)
+	}
+	bound.Release()
+	unbindable(bound)
+
+	bind(t, ending, r, mem, Read, 7, false)
+	if _, ok := ending.Invalidate(7); !ok {
+		t.Fatal("invalidate")
+	}
+	if got := ending.Retire(); got != 0 || !ending.Bound() {
+		t.Errorf("while somebody else invalidates it: %#x, bound %v", uint32(got), ending.Bound())
+	}
+	ending.Release()
+	unbindable(ending)
+	deregister(t, r) // nobody holds it
+}
+
+// Of two binds that are prepared one after the other, either may come first.
+func TestTwoPreparedBinds(t *testing.T) {
+	for _, last := range []bool{false, true} {
+		owner, executor, to := pair(t)
+		mem := owner.alloc(t, 256)
+		r, w := owner.region(t, mem, allRights), owner.window(t)
+		var bindings [2]*Binding
+		var tokens [2]nd.Token
+		for i := range bindings {
+			b, err := w.Prepare(r, mem[128*i:128*i+100], Read, 0, false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			bindings[i], tokens[i] = b, w.Descriptor().Token
+		}
+		one, other := 0, 1
+		if last {
+			one, other = 1, 0
+		}
+		if !bindings[one].Run() {
+			t.Fatal("it does not run")
+		}
+		check := func(i int, want Fault) {
+			t.Helper()
+			if f := executor.guard.Check(farRef(to, tokens[i], Read, shm.AddressOf(mem[128*i:])), 100); f != want {
+				t.Errorf("bind %d: %v, want %v", i, f, want)
+			}
+		}
+		check(one, NoFault)
+		check(other, BadToken)
+		unbind(t, w)
+		if !bindings[other].Run() {
+			t.Fatal("the other does not run after the invalidation")
+		}
+		check(one, BadToken)
+		check(other, NoFault)
+		unbind(t, w)
+		deregister(t, r)
+	}
+}
+
+// When many run their binds at once, one is bound, and all let go of the
+// region in the end.
+func TestConcurrentBinds(t *testing.T) {
+	s := join(t, newArena(t))
+	mem := s.alloc(t, 64)
+	r, w := s.region(t, mem, allRights), s.window(t)
+	for range 200 {
+		var done sync.WaitGroup
+		var bound, invalidated sync.Map
+		for i := range 4 {
+			done.Go(func() {
+				b, err := w.Prepare(r, mem, Read, uint64(i+1), false)
+				if err == nil && b.Run() {
+					bound.Store(i, true)
+				}
+			})
+		}
+		done.Wait()
+		for i := range 4 {
+			done.Go(func() {
+				if token, ok := w.Invalidate(0); ok {
+					invalidated.Store(i, token)
+				}
+			})
+		}
+		done.Wait()
+		if n, m := size(&bound), size(&invalidated); n != 1 || m != 1 {
+			t.Fatalf("%d are bound, %d have invalidated", n, m)
+		}
+		w.Release()
+	}
+	deregister(t, r)
+}
+
+func size(m *sync.Map) (n int) {
+	m.Range(func(any, any) bool { n++; return true })
+	return n
+}
+
+func TestPrepareRefuses(t *testing.T) {
+	s := join(t, newArena(t))
+	all := s.alloc(t, 4096)
+	mem := all[1024:2048:2048]
+	writable, plain := s.region(t, mem, nd.AllowLocalWrite), s.region(t, mem, nd.AllowRemoteRead)
+	empty, err := s.space.NewRegion()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		name   string
+		r      *Region
+		mem    []byte
+		rights Rights
+		ok     bool
+	}{
+		{"all of it", writable, mem, Read | Write, true},
+		{"its first byte", writable, mem[:1], Write, true},
+		{"its last byte", writable, mem[1023:], Write, true},
+		{"its middle", writable, mem[500:600], Read, true},
+		{"another slice of the same bytes", writable, all[1024:2048], Write, true},
+		{"no rights", writable, mem, 0, true},
+		{"read, without local write", plain, mem, Read, true},
+		{"no rights, without local write", plain, mem, 0, true},
+		{"write, without local write", plain, mem, Write, false},
+		{"read and write, without local write", plain, mem, Read | Write, false},
+		{"one byte before", writable, all[1023:2048], Read, false},
+		{"one byte after", writable, all[1024:2049], Read, false},
+		{"just before", writable, all[1023:1024], Read, false},
+		{"just after", writable, all[2048:2049], Read, false},
+		{"all around it", writable, all, Read, false},
+		{"nothing", writable, nil, Read, false},
+		{"nothing in its middle", writable, mem[500:500], Read, false},
+		{"other memory", writable, make([]byte, 8), Read, false},
+		{"a region that is not registered", empty, mem, Read, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := s.window(t)
+			before := w.Descriptor()
+			b, err := w.Prepare(tc.r, tc.mem, tc.rights, 3, false)
+			if !tc.ok {
+				if !errors.Is(err, nd.AccessViolation) || b != nil {
+					t.Errorf("%v, %v", b, err)
+				}
+				if w.Descriptor() != before {
+					t.Error("the refused bind shows in the descriptor")
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.Abandon()
+		})
+	}
+	// Nothing of all that holds the regions.
+	deregister(t, writable)
+	deregister(t, plain)
+	if _, err := s.window(t).Prepare(writable, mem, Read, 0, false); !errors.Is(err, nd.AccessViolation) {
+		t.Errorf("bind of a deregistered region: %v", err)
+	}
+}
+
+// While a region drains, no window can be bound to it.
+func TestPrepareWhileTheRegionDrains(t *testing.T) {
+	s := join(t, newArena(t))
+	mem := s.alloc(t, 64)
+	r := s.region(t, mem, allRights)
+	if _, _, err := r.Revoke(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.window(t).Prepare(r, mem, Read, 0, false); !errors.Is(err, nd.AccessViolation) {
+		t.Errorf("%v", err)
+	}
+	r.Release()
+}
+
+func TestWithin(t *testing.T) {
+	const top = math.MaxUint64
+	for _, tc := range []struct {
+		at, n, base, size uint64
+		want              bool
+	}{
+		{100, 10, 100, 10, true},
+		{100, 11, 100, 10, false},
+		{101, 10, 100, 10, false},
+		{99, 10, 100, 10, false},
+		{99, 1, 100, 10, false},
+		{109, 1, 100, 10, true},
+		{110, 1, 100, 10, false},
+		{110, 0, 100, 10, true},
+		{111, 0, 100, 10, false},
+		{99, 0, 100, 10, false},
+		{100, 0, 100, 0, true},
+		{100, 1, 100, 0, false},
+		{0, 0, 0, 0, true},
+		{0, top, 0, top, true},
+		{1, top, 0, top, false},
+		{1, top - 1, 0, top, true},
+		{100, top, 100, 10, false},
+		{100, top - 99, 100, 10, false}, // at+n overflows to 0
+		{100, top - 89, 100, 10, false}, // and to 10
+		{top, 1, 100, 10, false},
+		{top, 1, top, 1, true}, // the last byte of all
+		{top, 2, top, 1, false},
+		{top, 2, top, 10, true}, // a range that only counts beyond the top
+		{0, 1, top, 10, false},
+		{top - 4, 5, top - 9, 10, true},
+		{top - 4, 6, top - 9, 10, false},
+		{0, 1, 1, top, false},
+		{top, 0, 0, top, true},
+		{5, top - 5, 0, top, true},
+		{5, top - 4, 0, top, false},
+	} {
+		if got := within(tc.at, tc.n, tc.base, tc.size); got != tc.want {
+			t.Errorf("%d bytes at %#x in %d bytes at %#x: %v", tc.n, tc.at, tc.size, tc.base, got)
+		}
+	}
+}
+
+func TestFindBound(t *testing.T) {
+	a := newArena(t)
+	s, other := join(t, a), join(t, a)
+	twin := NewSpace(s.table, s.space.Owner()+1) // another adapter of the same process
+	mem := s.alloc(t, 64)
+	r, w := s.region(t, mem, allRights), s.window(t)
+	find := func(when string, in *Space, token nd.Token, endpoint uint64, want *Window) {
+		t.Helper()
+		if got := in.FindBound(token, endpoint); got != want {
+			t.Errorf("%s, on endpoint %d: %p, want %p", when, endpoint, got, want)
+		}
+	}
+	find("before the first bind", s.space, 0, 7, nil)
+	b, err := w.Prepare(r, mem, Read, 7, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	token := w.Descriptor().Token
+	find("prepared", s.space, token, 7, nil)
+	b.Run()
+	find("bound", s.space, token, 7, w)
+	find("bound", s.space, token, 8, nil)
+	find("bound", s.space, token, 0, nil)
+	find("another tag", s.space, token+1<<indexBits, 7, nil)
+	find("another adapter", twin, token, 7, nil)
+	find("another member", other.space, token, 7, nil)
+	local, remote := r.Tokens()
+	find("a region's token", s.space, remote, 0, nil)
+	find("a region's local token", s.space, local, 0, nil)
+	w.Invalidate(0)
+	find("invalidated", s.space, token, 7, nil)
+	w.Release()
+	find("released", s.space, token, 7, nil)
+	find("bound again", s.space, bind(t, w, r, mem, Read, 9, true), 9, w)
+	find("the last bind's token", s.space, token, 7, nil)
+}
+
+// A window that is bound for one connection only.
+func TestScope(t *testing.T) {
+	owner, executor, _ := pair(t)
+	mem := owner.alloc(t, 64)
+	r, w := owner.region(t, mem, allRights), owner.window(t)
+	for _, only := range []bool{false, true} {
+		token := bind(t, w, r, mem, Read|Write, 7, only)
+		for endpoint, inScope := range map[uint64]bool{7: true, 8: !only, 0: !only} {
+			want := NoFault
+			if !inScope {
+				want = OtherScope
+			}
+			if f := executor.guard.Check(farRef(owner.peer(endpoint), token, Read, shm.AddressOf(mem)), 64); f != want {
+				t.Errorf("only %v: the peer of endpoint %d: %v, want %v", only, endpoint, f, want)
+			}
+			// The owner, when it moves the bytes for that peer. For 0 it does
+			// so for itself.
+			if endpoint == 0 {
+				want = NoFault
+			}
+			ref := &Ref{Token: token, Rights: Remote | Read, Address: shm.AddressOf(mem), For: endpoint}
+			if f := owner.guard.Check(ref, 64); f != want {
+				t.Errorf("only %v: the owner for the peer of endpoint %d: %v, want %v", only, endpoint, f, want)
+			}
+		}
+		unbind(t, w)
+	}
+}
