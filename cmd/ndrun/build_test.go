@@ -31,13 +31,14 @@ const heat = `package main
 import (
 	"fmt"
 	"os"
+	"time"
 )
 
 func main() {
 	fmt.Printf("%s %q %s\n", os.Getenv("SOFTND_RANK"), os.Args, os.Getenv("SOFTND_SIZE"))
 	if len(os.Args) > 1 && os.Args[1] == "stay" {
 		fmt.Println("pid", os.Getpid())
-		select {}
+		time.Sleep(time.Hour)
 	}
 }
 `
