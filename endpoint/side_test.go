@@ -100,8 +100,8 @@ const (
 	doNotify        verb = "notify disconnect"
 	doDisconnect    verb = "disconnect"
 	doCloseLink     verb = "close connector"
-	doVisit         verb = "visit" // connect, talk, and end it
-	doServe         verb = "serve" // the other side of that
+	doVisit         verb = "visit"  // connect, talk, and end it
+	doServe         verb = "serve"  // the other side of that
 	doRepeat        verb = "repeat" // a transfer, until it fails
 	doCloseProvider verb = "close provider"
 	doInUse         verb = "count memory"
