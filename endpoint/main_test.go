@@ -25,9 +25,10 @@ const (
 const watchdog = 60 * time.Second
 
 const (
-	rolePuppet = "puppet"
-	roleFail   = "fail"
-	rolePanic  = "panic"
+	rolePuppet      = "puppet"
+	roleConformance = "conformance"
+	roleFail        = "fail"
+	rolePanic       = "panic"
 )
 
 func play(role string) int {
@@ -37,6 +38,8 @@ func play(role string) int {
 	switch role {
 	case rolePuppet:
 		err = playPuppet(ctx)
+	case roleConformance:
+		err = playConformance(ctx)
 	case roleFail:
 		err = errors.New("as asked")
 	case rolePanic:

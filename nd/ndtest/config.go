@@ -1,0 +1,56 @@
+package ndtest
+
+import (
+	"io"
+	"time"
+
+	"github.com/softnd/softnd/nd"
+)
+
+// Config describes the provider under test.
+type Config struct {
+	// Open opens the provider for one side. It is called more than once, and what it returns is
+	// closed by the suite; the providers of one run must be able to connect to each other and to
+	// themselves.
+	Open func() (nd.Provider, error)
+
+	// Spawn starts another process, which opens the provider in its own way and calls [Serve]
+	// with the other end of the stream. Closing the stream must end the process. nil: both
+	// sides are goroutines of this process, and scenarios that kill a side are left out.
+	Spawn func() (io.ReadWriteCloser, error)
+
+	// Private makes the scenarios register ordinary Go memory where they would otherwise ask
+	// the adapter to allocate.
+	Private bool
+
+	// ReceiveTimeout is how long the provider lets a Send wait for a Receive, DisconnectTimeout
+	// how long a Disconnect waits for the peer's. A provider that can be told should use short
+	// ones here, since some scenarios wait for them. 0 means 2 s.
+	ReceiveTimeout, DisconnectTimeout time.Duration
+
+	// Watchdog ends a scenario that hangs. 0 means 60 s.
+	Watchdog time.Duration
+
+	// Only, if not empty, names the scenarios to run.
+	Only []string
+}
+
+// terms is the part of a Config that the other half of a scenario needs.
+type terms struct {
+	Private                                     bool
+	ReceiveTimeout, DisconnectTimeout, Watchdog time.Duration
+	Remote                                      bool // the halves are in two processes
+}
+
+func (c *Config) terms() terms {
+	t := terms{c.Private, c.ReceiveTimeout, c.DisconnectTimeout, c.Watchdog, c.Spawn != nil}
+	for _, d := range []*time.Duration{&t.ReceiveTimeout, &t.DisconnectTimeout} {
+		if *d == 0 {
+			*d = 2 * time.Second
+		}
+	}
+	if t.Watchdog == 0 {
+		t.Watchdog = time.Minute
+	}
+	return t
+}

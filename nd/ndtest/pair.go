@@ -1,0 +1,390 @@
+package ndtest
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/softnd/softnd/nd"
+)
+
+// shape says what one side of a connection is like; the zero value is the usual pair: one
+// completion queue for both queues, a region of 64 KiB with all rights, depths of 16, 4 entries,
+// inline data up to the adapter's threshold, read limits of 4, no private data.
+type shape struct {
+	CQ     int               // its depth; 0 = 256
+	Split  bool              // a completion queue for each queue
+	Region int               // bytes; 0 = 64 KiB
+	Flags  nd.RegionFlags    // of the region; 0 = all rights
+	Bare   bool              // Flags are meant to be 0
+	Limits nd.EndpointConfig // 0 = the usual; queues and context are filled in
+	In     int               // read limits; 0 = 4, -1 = 0
+	Out    int
+	Data   []byte      // private data for the peer
+	With   *conn       // use its completion queues and its region
+	Before func(*conn) // called when all objects are there, before they are connected
+}
+
+// region is registered memory.
+type region struct {
+	mr  nd.MemoryRegion
+	mem []byte // stays known when it is deregistered
+}
+
+// sge names n bytes of the region from off on.
+func (r *region) sge(off, n int) []nd.SGE {
+	return []nd.SGE{{Buffer: r.mem[off : off+n], Token: r.mr.LocalToken()}}
+}
+
+// far is what a peer needs for the region's own remote token.
+func (r *region) far() nd.WindowDescriptor {
+	return nd.WindowDescriptor{Address: r.mr.Address(), Length: uint64(len(r.mem)), Token: r.mr.RemoteToken()}
+}
+
+// conn is one side's half of a connection, and what belongs to it.
+type conn struct {
+	*side
+	ep        nd.Endpoint
+	cq, rcq   nd.CompletionQueue // of the initiator queue and of the receive queue
+	memory    *region
+	connector nd.Connector
+	far       nd.WindowDescriptor // the peer's region, by its own remote token
+	data      []byte              // the peer's private data
+	context   uint64              // of the endpoint
+	shape     shape
+}
+
+// queue creates a completion queue.
+func (s *side) queue(depth int) nd.CompletionQueue {
+	q, err := s.ad.CreateCompletionQueue(s.ctx, depth)
+	s.must(err)
+	s.atEnd(func() { q.Close() })
+	return q
+}
+
+// region creates and registers memory of the kind that this run is about.
+func (s *side) region(size int, flags nd.RegionFlags) *region {
+	var r *region
+	if s.Private {
+		mem := make([]byte, size)
+		mr, err := s.ad.Register(s.ctx, mem, flags)
+		s.must(err)
+		r = &region{mr, mem}
+	} else {
+		mr, err := s.ad.Allocate(s.ctx, size, flags)
+		s.must(err)
+		r = &region{mr, mr.Bytes()}
+	}
+	s.atEnd(func() { r.mr.Close() })
+	return r
+}
+
+// window creates a memory window.
+func (s *side) window() nd.MemoryWindow {
+	w, err := s.ad.CreateMemoryWindow(s.ctx)
+	s.must(err)
+	s.atEnd(func() { w.Close() })
+	return w
+}
+
+// connectorBound creates a connector and binds it to a port of the adapter.
+func (s *side) connectorBound(port uint16) nd.Connector {
+	c := s.fresh()
+	s.must(c.Bind(netip.AddrPortFrom(s.addr, port)))
+	return c
+}
+
+// fresh creates a connector.
+func (s *side) fresh() nd.Connector {
+	c, err := s.ad.CreateConnector(s.ctx)
+	s.must(err)
+	s.atEnd(func() { c.Close() })
+	return c
+}
+
+// listen creates a listener at a free port.
+func (s *side) listen(backlog int) (nd.Listener, netip.AddrPort) {
+	l, err := s.ad.CreateListener(s.ctx)
+	s.must(err)
+	s.atEnd(func() { l.Close() })
+	s.must(l.Bind(netip.AddrPortFrom(s.addr, 0)))
+	s.must(l.Listen(backlog))
+	addr, err := l.LocalAddress()
+	s.must(err)
+	return l, addr
+}
+
+const allRights = nd.AllowLocalWrite | nd.AllowRemoteRead | nd.AllowRemoteWrite
+
+// prepare creates everything that a connection needs, without connecting.
+func (s *side) prepare(o shape) *conn {
+	c := &conn{side: s, shape: o}
+	if o.With != nil {
+		c.cq, c.rcq, c.memory = o.With.cq, o.With.rcq, o.With.memory
+	} else {
+		c.cq = s.queue(or(o.CQ, 256))
+		c.rcq = c.cq
+		if o.Split {
+			c.rcq = s.queue(or(o.CQ, 256))
+		}
+		flags := o.Flags
+		if flags == 0 && !o.Bare {
+			flags = allRights
+		}
+		c.memory = s.region(or(o.Region, 64<<10), flags)
+	}
+	s.serial++
+	c.context = s.serial<<8 | uint64(s.role)
+	l := o.Limits
+	l.Receive, l.Initiator, l.Context = c.rcq, c.cq, c.context
+	if l.SharedReceive == nil {
+		l.ReceiveDepth, l.MaxReceiveSGE = or(l.ReceiveDepth, 16), or(l.MaxReceiveSGE, 4)
+	}
+	l.InitiatorDepth, l.MaxInitiatorSGE = or(l.InitiatorDepth, 16), or(l.MaxInitiatorSGE, 4)
+	l.InlineSize = or(l.InlineSize, int(s.info.InlineRequestThreshold))
+	ep, err := s.ad.CreateEndpoint(s.ctx, l)
+	s.must(err)
+	s.atEnd(func() { ep.Close() })
+	c.ep = ep
+	if o.Before != nil {
+		o.Before(c)
+	}
+	return c
+}
+
+func or(n, ifZero int) int {
+	if n == 0 {
+		return ifZero
+	}
+	return n
+}
+
+func (o *shape) params() nd.ConnectParams {
+	limit := func(n int) int {
+		if n < 0 {
+			return 0
+		}
+		return or(n, 4)
+	}
+	return nd.ConnectParams{InboundReadLimit: limit(o.In), OutboundReadLimit: limit(o.Out), PrivateData: o.Data}
+}
+
+// pair makes one side of a connection; both halves call it, with shapes of their own. When it
+// returns both sides are connected, and each knows the other's region.
+func (s *side) pair(o shape) *conn {
+	c := s.prepare(o)
+	if s.role == active {
+		c.connect(hear[netip.AddrPort](s))
+		c.complete()
+	} else {
+		l, addr := s.listen(0)
+		s.tell(addr)
+		c.accept(l)
+		l.Close()
+	}
+	s.tell(c.memory.far())
+	c.far = hear[nd.WindowDescriptor](s)
+	return c
+}
+
+// connect makes the active side's connector and connects it, without completing.
+func (c *conn) connect(to netip.AddrPort) {
+	c.connector = c.connectorBound(0)
+	c.must(c.connector.Connect(c.ctx, c.ep, to, c.shape.params()))
+	c.data = c.privateData()
+}
+
+// complete is the active side's last step.
+func (c *conn) complete() { c.must(c.connector.CompleteConnect(c.ctx)) }
+
+// request takes the next request into a fresh connector.
+func (c *conn) request(l nd.Listener) {
+	c.connector = c.fresh()
+	c.must(l.GetConnectionRequest(c.ctx, c.connector))
+	c.data = c.privateData()
+}
+
+// accept takes the next request and accepts it.
+func (c *conn) accept(l nd.Listener) {
+	c.request(l)
+	c.must(c.connector.Accept(c.ctx, c.ep, c.shape.params()))
+}
+
+func (c *conn) privateData() []byte {
+	buf := make([]byte, max(c.info.MaxCallerData, c.info.MaxCalleeData))
+	n, err := c.connector.GetPrivateData(buf)
+	c.must(err)
+	return buf[:n]
+}
+
+// sge names n bytes of the connection's region from off on.
+func (c *conn) sge(off, n int) []nd.SGE { return c.memory.sge(off, n) }
+
+// ---- Results ----
+
+// take waits for the next result in cq, of whichever endpoint.
+func (s *side) take(cq nd.CompletionQueue) nd.Result {
+	if kept := s.stash[cq]; len(kept) > 0 {
+		s.stash[cq] = kept[1:]
+		return kept[0]
+	}
+	var one [1]nd.Result
+	_, err := cq.Wait(s.ctx, one[:])
+	s.must(err)
+	return one[0]
+}
+
+// next waits for the next result of this endpoint's initiator or receive queue; others that come
+// before it are kept.
+func (c *conn) next(initiator bool) nd.Result {
+	cq := c.rcq
+	if initiator {
+		cq = c.cq
+	}
+	for i, r := range c.stash[cq] {
+		if c.owns(r, initiator) {
+			c.stash[cq] = append(append([]nd.Result(nil), c.stash[cq][:i]...), c.stash[cq][i+1:]...)
+			return r
+		}
+	}
+	for {
+		var one [1]nd.Result
+		if _, err := cq.Wait(c.ctx, one[:]); err != nil {
+			kind := "receive"
+			if initiator {
+				kind = "initiator"
+			}
+			c.fatalf("waiting for a result of the %s queue: %v (the endpoint says: %v)", kind, err, c.ep.Err())
+		}
+		if c.owns(one[0], initiator) {
+			return one[0]
+		}
+		c.stash[cq] = append(c.stash[cq], one[0])
+	}
+}
+
+func (c *conn) owns(r nd.Result, initiator bool) bool {
+	return r.EndpointContext == c.context && r.RequestType.Initiator() == initiator
+}
+
+// done waits for the next initiator result and checks its status and its context.
+func (c *conn) done(status nd.Status, reqCtx uint64) nd.Result {
+	return c.check(c.next(true), status, reqCtx)
+}
+
+// received waits for the next receive result and checks its status and its context.
+func (c *conn) received(status nd.Status, reqCtx uint64) nd.Result {
+	return c.check(c.next(false), status, reqCtx)
+}
+
+func (c *conn) check(r nd.Result, status nd.Status, reqCtx uint64) nd.Result {
+	if r.Status != status || r.RequestContext != reqCtx {
+		c.fatalf("result %v of request %d (%v), want %v of request %d (the endpoint says: %v)",
+			r.Status, r.RequestContext, r.RequestType, status, reqCtx, c.ep.Err())
+	}
+	return r
+}
+
+// flushed checks that the initiator requests of the given contexts complete with Canceled, in
+// this order, and that nothing else is left in that queue.
+func (c *conn) flushed(reqCtx ...uint64) {
+	for _, x := range reqCtx {
+		c.done(nd.Canceled, x)
+	}
+}
+
+// receivesFlushed is flushed for the receive queue.
+func (c *conn) receivesFlushed(reqCtx ...uint64) {
+	for _, x := range reqCtx {
+		c.received(nd.Canceled, x)
+	}
+}
+
+// dead checks that the endpoint is in the error state: posts succeed, and complete with
+// Canceled. Results of earlier requests must have been taken.
+func (c *conn) dead() {
+	c.eventually("the endpoint fails", func() bool { return c.ep.Err() != nil })
+	const probe = 0xdead
+	c.must(c.ep.Receive(probe, nil))
+	c.received(nd.Canceled, probe)
+	c.must(c.ep.Send(probe+1, nil, 0))
+	c.done(nd.Canceled, probe+1)
+}
+
+// peerEnded checks that NotifyDisconnect returns.
+func (c *conn) peerEnded() { c.must(c.connector.NotifyDisconnect(c.ctx)) }
+
+// alive checks that the connection still carries a message of one byte in each direction. Both
+// halves call it.
+func (c *conn) alive() {
+	const probe = 0xa11fe
+	c.must(c.ep.Receive(probe, nil))
+	c.meet() // both receives are posted
+	c.must(c.ep.Send(probe+1, nil, 0))
+	c.done(nd.Success, probe+1)
+	c.received(nd.Success, probe)
+}
+
+// empty checks that no result is in the queue of this endpoint's requests, now and for a little
+// while.
+func (s *side) empty(cq nd.CompletionQueue) {
+	time.Sleep(5 * time.Millisecond)
+	var one [1]nd.Result
+	if n := cq.Poll(one[:]); n > 0 {
+		s.fatalf("an unexpected result: %+v", one[0])
+	}
+	if kept := s.stash[cq]; len(kept) > 0 {
+		s.fatalf("an unexpected result: %+v", kept[0])
+	}
+}
+
+// bind binds w to n bytes of the region from off on, waits for the result, and returns what a
+// peer needs.
+func (c *conn) bind(w nd.MemoryWindow, off, n int, flags nd.OpFlags) nd.WindowDescriptor {
+	const probe = 0xb14d
+	c.must(c.ep.Bind(probe, c.memory.mr, w, c.memory.mem[off:off+n], flags))
+	c.done(nd.Success, probe)
+	return w.Descriptor()
+}
+
+// invalidate ends a window's grant and waits for the result.
+func (c *conn) invalidate(w nd.MemoryWindow) {
+	const probe = 0x1b7a
+	c.must(c.ep.Invalidate(probe, w, 0))
+	c.done(nd.Success, probe)
+}
+
+// disconnect ends the connection in good order; both halves call it.
+func (c *conn) disconnect() { c.must(c.connector.Disconnect(c.ctx)) }
+
+// ---- Contents ----
+
+// fill writes a pattern that depends on seed.
+func fill(b []byte, seed uint64) {
+	x := seed*0x9e3779b97f4a7c15 + 1
+	for i := range b {
+		x ^= x << 13
+		x ^= x >> 7
+		x ^= x << 17
+		b[i] = byte(x)
+	}
+}
+
+// holds checks that b is what fill wrote with this seed.
+func (s *side) holds(b []byte, seed uint64) {
+	want := make([]byte, len(b))
+	fill(want, seed)
+	for i := range b {
+		if b[i] != want[i] {
+			s.fatalf("byte %d of %d is %#x, want %#x", i, len(b), b[i], want[i])
+		}
+	}
+}
+
+// blank checks that b is all zero.
+func (s *side) blank(b []byte) {
+	for i := range b {
+		if b[i] != 0 {
+			s.fatalf("byte %d of %d is %#x, want 0", i, len(b), b[i])
+		}
+	}
+}

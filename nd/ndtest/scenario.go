@@ -1,0 +1,65 @@
+package ndtest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// scenario is one row of the conformance table.
+type scenario struct {
+	id    string
+	title string // what must hold, in a few words
+
+	// The two halves. A scenario that needs one side has active only.
+	active, passive func(*side)
+
+	away    role // the half that runs in the other process, if there is one
+	process bool // needs another process: one half is killed
+	own     bool // opens providers of its own, since it closes one or leaves it in a bad state
+}
+
+// role is the part that a half plays.
+type role int
+
+const (
+	passive role = iota // listens; runs away from the test unless the scenario says otherwise
+	active              // connects
+)
+
+func (r role) String() string {
+	if r == active {
+		return "A"
+	}
+	return "P"
+}
+
+// all returns the scenarios in the order of their numbers.
+func all() []scenario {
+	list := slices.Concat(
+		startScenarios, notifyScenarios, connectScenarios, crossingScenarios, // parts A to D
+		overflowScenarios, windowScenarios, memoryScenarios, exampleScenarios, // E to H
+		invalidateScenarios, sendInvalidateScenarios, bindScenarios, writeScenarios, // I
+		queueScenarios, endpointScenarios, connectorScenarios, regionScenarios, // J
+	)
+	slices.SortFunc(list, func(a, b scenario) int { return strings.Compare(a.id, b.id) })
+	return list
+}
+
+// Scenario tells what a row of the conformance table is about.
+type Scenario struct{ ID, Title string }
+
+// Scenarios lists the rows that Run checks, in the order of their numbers.
+func Scenarios() []Scenario {
+	var list []Scenario
+	for _, s := range all() {
+		list = append(list, Scenario{s.id, s.title})
+	}
+	return list
+}
+
+// Rows is the number of rows of the conformance table: C001 to C248.
+const Rows = 248
+
+// rowID returns the number of row i, counted from 1.
+func rowID(i int) string { return fmt.Sprintf("C%03d", i) }
