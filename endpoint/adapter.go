@@ -187,8 +187,11 @@ func (a *Adapter) Close() error {
 }
 
 func (a *Adapter) usable(ctx context.Context, op string) error {
-	if a.closed.Load() || a.provider.sleep.shut.Load() {
+	if a.closed.Load() {
 		return a.fail(op, nd.InvalidHandle, "the adapter is closed", "open it again")
+	}
+	if a.provider.sleep.shut.Load() {
+		return a.fail(op, nd.DeviceRemoved, "its provider has been closed", "close what is left of it")
 	}
 	if ctx.Err() != nil {
 		return nd.CanceledError(ctx, op, "adapter")
