@@ -13,7 +13,8 @@ type moderator struct {
 	moderated bool
 	interval  time.Duration // negative: events wait for the count alone
 	count     int           // negative: for the interval alone
-	timed     bool          // the engine has been asked to look at the clock
+	due       time.Time     // when the oldest result that is held becomes as old as that
+	timed     bool          // the engine looks at the clock
 }
 
 // ModerateInterrupts makes Notify and the event descriptor wait until count
@@ -24,13 +25,13 @@ func (q *CompletionQueue) ModerateInterrupts(interval time.Duration, count int) 
 		return q.fail("moderate interrupts", nd.InvalidParameterMix, "neither an interval nor a count", "pass one of the two")
 	}
 	q.mu.Lock()
+	defer q.mu.Unlock()
 	q.interval, q.count = interval, count
 	q.moderated = interval != 0 && (count < 0 || count > 1)
 	if q.held() > 0 {
-		q.raise()
+		q.raise() // so the new terms begin with the next result
+		q.provider.sleep.wake()
 	}
-	q.mu.Unlock()
-	q.provider.sleep.wake()
 	return nil
 }
 
@@ -42,27 +43,28 @@ func (q *CompletionQueue) hold() bool {
 	if !q.moderated || q.count >= 0 && q.held() >= uint64(q.count) {
 		return false
 	}
+	if q.held() == 1 {
+		q.due = time.Now().Add(q.interval)
+	}
 	if q.interval > 0 && !q.timed {
 		q.timed = true
-		q.provider.postpone(q.awaitAge(time.Now().Add(q.interval)))
+		q.provider.postpone(q.lookAtClock)
 	}
 	return true
 }
 
-// awaitAge returns the chore that ends a delay. Whatever came after the oldest
-// result, and has not been taken with it, makes its event with it.
-func (q *CompletionQueue) awaitAge(at time.Time) chore {
-	return func() bool {
-		if time.Now().Before(at) {
+// lookAtClock is a chore for as long as results are held. If the oldest has
+// been taken, those behind it make their event a little early.
+func (q *CompletionQueue) lookAtClock() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.held() > 0 {
+		if q.interval < 0 || time.Now().Before(q.due) {
 			return false
 		}
-		q.mu.Lock()
-		q.timed = false
-		if q.held() > 0 {
-			q.raise()
-		}
-		q.mu.Unlock()
+		q.raise()
 		q.provider.sleep.wake()
-		return true
 	}
+	q.timed = false
+	return true
 }
