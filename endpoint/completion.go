@@ -201,9 +201,7 @@ func (q *CompletionQueue) Close() error {
 	q.closed = true
 	q.head = q.tail
 	q.provider.sleep.wake()
-	for len(q.waiters) > 0 {
-		q.left.Wait()
-	}
+	q.dismiss()
 	q.closeDescriptor()
 	return nil
 }

@@ -27,8 +27,9 @@ type newest [3]uint64
 
 // waiter is one call of Notify.
 type waiter struct {
-	kind nd.NotifyType
-	done bool
+	kind   nd.NotifyType
+	done   bool // an event has released it
+	called bool // the queue is closed, and this is the oldest waiter
 }
 
 // Notify blocks until there is a result that satisfies t, has ended no Notify
@@ -39,9 +40,11 @@ func (q *CompletionQueue) Notify(ctx context.Context, t nd.NotifyType) error {
 		return q.fail(op, nd.InvalidParameter1, t.String(), "ask for NotifyAny, NotifySolicited or NotifyErrors")
 	}
 	w := &waiter{kind: t}
-	q.join(w)
+	err := q.join(op, w)
+	if err != nil {
+		return err
+	}
 	defer q.leave(w)
-	var err error
 	werr := q.provider.wait(ctx, func() { q.driveUsers() }, func() (ended bool) {
 		ended, err = q.released(op, w)
 		return ended
@@ -53,23 +56,34 @@ func (q *CompletionQueue) Notify(ctx context.Context, t nd.NotifyType) error {
 }
 
 // join adds a waiter, which an earlier result may release at once.
-func (q *CompletionQueue) join(w *waiter) {
+func (q *CompletionQueue) join(op string, w *waiter) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.waiters = append(q.waiters, w)
-	if !q.overrun && !q.closed {
-		q.trigger()
+	if err := q.broken(op); err != nil {
+		return err
 	}
+	q.waiters = append(q.waiters, w)
+	q.trigger()
+	return nil
 }
 
-// leave takes a waiter out. When the queue is closed it makes way for the next.
 func (q *CompletionQueue) leave(w *waiter) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.waiters = *without(&q.waiters, w)
 	q.left.Broadcast()
-	if q.closed {
+}
+
+// dismiss ends the calls one after the other. Each has left before the next is
+// called, so that whoever watches them return is likely to see their order.
+func (q *CompletionQueue) dismiss() {
+	for len(q.waiters) > 0 {
+		oldest := q.waiters[0]
+		oldest.called = true
 		q.provider.sleep.wake()
+		for len(q.waiters) > 0 && q.waiters[0] == oldest {
+			q.left.Wait()
+		}
 	}
 }
 
@@ -78,7 +92,7 @@ func (q *CompletionQueue) released(op string, w *waiter) (bool, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.countPoll()
-	if w.done || q.closed && q.waiters[0] != w { // a close lets the oldest go first
+	if w.done || q.closed && !w.called {
 		return w.done, nil
 	}
 	err := q.broken(op)

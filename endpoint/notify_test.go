@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync"
 	"testing"
 
 	"github.com/softnd/softnd/nd"
@@ -58,6 +57,12 @@ func (q *testQueue) waiting() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return len(q.waiters)
+}
+
+func (q *testQueue) list() []*waiter {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return slices.Clone(q.waiters)
 }
 
 // call is a Notify under way.
@@ -191,31 +196,30 @@ func TestNotifyContextEnds(t *testing.T) {
 	a.returns(nd.Success)
 }
 
-// Close ends the calls in the order in which they began.
+// Close ends the calls in the order in which they began, and returns after them.
 func TestNotifyClose(t *testing.T) {
 	s := newParty(t, newArena(t), "a", sideOptions{}, false).local
 	for range 100 {
 		q := &testQueue{CompletionQueue: s.newQueue(t, 4), t: t}
-		var mu sync.Mutex
-		var order []int
-		var all sync.WaitGroup
-		for i := range 4 {
-			all.Go(func() {
-				if err := q.Notify(t.Context(), nd.NotifyErrors); !errors.Is(err, nd.Canceled) {
-					t.Errorf("Notify returns %v", err)
-				}
-				mu.Lock()
-				order = append(order, i)
-				mu.Unlock()
-			})
-			eventually(t, "Notify waits", func() bool { return q.waiting() == i+1 })
+		var calls []*call
+		for range 4 {
+			calls = append(calls, q.begin(nd.NotifyErrors))
 		}
-		if err := q.Close(); err != nil {
+		q.pending(4)
+		all := q.list()
+		closed := make(chan error, 1)
+		go func() { closed <- q.Close() }()
+		for left := all; len(left) > 0; {
+			if left = q.list(); !slices.Equal(left, all[len(all)-len(left):]) {
+				t.Fatalf("of the calls %v these are left: %v", all, left)
+			}
+		}
+		if err := <-closed; err != nil {
 			t.Fatal(err)
 		}
-		all.Wait()
-		if !slices.IsSorted(order) {
-			t.Fatalf("the calls ended in the order %v", order)
+		q.pending(0)
+		for _, c := range calls {
+			c.returns(nd.Canceled)
 		}
 		if err := q.Notify(t.Context(), nd.NotifyAny); !errors.Is(err, nd.Canceled) {
 			t.Fatalf("after Close: %v", err)
