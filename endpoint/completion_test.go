@@ -3,6 +3,7 @@ package endpoint
 import (
 	"context"
 	"errors"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -74,14 +75,16 @@ func TestResize(t *testing.T) {
 // Resize while results come and go: none is lost or doubled.
 func TestResizeInUse(t *testing.T) {
 	q := newTestQueue(t, 64)
-	const total = 100_000
+	const total = 20_000
 	var taken atomic.Uint64
 	go func() {
 		for i := uint64(0); i < total; {
-			if i-taken.Load() < 64 { // what the smallest depth is good for
-				q.push(&nd.Result{RequestContext: i}, &q.slots, false)
-				i++
+			if i-taken.Load() == 64 { // what the smallest depth is good for
+				runtime.Gosched()
+				continue
 			}
+			q.push(&nd.Result{RequestContext: i}, &q.slots, false)
+			i++
 		}
 	}()
 	ctx, cancel := context.WithTimeout(t.Context(), watchdog)

@@ -199,7 +199,7 @@ func TestNotifyContextEnds(t *testing.T) {
 // Close ends the calls in the order in which they began, and returns after them.
 func TestNotifyClose(t *testing.T) {
 	s := newParty(t, newArena(t), "a", sideOptions{}, false).local
-	for range 100 {
+	for range 30 {
 		q := &testQueue{CompletionQueue: s.newQueue(t, 4), t: t}
 		var calls []*call
 		for range 4 {
