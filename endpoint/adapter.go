@@ -24,6 +24,9 @@ const (
 	maxReads          = 128
 )
 
+const adapterFlags = nd.InOrderDMASupported | nd.MultiEngineSupported | nd.LoopbackConnectionsSupported |
+	nd.CQResizeSupported | nd.InterruptModerationSupported
+
 // Adapter is one handle of the member's adapter. Safe for concurrent use.
 type Adapter struct {
 	provider *Provider
@@ -53,7 +56,7 @@ func (a *Adapter) Query(version uint32) (nd.AdapterInfo, error) {
 		LargeRequestThreshold:   inlinePayload,
 		MaxCallerData:           maxPrivateData,
 		MaxCalleeData:           maxPrivateData,
-		AdapterFlags:            nd.InOrderDMASupported | nd.MultiEngineSupported | nd.LoopbackConnectionsSupported,
+		AdapterFlags:            adapterFlags,
 	}, nil
 }
 

@@ -55,15 +55,12 @@ func (ep *Endpoint) handOver(r *request, budget *uint64) outcome {
 			n = uint64(e.length)
 			*budget -= min(n, *budget)
 		}
-		flags := flagAwaited
+		flags := flagAwaited | r.marks()
 		if r.moved == 0 {
 			flags |= flagFirst
 		}
 		if r.moved+n == r.total {
 			flags |= flagLast
-		}
-		if r.invalidate {
-			flags |= flagInvalidate
 		}
 		ep.slot = piece(pieceKind(r.kind), flags, r.token, e, r.remote+r.moved, r.total)
 		if r.moved == 0 && r.kind == nd.RequestSend {

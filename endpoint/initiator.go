@@ -265,10 +265,7 @@ func (ep *Endpoint) sendSmall(r *request) outcome {
 	if out := ep.gather(r, payload); out != ready {
 		return ready
 	}
-	flags := flagFirst | flagLast
-	if r.invalidate {
-		flags |= flagInvalidate
-	}
+	flags := flagFirst | flagLast | r.marks()
 	// Without a receive that takes any small message for sure, only the peer
 	// can say whether this one was delivered.
 	if r.invalidate || int64(c.tight-c.taken) > 0 {
@@ -332,7 +329,7 @@ func (ep *Endpoint) place(r *request, budget *uint64) outcome {
 		r.moved += n
 		*budget -= n
 	}
-	ep.slot = shm.Slot{head(sendPlaced, flagFirst|flagLast, 0, 0), r.total}
+	ep.slot = shm.Slot{head(sendPlaced, flagFirst|flagLast|r.marks(), 0, 0), r.total}
 	if !ep.push(r, &ep.slot) {
 		return waits
 	}

@@ -13,7 +13,7 @@ const smallTransfer = window.Chunk
 
 // built are the flags that can be given. Defer is a hint that is not taken, and
 // ReadLocalInvalidate is ignored, as by any adapter that does not show it.
-const built = nd.SilentSuccess | nd.ReadFence | nd.Defer | nd.ReadLocalInvalidate | nd.AllowRead | nd.AllowWrite | nd.ThisEndpointOnly
+const built = nd.SilentSuccess | nd.ReadFence | nd.SendAndSolicitEvent | nd.Defer | nd.ReadLocalInvalidate | nd.AllowRead | nd.AllowWrite | nd.ThisEndpointOnly
 
 // Send posts a message for the peer's oldest Receive.
 func (ep *Endpoint) Send(reqCtx uint64, sge []nd.SGE, flags nd.OpFlags) error {

@@ -232,10 +232,14 @@ func (q *CompletionQueue) attach(ep *Endpoint) {
 	if list := q.users.Load(); len(*list) == 0 || (*list)[len(*list)-1] != ep {
 		q.users.Store(with(list, ep))
 	}
+	if q.overrun {
+		ep.overrun.Store(true)
+	}
 }
 
 func (q *CompletionQueue) detach(ep *Endpoint) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.users.Store(without(q.users.Load(), ep))
+	q.closeDescriptor()
 }

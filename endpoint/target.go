@@ -93,7 +93,8 @@ func (ep *Endpoint) deliver(r *receive, s nd.Status, bytes uint64, revoked nd.To
 	}
 	ep.delivered++
 	ep.placed = 0
-	ep.receiveCQ.push(&ep.result, &ep.receivesTaken)
+	// A result that no message has made is a failure, which everybody notices anyway.
+	ep.receiveCQ.push(&ep.result, &ep.receivesTaken, ep.message.flags&flagSolicited != 0)
 }
 
 // serveSend takes a message that came within its slot.
