@@ -6,7 +6,6 @@ import (
 	"go/parser"
 	"go/token"
 	"net/netip"
-	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -14,9 +13,9 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// A status counts as produced when a call or a result reports it. foreign holds those that only
+// A status counts as produced when a call or a result reports it. elsewhere holds those that only
 // other providers and other flavours of the model report, with the reason.
-var foreign = map[string]string{
+var elsewhere = map[string]string{
 	"Timeout":            "old providers end Connect with it; nd/connect.go promises IOTimeout",
 	"BufferTooSmall":     "NDK's word for BufferOverflow in queries that Go slices make unnecessary",
 	"DataError":          "InfiniBand hardware reports it for a Send that its Receive could not hold; D03 wants RemoteError",
@@ -201,8 +200,8 @@ func TestEveryStatusIsProduced(t *testing.T) {
 	named := statusConstants(t)
 	for name, value := range named {
 		produce, ok := producers[name]
-		if why := foreign[name]; ok == (why != "") {
-			t.Errorf("%s: has a producer: %v; is foreign: %q", name, ok, why)
+		if why := elsewhere[name]; ok == (why != "") {
+			t.Errorf("%s: has a producer: %v; is elsewhere: %q", name, ok, why)
 		}
 		if !ok {
 			continue
@@ -219,7 +218,7 @@ func TestEveryStatusIsProduced(t *testing.T) {
 			t.Errorf("%s is no constant of package nd", name)
 		}
 	}
-	t.Logf("%d status constants: %d produced, %d foreign", len(named), len(producers), len(foreign))
+	t.Logf("%d status constants: %d produced, %d elsewhere", len(named), len(producers), len(elsewhere))
 }
 
 // statusConstants reads the constants of type Status from the source.
