@@ -74,15 +74,15 @@ var notifyScenarios = []scenario{
 		s.must(c.cq.Notify(s.ctx, nd.NotifyAny))
 		c.one(nd.Result{RequestContext: 9, BytesTransferred: 64})
 	}},
-	{id: "C021", title: "Notify only after an empty Poll: 2,000 messages, none missed", active: func(s *side) {
-		sendAll(s, (*conn).notified, 2000)
+	{id: "C021", title: "Notify only after an empty Poll: 2,048 messages, none missed", active: func(s *side) {
+		sendAll(s, (*conn).notified, 32)
 	}, passive: func(s *side) {
-		receiveAll(s, (*conn).notified, 2000)
+		receiveAll(s, (*conn).notified, 32)
 	}},
 	{id: "C022", title: "polling alone finds every completion, and nothing else comes", active: func(s *side) {
-		sendAll(s, (*conn).polled, 500)
+		sendAll(s, (*conn).polled, 8)
 	}, passive: func(s *side) {
-		receiveAll(s, (*conn).polled, 500)
+		receiveAll(s, (*conn).polled, 8)
 	}},
 	{id: "C023", title: "the result of an operation that succeeded at once is success", active: func(s *side) {
 		for _, atOnce := range []bool{true, false} {
@@ -222,54 +222,57 @@ func (c *conn) gather(n int, each func(nd.Result), idle func()) {
 	}
 }
 
-const numbered = 8 // bytes of a message that carries its number
+const (
+	numbered = 8  // bytes of a message that carries its number
+	batch    = 64 // messages for which there are receives at a time
+)
 
-// sendAll sends n numbered messages.
+var deep = shape{Limits: nd.EndpointConfig{ReceiveDepth: batch, InitiatorDepth: batch}}
+
+// sendAll sends n batches of numbered messages, eight at a time.
 func sendAll(s *side, gather gatherer, n int) {
-	c := s.pair(shape{})
-	s.meet()
+	c := s.pair(deep)
 	sent, completed := 0, 0
 	post := func() {
-		binary.LittleEndian.PutUint64(c.memory.mem[sent%16*numbered:], uint64(sent))
-		s.must(c.ep.Send(uint64(sent), c.sge(sent%16*numbered, numbered), 0))
+		at := sent % batch * numbered
+		binary.LittleEndian.PutUint64(c.memory.mem[at:], uint64(sent))
+		s.must(c.ep.Send(uint64(sent), c.sge(at, numbered), 0))
 		sent++
 	}
-	for range 8 {
-		post()
-	}
-	gather(c, n, func(r nd.Result) {
-		if r.RequestContext != uint64(completed) || r.RequestType != nd.RequestSend {
-			s.fatalf("result %d is %+v", completed, r)
-		}
-		completed++
-		if sent < n {
+	for end := batch; end <= n*batch; end += batch {
+		s.meet() // the receives are posted, so that no Send waits for a slow peer
+		for range 8 {
 			post()
 		}
-	})
+		gather(c, batch, func(r nd.Result) {
+			if r.RequestContext != uint64(completed) || r.RequestType != nd.RequestSend {
+				s.fatalf("result %d is %+v", completed, r)
+			}
+			completed++
+			if sent < end {
+				post()
+			}
+		})
+	}
 	s.empty(c.cq)
 }
 
-// receiveAll receives n numbered messages.
+// receiveAll receives n batches of numbered messages.
 func receiveAll(s *side, gather gatherer, n int) {
-	c := s.pair(shape{})
-	posted, received := 0, 0
-	post := func() {
-		s.must(c.ep.Receive(uint64(posted), c.sge(posted%16*numbered, numbered)))
-		posted++
-	}
-	for range 16 {
-		post()
-	}
-	s.meet()
-	gather(c, n, func(r nd.Result) {
-		number := binary.LittleEndian.Uint64(c.memory.mem[received%16*numbered:])
-		if r.RequestContext != uint64(received) || number != uint64(received) || r.RequestType != nd.RequestReceive {
-			s.fatalf("result %d is %+v, with message %d", received, r, number)
+	c := s.pair(deep)
+	received := 0
+	for range n {
+		for i := range batch {
+			s.must(c.ep.Receive(uint64(received+i), c.sge(i*numbered, numbered)))
 		}
-		received++
-		if posted < n {
-			post()
-		}
-	})
+		s.meet()
+		gather(c, batch, func(r nd.Result) {
+			number := binary.LittleEndian.Uint64(c.memory.mem[received%batch*numbered:])
+			if r.RequestContext != uint64(received) || number != uint64(received) || r.RequestType != nd.RequestReceive {
+				s.fatalf("result %d is %+v, with message %d", received, r, number)
+			}
+			received++
+		})
+	}
 	s.empty(c.cq)
 }
