@@ -18,6 +18,8 @@
 // Send and Receive move messages. Read and Write reach into the peer's memory by address and
 // token, and the program at the other end takes no part.
 //
+// A [Library] finds the adapter of an address among several providers.
+//
 // # Two kinds of calls
 //
 // Control calls take a [context.Context] and return when they are done. The end of the context

@@ -20,9 +20,10 @@ func TestConstantNames(t *testing.T) {
 		"RequestType":      func(v uint64) string { return RequestType(v).String() },
 		"NDKOperationType": func(v uint64) string { return NDKOperationType(v).String() },
 		"AdapterFlags":     func(v uint64) string { return AdapterFlags(v).String() },
+		"QueryFlags":       func(v uint64) string { return QueryFlags(v).String() },
 	}
 	seen := map[string]int{}
-	for _, name := range []string{"status.go", "flags.go", "result.go", "limits.go"} {
+	for _, name := range []string{"status.go", "flags.go", "result.go", "limits.go", "library.go"} {
 		file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
 		if err != nil {
 			t.Fatal(err)

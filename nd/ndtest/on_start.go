@@ -1,21 +1,214 @@
 package ndtest
 
-import "github.com/softnd/softnd/nd"
+import (
+	"net/netip"
+	"slices"
 
+	"github.com/softnd/softnd/nd"
+)
+
+// Start-up, catalogue, adapter information.
 var startScenarios = []scenario{
-	{id: "C019", title: "a completion ends a Notify", active: func(s *side) {
-		c := s.pair(shape{})
-		s.meet()
-		c.must(c.ep.Send(7, c.sge(0, 64), 0))
-		c.done(nd.Success, 7)
-		c.alive()
-	}, passive: func(s *side) {
-		c := s.pair(shape{})
-		c.must(c.ep.Receive(9, c.sge(0, 128)))
-		s.meet()
-		if r := c.received(nd.Success, 9); r.BytesTransferred != 64 {
-			s.errorf("%d bytes", r.BytesTransferred)
+	{id: "C001", title: "the address list is not empty", active: func(s *side) {
+		list, err := s.library().QueryAddressList(0)
+		s.must(err)
+		own, err := s.provider.QueryAddressList()
+		s.must(err)
+		if len(list) == 0 || !slices.Equal(list, own) {
+			s.errorf("the library lists %v, the provider %v", list, own)
 		}
-		c.alive()
+		for _, a := range list {
+			if !a.IsValid() || a.IsUnspecified() {
+				s.errorf("%v is no address that a peer could connect to", a)
+			}
+		}
 	}},
+	{id: "C002", title: "the address list is the caller's copy", active: func(s *side) {
+		for what, query := range map[string]func() ([]netip.Addr, error){
+			"provider": s.provider.QueryAddressList, "adapter": s.ad.QueryAddressList,
+		} {
+			list, err := query()
+			s.must(err)
+			before := slices.Clone(list)
+			for i := range list {
+				list[i] = netip.IPv6Unspecified()
+			}
+			if after, err := query(); err != nil || len(after) == 0 || !slices.Equal(after, before) {
+				s.errorf("the %s lists %v, and after a change of that slice %v, %v", what, before, after, err)
+			}
+		}
+	}},
+	{id: "C003", title: "every listed address passes the check", active: func(s *side) {
+		lib := s.library()
+		list, err := lib.QueryAddressList(0)
+		s.must(err)
+		adapters, err := s.ad.QueryAddressList()
+		s.must(err)
+		for _, a := range slices.Concat(list, adapters) {
+			s.must(lib.CheckAddress(a))
+			s.must(nd.CheckAddress(s.provider, a))
+		}
+	}},
+	{id: "C004", title: "the check looks at no port", active: func(s *side) {
+		l, listening := s.listen(0)
+		bound, err := s.connectorBound(0).LocalAddress()
+		s.must(err)
+		s.must(l.Close())
+		for _, a := range []netip.AddrPort{listening, bound, netip.AddrPortFrom(s.addr, 0), netip.AddrPortFrom(s.addr, 1)} {
+			s.must(s.library().CheckAddress(a.Addr()))
+			s.must(s.library().CheckAddress(netip.AddrFrom16(a.Addr().As16()))) // IPv4 in IPv6 form
+		}
+	}},
+	{id: "C005", title: "a foreign address fails the check", active: func(s *side) {
+		lib := s.library()
+		for _, a := range []string{"203.0.113.77", "2001:db8::77"} { // reserved for documentation
+			foreign := netip.MustParseAddr(a)
+			s.want(nd.InvalidAddress, lib.CheckAddress(foreign))
+			s.want(nd.InvalidAddress, nd.CheckAddress(s.provider, foreign))
+			_, err := s.provider.ResolveAddress(foreign)
+			s.want(nd.InvalidAddress, err)
+			_, err = lib.OpenAdapter(s.ctx, foreign)
+			s.want(nd.InvalidAddress, err)
+		}
+		s.want(nd.InvalidAddress, lib.CheckAddress(netip.Addr{}))
+	}},
+	{id: "C006", title: "an adapter opened and closed 100 times leaves nothing behind", active: func(s *side) {
+		lib := s.library()
+		for range 100 {
+			ad, err := lib.OpenAdapter(s.ctx, s.addr)
+			s.must(err)
+			s.ad = ad
+			r := s.region(1<<20, allRights) // what is not given back is missed soon
+			s.must(ad.Close())
+			s.must(r.mr.Close())
+			_, err = ad.CreateCompletionQueue(s.ctx, 1)
+			s.want(nd.InvalidHandle, err)
+		}
+	}},
+	{id: "C007", title: "Query fills in the adapter's limits", active: func(s *side) {
+		old, err := s.ad.Query(nd.InfoVersion1)
+		s.must(err)
+		i, err := s.ad.Query(nd.InfoVersion2)
+		s.must(err)
+		if old.InfoVersion != nd.InfoVersion1 || i.InfoVersion != nd.InfoVersion2 {
+			s.errorf("versions %#x and %#x, want those asked for", old.InfoVersion, i.InfoVersion)
+		}
+		if old.InfoVersion = i.InfoVersion; old != i {
+			s.errorf("the limits differ by version: %+v and %+v", old, i)
+		}
+		if id, err := s.provider.ResolveAddress(s.addr); err != nil || id != i.AdapterID || id == 0 {
+			s.errorf("AdapterID is %v, and ResolveAddress says %v, %v", i.AdapterID, id, err)
+		}
+		for _, f := range []struct {
+			name       string
+			got, least uint64 // what the programs in the field need
+		}{
+			{"MaxRegistrationSize", i.MaxRegistrationSize, 64 << 20},
+			{"MaxWindowSize", i.MaxWindowSize, 64 << 20},
+			{"MaxInitiatorSGE", uint64(i.MaxInitiatorSGE), 2},
+			{"MaxReceiveSGE", uint64(i.MaxReceiveSGE), 2},
+			{"MaxReadSGE", uint64(i.MaxReadSGE), 1},
+			{"MaxTransferLength", uint64(i.MaxTransferLength), 64 << 20},
+			{"MaxInboundReadLimit", uint64(i.MaxInboundReadLimit), 1},
+			{"MaxOutboundReadLimit", uint64(i.MaxOutboundReadLimit), 1},
+			{"MaxReceiveQueueDepth", uint64(i.MaxReceiveQueueDepth), 1},
+			{"MaxInitiatorQueueDepth", uint64(i.MaxInitiatorQueueDepth), 1},
+			{"MaxCompletionQueueDepth", uint64(i.MaxCompletionQueueDepth), 1},
+			{"LargeRequestThreshold", uint64(i.LargeRequestThreshold), 1},
+			{"MaxCallerData", uint64(i.MaxCallerData), 40},
+			{"MaxCalleeData", uint64(i.MaxCalleeData), 36},
+		} {
+			if f.got < f.least {
+				s.errorf("%s is %d, want %d at least", f.name, f.got, f.least)
+			}
+		}
+		_, err = s.ad.Query(7)
+		s.want(nd.InvalidParameter, err)
+	}},
+	{id: "C008", title: "the limits agree with each other", active: func(s *side) {
+		if s.info.MaxReadSGE > s.info.MaxInitiatorSGE {
+			s.errorf("MaxReadSGE %d is above MaxInitiatorSGE %d", s.info.MaxReadSGE, s.info.MaxInitiatorSGE)
+		}
+		if s.info.InlineRequestThreshold > s.info.MaxInlineDataSize {
+			s.errorf("InlineRequestThreshold %d is above MaxInlineDataSize %d", s.info.InlineRequestThreshold, s.info.MaxInlineDataSize)
+		}
+		if s.info.MaxReceiveQueueDepth == 1<<32-1 {
+			s.errorf("MaxReceiveQueueDepth leaves no larger number to refuse")
+		}
+		const known = nd.InOrderDMASupported | nd.ReadSinkNotRequired | nd.InterruptModerationSupported |
+			nd.MultiEngineSupported | nd.ReadLocalInvalidateSupported | nd.CQResizeSupported | nd.LoopbackConnectionsSupported
+		if unknown := s.info.AdapterFlags &^ known; unknown != 0 {
+			s.errorf("unknown adapter flags %v", unknown)
+		}
+	}},
+	{id: "C009", title: "one depth and one SGE count serve both queues", active: func(s *side) {
+		r, i, cq := s.info.MaxReceiveQueueDepth, s.info.MaxInitiatorQueueDepth, s.info.MaxCompletionQueueDepth
+		if r != i && cq > min(r, i) {
+			s.errorf("queue depths %d and %d differ, and completion queues may be deeper: %d", r, i, cq)
+		}
+		if s.info.MaxReceiveSGE != s.info.MaxInitiatorSGE {
+			s.errorf("SGE limits %d and %d differ", s.info.MaxReceiveSGE, s.info.MaxInitiatorSGE)
+		}
+	}},
+	{id: "C010", title: "parents may be closed before their children", active: func(s *side) {
+		for range 25 {
+			s.ad = s.open()
+			c := s.prepare(shape{Region: 4 << 20}) // what is not given back is missed soon
+			w := s.window()
+			connector := s.connectorBound(0)
+			listener, _ := s.listen(0)
+			objects := []interface{ Close() error }{c.memory.mr, w, c.cq}
+			if s.info.MaxSharedReceiveQueueDepth > 0 {
+				srq, err := s.ad.CreateSharedReceiveQueue(s.ctx, nd.SharedReceiveQueueConfig{Depth: 4, MaxSGE: 1})
+				s.must(err)
+				objects = append(objects, srq)
+			}
+			for _, o := range append(objects, c.ep, connector, listener) {
+				s.must(o.Close())
+			}
+			s.must(s.ad.Close())
+		}
+	}},
+	{id: "C011", title: "the route to a server starts at a local address", active: func(s *side) {
+		server := hear[netip.Addr](s)
+		lib := s.library()
+		local, err := lib.ResolveAddress(server)
+		s.must(err)
+		s.must(lib.CheckAddress(local))
+		s.must(s.fresh().Bind(netip.AddrPortFrom(local, 0)))
+		_, err = lib.ResolveAddress(s.addr) // to itself
+		s.must(err)
+	}, passive: func(s *side) { s.tell(s.addr) }},
+	{id: "C012", title: "nothing works before the library is started", active: func(s *side) {
+		s.notReady(&nd.Library{V2: []nd.Provider{s.provider}})
+	}},
+	{id: "C013", title: "the library counts its users", active: func(s *side) {
+		lib := &nd.Library{V2: []nd.Provider{s.provider}}
+		s.must(lib.Startup())
+		s.must(lib.Startup())
+		s.must(lib.Cleanup())
+		s.must(lib.CheckAddress(s.addr)) // one user is left
+		s.must(lib.Cleanup())
+		s.notReady(lib)
+	}},
+}
+
+// library returns the helper library, started, over this half's provider.
+func (s *side) library() *nd.Library {
+	lib := &nd.Library{V2: []nd.Provider{s.provider}}
+	s.must(lib.Startup())
+	s.atEnd(func() { lib.Cleanup() })
+	return lib
+}
+
+// notReady checks that every call of a library without users is refused.
+func (s *side) notReady(lib *nd.Library) {
+	_, err := lib.OpenAdapter(s.ctx, s.addr)
+	s.want(nd.DeviceNotReady, err)
+	_, err = lib.QueryAddressList(0)
+	s.want(nd.DeviceNotReady, err)
+	_, err = lib.ResolveAddress(s.addr)
+	s.want(nd.DeviceNotReady, err)
+	s.want(nd.DeviceNotReady, lib.CheckAddress(s.addr))
+	s.want(nd.DeviceNotReady, lib.Cleanup())
 }

@@ -1,0 +1,155 @@
+package nd
+
+import (
+	"context"
+	"slices"
+	"sync"
+)
+
+// Overlapped gives a blocking control call the life of an overlapped request: it is started, goes
+// on in the background, and its result is asked for later. One Overlapped carries one request at
+// a time and may be used again when that has ended. The zero value is ready for use.
+//
+// The end of a request is reported once, through Done or through OnEnd.
+// Source: NetworkDirect IND2Overlapped, INDOverlapped, OVERLAPPED.
+type Overlapped struct {
+	// OnEnd, when not nil, is called at the end of each request, and Done reports nothing: this is
+	// how several requests report to one queue of events. Result has the outcome by then. OnEnd
+	// must not call Cancel, which waits for it. Set it before Start.
+	OnEnd func(*Overlapped)
+
+	mu      sync.Mutex
+	current *request // the latest; nil before the first
+}
+
+// request is one call that Start has started.
+type request struct {
+	cancel   context.CancelFunc
+	err      error         // what the call returned; valid when returned is closed
+	returned chan struct{} // closed when the call has returned
+	reported chan struct{} // closed when OnEnd has returned too
+}
+
+// Start runs call in the background; the end of ctx cancels it. Calls that are started one right
+// after the other may reach their object in any order.
+//
+// Errors: [InvalidDeviceState] while the latest request is pending, which goes on.
+func (o *Overlapped) Start(ctx context.Context, call func(context.Context) error) error {
+	_, err := o.start(ctx, call)
+	return err
+}
+
+func (o *Overlapped) start(ctx context.Context, call func(context.Context) error) (*request, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.current != nil && o.current.pending() {
+		return nil, &OpError{
+			Op: "start", Object: "overlapped request", Status: InvalidDeviceState,
+			Detail: "its latest request is pending", Next: "wait for the end, or use another Overlapped",
+		}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	r := &request{cancel: cancel, returned: make(chan struct{}), reported: make(chan struct{})}
+	o.current = r
+	go func() {
+		defer close(r.reported)
+		defer cancel()
+		r.err = call(ctx)
+		close(r.returned)
+		if o.OnEnd != nil {
+			o.OnEnd(o)
+		}
+	}()
+	return r, nil
+}
+
+// Result returns what the latest call returned. It may be asked for repeatedly. Without a
+// request the result is nil: the operation that was to be waited for succeeded at once.
+//
+// Errors: [Pending], not a failure, while the call runs and wait is false; else the call's own.
+// Source: IND2Overlapped::GetOverlappedResult.
+func (o *Overlapped) Result(wait bool) error {
+	r := o.latest()
+	switch {
+	case r == nil:
+		return nil
+	case wait:
+		<-r.returned
+	case r.pending():
+		return &OpError{Op: "get result", Object: "overlapped request", Status: Pending, Next: "ask again, or wait"}
+	}
+	return r.err
+}
+
+// Done returns a channel that is closed when the latest request ends. It is nil, and reports
+// nothing, without a request and with OnEnd.
+func (o *Overlapped) Done() <-chan struct{} {
+	if r := o.latest(); r != nil && o.OnEnd == nil {
+		return r.returned
+	}
+	return nil
+}
+
+// Cancel ends the context of the pending request, if there is one, and returns when it has ended
+// and was reported. A call that finished at the same moment keeps its own result.
+func (o *Overlapped) Cancel() {
+	if r := o.latest(); r != nil {
+		r.stop()
+	}
+}
+
+func (o *Overlapped) latest() *request {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.current
+}
+
+func (r *request) pending() bool {
+	select {
+	case <-r.returned:
+		return false
+	default:
+		return true
+	}
+}
+
+func (r *request) stop() {
+	r.cancel()
+	<-r.reported
+}
+
+// OverlappedSet is the requests of one object, so that all of them can be canceled together. The
+// zero value is ready for use.
+type OverlappedSet struct {
+	mu       sync.Mutex
+	requests []*request // in the order of Start, some of them ended
+}
+
+// Start is o.Start for a request that belongs to the set.
+//
+// Errors: as [Overlapped.Start].
+func (s *OverlappedSet) Start(ctx context.Context, o *Overlapped, call func(context.Context) error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r, err := o.start(ctx, call)
+	if err != nil {
+		return err
+	}
+	s.requests = slices.DeleteFunc(s.requests, func(r *request) bool { return !r.pending() })
+	s.requests = append(s.requests, r)
+	return nil
+}
+
+// Cancel cancels the pending requests of the set in the order in which they were started, each
+// when the one before it has ended and was reported, and returns after the last. Requests that
+// are started meanwhile go on.
+// Source: IND2Overlapped::CancelOverlappedRequests.
+func (s *OverlappedSet) Cancel() {
+	s.mu.Lock()
+	requests := s.requests
+	s.requests = nil
+	s.mu.Unlock()
+	for _, r := range requests {
+		r.stop()
+	}
+}
