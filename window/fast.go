@@ -106,6 +106,12 @@ func (r *Region) Drained(token nd.Token) bool {
 	return r.space.Drained(token) && r.space.Drained(stale)
 }
 
+func (r *Region) hasWindows() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.windows > 0
+}
+
 // Bound tells whether a registration is in effect or has not ended yet.
 func (r *Region) Bound() bool {
 	r.mu.Lock()

@@ -27,13 +27,14 @@ type Pending interface {
 }
 
 // FindBound returns the loan of this space that was made on an endpoint under
-// a remote token; nil if there is none.
+// a remote token; nil if there is none, or if it is a region to which windows
+// are bound: it cannot be invalidated.
 func (s *Space) FindBound(token nd.Token, endpoint uint64) Loan {
 	return s.find(token, Remote, endpoint)
 }
 
 // FindLocal returns the fast registration of this space that was made on an
-// endpoint under a local token; nil if there is none.
+// endpoint under a local token; nil if there is none, as for FindBound.
 func (s *Space) FindLocal(token nd.Token, endpoint uint64) Loan {
 	return s.find(token, Local, endpoint)
 }
@@ -41,6 +42,9 @@ func (s *Space) FindLocal(token nd.Token, endpoint uint64) Loan {
 func (s *Space) find(token nd.Token, kind Rights, endpoint uint64) Loan {
 	_, tm := s.table.lookup(token)
 	if tm == nil || tm.owner != s.owner || tm.rights&kind == 0 || tm.bound != endpoint {
+		return nil
+	}
+	if r, ok := tm.loan.(*Region); ok && r.hasWindows() {
 		return nil
 	}
 	return tm.loan
