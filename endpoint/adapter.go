@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"sync"
 	"sync/atomic"
 
 	"github.com/softnd/softnd/nd"
@@ -25,13 +26,16 @@ const (
 )
 
 const adapterFlags = nd.InOrderDMASupported | nd.MultiEngineSupported | nd.LoopbackConnectionsSupported |
-	nd.CQResizeSupported | nd.InterruptModerationSupported
+	nd.CQResizeSupported | nd.InterruptModerationSupported | nd.ReadLocalInvalidateSupported
 
 // Adapter is one handle of the member's adapter. Safe for concurrent use.
 type Adapter struct {
 	provider *Provider
 	space    *window.Space
 	closed   atomic.Bool
+
+	naming     sync.Mutex    // held by the one who makes the privileged token
+	privileged atomic.Uint32 // 0 = nobody has asked for it
 }
 
 // Query returns the limits. What is not built yet has the limit 0.
@@ -85,16 +89,6 @@ func (a *Adapter) CreateSharedReceiveQueue(context.Context, nd.SharedReceiveQueu
 	return nil, a.unsupported("create shared receive queue", "post receives to each endpoint")
 }
 
-// BuildLogicalAddressMapping is not built yet.
-func (a *Adapter) BuildLogicalAddressMapping(context.Context, []byte) (nd.LogicalMapping, error) {
-	return nil, a.unsupported("build logical address mapping", "register the memory with Adapter.Register")
-}
-
-// PrivilegedToken is not built yet.
-func (a *Adapter) PrivilegedToken() (nd.Token, error) {
-	return 0, a.unsupported("get privileged token", "use the local token of a region")
-}
-
 // CreateMemoryRegion makes an empty region.
 func (a *Adapter) CreateMemoryRegion(ctx context.Context) (nd.MemoryRegion, error) {
 	const op = "create memory region"
@@ -138,7 +132,8 @@ func (a *Adapter) Allocate(ctx context.Context, size int, flags nd.RegionFlags) 
 		return nil, err
 	}
 	mr := r.(*MemoryRegion)
-	if mr.offset, err = a.provider.member.Heap().Alloc(uint64(size)); err != nil {
+	mr.size = uint64(size)
+	if mr.offset, err = a.provider.member.Heap().Alloc(mr.size); err != nil {
 		mr.Close()
 		return nil, a.shortage(op, err)
 	}

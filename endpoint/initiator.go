@@ -14,8 +14,11 @@ func (ep *Endpoint) execute(r *request, budget *uint64) outcome {
 	if r.flags.Has(nd.ReadFence) && ep.conn.reading() {
 		return waits
 	}
+	if r.draining {
+		return ep.executeInvalidate(r)
+	}
 	switch r.kind {
-	case nd.RequestBind:
+	case nd.RequestBind, nd.RequestFastRegister:
 		return ep.executeBind(r)
 	case nd.RequestInvalidate:
 		return ep.executeInvalidate(r)
@@ -27,6 +30,9 @@ func (ep *Endpoint) execute(r *request, budget *uint64) outcome {
 	}
 	if r.total == 0 {
 		r.finish(nd.Success) // an empty Read or Write asks only whether the connection lives
+		return ready
+	}
+	if r.flags.Has(nd.ReadLocalInvalidate) && r.loan == nil && !ep.lendsSink(r) {
 		return ready
 	}
 	if !r.byRing && r.moved == 0 {
@@ -42,27 +48,27 @@ func (ep *Endpoint) executeBind(r *request) outcome {
 	b := r.binding
 	r.binding = nil
 	if !b.Run() {
-		return ep.reject(r, nd.InvalidDeviceRequest, "the window is bound already, or closed; invalidate it first")
+		return ep.reject(r, nd.InvalidDeviceRequest, "the %s already, or closed; invalidate it first", described(r.loan))
 	}
 	if len(ep.bound) >= ep.pruneAt {
-		maps.DeleteFunc(ep.bound, func(w *window.Window, _ struct{}) bool { return !w.Bound() })
+		maps.DeleteFunc(ep.bound, func(l window.Loan, _ struct{}) bool { return !l.Bound() })
 		ep.pruneAt = max(64, 2*len(ep.bound))
 	}
-	ep.bound[r.window] = struct{}{}
+	ep.bound[r.loan] = struct{}{}
 	r.finish(nd.Success)
 	return ready
 }
 
 func (ep *Endpoint) executeInvalidate(r *request) outcome {
 	if !r.draining {
-		token, ok := r.window.Invalidate(ep.number)
+		token, ok := r.loan.Invalidate(ep.number)
 		if !ok {
-			return ep.reject(r, nd.InvalidDeviceRequest, "the window is not bound on this endpoint")
+			return ep.reject(r, nd.InvalidDeviceRequest, "it is not so that the %s on this endpoint, with no window using it", described(r.loan))
 		}
-		delete(ep.bound, r.window)
+		delete(ep.bound, r.loan)
 		r.draining, r.drain = true, token
 	}
-	if !ep.adapter.space.Drained(r.drain) {
+	if !r.loan.Drained(r.drain) {
 		return waits
 	}
 	ep.invalidated(r)
@@ -70,7 +76,7 @@ func (ep *Endpoint) executeInvalidate(r *request) outcome {
 }
 
 func (ep *Endpoint) invalidated(r *request) {
-	r.window.Release()
+	r.loan.Release()
 	r.draining = false
 	r.finish(nd.Success)
 }

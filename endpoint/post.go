@@ -11,8 +11,7 @@ import (
 // post. Larger ones proceed a part at a time, from polls and from the engine.
 const smallTransfer = window.Chunk
 
-// built are the flags that can be given. Defer is a hint that is not taken, and
-// ReadLocalInvalidate is ignored, as by any adapter that does not show it.
+// built are the flags that can be given. Defer is a hint that is not taken.
 const built = nd.SilentSuccess | nd.ReadFence | nd.SendAndSolicitEvent | nd.Defer | nd.ReadLocalInvalidate | nd.AllowRead | nd.AllowWrite | nd.ThisEndpointOnly
 
 // Send posts a message for the peer's oldest Receive.
@@ -55,6 +54,7 @@ func (ep *Endpoint) postTransfer(op string, k nd.RequestType, reqCtx uint64, sge
 		return err
 	}
 	r.entries, r.total = setEntries(r.entries, sge)
+	ep.adapter.resolve(r.entries)
 	r.remote, r.token, r.invalidate = remoteAddr, remote, invalidate
 	ep.enqueue(r)
 	return nil
@@ -136,6 +136,7 @@ func (ep *Endpoint) Receive(reqCtx uint64, sge []nd.SGE) error {
 	r := &ep.receives[ep.posted&uint64(len(ep.receives)-1)]
 	r.context = reqCtx
 	r.entries, r.capacity = setEntries(r.entries[:0], sge)
+	ep.adapter.resolve(r.entries)
 	ep.posted++
 	switch ep.state() {
 	case failed, closing, closed:
@@ -207,12 +208,13 @@ func (ep *Endpoint) Bind(reqCtx uint64, mr nd.MemoryRegion, mw nd.MemoryWindow, 
 	if err != nil {
 		return err
 	}
-	r.window = win.window
-	r.binding, err = win.window.Prepare(region.region, buf, rights, ep.number, flags.Has(nd.ThisEndpointOnly))
+	r.loan = win.window
+	binding, err := win.window.Prepare(region.region, buf, rights, ep.number, flags.Has(nd.ThisEndpointOnly))
 	if err != nil {
 		return ep.fail(op, nd.StatusOf(err), fmt.Sprintf("%d bytes with rights %v: not a part of the registered %d bytes, or the region does not allow it",
 			len(buf), flags&(nd.AllowRead|nd.AllowWrite), len(region.Bytes())), "pass a part of mr.Bytes(); AllowWrite needs a region with AllowLocalWrite")
 	}
+	r.binding = binding
 	ep.enqueue(r)
 	return nil
 }
@@ -236,19 +238,9 @@ func (ep *Endpoint) Invalidate(reqCtx uint64, mw nd.MemoryWindow, flags nd.OpFla
 	if err != nil {
 		return err
 	}
-	r.window = win.window
+	r.loan = win.window
 	ep.enqueue(r)
 	return nil
-}
-
-// InvalidateRegion is for fast-register regions, which are not built yet.
-func (ep *Endpoint) InvalidateRegion(uint64, nd.MemoryRegion, nd.OpFlags) error {
-	return ep.fail("invalidate region", nd.NotSupported, notBuilt, "use MemoryRegion.Deregister")
-}
-
-// FastRegister is not built yet.
-func (ep *Endpoint) FastRegister(uint64, nd.MemoryRegion, []nd.LogicalPage, int, int, uint64, nd.RegionFlags, nd.OpFlags) error {
-	return ep.fail("fast register", nd.NotSupported, notBuilt, "use MemoryRegion.Register")
 }
 
 // StartRequestBatch is a hint that is not taken.

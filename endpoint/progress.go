@@ -119,7 +119,11 @@ func (ep *Endpoint) advance(budget *uint64) (moved bool) {
 			return moved
 		}
 		before := r.moved
-		switch ep.execute(r, budget) {
+		out := ep.execute(r, budget)
+		if r.flags.Has(nd.ReadLocalInvalidate) && out == ready {
+			out = ep.takeBackSink(r)
+		}
+		switch out {
 		case waits:
 			return moved || r.moved != before
 		case partial:
@@ -202,6 +206,8 @@ func opName(r *request) string {
 		return "bind"
 	case nd.RequestInvalidate:
 		return "invalidate"
+	case nd.RequestFastRegister:
+		return "fast register"
 	}
 	return r.kind.String()
 }

@@ -81,12 +81,12 @@ type Endpoint struct {
 	halfway      bool   // it has been decoded, and is not done with
 	served       uint64 // bytes of it done
 	placed       uint64 // bytes of the current Send in its receive
-	revoking     *window.Window
+	revoking     window.Loan
 	revokedToken nd.Token
 
 	stage   stage
-	bound   map[*window.Window]struct{} // windows bound on this endpoint
-	closedQ bool                        // Close was called
+	bound   map[window.Loan]struct{} // windows bound, and regions fast-registered, on this endpoint
+	closedQ bool                     // Close was called
 
 	scratch         [inlinePayload]byte
 	message         message
@@ -149,7 +149,7 @@ func (a *Adapter) CreateEndpoint(ctx context.Context, cfg nd.EndpointConfig) (nd
 		receiveCQ: receiveCQ, initiatorCQ: initiatorCQ,
 		receiveDepth: uint64(cfg.ReceiveDepth), initiatorDepth: uint64(cfg.InitiatorDepth),
 		receiveSGE: max(cfg.MaxReceiveSGE, leastSGE), initiatorSGE: max(cfg.MaxInitiatorSGE, leastSGE),
-		bound: make(map[*window.Window]struct{}),
+		bound: make(map[window.Loan]struct{}),
 	}
 	ep.noRoom[0] = ep.fail("receive", nd.NoMoreEntries, fmt.Sprintf("%d receives are outstanding", cfg.ReceiveDepth), "take results, then retry")
 	ep.noRoom[1] = ep.fail("post", nd.NoMoreEntries, fmt.Sprintf("%d requests are outstanding", cfg.InitiatorDepth), "take results, then retry")

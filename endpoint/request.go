@@ -25,10 +25,10 @@ type request struct {
 	total   uint64
 
 	remote     uint64
-	token      nd.Token // remote token, or the one to be invalidated at the peer
-	invalidate bool     // SendAndInvalidate
-	binding    *window.Binding
-	window     *window.Window
+	token      nd.Token       // remote token, or the one to be invalidated at the peer
+	invalidate bool           // SendAndInvalidate
+	binding    window.Pending // Bind and FastRegister
+	loan       window.Loan    // what is to be given or taken back
 
 	// Progress.
 	doomed      bool   // posted when it could only be canceled

@@ -129,6 +129,7 @@ type regionMemory struct {
 	all    []byte
 	edge   int
 	holder nd.MemoryRegion // of all, when it lies in the arena
+	mapped nd.LogicalMapping
 }
 
 func (m *regionMemory) bytes() []byte { return m.all[m.edge : len(m.all)-m.edge] }
@@ -302,6 +303,9 @@ func (s *side) try(o order, r *reply) (err error) {
 	case doLeave:
 		err = s.leave()
 	default:
+		if do := fastOrders[o.Do]; do != nil {
+			return do(s, ctx, o, r)
+		}
 		err = s.link(ctx, o, r)
 	}
 	return err
@@ -575,6 +579,9 @@ func (s *side) leave() error {
 	}
 	for _, m := range s.regions {
 		close("region", m.mr)
+		if m.mapped != nil {
+			close("mapping", m.mapped)
+		}
 		if m.holder != nil {
 			close("region", m.holder)
 		}

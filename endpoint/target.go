@@ -178,7 +178,7 @@ func (ep *Endpoint) mayRevoke(m *message, r *receive) bool {
 		return true
 	}
 	ep.deliver(r, nd.InvalidDeviceRequest, 0, 0)
-	ep.blame(nd.RemoteError, ep.fail("receive", nd.InvalidDeviceRequest, fmt.Sprintf("the peer asked to invalidate %v, which is not a window bound on this endpoint", m.token), ""))
+	ep.blame(nd.RemoteError, ep.fail("receive", nd.InvalidDeviceRequest, fmt.Sprintf("the peer asked to invalidate %v, which is no window or region of this endpoint that can be", m.token), ""))
 	return false
 }
 
@@ -191,20 +191,20 @@ func (ep *Endpoint) endOfSend(m *message, r *receive, total uint64) outcome {
 		return ready
 	}
 	if ep.revoking == nil {
-		w := ep.adapter.space.FindBound(m.token, ep.number)
-		ok := w != nil
+		l := ep.adapter.space.FindBound(m.token, ep.number)
+		ok := l != nil
 		if ok {
-			ep.revokedToken, ok = w.Invalidate(ep.number)
+			ep.revokedToken, ok = l.Invalidate(ep.number)
 		}
-		if !ok { // a local Invalidate was faster
+		if !ok { // a local Invalidate was faster, or windows use the region
 			ep.deliver(r, nd.InvalidDeviceRequest, 0, 0)
-			ep.blame(nd.RemoteError, ep.fail("receive", nd.InvalidDeviceRequest, fmt.Sprintf("%v was invalidated while the message arrived", m.token), ""))
+			ep.blame(nd.RemoteError, ep.fail("receive", nd.InvalidDeviceRequest, fmt.Sprintf("%v was invalidated while the message arrived, or windows are bound to its region", m.token), ""))
 			return ready
 		}
-		ep.revoking = w
-		delete(ep.bound, w)
+		ep.revoking = l
+		delete(ep.bound, l)
 	}
-	if !ep.adapter.space.Drained(ep.revokedToken) {
+	if !ep.revoking.Drained(ep.revokedToken) {
 		return waits
 	}
 	ep.revoking.Release()

@@ -203,7 +203,7 @@ func (ep *Endpoint) flushRequests() bool {
 		switch {
 		case !r.draining:
 			r.cancel()
-		case !ep.adapter.space.Drained(r.drain):
+		case !r.loan.Drained(r.drain):
 			return false
 		default:
 			ep.invalidated(r)
@@ -221,25 +221,24 @@ func (ep *Endpoint) cancelReceives() {
 	}
 }
 
-// unbind takes back all windows that were bound on this endpoint: nobody
+// unbind takes back all that was bound or registered on this endpoint: nobody
 // could post their invalidation any more.
 func (ep *Endpoint) unbind() {
-	for w := range ep.bound {
-		if token, ok := w.Invalidate(ep.number); ok {
-			ep.releaseWhenDrained(w, token)
+	for l := range ep.bound {
+		if token, ok := l.Expire(ep.number); ok {
+			ep.releaseWhenDrained(l, token)
 		}
 	}
 	clear(ep.bound)
 }
 
-func (ep *Endpoint) releaseWhenDrained(w *window.Window, token nd.Token) {
-	space := ep.adapter.space
+func (ep *Endpoint) releaseWhenDrained(l window.Loan, token nd.Token) {
 	ep.drains.Add(1)
 	ep.provider.later(func() bool {
-		if !space.Drained(token) {
+		if !l.Drained(token) {
 			return false
 		}
-		w.Release()
+		l.Release()
 		ep.drains.Add(-1)
 		ep.provider.sleep.wake()
 		return true

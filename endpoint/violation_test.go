@@ -420,9 +420,6 @@ func TestViolationByWhatIsNotBuilt(t *testing.T) {
 		"Send with Inline":              ep.Send(0, sge, nd.Inline|nd.SilentSuccess),
 		"SendAndInvalidate with Inline": ep.SendAndInvalidate(0, sge, far.Token, nd.Inline),
 		"Write with Inline":             ep.Write(0, sge, far.Address, far.Token, nd.Inline),
-		"InvalidateRegion":              ep.InvalidateRegion(0, mr, 0),
-		"FastRegister":                  ep.FastRegister(0, mr, nil, 0, 0, 1, 0, 0),
-		"InitializeFastRegister":        mr.InitializeFastRegister(context.Background(), 1, false),
 	} {
 		var typed *nd.OpError
 		if !errors.As(err, &typed) || typed.Status != nd.NotSupported || !errors.Is(err, nd.NotSupported) {
@@ -430,10 +427,6 @@ func TestViolationByWhatIsNotBuilt(t *testing.T) {
 		}
 	}
 	p.a.nothing(initiatorQueue)
-	// This flag is to be ignored where it has no effect.
-	p.a.must(order{Do: doRead, Context: 1, Parts: mine(0, 10), Far: p.b.memory, Flags: nd.ReadLocalInvalidate})
-	p.a.must(order{Do: doRead, Context: 2, Parts: mine(0, 10), Far: p.b.memory})
-	p.a.expect(initiatorQueue, success(nd.RequestRead, 1, 10), success(nd.RequestRead, 2, 10))
 }
 
 // TestViolationOfTheQueuesDepth: results that do not fit end the endpoints that
