@@ -13,7 +13,7 @@ const smallTransfer = window.Chunk
 
 // built are the flags that can be given. Defer is a hint that is not taken, and
 // ReadLocalInvalidate is ignored, as by any adapter that does not show it.
-const built = nd.SilentSuccess | nd.ReadFence | nd.Defer | nd.ReadLocalInvalidate | nd.AllowRead | nd.AllowWrite | nd.ThisEndpointOnly
+const built = nd.SilentSuccess | nd.ReadFence | nd.Defer | nd.Inline | nd.ReadLocalInvalidate | nd.AllowRead | nd.AllowWrite | nd.ThisEndpointOnly
 
 // Send posts a message for the peer's oldest Receive.
 func (ep *Endpoint) Send(reqCtx uint64, sge []nd.SGE, flags nd.OpFlags) error {
@@ -42,7 +42,12 @@ func (ep *Endpoint) postTransfer(op string, k nd.RequestType, reqCtx uint64, sge
 	if flags&^built != 0 {
 		return ep.fail(op, nd.NotSupported, "flags "+(flags&^built).String(), "post without them")
 	}
-	if len(sge) > ep.initiatorSGE {
+	inline := flags.Has(nd.Inline)
+	if inline {
+		if err := ep.checkInline(op, sge); err != nil {
+			return err
+		}
+	} else if len(sge) > ep.initiatorSGE {
 		return ep.fail(op, nd.DataOverrun, fmt.Sprintf("%d scatter/gather entries, granted %d", len(sge), ep.initiatorSGE), "raise MaxInitiatorSGE or split the request")
 	}
 	if err := ep.checkLength(op, sge); err != nil {
@@ -54,7 +59,11 @@ func (ep *Endpoint) postTransfer(op string, k nd.RequestType, reqCtx uint64, sge
 	if err != nil {
 		return err
 	}
-	r.entries, r.total = setEntries(r.entries, sge)
+	if inline {
+		r.capture(sge)
+	} else {
+		r.entries, r.total = setEntries(r.entries, sge)
+	}
 	r.remote, r.token, r.invalidate = remoteAddr, remote, invalidate
 	ep.enqueue(r)
 	return nil

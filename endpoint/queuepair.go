@@ -44,6 +44,7 @@ type Endpoint struct {
 	initiatorDepth         uint64
 	receiveSGE             int
 	initiatorSGE           int
+	inlineSize             int
 	noRoom                 [2]error // made once: a full queue is no reason to allocate
 
 	half       *half
@@ -134,7 +135,7 @@ func (a *Adapter) CreateEndpoint(ctx context.Context, cfg nd.EndpointConfig) (nd
 		{"InitiatorDepth", &cfg.InitiatorDepth, defaultQueueDepth, maxQueueDepth, nd.InvalidParameter6},
 		{"MaxReceiveSGE", &cfg.MaxReceiveSGE, leastSGE, maxSGE, nd.InvalidParameter7},
 		{"MaxInitiatorSGE", &cfg.MaxInitiatorSGE, leastSGE, maxSGE, nd.InvalidParameter8},
-		{"InlineSize", &cfg.InlineSize, 0, 0, nd.InvalidParameter9},
+		{"InlineSize", &cfg.InlineSize, 0, maxInline, nd.InvalidParameter9},
 	} {
 		if *l.value < 0 || *l.value > l.atMost {
 			return nil, a.fail(op, l.status, fmt.Sprintf("%s %d, at most %d", l.name, *l.value, l.atMost), "see Adapter.Query for the limits")
@@ -149,7 +150,8 @@ func (a *Adapter) CreateEndpoint(ctx context.Context, cfg nd.EndpointConfig) (nd
 		receiveCQ: receiveCQ, initiatorCQ: initiatorCQ,
 		receiveDepth: uint64(cfg.ReceiveDepth), initiatorDepth: uint64(cfg.InitiatorDepth),
 		receiveSGE: max(cfg.MaxReceiveSGE, leastSGE), initiatorSGE: max(cfg.MaxInitiatorSGE, leastSGE),
-		bound: make(map[*window.Window]struct{}),
+		inlineSize: cfg.InlineSize,
+		bound:      make(map[*window.Window]struct{}),
 	}
 	ep.noRoom[0] = ep.fail("receive", nd.NoMoreEntries, fmt.Sprintf("%d receives are outstanding", cfg.ReceiveDepth), "take results, then retry")
 	ep.noRoom[1] = ep.fail("post", nd.NoMoreEntries, fmt.Sprintf("%d requests are outstanding", cfg.InitiatorDepth), "take results, then retry")
@@ -170,7 +172,9 @@ func (a *Adapter) CreateEndpoint(ctx context.Context, cfg nd.EndpointConfig) (nd
 func (ep *Endpoint) allot() {
 	ep.requests = make([]request, ceilPowerOfTwo(ep.initiatorDepth))
 	entries := make([]entry, len(ep.requests)*ep.initiatorSGE)
+	inline := make([]byte, len(ep.requests)*ep.inlineSize)
 	for i := range ep.requests {
+		ep.requests[i].captured = inline[i*ep.inlineSize : i*ep.inlineSize : (i+1)*ep.inlineSize]
 		ep.requests[i].entries = entries[i*ep.initiatorSGE : i*ep.initiatorSGE : (i+1)*ep.initiatorSGE]
 	}
 	ep.receives = make([]receive, ceilPowerOfTwo(ep.receiveDepth))
