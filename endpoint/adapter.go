@@ -198,6 +198,10 @@ func (a *Adapter) usable(ctx context.Context, op string) error {
 	return nil
 }
 
+func (a *Adapter) providerClosed(op string) error {
+	return a.fail(op, nd.InvalidHandle, "the provider is closed", "")
+}
+
 func (a *Adapter) fail(op string, s nd.Status, detail, next string) error {
 	return &nd.OpError{Op: op, Object: "adapter", Status: s, Detail: detail, Next: next}
 }

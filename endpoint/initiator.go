@@ -136,11 +136,11 @@ func (ep *Endpoint) transfer(r *request, budget *uint64) outcome {
 }
 
 func (ep *Endpoint) refused(r *request, f window.Fault) outcome {
-	return ep.reject(r, nd.AccessViolation, "%d bytes at %#x with %v: %v", r.total, r.remote, r.token, f)
+	return ep.reject(r, nd.AccessViolation, "%s: %v", ep.asked(r), f)
 }
 
 func (ep *Endpoint) ownFault(r *request, e entry, f window.Fault) outcome {
-	return ep.reject(r, nd.AccessViolation, "scatter/gather entry of %d bytes at %#x with local %v: %v", e.length, e.address, e.token, f)
+	return ep.reject(r, nd.AccessViolation, "scatter/gather entry of %s: %v", ep.ownEntry(e), f)
 }
 
 // push publishes a message that belongs to r; false means that the ring is
@@ -326,7 +326,7 @@ func (ep *Endpoint) place(r *request, budget *uint64) outcome {
 			r.byRing = true
 			return ep.handOver(r, budget)
 		case farFault != window.NoFault:
-			return ep.receiveFailed(r, nd.AccessViolation, "the posted receive: %v", farFault)
+			return ep.receiveFailed(r, nd.AccessViolation, "the posted receive's entry of %s: %v", ep.granting(&ep.sink, uint64(to.length)), farFault)
 		case ownFault != window.NoFault:
 			return ep.ownFault(r, from, ownFault)
 		}

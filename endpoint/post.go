@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/softnd/softnd/nd"
+	"github.com/softnd/softnd/shm"
 	"github.com/softnd/softnd/window"
 )
 
@@ -219,8 +220,9 @@ func (ep *Endpoint) Bind(reqCtx uint64, mr nd.MemoryRegion, mw nd.MemoryWindow, 
 	r.window = win.window
 	r.binding, err = win.window.Prepare(region.region, buf, rights, ep.number, flags.Has(nd.ThisEndpointOnly))
 	if err != nil {
-		return ep.fail(op, nd.StatusOf(err), fmt.Sprintf("%d bytes with rights %v: not a part of the registered %d bytes, or the region does not allow it",
-			len(buf), flags&(nd.AllowRead|nd.AllowWrite), len(region.Bytes())), "pass a part of mr.Bytes(); AllowWrite needs a region with AllowLocalWrite")
+		asked := window.Ref{Token: region.LocalToken(), Rights: window.Local, Address: shm.AddressOf(buf)}
+		return ep.fail(op, nd.StatusOf(err), fmt.Sprintf("%v for %s", flags&(nd.AllowRead|nd.AllowWrite), ep.granting(&asked, uint64(len(buf)))),
+			"pass a part of mr.Bytes(); AllowWrite needs a region with AllowLocalWrite")
 	}
 	ep.enqueue(r)
 	return nil

@@ -103,6 +103,7 @@ type Endpoint struct {
 	settled         bool      // nothing is outstanding any more, nor will be
 	deadline        time.Time // for the peer's half of a graceful end
 	late            bool      // it passed
+	parted          bool      // both sides have disconnected
 	swept           bool      // the peer's half has been looked at for the last time
 	wasUp           bool      // the connection was established
 	pruneAt         int       // number of bound windows at which to forget closed ones
@@ -114,6 +115,10 @@ func (a *Adapter) CreateEndpoint(ctx context.Context, cfg nd.EndpointConfig) (nd
 	if err := a.usable(ctx, op); err != nil {
 		return nil, err
 	}
+	if !a.provider.sleep.begin() { // Provider.Close waits for the end
+		return nil, a.providerClosed(op)
+	}
+	defer a.provider.sleep.end()
 	receiveCQ, ok := cfg.Receive.(*CompletionQueue)
 	if !ok || receiveCQ == nil || receiveCQ.provider != a.provider {
 		return nil, a.fail(op, nd.InvalidParameter2, "no completion queue of this provider for receives", "set EndpointConfig.Receive")
@@ -164,7 +169,10 @@ func (a *Adapter) CreateEndpoint(ctx context.Context, cfg nd.EndpointConfig) (nd
 	a.space.Watch(ep.hazard)
 	receiveCQ.attach(ep)
 	initiatorCQ.attach(ep)
-	a.provider.addEndpoint(ep)
+	if !a.provider.addEndpoint(ep) {
+		ep.Close()
+		return nil, a.providerClosed(op)
+	}
 	return ep, nil
 }
 

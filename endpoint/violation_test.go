@@ -415,14 +415,10 @@ func TestViolationByWhatIsNotBuilt(t *testing.T) {
 	s := p.a.local
 	ep, q, mr := s.endpoint(0), s.queues[initiatorQueue], s.region(0).mr
 	sge := []nd.SGE{{Buffer: mr.Bytes()[:8], Token: mr.LocalToken()}}
-	far := p.b.memory
 	_, fdErr := q.EventFD()
 	_, _, affinityErr := q.NotifyAffinity()
 	for name, err := range map[string]error{
 		"Send with SendAndSolicitEvent": ep.Send(0, sge, nd.SendAndSolicitEvent),
-		"Send with Inline":              ep.Send(0, sge, nd.Inline|nd.SilentSuccess),
-		"SendAndInvalidate with Inline": ep.SendAndInvalidate(0, sge, far.Token, nd.Inline),
-		"Write with Inline":             ep.Write(0, sge, far.Address, far.Token, nd.Inline),
 		"InvalidateRegion":              ep.InvalidateRegion(0, mr, 0),
 		"FastRegister":                  ep.FastRegister(0, mr, nil, 0, 0, 1, 0, 0),
 		"InitializeFastRegister":        mr.InitializeFastRegister(context.Background(), 1, false),
