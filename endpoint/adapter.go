@@ -52,11 +52,13 @@ func (a *Adapter) Query(version uint32) (nd.AdapterInfo, error) {
 		MaxReceiveSGE:           maxSGE,
 		MaxReadSGE:              maxSGE,
 		MaxTransferLength:       maxTransfer,
+		MaxInlineDataSize:       maxInline,
 		MaxInboundReadLimit:     maxReads,
 		MaxOutboundReadLimit:    maxReads,
 		MaxReceiveQueueDepth:    maxQueueDepth,
 		MaxInitiatorQueueDepth:  maxQueueDepth,
 		MaxCompletionQueueDepth: maxCQDepth,
+		InlineRequestThreshold:  inlineThreshold,
 		LargeRequestThreshold:   inlinePayload,
 		MaxCallerData:           maxPrivateData,
 		MaxCalleeData:           maxPrivateData,
@@ -195,6 +197,10 @@ func (a *Adapter) usable(ctx context.Context, op string) error {
 		return nd.CanceledError(ctx, op, "adapter")
 	}
 	return nil
+}
+
+func (a *Adapter) providerClosed(op string) error {
+	return a.fail(op, nd.InvalidHandle, "the provider is closed", "")
 }
 
 func (a *Adapter) fail(op string, s nd.Status, detail, next string) error {

@@ -248,10 +248,16 @@ func (p *Provider) hasChores() bool {
 	return len(p.chores) > 0
 }
 
-func (p *Provider) addEndpoint(ep *Endpoint) {
+// addEndpoint tells whether the provider took it: a closed one would never
+// close it.
+func (p *Provider) addEndpoint(ep *Endpoint) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.closed {
+		return false
+	}
 	p.live.Store(with(p.live.Load(), ep))
+	return true
 }
 
 func (p *Provider) removeEndpoint(ep *Endpoint) {

@@ -118,6 +118,7 @@ type sideOptions struct {
 	QueueDepth     int  // of the completion queues; 0 = 1024
 	OneQueue       bool // one completion queue instead of two
 	SGE            int
+	InlineSize     int
 }
 
 // edge is the bytes around each region that nobody may touch.
@@ -395,7 +396,7 @@ func (s *side) addEndpoint(ctx context.Context, r *reply) error {
 		Receive: s.queues[receiveQueue], Initiator: s.queues[initiatorQueue],
 		Context:      endpointContext(len(s.endpoints)),
 		ReceiveDepth: s.options.ReceiveDepth, InitiatorDepth: s.options.InitiatorDepth,
-		MaxReceiveSGE: s.options.SGE, MaxInitiatorSGE: s.options.SGE,
+		MaxReceiveSGE: s.options.SGE, MaxInitiatorSGE: s.options.SGE, InlineSize: s.options.InlineSize,
 	})
 	if err != nil {
 		return err

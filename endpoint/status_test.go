@@ -297,3 +297,12 @@ func fillReceives(ep nd.Endpoint) error {
 		}
 	}
 }
+
+// connectTwiceFromOneAddress connects the same two addresses a second time.
+func connectTwiceFromOneAddress(t *testing.T) error {
+	a, b, addr := strangersPair(t)
+	shared := must(a.adapter.(nd.NDKAdapter).CreateSharedAddress(a.ctx, netip.AddrPortFrom(Address(a.member.ID()), 0)))
+	t.Cleanup(func() { shared.Close() })
+	connectFrom(a, b, shared, addr)
+	return a.connector().(nd.SharedAddressConnector).ConnectFrom(a.ctx, a.endpoint(), shared, addr, nd.ConnectParams{})
+}

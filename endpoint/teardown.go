@@ -2,7 +2,6 @@ package endpoint
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/window"
@@ -66,7 +65,7 @@ func (ep *Endpoint) takeBlame() {
 				s = nd.InternalError // no sound peer says that
 			}
 			ep.cause = nil // of a later request that failed here
-			ep.reject(r, s, "%s: refused by the peer (%s)", r.data(), c.name)
+			ep.reject(r, s, "%s: refused by the peer (%s)", ep.asked(r), c.name)
 		default:
 			return
 		}
@@ -77,14 +76,6 @@ func (ep *Endpoint) takeBlame() {
 			return
 		}
 	}
-}
-
-// data words what a request moves, and where to.
-func (r *request) data() string {
-	if r.kind == nd.RequestSend {
-		return fmt.Sprintf("a message of %d bytes", r.total)
-	}
-	return fmt.Sprintf("%d bytes at %#x", r.total, r.remote)
 }
 
 // deliverRest takes from the ring what its sender has completed already.
@@ -253,11 +244,17 @@ func (ep *Endpoint) peerLeft() bool {
 		ep.setState(peerGone)
 		return true
 	case closing:
-		ep.setState(closed)
-		ep.letGo()
+		ep.part()
 		return true
 	}
 	return false
+}
+
+// part ends the connection in good order.
+func (ep *Endpoint) part() {
+	ep.parted = true
+	ep.setState(closed)
+	ep.letGo()
 }
 
 // Flush cancels everything outstanding; the endpoint has failed then. It waits

@@ -1,8 +1,6 @@
 package endpoint
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -406,27 +404,6 @@ func TestViolationOfEntryLimits(t *testing.T) {
 			}
 		})
 	}
-}
-
-// TestViolationByWhatIsNotBuilt: it is refused as such, at once, and changes
-// nothing.
-func TestViolationByWhatIsNotBuilt(t *testing.T) {
-	p := newPair(t, setup{})
-	s := p.a.local
-	ep, mr := s.endpoint(0), s.region(0).mr
-	sge := []nd.SGE{{Buffer: mr.Bytes()[:8], Token: mr.LocalToken()}}
-	far := p.b.memory
-	for name, err := range map[string]error{
-		"Send with Inline":              ep.Send(0, sge, nd.Inline|nd.SilentSuccess),
-		"SendAndInvalidate with Inline": ep.SendAndInvalidate(0, sge, far.Token, nd.Inline),
-		"Write with Inline":             ep.Write(0, sge, far.Address, far.Token, nd.Inline),
-	} {
-		var typed *nd.OpError
-		if !errors.As(err, &typed) || typed.Status != nd.NotSupported || !errors.Is(err, nd.NotSupported) {
-			t.Errorf("%s: error %v, want an *nd.OpError with NotSupported", name, err)
-		}
-	}
-	p.a.nothing(initiatorQueue)
 }
 
 // TestViolationOfTheQueuesDepth: results that do not fit end the endpoints that
