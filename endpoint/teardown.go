@@ -87,8 +87,12 @@ func (r *request) data() string {
 	return fmt.Sprintf("%d bytes at %#x", r.total, r.remote)
 }
 
-// deliverRest takes from the ring what its sender has completed already.
+// deliverRest takes from the ring what its sender has completed already, which
+// is nothing if the receives are a shared queue's.
 func (ep *Endpoint) deliverRest() {
+	if ep.shared != nil {
+		return
+	}
 	c := ep.conn
 	m := &ep.message
 	for !c.refused && ep.delivered != ep.posted && c.in.Peek(&ep.arrived) && m.decode(&ep.arrived) {
@@ -115,6 +119,9 @@ func (ep *Endpoint) deliverRest() {
 // the peer is not in the middle of a copy, else when it has ended. The state
 // has been changed, for both sides to see, so no other copy can begin.
 func (ep *Endpoint) windDown() {
+	if ep.shared != nil {
+		ep.shared.abandon(ep)
+	}
 	ep.unbind()
 	if ep.settle() {
 		return
