@@ -192,6 +192,10 @@ func TestSharedReceiveWaiterEnds(t *testing.T) {
 		"peer dies": func(r *star) { r.peers[0].puppet.kill(); r.owner.must(order{Do: doNotify}) },
 		"flush":     func(r *star) { r.owner.must(order{Do: doFlush}) },
 		"close":     func(r *star) { r.owner.must(order{Do: doCloseEndpoint}) },
+		"peer disconnects": func(r *star) {
+			r.peers[0].start(disconnect)
+			r.owner.must(order{Do: doNotify})
+		},
 		"disconnect": func(r *star) {
 			bye := r.peers[0].start(disconnect)
 			r.owner.must(disconnect)

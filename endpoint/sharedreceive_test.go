@@ -163,6 +163,34 @@ func TestSharedReceiveLetsTheEngineSleep(t *testing.T) {
 	}
 }
 
+// TestSharedReceiveWakesTheEngine: a receive that a message waits for is noticed
+// by a process that neither polls nor waits.
+func TestSharedReceiveWakesTheEngine(t *testing.T) {
+	r := newStar(t, setup{}, nd.SharedReceiveQueueConfig{}, 1)
+	bell := r.owner.local.member.Engine()
+	const n = 20
+	for range n {
+		r.peers[0].must(order{Do: doSend, Parts: mine(0, 8)})
+	}
+	rung := 0
+	for range n {
+		eventually(t, "a message waits", func() bool {
+			r.queue().mu.Lock()
+			defer r.queue().mu.Unlock()
+			return len(r.queue().waiting) == 1
+		})
+		before := bell.Arm() // the engine may disarm it at once, but not each time
+		r.owner.must(order{Do: doReceive, Parts: mine(0, 8)})
+		if bell.Arm() != before {
+			rung++
+		}
+		r.peers[0].results(initiatorQueue, 1)
+	}
+	if rung == 0 {
+		t.Errorf("none of %d receives has woken the engine", n)
+	}
+}
+
 // TestSharedReceiveInTheMiddle: large messages of several peers arrive at the
 // same time, each in the receive that it took.
 func TestSharedReceiveInTheMiddle(t *testing.T) {

@@ -73,7 +73,7 @@ func (ep *Endpoint) handle(m *message, budget *uint64) outcome {
 	case ep.shared == nil:
 		ep.terminate(ep.lie("a message without a posted receive"))
 		return ready
-	case !ep.shared.take(ep):
+	case ep.state() == peerGone || !ep.shared.take(ep): // the peer has canceled what it sent when it left
 		return waits
 	}
 	r := &ep.receives[ep.delivered&uint64(len(ep.receives)-1)]

@@ -259,6 +259,9 @@ func (ep *Endpoint) peerLeft() bool {
 	case connected:
 		ep.cause = ep.fail("serve", nd.ConnectionDisconnected, "the peer ("+ep.conn.name+") has disconnected", "call Connector.Disconnect too")
 		ep.setState(peerGone)
+		if ep.shared != nil {
+			ep.shared.abandon(ep)
+		}
 		return true
 	case closing:
 		ep.setState(closed)
