@@ -20,6 +20,7 @@ const (
 	maxSGE            = 16
 	leastSGE          = 4 // granted even if fewer are asked for
 	maxQueueDepth     = 4096
+	maxSharedDepth    = 4096
 	defaultQueueDepth = 64
 	maxCQDepth        = 65536
 	maxReads          = 128
@@ -63,6 +64,8 @@ func (a *Adapter) Query(version uint32) (nd.AdapterInfo, error) {
 		MaxCallerData:           maxPrivateData,
 		MaxCalleeData:           maxPrivateData,
 		AdapterFlags:            adapterFlags,
+
+		MaxSharedReceiveQueueDepth: maxSharedDepth,
 	}, nil
 }
 
@@ -84,11 +87,6 @@ func (a *Adapter) CreateCompletionQueue(ctx context.Context, depth int) (nd.Comp
 		return nil, a.fail(op, nd.InvalidParameter3, fmt.Sprintf("depth %d, granted 1 to %d", depth, maxCQDepth), "choose a depth within the limits")
 	}
 	return newCompletionQueue(a.provider, depth), nil
-}
-
-// CreateSharedReceiveQueue is not built yet.
-func (a *Adapter) CreateSharedReceiveQueue(context.Context, nd.SharedReceiveQueueConfig) (nd.SharedReceiveQueue, error) {
-	return nil, a.unsupported("create shared receive queue", "post receives to each endpoint")
 }
 
 // CreateMemoryRegion makes an empty region.

@@ -71,6 +71,7 @@ type connection struct {
 	seen   uint64
 	tight  uint64
 	taken  uint64
+	shared bool // they come from a shared queue, and only the peer knows of them
 
 	end      uint64     // number after the last message that is awaited
 	unplaced uint64     // number after the last message whose data lies in its slot
@@ -155,29 +156,46 @@ func (c *connection) join(ep *Endpoint) error {
 		return err
 	}
 	ring, slots := far.ring, far.ringSlots // read once; the copies are checked and used
-	receives, count, stride := far.receives, far.receiveCount, far.receiveStride
-	if count == 0 || count > maxQueueDepth || count&(count-1) != 0 || stride%64 != 0 || stride < 64 || stride > 4096 {
-		return fmt.Errorf("%d receives of %d bytes in the half of %v: %w", count, stride, c.peer, shm.ErrDamaged)
-	}
-	if c.words, err = shm.Slice[uint64](arena, shm.Offset(receives), count*stride/8); err != nil {
+	if err := c.seeReceives(far); err != nil {
 		return err
 	}
 	if c.in, err = arena.NewConsumer(shm.Offset(ring), slots, &ep.half.consumed); err != nil {
 		return err
 	}
-	if !c.peer.Owns(shm.Offset(receives), count*stride) || !c.peer.Owns(shm.Offset(ring), slots*shm.SlotSize) {
+	if !c.peer.Owns(shm.Offset(ring), slots*shm.SlotSize) {
 		return fmt.Errorf("the half of %v points at memory of others: %w", c.peer, shm.ErrDamaged)
 	}
 	if c.out, err = arena.NewProducer(shm.Offset(ep.half.ring), ep.half.ringSlots, &far.consumed); err != nil {
 		return err
 	}
-	c.far, c.count, c.stride = far, count, stride/8
+	c.far = far
 	c.ref = window.Peer{Owner: owner, Endpoint: far.endpoint,
 		Link: window.Link{State: &c.record.state, Open: uint32(connEstablished), Left: &c.record.left[other]}}
 	c.name = fmt.Sprintf("endpoint %d of %v", far.endpoint, c.peer)
 	c.hazard = window.NewHazard(&far.hazard, c.peer)
 	ep.adapter.space.Watch(c.hazard)
 	c.joined = true
+	return nil
+}
+
+// seeReceives checks where the peer's receives lie, unless they are a shared
+// queue's.
+func (c *connection) seeReceives(far *half) (err error) {
+	receives, count, stride, shared := far.receives, far.receiveCount, far.receiveStride, far.sharedReceive // read once
+	switch {
+	case shared == 1:
+		c.shared = true
+		return nil
+	case shared != 0 || count == 0 || count > maxQueueDepth || count&(count-1) != 0 || stride%64 != 0 || stride < 64 || stride > 4096:
+		return fmt.Errorf("%d receives of %d bytes, shared %d, in the half of %v: %w", count, stride, shared, c.peer, shm.ErrDamaged)
+	}
+	if c.words, err = shm.Slice[uint64](c.provider.arena, shm.Offset(receives), count*stride/8); err != nil {
+		return err
+	}
+	if !c.peer.Owns(shm.Offset(receives), count*stride) {
+		return fmt.Errorf("the half of %v shows receives in memory of others: %w", c.peer, shm.ErrDamaged)
+	}
+	c.count, c.stride = count, stride/8
 	return nil
 }
 

@@ -25,6 +25,9 @@ func FuzzHalf(f *testing.F) {
 		f.Add(inContent, uint64(4), inContent, uint64(4), uint64(64), uint64(1), uint64(3), slot(1, shm.Slot{head(sendInline, flagFirst|flagLast, 40, 0)}), victimConnects)
 		f.Add(inContent, uint64(1), inContent, uint64(1), uint64(64), ^uint64(0), uint64(1), append(slot(1, shm.Slot{head(sendPlaced, 0, 0, 0), 9}), bytesOf(100, 3)...), victimConnects)
 	}
+	for n := range uint64(4) {
+		f.Add(landmark(liarsHalf, ring), uint64(slots), uint64(0), uint64(0), uint64(0), n<<62, uint64(0), []byte{}, n%2 == 0)
+	}
 	good := []uint64{landmark(liarsHalf, ring), slots, landmark(liarsHalf, receives), count, stride}
 	for i, lies := range [][]uint64{
 		{0, ^uint64(0), 12, landmark(arenaEnd, 0), landmark(arenaEnd, -64), landmark(victimsHalf, ring), landmark(victimsHalf, 0), landmark(tables, 0), landmark(windowTable, 64), landmark(liarsHalf, ring+8)},
@@ -47,10 +50,12 @@ func FuzzHalf(f *testing.F) {
 		was := [...]uint64{h.ring, h.ringSlots, h.receives, h.receiveCount, h.receiveStride, h.endpoint}
 		lie := func() {
 			h.ring, h.ringSlots, h.receives, h.receiveCount, h.receiveStride, h.endpoint = r.mean(ring), slots, r.mean(receives), count, stride, number
+			h.sharedReceive = number >> 62
 			h.posted.Store(posted)
 			copy(l.estates[inArena].of(vast), content)
 		}
 		tell := func() { // so that the liar's own endpoint does not believe the lies
+			h.sharedReceive = 0
 			h.ring, h.ringSlots, h.receives, h.receiveCount, h.receiveStride, h.endpoint = was[0], was[1], was[2], was[3], was[4], was[5]
 		}
 		var err error

@@ -31,9 +31,19 @@ func slotsOf(slots ...shm.Slot) (b []byte) {
 }
 
 // FuzzMessage publishes arbitrary slots in the ring of a connected peer.
-func FuzzMessage(f *testing.F) {
+func FuzzMessage(f *testing.F) { fuzzMessages(f, false) }
+
+// FuzzSharedMessage does so where a shared receive queue waits for them, to
+// which a sound peer sends only what it awaits.
+func FuzzSharedMessage(f *testing.F) { fuzzMessages(f, true) }
+
+func fuzzMessages(f *testing.F, shared bool) {
 	r := newRig(f)
-	const whole = flagFirst | flagLast
+	awaited := uint8(0)
+	if shared {
+		awaited = flagAwaited
+	}
+	whole := flagFirst | flagLast | awaited
 	v, l := theVictim, theLiar
 	from := func(estate, rng int, n uint32) entry {
 		return entry{address(l, estate, rng, 0), n, localOf(l, estate, rng)}
@@ -67,11 +77,11 @@ func FuzzMessage(f *testing.F) {
 	f.Add([]byte{0}, slotsOf(shm.Slot{head(sendPlaced, whole, 0, 0), 65}), uint16(0))
 	f.Add([]byte{0}, slotsOf(shm.Slot{head(sendFailed, whole, 0, 0), uint64(nd.BufferOverflow)}), one(leaving))
 	f.Add([]byte{6, 7}, slotsOf(send(whole, from(inArena, vast, vastSize), vastSize, 0), send(whole, from(inArena, vast, vastSize), vastSize, 0)), one(swapping))
-	f.Add([]byte{1}, slotsOf(send(flagFirst, from(inArena, small, 60), 100, 0), send(flagLast, from(inArena, small, 40), 100, 0)), one(oneByOne))
-	f.Add([]byte{1}, slotsOf(send(flagFirst, from(inArena, small, 60), 100, 0), send(flagLast, from(inArena, small, 41), 100, 0)), one(oneByOne))
+	f.Add([]byte{1}, slotsOf(send(flagFirst|awaited, from(inArena, small, 60), 100, 0), send(flagLast|awaited, from(inArena, small, 40), 100, 0)), one(oneByOne))
+	f.Add([]byte{1}, slotsOf(send(flagFirst|awaited, from(inArena, small, 60), 100, 0), send(flagLast|awaited, from(inArena, small, 41), 100, 0)), one(oneByOne))
 	f.Add([]byte{1}, slotsOf(send(0, from(private, small, 60), 100, 0)), uint16(0))
 	f.Add([]byte{1}, slotsOf(send(whole|flagInvalidate, from(inArena, small, 60), 60, windowToken(v, 4))), uint16(0))
-	f.Add([]byte{1}, slotsOf(send(flagFirst, from(inArena, small, 0), 1<<40, 0)), one(busyVictim)|one(targeting))
+	f.Add([]byte{1}, slotsOf(send(flagFirst|awaited, from(inArena, small, 0), 1<<40, 0)), one(busyVictim)|one(targeting))
 	f.Add([]byte{}, slotsOf(put(40, remote(v, inArena, small), address(v, inArena, small, 0)), put(8, windowToken(v, 2), address(v, inArena, windowy, 320))), one(busyVictim)|one(leaving))
 	f.Add([]byte{}, slotsOf(put(40, remote(v, inArena, small), address(v, inArena, small, rangeSize-39))), one(hangingUp))
 	f.Add([]byte{}, slotsOf(put(8, windowToken(v, 1), address(v, inArena, windowy, 160))), uint16(0))
@@ -90,6 +100,9 @@ func FuzzMessage(f *testing.F) {
 
 	f.Fuzz(func(t *testing.T, receives, slots []byte, choices uint16) {
 		defer r.begin(t)()
+		if shared {
+			r.victim.share(t)
+		}
 		r.connect(t, len(slots)%2 == 0)
 		v, l := r.victim, r.liar
 		if bit(choices, targeting) {

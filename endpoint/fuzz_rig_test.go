@@ -42,6 +42,7 @@ type actor struct {
 	inUse               uint64
 
 	ep        *Endpoint
+	shared    *SharedReceiveQueue // of ep, if any
 	connector *Connector
 	ledger    ledger
 }
@@ -355,7 +356,11 @@ func (r *rig) arrive(t *testing.T) {
 	ctx := context.Background()
 	for _, a := range []*actor{r.victim, r.liar} {
 		a.provider.options.Executor = Auto
-		ep, err := a.adapter.CreateEndpoint(ctx, nd.EndpointConfig{Receive: a.received, Initiator: a.initiated, ReceiveDepth: 8, InitiatorDepth: 16})
+		cfg := nd.EndpointConfig{Receive: a.received, Initiator: a.initiated, ReceiveDepth: 8, InitiatorDepth: 16}
+		if a.shared != nil {
+			cfg.SharedReceive = a.shared
+		}
+		ep, err := a.adapter.CreateEndpoint(ctx, cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -371,6 +376,16 @@ func (r *rig) arrive(t *testing.T) {
 	if r.raw, err = shm.Slice[uint64](r.arena, shm.Offset(h.ring), h.ringSlots*shm.SlotSize/8); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// share gives the next endpoint of an actor a shared receive queue.
+func (a *actor) share(t *testing.T) {
+	t.Helper()
+	q, err := a.adapter.CreateSharedReceiveQueue(context.Background(), nd.SharedReceiveQueueConfig{Depth: 8})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.shared = q.(*SharedReceiveQueue)
 }
 
 // dial, accept, complete and established are the steps of a connection, none
@@ -591,6 +606,10 @@ func (r *rig) part(t *testing.T) {
 	for i, a := range []*actor{r.victim, r.liar} {
 		name := [...]string{"victim", "liar"}[i]
 		a.collect(t)
+		if a.shared != nil {
+			a.ledger.delivered += int(a.shared.outstanding()) // they are for other endpoints
+			a.shared = nil
+		}
 		a.ledger.close(t, name)
 		p := a.provider
 		if n := a.member.Heap().InUse(); n != a.inUse {
@@ -702,7 +721,11 @@ func (a *actor) receive(kind byte) {
 	case 9:
 		list = []nd.SGE{a.sge(inArena, local, from, 20), a.sge(inArena, foreign, from, 64)}
 	}
-	if a.ep.Receive(uint64(len(a.ledger.receives)), list) != nil {
+	receive := a.ep.Receive
+	if a.shared != nil {
+		receive = a.shared.Receive
+	}
+	if receive(uint64(len(a.ledger.receives)), list) != nil {
 		return // the queue is full
 	}
 	a.estates[inArena].allow(local, from, from+64)

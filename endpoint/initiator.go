@@ -190,6 +190,11 @@ func (ep *Endpoint) unstall() {
 // executeSend hands a message to the peer's oldest receive.
 func (ep *Endpoint) executeSend(r *request, budget *uint64) outcome {
 	c := ep.conn
+	if !r.started && c.shared {
+		// Whether there is a receive, and when, only the peer knows. It lets the
+		// message wait in the ring, without limit.
+		r.started, r.byRing, r.awaited = true, true, true
+	}
 	if !r.started {
 		if !c.credit() {
 			if ep.stall(); !c.credit() {
@@ -271,7 +276,7 @@ func (ep *Endpoint) sendSmall(r *request) outcome {
 	flags := flagFirst | flagLast | r.marks()
 	// Without a receive that takes any small message for sure, only the peer
 	// can say whether this one was delivered.
-	if r.invalidate || int64(c.tight-c.taken) > 0 {
+	if r.invalidate || r.awaited || int64(c.tight-c.taken) > 0 {
 		r.awaited = true
 		flags |= flagAwaited
 	}

@@ -2,11 +2,7 @@ package endpoint
 
 import (
 	"context"
-	"fmt"
-	"os"
 	"sync"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/softnd/softnd/nd"
 )
@@ -139,24 +135,11 @@ func (q *CompletionQueue) trigger() {
 	}
 }
 
-// NotifyAffinity returns the processors that this process may run on, the
-// first 64 of them.
+// NotifyAffinity returns the processors that this process may run on: it is its
+// own goroutines that serve notifications.
 func (q *CompletionQueue) NotifyAffinity() (group uint16, mask uint64, err error) {
-	if mask, err = affinity(); err != nil {
-		return 0, 0, q.fail("get notify affinity", nd.NotSupported, fmt.Sprintf("the kernel does not tell: %v", err), "")
+	if group, mask, err = processAffinity(); err != nil {
+		return 0, 0, &nd.OpError{Op: "get notify affinity", Object: "completion queue", Status: nd.NotSupported, Err: err}
 	}
-	return 0, mask, nil
-}
-
-func affinity() (mask uint64, err error) {
-	var set unix.CPUSet
-	if err := unix.SchedGetaffinity(os.Getpid(), &set); err != nil {
-		return 0, err
-	}
-	for i := range 64 {
-		if set.IsSet(i) {
-			mask |= 1 << i
-		}
-	}
-	return mask, nil
+	return group, mask, nil
 }

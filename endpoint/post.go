@@ -123,6 +123,9 @@ func (ep *Endpoint) enqueue(r *request) {
 // Receive posts buffers for one message.
 func (ep *Endpoint) Receive(reqCtx uint64, sge []nd.SGE) error {
 	const op = "receive"
+	if ep.shared != nil {
+		return ep.fail(op, nd.InvalidDeviceRequest, "the endpoint takes its receives from a shared receive queue", "post to that queue")
+	}
 	if len(sge) > ep.receiveSGE {
 		return ep.fail(op, nd.DataOverrun, fmt.Sprintf("%d scatter/gather entries, granted %d", len(sge), ep.receiveSGE), "raise MaxReceiveSGE or post fewer entries")
 	}

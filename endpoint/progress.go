@@ -88,7 +88,9 @@ func (ep *Endpoint) busy() bool {
 	case ep.next == ep.tail:
 		return ep.revoking != nil
 	}
-	return ep.state() == connected || ep.requests[ep.next&uint64(len(ep.requests)-1)].draining
+	r := &ep.requests[ep.next&uint64(len(ep.requests)-1)]
+	// One that is partly in the ring goes on when the peer has rung.
+	return r.draining || ep.state() == connected && !r.awaited
 }
 
 // outcome of an attempt to execute a request or to serve a message.

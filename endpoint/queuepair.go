@@ -40,6 +40,7 @@ type Endpoint struct {
 	context  uint64
 
 	receiveCQ, initiatorCQ *CompletionQueue
+	shared                 *SharedReceiveQueue // instead of receives of its own
 	receiveDepth           uint64
 	initiatorDepth         uint64
 	receiveSGE             int
@@ -72,7 +73,7 @@ type Endpoint struct {
 	takenSeen uint64    // our copy of taken.taken
 	taken     account
 
-	receives      []receive
+	receives      []receive // with a shared queue the one that a message has taken
 	posted        uint64
 	delivered     uint64
 	receivesSeen  uint64
@@ -127,8 +128,9 @@ func (a *Adapter) CreateEndpoint(ctx context.Context, cfg nd.EndpointConfig) (nd
 	if !ok || initiatorCQ == nil || initiatorCQ.provider != a.provider {
 		return nil, a.fail(op, nd.InvalidParameter3, "no completion queue of this provider for initiator requests", "set EndpointConfig.Initiator")
 	}
-	if cfg.SharedReceive != nil {
-		return nil, a.fail(op, nd.NotSupported, "shared receive queues are not built yet", "leave EndpointConfig.SharedReceive nil")
+	shared, err := a.sharedQueue(op, &cfg)
+	if err != nil {
+		return nil, err
 	}
 	for _, l := range []struct {
 		name           string
@@ -143,6 +145,9 @@ func (a *Adapter) CreateEndpoint(ctx context.Context, cfg nd.EndpointConfig) (nd
 		{"InlineSize", &cfg.InlineSize, 0, maxInline, nd.InvalidParameter9},
 	} {
 		if *l.value < 0 || *l.value > l.atMost {
+			if shared != nil && l.status > nd.InvalidParameter6 {
+				l.status-- // with a shared queue the call has one parameter less before this one
+			}
 			return nil, a.fail(op, l.status, fmt.Sprintf("%s %d, at most %d", l.name, *l.value, l.atMost), "see Adapter.Query for the limits")
 		}
 		if *l.value == 0 {
@@ -157,6 +162,10 @@ func (a *Adapter) CreateEndpoint(ctx context.Context, cfg nd.EndpointConfig) (nd
 		receiveSGE: max(cfg.MaxReceiveSGE, leastSGE), initiatorSGE: max(cfg.MaxInitiatorSGE, leastSGE),
 		inlineSize: cfg.InlineSize,
 		bound:      make(map[window.Loan]struct{}),
+		shared:     shared,
+	}
+	if shared != nil {
+		ep.receiveDepth, ep.receiveSGE = 1, shared.sge // for the one that a message has taken
 	}
 	ep.noRoom[0] = ep.fail("receive", nd.NoMoreEntries, fmt.Sprintf("%d receives are outstanding", cfg.ReceiveDepth), "take results, then retry")
 	ep.noRoom[1] = ep.fail("post", nd.NoMoreEntries, fmt.Sprintf("%d requests are outstanding", cfg.InitiatorDepth), "take results, then retry")
@@ -176,6 +185,20 @@ func (a *Adapter) CreateEndpoint(ctx context.Context, cfg nd.EndpointConfig) (nd
 	return ep, nil
 }
 
+// sharedQueue returns the shared receive queue that cfg asks for, if any, and
+// clears the limits that do not count then.
+func (a *Adapter) sharedQueue(op string, cfg *nd.EndpointConfig) (*SharedReceiveQueue, error) {
+	if cfg.SharedReceive == nil {
+		return nil, nil
+	}
+	q, ok := cfg.SharedReceive.(*SharedReceiveQueue)
+	if !ok || q == nil || q.adapter != a || q.isClosed() {
+		return nil, a.fail(op, nd.InvalidParameter4, "no shared receive queue of this adapter, or one that is closed", "create it with the endpoint's adapter")
+	}
+	cfg.ReceiveDepth, cfg.MaxReceiveSGE = 0, 0
+	return q, nil
+}
+
 // allot makes the private queues, so that posting never allocates.
 func (ep *Endpoint) allot() {
 	ep.requests = make([]request, ceilPowerOfTwo(ep.initiatorDepth))
@@ -185,11 +208,7 @@ func (ep *Endpoint) allot() {
 		ep.requests[i].captured = inline[i*ep.inlineSize : i*ep.inlineSize : (i+1)*ep.inlineSize]
 		ep.requests[i].entries = entries[i*ep.initiatorSGE : i*ep.initiatorSGE : (i+1)*ep.initiatorSGE]
 	}
-	ep.receives = make([]receive, ceilPowerOfTwo(ep.receiveDepth))
-	entries = make([]entry, len(ep.receives)*ep.receiveSGE)
-	for i := range ep.receives {
-		ep.receives[i].entries = entries[i*ep.receiveSGE : i*ep.receiveSGE : (i+1)*ep.receiveSGE]
-	}
+	ep.receives = newReceives(ceilPowerOfTwo(ep.receiveDepth), ep.receiveSGE)
 }
 
 func ceilPowerOfTwo(n uint64) uint64 { return 1 << bits.Len64(n-1) }
@@ -198,6 +217,9 @@ func ceilPowerOfTwo(n uint64) uint64 { return 1 << bits.Len64(n-1) }
 func (ep *Endpoint) makeHalf() error {
 	slots := ceilPowerOfTwo(min(max(ep.initiatorDepth, 16), 256))
 	count := uint64(len(ep.receives))
+	if ep.shared != nil {
+		count = 0 // peers have no business with them
+	}
 	stride := (descriptorHeader + uint64(ep.receiveSGE)*descriptorEntry + 63) / 64 * 64
 	arena := ep.provider.arena
 	off, err := ep.provider.member.Heap().Alloc(halfSize + slots*shm.SlotSize + count*stride)
@@ -212,6 +234,10 @@ func (ep *Endpoint) makeHalf() error {
 	h.receives, h.receiveCount, h.receiveStride = h.ring+slots*shm.SlotSize, count, stride
 	h.endpoint = ep.number
 	ep.halfOffset, ep.stride = off, stride/8
+	if ep.shared != nil {
+		h.sharedReceive = 1
+		return nil
+	}
 	ep.words, err = shm.Slice[uint64](arena, shm.Offset(h.receives), count*ep.stride)
 	return err
 }

@@ -119,6 +119,7 @@ type sideOptions struct {
 	OneQueue       bool // one completion queue instead of two
 	SGE            int
 	InlineSize     int
+	Shared         *nd.SharedReceiveQueueConfig // all endpoints take their receives from such a queue
 }
 
 // edge is the bytes around each region that nobody may touch.
@@ -148,6 +149,7 @@ type side struct {
 	provider *Provider
 	adapter  nd.Adapter
 	queues   [2]nd.CompletionQueue
+	shared   nd.SharedReceiveQueue
 
 	mu         sync.Mutex
 	endpoints  []nd.Endpoint
@@ -188,6 +190,11 @@ func (s *side) furnish() (err error) {
 			break
 		}
 		if s.queues[i], err = s.adapter.CreateCompletionQueue(s.ctx, depth); err != nil {
+			return err
+		}
+	}
+	if s.options.Shared != nil {
+		if s.shared, err = s.adapter.CreateSharedReceiveQueue(s.ctx, *s.options.Shared); err != nil {
 			return err
 		}
 	}
@@ -333,6 +340,9 @@ func (s *side) post(o order, r *reply) error {
 	case doSendRevoking:
 		return ep.SendAndInvalidate(o.Context, sge, o.Far.Token, o.Flags)
 	case doReceive:
+		if s.shared != nil {
+			return s.shared.Receive(o.Context, sge)
+		}
 		return ep.Receive(o.Context, sge)
 	case doInvalidate:
 		return ep.Invalidate(o.Context, s.window(o.Window), o.Flags)
@@ -393,7 +403,7 @@ func (s *side) addEndpoint(ctx context.Context, r *reply) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	ep, err := s.adapter.CreateEndpoint(ctx, nd.EndpointConfig{
-		Receive: s.queues[receiveQueue], Initiator: s.queues[initiatorQueue],
+		Receive: s.queues[receiveQueue], Initiator: s.queues[initiatorQueue], SharedReceive: s.shared,
 		Context:      endpointContext(len(s.endpoints)),
 		ReceiveDepth: s.options.ReceiveDepth, InitiatorDepth: s.options.InitiatorDepth,
 		MaxReceiveSGE: s.options.SGE, MaxInitiatorSGE: s.options.SGE, InlineSize: s.options.InlineSize,
@@ -574,6 +584,9 @@ func (s *side) leave() error {
 	}
 	for _, c := range s.connectors {
 		close("connector", c)
+	}
+	if s.shared != nil {
+		close("shared receive queue", s.shared)
 	}
 	for _, w := range s.windows {
 		close("window", w)

@@ -20,7 +20,8 @@ type half struct {
 	receiveCount  uint64 // a power of two
 	receiveStride uint64 // bytes, a multiple of 64
 	endpoint      uint64 // the endpoint's number in its process
-	_             [80]byte
+	sharedReceive uint64 // 1: the receives are a shared queue's, and none are shown here
+	_             [72]byte
 
 	consumed    atomic.Uint64 // messages of the peer's ring that are done with
 	fault       atomic.Uint64 // number of the message that failed here, plus one; set before the abort

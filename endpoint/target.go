@@ -65,9 +65,16 @@ func (ep *Endpoint) handle(m *message, budget *uint64) outcome {
 	case writeInline:
 		return ep.serveWrite(m)
 	}
-	if ep.delivered == ep.posted {
+	switch {
+	case ep.shared != nil && (m.kind == sendPlaced || m.kind == sendFailed || m.flags&flagAwaited == 0):
+		ep.terminate(ep.lie("a message of kind %d and flags %#x to a shared receive queue", m.kind, m.flags))
+		return ready
+	case ep.delivered != ep.posted: // a part of the message has been here already, or the receive is our own
+	case ep.shared == nil:
 		ep.terminate(ep.lie("a message without a posted receive"))
 		return ready
+	case ep.state() == peerGone || !ep.shared.take(ep): // the peer has canceled what it sent when it left
+		return waits
 	}
 	r := &ep.receives[ep.delivered&uint64(len(ep.receives)-1)]
 	switch m.kind {

@@ -78,8 +78,12 @@ func (ep *Endpoint) takeBlame() {
 	}
 }
 
-// deliverRest takes from the ring what its sender has completed already.
+// deliverRest takes from the ring what its sender has completed already, which
+// is nothing if the receives are a shared queue's.
 func (ep *Endpoint) deliverRest() {
+	if ep.shared != nil {
+		return
+	}
 	c := ep.conn
 	m := &ep.message
 	for !c.refused && ep.delivered != ep.posted && c.in.Peek(&ep.arrived) && m.decode(&ep.arrived) {
@@ -106,6 +110,9 @@ func (ep *Endpoint) deliverRest() {
 // the peer is not in the middle of a copy, else when it has ended. The state
 // has been changed, for both sides to see, so no other copy can begin.
 func (ep *Endpoint) windDown() {
+	if ep.shared != nil {
+		ep.shared.abandon(ep)
+	}
 	ep.unbind()
 	if ep.settle() {
 		return
@@ -242,6 +249,9 @@ func (ep *Endpoint) peerLeft() bool {
 	case connected:
 		ep.cause = ep.fail("serve", nd.ConnectionDisconnected, "the peer ("+ep.conn.name+") has disconnected", "call Connector.Disconnect too")
 		ep.setState(peerGone)
+		if ep.shared != nil {
+			ep.shared.abandon(ep)
+		}
 		return true
 	case closing:
 		ep.part()

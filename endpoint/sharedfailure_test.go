@@ -1,0 +1,279 @@
+package endpoint
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/softnd/softnd/nd"
+	"github.com/softnd/softnd/shm"
+)
+
+// stays checks that n receives are outstanding, and that peer i's connection
+// works: its next message takes the oldest, of the given context.
+func (r *star) stays(i, n int, context uint64) {
+	r.owner.t.Helper()
+	r.queue().mu.Lock()
+	got := r.queue().outstanding()
+	r.queue().mu.Unlock()
+	if got != uint64(n) {
+		r.owner.t.Errorf("%d receives are outstanding, want %d", got, n)
+	}
+	p := r.peers[i]
+	p.must(order{Do: doSend, Context: 99, Parts: mine(0, 8)})
+	p.expect(initiatorQueue, success(nd.RequestSend, 99, 8))
+	r.owner.expect(receiveQueue, of(i, success(nd.RequestReceive, context, 8)))
+}
+
+// fails checks that a message of peer 0 ends the connection of the owner's first
+// endpoint, and nothing else.
+func (r *star) fails(o order, receive, send nd.Status) {
+	r.owner.t.Helper()
+	p := r.peers[0]
+	for context := uint64(2); context <= 3; context++ {
+		r.owner.must(order{Do: doReceive, Context: context, Parts: mine(0, 100)})
+	}
+	o.Context = 1
+	p.must(o)
+	p.must(order{Do: doSend, Context: 2})
+	r.owner.expect(receiveQueue, failure(nd.RequestReceive, 1, receive))
+	p.expect(initiatorQueue, failure(nd.RequestSend, 1, send), failure(nd.RequestSend, 2, nd.Canceled))
+	r.owner.must(order{Do: doNotify})
+	r.owner.refuse(receive, order{Do: doWhy})
+	r.stays(1, 2, 2)
+	r.owner.nothing(receiveQueue)
+}
+
+// onSomeStars runs a test with one of each way to move the bytes, and two peers.
+func onSomeStars(t *testing.T, test func(t *testing.T, r *star)) {
+	t.Helper()
+	for _, s := range append(someSetups(setup{}), setup{Processes: true}) {
+		t.Run(s.String(), func(t *testing.T) { test(t, newStar(t, s, nd.SharedReceiveQueueConfig{}, 2)) })
+	}
+}
+
+// TestSharedReceiveTooSmall and others of its kind: the message that took the
+// receive fails, and with it its connection.
+func TestSharedReceiveTooSmall(t *testing.T) {
+	for _, room := range []int{0, 7, 60} {
+		for _, n := range []int{8, 61, 70_000} {
+			if n <= room {
+				continue
+			}
+			t.Run(fmt.Sprintf("%d for %d", n, room), func(t *testing.T) {
+				onSomeStars(t, func(t *testing.T, r *star) {
+					r.owner.fill(0, 0, 200_000, 1)
+					before := r.owner.sum(0, 100_000+room, 100_000-room)
+					r.owner.must(order{Do: doReceive, Context: 1, Parts: mine(100_000, room)})
+					r.fails(order{Do: doSend, Parts: mine(0, n)}, nd.BufferOverflow, nd.RemoteError)
+					if r.owner.sum(0, 100_000+room, 100_000-room) != before {
+						t.Error("bytes after the receive have changed")
+					}
+				})
+			})
+		}
+	}
+}
+
+func TestSharedReceiveInvalid(t *testing.T) {
+	for _, n := range []int{8, 70_000} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			onSomeStars(t, func(t *testing.T, r *star) {
+				r.owner.must(order{Do: doReceive, Context: 1, Parts: []part{{Len: n, Token: 1<<31 + 12345}}})
+				r.fails(order{Do: doSend, Parts: mine(0, n)}, nd.AccessViolation, nd.RemoteError)
+			})
+		})
+	}
+}
+
+// TestSharedReceiveRevoking: a message may invalidate a window of the endpoint
+// that it comes in on, even after a long wait, and no other.
+func TestSharedReceiveRevoking(t *testing.T) {
+	onEveryStar(t, setup{}, 2, func(t *testing.T, r *star) {
+		p, w := r.peers[0], r.owner.window()
+		d := r.owner.bind(w, 0, 100, nd.AllowWrite)
+		p.must(order{Do: doSendRevoking, Context: 1, Parts: mine(0, 60_000), Far: d})
+		p.must(order{Do: doWrite, Context: 2, Parts: mine(0, 8), Far: r.owner.memory})
+		p.nothing(initiatorQueue)
+		r.owner.must(order{Do: doReceive, Context: 1, Parts: mine(0, 60_000)})
+		want := success(nd.RequestReceiveAndInvalidate, 1, 60_000)
+		want.InvalidatedToken = d.Token
+		r.owner.expect(receiveQueue, want)
+		p.expect(initiatorQueue, success(nd.RequestSend, 1, 60_000), success(nd.RequestWrite, 2, 8))
+		d = r.owner.bind(w, 0, 100, nd.AllowWrite) // it is free again
+
+		r.owner.must(order{Do: doReceive, Context: 3, Parts: mine(0, 8)})
+		r.peers[1].must(order{Do: doSendRevoking, Context: 3, Far: d})
+		r.owner.expect(receiveQueue, of(1, failure(nd.RequestReceive, 3, nd.InvalidDeviceRequest)))
+		r.peers[1].expect(initiatorQueue, failure(nd.RequestSend, 3, nd.RemoteError))
+		p.must(order{Do: doWrite, Context: 4, Parts: mine(0, 8), Far: d})
+		p.expect(initiatorQueue, success(nd.RequestWrite, 4, 8))
+	})
+}
+
+// TestSharedReceiveOfVanishedMemory: a message whose memory goes away while it
+// waits fails when it has its receive.
+func TestSharedReceiveOfVanishedMemory(t *testing.T) {
+	r := newStar(t, setup{}, nd.SharedReceiveQueueConfig{}, 2)
+	p := r.peers[0]
+	p.must(order{Do: doSend, Context: 1, Parts: mine(0, 1000)})
+	p.must(order{Do: doDeregister})
+	for context := uint64(1); context <= 2; context++ {
+		r.owner.must(order{Do: doReceive, Context: context, Parts: mine(0, 1000)})
+	}
+	r.owner.expect(receiveQueue, failure(nd.RequestReceive, 1, nd.Canceled))
+	p.expect(initiatorQueue, failure(nd.RequestSend, 1, nd.AccessViolation))
+	r.stays(1, 1, 2)
+}
+
+// halfArrived makes the first message of peer 0, which is a process, take a
+// receive of context 1 and stop half-way through: the sender is stopped.
+func (r *star) halfArrived(t *testing.T, n int) {
+	t.Helper()
+	p := r.peers[0]
+	p.must(order{Do: doSend, Context: 1, Parts: mine(0, n)})
+	eventually(t, "all staging buffers of the sender are in the ring", func() bool {
+		r.queue().mu.Lock()
+		defer r.queue().mu.Unlock()
+		return len(r.queue().waiting) == 1
+	})
+	p.puppet.stop()
+	for context := uint64(1); context <= 3; context++ {
+		r.owner.must(order{Do: doReceive, Context: context, Parts: mine(0, n)})
+	}
+	ep := r.owner.local.endpoint(0).(*Endpoint)
+	eventually(t, "the message is half-way through", func() bool {
+		ep.mu.Lock()
+		defer ep.mu.Unlock()
+		return ep.posted != ep.delivered && ep.placed > 0 && !ep.halfway
+	})
+}
+
+// TestSharedReceiveEndsInTheMiddle: whatever ends the connection of a message
+// that has a receive cancels that receive, and leaves the rest to the others.
+func TestSharedReceiveEndsInTheMiddle(t *testing.T) {
+	for name, end := range map[string]func(r *star){
+		"peer dies": func(r *star) { r.peers[0].puppet.kill() },
+		"flush":     func(r *star) { r.owner.must(order{Do: doFlush}) },
+		"close":     func(r *star) { r.owner.must(order{Do: doCloseEndpoint}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := setup{Processes: true, Private: [2]bool{false, true}, Both: sideOptions{Size: 1 << 20}}
+			r := newStar(t, s, nd.SharedReceiveQueueConfig{}, 2)
+			r.halfArrived(t, 1<<20)
+			end(r)
+			r.owner.expect(receiveQueue, failure(nd.RequestReceive, 1, nd.Canceled))
+			r.stays(1, 2, 2)
+			if p := r.peers[0]; name != "peer dies" {
+				p.puppet.resume()
+				p.expect(initiatorQueue, failure(nd.RequestSend, 1, nd.Canceled))
+			}
+		})
+	}
+}
+
+// bothWait makes a message of each peer wait for a receive, that of peer 0 first.
+func (r *star) bothWait(t *testing.T) {
+	t.Helper()
+	q := r.queue()
+	for i, p := range r.peers {
+		p.must(order{Do: doSend, Context: 1, Parts: mine(0, 8)})
+		eventually(t, "its message waits", func() bool {
+			q.mu.Lock()
+			defer q.mu.Unlock()
+			return len(q.waiting) == i+1
+		})
+	}
+}
+
+// TestSharedReceiveWaiterEnds: a connection that ends while its message waits
+// takes no receive from those behind it.
+func TestSharedReceiveWaiterEnds(t *testing.T) {
+	for name, end := range map[string]func(r *star){
+		"peer dies": func(r *star) { r.peers[0].puppet.kill(); r.owner.must(order{Do: doNotify}) },
+		"flush":     func(r *star) { r.owner.must(order{Do: doFlush}) },
+		"close":     func(r *star) { r.owner.must(order{Do: doCloseEndpoint}) },
+		"peer disconnects": func(r *star) {
+			r.peers[0].start(disconnect)
+			r.owner.must(order{Do: doNotify})
+		},
+		"disconnect": func(r *star) {
+			bye := r.peers[0].start(disconnect)
+			r.owner.must(disconnect)
+			if a := <-bye; a.Status != nd.Success {
+				r.owner.t.Error(a.Text)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newStar(t, setup{Processes: true}, nd.SharedReceiveQueueConfig{}, 2)
+			r.bothWait(t)
+			end(r)
+			r.owner.must(order{Do: doReceive, Context: 1, Parts: mine(0, 8)})
+			r.owner.expect(receiveQueue, of(1, success(nd.RequestReceive, 1, 8)))
+			r.peers[1].expect(initiatorQueue, success(nd.RequestSend, 1, 8))
+		})
+	}
+}
+
+// TestSharedReceiveKeptForAWaiter that ends before it takes it is for the next.
+func TestSharedReceiveKeptForAWaiter(t *testing.T) {
+	r := newStar(t, setup{Processes: true}, nd.SharedReceiveQueueConfig{}, 2)
+	r.bothWait(t)
+	first := r.owner.local.endpoint(0).(*Endpoint)
+	first.mu.Lock() // so that it cannot take the receive
+	r.owner.must(order{Do: doReceive, Context: 1, Parts: mine(0, 8)})
+	r.owner.local.endpoint(1).(*Endpoint).drive()
+	r.owner.nothing(receiveQueue)
+	first.terminate(first.fail("test", nd.Canceled, "as asked", ""))
+	first.mu.Unlock()
+	r.owner.expect(receiveQueue, of(1, success(nd.RequestReceive, 1, 8)))
+	r.peers[1].expect(initiatorQueue, success(nd.RequestSend, 1, 8))
+}
+
+// TestLiesToASharedReceiveQueue: what only a sender can mean that knows the
+// receives ends the connection, and takes none.
+func TestLiesToASharedReceiveQueue(t *testing.T) {
+	for name, slot := range map[string]shm.Slot{
+		"placed":              {head(sendPlaced, flagFirst|flagLast, 0, 0), 8},
+		"placed and awaited":  {head(sendPlaced, flagFirst|flagLast|flagAwaited, 0, 0), 8},
+		"failed":              {head(sendFailed, flagFirst|flagLast|flagAwaited, 0, 0), uint64(nd.BufferOverflow)},
+		"inline, not awaited": {head(sendInline, flagFirst|flagLast, 8, 0), 8},
+		"piece, not awaited":  {head(sendPiece, flagFirst|flagLast, 0, 0), 8, 8, 0, 8},
+	} {
+		for _, over := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/connection over=%v", name, over), func(t *testing.T) {
+				r := newStar(t, setup{}, nd.SharedReceiveQueueConfig{}, 2)
+				for context := uint64(1); context <= 2; context++ {
+					r.owner.must(order{Do: doReceive, Context: context, Parts: mine(0, 100)})
+				}
+				owner, liar := r.owner.local.endpoint(0).(*Endpoint), r.peers[0].local.endpoint(0).(*Endpoint)
+				owner.mu.Lock()
+				liar.mu.Lock()
+				liar.conn.out.Push(&slot)
+				liar.mu.Unlock()
+				if over { // the last look at the ring must not believe it either
+					owner.terminate(owner.fail("test", nd.ConnectionAborted, "as asked", ""))
+				} else {
+					owner.step()
+				}
+				owner.mu.Unlock()
+				r.owner.refuse(nd.ConnectionAborted, order{Do: doWhy})
+				r.owner.nothing(receiveQueue)
+				r.stays(1, 2, 1)
+			})
+		}
+	}
+}
+
+// TestHalfWithAnUnknownKindOfReceives is refused.
+func TestHalfWithAnUnknownKindOfReceives(t *testing.T) {
+	p := newPair(t, setup{Unwired: true})
+	p.a.local.endpoint(0).(*Endpoint).half.sharedReceive = 2
+	addr := p.b.must(order{Do: doListen}).Addr
+	connected := p.a.start(order{Do: doConnect, Addr: addr})
+	p.b.refuse(nd.ConnectionAborted, order{Do: doAccept})
+	p.b.must(order{Do: doCloseEndpoint})
+	p.b.must(order{Do: doCloseLink})
+	p.a.must(order{Do: doCloseLink})
+	<-connected
+}

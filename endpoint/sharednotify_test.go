@@ -1,0 +1,252 @@
+package endpoint
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/softnd/softnd/nd"
+)
+
+// loneQueue is a shared receive queue that no endpoint uses, with some receives.
+func loneQueue(t *testing.T, cfg nd.SharedReceiveQueueConfig, receives int) (*side, *SharedReceiveQueue) {
+	t.Helper()
+	p := newParty(t, newArena(t), "owner", sideOptions{Shared: &cfg}, false)
+	for i := range receives {
+		p.must(order{Do: doReceive, Context: uint64(i), Parts: mine(0, 8)})
+	}
+	return p.local, p.local.shared.(*SharedReceiveQueue)
+}
+
+// background starts a call that blocks, and waits until it does.
+func background(t *testing.T, p *Provider, call func() error) <-chan error {
+	t.Helper()
+	waiting := func() int {
+		p.sleep.mu.Lock()
+		defer p.sleep.mu.Unlock()
+		return p.sleep.waiting
+	}
+	before, done := waiting(), make(chan error, 1)
+	go func() { done <- call() }()
+	eventually(t, "the call waits", func() bool { return waiting() > before || len(done) > 0 })
+	return done
+}
+
+func stillWaits(t *testing.T, done <-chan error) {
+	t.Helper()
+	select {
+	case err := <-done:
+		t.Fatalf("the call has returned (%v)", err)
+	case <-time.After(2 * time.Millisecond): // most mistakes show in this time
+	}
+}
+
+// TestSharedReceiveNotify: it returns when messages leave fewer receives than
+// the threshold, and not before; one event ends all calls that wait.
+func TestSharedReceiveNotify(t *testing.T) {
+	for _, processes := range []bool{false, true} {
+		r := newStar(t, setup{Processes: processes}, nd.SharedReceiveQueueConfig{Threshold: 4}, 2)
+		q := r.queue()
+		for i := range uint64(6) {
+			r.owner.must(order{Do: doReceive, Context: i, Parts: mine(0, 8)})
+		}
+		var calls [3]<-chan error
+		for i := range calls {
+			calls[i] = background(t, r.owner.local.provider, func() error { return q.Notify(r.owner.local.ctx) })
+		}
+		for i := range 3 {
+			for _, c := range calls {
+				stillWaits(t, c)
+			}
+			r.peers[i%2].must(order{Do: doSend, Parts: mine(0, 8)})
+			r.owner.results(receiveQueue, 1)
+		}
+		for _, c := range calls {
+			if err := <-c; err != nil {
+				t.Error(err)
+			}
+		}
+		if err := q.Notify(r.owner.local.ctx); err != nil { // they are still too few
+			t.Error(err)
+		}
+		r.owner.must(order{Do: doReceive, Parts: mine(0, 8)})
+		stillWaits(t, background(t, r.owner.local.provider, func() error { return q.Notify(r.owner.local.ctx) }))
+	}
+}
+
+// TestSharedReceiveEventIsNotLost on a call that does not look before receives
+// are posted again.
+func TestSharedReceiveEventIsNotLost(t *testing.T) {
+	s, q := loneQueue(t, nd.SharedReceiveQueueConfig{Threshold: 2}, 2)
+	call := background(t, s.provider, func() error { return q.Notify(s.ctx) })
+	q.mu.Lock()
+	q.head++ // a message takes one
+	event := q.noteEvent(false)
+	q.tail++ // and the program posts another before anybody looks
+	q.mu.Unlock()
+	if !event {
+		t.Fatal("no event")
+	}
+	s.provider.sleep.wake()
+	if err := <-call; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestSharedReceiveNotifyEnds(t *testing.T) {
+	s, q := loneQueue(t, nd.SharedReceiveQueueConfig{}, 1) // a threshold of 0: there is no event
+	ctx, cancel := context.WithCancel(s.ctx)
+	call := background(t, s.provider, func() error { return q.Notify(ctx) })
+	other := background(t, s.provider, func() error { return q.Notify(s.ctx) })
+	stillWaits(t, call)
+	cancel()
+	err := <-call
+	if wantStatus(t, err, nd.Canceled); !errors.Is(err, context.Canceled) {
+		t.Errorf("the error does not name its cause: %v", err)
+	}
+	if err := q.Modify(0, 2); err != nil { // the receives are too few from now on
+		t.Error(err)
+	}
+	if err := <-other; err != nil {
+		t.Error(err)
+	}
+	if err := q.Modify(0, 1); err != nil {
+		t.Error(err)
+	}
+	call = background(t, s.provider, func() error { return q.Notify(s.ctx) })
+	stillWaits(t, call)
+	if err := q.Close(); err != nil {
+		t.Error(err)
+	}
+	wantStatus(t, <-call, nd.Canceled)
+	wantStatus(t, q.Notify(s.ctx), nd.Canceled)
+	wantStatus(t, q.Receive(1, nil), nd.InvalidHandle)
+	wantStatus(t, q.Modify(0, 0), nd.InvalidHandle)
+}
+
+// TestSharedReceiveModify keeps the receives in order, and changes nothing when
+// it fails.
+func TestSharedReceiveModify(t *testing.T) {
+	r := newStar(t, setup{}, nd.SharedReceiveQueueConfig{Depth: 4}, 1)
+	q := r.queue()
+	post := func(context, n int) {
+		for i := range n {
+			r.owner.must(order{Do: doReceive, Context: uint64(context + i), Parts: mine(context+i, 1)})
+		}
+	}
+	take := func(context, n int) {
+		for i := range n {
+			r.peers[0].must(order{Do: doSend, Parts: mine(i, 1)})
+			r.owner.expect(receiveQueue, success(nd.RequestReceive, uint64(context+i), 1))
+			r.peers[0].results(initiatorQueue, 1)
+		}
+	}
+	post(0, 4)
+	take(0, 3)
+	post(4, 3) // the oldest is not at the start of the ring now
+	wantStatus(t, q.Receive(9, nil), nd.NoMoreEntries)
+	wantStatus(t, q.Modify(3, 0), nd.BufferOverflow)
+	wantStatus(t, q.Modify(-1, 0), nd.InvalidParameter)
+	wantStatus(t, q.Modify(maxSharedDepth+1, 0), nd.InvalidParameter)
+	wantStatus(t, q.Modify(0, 5), nd.InvalidParameter)
+	wantStatus(t, q.Modify(5, -1), nd.InvalidParameter)
+	wantStatus(t, q.Receive(9, nil), nd.NoMoreEntries)
+	if err := q.Modify(5, 0); err != nil {
+		t.Fatal(err)
+	}
+	post(7, 1)
+	wantStatus(t, q.Receive(9, nil), nd.NoMoreEntries)
+	if err := q.Modify(maxSharedDepth, 1); err != nil {
+		t.Fatal(err)
+	}
+	post(8, 100)
+	take(3, 104)
+	if err := q.Modify(1, 0); err != nil {
+		t.Fatal(err)
+	}
+	wantStatus(t, q.Receive(9, nil), nd.NoMoreEntries) // that of context 107 is there
+	take(107, 1)
+}
+
+func TestSharedReceiveParameters(t *testing.T) {
+	s, q := loneQueue(t, nd.SharedReceiveQueueConfig{}, 0)
+	info, err := s.adapter.Query(nd.InfoVersion2)
+	if err != nil || info.MaxSharedReceiveQueueDepth != 4096 {
+		t.Errorf("the adapter shows a depth of %d, %v", info.MaxSharedReceiveQueueDepth, err)
+	}
+	for _, c := range []struct {
+		cfg  nd.SharedReceiveQueueConfig
+		want nd.Status
+	}{
+		{nd.SharedReceiveQueueConfig{}, nd.Success},
+		{nd.SharedReceiveQueueConfig{Depth: 4096, MaxSGE: 16, Threshold: 4096}, nd.Success},
+		{nd.SharedReceiveQueueConfig{Depth: -1}, nd.InvalidParameter3},
+		{nd.SharedReceiveQueueConfig{Depth: 4097}, nd.InvalidParameter3},
+		{nd.SharedReceiveQueueConfig{MaxSGE: -1}, nd.InvalidParameter4},
+		{nd.SharedReceiveQueueConfig{MaxSGE: 17}, nd.InvalidParameter4},
+		{nd.SharedReceiveQueueConfig{Threshold: -1}, nd.InvalidParameter5},
+		{nd.SharedReceiveQueueConfig{Depth: 8, Threshold: 9}, nd.InvalidParameter5},
+	} {
+		_, err := s.adapter.CreateSharedReceiveQueue(s.ctx, c.cfg)
+		wantStatus(t, err, c.want)
+	}
+
+	other, err := s.provider.OpenAdapter(s.ctx, s.provider.adapterID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	foreign, err := other.CreateSharedReceiveQueue(s.ctx, nd.SharedReceiveQueueConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, change := range map[nd.Status]func(*nd.EndpointConfig){
+		nd.Success:           func(c *nd.EndpointConfig) { c.ReceiveDepth, c.MaxReceiveSGE = -1, 1<<20 }, // ignored
+		nd.InvalidParameter2: func(c *nd.EndpointConfig) { c.Receive = nil },
+		nd.InvalidParameter3: func(c *nd.EndpointConfig) { c.Initiator = nil },
+		nd.InvalidParameter4: func(c *nd.EndpointConfig) { c.SharedReceive = foreign },
+		nd.InvalidParameter6: func(c *nd.EndpointConfig) { c.InitiatorDepth = maxQueueDepth + 1 },
+		nd.InvalidParameter7: func(c *nd.EndpointConfig) { c.MaxInitiatorSGE = maxSGE + 1 },
+		nd.InvalidParameter8: func(c *nd.EndpointConfig) { c.InlineSize = -1 },
+	} {
+		cfg := nd.EndpointConfig{Receive: s.queues[receiveQueue], Initiator: s.queues[initiatorQueue], SharedReceive: q}
+		change(&cfg)
+		ep, err := s.adapter.CreateEndpoint(s.ctx, cfg)
+		if wantStatus(t, err, want); err == nil {
+			defer ep.Close()
+		}
+	}
+	wantStatus(t, s.endpoint(0).Receive(1, nil), nd.InvalidDeviceRequest)
+	wantStatus(t, q.Receive(1, make([]nd.SGE, leastSGE+1)), nd.DataOverrun)
+	group, mask, err := q.NotifyAffinity()
+	if err != nil || group != 0 || mask == 0 {
+		t.Errorf("processors %#x of group %d, %v", mask, group, err)
+	}
+}
+
+// TestSharedReceiveQueueOutlivesItsClose: it serves its endpoints, and no new
+// ones, until they are closed.
+func TestSharedReceiveQueueOutlivesItsClose(t *testing.T) {
+	r := newStar(t, setup{}, nd.SharedReceiveQueueConfig{}, 1)
+	q, s := r.queue(), r.owner.local
+	r.owner.must(order{Do: doReceive, Context: 1, Parts: mine(0, 100_000)})
+	if err := q.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_, err := s.adapter.CreateEndpoint(s.ctx, nd.EndpointConfig{Receive: s.queues[0], Initiator: s.queues[0], SharedReceive: q})
+	wantStatus(t, err, nd.InvalidParameter4)
+	r.peers[0].must(order{Do: doSend, Context: 1, Parts: mine(0, 100_000)})
+	r.owner.expect(receiveQueue, success(nd.RequestReceive, 1, 100_000))
+	r.peers[0].expect(initiatorQueue, success(nd.RequestSend, 1, 100_000))
+}
+
+// TestSharedReceiveAfterTheProvider does not touch an arena that may be gone.
+func TestSharedReceiveAfterTheProvider(t *testing.T) {
+	s, q := loneQueue(t, nd.SharedReceiveQueueConfig{}, 0)
+	call := background(t, s.provider, func() error { return q.Notify(s.ctx) })
+	if err := s.provider.Close(); err != nil {
+		t.Fatal(err)
+	}
+	wantStatus(t, <-call, nd.Canceled)
+	wantStatus(t, q.Receive(1, nil), nd.InvalidHandle)
+}

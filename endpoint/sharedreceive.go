@@ -1,0 +1,271 @@
+package endpoint
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/softnd/softnd/nd"
+)
+
+// SharedReceiveQueue holds receives for several endpoints of one adapter. It is
+// local to the process: peers know only that their messages have to travel by
+// ring, and wait there for a receive. Safe for concurrent use.
+type SharedReceiveQueue struct {
+	adapter *Adapter
+	sge     int // entries of one receive
+
+	mu        sync.Mutex
+	receives  []receive // a ring; its size is a power of two
+	head      uint64    // the oldest
+	tail      uint64    // posted
+	depth     uint64
+	threshold uint64
+	noRoom    error       // made once for each depth
+	waiting   []*Endpoint // each with a message that found no receive, oldest first
+	events    uint64      // how often the receives have become too few
+	closed    bool
+}
+
+// CreateSharedReceiveQueue makes a queue of receives for several endpoints.
+func (a *Adapter) CreateSharedReceiveQueue(ctx context.Context, cfg nd.SharedReceiveQueueConfig) (nd.SharedReceiveQueue, error) {
+	const op = "create shared receive queue"
+	if err := a.usable(ctx, op); err != nil {
+		return nil, err
+	}
+	depth, sge := cfg.Depth, max(cfg.MaxSGE, leastSGE)
+	if depth == 0 {
+		depth = defaultQueueDepth
+	}
+	switch {
+	case depth < 0 || depth > maxSharedDepth:
+		return nil, a.fail(op, nd.InvalidParameter3, fmt.Sprintf("Depth %d, at most %d", depth, maxSharedDepth), "see Adapter.Query for the limits")
+	case cfg.MaxSGE < 0 || cfg.MaxSGE > maxSGE:
+		return nil, a.fail(op, nd.InvalidParameter4, fmt.Sprintf("MaxSGE %d, at most %d", cfg.MaxSGE, maxSGE), "see Adapter.Query for the limits")
+	case cfg.Threshold < 0 || cfg.Threshold > depth:
+		return nil, a.fail(op, nd.InvalidParameter5, fmt.Sprintf("Threshold %d, at most the depth of %d", cfg.Threshold, depth), "choose a threshold that the queue can be above")
+	}
+	q := &SharedReceiveQueue{adapter: a, sge: sge, threshold: uint64(cfg.Threshold)}
+	q.setDepth(uint64(depth))
+	return q, nil
+}
+
+// setDepth makes room for depth receives, and keeps those that are there.
+func (q *SharedReceiveQueue) setDepth(depth uint64) {
+	q.depth = depth
+	q.noRoom = q.fail("receive", nd.NoMoreEntries, fmt.Sprintf("%d receives are outstanding", depth), "wait until messages have taken some, then retry")
+	size := ceilPowerOfTwo(depth)
+	if size <= uint64(len(q.receives)) {
+		return
+	}
+	receives := newReceives(size, q.sge)
+	for i := q.head; i != q.tail; i++ {
+		from, to := &q.receives[i&uint64(len(q.receives)-1)], &receives[i&(size-1)]
+		to.set(from)
+	}
+	q.receives = receives
+}
+
+// newReceives makes places for receives, which will never need to allocate.
+func newReceives(n uint64, sge int) []receive {
+	receives := make([]receive, n)
+	entries := make([]entry, len(receives)*sge)
+	for i := range receives {
+		receives[i].entries = entries[i*sge : i*sge : (i+1)*sge]
+	}
+	return receives
+}
+
+// set makes r a copy of another receive.
+func (r *receive) set(from *receive) {
+	r.context, r.capacity = from.context, from.capacity
+	r.entries = append(r.entries[:0], from.entries...)
+}
+
+// outstanding is the number of receives that no message has taken. The caller
+// holds q.mu, as for isLow.
+func (q *SharedReceiveQueue) outstanding() uint64 { return q.tail - q.head }
+
+func (q *SharedReceiveQueue) isLow() bool { return q.outstanding() < q.threshold }
+
+// Receive posts buffers for one message of any of the endpoints.
+func (q *SharedReceiveQueue) Receive(reqCtx uint64, sge []nd.SGE) error {
+	const op = "receive"
+	if len(sge) > q.sge {
+		return q.fail(op, nd.DataOverrun, fmt.Sprintf("%d scatter/gather entries, granted %d", len(sge), q.sge), "raise MaxSGE or post fewer entries")
+	}
+	q.mu.Lock()
+	switch {
+	case q.closed || q.adapter.provider.sleep.shut.Load():
+		q.mu.Unlock()
+		return q.fail(op, nd.InvalidHandle, "the queue is closed", "create another")
+	case q.outstanding() >= q.depth:
+		defer q.mu.Unlock()
+		return q.noRoom
+	}
+	r := &q.receives[q.tail&uint64(len(q.receives)-1)]
+	r.context = reqCtx
+	if r.entries, r.capacity = setEntries(r.entries[:0], sge); r.capacity > maxTransfer {
+		defer q.mu.Unlock()
+		return q.fail(op, nd.BufferOverflow, fmt.Sprintf("%d bytes, at most %d", r.capacity, maxTransfer), "post smaller buffers")
+	}
+	q.adapter.resolve(r.entries)
+	q.tail++
+	wanted := len(q.waiting) > 0
+	q.mu.Unlock()
+	if wanted {
+		q.serveWaiting()
+	}
+	return nil
+}
+
+// serveWaiting makes somebody look at the endpoints that wait for a receive:
+// those who wait for results, or the engine.
+func (q *SharedReceiveQueue) serveWaiting() {
+	p := q.adapter.provider
+	p.sleep.wake()
+	p.engine.nudge()
+}
+
+// take gives the oldest receive to an endpoint in which a message has begun;
+// false means that it has to wait. Who has waited longest comes first: else an
+// endpoint that always has messages could keep the others waiting for ever.
+// The caller holds the lock of the endpoint.
+func (q *SharedReceiveQueue) take(ep *Endpoint) bool {
+	q.mu.Lock()
+	place := slices.Index(q.waiting, ep)
+	ahead := place
+	if place < 0 {
+		ahead = len(q.waiting)
+	}
+	if uint64(ahead) >= q.outstanding() {
+		if place < 0 {
+			q.waiting = append(q.waiting, ep)
+		}
+		q.mu.Unlock()
+		return false
+	}
+	if place >= 0 {
+		q.waiting = slices.Delete(q.waiting, place, place+1)
+	}
+	ep.receives[0].set(&q.receives[q.head&uint64(len(q.receives)-1)])
+	ep.posted++
+	wasLow := q.isLow()
+	q.head++
+	event := q.noteEvent(wasLow)
+	q.mu.Unlock()
+	if event {
+		q.adapter.provider.sleep.wake()
+	}
+	return true
+}
+
+// noteEvent counts the moment at which the receives become too few. The caller
+// holds q.mu, and wakes all waits afterwards.
+func (q *SharedReceiveQueue) noteEvent(wasLow bool) bool {
+	event := !wasLow && q.isLow()
+	if event {
+		q.events++
+	}
+	return event
+}
+
+// abandon forgets that an endpoint waits: its connection has ended. What it
+// would have got is for the next.
+func (q *SharedReceiveQueue) abandon(ep *Endpoint) {
+	q.mu.Lock()
+	place := slices.Index(q.waiting, ep)
+	if place >= 0 {
+		q.waiting = slices.Delete(q.waiting, place, place+1)
+	}
+	wanted := place >= 0 && len(q.waiting) > 0 && q.outstanding() > 0
+	q.mu.Unlock()
+	if wanted {
+		q.serveWaiting()
+	}
+}
+
+// Notify waits until fewer receives are outstanding than the threshold says. It
+// returns at once if that is so already. One that waits when it comes about
+// returns, even if receives are posted before it looks.
+func (q *SharedReceiveQueue) Notify(ctx context.Context) error {
+	const op = "notify"
+	q.mu.Lock()
+	seen, closed := q.events, false
+	q.mu.Unlock()
+	err := q.adapter.provider.wait(ctx, nil, func() bool {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		closed = q.closed
+		return closed || q.events != seen || q.isLow()
+	})
+	switch {
+	case err != nil:
+		return canceled(ctx, err, op, q.String())
+	case closed:
+		return q.fail(op, nd.Canceled, "the queue was closed", "")
+	}
+	return nil
+}
+
+// Modify changes depth and threshold; 0 leaves a value alone.
+func (q *SharedReceiveQueue) Modify(depth, threshold int) error {
+	const op = "modify"
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if depth == 0 {
+		depth = int(q.depth)
+	}
+	if threshold == 0 {
+		threshold = int(q.threshold)
+	}
+	switch {
+	case q.closed:
+		return q.fail(op, nd.InvalidHandle, "the queue is closed", "create another")
+	case depth < 0 || depth > maxSharedDepth:
+		return q.fail(op, nd.InvalidParameter, fmt.Sprintf("depth %d, at most %d", depth, maxSharedDepth), "see Adapter.Query for the limits")
+	case uint64(depth) < q.outstanding():
+		return q.fail(op, nd.BufferOverflow, fmt.Sprintf("depth %d, and %d receives are outstanding", depth, q.outstanding()), "retry when messages have taken some")
+	case threshold < 0 || threshold > depth:
+		return q.fail(op, nd.InvalidParameter, fmt.Sprintf("threshold %d, at most the depth of %d", threshold, depth), "choose a threshold that the queue can be above")
+	}
+	wasLow := q.isLow()
+	q.setDepth(uint64(depth))
+	q.threshold = uint64(threshold)
+	if q.noteEvent(wasLow) {
+		q.adapter.provider.sleep.wake()
+	}
+	return nil
+}
+
+// NotifyAffinity returns the processors that this process may run on: it is its
+// own goroutines that serve notifications.
+func (q *SharedReceiveQueue) NotifyAffinity() (group uint16, mask uint64, err error) {
+	if group, mask, err = processAffinity(); err != nil {
+		return 0, 0, &nd.OpError{Op: "get notify affinity", Object: q.String(), Status: nd.NotSupported, Err: err}
+	}
+	return group, mask, nil
+}
+
+// Close ends all waits and refuses further receives. Those that are there serve
+// the endpoints of the queue as before.
+func (q *SharedReceiveQueue) Close() error {
+	q.mu.Lock()
+	q.closed = true
+	q.mu.Unlock()
+	q.adapter.provider.sleep.wake()
+	return nil
+}
+
+func (q *SharedReceiveQueue) isClosed() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.closed
+}
+
+func (q *SharedReceiveQueue) String() string { return "shared receive queue" }
+
+func (q *SharedReceiveQueue) fail(op string, s nd.Status, detail, next string) error {
+	return &nd.OpError{Op: op, Object: q.String(), Status: s, Detail: detail, Next: next}
+}
