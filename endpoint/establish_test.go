@@ -151,7 +151,7 @@ func TestEndpointsWhileClosing(t *testing.T) {
 				for range cap(made) / 3 {
 					ep, err := s.adapter.CreateEndpoint(s.ctx, nd.EndpointConfig{Receive: s.queues[0], Initiator: s.queues[1], ReceiveDepth: 1, InitiatorDepth: 1})
 					if err != nil {
-						if !errors.Is(err, nd.InvalidHandle) {
+						if !errors.Is(err, nd.InvalidHandle) && !errors.Is(err, nd.DeviceRemoved) {
 							t.Error(err)
 						}
 						break

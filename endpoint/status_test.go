@@ -123,7 +123,14 @@ var producers = map[string]func(t *testing.T) error{
 		must(0, o.Start(t.Context(), func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }))
 		return o.Result(false)
 	},
-	"Unsuccessful":   func(t *testing.T) error { return nd.StatusOf(context.DeadlineExceeded.(error)) },
+	"Unsuccessful": func(t *testing.T) error {
+		var o nd.Overlapped
+		var all nd.OverlappedSet
+		called := make(chan struct{})
+		must(0, all.Start(t.Context(), &o, func(ctx context.Context) error { close(called); <-ctx.Done(); return nil }))
+		<-called
+		return all.Cancel() // of a call that succeeds when it is asked to stop
+	},
 	"DeviceNotReady": func(*testing.T) error { return new(nd.Library).Cleanup() },
 
 	// Resources.

@@ -2,6 +2,8 @@ package nd
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"sync"
 )
@@ -143,13 +145,27 @@ func (s *OverlappedSet) Start(ctx context.Context, o *Overlapped, call func(cont
 // Cancel cancels the pending requests of the set in the order in which they were started, each
 // when the one before it has ended and was reported, and returns after the last. Requests that
 // are started meanwhile go on.
+//
+// Errors: [Unsuccessful] when some of them ended with another result than [Canceled]; all have
+// ended all the same.
 // Source: IND2Overlapped::CancelOverlappedRequests.
-func (s *OverlappedSet) Cancel() {
+func (s *OverlappedSet) Cancel() error {
 	s.mu.Lock()
 	requests := s.requests
 	s.requests = nil
 	s.mu.Unlock()
+	escaped := 0
 	for _, r := range requests {
 		r.stop()
+		if !errors.Is(r.err, Canceled) {
+			escaped++
+		}
 	}
+	if escaped > 0 {
+		return &OpError{
+			Op: "cancel", Object: "overlapped requests", Status: Unsuccessful,
+			Detail: fmt.Sprintf("%d of %d ended before they could be canceled", escaped, len(requests)), Next: "look at their results",
+		}
+	}
+	return nil
 }
