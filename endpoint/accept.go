@@ -33,11 +33,15 @@ func (c *Connector) Accept(ctx context.Context, endpoint nd.Endpoint, params nd.
 	if err != nil {
 		return err
 	}
+	p := c.adapter.provider
+	if !p.sleep.begin() { // Provider.Close waits for the end
+		return canceled(ctx, errClosed, op, "connector")
+	}
+	defer p.sleep.end()
 	conn, err := c.accept(ep, params)
 	if err != nil {
 		return err
 	}
-	p := c.adapter.provider
 	werr := p.wait(ctx, func() { ep.drive() }, func() bool { return conn.state() != connAccepted || conn.gone() })
 	if werr != nil {
 		conn.move(connAborted, connAccepted)
@@ -46,12 +50,17 @@ func (c *Connector) Accept(ctx context.Context, endpoint nd.Endpoint, params nd.
 	defer c.mu.Unlock()
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
+	if c.closed {
+		c.phase = dead
+		ep.terminate(ep.fail(op, nd.ConnectionAborted, "the connector was closed", ""))
+		return c.fail(op, nd.Canceled, "the connector was closed", "")
+	}
 	s := conn.state()
 	if ep.state() == connecting && s == connEstablished {
 		ep.step()
 	}
 	// Only the active side's end of an established connection is an abort here.
-	if ep.wasUp || ep.state() == connecting && s == connAborted && werr == nil && !c.closed {
+	if ep.wasUp || ep.state() == connecting && s == connAborted && werr == nil {
 		if ep.state() == connecting {
 			ep.setState(connected)
 			ep.step()
@@ -65,8 +74,6 @@ func (c *Connector) Accept(ctx context.Context, endpoint nd.Endpoint, params nd.
 	}
 	ep.terminate(ep.fail(op, nd.ConnectionAborted, "the active side has given up", ""))
 	switch {
-	case c.closed:
-		return c.fail(op, nd.Canceled, "the connector was closed", "")
 	case s == connWithdrawn:
 		return c.fail(op, nd.ConnectionRefused, "the active side rejected or closed the connection", "")
 	case werr != nil:
@@ -138,12 +145,12 @@ func (c *Connector) Reject(private []byte) error {
 		c.phase = dead
 		ok := conn.move(connRefused, connRequested)
 		conn.detach()
-		if !ok {
+		if !ok || conn.gone() {
 			return c.fail(op, nd.ConnectionAborted, "the active side has given up", "")
 		}
 		return nil
 	case awaitingUser:
-		if !c.withdraw(private) {
+		if !c.withdraw(private) || conn.gone() {
 			return c.fail(op, nd.ConnectionAborted, "the passive side has given up", "")
 		}
 		return nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"sync"
 	"sync/atomic"
 
 	"github.com/softnd/softnd/nd"
@@ -24,11 +25,17 @@ const (
 	maxReads          = 128
 )
 
+const adapterFlags = nd.InOrderDMASupported | nd.MultiEngineSupported | nd.LoopbackConnectionsSupported |
+	nd.CQResizeSupported | nd.InterruptModerationSupported | nd.ReadLocalInvalidateSupported
+
 // Adapter is one handle of the member's adapter. Safe for concurrent use.
 type Adapter struct {
 	provider *Provider
 	space    *window.Space
 	closed   atomic.Bool
+
+	naming     sync.Mutex    // held by the one who makes the privileged token
+	privileged atomic.Uint32 // 0 = nobody has asked for it
 }
 
 // Query returns the limits. What is not built yet has the limit 0.
@@ -45,15 +52,17 @@ func (a *Adapter) Query(version uint32) (nd.AdapterInfo, error) {
 		MaxReceiveSGE:           maxSGE,
 		MaxReadSGE:              maxSGE,
 		MaxTransferLength:       maxTransfer,
+		MaxInlineDataSize:       maxInline,
 		MaxInboundReadLimit:     maxReads,
 		MaxOutboundReadLimit:    maxReads,
 		MaxReceiveQueueDepth:    maxQueueDepth,
 		MaxInitiatorQueueDepth:  maxQueueDepth,
 		MaxCompletionQueueDepth: maxCQDepth,
+		InlineRequestThreshold:  inlineThreshold,
 		LargeRequestThreshold:   inlinePayload,
 		MaxCallerData:           maxPrivateData,
 		MaxCalleeData:           maxPrivateData,
-		AdapterFlags:            nd.InOrderDMASupported | nd.MultiEngineSupported | nd.LoopbackConnectionsSupported,
+		AdapterFlags:            adapterFlags,
 	}, nil
 }
 
@@ -80,16 +89,6 @@ func (a *Adapter) CreateCompletionQueue(ctx context.Context, depth int) (nd.Comp
 // CreateSharedReceiveQueue is not built yet.
 func (a *Adapter) CreateSharedReceiveQueue(context.Context, nd.SharedReceiveQueueConfig) (nd.SharedReceiveQueue, error) {
 	return nil, a.unsupported("create shared receive queue", "post receives to each endpoint")
-}
-
-// BuildLogicalAddressMapping is not built yet.
-func (a *Adapter) BuildLogicalAddressMapping(context.Context, []byte) (nd.LogicalMapping, error) {
-	return nil, a.unsupported("build logical address mapping", "register the memory with Adapter.Register")
-}
-
-// PrivilegedToken is not built yet.
-func (a *Adapter) PrivilegedToken() (nd.Token, error) {
-	return 0, a.unsupported("get privileged token", "use the local token of a region")
 }
 
 // CreateMemoryRegion makes an empty region.
@@ -135,7 +134,8 @@ func (a *Adapter) Allocate(ctx context.Context, size int, flags nd.RegionFlags) 
 		return nil, err
 	}
 	mr := r.(*MemoryRegion)
-	if mr.offset, err = a.provider.member.Heap().Alloc(uint64(size)); err != nil {
+	mr.size = uint64(size)
+	if mr.offset, err = a.provider.member.Heap().Alloc(mr.size); err != nil {
 		mr.Close()
 		return nil, a.shortage(op, err)
 	}
@@ -187,13 +187,20 @@ func (a *Adapter) Close() error {
 }
 
 func (a *Adapter) usable(ctx context.Context, op string) error {
-	if a.closed.Load() || a.provider.sleep.shut.Load() {
+	if a.closed.Load() {
 		return a.fail(op, nd.InvalidHandle, "the adapter is closed", "open it again")
+	}
+	if a.provider.sleep.shut.Load() {
+		return a.fail(op, nd.DeviceRemoved, "its provider has been closed", "close what is left of it")
 	}
 	if ctx.Err() != nil {
 		return nd.CanceledError(ctx, op, "adapter")
 	}
 	return nil
+}
+
+func (a *Adapter) providerClosed(op string) error {
+	return a.fail(op, nd.InvalidHandle, "the provider is closed", "")
 }
 
 func (a *Adapter) fail(op string, s nd.Status, detail, next string) error {

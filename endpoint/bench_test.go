@@ -174,10 +174,11 @@ func startBench(b *testing.B) (*benchSide, *bench.Line) {
 			b.Error(err)
 		}
 	})
-	own, err := unix.Dup(int(arena.File().Fd())) // Init closes the descriptor that it is given
+	own, err := unix.Dup(int(arena.File().Fd())) // as if inherited: Init leaves it open
 	if err != nil {
 		b.Fatal(err)
 	}
+	b.Cleanup(func() { unix.Close(own) })
 	b.Setenv(softnd.EnvRank, "0")
 	b.Setenv(softnd.EnvSize, "2")
 	b.Setenv(softnd.EnvArenaFD, strconv.Itoa(own))

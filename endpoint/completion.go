@@ -2,6 +2,7 @@ package endpoint
 
 import (
 	"context"
+	"fmt"
 	"math/bits"
 	"sync"
 	"sync/atomic"
@@ -15,13 +16,17 @@ type CompletionQueue struct {
 	provider *Provider
 	users    atomic.Pointer[[]*Endpoint] // replaced as a whole
 
-	mu      sync.Mutex
+	mu      sync.Mutex   // guards the rest
 	entries []completion // a ring; its size is a power of two
 	head    uint64       // next to take
 	tail    uint64       // next to fill
 	overrun bool
 	closed  bool
 	polls   uint64
+
+	notifier
+	moderator
+	descriptor
 }
 
 // completion is a result, and the account to which its queue slot returns.
@@ -37,10 +42,13 @@ type account struct{ taken uint64 }
 // newCompletionQueue allots twice the depth, so that a program which counts on
 // exactly its depth never overruns the queue.
 func newCompletionQueue(p *Provider, depth int) *CompletionQueue {
-	q := &CompletionQueue{provider: p, entries: make([]completion, 1<<bits.Len(uint(2*depth-1)))}
+	q := &CompletionQueue{provider: p, entries: makeRing(depth), descriptor: descriptor{fd: noDescriptor}}
 	q.users.Store(new([]*Endpoint))
+	q.left.L = &q.mu
 	return q
 }
+
+func makeRing(depth int) []completion { return make([]completion, 1<<bits.Len(uint(2*depth-1))) }
 
 // Poll takes up to len(results) results and never blocks. It allocates
 // nothing and makes no system call.
@@ -70,32 +78,49 @@ func (q *CompletionQueue) take(results []nd.Result) (n int) {
 		q.head++
 		n++
 	}
-	// The engine asks only whether the program polls at all, so one poll in
-	// many is enough to tell it.
-	if q.polls++; q.polls%16 == 1 {
-		q.provider.engine.polls.Store(q.polls)
+	if q.head == q.tail {
+		q.signaled = false
 	}
+	q.countPoll()
 	q.mu.Unlock()
 	return n
 }
 
-// push adds a result. The caller holds the lock of the endpoint.
-func (q *CompletionQueue) push(r *nd.Result, a *account) {
+// countPoll tells the engine that the program polls. It asks only whether it
+// does so at all, so one poll in many is enough to tell it.
+func (q *CompletionQueue) countPoll() {
+	if q.polls++; q.polls%16 == 1 {
+		q.provider.engine.polls.Store(q.polls)
+	}
+}
+
+// push adds a result. solicited marks one that its sender wants to be noticed.
+// The caller holds the lock of the endpoint.
+func (q *CompletionQueue) push(r *nd.Result, a *account, solicited bool) {
 	q.mu.Lock()
 	switch {
 	case q.overrun || q.closed:
 	case q.tail-q.head == uint64(len(q.entries)):
-		q.overrun = true
-		// Each endpoint fails on its own, under its own lock.
-		for _, ep := range *q.users.Load() {
-			ep.overrun.Store(true)
-		}
+		q.overflow()
 	default:
 		q.entries[q.tail&uint64(len(q.entries)-1)] = completion{*r, a}
 		q.tail++
+		q.announce(r.Status != nd.Success, solicited)
 	}
 	q.mu.Unlock()
 	q.provider.sleep.wake()
+}
+
+// overflow breaks the queue for good.
+func (q *CompletionQueue) overflow() {
+	q.overrun = true
+	// Each endpoint fails on its own, under its own lock; the engine sees to it
+	// if nobody else does.
+	for _, ep := range *q.users.Load() {
+		ep.overrun.Store(true)
+	}
+	q.signal()
+	q.provider.engine.nudge()
 }
 
 // takenOf reads an account.
@@ -132,6 +157,11 @@ func (q *CompletionQueue) Wait(ctx context.Context, results []nd.Result) (int, e
 func (q *CompletionQueue) failed(op string) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	return q.broken(op)
+}
+
+// broken is failed with the lock held.
+func (q *CompletionQueue) broken(op string) error {
 	switch {
 	case q.closed:
 		return q.fail(op, nd.Canceled, "the queue was closed", "")
@@ -141,33 +171,38 @@ func (q *CompletionQueue) failed(op string) error {
 	return nil
 }
 
-// Notify is not built yet; Wait blocks until a result is there.
-func (q *CompletionQueue) Notify(context.Context, nd.NotifyType) error {
-	return q.fail("notify", nd.NotSupported, notBuilt, "use Wait")
+// Resize changes the depth. Results that are there, and their order, stay.
+func (q *CompletionQueue) Resize(depth int) error {
+	const op = "resize"
+	if depth < 1 || depth > maxCQDepth {
+		return q.fail(op, nd.InvalidParameter, fmt.Sprintf("depth %d, granted 1 to %d", depth, maxCQDepth), "choose a depth within the limits")
+	}
+	entries := makeRing(depth)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return q.fail(op, nd.InvalidHandle, "the queue is closed", "create another")
+	}
+	if n := q.tail - q.head; n > uint64(depth) {
+		return q.fail(op, nd.BufferOverflow, fmt.Sprintf("depth %d for the %d results that are there", depth, n), "take results, then retry")
+	}
+	for i := q.head; i != q.tail; i++ {
+		entries[i&uint64(len(entries)-1)] = q.entries[i&uint64(len(q.entries)-1)]
+	}
+	q.entries = entries
+	return nil
 }
 
-// EventFD is not built yet.
-func (q *CompletionQueue) EventFD() (int, error) {
-	return -1, q.fail("get event descriptor", nd.NotSupported, notBuilt, "use Wait")
-}
-
-// Resize is not built yet.
-func (q *CompletionQueue) Resize(int) error {
-	return q.fail("resize", nd.NotSupported, notBuilt, "create a queue that is deep enough")
-}
-
-// NotifyAffinity is not built yet.
-func (q *CompletionQueue) NotifyAffinity() (uint16, uint64, error) {
-	return 0, 0, q.fail("get notify affinity", nd.NotSupported, notBuilt, "use Wait, which runs on its caller's core")
-}
-
-// Close discards the results that are left and ends all waits.
+// Close discards the results that are left and ends all waits. It returns when
+// the calls of Notify have ended, one after the other, the oldest first.
 func (q *CompletionQueue) Close() error {
 	q.mu.Lock()
+	defer q.mu.Unlock()
 	q.closed = true
 	q.head = q.tail
-	q.mu.Unlock()
 	q.provider.sleep.wake()
+	q.dismiss()
+	q.closeDescriptor()
 	return nil
 }
 

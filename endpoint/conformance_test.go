@@ -1,14 +1,17 @@
 package endpoint
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
 	"testing"
 	"time"
 
+	"github.com/softnd/softnd/internal/modelpage"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/nd/ndtest"
 	"github.com/softnd/softnd/shm"
@@ -71,12 +74,23 @@ type otherProcess struct {
 
 func (o otherProcess) Close() error { return errors.Join(o.WriteCloser.Close(), o.wait()) }
 
+var update = flag.Bool("update", false, "write docs/conformance.md instead of comparing it")
+
+// TestConformance runs the suite in every way that the provider can be used, and checks that the
+// page about it tells the same.
 func TestConformance(t *testing.T) {
+	runs := make([]modelpage.Run, 0, 12)
+	t.Cleanup(func() { checkPage(t, runs) }) // after the runs, which are parallel
 	for _, e := range []string{"auto", "initiator", "target"} {
 		for _, private := range []bool{false, true} {
 			for _, processes := range []bool{false, true} {
 				name := fmt.Sprintf("%s/%s/%s", e, choose(private, "private", "arena"), choose(processes, "processes", "goroutines"))
-				t.Run(name, func(t *testing.T) { testConformance(t, e, private, processes) })
+				runs = append(runs, modelpage.Run{Name: name})
+				run := &runs[len(runs)-1]
+				t.Run(name, func(t *testing.T) {
+					t.Parallel() // scenarios that wait do not keep the others from running
+					run.Report = testConformance(t, e, private, processes)
+				})
 			}
 		}
 	}
@@ -89,8 +103,31 @@ func choose(b bool, yes, no string) string {
 	return no
 }
 
-func testConformance(t *testing.T, executor string, private, processes bool) {
-	t.Parallel() // scenarios that wait do not keep the others from running
+// checkPage compares the page with what the runs found, if every row was run.
+func checkPage(t *testing.T, runs []modelpage.Run) {
+	for _, r := range runs {
+		if r.Report == nil || r.Report.Count(ndtest.NotAsked) > 0 || r.Report.Count(ndtest.Failed) > 0 {
+			return
+		}
+	}
+	page, err := modelpage.Render("..", runs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const name = "../docs/conformance.md"
+	if *update {
+		if err := os.WriteFile(name, page, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if old, err := os.ReadFile(name); err != nil || !bytes.Equal(old, page) {
+		t.Errorf("%s is out of date (%v): go test ./endpoint -run TestConformance -update", name, err)
+	}
+}
+
+func testConformance(t *testing.T, executor string, private, processes bool) *ndtest.Report {
+	t.Helper()
 	arena := newArena(t)
 	e, err := ParseExecutor(executor)
 	if err != nil {
@@ -120,5 +157,5 @@ func testConformance(t *testing.T, executor string, private, processes bool) {
 			return otherProcess{out, in, func() error { _ = cmd.Wait(); return nil }}, nil // how it ended is the scenario's affair
 		}
 	}
-	ndtest.Run(t, cfg)
+	return ndtest.Run(t, cfg)
 }

@@ -74,12 +74,14 @@ type connection struct {
 
 	end      uint64     // number after the last message that is awaited
 	unplaced uint64     // number after the last message whose data lies in its slot
-	reads    uint64     // number after the last message of a Read
+	reads    uint64     // Reads handed over so far
 	refused  bool       // a message of the peer failed here: what follows it does not count
 	mu       sync.Mutex // held while the record is written, or lost is set
 	lost     atomic.Bool
 	detached bool
 	finished atomic.Bool // nothing of it is in use any more
+
+	readUntil [maxReads]uint64 // of the latest Reads: the number after the last message
 }
 
 func (c *connection) state() connState {
@@ -216,9 +218,10 @@ func (c *connection) pending() bool {
 	return last != 0 && int64(last-c.out.Consumed()) > 0
 }
 
-// reading tells whether the peer has yet to bring the data of a Read.
-func (c *connection) reading() bool {
-	return c.reads != 0 && int64(c.reads-c.out.Consumed()) > 0
+// reading tells whether the peer has yet to bring the data of n Reads or more;
+// n is 1 to maxReads.
+func (c *connection) reading(n uint64) bool {
+	return c.reads >= n && int64(c.readUntil[(c.reads-n)%maxReads]-c.out.Consumed()) > 0
 }
 
 // detach ends our use of the other side's memory, for ever.

@@ -30,6 +30,7 @@ type Connector struct {
 	closed  bool
 	local   netip.AddrPort
 	ownPort bool
+	shared  *SharedAddress // instead of a port of its own
 	remote  netip.AddrPort
 	conn    *connection
 	ep      *Endpoint
@@ -82,6 +83,10 @@ func (c *Connector) unbind() {
 	if c.ownPort {
 		c.adapter.provider.ports.giveBack(c.local.Port())
 		c.ownPort = false
+	}
+	if c.shared != nil {
+		c.shared.release(c.remote)
+		c.shared = nil
 	}
 }
 

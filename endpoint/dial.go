@@ -10,12 +10,20 @@ import (
 
 // Connect asks the listener at addr for a connection and waits for its answer.
 func (c *Connector) Connect(ctx context.Context, endpoint nd.Endpoint, addr netip.AddrPort, params nd.ConnectParams) error {
+	return c.connect(ctx, endpoint, nil, addr, params)
+}
+
+func (c *Connector) connect(ctx context.Context, endpoint nd.Endpoint, from *SharedAddress, addr netip.AddrPort, params nd.ConnectParams) error {
 	const op = "connect"
-	conn, err := c.dial(ctx, endpoint, addr, params)
+	p := c.adapter.provider
+	if !p.sleep.begin() { // Provider.Close waits for the end
+		return canceled(ctx, errClosed, op, "connector")
+	}
+	defer p.sleep.end()
+	conn, err := c.dial(ctx, endpoint, from, addr, params)
 	if err != nil {
 		return err
 	}
-	p := c.adapter.provider
 	werr := p.wait(ctx, nil, func() bool { return conn.state() != connRequested || conn.gone() })
 	if werr != nil {
 		conn.move(connWithdrawn, connRequested, connAccepted)
@@ -28,6 +36,7 @@ func (c *Connector) Connect(ctx context.Context, endpoint nd.Endpoint, addr neti
 	case s == connRefused:
 		c.private = conn.dataOf(passive)
 		c.retreat(conn)
+		c.unbind()
 		return c.fail(op, nd.ConnectionRefused, "nobody listens at "+addr.String()+", its backlog is full, or the request was rejected", "retry, or look at GetPrivateData")
 	case s == connWithdrawn:
 		c.retreat(conn)
@@ -37,11 +46,12 @@ func (c *Connector) Connect(ctx context.Context, endpoint nd.Endpoint, addr neti
 		return c.fail(op, nd.Canceled, "the connector was closed", "")
 	}
 	c.retreat(conn)
+	c.unbind()
 	return c.fail(op, nd.HostUnreachable, conn.peer.String()+" has died or left", "")
 }
 
 // dial checks the arguments and sends the request.
-func (c *Connector) dial(ctx context.Context, endpoint nd.Endpoint, addr netip.AddrPort, params nd.ConnectParams) (*connection, error) {
+func (c *Connector) dial(ctx context.Context, endpoint nd.Endpoint, from *SharedAddress, addr netip.AddrPort, params nd.ConnectParams) (*connection, error) {
 	const op = "connect"
 	ep, err := c.checkParams(op, endpoint, params)
 	if err != nil {
@@ -49,15 +59,6 @@ func (c *Connector) dial(ctx context.Context, endpoint nd.Endpoint, addr netip.A
 	}
 	if addr.Addr().IsUnspecified() || !addr.IsValid() {
 		return nil, c.fail(op, nd.BadNetworkName, "address "+addr.String(), "connect to a listener's address")
-	}
-	slot, ok := slotOf(addr.Addr())
-	if !ok {
-		return nil, c.fail(op, nd.NetworkUnreachable, addr.String()+" is no address of this arena", "connect to an address that a peer got from QueryAddressList")
-	}
-	p := c.adapter.provider
-	peer, err := p.arena.PeerInSlot(slot)
-	if err != nil {
-		return nil, &nd.OpError{Op: op, Object: "connector", Status: nd.HostUnreachable, Detail: "no process has the address " + addr.Addr().String(), Err: err, Next: "retry when the peer has started"}
 	}
 	if ctx.Err() != nil {
 		return nil, nd.CanceledError(ctx, op, "connector")
@@ -70,12 +71,66 @@ func (c *Connector) dial(ctx context.Context, endpoint nd.Endpoint, addr netip.A
 	if c.phase != fresh {
 		return nil, c.fail(op, nd.ConnectionActive, "the connector is connecting or connected, or was", "create another connector")
 	}
-	if !c.ownPort {
-		if c.local, err = c.adapter.bindLocal(op, "connector", netip.AddrPortFrom(Address(p.member.ID()), 0)); err != nil {
+	peer, err := c.reach(op, addr)
+	if err != nil {
+		c.unbind() // as after every failure that may be tried again
+		return nil, err
+	}
+	release, err := c.departFrom(op, from, addr)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := c.newRecord(op, peer)
+	if err == nil && !ep.begin(conn, c) {
+		_ = conn.provider.member.Heap().Free(conn.offset)
+		err = c.fail(op, nd.ConnectionActive, "the endpoint is "+ep.state().String(), "connect an idle endpoint")
+	}
+	if err != nil {
+		release()
+		return nil, err
+	}
+	conn.request(c.local.Port(), addr.Port(), ep, params)
+	c.conn, c.ep, c.phase, c.remote, c.private = conn, ep, dialing, addr, nil
+	return conn, nil
+}
+
+// reach finds the process that has an address.
+func (c *Connector) reach(op string, addr netip.AddrPort) (*shm.Peer, error) {
+	slot, ok := slotOf(addr.Addr())
+	if !ok {
+		return nil, c.fail(op, nd.NetworkUnreachable, addr.String()+" is no address of this arena", "connect to an address that a peer got from QueryAddressList")
+	}
+	peer, err := c.adapter.provider.arena.PeerInSlot(slot)
+	if err != nil {
+		return nil, &nd.OpError{Op: op, Object: "connector", Status: nd.HostUnreachable, Detail: "no process has the address " + addr.Addr().String(), Err: err, Next: "retry when the peer has started"}
+	}
+	return peer, nil
+}
+
+// departFrom makes sure that the connector has a local address: from, if it is
+// not nil, or the one that it is bound to, or any. release undoes that.
+func (c *Connector) departFrom(op string, from *SharedAddress, addr netip.AddrPort) (release func(), err error) {
+	switch {
+	case from != nil:
+		if err := from.use(addr); err != nil {
+			return nil, err
+		}
+		c.unbind()
+		c.local, c.shared, c.remote = from.addr, from, addr
+	case c.ownPort:
+		return func() {}, nil
+	default:
+		if c.local, err = c.adapter.bindLocal(op, "connector", netip.AddrPortFrom(Address(c.adapter.provider.member.ID()), 0)); err != nil {
 			return nil, err
 		}
 		c.ownPort = true
 	}
+	return c.unbind, nil
+}
+
+// newRecord makes the record of a connection to be asked for.
+func (c *Connector) newRecord(op string, peer *shm.Peer) (*connection, error) {
+	p := c.adapter.provider
 	off, err := p.member.Heap().Alloc(recordSize)
 	if err != nil {
 		return nil, c.adapter.shortage(op, err)
@@ -84,19 +139,18 @@ func (c *Connector) dial(ctx context.Context, endpoint nd.Endpoint, addr netip.A
 	if err != nil {
 		return nil, c.adapter.shortage(op, err)
 	}
-	conn := &connection{provider: p, record: rec, offset: off, side: active, peer: peer}
-	if !ep.begin(conn, c) {
-		_ = p.member.Heap().Free(off)
-		return nil, c.fail(op, nd.ConnectionActive, "the endpoint is "+ep.state().String(), "connect an idle endpoint")
-	}
-	rec.member[active], rec.member[passive] = uint64(p.member.ID()), uint64(peer.ID())
-	rec.port[active], rec.port[passive] = uint32(c.local.Port()), uint32(addr.Port())
-	conn.offer(ep, params)
+	return &connection{provider: p, record: rec, offset: off, side: active, peer: peer}, nil
+}
+
+// request sends the request for a connection.
+func (c *connection) request(local, remote uint16, ep *Endpoint, params nd.ConnectParams) {
+	p, rec := c.provider, c.record
+	rec.member[active], rec.member[passive] = uint64(p.member.ID()), uint64(c.peer.ID())
+	rec.port[active], rec.port[passive] = uint32(local), uint32(remote)
+	c.offer(ep, params)
 	rec.state.Store(uint32(connRequested))
-	c.conn, c.ep, c.phase, c.remote, c.private = conn, ep, dialing, addr, nil
-	p.track(conn)
-	_ = peer.Send(off, &rec.link) // a peer that is gone by now shows in the wait
-	return conn, nil
+	p.track(c)
+	_ = c.peer.Send(c.offset, &rec.link) // a peer that is gone by now shows in the wait
 }
 
 // offer fills in this side's part of the record.
@@ -130,7 +184,8 @@ func (ep *Endpoint) begin(c *connection, by *Connector) bool {
 }
 
 // retreat makes connector and endpoint as they were before a Connect that
-// failed, so that it can be tried again.
+// failed, so that it can be tried again. After some failures the caller unbinds
+// the connector, too.
 func (c *Connector) retreat(conn *connection) {
 	ep := c.ep
 	ep.mu.Lock()
@@ -143,6 +198,8 @@ func (c *Connector) retreat(conn *connection) {
 	c.conn, c.ep, c.phase = nil, nil, fresh
 	if c.closed {
 		c.phase = dead
+	}
+	if c.closed || c.shared != nil { // which is only named for one attempt
 		c.unbind()
 	}
 }

@@ -65,7 +65,7 @@ func (c *Connector) Disconnect(ctx context.Context) error {
 	switch {
 	case err != nil:
 		return canceled(ctx, err, op, "connector")
-	case ep.state() == closed:
+	case ep.parted: // Close may have been called since
 		return nil
 	case ep.late:
 		return c.fail(op, nd.IOTimeout, fmt.Sprintf("the other side did not disconnect within %v", p.options.DisconnectTimeout), "both sides must call Disconnect")
@@ -92,8 +92,7 @@ func (ep *Endpoint) hangUp() bool {
 	c.peer.Ring()
 	ep.windDown()
 	if byPeer && ep.state() == closing {
-		ep.setState(closed)
-		ep.letGo()
+		ep.part()
 	}
 	return ep.state() != failed
 }

@@ -31,7 +31,8 @@
 //
 //   - Provider.choring, by the one who does chores, who holds no other lock;
 //   - Provider.mail, which is tried and never waited for;
-//   - Listener, then Connector, then ports; or MemoryRegion or MemoryWindow;
+//   - Listener, then Connector, then SharedAddress, then ports; or
+//     MemoryRegion or MemoryWindow;
 //   - Endpoint;
 //   - CompletionQueue, sleepers, Provider.mu and connection.mu, which is held
 //     while a record is written: none of them while another is held;

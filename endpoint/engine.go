@@ -27,6 +27,10 @@ type engine struct {
 
 	polls atomic.Uint64 // polls of completion queues, roughly; see CompletionQueue.Poll
 	check atomic.Bool   // somebody may have died
+
+	// loops counts the completion queues with an event descriptor. Their
+	// programs sleep where no peer can wake them.
+	loops atomic.Int32
 }
 
 func (e *engine) start(p *Provider) {
@@ -72,7 +76,7 @@ func (e *engine) run() {
 		}
 
 		polls := e.polls.Load()
-		active := polls != seenPolls
+		active := polls != seenPolls && e.loops.Load() == 0
 		seenPolls = polls
 		ticket := e.bell.Arm()
 		if active {

@@ -377,7 +377,7 @@ func (r *rig) arrive(t *testing.T) {
 // of which waits.
 func (a *actor) dial(t *testing.T, to *actor) *connection {
 	t.Helper()
-	conn, err := a.connector.dial(context.Background(), a.ep, to.addr, nd.ConnectParams{InboundReadLimit: 16, OutboundReadLimit: 16})
+	conn, err := a.connector.dial(context.Background(), a.ep, nil, to.addr, nd.ConnectParams{InboundReadLimit: 16, OutboundReadLimit: 16})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,12 +27,15 @@ func (ep *Endpoint) handOver(r *request, budget *uint64) outcome {
 		if *budget == 0 {
 			return partial
 		}
+		if r.kind == nd.RequestRead && r.moved == 0 && c.reading(uint64(ep.readLimit)) {
+			return waits
+		}
 		e := cut(r.entries, r.moved)
 		right := window.Read
 		if r.kind == nd.RequestRead {
 			right = window.Write
 		}
-		own(&ep.source, e, right)
+		r.name(&ep.source, e, right)
 		private, f := ep.guard.Private(&ep.source, uint64(e.length))
 		if f != window.NoFault {
 			return ep.ownFault(r, e, f)
@@ -55,15 +58,12 @@ func (ep *Endpoint) handOver(r *request, budget *uint64) outcome {
 			n = uint64(e.length)
 			*budget -= min(n, *budget)
 		}
-		flags := flagAwaited
+		flags := flagAwaited | r.marks()
 		if r.moved == 0 {
 			flags |= flagFirst
 		}
 		if r.moved+n == r.total {
 			flags |= flagLast
-		}
-		if r.invalidate {
-			flags |= flagInvalidate
 		}
 		ep.slot = piece(pieceKind(r.kind), flags, r.token, e, r.remote+r.moved, r.total)
 		if r.moved == 0 && r.kind == nd.RequestSend {
@@ -71,7 +71,10 @@ func (ep *Endpoint) handOver(r *request, budget *uint64) outcome {
 		}
 		ep.push(r, &ep.slot)
 		c.peer.Ring()
-		r.moved += n
+		if r.moved += n; r.kind == nd.RequestRead && r.moved == r.total {
+			c.readUntil[c.reads%maxReads] = r.end
+			c.reads++
+		}
 		if buffer >= 0 {
 			ep.stage.until[buffer] = r.end
 			if r.kind == nd.RequestRead {
@@ -99,8 +102,8 @@ func (ep *Endpoint) writeSmall(r *request) outcome {
 			return waits
 		}
 	}
-	payload := ep.scratch[:r.total]
-	if out := ep.gather(r, payload); out != ready {
+	payload, ok := ep.gather(r)
+	if !ok {
 		return ready
 	}
 	ep.slot[0], ep.slot[1] = head(writeInline, flagFirst|flagLast|flagAwaited, int(r.total), r.token), r.remote
@@ -168,7 +171,7 @@ func (ep *Endpoint) stageEntry(r *request, e entry) (buffer int, staged entry, o
 	n := min(uint64(e.length), stageSize)
 	mem := ep.stage.mem[buffer*stageSize:][:n]
 	if r.kind != nd.RequestRead {
-		own(&ep.source, e, window.Read)
+		r.name(&ep.source, e, window.Read)
 		ep.sink = window.Ref{Mem: mem}
 		if _, _, f := ep.guard.Copy(&ep.sink, &ep.source, n); f != window.NoFault {
 			return 0, e, ep.ownFault(r, e, f)

@@ -11,11 +11,14 @@ import (
 
 // execute carries on with a request whose turn it is.
 func (ep *Endpoint) execute(r *request, budget *uint64) outcome {
-	if r.flags.Has(nd.ReadFence) && ep.conn.reading() {
+	if r.flags.Has(nd.ReadFence) && ep.conn.reading(1) {
 		return waits
 	}
+	if r.draining {
+		return ep.executeInvalidate(r)
+	}
 	switch r.kind {
-	case nd.RequestBind:
+	case nd.RequestBind, nd.RequestFastRegister:
 		return ep.executeBind(r)
 	case nd.RequestInvalidate:
 		return ep.executeInvalidate(r)
@@ -27,6 +30,9 @@ func (ep *Endpoint) execute(r *request, budget *uint64) outcome {
 	}
 	if r.total == 0 {
 		r.finish(nd.Success) // an empty Read or Write asks only whether the connection lives
+		return ready
+	}
+	if r.flags.Has(nd.ReadLocalInvalidate) && r.loan == nil && !ep.lendsSink(r) {
 		return ready
 	}
 	if !r.byRing && r.moved == 0 {
@@ -42,27 +48,27 @@ func (ep *Endpoint) executeBind(r *request) outcome {
 	b := r.binding
 	r.binding = nil
 	if !b.Run() {
-		return ep.reject(r, nd.InvalidDeviceRequest, "the window is bound already, or closed; invalidate it first")
+		return ep.reject(r, nd.InvalidDeviceRequest, "the %s already, or closed; invalidate it first", described(r.loan))
 	}
 	if len(ep.bound) >= ep.pruneAt {
-		maps.DeleteFunc(ep.bound, func(w *window.Window, _ struct{}) bool { return !w.Bound() })
+		maps.DeleteFunc(ep.bound, func(l window.Loan, _ struct{}) bool { return !l.Bound() })
 		ep.pruneAt = max(64, 2*len(ep.bound))
 	}
-	ep.bound[r.window] = struct{}{}
+	ep.bound[r.loan] = struct{}{}
 	r.finish(nd.Success)
 	return ready
 }
 
 func (ep *Endpoint) executeInvalidate(r *request) outcome {
 	if !r.draining {
-		token, ok := r.window.Invalidate(ep.number)
+		token, ok := r.loan.Invalidate(ep.number)
 		if !ok {
-			return ep.reject(r, nd.InvalidDeviceRequest, "the window is not bound on this endpoint")
+			return ep.reject(r, nd.InvalidDeviceRequest, "it is not so that the %s on this endpoint, with no window using it", described(r.loan))
 		}
-		delete(ep.bound, r.window)
+		delete(ep.bound, r.loan)
 		r.draining, r.drain = true, token
 	}
-	if !ep.adapter.space.Drained(r.drain) {
+	if !r.loan.Drained(r.drain) {
 		return waits
 	}
 	ep.invalidated(r)
@@ -70,7 +76,7 @@ func (ep *Endpoint) executeInvalidate(r *request) outcome {
 }
 
 func (ep *Endpoint) invalidated(r *request) {
-	r.window.Release()
+	r.loan.Release()
 	r.draining = false
 	r.finish(nd.Success)
 }
@@ -107,9 +113,9 @@ func (ep *Endpoint) transfer(r *request, budget *uint64) outcome {
 		e := cut(r.entries, r.moved)
 		n := min(uint64(e.length), *budget)
 		if write {
-			own(ours, e, window.Read)
+			r.name(ours, e, window.Read)
 		} else {
-			own(ours, e, window.Write)
+			r.name(ours, e, window.Write)
 		}
 		far.Address = r.remote + r.moved
 		_, sinkFault, sourceFault := ep.guard.Copy(&ep.sink, &ep.source, n)
@@ -136,11 +142,11 @@ func (ep *Endpoint) transfer(r *request, budget *uint64) outcome {
 }
 
 func (ep *Endpoint) refused(r *request, f window.Fault) outcome {
-	return ep.reject(r, nd.AccessViolation, "%d bytes at %#x with %v: %v", r.total, r.remote, r.token, f)
+	return ep.reject(r, nd.AccessViolation, "%s: %v", ep.asked(r), f)
 }
 
 func (ep *Endpoint) ownFault(r *request, e entry, f window.Fault) outcome {
-	return ep.reject(r, nd.AccessViolation, "scatter/gather entry of %d bytes at %#x with local %v: %v", e.length, e.address, e.token, f)
+	return ep.reject(r, nd.AccessViolation, "scatter/gather entry of %s: %v", ep.ownEntry(e), f)
 }
 
 // push publishes a message that belongs to r; false means that the ring is
@@ -161,9 +167,6 @@ func (ep *Endpoint) push(r *request, slot *shm.Slot) bool {
 	r.end = index + 1
 	if r.awaited {
 		c.end = r.end
-	}
-	if r.kind == nd.RequestRead {
-		c.reads = r.end
 	}
 	return true
 }
@@ -220,7 +223,7 @@ func (ep *Endpoint) executeSend(r *request, budget *uint64) outcome {
 // checkOwn looks for an entry of r that may not be read.
 func (ep *Endpoint) checkOwn(r *request) (entry, window.Fault) {
 	for _, e := range r.entries {
-		own(&ep.source, e, window.Read)
+		r.name(&ep.source, e, window.Read)
 		if f := ep.guard.Check(&ep.source, uint64(e.length)); f != window.NoFault {
 			return e, f
 		}
@@ -261,14 +264,11 @@ func (ep *Endpoint) sendSmall(r *request) outcome {
 			return waits
 		}
 	}
-	payload := ep.scratch[:r.total]
-	if out := ep.gather(r, payload); out != ready {
+	payload, ok := ep.gather(r)
+	if !ok {
 		return ready
 	}
-	flags := flagFirst | flagLast
-	if r.invalidate {
-		flags |= flagInvalidate
-	}
+	flags := flagFirst | flagLast | r.marks()
 	// Without a receive that takes any small message for sure, only the peer
 	// can say whether this one was delivered.
 	if r.invalidate || int64(c.tight-c.taken) > 0 {
@@ -287,19 +287,23 @@ func (ep *Endpoint) sendSmall(r *request) outcome {
 	return ready
 }
 
-// gather collects a small message; anything but ready means that r has been
-// rejected.
-func (ep *Endpoint) gather(r *request, to []byte) outcome {
+// gather collects a small message; false means that r has been rejected.
+func (ep *Endpoint) gather(r *request) (payload []byte, ok bool) {
+	if r.flags.Has(nd.Inline) {
+		return r.captured, true
+	}
+	payload = ep.scratch[:r.total]
+	to := payload
 	for _, e := range r.entries {
 		own(&ep.source, e, window.Read)
 		ep.sink = window.Ref{Mem: to[:e.length]}
 		if _, _, f := ep.guard.Copy(&ep.sink, &ep.source, uint64(e.length)); f != window.NoFault {
 			ep.ownFault(r, e, f)
-			return waits
+			return nil, false
 		}
 		to = to[e.length:]
 	}
-	return ready
+	return payload, true
 }
 
 // place copies a message straight into the peer's posted receive, and then
@@ -315,7 +319,7 @@ func (ep *Endpoint) place(r *request, budget *uint64) outcome {
 		if n == 0 {
 			return ep.receiveFailed(r, nd.AccessViolation, "the entries of the posted receive do not add up to its %d bytes", ep.farCapacity)
 		}
-		own(&ep.source, from, window.Read)
+		r.name(&ep.source, from, window.Read)
 		ep.sink = window.Ref{Token: to.token, Rights: window.Local | window.Write, Address: to.address, Of: &c.ref}
 		_, farFault, ownFault := ep.guard.Copy(&ep.sink, &ep.source, n)
 		switch {
@@ -325,14 +329,14 @@ func (ep *Endpoint) place(r *request, budget *uint64) outcome {
 			r.byRing = true
 			return ep.handOver(r, budget)
 		case farFault != window.NoFault:
-			return ep.receiveFailed(r, nd.AccessViolation, "the posted receive: %v", farFault)
+			return ep.receiveFailed(r, nd.AccessViolation, "the posted receive's entry of %s: %v", ep.granting(&ep.sink, uint64(to.length)), farFault)
 		case ownFault != window.NoFault:
 			return ep.ownFault(r, from, ownFault)
 		}
 		r.moved += n
 		*budget -= n
 	}
-	ep.slot = shm.Slot{head(sendPlaced, flagFirst|flagLast, 0, 0), r.total}
+	ep.slot = shm.Slot{head(sendPlaced, flagFirst|flagLast|r.marks(), 0, 0), r.total}
 	if !ep.push(r, &ep.slot) {
 		return waits
 	}

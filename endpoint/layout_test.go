@@ -70,7 +70,7 @@ func TestLayout(t *testing.T) {
 			maxSGE, descriptorHeader/8, descriptorEntry/8, descriptorHeader/8+1, descriptorEntry/8),
 		"word endpoint.message.0, 64 bits\n"+
 			bitField(head(0xff, 0, 0, 0), "kind")+
-			bitField(head(0, 0xff, 0, 0), fmt.Sprintf("flags: %d first, %d last, %d invalidate, %d awaited", flagFirst, flagLast, flagInvalidate, flagAwaited))+
+			bitField(head(0, 0xff, 0, 0), fmt.Sprintf("flags: %d first, %d last, %d invalidate, %d awaited, %d solicited", flagFirst, flagLast, flagInvalidate, flagAwaited, flagSolicited))+
 			bitField(head(0, 0, 0xffff, 0), "length of the payload")+
 			bitField(head(0, 0, 0, token), "token"),
 		fmt.Sprintf("endpoint.message, words of shm.slotWords.data by kind\n"+

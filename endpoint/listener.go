@@ -90,7 +90,7 @@ func (l *Listener) LocalAddress() (netip.AddrPort, error) {
 func (l *Listener) GetConnectionRequest(ctx context.Context, c nd.Connector) error {
 	const op = "get connection request"
 	connector, ok := c.(*Connector)
-	if !ok || connector == nil || connector.adapter.provider != l.adapter.provider {
+	if !ok || connector == nil || connector.adapter != l.adapter {
 		return l.fail(op, nd.InvalidParameter1, "the connector is not of this adapter", "create it with the listener's adapter")
 	}
 	if !connector.isFresh() {
@@ -164,7 +164,7 @@ func (l *Listener) offer(c *connection) bool {
 }
 
 func (l *Listener) full() bool {
-	return l.backlog > 0 && len(l.queue) >= l.backlog+len(l.takers)
+	return l.backlog > 0 && len(l.queue) >= l.backlog
 }
 
 // forget drops the requests whose other side has given up.
@@ -182,6 +182,9 @@ func (l *Listener) forget() {
 func (l *Listener) PauseEvents(pause bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.state != listening {
+		return l.fail("pause events", nd.InvalidDeviceState, "the listener is not listening", "call Listen first")
+	}
 	l.paused = pause
 	l.match()
 	l.adapter.provider.sleep.wake()

@@ -16,11 +16,14 @@ type MemoryRegion struct {
 	adapter *Adapter
 	region  *window.Region
 	offset  shm.Offset // arena memory that goes with the region; 0 = none
+	size    uint64     // bytes of it
 
 	mu      sync.Mutex
+	pages   int  // at most in one fast registration
+	remote  bool // fast registrations may carry remote rights
 	closed  bool
 	drained chan struct{} // closed at the end of the latest deregistration
-	held    bool          // Close waits for a window
+	held    bool          // Close waits for a window or a mapping
 	gone    bool          // Close is done
 }
 
@@ -46,7 +49,7 @@ func (r *MemoryRegion) Register(ctx context.Context, buf []byte, flags nd.Region
 		return r.fail(op, nd.InvalidHandle, "the region is closed", "create another")
 	}
 	if err := r.region.Register(buf, flags); err != nil {
-		return r.fail(op, nd.StatusOf(err), "the region is registered already", "deregister it first")
+		return r.fail(op, nd.StatusOf(err), "the region is registered already, or set up for fast registration", "deregister it first, or use another region")
 	}
 	return nil
 }
@@ -66,6 +69,10 @@ func (r *MemoryRegion) Deregister(ctx context.Context) error {
 	if r.closed {
 		r.mu.Unlock()
 		return r.fail(op, nd.InvalidHandle, "the region is closed", "")
+	}
+	if r.region.Fast() {
+		r.mu.Unlock()
+		return r.fail(op, nd.InvalidDeviceState, "the region is set up for fast registration", "use Endpoint.InvalidateRegion")
 	}
 	drained, err := r.revoke()
 	r.mu.Unlock()
@@ -113,31 +120,30 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// InitializeFastRegister is not built yet.
-func (r *MemoryRegion) InitializeFastRegister(context.Context, int, bool) error {
-	return r.fail("initialize fast register", nd.NotSupported, notBuilt, "use Register")
-}
-
 // LocalToken returns the token for scatter/gather entries.
 func (r *MemoryRegion) LocalToken() nd.Token { t, _ := r.region.Tokens(); return t }
 
 // RemoteToken returns the token for peers.
 func (r *MemoryRegion) RemoteToken() nd.Token { _, t := r.region.Tokens(); return t }
 
-// Bytes returns the registered memory.
-func (r *MemoryRegion) Bytes() []byte { return r.region.Bytes() }
-
-// Address returns the address by which peers name Bytes()[0]. It is this
-// process's virtual address, and to peers only a number to count from.
-func (r *MemoryRegion) Address() uint64 {
-	if b := r.region.Bytes(); b != nil {
-		return shm.AddressOf(b)
+// Bytes returns the registered memory, unless it is pages that lie apart: where
+// those are side by side, they are no longer after the registration.
+func (r *MemoryRegion) Bytes() []byte {
+	b := r.region.Bytes()
+	if _, ok := r.adapter.provider.arena.Locate(b); !ok && r.region.Fast() {
+		return nil
 	}
-	return 0
+	return b
 }
 
+// Address returns the address by which peers name the first byte. Unless the
+// region was registered by FastRegister it is this process's virtual address,
+// and to peers only a number to count from.
+func (r *MemoryRegion) Address() uint64 { return r.region.Address() }
+
 // Close releases the region. A registered one is deregistered first; while a
-// window is bound to it, that happens when the window is gone.
+// window is bound to it, that happens when the window is gone. Memory that came
+// with the region outlives the mappings of it.
 func (r *MemoryRegion) Close() error {
 	r.mu.Lock()
 	if r.closed {
@@ -146,6 +152,7 @@ func (r *MemoryRegion) Close() error {
 	}
 	r.closed = true
 	r.mu.Unlock()
+	r.region.Retire()
 	p := r.adapter.provider
 	if p.sleep.shut.Load() {
 		return nil // the member's departure returns all that it owned
@@ -168,6 +175,12 @@ func (r *MemoryRegion) vanish() bool {
 	defer r.mu.Unlock()
 	drained, err := r.revoke()
 	if r.held = errors.Is(err, nd.DeviceBusy); r.held || err == nil && !isClosed(drained) {
+		return false
+	}
+	if r.region.Bound() { // who has invalidated it has yet to release it
+		return false
+	}
+	if r.held = r.offset != 0 && r.adapter.provider.mappings.use(r.offset, r.size); r.held {
 		return false
 	}
 	r.region.Free()

@@ -37,8 +37,20 @@ const (
 	flagFirst uint8 = 1 << iota
 	flagLast
 	flagInvalidate
-	flagAwaited // the sender waits to hear that the message is done with
+	flagAwaited   // the sender waits to hear that the message is done with
+	flagSolicited // of a Send: its receive's result is to wake who waits for such ones
 )
+
+// marks are the flags that every message of a Send takes from its request.
+func (r *request) marks() (flags uint8) {
+	if r.invalidate {
+		flags |= flagInvalidate
+	}
+	if r.flags.Has(nd.SendAndSolicitEvent) {
+		flags |= flagSolicited
+	}
+	return flags
+}
 
 const (
 	inlinePayload      = 8 * (shm.SlotWords - 1)

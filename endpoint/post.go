@@ -4,16 +4,13 @@ import (
 	"fmt"
 
 	"github.com/softnd/softnd/nd"
+	"github.com/softnd/softnd/shm"
 	"github.com/softnd/softnd/window"
 )
 
 // smallTransfer is the number of bytes up to which a request runs inside the
 // post. Larger ones proceed a part at a time, from polls and from the engine.
 const smallTransfer = window.Chunk
-
-// built are the flags that can be given. Defer is a hint that is not taken, and
-// ReadLocalInvalidate is ignored, as by any adapter that does not show it.
-const built = nd.SilentSuccess | nd.ReadFence | nd.Defer | nd.ReadLocalInvalidate | nd.AllowRead | nd.AllowWrite | nd.ThisEndpointOnly
 
 // Send posts a message for the peer's oldest Receive.
 func (ep *Endpoint) Send(reqCtx uint64, sge []nd.SGE, flags nd.OpFlags) error {
@@ -39,10 +36,12 @@ func (ep *Endpoint) postTransfer(op string, k nd.RequestType, reqCtx uint64, sge
 	if flags&^k.AllowedFlags() != 0 {
 		return ep.fail(op, badFlags, "flags "+flags.String(), "use only flags that the request takes")
 	}
-	if flags&^built != 0 {
-		return ep.fail(op, nd.NotSupported, "flags "+(flags&^built).String(), "post without them")
-	}
-	if len(sge) > ep.initiatorSGE {
+	inline := flags.Has(nd.Inline)
+	if inline {
+		if err := ep.checkInline(op, sge); err != nil {
+			return err
+		}
+	} else if len(sge) > ep.initiatorSGE {
 		return ep.fail(op, nd.DataOverrun, fmt.Sprintf("%d scatter/gather entries, granted %d", len(sge), ep.initiatorSGE), "raise MaxInitiatorSGE or split the request")
 	}
 	if err := ep.checkLength(op, sge); err != nil {
@@ -54,7 +53,12 @@ func (ep *Endpoint) postTransfer(op string, k nd.RequestType, reqCtx uint64, sge
 	if err != nil {
 		return err
 	}
-	r.entries, r.total = setEntries(r.entries, sge)
+	if inline {
+		r.capture(sge)
+	} else {
+		r.entries, r.total = setEntries(r.entries, sge)
+		ep.adapter.resolve(r.entries)
+	}
 	r.remote, r.token, r.invalidate = remoteAddr, remote, invalidate
 	ep.enqueue(r)
 	return nil
@@ -136,6 +140,7 @@ func (ep *Endpoint) Receive(reqCtx uint64, sge []nd.SGE) error {
 	r := &ep.receives[ep.posted&uint64(len(ep.receives)-1)]
 	r.context = reqCtx
 	r.entries, r.capacity = setEntries(r.entries[:0], sge)
+	ep.adapter.resolve(r.entries)
 	ep.posted++
 	switch ep.state() {
 	case failed, closing, closed:
@@ -207,12 +212,14 @@ func (ep *Endpoint) Bind(reqCtx uint64, mr nd.MemoryRegion, mw nd.MemoryWindow, 
 	if err != nil {
 		return err
 	}
-	r.window = win.window
-	r.binding, err = win.window.Prepare(region.region, buf, rights, ep.number, flags.Has(nd.ThisEndpointOnly))
+	r.loan = win.window
+	binding, err := win.window.Prepare(region.region, buf, rights, ep.number, flags.Has(nd.ThisEndpointOnly))
 	if err != nil {
-		return ep.fail(op, nd.StatusOf(err), fmt.Sprintf("%d bytes with rights %v: not a part of the registered %d bytes, or the region does not allow it",
-			len(buf), flags&(nd.AllowRead|nd.AllowWrite), len(region.Bytes())), "pass a part of mr.Bytes(); AllowWrite needs a region with AllowLocalWrite")
+		asked := window.Ref{Token: region.LocalToken(), Rights: window.Local, Address: shm.AddressOf(buf)}
+		return ep.fail(op, nd.StatusOf(err), fmt.Sprintf("%v for %s", flags&(nd.AllowRead|nd.AllowWrite), ep.granting(&asked, uint64(len(buf)))),
+			"pass a part of mr.Bytes(); AllowWrite needs a region with AllowLocalWrite")
 	}
+	r.binding = binding
 	ep.enqueue(r)
 	return nil
 }
@@ -236,19 +243,9 @@ func (ep *Endpoint) Invalidate(reqCtx uint64, mw nd.MemoryWindow, flags nd.OpFla
 	if err != nil {
 		return err
 	}
-	r.window = win.window
+	r.loan = win.window
 	ep.enqueue(r)
 	return nil
-}
-
-// InvalidateRegion is for fast-register regions, which are not built yet.
-func (ep *Endpoint) InvalidateRegion(uint64, nd.MemoryRegion, nd.OpFlags) error {
-	return ep.fail("invalidate region", nd.NotSupported, notBuilt, "use MemoryRegion.Deregister")
-}
-
-// FastRegister is not built yet.
-func (ep *Endpoint) FastRegister(uint64, nd.MemoryRegion, []nd.LogicalPage, int, int, uint64, nd.RegionFlags, nd.OpFlags) error {
-	return ep.fail("fast register", nd.NotSupported, notBuilt, "use MemoryRegion.Register")
 }
 
 // StartRequestBatch is a hint that is not taken.

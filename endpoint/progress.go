@@ -15,8 +15,12 @@ const quantum = 256 << 10
 // It tells whether anything moved, or may have.
 func (ep *Endpoint) drive() bool {
 	switch ep.state() {
-	case idle, failed, closed:
+	case failed, closed:
 		return false
+	case idle:
+		if !ep.overrun.Load() {
+			return false
+		}
 	}
 	if !ep.mu.TryLock() {
 		return true // whoever is at it may not serve, so the caller must not go to sleep
@@ -27,6 +31,10 @@ func (ep *Endpoint) drive() bool {
 
 // step is drive with the lock held.
 func (ep *Endpoint) step() (moved bool) {
+	if ep.overrun.Load() {
+		ep.terminate(ep.fail("complete", nd.InternalError, "a completion queue of the endpoint overran", "create a deeper queue"))
+		return true
+	}
 	c := ep.conn
 	if c == nil || !c.joined {
 		return false
@@ -41,10 +49,6 @@ func (ep *Endpoint) step() (moved bool) {
 	case connected, peerGone, closing:
 	default:
 		return false
-	}
-	if ep.overrun.Load() {
-		ep.terminate(ep.fail("complete", nd.InternalError, "a completion queue of the endpoint overran", "create a deeper queue"))
-		return true
 	}
 	if c.record.left[1-c.side].Load() != 0 { // ORDER left: pairs with the store in Endpoint.hangUp
 		moved = ep.peerLeft() || moved
@@ -115,7 +119,11 @@ func (ep *Endpoint) advance(budget *uint64) (moved bool) {
 			return moved
 		}
 		before := r.moved
-		switch ep.execute(r, budget) {
+		out := ep.execute(r, budget)
+		if r.flags.Has(nd.ReadLocalInvalidate) && out == ready {
+			out = ep.takeBackSink(r)
+		}
+		switch out {
 		case waits:
 			return moved || r.moved != before
 		case partial:
@@ -171,7 +179,7 @@ func (ep *Endpoint) complete(r *request) {
 		bytes = uint32(r.total)
 	}
 	ep.result = nd.Result{Status: r.status, BytesTransferred: bytes, EndpointContext: ep.context, RequestContext: r.context, RequestType: r.kind}
-	ep.initiatorCQ.push(&ep.result, &ep.taken)
+	ep.initiatorCQ.push(&ep.result, &ep.taken, false)
 }
 
 // reject ends a request with an error, and says why.
@@ -198,6 +206,8 @@ func opName(r *request) string {
 		return "bind"
 	case nd.RequestInvalidate:
 		return "invalidate"
+	case nd.RequestFastRegister:
+		return "fast register"
 	}
 	return r.kind.String()
 }

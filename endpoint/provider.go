@@ -81,6 +81,8 @@ type Provider struct {
 	conns   map[*connection]struct{}
 	chores  []chore
 	watched map[shm.MemberID]chan struct{}
+
+	mappings mappings
 }
 
 // chore is cleaning up that has to wait for somebody else. It is called until
@@ -106,6 +108,7 @@ func New(m *shm.Member, o Options) (*Provider, error) {
 		watched: make(map[shm.MemberID]chan struct{}),
 	}
 	p.live.Store(new([]*Endpoint))
+	p.mappings.live.Store(new([]*LogicalMapping))
 	p.ports.init()
 	p.sleep.init(m.Waiters())
 	p.countCrowd()
@@ -245,10 +248,16 @@ func (p *Provider) hasChores() bool {
 	return len(p.chores) > 0
 }
 
-func (p *Provider) addEndpoint(ep *Endpoint) {
+// addEndpoint tells whether the provider took it: a closed one would never
+// close it.
+func (p *Provider) addEndpoint(ep *Endpoint) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.closed {
+		return false
+	}
 	p.live.Store(with(p.live.Load(), ep))
+	return true
 }
 
 func (p *Provider) removeEndpoint(ep *Endpoint) {

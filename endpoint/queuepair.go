@@ -44,6 +44,7 @@ type Endpoint struct {
 	initiatorDepth         uint64
 	receiveSGE             int
 	initiatorSGE           int
+	inlineSize             int
 	noRoom                 [2]error // made once: a full queue is no reason to allocate
 
 	half       *half
@@ -81,12 +82,12 @@ type Endpoint struct {
 	halfway      bool   // it has been decoded, and is not done with
 	served       uint64 // bytes of it done
 	placed       uint64 // bytes of the current Send in its receive
-	revoking     *window.Window
+	revoking     window.Loan
 	revokedToken nd.Token
 
 	stage   stage
-	bound   map[*window.Window]struct{} // windows bound on this endpoint
-	closedQ bool                        // Close was called
+	bound   map[window.Loan]struct{} // windows bound, and regions fast-registered, on this endpoint
+	closedQ bool                     // Close was called
 
 	scratch         [inlinePayload]byte
 	message         message
@@ -102,6 +103,7 @@ type Endpoint struct {
 	settled         bool      // nothing is outstanding any more, nor will be
 	deadline        time.Time // for the peer's half of a graceful end
 	late            bool      // it passed
+	parted          bool      // both sides have disconnected
 	swept           bool      // the peer's half has been looked at for the last time
 	wasUp           bool      // the connection was established
 	pruneAt         int       // number of bound windows at which to forget closed ones
@@ -113,6 +115,10 @@ func (a *Adapter) CreateEndpoint(ctx context.Context, cfg nd.EndpointConfig) (nd
 	if err := a.usable(ctx, op); err != nil {
 		return nil, err
 	}
+	if !a.provider.sleep.begin() { // Provider.Close waits for the end
+		return nil, a.providerClosed(op)
+	}
+	defer a.provider.sleep.end()
 	receiveCQ, ok := cfg.Receive.(*CompletionQueue)
 	if !ok || receiveCQ == nil || receiveCQ.provider != a.provider {
 		return nil, a.fail(op, nd.InvalidParameter2, "no completion queue of this provider for receives", "set EndpointConfig.Receive")
@@ -134,7 +140,7 @@ func (a *Adapter) CreateEndpoint(ctx context.Context, cfg nd.EndpointConfig) (nd
 		{"InitiatorDepth", &cfg.InitiatorDepth, defaultQueueDepth, maxQueueDepth, nd.InvalidParameter6},
 		{"MaxReceiveSGE", &cfg.MaxReceiveSGE, leastSGE, maxSGE, nd.InvalidParameter7},
 		{"MaxInitiatorSGE", &cfg.MaxInitiatorSGE, leastSGE, maxSGE, nd.InvalidParameter8},
-		{"InlineSize", &cfg.InlineSize, 0, 0, nd.InvalidParameter9},
+		{"InlineSize", &cfg.InlineSize, 0, maxInline, nd.InvalidParameter9},
 	} {
 		if *l.value < 0 || *l.value > l.atMost {
 			return nil, a.fail(op, l.status, fmt.Sprintf("%s %d, at most %d", l.name, *l.value, l.atMost), "see Adapter.Query for the limits")
@@ -149,7 +155,8 @@ func (a *Adapter) CreateEndpoint(ctx context.Context, cfg nd.EndpointConfig) (nd
 		receiveCQ: receiveCQ, initiatorCQ: initiatorCQ,
 		receiveDepth: uint64(cfg.ReceiveDepth), initiatorDepth: uint64(cfg.InitiatorDepth),
 		receiveSGE: max(cfg.MaxReceiveSGE, leastSGE), initiatorSGE: max(cfg.MaxInitiatorSGE, leastSGE),
-		bound: make(map[*window.Window]struct{}),
+		inlineSize: cfg.InlineSize,
+		bound:      make(map[window.Loan]struct{}),
 	}
 	ep.noRoom[0] = ep.fail("receive", nd.NoMoreEntries, fmt.Sprintf("%d receives are outstanding", cfg.ReceiveDepth), "take results, then retry")
 	ep.noRoom[1] = ep.fail("post", nd.NoMoreEntries, fmt.Sprintf("%d requests are outstanding", cfg.InitiatorDepth), "take results, then retry")
@@ -162,7 +169,10 @@ func (a *Adapter) CreateEndpoint(ctx context.Context, cfg nd.EndpointConfig) (nd
 	a.space.Watch(ep.hazard)
 	receiveCQ.attach(ep)
 	initiatorCQ.attach(ep)
-	a.provider.addEndpoint(ep)
+	if !a.provider.addEndpoint(ep) {
+		ep.Close()
+		return nil, a.providerClosed(op)
+	}
 	return ep, nil
 }
 
@@ -170,7 +180,9 @@ func (a *Adapter) CreateEndpoint(ctx context.Context, cfg nd.EndpointConfig) (nd
 func (ep *Endpoint) allot() {
 	ep.requests = make([]request, ceilPowerOfTwo(ep.initiatorDepth))
 	entries := make([]entry, len(ep.requests)*ep.initiatorSGE)
+	inline := make([]byte, len(ep.requests)*ep.inlineSize)
 	for i := range ep.requests {
+		ep.requests[i].captured = inline[i*ep.inlineSize : i*ep.inlineSize : (i+1)*ep.inlineSize]
 		ep.requests[i].entries = entries[i*ep.initiatorSGE : i*ep.initiatorSGE : (i+1)*ep.initiatorSGE]
 	}
 	ep.receives = make([]receive, ceilPowerOfTwo(ep.receiveDepth))
@@ -232,10 +244,14 @@ func (q *CompletionQueue) attach(ep *Endpoint) {
 	if list := q.users.Load(); len(*list) == 0 || (*list)[len(*list)-1] != ep {
 		q.users.Store(with(list, ep))
 	}
+	if q.overrun {
+		ep.overrun.Store(true)
+	}
 }
 
 func (q *CompletionQueue) detach(ep *Endpoint) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.users.Store(without(q.users.Load(), ep))
+	q.closeDescriptor()
 }

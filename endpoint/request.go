@@ -24,11 +24,13 @@ type request struct {
 	entries []entry // capacity is allotted once
 	total   uint64
 
+	captured []byte // the bytes of an inline request; capacity is allotted once
+
 	remote     uint64
-	token      nd.Token // remote token, or the one to be invalidated at the peer
-	invalidate bool     // SendAndInvalidate
-	binding    *window.Binding
-	window     *window.Window
+	token      nd.Token       // remote token, or the one to be invalidated at the peer
+	invalidate bool           // SendAndInvalidate
+	binding    window.Pending // Bind and FastRegister
+	loan       window.Loan    // what is to be given or taken back
 
 	// Progress.
 	doomed      bool   // posted when it could only be canceled
@@ -51,7 +53,7 @@ type request struct {
 
 // reset readies a request for a new life.
 func (r *request) reset(k nd.RequestType, flags nd.OpFlags, context uint64) {
-	*r = request{kind: k, flags: flags, context: context, entries: r.entries[:0], staged: -1}
+	*r = request{kind: k, flags: flags, context: context, entries: r.entries[:0], captured: r.captured[:0], staged: -1}
 }
 
 // setEntries copies the list. It returns the number of bytes.

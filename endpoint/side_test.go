@@ -118,6 +118,7 @@ type sideOptions struct {
 	QueueDepth     int  // of the completion queues; 0 = 1024
 	OneQueue       bool // one completion queue instead of two
 	SGE            int
+	InlineSize     int
 }
 
 // edge is the bytes around each region that nobody may touch.
@@ -129,6 +130,7 @@ type regionMemory struct {
 	all    []byte
 	edge   int
 	holder nd.MemoryRegion // of all, when it lies in the arena
+	mapped nd.LogicalMapping
 }
 
 func (m *regionMemory) bytes() []byte { return m.all[m.edge : len(m.all)-m.edge] }
@@ -302,6 +304,9 @@ func (s *side) try(o order, r *reply) (err error) {
 	case doLeave:
 		err = s.leave()
 	default:
+		if do := fastOrders[o.Do]; do != nil {
+			return do(s, ctx, o, r)
+		}
 		err = s.link(ctx, o, r)
 	}
 	return err
@@ -391,7 +396,7 @@ func (s *side) addEndpoint(ctx context.Context, r *reply) error {
 		Receive: s.queues[receiveQueue], Initiator: s.queues[initiatorQueue],
 		Context:      endpointContext(len(s.endpoints)),
 		ReceiveDepth: s.options.ReceiveDepth, InitiatorDepth: s.options.InitiatorDepth,
-		MaxReceiveSGE: s.options.SGE, MaxInitiatorSGE: s.options.SGE,
+		MaxReceiveSGE: s.options.SGE, MaxInitiatorSGE: s.options.SGE, InlineSize: s.options.InlineSize,
 	})
 	if err != nil {
 		return err
@@ -575,6 +580,9 @@ func (s *side) leave() error {
 	}
 	for _, m := range s.regions {
 		close("region", m.mr)
+		if m.mapped != nil {
+			close("mapping", m.mapped)
+		}
 		if m.holder != nil {
 			close("region", m.holder)
 		}

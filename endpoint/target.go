@@ -93,7 +93,8 @@ func (ep *Endpoint) deliver(r *receive, s nd.Status, bytes uint64, revoked nd.To
 	}
 	ep.delivered++
 	ep.placed = 0
-	ep.receiveCQ.push(&ep.result, &ep.receivesTaken)
+	// A result that no message has made is a failure, which everybody notices anyway.
+	ep.receiveCQ.push(&ep.result, &ep.receivesTaken, ep.message.flags&flagSolicited != 0)
 }
 
 // serveSend takes a message that came within its slot.
@@ -133,12 +134,13 @@ func (ep *Endpoint) fill(r *receive, at, n uint64) bool {
 		switch {
 		case ownFault != window.NoFault:
 			ep.deliver(r, nd.AccessViolation, 0, 0)
-			ep.blame(nd.RemoteError, ep.fail("receive", nd.AccessViolation, fmt.Sprintf("entry of %d bytes at %#x with local %v: %v", e.length, e.address, e.token, ownFault), ""))
+			ep.blame(nd.RemoteError, ep.fail("receive", nd.AccessViolation, fmt.Sprintf("entry of %s: %v", ep.ownEntry(e), ownFault), ""))
 			return false
 		case farFault == window.Ended:
 			return false // the next look at the connection sees it too
 		case farFault != window.NoFault:
-			ep.blame(nd.AccessViolation, ep.fail("receive", nd.RemoteError, "the sender's memory: "+farFault.String(), ""))
+			ep.blame(nd.AccessViolation, ep.fail("receive", nd.RemoteError,
+				fmt.Sprintf("the sender's memory, %s: %v", ep.granting(&ep.source, part), farFault), ""))
 			return false
 		}
 		if ep.source.Mem != nil {
@@ -177,7 +179,7 @@ func (ep *Endpoint) mayRevoke(m *message, r *receive) bool {
 		return true
 	}
 	ep.deliver(r, nd.InvalidDeviceRequest, 0, 0)
-	ep.blame(nd.RemoteError, ep.fail("receive", nd.InvalidDeviceRequest, fmt.Sprintf("the peer asked to invalidate %v, which is not a window bound on this endpoint", m.token), ""))
+	ep.blame(nd.RemoteError, ep.fail("receive", nd.InvalidDeviceRequest, fmt.Sprintf("the peer asked to invalidate %v, which is no window or region of this endpoint that can be", m.token), ""))
 	return false
 }
 
@@ -190,20 +192,20 @@ func (ep *Endpoint) endOfSend(m *message, r *receive, total uint64) outcome {
 		return ready
 	}
 	if ep.revoking == nil {
-		w := ep.adapter.space.FindBound(m.token, ep.number)
-		ok := w != nil
+		l := ep.adapter.space.FindBound(m.token, ep.number)
+		ok := l != nil
 		if ok {
-			ep.revokedToken, ok = w.Invalidate(ep.number)
+			ep.revokedToken, ok = l.Invalidate(ep.number)
 		}
-		if !ok { // a local Invalidate was faster
+		if !ok { // a local Invalidate was faster, or windows use the region
 			ep.deliver(r, nd.InvalidDeviceRequest, 0, 0)
-			ep.blame(nd.RemoteError, ep.fail("receive", nd.InvalidDeviceRequest, fmt.Sprintf("%v was invalidated while the message arrived", m.token), ""))
+			ep.blame(nd.RemoteError, ep.fail("receive", nd.InvalidDeviceRequest, fmt.Sprintf("%v was invalidated while the message arrived, or windows are bound to its region", m.token), ""))
 			return ready
 		}
-		ep.revoking = w
-		delete(ep.bound, w)
+		ep.revoking = l
+		delete(ep.bound, l)
 	}
-	if !ep.adapter.space.Drained(ep.revokedToken) {
+	if !ep.revoking.Drained(ep.revokedToken) {
 		return waits
 	}
 	ep.revoking.Release()
@@ -223,10 +225,10 @@ func (m *message) failure() nd.Status {
 
 // serveFailure completes a receive that the sender could not fill.
 func (ep *Endpoint) serveFailure(m *message, r *receive) outcome {
-	status := m.failure()
+	status, detail := m.failure(), ep.faulty(r)
 	ep.deliver(r, status, 0, 0)
 	ep.conn.in.Advance()
-	ep.terminate(ep.fail("receive", status, "the peer ("+ep.conn.name+") could not place its message", "post receives that are large enough, with valid tokens"))
+	ep.terminate(ep.fail("receive", status, "the peer ("+ep.conn.name+") could not place its message in "+detail, "post receives that are large enough, with valid tokens"))
 	return ready
 }
 
@@ -278,7 +280,7 @@ func (ep *Endpoint) servePiece(m *message, budget *uint64) outcome {
 	}
 	if ep.served == 0 && whole > min(m.size, *budget) {
 		if f := ep.guard.Check(ours, whole); f != window.NoFault {
-			ep.blameAccess(m, f)
+			ep.blameAccess(m, ours, whole, f)
 			return ready
 		}
 	}
@@ -295,7 +297,11 @@ func (ep *Endpoint) servePiece(m *message, budget *uint64) outcome {
 		case window.Ended:
 			return waits
 		default:
-			ep.blameAccess(m, f)
+			bad := &ep.sink
+			if sinkFault == window.NoFault {
+				bad = &ep.source
+			}
+			ep.blameAccess(m, bad, n, f)
 			return ready
 		}
 		ep.served += n
@@ -308,16 +314,16 @@ func (ep *Endpoint) servePiece(m *message, budget *uint64) outcome {
 func (ep *Endpoint) serveWrite(m *message) outcome {
 	ep.sink = window.Ref{Token: m.token, Rights: window.Remote | window.Write, Address: m.address, For: ep.number}
 	ep.source = window.Ref{Mem: m.payload[:m.length]}
-	m.remote, m.size = m.address, uint64(m.length)
-	if _, f, _ := ep.guard.Copy(&ep.sink, &ep.source, m.size); f != window.NoFault {
-		ep.blameAccess(m, f)
+	n := uint64(m.length)
+	if _, f, _ := ep.guard.Copy(&ep.sink, &ep.source, n); f != window.NoFault {
+		ep.blameAccess(m, &ep.sink, n, f)
 	}
 	return ready
 }
 
 // blameAccess fails a one-sided request of the peer. Here it makes no
 // completion, only the end of the connection.
-func (ep *Endpoint) blameAccess(m *message, f window.Fault) {
+func (ep *Endpoint) blameAccess(m *message, refused *window.Ref, n uint64, f window.Fault) {
 	ep.blame(nd.AccessViolation, ep.fail("serve", nd.ConnectionAborted,
-		fmt.Sprintf("the peer (%s) was refused %d bytes at %#x with %v: %v", ep.conn.name, m.size, m.remote, m.token, f), ""))
+		fmt.Sprintf("the peer (%s) was refused a %s of %s: %v", ep.conn.name, m.verb(), ep.granting(refused, n), f), ""))
 }

@@ -2,7 +2,6 @@ package endpoint
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/window"
@@ -66,7 +65,7 @@ func (ep *Endpoint) takeBlame() {
 				s = nd.InternalError // no sound peer says that
 			}
 			ep.cause = nil // of a later request that failed here
-			ep.reject(r, s, "%s: refused by the peer (%s)", r.data(), c.name)
+			ep.reject(r, s, "%s: refused by the peer (%s)", ep.asked(r), c.name)
 		default:
 			return
 		}
@@ -77,14 +76,6 @@ func (ep *Endpoint) takeBlame() {
 			return
 		}
 	}
-}
-
-// data words what a request moves, and where to.
-func (r *request) data() string {
-	if r.kind == nd.RequestSend {
-		return fmt.Sprintf("a message of %d bytes", r.total)
-	}
-	return fmt.Sprintf("%d bytes at %#x", r.total, r.remote)
 }
 
 // deliverRest takes from the ring what its sender has completed already.
@@ -203,7 +194,7 @@ func (ep *Endpoint) flushRequests() bool {
 		switch {
 		case !r.draining:
 			r.cancel()
-		case !ep.adapter.space.Drained(r.drain):
+		case !r.loan.Drained(r.drain):
 			return false
 		default:
 			ep.invalidated(r)
@@ -221,25 +212,24 @@ func (ep *Endpoint) cancelReceives() {
 	}
 }
 
-// unbind takes back all windows that were bound on this endpoint: nobody
+// unbind takes back all that was bound or registered on this endpoint: nobody
 // could post their invalidation any more.
 func (ep *Endpoint) unbind() {
-	for w := range ep.bound {
-		if token, ok := w.Invalidate(ep.number); ok {
-			ep.releaseWhenDrained(w, token)
+	for l := range ep.bound {
+		if token, ok := l.Expire(ep.number); ok {
+			ep.releaseWhenDrained(l, token)
 		}
 	}
 	clear(ep.bound)
 }
 
-func (ep *Endpoint) releaseWhenDrained(w *window.Window, token nd.Token) {
-	space := ep.adapter.space
+func (ep *Endpoint) releaseWhenDrained(l window.Loan, token nd.Token) {
 	ep.drains.Add(1)
 	ep.provider.later(func() bool {
-		if !space.Drained(token) {
+		if !l.Drained(token) {
 			return false
 		}
-		w.Release()
+		l.Release()
 		ep.drains.Add(-1)
 		ep.provider.sleep.wake()
 		return true
@@ -254,11 +244,17 @@ func (ep *Endpoint) peerLeft() bool {
 		ep.setState(peerGone)
 		return true
 	case closing:
-		ep.setState(closed)
-		ep.letGo()
+		ep.part()
 		return true
 	}
 	return false
+}
+
+// part ends the connection in good order.
+func (ep *Endpoint) part() {
+	ep.parted = true
+	ep.setState(closed)
+	ep.letGo()
 }
 
 // Flush cancels everything outstanding; the endpoint has failed then. It waits

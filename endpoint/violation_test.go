@@ -1,8 +1,6 @@
 package endpoint
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -406,41 +404,6 @@ func TestViolationOfEntryLimits(t *testing.T) {
 			}
 		})
 	}
-}
-
-// TestViolationByWhatIsNotBuilt: it is refused as such, at once, and changes
-// nothing.
-func TestViolationByWhatIsNotBuilt(t *testing.T) {
-	p := newPair(t, setup{})
-	s := p.a.local
-	ep, q, mr := s.endpoint(0), s.queues[initiatorQueue], s.region(0).mr
-	sge := []nd.SGE{{Buffer: mr.Bytes()[:8], Token: mr.LocalToken()}}
-	far := p.b.memory
-	_, fdErr := q.EventFD()
-	_, _, affinityErr := q.NotifyAffinity()
-	for name, err := range map[string]error{
-		"Send with SendAndSolicitEvent": ep.Send(0, sge, nd.SendAndSolicitEvent),
-		"Send with Inline":              ep.Send(0, sge, nd.Inline|nd.SilentSuccess),
-		"SendAndInvalidate with Inline": ep.SendAndInvalidate(0, sge, far.Token, nd.Inline),
-		"Write with Inline":             ep.Write(0, sge, far.Address, far.Token, nd.Inline),
-		"InvalidateRegion":              ep.InvalidateRegion(0, mr, 0),
-		"FastRegister":                  ep.FastRegister(0, mr, nil, 0, 0, 1, 0, 0),
-		"InitializeFastRegister":        mr.InitializeFastRegister(context.Background(), 1, false),
-		"Notify":                        q.Notify(context.Background(), nd.NotifyAny),
-		"EventFD":                       fdErr,
-		"Resize":                        q.Resize(10),
-		"NotifyAffinity":                affinityErr,
-	} {
-		var typed *nd.OpError
-		if !errors.As(err, &typed) || typed.Status != nd.NotSupported || !errors.Is(err, nd.NotSupported) {
-			t.Errorf("%s: error %v, want an *nd.OpError with NotSupported", name, err)
-		}
-	}
-	p.a.nothing(initiatorQueue)
-	// This flag is to be ignored where it has no effect.
-	p.a.must(order{Do: doRead, Context: 1, Parts: mine(0, 10), Far: p.b.memory, Flags: nd.ReadLocalInvalidate})
-	p.a.must(order{Do: doRead, Context: 2, Parts: mine(0, 10), Far: p.b.memory})
-	p.a.expect(initiatorQueue, success(nd.RequestRead, 1, 10), success(nd.RequestRead, 2, 10))
 }
 
 // TestViolationOfTheQueuesDepth: results that do not fit end the endpoints that

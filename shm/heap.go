@@ -200,6 +200,12 @@ func (p *Peer) Owns(off Offset, n uint64) bool {
 	return err == nil
 }
 
+// Owns tells whether n bytes at off lie in heap memory of the member's own.
+func (m *Member) Owns(off Offset, n uint64) bool {
+	_, err := m.arena.ownedBytes(m.id, off, n)
+	return err == nil
+}
+
 func (h *Heap) full(wanted uint64) error {
 	return &ShortageError{Wanted: wanted, Left: h.owners.largestFree() * ChunkSize,
 		Limit: fmt.Sprintf("the arena's size (largest free run; the arena has %d bytes in all)", h.arena.geo.size),

@@ -108,13 +108,28 @@ func (a *Arena) release(off Offset, n uint64) error {
 // cgroup's limit with its out-of-memory killer, not with an error.
 func memoryLeft(wanted uint64) error {
 	if left, ok := meminfo("MemAvailable"); ok && wanted > left {
-		return &ShortageError{Wanted: wanted, Left: left, Limit: "the machine's available memory", Next: "free memory or ask for less"}
+		return &ShortageError{Wanted: wanted, Left: left, Limit: machineMemory, Next: "free memory or ask for less"}
 	}
 	if left, name, ok := cgroupLeft(); ok && wanted > left {
 		return &ShortageError{Wanted: wanted, Left: left, Limit: name, Next: "raise the cgroup's limit or ask for less"}
 	}
 	return nil
 }
+
+// MemoryLeft returns how many bytes can be reserved before the machine or a memory cgroup
+// above this process runs out, and which of them that would be; 0 and "" where /proc tells
+// neither.
+func MemoryLeft() (bytes uint64, limit string) {
+	if left, ok := meminfo("MemAvailable"); ok {
+		bytes, limit = left, machineMemory
+	}
+	if left, name, ok := cgroupLeft(); ok && (limit == "" || left < bytes) {
+		bytes, limit = left, name
+	}
+	return bytes, limit
+}
+
+const machineMemory = "the machine's available memory"
 
 // meminfo returns a line of /proc/meminfo in bytes.
 func meminfo(key string) (uint64, bool) {

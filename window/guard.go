@@ -243,8 +243,11 @@ func within(at, n, base, size uint64) bool {
 	return at >= base && n <= size && at-base <= size-n
 }
 
-// Private tells whether the memory of an own token is out of the peers' reach.
+// Private tells whether our own memory is out of the peers' reach.
 func (g *Guard) Private(r *Ref, n uint64) (bool, Fault) {
+	if r.Mem != nil {
+		return true, NoFault
+	}
 	var s span
 	if f := g.own(&s, r, n); f != NoFault {
 		return false, f

@@ -124,7 +124,7 @@ func TestOwnerDoesNotReadItsEntries(t *testing.T) {
 	_, privateRemote := private.Tokens()
 	stale := bind(t, owner.window(t), r, mem, Read, 0, false)
 	staleWindow := owner.space.FindBound(stale, 0)
-	unbind(t, staleWindow)
+	unbind(t, staleWindow.(*Window))
 	refs := []struct {
 		ref  Ref
 		n    uint64

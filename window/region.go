@@ -18,11 +18,14 @@ type Region struct {
 
 	mu         sync.Mutex
 	mem        []byte // nil = not registered
-	draining   bool   // between Revoke and Release
+	address    uint64 // of mem[0], as peers count
+	draining   bool   // from the invalidation of the tokens to the end of the registration
+	drained    bool   // Release was called, but windows still use the memory
 	flags      nd.RegionFlags
 	windows    int      // bound to it, or about to be
 	localToken nd.Token // the latest; stale after deregistration
 	farToken   nd.Token
+	fast       fastState
 }
 
 // NewRegion returns an empty region. It takes two entries of the table.
@@ -46,29 +49,36 @@ func (s *Space) NewRegion() (*Region, error) {
 // Private memory stays reachable, and so is not freed, until Revoke; it is
 // only ever used through mem itself, never through a number made of its address.
 //
-// Errors: [nd.InvalidDeviceState] if the region is registered already.
-// mem must not be empty.
+// Errors: [nd.InvalidDeviceState] if the region is registered already, or is
+// for fast registration. mem must not be empty.
 func (r *Region) Register(mem []byte, flags nd.RegionFlags) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.mem != nil || r.draining {
+	if r.mem != nil || r.draining || r.fast.is {
 		return nd.InvalidDeviceState
 	}
+	local, remote := r.draft(mem, shm.AddressOf(mem), flags)
+	r.mem, r.address, r.flags = mem, remote.base, flags
+	r.local.publish(&local)
+	r.remote.publish(&remote)
+	return nil
+}
+
+// draft gives a registration to come its tokens. Peers count from address; the
+// owner's requests name mem by where it is. The caller holds r.mu.
+func (r *Region) draft(mem []byte, address uint64, flags nd.RegionFlags) (local, remote terms) {
 	offset, inArena := r.space.table.arena.Locate(mem)
 	if !inArena {
 		offset = 0
 	}
-	r.mem, r.flags = mem, flags
-	base := terms{base: shm.AddressOf(mem), mem: mem, offset: offset, owner: r.space.owner}
+	local = terms{base: shm.AddressOf(mem), mem: mem, offset: offset, owner: r.space.owner}
+	remote = local
+	remote.base = address
 
-	local := base
 	local.token, local.rights = r.local.nextToken(), Local|Read
 	if flags.LocalWrite() {
 		local.rights |= Write
 	}
-	r.local.publish(&local)
-
-	remote := base
 	remote.token, remote.rights = r.remote.nextToken(), Remote
 	if flags.RemoteRead() {
 		remote.rights |= Read
@@ -76,9 +86,8 @@ func (r *Region) Register(mem []byte, flags nd.RegionFlags) error {
 	if flags.RemoteWrite() {
 		remote.rights |= Write
 	}
-	r.remote.publish(&remote)
 	r.localToken, r.farToken = local.token, remote.token
-	return nil
+	return local, remote
 }
 
 // Revoke makes both tokens invalid and returns them, to be drained. When they
@@ -89,21 +98,42 @@ func (r *Region) Register(mem []byte, flags nd.RegionFlags) error {
 func (r *Region) Revoke() (local, remote nd.Token, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.mem == nil {
-		return 0, 0, nd.InvalidDeviceState
-	}
 	if r.windows > 0 {
 		return 0, 0, nd.DeviceBusy
 	}
-	r.mem, r.draining = nil, true
-	return r.local.revoke(), r.remote.revoke(), nil
+	if r.mem == nil {
+		return 0, 0, nd.InvalidDeviceState
+	}
+	local, remote = r.revoke()
+	return local, remote, nil
 }
 
-// Release ends a deregistration whose tokens are drained.
+// revoke makes both tokens invalid. The caller holds r.mu.
+func (r *Region) revoke() (local, remote nd.Token) {
+	r.mem, r.draining = nil, true
+	return r.local.revoke(), r.remote.revoke()
+}
+
+// Release ends a registration whose tokens are drained: at once, or, if the
+// registration was not asked whether windows use it, when the last one is gone.
 func (r *Region) Release() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.draining = false
+	r.drained = true
+	r.end()
+}
+
+// end is the end of a registration, unless something of it is left. The caller
+// holds r.mu.
+func (r *Region) end() {
+	if !r.drained || r.windows > 0 {
+		return
+	}
+	r.draining, r.drained = false, false
+	if r.fast.ended != nil {
+		r.fast.ended()
+		r.fast.ended = nil
+	}
 }
 
 // Free returns the table entries. The region must be deregistered and drained,
@@ -128,6 +158,17 @@ func (r *Region) Bytes() []byte {
 	return r.mem
 }
 
+// Address returns the address by which peers name the first byte, 0 if the
+// region is not registered.
+func (r *Region) Address() uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.mem == nil {
+		return 0
+	}
+	return r.address
+}
+
 // attach checks that a window may be bound to mem with the given rights, and
 // keeps the region from being deregistered. It returns where mem lies.
 func (r *Region) attach(mem []byte, write bool) (terms, error) {
@@ -141,7 +182,7 @@ func (r *Region) attach(mem []byte, write bool) (terms, error) {
 	if write && !r.flags.LocalWrite() {
 		return terms{}, nd.AccessViolation
 	}
-	tm := terms{base: at, mem: r.mem[at-base:][:len(mem)], owner: r.space.owner}
+	tm := terms{base: r.address + (at - base), mem: r.mem[at-base:][:len(mem)], owner: r.space.owner}
 	if off, ok := r.space.table.arena.Locate(mem); ok {
 		tm.offset = off
 	}
@@ -153,4 +194,5 @@ func (r *Region) detach() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.windows--
+	r.end()
 }

@@ -57,8 +57,8 @@ type terms struct {
 	offset shm.Offset // where mem lies in the arena; 0 = it does not
 	owner  Owner
 	scope  uint64 // endpoint whose peer alone may use it; 0 = any
-	window *Window
-	bound  uint64 // endpoint on which the window was bound
+	loan   Loan   // what an invalidation of the token ends; nil = it cannot be invalidated by a request
+	bound  uint64 // endpoint on which the window was bound, or the region registered
 }
 
 // take hands out an index, the one that has been free for longest.

@@ -54,7 +54,7 @@ func (w *Window) Prepare(r *Region, mem []byte, rights Rights, endpoint uint64, 
 		return nil, err
 	}
 	tm.rights = rights&(Read|Write) | Remote
-	tm.window, tm.bound = w, endpoint
+	tm.loan, tm.bound = w, endpoint
 	if only {
 		tm.scope = endpoint
 	}
@@ -111,6 +111,12 @@ func (w *Window) Retire() (token nd.Token) {
 	return w.grant.revoke()
 }
 
+// Expire is Invalidate when the endpoint has ended.
+func (w *Window) Expire(endpoint uint64) (token nd.Token, ok bool) { return w.Invalidate(endpoint) }
+
+// Drained tells whether nobody uses the window any more under an invalid token.
+func (w *Window) Drained(token nd.Token) bool { return w.space.Drained(token) }
+
 // Bound tells whether a binding is in effect or has yet to be released.
 func (w *Window) Bound() bool {
 	w.mu.Lock()
@@ -126,16 +132,6 @@ func (w *Window) Release() {
 	defer w.mu.Unlock()
 	w.bound.region.detach()
 	w.bound = nil
-}
-
-// FindBound returns the window of this space that is bound on an endpoint
-// under a remote token; nil if there is none.
-func (s *Space) FindBound(token nd.Token, endpoint uint64) *Window {
-	_, tm := s.table.lookup(token)
-	if tm == nil || tm.window == nil || tm.owner != s.owner || tm.bound != endpoint {
-		return nil
-	}
-	return tm.window
 }
 
 // Descriptor returns address, length and token of the latest bind; zero

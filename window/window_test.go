@@ -378,10 +378,10 @@ func TestFindBound(t *testing.T) {
 	twin := NewSpace(s.table, s.space.Owner()+1) // another adapter of the same process
 	mem := s.alloc(t, 64)
 	r, w := s.region(t, mem, allRights), s.window(t)
-	find := func(when string, in *Space, token nd.Token, endpoint uint64, want *Window) {
+	find := func(when string, in *Space, token nd.Token, endpoint uint64, want Loan) {
 		t.Helper()
 		if got := in.FindBound(token, endpoint); got != want {
-			t.Errorf("%s, on endpoint %d: %p, want %p", when, endpoint, got, want)
+			t.Errorf("%s, on endpoint %d: %v, want %v", when, endpoint, got, want)
 		}
 	}
 	find("before the first bind", s.space, 0, 7, nil)

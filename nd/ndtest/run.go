@@ -70,7 +70,7 @@ func Run(t *testing.T, cfg Config) *Report {
 	t.Helper()
 	report := &Report{Outcomes: make(map[string]Outcome), Reasons: make(map[string]string)}
 	for i := range Rows {
-		id := rowID(i + 1)
+		id := RowID(i + 1)
 		report.Outcomes[id] = NotAsked
 		if reason, ok := Untestable[id]; ok {
 			report.Outcomes[id], report.Reasons[id] = NoTest, reason
@@ -100,7 +100,7 @@ func Run(t *testing.T, cfg Config) *Report {
 	t.Logf("%d rows: %d passed, %d failed, %d skipped, %d without a test, %d not run", Rows,
 		report.Count(Passed), report.Count(Failed), report.Count(Skipped), report.Count(NoTest), report.Count(NotAsked))
 	for i := range Rows {
-		if id := rowID(i + 1); report.Outcomes[id] == NoTest || report.Outcomes[id] == Skipped {
+		if id := RowID(i + 1); report.Outcomes[id] == NoTest || report.Outcomes[id] == Skipped {
 			t.Logf("%s %s: %s", id, report.Outcomes[id], report.Reasons[id])
 		}
 	}

@@ -61,5 +61,5 @@ func Scenarios() []Scenario {
 // Rows is the number of rows of the conformance table: C001 to C248.
 const Rows = 248
 
-// rowID returns the number of row i, counted from 1.
-func rowID(i int) string { return fmt.Sprintf("C%03d", i) }
+// RowID returns the number of row i, counted from 1.
+func RowID(i int) string { return fmt.Sprintf("C%03d", i) }

@@ -1,0 +1,149 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// asNdinfo makes the test binary play ndinfo. Its value is a resource limit to set first, as
+// "number value", or "none".
+const asNdinfo = "NDINFO_TEST_LIMIT"
+
+func TestMain(m *testing.M) {
+	limit, ok := os.LookupEnv(asNdinfo)
+	if !ok {
+		os.Exit(m.Run())
+	}
+	var resource int
+	var value uint64
+	if n, _ := fmt.Sscan(limit, &resource, &value); n == 2 {
+		if err := unix.Setrlimit(resource, &unix.Rlimit{Cur: value, Max: value}); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(70)
+		}
+	}
+	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// ndinfo runs ndinfo --json in a process of its own, with a limit.
+func ndinfo(t *testing.T, limit string, attr *syscall.SysProcAttr) (r report, exit int) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "--json")
+	cmd.Env = append(os.Environ(), asNdinfo+"="+limit)
+	cmd.SysProcAttr = attr
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Run(); err != nil {
+		if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != 1 {
+			if attr != nil && (errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOSPC)) {
+				t.Skipf("this machine allows no user namespaces: %v", err)
+			}
+			t.Fatalf("%v: %s", err, &errs)
+		}
+	}
+	if err := json.Unmarshal(out.Bytes(), &r); err != nil {
+		t.Fatalf("%v in %s", err, &out)
+	}
+	return r, cmd.ProcessState.ExitCode()
+}
+
+func (r *report) check(name string) check {
+	for _, c := range r.Checks {
+		if c.Name == name {
+			return c
+		}
+	}
+	return check{}
+}
+
+// mustStart checks a report of a machine that can start jobs.
+func mustStart(t *testing.T, r report, exit int) {
+	t.Helper()
+	if exit != 0 || !r.Starts {
+		t.Errorf("exit status %d, %+v", exit, r.Checks)
+	}
+	if len(r.Adapters) != 1 || len(r.Adapters[0].Addresses) != 1 || r.Adapters[0].Info.MaxTransferLength == 0 {
+		t.Errorf("adapters %+v", r.Adapters)
+	}
+	for _, c := range r.Checks {
+		if c.Name == "" || c.Found == "" || c.Status == fail || c.Status == warn && c.Remedy == "" {
+			t.Errorf("%+v", c)
+		}
+	}
+}
+
+func TestHere(t *testing.T) {
+	r, exit := ndinfo(t, "none", nil)
+	mustStart(t, r, exit)
+}
+
+// In namespaces of its own, an ordinary user without any rights finds the same.
+func TestOrdinaryUserInAContainer(t *testing.T) {
+	r, exit := ndinfo(t, "none", &syscall.SysProcAttr{
+		Cloneflags:  unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWNET,
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: 1000, HostID: os.Getuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: 1000, HostID: os.Getgid(), Size: 1}},
+	})
+	mustStart(t, r, exit)
+}
+
+// A limit that keeps jobs from starting is named, with what to do.
+func TestLimits(t *testing.T) {
+	for _, tc := range []struct {
+		check string
+		limit string
+	}{
+		{"file size", fmt.Sprint(unix.RLIMIT_FSIZE, " ", 1<<20)},
+		{"descriptors", fmt.Sprint(unix.RLIMIT_NOFILE, " ", 8)},
+	} {
+		t.Run(tc.check, func(t *testing.T) {
+			r, exit := ndinfo(t, tc.limit, nil)
+			c, job := r.check(tc.check), r.check("job")
+			if c.Status != fail || c.Remedy == "" {
+				t.Errorf("%+v", c)
+			}
+			if exit != 1 || r.Starts || job.Status != fail || job.Found == "" {
+				t.Errorf("exit status %d, starts %v, %+v", exit, r.Starts, job)
+			}
+		})
+	}
+}
+
+func TestPrinted(t *testing.T) {
+	r := &report{Checks: []check{good("cores", "2 usable"), bad(warn, "memory", "little", "free some"), bad(fail, "job", "broken", "mend it")}}
+	var out bytes.Buffer
+	if err := r.print(&out); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"ok    cores   2 usable\n", "warn  memory  little; free some\n", "fail  job     broken; mend it\n", "does not start here"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in\n%s", want, &out)
+		}
+	}
+}
+
+func TestArguments(t *testing.T) {
+	for _, tc := range []struct {
+		args []string
+		exit int
+		text string
+	}{
+		{[]string{"-h"}, 0, "usage: ndinfo"},
+		{[]string{"--jsn"}, 2, "usage: ndinfo"},
+		{[]string{"all"}, 2, `unexpected argument "all"`},
+	} {
+		var out, errs bytes.Buffer
+		if exit := run(tc.args, &out, &errs); exit != tc.exit || !strings.Contains(errs.String(), tc.text) || out.Len() > 0 {
+			t.Errorf("%v: exit status %d, %s%s", tc.args, exit, &out, &errs)
+		}
+	}
+}

@@ -1,0 +1,75 @@
+package endpoint
+
+import (
+	"testing"
+
+	"github.com/softnd/softnd/nd"
+)
+
+// TestDeferred: each deferred request has its result, in order.
+func TestDeferred(t *testing.T) {
+	onEvery(t, setup{}, func(t *testing.T, p *pair) {
+		w := p.a.window()
+		p.b.must(order{Do: doReceive, Context: 9, Parts: mine(0, 100)})
+		p.a.must(order{Do: doBind, Context: 1, Window: w, Len: 100, Flags: nd.AllowRead | nd.Defer})
+		p.a.must(order{Do: doInvalidate, Context: 2, Window: w, Flags: nd.Defer})
+		p.a.must(order{Do: doWrite, Context: 3, Parts: mine(0, 100_000), Far: p.b.memory, Flags: nd.Defer})
+		p.a.must(order{Do: doRead, Context: 4, Parts: mine(0, 10), Far: p.b.memory, Flags: nd.Defer})
+		p.a.must(order{Do: doSend, Context: 5, Parts: mine(0, 100)})
+		p.a.expect(initiatorQueue, success(nd.RequestBind, 1, 0), success(nd.RequestInvalidate, 2, 0), success(nd.RequestWrite, 3, 100_000),
+			success(nd.RequestRead, 4, 10), success(nd.RequestSend, 5, 100))
+		p.b.expect(receiveQueue, success(nd.RequestReceive, 9, 100))
+	})
+}
+
+// TestDeferredBeforeAnError: what was deferred does not wait for a request that
+// was refused.
+func TestDeferredBeforeAnError(t *testing.T) {
+	onEvery(t, setup{}, func(t *testing.T, p *pair) {
+		for context := uint64(1); context < 10; context += 2 {
+			p.a.must(order{Do: doWrite, Context: context, Parts: mine(0, 10), Far: p.b.memory, Flags: nd.Defer})
+			p.a.must(order{Do: doWrite, Context: context + 1, Parts: mine(0, 100_000), Far: p.b.memory, Flags: nd.Defer})
+			p.a.refuse(nd.DataOverrun, order{Do: doSend, Context: 99, Parts: make([]part, maxSGE+1)})
+			p.a.expect(initiatorQueue, success(nd.RequestWrite, context, 10), success(nd.RequestWrite, context+1, 100_000))
+		}
+		p.a.nothing(initiatorQueue)
+	})
+}
+
+// TestRequestBatches owe the same results as anything else, ended or not.
+func TestRequestBatches(t *testing.T) {
+	onEvery(t, setup{}, func(t *testing.T, p *pair) {
+		ep := p.a.local.endpoint(0)
+		var want []nd.Result
+		write := func() {
+			context := uint64(len(want))
+			p.a.must(order{Do: doWrite, Context: context, Parts: mine(0, 100), Far: p.b.memory})
+			want = append(want, success(nd.RequestWrite, context, 100))
+		}
+		ep.SubmitRequestBatch() // of nothing
+		ep.StartRequestBatch()
+		write()
+		ep.StartRequestBatch()
+		write()
+		ep.SubmitRequestBatch()
+		p.a.expect(initiatorQueue, want...)
+
+		ep.StartRequestBatch()
+		p.a.must(order{Do: doWrite, Context: 50, Parts: mine(0, 100), Far: p.b.memory})
+		p.a.must(order{Do: doFlush})
+		r := p.a.results(initiatorQueue, 1)[0]
+		if r.RequestContext != 50 || r.Status != nd.Success && r.Status != nd.Canceled {
+			t.Errorf("the request of a batch that was flushed: %v", r)
+		}
+		ep.SubmitRequestBatch()
+		p.a.nothing(initiatorQueue)
+	})
+	idle := newPair(t, setup{Unwired: true}).a.local.endpoint(0)
+	idle.StartRequestBatch()
+	idle.SubmitRequestBatch()
+	if err := idle.Close(); err != nil {
+		t.Error(err)
+	}
+	idle.StartRequestBatch()
+	idle.SubmitRequestBatch()
+}

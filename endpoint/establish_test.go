@@ -1,0 +1,182 @@
+package endpoint
+
+import (
+	"errors"
+	"net/netip"
+	"sync"
+	"testing"
+
+	"github.com/softnd/softnd/nd"
+)
+
+// TestUnboundAfterAFailure: after a Connect that may be tried again the
+// connector has no address, after a wrong argument nothing has changed.
+func TestUnboundAfterAFailure(t *testing.T) {
+	a, _, addr := strangersPair(t)
+	bound := netip.AddrPortFrom(Address(a.member.ID()), 77)
+	ca, ea := a.connector(), a.endpoint()
+	for to, want := range map[string]nd.Status{"10.1.2.3:5": nd.NetworkUnreachable, "127.77.7.7:5": nd.HostUnreachable, addr.Addr().String() + ":9": nd.ConnectionRefused} {
+		a.good(ca.Bind(bound))
+		if got := must(ca.LocalAddress()); got != bound {
+			t.Errorf("bound to %v", got)
+		}
+		wantStatus(t, ca.Connect(a.ctx, ea, netip.MustParseAddrPort(to), nd.ConnectParams{}), want)
+		_, err := ca.LocalAddress()
+		wantStatus(t, err, nd.ConnectionInvalid)
+		other := a.connector()
+		a.good(other.Bind(bound))
+		a.good(other.Close())
+	}
+	wantStatus(t, ca.Connect(a.ctx, ea, netip.AddrPort{}, nd.ConnectParams{}), nd.BadNetworkName)
+	ea.Flush() // it cannot be connected any more
+	wantStatus(t, ca.Connect(a.ctx, ea, addr, nd.ConnectParams{}), nd.ConnectionActive)
+	_, err := ca.LocalAddress()
+	wantStatus(t, err, nd.ConnectionInvalid)
+	a.good(ca.Bind(bound))
+	wantStatus(t, ca.Connect(a.ctx, ea, addr, nd.ConnectParams{}), nd.ConnectionActive)
+	if got := must(ca.LocalAddress()); got != bound {
+		t.Errorf("bound to %v after a wrong argument", got)
+	}
+}
+
+// TestPausedListener takes no more than its backlog, and hands nothing out.
+func TestPausedListener(t *testing.T) {
+	a, b, _ := strangersPair(t)
+	l, fresh := must(b.adapter.CreateListener(b.ctx)), must(b.adapter.CreateListener(b.ctx))
+	defer l.Close()
+	defer fresh.Close()
+	wantStatus(t, fresh.PauseEvents(true), nd.InvalidDeviceState)
+	b.good(l.Bind(netip.AddrPortFrom(netip.IPv4Unspecified(), 0)))
+	wantStatus(t, l.PauseEvents(true), nd.InvalidDeviceState)
+	b.good(l.Listen(2))
+	b.good(l.PauseEvents(true))
+	addr := must(l.LocalAddress())
+	cb := b.connector()
+	taken := soon(func() error { return l.GetConnectionRequest(b.ctx, cb) })
+	eventually(t, "the call waits", func() bool {
+		x := l.(*Listener)
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		return len(x.takers) == 1
+	})
+	results := make(chan error, 3)
+	for range 3 {
+		go func() { results <- a.connector().Connect(a.ctx, a.endpoint(), addr, nd.ConnectParams{}) }()
+	}
+	wantStatus(t, <-results, nd.ConnectionRefused) // one of the three
+	select {
+	case err := <-taken:
+		t.Errorf("a paused listener hands out a request: %v", err)
+	default:
+	}
+	b.good(l.PauseEvents(false))
+	b.good(<-taken)
+	b.good(cb.Reject(nil))
+	wantStatus(t, <-results, nd.ConnectionRefused)
+	b.good(l.Close())
+	wantStatus(t, <-results, nd.ConnectionRefused)
+	wantStatus(t, l.PauseEvents(true), nd.InvalidDeviceState)
+}
+
+// TestConnectorOfAnotherHandle cannot take a request.
+func TestConnectorOfAnotherHandle(t *testing.T) {
+	_, b, _ := strangersPair(t)
+	other := must(b.provider.OpenAdapter(b.ctx, b.provider.adapterID()))
+	stranger := must(other.CreateConnector(b.ctx))
+	defer stranger.Close()
+	wantStatus(t, b.listener.GetConnectionRequest(b.ctx, stranger), nd.InvalidParameter1)
+	wantStatus(t, b.listener.GetConnectionRequest(b.ctx, nil), nd.InvalidParameter1)
+}
+
+// TestConnectorClosedInAccept, before or after the connection is complete: it
+// does not come up.
+func TestConnectorClosedInAccept(t *testing.T) {
+	for range 20 {
+		a, b, addr := strangersPair(t)
+		ca, ea, eb := a.connector(), a.endpoint(), b.endpoint()
+		connected := soon(func() error { return ca.Connect(a.ctx, ea, addr, nd.ConnectParams{}) })
+		cb := b.request()
+		accepted := soon(func() error { return cb.Accept(b.ctx, eb, nd.ConnectParams{}) })
+		a.good(<-connected)
+		completed := soon(func() error { return ca.CompleteConnect(a.ctx) })
+		b.good(cb.Close())
+		if err := <-accepted; err != nil {
+			wantStatus(t, err, nd.Canceled)
+		}
+		if err := <-completed; err == nil {
+			a.good(ca.NotifyDisconnect(a.ctx))
+		} else {
+			wantStatus(t, err, nd.ConnectionAborted)
+		}
+		wantStatus(t, ea.Err(), nd.ConnectionAborted)
+		if eb.Err() == nil {
+			t.Error("the endpoint of a closed connector is up")
+		}
+	}
+}
+
+// TestEndpointClosedInDisconnect: that is no end in good order.
+func TestEndpointClosedInDisconnect(t *testing.T) {
+	a, b, addr := strangersPair(t)
+	ca, cb, ea, _ := wire(a, b, addr)
+	ended := soon(func() error { return ca.Disconnect(a.ctx) })
+	b.good(cb.NotifyDisconnect(b.ctx))
+	a.good(ea.Close())
+	wantStatus(t, <-ended, nd.ConnectionAborted)
+	wantStatus(t, ca.Disconnect(a.ctx), nd.ConnectionInvalid)
+}
+
+// TestRejectOfTheGone says so.
+func TestRejectOfTheGone(t *testing.T) {
+	a, b, addr := strangersPair(t)
+	ca, ea := a.connector(), a.endpoint()
+	connected := soon(func() error { return ca.Connect(a.ctx, ea, addr, nd.ConnectParams{}) })
+	cb := b.request()
+	a.good(a.provider.Close())
+	wantStatus(t, <-connected, nd.Canceled)
+	wantStatus(t, cb.Reject([]byte("too late")), nd.ConnectionAborted)
+}
+
+// TestEndpointsWhileClosing: an endpoint is made before its provider is closed,
+// and closed with it, or is not made at all.
+func TestEndpointsWhileClosing(t *testing.T) {
+	for range 10 {
+		p := newPair(t, setup{Unwired: true})
+		s := p.a.local
+		var calls sync.WaitGroup
+		made := make(chan nd.Endpoint, 1000)
+		begun := make(chan struct{}, 1000)
+		for range 3 {
+			calls.Go(func() {
+				for range cap(made) / 3 {
+					ep, err := s.adapter.CreateEndpoint(s.ctx, nd.EndpointConfig{Receive: s.queues[0], Initiator: s.queues[1], ReceiveDepth: 1, InitiatorDepth: 1})
+					if err != nil {
+						if !errors.Is(err, nd.InvalidHandle) {
+							t.Error(err)
+						}
+						break
+					}
+					made <- ep
+					begun <- struct{}{}
+				}
+			})
+		}
+		<-begun
+		if err := s.provider.Close(); err != nil {
+			t.Error(err)
+		}
+		calls.Wait()
+		close(made)
+		if left := *s.provider.live.Load(); len(left) != 0 {
+			t.Errorf("%d endpoints of a closed provider are left", len(left))
+		}
+		for _, q := range s.queues {
+			if left := *q.(*CompletionQueue).users.Load(); len(left) != 0 {
+				t.Errorf("%d endpoints of a closed provider use a queue", len(left))
+			}
+		}
+		for ep := range made {
+			wantStatus(t, ep.Send(1, nil, 0), nd.ConnectionInvalid)
+		}
+	}
+}

@@ -1,0 +1,119 @@
+package endpoint
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	"github.com/softnd/softnd/nd"
+)
+
+const (
+	doFastRegion       verb = "set up a fast-register region" // of Len bytes, mapped; N pages at most, In != 0: remote access
+	doFastRegister     verb = "fast register"                 // N: 1 = with the pages in reverse
+	doInvalidateRegion verb = "invalidate region"
+	doCloseMapping     verb = "close mapping"
+	doPrivileged       verb = "get privileged token"
+	doBytes            verb = "count Bytes"
+)
+
+// fastOrders are what a side does with fast registration.
+var fastOrders = map[verb]func(*side, context.Context, order, *reply) error{
+	doFastRegion:   (*side).addFastRegion,
+	doFastRegister: (*side).fastRegister,
+	doInvalidateRegion: func(s *side, _ context.Context, o order, _ *reply) error {
+		return s.endpoint(o.Endpoint).InvalidateRegion(o.Context, s.region(o.Region).mr, o.Flags)
+	},
+	doCloseMapping: func(s *side, _ context.Context, o order, _ *reply) error { return s.region(o.Region).mapped.Close() },
+	doPrivileged: func(s *side, _ context.Context, _ order, r *reply) error {
+		token, err := s.adapter.PrivilegedToken()
+		r.Sum = uint64(token)
+		return err
+	},
+	doBytes: func(s *side, _ context.Context, o order, r *reply) error {
+		r.N = len(s.region(o.Region).mr.Bytes())
+		r.Far = farOf(s.region(o.Region).mr)
+		return nil
+	},
+}
+
+// fastEdge is what lies in the first and last page of a mapping, and not in it.
+const fastEdge = 100
+
+// addFastRegion maps o.Len bytes between two edges, and makes a region for them.
+func (s *side) addFastRegion(ctx context.Context, o order, r *reply) (err error) {
+	m := &regionMemory{edge: fastEdge}
+	if m.holder, err = s.adapter.Allocate(ctx, o.Len+2*fastEdge, nd.AllowLocalWrite); err != nil {
+		return err
+	}
+	m.all = m.holder.Bytes()
+	for i := range fastEdge {
+		m.all[i], m.all[len(m.all)-1-i] = edgeByte, edgeByte
+	}
+	if m.mapped, err = s.adapter.BuildLogicalAddressMapping(ctx, m.bytes()); err != nil {
+		return err
+	}
+	if m.mr, err = s.adapter.CreateMemoryRegion(ctx); err != nil {
+		return err
+	}
+	if err := m.mr.InitializeFastRegister(ctx, o.N, o.In != 0); err != nil {
+		return err
+	}
+	s.keep(m, r)
+	return nil
+}
+
+// fastRegister registers o.Len bytes from o.Off on of what is mapped.
+func (s *side) fastRegister(_ context.Context, o order, r *reply) error {
+	m := s.region(o.Region)
+	pages, at := m.mapped.Pages(), m.mapped.Offset()+o.Off
+	if o.N == 1 {
+		pages = slices.Clone(pages)
+		slices.Reverse(pages)
+	}
+	err := s.endpoint(o.Endpoint).FastRegister(o.Context, m.mr, pages, at, o.Len, o.Far.Address, o.Rights, o.Flags)
+	r.Far = nd.WindowDescriptor{Address: o.Far.Address, Length: uint64(o.Len), Token: m.mr.RemoteToken()}
+	r.Sum = uint64(m.mr.LocalToken())
+	return err
+}
+
+const (
+	fastBase = 0x7000_1234_5678_9abc // no multiple of anything
+	fastAll  = nd.AllowRemoteRead | nd.AllowRemoteWrite
+)
+
+// fastRegion makes a region of n bytes that can be registered with all rights.
+func (p *party) fastRegion(n int) int {
+	p.t.Helper()
+	return p.must(order{Do: doFastRegion, Len: n, N: fastRegisterPages, In: 1}).N
+}
+
+// register registers a range of a region with all rights, and takes the result.
+func (p *party) register(region, off, n int) nd.WindowDescriptor {
+	p.t.Helper()
+	d := p.must(order{Do: doFastRegister, Context: 0xf0, Region: region, Off: off, Len: n, Far: nd.WindowDescriptor{Address: fastBase}, Rights: fastAll}).Far
+	p.expect(initiatorQueue, success(nd.RequestFastRegister, 0xf0, 0))
+	return d
+}
+
+func (p *party) unregister(region int) {
+	p.t.Helper()
+	p.must(order{Do: doInvalidateRegion, Context: 0xf1, Region: region})
+	p.expect(initiatorQueue, success(nd.RequestInvalidate, 0xf1, 0))
+}
+
+// fastSetups are those in which fast registrations may differ: everything, but
+// fewer than of everySetup, because the memory of the region in question lies
+// in the arena always.
+func fastSetups(s setup) (all []setup) {
+	all = someSetups(s)
+	s.Processes = true
+	return append(all, s, setup{Unwired: s.Unwired, Both: s.Both, Processes: true, Executors: [2]Executor{Target, Target}})
+}
+
+func onFast(t *testing.T, s setup, test func(t *testing.T, p *pair)) {
+	t.Helper()
+	for _, s := range fastSetups(s) {
+		t.Run(s.String(), func(t *testing.T) { test(t, newPair(t, s)) })
+	}
+}

@@ -1,0 +1,162 @@
+package endpoint
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/softnd/softnd/nd"
+)
+
+// notifier is what a completion queue keeps for calls of Notify. Results are
+// named by their number plus one, which is what tail was when they had been
+// added; 0 is none. The queue's lock guards it.
+type notifier struct {
+	waiters   []*waiter // the oldest first
+	left      sync.Cond // one of them has gone
+	newest    newest    // of the results so far
+	announced newest    // of those that may end a Notify; behind newest only under moderation
+	marker    uint64    // the last result that ended one
+}
+
+// newest has for each nd.NotifyType the latest result that satisfies it.
+type newest [3]uint64
+
+// waiter is one call of Notify.
+type waiter struct {
+	kind   nd.NotifyType
+	done   bool // an event has released it
+	called bool // the queue is closed, and this is the oldest waiter
+}
+
+// Notify blocks until there is a result that satisfies t, has ended no Notify
+// before, and has not been taken: whoever took it needs no news of it.
+func (q *CompletionQueue) Notify(ctx context.Context, t nd.NotifyType) error {
+	const op = "notify"
+	if t > nd.NotifySolicited {
+		return q.fail(op, nd.InvalidParameter1, t.String(), "ask for NotifyAny, NotifySolicited or NotifyErrors")
+	}
+	w := &waiter{kind: t}
+	err := q.join(op, w)
+	if err != nil {
+		return err
+	}
+	defer q.leave(w)
+	werr := q.provider.wait(ctx, func() { q.driveUsers() }, func() (ended bool) {
+		ended, err = q.released(op, w)
+		return ended
+	})
+	if werr != nil {
+		return canceled(ctx, werr, op, "completion queue")
+	}
+	return err
+}
+
+// join adds a waiter, which an earlier result may release at once.
+func (q *CompletionQueue) join(op string, w *waiter) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if err := q.broken(op); err != nil {
+		return err
+	}
+	q.waiters = append(q.waiters, w)
+	q.trigger()
+	return nil
+}
+
+func (q *CompletionQueue) leave(w *waiter) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.waiters = *without(&q.waiters, w)
+	q.left.Broadcast()
+}
+
+// dismiss ends the calls one after the other. Each has left before the next is
+// called, so that whoever watches them return is likely to see their order.
+func (q *CompletionQueue) dismiss() {
+	for len(q.waiters) > 0 {
+		oldest := q.waiters[0]
+		oldest.called = true
+		q.provider.sleep.wake()
+		for len(q.waiters) > 0 && q.waiters[0] == oldest {
+			q.left.Wait()
+		}
+	}
+}
+
+// released tells whether a waiter's call is over, and how.
+func (q *CompletionQueue) released(op string, w *waiter) (bool, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.countPoll()
+	if w.done || q.closed && !w.called {
+		return w.done, nil
+	}
+	err := q.broken(op)
+	return err != nil, err
+}
+
+// announce notes the result that has been added, and makes it an event now or,
+// under moderation, later.
+func (q *CompletionQueue) announce(failed, solicited bool) {
+	q.newest[nd.NotifyAny] = q.tail
+	if failed {
+		q.newest[nd.NotifyErrors] = q.tail
+	}
+	if failed || solicited {
+		q.newest[nd.NotifySolicited] = q.tail
+	}
+	if !q.hold() {
+		q.raise()
+	}
+}
+
+// raise makes events of all results so far.
+func (q *CompletionQueue) raise() {
+	q.announced = q.newest
+	q.trigger()
+	q.signal()
+}
+
+// trigger releases all waiters if there is a result for the widest of their types.
+func (q *CompletionQueue) trigger() {
+	if len(q.waiters) == 0 {
+		return
+	}
+	widest := nd.NotifyErrors
+	for _, w := range q.waiters {
+		widest = widest.Combine(w.kind)
+	}
+	if at := q.announced[widest]; at > max(q.marker, q.head) {
+		q.marker = at
+		for _, w := range q.waiters {
+			w.done = true
+		}
+		q.waiters = nil
+	}
+}
+
+// NotifyAffinity returns the processors that this process may run on, the
+// first 64 of them.
+func (q *CompletionQueue) NotifyAffinity() (group uint16, mask uint64, err error) {
+	if mask, err = affinity(); err != nil {
+		return 0, 0, q.fail("get notify affinity", nd.NotSupported, fmt.Sprintf("the kernel does not tell: %v", err), "")
+	}
+	return 0, mask, nil
+}
+
+func affinity() (mask uint64, err error) {
+	var set unix.CPUSet
+	if err := unix.SchedGetaffinity(os.Getpid(), &set); err != nil {
+		return 0, err
+	}
+	for i := range 64 {
+		if set.IsSet(i) {
+			mask |= 1 << i
+		}
+	}
+	return mask, nil
+}

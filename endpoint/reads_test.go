@@ -1,0 +1,81 @@
+package endpoint
+
+import (
+	"testing"
+
+	"github.com/softnd/softnd/nd"
+)
+
+// TestReadsInProgress are never more at the peer than the limit, and the others
+// take their turn when one is done.
+func TestReadsInProgress(t *testing.T) {
+	const n = 1000
+	for _, limit := range []int{1, 2, 5, maxReads} {
+		for _, private := range []bool{false, true} {
+			s := setup{ReadLimit: limit, Executors: [2]Executor{Target, Target}, Private: [2]bool{private, private}}
+			t.Run(s.String(), func(t *testing.T) {
+				count := limit + 7
+				s.Both.InitiatorDepth = count
+				p := newPair(t, s)
+				p.b.fill(0, 0, count*n, 1)
+				from, to := p.a.local.endpoint(0).(*Endpoint), p.b.local.endpoint(0).(*Endpoint)
+
+				to.mu.Lock() // so that nothing is done there
+				var want []nd.Result
+				for i := range uint64(count) {
+					p.a.must(order{Do: doRead, Context: i, Parts: mine(int(i)*n, n), Far: at(p.b.memory, int(i)*n)})
+					want = append(want, success(nd.RequestRead, i, n))
+				}
+				handedOver := func() uint64 {
+					from.drive()
+					from.mu.Lock()
+					defer from.mu.Unlock()
+					return from.conn.reads
+				}
+				most := uint64(limit)
+				if private {
+					// One is in progress at a time: its data pass through a buffer.
+					most = 1
+				}
+				eventually(t, "as many Reads as may are under way", func() bool { return handedOver() == most })
+				for range 10 {
+					if got := handedOver(); got != most {
+						t.Errorf("%d Reads in progress, want %d", got, most)
+					}
+				}
+				to.mu.Unlock()
+
+				p.a.expect(initiatorQueue, want...)
+				if p.a.sum(0, 0, count*n) != p.b.sum(0, 0, count*n) {
+					t.Error("the data differ")
+				}
+			})
+		}
+	}
+}
+
+// TestReadsBehindTheLimit hold up what was posted after them, and fences wait
+// for all of them.
+func TestReadsBehindTheLimit(t *testing.T) {
+	onEvery(t, setup{ReadLimit: 2, Both: sideOptions{Size: 1 << 20}}, func(t *testing.T, p *pair) {
+		const n = 100_000
+		p.b.fill(0, 0, 5*n, 1)
+		before := p.b.sum(0, 0, 5*n)
+		p.b.must(order{Do: doReceive, Context: 9})
+		var want []nd.Result
+		for i := range uint64(5) {
+			p.a.must(order{Do: doRead, Context: i, Parts: mine(int(i)*n, n), Far: at(p.b.memory, int(i)*n)})
+			want = append(want, success(nd.RequestRead, i, n))
+		}
+		p.a.must(order{Do: doWrite, Context: 5, Parts: mine(5*n, n), Far: p.b.memory, Flags: nd.ReadFence})
+		p.a.must(order{Do: doSend, Context: 6})
+		p.a.expect(initiatorQueue, append(want, success(nd.RequestWrite, 5, n), success(nd.RequestSend, 6, 0))...)
+		p.b.expect(receiveQueue, success(nd.RequestReceive, 9, 0))
+		if p.a.sum(0, 0, 5*n) != before {
+			t.Error("a Read brought what a fenced Write put there")
+		}
+		if p.b.sum(0, 0, n) != p.a.sum(0, 5*n, n) {
+			t.Error("the Write's data differ")
+		}
+	})
+}

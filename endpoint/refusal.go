@@ -1,0 +1,51 @@
+package endpoint
+
+import (
+	"fmt"
+
+	"github.com/softnd/softnd/nd"
+	"github.com/softnd/softnd/window"
+)
+
+// What the messages of refused transfers say: the range that was asked for, its
+// token (of which nd.Token shows a part only), and what that grants.
+
+func (ep *Endpoint) granting(ref *window.Ref, n uint64) string {
+	return fmt.Sprintf("%d bytes at %#x with %v, which grants %s", n, ref.Address, ref.Token, ep.guard.Granted(ref))
+}
+
+// ownEntry words a scatter/gather entry of this side.
+func (ep *Endpoint) ownEntry(e entry) string {
+	ref := window.Ref{Token: e.token, Rights: window.Local, Address: e.address}
+	return ep.granting(&ref, uint64(e.length))
+}
+
+// faulty words what may be wrong with a receive that the sender could not fill.
+func (ep *Endpoint) faulty(r *receive) string {
+	for _, e := range r.entries {
+		if !ep.canSink(e) {
+			return "an entry of " + ep.ownEntry(e)
+		}
+	}
+	return fmt.Sprintf("%d bytes", r.capacity)
+}
+
+// asked words what a request wants of the peer.
+func (ep *Endpoint) asked(r *request) string {
+	switch {
+	case r.invalidate:
+		return fmt.Sprintf("a message of %d bytes that invalidates %v", r.total, r.token)
+	case r.kind == nd.RequestSend:
+		return fmt.Sprintf("a message of %d bytes", r.total)
+	}
+	ref := window.Ref{Token: r.token, Rights: window.Remote, Address: r.remote, Of: &ep.conn.ref}
+	return ep.granting(&ref, r.total)
+}
+
+// verb names what the peer wanted.
+func (m *message) verb() string {
+	if m.kind == readPiece {
+		return "read"
+	}
+	return "write"
+}

@@ -1,0 +1,121 @@
+package endpoint
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/softnd/softnd/nd"
+	"github.com/softnd/softnd/shm"
+)
+
+// TestRefusals: the error of a refused transfer names the endpoint, the
+// operation, the token, the range that was asked for and the one granted, at
+// the side that finds the fault and, as far as it can know, at the other.
+func TestRefusals(t *testing.T) {
+	const n = 1234
+	const size = 256 << 10 // of the first regions
+	type texts struct{ a, b string }
+	granting := func(length int, far nd.WindowDescriptor, grants string) string {
+		return fmt.Sprintf("%d bytes at %#x with %v, which grants %s", length, far.Address, far.Token, grants)
+	}
+	all := func(d nd.WindowDescriptor) string {
+		return fmt.Sprintf("%d bytes at %#x to read and write", size, d.Address)
+	}
+	const beyond = ": the range leaves the granted memory"
+	for name, offend := range map[string]func(p *pair) texts{
+		"write out of range": func(p *pair) texts {
+			far := at(p.b.memory, size-n+1)
+			p.a.must(order{Do: doWrite, Parts: mine(0, n), Far: far})
+			text := granting(n, far, all(p.b.memory))
+			return texts{"write on endpoint 1: " + text, "refused a write of " + text + beyond}
+		},
+		"small write out of range": func(p *pair) texts {
+			far := at(p.b.memory, size-7)
+			p.a.must(order{Do: doWrite, Parts: mine(0, 8), Far: far})
+			text := granting(8, far, all(p.b.memory))
+			return texts{"write on endpoint 1: " + text, "refused a write of " + text + beyond}
+		},
+		"read with a stale token": func(p *pair) texts {
+			w := p.b.window()
+			far := p.b.bind(w, 0, n, nd.AllowRead)
+			p.b.invalidate(w)
+			p.a.must(order{Do: doRead, Parts: mine(0, n), Far: far})
+			return texts{"read on endpoint 1: " + granting(n, far, fmt.Sprintf("nothing any more (%d bytes at %#x before)", n, far.Address)),
+				"refused a read of " + granting(n, far, "nothing: the token is not valid")}
+		},
+		"read through a window for writing": func(p *pair) texts {
+			far := p.b.bind(p.b.window(), 100, n, nd.AllowWrite)
+			p.a.must(order{Do: doRead, Parts: mine(0, 10), Far: at(far, 5)})
+			// It may have been taken away by the time that a looks.
+			return texts{fmt.Sprintf("read on endpoint 1: 10 bytes at %#x with %v, which grants ", far.Address+5, far.Token),
+				"refused a read of " + granting(10, at(far, 5), fmt.Sprintf("%d bytes at %#x to write: the token does not give the right", n, far.Address))}
+		},
+		"entry beyond its region": func(p *pair) texts {
+			own := p.a.memory
+			own.Token = nd.Token(p.a.must(order{Do: doRegionInfo}).Sum)
+			p.a.must(order{Do: doWrite, Parts: mine(size-1, 2), Far: p.b.memory})
+			return texts{a: "write on endpoint 1: scatter/gather entry of " + granting(2, at(own, size-1), all(own)) + beyond}
+		},
+		"entry without a token": func(p *pair) texts {
+			own := p.a.memory
+			own.Token = bogus
+			p.a.must(order{Do: doRead, Parts: []part{{Len: n, Token: bogus}}, Far: p.b.memory})
+			return texts{a: "read on endpoint 1: scatter/gather entry of " + granting(n, own, "nothing: the token is not valid")}
+		},
+		"receive without a token": func(p *pair) texts {
+			own := p.b.memory
+			own.Token = bogus
+			p.b.must(order{Do: doReceive, Parts: []part{{Len: n, Token: bogus}}})
+			p.a.must(order{Do: doSend, Parts: mine(0, n)})
+			return texts{"send on endpoint 1: ", "entry of " + granting(n, own, "nothing")}
+		},
+		"receive too small": func(p *pair) texts {
+			p.b.must(order{Do: doReceive, Parts: mine(0, 1000)})
+			p.a.must(order{Do: doSend, Parts: mine(0, n)})
+			return texts{"send on endpoint 1: a message of 1234 bytes", "1000"}
+		},
+		"invalidation of what is no window": func(p *pair) texts {
+			p.b.must(order{Do: doReceive, Parts: mine(0, n)})
+			p.a.must(order{Do: doSendRevoking, Parts: mine(0, n), Far: p.b.memory})
+			return texts{"send and invalidate on endpoint 1: a message of 1234 bytes that invalidates " + p.b.memory.Token.String(), p.b.memory.Token.String()}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onEvery(t, setup{}, func(t *testing.T, p *pair) {
+				want := offend(p)
+				p.a.must(order{Do: doNotify})
+				p.b.must(order{Do: doNotify})
+				why := func(s *party) string { return s.do(order{Do: doWhy}).Text }
+				if got := why(p.a); !strings.Contains(got, want.a) {
+					t.Errorf("a says %q, want %q", got, want.a)
+				}
+				// Where a finds the fault, b only hears of the end.
+				if got := why(p.b); !strings.Contains(got, want.b) && !strings.Contains(got, "ended the connection") {
+					t.Errorf("b says %q, want %q", got, want.b)
+				} else if p.Executors[0] == Target && !strings.Contains(name, "entry") && !strings.Contains(got, want.b) {
+					t.Errorf("b, which executes, says %q, want %q", got, want.b)
+				}
+			})
+		})
+	}
+}
+
+// TestRefusedBind says what the region has.
+func TestRefusedBind(t *testing.T) {
+	p := newPair(t, setup{})
+	s := p.a.local
+	mem := make([]byte, 1000)
+	mr := must(s.adapter.Register(context.Background(), mem, nd.AllowRemoteRead))
+	defer mr.Close()
+	mw := must(s.adapter.CreateMemoryWindow(context.Background()))
+	defer mw.Close()
+	err := s.endpoint(0).Bind(1, mr, mw, mem[10:30], nd.AllowWrite)
+	wantStatus(t, err, nd.AccessViolation)
+	want := fmt.Sprintf("bind on endpoint 1: AllowWrite for 20 bytes at %#x with %v, which grants 1000 bytes at %#x to read",
+		shm.AddressOf(mem)+10, mr.LocalToken(), shm.AddressOf(mem))
+	if !strings.Contains(err.Error(), want) {
+		t.Errorf("%q, want %q", err, want)
+	}
+}

@@ -1,0 +1,308 @@
+package endpoint
+
+import (
+	"context"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"net/netip"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/softnd/softnd/nd"
+)
+
+// A status counts as produced when a call or a result reports it. elsewhere holds those that only
+// other providers and other flavours of the model report, with the reason.
+var elsewhere = map[string]string{
+	"Timeout":            "old providers end Connect with it; nd/connect.go promises IOTimeout",
+	"BufferTooSmall":     "NDK's word for BufferOverflow in queries that Go slices make unnecessary",
+	"DataError":          "InfiniBand hardware reports it for a Send that its Receive could not hold; D03 wants RemoteError",
+	"InvalidParameter10": "no call of the model has ten parameters",
+}
+
+// producers make the model's statuses happen, by the name of the constant.
+var producers = map[string]func(t *testing.T) error{
+	// Data path.
+	"Success": func(t *testing.T) error {
+		p := newPair(t, setup{})
+		p.a.must(order{Do: doWrite, Parts: mine(0, 8), Far: p.b.memory})
+		return p.a.results(initiatorQueue, 1)[0].Status.Err()
+	},
+	"AccessViolation": func(t *testing.T) error {
+		p := newPair(t, setup{})
+		p.a.must(order{Do: doWrite, Parts: mine(0, 8), Far: nd.WindowDescriptor{Address: p.b.memory.Address}})
+		return p.a.results(initiatorQueue, 1)[0].Status
+	},
+	"Canceled": func(t *testing.T) error {
+		p := newPair(t, setup{})
+		p.a.must(order{Do: doReceive})
+		p.a.must(order{Do: doFlush})
+		return p.a.results(receiveQueue, 1)[0].Status
+	},
+	"RemoteError": func(t *testing.T) error {
+		p := newPair(t, setup{})
+		p.b.must(order{Do: doReceive})
+		p.a.must(order{Do: doSend, Parts: mine(0, 8)})
+		return p.a.results(initiatorQueue, 1)[0].Status
+	},
+	"BufferOverflow": func(t *testing.T) error {
+		p := newPair(t, setup{})
+		p.b.must(order{Do: doReceive})
+		p.a.must(order{Do: doSend, Parts: mine(0, 8)})
+		return p.b.results(receiveQueue, 1)[0].Status
+	},
+	"InvalidDeviceRequest": func(t *testing.T) error {
+		p := newPair(t, setup{})
+		w := p.a.must(order{Do: doWindow}).N
+		p.a.must(order{Do: doInvalidate, Window: w})
+		return p.a.results(initiatorQueue, 1)[0].Status
+	},
+	"IOTimeout": func(t *testing.T) error {
+		p := newPair(t, setup{Both: sideOptions{Options: Options{ReceiveTimeout: time.Millisecond}}})
+		p.a.must(order{Do: doSend})
+		return p.a.results(initiatorQueue, 1)[0].Status
+	},
+	"InternalError": func(t *testing.T) error {
+		p := newPair(t, setup{Both: sideOptions{QueueDepth: 1, ReceiveDepth: 64}})
+		for range 64 {
+			p.a.must(order{Do: doReceive})
+		}
+		other := p.addEndpoints(p.b.listening(t))
+		p.a.must(order{Do: doFlush}) // overruns the queue that the other endpoint uses too
+		ep := p.a.local.endpoint(other)
+		eventually(t, "the other endpoint fails", func() bool { p.a.local.queues[0].Poll(nil); return ep.Err() != nil })
+		return ep.Err()
+	},
+	"DataOverrun":   func(t *testing.T) error { return idle1(t).ep.Send(1, make([]nd.SGE, maxSGE+1), 0) },
+	"NoMoreEntries": func(t *testing.T) error { return fillReceives(idle1(t).ep) },
+
+	// Objects and arguments.
+	"InvalidHandle":    func(t *testing.T) error { i := idle1(t); i.good(i.cq.Close()); return i.cq.Resize(4) },
+	"InvalidParameter": func(t *testing.T) error { i := idle1(t); _, err := i.ad.Query(7); return err },
+	"InvalidParameter1": func(t *testing.T) error {
+		return idle1(t).connector().Connect(t.Context(), nil, netip.AddrPort{}, nd.ConnectParams{})
+	},
+	"InvalidParameter2": func(t *testing.T) error { return idle1(t).create(func(c *nd.EndpointConfig) { c.Receive = nil }) },
+	"InvalidParameter3": func(t *testing.T) error { return idle1(t).create(func(c *nd.EndpointConfig) { c.Initiator = nil }) },
+	"InvalidParameter4": func(t *testing.T) error { return idle1(t).ep.Send(1, nil, nd.AllowRead) },
+	"InvalidParameter5": func(t *testing.T) error {
+		return idle1(t).create(func(c *nd.EndpointConfig) { c.ReceiveDepth = maxQueueDepth + 1 })
+	},
+	"InvalidParameter6": func(t *testing.T) error {
+		return idle1(t).create(func(c *nd.EndpointConfig) { c.InitiatorDepth = maxQueueDepth + 1 })
+	},
+	"InvalidParameter7": func(t *testing.T) error {
+		return idle1(t).create(func(c *nd.EndpointConfig) { c.MaxReceiveSGE = maxSGE + 1 })
+	},
+	"InvalidParameter8": func(t *testing.T) error {
+		return idle1(t).create(func(c *nd.EndpointConfig) { c.MaxInitiatorSGE = maxSGE + 1 })
+	},
+	"InvalidParameter9": func(t *testing.T) error {
+		return idle1(t).create(func(c *nd.EndpointConfig) { c.InlineSize = 1 << 20 })
+	},
+	"InvalidParameterMix": func(t *testing.T) error {
+		return idle1(t).cq.(nd.InterruptModerator).ModerateInterrupts(-1, -1)
+	},
+	"InvalidDeviceState": func(t *testing.T) error { return idle1(t).listener().Listen(0) },
+	"InvalidBufferSize":  func(t *testing.T) error { i := idle1(t); _, err := i.ad.Register(i.ctx, []byte{}, 0); return err },
+	"ImplementationLimit": func(t *testing.T) error {
+		i := idle1(t)
+		return must(i.ad.CreateMemoryRegion(i.ctx)).InitializeFastRegister(i.ctx, 1<<30, false)
+	},
+	"NotSupported": func(t *testing.T) error { i := idle1(t); _, err := i.ad.Control(i.ctx, 1, nil, nil); return err },
+	"DeviceBusy": func(t *testing.T) error {
+		p := newPair(t, setup{})
+		p.a.must(order{Do: doBind, Window: p.a.must(order{Do: doWindow}).N, Len: 8, Flags: nd.AllowRead})
+		return p.a.local.region(0).mr.Deregister(t.Context())
+	},
+	"Pending": func(t *testing.T) error {
+		var o nd.Overlapped
+		defer o.Cancel()
+		must(0, o.Start(t.Context(), func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }))
+		return o.Result(false)
+	},
+	"Unsuccessful":   func(t *testing.T) error { return nd.StatusOf(context.DeadlineExceeded.(error)) },
+	"DeviceNotReady": func(*testing.T) error { return new(nd.Library).Cleanup() },
+
+	// Resources.
+	"NoMemory": func(t *testing.T) error { i := idle1(t); _, err := i.ad.Allocate(i.ctx, 2*testArena, 0); return err },
+	"InsufficientResources": func(t *testing.T) error {
+		i := idle1(t)
+		for {
+			if ad, err := i.provider.OpenAdapter(i.ctx, i.provider.adapterID()); err != nil {
+				return err
+			} else {
+				i.good(ad.Close())
+			}
+		}
+	},
+	"TooManyAddresses": func(t *testing.T) error {
+		i := idle1(t)
+		for range nd.EphemeralPortLast - nd.EphemeralPortFirst + 1 {
+			i.good(i.connector().Bind(netip.AddrPortFrom(i.address(), 0)))
+		}
+		return i.connector().Bind(netip.AddrPortFrom(i.address(), 0))
+	},
+	"DeviceRemoved": func(t *testing.T) error {
+		i := idle1(t)
+		i.good(i.provider.Close())
+		_, err := i.ad.CreateConnector(i.ctx)
+		return err
+	},
+
+	// Connections.
+	"SharingViolation": func(t *testing.T) error {
+		i := idle1(t)
+		i.good(i.connector().Bind(netip.AddrPortFrom(i.address(), 77)))
+		return i.connector().Bind(netip.AddrPortFrom(i.address(), 77))
+	},
+	"BadNetworkName": func(t *testing.T) error { return idle1(t).connect("0.0.0.0:5") },
+	"InvalidAddress": func(t *testing.T) error {
+		return idle1(t).connector().Bind(netip.MustParseAddrPort("192.0.2.1:5"))
+	},
+	"AddressAlreadyAssociated": func(t *testing.T) error {
+		i := idle1(t)
+		l := i.listener()
+		i.good(l.Bind(netip.AddrPortFrom(i.address(), 0)))
+		return l.Bind(netip.AddrPortFrom(i.address(), 0))
+	},
+	"AddressAlreadyExists": connectTwiceFromOneAddress,
+	"ConnectionRefused":    func(t *testing.T) error { i := idle1(t); return i.connect(netip.AddrPortFrom(i.address(), 5).String()) },
+	"ConnectionInvalid":    func(t *testing.T) error { return idle1(t).ep.Send(1, nil, 0) },
+	"ConnectionActive": func(t *testing.T) error {
+		p := newPair(t, setup{})
+		s := p.a.local
+		return s.connector(0).Connect(s.ctx, s.endpoint(0), netip.MustParseAddrPort("127.77.0.2:1"), nd.ConnectParams{})
+	},
+	"NetworkUnreachable": func(t *testing.T) error { return idle1(t).connect("192.0.2.1:5") },
+	"HostUnreachable":    func(t *testing.T) error { return idle1(t).connect("127.77.0.200:5") },
+	"ConnectionAborted": func(t *testing.T) error {
+		p := newPair(t, setup{})
+		p.b.must(order{Do: doCloseEndpoint})
+		return p.a.local.connector(0).Disconnect(t.Context())
+	},
+	"ConnectionDisconnected": func(t *testing.T) error {
+		p := newPair(t, setup{})
+		left := p.b.start(order{Do: doDisconnect})
+		p.a.must(order{Do: doNotify})
+		err := p.a.local.endpoint(0).Err()
+		p.a.must(order{Do: doDisconnect})
+		<-left
+		return err
+	},
+}
+
+// TestEveryStatusIsProduced has a producer for each status constant of the model, and no status
+// that nothing produces.
+func TestEveryStatusIsProduced(t *testing.T) {
+	named := statusConstants(t)
+	for name, value := range named {
+		produce, ok := producers[name]
+		if why := elsewhere[name]; ok == (why != "") {
+			t.Errorf("%s: has a producer: %v; is elsewhere: %q", name, ok, why)
+		}
+		if !ok {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := nd.StatusOf(produce(t)); got != value {
+				t.Errorf("got %v (%#x), want %#x", got, uint32(got), uint32(value))
+			}
+		})
+	}
+	for name := range producers {
+		if _, ok := named[name]; !ok {
+			t.Errorf("%s is no constant of package nd", name)
+		}
+	}
+	t.Logf("%d status constants: %d produced, %d elsewhere", len(named), len(producers), len(elsewhere))
+}
+
+// statusConstants reads the constants of type Status from the source.
+func statusConstants(t *testing.T) map[string]nd.Status {
+	f, err := parser.ParseFile(token.NewFileSet(), "../nd/status.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := make(map[string]nd.Status)
+	for _, d := range f.Decls {
+		g, ok := d.(*ast.GenDecl)
+		if !ok || g.Tok != token.CONST {
+			continue
+		}
+		for _, s := range g.Specs {
+			v := s.(*ast.ValueSpec)
+			if typ, ok := v.Type.(*ast.Ident); !ok || typ.Name != "Status" {
+				continue
+			}
+			n, err := strconv.ParseUint(v.Values[0].(*ast.BasicLit).Value, 0, 32)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all[v.Names[0].Name] = nd.Status(n)
+		}
+	}
+	if len(all) < 50 {
+		t.Fatalf("only %d status constants found", len(all))
+	}
+	return all
+}
+
+// loner is one side that is not connected.
+type loner struct {
+	dialer
+	ad nd.Adapter
+	cq nd.CompletionQueue
+	ep nd.Endpoint
+}
+
+func idle1(t *testing.T) *loner {
+	t.Helper()
+	p := newParty(t, newArena(t), "alone", sideOptions{}, false)
+	return &loner{dialer{t, p.local}, p.local.adapter, p.local.queues[0], p.local.endpoint(0)}
+}
+
+func (l *loner) address() netip.Addr { return Address(l.member.ID()) }
+
+func (l *loner) create(change func(*nd.EndpointConfig)) error {
+	cfg := nd.EndpointConfig{Receive: l.cq, Initiator: l.cq}
+	change(&cfg)
+	_, err := l.ad.CreateEndpoint(l.ctx, cfg)
+	return err
+}
+
+func (l *loner) listener() nd.Listener {
+	listener := must(l.ad.CreateListener(l.ctx))
+	l.t.Cleanup(func() { listener.Close() })
+	return listener
+}
+
+func (l *loner) connect(to string) error {
+	return l.connector().Connect(l.ctx, l.ep, netip.MustParseAddrPort(to), nd.ConnectParams{})
+}
+
+// listening makes a party listen and returns where.
+func (p *party) listening(t *testing.T) netip.AddrPort {
+	t.Helper()
+	return p.must(order{Do: doListen}).Addr
+}
+
+func fillReceives(ep nd.Endpoint) error {
+	for {
+		if err := ep.Receive(1, nil); err != nil {
+			return err
+		}
+	}
+}
+
+// connectTwiceFromOneAddress connects the same two addresses a second time.
+func connectTwiceFromOneAddress(t *testing.T) error {
+	a, b, addr := strangersPair(t)
+	shared := must(a.adapter.(nd.NDKAdapter).CreateSharedAddress(a.ctx, netip.AddrPortFrom(Address(a.member.ID()), 0)))
+	t.Cleanup(func() { shared.Close() })
+	connectFrom(a, b, shared, addr)
+	return a.connector().(nd.SharedAddressConnector).ConnectFrom(a.ctx, a.endpoint(), shared, addr, nd.ConnectParams{})
+}

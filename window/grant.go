@@ -1,0 +1,45 @@
+package window
+
+import "fmt"
+
+// Granted words what the token of r grants at this moment, for the message of a
+// copy that was refused. Of a peer's token that was taken back it tells what was
+// granted, until the index is given its next token.
+func (g *Guard) Granted(r *Ref) string {
+	if r.Of != nil {
+		return g.grantedByPeer(r)
+	}
+	_, tm := g.space.table.lookup(r.Token)
+	if tm == nil || tm.owner != g.space.owner || tm.rights&kindOf(r.Rights) == 0 {
+		return "nothing"
+	}
+	return grantText(tm.rights, tm.base, uint64(len(tm.mem)))
+}
+
+func (g *Guard) grantedByPeer(r *Ref) string {
+	index, t := indexOf(r.Token), g.space.table
+	e := &t.entries[index]
+	word := entryWord(e.word.Load())
+	owner, base, length := Owner(e.owner.Load()), e.base.Load(), e.length.Load()
+	latest := makeToken(index, firstTag(t.arena.Secret(), index)+e.binds.Load())
+	switch {
+	case r.Token == 0 || word.token() != r.Token || owner != r.Of.Owner:
+		return "nothing"
+	case word.valid() && word.rights()&kindOf(r.Rights) == 0:
+		return "nothing"
+	case word.valid() && entryWord(e.word.Load()) == word: // the fields do not change while the word is valid,
+		return grantText(word.rights(), base, length)
+	case latest == r.Token: // nor before there is another token
+		return fmt.Sprintf("nothing any more (%d bytes at %#x before)", length, base)
+	}
+	return "nothing any more"
+}
+
+// kindOf says for which kind of request rights are meant.
+func kindOf(r Rights) Rights { return r & (Remote | Local) }
+
+func grantText(r Rights, base, length uint64) string {
+	return fmt.Sprintf("%d bytes at %#x %s", length, base, rightsText[r&(Read|Write)])
+}
+
+var rightsText = [...]string{0: "without any right", Read: "to read", Write: "to write", Read | Write: "to read and write"}
