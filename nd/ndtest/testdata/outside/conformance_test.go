@@ -1,0 +1,22 @@
+package tiny
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	"github.com/softnd/softnd/nd/ndtest"
+)
+
+// TestConformance runs the suite. With TINY_BREAK set, windows stay usable after Invalidate, and
+// the suite has to notice.
+func TestConformance(t *testing.T) {
+	f := NewFabric()
+	f.ReceiveTimeout, f.DisconnectTimeout = 300*time.Millisecond, 300*time.Millisecond
+	f.keepWindows = os.Getenv("TINY_BREAK") != ""
+	ndtest.Run(t, ndtest.Config{
+		Open:           f.Open,
+		ReceiveTimeout: f.ReceiveTimeout, DisconnectTimeout: f.DisconnectTimeout,
+		Watchdog: 10 * time.Second,
+	})
+}

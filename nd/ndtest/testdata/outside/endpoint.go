@@ -1,0 +1,203 @@
+package tiny
+
+import (
+	"slices"
+	"time"
+
+	"github.com/softnd/softnd/nd"
+)
+
+type state int
+
+const (
+	idle       state = iota
+	connecting       // until the active side completes
+	connected
+	peerGone // the peer has disconnected
+	failed
+	disconnected // from this side's Disconnect on
+)
+
+// endpoint is a queue pair.
+type endpoint struct {
+	*adapter
+	cfg                   nd.EndpointConfig
+	receiving, initiating *queue
+	state                 state
+	why                   nd.Status  // it left the connected state; Success while it has not
+	peer                  *endpoint  // from the connection on
+	connector             *connector // likewise
+	reads                 int        // the outbound limit
+	released              bool
+
+	receives, requests               []*request           // outstanding, the oldest first
+	receivesInQueue, requestsInQueue int                  // slots in use
+	windows                          map[nd.Token]*window // bound here
+}
+
+// request is a work request.
+type request struct {
+	kind    nd.RequestType
+	context uint64
+	flags   nd.OpFlags
+	sge     []nd.SGE
+	inline  []byte
+
+	far   uint64   // of Read and Write
+	token nd.Token // of these, of SendAndInvalidate and of Bind
+	also  bool     // a Send that invalidates
+	win   *window  // of Bind and Invalidate
+	grant *grant   // of Bind
+
+	late  bool // posted after the peer had disconnected
+	done  bool
+	timer *time.Timer // of a Send without a Receive
+}
+
+// check refuses what a request of this kind cannot have, and copies what the caller keeps.
+func (e *endpoint) check(op string, r *request, parameter nd.Status) error {
+	if bad := r.flags &^ r.kind.AllowedFlags(); bad != 0 {
+		return refuse(op, parameter, bad.String())
+	}
+	n, most := 0, e.cfg.MaxInitiatorSGE
+	if r.kind == nd.RequestReceive {
+		most = e.cfg.MaxReceiveSGE
+	}
+	for _, s := range r.sge {
+		n += len(s.Buffer)
+	}
+	switch inline := r.flags.Has(nd.Inline); {
+	case !inline && len(r.sge) > most:
+		return refuse(op, nd.DataOverrun, "too many entries")
+	case n > maxBytes, inline && n > e.cfg.InlineSize:
+		return refuse(op, nd.BufferOverflow, "too many bytes")
+	case inline:
+		r.inline = make([]byte, 0, n)
+		for _, s := range r.sge {
+			r.inline = append(r.inline, s.Buffer...)
+		}
+	}
+	r.sge = slices.Clone(r.sge)
+	return nil
+}
+
+// post queues an initiator request, and runs what can run.
+func (e *endpoint) post(op string, r *request, parameter nd.Status) error {
+	if err := e.check(op, r, parameter); err != nil {
+		return err
+	}
+	switch {
+	case e.released || e.state == idle || e.state == connecting || e.state == disconnected:
+		return refuse(op, nd.ConnectionInvalid, "not connected")
+	case e.requestsInQueue >= e.cfg.InitiatorDepth:
+		return refuse(op, nd.NoMoreEntries, "the initiator queue is full")
+	}
+	e.requestsInQueue++
+	r.late = e.state == peerGone
+	e.requests = append(e.requests, r)
+	if r.kind == nd.RequestBind {
+		r.win.last = nd.WindowDescriptor{Address: r.grant.base, Length: uint64(len(r.grant.mem)), Token: r.token}
+	}
+	e.run()
+	return nil
+}
+
+func (e *endpoint) Send(reqCtx uint64, sge []nd.SGE, flags nd.OpFlags) error {
+	defer e.lock()()
+	return e.post("send", &request{kind: nd.RequestSend, context: reqCtx, sge: sge, flags: flags}, nd.InvalidParameter4)
+}
+
+func (e *endpoint) SendAndInvalidate(reqCtx uint64, sge []nd.SGE, remote nd.Token, flags nd.OpFlags) error {
+	defer e.lock()()
+	r := &request{kind: nd.RequestSend, context: reqCtx, sge: sge, flags: flags, token: remote, also: true}
+	return e.post("send and invalidate", r, nd.InvalidParameter4)
+}
+
+func (e *endpoint) Receive(reqCtx uint64, sge []nd.SGE) error {
+	const op = "receive"
+	defer e.lock()()
+	r := &request{kind: nd.RequestReceive, context: reqCtx, sge: sge}
+	if err := e.check(op, r, nd.InvalidParameter4); err != nil {
+		return err
+	}
+	switch {
+	case e.released:
+		return refuse(op, nd.InvalidHandle, "the endpoint is closed")
+	case e.receivesInQueue >= e.cfg.ReceiveDepth:
+		return refuse(op, nd.NoMoreEntries, "the receive queue is full")
+	}
+	e.receivesInQueue++
+	e.receives = append(e.receives, r)
+	if e.state == failed || e.state == disconnected {
+		e.flush()
+	} else if e.peer != nil {
+		e.peer.run()
+	}
+	return nil
+}
+
+func (e *endpoint) Bind(reqCtx uint64, mr nd.MemoryRegion, mw nd.MemoryWindow, buf []byte, flags nd.OpFlags) error {
+	const op = "bind"
+	defer e.lock()()
+	m, mok := mr.(*region)
+	w, wok := mw.(*window)
+	switch {
+	case !mok || m.adapter != e.adapter:
+		return refuse(op, nd.InvalidParameter2, "the region is of another adapter")
+	case !wok || w.adapter != e.adapter:
+		return refuse(op, nd.InvalidParameter3, "the window is of another adapter")
+	case w.closed:
+		return refuse(op, nd.InvalidParameter3, "the window is closed")
+	}
+	if _, ok := within(m.mem, address(m.mem), address(buf), len(buf)); !ok || len(buf) == 0 {
+		return refuse(op, nd.AccessViolation, "not within the region")
+	}
+	if flags.Has(nd.AllowWrite) && !m.flags.LocalWrite() {
+		return refuse(op, nd.AccessViolation, "the region has no right to write")
+	}
+	g := &grant{
+		region: m, window: w, endpoint: e, base: address(buf), mem: buf, only: flags.Has(nd.ThisEndpointOnly),
+		read: flags.Has(nd.AllowRead), write: flags.Has(nd.AllowWrite),
+	}
+	r := &request{kind: nd.RequestBind, context: reqCtx, flags: flags, win: w, grant: g, token: e.token()}
+	return e.post(op, r, nd.InvalidParameter6)
+}
+
+func (e *endpoint) Invalidate(reqCtx uint64, mw nd.MemoryWindow, flags nd.OpFlags) error {
+	const op = "invalidate"
+	defer e.lock()()
+	w, ok := mw.(*window)
+	if !ok || w.adapter != e.adapter {
+		return refuse(op, nd.InvalidParameter2, "the window is of another adapter")
+	}
+	return e.post(op, &request{kind: nd.RequestInvalidate, context: reqCtx, flags: flags, win: w}, nd.InvalidParameter3)
+}
+
+func (e *endpoint) InvalidateRegion(uint64, nd.MemoryRegion, nd.OpFlags) error {
+	return refuse("invalidate region", nd.InvalidDeviceRequest, "there are no fast registrations")
+}
+
+func (e *endpoint) FastRegister(uint64, nd.MemoryRegion, []nd.LogicalPage, int, int, uint64, nd.RegionFlags, nd.OpFlags) error {
+	return refuse("fast register", nd.NotSupported, "")
+}
+
+func (e *endpoint) Read(reqCtx uint64, sge []nd.SGE, remoteAddr uint64, remote nd.Token, flags nd.OpFlags) error {
+	defer e.lock()()
+	r := &request{kind: nd.RequestRead, context: reqCtx, sge: sge, far: remoteAddr, token: remote, flags: flags}
+	return e.post("read", r, nd.InvalidParameter6)
+}
+
+func (e *endpoint) Write(reqCtx uint64, sge []nd.SGE, remoteAddr uint64, remote nd.Token, flags nd.OpFlags) error {
+	defer e.lock()()
+	r := &request{kind: nd.RequestWrite, context: reqCtx, sge: sge, far: remoteAddr, token: remote, flags: flags}
+	return e.post("write", r, nd.InvalidParameter6)
+}
+
+// StartRequestBatch and SubmitRequestBatch are hints, and every request runs at once here.
+func (e *endpoint) StartRequestBatch()  {}
+func (e *endpoint) SubmitRequestBatch() {}
+
+func (e *endpoint) Err() error {
+	defer e.lock()()
+	return refuse("connection", e.why, "")
+}

@@ -1,0 +1,123 @@
+// Package tiny is the NetworkDirect model in a few hundred lines: every adapter lives in this
+// process, one lock guards all of them, and a request runs while it is posted. It is no use for
+// speed. It shows that the conformance suite needs package nd and nothing else, and what a
+// provider has to do at least.
+//
+// Left out, as the model allows: shared receive queues, fast registration, moderation of
+// interrupts, event descriptors.
+package tiny
+
+import (
+	"context"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/softnd/softnd/nd"
+)
+
+// Fabric connects the adapters of all providers that were opened on it.
+type Fabric struct {
+	// ReceiveTimeout is how long a Send waits for a Receive, DisconnectTimeout how long a
+	// Disconnect waits for the peer's. Set them before Open; 0 means 2 s.
+	ReceiveTimeout, DisconnectTimeout time.Duration
+
+	mu        sync.Mutex
+	changed   sync.Cond              // anything below, or in any object
+	ports     map[netip.AddrPort]any // the connector or listener that is bound there
+	nextPort  uint16
+	nextToken nd.Token
+	adapters  int
+
+	keepWindows bool // set by a test of the suite: Invalidate does nothing
+}
+
+// NewFabric returns a fabric without adapters.
+func NewFabric() *Fabric {
+	f := &Fabric{ports: make(map[netip.AddrPort]any), nextPort: nd.EphemeralPortFirst, nextToken: 0x1000}
+	f.changed.L = &f.mu
+	return f
+}
+
+// lock takes the lock; the function that it returns gives it back, and has every waiting call
+// look again.
+func (f *Fabric) lock() (unlock func()) {
+	f.mu.Lock()
+	return func() {
+		f.changed.Broadcast()
+		f.mu.Unlock()
+	}
+}
+
+// wait releases the lock until done is true; false means that ctx ended first.
+func (f *Fabric) wait(ctx context.Context, done func() bool) bool {
+	stop := context.AfterFunc(ctx, func() { f.lock()() })
+	defer stop()
+	for !done() {
+		if ctx.Err() != nil {
+			return false
+		}
+		f.changed.Wait()
+	}
+	return true
+}
+
+// token returns a value that no region and no window has had.
+func (f *Fabric) token() nd.Token {
+	f.nextToken++
+	return f.nextToken
+}
+
+// take gives addr to owner, with a free port in place of 0.
+func (f *Fabric) take(addr netip.AddrPort, owner any) (netip.AddrPort, nd.Status) {
+	if addr.Port() != 0 {
+		if f.ports[addr] != nil {
+			return addr, nd.SharingViolation
+		}
+		f.ports[addr] = owner
+		return addr, nd.Success
+	}
+	for range nd.EphemeralPortLast - nd.EphemeralPortFirst + 1 {
+		free := netip.AddrPortFrom(addr.Addr(), f.nextPort)
+		if f.nextPort++; f.nextPort == 0 {
+			f.nextPort = nd.EphemeralPortFirst
+		}
+		if f.ports[free] == nil {
+			f.ports[free] = owner
+			return free, nd.Success
+		}
+	}
+	return addr, nd.TooManyAddresses
+}
+
+// giveBack frees addr if owner has it.
+func (f *Fabric) giveBack(addr netip.AddrPort, owner any) {
+	if f.ports[addr] == owner {
+		delete(f.ports, addr)
+	}
+}
+
+// line is the calls that wait for the same thing, the oldest first.
+type line []*struct{ served bool }
+
+func (l *line) join() *struct{ served bool } {
+	t := new(struct{ served bool })
+	*l = append(*l, t)
+	return t
+}
+
+func (l *line) leave(t *struct{ served bool }) {
+	for i := range *l {
+		if (*l)[i] == t {
+			*l = append((*l)[:i:i], (*l)[i+1:]...)
+			return
+		}
+	}
+}
+
+func refuse(op string, status nd.Status, detail string) error {
+	if status == nd.Success {
+		return nil
+	}
+	return &nd.OpError{Op: op, Status: status, Detail: detail}
+}

@@ -1,0 +1,197 @@
+package tiny
+
+import (
+	"context"
+	"reflect"
+
+	"github.com/softnd/softnd/nd"
+)
+
+// region is memory that peers find at its own address in this process.
+type region struct {
+	adapter       *adapter
+	mem           []byte // nil when not registered
+	flags         nd.RegionFlags
+	local, remote nd.Token
+	windows       int // bound to it
+	allocated     bool
+	closed        bool
+}
+
+// grant is what a remote token stands for.
+type grant struct {
+	region      *region
+	window      *window   // nil for a region's own token
+	endpoint    *endpoint // that the window was bound on
+	only        bool      // for the peer of that endpoint
+	base        uint64
+	mem         []byte
+	read, write bool
+}
+
+func address(b []byte) uint64 { return uint64(reflect.ValueOf(b).Pointer()) }
+
+// within tells whether the n bytes at addr lie in mem, and where.
+func within(mem []byte, base, addr uint64, n int) (offset int, ok bool) {
+	if addr < base || n > len(mem) || addr-base > uint64(len(mem)-n) {
+		return 0, false
+	}
+	return int(addr - base), true
+}
+
+func (a *adapter) CreateMemoryRegion(ctx context.Context) (nd.MemoryRegion, error) {
+	return &region{adapter: a}, a.usable("create memory region")
+}
+
+func (a *adapter) Register(ctx context.Context, buf []byte, flags nd.RegionFlags) (nd.MemoryRegion, error) {
+	r := &region{adapter: a}
+	if err := a.usable("register"); err != nil {
+		return nil, err
+	}
+	if err := r.Register(ctx, buf, flags); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+func (a *adapter) Allocate(ctx context.Context, size int, flags nd.RegionFlags) (nd.MemoryRegion, error) {
+	const op = "allocate"
+	switch {
+	case size == 0:
+		return nil, refuse(op, nd.InvalidBufferSize, "no bytes")
+	case size < 0 || size > maxBytes:
+		return nil, refuse(op, nd.InvalidParameter, "size")
+	}
+	return a.Register(ctx, make([]byte, size), flags)
+}
+
+func (r *region) Register(ctx context.Context, buf []byte, flags nd.RegionFlags) error {
+	const op = "register"
+	defer r.adapter.lock()()
+	switch {
+	case r.closed:
+		return refuse(op, nd.InvalidHandle, "the region is closed")
+	case buf == nil || len(buf) > maxBytes:
+		return refuse(op, nd.InvalidParameter, "buffer")
+	case len(buf) == 0:
+		return refuse(op, nd.InvalidBufferSize, "no bytes")
+	case flags&^nd.AllRegionFlags != 0:
+		return refuse(op, nd.InvalidParameter3, flags.String())
+	case r.mem != nil:
+		return refuse(op, nd.InvalidDeviceState, "registered already")
+	}
+	r.mem, r.flags = buf, flags
+	r.local, r.remote = r.adapter.token(), r.adapter.token()
+	r.adapter.local[r.local] = r
+	r.adapter.remote[r.remote] = &grant{
+		region: r, base: address(buf), mem: buf, read: flags.RemoteRead(), write: flags.RemoteWrite(),
+	}
+	return nil
+}
+
+func (r *region) Deregister(ctx context.Context) error {
+	const op = "deregister"
+	defer r.adapter.lock()()
+	switch {
+	case r.closed:
+		return refuse(op, nd.InvalidHandle, "the region is closed")
+	case r.mem == nil:
+		return refuse(op, nd.InvalidDeviceState, "not registered")
+	case r.windows > 0:
+		return refuse(op, nd.DeviceBusy, "a window is bound to it")
+	}
+	r.end()
+	return nil
+}
+
+// end takes the tokens back. Windows have what they need in their grants.
+func (r *region) end() {
+	delete(r.adapter.local, r.local)
+	delete(r.adapter.remote, r.remote)
+	r.mem = nil
+}
+
+func (r *region) InitializeFastRegister(context.Context, int, bool) error {
+	return refuse("initialize fast register", nd.NotSupported, "")
+}
+
+func (r *region) LocalToken() nd.Token {
+	defer r.adapter.lock()()
+	return r.local
+}
+
+func (r *region) RemoteToken() nd.Token {
+	defer r.adapter.lock()()
+	return r.remote
+}
+
+func (r *region) Bytes() []byte {
+	defer r.adapter.lock()()
+	return r.mem
+}
+
+func (r *region) Address() uint64 {
+	defer r.adapter.lock()()
+	if r.mem == nil {
+		return 0
+	}
+	return address(r.mem)
+}
+
+func (r *region) Close() error {
+	defer r.adapter.lock()()
+	r.closed = true
+	r.end()
+	return nil
+}
+
+// window lends a part of a region while its grant is not nil.
+type window struct {
+	adapter *adapter
+	grant   *grant              // in force
+	last    nd.WindowDescriptor // of the last Bind
+	closed  bool
+}
+
+func (a *adapter) CreateMemoryWindow(ctx context.Context) (nd.MemoryWindow, error) {
+	return &window{adapter: a}, a.usable("create memory window")
+}
+
+// bind puts a grant in force.
+func (w *window) bind(g *grant, token nd.Token) {
+	w.grant = g
+	g.region.windows++
+	g.endpoint.windows[token] = w
+	w.adapter.remote[token] = g
+}
+
+// end takes the grant back.
+func (w *window) end() {
+	if w.grant == nil {
+		return
+	}
+	w.grant.region.windows--
+	for token, bound := range w.grant.endpoint.windows {
+		if bound == w {
+			delete(w.grant.endpoint.windows, token)
+			if !w.adapter.keepWindows {
+				delete(w.adapter.remote, token)
+			}
+		}
+	}
+	w.grant = nil
+}
+
+func (w *window) RemoteToken() nd.Token { return w.Descriptor().Token }
+
+func (w *window) Descriptor() nd.WindowDescriptor {
+	defer w.adapter.lock()()
+	return w.last
+}
+
+func (w *window) Close() error {
+	defer w.adapter.lock()()
+	w.closed = true
+	w.end()
+	return nil
+}

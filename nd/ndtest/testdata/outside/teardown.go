@@ -1,0 +1,71 @@
+package tiny
+
+import (
+	"slices"
+
+	"github.com/softnd/softnd/nd"
+)
+
+// fail ends the connection by force, at both sides.
+func (e *endpoint) fail(mine, theirs nd.Status) {
+	if e.state == failed {
+		return
+	}
+	e.end(failed, mine)
+	if e.peer != nil && e.peer.state != failed && !e.peer.over() {
+		e.peer.end(failed, theirs)
+	}
+}
+
+// over tells whether the disconnection has come to its good end.
+func (e *endpoint) over() bool {
+	return e.state == disconnected && e.connector.phase == ended
+}
+
+// end takes the endpoint out of use.
+func (e *endpoint) end(to state, why nd.Status) {
+	if e.state != disconnected {
+		e.state = to
+	}
+	if e.why == nd.Success {
+		e.why = why
+	}
+	for _, w := range e.windows {
+		w.end()
+	}
+	if c := e.connector; c != nil && to == failed && c.phase != ended {
+		c.noticed, c.phase = true, aborted
+	}
+	e.flush()
+}
+
+// flush completes everything that is outstanding.
+func (e *endpoint) flush() {
+	requests, receives := e.requests, e.receives
+	e.requests, e.receives = nil, nil
+	for _, r := range slices.Concat(requests, receives) {
+		e.complete(r, nd.Result{Status: nd.Canceled})
+	}
+}
+
+func (e *endpoint) Flush() error {
+	defer e.lock()()
+	if e.released {
+		return refuse("flush", nd.InvalidHandle, "the endpoint is closed")
+	}
+	e.fail(nd.Canceled, nd.ConnectionAborted)
+	return nil
+}
+
+func (e *endpoint) Close() error {
+	defer e.lock()()
+	if e.released {
+		return nil
+	}
+	e.released = true
+	e.fail(nd.Canceled, nd.ConnectionAborted)
+	for _, q := range []*queue{e.receiving, e.initiating} {
+		q.users = slices.DeleteFunc(q.users, func(user *endpoint) bool { return user == e })
+	}
+	return nil
+}
