@@ -136,6 +136,7 @@ func (q *CompletionQueue) trigger() {
 			w.done = true
 		}
 		q.waiters = nil
+		q.provider.sleep.wake()
 	}
 }
 
