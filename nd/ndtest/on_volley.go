@@ -6,8 +6,13 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// rounds is how often each size goes to and fro.
-const rounds = 4
+// rounds returns how often messages of a size go to and fro.
+func rounds(size int) int {
+	if size > 4096 {
+		return 2
+	}
+	return 4
+}
 
 // volleySizes are bytes; the largest is 4 MiB in the table. Each message ends at a multiple of 8.
 var volleySizes = []int{leastPolled, 8, 64, 512, 4096, 64 << 10, 1 << 20}
@@ -38,7 +43,7 @@ func volley(s *side, shared bool) {
 	for _, n := range volleySizes {
 		skip := (8 - n%8) % 8 // so that it ends at a multiple of 8
 		sink, source := c.memory.mem[in+skip:][:n], c.memory.mem[out+skip:][:n]
-		for range 2 * rounds {
+		for range 2 * rounds(n) {
 			turn++
 			if mine := turn%2 == uint64(s.role); mine {
 				message(source, turn)

@@ -9,7 +9,7 @@ import (
 )
 
 // large stands for the 64 MiB of the table: more than a provider moves in one go.
-const large = 4 << 20
+const large = 2 << 20
 
 // lendAll is the active half of the rows whose work is done by the passive side: it lends its
 // whole region and waits for a message of no bytes.
@@ -53,7 +53,7 @@ func invert(b []byte) {
 }
 
 var windowScenarios = []scenario{
-	{id: "C056", title: "a window over all of a large region (4 MiB)", active: func(s *side) {
+	{id: "C056", title: "a window over all of a large region (2 MiB)", active: func(s *side) {
 		c := s.pair(shape{Region: large})
 		w := s.window()
 		c.must(c.ep.Bind(0xabcdef, c.memory.mr, w, c.memory.mem, nd.AllowRead|nd.AllowWrite))
@@ -117,7 +117,7 @@ var windowScenarios = []scenario{
 		c.must(c.connector.Accept(s.ctx, c.ep, c.shape.params()))
 		c.alive()
 	}},
-	{id: "C060", title: "a Read sees what a message carried along (4 MiB)", active: func(s *side) {
+	{id: "C060", title: "a Read sees what a message carried along (2 MiB)", active: func(s *side) {
 		c := s.pair(shape{Region: large, Before: filled(1)})
 		d := c.bind(s.window(), 0, large, nd.AllowRead)
 		words, err := d.MarshalBinary()
@@ -139,7 +139,7 @@ var windowScenarios = []scenario{
 			c.errorf("the Read and the message differ")
 		}
 	}},
-	{id: "C061", title: "half of a large window in one Read (4 MiB)", active: func(s *side) {
+	{id: "C061", title: "half of a large window in one Read (2 MiB)", active: func(s *side) {
 		lendAll(s, 0)
 	}, passive: func(s *side) {
 		c, d := borrowAll(s, 0)
@@ -158,7 +158,7 @@ var windowScenarios = []scenario{
 		c.holds(c.memory.mem[:4096], 1)
 		c.finish()
 	}},
-	{id: "C063", title: "Writes are there when a later message is (4 MiB)", active: func(s *side) {
+	{id: "C063", title: "Writes are there when a later message is (2 MiB)", active: func(s *side) {
 		c := lendAll(s, 0)
 		invert(c.memory.mem)
 		c.holds(c.memory.mem, 1)
