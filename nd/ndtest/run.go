@@ -250,7 +250,7 @@ func (r *runner) apart(ctx context.Context, cancel context.CancelCauseFunc, sc s
 			if !ok {
 				r.other.conn.Close()
 				r.other, ends = nil, nil // of a scenario that kills it, or a crash
-				if !sc.process {
+				if !sc.process && !sc.exits {
 					v.Failures = []string{"the other process ended in the middle of the scenario"}
 				}
 			}

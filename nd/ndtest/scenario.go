@@ -16,6 +16,7 @@ type scenario struct {
 
 	away    role // the half that runs in the other process, if there is one
 	process bool // needs another process: one half is killed
+	exits   bool // a half calls s.exit, and the other s.survive
 	own     bool // opens providers of its own, since it closes one or leaves it in a bad state
 }
 
@@ -38,7 +39,9 @@ func (r role) String() string {
 func all() []scenario {
 	list := slices.Concat(
 		startScenarios, notifyScenarios, connectScenarios, crossingScenarios, // parts A to D
-		overflowScenarios, windowScenarios, memoryScenarios, exampleScenarios, // E to H
+		overflowScenarios, windowScenarios, // E, F
+		memoryScenarios, refusalScenarios, violationScenarios, // G
+		exampleScenarios, remoteScenarios, registrationScenarios, // H
 		invalidateScenarios, sendInvalidateScenarios, bindScenarios, writeScenarios, // I
 		queueScenarios, endpointScenarios, connectorScenarios, regionScenarios, // J
 	)

@@ -239,3 +239,27 @@ func (s *side) die() {
 	kill()
 	s.fatalf("survived its own SIGKILL")
 }
+
+// exit ends this half's program: its process is killed or, where both halves are in one, all that
+// it made is closed. The scenario needs exits and own.
+func (s *side) exit() {
+	if s.Remote {
+		s.die()
+	}
+	s.tidy()
+	s.last = nil
+}
+
+// survive says that the other half will exit.
+func (s *side) survive() { s.lone = s.Remote }
+
+// each calls f in n goroutines at once and waits for all of them.
+func (s *side) each(n int, f func(i int) error) {
+	var calls []<-chan error
+	for i := range n {
+		calls = append(calls, s.begun(func() error { return f(i) }))
+	}
+	for _, c := range calls {
+		s.must(s.ended(c))
+	}
+}
