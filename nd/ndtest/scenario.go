@@ -41,6 +41,7 @@ func all() []scenario {
 		overflowScenarios, windowScenarios, memoryScenarios, exampleScenarios, // E to H
 		invalidateScenarios, sendInvalidateScenarios, bindScenarios, writeScenarios, // I
 		queueScenarios, endpointScenarios, connectorScenarios, regionScenarios, // J
+		revocationScenarios, // R001 and on: no rows of the table
 	)
 	slices.SortFunc(list, func(a, b scenario) int { return strings.Compare(a.id, b.id) })
 	return list
