@@ -133,31 +133,8 @@ var invalidateScenarios = []scenario{
 				tried()
 			})
 		}},
-	{id: "C137", title: "Invalidate with ReadFence waits for the data of the owner's own Read (of 1 MiB)", active: func(s *side) {
-		c := s.pair(shape{Region: 1 << 20})
-		paint(c.memory.mem, 7)
-		s.meet()
-		d := hear[nd.WindowDescriptor](s)
-		s.meet()
-		c.refusedRead(0, 8, d, 0)
-	}, passive: func(s *side) {
-		const long = 1 << 20
-		c := s.pair(shape{Region: long})
-		w := s.window()
-		s.meet() // there is something to read
-		s.tell(c.bind(w, 0, long, nd.AllowRead))
-		c.must(c.ep.Read(1, c.sge(0, long), c.far.Address, c.far.Token, 0))
-		c.must(c.ep.Invalidate(2, w, nd.ReadFence))
-		if r := c.done(nd.Success, 1); r.RequestType != nd.RequestRead {
-			s.errorf("the first result is of a %v", r.RequestType)
-		}
-		if r := c.done(nd.Success, 2); r.RequestType != nd.RequestInvalidate {
-			s.errorf("the second result is of a %v", r.RequestType)
-		}
-		s.painted(c.memory.mem, 7)
-		s.meet()
-		c.isOver()
-	}},
+	{id: "C137", title: "Invalidate with ReadFence waits for the data of the owner's own Read (of 4 MiB)",
+		active: fencedFromAfar, passive: fencedAtHome},
 	{id: "C138", title: "Invalidate on another endpoint fails, and the window stays bound", active: func(s *side) {
 		c := s.pair(shape{})
 		other := c.another()

@@ -94,6 +94,49 @@ func cutShort(s *side, check func(mem []byte, tried func())) {
 	base.alive()
 }
 
+const fencedRead = 4 << 20
+
+// fencedFromAfar is read from while it looks whether the window is still there.
+func fencedFromAfar(s *side) {
+	c := s.pair(shape{Region: fencedRead + 64})
+	late := c.another()
+	paint(c.memory.mem[:fencedRead], written)
+	s.meet()
+	d := hear[nd.WindowDescriptor](s)
+	for {
+		s.must(late.ep.Read(1, late.sge(fencedRead, 1), d.Address, d.Token, 0))
+		if r := late.next(true); r.Status != nd.Success {
+			late.check(r, nd.AccessViolation, 1)
+			break
+		}
+	}
+	s.tell("refused")
+	late.isOver()
+	c.alive()
+}
+
+// fencedAtHome reads into the memory under a window, and posts the window's end.
+func fencedAtHome(s *side) {
+	c := s.pair(shape{Region: fencedRead})
+	late := c.another()
+	w := s.window()
+	s.meet() // there is something to read
+	d := c.bind(w, 0, fencedRead, nd.AllowRead)
+	c.must(c.ep.Read(1, c.sge(0, fencedRead), c.far.Address, c.far.Token, 0))
+	c.must(c.ep.Invalidate(2, w, nd.ReadFence))
+	s.tell(d)
+	hear[string](s)
+	s.painted(c.memory.mem, written) // although nobody here has looked for a result
+	if r := c.done(nd.Success, 1); r.RequestType != nd.RequestRead {
+		s.errorf("the first result is of a %v", r.RequestType)
+	}
+	if r := c.done(nd.Success, 2); r.RequestType != nd.RequestInvalidate {
+		s.errorf("the second result is of a %v", r.RequestType)
+	}
+	late.isOver()
+	c.alive()
+}
+
 // fastOwner registers, invalidates and registers again.
 func fastOwner(s *side) {
 	const size, base = 10_000, 0x1234000
