@@ -1,0 +1,3 @@
+package ndtest
+
+var listenerScenarios = []scenario{}
