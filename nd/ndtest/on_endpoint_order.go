@@ -197,15 +197,16 @@ var endpointOrderScenarios = []scenario{
 	{id: "C247", title: "posts of two goroutines and a Flush of a third: one result each", active: func(s *side) {
 		n := s.posts()
 		c := s.pair(shape{CQ: 4 * n, Split: true, Limits: nd.EndpointConfig{ReceiveDepth: n, InitiatorDepth: n}})
-		c.receiveAny(n / 2) // for the peer's messages
+		s.must(posted(0, n/2, func(x uint64) error { return c.ep.Receive(x, c.sge(0, 64)) })) // for the peer's messages
 		s.meet()
 		done := []<-chan error{
 			s.begun(func() error {
 				return posted(n/2, n, func(x uint64) error { return c.ep.Receive(x, c.sge(0, 64)) })
 			}),
 			s.begun(func() error { return posted(0, n, func(x uint64) error { return c.ep.Send(x, c.sge(64, 64), 0) }) }),
-			s.begun(func() error { _ = hear[string](s); return c.ep.Flush() }),
 		}
+		_ = hear[string](s)
+		s.must(c.ep.Flush())
 		for _, d := range done {
 			s.must(s.ended(d))
 		}

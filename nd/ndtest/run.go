@@ -187,11 +187,13 @@ func (r *runner) run(t *testing.T, sc scenario) (skipped string) {
 		}
 		verdicts = v
 	}
-	derived := !slices.ContainsFunc(verdicts, func(v verdict) bool { return len(v.Failures) > 0 && !v.Derived })
 	for _, v := range verdicts {
 		if v.Skipped != "" {
 			skipped = v.Skipped
 		}
+	}
+	derived := skipped == "" && !slices.ContainsFunc(verdicts, func(v verdict) bool { return len(v.Failures) > 0 && !v.Derived })
+	for _, v := range verdicts {
 		for _, f := range v.Failures {
 			if !v.Derived || derived {
 				t.Error(f)

@@ -40,7 +40,7 @@ func all() []scenario {
 		startScenarios, notifyScenarios, connectScenarios, crossingScenarios, // parts A to D
 		overflowScenarios, windowScenarios, memoryScenarios, exampleScenarios, // E to H
 		invalidateScenarios, sendInvalidateScenarios, bindScenarios, writeScenarios, // I
-		queueScenarios, endpointScenarios, endpointOrderScenarios, connectorScenarios, listenerScenarios, regionScenarios, // J
+		queueScenarios, endpointScenarios, endpointOrderScenarios, connectorScenarios, listenerScenarios, regionScenarios, sharedScenarios, // J
 	)
 	slices.SortFunc(list, func(a, b scenario) int { return strings.Compare(a.id, b.id) })
 	return list
