@@ -1,6 +1,7 @@
 package ndtest
 
 import (
+	"bytes"
 	"fmt"
 
 	"github.com/softnd/softnd/nd"
@@ -149,25 +150,35 @@ var endpointOrderScenarios = []scenario{
 		d.alive()
 	}},
 
-	{id: "C245", title: "a message behind a fenced Send comes after the data of an earlier Read", active: func(s *side) {
+	{id: "C245", title: "a fenced Send starts when the data of earlier Reads is in place: it can carry it", active: func(s *side) {
 		c := s.pair(shape{Region: fencedSize})
+		want := make([]byte, fencedSize)
 		for i := range uint64(fencedRounds) {
+			fill(want, i)
 			s.meet()
 			c.read(1, fencedSize)
-			s.must(c.ep.Send(2, nil, nd.ReadFence))
+			s.must(c.ep.Send(2, c.sge(fencedSize-fencedTail, fencedTail), nd.ReadFence))
+			_ = hear[string](s) // no result has been taken, nor looked for
+			if !bytes.Equal(c.memory.mem, want) {
+				s.fatalf("the data of the Read was not in place in round %d", i)
+			}
 			c.done(nd.Success, 1)
 			c.done(nd.Success, 2)
-			c.holdsAll(i)
 		}
 	}, passive: func(s *side) {
-		c := s.pair(shape{Region: fencedSize})
+		c := s.pair(shape{Region: fencedSize + fencedTail})
+		source, tail := c.memory.mem[:fencedSize], c.memory.mem[fencedSize:]
 		for i := range uint64(fencedRounds) {
-			fill(c.memory.mem, i)
-			s.must(c.ep.Receive(i, nil))
+			fill(source, i)
+			s.must(c.ep.Receive(i, c.sge(fencedSize, fencedTail)))
 			s.meet()
 			c.received(nd.Success, i)
-			for k := len(c.memory.mem) - 1; k >= 0; k -= 4096 { // what would be read late is read wrong
-				c.memory.mem[k] ^= 0xff
+			s.tell("received")
+			if !bytes.Equal(tail, source[fencedSize-fencedTail:]) {
+				s.fatalf("the message was sent before the data of the Read was in place")
+			}
+			for k := len(source) - 1; k >= 0; k -= 4096 { // what would be read late is read wrong
+				source[k] ^= 0xff
 			}
 		}
 	}},
@@ -234,6 +245,7 @@ var endpointOrderScenarios = []scenario{
 const (
 	fencedSize   = 2 << 20
 	fencedRounds = 4
+	fencedTail   = 64
 )
 
 // posts is how many requests of each kind C247 posts.
