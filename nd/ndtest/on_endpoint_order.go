@@ -245,7 +245,7 @@ var endpointOrderScenarios = []scenario{
 const (
 	fencedSize   = 2 << 20
 	fencedRounds = 4
-	fencedTail   = 64
+	fencedTail   = 16 // so small that a provider may take it at once
 )
 
 // posts is how many requests of each kind C247 posts.
