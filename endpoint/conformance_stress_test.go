@@ -1,6 +1,7 @@
 package endpoint
 
 import (
+	"flag"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -11,6 +12,8 @@ import (
 	"github.com/softnd/softnd/nd/ndtest"
 	"github.com/softnd/softnd/shm"
 )
+
+var stressSeed = flag.Uint64("stress.seed", 0, "seed of TestConformanceStress; 0 = another one each time")
 
 // TestConformanceStress runs the suite's stress test with every executor at
 // either side.
@@ -32,7 +35,11 @@ func TestConformanceStress(t *testing.T) {
 						cfg.Open = openersIn(arena, here)
 						cfg.Spawn = func() (io.ReadWriteCloser, error) { return startConformance(arena, there) }
 					}
-					ndtest.Stress(t, cfg, rand.Uint64(), steps)
+					seed := *stressSeed
+					if seed == 0 {
+						seed = rand.Uint64()
+					}
+					ndtest.Stress(t, cfg, seed, steps)
 				})
 			}
 		}

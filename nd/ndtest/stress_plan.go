@@ -13,7 +13,7 @@ import (
 // end room for the descriptors that it sends.
 const (
 	stressConns  = 3
-	stressArea   = 16 << 10
+	stressArea   = 192 << 10
 	stressGrants = (1 + 3*stressConns) * stressArea
 	stressRegion = stressGrants + stressConns*nd.WindowDescriptorSize
 	stressBody   = 20 // requests of a round, besides those around them
@@ -238,7 +238,11 @@ func (p *plan) byGrant(v *inventing, right nd.OpFlags) bool {
 	return true
 }
 
+// size picks mostly small sizes, and now and then one that takes a while to copy.
 func (p *plan) size() int {
+	if p.one(12) {
+		return p.IntN(stressArea / 2)
+	}
 	return []int{p.IntN(64), p.IntN(2000), 8, 48, p.IntN(300)}[p.IntN(5)]
 }
 
