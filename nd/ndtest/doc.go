@@ -13,6 +13,9 @@
 // The halves run as goroutines or, with [Config.Spawn], one of them in a process of its own that
 // calls [Serve].
 //
+// [Stress] goes beyond the table: random requests of all kinds over several connections at once,
+// compared with a sequential model.
+//
 // Rows of the model that no program can check are in [Untestable], each with its reason, and a
 // run counts them. A scenario of an optional feature that the adapter says it lacks is skipped,
 // and counted as such in the [Report].

@@ -48,8 +48,6 @@ func offend(s *side, request nd.RequestType, n int) {
 	c.dead()
 }
 
-const readWrite = nd.AllowRead | nd.AllowWrite
-
 var violationScenarios = []scenario{
 	{id: "C079", title: "Read through an invalidated window (1 MiB)", active: func(s *side) {
 		victim(s, 0, readWrite, true)

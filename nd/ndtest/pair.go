@@ -146,7 +146,7 @@ func (s *side) prepare(o shape) *conn {
 	ep, err := s.ad.CreateEndpoint(s.ctx, l)
 	s.must(err)
 	s.atEnd(func() { ep.Close() })
-	c.ep = ep
+	c.ep, s.endpoints = ep, append(s.endpoints, ep)
 	if o.Before != nil {
 		o.Before(c)
 	}

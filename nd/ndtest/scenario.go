@@ -43,7 +43,7 @@ func all() []scenario {
 		memoryScenarios, refusalScenarios, violationScenarios, // G
 		exampleScenarios, remoteScenarios, registrationScenarios, // H
 		invalidateScenarios, sendInvalidateScenarios, bindScenarios, writeScenarios, // I
-		queueScenarios, endpointScenarios, connectorScenarios, regionScenarios, // J
+		queueScenarios, endpointScenarios, endpointOrderScenarios, connectorScenarios, listenerScenarios, regionScenarios, sharedScenarios, // J
 		revocationScenarios, // R001 and on: no rows of the table
 	)
 	slices.SortFunc(list, func(a, b scenario) int { return strings.Compare(a.id, b.id) })
