@@ -144,7 +144,7 @@ func TestFastRegionOfAnotherEndpoint(t *testing.T) {
 // own: whichever way it ends, from the moment that its owner knows, nobody
 // touches the memory.
 func TestFastRegionEndsUnderTransfers(t *testing.T) {
-	const size = 2 << 20
+	const size = 1 << 20
 	ways := map[string]func(p *pair, r int, d nd.WindowDescriptor){
 		"Invalidate": func(p *pair, r int, _ nd.WindowDescriptor) { p.b.unregister(r) },
 		"SendAndInvalidate": func(p *pair, _ int, d nd.WindowDescriptor) {
