@@ -166,6 +166,7 @@ type SharedReceiveQueueConfig struct {
 	// Depth bounds the outstanding receives, MaxSGE the entries of one. 0 asks for the
 	// provider's default.
 	Depth, MaxSGE int
-	// Threshold is the number of outstanding receives below which Notify fires; 0 turns that off.
+	// Threshold is the number of outstanding receives below which Notify fires, Depth at most; 0
+	// turns that off.
 	Threshold int
 }
