@@ -131,16 +131,24 @@ func (r *star) halfArrived(t *testing.T, n int) {
 	t.Helper()
 	p := r.peers[0]
 	p.must(order{Do: doSend, Context: 1, Parts: mine(0, n)})
-	eventually(t, "all staging buffers of the sender are in the ring", func() bool {
+	ep := r.owner.local.endpoint(0).(*Endpoint)
+	eventually(t, "the start of the message waits, and the sender is stopped between two copies", func() bool {
 		r.queue().mu.Lock()
-		defer r.queue().mu.Unlock()
-		return len(r.queue().waiting) == 1
+		waits := len(r.queue().waiting) == 1
+		r.queue().mu.Unlock()
+		if !waits {
+			return false
+		}
+		p.puppet.stop()
+		if ep.conn.far.hazard.Load() == 0 {
+			return true
+		}
+		p.puppet.resume() // what ends the connection would wait for the end of the copy
+		return false
 	})
-	p.puppet.stop()
 	for context := uint64(1); context <= 3; context++ {
 		r.owner.must(order{Do: doReceive, Context: context, Parts: mine(0, n)})
 	}
-	ep := r.owner.local.endpoint(0).(*Endpoint)
 	eventually(t, "the message is half-way through", func() bool {
 		ep.mu.Lock()
 		defer ep.mu.Unlock()
