@@ -13,6 +13,9 @@
 // The halves run as goroutines or, with [Config.Spawn], one of them in a process of its own that
 // calls [Serve].
 //
+// Scenarios R001, R002, ... go beyond the table: every way to take access to memory away meets
+// every state that the access can be in.
+//
 // Rows of the model that no program can check are in [Untestable], each with its reason, and a
 // run counts them. A scenario of an optional feature that the adapter says it lacks is skipped,
 // and counted as such in the [Report].
