@@ -22,7 +22,7 @@ func revocations() (list []scenario) {
 	for _, st := range []state{
 		{"a grant that is being used now and then", inUse},
 		{"a grant with a transfer (of 4 MiB) in progress", inProgress(1)},
-		{"a grant with transfers (of 4 MiB) of three peers in progress", inProgress(3)},
+		{"a grant with transfers (of 4 MiB together) of three peers in progress", inProgress(3)},
 		{"what was granted again", grantedAgain},
 		{"what was never granted", neverGranted},
 		{"what was taken away already", takenAlready},
@@ -70,10 +70,11 @@ func inUse(w way) (active, passive func(*side)) {
 		}
 }
 
-// inProgress has n peers read and write at the same time. Which of them are still at it when
-// the grant goes is a matter of luck, so there are some rounds.
+// inProgress has n peers read and write at the same time, each its own part of the memory. Which
+// of them are still at it when the grant goes is a matter of luck, so there are some rounds.
 func inProgress(n int) func(way) (active, passive func(*side)) {
 	const size, rounds = 4 << 20, 2
+	part := size / n
 	return func(w way) (active, passive func(*side)) {
 		return func(s *side) {
 				base := s.pair(shape{Region: 2 * size}) // what Writes take, and what Reads fill
@@ -84,9 +85,9 @@ func inProgress(n int) func(way) (active, passive func(*side)) {
 					d := hear[nd.WindowDescriptor](s)
 					for i, u := range users {
 						if (round+i)%2 == 0 {
-							u.must(u.ep.Write(1, u.sge(0, size), d.Address, d.Token, 0))
+							u.must(u.ep.Write(1, u.sge(0, part), d.Address+uint64(i*part), d.Token, 0))
 						} else {
-							u.must(u.ep.Read(1, u.sge(size, size), d.Address, d.Token, 0))
+							u.must(u.ep.Read(1, u.sge(size+i*part, part), d.Address+uint64(i*part), d.Token, 0))
 						}
 					}
 					s.tell("started")
