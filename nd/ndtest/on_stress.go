@@ -36,7 +36,7 @@ type stressFeatures struct {
 // stress runs one half.
 func (s *side) stress(task stressTask) {
 	conns := s.stressedConns()
-	mine := stressFeatures{s.inlineSize(), conns[0].fastRegisters()}
+	mine := stressFeatures{s.inlineLimit(), conns[0].fastRegisters()}
 	s.tell(mine)
 	other := hear[stressFeatures](s)
 	p := newPlan(task.Seed, min(mine.Inline, other.Inline), mine.Fast && other.Fast)
@@ -64,8 +64,8 @@ func (s *side) stress(task stressTask) {
 	}
 }
 
-// inlineSize returns how many bytes an inline request may have; 0 if there are none.
-func (s *side) inlineSize() int { return int(min(s.info.InlineRequestThreshold, 512)) }
+// inlineLimit returns how many bytes an inline request may have; 0 if there are none.
+func (s *side) inlineLimit() int { return int(min(s.info.InlineRequestThreshold, 512)) }
 
 // fastRegisters tells whether the adapter has fast registration of the kind of memory in use.
 func (c *stressed) fastRegisters() bool {
@@ -79,7 +79,7 @@ func (c *stressed) fastRegisters() bool {
 }
 
 func (s *side) stressedConns() (conns []*stressed) {
-	o := shape{CQ: 1024, Region: stressRegion, Limits: nd.EndpointConfig{InitiatorDepth: 64, ReceiveDepth: 64, InlineSize: s.inlineSize()}}
+	o := shape{CQ: 1024, Region: stressRegion, Limits: nd.EndpointConfig{InitiatorDepth: 64, ReceiveDepth: 64, InlineSize: s.inlineLimit()}}
 	for i := range stressConns {
 		c := &stressed{conn: s.pair(o), index: i, window: s.window()}
 		o.With = c.conn
