@@ -36,10 +36,16 @@ type stressFeatures struct {
 // stress runs one half.
 func (s *side) stress(task stressTask) {
 	mine := stressFeatures{s.inlineLimit(), s.fastRegisters()}
+	conns := s.stressedConns()
+	mine := stressFeatures{s.inlineLimit(), conns[0].fastRegisters()}
 	s.tell(mine)
 	other := hear[stressFeatures](s)
 	p := newPlan(task.Seed, min(mine.Inline, other.Inline), mine.Fast && other.Fast)
-	conns := s.stressedConns(p)
+	if p.fast {
+		for _, c := range conns {
+			c.mapPages()
+		}
+	}
 	fill(conns[0].memory.mem[:stressArea], task.Seed+uint64(s.role))
 	for round := range task.Steps {
 		p.round()
@@ -62,27 +68,22 @@ func (s *side) stress(task stressTask) {
 // inlineLimit returns how many bytes an inline request may have; 0 if there are none.
 func (s *side) inlineLimit() int { return int(min(s.info.InlineRequestThreshold, 512)) }
 
-// fastRegisters tells whether the adapter has fast registration.
-func (s *side) fastRegisters() bool {
-	mr, err := s.ad.CreateMemoryRegion(s.ctx)
-	s.must(err)
-	defer mr.Close()
-	err = mr.InitializeFastRegister(s.ctx, 1, true)
-	if errors.Is(err, nd.NotSupported) {
+// fastRegisters tells whether the adapter has fast registration of the kind of memory in use.
+func (c *stressed) fastRegisters() bool {
+	pages, err := c.ad.BuildLogicalAddressMapping(c.ctx, c.place())
+	if errors.Is(err, nd.NotSupported) || errors.Is(err, nd.InvalidParameter) {
 		return false
 	}
-	s.must(err)
+	c.must(err)
+	c.must(pages.Close())
 	return true
 }
 
-func (s *side) stressedConns(p *plan) (conns []*stressed) {
-	o := shape{CQ: 1024, Region: stressRegion, Limits: nd.EndpointConfig{InitiatorDepth: 64, ReceiveDepth: 64, InlineSize: p.inline}}
+func (s *side) stressedConns() (conns []*stressed) {
+	o := shape{CQ: 1024, Region: stressRegion, Limits: nd.EndpointConfig{InitiatorDepth: 64, ReceiveDepth: 64, InlineSize: s.inlineLimit()}}
 	for i := range stressConns {
 		c := &stressed{conn: s.pair(o), index: i, window: s.window()}
 		o.With = c.conn
-		if p.fast {
-			c.mapPages()
-		}
 		conns = append(conns, c)
 	}
 	return conns
