@@ -35,7 +35,6 @@ type stressFeatures struct {
 
 // stress runs one half.
 func (s *side) stress(task stressTask) {
-	mine := stressFeatures{s.inlineLimit(), s.fastRegisters()}
 	conns := s.stressedConns()
 	mine := stressFeatures{s.inlineLimit(), conns[0].fastRegisters()}
 	s.tell(mine)
