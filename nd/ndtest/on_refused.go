@@ -130,24 +130,6 @@ var refusedScenarios = []scenario{
 		s.want(nd.ConnectionRefused, c.connector.Accept(s.ctx, c.ep, c.shape.params()))
 		c.flushedOnce(4)
 	}},
-}
-
-// flushedOnce flushes the endpoint, if that has not happened yet, and checks that its one receive
-// completes with Canceled.
-func (c *conn) flushedOnce(reqCtx uint64) {
-	c.must(c.ep.Flush())
-	c.receivesFlushed(reqCtx)
-	c.empty(c.rcq)
-}
-
-// listenAt creates a listener at an address.
-func (s *side) listenAt(addr netip.AddrPort) nd.Listener {
-	l, err := s.ad.CreateListener(s.ctx)
-	s.must(err)
-	s.atEnd(func() { l.Close() })
-	s.must(l.Bind(addr))
-	s.must(l.Listen(0))
-	return l
 	{id: "C244", title: "the result of a call that has not ended is Pending, and then its own", active: func(s *side) {
 		s.pair(shape{}).alive()
 	}, passive: func(s *side) {
@@ -167,4 +149,22 @@ func (s *side) listenAt(addr netip.AddrPort) nd.Listener {
 		c.far = hear[nd.WindowDescriptor](s)
 		c.alive()
 	}},
+}
+
+// flushedOnce flushes the endpoint, if that has not happened yet, and checks that its one receive
+// completes with Canceled.
+func (c *conn) flushedOnce(reqCtx uint64) {
+	c.must(c.ep.Flush())
+	c.receivesFlushed(reqCtx)
+	c.empty(c.rcq)
+}
+
+// listenAt creates a listener at an address.
+func (s *side) listenAt(addr netip.AddrPort) nd.Listener {
+	l, err := s.ad.CreateListener(s.ctx)
+	s.must(err)
+	s.atEnd(func() { l.Close() })
+	s.must(l.Bind(addr))
+	s.must(l.Listen(0))
+	return l
 }
