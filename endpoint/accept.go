@@ -78,8 +78,10 @@ func (c *Connector) Accept(ctx context.Context, endpoint nd.Endpoint, params nd.
 		return c.fail(op, nd.ConnectionRefused, "the active side rejected or closed the connection", "")
 	case werr != nil:
 		return canceled(ctx, werr, op, "connector")
+	case conn.gone(): // and did not complete, as far as can be told: its record may be somebody else's by now
+		return c.fail(op, nd.ConnectionRefused, conn.peer.String()+" has died or left", "")
 	}
-	return c.fail(op, nd.ConnectionAborted, conn.peer.String()+" has died or left", "")
+	return c.fail(op, nd.ConnectionAborted, "the endpoint was flushed or closed meanwhile", "")
 }
 
 // accept checks the state, joins and answers.

@@ -13,10 +13,10 @@ import (
 func TestPostAndPollAllocateNothing(t *testing.T) {
 	for _, executor := range []Executor{Auto, Initiator, Target} {
 		for _, private := range []bool{false, true} {
-			s := setup{Executors: [2]Executor{executor, executor}, Private: [2]bool{private, private}}
+			s := setup{Executors: [2]Executor{executor, executor}, Private: [2]bool{private, private}, Both: sideOptions{InlineSize: maxInline}}
 			t.Run(s.String(), func(t *testing.T) {
 				p := newPair(t, s)
-				for _, n := range []int{0, 8, 48, 4096, 100_000} {
+				for _, n := range []int{0, 8, 48, 1000, 4096, 100_000} {
 					newHotPath(p, n).measure(t)
 				}
 			})
@@ -50,7 +50,21 @@ func newHotPath(p *pair, n int) *hotPath {
 
 func (h *hotPath) measure(t *testing.T) {
 	t.Helper()
+	inline := nd.Inline
+	if h.n > maxInline {
+		inline = 0
+	}
 	for name, f := range map[string]func(){
+		"inline write": func() {
+			h.post(h.from.Write(1, h.source, h.far.Address, h.far.Token, inline))
+			h.take(initiatorQueue, h.a)
+		},
+		"inline send and receive": func() {
+			h.post(h.to.Receive(1, h.sink))
+			h.post(h.from.Send(1, h.source, inline))
+			h.take(receiveQueue, h.b)
+			h.take(initiatorQueue, h.a)
+		},
 		"write": func() {
 			h.post(h.from.Write(1, h.source, h.far.Address, h.far.Token, 0))
 			h.take(initiatorQueue, h.a)

@@ -76,9 +76,11 @@ func TestResize(t *testing.T) {
 func TestResizeInUse(t *testing.T) {
 	q := newTestQueue(t, 64)
 	const total = 20_000
+	ctx, cancel := context.WithTimeout(t.Context(), watchdog)
+	defer cancel()
 	var taken atomic.Uint64
 	go func() {
-		for i := uint64(0); i < total; {
+		for i := uint64(0); i < total && ctx.Err() == nil; {
 			if i-taken.Load() == 64 { // what the smallest depth is good for
 				runtime.Gosched()
 				continue
@@ -87,8 +89,6 @@ func TestResizeInUse(t *testing.T) {
 			i++
 		}
 	}()
-	ctx, cancel := context.WithTimeout(t.Context(), watchdog)
-	defer cancel()
 	results := make([]nd.Result, 16)
 	for next, rounds := uint64(0), 0; next < total; rounds++ {
 		n, err := q.Wait(ctx, results)
@@ -200,49 +200,45 @@ func TestModerateInterrupts(t *testing.T) {
 		}
 	}
 	p := newPoller(t, q)
-	for name, interval := range map[string]time.Duration{"count alone": -1, "count first": time.Hour} {
-		t.Run(name, func(t *testing.T) {
-			moderate(interval, 3)
-			c := q.begin(nd.NotifyAny)
-			q.add(plain, plain)
-			q.take(2) // these are not there any more
-			q.add(plain, broken)
-			q.pending(1)
-			p.events(t, 0)
-			q.add(plain)
-			c.returns(nd.Success)
-			p.events(t, 1)
-			q.take(3)
-			q.add(plain, plain)
-			c = q.begin(nd.NotifyAny) // now as then
-			q.pending(1)
-			moderate(0, 3)
-			c.returns(nd.Success)
-			p.events(t, 1)
-			q.take(2)
-		})
+	for _, interval := range []time.Duration{-1, time.Hour} { // the count comes first
+		moderate(interval, 3)
+		c := q.begin(nd.NotifyAny)
+		q.add(plain, plain)
+		q.take(2) // these are not there any more
+		q.add(plain, broken)
+		q.pending(1)
+		p.events(t, 0)
+		q.add(plain)
+		c.returns(nd.Success)
+		p.events(t, 1)
+		q.take(3)
+		q.add(plain, plain)
+		c = q.begin(nd.NotifyAny) // now as then
+		q.pending(1)
+		moderate(0, 3)
+		c.returns(nd.Success)
+		p.events(t, 1)
+		q.take(2)
 	}
-	for name, count := range map[string]int{"interval alone": -1, "interval first": 60} {
-		t.Run(name, func(t *testing.T) {
-			moderate(time.Hour, count)
-			c := q.begin(nd.NotifyErrors)
-			q.add(broken)
-			q.pending(1)
-			p.events(t, 0)
-			q.take(1)
-			c.stop()
-			c.returns(nd.Canceled)
-			moderate(time.Microsecond, count)
-			for range 10 {
-				c := q.begin(nd.NotifySolicited)
-				q.add(solicited)
-				c.returns(nd.Success)
-				if err := p.wait(); err != nil {
-					t.Fatal(err)
-				}
-				q.take(1)
+	for _, count := range []int{-1, 60} { // the interval comes first
+		moderate(time.Hour, count)
+		c := q.begin(nd.NotifyErrors)
+		q.add(broken)
+		q.pending(1)
+		p.events(t, 0)
+		q.take(1)
+		c.stop()
+		c.returns(nd.Canceled)
+		moderate(time.Microsecond, count)
+		for range 10 {
+			c := q.begin(nd.NotifySolicited)
+			q.add(solicited)
+			c.returns(nd.Success)
+			if err := p.wait(); err != nil {
+				t.Fatal(err)
 			}
-		})
+			q.take(1)
+		}
 	}
 	if err := q.ModerateInterrupts(-1, -1); !errors.Is(err, nd.InvalidParameterMix) {
 		t.Errorf("neither: %v", err)

@@ -138,24 +138,27 @@ func testConformance(t *testing.T, executor string, private, processes bool) *nd
 		ReceiveTimeout: conformanceTimeout, DisconnectTimeout: conformanceTimeout,
 	}
 	if processes {
-		cfg.Spawn = func() (io.ReadWriteCloser, error) {
-			cmd := command(context.Background(), roleConformance)
-			cmd.Env = append(cmd.Env, executorVariable+"="+executor)
-			cmd.ExtraFiles = []*os.File{arena.File()}
-			cmd.Stderr = os.Stderr
-			in, err := cmd.StdinPipe()
-			if err != nil {
-				return nil, err
-			}
-			out, err := cmd.StdoutPipe()
-			if err != nil {
-				return nil, err
-			}
-			if err := cmd.Start(); err != nil {
-				return nil, err
-			}
-			return otherProcess{out, in, func() error { _ = cmd.Wait(); return nil }}, nil // how it ended is the scenario's affair
-		}
+		cfg.Spawn = func() (io.ReadWriteCloser, error) { return startConformance(arena, executor) }
 	}
 	return ndtest.Run(t, cfg)
+}
+
+// startConformance starts the other process of a run.
+func startConformance(arena *shm.Arena, executor string) (io.ReadWriteCloser, error) {
+	cmd := command(context.Background(), roleConformance)
+	cmd.Env = append(cmd.Env, executorVariable+"="+executor)
+	cmd.ExtraFiles = []*os.File{arena.File()}
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	return otherProcess{out, in, func() error { _ = cmd.Wait(); return nil }}, nil // how it ended is the scenario's affair
 }

@@ -73,16 +73,15 @@ type connection struct {
 	taken  uint64
 	shared bool // they come from a shared queue, and only the peer knows of them
 
-	end      uint64     // number after the last message that is awaited
-	unplaced uint64     // number after the last message whose data lies in its slot
-	reads    uint64     // Reads handed over so far
-	refused  bool       // a message of the peer failed here: what follows it does not count
-	mu       sync.Mutex // held while the record is written, or lost is set
-	lost     atomic.Bool
-	detached bool
-	finished atomic.Bool // nothing of it is in use any more
-
-	readUntil [maxReads]uint64 // of the latest Reads: the number after the last message
+	end       uint64           // number after the last message that is awaited
+	unplaced  uint64           // number after the last message whose data lies in its slot
+	reads     uint64           // Reads handed over so far
+	readUntil [maxReads]uint64 // of the latest of them: the number after the last message
+	refused   bool             // a message of the peer failed here: what follows it does not count
+	mu        sync.Mutex       // held while the record is written, or lost is set
+	lost      atomic.Bool
+	detached  bool
+	finished  atomic.Bool // nothing of it is in use any more
 }
 
 func (c *connection) state() connState {

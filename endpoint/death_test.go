@@ -302,7 +302,7 @@ func TestDeathWhileConnecting(t *testing.T) {
 			p.a.must(order{Do: doReceive, Context: 1})
 			p.b.must(order{Do: doConnect, Addr: addr})
 			p.b.puppet.kill()
-			if r := <-done; r.Status != nd.ConnectionAborted {
+			if r := <-done; r.Status != nd.ConnectionRefused {
 				t.Errorf("accept returns %v (%s)", r.Status, r.Text)
 			}
 			p.a.expect(receiveQueue, failure(nd.RequestReceive, 1, nd.Canceled))
@@ -314,7 +314,7 @@ func TestDeathWhileConnecting(t *testing.T) {
 			p.b.must(order{Do: doConnect, Addr: addr})
 			p.b.must(order{Do: doComplete})
 			p.b.puppet.kill()
-			if r := <-done; r.Status != nd.Success && r.Status != nd.ConnectionAborted {
+			if r := <-done; r.Status != nd.Success && r.Status != nd.ConnectionRefused {
 				t.Errorf("accept returns %v (%s)", r.Status, r.Text)
 			}
 			p.a.expect(receiveQueue, failure(nd.RequestReceive, 1, nd.Canceled))

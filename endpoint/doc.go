@@ -16,7 +16,8 @@
 // Each endpoint owns a half: its outbound ring, its posted receives, and the
 // words that its peer reads. A connection is a record, owned by the active
 // side, that names both halves and carries the state of the connection.
-// See structs_unsafe.go for the words and their writers.
+// See structs_unsafe.go for the words and their writers. An endpoint with a
+// shared receive queue shows no receives: that queue is private to its process.
 //
 // # Progress
 //
@@ -34,7 +35,8 @@
 //   - Listener, then Connector, then SharedAddress, then ports; or
 //     MemoryRegion or MemoryWindow;
 //   - Endpoint;
-//   - CompletionQueue, sleepers, Provider.mu and connection.mu, which is held
-//     while a record is written: none of them while another is held;
+//   - CompletionQueue, SharedReceiveQueue, sleepers, Provider.mu and
+//     connection.mu, which is held while a record is written: none of them
+//     while another is held;
 //   - those of packages window and shm.
 package endpoint

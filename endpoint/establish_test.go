@@ -91,15 +91,22 @@ func TestConnectorOfAnotherHandle(t *testing.T) {
 // TestConnectorClosedInAccept, before or after the connection is complete: it
 // does not come up.
 func TestConnectorClosedInAccept(t *testing.T) {
-	for range 20 {
+	for i := range 20 {
 		a, b, addr := strangersPair(t)
 		ca, ea, eb := a.connector(), a.endpoint(), b.endpoint()
-		connected := soon(func() error { return ca.Connect(a.ctx, ea, addr, nd.ConnectParams{}) })
+		dialed := soon(func() error { return ca.Connect(a.ctx, ea, addr, nd.ConnectParams{}) })
 		cb := b.request()
 		accepted := soon(func() error { return cb.Accept(b.ctx, eb, nd.ConnectParams{}) })
-		a.good(<-connected)
+		a.good(<-dialed)
+		held := cb.(*Connector)
+		held.mu.Lock()
+		closed := soon(cb.Close)
 		completed := soon(func() error { return ca.CompleteConnect(a.ctx) })
-		b.good(cb.Close())
+		if i%2 == 0 { // Accept is about to return, but Close was first
+			eventually(t, "the connection is up", func() bool { return eb.(*Endpoint).state() == connected })
+		}
+		held.mu.Unlock()
+		b.good(<-closed)
 		if err := <-accepted; err != nil {
 			wantStatus(t, err, nd.Canceled)
 		}

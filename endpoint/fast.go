@@ -49,6 +49,10 @@ func (r *MemoryRegion) fastLimits() (pages int, remote bool) {
 // FastRegister posts the registration of pages in mr. The tokens are new when
 // it returns, and valid when the request has run.
 func (ep *Endpoint) FastRegister(reqCtx uint64, mr nd.MemoryRegion, pages []nd.LogicalPage, offset, length int, baseAddress uint64, rights nd.RegionFlags, flags nd.OpFlags) error {
+	return ep.answer(ep.postFastRegister(reqCtx, mr, pages, offset, length, baseAddress, rights, flags))
+}
+
+func (ep *Endpoint) postFastRegister(reqCtx uint64, mr nd.MemoryRegion, pages []nd.LogicalPage, offset, length int, baseAddress uint64, rights nd.RegionFlags, flags nd.OpFlags) error {
 	const op = "fast register"
 	region, ok := mr.(*MemoryRegion)
 	if !ok || region == nil || region.adapter != ep.adapter {
@@ -166,6 +170,10 @@ func (h *holding) release() {
 
 // InvalidateRegion posts the end of a fast registration.
 func (ep *Endpoint) InvalidateRegion(reqCtx uint64, mr nd.MemoryRegion, flags nd.OpFlags) error {
+	return ep.answer(ep.postInvalidateRegion(reqCtx, mr, flags))
+}
+
+func (ep *Endpoint) postInvalidateRegion(reqCtx uint64, mr nd.MemoryRegion, flags nd.OpFlags) error {
 	const op = "invalidate region"
 	region, ok := mr.(*MemoryRegion)
 	if !ok || region == nil || region.adapter != ep.adapter {

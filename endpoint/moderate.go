@@ -30,7 +30,6 @@ func (q *CompletionQueue) ModerateInterrupts(interval time.Duration, count int) 
 	q.moderated = interval != 0 && (count < 0 || count > 1)
 	if q.held() > 0 {
 		q.raise() // so the new terms begin with the next result
-		q.provider.sleep.wake()
 	}
 	return nil
 }
@@ -63,7 +62,6 @@ func (q *CompletionQueue) lookAtClock() bool {
 			return false
 		}
 		q.raise()
-		q.provider.sleep.wake()
 	}
 	q.timed = false
 	return true

@@ -132,6 +132,7 @@ func (q *CompletionQueue) trigger() {
 			w.done = true
 		}
 		q.waiters = nil
+		q.provider.sleep.wake()
 	}
 }
 

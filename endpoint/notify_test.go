@@ -179,8 +179,12 @@ func TestNotifyOnce(t *testing.T) {
 	q.add(solicited, plain)
 	q.begin(nd.NotifySolicited).returns(nd.Success)
 	q.begin(nd.NotifyAny).returns(nd.Success) // the plain one is later than that which ended the last call
-	q.begin(nd.NotifyAny)
+	a = q.begin(nd.NotifySolicited)
 	q.pending(1)
+	q.add(plain)
+	q.pending(1)
+	q.begin(nd.NotifyAny).returns(nd.Success) // which widens what the other waits for
+	a.returns(nd.Success)
 }
 
 // The end of a context ends one call, and what it waited for no longer counts.

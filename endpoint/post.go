@@ -14,22 +14,22 @@ const smallTransfer = window.Chunk
 
 // Send posts a message for the peer's oldest Receive.
 func (ep *Endpoint) Send(reqCtx uint64, sge []nd.SGE, flags nd.OpFlags) error {
-	return ep.postTransfer("send", nd.RequestSend, reqCtx, sge, 0, 0, flags, nd.InvalidParameter4, false)
+	return ep.answer(ep.postTransfer("send", nd.RequestSend, reqCtx, sge, 0, 0, flags, nd.InvalidParameter4, false))
 }
 
 // SendAndInvalidate posts a message that invalidates the peer's window as well.
 func (ep *Endpoint) SendAndInvalidate(reqCtx uint64, sge []nd.SGE, remote nd.Token, flags nd.OpFlags) error {
-	return ep.postTransfer("send and invalidate", nd.RequestSend, reqCtx, sge, 0, remote, flags, nd.InvalidParameter4, true)
+	return ep.answer(ep.postTransfer("send and invalidate", nd.RequestSend, reqCtx, sge, 0, remote, flags, nd.InvalidParameter4, true))
 }
 
 // Write posts a copy into the peer's memory.
 func (ep *Endpoint) Write(reqCtx uint64, sge []nd.SGE, remoteAddr uint64, remote nd.Token, flags nd.OpFlags) error {
-	return ep.postTransfer("write", nd.RequestWrite, reqCtx, sge, remoteAddr, remote, flags, nd.InvalidParameter6, false)
+	return ep.answer(ep.postTransfer("write", nd.RequestWrite, reqCtx, sge, remoteAddr, remote, flags, nd.InvalidParameter6, false))
 }
 
 // Read posts a copy out of the peer's memory.
 func (ep *Endpoint) Read(reqCtx uint64, sge []nd.SGE, remoteAddr uint64, remote nd.Token, flags nd.OpFlags) error {
-	return ep.postTransfer("read", nd.RequestRead, reqCtx, sge, remoteAddr, remote, flags, nd.InvalidParameter6, false)
+	return ep.answer(ep.postTransfer("read", nd.RequestRead, reqCtx, sge, remoteAddr, remote, flags, nd.InvalidParameter6, false))
 }
 
 func (ep *Endpoint) postTransfer(op string, k nd.RequestType, reqCtx uint64, sge []nd.SGE, remoteAddr uint64, remote nd.Token, flags nd.OpFlags, badFlags nd.Status, invalidate bool) error {
@@ -102,14 +102,25 @@ func (ep *Endpoint) hasSlot() bool {
 	return ep.tail-ep.silent-ep.takenSeen < ep.initiatorDepth
 }
 
-// enqueue posts the request that newRequest returned, and runs it at once if
-// it is its turn and it is small.
+// enqueue posts the request that newRequest returned. Unless it is deferred,
+// it and those that were deferred before it may run.
 func (ep *Endpoint) enqueue(r *request) {
 	ep.tail++
-	if ep.next != ep.tail-1 && ep.state() == connected {
+	if (r.flags.Has(nd.Defer) || ep.batching) && ep.state() == connected {
+		return
+	}
+	ep.pushOut()
+}
+
+// pushOut lets all posted requests run, at once if it is their turn and the
+// last of them is small.
+func (ep *Endpoint) pushOut() {
+	waiting := ep.next != ep.ready
+	ep.ready = ep.tail
+	if waiting && ep.state() == connected {
 		return // polls and the engine get there
 	}
-	if r.total > smallTransfer && ep.state() == connected {
+	if last := &ep.requests[(ep.tail-1)&uint64(len(ep.requests)-1)]; last.total > smallTransfer && ep.state() == connected {
 		ep.provider.engine.nudge()
 		return
 	}
@@ -118,6 +129,19 @@ func (ep *Endpoint) enqueue(r *request) {
 	if ep.next != ep.tail {
 		ep.provider.engine.nudge() // it waits for something
 	}
+}
+
+// answer is what a post returns. One that fails pushes out what was deferred
+// before it: nobody may post anything afterwards.
+func (ep *Endpoint) answer(err error) error {
+	if err != nil {
+		ep.mu.Lock()
+		defer ep.mu.Unlock()
+		if ep.ready != ep.tail {
+			ep.pushOut()
+		}
+	}
+	return err
 }
 
 // Receive posts buffers for one message.
@@ -187,6 +211,10 @@ func (ep *Endpoint) canSink(e entry) bool {
 
 // Bind posts the grant of buf through mw.
 func (ep *Endpoint) Bind(reqCtx uint64, mr nd.MemoryRegion, mw nd.MemoryWindow, buf []byte, flags nd.OpFlags) error {
+	return ep.answer(ep.postBind(reqCtx, mr, mw, buf, flags))
+}
+
+func (ep *Endpoint) postBind(reqCtx uint64, mr nd.MemoryRegion, mw nd.MemoryWindow, buf []byte, flags nd.OpFlags) error {
 	const op = "bind"
 	region, ok := mr.(*MemoryRegion)
 	if !ok || region == nil || region.adapter != ep.adapter {
@@ -229,6 +257,10 @@ func (ep *Endpoint) Bind(reqCtx uint64, mr nd.MemoryRegion, mw nd.MemoryWindow, 
 
 // Invalidate posts the end of mw's grant.
 func (ep *Endpoint) Invalidate(reqCtx uint64, mw nd.MemoryWindow, flags nd.OpFlags) error {
+	return ep.answer(ep.postInvalidate(reqCtx, mw, flags))
+}
+
+func (ep *Endpoint) postInvalidate(reqCtx uint64, mw nd.MemoryWindow, flags nd.OpFlags) error {
 	const op = "invalidate"
 	win, ok := mw.(*MemoryWindow)
 	if !ok || win == nil || win.adapter != ep.adapter {
@@ -251,8 +283,19 @@ func (ep *Endpoint) Invalidate(reqCtx uint64, mw nd.MemoryWindow, flags nd.OpFla
 	return nil
 }
 
-// StartRequestBatch is a hint that is not taken.
-func (ep *Endpoint) StartRequestBatch() {}
+// StartRequestBatch defers all posts from here to SubmitRequestBatch.
+func (ep *Endpoint) StartRequestBatch() {
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	ep.batching = true
+}
 
-// SubmitRequestBatch is a hint that is not taken.
-func (ep *Endpoint) SubmitRequestBatch() {}
+// SubmitRequestBatch lets them run.
+func (ep *Endpoint) SubmitRequestBatch() {
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	ep.batching = false
+	if ep.ready != ep.tail {
+		ep.pushOut()
+	}
+}

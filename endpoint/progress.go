@@ -85,7 +85,7 @@ func (ep *Endpoint) busy() bool {
 	switch {
 	case ep.state() == closing:
 		return true
-	case ep.next == ep.tail:
+	case ep.next == ep.ready:
 		return ep.revoking != nil
 	}
 	r := &ep.requests[ep.next&uint64(len(ep.requests)-1)]
@@ -107,7 +107,7 @@ const (
 func (ep *Endpoint) advance(budget *uint64) (moved bool) {
 	for {
 		moved = ep.retire() || moved
-		if ep.next == ep.tail || ep.stuck {
+		if ep.next == ep.ready || ep.stuck {
 			return moved
 		}
 		r := &ep.requests[ep.next&uint64(len(ep.requests)-1)]

@@ -67,6 +67,7 @@ type Endpoint struct {
 
 	requests  []request // a ring, like the next
 	tail      uint64    // posted
+	ready     uint64    // those before it may run; the rest is deferred
 	next      uint64    // to be executed
 	done      uint64    // completed
 	silent    uint64    // slots returned by silent successes
@@ -99,6 +100,7 @@ type Endpoint struct {
 	receivedEntries [maxSGE]entry
 	farEntries      []entry // of the peer's receive that a Send is filling
 	farCapacity     uint64
+	batching        bool      // posts are deferred
 	stuck           bool      // a request has failed and is to be completed; none may follow
 	stalled         bool      // the peer has been asked to ring
 	settled         bool      // nothing is outstanding any more, nor will be

@@ -1,6 +1,7 @@
 package endpoint
 
 import (
+	"sync"
 	"testing"
 
 	"github.com/softnd/softnd/nd"
@@ -21,6 +22,8 @@ func TestReadsInProgress(t *testing.T) {
 				from, to := p.a.local.endpoint(0).(*Endpoint), p.b.local.endpoint(0).(*Endpoint)
 
 				to.mu.Lock() // so that nothing is done there
+				release := sync.OnceFunc(to.mu.Unlock)
+				defer release()
 				var want []nd.Result
 				for i := range uint64(count) {
 					p.a.must(order{Do: doRead, Context: i, Parts: mine(int(i)*n, n), Far: at(p.b.memory, int(i)*n)})
@@ -37,13 +40,13 @@ func TestReadsInProgress(t *testing.T) {
 					// One is in progress at a time: its data pass through a buffer.
 					most = 1
 				}
-				eventually(t, "as many Reads as may are under way", func() bool { return handedOver() == most })
+				eventually(t, "as many Reads as may are under way", func() bool { return handedOver() >= most })
 				for range 10 {
 					if got := handedOver(); got != most {
 						t.Errorf("%d Reads in progress, want %d", got, most)
 					}
 				}
-				to.mu.Unlock()
+				release()
 
 				p.a.expect(initiatorQueue, want...)
 				if p.a.sum(0, 0, count*n) != p.b.sum(0, 0, count*n) {

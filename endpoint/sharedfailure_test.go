@@ -131,16 +131,24 @@ func (r *star) halfArrived(t *testing.T, n int) {
 	t.Helper()
 	p := r.peers[0]
 	p.must(order{Do: doSend, Context: 1, Parts: mine(0, n)})
-	eventually(t, "all staging buffers of the sender are in the ring", func() bool {
+	ep := r.owner.local.endpoint(0).(*Endpoint)
+	eventually(t, "the start of the message waits, and the sender is stopped between two copies", func() bool {
 		r.queue().mu.Lock()
-		defer r.queue().mu.Unlock()
-		return len(r.queue().waiting) == 1
+		waits := len(r.queue().waiting) == 1
+		r.queue().mu.Unlock()
+		if !waits {
+			return false
+		}
+		p.puppet.stop()
+		if ep.conn.far.hazard.Load() == 0 {
+			return true
+		}
+		p.puppet.resume() // what ends the connection would wait for the end of the copy
+		return false
 	})
-	p.puppet.stop()
 	for context := uint64(1); context <= 3; context++ {
 		r.owner.must(order{Do: doReceive, Context: context, Parts: mine(0, n)})
 	}
-	ep := r.owner.local.endpoint(0).(*Endpoint)
 	eventually(t, "the message is half-way through", func() bool {
 		ep.mu.Lock()
 		defer ep.mu.Unlock()
@@ -208,9 +216,12 @@ func TestSharedReceiveWaiterEnds(t *testing.T) {
 			r := newStar(t, setup{Processes: true}, nd.SharedReceiveQueueConfig{}, 2)
 			r.bothWait(t)
 			end(r)
-			r.owner.must(order{Do: doReceive, Context: 1, Parts: mine(0, 8)})
+			for context := uint64(1); context <= 2; context++ {
+				r.owner.must(order{Do: doReceive, Context: context, Parts: mine(0, 8)})
+			}
 			r.owner.expect(receiveQueue, of(1, success(nd.RequestReceive, 1, 8)))
 			r.peers[1].expect(initiatorQueue, success(nd.RequestSend, 1, 8))
+			r.stays(1, 1, 2)
 		})
 	}
 }
@@ -263,6 +274,29 @@ func TestLiesToASharedReceiveQueue(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestLieInTheMiddleOfASharedReceive: when the connection ends, what the liar
+// says about the receive that its message has taken is not believed.
+func TestLieInTheMiddleOfASharedReceive(t *testing.T) {
+	r := newStar(t, setup{}, nd.SharedReceiveQueueConfig{}, 2)
+	for context := uint64(1); context <= 2; context++ {
+		r.owner.must(order{Do: doReceive, Context: context, Parts: mine(0, 100)})
+	}
+	owner, liar := r.owner.local.endpoint(0).(*Endpoint), r.peers[0].local.endpoint(0).(*Endpoint)
+	owner.mu.Lock()
+	liar.mu.Lock()
+	liar.conn.out.Push(&shm.Slot{head(sendPiece, flagFirst|flagAwaited, 0, 0), 0, 0, 0, 50})
+	owner.step()
+	liar.conn.out.Push(&shm.Slot{head(sendPlaced, flagFirst|flagLast, 0, 0), 50})
+	liar.mu.Unlock()
+	if owner.posted-owner.delivered != 1 {
+		t.Error("the message has taken no receive")
+	}
+	owner.terminate(owner.fail("test", nd.ConnectionAborted, "as asked", ""))
+	owner.mu.Unlock()
+	r.owner.expect(receiveQueue, failure(nd.RequestReceive, 1, nd.Canceled))
+	r.stays(1, 1, 2)
 }
 
 // TestHalfWithAnUnknownKindOfReceives is refused.

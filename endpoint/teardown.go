@@ -209,7 +209,7 @@ func (ep *Endpoint) flushRequests() bool {
 		ep.done++
 		ep.complete(r)
 	}
-	ep.next, ep.stuck = ep.tail, false
+	ep.next, ep.ready, ep.stuck = ep.tail, ep.tail, false
 	return true
 }
 

@@ -31,8 +31,8 @@ type CompletionQueue interface {
 	Wait(ctx context.Context, results []Result) (int, error)
 
 	// Notify blocks until an entry that satisfies t is queued, and takes no entry. It returns at
-	// once if such an entry came after the last one that ended a Notify, so nothing is missed
-	// between the last Poll and this call. One entry ends all Notify calls that are waiting, and
+	// once if such an entry came after the last one that ended a Notify and has not been taken,
+	// so nothing is missed between the last Poll and this call. One entry ends all Notify calls that are waiting, and
 	// ends none a second time. Calls that wait together wait for the widest of their types, see
 	// [NotifyType.Combine].
 	//
@@ -83,17 +83,24 @@ type InterruptModerator interface {
 // SharedReceiveQueue holds receives for several endpoints; each message takes the oldest, and its
 // completion goes to the receive queue of the endpoint that the message came in on. A message
 // that finds the queue empty waits, without limit, and the connection lives on.
+//
+// A receive is outstanding until a message takes it. When an endpoint of the queue fails, is
+// flushed or closed, a receive that a message of it has taken completes there like any other;
+// those outstanding stay for the other endpoints. A queue has no results of its own: receives
+// that no message takes get none.
 // Source: NetworkDirect IND2SharedReceiveQueue, NDK_SRQ.
 type SharedReceiveQueue interface {
 	// Receive posts a receive; no endpoint needs to be connected. sge follows [Endpoint.Receive].
 	//
 	// Errors: [NoMoreEntries] when Depth receives are outstanding; [DataOverrun] for too many
-	// entries; [BufferOverflow] for more than MaxTransferLength bytes. Nothing is queued then.
+	// entries; [BufferOverflow] for more than MaxTransferLength bytes; [InvalidHandle] after
+	// Close. Nothing is queued then.
 	// Source: IND2SharedReceiveQueue::Receive, NdkSrqReceive.
 	Receive(reqCtx uint64, sge []SGE) error
 
-	// Notify blocks until fewer receives are outstanding than the threshold says. One event ends
-	// all waiting calls.
+	// Notify blocks until fewer receives are outstanding than the threshold says, and returns at
+	// once if that is so already. One event ends all waiting calls, even if receives are posted
+	// before they look. With a threshold of 0 there are no events.
 	//
 	// Errors: [Canceled] when ctx ends or the queue is closed; [Unsuccessful] when the queue is
 	// broken. Source: IND2SharedReceiveQueue::Notify.
@@ -102,7 +109,8 @@ type SharedReceiveQueue interface {
 	// Modify changes depth and threshold; 0 leaves a value alone.
 	//
 	// Errors: [BufferOverflow] when more than depth receives are outstanding; [InvalidParameter]
-	// for values out of range. Nothing is changed then.
+	// for values out of range, and for a threshold above the depth; [InvalidHandle] after Close.
+	// Nothing is changed then.
 	// Source: IND2SharedReceiveQueue::Modify, NdkModifySrq.
 	Modify(depth, threshold int) error
 

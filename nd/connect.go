@@ -72,7 +72,7 @@ type Connector interface {
 	// Errors: [InvalidBufferSize] for too much private data, [ConnectionActive] when ep is
 	// connecting or connected, [InvalidParameter1] for an ep of another adapter: without effect.
 	// [ConnectionInvalid] when the connector holds no request. [ConnectionAborted] when the peer
-	// gave up before Accept was called; [ConnectionRefused] when it rejected or closed afterwards;
+	// gave up before Accept was called; [ConnectionRefused] when it rejected, closed or died afterwards;
 	// [IOTimeout]; [Canceled]: the connector is of no further use.
 	// Source: IND2Connector::Accept, NdkAccept.
 	Accept(ctx context.Context, ep Endpoint, p ConnectParams) error

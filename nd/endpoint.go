@@ -44,7 +44,8 @@ type Endpoint interface {
 	//
 	// Errors: as Send.
 	// Results: as Send, and [RemoteError] for a token that is unknown, not bound, bound on another
-	// connection, or a plain region's. The peer's Receive then shows [InvalidDeviceRequest].
+	// connection, a plain region's, or that of a region to which windows are bound. The peer's
+	// Receive then shows [InvalidDeviceRequest].
 	// Source: INDEndpoint::SendAndInvalidate, NdkSendAndInvalidate.
 	SendAndInvalidate(reqCtx uint64, sge []SGE, remote Token, flags OpFlags) error
 
@@ -90,26 +91,39 @@ type Endpoint interface {
 	// Source: IND2QueuePair::Invalidate, INDEndpoint::Invalidate, NdkInvalidate.
 	Invalidate(reqCtx uint64, mw MemoryWindow, flags OpFlags) error
 
-	// InvalidateRegion is Invalidate for a region registered by FastRegister; the region may then
-	// be registered again.
+	// InvalidateRegion is Invalidate for a region registered by FastRegister on this endpoint, and
+	// ends its local token as well; the region may then be registered again, and the mapping of
+	// its pages be closed. Windows bound to the region have to be invalidated before.
 	//
 	// Errors: [InvalidDeviceRequest] for a region that is not of this kind (use
 	// [MemoryRegion.Deregister]), which stays as it is; [NotSupported]; others as Invalidate.
-	// Results: as Invalidate.
+	// Results: [InvalidDeviceRequest] when mr is not registered, registered on another endpoint,
+	// or has windows bound to it.
 	// Source: NdkInvalidate.
 	InvalidateRegion(reqCtx uint64, mr MemoryRegion, flags OpFlags) error
 
 	// FastRegister registers length bytes, which begin offset bytes into the first of pages, in a
-	// region set up by [MemoryRegion.InitializeFastRegister]. Peers address the first byte as
+	// region set up by [MemoryRegion.InitializeFastRegister]. pages come from live mappings of the
+	// adapter, in any order; peers see them one after the other, and address the first byte as
 	// baseAddress, which must not be 0. The region's tokens are new when the call returns;
-	// requests posted later on this endpoint may use them.
+	// requests posted later on this endpoint may use them. A Bind to the region needs the
+	// registration's result first.
+	//
+	// An [SGE] with the local token names the memory by the owner's slice of it, as anywhere; this
+	// is possible for pages that are neighbours in the given order. baseAddress is for peers alone.
+	//
+	// The tokens serve every connection of the adapter, but the registration is this endpoint's,
+	// as a bind is: it is invalidated here, and ends when the endpoint fails, disconnects or is
+	// closed. Windows bound to it on other endpoints stay then, and the region cannot be
+	// registered again, nor the mapping be closed, before they are gone.
 	//
 	// Errors: [AccessViolation] when rights holds remote ones and the region was not set up for
 	// them; [InvalidParameter2] for an mr of another adapter or kind; [InvalidParameter3] for
-	// more pages than mr was set up for; [InvalidParameter4] for pages that are none of the
-	// adapter's; [InvalidParameter5] or [InvalidParameter6] when offset or length leaves the pages;
-	// [InvalidParameter7] for baseAddress; [InvalidParameter8] for unknown rights or flags;
-	// [NotSupported].
+	// no pages, or more than mr was set up for; [InvalidParameter4] for pages that are none of the
+	// adapter's; [InvalidParameter5] or [InvalidParameter6] when offset or length leaves the
+	// pages, or what was mapped of them; [InvalidParameter7] for a baseAddress of 0 or one too
+	// high for the length; [InvalidParameter8] for unknown rights or flags;
+	// [InsufficientResources]; [NotSupported].
 	// Results: [InvalidDeviceRequest] when mr is still registered.
 	// Source: NdkFastRegister.
 	FastRegister(reqCtx uint64, mr MemoryRegion, pages []LogicalPage, offset, length int, baseAddress uint64, rights RegionFlags, flags OpFlags) error

@@ -28,9 +28,12 @@ const (
 	// the caller's again at return. Send, SendAndInvalidate, Write.
 	Inline OpFlags = 0x20
 
-	// ReadLocalInvalidate: a successful Read also invalidates the token of its first entry;
-	// after a failed Read the state of that token is undefined. Ignored unless the adapter
-	// shows [ReadLocalInvalidateSupported]. Read. NDK's number.
+	// ReadLocalInvalidate: a successful Read also invalidates the token of its first entry that
+	// has bytes: it ends that region's registration as [Endpoint.InvalidateRegion] does, before
+	// the result is seen. The region must be fast-registered on this endpoint, with no window
+	// bound to it; else the Read fails with [InvalidDeviceRequest] and moves nothing: no request
+	// ends a plain registration. After a failed Read the state of the token is undefined. Ignored
+	// unless the adapter shows [ReadLocalInvalidateSupported]. Read. NDK's number.
 	ReadLocalInvalidate OpFlags = 0x100
 	// Defer: the request may wait until one without Defer follows. A hint; completions are owed
 	// all the same. A post that fails pushes out what was deferred before it, so a chain ends

@@ -110,7 +110,8 @@ type MemoryRegion interface {
 
 	// InitializeFastRegister makes an empty region ready for [Endpoint.FastRegister] of up to
 	// pages pages; remote says whether its registrations may carry remote rights. It may be
-	// called again with other values while nothing is registered.
+	// called again with other values while nothing is registered. The region is for fast
+	// registration from then on, until Close.
 	//
 	// Errors: [NotSupported]; [ImplementationLimit] for too many pages; [InvalidParameter1] for
 	// pages below 1; [InvalidDeviceState] when registered; [Canceled].
@@ -130,8 +131,8 @@ type MemoryRegion interface {
 	// returns nil as well unless its pages are neighbours in this process.
 	Bytes() []byte
 
-	// Address returns the address that peers use for Bytes()[0], 0 when not registered. Add the
-	// offset for other bytes. The value only means something together with a token.
+	// Address returns the address that peers use for Bytes()[0], 0 when not registered: of a
+	// fast-registered region its baseAddress. Add the offset for other bytes. The value only means something together with a token.
 	Address() uint64
 
 	// Close releases the region and ends its registration as Deregister does. Windows bound to

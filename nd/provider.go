@@ -119,6 +119,7 @@ type Adapter interface {
 
 	// BuildLogicalAddressMapping lists the pages of buf in the adapter's own addresses, as input
 	// for [Endpoint.FastRegister]. The memory must stay in place until the mapping is closed.
+	// That of [Adapter.Allocate] can always be mapped, and stays, even if its region is closed.
 	//
 	// Errors: [NotSupported] when the provider has no fast registration; [InvalidParameter] for
 	// an empty buf or memory that the adapter cannot address.
@@ -127,7 +128,8 @@ type Adapter interface {
 
 	// PrivilegedToken returns the local token that makes every live [LogicalMapping] of this
 	// adapter usable as a local buffer, without registration: an SGE with this token may name any
-	// part of the mapped memory. It must not leave trusted code.
+	// part of the memory of one mapping that is live when the request is posted. It is of no use
+	// to peers. It must not leave trusted code.
 	//
 	// Errors: [NotSupported], with token 0.
 	// Source: NdkGetPrivilegedMemoryRegionToken.
@@ -164,6 +166,7 @@ type SharedReceiveQueueConfig struct {
 	// Depth bounds the outstanding receives, MaxSGE the entries of one. 0 asks for the
 	// provider's default.
 	Depth, MaxSGE int
-	// Threshold is the number of outstanding receives below which Notify fires; 0 turns that off.
+	// Threshold is the number of outstanding receives below which Notify fires, Depth at most; 0
+	// turns that off.
 	Threshold int
 }

@@ -22,7 +22,7 @@ type Alias struct {
 //
 // Errors: one that wraps [ErrDamaged] for an offset that is no page of the
 // arena; that of mmap, when the address space or the number of mappings of the
-// process is used up.
+// process is used up, or where the kernel's pages are larger than PageSize.
 func (a *Arena) NewAlias(pages []Offset) (*Alias, error) {
 	for _, page := range pages {
 		if err := a.check(page, PageSize, PageSize); err != nil {

@@ -2,8 +2,9 @@
 //
 // A [Space] is the set of tokens of one adapter. A [Region] is registered
 // memory, a [Window] grants peers a part of one. Both own entries of the
-// shared window table, where peers look tokens up. All copies go through
-// [Guard.Copy], the one guarded access:
+// shared window table, where peers look tokens up. What requests give and take
+// back, bound windows and fast registrations, is a [Loan]. All copies go
+// through [Guard.Copy], the one guarded access:
 //
 //	HAZARD-PUBLISH   the executor stores the tokens that it is about to use
 //	ENTRY-CHECK      it loads the entries and compares the tokens, rights, range

@@ -110,7 +110,7 @@ func Serve(conn io.ReadWriteCloser, cfg Config) error {
 }
 
 func find(id string) (scenario, bool) {
-	for _, sc := range all() {
+	for _, sc := range append(all(), stressScenario) {
 		if sc.id == id {
 			return sc, true
 		}

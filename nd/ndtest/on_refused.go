@@ -130,6 +130,25 @@ var refusedScenarios = []scenario{
 		s.want(nd.ConnectionRefused, c.connector.Accept(s.ctx, c.ep, c.shape.params()))
 		c.flushedOnce(4)
 	}},
+	{id: "C244", title: "the result of a call that has not ended is Pending, and then its own", active: func(s *side) {
+		s.pair(shape{}).alive()
+	}, passive: func(s *side) {
+		l, addr := s.listen(0)
+		c := s.prepare(shape{})
+		c.connector = s.fresh()
+		var o nd.Overlapped
+		s.must(o.Start(s.ctx, func(ctx context.Context) error { return l.GetConnectionRequest(ctx, c.connector) }))
+		for range 3 {
+			s.want(nd.Pending, o.Result(false))
+		}
+		s.tell(addr)
+		s.must(o.Result(true))
+		s.must(o.Result(false)) // as often as anybody asks
+		s.must(c.connector.Accept(s.ctx, c.ep, c.shape.params()))
+		s.tell(c.memory.far())
+		c.far = hear[nd.WindowDescriptor](s)
+		c.alive()
+	}},
 }
 
 // flushedOnce flushes the endpoint, if that has not happened yet, and checks that its one receive

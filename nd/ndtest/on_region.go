@@ -1,3 +1,168 @@
 package ndtest
 
-var regionScenarios = []scenario{}
+import (
+	"bytes"
+
+	"github.com/softnd/softnd/nd"
+)
+
+// registered registers memory that another region may hold as well.
+func (s *side) registered(mem []byte, flags nd.RegionFlags) *region {
+	mr, err := s.ad.Register(s.ctx, mem, flags)
+	s.must(err)
+	s.atEnd(func() { mr.Close() })
+	return &region{mr, mem}
+}
+
+var regionScenarios = []scenario{
+	{id: "C235", title: "a registration above MaxRegistrationSize", active: func(s *side) {
+		limit := s.info.MaxRegistrationSize
+		if limit >= 1<<46 {
+			s.skipf("the limit of %d bytes is beyond the address space of a process", limit)
+		}
+		huge := s.reserve(int(limit) + 1)
+		_, err := s.ad.Register(s.ctx, huge, 0)
+		s.want(nd.InvalidParameter, err)
+		mr, err := s.ad.CreateMemoryRegion(s.ctx)
+		s.must(err)
+		s.atEnd(func() { mr.Close() })
+		s.want(nd.InvalidParameter, mr.Register(s.ctx, huge, 0))
+		s.must(mr.Register(s.ctx, make([]byte, 64), 0)) // as before, so still of use
+		_, err = s.ad.Allocate(s.ctx, len(huge), 0)
+		s.want(nd.InvalidParameter, err)
+	}},
+
+	{id: "C236", title: "one buffer in two regions has the rights of the region that is named", active: func(s *side) {
+		c := s.pair(shape{})
+		readable := hear[nd.WindowDescriptor](s)
+		fill(c.memory.mem, 1)
+		s.must(c.ep.Write(1, c.sge(0, 4096), c.far.Address, c.far.Token, 0))
+		c.done(nd.Success, 1)
+		s.must(c.ep.Read(2, c.sge(8192, 4096), readable.Address, readable.Token, 0))
+		c.done(nd.Success, 2)
+		if !bytes.Equal(c.memory.mem[:4096], c.memory.mem[8192:8192+4096]) {
+			s.errorf("the second region shows other bytes")
+		}
+		s.must(c.ep.Write(3, c.sge(0, 64), readable.Address, readable.Token, 0))
+		c.done(nd.AccessViolation, 3)
+		c.dead()
+	}, passive: func(s *side) {
+		c := s.pair(shape{})
+		s.tell(s.registered(c.memory.mem, nd.AllowRemoteRead).far())
+		c.peerEnded()
+		c.dead()
+	}},
+
+	{id: "C237", title: "Register of a registered region, Deregister of one that is not", active: func(s *side) {
+		mr, err := s.ad.CreateMemoryRegion(s.ctx)
+		s.must(err)
+		s.atEnd(func() { mr.Close() })
+		s.want(nd.InvalidDeviceState, mr.Deregister(s.ctx))
+		buf := make([]byte, 4096)
+		s.must(mr.Register(s.ctx, buf, nd.AllowLocalWrite))
+		local, remote := mr.LocalToken(), mr.RemoteToken()
+		for _, again := range [][]byte{buf, make([]byte, 64)} {
+			s.want(nd.InvalidDeviceState, mr.Register(s.ctx, again, allRights))
+		}
+		if mr.LocalToken() != local || mr.RemoteToken() != remote || len(mr.Bytes()) != len(buf) || &mr.Bytes()[0] != &buf[0] {
+			s.errorf("a Register that was refused has changed the region")
+		}
+		s.must(mr.Deregister(s.ctx))
+		s.want(nd.InvalidDeviceState, mr.Deregister(s.ctx))
+		s.must(mr.Register(s.ctx, buf, 0))
+	}},
+
+	{id: "C238", title: "one region serves two endpoints by one local token", active: func(s *side) {
+		c := s.pair(shape{})
+		d := s.pair(shape{With: c})
+		fill(c.memory.mem[:1000], 1)
+		s.meet()
+		for _, x := range []*conn{c, d} {
+			s.must(x.ep.Send(1, c.sge(0, 1000), 0))
+			x.done(nd.Success, 1)
+			s.must(x.ep.Read(2, c.sge(2000, 1000), x.far.Address, x.far.Token, 0))
+			x.done(nd.Success, 2)
+			s.holds(c.memory.mem[2000:3000], 2)
+			clear(c.memory.mem[2000:3000])
+		}
+	}, passive: func(s *side) {
+		c := s.pair(shape{})
+		d := s.pair(shape{With: c})
+		fill(c.memory.mem[:1000], 2)
+		for i, x := range []*conn{c, d} {
+			s.must(x.ep.Receive(1, c.sge(10_000+i*1000, 1000)))
+		}
+		s.meet()
+		for i, x := range []*conn{c, d} {
+			x.received(nd.Success, 1)
+			s.holds(c.memory.mem[10_000+i*1000:][:1000], 1)
+		}
+	}},
+
+	{id: "C239", title: "a window over another connection than that of its Bind, in both scopes", active: func(s *side) {
+		c := s.pair(shape{})
+		d := s.pair(shape{With: c})
+		fill(c.memory.mem, 1)
+		open := hear[nd.WindowDescriptor](s)
+		s.must(d.ep.Write(1, c.sge(0, 1000), open.Address, open.Token, 0))
+		d.done(nd.Success, 1)
+		s.meet()
+		closed := hear[nd.WindowDescriptor](s)
+		s.must(d.ep.Write(2, c.sge(0, 1000), closed.Address, closed.Token, 0))
+		d.done(nd.AccessViolation, 2)
+		d.dead()
+		s.meet()
+		s.must(c.ep.Write(3, c.sge(0, 1000), closed.Address, closed.Token, 0))
+		c.done(nd.Success, 3)
+		s.meet()
+		c.alive()
+	}, passive: func(s *side) {
+		c := s.pair(shape{})
+		d := s.pair(shape{With: c})
+		w := s.window()
+		s.tell(c.bind(w, 100, 1000, nd.AllowWrite))
+		s.meet()
+		s.holds(c.memory.mem[100:1100], 1)
+		c.invalidate(w)
+		clear(c.memory.mem)
+		s.tell(c.bind(w, 100, 1000, nd.AllowWrite|nd.ThisEndpointOnly))
+		d.peerEnded()
+		d.dead()
+		s.blank(c.memory.mem)
+		s.meet()
+		s.meet()
+		s.holds(c.memory.mem[100:1100], 1)
+		c.invalidate(w)
+		c.alive()
+	}},
+
+	faulty("C240", "a Write with token 0, while a window is fresh", nd.AccessViolation,
+		shape{}, shape{Before: func(c *conn) {
+			if w := c.window(); w.RemoteToken() != 0 || w.Descriptor() != (nd.WindowDescriptor{}) {
+				c.errorf("a fresh window has a token or a descriptor")
+			}
+		}}, func(c *conn) {
+			c.must(c.ep.Write(1, c.sge(0, 64), c.far.Address, 0, 0))
+		}),
+
+	{id: "C248", title: "a window descriptor is 20 bytes, in network byte order", active: func(s *side) {
+		d := nd.WindowDescriptor{Address: 0x0102030405060708, Length: 0x1112131415161718, Token: 0x21222324}
+		want := []byte{1, 2, 3, 4, 5, 6, 7, 8, 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18, 0x21, 0x22, 0x23, 0x24}
+		got, err := d.MarshalBinary()
+		s.must(err)
+		if !bytes.Equal(got, want) || len(got) != nd.WindowDescriptorSize {
+			s.errorf("% x, want % x", got, want)
+		}
+		var back nd.WindowDescriptor
+		s.must(back.UnmarshalBinary(got))
+		if back != d {
+			s.errorf("%+v comes back as %+v", d, back)
+		}
+		for _, wrong := range [][]byte{nil, got[:19], append(got, 0)} {
+			s.want(nd.InvalidBufferSize, back.UnmarshalBinary(wrong))
+		}
+		if back != d {
+			s.errorf("decoding a wrong length has changed the descriptor")
+		}
+	}},
+}

@@ -1,6 +1,8 @@
 package ndtest
 
 import (
+	"bytes"
+	"encoding/binary"
 	"net/netip"
 	"time"
 
@@ -144,7 +146,7 @@ func (s *side) prepare(o shape) *conn {
 	ep, err := s.ad.CreateEndpoint(s.ctx, l)
 	s.must(err)
 	s.atEnd(func() { ep.Close() })
-	c.ep = ep
+	c.ep, s.endpoints = ep, append(s.endpoints, ep)
 	if o.Before != nil {
 		o.Before(c)
 	}
@@ -356,16 +358,40 @@ func (c *conn) invalidate(w nd.MemoryWindow) {
 // disconnect ends the connection in good order; both halves call it.
 func (c *conn) disconnect() { c.must(c.connector.Disconnect(c.ctx)) }
 
+// lend binds a new window to n bytes of the region and tells the other half what it needs; see
+// borrow.
+func (c *conn) lend(off, n int, flags nd.OpFlags) nd.MemoryWindow {
+	w := c.window()
+	c.tell(c.bind(w, off, n, flags))
+	return w
+}
+
+// borrow hears what the other half lends.
+func (c *conn) borrow() nd.WindowDescriptor { return hear[nd.WindowDescriptor](c.side) }
+
+// carried checks how many bytes a request carried.
+func (c *conn) carried(r nd.Result, n int) {
+	if int(r.BytesTransferred) != n {
+		c.fatalf("a %v carried %d bytes, want %d", r.RequestType, r.BytesTransferred, n)
+	}
+}
+
 // ---- Contents ----
 
-// fill writes a pattern that depends on seed.
+// fill writes a pattern that depends on seed. A shorter one is the beginning of a longer one.
 func fill(b []byte, seed uint64) {
 	x := seed*0x9e3779b97f4a7c15 + 1
-	for i := range b {
+	for at := 0; at < len(b); at += 8 {
 		x ^= x << 13
 		x ^= x >> 7
 		x ^= x << 17
-		b[i] = byte(x)
+		if len(b)-at >= 8 {
+			binary.LittleEndian.PutUint64(b[at:], x)
+			continue
+		}
+		for i := range b[at:] {
+			b[at+i] = byte(x >> (8 * i))
+		}
 	}
 }
 
@@ -373,6 +399,14 @@ func fill(b []byte, seed uint64) {
 func (s *side) holds(b []byte, seed uint64) {
 	want := make([]byte, len(b))
 	fill(want, seed)
+	s.same(b, want)
+}
+
+// same checks that b is the same as want.
+func (s *side) same(b, want []byte) {
+	if bytes.Equal(b, want) {
+		return
+	}
 	for i := range b {
 		if b[i] != want[i] {
 			s.fatalf("byte %d of %d is %#x, want %#x", i, len(b), b[i], want[i])

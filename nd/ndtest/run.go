@@ -25,11 +25,11 @@ const (
 
 // Report is what a run found out.
 type Report struct {
-	Outcomes map[string]Outcome // by row
+	Outcomes map[string]Outcome // by row, and by further scenario
 	Reasons  map[string]string  // of rows that were skipped or have no test
 }
 
-// Count returns how many rows had an outcome.
+// Count returns how many rows and further scenarios had an outcome.
 func (r *Report) Count(o Outcome) (n int) {
 	for _, got := range r.Outcomes {
 		if got == o {
@@ -65,7 +65,7 @@ func (h *house) close() {
 }
 
 // Run checks the provider against every scenario and returns what it found. Each row is a subtest
-// of t, named by its number.
+// of t, named by its number; so is each scenario beyond the table.
 func Run(t *testing.T, cfg Config) *Report {
 	t.Helper()
 	report := &Report{Outcomes: make(map[string]Outcome), Reasons: make(map[string]string)}
@@ -74,6 +74,11 @@ func Run(t *testing.T, cfg Config) *Report {
 		report.Outcomes[id] = NotAsked
 		if reason, ok := Untestable[id]; ok {
 			report.Outcomes[id], report.Reasons[id] = NoTest, reason
+		}
+	}
+	for _, sc := range all() {
+		if _, ok := report.Outcomes[sc.id]; !ok {
+			report.Outcomes[sc.id] = NotAsked
 		}
 	}
 	home := &house{open: cfg.Open}
@@ -97,7 +102,7 @@ func Run(t *testing.T, cfg Config) *Report {
 			}
 		})
 	}
-	t.Logf("%d rows: %d passed, %d failed, %d skipped, %d without a test, %d not run", Rows,
+	t.Logf("%d rows and %d further scenarios: %d passed, %d failed, %d skipped, %d without a test, %d not run", Rows, len(report.Outcomes)-Rows,
 		report.Count(Passed), report.Count(Failed), report.Count(Skipped), report.Count(NoTest), report.Count(NotAsked))
 	for i := range Rows {
 		if id := RowID(i + 1); report.Outcomes[id] == NoTest || report.Outcomes[id] == Skipped {
@@ -187,11 +192,13 @@ func (r *runner) run(t *testing.T, sc scenario) (skipped string) {
 		}
 		verdicts = v
 	}
-	derived := !slices.ContainsFunc(verdicts, func(v verdict) bool { return len(v.Failures) > 0 && !v.Derived })
 	for _, v := range verdicts {
 		if v.Skipped != "" {
 			skipped = v.Skipped
 		}
+	}
+	derived := skipped == "" && !slices.ContainsFunc(verdicts, func(v verdict) bool { return len(v.Failures) > 0 && !v.Derived })
+	for _, v := range verdicts {
 		for _, f := range v.Failures {
 			if !v.Derived || derived {
 				t.Error(f)
@@ -250,7 +257,7 @@ func (r *runner) apart(ctx context.Context, cancel context.CancelCauseFunc, sc s
 			if !ok {
 				r.other.conn.Close()
 				r.other, ends = nil, nil // of a scenario that kills it, or a crash
-				if !sc.process {
+				if !sc.process && !sc.exits {
 					v.Failures = []string{"the other process ended in the middle of the scenario"}
 				}
 			}

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// scenario is one row of the conformance table.
+// scenario is one row of the conformance table, C001 and on, or beyond it, R001 and on.
 type scenario struct {
 	id    string
 	title string // what must hold, in a few words
@@ -16,6 +16,7 @@ type scenario struct {
 
 	away    role // the half that runs in the other process, if there is one
 	process bool // needs another process: one half is killed
+	exits   bool // a half calls s.exit, and the other s.survive
 	own     bool // opens providers of its own, since it closes one or leaves it in a bad state
 }
 
@@ -38,18 +39,21 @@ func (r role) String() string {
 func all() []scenario {
 	list := slices.Concat(
 		startScenarios, notifyScenarios, connectScenarios, crossingScenarios, // parts A to D
-		overflowScenarios, windowScenarios, memoryScenarios, exampleScenarios, // E to H
+		overflowScenarios, windowScenarios, // E, F
+		memoryScenarios, refusalScenarios, violationScenarios, // G
+		exampleScenarios, remoteScenarios, registrationScenarios, // H
 		invalidateScenarios, sendInvalidateScenarios, bindScenarios, writeScenarios, // I
-		queueScenarios, endpointScenarios, connectorScenarios, regionScenarios, // J
+		queueScenarios, endpointScenarios, endpointOrderScenarios, connectorScenarios, listenerScenarios, regionScenarios, sharedScenarios, // J
+		revocationScenarios, // R001 and on: no rows of the table
 	)
 	slices.SortFunc(list, func(a, b scenario) int { return strings.Compare(a.id, b.id) })
 	return list
 }
 
-// Scenario tells what a row of the conformance table is about.
+// Scenario tells what a row of the conformance table, or a scenario beyond it, is about.
 type Scenario struct{ ID, Title string }
 
-// Scenarios lists the rows that Run checks, in the order of their numbers.
+// Scenarios lists what Run checks, in the order of the numbers, rows of the table first.
 func Scenarios() []Scenario {
 	var list []Scenario
 	for _, s := range all() {

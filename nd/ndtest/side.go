@@ -26,6 +26,8 @@ type side struct {
 	link     *link
 	lone     bool // the other half will not come to the end
 
+	endpoints []nd.Endpoint // of prepare
+
 	stash    map[nd.CompletionQueue][]nd.Result // taken, and not yet asked for
 	serial   uint64
 	last     []func() // run at the end, latest first
@@ -209,6 +211,7 @@ func (s *side) eventually(what string, f func() bool) {
 func (s *side) tell(v any) {
 	b, err := json.Marshal(v)
 	s.must(err)
+	s.showRaceDetector()
 	s.must(s.link.send(b))
 }
 
@@ -216,6 +219,7 @@ func (s *side) tell(v any) {
 func hear[T any](s *side) (v T) {
 	select {
 	case b := <-s.link.in:
+		s.showRaceDetector()
 		s.must(json.Unmarshal(b, &v))
 	case <-s.ctx.Done():
 		s.fatalf("heard nothing from the other half: %v", context.Cause(s.ctx))
@@ -238,4 +242,37 @@ func (s *side) meet() {
 func (s *side) die() {
 	kill()
 	s.fatalf("survived its own SIGKILL")
+}
+
+// exit ends this half's program: its process is killed or, where both halves are in one, all that
+// it made is closed. The scenario needs exits and own.
+func (s *side) exit() {
+	if s.Remote {
+		s.die()
+	}
+	s.tidy()
+	s.last = nil
+}
+
+// survive says that the other half will exit.
+func (s *side) survive() { s.lone = s.Remote }
+
+// each calls f in n goroutines at once and waits for all of them.
+func (s *side) each(n int, f func(i int) error) {
+	var calls []<-chan error
+	for i := range n {
+		calls = append(calls, s.begun(func() error { return f(i) }))
+	}
+	for _, c := range calls {
+		s.must(s.ended(c))
+	}
+}
+
+// showRaceDetector makes up for what it cannot see: that the order of what the program and the
+// provider do to memory comes about through another process. A call into each endpoint takes the
+// locks that the provider, if it is written in Go, holds while it copies.
+func (s *side) showRaceDetector() {
+	for _, ep := range s.endpoints {
+		_ = ep.Err()
+	}
 }

@@ -1,0 +1,59 @@
+package endpoint
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"sync/atomic"
+	"testing"
+
+	"github.com/softnd/softnd/nd"
+	"github.com/softnd/softnd/nd/ndtest"
+	"github.com/softnd/softnd/shm"
+)
+
+var stressSeed = flag.Uint64("stress.seed", 0, "seed of TestConformanceStress; 0 = another one each time")
+
+// TestConformanceStress runs the suite's stress test with every executor at
+// either side.
+func TestConformanceStress(t *testing.T) {
+	executors := []string{"auto", "initiator", "target"}
+	for i, here := range executors {
+		for k, there := range executors {
+			for _, processes := range []bool{false, true} {
+				private := (i+k)%2 == 1 != processes
+				name := fmt.Sprintf("%s+%s/%s/%s", here, there, choose(private, "private", "arena"), choose(processes, "processes", "goroutines"))
+				t.Run(name, func(t *testing.T) {
+					steps := 30
+					if testing.Short() {
+						steps = 5
+					}
+					arena := newArena(t)
+					cfg := ndtest.Config{Open: openersIn(arena, here, there), Private: private}
+					if processes {
+						cfg.Open = openersIn(arena, here)
+						cfg.Spawn = func() (io.ReadWriteCloser, error) { return startConformance(arena, there) }
+					}
+					seed := *stressSeed
+					if seed == 0 {
+						seed = rand.Uint64()
+					}
+					ndtest.Stress(t, cfg, seed, steps)
+				})
+			}
+		}
+	}
+}
+
+// openersIn returns what opens a provider with each of the executors in turn.
+func openersIn(arena *shm.Arena, executors ...string) func() (nd.Provider, error) {
+	var opened atomic.Int32 // the halves open at the same time
+	return func() (nd.Provider, error) {
+		e, err := ParseExecutor(executors[int(opened.Add(1)-1)%len(executors)])
+		if err != nil {
+			return nil, err
+		}
+		return openerIn(arena, e)()
+	}
+}

@@ -1,0 +1,155 @@
+package ndtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/softnd/softnd/nd"
+)
+
+// threads is how many goroutines share an adapter.
+const threads = 4
+
+// closing closes what a goroutine made and keeps the first error.
+func closing(err error, objects ...interface{ Close() error }) error {
+	for _, o := range objects {
+		err = errors.Join(err, o.Close())
+	}
+	return err
+}
+
+// cancelRace lets the end of a context race with Register; whatever Register reports must be so.
+func cancelRace(s *side, mr nd.MemoryRegion, buf []byte) error {
+	ctx, cancel := context.WithCancel(s.ctx)
+	go cancel()
+	err := mr.Register(ctx, buf, nd.AllowLocalWrite)
+	switch {
+	case errors.Is(err, nd.Canceled): // not registered
+		if err := mr.Deregister(s.ctx); !errors.Is(err, nd.InvalidDeviceState) {
+			return fmt.Errorf("Deregister after a canceled Register: %v", err)
+		}
+		if err := mr.Register(s.ctx, buf, nd.AllowLocalWrite); err != nil {
+			return err
+		}
+	case err != nil:
+		return err
+	}
+	if err := mr.Register(s.ctx, buf, nd.AllowLocalWrite); !errors.Is(err, nd.InvalidDeviceState) {
+		return fmt.Errorf("Register of a registered region: %v", err)
+	}
+	return mr.Deregister(s.ctx)
+}
+
+// oneOfEach creates an object of each kind, registers buf, and closes them.
+func oneOfEach(s *side, buf []byte) error {
+	q, err := s.ad.CreateCompletionQueue(s.ctx, 16)
+	if err != nil {
+		return err
+	}
+	mr, err := s.ad.CreateMemoryRegion(s.ctx)
+	if err != nil {
+		return err
+	}
+	if err := mr.Register(s.ctx, buf, allRights); err != nil {
+		return err
+	}
+	w, err := s.ad.CreateMemoryWindow(s.ctx)
+	if err != nil {
+		return err
+	}
+	ep, err := s.ad.CreateEndpoint(s.ctx, nd.EndpointConfig{Receive: q, Initiator: q, ReceiveDepth: 4, InitiatorDepth: 4})
+	if err != nil {
+		return err
+	}
+	if err := ep.Receive(1, []nd.SGE{{Buffer: buf[:8], Token: mr.LocalToken()}}); err != nil {
+		return err
+	}
+	c, err := s.ad.CreateConnector(s.ctx)
+	if err != nil {
+		return err
+	}
+	l, err := s.ad.CreateListener(s.ctx)
+	if err != nil {
+		return err
+	}
+	if _, err := s.ad.Query(nd.InfoVersion2); err != nil {
+		return err
+	}
+	return closing(nil, l, c, ep, w, mr, q)
+}
+
+var registrationScenarios = []scenario{
+	{id: "C123", title: "Register and Deregister over and over (500 times, up to 1 MiB)", active: func(s *side) {
+		mem := s.region(1<<20, 0).mem
+		mr := s.emptyRegion()
+		last := mr.LocalToken()
+		for _, n := range []int{1, 64, 4096, 1 << 20} {
+			for range 500 {
+				s.must(mr.Register(s.ctx, mem[:n], nd.AllowLocalWrite))
+				if t := mr.LocalToken(); t == 0 || t == last || len(mr.Bytes()) != n {
+					s.fatalf("after Register: %v after %v, %d bytes, want %d", t, last, len(mr.Bytes()), n)
+				}
+				last = mr.LocalToken()
+				s.must(mr.Deregister(s.ctx))
+			}
+		}
+	}},
+	{id: "C124", title: "each operation reports once, and the truth, even as its context ends", active: func(s *side) {
+		mem := s.region(4096, 0).mem
+		s.each(threads, func(int) error {
+			mr, err := s.ad.CreateMemoryRegion(s.ctx)
+			for range 100 {
+				if err == nil {
+					err = cancelRace(s, mr, mem)
+				}
+			}
+			return closing(err, mr)
+		})
+	}},
+	{id: "C125", title: "many regions over one buffer at once (4 x 300)", active: func(s *side) {
+		mem := s.region(64<<10, 0).mem
+		var mu sync.Mutex
+		tokens := make(map[nd.Token]bool)
+		regions := make([][]nd.MemoryRegion, threads)
+		s.each(threads, func(i int) error {
+			for range 300 {
+				mr, err := s.ad.Register(s.ctx, mem, nd.AllowLocalWrite)
+				if err != nil {
+					return err
+				}
+				regions[i] = append(regions[i], mr)
+				mu.Lock()
+				known := tokens[mr.LocalToken()]
+				tokens[mr.LocalToken()] = true
+				mu.Unlock()
+				if known {
+					return errors.New("two regions have one token")
+				}
+			}
+			return nil
+		})
+		s.each(threads, func(i int) (err error) {
+			for _, mr := range regions[i] {
+				err = errors.Join(err, mr.Deregister(s.ctx))
+			}
+			return err
+		})
+		s.each(threads, func(i int) (err error) {
+			for _, mr := range regions[i] {
+				err = closing(err, mr)
+			}
+			return err
+		})
+	}},
+	{id: "C126", title: "goroutines that share an adapter handle", active: func(s *side) {
+		mem := s.region(4096, 0).mem
+		s.each(threads, func(int) (err error) {
+			for range 25 {
+				err = errors.Join(err, oneOfEach(s, mem))
+			}
+			return err
+		})
+	}},
+}

@@ -1,0 +1,92 @@
+package ndtest
+
+import "github.com/softnd/softnd/nd"
+
+// streamMost is the size of the largest message of a stream; the table goes up to 4 MiB.
+const streamMost = 1 << 20
+
+// streamSizes doubles from 1 byte on.
+func streamSizes() (sizes []int) {
+	for n := 1; n <= streamMost; n *= 2 {
+		sizes = append(sizes, n)
+	}
+	return sizes
+}
+
+// credits is how many messages may be on their way: each takes a Receive.
+const credits = 2
+
+// perSize is how many messages of each size a stream has.
+const perSize = 3
+
+// split names n bytes in as many entries: a header of 40 bytes, and the rest in equal parts.
+func (c *conn) split(off, n, entries int) []nd.SGE {
+	const header = 40
+	if entries == 1 || n <= header {
+		return c.sge(off, n)
+	}
+	list := c.sge(off, header)
+	part := max((n-header)/(entries-1), 1)
+	for at := header; at < n; {
+		if len(list) == entries-1 {
+			part = n - at
+		}
+		part = min(part, n-at)
+		list = append(list, c.sge(off+at, part)...)
+		at += part
+	}
+	return list
+}
+
+// entries varies the number of entries from one message to the next.
+func (c *conn) entries(i int) int { return 1 + i%min(4, int(c.info.MaxInitiatorSGE)) }
+
+// stream sends perSize messages of each size, as credits come in.
+func stream(s *side) {
+	c := s.pair(shape{Region: credits*streamMost + 64, Split: true})
+	for i := range uint64(credits) {
+		c.must(c.ep.Receive(i, c.sge(credits*streamMost, 1)))
+	}
+	s.meet()
+	i := 0
+	for _, n := range streamSizes() {
+		for range perSize {
+			if i >= credits {
+				c.carried(c.received(nd.Success, uint64(i-credits)), 1)
+				c.must(c.ep.Receive(uint64(i), c.sge(credits*streamMost, 1)))
+				c.done(nd.Success, uint64(i-credits))
+			}
+			off := i % credits * streamMost
+			fill(c.memory.mem[off:off+n], uint64(i))
+			c.must(c.ep.Send(uint64(i), c.split(off, n, c.entries(i)), 0))
+			i++
+		}
+	}
+	for j := i - credits; j < i; j++ {
+		c.done(nd.Success, uint64(j))
+		c.received(nd.Success, uint64(j))
+	}
+}
+
+// drain receives the stream and hands out the credits.
+func drain(s *side) {
+	c := s.pair(shape{Region: credits * streamMost, Split: true})
+	offer := func(i int) {
+		c.must(c.ep.Receive(uint64(i), c.split(i%credits*streamMost, streamMost, c.entries(i+1))))
+	}
+	for i := range credits {
+		offer(i)
+	}
+	s.meet()
+	i := 0
+	for _, n := range streamSizes() {
+		for range perSize {
+			c.carried(c.received(nd.Success, uint64(i)), n)
+			c.holds(c.memory.mem[i%credits*streamMost:][:n], uint64(i))
+			offer(i + credits)
+			c.must(c.ep.Send(uint64(i), c.sge(0, 1), 0))
+			c.done(nd.Success, uint64(i))
+			i++
+		}
+	}
+}

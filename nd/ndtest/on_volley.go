@@ -1,0 +1,82 @@
+package ndtest
+
+import (
+	"runtime"
+
+	"github.com/softnd/softnd/nd"
+)
+
+// rounds returns how often messages of a size go to and fro.
+func rounds(size int) int {
+	if size > 4096 {
+		return 2
+	}
+	return 4
+}
+
+// volleySizes are bytes; the largest is 4 MiB in the table. Each message ends at a multiple of 8.
+var volleySizes = []int{leastPolled, 8, 64, 512, 4096, 64 << 10, 1 << 20}
+
+// volley is either half of a game: both Write into each other's window, and each waits for the
+// last byte of what it gets. The active half serves. With shared, what comes in lands where the
+// answered Write has come from, and that Write's result is taken only afterwards.
+func volley(s *side, shared bool) {
+	const room = 1<<20 + 8
+	c := s.pair(shape{Region: 2 * room})
+	w := s.window()
+	d := c.bind(w, 0, len(c.memory.mem), nd.AllowWrite)
+	in := aligned(c.memory.mem)
+	d.Address += uint64(in)
+	s.tell(d)
+	d = c.borrow()
+	out := in
+	if !shared {
+		out += room
+	}
+	turn, untaken := uint64(0), -1
+	take := func() {
+		if untaken >= 0 {
+			c.carried(c.done(nd.Success, turn-1), untaken)
+			untaken = -1
+		}
+	}
+	for _, n := range volleySizes {
+		skip := (8 - n%8) % 8 // so that it ends at a multiple of 8
+		sink, source := c.memory.mem[in+skip:][:n], c.memory.mem[out+skip:][:n]
+		for range 2 * rounds(n) {
+			turn++
+			if mine := turn%2 == uint64(s.role); mine {
+				message(source, turn)
+				c.must(c.ep.Write(turn, c.sge(out+skip, n), d.Address+uint64(skip), d.Token, 0))
+				untaken = n
+				continue
+			}
+			if !shared {
+				take()
+			}
+			s.comes(sink, byte(turn))
+			s.same(sink, message(make([]byte, n), turn))
+			take()
+		}
+	}
+}
+
+// message fills b with what is sent in a turn; the last byte differs from the turn before.
+func message(b []byte, turn uint64) []byte {
+	fill(b, turn)
+	b[len(b)-1] = byte(turn)
+	return b
+}
+
+// comes waits until the last byte of b is the given one.
+func (s *side) comes(b []byte, last byte) {
+	for looks := 1; lastByte(b) != last; looks++ {
+		if looks%256 != 0 {
+			continue // close behind the writer, to catch a last byte that comes too early
+		}
+		if s.ctx.Err() != nil {
+			s.fatalf("the last of %d bytes did not come", len(b))
+		}
+		runtime.Gosched()
+	}
+}

@@ -1,0 +1,68 @@
+package shm
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+)
+
+func TestAlias(t *testing.T) {
+	m := join(t, newArena(t, 0), NotRank)
+	off, err := m.Heap().Alloc(16 * PageSize)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mem, err := m.Arena().Bytes(off, 16*PageSize)
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := func(i int) []byte { return mem[i*PageSize:][:PageSize] }
+	order := []int{5, 6, 7, 0, 15, 0} // neighbours, and one twice
+	var pages []Offset
+	for _, i := range order {
+		fill(page(i), byte(i+1))
+		pages = append(pages, off+Offset(i*PageSize))
+	}
+	alias, err := m.Arena().NewAlias(pages)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := alias.Bytes()
+	if _, ok := m.Arena().Locate(seen); ok || len(seen) != len(order)*PageSize {
+		t.Fatalf("%d bytes, in the arena: %v", len(seen), ok)
+	}
+	for at, i := range order {
+		if !bytes.Equal(seen[at*PageSize:][:PageSize], page(i)) {
+			t.Errorf("place %d does not show page %d", at, i)
+		}
+	}
+	fill(seen[5*PageSize:], 77)
+	if !bytes.Equal(page(0), bytes.Repeat([]byte{77}, PageSize)) || seen[3*PageSize] != 77 {
+		t.Error("what is stored in the alias is not in the page")
+	}
+	if err := alias.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, wrong := range []Offset{off + 1, off + 8, Offset(m.Arena().Size()), 1<<64 - PageSize} {
+		if _, err := m.Arena().NewAlias([]Offset{off, wrong}); !errors.Is(err, ErrDamaged) {
+			t.Errorf("page %#x: %v", uint64(wrong), err)
+		}
+	}
+}
+
+func TestMemberOwns(t *testing.T) {
+	m := join(t, newArena(t, 0), NotRank)
+	off, err := m.Heap().Alloc(ChunkSize)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		off  Offset
+		n    uint64
+		want bool
+	}{{off, ChunkSize, true}, {off + 5, 7, true}, {off, ChunkSize + 1, false}, {off - 1, 2, false}, {0, 1, false}, {Offset(m.Arena().Size()), 1, false}} {
+		if got := m.Owns(c.off, c.n); got != c.want {
+			t.Errorf("%d bytes at %#x: %v", c.n, uint64(c.off), got)
+		}
+	}
+}
