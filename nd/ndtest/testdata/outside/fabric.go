@@ -53,6 +53,7 @@ func (f *Fabric) lock() (unlock func()) {
 func (f *Fabric) wait(ctx context.Context, done func() bool) bool {
 	stop := context.AfterFunc(ctx, func() { f.lock()() })
 	defer stop()
+	f.changed.Broadcast() // of what the caller did before
 	for !done() {
 		if ctx.Err() != nil {
 			return false

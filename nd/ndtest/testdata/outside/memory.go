@@ -14,7 +14,6 @@ type region struct {
 	flags         nd.RegionFlags
 	local, remote nd.Token
 	windows       int // bound to it
-	allocated     bool
 	closed        bool
 }
 
