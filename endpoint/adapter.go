@@ -86,7 +86,7 @@ func (a *Adapter) CreateCompletionQueue(ctx context.Context, depth int) (nd.Comp
 	if depth < 1 || depth > maxCQDepth {
 		return nil, a.fail(op, nd.InvalidParameter3, fmt.Sprintf("depth %d, granted 1 to %d", depth, maxCQDepth), "choose a depth within the limits")
 	}
-	return newCompletionQueue(a.provider, depth), nil
+	return newCompletionQueue(a, depth), nil
 }
 
 // CreateMemoryRegion makes an empty region.

@@ -13,6 +13,7 @@ import (
 // CompletionQueue holds the results of the endpoints that use it. It is local
 // to the process; polling it drives those endpoints. Safe for concurrent use.
 type CompletionQueue struct {
+	adapter  *Adapter
 	provider *Provider
 	users    atomic.Pointer[[]*Endpoint] // replaced as a whole
 
@@ -41,11 +42,17 @@ type account struct{ taken uint64 }
 
 // newCompletionQueue allots twice the depth, so that a program which counts on
 // exactly its depth never overruns the queue.
-func newCompletionQueue(p *Provider, depth int) *CompletionQueue {
-	q := &CompletionQueue{provider: p, entries: makeRing(depth), descriptor: descriptor{fd: noDescriptor}}
+func newCompletionQueue(a *Adapter, depth int) *CompletionQueue {
+	q := &CompletionQueue{adapter: a, provider: a.provider, entries: makeRing(depth), descriptor: descriptor{fd: noDescriptor}}
 	q.users.Store(new([]*Endpoint))
 	q.left.L = &q.mu
 	return q
+}
+
+func (q *CompletionQueue) isOpen() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return !q.closed
 }
 
 func makeRing(depth int) []completion { return make([]completion, 1<<bits.Len(uint(2*depth-1))) }

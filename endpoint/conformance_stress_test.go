@@ -33,7 +33,7 @@ func TestConformanceStress(t *testing.T) {
 					cfg := ndtest.Config{Open: openersIn(arena, here, there), Private: private}
 					if processes {
 						cfg.Open = openersIn(arena, here)
-						cfg.Spawn = func() (io.ReadWriteCloser, error) { return startConformance(arena, there) }
+						cfg.Spawn = func() (io.ReadWriteCloser, error) { return startConformance(t, arena, there) }
 					}
 					seed := *stressSeed
 					if seed == 0 {

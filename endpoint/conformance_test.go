@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
+	"syscall"
 	"testing"
 	"time"
 
@@ -69,10 +71,19 @@ const executorVariable = "ENDPOINT_TEST_EXECUTOR"
 type otherProcess struct {
 	io.Reader
 	io.WriteCloser
-	wait func() error
+	t   testing.TB
+	cmd *exec.Cmd
 }
 
-func (o otherProcess) Close() error { return errors.Join(o.WriteCloser.Close(), o.wait()) }
+// Close fails the test for a process that ended badly, unless the scenario killed it.
+func (o otherProcess) Close() error {
+	err := o.WriteCloser.Close()
+	_ = o.cmd.Wait() // the state tells more
+	if status := o.cmd.ProcessState.Sys().(syscall.WaitStatus); !status.Signaled() && status.ExitStatus() != 0 || status.Signaled() && status.Signal() != syscall.SIGKILL {
+		o.t.Errorf("the other process: %v", o.cmd.ProcessState)
+	}
+	return err
+}
 
 var update = flag.Bool("update", false, "write docs/conformance.md instead of comparing it")
 
@@ -138,13 +149,13 @@ func testConformance(t *testing.T, executor string, private, processes bool) *nd
 		ReceiveTimeout: conformanceTimeout, DisconnectTimeout: conformanceTimeout,
 	}
 	if processes {
-		cfg.Spawn = func() (io.ReadWriteCloser, error) { return startConformance(arena, executor) }
+		cfg.Spawn = func() (io.ReadWriteCloser, error) { return startConformance(t, arena, executor) }
 	}
 	return ndtest.Run(t, cfg)
 }
 
 // startConformance starts the other process of a run.
-func startConformance(arena *shm.Arena, executor string) (io.ReadWriteCloser, error) {
+func startConformance(t testing.TB, arena *shm.Arena, executor string) (io.ReadWriteCloser, error) {
 	cmd := command(context.Background(), roleConformance)
 	cmd.Env = append(cmd.Env, executorVariable+"="+executor)
 	cmd.ExtraFiles = []*os.File{arena.File()}
@@ -160,5 +171,5 @@ func startConformance(arena *shm.Arena, executor string) (io.ReadWriteCloser, er
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	return otherProcess{out, in, func() error { _ = cmd.Wait(); return nil }}, nil // how it ended is the scenario's affair
+	return otherProcess{out, in, t, cmd}, nil
 }

@@ -201,7 +201,7 @@ func newActor(f testing.TB, arena *shm.Arena, seed uint64) *actor {
 	stranger, err := p.OpenAdapter(ctx, p.adapterID())
 	must(err)
 	a.adapter, a.stranger = adapter.(*Adapter), stranger.(*Adapter)
-	a.initiated, a.received = newCompletionQueue(p, 256), newCompletionQueue(p, 256)
+	a.initiated, a.received = newCompletionQueue(a.adapter, 256), newCompletionQueue(a.adapter, 256)
 	for i := range a.estates {
 		a.estates[i] = newEstate(f, a, i == private, seed+uint64(i)*10)
 	}

@@ -59,6 +59,10 @@ func TestMain(m *testing.M) {
 	if role, ok := os.LookupEnv(roleVariable); ok {
 		os.Exit(play(role))
 	}
+	flag.Parse()
+	if f := flag.Lookup("test.parallel"); f.Value.String() == f.DefValue {
+		_ = f.Value.Set("12") // tests that are parallel wait more than they compute
+	}
 	code := m.Run()
 	if code == 0 && !fuzzing() {
 		code = checkLeftovers()

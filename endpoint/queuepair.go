@@ -122,13 +122,13 @@ func (a *Adapter) CreateEndpoint(ctx context.Context, cfg nd.EndpointConfig) (nd
 		return nil, a.providerClosed(op)
 	}
 	defer a.provider.sleep.end()
-	receiveCQ, ok := cfg.Receive.(*CompletionQueue)
-	if !ok || receiveCQ == nil || receiveCQ.provider != a.provider {
-		return nil, a.fail(op, nd.InvalidParameter2, "no completion queue of this provider for receives", "set EndpointConfig.Receive")
+	receiveCQ, ok := a.ownQueue(cfg.Receive)
+	if !ok {
+		return nil, a.fail(op, nd.InvalidParameter2, "no open completion queue of this adapter for receives", "set EndpointConfig.Receive")
 	}
-	initiatorCQ, ok := cfg.Initiator.(*CompletionQueue)
-	if !ok || initiatorCQ == nil || initiatorCQ.provider != a.provider {
-		return nil, a.fail(op, nd.InvalidParameter3, "no completion queue of this provider for initiator requests", "set EndpointConfig.Initiator")
+	initiatorCQ, ok := a.ownQueue(cfg.Initiator)
+	if !ok {
+		return nil, a.fail(op, nd.InvalidParameter3, "no open completion queue of this adapter for initiator requests", "set EndpointConfig.Initiator")
 	}
 	shared, err := a.sharedQueue(op, &cfg)
 	if err != nil {
@@ -199,6 +199,12 @@ func (a *Adapter) sharedQueue(op string, cfg *nd.EndpointConfig) (*SharedReceive
 	}
 	cfg.ReceiveDepth, cfg.MaxReceiveSGE = 0, 0
 	return q, nil
+}
+
+// ownQueue returns a completion queue that endpoints of this adapter may use.
+func (a *Adapter) ownQueue(cq nd.CompletionQueue) (*CompletionQueue, bool) {
+	q, ok := cq.(*CompletionQueue)
+	return q, ok && q != nil && q.adapter == a && q.isOpen()
 }
 
 // allot makes the private queues, so that posting never allocates.

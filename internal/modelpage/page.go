@@ -31,7 +31,11 @@ func Render(root string, runs []Run) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("model page: %w", err)
 	}
-	p := &page{runs: runs, uses: u}
+	files, err := testFiles(root)
+	if err != nil {
+		return nil, fmt.Errorf("model page: %w", err)
+	}
+	p := &page{runs: runs, uses: u, files: files}
 	p.head()
 	p.model(parts(model))
 	p.table()
@@ -42,6 +46,8 @@ type page struct {
 	text strings.Builder
 	runs []Run
 	uses uses
+	// files are test files of the packages, by what they name.
+	files map[string][]string
 }
 
 func (p *page) printf(format string, args ...any) { fmt.Fprintf(&p.text, format, args...) }
@@ -100,9 +106,9 @@ func (p *page) model(all []part) {
 		}
 		byKind[pt.kind] = append(byKind[pt.kind], pt)
 	}
-	p.printf("\n## The model\n\nWhat each part of package nd is in NetworkDirect, which rows use it themselves (in parentheses: only through\nhelpers of the suite), and whether all of those pass.\n")
+	p.printf("\n## The model\n\nWhat each part of package nd is in NetworkDirect, which rows use it themselves (in parentheses: only through\nhelpers of the suite), and whether all of those pass. Where no row uses it, the test files that do.\n")
 	for _, kind := range kinds {
-		p.printf("\n### %s\n\n| Go | NetworkDirect | rows | result |\n|---|---|---|---|\n", kind)
+		p.printf("\n### %s\n\n| Go | NetworkDirect | tests | result |\n|---|---|---|---|\n", kind)
 		for _, pt := range byKind[kind] {
 			rows, result := p.usedBy(pt.name)
 			p.printf("| `%s` | %s | %s | %s |\n", pt.name, pt.source, rows, result)
@@ -118,7 +124,7 @@ func (p *page) usedBy(name string) (rows, result string) {
 		ids = using(p.uses.indirect, name)
 	}
 	if len(ids) == 0 {
-		return "", "tests of the provider"
+		return p.testedIn(name)
 	}
 	result = string(ndtest.Passed)
 	for _, id := range ids {
@@ -135,6 +141,25 @@ func (p *page) usedBy(name string) (rows, result string) {
 		rows = "(" + rows + ")"
 	}
 	return rows, result
+}
+
+// testedIn names test files for a part that no row uses.
+func (p *page) testedIn(name string) (files, result string) {
+	word := "nd." + name
+	_, method, isMethod := strings.Cut(name, ".")
+	if isMethod {
+		word = "." + method
+	}
+	const shown = 2
+	list := p.files[word]
+	if len(list) == 0 && isMethod {
+		list = p.files["nd."+method] // the function that calls it
+	}
+	if len(list) == 0 {
+		return "", "no test names it"
+	}
+	files = "`" + strings.Join(list[:min(shown, len(list))], "`, `") + "`"
+	return files, "passed with `go test`"
 }
 
 func using(by map[string][]string, name string) (ids []string) {

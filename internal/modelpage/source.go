@@ -282,3 +282,46 @@ func nameOf(obj types.Object) string {
 	}
 	return obj.Name()
 }
+
+// testFiles tells which test files name what: methods as ".Name", the rest as "nd.Name" or, in
+// package nd itself, as "Name".
+func testFiles(root string) (map[string][]string, error) {
+	byName := make(map[string][]string)
+	for _, dir := range []string{"nd", "endpoint", "window"} {
+		files, err := filepath.Glob(filepath.Join(root, dir, "*_test.go"))
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range files {
+			f, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
+			if err != nil {
+				return nil, err
+			}
+			short := dir + "/" + filepath.Base(name)
+			for word := range words(f, dir == "nd") {
+				byName[word] = append(byName[word], short)
+			}
+		}
+	}
+	return byName, nil
+}
+
+func words(f *ast.File, inModel bool) map[string]bool {
+	found := make(map[string]bool)
+	ast.Inspect(f, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.SelectorExpr:
+			if pkg, ok := n.X.(*ast.Ident); ok && pkg.Name == "nd" {
+				found["nd."+n.Sel.Name] = true
+			} else {
+				found["."+n.Sel.Name] = true
+			}
+		case *ast.Ident:
+			if inModel {
+				found["nd."+n.Name] = true
+			}
+		}
+		return true
+	})
+	return found
+}

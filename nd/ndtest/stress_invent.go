@@ -1,0 +1,202 @@
+package ndtest
+
+import (
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/softnd/softnd/nd"
+)
+
+// inventing is what invent keeps in mind within a round.
+type inventing struct {
+	*lane
+	peer     *lane  // the other direction, which may hold a grant for this one
+	waited   bool   // for the grant
+	sink     int    // bytes used of the place for Reads
+	messages int    // bytes used of the peer's place for messages
+	brought  []byte // by the latest Read, to be sent on
+	from     int    // where in the place for Reads
+	reads    []span // of the peer's place, by Reads that no fence has followed
+	writes   []span // of the peer's place, in order
+}
+
+// invent makes the other steps of a lane.
+func (p *plan) invent(l, peer *lane) {
+	v := &inventing{lane: l, peer: peer}
+	for i := range l.steps {
+		if s := &l.steps[i]; s.verb == doGrant {
+			p.place(v, s)
+		}
+	}
+	for range 1 + p.IntN(stressBody) {
+		switch p.IntN(5) {
+		case 0, 1:
+			p.write(v)
+		case 2:
+			p.read(v)
+		default:
+			p.send(v, doSend)
+		}
+	}
+	if peer.grant.live && p.one(2) {
+		p.await(v)
+		p.send(v, doSendInvalidate)
+		peer.grant.live = false
+	}
+	// When its result is there, everything before it has been done.
+	l.add(step{verb: doRead, flags: nd.ReadFence, sum: xxhash.Sum64(nil)})
+	l.look(v.writes)
+}
+
+// await makes sure that the peer's grant has arrived.
+func (p *plan) await(v *inventing) {
+	if v.waited || !v.peer.grant.fresh {
+		return
+	}
+	v.waited = true
+	if n := len(v.steps); n > 0 {
+		v.steps[n-1].flags &^= nd.Defer // else what is held back might be waited for
+	}
+	v.add(step{verb: doAwait})
+}
+
+// byGrant decides whether to use the peer's grant.
+func (p *plan) byGrant(v *inventing, right nd.OpFlags) bool {
+	if !v.peer.grant.live || !v.peer.grant.rights.Has(right) || p.one(2) {
+		return false
+	}
+	p.await(v)
+	return true
+}
+
+// size picks mostly small sizes, and now and then one that takes a while to copy.
+func (p *plan) size() int {
+	if p.one(12) {
+		return p.IntN(stressArea / 2)
+	}
+	return []int{p.IntN(64), p.IntN(2000), 8, 48, p.IntN(300)}[p.IntN(5)]
+}
+
+// bytes picks what to send: a part of the source, or of what the latest Read has brought, which
+// takes a fence.
+func (p *plan) bytes(v *inventing, s *step) []byte {
+	if len(v.brought) > 0 && p.one(3) {
+		s.flags |= nd.ReadFence
+		s.size = 1 + p.IntN(len(v.brought))
+		off := p.IntN(len(v.brought) - s.size + 1)
+		s.parts = p.split(sinkAt(v.conn)+v.from+off, s.size)
+		return v.brought[off : off+s.size]
+	}
+	s.size = p.size()
+	off := p.IntN(stressArea - s.size)
+	s.parts = p.split(sourceAt()+off, s.size)
+	return v.source[off : off+s.size]
+}
+
+// split cuts a span into up to four.
+func (p *plan) split(off, n int) (parts []span) {
+	for n > 1 && len(parts) < 3 && p.one(3) {
+		k := 1 + p.IntN(n-1)
+		parts = append(parts, span{off, k})
+		off, n = off+k, n-k
+	}
+	return append(parts, span{off, n})
+}
+
+// fenced notes a step's fence: it lets later Writes change what earlier Reads have brought.
+func (v *inventing) fenced(f nd.OpFlags) {
+	if f.Has(nd.ReadFence) {
+		v.reads = nil
+	}
+}
+
+// maybeInline makes some requests inline; not those that send on what a Read brings, since their
+// bytes are taken when they are posted.
+func (p *plan) maybeInline(s *step) {
+	if fromSink := len(s.parts) > 0 && s.parts[0].off >= stressArea; fromSink {
+		return
+	}
+	if p.inline > 0 && s.size <= p.inline && p.one(3) {
+		s.flags |= nd.Inline
+	}
+}
+
+func (p *plan) write(v *inventing) {
+	s := step{verb: doWrite, flags: p.flags(doWrite), granted: p.byGrant(v, nd.AllowWrite)}
+	data := p.bytes(v, &s)
+	p.maybeInline(&s)
+	s.at = p.IntN(stressArea - s.size)
+	to := span{s.at, s.size}
+	if overlaps(to, v.reads) {
+		s.flags |= nd.ReadFence // without it the Read might see this Write
+	}
+	v.fenced(s.flags)
+	copy(v.written[s.at:], data)
+	v.writes = append(v.writes, to)
+	v.add(s)
+}
+
+func (p *plan) read(v *inventing) {
+	s := step{verb: doRead, flags: p.flags(doRead), size: p.size()}
+	if v.sink+s.size > stressArea {
+		return
+	}
+	s.granted = p.byGrant(v, nd.AllowRead)
+	v.fenced(s.flags)
+	s.at = p.IntN(stressArea - s.size)
+	s.parts = p.split(sinkAt(v.conn)+v.sink, s.size)
+	v.brought = append([]byte(nil), v.written[s.at:s.at+s.size]...)
+	v.from = v.sink
+	v.sink += s.size
+	v.reads = append(v.reads, span{s.at, s.size})
+	s.sum = xxhash.Sum64(v.brought)
+	v.add(s)
+}
+
+func (p *plan) send(v *inventing, how verb) {
+	s := step{verb: how, flags: p.flags(how)}
+	data := p.bytes(v, &s)
+	p.maybeInline(&s)
+	if how == doSendInvalidate && len(v.reads) > 0 {
+		s.flags |= nd.ReadFence // Reads by the grant need it
+	}
+	s.sum = xxhash.Sum64(data)
+	if v.messages+s.size > stressArea {
+		s.size, s.parts, s.sum = 0, nil, xxhash.Sum64(nil)
+	}
+	v.fenced(s.flags)
+	s.seen = nil
+	p.place(v, v.add(s))
+}
+
+// place makes the Receive for a message.
+func (p *plan) place(v *inventing, s *step) {
+	room := min(s.size+p.IntN(40), stressArea-v.messages)
+	s.room = p.split(messagesAt(v.conn)+v.messages, room)
+	v.messages += room
+}
+
+func overlaps(s span, list []span) bool {
+	for _, o := range list {
+		if s.off < o.off+o.n && o.off < s.off+s.n {
+			return true
+		}
+	}
+	return false
+}
+
+// look notes for each message the latest Write before it, if none after it changes the same
+// bytes: the peer must see it when it has the message.
+func (l *lane) look(writes []span) {
+	k := 0
+	for i := range l.steps {
+		s := &l.steps[i]
+		if s.verb == doWrite {
+			k++
+		}
+		if !s.sends() || k == 0 || overlaps(writes[k-1], writes[k:]) {
+			continue
+		}
+		w := writes[k-1]
+		s.seen = append(s.seen, sight{span{writtenAt(l.conn) + w.off, w.n}, xxhash.Sum64(l.written[w.off : w.off+w.n])})
+	}
+}
