@@ -123,10 +123,11 @@ func (s *side) prepare(o shape) *conn {
 	if o.With != nil {
 		c.cq, c.rcq, c.memory = o.With.cq, o.With.rcq, o.With.memory
 	} else {
-		c.cq = s.queue(or(o.CQ, 256))
+		depth := or(o.CQ, min(256, int(s.info.MaxCompletionQueueDepth)))
+		c.cq = s.queue(depth)
 		c.rcq = c.cq
 		if o.Split {
-			c.rcq = s.queue(or(o.CQ, 256))
+			c.rcq = s.queue(depth)
 		}
 		flags := o.Flags
 		if flags == 0 && !o.Bare {
@@ -139,9 +140,9 @@ func (s *side) prepare(o shape) *conn {
 	l := o.Limits
 	l.Receive, l.Initiator, l.Context = c.rcq, c.cq, c.context
 	if l.SharedReceive == nil {
-		l.ReceiveDepth, l.MaxReceiveSGE = or(l.ReceiveDepth, 16), or(l.MaxReceiveSGE, 4)
+		l.ReceiveDepth, l.MaxReceiveSGE = or(l.ReceiveDepth, 16), or(l.MaxReceiveSGE, min(4, int(s.info.MaxReceiveSGE)))
 	}
-	l.InitiatorDepth, l.MaxInitiatorSGE = or(l.InitiatorDepth, 16), or(l.MaxInitiatorSGE, 4)
+	l.InitiatorDepth, l.MaxInitiatorSGE = or(l.InitiatorDepth, 16), or(l.MaxInitiatorSGE, min(4, int(s.info.MaxInitiatorSGE)))
 	l.InlineSize = or(l.InlineSize, int(s.info.InlineRequestThreshold))
 	ep, err := s.ad.CreateEndpoint(s.ctx, l)
 	s.must(err)

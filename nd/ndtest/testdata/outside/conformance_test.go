@@ -17,6 +17,5 @@ func TestConformance(t *testing.T) {
 	ndtest.Run(t, ndtest.Config{
 		Open:           f.Open,
 		ReceiveTimeout: f.ReceiveTimeout, DisconnectTimeout: f.DisconnectTimeout,
-		Watchdog: 10 * time.Second,
 	})
 }

@@ -27,7 +27,7 @@ const (
 
 // connector makes and ends one connection.
 type connector struct {
-	*adapter
+	adapter       *adapter
 	phase         phase
 	closed        bool
 	failure       nd.Status // why Connect or Accept has ended
@@ -45,16 +45,16 @@ type connector struct {
 
 func (c *connector) Bind(addr netip.AddrPort) error {
 	const op = "bind"
-	defer c.lock()()
+	defer c.adapter.lock()()
 	switch {
 	case c.closed:
 		return refuse(op, nd.InvalidHandle, "the connector is closed")
 	case c.phase != fresh:
 		return refuse(op, nd.AddressAlreadyAssociated, c.local.String())
-	case addr.Addr().Unmap() != c.addr:
+	case addr.Addr().Unmap() != c.adapter.addr:
 		return refuse(op, nd.InvalidAddress, addr.String())
 	}
-	local, status := c.take(netip.AddrPortFrom(c.addr, addr.Port()), c)
+	local, status := c.adapter.take(netip.AddrPortFrom(c.adapter.addr, addr.Port()), c)
 	if status == nd.Success {
 		c.local, c.phase = local, bound
 	}
@@ -77,7 +77,7 @@ func (c *connector) argue(op string, given nd.Endpoint, p nd.ConnectParams) (*en
 
 func (c *connector) Connect(ctx context.Context, given nd.Endpoint, addr netip.AddrPort, p nd.ConnectParams) error {
 	const op = "connect"
-	defer c.lock()()
+	defer c.adapter.lock()()
 	switch {
 	case c.closed:
 		return refuse(op, nd.InvalidHandle, "the connector is closed")
@@ -96,10 +96,10 @@ func (c *connector) Connect(ctx context.Context, given nd.Endpoint, addr netip.A
 	c.remote = netip.AddrPortFrom(addr.Addr().Unmap(), addr.Port())
 	c.in, c.out, c.data = limit(p.InboundReadLimit), limit(p.OutboundReadLimit), bytes.Clone(p.PrivateData)
 	c.phase, c.known = asking, false
-	if l, ok := c.ports[c.remote].(*listener); !ok || !l.offer(c) {
+	if l, ok := c.adapter.ports[c.remote].(*listener); !ok || !l.offer(c) {
 		c.refused(nil)
 	}
-	if !c.wait(ctx, func() bool { return c.phase != asking || c.closed }) {
+	if !c.adapter.wait(ctx, func() bool { return c.phase != asking || c.closed }) {
 		c.withdraw()
 		c.phase = bound
 		return nd.CanceledError(ctx, op, "connector")
@@ -118,7 +118,7 @@ func limit(n int) int { return min(max(n, 0), maxReads) }
 // refused ends a Connect; the connector may be bound again.
 func (c *connector) refused(data []byte) {
 	c.unuse()
-	c.giveBack(c.local, c)
+	c.adapter.giveBack(c.local, c)
 	c.phase, c.data, c.known, c.local = fresh, bytes.Clone(data), true, netip.AddrPort{}
 }
 
@@ -144,7 +144,7 @@ func (c *connector) withdraw() {
 
 func (c *connector) Accept(ctx context.Context, given nd.Endpoint, p nd.ConnectParams) error {
 	const op = "accept"
-	defer c.lock()()
+	defer c.adapter.lock()()
 	switch {
 	case c.closed:
 		return refuse(op, nd.InvalidHandle, "the connector is closed")
@@ -163,7 +163,7 @@ func (c *connector) Accept(ctx context.Context, given nd.Endpoint, p nd.ConnectP
 	a.in, a.out = min(a.in, c.out), min(a.out, c.in)
 	a.data, a.known = bytes.Clone(p.PrivateData), true
 	a.phase, c.phase = answered, accepting
-	if !c.wait(ctx, func() bool { return c.phase != accepting || c.closed }) {
+	if !c.adapter.wait(ctx, func() bool { return c.phase != accepting || c.closed }) {
 		c.give(nd.Canceled)
 		return nd.CanceledError(ctx, op, "connector")
 	}
@@ -185,12 +185,11 @@ func (c *connector) give(theirs nd.Status) {
 
 func (c *connector) CompleteConnect(ctx context.Context) error {
 	const op = "complete connect"
-	defer c.lock()()
+	defer c.adapter.lock()()
 	switch {
 	case c.closed:
 		return refuse(op, nd.InvalidHandle, "the connector is closed")
 	case c.phase == dead && c.failure != nd.Success:
-		defer func() { c.failure = nd.Success }()
 		return refuse(op, nd.ConnectionAborted, "the passive side is gone")
 	case c.phase != answered:
 		return refuse(op, nd.ConnectionInvalid, "no connection was accepted")
@@ -211,7 +210,7 @@ func (c *connector) CompleteConnect(ctx context.Context) error {
 
 func (c *connector) Reject(private []byte) error {
 	const op = "reject"
-	defer c.lock()()
+	defer c.adapter.lock()()
 	switch {
 	case c.closed:
 		return refuse(op, nd.InvalidHandle, "the connector is closed")
@@ -238,7 +237,7 @@ func (c *connector) turnDown(private []byte) {
 }
 
 func (c *connector) ReadLimits() (inbound, outbound int, err error) {
-	defer c.lock()()
+	defer c.adapter.lock()()
 	if !c.known || c.phase == fresh || c.closed {
 		return 0, 0, refuse("read limits", nd.ConnectionInvalid, "no peer has told any")
 	}
@@ -247,7 +246,7 @@ func (c *connector) ReadLimits() (inbound, outbound int, err error) {
 
 func (c *connector) GetPrivateData(buf []byte) (int, error) {
 	const op = "get private data"
-	defer c.lock()()
+	defer c.adapter.lock()()
 	switch {
 	case c.closed:
 		return 0, refuse(op, nd.InvalidHandle, "the connector is closed")
@@ -262,7 +261,7 @@ func (c *connector) GetPrivateData(buf []byte) (int, error) {
 }
 
 func (c *connector) LocalAddress() (netip.AddrPort, error) {
-	defer c.lock()()
+	defer c.adapter.lock()()
 	if !c.local.IsValid() || c.phase == dead || c.closed {
 		return netip.AddrPort{}, refuse("local address", nd.ConnectionInvalid, "not bound")
 	}
@@ -270,7 +269,7 @@ func (c *connector) LocalAddress() (netip.AddrPort, error) {
 }
 
 func (c *connector) PeerAddress() (netip.AddrPort, error) {
-	defer c.lock()()
+	defer c.adapter.lock()()
 	if !c.known || c.phase == fresh || c.phase == dead || c.closed {
 		return netip.AddrPort{}, refuse("peer address", nd.ConnectionInvalid, "not connected")
 	}

@@ -9,14 +9,14 @@ import (
 
 func (c *connector) NotifyDisconnect(ctx context.Context) error {
 	const op = "notify disconnect"
-	defer c.lock()()
+	defer c.adapter.lock()()
 	switch {
 	case c.closed:
 		return refuse(op, nd.InvalidHandle, "the connector is closed")
 	case c.phase < joined || c.phase == dead:
 		return refuse(op, nd.ConnectionInvalid, "not connected")
 	}
-	if !c.wait(ctx, func() bool { return c.noticed || c.closed }) {
+	if !c.adapter.wait(ctx, func() bool { return c.noticed || c.closed }) {
 		return nd.CanceledError(ctx, op, "connector")
 	}
 	if !c.noticed {
@@ -27,7 +27,7 @@ func (c *connector) NotifyDisconnect(ctx context.Context) error {
 
 func (c *connector) Disconnect(ctx context.Context) error {
 	const op = "disconnect"
-	defer c.lock()()
+	defer c.adapter.lock()()
 	switch {
 	case c.closed:
 		return refuse(op, nd.InvalidHandle, "the connector is closed")
@@ -38,7 +38,7 @@ func (c *connector) Disconnect(ctx context.Context) error {
 		return refuse(op, nd.ConnectionInvalid, "not connected")
 	}
 	c.leave()
-	if !c.wait(ctx, func() bool { return c.phase != leaving || c.closed }) {
+	if !c.adapter.wait(ctx, func() bool { return c.phase != leaving || c.closed }) {
 		return nd.CanceledError(ctx, op, "connector")
 	}
 	switch {
@@ -63,8 +63,8 @@ func (c *connector) leave() {
 		return
 	}
 	p.ep.state, p.ep.why = peerGone, nd.ConnectionDisconnected
-	time.AfterFunc(or(c.DisconnectTimeout), func() {
-		defer c.lock()()
+	time.AfterFunc(or(c.adapter.DisconnectTimeout), func() {
+		defer c.adapter.lock()()
 		if c.phase == leaving {
 			c.late = true
 			c.ep.fail(nd.ConnectionAborted, nd.ConnectionAborted)
@@ -73,7 +73,7 @@ func (c *connector) leave() {
 }
 
 func (c *connector) Close() error {
-	defer c.lock()()
+	defer c.adapter.lock()()
 	if c.closed {
 		return nil
 	}
@@ -88,6 +88,6 @@ func (c *connector) Close() error {
 	case joined, leaving:
 		c.ep.fail(nd.Canceled, nd.ConnectionAborted)
 	}
-	c.giveBack(c.local, c)
+	c.adapter.giveBack(c.local, c)
 	return nil
 }

@@ -20,7 +20,7 @@ const (
 
 // endpoint is a queue pair.
 type endpoint struct {
-	*adapter
+	adapter               *adapter
 	cfg                   nd.EndpointConfig
 	receiving, initiating *queue
 	state                 state
@@ -103,19 +103,19 @@ func (e *endpoint) post(op string, r *request, parameter nd.Status) error {
 }
 
 func (e *endpoint) Send(reqCtx uint64, sge []nd.SGE, flags nd.OpFlags) error {
-	defer e.lock()()
+	defer e.adapter.lock()()
 	return e.post("send", &request{kind: nd.RequestSend, context: reqCtx, sge: sge, flags: flags}, nd.InvalidParameter4)
 }
 
 func (e *endpoint) SendAndInvalidate(reqCtx uint64, sge []nd.SGE, remote nd.Token, flags nd.OpFlags) error {
-	defer e.lock()()
+	defer e.adapter.lock()()
 	r := &request{kind: nd.RequestSend, context: reqCtx, sge: sge, flags: flags, token: remote, also: true}
 	return e.post("send and invalidate", r, nd.InvalidParameter4)
 }
 
 func (e *endpoint) Receive(reqCtx uint64, sge []nd.SGE) error {
 	const op = "receive"
-	defer e.lock()()
+	defer e.adapter.lock()()
 	r := &request{kind: nd.RequestReceive, context: reqCtx, sge: sge}
 	if err := e.check(op, r, nd.InvalidParameter4); err != nil {
 		return err
@@ -138,7 +138,7 @@ func (e *endpoint) Receive(reqCtx uint64, sge []nd.SGE) error {
 
 func (e *endpoint) Bind(reqCtx uint64, mr nd.MemoryRegion, mw nd.MemoryWindow, buf []byte, flags nd.OpFlags) error {
 	const op = "bind"
-	defer e.lock()()
+	defer e.adapter.lock()()
 	m, mok := mr.(*region)
 	w, wok := mw.(*window)
 	switch {
@@ -159,13 +159,13 @@ func (e *endpoint) Bind(reqCtx uint64, mr nd.MemoryRegion, mw nd.MemoryWindow, b
 		region: m, window: w, endpoint: e, base: address(buf), mem: buf, only: flags.Has(nd.ThisEndpointOnly),
 		read: flags.Has(nd.AllowRead), write: flags.Has(nd.AllowWrite),
 	}
-	r := &request{kind: nd.RequestBind, context: reqCtx, flags: flags, win: w, grant: g, token: e.token()}
+	r := &request{kind: nd.RequestBind, context: reqCtx, flags: flags, win: w, grant: g, token: e.adapter.token()}
 	return e.post(op, r, nd.InvalidParameter6)
 }
 
 func (e *endpoint) Invalidate(reqCtx uint64, mw nd.MemoryWindow, flags nd.OpFlags) error {
 	const op = "invalidate"
-	defer e.lock()()
+	defer e.adapter.lock()()
 	w, ok := mw.(*window)
 	if !ok || w.adapter != e.adapter {
 		return refuse(op, nd.InvalidParameter2, "the window is of another adapter")
@@ -182,13 +182,13 @@ func (e *endpoint) FastRegister(uint64, nd.MemoryRegion, []nd.LogicalPage, int, 
 }
 
 func (e *endpoint) Read(reqCtx uint64, sge []nd.SGE, remoteAddr uint64, remote nd.Token, flags nd.OpFlags) error {
-	defer e.lock()()
+	defer e.adapter.lock()()
 	r := &request{kind: nd.RequestRead, context: reqCtx, sge: sge, far: remoteAddr, token: remote, flags: flags}
 	return e.post("read", r, nd.InvalidParameter6)
 }
 
 func (e *endpoint) Write(reqCtx uint64, sge []nd.SGE, remoteAddr uint64, remote nd.Token, flags nd.OpFlags) error {
-	defer e.lock()()
+	defer e.adapter.lock()()
 	r := &request{kind: nd.RequestWrite, context: reqCtx, sge: sge, far: remoteAddr, token: remote, flags: flags}
 	return e.post("write", r, nd.InvalidParameter6)
 }
@@ -198,6 +198,6 @@ func (e *endpoint) StartRequestBatch()  {}
 func (e *endpoint) SubmitRequestBatch() {}
 
 func (e *endpoint) Err() error {
-	defer e.lock()()
+	defer e.adapter.lock()()
 	return refuse("connection", e.why, "")
 }

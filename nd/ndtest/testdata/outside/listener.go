@@ -10,7 +10,7 @@ import (
 
 // listener hands out the requests for one address.
 type listener struct {
-	*adapter
+	adapter                   *adapter
 	local                     netip.AddrPort
 	listening, paused, closed bool
 	backlog                   int
@@ -20,16 +20,16 @@ type listener struct {
 
 func (l *listener) Bind(addr netip.AddrPort) error {
 	const op = "bind"
-	defer l.lock()()
+	defer l.adapter.lock()()
 	switch {
 	case l.closed:
 		return refuse(op, nd.InvalidHandle, "the listener is closed")
 	case l.local.IsValid():
 		return refuse(op, nd.AddressAlreadyAssociated, l.local.String())
-	case addr.Addr().Unmap() != l.addr && !addr.Addr().IsUnspecified():
+	case addr.Addr().Unmap() != l.adapter.addr && !addr.Addr().IsUnspecified():
 		return refuse(op, nd.InvalidAddress, addr.String())
 	}
-	local, status := l.take(netip.AddrPortFrom(l.addr, addr.Port()), l)
+	local, status := l.adapter.take(netip.AddrPortFrom(l.adapter.addr, addr.Port()), l)
 	if status == nd.Success {
 		l.local = local
 	}
@@ -38,7 +38,7 @@ func (l *listener) Bind(addr netip.AddrPort) error {
 
 func (l *listener) Listen(backlog int) error {
 	const op = "listen"
-	defer l.lock()()
+	defer l.adapter.lock()()
 	switch {
 	case l.closed:
 		return refuse(op, nd.InvalidHandle, "the listener is closed")
@@ -53,7 +53,7 @@ func (l *listener) Listen(backlog int) error {
 
 func (l *listener) LocalAddress() (netip.AddrPort, error) {
 	const op = "local address"
-	defer l.lock()()
+	defer l.adapter.lock()()
 	switch {
 	case l.closed:
 		return netip.AddrPort{}, refuse(op, nd.InvalidHandle, "the listener is closed")
@@ -81,7 +81,7 @@ func (l *listener) drop(c *connector) {
 
 func (l *listener) GetConnectionRequest(ctx context.Context, given nd.Connector) error {
 	const op = "get connection request"
-	defer l.lock()()
+	defer l.adapter.lock()()
 	c, ok := given.(*connector)
 	switch {
 	case l.closed:
@@ -94,7 +94,7 @@ func (l *listener) GetConnectionRequest(ctx context.Context, given nd.Connector)
 	c.phase = waiting
 	t := l.calls.join()
 	defer l.calls.leave(t)
-	served := l.wait(ctx, func() bool {
+	served := l.adapter.wait(ctx, func() bool {
 		return l.calls[0] == t && (l.closed || len(l.requests) > 0 && !l.paused) || c.closed
 	})
 	switch {
@@ -116,7 +116,7 @@ func (l *listener) GetConnectionRequest(ctx context.Context, given nd.Connector)
 
 func (l *listener) PauseEvents(pause bool) error {
 	const op = "pause events"
-	defer l.lock()()
+	defer l.adapter.lock()()
 	switch {
 	case l.closed:
 		return refuse(op, nd.InvalidHandle, "the listener is closed")
@@ -129,7 +129,7 @@ func (l *listener) PauseEvents(pause bool) error {
 
 // Close refuses the requests that were not handed out.
 func (l *listener) Close() error {
-	defer l.lock()()
+	defer l.adapter.lock()()
 	if l.closed {
 		return nil
 	}
@@ -138,6 +138,6 @@ func (l *listener) Close() error {
 		c.refused(nil)
 	}
 	l.requests = nil
-	l.giveBack(l.local, l)
+	l.adapter.giveBack(l.local, l)
 	return nil
 }

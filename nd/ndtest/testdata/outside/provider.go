@@ -34,6 +34,7 @@ func (p *Provider) ResolveAddress(local netip.Addr) (nd.AdapterID, error) {
 
 // ResolveRoute finds every adapter of the fabric.
 func (p *Provider) ResolveRoute(remote netip.Addr) (netip.Addr, error) {
+	defer p.fabric.lock()()
 	b := remote.As16()
 	if n := int(b[14])<<8 | int(b[15]); !remote.Is4() || b[12] != 10 || b[13] != 1 || n == 0 || n > p.fabric.adapters {
 		return netip.Addr{}, refuse("resolve route", nd.NetworkUnreachable, remote.String())

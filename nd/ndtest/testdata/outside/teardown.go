@@ -49,7 +49,7 @@ func (e *endpoint) flush() {
 }
 
 func (e *endpoint) Flush() error {
-	defer e.lock()()
+	defer e.adapter.lock()()
 	if e.released {
 		return refuse("flush", nd.InvalidHandle, "the endpoint is closed")
 	}
@@ -58,7 +58,7 @@ func (e *endpoint) Flush() error {
 }
 
 func (e *endpoint) Close() error {
-	defer e.lock()()
+	defer e.adapter.lock()()
 	if e.released {
 		return nil
 	}

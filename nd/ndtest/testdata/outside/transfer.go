@@ -32,8 +32,8 @@ func (e *endpoint) await(r *request) {
 	if r.timer != nil {
 		return
 	}
-	r.timer = time.AfterFunc(or(e.ReceiveTimeout), func() {
-		defer e.lock()()
+	r.timer = time.AfterFunc(or(e.adapter.ReceiveTimeout), func() {
+		defer e.adapter.lock()()
 		if !r.done && e.state == connected {
 			e.requests = e.requests[1:] // r, since whatever was before it has run
 			e.complete(r, nd.Result{Status: nd.IOTimeout})
@@ -88,7 +88,7 @@ func (e *endpoint) deliver(r *request) {
 	p := e.peer
 	recv := p.receives[0]
 	p.receives = p.receives[1:]
-	g := p.remote[r.token]
+	g := p.adapter.remote[r.token]
 	theirs := nd.Result{BytesTransferred: uint32(len(data))}
 	switch sinks, room := p.sinks(recv); {
 	case r.also && (g == nil || g.endpoint != p):
@@ -129,7 +129,7 @@ func (e *endpoint) reach(r *request) nd.Result {
 	if n == 0 {
 		return nd.Result{}
 	}
-	g := e.peer.remote[r.token]
+	g := e.peer.adapter.remote[r.token]
 	if g == nil || g.only && g.endpoint != e.peer || read && !g.read || !read && !g.write {
 		return nd.Result{Status: nd.AccessViolation}
 	}
@@ -158,7 +158,7 @@ func (e *endpoint) covered(s nd.SGE, write bool) bool {
 	if len(s.Buffer) == 0 {
 		return true
 	}
-	m := e.local[s.Token]
+	m := e.adapter.local[s.Token]
 	if m == nil || write && !m.flags.LocalWrite() {
 		return false
 	}
