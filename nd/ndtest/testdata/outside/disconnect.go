@@ -63,7 +63,7 @@ func (c *connector) leave() {
 		return
 	}
 	p.ep.state, p.ep.why = peerGone, nd.ConnectionDisconnected
-	time.AfterFunc(or(c.adapter.DisconnectTimeout), func() {
+	time.AfterFunc(orUsual(c.adapter.DisconnectTimeout), func() {
 		defer c.adapter.lock()()
 		if c.phase == leaving {
 			c.late = true

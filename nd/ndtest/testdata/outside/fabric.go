@@ -10,6 +10,7 @@ package tiny
 import (
 	"context"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -99,21 +100,26 @@ func (f *Fabric) giveBack(addr netip.AddrPort, owner any) {
 }
 
 // line is the calls that wait for the same thing, the oldest first.
-type line []*struct{ served bool }
+type line []*call
 
-func (l *line) join() *struct{ served bool } {
-	t := new(struct{ served bool })
-	*l = append(*l, t)
-	return t
+type call struct{ served bool }
+
+func (l *line) join() *call {
+	c := new(call)
+	*l = append(*l, c)
+	return c
 }
 
-func (l *line) leave(t *struct{ served bool }) {
-	for i := range *l {
-		if (*l)[i] == t {
-			*l = append((*l)[:i:i], (*l)[i+1:]...)
-			return
-		}
+func (l *line) leave(c *call) {
+	*l = slices.DeleteFunc(*l, func(other *call) bool { return other == c })
+}
+
+// orUsual replaces a time-out that was not set.
+func orUsual(d time.Duration) time.Duration {
+	if d == 0 {
+		return 2 * time.Second
 	}
+	return d
 }
 
 func refuse(op string, status nd.Status, detail string) error {

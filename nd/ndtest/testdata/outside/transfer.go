@@ -32,7 +32,7 @@ func (e *endpoint) await(r *request) {
 	if r.timer != nil {
 		return
 	}
-	r.timer = time.AfterFunc(or(e.adapter.ReceiveTimeout), func() {
+	r.timer = time.AfterFunc(orUsual(e.adapter.ReceiveTimeout), func() {
 		defer e.adapter.lock()()
 		if !r.done && e.state == connected {
 			e.requests = e.requests[1:] // r, since whatever was before it has run
@@ -40,13 +40,6 @@ func (e *endpoint) await(r *request) {
 			e.fail(nd.IOTimeout, nd.IOTimeout)
 		}
 	})
-}
-
-func or(d time.Duration) time.Duration {
-	if d == 0 {
-		return 2 * time.Second
-	}
-	return d
 }
 
 // execute runs one request to its end, and ends the connection if it fails.
