@@ -189,7 +189,7 @@ func (a *Adapter) usable(ctx context.Context, op string) error {
 		return a.fail(op, nd.InvalidHandle, "the adapter is closed", "open it again")
 	}
 	if a.provider.sleep.shut.Load() {
-		return a.fail(op, nd.DeviceRemoved, "its provider has been closed", "close what is left of it")
+		return a.providerClosed(op)
 	}
 	if ctx.Err() != nil {
 		return nd.CanceledError(ctx, op, "adapter")
@@ -198,18 +198,11 @@ func (a *Adapter) usable(ctx context.Context, op string) error {
 }
 
 func (a *Adapter) providerClosed(op string) error {
-	return a.fail(op, nd.InvalidHandle, "the provider is closed", "")
+	return a.fail(op, nd.DeviceRemoved, "its provider has been closed", "close what is left of it")
 }
 
 func (a *Adapter) fail(op string, s nd.Status, detail, next string) error {
 	return &nd.OpError{Op: op, Object: "adapter", Status: s, Detail: detail, Next: next}
-}
-
-// notBuilt is the detail of errors that a later version will not return.
-const notBuilt = "not built yet"
-
-func (a *Adapter) unsupported(op, next string) error {
-	return a.fail(op, nd.NotSupported, notBuilt, next)
 }
 
 // shortage wraps an error of the arena in the status that fits.

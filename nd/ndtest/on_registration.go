@@ -28,7 +28,7 @@ func cancelRace(s *side, mr nd.MemoryRegion, buf []byte) error {
 	switch {
 	case errors.Is(err, nd.Canceled): // not registered
 		if err := mr.Deregister(s.ctx); !errors.Is(err, nd.InvalidDeviceState) {
-			return fmt.Errorf("Deregister after a canceled Register: %v", err)
+			return fmt.Errorf("deregistering after a canceled registration: %v", err)
 		}
 		if err := mr.Register(s.ctx, buf, nd.AllowLocalWrite); err != nil {
 			return err
@@ -37,7 +37,7 @@ func cancelRace(s *side, mr nd.MemoryRegion, buf []byte) error {
 		return err
 	}
 	if err := mr.Register(s.ctx, buf, nd.AllowLocalWrite); !errors.Is(err, nd.InvalidDeviceState) {
-		return fmt.Errorf("Register of a registered region: %v", err)
+		return fmt.Errorf("registering a registered region: %v", err)
 	}
 	return mr.Deregister(s.ctx)
 }
