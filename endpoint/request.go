@@ -53,7 +53,10 @@ type request struct {
 
 // reset readies a request for a new life.
 func (r *request) reset(k nd.RequestType, flags nd.OpFlags, context uint64) {
-	*r = request{kind: k, flags: flags, context: context, entries: r.entries[:0], captured: r.captured[:0], staged: -1}
+	entries, captured := r.entries[:0], r.captured[:0]
+	*r = request{} // alone it is done in place, without a copy
+	r.kind, r.flags, r.context = k, flags, context
+	r.entries, r.captured, r.staged = entries, captured, -1
 }
 
 // setEntries copies the list. It returns the number of bytes.

@@ -66,6 +66,7 @@ func (g *Registration) Run() bool {
 		return false
 	}
 	r.mem, r.address, r.flags = g.local.mem, g.remote.base, g.flags
+	r.show()
 	r.fast.bound, r.fast.ended = g.local.bound, g.ended
 	r.local.publish(&g.local)
 	r.remote.publish(&g.remote)

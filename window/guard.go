@@ -152,14 +152,14 @@ func (g *Guard) publish(sink, source nd.Token) {
 	// ORDER hazard: this exchange, then the loads of resolve; pairs with the
 	// exchange of grant.revoke and the loads of Space.Drained. Either the owner sees the
 	// hazard, or we see that the token is gone.
-	g.mine.Swap(hazardOf(sink, source))
+	storeBefore(&g.mine, hazardOf(sink, source))
 	g.hazard.Swap(hazardOf(sink, source))
 }
 
 // clear is HAZARD-CLEAR.
 func (g *Guard) clear() {
-	g.hazard.Store(0) // ORDER hazard-clear: after the last copy; pairs with the load in Space.Drained
-	g.mine.Store(0)
+	storeAfter(g.hazard, 0) // ORDER hazard-clear: after the last copy; pairs with the load in Space.Drained
+	storeAfter(&g.mine, 0)
 }
 
 // resolve is ENTRY-CHECK: it finds the memory of r if r's token allows it.

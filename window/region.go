@@ -2,6 +2,7 @@ package window
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
@@ -26,6 +27,20 @@ type Region struct {
 	localToken nd.Token // the latest; stale after deregistration
 	farToken   nd.Token
 	fast       fastState
+
+	shown atomic.Pointer[shown] // for those who only look, and often: every post needs a token
+}
+
+// shown is what a region tells about itself. It never changes once published.
+type shown struct {
+	mem           []byte
+	address       uint64
+	local, remote nd.Token
+}
+
+// show publishes what has changed. The caller holds r.mu.
+func (r *Region) show() {
+	r.shown.Store(&shown{r.mem, r.address, r.localToken, r.farToken})
 }
 
 // NewRegion returns an empty region. It takes two entries of the table.
@@ -41,7 +56,9 @@ func (s *Space) NewRegion() (*Region, error) {
 		s.table.giveBack(local)
 		return nil, err
 	}
-	return &Region{space: s, local: local, remote: remote}, nil
+	r := &Region{space: s, local: local, remote: remote}
+	r.shown.Store(new(shown))
+	return r, nil
 }
 
 // Register makes mem, any memory of the process, usable. Memory in the arena
@@ -59,6 +76,7 @@ func (r *Region) Register(mem []byte, flags nd.RegionFlags) error {
 	}
 	local, remote := r.draft(mem, shm.AddressOf(mem), flags)
 	r.mem, r.address, r.flags = mem, remote.base, flags
+	r.show()
 	r.local.publish(&local)
 	r.remote.publish(&remote)
 	return nil
@@ -87,6 +105,7 @@ func (r *Region) draft(mem []byte, address uint64, flags nd.RegionFlags) (local,
 		remote.rights |= Write
 	}
 	r.localToken, r.farToken = local.token, remote.token
+	r.show()
 	return local, remote
 }
 
@@ -111,6 +130,7 @@ func (r *Region) Revoke() (local, remote nd.Token, err error) {
 // revoke makes both tokens invalid. The caller holds r.mu.
 func (r *Region) revoke() (local, remote nd.Token) {
 	r.mem, r.draining = nil, true
+	r.show()
 	return r.local.revoke(), r.remote.revoke()
 }
 
@@ -146,27 +166,22 @@ func (r *Region) Free() {
 // Tokens returns the latest local and remote tokens, 0 before the first
 // registration.
 func (r *Region) Tokens() (local, remote nd.Token) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.localToken, r.farToken
+	now := r.shown.Load()
+	return now.local, now.remote
 }
 
 // Bytes returns the registered memory, nil if there is none.
 func (r *Region) Bytes() []byte {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.mem
+	return r.shown.Load().mem
 }
 
 // Address returns the address by which peers name the first byte, 0 if the
 // region is not registered.
 func (r *Region) Address() uint64 {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.mem == nil {
-		return 0
+	if now := r.shown.Load(); now.mem != nil {
+		return now.address
 	}
-	return r.address
+	return 0
 }
 
 // attach checks that a window may be bound to mem with the given rights, and
