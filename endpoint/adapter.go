@@ -39,7 +39,7 @@ type Adapter struct {
 	privileged atomic.Uint32 // 0 = nobody has asked for it
 }
 
-// Query returns the limits. What is not built yet has the limit 0.
+// Query returns the limits.
 func (a *Adapter) Query(version uint32) (nd.AdapterInfo, error) {
 	if version != nd.InfoVersion1 && version != nd.InfoVersion2 {
 		return nd.AdapterInfo{}, a.fail("query", nd.InvalidParameter, fmt.Sprintf("structure version %#x", version), "ask for nd.InfoVersion2")
@@ -158,7 +158,7 @@ func (a *Adapter) CreateMemoryWindow(ctx context.Context) (nd.MemoryWindow, erro
 	if err != nil {
 		return nil, a.shortage(op, err)
 	}
-	return &MemoryWindow{adapter: a, window: w}, nil
+	return &MemoryWindow{adapter: a, window: w, gone: make(chan struct{})}, nil
 }
 
 // CreateConnector makes an unbound connector.

@@ -46,6 +46,7 @@ func newCompletionQueue(a *Adapter, depth int) *CompletionQueue {
 	q := &CompletionQueue{adapter: a, provider: a.provider, entries: makeRing(depth), descriptor: descriptor{fd: noDescriptor}}
 	q.users.Store(new([]*Endpoint))
 	q.left.L = &q.mu
+	q.look = q.lookAtClock
 	return q
 }
 
@@ -58,7 +59,8 @@ func (q *CompletionQueue) isOpen() bool {
 func makeRing(depth int) []completion { return make([]completion, 1<<bits.Len(uint(2*depth-1))) }
 
 // Poll takes up to len(results) results and never blocks. It allocates
-// nothing and makes no system call.
+// nothing, and makes no system call unless an event descriptor or moderation
+// has been asked for.
 func (q *CompletionQueue) Poll(results []nd.Result) int {
 	if n := q.take(results); n > 0 {
 		return n

@@ -205,7 +205,7 @@ func TestModerateInterrupts(t *testing.T) {
 		c := q.begin(nd.NotifyAny)
 		q.add(plain, plain)
 		q.take(2) // these are not there any more
-		q.add(plain, broken)
+		q.add(plain, solicited)
 		q.pending(1)
 		p.events(t, 0)
 		q.add(plain)
@@ -222,13 +222,14 @@ func TestModerateInterrupts(t *testing.T) {
 	}
 	for _, count := range []int{-1, 60} { // the interval comes first
 		moderate(time.Hour, count)
-		c := q.begin(nd.NotifyErrors)
-		q.add(broken)
+		c := q.begin(nd.NotifySolicited)
+		q.add(solicited)
 		q.pending(1)
 		p.events(t, 0)
-		q.take(1)
-		c.stop()
-		c.returns(nd.Canceled)
+		q.add(broken) // which nothing holds back
+		c.returns(nd.Success)
+		p.events(t, 1)
+		q.take(2)
 		moderate(time.Microsecond, count)
 		for range 10 {
 			c := q.begin(nd.NotifySolicited)

@@ -85,8 +85,8 @@ type connection struct {
 }
 
 func (c *connection) state() connState {
-	if c.finished.Load() {
-		return connAborted // the record is somebody else's memory
+	if c.finished.Load() || c.provider.over.Load() {
+		return connAborted // the record may be somebody else's memory
 	}
 	return connState(c.record.state.Load()) // ORDER conn-state: pairs with the swap in move
 }
@@ -247,6 +247,9 @@ func (c *connection) detach() {
 		return
 	}
 	c.detached = true
+	if c.provider.over.Load() {
+		return // the member's departure lets go of everything
+	}
 	c.write(func() { c.record.detached[c.side].Store(leftHalf) }) // ORDER detached: pairs with the load in finish
 	c.peer.Ring()
 	c.provider.later(c.finish)

@@ -40,12 +40,16 @@ func (e *engine) start(p *Provider) {
 
 func (e *engine) stop() {
 	e.quit.Store(true)
-	e.nudge()
+	e.bell.Ring()
 	e.done.Wait()
 }
 
 // nudge makes the engine look now if it sleeps.
-func (e *engine) nudge() { e.bell.Ring() }
+func (e *engine) nudge() {
+	if !e.p.sleep.shut.Load() { // else the bell may be gone with the arena
+		e.bell.Ring()
+	}
+}
 
 // checkDeaths makes the engine look for dead members.
 func (e *engine) checkDeaths() {

@@ -31,8 +31,8 @@ func (q *CompletionQueue) EventFD() (int, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	switch {
-	case q.closed:
-		return noDescriptor, q.fail(op, nd.InvalidHandle, "the queue is closed", "create another")
+	case q.closed || q.provider.sleep.shut.Load():
+		return noDescriptor, q.fail(op, nd.InvalidHandle, "the queue or its provider is closed", "create another")
 	case q.fd != noDescriptor:
 		return q.fd, nil
 	}

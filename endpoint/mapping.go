@@ -2,6 +2,7 @@ package endpoint
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -19,6 +20,7 @@ type LogicalMapping struct {
 	pages      []nd.LogicalPage
 	region     *MemoryRegion // through which the privileged token reaches the memory
 	uses       atomic.Int32  // fast registrations, those to come included; goes up under mappings.mu
+	closing    atomic.Bool   // no more of them; set under mappings.mu
 }
 
 // mappings are those of a provider's adapters that are open.
@@ -49,8 +51,14 @@ func (a *Adapter) BuildLogicalAddressMapping(ctx context.Context, buf []byte) (n
 		m.pages = append(m.pages, nd.LogicalPage(page))
 	}
 	p.mappings.mu.Lock()
-	defer p.mappings.mu.Unlock()
-	p.mappings.live.Store(with(p.mappings.live.Load(), m))
+	known := p.member.Owns(start, uint64(len(buf))) // it may have been freed meanwhile, but cannot be from here on
+	if known {
+		p.mappings.live.Store(with(p.mappings.live.Load(), m))
+	}
+	p.mappings.mu.Unlock()
+	if !known {
+		return nil, errors.Join(a.fail(op, nd.InvalidParameter, "memory that has just been freed", "map memory of a region that is open"), region.Close())
+	}
 	return m, nil
 }
 
@@ -78,9 +86,15 @@ func (m *LogicalMapping) Close() error {
 		return &nd.OpError{Op: "close", Object: "logical mapping", Status: nd.DeviceBusy,
 			Detail: fmt.Sprintf("%d fast registrations use its pages", n), Next: "invalidate them with Endpoint.InvalidateRegion first"}
 	}
+	m.closing.Store(true)
+	p.mappings.mu.Unlock()
+	err := m.region.Close()
+	// Only now: as long as anybody may use it, the memory must stay allocated.
+	p.mappings.mu.Lock()
 	p.mappings.live.Store(without(p.mappings.live.Load(), m))
 	p.mappings.mu.Unlock()
-	return m.region.Close()
+	p.doChores() // its region may have waited for this
+	return err
 }
 
 // hold finds the mapping of an adapter that has the bytes [lo, hi) of a page,
@@ -88,7 +102,7 @@ func (m *LogicalMapping) Close() error {
 // any mapping of the adapter at all.
 func (l *mappings) hold(a *Adapter, page, lo, hi shm.Offset) (m *LogicalMapping, known bool) {
 	for _, m := range *l.live.Load() {
-		if m.adapter != a || page%shm.PageSize != 0 || page >= m.end || page+shm.PageSize <= m.start {
+		if m.adapter != a || m.closing.Load() || page%shm.PageSize != 0 || page >= m.end || page+shm.PageSize <= m.start {
 			continue
 		}
 		if known = true; lo == hi || page+lo >= m.start && page+hi <= m.end {
@@ -110,7 +124,7 @@ func (l *mappings) has(a *Adapter, page, lo shm.Offset) bool {
 	return true
 }
 
-// use tells whether some mapping lies in n bytes at off.
+// use tells whether some mapping lies in n bytes at off. The caller holds l.mu.
 func (l *mappings) use(off shm.Offset, n uint64) bool {
 	for _, m := range *l.live.Load() {
 		if m.start >= off && m.start < off+shm.Offset(n) {
@@ -141,7 +155,7 @@ func (a *Adapter) PrivilegedToken() (nd.Token, error) {
 
 // resolve puts, in place of the privileged token, the token of the mapping that
 // an entry lies in. So nothing ever moves under the privileged token itself,
-// peers are not shown it, and each mapping ends on its own. An entry that no
+// and each mapping ends on its own. An entry that no
 // mapping covers keeps the token, and is refused when it is used.
 func (a *Adapter) resolve(entries []entry) {
 	privileged := nd.Token(a.privileged.Load())

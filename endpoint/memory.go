@@ -146,10 +146,7 @@ func (r *MemoryRegion) Address() uint64 { return r.region.Address() }
 // with the region outlives the mappings of it.
 func (r *MemoryRegion) Close() error {
 	r.mu.Lock()
-	if r.closed {
-		r.mu.Unlock()
-		return nil
-	}
+	again := r.closed
 	r.closed = true
 	r.mu.Unlock()
 	r.region.Retire()
@@ -159,7 +156,9 @@ func (r *MemoryRegion) Close() error {
 	}
 	p.settleDeliveries(r.adapter)
 	p.doChores() // one may unbind a window
-	p.later(r.vanish)
+	if !again {
+		p.later(r.vanish)
+	}
 	// A provider that is closed meanwhile ends the wait.
 	_ = p.wait(context.Background(), p.doChores, func() bool {
 		r.mu.Lock()
@@ -180,7 +179,10 @@ func (r *MemoryRegion) vanish() bool {
 	if r.region.Bound() { // who has invalidated it has yet to release it
 		return false
 	}
-	if r.held = r.offset != 0 && r.adapter.provider.mappings.use(r.offset, r.size); r.held {
+	mappings := &r.adapter.provider.mappings
+	mappings.mu.Lock() // so that nobody maps what is being freed
+	defer mappings.mu.Unlock()
+	if r.held = r.offset != 0 && mappings.use(r.offset, r.size); r.held {
 		return false
 	}
 	r.region.Free()
@@ -211,6 +213,7 @@ type MemoryWindow struct {
 
 	mu     sync.Mutex
 	closed bool
+	gone   chan struct{} // closed when Close is done
 }
 
 // RemoteToken returns the token of the latest bind.
@@ -223,18 +226,24 @@ func (w *MemoryWindow) Descriptor() nd.WindowDescriptor { return w.window.Descri
 // no transfer uses the window any more.
 func (w *MemoryWindow) Close() error {
 	w.mu.Lock()
-	if w.closed {
-		w.mu.Unlock()
-		return nil
-	}
+	again := w.closed
 	w.closed = true
 	w.mu.Unlock()
-	p, space := w.adapter.provider, w.adapter.space
+	p := w.adapter.provider
 	if p.sleep.shut.Load() {
 		return nil // the member's departure returns all that it owned
 	}
-	token := w.window.Retire()
-	done := make(chan struct{})
+	if !again {
+		w.vanish()
+	}
+	// A provider that is closed meanwhile ends the wait.
+	_ = p.wait(context.Background(), p.doChores, func() bool { return isClosed(w.gone) })
+	return nil
+}
+
+// vanish invalidates and frees the window, now or as a chore.
+func (w *MemoryWindow) vanish() {
+	p, space, token := w.adapter.provider, w.adapter.space, w.window.Retire()
 	p.later(func() bool {
 		switch {
 		case !space.Drained(token):
@@ -245,13 +254,10 @@ func (w *MemoryWindow) Close() error {
 			return false
 		}
 		w.window.Free()
-		close(done)
+		close(w.gone)
 		p.sleep.wake()
 		return true
 	})
-	// A provider that is closed meanwhile ends the wait.
-	_ = p.wait(context.Background(), p.doChores, func() bool { return isClosed(done) })
-	return nil
 }
 
 // usable tells whether the window may be bound and invalidated.

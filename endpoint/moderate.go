@@ -15,6 +15,7 @@ type moderator struct {
 	count     int           // negative: for the interval alone
 	due       time.Time     // when the oldest result that is held becomes as old as that
 	timed     bool          // the engine looks at the clock
+	look      chore         // lookAtClock, made once: a held result is no reason to allocate
 }
 
 // ModerateInterrupts makes Notify and the event descriptor wait until count
@@ -47,7 +48,7 @@ func (q *CompletionQueue) hold() bool {
 	}
 	if q.interval > 0 && !q.timed {
 		q.timed = true
-		q.provider.postpone(q.lookAtClock)
+		q.provider.postpone(q.look)
 	}
 	return true
 }
@@ -57,8 +58,8 @@ func (q *CompletionQueue) hold() bool {
 func (q *CompletionQueue) lookAtClock() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.held() > 0 {
-		if q.interval < 0 || time.Now().Before(q.due) {
+	if q.held() > 0 && q.interval >= 0 {
+		if time.Now().Before(q.due) {
 			return false
 		}
 		q.raise()

@@ -105,7 +105,7 @@ func (q *CompletionQueue) announce(failed, solicited bool) {
 	if failed || solicited {
 		q.newest[nd.NotifySolicited] = q.tail
 	}
-	if !q.hold() {
+	if failed || !q.hold() { // after a failure no more may come, and the count may never be reached
 		q.raise()
 	}
 }

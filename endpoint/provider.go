@@ -75,6 +75,8 @@ type Provider struct {
 
 	choring sync.Mutex // held by the one who does chores
 
+	over atomic.Bool // Close is done: the member may leave, and its memory become somebody else's
+
 	mu      sync.Mutex // guards the rest
 	closed  bool
 	live    atomic.Pointer[[]*Endpoint] // replaced as a whole
@@ -199,8 +201,14 @@ func (p *Provider) Close() error {
 	}
 	p.sleep.close()
 	p.engine.stop()
+	p.over.Store(true)
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	for c := range p.conns {
+		c.mu.Lock()
+		c.lost.Store(true)
+		c.mu.Unlock()
+	}
 	for _, stop := range p.watched {
 		close(stop)
 	}

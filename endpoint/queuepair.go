@@ -263,6 +263,9 @@ func (ep *Endpoint) setState(s state) {
 func (ep *Endpoint) Err() error {
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
+	if ep.state() == connected {
+		return nil // a request has failed, but those before it come first
+	}
 	return ep.cause
 }
 

@@ -280,7 +280,7 @@ func (ep *Endpoint) Flush() error {
 	_ = p.wait(context.Background(), p.doChores, func() bool {
 		ep.mu.Lock()
 		defer ep.mu.Unlock()
-		return ep.swept || ep.state() == closed
+		return ep.settled
 	})
 	return nil
 }

@@ -73,7 +73,8 @@ type CompletionQueue interface {
 // [InterruptModerationSupported].
 type InterruptModerator interface {
 	// ModerateInterrupts lets events wait until count entries are there or the oldest is as old
-	// as interval. A negative value leaves one of the two out.
+	// as interval. A negative value leaves one of the two out. A failed entry makes its event at
+	// once, and those that were held make theirs with it.
 	//
 	// Errors: [InvalidParameterMix] when both are left out.
 	// Source: NdkControlCqInterruptModeration.

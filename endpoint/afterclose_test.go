@@ -1,0 +1,151 @@
+package endpoint
+
+import (
+	"context"
+	"net/netip"
+	"runtime/debug"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/softnd/softnd/nd"
+	"github.com/softnd/softnd/shm"
+	"github.com/softnd/softnd/window"
+)
+
+// copying pretends that somebody is in the middle of a copy under a token, until done is called.
+func copying(s *side, token nd.Token) (done func()) {
+	var word atomic.Uint64
+	word.Store(uint64(token))
+	h := window.NewHazard(&word, nil)
+	space := s.adapter.(*Adapter).space
+	space.Watch(h)
+	return func() {
+		word.Store(0)
+		space.Unwatch(h)
+	}
+}
+
+// TestMappedMemoryOutlivesTheDrain: memory whose region is closed goes when its mapping is closed,
+// and not while somebody still copies under the mapping's token.
+func TestMappedMemoryOutlivesTheDrain(t *testing.T) {
+	s := newParty(t, newArena(t), "alone", sideOptions{}, false).local
+	memory := must(s.adapter.Allocate(s.ctx, 100_000, nd.AllowLocalWrite))
+	mapping := must(s.adapter.BuildLogicalAddressMapping(s.ctx, memory.Bytes())).(*LogicalMapping)
+	off := memory.(*MemoryRegion).offset
+	wantStatus(t, memory.Close(), nd.Success)
+	done := copying(s, mapping.region.LocalToken())
+	closed, again := soon(mapping.Close), soon(mapping.Close)
+	stays(t, closed)
+	stays(t, again) // a second Close promises the same
+	if !s.member.Owns(off, 100_000) {
+		t.Error("the memory is gone in the middle of a copy")
+	}
+	done()
+	wantStatus(t, <-closed, nd.Success)
+	wantStatus(t, <-again, nd.Success)
+	eventually(t, "the memory is free", func() bool { return !s.member.Owns(off, 100_000) })
+}
+
+// stays checks that a call does not return.
+func stays(t *testing.T, c <-chan error) {
+	t.Helper()
+	select {
+	case err := <-c:
+		t.Fatalf("the call returned %v too early", err)
+	case <-time.After(30 * time.Millisecond):
+	}
+}
+
+// TestSecondCloseWaits: for regions and windows, as long as the first.
+func TestSecondCloseWaits(t *testing.T) {
+	p := newPair(t, setup{})
+	s := p.a.local
+	region := must(s.adapter.Allocate(s.ctx, 100, nd.AllowLocalWrite))
+	w := s.window(p.a.window())
+	p.a.must(order{Do: doBind, Len: 8, Flags: nd.AllowRead})
+	p.a.results(initiatorQueue, 1)
+	for _, tc := range []struct {
+		token nd.Token
+		close func() error
+	}{{region.LocalToken(), region.Close}, {w.RemoteToken(), w.Close}} {
+		done := copying(s, tc.token)
+		first, second := soon(tc.close), soon(tc.close)
+		stays(t, first)
+		stays(t, second)
+		done()
+		wantStatus(t, <-first, nd.Success)
+		wantStatus(t, <-second, nd.Success)
+	}
+}
+
+// TestFlushWaitsForTheDrain: the results are there when it returns.
+func TestFlushWaitsForTheDrain(t *testing.T) {
+	p := newPair(t, setup{})
+	w := p.a.window()
+	token := p.a.must(order{Do: doBind, Context: 1, Window: w, Len: 8, Flags: nd.AllowRead}).Far.Token
+	done := copying(p.a.local, token)
+	p.a.must(order{Do: doInvalidate, Context: 2, Window: w})
+	p.a.must(order{Do: doWrite, Context: 3, Parts: mine(0, 8), Far: p.b.memory})
+	flushed := soon(p.a.local.endpoint(0).Flush)
+	stays(t, flushed)
+	done()
+	wantStatus(t, <-flushed, nd.Success)
+	r := p.a.must(order{Do: doPoll, Queue: initiatorQueue, N: 4}).Results
+	if len(r) != 3 || r[1].Status != nd.Success || r[2].Status != nd.Canceled {
+		t.Errorf("when Flush has returned there is %v", r)
+	}
+}
+
+// TestCallsAfterTheEnd: when provider, member and arena are closed, calls on what is left fail or
+// do nothing, and touch nothing of the arena.
+func TestCallsAfterTheEnd(t *testing.T) {
+	ctx := t.Context()
+	arena := must(shm.Create(shm.Config{Size: testArena}))
+	join := func() (*shm.Member, *Provider, nd.Adapter, nd.CompletionQueue, nd.Endpoint) {
+		m := must(arena.Join(shm.NotRank))
+		p := must(New(m, Options{}))
+		ad := must(p.OpenAdapter(ctx, p.adapterID()))
+		cq := must(ad.CreateCompletionQueue(ctx, 10))
+		return m, p, ad, cq, must(ad.CreateEndpoint(ctx, nd.EndpointConfig{Receive: cq, Initiator: cq}))
+	}
+	m, p, ad, cq, ep := join()
+	m2, p2, ad2, _, ep2 := join()
+	l := must(ad.CreateListener(ctx))
+	must(0, l.Bind(netip.AddrPortFrom(Address(m.ID()), 0)))
+	must(0, l.Listen(0))
+	passive, active := must(ad.CreateConnector(ctx)), must(ad2.CreateConnector(ctx))
+	addr := must(l.LocalAddress())
+	impatient, giveUp := context.WithCancel(ctx)
+	connected := soon(func() error { return active.Connect(impatient, ep2, addr, nd.ConnectParams{}) })
+	must(0, l.GetConnectionRequest(ctx, passive))
+	must(0, cq.(nd.InterruptModerator).ModerateInterrupts(time.Second, 5))
+	must(0, p.Close())
+	must(0, m.Leave())
+	giveUp()
+	<-connected
+	must(0, p2.Close())
+	must(0, m2.Leave())
+	must(0, arena.Close())
+
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	for name, call := range map[string]func(){
+		"EventFD":        func() { _, _ = cq.EventFD() },
+		"GetPrivateData": func() { _, _ = passive.GetPrivateData(nil) },
+		"Reject":         func() { _ = passive.Reject(nil) },
+		"Close":          func() { _ = passive.Close() },
+		"Receive":        func() { _ = ep.Receive(1, nil) },
+		"Notify":         func() { _ = cq.Notify(ctx, nd.NotifyAny) },
+		"Poll":           func() { cq.Poll(make([]nd.Result, 1)) },
+		"Flush":          func() { _ = ep.Flush() },
+	} {
+		func() {
+			defer func() {
+				if fault := recover(); fault != nil {
+					t.Errorf("%s: %v\n%s", name, fault, debug.Stack())
+				}
+			}()
+			call()
+		}()
+	}
+}
