@@ -18,7 +18,7 @@ func checkCores() check {
 	quota, where := cpuQuota(string(memberships), "/sys/fs/cgroup")
 	if quota < float64(cores) {
 		return bad(warn, "cores", fmt.Sprintf("%d usable, but %s grants the time of %.1f", cores, where, quota),
-			"start at most that many ranks, or raise the limit")
+			"more ranks than that take turns; raise the limit for speed")
 	}
 	if cores == 1 {
 		return bad(warn, "cores", "1 usable", "ranks take turns on it; use 2 cores or more for speed")
