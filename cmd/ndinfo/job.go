@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"reflect"
+	"strings"
 	"time"
 
 	"github.com/softnd/softnd/endpoint"
@@ -14,65 +14,51 @@ import (
 	"github.com/softnd/softnd/shm"
 )
 
-// adapter is what an adapter says of itself.
-type adapter struct {
-	ID        string         `json:"id"`
-	Addresses []string       `json:"addresses"`
-	Info      nd.AdapterInfo `json:"info"`
-	Flags     string         `json:"flags"` // Info.AdapterFlags in words
-}
-
-type limit struct{ name, value string }
-
-// limits lists the fields of the adapter's information in the model's order.
-func (a *adapter) limits() (list []limit) {
-	v := reflect.ValueOf(a.Info)
-	for i := range v.NumField() {
-		f := limit{v.Type().Field(i).Name, fmt.Sprint(v.Field(i).Interface())}
-		if f.name == "InfoVersion" {
-			f.value = fmt.Sprintf("%#x", a.Info.InfoVersion)
-		}
-		list = append(list, f)
-	}
-	return list
-}
-
 // trialTimeout bounds the trial: a machine on which it takes this long is not usable.
 const trialTimeout = 10 * time.Second
 
 // tryJob does what a job of one rank does at its start and with its first transfer: it makes an
 // arena, joins it, opens the adapter, connects it to itself, and writes through a window.
 func tryJob() (check, []adapter) {
-	const name = "job"
 	ctx, cancel := context.WithTimeout(context.Background(), trialTimeout)
 	defer cancel()
 	arena, err := shm.Create(shm.Config{Ranks: 1})
 	if err != nil {
-		return bad(fail, name, err.Error(), remedyFor(err)), nil
+		return failed(err), nil
 	}
 	defer arena.Close()
 	member, err := arena.Join(0)
 	if err != nil {
-		return bad(fail, name, err.Error(), remedyFor(err)), nil
+		return failed(err), nil
 	}
 	defer member.Leave()
 	provider, err := endpoint.New(member, endpoint.Options{})
 	if err != nil {
-		return bad(fail, name, err.Error(), remedyFor(err)), nil
+		return failed(err), nil
 	}
 	defer provider.Close()
 	t := trial{ctx: ctx, provider: provider}
 	if err := t.run(); err != nil {
-		return bad(fail, name, err.Error(), remedyFor(err)), t.found
+		return failed(err), t.found
 	}
-	return good(name, "a rank started, connected to itself and wrote %d bytes through a window", trialBytes), t.found
+	return good(jobCheck, "a rank started, connected to itself and wrote %d bytes through a window", trialBytes), t.found
 }
 
-func remedyFor(err error) string {
+const jobCheck = "job"
+
+// failed makes the error's own advice, which its text holds too, the remedy.
+func failed(err error) check {
+	var next string
 	if s, ok := errors.AsType[*shm.ShortageError](err); ok {
-		return s.Next
+		next = s.Next
+	} else if o, ok := errors.AsType[*nd.OpError](err); ok {
+		next = o.Next
 	}
-	return "see the other lines"
+	text := err.Error()
+	if next != "" {
+		text = strings.Replace(text, "; "+next, "", 1)
+	}
+	return bad(fail, jobCheck, text, next)
 }
 
 const trialBytes = 64 << 10
@@ -101,11 +87,7 @@ func (t *trial) run() error {
 	if err != nil {
 		return err
 	}
-	a := adapter{ID: info.AdapterID.String(), Info: info, Flags: info.AdapterFlags.String()}
-	for _, addr := range addresses {
-		a.Addresses = append(a.Addresses, addr.String())
-	}
-	t.found = []adapter{a}
+	t.found = []adapter{describe(info, addresses)}
 	if t.mr, err = t.ad.Allocate(t.ctx, 2*trialBytes, nd.AllowLocalWrite); err != nil {
 		return err
 	}

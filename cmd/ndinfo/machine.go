@@ -1,120 +1,58 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"runtime"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/softnd/softnd/shm"
 )
 
 // machineChecks look at one thing each. What a job cannot do without fails here as well as in
 // the trial, so that the reader learns why.
 var machineChecks = []func() check{
 	checkKernel, checkCores, checkMemory, checkAddressSpace, checkFileSize, checkDescriptors,
-	checkProc, checkMemfd, checkLocks, checkPidfd, checkFutex, checkSubreaper,
+	checkProc, checkNull, checkMemfd, checkLocks, checkPidfd, checkFutex, checkSubreaper,
 	checkUserNamespaces, checkHugePages, checkIOUring,
 }
 
 func checkKernel() check {
 	var u unix.Utsname
 	if err := unix.Uname(&u); err != nil {
-		return bad(warn, "kernel", err.Error(), "")
+		return bad(warn, "kernel", err.Error(), "softnd needs Linux 5.10 or newer")
 	}
-	return good("kernel", "%s %s, %s", unix.ByteSliceToString(u.Sysname[:]), unix.ByteSliceToString(u.Release[:]), runtime.GOARCH)
+	return judgeKernel(unix.ByteSliceToString(u.Release[:]))
 }
 
-// checkCores compares the cores that may be used with the time that a cgroup grants on them.
-func checkCores() check {
-	cores := runtime.NumCPU()
-	if quota, ok := cpuQuota(); ok && quota < float64(cores) {
-		return bad(warn, "cores", fmt.Sprintf("%d usable, but the cgroup grants the time of %.1f", cores, quota),
-			"start at most that many ranks, or raise cpu.max")
+// judgeKernel only warns: distributions carry features into kernels of older numbers, and the
+// other checks try what is needed.
+func judgeKernel(release string) check {
+	var major, minor int
+	fmt.Sscanf(release, "%d.%d", &major, &minor)
+	if major < 5 || major == 5 && minor < 10 {
+		return bad(warn, "kernel", fmt.Sprintf("Linux %s, %s", release, runtime.GOARCH), "softnd is made for 5.10 or newer")
 	}
-	if cores == 1 {
-		return bad(warn, "cores", "1 usable", "ranks take turns on it; use 2 cores or more for speed")
-	}
-	return good("cores", "%d usable", cores)
-}
-
-// cpuQuota returns how many cores' worth of time version 2 of the cpu controller grants at the
-// top that this process sees, which in a container is its own group.
-func cpuQuota() (cores float64, limited bool) {
-	b, err := os.ReadFile("/sys/fs/cgroup/cpu.max")
-	f := strings.Fields(string(b))
-	if err != nil || len(f) != 2 {
-		return 0, false
-	}
-	quota, err := strconv.ParseFloat(f[0], 64) // "max" is no number
-	period, err2 := strconv.ParseFloat(f[1], 64)
-	return quota / period, err == nil && err2 == nil && period > 0
-}
-
-const (
-	leastMemory = 16 << 20 // below it not even the tables of an arena are sure to fit
-	fairMemory  = 256 << 20
-)
-
-func checkMemory() check {
-	left, limit := shm.MemoryLeft()
-	found := fmt.Sprintf("%s left under %s", mebibytes(left), limit)
-	switch {
-	case limit == "":
-		return bad(warn, "memory", "/proc tells nothing about it", "mount /proc; shortage cannot be foreseen without it")
-	case left < leastMemory:
-		return bad(fail, "memory", found, "free memory or raise the limit: a job needs "+mebibytes(leastMemory))
-	case left < fairMemory:
-		return bad(warn, "memory", found, "enough for a small job; what ranks allocate beyond it is refused")
-	}
-	return good("memory", "%s", found)
-}
-
-func mebibytes(n uint64) string { return fmt.Sprintf("%d MiB", n>>20) }
-
-func checkAddressSpace() check {
-	return checkLimit("address space", unix.RLIMIT_AS, 2<<30, 4<<30, "ulimit -v", mebibytes)
-}
-
-func checkFileSize() check {
-	return checkLimit("file size", unix.RLIMIT_FSIZE, 64<<20, 1<<30, "ulimit -f", mebibytes)
-}
-
-func checkDescriptors() check {
-	// A rank needs a dozen and one for each peer; a launcher, some for each rank.
-	return checkLimit("descriptors", unix.RLIMIT_NOFILE, 64, 512, "ulimit -n", func(n uint64) string { return strconv.FormatUint(n, 10) })
-}
-
-// checkLimit looks at a resource limit: below least nothing starts, below fair large jobs do not.
-func checkLimit(name string, resource int, least, fair uint64, option string, show func(uint64) string) check {
-	var l unix.Rlimit
-	if err := unix.Getrlimit(resource, &l); err != nil {
-		return bad(warn, name, err.Error(), "")
-	}
-	remedy := fmt.Sprintf("raise it with %s to %s", option, show(fair))
-	switch {
-	case l.Cur == unix.RLIM_INFINITY:
-		return good(name, "unlimited")
-	case l.Cur < least:
-		return bad(fail, name, "at most "+show(l.Cur), remedy)
-	case l.Cur < fair:
-		return bad(warn, name, "at most "+show(l.Cur), remedy)
-	}
-	return good(name, "at most %s", show(l.Cur))
+	return good("kernel", "Linux %s, %s", release, runtime.GOARCH)
 }
 
 func checkProc() check {
-	if _, err := os.Readlink("/proc/self/fd/0"); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return bad(fail, "/proc", err.Error(), "mount it: mount -t proc proc /proc")
-	}
-	if _, err := os.Stat("/proc/self/exe"); err != nil {
-		return bad(fail, "/proc", err.Error(), "mount it: mount -t proc proc /proc")
+	for _, path := range []string{"/proc/self/exe", "/proc/self/fd"} {
+		if _, err := os.Stat(path); err != nil {
+			return bad(fail, "/proc", err.Error(), "mount it: mount -t proc proc /proc")
+		}
 	}
 	return good("/proc", "mounted")
+}
+
+// checkNull opens what ndrun gives its helpers and most ranks as standard input.
+func checkNull() check {
+	f, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return bad(fail, os.DevNull, err.Error(), "make it: mknod -m 666 /dev/null c 1 3")
+	}
+	f.Close()
+	return good(os.DevNull, "opens")
 }
 
 // checkMemfd makes what arenas are made of: a file without a name, sealed, with pages that are

@@ -4,17 +4,35 @@
 //	ndinfo          one line for each: ok, warn or fail, with a remedy where there is one
 //	ndinfo --json   the same as one JSON object
 //
-// It exits with 0 if a default job would start, with 1 if not, and with 2 for wrong arguments.
+// A default job is one of one rank under ndrun without options. ndinfo exits with 0 if it would
+// start, which is when no check failed, with 1 if not, and with 2 for wrong arguments.
+//
+// # The JSON object
+//
+//	starts      true if a default job would start
+//	checks      a list, in the order of the lines, of objects with
+//	  name      what was looked at
+//	  status    "ok", "warn" (jobs start, but something is slow, small or missing) or "fail"
+//	  found     what is there, in words
+//	  remedy    what to do about it, in words; left out where there is nothing to do
+//	adapters    a list, empty if none could be opened, of objects with
+//	  id        the adapter's id: "0x" and 16 hexadecimal digits
+//	  addresses a list of IP addresses
+//	  version   version of the adapter's information, as "0x20000"
+//	  vendor    vendor id, as "0x0000"
+//	  device    device id, as "0x0000"
+//	  flags     a list of the names of nd.AdapterFlags
+//	  limits    an object: each Max and Threshold field of nd.AdapterInfo as a number, under its
+//	            name in lower case with underscores, as max_read_sge
+//
+// Names of checks and keys stay as they are; new ones may come. Words may change.
 package main
 
 import (
-	"encoding/json"
 	"flag"
 	"fmt"
 	"io"
 	"os"
-	"strings"
-	"text/tabwriter"
 )
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
@@ -51,81 +69,4 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return 1
 	}
 	return 0
-}
-
-// report is all that ndinfo finds out.
-type report struct {
-	Starts   bool      `json:"starts"` // a default job would start
-	Checks   []check   `json:"checks"`
-	Adapters []adapter `json:"adapters"`
-}
-
-// check is one line of the report.
-type check struct {
-	Name   string `json:"name"`
-	Status status `json:"status"`
-	Found  string `json:"found"`            // what is there
-	Remedy string `json:"remedy,omitempty"` // what to do about it
-}
-
-type status string
-
-const (
-	ok   status = "ok"
-	warn status = "warn" // jobs start, but something will be slow, small or missing
-	fail status = "fail" // a default job does not start
-)
-
-func good(name, format string, args ...any) check {
-	return check{Name: name, Status: ok, Found: fmt.Sprintf(format, args...)}
-}
-
-func bad(s status, name, found, remedy string) check {
-	return check{Name: name, Status: s, Found: found, Remedy: remedy}
-}
-
-// survey makes all checks.
-func survey() *report {
-	r := &report{Adapters: []adapter{}}
-	for _, c := range machineChecks {
-		r.Checks = append(r.Checks, c())
-	}
-	job, adapters := tryJob()
-	r.Checks = append(r.Checks, job)
-	r.Adapters = append(r.Adapters, adapters...)
-	// The trial decides, not the signs.
-	r.Starts = job.Status != fail
-	return r
-}
-
-func (r *report) print(w io.Writer) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	for _, c := range r.Checks {
-		text := c.Found
-		if c.Remedy != "" {
-			text += "; " + c.Remedy
-		}
-		fmt.Fprintf(t, "%s\t%s\t%s\n", c.Status, c.Name, text)
-	}
-	for _, a := range r.Adapters {
-		fmt.Fprintf(t, "\nadapter %s at %s\n", a.ID, strings.Join(a.Addresses, ", "))
-		for _, l := range a.limits() {
-			fmt.Fprintf(t, "  %s\t%s\n", l.name, l.value)
-		}
-	}
-	if err := t.Flush(); err != nil {
-		return err
-	}
-	conclusion := "A default job starts here."
-	if !r.Starts {
-		conclusion = "A default job does not start here: see the lines that begin with fail."
-	}
-	_, err := fmt.Fprintf(w, "\n%s\n", conclusion)
-	return err
-}
-
-func (r *report) printJSON(w io.Writer) error {
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	return e.Encode(r)
 }

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"bytes"
+	"net/netip"
+	"os"
+	"reflect"
+	"testing"
+
+	"github.com/softnd/softnd/nd"
+)
+
+// The format is a promise: programs read it.
+func TestFormat(t *testing.T) {
+	r := &report{
+		Checks:   []check{good("cores", "2 usable"), bad(fail, "job", "broken", "mend it")},
+		Adapters: []adapter{describe(numbered(), []netip.Addr{netip.MustParseAddr("127.77.0.1")})},
+	}
+	var out bytes.Buffer
+	if err := r.printJSON(&out); err != nil {
+		t.Fatal(err)
+	}
+	want, err := os.ReadFile("testdata/report.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(out.Bytes(), want) {
+		t.Errorf("not as in testdata/report.json:\n%s", &out)
+	}
+}
+
+// numbered gives each field of the information a value of its own.
+func numbered() (info nd.AdapterInfo) {
+	v := reflect.ValueOf(&info).Elem()
+	for i := range v.NumField() {
+		v.Field(i).SetUint(uint64(i + 1))
+	}
+	info.AdapterID = 1<<63 + 1
+	info.AdapterFlags = nd.InOrderDMASupported | nd.CQResizeSupported
+	return info
+}
+
+// Each field of the information is in the report: the adapter's own five, and the limits.
+func TestAllLimits(t *testing.T) {
+	info, own := reflect.TypeFor[nd.AdapterInfo](), reflect.TypeFor[limits]()
+	const others = 5 // version, vendor, device, id, flags
+	if info.NumField() != own.NumField()+others {
+		t.Errorf("the information has %d fields, the report %d and %d", info.NumField(), own.NumField(), others)
+	}
+}
+
+func TestNoFlags(t *testing.T) {
+	if a := describe(nd.AdapterInfo{}, nil); len(a.Flags) != 0 || a.Flags == nil || a.Addresses == nil {
+		t.Errorf("%#v", a)
+	}
+}

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path"
+	"testing"
+
+	"github.com/softnd/softnd/nd"
+	"github.com/softnd/softnd/shm"
+)
+
+func TestKernel(t *testing.T) {
+	for release, want := range map[string]status{
+		"5.10.0-28-amd64": ok, "6.1": ok, "10.0-rc1": ok, "5.9.16": warn, "4.18.0-553.el8": warn, "odd": warn,
+	} {
+		if c := judgeKernel(release); c.Status != want || c.Remedy == "" && want == warn {
+			t.Errorf("%s: %+v", release, c)
+		}
+	}
+}
+
+func TestMemory(t *testing.T) {
+	for _, tc := range []struct {
+		left  uint64
+		limit string
+		want  status
+	}{
+		{0, "", warn},
+		{0, "x", fail},
+		{leastMemory - 1, "x", fail},
+		{64 << 20, "x", warn},
+		{fairMemory, "x", ok},
+	} {
+		if c := judgeMemory(tc.left, tc.limit); c.Status != tc.want {
+			t.Errorf("%d under %q: %+v", tc.left, tc.limit, c)
+		}
+	}
+}
+
+func TestQuota(t *testing.T) {
+	root := t.TempDir()
+	write := func(file, text string) {
+		t.Helper()
+		file = path.Join(root, file)
+		if err := errors.Join(os.MkdirAll(path.Dir(file), 0o700), os.WriteFile(file, []byte(text), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("a/cpu.max", "150000 100000\n")
+	write("a/b/cpu.max", "max 100000\n")
+	write("unified/h/cpu.max", "100000 100000\n")
+	write("cpu,cpuacct/v1/cpu.cfs_quota_us", "50000\n")
+	write("cpu,cpuacct/v1/cpu.cfs_period_us", "100000\n")
+	write("cpu,cpuacct/v1/free/cpu.cfs_quota_us", "-1\n")
+	write("cpu,cpuacct/v1/free/cpu.cfs_period_us", "100000\n")
+	write("cpu/cpu.cfs_quota_us", "400000\n")
+	write("cpu/cpu.cfs_period_us", "100000\n")
+	for _, tc := range []struct {
+		memberships string
+		cores       float64
+		where       string
+	}{
+		{"", math.Inf(1), ""},
+		{"odd line\n0::/elsewhere\n", math.Inf(1), ""},
+		{"0::/a/b\n", 1.5, "a/cpu.max"},
+		{"0::/h\n", 1, "unified/h/cpu.max"},
+		{"3:cpu,cpuacct:/v1/free\n0::/a\n", 0.5, "cpu,cpuacct/v1/cpu.cfs_quota_us"},
+		{"3:cpuset:/v1\n2:cpu:/of/the/host\n", 4, "cpu/cpu.cfs_quota_us"},
+	} {
+		where := tc.where
+		if where != "" {
+			where = path.Join(root, where)
+		}
+		if cores, file := cpuQuota(tc.memberships, root); cores != tc.cores || file != where {
+			t.Errorf("%q: %v by %s", tc.memberships, cores, file)
+		}
+	}
+}
+
+// An error's advice is said once, as the remedy.
+func TestAdvice(t *testing.T) {
+	for _, tc := range []struct {
+		err         error
+		text, after string
+	}{
+		{errors.New("odd"), "odd", ""},
+		{fmt.Errorf("create: %w", &shm.ShortageError{Wanted: 2, Left: 1, Limit: "it", Next: "do this"}),
+			"create: shm: reserving memory: wanted 2 bytes, 1 left under it", "do this"},
+		{&nd.OpError{Op: "write", Status: nd.Canceled, Detail: "so", Next: "do that"}, "nd: write: so: canceled", "do that"},
+	} {
+		if c := failed(tc.err); c.Found != tc.text || c.Remedy != tc.after {
+			t.Errorf("%+v", c)
+		}
+	}
+}

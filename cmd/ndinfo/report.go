@@ -1,0 +1,94 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"text/tabwriter"
+)
+
+// report is all that ndinfo finds out.
+type report struct {
+	Starts   bool      `json:"starts"` // a default job would start
+	Checks   []check   `json:"checks"`
+	Adapters []adapter `json:"adapters"`
+}
+
+// check is one line of the report.
+type check struct {
+	Name   string `json:"name"`
+	Status status `json:"status"`
+	Found  string `json:"found"`            // what is there
+	Remedy string `json:"remedy,omitempty"` // what to do about it
+}
+
+type status string
+
+const (
+	ok   status = "ok"
+	warn status = "warn" // jobs start, but something will be slow, small or missing
+	fail status = "fail" // a default job does not start
+)
+
+func good(name, format string, args ...any) check {
+	return check{Name: name, Status: ok, Found: fmt.Sprintf(format, args...)}
+}
+
+func bad(s status, name, found, remedy string) check {
+	return check{Name: name, Status: s, Found: found, Remedy: remedy}
+}
+
+// survey makes all checks.
+func survey() *report {
+	r := &report{Adapters: []adapter{}}
+	for _, c := range machineChecks {
+		r.Checks = append(r.Checks, c())
+	}
+	job, adapters := tryJob()
+	if job.Status == fail && job.Remedy == "" {
+		job.Remedy = "rerun under strace -f to see which call is refused"
+		if r.failed() {
+			job.Remedy = "mend what failed above first"
+		}
+	}
+	r.Checks = append(r.Checks, job)
+	r.Adapters = append(r.Adapters, adapters...)
+	r.Starts = !r.failed()
+	return r
+}
+
+// failed tells whether any check did. The trial alone does not decide: it is one process, and
+// ndrun, its guard and a rank need more than that.
+func (r *report) failed() bool {
+	return slices.ContainsFunc(r.Checks, func(c check) bool { return c.Status == fail })
+}
+
+func (r *report) print(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, c := range r.Checks {
+		text := c.Found
+		if c.Remedy != "" {
+			text += "; " + c.Remedy
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\n", c.Status, c.Name, text)
+	}
+	for _, a := range r.Adapters {
+		a.print(t)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	conclusion := "A default job starts here."
+	if !r.Starts {
+		conclusion = "A default job does not start here: see the lines that begin with fail."
+	}
+	_, err := fmt.Fprintf(w, "\n%s\n", conclusion)
+	return err
+}
+
+func (r *report) printJSON(w io.Writer) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(r)
+}

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// mustFail checks a report of a machine that cannot start jobs, and that the check says why.
+func mustFail(t *testing.T, r report, exit int, name string) {
+	t.Helper()
+	if exit != 1 || r.Starts {
+		t.Errorf("exit status %d, starts %v", exit, r.Starts)
+	}
+	if c := r.check(name); c.Status != fail || c.Remedy == "" {
+		t.Errorf("%+v", c)
+	}
+	if job := r.check("job"); job.Found == "" || job.Status == fail && job.Remedy == "" {
+		t.Errorf("%+v", job)
+	}
+}
+
+func TestFileSizeLimit(t *testing.T) {
+	r, exit := ndinfo(t, limitOf(unix.RLIMIT_FSIZE, 1<<20), nil)
+	mustFail(t, r, exit, "file size")
+	if job := r.check("job"); !strings.Contains(job.Remedy, "raise the limit") || strings.Contains(job.Found, job.Remedy) {
+		t.Errorf("the error's own advice is not the remedy, and only there: %+v", job)
+	}
+}
+
+// ndinfo says of a number of descriptors what ndrun makes of it.
+func TestDescriptors(t *testing.T) {
+	ndrun := filepath.Join(t.TempDir(), "ndrun")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", ndrun, "../ndrun").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	const first, last = 16, 64 // not enough, and more than enough
+	for limit, started := uint64(first), 0; started < 2; limit++ {
+		r, exit := ndinfo(t, limitOf(unix.RLIMIT_NOFILE, limit), nil)
+		if limit == first || exit != 0 {
+			mustFail(t, r, exit, "descriptors")
+		} else {
+			mustStart(t, r, exit)
+			started++
+		}
+		script := fmt.Sprintf("ulimit -n %d; exec %s true", limit, ndrun)
+		out, err := exec.CommandContext(t.Context(), "sh", "-c", script).CombinedOutput()
+		if r.Starts != (err == nil) || limit == last {
+			t.Fatalf("%d descriptors: ndinfo starts %v, ndrun: %v %s", limit, r.Starts, err, out)
+		}
+	}
+}
+
+func TestNoProc(t *testing.T) {
+	r, exit := ndinfo(t, "no proc", &syscall.SysProcAttr{
+		Cloneflags:  unix.CLONE_NEWUSER | unix.CLONE_NEWNS,
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
+	})
+	mustFail(t, r, exit, "/proc")
+	if c := r.check("memory"); c.Status != warn {
+		t.Errorf("%+v", c)
+	}
+}
+
+func TestLittleMemory(t *testing.T) {
+	const limit = 64 << 20
+	dir := memoryCgroup(t, limit)
+	r, exit := ndinfo(t, strait("cgroup "+dir), nil)
+	mustStart(t, r, exit)
+	if c := r.check("memory"); c.Status != warn || !strings.Contains(c.Found, dir) {
+		t.Errorf("%+v", c)
+	}
+}
+
+// memoryCgroup makes a memory cgroup below this process's; it skips the test where that is not allowed.
+func memoryCgroup(t *testing.T, limit int) string {
+	t.Helper()
+	memberships, err := os.ReadFile("/proc/self/cgroup")
+	for line := range strings.Lines(string(memberships)) {
+		f := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		parent, file := path.Join("/sys/fs/cgroup", f[2]), "memory.max"
+		switch f[1] {
+		case "":
+		case "memory":
+			parent, file = path.Join("/sys/fs/cgroup/memory", f[2]), "memory.limit_in_bytes"
+		default:
+			continue
+		}
+		dir := path.Join(parent, fmt.Sprintf("ndinfo-test-%d", os.Getpid()))
+		if err = os.Mkdir(dir, 0o755); err != nil {
+			continue
+		}
+		t.Cleanup(func() { removeCgroup(t, dir) })
+		if err = os.WriteFile(path.Join(dir, file), fmt.Append(nil, limit), 0); err == nil {
+			return dir
+		}
+	}
+	t.Skipf("no memory cgroup can be made here: %v", err)
+	return ""
+}
+
+// removeCgroup tries for a while: the kernel lets go of the dead a bit later.
+func removeCgroup(t *testing.T, dir string) {
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		err := unix.Rmdir(dir)
+		if err == nil {
+			return
+		}
+		if time.Now().After(end) {
+			t.Error(err)
+			return
+		}
+	}
+}
