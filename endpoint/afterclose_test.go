@@ -36,8 +36,8 @@ func TestMappedMemoryOutlivesTheDrain(t *testing.T) {
 	wantStatus(t, memory.Close(), nd.Success)
 	done := copying(s, mapping.region.LocalToken())
 	closed, again := soon(mapping.Close), soon(mapping.Close)
-	stays(t, closed)
-	stays(t, again) // a second Close promises the same
+	stays(t, done, closed)
+	stays(t, done, again) // a second Close promises the same
 	if !s.member.Owns(off, 100_000) {
 		t.Error("the memory is gone in the middle of a copy")
 	}
@@ -47,11 +47,12 @@ func TestMappedMemoryOutlivesTheDrain(t *testing.T) {
 	eventually(t, "the memory is free", func() bool { return !s.member.Owns(off, 100_000) })
 }
 
-// stays checks that a call does not return.
-func stays(t *testing.T, c <-chan error) {
+// stays checks that a call does not return. If it does, the copy that it should wait for is over.
+func stays(t *testing.T, done func(), c <-chan error) {
 	t.Helper()
 	select {
 	case err := <-c:
+		done()
 		t.Fatalf("the call returned %v too early", err)
 	case <-time.After(30 * time.Millisecond):
 	}
@@ -71,8 +72,8 @@ func TestSecondCloseWaits(t *testing.T) {
 	}{{region.LocalToken(), region.Close}, {w.RemoteToken(), w.Close}} {
 		done := copying(s, tc.token)
 		first, second := soon(tc.close), soon(tc.close)
-		stays(t, first)
-		stays(t, second)
+		stays(t, done, first)
+		stays(t, done, second)
 		done()
 		wantStatus(t, <-first, nd.Success)
 		wantStatus(t, <-second, nd.Success)
@@ -88,7 +89,7 @@ func TestFlushWaitsForTheDrain(t *testing.T) {
 	p.a.must(order{Do: doInvalidate, Context: 2, Window: w})
 	p.a.must(order{Do: doWrite, Context: 3, Parts: mine(0, 8), Far: p.b.memory})
 	flushed := soon(p.a.local.endpoint(0).Flush)
-	stays(t, flushed)
+	stays(t, done, flushed)
 	done()
 	wantStatus(t, <-flushed, nd.Success)
 	r := p.a.must(order{Do: doPoll, Queue: initiatorQueue, N: 4}).Results
