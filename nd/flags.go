@@ -97,7 +97,7 @@ const (
 	NDKAllowLocalWrite     NDKOpFlags = 0x10 // FastRegister only
 	NDKAllowRemoteWrite    NDKOpFlags = 0x30 // bit 0x20 together with NDKAllowLocalWrite
 	NDKInline              NDKOpFlags = 0x40
-	NDKReadSink            NDKOpFlags = 0x80 // FastRegister only. Source: NDK_OP_FLAG_RDMA_READ_SINK.
+	NDKReadSink            NDKOpFlags = 0x80  // FastRegister only. Source: NDK_OP_FLAG_RDMA_READ_SINK.
 	NDKReadLocalInvalidate NDKOpFlags = 0x100 // Source: NDK_OP_FLAG_RDMA_READ_LOCAL_INVALIDATE.
 	NDKDefer               NDKOpFlags = 0x200
 )

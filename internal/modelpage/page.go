@@ -45,6 +45,8 @@ type page struct {
 	parts  []part
 	uses   []use
 	tests  []test
+	// callers are functions of package nd, by what they use.
+	callers map[string][]string
 }
 
 // ids lists the rows of the table and what the suite checks beyond it.
@@ -106,6 +108,9 @@ func (p *page) read(root string) error {
 			return err
 		}
 		p.tests = append(p.tests, s.tests(tested.short)...)
+		if tested.path == modelPath {
+			p.callers = s.callers()
+		}
 	}
 	return nil
 }
@@ -149,8 +154,8 @@ func (p *page) model() {
 ## The model
 
 What each part of package nd is in NetworkDirect, which rows use it themselves (in parentheses: only through
-helpers of the suite), and whether all of those pass. Where no row uses it, tests that do, the most specific ones
-first. Their result is `+"`go test`"+`: they run with `+"`go test ./...`"+`, and this page does not know how they end.
+helpers), and whether all of those pass. Where no row uses it, tests that do, the most specific ones
+first. Their result is ` + "`go test`" + `: they run with ` + "`go test ./...`" + `, and this page does not know how they end.
 `)
 	for _, kind := range kinds {
 		p.printf("\n### %s\n\n| Go | NetworkDirect | tests | result |\n|---|---|---|---|\n", kind)
@@ -178,7 +183,15 @@ func (p *page) usedBy(name string) (tests, result string) {
 	if rows, passed = p.rowsWith(func(u use) bool { return slices.Contains(u.wider, name) }); rows != "" {
 		return "(" + rows + ")", passed
 	}
-	return p.testedBy(name)
+	if tests := p.testsOf(name); tests != "" {
+		return tests, "`go test`"
+	}
+	for _, caller := range p.callers[name] {
+		if tests := p.testsOf(caller); tests != "" {
+			return "(" + tests + ")", "`go test`"
+		}
+	}
+	return "", "no test uses it"
 }
 
 // rowsWith names the rows that have a use as wanted, and their common result.
@@ -205,8 +218,8 @@ func (p *page) rowsWith(wanted func(use) bool) (rows, result string) {
 	return andMore(labels, more), result
 }
 
-// testedBy names tests of a part that no row uses.
-func (p *page) testedBy(name string) (tests, result string) {
+// testsOf names tests of a part that no row uses.
+func (p *page) testsOf(name string) string {
 	const shown = 2
 	var names []string
 	more := 0
@@ -219,10 +232,7 @@ func (p *page) testedBy(name string) (tests, result string) {
 			more++
 		}
 	}
-	if len(names) == 0 {
-		return "", "no test uses it"
-	}
-	return andMore(names, more), "`go test`"
+	return andMore(names, more)
 }
 
 func andMore(names []string, more int) string {

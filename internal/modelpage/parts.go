@@ -3,6 +3,7 @@ package modelpage
 import (
 	"go/ast"
 	"go/token"
+	"go/types"
 	"regexp"
 	"strings"
 )
@@ -21,9 +22,7 @@ func parts(files []*ast.File) (all []part) {
 		for _, d := range f.Decls {
 			switch d := d.(type) {
 			case *ast.FuncDecl:
-				if d.Recv == nil && d.Name.IsExported() {
-					all = append(all, part{d.Name.Name, "Functions", sourceOf(d.Doc)})
-				}
+				all = append(all, function(d)...)
 			case *ast.GenDecl:
 				switch d.Tok {
 				case token.TYPE:
@@ -37,6 +36,20 @@ func parts(files []*ast.File) (all []part) {
 		}
 	}
 	return all
+}
+
+// function lists a function, or a method of a struct if the model has it.
+func function(d *ast.FuncDecl) []part {
+	source := sourceOf(d.Doc)
+	if d.Recv == nil && d.Name.IsExported() {
+		return []part{{d.Name.Name, "Functions", source}}
+	}
+	if d.Recv == nil || source == "" {
+		return nil
+	}
+	recv := types.ExprString(d.Recv.List[0].Type)
+	recv = strings.TrimPrefix(recv, "*")
+	return []part{{recv + "." + d.Name.Name, recv, source}}
 }
 
 func sourcesOfTypes(files []*ast.File) map[string]string {

@@ -33,6 +33,21 @@ func (s *source) tests(short string) (all []test) {
 	return all
 }
 
+// callers tells which exported functions of a package use which parts of package nd.
+func (s *source) callers() map[string][]string {
+	by := make(map[string][]string)
+	for _, f := range s.files {
+		for _, d := range f.Decls {
+			if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv == nil && fn.Name.IsExported() && !isTest(fn) {
+				for _, part := range s.uses(fn, nowhere) {
+					by[part] = append(by[part], fn.Name.Name)
+				}
+			}
+		}
+	}
+	return by
+}
+
 // isTest: benchmarks do not run with the tests, fuzz targets do with what they have.
 func isTest(fn *ast.FuncDecl) bool {
 	name := fn.Name.Name
