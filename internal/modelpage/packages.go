@@ -88,6 +88,7 @@ type source struct {
 	info   *types.Info
 	model  *types.Package            // package nd as it sees it
 	bodies map[types.Object]ast.Node // its functions, and the values of its variables
+	known  map[*types.Func][]string  // what methods told of methods
 }
 
 // load parses a package and checks its types.
@@ -101,7 +102,7 @@ func (t *tree) load(importPath string) (*source, error) {
 }
 
 func check(fset *token.FileSet, path string, files []*ast.File, from types.Importer) (*source, error) {
-	s := &source{fset: fset, files: files, bodies: make(map[types.Object]ast.Node)}
+	s := &source{fset: fset, files: files, bodies: make(map[types.Object]ast.Node), known: make(map[*types.Func][]string)}
 	s.info = &types.Info{
 		Uses: make(map[*ast.Ident]types.Object), Defs: make(map[*ast.Ident]types.Object), Types: make(map[ast.Expr]types.TypeAndValue),
 	}

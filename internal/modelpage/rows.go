@@ -69,7 +69,7 @@ func (s *source) idsOf(n ast.Node, known []string) (ids []string) {
 	case *ast.CallExpr:
 		return matching(s.firstText(e), known)
 	}
-	if call, ok := id.(*ast.CallExpr); ok { // of fmt.Sprintf
+	if call, ok := id.(*ast.CallExpr); ok { // which makes the number
 		return matching(s.firstText(call), known)
 	}
 	return matching(s.text(id), known)

@@ -46,7 +46,12 @@ func (s *source) names(obj types.Object) []string {
 	switch o := obj.(type) {
 	case *types.Func:
 		if recv := o.Signature().Recv(); recv != nil {
-			return s.methods(o, recv.Type())
+			names, ok := s.known[o]
+			if !ok { // the answer takes its time, and is asked for often
+				names = s.methods(o, recv.Type())
+				s.known[o] = names
+			}
+			return names
 		}
 	case *types.Var:
 		if o.IsField() {
