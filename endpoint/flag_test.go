@@ -6,6 +6,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -204,6 +205,11 @@ func TestEveryFlagMatters(t *testing.T) {
 			}
 		})
 	}
+	for _, name := range slices.Concat(slices.Collect(maps.Keys(effects)), slices.Collect(maps.Keys(inert))) {
+		if _, ok := flags[name]; !ok {
+			t.Errorf("%s is no flag of package nd", name)
+		}
+	}
 	t.Logf("%d flags: %d matter, %d are defined not to", len(flags), len(effects), len(inert))
 }
 
@@ -212,7 +218,10 @@ type flagConstant struct {
 	value uint32
 }
 
-// flagConstants reads the flags of requests, registrations and notifications from the source.
+// flagConstants reads the flags of requests, registrations and notifications from the source: those
+// that a program passes to the provider. Of the other flag types, AdapterFlags are what the provider
+// reports, QueryFlags select providers before one is asked, and NDKOpFlags become OpFlags and
+// RegionFlags before they are passed; the tests of package nd look at these two.
 func flagConstants(t *testing.T) map[string]flagConstant {
 	f, err := parser.ParseFile(token.NewFileSet(), "../nd/flags.go", nil, 0)
 	if err != nil {

@@ -28,7 +28,7 @@ type NDKInfo struct {
 	Technology            Technology
 }
 
-// Technology names what carries the bytes, in NDK's numbers.
+// Technology names what carries the bytes, in NDK's numbers. Source: RdmaTechnology of NDK_ADAPTER_INFO.
 type Technology uint32
 
 const (

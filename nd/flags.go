@@ -6,7 +6,7 @@ import (
 )
 
 // OpFlags modify one work request. The numbers up to 0x20 are those of version 2 of the model;
-// the rest have no number there and use bits that version 2 leaves free.
+// the rest have no number there and use bits that version 2 leaves free. Source: ND_OP_FLAG_*.
 type OpFlags uint32
 
 const (
@@ -33,16 +33,19 @@ const (
 	// the result is seen. The region must be fast-registered on this endpoint, with no window
 	// bound to it; else the Read fails with [InvalidDeviceRequest] and moves nothing: no request
 	// ends a plain registration. After a failed Read the state of the token is undefined. Ignored
-	// unless the adapter shows [ReadLocalInvalidateSupported]. Read. NDK's number.
+	// unless the adapter shows [ReadLocalInvalidateSupported]. Read. The number is NDK's.
+	// Source: NDK_OP_FLAG_RDMA_READ_LOCAL_INVALIDATE.
 	ReadLocalInvalidate OpFlags = 0x100
 	// Defer: the request may wait until one without Defer follows. A hint; completions are owed
 	// all the same. A post that fails pushes out what was deferred before it, so a chain ends
-	// with a request without Defer or with an error. Every initiator request. NDK's number.
+	// with a request without Defer or with an error. Every initiator request. The number is NDK's.
+	// Source: NDK_OP_FLAG_DEFER.
 	Defer OpFlags = 0x200
 	// ThisEndpointOnly: the window can be used only over the connection that it was bound on;
 	// other connections get the fault of an invalid token. Without it any connected peer that
 	// holds the token may use the window. RDMA hardware that follows version 2 always behaves
-	// as if it were set, so programs meant for such hardware set it. Bind. softnd's number.
+	// as if it were set, so programs meant for such hardware set it. Bind. The number is softnd's.
+	// Source: none, softnd's own.
 	ThisEndpointOnly OpFlags = 0x10000
 )
 
@@ -83,6 +86,7 @@ func (f OpFlags) NDK() NDKOpFlags {
 
 // NDKOpFlags are the same modifiers in the kernel flavour's numbers. The type is separate
 // because some numbers mean different things: 0x10 and 0x20 of [OpFlags] are not NDK's.
+// Source: NDK_OP_FLAG_*.
 type NDKOpFlags uint32
 
 const (
@@ -93,8 +97,8 @@ const (
 	NDKAllowLocalWrite     NDKOpFlags = 0x10 // FastRegister only
 	NDKAllowRemoteWrite    NDKOpFlags = 0x30 // bit 0x20 together with NDKAllowLocalWrite
 	NDKInline              NDKOpFlags = 0x40
-	NDKReadSink            NDKOpFlags = 0x80 // FastRegister only
-	NDKReadLocalInvalidate NDKOpFlags = 0x100
+	NDKReadSink            NDKOpFlags = 0x80  // FastRegister only. Source: NDK_OP_FLAG_RDMA_READ_SINK.
+	NDKReadLocalInvalidate NDKOpFlags = 0x100 // Source: NDK_OP_FLAG_RDMA_READ_LOCAL_INVALIDATE.
 	NDKDefer               NDKOpFlags = 0x200
 )
 
@@ -175,7 +179,7 @@ func (f NDKOpFlags) RegionFlags() RegionFlags {
 func (f NDKOpFlags) String() string { return flagString(uint32(f), ndkOpFlagNames) }
 
 // RegionFlags are the rights that a registration grants. Use as the source of a Send or Write
-// needs none of them. Both flavours of the model share these numbers.
+// needs none of them. Both flavours of the model share these numbers. Source: ND_MR_FLAG_*.
 type RegionFlags uint32
 
 const (
@@ -219,7 +223,7 @@ func (f RegionFlags) RemoteWrite() bool { return f&0x4 != 0 }
 func (f RegionFlags) String() string { return flagString(uint32(f), regionFlagNames) }
 
 // NotifyType says which completions end a [CompletionQueue.Notify]. The numbers are common to
-// all flavours of the model.
+// all flavours of the model. Source: ND_CQ_*.
 type NotifyType uint32
 
 const (

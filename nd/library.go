@@ -23,6 +23,7 @@ type Library struct {
 }
 
 // QueryFlags leave kinds of providers out of [Library.QueryAddressList].
+// Source: the flags of NdQueryAddressList.
 type QueryFlags uint32
 
 const (

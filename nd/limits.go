@@ -61,7 +61,7 @@ type AdapterInfo struct {
 	AdapterFlags AdapterFlags
 }
 
-// AdapterFlags say what an adapter can do beyond its numbers.
+// AdapterFlags say what an adapter can do beyond its numbers. Source: ND_ADAPTER_FLAG_*.
 type AdapterFlags uint32
 
 const (
@@ -69,12 +69,15 @@ const (
 	// of it, so that a program may poll memory for it.
 	InOrderDMASupported AdapterFlags = 0x1
 	// ReadSinkNotRequired: Reads may land in regions registered without [RDMAReadSink]. NDK only.
+	// Source: NDK_ADAPTER_FLAG_RDMA_READ_SINK_NOT_REQUIRED.
 	ReadSinkNotRequired AdapterFlags = 0x2
 	// InterruptModerationSupported: completion queues implement [InterruptModerator].
+	// Source: ND_ADAPTER_FLAG_CQ_INTERRUPT_MODERATION_SUPPORTED.
 	InterruptModerationSupported AdapterFlags = 0x4
 	// MultiEngineSupported: several connections make progress at the same time.
 	MultiEngineSupported AdapterFlags = 0x8
 	// ReadLocalInvalidateSupported: [ReadLocalInvalidate] takes effect. NDK only.
+	// Source: NDK_ADAPTER_FLAG_RDMA_READ_LOCAL_INVALIDATE_SUPPORTED.
 	ReadLocalInvalidateSupported AdapterFlags = 0x10
 	// CQResizeSupported: [CompletionQueue.Resize] works.
 	CQResizeSupported AdapterFlags = 0x100

@@ -21,6 +21,7 @@ type Result struct {
 }
 
 // RequestType tells completions apart. The numbers 0 to 5 are those of version 2 of the model.
+// Source: ND2_REQUEST_TYPE.
 type RequestType uint32
 
 const (
@@ -32,11 +33,11 @@ const (
 	RequestWrite      RequestType = 5
 
 	// RequestReceiveAndInvalidate is a Receive that took a SendAndInvalidate. Version 2 has no
-	// number for it; this is NDK's.
+	// number for it; this is NDK's. Source: NDK_OPERATION_TYPE.
 	RequestReceiveAndInvalidate RequestType = 0x8001
 	// RequestFastRegister has no number in version 2, and NDK's, 4, is a Read there. This one is
 	// softnd's own: it is none of version 2's and, with two bits far apart, none of NDK's powers
-	// of two.
+	// of two. Source: NDK_OPERATION_TYPE.
 	RequestFastRegister RequestType = 0x8002
 )
 
@@ -86,7 +87,7 @@ func (t RequestType) String() string {
 }
 
 // NDKOperationType is the type of a completion in the kernel flavour's numbers, which differ
-// from those of [RequestType] throughout. 0 is never valid.
+// from those of [RequestType] throughout. 0 is never valid. Source: NDK_OPERATION_TYPE.
 type NDKOperationType uint32
 
 const (

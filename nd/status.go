@@ -11,6 +11,8 @@ import "strconv"
 // the present fill. [DataOverrun] from a post: too many entries; in a result: more data than the
 // adapter can send. [AccessViolation] from Bind or Register: rights or range; in a result: a
 // local or remote token does not allow the access.
+//
+// Source: ND_*.
 type Status uint32
 
 // Success class.
@@ -32,7 +34,7 @@ const (
 	InvalidHandle            Status = 0xC0000008 // the object was closed
 	InvalidParameter         Status = 0xC000000D
 	InvalidDeviceRequest     Status = 0xC0000010 // malformed, such as Invalidate of an unbound window
-	BufferTooSmall           Status = 0xC0000023 // NDK only
+	BufferTooSmall           Status = 0xC0000023 // NDK only. Source: STATUS_BUFFER_TOO_SMALL.
 	InvalidParameterMix      Status = 0xC0000030 // arguments contradict each other
 	NotSupported             Status = 0xC00000BB // optional and absent
 	InvalidParameter1        Status = 0xC00000EF // the first parameter, not counting the object
@@ -47,8 +49,8 @@ const (
 	InvalidParameter10       Status = 0xC00000F8
 	InvalidDeviceState       Status = 0xC0000184 // the object is in the wrong state
 	InvalidBufferSize        Status = 0xC0000206 // private data too long, registration of no bytes
-	ImplementationLimit      Status = 0xC000042B // NDK only
-	AddressAlreadyAssociated Status = 0xC0000238 // the object is bound already
+	ImplementationLimit      Status = 0xC000042B // NDK only. Source: STATUS_IMPLEMENTATION_LIMIT.
+	AddressAlreadyAssociated Status = 0xC0000238 // the object is bound already. Source: STATUS_ADDRESS_ALREADY_ASSOCIATED.
 )
 
 // Errors of the adapter and its resources.
@@ -65,7 +67,7 @@ const (
 const (
 	AccessViolation Status = 0xC0000005 // see Status
 	DataOverrun     Status = 0xC000003C // see Status
-	DataError       Status = 0xC000003E // some hardware, for a Send that its Receive could not hold
+	DataError       Status = 0xC000003E // some hardware, for a Send that its Receive could not hold. Source: STATUS_DATA_ERROR.
 	IOTimeout       Status = 0xC00000B5 // the peer did not answer, or posted no Receive
 	Canceled        Status = 0xC0000120 // flushed before it ran, or its context ended
 	RemoteError     Status = 0xC000013D // the request failed at the peer
@@ -74,11 +76,11 @@ const (
 // Errors of addresses and connections.
 const (
 	SharingViolation       Status = 0xC0000043 // the address is in use
-	BadNetworkName         Status = 0xC00000CC // Connect to the unspecified address
+	BadNetworkName         Status = 0xC00000CC // Connect to the unspecified address. Source: STATUS_BAD_NETWORK_NAME.
 	InvalidAddress         Status = 0xC0000141 // not local, or of an unknown family
 	TooManyAddresses       Status = 0xC0000209 // no port left
 	AddressAlreadyExists   Status = 0xC000020A // the connection exists
-	ConnectionDisconnected Status = 0xC000020C // the peer disconnected
+	ConnectionDisconnected Status = 0xC000020C // the peer disconnected. Source: STATUS_CONNECTION_DISCONNECTED.
 	ConnectionRefused      Status = 0xC0000236 // no listener, backlog full, or rejected
 	ConnectionInvalid      Status = 0xC000023A // not connected, or not connecting
 	ConnectionActive       Status = 0xC000023B // already connecting or connected

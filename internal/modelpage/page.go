@@ -2,7 +2,6 @@ package modelpage
 
 import (
 	"fmt"
-	"go/token"
 	"slices"
 	"strings"
 
@@ -15,44 +14,118 @@ type Run struct {
 	Report *ndtest.Report
 }
 
+// Table is a test with a subtest for each of some constants of package nd.
+type Table struct {
+	Test    string            // with its package
+	Names   []string          // constants with a subtest
+	Without map[string]string // constants without one, with the reason
+}
+
 // Render writes the page. root is the module's directory; runs are in the order in which the
 // page lists them.
-func Render(root string, runs []Run) ([]byte, error) {
-	packages, err := list(root)
-	if err != nil {
+func Render(root string, runs []Run, tables []Table) ([]byte, error) {
+	p := &page{runs: runs, tables: tables}
+	if err := p.complete(); err != nil {
 		return nil, fmt.Errorf("model page: %w", err)
 	}
-	fset := token.NewFileSet()
-	model, err := packages[modelPath].parse(fset)
-	if err != nil {
+	if err := p.read(root); err != nil {
 		return nil, fmt.Errorf("model page: %w", err)
 	}
-	u, err := usage(fset, packages)
-	if err != nil {
-		return nil, fmt.Errorf("model page: %w", err)
-	}
-	files, err := testFiles(root)
-	if err != nil {
-		return nil, fmt.Errorf("model page: %w", err)
-	}
-	p := &page{runs: runs, uses: u, files: files}
 	p.head()
-	p.model(parts(model))
+	p.exceptions()
+	p.model()
 	p.table()
 	return []byte(p.text.String()), nil
 }
 
 type page struct {
-	text strings.Builder
-	runs []Run
-	uses uses
-	// files are test files of the packages, by what they name.
-	files map[string][]string
+	text   strings.Builder
+	runs   []Run
+	tables []Table
+	parts  []part
+	uses   []use
+	tests  []test
+	// callers are functions of package nd, by what they use.
+	callers map[string][]string
+}
+
+// ids lists the rows of the table and what the suite checks beyond it.
+func ids() (all []string) {
+	for i := range ndtest.Rows {
+		all = append(all, ndtest.RowID(i+1))
+	}
+	for _, s := range ndtest.Scenarios() {
+		if !slices.Contains(all, s.ID) {
+			all = append(all, s.ID)
+		}
+	}
+	return all
+}
+
+// complete checks that there is an outcome for everything, so that the page has no empty cell.
+func (p *page) complete() error {
+	if len(p.runs) == 0 {
+		return fmt.Errorf("no runs")
+	}
+	for _, r := range p.runs {
+		if r.Report == nil {
+			return fmt.Errorf("%s: no report", r.Name)
+		}
+		for _, id := range ids() {
+			if r.Report.Outcomes[id] == "" {
+				return fmt.Errorf("%s: no outcome of %s", r.Name, id)
+			}
+		}
+	}
+	return nil
+}
+
+// read looks into the source of the model, of the suite and of the tests.
+func (p *page) read(root string) error {
+	t, err := list(root)
+	if err != nil {
+		return err
+	}
+	model, err := t.parse(modelPath)
+	if err != nil {
+		return err
+	}
+	p.parts = parts(model)
+	suite, err := t.load(suitePath)
+	if err != nil {
+		return err
+	}
+	var known []string
+	for _, s := range ndtest.Scenarios() {
+		known = append(known, s.ID)
+	}
+	if p.uses, err = suite.rows(known); err != nil {
+		return err
+	}
+	for _, tested := range []struct{ path, short string }{{providerPath, "endpoint"}, {modelPath, "nd"}} {
+		s, err := t.load(withTests(tested.path))
+		if err != nil {
+			return err
+		}
+		p.tests = append(p.tests, s.tests(tested.short)...)
+		if tested.path == modelPath {
+			p.callers = s.callers()
+		}
+	}
+	return nil
 }
 
 func (p *page) printf(format string, args ...any) { fmt.Fprintf(&p.text, format, args...) }
 
-// result sums up the outcomes of a row over all runs.
+// line writes a row of a table, in which a bar would end a cell.
+func (p *page) line(cells ...string) {
+	for _, c := range cells {
+		p.printf("| %s ", strings.ReplaceAll(c, "|", `\|`))
+	}
+	p.printf("|\n")
+}
+
+// result sums up the outcomes of a scenario over all runs.
 func (p *page) result(id string) ndtest.Outcome {
 	sum := ndtest.Skipped
 	for _, r := range p.runs {
@@ -67,115 +140,117 @@ func (p *page) result(id string) ndtest.Outcome {
 	return sum
 }
 
-func (p *page) head() {
-	p.printf(`# Conformance
-
-This page is generated: `+"`go test ./endpoint -run TestConformance -update`"+` writes it, and the same
-test without `+"`-update`"+` fails when it is out of date.
-
-The suite of package [nd/ndtest](../nd/ndtest) checks a provider against the %d rows of the
-conformance table. Each row is a subtest named by its number. softnd's own runs are:
-
-`, ndtest.Rows)
-	for _, r := range p.runs {
-		p.printf("- %s\n", r.Name)
-	}
-	count := make(map[ndtest.Outcome]int)
-	for i := range ndtest.Rows {
-		count[p.result(ndtest.RowID(i+1))]++
-	}
-	p.printf("\n%d rows pass in every run that can show them, %d fail, %d are skipped in all, %d have no test.\n",
-		count[ndtest.Passed], count[ndtest.Failed], count[ndtest.Skipped], count[ndtest.NoTest])
-	if len(ndtest.Untestable) > 0 {
-		p.printf("\n## Rows without a test\n\n| row | why |\n|---|---|\n")
-		for i := range ndtest.Rows {
-			if why, ok := ndtest.Untestable[ndtest.RowID(i+1)]; ok {
-				p.printf("| %s | %s |\n", ndtest.RowID(i+1), why)
-			}
-		}
-	}
-}
-
 // model lists the parts of package nd under their kinds.
-func (p *page) model(all []part) {
+func (p *page) model() {
 	var kinds []string
 	byKind := make(map[string][]part)
-	for _, pt := range all {
+	for _, pt := range p.parts {
 		if byKind[pt.kind] == nil {
 			kinds = append(kinds, pt.kind)
 		}
 		byKind[pt.kind] = append(byKind[pt.kind], pt)
 	}
-	p.printf("\n## The model\n\nWhat each part of package nd is in NetworkDirect, which rows use it themselves (in parentheses: only through\nhelpers of the suite), and whether all of those pass. Where no row uses it, the test files that do.\n")
+	p.printf(`
+## The model
+
+What each part of package nd is in NetworkDirect, which rows use it themselves (in parentheses: only through
+helpers), and whether all of those pass. Where no row uses it, tests that do, the most specific ones
+first. Their result is ` + "`go test`" + `: they run with ` + "`go test ./...`" + `, and this page does not know how they end.
+`)
 	for _, kind := range kinds {
 		p.printf("\n### %s\n\n| Go | NetworkDirect | tests | result |\n|---|---|---|---|\n", kind)
 		for _, pt := range byKind[kind] {
-			rows, result := p.usedBy(pt.name)
-			p.printf("| `%s` | %s | %s | %s |\n", pt.name, pt.source, rows, result)
+			tests, result := p.usedBy(pt.name)
+			p.line("`"+pt.name+"`", pt.source, tests, result)
 		}
 	}
 }
 
-// usedBy names the rows that use a part, and their common result.
-func (p *page) usedBy(name string) (rows, result string) {
-	ids := using(p.uses.direct, name)
-	direct := len(ids) > 0
-	if !direct {
-		ids = using(p.uses.indirect, name)
-	}
-	if len(ids) == 0 {
-		return p.testedIn(name)
-	}
-	result = string(ndtest.Passed)
-	for _, id := range ids {
-		if r := p.result(id); r != ndtest.Passed {
-			result = fmt.Sprintf("%s: %s", id, r)
+// usedBy names what uses a part, and the common result of that.
+func (p *page) usedBy(name string) (tests, result string) {
+	rows, passed := p.rowsWith(func(u use) bool { return slices.Contains(u.direct, name) })
+	for _, t := range p.tables {
+		if reason, ok := t.Without[name]; ok {
+			return rows, reason
+		}
+		if rows == "" && slices.Contains(t.Names, name) {
+			return "`" + t.Test + "/" + name + "`", "`go test`"
 		}
 	}
+	if rows != "" {
+		return rows, passed
+	}
+	if rows, passed = p.rowsWith(func(u use) bool { return slices.Contains(u.wider, name) }); rows != "" {
+		return "(" + rows + ")", passed
+	}
+	if tests := p.testsOf(name); tests != "" {
+		return tests, "`go test`"
+	}
+	for _, caller := range p.callers[name] {
+		if tests := p.testsOf(caller); tests != "" {
+			return "(" + tests + ")", "`go test`"
+		}
+	}
+	return "", "no test uses it"
+}
+
+// rowsWith names the rows that have a use as wanted, and their common result.
+func (p *page) rowsWith(wanted func(use) bool) (rows, result string) {
 	const shown = 6
-	rows = strings.Join(ids[:min(shown, len(ids))], ", ")
-	if more := len(ids) - shown; more > 0 {
-		rows += fmt.Sprintf(" and %d more", more)
-	}
-	if !direct {
-		rows = "(" + rows + ")"
-	}
-	return rows, result
-}
-
-// testedIn names test files for a part that no row uses.
-func (p *page) testedIn(name string) (files, result string) {
-	word := "nd." + name
-	_, method, isMethod := strings.Cut(name, ".")
-	if isMethod {
-		word = "." + method
-	}
-	const shown = 2
-	list := p.files[word]
-	if len(list) == 0 && isMethod {
-		list = p.files["nd."+method] // the function that calls it
-	}
-	if len(list) == 0 {
-		return "", "no test names it"
-	}
-	files = "`" + strings.Join(list[:min(shown, len(list))], "`, `") + "`"
-	return files, "passed with `go test`"
-}
-
-func using(by map[string][]string, name string) (ids []string) {
-	for id, names := range by {
-		if slices.Contains(names, name) {
-			ids = append(ids, id)
+	var labels []string
+	more := 0
+	result = string(ndtest.Passed)
+	for _, u := range p.uses {
+		if !wanted(u) {
+			continue
+		}
+		if len(labels) < shown {
+			labels = append(labels, u.label)
+		} else {
+			more += len(u.ids)
+		}
+		for _, id := range u.ids {
+			if r := p.result(id); r != ndtest.Passed {
+				result = fmt.Sprintf("%s: %s", id, r)
+			}
 		}
 	}
-	slices.Sort(ids)
-	return ids
+	return andMore(labels, more), result
+}
+
+// testsOf names tests of a part that no row uses.
+func (p *page) testsOf(name string) string {
+	const shown = 2
+	var names []string
+	more := 0
+	for _, t := range p.tests {
+		switch {
+		case !slices.Contains(t.parts, name):
+		case len(names) < shown:
+			names = append(names, "`"+t.name+"`")
+		default:
+			more++
+		}
+	}
+	return andMore(names, more)
+}
+
+func andMore(names []string, more int) string {
+	s := strings.Join(names, ", ")
+	if more > 0 {
+		s += fmt.Sprintf(" and %d more", more)
+	}
+	return s
 }
 
 // table lists the conformance table, and what the suite checks beyond it.
 func (p *page) table() {
 	p.printf("\n## The conformance table\n\n| row | what must hold | result |\n|---|---|---|\n")
 	for _, s := range ndtest.Scenarios() {
-		p.printf("| %s | %s | %s |\n", s.ID, strings.ReplaceAll(s.Title, "|", `\|`), p.result(s.ID))
+		result := string(p.result(s.ID))
+		if _, ok := ndtest.Adapted[s.ID]; ok {
+			result += ", adapted"
+		}
+		p.line(s.ID, s.Title, result)
 	}
 }

@@ -109,6 +109,12 @@ func Run(t *testing.T, cfg Config) *Report {
 			t.Logf("%s %s: %s", id, report.Outcomes[id], report.Reasons[id])
 		}
 	}
+	t.Logf("%d rows check something in place of what the table asks for:", len(Adapted))
+	for i := range Rows {
+		if what, ok := Adapted[RowID(i+1)]; ok {
+			t.Logf("%s %s: %s", RowID(i+1), report.Outcomes[RowID(i+1)], what)
+		}
+	}
 	return report
 }
 
