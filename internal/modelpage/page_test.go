@@ -42,7 +42,8 @@ func line(t *testing.T, text, cell string) string {
 }
 
 func TestPageIsDeterministic(t *testing.T) {
-	if render(t, allPassed("one")) != render(t, allPassed("one")) {
+	first, second := render(t, allPassed("one")), render(t, allPassed("one"))
+	if first != second {
 		t.Error("two pages of the same runs differ")
 	}
 }
