@@ -32,6 +32,7 @@ type side struct {
 	serial   uint64
 	last     []func() // run at the end, latest first
 	failures []string
+	notes    []string
 }
 
 // stop ends a half.
@@ -108,6 +109,11 @@ func (s *side) where() string {
 			return at
 		}
 	}
+}
+
+// logf notes what a passing row does not show. It goes into the test's log.
+func (s *side) logf(format string, args ...any) {
+	s.notes = append(s.notes, fmt.Sprintf("%s: %s", s.role, fmt.Sprintf(format, args...)))
 }
 
 // skipf ends the scenario as one that does not apply to this provider.
