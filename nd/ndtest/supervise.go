@@ -40,7 +40,7 @@ func stacks() string {
 	var ours []string
 	for stack := range bytes.SplitSeq(buf, []byte("\n\n")) {
 		s := string(stack)
-		if strings.Contains(s, "/nd/ndtest.play(") || strings.Contains(s, "by github.com/softnd/softnd/nd/ndtest.(*side).") {
+		if strings.Contains(s, "/nd/ndtest.play(") || strings.Contains(s, "/nd/ndtest.(*side).") {
 			ours = append(ours, s)
 		}
 	}
