@@ -35,6 +35,7 @@ type conn struct {
 	data      []byte              // the peer's private data
 	context   uint64              // of the endpoint
 	probe     *region             // for alive; nil until then
+	adapter   nd.Adapter          // of the endpoint, which need not be the half's own
 	shape     shape
 }
 
@@ -75,7 +76,7 @@ func (s *side) listen(backlog int) (nd.Listener, netip.AddrPort) {
 
 // prepare creates everything that a connection needs, without connecting.
 func (s *side) prepare(o shape) *conn {
-	c := &conn{side: s, shape: o}
+	c := &conn{side: s, shape: o, adapter: s.ad}
 	if o.With != nil {
 		c.cq, c.rcq, c.memory = o.With.cq, o.With.rcq, o.With.memory
 	} else {
@@ -278,7 +279,7 @@ func (c *conn) alive() {
 	const probe = 0xa11fe
 	sent := [2]byte{passive: 0x9a, active: 0xa5}
 	if c.probe == nil {
-		c.probe = c.region(2, nd.AllowLocalWrite)
+		c.through(c.adapter, func() { c.probe = c.region(2, nd.AllowLocalWrite) })
 	}
 	c.probe.mem[0], c.probe.mem[1] = 0, sent[c.role]
 	c.must(c.ep.Receive(probe, c.probe.sge(0, 1)))

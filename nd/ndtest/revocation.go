@@ -74,11 +74,3 @@ func (w *way) took(c *conn, d nd.WindowDescriptor) {
 		w.ask(c, d)
 	}
 }
-
-// through runs f with another adapter in place of the half's own.
-func (s *side) through(ad nd.Adapter, f func()) {
-	own := s.ad
-	s.ad = ad
-	f()
-	s.ad = own
-}

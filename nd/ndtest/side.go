@@ -74,6 +74,14 @@ func (s *side) open() nd.Adapter {
 	return ad
 }
 
+// through runs f with another adapter in place of the half's own.
+func (s *side) through(ad nd.Adapter, f func()) {
+	own := s.ad
+	s.ad = ad
+	f()
+	s.ad = own
+}
+
 // atEnd has f called when the half has ended, before what was said earlier.
 func (s *side) atEnd(f func()) { s.last = append(s.last, f) }
 
