@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"sync/atomic"
 	"testing"
 
 	"github.com/softnd/softnd/nd"
@@ -25,9 +24,9 @@ func TestConformanceStress(t *testing.T) {
 				private := (i+k)%2 == 1 != processes
 				name := fmt.Sprintf("%s+%s/%s/%s", here, there, choose(private, "private", "arena"), choose(processes, "processes", "goroutines"))
 				t.Run(name, func(t *testing.T) {
-					steps := 30
+					rounds := 30
 					if testing.Short() {
-						steps = 5
+						rounds = 5
 					}
 					arena := newArena(t)
 					cfg := ndtest.Config{Open: openersIn(arena, here, there), Private: private}
@@ -39,21 +38,23 @@ func TestConformanceStress(t *testing.T) {
 					if seed == 0 {
 						seed = rand.Uint64()
 					}
-					ndtest.Stress(t, cfg, seed, steps)
+					ndtest.Stress(t, cfg, seed, rounds)
 				})
 			}
 		}
 	}
 }
 
-// openersIn returns what opens a provider with each of the executors in turn.
+// openersIn returns what opens a provider with each of the executors in turn:
+// Stress opens that of the active half first.
 func openersIn(arena *shm.Arena, executors ...string) func() (nd.Provider, error) {
-	var opened atomic.Int32 // the halves open at the same time
+	opened := 0
 	return func() (nd.Provider, error) {
-		e, err := ParseExecutor(executors[int(opened.Add(1)-1)%len(executors)])
+		e, err := ParseExecutor(executors[opened%len(executors)])
 		if err != nil {
 			return nil, err
 		}
+		opened++
 		return openerIn(arena, e)()
 	}
 }

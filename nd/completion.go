@@ -32,9 +32,9 @@ type CompletionQueue interface {
 
 	// Notify blocks until an entry that satisfies t is queued, and takes no entry. It returns at
 	// once if such an entry came after the last one that ended a Notify and has not been taken,
-	// so nothing is missed between the last Poll and this call. One entry ends all Notify calls that are waiting, and
-	// ends none a second time. Calls that wait together wait for the widest of their types, see
-	// [NotifyType.Combine].
+	// so nothing is missed between the last Poll and this call. One entry ends all Notify calls
+	// that are waiting, and ends none a second time. Calls that wait together wait for the widest
+	// of their types, see [NotifyType.Combine].
 	//
 	// The usual loop: Poll until it returns less than asked for, Notify, Poll again.
 	//

@@ -132,7 +132,8 @@ type MemoryRegion interface {
 	Bytes() []byte
 
 	// Address returns the address that peers use for Bytes()[0], 0 when not registered: of a
-	// fast-registered region its baseAddress. Add the offset for other bytes. The value only means something together with a token.
+	// fast-registered region its baseAddress. Add the offset for other bytes. The value only
+	// means something together with a token.
 	Address() uint64
 
 	// Close releases the region and ends its registration as Deregister does. Windows bound to

@@ -17,7 +17,7 @@ import (
 type Overlapped struct {
 	// OnEnd, when not nil, is called at the end of each request, and Done reports nothing: this is
 	// how several requests report to one queue of events. Result has the outcome by then. OnEnd
-	// must not call Cancel, which waits for it. Set it before Start.
+	// must call neither Start nor Cancel, which wait for it. Set it before Start.
 	OnEnd func(*Overlapped)
 
 	mu      sync.Mutex
@@ -29,13 +29,15 @@ type request struct {
 	cancel   context.CancelFunc
 	err      error         // what the call returned; valid when returned is closed
 	returned chan struct{} // closed when the call has returned
-	reported chan struct{} // closed when OnEnd has returned too
+	reported chan struct{} // closed when OnEnd has returned too; without OnEnd the same channel
 }
 
 // Start runs call in the background; the end of ctx cancels it. Calls that are started one right
-// after the other may reach their object in any order.
+// after the other may reach their object in any order. While OnEnd reports the end of the latest
+// request, Start waits for it, so that OnEnd sees the result that it is called for.
 //
-// Errors: [InvalidDeviceState] while the latest request is pending, which goes on.
+// Errors: [InvalidDeviceState] while the latest request is pending, which goes on; [Canceled] when
+// ctx ends before OnEnd has returned. Nothing is started then.
 func (o *Overlapped) Start(ctx context.Context, call func(context.Context) error) error {
 	_, err := o.start(ctx, call)
 	return err
@@ -44,25 +46,46 @@ func (o *Overlapped) Start(ctx context.Context, call func(context.Context) error
 func (o *Overlapped) start(ctx context.Context, call func(context.Context) error) (*request, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.current != nil && o.current.pending() {
-		return nil, &OpError{
-			Op: "start", Object: "overlapped request", Status: InvalidDeviceState,
-			Detail: "its latest request is pending", Next: "wait for the end, or use another Overlapped",
+	for o.current != nil && !o.current.ended() {
+		if err := o.awaitReport(ctx, o.current); err != nil {
+			return nil, err
 		}
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	r := &request{cancel: cancel, returned: make(chan struct{}), reported: make(chan struct{})}
+	r := &request{cancel: cancel, returned: make(chan struct{})}
+	r.reported = r.returned
+	if o.OnEnd != nil {
+		r.reported = make(chan struct{})
+	}
 	o.current = r
 	go func() {
-		defer close(r.reported)
 		defer cancel()
 		r.err = call(ctx)
 		close(r.returned)
 		if o.OnEnd != nil {
+			defer close(r.reported)
 			o.OnEnd(o)
 		}
 	}()
 	return r, nil
+}
+
+// awaitReport waits, without the lock, until OnEnd has returned for r.
+func (o *Overlapped) awaitReport(ctx context.Context, r *request) error {
+	if r.pending() {
+		return &OpError{
+			Op: "start", Object: "overlapped request", Status: InvalidDeviceState,
+			Detail: "its latest request is pending", Next: "wait for the end, or use another Overlapped",
+		}
+	}
+	o.mu.Unlock()
+	defer o.mu.Lock()
+	select {
+	case <-r.reported:
+		return nil
+	case <-ctx.Done():
+		return CanceledError(ctx, "start", "overlapped request")
+	}
 }
 
 // Result returns what the latest call returned. It may be asked for repeatedly. Without a
@@ -106,12 +129,16 @@ func (o *Overlapped) latest() *request {
 	return o.current
 }
 
-func (r *request) pending() bool {
+// pending tells whether the call runs; ended, whether its end was reported, too.
+func (r *request) pending() bool { return !closed(r.returned) }
+func (r *request) ended() bool   { return closed(r.reported) }
+
+func closed(c <-chan struct{}) bool {
 	select {
-	case <-r.returned:
-		return false
-	default:
+	case <-c:
 		return true
+	default:
+		return false
 	}
 }
 
@@ -131,13 +158,13 @@ type OverlappedSet struct {
 //
 // Errors: as [Overlapped.Start].
 func (s *OverlappedSet) Start(ctx context.Context, o *Overlapped, call func(context.Context) error) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	r, err := o.start(ctx, call)
+	r, err := o.start(ctx, call) // without the lock: an OnEnd that it waits for may use the set
 	if err != nil {
 		return err
 	}
-	s.requests = slices.DeleteFunc(s.requests, func(r *request) bool { return !r.pending() })
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.requests = slices.DeleteFunc(s.requests, (*request).ended)
 	s.requests = append(s.requests, r)
 	return nil
 }
@@ -164,7 +191,8 @@ func (s *OverlappedSet) Cancel() error {
 	if escaped > 0 {
 		return &OpError{
 			Op: "cancel", Object: "overlapped requests", Status: Unsuccessful,
-			Detail: fmt.Sprintf("%d of %d ended before they could be canceled", escaped, len(requests)), Next: "look at their results",
+			Detail: fmt.Sprintf("%d of %d ended before they could be canceled", escaped, len(requests)),
+			Next:   "look at their results",
 		}
 	}
 	return nil

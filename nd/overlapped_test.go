@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 )
 
 // untilCanceled is a call that waits for its context.
@@ -82,6 +83,82 @@ func TestOverlappedReportsOnce(t *testing.T) {
 	}
 	if err := <-events; err != IOTimeout {
 		t.Errorf("OnEnd saw the result %v, want IOTimeout", err)
+	}
+}
+
+// slowReport returns a request whose OnEnd waits for a gate, after which it tells the result.
+func slowReport() (o *Overlapped, gate chan struct{}, seen chan error) {
+	gate, seen = make(chan struct{}), make(chan error, 2)
+	return &Overlapped{OnEnd: func(o *Overlapped) { <-gate; seen <- o.Result(false) }}, gate, seen
+}
+
+// stillWaits fails if c is closed within a little while.
+func stillWaits(t *testing.T, c <-chan struct{}, what string) {
+	t.Helper()
+	select {
+	case <-c:
+		t.Error(what)
+	case <-time.After(20 * time.Millisecond):
+	}
+}
+
+func TestOverlappedStartWaitsForTheReport(t *testing.T) {
+	o, gate, seen := slowReport()
+	if err := o.Start(t.Context(), func(context.Context) error { return IOTimeout }); err != nil {
+		t.Fatal(err)
+	}
+	if err := o.Result(true); err != IOTimeout {
+		t.Fatalf("the first request ended with %v", err)
+	}
+	brief, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	if err := o.Start(brief, untilCanceled); !errors.Is(err, Canceled) {
+		t.Errorf("a Start whose context ends while OnEnd runs: %v, want Canceled", err)
+	}
+	started := make(chan struct{})
+	go func() {
+		defer close(started)
+		if err := o.Start(t.Context(), untilCanceled); err != nil {
+			t.Error(err)
+		}
+	}()
+	stillWaits(t, started, "a request was started before the end of the one before it was reported")
+	close(gate)
+	if err := <-seen; err != IOTimeout {
+		t.Errorf("OnEnd saw the result %v, want that of the request that ended", err)
+	}
+	<-started
+	o.Cancel()
+	if err := <-seen; !errors.Is(err, Canceled) {
+		t.Errorf("OnEnd saw the result %v of the second request, want Canceled", err)
+	}
+}
+
+func TestOverlappedSetCancelWaitsForReports(t *testing.T) {
+	var set OverlappedSet
+	slow, gate, seen := slowReport()
+	if err := set.Start(t.Context(), slow, func(context.Context) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if err := slow.Result(true); err != nil {
+		t.Fatal(err)
+	}
+	var other Overlapped
+	if err := set.Start(t.Context(), &other, untilCanceled); err != nil {
+		t.Fatal(err)
+	}
+	canceled := make(chan struct{})
+	go func() {
+		defer close(canceled)
+		if err := set.Cancel(); !errors.Is(err, Unsuccessful) {
+			t.Errorf("Cancel of one request that had succeeded: %v, want Unsuccessful", err)
+		}
+	}()
+	stillWaits(t, canceled, "Cancel returned before the end of a request was reported")
+	close(gate)
+	<-canceled
+	if len(seen) != 1 {
+		t.Errorf("%d reports when Cancel has returned, want 1", len(seen))
 	}
 }
 

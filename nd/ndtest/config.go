@@ -9,9 +9,10 @@ import (
 
 // Config describes the provider under test.
 type Config struct {
-	// Open opens the provider for one side. It is called more than once, and what it returns is
-	// closed by the suite; the providers of one run must be able to connect to each other and to
-	// themselves.
+	// Open opens the provider for one side. It is called once for each side, and again for rows
+	// that close their provider or leave it in a bad state; the suite closes what it returns. The
+	// providers of one run must be able to connect to each other and to themselves, by the first
+	// address that they list.
 	Open func() (nd.Provider, error)
 
 	// Spawn starts another process, which opens the provider in its own way and calls [Serve]
@@ -28,7 +29,9 @@ type Config struct {
 	// ones here, since some scenarios wait for them. 0 means 2 s.
 	ReceiveTimeout, DisconnectTimeout time.Duration
 
-	// Watchdog ends a scenario that hangs. 0 means 60 s.
+	// Watchdog is how long a scenario may take; then the contexts of its calls end. A half that
+	// has not ended a quarter of that time later, since some call does not look at its context,
+	// is given up: the row fails and shows where, and the run ends. 0 means 60 s.
 	Watchdog time.Duration
 
 	// Only, if not empty, names the scenarios to run.

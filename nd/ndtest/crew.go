@@ -21,7 +21,7 @@ func (s *side) crew(n int, f func(i int, w *side)) (join func()) {
 	for i := range workers {
 		w := &workers[i]
 		*w = *s
-		w.ctx, w.link, w.last, w.failures = ctx, nil, nil, nil
+		w.ctx, w.link, w.last, w.failures, w.notes = ctx, nil, nil, nil, nil
 		w.stash = make(map[nd.CompletionQueue][]nd.Result)
 		running.Go(func() {
 			defer func() {
@@ -47,6 +47,7 @@ func (s *side) crew(n int, f func(i int, w *side)) (join func()) {
 		running.Wait()
 		for i := range workers {
 			s.failures = append(s.failures, workers[i].failures...)
+			s.notes = append(s.notes, workers[i].notes...)
 		}
 		if ctx.Err() != nil {
 			panic(stop{})

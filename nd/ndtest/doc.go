@@ -9,10 +9,10 @@
 //	}
 //
 // Each scenario is a subtest named by its number; those beyond the table (R001, R002, ...) pair
-// every way to take access to memory away with every state that the access can be in. It has one or two halves: the active side A,
-// which connects, and the passive side P, which listens. Each half opens an adapter of its own.
-// The halves run as goroutines or, with [Config.Spawn], one of them in a process of its own that
-// calls [Serve].
+// every way to take access to memory away with every state that the access can be in. A scenario
+// has one or two halves: the active side A, which connects, and the passive side P, which
+// listens. Each half opens an adapter of its own. The halves run as goroutines or, with
+// [Config.Spawn], one of them in a process of its own that calls [Serve].
 //
 // [Stress] goes beyond the table: random requests of all kinds over several connections at once,
 // compared with a sequential model.

@@ -40,8 +40,10 @@ type frame struct {
 // verdict is how one half ended.
 type verdict struct {
 	Failures []string
+	Notes    []string
 	Skipped  string // why the scenario does not apply to this provider
 	Derived  bool   // it failed only because the other half did
+	Stuck    bool   // it did not end, and was given up
 }
 
 // wire writes and reads frames.
@@ -98,7 +100,7 @@ func Serve(conn io.ReadWriteCloser, cfg Config) error {
 			cancel = stop
 			running.Go(func() {
 				defer stop(nil)
-				v := play(ctx, house, sc, sc.away, l, f.Terms)
+				v := supervise(ctx, house, sc, sc.away, l, f.Terms)
 				_ = w.write(frame{End: &v}) // a stream that is broken ends the loop
 			})
 		case f.Say != nil && half != nil:

@@ -209,17 +209,24 @@ var connectorScenarios = []scenario{
 		s.want(nd.ConnectionAborted, taken.Accept(s.ctx, unused.ep, c.shape.params()))
 		s.meet()
 		s.meet() // withdrawn while the listener has it: never seen, or dead
-		for {
-			c.connector = s.fresh()
-			s.must(l.GetConnectionRequest(s.ctx, c.connector))
-			err := c.connector.Accept(s.ctx, c.ep, c.shape.params())
-			if err == nil {
-				break
-			}
-			s.want(nd.ConnectionAborted, err)
-		}
+		c.acceptLasting(l)
 		c.alive()
 	}},
+}
+
+// acceptLasting accepts the first request that has not been withdrawn. Those before it are dead, if
+// they are delivered at all.
+func (c *conn) acceptLasting(l nd.Listener) {
+	for {
+		c.connector = c.fresh()
+		c.must(l.GetConnectionRequest(c.ctx, c.connector))
+		err := c.connector.Accept(c.ctx, c.ep, c.shape.params())
+		if err == nil {
+			c.data = c.privateData()
+			return
+		}
+		c.want(nd.ConnectionAborted, err)
+	}
 }
 
 // meetAfter meets the other half, and checks that no request has reached l until then.

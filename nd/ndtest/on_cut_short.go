@@ -41,6 +41,7 @@ func longReader(s *side) {
 // longUser starts a transfer in each attempt, while the owner takes the window away.
 func longUser(s *side, start func(*conn, nd.WindowDescriptor) error, check func(*conn, nd.Status)) {
 	base := s.pair(shape{Region: longTransfer})
+	cut := 0
 	for range attempts {
 		c, late := base.another(), base.another()
 		paint(c.memory.mem, written)
@@ -51,11 +52,15 @@ func longUser(s *side, start func(*conn, nd.WindowDescriptor) error, check func(
 		s.tell(r.Status)
 		check(c, r.Status)
 		c.survivesOnly(r.Status)
+		if r.Status != nd.Success {
+			cut++
+		}
 		late.refusedWrite(0, 8, d, longTransfer-8)
 		c.shut()
 		late.shut()
 		s.meet()
 	}
+	s.logf("%d of %d transfers lost their window before their end", cut, attempts)
 	base.alive()
 }
 
@@ -94,46 +99,67 @@ func cutShort(s *side, check func(mem []byte, tried func())) {
 	base.alive()
 }
 
-const fencedRead = 4 << 20
+// The Reads in front of a fenced Invalidate: so many bytes that they take a while, and so many
+// times that a window which goes too early is seen to.
+const (
+	fencedReads  = 4
+	fencedRead   = 2 << 20
+	fencedTotal  = fencedReads * fencedRead
+	fencedTrials = 6
+)
 
 // fencedFromAfar is read from while it looks whether the window is still there.
 func fencedFromAfar(s *side) {
-	c := s.pair(shape{Region: fencedRead + 64})
-	late := c.another()
-	paint(c.memory.mem[:fencedRead], written)
-	s.meet()
-	d := hear[nd.WindowDescriptor](s)
-	for {
-		s.must(late.ep.Read(1, late.sge(fencedRead, 1), d.Address, d.Token, 0))
-		if r := late.next(true); r.Status != nd.Success {
-			late.check(r, nd.AccessViolation, 1)
-			break
+	c := s.pair(shape{Region: fencedTotal + 64})
+	source := c.memory.mem[:fencedTotal]
+	for range fencedTrials {
+		late := c.another()
+		paint(source, written)
+		d := hear[nd.WindowDescriptor](s)
+		late.reads(nd.Success, fencedTotal, 1, d, 0)
+		s.tell("looking")
+		for {
+			s.must(late.ep.Read(1, late.sge(fencedTotal, 1), d.Address, d.Token, 0))
+			if r := late.next(true); r.Status != nd.Success {
+				late.check(r, nd.AccessViolation, 1)
+				break
+			}
 		}
+		paint(source, afterwards) // what would be read late is read wrong
+		s.tell("refused")
+		late.isOver()
+		late.shut()
 	}
-	s.tell("refused")
-	late.isOver()
 	c.alive()
 }
 
 // fencedAtHome reads into the memory under a window, and posts the window's end.
 func fencedAtHome(s *side) {
-	c := s.pair(shape{Region: fencedRead})
-	late := c.another()
+	c := s.pair(shape{Region: fencedTotal, Out: fencedReads})
 	w := s.window()
-	s.meet() // there is something to read
-	d := c.bind(w, 0, fencedRead, nd.AllowRead)
-	c.must(c.ep.Read(1, c.sge(0, fencedRead), c.far.Address, c.far.Token, 0))
-	c.must(c.ep.Invalidate(2, w, nd.ReadFence))
-	s.tell(d)
-	hear[string](s)
-	s.painted(c.memory.mem, written) // although nobody here has looked for a result
-	if r := c.done(nd.Success, 1); r.RequestType != nd.RequestRead {
-		s.errorf("the first result is of a %v", r.RequestType)
+	for range fencedTrials {
+		late := c.another()
+		paint(c.memory.mem, beforehand)
+		s.tell(c.bind(w, 0, fencedTotal, nd.AllowRead))
+		hear[string](s) // the peer looks, so that it sees the end at once
+		for i := range fencedReads {
+			at := i * fencedRead
+			c.must(c.ep.Read(uint64(i), c.sge(at, fencedRead), c.far.Address+uint64(at), c.far.Token, 0))
+		}
+		c.must(c.ep.Invalidate(fencedReads, w, nd.ReadFence))
+		hear[string](s)
+		s.painted(c.memory.mem, written) // although nobody here has looked for a result
+		for i := range uint64(fencedReads) {
+			if r := c.done(nd.Success, i); r.RequestType != nd.RequestRead {
+				s.errorf("result %d is of a %v", i, r.RequestType)
+			}
+		}
+		if r := c.done(nd.Success, fencedReads); r.RequestType != nd.RequestInvalidate {
+			s.errorf("the last result is of a %v", r.RequestType)
+		}
+		late.isOver()
+		late.shut()
 	}
-	if r := c.done(nd.Success, 2); r.RequestType != nd.RequestInvalidate {
-		s.errorf("the second result is of a %v", r.RequestType)
-	}
-	late.isOver()
 	c.alive()
 }
 
@@ -147,9 +173,7 @@ func fastOwner(s *side) {
 	mapping, err := s.ad.BuildLogicalAddressMapping(s.ctx, memory.Bytes())
 	s.optional(err)
 	s.atEnd(func() { mapping.Close() })
-	mr, err := s.ad.CreateMemoryRegion(s.ctx)
-	s.must(err)
-	s.atEnd(func() { mr.Close() })
+	mr := s.emptyRegion()
 	s.optional(mr.InitializeFastRegister(s.ctx, len(mapping.Pages()), true))
 	register := func() {
 		s.must(c.ep.FastRegister(1, mr, mapping.Pages(), mapping.Offset(), size, base, allRights, 0))

@@ -133,7 +133,7 @@ var invalidateScenarios = []scenario{
 				tried()
 			})
 		}},
-	{id: "C137", title: "Invalidate with ReadFence waits for the data of the owner's own Read (of 4 MiB)",
+	{id: "C137", title: "Invalidate with ReadFence waits for the data of the owner's own Reads (4 of 2 MiB)",
 		active: fencedFromAfar, passive: fencedAtHome},
 	{id: "C138", title: "Invalidate on another endpoint fails, and the window stays bound", active: func(s *side) {
 		c := s.pair(shape{})

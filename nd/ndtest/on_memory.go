@@ -30,14 +30,6 @@ func lendNothing(s *side) (*conn, nd.MemoryWindow) {
 	return c, w
 }
 
-// emptyRegion creates a region without memory.
-func (s *side) emptyRegion() nd.MemoryRegion {
-	mr, err := s.ad.CreateMemoryRegion(s.ctx)
-	s.must(err)
-	s.atEnd(func() { mr.Close() })
-	return mr
-}
-
 // refusesBuffer checks how Register refuses a buffer, and that the region can be used afterwards.
 func (s *side) refusesBuffer(buf []byte, want nd.Status) {
 	mr := s.emptyRegion()
@@ -145,8 +137,12 @@ var memoryScenarios = []scenario{
 	}},
 	{id: "C100", title: "a Send without a Receive ends by itself (1 MiB)", active: func(s *side) {
 		c := s.pair(shape{Region: unreceived})
+		begin := time.Now()
 		c.must(c.ep.Send(1, c.sge(0, unreceived), 0))
 		c.done(nd.IOTimeout, 1) // the peer does nothing until the connection ends
+		if d := time.Since(begin); d < s.ReceiveTimeout*9/10 {
+			s.errorf("gave up after %v, before %v", d, s.ReceiveTimeout)
+		}
 		c.dead()
 		s.meet()
 	}, passive: func(s *side) {

@@ -22,9 +22,7 @@ func neverGranted(w way) (active, passive func(*side)) {
 		}, func(s *side) {
 			c := s.pair(shape{})
 			offender := c.another()
-			mr, err := s.ad.CreateMemoryRegion(s.ctx)
-			s.must(err)
-			s.atEnd(func() { mr.Close() })
+			mr := s.emptyRegion()
 			g := &grant{way: w, c: offender, mr: mr, w: s.window()}
 			switch w.name {
 			case "Invalidate":

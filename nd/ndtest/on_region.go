@@ -6,14 +6,6 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// registered registers memory that another region may hold as well.
-func (s *side) registered(mem []byte, flags nd.RegionFlags) *region {
-	mr, err := s.ad.Register(s.ctx, mem, flags)
-	s.must(err)
-	s.atEnd(func() { mr.Close() })
-	return &region{mr, mem}
-}
-
 var regionScenarios = []scenario{
 	{id: "C235", title: "a registration above MaxRegistrationSize", active: func(s *side) {
 		limit := s.info.MaxRegistrationSize
@@ -23,9 +15,7 @@ var regionScenarios = []scenario{
 		huge := s.reserve(int(limit) + 1)
 		_, err := s.ad.Register(s.ctx, huge, 0)
 		s.want(nd.InvalidParameter, err)
-		mr, err := s.ad.CreateMemoryRegion(s.ctx)
-		s.must(err)
-		s.atEnd(func() { mr.Close() })
+		mr := s.emptyRegion()
 		s.want(nd.InvalidParameter, mr.Register(s.ctx, huge, 0))
 		s.must(mr.Register(s.ctx, make([]byte, 64), 0)) // as before, so still of use
 		_, err = s.ad.Allocate(s.ctx, len(huge), 0)
@@ -54,9 +44,7 @@ var regionScenarios = []scenario{
 	}},
 
 	{id: "C237", title: "Register of a registered region, Deregister of one that is not", active: func(s *side) {
-		mr, err := s.ad.CreateMemoryRegion(s.ctx)
-		s.must(err)
-		s.atEnd(func() { mr.Close() })
+		mr := s.emptyRegion()
 		s.want(nd.InvalidDeviceState, mr.Deregister(s.ctx))
 		buf := make([]byte, 4096)
 		s.must(mr.Register(s.ctx, buf, nd.AllowLocalWrite))

@@ -6,9 +6,10 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// pipeline is how many Reads the adapter lets an endpoint have in progress.
+// pipeline is how many Reads the adapter lets an endpoint have in progress, as far as each of them
+// can have some bytes of the usual region.
 func (s *side) pipeline() int {
-	return int(min(s.info.MaxOutboundReadLimit, s.info.MaxInitiatorQueueDepth, s.info.MaxCompletionQueueDepth))
+	return int(min(s.info.MaxOutboundReadLimit, s.info.MaxInitiatorQueueDepth, s.info.MaxCompletionQueueDepth, 4096))
 }
 
 // racers is how many connections C122 ends.
@@ -20,7 +21,8 @@ const writes = 256
 var remoteScenarios = []scenario{
 	{id: "C115", title: "Reads up to the pipeline's depth, of a side that allows none itself", active: func(s *side) {
 		n := s.pipeline()
-		c := s.pair(shape{In: -1, Out: n, Limits: nd.EndpointConfig{InitiatorDepth: n}})
+		entries := min(max(256, 2*n), int(s.info.MaxCompletionQueueDepth))
+		c := s.pair(shape{CQ: entries, In: -1, Out: n, Limits: nd.EndpointConfig{InitiatorDepth: n}})
 		s.tell(n)
 		c.limits(0, min(n, hear[int](s)))
 		part := len(c.memory.mem) / n
@@ -65,7 +67,7 @@ var remoteScenarios = []scenario{
 		fill(want, 2)
 		s.same(c.memory.mem[4096:][:512], want[64:])
 	}},
-	{id: "C117", title: "Writes up to the queue's depth (256), in order", active: func(s *side) {
+	{id: "C117", title: "Writes up to the queue's depth (at most 256), in order", active: func(s *side) {
 		n := int(min(writes, s.info.MaxInitiatorQueueDepth))
 		c := s.pair(shape{Limits: nd.EndpointConfig{InitiatorDepth: n}, Before: filled(1)})
 		d := c.borrow()
@@ -87,7 +89,7 @@ var remoteScenarios = []scenario{
 	}},
 	{id: "C118", title: "the target's program sleeps", active: func(s *side) {
 		c := s.pair(shape{Region: lent, Before: filled(1)})
-		s.meet()
+		_ = hear[string](s)
 		c.store(0, 512, c.far.Address, c.far.Token)
 		c.fetch(0, lent, c.far.Address, c.far.Token)
 		mine, theirs := make([]byte, 512), make([]byte, lent)
@@ -96,13 +98,13 @@ var remoteScenarios = []scenario{
 		s.same(c.memory.mem, append(mine, theirs[512:]...))
 		fill(c.memory.mem, 3)
 		c.store(0, lent, c.far.Address, c.far.Token)
-		s.meet()
+		s.tell("done")
 		c.finish()
 	}, passive: func(s *side) {
 		c := s.pair(shape{Region: lent, Before: filled(2)})
 		c.must(c.ep.Receive(1, nil))
-		s.meet()
-		s.meet() // no call to the provider in between
+		s.tell("asleep")
+		_ = hear[string](s) // unlike meet it calls nothing of the provider before the peer is done
 		c.received(nd.Success, 1)
 		c.holds(c.memory.mem, 3)
 	}},

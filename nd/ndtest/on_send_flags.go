@@ -147,6 +147,8 @@ var revokedWithFlags = []scenario{
 		c.received(nd.Success, 1)
 		c.alive()
 	}},
+	// A provider that runs its requests strictly one after the other satisfies this row without
+	// looking at the fence, and so does one whose target serves them in order: see C137 and C245.
 	{id: "C165", title: "SendAndInvalidate with ReadFence lets an earlier Read (of 1 MiB) have its data", active: func(s *side) {
 		c := s.pair(shape{Region: 1 << 20})
 		d := hear[nd.WindowDescriptor](s)

@@ -223,6 +223,7 @@ func raceFromAfar(s *side) {
 func raceAtHome(s *side) {
 	base := s.pair(shape{})
 	w := s.window()
+	first := 0
 	for range races {
 		c := base.another()
 		d := c.bind(w, 0, grantSize, readWrite)
@@ -234,6 +235,7 @@ func raceAtHome(s *side) {
 		sender := hear[nd.Status](s)
 		switch own.Status {
 		case nd.Success:
+			first++
 			if message.Status != nd.InvalidDeviceRequest || sender != nd.RemoteError {
 				s.fatalf("invalidated here; the Receive ended with %v, the Send with %v", message.Status, sender)
 			}
@@ -247,6 +249,7 @@ func raceAtHome(s *side) {
 		c.isOver()
 		c.shut()
 	}
+	s.logf("the owner's Invalidate came first in %d of %d races", first, races)
 	s.must(base.memory.mr.Deregister(s.ctx)) // no window is bound any more
 	base.alive()
 }

@@ -29,7 +29,7 @@ func onShared(q nd.SharedReceiveQueue) shape {
 }
 
 var sharedScenarios = []scenario{
-	{id: "C241", title: "a message waits without limit for a receive of a shared queue", active: func(s *side) {
+	{id: "C241", title: "a message waits for a receive of a shared queue (2 x ReceiveTimeout), without limit", active: func(s *side) {
 		s.needShared()
 		c := s.pair(shape{})
 		fill(c.memory.mem[:100], 1)

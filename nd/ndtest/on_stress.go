@@ -46,7 +46,7 @@ func (s *side) stress(task stressTask) {
 		}
 	}
 	fill(conns[0].memory.mem[:stressArea], task.Seed+uint64(s.role))
-	for round := range task.Steps {
+	for round := range task.Rounds {
 		p.round()
 		for i, c := range conns {
 			c.begin(p.lanes[s.role][i], p.lanes[1-s.role][i])
@@ -93,9 +93,7 @@ func (c *stressed) mapPages() {
 	c.pages, err = c.ad.BuildLogicalAddressMapping(c.ctx, c.place())
 	c.must(err)
 	c.atEnd(func() { c.pages.Close() })
-	c.fast, err = c.ad.CreateMemoryRegion(c.ctx)
-	c.must(err)
-	c.atEnd(func() { c.fast.Close() })
+	c.fast = c.emptyRegion()
 	c.must(c.fast.InitializeFastRegister(c.ctx, len(c.pages.Pages()), true))
 }
 

@@ -1,8 +1,6 @@
 package ndtest
 
 import (
-	"bytes"
-	"encoding/binary"
 	"net/netip"
 	"time"
 
@@ -26,22 +24,6 @@ type shape struct {
 	Before func(*conn) // called when all objects are there, before they are connected
 }
 
-// region is registered memory.
-type region struct {
-	mr  nd.MemoryRegion
-	mem []byte // stays known when it is deregistered
-}
-
-// sge names n bytes of the region from off on.
-func (r *region) sge(off, n int) []nd.SGE {
-	return []nd.SGE{{Buffer: r.mem[off : off+n], Token: r.mr.LocalToken()}}
-}
-
-// far is what a peer needs for the region's own remote token.
-func (r *region) far() nd.WindowDescriptor {
-	return nd.WindowDescriptor{Address: r.mr.Address(), Length: uint64(len(r.mem)), Token: r.mr.RemoteToken()}
-}
-
 // conn is one side's half of a connection, and what belongs to it.
 type conn struct {
 	*side
@@ -52,6 +34,8 @@ type conn struct {
 	far       nd.WindowDescriptor // the peer's region, by its own remote token
 	data      []byte              // the peer's private data
 	context   uint64              // of the endpoint
+	probe     *region             // for alive; nil until then
+	adapter   nd.Adapter          // of the endpoint, which need not be the half's own
 	shape     shape
 }
 
@@ -61,31 +45,6 @@ func (s *side) queue(depth int) nd.CompletionQueue {
 	s.must(err)
 	s.atEnd(func() { q.Close() })
 	return q
-}
-
-// region creates and registers memory of the kind that this run is about.
-func (s *side) region(size int, flags nd.RegionFlags) *region {
-	var r *region
-	if s.Private {
-		mem := make([]byte, size)
-		mr, err := s.ad.Register(s.ctx, mem, flags)
-		s.must(err)
-		r = &region{mr, mem}
-	} else {
-		mr, err := s.ad.Allocate(s.ctx, size, flags)
-		s.must(err)
-		r = &region{mr, mr.Bytes()}
-	}
-	s.atEnd(func() { r.mr.Close() })
-	return r
-}
-
-// window creates a memory window.
-func (s *side) window() nd.MemoryWindow {
-	w, err := s.ad.CreateMemoryWindow(s.ctx)
-	s.must(err)
-	s.atEnd(func() { w.Close() })
-	return w
 }
 
 // connectorBound creates a connector and binds it to a port of the adapter.
@@ -115,11 +74,9 @@ func (s *side) listen(backlog int) (nd.Listener, netip.AddrPort) {
 	return l, addr
 }
 
-const allRights = nd.AllowLocalWrite | nd.AllowRemoteRead | nd.AllowRemoteWrite
-
 // prepare creates everything that a connection needs, without connecting.
 func (s *side) prepare(o shape) *conn {
-	c := &conn{side: s, shape: o}
+	c := &conn{side: s, shape: o, adapter: s.ad}
 	if o.With != nil {
 		c.cq, c.rcq, c.memory = o.With.cq, o.With.rcq, o.With.memory
 	} else {
@@ -316,15 +273,22 @@ func (c *conn) dead() {
 // peerEnded checks that NotifyDisconnect returns.
 func (c *conn) peerEnded() { c.must(c.connector.NotifyDisconnect(c.ctx)) }
 
-// alive checks that the connection still carries a message of one byte in each direction. Both
-// halves call it.
+// alive checks that the connection still carries a message of one byte in each direction, from and
+// to memory of its own. Both halves call it.
 func (c *conn) alive() {
 	const probe = 0xa11fe
-	c.must(c.ep.Receive(probe, nil))
+	sent := [2]byte{passive: 0x9a, active: 0xa5}
+	if c.probe == nil {
+		c.through(c.adapter, func() { c.probe = c.region(2, nd.AllowLocalWrite) })
+	}
+	c.probe.mem[0], c.probe.mem[1] = 0, sent[c.role]
+	c.must(c.ep.Receive(probe, c.probe.sge(0, 1)))
 	c.meet() // both receives are posted
-	c.must(c.ep.Send(probe+1, nil, 0))
+	c.must(c.ep.Send(probe+1, c.probe.sge(1, 1), 0))
 	c.done(nd.Success, probe+1)
-	c.received(nd.Success, probe)
+	if r := c.received(nd.Success, probe); r.BytesTransferred != 1 || c.probe.mem[0] != sent[1-c.role] {
+		c.fatalf("a message of %d bytes holds %#x, want %#x in one", r.BytesTransferred, c.probe.mem[0], sent[1-c.role])
+	}
 }
 
 // empty checks that no result is in the queue of this endpoint's requests, now and for a little
@@ -374,52 +338,5 @@ func (c *conn) borrow() nd.WindowDescriptor { return hear[nd.WindowDescriptor](c
 func (c *conn) carried(r nd.Result, n int) {
 	if int(r.BytesTransferred) != n {
 		c.fatalf("a %v carried %d bytes, want %d", r.RequestType, r.BytesTransferred, n)
-	}
-}
-
-// ---- Contents ----
-
-// fill writes a pattern that depends on seed. A shorter one is the beginning of a longer one.
-func fill(b []byte, seed uint64) {
-	x := seed*0x9e3779b97f4a7c15 + 1
-	for at := 0; at < len(b); at += 8 {
-		x ^= x << 13
-		x ^= x >> 7
-		x ^= x << 17
-		if len(b)-at >= 8 {
-			binary.LittleEndian.PutUint64(b[at:], x)
-			continue
-		}
-		for i := range b[at:] {
-			b[at+i] = byte(x >> (8 * i))
-		}
-	}
-}
-
-// holds checks that b is what fill wrote with this seed.
-func (s *side) holds(b []byte, seed uint64) {
-	want := make([]byte, len(b))
-	fill(want, seed)
-	s.same(b, want)
-}
-
-// same checks that b is the same as want.
-func (s *side) same(b, want []byte) {
-	if bytes.Equal(b, want) {
-		return
-	}
-	for i := range b {
-		if b[i] != want[i] {
-			s.fatalf("byte %d of %d is %#x, want %#x", i, len(b), b[i], want[i])
-		}
-	}
-}
-
-// blank checks that b is all zero.
-func (s *side) blank(b []byte) {
-	for i := range b {
-		if b[i] != 0 {
-			s.fatalf("byte %d of %d is %#x, want 0", i, len(b), b[i])
-		}
 	}
 }

@@ -37,23 +37,15 @@ var ways = []way{
 		renew: func(g *grant) { g.c.must(g.mr.Register(g.c.ctx, g.mem, allRights)) }},
 	{name: "Close of the region",
 		take:  func(g *grant) { g.c.must(g.mr.Close()) },
-		renew: func(g *grant) { g.mr = g.c.over(g.mem) }},
+		renew: func(g *grant) { g.mr = g.c.registered(g.mem, allRights).mr }},
 	{name: "Close of the window", window: true,
 		take:  func(g *grant) { g.c.must(g.w.Close()) },
 		renew: func(g *grant) { g.w = g.c.window() }},
 }
 
-// over registers mem in a region of its own.
-func (s *side) over(mem []byte) nd.MemoryRegion {
-	mr, err := s.ad.Register(s.ctx, mem, allRights)
-	s.must(err)
-	s.atEnd(func() { mr.Close() })
-	return mr
-}
-
 // grants grants mem such that w can end it.
 func (c *conn) grants(w way, mem []byte) *grant {
-	g := &grant{way: w, c: c, mem: mem, mr: c.over(mem)}
+	g := &grant{way: w, c: c, mem: mem, mr: c.registered(mem, allRights).mr}
 	if w.window {
 		g.w = c.window()
 	}
@@ -81,12 +73,4 @@ func (w *way) took(c *conn, d nd.WindowDescriptor) {
 	if w.ask != nil {
 		w.ask(c, d)
 	}
-}
-
-// through runs f with another adapter in place of the half's own.
-func (s *side) through(ad nd.Adapter, f func()) {
-	own := s.ad
-	s.ad = ad
-	f()
-	s.ad = own
 }

@@ -3,11 +3,12 @@ package ndtest
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/softnd/softnd/nd"
 )
@@ -43,6 +44,7 @@ func (r *Report) Count(o Outcome) (n int) {
 type house struct {
 	open     func() (nd.Provider, error)
 	provider [2]nd.Provider // by role: the two halves of one process have one each
+	stuck    atomic.Bool    // a half was given up, and may still use them
 }
 
 func (h *house) of(r role) (nd.Provider, error) {
@@ -57,6 +59,9 @@ func (h *house) of(r role) (nd.Provider, error) {
 }
 
 func (h *house) close() {
+	if h.stuck.Load() {
+		return // it might not return
+	}
 	for _, p := range h.provider {
 		if p != nil {
 			p.Close()
@@ -81,13 +86,14 @@ func Run(t *testing.T, cfg Config) *Report {
 			report.Outcomes[sc.id] = NotAsked
 		}
 	}
-	home := &house{open: cfg.Open}
-	t.Cleanup(home.close)
-	r := &runner{cfg: cfg, terms: cfg.terms(), home: home}
-	t.Cleanup(r.dismiss)
+	r := newRunner(t, cfg)
 	for _, sc := range all() {
 		if len(cfg.Only) > 0 && !slices.Contains(cfg.Only, sc.id) {
 			continue
+		}
+		if r.stuck {
+			t.Logf("the run ends before %s, since a half of a scenario had to be given up", sc.id)
+			break
 		}
 		t.Run(sc.id, func(t *testing.T) {
 			report.Outcomes[sc.id] = Failed
@@ -124,6 +130,14 @@ type runner struct {
 	terms terms
 	home  *house
 	other *process // nil until a scenario needs it
+	stuck bool     // a half was given up: there can be no further scenario
+}
+
+func newRunner(t *testing.T, cfg Config) *runner {
+	r := &runner{cfg: cfg, terms: cfg.terms(), home: &house{open: cfg.Open}}
+	t.Cleanup(r.home.close)
+	t.Cleanup(r.dismiss)
+	return r
 }
 
 // process is the other process of a run.
@@ -188,7 +202,7 @@ func (r *runner) run(t *testing.T, sc scenario) (skipped string) {
 	var verdicts []verdict
 	switch {
 	case sc.passive == nil:
-		verdicts = []verdict{play(ctx, r.home, sc, active, nil, r.terms)}
+		verdicts = []verdict{supervise(ctx, r.home, sc, active, nil, r.terms)}
 	case r.cfg.Spawn == nil:
 		verdicts = r.here(ctx, cancel, sc)
 	default:
@@ -202,6 +216,13 @@ func (r *runner) run(t *testing.T, sc scenario) (skipped string) {
 		if v.Skipped != "" {
 			skipped = v.Skipped
 		}
+		for _, note := range v.Notes {
+			t.Log(note)
+		}
+		r.stuck = r.stuck || v.Stuck
+	}
+	if r.stuck {
+		r.dismiss()
 	}
 	derived := skipped == "" && !slices.ContainsFunc(verdicts, func(v verdict) bool { return len(v.Failures) > 0 && !v.Derived })
 	for _, v := range verdicts {
@@ -221,7 +242,7 @@ func (r *runner) here(ctx context.Context, cancel context.CancelCauseFunc, sc sc
 	var halves sync.WaitGroup
 	for part, l := range map[role]*link{active: a, passive: p} {
 		halves.Go(func() {
-			verdicts[part] = play(ctx, r.home, sc, part, l, r.terms)
+			verdicts[part] = supervise(ctx, r.home, sc, part, l, r.terms)
 			if verdicts[part].ended() {
 				cancel(errAbandoned)
 			}
@@ -249,9 +270,10 @@ func (r *runner) apart(ctx context.Context, cancel context.CancelCauseFunc, sc s
 		return nil, fmt.Errorf("ask the other process: %w", err)
 	}
 	here := make(chan verdict, 1)
-	go func() { here <- play(ctx, r.home, sc, 1-sc.away, l, r.terms) }()
+	go func() { here <- supervise(ctx, r.home, sc, 1-sc.away, l, r.terms) }()
 	var verdicts []verdict
 	ends := p.ends
+	silent := time.After(r.terms.Watchdog + 2*r.terms.grace()) // it has had time to give up its half
 	for len(verdicts) < 2 {
 		select {
 		case v := <-here:
@@ -260,6 +282,7 @@ func (r *runner) apart(ctx context.Context, cancel context.CancelCauseFunc, sc s
 			}
 			verdicts = append(verdicts, v)
 		case v, ok := <-ends:
+			silent = nil
 			if !ok {
 				r.other.conn.Close()
 				r.other, ends = nil, nil // of a scenario that kills it, or a crash
@@ -271,36 +294,11 @@ func (r *runner) apart(ctx context.Context, cancel context.CancelCauseFunc, sc s
 				cancel(errAbandoned)
 			}
 			verdicts = append(verdicts, v)
+		case <-silent:
+			ends, silent = nil, nil
+			cancel(errAbandoned)
+			verdicts = append(verdicts, verdict{Stuck: true, Failures: []string{"the other process does not tell how its half ended"}})
 		}
 	}
 	return verdicts, nil
-}
-
-// play runs one half.
-func play(ctx context.Context, h *house, sc scenario, part role, l *link, t terms) (v verdict) {
-	ctx, cancel := context.WithTimeout(ctx, t.Watchdog)
-	defer cancel()
-	s := &side{role: part, ctx: ctx, terms: t, link: l, stash: make(map[nd.CompletionQueue][]nd.Result)}
-	defer func() {
-		s.tidy()
-		v.Failures = s.failures
-	}()
-	defer func() {
-		switch e := recover().(type) {
-		case nil:
-		case stop:
-			v.Skipped = e.skipped
-			v.Derived = errors.Is(context.Cause(ctx), errAbandoned)
-		default:
-			panic(e)
-		}
-	}()
-	s.begin(h, sc)
-	if part == active {
-		sc.active(s)
-	} else {
-		sc.passive(s)
-	}
-	s.meet() // so that neither half takes away what the other still looks at
-	return v
 }

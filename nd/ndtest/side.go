@@ -32,6 +32,7 @@ type side struct {
 	serial   uint64
 	last     []func() // run at the end, latest first
 	failures []string
+	notes    []string
 }
 
 // stop ends a half.
@@ -73,6 +74,14 @@ func (s *side) open() nd.Adapter {
 	return ad
 }
 
+// through runs f with another adapter in place of the half's own.
+func (s *side) through(ad nd.Adapter, f func()) {
+	own := s.ad
+	s.ad = ad
+	f()
+	s.ad = own
+}
+
 // atEnd has f called when the half has ended, before what was said earlier.
 func (s *side) atEnd(f func()) { s.last = append(s.last, f) }
 
@@ -108,6 +117,11 @@ func (s *side) where() string {
 			return at
 		}
 	}
+}
+
+// logf notes what a passing row does not show. It goes into the test's log.
+func (s *side) logf(format string, args ...any) {
+	s.notes = append(s.notes, fmt.Sprintf("%s: %s", s.role, fmt.Sprintf(format, args...)))
 }
 
 // skipf ends the scenario as one that does not apply to this provider.

@@ -1,0 +1,111 @@
+package ndtest_test
+
+import (
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/softnd/softnd/nd"
+	"github.com/softnd/softnd/nd/ndtest"
+)
+
+// hanging is a provider of which a call never returns; it would hang again in each row.
+type hanging struct{ nd.Provider }
+
+func (hanging) QueryAddressList() ([]netip.Addr, error) { select {} }
+func (hanging) Close() error                            { select {} }
+
+// refusing is one of which the same call fails.
+type refusing struct{ nd.Provider }
+
+func (refusing) QueryAddressList() ([]netip.Addr, error) { return nil, errors.New("refused") }
+func (refusing) Close() error                            { return nil }
+
+func open(p nd.Provider) func() (nd.Provider, error) {
+	return func() (nd.Provider, error) { return p, nil }
+}
+
+// served returns a Spawn whose process is a goroutine.
+func served(t *testing.T, p nd.Provider) func() (io.ReadWriteCloser, error) {
+	return func() (io.ReadWriteCloser, error) {
+		here, there := net.Pipe()
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			if err := ndtest.Serve(there, ndtest.Config{Open: open(p)}); err != nil {
+				t.Error(err)
+			}
+		}()
+		t.Cleanup(func() { <-ended }) // after the run, which closes the stream
+		return here, nil
+	}
+}
+
+// deaf returns a Spawn whose process never answers.
+func deaf() (io.ReadWriteCloser, error) {
+	here, there := net.Pipe()
+	go func() { _, _ = io.Copy(io.Discard, there) }()
+	return here, nil
+}
+
+const hangingVariable = "NDTEST_HANGS"
+
+// TestHangingProvider makes runs, in processes of their own, of rows in which a call does not
+// return although its context has ended.
+func TestHangingProvider(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		config func(t *testing.T) ndtest.Config
+		want   string
+	}{
+		{"alone", func(*testing.T) ndtest.Config {
+			return ndtest.Config{Open: open(hanging{}), Only: []string{"C001", "C002"}}
+		}, "hanging.QueryAddressList"},
+		{"goroutines", func(*testing.T) ndtest.Config {
+			return ndtest.Config{Open: open(hanging{})}
+		}, "hanging.QueryAddressList"},
+		{"here", func(t *testing.T) ndtest.Config {
+			return ndtest.Config{Open: open(hanging{}), Spawn: served(t, refusing{})}
+		}, "hanging.QueryAddressList"},
+		{"there", func(t *testing.T) ndtest.Config {
+			return ndtest.Config{Open: open(refusing{}), Spawn: served(t, hanging{})}
+		}, "hanging.QueryAddressList"},
+		{"deaf", func(*testing.T) ndtest.Config {
+			return ndtest.Config{Open: open(refusing{}), Spawn: deaf}
+		}, "the other process does not tell"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if os.Getenv(hangingVariable) != "" {
+				cfg := c.config(t)
+				cfg.Watchdog = 200 * time.Millisecond
+				if cfg.Only == nil {
+					cfg.Only = []string{"C019", "C021"} // rows of two halves
+				}
+				ndtest.Run(t, cfg)
+				return
+			}
+			t.Parallel()
+			cmd := exec.Command(os.Args[0], "-test.run=^TestHangingProvider$/^"+c.name+"$", "-test.v", "-test.timeout=1m")
+			cmd.Env = append(os.Environ(), hangingVariable+"=1")
+			out, err := cmd.CombinedOutput()
+			text := string(out)
+			if err == nil || strings.Contains(text, "panic:") {
+				t.Errorf("the run ended with %v, want a failure", err)
+			}
+			for _, want := range []string{c.want, "--- FAIL: TestHangingProvider/" + c.name + "/C0", "the run ends before C0", "1 failed"} {
+				if !strings.Contains(text, want) {
+					t.Errorf("the output lacks %q", want)
+				}
+			}
+			if t.Failed() {
+				t.Log(text)
+			}
+		})
+	}
+}
