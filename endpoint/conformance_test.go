@@ -96,14 +96,19 @@ func (o otherProcess) Close() error {
 
 var update = flag.Bool("update", false, "write docs/conformance.md instead of comparing it")
 
+const allRuns = 3 * 2 * 2
+
 // TestConformance runs the suite in every way that the provider can be used, and checks that the
 // page about it tells the same.
 func TestConformance(t *testing.T) {
-	runs := make([]modelpage.Run, 0, 12)
+	runs := make([]modelpage.Run, 0, allRuns)
 	t.Cleanup(func() { checkPage(t, runs) }) // after the runs, which are parallel
 	for _, e := range []string{"auto", "initiator", "target"} {
 		for _, private := range []bool{false, true} {
 			for _, processes := range []bool{false, true} {
+				if raceDetector && processes && e != "target" {
+					continue // it sees nothing of another process, and makes it slow
+				}
 				name := fmt.Sprintf("%s/%s/%s", e, choose(private, "private", "arena"), choose(processes, "processes", "goroutines"))
 				runs = append(runs, modelpage.Run{Name: name})
 				run := &runs[len(runs)-1]
@@ -125,6 +130,9 @@ func choose(b bool, yes, no string) string {
 
 // checkPage compares the page with what the runs found, if every row was run.
 func checkPage(t *testing.T, runs []modelpage.Run) {
+	if len(runs) < allRuns {
+		return
+	}
 	for _, r := range runs {
 		if r.Report == nil || r.Report.Count(ndtest.NotAsked) > 0 || r.Report.Count(ndtest.Failed) > 0 {
 			return
