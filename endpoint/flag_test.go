@@ -7,9 +7,9 @@ import (
 	"go/parser"
 	"go/token"
 	"maps"
+	"runtime"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/softnd/softnd/nd"
 )
@@ -151,17 +151,29 @@ func notified(t *testing.T, p *pair, kind nd.NotifyType, something func()) strin
 	ended := soon(func() error { return q.Notify(ctx, kind) })
 	something()
 	eventually(t, "the result is there", func() bool { return q.(*CompletionQueue).filled() })
-	select {
-	case err := <-ended:
-		if err != nil {
-			t.Error(err)
+	for waits := false; ; waits = q.(*CompletionQueue).waited() {
+		select {
+		case err := <-ended:
+			if err != nil {
+				t.Error(err)
+			}
+			return "ends"
+		default:
 		}
-		return "ends"
-	case <-time.After(100 * time.Millisecond):
-		cancel()
-		<-ended
-		return "waits"
+		if waits {
+			cancel()
+			<-ended
+			return "waits"
+		}
+		runtime.Gosched()
 	}
+}
+
+// waited tells whether a Notify waits that no result so far has released.
+func (q *CompletionQueue) waited() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.waiters) > 0
 }
 
 // filled tells whether a result is there, without taking it.
