@@ -28,7 +28,7 @@ type Registration struct {
 func (r *Region) InitializeFast() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.mem != nil || r.draining {
+	if r.Bytes() != nil || r.draining {
 		return nd.InvalidDeviceState
 	}
 	r.fast.is = true
@@ -61,12 +61,12 @@ func (g *Registration) Run() bool {
 	r := g.region
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.mem != nil || r.draining || r.fast.retired {
+	if r.Bytes() != nil || r.draining || r.fast.retired {
 		g.ended()
 		return false
 	}
-	r.mem, r.address, r.flags = g.local.mem, g.remote.base, g.flags
-	r.show()
+	r.flags = g.flags
+	r.show(g.local.mem, g.remote.base)
 	r.fast.bound, r.fast.ended = g.local.bound, g.ended
 	r.local.publish(&g.local)
 	r.remote.publish(&g.remote)
@@ -91,7 +91,7 @@ func (r *Region) Expire(endpoint uint64) (token nd.Token, ok bool) {
 func (r *Region) invalidate(endpoint uint64, force bool) (token nd.Token, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.mem == nil || !r.fast.is || endpoint != 0 && r.fast.bound != endpoint || r.windows > 0 && !force {
+	if r.Bytes() == nil || !r.fast.is || endpoint != 0 && r.fast.bound != endpoint || r.windows > 0 && !force {
 		return 0, false
 	}
 	r.fast.stale, token = r.revoke()
@@ -117,7 +117,7 @@ func (r *Region) hasWindows() bool {
 func (r *Region) Bound() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.mem != nil || r.draining
+	return r.Bytes() != nil || r.draining
 }
 
 // Retire keeps the region from being registered fast again: prepared

@@ -19,7 +19,7 @@ func (g *Guard) Granted(r *Ref) string {
 func (g *Guard) grantedByPeer(r *Ref) string {
 	index, t := indexOf(r.Token), g.space.table
 	e := &t.entries[index]
-	word := entryWord(e.word.Load())
+	word := entryWord(e.word.Load()) // ORDER entry-valid: pairs with the store in grant.publish
 	owner, base, length := Owner(e.owner.Load()), e.base.Load(), e.length.Load()
 	latest := makeToken(index, firstTag(t.arena.Secret(), index)+e.binds.Load())
 	switch {
@@ -27,7 +27,7 @@ func (g *Guard) grantedByPeer(r *Ref) string {
 		return "nothing"
 	case word.valid() && word.rights()&kindOf(r.Rights) == 0:
 		return "nothing"
-	case word.valid() && entryWord(e.word.Load()) == word: // the fields do not change while the word is valid,
+	case word.valid() && entryWord(e.word.Load()) == word: // again, on purpose: the fields do not change while the word is valid,
 		return grantText(word.rights(), base, length)
 	case latest == r.Token: // nor before there is another token
 		return fmt.Sprintf("nothing any more (%d bytes at %#x before)", length, base)

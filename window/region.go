@@ -17,30 +17,27 @@ type Region struct {
 	space         *Space
 	local, remote *grant
 
-	mu         sync.Mutex
-	mem        []byte // nil = not registered
-	address    uint64 // of mem[0], as peers count
-	draining   bool   // from the invalidation of the tokens to the end of the registration
-	drained    bool   // Release was called, but windows still use the memory
-	flags      nd.RegionFlags
-	windows    int      // bound to it, or about to be
-	localToken nd.Token // the latest; stale after deregistration
-	farToken   nd.Token
-	fast       fastState
+	mu       sync.Mutex
+	draining bool // from the invalidation of the tokens to the end of the registration
+	drained  bool // Release was called, but windows still use the memory
+	flags    nd.RegionFlags
+	windows  int // bound to it, or about to be
+	fast     fastState
 
-	shown atomic.Pointer[shown] // for those who only look, and often: every post needs a token
+	shown atomic.Pointer[shown] // changes under mu; every post needs a token, and looks without it
 }
 
 // shown is what a region tells about itself. It never changes once published.
 type shown struct {
-	mem           []byte
-	address       uint64
-	local, remote nd.Token
+	mem           []byte   // nil = not registered
+	address       uint64   // of mem[0], as peers count
+	local, remote nd.Token // the latest; stale after deregistration
 }
 
-// show publishes what has changed. The caller holds r.mu.
-func (r *Region) show() {
-	r.shown.Store(&shown{r.mem, r.address, r.localToken, r.farToken})
+// show replaces the memory. The caller holds r.mu.
+func (r *Region) show(mem []byte, address uint64) {
+	local, remote := r.Tokens()
+	r.shown.Store(&shown{mem, address, local, remote})
 }
 
 // NewRegion returns an empty region. It takes two entries of the table.
@@ -71,12 +68,12 @@ func (s *Space) NewRegion() (*Region, error) {
 func (r *Region) Register(mem []byte, flags nd.RegionFlags) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.mem != nil || r.draining || r.fast.is {
+	if r.Bytes() != nil || r.draining || r.fast.is {
 		return nd.InvalidDeviceState
 	}
 	local, remote := r.draft(mem, shm.AddressOf(mem), flags)
-	r.mem, r.address, r.flags = mem, remote.base, flags
-	r.show()
+	r.flags = flags
+	r.show(mem, remote.base)
 	r.local.publish(&local)
 	r.remote.publish(&remote)
 	return nil
@@ -104,8 +101,8 @@ func (r *Region) draft(mem []byte, address uint64, flags nd.RegionFlags) (local,
 	if flags.RemoteWrite() {
 		remote.rights |= Write
 	}
-	r.localToken, r.farToken = local.token, remote.token
-	r.show()
+	now := r.shown.Load()
+	r.shown.Store(&shown{now.mem, now.address, local.token, remote.token})
 	return local, remote
 }
 
@@ -120,7 +117,7 @@ func (r *Region) Revoke() (local, remote nd.Token, err error) {
 	if r.windows > 0 {
 		return 0, 0, nd.DeviceBusy
 	}
-	if r.mem == nil {
+	if r.Bytes() == nil {
 		return 0, 0, nd.InvalidDeviceState
 	}
 	local, remote = r.revoke()
@@ -129,8 +126,8 @@ func (r *Region) Revoke() (local, remote nd.Token, err error) {
 
 // revoke makes both tokens invalid. The caller holds r.mu.
 func (r *Region) revoke() (local, remote nd.Token) {
-	r.mem, r.draining = nil, true
-	r.show()
+	r.draining = true
+	r.show(nil, 0)
 	return r.local.revoke(), r.remote.revoke()
 }
 
@@ -178,10 +175,7 @@ func (r *Region) Bytes() []byte {
 // Address returns the address by which peers name the first byte, 0 if the
 // region is not registered.
 func (r *Region) Address() uint64 {
-	if now := r.shown.Load(); now.mem != nil {
-		return now.address
-	}
-	return 0
+	return r.shown.Load().address
 }
 
 // attach checks that a window may be bound to mem with the given rights, and
@@ -189,15 +183,16 @@ func (r *Region) Address() uint64 {
 func (r *Region) attach(mem []byte, write bool) (terms, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	base := shm.AddressOf(r.mem)
+	now := r.shown.Load()
+	base := shm.AddressOf(now.mem)
 	at := shm.AddressOf(mem)
-	if r.mem == nil || len(mem) == 0 || !within(at, uint64(len(mem)), base, uint64(len(r.mem))) {
+	if now.mem == nil || len(mem) == 0 || !within(at, uint64(len(mem)), base, uint64(len(now.mem))) {
 		return terms{}, nd.AccessViolation
 	}
 	if write && !r.flags.LocalWrite() {
 		return terms{}, nd.AccessViolation
 	}
-	tm := terms{base: r.address + (at - base), mem: r.mem[at-base:][:len(mem)], owner: r.space.owner}
+	tm := terms{base: now.address + (at - base), mem: now.mem[at-base:][:len(mem)], owner: r.space.owner}
 	if off, ok := r.space.table.arena.Locate(mem); ok {
 		tm.offset = off
 	}

@@ -134,7 +134,8 @@ func TestBlockChangesOwner(t *testing.T) {
 	mem := leaver.alloc(t, 4096)
 	region := leaver.region(t, mem, allRights)
 	tokens := map[uint32]nd.Token{}
-	for _, token := range []nd.Token{region.localToken, region.farToken} {
+	local, remote := region.Tokens()
+	for _, token := range []nd.Token{local, remote} {
 		tokens[indexOf(token)] = token
 	}
 	for range 3 {
@@ -144,7 +145,7 @@ func TestBlockChangesOwner(t *testing.T) {
 		token := bind(t, w, region, mem, Read|Write, 0, false)
 		tokens[indexOf(token)] = token
 	}
-	if f := executor.guard.Check(farRef(far, region.farToken, Read, shm.AddressOf(mem)), 1); f != NoFault {
+	if f := executor.guard.Check(farRef(far, region.shown.Load().remote, Read, shm.AddressOf(mem)), 1); f != NoFault {
 		t.Fatal(f)
 	}
 	leaver.leave(t)
@@ -185,7 +186,7 @@ func TestBlockChangesOwner(t *testing.T) {
 			t.Errorf("index %d: tag %#x, after %#x at its last owner", indexOf(token), tagOf(token), tagOf(old))
 		}
 	}
-	for _, token := range []nd.Token{region.localToken, region.farToken} {
+	for _, token := range []nd.Token{region.shown.Load().local, region.shown.Load().remote} {
 		if old, ok := tokens[indexOf(token)]; ok {
 			found++
 			if want := (tagOf(old) + 1) & tagMask; tagOf(token) != want {
@@ -203,22 +204,22 @@ func TestBlockChangesOwner(t *testing.T) {
 func TestLookupOfOthersTokens(t *testing.T) {
 	owner, executor, _ := pair(t)
 	region := owner.region(t, owner.alloc(t, 64), allRights)
-	for _, token := range []nd.Token{region.localToken, region.farToken, 0, 1, makeToken(1<<indexBits-1, 0)} {
+	for _, token := range []nd.Token{region.shown.Load().local, region.shown.Load().remote, 0, 1, makeToken(1<<indexBits-1, 0)} {
 		if _, tm := executor.table.lookup(token); tm != nil {
 			t.Errorf("%#x is found by another member", uint32(token))
 		}
 	}
-	if _, tm := owner.table.lookup(region.localToken); tm == nil {
+	if _, tm := owner.table.lookup(region.shown.Load().local); tm == nil {
 		t.Error("not found by its owner")
 	}
-	if _, tm := owner.table.lookup(region.localToken + 1<<indexBits); tm != nil {
+	if _, tm := owner.table.lookup(region.shown.Load().local + 1<<indexBits); tm != nil {
 		t.Error("found under another tag")
 	}
 	deregister(t, region)
-	if _, tm := owner.table.lookup(region.localToken); tm != nil {
+	if _, tm := owner.table.lookup(region.shown.Load().local); tm != nil {
 		t.Error("found after the deregistration")
 	}
-	token := region.localToken
+	token := region.shown.Load().local
 	region.Free()
 	if _, tm := owner.table.lookup(token); tm != nil {
 		t.Error("found after its index was given back")
