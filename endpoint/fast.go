@@ -185,18 +185,7 @@ func (ep *Endpoint) postInvalidateRegion(reqCtx uint64, mr nd.MemoryRegion, flag
 	if !region.region.Fast() {
 		return ep.fail(op, nd.InvalidDeviceRequest, "the region is not set up for fast registration", "use MemoryRegion.Deregister")
 	}
-	if flags&^nd.RequestInvalidate.AllowedFlags() != 0 {
-		return ep.fail(op, nd.InvalidParameter3, "flags "+flags.String(), "use only flags that Invalidate takes")
-	}
-	ep.mu.Lock()
-	defer ep.mu.Unlock()
-	r, err := ep.newRequest(op, nd.RequestInvalidate, flags, reqCtx)
-	if err != nil {
-		return err
-	}
-	r.loan = region.region
-	ep.enqueue(r)
-	return nil
+	return ep.takeBack(op, region.region, reqCtx, flags)
 }
 
 // lendsSink finds what a Read with ReadLocalInvalidate is to take back. false

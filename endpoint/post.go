@@ -115,6 +115,9 @@ func (ep *Endpoint) enqueue(r *request) {
 // pushOut lets all posted requests run, at once if it is their turn and the
 // last of them is small.
 func (ep *Endpoint) pushOut() {
+	if ep.ready == ep.tail {
+		return
+	}
 	waiting := ep.next != ep.ready
 	ep.ready = ep.tail
 	if waiting && ep.state() == connected {
@@ -137,9 +140,7 @@ func (ep *Endpoint) answer(err error) error {
 	if err != nil {
 		ep.mu.Lock()
 		defer ep.mu.Unlock()
-		if ep.ready != ep.tail {
-			ep.pushOut()
-		}
+		ep.pushOut()
 	}
 	return err
 }
@@ -269,6 +270,11 @@ func (ep *Endpoint) postInvalidate(reqCtx uint64, mw nd.MemoryWindow, flags nd.O
 	if !win.usable() {
 		return ep.fail(op, nd.InvalidHandle, "the window is closed", "")
 	}
+	return ep.takeBack(op, win.window, reqCtx, flags)
+}
+
+// takeBack posts the end of a loan.
+func (ep *Endpoint) takeBack(op string, l window.Loan, reqCtx uint64, flags nd.OpFlags) error {
 	if flags&^nd.RequestInvalidate.AllowedFlags() != 0 {
 		return ep.fail(op, nd.InvalidParameter3, "flags "+flags.String(), "use only flags that Invalidate takes")
 	}
@@ -278,7 +284,7 @@ func (ep *Endpoint) postInvalidate(reqCtx uint64, mw nd.MemoryWindow, flags nd.O
 	if err != nil {
 		return err
 	}
-	r.loan = win.window
+	r.loan = l
 	ep.enqueue(r)
 	return nil
 }
@@ -295,7 +301,5 @@ func (ep *Endpoint) SubmitRequestBatch() {
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
 	ep.batching = false
-	if ep.ready != ep.tail {
-		ep.pushOut()
-	}
+	ep.pushOut()
 }
