@@ -1,0 +1,82 @@
+// Package report holds what a measurement has found, and shows it: as JSON by
+// a published schema, as CSV with the same columns, or as a table for people.
+package report
+
+import "time"
+
+// Version names the form of a report. It changes when the schema does.
+const Version = "softnd-bench/1"
+
+// Report is what one run has found.
+type Report struct {
+	Version string    `json:"version"`
+	Time    time.Time `json:"time"`
+	Command []string  `json:"command"`
+	Machine Machine   `json:"machine"`
+	Results []Result  `json:"results"`
+}
+
+// Machine is where it ran.
+type Machine struct {
+	Processor string `json:"processor"`
+	Cores     int    `json:"cores"` // that the run was allowed to use
+	Kernel    string `json:"kernel"`
+	System    string `json:"system"` // GOOS/GOARCH
+	Go        string `json:"go"`
+	Softnd    string `json:"softnd"` // revision of the build, "unknown" if it does not say
+}
+
+// Result is one figure: one test at one size, with its settings.
+type Result struct {
+	Test     string `json:"test"`     // write_lat, send_bw, ...
+	Provider string `json:"provider"` // softnd, or the peer that was measured: ucx, libfabric, openmpi, mpich
+	Settings
+
+	Unit    string    `json:"unit"`   // ns, MB/s, msg/s, ops/s, B, %, ratio
+	Better  string    `json:"better"` // less or more
+	Value   float64   `json:"value"`  // the median of the repeats
+	Repeats []float64 `json:"repeats"`
+	Low     float64   `json:"low"`  // 95 % confidence interval of the median
+	High    float64   `json:"high"` //
+
+	Distribution *Distribution `json:"distribution,omitempty"` // of single operations
+	Limit        *Limit        `json:"limit,omitempty"`        // what the machine can do at best, in the same run
+	Note         string        `json:"note,omitempty"`
+}
+
+// Settings are what a result depends on. Zero values do not apply.
+type Settings struct {
+	Size          int    `json:"size"` // bytes of one operation
+	Iterations    int    `json:"iterations"`
+	Depth         int    `json:"depth,omitempty"` // operations outstanding
+	Pairs         int    `json:"pairs,omitempty"` // queue pairs on one completion queue
+	Ranks         int    `json:"ranks,omitempty"`
+	Mode          string `json:"mode,omitempty"`     // polling or event
+	Executor      string `json:"executor,omitempty"` // auto, initiator or target
+	Memory        string `json:"memory,omitempty"`   // arena or private
+	Bidirectional bool   `json:"bidirectional,omitempty"`
+	Pinned        bool   `json:"pinned"`
+}
+
+// Distribution describes single operations, in the unit of the result.
+type Distribution struct {
+	Count  int64   `json:"count"`
+	Min    float64 `json:"min"`
+	P50    float64 `json:"p50"`
+	P90    float64 `json:"p90"`
+	P99    float64 `json:"p99"`
+	P999   float64 `json:"p99.9"`
+	P9999  float64 `json:"p99.99"`
+	Max    float64 `json:"max"`
+	Mean   float64 `json:"mean"`
+	StdDev float64 `json:"stddev"`
+}
+
+// Limit is a figure of the machine itself, measured between the repeats of a
+// result, and the ratio to it: Result.Value ÷ Value, or for rates the same.
+type Limit struct {
+	Name  string  `json:"name"` // raw_line (half round trip), memcpy (of the size)
+	Unit  string  `json:"unit"`
+	Value float64 `json:"value"`
+	Ratio float64 `json:"ratio"` // the median of the ratios of the repeats
+}
