@@ -4,9 +4,9 @@ import (
 	"context"
 	"fmt"
 	"math/bits"
-	"sync"
 	"sync/atomic"
 
+	"github.com/softnd/softnd/internal/asym"
 	"github.com/softnd/softnd/nd"
 )
 
@@ -17,7 +17,7 @@ type CompletionQueue struct {
 	provider *Provider
 	users    atomic.Pointer[[]*Endpoint] // replaced as a whole
 
-	mu      sync.Mutex   // guards the rest
+	mu      asym.Mutex   // guards the rest
 	entries []completion // a ring; its size is a power of two
 	head    uint64       // next to take
 	tail    uint64       // next to fill

@@ -4,10 +4,10 @@ import (
 	"context"
 	"fmt"
 	"math/bits"
-	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/softnd/softnd/internal/asym"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
 	"github.com/softnd/softnd/window"
@@ -59,7 +59,7 @@ type Endpoint struct {
 	overrun atomic.Bool   // a completion queue overran
 	drains  atomic.Int32  // windows of ours that an ended connection may still use
 
-	mu        sync.Mutex
+	mu        asym.Mutex
 	cause     error // why the endpoint left the connected state
 	conn      *connection
 	connector *Connector // by which it is being or was connected

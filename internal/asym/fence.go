@@ -1,0 +1,13 @@
+//go:build !amd64 || race
+
+package asym
+
+import "sync/atomic"
+
+// Light is the frequent side's barrier between its store and its load.
+func Light() { dear.Add(1) }
+
+var dear atomic.Uint32
+
+// Heavy is the rare side's barrier between its store and its load. The frequent side has paid.
+func Heavy() {}

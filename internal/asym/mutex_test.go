@@ -1,0 +1,109 @@
+package asym
+
+import (
+	"sync"
+	"testing"
+)
+
+// An owner that is disturbed all the time, by locks and by tries, never shares the lock.
+func TestMutexExcludes(t *testing.T) {
+	var m Mutex
+	var counter, tries int // plain: the lock is to guard it
+	const owned, disturbed = 300_000, 3_000
+	var all sync.WaitGroup
+	stop := make(chan struct{})
+	all.Go(func() {
+		for range owned {
+			m.Lock()
+			counter++
+			m.Unlock()
+		}
+		close(stop)
+	})
+	for range 2 {
+		all.Go(func() {
+			for range disturbed {
+				m.Lock()
+				counter++
+				m.Unlock()
+			}
+		})
+	}
+	all.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			if m.TryLock() {
+				counter++
+				tries++
+				m.Unlock()
+			}
+		}
+	})
+	all.Wait()
+	if want := owned + 2*disturbed + tries; counter != want {
+		t.Errorf("%d increments are left of %d", counter, want)
+	}
+}
+
+func TestTryLockOfOneThatIsHeld(t *testing.T) {
+	var m Mutex
+	for range 1000 { // the owner by now
+		m.Lock()
+		m.Unlock()
+	}
+	m.Lock()
+	tried := make(chan bool)
+	go func() { tried <- m.TryLock() }()
+	if <-tried {
+		t.Fatal("a lock that its owner holds was given to another")
+	}
+	m.Unlock()
+	go func() {
+		ok := m.TryLock()
+		if ok {
+			m.Unlock()
+		}
+		tried <- ok
+	}()
+	if !<-tried {
+		t.Fatal("a free lock was refused")
+	}
+}
+
+func TestLockWaitsForTheOwner(t *testing.T) {
+	var m Mutex
+	for range 1000 {
+		m.Lock()
+		m.Unlock()
+	}
+	m.Lock()
+	guarded, locked := 0, make(chan int)
+	go func() {
+		m.Lock()
+		locked <- guarded
+		m.Unlock()
+	}()
+	guarded = 1
+	m.Unlock()
+	if <-locked != 1 {
+		t.Error("the lock was given away while its owner was inside")
+	}
+}
+
+func BenchmarkMutex(b *testing.B) {
+	var m Mutex
+	for b.Loop() {
+		m.Lock()
+		m.Unlock()
+	}
+}
+
+func BenchmarkHeavy(b *testing.B) {
+	for b.Loop() {
+		Heavy()
+	}
+}
