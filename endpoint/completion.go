@@ -62,24 +62,25 @@ func makeRing(depth int) []completion { return make([]completion, 1<<bits.Len(ui
 // nothing, and makes no system call unless an event descriptor or moderation
 // has been asked for.
 func (q *CompletionQueue) Poll(results []nd.Result) int {
-	if n := q.take(results); n > 0 {
+	me := asym.Current()
+	if n := q.take(me, results); n > 0 {
 		return n
 	}
-	if !q.driveUsers() {
+	if !q.driveUsers(me) {
 		return 0
 	}
-	return q.take(results)
+	return q.take(me, results)
 }
 
-func (q *CompletionQueue) driveUsers() (moved bool) {
+func (q *CompletionQueue) driveUsers(me asym.Goroutine) (moved bool) {
 	for _, ep := range *q.users.Load() {
-		moved = ep.drive() || moved
+		moved = ep.driveBy(me) || moved
 	}
 	return moved
 }
 
-func (q *CompletionQueue) take(results []nd.Result) (n int) {
-	q.mu.Lock()
+func (q *CompletionQueue) take(me asym.Goroutine, results []nd.Result) (n int) {
+	q.mu.LockBy(me)
 	for n < len(results) && q.head != q.tail {
 		c := &q.entries[q.head&uint64(len(q.entries)-1)]
 		results[n] = c.result
@@ -105,14 +106,15 @@ func (q *CompletionQueue) countPoll() {
 
 // push adds a result. solicited marks one that its sender wants to be noticed.
 // The caller holds the lock of the endpoint.
-func (q *CompletionQueue) push(r *nd.Result, a *account, solicited bool) {
-	q.mu.Lock()
+func (q *CompletionQueue) push(me asym.Goroutine, r *nd.Result, a *account, solicited bool) {
+	q.mu.LockBy(me)
 	switch {
 	case q.overrun || q.closed:
 	case q.tail-q.head == uint64(len(q.entries)):
 		q.overflow()
 	default:
-		q.entries[q.tail&uint64(len(q.entries)-1)] = completion{*r, a}
+		e := &q.entries[q.tail&uint64(len(q.entries)-1)]
+		e.result, e.account = *r, a
 		q.tail++
 		q.announce(r.Status != nd.Success, solicited)
 	}
@@ -150,8 +152,9 @@ func (q *CompletionQueue) Wait(ctx context.Context, results []nd.Result) (int, e
 		return n, nil
 	}
 	n, err := 0, error(nil)
-	werr := q.provider.wait(ctx, func() { q.driveUsers() }, func() bool {
-		if n = q.take(results); n == 0 {
+	me := asym.Current()
+	werr := q.provider.wait(ctx, func() { q.driveUsers(me) }, func() bool {
+		if n = q.take(me, results); n == 0 {
 			err = q.failed(op)
 		}
 		return n > 0 || err != nil

@@ -75,11 +75,10 @@ func (e *engine) run() {
 			p.countCrowd()
 			seenDeaths, lastSweep = deaths, time.Now()
 		}
-		if moved {
+		polls := e.polls.Load()
+		if moved && polls == seenPolls {
 			continue
 		}
-
-		polls := e.polls.Load()
 		active := polls != seenPolls && e.loops.Load() == 0
 		seenPolls = polls
 		ticket := e.bell.Arm()

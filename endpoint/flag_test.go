@@ -11,6 +11,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/softnd/softnd/internal/asym"
 	"github.com/softnd/softnd/nd"
 )
 
@@ -178,7 +179,7 @@ func (q *CompletionQueue) waited() bool {
 
 // filled tells whether a result is there, without taking it.
 func (q *CompletionQueue) filled() bool {
-	q.driveUsers()
+	q.driveUsers(asym.Current())
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.head != q.tail

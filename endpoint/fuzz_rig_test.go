@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softnd/softnd/internal/asym"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
 	"github.com/softnd/softnd/window"
@@ -644,7 +645,7 @@ func (a *actor) collect(t *testing.T) {
 	t.Helper()
 	var results [16]nd.Result
 	l := &a.ledger
-	for n := a.received.take(results[:]); n > 0; n = a.received.take(results[:]) {
+	for n := a.received.take(asym.Current(), results[:]); n > 0; n = a.received.take(asym.Current(), results[:]) {
 		for _, res := range results[:n] {
 			if res.RequestContext != uint64(l.delivered) || l.delivered >= len(l.receives) ||
 				res.RequestType != nd.RequestReceive && res.RequestType != nd.RequestReceiveAndInvalidate {
@@ -660,7 +661,7 @@ func (a *actor) collect(t *testing.T) {
 			l.delivered++
 		}
 	}
-	for n := a.initiated.take(results[:]); n > 0; n = a.initiated.take(results[:]) {
+	for n := a.initiated.take(asym.Current(), results[:]); n > 0; n = a.initiated.take(asym.Current(), results[:]) {
 		for _, res := range results[:n] {
 			for l.completed < len(l.requests) && uint64(l.completed) != res.RequestContext && l.requests[l.completed].Has(nd.SilentSuccess) {
 				l.completed++

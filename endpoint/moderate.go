@@ -27,20 +27,22 @@ func (q *CompletionQueue) ModerateInterrupts(interval time.Duration, count int) 
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.interval, q.count = interval, count
-	q.moderated = interval != 0 && (count < 0 || count > 1)
 	if q.held() > 0 {
 		q.raise() // so the new terms begin with the next result
 	}
+	q.interval, q.count = interval, count
+	q.moderated = interval != 0 && (count < 0 || count > 1)
+	q.announced = q.newest
 	return nil
 }
 
 // held counts the results that have made no event yet and are still there.
-func (q *CompletionQueue) held() uint64 { return q.tail - max(q.announced[nd.NotifyAny], q.head) }
+func (q *CompletionQueue) held() uint64 { return q.tail - max(q.events()[nd.NotifyAny], q.head) }
 
-// hold tells whether the result that has just been added makes no event yet.
+// hold tells whether the result that has just been added makes no event yet,
+// under moderation.
 func (q *CompletionQueue) hold() bool {
-	if !q.moderated || q.count >= 0 && q.held() >= uint64(q.count) {
+	if q.count >= 0 && q.held() >= uint64(q.count) {
 		return false
 	}
 	if q.held() == 1 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 
+	"github.com/softnd/softnd/internal/asym"
 	"github.com/softnd/softnd/nd"
 )
 
@@ -14,7 +15,7 @@ type notifier struct {
 	waiters   []*waiter // the oldest first
 	left      sync.Cond // one of them has gone
 	newest    newest    // of the results so far
-	announced newest    // of those that may end a Notify; behind newest only under moderation
+	announced newest    // under moderation: of those that may end a Notify
 	marker    uint64    // the last result that ended one
 }
 
@@ -41,7 +42,8 @@ func (q *CompletionQueue) Notify(ctx context.Context, t nd.NotifyType) error {
 		return err
 	}
 	defer q.leave(w)
-	werr := q.provider.wait(ctx, func() { q.driveUsers() }, func() (ended bool) {
+	me := asym.Current()
+	werr := q.provider.wait(ctx, func() { q.driveUsers(me) }, func() (ended bool) {
 		ended, err = q.released(op, w)
 		return ended
 	})
@@ -105,16 +107,31 @@ func (q *CompletionQueue) announce(failed, solicited bool) {
 	if failed || solicited {
 		q.newest[nd.NotifySolicited] = q.tail
 	}
-	if failed || !q.hold() { // after a failure no more may come, and the count may never be reached
-		q.raise()
+	if q.moderated && !failed && q.hold() { // after a failure no more may come, and the count may never be reached
+		return
 	}
+	q.raise()
 }
 
 // raise makes events of all results so far.
 func (q *CompletionQueue) raise() {
-	q.announced = q.newest
-	q.trigger()
-	q.signal()
+	if q.moderated {
+		q.announced = q.newest
+	}
+	if len(q.waiters) > 0 {
+		q.trigger()
+	}
+	if q.fd != noDescriptor {
+		q.signal()
+	}
+}
+
+// events are the results that may end a Notify.
+func (q *CompletionQueue) events() *newest {
+	if q.moderated {
+		return &q.announced
+	}
+	return &q.newest
 }
 
 // trigger releases all waiters if there is a result for the widest of their types.
@@ -126,7 +143,7 @@ func (q *CompletionQueue) trigger() {
 	for _, w := range q.waiters {
 		widest = widest.Combine(w.kind)
 	}
-	if at := q.announced[widest]; at > max(q.marker, q.head) {
+	if at := q.events()[widest]; at > max(q.marker, q.head) {
 		q.marker = at
 		for _, w := range q.waiters {
 			w.done = true

@@ -24,11 +24,17 @@ func (ep *Endpoint) SendAndInvalidate(reqCtx uint64, sge []nd.SGE, remote nd.Tok
 
 // Write posts a copy into the peer's memory.
 func (ep *Endpoint) Write(reqCtx uint64, sge []nd.SGE, remoteAddr uint64, remote nd.Token, flags nd.OpFlags) error {
+	if ep.transferNow(nd.RequestWrite, reqCtx, sge, remoteAddr, remote, flags) {
+		return nil
+	}
 	return ep.answer(ep.postTransfer("write", nd.RequestWrite, reqCtx, sge, remoteAddr, remote, flags, nd.InvalidParameter6, false))
 }
 
 // Read posts a copy out of the peer's memory.
 func (ep *Endpoint) Read(reqCtx uint64, sge []nd.SGE, remoteAddr uint64, remote nd.Token, flags nd.OpFlags) error {
+	if ep.transferNow(nd.RequestRead, reqCtx, sge, remoteAddr, remote, flags) {
+		return nil
+	}
 	return ep.answer(ep.postTransfer("read", nd.RequestRead, reqCtx, sge, remoteAddr, remote, flags, nd.InvalidParameter6, false))
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/softnd/softnd/internal/asym"
 	"github.com/softnd/softnd/nd"
 )
 
@@ -13,7 +14,9 @@ const quantum = 256 << 10
 
 // drive moves what can be moved now, unless somebody else is at it already.
 // It tells whether anything moved, or may have.
-func (ep *Endpoint) drive() bool {
+func (ep *Endpoint) drive() bool { return ep.driveBy(asym.Current()) }
+
+func (ep *Endpoint) driveBy(me asym.Goroutine) bool {
 	switch ep.state() {
 	case failed, closed:
 		return false
@@ -22,7 +25,7 @@ func (ep *Endpoint) drive() bool {
 			return false
 		}
 	}
-	if !ep.mu.TryLock() {
+	if !ep.mu.TryLockBy(me) {
 		return true // whoever is at it may not serve, so the caller must not go to sleep
 	}
 	defer ep.mu.Unlock()
@@ -181,7 +184,7 @@ func (ep *Endpoint) complete(r *request) {
 		bytes = uint32(r.total)
 	}
 	ep.result = nd.Result{Status: r.status, BytesTransferred: bytes, EndpointContext: ep.context, RequestContext: r.context, RequestType: r.kind}
-	ep.initiatorCQ.push(&ep.result, &ep.taken, false)
+	ep.initiatorCQ.push(asym.Current(), &ep.result, &ep.taken, false)
 }
 
 // reject ends a request with an error, and says why.

@@ -46,6 +46,7 @@ type Endpoint struct {
 	receiveSGE             int
 	initiatorSGE           int
 	inlineSize             int
+	initiates              bool     // moves bytes itself where it can
 	noRoom                 [2]error // made once: a full queue is no reason to allocate
 
 	half       *half
@@ -163,6 +164,7 @@ func (a *Adapter) CreateEndpoint(ctx context.Context, cfg nd.EndpointConfig) (nd
 		receiveDepth: uint64(cfg.ReceiveDepth), initiatorDepth: uint64(cfg.InitiatorDepth),
 		receiveSGE: max(cfg.MaxReceiveSGE, leastSGE), initiatorSGE: max(cfg.MaxInitiatorSGE, leastSGE),
 		inlineSize: cfg.InlineSize,
+		initiates:  a.provider.options.Executor != Target,
 		bound:      make(map[window.Loan]struct{}),
 		shared:     shared,
 	}

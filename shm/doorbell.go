@@ -46,13 +46,18 @@ func (d Doorbell) Ring() bool {
 	if d.words.armed.Load() == unarmed { // ORDER doorbell-armed: pairs with the swap in Arm
 		return false
 	}
+	d.ring()
+	return true
+}
+
+// ring wakes the sleepers of an armed bell.
+func (d Doorbell) ring() {
 	// The mark stays until the sleepers have been woken, so that a ringer that
 	// is stopped or killed over it leaves the bell for the next one to ring. A
 	// sleeper that arms again meanwhile stores armed over it.
 	d.words.armed.CompareAndSwap(armed, ringing)
 	d.wake()
 	d.words.armed.CompareAndSwap(ringing, unarmed)
-	return true
 }
 
 // wake wakes all sleepers, announced or not.

@@ -29,6 +29,15 @@ func (a *Arena) Bytes(off Offset, n uint64) ([]byte, error) {
 	return a.mem[off : uint64(off)+n : uint64(off)+n], nil
 }
 
+// HeapBytes returns the n bytes at off, nil if they do not lie in the heap.
+func (a *Arena) HeapBytes(off Offset, n uint64) []byte {
+	size := uint64(len(a.mem))
+	if off < a.geo.heap || uint64(off) > size || n > size-uint64(off) {
+		return nil
+	}
+	return unsafe.Slice((*byte)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(a.mem)), uintptr(off))), n)
+}
+
 func (a *Arena) check(off Offset, n, align uint64) error {
 	size := uint64(len(a.mem))
 	if uint64(off)%align != 0 || uint64(off) > size || n > size-uint64(off) {

@@ -73,14 +73,19 @@ func (f Fault) String() string {
 // Guard is the one way to move bytes. It belongs to one executor at a time:
 // the holder of its endpoint's lock.
 type Guard struct {
-	space  *Space
-	hazard *atomic.Uint64 // for peers, in the arena
-	mine   atomic.Uint64  // the same for ourselves: a peer could clear the other
+	space   *Space
+	arena   *shm.Arena
+	entries *[shm.WindowEntries]entry
+	known   *grant         // whose token of ours was used last; never nil
+	hazard  *atomic.Uint64 // for peers, in the arena
+	mine    atomic.Uint64  // the same for ourselves: a peer could clear the other
 }
 
 // NewGuard returns the guard that publishes in a hazard word, which must be
 // among those that the owners of all tokens used through it watch.
-func NewGuard(s *Space, hazard *atomic.Uint64) *Guard { return &Guard{space: s, hazard: hazard} }
+func NewGuard(s *Space, hazard *atomic.Uint64) *Guard {
+	return &Guard{space: s, arena: s.table.arena, entries: (*[shm.WindowEntries]entry)(s.table.entries), known: new(grant), hazard: hazard}
+}
 
 // Hazard returns the hazard for the spaces of this process to watch.
 func (g *Guard) Hazard() *Hazard { return NewHazard(&g.mine, nil) }
@@ -140,6 +145,47 @@ func (g *Guard) Copy(sink, source *Ref, n uint64) (moved uint64, sinkFault, sour
 	return moved, sinkFault, sourceFault
 }
 
+// Put copies buf, memory of ours under a local token, into a peer's memory. It
+// is Copy for what is common, and small: Chunk bytes at the most, from one range
+// into one range.
+func (g *Guard) Put(far *Peer, remote nd.Token, address uint64, local nd.Token, buf []byte) (sinkFault, sourceFault Fault) {
+	var to, from span
+	n := uint64(len(buf))
+	g.publish(remote, local)
+	if sinkFault = g.peer(&to, far, remote, Remote|Write, address, n); sinkFault == NoFault {
+		if sourceFault = g.own(&from, local, Local|Read, shm.AddressOf(buf), n, 0); sourceFault == NoFault {
+			sinkFault, sourceFault = moveOnce(&to, &from)
+		}
+	}
+	g.clear()
+	return sinkFault, sourceFault
+}
+
+// Get is Put the other way round: it fills buf.
+func (g *Guard) Get(far *Peer, remote nd.Token, address uint64, local nd.Token, buf []byte) (sinkFault, sourceFault Fault) {
+	var to, from span
+	n := uint64(len(buf))
+	g.publish(local, remote)
+	if sinkFault = g.own(&to, local, Local|Write, shm.AddressOf(buf), n, 0); sinkFault == NoFault {
+		if sourceFault = g.peer(&from, far, remote, Remote|Read, address, n); sourceFault == NoFault {
+			sinkFault, sourceFault = moveOnce(&to, &from)
+		}
+	}
+	g.clear()
+	return sinkFault, sourceFault
+}
+
+func moveOnce(to, from *span) (sinkFault, sourceFault Fault) {
+	move(to.mem, from.mem) // COPY
+	if !to.stands() {
+		return Revoked, NoFault
+	}
+	if !from.stands() {
+		return NoFault, Revoked
+	}
+	return NoFault, NoFault
+}
+
 // Check tells whether a Ref would be granted at this moment for n bytes,
 // without touching them.
 func (g *Guard) Check(r *Ref, n uint64) Fault {
@@ -169,63 +215,68 @@ func (g *Guard) resolve(s *span, r *Ref, n uint64) Fault {
 		s.mem = r.Mem
 		return NoFault
 	case r.Of != nil:
-		return g.peer(s, r, n)
+		return g.peer(s, r.Of, r.Token, r.Rights, r.Address, n)
 	}
-	return g.own(s, r, n)
+	return g.own(s, r.Token, r.Rights, r.Address, n, r.For)
 }
 
-// own checks a token of this space against what we granted ourselves.
-func (g *Guard) own(s *span, r *Ref, n uint64) Fault {
-	grant, tm := g.space.table.lookup(r.Token)
+// own checks a token of this space against what we granted ourselves, for the
+// peer of an endpoint or, 0, for ourselves.
+func (g *Guard) own(s *span, token nd.Token, rights Rights, address, n, endpoint uint64) Fault {
+	tm := g.known.terms.Load()
+	if tm == nil || tm.token != token { // not the one that was used last
+		grant, terms := g.space.table.lookup(token)
+		if terms == nil {
+			return BadToken
+		}
+		g.known, tm = grant, terms
+	}
 	switch {
-	case tm == nil || tm.owner != g.space.owner:
+	case tm.owner != g.space.owner:
 		return BadToken
-	case tm.scope != 0 && r.For != 0 && tm.scope != r.For:
+	case tm.scope != 0 && endpoint != 0 && tm.scope != endpoint:
 		return OtherScope
-	case tm.rights&r.Rights != r.Rights:
-		return rightsFault(tm.rights, r.Rights)
-	case !within(r.Address, n, tm.base, uint64(len(tm.mem))):
+	case tm.rights&rights != rights:
+		return rightsFault(tm.rights, rights)
+	case !within(address, n, tm.base, uint64(len(tm.mem))):
 		return OutOfRange
 	}
-	at := r.Address - tm.base
-	s.mem, s.grant, s.terms = tm.mem[at:at+n], grant, tm
+	at := address - tm.base
+	s.mem, s.grant, s.terms = tm.mem[at:at+n], g.known, tm
 	return NoFault
 }
 
 // peer checks a token of the adapter at the other end against the shared
 // table. Each word is loaded once; the fields belong to the word, because they
 // only change while no hazard names its token.
-func (g *Guard) peer(s *span, r *Ref, n uint64) Fault {
-	if !r.Of.Link.IsOpen() {
+func (g *Guard) peer(s *span, far *Peer, token nd.Token, rights Rights, address, n uint64) Fault {
+	if !far.Link.IsOpen() {
 		return Ended
 	}
-	t := g.space.table
-	e := &t.entries[indexOf(r.Token)]
+	e := &g.entries[indexOf(token)]
 	word := entryWord(e.word.Load()) // ORDER entry-valid: pairs with the store in grant.publish
-	if !word.valid() || word.token() != r.Token || Owner(e.owner.Load()) != r.Of.Owner {
+	if !word.valid() || word.token() != token || Owner(e.owner.Load()) != far.Owner {
 		return BadToken
 	}
-	if scope := e.scope.Load(); scope != 0 && scope != r.Of.Endpoint {
+	if scope := e.scope.Load(); scope != 0 && scope != far.Endpoint {
 		return OtherScope
 	}
-	if word.rights()&r.Rights != r.Rights {
-		return rightsFault(word.rights(), r.Rights)
+	if word.rights()&rights != rights {
+		return rightsFault(word.rights(), rights)
 	}
 	// ENTRY-FIELDS, and owner and scope above.
 	base := e.base.Load()
-	if !within(r.Address, n, base, e.length.Load()) {
+	if !within(address, n, base, e.length.Load()) {
 		return OutOfRange
 	}
 	offset := shm.Offset(e.offset.Load())
 	if offset == 0 {
 		return Unreachable
 	}
-	offset += shm.Offset(r.Address - base)
-	mem, err := t.arena.Bytes(offset, n)
-	if err != nil || offset < t.arena.HeapStart() {
+	if s.mem = g.arena.HeapBytes(offset+shm.Offset(address-base), n); s.mem == nil {
 		return OutOfRange // the owner lies about its own memory
 	}
-	s.mem, s.entry, s.word = mem, e, word
+	s.entry, s.word = e, word
 	return NoFault
 }
 
@@ -249,7 +300,7 @@ func (g *Guard) Private(r *Ref, n uint64) (bool, Fault) {
 		return true, NoFault
 	}
 	var s span
-	if f := g.own(&s, r, n); f != NoFault {
+	if f := g.own(&s, r.Token, r.Rights, r.Address, n, r.For); f != NoFault {
 		return false, f
 	}
 	return s.terms.offset == 0, NoFault

@@ -13,19 +13,22 @@ func move(sink, source []byte) {
 	if n == 0 {
 		return
 	}
-	end := uintptr(unsafe.Pointer(unsafe.SliceData(sink))) + uintptr(n)
+	to, from := unsafe.Pointer(unsafe.SliceData(sink)), unsafe.Pointer(unsafe.SliceData(source[:n]))
+	end := uintptr(to) + uintptr(n)
 	switch {
+	case n == 8 && end%8 == 0:
+		storeLast64((*uint64)(to), *(*uint64)(from))
 	case n >= 8 && end%8 == 0:
-		last := *(*uint64)(unsafe.Pointer(&source[n-8])) // first: the two may overlap
-		copy(sink[:n-8], source[:n-8])
-		atomic.StoreUint64((*uint64)(unsafe.Pointer(&sink[n-8])), last)
+		last := *(*uint64)(unsafe.Add(from, n-8)) // first: the two may overlap
+		copy(sink[:n-8], source)
+		storeLast64((*uint64)(unsafe.Add(to, n-8)), last)
 	case n >= 4 && end%4 == 0:
-		last := *(*uint32)(unsafe.Pointer(&source[n-4]))
-		copy(sink[:n-4], source[:n-4])
-		atomic.StoreUint32((*uint32)(unsafe.Pointer(&sink[n-4])), last)
+		last := *(*uint32)(unsafe.Add(from, n-4))
+		copy(sink[:n-4], source)
+		storeLast32((*uint32)(unsafe.Add(to, n-4)), last)
 	default:
 		last := source[n-1]
-		copy(sink[:n-1], source[:n-1])
+		copy(sink[:n-1], source)
 		// A byte store is atomic by itself; an exchange on a word of our own
 		// keeps it behind the bytes before it.
 		var barrier atomic.Uint32

@@ -16,3 +16,9 @@ func storeBefore(w *atomic.Uint64, v uint64) { *(*uint64)(unsafe.Pointer(w)) = v
 
 // storeAfter stores a word whose change tells that every store before it is done.
 func storeAfter(w *atomic.Uint64, v uint64) { *(*uint64)(unsafe.Pointer(w)) = v }
+
+// storeLast64 stores the last word of a copy.
+func storeLast64(p *uint64, v uint64) { *p = v }
+
+// storeLast32 does the same.
+func storeLast32(p *uint32, v uint32) { *p = v }

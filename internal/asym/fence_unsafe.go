@@ -42,5 +42,5 @@ func Heavy() {
 // behind it, as the exchange does that package atomic makes of a store.
 func storeBetween(w *atomic.Uint32, v uint32) { *(*uint32)(unsafe.Pointer(w)) = v }
 
-// self names the running goroutine. The name may be that of another once this one has ended.
-func self() uintptr
+// Current returns the name of the running goroutine.
+func Current() Goroutine

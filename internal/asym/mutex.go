@@ -37,30 +37,32 @@ const (
 )
 
 // Lock locks m. If it is in use, it blocks until it is not.
-func (m *Mutex) Lock() {
-	if !m.enter() {
+func (m *Mutex) Lock() { m.LockBy(Current()) }
+
+// LockBy is Lock for a caller who knows its name.
+func (m *Mutex) LockBy(me Goroutine) {
+	if !m.enter(me) {
 		m.lock()
 	}
 }
 
 // TryLock locks m unless it is in use, and tells whether it did.
-func (m *Mutex) TryLock() bool {
-	return m.enter() || m.tryLock()
-}
+func (m *Mutex) TryLock() bool { return m.TryLockBy(Current()) }
+
+// TryLockBy is TryLock for a caller who knows its name.
+func (m *Mutex) TryLockBy(me Goroutine) bool { return m.enter(me) || m.tryLock() }
 
 // enter is the owner's way.
-func (m *Mutex) enter() bool {
-	me := self()
-	if m.owner.Load() != me || m.byOwner { // held by ourselves: no other way in than for others
+func (m *Mutex) enter(me Goroutine) bool {
+	if m.owner.Load() != uintptr(me) || m.byOwner { // held by ourselves: no other way in than for others
 		return false
 	}
 	storeBetween(&m.inside, 1)
-	if m.owner.Load() != me { // ORDER asym-owner: after inside, with no barrier in between; pairs with the barrier in dispossess
+	m.byOwner = m.owner.Load() == uintptr(me) // ORDER asym-owner: after inside, with no barrier in between; pairs with the barrier in dispossess
+	if !m.byOwner {
 		storeBetween(&m.inside, 0)
-		return false
 	}
-	m.byOwner = true
-	return true
+	return m.byOwner
 }
 
 // Unlock unlocks m, which the caller has locked.
@@ -106,7 +108,7 @@ func (m *Mutex) dispossess() {
 }
 
 func (m *Mutex) unlock() {
-	if me := self(); m.last != me {
+	if me := uintptr(Current()); m.last != me {
 		m.last, m.streak = me, 0
 	} else if m.streak++; m.streak >= streakForOwner && available {
 		m.streak = 0
