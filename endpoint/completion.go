@@ -108,18 +108,40 @@ func (q *CompletionQueue) countPoll() {
 // The caller holds the lock of the endpoint.
 func (q *CompletionQueue) push(me asym.Goroutine, r *nd.Result, a *account, solicited bool) {
 	q.mu.LockBy(me)
-	switch {
-	case q.overrun || q.closed:
-	case q.tail-q.head == uint64(len(q.entries)):
-		q.overflow()
-	default:
-		e := &q.entries[q.tail&uint64(len(q.entries)-1)]
-		e.result, e.account = *r, a
-		q.tail++
+	if e := q.add(a); e != nil {
+		e.result = *r
 		q.announce(r.Status != nd.Success, solicited)
 	}
 	q.mu.Unlock()
 	q.provider.sleep.wake()
+}
+
+// succeed is push for a success that nobody has asked to be told of.
+func (q *CompletionQueue) succeed(me asym.Goroutine, endpoint, request uint64, k nd.RequestType, n int, a *account) {
+	q.mu.LockBy(me)
+	if e := q.add(a); e != nil {
+		e.result = nd.Result{BytesTransferred: uint32(n), EndpointContext: endpoint, RequestContext: request, RequestType: k}
+		if q.newest[nd.NotifyAny] = q.tail; q.isWatched() {
+			q.announce(false, false)
+		}
+	}
+	q.mu.Unlock()
+	q.provider.sleep.wake()
+}
+
+// add makes a place for a result; nil if there can be none.
+func (q *CompletionQueue) add(a *account) *completion {
+	if q.overrun || q.closed {
+		return nil
+	}
+	if q.tail-q.head == uint64(len(q.entries)) {
+		q.overflow()
+		return nil
+	}
+	e := &q.entries[q.tail&uint64(len(q.entries)-1)]
+	e.account = a
+	q.tail++
+	return e
 }
 
 // overflow breaks the queue for good.

@@ -113,6 +113,11 @@ func (q *CompletionQueue) announce(failed, solicited bool) {
 	q.raise()
 }
 
+// isWatched tells whether somebody may want to know of a result at once.
+func (q *CompletionQueue) isWatched() bool {
+	return q.moderated || len(q.waiters) > 0 || q.fd != noDescriptor
+}
+
 // raise makes events of all results so far.
 func (q *CompletionQueue) raise() {
 	if q.moderated {

@@ -3,6 +3,7 @@ package endpoint
 import (
 	"fmt"
 
+	"github.com/softnd/softnd/internal/asym"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
 	"github.com/softnd/softnd/window"
@@ -24,16 +25,30 @@ func (ep *Endpoint) SendAndInvalidate(reqCtx uint64, sge []nd.SGE, remote nd.Tok
 
 // Write posts a copy into the peer's memory.
 func (ep *Endpoint) Write(reqCtx uint64, sge []nd.SGE, remoteAddr uint64, remote nd.Token, flags nd.OpFlags) error {
-	if ep.transferNow(nd.RequestWrite, reqCtx, sge, remoteAddr, remote, flags) {
-		return nil
+	if flags == 0 && len(sge) == 1 && ep.initiates && uint(len(sge[0].Buffer))-1 < smallTransfer {
+		me := asym.Current()
+		if ep.mu.LockBy(me); ep.undisturbed() && !ep.conn.pending() &&
+			ep.guard.Put(&ep.conn.ref, remote, remoteAddr, sge[0].Token, sge[0].Buffer) {
+			ep.succeedNow(me, nd.RequestWrite, reqCtx, len(sge[0].Buffer))
+			ep.mu.Unlock()
+			return nil
+		}
+		ep.mu.Unlock()
 	}
 	return ep.answer(ep.postTransfer("write", nd.RequestWrite, reqCtx, sge, remoteAddr, remote, flags, nd.InvalidParameter6, false))
 }
 
 // Read posts a copy out of the peer's memory.
 func (ep *Endpoint) Read(reqCtx uint64, sge []nd.SGE, remoteAddr uint64, remote nd.Token, flags nd.OpFlags) error {
-	if ep.transferNow(nd.RequestRead, reqCtx, sge, remoteAddr, remote, flags) {
-		return nil
+	if flags == 0 && len(sge) == 1 && ep.initiates && uint(len(sge[0].Buffer))-1 < smallTransfer {
+		me := asym.Current()
+		if ep.mu.LockBy(me); ep.undisturbed() && !ep.conn.pending() && ep.readLimit > 0 &&
+			ep.guard.Get(&ep.conn.ref, remote, remoteAddr, sge[0].Token, sge[0].Buffer) {
+			ep.succeedNow(me, nd.RequestRead, reqCtx, len(sge[0].Buffer))
+			ep.mu.Unlock()
+			return nil
+		}
+		ep.mu.Unlock()
 	}
 	return ep.answer(ep.postTransfer("read", nd.RequestRead, reqCtx, sge, remoteAddr, remote, flags, nd.InvalidParameter6, false))
 }
@@ -101,11 +116,11 @@ func (ep *Endpoint) newRequest(op string, k nd.RequestType, flags nd.OpFlags, re
 // hasSlot tells whether another request may be outstanding. A slot is free
 // again when its result has been taken, or when it succeeded silently.
 func (ep *Endpoint) hasSlot() bool {
-	if ep.tail-ep.silent-ep.takenSeen < ep.initiatorDepth {
+	if ep.tail-ep.returned < ep.initiatorDepth {
 		return true
 	}
-	ep.takenSeen = ep.initiatorCQ.takenOf(&ep.taken)
-	return ep.tail-ep.silent-ep.takenSeen < ep.initiatorDepth
+	ep.returned = ep.silent + ep.initiatorCQ.takenOf(&ep.taken)
+	return ep.tail-ep.returned < ep.initiatorDepth
 }
 
 // enqueue posts the request that newRequest returned. Unless it is deferred,

@@ -66,14 +66,14 @@ type Endpoint struct {
 	connector *Connector // by which it is being or was connected
 	readLimit int        // outbound Reads granted; 0 = none
 
-	requests  []request // a ring, like the next
-	tail      uint64    // posted
-	ready     uint64    // those before it may run; the rest is deferred
-	next      uint64    // to be executed
-	done      uint64    // completed
-	silent    uint64    // slots returned by silent successes
-	takenSeen uint64    // our copy of taken.taken
-	taken     account
+	requests []request // a ring, like the next
+	tail     uint64    // posted
+	ready    uint64    // those before it may run; the rest is deferred
+	next     uint64    // to be executed
+	done     uint64    // completed
+	silent   uint64    // slots returned by silent successes
+	returned uint64    // by them and, when we last looked, with results that were taken
+	taken    account
 
 	receives      []receive // with a shared queue the one that a message has taken
 	posted        uint64

@@ -145,47 +145,6 @@ func (g *Guard) Copy(sink, source *Ref, n uint64) (moved uint64, sinkFault, sour
 	return moved, sinkFault, sourceFault
 }
 
-// Put copies buf, memory of ours under a local token, into a peer's memory. It
-// is Copy for what is common, and small: Chunk bytes at the most, from one range
-// into one range.
-func (g *Guard) Put(far *Peer, remote nd.Token, address uint64, local nd.Token, buf []byte) (sinkFault, sourceFault Fault) {
-	var to, from span
-	n := uint64(len(buf))
-	g.publish(remote, local)
-	if sinkFault = g.peer(&to, far, remote, Remote|Write, address, n); sinkFault == NoFault {
-		if sourceFault = g.own(&from, local, Local|Read, shm.AddressOf(buf), n, 0); sourceFault == NoFault {
-			sinkFault, sourceFault = moveOnce(&to, &from)
-		}
-	}
-	g.clear()
-	return sinkFault, sourceFault
-}
-
-// Get is Put the other way round: it fills buf.
-func (g *Guard) Get(far *Peer, remote nd.Token, address uint64, local nd.Token, buf []byte) (sinkFault, sourceFault Fault) {
-	var to, from span
-	n := uint64(len(buf))
-	g.publish(local, remote)
-	if sinkFault = g.own(&to, local, Local|Write, shm.AddressOf(buf), n, 0); sinkFault == NoFault {
-		if sourceFault = g.peer(&from, far, remote, Remote|Read, address, n); sourceFault == NoFault {
-			sinkFault, sourceFault = moveOnce(&to, &from)
-		}
-	}
-	g.clear()
-	return sinkFault, sourceFault
-}
-
-func moveOnce(to, from *span) (sinkFault, sourceFault Fault) {
-	move(to.mem, from.mem) // COPY
-	if !to.stands() {
-		return Revoked, NoFault
-	}
-	if !from.stands() {
-		return NoFault, Revoked
-	}
-	return NoFault, NoFault
-}
-
 // Check tells whether a Ref would be granted at this moment for n bytes,
 // without touching them.
 func (g *Guard) Check(r *Ref, n uint64) Fault {

@@ -16,8 +16,6 @@ func move(sink, source []byte) {
 	to, from := unsafe.Pointer(unsafe.SliceData(sink)), unsafe.Pointer(unsafe.SliceData(source[:n]))
 	end := uintptr(to) + uintptr(n)
 	switch {
-	case n == 8 && end%8 == 0:
-		storeLast64((*uint64)(to), *(*uint64)(from))
 	case n >= 8 && end%8 == 0:
 		last := *(*uint64)(unsafe.Add(from, n-8)) // first: the two may overlap
 		copy(sink[:n-8], source)
@@ -35,4 +33,14 @@ func move(sink, source []byte) {
 		barrier.Swap(1)
 		sink[n-1] = last
 	}
+}
+
+// moveWord is move for a single aligned word; false means that it is not one.
+func moveWord(sink, source []byte) bool {
+	to, from := unsafe.Pointer(unsafe.SliceData(sink)), unsafe.Pointer(unsafe.SliceData(source))
+	if len(sink) != 8 || len(source) != 8 || uintptr(to)%8 != 0 {
+		return false
+	}
+	storeLast64((*uint64)(to), *(*uint64)(from))
+	return true
 }

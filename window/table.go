@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/softnd/softnd/internal/asym"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
 )
@@ -152,5 +153,8 @@ func (g *grant) revoke() nd.Token {
 	// ENTRY-INVALIDATE. ORDER hazard: this exchange, then the loads of Space.Drained;
 	// pairs with the exchange of Guard.publish and the loads that follow it.
 	g.entry.word.Swap(uint64(wordOf(tm.token, 0))) // ORDER entry-recheck: pairs with the load in span.stands
+	if tm.rights&Local != 0 {
+		asym.Heavy() // ORDER own-hazard: between the terms and the look at the hazards; pairs with Guard.Take and Guard.Fill
+	}
 	return tm.token
 }
