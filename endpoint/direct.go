@@ -1,6 +1,8 @@
 package endpoint
 
 import (
+	"sync/atomic"
+
 	"github.com/softnd/softnd/internal/asym"
 	"github.com/softnd/softnd/nd"
 )
@@ -21,4 +23,61 @@ func (ep *Endpoint) succeedNow(me asym.Goroutine, k nd.RequestType, reqCtx uint6
 	ep.tail++
 	ep.ready, ep.next, ep.done = ep.tail, ep.tail, ep.tail
 	ep.initiatorCQ.succeed(me, ep.context, reqCtx, k, n, &ep.taken)
+}
+
+// sendNow puts a message into a slot if the peer is sure to take it: a receive
+// is posted that has room for any small message. See executeSend and sendSmall.
+func (ep *Endpoint) sendNow(me asym.Goroutine, reqCtx uint64, sge *nd.SGE) (done bool) {
+	c := ep.conn
+	if c.shared || !c.credit() || int64(c.tight-c.taken) > 0 {
+		return false
+	}
+	slot := c.out.Next()
+	if slot == nil || !ep.guard.Take(slot.Bytes(1), sge.Token, sge.Buffer) {
+		return false
+	}
+	slot[0] = head(sendInline, flagFirst|flagLast, len(sge.Buffer), 0)
+	index := c.out.Publish()
+	c.unplaced = index + 1
+	c.taken++
+	c.peer.Ring()
+	ep.unstall()
+	if c.ref.Link.IsOpen() { // ORDER conn-state: after the push; see published
+		ep.succeedNow(me, nd.RequestSend, reqCtx, len(sge.Buffer))
+		return true
+	}
+	// The connection is ending, and only the peer knows whether it has taken this.
+	r := &ep.requests[ep.tail&uint64(len(ep.requests)-1)]
+	r.reset(nd.RequestSend, 0, reqCtx)
+	r.total, r.first, r.end, r.awaited = uint64(len(sge.Buffer)), index, index+1, true
+	c.end = r.end
+	ep.tail++
+	ep.ready, ep.next = ep.tail, ep.tail
+	return true
+}
+
+// plainSend is word 0 of a message that has nothing special about it, but for its length.
+var plainSend = head(sendInline, flagFirst|flagLast, 0, 0)
+
+// receiveNow takes the peer's oldest message if it has nothing special about it,
+// and the receive neither. See serveSend.
+func (ep *Endpoint) receiveNow() bool {
+	c := ep.conn
+	slot := c.in.Front()
+	word := atomic.LoadUint64(&slot[0]) // once: the peer may scribble
+	n := word >> 16 & 0xffff
+	if word&^(0xffff<<16) != plainSend || n-1 >= inlinePayload || ep.delivered == ep.posted || ep.shared != nil {
+		return false
+	}
+	r := &ep.receives[ep.delivered&uint64(len(ep.receives)-1)]
+	if len(r.entries) != 1 || n > uint64(r.entries[0].length) || !ep.guard.Fill(r.entries[0].token, r.entries[0].address, slot.Bytes(1)[:n]) {
+		return false
+	}
+	ep.delivered++
+	ep.receiveCQ.succeed(asym.Current(), ep.context, r.context, nd.RequestReceive, int(n), &ep.receivesTaken)
+	c.in.Advance()
+	if c.in.Unreleased() >= c.in.Size()/4 {
+		ep.release(false)
+	}
+	return true
 }

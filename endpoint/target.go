@@ -13,7 +13,15 @@ import (
 func (ep *Endpoint) serve(budget *uint64) (moved bool) {
 	c := ep.conn
 	m := &ep.message
-	for *budget > 0 && (ep.halfway || c.in.Peek(&ep.arrived)) {
+	for *budget > 0 && (ep.halfway || c.in.Front() != nil) {
+		if !ep.halfway && ep.receiveNow() {
+			moved = true
+			*budget -= min(*budget, shm.SlotSize)
+			continue
+		}
+		if !ep.halfway {
+			c.in.Peek(&ep.arrived)
+		}
 		if !ep.halfway && !m.decode(&ep.arrived) {
 			ep.terminate(ep.lie("a message of kind %d and length %d", m.kind, m.length))
 			return true
@@ -48,7 +56,13 @@ func (ep *Endpoint) consumed(m *message) {
 	if !awaited && c.in.Unreleased() < c.in.Size()/4 {
 		return
 	}
-	c.in.Release()
+	ep.release(awaited)
+}
+
+// release gives consumed slots back, and wakes the peer if it waits for that.
+func (ep *Endpoint) release(awaited bool) {
+	c := ep.conn
+	c.in.ReleaseFirst()
 	if awaited || c.far.stalled.Load() != 0 { // ORDER stalled: after the release; pairs with the swap in stall
 		c.peer.Ring()
 	}

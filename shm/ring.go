@@ -3,6 +3,8 @@ package shm
 import (
 	"fmt"
 	"sync/atomic"
+
+	"github.com/softnd/softnd/internal/asym"
 )
 
 // A ring carries messages of one 64-byte line from one producer to one
@@ -77,12 +79,27 @@ func (p *Producer) Push(s *Slot) (index uint64, ok bool) {
 	if p.Room() == 0 {
 		return 0, false
 	}
+	*p.Next() = *s // plain: the slot is ours until it is published
+	return p.Publish(), true
+}
+
+// Next returns the place of the next message, to be filled in and published;
+// nil means that the ring is full.
+func (p *Producer) Next() *Slot {
+	if p.Room() == 0 {
+		return nil
+	}
+	return (*Slot)(&p.slots[p.next&uint64(len(p.slots)-1)].data)
+}
+
+// Publish publishes what was put into the place that Next returned last, and
+// returns its number.
+func (p *Producer) Publish() (index uint64) {
 	slot := &p.slots[p.next&uint64(len(p.slots)-1)]
-	slot.data = *s // plain: the slot is ours until the next line
 	handOver()
-	slot.seq.Store(p.next + 1) // ORDER slot-full: pairs with the load in Peek
+	slot.seq.Store(p.next + 1) // ORDER slot-full: pairs with the load in Front
 	p.next++
-	return p.next - 1, true
+	return p.next - 1
 }
 
 // Room returns how many messages can be pushed at least.
@@ -112,13 +129,23 @@ func (p *Producer) Pushed() uint64 { return p.next }
 // Peek copies the oldest message into s without consuming it; false means
 // that there is none.
 func (c *Consumer) Peek(s *Slot) bool {
-	slot := &c.slots[c.next&uint64(len(c.slots)-1)]
-	if slot.seq.Load() != c.next+1 { // ORDER slot-full: pairs with the store in Push
+	front := c.Front()
+	if front == nil {
 		return false
 	}
-	takeOver()
-	*s = slot.data // a copy: the peer may scribble over the slot while we look
+	*s = *front // a copy: the peer may scribble over the slot while we look
 	return true
+}
+
+// Front returns the oldest message where it lies, nil if there is none. The peer
+// may scribble over it: what is looked at twice is to be copied first.
+func (c *Consumer) Front() *Slot {
+	slot := &c.slots[c.next&uint64(len(c.slots)-1)]
+	if slot.seq.Load() != c.next+1 { // ORDER slot-full: pairs with the store in Publish
+		return nil
+	}
+	takeOver()
+	return (*Slot)(&slot.data)
 }
 
 // Advance consumes the message that Peek returned, and returns its number.
@@ -130,6 +157,14 @@ func (c *Consumer) Advance() (index uint64) {
 
 // Release tells the producer that all messages so far have been consumed.
 func (c *Consumer) Release() {
+	handOver()
+	asym.Store(c.head, c.next) // ORDER slot-free: pairs with the load in Consumed
+	c.released = c.next
+}
+
+// ReleaseFirst is Release when the caller is about to look whether the producer
+// waits for that: what it loads then is no older than the release.
+func (c *Consumer) ReleaseFirst() {
 	handOver()
 	c.head.Swap(c.next) // ORDER slot-free: pairs with the load in Consumed
 	c.released = c.next

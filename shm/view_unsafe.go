@@ -87,6 +87,12 @@ func (a *Arena) ringSlots(off Offset, n uint64) []slotWords {
 	return unsafe.Slice((*slotWords)(unsafe.Pointer(&a.mem[off])), n)
 }
 
+// Bytes returns the words from the first on as bytes.
+func (s *Slot) Bytes(first int) []byte {
+	words := s[first:]
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(words))), 8*len(words))
+}
+
 // Slice returns n structures of type T that lie side by side from off on.
 // The conditions of [At] hold.
 func Slice[T any](a *Arena, off Offset, n uint64) ([]T, error) {

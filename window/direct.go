@@ -18,7 +18,7 @@ import (
 func (g *Guard) Put(far *Peer, remote nd.Token, address uint64, local nd.Token, buf []byte) (ok bool) {
 	g.publish(remote, local)
 	if mem, e, word := g.away(far, remote, Remote|Write, address, uint64(len(buf))); mem != nil {
-		if tm := g.near(local, Local|Read, buf); tm != nil {
+		if tm := g.near(local, Local|Read, shm.AddressOf(buf), uint64(len(buf))); tm != nil {
 			if !moveWord(mem, buf) {
 				move(mem, buf) // COPY
 			}
@@ -33,7 +33,7 @@ func (g *Guard) Put(far *Peer, remote nd.Token, address uint64, local nd.Token, 
 func (g *Guard) Get(far *Peer, remote nd.Token, address uint64, local nd.Token, buf []byte) (ok bool) {
 	g.publish(local, remote)
 	if mem, e, word := g.away(far, remote, Remote|Read, address, uint64(len(buf))); mem != nil {
-		if tm := g.near(local, Local|Write, buf); tm != nil {
+		if tm := g.near(local, Local|Write, shm.AddressOf(buf), uint64(len(buf))); tm != nil {
 			if !moveWord(buf, mem) {
 				move(buf, mem) // COPY
 			}
@@ -48,31 +48,33 @@ func (g *Guard) Get(far *Peer, remote nd.Token, address uint64, local nd.Token, 
 // needed. Nobody but this process takes a local token back, and that does it so
 // rarely that it pays for both sides' barriers.
 func (g *Guard) Take(to []byte, local nd.Token, buf []byte) (ok bool) {
-	storeBefore(&g.mine, hazardOf(0, local))
+	asym.Store(&g.mine, hazardOf(0, local))
 	asym.Light() // ORDER own-hazard: between the hazard and the terms; pairs with the barrier in grant.revoke
-	if tm := g.near(local, Local|Read, buf); tm != nil {
+	if tm := g.near(local, Local|Read, shm.AddressOf(buf), uint64(len(buf))); tm != nil {
 		copy(to, buf) // COPY
 		ok = g.known.terms.Load() == tm
 	}
-	storeAfter(&g.mine, 0)
+	asym.Store(&g.mine, 0)
 	return ok
 }
 
-// Fill is Take the other way round: it copies from into buf.
-func (g *Guard) Fill(local nd.Token, buf, from []byte) (ok bool) {
-	storeBefore(&g.mine, hazardOf(local, 0))
+// Fill is Take the other way round: it copies from to an address of ours.
+func (g *Guard) Fill(local nd.Token, address uint64, from []byte) (ok bool) {
+	asym.Store(&g.mine, hazardOf(local, 0))
 	asym.Light() // ORDER own-hazard: between the hazard and the terms; pairs with the barrier in grant.revoke
-	if tm := g.near(local, Local|Write, buf); tm != nil {
-		move(buf, from) // COPY
+	if tm := g.near(local, Local|Write, address, uint64(len(from))); tm != nil {
+		if at := tm.mem[address-tm.base:][:len(from)]; !moveWord(at, from) {
+			move(at, from) // COPY
+		}
 		ok = g.known.terms.Load() == tm
 	}
-	storeAfter(&g.mine, 0)
+	asym.Store(&g.mine, 0)
 	return ok
 }
 
 // near is ENTRY-CHECK for memory of ours, which a local token names by where it
 // is. It returns the token's terms, those of g.known; nil: not for sure.
-func (g *Guard) near(token nd.Token, rights Rights, buf []byte) *terms {
+func (g *Guard) near(token nd.Token, rights Rights, address, n uint64) *terms {
 	tm := g.known.terms.Load()
 	if tm == nil || tm.token != token { // not the one that was used last
 		grant, other := g.space.table.lookup(token)
@@ -81,7 +83,7 @@ func (g *Guard) near(token nd.Token, rights Rights, buf []byte) *terms {
 		}
 		g.known, tm = grant, other
 	}
-	if tm.owner != g.space.owner || tm.rights&rights != rights || !within(shm.AddressOf(buf), uint64(len(buf)), tm.base, uint64(len(tm.mem))) {
+	if tm.owner != g.space.owner || tm.rights&rights != rights || !within(address, n, tm.base, uint64(len(tm.mem))) {
 		return nil
 	}
 	return tm

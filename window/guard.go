@@ -3,6 +3,7 @@ package window
 import (
 	"sync/atomic"
 
+	"github.com/softnd/softnd/internal/asym"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
 )
@@ -157,14 +158,14 @@ func (g *Guard) publish(sink, source nd.Token) {
 	// ORDER hazard: this exchange, then the loads of resolve; pairs with the
 	// exchange of grant.revoke and the loads of Space.Drained. Either the owner sees the
 	// hazard, or we see that the token is gone.
-	storeBefore(&g.mine, hazardOf(sink, source))
+	asym.Store(&g.mine, hazardOf(sink, source))
 	g.hazard.Swap(hazardOf(sink, source))
 }
 
 // clear is HAZARD-CLEAR.
 func (g *Guard) clear() {
-	storeAfter(g.hazard, 0) // ORDER hazard-clear: after the last copy; pairs with the load in Space.Drained
-	storeAfter(&g.mine, 0)
+	asym.Store(g.hazard, 0) // ORDER hazard-clear: after the last copy; pairs with the load in Space.Drained
+	asym.Store(&g.mine, 0)
 }
 
 // resolve is ENTRY-CHECK: it finds the memory of r if r's token allows it.

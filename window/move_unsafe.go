@@ -3,6 +3,8 @@ package window
 import (
 	"sync/atomic"
 	"unsafe"
+
+	"github.com/softnd/softnd/internal/asym"
 )
 
 // move copies source to sink, which have one length, and stores the last word
@@ -19,11 +21,11 @@ func move(sink, source []byte) {
 	case n >= 8 && end%8 == 0:
 		last := *(*uint64)(unsafe.Add(from, n-8)) // first: the two may overlap
 		copy(sink[:n-8], source)
-		storeLast64((*uint64)(unsafe.Add(to, n-8)), last)
+		asym.Store((*atomic.Uint64)(unsafe.Add(to, n-8)), last)
 	case n >= 4 && end%4 == 0:
 		last := *(*uint32)(unsafe.Add(from, n-4))
 		copy(sink[:n-4], source)
-		storeLast32((*uint32)(unsafe.Add(to, n-4)), last)
+		asym.Store32((*atomic.Uint32)(unsafe.Add(to, n-4)), last)
 	default:
 		last := source[n-1]
 		copy(sink[:n-1], source)
@@ -41,6 +43,6 @@ func moveWord(sink, source []byte) bool {
 	if len(sink) != 8 || len(source) != 8 || uintptr(to)%8 != 0 {
 		return false
 	}
-	storeLast64((*uint64)(to), *(*uint64)(from))
+	asym.Store((*atomic.Uint64)(to), *(*uint64)(from))
 	return true
 }

@@ -57,10 +57,10 @@ func (m *Mutex) enter(me Goroutine) bool {
 	if m.owner.Load() != uintptr(me) || m.byOwner { // held by ourselves: no other way in than for others
 		return false
 	}
-	storeBetween(&m.inside, 1)
+	Store32(&m.inside, 1)
 	m.byOwner = m.owner.Load() == uintptr(me) // ORDER asym-owner: after inside, with no barrier in between; pairs with the barrier in dispossess
 	if !m.byOwner {
-		storeBetween(&m.inside, 0)
+		Store32(&m.inside, 0)
 	}
 	return m.byOwner
 }
@@ -69,7 +69,7 @@ func (m *Mutex) enter(me Goroutine) bool {
 func (m *Mutex) Unlock() {
 	if m.byOwner {
 		m.byOwner = false
-		storeBetween(&m.inside, 0)
+		Store32(&m.inside, 0)
 		return
 	}
 	m.unlock()

@@ -1,10 +1,9 @@
-//go:build amd64 && !race
+//go:build !race
 
 package asym
 
 import (
 	"sync/atomic"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -37,10 +36,6 @@ func Heavy() {
 		panic("asym: the kernel has taken membarrier back") // every promise of this package would be void
 	}
 }
-
-// storeBetween stores a word after everything before it, and before every later store. It does not keep later loads
-// behind it, as the exchange does that package atomic makes of a store.
-func storeBetween(w *atomic.Uint32, v uint32) { *(*uint32)(unsafe.Pointer(w)) = v }
 
 // Current returns the name of the running goroutine.
 func Current() Goroutine
