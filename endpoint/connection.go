@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/softnd/softnd/internal/asym"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
 	"github.com/softnd/softnd/window"
@@ -70,6 +71,7 @@ type connection struct {
 	count  uint64
 	seen   uint64
 	tight  uint64
+	room   uint64
 	taken  uint64
 	shared bool // they come from a shared queue, and only the peer knows of them
 
@@ -167,6 +169,9 @@ func (c *connection) join(ep *Endpoint) error {
 	if c.out, err = arena.NewProducer(shm.Offset(ep.half.ring), ep.half.ringSlots, &far.consumed); err != nil {
 		return err
 	}
+	if far.barriers == 1 && asym.ForAll() {
+		c.out.Relax()
+	}
 	c.far = far
 	c.ref = window.Peer{Owner: owner, Endpoint: far.endpoint,
 		Link: window.Link{State: &c.record.state, Open: uint32(connEstablished), Left: &c.record.left[other]}}
@@ -205,11 +210,19 @@ func (c *connection) credit() bool {
 	}
 	seen := c.far.posted.Load()  // ORDER receive-posted: pairs with the swap in Endpoint.offer
 	c.tight = c.far.tight.Load() // ORDER receive-tight: after posted; pairs with the store in Endpoint.offer
+	c.room = c.far.room.Load()   // ORDER receive-room: after tight; pairs with the store in Endpoint.offer
 	if seen-c.taken > c.count {  // more than the queue has room for: not believed
 		return false
 	}
 	c.seen = seen
 	return c.seen != c.taken
+}
+
+// fits tells whether the peer's next receive takes a small message of n bytes
+// for sure. A receive that has been shown has a room no smaller than the one
+// seen with it, or the message goes to one before the tight ones.
+func (c *connection) fits(n uint64) bool {
+	return int64(c.tight-c.taken) <= 0 || n <= c.room
 }
 
 // descriptor copies the peer's oldest receive that no message has taken.

@@ -29,7 +29,7 @@ func (ep *Endpoint) succeedNow(me asym.Goroutine, k nd.RequestType, reqCtx uint6
 // is posted that has room for any small message. See executeSend and sendSmall.
 func (ep *Endpoint) sendNow(me asym.Goroutine, reqCtx uint64, sge *nd.SGE) (done bool) {
 	c := ep.conn
-	if c.shared || !c.credit() || int64(c.tight-c.taken) > 0 {
+	if c.shared || !c.credit() || !c.fits(uint64(len(sge.Buffer))) {
 		return false
 	}
 	slot := c.out.Next()

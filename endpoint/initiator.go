@@ -276,7 +276,7 @@ func (ep *Endpoint) sendSmall(r *request) outcome {
 	flags := flagFirst | flagLast | r.marks()
 	// Without a receive that takes any small message for sure, only the peer
 	// can say whether this one was delivered.
-	if r.invalidate || r.awaited || int64(c.tight-c.taken) > 0 {
+	if r.invalidate || r.awaited || !c.fits(r.total) {
 		r.awaited = true
 		flags |= flagAwaited
 	}

@@ -218,20 +218,31 @@ func (ep *Endpoint) offer(r *receive) {
 	// and its place is free again only when its receive has been delivered.
 	d := ep.words[at : at+ep.stride]
 	d[0], d[1] = r.capacity, uint64(len(r.entries))
-	good := r.capacity >= inlinePayload
+	room := min(r.capacity, inlinePayload)
 	for i, e := range r.entries {
 		d[2+2*i], d[3+2*i] = e.address, uint64(e.length)|uint64(e.token)<<32
-		good = good && ep.canSink(e)
+		if !ep.canSink(e) {
+			room = 0
+		}
 	}
-	if !good {
-		// A peer must not count a small message as delivered before we have
-		// placed it: it might not fit.
-		ep.half.tight.Store(ep.posted) // ORDER receive-tight: before posted; pairs with the load in connection.credit
+	if room < inlinePayload {
+		ep.tighten(room)
 	}
 	ep.half.posted.Swap(ep.posted)                                       // ORDER receive-posted: pairs with the load in connection.credit
 	if c := ep.conn; c != nil && c.joined && c.far.stalled.Load() != 0 { // ORDER stalled: after posted; pairs with the swap in stall
 		c.peer.Ring()
 	}
+}
+
+// tighten tells the peer that it must not count a message as delivered that
+// has more bytes than room before we have placed it: it might not fit.
+func (ep *Endpoint) tighten(room uint64) {
+	if int64(ep.tight-ep.delivered) > 0 { // there are others like that
+		room = min(room, ep.room)
+	}
+	ep.tight, ep.room = ep.posted, room
+	asym.Store(&ep.half.room, room)      // ORDER receive-room: before tight; pairs with the load in connection.credit
+	asym.Store(&ep.half.tight, ep.tight) // ORDER receive-tight: before posted; pairs with the load in connection.credit
 }
 
 // canSink tells whether an entry may be filled, as things are now.

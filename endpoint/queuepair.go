@@ -80,6 +80,8 @@ type Endpoint struct {
 	delivered     uint64
 	receivesSeen  uint64
 	receivesTaken account
+	tight         uint64 // the last receive, plus one, that cannot take any inline payload for sure
+	room          uint64 // what it and those like it can take for sure
 
 	// Of the message being served.
 	halfway      bool   // it has been decoded, and is not done with
@@ -243,6 +245,9 @@ func (ep *Endpoint) makeHalf() error {
 	h.ring, h.ringSlots = uint64(off)+halfSize, slots
 	h.receives, h.receiveCount, h.receiveStride = h.ring+slots*shm.SlotSize, count, stride
 	h.endpoint = ep.number
+	if asym.ForAll() {
+		h.barriers = 1
+	}
 	ep.halfOffset, ep.stride = off, stride/8
 	if ep.shared != nil {
 		h.sharedReceive = 1

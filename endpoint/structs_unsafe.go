@@ -21,7 +21,8 @@ type half struct {
 	receiveStride uint64 // bytes, a multiple of 64
 	endpoint      uint64 // the endpoint's number in its process
 	sharedReceive uint64 // 1: the receives are a shared queue's, and none are shown here
-	_             [72]byte
+	barriers      uint64 // 1: its process calls asym.HeavyForAll where others rely on that; see shm.Producer.Relax
+	_             [64]byte
 
 	consumed    atomic.Uint64 // messages of the peer's ring that are done with
 	fault       atomic.Uint64 // number of the message that failed here, plus one; set before the abort
@@ -30,7 +31,8 @@ type half struct {
 
 	posted atomic.Uint64 // receives posted so far
 	tight  atomic.Uint64 // the last of them, plus one, that cannot take any inline payload for sure
-	_      [112]byte
+	room   atomic.Uint64 // how many bytes those can take that are not delivered yet
+	_      [104]byte
 
 	hazard atomic.Uint64 // tokens in use by this side's executor; see window.Hazard
 	_      [120]byte

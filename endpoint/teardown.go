@@ -3,6 +3,7 @@ package endpoint
 import (
 	"context"
 
+	"github.com/softnd/softnd/internal/asym"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/window"
 )
@@ -156,6 +157,7 @@ func (ep *Endpoint) sweep() bool {
 		if !c.gone() && c.far.hazard.Load() != 0 { // ORDER hazard, hazard-clear: after the change of state; pairs with Guard.publish, then the look at the link, and with Guard.clear
 			return false
 		}
+		asym.HeavyForAll() // ORDER conn-state: after the change of state; a Send that counted as delivered is in the ring by now
 		ep.deliverRest()
 		if ep.state() == failed {
 			ep.takeBlame()

@@ -1,6 +1,10 @@
 package shm
 
-import "time"
+import (
+	"time"
+
+	"github.com/softnd/softnd/internal/asym"
+)
 
 // Doorbell wakes the sleepers of one member. Sleepers arm it, look once more
 // for work, and sleep; whoever has made work rings it. A ring costs a load
@@ -23,6 +27,7 @@ const (
 func (d Doorbell) Arm() (ticket uint32) {
 	ticket = d.words.seq.Load()
 	d.words.armed.Swap(armed) // ORDER doorbell-armed: pairs with the load in Ring
+	asym.HeavyForAll()        // for ringers whose stores are no barriers; see Producer.Relax
 	return ticket
 }
 

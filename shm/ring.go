@@ -30,6 +30,8 @@ type Producer struct {
 	head  *atomic.Uint64
 	next  uint64 // index of the next slot
 	freed uint64 // our copy of head
+
+	relaxed bool // see Relax
 }
 
 // Consumer is the receiving side of a ring. Not safe for concurrent use.
@@ -97,10 +99,20 @@ func (p *Producer) Next() *Slot {
 func (p *Producer) Publish() (index uint64) {
 	slot := &p.slots[p.next&uint64(len(p.slots)-1)]
 	handOver()
-	slot.seq.Store(p.next + 1) // ORDER slot-full: pairs with the load in Front
+	if p.relaxed {
+		asym.Store(&slot.seq, p.next+1) // ORDER slot-full: pairs with the load in Front
+	} else {
+		slot.seq.Store(p.next + 1) // ORDER slot-full: pairs with the load in Front
+	}
 	p.next++
 	return p.next - 1
 }
+
+// Relax makes Publish no memory barrier: what the producer loads afterwards may
+// be older than the message. It is right when all who store something and then
+// look at the ring for the last time, before they sleep or end the connection,
+// call [asym.HeavyForAll] in between, and that reaches the producer.
+func (p *Producer) Relax() { p.relaxed = true }
 
 // Room returns how many messages can be pushed at least.
 func (p *Producer) Room() uint64 {

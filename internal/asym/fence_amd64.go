@@ -11,10 +11,15 @@ import (
 const (
 	membarrierPrivateExpedited         = 1 << 3
 	membarrierRegisterPrivateExpedited = 1 << 4
+	membarrierGlobalExpedited          = 1 << 1
+	membarrierRegisterGlobalExpedited  = 1 << 2
 )
 
-// available tells whether the kernel lets this process use membarrier.
-var available = membarrier(membarrierRegisterPrivateExpedited)
+// What the kernel lets this process do.
+var (
+	available = membarrier(membarrierRegisterPrivateExpedited)
+	forAll    = membarrier(membarrierRegisterGlobalExpedited) && membarrier(membarrierGlobalExpedited)
+)
 
 func membarrier(command uintptr) bool {
 	_, _, errno := unix.RawSyscall(unix.SYS_MEMBARRIER, command, 0, 0) // raw: it never blocks
@@ -34,6 +39,17 @@ var dear atomic.Uint32
 func Heavy() {
 	if available && !membarrier(membarrierPrivateExpedited) {
 		panic("asym: the kernel has taken membarrier back") // every promise of this package would be void
+	}
+}
+
+// ForAll tells whether [HeavyForAll] does what it says, and reaches this process when another calls it.
+func ForAll() bool { return forAll }
+
+// HeavyForAll is Heavy for all processes in which ForAll is true, if it is in this one. The frequent side, in another
+// process, must have been told so, and else pay itself.
+func HeavyForAll() {
+	if forAll && !membarrier(membarrierGlobalExpedited) {
+		panic("asym: the kernel has taken membarrier back")
 	}
 }
 
