@@ -66,13 +66,15 @@ type connection struct {
 
 	// Receives of the peer: its descriptors, how many it had posted when we
 	// last looked, and how many our messages have taken.
-	words  []uint64
-	stride uint64
-	count  uint64
-	seen   uint64
-	tight  uint64
-	room   uint64
-	taken  uint64
+	words   []uint64
+	stride  uint64
+	count   uint64
+	seen    uint64
+	tight   uint64
+	room    uint64
+	taken   uint64
+	relaxed bool // what the two processes wait for from each other needs no barriers of those who bring it; see shm.Producer.Relax
+
 	shared bool // they come from a shared queue, and only the peer knows of them
 
 	end       uint64           // number after the last message that is awaited
@@ -170,6 +172,7 @@ func (c *connection) join(ep *Endpoint) error {
 		return err
 	}
 	if far.barriers == 1 && asym.ForAll() {
+		c.relaxed = true
 		c.out.Relax()
 	}
 	c.far = far

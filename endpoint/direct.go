@@ -5,6 +5,7 @@ import (
 
 	"github.com/softnd/softnd/internal/asym"
 	"github.com/softnd/softnd/nd"
+	"github.com/softnd/softnd/shm"
 )
 
 // Most requests are small, ask for nothing special, and find nothing before
@@ -23,6 +24,26 @@ func (ep *Endpoint) succeedNow(me asym.Goroutine, k nd.RequestType, reqCtx uint6
 	ep.tail++
 	ep.ready, ep.next, ep.done = ep.tail, ep.tail, ep.tail
 	ep.initiatorCQ.succeed(me, ep.context, reqCtx, k, n, &ep.taken)
+}
+
+// receiveLater posts a receive of one entry.
+func (ep *Endpoint) receiveLater(reqCtx uint64, sge *nd.SGE) bool {
+	n := uint64(len(sge.Buffer))
+	if ep.now.Load() != uint32(connected) || n == 0 || ep.posted-ep.receivesSeen >= ep.receiveDepth || ep.adapter.privileged.Load() != 0 {
+		return false
+	}
+	e := entry{shm.AddressOf(sge.Buffer), uint32(n), sge.Token}
+	r := &ep.receives[ep.posted&uint64(len(ep.receives)-1)]
+	r.context, r.entries, r.capacity = reqCtx, append(r.entries[:0], e), n
+	ep.posted++
+	d := ep.descriptor()
+	d[0], d[1], d[2], d[3] = n, 1, e.address, n|uint64(e.token)<<32
+	room := min(n, inlinePayload)
+	if !ep.guard.CanFill(e.token, e.address, n) {
+		room = 0
+	}
+	ep.show(room)
+	return true
 }
 
 // sendNow puts a message into a slot if the peer is sure to take it: a receive

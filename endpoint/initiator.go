@@ -4,6 +4,7 @@ import (
 	"maps"
 	"time"
 
+	"github.com/softnd/softnd/internal/asym"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
 	"github.com/softnd/softnd/window"
@@ -171,12 +172,14 @@ func (ep *Endpoint) push(r *request, slot *shm.Slot) bool {
 	return true
 }
 
-// stall asks the peer to ring when it has made room or posted a receive. The
-// caller looks once more afterwards.
+// stall asks the peer to ring when it has made room or posted a receive, if
+// somebody of this process is about to sleep: else it will be seen. The caller
+// looks once more afterwards.
 func (ep *Endpoint) stall() {
-	if !ep.stalled {
+	if !ep.stalled && ep.provider.dozes() {
 		ep.stalled = true
-		ep.half.stalled.Swap(1) // ORDER stalled: pairs with the loads in Endpoint.offer and Endpoint.consumed
+		ep.half.stalled.Swap(1) // ORDER stalled: pairs with the loads in Endpoint.show and Endpoint.release
+		asym.HeavyForAll()      // for peers whose stores are no barriers; see connection.relaxed
 	}
 }
 

@@ -188,6 +188,10 @@ func (ep *Endpoint) Receive(reqCtx uint64, sge []nd.SGE) error {
 		return err
 	}
 	ep.mu.Lock()
+	if len(sge) == 1 && ep.receiveLater(reqCtx, &sge[0]) {
+		ep.mu.Unlock()
+		return nil
+	}
 	defer ep.mu.Unlock()
 	if ep.posted-ep.receivesSeen >= ep.receiveDepth {
 		ep.receivesSeen = ep.receiveCQ.takenOf(&ep.receivesTaken)
@@ -213,10 +217,7 @@ func (ep *Endpoint) Receive(reqCtx uint64, sge []nd.SGE) error {
 
 // offer shows a posted receive to the peer.
 func (ep *Endpoint) offer(r *receive) {
-	at := ((ep.posted - 1) & uint64(len(ep.receives)-1)) * ep.stride
-	// Plain stores: the peer reads a descriptor only after it has loaded posted,
-	// and its place is free again only when its receive has been delivered.
-	d := ep.words[at : at+ep.stride]
+	d := ep.descriptor()
 	d[0], d[1] = r.capacity, uint64(len(r.entries))
 	room := min(r.capacity, inlinePayload)
 	for i, e := range r.entries {
@@ -225,11 +226,34 @@ func (ep *Endpoint) offer(r *receive) {
 			room = 0
 		}
 	}
+	ep.show(room)
+}
+
+// descriptor is where the receive posted last is described. Plain stores will
+// do: the peer reads a descriptor only after it has loaded posted, and its place
+// is free again only when its receive has been delivered.
+func (ep *Endpoint) descriptor() []uint64 {
+	at := ((ep.posted - 1) & uint64(len(ep.receives)-1)) * ep.stride
+	return ep.words[at : at+ep.stride]
+}
+
+// show lets the peer see the receive posted last, which can take room bytes of
+// a small message for sure.
+func (ep *Endpoint) show(room uint64) {
 	if room < inlinePayload {
 		ep.tighten(room)
 	}
-	ep.half.posted.Swap(ep.posted)                                       // ORDER receive-posted: pairs with the load in connection.credit
-	if c := ep.conn; c != nil && c.joined && c.far.stalled.Load() != 0 { // ORDER stalled: after posted; pairs with the swap in stall
+	c := ep.conn
+	if c == nil || !c.joined {
+		ep.half.posted.Swap(ep.posted) // ORDER receive-posted: pairs with the load in connection.credit
+		return
+	}
+	if c.relaxed {
+		asym.Store(&ep.half.posted, ep.posted) // ORDER receive-posted: pairs with the load in connection.credit
+	} else {
+		ep.half.posted.Swap(ep.posted) // ORDER receive-posted: pairs with the load in connection.credit
+	}
+	if c.far.stalled.Load() != 0 { // ORDER stalled: after posted; pairs with the swap and the barrier in stall
 		c.peer.Ring()
 	}
 }

@@ -62,8 +62,12 @@ func (ep *Endpoint) consumed(m *message) {
 // release gives consumed slots back, and wakes the peer if it waits for that.
 func (ep *Endpoint) release(awaited bool) {
 	c := ep.conn
-	c.in.ReleaseFirst()
-	if awaited || c.far.stalled.Load() != 0 { // ORDER stalled: after the release; pairs with the swap in stall
+	if c.relaxed {
+		c.in.Release()
+	} else {
+		c.in.ReleaseFirst()
+	}
+	if awaited || c.far.stalled.Load() != 0 { // ORDER stalled: after the release; pairs with the swap and the barrier in stall
 		c.peer.Ring()
 	}
 }

@@ -179,6 +179,10 @@ func (p *Provider) wait(ctx context.Context, drive func(), ready func() bool) er
 	}
 }
 
+// dozes tells whether a wait of this process, or its engine, sleeps or is about
+// to. Both arm their bell before they look at the endpoints for the last time.
+func (p *Provider) dozes() bool { return p.sleep.bell.Armed() || p.engine.bell.Armed() }
+
 // patience returns how many rounds a wait spins, and then yields, before it
 // sleeps.
 func (p *Provider) patience() (spin, yields int) {

@@ -72,6 +72,11 @@ func (g *Guard) Fill(local nd.Token, address uint64, from []byte) (ok bool) {
 	return ok
 }
 
+// CanFill tells whether Fill would be granted at this moment.
+func (g *Guard) CanFill(local nd.Token, address, n uint64) bool {
+	return g.near(local, Local|Write, address, n) != nil
+}
+
 // near is ENTRY-CHECK for memory of ours, which a local token names by where it
 // is. It returns the token's terms, those of g.known; nil: not for sure.
 func (g *Guard) near(token nd.Token, rights Rights, address, n uint64) *terms {
