@@ -99,9 +99,9 @@ func TestThePNGHasLinesOnWhite(t *testing.T) {
 }
 
 func TestTheSameReportMakesTheSameFile(t *testing.T) {
-	for _, name := range []string{"a.png", "a.svg"} {
+	for name, times := range map[string]int{"a.png": 1, "a.svg": 5} { // a PNG takes long
 		first := save(t, name, sample(), sample())
-		for range 3 {
+		for range times {
 			if !bytes.Equal(first, save(t, name, sample(), sample())) {
 				t.Errorf("%s differs from time to time", name)
 			}
