@@ -1,0 +1,154 @@
+package measure
+
+import (
+	"time"
+)
+
+// leadIn is how many operations are made before a timed loop: the other rank
+// may still be on its way out of the barrier.
+const leadIn = 16
+
+// repeat makes n steps, or answers them, and returns how long they took.
+func (t pingPong) repeat(l *link, n int) (time.Duration, error) {
+	if !l.active() {
+		return 1, t.respond(l, leadIn+n) // not 0, which would be no time at all
+	}
+	if err := t.step(l, leadIn); err != nil {
+		return 0, err
+	}
+	start := time.Now()
+	if err := t.step(l, n); err != nil {
+		return 0, err
+	}
+	took := time.Since(start)
+	return took, l.signal()
+}
+
+// throwWrites writes the next number to the other rank and waits until that has
+// written it back, n times.
+func (l *link) throwWrites(n int) error {
+	for range n {
+		p := l.turn()
+		p.seq++
+		p.stamp.put(p.seq)
+		if err := l.writeOn(p); err != nil {
+			return err
+		}
+		if err := l.arrive(p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// catchWrites is the other rank's part.
+func (l *link) catchWrites(n int) error {
+	for range n {
+		p := l.turn()
+		p.seq++
+		if err := l.arrive(p); err != nil {
+			return err
+		}
+		p.stamp.put(p.seq)
+		if err := l.writeOn(p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// arrive waits until the memory shows the pair's number. A rank that moves the
+// bytes itself has to poll for that; others look at nothing but the memory.
+func (l *link) arrive(p *pair) error {
+	word, mask, want := p.landed.word, p.landed.mask, p.landed.value(p.seq)
+	if !l.helps() {
+		for word.Load()&mask != want {
+		}
+		return nil
+	}
+	for word.Load()&mask != want {
+		if err := l.poll(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writes posts a Write and takes its completion, n times.
+func (l *link) writes(n int) error {
+	for range n {
+		if err := l.writeOn(l.turn()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *link) writeOn(p *pair) error {
+	if err := p.ep.Write(0, p.out, p.to, p.token, l.flags); err != nil {
+		return err
+	}
+	return l.complete(l.done + 1)
+}
+
+// reads posts a Read and takes its completion, n times.
+func (l *link) reads(n int) error {
+	for range n {
+		p := l.turn()
+		if err := p.ep.Read(0, p.out, p.to, p.token, 0); err != nil {
+			return err
+		}
+		if err := l.complete(l.done + 1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// throwSends sends a message and waits for the one that comes back, n times.
+func (l *link) throwSends(n int) error {
+	for range n {
+		if err := l.sendOn(l.turn()); err != nil {
+			return err
+		}
+		if err := l.receive(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// catchSends is the other rank's part.
+func (l *link) catchSends(n int) error {
+	for range n {
+		if err := l.receive(); err != nil {
+			return err
+		}
+		if err := l.sendOn(l.turn()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sendOn posts a Send, and then, off the way of the message, a Receive for the
+// one that was taken last.
+func (l *link) sendOn(p *pair) error {
+	if err := p.ep.Send(0, p.out, l.flags); err != nil {
+		return err
+	}
+	l.posted++
+	return p.ep.Receive(0, p.land)
+}
+
+// receive takes the next message, and completions of Sends as they come: of
+// all but the latest.
+func (l *link) receive() error {
+	l.expected++
+	for l.received < l.expected || l.done < l.posted-1 {
+		if err := l.poll(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
