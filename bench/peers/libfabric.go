@@ -64,12 +64,12 @@ func parsePingpong(output string) (float64, error) {
 	switch {
 	case err != nil:
 		return 0, wrong(line, "a size")
-	case !(micros > 0 && perMicro > 0):
-		return 0, wrong(line, "figures above 0 for usec/xfer and MB/sec")
 	case micros > perMicro:
 		return micros * 1e3, nil
-	default:
+	case perMicro > 0:
 		return size / perMicro * 1e3, nil
+	default:
+		return 0, wrong(line, "figures above 0 for usec/xfer and MB/sec")
 	}
 }
 
