@@ -7,6 +7,17 @@ import (
 	"strings"
 )
 
+// mpiCalls are what the MPI program does for a test.
+var mpiCalls = map[string]string{
+	"write_lat": "MPI_Put, MPI_Win_flush",
+	"posted":    "MPI_Put, MPI_Win_flush",
+	"write_bw":  "64 MPI_Put, MPI_Win_flush",
+	"send_lat":  "MPI_Send, MPI_Recv",
+	"send_bw":   "64 MPI_Isend, MPI_Irecv",
+	"msg_rate":  "64 MPI_Isend, MPI_Irecv",
+	"barrier":   "MPI_Barrier",
+}
+
 // openMPI measures with Open MPI. With fewer ranks than slots it spins, with
 // more it yields; a slot is a core, but two ranks always spin, as those of the
 // others do. It is kept from looking for other hosts, for which it needs ssh.
@@ -62,7 +73,7 @@ func (s *session) mpi(launch program, f figure) []way {
 		}
 		return found, nil
 	}
-	return []way{{launch.argv[0], run}}
+	return []way{{mpiCalls[f.test], run}}
 }
 
 // parseMPI reads the lines "figure,ITERATIONS,NANOSECONDS". Others are what a
