@@ -17,7 +17,7 @@ type ucxTest struct {
 	limit int // largest size that it takes, 0 = any
 }
 
-// ucxShort is what an active message of uct carries at most.
+// ucxShort is what a short active message of uct can carry in any case.
 const ucxShort = 92
 
 var ucxTests = map[string][]ucxTest{
