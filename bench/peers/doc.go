@@ -33,6 +33,9 @@
 // repeats differ by where memory came to lie as well. The MPI program, whose
 // source is in this package, makes all repeats of a figure in one.
 //
+// The limit of the machine is measured before and after each figure, by what
+// the caller gives for that, and the ratio is to the mean of the two.
+//
 // # What can be compared
 //
 // Write with put: neither UCX nor MPI checks who may write where. A put of UCX

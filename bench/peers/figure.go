@@ -90,6 +90,29 @@ type sample struct {
 	iterations int
 }
 
+// besideLimit is measure with the limit of the machine around it, if the user
+// has one: the mean of what it was before and after.
+func (s *session) besideLimit(ctx context.Context, f figure, ways []way) (*report.Result, error) {
+	if s.o.Limit == nil {
+		return s.measure(ctx, f, ways)
+	}
+	before, err := s.o.Limit(f.test, f.size)
+	if err != nil {
+		return nil, err
+	}
+	r, failed := s.measure(ctx, f, ways)
+	if r == nil || before == nil {
+		return r, failed
+	}
+	after, err := s.o.Limit(f.test, f.size)
+	if err != nil || after == nil {
+		return r, errors.Join(failed, err)
+	}
+	value := (before.Value + after.Value) / 2
+	r.Limit = &report.Limit{Name: before.Name, Unit: before.Unit, Value: value, Ratio: r.Value / value}
+	return r, failed
+}
+
 // measure tries all ways and tells of the best. It returns what it has, which
 // may be nothing, and an error if a way has not brought a single repeat.
 func (s *session) measure(ctx context.Context, f figure, ways []way) (*report.Result, error) {

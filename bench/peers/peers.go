@@ -78,6 +78,13 @@ type Options struct {
 	Repeats    int           // 0 = 5
 	Pinned     bool          // each process to a core of its own, as package bench does
 	Timeout    time.Duration // after which one program is ended; 0 = 20 s and five times what its repeats should take
+
+	// Limit measures what the machine can do at best for a test, in the unit of
+	// the test, with both processes pinned as here; nil where there is no such
+	// limit. It is called before and after each figure, because the best of a
+	// shared machine changes by a factor from one minute to the next. It may be
+	// nil itself.
+	Limit func(test string, size int) (*report.Limit, error)
 }
 
 func (o Options) withDefaults() (Options, error) {
@@ -142,7 +149,7 @@ func Run(ctx context.Context, p Peer, o Options) ([]report.Result, error) {
 		if len(ways) == 0 {
 			continue
 		}
-		r, err := s.measure(ctx, f, ways)
+		r, err := s.besideLimit(ctx, f, ways)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("peers: %s: %s: %w", p.Title, f, err))
 		}

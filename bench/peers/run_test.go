@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/softnd/softnd/bench/report"
 )
 
 // TestMain plays ucx_perftest, when it is started under that name: a server
@@ -147,6 +149,34 @@ func TestAHangIsNoFigure(t *testing.T) {
 		if len(results) != 0 || !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "send_lat of 8 B") {
 			t.Errorf("%s: results %v, %v", name, results, err)
 		}
+	}
+}
+
+func TestTheLimitIsMeasuredAround(t *testing.T) {
+	nothingLeft(t)
+	only(t, map[string]string{"mpicc.mpich": "", "mpiexec.mpich": "echo figure,10,90.0"})
+	calls := 0
+	o := Options{Tests: []string{"send_lat", "barrier"}, Sizes: []int{8}, Ranks: []int{2}, Repeats: 1}
+	o.Limit = func(test string, size int) (*report.Limit, error) {
+		if test != "send_lat" {
+			return nil, nil
+		}
+		calls++
+		return &report.Limit{Name: "raw_line", Unit: "ns", Value: float64(20 * calls)}, nil
+	}
+	results, err := Run(t.Context(), named(t, "mpich"), o)
+	if err != nil || len(results) != 2 {
+		t.Fatalf("results %v, %v", results, err)
+	}
+	if l := results[0].Limit; l == nil || l.Name != "raw_line" || l.Value != 30 || l.Ratio != 3 {
+		t.Errorf("limit of %s: %+v", results[0].Test, l)
+	}
+	if l := results[1].Limit; l != nil {
+		t.Errorf("limit of %s: %+v", results[1].Test, l)
+	}
+	o.Limit = func(string, int) (*report.Limit, error) { return nil, errors.New("no second core") }
+	if _, err := Run(t.Context(), named(t, "mpich"), o); err == nil || !strings.Contains(err.Error(), "no second core") {
+		t.Errorf("a limit that fails: %v", err)
 	}
 }
 
