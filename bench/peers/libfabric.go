@@ -1,0 +1,86 @@
+package peers
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// libfabric comes with one test only.
+func libfabric(s *session, f figure) []way {
+	if f.test != "send_lat" {
+		return nil
+	}
+	run := func(n int, more ...string) program {
+		argv := []string{"fi_pingpong", "-p", "shm", "-e", "rdm", "-S", strconv.Itoa(f.size), "-I", strconv.Itoa(n)}
+		return program{argv: append(argv, more...)}
+	}
+	p := pair{
+		server: func(port string, n int) program { return run(n, "-B", port) },
+		client: func(port string, n int) program { return run(n, "-P", port, "127.0.0.1") },
+		parse:  parsePingpong,
+	}
+	return []way{{"fi_pingpong -p shm", func(ctx context.Context, repeats int) (sample, error) {
+		return s.repeat(ctx, p, repeats)
+	}}}
+}
+
+// parsePingpong reads a line of names and a line of figures with spaces between.
+// Both the time of a transfer and the bytes in a microsecond have two decimals;
+// the larger of them is the better known.
+func parsePingpong(output string) (float64, error) {
+	var head, row []string
+	var line string
+	for l := range strings.Lines(output) {
+		f := strings.Fields(l)
+		if len(f) > 0 && f[0] == "bytes" {
+			head = f
+		} else if head != nil && len(f) > 0 {
+			row, line = f, strings.TrimSpace(l)
+			break
+		}
+	}
+	wrong := func(line, expected string) error {
+		return fmt.Errorf("fi_pingpong: line %q: expected %s", line, expected)
+	}
+	if head == nil {
+		return 0, wrong(firstLine(output), "names of columns, \"bytes ...\"")
+	}
+	if len(row) != len(head) {
+		return 0, wrong(line, fmt.Sprintf("%d figures, one for each of %v", len(head), head))
+	}
+	value := func(name string) float64 {
+		at := slices.Index(head, name)
+		if at < 0 {
+			return 0
+		}
+		v, _ := strconv.ParseFloat(row[at], 64)
+		return v
+	}
+	size, err := bytesOf(row[0])
+	micros, perMicro := value("usec/xfer"), value("MB/sec")
+	switch {
+	case err != nil:
+		return 0, wrong(line, "a size")
+	case micros > perMicro:
+		return micros * 1e3, nil
+	case perMicro > 0:
+		return size / perMicro * 1e3, nil
+	default:
+		return 0, wrong(line, "figures above 0 for usec/xfer and MB/sec")
+	}
+}
+
+// bytesOf reads a size as fi_pingpong writes it: 8, 1.5k, 1m.
+func bytesOf(text string) (float64, error) {
+	factor := 1.0
+	for i, suffix := range []string{"k", "m", "g"} {
+		if cut, ok := strings.CutSuffix(text, suffix); ok {
+			text, factor = cut, float64(int(1)<<(10*(i+1)))
+		}
+	}
+	n, err := strconv.ParseFloat(text, 64)
+	return n * factor, err
+}

@@ -1,0 +1,99 @@
+package peers
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// mpiCalls are what the MPI program does for a test.
+var mpiCalls = map[string]string{
+	"write_lat": "MPI_Put, MPI_Win_flush",
+	"posted":    "MPI_Put, MPI_Win_flush",
+	"write_bw":  "64 MPI_Put, MPI_Win_flush",
+	"send_lat":  "MPI_Send, MPI_Recv",
+	"send_bw":   "64 MPI_Isend, MPI_Irecv",
+	"msg_rate":  "64 MPI_Isend, MPI_Irecv",
+	"barrier":   "MPI_Barrier",
+}
+
+// openMPI measures with Open MPI. With fewer ranks than slots it spins, with
+// more it yields; a slot is a core, but two ranks always spin, as those of the
+// others do. It is kept from looking for other hosts, for which it needs ssh.
+func openMPI(s *session, f figure) []way {
+	slots := max(2, len(s.cores))
+	launch := program{argv: []string{"mpiexec.openmpi", "--allow-run-as-root", "--bind-to", "none",
+		"--host", "localhost:" + strconv.Itoa(slots)}}
+	if f.ranks > slots {
+		launch.argv = append(launch.argv, "--oversubscribe")
+	}
+	launch.env = []string{"OMPI_MCA_plm=isolated"}
+	if s.shared != "" {
+		launch.env = append(launch.env, "OMPI_MCA_btl_vader_backing_directory="+s.shared,
+			"OMPI_MCA_osc_sm_backing_directory="+s.shared)
+	}
+	return s.mpi(launch, f)
+}
+
+func mpich(s *session, f figure) []way {
+	return s.mpi(program{argv: []string{"mpiexec.mpich", "-launcher", "fork", "-bind-to", "none"}}, f)
+}
+
+// mpi runs the MPI program by that launcher. It goes to its cores by itself,
+// because the options for that differ, and depend on how the cores are numbered.
+func (s *session) mpi(launch program, f figure) []way {
+	mode := f.test
+	if mode == "msg_rate" {
+		mode = "send_bw"
+	}
+	run := func(ctx context.Context, repeats int) (sample, error) {
+		ctx, cancel := s.limit(ctx)
+		defer cancel()
+		defer s.sweep()
+		p := launch
+		p.argv = append(p.argv[:len(p.argv):len(p.argv)], "-n", strconv.Itoa(f.ranks), s.mpiProgram(), mode,
+			strconv.Itoa(f.size), strconv.Itoa(s.o.Iterations), fmt.Sprint(s.o.Duration.Seconds()), strconv.Itoa(repeats))
+		if s.o.Pinned {
+			p.argv = append(p.argv, strings.Trim(strings.ReplaceAll(fmt.Sprint(s.cores), " ", ","), "[]"))
+		}
+		r, err := s.start(ctx, p)
+		if err != nil {
+			return sample{}, err
+		}
+		text, failed := r.wait()
+		found, err := parseMPI(launch.argv[0], text)
+		switch {
+		case failed != nil:
+			return found, failed
+		case err != nil:
+			return found, err
+		case len(found.ns) != repeats:
+			return found, fmt.Errorf("%s: %d figures instead of %d%s", launch.argv[0], len(found.ns), repeats, ending(text))
+		}
+		return found, nil
+	}
+	return []way{{mpiCalls[f.test], run}}
+}
+
+// parseMPI reads the lines "figure,ITERATIONS,NANOSECONDS". Others are what a
+// launcher has to say.
+func parseMPI(launcher, output string) (sample, error) {
+	const form = "figure,ITERATIONS,NANOSECONDS"
+	var found sample
+	for line := range strings.Lines(output) {
+		line = strings.TrimSpace(line)
+		if !strings.HasPrefix(line, "figure,") {
+			continue
+		}
+		var ns float64
+		if _, err := fmt.Sscanf(line, "figure,%d,%g", &found.iterations, &ns); err != nil || !(ns > 0) {
+			return found, fmt.Errorf("%s: line %q: expected %s", launcher, line, form)
+		}
+		found.ns = append(found.ns, ns)
+	}
+	if len(found.ns) == 0 {
+		return found, fmt.Errorf("%s: line %q: expected %s", launcher, firstLine(output), form)
+	}
+	return found, nil
+}

@@ -1,0 +1,124 @@
+package peers
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"time"
+)
+
+// pair is a measurement by two processes of one program, a server and a client,
+// that find each other through a port. It makes one repeat.
+type pair struct {
+	server func(port string, iterations int) program
+	client func(port string, iterations int) program
+	parse  func(output string) (ns float64, err error)
+}
+
+// repeat runs the pair several times, with as many iterations as fill the time
+// of a repeat.
+func (s *session) repeat(ctx context.Context, p pair, repeats int) (sample, error) {
+	n := s.o.Iterations
+	if n == 0 {
+		const probe = 500
+		ns, err := s.once(ctx, p, probe)
+		if err != nil {
+			return sample{}, err
+		}
+		n = min(max(int(float64(s.o.Duration)/ns), 20), 1e9)
+	}
+	found := sample{iterations: n}
+	for range repeats {
+		ns, err := s.once(ctx, p, n)
+		if err != nil {
+			return found, err
+		}
+		found.ns = append(found.ns, ns)
+	}
+	return found, nil
+}
+
+// once runs the pair, the server on the first core, and returns what the client
+// found.
+func (s *session) once(ctx context.Context, p pair, iterations int) (float64, error) {
+	ctx, cancel := s.limit(ctx)
+	defer cancel()
+	defer s.sweep()
+	port, err := freePort()
+	if err != nil {
+		return 0, err
+	}
+	server, err := s.start(ctx, s.pin(p.server(port, iterations), 0))
+	if err != nil {
+		return 0, err
+	}
+	defer server.end()
+	if err := server.listening(port); err != nil {
+		return 0, err
+	}
+	client, err := s.start(ctx, s.pin(p.client(port, iterations), 1))
+	if err != nil {
+		return 0, err
+	}
+	text, err := client.wait()
+	if err != nil {
+		server.cancel()
+		return 0, err
+	}
+	return p.parse(text)
+}
+
+// pin puts rank r of a pair where package bench would.
+func (s *session) pin(p program, r int) program {
+	p.pinned, p.core = s.o.Pinned, s.cores[r%len(s.cores)]
+	return p
+}
+
+// freePort finds a port that nobody uses at this moment.
+func freePort() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", fmt.Errorf("no free port: %w", err)
+	}
+	defer l.Close()
+	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port), nil
+}
+
+// listening waits until the process listens at that port. To connect would tell
+// as well, but the servers take the first that connects for their client.
+func (r *process) listening(port string) error {
+	n, err := strconv.Atoi(port)
+	if err != nil {
+		return err
+	}
+	for !listens(n) {
+		select {
+		case <-r.done:
+			text, err := r.wait()
+			if err == nil {
+				err = fmt.Errorf("%s: ended before there was a client%s", r.cmd.Path, ending(text))
+			}
+			return err
+		case <-time.After(2 * time.Millisecond):
+		}
+	}
+	return nil
+}
+
+// listens looks for a socket in state 0A, listening, in the kernel's tables.
+func listens(port int) bool {
+	local := fmt.Appendf(nil, ":%04X", port)
+	for _, table := range []string{"/proc/self/net/tcp", "/proc/self/net/tcp6"} {
+		text, _ := os.ReadFile(table)
+		for line := range bytes.Lines(text) {
+			f := bytes.Fields(line)
+			if len(f) > 3 && bytes.HasSuffix(f[1], local) && string(f[3]) == "0A" {
+				return true
+			}
+		}
+	}
+	return false
+}

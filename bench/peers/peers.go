@@ -1,0 +1,165 @@
+package peers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/softnd/softnd/bench/report"
+)
+
+// Peer is a transport that can be measured.
+type Peer struct {
+	Name    string // as in report.Result.Provider: ucx, libfabric, openmpi or mpich
+	Title   string // for people
+	Program string // that is run
+	Package string // of Debian, that has Program
+
+	compiler need                             // what else it takes; empty for a peer that is measured by Program alone
+	ways     func(s *session, f figure) []way // to measure f; none if it does not have that
+}
+
+// need is a program, and the Debian package that has it.
+type need struct{ program, pkg string }
+
+// All returns the peers that this package knows, installed or not.
+func All() []Peer {
+	return []Peer{
+		{Name: "ucx", Title: "UCX", Program: "ucx_perftest", Package: "ucx-utils", ways: ucx},
+		{Name: "libfabric", Title: "libfabric", Program: "fi_pingpong", Package: "libfabric-bin", ways: libfabric},
+		{
+			Name: "openmpi", Title: "Open MPI", Program: "mpiexec.openmpi", Package: "openmpi-bin",
+			compiler: need{"mpicc.openmpi", "libopenmpi-dev"}, ways: openMPI,
+		},
+		{
+			Name: "mpich", Title: "MPICH", Program: "mpiexec.mpich", Package: "mpich",
+			compiler: need{"mpicc.mpich", "libmpich-dev"}, ways: mpich,
+		},
+	}
+}
+
+// Installed returns those peers of All that can be run.
+func Installed() []Peer {
+	return slices.DeleteFunc(All(), func(p Peer) bool { return p.Missing() != "" })
+}
+
+// Missing names the Debian packages to install before the peer can be run, with
+// a space between, or returns "".
+func (p Peer) Missing() string {
+	var packages []string
+	for _, n := range p.needs() {
+		if _, err := exec.LookPath(n.program); err != nil {
+			packages = append(packages, n.pkg)
+		}
+	}
+	return strings.Join(packages, " ")
+}
+
+func (p Peer) needs() []need {
+	needs := []need{{p.Program, p.Package}}
+	if p.compiler != (need{}) {
+		needs = append(needs, p.compiler)
+	}
+	return needs
+}
+
+// Options are what a user may choose. Zero values mean the default.
+type Options struct {
+	Tests      []string      // names of tests; nil = all that the peer has
+	Sizes      []int         // bytes, from 1, for latencies and bandwidths; nil = 8, 64 KiB, 1 MiB
+	Ranks      []int         // of barriers, from 2; nil = 2, 8, 16
+	Iterations int           // of one repeat; 0 = as many as Duration takes
+	Duration   time.Duration // of one repeat; 0 = 200 ms
+	Repeats    int           // 0 = 5
+	Pinned     bool          // each process to a core of its own, as package bench does
+	Timeout    time.Duration // after which one program is ended; 0 = 20 s and five times what its repeats should take
+
+	// Limit measures what the machine can do at best for a test, in the unit of
+	// the test, with both processes pinned as here; nil where there is no such
+	// limit. It is called before and after each figure, because the best of a
+	// shared machine changes by a factor from one minute to the next. It may be
+	// nil itself.
+	Limit func(test string, size int) (*report.Limit, error)
+}
+
+func (o Options) withDefaults() (Options, error) {
+	if o.Sizes == nil {
+		o.Sizes = []int{8, 64 << 10, 1 << 20}
+	}
+	if o.Ranks == nil {
+		o.Ranks = []int{2, 8, 16}
+	}
+	if o.Duration == 0 {
+		o.Duration = 200 * time.Millisecond
+	}
+	if o.Repeats == 0 {
+		o.Repeats = 5
+	}
+	if o.Timeout == 0 {
+		o.Timeout = 20*time.Second + time.Duration(5*o.Repeats)*o.Duration
+	}
+	switch {
+	case slices.ContainsFunc(o.Sizes, func(n int) bool { return n < 1 }):
+		return o, fmt.Errorf("peers: sizes %v: the least that can be measured is 1 byte", o.Sizes)
+	case slices.ContainsFunc(o.Ranks, func(n int) bool { return n < 2 }):
+		return o, fmt.Errorf("peers: barriers of %v ranks: it takes 2 at least", o.Ranks)
+	case o.Iterations < 0 || o.Duration < 0 || o.Repeats < 0 || o.Timeout < 0:
+		return o, errors.New("peers: iterations, durations, repeats and timeouts cannot be negative")
+	}
+	return o, nil
+}
+
+// Run measures what p has of the tests, one after the other. It returns what
+// was found together with the errors of what was not: a figure that failed is
+// absent. A program that takes longer than o.Timeout is ended, and tried once
+// more; errors.Is finds context.DeadlineExceeded if that did not help.
+//
+// When it returns, the processes that it started have ended and their files are
+// gone.
+func Run(ctx context.Context, p Peer, o Options) ([]report.Result, error) {
+	if pkg := p.Missing(); pkg != "" {
+		return nil, fmt.Errorf("peers: %s is not installed here: apt-get install %s", p.Title, pkg)
+	}
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	// What is started here ends with this thread, see start.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	s, err := open(o)
+	if err != nil {
+		return nil, err
+	}
+	defer s.close()
+	if p.compiler.program != "" {
+		if err := s.compile(ctx, p.compiler.program); err != nil {
+			return nil, err
+		}
+	}
+	var results []report.Result
+	var errs []error
+	for _, f := range figures(o) {
+		ways := p.ways(s, f)
+		if len(ways) == 0 {
+			continue
+		}
+		r, err := s.besideLimit(ctx, f, ways)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("peers: %s: %s: %w", p.Title, f, err))
+		}
+		if r != nil {
+			r.Provider = p.Name
+			results = append(results, *r)
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return results, errors.Join(errs...)
+}

@@ -1,0 +1,39 @@
+package peers
+
+import (
+	"testing"
+)
+
+// TestWhatIsInstalled runs what this machine has, too briefly for figures that
+// mean anything.
+func TestWhatIsInstalled(t *testing.T) {
+	installed := Installed()
+	if len(installed) == 0 {
+		t.Skip("no peer is installed on this machine")
+	}
+	for _, p := range All() {
+		if pkg := p.Missing(); pkg != "" {
+			t.Logf("%s is not measured: it takes package %s", p.Title, pkg)
+		}
+	}
+	for _, p := range installed {
+		t.Run(p.Name, func(t *testing.T) {
+			nothingLeft(t)
+			o := Options{Sizes: []int{8}, Ranks: []int{2}, Iterations: 100, Repeats: 2, Pinned: true}
+			results, err := Run(t.Context(), p, o)
+			if err != nil {
+				t.Error(err)
+			}
+			want := map[string]int{"ucx": 6, "libfabric": 1, "openmpi": 7, "mpich": 7}[p.Name]
+			if len(results) != want {
+				t.Errorf("%d figures, want %d", len(results), want)
+			}
+			for _, r := range results {
+				t.Logf("%s of %d B: %.1f %s (%s)", r.Test, r.Size, r.Value, r.Unit, r.Note)
+				if r.Provider != p.Name || !(r.Value > 0) || len(r.Repeats) != 2 || r.Iterations != 100 {
+					t.Errorf("%+v", r)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,265 @@
+package peers
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/softnd/softnd/bench/report"
+)
+
+// TestMain plays ucx_perftest, when it is started under that name: a server
+// that never ends by itself, or a client that writes what the environment says.
+func TestMain(m *testing.M) {
+	if filepath.Base(os.Args[0]) != "ucx_perftest" {
+		os.Exit(m.Run())
+	}
+	if slices.Contains(os.Args, "127.0.0.1") {
+		fmt.Println(os.Getenv("PEERS_TEST_SAYS"))
+		os.Exit(0)
+	}
+	if _, err := net.Listen("tcp", "127.0.0.1:"+os.Args[slices.Index(os.Args, "-p")+1]); err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	time.Sleep(time.Hour)
+}
+
+// only makes a PATH in which there is nothing but what a test puts there.
+func only(t *testing.T, scripts map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range scripts {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+text), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", dir)
+	return dir
+}
+
+func named(t *testing.T, name string) Peer {
+	t.Helper()
+	for _, p := range All() {
+		if p.Name == name {
+			return p
+		}
+	}
+	t.Fatalf("no peer %s", name)
+	return Peer{}
+}
+
+// nothingLeft looks at the end of a test for processes and files of Run.
+func nothingLeft(t *testing.T) {
+	t.Helper()
+	tmp := t.TempDir()
+	t.Setenv("TMPDIR", tmp)
+	inMemory := func() []string {
+		names, _ := filepath.Glob("/dev/shm/*")
+		return names
+	}
+	before := inMemory()
+	t.Cleanup(func() {
+		if names, _ := filepath.Glob(tmp + "/*"); len(names) > 0 {
+			t.Errorf("left behind: %v", names)
+		}
+		for _, name := range inMemory() {
+			if ours := strings.Contains(name, "ndbench-peers-"); ours && !slices.Contains(before, name) {
+				t.Errorf("left behind: %s", name)
+			}
+		}
+		files, _ := filepath.Glob("/proc/[0-9]*/environ")
+		for _, f := range files {
+			// TMPDIR tells the processes of this test from those of others.
+			env, _ := os.ReadFile(f)
+			if bytes.Contains(env, []byte(mark+"=")) && bytes.Contains(env, []byte(tmp)) {
+				t.Errorf("still running: %s", f)
+			}
+		}
+	})
+}
+
+func TestMissingNamesThePackages(t *testing.T) {
+	only(t, nil)
+	want := map[string]string{
+		"ucx":       "ucx-utils",
+		"libfabric": "libfabric-bin",
+		"openmpi":   "openmpi-bin libopenmpi-dev",
+		"mpich":     "mpich libmpich-dev",
+	}
+	for _, p := range All() {
+		if got := p.Missing(); got != want[p.Name] {
+			t.Errorf("%s: missing %q, want %q", p.Name, got, want[p.Name])
+		}
+		if _, err := Run(t.Context(), p, Options{}); err == nil || !strings.Contains(err.Error(), want[p.Name]) {
+			t.Errorf("%s: error %v does not name %s", p.Name, err, want[p.Name])
+		}
+	}
+	if got := Installed(); len(got) != 0 {
+		t.Errorf("installed without a PATH: %v", got)
+	}
+	only(t, map[string]string{"mpiexec.mpich": ""})
+	if got := named(t, "mpich").Missing(); got != "libmpich-dev" {
+		t.Errorf("without the compiler: missing %q", got)
+	}
+}
+
+// TestAHangIsEndedAndTriedAgain with a launcher that ignores the request to end
+// and has a child in a session of its own.
+func TestAHangIsEndedAndTriedAgain(t *testing.T) {
+	nothingLeft(t)
+	first := filepath.Join(t.TempDir(), "first")
+	only(t, map[string]string{"mpicc.mpich": "", "mpiexec.mpich": `
+if [ -e ` + first + ` ]; then echo figure,10,40.0; echo figure,10,60.0; exit; fi
+: >` + first + `
+trap '' TERM
+/usr/bin/setsid /bin/sleep 1000 &
+echo figure,10,50.0
+while :; do /bin/sleep 1000; done`})
+	o := Options{Tests: []string{"msg_rate"}, Repeats: 3, Timeout: 300 * time.Millisecond}
+	results, err := Run(t.Context(), named(t, "mpich"), o)
+	if err != nil || len(results) != 1 {
+		t.Fatalf("results %v, %v", results, err)
+	}
+	r := results[0]
+	if r.Value != 20e6 || len(r.Repeats) != 3 || r.Low > r.Value || r.High < r.Value || r.Provider != "mpich" {
+		t.Errorf("result %+v", r)
+	}
+	for _, want := range []string{"mpiexec.mpich", "did not finish within 300ms", "3 of 3"} {
+		if !strings.Contains(r.Note, want) {
+			t.Errorf("note %q does not tell %q", r.Note, want)
+		}
+	}
+}
+
+func TestAHangIsNoFigure(t *testing.T) {
+	nothingLeft(t)
+	only(t, map[string]string{"mpicc.openmpi": "", "mpiexec.openmpi": "exec /bin/sleep 1000", "fi_pingpong": "exec /bin/sleep 1000"})
+	o := Options{Tests: []string{"send_lat"}, Sizes: []int{8}, Timeout: 200 * time.Millisecond}
+	for _, name := range []string{"openmpi", "libfabric"} {
+		results, err := Run(t.Context(), named(t, name), o)
+		if len(results) != 0 || !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "send_lat of 8 B") {
+			t.Errorf("%s: results %v, %v", name, results, err)
+		}
+	}
+}
+
+func TestTheLimitIsMeasuredAround(t *testing.T) {
+	nothingLeft(t)
+	only(t, map[string]string{"mpicc.mpich": "", "mpiexec.mpich": "echo figure,10,90.0"})
+	calls := 0
+	o := Options{Tests: []string{"send_lat", "barrier"}, Sizes: []int{8}, Ranks: []int{2}, Repeats: 1}
+	o.Limit = func(test string, size int) (*report.Limit, error) {
+		if test != "send_lat" {
+			return nil, nil
+		}
+		calls++
+		return &report.Limit{Name: "raw_line", Unit: "ns", Value: float64(20 * calls)}, nil
+	}
+	results, err := Run(t.Context(), named(t, "mpich"), o)
+	if err != nil || len(results) != 2 {
+		t.Fatalf("results %v, %v", results, err)
+	}
+	if l := results[0].Limit; l == nil || l.Name != "raw_line" || l.Value != 30 || l.Ratio != 3 {
+		t.Errorf("limit of %s: %+v", results[0].Test, l)
+	}
+	if l := results[1].Limit; l != nil {
+		t.Errorf("limit of %s: %+v", results[1].Test, l)
+	}
+	o.Limit = func(string, int) (*report.Limit, error) { return nil, errors.New("no second core") }
+	if _, err := Run(t.Context(), named(t, "mpich"), o); err == nil || !strings.Contains(err.Error(), "no second core") {
+		t.Errorf("a limit that fails: %v", err)
+	}
+}
+
+func TestCancelling(t *testing.T) {
+	nothingLeft(t)
+	started := filepath.Join(t.TempDir(), "started")
+	only(t, map[string]string{"mpicc.openmpi": "", "mpiexec.openmpi": ": >" + started + "\nexec /bin/sleep 1000"})
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		defer cancel()
+		for ctx.Err() == nil {
+			if _, err := os.Stat(started); err == nil {
+				return
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}()
+	results, err := Run(ctx, named(t, "openmpi"), Options{})
+	if len(results) != 0 || !errors.Is(err, context.Canceled) {
+		t.Errorf("results %v, %v", results, err)
+	}
+}
+
+func TestWhatAProgramSaysIsQuoted(t *testing.T) {
+	nothingLeft(t)
+	only(t, map[string]string{
+		"mpicc.mpich": "", "mpiexec.mpich": "echo oil on the road",
+		"mpicc.openmpi": "echo no gcc; exit 1", "mpiexec.openmpi": "",
+		"fi_pingpong": "echo no shm; exit 7",
+	})
+	for name, want := range map[string][]string{
+		"mpich":     {"mpiexec.mpich", `"oil on the road"`, "expected figure,ITERATIONS"},
+		"openmpi":   {"mpicc.openmpi", "does not compile", "no gcc"},
+		"libfabric": {"fi_pingpong", "exit status 7", "no shm"},
+	} {
+		results, err := Run(t.Context(), named(t, name), Options{Tests: []string{"send_lat"}, Sizes: []int{8}})
+		if len(results) != 0 {
+			t.Errorf("%s: results %v", name, results)
+		}
+		for _, w := range want {
+			if err == nil || !strings.Contains(err.Error(), w) {
+				t.Errorf("%s: error %v does not name %s", name, err, w)
+			}
+		}
+	}
+}
+
+// TestServerAndClient with a server that has to be ended.
+func TestServerAndClient(t *testing.T) {
+	nothingLeft(t)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(self, filepath.Join(only(t, nil), "ucx_perftest")); err != nil {
+		t.Fatal(err)
+	}
+	o := Options{Tests: []string{"posted"}, Iterations: 10, Repeats: 1, Pinned: true}
+	t.Setenv("PEERS_TEST_SAYS", "iterations,overall_mr\n10,25000000")
+	results, err := Run(t.Context(), named(t, "ucx"), o)
+	if err != nil || len(results) != 1 || results[0].Value != 40 || results[0].Iterations != 10 || !results[0].Pinned {
+		t.Errorf("results %+v, %v", results, err)
+	}
+	t.Setenv("PEERS_TEST_SAYS", "oil on the road")
+	results, err = Run(t.Context(), named(t, "ucx"), o)
+	if len(results) != 0 || err == nil || !strings.Contains(err.Error(), `ucx_perftest: line "oil on the road"`) {
+		t.Errorf("results %+v, %v", results, err)
+	}
+}
+
+func TestTheBestWayCounts(t *testing.T) {
+	s := &session{o: Options{Repeats: 2}}
+	takes := func(name string, ns float64) way {
+		return way{name, func(context.Context, int) (sample, error) { return sample{[]float64{ns, ns}, 5}, nil }}
+	}
+	fails := way{"broken", func(context.Context, int) (sample, error) { return sample{}, errors.New("no") }}
+	for _, test := range []string{"send_lat", "send_bw"} {
+		r, err := s.measure(t.Context(), figure{test, 8, 2}, []way{takes("slow", 90), takes("fast", 40), takes("slower", 95), fails})
+		if r == nil || r.Note != "fast" {
+			t.Errorf("%s: result %+v", test, r)
+		}
+		if err == nil || !strings.Contains(err.Error(), "broken") {
+			t.Errorf("%s: error %v", test, err)
+		}
+	}
+}

@@ -1,0 +1,96 @@
+package peers
+
+import (
+	"context"
+	"crypto/rand"
+	_ "embed"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// mark is a variable in the environment of all that a session starts. Launchers
+// of MPI put their ranks into groups and sessions of their own, and the mark
+// finds them there.
+const mark = "NDBENCH_PEERS"
+
+// session is one call of Run.
+type session struct {
+	o      Options
+	cores  []int  // that the processes may use
+	dir    string // for files, removed in the end
+	shared string // the same in memory; "" where there is none
+	tag    string // value of mark
+}
+
+func open(o Options) (*session, error) {
+	s := &session{o: o, tag: rand.Text()}
+	var set unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &set); err != nil {
+		return nil, fmt.Errorf("peers: which cores may be used: %w", err)
+	}
+	for core := 0; len(s.cores) < set.Count(); core++ {
+		if set.IsSet(core) {
+			s.cores = append(s.cores, core)
+		}
+	}
+	var err error
+	if s.dir, err = os.MkdirTemp("", "ndbench-peers-"); err != nil {
+		return nil, fmt.Errorf("peers: %w", err)
+	}
+	// Without it Open MPI puts its files into /dev/shm itself, and leaves them
+	// there if it is killed.
+	s.shared, _ = os.MkdirTemp("/dev/shm", "ndbench-peers-")
+	return s, nil
+}
+
+func (s *session) close() {
+	s.sweep()
+	os.RemoveAll(s.dir)
+	if s.shared != "" {
+		os.RemoveAll(s.shared)
+	}
+}
+
+// limit is the time that one program may take.
+func (s *session) limit(ctx context.Context) (context.Context, context.CancelFunc) {
+	why := fmt.Errorf("did not finish within %v and was ended: %w", s.o.Timeout, context.DeadlineExceeded)
+	return context.WithTimeoutCause(ctx, s.o.Timeout, why)
+}
+
+// sweep kills what is left of this session's processes, wherever it went, and
+// waits a little until it is gone.
+func (s *session) sweep() {
+	for range 100 {
+		if !killMarked(mark + "=" + s.tag) {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+//go:embed program/mpi.c
+var mpiSource []byte
+
+// compile makes the MPI program.
+func (s *session) compile(ctx context.Context, compiler string) error {
+	ctx, cancel := s.limit(ctx)
+	defer cancel()
+	source := filepath.Join(s.dir, "mpi.c")
+	if err := os.WriteFile(source, mpiSource, 0o600); err != nil {
+		return fmt.Errorf("peers: %w", err)
+	}
+	p, err := s.start(ctx, program{argv: []string{compiler, "-O2", "-o", s.mpiProgram(), source}})
+	if err != nil {
+		return fmt.Errorf("peers: %w", err)
+	}
+	if _, err := p.wait(); err != nil {
+		return fmt.Errorf("peers: the MPI program does not compile: %w", err)
+	}
+	return nil
+}
+
+func (s *session) mpiProgram() string { return filepath.Join(s.dir, "mpi") }
