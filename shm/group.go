@@ -65,7 +65,7 @@ func (g *Group) Arrive() (ticket uint32) {
 	for rank := range a.ranks {
 		if id, ok := g.Member(rank); ok && rank != g.rank {
 			if slot := id.Slot(); slot < a.slotsUsed() {
-				ring(a.member(slot))
+				Doorbell{&a.member(slot).waiters}.Ring() // its engine has no business here
 			}
 		}
 	}
