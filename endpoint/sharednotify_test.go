@@ -25,7 +25,7 @@ func background(t *testing.T, p *Provider, call func() error) <-chan error {
 	waiting := func() int {
 		p.sleep.mu.Lock()
 		defer p.sleep.mu.Unlock()
-		return p.sleep.waiting
+		return int(p.sleep.waiting.Load())
 	}
 	before, done := waiting(), make(chan error, 1)
 	go func() { done <- call() }()
