@@ -36,6 +36,7 @@ type engine struct {
 
 	resting atomic.Bool
 	rouse   chan struct{} // ends a rest
+	nudged  atomic.Bool   // since the engine last looked
 
 	polls atomic.Uint64 // polls of completion queues, roughly; see CompletionQueue.Poll
 	check atomic.Bool   // somebody may have died
@@ -62,6 +63,7 @@ func (e *engine) nudge() {
 	if !e.p.sleep.shut.Load() { // else the bell may be gone with the arena
 		e.bell.Ring()
 	}
+	e.nudged.Store(true)
 	e.endRest()
 }
 
@@ -94,6 +96,7 @@ func (e *engine) run() {
 	seen, seenDeaths := e.look(), p.arena.Deaths()
 	lookIn, row := shortLookIn, 0
 	for !e.quit.Load() {
+		e.nudged.Store(false)
 		waiting := p.sleep.waiting.Load() > 0
 		moved := !waiting && p.progress()
 		if p.hasChores() {
@@ -141,7 +144,7 @@ func (e *engine) rest() {
 	defer e.resting.Store(false)
 	// Who ends the last wait, or tells us something, does so and then looks
 	// whether we rest; we say that we rest and then look.
-	if e.p.sleep.waiting.Load() == 0 || e.quit.Load() || e.check.Load() || e.p.hasChores() {
+	if e.p.sleep.waiting.Load() == 0 || e.nudged.Load() || e.quit.Load() {
 		return
 	}
 	select {

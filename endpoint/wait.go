@@ -20,12 +20,15 @@ import (
 const (
 	spinRounds  = 2000
 	yieldRounds = 160
+	// With more processes a core than this it sleeps at once: it would be long
+	// until its turn comes again.
+	manyPerCore = 64
 	// Every so many yields a wait looks after everything of the process, and
 	// lets its other goroutines run.
 	yieldsToServe = 4
-	// A sleeper looks around this often even if nobody rings: a peer without a
-	// visible process number dies silently.
-	sleepLimit = 100 * time.Millisecond
+	// A sleeper looks around this often even if nobody rings. Nothing depends on
+	// it: the engine looks for deaths, and wakes the waits.
+	sleepLimit = 500 * time.Millisecond
 	// And this often while something is under way that no ring announces.
 	restlessLimit = time.Millisecond
 )
@@ -145,8 +148,8 @@ func (p *Provider) wait(ctx context.Context, drive func(), ready func() bool) er
 // hover is a wait's first part, in which it does not sleep. It tells whether
 // the wait is over, and how.
 func (p *Provider) hover(ctx context.Context, drive func(), ready func() bool) (over bool, err error) {
-	spin := p.patience()
-	for i := range spin + yieldRounds {
+	spin, yields := p.patience()
+	for i := range spin + yields {
 		if drive != nil {
 			drive()
 		}
@@ -214,12 +217,17 @@ func (p *Provider) park(ctx context.Context, ready func() bool) error {
 	}
 }
 
-// patience returns how many rounds a wait spins.
-func (p *Provider) patience() int {
-	if int(p.crowd.Load()) <= runtime.NumCPU() {
-		return spinRounds
+// patience returns how many rounds a wait spins, and then yields, before it
+// sleeps.
+func (p *Provider) patience() (spin, yields int) {
+	crowd, cores := int(p.crowd.Load()), runtime.NumCPU()
+	switch {
+	case crowd <= cores:
+		return spinRounds, yieldRounds
+	case crowd <= cores*manyPerCore:
+		return 0, yieldRounds
 	}
-	return 0
+	return 0, 0
 }
 
 // countCrowd counts the processes that share the cores. All ranks of a job count from the
