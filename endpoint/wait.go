@@ -23,9 +23,13 @@ const (
 	// With more processes a core than this it sleeps at once: it would be long
 	// until its turn comes again.
 	manyPerCore = 64
-	// Every so many yields a wait looks after everything of the process, and
-	// lets its other goroutines run.
+	// Every so many rounds a wait looks after everything of the process.
+	spinsToServe  = 64
 	yieldsToServe = 4
+	// And every so many it lets other goroutines of the process run, which is
+	// seldom: the Go runtime wakes another thread for what it could run instead.
+	spinsToShare  = 512
+	yieldsToShare = 32
 	// A sleeper looks around this often even if nobody rings. Nothing depends on
 	// it: the engine looks for deaths, and wakes the waits.
 	sleepLimit = 500 * time.Millisecond
@@ -156,15 +160,15 @@ func (p *Provider) hover(ctx context.Context, drive func(), ready func() bool) (
 		if ready() {
 			return true, nil
 		}
-		switch {
-		case i >= spin:
-			if i%yieldsToServe == 0 {
-				p.progress()
-				runtime.Gosched()
-			}
+		serve, share := spinsToServe, spinsToShare
+		if i >= spin {
+			serve, share = yieldsToServe, yieldsToShare
 			shm.Yield()
-		case i%64 == 63:
+		}
+		if i%serve == serve-1 {
 			p.progress()
+		}
+		if i%share == share-1 {
 			runtime.Gosched()
 		}
 		if i%256 == 255 && ctx.Err() != nil {
