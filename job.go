@@ -21,6 +21,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -61,9 +62,10 @@ type Job struct {
 	broken     error      // why no collective call can succeed any more; guarded by collective
 	deaths     uint64     // when we last looked who is gone; guarded by collective
 
+	closed atomic.Bool
+
 	mu      sync.Mutex
-	waiting map[int][]nd.Connector // connection requests by rank
-	closed  bool
+	waiting map[int][]nd.Connector // connection requests by rank; guarded by mu
 }
 
 // Init makes the process a rank of its job, and returns when all ranks have
@@ -185,9 +187,7 @@ func (j *Job) Size() int { return j.group.Size() }
 func (j *Job) Adapter() nd.Adapter { return j.adapter }
 
 func (j *Job) usable(op string) error {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if j.closed {
+	if j.closed.Load() {
 		return &nd.OpError{Op: op, Object: "job", Status: nd.InvalidHandle, Detail: "the job is closed"}
 	}
 	return nil
@@ -197,13 +197,9 @@ func (j *Job) usable(op string) error {
 // that want to end together call Barrier first. Nothing taken from the job may
 // be used afterwards, memory from Allocate least of all.
 func (j *Job) Close() error {
-	j.mu.Lock()
-	if j.closed {
-		j.mu.Unlock()
+	if j.closed.Swap(true) {
 		return nil
 	}
-	j.closed = true
-	j.mu.Unlock()
 	var errs []error
 	if j.listener != nil {
 		errs = append(errs, j.listener.Close())

@@ -1,6 +1,7 @@
 package endpoint
 
 import (
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -8,15 +9,23 @@ import (
 	"github.com/softnd/softnd/shm"
 )
 
-// The engine works when the program does not. While the program polls, the
+// The engine works when the program does not. While the program is in a wait,
+// which serves everything, the engine rests. While the program polls, the
 // engine only looks in now and then, unarmed, so that posts of peers cost them
-// no system call; when a whole look-in passes without a poll, it arms its
-// doorbell and sleeps until a peer rings.
+// no system call; when a whole look-in passes without a poll or a wait, it arms
+// its doorbell and sleeps until a peer rings.
+//
+// Resting and between look-ins it sleeps as goroutines do: a system call that
+// blocks would keep the Go runtime's monitor awake, in each of what may be many
+// processes a core.
 const (
 	shortLookIn = 200 * time.Microsecond
-	longLookIn  = 2 * time.Millisecond
+	longLookIn  = 2 * time.Millisecond // more if processes outnumber cores
 	// sweepEvery is how often deaths are looked for that no event tells of.
 	sweepEvery = 100 * time.Millisecond
+	// burst is how often the engine moves something in a row while the program
+	// polls, which may be moving the same.
+	burst = 16
 )
 
 type engine struct {
@@ -24,6 +33,10 @@ type engine struct {
 	bell shm.Doorbell
 	done sync.WaitGroup
 	quit atomic.Bool
+
+	resting atomic.Bool
+	rouse   chan struct{} // ends a rest
+	nudged  atomic.Bool   // since the engine last looked
 
 	polls atomic.Uint64 // polls of completion queues, roughly; see CompletionQueue.Poll
 	check atomic.Bool   // somebody may have died
@@ -34,13 +47,14 @@ type engine struct {
 }
 
 func (e *engine) start(p *Provider) {
-	e.p, e.bell = p, p.member.Engine()
+	e.p, e.bell, e.rouse = p, p.member.Engine(), make(chan struct{}, 1)
 	e.done.Go(e.run)
 }
 
 func (e *engine) stop() {
 	e.quit.Store(true)
 	e.bell.Ring()
+	e.endRest()
 	e.done.Wait()
 }
 
@@ -48,6 +62,18 @@ func (e *engine) stop() {
 func (e *engine) nudge() {
 	if !e.p.sleep.shut.Load() { // else the bell may be gone with the arena
 		e.bell.Ring()
+	}
+	e.nudged.Store(true)
+	e.endRest()
+}
+
+// endRest makes the engine look now if it rests.
+func (e *engine) endRest() {
+	if e.resting.Load() {
+		select {
+		case e.rouse <- struct{}{}:
+		default: // it has been told
+		}
 	}
 }
 
@@ -59,13 +85,20 @@ func (e *engine) checkDeaths() {
 	// looks in unarmed comes by within longLookIn.
 }
 
+// sight is what the engine can see of the program's own doings.
+type sight struct{ polls, begun uint64 }
+
+func (e *engine) look() sight { return sight{e.polls.Load(), e.p.sleep.begun.Load()} }
+
 func (e *engine) run() {
 	p := e.p
 	lastSweep := time.Now()
-	seenPolls, seenDeaths := uint64(0), p.arena.Deaths()
-	lookIn := shortLookIn
+	seen, seenDeaths := e.look(), p.arena.Deaths()
+	lookIn, row := shortLookIn, 0
 	for !e.quit.Load() {
-		moved := p.progress()
+		e.nudged.Store(false)
+		waiting := p.sleep.waiting.Load() > 0
+		moved := !waiting && p.progress()
 		if p.hasChores() {
 			p.doChores()
 		}
@@ -75,33 +108,64 @@ func (e *engine) run() {
 			p.countCrowd()
 			seenDeaths, lastSweep = deaths, time.Now()
 		}
-		polls := e.polls.Load()
-		if moved && polls == seenPolls {
+		if row++; moved && row < burst {
 			continue
 		}
-		active := polls != seenPolls && e.loops.Load() == 0
-		seenPolls = polls
-		ticket := e.bell.Arm()
-		if active {
+		row = 0
+
+		now := e.look()
+		was := seen
+		seen = now
+		switch {
+		case e.loops.Load() > 0: // a program sleeps where neither we nor a peer can see it
+			e.sleep()
+		case waiting && now.begun == was.begun && !p.restless():
+			e.rest()
+		case waiting || now != was:
 			// The program serves its own endpoints. Look in later, without
 			// asking anybody to ring.
-			e.bell.Disarm()
-			e.bell.Sleep(ticket, lookIn)
-			lookIn = min(2*lookIn, longLookIn)
+			time.Sleep(lookIn)
+			lookIn = min(2*lookIn, p.longestLookIn())
 			continue
+		default:
+			e.sleep()
 		}
 		lookIn = shortLookIn
-		if p.progress() || e.quit.Load() || e.check.Load() {
-			e.bell.Disarm()
-			continue
-		}
-		limit := sweepEvery
-		if p.restless() {
-			limit = time.Millisecond
-		}
-		e.bell.Sleep(ticket, limit)
-		e.bell.Disarm()
 	}
+}
+
+func (p *Provider) longestLookIn() time.Duration {
+	return longLookIn * time.Duration(max(1, int(p.crowd.Load())/runtime.NumCPU()))
+}
+
+// rest sleeps as long as the program is in a wait.
+func (e *engine) rest() {
+	e.resting.Store(true)
+	defer e.resting.Store(false)
+	// Who ends the last wait, or tells us something, does so and then looks
+	// whether we rest; we say that we rest and then look.
+	if e.p.sleep.waiting.Load() == 0 || e.nudged.Load() || e.quit.Load() {
+		return
+	}
+	select {
+	case <-e.rouse:
+	case <-time.After(sweepEvery):
+	}
+}
+
+// sleep sleeps until a peer rings.
+func (e *engine) sleep() {
+	p := e.p
+	ticket := e.bell.Arm()
+	defer e.bell.Disarm()
+	if p.progress() || e.quit.Load() || e.check.Load() {
+		return
+	}
+	limit := sweepEvery
+	if p.restless() {
+		limit = restlessLimit
+	}
+	e.bell.Sleep(ticket, limit)
 }
 
 // restless tells whether something is under way that no ring announces: a

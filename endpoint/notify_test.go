@@ -3,6 +3,7 @@ package endpoint
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"testing"
 
@@ -302,7 +303,7 @@ func TestNoWakeUpIsLost(t *testing.T) {
 			calls := 0
 			takeMessages(t, p, func() error {
 				if calls++; calls%2 == 0 { // every other call sleeps at once
-					p.a.local.provider.crowd.Store(1000)
+					p.a.local.provider.crowd.Store(math.MaxInt32)
 				} else {
 					p.a.local.provider.countCrowd()
 				}

@@ -112,7 +112,7 @@ func New(m *shm.Member, o Options) (*Provider, error) {
 	p.live.Store(new([]*Endpoint))
 	p.mappings.live.Store(new([]*LogicalMapping))
 	p.ports.init()
-	p.sleep.init(m.Waiters())
+	p.sleep.init(m.Waiters(), p.engine.endRest)
 	p.countCrowd()
 	p.engine.start(p)
 	return p, nil

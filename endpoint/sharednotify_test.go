@@ -22,11 +22,7 @@ func loneQueue(t *testing.T, cfg nd.SharedReceiveQueueConfig, receives int) (*si
 // background starts a call that blocks, and waits until it does.
 func background(t *testing.T, p *Provider, call func() error) <-chan error {
 	t.Helper()
-	waiting := func() int {
-		p.sleep.mu.Lock()
-		defer p.sleep.mu.Unlock()
-		return p.sleep.waiting
-	}
+	waiting := p.sleep.waiting.Load
 	before, done := waiting(), make(chan error, 1)
 	go func() { done <- call() }()
 	eventually(t, "the call waits", func() bool { return waiting() > before || len(done) > 0 })

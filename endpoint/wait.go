@@ -14,15 +14,27 @@ import (
 
 // How a wait goes on while there is nothing to do: it spins as long as an
 // answer from another core would take, then gives its core to others, and
-// then sleeps. When processes outnumber cores it does not spin at all, and the
-// more there are, the sooner it sleeps: a yield among many costs more than a
-// wake-up.
+// then sleeps. When processes outnumber cores it does not spin at all. A yield
+// costs next to nothing while nobody else wants the core; so few of them keep
+// a wait that turns out long from using any time worth mentioning.
 const (
 	spinRounds  = 2000
-	yieldRounds = 160 // divided by the processes per core
-	// A sleeper looks around this often even if nobody rings: a peer without a
-	// visible process number dies silently.
-	sleepLimit = 100 * time.Millisecond
+	yieldRounds = 160
+	// With more processes a core than this it sleeps at once: it would be long
+	// until its turn comes again.
+	manyPerCore = 64
+	// Every so many rounds a wait looks after everything of the process.
+	spinsToServe  = 64
+	yieldsToServe = 4
+	// And every so many it lets other goroutines of the process run, which is
+	// seldom: the Go runtime wakes another thread for what it could run instead.
+	spinsToShare  = 512
+	yieldsToShare = 32
+	// A sleeper looks around this often even if nobody rings. Nothing depends on
+	// it: the engine looks for deaths, and wakes the waits.
+	sleepLimit = 500 * time.Millisecond
+	// And this often while something is under way that no ring announces.
+	restlessLimit = time.Millisecond
 )
 
 // sleepers are the waits of this process, which sleep on the member's doorbell.
@@ -30,13 +42,18 @@ type sleepers struct {
 	bell shm.Doorbell
 	shut atomic.Bool // no wait may begin, and the arena may be gone
 
-	mu      sync.Mutex
-	idle    sync.Cond // waiting is 0
-	waiting int       // waits under way
-	count   int       // of those that sleep
+	begun   atomic.Uint64 // waits so far
+	waiting atomic.Int64  // of those, how many are under way; changed with the lock held
+
+	mu     sync.Mutex
+	idle   sync.Cond // waiting is 0
+	count  int       // of those under way, how many sleep
+	onIdle func()    // called when waiting has become 0, with the lock held
 }
 
-func (s *sleepers) init(bell shm.Doorbell) { s.bell, s.idle.L = bell, &s.mu }
+func (s *sleepers) init(bell shm.Doorbell, onIdle func()) {
+	s.bell, s.idle.L, s.onIdle = bell, &s.mu, onIdle
+}
 
 // wake makes all waits look again. It costs a load or two when nobody sleeps.
 func (s *sleepers) wake() {
@@ -52,14 +69,16 @@ func (s *sleepers) begin() bool {
 	if s.shut.Load() {
 		return false
 	}
-	s.waiting++
+	s.begun.Add(1)
+	s.waiting.Add(1)
 	return true
 }
 
 func (s *sleepers) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.waiting--; s.waiting == 0 {
+	if s.waiting.Add(-1) == 0 {
+		s.onIdle()
 		s.idle.Broadcast()
 	}
 }
@@ -70,7 +89,7 @@ func (s *sleepers) close() {
 	defer s.mu.Unlock()
 	s.shut.Store(true)
 	s.bell.Ring()
-	for s.waiting > 0 {
+	for s.waiting.Load() > 0 {
 		s.idle.Wait()
 	}
 }
@@ -124,29 +143,46 @@ func (p *Provider) wait(ctx context.Context, drive func(), ready func() bool) er
 		return errClosed
 	}
 	defer p.sleep.end()
+	if over, err := p.hover(ctx, drive, ready); over {
+		return err
+	}
+	return p.park(ctx, ready)
+}
+
+// hover is a wait's first part, in which it does not sleep. It tells whether
+// the wait is over, and how.
+func (p *Provider) hover(ctx context.Context, drive func(), ready func() bool) (over bool, err error) {
 	spin, yields := p.patience()
 	for i := range spin + yields {
 		if drive != nil {
 			drive()
 		}
 		if ready() {
-			return nil
+			return true, nil
 		}
-		switch {
-		case i >= spin:
-			p.progress()
+		serve, share := spinsToServe, spinsToShare
+		if i >= spin {
+			serve, share = yieldsToServe, yieldsToShare
 			shm.Yield()
-		case i%64 == 63:
+		}
+		if i%serve == serve-1 {
 			p.progress()
+		}
+		if i%share == share-1 {
 			runtime.Gosched()
 		}
 		if i%256 == 255 && ctx.Err() != nil {
-			return ctx.Err()
+			return true, ctx.Err()
 		}
 		if p.sleep.shut.Load() {
-			return errClosed
+			return true, errClosed
 		}
 	}
+	return false, nil
+}
+
+// park is the rest of a wait. It sleeps whenever there is nothing to do.
+func (p *Provider) park(ctx context.Context, ready func() bool) error {
 	woken := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		p.sleep.wake()
@@ -164,7 +200,13 @@ func (p *Provider) wait(ctx context.Context, drive func(), ready func() bool) er
 		if p.sleep.shut.Load() {
 			err = errClosed
 		}
-		if !done && err == nil && !moved {
+		switch {
+		case done || err != nil:
+		case moved:
+			shm.Yield() // to whoever holds an endpoint that could not be looked at
+		case p.restless():
+			p.sleep.bell.Sleep(ticket, restlessLimit)
+		default:
 			p.sleep.bell.Sleep(ticket, sleepLimit)
 		}
 		p.sleep.leave()
@@ -187,10 +229,13 @@ func (p *Provider) dozes() bool { return p.sleep.bell.Armed() || p.engine.bell.A
 // sleeps.
 func (p *Provider) patience() (spin, yields int) {
 	crowd, cores := int(p.crowd.Load()), runtime.NumCPU()
-	if crowd <= cores {
+	switch {
+	case crowd <= cores:
 		return spinRounds, yieldRounds
+	case crowd <= cores*manyPerCore:
+		return 0, yieldRounds
 	}
-	return 0, yieldRounds * cores / crowd
+	return 0, 0
 }
 
 // countCrowd counts the processes that share the cores. All ranks of a job count from the

@@ -53,28 +53,44 @@ func (g *Group) Member(rank int) (id MemberID, ok bool) {
 // Arrive notes that this rank has reached the barrier. The ticket tells
 // [Group.Passed] which round is meant. The last rank to arrive opens the
 // barrier and wakes the others.
-func (g *Group) Arrive() (ticket uint32) {
-	a := g.member.arena
-	h := a.header()
-	ticket = h.round.Load()
-	if h.arrived.Add(1) < uint32(a.ranks) { // ORDER barrier-arrived: pairs with itself in the last rank
+func (g *Group) Arrive() (ticket uint64) {
+	h, ranks := g.member.arena.header(), uint64(g.Size())
+	n := h.arrived.Add(1) // ORDER barrier-arrived: pairs with itself in the last rank, and with the load in Passed
+	ticket = (n + ranks - 1) / ranks * ranks
+	if n != ticket {
 		return ticket
 	}
-	h.arrived.Store(0)
-	h.round.Store(ticket + 1) // ORDER barrier-open: pairs with the load in Passed
-	for rank := range a.ranks {
-		if id, ok := g.Member(rank); ok && rank != g.rank {
-			if slot := id.Slot(); slot < a.slotsUsed() {
-				ring(a.member(slot))
-			}
-		}
+	if ranks > 2 {
+		h.opened.Store(ticket) // ORDER barrier-open: pairs with the load in Passed
 	}
+	g.wakeOthers()
 	return ticket
 }
 
+// wakeOthers rings the waits of the other ranks. Their engines have no part in
+// a barrier.
+func (g *Group) wakeOthers() {
+	a := g.member.arena
+	for rank := range a.ranks {
+		if id, ok := g.Member(rank); ok && rank != g.rank {
+			if slot := id.Slot(); slot < a.slotsUsed() {
+				Doorbell{&a.member(slot).waiters}.Ring()
+			}
+		}
+	}
+}
+
 // Passed tells whether all ranks have arrived in the ticket's round.
-func (g *Group) Passed(ticket uint32) bool {
-	return g.member.arena.header().round.Load() != ticket // ORDER barrier-open: pairs with the store in Arrive
+//
+// Many ranks look at a word that is written once a round, so that those who
+// look do not slow down those who arrive. Of two, the one who looks waits for
+// the other's arrival itself.
+func (g *Group) Passed(ticket uint64) bool {
+	h := g.member.arena.header()
+	if g.Size() > 2 {
+		return h.opened.Load() >= ticket // ORDER barrier-open: pairs with the store in Arrive
+	}
+	return h.arrived.Load() >= ticket // ORDER barrier-arrived: pairs with the addition in Arrive
 }
 
 // Publish offers the length bytes at off, which lie in the heap of this

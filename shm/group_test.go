@@ -85,8 +85,8 @@ func TestBarrierOfGoroutines(t *testing.T) {
 				})
 			}
 			done.Wait()
-			if got := a.header().round.Load(); got != uint32(2*rounds) || a.header().arrived.Load() != 0 {
-				t.Errorf("%d rounds and %d arrived, want %d and 0", got, a.header().arrived.Load(), 2*rounds)
+			if got := a.header().arrived.Load(); got != uint64(2*rounds*ranks) {
+				t.Errorf("%d arrivals, want %d in each of %d rounds", got, ranks, 2*rounds)
 			}
 		})
 	}
@@ -94,35 +94,35 @@ func TestBarrierOfGoroutines(t *testing.T) {
 
 // Nobody passes before the last one has arrived.
 func TestBarrierHolds(t *testing.T) {
-	a := newArena(t, 3)
-	var groups []*Group
-	for rank := range 3 {
-		g, err := join(t, a, rank).Group()
-		if err != nil {
-			t.Fatal(err)
-		}
-		groups = append(groups, g)
-	}
-	for round := range 4 {
-		first, second := groups[round%3].Arrive(), groups[(round+1)%3].Arrive()
-		if groups[0].Passed(first) || groups[1].Passed(second) {
-			t.Fatal("passed with two of three")
-		}
-		third := groups[(round+2)%3].Arrive()
-		if !groups[0].Passed(first) || !groups[0].Passed(second) || !groups[0].Passed(third) {
-			t.Fatal("not passed with three of three")
-		}
-	}
-	// The counter of rounds may wrap.
-	a.header().round.Store(^uint32(0))
-	ticket := groups[0].Arrive()
-	groups[1].Arrive()
-	if groups[0].Passed(ticket) {
-		t.Error("passed early at the wrap")
-	}
-	groups[2].Arrive()
-	if !groups[0].Passed(ticket) {
-		t.Error("not passed at the wrap")
+	for _, ranks := range []int{1, 2, 3, 5} {
+		t.Run(fmt.Sprint(ranks), func(t *testing.T) {
+			a := newArena(t, ranks)
+			var groups []*Group
+			for rank := range ranks {
+				g, err := join(t, a, rank).Group()
+				if err != nil {
+					t.Fatal(err)
+				}
+				groups = append(groups, g)
+			}
+			for round := range 2 * ranks {
+				tickets := make([]uint64, ranks)
+				for i := range ranks {
+					for rank, ticket := range tickets {
+						if ticket != 0 && groups[rank].Passed(ticket) {
+							t.Fatalf("round %d: rank %d passes with %d of %d", round, rank, i, ranks)
+						}
+					}
+					late := (round + i) % ranks // each is the last one now and then
+					tickets[late] = groups[late].Arrive()
+				}
+				for rank, ticket := range tickets {
+					if !groups[rank].Passed(ticket) {
+						t.Fatalf("round %d: rank %d does not pass", round, rank)
+					}
+				}
+			}
+		})
 	}
 }
 

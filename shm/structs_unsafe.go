@@ -22,10 +22,10 @@ type header struct {
 	_        [56]byte
 	deaths   atomic.Uint64 // deaths and departures so far
 	_        [120]byte
-	arrived  atomic.Uint32 // barrier: ranks that have arrived in this round
-	_        [124]byte
-	round    atomic.Uint32 // barrier: rounds completed
-	_        [124]byte
+	arrived  atomic.Uint64 // barrier: arrivals so far, in all rounds
+	_        [120]byte
+	opened   atomic.Uint64 // barrier: how many of them belong to complete rounds; stays 0 with fewer than 3 ranks
+	_        [120]byte
 	highest  atomic.Uint32 // member records ever used lie below this slot
 	_        [124]byte
 }
@@ -73,7 +73,7 @@ type slotWords struct {
 func _() { // a constant or index error here means that the shared layout has moved
 	var at [1]struct{}
 	_, _ = at[unsafe.Offsetof(header{}.checksum)-64], at[unsafe.Offsetof(header{}.deaths)-128]
-	_, _ = at[unsafe.Offsetof(header{}.arrived)-256], at[unsafe.Offsetof(header{}.round)-384]
+	_, _ = at[unsafe.Offsetof(header{}.arrived)-256], at[unsafe.Offsetof(header{}.opened)-384]
 	_, _ = at[unsafe.Offsetof(header{}.highest)-512], at[unsafe.Sizeof(header{})-640]
 	_, _ = at[unsafe.Offsetof(memberRecord{}.inbox)-128], at[unsafe.Offsetof(memberRecord{}.waiters)-256]
 	_, _ = at[unsafe.Offsetof(memberRecord{}.engine)-384], at[unsafe.Sizeof(memberRecord{})-memberStride]

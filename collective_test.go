@@ -1,0 +1,194 @@
+package softnd
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/softnd/softnd/nd"
+	"github.com/softnd/softnd/shm"
+)
+
+// dawdle lets any amount of time pass, most often none.
+func dawdle() {
+	switch k := rand.IntN(100); {
+	case k < 60:
+	case k < 80:
+		runtime.Gosched()
+	case k < 97:
+		for end := time.Now().Add(time.Duration(rand.IntN(200)) * time.Microsecond); time.Now().Before(end); {
+		}
+	default:
+		time.Sleep(time.Duration(rand.IntN(2000)) * time.Microsecond)
+	}
+}
+
+// round is a few barriers, and an exchange in which all ranks must be at the same round.
+func round(ctx context.Context, j *Job, n int) error {
+	for range rand.N(3) {
+		dawdle()
+	}
+	for range 3 {
+		dawdle()
+		if err := j.Barrier(ctx); err != nil {
+			return err
+		}
+	}
+	all, err := j.Exchange(ctx, binary.LittleEndian.AppendUint64(nil, uint64(n)))
+	if err != nil {
+		return err
+	}
+	for rank, b := range all {
+		if got := binary.LittleEndian.Uint64(b); got != uint64(n) {
+			return fmt.Errorf("rank %d is in round %d, this one in %d", rank, got, n)
+		}
+	}
+	return nil
+}
+
+func playRounds(ctx context.Context, j *Job, rounds int) error {
+	for n := range rounds {
+		if err := round(ctx, j, n); err != nil {
+			return err
+		}
+	}
+	fmt.Println(rounds)
+	return nil
+}
+
+// Nobody leaves a barrier before all have come, and nobody stays in it.
+func TestBarrierOfProcesses(t *testing.T) {
+	for _, ranks := range []int{1, 2, 3, 8} {
+		t.Run(strconv.Itoa(ranks), func(t *testing.T) {
+			rounds := 200
+			if testing.Short() {
+				rounds = 50
+			}
+			for _, r := range start(t, ranks, "rounds", rounds) {
+				r.finish(t)
+				if got := strings.TrimSpace(r.out.String()); got != strconv.Itoa(rounds) {
+					t.Errorf("%q rounds, want %d", got, rounds)
+				}
+			}
+		})
+	}
+}
+
+// playVictim plays rounds until the last rank dies in one of them.
+func playVictim(ctx context.Context, j *Job, last int) error {
+	victim := j.Size() - 1
+	for n := range last + 10 {
+		if j.Rank() == victim && n == last {
+			time.AfterFunc(time.Duration(rand.IntN(300))*time.Microsecond, func() { syscall.Kill(os.Getpid(), syscall.SIGKILL) })
+		}
+		err := round(ctx, j, n)
+		if err == nil || errors.Is(err, shm.ErrDamaged) { // what the dead one had to say may be gone before it was read
+			continue
+		}
+		if !errors.Is(err, nd.ConnectionAborted) {
+			return fmt.Errorf("round %d: %w, want %v", n, err, nd.ConnectionAborted)
+		}
+		if again := j.Barrier(ctx); !errors.Is(again, nd.InvalidDeviceState) {
+			return fmt.Errorf("a barrier after that: %w, want %v", again, nd.InvalidDeviceState)
+		}
+		fmt.Println(err)
+		return nil
+	}
+	if j.Rank() == victim {
+		select {} // it dies soon
+	}
+	return errors.New("all rounds have been played")
+}
+
+// A barrier ends with an error when a rank dies before, in, or after it.
+func TestBarrierWithoutADeadRank(t *testing.T) {
+	for _, ranks := range []int{2, 5} {
+		for range 3 {
+			all := start(t, ranks, "victim", 10)
+			// Before the others, so that it is gone, and not only a corpse that nobody has fetched.
+			if err := all[ranks-1].cmd.Wait(); all[ranks-1].cmd.ProcessState.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+				t.Fatalf("the victim: %v: %s", err, &all[ranks-1].err)
+			}
+			for _, r := range all[:ranks-1] {
+				r.finish(t)
+				if got := r.out.String(); !strings.Contains(got, "has died or left") {
+					t.Errorf("the error is %q", got)
+				}
+			}
+		}
+	}
+}
+
+// playClosing closes the job of rank 0 while it is in a barrier.
+func playClosing(ctx context.Context, j *Job, pause int) error {
+	want := nd.ConnectionAborted
+	switch j.Rank() {
+	case 0:
+		want = nd.Canceled
+		time.AfterFunc(time.Duration(pause)*time.Microsecond, func() { j.Close() })
+	case 1:
+		<-ctx.Done() // is never in the barrier; killed by the test
+	}
+	if err := j.Barrier(ctx); !errors.Is(err, want) && !errors.Is(err, nd.InvalidHandle) {
+		return fmt.Errorf("%w, want %v", err, want)
+	}
+	return nil
+}
+
+// Close ends a barrier, whether it spins or sleeps, and what is left of it in the others.
+func TestCloseEndsBarrier(t *testing.T) {
+	for _, pause := range []int{0, 50, 1000, 50_000} {
+		all := start(t, 3, "closing", pause)
+		all[0].finish(t)
+		all[2].finish(t)
+	}
+}
+
+// playTimed tells how long n barriers take.
+func playTimed(ctx context.Context, j *Job, n int) error {
+	if j.Size() <= runtime.NumCPU() {
+		runtime.LockOSThread()
+		var one unix.CPUSet
+		one.Set(j.Rank())
+		_ = unix.SchedSetaffinity(0, &one) // where that core is not ours, the figure is less steady
+	}
+	var began time.Time
+	for i := range 1000 + n {
+		if i == 1000 {
+			began = time.Now()
+		}
+		if err := j.Barrier(ctx); err != nil {
+			return err
+		}
+	}
+	fmt.Println(time.Since(began).Nanoseconds())
+	return nil
+}
+
+func BenchmarkBarrier(b *testing.B) {
+	for _, ranks := range []int{2, 8, 16} {
+		b.Run(fmt.Sprintf("ranks=%d", ranks), func(b *testing.B) {
+			var ns int64
+			for i, r := range start(b, ranks, "timed", b.N) {
+				r.finish(b)
+				if i == 0 {
+					if _, err := fmt.Sscan(r.out.String(), &ns); err != nil {
+						b.Fatal(err)
+					}
+				}
+			}
+			b.ReportMetric(float64(ns)/float64(b.N), "ns/op")
+		})
+	}
+}
