@@ -3,7 +3,9 @@ package bench
 import (
 	"fmt"
 	"os"
+	"runtime"
 	"sync/atomic"
+	"time"
 	"unsafe"
 
 	"github.com/edsrzf/mmap-go"
@@ -13,6 +15,7 @@ import (
 const (
 	lineBytes = 4096
 	pongAt    = lineBytes / 2 // far from ping: neither adjacent nor prefetched with it
+	meetAt    = lineBytes / 4 // the first side's count of meetings; the second's is as far from pong
 	stop      = ^uint64(0)
 )
 
@@ -22,6 +25,9 @@ type Line struct {
 	mem        mmap.MMap
 	ping, pong *atomic.Uint64
 	value      uint64
+
+	met   [2]*atomic.Uint64 // how often each side has come to a meeting
+	meets uint64
 }
 
 // NewLineFile makes the memory of a Line, to be handed to both processes. It
@@ -50,6 +56,10 @@ func MapLine(f *os.File) (*Line, error) {
 		mem:  mem,
 		ping: (*atomic.Uint64)(unsafe.Pointer(&mem[0])),
 		pong: (*atomic.Uint64)(unsafe.Pointer(&mem[pongAt])),
+		met: [2]*atomic.Uint64{
+			(*atomic.Uint64)(unsafe.Pointer(&mem[meetAt])),
+			(*atomic.Uint64)(unsafe.Pointer(&mem[pongAt+meetAt])),
+		},
 	}, nil
 }
 
@@ -63,6 +73,25 @@ func (l *Line) Bounce() {
 
 // Stop ends the other process's Echo.
 func (l *Line) Stop() { l.ping.Store(stop) } // ORDER ping: pairs with the load in Echo
+
+// Restart takes Stop back, so that the other process's next Echo answers. Meet
+// before and after.
+func (l *Line) Restart() { l.ping.Store(l.value) } // ORDER ping: pairs with the load in Echo
+
+// Meet returns when both processes have called it, one with side 0 and the
+// other with side 1. Who waits for long rests.
+func (l *Line) Meet(side int) {
+	const eager = 1000
+	l.meets++
+	l.met[side].Store(l.meets)                                // ORDER meeting: pairs with the load below, in the other process
+	for tries := 0; l.met[1-side].Load() < l.meets; tries++ { // ORDER meeting: pairs with the store above
+		if tries > eager {
+			time.Sleep(50 * time.Microsecond)
+		} else {
+			runtime.Gosched()
+		}
+	}
+}
 
 // Echo answers round trips until the other process calls Stop.
 func (l *Line) Echo() {

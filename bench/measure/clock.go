@@ -1,0 +1,42 @@
+package measure
+
+import (
+	"sync"
+	"time"
+)
+
+// Clock is a cheap clock for single operations. Make one with NewClock.
+type Clock struct {
+	nsPerTick float64
+	cost      time.Duration
+}
+
+// NewClock returns the clock of this process, calibrated once.
+var NewClock = sync.OnceValue(func() *Clock {
+	c := &Clock{nsPerTick: calibrate()}
+	const readings = 1 << 14
+	start := c.Now()
+	for range readings {
+		c.Now()
+	}
+	c.cost = time.Duration(c.Ns(start, c.Now()) / readings)
+	return c
+})
+
+// Now returns the time in ticks.
+func (c *Clock) Now() uint64 { return ticks() }
+
+// Ns returns the nanoseconds from one time to a later one.
+func (c *Clock) Ns(from, to uint64) float64 { return float64(int64(to-from)) * c.nsPerTick }
+
+// Cost is the time of one reading. A distribution includes it.
+func (c *Clock) Cost() time.Duration { return c.cost }
+
+// calibrate returns the length of a tick, in nanoseconds of the monotonic clock.
+func calibrate() float64 {
+	const lasting = 10 * time.Millisecond
+	begin, from := time.Now(), ticks()
+	time.Sleep(lasting)
+	took, to := time.Since(begin), ticks()
+	return float64(took.Nanoseconds()) / float64(max(to-from, 1))
+}

@@ -1,0 +1,50 @@
+package measure
+
+import (
+	hdr "github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/softnd/softnd/bench/report"
+)
+
+// Histogram collects the times of single operations, in tenths of nanoseconds.
+// The zero value is ready for use.
+type Histogram struct {
+	h *hdr.Histogram
+}
+
+const (
+	histogramPerNs   = 10
+	histogramMost    = 60e9 * histogramPerNs // a minute; longer ones count as that
+	histogramFigures = 3
+)
+
+// Record adds one operation.
+func (h *Histogram) Record(ns float64) {
+	if h.h == nil {
+		h.h = hdr.New(1, histogramMost, histogramFigures)
+	}
+	if err := h.h.RecordValue(min(int64(ns*histogramPerNs+0.5), histogramMost)); err != nil {
+		panic(err) // a value that is out of range although it was clamped
+	}
+}
+
+// Count returns the number of operations recorded.
+func (h *Histogram) Count() int64 {
+	if h.h == nil {
+		return 0
+	}
+	return h.h.TotalCount()
+}
+
+// Distribution describes what was recorded.
+func (h *Histogram) Distribution() *report.Distribution {
+	at := func(percent float64) float64 { return float64(h.h.ValueAtPercentile(percent)) / histogramPerNs }
+	return &report.Distribution{
+		Count: h.Count(),
+		Min:   float64(h.h.Min()) / histogramPerNs,
+		P50:   at(50), P90: at(90), P99: at(99), P999: at(99.9), P9999: at(99.99),
+		Max:    float64(h.h.Max()) / histogramPerNs,
+		Mean:   h.h.Mean() / histogramPerNs,
+		StdDev: h.h.StdDev() / histogramPerNs,
+	}
+}

@@ -1,0 +1,6 @@
+package measure
+
+// Tests returns all measurements, in the order in which people see them.
+func Tests() []Test {
+	return []Test{}
+}
