@@ -2,112 +2,116 @@ package measure
 
 import (
 	"context"
-	"time"
+	"errors"
 
+	"github.com/softnd/softnd/bench/report"
 	"github.com/softnd/softnd/nd"
 )
 
-const registrationRights = nd.AllowLocalWrite | nd.AllowRemoteRead | nd.AllowRemoteWrite
-
-// registrar registers the same memory in several regions, all at a time, and
-// deregisters it from them.
-type registrar struct {
-	ctx     context.Context
-	regions []nd.MemoryRegion
-	buf     []byte
+// MRLat measures how long it takes to register memory of the process and to end
+// that, and to allocate memory of the arena and to free it, by size.
+func MRLat() Test {
+	return Test{Name: "mr_lat", Title: "latency of registering and deregistering, allocating and freeing memory", Ranks: 2,
+		Run: func(ctx context.Context, w *World, o Options) ([]report.Result, error) {
+			return measureRegions(ctx, w, o, "mr_lat", regionsForLatency, turns.latency)
+		}}
 }
 
-func newRegistrar(ctx context.Context, ad nd.Adapter, regions, size int) (*registrar, error) {
-	r := &registrar{ctx: ctx, buf: make([]byte, size)}
-	for i := 0; i < size; i += pageBytes {
-		r.buf[i] = 1 // so that the memory is there
+// MRRate measures how often the same can be done in a second, with many
+// regions at a time.
+func MRRate() Test {
+	return Test{Name: "mr_rate", Title: "rate of registering and deregistering, allocating and freeing memory", Ranks: 2,
+		Run: func(ctx context.Context, w *World, o Options) ([]report.Result, error) {
+			return measureRegions(ctx, w, o, "mr_rate", regionsForRate, turns.rate)
+		}}
+}
+
+const (
+	regionsForLatency = 16
+	regionsForRate    = 256
+	mostAllocated     = 64 << 20 // bytes of all regions of the arena that exist at a time
+)
+
+type measureTurns func(t turns, ctx context.Context, w *World, o Options, do, undo report.Result) ([]report.Result, error)
+
+func measureRegions(ctx context.Context, w *World, o Options, test string, regions int, how measureTurns) (found []report.Result, err error) {
+	if o.Depth > 0 {
+		regions = o.Depth
 	}
-	for range regions {
-		mr, err := ad.CreateMemoryRegion(ctx)
-		if err != nil {
-			r.close()
-			return nil, err
+	for _, size := range sizesOf(o, 4<<10, 64<<10, 1<<20, 16<<20, 64<<20) {
+		for _, kind := range []struct {
+			private  bool
+			regions  int
+			do, undo string
+			open     func(*regionSet) (turns, error)
+		}{
+			{true, regions, "_register", "_deregister", (*regionSet).registering},
+			{false, min(regions, max(mostAllocated/size, 1)), "_allocate", "_free", (*regionSet).allocating},
+		} {
+			set := &regionSet{ctx: ctx, adapter: w.Job.Adapter(), size: size, regions: make([]nd.MemoryRegion, kind.regions)}
+			t, err := kind.open(set)
+			if err != nil {
+				return nil, errors.Join(err, set.close())
+			}
+			o.Private = kind.private
+			r, err := how(t, ctx, w, o, timed(w, o, test+kind.do, size), timed(w, o, test+kind.undo, size))
+			if err := errors.Join(err, set.close()); err != nil {
+				return nil, err
+			}
+			found = append(found, r...)
 		}
-		r.regions = append(r.regions, mr)
 	}
-	return r, nil
+	return found, nil
 }
 
-const pageBytes = 4096
-
-func (r *registrar) register(mr nd.MemoryRegion) error {
-	return mr.Register(r.ctx, r.buf, registrationRights)
-}
-
-func (r *registrar) deregister(mr nd.MemoryRegion) error { return mr.Deregister(r.ctx) }
-
-func (r *registrar) close() error { return each(r.regions, nd.MemoryRegion.Close) }
-
-// apart times n registrations and n deregistrations, each kind for itself.
-func (r *registrar) apart(n int) (register, deregister time.Duration, err error) {
-	return batches(n, r.regions, r.register, r.deregister)
-}
-
-// allocator allocates regions of the arena, several at a time, and gives them back.
-type allocator struct {
+// regionSet is regions of one size.
+type regionSet struct {
 	ctx     context.Context
 	adapter nd.Adapter
 	size    int
+	buf     []byte // all of them register the same
 	regions []nd.MemoryRegion
 }
 
-func (a *allocator) allocate(int) (err error) {
-	mr, err := a.adapter.Allocate(a.ctx, a.size, registrationRights)
-	if err == nil {
-		a.regions = append(a.regions, mr)
+const regionRights = nd.AllowLocalWrite | nd.AllowRemoteRead | nd.AllowRemoteWrite
+
+// registering registers private memory, again and again in the same regions.
+func (s *regionSet) registering() (turns, error) {
+	s.buf = presentMemory(s.size)
+	for i := range s.regions {
+		var err error
+		if s.regions[i], err = s.adapter.CreateMemoryRegion(s.ctx); err != nil {
+			return turns{}, err
+		}
+	}
+	return turns{
+		objects: len(s.regions),
+		do:      func(i int) error { return s.regions[i].Register(s.ctx, s.buf, regionRights) },
+		undo:    func(i int) error { return s.regions[i].Deregister(s.ctx) },
+	}, nil
+}
+
+// allocating makes regions with memory, and lets them go.
+func (s *regionSet) allocating() (turns, error) {
+	return turns{
+		objects: len(s.regions),
+		do: func(i int) (err error) {
+			s.regions[i], err = s.adapter.Allocate(s.ctx, s.size, regionRights)
+			return err
+		},
+		undo: func(i int) error {
+			mr := s.regions[i]
+			s.regions[i] = nil
+			return mr.Close()
+		},
+	}, nil
+}
+
+func (s *regionSet) close() (err error) {
+	for _, mr := range s.regions {
+		if mr != nil {
+			err = errors.Join(err, mr.Close())
+		}
 	}
 	return err
-}
-
-func (a *allocator) free(int) error {
-	last := len(a.regions) - 1
-	mr := a.regions[last]
-	a.regions = a.regions[:last]
-	return mr.Close()
-}
-
-func (a *allocator) apart(n int) (allocate, free time.Duration, err error) {
-	return batches(n, make([]int, allocatedAtOnce(a.size)), a.allocate, a.free)
-}
-
-// allocatedAtOnce is how many regions exist at the same time: as many as make
-// looking at the clock cheap, of small ones, and not many of large ones.
-func allocatedAtOnce(size int) int { return min(max(mostAllocated/size, 1), 64) }
-
-const mostAllocated = 32 << 20
-
-// batches does two things alternately to n objects, to all of a batch the one
-// and then to all the other, and times each kind for itself. The clock is
-// looked at once a batch.
-func batches[T any](n int, batch []T, do, undo func(T) error) (doing, undoing time.Duration, err error) {
-	for n > 0 {
-		now := batch[:min(n, len(batch))]
-		n -= len(now)
-		start := time.Now()
-		if err := each(now, do); err != nil {
-			return 0, 0, err
-		}
-		middle := time.Now()
-		if err := each(now, undo); err != nil {
-			return 0, 0, err
-		}
-		doing += middle.Sub(start)
-		undoing += time.Since(middle)
-	}
-	return doing, undoing, nil
-}
-
-// each calls f with every element until one fails.
-func each[T any](list []T, f func(T) error) error {
-	for _, v := range list {
-		if err := f(v); err != nil {
-			return err
-		}
-	}
-	return nil
 }

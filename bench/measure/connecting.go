@@ -1,0 +1,71 @@
+package measure
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/softnd/softnd/bench/report"
+	"github.com/softnd/softnd/nd"
+)
+
+// ConnectRate measures how many connections ranks 0 and 1 can make and end in
+// a second, one after the other, and how long one takes.
+func ConnectRate() Test {
+	return Test{Name: "connect_rate", Title: "connections made and closed, one after the other", Ranks: 2, Run: runConnect}
+}
+
+func runConnect(ctx context.Context, w *World, o Options) ([]report.Result, error) {
+	cq, err := w.Job.Adapter().CreateCompletionQueue(ctx, 1)
+	if err != nil {
+		return nil, err
+	}
+	c := &connecting{ctx: ctx, w: w, config: nd.EndpointConfig{Receive: cq, Initiator: cq}}
+	rate := timed(w, o, "connect_rate", 0)
+	rate.Unit, rate.Better, rate.Memory = "ops/s", "more", ""
+	latency := timed(w, o, "connect_lat", 0)
+	latency.Memory = ""
+	var found []report.Result
+	for _, l := range []*Loop{
+		{Result: rate, Run: c.run(PerSecond)},
+		{Result: latency, Run: c.run(NsPerOp), Sample: func(_ context.Context, n int, h *Histogram) error {
+			return sampleTogether(w, n, h, c.once)
+		}},
+	} {
+		r, err := l.Measure(ctx, w, o)
+		if err != nil {
+			return nil, errors.Join(err, cq.Close())
+		}
+		found = append(found, r...)
+	}
+	return found, cq.Close()
+}
+
+type connecting struct {
+	ctx    context.Context
+	w      *World
+	config nd.EndpointConfig
+}
+
+// once makes a connection and ends it.
+func (c *connecting) once() error {
+	ep, err := c.w.Job.Connect(c.ctx, 1-c.w.Job.Rank(), c.config)
+	if err != nil {
+		return err
+	}
+	// Who closes while the other's Connect is about to return makes it fail.
+	err = c.w.Job.Barrier(c.ctx)
+	return errors.Join(err, ep.Close())
+}
+
+func (c *connecting) run(figure func(time.Duration, int) float64) func(context.Context, int) (float64, error) {
+	return func(_ context.Context, n int) (float64, error) {
+		start := time.Now()
+		for range n {
+			if err := c.once(); err != nil {
+				return 0, err
+			}
+		}
+		return figure(time.Since(start), n), nil
+	}
+}
