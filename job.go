@@ -50,6 +50,7 @@ const port = 1
 // all ranks in the same order.
 type Job struct {
 	arena    *shm.Arena
+	detach   func() error // gives the arena up
 	member   *shm.Member
 	group    *shm.Group
 	provider *endpoint.Provider
@@ -80,11 +81,15 @@ func Init(ctx context.Context) (*Job, error) {
 	if err != nil {
 		return nil, fmt.Errorf("softnd: init: %w", err)
 	}
-	j := &Job{arena: arena, waiting: make(map[int][]nd.Connector)}
+	j := newJob(arena, arena.Close)
 	if err := j.start(ctx, rank, endpoint.Options{Executor: executor}); err != nil {
 		return nil, errors.Join(fmt.Errorf("softnd: init: rank %d of %d: %w", rank, arena.Ranks(), err), j.Close())
 	}
 	return j, nil
+}
+
+func newJob(arena *shm.Arena, detach func() error) *Job {
+	return &Job{arena: arena, detach: detach, waiting: make(map[int][]nd.Connector)}
 }
 
 // findArena attaches the arena that the launcher handed down, or makes one for
@@ -212,5 +217,5 @@ func (j *Job) Close() error {
 	if j.member != nil {
 		errs = append(errs, j.member.Leave())
 	}
-	return errors.Join(append(errs, j.arena.Close())...)
+	return errors.Join(append(errs, j.detach())...)
 }

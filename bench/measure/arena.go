@@ -9,13 +9,9 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// ArenaMemory counts the memory of the arena that a job takes when each rank is
-// connected with every other, with default depths: all of it, tables included,
+// runArenaMemory counts the memory of the arena that a job takes when each rank
+// is connected with every other, with default depths: all of it, tables included,
 // divided by the ranks. It is counted once, since it is always the same.
-func ArenaMemory() Test {
-	return Test{Name: "arena_memory", Title: "arena memory per rank, fully connected", Run: runArenaMemory}
-}
-
 func runArenaMemory(ctx context.Context, w *World, o Options) ([]report.Result, error) {
 	before, err := countArena(ctx, w)
 	if err != nil {
@@ -53,6 +49,8 @@ func countArena(ctx context.Context, w *World) (n int64, err error) {
 	return n, errors.Join(err, w.Job.Barrier(ctx))
 }
 
+const meshDepth = 256 // of the completion queue
+
 // mesh is one rank's connections with all others.
 type mesh struct {
 	cq  nd.CompletionQueue
@@ -60,7 +58,7 @@ type mesh struct {
 }
 
 func (m *mesh) connect(ctx context.Context, w *World) (err error) {
-	if m.cq, err = w.Job.Adapter().CreateCompletionQueue(ctx, wireDepth); err != nil {
+	if m.cq, err = w.Job.Adapter().CreateCompletionQueue(ctx, meshDepth); err != nil {
 		return err
 	}
 	for peer := range w.Job.Size() {

@@ -7,11 +7,7 @@ import (
 	"github.com/softnd/softnd/bench/report"
 )
 
-// Barrier measures the barrier of all ranks of the job.
-func Barrier() Test {
-	return Test{Name: "barrier", Title: "barrier of all ranks", Run: runBarrier}
-}
-
+// runBarrier measures the barrier of all ranks of the job.
 func runBarrier(ctx context.Context, w *World, o Options) ([]report.Result, error) {
 	res := timed(w, o, "barrier", 0)
 	res.Memory = ""

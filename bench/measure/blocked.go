@@ -2,10 +2,9 @@ package measure
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"math"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -14,16 +13,12 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// Blocked measures what a rank costs that waits and nothing comes: the
-// processor time of all threads of its process, in percent of one core. Of
-// several ranks the one counts that costs most.
-func Blocked() Test {
-	return Test{Name: "blocked", Title: "processor time of a rank that waits for nothing", Run: runBlocked}
-}
-
 // blockedFor is how long a rank waits if the user does not say.
 const blockedFor = time.Second
 
+// runBlocked measures what a rank costs that waits and nothing comes: the
+// processor time of all threads of its process, in percent of one core. Of
+// several ranks the one counts that costs most.
 func runBlocked(ctx context.Context, w *World, o Options) (found []report.Result, err error) {
 	lasting := o.Duration
 	if lasting <= 0 {
@@ -44,7 +39,11 @@ func runBlocked(ctx context.Context, w *World, o Options) (found []report.Result
 			if err != nil {
 				return 0, err
 			}
-			return greatest(ctx, w, cost)
+			all, err := gather(ctx, w, cost)
+			if err != nil {
+				return 0, err
+			}
+			return slices.Max(all), nil
 		}}
 		o.Iterations = 1
 		r, err := l.Measure(ctx, w, o)
@@ -104,26 +103,4 @@ func processorTime() (time.Duration, error) {
 		return 0, fmt.Errorf("measure: processor time: %w", err)
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano()), nil
-}
-
-// greatest returns the greatest value of all ranks.
-func greatest(ctx context.Context, w *World, v float64) (float64, error) {
-	all, err := gather(ctx, w, v)
-	for _, other := range all {
-		v = max(v, other)
-	}
-	return v, err
-}
-
-// gather gives every rank the values of all.
-func gather(ctx context.Context, w *World, v float64) ([]float64, error) {
-	blobs, err := w.Job.Exchange(ctx, binary.NativeEndian.AppendUint64(nil, math.Float64bits(v)))
-	all := make([]float64, len(blobs))
-	for i, b := range blobs {
-		if len(b) != 8 {
-			return nil, fmt.Errorf("measure: rank %d gave %d bytes instead of a number", i, len(b))
-		}
-		all[i] = math.Float64frombits(binary.NativeEndian.Uint64(b))
-	}
-	return all, err
 }

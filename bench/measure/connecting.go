@@ -9,12 +9,8 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// ConnectRate measures how many connections ranks 0 and 1 can make and end in
-// a second, one after the other, and how long one takes.
-func ConnectRate() Test {
-	return Test{Name: "connect_rate", Title: "connections made and closed, one after the other", Ranks: 2, Run: runConnect}
-}
-
+// runConnect measures how many connections ranks 0 and 1 can make and end in a
+// second, one after the other, and how long one takes.
 func runConnect(ctx context.Context, w *World, o Options) ([]report.Result, error) {
 	cq, err := w.Job.Adapter().CreateCompletionQueue(ctx, 1)
 	if err != nil {

@@ -48,6 +48,7 @@ type Options struct {
 	Executor      string // auto, initiator, target: chosen when the job starts, here to be reported
 	Private       bool   // memory of the process instead of the arena
 	Bidirectional bool
+	Inline        bool // post Sends and Writes with nd.Inline
 	Validate      bool // check the data that arrives
 	Pinned        bool
 }

@@ -11,15 +11,11 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// Oversubscribed measures steps in which every rank of a ring sends a message
-// to both neighbours and waits for both of theirs, as a stencil does. Its ranks
-// sleep when they have nothing to do, so that there may be more than cores.
-func Oversubscribed() Test {
-	return Test{Name: "oversubscribed", Title: "exchange with both neighbours in a ring of ranks", Run: runNeighbours}
-}
-
+// runNeighbours measures steps in which every rank of a ring sends a message to
+// both neighbours and waits for both of theirs, as a stencil does. Ranks sleep
+// when they have nothing to do, so that there may be more of them than cores.
 func runNeighbours(ctx context.Context, w *World, o Options) (found []report.Result, err error) {
-	for _, size := range sizesOf(o, 64) {
+	for _, size := range sizes(o, 64) {
 		if size < stampBytes {
 			return nil, fmt.Errorf("oversubscribed: messages of %d bytes have no room for the number of the step; use %d at least", size, stampBytes)
 		}

@@ -8,22 +8,16 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// MRLat measures how long it takes to register memory of the process and to end
-// that, and to allocate memory of the arena and to free it, by size.
-func MRLat() Test {
-	return Test{Name: "mr_lat", Title: "latency of registering and deregistering, allocating and freeing memory", Ranks: 2,
-		Run: func(ctx context.Context, w *World, o Options) ([]report.Result, error) {
-			return measureRegions(ctx, w, o, "mr_lat", regionsForLatency, turns.latency)
-		}}
+// runMRLat measures how long it takes to register memory of the process and to
+// end that, and to allocate memory of the arena and to free it, by size.
+func runMRLat(ctx context.Context, w *World, o Options) ([]report.Result, error) {
+	return measureRegions(ctx, w, o, "mr_lat", regionsForLatency, turns.latency)
 }
 
-// MRRate measures how often the same can be done in a second, with many
+// runMRRate measures how often the same can be done in a second, with many
 // regions at a time.
-func MRRate() Test {
-	return Test{Name: "mr_rate", Title: "rate of registering and deregistering, allocating and freeing memory", Ranks: 2,
-		Run: func(ctx context.Context, w *World, o Options) ([]report.Result, error) {
-			return measureRegions(ctx, w, o, "mr_rate", regionsForRate, turns.rate)
-		}}
+func runMRRate(ctx context.Context, w *World, o Options) ([]report.Result, error) {
+	return measureRegions(ctx, w, o, "mr_rate", regionsForRate, turns.rate)
 }
 
 const (
@@ -38,7 +32,7 @@ func measureRegions(ctx context.Context, w *World, o Options, test string, regio
 	if o.Depth > 0 {
 		regions = o.Depth
 	}
-	for _, size := range sizesOf(o, 4<<10, 64<<10, 1<<20, 16<<20, 64<<20) {
+	for _, size := range sizes(o, 4<<10, 64<<10, 1<<20, 16<<20, 64<<20) {
 		for _, kind := range []struct {
 			private  bool
 			regions  int
@@ -73,11 +67,10 @@ type regionSet struct {
 	regions []nd.MemoryRegion
 }
 
-const regionRights = nd.AllowLocalWrite | nd.AllowRemoteRead | nd.AllowRemoteWrite
-
 // registering registers private memory, again and again in the same regions.
 func (s *regionSet) registering() (turns, error) {
-	s.buf = presentMemory(s.size)
+	s.buf = aligned(s.size)
+	touch(s.buf)
 	for i := range s.regions {
 		var err error
 		if s.regions[i], err = s.adapter.CreateMemoryRegion(s.ctx); err != nil {
@@ -86,7 +79,7 @@ func (s *regionSet) registering() (turns, error) {
 	}
 	return turns{
 		objects: len(s.regions),
-		do:      func(i int) error { return s.regions[i].Register(s.ctx, s.buf, regionRights) },
+		do:      func(i int) error { return s.regions[i].Register(s.ctx, s.buf, access) },
 		undo:    func(i int) error { return s.regions[i].Deregister(s.ctx) },
 	}, nil
 }
@@ -96,7 +89,7 @@ func (s *regionSet) allocating() (turns, error) {
 	return turns{
 		objects: len(s.regions),
 		do: func(i int) (err error) {
-			s.regions[i], err = s.adapter.Allocate(s.ctx, s.size, regionRights)
+			s.regions[i], err = s.adapter.Allocate(s.ctx, s.size, access)
 			return err
 		},
 		undo: func(i int) error {

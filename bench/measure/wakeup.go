@@ -2,8 +2,6 @@ package measure
 
 import (
 	"context"
-	"encoding/binary"
-	"errors"
 	"fmt"
 	"time"
 
@@ -13,12 +11,6 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// Wakeup measures how long it takes from the post of a message to a rank that
-// sleeps until that rank's answer is seen, for each way of sleeping.
-func Wakeup() Test {
-	return Test{Name: "wakeup", Title: "message to a sleeping rank, until its answer is seen", Ranks: 2, Run: runWakeup}
-}
-
 const (
 	wakeupPause = 2 * time.Millisecond // enough to fall asleep
 	wakeupBytes = 8
@@ -26,33 +18,25 @@ const (
 	wakeupSamples = 5
 )
 
+// runWakeup measures how long it takes from the post of a message to a rank that
+// sleeps until that rank's answer is seen, for each way of sleeping.
 func runWakeup(ctx context.Context, w *World, o Options) (found []report.Result, err error) {
 	for _, way := range []struct {
 		test, note string
-		wait       func(*sleeper) error
+		sleep      func(*link) error // nil: poll itself sleeps
 	}{
-		{"wakeup", "asleep in Wait", (*sleeper).wait},
-		{"wakeup_notify", "asleep in Notify", (*sleeper).notify},
-		{"wakeup_eventfd", "asleep in poll(2), with the event descriptor", (*sleeper).pollDescriptor},
+		{"wakeup", "asleep in Wait", nil},
+		{"wakeup_notify", "asleep in Notify", sleepInNotify},
+		{"wakeup_eventfd", "asleep in poll(2), with the event descriptor", sleepInPoll},
 	} {
-		s, err := newSleeper(ctx, w)
+		o.Pairs, o.Inline = 1, false
+		o.Events = way.sleep == nil && w.Job.Rank() != 0
+		l, err := openLink(ctx, w, o, sendLat.config.sized(wakeupBytes))
 		if err != nil {
 			return nil, err
 		}
-		res := timed(w, o, way.test, wakeupBytes)
-		res.Mode, res.Memory, res.Note = "event", "", way.note
-		l := &Loop{Result: res,
-			Run: func(_ context.Context, n int) (float64, error) {
-				sum := 0.0
-				err := s.trips(w.Job.Rank(), n, way.wait, func(ns float64) { sum += ns })
-				return sum / float64(n), err
-			},
-			Sample: func(_ context.Context, n int, h *Histogram) error {
-				return s.trips(w.Job.Rank(), n*wakeupSamples, way.wait, h.Record)
-			},
-		}
-		r, err := l.Measure(ctx, w, o)
-		if err := afterAll(ctx, w, err, s.close); err != nil {
+		r, err := wakeupLoop(w, o, l, way.test, way.note, way.sleep).Measure(ctx, w, o)
+		if err := afterAll(ctx, w, err, l.release); err != nil {
 			return nil, err
 		}
 		found = append(found, r...)
@@ -60,125 +44,87 @@ func runWakeup(ctx context.Context, w *World, o Options) (found []report.Result,
 	return found, nil
 }
 
-// sleeper is one side of a connection over which empty-handed ranks wake each
-// other. A receive is always posted; sends leave no completion.
-type sleeper struct {
-	*wire
-	ctx context.Context
-	mr  nd.MemoryRegion
-	fd  int
+func (c linkConfig) sized(size int) linkConfig {
+	c.size = size
+	return c
 }
 
-func newSleeper(ctx context.Context, w *World) (*sleeper, error) {
-	wire, err := connectWire(ctx, w)
-	if err != nil {
-		return nil, err
+func wakeupLoop(w *World, o Options, l *link, test, remark string, sleep func(*link) error) *Loop {
+	res := timed(w, o, test, wakeupBytes)
+	res.Mode, res.Note = "event", "from the post to the sight of the answer; "+remark
+	return &Loop{Result: res,
+		Run: func(_ context.Context, n int) (float64, error) {
+			sum := 0.0
+			err := l.wakeups(n, sleep, func(ns float64) { sum += ns })
+			return sum / float64(n), err
+		},
+		Sample: func(_ context.Context, n int, h *Histogram) error {
+			return l.wakeups(n*wakeupSamples, sleep, h.Record)
+		},
 	}
-	s := &sleeper{wire: wire, ctx: ctx, fd: -1}
-	if s.mr, err = newRegion(ctx, w.Job.Adapter(), 2*wakeupBytes, false); err == nil {
-		err = s.receive()
-	}
-	if err != nil {
-		return nil, errors.Join(err, s.close())
-	}
-	return s, nil
 }
 
-func (s *sleeper) part(from, to int) []nd.SGE {
-	return []nd.SGE{{Buffer: s.mr.Bytes()[from:to], Token: s.mr.LocalToken()}}
-}
-
-func (s *sleeper) receive() error { return s.ep.Receive(0, s.part(0, wakeupBytes)) }
-
-func (s *sleeper) send() error {
-	return s.ep.Send(0, s.part(wakeupBytes, 2*wakeupBytes), nd.SilentSuccess)
-}
-
-// trips makes n round trips, each to a rank that has had time to fall asleep.
-// On rank 0 it records them.
-func (s *sleeper) trips(rank, n int, wait func(*sleeper) error, record func(ns float64)) error {
+// wakeups makes n round trips to a rank that has had time to fall asleep. Each
+// is timed for itself: between them one waits.
+func (l *link) wakeups(n int, sleep func(*link) error, record func(ns float64)) error {
 	clock := NewClock()
 	for range n {
-		if rank != 0 {
-			if err := s.answer(wait); err != nil {
+		if !l.active() {
+			if err := l.answerAsleep(sleep); err != nil {
 				return err
 			}
 			continue
 		}
 		time.Sleep(wakeupPause)
 		start := clock.Now()
-		if err := s.send(); err != nil {
-			return err
-		}
-		if err := s.take(1); err != nil {
+		if err := l.throwSend(); err != nil {
 			return err
 		}
 		record(clock.Ns(start, clock.Now()))
-		if err := s.receive(); err != nil {
-			return err
-		}
 	}
 	return nil
 }
 
-// answer sleeps until a message comes.
-func (s *sleeper) answer(wait func(*sleeper) error) error {
-	if err := wait(s); err != nil {
-		return err
+// answerAsleep sleeps until a message comes, and answers it.
+func (l *link) answerAsleep(sleep func(*link) error) error {
+	for l.expected++; ; {
+		if err := l.poll(); err != nil {
+			return err
+		}
+		if l.received == l.expected {
+			return l.sendOn(l.turn())
+		}
+		if sleep == nil {
+			continue
+		}
+		if err := sleep(l); err != nil {
+			return err
+		}
 	}
-	if err := s.receive(); err != nil {
-		return err
-	}
-	return s.send()
 }
 
-func (s *sleeper) wait() error {
-	n, err := s.cq.Wait(s.ctx, s.found[:1])
+func sleepInNotify(l *link) error { return l.cq.Notify(l.ctx, nd.NotifyAny) }
+
+// sleepInPoll sleeps in the kernel, as a program does that waits for other
+// descriptors too.
+func sleepInPoll(l *link) error {
+	fd, err := l.cq.EventFD()
 	if err != nil {
 		return err
 	}
-	return allSucceeded(s.found[:n])
-}
-
-func (s *sleeper) notify() error {
-	if err := s.cq.Notify(s.ctx, nd.NotifyAny); err != nil {
-		return err
-	}
-	return s.take(1)
-}
-
-// pollDescriptor sleeps in the kernel, as a program does that waits for other
-// descriptors too.
-func (s *sleeper) pollDescriptor() (err error) {
-	if s.fd < 0 {
-		if s.fd, err = s.cq.EventFD(); err != nil {
-			return err
-		}
+	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+	n, err := unix.Poll(fds, lookAround)
+	switch {
+	case err == unix.EINTR:
+		return l.ctx.Err()
+	case err != nil:
+		return fmt.Errorf("measure: poll: %w", err)
+	case n == 0:
+		return l.ctx.Err()
 	}
 	var count [8]byte
-	for {
-		if n := s.cq.Poll(s.found[:1]); n > 0 {
-			return allSucceeded(s.found[:n])
-		}
-		if err := s.ctx.Err(); err != nil {
-			return err
-		}
-		fds := []unix.PollFd{{Fd: int32(s.fd), Events: unix.POLLIN}}
-		if _, err := unix.Poll(fds, lookAround); err != nil && err != unix.EINTR {
-			return fmt.Errorf("measure: poll: %w", err)
-		}
-		if n, err := unix.Read(s.fd, count[:]); err == nil && (n != len(count) || binary.NativeEndian.Uint64(count[:]) == 0) {
-			return errors.New("measure: the event descriptor has counted nothing")
-		}
-	}
+	_, err = unix.Read(fd, count[:])
+	return err
 }
 
 const lookAround = 100 // ms after which a sleeper sees whether its context has ended
-
-func (s *sleeper) close() (err error) {
-	err = s.wire.close()
-	if s.mr != nil {
-		err = errors.Join(err, s.mr.Close())
-	}
-	return err
-}

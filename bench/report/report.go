@@ -79,4 +79,6 @@ type Limit struct {
 	Unit  string  `json:"unit"`
 	Value float64 `json:"value"`
 	Ratio float64 `json:"ratio"` // the median of the ratios of the repeats
+
+	Ratios []float64 `json:"ratios,omitempty"` // of each repeat to the limit next to it, if kept
 }

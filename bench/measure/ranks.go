@@ -2,36 +2,15 @@ package measure
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/softnd/softnd/bench/report"
 	"github.com/softnd/softnd/nd"
 )
-
-// wire is one connection between ranks 0 and 1, with one queue for all results.
-type wire struct {
-	cq    nd.CompletionQueue
-	ep    nd.Endpoint
-	found [64]nd.Result
-}
-
-const wireDepth = 256 // of the completion queue
-
-func connectWire(ctx context.Context, w *World) (*wire, error) {
-	cq, err := w.Job.Adapter().CreateCompletionQueue(ctx, wireDepth)
-	if err != nil {
-		return nil, err
-	}
-	ep, err := w.Job.Connect(ctx, 1-w.Job.Rank(), nd.EndpointConfig{Receive: cq, Initiator: cq})
-	if err != nil {
-		return nil, errors.Join(err, cq.Close())
-	}
-	return &wire{cq: cq, ep: ep}, nil
-}
-
-func (w *wire) close() error { return errors.Join(w.ep.Close(), w.cq.Close()) }
 
 // afterAll closes what connects this rank with others when all are done with
 // it: a rank that closes early breaks the others' work. Where something has
@@ -43,62 +22,36 @@ func afterAll(ctx context.Context, w *World, err error, close func() error) erro
 	return errors.Join(err, close())
 }
 
-// take polls until n results have come.
-func (w *wire) take(n int) error {
-	for n > 0 {
-		got := w.cq.Poll(w.found[:])
-		if err := allSucceeded(w.found[:got]); err != nil {
-			return errors.Join(err, w.ep.Err())
-		}
-		n -= got
-	}
-	return nil
-}
-
-func allSucceeded(results []nd.Result) error {
-	for _, r := range results {
-		if r.Status != nd.Success {
-			return fmt.Errorf("measure: %v: %w", r.RequestType, r.Status)
-		}
-	}
-	return nil
-}
-
 // newRegion makes a region of the arena or of the process's own memory, with
 // every right.
 func newRegion(ctx context.Context, ad nd.Adapter, size int, private bool) (nd.MemoryRegion, error) {
 	if !private {
-		return ad.Allocate(ctx, size, regionRights)
+		return ad.Allocate(ctx, size, access)
 	}
-	return ad.Register(ctx, presentMemory(size), regionRights)
+	buf := aligned(size)
+	touch(buf)
+	return ad.Register(ctx, buf, access)
 }
 
-// presentMemory is memory whose pages exist.
-func presentMemory(size int) []byte {
+// touch makes the pages of memory exist.
+func touch(buf []byte) {
 	const page = 4096
-	buf := make([]byte, size)
-	for i := 0; i < size; i += page {
+	for i := 0; i < len(buf); i += page {
 		buf[i] = 1
 	}
-	return buf
-}
-
-// sizesOf returns the sizes asked for, or else the test's own.
-func sizesOf(o Options, own ...int) []int {
-	if o.Sizes != nil {
-		return o.Sizes
-	}
-	return own
 }
 
 // timed is the result of a loop that gives nanoseconds.
 func timed(w *World, o Options, test string, size int) report.Result {
-	memory := "arena"
-	if o.Private {
-		memory = "private"
+	res := newResult(test, "ns", "less", "", o)
+	res.Settings = report.Settings{Size: size, Ranks: w.Job.Size(), Executor: o.Executor, Memory: "arena", Mode: "polling"}
+	if res.Executor == "" {
+		res.Executor = "auto"
 	}
-	return report.Result{Test: test, Provider: "softnd", Unit: "ns", Better: "less",
-		Settings: report.Settings{Size: size, Ranks: w.Job.Size(), Executor: o.Executor, Memory: memory, Mode: "polling"}}
+	if o.Private {
+		res.Memory = "private"
+	}
+	return res
 }
 
 // onRank0 makes a Run of something that one rank does while the others rest.
@@ -146,4 +99,17 @@ func sampleTogether(w *World, n int, h *Histogram, op func() error) error {
 		}
 	}
 	return nil
+}
+
+// gather gives every rank the values of all.
+func gather(ctx context.Context, w *World, v float64) ([]float64, error) {
+	blobs, err := w.Job.Exchange(ctx, binary.NativeEndian.AppendUint64(nil, math.Float64bits(v)))
+	all := make([]float64, len(blobs))
+	for i, b := range blobs {
+		if len(b) != 8 {
+			return nil, fmt.Errorf("measure: rank %d gave %d bytes instead of a number", i, len(b))
+		}
+		all[i] = math.Float64frombits(binary.NativeEndian.Uint64(b))
+	}
+	return all, err
 }

@@ -1,0 +1,138 @@
+package measure
+
+import (
+	"context"
+
+	"github.com/softnd/softnd/bench/report"
+	"github.com/softnd/softnd/nd"
+)
+
+// pingPong is a latency test: the active rank's step starts and waits for one
+// exchange, the passive rank's answers it.
+type pingPong struct {
+	name        string
+	parts       float64 // of a step that the figure stands for: 2 if it is half a round trip
+	note        string
+	config      linkConfig
+	kind        nd.RequestType
+	step        func(l *link) error // of the active rank
+	answer      func(l *link) error // nil: the passive rank serves
+	against     func(loop *Loop, w *World, size int)
+	eventless   string // why event mode makes no sense, "" if it does
+	alwaysAside bool   // private memory whatever the options say
+}
+
+var writeLat = pingPong{
+	name: "write_lat", parts: 2, kind: nd.RequestWrite, config: linkConfig{depth: 1},
+	step: (*link).throwWrite, answer: (*link).catchWrite, against: halfTrip,
+	eventless: "a Write raises no event where it arrives; use send_lat, or write_completion",
+}
+
+var sendLat = pingPong{
+	name: "send_lat", parts: 2, kind: nd.RequestSend, config: linkConfig{depth: 2, receives: 2, spare: 1},
+	step: (*link).throwSend, answer: (*link).catchSend, against: halfTrip,
+}
+
+var readLat = pingPong{
+	name: "read_lat", parts: 1, kind: nd.RequestRead, config: linkConfig{depth: 1},
+	step: (*link).read, against: halfTrip, note: "from post to completion",
+}
+
+var writeCompletion = pingPong{
+	name: "write_completion", parts: 1, kind: nd.RequestWrite, config: linkConfig{depth: 1}, alwaysAside: true,
+	step: (*link).write, against: func(loop *Loop, w *World, _ int) { loop.AgainstRawRoundTrip(w) },
+	note: "from post to completion, the target moves the bytes",
+}
+
+// halfTrip compares small transfers with a cache line, large ones with a copy.
+func halfTrip(loop *Loop, w *World, size int) {
+	const large = 8 << 10
+	if size < large {
+		loop.AgainstRawLine(w)
+	} else {
+		loop.AgainstMemcpy(w, size)
+	}
+}
+
+func (t pingPong) run(ctx context.Context, w *World, o Options) (found []report.Result, err error) {
+	if o.Events && t.eventless != "" {
+		return nil, &nd.OpError{Op: t.name, Object: "event mode", Status: nd.NotSupported, Detail: "it would not measure anything", Next: t.eventless}
+	}
+	if o.Bidirectional {
+		return nil, noBothWays(t.name)
+	}
+	o.Private = o.Private || t.alwaysAside
+	for _, size := range sizes(o, 8) {
+		got, err := t.runSize(ctx, w, o, size)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, got...)
+	}
+	return found, nil
+}
+
+func (t pingPong) runSize(ctx context.Context, w *World, o Options, size int) (_ []report.Result, err error) {
+	c := t.config
+	c.size = size
+	res := newResult(t.name, "ns", "less", t.note, o)
+	if err := validate(ctx, w, o, t.kind, c, &res); err != nil {
+		return nil, err
+	}
+	l, err := openLink(ctx, w, o, c)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err == nil {
+			err = l.Close()
+		}
+	}()
+	res.Settings = l.settings()
+	if t.alwaysAside {
+		res.Executor = "target"
+	}
+	loop := Loop{
+		Result: res,
+		Run: func(ctx context.Context, n int) (float64, error) {
+			took, err := t.repeat(l, n)
+			return NsPerOp(took, n) / t.parts, err
+		},
+		Sample: func(ctx context.Context, n int, h *Histogram) error { return t.sample(l, n, h) },
+	}
+	t.against(&loop, w, size)
+	return loop.Measure(ctx, w, o)
+}
+
+// sample is repeat with a look at the clock for each step.
+func (t pingPong) sample(l *link, n int, h *Histogram) error {
+	if !l.active() {
+		return t.respond(l, n)
+	}
+	clock := NewClock()
+	for range n {
+		start := clock.Now()
+		if err := t.step(l); err != nil {
+			return err
+		}
+		h.Record(clock.Ns(start, clock.Now()) / t.parts)
+	}
+	return l.signal()
+}
+
+func (t pingPong) respond(l *link, n int) error {
+	if t.answer == nil {
+		return l.serve()
+	}
+	for range n {
+		if err := t.answer(l); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func noBothWays(test string) error {
+	return &nd.OpError{Op: test, Object: "both ways at once", Status: nd.NotSupported, Detail: "the test is of one operation at a time",
+		Next: "leave the option out, or use a bandwidth test"}
+}

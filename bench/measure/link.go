@@ -1,0 +1,267 @@
+package measure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/softnd/softnd/bench/report"
+	"github.com/softnd/softnd/nd"
+)
+
+// link is what ranks 0 and 1 transfer through: queue pairs that share one
+// completion queue, and memory of which each queue pair has a part.
+type link struct {
+	ctx context.Context
+	w   *World
+	o   Options
+	linkConfig
+
+	mr    nd.MemoryRegion
+	mem   []byte
+	far   nd.WindowDescriptor // the other rank's mem
+	cq    nd.CompletionQueue
+	pairs []pair
+	next  int // of pairs, in turn
+
+	results  []nd.Result
+	flags    nd.OpFlags // of Sends and Writes
+	done     int        // completions taken, receives apart
+	received int        // receives taken
+	posted   int        // Sends, and
+	expected int        // receives of a ping-pong
+
+	flag     mark // set by the other rank, see signal
+	flagOut  []nd.SGE
+	flagMark mark
+	signaled uint64
+	awaited  uint64
+}
+
+// pair is a queue pair with its memory: a place that the other rank's data land
+// in, and one that holds what goes out, or takes what is read.
+type pair struct {
+	ep    nd.Endpoint
+	land  []nd.SGE
+	out   []nd.SGE
+	to    uint64 // the landing place of the other rank's pair
+	token nd.Token
+
+	landed, stamp mark
+	seq           uint64
+}
+
+// linkConfig is what a test wants of its link.
+type linkConfig struct {
+	size     int
+	depth    int  // initiator requests outstanding, of all queue pairs together
+	receives int  // receives posted from the beginning, per queue pair
+	spare    int  // room for further receives, per queue pair
+	repost   bool // poll posts a receive for each that was taken
+	slots    int  // places to land, and to send from, per queue pair; 0 = 1
+}
+
+const (
+	access     = nd.AllowLocalWrite | nd.AllowRemoteWrite | nd.AllowRemoteRead
+	flagRoom   = 128
+	mostAtOnce = 32 // results of one poll
+)
+
+// openLink connects ranks 0 and 1. Both call it with the same values.
+func openLink(ctx context.Context, w *World, o Options, c linkConfig) (*link, error) {
+	o.Pairs = max(o.Pairs, 1)
+	c.slots = max(c.slots, 1)
+	l := &link{ctx: ctx, w: w, o: o, linkConfig: c, results: make([]nd.Result, mostAtOnce)}
+	if err := l.open(); err != nil {
+		return nil, errors.Join(err, l.release())
+	}
+	return l, nil
+}
+
+func (l *link) open() (err error) {
+	ad := l.w.Job.Adapter()
+	size := flagRoom + 2*l.o.Pairs*l.slots*l.stride()
+	if l.o.Private {
+		l.mr, err = ad.Register(l.ctx, aligned(size), access)
+	} else {
+		l.mr, err = ad.Allocate(l.ctx, size, access)
+	}
+	if err != nil {
+		return err
+	}
+	l.mem = l.mr.Bytes()
+	clear(l.mem)
+	if l.cq, err = ad.CreateCompletionQueue(l.ctx, l.o.Pairs*(l.depth+1+l.receives+l.spare)); err != nil {
+		return err
+	}
+	all, err := l.w.Job.ExchangeWindows(l.ctx, nd.WindowDescriptor{Address: l.mr.Address(), Length: uint64(size), Token: l.mr.RemoteToken()})
+	if err != nil {
+		return err
+	}
+	l.far = all[l.peer()]
+	l.flag = newMark(l.mem[:8])
+	l.flagOut = []nd.SGE{{Buffer: l.mem[flagRoom/2:][:8], Token: l.mr.LocalToken()}}
+	l.flagMark = newMark(l.flagOut[0].Buffer)
+	for i := range l.o.Pairs {
+		if err := l.addPair(i); err != nil {
+			return err
+		}
+	}
+	return l.w.Job.Barrier(l.ctx)
+}
+
+func (l *link) addPair(i int) error {
+	cfg := nd.EndpointConfig{Receive: l.cq, Initiator: l.cq, Context: uint64(i), ReceiveDepth: max(l.receives+l.spare, 1), InitiatorDepth: l.depth + 1}
+	if l.o.Inline {
+		cfg.InlineSize, l.flags = l.size, nd.Inline
+	}
+	ep, err := l.w.Job.Connect(l.ctx, l.peer(), cfg)
+	if err != nil {
+		return err
+	}
+	land, out := l.place(i, 0), l.place(i+l.o.Pairs, 0)
+	p := pair{
+		ep:    ep,
+		land:  []nd.SGE{{Buffer: l.mem[land:][:l.size], Token: l.mr.LocalToken()}},
+		out:   []nd.SGE{{Buffer: l.mem[out:][:l.size], Token: l.mr.LocalToken()}},
+		to:    l.far.Address + uint64(land), // both ranks lay out alike
+		token: l.far.Token,
+	}
+	p.landed, p.stamp = newMark(p.land[0].Buffer), newMark(p.out[0].Buffer)
+	l.pairs = append(l.pairs, p)
+	for range l.receives {
+		if err := ep.Receive(0, p.land); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stride is the distance of two places. Two lines more than the data keep
+// neighbours apart, and large places from having the same position in a cache.
+func (l *link) stride() int { return (l.size+63)&^63 + 128 }
+
+// place is where in mem a place begins. Those of landing come first.
+func (l *link) place(half, slot int) int { return flagRoom + (half*l.slots+slot)*l.stride() }
+
+func (l *link) peer() int { return 1 - l.w.Job.Rank() }
+
+func (l *link) active() bool { return l.w.Job.Rank() == 0 }
+
+// turn returns the next queue pair.
+func (l *link) turn() *pair {
+	p := &l.pairs[l.next]
+	if l.next++; l.next == len(l.pairs) {
+		l.next = 0
+	}
+	return p
+}
+
+// poll takes what has completed, if anything, or in event mode waits for it.
+func (l *link) poll() error {
+	n, err := 0, error(nil)
+	if l.o.Events {
+		n, err = l.cq.Wait(l.ctx, l.results)
+	} else {
+		n = l.cq.Poll(l.results)
+	}
+	for i := range n {
+		r := &l.results[i]
+		if r.Status != nd.Success {
+			return l.failure(r)
+		}
+		if r.RequestType != nd.RequestReceive {
+			l.done++
+			continue
+		}
+		l.received++
+		if l.repost {
+			p := &l.pairs[r.EndpointContext]
+			if err := p.ep.Receive(0, p.land); err != nil {
+				return err
+			}
+		}
+	}
+	return err
+}
+
+// complete polls until that many initiator requests have completed, counted
+// from the link's beginning.
+func (l *link) complete(count int) error {
+	for l.done < count {
+		if err := l.poll(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *link) failure(r *nd.Result) error {
+	ep := l.pairs[r.EndpointContext].ep
+	return fmt.Errorf("%v of queue pair %d: %w", r.RequestType, r.EndpointContext, errors.Join(r.Status, ep.Err()))
+}
+
+// helps tells whether the passive rank has to poll, since it moves the bytes.
+// In event mode its provider does so without being asked.
+func (l *link) helps() bool { return (l.o.Private || l.o.Executor == "target") && !l.o.Events }
+
+// signal tells the other rank that a repeat is over, see serve.
+func (l *link) signal() error {
+	if !l.helps() {
+		return nil
+	}
+	l.signaled++
+	p := &l.pairs[0]
+	l.flagMark.put(l.signaled)
+	if err := p.ep.Write(0, l.flagOut, l.far.Address, l.far.Token, 0); err != nil {
+		return err
+	}
+	return l.complete(l.done + 1)
+}
+
+// serve polls until the other rank signals. When the other rank needs no help
+// serve returns at once: whoever has nothing to do rests in a barrier.
+func (l *link) serve() error {
+	if !l.helps() {
+		return nil
+	}
+	l.awaited++
+	for !l.flag.shows(l.awaited) {
+		if err := l.poll(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Close ends the connections, when both ranks have come so far.
+func (l *link) Close() error { return errors.Join(l.w.Job.Barrier(l.ctx), l.release()) }
+
+func (l *link) release() error {
+	var errs []error
+	for i := range l.pairs {
+		errs = append(errs, l.pairs[i].ep.Close())
+	}
+	if l.cq != nil {
+		errs = append(errs, l.cq.Close())
+	}
+	if l.mr != nil {
+		errs = append(errs, l.mr.Deregister(l.ctx), l.mr.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// settings are those of a report.
+func (l *link) settings() report.Settings {
+	s := report.Settings{Size: l.size, Pairs: l.o.Pairs, Ranks: 2, Mode: "polling", Executor: l.o.Executor, Memory: "arena", Bidirectional: l.o.Bidirectional}
+	if s.Executor == "" {
+		s.Executor = "auto"
+	}
+	if l.o.Events {
+		s.Mode = "event"
+	}
+	if l.o.Private {
+		s.Memory = "private"
+	}
+	return s
+}

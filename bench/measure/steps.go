@@ -1,0 +1,117 @@
+package measure
+
+import (
+	"time"
+)
+
+// repeat makes n steps, or answers them, and returns how long they took.
+func (t pingPong) repeat(l *link, n int) (time.Duration, error) {
+	if !l.active() {
+		return 1, t.respond(l, n) // not 0, which would be no time at all
+	}
+	start := time.Now()
+	for range n {
+		if err := t.step(l); err != nil {
+			return 0, err
+		}
+	}
+	took := time.Since(start)
+	return took, l.signal()
+}
+
+// throwWrite writes the next number to the other rank and waits until that has
+// written it back.
+func (l *link) throwWrite() error {
+	p := l.turn()
+	p.seq++
+	p.stamp.put(p.seq)
+	if err := l.writeOn(p); err != nil {
+		return err
+	}
+	return l.arrive(p)
+}
+
+// catchWrite is the other rank's part.
+func (l *link) catchWrite() error {
+	p := l.turn()
+	p.seq++
+	if err := l.arrive(p); err != nil {
+		return err
+	}
+	p.stamp.put(p.seq)
+	return l.writeOn(p)
+}
+
+// arrive waits until the memory shows the pair's number. A rank that moves the
+// bytes itself has to poll for that; others look at nothing but the memory.
+func (l *link) arrive(p *pair) error {
+	word, mask, want := p.landed.word, p.landed.mask, p.landed.value(p.seq)
+	if !l.helps() {
+		for word.Load()&mask != want {
+		}
+		return nil
+	}
+	for word.Load()&mask != want {
+		if err := l.poll(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// write posts a Write on the next pair and takes its completion.
+func (l *link) write() error { return l.writeOn(l.turn()) }
+
+func (l *link) writeOn(p *pair) error {
+	if err := p.ep.Write(0, p.out, p.to, p.token, l.flags); err != nil {
+		return err
+	}
+	return l.complete(l.done + 1)
+}
+
+// read posts a Read on the next pair and takes its completion.
+func (l *link) read() error {
+	p := l.turn()
+	if err := p.ep.Read(0, p.out, p.to, p.token, 0); err != nil {
+		return err
+	}
+	return l.complete(l.done + 1)
+}
+
+// throwSend sends a message and waits for the one that comes back.
+func (l *link) throwSend() error {
+	if err := l.sendOn(l.turn()); err != nil {
+		return err
+	}
+	return l.receive()
+}
+
+// catchSend is the other rank's part.
+func (l *link) catchSend() error {
+	if err := l.receive(); err != nil {
+		return err
+	}
+	return l.sendOn(l.turn())
+}
+
+// sendOn posts a Send, and then, off the way of the message, a Receive for the
+// one that was taken last.
+func (l *link) sendOn(p *pair) error {
+	if err := p.ep.Send(0, p.out, l.flags); err != nil {
+		return err
+	}
+	l.posted++
+	return p.ep.Receive(0, p.land)
+}
+
+// receive takes the next message, and completions of Sends as they come: of
+// all but the latest.
+func (l *link) receive() error {
+	l.expected++
+	for l.received < l.expected || l.done < l.posted-1 {
+		if err := l.poll(); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,227 @@
+package measure
+
+import (
+	"context"
+	"encoding/binary"
+	"math"
+	"time"
+
+	"github.com/softnd/softnd/bench/report"
+	"github.com/softnd/softnd/nd"
+)
+
+// stream is a test of transfers that follow each other without waiting: as
+// many are outstanding as the depth allows.
+type stream struct {
+	name    string
+	kind    nd.RequestType
+	unit    string
+	better  string
+	note    string
+	size    []int // by default
+	depths  []int // one figure each; nil: the depth that fits the size
+	oneWay  bool  // both ways make no sense
+	single  bool  // single operations have a figure in the same unit
+	figure  func(took time.Duration, n, size int) float64
+	against func(loop *Loop, w *World, size int)
+}
+
+func bandwidth(name string, kind nd.RequestType) stream {
+	return stream{
+		name: name, kind: kind, unit: "MB/s", better: "more", figure: MBPerSecond, single: true,
+		size:    []int{64 << 10, 1 << 20},
+		against: (*Loop).AgainstMemcpyBandwidth,
+	}
+}
+
+var msgRate = stream{
+	name: "msg_rate", kind: nd.RequestSend, unit: "msg/s", better: "more", size: []int{8}, depths: []int{rateDepth},
+	figure: func(took time.Duration, n, _ int) float64 { return PerSecond(took, n) },
+}
+
+var posted = stream{
+	name: "posted", kind: nd.RequestWrite, unit: "ns", better: "less", size: []int{8}, depths: []int{1, 0}, oneWay: true, single: true,
+	figure:  func(took time.Duration, n, _ int) float64 { return NsPerOp(took, n) },
+	against: func(loop *Loop, w *World, _ int) { loop.AgainstRawLine(w) },
+	note:    "posted, completed and polled, back to back",
+}
+
+const (
+	rateDepth  = 128
+	largeDepth = 16
+	smallDepth = 64 // of transfers below smallSize, which are over sooner
+	smallSize  = 4 << 10
+)
+
+func (t stream) run(ctx context.Context, w *World, o Options) (found []report.Result, err error) {
+	if o.Bidirectional && t.oneWay {
+		return nil, noBothWays(t.name)
+	}
+	for _, size := range sizes(o, t.size...) {
+		for _, depth := range t.depthsFor(o, size) {
+			got, err := t.runOne(ctx, w, o, size, depth)
+			if err != nil {
+				return nil, err
+			}
+			found = append(found, got...)
+		}
+	}
+	return found, nil
+}
+
+// depthsFor returns the depths to measure. 0 in t.depths is the one of the
+// options, or the default of the size.
+func (t stream) depthsFor(o Options, size int) []int {
+	depth := o.Depth
+	if depth == 0 {
+		depth = largeDepth
+		if size < smallSize && len(t.depths) == 0 {
+			depth = smallDepth
+		}
+	}
+	if t.depths == nil || o.Depth != 0 && len(t.depths) == 1 {
+		return []int{depth}
+	}
+	var list []int
+	for _, d := range t.depths {
+		if d == 0 {
+			d = depth
+		}
+		if len(list) == 0 || list[len(list)-1] != d {
+			list = append(list, d)
+		}
+	}
+	return list
+}
+
+func (t stream) runOne(ctx context.Context, w *World, o Options, size, depth int) (_ []report.Result, err error) {
+	c := linkConfig{size: size, depth: depth}
+	if t.kind == nd.RequestSend {
+		c.receives = 2 * depth // the sender never waits for a Receive to be posted
+		c.repost = true
+	}
+	res := newResult(t.name, t.unit, t.better, t.note, o)
+	if err := validate(ctx, w, o, t.kind, c, &res); err != nil {
+		return nil, err
+	}
+	l, err := openLink(ctx, w, o, c)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err == nil {
+			err = l.Close()
+		}
+	}()
+	res.Settings = l.settings()
+	res.Depth = depth
+	loop := Loop{
+		Result: res,
+		Run:    func(ctx context.Context, n int) (float64, error) { return t.repeat(ctx, l, n) },
+	}
+	if t.single && !o.Bidirectional {
+		loop.Sample = func(ctx context.Context, n int, h *Histogram) error { return t.sample(l, n, h) }
+	}
+	if t.against != nil {
+		t.against(&loop, w, size)
+	}
+	return loop.Measure(ctx, w, o)
+}
+
+// repeat makes n transfers, each way if both are wanted, and returns the figure:
+// of both ways, the sum.
+func (t stream) repeat(ctx context.Context, l *link, n int) (float64, error) {
+	start := time.Now()
+	if err := t.part(l, n); err != nil {
+		return 0, err
+	}
+	took := max(time.Since(start), 1)
+	if err := t.finish(l); err != nil {
+		return 0, err
+	}
+	figure := t.figure(took, n, l.size)
+	if !l.o.Bidirectional {
+		return figure, nil
+	}
+	all, err := l.w.Job.Exchange(ctx, binary.NativeEndian.AppendUint64(nil, math.Float64bits(figure)))
+	if err != nil {
+		return 0, err
+	}
+	sum := 0.0
+	for _, b := range all {
+		sum += math.Float64frombits(binary.NativeEndian.Uint64(b))
+	}
+	return sum, nil
+}
+
+// part is what this rank does in n transfers.
+func (t stream) part(l *link, n int) error {
+	out, in := n, n
+	if !l.active() && !l.o.Bidirectional {
+		out = 0
+	}
+	if t.kind != nd.RequestSend || l.active() && !l.o.Bidirectional {
+		in = 0
+	}
+	return l.flow(t.kind, out, in)
+}
+
+// finish ends a repeat: whoever was active says so, the other helps until then.
+func (t stream) finish(l *link) error {
+	if l.active() || l.o.Bidirectional {
+		if err := l.signal(); err != nil {
+			return err
+		}
+	}
+	if !l.active() || l.o.Bidirectional {
+		return l.serve()
+	}
+	return nil
+}
+
+// sample makes single transfers, each begun when the last is over.
+func (t stream) sample(l *link, n int, h *Histogram) error {
+	if !l.active() {
+		if err := t.part(l, n); err != nil {
+			return err
+		}
+		return l.serve()
+	}
+	clock := NewClock()
+	for range n {
+		start := clock.Now()
+		if err := l.flow(t.kind, 1, 0); err != nil {
+			return err
+		}
+		h.Record(t.figure(time.Duration(clock.Ns(start, clock.Now())), 1, l.size))
+	}
+	return l.signal()
+}
+
+// flow posts out requests, as many at once as the depth allows, and returns
+// when they have completed and in messages have come.
+func (l *link) flow(kind nd.RequestType, out, in int) error {
+	left, out, in := out, l.done+out, l.received+in
+	for l.done < out || l.received < in {
+		for left > 0 && out-left-l.done < l.depth {
+			if err := l.post(kind, l.turn()); err != nil {
+				return err
+			}
+			left--
+		}
+		if err := l.poll(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *link) post(kind nd.RequestType, p *pair) error {
+	switch kind {
+	case nd.RequestWrite:
+		return p.ep.Write(0, p.out, p.to, p.token, l.flags)
+	case nd.RequestRead:
+		return p.ep.Read(0, p.out, p.to, p.token, 0)
+	}
+	return p.ep.Send(0, p.out, l.flags)
+}

@@ -1,0 +1,93 @@
+package plot
+
+import (
+	"fmt"
+	"math"
+
+	gonum "gonum.org/v1/plot"
+
+	"github.com/softnd/softnd/bench/report"
+)
+
+// kind is how the figures of a unit are drawn.
+type kind struct {
+	title string // what it is
+	axis  string
+	log   bool    // a logarithmic axis
+	per   float64 // units in one of the axis
+}
+
+var kinds = map[string]kind{
+	"ns":    {title: "latency", axis: "time of one operation", log: true, per: 1},
+	"MB/s":  {title: "bandwidth", axis: "GB/s", per: 1e3},
+	"msg/s": {title: "message rate", axis: "million messages a second", per: 1e6},
+}
+
+func (k kind) scale(v float64) float64 {
+	if k.log {
+		return math.Log10(v / k.per)
+	}
+	return v / k.per
+}
+
+// sizeTicks are at all powers of two, with names at so many of them as there is
+// room for.
+func sizeTicks(sizes []int) []gonum.Tick {
+	const room = 11
+	first := int(math.Floor(math.Log2(float64(sizes[0]))))
+	last := int(math.Ceil(math.Log2(float64(sizes[len(sizes)-1]))))
+	step := (last - first + room) / room
+	var ticks []gonum.Tick
+	for e := first; e <= last; e++ {
+		t := gonum.Tick{Value: float64(e)}
+		if (e-first)%step == 0 {
+			t.Label = report.Size(1 << e)
+		}
+		ticks = append(ticks, t)
+	}
+	return ticks
+}
+
+// timeTicks are at 1, 2 and 5 times the powers of ten that the data reach over,
+// or at the powers alone where that would be too many.
+func timeTicks(low, high float64) []gonum.Tick {
+	const many = 3 // powers of ten
+	var ticks []gonum.Tick
+	for e := math.Floor(low); e <= math.Ceil(high); e++ {
+		for digit := 1.0; digit < 10; digit++ {
+			t := gonum.Tick{Value: e + math.Log10(digit)}
+			if digit == 1 || high-low < many && (digit == 2 || digit == 5) {
+				t.Label = duration(digit, int(e))
+			}
+			ticks = append(ticks, t)
+		}
+	}
+	return ticks
+}
+
+// duration is digit · 10^e ns.
+func duration(digit float64, e int) string {
+	units := []string{"ns", "µs", "ms", "s"}
+	u := min(max(e, 0)/3, len(units)-1)
+	return fmt.Sprintf("%g %s", digit*math.Pow10(e-3*u), units[u])
+}
+
+// evenTicks go from nothing to the first multiple above high of 1, 2 or 5 times
+// a power of ten.
+func evenTicks(high float64) []gonum.Tick {
+	const about = 6
+	power := math.Pow10(int(math.Floor(math.Log10(high / about))))
+	step := 10 * power
+	for _, digit := range []float64{5, 2, 1} {
+		if high/(digit*power) <= about {
+			step = digit * power
+		}
+	}
+	var ticks []gonum.Tick
+	for i := 0.0; ; i++ {
+		ticks = append(ticks, gonum.Tick{Value: i * step, Label: fmt.Sprintf("%.4g", i*step)})
+		if i*step >= high {
+			return ticks
+		}
+	}
+}

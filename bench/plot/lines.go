@@ -1,0 +1,149 @@
+package plot
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/softnd/softnd/bench/report"
+)
+
+// panel is what was found by one test in one unit.
+type panel struct {
+	test, unit string
+	common     []string // settings that all lines share
+	lines      []line
+}
+
+// line is the figures of one provider, with the same settings, by size.
+type line struct {
+	label    string
+	limit    bool // of the machine, and not a provider
+	provider string
+	settings []string
+	report   int // which of them
+	values   map[int][]float64
+}
+
+func panelsOf(reports []*report.Report) []panel {
+	var all []panel
+	for n, r := range reports {
+		for _, test := range r.Tests() {
+			for _, one := range test {
+				if _, drawn := kinds[one.Unit]; drawn && one.Size > 0 && one.Value > 0 {
+					all = add(all, n, one)
+				}
+			}
+		}
+	}
+	all = slices.DeleteFunc(all, func(p panel) bool { return len(p.sizes()) < 2 })
+	for i := range all {
+		all[i].name()
+	}
+	return all
+}
+
+func add(all []panel, report int, r report.Result) []panel {
+	i := slices.IndexFunc(all, func(p panel) bool { return p.test == r.Test && p.unit == r.Unit })
+	if i < 0 {
+		i = len(all)
+		all = append(all, panel{test: r.Test, unit: r.Unit})
+	}
+	var words []string
+	if w := r.Words(); w != "" {
+		words = strings.Split(w, ", ")
+	}
+	all[i].point(line{provider: r.Provider, settings: words, report: report}, r.Size, r.Value)
+	if l := r.Limit; l != nil && l.Unit == r.Unit && l.Value > 0 {
+		all[i].point(line{provider: l.Name, limit: true, report: report}, r.Size, l.Value)
+	}
+	return all
+}
+
+// point adds a figure to the line that is like this one.
+func (p *panel) point(like line, size int, value float64) {
+	i := slices.IndexFunc(p.lines, func(l line) bool {
+		return l.provider == like.provider && l.limit == like.limit && l.report == like.report &&
+			slices.Equal(l.settings, like.settings)
+	})
+	if i < 0 {
+		i = len(p.lines)
+		like.values = map[int][]float64{}
+		p.lines = append(p.lines, like)
+	}
+	p.lines[i].values[size] = append(p.lines[i].values[size], value)
+}
+
+// name labels the lines by what they differ in, and puts the limits last.
+func (p *panel) name() {
+	slices.SortStableFunc(p.lines, func(a, b line) int { return rank(a) - rank(b) })
+	p.common = p.shared()
+	seen := map[string]int{}
+	for i := range p.lines {
+		l := &p.lines[i]
+		words := []string{l.provider}
+		if l.limit {
+			words = []string{"limit: " + l.provider}
+		}
+		for _, s := range l.settings {
+			if !slices.Contains(p.common, s) {
+				words = append(words, s)
+			}
+		}
+		l.label = strings.Join(words, ", ")
+		seen[l.label]++
+	}
+	for i := range p.lines {
+		if l := &p.lines[i]; seen[l.label] > 1 {
+			l.label += fmt.Sprintf(" (%d)", l.report+1)
+		}
+	}
+}
+
+// rank puts softnd first and the limits last.
+func rank(l line) int {
+	switch {
+	case l.limit:
+		return 2
+	case l.provider == "softnd":
+		return 0
+	}
+	return 1
+}
+
+// shared are the settings of the first line that are also those of the others.
+func (p *panel) shared() []string {
+	common := slices.Clone(p.lines[0].settings)
+	for _, l := range p.lines {
+		if !l.limit {
+			common = slices.DeleteFunc(common, func(s string) bool { return !slices.Contains(l.settings, s) })
+		}
+	}
+	return common
+}
+
+func (p *panel) sizes() []int {
+	all := map[int]bool{}
+	for _, l := range p.lines {
+		for size := range l.values {
+			all[size] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(all))
+}
+
+// XYs are the points of the line, with the logarithm of the size to base 2.
+func (l *line) xy(k kind) (x, y []float64) {
+	for _, size := range slices.Sorted(maps.Keys(l.values)) {
+		x = append(x, math.Log2(float64(size)))
+		y = append(y, k.scale(median(l.values[size])))
+	}
+	return x, y
+}
+
+func median(v []float64) float64 {
+	v = slices.Sorted(slices.Values(v))
+	return (v[(len(v)-1)/2] + v[len(v)/2]) / 2
+}

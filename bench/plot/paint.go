@@ -1,0 +1,173 @@
+package plot
+
+import (
+	"fmt"
+	"image/color"
+	"strings"
+
+	gonum "gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+
+	"github.com/softnd/softnd/bench/report"
+)
+
+const (
+	margin = 14 // points
+	indent = 8
+)
+
+// head is what stands above the panels.
+type head struct {
+	title string
+	lines []string
+}
+
+// heading names what is drawn and where it was measured.
+func heading(panels []panel, reports []*report.Report) head {
+	var what []string
+	for _, p := range panels {
+		place(&what, kinds[p.unit].title)
+	}
+	title := strings.Join(what, " and ") + " by size"
+	h := head{title: strings.ToUpper(title[:1]) + title[1:]}
+	for i, r := range reports {
+		text := r.Machine.String() + ", softnd " + short(r.Machine.Softnd)
+		if len(reports) > 1 {
+			text = fmt.Sprintf("(%d) %s", i+1, text)
+		}
+		h.lines = append(h.lines, text)
+	}
+	return h
+}
+
+// short is as much of a revision as people look at.
+func short(revision string) string {
+	hash, modified, _ := strings.Cut(revision, "+")
+	if len(hash) != 40 || strings.Trim(hash, "0123456789abcdef") != "" {
+		return revision
+	}
+	if modified != "" {
+		modified = "+" + modified
+	}
+	return hash[:12] + modified
+}
+
+func (h head) height() vg.Length { return margin + 24 + 15*vg.Length(len(h.lines)) }
+
+func paint(c draw.Canvas, h head, panels []panel) {
+	c.SetColor(color.White)
+	c.Fill(c.Rectangle.Path())
+	c = draw.Crop(c, margin, -margin, margin, -margin)
+
+	at := vg.Point{X: c.Min.X, Y: c.Max.Y - 14}
+	c.FillText(letters(16, ink, true), at, h.title)
+	for _, text := range h.lines {
+		at.Y -= 15
+		c.FillText(letters(10, faint, false), at, text)
+	}
+	c = draw.Crop(c, 0, 0, 0, -h.height()+margin)
+
+	var style looks
+	plots := make([][]*gonum.Plot, len(panels))
+	legends := make([]gonum.Legend, len(panels))
+	var side vg.Length
+	for i := range panels {
+		p, legend := build(&panels[i], &style)
+		plots[i], legends[i] = []*gonum.Plot{p}, legend
+		side = max(side, legend.Rectangle(c).Size().X)
+	}
+	tiles := draw.Tiles{Rows: len(panels), Cols: 1, PadY: margin}
+	areas := gonum.Align(plots, tiles, draw.Crop(c, 0, -side-2*margin, 0, 0))
+	for i, row := range plots {
+		row[0].Draw(areas[i][0])
+		data := row[0].DataCanvas(areas[i][0])
+		beside := draw.Crop(c, 0, 0, 0, 0)
+		beside.Min.X, beside.Max.Y = data.Max.X+margin, data.Max.Y
+		legends[i].Draw(beside)
+	}
+}
+
+// build makes the plot of a panel, and the legend that is to stand beside it.
+func build(p *panel, style *looks) (*gonum.Plot, gonum.Legend) {
+	k := kinds[p.unit]
+	g := gonum.New()
+	g.BackgroundColor = nil
+	g.Title.Text = strings.Join(append([]string{p.test}, p.common...), ", ")
+	g.Title.TextStyle = letters(12, ink, true)
+	g.Title.TextStyle.XAlign, g.Title.TextStyle.YAlign = draw.XCenter, draw.YTop
+	g.Title.Padding = indent
+	legend := gonum.NewLegend()
+	legend.Top, legend.Left = true, true
+	legend.TextStyle = letters(10, ink, false)
+	legend.ThumbnailWidth = 30
+	legend.Padding = 5
+
+	grid := plotter.NewGrid()
+	grid.Vertical = draw.LineStyle{Color: rule, Width: 0.5}
+	grid.Horizontal = grid.Vertical
+	g.Add(grid)
+	for i := range p.lines {
+		l := &p.lines[i]
+		drawn := style.of(*l)
+		x, y := l.xy(k)
+		g.Add(curve{x, y, drawn})
+		legend.Add(l.label, drawn)
+	}
+	axes(g, k, p.sizes())
+	return g, legend
+}
+
+func axes(g *gonum.Plot, k kind, sizes []int) {
+	for _, a := range []*gonum.Axis{&g.X, &g.Y} {
+		a.LineStyle = draw.LineStyle{Color: faint, Width: 0.75}
+		a.Tick.LineStyle = a.LineStyle
+		a.Tick.Label.Font = letters(10, ink, false).Font
+		a.Tick.Label.Color = ink
+		a.Label.TextStyle.Font = letters(10, ink, false).Font
+		a.Label.TextStyle.Color = faint
+		a.Label.Padding = 4
+	}
+	g.X.Label.Text, g.Y.Label.Text = "size", k.axis
+	g.X.Tick.Marker = gonum.ConstantTicks(sizeTicks(sizes))
+	if k.log {
+		room := 0.05 * (g.Y.Max - g.Y.Min)
+		g.Y.Min, g.Y.Max = g.Y.Min-room, g.Y.Max+room
+		g.Y.Tick.Marker = gonum.ConstantTicks(timeTicks(g.Y.Min, g.Y.Max))
+		return
+	}
+	ticks := evenTicks(g.Y.Max)
+	g.Y.Min, g.Y.Max = 0, ticks[len(ticks)-1].Value
+	g.Y.Padding = 0
+	g.Y.Tick.Marker = gonum.ConstantTicks(ticks)
+}
+
+// curve is a line with marks at its points.
+type curve struct {
+	x, y []float64
+	look
+}
+
+func (l curve) DataRange() (xmin, xmax, ymin, ymax float64) {
+	return plotter.XYRange(l)
+}
+
+func (l curve) Len() int                    { return len(l.x) }
+func (l curve) XY(i int) (float64, float64) { return l.x[i], l.y[i] }
+
+// Plot draws it.
+func (l curve) Plot(c draw.Canvas, p *gonum.Plot) {
+	toX, toY := p.Transforms(&c)
+	points := make([]vg.Point, len(l.x))
+	for i := range points {
+		points[i] = vg.Point{X: toX(l.x[i]), Y: toY(l.y[i])}
+	}
+	c.StrokeLines(l.stroke, points)
+	if l.mark.Shape == nil {
+		return
+	}
+	for _, at := range points {
+		c.DrawGlyphNoClip(l.mark, at)
+	}
+}

@@ -1,0 +1,65 @@
+// Package plot draws reports: latency, bandwidth and message rate by size, a line
+// for each provider.
+package plot
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgimg"
+	"gonum.org/v1/plot/vg/vgsvg"
+
+	"github.com/softnd/softnd/bench/report"
+)
+
+const (
+	width       = 9.5 * vg.Inch
+	panelHeight = 4.2 * vg.Inch
+	dotsPerInch = 144
+)
+
+// Save draws the reports into a file, a PNG or an SVG by the ending of its name.
+// The same reports make the same file.
+//
+// Each test gets a panel, one below the other, if it was measured at two sizes or
+// more and in a unit that is one of time, bandwidth or rate; the others have no
+// curve to show and are left out. Latencies have a logarithmic axis. Lines are
+// named by provider, and by those settings in which the lines of a panel differ.
+// The limit of the machine is a line without marks, where the results name one in
+// their own unit. With several reports each line says which it comes from.
+func Save(path string, reports ...*report.Report) error {
+	panels := panelsOf(reports)
+	if len(panels) == 0 {
+		return errors.New("plot: no test was measured at two sizes or more, in ns, MB/s or msg/s")
+	}
+	head := heading(panels, reports)
+	high := vg.Length(len(panels))*panelHeight + head.height()
+	var canvas vg.CanvasWriterTo
+	switch ending := strings.ToLower(filepath.Ext(path)); ending {
+	case ".png":
+		canvas = vgimg.PngCanvas{Canvas: vgimg.NewWith(vgimg.UseWH(width, high), vgimg.UseDPI(dotsPerInch))}
+	case ".svg":
+		canvas = vgsvg.New(width, high)
+	default:
+		return fmt.Errorf("plot: %s: the name has to end with .png or .svg", path)
+	}
+	paint(draw.NewCanvas(canvas, width, high), head, panels)
+	return write(path, canvas)
+}
+
+func write(path string, canvas vg.CanvasWriterTo) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return fmt.Errorf("plot: %w", err)
+	}
+	if _, err := canvas.WriteTo(f); err != nil {
+		f.Close()
+		return fmt.Errorf("plot: %s: %w", path, err)
+	}
+	return f.Close()
+}

@@ -1,0 +1,234 @@
+package report_test
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/softnd/softnd/bench/report"
+)
+
+// noisy is a report of n results of five repeats each, with 3 % of noise, and
+// each result changed by its factor.
+func noisy(seed uint64, n int, better string, factor func(i int) float64) *report.Report {
+	random := rand.New(rand.NewPCG(seed, 0))
+	r := sample()
+	r.Results = nil
+	for i := range n {
+		one := report.Result{
+			Test: "write_lat", Provider: "softnd", Settings: report.Settings{Size: 1 << i, Iterations: int(seed)},
+			Unit: "ns", Better: better,
+		}
+		for range 5 {
+			one.Repeats = append(one.Repeats, 100*factor(i)*(1+0.03*random.NormFloat64()))
+		}
+		r.Results = append(r.Results, one)
+	}
+	return r
+}
+
+func asBefore(int) float64 { return 1 }
+
+func compare(t *testing.T, old, new *report.Report) *report.Comparison {
+	t.Helper()
+	c, err := report.Compare(old, new)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestNoiseIsNoChange(t *testing.T) {
+	const runs = 400
+	alarms := 0
+	for seed := range uint64(runs) {
+		c := compare(t, noisy(2*seed, 20, "less", asBefore), noisy(2*seed+1, 20, "less", asBefore))
+		if c.Changed() {
+			alarms++
+		}
+	}
+	t.Logf("%d alarms", alarms)
+	if alarms > runs*5/100 {
+		t.Errorf("%d of %d comparisons found a change where there is none", alarms, runs)
+	}
+}
+
+func TestAChangeIsFoundInNoise(t *testing.T) {
+	const runs, at = 200, 7
+	found := 0
+	for seed := range uint64(runs) {
+		slower := func(i int) float64 {
+			if i == at {
+				return 1.2
+			}
+			return 1
+		}
+		c := compare(t, noisy(2*seed, 20, "less", asBefore), noisy(2*seed+1, 20, "less", slower))
+		if c.Changes[at].Verdict == report.Worse && c.Worse() && c.Changed() {
+			found++
+		}
+	}
+	t.Logf("%d found", found)
+	if found < runs*9/10 {
+		t.Errorf("a change of 20 %% was found in %d of %d comparisons", found, runs)
+	}
+}
+
+func TestTheDirectionOfAChange(t *testing.T) {
+	twice := func(int) float64 { return 2 }
+	for _, c := range []struct {
+		better string
+		before func(int) float64
+		after  func(int) float64
+		want   string
+	}{
+		{"less", asBefore, twice, report.Worse},
+		{"less", twice, asBefore, report.Better},
+		{"more", asBefore, twice, report.Better},
+		{"more", twice, asBefore, report.Worse},
+	} {
+		got := compare(t, noisy(1, 1, c.better, c.before), noisy(2, 1, c.better, c.after))
+		if v := got.Changes[0].Verdict; v != c.want || !got.Changed() || got.Worse() != (c.want == report.Worse) {
+			t.Errorf("%s is better: %s, changed %v, worse %v", c.better, v, got.Changed(), got.Worse())
+		}
+	}
+}
+
+func one(change func(*report.Result)) *report.Report {
+	r := noisy(1, 1, "less", asBefore)
+	r.Results[0].Repeats = []float64{100, 101, 102, 103, 104}
+	change(&r.Results[0])
+	return r
+}
+
+func TestWhatIsCompared(t *testing.T) {
+	with := func(ratios ...float64) func(*report.Result) {
+		return func(r *report.Result) {
+			r.Limit = &report.Limit{Name: "raw_line", Unit: "ns", Value: 90, Ratio: 1.12, Ratios: ratios}
+		}
+	}
+	ratios := []float64{1.10, 1.11, 1.12, 1.13, 1.14}
+	halfSpeed := func(r *report.Result) {
+		with(ratios...)(r)
+		for i := range r.Repeats {
+			r.Repeats[i] *= 2
+		}
+	}
+	c := compare(t, one(with(ratios...)), one(halfSpeed)).Changes[0]
+	if c.Compared != "ratio" || c.Verdict != report.Same {
+		t.Errorf("a slower machine: compared the %s, found it %s", c.Compared, c.Verdict)
+	}
+	c = compare(t, one(with(ratios...)), one(with())).Changes[0]
+	if c.Compared != "value" {
+		t.Errorf("ratios in one report only: compared the %s", c.Compared)
+	}
+}
+
+func TestVerdictsAtTheEdges(t *testing.T) {
+	repeats := func(v ...float64) func(*report.Result) { return func(r *report.Result) { r.Repeats = v } }
+	for _, c := range []struct {
+		name     string
+		old, new func(*report.Result)
+		want     string
+	}{
+		{"two repeats", repeats(100, 101), repeats(200, 201, 202, 203), report.Unclear},
+		{"the same figure always", repeats(5, 5, 5), repeats(5, 5, 5), report.Same},
+		{"another figure always", repeats(100, 100, 100), repeats(110, 110, 110), report.Worse},
+		{"a certain but small change", repeats(100, 100, 100), repeats(101, 101, 101), report.Same},
+		{"from nothing", repeats(0, 0, 0), repeats(1, 1, 1), report.Worse},
+		{"to nothing", repeats(1, 1, 1), repeats(0, 0, 0), report.Better},
+		{"nothing", repeats(0, 0, 0), repeats(0, 0, 0), report.Same},
+		{"a large change in larger noise", repeats(100, 150, 220), repeats(120, 180, 250), report.Same},
+	} {
+		if got := compare(t, one(c.old), one(c.new)).Changes[0].Verdict; got != c.want {
+			t.Errorf("%s: %s, want %s", c.name, got, c.want)
+		}
+	}
+}
+
+func TestWelchAgreesWithTheTables(t *testing.T) {
+	// Two samples of five, whose means differ by t standard errors: 8 degrees of freedom.
+	for _, c := range []struct{ t, want float64 }{{2.306, 0.05}, {3.355, 0.01}, {5.041, 0.001}} {
+		shift := c.t // each sample's mean has a squared standard error of 1/2
+		at := func(by float64) func(*report.Result) {
+			return func(r *report.Result) {
+				r.Repeats = []float64{100 + by - 2, 100 + by - 1, 100 + by, 100 + by + 1, 100 + by + 2}
+			}
+		}
+		got := compare(t, one(at(0)), one(at(shift))).Changes[0].Chance
+		if got < c.want*0.998 || got > c.want*1.002 {
+			t.Errorf("t = %v: chance %v, want %v", c.t, got, c.want)
+		}
+	}
+}
+
+func TestResultsAreMatched(t *testing.T) {
+	r := sample()
+	old, new := sample(), sample()
+	old.Results = append(r.Results, report.Result{Test: "read_lat", Provider: "softnd", Unit: "ns", Better: "less", Repeats: []float64{1}})
+	new.Results = []report.Result{r.Results[2], r.Results[0], r.Results[0]}
+	new.Results[0].Iterations = 77
+	new.Results[2].Depth++
+	c := compare(t, old, new)
+	if got := fmt.Sprint(labels(c)); got != "[send_bw 1048576 write_lat 65536] [write_lat 8 read_lat 0] [write_lat 65536]" {
+		t.Errorf("matched, only old, only new: %s", got)
+	}
+	old.Results = []report.Result{r.Results[1]}
+	if _, err := report.Compare(old, new); err == nil {
+		t.Error("reports with nothing in common were compared")
+	}
+	old.Results = []report.Result{new.Results[0]}
+	old.Results[0].Better = "less"
+	if _, err := report.Compare(old, new); err == nil {
+		t.Error("reports with opposite directions were compared")
+	}
+}
+
+func labels(c *report.Comparison) string {
+	name := func(all []report.Result) string {
+		var names []string
+		for _, r := range all {
+			names = append(names, fmt.Sprint(r.Test, " ", r.Size))
+		}
+		return "[" + strings.Join(names, " ") + "]"
+	}
+	var both []report.Result
+	for _, one := range c.Changes {
+		both = append(both, one.New)
+	}
+	return name(both) + " " + name(c.OnlyOld) + " " + name(c.OnlyNew)
+}
+
+const comparison = `old: softnd unknown on Example(R) Processor 9000, 2 cores, kernel 6.18.44, linux/amd64, go1.26.8
+new: softnd abc on Example(R) Processor 9000, 1 core, kernel 6.18.44, linux/amd64, go1.26.8
+The machines differ, so not every change is one of softnd.
+2 compared: 0 better, 1 worse, 0 same, 1 unclear
+
+test       provider    size  settings                                                                         compared             old      new   change  by chance
+write_lat  softnd    64 KiB  depth 16, 64 pairs, 4 ranks, events, target executes, private memory, both ways  ratio to memcpy     1.73     2.13  +23.3 %    < 0.001  worse
+write_lat  ucx          8 B  not pinned                                                                       value            61.2 ns  61.2 ns   +0.0 %             unclear: fewer than 3 repeats
+
+only in the old report
+test     provider   size  settings     median
+send_bw  softnd    1 MiB  depth 8   12.3 GB/s
+
+only in the new report
+test     provider   size  settings     median
+read_bw  softnd    1 MiB  depth 8   12.3 GB/s
+`
+
+func TestTheTableOfAComparison(t *testing.T) {
+	old, new := sample(), sample()
+	new.Machine.Softnd, new.Machine.Cores = "abc", 1
+	new.Results[0].Limit.Ratios = []float64{2.12, 2.13, 2.14}
+	new.Results[2].Test = "read_bw"
+	var b bytes.Buffer
+	if err := compare(t, old, new).WriteTable(&b); err != nil {
+		t.Fatal(err)
+	}
+	if b.String() != comparison {
+		t.Errorf("got\n%s\nwant\n%s", b.String(), comparison)
+	}
+}

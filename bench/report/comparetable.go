@@ -1,0 +1,82 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"math"
+)
+
+// WriteTable writes the comparison for people.
+func (c *Comparison) WriteTable(w io.Writer) error {
+	if _, err := io.WriteString(w, c.heading()); err != nil {
+		return err
+	}
+	g := new(grid)
+	g.add("<test", "<provider", "size", "<settings", "<compared", "old", "new", "change", "by chance", "<")
+	for i := range c.Changes {
+		g.add(c.Changes[i].row()...)
+	}
+	if err := g.write(w, ""); err != nil {
+		return err
+	}
+	if err := writeOnly(w, "old", c.OnlyOld); err != nil {
+		return err
+	}
+	return writeOnly(w, "new", c.OnlyNew)
+}
+
+func (c *Comparison) heading() string {
+	text := fmt.Sprintf("old: softnd %s on %v\nnew: softnd %s on %v\n", c.Old.Softnd, c.Old, c.New.Softnd, c.New)
+	old, new := c.Old, c.New
+	old.Softnd, new.Softnd = "", ""
+	if old != new {
+		text += "The machines differ, so not every change is one of softnd.\n"
+	}
+	return text + fmt.Sprintf("%d compared: %d better, %d worse, %d same, %d unclear\n\n",
+		len(c.Changes), c.count(Better), c.count(Worse), c.count(Same), c.count(Unclear))
+}
+
+func (c *Change) row() []string {
+	unit := c.New.Unit
+	compared := c.Compared
+	if compared == "ratio" {
+		unit, compared = "ratio", "ratio to "+c.New.Limit.Name
+	}
+	by, verdict := fmt.Sprintf("%.2g", c.Chance), c.Verdict
+	switch {
+	case c.Verdict == Unclear:
+		by = ""
+		verdict = fmt.Sprintf("unclear: fewer than %d repeats", fewestKnown)
+	case c.Chance < 0.001:
+		by = "< 0.001"
+	}
+	moved := fmt.Sprintf("%+.1f %%", 100*c.Relative)
+	if math.IsInf(c.Relative, 0) {
+		moved = "from 0"
+	}
+	return append(names(&c.New), compared, Figure(c.Before, unit), Figure(c.After, unit), moved, by, verdict)
+}
+
+// names are what a result is known by, in a table of several tests.
+func names(r *Result) []string {
+	size := ""
+	if r.Size > 0 {
+		size = Size(r.Size)
+	}
+	return []string{r.Test, r.Provider, size, r.Words()}
+}
+
+func writeOnly(w io.Writer, which string, results []Result) error {
+	if len(results) == 0 {
+		return nil
+	}
+	if _, err := fmt.Fprintf(w, "\nonly in the %s report\n", which); err != nil {
+		return err
+	}
+	g := new(grid)
+	g.add("<test", "<provider", "size", "<settings", "median")
+	for i := range results {
+		g.add(append(names(&results[i]), Figure(results[i].Value, results[i].Unit))...)
+	}
+	return g.write(w, "")
+}

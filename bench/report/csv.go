@@ -1,0 +1,87 @@
+package report
+
+import (
+	"encoding/csv"
+	"fmt"
+	"io"
+	"reflect"
+	"strings"
+)
+
+// WriteCSV writes a line for each result, below a line with the names of the
+// columns. They are the names in the JSON, with a dot between the name of an
+// object and what is in it: distribution.p50. A cell is empty where the JSON
+// has nothing; the items of a list stand in one cell, with semicolons between.
+func (r *Report) WriteCSV(w io.Writer) error {
+	c := csv.NewWriter(w)
+	t := reflect.TypeFor[Result]()
+	lines := [][]string{columns(t, "")}
+	for i := range r.Results {
+		lines = append(lines, cells(t, reflect.ValueOf(r.Results[i])))
+	}
+	return c.WriteAll(lines)
+}
+
+// columns are the names of the fields of t, and of what is in them.
+func columns(t reflect.Type, prefix string) []string {
+	var names []string
+	for i := range t.NumField() {
+		f := t.Field(i)
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		switch inner, nested := object(f); {
+		case f.Anonymous:
+			names = append(names, columns(inner, prefix)...)
+		case nested:
+			names = append(names, columns(inner, prefix+name+".")...)
+		default:
+			names = append(names, prefix+name)
+		}
+	}
+	return names
+}
+
+// cells are the values below the columns of t; v is not valid where the object
+// is absent.
+func cells(t reflect.Type, v reflect.Value) []string {
+	var all []string
+	for i := range t.NumField() {
+		f := t.Field(i)
+		var field reflect.Value
+		if v.IsValid() {
+			field = v.Field(i)
+		}
+		if inner, nested := object(f); nested {
+			if field.IsValid() && field.Kind() == reflect.Pointer {
+				field = field.Elem()
+			}
+			all = append(all, cells(inner, field)...)
+			continue
+		}
+		all = append(all, cell(f, field))
+	}
+	return all
+}
+
+// object is the struct that a field holds or points to, if it does.
+func object(f reflect.StructField) (reflect.Type, bool) {
+	t := f.Type
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	return t, t.Kind() == reflect.Struct
+}
+
+func cell(f reflect.StructField, v reflect.Value) string {
+	omit := strings.HasSuffix(f.Tag.Get("json"), ",omitempty")
+	if !v.IsValid() || omit && v.IsZero() {
+		return ""
+	}
+	if v.Kind() != reflect.Slice {
+		return fmt.Sprint(v.Interface())
+	}
+	items := make([]string, v.Len())
+	for i := range items {
+		items[i] = fmt.Sprint(v.Index(i).Interface())
+	}
+	return strings.Join(items, ";")
+}

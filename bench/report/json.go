@@ -1,0 +1,100 @@
+package report
+
+import (
+	"bytes"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+)
+
+//go:embed schema.json
+var schema []byte
+
+// Schema is the published form of a report, in JSON Schema 2020-12.
+func Schema() []byte { return slices.Clone(schema) }
+
+var compiled = sync.OnceValues(func() (*jsonschema.Schema, error) {
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(schema))
+	if err != nil {
+		return nil, err
+	}
+	c := jsonschema.NewCompiler()
+	c.AssertFormat()
+	if err := c.AddResource("schema.json", doc); err != nil {
+		return nil, err
+	}
+	return c.Compile("schema.json")
+})
+
+// WriteJSON writes the report by its schema. A report that breaks the schema is
+// written nevertheless, since measuring it again costs more than mending it, and
+// the error says what is wrong with it.
+func (r *Report) WriteJSON(w io.Writer) error {
+	text, err := json.MarshalIndent(r.filled(), "", "\t")
+	if err != nil {
+		return fmt.Errorf("report: %w", err)
+	}
+	if _, err := w.Write(append(text, '\n')); err != nil {
+		return err
+	}
+	_, err = ReadJSON(bytes.NewReader(text))
+	return err
+}
+
+// filled is the report with empty lists where there are none, which JSON would
+// show as null.
+func (r *Report) filled() *Report {
+	c := *r
+	if c.Command == nil {
+		c.Command = []string{}
+	}
+	c.Results = append([]Result{}, c.Results...)
+	for i := range c.Results {
+		if c.Results[i].Repeats == nil {
+			c.Results[i].Repeats = []float64{}
+		}
+	}
+	return &c
+}
+
+// ReadJSON reads a report and refuses one that breaks the schema, or that
+// contradicts itself.
+func ReadJSON(rd io.Reader) (*Report, error) {
+	text, err := io.ReadAll(rd)
+	if err != nil {
+		return nil, err
+	}
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+	if err != nil {
+		return nil, fmt.Errorf("report: not JSON: %w", err)
+	}
+	if err := checkForm(doc); err != nil {
+		return nil, err
+	}
+	r := new(Report)
+	if err := json.Unmarshal(text, r); err != nil {
+		return nil, fmt.Errorf("report: %w", err)
+	}
+	for i := range r.Results {
+		if err := r.Results[i].check(); err != nil {
+			return nil, fmt.Errorf("report: result %d (%s): %w", i, r.Results[i].Test, err)
+		}
+	}
+	return r, nil
+}
+
+// check tells what a schema cannot.
+func (r *Result) check() error {
+	if !(r.Low <= r.Value && r.Value <= r.High) {
+		return fmt.Errorf("value %v lies outside of its interval from %v to %v", r.Value, r.Low, r.High)
+	}
+	if l := r.Limit; l != nil && l.Ratios != nil && len(l.Ratios) != len(r.Repeats) {
+		return fmt.Errorf("%d ratios for %d repeats", len(l.Ratios), len(r.Repeats))
+	}
+	return nil
+}

@@ -1,0 +1,82 @@
+package report
+
+import (
+	"math"
+	"slices"
+)
+
+func median(x []float64) float64 {
+	if len(x) == 0 {
+		return 0
+	}
+	s := slices.Sorted(slices.Values(x))
+	return (s[(len(s)-1)/2] + s[len(s)/2]) / 2
+}
+
+// welch is the chance that two samples of one mean differ as much as these do,
+// by Welch's t-test, which does not assume that they are equally noisy.
+func welch(a, b []float64) float64 {
+	meanA, errA := mean(a)
+	meanB, errB := mean(b)
+	if meanA == meanB {
+		return 1
+	}
+	if errA+errB == 0 {
+		return 0
+	}
+	t := math.Abs(meanA-meanB) / math.Sqrt(errA+errB)
+	free := (errA + errB) * (errA + errB) / (errA*errA/float64(len(a)-1) + errB*errB/float64(len(b)-1))
+	return student(t, free)
+}
+
+// mean is accompanied by the square of its standard error.
+func mean(x []float64) (mean, squared float64) {
+	n := float64(len(x))
+	for _, v := range x {
+		mean += v / n
+	}
+	for _, v := range x {
+		squared += (v - mean) * (v - mean) / (n - 1) / n
+	}
+	return mean, squared
+}
+
+// student is the chance that a t of that many degrees of freedom is farther from
+// zero than this one. With t = √free · tan(x) the density becomes cos(x)^(free-1)
+// between 0 and π/2, which has no tail to be cut off.
+func student(t, free float64) float64 {
+	density := func(x float64) float64 { return math.Pow(math.Max(math.Cos(x), 0), free-1) }
+	from := math.Atan(t / math.Sqrt(free))
+	return simpson(density, from, math.Pi/2) / simpson(density, 0, math.Pi/2)
+}
+
+// simpson integrates f by Simpson's rule.
+func simpson(f func(float64) float64, from, to float64) float64 {
+	const steps = 200
+	h := (to - from) / steps
+	sum := f(from) + f(to)
+	for i := 1; i < steps; i++ {
+		sum += f(from+float64(i)*h) * float64(2+2*(i%2))
+	}
+	return sum * h / 3
+}
+
+// holm corrects the chances of several tests for their number: the least is
+// multiplied by it, the next by one fewer, and none may fall below one before it.
+func holm(tests []*Change) {
+	tests = slices.Clone(tests)
+	slices.SortStableFunc(tests, func(a, b *Change) int {
+		switch {
+		case a.Chance < b.Chance:
+			return -1
+		case a.Chance > b.Chance:
+			return 1
+		}
+		return 0
+	})
+	least := 0.0
+	for i, t := range tests {
+		least = max(least, min(1, t.Chance*float64(len(tests)-i)))
+		t.Chance = least
+	}
+}

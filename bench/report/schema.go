@@ -1,0 +1,52 @@
+package report
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"golang.org/x/text/language"
+	"golang.org/x/text/message"
+)
+
+// checkForm compares a document with the schema, and names each place that
+// breaks it.
+func checkForm(doc any) error {
+	s, err := compiled()
+	if err != nil {
+		return fmt.Errorf("report: schema: %w", err)
+	}
+	if m, ok := doc.(map[string]any); ok {
+		if v, ok := m["version"].(string); ok && v != Version {
+			return fmt.Errorf("report: version is %q, but this program reads %q", v, Version)
+		}
+	}
+	err = s.Validate(doc)
+	var invalid *jsonschema.ValidationError
+	if !errors.As(err, &invalid) {
+		return err
+	}
+	return fmt.Errorf("report: not as its schema says: %s", strings.Join(faults(invalid), "; "))
+}
+
+// faults are the leaves of a validation error, each with its place. What is
+// above them says only that something below is wrong.
+func faults(e *jsonschema.ValidationError) []string {
+	if len(e.Causes) == 0 {
+		what := e.ErrorKind.LocalizedString(message.NewPrinter(language.English))
+		return []string{place(e.InstanceLocation) + ": " + what}
+	}
+	var all []string
+	for _, c := range e.Causes {
+		all = append(all, faults(c)...)
+	}
+	return all
+}
+
+func place(path []string) string {
+	if len(path) == 0 {
+		return "the report"
+	}
+	return strings.Join(path, "/")
+}

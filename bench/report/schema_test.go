@@ -1,0 +1,163 @@
+package report_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/softnd/softnd/bench/report"
+)
+
+type object = map[string]any
+
+func text(t *testing.T, r *report.Report) string {
+	t.Helper()
+	var b bytes.Buffer
+	if err := r.WriteJSON(&b); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+func TestReadingGivesWhatWasWritten(t *testing.T) {
+	back, err := report.ReadJSON(strings.NewReader(text(t, sample())))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(back, sample()) {
+		t.Errorf("got %+v", back)
+	}
+}
+
+func TestAReportWithoutResultsHasAForm(t *testing.T) {
+	r := &report.Report{Version: report.Version, Machine: report.ThisMachine()}
+	if _, err := report.ReadJSON(strings.NewReader(text(t, r))); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestWritingKeepsABadReportAndSaysSo(t *testing.T) {
+	r := sample()
+	r.Results[1].Unit = "parsec"
+	var b bytes.Buffer
+	if err := r.WriteJSON(&b); err == nil || !strings.Contains(err.Error(), "results/1/unit") {
+		t.Errorf("error %v does not name the place", err)
+	}
+	if !strings.Contains(b.String(), "parsec") {
+		t.Error("what was measured is lost")
+	}
+}
+
+func TestDamagedReportsAreRefused(t *testing.T) {
+	result := func(d object) object { return d["results"].([]any)[0].(object) }
+	inside := func(d object, name string) object { return result(d)[name].(object) }
+	for _, c := range []struct {
+		damage string
+		do     func(object)
+		says   string
+	}{
+		{"another version", func(d object) { d["version"] = "softnd-bench/2" }, `"softnd-bench/2", but this program reads "softnd-bench/1"`},
+		{"no version", func(d object) { delete(d, "version") }, "version"},
+		{"no machine", func(d object) { delete(d, "machine") }, "machine"},
+		{"results null", func(d object) { d["results"] = nil }, "results"},
+		{"a field nobody knows", func(d object) { d["colour"] = "red" }, "colour"},
+		{"time in words", func(d object) { d["time"] = "noon" }, "time"},
+		{"no cores", func(d object) { d["machine"].(object)["cores"] = 0 }, "machine/cores"},
+		{"half a core", func(d object) { d["machine"].(object)["cores"] = 1.5 }, "machine/cores"},
+		{"a processor without a name", func(d object) { d["machine"].(object)["processor"] = "" }, "machine/processor"},
+		{"a system without an architecture", func(d object) { d["machine"].(object)["system"] = "linux" }, "machine/system"},
+		{"no test", func(d object) { delete(result(d), "test") }, "results/0"},
+		{"a test with spaces", func(d object) { result(d)["test"] = "write lat" }, "results/0/test"},
+		{"negative size", func(d object) { result(d)["size"] = -8 }, "results/0/size"},
+		{"an unknown unit", func(d object) { result(d)["unit"] = "us" }, "results/0/unit"},
+		{"neither less nor more", func(d object) { result(d)["better"] = "lower" }, "results/0/better"},
+		{"an unknown mode", func(d object) { result(d)["mode"] = "sleeping" }, "results/0/mode"},
+		{"an unknown executor", func(d object) { result(d)["executor"] = "both" }, "results/0/executor"},
+		{"an unknown memory", func(d object) { result(d)["memory"] = "heap" }, "results/0/memory"},
+		{"depth of nothing", func(d object) { result(d)["depth"] = 0 }, "results/0/depth"},
+		{"a figure in words", func(d object) { result(d)["value"] = "fast" }, "results/0/value"},
+		{"a negative figure", func(d object) { result(d)["value"] = -1 }, "results/0/value"},
+		{"no repeats", func(d object) { result(d)["repeats"] = []any{} }, "results/0/repeats"},
+		{"a negative repeat", func(d object) { result(d)["repeats"] = []any{1, -1, 2} }, "results/0/repeats/1"},
+		{"a value below its interval", func(d object) { result(d)["value"] = 1 }, "outside of its interval"},
+		{"a value above its interval", func(d object) { result(d)["value"] = 9e9 }, "outside of its interval"},
+		{"a distribution without a median", func(d object) { delete(inside(d, "distribution"), "p50") }, "results/0/distribution"},
+		{"a distribution of nothing", func(d object) { inside(d, "distribution")["count"] = 0 }, "results/0/distribution/count"},
+		{"no limit at all", func(d object) { inside(d, "limit")["value"] = 0 }, "results/0/limit/value"},
+		{"a limit without a name", func(d object) { inside(d, "limit")["name"] = "" }, "results/0/limit/name"},
+		{"a ratio too few", func(d object) { inside(d, "limit")["ratios"] = []any{1, 2} }, "2 ratios for 3 repeats"},
+	} {
+		var d object
+		if err := json.Unmarshal([]byte(text(t, sample())), &d); err != nil {
+			t.Fatal(err)
+		}
+		c.do(d)
+		damaged, err := json.Marshal(d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch _, err := report.ReadJSON(bytes.NewReader(damaged)); {
+		case err == nil:
+			t.Errorf("%s: accepted", c.damage)
+		case !strings.Contains(err.Error(), c.says):
+			t.Errorf("%s: %q does not say %q", c.damage, err, c.says)
+		}
+	}
+}
+
+func TestWhatIsNoJSONIsRefused(t *testing.T) {
+	whole := text(t, sample())
+	for _, bad := range []string{"", "ndbench: no such test\n", whole[:len(whole)/2], whole + whole, "[]", "null"} {
+		if _, err := report.ReadJSON(strings.NewReader(bad)); err == nil {
+			t.Errorf("accepted %.20q", bad)
+		}
+	}
+}
+
+// The schema names the fields of the structs, all of them and no others, and
+// has words for each.
+func TestTheSchemaKnowsEachField(t *testing.T) {
+	var s struct {
+		Properties map[string]object
+		Defs       map[string]struct{ Properties map[string]object } `json:"$defs"`
+	}
+	if err := json.Unmarshal(report.Schema(), &s); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		of         any
+		properties map[string]object
+	}{
+		{report.Report{}, s.Properties},
+		{report.Machine{}, s.Defs["machine"].Properties},
+		{report.Result{}, s.Defs["result"].Properties},
+		{report.Distribution{}, s.Defs["distribution"].Properties},
+		{report.Limit{}, s.Defs["limit"].Properties},
+	} {
+		want := tags(reflect.TypeOf(c.of))
+		slices.Sort(want)
+		if got := slices.Sorted(maps.Keys(c.properties)); !slices.Equal(got, want) {
+			t.Errorf("%T has the fields\n%v, but its schema\n%v", c.of, want, got)
+		}
+		for name, p := range c.properties {
+			if p["description"] == nil {
+				t.Errorf("%T: no words about %s", c.of, name)
+			}
+		}
+	}
+}
+
+func tags(of reflect.Type) []string {
+	var all []string
+	for _, f := range reflect.VisibleFields(of) {
+		if !f.Anonymous {
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			all = append(all, name)
+		}
+	}
+	return all
+}

@@ -1,0 +1,60 @@
+package report_test
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/softnd/softnd/bench/report"
+)
+
+const table = `Example(R) Processor 9000, 2 cores, kernel 6.18.44, linux/amd64, go1.26.8
+softnd unknown, 2026-03-04 05:06 UTC, ndbench suite --quick
+
+write_lat (less is better)
+  provider    size  settings                                                                          median  95 % from       to  of limit    limit              p50      p99    p99.9  p99.99      max  note
+  softnd    64 KiB  depth 16, 64 pairs, 4 ranks, events, target executes, private memory, both ways  4.32 µs    4.30 µs  4.40 µs    1.73 ×  2.50 µs  memcpy  4.32 µs  5.00 µs  12.5 µs  100 µs  1.50 ms  one, "two"; three
+  ucx          8 B  not pinned                                                                       61.2 ns    61.2 ns  61.2 ns
+
+send_bw (more is better)
+  provider   size  settings     median  95 % from         to  of limit      limit
+  softnd    1 MiB  depth 8   12.3 GB/s  12.0 GB/s  12.5 GB/s   0.950 ×  13.0 GB/s  memcpy
+`
+
+func TestTheTable(t *testing.T) {
+	var b bytes.Buffer
+	if err := sample().WriteTable(&b); err != nil {
+		t.Fatal(err)
+	}
+	if b.String() != table {
+		t.Errorf("got\n%s\nwant\n%s", b.String(), table)
+	}
+}
+
+func TestFiguresForPeople(t *testing.T) {
+	for _, c := range []struct{ got, want string }{
+		{report.Size(0), "0 B"},
+		{report.Size(8), "8 B"},
+		{report.Size(1000), "1000 B"},
+		{report.Size(1024), "1 KiB"},
+		{report.Size(1536), "1.50 KiB"},
+		{report.Size(64 << 10), "64 KiB"},
+		{report.Size(1 << 20), "1 MiB"},
+		{report.Figure(0, "ns"), "0 ns"},
+		{report.Figure(0.12345, "ns"), "0.123 ns"},
+		{report.Figure(9.996, "ns"), "10.0 ns"},
+		{report.Figure(61.25, "ns"), "61.2 ns"},
+		{report.Figure(99.96, "ns"), "100 ns"},
+		{report.Figure(999.7, "ns"), "1.00 µs"},
+		{report.Figure(2.5e9, "ns"), "2.50 s"},
+		{report.Figure(12345, "MB/s"), "12.3 GB/s"},
+		{report.Figure(34.5e6, "msg/s"), "34.5 M msg/s"},
+		{report.Figure(1200, "ops/s"), "1.20 k ops/s"},
+		{report.Figure(2<<20, "B"), "2 MiB"},
+		{report.Figure(0.00123, "%"), "0.00123 %"},
+		{report.Figure(1.084, "ratio"), "1.08"},
+	} {
+		if c.got != c.want {
+			t.Errorf("got %q, want %q", c.got, c.want)
+		}
+	}
+}
