@@ -168,7 +168,7 @@ func (l *Loop) conclude(res *report.Result, limits []float64, h *Histogram) {
 		for i, limit := range limits {
 			ratios[i] = res.Repeats[i] / limit
 		}
-		res.Limit = &report.Limit{Name: l.LimitName, Unit: l.LimitUnit, Value: Median(limits), Ratio: Median(ratios)}
+		res.Limit = &report.Limit{Name: l.LimitName, Unit: l.LimitUnit, Value: Median(limits), Ratio: Median(ratios), Ratios: ratios}
 	}
 	if h != nil && h.Count() > 0 {
 		res.Distribution = h.Distribution()

@@ -1,0 +1,138 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/softnd/softnd"
+	"github.com/softnd/softnd/bench/measure"
+)
+
+// options are those of the command line: of the measurement, of the way to
+// start, and of what becomes of the figures.
+type options struct {
+	measure.Options
+	sizes          []string
+	allSizes       bool
+	executor       string
+	memory         string
+	pin, noPin     bool
+	ranks          int
+	server, client string
+	output
+}
+
+func (o *options) addFlags(f *pflag.FlagSet) {
+	f.SortFlags = false
+	f.StringSliceVarP(&o.sizes, "size", "s", nil, "bytes of an operation: 8, 64K, 1M, or a list")
+	f.BoolVarP(&o.allSizes, "all-sizes", "a", false, "all powers of two from 1 to 4M bytes")
+	f.IntVarP(&o.Iterations, "iterations", "n", 0, "operations of a repeat")
+	f.DurationVarP(&o.Duration, "duration", "D", 0, fmt.Sprintf("length of a repeat, instead of iterations (default %v)", measure.DefaultDuration))
+	f.IntVarP(&o.WarmUp, "warmup", "w", 1000, "operations before the first repeat")
+	f.IntVarP(&o.Repeats, "repeats", "r", measure.DefaultRepeats, "repeats; the figure is their median")
+	f.IntVarP(&o.Depth, "depth", "t", 0, "operations outstanding, on all queue pairs together (default by test and size)")
+	f.IntVarP(&o.Pairs, "pairs", "q", 1, "queue pairs on one completion queue, used in turn")
+	f.BoolVarP(&o.Bidirectional, "bidirectional", "b", false, "both ways at once; the figure is the sum")
+	f.BoolVarP(&o.Events, "events", "e", false, "wait for events instead of polling")
+	f.BoolVarP(&o.Inline, "inline", "I", false, "post Sends and Writes inline, which only small ones can be")
+	f.BoolVarP(&o.Validate, "validate", "c", false, "check the data that arrives, before the timed loops")
+	f.StringVarP(&o.executor, "executor", "x", "", "who moves the bytes: auto, initiator or target (default $"+softnd.EnvExec+" or auto)")
+	f.StringVarP(&o.memory, "memory", "m", "arena", "arena, which both ranks map, or private, which its owner has alone")
+	f.BoolVar(&o.pin, "pin", false, "keep each rank on a core of its own (default if there are enough)")
+	f.BoolVar(&o.noPin, "no-pin", false, "let ranks move between cores")
+	f.IntVarP(&o.ranks, "ranks", "N", 0, "ranks, for tests of any number, started alone (default 2)")
+	f.StringVar(&o.server, "server", "", "be rank 0 of the job of this `name`, and wait for the client")
+	f.StringVar(&o.client, "client", "", "be rank 1 of the job of this `name`; the server's options count")
+	o.output.addFlags(f)
+}
+
+// check refuses what makes no sense, and fills in the measurement's options.
+func (o *options) check() error {
+	if err := o.checkNumbers(); err != nil {
+		return err
+	}
+	if err := o.chooseSizes(); err != nil {
+		return err
+	}
+	if o.executor == "" {
+		o.executor = os.Getenv(softnd.EnvExec)
+	}
+	switch o.executor {
+	case "":
+		o.executor = "auto"
+	case "auto", "initiator", "target":
+	default:
+		return fmt.Errorf("--executor %s: there is no such one; take auto, initiator or target", o.executor)
+	}
+	o.Executor = o.executor
+	switch o.memory {
+	case "arena", "private":
+		o.Private = o.memory == "private"
+	default:
+		return fmt.Errorf("--memory %s: there is no such kind; take arena or private", o.memory)
+	}
+	switch {
+	case o.pin && o.noPin:
+		return fmt.Errorf("--pin and --no-pin exclude each other; leave one out")
+	case o.server != "" && o.client != "":
+		return fmt.Errorf("--server and --client exclude each other; a terminal is one of them")
+	case o.Iterations > 0 && o.Duration > 0:
+		return fmt.Errorf("--iterations and --duration exclude each other; leave one out")
+	}
+	return o.output.check()
+}
+
+func (o *options) checkNumbers() error {
+	for _, n := range []struct {
+		name         string
+		value, least int
+		most         int
+	}{
+		{"--iterations", o.Iterations, 0, 1 << 40},
+		{"--warmup", o.WarmUp, 0, 1 << 40},
+		{"--repeats", o.Repeats, 1, 1 << 20},
+		{"--depth", o.Depth, 0, 4095},
+		{"--pairs", o.Pairs, 1, 1024},
+		{"--ranks", o.ranks, 0, 1024},
+	} {
+		if n.value < n.least || n.value > n.most {
+			return fmt.Errorf("%s %d: out of range; take %d to %d", n.name, n.value, n.least, n.most)
+		}
+	}
+	if o.Duration < 0 || o.Duration > time.Hour {
+		return fmt.Errorf("--duration %v: out of range; take up to 1h", o.Duration)
+	}
+	return nil
+}
+
+func (o *options) chooseSizes() error {
+	if o.allSizes && len(o.sizes) > 0 {
+		return fmt.Errorf("--size and --all-sizes exclude each other; leave one out")
+	}
+	if o.allSizes {
+		for size := 1; size <= 4<<20; size *= 2 {
+			o.Sizes = append(o.Sizes, size)
+		}
+		return nil
+	}
+	for _, text := range o.sizes {
+		size, err := parseSize(text)
+		if err != nil {
+			return fmt.Errorf("--size %s: %w", text, err)
+		}
+		if !slices.Contains(o.Sizes, size) {
+			o.Sizes = append(o.Sizes, size)
+		}
+	}
+	return nil
+}
+
+// pinned tells whether the ranks of a job of this size are to be pinned.
+func (o *options) pinned(ranks int) bool {
+	return o.pin || !o.noPin && runtime.NumCPU() >= ranks
+}

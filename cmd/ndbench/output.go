@@ -1,0 +1,126 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/softnd/softnd/bench/plot"
+	"github.com/softnd/softnd/bench/report"
+)
+
+// output is what becomes of a report.
+type output struct {
+	json, csv, plot, compare string
+	quiet                    bool
+
+	old *report.Report // to compare with
+}
+
+func (o *output) addFlags(f *pflag.FlagSet) {
+	f.StringVar(&o.json, "json", "", "write the report as JSON to a `file`, or - for standard output instead of the table")
+	f.StringVar(&o.csv, "csv", "", "the same as CSV")
+	f.StringVar(&o.plot, "plot", "", "draw the figures by size into a `file` .png or .svg")
+	f.StringVar(&o.compare, "compare", "", "compare with an earlier `file` of --json; the exit status is 3 if something has changed")
+	f.BoolVar(&o.quiet, "quiet", false, "no table")
+}
+
+// check finds mistakes before anything is measured.
+func (o *output) check() (err error) {
+	if o.json == "-" && o.csv == "-" {
+		return errors.New("--json - and --csv - both want standard output; give one of them a file")
+	}
+	switch ending := strings.ToLower(filepath.Ext(o.plot)); {
+	case o.plot == "", ending == ".png", ending == ".svg":
+	default:
+		return fmt.Errorf("--plot %s: ndbench does not draw %q; name a file .png or .svg", o.plot, ending)
+	}
+	for _, path := range []string{o.json, o.csv, o.plot} {
+		if path == "" || path == "-" {
+			continue
+		}
+		if s, err := os.Stat(filepath.Dir(path)); err != nil || !s.IsDir() {
+			return fmt.Errorf("%s: there is no directory %s; make it, or name another file", path, filepath.Dir(path))
+		}
+	}
+	if o.compare == "" {
+		return nil
+	}
+	f, err := os.Open(o.compare)
+	if err != nil {
+		return fmt.Errorf("--compare: %w; name a file that --json has written", err)
+	}
+	defer f.Close()
+	if o.old, err = report.ReadJSON(f); err != nil {
+		return fmt.Errorf("--compare %s: %w; name a file that --json has written", o.compare, err)
+	}
+	return nil
+}
+
+// emit writes a report in all the ways asked for. The error is errChanged if
+// the comparison found a change.
+func (o *output) emit(results []report.Result, stdout io.Writer) error {
+	r := &report.Report{Version: report.Version, Time: time.Now().UTC(), Command: os.Args, Machine: report.ThisMachine(), Results: results}
+	for _, form := range []struct {
+		path  string
+		write func(io.Writer) error
+	}{{o.json, r.WriteJSON}, {o.csv, r.WriteCSV}} {
+		if err := writeTo(form.path, stdout, form.write); err != nil {
+			return err
+		}
+	}
+	if !o.quiet && o.json != "-" && o.csv != "-" {
+		if err := r.WriteTable(stdout); err != nil {
+			return err
+		}
+	}
+	if o.plot != "" {
+		if err := plot.Save(o.plot, r); err != nil {
+			return fmt.Errorf("plot %s: %w", o.plot, err)
+		}
+	}
+	if o.old == nil {
+		return nil
+	}
+	return o.compareWith(r, stdout)
+}
+
+func (o *output) compareWith(r *report.Report, stdout io.Writer) error {
+	c, err := report.Compare(o.old, r)
+	if err != nil {
+		return fmt.Errorf("compare with %s: %w", o.compare, err)
+	}
+	if !o.quiet {
+		if err := c.WriteTable(stdout); err != nil {
+			return err
+		}
+	}
+	if c.Changed() {
+		return fmt.Errorf("compare with %s: %w", o.compare, errChanged)
+	}
+	return nil
+}
+
+// writeTo writes to a file, to standard output for "-", or nowhere for "".
+func writeTo(path string, stdout io.Writer, write func(io.Writer) error) error {
+	switch path {
+	case "":
+		return nil
+	case "-":
+		return write(stdout)
+	}
+	f, err := os.Create(path)
+	if err != nil {
+		return fmt.Errorf("write the report: %w", err)
+	}
+	if err := errors.Join(write(f), f.Close()); err != nil {
+		return fmt.Errorf("write the report to %s: %w", path, err)
+	}
+	return nil
+}

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/softnd/softnd/bench/measure"
+	"github.com/softnd/softnd/bench/report"
+)
+
+// runTest runs one test in a job of its own and reports.
+func (o *options) runTest(cmd *cobra.Command, t measure.Test) error {
+	ctx := context.Background() // a signal ends the process, and that the others
+	ranks := t.Ranks
+	if ranks == 0 {
+		ranks = max(o.ranks, 2)
+	}
+	if o.ranks != 0 && o.ranks != ranks {
+		return usagef("%s: --ranks %d: the test is one of %d ranks; leave the option out", t.Name, o.ranks, ranks)
+	}
+	s, err := o.start(ctx, ranks)
+	if err != nil {
+		return fmt.Errorf("%s: %w", t.Name, err)
+	}
+	results, err := s.run(ctx, t, o.Options)
+	if err != nil {
+		return err
+	}
+	rank := s.world.Job.Rank()
+	if err := s.end(ctx); err != nil {
+		return fmt.Errorf("%s: end: %w", t.Name, err)
+	}
+	if rank != 0 && !s.shared {
+		return nil
+	}
+	return o.emit(results, cmd.OutOrStdout())
+}
+
+// plan is what the ranks have to agree on.
+type plan struct {
+	Test    string
+	Options measure.Options
+}
+
+// run runs one test with rank 0's options. Rank 0 has the results; all ranks
+// do if they share.
+func (s *session) run(ctx context.Context, t measure.Test, o measure.Options) ([]report.Result, error) {
+	job := s.world.Job
+	if have := job.Size(); t.Ranks != 0 && have != t.Ranks || have < 2 {
+		need := max(t.Ranks, 2)
+		return nil, fmt.Errorf("%s: the job has %d ranks, the test is one of %d; start it with ndrun -n %d, or without ndrun", t.Name, have, need, need)
+	}
+	o, err := s.agree(ctx, plan{t.Name, o})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", t.Name, err)
+	}
+	results, err := t.Run(ctx, s.world, o)
+	if err != nil || !s.shared {
+		return results, err
+	}
+	return share(ctx, s.world, results)
+}
+
+// agree returns rank 0's options, if all ranks want the same test.
+func (s *session) agree(ctx context.Context, own plan) (measure.Options, error) {
+	blob, err := json.Marshal(own)
+	if err != nil {
+		return own.Options, err
+	}
+	all, err := s.world.Job.Exchange(ctx, blob)
+	if err != nil {
+		return own.Options, err
+	}
+	var first plan
+	for rank, b := range all {
+		var p plan
+		if err := json.Unmarshal(b, &p); err != nil {
+			return own.Options, fmt.Errorf("the options of rank %d: %w", rank, err)
+		}
+		if rank == 0 {
+			first = p
+		}
+		if p.Test != first.Test || p.Options.Executor != first.Options.Executor {
+			return own.Options, fmt.Errorf("rank 0 runs %s with executor %s, rank %d %s with %s; give all ranks the same",
+				first.Test, first.Options.Executor, rank, p.Test, p.Options.Executor)
+		}
+	}
+	return first.Options, nil
+}
+
+// share gives rank 0's results to all.
+func share(ctx context.Context, w *measure.World, results []report.Result) ([]report.Result, error) {
+	blob, err := json.Marshal(results)
+	if err != nil {
+		return nil, err
+	}
+	all, err := w.Job.Exchange(ctx, blob)
+	if err != nil {
+		return nil, err
+	}
+	results = nil
+	return results, json.Unmarshal(all[0], &results)
+}
