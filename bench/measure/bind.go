@@ -55,14 +55,20 @@ func newBinder(ctx context.Context, w *World, o Options, size int) (*binder, err
 }
 
 func (b *binder) measure(ctx context.Context, w *World, o Options) ([]report.Result, error) {
-	pair := &Loop{Result: timed(w, o, "bind_invalidate", b.size), Run: onRank0(w, b.times), Sample: sampleOnRank0(w, b.pair)}
+	pair := &Loop{Result: b.timed("bind_invalidate"), Run: onRank0(w, b.times), Sample: sampleOnRank0(w, b.pair)}
 	together, err := pair.Measure(ctx, w, o)
 	if err != nil {
 		return nil, err
 	}
 	apart := turns{objects: len(b.windows), do: b.bind, undo: b.invalidate}
-	each, err := apart.latency(ctx, w, o, timed(w, o, "bind", b.size), timed(w, o, "invalidate", b.size))
+	each, err := apart.latency(ctx, w, o, b.timed("bind"), b.timed("invalidate"))
 	return append(together, each...), err
+}
+
+func (b *binder) timed(test string) report.Result {
+	res := newResult(test, "ns", "less", "", b.o)
+	res.Settings = b.settings()
+	return res
 }
 
 func (b *binder) bind(i int) error {

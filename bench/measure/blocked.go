@@ -45,7 +45,7 @@ func runBlocked(ctx context.Context, w *World, o Options) (found []report.Result
 			}
 			return slices.Max(all), nil
 		}}
-		o.Iterations = 1
+		o.Iterations, o.WarmUp = 1, 0
 		r, err := l.Measure(ctx, w, o)
 		if err != nil {
 			return nil, err

@@ -24,8 +24,8 @@ func runAllocNoise(ctx context.Context, w *World, o Options) (found []report.Res
 			return nil, err
 		}
 		n := &noise{w: w, l: l}
-		res := timed(w, o, "alloc_noise", size)
-		res.Unit = "ratio"
+		res := newResult("alloc_noise", "ratio", "less", "", o)
+		res.Settings = l.settings()
 		loop := &Loop{Result: res, Run: n.repeat}
 		r, err := loop.Measure(ctx, w, o)
 		if err := afterAll(ctx, w, err, l.release); err != nil {

@@ -29,6 +29,7 @@ const (
 type measureTurns func(t turns, ctx context.Context, w *World, o Options, do, undo report.Result) ([]report.Result, error)
 
 func measureRegions(ctx context.Context, w *World, o Options, test string, regions int, how measureTurns) (found []report.Result, err error) {
+	o.WarmUp = min(o.WarmUp, regionsForLatency) // of the large ones, more would take seconds
 	if o.Depth > 0 {
 		regions = o.Depth
 	}

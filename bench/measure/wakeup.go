@@ -14,6 +14,8 @@ import (
 const (
 	wakeupPause = 2 * time.Millisecond // enough to fall asleep
 	wakeupBytes = 8
+	// Operations are slow on purpose, and so is a long warm-up.
+	wakeupWarmUp = 10
 	// A distribution takes more operations than a repeat, which has few.
 	wakeupSamples = 5
 )
@@ -29,7 +31,7 @@ func runWakeup(ctx context.Context, w *World, o Options) (found []report.Result,
 		{"wakeup_notify", "asleep in Notify", sleepInNotify},
 		{"wakeup_eventfd", "asleep in poll(2), with the event descriptor", sleepInPoll},
 	} {
-		o.Pairs, o.Inline = 1, false
+		o.Pairs, o.Inline, o.WarmUp = 1, false, min(o.WarmUp, wakeupWarmUp)
 		o.Events = way.sleep == nil && w.Job.Rank() != 0
 		l, err := openLink(ctx, w, o, sendLat.config.sized(wakeupBytes))
 		if err != nil {

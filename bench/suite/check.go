@@ -59,14 +59,14 @@ func (b *Bar) clears(seen, bar float64) bool {
 	return seen <= bar
 }
 
-// Passed tells whether every required bar is met.
-func Passed(verdicts []Verdict) bool {
+// Count returns how many verdicts have an outcome.
+func Count(verdicts []Verdict, o Outcome) (n int) {
 	for _, v := range verdicts {
-		if v.Outcome != Met && v.Outcome != AimMet {
-			return false
+		if v.Outcome == o {
+			n++
 		}
 	}
-	return len(verdicts) > 0
+	return n
 }
 
 // Write prints the verdicts as a table.

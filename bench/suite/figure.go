@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/softnd/softnd/bench/measure"
 	"github.com/softnd/softnd/bench/report"
 )
 
@@ -20,7 +21,9 @@ type which struct {
 	test             string
 	size             int
 	ranks, pairs     int
+	depth            int
 	executor, memory string
+	events           bool // results of event mode
 	once             bool // the figure is counted, not timed: one repeat will do
 }
 
@@ -33,7 +36,10 @@ func (w which) String() string {
 		s += fmt.Sprintf(" with %d ranks", w.ranks)
 	}
 	if w.pairs > 0 {
-		s += fmt.Sprintf(" with pairs=%d", w.pairs)
+		s += fmt.Sprintf(" and %d queue pairs", w.pairs)
+	}
+	if w.depth > 0 {
+		s += fmt.Sprintf(" at depth %d", w.depth)
 	}
 	if w.executor != "" {
 		s += ", executor " + w.executor
@@ -44,17 +50,20 @@ func (w which) String() string {
 	return s
 }
 
+func (w which) atDepth(depth int) which {
+	w.depth = depth
+	return w
+}
+
 func (w which) matches(r *report.Result) bool {
-	return r.Provider == provider && r.Test == w.test && !r.Bidirectional &&
+	return r.Provider == measure.Provider && r.Test == w.test && !r.Bidirectional && (r.Mode != "event" || w.events) &&
 		(w.size == 0 || r.Size == w.size) &&
 		(w.ranks == 0 || r.Ranks == w.ranks) &&
 		(w.pairs == 0 || r.Pairs == w.pairs) &&
+		(w.depth == 0 || r.Depth == w.depth) &&
 		(w.executor == "" || r.Executor == w.executor) &&
 		(w.memory == "" || r.Memory == w.memory)
 }
-
-// provider is who has to clear the bars.
-const provider = "softnd"
 
 // find returns the one result that w names. Where a report holds several,
 // nobody can say which of them counts.
@@ -89,7 +98,7 @@ func value(w which, unit string) figure {
 		if r.Unit != unit {
 			return 0, fmt.Errorf("%v is given in %q, not in %q", w, r.Unit, unit)
 		}
-		return measured(r.Value, r.Unit == percent)
+		return measured(r.Value, r.Unit == "%")
 	}
 }
 
@@ -128,8 +137,6 @@ func times(factor float64, of figure) figure {
 		return v * factor, err
 	}
 }
-
-const percent = "%"
 
 // measured refuses what no measurement can have found.
 func measured(v float64, mayBeZero bool) (float64, error) {
