@@ -11,6 +11,8 @@ import (
 const (
 	noiseRate = 1e9 // bytes allocated in a second, by each rank
 	noiseSize = 8
+	// So many operations have a p99.9 that single accidents do not make.
+	leastNoiseOps = 20000
 )
 
 // runAllocNoise compares the latency that one Write in a thousand exceeds while
@@ -26,8 +28,7 @@ func runAllocNoise(ctx context.Context, w *World, o Options) (found []report.Res
 		n := &noise{w: w, l: l}
 		res := newResult("alloc_noise", "ratio", "less", "", o)
 		res.Settings = l.settings()
-		loop := &Loop{Result: res, Run: n.repeat}
-		r, err := loop.Measure(ctx, w, o)
+		r, err := n.measure(ctx, o, res)
 		if err := afterAll(ctx, w, err, l.release); err != nil {
 			return nil, err
 		}
@@ -46,6 +47,21 @@ type noise struct {
 	l            *link
 	quiet, noisy float64 // p99.9, on rank 0
 	reached      float64 // bytes a second
+}
+
+// measure chooses the operations by what is repeated without noise: beginning
+// and ending the noise takes as long as many of them.
+func (n *noise) measure(ctx context.Context, o Options, res report.Result) ([]report.Result, error) {
+	if o.Iterations == 0 {
+		quiet := &Loop{Result: res, Run: func(_ context.Context, ops int) (float64, error) { return n.tail(ops) }}
+		ops, err := quiet.iterations(ctx, n.w, o)
+		if err != nil {
+			return nil, quiet.failed("choice of iterations", err)
+		}
+		o.Iterations = max(ops, leastNoiseOps)
+	}
+	loop := &Loop{Result: res, Run: n.repeat}
+	return loop.Measure(ctx, n.w, o)
 }
 
 func (n *noise) repeat(ctx context.Context, ops int) (_ float64, err error) {
