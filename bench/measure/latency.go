@@ -54,12 +54,20 @@ func halfTrip(loop *Loop, w *World, size int) {
 	}
 }
 
-func (t pingPong) run(ctx context.Context, w *World, o Options) (found []report.Result, err error) {
+// check refuses options that the test cannot have.
+func (t pingPong) check(o Options) error {
 	if o.Events && t.eventless != "" {
-		return nil, &nd.OpError{Op: t.name, Object: "event mode", Status: nd.NotSupported, Detail: "it would not measure anything", Next: t.eventless}
+		return &nd.OpError{Op: t.name, Object: "event mode", Status: nd.NotSupported, Detail: "there is nothing to wait for", Next: t.eventless}
 	}
 	if o.Bidirectional {
-		return nil, noBothWays(t.name)
+		return noBothWays(t.name)
+	}
+	return nil
+}
+
+func (t pingPong) run(ctx context.Context, w *World, o Options) (found []report.Result, err error) {
+	if err := t.check(o); err != nil {
+		return nil, err
 	}
 	o.Private = o.Private || t.alwaysAside
 	for _, size := range sizes(o, 8) {
@@ -107,9 +115,12 @@ func (t pingPong) runSize(ctx context.Context, w *World, o Options, size int) (_
 // sample is repeat with a look at the clock for each step.
 func (t pingPong) sample(l *link, n int, h *Histogram) error {
 	if !l.active() {
-		return t.respond(l, n)
+		return t.respond(l, leadIn+n)
 	}
 	clock := NewClock()
+	if err := t.steps(l, leadIn); err != nil {
+		return err
+	}
 	for range n {
 		start := clock.Now()
 		if err := t.step(l); err != nil {

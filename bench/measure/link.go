@@ -28,8 +28,8 @@ type link struct {
 	flags    nd.OpFlags // of Sends and Writes
 	done     int        // completions taken, receives apart
 	received int        // receives taken
-	posted   int        // Sends, and
-	expected int        // receives of a ping-pong
+	expected int        // receives to wait for
+	posted   int        // Sends of a ping-pong
 
 	flag     mark // set by the other rank, see signal
 	flagOut  []nd.SGE

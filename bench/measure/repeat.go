@@ -38,10 +38,12 @@ const (
 	DefaultRepeats  = 5
 	DefaultDuration = 200 * time.Millisecond
 
-	leastIterations = 1
-	firstTry        = 16 // operations of the shortest run that tells how long a repeat takes
-	tellingTime     = 10 * time.Millisecond
-	sampleCap       = 1 << 20 // operations of a distribution
+	// A run that lasts for one such part of the duration tells how many operations
+	// fit into it. A shorter one may have lasted that long by accident.
+	tellingPart = 4
+	boldest     = 64 // times more operations than before are tried next
+
+	sampleCap = 1 << 20 // operations of a distribution
 )
 
 // Measure warms up, runs the repeats with the limit next to each, then samples
@@ -118,17 +120,19 @@ func (l *Loop) iterations(ctx context.Context, w *World, o Options) (int, error)
 	if want <= 0 {
 		want = DefaultDuration
 	}
-	n := leastIterations
+	n := 1
 	for {
 		start := time.Now()
 		if _, err := l.run(ctx, w, n); err != nil {
 			return 0, err
 		}
 		took := max(time.Since(start), 1)
-		next, enough := n*firstTry, took >= min(tellingTime, want)
-		if enough {
-			next = max(leastIterations, int(float64(n)*float64(want)/float64(took)))
+		enough := took >= want/tellingPart
+		times := float64(want) / float64(took)
+		if !enough {
+			times = max(2, min(times/2, boldest))
 		}
+		next := max(1, int(float64(n)*times))
 		// Rank 0 decides: the clocks of the ranks do not agree.
 		decided, err := agree(ctx, w, next, enough)
 		if err != nil {

@@ -53,9 +53,17 @@ const (
 	smallSize  = 4 << 10
 )
 
-func (t stream) run(ctx context.Context, w *World, o Options) (found []report.Result, err error) {
+// check refuses options that the test cannot have.
+func (t stream) check(o Options) error {
 	if o.Bidirectional && t.oneWay {
-		return nil, noBothWays(t.name)
+		return noBothWays(t.name)
+	}
+	return nil
+}
+
+func (t stream) run(ctx context.Context, w *World, o Options) (found []report.Result, err error) {
+	if err := t.check(o); err != nil {
+		return nil, err
 	}
 	for _, size := range sizes(o, t.size...) {
 		for _, depth := range t.depthsFor(o, size) {
@@ -131,6 +139,9 @@ func (t stream) runOne(ctx context.Context, w *World, o Options, size, depth int
 // repeat makes n transfers, each way if both are wanted, and returns the figure:
 // of both ways, the sum.
 func (t stream) repeat(ctx context.Context, l *link, n int) (float64, error) {
+	if err := t.part(l, leadIn); err != nil {
+		return 0, err
+	}
 	start := time.Now()
 	if err := t.part(l, n); err != nil {
 		return 0, err
@@ -182,27 +193,32 @@ func (t stream) finish(l *link) error {
 // sample makes single transfers, each begun when the last is over.
 func (t stream) sample(l *link, n int, h *Histogram) error {
 	if !l.active() {
-		if err := t.part(l, n); err != nil {
+		if err := t.part(l, leadIn+n); err != nil {
 			return err
 		}
 		return l.serve()
 	}
 	clock := NewClock()
+	if err := t.part(l, leadIn); err != nil {
+		return err
+	}
 	for range n {
 		start := clock.Now()
 		if err := l.flow(t.kind, 1, 0); err != nil {
 			return err
 		}
-		h.Record(t.figure(time.Duration(clock.Ns(start, clock.Now())), 1, l.size))
+		h.Record(t.figure(max(time.Duration(clock.Ns(start, clock.Now())), 1), 1, l.size))
 	}
 	return l.signal()
 }
 
 // flow posts out requests, as many at once as the depth allows, and returns
-// when they have completed and in messages have come.
+// when they have completed and in messages have come. Messages beyond those
+// count for the next call.
 func (l *link) flow(kind nd.RequestType, out, in int) error {
-	left, out, in := out, l.done+out, l.received+in
-	for l.done < out || l.received < in {
+	left, out := out, l.done+out
+	l.expected += in
+	for l.done < out || l.received < l.expected {
 		for left > 0 && out-left-l.done < l.depth {
 			if err := l.post(kind, l.turn()); err != nil {
 				return err

@@ -35,6 +35,20 @@ func Tests() []Test {
 	}
 }
 
+// checks are what tests say about options before a job is started for them.
+var checks = map[string]func(Options) error{
+	"write_lat": writeLat.check, "read_lat": readLat.check, "send_lat": sendLat.check,
+	"write_completion": writeCompletion.check, "posted": posted.check,
+}
+
+// Check refuses options that the test cannot have.
+func (t Test) Check(o Options) error {
+	if check := checks[t.Name]; check != nil {
+		return check(o)
+	}
+	return nil
+}
+
 // sizes returns the sizes that were asked for, or the test's own.
 func sizes(o Options, own ...int) []int {
 	if len(o.Sizes) > 0 {

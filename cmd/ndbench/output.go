@@ -20,7 +20,8 @@ type output struct {
 	json, csv, plot, compare string
 	quiet                    bool
 
-	old *report.Report // to compare with
+	old     *report.Report // to compare with
+	machine report.Machine // as it was before ranks were pinned
 }
 
 func (o *output) addFlags(f *pflag.FlagSet) {
@@ -33,6 +34,7 @@ func (o *output) addFlags(f *pflag.FlagSet) {
 
 // check finds mistakes before anything is measured.
 func (o *output) check() (err error) {
+	o.machine = report.ThisMachine()
 	if o.json == "-" && o.csv == "-" {
 		return errors.New("--json - and --csv - both want standard output; give one of them a file")
 	}
@@ -66,7 +68,7 @@ func (o *output) check() (err error) {
 // emit writes a report in all the ways asked for. The error is errChanged if
 // the comparison found a change.
 func (o *output) emit(results []report.Result, stdout io.Writer) error {
-	r := &report.Report{Version: report.Version, Time: time.Now().UTC(), Command: os.Args, Machine: report.ThisMachine(), Results: results}
+	r := &report.Report{Version: report.Version, Time: time.Now().UTC(), Command: os.Args, Machine: o.machine, Results: results}
 	for _, form := range []struct {
 		path  string
 		write func(io.Writer) error

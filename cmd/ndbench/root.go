@@ -79,6 +79,9 @@ func newTest(t measure.Test) *cobra.Command {
 			if err := o.check(); err != nil {
 				return usagef("%s: %w", t.Name, err)
 			}
+			if err := t.Check(o.Options); err != nil {
+				return usageError{err}
+			}
 			return o.runTest(cmd, t)
 		},
 	}

@@ -51,7 +51,7 @@ func (s *session) run(ctx context.Context, t measure.Test, o measure.Options) ([
 	job := s.world.Job
 	if have := job.Size(); t.Ranks != 0 && have != t.Ranks || have < 2 {
 		need := max(t.Ranks, 2)
-		return nil, fmt.Errorf("%s: the job has %d ranks, the test is one of %d; start it with ndrun -n %d, or without ndrun", t.Name, have, need, need)
+		return nil, fmt.Errorf("%s: the test needs %[3]d ranks, and the number of them in the job is %[2]d; start it with ndrun -n %[3]d, or without ndrun", t.Name, have, need)
 	}
 	o, err := s.agree(ctx, plan{t.Name, o})
 	if err != nil {
