@@ -3,7 +3,6 @@ package measure
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/softnd/softnd/bench/report"
 	"github.com/softnd/softnd/nd"
@@ -55,7 +54,7 @@ func newBinder(ctx context.Context, w *World, o Options, size int) (*binder, err
 }
 
 func (b *binder) measure(ctx context.Context, w *World, o Options) ([]report.Result, error) {
-	pair := &Loop{Result: b.timed("bind_invalidate"), Run: onRank0(w, b.times), Sample: sampleOnRank0(w, b.pair)}
+	pair := &Loop{Result: b.timed("bind_invalidate"), Run: onRank0(w, b.pair), Sample: sampleOnRank0(w, b.pair)}
 	together, err := pair.Measure(ctx, w, o)
 	if err != nil {
 		return nil, err
@@ -91,17 +90,6 @@ func (b *binder) pair() error {
 		return err
 	}
 	return b.invalidate(0)
-}
-
-// times binds and invalidates a window n times.
-func (b *binder) times(n int) (time.Duration, error) {
-	start := time.Now()
-	for range n {
-		if err := b.pair(); err != nil {
-			return 0, err
-		}
-	}
-	return time.Since(start), nil
 }
 
 func (b *binder) close() (err error) {

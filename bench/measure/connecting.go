@@ -3,7 +3,6 @@ package measure
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/softnd/softnd/bench/report"
 	"github.com/softnd/softnd/nd"
@@ -23,10 +22,8 @@ func runConnect(ctx context.Context, w *World, o Options) ([]report.Result, erro
 	latency.Memory = ""
 	var found []report.Result
 	for _, l := range []*Loop{
-		{Result: rate, Run: c.run(PerSecond)},
-		{Result: latency, Run: c.run(NsPerOp), Sample: func(_ context.Context, n int, h *Histogram) error {
-			return sampleTogether(w, n, h, c.once)
-		}},
+		{Result: rate, Run: onAll(PerSecond, c.once)},
+		{Result: latency, Run: onAll(NsPerOp, c.once), Sample: sampleOnAll(w, c.once)},
 	} {
 		r, err := l.Measure(ctx, w, o)
 		if err != nil {
@@ -52,16 +49,4 @@ func (c *connecting) once() error {
 	// Who closes while the other's Connect is about to return makes it fail.
 	err = c.w.Job.Barrier(c.ctx)
 	return errors.Join(err, ep.Close())
-}
-
-func (c *connecting) run(figure func(time.Duration, int) float64) func(context.Context, int) (float64, error) {
-	return func(_ context.Context, n int) (float64, error) {
-		start := time.Now()
-		for range n {
-			if err := c.once(); err != nil {
-				return 0, err
-			}
-		}
-		return figure(time.Since(start), n), nil
-	}
 }

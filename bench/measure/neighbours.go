@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/softnd/softnd/bench/report"
 	"github.com/softnd/softnd/nd"
@@ -25,14 +24,7 @@ func runNeighbours(ctx context.Context, w *World, o Options) (found []report.Res
 		}
 		res := timed(w, o, "oversubscribed", size)
 		res.Mode = "event"
-		l := &Loop{Result: res,
-			Run: func(ctx context.Context, n int) (float64, error) {
-				start := time.Now()
-				err := r.steps(n)
-				return NsPerOp(time.Since(start), n), err
-			},
-			Sample: func(_ context.Context, n int, h *Histogram) error { return sampleTogether(w, n, h, r.step) },
-		}
+		l := &Loop{Result: res, Run: onAll(NsPerOp, r.step), Sample: sampleOnAll(w, r.step)}
 		results, err := l.Measure(ctx, w, o)
 		if err := afterAll(ctx, w, err, r.close); err != nil {
 			return nil, err
@@ -110,15 +102,6 @@ func (r *ring) buffer(neighbour int, step uint64, sending bool) []nd.SGE {
 
 func (r *ring) receive(neighbour int, step uint64) error {
 	return r.neighbour[neighbour].ep.Receive(step, r.buffer(neighbour, step, false))
-}
-
-func (r *ring) steps(n int) error {
-	for range n {
-		if err := r.step(); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // step sends to both neighbours, and waits for what they send in this step.

@@ -55,50 +55,68 @@ func timed(w *World, o Options, test string, size int) report.Result {
 }
 
 // onRank0 makes a Run of something that one rank does while the others rest.
-func onRank0(w *World, run func(n int) (time.Duration, error)) func(context.Context, int) (float64, error) {
-	return func(_ context.Context, n int) (float64, error) {
+func onRank0(w *World, op func() error) func(context.Context, int) (float64, error) {
+	return func(ctx context.Context, n int) (float64, error) {
 		if w.Job.Rank() != 0 {
 			return 0, nil
 		}
-		took, err := run(n)
-		return NsPerOp(took, n), err
+		return onAll(NsPerOp, op)(ctx, n)
 	}
+}
+
+// onAll makes a Run of something that all ranks do together.
+func onAll(figure func(time.Duration, int) float64, op func() error) func(context.Context, int) (float64, error) {
+	return func(_ context.Context, n int) (float64, error) {
+		if err := again(leadIn, op); err != nil {
+			return 0, err
+		}
+		start := time.Now()
+		if err := again(n, op); err != nil {
+			return 0, err
+		}
+		return figure(max(time.Since(start), 1), n), nil
+	}
+}
+
+// again does something n times, unless it fails.
+func again(n int, op func() error) error {
+	for range n {
+		if err := op(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // sampleOnRank0 makes a Sample of something that one rank does while the others rest.
 func sampleOnRank0(w *World, op func() error) func(context.Context, int, *Histogram) error {
-	return func(_ context.Context, n int, h *Histogram) error {
+	return func(ctx context.Context, n int, h *Histogram) error {
 		if w.Job.Rank() != 0 {
 			return nil
 		}
-		return sample(n, h, op)
+		return sampleOnAll(w, op)(ctx, n, h)
 	}
 }
 
-// sample records each of n operations.
-func sample(n int, h *Histogram, op func() error) error {
-	clock := NewClock()
-	for range n {
-		start := clock.Now()
-		if err := op(); err != nil {
+// sampleOnAll makes a Sample of something that all ranks do together.
+func sampleOnAll(w *World, op func() error) func(context.Context, int, *Histogram) error {
+	return func(_ context.Context, n int, h *Histogram) error {
+		if err := again(leadIn, op); err != nil {
 			return err
 		}
-		h.Record(clock.Ns(start, clock.Now()))
-	}
-	return nil
-}
-
-// sampleTogether makes n operations on every rank, and records those of rank 0.
-func sampleTogether(w *World, n int, h *Histogram, op func() error) error {
-	if w.Job.Rank() == 0 {
-		return sample(n, h, op)
-	}
-	for range n {
-		if err := op(); err != nil {
-			return err
+		if w.Job.Rank() != 0 {
+			return again(n, op)
 		}
+		clock := NewClock()
+		return again(n, func() error {
+			start := clock.Now()
+			if err := op(); err != nil {
+				return err
+			}
+			h.Record(clock.Ns(start, clock.Now()))
+			return nil
+		})
 	}
-	return nil
 }
 
 // gather gives every rank the values of all.
