@@ -23,7 +23,7 @@ func (h *Histogram) Record(ns float64) {
 	if h.h == nil {
 		h.h = hdr.New(1, histogramMost, histogramFigures)
 	}
-	if err := h.h.RecordValue(min(int64(ns*histogramPerNs+0.5), histogramMost)); err != nil {
+	if err := h.h.RecordValue(int64(min(ns*histogramPerNs+0.5, histogramMost))); err != nil {
 		panic(err) // a value that is out of range although it was clamped
 	}
 }

@@ -3,6 +3,7 @@ package plot
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	gonum "gonum.org/v1/plot"
 
@@ -19,7 +20,7 @@ type kind struct {
 
 var kinds = map[string]kind{
 	"ns":    {title: "latency", axis: "time of one operation", log: true, per: 1},
-	"MB/s":  {title: "bandwidth", axis: "GB/s", per: 1e3},
+	"MB/s":  {title: "bandwidth", axis: "bandwidth in GB/s", per: 1e3},
 	"msg/s": {title: "message rate", axis: "million messages a second", per: 1e6},
 }
 
@@ -48,14 +49,39 @@ func sizeTicks(sizes []int) []gonum.Tick {
 	return ticks
 }
 
-// timeTicks are at 1, 2 and 5 times the powers of ten that the data reach over,
-// or at the powers alone where that would be too many.
+// timeRange is wide enough for names on its axis: from a 1, 2 or 5 to another if
+// the data lie close together, else a little wider than the data.
+func timeRange(low, high float64) (float64, float64) {
+	if high-low >= 1 {
+		room := 0.05 * (high - low)
+		return low - room, high + room
+	}
+	steps := []float64{0, math.Log10(2), math.Log10(5), 1}
+	from, to := math.Floor(low)-1+steps[2], math.Floor(high)+1
+	for _, s := range steps {
+		if math.Floor(low)+s < low {
+			from = math.Floor(low) + s
+		}
+	}
+	for _, s := range slices.Backward(steps) {
+		if math.Floor(high)+s > high {
+			to = math.Floor(high) + s
+		}
+	}
+	return from, to
+}
+
+// timeTicks are at each first digit between the two powers of ten, with names at
+// 1, 2 and 5, or at 1 alone where these would be too many.
 func timeTicks(low, high float64) []gonum.Tick {
 	const many = 3 // powers of ten
 	var ticks []gonum.Tick
-	for e := math.Floor(low); e <= math.Ceil(high); e++ {
+	for e := math.Floor(low); e <= high; e++ {
 		for digit := 1.0; digit < 10; digit++ {
 			t := gonum.Tick{Value: e + math.Log10(digit)}
+			if t.Value < low || t.Value > high {
+				continue
+			}
 			if digit == 1 || high-low < many && (digit == 2 || digit == 5) {
 				t.Label = duration(digit, int(e))
 			}

@@ -124,6 +124,11 @@ func (p *panel) shared() []string {
 	return common
 }
 
+// title is the test, with what goes for all of its lines.
+func (p *panel) title() string {
+	return strings.Join(append([]string{p.test}, p.common...), ", ")
+}
+
 func (p *panel) sizes() []int {
 	all := map[int]bool{}
 	for _, l := range p.lines {
@@ -134,7 +139,7 @@ func (p *panel) sizes() []int {
 	return slices.Sorted(maps.Keys(all))
 }
 
-// XYs are the points of the line, with the logarithm of the size to base 2.
+// xy are the points of the line, with the logarithm of the size to base 2.
 func (l *line) xy(k kind) (x, y []float64) {
 	for _, size := range slices.Sorted(maps.Keys(l.values)) {
 		x = append(x, math.Log2(float64(size)))

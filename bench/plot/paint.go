@@ -13,10 +13,9 @@ import (
 	"github.com/softnd/softnd/bench/report"
 )
 
-const (
-	margin = 14 // points
-	indent = 8
-)
+const margin = 14 // points
+
+var titles = letters(12, ink, true)
 
 // head is what stands above the panels.
 type head struct {
@@ -30,7 +29,11 @@ func heading(panels []panel, reports []*report.Report) head {
 	for _, p := range panels {
 		place(&what, kinds[p.unit].title)
 	}
-	title := strings.Join(what, " and ") + " by size"
+	last := len(what) - 1
+	title := what[last] + " by size"
+	if last > 0 {
+		title = strings.Join(what[:last], ", ") + " and " + title
+	}
 	h := head{title: strings.ToUpper(title[:1]) + title[1:]}
 	for i, r := range reports {
 		text := r.Machine.String() + ", softnd " + short(r.Machine.Softnd)
@@ -83,6 +86,7 @@ func paint(c draw.Canvas, h head, panels []panel) {
 	for i, row := range plots {
 		row[0].Draw(areas[i][0])
 		data := row[0].DataCanvas(areas[i][0])
+		c.FillText(titles, vg.Point{X: data.Min.X, Y: areas[i][0].Max.Y - titles.FontExtents().Ascent}, panels[i].title())
 		beside := draw.Crop(c, 0, 0, 0, 0)
 		beside.Min.X, beside.Max.Y = data.Max.X+margin, data.Max.Y
 		legends[i].Draw(beside)
@@ -94,10 +98,7 @@ func build(p *panel, style *looks) (*gonum.Plot, gonum.Legend) {
 	k := kinds[p.unit]
 	g := gonum.New()
 	g.BackgroundColor = nil
-	g.Title.Text = strings.Join(append([]string{p.test}, p.common...), ", ")
-	g.Title.TextStyle = letters(12, ink, true)
-	g.Title.TextStyle.XAlign, g.Title.TextStyle.YAlign = draw.XCenter, draw.YTop
-	g.Title.Padding = indent
+	g.Title.Text, g.Title.TextStyle, g.Title.Padding = " ", titles, 4 // room for it
 	legend := gonum.NewLegend()
 	legend.Top, legend.Left = true, true
 	legend.TextStyle = letters(10, ink, false)
@@ -130,10 +131,11 @@ func axes(g *gonum.Plot, k kind, sizes []int) {
 		a.Label.Padding = 4
 	}
 	g.X.Label.Text, g.Y.Label.Text = "size", k.axis
-	g.X.Tick.Marker = gonum.ConstantTicks(sizeTicks(sizes))
+	powers := sizeTicks(sizes)
+	g.X.Min, g.X.Max = powers[0].Value, powers[len(powers)-1].Value
+	g.X.Tick.Marker = gonum.ConstantTicks(powers)
 	if k.log {
-		room := 0.05 * (g.Y.Max - g.Y.Min)
-		g.Y.Min, g.Y.Max = g.Y.Min-room, g.Y.Max+room
+		g.Y.Min, g.Y.Max = timeRange(g.Y.Min, g.Y.Max)
 		g.Y.Tick.Marker = gonum.ConstantTicks(timeTicks(g.Y.Min, g.Y.Max))
 		return
 	}

@@ -3,6 +3,7 @@
 package plot
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -39,8 +40,9 @@ func Save(path string, reports ...*report.Report) error {
 	}
 	head := heading(panels, reports)
 	high := vg.Length(len(panels))*panelHeight + head.height()
+	ending := strings.ToLower(filepath.Ext(path))
 	var canvas vg.CanvasWriterTo
-	switch ending := strings.ToLower(filepath.Ext(path)); ending {
+	switch ending {
 	case ".png":
 		canvas = vgimg.PngCanvas{Canvas: vgimg.NewWith(vgimg.UseWH(width, high), vgimg.UseDPI(dotsPerInch))}
 	case ".svg":
@@ -49,17 +51,19 @@ func Save(path string, reports ...*report.Report) error {
 		return fmt.Errorf("plot: %s: the name has to end with .png or .svg", path)
 	}
 	paint(draw.NewCanvas(canvas, width, high), head, panels)
-	return write(path, canvas)
-}
-
-func write(path string, canvas vg.CanvasWriterTo) error {
-	f, err := os.Create(path)
-	if err != nil {
-		return fmt.Errorf("plot: %w", err)
-	}
-	if _, err := canvas.WriteTo(f); err != nil {
-		f.Close()
+	var file bytes.Buffer
+	if _, err := canvas.WriteTo(&file); err != nil {
 		return fmt.Errorf("plot: %s: %w", path, err)
 	}
-	return f.Close()
+	picture := file.Bytes()
+	if ending == ".svg" {
+		picture = anyFont(picture)
+	}
+	return os.WriteFile(path, picture, 0o666)
+}
+
+// anyFont lets a viewer that lacks the font of an SVG take one of the same widths.
+func anyFont(picture []byte) []byte {
+	return bytes.ReplaceAll(picture, []byte("font-family:Liberation Sans;"),
+		[]byte("font-family:Liberation Sans,Arial,Helvetica,sans-serif;"))
 }

@@ -3,12 +3,12 @@ package plot
 import (
 	"image/color"
 
+	weights "golang.org/x/image/font"
+	gonum "gonum.org/v1/plot"
 	"gonum.org/v1/plot/font"
 	"gonum.org/v1/plot/text"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
-
-	gonum "gonum.org/v1/plot"
 )
 
 var (
@@ -73,7 +73,7 @@ func place(names *[]string, name string) int {
 
 // Thumbnail draws the sample of a legend.
 func (l look) Thumbnail(c *draw.Canvas) {
-	y := c.Center().Y
+	y := c.Center().Y + 1 // the middle of small letters
 	c.StrokeLine2(l.stroke, c.Min.X, y, c.Max.X, y)
 	if l.mark.Shape != nil {
 		c.DrawGlyphNoClip(l.mark, vg.Point{X: c.Center().X, Y: y})
@@ -83,7 +83,7 @@ func (l look) Thumbnail(c *draw.Canvas) {
 func letters(size vg.Length, c color.Color, bold bool) text.Style {
 	f := font.Font{Typeface: "Liberation", Variant: "Sans"}
 	if bold {
-		f.Weight = 2 // as golang.org/x/image/font counts
+		f.Weight = weights.WeightBold
 	}
 	return text.Style{Color: c, Font: font.From(f, size), Handler: gonum.DefaultTextHandler}
 }

@@ -49,7 +49,6 @@ func TestNoiseIsNoChange(t *testing.T) {
 			alarms++
 		}
 	}
-	t.Logf("%d alarms", alarms)
 	if alarms > runs*5/100 {
 		t.Errorf("%d of %d comparisons found a change where there is none", alarms, runs)
 	}
@@ -70,7 +69,6 @@ func TestAChangeIsFoundInNoise(t *testing.T) {
 			found++
 		}
 	}
-	t.Logf("%d found", found)
 	if found < runs*9/10 {
 		t.Errorf("a change of 20 %% was found in %d of %d comparisons", found, runs)
 	}

@@ -65,7 +65,7 @@ func TestDamagedReportsAreRefused(t *testing.T) {
 		{"no machine", func(d object) { delete(d, "machine") }, "machine"},
 		{"results null", func(d object) { d["results"] = nil }, "results"},
 		{"a field nobody knows", func(d object) { d["colour"] = "red" }, "colour"},
-		{"time in words", func(d object) { d["time"] = "noon" }, "time"},
+		{"time in words", func(d object) { d["time"] = "noon" }, "date-time"},
 		{"no cores", func(d object) { d["machine"].(object)["cores"] = 0 }, "machine/cores"},
 		{"half a core", func(d object) { d["machine"].(object)["cores"] = 1.5 }, "machine/cores"},
 		{"a processor without a name", func(d object) { d["machine"].(object)["processor"] = "" }, "machine/processor"},

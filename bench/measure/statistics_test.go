@@ -1,0 +1,92 @@
+package measure
+
+import (
+	"math"
+	"testing"
+	"time"
+)
+
+func TestMedian(t *testing.T) {
+	for _, tc := range []struct {
+		values []float64
+		want   float64
+	}{
+		{[]float64{7}, 7},
+		{[]float64{9, 1, 5}, 5},
+		{[]float64{4, 1, 3, 2}, 2.5},
+	} {
+		if got := Median(tc.values); got != tc.want {
+			t.Errorf("Median(%v) = %v, want %v", tc.values, got, tc.want)
+		}
+	}
+	if got := Median(nil); !math.IsNaN(got) {
+		t.Errorf("the median of nothing is %v", got)
+	}
+}
+
+// The ranks of the order statistics are those that tables of the sign test give.
+func TestConfidence(t *testing.T) {
+	for _, tc := range []struct{ n, low, high int }{
+		{1, 1, 1}, {2, 1, 2}, {5, 1, 5}, {6, 1, 6}, {8, 1, 8}, {9, 2, 8}, {11, 2, 10}, {12, 3, 10}, {20, 6, 15}, {30, 10, 21}, {100, 40, 61},
+	} {
+		values := make([]float64, tc.n)
+		for i := range values {
+			values[i] = float64((i*7+3)%tc.n + 1) // 1 to n in some order, unless 7 divides n
+		}
+		if low, high := Confidence(values); low != float64(tc.low) || high != float64(tc.high) {
+			t.Errorf("of %d values: from the %v. to the %v., want %d and %d", tc.n, low, high, tc.low, tc.high)
+		}
+	}
+}
+
+func TestUnits(t *testing.T) {
+	for _, tc := range []struct {
+		name      string
+		got, want float64
+	}{
+		{"ns", NsPerOp(time.Microsecond, 10), 100},
+		{"per second", PerSecond(2*time.Second, 10), 5},
+		{"MB/s", MBPerSecond(time.Second, 3, 1e6), 3},
+	} {
+		if tc.got != tc.want {
+			t.Errorf("%s: %v, want %v", tc.name, tc.got, tc.want)
+		}
+	}
+}
+
+func TestHistogram(t *testing.T) {
+	var h Histogram
+	for i := range 1000 {
+		h.Record(float64(i+1) / 10)
+	}
+	d := h.Distribution()
+	near := func(name string, got, want float64) {
+		if math.Abs(got-want) > want/500 {
+			t.Errorf("%s is %v, want about %v", name, got, want)
+		}
+	}
+	if d.Count != 1000 {
+		t.Errorf("%d recorded", d.Count)
+	}
+	near("min", d.Min, 0.1)
+	near("p50", d.P50, 50)
+	near("p90", d.P90, 90)
+	near("p99", d.P99, 99)
+	near("p99.9", d.P999, 99.9)
+	near("max", d.Max, 100)
+	near("mean", d.Mean, 50.05)
+	h.Record(math.Inf(1))
+	if d := h.Distribution(); d.Max < 59e9 {
+		t.Errorf("what is beyond all measure counts as %v", d.Max)
+	}
+}
+
+func TestClockAgreesWithTheMonotonicOne(t *testing.T) {
+	c := NewClock()
+	begin, from := time.Now(), c.Now()
+	time.Sleep(5 * time.Millisecond)
+	to, took := c.Now(), time.Since(begin)
+	if ns := c.Ns(from, to); ns < 0.9*5e6 || ns > 1.1*float64(took.Nanoseconds()) {
+		t.Errorf("%v were %v ns", took, ns)
+	}
+}

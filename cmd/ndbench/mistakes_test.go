@@ -1,0 +1,69 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestMistakesAreExplained(t *testing.T) {
+	noReport := filepath.Join(t.TempDir(), "no.json")
+	if err := os.WriteFile(noReport, []byte("{}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct{ args, want string }{
+		{"writ_lat", `"writ_lat"; did you mean write_lat`},
+		{"nonsense", "ndbench list shows all tests"},
+		{"write_lat --size 0", "--size 0: out of range; take 1 to"},
+		{"write_lat --size 12Q", "write it as 8, 64K or 1M"},
+		{"write_lat --size 8 --all-sizes", "exclude each other"},
+		{"write_lat --repeats 0", "--repeats 0: out of range"},
+		{"write_lat --iterations 5 --duration 1s", "leave one out"},
+		{"write_lat --depth x", "see ndbench help write_lat"},
+		{"write_lat --bogus", "unknown flag: --bogus"},
+		{"write_lat 64", `"64" is no option`},
+		{"write_lat --plot x.gif", "name a file .png or .svg"},
+		{"write_lat --json /no/such/x.json", "there is no directory /no/such"},
+		{"write_lat --json - --csv -", "give one of them a file"},
+		{"write_lat --compare " + noReport, "name a file that --json has written"},
+		{"write_lat --memory far", "take arena or private"},
+		{"write_lat --executor me", "take auto, initiator or target"},
+		{"write_lat --pin --no-pin", "leave one out"},
+		{"write_lat --server a --client a", "a terminal is one of them"},
+		{"write_lat --ranks 3", "the test is one of 2 ranks"},
+		{"write_lat --events", "use send_lat, or write_completion"},
+		{"read_lat --bidirectional", "use a bandwidth test"},
+	} {
+		status, out, errOut := finish(t, command(t, "ndbench", strings.Fields(tc.args)...))
+		if status != exitUsage || out != "" || !strings.HasPrefix(errOut, "ndbench: ") || !strings.Contains(errOut, tc.want) {
+			t.Errorf("%s: exit status %d, %s%s\nwant %d and %q", tc.args, status, out, errOut, exitUsage, tc.want)
+		}
+	}
+}
+
+// A job that does not fit the test, and ranks that want different things.
+func TestJobsThatDoNotFit(t *testing.T) {
+	ndbench := filepath.Join(must(t), "ndbench")
+	status, _, errOut := finish(t, command(t, "ndrun", "-n", "3", ndbench, "write_lat", "--no-pin"))
+	if status == 0 || !strings.Contains(errOut, "start it with ndrun -n 2") {
+		t.Errorf("3 ranks: exit status %d, %s", status, errOut)
+	}
+	script := `if [ $SOFTND_RANK = 0 ]; then exec ` + ndbench + ` write_lat --no-pin; fi; exec ` + ndbench + ` read_lat --no-pin`
+	status, _, errOut = finish(t, command(t, "ndrun", "-n", "2", "sh", "-c", script))
+	if status == 0 || !strings.Contains(errOut, "give all ranks the same") {
+		t.Errorf("two tests: exit status %d, %s", status, errOut)
+	}
+}
+
+func TestComparison(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "old.json")
+	args := []string{"posted", "-n", "20", "-w", "5", "-r", "3", "--no-pin", "--quiet"}
+	if status, _, errOut := finish(t, command(t, "ndbench", append(args, "--json", file)...)); status != 0 {
+		t.Fatalf("exit status %d, %s", status, errOut)
+	}
+	status, _, errOut := finish(t, command(t, "ndbench", append(args, "--compare", file)...))
+	if status != 0 && (status != exitChanged || !strings.Contains(errOut, "changed beyond the noise")) {
+		t.Errorf("exit status %d, %s", status, errOut)
+	}
+}
