@@ -144,7 +144,7 @@ func arguments(r suite.Run) []string {
 	}
 	args := []string{r.Test, "--json=-", pin, "--memory=" + memory, "--executor=" + o.Executor,
 		"--ranks=" + strconv.Itoa(r.Ranks), "--pairs=" + strconv.Itoa(o.Pairs), "--repeats=" + strconv.Itoa(o.Repeats),
-		"--warmup=" + strconv.Itoa(o.WarmUp), "--duration=" + o.Duration.String()}
+		"--warmup=" + strconv.Itoa(o.WarmUp), "--iterations=" + strconv.Itoa(o.Iterations), "--duration=" + o.Duration.String()}
 	if len(o.Sizes) > 0 {
 		args = append(args, "--size="+strings.Trim(strings.Join(strings.Fields(fmt.Sprint(o.Sizes)), ","), "[]"))
 	}

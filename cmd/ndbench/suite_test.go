@@ -36,6 +36,35 @@ func TestSuiteArguments(t *testing.T) {
 	}
 }
 
+// TestSuiteMeasuresEveryBar runs the suite for form: what it finds, in however
+// few operations, is a figure for every bar.
+func TestSuiteMeasuresEveryBar(t *testing.T) {
+	var found []report.Result
+	for _, r := range suite.Quick() {
+		o := &r.Options
+		o.WarmUp, o.Pinned = 2, false
+		if r.Test == "blocked" { // which lasts for a time
+			o.Duration = 10 * time.Millisecond
+		} else {
+			o.Duration, o.Iterations = 0, 5
+		}
+		status, out, errOut := finish(t, command(t, "ndbench", arguments(r)...))
+		if status != 0 || errOut != "" {
+			t.Fatalf("%s: exit status %d\n%s", arguments(r), status, errOut)
+		}
+		rep, err := report.ReadJSON(strings.NewReader(out))
+		if err != nil {
+			t.Fatal(err)
+		}
+		found = append(found, rep.Results...)
+	}
+	for _, v := range suite.Check(&report.Report{Results: found}) {
+		if v.Outcome == suite.NotMeasured {
+			t.Errorf("%s: %s", v.Bar.Name, v.Why)
+		}
+	}
+}
+
 // TestSuiteChecksAnEarlierReport: the table has a line for every bar, and a
 // report that lacks figures is no success.
 func TestSuiteChecksAnEarlierReport(t *testing.T) {
