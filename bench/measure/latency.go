@@ -7,16 +7,16 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// pingPong is a latency test: the active rank's step starts and waits for one
-// exchange, the passive rank's answers it.
+// pingPong is a latency test: a step of the active rank starts an exchange and
+// waits for its end, the passive rank answers.
 type pingPong struct {
 	name        string
 	parts       float64 // of a step that the figure stands for: 2 if it is half a round trip
 	note        string
 	config      linkConfig
 	kind        nd.RequestType
-	step        func(l *link) error // of the active rank
-	answer      func(l *link) error // nil: the passive rank serves
+	step        func(l *link, n int) error // n steps of the active rank
+	answer      func(l *link, n int) error // nil: the passive rank serves
 	against     func(loop *Loop, w *World, size int)
 	eventless   string // why event mode makes no sense, "" if it does
 	alwaysAside bool   // private memory whatever the options say
@@ -24,23 +24,23 @@ type pingPong struct {
 
 var writeLat = pingPong{
 	name: "write_lat", parts: 2, kind: nd.RequestWrite, config: linkConfig{depth: 1},
-	step: (*link).throwWrite, answer: (*link).catchWrite, against: halfTrip,
+	step: (*link).throwWrites, answer: (*link).catchWrites, against: halfTrip,
 	eventless: "a Write raises no event where it arrives; use send_lat, or write_completion",
 }
 
 var sendLat = pingPong{
 	name: "send_lat", parts: 2, kind: nd.RequestSend, config: linkConfig{depth: 2, receives: 2, spare: 1},
-	step: (*link).throwSend, answer: (*link).catchSend, against: halfTrip,
+	step: (*link).throwSends, answer: (*link).catchSends, against: halfTrip,
 }
 
 var readLat = pingPong{
 	name: "read_lat", parts: 1, kind: nd.RequestRead, config: linkConfig{depth: 1},
-	step: (*link).read, against: halfTrip, note: "from post to completion",
+	step: (*link).reads, against: halfTrip, note: "from post to completion",
 }
 
 var writeCompletion = pingPong{
 	name: "write_completion", parts: 1, kind: nd.RequestWrite, config: linkConfig{depth: 1}, alwaysAside: true,
-	step: (*link).write, against: func(loop *Loop, w *World, _ int) { loop.AgainstRawRoundTrip(w) },
+	step: (*link).writes, against: func(loop *Loop, w *World, _ int) { loop.AgainstRawRoundTrip(w) },
 	note: "from post to completion, the target moves the bytes",
 }
 
@@ -118,12 +118,12 @@ func (t pingPong) sample(l *link, n int, h *Histogram) error {
 		return t.respond(l, leadIn+n)
 	}
 	clock := NewClock()
-	if err := t.steps(l, leadIn); err != nil {
+	if err := t.step(l, leadIn); err != nil {
 		return err
 	}
 	for range n {
 		start := clock.Now()
-		if err := t.step(l); err != nil {
+		if err := t.step(l, 1); err != nil {
 			return err
 		}
 		h.Record(clock.Ns(start, clock.Now()) / t.parts)
@@ -135,12 +135,7 @@ func (t pingPong) respond(l *link, n int) error {
 	if t.answer == nil {
 		return l.serve()
 	}
-	for range n {
-		if err := t.answer(l); err != nil {
-			return err
-		}
-	}
-	return nil
+	return t.answer(l, n)
 }
 
 func noBothWays(test string) error {

@@ -13,47 +13,48 @@ func (t pingPong) repeat(l *link, n int) (time.Duration, error) {
 	if !l.active() {
 		return 1, t.respond(l, leadIn+n) // not 0, which would be no time at all
 	}
-	if err := t.steps(l, leadIn); err != nil {
+	if err := t.step(l, leadIn); err != nil {
 		return 0, err
 	}
 	start := time.Now()
-	if err := t.steps(l, n); err != nil {
+	if err := t.step(l, n); err != nil {
 		return 0, err
 	}
 	took := time.Since(start)
 	return took, l.signal()
 }
 
-func (t pingPong) steps(l *link, n int) error {
+// throwWrites writes the next number to the other rank and waits until that has
+// written it back, n times.
+func (l *link) throwWrites(n int) error {
 	for range n {
-		if err := t.step(l); err != nil {
+		p := l.turn()
+		p.seq++
+		p.stamp.put(p.seq)
+		if err := l.writeOn(p); err != nil {
+			return err
+		}
+		if err := l.arrive(p); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// throwWrite writes the next number to the other rank and waits until that has
-// written it back.
-func (l *link) throwWrite() error {
-	p := l.turn()
-	p.seq++
-	p.stamp.put(p.seq)
-	if err := l.writeOn(p); err != nil {
-		return err
+// catchWrites is the other rank's part.
+func (l *link) catchWrites(n int) error {
+	for range n {
+		p := l.turn()
+		p.seq++
+		if err := l.arrive(p); err != nil {
+			return err
+		}
+		p.stamp.put(p.seq)
+		if err := l.writeOn(p); err != nil {
+			return err
+		}
 	}
-	return l.arrive(p)
-}
-
-// catchWrite is the other rank's part.
-func (l *link) catchWrite() error {
-	p := l.turn()
-	p.seq++
-	if err := l.arrive(p); err != nil {
-		return err
-	}
-	p.stamp.put(p.seq)
-	return l.writeOn(p)
+	return nil
 }
 
 // arrive waits until the memory shows the pair's number. A rank that moves the
@@ -73,8 +74,15 @@ func (l *link) arrive(p *pair) error {
 	return nil
 }
 
-// write posts a Write on the next pair and takes its completion.
-func (l *link) write() error { return l.writeOn(l.turn()) }
+// writes posts a Write and takes its completion, n times.
+func (l *link) writes(n int) error {
+	for range n {
+		if err := l.writeOn(l.turn()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 func (l *link) writeOn(p *pair) error {
 	if err := p.ep.Write(0, p.out, p.to, p.token, l.flags); err != nil {
@@ -83,29 +91,44 @@ func (l *link) writeOn(p *pair) error {
 	return l.complete(l.done + 1)
 }
 
-// read posts a Read on the next pair and takes its completion.
-func (l *link) read() error {
-	p := l.turn()
-	if err := p.ep.Read(0, p.out, p.to, p.token, 0); err != nil {
-		return err
+// reads posts a Read and takes its completion, n times.
+func (l *link) reads(n int) error {
+	for range n {
+		p := l.turn()
+		if err := p.ep.Read(0, p.out, p.to, p.token, 0); err != nil {
+			return err
+		}
+		if err := l.complete(l.done + 1); err != nil {
+			return err
+		}
 	}
-	return l.complete(l.done + 1)
+	return nil
 }
 
-// throwSend sends a message and waits for the one that comes back.
-func (l *link) throwSend() error {
-	if err := l.sendOn(l.turn()); err != nil {
-		return err
+// throwSends sends a message and waits for the one that comes back, n times.
+func (l *link) throwSends(n int) error {
+	for range n {
+		if err := l.sendOn(l.turn()); err != nil {
+			return err
+		}
+		if err := l.receive(); err != nil {
+			return err
+		}
 	}
-	return l.receive()
+	return nil
 }
 
-// catchSend is the other rank's part.
-func (l *link) catchSend() error {
-	if err := l.receive(); err != nil {
-		return err
+// catchSends is the other rank's part.
+func (l *link) catchSends(n int) error {
+	for range n {
+		if err := l.receive(); err != nil {
+			return err
+		}
+		if err := l.sendOn(l.turn()); err != nil {
+			return err
+		}
 	}
-	return l.sendOn(l.turn())
+	return nil
 }
 
 // sendOn posts a Send, and then, off the way of the message, a Receive for the

@@ -211,33 +211,3 @@ func (t stream) sample(l *link, n int, h *Histogram) error {
 	}
 	return l.signal()
 }
-
-// flow posts out requests, as many at once as the depth allows, and returns
-// when they have completed and in messages have come. Messages beyond those
-// count for the next call.
-func (l *link) flow(kind nd.RequestType, out, in int) error {
-	left, out := out, l.done+out
-	l.expected += in
-	for l.done < out || l.received < l.expected {
-		for left > 0 && out-left-l.done < l.depth {
-			if err := l.post(kind, l.turn()); err != nil {
-				return err
-			}
-			left--
-		}
-		if err := l.poll(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (l *link) post(kind nd.RequestType, p *pair) error {
-	switch kind {
-	case nd.RequestWrite:
-		return p.ep.Write(0, p.out, p.to, p.token, l.flags)
-	case nd.RequestRead:
-		return p.ep.Read(0, p.out, p.to, p.token, 0)
-	}
-	return p.ep.Send(0, p.out, l.flags)
-}

@@ -1,0 +1,43 @@
+package measure
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/softnd/softnd/nd"
+)
+
+// What the timed loops run allocates nothing.
+func TestLoopsAllocateNothing(t *testing.T) {
+	inPairs(t, func(ctx context.Context, w *World) error {
+		l, err := openLink(ctx, w, Options{Pairs: 3}, linkConfig{size: 8, depth: 16, receives: 32, repost: true})
+		if err != nil {
+			return err
+		}
+		if !l.active() {
+			return l.Close()
+		}
+		var failed error
+		for name, step := range map[string]func() error{
+			"writes":          func() error { return l.writes(10) },
+			"reads":           func() error { return l.reads(10) },
+			"writes in a row": func() error { return l.flow(nd.RequestWrite, 100, 0) },
+			"reads in a row":  func() error { return l.flow(nd.RequestRead, 100, 0) },
+			"on one pair":     func() error { return l.pour(nd.RequestWrite, 100) },
+		} {
+			n := testing.AllocsPerRun(100, func() {
+				if err := step(); err != nil {
+					failed = err
+				}
+			})
+			if n != 0 {
+				failed = fmt.Errorf("%s: %v allocations", name, n)
+			}
+			if failed != nil {
+				return failed
+			}
+		}
+		return l.Close()
+	})
+}

@@ -1,0 +1,97 @@
+package measure
+
+import "github.com/softnd/softnd/nd"
+
+// flow posts out requests, as many at once as the depth allows, and returns
+// when they have completed and in messages have come. Messages beyond those
+// count for the next call.
+func (l *link) flow(kind nd.RequestType, out, in int) error {
+	l.expected += in
+	switch {
+	case len(l.pairs) > 1 || l.o.Events || out > 0 && in > 0:
+		return l.flowBoth(kind, out)
+	case out > 0:
+		return l.pour(kind, out)
+	}
+	return l.take()
+}
+
+// flowBoth is flow in general.
+func (l *link) flowBoth(kind nd.RequestType, out int) error {
+	left, out := out, l.done+out
+	for l.done < out || l.received < l.expected {
+		for left > 0 && out-left-l.done < l.depth {
+			if err := l.post(kind, l.turn()); err != nil {
+				return err
+			}
+			left--
+		}
+		if err := l.poll(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *link) post(kind nd.RequestType, p *pair) error {
+	switch kind {
+	case nd.RequestWrite:
+		return p.ep.Write(0, p.out, p.to, p.token, l.flags)
+	case nd.RequestRead:
+		return p.ep.Read(0, p.out, p.to, p.token, 0)
+	}
+	return p.ep.Send(0, p.out, l.flags)
+}
+
+// pour is flow of requests on one queue pair, to which nothing comes in: the
+// same, with all that can be done before the loop done there.
+func (l *link) pour(kind nd.RequestType, n int) error {
+	p, cq, results, depth, flags := &l.pairs[0], l.cq, l.results, l.depth, l.flags
+	ep, out, to, token := p.ep, p.out, p.to, p.token
+	for left, under := n, 0; left > 0 || under > 0; {
+		for left > 0 && under < depth {
+			var err error
+			switch kind {
+			case nd.RequestWrite:
+				err = ep.Write(0, out, to, token, flags)
+			case nd.RequestRead:
+				err = ep.Read(0, out, to, token, 0)
+			default:
+				err = ep.Send(0, out, flags)
+			}
+			if err != nil {
+				return err
+			}
+			left, under = left-1, under+1
+		}
+		got := results[:cq.Poll(results)]
+		for i := range got {
+			if got[i].Status != nd.Success {
+				return l.failure(&got[i])
+			}
+		}
+		under -= len(got)
+	}
+	l.done += n
+	return nil
+}
+
+// take is flow of messages that come in on one queue pair, on which nothing is
+// posted but receives.
+func (l *link) take() error {
+	p, cq, results := &l.pairs[0], l.cq, l.results
+	ep, land := p.ep, p.land
+	for l.received < l.expected {
+		got := results[:cq.Poll(results)]
+		for i := range got {
+			if got[i].Status != nd.Success {
+				return l.failure(&got[i])
+			}
+			if err := ep.Receive(0, land); err != nil {
+				return err
+			}
+		}
+		l.received += len(got)
+	}
+	return nil
+}

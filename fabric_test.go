@@ -1,0 +1,105 @@
+package softnd_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/softnd/softnd"
+)
+
+// Processes that no launcher has started find each other by a name. Here both
+// ranks are in one process.
+func TestJoin(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	name := fmt.Sprintf("softnd-test-%d", os.Getpid())
+	for round := range 2 { // the name is free again after the first
+		ended := make(chan error, 2)
+		for rank := range 2 {
+			go func() { ended <- introduce(ctx, name, rank) }()
+		}
+		for range 2 {
+			if err := <-ended; err != nil {
+				t.Fatalf("round %d: %v", round, err)
+			}
+		}
+	}
+}
+
+func introduce(ctx context.Context, name string, rank int) error {
+	job, err := softnd.Join(ctx, name, rank, 2)
+	if err != nil {
+		return err
+	}
+	all, err := job.Exchange(ctx, fmt.Appendf(nil, "rank %d", rank))
+	if err == nil && (job.Rank() != rank || job.Size() != 2 || string(all[1-rank]) != fmt.Sprint("rank ", 1-rank)) {
+		err = fmt.Errorf("rank %d of %d sees %q", job.Rank(), job.Size(), all)
+	}
+	return errors.Join(err, job.Barrier(ctx), job.Close())
+}
+
+func TestJoinRefuses(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	free := fmt.Sprintf("softnd-test-%d-free", os.Getpid())
+	for _, tc := range []struct {
+		name       string
+		rank, size int
+		want       string
+	}{
+		{"a/b", 0, 2, `"a/b"`},
+		{free, 2, 2, "rank 2 of 2"},
+		{free, -1, 2, "rank -1 of 2"},
+		{free, 0, 0, "rank 0 of 0"},
+		{free, 0, 2, "not here: rank 1"},
+	} {
+		job, err := softnd.Join(ctx, tc.name, tc.rank, tc.size)
+		if err == nil {
+			job.Close()
+		}
+		if err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("Join(%q, %d, %d): %v, want %q in it", tc.name, tc.rank, tc.size, err, tc.want)
+		}
+	}
+	t.Setenv(softnd.EnvExec, "nobody")
+	if _, err := softnd.Join(ctx, free, 0, 1); err == nil || !strings.Contains(err.Error(), softnd.EnvExec) {
+		t.Errorf("a wrong executor: %v", err)
+	}
+}
+
+// Two processes cannot be the same rank.
+func TestJoinTwice(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	name := fmt.Sprintf("softnd-test-%d-twice", os.Getpid())
+	ended := make(chan error, 2)
+	for _, rank := range []int{0, 1} {
+		go func() {
+			job, err := softnd.Join(ctx, name, rank, 2)
+			if err != nil {
+				ended <- err
+				return
+			}
+			if rank == 0 {
+				_, err = softnd.Join(ctx, name, 0, 2)
+				if err == nil || !strings.Contains(err.Error(), "rank 0") {
+					err = fmt.Errorf("a second rank 0: %v", err)
+				} else {
+					t.Log(err)
+					err = nil
+				}
+			}
+			ended <- errors.Join(err, job.Barrier(ctx), job.Close())
+		}()
+	}
+	for range 2 {
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+}
