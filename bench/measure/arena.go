@@ -31,7 +31,7 @@ func runArenaMemory(ctx context.Context, w *World, o Options) ([]report.Result, 
 	}
 	ranks := int64(w.Job.Size())
 	res := timed(w, o, "arena_memory", 0)
-	res.Unit, res.Mode, res.Memory, res.Pinned, res.Iterations = "B", "", "", o.Pinned, 1
+	res.Unit, res.Pinned, res.Iterations = "B", o.Pinned, 1
 	res.Value = float64(after) / float64(ranks)
 	res.Low, res.High, res.Repeats = res.Value, res.Value, []float64{res.Value}
 	res.Note = fmt.Sprintf("per rank %d B before connecting, then %d B for each of its %d connections", before/ranks, (after-before)/ranks/(ranks-1), ranks-1)

@@ -8,9 +8,14 @@ import (
 
 // runBarrier measures the barrier of all ranks of the job.
 func runBarrier(ctx context.Context, w *World, o Options) ([]report.Result, error) {
-	res := timed(w, o, "barrier", 0)
-	res.Memory = ""
-	barrier := func() error { return w.Job.Barrier(ctx) }
-	l := &Loop{Result: res, Run: onAll(NsPerOp, barrier), Sample: sampleOnAll(w, barrier)}
+	barriers := func(n int) error {
+		for range n {
+			if err := w.Job.Barrier(ctx); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	l := &Loop{Result: timed(w, o, "barrier", 0), Run: onAll(NsPerOp, barriers), Sample: sampleOnAll(w, barriers)}
 	return l.Measure(ctx, w, o)
 }

@@ -37,7 +37,7 @@ type binder struct {
 }
 
 func newBinder(ctx context.Context, w *World, o Options, size int) (*binder, error) {
-	o.Pairs = 1
+	o.Pairs, o.Inline = 1, false
 	l, err := openLink(ctx, w, o, linkConfig{size: size, depth: 1})
 	if err != nil {
 		return nil, err
@@ -54,7 +54,7 @@ func newBinder(ctx context.Context, w *World, o Options, size int) (*binder, err
 }
 
 func (b *binder) measure(ctx context.Context, w *World, o Options) ([]report.Result, error) {
-	pair := &Loop{Result: b.timed("bind_invalidate"), Run: onRank0(w, b.pair), Sample: sampleOnRank0(w, b.pair)}
+	pair := &Loop{Result: b.timed("bind_invalidate"), Run: onRank0(w, b.together), Sample: sampleOnRank0(w, b.together)}
 	together, err := pair.Measure(ctx, w, o)
 	if err != nil {
 		return nil, err
@@ -85,11 +85,17 @@ func (b *binder) invalidate(i int) error {
 	return b.complete(b.done + 1)
 }
 
-func (b *binder) pair() error {
-	if err := b.bind(0); err != nil {
-		return err
+// together binds a window and invalidates it, n times.
+func (b *binder) together(n int) error {
+	for range n {
+		if err := b.bind(0); err != nil {
+			return err
+		}
+		if err := b.invalidate(0); err != nil {
+			return err
+		}
 	}
-	return b.invalidate(0)
+	return nil
 }
 
 func (b *binder) close() (err error) {

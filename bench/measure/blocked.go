@@ -32,7 +32,7 @@ func runBlocked(ctx context.Context, w *World, o Options) (found []report.Result
 		{"blocked_barrier", waitInBarrier},
 	} {
 		res := timed(w, o, way.test, 0)
-		res.Unit, res.Memory, res.Mode = "%", "", "event"
+		res.Unit, res.Mode = "%", "event"
 		res.Note = fmt.Sprintf("blocked for %v", lasting)
 		l := &Loop{Result: res, Run: func(ctx context.Context, _ int) (float64, error) {
 			cost, err := processorShare(func() error { return way.wait(ctx, w, lasting) })

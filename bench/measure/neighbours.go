@@ -23,8 +23,8 @@ func runNeighbours(ctx context.Context, w *World, o Options) (found []report.Res
 			return nil, err
 		}
 		res := timed(w, o, "oversubscribed", size)
-		res.Mode = "event"
-		l := &Loop{Result: res, Run: onAll(NsPerOp, r.step), Sample: sampleOnAll(w, r.step)}
+		res.Mode, res.Memory = "event", memoryName(o.Private)
+		l := &Loop{Result: res, Run: onAll(NsPerOp, r.steps), Sample: sampleOnAll(w, r.steps)}
 		results, err := l.Measure(ctx, w, o)
 		if err := afterAll(ctx, w, err, r.close); err != nil {
 			return nil, err
@@ -102,6 +102,16 @@ func (r *ring) buffer(neighbour int, step uint64, sending bool) []nd.SGE {
 
 func (r *ring) receive(neighbour int, step uint64) error {
 	return r.neighbour[neighbour].ep.Receive(step, r.buffer(neighbour, step, false))
+}
+
+// steps makes n steps.
+func (r *ring) steps(n int) error {
+	for range n {
+		if err := r.step(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // step sends to both neighbours, and waits for what they send in this step.

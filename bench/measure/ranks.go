@@ -41,21 +41,27 @@ func touch(buf []byte) {
 	}
 }
 
-// timed is the result of a loop that gives nanoseconds.
+// timed is the result of a loop that gives nanoseconds. Which memory is used,
+// and how completions are awaited, is for the test to say.
 func timed(w *World, o Options, test string, size int) report.Result {
-	res := newResult(test, "ns", "less", "", o)
-	res.Settings = report.Settings{Size: size, Ranks: w.Job.Size(), Executor: o.Executor, Memory: "arena", Mode: "polling"}
+	res := newResult(test, "ns", "less", "", Options{})
+	res.Settings = report.Settings{Size: size, Ranks: w.Job.Size(), Executor: o.Executor}
 	if res.Executor == "" {
 		res.Executor = "auto"
-	}
-	if o.Private {
-		res.Memory = "private"
 	}
 	return res
 }
 
-// onRank0 makes a Run of something that one rank does while the others rest.
-func onRank0(w *World, op func() error) func(context.Context, int) (float64, error) {
+func memoryName(private bool) string {
+	if private {
+		return "private"
+	}
+	return "arena"
+}
+
+// onRank0 makes a Run of something that one rank does while the others rest. op
+// does it n times.
+func onRank0(w *World, op func(n int) error) func(context.Context, int) (float64, error) {
 	return func(ctx context.Context, n int) (float64, error) {
 		if w.Job.Rank() != 0 {
 			return 0, nil
@@ -64,32 +70,22 @@ func onRank0(w *World, op func() error) func(context.Context, int) (float64, err
 	}
 }
 
-// onAll makes a Run of something that all ranks do together.
-func onAll(figure func(time.Duration, int) float64, op func() error) func(context.Context, int) (float64, error) {
+// onAll makes a Run of something that all ranks do together. op does it n times.
+func onAll(figure func(time.Duration, int) float64, op func(n int) error) func(context.Context, int) (float64, error) {
 	return func(_ context.Context, n int) (float64, error) {
-		if err := again(leadIn, op); err != nil {
+		if err := op(leadIn); err != nil {
 			return 0, err
 		}
 		start := time.Now()
-		if err := again(n, op); err != nil {
+		if err := op(n); err != nil {
 			return 0, err
 		}
 		return figure(max(time.Since(start), 1), n), nil
 	}
 }
 
-// again does something n times, unless it fails.
-func again(n int, op func() error) error {
-	for range n {
-		if err := op(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // sampleOnRank0 makes a Sample of something that one rank does while the others rest.
-func sampleOnRank0(w *World, op func() error) func(context.Context, int, *Histogram) error {
+func sampleOnRank0(w *World, op func(n int) error) func(context.Context, int, *Histogram) error {
 	return func(ctx context.Context, n int, h *Histogram) error {
 		if w.Job.Rank() != 0 {
 			return nil
@@ -99,23 +95,23 @@ func sampleOnRank0(w *World, op func() error) func(context.Context, int, *Histog
 }
 
 // sampleOnAll makes a Sample of something that all ranks do together.
-func sampleOnAll(w *World, op func() error) func(context.Context, int, *Histogram) error {
+func sampleOnAll(w *World, op func(n int) error) func(context.Context, int, *Histogram) error {
 	return func(_ context.Context, n int, h *Histogram) error {
-		if err := again(leadIn, op); err != nil {
+		if err := op(leadIn); err != nil {
 			return err
 		}
 		if w.Job.Rank() != 0 {
-			return again(n, op)
+			return op(n)
 		}
 		clock := NewClock()
-		return again(n, func() error {
+		for range n {
 			start := clock.Now()
-			if err := op(); err != nil {
+			if err := op(1); err != nil {
 				return err
 			}
 			h.Record(clock.Ns(start, clock.Now()))
-			return nil
-		})
+		}
+		return nil
 	}
 }
 

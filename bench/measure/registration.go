@@ -48,8 +48,9 @@ func measureRegions(ctx context.Context, w *World, o Options, test string, regio
 			if err != nil {
 				return nil, errors.Join(err, set.close())
 			}
-			o.Private = kind.private
-			r, err := how(t, ctx, w, o, timed(w, o, test+kind.do, size), timed(w, o, test+kind.undo, size))
+			do, undo := timed(w, o, test+kind.do, size), timed(w, o, test+kind.undo, size)
+			do.Memory, undo.Memory = memoryName(kind.private), memoryName(kind.private)
+			r, err := how(t, ctx, w, o, do, undo)
 			if err := errors.Join(err, set.close()); err != nil {
 				return nil, err
 			}

@@ -39,7 +39,14 @@ func Tests() []Test {
 var checks = map[string]func(Options) error{
 	"write_lat": writeLat.check, "read_lat": readLat.check, "send_lat": sendLat.check,
 	"write_completion": writeCompletion.check, "posted": posted.check,
+	"alloc_noise":     pingPong{name: "alloc_noise", eventless: writeLat.eventless}.check,
+	"bind_invalidate": oneWay("bind_invalidate"), "mr_lat": oneWay("mr_lat"), "mr_rate": oneWay("mr_rate"),
+	"connect_rate": oneWay("connect_rate"), "barrier": oneWay("barrier"), "wakeup": oneWay("wakeup"),
+	"oversubscribed": oneWay("oversubscribed"), "blocked": oneWay("blocked"), "arena_memory": oneWay("arena_memory"),
 }
+
+// oneWay refuses to do something both ways at once.
+func oneWay(test string) func(Options) error { return pingPong{name: test}.check }
 
 // Check refuses options that the test cannot have.
 func (t Test) Check(o Options) error {

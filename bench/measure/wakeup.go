@@ -53,7 +53,7 @@ func (c linkConfig) sized(size int) linkConfig {
 
 func wakeupLoop(w *World, o Options, l *link, test, remark string, sleep func(*link) error) *Loop {
 	res := timed(w, o, test, wakeupBytes)
-	res.Mode, res.Note = "event", "from the post to the sight of the answer; "+remark
+	res.Mode, res.Memory, res.Note = "event", memoryName(o.Private), "from the post to the sight of the answer; "+remark
 	return &Loop{Result: res,
 		Run: func(_ context.Context, n int) (float64, error) {
 			sum := 0.0
@@ -79,7 +79,7 @@ func (l *link) wakeups(n int, sleep func(*link) error, record func(ns float64)) 
 		}
 		time.Sleep(wakeupPause)
 		start := clock.Now()
-		if err := l.throwSend(); err != nil {
+		if err := l.throwSends(1); err != nil {
 			return err
 		}
 		record(clock.Ns(start, clock.Now()))

@@ -10,6 +10,7 @@ import (
 type Run struct {
 	Test    string
 	Ranks   int
+	Cores   int             // that the job may use; 0 = all
 	Options measure.Options // the executor included
 }
 
@@ -75,5 +76,5 @@ func pinned(test string, o measure.Options) Run {
 	return Run{Test: test, Ranks: 2, Options: o}
 }
 
-// crowd is a run of more ranks than cores.
-func crowd(test string, ranks int) Run { return Run{Test: test, Ranks: ranks} }
+// crowd is a run of more ranks than the two cores that it may use.
+func crowd(test string, ranks int) Run { return Run{Test: test, Ranks: ranks, Cores: 2} }

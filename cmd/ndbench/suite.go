@@ -123,7 +123,10 @@ func runJob(r suite.Run, stderr io.Writer) ([]report.Result, error) {
 	cmd := exec.CommandContext(ctx, path, arguments(r)...)
 	cmd.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL}
 	cmd.Stdout, cmd.Stderr = &out, stderr
-	if err := cmd.Run(); err != nil {
+	if err := onCores(r.Cores, cmd.Start); err != nil {
+		return nil, err
+	}
+	if err := cmd.Wait(); err != nil {
 		return nil, errors.Join(err, ctx.Err())
 	}
 	rep, err := report.ReadJSON(&out)
