@@ -28,16 +28,20 @@ func changed(r report.Result, f func(*report.Result)) report.Result {
 
 func TestOutcomes(t *testing.T) {
 	less := Bar{Required: 1.35, Aim: 1.15, seen: toLimit(ours("write_lat", 8), measure.RawLine)}
-	more := Bar{Required: 0.8, Aim: 0.95, More: true, seen: toLimit(ours("write_lat", 8), measure.RawLine)}
+	more := Bar{Required: 0.8, Aim: 0.95, More: true, seen: toLimit(ours("write_lat", 8), measure.Memcpy)}
 	for _, c := range []struct {
 		bar   Bar
 		ratio float64
 		want  Outcome
 	}{
-		{less, 1.15, AimMet}, {less, 1.16, Met}, {less, 1.35, Met}, {less, 1.36, Missed},
+		{less, 0.9, AimMet}, {less, 1.15, AimMet}, {less, 1.16, Met}, {less, 1.35, Met}, {less, 1.36, Missed},
 		{more, 0.95, AimMet}, {more, 0.94, Met}, {more, 0.8, Met}, {more, 0.79, Missed},
 	} {
-		rep := &report.Report{Results: []report.Result{compared(result("write_lat", 8, 50), measure.RawLine, c.ratio)}}
+		limit := measure.RawLine
+		if c.bar.More {
+			limit = measure.Memcpy
+		}
+		rep := &report.Report{Results: []report.Result{compared(result("write_lat", 8, 50), limit, c.ratio)}}
 		if v := c.bar.judge(rep); v.Outcome != c.want || v.Seen != c.ratio {
 			t.Errorf("ratio %v with more better %v: %v, seen %v; want %v", c.ratio, c.bar.More, v.Outcome, v.Seen, c.want)
 		}
@@ -63,6 +67,7 @@ func TestNotMeasured(t *testing.T) {
 		"four repeats":     changed(good, func(r *report.Result) { r.Repeats = r.Repeats[:4] }),
 		"no limit":         changed(good, func(r *report.Result) { r.Limit = nil }),
 		"another limit":    compared(result("write_lat", 8, 50), measure.Memcpy, 1),
+		"below the limit":  compared(result("write_lat", 8, 50), measure.RawLine, 0.89),
 		"a ratio of 0":     compared(result("write_lat", 8, 50), measure.RawLine, 0),
 		"no number":        compared(result("write_lat", 8, 50), measure.RawLine, math.NaN()),
 		"infinite":         compared(result("write_lat", 8, 50), measure.RawLine, math.Inf(1)),

@@ -12,6 +12,10 @@ import (
 // leastRepeats is how many repeats a figure needs to count.
 const leastRepeats = 5
 
+// leastRatio is how little a transfer can take of the time of the cache line
+// that it has to move: 1, but for the noise.
+const leastRatio = 0.9
+
 // figure finds the number that a bar is about in a report, or says why it is
 // not there.
 type figure func(*report.Report) (float64, error)
@@ -113,6 +117,8 @@ func toLimit(w which, limit string) figure {
 			return 0, fmt.Errorf("%v was not compared with %s", w, limit)
 		case r.Limit.Name != limit:
 			return 0, fmt.Errorf("%v was compared with %s, not with %s", w, r.Limit.Name, limit)
+		case (limit == measure.RawLine || limit == measure.RawRoundTrip) && r.Limit.Ratio < leastRatio && r.Limit.Ratio > 0:
+			return 0, fmt.Errorf("%v took %.2f of what the bare cache line took: the machine was busy with other things", w, r.Limit.Ratio)
 		}
 		return measured(r.Limit.Ratio, false)
 	}

@@ -56,7 +56,12 @@ func TestSuiteMeasuresEveryBar(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		found = append(found, rep.Results...)
+		for _, x := range rep.Results {
+			if x.Limit != nil {
+				x.Limit.Ratio = 1 // so few operations may seem too quick to be true
+			}
+			found = append(found, x)
+		}
 	}
 	for _, v := range suite.Check(&report.Report{Results: found}) {
 		if v.Outcome == suite.NotMeasured {
