@@ -40,6 +40,45 @@ func TestLineBouncesBetweenTwoMappings(t *testing.T) {
 	}
 }
 
+// A line serves any number of meetings and of runs, one after the other.
+func TestLineRestarts(t *testing.T) {
+	f, err := NewLineFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var sides [2]*Line
+	for i := range sides {
+		if sides[i], err = MapLine(f); err != nil {
+			t.Fatal(err)
+		}
+		defer sides[i].Close()
+	}
+	const runs, rounds = 5, 100
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for range runs {
+			sides[1].Meet(1)
+			sides[1].Echo()
+			sides[1].Meet(1)
+		}
+	}()
+	for range runs {
+		sides[0].Restart()
+		sides[0].Meet(0)
+		for range rounds {
+			sides[0].Bounce()
+		}
+		sides[0].Stop()
+		sides[0].Meet(0)
+	}
+	<-ended
+	if got := sides[1].pong.Load(); got != runs*rounds {
+		t.Errorf("the last word echoed is %d, want %d", got, runs*rounds)
+	}
+}
+
 func TestPinLeavesOneCore(t *testing.T) {
 	done := make(chan error)
 	var set unix.CPUSet

@@ -6,24 +6,24 @@ import (
 	"github.com/softnd/softnd/bench/report"
 )
 
-// Histogram collects the times of single operations, in tenths of nanoseconds.
-// The zero value is ready for use.
+// Histogram collects the figures of single operations, in tenths of the unit:
+// of a nanosecond, as a rule. The zero value is ready for use.
 type Histogram struct {
 	h *hdr.Histogram
 }
 
 const (
-	histogramPerNs   = 10
-	histogramMost    = 60e9 * histogramPerNs // a minute; longer ones count as that
+	histogramParts   = 10
+	histogramMost    = 60e9 * histogramParts // a minute; what is beyond counts as that
 	histogramFigures = 3
 )
 
 // Record adds one operation.
-func (h *Histogram) Record(ns float64) {
+func (h *Histogram) Record(figure float64) {
 	if h.h == nil {
 		h.h = hdr.New(1, histogramMost, histogramFigures)
 	}
-	if err := h.h.RecordValue(int64(min(ns*histogramPerNs+0.5, histogramMost))); err != nil {
+	if err := h.h.RecordValue(int64(min(figure*histogramParts+0.5, histogramMost))); err != nil {
 		panic(err) // a value that is out of range although it was clamped
 	}
 }
@@ -38,13 +38,13 @@ func (h *Histogram) Count() int64 {
 
 // Distribution describes what was recorded.
 func (h *Histogram) Distribution() *report.Distribution {
-	at := func(percent float64) float64 { return float64(h.h.ValueAtPercentile(percent)) / histogramPerNs }
+	at := func(percent float64) float64 { return float64(h.h.ValueAtPercentile(percent)) / histogramParts }
 	return &report.Distribution{
 		Count: h.Count(),
-		Min:   float64(h.h.Min()) / histogramPerNs,
+		Min:   float64(h.h.Min()) / histogramParts,
 		P50:   at(50), P90: at(90), P99: at(99), P999: at(99.9), P9999: at(99.99),
-		Max:    float64(h.h.Max()) / histogramPerNs,
-		Mean:   h.h.Mean() / histogramPerNs,
-		StdDev: h.h.StdDev() / histogramPerNs,
+		Max:    float64(h.h.Max()) / histogramParts,
+		Mean:   h.h.Mean() / histogramParts,
+		StdDev: h.h.StdDev() / histogramParts,
 	}
 }

@@ -215,6 +215,24 @@ func TestOptionsAreReported(t *testing.T) {
 	}
 }
 
+// One run can leave its report in every form.
+func TestFormsOfAReport(t *testing.T) {
+	dir := t.TempDir()
+	file := func(form string) string { return filepath.Join(dir, "r."+form) }
+	for _, args := range [][]string{{"--json", file("json"), "--csv", file("csv"), "--plot", file("png")}, {"--plot", file("svg")}} {
+		args = append(append([]string{"read_lat", "--quiet"}, args...), tiny...)
+		if status, out, errOut := finish(t, command(t, "ndbench", args...)); status != 0 || out != "" || errOut != "" {
+			t.Fatalf("exit status %d, %s%s", status, out, errOut)
+		}
+	}
+	for form, start := range map[string]string{"json": "{", "csv": "test,", "png": "\x89PNG", "svg": "<?xml"} {
+		text, err := os.ReadFile(file(form))
+		if err != nil || !bytes.HasPrefix(text, []byte(start)) {
+			t.Errorf("%s: %v, it begins with %.20q", form, err, text)
+		}
+	}
+}
+
 func TestListHasAllTests(t *testing.T) {
 	_, out, _ := finish(t, command(t, "ndbench", "list"))
 	for _, test := range measure.Tests() {

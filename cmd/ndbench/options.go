@@ -114,7 +114,7 @@ func (o *options) chooseSizes() error {
 	if o.allSizes && len(o.sizes) > 0 {
 		return fmt.Errorf("--size and --all-sizes exclude each other; leave one out")
 	}
-	if o.allSizes {
+	if o.allSizes || o.plot != "" && len(o.sizes) == 0 { // a plot is one by size
 		for size := 1; size <= 4<<20; size *= 2 {
 			o.Sizes = append(o.Sizes, size)
 		}
@@ -128,6 +128,9 @@ func (o *options) chooseSizes() error {
 		if !slices.Contains(o.Sizes, size) {
 			o.Sizes = append(o.Sizes, size)
 		}
+	}
+	if o.plot != "" && len(o.Sizes) == 1 {
+		return fmt.Errorf("--plot %s: it shows figures by size, and there is one; give two sizes or more, or leave --size out", o.plot)
 	}
 	return nil
 }
