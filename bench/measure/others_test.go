@@ -31,7 +31,7 @@ func TestOthers(t *testing.T) {
 		{"oversubscribed", 2, few, []string{"oversubscribed"}, "ns", true},
 		{"oversubscribed", 5, few, []string{"oversubscribed"}, "ns", true},
 		{"blocked", 2, brief, []string{"blocked", "blocked_barrier"}, "%", false},
-		{"alloc_noise", 2, Options{Iterations: 2000, Repeats: 2}, []string{"alloc_noise"}, "ratio", false},
+		{"alloc_noise", 2, Options{Iterations: 100, Repeats: 2}, []string{"alloc_noise"}, "ratio", false},
 		{"arena_memory", 4, few, []string{"arena_memory"}, "B", false},
 	} {
 		t.Run(c.test, func(t *testing.T) {
