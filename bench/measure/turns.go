@@ -43,26 +43,26 @@ func count(n int, f func(i int) error) error {
 	return nil
 }
 
-// sample does and undoes n times, with one object, and records one of the two.
+// sample does and undoes n times, as time does, and records one of the two.
 func (t turns) sample(n int, h *Histogram, undoing bool) error {
 	clock := NewClock()
-	for range n {
-		start := clock.Now()
-		if err := t.do(0); err != nil {
-			return err
-		}
-		middle := clock.Now()
-		if err := t.undo(0); err != nil {
-			return err
-		}
-		end := clock.Now()
-		if undoing {
-			h.Record(clock.Ns(middle, end))
-		} else {
-			h.Record(clock.Ns(start, middle))
+	recorded := func(f func(i int) error) func(i int) error {
+		return func(i int) error {
+			start := clock.Now()
+			if err := f(i); err != nil {
+				return err
+			}
+			h.Record(clock.Ns(start, clock.Now()))
+			return nil
 		}
 	}
-	return nil
+	if undoing {
+		t.undo = recorded(t.undo)
+	} else {
+		t.do = recorded(t.do)
+	}
+	_, _, err := t.time(n)
+	return err
 }
 
 // latency measures how long it takes to do, and to undo.
