@@ -22,6 +22,16 @@ func Tests() []Test {
 		{"send_bw", "bandwidth of Sends", 2, bandwidth("send_bw", nd.RequestSend).run},
 		{"msg_rate", "rate of small Sends on one queue pair", 2, msgRate.run},
 		{"posted", "time to post a Write and take its completion, back to back", 2, posted.run},
+		{"bind_invalidate", "Bind and Invalidate of a window, nothing in flight", 2, runBind},
+		{"mr_lat", "latency of registering and deregistering, allocating and freeing memory", 2, runMRLat},
+		{"mr_rate", "rate of registering and deregistering, allocating and freeing memory", 2, runMRRate},
+		{"connect_rate", "connections made and closed, one after the other", 2, runConnect},
+		{"barrier", "barrier of all ranks", 0, runBarrier},
+		{"wakeup", "message to a sleeping rank, until its answer is seen", 2, runWakeup},
+		{"oversubscribed", "exchange with both neighbours in a ring of ranks", 0, runNeighbours},
+		{"blocked", "processor time of a rank that waits and nothing comes", 0, runBlocked},
+		{"alloc_noise", "tail latency of a Write while every rank allocates, to that while none does", 2, runAllocNoise},
+		{"arena_memory", "arena memory per rank, fully connected", 0, runArenaMemory},
 	}
 }
 
@@ -29,7 +39,14 @@ func Tests() []Test {
 var checks = map[string]func(Options) error{
 	"write_lat": writeLat.check, "read_lat": readLat.check, "send_lat": sendLat.check,
 	"write_completion": writeCompletion.check, "posted": posted.check,
+	"alloc_noise":     pingPong{name: "alloc_noise", eventless: writeLat.eventless}.check,
+	"bind_invalidate": oneWay("bind_invalidate"), "mr_lat": oneWay("mr_lat"), "mr_rate": oneWay("mr_rate"),
+	"connect_rate": oneWay("connect_rate"), "barrier": oneWay("barrier"), "wakeup": oneWay("wakeup"),
+	"oversubscribed": oneWay("oversubscribed"), "blocked": oneWay("blocked"), "arena_memory": oneWay("arena_memory"),
 }
+
+// oneWay refuses to do something both ways at once.
+func oneWay(test string) func(Options) error { return pingPong{name: test}.check }
 
 // Check refuses options that the test cannot have.
 func (t Test) Check(o Options) error {

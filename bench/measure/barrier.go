@@ -1,0 +1,21 @@
+package measure
+
+import (
+	"context"
+
+	"github.com/softnd/softnd/bench/report"
+)
+
+// runBarrier measures the barrier of all ranks of the job.
+func runBarrier(ctx context.Context, w *World, o Options) ([]report.Result, error) {
+	barriers := func(n int) error {
+		for range n {
+			if err := w.Job.Barrier(ctx); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	l := &Loop{Result: timed(w, o, "barrier", 0), Run: onAll(NsPerOp, barriers), Sample: sampleOnAll(w, barriers)}
+	return l.Measure(ctx, w, o)
+}

@@ -1,0 +1,106 @@
+package measure
+
+import (
+	"context"
+	"errors"
+
+	"github.com/softnd/softnd/bench/report"
+	"github.com/softnd/softnd/nd"
+)
+
+// windowsAtOnce is how many windows are bound before they are invalidated,
+// where the two are timed apart.
+const windowsAtOnce = 256
+
+// runBind measures lending memory and taking it back, with nothing in flight,
+// each request posted and its completion polled: the two as a pair, and each for
+// itself.
+func runBind(ctx context.Context, w *World, o Options) (found []report.Result, err error) {
+	for _, size := range sizes(o, 64, 4096, 1<<20) {
+		b, err := newBinder(ctx, w, o, size)
+		if err != nil {
+			return nil, err
+		}
+		r, err := b.measure(ctx, w, o)
+		if err := afterAll(ctx, w, err, b.close); err != nil {
+			return nil, err
+		}
+		found = append(found, r...)
+	}
+	return found, nil
+}
+
+// binder binds windows to the same part of a region, and invalidates them.
+type binder struct {
+	*link
+	windows []nd.MemoryWindow
+}
+
+func newBinder(ctx context.Context, w *World, o Options, size int) (*binder, error) {
+	o.Pairs, o.Inline = 1, false
+	l, err := openLink(ctx, w, o, linkConfig{size: size, depth: 1})
+	if err != nil {
+		return nil, err
+	}
+	b := &binder{link: l}
+	for range windowsAtOnce {
+		mw, err := w.Job.Adapter().CreateMemoryWindow(ctx)
+		if err != nil {
+			return nil, errors.Join(err, b.close())
+		}
+		b.windows = append(b.windows, mw)
+	}
+	return b, nil
+}
+
+func (b *binder) measure(ctx context.Context, w *World, o Options) ([]report.Result, error) {
+	pair := &Loop{Result: b.timed("bind_invalidate"), Run: onRank0(w, b.together), Sample: sampleOnRank0(w, b.together)}
+	together, err := pair.Measure(ctx, w, o)
+	if err != nil {
+		return nil, err
+	}
+	apart := turns{objects: len(b.windows), do: b.bind, undo: b.invalidate}
+	each, err := apart.latency(ctx, w, o, b.timed("bind"), b.timed("invalidate"))
+	return append(together, each...), err
+}
+
+func (b *binder) timed(test string) report.Result {
+	res := newResult(test, "ns", "less", "", b.o)
+	res.Settings = b.settings()
+	return res
+}
+
+func (b *binder) bind(i int) error {
+	p := &b.pairs[0]
+	if err := p.ep.Bind(0, b.mr, b.windows[i], p.land[0].Buffer, nd.AllowRead|nd.AllowWrite); err != nil {
+		return err
+	}
+	return b.complete(b.done + 1)
+}
+
+func (b *binder) invalidate(i int) error {
+	if err := b.pairs[0].ep.Invalidate(0, b.windows[i], 0); err != nil {
+		return err
+	}
+	return b.complete(b.done + 1)
+}
+
+// together binds a window and invalidates it, n times.
+func (b *binder) together(n int) error {
+	for range n {
+		if err := b.bind(0); err != nil {
+			return err
+		}
+		if err := b.invalidate(0); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *binder) close() (err error) {
+	for _, w := range b.windows {
+		err = errors.Join(err, w.Close())
+	}
+	return errors.Join(err, b.release())
+}

@@ -1,0 +1,59 @@
+package measure
+
+import (
+	"context"
+	"errors"
+
+	"github.com/softnd/softnd/bench/report"
+	"github.com/softnd/softnd/nd"
+)
+
+// runConnect measures how many connections ranks 0 and 1 can make and end in a
+// second, one after the other, and how long one takes.
+func runConnect(ctx context.Context, w *World, o Options) ([]report.Result, error) {
+	cq, err := w.Job.Adapter().CreateCompletionQueue(ctx, 1)
+	if err != nil {
+		return nil, err
+	}
+	c := &connecting{ctx: ctx, w: w, config: nd.EndpointConfig{Receive: cq, Initiator: cq}}
+	rate := timed(w, o, "connect_rate", 0)
+	rate.Unit, rate.Better = "ops/s", "more"
+	var found []report.Result
+	for _, l := range []*Loop{
+		{Result: rate, Run: onAll(PerSecond, c.often)},
+		{Result: timed(w, o, "connect_lat", 0), Run: onAll(NsPerOp, c.often), Sample: sampleOnAll(w, c.often)},
+	} {
+		r, err := l.Measure(ctx, w, o)
+		if err != nil {
+			return nil, errors.Join(err, cq.Close())
+		}
+		found = append(found, r...)
+	}
+	return found, cq.Close()
+}
+
+type connecting struct {
+	ctx    context.Context
+	w      *World
+	config nd.EndpointConfig
+}
+
+// often makes a connection and ends it, n times.
+func (c *connecting) often(n int) error {
+	for range n {
+		if err := c.once(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *connecting) once() error {
+	ep, err := c.w.Job.Connect(c.ctx, 1-c.w.Job.Rank(), c.config)
+	if err != nil {
+		return err
+	}
+	// Who closes while the other's Connect is about to return makes it fail.
+	err = c.w.Job.Barrier(c.ctx)
+	return errors.Join(err, ep.Close())
+}

@@ -1,0 +1,180 @@
+package measure
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/softnd/softnd/bench/report"
+	"github.com/softnd/softnd/nd"
+)
+
+// runNeighbours measures steps in which every rank of a ring sends a message to
+// both neighbours and waits for both of theirs, as a stencil does. Ranks sleep
+// when they have nothing to do, so that there may be more of them than cores.
+func runNeighbours(ctx context.Context, w *World, o Options) (found []report.Result, err error) {
+	for _, size := range sizes(o, 64) {
+		if size < stampBytes {
+			return nil, fmt.Errorf("oversubscribed: messages of %d bytes have no room for the number of the step; use %d at least", size, stampBytes)
+		}
+		r, err := newRing(ctx, w, o, size)
+		if err != nil {
+			return nil, err
+		}
+		res := timed(w, o, "oversubscribed", size)
+		res.Mode, res.Memory = "event", memoryName(o.Private)
+		l := &Loop{Result: res, Run: onAll(NsPerOp, r.steps), Sample: sampleOnAll(w, r.steps)}
+		results, err := l.Measure(ctx, w, o)
+		if err := afterAll(ctx, w, err, r.close); err != nil {
+			return nil, err
+		}
+		found = append(found, results...)
+	}
+	return found, nil
+}
+
+const (
+	stampBytes = 8 // the number of the step, at the front of every message
+	// A neighbour may be a step ahead, and no more: it waits for our message.
+	slotsAhead = 2
+)
+
+// ring is one rank's two connections.
+type ring struct {
+	ctx       context.Context
+	cq        nd.CompletionQueue
+	mr        nd.MemoryRegion
+	size      int
+	done      uint64 // steps
+	sent      int    // sends of this step that are complete
+	neighbour [2]neighbour
+	found     [4 * slotsAhead]nd.Result
+}
+
+type neighbour struct {
+	ep       nd.Endpoint
+	received uint64 // messages taken
+}
+
+func newRing(ctx context.Context, w *World, o Options, size int) (r *ring, err error) {
+	r = &ring{ctx: ctx, size: size}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, r.close())
+		}
+	}()
+	ad := w.Job.Adapter()
+	if r.cq, err = ad.CreateCompletionQueue(ctx, len(r.found)); err != nil {
+		return r, err
+	}
+	// For each neighbour slotsAhead buffers to receive into, and as many to send from.
+	if r.mr, err = newRegion(ctx, ad, 4*slotsAhead*size, o.Private); err != nil {
+		return r, err
+	}
+	rank, n := w.Job.Rank(), w.Job.Size()
+	peers := [2]int{(rank + n - 1) % n, (rank + 1) % n}
+	order := [2]int{0, 1}
+	if peers[1] < peers[0] { // as job.Connect wants it
+		order = [2]int{1, 0}
+	}
+	for _, i := range order {
+		if r.neighbour[i].ep, err = w.Job.Connect(ctx, peers[i], nd.EndpointConfig{Receive: r.cq, Initiator: r.cq, Context: uint64(i)}); err != nil {
+			return r, err
+		}
+		for slot := range uint64(slotsAhead) {
+			if err := r.receive(i, slot); err != nil {
+				return r, err
+			}
+		}
+	}
+	return r, w.Job.Barrier(ctx) // all receives are posted
+}
+
+// buffer is where message number step goes to, or comes from.
+func (r *ring) buffer(neighbour int, step uint64, sending bool) []nd.SGE {
+	at := neighbour*slotsAhead + int(step%slotsAhead)
+	if sending {
+		at += 2 * slotsAhead
+	}
+	return []nd.SGE{{Buffer: r.mr.Bytes()[at*r.size:][:r.size], Token: r.mr.LocalToken()}}
+}
+
+func (r *ring) receive(neighbour int, step uint64) error {
+	return r.neighbour[neighbour].ep.Receive(step, r.buffer(neighbour, step, false))
+}
+
+// steps makes n steps.
+func (r *ring) steps(n int) error {
+	for range n {
+		if err := r.step(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// step sends to both neighbours, and waits for what they send in this step.
+func (r *ring) step() error {
+	r.sent = 0
+	for i := range r.neighbour {
+		out := r.buffer(i, r.done, true)
+		binary.NativeEndian.PutUint64(out[0].Buffer, r.done)
+		if err := r.neighbour[i].ep.Send(r.done, out, 0); err != nil {
+			return err
+		}
+	}
+	r.done++
+	for r.sent < len(r.neighbour) || r.neighbour[0].received < r.done || r.neighbour[1].received < r.done {
+		n, err := r.cq.Wait(r.ctx, r.found[:])
+		if err != nil {
+			return err
+		}
+		if err := each(r.found[:n], r.handle); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *ring) handle(res nd.Result) error {
+	if res.Status != nd.Success {
+		return fmt.Errorf("measure: %v: %w", res.RequestType, errors.Join(res.Status, r.neighbour[res.EndpointContext].ep.Err()))
+	}
+	if res.RequestType == nd.RequestSend {
+		r.sent++
+		return nil
+	}
+	i, step := int(res.EndpointContext), res.RequestContext
+	in := r.buffer(i, step, false)[0].Buffer
+	if stamp := binary.NativeEndian.Uint64(in); stamp != r.neighbour[i].received || step != stamp {
+		return fmt.Errorf("measure: the message of step %d has the stamp %d, and is number %d", step, stamp, r.neighbour[i].received)
+	}
+	r.neighbour[i].received++
+	return r.receive(i, step+slotsAhead)
+}
+
+// each calls f with every element until one fails.
+func each[T any](list []T, f func(T) error) error {
+	for _, v := range list {
+		if err := f(v); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *ring) close() (err error) {
+	for _, n := range r.neighbour {
+		if n.ep != nil {
+			err = errors.Join(err, n.ep.Close())
+		}
+	}
+	if r.cq != nil {
+		err = errors.Join(err, r.cq.Close())
+	}
+	if r.mr != nil {
+		err = errors.Join(err, r.mr.Close())
+	}
+	return err
+}

@@ -1,0 +1,141 @@
+package measure
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/softnd/softnd/bench/report"
+)
+
+const (
+	noiseRate = 1e9 // bytes allocated in a second, by each rank
+	noiseSize = 8
+	// So many operations have a p99.9 that single accidents do not make.
+	leastNoiseOps = 20000
+)
+
+// runAllocNoise compares the latency that one Write in a thousand exceeds while
+// a goroutine of each rank allocates memory with the same while none does. The
+// two are measured one after the other in each repeat.
+func runAllocNoise(ctx context.Context, w *World, o Options) (found []report.Result, err error) {
+	o.Pairs = 1
+	for _, size := range sizes(o, noiseSize) {
+		l, err := openLink(ctx, w, o, writeLat.config.sized(size))
+		if err != nil {
+			return nil, err
+		}
+		n := &noise{w: w, l: l}
+		res := newResult("alloc_noise", "ratio", "less", "", o)
+		res.Settings = l.settings()
+		r, err := n.measure(ctx, o, res)
+		if err := afterAll(ctx, w, err, l.release); err != nil {
+			return nil, err
+		}
+		for i := range r {
+			note(&r[i], "%.2g GB/s allocated by the slower rank; p99.9 of the half round trip %.0f ns without and %.0f ns with it, at the end",
+				n.reached/1e9, n.quiet, n.noisy)
+		}
+		found = append(found, r...)
+	}
+	return found, nil
+}
+
+// noise is what the last repeat has found.
+type noise struct {
+	w            *World
+	l            *link
+	quiet, noisy float64 // p99.9, on rank 0
+	reached      float64 // bytes a second
+}
+
+// measure chooses the operations by what is repeated without noise: beginning
+// and ending the noise takes as long as many of them.
+func (n *noise) measure(ctx context.Context, o Options, res report.Result) ([]report.Result, error) {
+	if o.Iterations == 0 {
+		quiet := &Loop{Result: res, Run: func(_ context.Context, ops int) (float64, error) { return n.tail(ops) }}
+		ops, err := quiet.iterations(ctx, n.w, o)
+		if err != nil {
+			return nil, quiet.failed("choice of iterations", err)
+		}
+		o.Iterations = max(ops, leastNoiseOps)
+	}
+	loop := &Loop{Result: res, Run: n.repeat}
+	return loop.Measure(ctx, n.w, o)
+}
+
+func (n *noise) repeat(ctx context.Context, ops int) (_ float64, err error) {
+	if n.quiet, err = n.tail(ops); err != nil {
+		return 0, err
+	}
+	if err := n.w.Job.Barrier(ctx); err != nil {
+		return 0, err
+	}
+	g := litter(noiseRate)
+	n.noisy, err = n.tail(ops)
+	reached := g.end()
+	if err != nil {
+		return 0, err
+	}
+	all, err := gather(ctx, n.w, reached)
+	if err != nil || !n.l.active() {
+		return 0, err
+	}
+	n.reached = slices.Min(all)
+	return n.noisy / n.quiet, nil
+}
+
+// tail makes Writes back and forth. On rank 0 it returns their p99.9.
+func (n *noise) tail(ops int) (float64, error) {
+	h := new(Histogram)
+	if err := writeLat.sample(n.l, ops, h); err != nil || !n.l.active() {
+		return 0, err
+	}
+	return h.Distribution().P999, nil
+}
+
+const (
+	garbageObject = 4 << 10
+	garbageLive   = 1024 // objects that are not garbage yet
+	garbageTick   = time.Millisecond
+)
+
+// garbage is memory that a goroutine allocates evenly and lets go of.
+type garbage struct {
+	stop, done chan struct{}
+	bytes      int64 // allocated so far; the goroutine's
+	start      time.Time
+	live       [garbageLive]*[garbageObject]byte
+}
+
+// litter starts to allocate rate bytes a second.
+func litter(rate int64) *garbage {
+	g := &garbage{stop: make(chan struct{}), done: make(chan struct{}), start: time.Now()}
+	go g.run(rate)
+	return g
+}
+
+func (g *garbage) run(rate int64) {
+	defer close(g.done)
+	tick := time.NewTicker(garbageTick)
+	defer tick.Stop()
+	for i := 0; ; {
+		owed := int64(float64(rate) * time.Since(g.start).Seconds())
+		for ; g.bytes < owed; i++ {
+			g.live[i%garbageLive] = new([garbageObject]byte)
+			g.bytes += garbageObject
+		}
+		select {
+		case <-g.stop:
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// end stops that, and returns how many bytes a second were reached.
+func (g *garbage) end() float64 {
+	close(g.stop)
+	<-g.done
+	return float64(g.bytes) / time.Since(g.start).Seconds()
+}

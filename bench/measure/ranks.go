@@ -1,0 +1,129 @@
+package measure
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/softnd/softnd/bench/report"
+	"github.com/softnd/softnd/nd"
+)
+
+// afterAll closes what connects this rank with others when all are done with
+// it: a rank that closes early breaks the others' work. Where something has
+// failed nobody is waited for.
+func afterAll(ctx context.Context, w *World, err error, close func() error) error {
+	if err == nil {
+		err = w.Job.Barrier(ctx)
+	}
+	return errors.Join(err, close())
+}
+
+// newRegion makes a region of the arena or of the process's own memory, with
+// every right.
+func newRegion(ctx context.Context, ad nd.Adapter, size int, private bool) (nd.MemoryRegion, error) {
+	if !private {
+		return ad.Allocate(ctx, size, access)
+	}
+	buf := aligned(size)
+	touch(buf)
+	return ad.Register(ctx, buf, access)
+}
+
+// touch makes the pages of memory exist.
+func touch(buf []byte) {
+	const page = 4096
+	for i := 0; i < len(buf); i += page {
+		buf[i] = 1
+	}
+}
+
+// timed is the result of a loop that gives nanoseconds. Which memory is used,
+// and how completions are awaited, is for the test to say.
+func timed(w *World, o Options, test string, size int) report.Result {
+	res := newResult(test, "ns", "less", "", Options{})
+	res.Settings = report.Settings{Size: size, Ranks: w.Job.Size(), Executor: o.Executor}
+	if res.Executor == "" {
+		res.Executor = "auto"
+	}
+	return res
+}
+
+func memoryName(private bool) string {
+	if private {
+		return "private"
+	}
+	return "arena"
+}
+
+// onRank0 makes a Run of something that one rank does while the others rest. op
+// does it n times.
+func onRank0(w *World, op func(n int) error) func(context.Context, int) (float64, error) {
+	return func(ctx context.Context, n int) (float64, error) {
+		if w.Job.Rank() != 0 {
+			return 0, nil
+		}
+		return onAll(NsPerOp, op)(ctx, n)
+	}
+}
+
+// onAll makes a Run of something that all ranks do together. op does it n times.
+func onAll(figure func(time.Duration, int) float64, op func(n int) error) func(context.Context, int) (float64, error) {
+	return func(_ context.Context, n int) (float64, error) {
+		if err := op(leadIn); err != nil {
+			return 0, err
+		}
+		start := time.Now()
+		if err := op(n); err != nil {
+			return 0, err
+		}
+		return figure(max(time.Since(start), 1), n), nil
+	}
+}
+
+// sampleOnRank0 makes a Sample of something that one rank does while the others rest.
+func sampleOnRank0(w *World, op func(n int) error) func(context.Context, int, *Histogram) error {
+	return func(ctx context.Context, n int, h *Histogram) error {
+		if w.Job.Rank() != 0 {
+			return nil
+		}
+		return sampleOnAll(w, op)(ctx, n, h)
+	}
+}
+
+// sampleOnAll makes a Sample of something that all ranks do together.
+func sampleOnAll(w *World, op func(n int) error) func(context.Context, int, *Histogram) error {
+	return func(_ context.Context, n int, h *Histogram) error {
+		if err := op(leadIn); err != nil {
+			return err
+		}
+		if w.Job.Rank() != 0 {
+			return op(n)
+		}
+		clock := NewClock()
+		for range n {
+			start := clock.Now()
+			if err := op(1); err != nil {
+				return err
+			}
+			h.Record(clock.Ns(start, clock.Now()))
+		}
+		return nil
+	}
+}
+
+// gather gives every rank the values of all.
+func gather(ctx context.Context, w *World, v float64) ([]float64, error) {
+	blobs, err := w.Job.Exchange(ctx, binary.NativeEndian.AppendUint64(nil, math.Float64bits(v)))
+	all := make([]float64, len(blobs))
+	for i, b := range blobs {
+		if len(b) != 8 {
+			return nil, fmt.Errorf("measure: rank %d gave %d bytes instead of a number", i, len(b))
+		}
+		all[i] = math.Float64frombits(binary.NativeEndian.Uint64(b))
+	}
+	return all, err
+}

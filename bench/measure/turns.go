@@ -1,0 +1,107 @@
+package measure
+
+import (
+	"context"
+	"time"
+
+	"github.com/softnd/softnd/bench/report"
+)
+
+// turns is something that is done to an object and then undone, such as a
+// registration. Both are measured, each for itself, by rank 0; the others rest.
+type turns struct {
+	objects  int // that exist: they are all done before the first is undone
+	do, undo func(i int) error
+}
+
+// time does and undoes n times. It looks at the clock once for all objects.
+func (t turns) time(n int) (doing, undoing time.Duration, err error) {
+	for n > 0 {
+		now := min(n, t.objects)
+		n -= now
+		start := time.Now()
+		if err := count(now, t.do); err != nil {
+			return 0, 0, err
+		}
+		middle := time.Now()
+		if err := count(now, t.undo); err != nil {
+			return 0, 0, err
+		}
+		doing += middle.Sub(start)
+		undoing += time.Since(middle)
+	}
+	return doing, undoing, nil
+}
+
+// count calls f for 0 to n-1, until it fails.
+func count(n int, f func(i int) error) error {
+	for i := range n {
+		if err := f(i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sample does and undoes n times, as time does, and records one of the two.
+func (t turns) sample(n int, h *Histogram, undoing bool) error {
+	clock := NewClock()
+	recorded := func(f func(i int) error) func(i int) error {
+		return func(i int) error {
+			start := clock.Now()
+			if err := f(i); err != nil {
+				return err
+			}
+			h.Record(clock.Ns(start, clock.Now()))
+			return nil
+		}
+	}
+	if undoing {
+		t.undo = recorded(t.undo)
+	} else {
+		t.do = recorded(t.do)
+	}
+	_, _, err := t.time(n)
+	return err
+}
+
+// latency measures how long it takes to do, and to undo.
+func (t turns) latency(ctx context.Context, w *World, o Options, do, undo report.Result) ([]report.Result, error) {
+	return t.measure(ctx, w, o, do, undo, NsPerOp, true)
+}
+
+// rate measures how often it can be done in a second, and undone.
+func (t turns) rate(ctx context.Context, w *World, o Options, do, undo report.Result) ([]report.Result, error) {
+	for _, r := range []*report.Result{&do, &undo} {
+		r.Unit, r.Better, r.Depth = "ops/s", "more", t.objects
+	}
+	return t.measure(ctx, w, o, do, undo, PerSecond, false)
+}
+
+func (t turns) measure(ctx context.Context, w *World, o Options, do, undo report.Result,
+	figure func(time.Duration, int) float64, sampled bool) (found []report.Result, err error) {
+	for i, res := range []report.Result{do, undo} {
+		l := &Loop{Result: res}
+		l.Run = func(_ context.Context, n int) (float64, error) {
+			if w.Job.Rank() != 0 {
+				return 0, nil
+			}
+			doing, undoing, err := t.time(n)
+			return figure([]time.Duration{doing, undoing}[i], n), err
+		}
+		if sampled {
+			l.Sample = func(_ context.Context, n int, h *Histogram) error {
+				if w.Job.Rank() != 0 {
+					return nil
+				}
+				return t.sample(n, h, i == 1)
+			}
+		}
+		r, err := l.Measure(ctx, w, o)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, r...)
+	}
+	return found, nil
+}

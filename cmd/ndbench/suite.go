@@ -1,0 +1,170 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/softnd/softnd"
+	"github.com/softnd/softnd/bench/report"
+	"github.com/softnd/softnd/bench/suite"
+)
+
+// suiteCommand runs every measurement that there is a bar for.
+type suiteCommand struct {
+	quick, check bool
+	from         string
+	output
+}
+
+// runLimit ends a job of the suite that hangs.
+const runLimit = 2 * time.Minute
+
+func newSuite() *cobra.Command {
+	var s suiteCommand
+	cmd := &cobra.Command{
+		Use:   "suite",
+		Short: "Run all that softnd has to be good at, and compare it with what is required",
+		Args:  none,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := s.valid(); err != nil {
+				return usagef("suite: %w", err)
+			}
+			return s.run(cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.BoolVar(&s.quick, "quick", false, "short repeats: less than three minutes in all")
+	f.BoolVar(&s.check, "check", false, "show what is required next to what was seen; the exit status is 1 if a required figure is missed or was not measured")
+	f.StringVar(&s.from, "from", "", "with --check, measure nothing and take the figures from a `file` of --json")
+	s.output.addFlags(f)
+	return cmd
+}
+
+func (s *suiteCommand) valid() error {
+	if s.from != "" && (!s.check || s.quick) {
+		return errors.New("--from is for --check and measures nothing; leave --quick out and --check in")
+	}
+	if _, inJob := os.LookupEnv(softnd.EnvArenaFD); inJob {
+		return errors.New("this is a rank of a job; the suite starts jobs of its own, so run it without ndrun")
+	}
+	return s.output.check()
+}
+
+func (s *suiteCommand) run(stdout, stderr io.Writer) error {
+	if s.from != "" {
+		rep, err := readReport(s.from)
+		if err != nil {
+			return fmt.Errorf("suite: %w", err)
+		}
+		return s.judge(rep, stdout)
+	}
+	results, err := s.measure(stderr)
+	out := s.output
+	out.quiet = out.quiet || s.check // which shows the figures in a table of its own
+	err = errors.Join(err, out.emit(results, stdout))
+	if s.check {
+		err = errors.Join(err, s.judge(&report.Report{Results: results}, stdout))
+	}
+	return err
+}
+
+func readReport(path string) (*report.Report, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return report.ReadJSON(f)
+}
+
+// measure runs one job after the other. What fails is left out of the results,
+// and named in the error.
+func (s *suiteCommand) measure(stderr io.Writer) (found []report.Result, err error) {
+	runs := suite.Thorough()
+	if s.quick {
+		runs = suite.Quick()
+	}
+	for _, r := range runs {
+		start := time.Now()
+		results, failed := runJob(r, stderr)
+		if failed != nil {
+			err = errors.Join(err, fmt.Errorf("suite: %s with %d ranks: %w", r.Test, r.Ranks, failed))
+		}
+		found = append(found, results...)
+		if !s.quiet {
+			fmt.Fprintf(stderr, "%-17s %2d ranks  %5.1f s\n", r.Test, r.Ranks, time.Since(start).Seconds())
+		}
+	}
+	return found, err
+}
+
+// runJob runs this program once more, as a job of its own: its ranks begin
+// with fresh memory, and take the executor that this run wants.
+func runJob(r suite.Run, stderr io.Writer) ([]report.Result, error) {
+	path, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), runLimit)
+	defer cancel()
+	var out bytes.Buffer
+	cmd := exec.CommandContext(ctx, path, arguments(r)...)
+	cmd.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL}
+	cmd.Stdout, cmd.Stderr = &out, stderr
+	if err := onCores(r.Cores, cmd.Start); err != nil {
+		return nil, err
+	}
+	if err := cmd.Wait(); err != nil {
+		return nil, errors.Join(err, ctx.Err())
+	}
+	rep, err := report.ReadJSON(&out)
+	if err != nil {
+		return nil, err
+	}
+	return rep.Results, nil
+}
+
+// arguments are the command line of a run.
+func arguments(r suite.Run) []string {
+	o, pin, memory := r.Options, "--no-pin", "arena"
+	if o.Pinned {
+		pin = "--pin"
+	}
+	if o.Private {
+		memory = "private"
+	}
+	args := []string{r.Test, "--json=-", pin, "--memory=" + memory, "--executor=" + o.Executor,
+		"--ranks=" + strconv.Itoa(r.Ranks), "--pairs=" + strconv.Itoa(o.Pairs), "--repeats=" + strconv.Itoa(o.Repeats),
+		"--warmup=" + strconv.Itoa(o.WarmUp), "--iterations=" + strconv.Itoa(o.Iterations), "--duration=" + o.Duration.String()}
+	if len(o.Sizes) > 0 {
+		args = append(args, "--size="+strings.Trim(strings.Join(strings.Fields(fmt.Sprint(o.Sizes)), ","), "[]"))
+	}
+	return args
+}
+
+// judge shows what the report says about each bar.
+func (s *suiteCommand) judge(rep *report.Report, stdout io.Writer) error {
+	verdicts := suite.Check(rep)
+	if s.json != "-" && s.csv != "-" {
+		if err := suite.Write(stdout, verdicts); err != nil {
+			return err
+		}
+	}
+	missed, missing := suite.Count(verdicts, suite.Missed), suite.Count(verdicts, suite.NotMeasured)
+	if missed+missing > 0 {
+		return fmt.Errorf("suite: of %d required figures %d are missed and %d were not measured", len(verdicts), missed, missing)
+	}
+	return nil
+}

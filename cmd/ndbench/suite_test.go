@@ -1,0 +1,109 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/softnd/softnd/bench/report"
+	"github.com/softnd/softnd/bench/suite"
+)
+
+// TestSuiteArguments: the command line of a run gives its options back.
+func TestSuiteArguments(t *testing.T) {
+	for _, r := range append(suite.Quick(), suite.Thorough()...) {
+		args := arguments(r)
+		var o options
+		f := pflag.NewFlagSet(r.Test, pflag.ContinueOnError)
+		o.addFlags(f)
+		if err := f.Parse(args[1:]); err != nil {
+			t.Fatal(err)
+		}
+		if err := o.check(); err != nil {
+			t.Fatal(err)
+		}
+		got := o.Options
+		got.Pinned = o.pinned(r.Ranks)
+		if args[0] != r.Test || o.ranks != r.Ranks || !reflect.DeepEqual(got, r.Options) {
+			t.Errorf("%s\ngives %s with %d ranks: %+v\nand not %s with %d ranks: %+v", args, args[0], o.ranks, got, r.Test, r.Ranks, r.Options)
+		}
+	}
+}
+
+// TestSuiteMeasuresEveryBar runs the suite for form: what it finds, in however
+// few operations, is a figure for every bar.
+func TestSuiteMeasuresEveryBar(t *testing.T) {
+	var found []report.Result
+	for _, r := range suite.Quick() {
+		o := &r.Options
+		o.WarmUp, o.Pinned = 2, false
+		if r.Test == "blocked" { // which lasts for a time
+			o.Duration = 10 * time.Millisecond
+		} else {
+			o.Duration, o.Iterations = 0, 5
+		}
+		status, out, errOut := finish(t, command(t, "ndbench", arguments(r)...))
+		if status != 0 || errOut != "" {
+			t.Fatalf("%s: exit status %d\n%s", arguments(r), status, errOut)
+		}
+		rep, err := report.ReadJSON(strings.NewReader(out))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, x := range rep.Results {
+			if x.Limit != nil {
+				x.Limit.Ratio = 1 // so few operations may seem too quick to be true
+			}
+			found = append(found, x)
+		}
+	}
+	for _, v := range suite.Check(&report.Report{Results: found}) {
+		if v.Outcome == suite.NotMeasured {
+			t.Errorf("%s: %s", v.Bar.Name, v.Why)
+		}
+	}
+}
+
+// TestSuiteChecksAnEarlierReport: the table has a line for every bar, and a
+// report that lacks figures is no success.
+func TestSuiteChecksAnEarlierReport(t *testing.T) {
+	rep := &report.Report{Version: report.Version, Time: time.Now(), Command: []string{"ndbench"}, Machine: report.ThisMachine()}
+	var text bytes.Buffer
+	if err := rep.WriteJSON(&text); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "old.json")
+	if err := os.WriteFile(path, text.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var stdout, stderr bytes.Buffer
+	if status := run([]string{"suite", "--check", "--from", path}, &stdout, &stderr); status != exitFailure {
+		t.Errorf("exit status %d, want %d", status, exitFailure)
+	}
+	if got := strings.Count(stdout.String(), string(suite.NotMeasured)); got != len(suite.Bars) {
+		t.Errorf("%d of %d bars were not measured:\n%s", got, len(suite.Bars), stdout.String())
+	}
+	if stderr.Len() == 0 {
+		t.Error("nothing says why")
+	}
+}
+
+func TestSuiteRefuses(t *testing.T) {
+	for _, args := range [][]string{
+		{"--from", "x"},
+		{"--from", "x", "--check", "--quick"},
+		{"--nothing"},
+		{"write_lat"},
+	} {
+		var stdout, stderr bytes.Buffer
+		if status := run(append([]string{"suite"}, args...), &stdout, &stderr); status != exitUsage || stderr.Len() == 0 {
+			t.Errorf("%q: exit status %d (%s), want %d", args, status, stderr.String(), exitUsage)
+		}
+	}
+}
