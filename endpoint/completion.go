@@ -17,13 +17,15 @@ type CompletionQueue struct {
 	provider *Provider
 	users    atomic.Pointer[[]*Endpoint] // replaced as a whole
 
-	mu      asym.Mutex   // guards the rest
-	entries []completion // a ring; its size is a power of two
-	head    uint64       // next to take
-	tail    uint64       // next to fill
+	mu      asym.Mutex    // guards the rest
+	entries []completion  // a ring; its size is a power of two
+	head    atomic.Uint64 // next to take; who does not hold the lock sees roughly whether there is anything
+	tail    atomic.Uint64 // next to fill
 	overrun bool
 	closed  bool
-	polls   uint64
+
+	polls atomic.Uint64 // roughly
+	first atomic.Uint32 // the user to look at first: the one after the latest that had something
 
 	notifier
 	moderator
@@ -62,46 +64,71 @@ func makeRing(depth int) []completion { return make([]completion, 1<<bits.Len(ui
 // nothing, and makes no system call unless an event descriptor or moderation
 // has been asked for.
 func (q *CompletionQueue) Poll(results []nd.Result) int {
-	me := asym.Current()
-	if n := q.take(me, results); n > 0 {
-		return n
-	}
-	if !q.driveUsers(me) {
+	polls := q.countPoll()
+	if q.head.Load() == q.tail.Load() && !q.serveUsers(polls%thorough == 0) {
 		return 0
 	}
-	return q.take(me, results)
+	return q.take(asym.Current(), results)
 }
 
-func (q *CompletionQueue) driveUsers(me asym.Goroutine) (moved bool) {
+// thorough is how many polls it takes until one looks at endpoints that do not
+// seem to want it: a peer may have left, or died.
+const thorough = 64
+
+// serveUsers drives the endpoints that have something to do or, if all is true,
+// all of them.
+func (q *CompletionQueue) serveUsers(all bool) (moved bool) {
+	users := *q.users.Load()
+	first := int(q.first.Load())
+	for i := range users {
+		at := i + first
+		if at >= len(users) {
+			if at -= len(users); at >= len(users) { // there were more of them
+				at = i
+			}
+		}
+		if ep := users[at]; (all || ep.calls()) && ep.drive() {
+			asym.Store32(&q.first, uint32(at+1))
+			moved = true
+		}
+	}
+	return moved
+}
+
+func (q *CompletionQueue) driveUsers() (moved bool) {
 	for _, ep := range *q.users.Load() {
-		moved = ep.driveBy(me) || moved
+		moved = ep.drive() || moved
 	}
 	return moved
 }
 
 func (q *CompletionQueue) take(me asym.Goroutine, results []nd.Result) (n int) {
 	q.mu.LockBy(me)
-	for n < len(results) && q.head != q.tail {
-		c := &q.entries[q.head&uint64(len(q.entries)-1)]
+	head, tail := q.head.Load(), q.tail.Load()
+	for n < len(results) && head != tail {
+		c := &q.entries[head&uint64(len(q.entries)-1)]
 		results[n] = c.result
 		c.account.taken++
-		q.head++
+		head++
 		n++
 	}
-	if q.head == q.tail {
+	asym.Store(&q.head, head)
+	if head == tail {
 		q.signaled = false
 	}
-	q.countPoll()
 	q.mu.Unlock()
 	return n
 }
 
 // countPoll tells the engine that the program polls. It asks only whether it
 // does so at all, so one poll in many is enough to tell it.
-func (q *CompletionQueue) countPoll() {
-	if q.polls++; q.polls%16 == 1 {
-		q.provider.engine.polls.Store(q.polls)
+func (q *CompletionQueue) countPoll() uint64 {
+	polls := q.polls.Load() + 1
+	asym.Store(&q.polls, polls)
+	if polls%16 == 1 {
+		q.provider.engine.polls.Store(polls)
 	}
+	return polls
 }
 
 // push adds a result. solicited marks one that its sender wants to be noticed.
@@ -121,7 +148,7 @@ func (q *CompletionQueue) succeed(me asym.Goroutine, endpoint, request uint64, k
 	q.mu.LockBy(me)
 	if e := q.add(a); e != nil {
 		e.result = nd.Result{BytesTransferred: uint32(n), EndpointContext: endpoint, RequestContext: request, RequestType: k}
-		if q.newest[nd.NotifyAny] = q.tail; q.isWatched() {
+		if q.newest[nd.NotifyAny] = q.tail.Load(); q.isWatched() {
 			q.announce(false, false)
 		}
 	}
@@ -134,13 +161,14 @@ func (q *CompletionQueue) add(a *account) *completion {
 	if q.overrun || q.closed {
 		return nil
 	}
-	if q.tail-q.head == uint64(len(q.entries)) {
+	tail := q.tail.Load()
+	if tail-q.head.Load() == uint64(len(q.entries)) {
 		q.overflow()
 		return nil
 	}
-	e := &q.entries[q.tail&uint64(len(q.entries)-1)]
+	e := &q.entries[tail&uint64(len(q.entries)-1)]
 	e.account = a
-	q.tail++
+	asym.Store(&q.tail, tail+1)
 	return e
 }
 
@@ -175,7 +203,7 @@ func (q *CompletionQueue) Wait(ctx context.Context, results []nd.Result) (int, e
 	}
 	n, err := 0, error(nil)
 	me := asym.Current()
-	werr := q.provider.wait(ctx, func() { q.driveUsers(me) }, func() bool {
+	werr := q.provider.wait(ctx, func() { q.countPoll(); q.driveUsers() }, func() bool {
 		if n = q.take(me, results); n == 0 {
 			err = q.failed(op)
 		}
@@ -217,10 +245,11 @@ func (q *CompletionQueue) Resize(depth int) error {
 	if q.closed {
 		return q.fail(op, nd.InvalidHandle, "the queue is closed", "create another")
 	}
-	if n := q.tail - q.head; n > uint64(depth) {
+	head, tail := q.head.Load(), q.tail.Load()
+	if n := tail - head; n > uint64(depth) {
 		return q.fail(op, nd.BufferOverflow, fmt.Sprintf("depth %d for the %d results that are there", depth, n), "take results, then retry")
 	}
-	for i := q.head; i != q.tail; i++ {
+	for i := head; i != tail; i++ {
 		entries[i&uint64(len(entries)-1)] = q.entries[i&uint64(len(q.entries)-1)]
 	}
 	q.entries = entries
@@ -233,7 +262,7 @@ func (q *CompletionQueue) Close() error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.closed = true
-	q.head = q.tail
+	q.head.Store(q.tail.Load())
 	q.provider.sleep.wake()
 	q.dismiss()
 	q.closeDescriptor()

@@ -182,6 +182,7 @@ func (c *connection) join(ep *Endpoint) error {
 	c.hazard = window.NewHazard(&far.hazard, c.peer)
 	ep.adapter.space.Watch(c.hazard)
 	c.joined = true
+	ep.inbound.Store(c.in)
 	return nil
 }
 

@@ -74,6 +74,7 @@ func (ep *Endpoint) sendNow(me asym.Goroutine, reqCtx uint64, sge *nd.SGE) (done
 	c.end = r.end
 	ep.tail++
 	ep.ready, ep.next = ep.tail, ep.tail
+	asym.Store32(&ep.open, uint32(ep.tail-ep.done))
 	return true
 }
 

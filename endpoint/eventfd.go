@@ -43,7 +43,7 @@ func (q *CompletionQueue) EventFD() (int, error) {
 	q.fd = fd
 	q.provider.engine.loops.Add(1)
 	q.provider.engine.nudge()
-	if q.overrun || q.events()[nd.NotifyAny] > q.head {
+	if q.overrun || q.events()[nd.NotifyAny] > q.head.Load() {
 		q.signal()
 	}
 	return fd, nil

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/softnd/softnd/internal/asym"
 	"github.com/softnd/softnd/nd"
 )
 
@@ -179,10 +178,10 @@ func (q *CompletionQueue) waited() bool {
 
 // filled tells whether a result is there, without taking it.
 func (q *CompletionQueue) filled() bool {
-	q.driveUsers(asym.Current())
+	q.driveUsers()
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.head != q.tail
+	return q.head.Load() != q.tail.Load()
 }
 
 // TestEveryFlagMatters sees another outcome with each flag than without it, and no flag that

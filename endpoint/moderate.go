@@ -37,7 +37,9 @@ func (q *CompletionQueue) ModerateInterrupts(interval time.Duration, count int) 
 }
 
 // held counts the results that have made no event yet and are still there.
-func (q *CompletionQueue) held() uint64 { return q.tail - max(q.events()[nd.NotifyAny], q.head) }
+func (q *CompletionQueue) held() uint64 {
+	return q.tail.Load() - max(q.events()[nd.NotifyAny], q.head.Load())
+}
 
 // hold tells whether the result that has just been added makes no event yet,
 // under moderation.

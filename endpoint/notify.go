@@ -4,7 +4,6 @@ import (
 	"context"
 	"sync"
 
-	"github.com/softnd/softnd/internal/asym"
 	"github.com/softnd/softnd/nd"
 )
 
@@ -42,8 +41,7 @@ func (q *CompletionQueue) Notify(ctx context.Context, t nd.NotifyType) error {
 		return err
 	}
 	defer q.leave(w)
-	me := asym.Current()
-	werr := q.provider.wait(ctx, func() { q.driveUsers(me) }, func() (ended bool) {
+	werr := q.provider.wait(ctx, func() { q.countPoll(); q.driveUsers() }, func() (ended bool) {
 		ended, err = q.released(op, w)
 		return ended
 	})
@@ -89,7 +87,6 @@ func (q *CompletionQueue) dismiss() {
 func (q *CompletionQueue) released(op string, w *waiter) (bool, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.countPoll()
 	if w.done || q.closed && !w.called {
 		return w.done, nil
 	}
@@ -100,12 +97,13 @@ func (q *CompletionQueue) released(op string, w *waiter) (bool, error) {
 // announce notes the result that has been added, and makes it an event now or,
 // under moderation, later.
 func (q *CompletionQueue) announce(failed, solicited bool) {
-	q.newest[nd.NotifyAny] = q.tail
+	tail := q.tail.Load()
+	q.newest[nd.NotifyAny] = tail
 	if failed {
-		q.newest[nd.NotifyErrors] = q.tail
+		q.newest[nd.NotifyErrors] = tail
 	}
 	if failed || solicited {
-		q.newest[nd.NotifySolicited] = q.tail
+		q.newest[nd.NotifySolicited] = tail
 	}
 	if q.moderated && !failed && q.hold() { // after a failure no more may come, and the count may never be reached
 		return
@@ -148,7 +146,7 @@ func (q *CompletionQueue) trigger() {
 	for _, w := range q.waiters {
 		widest = widest.Combine(w.kind)
 	}
-	if at := q.events()[widest]; at > max(q.marker, q.head) {
+	if at := q.events()[widest]; at > max(q.marker, q.head.Load()) {
 		q.marker = at
 		for _, w := range q.waiters {
 			w.done = true

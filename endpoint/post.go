@@ -136,6 +136,7 @@ func (ep *Endpoint) hasSlot() bool {
 // it and those that were deferred before it may run.
 func (ep *Endpoint) enqueue(r *request) {
 	ep.tail++
+	asym.Store32(&ep.open, uint32(ep.tail-ep.done))
 	if (r.flags.Has(nd.Defer) || ep.batching) && ep.state() == connected {
 		return
 	}

@@ -14,9 +14,7 @@ const quantum = 256 << 10
 
 // drive moves what can be moved now, unless somebody else is at it already.
 // It tells whether anything moved, or may have.
-func (ep *Endpoint) drive() bool { return ep.driveBy(asym.Current()) }
-
-func (ep *Endpoint) driveBy(me asym.Goroutine) bool {
+func (ep *Endpoint) drive() bool {
 	switch ep.state() {
 	case failed, closed:
 		return false
@@ -25,11 +23,22 @@ func (ep *Endpoint) driveBy(me asym.Goroutine) bool {
 			return false
 		}
 	}
-	if !ep.mu.TryLockBy(me) {
+	if !ep.mu.TryLock() {
 		return true // whoever is at it may not serve, so the caller must not go to sleep
 	}
-	defer ep.mu.Unlock()
-	return ep.step()
+	moved := ep.step()
+	ep.mu.Unlock()
+	return moved
+}
+
+// calls tells, roughly and without the lock, whether there is something to do
+// for drive but to notice that the peer has left or died.
+func (ep *Endpoint) calls() bool {
+	if ep.now.Load() != uint32(connected) || ep.open.Load() != 0 || ep.overrun.Load() {
+		return true
+	}
+	in := ep.inbound.Load()
+	return in == nil || in.Waiting()
 }
 
 // step is drive with the lock held.
@@ -70,6 +79,7 @@ func (ep *Endpoint) step() (moved bool) {
 		moved = ep.serve(&in) || moved
 		moved = ep.advance(&out) || moved
 	}
+	asym.Store32(&ep.open, uint32(ep.tail-ep.done))
 	return moved
 }
 

@@ -58,7 +58,9 @@ type Endpoint struct {
 
 	now     atomic.Uint32 // state; changes under mu
 	overrun atomic.Bool   // a completion queue overran
-	drains  atomic.Int32  // windows of ours that an ended connection may still use
+	open    atomic.Uint32 // requests that are not done; see calls
+	inbound atomic.Pointer[shm.Consumer]
+	drains  atomic.Int32 // windows of ours that an ended connection may still use
 
 	mu        asym.Mutex
 	cause     error // why the endpoint left the connected state

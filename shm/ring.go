@@ -34,11 +34,12 @@ type Producer struct {
 	relaxed bool // see Relax
 }
 
-// Consumer is the receiving side of a ring. Not safe for concurrent use.
+// Consumer is the receiving side of a ring. Not safe for concurrent use, but for
+// Waiting.
 type Consumer struct {
 	slots    []slotWords
 	head     *atomic.Uint64
-	next     uint64
+	next     atomic.Uint64
 	released uint64 // what we stored in head last; a peer may scribble over head itself
 }
 
@@ -152,41 +153,50 @@ func (c *Consumer) Peek(s *Slot) bool {
 // Front returns the oldest message where it lies, nil if there is none. The peer
 // may scribble over it: what is looked at twice is to be copied first.
 func (c *Consumer) Front() *Slot {
-	slot := &c.slots[c.next&uint64(len(c.slots)-1)]
-	if slot.seq.Load() != c.next+1 { // ORDER slot-full: pairs with the store in Publish
+	next := c.next.Load()
+	slot := &c.slots[next&uint64(len(c.slots)-1)]
+	if slot.seq.Load() != next+1 { // ORDER slot-full: pairs with the store in Publish
 		return nil
 	}
 	takeOver()
 	return (*Slot)(&slot.data)
 }
 
+// Waiting tells whether there is a message, roughly: it may miss what happens
+// at the same moment. Anybody may ask.
+func (c *Consumer) Waiting() bool {
+	next := c.next.Load()
+	return c.slots[next&uint64(len(c.slots)-1)].seq.Load() == next+1
+}
+
 // Advance consumes the message that Peek returned, and returns its number.
 // The producer learns of it with the next Release.
 func (c *Consumer) Advance() (index uint64) {
-	c.next++
-	return c.next - 1
+	index = c.next.Load()
+	asym.Store(&c.next, index+1)
+	return index
 }
 
 // Release tells the producer that all messages so far have been consumed.
 func (c *Consumer) Release() {
 	handOver()
-	asym.Store(c.head, c.next) // ORDER slot-free: pairs with the load in Consumed
-	c.released = c.next
+	c.released = c.next.Load()
+	asym.Store(c.head, c.released) // ORDER slot-free: pairs with the load in Consumed
 }
 
 // ReleaseFirst is Release when the caller is about to look whether the producer
 // waits for that: what it loads then is no older than the release.
 func (c *Consumer) ReleaseFirst() {
 	handOver()
-	c.head.Swap(c.next) // ORDER slot-free: pairs with the load in Consumed
-	c.released = c.next
+	c.released = c.next.Load()
+	c.head.Swap(c.released) // ORDER slot-free: pairs with the load in Consumed
 }
 
 // Size returns the number of slots.
 func (c *Consumer) Size() uint64 { return uint64(len(c.slots)) }
 
 // Next returns the number of the message that Peek will look at.
-func (c *Consumer) Next() uint64 { return c.next }
+func (c *Consumer) Next() uint64 { return c.next.Load() }
 
 // Unreleased returns how many consumed messages the producer does not know of.
-func (c *Consumer) Unreleased() uint64 { return c.next - c.released }
+func (c *Consumer) Unreleased() uint64 { return c.next.Load() - c.released }
