@@ -29,7 +29,7 @@ func (r *MemoryRegion) InitializeFastRegister(ctx context.Context, pages int, re
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.closed || r.adapter.provider.sleep.shut.Load() {
+	if r.closed.Load() || r.adapter.provider.sleep.shut.Load() {
 		return r.fail(op, nd.InvalidHandle, "the region is closed", "create another")
 	}
 	if err := r.region.InitializeFast(); err != nil {

@@ -66,6 +66,17 @@ func BenchmarkHotPath(b *testing.B) {
 		}
 		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/16, "ns/message")
 	})
+	w, err := x.adapter.CreateMemoryWindow(b.Context())
+	check(err)
+	b.Run("BindInvalidate", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			check(from.Bind(1, m.mr, w, here[0].Buffer, nd.AllowWrite))
+			check(from.Invalidate(2, w, 0))
+			take(x, initiatorQueue, 2)
+		}
+	})
+	check(w.Close())
 	b.Run("EmptyPoll", func(b *testing.B) {
 		for b.Loop() {
 			x.queues[initiatorQueue].Poll(results[:])

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
@@ -21,7 +22,7 @@ type MemoryRegion struct {
 	mu      sync.Mutex
 	pages   int  // at most in one fast registration
 	remote  bool // fast registrations may carry remote rights
-	closed  bool
+	closed  atomic.Bool
 	drained chan struct{} // closed at the end of the latest deregistration
 	held    bool          // Close waits for a window or a mapping
 	gone    bool          // Close is done
@@ -45,7 +46,7 @@ func (r *MemoryRegion) Register(ctx context.Context, buf []byte, flags nd.Region
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.closed || r.adapter.provider.sleep.shut.Load() {
+	if r.closed.Load() || r.adapter.provider.sleep.shut.Load() {
 		return r.fail(op, nd.InvalidHandle, "the region is closed", "create another")
 	}
 	if err := r.region.Register(buf, flags); err != nil {
@@ -66,7 +67,7 @@ func (r *MemoryRegion) Deregister(ctx context.Context) error {
 	p.settleDeliveries(r.adapter)
 	p.doChores() // one may unbind a window
 	r.mu.Lock()
-	if r.closed {
+	if r.closed.Load() {
 		r.mu.Unlock()
 		return r.fail(op, nd.InvalidHandle, "the region is closed", "")
 	}
@@ -146,8 +147,7 @@ func (r *MemoryRegion) Address() uint64 { return r.region.Address() }
 // with the region outlives the mappings of it.
 func (r *MemoryRegion) Close() error {
 	r.mu.Lock()
-	again := r.closed
-	r.closed = true
+	again := r.closed.Swap(true) // with the lock: who has found it open goes on first
 	r.mu.Unlock()
 	r.region.Retire()
 	p := r.adapter.provider
@@ -196,11 +196,7 @@ func (r *MemoryRegion) vanish() bool {
 }
 
 // usable tells whether windows may be bound to the region.
-func (r *MemoryRegion) usable() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return !r.closed
-}
+func (r *MemoryRegion) usable() bool { return !r.closed.Load() }
 
 func (r *MemoryRegion) fail(op string, s nd.Status, detail, next string) error {
 	return &nd.OpError{Op: op, Object: "memory region", Status: s, Detail: detail, Next: next}
@@ -211,8 +207,7 @@ type MemoryWindow struct {
 	adapter *Adapter
 	window  *window.Window
 
-	mu     sync.Mutex
-	closed bool
+	closed atomic.Bool
 	gone   chan struct{} // closed when Close is done
 }
 
@@ -225,10 +220,7 @@ func (w *MemoryWindow) Descriptor() nd.WindowDescriptor { return w.window.Descri
 // Close releases the window. A bound one is invalidated first. When it returns
 // no transfer uses the window any more.
 func (w *MemoryWindow) Close() error {
-	w.mu.Lock()
-	again := w.closed
-	w.closed = true
-	w.mu.Unlock()
+	again := w.closed.Swap(true)
 	p := w.adapter.provider
 	if p.sleep.shut.Load() {
 		return nil // the member's departure returns all that it owned
@@ -261,8 +253,4 @@ func (w *MemoryWindow) vanish() {
 }
 
 // usable tells whether the window may be bound and invalidated.
-func (w *MemoryWindow) usable() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return !w.closed
-}
+func (w *MemoryWindow) usable() bool { return !w.closed.Load() }

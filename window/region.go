@@ -1,9 +1,9 @@
 package window
 
 import (
-	"sync"
 	"sync/atomic"
 
+	"github.com/softnd/softnd/internal/asym"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
 )
@@ -17,7 +17,7 @@ type Region struct {
 	space         *Space
 	local, remote *grant
 
-	mu       sync.Mutex
+	mu       asym.Mutex
 	draining bool // from the invalidation of the tokens to the end of the registration
 	drained  bool // Release was called, but windows still use the memory
 	flags    nd.RegionFlags

@@ -42,8 +42,8 @@ type Owner uint64
 // grant is one index of the table that this member owns. Its terms are nil
 // while its token is invalid.
 type grant struct {
-	table *Table
 	index uint32
+	first uint32 // tag; see firstTag
 	entry *entry
 	terms atomic.Pointer[terms]
 }
@@ -74,7 +74,7 @@ func (t *Table) take() (*grant, error) {
 	}
 	index := t.free[0]
 	t.free = t.free[1:]
-	g := &grant{table: t, index: index, entry: &t.entries[index]}
+	g := &grant{index: index, first: firstTag(t.arena.Secret(), index), entry: &t.entries[index]}
 	t.slot(index).Store(g)
 	return g, nil
 }
@@ -128,19 +128,19 @@ func (t *Table) lookup(token nd.Token) (*grant, *terms) {
 
 // nextToken reserves the token of the bind to come.
 func (g *grant) nextToken() nd.Token {
-	return makeToken(g.index, firstTag(g.table.arena.Secret(), g.index)+g.entry.binds.Add(1))
+	return makeToken(g.index, g.first+g.entry.binds.Add(1))
 }
 
 // publish is ENTRY-BIND: it makes a token valid. The grant must be invalid and drained.
 func (g *grant) publish(tm *terms) {
 	e := g.entry
-	e.base.Store(tm.base)
-	e.length.Store(uint64(len(tm.mem)))
-	e.offset.Store(uint64(tm.offset))
-	e.owner.Store(uint64(tm.owner))
-	e.scope.Store(tm.scope)
+	asym.Store(&e.base, tm.base)
+	asym.Store(&e.length, uint64(len(tm.mem)))
+	asym.Store(&e.offset, uint64(tm.offset))
+	asym.Store(&e.owner, uint64(tm.owner))
+	asym.Store(&e.scope, tm.scope)
 	g.terms.Store(tm)
-	e.word.Store(uint64(wordOf(tm.token, tm.rights) | validBit)) // ORDER entry-valid: pairs with the load in Guard.peer
+	asym.Store(&e.word, uint64(wordOf(tm.token, tm.rights)|validBit)) // ORDER entry-valid: pairs with the load in Guard.peer
 }
 
 // revoke makes the token invalid and returns it, 0 if it was invalid already.

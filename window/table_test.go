@@ -25,7 +25,7 @@ func TestIndexesAreReusedOldestFirst(t *testing.T) {
 	}
 	back := []int{3, 0, 4, 1}
 	for _, i := range back {
-		table.giveBack(&grant{table: table, index: given[i], entry: &table.entries[given[i]]})
+		table.giveBack(&grant{index: given[i], entry: &table.entries[given[i]]})
 	}
 	var again []uint32
 	for i := 0; len(again) < len(back); i++ {

@@ -1,8 +1,7 @@
 package window
 
 import (
-	"sync"
-
+	"github.com/softnd/softnd/internal/asym"
 	"github.com/softnd/softnd/nd"
 )
 
@@ -15,7 +14,7 @@ type Window struct {
 	space *Space
 	grant *grant
 
-	mu      sync.Mutex
+	mu      asym.Mutex
 	bound   *Binding // what is in effect; nil = invalid
 	retired bool     // cannot be bound any more
 	latest  nd.WindowDescriptor
