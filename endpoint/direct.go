@@ -6,6 +6,7 @@ import (
 	"github.com/softnd/softnd/internal/asym"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
+	"github.com/softnd/softnd/window"
 )
 
 // Most requests are small, ask for nothing special, and find nothing before
@@ -24,6 +25,43 @@ func (ep *Endpoint) succeedNow(me asym.Goroutine, k nd.RequestType, reqCtx uint6
 	ep.tail++
 	ep.ready, ep.next, ep.done = ep.tail, ep.tail, ep.tail
 	ep.initiatorCQ.succeed(me, ep.context, reqCtx, k, n, &ep.taken)
+}
+
+// bindNow binds a window. See executeBind.
+func (ep *Endpoint) bindNow(reqCtx uint64, r *window.Region, w *window.Window, buf []byte, rights window.Rights) bool {
+	if !ep.undisturbed() {
+		return false
+	}
+	b, err := w.Prepare(r, buf, rights, ep.number, false)
+	if err != nil || !b.Run() {
+		return false
+	}
+	ep.remember(w)
+	ep.succeedNow(asym.Current(), nd.RequestBind, reqCtx, 0)
+	return true
+}
+
+// takeBackNow ends a loan that nobody uses. See executeInvalidate.
+func (ep *Endpoint) takeBackNow(reqCtx uint64, l window.Loan) bool {
+	if !ep.undisturbed() {
+		return false
+	}
+	token, ok := l.Invalidate(ep.number)
+	if !ok {
+		return false
+	}
+	delete(ep.bound, l)
+	if l.Drained(token) {
+		l.Release()
+		ep.succeedNow(asym.Current(), nd.RequestInvalidate, reqCtx, 0)
+		return true
+	}
+	// Only now it is a request, and one that has begun.
+	r := &ep.requests[ep.tail&uint64(len(ep.requests)-1)]
+	r.reset(nd.RequestInvalidate, 0, reqCtx)
+	r.loan, r.draining, r.drain = l, true, token
+	ep.enqueue(r)
+	return true
 }
 
 // receiveLater posts a receive of one entry.

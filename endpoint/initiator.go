@@ -51,13 +51,19 @@ func (ep *Endpoint) executeBind(r *request) outcome {
 	if !b.Run() {
 		return ep.reject(r, nd.InvalidDeviceRequest, "the %s already, or closed; invalidate it first", described(r.loan))
 	}
+	ep.remember(r.loan)
+	r.finish(nd.Success)
+	return ready
+}
+
+// remember notes what has been bound on this endpoint, to be taken back at its
+// end.
+func (ep *Endpoint) remember(l window.Loan) {
 	if len(ep.bound) >= ep.pruneAt {
 		maps.DeleteFunc(ep.bound, func(l window.Loan, _ struct{}) bool { return !l.Bound() })
 		ep.pruneAt = max(64, 2*len(ep.bound))
 	}
-	ep.bound[r.loan] = struct{}{}
-	r.finish(nd.Success)
-	return ready
+	ep.bound[l] = struct{}{}
 }
 
 func (ep *Endpoint) executeInvalidate(r *request) outcome {

@@ -306,6 +306,9 @@ func (ep *Endpoint) postBind(reqCtx uint64, mr nd.MemoryRegion, mw nd.MemoryWind
 	}
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
+	if flags&^(nd.AllowRead|nd.AllowWrite) == 0 && ep.bindNow(reqCtx, region.region, win.window, buf, rights) {
+		return nil
+	}
 	r, err := ep.newRequest(op, nd.RequestBind, flags, reqCtx)
 	if err != nil {
 		return err
@@ -346,6 +349,9 @@ func (ep *Endpoint) takeBack(op string, l window.Loan, reqCtx uint64, flags nd.O
 	}
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
+	if flags == 0 && ep.takeBackNow(reqCtx, l) {
+		return nil
+	}
 	r, err := ep.newRequest(op, nd.RequestInvalidate, flags, reqCtx)
 	if err != nil {
 		return err

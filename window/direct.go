@@ -80,15 +80,15 @@ func (g *Guard) CanFill(local nd.Token, address, n uint64) bool {
 // near is ENTRY-CHECK for memory of ours, which a local token names by where it
 // is. It returns the token's terms, those of g.known; nil: not for sure.
 func (g *Guard) near(token nd.Token, rights Rights, address, n uint64) *terms {
-	tm := g.known.terms.Load()
-	if tm == nil || tm.token != token { // not the one that was used last
-		grant, other := g.space.table.lookup(token)
-		if other == nil {
+	tm, word := g.known.now()
+	if tm == nil || word.token() != token { // not the one that was used last
+		var grant *grant
+		if grant, tm, word = g.space.table.lookup(token); tm == nil {
 			return nil
 		}
-		g.known, tm = grant, other
+		g.known = grant
 	}
-	if tm.owner != g.space.owner || tm.rights&rights != rights || !within(address, n, tm.base, uint64(len(tm.mem))) {
+	if tm.owner != g.space.owner || word.rights()&rights != rights || !within(address, n, tm.base, uint64(len(tm.mem))) {
 		return nil
 	}
 	return tm

@@ -107,6 +107,12 @@ func (r *Region) Drained(token nd.Token) bool {
 	return r.space.Drained(token) && r.space.Drained(stale)
 }
 
+func (r *Region) madeOn(endpoint uint64) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.fast.bound == endpoint
+}
+
 func (r *Region) hasWindows() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -9,11 +9,13 @@ func (g *Guard) Granted(r *Ref) string {
 	if r.Of != nil {
 		return g.grantedByPeer(r)
 	}
-	_, tm := g.space.table.lookup(r.Token)
-	if tm == nil || tm.owner != g.space.owner || tm.rights&kindOf(r.Rights) == 0 {
+	g.publish(r.Token, 0)
+	defer g.clear()
+	_, tm, word := g.space.table.lookup(r.Token)
+	if tm == nil || tm.owner != g.space.owner || word.rights()&kindOf(r.Rights) == 0 {
 		return "nothing"
 	}
-	return grantText(tm.rights, tm.base, uint64(len(tm.mem)))
+	return grantText(word.rights(), tm.base, uint64(len(tm.mem)))
 }
 
 func (g *Guard) grantedByPeer(r *Ref) string {

@@ -150,6 +150,8 @@ func (g *Guard) Copy(sink, source *Ref, n uint64) (moved uint64, sinkFault, sour
 // without touching them.
 func (g *Guard) Check(r *Ref, n uint64) Fault {
 	var s span
+	g.publish(r.Token, 0)
+	defer g.clear()
 	return g.resolve(&s, r, n)
 }
 
@@ -183,21 +185,21 @@ func (g *Guard) resolve(s *span, r *Ref, n uint64) Fault {
 // own checks a token of this space against what we granted ourselves, for the
 // peer of an endpoint or, 0, for ourselves.
 func (g *Guard) own(s *span, token nd.Token, rights Rights, address, n, endpoint uint64) Fault {
-	tm := g.known.terms.Load()
-	if tm == nil || tm.token != token { // not the one that was used last
-		grant, terms := g.space.table.lookup(token)
-		if terms == nil {
+	tm, word := g.known.now()
+	if tm == nil || word.token() != token { // not the one that was used last
+		var grant *grant
+		if grant, tm, word = g.space.table.lookup(token); tm == nil {
 			return BadToken
 		}
-		g.known, tm = grant, terms
+		g.known = grant
 	}
 	switch {
 	case tm.owner != g.space.owner:
 		return BadToken
+	case word.rights()&rights != rights:
+		return rightsFault(word.rights(), rights)
 	case tm.scope != 0 && endpoint != 0 && tm.scope != endpoint:
 		return OtherScope
-	case tm.rights&rights != rights:
-		return rightsFault(tm.rights, rights)
 	case !within(address, n, tm.base, uint64(len(tm.mem))):
 		return OutOfRange
 	}

@@ -14,6 +14,8 @@ type Loan interface {
 	Expire(endpoint uint64) (token nd.Token, ok bool)
 	Drained(token nd.Token) bool
 	Release()
+	// madeOn tells whether the access has begun on an endpoint, and not ended.
+	madeOn(endpoint uint64) bool
 	// Bound tells whether the access is in effect or has yet to be released.
 	Bound() bool
 }
@@ -40,8 +42,8 @@ func (s *Space) FindLocal(token nd.Token, endpoint uint64) Loan {
 }
 
 func (s *Space) find(token nd.Token, kind Rights, endpoint uint64) Loan {
-	_, tm := s.table.lookup(token)
-	if tm == nil || tm.owner != s.owner || tm.rights&kind == 0 || tm.bound != endpoint {
+	_, tm, word := s.table.lookup(token)
+	if tm == nil || tm.owner != s.owner || word.rights()&kind == 0 || tm.loan == nil || !tm.loan.madeOn(endpoint) {
 		return nil
 	}
 	if r, ok := tm.loan.(*Region); ok && r.hasWindows() {

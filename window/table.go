@@ -46,10 +46,13 @@ type grant struct {
 	first uint32 // tag; see firstTag
 	entry *entry
 	terms atomic.Pointer[terms]
+	word  atomic.Uint64 // entryWord of the latest terms; loaded after them
 }
 
-// terms are what a token stands for, from its bind to its invalidation.
-// They never change once published.
+// terms are what a token stands for, from its bind to its invalidation. They
+// do not change before that has drained, but may be used again afterwards: who
+// looks at them has a hazard that names the token, and has found the token in
+// grant.word since. Only owner and loan never change.
 type terms struct {
 	token  nd.Token
 	rights Rights
@@ -110,20 +113,26 @@ func (t *Table) slot(index uint32) *atomic.Pointer[grant] {
 }
 
 // lookup finds what this member granted under a token; nil if nothing.
-func (t *Table) lookup(token nd.Token) (*grant, *terms) {
+func (t *Table) lookup(token nd.Token) (*grant, *terms, entryWord) {
 	index := indexOf(token)
 	block := t.mine[index/shm.WindowBlockEntries].Load()
 	if block == nil {
-		return nil, nil
+		return nil, nil, 0
 	}
 	g := block[index%shm.WindowBlockEntries].Load()
 	if g == nil {
-		return nil, nil
+		return nil, nil, 0
 	}
-	if tm := g.terms.Load(); tm != nil && tm.token == token {
-		return g, tm
+	if tm, word := g.now(); tm != nil && word.token() == token {
+		return g, tm, word
 	}
-	return nil, nil
+	return nil, nil, 0
+}
+
+// now returns the terms, nil if the token is invalid, and its token and rights.
+func (g *grant) now() (*terms, entryWord) {
+	tm := g.terms.Load()
+	return tm, entryWord(g.word.Load()) // ORDER own-terms: after the terms; pairs with the store in grant.publish
 }
 
 // nextToken reserves the token of the bind to come.
@@ -139,6 +148,7 @@ func (g *grant) publish(tm *terms) {
 	asym.Store(&e.offset, uint64(tm.offset))
 	asym.Store(&e.owner, uint64(tm.owner))
 	asym.Store(&e.scope, tm.scope)
+	asym.Store(&g.word, uint64(wordOf(tm.token, tm.rights))) // ORDER own-terms: before the terms; pairs with the load in grant.now
 	g.terms.Store(tm)
 	asym.Store(&e.word, uint64(wordOf(tm.token, tm.rights)|validBit)) // ORDER entry-valid: pairs with the load in Guard.peer
 }

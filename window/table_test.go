@@ -205,23 +205,23 @@ func TestLookupOfOthersTokens(t *testing.T) {
 	owner, executor, _ := pair(t)
 	region := owner.region(t, owner.alloc(t, 64), allRights)
 	for _, token := range []nd.Token{region.shown.Load().local, region.shown.Load().remote, 0, 1, makeToken(1<<indexBits-1, 0)} {
-		if _, tm := executor.table.lookup(token); tm != nil {
+		if _, tm, _ := executor.table.lookup(token); tm != nil {
 			t.Errorf("%#x is found by another member", uint32(token))
 		}
 	}
-	if _, tm := owner.table.lookup(region.shown.Load().local); tm == nil {
+	if _, tm, _ := owner.table.lookup(region.shown.Load().local); tm == nil {
 		t.Error("not found by its owner")
 	}
-	if _, tm := owner.table.lookup(region.shown.Load().local + 1<<indexBits); tm != nil {
+	if _, tm, _ := owner.table.lookup(region.shown.Load().local + 1<<indexBits); tm != nil {
 		t.Error("found under another tag")
 	}
 	deregister(t, region)
-	if _, tm := owner.table.lookup(region.shown.Load().local); tm != nil {
+	if _, tm, _ := owner.table.lookup(region.shown.Load().local); tm != nil {
 		t.Error("found after the deregistration")
 	}
 	token := region.shown.Load().local
 	region.Free()
-	if _, tm := owner.table.lookup(token); tm != nil {
+	if _, tm, _ := owner.table.lookup(token); tm != nil {
 		t.Error("found after its index was given back")
 	}
 }

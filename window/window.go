@@ -16,6 +16,7 @@ type Window struct {
 
 	mu      asym.Mutex
 	bound   *Binding // what is in effect; nil = invalid
+	spare   *Binding // one that has ended: binding again is no reason to allocate
 	retired bool     // cannot be bound any more
 	latest  nd.WindowDescriptor
 }
@@ -52,16 +53,27 @@ func (w *Window) Prepare(r *Region, mem []byte, rights Rights, endpoint uint64, 
 	if err != nil {
 		return nil, err
 	}
-	tm.rights = rights&(Read|Write) | Remote
-	tm.loan, tm.bound = w, endpoint
-	if only {
-		tm.scope = endpoint
-	}
-	tm.token = w.grant.nextToken()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.latest = nd.WindowDescriptor{Address: tm.base, Length: uint64(len(mem)), Token: tm.token}
-	return &Binding{w, r, tm}, nil
+	b := w.spare
+	if w.spare = nil; b == nil {
+		b = &Binding{window: w, terms: terms{owner: w.space.owner, loan: w}}
+	}
+	b.region = r
+	t := &b.terms
+	t.token, t.rights, t.bound = w.grant.nextToken(), rights&(Read|Write)|Remote, endpoint
+	t.base, t.mem, t.offset, t.scope = tm.base, tm.mem, tm.offset, 0
+	if only {
+		t.scope = endpoint
+	}
+	w.latest = nd.WindowDescriptor{Address: t.base, Length: uint64(len(mem)), Token: t.token}
+	return b, nil
+}
+
+func (w *Window) madeOn(endpoint uint64) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.bound != nil && w.bound.terms.bound == endpoint
 }
 
 // Run puts the binding into effect. It tells whether it could: a window that
@@ -130,7 +142,7 @@ func (w *Window) Release() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.bound.region.detach()
-	w.bound = nil
+	w.bound, w.spare = nil, w.bound
 }
 
 // Descriptor returns address, length and token of the latest bind; zero
