@@ -170,9 +170,9 @@ func (p *Provider) hover(ctx context.Context, drive func(), ready func() bool) (
 		}
 		if i%share == share-1 {
 			runtime.Gosched()
-		}
-		if i%256 == 255 && ctx.Err() != nil {
-			return true, ctx.Err()
+			if err := ctx.Err(); err != nil {
+				return true, err
+			}
 		}
 		if p.sleep.shut.Load() {
 			return true, errClosed
@@ -193,7 +193,7 @@ func (p *Provider) park(ctx context.Context, ready func() bool) error {
 			<-woken // it may be in the arena, which may go when we have returned
 		}
 	}()
-	for {
+	for deaths := p.arena.Deaths(); ; {
 		ticket := p.sleep.enter()
 		moved := p.progress()
 		done, err := ready(), ctx.Err()
@@ -212,6 +212,10 @@ func (p *Provider) park(ctx context.Context, ready func() bool) error {
 		p.sleep.leave()
 		// A ring that came while we were armed has woken nobody else.
 		p.progress()
+		if now := p.arena.Deaths(); now != deaths {
+			deaths = now
+			p.engine.checkDeaths()
+		}
 		switch {
 		case done || ready():
 			return nil
