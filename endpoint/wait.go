@@ -13,12 +13,13 @@ import (
 )
 
 // How a wait goes on while there is nothing to do: it spins as long as an
-// answer from another core would take, then gives its core to others, and
-// then sleeps. When processes outnumber cores it does not spin at all. A yield
+// answer from another core would take, then gives its core to others (the
+// answer may have to come from a process that waits for this core), and then
+// sleeps. When processes outnumber cores it does not spin at all. A yield
 // costs next to nothing while nobody else wants the core; so few of them keep
 // a wait that turns out long from using any time worth mentioning.
 const (
-	spinRounds  = 2000
+	spinRounds  = 500
 	yieldRounds = 160
 	// With more processes a core than this it sleeps at once: it would be long
 	// until its turn comes again.
