@@ -6,6 +6,7 @@ import (
 	"runtime"
 
 	"github.com/softnd/softnd/nd"
+	"github.com/softnd/softnd/shm"
 )
 
 // Barrier returns when all ranks have called it.
@@ -34,17 +35,26 @@ func (j *Job) barrier(ctx context.Context) error {
 	return j.await(ctx, ticket)
 }
 
-// glances is how often a rank looks whether the others have come before it
-// makes a wait of it: for a microsecond or two, since it serves nobody so long.
-const glances = 1000
+// How often a rank looks whether the others have come before it makes a wait of
+// it. It serves nobody so long: that is a microsecond or two if each rank can
+// have a core, else a few turns of the ranks that share this one's.
+const (
+	glances = 1000
+	turns   = 4
+)
 
-// glance tells whether all ranks have arrived, and gives them a moment if each
-// of them can have a core.
+// glance tells whether all ranks have arrived, and gives them a moment.
 func (j *Job) glance(ticket uint64) bool {
 	if j.group.Passed(ticket) {
 		return true // ours was the last
 	}
 	if j.Size() > runtime.NumCPU() {
+		for range turns {
+			shm.Yield()
+			if j.group.Passed(ticket) {
+				return true
+			}
+		}
 		return false
 	}
 	for range glances {

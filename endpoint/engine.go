@@ -124,6 +124,9 @@ func (e *engine) run() {
 		case waiting || now != was:
 			// The program serves its own endpoints. Look in later, without
 			// asking anybody to ring.
+			if moved {
+				lookIn = shortLookIn
+			}
 			time.Sleep(lookIn)
 			lookIn = min(2*lookIn, p.longestLookIn())
 			continue
@@ -134,8 +137,13 @@ func (e *engine) run() {
 	}
 }
 
+// longestLookIn keeps the engines of many processes from taking turns with their programs.
 func (p *Provider) longestLookIn() time.Duration {
-	return longLookIn * time.Duration(max(1, int(p.crowd.Load())/runtime.NumCPU()))
+	perCore := int(p.crowd.Load()) / runtime.NumCPU()
+	if p.hasChores() {
+		return longLookIn
+	}
+	return longLookIn * time.Duration(min(max(1, perCore), 10))
 }
 
 // rest sleeps as long as the program is in a wait.

@@ -13,12 +13,13 @@ import (
 )
 
 // How a wait goes on while there is nothing to do: it spins as long as an
-// answer from another core would take, then gives its core to others, and
-// then sleeps. When processes outnumber cores it does not spin at all. A yield
+// answer from another core would take, then gives its core to others (the
+// answer may have to come from a process that waits for this core), and then
+// sleeps. When processes outnumber cores it does not spin at all. A yield
 // costs next to nothing while nobody else wants the core; so few of them keep
 // a wait that turns out long from using any time worth mentioning.
 const (
-	spinRounds  = 2000
+	spinRounds  = 500
 	yieldRounds = 160
 	// With more processes a core than this it sleeps at once: it would be long
 	// until its turn comes again.
@@ -170,9 +171,9 @@ func (p *Provider) hover(ctx context.Context, drive func(), ready func() bool) (
 		}
 		if i%share == share-1 {
 			runtime.Gosched()
-		}
-		if i%256 == 255 && ctx.Err() != nil {
-			return true, ctx.Err()
+			if err := ctx.Err(); err != nil {
+				return true, err
+			}
 		}
 		if p.sleep.shut.Load() {
 			return true, errClosed
@@ -193,7 +194,7 @@ func (p *Provider) park(ctx context.Context, ready func() bool) error {
 			<-woken // it may be in the arena, which may go when we have returned
 		}
 	}()
-	for {
+	for deaths := p.arena.Deaths(); ; {
 		ticket := p.sleep.enter()
 		moved := p.progress()
 		done, err := ready(), ctx.Err()
@@ -212,6 +213,10 @@ func (p *Provider) park(ctx context.Context, ready func() bool) error {
 		p.sleep.leave()
 		// A ring that came while we were armed has woken nobody else.
 		p.progress()
+		if now := p.arena.Deaths(); now != deaths {
+			deaths = now
+			p.engine.checkDeaths()
+		}
 		switch {
 		case done || ready():
 			return nil
