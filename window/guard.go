@@ -196,10 +196,10 @@ func (g *Guard) own(s *span, token nd.Token, rights Rights, address, n, endpoint
 	switch {
 	case tm.owner != g.space.owner:
 		return BadToken
-	case word.rights()&rights != rights:
-		return rightsFault(word.rights(), rights)
 	case tm.scope != 0 && endpoint != 0 && tm.scope != endpoint:
 		return OtherScope
+	case word.rights()&rights != rights:
+		return rightsFault(word.rights(), rights)
 	case !within(address, n, tm.base, uint64(len(tm.mem))):
 		return OutOfRange
 	}
