@@ -29,14 +29,14 @@ var ucxTests = map[string][]ucxTest{
 	"msg_rate":  {{"am_bw", true, ucxShort}, {name: "ucp_am_bw"}, {name: "tag_bw"}},
 }
 
-func ucx(s *session, f figure) []way {
+func ucx(s *session, f Figure) []way {
 	var ways []way
-	for _, t := range ucxTests[f.test] {
-		if t.limit > 0 && f.size > t.limit {
+	for _, t := range ucxTests[f.Test] {
+		if t.limit > 0 && f.Size > t.limit {
 			continue
 		}
 		ways = append(ways, way{t.name, func(ctx context.Context, repeats int) (sample, error) {
-			return s.repeat(ctx, t.pair(f.size), repeats)
+			return s.repeat(ctx, t.pair(f.Size), repeats)
 		}})
 	}
 	return ways
