@@ -21,7 +21,7 @@ func (r *Report) WriteProviders(w io.Writer) error {
 	g := new(grid)
 	head := []string{"<test", "size"}
 	for _, p := range providers {
-		head = append(head, p, "of limit", "<")
+		head = append(head, p, "<", "of limit")
 	}
 	g.add(append(head, "<better")...)
 	for _, row := range r.rows() {
@@ -67,17 +67,17 @@ func (r *Report) Best() *Report {
 	return &best
 }
 
-// contest is the best of each provider for one test, size and
-// number of ranks, by provider.
-type contest map[string]*Result
+// lineup has the best result of each provider for one test, size and number of
+// ranks, by provider.
+type lineup map[string]*Result
 
 // rows are in the order of the tests, and in each in the order of the results.
-func (r *Report) rows() []contest {
+func (r *Report) rows() []lineup {
 	type key struct {
 		test        string
 		size, ranks int
 	}
-	var rows []contest
+	var rows []lineup
 	at := map[key]int{}
 	for _, test := range r.Tests() {
 		for i := range test {
@@ -87,7 +87,7 @@ func (r *Report) rows() []contest {
 			if !seen {
 				n = len(rows)
 				at[k] = n
-				rows = append(rows, contest{})
+				rows = append(rows, lineup{})
 			}
 			if old := rows[n][one.Provider]; old == nil || one.betterThan(old) {
 				rows[n][one.Provider] = one
@@ -101,7 +101,7 @@ func (r *Result) betterThan(other *Result) bool {
 	return (r.Better == "more") == (r.Value > other.Value) && r.Value != other.Value
 }
 
-func (c contest) cells(providers []string) []string {
+func (c lineup) cells(providers []string) []string {
 	var best *Result
 	for _, p := range providers {
 		if one := c[p]; one != nil && (best == nil || one.betterThan(best)) {
@@ -122,7 +122,7 @@ func (c contest) cells(providers []string) []string {
 		if one == best && len(c) > 1 {
 			mark = "*"
 		}
-		all = append(all, Figure(one.Value, one.Unit), ratio, mark)
+		all = append(all, Figure(one.Value, one.Unit), mark, ratio)
 	}
 	return append(all, best.Better)
 }
