@@ -96,7 +96,7 @@ func (c *contest) limit(test string, size int) (*report.Limit, error) {
 	if t, _ := testNamed(test); t.Ranks == 0 {
 		return nil, nil
 	}
-	found, err := c.alone(test, size, "--iterations", "1", "--warmup", "0", "--repeats", "3", "--depth", "1")
+	found, err := c.alone(test, size, "--iterations", "1", "--warmup", "0", "--repeats", "5", "--depth", "1")
 	if err != nil {
 		return nil, fmt.Errorf("limit of the machine: %w", err)
 	}

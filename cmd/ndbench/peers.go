@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/softnd/softnd"
 	"github.com/softnd/softnd/bench/measure"
@@ -53,6 +54,9 @@ func newPeers() *cobra.Command {
 		Long:  peersHelp,
 		Args:  none,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.quick {
+				o.hurry(cmd.Flags())
+			}
 			if err := o.prepare(); err != nil {
 				return usagef("peers: %w", err)
 			}
@@ -67,7 +71,7 @@ func newPeers() *cobra.Command {
 	f.BoolVarP(&o.allSizes, "all-sizes", "a", false, "all powers of two from 1 to 4M bytes")
 	f.DurationVarP(&o.Duration, "duration", "D", measure.DefaultDuration, "length of a repeat")
 	f.IntVarP(&o.Repeats, "repeats", "r", measure.DefaultRepeats, "repeats; the figure is their median")
-	f.BoolVar(&o.quick, "quick", false, fmt.Sprintf("a first look: --duration %v --repeats %d, and 8,64K bytes unless sizes are given", quickDuration, quickRepeats))
+	f.BoolVar(&o.quick, "quick", false, fmt.Sprintf("a first look: --duration %v --repeats %d --size 8,64K, but for those that are given", quickDuration, quickRepeats))
 	f.BoolVar(&o.pin, "pin", false, "keep each process on a core of its own (default if there are enough)")
 	f.BoolVar(&o.noPin, "no-pin", false, "let processes move between cores")
 	o.output.addFlags(f)
@@ -108,14 +112,21 @@ func peerNames() []string {
 	return names
 }
 
+// hurry changes what has not been given.
+func (o *peersOptions) hurry(given *pflag.FlagSet) {
+	if !given.Changed("duration") {
+		o.Duration = quickDuration
+	}
+	if !given.Changed("repeats") {
+		o.Repeats = quickRepeats
+	}
+	if len(o.sizes) == 0 && !o.allSizes && o.plot == "" {
+		o.sizes = []string{"8", "64K"}
+	}
+}
+
 // prepare finds mistakes before anything is measured.
 func (o *peersOptions) prepare() error {
-	if o.quick {
-		o.Duration, o.Repeats = quickDuration, quickRepeats
-		if len(o.sizes) == 0 && !o.allSizes && o.plot == "" {
-			o.sizes = []string{"8", "64K"}
-		}
-	}
 	if err := o.check(); err != nil {
 		return err
 	}
