@@ -83,7 +83,7 @@ func (c *contest) softnd(f peers.Figure) []report.Result {
 	if t, _ := testNamed(f.Test); t.Ranks == 0 {
 		args = append(args, "--ranks", strconv.Itoa(f.Ranks))
 	}
-	found, err := c.alone(f.Test, f.Size, args...)
+	found, err := c.alone(f, args...)
 	if err != nil {
 		c.note(fmt.Errorf("softnd: %w", err))
 	}
@@ -93,10 +93,11 @@ func (c *contest) softnd(f peers.Figure) []report.Result {
 // limit is the one that a figure of softnd has, from a run that is too short for
 // the figure itself. Tests of many ranks have none.
 func (c *contest) limit(test string, size int) (*report.Limit, error) {
-	if t, _ := testNamed(test); t.Ranks == 0 {
+	t, _ := testNamed(test)
+	if t.Ranks == 0 {
 		return nil, nil
 	}
-	found, err := c.alone(test, size, "--iterations", "1", "--warmup", "0", "--repeats", "5", "--depth", "1")
+	found, err := c.alone(peers.Figure{Test: test, Size: size, Ranks: t.Ranks}, "--iterations", "1", "--warmup", "0", "--repeats", "5", "--depth", "1")
 	if err != nil {
 		return nil, fmt.Errorf("limit of the machine: %w", err)
 	}
@@ -105,17 +106,17 @@ func (c *contest) limit(test string, size int) (*report.Limit, error) {
 
 // alone runs this program with one test, as a user would: between the figures
 // there is no process left that could disturb those of the peers.
-func (c *contest) alone(test string, size int, more ...string) ([]report.Result, error) {
+func (c *contest) alone(f peers.Figure, more ...string) ([]report.Result, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	args := append([]string{test, "--json", "-", "--no-pin"}, more...)
+	args := append([]string{f.Test, "--json", "-", "--no-pin"}, more...)
 	if c.o.Pinned {
 		args[3] = "--pin"
 	}
-	if size > 0 {
-		args = append(args, "--size", strconv.Itoa(size))
+	if f.Size > 0 {
+		args = append(args, "--size", strconv.Itoa(f.Size))
 	}
 	cmd := exec.CommandContext(c.ctx, self, args...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -123,11 +124,11 @@ func (c *contest) alone(test string, size int, more ...string) ([]report.Result,
 	var out, errOut bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errOut
 	if err := cmd.Run(); err != nil {
-		return nil, fmt.Errorf("%s of %d B: %w: %s", test, size, err, strings.TrimSpace(errOut.String()))
+		return nil, fmt.Errorf("%s: %w: %s", f, err, strings.TrimSpace(errOut.String()))
 	}
 	r, err := report.ReadJSON(&out)
 	if err != nil {
-		return nil, fmt.Errorf("%s of %d B: %w", test, size, err)
+		return nil, fmt.Errorf("%s: %w", f, err)
 	}
 	return r.Results, nil
 }
