@@ -110,3 +110,12 @@ func TestFigures(t *testing.T) {
 		}
 	}
 }
+
+// Active messages of package uct have a header, and short ones an end.
+func TestWaysOfUCXBySize(t *testing.T) {
+	for size, want := range map[int]int{1: 2, 8: 3, 92: 3, 93: 2} {
+		if ways := ucx(new(session), Figure{"send_lat", size, 2}); len(ways) != want {
+			t.Errorf("%d ways to send %d B, want %d", len(ways), size, want)
+		}
+	}
+}

@@ -44,6 +44,7 @@ func TestMistakesAreExplained(t *testing.T) {
 		{"peers --repeats 0", "--repeats 0: out of range"},
 		{"peers --duration 0s", "--duration 0s: out of range"},
 		{"peers --size 8 --plot x.png", "give two sizes or more"},
+		{"peers --tests msg_rate --plot x.png", "add write_lat"},
 		{"peers --events", "see ndbench help peers"},
 	} {
 		status, out, errOut := finish(t, command(t, "ndbench", strings.Fields(tc.args)...))

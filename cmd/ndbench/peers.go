@@ -153,8 +153,17 @@ func (o *peersOptions) prepare() error {
 	o.Pinned = o.pinned(2)
 	o.table, o.curves = o.writeTable, curves
 	var err error
-	o.figures, err = peers.Figures(peers.Options{Tests: o.tests, Sizes: o.Sizes})
-	return err
+	if o.figures, err = peers.Figures(peers.Options{Tests: o.tests, Sizes: o.Sizes}); err != nil {
+		return err
+	}
+	if o.plot == "" {
+		return nil
+	}
+	largest := slices.Max(o.Sizes)
+	if !slices.ContainsFunc(o.figures, func(f peers.Figure) bool { return f.Size == largest }) {
+		return fmt.Errorf("--plot %s: it shows figures by size, which %s do not have; add write_lat, write_bw or their like", o.plot, strings.Join(o.tests, ", "))
+	}
+	return nil
 }
 
 func unknown(option string, given, known []string) error {
