@@ -26,6 +26,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/softnd/softnd/endpoint"
+	"github.com/softnd/softnd/internal/asym"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
 )
@@ -58,7 +59,7 @@ type Job struct {
 	adapter  nd.Adapter
 	listener nd.Listener
 
-	collective sync.Mutex // one collective call at a time
+	collective asym.Mutex // one collective call at a time
 	broken     error      // why no collective call can succeed any more; guarded by collective
 	deaths     uint64     // when we last looked who is gone; guarded by collective
 

@@ -12,30 +12,39 @@ import (
 // small is the size of the messages that rates are measured with.
 const small = 8
 
-// figure is what is looked for: one test with one size or number of ranks.
-type figure struct {
-	test  string
-	size  int
-	ranks int
+// Figure is what is looked for: one test with one size or number of ranks.
+type Figure struct {
+	Test  string
+	Size  int // bytes; 0 where there are none
+	Ranks int
 }
 
-func (f figure) String() string {
-	if f.test == "barrier" {
-		return fmt.Sprintf("%s of %d", f.test, f.ranks)
+func (f Figure) String() string {
+	if f.Test == "barrier" {
+		return fmt.Sprintf("%s of %d", f.Test, f.Ranks)
 	}
-	return fmt.Sprintf("%s of %d B", f.test, f.size)
+	return fmt.Sprintf("%s of %d B", f.Test, f.Size)
 }
 
-// figures are those that o asks for, in the order of the table.
-func figures(o Options) []figure {
-	var all []figure
+// Figures are those that o asks for, in the order of the table. A peer may lack
+// some of them.
+func Figures(o Options) ([]Figure, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	return figures(o), nil
+}
+
+func figures(o Options) []Figure {
+	var all []Figure
 	wanted := func(test string) bool { return o.Tests == nil || slices.Contains(o.Tests, test) }
 	add := func(test string, sizes ...int) {
 		if !wanted(test) {
 			return
 		}
 		for _, size := range sizes {
-			all = append(all, figure{test, size, 2})
+			all = append(all, Figure{test, size, 2})
 		}
 	}
 	add("write_lat", o.Sizes...)
@@ -46,15 +55,15 @@ func figures(o Options) []figure {
 	add("msg_rate", small)
 	if wanted("barrier") {
 		for _, n := range o.Ranks {
-			all = append(all, figure{"barrier", 0, n})
+			all = append(all, Figure{"barrier", 0, n})
 		}
 	}
 	return all
 }
 
 // unit is what the figure is told in, and whether less of it is better.
-func (f figure) unit() (name, better string) {
-	switch f.test {
+func (f Figure) unit() (name, better string) {
+	switch f.Test {
 	case "write_bw", "send_bw":
 		return "MB/s", "more"
 	case "msg_rate":
@@ -65,10 +74,10 @@ func (f figure) unit() (name, better string) {
 }
 
 // in converts the time of one operation.
-func (f figure) in(ns float64) float64 {
+func (f Figure) in(ns float64) float64 {
 	switch name, _ := f.unit(); name {
 	case "MB/s":
-		return float64(f.size) / ns * 1e3
+		return float64(f.Size) / ns * 1e3
 	case "msg/s":
 		return 1e9 / ns
 	default:
@@ -92,11 +101,14 @@ type sample struct {
 
 // besideLimit is measure with the limit of the machine around it, if the user
 // has one: the mean of what it was before and after.
-func (s *session) besideLimit(ctx context.Context, f figure, ways []way) (*report.Result, error) {
+func (s *session) besideLimit(ctx context.Context, f Figure, ways []way) (*report.Result, error) {
+	if s.o.Before != nil {
+		s.o.Before(f)
+	}
 	if s.o.Limit == nil {
 		return s.measure(ctx, f, ways)
 	}
-	before, err := s.o.Limit(f.test, f.size)
+	before, err := s.o.Limit(f.Test, f.Size)
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +116,7 @@ func (s *session) besideLimit(ctx context.Context, f figure, ways []way) (*repor
 	if r == nil || before == nil {
 		return r, failed
 	}
-	after, err := s.o.Limit(f.test, f.size)
+	after, err := s.o.Limit(f.Test, f.Size)
 	if err != nil || after == nil {
 		return r, errors.Join(failed, err)
 	}
@@ -115,7 +127,7 @@ func (s *session) besideLimit(ctx context.Context, f figure, ways []way) (*repor
 
 // measure tries all ways and tells of the best. It returns what it has, which
 // may be nothing, and an error if a way has not brought a single repeat.
-func (s *session) measure(ctx context.Context, f figure, ways []way) (*report.Result, error) {
+func (s *session) measure(ctx context.Context, f Figure, ways []way) (*report.Result, error) {
 	var best *report.Result
 	var failed error
 	for _, w := range ways {
@@ -154,10 +166,10 @@ func (s *session) collect(ctx context.Context, w way) (found sample, trouble err
 
 // result has an interval from the least to the greatest repeat: 94 % of five,
 // more of more.
-func (s *session) result(f figure, found sample) *report.Result {
+func (s *session) result(f Figure, found sample) *report.Result {
 	r := &report.Result{
-		Test:     f.test,
-		Settings: report.Settings{Size: f.size, Iterations: found.iterations, Ranks: f.ranks, Mode: "polling", Pinned: s.o.Pinned},
+		Test:     f.Test,
+		Settings: report.Settings{Size: f.Size, Iterations: found.iterations, Ranks: f.Ranks, Mode: "polling", Pinned: s.o.Pinned},
 	}
 	r.Unit, r.Better = f.unit()
 	for _, ns := range found.ns {

@@ -9,12 +9,12 @@ import (
 )
 
 // libfabric comes with one test only.
-func libfabric(s *session, f figure) []way {
-	if f.test != "send_lat" {
+func libfabric(s *session, f Figure) []way {
+	if f.Test != "send_lat" {
 		return nil
 	}
 	run := func(n int, more ...string) program {
-		argv := []string{"fi_pingpong", "-p", "shm", "-e", "rdm", "-S", strconv.Itoa(f.size), "-I", strconv.Itoa(n)}
+		argv := []string{"fi_pingpong", "-p", "shm", "-e", "rdm", "-S", strconv.Itoa(f.Size), "-I", strconv.Itoa(n)}
 		return program{argv: append(argv, more...)}
 	}
 	p := pair{

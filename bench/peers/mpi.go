@@ -21,11 +21,11 @@ var mpiCalls = map[string]string{
 // openMPI measures with Open MPI. With fewer ranks than slots it spins, with
 // more it yields; a slot is a core, but two ranks always spin, as those of the
 // others do. It is kept from looking for other hosts, for which it needs ssh.
-func openMPI(s *session, f figure) []way {
+func openMPI(s *session, f Figure) []way {
 	slots := max(2, len(s.cores))
 	launch := program{argv: []string{"mpiexec.openmpi", "--allow-run-as-root", "--bind-to", "none",
 		"--host", "localhost:" + strconv.Itoa(slots)}}
-	if f.ranks > slots {
+	if f.Ranks > slots {
 		launch.argv = append(launch.argv, "--oversubscribe")
 	}
 	launch.env = []string{"OMPI_MCA_plm=isolated"}
@@ -36,14 +36,14 @@ func openMPI(s *session, f figure) []way {
 	return s.mpi(launch, f)
 }
 
-func mpich(s *session, f figure) []way {
+func mpich(s *session, f Figure) []way {
 	return s.mpi(program{argv: []string{"mpiexec.mpich", "-launcher", "fork", "-bind-to", "none"}}, f)
 }
 
 // mpi runs the MPI program by that launcher. It goes to its cores by itself,
 // because the options for that differ, and depend on how the cores are numbered.
-func (s *session) mpi(launch program, f figure) []way {
-	mode := f.test
+func (s *session) mpi(launch program, f Figure) []way {
+	mode := f.Test
 	if mode == "msg_rate" {
 		mode = "send_bw"
 	}
@@ -52,8 +52,8 @@ func (s *session) mpi(launch program, f figure) []way {
 		defer cancel()
 		defer s.sweep()
 		p := launch
-		p.argv = append(p.argv[:len(p.argv):len(p.argv)], "-n", strconv.Itoa(f.ranks), s.mpiProgram(), mode,
-			strconv.Itoa(f.size), strconv.Itoa(s.o.Iterations), fmt.Sprint(s.o.Duration.Seconds()), strconv.Itoa(repeats))
+		p.argv = append(p.argv[:len(p.argv):len(p.argv)], "-n", strconv.Itoa(f.Ranks), s.mpiProgram(), mode,
+			strconv.Itoa(f.Size), strconv.Itoa(s.o.Iterations), fmt.Sprint(s.o.Duration.Seconds()), strconv.Itoa(repeats))
 		if s.o.Pinned {
 			p.argv = append(p.argv, strings.Trim(strings.ReplaceAll(fmt.Sprint(s.cores), " ", ","), "[]"))
 		}
@@ -73,7 +73,7 @@ func (s *session) mpi(launch program, f figure) []way {
 		}
 		return found, nil
 	}
-	return []way{{mpiCalls[f.test], run}}
+	return []way{{mpiCalls[f.Test], run}}
 }
 
 // parseMPI reads the lines "figure,ITERATIONS,NANOSECONDS". Others are what a

@@ -75,15 +75,15 @@ func TestParse(t *testing.T) {
 
 func TestUnits(t *testing.T) {
 	for _, tc := range []struct {
-		f    figure
+		f    Figure
 		ns   float64
 		want float64
 		unit string
 	}{
-		{figure{"write_lat", 8, 2}, 60, 60, "ns"},
-		{figure{"barrier", 0, 16}, 9000, 9000, "ns"},
-		{figure{"send_bw", 1 << 20, 2}, 100_000, 10_485.76, "MB/s"},
-		{figure{"msg_rate", 8, 2}, 40, 25e6, "msg/s"},
+		{Figure{"write_lat", 8, 2}, 60, 60, "ns"},
+		{Figure{"barrier", 0, 16}, 9000, 9000, "ns"},
+		{Figure{"send_bw", 1 << 20, 2}, 100_000, 10_485.76, "MB/s"},
+		{Figure{"msg_rate", 8, 2}, 40, 25e6, "msg/s"},
 	} {
 		unit, _ := tc.f.unit()
 		if got := tc.f.in(tc.ns); math.Abs(got-tc.want) > 1e-6 || unit != tc.unit {
@@ -101,12 +101,21 @@ func TestFigures(t *testing.T) {
 		t.Errorf("%d figures of all tests: %v", n, figures(o))
 	}
 	o.Tests = []string{"barrier", "posted"}
-	if got := figures(o); len(got) != 3 || got[0] != (figure{"posted", 8, 2}) || got[2] != (figure{"barrier", 0, 4}) {
+	if got := figures(o); len(got) != 3 || got[0] != (Figure{"posted", 8, 2}) || got[2] != (Figure{"barrier", 0, 4}) {
 		t.Errorf("figures of %v: %v", o.Tests, got)
 	}
 	for _, o := range []Options{{Sizes: []int{0}}, {Ranks: []int{1}}, {Repeats: -1}} {
 		if _, err := o.withDefaults(); err == nil {
 			t.Errorf("%+v is accepted", o)
+		}
+	}
+}
+
+// Active messages of package uct have a header, and short ones an end.
+func TestWaysOfUCXBySize(t *testing.T) {
+	for size, want := range map[int]int{1: 2, 8: 3, 92: 3, 93: 2} {
+		if ways := ucx(new(session), Figure{"send_lat", size, 2}); len(ways) != want {
+			t.Errorf("%d ways to send %d B, want %d", len(ways), size, want)
 		}
 	}
 }

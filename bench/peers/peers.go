@@ -21,7 +21,7 @@ type Peer struct {
 	Package string // of Debian, that has Program
 
 	compiler need                             // what else it takes; empty for a peer that is measured by Program alone
-	ways     func(s *session, f figure) []way // to measure f; none if it does not have that
+	ways     func(s *session, f Figure) []way // to measure f; none if it does not have that
 }
 
 // need is a program, and the Debian package that has it.
@@ -78,6 +78,10 @@ type Options struct {
 	Repeats    int           // 0 = 5
 	Pinned     bool          // each process to a core of its own, as package bench does
 	Timeout    time.Duration // after which one program is ended; 0 = 20 s and five times what its repeats should take
+
+	// Before is called before each figure that the peer has, and before its limit.
+	// It may be nil.
+	Before func(Figure)
 
 	// Limit measures what the machine can do at best for a test, in the unit of
 	// the test, with both processes pinned as here; nil where there is no such

@@ -157,6 +157,13 @@ func TestTheLimitIsMeasuredAround(t *testing.T) {
 	only(t, map[string]string{"mpicc.mpich": "", "mpiexec.mpich": "echo figure,10,90.0"})
 	calls := 0
 	o := Options{Tests: []string{"send_lat", "barrier"}, Sizes: []int{8}, Ranks: []int{2}, Repeats: 1}
+	var before []Figure
+	o.Before = func(f Figure) {
+		if calls > 0 && f.Test == "send_lat" {
+			t.Error("the limit was measured before the caller had its turn")
+		}
+		before = append(before, f)
+	}
 	o.Limit = func(test string, size int) (*report.Limit, error) {
 		if test != "send_lat" {
 			return nil, nil
@@ -174,6 +181,10 @@ func TestTheLimitIsMeasuredAround(t *testing.T) {
 	if l := results[1].Limit; l != nil {
 		t.Errorf("limit of %s: %+v", results[1].Test, l)
 	}
+	if want := []Figure{{"send_lat", 8, 2}, {"barrier", 0, 2}}; !slices.Equal(before, want) {
+		t.Errorf("before the figures: %v, want %v", before, want)
+	}
+	o.Before = nil
 	o.Limit = func(string, int) (*report.Limit, error) { return nil, errors.New("no second core") }
 	if _, err := Run(t.Context(), named(t, "mpich"), o); err == nil || !strings.Contains(err.Error(), "no second core") {
 		t.Errorf("a limit that fails: %v", err)
@@ -254,7 +265,7 @@ func TestTheBestWayCounts(t *testing.T) {
 	}
 	fails := way{"broken", func(context.Context, int) (sample, error) { return sample{}, errors.New("no") }}
 	for _, test := range []string{"send_lat", "send_bw"} {
-		r, err := s.measure(t.Context(), figure{test, 8, 2}, []way{takes("slow", 90), takes("fast", 40), takes("slower", 95), fails})
+		r, err := s.measure(t.Context(), Figure{test, 8, 2}, []way{takes("slow", 90), takes("fast", 40), takes("slower", 95), fails})
 		if r == nil || r.Note != "fast" {
 			t.Errorf("%s: result %+v", test, r)
 		}

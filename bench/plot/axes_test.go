@@ -58,3 +58,21 @@ func TestCloseTimesHaveNamesAroundThem(t *testing.T) {
 		}
 	}
 }
+
+// A limit far above the providers leaves the panel, a close one does not.
+func TestTheTopOfAPanel(t *testing.T) {
+	for _, c := range []struct{ provider, limit, want float64 }{
+		{10e3, 0, 10},
+		{10e3, 9e3, 10},
+		{10e3, 19e3, 19},
+		{10e3, 90e3, 20},
+	} {
+		p := panel{unit: "MB/s", lines: []line{{provider: "ucx", values: map[int][]float64{8: {c.provider}, 16: {1}}}}}
+		if c.limit > 0 {
+			p.lines = append(p.lines, line{limit: true, values: map[int][]float64{8: {c.limit}}})
+		}
+		if got := p.top(kinds["MB/s"]); got != c.want {
+			t.Errorf("%v MB/s with a limit of %v: up to %v GB/s, want %v", c.provider, c.limit, got, c.want)
+		}
+	}
+}

@@ -139,6 +139,22 @@ func (p *panel) sizes() []int {
 	return slices.Sorted(maps.Keys(all))
 }
 
+// top is the largest figure of a panel. A limit may be so far above the providers
+// that they would all lie flat on the ground; it leaves the panel then.
+func (p *panel) top(k kind) float64 {
+	const farthest = 2 // times the best of the providers
+	var best, limit float64
+	for i := range p.lines {
+		_, y := p.lines[i].xy(k)
+		if p.lines[i].limit {
+			limit = max(limit, slices.Max(y))
+		} else {
+			best = max(best, slices.Max(y))
+		}
+	}
+	return max(best, min(limit, farthest*best))
+}
+
 // xy are the points of the line, with the logarithm of the size to base 2.
 func (l *line) xy(k kind) (x, y []float64) {
 	for _, size := range slices.Sorted(maps.Keys(l.values)) {

@@ -116,6 +116,9 @@ func build(p *panel, style *looks) (*gonum.Plot, gonum.Legend) {
 		g.Add(curve{x, y, drawn})
 		legend.Add(l.label, drawn)
 	}
+	if !k.log {
+		g.Y.Max = p.top(k)
+	}
 	axes(g, k, p.sizes())
 	return g, legend
 }
@@ -165,10 +168,11 @@ func (l curve) Plot(c draw.Canvas, p *gonum.Plot) {
 	for i := range points {
 		points[i] = vg.Point{X: toX(l.x[i]), Y: toY(l.y[i])}
 	}
-	c.StrokeLines(l.stroke, points)
 	if l.mark.Shape == nil {
+		c.StrokeLines(l.stroke, c.ClipLinesXY(points)...)
 		return
 	}
+	c.StrokeLines(l.stroke, points)
 	for _, at := range points {
 		c.DrawGlyphNoClip(l.mark, at)
 	}

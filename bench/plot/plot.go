@@ -32,7 +32,8 @@ const (
 // curve to show and are left out. Latencies have a logarithmic axis. Lines are
 // named by provider, and by those settings in which the lines of a panel differ.
 // The limit of the machine is a line without marks, where the results name one in
-// their own unit. With several reports each line says which it comes from.
+// their own unit; on a linear axis it leaves the panel where it is more than twice
+// the best of the others. With several reports each line says which it comes from.
 func Save(path string, reports ...*report.Report) error {
 	panels := panelsOf(reports)
 	if len(panels) == 0 {

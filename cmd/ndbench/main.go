@@ -8,9 +8,12 @@
 // "ndbench list" names the tests, "ndbench help TEST" the options. Rank 0
 // reports; of a server and its client both do.
 //
+// "ndbench peers" sets other transports beside softnd.
+//
 // The exit status is 0 if all went well; 1 if not; 2 if ndbench was called in a
-// wrong way; 3 if --compare found a change beyond the noise. Should it be
-// killed, or one of its ranks, the others go with it.
+// wrong way; 3 if --compare found a change beyond the noise; 4 if figures of
+// peers are missing, or of softnd among theirs. Should it be killed, or one of
+// its ranks, the others go with it.
 package main
 
 import (
@@ -26,6 +29,7 @@ const (
 	exitFailure = 1
 	exitUsage   = 2
 	exitChanged = 3
+	exitPeers   = 4
 )
 
 func main() {
@@ -43,6 +47,9 @@ func usagef(format string, args ...any) error { return usageError{fmt.Errorf(for
 // errChanged says that a comparison found a change.
 var errChanged = errors.New("figures have changed beyond the noise")
 
+// errIncomplete says that a comparison with peers lacks figures.
+var errIncomplete = errors.New("figures are missing")
+
 // run is main with everything it works on; it returns the exit status.
 func run(args []string, stdout, stderr io.Writer) int {
 	root := newRoot(stdout, stderr)
@@ -56,6 +63,8 @@ func run(args []string, stdout, stderr io.Writer) int {
 	switch {
 	case errors.As(err, &usage):
 		return exitUsage
+	case errors.Is(err, errIncomplete):
+		return exitPeers
 	case errors.Is(err, errChanged):
 		return exitChanged
 	}

@@ -39,6 +39,13 @@ func TestMistakesAreExplained(t *testing.T) {
 		{"write_lat --ranks 3", "the test is one of 2 ranks"},
 		{"write_lat --events", "use send_lat, or write_completion"},
 		{"read_lat --bidirectional", "use a bandwidth test"},
+		{"peers --tests read_lat", "take some of write_lat, "},
+		{"peers --only verbs", "take some of ucx, libfabric, openmpi, mpich"},
+		{"peers --repeats 0", "--repeats 0: out of range"},
+		{"peers --duration 0s", "--duration 0s: out of range"},
+		{"peers --size 8 --plot x.png", "give two sizes or more"},
+		{"peers --tests msg_rate --plot x.png", "add write_lat"},
+		{"peers --events", "see ndbench help peers"},
 	} {
 		status, out, errOut := finish(t, command(t, "ndbench", strings.Fields(tc.args)...))
 		if status != exitUsage || out != "" || !strings.HasPrefix(errOut, "ndbench: ") || !strings.Contains(errOut, tc.want) {

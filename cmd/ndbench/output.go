@@ -22,6 +22,9 @@ type output struct {
 
 	old     *report.Report // to compare with
 	machine report.Machine // as it was before ranks were pinned
+
+	table  func(*report.Report, io.Writer) error // nil: the usual one
+	curves func(*report.Report) *report.Report   // what of the report is drawn, nil: all
 }
 
 func (o *output) addFlags(f *pflag.FlagSet) {
@@ -78,12 +81,20 @@ func (o *output) emit(results []report.Result, stdout io.Writer) error {
 		}
 	}
 	if !o.quiet && o.json != "-" && o.csv != "-" {
-		if err := r.WriteTable(stdout); err != nil {
+		table := o.table
+		if table == nil {
+			table = (*report.Report).WriteTable
+		}
+		if err := table(r, stdout); err != nil {
 			return err
 		}
 	}
 	if o.plot != "" {
-		if err := plot.Save(o.plot, r); err != nil {
+		drawn := r
+		if o.curves != nil {
+			drawn = o.curves(r)
+		}
+		if err := plot.Save(o.plot, drawn); err != nil {
 			return fmt.Errorf("plot %s: %w", o.plot, err)
 		}
 	}

@@ -32,7 +32,7 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usagef("%w; see ndbench help %s", err, cmd.Name())
 	})
-	root.AddCommand(newList(measure.Tests()), newSuite())
+	root.AddCommand(newList(measure.Tests()), newSuite(), newPeers())
 	for _, t := range measure.Tests() {
 		root.AddCommand(newTest(t))
 	}

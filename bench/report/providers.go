@@ -1,0 +1,136 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"slices"
+)
+
+// own is the provider whose column stands first.
+const own = "softnd"
+
+// WriteProviders writes a table that sets the providers side by side: a row for
+// each test, size and number of ranks, and for each provider its figure and the
+// ratio of that to the limit of the machine measured next to it. Where a
+// provider has several figures for a row, the best of them counts.
+func (r *Report) WriteProviders(w io.Writer) error {
+	if _, err := io.WriteString(w, r.heading()+"\n"); err != nil {
+		return err
+	}
+	providers := r.providers()
+	g := new(grid)
+	head := []string{"<test", "size"}
+	for _, p := range providers {
+		head = append(head, p, "<", "of limit")
+	}
+	g.add(append(head, "<better")...)
+	for _, row := range r.rows() {
+		g.add(row.cells(providers)...)
+	}
+	if err := g.write(w, ""); err != nil {
+		return err
+	}
+	_, err := io.WriteString(w, "* the best of its row\n")
+	return err
+}
+
+func (r *Report) providers() []string {
+	var names []string
+	for _, one := range r.Results {
+		if !slices.Contains(names, one.Provider) {
+			names = append(names, one.Provider)
+		}
+	}
+	slices.SortStableFunc(names, func(a, b string) int { return first(a) - first(b) })
+	return names
+}
+
+func first(provider string) int {
+	if provider == own {
+		return 0
+	}
+	return 1
+}
+
+// Best is the report with one figure for each provider, test, size and number
+// of ranks: the best.
+func (r *Report) Best() *Report {
+	best := *r
+	best.Results = nil
+	for _, row := range r.rows() {
+		for _, p := range r.providers() {
+			if one := row[p]; one != nil {
+				best.Results = append(best.Results, *one)
+			}
+		}
+	}
+	return &best
+}
+
+// lineup has the best result of each provider for one test, size and number of
+// ranks, by provider.
+type lineup map[string]*Result
+
+// rows are in the order of the tests, and in each in the order of the results.
+func (r *Report) rows() []lineup {
+	type key struct {
+		test        string
+		size, ranks int
+	}
+	var rows []lineup
+	at := map[key]int{}
+	for _, test := range r.Tests() {
+		for i := range test {
+			one := &test[i]
+			k := key{one.Test, one.Size, one.Ranks}
+			n, seen := at[k]
+			if !seen {
+				n = len(rows)
+				at[k] = n
+				rows = append(rows, lineup{})
+			}
+			if old := rows[n][one.Provider]; old == nil || one.betterThan(old) {
+				rows[n][one.Provider] = one
+			}
+		}
+	}
+	return rows
+}
+
+func (r *Result) betterThan(other *Result) bool {
+	return (r.Better == "more") == (r.Value > other.Value) && r.Value != other.Value
+}
+
+func (c lineup) cells(providers []string) []string {
+	var best *Result
+	for _, p := range providers {
+		if one := c[p]; one != nil && (best == nil || one.betterThan(best)) {
+			best = one
+		}
+	}
+	all := []string{best.Test, extent(best)}
+	for _, p := range providers {
+		one := c[p]
+		if one == nil {
+			all = append(all, "–", "", "")
+			continue
+		}
+		ratio, mark := "", ""
+		if one.Limit != nil {
+			ratio = digits(one.Limit.Ratio) + " ×"
+		}
+		if one == best && len(c) > 1 {
+			mark = "*"
+		}
+		all = append(all, Figure(one.Value, one.Unit), mark, ratio)
+	}
+	return append(all, best.Better)
+}
+
+// extent is the size of a result, or the number of its ranks if it has none.
+func extent(r *Result) string {
+	if r.Size > 0 {
+		return Size(r.Size)
+	}
+	return fmt.Sprintf("%d ranks", r.Ranks)
+}

@@ -1,0 +1,232 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/softnd/softnd"
+	"github.com/softnd/softnd/bench/measure"
+	"github.com/softnd/softnd/bench/peers"
+	"github.com/softnd/softnd/bench/report"
+)
+
+const peersHelp = `Set other transports between processes of this host beside softnd: UCX,
+libfabric, Open MPI and MPICH, as far as they are installed.
+
+Sizes, pinning, repeats and their length are the same for all. The figure of
+softnd is measured anew directly before each figure of a peer, and all of these
+count: its repeats in the table are those of all rounds. The limit of the
+machine is measured next to every figure.
+
+The exit status is 0 if all went well; 1 if not; 2 if the command line is wrong;
+3 if --compare found a change beyond the noise; 4 if a figure is missing because
+a peer or softnd failed, or because a peer that --only names is not installed.
+With 3 and 4 everything that was found has been reported. That a peer is not
+installed, without --only, is no failure.`
+
+// peersOptions are those of "ndbench peers". Of the embedded ones it has few
+// flags.
+type peersOptions struct {
+	options
+	tests, only []string
+	quick       bool
+	chosen      []peers.Peer
+	figures     []peers.Figure
+}
+
+func newPeers() *cobra.Command {
+	o := &peersOptions{options: options{memory: "arena"}}
+	o.Pairs = 1
+	cmd := &cobra.Command{
+		Use:   "peers",
+		Short: "Set other transports beside softnd: UCX, libfabric, Open MPI, MPICH",
+		Long:  peersHelp,
+		Args:  none,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.quick {
+				o.hurry(cmd.Flags())
+			}
+			if err := o.prepare(); err != nil {
+				return usagef("peers: %w", err)
+			}
+			return o.run(cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.StringSliceVar(&o.tests, "tests", nil, "some of "+strings.Join(peerTests(), ", ")+" (default all)")
+	f.StringSliceVar(&o.only, "only", nil, "some of "+strings.Join(peerNames(), ", ")+" (default all that are installed)")
+	f.StringSliceVarP(&o.sizes, "size", "s", nil, "bytes of an operation: 8, 64K, 1M, or a list (default 8,64K,1M)")
+	f.BoolVarP(&o.allSizes, "all-sizes", "a", false, "all powers of two from 1 to 4M bytes")
+	f.DurationVarP(&o.Duration, "duration", "D", measure.DefaultDuration, "length of a repeat")
+	f.IntVarP(&o.Repeats, "repeats", "r", measure.DefaultRepeats, "repeats; the figure is their median")
+	f.BoolVar(&o.quick, "quick", false, fmt.Sprintf("a first look: --duration %v --repeats %d --size 8,64K, but for those that are given", quickDuration, quickRepeats))
+	f.BoolVar(&o.pin, "pin", false, "keep each process on a core of its own (default if there are enough)")
+	f.BoolVar(&o.noPin, "no-pin", false, "let processes move between cores")
+	o.output.addFlags(f)
+	return cmd
+}
+
+const (
+	quickDuration = 20 * time.Millisecond
+	quickRepeats  = 3
+)
+
+// peerTests are the tests that both softnd and a peer have.
+func peerTests() []string {
+	all, _ := peers.Figures(peers.Options{})
+	var names []string
+	for _, f := range all {
+		if _, ours := testNamed(f.Test); ours && !slices.Contains(names, f.Test) {
+			names = append(names, f.Test)
+		}
+	}
+	return names
+}
+
+func testNamed(name string) (measure.Test, bool) {
+	all := measure.Tests()
+	i := slices.IndexFunc(all, func(t measure.Test) bool { return t.Name == name })
+	if i < 0 {
+		return measure.Test{}, false
+	}
+	return all[i], true
+}
+
+func peerNames() []string {
+	var names []string
+	for _, p := range peers.All() {
+		names = append(names, p.Name)
+	}
+	return names
+}
+
+// hurry changes what has not been given.
+func (o *peersOptions) hurry(given *pflag.FlagSet) {
+	if !given.Changed("duration") {
+		o.Duration = quickDuration
+	}
+	if !given.Changed("repeats") {
+		o.Repeats = quickRepeats
+	}
+	if len(o.sizes) == 0 && !o.allSizes && o.plot == "" {
+		o.sizes = []string{"8", "64K"}
+	}
+}
+
+// prepare finds mistakes before anything is measured.
+func (o *peersOptions) prepare() error {
+	if err := o.check(); err != nil {
+		return err
+	}
+	if _, inJob := os.LookupEnv(softnd.EnvArenaFD); inJob {
+		return errors.New("this is a rank of a job; start it without ndrun, it starts the processes itself")
+	}
+	if o.Duration == 0 {
+		return errors.New("--duration 0s: out of range; take 1ms or more")
+	}
+	if err := unknown("--tests", o.tests, peerTests()); err != nil {
+		return err
+	}
+	if err := unknown("--only", o.only, peerNames()); err != nil {
+		return err
+	}
+	for _, p := range peers.All() {
+		if len(o.only) == 0 || slices.Contains(o.only, p.Name) {
+			o.chosen = append(o.chosen, p)
+		}
+	}
+	if len(o.tests) == 0 {
+		o.tests = peerTests()
+	}
+	o.Pinned = o.pinned(2)
+	o.table, o.curves = o.writeTable, curves
+	var err error
+	if o.figures, err = peers.Figures(peers.Options{Tests: o.tests, Sizes: o.Sizes}); err != nil {
+		return err
+	}
+	if o.plot == "" {
+		return nil
+	}
+	largest := slices.Max(o.Sizes)
+	if !slices.ContainsFunc(o.figures, func(f peers.Figure) bool { return f.Size == largest }) {
+		return fmt.Errorf("--plot %s: it shows figures by size, which %s do not have; add write_lat, write_bw or their like", o.plot, strings.Join(o.tests, ", "))
+	}
+	return nil
+}
+
+func unknown(option string, given, known []string) error {
+	for _, name := range given {
+		if !slices.Contains(known, name) {
+			return fmt.Errorf("%s %s: there is no such one; take some of %s", option, name, strings.Join(known, ", "))
+		}
+	}
+	return nil
+}
+
+// run measures one test after the other, and in each one peer after the other.
+func (o *peersOptions) run(stdout, stderr io.Writer) error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	c := &contest{ctx: ctx, o: o, tell: func(err error) { fmt.Fprintf(stderr, "ndbench: %v\n", err) }}
+	var results []report.Result
+	tests := slices.CompactFunc(slices.Clone(o.figures), func(a, b peers.Figure) bool { return a.Test == b.Test })
+	for _, f := range tests {
+		results = append(results, c.test(f.Test)...)
+		if ctx.Err() != nil {
+			return errors.New("peers: interrupted; nothing is reported")
+		}
+	}
+	if err := o.emit(results, stdout); err != nil {
+		return err
+	}
+	missing := c.failures
+	for _, p := range o.chosen {
+		if p.Missing() != "" && len(o.only) > 0 {
+			missing++
+		}
+	}
+	if missing > 0 {
+		return fmt.Errorf("peers: %w; see above", errIncomplete)
+	}
+	return nil
+}
+
+// writeTable is followed by what is not installed.
+func (o *peersOptions) writeTable(r *report.Report, w io.Writer) error {
+	if err := r.WriteProviders(w); err != nil {
+		return err
+	}
+	var lines string
+	for _, p := range o.chosen {
+		if packages := p.Missing(); packages != "" {
+			lines += fmt.Sprintf("  %-10s apt-get install %s\n", p.Title, packages)
+		}
+	}
+	if lines != "" {
+		lines = "\nnot installed:\n" + lines
+	}
+	_, err := io.WriteString(w, lines)
+	return err
+}
+
+// curves draws one line for each provider, whatever else its figures differ in.
+func curves(r *report.Report) *report.Report {
+	r = r.Best()
+	for i := range r.Results {
+		s := &r.Results[i].Settings
+		*s = report.Settings{Size: s.Size, Ranks: s.Ranks, Pinned: s.Pinned}
+	}
+	return r
+}

@@ -1,0 +1,195 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/softnd/softnd/bench/report"
+)
+
+// amongPeers runs "ndbench peers" where no program can be found but these
+// scripts. Its temporary files go to a directory that has to be empty in the end.
+func amongPeers(t *testing.T, scripts map[string]string, args ...string) *exec.Cmd {
+	t.Helper()
+	dir, tmp := t.TempDir(), t.TempDir()
+	for name, text := range scripts {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+text), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd := command(t, "ndbench", append([]string{"peers", "-D", "1ms", "-r", "1", "--no-pin"}, args...)...)
+	cmd.Env = append(os.Environ(), "PATH="+dir, "TMPDIR="+tmp)
+	t.Cleanup(func() {
+		if names, _ := filepath.Glob(tmp + "/*"); len(names) > 0 {
+			t.Errorf("left behind: %v", names)
+		}
+	})
+	return cmd
+}
+
+// mpi is a peer whose launcher is that script.
+func mpi(name, script string) map[string]string {
+	return map[string]string{"mpicc." + name: "", "mpiexec." + name: script}
+}
+
+func both(openmpi, mpich string) map[string]string {
+	all := mpi("openmpi", openmpi)
+	for name, script := range mpi("mpich", mpich) {
+		all[name] = script
+	}
+	return all
+}
+
+const aNanosecond = "echo figure,10,1.0"
+
+func TestPeersInOneTable(t *testing.T) {
+	status, out, errOut := finish(t, amongPeers(t, mpi("mpich", aNanosecond), "--tests", "send_lat,msg_rate", "-s", "8"))
+	if status != 0 || errOut != "" {
+		t.Fatalf("exit status %d\n%s", status, errOut)
+	}
+	for _, want := range []string{
+		`(?m)^test +size +softnd +of limit +mpich +of limit +better$`,
+		`(?m)^send_lat +8 B +\S+ [nµm]?s +\S+ × +1\.00 ns  \* +\S+ × +less$`,
+		`(?m)^msg_rate +8 B +\S+ [kM] msg/s +1\.00 G msg/s  \* +more$`,
+		`(?s)not installed:\n.*UCX +apt-get install ucx-utils\n.*libfabric +apt-get install libfabric-bin\n.*Open MPI +apt-get install openmpi-bin libopenmpi-dev\n$`,
+	} {
+		if !regexp.MustCompile(want).MatchString(out) {
+			t.Errorf("no %s in\n%s", want, out)
+		}
+	}
+	if strings.Contains(out, "install mpich") {
+		t.Errorf("MPICH is not missing:\n%s", out)
+	}
+}
+
+// One report holds all providers, with every round of softnd.
+func TestPeersInOneReport(t *testing.T) {
+	dir := t.TempDir()
+	file := func(form string) string { return filepath.Join(dir, "r."+form) }
+	status, out, errOut := finish(t, amongPeers(t, both(aNanosecond, aNanosecond), "--tests", "send_lat", "-s", "8,16",
+		"--json", file("json"), "--csv", file("csv"), "--plot", file("svg"), "--quiet"))
+	if status != 0 || out != "" || errOut != "" {
+		t.Fatalf("exit status %d, %s%s", status, out, errOut)
+	}
+	text, err := os.ReadFile(file("json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := report.ReadJSON(bytes.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, x := range r.Results {
+		got = append(got, fmt.Sprintf("%s %d: %d", x.Provider, x.Size, len(x.Repeats)))
+		if x.Limit == nil || x.Limit.Name != "raw_line" || !(x.Limit.Ratio > 0) {
+			t.Errorf("the limit of %s: %+v", x.Provider, x.Limit)
+		}
+		if x.Provider != "softnd" && !strings.Contains(x.Note, "softnd directly before: ") {
+			t.Errorf("the note of %s: %q", x.Provider, x.Note)
+		}
+		if x.Pinned {
+			t.Errorf("%s was pinned", x.Provider)
+		}
+	}
+	if want := []string{"softnd 8: 2", "softnd 16: 2", "openmpi 8: 1", "openmpi 16: 1", "mpich 8: 1", "mpich 16: 1"}; !slices.Equal(got, want) {
+		t.Errorf("providers, sizes and repeats %v, want %v", got, want)
+	}
+	for form, want := range map[string]string{"csv": "\nsend_lat,mpich,16,", "svg": ">openmpi<"} {
+		if text, err := os.ReadFile(file(form)); err != nil || !strings.Contains(string(text), want) {
+			t.Errorf("%s: %v, no %q", form, err, want)
+		}
+	}
+}
+
+func TestAPeerThatFailsStopsNobody(t *testing.T) {
+	status, out, errOut := finish(t, amongPeers(t, both("echo oil on the road", aNanosecond), "--tests", "msg_rate,posted"))
+	if status != exitPeers {
+		t.Errorf("exit status %d, want %d", status, exitPeers)
+	}
+	if n := strings.Count(errOut, "oil on the road"); n != 2 || !strings.Contains(errOut, "Open MPI: posted of 8 B") {
+		t.Errorf("the errors of Open MPI:\n%s", errOut)
+	}
+	if !regexp.MustCompile(`(?m)^posted .* 1\.00 ns  \* `).MatchString(out) || strings.Contains(out, "openmpi") {
+		t.Errorf("want the figures of softnd and MPICH:\n%s", out)
+	}
+}
+
+func TestPeersThatAreNotInstalled(t *testing.T) {
+	for only, want := range map[string]int{"": 0, "ucx": exitPeers} {
+		args := []string{"--tests", "posted"}
+		if only != "" {
+			args = append(args, "--only", only)
+		}
+		status, out, errOut := finish(t, amongPeers(t, nil, args...))
+		if status != want {
+			t.Errorf("--only %q: exit status %d, want %d\n%s", only, status, want, errOut)
+		}
+		if !strings.Contains(out, "apt-get install ucx-utils") || strings.Contains(out, "mpich") != (only == "") {
+			t.Errorf("--only %q: not what is missing:\n%s", only, out)
+		}
+		if !regexp.MustCompile(`(?m)^posted +8 B +\S+ [nµm]?s `).MatchString(out) {
+			t.Errorf("--only %q: no figure of softnd:\n%s", only, out)
+		}
+	}
+}
+
+func TestPeersUnderNdrun(t *testing.T) {
+	status, _, errOut := finish(t, command(t, "ndrun", "-n", "2", filepath.Join(must(t), "ndbench"), "peers"))
+	if status == 0 || !strings.Contains(errOut, "start it without ndrun") {
+		t.Errorf("exit status %d, %s", status, errOut)
+	}
+}
+
+// An interruption ends what a peer has started.
+func TestPeersInterrupted(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "pid")
+	cmd := amongPeers(t, mpi("mpich", "echo $$ >"+file+".new; /bin/mv "+file+".new "+file+"; exec /bin/sleep 1000"), "--tests", "msg_rate")
+	var errOut bytes.Buffer
+	cmd.Stderr = &errOut
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	fd, err := unix.PidfdOpen(numberIn(t, file), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	if cmd.Wait(); cmd.ProcessState.ExitCode() != exitFailure || !strings.Contains(errOut.String(), "interrupted") {
+		t.Errorf("%v, %s", cmd.ProcessState, &errOut)
+	}
+	mustEnd(t, fd)
+}
+
+// numberIn waits for a file with a number.
+func numberIn(t *testing.T, file string) int {
+	t.Helper()
+	for end := time.Now().Add(watchdog); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			continue
+		}
+		n, err := strconv.Atoi(strings.TrimSpace(string(text)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	t.Fatal("the peer was not started")
+	return 0
+}
