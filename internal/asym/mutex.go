@@ -17,13 +17,21 @@ import (
 // An unlock by the owner is no memory barrier. Who stores something and then relies on seeing what the owner stored
 // before must lock the mutex in between.
 type Mutex struct {
-	owner   atomic.Uintptr // of the bias; 0 = nobody. Changes under mu.
-	inside  atomic.Uint32  // 1: the owner holds the lock, or is about to find that it is the owner no more
-	byOwner bool           // who holds the lock holds it as its owner; guarded by the lock
+	owner   atomic.Pointer[owner] // nil = nobody. Changes with mu held.
+	byOwner bool                  // who holds the lock holds it as its owner; guarded by the lock
 
 	mu     sync.Mutex // for everybody else
-	last   uintptr    // who locked it last; guarded by the lock
+	latest *owner     // who is the owner, or was it last; guarded by the lock
+	last   Goroutine  // who locked it last; guarded by the lock
 	streak int        // and how often in a row
+}
+
+// owner is a goroutine that has become the owner of a mutex. It writes inside
+// even when it is the owner no more, until it finds out; so another owner has
+// one of its own.
+type owner struct {
+	name   Goroutine
+	inside atomic.Uint32 // 1: it holds the lock, or is about to find that it must not
 }
 
 // streakForOwner is how often in a row a goroutine locks a mutex before it becomes its owner: enough to be worth the
@@ -54,22 +62,24 @@ func (m *Mutex) TryLockBy(me Goroutine) bool { return m.enter(me) || m.tryLock()
 
 // enter is the owner's way.
 func (m *Mutex) enter(me Goroutine) bool {
-	if m.owner.Load() != uintptr(me) || m.byOwner { // held by ourselves: no other way in than for others
+	o := m.owner.Load()
+	if o == nil || o.name != me || m.byOwner { // held by ourselves: no other way in than for others
 		return false
 	}
-	Store32(&m.inside, 1)
-	m.byOwner = m.owner.Load() == uintptr(me) // ORDER asym-owner: after inside, with no barrier in between; pairs with the barrier in dispossess
-	if !m.byOwner {
-		Store32(&m.inside, 0)
+	Store32(&o.inside, 1)
+	if m.owner.Load() != o { // ORDER asym-owner: after inside, with no barrier in between; pairs with the barrier in dispossess
+		Store32(&o.inside, 0)
+		return false
 	}
-	return m.byOwner
+	m.byOwner = true
+	return true
 }
 
 // Unlock unlocks m, which the caller has locked.
 func (m *Mutex) Unlock() {
 	if m.byOwner {
 		m.byOwner = false
-		Store32(&m.inside, 0)
+		Store32(&m.latest.inside, 0)
 		return
 	}
 	m.unlock()
@@ -78,7 +88,7 @@ func (m *Mutex) Unlock() {
 func (m *Mutex) lock() {
 	m.mu.Lock()
 	m.dispossess()
-	for i := 0; m.inside.Load() != 0; i++ {
+	for i := 0; m.ownerInside(); i++ {
 		if i < briefWait {
 			runtime.Gosched()
 		} else {
@@ -92,27 +102,41 @@ func (m *Mutex) tryLock() bool {
 		return false
 	}
 	m.dispossess()
-	if m.inside.Load() != 0 {
+	if m.ownerInside() {
 		m.mu.Unlock()
 		return false
 	}
 	return true
 }
 
-// dispossess takes the lock away from its owner, who may be inside still. The caller holds mu.
+// dispossess takes the lock away from its owner, who may be inside still. The
+// caller holds mu.
 func (m *Mutex) dispossess() {
-	if m.owner.Load() != 0 {
-		m.owner.Store(0)
+	if m.owner.Load() != nil {
+		m.owner.Store(nil)
 		Heavy() // ORDER asym-owner: either the owner sees the store above, or we see that it is inside; pairs with enter
 	}
 }
 
+// ownerInside tells whether the owner that was dispossessed last holds the lock
+// still. The caller holds mu.
+func (m *Mutex) ownerInside() bool { return m.latest != nil && m.latest.inside.Load() != 0 }
+
 func (m *Mutex) unlock() {
-	if me := uintptr(Current()); m.last != me {
+	me := Current()
+	if m.last != me {
 		m.last, m.streak = me, 0
 	} else if m.streak++; m.streak >= streakForOwner && available {
-		m.streak = 0
-		m.owner.Store(me)
+		m.promote(me)
 	}
 	m.mu.Unlock()
+}
+
+// promote makes the one who holds the lock its owner.
+func (m *Mutex) promote(me Goroutine) {
+	m.streak = 0
+	if m.latest == nil || m.latest.name != me {
+		m.latest = &owner{name: me}
+	}
+	m.owner.Store(m.latest)
 }

@@ -1,6 +1,7 @@
 package asym
 
 import (
+	"runtime"
 	"sync"
 	"testing"
 )
@@ -105,5 +106,30 @@ func BenchmarkMutex(b *testing.B) {
 func BenchmarkHeavy(b *testing.B) {
 	for b.Loop() {
 		Heavy()
+	}
+}
+
+// Goroutines that become the owner one after the other, each while the one
+// before may still take itself for it.
+func TestOwnersReplaceEachOther(t *testing.T) {
+	var m Mutex
+	var counter int // plain: the lock is to guard it
+	const owners, turns, streak = 4, 2_000, 100
+	var all sync.WaitGroup
+	for range owners {
+		all.Go(func() {
+			for range turns {
+				for range streak {
+					m.Lock()
+					counter++
+					m.Unlock()
+				}
+				runtime.Gosched()
+			}
+		})
+	}
+	all.Wait()
+	if want := owners * turns * streak; counter != want {
+		t.Errorf("%d increments are left of %d", counter, want)
 	}
 }
