@@ -39,8 +39,8 @@ type completion struct {
 }
 
 // account counts the slots of one queue of an endpoint whose results have been
-// taken. It is guarded by the completion queue's lock.
-type account struct{ taken uint64 }
+// taken. It changes under the completion queue's lock.
+type account struct{ taken atomic.Uint64 }
 
 // newCompletionQueue allots twice the depth, so that a program which counts on
 // exactly its depth never overruns the queue.
@@ -108,7 +108,7 @@ func (q *CompletionQueue) take(me asym.Goroutine, results []nd.Result) (n int) {
 	for n < len(results) && head != tail {
 		c := &q.entries[head&uint64(len(q.entries)-1)]
 		results[n] = c.result
-		c.account.taken++
+		asym.Store(&c.account.taken, c.account.taken.Load()+1)
 		head++
 		n++
 	}
@@ -158,12 +158,9 @@ func (q *CompletionQueue) succeed(me asym.Goroutine, endpoint, request uint64, k
 
 // add makes a place for a result; nil if there can be none.
 func (q *CompletionQueue) add(a *account) *completion {
-	if q.overrun || q.closed {
-		return nil
-	}
 	tail := q.tail.Load()
-	if tail-q.head.Load() == uint64(len(q.entries)) {
-		q.overflow()
+	if q.overrun || q.closed || tail-q.head.Load() == uint64(len(q.entries)) {
+		q.refuse()
 		return nil
 	}
 	e := &q.entries[tail&uint64(len(q.entries)-1)]
@@ -172,8 +169,12 @@ func (q *CompletionQueue) add(a *account) *completion {
 	return e
 }
 
-// overflow breaks the queue for good.
-func (q *CompletionQueue) overflow() {
+// refuse takes no further result. If that is because the queue is full, it is
+// broken for good.
+func (q *CompletionQueue) refuse() {
+	if q.overrun || q.closed {
+		return
+	}
 	q.overrun = true
 	// Each endpoint fails on its own, under its own lock; the engine sees to it
 	// if nobody else does.
@@ -182,13 +183,6 @@ func (q *CompletionQueue) overflow() {
 	}
 	q.signal()
 	q.provider.engine.nudge()
-}
-
-// takenOf reads an account.
-func (q *CompletionQueue) takenOf(a *account) uint64 {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return a.taken
 }
 
 // Wait is Poll that blocks until there is a result, the queue has failed, or

@@ -17,7 +17,7 @@ import (
 // undisturbed tells whether a request may run now, and here: there is a
 // connection, everything before it is done, and there is a slot for its result.
 func (ep *Endpoint) undisturbed() bool {
-	return ep.now.Load() == uint32(connected) && ep.done == ep.tail && !ep.batching && (ep.tail-ep.returned < ep.initiatorDepth || ep.hasSlot())
+	return ep.now.Load() == uint32(connected) && ep.done == ep.tail && !ep.batching && ep.hasSlot()
 }
 
 // succeedNow completes a request that has had no place in the queue.
@@ -67,7 +67,7 @@ func (ep *Endpoint) takeBackNow(reqCtx uint64, l window.Loan) bool {
 // receiveLater posts a receive of one entry.
 func (ep *Endpoint) receiveLater(reqCtx uint64, sge *nd.SGE) bool {
 	n := uint64(len(sge.Buffer))
-	if ep.now.Load() != uint32(connected) || n == 0 || ep.posted-ep.receivesSeen >= ep.receiveDepth || ep.adapter.privileged.Load() != 0 {
+	if ep.now.Load() != uint32(connected) || n == 0 || ep.posted-ep.receivesTaken.taken.Load() >= ep.receiveDepth || ep.adapter.privileged.Load() != 0 {
 		return false
 	}
 	e := entry{shm.AddressOf(sge.Buffer), uint32(n), sge.Token}

@@ -125,11 +125,7 @@ func (ep *Endpoint) newRequest(op string, k nd.RequestType, flags nd.OpFlags, re
 // hasSlot tells whether another request may be outstanding. A slot is free
 // again when its result has been taken, or when it succeeded silently.
 func (ep *Endpoint) hasSlot() bool {
-	if ep.tail-ep.returned < ep.initiatorDepth {
-		return true
-	}
-	ep.returned = ep.silent + ep.initiatorCQ.takenOf(&ep.taken)
-	return ep.tail-ep.returned < ep.initiatorDepth
+	return ep.tail-ep.silent-ep.taken.taken.Load() < ep.initiatorDepth
 }
 
 // enqueue posts the request that newRequest returned. Unless it is deferred,
@@ -194,11 +190,8 @@ func (ep *Endpoint) Receive(reqCtx uint64, sge []nd.SGE) error {
 		return nil
 	}
 	defer ep.mu.Unlock()
-	if ep.posted-ep.receivesSeen >= ep.receiveDepth {
-		ep.receivesSeen = ep.receiveCQ.takenOf(&ep.receivesTaken)
-		if ep.posted-ep.receivesSeen >= ep.receiveDepth {
-			return ep.noRoom[0]
-		}
+	if ep.posted-ep.receivesTaken.taken.Load() >= ep.receiveDepth {
+		return ep.noRoom[0]
 	}
 	r := &ep.receives[ep.posted&uint64(len(ep.receives)-1)]
 	r.context = reqCtx

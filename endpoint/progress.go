@@ -187,7 +187,6 @@ func (ep *Endpoint) retire() (moved bool) {
 func (ep *Endpoint) complete(r *request) {
 	if r.status == nd.Success && r.flags.Has(nd.SilentSuccess) {
 		ep.silent++
-		ep.returned++
 		return
 	}
 	bytes := uint32(0)

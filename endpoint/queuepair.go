@@ -74,13 +74,11 @@ type Endpoint struct {
 	next     uint64    // to be executed
 	done     uint64    // completed
 	silent   uint64    // slots returned by silent successes
-	returned uint64    // by them and, when we last looked, with results that were taken
 	taken    account
 
 	receives      []receive // with a shared queue the one that a message has taken
 	posted        uint64
 	delivered     uint64
-	receivesSeen  uint64
 	receivesTaken account
 	tight         uint64 // the last receive, plus one, that cannot take any inline payload for sure
 	room          uint64 // what it and those like it can take for sure
