@@ -23,6 +23,7 @@ type CompletionQueue struct {
 	tail    atomic.Uint64 // next to fill
 	overrun bool
 	closed  bool
+	ended   atomic.Bool // either of the two
 
 	polls atomic.Uint64 // roughly
 	first atomic.Uint32 // the user to look at first: the one after the latest that had something
@@ -39,8 +40,11 @@ type completion struct {
 }
 
 // account counts the slots of one queue of an endpoint whose results have been
-// taken. It changes under the completion queue's lock.
+// taken. It changes under the completion queue's lock or, if nothing of it is in
+// the queue, that of the endpoint.
 type account struct{ taken atomic.Uint64 }
+
+func (a *account) add(n uint64) { asym.Store(&a.taken, a.taken.Load()+n) }
 
 // newCompletionQueue allots twice the depth, so that a program which counts on
 // exactly its depth never overruns the queue.
@@ -65,19 +69,36 @@ func makeRing(depth int) []completion { return make([]completion, 1<<bits.Len(ui
 // has been asked for.
 func (q *CompletionQueue) Poll(results []nd.Result) int {
 	polls := q.countPoll()
-	if q.head.Load() == q.tail.Load() && !q.serveUsers(polls%thorough == 0) {
-		return 0
+	n := 0
+	if q.isEmpty() {
+		var moved bool
+		if n, moved = q.serveUsers(results, polls%thorough == 0); !moved {
+			return 0
+		}
+		if q.isEmpty() {
+			return n
+		}
 	}
-	return q.take(asym.Current(), results)
+	return n + q.take(asym.Current(), results[n:])
 }
+
+// passes tells whether a new result of an endpoint, whose lock the caller holds,
+// may go past the queue to the one who polls it: there is none before it. Who
+// waits for results misses nothing, because this one is taken.
+func (q *CompletionQueue) passes() bool { return q.isEmpty() && !q.ended.Load() }
+
+// isEmpty tells whether there is no result. Without the lock it may miss what
+// happens at the same moment.
+func (q *CompletionQueue) isEmpty() bool { return q.head.Load() == q.tail.Load() }
 
 // thorough is how many polls it takes until one looks at endpoints that do not
 // seem to want it: a peer may have left, or died.
-const thorough = 64
+const thorough = 1024
 
-// serveUsers drives the endpoints that have something to do or, if all is true,
-// all of them.
-func (q *CompletionQueue) serveUsers(all bool) (moved bool) {
+// serveUsers drives the endpoints that have something to do, until there is a
+// result; if all is true, it drives all of them. Results of messages may come
+// back at once.
+func (q *CompletionQueue) serveUsers(results []nd.Result, all bool) (n int, moved bool) {
 	users := *q.users.Load()
 	first := int(q.first.Load())
 	for i := range users {
@@ -87,12 +108,19 @@ func (q *CompletionQueue) serveUsers(all bool) (moved bool) {
 				at = i
 			}
 		}
-		if ep := users[at]; (all || ep.calls()) && ep.drive() {
-			asym.Store32(&q.first, uint32(at+1))
-			moved = true
+		ep := users[at]
+		if !all && !ep.calls() {
+			continue
+		}
+		if got, m := ep.driveFor(q, results[n:]); m {
+			asym.Store32(&q.first, uint32(at+1)) // the next one's turn, so that none is left out
+			n += got
+			if moved = true; !all && (n > 0 || !q.isEmpty()) {
+				break
+			}
 		}
 	}
-	return moved
+	return n, moved
 }
 
 func (q *CompletionQueue) driveUsers() (moved bool) {
@@ -108,7 +136,7 @@ func (q *CompletionQueue) take(me asym.Goroutine, results []nd.Result) (n int) {
 	for n < len(results) && head != tail {
 		c := &q.entries[head&uint64(len(q.entries)-1)]
 		results[n] = c.result
-		asym.Store(&c.account.taken, c.account.taken.Load()+1)
+		c.account.add(1)
 		head++
 		n++
 	}
@@ -126,7 +154,7 @@ func (q *CompletionQueue) countPoll() uint64 {
 	polls := q.polls.Load() + 1
 	asym.Store(&q.polls, polls)
 	if polls%16 == 1 {
-		q.provider.engine.polls.Store(polls)
+		asym.Store(&q.provider.engine.polls, polls)
 	}
 	return polls
 }
@@ -159,7 +187,7 @@ func (q *CompletionQueue) succeed(me asym.Goroutine, endpoint, request uint64, k
 // add makes a place for a result; nil if there can be none.
 func (q *CompletionQueue) add(a *account) *completion {
 	tail := q.tail.Load()
-	if q.overrun || q.closed || tail-q.head.Load() == uint64(len(q.entries)) {
+	if q.ended.Load() || tail-q.head.Load() == uint64(len(q.entries)) {
 		q.refuse()
 		return nil
 	}
@@ -172,10 +200,11 @@ func (q *CompletionQueue) add(a *account) *completion {
 // refuse takes no further result. If that is because the queue is full, it is
 // broken for good.
 func (q *CompletionQueue) refuse() {
-	if q.overrun || q.closed {
+	if q.ended.Load() {
 		return
 	}
 	q.overrun = true
+	q.ended.Store(true)
 	// Each endpoint fails on its own, under its own lock; the engine sees to it
 	// if nobody else does.
 	for _, ep := range *q.users.Load() {
@@ -256,6 +285,7 @@ func (q *CompletionQueue) Close() error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.closed = true
+	q.ended.Store(true)
 	q.head.Store(q.tail.Load())
 	q.provider.sleep.wake()
 	q.dismiss()

@@ -134,7 +134,13 @@ func (ep *Endpoint) receiveNow() bool {
 		return false
 	}
 	ep.delivered++
-	ep.receiveCQ.succeed(asym.Current(), ep.context, r.context, nd.RequestReceive, int(n), &ep.receivesTaken)
+	if len(ep.room) > 0 && ep.receiveCQ.passes() {
+		ep.room[0] = nd.Result{BytesTransferred: uint32(n), EndpointContext: ep.context, RequestContext: r.context, RequestType: nd.RequestReceive}
+		ep.room = ep.room[1:]
+		ep.receivesTaken.add(1)
+	} else {
+		ep.receiveCQ.succeed(asym.Current(), ep.context, r.context, nd.RequestReceive, int(n), &ep.receivesTaken)
+	}
 	c.in.Advance()
 	if c.in.Unreleased() >= c.in.Size()/4 {
 		ep.release(false)

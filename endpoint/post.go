@@ -256,9 +256,9 @@ func (ep *Endpoint) show(room uint64) {
 // has more bytes than room before we have placed it: it might not fit.
 func (ep *Endpoint) tighten(room uint64) {
 	if int64(ep.tight-ep.delivered) > 0 { // there are others like that
-		room = min(room, ep.room)
+		room = min(room, ep.roomy)
 	}
-	ep.tight, ep.room = ep.posted, room
+	ep.tight, ep.roomy = ep.posted, room
 	asym.Store(&ep.half.room, room)      // ORDER receive-room: before tight; pairs with the load in connection.credit
 	asym.Store(&ep.half.tight, ep.tight) // ORDER receive-tight: before posted; pairs with the load in connection.credit
 }

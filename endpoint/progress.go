@@ -15,20 +15,33 @@ const quantum = 256 << 10
 // drive moves what can be moved now, unless somebody else is at it already.
 // It tells whether anything moved, or may have.
 func (ep *Endpoint) drive() bool {
+	_, moved := ep.driveFor(nil, nil)
+	return moved
+}
+
+// driveFor is drive for one who takes results of a queue, and has room for some.
+// It returns how many it has put there instead of into the queue.
+func (ep *Endpoint) driveFor(q *CompletionQueue, room []nd.Result) (n int, moved bool) {
 	switch ep.state() {
 	case failed, closed:
-		return false
+		return 0, false
 	case idle:
 		if !ep.overrun.Load() {
-			return false
+			return 0, false
 		}
 	}
 	if !ep.mu.TryLock() {
-		return true // whoever is at it may not serve, so the caller must not go to sleep
+		return 0, true // whoever is at it may not serve, so the caller must not go to sleep
 	}
-	moved := ep.step()
+	if q == ep.receiveCQ {
+		ep.room = room
+	}
+	moved = ep.step()
+	if ep.room != nil {
+		n, ep.room = len(room)-len(ep.room), nil
+	}
 	ep.mu.Unlock()
-	return moved
+	return n, moved
 }
 
 // calls tells, roughly and without the lock, whether there is something to do

@@ -80,8 +80,9 @@ type Endpoint struct {
 	posted        uint64
 	delivered     uint64
 	receivesTaken account
-	tight         uint64 // the last receive, plus one, that cannot take any inline payload for sure
-	room          uint64 // what it and those like it can take for sure
+	tight         uint64      // the last receive, plus one, that cannot take any inline payload for sure
+	roomy         uint64      // what it and those like it can take for sure
+	room          []nd.Result // of the one who drives the endpoint, for results of receives
 
 	// Of the message being served.
 	halfway      bool   // it has been decoded, and is not done with
@@ -227,7 +228,7 @@ func ceilPowerOfTwo(n uint64) uint64 { return 1 << bits.Len64(n-1) }
 
 // makeHalf lays out the shared half: the words, the ring, the descriptors.
 func (ep *Endpoint) makeHalf() error {
-	slots := ceilPowerOfTwo(min(max(ep.initiatorDepth, 16), 256))
+	slots := ceilPowerOfTwo(min(max(ep.initiatorDepth, 64), 256))
 	count := uint64(len(ep.receives))
 	if ep.shared != nil {
 		count = 0 // peers have no business with them

@@ -51,7 +51,9 @@ func (g *Guard) Take(to []byte, local nd.Token, buf []byte) (ok bool) {
 	asym.Store(&g.mine, hazardOf(0, local))
 	asym.Light() // ORDER own-hazard: between the hazard and the terms; pairs with the barrier in grant.revoke
 	if tm := g.near(local, Local|Read, shm.AddressOf(buf), uint64(len(buf))); tm != nil {
-		copy(to, buf) // COPY
+		if to = to[:len(buf)]; !moveWord(to, buf) {
+			copy(to, buf) // COPY
+		}
 		ok = g.known.terms.Load() == tm
 	}
 	asym.Store(&g.mine, 0)

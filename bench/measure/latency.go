@@ -29,7 +29,7 @@ var writeLat = pingPong{
 }
 
 var sendLat = pingPong{
-	name: "send_lat", parts: 2, kind: nd.RequestSend, config: linkConfig{depth: 2, receives: 2, spare: 1},
+	name: "send_lat", parts: 2, kind: nd.RequestSend, config: linkConfig{depth: 2, receives: 64, spare: 1},
 	step: (*link).throwSends, answer: (*link).catchSends, against: halfTrip,
 }
 
