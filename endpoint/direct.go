@@ -36,7 +36,7 @@ func (ep *Endpoint) bindNow(reqCtx uint64, r *window.Region, w *window.Window, b
 	if err != nil || !b.Run() {
 		return false
 	}
-	ep.remember(w)
+	ep.bound.add(w)
 	ep.succeedNow(asym.Current(), nd.RequestBind, reqCtx, 0)
 	return true
 }
@@ -50,7 +50,7 @@ func (ep *Endpoint) takeBackNow(reqCtx uint64, l window.Loan) bool {
 	if !ok {
 		return false
 	}
-	delete(ep.bound, l)
+	ep.bound.remove(l)
 	if l.Drained(token) {
 		l.Release()
 		ep.succeedNow(asym.Current(), nd.RequestInvalidate, reqCtx, 0)

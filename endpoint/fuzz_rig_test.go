@@ -445,7 +445,7 @@ func (r *rig) settle(t *testing.T) {
 				if err != nil || !b.Run() {
 					t.Fatalf("window %d cannot be bound: %v", i, err)
 				}
-				a.ep.bound[a.windows[i].window] = struct{}{}
+				a.ep.bound.add(a.windows[i].window)
 			}
 			if e := a.estates[g.estate]; g.flags.Has(nd.AllowWrite) && !g.otherwhere {
 				e.allow(windowy, g.from, g.to)

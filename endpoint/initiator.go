@@ -1,7 +1,6 @@
 package endpoint
 
 import (
-	"maps"
 	"time"
 
 	"github.com/softnd/softnd/internal/asym"
@@ -51,19 +50,9 @@ func (ep *Endpoint) executeBind(r *request) outcome {
 	if !b.Run() {
 		return ep.reject(r, nd.InvalidDeviceRequest, "the %s already, or closed; invalidate it first", described(r.loan))
 	}
-	ep.remember(r.loan)
+	ep.bound.add(r.loan)
 	r.finish(nd.Success)
 	return ready
-}
-
-// remember notes what has been bound on this endpoint, to be taken back at its
-// end.
-func (ep *Endpoint) remember(l window.Loan) {
-	if len(ep.bound) >= ep.pruneAt {
-		maps.DeleteFunc(ep.bound, func(l window.Loan, _ struct{}) bool { return !l.Bound() })
-		ep.pruneAt = max(64, 2*len(ep.bound))
-	}
-	ep.bound[l] = struct{}{}
 }
 
 func (ep *Endpoint) executeInvalidate(r *request) outcome {
@@ -72,7 +61,7 @@ func (ep *Endpoint) executeInvalidate(r *request) outcome {
 		if !ok {
 			return ep.reject(r, nd.InvalidDeviceRequest, "it is not so that the %s on this endpoint, with no window using it", described(r.loan))
 		}
-		delete(ep.bound, r.loan)
+		ep.bound.remove(r.loan)
 		r.draining, r.drain = true, token
 	}
 	if !r.loan.Drained(r.drain) {

@@ -92,8 +92,8 @@ type Endpoint struct {
 	revokedToken nd.Token
 
 	stage   stage
-	bound   map[window.Loan]struct{} // windows bound, and regions fast-registered, on this endpoint
-	closedQ bool                     // Close was called
+	bound   loans
+	closedQ bool // Close was called
 
 	scratch         [inlinePayload]byte
 	message         message
@@ -113,7 +113,6 @@ type Endpoint struct {
 	parted          bool      // both sides have disconnected
 	swept           bool      // the peer's half has been looked at for the last time
 	wasUp           bool      // the connection was established
-	pruneAt         int       // number of bound windows at which to forget closed ones
 }
 
 // CreateEndpoint makes a queue pair.
@@ -168,7 +167,6 @@ func (a *Adapter) CreateEndpoint(ctx context.Context, cfg nd.EndpointConfig) (nd
 		receiveSGE: max(cfg.MaxReceiveSGE, leastSGE), initiatorSGE: max(cfg.MaxInitiatorSGE, leastSGE),
 		inlineSize: cfg.InlineSize,
 		initiates:  a.provider.options.Executor != Target,
-		bound:      make(map[window.Loan]struct{}),
 		shared:     shared,
 	}
 	if shared != nil {

@@ -229,7 +229,7 @@ func (ep *Endpoint) endOfSend(m *message, r *receive, total uint64) outcome {
 			return ready
 		}
 		ep.revoking = l
-		delete(ep.bound, l)
+		ep.bound.remove(l)
 	}
 	if !ep.revoking.Drained(ep.revokedToken) {
 		return waits

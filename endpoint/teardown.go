@@ -224,12 +224,11 @@ func (ep *Endpoint) cancelReceives() {
 // unbind takes back all that was bound or registered on this endpoint: nobody
 // could post their invalidation any more.
 func (ep *Endpoint) unbind() {
-	for l := range ep.bound {
+	ep.bound.takeAll(func(l window.Loan) {
 		if token, ok := l.Expire(ep.number); ok {
 			ep.releaseWhenDrained(l, token)
 		}
-	}
-	clear(ep.bound)
+	})
 }
 
 func (ep *Endpoint) releaseWhenDrained(l window.Loan, token nd.Token) {

@@ -135,9 +135,12 @@ func (g *grant) now() (*terms, entryWord) {
 	return tm, entryWord(g.word.Load()) // ORDER own-terms: after the terms; pairs with the store in grant.publish
 }
 
-// nextToken reserves the token of the bind to come.
+// nextToken reserves the token of the bind to come. The caller holds the lock of
+// the grant's window or region.
 func (g *grant) nextToken() nd.Token {
-	return makeToken(g.index, g.first+g.entry.binds.Add(1))
+	binds := g.entry.binds.Load() + 1
+	asym.Store32(&g.entry.binds, binds)
+	return makeToken(g.index, g.first+binds)
 }
 
 // publish is ENTRY-BIND: it makes a token valid. The grant must be invalid and drained.
@@ -149,17 +152,19 @@ func (g *grant) publish(tm *terms) {
 	asym.Store(&e.owner, uint64(tm.owner))
 	asym.Store(&e.scope, tm.scope)
 	asym.Store(&g.word, uint64(wordOf(tm.token, tm.rights))) // ORDER own-terms: before the terms; pairs with the load in grant.now
-	g.terms.Store(tm)
+	asym.StorePointer(&g.terms, tm)
 	asym.Store(&e.word, uint64(wordOf(tm.token, tm.rights)|validBit)) // ORDER entry-valid: pairs with the load in Guard.peer
 }
 
 // revoke makes the token invalid and returns it, 0 if it was invalid already.
+// The caller holds the lock of the grant's window or region.
 // The memory may still be in use until the token is drained.
 func (g *grant) revoke() nd.Token {
-	tm := g.terms.Swap(nil)
+	tm := g.terms.Load()
 	if tm == nil {
 		return 0
 	}
+	asym.StorePointer(&g.terms, nil) // before the exchange, which is a barrier
 	// ENTRY-INVALIDATE. ORDER hazard: this exchange, then the loads of Space.Drained;
 	// pairs with the exchange of Guard.publish and the loads that follow it.
 	g.entry.word.Swap(uint64(wordOf(tm.token, 0))) // ORDER entry-recheck: pairs with the load in span.stands

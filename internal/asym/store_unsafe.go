@@ -13,5 +13,8 @@ import (
 // Store stores a word after everything before it. It does not keep what follows behind it: later loads may come first.
 func Store(w *atomic.Uint64, v uint64) { *(*uint64)(unsafe.Pointer(w)) = v }
 
+// StorePointer is Store for a pointer.
+func StorePointer[T any](w *atomic.Pointer[T], v *T) { *(**T)(unsafe.Pointer(w)) = v }
+
 // Store32 is Store for a word of 32 bits.
 func Store32(w *atomic.Uint32, v uint32) { *(*uint32)(unsafe.Pointer(w)) = v }
