@@ -26,6 +26,9 @@ const (
 	// burst is how often the engine moves something in a row while the program
 	// polls, which may be moving the same.
 	burst = 16
+	// eagerPolls of an endpoint's queues between two look-ins are enough to move
+	// everything without the engine.
+	eagerPolls = 64
 )
 
 type engine struct {
@@ -98,7 +101,7 @@ func (e *engine) run() {
 	for !e.quit.Load() {
 		e.nudged.Store(false)
 		waiting := p.sleep.waiting.Load() > 0
-		moved := !waiting && p.progress()
+		moved := !waiting && p.assist()
 		if p.hasChores() {
 			p.doChores()
 		}
@@ -135,6 +138,20 @@ func (e *engine) run() {
 		}
 		lookIn = shortLookIn
 	}
+}
+
+// assist is progress without the endpoints whose queues the program has polled
+// eagerly since the last time: it moves the same bytes, and its caches have them.
+func (p *Provider) assist() (moved bool) {
+	moved = p.member.HasMail() && p.collectMail()
+	for _, ep := range *p.live.Load() {
+		polls := ep.receiveCQ.polls.Load() + ep.initiatorCQ.polls.Load()
+		if polls-ep.pollsSeen < eagerPolls {
+			moved = ep.drive() || moved
+		}
+		ep.pollsSeen = polls
+	}
+	return moved
 }
 
 // longestLookIn keeps the engines of many processes from taking turns with their programs.
