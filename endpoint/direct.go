@@ -64,15 +64,26 @@ func (ep *Endpoint) takeBackNow(reqCtx uint64, l window.Loan) bool {
 	return true
 }
 
-// receiveLater posts a receive of one entry.
-func (ep *Endpoint) receiveLater(reqCtx uint64, sge *nd.SGE) bool {
+// receiveNow posts a receive of one entry.
+func (ep *Endpoint) receiveNow(reqCtx uint64, sge *nd.SGE) (done bool) {
 	n := uint64(len(sge.Buffer))
-	if ep.now.Load() != uint32(connected) || n == 0 || ep.posted-ep.receivesTaken.taken.Load() >= ep.receiveDepth || ep.adapter.privileged.Load() != 0 {
+	if n-1 >= maxTransfer || ep.shared != nil {
+		return false
+	}
+	ep.mu.Lock()
+	done = ep.describe(reqCtx, sge, n)
+	ep.mu.Unlock()
+	return done
+}
+
+func (ep *Endpoint) describe(reqCtx uint64, sge *nd.SGE, n uint64) bool {
+	if ep.now.Load() != uint32(connected) || ep.posted-ep.receivesTaken.taken.Load() >= ep.receiveDepth || ep.adapter.privileged.Load() != 0 {
 		return false
 	}
 	e := entry{shm.AddressOf(sge.Buffer), uint32(n), sge.Token}
 	r := &ep.receives[ep.posted&uint64(len(ep.receives)-1)]
-	r.context, r.entries, r.capacity = reqCtx, append(r.entries[:0], e), n
+	r.entries = r.entries[:1]
+	r.context, r.entries[0], r.capacity = reqCtx, e, n
 	ep.posted++
 	d := ep.descriptor()
 	d[0], d[1], d[2], d[3] = n, 1, e.address, n|uint64(e.token)<<32
@@ -119,9 +130,9 @@ func (ep *Endpoint) sendNow(me asym.Goroutine, reqCtx uint64, sge *nd.SGE) (done
 // plainSend is word 0 of a message that has nothing special about it, but for its length.
 var plainSend = head(sendInline, flagFirst|flagLast, 0, 0)
 
-// receiveNow takes the peer's oldest message if it has nothing special about it,
+// takeNow takes the peer's oldest message if it has nothing special about it,
 // and the receive neither. See serveSend.
-func (ep *Endpoint) receiveNow() bool {
+func (ep *Endpoint) takeNow() bool {
 	c := ep.conn
 	slot := c.in.Front()
 	word := atomic.LoadUint64(&slot[0]) // once: the peer may scribble

@@ -175,6 +175,9 @@ func (ep *Endpoint) answer(err error) error {
 // Receive posts buffers for one message.
 func (ep *Endpoint) Receive(reqCtx uint64, sge []nd.SGE) error {
 	const op = "receive"
+	if len(sge) == 1 && ep.receiveNow(reqCtx, &sge[0]) {
+		return nil
+	}
 	if ep.shared != nil {
 		return ep.fail(op, nd.InvalidDeviceRequest, "the endpoint takes its receives from a shared receive queue", "post to that queue")
 	}
@@ -185,10 +188,6 @@ func (ep *Endpoint) Receive(reqCtx uint64, sge []nd.SGE) error {
 		return err
 	}
 	ep.mu.Lock()
-	if len(sge) == 1 && ep.receiveLater(reqCtx, &sge[0]) {
-		ep.mu.Unlock()
-		return nil
-	}
 	defer ep.mu.Unlock()
 	if ep.posted-ep.receivesTaken.taken.Load() >= ep.receiveDepth {
 		return ep.noRoom[0]

@@ -14,7 +14,7 @@ func (ep *Endpoint) serve(budget *uint64) (moved bool) {
 	c := ep.conn
 	m := &ep.message
 	for *budget > 0 && (ep.halfway || c.in.Front() != nil) {
-		if !ep.halfway && ep.receiveNow() {
+		if !ep.halfway && ep.takeNow() {
 			moved = true
 			*budget -= min(*budget, shm.SlotSize)
 			continue
