@@ -65,8 +65,9 @@ func (q *CompletionQueue) isOpen() bool {
 func makeRing(depth int) []completion { return make([]completion, 1<<bits.Len(uint(2*depth-1))) }
 
 // Poll takes up to len(results) results and never blocks. It allocates
-// nothing, and makes no system call unless an event descriptor or moderation
-// has been asked for.
+// nothing. It makes no system call unless an event descriptor or moderation has
+// been asked for, a peer has to be woken, or another goroutine was at the queue
+// or its endpoints before; see [asym.Mutex].
 func (q *CompletionQueue) Poll(results []nd.Result) int {
 	polls := q.countPoll()
 	n := 0

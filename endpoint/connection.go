@@ -212,9 +212,9 @@ func (c *connection) credit() bool {
 	if c.seen != c.taken {
 		return true
 	}
-	seen := c.far.posted.Load()  // ORDER receive-posted: pairs with the swap in Endpoint.offer
-	c.tight = c.far.tight.Load() // ORDER receive-tight: after posted; pairs with the store in Endpoint.offer
-	c.room = c.far.room.Load()   // ORDER receive-room: after tight; pairs with the store in Endpoint.offer
+	seen := c.far.posted.Load()  // ORDER receive-posted: pairs with the stores in Endpoint.show
+	c.tight = c.far.tight.Load() // ORDER receive-tight: after posted; pairs with the store in Endpoint.tighten
+	c.room = c.far.room.Load()   // ORDER receive-room: after tight; pairs with the store in Endpoint.tighten
 	if seen-c.taken > c.count {  // more than the queue has room for: not believed
 		return false
 	}

@@ -18,11 +18,13 @@
 //
 // # Memory order
 //
-// All synchronising words are accessed with sync/atomic, which is sequentially
-// consistent. Each synchronising pair has a name, written as "ORDER name" at
+// All synchronising words are loaded with sync/atomic, which is sequentially
+// consistent. They are stored with that or, where nothing is loaded afterwards
+// that must not be older, or the other side pays for the barrier, with
+// [asym.Store]. Each synchronising pair has a name, written as "ORDER name" at
 // both of its ends. The layout itself, with every offset, is LAYOUT.txt.
 //
-// There is one exception: in a program built with the race detector, an atomic
+// There is one exception to the consistency: in a program built with the race detector, an atomic
 // store is only a release, and a later load may overtake it. So wherever two
 // sides each store a word of their own and then load the other's, and one of
 // the two must see the other, the store is an exchange.

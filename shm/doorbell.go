@@ -12,7 +12,8 @@ import (
 //
 // The protocol that loses no wake-up: the sleeper stores armed and then looks
 // at the work; the ringer stores the work and then looks at armed. One of them
-// sees the other (ORDER doorbell-armed).
+// sees the other (ORDER doorbell-armed). The ringer's store need not be a
+// barrier if the sleeper's process reaches it with [asym.HeavyForAll].
 type Doorbell struct{ words *doorbellWords }
 
 // Values of the armed word.
@@ -45,7 +46,8 @@ func (d Doorbell) Disarm() { d.words.armed.Store(unarmed) }
 func (d Doorbell) Armed() bool { return d.words.armed.Load() != unarmed }
 
 // Ring wakes all sleepers if the bell is armed, and tells whether it was.
-// The caller has stored, with an atomic, what the sleepers are to find.
+// The caller has stored what the sleepers are to find, with a barrier unless
+// they pay for it; see [Producer.Relax].
 func (d Doorbell) Ring() bool {
 	fence(&d.words.armed)
 	if d.words.armed.Load() == unarmed { // ORDER doorbell-armed: pairs with the swap in Arm

@@ -153,7 +153,7 @@ func (g *grant) publish(tm *terms) {
 	asym.Store(&e.scope, tm.scope)
 	asym.Store(&g.word, uint64(wordOf(tm.token, tm.rights))) // ORDER own-terms: before the terms; pairs with the load in grant.now
 	asym.StorePointer(&g.terms, tm)
-	asym.Store(&e.word, uint64(wordOf(tm.token, tm.rights)|validBit)) // ORDER entry-valid: pairs with the load in Guard.peer
+	asym.Store(&e.word, uint64(wordOf(tm.token, tm.rights)|validBit)) // ORDER entry-valid: pairs with the loads in Guard.peer and Guard.away
 }
 
 // revoke makes the token invalid and returns it, 0 if it was invalid already.
@@ -167,7 +167,7 @@ func (g *grant) revoke() nd.Token {
 	asym.StorePointer(&g.terms, nil) // before the exchange, which is a barrier
 	// ENTRY-INVALIDATE. ORDER hazard: this exchange, then the loads of Space.Drained;
 	// pairs with the exchange of Guard.publish and the loads that follow it.
-	g.entry.word.Swap(uint64(wordOf(tm.token, 0))) // ORDER entry-recheck: pairs with the load in span.stands
+	g.entry.word.Swap(uint64(wordOf(tm.token, 0))) // ORDER entry-recheck: pairs with the loads in span.stands, Guard.Put and Guard.Get
 	if tm.rights&Local != 0 {
 		asym.Heavy() // ORDER own-hazard: between the terms and the look at the hazards; pairs with Guard.Take and Guard.Fill
 	}
