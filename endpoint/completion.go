@@ -26,6 +26,7 @@ type CompletionQueue struct {
 	ended   atomic.Bool // either of the two
 
 	polls atomic.Uint64 // roughly
+	looks atomic.Uint64 // at the users, by those who take results; roughly
 	first atomic.Uint32 // the user to look at first: the one after the latest that had something
 
 	notifier
@@ -69,13 +70,10 @@ func makeRing(depth int) []completion { return make([]completion, 1<<bits.Len(ui
 // been asked for, a peer has to be woken, or another goroutine was at the queue
 // or its endpoints before; see [asym.Mutex].
 func (q *CompletionQueue) Poll(results []nd.Result) int {
-	polls := q.countPoll()
+	all := q.countPoll()%thorough == 0
 	n := 0
-	if q.isEmpty() {
-		var moved bool
-		if n, moved = q.serveUsers(results, polls%thorough == 0); !moved {
-			return 0
-		}
+	if all || q.isEmpty() {
+		n, _ = q.serveUsers(results, all)
 		if q.isEmpty() {
 			return n
 		}
@@ -92,14 +90,16 @@ func (q *CompletionQueue) passes() bool { return q.isEmpty() && !q.ended.Load() 
 // happens at the same moment.
 func (q *CompletionQueue) isEmpty() bool { return q.head.Load() == q.tail.Load() }
 
-// thorough is how many polls it takes until one looks at endpoints that do not
-// seem to want it: a peer may have left, or died.
+// thorough is how many polls it takes until one drives all endpoints, even if
+// there are results, and those that do not seem to want it: a peer may have left,
+// or died.
 const thorough = 1024
 
 // serveUsers drives the endpoints that have something to do, until there is a
 // result; if all is true, it drives all of them. Results of messages may come
 // back at once.
 func (q *CompletionQueue) serveUsers(results []nd.Result, all bool) (n int, moved bool) {
+	asym.Store(&q.looks, q.looks.Load()+1)
 	users := *q.users.Load()
 	first := int(q.first.Load())
 	for i := range users {
@@ -125,6 +125,7 @@ func (q *CompletionQueue) serveUsers(results []nd.Result, all bool) (n int, move
 }
 
 func (q *CompletionQueue) driveUsers() (moved bool) {
+	asym.Store(&q.looks, q.looks.Load()+1)
 	for _, ep := range *q.users.Load() {
 		moved = ep.drive() || moved
 	}

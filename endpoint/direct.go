@@ -132,9 +132,8 @@ var plainSend = head(sendInline, flagFirst|flagLast, 0, 0)
 
 // takeNow takes the peer's oldest message if it has nothing special about it,
 // and the receive neither. See serveSend.
-func (ep *Endpoint) takeNow() bool {
+func (ep *Endpoint) takeNow(slot *shm.Slot) bool {
 	c := ep.conn
-	slot := c.in.Front()
 	word := atomic.LoadUint64(&slot[0]) // once: the peer may scribble
 	n := word >> 16 & 0xffff
 	if word&^(0xffff<<16) != plainSend || n-1 >= inlinePayload || ep.delivered == ep.posted || ep.shared != nil {

@@ -26,9 +26,9 @@ const (
 	// burst is how often the engine moves something in a row while the program
 	// polls, which may be moving the same.
 	burst = 16
-	// eagerPolls of an endpoint's queues between two look-ins are enough to move
-	// everything without the engine.
-	eagerPolls = 64
+	// eagerLooks at an endpoint between two look-ins are enough to move everything
+	// without the engine.
+	eagerLooks = 64
 )
 
 type engine struct {
@@ -140,16 +140,16 @@ func (e *engine) run() {
 	}
 }
 
-// assist is progress without the endpoints whose queues the program has polled
-// eagerly since the last time: it moves the same bytes, and its caches have them.
+// assist is progress without the endpoints that the program has driven by itself,
+// eagerly, since the last time: it moves the same bytes, and its caches have them.
 func (p *Provider) assist() (moved bool) {
 	moved = p.member.HasMail() && p.collectMail()
 	for _, ep := range *p.live.Load() {
-		polls := ep.receiveCQ.polls.Load() + ep.initiatorCQ.polls.Load()
-		if polls-ep.pollsSeen < eagerPolls {
+		looks := ep.receiveCQ.looks.Load() + ep.initiatorCQ.looks.Load()
+		if looks-ep.looksSeen < eagerLooks {
 			moved = ep.drive() || moved
 		}
-		ep.pollsSeen = polls
+		ep.looksSeen = looks
 	}
 	return moved
 }

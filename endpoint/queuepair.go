@@ -62,7 +62,7 @@ type Endpoint struct {
 	inbound atomic.Pointer[shm.Consumer]
 	drains  atomic.Int32 // windows of ours that an ended connection may still use
 
-	pollsSeen uint64 // of both queues, by the engine, whose own it is
+	looksSeen uint64 // of both queues, by the engine, whose own it is
 
 	mu        asym.Mutex
 	cause     error // why the endpoint left the connected state

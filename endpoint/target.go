@@ -13,14 +13,18 @@ import (
 func (ep *Endpoint) serve(budget *uint64) (moved bool) {
 	c := ep.conn
 	m := &ep.message
-	for *budget > 0 && (ep.halfway || c.in.Front() != nil) {
-		if !ep.halfway && ep.takeNow() {
-			moved = true
-			*budget -= min(*budget, shm.SlotSize)
-			continue
-		}
+	for *budget > 0 {
 		if !ep.halfway {
-			c.in.Peek(&ep.arrived)
+			slot := c.in.Front() // once: the peer may take the message back
+			if slot == nil {
+				break
+			}
+			if ep.takeNow(slot) {
+				moved = true
+				*budget -= min(*budget, shm.SlotSize)
+				continue
+			}
+			ep.arrived = *slot
 		}
 		if !ep.halfway && !m.decode(&ep.arrived) {
 			ep.terminate(ep.lie("a message of kind %d and length %d", m.kind, m.length))

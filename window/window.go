@@ -141,8 +141,10 @@ func (w *Window) Bound() bool {
 func (w *Window) Release() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.bound.region.detach()
-	w.bound, w.spare = nil, w.bound
+	b := w.bound
+	b.region.detach()
+	b.region, b.terms.mem = nil, nil
+	w.bound, w.spare = nil, b
 }
 
 // Descriptor returns address, length and token of the latest bind; zero

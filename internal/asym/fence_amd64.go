@@ -3,6 +3,7 @@
 package asym
 
 import (
+	"runtime"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
@@ -22,8 +23,13 @@ var (
 )
 
 func membarrier(command uintptr) bool {
-	_, _, errno := unix.RawSyscall(unix.SYS_MEMBARRIER, command, 0, 0) // raw: it never blocks
-	return errno == 0
+	for {
+		_, _, errno := unix.RawSyscall(unix.SYS_MEMBARRIER, command, 0, 0) // raw: it never blocks
+		if errno != unix.ENOMEM { // which passes
+			return errno == 0
+		}
+		runtime.Gosched()
+	}
 }
 
 // Light is the frequent side's barrier between its store and its load.

@@ -1,0 +1,110 @@
+package endpoint
+
+import (
+	"runtime"
+	"sync/atomic"
+	"testing"
+
+	"github.com/softnd/softnd/nd"
+	"github.com/softnd/softnd/shm"
+)
+
+// A program that posts and polls without a pause, and always finds a result,
+// still serves its peers: here one that reads memory which only it can reach.
+func TestBusyProgramServesItsPeer(t *testing.T) {
+	p := newPair(t, setup{Private: [2]bool{true, false}})
+	x, y := p.a.local, p.b.local
+	here := []nd.SGE{{Buffer: x.region(0).cut(0, 8), Token: x.region(0).mr.LocalToken()}}
+	there := []nd.SGE{{Buffer: y.region(0).cut(64, 64), Token: y.region(0).mr.LocalToken()}}
+	var stop atomic.Bool
+	var writes atomic.Int64
+	ended := make(chan error, 1)
+	go func() {
+		var results [16]nd.Result
+		for !stop.Load() {
+			if err := x.endpoint(0).Write(1, here, p.b.memory.Address, p.b.memory.Token, 0); err != nil {
+				ended <- err
+				return
+			}
+			for x.queues[initiatorQueue].Poll(results[:]) == 0 {
+			}
+			writes.Add(1)
+		}
+		ended <- nil
+	}()
+	const tooMany = 10_000_000
+	for range 5 {
+		// Long enough for the engine to know the program.
+		for before := writes.Load(); writes.Load() < before+int64(rounds(1_000_000)) && len(ended) == 0; {
+			runtime.Gosched()
+		}
+		posted := writes.Load()
+		if err := y.endpoint(0).Read(2, there, p.a.memory.Address, p.a.memory.Token, 0); err != nil {
+			t.Fatal(err)
+		}
+		var results [4]nd.Result
+		n, err := y.queues[initiatorQueue].Wait(y.ctx, results[:])
+		if err != nil || n != 1 || results[0].Status != nd.Success {
+			t.Fatal(n, results[0], err)
+		}
+		if made := writes.Load() - posted; made > tooMany {
+			t.Errorf("the program made %d writes before it served its peer", made)
+		}
+	}
+	stop.Store(true)
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// A peer that publishes a message and takes it back at once does no harm but to
+// the connection.
+func TestPeerThatTakesMessagesBack(t *testing.T) {
+	p := newPair(t, setup{})
+	x, y := p.a.local, p.b.local
+	ex, ey := any(x.endpoint(0)).(*Endpoint), any(y.endpoint(0)).(*Endpoint)
+	words, err := shm.Slice[atomic.Uint64](p.arena, shm.Offset(ey.half.ring), ey.half.ringSlots*8)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stop atomic.Bool
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for !stop.Load() {
+			n := ex.inbound.Load().Next()
+			at := (n % ey.half.ringSlots) * 8
+			words[at+1].Store(plainSend | 8<<16)
+			for range 3 {
+				words[at].Store(n + 1)
+				words[at].Store(0)
+			}
+		}
+	}()
+	defer func() {
+		stop.Store(true)
+		<-stopped
+	}()
+	m := x.region(0)
+	there := []nd.SGE{{Buffer: m.cut(0, 8), Token: m.mr.LocalToken()}}
+	var results [64]nd.Result
+	for range rounds(3_000_000) {
+		if ex.state() != connected {
+			break
+		}
+		_ = ex.Receive(1, there) // may find no room
+		for _, r := range results[:x.queues[receiveQueue].Poll(results[:])] {
+			if r.Status == nd.Success && r.BytesTransferred != 8 {
+				t.Fatal(r)
+			}
+		}
+	}
+}
+
+// rounds is how often a test tries; the race detector makes each try slow.
+func rounds(n int) int {
+	if raceDetector {
+		return n / 50
+	}
+	return n
+}
