@@ -311,6 +311,7 @@ func FuzzDirect(f *testing.F) {
 	f.Add(entryOf(all, base, math.MaxUint64, a.Size()-4), uint32(1<<20|9), uint64(0), uint32(Chunk), uint32(8), byte(fullToken), byte(makeValid|makeOurs|makeNear))
 	f.Add(entryOf(all, base, 4096, offset), uint32(9), base, uint32(Chunk), uint32(8), byte(fullToken), byte(makeValid|makeOurs|disconnect))
 	f.Add(entryOf(all, 0, math.MaxUint64), uint32(9), uint64(a.HeapStart()), uint32(Chunk), uint32(8), byte(fullToken), byte(makeValid|makeOurs))
+	f.Add(entryOf(all|uint64(makeToken(block+9, 0)), base, 4096, offset), uint32(9), base, uint32(Chunk), uint32(8), byte(fullToken), byte(makeOurs))
 	f.Add(bytes.Repeat([]byte{0xff}, 64), uint32(math.MaxUint32), uint64(math.MaxUint64), uint32(math.MaxUint32), uint32(math.MaxUint32), byte(255), byte(0))
 	f.Add([]byte{}, uint32(0), uint64(0), uint32(0), uint32(0), byte(foreignToken), byte(abort))
 
