@@ -153,6 +153,12 @@ func TestTwoPollersOfOneQueue(t *testing.T) {
 	var taken [endpoints]atomic.Uint64 // the latest that has been taken for sure
 	var left atomic.Int64
 	left.Store(endpoints * messages)
+	crew.Go(func() {
+		for left.Load() > 0 && ctx.Err() == nil { // takes nothing, so that results pile up in the queue
+			p.b.local.queues[receiveQueue].Poll(nil)
+			runtime.Gosched()
+		}
+	})
 	for range 2 {
 		crew.Go(func() {
 			var results [5]nd.Result
