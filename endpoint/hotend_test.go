@@ -189,6 +189,32 @@ func TestTwoPollersOfOneQueue(t *testing.T) {
 	}
 }
 
+// TestNoResultPassesAnother: one who drives an endpoint is given its results past
+// the queue only if there is none in the queue.
+func TestNoResultPassesAnother(t *testing.T) {
+	p := newPair(t, setup{})
+	s := p.b.local
+	s.provider.engine.stop()
+	q, ep := s.queues[receiveQueue].(*CompletionQueue), s.endpoint(0).(*Endpoint)
+	var room [4]nd.Result
+	for i := range uint64(3) {
+		p.b.must(order{Do: doReceive, Context: i, Parts: mine(0, 64)})
+		p.a.must(order{Do: doSend, Context: i, Parts: mine(0, 8)})
+		want := 0
+		switch i {
+		case 0:
+			want = 1 // past the queue
+		case 1:
+			q.Poll(nil) // into the queue, where it stays
+			continue
+		}
+		if n, _ := ep.driveFor(q, room[:]); n != want {
+			t.Fatalf("message %d: %d results came past the queue, want %d", i, n, want)
+		}
+	}
+	p.b.expect(receiveQueue, success(nd.RequestReceive, 1, 8), success(nd.RequestReceive, 2, 8))
+}
+
 // TestPollingLearnsOfAnEnd: a program that does nothing but poll one queue of
 // many endpoints learns that a peer has gone, however it goes.
 func TestPollingLearnsOfAnEnd(t *testing.T) {
