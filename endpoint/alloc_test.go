@@ -32,6 +32,9 @@ type hotPath struct {
 	source   []nd.SGE
 	sink     []nd.SGE
 	far      nd.WindowDescriptor
+	window   nd.MemoryWindow
+	bound    []byte
+	one      [1]nd.SGE
 	results  [4]nd.Result
 	err      error
 }
@@ -45,16 +48,36 @@ func newHotPath(p *pair, n int) *hotPath {
 			{Buffer: m.cut(n, n-n/2), Token: m.mr.LocalToken()},
 		}
 	}
-	return &hotPath{a: a, b: b, from: a.endpoint(0), to: b.endpoint(0), n: n, source: entries(a), sink: entries(b), far: p.b.memory}
+	return &hotPath{
+		a: a, b: b, from: a.endpoint(0), to: b.endpoint(0), n: n, source: entries(a), sink: entries(b), far: p.b.memory,
+		window: a.window(p.a.window()), bound: a.region(0).cut(0, max(n, 1)),
+	}
 }
 
 func (h *hotPath) measure(t *testing.T) {
 	t.Helper()
+	for name, f := range h.paths() {
+		runs := 200
+		if h.n > 4096 || name == "full queue" {
+			runs = 20
+		}
+		f() // what is made once is made now
+		if allocs := testing.AllocsPerRun(runs, f); allocs != 0 {
+			t.Errorf("%s of %d bytes: %v allocations", name, h.n, allocs)
+		}
+		if h.err != nil {
+			t.Fatalf("%s of %d bytes: %v (%v)", name, h.n, h.err, h.from.Err())
+		}
+	}
+}
+
+// paths are what a program does all the time. Each ends with nothing outstanding.
+func (h *hotPath) paths() map[string]func() {
 	inline := nd.Inline
 	if h.n > maxInline {
 		inline = 0
 	}
-	for name, f := range map[string]func(){
+	return map[string]func(){
 		"inline write": func() {
 			h.post(h.from.Write(1, h.source, h.far.Address, h.far.Token, inline))
 			h.take(initiatorQueue, h.a)
@@ -95,19 +118,55 @@ func (h *hotPath) measure(t *testing.T) {
 				h.take(initiatorQueue, h.a)
 			}
 		},
-	} {
-		runs := 200
-		if h.n > 4096 || name == "full queue" {
-			runs = 20
-		}
-		f() // what is made once is made now
-		if allocs := testing.AllocsPerRun(runs, f); allocs != 0 {
-			t.Errorf("%s of %d bytes: %v allocations", name, h.n, allocs)
-		}
-		if h.err != nil {
-			t.Fatalf("%s of %d bytes: %v (%v)", name, h.n, h.err, h.from.Err())
-		}
+		"write of one entry": func() {
+			h.post(h.from.Write(1, h.whole(h.a), h.far.Address, h.far.Token, 0))
+			h.take(initiatorQueue, h.a)
+		},
+		"read of one entry": func() {
+			h.post(h.from.Read(1, h.whole(h.a), h.far.Address, h.far.Token, 0))
+			h.take(initiatorQueue, h.a)
+		},
+		"send and receive of one entry": func() {
+			h.post(h.to.Receive(1, h.whole(h.b)))
+			h.post(h.from.Send(1, h.whole(h.a), 0))
+			h.take(receiveQueue, h.b)
+			h.take(initiatorQueue, h.a)
+		},
+		"messages ahead of their polls": func() {
+			for range 16 {
+				h.post(h.to.Receive(1, h.whole(h.b)))
+			}
+			for range 16 {
+				h.post(h.from.Send(1, h.whole(h.a), 0))
+			}
+			for range 16 {
+				h.take(initiatorQueue, h.a)
+				h.take(receiveQueue, h.b)
+			}
+		},
+		"bind and invalidate": func() {
+			h.post(h.from.Bind(1, h.a.region(0).mr, h.window, h.bound, nd.AllowRead|nd.AllowWrite))
+			h.post(h.from.Invalidate(2, h.window, 0))
+			h.take(initiatorQueue, h.a)
+			h.take(initiatorQueue, h.a)
+		},
+		"empty polls": func() {
+			for _, s := range []*side{h.a, h.b} {
+				for _, q := range s.queues {
+					if q.Poll(h.results[:]) != 0 {
+						h.err = errors.New("a result of nothing")
+					}
+				}
+			}
+		},
 	}
+}
+
+// whole is one entry of a side's memory.
+func (h *hotPath) whole(s *side) []nd.SGE {
+	m := s.region(0)
+	h.one[0] = nd.SGE{Buffer: m.cut(8, h.n), Token: m.mr.LocalToken()}
+	return h.one[:]
 }
 
 func (h *hotPath) post(err error) {

@@ -48,6 +48,7 @@ type tally struct {
 	reads  [len(faultText)]atomic.Uint64
 	writes [len(faultText)]atomic.Uint64
 	stale  atomic.Uint64 // refusals of older tokens
+	direct atomic.Uint64 // done by Put and Get
 	failed atomic.Uint64 // 1: the copier has seen something wrong
 }
 
@@ -81,10 +82,11 @@ type copier struct {
 	random *rand.Rand
 	whole  bool // every copy takes the whole range
 
-	known  [4]known // the latest notices, by bind
-	latest uint64
-	sink   []byte
-	region *Region // over the sources; nil: they are plain memory
+	known   [4]known // the latest notices, by bind
+	latest  uint64
+	sink    []byte
+	region  *Region // over the sources; nil: they are plain memory
+	landing *Region // over the sink, if there is a region
 }
 
 type known struct {
@@ -106,6 +108,12 @@ func newCopier(s *side, b *board, number int, owner Owner, whole bool) (*copier,
 		var err error
 		if c.region, err = s.space.NewRegion(); err == nil {
 			err = c.region.Register(sources, 0)
+		}
+		if err == nil {
+			c.landing, err = s.space.NewRegion()
+		}
+		if err == nil {
+			err = c.landing.Register(c.sink, nd.AllowLocalWrite)
 		}
 		return c, err
 	}
@@ -165,6 +173,11 @@ func (c *copier) copyOnce(k *known) (Fault, error) {
 		n = 1 + c.random.Uint64N(n)
 	}
 	far := &Ref{Token: k.token, Rights: Remote | Read, Address: k.address + c.random.Uint64N(k.length-n+1), Of: c.to}
+	if c.region != nil && n <= Chunk && c.random.IntN(4) != 0 {
+		if granted, err := c.copyDirectly(k, far.Address, n); granted || err != nil {
+			return NoFault, err
+		}
+	}
 	var moved uint64
 	var f, g Fault
 	read := c.random.IntN(2) == 0
@@ -200,6 +213,35 @@ func (c *copier) copyOnce(k *known) (Fault, error) {
 		return f, fmt.Errorf("a range that was granted, with its own token: %v", f)
 	}
 	return f, nil
+}
+
+// copyDirectly is copyOnce for what needs no explanation. If it was not granted,
+// the caller is to find out why.
+func (c *copier) copyDirectly(k *known, address, n uint64) (granted bool, err error) {
+	if c.random.IntN(2) == 0 {
+		n = min(n, 8)
+	}
+	if c.random.IntN(2) == 0 {
+		local, _ := c.region.Tokens()
+		if granted = c.side.guard.Put(c.to, k.token, address, local, k.source[:n]); granted {
+			c.tally.writes[NoFault].Add(1)
+		}
+	} else {
+		local, _ := c.landing.Tokens()
+		if granted = c.side.guard.Get(c.to, k.token, address, local, c.sink[:n]); granted {
+			c.tally.reads[NoFault].Add(1)
+			if b := c.sink[:n]; !only(b, fresh, valueOf(k.bind)) {
+				return granted, fmt.Errorf("Get of %d bytes through bind %d has brought %x", n, k.bind, b[firstOther(b, fresh, valueOf(k.bind))])
+			}
+		}
+	}
+	if granted {
+		c.tally.direct.Add(1)
+		if k.bind != c.latest {
+			return granted, fmt.Errorf("bind %d was invalidated before bind %d, and still grants %d bytes", k.bind, c.latest, n)
+		}
+	}
+	return granted, nil
 }
 
 func firstOther(b []byte, values ...byte) int {

@@ -84,6 +84,57 @@ func expected(words [8]uint64, owner Owner, a *shm.Arena, r *Ref, n uint64) (f F
 	return NoFault, at
 }
 
+// What help adds to an input, so that it gets past the first checks.
+const (
+	makeValid   = 1 << iota // the word becomes the token's
+	makeOurs                // the entry becomes that of the adapter at the other end
+	makeScope               // and of the connection
+	makeNear                // address and length are taken from the range's start
+	makeArena               // the offset is taken from the heap's start
+	scribbleOwn             // the entries of the owner's own tokens are overwritten as well
+	abort                   // the connection has been ended by somebody
+	disconnect              // by the owner, in good order
+)
+
+// helped returns the words of an entry that an input describes, and its bytes.
+// far is the connection over which the entry's token is used.
+func helped(raw []byte, token nd.Token, number uint32, a *shm.Arena, far *Peer, help byte) (words [8]uint64, entry [64]byte) {
+	copy(entry[:], raw)
+	for i := range words {
+		words[i] = binary.NativeEndian.Uint64(entry[8*i:])
+	}
+	if help&makeValid != 0 {
+		words[0] = words[0]&^math.MaxUint32 | uint64(token) | 1<<63
+	}
+	if help&makeOurs != 0 {
+		words[4] = uint64(far.Owner)
+	}
+	if help&makeScope != 0 {
+		words[5] = far.Endpoint
+	}
+	if help&makeArena != 0 {
+		words[3] = uint64(a.HeapStart()) - 4096 + words[3]%(1<<20)
+	}
+	for i := range words {
+		binary.NativeEndian.PutUint64(entry[8*i:], words[i])
+	}
+	if help&abort != 0 {
+		far.Link.State.Add(number | 1)
+	}
+	if help&disconnect != 0 {
+		far.Link.Left.Store(number | 1)
+	}
+	return words, entry
+}
+
+// entryOf is an entry as it lies in memory.
+func entryOf(words ...uint64) (b []byte) {
+	for _, word := range words {
+		b = binary.NativeEndian.AppendUint64(b, word)
+	}
+	return b
+}
+
 // FuzzEntry plays an owner that writes anything into its entries.
 func FuzzEntry(f *testing.F) {
 	a := newArena(f)
@@ -102,23 +153,6 @@ func FuzzEntry(f *testing.F) {
 	}
 	plain, saved := make([]byte, 1<<17), make([]byte, 1<<17)
 
-	// What help adds to the input, so that it gets past the first checks.
-	const (
-		makeValid   = 1 << iota // the word becomes the token's
-		makeOurs                // the entry becomes that of the adapter at the other end
-		makeScope               // and of the connection
-		makeNear                // address and length are taken from the range's start
-		makeArena               // the offset is taken from the heap's start
-		scribbleOwn             // the entries of the owner's own tokens are overwritten as well
-		abort                   // the connection has been ended by somebody
-		disconnect              // by the owner, in good order
-	)
-	entryOf := func(words ...uint64) (b []byte) {
-		for _, word := range words {
-			b = binary.NativeEndian.AppendUint64(b, word)
-		}
-		return b
-	}
 	f.Add(entryOf(0, base, 4096, offset), uint32(9), byte(Remote|Read), base, uint64(64), byte(makeValid|makeOurs))
 	f.Add(entryOf(0, base, 4096, 0, 0, 7), uint32(9), byte(Remote|Write), base+1, uint64(4096), byte(makeValid|makeOurs))
 	f.Add(entryOf(uint64(Remote|Read|Write)<<32, base, math.MaxUint64, a.Size()-1), uint32(1<<20|9), byte(Remote|Read), uint64(0), uint64(2), byte(makeValid|makeOurs|makeNear))
@@ -128,36 +162,10 @@ func FuzzEntry(f *testing.F) {
 
 	f.Fuzz(func(t *testing.T, raw []byte, number uint32, rights byte, address, n uint64, help byte) {
 		token := makeToken(block+number%shm.WindowBlockEntries, number>>8)
-		var words [8]uint64
-		var entry [64]byte
-		copy(entry[:], raw)
-		for i := range words {
-			words[i] = binary.NativeEndian.Uint64(entry[8*i:])
-		}
 		ref := &Ref{Token: token, Rights: Rights(rights), Address: address, Of: owner.peer(7)}
-		if help&makeValid != 0 {
-			words[0] = words[0]&^math.MaxUint32 | uint64(token) | 1<<63
-		}
-		if help&makeOurs != 0 {
-			words[4] = uint64(owner.space.Owner())
-		}
-		if help&makeScope != 0 {
-			words[5] = 7
-		}
+		words, entry := helped(raw, token, number, a, ref.Of, help)
 		if help&makeNear != 0 {
 			ref.Address = words[1] + address%8192
-		}
-		if help&makeArena != 0 {
-			words[3] = uint64(a.HeapStart()) - 4096 + words[3]%(1<<20)
-		}
-		for i := range words {
-			binary.NativeEndian.PutUint64(entry[8*i:], words[i])
-		}
-		if help&abort != 0 {
-			ref.Of.Link.State.Add(number | 1)
-		}
-		if help&disconnect != 0 {
-			ref.Of.Link.Left.Store(number | 1)
 		}
 
 		before := bytes.Clone(entries)

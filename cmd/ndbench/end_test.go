@@ -11,22 +11,30 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/softnd/softnd"
 )
 
-// childOf returns the process that another has started, once there is one.
-func childOf(t *testing.T, pid int) int {
+// rankOf returns the rank that a process has started, once it runs. Before that
+// there may be other children for a moment: the Go runtime makes one to find out
+// what the kernel can do, and a rank that has yet to become another program.
+func rankOf(t *testing.T, pid int) int {
 	t.Helper()
 	for end := time.Now().Add(watchdog); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if fields := strings.Fields(string(text)); len(fields) > 0 {
-			child, err := strconv.Atoi(fields[0])
+		for child := range strings.FieldsSeq(string(text)) {
+			env, err := os.ReadFile("/proc/" + child + "/environ")
+			if err != nil || !strings.Contains("\x00"+string(env), "\x00"+softnd.EnvRank+"=1\x00") {
+				continue
+			}
+			rank, err := strconv.Atoi(child)
 			if err != nil {
 				t.Fatal(err)
 			}
-			return child
+			return rank
 		}
 	}
 	t.Fatal("no further rank was started")
@@ -67,7 +75,7 @@ func TestNobodyIsLeftBehind(t *testing.T) {
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
-			child := childOf(t, cmd.Process.Pid)
+			child := rankOf(t, cmd.Process.Pid)
 			fd, err := unix.PidfdOpen(child, 0)
 			if err != nil {
 				t.Fatal(err)

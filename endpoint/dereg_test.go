@@ -1,0 +1,117 @@
+package endpoint
+
+import (
+	"bytes"
+	"context"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/softnd/softnd/nd"
+)
+
+// TestDeregistrationMeetsMessages takes a local token back while messages are
+// taken from its memory, or put there, by other goroutines: when Deregister has
+// returned the memory is the program's.
+func TestDeregistrationMeetsMessages(t *testing.T) {
+	const rounds, depth, size = 25, 16, 8
+	for _, name := range []string{"of the sender", "of the receiver"} {
+		t.Run(name, func(t *testing.T) {
+			p := newPair(t, setup{Unwired: true, Both: sideOptions{ReceiveDepth: depth}})
+			addr := p.b.must(order{Do: doListen}).Addr
+			for round := range rounds {
+				ep := 0
+				if round == 0 {
+					p.connect(addr)
+				} else {
+					ep = p.addEndpoints(addr)
+				}
+				owner := p.a
+				if name == "of the receiver" {
+					owner = p.b
+				}
+				region := owner.must(order{Do: doRegion, Len: depth * size, Private: true, Rights: nd.AllowLocalWrite}).N
+				m := owner.local.region(region)
+				token := m.mr.LocalToken()
+				from, to := p.a.local.region(0), p.b.local.region(0)
+				sourceToken, sinkToken := from.mr.LocalToken(), to.mr.LocalToken()
+				if owner == p.a {
+					from, sourceToken = m, token
+				} else {
+					to, sinkToken = m, token
+				}
+				runMessages(t, p, ep, func(i uint64) nd.SGE {
+					return nd.SGE{Buffer: from.cut(int(i%depth)*size, size), Token: sourceToken}
+				}, func(i uint64) nd.SGE {
+					return nd.SGE{Buffer: to.cut(int(i%depth)*size, size), Token: sinkToken}
+				}, func() {
+					owner.must(order{Do: doDeregister, Region: region})
+					for i := range m.bytes() {
+						m.bytes()[i] = 0xee
+					}
+				}, func(received []byte) {
+					if owner == p.a && bytes.IndexByte(received, 0xee) >= 0 {
+						t.Error("a message holds what was written after the deregistration")
+					}
+				})
+				if !bytes.Equal(m.bytes(), bytes.Repeat([]byte{0xee}, depth*size)) {
+					t.Fatalf("round %d: deregistered memory has changed", round)
+				}
+			}
+		})
+	}
+}
+
+// runMessages sends until the connection fails, which end is to bring about. Each
+// message that has arrived is looked at before its memory is used again.
+func runMessages(t *testing.T, p *pair, ep int, source, sink func(i uint64) nd.SGE, end func(), look func(received []byte)) {
+	t.Helper()
+	const depth = 16
+	ctx, cancel := context.WithTimeout(p.a.local.ctx, watchdog)
+	defer cancel()
+	from, to := p.a.local.endpoint(ep), p.b.local.endpoint(ep)
+	var arrived atomic.Uint64
+	var crew sync.WaitGroup
+	over := func(results []nd.Result) bool {
+		return ctx.Err() != nil || slices.ContainsFunc(results, func(r nd.Result) bool {
+			return r.Status != nd.Success && r.EndpointContext == endpointContext(ep) // not what others have left
+		})
+	}
+	for i := range uint64(depth) {
+		if err := to.Receive(i, []nd.SGE{sink(i)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	crew.Go(func() {
+		var results [4]nd.Result
+		for i, n := uint64(0), 0; !over(results[:n]); n = p.a.local.queues[initiatorQueue].Poll(results[:]) {
+			if from.Send(i, []nd.SGE{source(i)}, 0) == nil {
+				i++
+			}
+			runtime.Gosched()
+		}
+	})
+	crew.Go(func() {
+		var results [4]nd.Result
+		for next := uint64(depth); ; runtime.Gosched() {
+			n := p.b.local.queues[receiveQueue].Poll(results[:])
+			if over(results[:n]) {
+				return
+			}
+			for _, r := range results[:n] {
+				if r.Status != nd.Success {
+					continue
+				}
+				look(sink(r.RequestContext).Buffer)
+				_ = to.Receive(next, []nd.SGE{sink(next)}) // it may have failed meanwhile
+				next++
+				arrived.Add(1)
+			}
+		}
+	})
+	eventually(t, "messages arrive", func() bool { return arrived.Load() > 100 })
+	end()
+	crew.Wait()
+}

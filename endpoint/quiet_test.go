@@ -1,0 +1,135 @@
+package endpoint
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// What posts and polls do runs on a thread that the kernel lets make no system
+// call: the first ends the process. Such a thread is no good for anything
+// afterwards, so the test runs itself again for that.
+const (
+	quietVariable = "ENDPOINT_TEST_QUIET"
+	quietAll      = "all"
+	quietControl  = "control" // makes a system call in the end
+	quietDone     = "quiet to the end"
+	quietRefused  = "no filter: "
+)
+
+// allowed are the calls of the Go runtime: of its scheduler, whose futexes are
+// private to the process, which no doorbell is; and those that tell of the end.
+var allowed = []uint32{
+	unix.SYS_RT_SIGRETURN, unix.SYS_RT_SIGPROCMASK, unix.SYS_RT_SIGACTION, unix.SYS_SIGALTSTACK, unix.SYS_GETTID, unix.SYS_TGKILL,
+	unix.SYS_EXIT_GROUP,
+}
+
+// silence lets the calling thread make no further system call.
+func silence() error {
+	const number, futexOperation, descriptor, private = 0, 24, 16, 128 // seccomp_data: nr, the low halves of args[1] and args[0]
+	load := func(at uint32) unix.SockFilter {
+		return unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: at}
+	}
+	jump := func(how uint16, k uint32, yes, no int) unix.SockFilter {
+		return unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_K | how, K: k, Jt: uint8(yes), Jf: uint8(no)}
+	}
+	answer := func(k uint32) unix.SockFilter { return unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: k} }
+	filter := []unix.SockFilter{load(number)}
+	for _, call := range allowed {
+		filter = append(filter, jump(unix.BPF_JEQ, call, 0, 1), answer(unix.SECCOMP_RET_ALLOW))
+	}
+	filter = append(filter,
+		jump(unix.BPF_JEQ, unix.SYS_FUTEX, 0, 3), load(futexOperation), jump(unix.BPF_JSET, private, 0, 1), answer(unix.SECCOMP_RET_ALLOW),
+		load(number), jump(unix.BPF_JEQ, unix.SYS_WRITE, 0, 3), load(descriptor), jump(unix.BPF_JEQ, 2, 0, 1), answer(unix.SECCOMP_RET_ALLOW),
+		answer(unix.SECCOMP_RET_TRAP))
+	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return err
+	}
+	return unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&program)), 0, 0)
+}
+
+// TestPostAndPollMakeNoSystemCall, whoever moves the bytes, and wherever they lie.
+func TestPostAndPollMakeNoSystemCall(t *testing.T) {
+	if how, ok := os.LookupEnv(quietVariable); ok {
+		beQuiet(t, how)
+		return
+	}
+	if raceDetector {
+		t.Skip("the race detector makes system calls of its own")
+	}
+	for how, want := range map[string]bool{quietAll: true, quietControl: false} {
+		cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^TestPostAndPollMakeNoSystemCall$")
+		// A thread that is interrupted would go to the scheduler.
+		cmd.Env = append(os.Environ(), quietVariable+"="+how, "GODEBUG=asyncpreemptoff=1")
+		out, err := cmd.CombinedOutput()
+		if _, reason, refused := strings.Cut(string(out), quietRefused); refused {
+			t.Skipf("the kernel does not let us watch for system calls: %.60s", reason)
+		}
+		if quiet := err == nil && strings.Contains(string(out), quietDone); quiet != want {
+			t.Errorf("%s: quiet %v (%v), want %v; its last words are\n%s", how, quiet, err, want, out[max(0, len(out)-500):])
+		}
+	}
+}
+
+// beQuiet runs the hot paths on a thread that makes no system call.
+func beQuiet(t *testing.T, how string) {
+	type step struct {
+		name string
+		h    *hotPath
+		run  func()
+	}
+	var steps []step
+	for _, executor := range []Executor{Auto, Target} {
+		for _, private := range []bool{false, true} {
+			s := setup{Executors: [2]Executor{executor, executor}, Private: [2]bool{private, private}, Both: sideOptions{InlineSize: maxInline}}
+			p := newPair(t, s)
+			for _, x := range []*party{p.a, p.b} {
+				x.local.provider.engine.stop() // to wake one that sleeps takes a call
+			}
+			for _, n := range []int{8, 48, 1000, 4096} {
+				h := newHotPath(p, n)
+				for name, f := range h.paths() {
+					steps = append(steps, step{fmt.Sprintf("%s of %d bytes, %v", name, n, s), h, f})
+				}
+			}
+		}
+	}
+	slices.SortFunc(steps, func(x, y step) int { return strings.Compare(x.name, y.name) })
+	const rounds = 100
+	result, forEver := make(chan error), make(chan struct{})
+	go func() {
+		runtime.LockOSThread()
+		for _, s := range steps {
+			s.run() // what is made once is made now
+		}
+		if err := silence(); err != nil {
+			result <- fmt.Errorf("%s%w", quietRefused, err)
+			return
+		}
+		for _, s := range steps {
+			_, _ = unix.Write(2, []byte(s.name+"\n")) // allowed; the last one is where a call was made
+			for range rounds {
+				s.run()
+			}
+			if s.h.err != nil {
+				result <- fmt.Errorf("%s: %w", s.name, s.h.err)
+				<-forEver
+			}
+		}
+		if how == quietControl {
+			_ = unix.Getppid()
+		}
+		result <- errors.New(quietDone)
+		<-forEver // to end takes a call, too
+	}()
+	fmt.Println(<-result)
+}

@@ -1,0 +1,367 @@
+package window
+
+import (
+	"bytes"
+	"math"
+	"testing"
+
+	"github.com/softnd/softnd/nd"
+	"github.com/softnd/softnd/shm"
+)
+
+// direct is an executor with local tokens of every kind, for the tests of what
+// is granted without an explanation. Its granted memory lies in the middle of plain.
+type direct struct {
+	*side
+	plain   []byte
+	granted []byte
+	tokens  []nd.Token // see the names
+}
+
+const (
+	fullToken     = iota // reads and writes
+	readOnlyToken        // may not be a sink
+	remoteToken          // of the region that the first is of: none here
+	windowToken          // neither
+	foreignToken         // of another adapter of the process
+	staleToken           // of a registration that has ended
+	noToken
+)
+
+var tokenNames = [...]string{"full", "read only", "remote", "window", "foreign", "stale", "none"}
+
+func newDirect(t testing.TB, s *side) *direct {
+	t.Helper()
+	d := &direct{side: s, plain: make([]byte, 3*Chunk)}
+	d.granted = d.plain[Chunk : 2*Chunk]
+	full := s.region(t, d.granted, allRights)
+	readOnly, again := s.region(t, d.granted, nd.AllowRemoteRead), s.region(t, d.granted, allRights)
+	stale, _ := again.Tokens()
+	s.guard.CanFill(stale, shm.AddressOf(d.granted), 1) // it is the one used last, when it becomes stale
+	deregister(t, again)
+	if err := again.Register(d.granted, allRights); err != nil {
+		t.Fatal(err)
+	}
+	elsewhere := &side{arena: s.arena, member: s.member, table: s.table, space: NewSpace(s.table, s.space.owner+1)}
+	local, remote := full.Tokens()
+	only, _ := readOnly.Tokens()
+	foreign, _ := elsewhere.region(t, d.granted, allRights).Tokens()
+	d.tokens = []nd.Token{local, only, remote, bind(t, s.window(t), full, d.granted, Read|Write, 7, false), foreign, stale, 0}
+	return d
+}
+
+// near names our end of a copy.
+func near(token nd.Token, rights Rights, address uint64) *Ref {
+	return &Ref{Token: token, Rights: Local | rights, Address: address}
+}
+
+// grants tells whether Copy moves all of n bytes, and wants the same of Check.
+func (d *direct) grants(t testing.TB, sink, source *Ref, n uint64) bool {
+	t.Helper()
+	check := d.guard.Check(sink, n)|d.guard.Check(source, n) == NoFault
+	moved, f, g := d.guard.Copy(sink, source, n)
+	if copied := f|g == NoFault; copied != check || copied != (moved == n) {
+		t.Fatalf("Copy: moved %d of %d, %v, %v; Check: %v", moved, n, f, g, check)
+	}
+	return check
+}
+
+// idle checks that the guard names no token.
+func (d *direct) idle(t testing.TB, after string) {
+	t.Helper()
+	if d.hazard.Load() != 0 || d.guard.mine.Load() != 0 {
+		t.Fatalf("%s leaves the hazards %#x and %#x behind", after, d.hazard.Load(), d.guard.mine.Load())
+	}
+}
+
+// across wants Put and Get to be granted exactly when Copy is, and to do what
+// that does. there is the peer's memory if either is granted, buf is our own.
+func (d *direct) across(t testing.TB, to *Peer, remote nd.Token, address uint64, local nd.Token, buf, there []byte) (put, get bool) {
+	t.Helper()
+	n, at := uint64(len(buf)), shm.AddressOf(buf)
+	saved := bytes.Clone(there)
+	defer copy(there, saved)
+	for _, write := range []bool{true, false} {
+		name, run, sink, source := "Put", d.guard.Put, farRef(to, remote, Write, address), near(local, Read, at)
+		into, from := there, buf
+		if !write {
+			name, run, sink, source = "Get", d.guard.Get, near(local, Write, at), farRef(to, remote, Read, address)
+			into, from = buf, there
+		}
+		want := d.grants(t, sink, source, n)
+		fill(into, 0x33)
+		copy(from, pattern(len(from), 5))
+		got := run(to, remote, address, local, buf)
+		d.idle(t, name)
+		switch {
+		case got != want:
+			t.Fatalf("%s of %d bytes: %v, Copy: %v", name, n, got, want)
+		case got && !bytes.Equal(into, pattern(len(into), 5)):
+			t.Fatalf("%s of %d bytes has brought something else", name, n)
+		case !got && !only(into, 0x33):
+			t.Fatalf("a refused %s of %d bytes has written", name, n)
+		}
+		if write {
+			put = got
+		} else {
+			get = got
+		}
+	}
+	return put, get
+}
+
+// here wants Take, Fill and CanFill to be granted exactly when Copy is. The
+// fill begins at an address, the take where buf is.
+func (d *direct) here(t testing.TB, local nd.Token, address, n uint64, buf []byte) (take, fills bool) {
+	t.Helper()
+	defer fill(d.plain, 0)
+	if got, want := d.guard.CanFill(local, address, n), d.guard.Check(near(local, Write, address), n) == NoFault; got != want {
+		t.Fatalf("CanFill of %d bytes at %#x: %v, Check: %v", n, address, got, want)
+	}
+	out, from := make([]byte, len(buf)+9), pattern(len(buf), 9)
+	want := d.grants(t, &Ref{Mem: out}, near(local, Read, shm.AddressOf(buf)), uint64(len(buf)))
+	fill(out, 0x33)
+	copy(buf, from)
+	take = d.guard.Take(out, local, buf)
+	d.idle(t, "Take")
+	switch {
+	case take != want:
+		t.Fatalf("Take of %d bytes: %v, Copy: %v", len(buf), take, want)
+	case take && (!bytes.Equal(out[:len(buf)], from) || !only(out[len(buf):], 0x33)):
+		t.Fatalf("Take of %d bytes has brought something else", len(buf))
+	case !take && !only(out, 0x33):
+		t.Fatalf("a refused Take of %d bytes has written", len(buf))
+	}
+
+	want = d.grants(t, near(local, Write, address), &Ref{Mem: from}, uint64(len(from)))
+	fill(d.plain, 0x33)
+	fills = d.guard.Fill(local, address, from)
+	d.idle(t, "Fill")
+	if fills != want {
+		t.Fatalf("Fill of %d bytes at %#x: %v, Copy: %v", len(from), address, fills, want)
+	}
+	if !fills {
+		if !only(d.plain, 0x33) {
+			t.Fatal("a refused Fill has written")
+		}
+		return take, fills
+	}
+	off := address - shm.AddressOf(d.plain)
+	if !bytes.Equal(d.plain[off:][:len(from)], from) || !only(d.plain[:off], 0x33) || !only(d.plain[off+uint64(len(from)):], 0x33) {
+		t.Fatalf("Fill of %d bytes has written something else", len(from))
+	}
+	return take, fills
+}
+
+// TestDirectAcross: what Put and Get grant, in words.
+func TestDirectAcross(t *testing.T) {
+	const base = math.MaxUint64 - 4095 // the last granted address is the last there is
+	owner, executor, _ := pair(t)
+	d := newDirect(t, executor)
+	mem := owner.alloc(t, 3*4096)[4096:][:4096]
+	private := make([]byte, 4096)
+	var ends counter
+	granted := func(mem []byte, address uint64, flags nd.RegionFlags) nd.Token {
+		r := owner.fastRegion(t)
+		if !r.Prepare(mem, address, flags, 7, ends.ended).Run() {
+			t.Fatal("it does not run")
+		}
+		_, remote := r.Tokens()
+		return remote
+	}
+	both := granted(mem, base, allRights)
+	toRead, toWrite := granted(mem, base, nd.AllowRemoteRead), granted(mem, base, nd.AllowRemoteWrite)
+	nothing, hidden := granted(mem, base, nd.AllowLocalWrite), granted(private, base, allRights)
+	region := owner.region(t, mem, allRights)
+	local, remote := region.Tokens()
+	scoped := bind(t, owner.window(t), region, mem, Read|Write, 7, true)
+	gone := owner.window(t)
+	revoked := bind(t, gone, region, mem, Read|Write, 7, false)
+	unbind(t, gone)
+	link := func(endpoint uint64, state, left uint32) *Peer {
+		to := owner.peer(endpoint)
+		to.Link.State.Store(state)
+		to.Link.Left.Store(left)
+		return to
+	}
+	open, stranger := owner.peer(7), owner.peer(7)
+	stranger.Owner++
+	at := shm.AddressOf(mem)
+	for name, c := range map[string]struct {
+		to        *Peer
+		remote    nd.Token
+		address   uint64
+		local     int
+		from, end int // of our memory, from the begin of what is granted
+		put, get  bool
+	}{
+		"a word":                         {open, both, base, fullToken, 0, 8, true, true},
+		"a byte":                         {open, both, base + 3, fullToken, 5, 6, true, true},
+		"odd":                            {open, both, base + 3, fullToken, 5, 52, true, true},
+		"to the last address":            {open, both, base + 4088, fullToken, 0, 8, true, true},
+		"all of it":                      {open, both, base, fullToken, Chunk - 4096, Chunk, true, true},
+		"a byte beyond the last address": {open, both, base + 4089, fullToken, 0, 8, false, false},
+		"to far beyond it":               {open, both, base + 1, fullToken, 0, Chunk, false, false},
+		"a byte before it":               {open, both, base - 1, fullToken, 0, 8, false, false},
+		"at 0":                           {open, both, 0, fullToken, 0, 8, false, false},
+		"to read":                        {open, toRead, base, fullToken, 0, 8, false, true},
+		"to write":                       {open, toWrite, base, fullToken, 0, 8, true, false},
+		"no right":                       {open, nothing, base, fullToken, 0, 8, false, false},
+		"private memory":                 {open, hidden, base, fullToken, 0, 8, false, false},
+		"token of a registration":        {open, remote, at, fullToken, 0, 8, true, true},
+		"local token":                    {open, local, at, fullToken, 0, 8, false, false},
+		"revoked":                        {open, revoked, at, fullToken, 0, 8, false, false},
+		"another tag":                    {open, both ^ 1<<indexBits, base, fullToken, 0, 8, false, false},
+		"another index":                  {open, both ^ 1<<10, base, fullToken, 0, 8, false, false},
+		"no token":                       {open, 0, base, fullToken, 0, 8, false, false},
+		"our own token":                  {open, d.tokens[remoteToken], shm.AddressOf(d.granted), fullToken, 0, 8, false, false},
+		"its connection":                 {open, scoped, at, fullToken, 0, 8, true, true},
+		"another connection":             {owner.peer(8), scoped, at, fullToken, 0, 8, false, false},
+		"another adapter":                {stranger, both, base, fullToken, 0, 8, false, false},
+		"aborted":                        {link(7, linkOpen+1, 0), both, base, fullToken, 0, 8, false, false},
+		"disconnected":                   {link(7, linkOpen, 1), both, base, fullToken, 0, 8, false, false},
+		"read-only source":               {open, both, base, readOnlyToken, 0, 8, true, false},
+		"remote token of ours":           {open, both, base, remoteToken, 0, 8, false, false},
+		"window of ours":                 {open, both, base, windowToken, 0, 8, false, false},
+		"token of our other adapter":     {open, both, base, foreignToken, 0, 8, false, false},
+		"stale token of ours":            {open, both, base, staleToken, 0, 8, false, false},
+		"no token of ours":               {open, both, base, noToken, 0, 8, false, false},
+		"a byte before our memory":       {open, both, base, fullToken, -1, 7, false, false},
+		"a byte after our memory":        {open, both, base, fullToken, Chunk - 7, Chunk + 1, false, false},
+		"to the end of our memory":       {open, both, base, fullToken, Chunk - 8, Chunk, true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			buf := d.plain[Chunk+c.from : Chunk+c.end]
+			var there []byte
+			if c.put || c.get {
+				off := c.address - base
+				if c.remote == remote || c.remote == scoped {
+					off = c.address - at
+				}
+				there = mem[off:][:len(buf)]
+			}
+			before := bytes.Clone(mem)
+			put, get := d.across(t, c.to, c.remote, c.address, d.tokens[c.local], buf, there)
+			if put != c.put || get != c.get {
+				t.Errorf("Put %v, Get %v; want %v, %v", put, get, c.put, c.get)
+			}
+			if !bytes.Equal(mem, before) {
+				t.Error("other memory of the peer has changed")
+			}
+		})
+	}
+}
+
+// TestDirectHere: what Take, Fill and CanFill grant.
+func TestDirectHere(t *testing.T) {
+	d := newDirect(t, join(t, newArena(t)))
+	at := shm.AddressOf(d.granted)
+	for local, name := range tokenNames {
+		t.Run(name, func(t *testing.T) {
+			reads, writes := local == fullToken || local == readOnlyToken, local == fullToken
+			for _, c := range []struct {
+				from, to int
+				inside   bool
+			}{
+				{0, 8, true}, {0, Chunk, true}, {5, 6, true}, {Chunk - 8, Chunk, true}, {3, 50, true},
+				{-1, 7, false}, {-8, 0, false}, {Chunk - 7, Chunk + 1, false}, {Chunk, Chunk + 1, false},
+			} {
+				buf := d.plain[Chunk+c.from : Chunk+c.to]
+				take, fills := d.here(t, d.tokens[local], at+uint64(c.from), uint64(len(buf)), buf)
+				if take != (reads && c.inside) || fills != (writes && c.inside) {
+					t.Errorf("bytes %d to %d: Take %v, Fill %v", c.from, c.to, take, fills)
+				}
+			}
+			for _, c := range []struct {
+				address, n uint64
+				inside     bool
+			}{
+				{at, Chunk, true}, {at, Chunk + 1, false}, {at + 1, Chunk, false}, {at, math.MaxUint64, false}, {at + 1, math.MaxUint64, false},
+				{at + 1, -at, false}, {0, 8, false}, {math.MaxUint64, 1, false}, {math.MaxUint64, 2, false}, {math.MaxUint64, math.MaxUint64, false},
+				{at + Chunk, 0, true}, {at + Chunk + 1, 0, false}, {at - 1, 0, false},
+			} {
+				if got := d.guard.CanFill(d.tokens[local], c.address, c.n); got != (writes && c.inside) {
+					t.Errorf("CanFill %#x bytes at %d after the begin: %v", c.n, int64(c.address-at), got)
+				}
+			}
+		})
+	}
+}
+
+// FuzzDirect plays an owner that writes anything into its entries, towards an
+// executor that uses anything of its own.
+func FuzzDirect(f *testing.F) {
+	a := newArena(f)
+	owner, executor := join(f, a), join(f, a)
+	owner.admit(f, executor)
+	d := newDirect(f, executor)
+	mem := owner.alloc(f, 4096)
+	remote := bind(f, owner.window(f), owner.region(f, mem, allRights), mem, Read|Write, 7, false)
+	base, offset := shm.AddressOf(mem), uint64(owner.offsetOf(f, mem))
+	block := indexOf(remote) / shm.WindowBlockEntries * shm.WindowBlockEntries
+	entries, err := a.Bytes(a.WindowTable()+shm.Offset(block)*shm.WindowEntrySize, shm.WindowBlockEntries*shm.WindowEntrySize)
+	if err != nil {
+		f.Fatal(err)
+	}
+	const all = uint64(Remote|Read|Write) << 32
+	f.Add(entryOf(all, base, 4096, offset), uint32(9), base, uint32(0), uint32(8), byte(fullToken), byte(makeValid|makeOurs))
+	f.Add(entryOf(all, base, 4096, offset), uint32(9), uint64(5), uint32(Chunk), uint32(47), byte(readOnlyToken), byte(makeValid|makeOurs|makeScope|makeNear))
+	f.Add(entryOf(all, math.MaxUint64-7, 8, offset), uint32(9), uint64(0), uint32(Chunk), uint32(8), byte(fullToken), byte(makeValid|makeOurs|makeNear))
+	f.Add(entryOf(all, math.MaxUint64-7, 80, 1<<40), uint32(1<<20|9), uint64(3), uint32(2*Chunk-8), uint32(9), byte(staleToken), byte(makeValid|makeOurs|makeNear|makeArena))
+	f.Add(entryOf(all, base, math.MaxUint64, a.Size()-4), uint32(1<<20|9), uint64(0), uint32(Chunk), uint32(8), byte(fullToken), byte(makeValid|makeOurs|makeNear))
+	f.Add(entryOf(all, base, 4096, offset), uint32(9), base, uint32(Chunk), uint32(8), byte(fullToken), byte(makeValid|makeOurs|disconnect))
+	f.Add(entryOf(all, 0, math.MaxUint64), uint32(9), uint64(a.HeapStart()), uint32(Chunk), uint32(8), byte(fullToken), byte(makeValid|makeOurs))
+	f.Add(entryOf(all|uint64(makeToken(block+9, 0)), base, 4096, offset), uint32(9), base, uint32(Chunk), uint32(8), byte(fullToken), byte(makeOurs))
+	f.Add(bytes.Repeat([]byte{0xff}, 64), uint32(math.MaxUint32), uint64(math.MaxUint64), uint32(math.MaxUint32), uint32(math.MaxUint32), byte(255), byte(0))
+	f.Add([]byte{}, uint32(0), uint64(0), uint32(0), uint32(0), byte(foreignToken), byte(abort))
+
+	f.Fuzz(func(t *testing.T, raw []byte, number uint32, address uint64, at, length uint32, which, help byte) {
+		token := makeToken(block+number%shm.WindowBlockEntries, number>>8)
+		to := owner.peer(7)
+		words, entry := helped(raw, token, number, a, to, help)
+		local := nd.Token(address)
+		if int(which) < len(d.tokens) {
+			local = d.tokens[which]
+		}
+		buf := d.plain[at%(2*Chunk):][:1+length%Chunk]
+		n := uint64(len(buf))
+		d.here(t, local, address, uint64(number), buf)
+		d.here(t, local, shm.AddressOf(d.plain)+address%(3*Chunk), uint64(number), buf)
+		if help&makeNear != 0 {
+			address = words[1] + address%8192
+		}
+
+		before := bytes.Clone(entries)
+		defer copy(entries, before)
+		copy(executor.raw(t, token), entry[:])
+		there := d.shown(t, to, token, address, n)
+		if hazard, at := uint64(d.at), d.whereabouts(there); at < hazard+8 && hazard < at+n && there != nil {
+			return // it changes in mid-copy
+		}
+		unchanged, lies := watchTables(t, a), bytes.Clone(entries)
+		d.across(t, to, token, address, local, buf, there)
+		fill(d.plain, 0)
+		if !unchanged() || !bytes.Equal(entries, lies) {
+			t.Error("the tables have changed")
+		}
+	})
+}
+
+// shown returns the memory that a peer's token stands for, nil if there is none.
+func (d *direct) shown(t testing.TB, to *Peer, token nd.Token, address, n uint64) []byte {
+	t.Helper()
+	if d.guard.Check(farRef(to, token, 0, address), n) != NoFault {
+		return nil
+	}
+	e := d.entry(token)
+	there, err := d.arena.Bytes(shm.Offset(e.offset.Load()+address-e.base.Load()), n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return there
+}
+
+func (d *direct) whereabouts(b []byte) uint64 {
+	off, _ := d.arena.Locate(b)
+	return uint64(off)
+}
