@@ -44,12 +44,13 @@ type sleepers struct {
 	shut atomic.Bool // no wait may begin, and the arena may be gone
 
 	begun   atomic.Uint64 // waits so far
-	waiting atomic.Int64  // of those, how many are under way; changed with the lock held
+	waiting atomic.Int64  // of those, how many are under way
 
 	mu     sync.Mutex
-	idle   sync.Cond // waiting is 0
+	idle   sync.Cond // calls is 0
+	calls  int       // that wait, or are about to; Provider.Close waits for their end
 	count  int       // of those under way, how many sleep
-	onIdle func()    // called when waiting has become 0, with the lock held
+	onIdle func()    // called when waiting has become 0
 }
 
 func (s *sleepers) init(bell shm.Doorbell, onIdle func()) {
@@ -63,24 +64,35 @@ func (s *sleepers) wake() {
 	}
 }
 
-// begin counts a wait, unless there may be none any more.
+// begin counts a call that waits, unless there may be none any more.
 func (s *sleepers) begin() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.shut.Load() {
 		return false
 	}
-	s.begun.Add(1)
-	s.waiting.Add(1)
+	s.calls++
 	return true
 }
 
 func (s *sleepers) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.calls--; s.calls == 0 {
+		s.idle.Broadcast()
+	}
+}
+
+// attend notes that a wait begins, which from now on serves everything of this
+// process, and part that it ends.
+func (s *sleepers) attend() {
+	s.begun.Add(1)
+	s.waiting.Add(1)
+}
+
+func (s *sleepers) part() {
 	if s.waiting.Add(-1) == 0 {
 		s.onIdle()
-		s.idle.Broadcast()
 	}
 }
 
@@ -90,7 +102,7 @@ func (s *sleepers) close() {
 	defer s.mu.Unlock()
 	s.shut.Store(true)
 	s.bell.Ring()
-	for s.waiting.Load() > 0 {
+	for s.calls > 0 {
 		s.idle.Wait()
 	}
 }
@@ -144,6 +156,8 @@ func (p *Provider) wait(ctx context.Context, drive func(), ready func() bool) er
 		return errClosed
 	}
 	defer p.sleep.end()
+	p.sleep.attend()
+	defer p.sleep.part()
 	if over, err := p.hover(ctx, drive, ready); over {
 		return err
 	}
