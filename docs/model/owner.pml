@@ -354,15 +354,16 @@ inline sleep() {
 	lock();
 	begin();
 	load(x, DATA);
-#ifdef LOOK_FIRST
-	exchange(ARMED, 1);
-#endif
 #endif
 	d_step { looked = true; seen = x; x = 0; CLAIM(O3_woken, seen >= unrung) };
 #ifndef NO_LOCK
 	d_step { SEEN(W8, M[OWNER] == me + 1); holders-- };
-	unlock()
+	unlock();
 #endif
+#ifdef LOOK_FIRST
+	exchange(ARMED, 1);
+#endif
+	skip
 }
 
 proctype Process(byte me) {
