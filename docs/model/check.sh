@@ -204,9 +204,9 @@ trail() {
 		return 1
 	fi
 	spin -t -k "$model.trail" -p "${@/#/-D}" "$models/$model" 2>&1 |
-		sed -n -e '/P[0-9]_[a-z]* = /d' -e '/CYCLE/p' -e '/failed assertion/{' -e p -e ':rest' -e n -e 'b rest' -e '}' \
-			-e 's/:.*proc *[0-9]* (\([A-Za-z]*\)[^)]*) [^ ]*:\([0-9]*\) (state [0-9]*)[^[]*/ \1, line \2: /' \
-			-e '/\[.*\(M\[\|epoch =\|running\|lock\|failed =\|invalidating =\|buffer\)/p'
+		sed -n -e '/[DEOP][0-9]_[a-z]* = /d' -e '/\[k\]\|\.count = /d' -e '/CYCLE/p' -e '/failed assertion/{' -e p -e ':rest' -e n -e 'b rest' -e '}' \
+			-e 's/:.*proc *\([0-9]*\) (\([A-Za-z]*\)[^)]*) [^ ]*:\([0-9]*\) (state [0-9]*)[^[]*/ \2 \1, line \3: /' \
+			-e '/\[.*\(M\[\|epoch =\|running\|lock\|failed =\|invalidating =\|buffer\|mu =\|holders\|pushes\|seen =\|slot\|armed\|rings\|asleep\|closed\|delivered\|found =\)/p'
 }
 
 for tool in spin gcc; do
