@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Checks invalidate.pml, the model of the invalidation handshake: the correct protocol has to pass, and every mutation
-# has to break exactly the claims that the table below names. Needs spin and gcc.
+# Checks the models: of the invalidation handshake, of the asymmetric mutex, of the doorbell and the end of a connection.
+# The correct protocol has to pass, and every mutation has to break exactly the claims that the table below names. Needs
+# spin and gcc.
 #
 #	check.sh               all runs; exit status 0 if each of them found what it should
 #	check.sh trail NAME    the steps of a counterexample of the run NAME (for assertions, a shortest one)
@@ -12,16 +13,17 @@
 # error. Whatever else happens is a finding too, and the runs named "judge" make sure that it is seen.
 set -u -o pipefail
 export LC_ALL=C
-model=$(cd "$(dirname "$0")" && pwd)/invalidate.pml || exit 2
+models=$(cd "$(dirname "$0")" && pwd) || exit 2
 
 two="NEXEC=2 MORTAL=1 NXFER=1 NBIND=2 ONE_SIZE"
 twotso="NEXEC=2 MORTAL=0 NXFER=1 NBIND=2 ONE_SIZE TSO"
 dying="OWNER_DIES REJOIN NXFER=1 NBIND=2"
 
-# A run a line: name | search | what it has to find | macros for the model. The search is "safety" (assertions and
-# deadlocks) or "liveness" (P4_ends, under weak fairness); what follows it changes a setting of run(), and only the
+# A run a line: name | search | what it has to find | macros for the model. The runs below the name of a model are its
+# own; their names are theirs alone. The search is "safety" (assertions and deadlocks) or "liveness" (P4_ends, under weak fairness); what follows it changes a setting of run(), and only the
 # judge's own tests do that.
 table=$(sed 's/[[:space:]]*|[[:space:]]*/|/g' <<END
+invalidate.pml
 base                        | safety   | nothing | -
 base, ends                  | liveness | nothing | -
 two queue pairs             | safety   | nothing | $two
@@ -71,12 +73,54 @@ judge: checker refuses      | safety flags=-Z         | checker failed | -
 judge: no compiler          | safety cflags=-Zz       | not compiled  | -
 judge: no model             | safety                  | not translated | NEXEC=NO_SUCH
 judge: misspelt macro       | safety                  | unknown macro | NO_SUCH
+
+owner.pml
+owner                       | safety   | nothing | -
+owner, longer               | safety   | nothing | ROUNDS=3
+owner, three                | safety   | nothing | N=3
+owner, again                | safety   | nothing | AGAIN ROUNDS=3
+owner, witnesses            | safety   | W1 W2 W3 W4 W5 W6 W7 W8 | WITNESS
+owner, NO_HEAVY             | safety   | O1_alone O2_seen O3_woken deadlock | NO_HEAVY
+owner, HEAVY_FIRST          | safety   | O1_alone O2_seen O3_woken deadlock | HEAVY_FIRST
+owner, NO_SECOND_LOOK       | safety   | O1_alone O2_seen O3_woken deadlock | NO_SECOND_LOOK
+owner, NO_WAIT              | safety   | O1_alone O2_seen O3_woken deadlock | NO_WAIT
+owner, SHARED_FLAG          | safety   | O1_alone O2_seen O3_woken deadlock | SHARED_FLAG ROUNDS=3
+owner, FORGET               | safety   | O1_alone O2_seen O3_woken deadlock | FORGET ROUNDS=3
+owner, NO_SELF              | safety   | O1_alone O2_seen O3_woken deadlock | NO_SELF AGAIN
+owner, NO_STEP_BACK         | safety   | deadlock | NO_STEP_BACK
+owner, OUT_FIRST            | safety   | O2_seen O3_woken | OUT_FIRST
+owner, PLAIN_ARM            | safety   | nothing | PLAIN_ARM ROUNDS=3
+owner, LOOK_FIRST           | safety   | O3_woken | LOOK_FIRST
+owner, NO_LOCK              | safety   | O3_woken | NO_LOCK
+
+doorbell.pml
+bell                        | safety   | nothing | -
+bell, two                   | safety   | nothing | N=2
+bell, strict                | safety   | nothing | STRICT NO_HEAVY
+bell, witnesses             | safety   | W1 W2 W3 W4 W5 W6 | WITNESS N=2 MESSAGES=1
+bell, NO_HEAVY              | safety   | D1_woken | NO_HEAVY
+bell, LOOK_EARLY            | safety   | D1_woken | LOOK_EARLY
+bell, HEAVY_EARLY           | safety   | D1_woken | HEAVY_EARLY
+bell, HEAR_FIRST            | safety   | D1_woken | HEAR_FIRST
+bell, NO_RING               | safety   | D1_woken | NO_RING
+bell, NO_TICKET             | safety   | D1_woken | NO_TICKET
+bell, DISARM_ALWAYS         | safety   | D1_woken | DISARM_ALWAYS N=2 MESSAGES=1
+bell, WAKE_ONE              | safety   | D1_woken | WAKE_ONE N=2 MESSAGES=1
+end                         | safety   | nothing | ENDING MESSAGES=3
+end, strict                 | safety   | nothing | ENDING STRICT NO_HEAVY
+end, witnesses              | safety   | W1 W2 W3 W4 W5 | ENDING WITNESS
+end, NO_HEAVY               | safety   | E1_found | ENDING NO_HEAVY
+end, LOOK_EARLY             | safety   | E1_found | ENDING LOOK_EARLY
+end, HEAVY_EARLY            | safety   | E1_found | ENDING HEAVY_EARLY
+end, STATE_FIRST            | safety   | E1_found | ENDING STATE_FIRST
+end, NO_LOOK                | safety   | E1_found | ENDING NO_LOOK
 END
 )
 
-# translate MACROS...: spin's C files, in the working directory. Prints what went wrong.
+# translate MODEL MACROS...: spin's C files, in the working directory. Prints what went wrong.
 translate() {
-	local m
+	local model=$models/$1 m
+	shift
 	for m; do
 		if ! grep -Eq "^#[a-z]+.*[^A-Z_]${m%%=*}([^A-Z_]|\$)" "$model"; then
 			echo "unknown macro"
@@ -109,7 +153,7 @@ judge() {
 	else
 		errors=$(sed -n 's/^State-vector .*, errors: //p' pan.out)
 		found=$(sed -n 's/^pan:[0-9]*: \(.*\) (at depth [0-9]*)$/\1/p' pan.out |
-			sed -e 's/^assertion violated //' -e 's/^acceptance cycle$/P4_ends/' | sort -u | paste -s -d ' ' -)
+			sed -e 's/^assertion violated //' -e 's/^acceptance cycle$/P4_ends/' -e 's/^invalid end state$/deadlock/' | sort -u | paste -s -d ' ' -)
 		case $errors:$found in
 		0:) echo "nothing" ;;
 		[1-9]*:?*) echo "$found" ;;
@@ -118,20 +162,20 @@ judge() {
 	fi
 }
 
-# run NUMBER SEARCH SETTINGS MACROS: leaves "found|states" in the file NUMBER.
+# run NUMBER SEARCH SETTINGS MODEL MACROS: leaves "found|states" in the file NUMBER.
 run() {
 	local depth=20000 memory=2000 flags='' cflags='' optimise=-O0 found='' setting
 	for setting in $3; do
 		local "$setting"
 	done
 	mkdir "$work/$1.d" && cd "$work/$1.d" || return
-	if found=$(translate $4); then
+	if found=$(translate "$4" $5); then
 		case $2 in
 		safety) cflags="-DSAFETY -DNOCLAIM $cflags" flags="$flags" ;;
 		liveness) cflags="-DNFAIR=3 $cflags" flags="-a -f -A $flags" ;;
 		esac
-		case $4 in
-		*NEXEC=2* | *OWNER_DIES* | *TSO*) optimise=-O1 ;; # pays for large searches only
+		case $5 in
+		*NEXEC=2* | *OWNER_DIES* | *TSO* | *N=[23]*) optimise=-O1 ;; # pays for large searches only
 		esac
 		# -c0: past the first error, so that all broken claims show. -b: a path cut short is an error.
 		if ! gcc -w $optimise -DMEMLIM="$memory" $cflags -o pan pan.c >gcc.out 2>&1; then
@@ -146,23 +190,23 @@ run() {
 	cd "$work" && rm -rf "$1.d" && mv "$1.part" "$1"
 }
 
-# trail SEARCH MACROS: the steps of a counterexample that touch shared memory, a member's life or a claim.
+# trail SEARCH MODEL MACROS: the steps of a counterexample that touch shared memory, a member's life or a claim.
 trail() {
-	local search=$1
-	set -- $2
-	cd "$work" && translate "$@" || return
+	local search=$1 model=$2
+	set -- $3
+	cd "$work" && translate "$model" "$@" || return
 	case $search in
 	safety) gcc -w -DSAFETY -DNOCLAIM -DREACH -o pan pan.c && ./pan -n -i -m20000 >pan.out ;;
 	liveness) gcc -w -DNFAIR=3 -o pan pan.c && ./pan -n -a -f -A -m20000 >pan.out ;;
 	esac
-	if ! [ -s invalidate.pml.trail ]; then
+	if ! [ -s "$model.trail" ]; then
 		echo "no counterexample"
 		return 1
 	fi
-	spin -t -k invalidate.pml.trail -p "${@/#/-D}" "$model" 2>&1 |
-		sed -n -e '/P[0-9]_[a-z]* = /d' -e '/CYCLE/p' -e '/failed assertion/{' -e p -e ':rest' -e n -e 'b rest' -e '}' \
-			-e 's/:.*proc *[0-9]* (\([A-Za-z]*\)[^)]*) [^ ]*:\([0-9]*\) (state [0-9]*)[^[]*/ \1, line \2: /' \
-			-e '/\[.*\(M\[\|epoch =\|running\|lock\|failed =\|invalidating =\|buffer\)/p'
+	spin -t -k "$model.trail" -p "${@/#/-D}" "$models/$model" 2>&1 |
+		sed -n -e '/[DEOP][0-9]_[a-z]* = /d' -e '/\[k\]\|\.count = /d' -e '/CYCLE/p' -e '/failed assertion/{' -e p -e ':rest' -e n -e 'b rest' -e '}' \
+			-e 's/:.*proc *\([0-9]*\) (\([A-Za-z]*\)[^)]*) [^ ]*:\([0-9]*\) (state [0-9]*)[^[]*/ \2 \1, line \3: /' \
+			-e '/\[.*\(M\[\|epoch =\|running\|lock\|failed =\|invalidating =\|buffer\|mu =\|holders\|pushes\|seen =\|slot\|armed\|rings\|asleep\|closed\|delivered\|found =\)/p'
 }
 
 for tool in spin gcc; do
@@ -176,15 +220,19 @@ work=$(mktemp -d) || exit 2
 trap 'for p in $(jobs -p); do kill -- "-$p" 2>/dev/null; done; wait; rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM HUP
 
-names=() searches=() wanted=() macros=()
+names=() searches=() wanted=() macros=() of=()
 while IFS='|' read -r n s f m; do
-	names+=("$n") searches+=("$s") wanted+=("$f") macros+=("${m#-}")
+	case $n in
+	'') continue ;;
+	*.pml) model=$n && continue ;;
+	esac
+	of+=("$model") names+=("$n") searches+=("$s") wanted+=("$f") macros+=("${m#-}")
 done <<<"$table"
 
 if [ "${1-}" = trail ]; then
 	for i in "${!names[@]}"; do
 		if [ "${names[i]}" = "${2-}" ]; then
-			trail "${searches[i]%% *}" "${macros[i]}"
+			trail "${searches[i]%% *}" "${of[i]}" "${macros[i]}"
 			exit
 		fi
 	done
@@ -200,7 +248,7 @@ set -m
 for ((w = 0; w < jobs; w++)); do
 	for i in "${!names[@]}"; do
 		mkdir "$work/$i.taken" 2>/dev/null || continue
-		run "$i" "${searches[i]%% *}" "$(cut -s -d ' ' -f 2- <<<"${searches[i]}")" "${macros[i]}"
+		run "$i" "${searches[i]%% *}" "$(cut -s -d ' ' -f 2- <<<"${searches[i]}")" "${of[i]}" "${macros[i]}"
 	done &
 done
 set +m

@@ -1,0 +1,270 @@
+/*
+ * The doorbell, and the end of a connection, for Spin: the two handshakes that shm.Producer.Relax rests on.
+ *
+ * A producer stores a message into a slot and then loads a word of the other side: the doorbell's armed word, to see
+ * whether somebody has to be woken, or the connection's state, to see whether the message is sure to be taken. Relax
+ * makes the store a plain one, which may wait in the store buffer while the word is loaded. So the other side, which
+ * stores that word and then looks at the slot for the last time, calls HeavyForAll in between.
+ *
+ *	producer                    sleeper (Arm, look, Sleep)       closer (move, sweep)
+ *	--------                    --------------------------       --------------------
+ *	slot := message             ticket := rings so far           state := closed
+ *	armed?  ring:               armed := 1                       HeavyForAll
+ *	  armed := 2 if it is 1     HeavyForAll                      look at the slot: what is not found now is lost
+ *	  rings++, wake all         look at the slot
+ *	  armed := 0 if it is 2     sleep, if rings is the ticket
+ *	state open?  delivered      nobody else sleeps: armed := 0
+ *
+ * Producers store through first-in-first-out store buffers, as on amd64; everything else that is stored here is stored
+ * by an exchange or an atomic operation. (No store of the sleeper's or the closer's has to wait for that: the barrier
+ * empties the buffer of its caller too.) HeavyForAll passes the producers one after the other, each at some moment
+ * within the call. It takes in all processes; the model holds those that matter.
+ *
+ * Sizes, to be given with -D: N producers and sleepers (1), sleeper i waits for producer i, and all have one bell;
+ * MESSAGES of each producer (2).
+ *
+ * Variants, all correct:
+ *	STRICT  the store to the slot empties the buffer, as it does without Relax; HeavyForAll is not needed
+ *	ENDING  the end of a connection instead of the doorbell; any of the two sides may end it
+ *
+ * Mutations:
+ *	NO_HEAVY, LOOK_EARLY (the look comes before HeavyForAll), HEAVY_EARLY (HeavyForAll comes before the store);
+ *	of the doorbell: NO_RING NO_TICKET HEAR_FIRST, with N=2: DISARM_ALWAYS WAKE_ONE; of the end: STATE_FIRST NO_LOOK
+ *
+ * README.md says what each of them means. WITNESS asserts that certain situations never come up, and each of these
+ * assertions has to fail.
+ */
+
+#ifndef N
+#define N 1
+#endif
+#ifndef MESSAGES
+#define MESSAGES 2
+#endif
+
+/* ---- Shared memory --------------------------------------------------------------------------------------------- */
+
+byte slot[N];			/* the newest message: its number, from 1 */
+byte armed;			/* 0, 1, or 2: somebody is ringing */
+byte rings;			/* the word of the futex */
+bool closed;			/* the connection's state */
+
+#define BUFFERED	MESSAGES
+chan buffer[N] = [BUFFERED] of { byte };	/* stores to the process's slot; it stores nothing else plainly */
+#define FENCE(p)	empty(buffer[p])
+
+active proctype Buffers() {
+endEmpty:
+	do
+	:: d_step { nempty(buffer[0]) -> buffer[0]?slot[0] }
+#if N > 1
+	:: d_step { nempty(buffer[1]) -> buffer[1]?slot[1] }
+#endif
+	od
+}
+
+inline heavyforall() {
+	i = 0;
+	do
+	:: i < N -> atomic { FENCE(i) -> i++ }
+	:: else -> break
+	od;
+	i = 0
+}
+
+#ifdef STRICT
+#define STORE(n)	d_step { FENCE(me) -> slot[me] = n }
+#else
+#define STORE(n)	buffer[me]!n
+#endif
+
+#if defined(NO_HEAVY) || defined(HEAVY_EARLY)
+#define BARRIER	skip
+#else
+#define BARRIER	heavyforall()
+#endif
+
+/* ---- What is claimed ------------------------------------------------------------------------------------------- */
+
+/* D1_woken. When nothing goes on any more, nobody sleeps while there is a message for him.
+ * E1_found. A Send that counted as delivered is found by the last look. */
+hidden byte D1_woken, E1_found;
+#define CLAIM(name, what)	name = (what); assert(name)
+
+#ifdef WITNESS
+hidden byte W1, W2, W3, W4, W5, W6;
+#define SEEN(name, what)	name = !(what); assert(name)
+#else
+#define SEEN(name, what)	skip
+#endif
+
+#ifndef ENDING
+
+/* ---- The doorbell ---------------------------------------------------------------------------------------------- */
+
+byte taken[N];			/* messages that the sleeper has found */
+bool asleep[N];			/* it is in the futex */
+byte sleepers;			/* how many have armed the bell and not left it; guarded by lock */
+bool lock;
+
+proctype Producer(byte me) {
+	byte n, a;
+	do
+	:: n < MESSAGES ->
+		n++;
+#ifdef HEAR_FIRST
+		a = armed;
+		STORE(n);
+#else
+		STORE(n);
+		d_step { a = armed; SEEN(W1, a == 0 && len(buffer[me]) > 0); SEEN(W2, a == 2) };
+#endif
+		if
+		:: a != 0 ->
+#ifndef NO_RING
+			d_step { FENCE(me) -> if :: armed == 1 -> armed = 2 :: else fi };
+			rings++;
+			d_step {
+				SEEN(W3, asleep[me]);
+				asleep[0] = false;
+#if N > 1 && !defined(WAKE_ONE)
+				asleep[1] = false
+#endif
+			};
+			d_step { if :: armed == 2 -> armed = 0 :: else -> SEEN(W4, armed == 1) fi };
+#endif
+			a = 0
+		:: else
+		fi
+	:: else -> break
+	od
+}
+
+inline look() {
+	d_step {
+		if :: slot[me] > taken[me] -> taken[me] = slot[me]; found = true :: else fi
+	}
+}
+
+proctype Sleeper(byte me) {
+	byte i, ticket;
+	bool found;
+	do
+	:: taken[me] < MESSAGES ->
+		d_step { !lock -> lock = true; sleepers++ };
+		ticket = rings;
+#ifdef HEAVY_EARLY
+		heavyforall();
+#endif
+		armed = 1;					/* an exchange */
+#ifdef LOOK_EARLY
+		look();
+#endif
+		BARRIER;
+		lock = false;
+#ifndef LOOK_EARLY
+		look();
+#endif
+		if
+		:: !found ->
+#ifdef NO_TICKET
+			asleep[me] = true;
+#else
+			d_step { if :: rings == ticket -> asleep[me] = true :: else -> SEEN(W5, true) fi };
+#endif
+endAsleep:
+			!asleep[me]
+		:: else -> SEEN(W6, true)
+		fi;
+		d_step { !lock -> lock = true; sleepers-- };
+#ifdef DISARM_ALWAYS
+		armed = 0;
+#else
+		if :: sleepers == 0 -> armed = 0 :: else fi;
+#endif
+		lock = false;
+		found = false; ticket = 0;
+		look();						/* as every wait does when it has left */
+		found = false
+	:: else -> break
+	od
+}
+
+/* What is left when nobody can take a step. */
+active proctype Quiet() {
+endNever:
+	timeout ->
+	d_step {
+		CLAIM(D1_woken, !(asleep[0] && slot[0] > taken[0]));
+#if N > 1
+		CLAIM(D1_woken, !(asleep[1] && slot[1] > taken[1]));
+#endif
+		skip
+	}
+}
+
+init {
+	byte p;
+	atomic {
+		do
+		:: p < N -> run Producer(p); run Sleeper(p); p++
+		:: else -> break
+		od
+	}
+}
+
+#else
+
+/* ---- The end of a connection ----------------------------------------------------------------------------------- */
+
+byte delivered;			/* Sends that counted as delivered */
+byte found;			/* messages found when the last look was over */
+bool swept;			/* it is over */
+
+active proctype Sender() {
+	byte me, n;
+	do
+	:: n < MESSAGES && !closed ->
+		n++;
+#ifdef STATE_FIRST
+		if
+		:: !closed -> STORE(n)
+		:: else -> break
+		fi;
+		d_step { delivered = n; CLAIM(E1_found, !swept || found >= delivered) }
+#else
+		STORE(n);
+		d_step {
+			if
+			:: !closed ->
+				SEEN(W1, len(buffer[0]) > 0);
+				delivered = n;
+				CLAIM(E1_found, !swept || found >= delivered)
+			:: else -> SEEN(W2, true)
+			fi
+		}
+#endif
+	:: d_step { FENCE(me) -> closed = true; SEEN(W5, !swept) }; break	/* the sender ends it */
+	:: break
+	od
+}
+
+active proctype Closer() {
+	byte i;
+#ifdef HEAVY_EARLY
+	heavyforall();
+#endif
+	if
+	:: closed						/* the other side has ended it */
+	:: closed = true					/* a compare-and-swap */
+	fi;
+#ifdef LOOK_EARLY
+	found = slot[0];
+#endif
+	BARRIER;
+#if !defined(LOOK_EARLY) && !defined(NO_LOOK)
+	found = slot[0];
+#endif
+	d_step { swept = true; SEEN(W3, found > delivered); SEEN(W4, delivered == MESSAGES); CLAIM(E1_found, found >= delivered) }
+}
+#endif
