@@ -25,7 +25,7 @@ var (
 func membarrier(command uintptr) bool {
 	for {
 		_, _, errno := unix.RawSyscall(unix.SYS_MEMBARRIER, command, 0, 0) // raw: it never blocks
-		if errno != unix.ENOMEM { // which passes
+		if errno != unix.ENOMEM {                                          // which passes
 			return errno == 0
 		}
 		runtime.Gosched()

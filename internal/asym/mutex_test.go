@@ -53,8 +53,7 @@ func TestMutexExcludes(t *testing.T) {
 func TestTryLockOfOneThatIsHeld(t *testing.T) {
 	var m Mutex
 	for range 1000 { // the owner by now
-		m.Lock()
-		m.Unlock()
+		once(&m)
 	}
 	m.Lock()
 	tried := make(chan bool)
@@ -78,8 +77,7 @@ func TestTryLockOfOneThatIsHeld(t *testing.T) {
 func TestLockWaitsForTheOwner(t *testing.T) {
 	var m Mutex
 	for range 1000 {
-		m.Lock()
-		m.Unlock()
+		once(&m)
 	}
 	m.Lock()
 	guarded, locked := 0, make(chan int)
@@ -98,8 +96,7 @@ func TestLockWaitsForTheOwner(t *testing.T) {
 func BenchmarkMutex(b *testing.B) {
 	var m Mutex
 	for b.Loop() {
-		m.Lock()
-		m.Unlock()
+		once(&m)
 	}
 }
 
@@ -132,4 +129,10 @@ func TestOwnersReplaceEachOther(t *testing.T) {
 	if want := owners * turns * streak; counter != want {
 		t.Errorf("%d increments are left of %d", counter, want)
 	}
+}
+
+// once locks and unlocks.
+func once(m *Mutex) {
+	m.Lock()
+	defer m.Unlock()
 }
