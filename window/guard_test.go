@@ -298,6 +298,7 @@ func (r *running) over() bool {
 // A token that goes while a transfer runs fails it after the chunk in hand.
 func TestRevokedInMidCopy(t *testing.T) {
 	owner, executor, to := pair(t)
+	owner.space.Watch(owner.guard.Hazard()) // as endpoints do; the race detector sees only this one
 	const size = 8 << 20
 	mem := owner.alloc(t, size)
 	r, w := owner.region(t, mem, allRights), owner.window(t)
