@@ -55,10 +55,7 @@ func (m *Mutex) LockBy(me Goroutine) {
 }
 
 // TryLock locks m unless it is in use, and tells whether it did.
-func (m *Mutex) TryLock() bool { return m.TryLockBy(Current()) }
-
-// TryLockBy is TryLock for a caller who knows its name.
-func (m *Mutex) TryLockBy(me Goroutine) bool { return m.enter(me) || m.tryLock() }
+func (m *Mutex) TryLock() bool { return m.enter(Current()) || m.tryLock() }
 
 // enter is the owner's way.
 func (m *Mutex) enter(me Goroutine) bool {

@@ -10,8 +10,5 @@ type Mutex struct{ sync.Mutex }
 // LockBy is Lock for a caller who knows its name.
 func (m *Mutex) LockBy(Goroutine) { m.Lock() }
 
-// TryLockBy is TryLock for a caller who knows its name.
-func (m *Mutex) TryLockBy(Goroutine) bool { return m.TryLock() }
-
 // Current returns the name of the running goroutine.
 func Current() Goroutine { return 0 }
