@@ -73,7 +73,7 @@ func (q *CompletionQueue) Poll(results []nd.Result) int {
 	all := q.countPoll()%thorough == 0
 	n := 0
 	if all || q.isEmpty() {
-		n, _ = q.serveUsers(results, all)
+		n = q.serveUsers(results, all)
 		if q.isEmpty() {
 			return n
 		}
@@ -98,7 +98,7 @@ const thorough = 1024
 // serveUsers drives the endpoints that have something to do, until there is a
 // result; if all is true, it drives all of them. Results of messages may come
 // back at once.
-func (q *CompletionQueue) serveUsers(results []nd.Result, all bool) (n int, moved bool) {
+func (q *CompletionQueue) serveUsers(results []nd.Result, all bool) (n int) {
 	asym.Store(&q.looks, q.looks.Load()+1)
 	users := *q.users.Load()
 	first := int(q.first.Load())
@@ -113,15 +113,16 @@ func (q *CompletionQueue) serveUsers(results []nd.Result, all bool) (n int, move
 		if !all && !ep.calls() {
 			continue
 		}
-		if got, m := ep.driveFor(q, results[n:]); m {
-			asym.Store32(&q.first, uint32(at+1)) // the next one's turn, so that none is left out
-			n += got
-			if moved = true; !all && (n > 0 || !q.isEmpty()) {
-				break
-			}
+		got, moved := ep.driveFor(q, results[n:])
+		if !moved {
+			continue
+		}
+		asym.Store32(&q.first, uint32(at+1)) // the next one's turn, so that none is left out
+		if n += got; !all && (n > 0 || !q.isEmpty()) {
+			break
 		}
 	}
-	return n, moved
+	return n
 }
 
 func (q *CompletionQueue) driveUsers() (moved bool) {
