@@ -2,9 +2,11 @@ package softnd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 
+	"github.com/softnd/softnd/internal/testimony"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
 )
@@ -20,10 +22,11 @@ func (j *Job) Barrier(ctx context.Context) error {
 	if err := j.usable("barrier"); err != nil {
 		return err
 	}
-	return j.barrier(ctx)
+	return j.barrier(ctx, "barrier")
 }
 
-func (j *Job) barrier(ctx context.Context) error {
+// barrier is Barrier as a part of op.
+func (j *Job) barrier(ctx context.Context, op string) error {
 	if j.broken != nil {
 		return &nd.OpError{Op: "barrier", Object: "job", Status: nd.InvalidDeviceState, Err: j.broken,
 			Detail: "an earlier barrier of this rank has failed, and the ranks are no longer in step", Next: "start the job again"}
@@ -32,7 +35,7 @@ func (j *Job) barrier(ctx context.Context) error {
 	if j.glance(ticket) {
 		return nil
 	}
-	return j.await(ctx, ticket)
+	return j.await(ctx, op, ticket)
 }
 
 // How often a rank looks whether the others have come before it makes a wait of
@@ -66,9 +69,9 @@ func (j *Job) glance(ticket uint64) bool {
 }
 
 // await is the rest of a barrier for a rank that has arrived.
-func (j *Job) await(ctx context.Context, ticket uint64) error {
+func (j *Job) await(ctx context.Context, op string, ticket uint64) error {
 	var gone error
-	err := j.provider.WaitFor(ctx, func() bool {
+	err := j.provider.WaitFor(ctx, testimony.Call{Op: op, Round: j.group.Round()}, func() bool {
 		if j.group.Passed(ticket) {
 			return true
 		}
@@ -120,7 +123,11 @@ func (j *Job) missing() error {
 
 // Exchange gives every rank the blobs of all ranks, indexed by rank.
 //
+// All ranks make the same collective calls in the same order. Where one calls Barrier
+// instead, this is noticed here, and not there.
+//
 // Errors: as Barrier, [nd.InvalidHandle] after Close included;
+// [nd.InvalidDeviceState] when a rank has come to another collective call;
 // [shm.ErrShortage] when there is no room for the blob.
 func (j *Job) Exchange(ctx context.Context, blob []byte) ([][]byte, error) {
 	j.collective.Lock()
@@ -140,16 +147,22 @@ func (j *Job) Exchange(ctx context.Context, blob []byte) ([][]byte, error) {
 	}
 	copy(mem, blob)
 	j.group.Publish(off, uint64(len(blob)))
-	if err := j.barrier(ctx); err != nil {
+	if err := j.barrier(ctx, "exchange"); err != nil {
 		return nil, err
 	}
 	all := make([][]byte, j.Size())
 	for rank := range all {
-		if all[rank], err = j.group.Published(rank); err != nil {
+		all[rank], err = j.group.Published(rank)
+		if errors.Is(err, shm.ErrNothingOffered) {
+			j.broken = fmt.Errorf("rank %d takes part in another collective call", rank)
+			return nil, &nd.OpError{Op: "exchange", Object: "job", Status: nd.InvalidDeviceState, Err: j.broken,
+				Next: "let all ranks make the same collective calls in the same order"}
+		}
+		if err != nil {
 			return nil, fmt.Errorf("softnd: exchange: %w", err)
 		}
 	}
-	return all, j.barrier(ctx)
+	return all, j.barrier(ctx, "exchange")
 }
 
 // ExchangeWindows gives every rank the window descriptors of all ranks,

@@ -155,6 +155,35 @@ func TestCloseEndsBarrier(t *testing.T) {
 	}
 }
 
+// playCrossed has rank 0 in a barrier while the others exchange something.
+func playCrossed(ctx context.Context, j *Job, _ int) error {
+	for range 2 {
+		if _, err := j.Exchange(ctx, []byte{byte(j.Rank())}); err != nil {
+			return err
+		}
+	}
+	if j.Rank() == 0 {
+		return j.Barrier(ctx)
+	}
+	all, err := j.Exchange(ctx, []byte("x"))
+	if !errors.Is(err, nd.InvalidDeviceState) || !strings.Contains(err.Error(), "rank 0 takes part in another collective call") {
+		return fmt.Errorf("%q, %w, want %v", all, err, nd.InvalidDeviceState)
+	}
+	if err := j.Barrier(ctx); !errors.Is(err, nd.InvalidDeviceState) {
+		return fmt.Errorf("a barrier after that: %w, want %v", err, nd.InvalidDeviceState)
+	}
+	return nil
+}
+
+// An exchange with a rank that has come for a barrier gives nobody old bytes.
+func TestExchangeWithABarrier(t *testing.T) {
+	for _, ranks := range []int{2, 3} {
+		for _, r := range start(t, ranks, "crossed", 0) {
+			r.finish(t)
+		}
+	}
+}
+
 // playTimed tells how long n barriers take.
 func playTimed(ctx context.Context, j *Job, n int) error {
 	if j.Size() <= runtime.NumCPU() {

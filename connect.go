@@ -9,6 +9,7 @@ import (
 	"net/netip"
 
 	"github.com/softnd/softnd/endpoint"
+	"github.com/softnd/softnd/internal/testimony"
 	"github.com/softnd/softnd/nd"
 )
 
@@ -77,7 +78,7 @@ func (j *Job) answer(ctx context.Context, peer int, ep nd.Endpoint) error {
 		return err
 	}
 	var c nd.Connector
-	err = j.provider.WaitFor(ctx, func() bool {
+	err = j.provider.WaitFor(ctx, testimony.Call{Op: "accept", Object: fmt.Sprintf("rank %d", peer), Peer: id}, func() bool {
 		j.sortRequests()
 		c = j.requestFrom(peer)
 		return c != nil || who.Gone()

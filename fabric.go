@@ -35,5 +35,6 @@ func Join(ctx context.Context, name string, rank, size int) (*Job, error) {
 	if err := j.start(ctx, rank, endpoint.Options{Executor: executor}); err != nil {
 		return nil, errors.Join(fmt.Errorf("softnd: join %q: rank %d of %d: %w", name, rank, size, err), j.Close())
 	}
+	current.Store(j)
 	return j, nil
 }

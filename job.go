@@ -2,7 +2,8 @@
 // others, and the adapter through which all memory moves.
 //
 // Under ndrun every process that calls [Init] becomes the rank that it was
-// started as; started alone, a program is rank 0 of 1.
+// started as, and so it does under mpiexec, mpirun and srun; started alone, a
+// program is rank 0 of 1.
 //
 //	job, err := softnd.Init(ctx)
 //	if err != nil { ... }
@@ -18,12 +19,9 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/softnd/softnd/endpoint"
 	"github.com/softnd/softnd/internal/asym"
@@ -31,13 +29,16 @@ import (
 	"github.com/softnd/softnd/shm"
 )
 
-// Environment of a rank. The launcher sets the first three; the user may set
-// the last.
+// Environment of a rank. ndrun sets the first five, and EnvTerminal; the user may set
+// EnvExec and EnvDebug.
 const (
 	EnvRank    = "SOFTND_RANK"     // 0 to size-1
 	EnvSize    = "SOFTND_SIZE"     // number of ranks
 	EnvArenaFD = "SOFTND_ARENA_FD" // number of the inherited descriptor of the arena
+	EnvAppNum  = "SOFTND_APPNUM"   // number of the program that the rank runs, from 0
+	EnvFabric  = "SOFTND_FABRIC"   // where ndrun gives the arena to ranks that have lost the descriptor, and hears how they end
 	EnvExec    = "SOFTND_EXEC"     // auto, initiator or target: who moves the bytes
+	EnvDebug   = "SOFTND_DEBUG"    // 1: Init prints a line about the launcher that it has found
 
 	// EnvTerminal is 1 if what a rank prints appears on a terminal. Its standard
 	// output is a pipe all the same. A carriage return shows a line at once.
@@ -53,6 +54,7 @@ const port = 1
 type Job struct {
 	arena    *shm.Arena
 	detach   func() error // gives the arena up
+	place    *place       // where the launcher has put this rank; nil after Join
 	member   *shm.Member
 	group    *shm.Group
 	provider *endpoint.Provider
@@ -70,64 +72,36 @@ type Job struct {
 }
 
 // Init makes the process a rank of its job, and returns when all ranks have
-// done so or ctx ends.
+// done so or ctx ends. Which job that is, the launcher has said in the
+// environment: ndrun, one that speaks PMI (MPICH's mpiexec, srun with
+// --mpi=pmi2), Open MPI's mpirun, or srun alone; without any of them the
+// process is a job of its own. Launchers that speak PMI allow one Init in a
+// process.
 //
 // Errors name what is wrong with the environment, or are those of
-// [shm.Attach] ([shm.ErrVersion], [shm.ErrTruncated], ...), or name the
-// ranks that had not come when ctx ended.
+// [shm.Attach] and [shm.OpenFabric] ([shm.ErrVersion], [shm.ErrTruncated],
+// ...), or name the ranks that had not come when ctx ended, or a rank that
+// the launcher has put on another host.
 func Init(ctx context.Context) (*Job, error) {
 	executor, err := endpoint.ParseExecutor(os.Getenv(EnvExec))
 	if err != nil {
 		return nil, fmt.Errorf("softnd: init: %s: %w", EnvExec, err)
 	}
-	arena, rank, err := findArena(ctx)
+	p, err := findPlace(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("softnd: init: %w", err)
 	}
-	j := newJob(arena, arena.Close)
-	if err := j.start(ctx, rank, endpoint.Options{Executor: executor}); err != nil {
-		return nil, errors.Join(fmt.Errorf("softnd: init: rank %d of %d: %w", rank, arena.Ranks(), err), j.Close())
+	j := newJob(p.arena, p.detach)
+	if err := j.start(ctx, p.rank, endpoint.Options{Executor: executor}); err != nil {
+		return nil, errors.Join(fmt.Errorf("softnd: init: rank %d of %d: %w", p.rank, p.arena.Ranks(), err), j.Close(), p.quit())
 	}
+	j.place = p
+	current.Store(j)
 	return j, nil
 }
 
 func newJob(arena *shm.Arena, detach func() error) *Job {
 	return &Job{arena: arena, detach: detach, waiting: make(map[int][]nd.Connector)}
-}
-
-// findArena attaches the arena that the launcher handed down, or makes one for
-// a process that has no launcher.
-func findArena(ctx context.Context) (*shm.Arena, int, error) {
-	fdText, inherited := os.LookupEnv(EnvArenaFD)
-	if !inherited {
-		arena, err := shm.Create(shm.Config{Ranks: 1})
-		return arena, 0, err
-	}
-	fd, err := strconv.ParseUint(fdText, 10, 31)
-	if err != nil {
-		return nil, 0, fmt.Errorf("%s=%q is no descriptor number; start the program with ndrun, or unset it", EnvArenaFD, fdText)
-	}
-	rank, err := strconv.ParseUint(os.Getenv(EnvRank), 10, 31)
-	if err != nil {
-		return nil, 0, fmt.Errorf("%s=%q is no rank; start the program with ndrun", EnvRank, os.Getenv(EnvRank))
-	}
-	// The inherited descriptor stays open for another Init, but is not handed on
-	// to programs that this one starts.
-	unix.CloseOnExec(int(fd))
-	own, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
-	if err != nil {
-		return nil, 0, fmt.Errorf("descriptor %d (%s; did a wrapper close it?): %w", fd, EnvArenaFD, err)
-	}
-	file := os.NewFile(uintptr(own), "arena")
-	defer file.Close()
-	arena, err := shm.Attach(ctx, file)
-	if err != nil {
-		return nil, 0, fmt.Errorf("descriptor %d (%s; did a wrapper close or replace it?): %w", fd, EnvArenaFD, err)
-	}
-	if size := os.Getenv(EnvSize); size != strconv.Itoa(arena.Ranks()) || rank >= uint64(arena.Ranks()) {
-		return nil, 0, errors.Join(fmt.Errorf("%s=%d and %s=%q do not fit an arena for %d ranks", EnvRank, rank, EnvSize, size, arena.Ranks()), arena.Close())
-	}
-	return arena, int(rank), nil
 }
 
 func (j *Job) start(ctx context.Context, rank int, o endpoint.Options) (err error) {
@@ -156,7 +130,7 @@ func (j *Job) start(ctx context.Context, rank int, o endpoint.Options) (err erro
 	if err = j.listener.Listen(0); err != nil {
 		return err
 	}
-	err = j.Barrier(ctx)
+	err = j.barrier(ctx, "init") // nobody else has this job yet
 	if absent := j.absent(); errors.Is(err, nd.Canceled) && absent != "" {
 		err = fmt.Errorf("%w; not here: %s", err, absent)
 	}
@@ -196,8 +170,15 @@ func (j *Job) usable(op string) error {
 
 // Close leaves the job. Connections that are still up end by force, so ranks
 // that want to end together call Barrier first. Nothing taken from the job may
-// be used afterwards, memory from Allocate least of all.
+// be used afterwards, memory from Allocate least of all. A launcher that
+// listens is told that this rank ends well; ndrun names those that end without.
+//
+// Deferred, Close does nothing while the function panics: a rank that panics has not
+// ended well, and its panic is what the user has to see.
 func (j *Job) Close() error {
+	if v := recover(); v != nil {
+		panic(v) // before the others hear that this rank has left, and their launcher ends it for theirs
+	}
 	if j.closed.Swap(true) {
 		return nil
 	}
@@ -214,5 +195,6 @@ func (j *Job) Close() error {
 	if j.member != nil {
 		errs = append(errs, j.member.Leave())
 	}
-	return errors.Join(append(errs, j.detach())...)
+	current.CompareAndSwap(j, nil)
+	return errors.Join(append(errs, j.detach(), j.place.bye())...)
 }

@@ -25,11 +25,17 @@ var roles = map[string]func(ctx context.Context, j *Job, n int) error{
 	"rounds":  playRounds,
 	"victim":  playVictim,
 	"closing": playClosing,
+	"crossed": playCrossed,
 	"timed":   playTimed,
+	"again":   playAgain,
+	"abort":   playAbort,
 }
 
 func TestMain(m *testing.M) {
 	if role, ok := os.LookupEnv(roleVariable); ok {
+		if role == reaperRole {
+			os.Exit(reap())
+		}
 		if err := play(role); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 
+	"github.com/softnd/softnd/internal/testimony"
 	"github.com/softnd/softnd/nd"
 )
 
@@ -42,7 +43,7 @@ func (c *Connector) Accept(ctx context.Context, endpoint nd.Endpoint, params nd.
 	if err != nil {
 		return err
 	}
-	werr := p.wait(ctx, func() { ep.drive() }, func() bool { return conn.state() != connAccepted || conn.gone() })
+	werr := p.wait(ctx, testimony.Call{Op: op, Object: "connector", Peer: conn.peer.ID()}, func() { ep.drive() }, func() bool { return conn.state() != connAccepted || conn.gone() })
 	if werr != nil {
 		conn.move(connAborted, connAccepted)
 	}

@@ -58,7 +58,7 @@ func (h *hotPath) measure(t *testing.T) {
 	t.Helper()
 	for name, f := range h.paths() {
 		runs := 200
-		if h.n > 4096 || name == "full queue" {
+		if h.n > 4096 || name == "full queue" || testing.Short() {
 			runs = 20
 		}
 		f() // what is made once is made now

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"math/bits"
 	"sync/atomic"
+	"time"
 
 	"github.com/softnd/softnd/internal/asym"
+	"github.com/softnd/softnd/internal/testimony"
 	"github.com/softnd/softnd/nd"
 )
 
@@ -17,8 +19,15 @@ type CompletionQueue struct {
 	provider *Provider
 	users    atomic.Pointer[[]*Endpoint] // replaced as a whole
 
+	// sole is the one endpoint that has ever used the queue, as long as nothing has
+	// been asked of it but results. It adds them with its own lock alone. sole is
+	// set before the endpoint is in use, and taken back with both locks held.
+	sole   *Endpoint
+	common bool // there never again is such a one; guarded by mu
+
 	mu      asym.Mutex    // guards the rest
 	entries []completion  // a ring; its size is a power of two
+	base    uint64        // the result that lies, or lay, at its beginning: the first since the queue was empty, so that a queue that mostly is takes few cache lines. Who adds a result to an empty queue sets it
 	head    atomic.Uint64 // next to take; who does not hold the lock sees roughly whether there is anything
 	tail    atomic.Uint64 // next to fill
 	overrun bool
@@ -27,17 +36,39 @@ type CompletionQueue struct {
 
 	polls atomic.Uint64 // roughly
 	looks atomic.Uint64 // at the users, by those who take results; roughly
-	first atomic.Uint32 // the user to look at first: the one after the latest that had something
+	near  atomic.Uint32 // the user to look at first: the one after the latest that had something
+	far   atomic.Uint32 // the first of those that are looked at besides
 
 	notifier
 	moderator
 	descriptor
+
+	number    uint64 // in this process
+	pollsSeen uint64 // by the engine, whose own it is
+	pollsAt   time.Time
 }
 
-// completion is a result, and the account to which its queue slot returns.
+// completion is a result, and the account to which its queue slot returns. It is
+// written and read in the same whole words: a processor has to wait for a store
+// before it can load more bytes at once than were stored at once.
 type completion struct {
-	result  nd.Result
-	account *account
+	outcome  uint64 // the status; above it how many bytes
+	endpoint uint64 // contexts
+	request  uint64
+	kind     uint64 // what the request was; above it the token that died
+	account  *account
+}
+
+func (c *completion) put(r *nd.Result) {
+	c.outcome, c.kind = uint64(r.Status)|uint64(r.BytesTransferred)<<32, uint64(r.RequestType)|uint64(r.InvalidatedToken)<<32
+	c.endpoint, c.request = r.EndpointContext, r.RequestContext
+}
+
+func (c *completion) get(r *nd.Result) {
+	outcome, kind := c.outcome, c.kind
+	r.Status, r.BytesTransferred = nd.Status(outcome), uint32(outcome>>32)
+	r.EndpointContext, r.RequestContext = c.endpoint, c.request
+	r.RequestType, r.InvalidatedToken = nd.RequestType(kind), nd.Token(kind>>32)
 }
 
 // account counts the slots of one queue of an endpoint whose results have been
@@ -50,7 +81,7 @@ func (a *account) add(n uint64) { asym.Store(&a.taken, a.taken.Load()+n) }
 // newCompletionQueue allots twice the depth, so that a program which counts on
 // exactly its depth never overruns the queue.
 func newCompletionQueue(a *Adapter, depth int) *CompletionQueue {
-	q := &CompletionQueue{adapter: a, provider: a.provider, entries: makeRing(depth), descriptor: descriptor{fd: noDescriptor}}
+	q := &CompletionQueue{adapter: a, provider: a.provider, number: a.provider.queues.Add(1), entries: makeRing(depth), descriptor: descriptor{fd: noDescriptor}}
 	q.users.Store(new([]*Endpoint))
 	q.left.L = &q.mu
 	q.look = q.lookAtClock
@@ -69,16 +100,19 @@ func makeRing(depth int) []completion { return make([]completion, 1<<bits.Len(ui
 // nothing. It makes no system call unless an event descriptor or moderation has
 // been asked for, a peer has to be woken, or another goroutine was at the queue
 // or its endpoints before; see [asym.Mutex].
-func (q *CompletionQueue) Poll(results []nd.Result) int {
-	all := q.countPoll()%thorough == 0
-	n := 0
-	if all || q.isEmpty() {
-		n = q.serveUsers(results, all)
+func (q *CompletionQueue) Poll(results []nd.Result) (n int) {
+	me := asym.Current()
+	switch all := q.countPoll()%thorough == 0; {
+	case all:
+		q.driveUsers()
+	case q.isEmpty():
+		n = q.serveUsers(me, results)
 		if q.isEmpty() {
 			return n
 		}
+		return n + q.take(me, results[n:])
 	}
-	return n + q.take(asym.Current(), results[n:])
+	return q.take(me, results)
 }
 
 // passes tells whether a new result of an endpoint, whose lock the caller holds,
@@ -96,33 +130,57 @@ func (q *CompletionQueue) isEmpty() bool { return q.head.Load() == q.tail.Load()
 const thorough = 1024
 
 // serveUsers drives the endpoints that have something to do, until there is a
-// result; if all is true, it drives all of them. Results of messages may come
-// back at once.
-func (q *CompletionQueue) serveUsers(results []nd.Result, all bool) (n int) {
+// result. Results of messages may come back at once. Of many endpoints it looks
+// at some only: those behind the one that had something last, because programs
+// often use theirs in turn, and a few others, which are different ones each time.
+func (q *CompletionQueue) serveUsers(me asym.Goroutine, results []nd.Result) (n int) {
 	asym.Store(&q.looks, q.looks.Load()+1)
 	users := *q.users.Load()
-	first := int(q.first.Load())
-	for i := range users {
-		at := i + first
+	if len(users) <= nearLooks+farLooks {
+		n, _ = q.serveSome(me, results, users, int(q.near.Load()), len(users))
+		return n
+	}
+	n, found := q.serveSome(me, results, users, int(q.near.Load()), nearLooks)
+	if found {
+		return n
+	}
+	at := q.far.Load()
+	if n, found = q.serveSome(me, results, users, int(at), farLooks); found {
+		asym.Store32(&q.far, q.near.Load()) // behind the one that had something
+	} else {
+		asym.Store32(&q.far, (at+farLooks)%uint32(len(users)))
+	}
+	return n
+}
+
+// How many endpoints a poll looks at, of more than that.
+const (
+	nearLooks = 4
+	farLooks  = 12
+)
+
+// serveSome drives those of a number of users that have something to do, from one
+// of them on, until there is a result. n results have come back at once.
+func (q *CompletionQueue) serveSome(me asym.Goroutine, results []nd.Result, users []*Endpoint, at, looks int) (n int, found bool) {
+	for range looks {
 		if at >= len(users) {
-			if at -= len(users); at >= len(users) { // there were more of them
-				at = i
-			}
+			at = 0
 		}
 		ep := users[at]
-		if !all && !ep.calls() {
+		at++
+		if !ep.calls() {
 			continue
 		}
-		got, moved := ep.driveFor(q, results[n:])
+		n, moved := ep.driveFor(me, q, results)
 		if !moved {
 			continue
 		}
-		asym.Store32(&q.first, uint32(at+1)) // the next one's turn, so that none is left out
-		if n += got; !all && (n > 0 || !q.isEmpty()) {
-			break
+		asym.Store32(&q.near, uint32(at)) // the next one's turn, so that none is left out
+		if n > 0 || !q.isEmpty() {
+			return n, true
 		}
 	}
-	return n
+	return 0, false
 }
 
 func (q *CompletionQueue) driveUsers() (moved bool) {
@@ -134,21 +192,39 @@ func (q *CompletionQueue) driveUsers() (moved bool) {
 }
 
 func (q *CompletionQueue) take(me asym.Goroutine, results []nd.Result) (n int) {
-	q.mu.LockBy(me)
-	head, tail := q.head.Load(), q.tail.Load()
-	for n < len(results) && head != tail {
-		c := &q.entries[head&uint64(len(q.entries)-1)]
-		results[n] = c.result
+	if !q.mu.Enter(me) {
+		q.mu.LockBy(me)
+	}
+	head, tail := q.head.Load(), q.tail.Load() // ORDER queue-tail: pairs with the store in succeed
+	for ; n < len(results) && head != tail; n++ {
+		c := q.at(head)
+		c.get(&results[n])
 		c.account.add(1)
 		head++
-		n++
 	}
-	asym.Store(&q.head, head)
+	asym.Store(&q.head, head) // ORDER queue-head: pairs with the load in succeed
 	if head == tail {
 		q.signaled = false
 	}
 	q.mu.Unlock()
 	return n
+}
+
+// claim readies the place of the next result, for which there is room.
+func (q *CompletionQueue) claim(tail, head uint64, a *account) *completion {
+	if tail == head {
+		q.base = tail
+	}
+	e := q.at(tail)
+	if e.account != a { // as a rule it is; while the garbage collector marks, it would be told of each pointer stored
+		e.account = a
+	}
+	return e
+}
+
+// at is the place of a result.
+func (q *CompletionQueue) at(number uint64) *completion {
+	return &q.entries[(number-q.base)&uint64(len(q.entries)-1)]
 }
 
 // countPoll tells the engine that the program polls. It asks only whether it
@@ -167,37 +243,56 @@ func (q *CompletionQueue) countPoll() uint64 {
 func (q *CompletionQueue) push(me asym.Goroutine, r *nd.Result, a *account, solicited bool) {
 	q.mu.LockBy(me)
 	if e := q.add(a); e != nil {
-		e.result = *r
+		e.put(r)
+		asym.Store(&q.tail, q.tail.Load()+1)
 		q.announce(r.Status != nd.Success, solicited)
 	}
 	q.mu.Unlock()
 	q.provider.sleep.wake()
 }
 
-// succeed is push for a success that nobody has asked to be told of.
-func (q *CompletionQueue) succeed(me asym.Goroutine, endpoint, request uint64, k nd.RequestType, n int, a *account) {
-	q.mu.LockBy(me)
-	if e := q.add(a); e != nil {
-		e.result = nd.Result{BytesTransferred: uint32(n), EndpointContext: endpoint, RequestContext: request, RequestType: k}
-		if q.newest[nd.NotifyAny] = q.tail.Load(); q.isWatched() {
-			q.announce(false, false)
-		}
+// succeed is push for a success of ep that nobody has asked to be told of.
+func (q *CompletionQueue) succeed(me asym.Goroutine, ep *Endpoint, request uint64, k nd.RequestType, n int, a *account) {
+	tail, head := q.tail.Load(), q.head.Load() // ORDER queue-head: pairs with the store in take
+	if q.sole != ep || q.ended.Load() || tail-head == uint64(len(q.entries)) {
+		ep.result = nd.Result{BytesTransferred: uint32(n), EndpointContext: ep.context, RequestContext: request, RequestType: k}
+		q.push(me, &ep.result, a, false)
+		return
 	}
-	q.mu.Unlock()
+	e := q.claim(tail, head, a)
+	e.outcome, e.kind = uint64(nd.Success)|uint64(n)<<32, uint64(k)
+	e.endpoint, e.request = ep.context, request
+	asym.Store(&q.tail, tail+1) // ORDER queue-tail: pairs with the load in take
+	asym.Light()                // ORDER asleep: between the result and the load in wake
 	q.provider.sleep.wake()
 }
 
-// add makes a place for a result; nil if there can be none.
+// share makes the queue one that others than its endpoint may change, for good.
+// The caller holds no lock.
+func (q *CompletionQueue) share() {
+	q.mu.Lock()
+	q.common = true
+	ep := q.sole
+	q.mu.Unlock()
+	if ep == nil {
+		return
+	}
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.sole = nil
+	q.newest[nd.NotifyAny] = q.tail.Load()
+}
+
+// add makes a place for a result, behind the last; nil if there can be none.
 func (q *CompletionQueue) add(a *account) *completion {
-	tail := q.tail.Load()
-	if q.ended.Load() || tail-q.head.Load() == uint64(len(q.entries)) {
+	tail, head := q.tail.Load(), q.head.Load()
+	if q.ended.Load() || tail-head == uint64(len(q.entries)) {
 		q.refuse()
 		return nil
 	}
-	e := &q.entries[tail&uint64(len(q.entries)-1)]
-	e.account = a
-	asym.Store(&q.tail, tail+1)
-	return e
+	return q.claim(tail, head, a)
 }
 
 // refuse takes no further result. If that is because the queue is full, it is
@@ -229,7 +324,7 @@ func (q *CompletionQueue) Wait(ctx context.Context, results []nd.Result) (int, e
 	}
 	n, err := 0, error(nil)
 	me := asym.Current()
-	werr := q.provider.wait(ctx, func() { q.countPoll(); q.driveUsers() }, func() bool {
+	werr := q.provider.wait(ctx, testimony.Call{Op: op, Queue: q.number}, func() { q.countPoll(); q.driveUsers() }, func() bool {
 		if n = q.take(me, results); n == 0 {
 			err = q.failed(op)
 		}
@@ -266,6 +361,7 @@ func (q *CompletionQueue) Resize(depth int) error {
 		return q.fail(op, nd.InvalidParameter, fmt.Sprintf("depth %d, granted 1 to %d", depth, maxCQDepth), "choose a depth within the limits")
 	}
 	entries := makeRing(depth)
+	q.share()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
@@ -276,7 +372,7 @@ func (q *CompletionQueue) Resize(depth int) error {
 		return q.fail(op, nd.BufferOverflow, fmt.Sprintf("depth %d for the %d results that are there", depth, n), "take results, then retry")
 	}
 	for i := head; i != tail; i++ {
-		entries[i&uint64(len(entries)-1)] = q.entries[i&uint64(len(q.entries)-1)]
+		entries[(i-q.base)&uint64(len(entries)-1)] = *q.at(i)
 	}
 	q.entries = entries
 	return nil
@@ -285,6 +381,7 @@ func (q *CompletionQueue) Resize(depth int) error {
 // Close discards the results that are left and ends all waits. It returns when
 // the calls of Notify have ended, one after the other, the oldest first.
 func (q *CompletionQueue) Close() error {
+	q.share()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.closed = true

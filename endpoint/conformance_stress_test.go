@@ -24,6 +24,9 @@ func TestConformanceStress(t *testing.T) {
 				private := (i+k)%2 == 1 != processes
 				name := fmt.Sprintf("%s+%s/%s/%s", here, there, choose(private, "private", "arena"), choose(processes, "processes", "goroutines"))
 				t.Run(name, func(t *testing.T) {
+					if processes {
+						t.Parallel()
+					}
 					rounds := 30
 					if testing.Short() {
 						rounds = 5

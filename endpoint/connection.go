@@ -44,41 +44,43 @@ const (
 )
 
 // connection is what one side keeps of a connection: the checked, private copy
-// of where everything lies. Its fields after join are guarded by the lock of
-// its endpoint.
+// of where everything lies. What join sets, and what follows from it, is guarded
+// by the lock of its endpoint.
 type connection struct {
+	// What sendNow and takeNow need stands first, and close together; see Endpoint.
+
+	out       *shm.Producer
+	in        *shm.Consumer
+	peer      *shm.Peer
+	far       *half
+	taken     uint64 // of the peer's receives, by our messages
+	allowance uint64 // of messages that may go without another look, if they are
+	reach     uint64 // no longer than this; see look
+	unplaced  uint64 // number after the last message whose data lies in its slot
+	end       uint64 // number after the last message that is awaited
+	ref       window.Peer
+	relaxed   bool // what the two processes wait for from each other needs no barriers of those who bring it; see shm.Producer.Relax
+	shared    bool // the peer's receives come from a shared queue, and only the peer knows of them
+
 	provider *Provider
 	record   *record
 	offset   shm.Offset // of the record
 	side     int
-	peer     *shm.Peer
-
 	endpoint atomic.Pointer[Endpoint] // nil until Connect or Accept names one
 
-	// Set by join.
 	joined bool
-	far    *half
 	name   string // of the far endpoint, for messages
-	ref    window.Peer
-	out    *shm.Producer
-	in     *shm.Consumer
 	hazard *window.Hazard
 
-	// Receives of the peer: its descriptors, how many it had posted when we
-	// last looked, and how many our messages have taken.
-	words   []uint64
-	stride  uint64
-	count   uint64
-	seen    uint64
-	tight   uint64
-	room    uint64
-	taken   uint64
-	relaxed bool // what the two processes wait for from each other needs no barriers of those who bring it; see shm.Producer.Relax
+	// Receives of the peer: its descriptors, and how many it had posted when we last
+	// looked.
+	words  []uint64
+	stride uint64
+	count  uint64
+	seen   uint64
+	tight  uint64
+	room   uint64
 
-	shared bool // they come from a shared queue, and only the peer knows of them
-
-	end       uint64           // number after the last message that is awaited
-	unplaced  uint64           // number after the last message whose data lies in its slot
 	reads     uint64           // Reads handed over so far
 	readUntil [maxReads]uint64 // of the latest of them: the number after the last message
 	refused   bool             // a message of the peer failed here: what follows it does not count

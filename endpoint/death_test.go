@@ -96,6 +96,7 @@ func TestDeathFlushesWhatIsOutstanding(t *testing.T) {
 			continue
 		}
 		t.Run(s.String(), func(t *testing.T) {
+			t.Parallel()
 			p := newPair(t, s)
 			w := p.a.window()
 			p.a.bind(w, 0, 100, nd.AllowWrite)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/netip"
 
+	"github.com/softnd/softnd/internal/testimony"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
 )
@@ -24,7 +25,7 @@ func (c *Connector) connect(ctx context.Context, endpoint nd.Endpoint, from *Sha
 	if err != nil {
 		return err
 	}
-	werr := p.wait(ctx, nil, func() bool { return conn.state() != connRequested || conn.gone() })
+	werr := p.wait(ctx, testimony.Call{Op: op, Object: addr.String(), Peer: conn.peer.ID()}, nil, func() bool { return conn.state() != connRequested || conn.gone() })
 	if werr != nil {
 		conn.move(connWithdrawn, connRequested, connAccepted)
 	}

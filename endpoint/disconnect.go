@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/softnd/softnd/internal/testimony"
 	"github.com/softnd/softnd/nd"
 )
 
@@ -13,7 +14,7 @@ import (
 func (c *Connector) NotifyDisconnect(ctx context.Context) error {
 	const op = "notify disconnect"
 	c.mu.Lock()
-	ep, ph, err := c.ep, c.phase, c.usable(op)
+	ep, conn, ph, err := c.ep, c.conn, c.phase, c.usable(op)
 	c.mu.Unlock()
 	if err != nil {
 		return err
@@ -21,7 +22,7 @@ func (c *Connector) NotifyDisconnect(ctx context.Context) error {
 	if ph != up {
 		return c.fail(op, nd.ConnectionInvalid, "never connected", "")
 	}
-	err = c.adapter.provider.wait(ctx, func() { ep.drive() }, func() bool {
+	err = c.adapter.provider.wait(ctx, testimony.Call{Op: op, Object: "connector", Peer: conn.peer.ID()}, func() { ep.drive() }, func() bool {
 		s := ep.state()
 		return s == peerGone || s == failed || s == closed
 	})
@@ -41,7 +42,7 @@ func (c *Connector) NotifyDisconnect(ctx context.Context) error {
 func (c *Connector) Disconnect(ctx context.Context) error {
 	const op = "disconnect"
 	c.mu.Lock()
-	ep := c.ep
+	ep, conn := c.ep, c.conn
 	if err := c.usable(op); err != nil {
 		c.mu.Unlock()
 		return err
@@ -57,7 +58,7 @@ func (c *Connector) Disconnect(ctx context.Context) error {
 		return c.fail(op, nd.ConnectionAborted, "the connection had failed already", "Endpoint.Err tells why")
 	}
 	// Until the drains are over, a transfer of the peer may still touch our memory.
-	err := p.wait(ctx, func() { ep.drive(); p.doChores() }, func() bool {
+	err := p.wait(ctx, testimony.Call{Op: op, Object: "connector", Peer: conn.peer.ID()}, func() { ep.drive(); p.doChores() }, func() bool {
 		return ep.state() != closing && ep.drains.Load() == 0
 	})
 	ep.mu.Lock()

@@ -154,30 +154,27 @@ func TestDataBeforeTheEnd(t *testing.T) {
 // TestDisconnectUnderTransfers: when it returns, nobody touches our memory.
 func TestDisconnectUnderTransfers(t *testing.T) {
 	const n = 200_000
-	for _, s := range everySetup(setup{}) {
-		t.Run(s.String(), func(t *testing.T) {
-			p := newPair(t, s)
-			p.b.fill(0, 0, n, 3)
-			var fates []<-chan reply
-			for range 20 {
-				p.b.must(order{Do: doWrite, Parts: mine(0, n), Far: p.a.memory, Flags: nd.SilentSuccess})
-				p.b.must(order{Do: doRead, Parts: mine(0, n), Far: p.a.memory, Flags: nd.SilentSuccess})
+	onEvery(t, setup{}, func(t *testing.T, p *pair) {
+		p.b.fill(0, 0, n, 3)
+		var fates []<-chan reply
+		for range 20 {
+			p.b.must(order{Do: doWrite, Parts: mine(0, n), Far: p.a.memory, Flags: nd.SilentSuccess})
+			p.b.must(order{Do: doRead, Parts: mine(0, n), Far: p.a.memory, Flags: nd.SilentSuccess})
+		}
+		fates = append(fates, p.b.start(disconnect))
+		p.a.must(disconnect)
+		p.a.fill(0, 0, n, 4)
+		before := p.a.sum(0, 0, n)
+		for _, f := range fates {
+			if r := <-f; r.Status != nd.Success {
+				t.Error(r.Text)
 			}
-			fates = append(fates, p.b.start(disconnect))
-			p.a.must(disconnect)
-			p.a.fill(0, 0, n, 4)
-			before := p.a.sum(0, 0, n)
-			for _, f := range fates {
-				if r := <-f; r.Status != nd.Success {
-					t.Error(r.Text)
-				}
-			}
-			if p.a.sum(0, 0, n) != before {
-				t.Error("memory has changed after the disconnect")
-			}
-			p.a.must(order{Do: doDeregister})
-		})
-	}
+		}
+		if p.a.sum(0, 0, n) != before {
+			t.Error("memory has changed after the disconnect")
+		}
+		p.a.must(order{Do: doDeregister})
+	})
 }
 
 // TestDisconnectAfterTheEnd by force reports it, once.

@@ -47,6 +47,8 @@ type engine struct {
 	// loops counts the completion queues with an event descriptor. Their
 	// programs sleep where no peer can wake them.
 	loops atomic.Int32
+
+	witness witness
 }
 
 func (e *engine) start(p *Provider) {
@@ -109,6 +111,7 @@ func (e *engine) run() {
 		if e.check.Swap(false) || deaths != seenDeaths || time.Since(lastSweep) >= sweepEvery {
 			p.member.Sweep(p.letGo)
 			p.countCrowd()
+			p.testify()
 			seenDeaths, lastSweep = deaths, time.Now()
 		}
 		if row++; moved && row < burst {
@@ -146,7 +149,8 @@ func (p *Provider) assist() (moved bool) {
 	moved = p.member.HasMail() && p.collectMail()
 	for _, ep := range *p.live.Load() {
 		looks := ep.receiveCQ.looks.Load() + ep.initiatorCQ.looks.Load()
-		if looks-ep.looksSeen < eagerLooks {
+		eager := eagerLooks * (1 + uint64(len(*ep.receiveCQ.users.Load())/farLooks)) // a look at many is one at some
+		if looks-ep.looksSeen < eager || ep.overrun.Load() {
 			moved = ep.drive() || moved
 		}
 		ep.looksSeen = looks

@@ -28,6 +28,7 @@ var one = binary.NativeEndian.AppendUint64(nil, 1)
 // and when the queue overruns.
 func (q *CompletionQueue) EventFD() (int, error) {
 	const op = "get event descriptor"
+	q.share()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	switch {

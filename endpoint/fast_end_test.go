@@ -168,6 +168,7 @@ func TestFastRegionEndsUnderTransfers(t *testing.T) {
 		for _, do := range []verb{doWrite, doRead} {
 			for _, executor := range []Executor{Auto, Target} {
 				t.Run(fmt.Sprintf("%s/%s/%d", name, do, executor), func(t *testing.T) {
+					t.Parallel()
 					s := setup{Executors: [2]Executor{executor, executor}, Unwired: true}
 					s.Both.Options = Options{Executor: executor}
 					p := newPair(t, s)

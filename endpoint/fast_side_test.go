@@ -116,7 +116,5 @@ func fastSetups(s setup) (all []setup) {
 
 func onFast(t *testing.T, s setup, test func(t *testing.T, p *pair)) {
 	t.Helper()
-	for _, s := range fastSetups(s) {
-		t.Run(s.String(), func(t *testing.T) { test(t, newPair(t, s)) })
-	}
+	onEach(t, fastSetups(s), test)
 }

@@ -153,7 +153,7 @@ func newRig(f *testing.F) *rig {
 
 func (r *rig) build(t testing.TB) {
 	t.Helper()
-	arena, err := shm.Create(shm.Config{Size: 80 << 20})
+	arena, err := shm.Create(shm.Config{Size: 96 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/softnd/softnd/internal/testimony"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
 )
@@ -105,7 +106,7 @@ func (l *Listener) GetConnectionRequest(ctx context.Context, c nd.Connector) err
 	l.takers = append(l.takers, t)
 	l.match()
 	l.mu.Unlock()
-	err := l.adapter.provider.wait(ctx, nil, func() bool {
+	err := l.adapter.provider.wait(ctx, testimony.Call{Op: op, Object: "listener"}, nil, func() bool {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.match()

@@ -83,7 +83,7 @@ func fuzzing() bool {
 // open, and for goroutines of this package that still run.
 func checkLeftovers() int {
 	var left []string
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(watchdog); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		if left = append(openArenas(), strayGoroutines()...); len(left) == 0 {
 			return 0
 		}

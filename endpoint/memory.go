@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/softnd/softnd/internal/testimony"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
 	"github.com/softnd/softnd/window"
@@ -83,7 +84,7 @@ func (r *MemoryRegion) Deregister(ctx context.Context) error {
 	case err != nil:
 		return r.fail(op, nd.StatusOf(err), "the region is not registered", "")
 	}
-	if err := p.wait(ctx, p.doChores, func() bool { return isClosed(drained) }); err != nil {
+	if err := p.wait(ctx, testimony.Call{Op: op, Object: "memory region"}, p.doChores, func() bool { return isClosed(drained) }); err != nil {
 		return canceled(ctx, err, op, "memory region")
 	}
 	return nil
@@ -160,7 +161,7 @@ func (r *MemoryRegion) Close() error {
 		p.later(r.vanish)
 	}
 	// A provider that is closed meanwhile ends the wait.
-	_ = p.wait(context.Background(), p.doChores, func() bool {
+	_ = p.wait(context.Background(), testimony.Call{Op: "close", Object: "memory region"}, p.doChores, func() bool {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		return r.gone || r.held
@@ -229,7 +230,7 @@ func (w *MemoryWindow) Close() error {
 		w.vanish()
 	}
 	// A provider that is closed meanwhile ends the wait.
-	_ = p.wait(context.Background(), p.doChores, func() bool { return isClosed(w.gone) })
+	_ = p.wait(context.Background(), testimony.Call{Op: "close", Object: "memory window"}, p.doChores, func() bool { return isClosed(w.gone) })
 	return nil
 }
 

@@ -25,6 +25,7 @@ func (q *CompletionQueue) ModerateInterrupts(interval time.Duration, count int) 
 	if interval < 0 && count < 0 {
 		return q.fail("moderate interrupts", nd.InvalidParameterMix, "neither an interval nor a count", "pass one of the two")
 	}
+	q.share()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.held() > 0 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 
+	"github.com/softnd/softnd/internal/testimony"
 	"github.com/softnd/softnd/nd"
 )
 
@@ -13,7 +14,7 @@ import (
 type notifier struct {
 	waiters   []*waiter // the oldest first
 	left      sync.Cond // one of them has gone
-	newest    newest    // of the results so far
+	newest    newest    // of the results so far; not of those that a sole endpoint has added, until share
 	announced newest    // under moderation: of those that may end a Notify
 	marker    uint64    // the last result that ended one
 }
@@ -41,7 +42,7 @@ func (q *CompletionQueue) Notify(ctx context.Context, t nd.NotifyType) error {
 		return err
 	}
 	defer q.leave(w)
-	werr := q.provider.wait(ctx, func() { q.countPoll(); q.driveUsers() }, func() (ended bool) {
+	werr := q.provider.wait(ctx, testimony.Call{Op: op, Object: t.String(), Queue: q.number}, func() { q.countPoll(); q.driveUsers() }, func() (ended bool) {
 		ended, err = q.released(op, w)
 		return ended
 	})
@@ -53,6 +54,7 @@ func (q *CompletionQueue) Notify(ctx context.Context, t nd.NotifyType) error {
 
 // join adds a waiter, which an earlier result may release at once.
 func (q *CompletionQueue) join(op string, w *waiter) error {
+	q.share()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if err := q.broken(op); err != nil {
@@ -109,11 +111,6 @@ func (q *CompletionQueue) announce(failed, solicited bool) {
 		return
 	}
 	q.raise()
-}
-
-// isWatched tells whether somebody may want to know of a result at once.
-func (q *CompletionQueue) isWatched() bool {
-	return q.moderated || len(q.waiters) > 0 || q.fd != noDescriptor
 }
 
 // raise makes events of all results so far.

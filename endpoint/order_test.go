@@ -175,6 +175,7 @@ func TestReadFence(t *testing.T) {
 			continue
 		}
 		t.Run(s.String(), func(t *testing.T) {
+			t.Parallel()
 			p := newPair(t, s)
 			for i, n := range []int{8, 40, 48, 100, 70_000} {
 				context := uint64(i)

@@ -61,7 +61,7 @@ type pair struct {
 }
 
 // arenaSize makes an arena with some 90 MiB of heap.
-const testArena = 160 << 20
+const testArena = 176 << 20
 
 func newArena(t testing.TB) *shm.Arena {
 	t.Helper()
@@ -297,8 +297,26 @@ func everySetup(s setup) (all []setup) {
 // across two.
 func onEvery(t *testing.T, s setup, test func(t *testing.T, p *pair)) {
 	t.Helper()
-	for _, s := range everySetup(s) {
-		t.Run(s.String(), func(t *testing.T) { test(t, newPair(t, s)) })
+	onEach(t, everySetup(s), test)
+}
+
+// onEach runs a test with each of the setups.
+func onEach(t *testing.T, all []setup, test func(t *testing.T, p *pair)) {
+	t.Helper()
+	runEach(t, all, func(t *testing.T, s setup) { test(t, newPair(t, s)) })
+}
+
+// runEach runs a test for each of the setups. Those with another process wait for it most
+// of the time, so they do that together.
+func runEach(t *testing.T, all []setup, test func(t *testing.T, s setup)) {
+	t.Helper()
+	for _, s := range all {
+		t.Run(s.String(), func(t *testing.T) {
+			if s.Processes {
+				t.Parallel()
+			}
+			test(t, s)
+		})
 	}
 }
 

@@ -17,7 +17,9 @@ const smallTransfer = window.Chunk
 func (ep *Endpoint) Send(reqCtx uint64, sge []nd.SGE, flags nd.OpFlags) error {
 	if flags == 0 && len(sge) == 1 && uint(len(sge[0].Buffer))-1 < inlinePayload {
 		me := asym.Current()
-		ep.mu.LockBy(me)
+		if !ep.mu.Enter(me) {
+			ep.mu.LockBy(me)
+		}
 		done := ep.undisturbed() && ep.sendNow(me, reqCtx, &sge[0])
 		ep.mu.Unlock()
 		if done {
@@ -34,15 +36,23 @@ func (ep *Endpoint) SendAndInvalidate(reqCtx uint64, sge []nd.SGE, remote nd.Tok
 
 // Write posts a copy into the peer's memory.
 func (ep *Endpoint) Write(reqCtx uint64, sge []nd.SGE, remoteAddr uint64, remote nd.Token, flags nd.OpFlags) error {
-	if flags == 0 && len(sge) == 1 && ep.initiates && uint(len(sge[0].Buffer))-1 < smallTransfer {
+	if flags == 0 && len(sge) == 1 && uint(len(sge[0].Buffer))-1 < smallTransfer {
 		me := asym.Current()
-		if ep.mu.LockBy(me); ep.undisturbed() && !ep.conn.pending() &&
-			ep.guard.Put(&ep.conn.ref, remote, remoteAddr, sge[0].Token, sge[0].Buffer) {
-			ep.succeedNow(me, nd.RequestWrite, reqCtx, len(sge[0].Buffer))
-			ep.mu.Unlock()
-			return nil
+		if !ep.mu.Enter(me) {
+			ep.mu.LockBy(me)
+		}
+		done := false
+		if ep.undisturbed() && !ep.conn.pending() {
+			if !ep.initiates || ep.guard.OutOfReach(remote) {
+				done = ep.passWrite(reqCtx, &sge[0], remoteAddr, remote)
+			} else if done = ep.guard.Put(&ep.conn.ref, remote, remoteAddr, sge[0].Token, sge[0].Buffer); done {
+				ep.succeedNow(me, nd.RequestWrite, reqCtx, len(sge[0].Buffer))
+			}
 		}
 		ep.mu.Unlock()
+		if done {
+			return nil
+		}
 	}
 	return ep.answer(ep.postTransfer("write", nd.RequestWrite, reqCtx, sge, remoteAddr, remote, flags, nd.InvalidParameter6, false))
 }
@@ -51,7 +61,10 @@ func (ep *Endpoint) Write(reqCtx uint64, sge []nd.SGE, remoteAddr uint64, remote
 func (ep *Endpoint) Read(reqCtx uint64, sge []nd.SGE, remoteAddr uint64, remote nd.Token, flags nd.OpFlags) error {
 	if flags == 0 && len(sge) == 1 && ep.initiates && uint(len(sge[0].Buffer))-1 < smallTransfer {
 		me := asym.Current()
-		if ep.mu.LockBy(me); ep.undisturbed() && !ep.conn.pending() && ep.readLimit > 0 &&
+		if !ep.mu.Enter(me) {
+			ep.mu.LockBy(me)
+		}
+		if ep.undisturbed() && !ep.conn.pending() && ep.readLimit > 0 &&
 			ep.guard.Get(&ep.conn.ref, remote, remoteAddr, sge[0].Token, sge[0].Buffer) {
 			ep.succeedNow(me, nd.RequestRead, reqCtx, len(sge[0].Buffer))
 			ep.mu.Unlock()
@@ -125,7 +138,7 @@ func (ep *Endpoint) newRequest(op string, k nd.RequestType, flags nd.OpFlags, re
 // hasSlot tells whether another request may be outstanding. A slot is free
 // again when its result has been taken, or when it succeeded silently.
 func (ep *Endpoint) hasSlot() bool {
-	return ep.tail-ep.silent-ep.taken.taken.Load() < ep.initiatorDepth
+	return ep.tail+ep.apart-ep.taken.taken.Load() < ep.initiatorDepth
 }
 
 // enqueue posts the request that newRequest returned. Unless it is deferred,
@@ -212,6 +225,9 @@ func (ep *Endpoint) Receive(reqCtx uint64, sge []nd.SGE) error {
 func (ep *Endpoint) offer(r *receive) {
 	d := ep.descriptor()
 	d[0], d[1] = r.capacity, uint64(len(r.entries))
+	if len(r.entries) == 1 {
+		r.one = r.entries[0]
+	}
 	room := min(r.capacity, inlinePayload)
 	for i, e := range r.entries {
 		d[2+2*i], d[3+2*i] = e.address, uint64(e.length)|uint64(e.token)<<32
@@ -296,11 +312,19 @@ func (ep *Endpoint) postBind(reqCtx uint64, mr nd.MemoryRegion, mw nd.MemoryWind
 	if flags.Has(nd.AllowWrite) {
 		rights |= window.Write
 	}
-	ep.mu.Lock()
-	defer ep.mu.Unlock()
-	if flags&^(nd.AllowRead|nd.AllowWrite) == 0 && ep.bindNow(reqCtx, region.region, win.window, buf, rights) {
-		return nil
+	me := asym.Current()
+	if flags&^(nd.AllowRead|nd.AllowWrite) == 0 {
+		if !ep.mu.Enter(me) {
+			ep.mu.LockBy(me)
+		}
+		done := ep.bindNow(me, reqCtx, region.region, win.window, buf, rights)
+		ep.mu.Unlock()
+		if done {
+			return nil
+		}
 	}
+	ep.mu.LockBy(me)
+	defer ep.mu.Unlock()
 	r, err := ep.newRequest(op, nd.RequestBind, flags, reqCtx)
 	if err != nil {
 		return err
@@ -339,11 +363,19 @@ func (ep *Endpoint) takeBack(op string, l window.Loan, reqCtx uint64, flags nd.O
 	if flags&^nd.RequestInvalidate.AllowedFlags() != 0 {
 		return ep.fail(op, nd.InvalidParameter3, "flags "+flags.String(), "use only flags that Invalidate takes")
 	}
-	ep.mu.Lock()
-	defer ep.mu.Unlock()
-	if flags == 0 && ep.takeBackNow(reqCtx, l) {
-		return nil
+	me := asym.Current()
+	if flags == 0 {
+		if !ep.mu.Enter(me) {
+			ep.mu.LockBy(me)
+		}
+		done := ep.takeBackNow(me, reqCtx, l)
+		ep.mu.Unlock()
+		if done {
+			return nil
+		}
 	}
+	ep.mu.LockBy(me)
+	defer ep.mu.Unlock()
 	r, err := ep.newRequest(op, nd.RequestInvalidate, flags, reqCtx)
 	if err != nil {
 		return err

@@ -15,13 +15,14 @@ const quantum = 256 << 10
 // drive moves what can be moved now, unless somebody else is at it already.
 // It tells whether anything moved, or may have.
 func (ep *Endpoint) drive() bool {
-	_, moved := ep.driveFor(nil, nil)
+	_, moved := ep.driveFor(asym.Current(), nil, nil)
 	return moved
 }
 
 // driveFor is drive for one who takes results of a queue, and has room for some.
-// It returns how many it has put there instead of into the queue.
-func (ep *Endpoint) driveFor(q *CompletionQueue, room []nd.Result) (n int, moved bool) {
+// It returns how many it has put there instead of into the queue; if any, there
+// may be more to move.
+func (ep *Endpoint) driveFor(me asym.Goroutine, q *CompletionQueue, room []nd.Result) (n int, moved bool) {
 	switch ep.state() {
 	case failed, closed:
 		return 0, false
@@ -30,28 +31,22 @@ func (ep *Endpoint) driveFor(q *CompletionQueue, room []nd.Result) (n int, moved
 			return 0, false
 		}
 	}
-	if !ep.mu.TryLock() {
+	if !ep.mu.Enter(me) && !ep.mu.TryLockBy(me) {
 		return 0, true // whoever is at it may not serve, so the caller must not go to sleep
 	}
 	if q == ep.receiveCQ {
-		ep.room = room
+		n = ep.takeInto(room)
 	}
-	moved = ep.step()
-	if ep.room != nil {
-		n, ep.room = len(room)-len(ep.room), nil
-	}
+	moved = n > 0 || ep.step()
 	ep.mu.Unlock()
 	return n, moved
 }
 
 // calls tells, roughly and without the lock, whether there is something to do
-// for drive but to notice that the peer has left or died.
+// for drive but to notice that the peer has left or died, or that a queue overran,
+// of which the engine has been told.
 func (ep *Endpoint) calls() bool {
-	if ep.now.Load() != uint32(connected) || ep.open.Load() != 0 || ep.overrun.Load() {
-		return true
-	}
-	in := ep.inbound.Load()
-	return in == nil || in.Waiting()
+	return ep.now.Load() != uint32(connected) || ep.open.Load() != 0 || ep.inbound.Load().Waiting() // a connected endpoint has one
 }
 
 // step is drive with the lock held.
@@ -115,7 +110,7 @@ func (ep *Endpoint) busy() bool {
 		return ep.revoking != nil
 	}
 	r := &ep.requests[ep.next&uint64(len(ep.requests)-1)]
-	// One that is partly in the ring goes on when the peer has rung.
+	// One that goes through the ring goes on when the peer has rung.
 	return r.draining || ep.state() == connected && !r.awaited
 }
 
@@ -155,6 +150,7 @@ func (ep *Endpoint) advance(budget *uint64) (moved bool) {
 		case waits:
 			return moved || r.moved != before
 		case partial:
+			asym.Store32(&ep.parts, ep.parts.Load()+1)
 			return true
 		}
 		// A failed request must be completed, after those before it, and not
@@ -199,12 +195,16 @@ func (ep *Endpoint) retire() (moved bool) {
 // complete reports a finished request.
 func (ep *Endpoint) complete(r *request) {
 	if r.status == nd.Success && r.flags.Has(nd.SilentSuccess) {
-		ep.silent++
+		ep.apart--
 		return
 	}
 	bytes := uint32(0)
 	if r.status == nd.Success && (r.kind == nd.RequestSend || r.kind == nd.RequestRead || r.kind == nd.RequestWrite) {
 		bytes = uint32(r.total)
+	}
+	if r.status == nd.Success {
+		ep.initiatorCQ.succeed(asym.Current(), ep, r.context, r.kind, int(bytes), &ep.taken)
+		return
 	}
 	ep.result = nd.Result{Status: r.status, BytesTransferred: bytes, EndpointContext: ep.context, RequestContext: r.context, RequestType: r.kind}
 	ep.initiatorCQ.push(asym.Current(), &ep.result, &ep.taken, false)

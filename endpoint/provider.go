@@ -67,6 +67,7 @@ type Provider struct {
 
 	adapters  atomic.Uint32 // opened so far
 	endpoints atomic.Uint64 // created so far
+	queues    atomic.Uint64 // of completion, created so far
 
 	crowd  atomic.Int32 // processes that share the cores; see patience
 	sleep  sleepers

@@ -34,60 +34,67 @@ func (s state) String() string { return stateText[s] }
 // Endpoint is a queue pair. Safe for concurrent use; requests of concurrent
 // posts are ordered in some order.
 type Endpoint struct {
-	provider *Provider
-	adapter  *Adapter
-	number   uint64 // in this process
-	context  uint64
+	// What small requests and small messages need stands first, and close together:
+	// a program may use many endpoints in turn, and a processor's nearest cache holds
+	// some of their lines only.
 
-	receiveCQ, initiatorCQ *CompletionQueue
-	shared                 *SharedReceiveQueue // instead of receives of its own
-	receiveDepth           uint64
+	now       atomic.Uint32 // state; changes under mu
+	open      atomic.Uint32 // requests that are not done; see calls
+	inbound   atomic.Pointer[shm.Consumer]
+	overrun   atomic.Bool // a completion queue overran
+	initiates bool        // moves bytes itself where it can
+	batching  bool        // posts are deferred
+	stalled   bool        // the peer has been asked to ring
+	halfway   bool        // a message has been decoded, and is not done with
+
+	mu    asym.Mutex // guards what changes, unless it is atomic
+	conn  *connection
+	guard *window.Guard
+
+	tail  uint64 // posted; see requests
+	done  uint64 // completed
+	apart uint64 // slots held by requests that have never had a place here, less those that silent successes gave back
+	taken account
+
 	initiatorDepth         uint64
-	receiveSGE             int
-	initiatorSGE           int
-	inlineSize             int
-	initiates              bool     // moves bytes itself where it can
-	noRoom                 [2]error // made once: a full queue is no reason to allocate
+	context                uint64
+	initiatorCQ, receiveCQ *CompletionQueue
 
-	half       *half
-	halfOffset shm.Offset
-	words      []uint64 // receive descriptors
-	stride     uint64   // words of one
-	guard      *window.Guard
-	hazard     *window.Hazard
-
-	now     atomic.Uint32 // state; changes under mu
-	overrun atomic.Bool   // a completion queue overran
-	open    atomic.Uint32 // requests that are not done; see calls
-	inbound atomic.Pointer[shm.Consumer]
-	drains  atomic.Int32 // windows of ours that an ended connection may still use
-
-	looksSeen uint64 // of both queues, by the engine, whose own it is
-
-	mu        asym.Mutex
-	cause     error // why the endpoint left the connected state
-	conn      *connection
-	connector *Connector // by which it is being or was connected
-	readLimit int        // outbound Reads granted; 0 = none
-
-	requests []request // a ring, like the next
-	tail     uint64    // posted
-	ready    uint64    // those before it may run; the rest is deferred
-	next     uint64    // to be executed
-	done     uint64    // completed
-	silent   uint64    // slots returned by silent successes
-	taken    account
-
-	receives      []receive // with a shared queue the one that a message has taken
+	receives      []receive // a ring; with a shared queue the one that a message has taken
 	posted        uint64
 	delivered     uint64
 	receivesTaken account
-	tight         uint64      // the last receive, plus one, that cannot take any inline payload for sure
-	roomy         uint64      // what it and those like it can take for sure
-	room          []nd.Result // of the one who drives the endpoint, for results of receives
+	receiveDepth  uint64
+	words         []uint64 // receive descriptors
+	stride        uint64   // words of one
+	half          *half
+	shared        *SharedReceiveQueue // instead of receives of its own
+	adapter       *Adapter
+	provider      *Provider
+
+	number       uint64 // in this process
+	receiveSGE   int
+	initiatorSGE int
+	inlineSize   int
+	noRoom       [2]error // made once: a full queue is no reason to allocate
+	halfOffset   shm.Offset
+	hazard       *window.Hazard
+	drains       atomic.Int32  // windows of ours that an ended connection may still use
+	looksSeen    uint64        // of both queues, by the engine, whose own it is
+	parts        atomic.Uint32 // of long requests, done so far; for onlookers
+
+	cause     error      // why the endpoint left the connected state
+	connector *Connector // by which it is being or was connected
+	readLimit int        // outbound Reads granted; 0 = none
+
+	requests []request // a ring
+	ready    uint64    // those before it may run; the rest is deferred
+	next     uint64    // to be executed
+
+	tight uint64 // the last receive, plus one, that cannot take any inline payload for sure
+	roomy uint64 // what it and those like it can take for sure
 
 	// Of the message being served.
-	halfway      bool   // it has been decoded, and is not done with
 	served       uint64 // bytes of it done
 	placed       uint64 // bytes of the current Send in its receive
 	revoking     window.Loan
@@ -106,9 +113,7 @@ type Endpoint struct {
 	receivedEntries [maxSGE]entry
 	farEntries      []entry // of the peer's receive that a Send is filling
 	farCapacity     uint64
-	batching        bool      // posts are deferred
 	stuck           bool      // a request has failed and is to be completed; none may follow
-	stalled         bool      // the peer has been asked to ring
 	settled         bool      // nothing is outstanding any more, nor will be
 	deadline        time.Time // for the peer's half of a graceful end
 	late            bool      // it passed
@@ -284,17 +289,32 @@ func (ep *Endpoint) fail(op string, s nd.Status, detail, next string) error {
 }
 
 func (q *CompletionQueue) attach(ep *Endpoint) {
+	for !q.tryAttach(ep) {
+		q.share()
+	}
+}
+
+// tryAttach is attach unless somebody else is the queue's sole endpoint.
+func (q *CompletionQueue) tryAttach(ep *Endpoint) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if list := q.users.Load(); len(*list) == 0 || (*list)[len(*list)-1] != ep {
+		switch {
+		case q.sole != nil:
+			return false
+		case len(*list) == 0 && !q.common:
+			q.sole = ep
+		}
 		q.users.Store(with(list, ep))
 	}
 	if q.overrun {
 		ep.overrun.Store(true)
 	}
+	return true
 }
 
 func (q *CompletionQueue) detach(ep *Endpoint) {
+	q.share()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.users.Store(without(q.users.Load(), ep))

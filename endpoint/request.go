@@ -90,4 +90,6 @@ type receive struct {
 	context  uint64
 	entries  []entry
 	capacity uint64
+	one      entry // a copy of the only entry, if there is but one: it is in the same cache line
+	_        [8]byte
 }

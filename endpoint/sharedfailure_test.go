@@ -46,9 +46,9 @@ func (r *star) fails(o order, receive, send nd.Status) {
 // onSomeStars runs a test with one of each way to move the bytes, and two peers.
 func onSomeStars(t *testing.T, test func(t *testing.T, r *star)) {
 	t.Helper()
-	for _, s := range append(someSetups(setup{}), setup{Processes: true}) {
-		t.Run(s.String(), func(t *testing.T) { test(t, newStar(t, s, nd.SharedReceiveQueueConfig{}, 2)) })
-	}
+	runEach(t, append(someSetups(setup{}), setup{Processes: true}), func(t *testing.T, s setup) {
+		test(t, newStar(t, s, nd.SharedReceiveQueueConfig{}, 2))
+	})
 }
 
 // TestSharedReceiveTooSmall and others of its kind: the message that took the

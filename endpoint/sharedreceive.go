@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/softnd/softnd/internal/testimony"
 	"github.com/softnd/softnd/nd"
 )
 
@@ -194,7 +195,7 @@ func (q *SharedReceiveQueue) Notify(ctx context.Context) error {
 	q.mu.Lock()
 	seen, closed := q.events, false
 	q.mu.Unlock()
-	err := q.adapter.provider.wait(ctx, nil, func() bool {
+	err := q.adapter.provider.wait(ctx, testimony.Call{Op: op, Object: q.String()}, nil, func() bool {
 		q.mu.Lock()
 		defer q.mu.Unlock()
 		closed = q.closed

@@ -59,9 +59,7 @@ func (r *star) queue() *SharedReceiveQueue { return r.owner.local.shared.(*Share
 // across several.
 func onEveryStar(t *testing.T, s setup, peers int, test func(t *testing.T, r *star)) {
 	t.Helper()
-	for _, s := range everySetup(s) {
-		t.Run(s.String(), func(t *testing.T) { test(t, newStar(t, s, nd.SharedReceiveQueueConfig{}, peers)) })
-	}
+	runEach(t, everySetup(s), func(t *testing.T, s setup) { test(t, newStar(t, s, nd.SharedReceiveQueueConfig{}, peers)) })
 }
 
 // of makes the result of a receive one of the owner's endpoint i.

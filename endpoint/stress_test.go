@@ -343,24 +343,21 @@ func TestRevokedUnderFire(t *testing.T) {
 // TestTargetSleeps: one-sided requests are done while the program at the other
 // end makes no call.
 func TestTargetSleeps(t *testing.T) {
-	for _, s := range everySetup(setup{Both: sideOptions{Size: 1 << 20}}) {
-		t.Run(s.String(), func(t *testing.T) {
-			p := newPair(t, s)
-			p.a.fill(0, 0, 400_000, 1)
-			for i := range uint64(30) {
-				n := []int{1, 8, 5000, 400_000}[i%4]
-				if i%10 == 9 {
-					time.Sleep(5 * time.Millisecond) // everybody sleeps
-				}
-				p.a.must(order{Do: doWrite, Context: i, Parts: mine(0, n), Far: p.b.memory})
-				p.a.must(order{Do: doRead, Context: i, Parts: mine(500_000, n), Far: p.b.memory})
-				p.a.expect(initiatorQueue, success(nd.RequestWrite, i, n), success(nd.RequestRead, i, n))
-				if p.a.sum(0, 500_000, n) != p.a.sum(0, 0, n) {
-					t.Fatalf("%d bytes came back changed", n)
-				}
+	onEvery(t, setup{Both: sideOptions{Size: 1 << 20}}, func(t *testing.T, p *pair) {
+		p.a.fill(0, 0, 400_000, 1)
+		for i := range uint64(30) {
+			n := []int{1, 8, 5000, 400_000}[i%4]
+			if i%10 == 9 {
+				time.Sleep(5 * time.Millisecond) // everybody sleeps
 			}
-		})
-	}
+			p.a.must(order{Do: doWrite, Context: i, Parts: mine(0, n), Far: p.b.memory})
+			p.a.must(order{Do: doRead, Context: i, Parts: mine(500_000, n), Far: p.b.memory})
+			p.a.expect(initiatorQueue, success(nd.RequestWrite, i, n), success(nd.RequestRead, i, n))
+			if p.a.sum(0, 500_000, n) != p.a.sum(0, 0, n) {
+				t.Fatalf("%d bytes came back changed", n)
+			}
+		}
+	})
 }
 
 // TestConcurrentPosts: every post has exactly one result, whoever posts and

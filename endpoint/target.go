@@ -19,7 +19,7 @@ func (ep *Endpoint) serve(budget *uint64) (moved bool) {
 			if slot == nil {
 				break
 			}
-			if ep.takeNow(slot) {
+			if ep.takeNow(slot, nil) || ep.landNow(slot) {
 				moved = true
 				*budget -= min(*budget, shm.SlotSize)
 				continue

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/softnd/softnd/internal/asym"
+	"github.com/softnd/softnd/internal/testimony"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/window"
 )
@@ -278,7 +279,7 @@ func (ep *Endpoint) Flush() error {
 	ep.mu.Unlock()
 	p := ep.provider
 	// The only error is that of a provider that is being closed.
-	_ = p.wait(context.Background(), p.doChores, func() bool {
+	_ = p.wait(context.Background(), testimony.Call{Op: "flush", Object: ep.String()}, p.doChores, func() bool {
 		ep.mu.Lock()
 		defer ep.mu.Unlock()
 		return ep.settled

@@ -16,10 +16,11 @@ const bigRegion = 5 << 19
 
 func TestTransfersOfAllSizes(t *testing.T) {
 	onEvery(t, setup{Both: sideOptions{Size: bigRegion}}, transferAllSizes)
-	for _, s := range mixedSetups() {
-		s.Both.Size = bigRegion
-		t.Run(s.String(), func(t *testing.T) { transferAllSizes(t, newPair(t, s)) })
+	mixed := mixedSetups()
+	for i := range mixed {
+		mixed[i].Both.Size = bigRegion
 	}
+	onEach(t, mixed, transferAllSizes)
 }
 
 // transferAllSizes moves data both ways with each kind of request, from and to
@@ -123,10 +124,11 @@ func TestScatterGather(t *testing.T) {
 	}
 	s := setup{Both: sideOptions{Size: bigRegion, SGE: 16}}
 	onEvery(t, s, test)
-	for _, mixed := range mixedSetups() {
-		mixed.Both = s.Both
-		t.Run(mixed.String(), func(t *testing.T) { test(t, newPair(t, mixed)) })
+	mixed := mixedSetups()
+	for i := range mixed {
+		mixed[i].Both = s.Both
 	}
+	onEach(t, mixed, test)
 }
 
 // TestMixedMemoryInOneList uses arena memory and private memory in the same

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/softnd/softnd/internal/testimony"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
 )
@@ -43,13 +45,15 @@ type sleepers struct {
 	bell shm.Doorbell
 	shut atomic.Bool // no wait may begin, and the arena may be gone
 
+	asleep  atomic.Int32  // waits that sleep, or are about to
 	begun   atomic.Uint64 // waits so far
 	waiting atomic.Int64  // of those, how many are under way
+	ended   atomic.Uint64 // and how many have got what they waited for
 
 	mu     sync.Mutex
 	idle   sync.Cond // calls is 0
 	calls  int       // that wait, or are about to; Provider.Close waits for their end
-	count  int       // of those under way, how many sleep
+	parked []*parked // of those, the ones that have begun to sleep
 	onIdle func()    // called when waiting has become 0
 }
 
@@ -57,8 +61,18 @@ func (s *sleepers) init(bell shm.Doorbell, onIdle func()) {
 	s.bell, s.idle.L, s.onIdle = bell, &s.mu, onIdle
 }
 
-// wake makes all waits look again. It costs a load or two when nobody sleeps.
+// wake makes all waits look again. It costs a load when nobody sleeps. What they
+// are to find has been stored with a barrier, or by one who has passed asym.Light.
 func (s *sleepers) wake() {
+	if s.asleep.Load() != 0 { // ORDER asleep: after what they are to find; pairs with the addition and the barrier in enter
+		s.rouse()
+	}
+}
+
+// rouse stands apart so that the compiler can put wake where it is called.
+//
+//go:noinline
+func (s *sleepers) rouse() {
 	if !s.shut.Load() {
 		s.bell.Ring()
 	}
@@ -110,14 +124,14 @@ func (s *sleepers) close() {
 func (s *sleepers) enter() (ticket uint32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.count++
+	s.asleep.Add(1) // ORDER asleep: before the barrier in Arm and the last look; pairs with the load in wake
 	return s.bell.Arm()
 }
 
 func (s *sleepers) leave() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.count--; s.count == 0 {
+	if s.asleep.Add(-1) == 0 {
 		s.bell.Disarm()
 	}
 }
@@ -133,19 +147,50 @@ func canceled(ctx context.Context, err error, op, object string) error {
 	return nd.CanceledError(ctx, op, object)
 }
 
+// parked is a call that has waited for long enough to sleep.
+type parked struct {
+	call  testimony.Call
+	since time.Time
+}
+
+// calling lists them for onlookers.
+func (s *sleepers) calling() (calls []testimony.Call) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.parked {
+		call := c.call
+		call.Since = shm.Clock() - int64(time.Since(c.since))
+		calls = append(calls, call)
+	}
+	return calls
+}
+
+func (s *sleepers) list(c *parked) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.parked = append(s.parked, c)
+}
+
+func (s *sleepers) unlist(c *parked) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := slices.Index(s.parked, c)
+	s.parked = slices.Delete(s.parked, i, i+1)
+}
+
 // WaitFor returns nil when ready does return true, or ctx's error, or another
 // when the provider is closed. In between
 // it serves everything of this process, and sleeps when there is nothing to
 // do. ready is called again whenever a peer or this process has rung; it must
-// not block.
-func (p *Provider) WaitFor(ctx context.Context, ready func() bool) error {
-	return p.wait(ctx, nil, ready)
+// not block. Onlookers see the call.
+func (p *Provider) WaitFor(ctx context.Context, call testimony.Call, ready func() bool) error {
+	return p.wait(ctx, call, nil, ready)
 }
 
 // wait returns when ready does, or with ctx's error. In between it moves
 // everything of this process that can be moved. drive, if not nil, moves what
 // ready depends on, and is called more often.
-func (p *Provider) wait(ctx context.Context, drive func(), ready func() bool) error {
+func (p *Provider) wait(ctx context.Context, call testimony.Call, drive func(), ready func() bool) error {
 	if ready() {
 		return nil
 	}
@@ -158,10 +203,14 @@ func (p *Provider) wait(ctx context.Context, drive func(), ready func() bool) er
 	defer p.sleep.end()
 	p.sleep.attend()
 	defer p.sleep.part()
-	if over, err := p.hover(ctx, drive, ready); over {
-		return err
+	over, err := p.hover(ctx, drive, ready)
+	if !over {
+		err = p.park(ctx, call, ready)
 	}
-	return p.park(ctx, ready)
+	if err == nil {
+		p.sleep.ended.Add(1)
+	}
+	return err
 }
 
 // hover is a wait's first part, in which it does not sleep. It tells whether
@@ -197,7 +246,10 @@ func (p *Provider) hover(ctx context.Context, drive func(), ready func() bool) (
 }
 
 // park is the rest of a wait. It sleeps whenever there is nothing to do.
-func (p *Provider) park(ctx context.Context, ready func() bool) error {
+func (p *Provider) park(ctx context.Context, call testimony.Call, ready func() bool) error {
+	c := &parked{call, time.Now()}
+	p.sleep.list(c)
+	defer p.sleep.unlist(c)
 	woken := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		p.sleep.wake()

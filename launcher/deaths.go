@@ -14,7 +14,13 @@ type deaths struct {
 	epfd   int
 	pidfds []int // by rank; -1 if there is none
 	order  []int // ranks whose death is known and not yet taken
-	status map[int]syscall.WaitStatus
+	ends   map[int]ending
+}
+
+// ending is what wait4 tells about a rank.
+type ending struct {
+	status syscall.WaitStatus
+	usage  Usage
 }
 
 func newDeaths(ranks int) (*deaths, error) {
@@ -22,7 +28,7 @@ func newDeaths(ranks int) (*deaths, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &deaths{epfd: epfd, pidfds: make([]int, ranks), status: make(map[int]syscall.WaitStatus)}
+	d := &deaths{epfd: epfd, pidfds: make([]int, ranks), ends: make(map[int]ending)}
 	for r := range d.pidfds {
 		d.pidfds[r] = -1
 	}
@@ -44,8 +50,8 @@ func (d *deaths) watch(rank, pidfd int) {
 }
 
 // reaped notes how a rank ended.
-func (d *deaths) reaped(rank int, status syscall.WaitStatus) {
-	d.status[rank] = status
+func (d *deaths) reaped(rank int, e ending) {
+	d.ends[rank] = e
 	if d.pidfds[rank] < 0 {
 		d.order = append(d.order, rank)
 	}
@@ -53,17 +59,17 @@ func (d *deaths) reaped(rank int, status syscall.WaitStatus) {
 
 // take calls f for the ranks that have been reaped, first death first. A rank whose
 // earlier death is known but that has not been reaped yet holds the later ones back.
-func (d *deaths) take(f func(rank int, status syscall.WaitStatus)) {
+func (d *deaths) take(f func(rank int, e ending)) {
 	d.collect()
 	for len(d.order) > 0 {
 		rank := d.order[0]
-		status, ok := d.status[rank]
+		e, ok := d.ends[rank]
 		if !ok {
 			return
 		}
 		d.order = d.order[1:]
-		delete(d.status, rank)
-		f(rank, status)
+		delete(d.ends, rank)
+		f(rank, e)
 	}
 }
 

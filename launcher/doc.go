@@ -25,10 +25,18 @@
 //     guard, a subreaper too, which has no other work than to kill them.
 //   - The guard: the front sees it and closes the socket, as if it had died.
 //
+// Where cgroups of version 2 may be made, the ranks run in one of the job's own, which
+// whoever of the three still lives kills in one step and removes. Only it reaches what
+// has left a rank's session when keeper and guard are killed at the same moment.
+//
 // Guard and keeper are the caller's own executable, started again; that is why a
 // program that uses this package calls [Serve] first in main. They live in a
 // session of their own, away from the terminal's signals, and hold no file of the
 // job once the ranks run.
+//
+// The keeper gets the job, with all open files that it is about, over the socket to the
+// front. It makes the pipes for the output of a rank before it starts the rank, and sends the
+// front its ends.
 //
 // A rank therefore has no controlling terminal: it may read the terminal through
 // its standard input, but /dev/tty does not open.

@@ -5,159 +5,274 @@ import (
 	"encoding/gob"
 	"errors"
 	"fmt"
-	"net"
 	"os"
-	"os/exec"
-	"path/filepath"
-	"strconv"
+	"slices"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
 
 // front is a running job as seen by the process that called Run.
 type front struct {
+	*Prepared
 	cfg     Config
-	guard   *exec.Cmd
-	conn    *net.UnixConn
-	keeper  *gob.Encoder
-	streams []*stream
+	job     *job
+	orders  sender
+	keeper  *gob.Encoder  // writes to orders
+	from    receiver      // of the keeper
+	ports   map[int][]int // by rank, until attend
+	files   []*os.File    // for the output: two by rank, nil where there is none
+	sinks   [2]*sink
+	streams []*stream  // as files; nil until the rank has been started
+	readers []int      // the ranks that get the standard input
+	inputs  []*os.File // what they read
+	input   *copier    // to several of them; else nil
+	stop    *os.File   // closed to end the copying of the input
 	copying sync.WaitGroup
 	outErr  chan error // what went wrong with each sink
 	report  *Report
-	failure error // of the launcher, not of a rank
+	aborted *Abort // the first; nil if none has come
+	failure error  // of the launcher, not of a rank
+	deaf    bool   // the ports of some ranks could not be taken over
+	expired bool   // the job was told to stop because its time is over
+	asked   bool   // SIGQUIT has come
+
+	explanation explanation
 }
 
-// begin starts the guard and, through it, the job.
-func begin(cfg Config) (_ *front, err error) {
+// begin makes everything that the job needs before it is started.
+func begin(p *Prepared, cfg Config) (_ *front, err error) {
 	f := &front{
-		cfg:    cfg,
-		outErr: make(chan error, 2), // one per sink: never blocks
-		report: &Report{Program: filepath.Base(cfg.Args[0]), Ranks: make([]Result, cfg.Ranks), First: -1},
+		Prepared: p,
+		cfg:      cfg,
+		orders:   sender{conn: p.conn},
+		from:     receiver{conn: p.conn},
+		ports:    make(map[int][]int),
+		outErr:   make(chan error, 1),
+		report:   &Report{Ranks: make([]Result, cfg.ranks()), First: -1, Began: time.Now()},
+	}
+	for rank, name := range cfg.names() {
+		f.report.Ranks[rank].Program = name
 	}
 	defer func() {
 		if err != nil {
 			f.abandon()
 		}
 	}()
-	ours, theirs, err := socketPair()
-	if err != nil {
-		return nil, fmt.Errorf("make a socket: %w%s", err, remedy(err))
-	}
-	f.conn = ours
-	writers, err := f.pipes()
-	// The guard has its own copies when this returns, and our end of the socket must
-	// not seem alive because of a copy in here.
-	defer closeAll(append(writers, theirs))
-	if err != nil {
+	if err := f.outputs(); err != nil {
 		return nil, err
 	}
-
-	// In the order of the descriptor numbers that the keeper expects.
-	inherited := []*os.File{theirs}
-	if cfg.Program != nil {
-		inherited = append(inherited, cfg.Program)
+	if err := f.standardInput(); err != nil {
+		return nil, err
 	}
-	inherited = append(inherited, cfg.Files...)
-	inherited = append(inherited, writers...)
-	f.guard = &exec.Cmd{
-		Path:        "/proc/self/exe",
-		Args:        []string{guardName, strconv.Itoa(len(inherited))},
-		Stdin:       cfg.Stdin,
-		Stderr:      os.Stderr, // for a guard or keeper in trouble; ranks have their pipes
-		ExtraFiles:  inherited,
-		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
+	if err := f.roomForPorts(); err != nil {
+		return nil, err
 	}
-	if err := f.guard.Start(); err != nil {
-		return nil, fmt.Errorf("start the job's guard: %w%s", err, remedy(err))
+	f.job = f.send()
+	if <-f.started; f.err != nil {
+		return nil, f.err
 	}
 	return f, nil
 }
 
-// pipes makes the pipes for the ranks' output and returns their writing ends.
-func (f *front) pipes() (writers []*os.File, err error) {
-	sinks := newSinks(f.cfg.Stdout, f.cfg.Stderr, func(err error) { f.outErr <- err })
-	for rank := range f.cfg.Ranks {
-		for _, to := range sinks {
-			r, w, err := os.Pipe()
-			if err != nil {
-				return writers, fmt.Errorf("make the output pipes of rank %d of %d: %w%s", rank, f.cfg.Ranks, err, remedy(err))
-			}
-			f.streams = append(f.streams, newStream(rank, r, to))
-			writers = append(writers, w)
+// roomForPorts returns an error if this process may not hold the ports of all ranks. It
+// would find that out when some of them run.
+func (f *front) roomForPorts() error {
+	const plenty = 1024
+	const passing = 8 // of those that are open now may be closed soon, this look's own among them
+	var limit unix.Rlimit
+	need := uint64((&job{Socket: f.cfg.Socket != nil}).ports() * f.ranks)
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) != nil || need+plenty <= limit.Cur {
+		return nil
+	}
+	open, err := os.ReadDir("/proc/self/fd")
+	if err != nil || uint64(len(open))+need <= limit.Cur+passing {
+		return nil
+	}
+	return fmt.Errorf("make the output pipes of %d ranks: %w%s", f.ranks, unix.EMFILE, remedy(unix.EMFILE))
+}
+
+// outputs makes what the ranks' output goes to.
+func (f *front) outputs() error {
+	f.sinks = newSinks(&f.cfg, f.outputFailed)
+	f.files = make([]*os.File, 2*f.cfg.ranks())
+	f.streams = make([]*stream, len(f.files))
+	for i := range f.files {
+		var err error
+		if f.files[i], err = f.cfg.Output.create(i/2, i%2); err != nil {
+			return err
 		}
 	}
-	return writers, nil
+	return nil
+}
+
+// outputFailed has the job stopped.
+func (f *front) outputFailed(err error) {
+	select {
+	case f.outErr <- err:
+	default: // one is enough
+	}
+}
+
+// connect takes over the ports of some ranks that are about to start. Without them the job
+// is stopped, and how those ranks end means nothing.
+func (f *front) connect(e event) {
+	for rank := e.Rank; rank < e.Rank+e.Ranks && !f.deaf; rank++ {
+		fds, err := f.from.take(f.job.ports())
+		if err != nil {
+			f.deaf = true
+			f.failed(fmt.Errorf("take over the output pipes of rank %d of %d: %w%s", rank, f.ranks, err, remedy(err)))
+			f.order(order{Kind: orderStop})
+			return
+		}
+		f.ports[rank] = fds
+	}
+}
+
+// attend begins to read what a rank writes, and hands its socket over, once it has been
+// started: before, there would be nothing, and to wait for that costs more than to read.
+func (f *front) attend(rank int) error {
+	fds, ok := f.ports[rank]
+	if !ok {
+		return nil
+	}
+	delete(f.ports, rank)
+	for which, to := range f.sinks {
+		i := 2*rank + which
+		f.streams[i] = newStream(rank, which, os.NewFile(uintptr(fds[which]), "output of a rank"), f.files[i], to, f.outputFailed)
+		f.files[i] = nil // it closes with the stream
+		f.copying.Go(f.streams[i].copy)
+	}
+	if !f.job.Socket {
+		return nil
+	}
+	if err := f.cfg.Socket(rank, os.NewFile(uintptr(fds[2]), "socket of a rank")); err != nil {
+		return fmt.Errorf("serve rank %d of %d: %w%s", rank, f.ranks, err, remedy(err))
+	}
+	return nil
+}
+
+// growDescriptors makes room for n more descriptors, where there is a limit below that
+// as far as it goes. The kernel grows the table by itself, but each time it waits for all
+// cores, often for more than 10 ms.
+func growDescriptors(n int) {
+	var limit unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) != nil || limit.Cur == 0 {
+		return
+	}
+	if fd, err := unix.FcntlInt(2, unix.F_DUPFD_CLOEXEC, int(min(uint64(n)+64, limit.Cur-1))); err == nil {
+		unix.Close(fd)
+	}
+}
+
+// standardInput makes what the ranks read: the standard input itself, or the reading ends
+// of pipes for several ranks.
+func (f *front) standardInput() (err error) {
+	f.readers = f.cfg.readers()
+	switch len(f.readers) {
+	case 0:
+		return nil
+	case 1:
+		f.inputs = []*os.File{f.cfg.Stdin}
+		return nil
+	}
+	if f.input, f.inputs, err = newCopier(f.cfg.Stdin, f.readers); err == nil {
+		f.input.stop, f.stop, err = os.Pipe()
+	}
+	return err
+}
+
+// send sends the order to start the job.
+func (f *front) send() *job {
+	programs := f.cfg.programs()
+	j := f.cfg.job(programs)
+	j.Readers = f.readers
+	for _, file := range slices.Concat(programs, f.cfg.Files, f.inputs) {
+		f.orders.enclose([]int{int(file.Fd())})
+	}
+	f.keeper = gob.NewEncoder(&f.orders)
+	f.order(order{Kind: orderStart, Job: j})
+	f.closeInputs()
+	return &j
+}
+
+// closeInputs lets go of the ranks' ends of the pipes for standard input.
+func (f *front) closeInputs() {
+	if len(f.readers) > 1 { // else it is the standard input itself
+		closeAll(f.inputs)
+	}
+	f.inputs = nil
 }
 
 // abandon takes back what begin has made.
 func (f *front) abandon() {
-	if f.conn != nil {
-		f.conn.Close()
-	}
-	for _, s := range f.streams {
-		s.from.Close()
+	closeAll(f.files)
+	f.closeInputs()
+	if f.input != nil {
+		f.input.close()
+		f.input.stop.Close() // nil refuses
+		f.stop.Close()
 	}
 }
 
 func closeAll(files []*os.File) {
 	for _, file := range files {
-		file.Close()
+		file.Close() // nil refuses
 	}
-}
-
-func socketPair() (ours *net.UnixConn, theirs *os.File, err error) {
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return nil, nil, err
-	}
-	file := os.NewFile(uintptr(fds[0]), "front's end")
-	defer file.Close()
-	theirs = os.NewFile(uintptr(fds[1]), "keeper's end")
-	conn, err := net.FileConn(file)
-	if err != nil {
-		theirs.Close()
-		return nil, nil, err
-	}
-	return conn.(*net.UnixConn), theirs, nil
 }
 
 // order tells the keeper. That the keeper has gone shows as the end of its events.
-func (f *front) order(o order) { _ = f.keeper.Encode(o) }
+func (f *front) order(o order) {
+	_ = f.keeper.Encode(o)
+	f.orders.flush()
+}
 
 // run follows the job to its end.
 func (f *front) run(ctx context.Context) (*Report, error) {
-	defer f.conn.Close()
-	for _, s := range f.streams {
-		f.copying.Go(s.copy)
+	conn := f.from.conn
+	defer conn.Close()
+	defer f.from.close()
+	if f.input != nil {
+		f.copying.Go(f.input.copy)
 	}
-	f.keeper = gob.NewEncoder(f.conn)
-	f.order(order{Kind: orderStart, Job: f.cfg.job()})
-
+	defer closeAll(f.files) // of ranks that were not started
 	events := make(chan event)
-	go receive(f.conn, events)
-	guardEnded := make(chan error, 1)
-	go func() { guardEnded <- f.guard.Wait() }()
-
-	canceled := ctx.Done()
+	go receive(&f.from, events)
+	canceled, limit := ctx.Done(), f.limit()
 	done, guarded := false, true
+	var guard syscall.WaitStatus
 	for events != nil || guarded {
 		select {
 		case e, ok := <-events:
 			if !ok {
 				events = nil
+				// Or the keeper lives on, if its words could not be taken in.
+				_ = conn.CloseRead()
+				_ = conn.CloseWrite()
 				continue
 			}
 			done = done || e.Kind == eventDone
+			switch e.Kind {
+			case eventPorts:
+				f.connect(e)
+			case eventStarted:
+				if err := f.attend(e.Rank); err != nil {
+					f.failed(err)
+					f.order(order{Kind: orderStop})
+				}
+			}
 			f.note(e)
-		case <-guardEnded:
+		case guard = <-f.ended:
 			// Normally the last to go. If it was killed, so is the job: the keeper takes
 			// the end of the stream for our death.
 			guarded = false
-			_ = f.conn.CloseWrite()
+			_ = conn.CloseWrite()
 		case sig := <-f.cfg.Signals:
 			f.passOn(sig.(syscall.Signal))
+		case <-limit:
+			f.expire()
 		case <-canceled:
 			canceled = nil
 			f.failed(context.Cause(ctx))
@@ -165,12 +280,30 @@ func (f *front) run(ctx context.Context) (*Report, error) {
 		case err := <-f.outErr:
 			f.failed(err)
 			f.order(order{Kind: orderStop})
+		case hang := <-f.explanation.done:
+			f.explained(hang)
+		case <-f.explanation.limit:
+			f.goOn()
+		case <-f.cfg.Ask:
+			f.answer()
+		case a := <-f.cfg.Aborts:
+			f.abort(a)
 		}
 	}
-	if !done || !f.guard.ProcessState.Success() {
-		f.failed(f.lost())
+	for rank := range f.ports { // the keeper was killed before it could say that they run
+		if err := f.attend(rank); err != nil {
+			f.failed(err)
+		}
 	}
-	f.flush()
+	f.settle()
+	if !done || guard != 0 {
+		f.failed(lost(guard))
+	}
+	f.cgroup.end() // what is in there still, because guard and keeper were killed, is killed
+	f.report.Wall = time.Since(f.report.Began)
+	if f.flush() {
+		f.sumUp()
+	}
 	return f.report, f.failure
 }
 
@@ -181,16 +314,20 @@ func (f *front) note(e event) {
 	switch e.Kind {
 	case eventStarted:
 		f.report.Ranks[e.Rank].PID = e.PID
+		if f.cfg.StopAtStart != nil && f.cfg.StopAtStart(e.Rank) && f.cfg.Stopped != nil {
+			f.cfg.Stopped(e.Rank, e.PID)
+		}
 	case eventRefused:
-		f.failed(fmt.Errorf("start rank %d of %d (%s): %w%s", e.Rank, f.cfg.Ranks, f.report.Program, e.Errno, remedy(e.Errno)))
+		f.failed(fmt.Errorf("start rank %d of %d (%s): %s%w%s", e.Rank, len(f.report.Ranks), f.report.Ranks[e.Rank].Program, e.Problem, e.Errno, remedy(e.Errno)))
 	case eventStopping:
-		f.report.Signal = e.Signal
+		f.report.Signal, f.report.TimedOut = e.Signal, f.expired && e.Signal == 0
 	case eventEnded:
 		r := &f.report.Ranks[e.Rank]
-		r.Ended, r.Status, r.Stopped = true, e.Status, e.Stopping
-		if f.report.First < 0 && !e.Stopping && exitCode(e.Status) != 0 {
+		r.Ended, r.Status, r.Stopped, r.Usage = true, e.Status, e.Stopping, e.Usage
+		if f.report.First < 0 && !e.Stopping && exitCode(e.Status) != 0 && !f.deaf {
 			f.report.First = e.Rank
 		}
+		f.judge(e)
 	case eventDone:
 		f.report.Leftover, f.report.Stuck = e.Leftover, e.Stuck
 		if e.Problem != "" {
@@ -204,6 +341,13 @@ func (f *front) passOn(sig syscall.Signal) {
 	if sig == syscall.SIGTSTP && !canBeResumed() {
 		return
 	}
+	if sig == syscall.SIGQUIT {
+		f.quit()
+		return
+	}
+	if endsJob(sig) {
+		f.goOn() // who is in a hurry does not wait
+	}
 	f.order(order{Kind: orderSignal, Signal: sig})
 	if sig == syscall.SIGTSTP {
 		suspend() // the SIGCONT that ends it is passed on like any other
@@ -211,8 +355,7 @@ func (f *front) passOn(sig syscall.Signal) {
 }
 
 // lost says what happened to the guard or, as the guard tells, to the keeper.
-func (f *front) lost() error {
-	ws := f.guard.ProcessState.Sys().(syscall.WaitStatus)
+func lost(ws syscall.WaitStatus) error {
 	who, how := guardName, describe(ws)
 	if code := ws.ExitStatus(); code >= 0 {
 		who = keeperName
@@ -223,11 +366,16 @@ func (f *front) lost() error {
 	return fmt.Errorf("keep the job together: %w: %s %s; the ranks were killed; start the job again", ErrKeeperLost, who, how)
 }
 
-// flush waits until all that the ranks wrote has been passed on. The user may end
-// the wait: a terminal can stand still for ever.
-func (f *front) flush() {
+// flush waits until all that the ranks wrote has been passed on, and tells whether it
+// has. The user may end the wait: a terminal can stand still for ever.
+func (f *front) flush() bool {
 	for _, s := range f.streams {
-		s.finish()
+		if s != nil {
+			s.finish()
+		}
+	}
+	if f.input != nil {
+		f.stop.Close()
 	}
 	go func() {
 		f.copying.Wait()
@@ -237,34 +385,14 @@ func (f *front) flush() {
 		select {
 		case err, ok := <-f.outErr:
 			if !ok {
-				return
+				return true
 			}
 			f.failed(err)
 		case sig := <-f.cfg.Signals:
 			if endsJob(sig.(syscall.Signal)) {
 				f.failed(fmt.Errorf("pass on the ranks' last words: stopped by signal %s before the output took them", signalName(sig.(syscall.Signal))))
-				return
+				return false
 			}
 		}
 	}
-}
-
-// remedy is the next step for some errors of the system, to be put behind them.
-func remedy(err error) string {
-	for errno, step := range map[syscall.Errno]string{
-		syscall.EMFILE:  "raise the limit of open files (ulimit -Hn) or start fewer ranks",
-		syscall.ENFILE:  "the whole system has too many files open: start fewer ranks",
-		syscall.EAGAIN:  "raise the limit of processes (ulimit -u, or the container's) or start fewer ranks",
-		syscall.ENOMEM:  "free memory or start fewer ranks",
-		syscall.ENOEXEC: "it is not a program for this machine, or a script without a #! line",
-		syscall.ENOENT:  "check the program, the interpreter in its first line if it is a script, and the working directory",
-		syscall.EACCES:  "check the permissions of the program and the working directory, and that their file system allows programs (noexec)",
-		syscall.ETXTBSY: "the program is being written: wait for its build to end",
-		syscall.E2BIG:   "shorten the arguments or the environment",
-	} {
-		if errors.Is(err, errno) {
-			return "; " + step
-		}
-	}
-	return ""
 }

@@ -4,11 +4,14 @@ import (
 	"encoding/gob"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/signal"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/softnd/softnd/internal/unixsock"
 )
 
 // phase of a job; a job only moves down this list.
@@ -25,13 +28,17 @@ const (
 type keeper struct {
 	job    job
 	orders <-chan order
-	front  *gob.Encoder
+	told   sender         // what the front is to be told when there is nothing to do at once
+	front  *gob.Encoder   // writes to told
 	ended  chan os.Signal // a child has ended
 	deaths *deaths
-	null   *os.File // standard input of the ranks other than 0
+	cgroup group
+	inside int // descriptor of cgroup's directory while ranks are started in it, or -1
 
-	started  int         // ranks 0 to started-1 have been started
+	starters []chan<- func()
+	started  int         // ranks 0 to started-1 have been started, or were to be
 	rankOf   map[int]int // by process number: the ranks that have not been reaped
+	since    []time.Time // by rank: when it was started
 	phase    phase
 	deadline time.Time // of stopping and of killing
 	nextWalk time.Time // over the process table, while killing
@@ -39,19 +46,26 @@ type keeper struct {
 	rankless bool      // there is no rank any more, and there will be none
 	alone    bool      // there is no child, neither rank nor orphan
 	byItself bool      // the ranks came to their end without being stopped
-	leftover []Process // what had to be killed then
+	asked    bool      // what had outlived them has been asked to end
+	leftover []Process // what that was
 }
 
 // keep is the life of the keeper process.
 func keep() error {
-	file := os.NewFile(socketFD, "launcher socket")
-	conn, err := net.FileConn(file)
+	far, err := farFD()
+	if err != nil {
+		return err
+	}
+	unix.Close(far)
+	cgroup := group(os.Args[2])
+	defer cgroup.remove() // as long as anybody is in it, that fails
+	conn, err := unixsock.Adopt(socketFD)
 	if err != nil {
 		return fmt.Errorf("open the socket to the launcher: %w", err)
 	}
-	file.Close()
-	orders := make(chan order)
-	go receive(conn, orders)
+	in, orders := receiver{conn: conn}, make(chan order)
+	go receive(&in, orders)
+	withdraw() // meanwhile
 	first, ok := <-orders
 	if !ok {
 		return nil // the front died before there was anything to keep
@@ -59,49 +73,48 @@ func keep() error {
 	k := &keeper{
 		job:    first.Job,
 		orders: orders,
-		front:  gob.NewEncoder(conn),
+		told:   sender{conn: conn},
 		ended:  make(chan os.Signal, 1),
 		rankOf: make(map[int]int),
+		cgroup: cgroup,
 	}
-	signal.Notify(k.ended, syscall.SIGCHLD)
+	k.front = gob.NewEncoder(&k.told)
+	if err := k.job.unpack(&in); err != nil {
+		return err
+	}
+	k.since = make([]time.Time, k.job.Ranks)
+	k.inside = k.cgroup.open()
 	if k.deaths, err = newDeaths(k.job.Ranks); err != nil {
 		return fmt.Errorf("watch the ranks: %w", err)
 	}
-	if k.null, err = os.Open(os.DevNull); err != nil {
+	if err := k.run(); err != nil {
 		return err
 	}
-	return k.run()
-}
-
-// receive passes on what comes from the stream until it ends.
-func receive[T any](conn net.Conn, to chan<- T) {
-	defer close(to)
-	from := gob.NewDecoder(conn)
-	for {
-		var v T
-		if from.Decode(&v) != nil {
-			return
-		}
-		to <- v
+	if err := k.told.failed(); err != nil {
+		return fmt.Errorf("talk to the launcher: %w", err)
 	}
+	return nil
 }
 
-// tell sends to the front. That the front has gone shows as the end of the orders.
+// tell has something sent to the front, with the next flush. That the front has gone
+// shows as the end of the orders.
 func (k *keeper) tell(e event) { _ = k.front.Encode(e) }
+
+func (k *keeper) flush() { closeFDs(k.told.flush()) }
 
 // run starts the ranks and returns when nothing of the job is left, or nothing that
 // goes when it is killed.
 func (k *keeper) run() error {
+	defer k.flush()
 	for {
 		if k.starting() {
-			k.startNext()
+			k.startSome()
 		}
 		if !k.starting() && !k.released {
 			k.released = true
-			k.null.Close()
-			if err := letGo(socketFD+1, k.job.outputFD(k.job.Ranks)); err != nil {
-				return err
-			}
+			k.release()
+			// Only now: to be told takes turns of two threads, and so far it did not wait.
+			signal.Notify(k.ended, syscall.SIGCHLD)
 		}
 		k.reap()
 		if !k.rankless && !k.starting() && len(k.rankOf) == 0 {
@@ -111,26 +124,45 @@ func (k *keeper) run() error {
 			k.limit(k.job.Grace)
 		}
 		if k.rankless && k.alone {
+			k.cgroup.remove()
 			k.tell(event{Kind: eventDone, Leftover: k.leftover})
 			return nil
 		}
 		if k.phase != running && !time.Now().Before(k.deadline) {
-			if k.phase == killing {
+			switch {
+			case k.phase == killing:
 				k.tell(k.stuck())
 				return nil
+			case k.byItself && !k.asked:
+				k.asked, k.leftover = true, k.askStrays()
+				k.deadline = time.Now().Add(k.job.Grace)
+			default:
+				k.kill()
 			}
-			k.kill()
 		}
 		k.wait()
 	}
 }
 
+// always is a timer that has run out.
+var always = func() <-chan time.Time {
+	c := make(chan time.Time)
+	close(c)
+	return c
+}()
+
 // wait returns when there may be something to do, after obeying an order if there is one.
 func (k *keeper) wait() {
 	var timer <-chan time.Time
+	if k.starting() {
+		timer = always
+	} else {
+		k.flush()
+	}
+	if k.told.failed() != nil && k.phase != killing {
+		k.kill() // nobody would ever hear how the job goes
+	}
 	switch {
-	case k.starting():
-		timer = time.After(0)
 	case k.phase == stopping:
 		timer = time.After(time.Until(k.deadline))
 	case k.phase == killing:
@@ -158,27 +190,39 @@ func (k *keeper) wait() {
 
 func (k *keeper) starting() bool { return k.phase == running && k.started < k.job.Ranks }
 
-func (k *keeper) startNext() {
-	rank := k.started
-	pid, pidfd, err := k.job.start(rank, int(k.null.Fd()))
-	if err != nil {
-		e := event{Kind: eventRefused, Rank: rank}
-		errors.As(err, &e.Errno)
-		k.tell(e)
-		k.kill()
-		return
+// refuse ends the job because a rank could not be started.
+func (k *keeper) refuse(rank int, err error) {
+	e := event{Kind: eventRefused, Rank: rank}
+	errors.As(err, &e.Errno)
+	if step, ok := err.(*stepError); ok {
+		e.Problem = step.step + ": "
 	}
-	k.started++
-	k.rankOf[pid] = rank
-	k.deaths.watch(rank, pidfd)
-	k.tell(event{Kind: eventStarted, Rank: rank, PID: pid})
+	k.tell(e)
+	k.kill()
+}
+
+// release closes what only the start of ranks needed.
+func (k *keeper) release() {
+	k.leaveCgroup()
+	closeFDs(k.job.programs)
+	closeFDs(k.job.files)
+	closeFDs(k.job.inputs)
+}
+
+// leaveCgroup ends the use of the cgroup's directory. What was started in it stays there.
+func (k *keeper) leaveCgroup() {
+	if k.inside >= 0 {
+		unix.Close(k.inside)
+		k.inside = -1
+	}
 }
 
 // reap takes note of the ranks that have ended and removes dead orphans.
 func (k *keeper) reap() {
 	for {
 		var ws syscall.WaitStatus
-		pid, err := syscall.Wait4(-1, &ws, syscall.WNOHANG, nil)
+		var ru syscall.Rusage
+		pid, err := syscall.Wait4(-1, &ws, syscall.WNOHANG, &ru)
 		if err == syscall.EINTR {
 			continue
 		}
@@ -188,12 +232,12 @@ func (k *keeper) reap() {
 		}
 		if rank, ok := k.rankOf[pid]; ok {
 			delete(k.rankOf, pid)
-			k.deaths.reaped(rank, ws)
+			k.deaths.reaped(rank, ending{ws, usage(time.Since(k.since[rank]), &ru)})
 		}
 	}
-	k.deaths.take(func(rank int, ws syscall.WaitStatus) {
-		k.tell(event{Kind: eventEnded, Rank: rank, Status: ws, Stopping: k.phase != running})
-		if exitCode(ws) != 0 && k.phase == running {
+	k.deaths.take(func(rank int, e ending) {
+		k.tell(event{Kind: eventEnded, Rank: rank, Status: e.status, Usage: e.usage, Stopping: k.phase != running})
+		if exitCode(e.status) != 0 && k.phase == running {
 			k.stop(syscall.SIGTERM, k.job.Grace)
 		}
 	})
@@ -215,11 +259,27 @@ func (k *keeper) obey(o order) {
 	}
 }
 
-// stop asks the ranks to end, and wakes those that are suspended so that they can.
+// stop asks the ranks and all that they have started to end, and wakes those that are
+// suspended so that they can.
 func (k *keeper) stop(sig syscall.Signal, grace time.Duration) {
 	k.signal(sig)
 	k.signal(syscall.SIGCONT)
+	k.askStrays()
 	k.limit(grace)
+}
+
+// askStrays asks the processes of the job that are in no rank's process group to end,
+// and returns them.
+func (k *keeper) askStrays() (strays []Process) {
+	found, _ := descendants(os.Getpid())
+	for _, p := range found {
+		if _, grouped := k.rankOf[p.Group]; grouped || p.Dead() {
+			continue
+		}
+		strays = append(strays, Process{p.PID, p.Name})
+		_ = send(p, syscall.SIGTERM, syscall.SIGCONT) // who refuses will be killed
+	}
+	return strays
 }
 
 // limit sets the deadline of stopping, unless it is nearer already.
@@ -246,7 +306,7 @@ func (k *keeper) kill() {
 	k.phase, k.deadline = killing, time.Now().Add(patience)
 	k.signal(syscall.SIGKILL)
 	found := k.walk()
-	if k.byItself {
+	if k.byItself && !k.asked {
 		k.leftover = found
 	}
 }
@@ -255,6 +315,7 @@ func (k *keeper) kill() {
 // the next walk, and named by stuck if it fails to the end.
 func (k *keeper) walk() []Process {
 	found, _ := killDescendants()
+	k.cgroup.kill() // after it: the walk names what it finds alive
 	k.nextWalk = time.Now().Add(killPeriod)
 	return found
 }
@@ -264,7 +325,7 @@ func (k *keeper) stuck() event {
 	e := event{Kind: eventDone, Leftover: k.leftover}
 	found, err := descendants(os.Getpid())
 	for _, p := range found {
-		e.Stuck = append(e.Stuck, Process{p.pid, p.name})
+		e.Stuck = append(e.Stuck, Process{p.PID, p.Name})
 	}
 	if err != nil {
 		e.Problem = err.Error()

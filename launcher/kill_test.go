@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/softnd/softnd/internal/proctable"
 )
 
 // family are the processes of a job whose ranks play "family".
@@ -100,9 +102,41 @@ func TestNothingOutlivesTheJob(t *testing.T) {
 				t.Errorf("exit status %d, want %d", got, tc.status)
 			}
 			if tc.end == 'o' {
-				if len(report.Leftover) != 3 || !strings.HasPrefix(strings.Join(report.Messages(), "\n"), "3 processes had outlived the ranks and were killed") {
+				if len(report.Leftover) != 3 || !strings.HasPrefix(strings.Join(report.Messages(), "\n"), "3 processes had outlived the ranks and were stopped") {
 					t.Errorf("left over %v, messages %q", report.Leftover, report.Messages())
 				}
+			}
+		})
+	}
+}
+
+// A process that has left the rank's session is asked to end like the ranks, and may
+// say something about it.
+func TestStraysAreAskedFirst(t *testing.T) {
+	for _, tc := range []struct {
+		name, end string
+		leftover  bool
+	}{
+		{"after a failure", "exit 3", false},
+		{"after the end of all ranks", "exit 0", true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			cfg := config("", 1, "STRAY=trap 'echo bye; exit' TERM; echo ready >&3; while :; do sleep 0.01; done")
+			cfg.Parts[0].Path, cfg.Parts[0].Args = "/bin/bash", []string{"bash", "-c", `
+				exec 3> >(read; kill $$)
+				trap "` + tc.end + `" TERM
+				setsid bash -c "$STRAY" & while :; do sleep 0.01; done`}
+			cfg.Grace = watchdog / 2 // the test takes long if it needs that
+			if tc.leftover {
+				cfg.Grace = 0
+			}
+			j := start(t, cfg)
+			report := j.wait()
+			if !strings.Contains(j.out.String(), "[0] bye\n") {
+				t.Errorf("no last words of the stray: %q, %q", j.out, j.err)
+			}
+			if (len(report.Leftover) > 0) != tc.leftover {
+				t.Errorf("left over: %v", report.Leftover)
 			}
 		})
 	}
@@ -112,7 +146,7 @@ func TestNothingOutlivesTheJob(t *testing.T) {
 func TestNothingOutlivesTheJobThatGoesOnForking(t *testing.T) {
 	mark := fmt.Sprintf("LAUNCHER_TEST_MARK=%d.forking", os.Getpid())
 	cfg := config("", 4, mark)
-	cfg.Path, cfg.Args = "/bin/sh", []string{"sh", "-c", `
+	cfg.Parts[0].Path, cfg.Parts[0].Args = "/bin/sh", []string{"sh", "-c", `
 		trap "" TERM
 		(while :; do sleep 600 & sleep 0.002; done) &
 		echo ready
@@ -154,14 +188,14 @@ func TestKilledSupervisor(t *testing.T) {
 			ownChild := watch(t, own)
 			t.Cleanup(func() { _ = unix.PidfdSendSignal(ownChild.pidfd, unix.SIGKILL, nil, 0) })
 			f := parseFamily(t, front.out.await(3, "grandchild"))
-			keeper, err := readProcess(f.keeper.pid)
+			keeper, err := proctable.Read(f.keeper.pid)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if keeper.name != keeperName {
-				t.Errorf("the keeper is called %q", keeper.name)
+			if keeper.Name != keeperName {
+				t.Errorf("the keeper is called %q", keeper.Name)
 			}
-			guard := watch(t, keeper.ppid)
+			guard := watch(t, keeper.PPID)
 			victims := map[string]watched{"front": front.watched, "guard": guard, "keeper": f.keeper}
 			victims[tc.victim].signal(syscall.SIGKILL)
 			f.mustDie()
@@ -187,11 +221,11 @@ func TestRanksDieWithTheKeeper(t *testing.T) {
 		fmt.Sscan(rest, &pid, &keeper)
 		ranks = append(ranks, watch(t, pid))
 	}
-	p, err := readProcess(keeper)
+	p, err := proctable.Read(keeper)
 	if err != nil {
 		t.Fatal(err)
 	}
-	supervisors := []watched{watch(t, keeper), watch(t, p.ppid)}
+	supervisors := []watched{watch(t, keeper), watch(t, p.PPID)}
 	for _, sig := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGKILL} {
 		for _, w := range supervisors {
 			w.signal(sig)
@@ -210,11 +244,11 @@ func TestSupervisorsHoldNoFiles(t *testing.T) {
 	front := startFront(t, "plan", 2)
 	var rank, keeper int
 	fmt.Sscan(front.out.await(2, "ready")[1], &rank, &keeper)
-	p, err := readProcess(keeper)
+	p, err := proctable.Read(keeper)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, pid := range []int{keeper, p.ppid} {
+	for _, pid := range []int{keeper, p.PPID} {
 		// They let go right after the start, which the ranks do not wait for.
 		for end := time.Now().Add(watchdog); ; time.Sleep(time.Millisecond) {
 			held := heldPipes(t, pid)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"time"
 )
 
@@ -17,22 +18,58 @@ const FirstFile = 3
 
 // Config says what to run.
 type Config struct {
-	Ranks int // 1 to MaxRanks
+	// Parts are the programs. Ranks are numbered through them in this order; a job has 1
+	// to MaxRanks.
+	Parts []Part
 
-	// The program is Path, not looked up, relative to Dir unless it is absolute; or
-	// Program, an open file that need not have a name any more. Args holds its
-	// arguments from argv[0] on; the base name of argv[0] stands in messages.
-	Path    string
-	Program *os.File
-	Args    []string
+	RankEnv func(rank int) []string // nil: none; beats the part's Env
+	Files   []*os.File              // inherited by each rank from FirstFile on
 
-	Dir     string                  // where ranks start; "" is the caller's directory
-	Env     []string                // "name=value"; a later entry beats an earlier one
-	RankEnv func(rank int) []string // nil: none; beats Env
-	Files   []*os.File              // inherited by each rank from FirstFile on, and nothing else is
+	// Socket is given, before anything else is told of a rank, the other end of a socket
+	// that this rank alone inherits, behind Files. It must not block for long; an error
+	// stops the job. To read the file blocks no thread. nil: ranks have none.
+	Socket func(rank int, file *os.File) error
 
-	Stdin          *os.File // of rank 0; nil and the other ranks': /dev/null
+	// Aborts brings the wishes of ranks that the job ends; nil: none.
+	Aborts <-chan Abort
+	// Ended is called when a rank has ended with 0 before the job was being stopped; an
+	// error counts as the rank's failure. nil: 0 is always good.
+	Ended func(rank int) error
+
+	// CPUs gives the processors on which a rank runs from its first instruction on. nil,
+	// or none for a rank: those of the caller.
+	CPUs func(rank int) []int
+
+	// StopAtStart tells which ranks stop before their first instruction and stay so until
+	// they get SIGCONT; Stopped is called for each, from Run. nil: none does. It takes
+	// ptrace, but no tracer stays.
+	StopAtStart func(rank int) bool
+	Stopped     func(rank, pid int)
+
+	// Timeout is how long the job may run, 0: without limit. Then it is explained, and the
+	// ranks that still run are stopped as after a failure.
+	Timeout time.Duration
+
+	// Explain is called when the job's time is over, before a SIGQUIT is passed on, and
+	// when Ask says so, with what the report holds so far. What it returns becomes
+	// Report.Hang. It runs in a goroutine of its own, one call at a time, and the ranks are
+	// not asked to end before it has returned, unless that takes 5 seconds or another
+	// signal ends the job. It may still run when Run has returned. nil: nothing is called.
+	Explain func(why Occasion, r *Report) (hang []string)
+	Ask     <-chan struct{}
+
+	explainTime time.Duration // 0: as it should be
+
+	// Stdin is the standard input of the ranks in StdinRanks, each named once; nil: of rank
+	// 0. The others', and everybody's if Stdin is nil or a terminal that another process
+	// group has in the foreground: /dev/null. One rank inherits the file itself, so what it
+	// does not read stays there. Several get a copy through pipes: the slowest sets the
+	// pace, and one that has closed its input or ended is left out.
+	Stdin      *os.File
+	StdinRanks []int
+
 	Stdout, Stderr io.Writer
+	Output         Output // in which form, and to which files
 
 	// Signals brings signals to pass on, from CatchSignals; nil: none.
 	Signals <-chan os.Signal
@@ -50,11 +87,13 @@ var (
 )
 
 // Run starts a job, passes on its output and signals, and returns when no process of
-// the job is left. The job is brought down when a rank fails, when a signal says so,
-// when ctx ends, when its output cannot be written, and when the caller dies.
+// the job is left. The job is brought down when a rank fails or aborts it, when a
+// signal says so, when its time is over, when ctx ends, when its output cannot be
+// written, and when the caller dies.
 //
-// Each line of a rank arrives in one piece, labelled "[rank] ". A line that the rank
-// did not end is ended for it; one longer than 1 MiB arrives in labelled pieces of
+// Each line of a rank arrives in one piece, labelled "[rank] " unless Output says
+// otherwise. A line that the rank did not end is ended for it, except in form Plain
+// without time stamps, which adds nothing; one longer than 1 MiB arrives in pieces of
 // that length. If Stdout or Stderr is a terminal, a carriage return ends a line too,
 // and stays a carriage return. All other bytes arrive as they are, and every byte
 // does: a slow writer slows the ranks.
@@ -67,35 +106,53 @@ func Run(ctx context.Context, cfg Config) (*Report, error) {
 	if err := cfg.check(); err != nil {
 		return nil, fmt.Errorf("start the job: %w", err)
 	}
-	f, err := begin(cfg)
-	if err != nil {
-		return nil, fmt.Errorf("start the job: %w", err)
-	}
-	return f.run(ctx)
+	return Prepare(cfg.ranks()).Run(ctx, cfg)
 }
 
 func (cfg *Config) check() error {
-	switch {
-	case !served:
+	if !served {
 		return ErrNotServed
-	case cfg.Ranks < 1 || cfg.Ranks > MaxRanks:
-		return fmt.Errorf("%d ranks: a job has 1 to %d", cfg.Ranks, MaxRanks)
-	case len(cfg.Args) == 0:
-		return errors.New("no program is given")
 	}
-	return nil
+	for i, p := range cfg.Parts {
+		if p.Ranks < 1 {
+			return fmt.Errorf("part %d has %d ranks: each has at least 1", i, p.Ranks)
+		}
+		if len(p.Args) == 0 {
+			return fmt.Errorf("part %d has no program", i)
+		}
+	}
+	if n := cfg.ranks(); n < 1 || n > MaxRanks {
+		return fmt.Errorf("%d ranks: a job has 1 to %d", n, MaxRanks)
+	}
+	for i, rank := range cfg.StdinRanks {
+		if rank < 0 || rank >= cfg.ranks() || slices.Contains(cfg.StdinRanks[:i], rank) {
+			return fmt.Errorf("standard input for rank %d, the %dth that is named: the job has ranks 0 to %d, each to be named once", rank, i+1, cfg.ranks()-1)
+		}
+	}
+	return cfg.Output.check()
 }
 
-func (cfg *Config) job() job {
+// readers are the ranks that get the standard input.
+func (cfg *Config) readers() []int {
+	switch {
+	case cfg.Stdin == nil || inBackground(cfg.Stdin):
+		return nil
+	case cfg.StdinRanks == nil:
+		return []int{0}
+	}
+	return cfg.StdinRanks
+}
+
+func (cfg *Config) job(programs []*os.File) job {
 	j := job{
-		Ranks:       cfg.Ranks,
-		Path:        cfg.Path,
-		Program:     cfg.Program != nil,
-		Args:        cfg.Args,
-		Dir:         cfg.Dir,
-		Env:         cfg.Env,
-		RankEnv:     make([][]string, cfg.Ranks),
+		Ranks:       cfg.ranks(),
+		Parts:       cfg.jobParts(programs),
+		RankEnv:     make([][]string, cfg.ranks()),
+		CPUs:        make([][]int, cfg.ranks()),
+		Held:        make([]bool, cfg.ranks()),
+		Programs:    len(programs),
 		Files:       len(cfg.Files),
+		Socket:      cfg.Socket != nil,
 		Grace:       cfg.Grace,
 		SignalGrace: cfg.SignalGrace,
 	}
@@ -105,9 +162,15 @@ func (cfg *Config) job() job {
 	if j.SignalGrace == 0 {
 		j.SignalGrace = 5 * time.Second
 	}
-	if cfg.RankEnv != nil {
-		for rank := range j.RankEnv {
+	for rank := range j.Ranks {
+		if cfg.RankEnv != nil {
 			j.RankEnv[rank] = cfg.RankEnv(rank)
+		}
+		if cfg.CPUs != nil {
+			j.CPUs[rank] = cfg.CPUs(rank)
+		}
+		if cfg.StopAtStart != nil {
+			j.Held[rank] = cfg.StopAtStart(rank)
 		}
 	}
 	return j

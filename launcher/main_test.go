@@ -52,10 +52,12 @@ func TestMain(m *testing.M) {
 // config is a job of ranks that play role.
 func config(role string, ranks int, env ...string) Config {
 	return Config{
-		Ranks:   ranks,
-		Path:    "/proc/self/exe",
-		Args:    []string{"/somewhere/" + role},
-		Env:     append(append(os.Environ(), roleVar+"="+role), env...),
+		Parts: []Part{{
+			Ranks: ranks,
+			Path:  "/proc/self/exe",
+			Args:  []string{"/somewhere/" + role},
+			Env:   append(append(os.Environ(), roleVar+"="+role), env...),
+		}},
 		RankEnv: func(rank int) []string { return []string{fmt.Sprintf("RANK=%d", rank)} },
 	}
 }
@@ -244,4 +246,37 @@ func readGate() (byte, error) {
 	b := make([]byte, 1)
 	_, err = io.ReadFull(os.NewFile(uintptr(fd), "gate"), b)
 	return b[0], err
+}
+
+// take receives from c, but not for ever.
+func take[T any](t *testing.T, c <-chan T) (v T) {
+	t.Helper()
+	select {
+	case v = <-c:
+	case <-time.After(watchdog):
+		t.Fatal("nothing has come")
+	}
+	return v
+}
+
+// field gives a line of a process's status.
+func field(t *testing.T, pid int, name string) string {
+	t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(status), "\n"+name)
+	value, _, _ := strings.Cut(rest, "\n")
+	return strings.TrimSpace(value)
+}
+
+// await waits for what no event tells.
+func await(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(watchdog); !is(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("waited in vain: %s", what)
+		}
+	}
 }

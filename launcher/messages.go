@@ -1,16 +1,18 @@
 package launcher
 
 import (
+	"slices"
 	"syscall"
 	"time"
 )
 
 // Front and keeper talk over one stream socket, in gob, which keeps arguments and
 // variables that are not valid UTF-8 as they are. Both run the same executable, so
-// there is no version to agree on.
+// there is no version to agree on. Open files travel with the bytes, see wire.go.
 //
 //	front                     keeper
-//	orderStart   ──────────→                    once, before any other
+//	orderStart   ──────────→                    once, before any other, with the files of the job
+//	             ←──────────  eventPorts        for each few ranks, before they start: the front's ends of their ports
 //	             ←──────────  eventStarted      one per rank
 //	             ←──────────  eventRefused      a rank could not start: the rest is killed
 //	orderSignal  ──────────→
@@ -39,53 +41,72 @@ type order struct {
 type eventKind int
 
 const (
-	eventStarted  eventKind = iota + 1 // Rank, PID
-	eventRefused                       // Rank, Errno
+	eventPorts    eventKind = iota + 1 // Rank: the first, Ranks: how many; files
+	eventStarted                       // Rank, PID
+	eventRefused                       // Rank, Errno, Problem
 	eventStopping                      // Signal; 0 after orderStop
-	eventEnded                         // Rank, Status, Stopping
+	eventEnded                         // Rank, Status, Usage, Stopping
 	eventDone                          // Leftover, Stuck, Problem
 )
 
 type event struct {
 	Kind   eventKind
 	Rank   int
+	Ranks  int
 	PID    int
 	Errno  syscall.Errno
 	Signal syscall.Signal
 	Status syscall.WaitStatus
+	Usage  Usage
 
 	Stopping bool      // the job was already coming down when the keeper saw this rank end
-	Leftover []Process // outlived their ranks in a job that ended by itself, and were killed
+	Leftover []Process // outlived their ranks in a job that ended by itself, and were stopped
 	Stuck    []Process // did not go, although killed
-	Problem  string    // why the keeper could not look for what is left
+	Problem  string    // what failed: a step of the start, the look for what is left
 }
 
 // job is what the keeper needs to know to start the ranks.
 type job struct {
 	Ranks       int
-	Path        string // of the program; unused if Program is set
-	Program     bool   // the program is an inherited descriptor
-	Args        []string
-	Dir         string
-	Env         []string
+	Parts       []jobPart
 	RankEnv     [][]string
+	CPUs        [][]int
+	Held        []bool // stopped before the first instruction
+	Programs    int
 	Files       int
+	Socket      bool  // each rank has a socket of its own
+	Readers     []int // the ranks that get the standard input
 	Grace       time.Duration
 	SignalGrace time.Duration
+
+	// In the keeper, what came with the order, in this sequence.
+	programs, files []int
+	inputs          []int // for Readers: the standard input itself if there is one, else pipes
 }
 
-// The keeper inherits rank 0's standard input as descriptor 0 and, from socketFD
-// on, without gaps: the socket, the program if it is a descriptor, the files for
-// the ranks, and for each rank the writing ends of its standard output and error.
-const socketFD = 3
-
-func (j *job) programFD() int { return socketFD + 1 }
-
-func (j *job) filesFD() int {
-	if j.Program {
-		return j.programFD() + 1
+// unpack takes the files that came with the order, and does what is the same for all ranks.
+func (j *job) unpack(from *receiver) error {
+	for i := range j.Parts {
+		j.Parts[i].Env = mergeEnv(nil, j.Parts[i].Env)
 	}
-	return socketFD + 1
+	for _, part := range []struct {
+		to *[]int
+		n  int
+	}{{&j.programs, j.Programs}, {&j.files, j.Files}, {&j.inputs, len(j.Readers)}} {
+		fds, err := from.take(part.n)
+		if err != nil {
+			return err
+		}
+		*part.to = fds
+	}
+	return nil
 }
 
-func (j *job) outputFD(rank int) int { return j.filesFD() + j.Files + 2*rank }
+// input is what rank gets as standard input; the keeper's own, which is /dev/null, if it
+// gets none.
+func (j *job) input(rank int) int {
+	if i := slices.Index(j.Readers, rank); i >= 0 {
+		return j.inputs[i]
+	}
+	return 0
+}

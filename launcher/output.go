@@ -1,53 +1,91 @@
 package launcher
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"strconv"
+	"path/filepath"
 	"sync"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// A line longer than maxLine is passed on in pieces of that length, each labelled
-// and ended as a line of its own; otherwise a rank that never ends its line would
-// either take all memory or silence the others.
-const maxLine = 1 << 20
+// Form is the form in which a rank's lines reach [Config.Stdout] and [Config.Stderr].
+type Form int
+
+const (
+	Labelled  Form = iota // "[2] text", of standard output and error each to its own
+	Plain                 // the bytes as they are, nothing added; lines of several ranks still come whole
+	JSONLines             // one JSON object a line, of both streams to Stdout
+)
+
+// Output says what becomes of the ranks' output. The zero value labels it.
+type Output struct {
+	Form       Form
+	Timestamps bool   // each line also begins with the time at which it came; JSONLines have it anyway
+	Dir        string // if not "": made if it is missing, and gets rank.N.out and rank.N.err, byte by byte
+	FilesOnly  bool   // nothing goes to Stdout and Stderr; needs Dir
+}
+
+func (o *Output) check() error {
+	switch {
+	case o.Form < Labelled || o.Form > JSONLines:
+		return fmt.Errorf("there is no form %d of output", o.Form)
+	case o.FilesOnly && o.Dir == "":
+		return errors.New("output to files alone needs a directory for them")
+	}
+	return nil
+}
 
 // sink is where the streams of several ranks meet. Only whole lines go in, so no
 // line is split or merged with another rank's.
 type sink struct {
 	mu    sync.Mutex
 	w     io.Writer
-	out   []byte // labelled lines on their way out
+	form  lineForm
 	ends  string // the bytes that end a line
+	eager bool   // bytes do not wait for the end of their line: there is no other rank to be mixed with
+	out   []byte // lines on their way out
 	err   error  // of the first write that failed; nothing is written after it
 	onErr func(error)
 }
 
-// newSinks makes the sinks for standard output and error; one and the same if both
-// go to the same file, where their lines must not be mixed either. A failure to write
-// is told to onErr once per sink.
-func newSinks(stdout, stderr io.Writer, onErr func(error)) [2]*sink {
-	first := newSink(stdout, onErr)
-	if stderr == stdout || sameFile(stdout, stderr) {
+// newSinks makes the sinks for standard output and error: one and the same if both
+// go to the same file, where their lines must not be mixed either, and none if the
+// output goes to files alone. A failure to write is told to onErr once per sink.
+func newSinks(cfg *Config, onErr func(error)) [2]*sink {
+	if cfg.Output.FilesOnly {
+		return [2]*sink{}
+	}
+	first := newSink(cfg, cfg.Stdout, onErr)
+	if cfg.Output.Form == JSONLines || cfg.Stderr == cfg.Stdout || sameFile(cfg.Stdout, cfg.Stderr) {
 		return [2]*sink{first, first}
 	}
-	return [2]*sink{first, newSink(stderr, onErr)}
+	return [2]*sink{first, newSink(cfg, cfg.Stderr, onErr)}
 }
 
-func newSink(w io.Writer, onErr func(error)) *sink {
-	s := &sink{w: w, ends: "\n", onErr: onErr}
-	if IsTerminal(w) {
+func newSink(cfg *Config, w io.Writer, onErr func(error)) *sink {
+	s := &sink{w: w, ends: "\n", onErr: onErr, form: lineForm{
+		label: cfg.Output.Form == Labelled,
+		json:  cfg.Output.Form == JSONLines,
+		times: cfg.Output.Timestamps,
+	}}
+	s.eager = s.form.raw() && cfg.ranks() == 1
+	if !s.form.json && IsTerminal(w) {
 		// Programs draw progress by returning the carriage. Shown at the next line
 		// feed only, it would not be progress.
 		s.ends = "\n\r"
 	}
 	return s
+}
+
+// write writes what is in out. The caller holds mu.
+func (s *sink) write() {
+	if _, err := s.w.Write(s.out); err != nil {
+		s.err = fmt.Errorf("pass on the ranks' output: %w; the job was stopped", err)
+		s.onErr(s.err)
+	}
 }
 
 func sameFile(a, b io.Writer) bool {
@@ -79,111 +117,22 @@ func IsTerminal(w io.Writer) bool {
 	return terminal
 }
 
-// stream carries one rank's standard output or error from its pipe to the sink.
-type stream struct {
-	label    string
-	from     *os.File
-	to       *sink
-	returned bool // the last byte passed on was a carriage return that ended a line
-	left     int  // bytes that the pipe held when the job was over; -1 before
-}
+// streamNames are the names of a rank's two streams in its lines, and the endings of
+// its files.
+var streamNames, fileEndings = [2]string{"stdout", "stderr"}, [2]string{"out", "err"}
 
-func newStream(rank int, from *os.File, to *sink) *stream {
-	return &stream{label: "[" + strconv.Itoa(rank) + "] ", from: from, to: to, left: -1}
-}
-
-// copy passes everything on until the end of the pipe, or until finish was called
-// and the pipe has nothing more to give. A sink that is slow slows the rank.
-func (s *stream) copy() {
-	defer s.from.Close()
-	buf := make([]byte, 4096)
-	held := 0 // bytes of an unfinished line at the start of buf
-	for {
-		n, err := s.from.Read(buf[held:])
-		if errors.Is(err, os.ErrDeadlineExceeded) {
-			n, err = s.drain(buf[held:])
-		}
-		fresh := buf[held : held+n]
-		held += n
-		if end := bytes.LastIndexAny(fresh, s.to.ends); end >= 0 {
-			lines := held - len(fresh) + end + 1
-			s.pass(buf[:lines])
-			held = copy(buf, buf[lines:held])
-		}
-		if err != nil {
-			if held > 0 {
-				s.pass(append(buf[:held], '\n'))
-			}
-			return
-		}
-		if held < len(buf) {
-			continue
-		}
-		if len(buf) < maxLine {
-			buf = append(buf, make([]byte, len(buf))...)
-			continue
-		}
-		s.pass(append(buf, '\n'))
-		held = 0
+// create makes the file for one stream of a rank, empty if it was there; nil without a
+// directory.
+func (o *Output) create(rank, which int) (*os.File, error) {
+	if o.Dir == "" {
+		return nil, nil
 	}
-}
-
-// finish makes copy return once it has passed on what lies in the pipe. The job is
-// over then; a writing end that is still open was handed to a stranger.
-func (s *stream) finish() { _ = s.from.SetReadDeadline(time.Now()) }
-
-// drain reads what the pipe held when drain was first called, without waiting, and
-// then returns [io.EOF]: the stranger may go on writing for ever.
-func (s *stream) drain(p []byte) (n int, err error) {
-	// Past its deadline a file refuses any use.
-	if err := s.from.SetReadDeadline(time.Time{}); err != nil {
-		return 0, err
+	if err := os.MkdirAll(o.Dir, 0o777); err != nil {
+		return nil, fmt.Errorf("make the directory for the ranks' output: %w; name one that can be made", err)
 	}
-	defer s.finish()
-	conn, err := s.from.SyscallConn()
+	f, err := os.Create(filepath.Join(o.Dir, fmt.Sprintf("rank.%d.%s", rank, fileEndings[which])))
 	if err != nil {
-		return 0, err
+		return nil, fmt.Errorf("make the files for the output of rank %d: %w%s", rank, err, remedy(err))
 	}
-	readErr := conn.Read(func(fd uintptr) bool {
-		if s.left < 0 {
-			s.left, err = unix.IoctlGetInt(int(fd), unix.TIOCINQ) // FIONREAD
-		}
-		if err == nil && s.left > 0 {
-			n, err = unix.Read(int(fd), p[:min(len(p), s.left)])
-		}
-		return true
-	})
-	if err := errors.Join(readErr, err); err != nil {
-		return 0, err
-	}
-	if n <= 0 {
-		return 0, io.EOF
-	}
-	s.left -= n
-	return n, nil
-}
-
-// pass labels each line in b, which ends at a line's end, and writes them in one go.
-func (s *stream) pass(b []byte) {
-	t := s.to
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.err != nil {
-		return // the job is being stopped for it
-	}
-	t.out = t.out[:0]
-	for len(b) > 0 {
-		// A line feed right after the carriage return that ended the line belongs to it.
-		if !(s.returned && b[0] == '\n') {
-			t.out = append(t.out, s.label...)
-		}
-		end := bytes.IndexAny(b, t.ends) + 1
-		s.returned = b[end-1] == '\r'
-		t.out = append(t.out, b[:end]...)
-		b = b[end:]
-	}
-	if _, err := t.w.Write(t.out); err != nil {
-		t.err = fmt.Errorf("pass on the ranks' output: %w; the job was stopped", err)
-		t.onErr(t.err)
-	}
+	return f, nil
 }

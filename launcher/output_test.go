@@ -64,7 +64,7 @@ func TestStreamsInOneFile(t *testing.T) {
 	}
 	cfg := config("writer", ranks)
 	cfg.Stdout, cfg.Stderr = files[0], files[1]
-	if sinks := newSinks(files[0], files[1], nil); sinks[0] != sinks[1] {
+	if sinks := newSinks(&cfg, nil); sinks[0] != sinks[1] {
 		t.Error("two sinks for one file")
 	}
 	start(t, cfg).wait()
@@ -146,7 +146,7 @@ func TestForeignWriterDoesNotHoldTheJob(t *testing.T) {
 	if err != nil || len(below) != 3 {
 		t.Fatalf("guard, keeper and rank should be there: %v, %v", below, err)
 	}
-	guard, rank := watch(t, below[0].pid), below[2].pid
+	guard, rank := watch(t, below[0].PID), below[2].PID
 	foreign, err := os.OpenFile(fmt.Sprintf("/proc/%d/fd/1", rank), os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -190,7 +190,7 @@ func passThrough(t *testing.T, ends string, pieces ...string) (after []string) {
 		t.Fatal(err)
 	}
 	out := newLineLog(t)
-	s := newStream(7, r, newSink(out, func(err error) { t.Error(err) }))
+	s := newStream(7, 0, r, nil, newSink(&Config{Parts: []Part{{Ranks: 8}}}, out, func(err error) { t.Error(err) }), nil)
 	s.to.ends = ends
 	done := make(chan struct{})
 	go func() { s.copy(); close(done) }()
@@ -275,10 +275,10 @@ func TestTerminalIsRecognised(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer null.Close()
-	if ends := newSink(terminal, nil).ends; ends != "\n\r" {
+	if ends := newSink(&Config{}, terminal, nil).ends; ends != "\n\r" {
 		t.Errorf("a terminal's lines end with %q", ends)
 	}
-	if ends := newSink(null, nil).ends; ends != "\n" {
+	if ends := newSink(&Config{}, null, nil).ends; ends != "\n" {
 		t.Errorf("a file's lines end with %q", ends)
 	}
 }

@@ -54,7 +54,8 @@ func playPlan() error {
 			return err
 		}
 	}
-	select {}
+	forever()
+	return nil
 }
 
 // playFamily leaves a grandchild that has a session of its own, an ended parent, and
@@ -99,7 +100,8 @@ func playChild() error {
 func playStubborn() error {
 	signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGPIPE)
 	fmt.Println(os.Getpid()) // deaf by now
-	select {}
+	forever()
+	return nil
 }
 
 // playTell tells what a rank has inherited.
@@ -242,4 +244,12 @@ func self(role string, env ...string) *exec.Cmd {
 	cmd.Args[0] = filepath.Join("/somewhere", role)
 	cmd.Env = slices.Concat(os.Environ(), []string{roleVar + "=" + role}, env)
 	return cmd
+}
+
+// forever waits to be killed. An empty select is an error where the runtime sees that
+// nothing else will happen.
+func forever() {
+	for {
+		time.Sleep(time.Hour)
+	}
 }

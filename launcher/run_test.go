@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -127,8 +128,8 @@ func TestRankInheritsWhatItIsGivenAndNothingElse(t *testing.T) {
 	files := []*os.File{os.Stdin, os.Stderr}
 	dir := t.TempDir()
 	cfg := config("tell", 2, "TELL_A=1", "TELL_B=1", "TELL_A=2", "TELL_RAW=\xff\xfe")
-	cfg.Args = []string{"/some/where/teller", "-n", "--", "\xff"}
-	cfg.Dir = dir
+	cfg.Parts[0].Args = []string{"/some/where/teller", "-n", "--", "\xff"}
+	cfg.Parts[0].Dir = dir
 	cfg.Files = files
 	rankEnv := cfg.RankEnv
 	cfg.RankEnv = func(rank int) []string {
@@ -180,16 +181,53 @@ func TestStandardInputIsRankZeros(t *testing.T) {
 // The program may be a file without a name.
 func TestProgramAsDescriptor(t *testing.T) {
 	cfg := config("tell", 2)
-	cfg.Path = ""
+	cfg.Parts[0].Path = ""
 	exe, err := os.Open("/proc/self/exe")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer exe.Close()
-	cfg.Program = exe
+	cfg.Parts[0].Program = exe
 	j := start(t, cfg)
 	if status := j.wait().ExitStatus(); status != 0 || strings.Count(j.out.String(), "fds 0 1 2\n") != 2 {
 		t.Errorf("exit status %d, output\n%s%s", status, j.out, j.err)
+	}
+}
+
+// Ranks are numbered through the parts, and each has what its part says. Two parts may
+// share an open program.
+func TestParts(t *testing.T) {
+	exe, err := os.Open("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer exe.Close()
+	cfg := config("tell", 2, "TELL_A=1")
+	dir := t.TempDir()
+	env := append(cfg.Parts[0].Env, "TELL_A=2")
+	cfg.Parts = append(cfg.Parts,
+		Part{Ranks: 1, Program: exe, Args: []string{"second", "x"}, Dir: dir, Env: env},
+		Part{Ranks: 2, Program: exe, Args: []string{"third"}, Dir: "/", Env: env})
+	cfg.Files = []*os.File{os.Stdin}
+	j := start(t, cfg)
+	if status := j.wait().ExitStatus(); status != 0 {
+		t.Fatalf("exit status %d:\n%s%s", status, j.out, j.err)
+	}
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for rank, want := range [][3]string{
+		{"/somewhere/tell", here, "1"}, {"/somewhere/tell", here, "1"}, {"second|x", dir, "2"}, {"third", "/", "2"}, {"third", "/", "2"},
+	} {
+		for _, line := range []string{"args " + want[0], "dir " + want[1], "env TELL_A=" + want[2], "fds 0 1 2 3"} {
+			if line := fmt.Sprintf("[%d] %s\n", rank, line); !strings.Contains(j.out.String(), line) {
+				t.Errorf("no %q in\n%s", line, j.out)
+			}
+		}
+		if got := j.report.Ranks[rank].Program; got != strings.Split(filepath.Base(want[0]), "|")[0] {
+			t.Errorf("rank %d is called %s in messages", rank, got)
+		}
 	}
 }
 
@@ -200,13 +238,15 @@ func TestRunRefuses(t *testing.T) {
 		want   error
 		text   string
 	}{
-		{"no rank", func(c *Config) { c.Ranks = 0 }, nil, "0 ranks: a job has 1 to 1024"},
-		{"too many ranks", func(c *Config) { c.Ranks = 1025 }, nil, "1025 ranks: a job has 1 to 1024"},
-		{"no program", func(c *Config) { c.Args = nil }, nil, "no program is given"},
-		{"missing program", func(c *Config) { c.Path = "/nowhere/at all" }, syscall.ENOENT, "start rank 0 of 2 (plan): no such file"},
-		{"no executable", func(c *Config) { c.Path = "/etc/passwd" }, syscall.EACCES, "start rank 0 of 2 (plan): permission denied; check the permissions"},
-		{"missing directory", func(c *Config) { c.Dir = "/nowhere" }, syscall.ENOENT, "start rank 0 of 2 (plan): no such file"},
-		{"arguments too long", func(c *Config) { c.Args = append(c.Args, strings.Repeat("x", 1<<20)) }, syscall.E2BIG, "shorten the arguments"},
+		{"no part", func(c *Config) { c.Parts = nil }, nil, "0 ranks: a job has 1 to 1024"},
+		{"a part without ranks", func(c *Config) { c.Parts = append(c.Parts, Part{Args: c.Parts[0].Args}) }, nil, "part 1 has 0 ranks: each has at least 1"},
+		{"too many ranks", func(c *Config) { c.Parts[0].Ranks = 1025 }, nil, "1025 ranks: a job has 1 to 1024"},
+		{"too many ranks in sum", func(c *Config) { c.Parts[0].Ranks = 1024; c.Parts = append(c.Parts, c.Parts[0]) }, nil, "2048 ranks: a job has 1 to 1024"},
+		{"no program", func(c *Config) { c.Parts[0].Args = nil }, nil, "part 0 has no program"},
+		{"missing program", func(c *Config) { c.Parts[0].Path = "/nowhere/at all" }, syscall.ENOENT, "start rank 0 of 2 (plan): no such file"},
+		{"no executable", func(c *Config) { c.Parts[0].Path = "/etc/passwd" }, syscall.EACCES, "start rank 0 of 2 (plan): permission denied; check the permissions"},
+		{"missing directory", func(c *Config) { c.Parts[0].Dir = "/nowhere" }, syscall.ENOENT, "start rank 0 of 2 (plan): no such file"},
+		{"arguments too long", func(c *Config) { c.Parts[0].Args = append(c.Parts[0].Args, strings.Repeat("x", 1<<20)) }, syscall.E2BIG, "shorten the arguments"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			cfg := config("plan", 2)

@@ -49,9 +49,11 @@ func Serve() {
 	}
 	// Ranks die with the thread that started them (PR_SET_PDEATHSIG goes by thread).
 	runtime.LockOSThread()
-	if err := becomeSupervisor(); err != nil {
-		fail(err)
+	// Orphans of the job become children of this process.
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		fail(fmt.Errorf("become a subreaper: %w", err))
 	}
+	unix.CloseOnExec(socketFD)
 	if err := role(); err != nil {
 		fail(err)
 	}
@@ -63,47 +65,41 @@ func fail(err error) {
 	os.Exit(1)
 }
 
-// becomeSupervisor makes orphans of the job the children of this process and makes
-// it deaf to signals.
-func becomeSupervisor() error {
-	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
-		return fmt.Errorf("become a subreaper: %w", err)
-	}
+// withdraw makes this process deaf to signals, and gives it its name for ps. The job need
+// not wait for it: nobody knows yet that this process is there.
+func withdraw() {
 	// ps would show "exe" otherwise. Failing at this harms nobody.
 	_ = os.WriteFile("/proc/self/comm", []byte(os.Args[0]), 0)
 
 	// Caught and dropped rather than ignored: ranks would inherit an ignored signal.
-	// For the same reason one that the user had ignored (nohup) stays so.
+	// For the same reason one that the user had ignored (nohup) stays so, other than the
+	// terminal's two, which the front ignores for itself alone. All others that can be
+	// sent do nothing to a Go program in an orphaned process group. To catch one costs
+	// turns of several threads, so these are all.
 	drop := make(chan os.Signal, 1)
-	for sig := syscall.Signal(1); sig < 32; sig++ {
-		switch sig {
-		case syscall.SIGKILL, syscall.SIGSTOP, syscall.SIGCHLD,
-			syscall.SIGSEGV, syscall.SIGBUS, syscall.SIGFPE, syscall.SIGILL, syscall.SIGTRAP, syscall.SIGABRT:
-			continue // cannot be caught, is needed, or tells of a fault in here
-		}
+	for _, sig := range []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM} {
 		if !signal.Ignored(sig) {
 			signal.Notify(drop, sig)
 		}
 	}
-	count, err := inheritedCount()
-	if err != nil {
-		return err
+	if os.Args[0] == keeperName {
+		signal.Notify(drop, syscall.SIGTTIN, syscall.SIGTTOU) // back to the default, by the ranks' exec
 	}
-	return claimDescriptors(count)
 }
 
-// inheritedCount is the number of descriptors from socketFD on that were handed over.
-func inheritedCount() (int, error) {
-	if len(os.Args) != 2 {
-		return 0, fmt.Errorf("started with %d arguments instead of 1: only the launcher starts this program by this name", len(os.Args)-1)
+// farFD is the descriptor that the keeper inherits behind all that it opens, for its table
+// of descriptors to be large from the start: while there is one thread. When one of
+// several needs a larger table, the kernel waits for all cores, often for more than 10 ms.
+func farFD() (int, error) {
+	if len(os.Args) != 3 {
+		return 0, fmt.Errorf("started with %d arguments instead of 2: only the launcher starts this program by this name", len(os.Args)-1)
 	}
 	return strconv.Atoi(os.Args[1])
 }
 
-// claimDescriptors keeps the count descriptors from socketFD on from being inherited
-// any further by accident, and closes whatever else came along from the user's shell.
-// What has no close-on-exec flag was inherited; the runtime's own descriptors have it.
-func claimDescriptors(count int) error {
+// dropInherited closes whatever came along from the user's shell. What has no
+// close-on-exec flag was inherited; the runtime's own descriptors have it.
+func dropInherited() error {
 	dir, err := os.Open("/proc/self/fd")
 	if err != nil {
 		return err
@@ -115,55 +111,46 @@ func claimDescriptors(count int) error {
 	}
 	for _, name := range names {
 		fd, err := strconv.Atoi(name)
-		if err != nil || fd < socketFD {
+		if err != nil || fd <= socketFD {
 			continue
 		}
-		flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
-		if err != nil || flags&unix.FD_CLOEXEC != 0 {
-			continue
-		}
-		if fd < socketFD+count {
-			unix.CloseOnExec(fd)
-		} else {
+		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && flags&unix.FD_CLOEXEC == 0 {
 			unix.Close(fd)
 		}
 	}
 	return nil
 }
 
-// letGo closes the descriptors from first up to but not including end, and the
-// standard input, so that this process keeps no pipe, file or terminal busy.
-func letGo(first, end int) error {
-	for fd := first; fd < end; fd++ {
-		unix.Close(fd)
-	}
-	null, err := os.Open(os.DevNull)
-	if err != nil {
-		return err
-	}
-	defer null.Close()
-	return unix.Dup3(int(null.Fd()), 0, 0)
-}
-
 // guard starts the keeper and waits until it and everything it left has gone. It
 // ends as the keeper did, with 128 + n if that was killed by signal n.
 func guard() error {
-	count, err := inheritedCount()
+	far, err := farFD()
 	if err != nil {
 		return err
 	}
-	files := make([]uintptr, socketFD+count)
-	for fd := range files {
-		files[fd] = uintptr(fd)
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		return err
 	}
-	keeper, err := syscall.ForkExec("/proc/self/exe", []string{keeperName, os.Args[1]},
-		&syscall.ProcAttr{Env: os.Environ(), Files: files})
+	const spare = 8 // what the fork moves meanwhile goes behind
+	far = max(socketFD+1, int(min(uint64(far), limit.Cur-spare)))
+	if err := dropInherited(); err != nil {
+		return err
+	}
+	cgroup := group(os.Args[2])
+	cgroup.make()
+	files := []uintptr{0, 1, 2, socketFD}
+	for len(files) < far {
+		files = append(files, ^uintptr(0)) // none
+	}
+	keeper, err := syscall.ForkExec("/proc/self/exe", []string{keeperName, strconv.Itoa(far), os.Args[2]},
+		&syscall.ProcAttr{Env: os.Environ(), Files: append(files, 0)})
 	if err != nil {
+		cgroup.end()
 		return fmt.Errorf("start the keeper: %w", err)
 	}
-	if err := letGo(socketFD, len(files)); err != nil {
-		return err
-	}
+	unix.Close(socketFD)
+	withdraw()
 
 	status, options := 0, 0
 	var giveUp time.Time
@@ -172,6 +159,7 @@ func guard() error {
 		pid, err := syscall.Wait4(-1, &ws, options, nil)
 		switch {
 		case err == syscall.ECHILD:
+			cgroup.end() // unless the keeper has; the front may be dead
 			os.Exit(status)
 		case pid == keeper:
 			status = exitCode(ws)
@@ -182,6 +170,7 @@ func guard() error {
 			}
 			// Nothing more to do about an error here: the next round tries again.
 			_, _ = killDescendants()
+			cgroup.kill()
 			time.Sleep(killPeriod)
 		}
 	}

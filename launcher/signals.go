@@ -7,6 +7,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/softnd/softnd/internal/proctable"
 )
 
 // endsJob tells whether a signal to the front, passed on to the ranks, means that
@@ -28,7 +30,8 @@ func endsJob(sig syscall.Signal) bool {
 //   - SIGUSR1 and SIGUSR2 are for the ranks alone.
 //
 // A signal that the caller inherited as ignored (nohup, a script's background job)
-// stays ignored. SIGPIPE is caught too, so that an output that nobody reads any more
+// stays ignored. SIGTTIN and SIGTTOU are ignored from here on, so that the terminal does
+// not stop a job in the background; ranks do not inherit that. SIGPIPE is caught too, so that an output that nobody reads any more
 // becomes an error of [Run] instead of the caller's sudden death.
 func CatchSignals() <-chan os.Signal {
 	c := make(chan os.Signal, 16)
@@ -41,6 +44,8 @@ func CatchSignals() <-chan os.Signal {
 		}
 	}
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	// Caught, they would make the call that the terminal refuses start again for ever.
+	signal.Ignore(syscall.SIGTTIN, syscall.SIGTTOU)
 	return c
 }
 
@@ -67,10 +72,10 @@ func canBeResumed() bool {
 		if group, err := unix.Getpgid(pid); err != nil || group != unix.Getpgrp() {
 			return err == nil
 		}
-		p, err := readProcess(pid) // of our group: the shell may have started it
+		p, err := proctable.Read(pid) // of our group: the shell may have started it
 		if err != nil {
 			return false
 		}
-		pid = p.ppid
+		pid = p.PPID
 	}
 }

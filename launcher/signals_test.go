@@ -3,6 +3,7 @@ package launcher
 import (
 	"fmt"
 	"os"
+	"os/signal"
 	"strings"
 	"syscall"
 	"testing"
@@ -44,7 +45,7 @@ func TestSignalsArePassedOn(t *testing.T) {
 func TestPassedOnSignalThatKills(t *testing.T) {
 	cfg, send := withSignals(config("", 1))
 	// Not this binary: Go's runtime drops SIGUSR1 where nobody asks for it.
-	cfg.Path, cfg.Args = "/bin/sh", []string{"sh", "-c", "echo ready; exec sleep 600"}
+	cfg.Parts[0].Path, cfg.Parts[0].Args = "/bin/sh", []string{"sh", "-c", "echo ready; exec sleep 600"}
 	j := start(t, cfg)
 	j.out.await(1, "ready")
 	send <- syscall.SIGUSR1
@@ -150,5 +151,26 @@ func TestInheritedIgnoranceIsKept(t *testing.T) {
 	front.signal(syscall.SIGTERM)
 	if got := front.wait(); got != 128+15 {
 		t.Errorf("exit status %d, want %d", got, 128+15)
+	}
+}
+
+// The front ignores the signals that stop readers and writers in the background; its
+// ranks, which did not ask for that, do not inherit it.
+func TestRanksStopInTheBackground(t *testing.T) {
+	signal.Ignore(syscall.SIGTTIN, syscall.SIGTTOU)
+	defer signal.Reset(syscall.SIGTTIN, syscall.SIGTTOU)
+	cfg := config("plan", 1)
+	cfg.Parts[0].Path, cfg.Parts[0].Args = "/bin/grep", []string{"grep", "SigIgn", "/proc/self/status"}
+	cfg.Output.Form = Plain
+	j := start(t, cfg)
+	j.wait()
+	var ignored uint64
+	if _, err := fmt.Sscanf(j.out.String(), "SigIgn: %x", &ignored); err != nil {
+		t.Fatalf("%q: %v", j.out, err)
+	}
+	for _, sig := range []syscall.Signal{syscall.SIGTTIN, syscall.SIGTTOU} {
+		if ignored&(1<<(sig-1)) != 0 {
+			t.Errorf("the rank ignores signal %d: %s", sig, j.out)
+		}
 	}
 }

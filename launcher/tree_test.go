@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/softnd/softnd/internal/proctable"
 )
 
 // startChild starts a child that stays until it is killed.
@@ -31,26 +33,10 @@ func startChild(t *testing.T) *exec.Cmd {
 	return cmd
 }
 
-// The name in the process table is whatever the program likes it to be.
-func TestReadProcessWithAnOddName(t *testing.T) {
-	old, err := os.ReadFile("/proc/self/comm")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer os.WriteFile("/proc/self/comm", old, 0)
-	if err := os.WriteFile("/proc/self/comm", []byte("a) Z 1 (b"), 0); err != nil {
-		t.Fatal(err)
-	}
-	p, err := readProcess(os.Getpid())
-	if err != nil || p.name != "a) Z 1 (b" || p.ppid != os.Getppid() || p.dead || p.start == 0 {
-		t.Errorf("read %+v, %v", p, err)
-	}
-}
-
 func TestDescendants(t *testing.T) {
 	child := startChild(t)
 	found, err := descendants(os.Getpid())
-	if err != nil || len(found) != 1 || found[0].pid != child.Process.Pid {
+	if err != nil || len(found) != 1 || found[0].PID != child.Process.Pid {
 		t.Errorf("found %+v, %v; want process %d alone", found, err, child.Process.Pid)
 	}
 	if found, err := descendants(child.Process.Pid); err != nil || len(found) != 0 {
@@ -65,23 +51,23 @@ func TestDescendants(t *testing.T) {
 func TestKillSparesTheNextOwnerOfANumber(t *testing.T) {
 	child := startChild(t)
 	w := watch(t, child.Process.Pid)
-	p, err := readProcess(child.Process.Pid)
+	p, err := proctable.Read(child.Process.Pid)
 	if err != nil {
 		t.Fatal(err)
 	}
 	former := p
-	former.start-- // the process that had the number before
-	if err := former.kill(); err != nil {
+	former.Start-- // the process that had the number before
+	if err := send(former, syscall.SIGKILL); err != nil {
 		t.Error(err)
 	}
-	if err := p.kill(); err != nil {
+	if err := send(p, syscall.SIGKILL); err != nil {
 		t.Error(err)
 	}
 	w.mustDie()
 	if err := child.Wait(); err == nil {
 		t.Error("the child ended by itself")
 	}
-	if err := p.kill(); err != nil {
+	if err := send(p, syscall.SIGKILL); err != nil {
 		t.Errorf("killing who has gone: %v", err)
 	}
 }
@@ -89,12 +75,12 @@ func TestKillSparesTheNextOwnerOfANumber(t *testing.T) {
 // Of the two kills above the first must do nothing; a death would come at once.
 func TestKillOfAFormerOwnerDoesNothing(t *testing.T) {
 	child := startChild(t)
-	p, err := readProcess(child.Process.Pid)
+	p, err := proctable.Read(child.Process.Pid)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.start--
-	if err := p.kill(); err != nil {
+	p.Start--
+	if err := send(p, syscall.SIGKILL); err != nil {
 		t.Error(err)
 	}
 	// A signal that was sent is there before any later one: SIGSTOP shows it was alone.
@@ -130,10 +116,10 @@ func TestDeathsComeInTheirOrder(t *testing.T) {
 		w.mustDie()
 	}
 	var order []int
-	take := func() { d.take(func(rank int, _ syscall.WaitStatus) { order = append(order, rank) }) }
+	take := func() { d.take(func(rank int, _ ending) { order = append(order, rank) }) }
 	for rank, child := range children {
 		child.Wait()
-		d.reaped(rank, syscall.WaitStatus(syscall.SIGKILL))
+		d.reaped(rank, ending{status: syscall.WaitStatus(syscall.SIGKILL)})
 		if rank == 1 {
 			take() // rank 2, the first to die, has not been reaped: it holds the others back
 			if len(order) != 0 {
@@ -148,8 +134,8 @@ func TestDeathsComeInTheirOrder(t *testing.T) {
 }
 
 func TestMergeEnv(t *testing.T) {
-	got := mergeEnv([]string{"A=1", "B=1", "A=2", "odd"}, []string{"B=3=4", "C="}, nil)
-	want := []string{"A=2", "B=3=4", "odd", "C="}
+	got := mergeEnv(mergeEnv(nil, []string{"AB=0", "A=1", "B=1", "A=2", "odd"}), []string{"B=3=4", "C=", "odd=1"})
+	want := []string{"AB=0", "A=2", "B=3=4", "odd=1", "C="}
 	if len(got) != len(want) {
 		t.Fatalf("got %q, want %q", got, want)
 	}

@@ -45,12 +45,17 @@ func (d Doorbell) Disarm() { d.words.armed.Store(unarmed) }
 // Armed tells whether somebody sleeps or is about to.
 func (d Doorbell) Armed() bool { return d.words.armed.Load() != unarmed }
 
+// Quiet tells whether a ring would wake nobody. The conditions of [Doorbell.Ring] hold.
+func (d Doorbell) Quiet() bool {
+	fence(&d.words.armed)
+	return d.words.armed.Load() == unarmed // ORDER doorbell-armed: pairs with the swap in Arm
+}
+
 // Ring wakes all sleepers if the bell is armed, and tells whether it was.
 // The caller has stored what the sleepers are to find, with a barrier unless
 // they pay for it; see [Producer.Relax].
 func (d Doorbell) Ring() bool {
-	fence(&d.words.armed)
-	if d.words.armed.Load() == unarmed { // ORDER doorbell-armed: pairs with the swap in Arm
+	if d.Quiet() {
 		return false
 	}
 	d.ring()

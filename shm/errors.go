@@ -26,6 +26,8 @@ var (
 	ErrTaken = errors.New("already taken")
 	// ErrGone: the member has died or left.
 	ErrGone = errors.New("member is gone")
+	// ErrNothingOffered: a rank has come to a barrier without the bytes that this one wants.
+	ErrNothingOffered = errors.New("nothing is offered")
 	// ErrClosed: this process has closed the object.
 	ErrClosed = errors.New("already closed")
 	// ErrUser: the fabric of this name is another user's.

@@ -5,14 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
-	"regexp"
+	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/softnd/softnd/internal/peeruser"
+	"github.com/softnd/softnd/internal/unixsock"
 )
 
 // Fabric is an arena with a name, for processes that no common launcher
@@ -27,12 +28,12 @@ type Fabric struct {
 	name     string
 	created  bool
 	arena    *Arena
-	listener *net.UnixListener
+	listener *unixsock.Listener
 	own      fabricRecord
 
 	done  sync.WaitGroup
 	mu    sync.Mutex
-	conns [fabricConns]*net.UnixConn // being answered
+	conns [fabricConns]*unixsock.Conn // being answered
 	shut  bool
 }
 
@@ -52,7 +53,8 @@ const (
 // fabricPatience bounds the answering of one joiner.
 var fabricPatience = 2 * time.Second
 
-var fabricNames = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
+// fabricLetters are what the name of a fabric consists of.
+const fabricLetters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"
 
 // OpenFabric joins the fabric of this name and user, or makes it when there is
 // none. name has 1 to 64 characters out of A-Z a-z 0-9 . _ and -.
@@ -67,7 +69,7 @@ var fabricNames = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 // [ErrNotFabric] when something else answers under the name; [ErrNoAnswer]
 // together with ctx's error when nobody does.
 func OpenFabric(ctx context.Context, name string, cfg Config) (*Fabric, error) {
-	if !fabricNames.MatchString(name) {
+	if name == "" || len(name) > 64 || strings.Trim(name, fabricLetters) != "" {
 		return nil, fmt.Errorf("shm: fabric name %q: want 1 to 64 of A-Z a-z 0-9 . _ -", name)
 	}
 	user := uint32(os.Geteuid())
@@ -80,11 +82,11 @@ func OpenFabric(ctx context.Context, name string, cfg Config) (*Fabric, error) {
 }
 
 // fabricAddress returns the abstract address of a user's fabric.
-func fabricAddress(user uint32, name string) *net.UnixAddr {
-	return &net.UnixAddr{Net: "unixpacket", Name: fmt.Sprintf("@softnd-fabric-%d-%s", user, name)}
+func fabricAddress(user uint32, name string) string {
+	return fmt.Sprintf("@softnd-fabric-%d-%s", user, name)
 }
 
-func openFabric(ctx context.Context, at *net.UnixAddr, user uint32, cfg Config) (*Fabric, error) {
+func openFabric(ctx context.Context, at string, user uint32, cfg Config) (*Fabric, error) {
 	f := &Fabric{own: fabricRecord{version: Version, hash: LayoutHash(), user: user}}
 	try, pause := fabricFirstTry, fabricFirstPause
 	for {
@@ -132,8 +134,8 @@ func hungUp(err error) bool {
 // make is the first process's way. The name is taken first, so that of several
 // that start together one makes an arena; the others wait in the socket's
 // queue.
-func (f *Fabric) make(at *net.UnixAddr, cfg Config) (again bool, err error) {
-	l, err := net.ListenUnix("unixpacket", at)
+func (f *Fabric) make(at string, cfg Config) (again bool, err error) {
+	l, err := unixsock.Listen(at)
 	if err != nil {
 		return errors.Is(err, unix.EADDRINUSE), err // in use: somebody was faster
 	}
@@ -147,20 +149,19 @@ func (f *Fabric) make(at *net.UnixAddr, cfg Config) (again bool, err error) {
 }
 
 // join is everybody else's way. After an error it tells whether to ask again.
-func (f *Fabric) join(ctx context.Context, at *net.UnixAddr, try time.Duration) (again bool, err error) {
+func (f *Fabric) join(ctx context.Context, at string, try time.Duration) (again bool, err error) {
 	tryCtx, cancel := context.WithTimeout(ctx, try)
 	defer cancel()
-	c, err := new(net.Dialer).DialContext(tryCtx, "unixpacket", at.Name)
+	conn, err := unixsock.Dial(at)
 	if err != nil {
 		return hungUp(err), err
 	}
-	defer c.Close()
-	stop := context.AfterFunc(tryCtx, func() { c.SetDeadline(time.Unix(1, 0)) })
+	defer conn.Close()
+	stop := context.AfterFunc(tryCtx, func() { conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
-	conn := c.(*net.UnixConn)
 	// Whoever bound the name may be anybody. That process may be gone, but
 	// all that hold the socket run as its user.
-	theirs, err := peerUser(conn)
+	theirs, err := peeruser.Of(conn)
 	if err != nil {
 		return false, err
 	}
@@ -181,9 +182,9 @@ func (f *Fabric) join(ctx context.Context, at *net.UnixAddr, try time.Duration) 
 	if err != nil {
 		return false, err
 	}
-	listener, err := listenerFrom(files[1], at)
+	listener, err := unixsock.ListenerOf(files[1], at)
 	if err != nil {
-		return false, err
+		return false, fmt.Errorf("%w: the second descriptor: %w", ErrNotFabric, err)
 	}
 	a, err := Attach(ctx, files[0])
 	if err != nil {
@@ -199,11 +200,10 @@ func (f *Fabric) join(ctx context.Context, at *net.UnixAddr, try time.Duration) 
 
 // readFabric reads one record and the descriptors that come with it. The
 // files are the caller's to close, whatever err is.
-func readFabric(c *net.UnixConn) (record []byte, files []*os.File, err error) {
+func readFabric(c *unixsock.Conn) (record []byte, files []*os.File, err error) {
 	b := make([]byte, fabricRecordSize+1) // so that a longer record does not look like a whole one
 	oob := make([]byte, unix.CmsgSpace(4*maxPassed))
-	n, oobn, flags, _, err := c.ReadMsgUnix(b, oob) // with MSG_CMSG_CLOEXEC
-	n, oobn = max(n, 0), max(oobn, 0)               // -1 with most errors
+	n, oobn, flags, err := c.Receive(b, oob)
 	files = passedFiles(oob[:oobn])
 	if err == nil && flags&unix.MSG_CTRUNC != 0 {
 		err = fmt.Errorf("%w: not all descriptors arrived (too many of them, or the limit of open files: ulimit -n)", ErrNotFabric)
@@ -237,48 +237,11 @@ func closeAll(files []*os.File) {
 	}
 }
 
-// listenerFrom makes a listener of a descriptor that should be the fabric's
-// socket.
-func listenerFrom(file *os.File, at *net.UnixAddr) (*net.UnixListener, error) {
-	if on, err := unix.GetsockoptInt(int(file.Fd()), unix.SOL_SOCKET, unix.SO_ACCEPTCONN); err != nil || on == 0 {
-		return nil, fmt.Errorf("%w: the second descriptor is no listening socket", ErrNotFabric)
-	}
-	made, err := net.FileListener(file)
-	if err != nil {
-		return nil, fmt.Errorf("%w: the second descriptor: %w", ErrNotFabric, err)
-	}
-	l, ok := made.(*net.UnixListener)
-	if !ok || l.Addr().String() != at.Name || l.Addr().Network() != at.Net {
-		made.Close()
-		return nil, fmt.Errorf("%w: the second descriptor listens at %v %v", ErrNotFabric, made.Addr().Network(), made.Addr())
-	}
-	return l, nil
-}
-
-// peerUser returns the effective user of the process at the other end: of the
-// one that connected, or of the one that first listened.
-func peerUser(c syscall.Conn) (uint32, error) {
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return 0, err
-	}
-	var cred *unix.Ucred
-	if ctlErr := raw.Control(func(fd uintptr) {
-		cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
-	}); ctlErr != nil {
-		return 0, ctlErr
-	}
-	if err != nil {
-		return 0, fmt.Errorf("SO_PEERCRED: %w", err)
-	}
-	return cred.Uid, nil
-}
-
 // serve answers joiners until the fabric is closed.
 func (f *Fabric) serve() {
 	for i := 0; ; i = (i + 1) % fabricConns {
-		c, err := f.listener.AcceptUnix()
-		if errors.Is(err, net.ErrClosed) {
+		c, err := f.listener.Accept()
+		if errors.Is(err, os.ErrClosed) {
 			return
 		}
 		if err != nil { // out of descriptors, or the joiner is gone already
@@ -309,11 +272,11 @@ func (f *Fabric) serve() {
 	}
 }
 
-func (f *Fabric) reply(c *net.UnixConn) error {
+func (f *Fabric) reply(c *unixsock.Conn) error {
 	if err := c.SetDeadline(time.Now().Add(fabricPatience)); err != nil {
 		return err
 	}
-	user, err := peerUser(c)
+	user, err := peeruser.Of(c)
 	if err != nil {
 		return err
 	}
@@ -336,7 +299,7 @@ func (f *Fabric) reply(c *net.UnixConn) error {
 		return err
 	}
 	ctlErr := raw.Control(func(socket uintptr) {
-		_, _, err = c.WriteMsgUnix(r.encode(), unix.UnixRights(int(f.arena.File().Fd()), int(socket)), nil)
+		_, err = c.Send(r.encode(), unix.UnixRights(int(f.arena.File().Fd()), int(socket)))
 	})
 	return errors.Join(ctlErr, err)
 }

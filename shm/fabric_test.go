@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/softnd/softnd/internal/unixsock"
 )
 
 // fabricName makes a name that no other run uses.
@@ -344,7 +346,7 @@ func TestFabricGivesUpWithItsContext(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Close(fd)
-	if err := unix.Bind(fd, &unix.SockaddrUnix{Name: fabricAddress(uint32(os.Geteuid()), name).Name}); err != nil {
+	if err := unix.Bind(fd, &unix.SockaddrUnix{Name: fabricAddress(uint32(os.Geteuid()), name)}); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -358,9 +360,9 @@ func TestFabricGivesUpWithItsContext(t *testing.T) {
 }
 
 // dialTest connects as a joiner would, and speaks for itself.
-func dialTest(t testing.TB, name string) *net.UnixConn {
+func dialTest(t testing.TB, name string) *unixsock.Conn {
 	t.Helper()
-	c, err := net.DialUnix("unixpacket", nil, fabricAddress(uint32(os.Geteuid()), name))
+	c, err := unixsock.Dial(fabricAddress(uint32(os.Geteuid()), name))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -447,30 +449,30 @@ func TestFabricWithHostileClients(t *testing.T) {
 	}
 	for _, tc := range []struct {
 		name string
-		do   func(c *net.UnixConn) error
+		do   func(c *unixsock.Conn) error
 	}{
-		{"nothing", func(c *net.UnixConn) error { return nil }},
-		{"garbage", func(c *net.UnixConn) error { _, err := c.Write([]byte("GET / HTTP/1.1\r\n\r\n")); return err }},
-		{"one byte", func(c *net.UnixConn) error { _, err := c.Write([]byte{1}); return err }},
-		{"an empty record", func(c *net.UnixConn) error { _, err := c.Write(nil); return err }},
-		{"half a record", func(c *net.UnixConn) error { _, err := c.Write(valid[:32]); return err }},
-		{"a record and a half", func(c *net.UnixConn) error { _, err := c.Write(slices.Concat(valid, valid[:32])); return err }},
-		{"very much", func(c *net.UnixConn) error { _, err := c.Write(bytes.Repeat([]byte{0xff}, 100000)); return err }},
-		{"a welcome", func(c *net.UnixConn) error {
+		{"nothing", func(c *unixsock.Conn) error { return nil }},
+		{"garbage", func(c *unixsock.Conn) error { _, err := c.Write([]byte("GET / HTTP/1.1\r\n\r\n")); return err }},
+		{"one byte", func(c *unixsock.Conn) error { _, err := c.Write([]byte{1}); return err }},
+		{"an empty record", func(c *unixsock.Conn) error { _, err := c.Write(nil); return err }},
+		{"half a record", func(c *unixsock.Conn) error { _, err := c.Write(valid[:32]); return err }},
+		{"a record and a half", func(c *unixsock.Conn) error { _, err := c.Write(slices.Concat(valid, valid[:32])); return err }},
+		{"very much", func(c *unixsock.Conn) error { _, err := c.Write(bytes.Repeat([]byte{0xff}, 100000)); return err }},
+		{"a welcome", func(c *unixsock.Conn) error {
 			r := hello
 			r.status = fabricWelcome
 			_, err := c.Write(r.encode())
 			return err
 		}},
-		{"descriptors that nobody wants", func(c *net.UnixConn) error {
-			_, _, err := c.WriteMsgUnix(valid[:10], unix.UnixRights(int(pipe.Fd()), int(other.Fd())), nil)
+		{"descriptors that nobody wants", func(c *unixsock.Conn) error {
+			_, err := c.Send(valid[:10], unix.UnixRights(int(pipe.Fd()), int(other.Fd())))
 			return err
 		}},
-		{"a good record with descriptors", func(c *net.UnixConn) error {
-			_, _, err := c.WriteMsgUnix(valid, unix.UnixRights(int(pipe.Fd()), int(other.Fd())), nil)
+		{"a good record with descriptors", func(c *unixsock.Conn) error {
+			_, err := c.Send(valid, unix.UnixRights(int(pipe.Fd()), int(other.Fd())))
 			return err
 		}},
-		{"many good records", func(c *net.UnixConn) error {
+		{"many good records", func(c *unixsock.Conn) error {
 			for range 20 {
 				if _, err := c.Write(valid); err != nil {
 					break // it hangs up after one
@@ -478,7 +480,7 @@ func TestFabricWithHostileClients(t *testing.T) {
 			}
 			return nil
 		}},
-		{"a good record whose answer is not read", func(c *net.UnixConn) error { _, err := c.Write(valid); return err }},
+		{"a good record whose answer is not read", func(c *unixsock.Conn) error { _, err := c.Write(valid); return err }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			stay, leave := dialTest(t, name), dialTest(t, name)
@@ -510,7 +512,7 @@ func TestFabricWithHostileClients(t *testing.T) {
 					return
 				default:
 				}
-				if c, err := net.DialUnix("unixpacket", nil, fabricAddress(uint32(os.Geteuid()), name)); err == nil {
+				if c, err := unixsock.Dial(fabricAddress(uint32(os.Geteuid()), name)); err == nil {
 					c.Write(valid[:7])
 					c.Close()
 				}
@@ -537,7 +539,7 @@ func TestFabricPushesOutTheOldest(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	var clients []*net.UnixConn
+	var clients []*unixsock.Conn
 	for range fabricConns + 5 {
 		clients = append(clients, dialTest(t, name))
 	}
@@ -558,16 +560,16 @@ func TestFabricPushesOutTheOldest(t *testing.T) {
 }
 
 // impostor listens under a fabric's name and treats all who connect alike.
-func impostor(t *testing.T, name string, treat func(c *net.UnixConn)) *net.UnixListener {
+func impostor(t *testing.T, name string, treat func(c *unixsock.Conn)) *unixsock.Listener {
 	t.Helper()
-	l, err := net.ListenUnix("unixpacket", fabricAddress(uint32(os.Geteuid()), name))
+	l, err := unixsock.Listen(fabricAddress(uint32(os.Geteuid()), name))
 	if err != nil {
 		t.Fatal(err)
 	}
 	var done sync.WaitGroup
 	done.Go(func() {
 		for {
-			c, err := l.AcceptUnix()
+			c, err := l.Accept()
 			if err != nil {
 				return
 			}
@@ -594,18 +596,19 @@ func TestFabricWithHostileMembers(t *testing.T) {
 	}
 	defer r.Close()
 	defer w.Close()
-	elsewhere, err := net.ListenUnix("unixpacket", fabricAddress(uint32(os.Geteuid()), name+"-else"))
+	elsewhere, err := unixsock.Listen(fabricAddress(uint32(os.Geteuid()), name+"-else"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer elsewhere.Close()
-	tcp, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
+	var tcp any = elsewhere
+	if l, err := net.Listen("tcp", "127.0.0.1:0"); err == nil {
+		defer l.Close()
+		tcp = l
+	} else {
 		t.Logf("no TCP here: %v", err)
-		tcp = elsewhere
 	}
-	defer tcp.Close()
-	var own *net.UnixListener // the impostor's
+	var own *unixsock.Listener // the impostor's
 	welcome := ownRecord()
 	welcome.status, welcome.id = fabricWelcome, a.ID()
 	with := func(change func(*fabricRecord)) fabricRecord {
@@ -647,12 +650,12 @@ func TestFabricWithHostileMembers(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			ready := make(chan struct{})
-			own = impostor(t, name, func(c *net.UnixConn) {
+			own = impostor(t, name, func(c *unixsock.Conn) {
 				<-ready
 				c.Read(make([]byte, 1000))
 				var fds []int
 				for _, f := range tc.files {
-					if p, ok := f.(**net.UnixListener); ok {
+					if p, ok := f.(**unixsock.Listener); ok {
 						f = *p
 					}
 					raw, err := f.(syscall.Conn).SyscallConn()
@@ -666,7 +669,7 @@ func TestFabricWithHostileMembers(t *testing.T) {
 				if len(fds) > 0 {
 					oob = unix.UnixRights(fds...)
 				}
-				c.WriteMsgUnix(tc.reply, oob, nil)
+				c.Send(tc.reply, oob)
 			})
 			close(ready)
 			f, err := OpenFabric(shortly(t), name, smallFabric)
@@ -685,18 +688,18 @@ func TestFabricWithHostileMembers(t *testing.T) {
 func TestFabricWithAMemberThatDies(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
-		treat func(c *net.UnixConn)
+		treat func(c *unixsock.Conn)
 	}{
-		{"at once", func(c *net.UnixConn) {}},
-		{"after the hello", func(c *net.UnixConn) { c.Read(make([]byte, 1000)) }},
-		{"before it answers", func(c *net.UnixConn) { c.Read(make([]byte, 1000)); c.Read(make([]byte, 1000)) }}, // until we hang up
-		{"slowly", func(c *net.UnixConn) { time.Sleep(2 * fabricFirstTry) }},
-		{"with an empty record", func(c *net.UnixConn) { c.Read(make([]byte, 1000)); c.Write(nil) }},
+		{"at once", func(c *unixsock.Conn) {}},
+		{"after the hello", func(c *unixsock.Conn) { c.Read(make([]byte, 1000)) }},
+		{"before it answers", func(c *unixsock.Conn) { c.Read(make([]byte, 1000)); c.Read(make([]byte, 1000)) }}, // until we hang up
+		{"slowly", func(c *unixsock.Conn) { time.Sleep(2 * fabricFirstTry) }},
+		{"with an empty record", func(c *unixsock.Conn) { c.Read(make([]byte, 1000)); c.Write(nil) }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			name := fabricName(t)
 			tries := make(chan struct{}, 1000)
-			l := impostor(t, name, func(c *net.UnixConn) {
+			l := impostor(t, name, func(c *unixsock.Conn) {
 				tc.treat(c)
 				tries <- struct{}{}
 			})
@@ -737,7 +740,7 @@ var roleAlien = role("alien", func(a *actor) error {
 		return errors.New("another user's fabric was joined")
 	}
 	// The member's check, against one that does not look.
-	c, err := net.DialUnix("unixpacket", nil, at)
+	c, err := unixsock.Dial(at)
 	if err != nil {
 		return err
 	}
@@ -768,14 +771,14 @@ var roleAlien = role("alien", func(a *actor) error {
 		return err
 	}
 	// There, we welcome everybody.
-	trap, err := net.ListenUnix("unixpacket", fabricAddress(uint32(host), name+"-trap"))
+	trap, err := unixsock.Listen(fabricAddress(uint32(host), name+"-trap"))
 	if err != nil {
 		return err
 	}
 	arena := int(f.Arena().File().Fd())
 	go func() {
 		for {
-			c, err := trap.AcceptUnix()
+			c, err := trap.Accept()
 			if err != nil {
 				return
 			}
@@ -785,7 +788,7 @@ var roleAlien = role("alien", func(a *actor) error {
 			raw, err := trap.SyscallConn()
 			if err == nil {
 				raw.Control(func(fd uintptr) {
-					c.WriteMsgUnix(r.encode(), unix.UnixRights(arena, int(fd)), nil)
+					c.Send(r.encode(), unix.UnixRights(arena, int(fd)))
 				})
 			}
 			c.Close()

@@ -1,6 +1,10 @@
 package shm
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/softnd/softnd/internal/asym"
+)
 
 // Group is the fixed set of ranks of an arena as one of its members sees it:
 // who is there, a barrier, and one published blob a rank. It does not wait;
@@ -8,10 +12,14 @@ import "fmt"
 type Group struct {
 	member *Member
 	rank   int
+
+	mine, other *place // of two ranks
+	round       uint64 // the barrier that this rank has reached last, from 1; our own copy of what two ranks store
 }
 
 // Group returns the member's view of its rank group and publishes the rank's
-// presence.
+// presence. Each member asks for it once: two views of one rank would count their
+// barriers apart.
 //
 // Errors: [ErrTaken] when the rank's place is another live member's.
 func (m *Member) Group() (*Group, error) {
@@ -23,16 +31,34 @@ func (m *Member) Group() (*Group, error) {
 	for {
 		old := MemberID(p.member.Load())
 		if old == m.id {
-			return &Group{m, rank}, nil
+			return m.newGroup(), nil
 		}
 		if peer, err := m.arena.Peer(old); err == nil && m.CheckAlive(peer) {
 			return nil, fmt.Errorf("shm: group: rank %d is already %v, %v: %w; start each rank once", rank, peer.id, peer, ErrTaken)
 		}
-		if p.member.CompareAndSwap(uint64(old), uint64(m.id)) { // ORDER place-taken: pairs with the load in Member
+		if p.member.CompareAndSwap(uint64(old), uint64(m.id)) { // ORDER place-taken: pairs with the load in MemberOf
 			p.length.Store(0)
-			return &Group{m, rank}, nil
+			p.offered.Store(0)
+			return m.newGroup(), nil
 		}
 	}
+}
+
+func (m *Member) newGroup() *Group {
+	g := &Group{member: m, rank: m.rank, mine: m.arena.place(m.rank)}
+	if g.Size() == 2 {
+		g.other = m.arena.place(1 - m.rank)
+	}
+	g.round = g.mine.round.Load()
+	if g.other == nil {
+		g.round = m.arena.header().opened.Load() / uint64(g.Size())
+	}
+	barriers := uint32(0)
+	if asym.ForAll() {
+		barriers = 1
+	}
+	g.mine.barriers.Store(barriers)
+	return g
 }
 
 // Rank returns the rank of this member, 0 to Size-1.
@@ -43,28 +69,46 @@ func (g *Group) Size() int { return g.member.arena.ranks }
 
 // Member returns the member that holds a rank; ok is false while there is none.
 func (g *Group) Member(rank int) (id MemberID, ok bool) {
-	if rank < 0 || rank >= g.Size() {
-		return 0, false
-	}
-	id = MemberID(g.member.arena.place(rank).member.Load()) // ORDER place-taken: pairs with the swap in Group
-	return id, id != 0
+	return g.member.arena.MemberOf(rank)
 }
 
 // Arrive notes that this rank has reached the barrier. The ticket tells
 // [Group.Passed] which round is meant. The last rank to arrive opens the
-// barrier and wakes the others.
+// barrier and wakes the others. Not safe for concurrent use.
 func (g *Group) Arrive() (ticket uint64) {
+	if g.other != nil {
+		return g.meet()
+	}
 	h, ranks := g.member.arena.header(), uint64(g.Size())
-	n := h.arrived.Add(1) // ORDER barrier-arrived: pairs with itself in the last rank, and with the load in Passed
+	n := h.arrived.Add(1) // ORDER barrier-arrived: pairs with itself in the last rank
 	ticket = (n + ranks - 1) / ranks * ranks
-	if n != ticket {
-		return ticket
-	}
-	if ranks > 2 {
+	g.round = ticket / ranks
+	if n == ticket {
 		h.opened.Store(ticket) // ORDER barrier-open: pairs with the load in Passed
+		g.wakeOthers()
 	}
-	g.wakeOthers()
 	return ticket
+}
+
+// Round returns which of the ranks' barriers this rank has reached last, from 1.
+func (g *Group) Round() uint64 { return g.round }
+
+// meet is Arrive of two ranks. Each stores into a line of its own, at the same
+// time if they come at the same time, and looks at the other's.
+func (g *Group) meet() (ticket uint64) {
+	handOver()
+	g.round++
+	if asym.ForAll() && g.other.barriers.Load() == 1 {
+		asym.Store(&g.mine.round, g.round) // ORDER barrier-round: pairs with the load in Passed
+	} else {
+		g.mine.round.Swap(g.round) // ORDER barrier-round: pairs with the load in Passed
+	}
+	// ORDER barrier-round: then this load; pairs with the other's store, then the
+	// barrier in Doorbell.Arm, before it sleeps
+	if g.other.round.Load() >= g.round {
+		g.wakeOthers()
+	}
+	return g.round
 }
 
 // wakeOthers rings the waits of the other ranks. Their engines have no part in
@@ -82,31 +126,35 @@ func (g *Group) wakeOthers() {
 
 // Passed tells whether all ranks have arrived in the ticket's round.
 //
-// Many ranks look at a word that is written once a round, so that those who
-// look do not slow down those who arrive. Of two, the one who looks waits for
-// the other's arrival itself.
+// More than two ranks look at a word that is written once a round, so that those
+// who look do not slow down those who arrive.
 func (g *Group) Passed(ticket uint64) bool {
-	h := g.member.arena.header()
-	if g.Size() > 2 {
-		return h.opened.Load() >= ticket // ORDER barrier-open: pairs with the store in Arrive
+	if g.other == nil {
+		return g.member.arena.header().opened.Load() >= ticket // ORDER barrier-open: pairs with the store in Arrive
 	}
-	return h.arrived.Load() >= ticket // ORDER barrier-arrived: pairs with the addition in Arrive
+	if g.other.round.Load() < ticket { // ORDER barrier-round: pairs with the stores in meet
+		return false
+	}
+	takeOver()
+	return true
 }
 
 // Publish offers the length bytes at off, which lie in the heap of this
 // rank's member, to the other ranks; they may look after the next barrier, and
-// until the one after that. A length of 0 takes the offer back.
+// until the one after that.
 func (g *Group) Publish(off Offset, length uint64) {
 	p := g.member.arena.place(g.rank)
-	// Ordered by the barrier, not by each other: barrier-arrived, then barrier-open.
+	// Ordered by the barrier, not by each other: barrier-round, or barrier-arrived, then barrier-open.
 	p.blob.Store(uint64(off))
 	p.length.Store(length)
+	p.offered.Store(g.round + 1)
 }
 
-// Published returns a copy of what a rank offers, nil if it offers nothing.
+// Published returns a copy of what a rank offers since the last barrier.
 //
-// Errors: [ErrGone] when no member has the rank; [ErrDamaged] when the range
-// that it names is not in that member's heap.
+// Errors: [ErrGone] when no member has the rank; [ErrNothingOffered] when it has
+// come to that barrier for something else; [ErrDamaged] when the range that it names is
+// not in that member's heap.
 func (g *Group) Published(rank int) ([]byte, error) {
 	a := g.member.arena
 	id, ok := g.Member(rank)
@@ -115,7 +163,10 @@ func (g *Group) Published(rank int) ([]byte, error) {
 	}
 	p := a.place(rank)
 	// Ordered by the barrier: the owner wrote both before it arrived.
-	off, n := Offset(p.blob.Load()), p.length.Load()
+	off, n, offered := Offset(p.blob.Load()), p.length.Load(), p.offered.Load()
+	if offered != g.round {
+		return nil, fmt.Errorf("shm: bytes published by rank %d: %w", rank, ErrNothingOffered)
+	}
 	if n == 0 {
 		return nil, nil
 	}

@@ -68,6 +68,7 @@ type geometry struct {
 	size         uint64
 	memberTable  Offset
 	places       Offset // one per rank
+	testimonies  Offset // one per member record
 	windowOwners Offset // one 32-bit word per block of window entries
 	windowTable  Offset
 	chunkOwners  Offset // one 32-bit word per chunk
@@ -92,6 +93,7 @@ func geometryFor(size uint64) (geometry, error) {
 	}
 	g.memberTable = table(MaxMembers * memberStride)
 	g.places = table(MaxRanks * placeStride)
+	g.testimonies = table(MaxMembers * testimonyStride)
 	g.windowOwners = table(windowBlocks * 4)
 	g.windowTable = table(WindowEntries * WindowEntrySize)
 	g.chunkOwners = table(size / ChunkSize * 4) // a few words more than chunks

@@ -26,6 +26,7 @@ func TestLayoutDescribesTheStructs(t *testing.T) {
 		"shm.header":        reflect.TypeFor[header](),
 		"shm.memberRecord":  reflect.TypeFor[memberRecord](),
 		"shm.place":         reflect.TypeFor[place](),
+		"shm.testimony":     reflect.TypeFor[testimony](),
 		"shm.doorbellWords": reflect.TypeFor[doorbellWords](),
 		"shm.slotWords":     reflect.TypeFor[slotWords](),
 	}
@@ -48,6 +49,7 @@ func TestLayoutDescribesTheFile(t *testing.T) {
 		fmt.Sprintf("each rounded up to %d bytes", pageSize),
 		fmt.Sprintf("member records %d x %d", MaxMembers, memberStride),
 		fmt.Sprintf("places %d x %d", MaxRanks, placeStride),
+		fmt.Sprintf("testimonies %d x %d", MaxMembers, testimonyStride),
 		fmt.Sprintf("window block words %d x 4 owner of each block of %d", windowBlocks, WindowBlockEntries),
 		fmt.Sprintf("window entries %d x %d", WindowEntries, WindowEntrySize),
 		fmt.Sprintf("chunk words (size / %d) x 4", ChunkSize),

@@ -144,7 +144,7 @@ func segments() (names []string) {
 
 // checkLeftovers fails the run for descriptors and names that are still there.
 func checkLeftovers(files map[string]string, before []string) int {
-	deadline := time.Now().Add(10 * time.Second) // goroutines that close descriptors may be on their way
+	deadline := time.Now().Add(watchdog) // goroutines that close descriptors may be on their way
 	for {
 		left := openFiles()
 		maps.DeleteFunc(left, func(fd, to string) bool { return files[fd] == to })

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/softnd/softnd/internal/asym"
 )
 
 // MemberID names one member for the life of the arena: the slot of its record
@@ -51,14 +53,16 @@ func (s memberState) incarnation() uint32 { return uint32(s >> 32) }
 // memory and its doorbells. A process may join several times (tests do).
 // Safe for concurrent use, Leave excepted.
 type Member struct {
-	arena *Arena
-	lock  *os.File // its own open file description; holds the lock on the record's first byte
-	slot  int
-	rank  int // or NotRank
-	id    MemberID
-	rec   *memberRecord
-	heap  *Heap
-	left  atomic.Bool
+	arena     *Arena
+	lock      *os.File // its own open file description; holds the lock on the record's first byte
+	slot      int
+	rank      int // or NotRank
+	id        MemberID
+	rec       *memberRecord
+	heap      *Heap
+	testimony *testimony
+	answer    Offset // what it has answered an onlooker with; 0 = nothing
+	left      atomic.Bool
 
 	watches sync.RWMutex // see whileHere
 }
@@ -74,6 +78,7 @@ func (a *Arena) Join(rank int) (*Member, error) {
 	if rank < NotRank || rank >= max(a.ranks, 1) {
 		return nil, fmt.Errorf("shm: join: rank %d of a group of %d", rank, a.ranks)
 	}
+	asym.Register() // here: who only makes an arena for others does not wait for the kernel
 	lock, err := reopen(a.file)
 	if err != nil {
 		return nil, fmt.Errorf("shm: join: %w", err)
@@ -120,6 +125,11 @@ func (m *Member) take() (bool, error) {
 	if s.status() != statusFree {
 		return false, unlockRecord(m.lock, at)
 	}
+	if err := a.reserve(a.geo.testimonies+Offset(m.slot)*testimonyStride, testimonyStride); err != nil {
+		return false, errors.Join(err, unlockRecord(m.lock, at))
+	}
+	m.testimony = a.testimony(m.slot)
+	m.testimony.reset()
 	rec := m.rec
 	rec.pid.Store(uint32(os.Getpid()))
 	rec.pidNS.Store(pidNamespace())
@@ -218,6 +228,12 @@ func (p *Peer) Gone() bool {
 // Ring wakes whoever sleeps in the peer: its waits first, since they serve
 // everything while they are awake, else its engine.
 func (p *Peer) Ring() { ring(p.rec) }
+
+// Quiet tells whether a ring would wake nobody. The conditions of [Doorbell.Ring]
+// hold.
+func (p *Peer) Quiet() bool {
+	return (Doorbell{&p.rec.waiters}).Quiet() && (Doorbell{&p.rec.engine}).Quiet()
+}
 
 func ring(rec *memberRecord) {
 	if !(Doorbell{&rec.waiters}).Ring() {

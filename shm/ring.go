@@ -86,12 +86,9 @@ func (p *Producer) Push(s *Slot) (index uint64, ok bool) {
 	return p.Publish(), true
 }
 
-// Next returns the place of the next message, to be filled in and published;
-// nil means that the ring is full.
+// Next returns the place of the next message, to be filled in and published.
+// The caller has seen that there is room.
 func (p *Producer) Next() *Slot {
-	if p.Room() == 0 {
-		return nil
-	}
 	return (*Slot)(&p.slots[p.next&uint64(len(p.slots)-1)].data)
 }
 
@@ -106,8 +103,17 @@ func (p *Producer) Publish() (index uint64) {
 		slot.seq.Store(p.next + 1) // ORDER slot-full: pairs with the load in Front
 	}
 	p.next++
+	if p.next-p.freed+claimAhead < uint64(len(p.slots)) { // else it may hold a message that has not been read
+		claim(&p.slots[(p.next+claimAhead)&uint64(len(p.slots)-1)].seq)
+	}
 	return p.next - 1
 }
+
+// claimAhead is how many slots beyond the next one Publish asks for. The consumer
+// has read each of them since it was written last, and to take its copy away costs
+// as much as any line that moves. A core can do several of these at once, but of the
+// stores that it has yet to carry out it knows no more than one message's.
+const claimAhead = 8
 
 // Relax makes Publish no memory barrier: what the producer loads afterwards may
 // be older than the message. It is right when all who store something and then
@@ -174,8 +180,15 @@ func (c *Consumer) Waiting() bool {
 func (c *Consumer) Advance() (index uint64) {
 	index = c.next.Load()
 	asym.Store(&c.next, index+1)
+	fetch(&c.slots[(index+fetchAhead)&uint64(len(c.slots)-1)].seq)
 	return index
 }
+
+// fetchAhead is how many slots beyond the one that it has consumed Advance asks for. If
+// messages wait there, they come while those before them are looked at. It is more than
+// claimAhead, so that a consumer which keeps up does not take lines away that the producer
+// has asked for.
+const fetchAhead = 12
 
 // Release tells the producer that all messages so far have been consumed.
 func (c *Consumer) Release() {

@@ -22,9 +22,9 @@ type header struct {
 	_        [56]byte
 	deaths   atomic.Uint64 // deaths and departures so far
 	_        [120]byte
-	arrived  atomic.Uint64 // barrier: arrivals so far, in all rounds
+	arrived  atomic.Uint64 // barrier: arrivals so far, in all rounds; two ranks have place.round instead
 	_        [120]byte
-	opened   atomic.Uint64 // barrier: how many of them belong to complete rounds; stays 0 with fewer than 3 ranks
+	opened   atomic.Uint64 // barrier: how many of them belong to complete rounds
 	_        [120]byte
 	highest  atomic.Uint32 // member records ever used lie below this slot
 	_        [124]byte
@@ -54,7 +54,28 @@ type place struct {
 	member atomic.Uint64 // MemberID of the rank; 0 = not there yet
 	blob   atomic.Uint64 // Offset of the bytes it shares in the current exchange
 	length atomic.Uint64 // their number
-	_      [40]byte
+
+	round    atomic.Uint64 // barrier of two ranks: how many of them this one has reached
+	barriers atomic.Uint32 // 1: its process calls asym.HeavyForAll before each last look; see Group.Arrive
+	_        uint32
+	offered  atomic.Uint64 // the barrier after which blob and length may be looked at
+	_        [16]byte
+}
+
+// testimony is what one member tells of itself to onlookers. The onlooker writes asked,
+// the member everything else.
+type testimony struct {
+	_            structs.HostLayout
+	seq          atomic.Uint64 // odd while text, length and told are being written
+	moved        atomic.Uint64 // Clock when the member last saw that something of its own went on
+	told         atomic.Uint64 // Clock when text was written
+	length       atomic.Uint64 // bytes of text
+	asked        atomic.Uint32 // questions so far
+	answered     atomic.Uint32 // the latest of them that stacks answers
+	stacks       atomic.Uint64 // Offset in the member's heap
+	stacksLength atomic.Uint64 // 0 = none
+	_            [8]byte
+	text         [testimonyWords]atomic.Uint64
 }
 
 // doorbellWords is the shared half of a Doorbell.
@@ -77,5 +98,7 @@ func _() { // a constant or index error here means that the shared layout has mo
 	_, _ = at[unsafe.Offsetof(header{}.highest)-512], at[unsafe.Sizeof(header{})-640]
 	_, _ = at[unsafe.Offsetof(memberRecord{}.inbox)-128], at[unsafe.Offsetof(memberRecord{}.waiters)-256]
 	_, _ = at[unsafe.Offsetof(memberRecord{}.engine)-384], at[unsafe.Sizeof(memberRecord{})-memberStride]
+	_, _ = at[unsafe.Offsetof(place{}.round)-24], at[unsafe.Offsetof(place{}.barriers)-32]
+	_, _ = at[unsafe.Offsetof(testimony{}.text)-64], at[unsafe.Sizeof(testimony{})-testimonyStride]
 	_, _ = at[unsafe.Sizeof(place{})-placeStride], at[unsafe.Sizeof(slotWords{})-SlotSize]
 }

@@ -75,6 +75,10 @@ func (a *Arena) place(rank int) *place {
 	return (*place)(unsafe.Pointer(&a.mem[uint64(a.geo.places)+uint64(rank)*placeStride]))
 }
 
+func (a *Arena) testimony(slot int) *testimony {
+	return (*testimony)(unsafe.Pointer(&a.mem[uint64(a.geo.testimonies)+uint64(slot)*testimonyStride]))
+}
+
 // words views a table of 32-bit words whose position the geometry gave.
 func (a *Arena) words(off Offset, n uint64) []atomic.Uint32 {
 	_ = a.mem[off : uint64(off)+4*n]

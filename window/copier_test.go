@@ -3,6 +3,7 @@ package window
 import (
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"strconv"
 	"sync/atomic"
 
@@ -138,7 +139,7 @@ func (c *copier) copyAll() error {
 			fill(k.source[:n.length], valueOf(n.bind))
 		}
 		if c.latest == 0 || refused && c.random.IntN(16) != 0 {
-			shm.Yield()
+			yield()
 			continue
 		}
 		k := &c.known[c.latest%4]
@@ -154,6 +155,9 @@ func (c *copier) copyAll() error {
 		}
 		if k.bind == c.latest && f != NoFault {
 			refused = true
+		}
+		if c.random.IntN(16) == 0 {
+			runtime.Gosched() // the owner may be a goroutine beside this one
 		}
 	}
 	return nil

@@ -16,28 +16,44 @@ import (
 // fault, some of the bytes may have been written then. buf is not empty, and
 // no longer than Chunk.
 func (g *Guard) Put(far *Peer, remote nd.Token, address uint64, local nd.Token, buf []byte) (ok bool) {
-	g.publish(remote, local)
-	if mem, e, word := g.away(far, remote, Remote|Write, address, uint64(len(buf))); mem != nil {
-		if tm := g.near(local, Local|Read, shm.AddressOf(buf), uint64(len(buf))); tm != nil {
-			if !moveWord(mem, buf) {
-				move(mem, buf) // COPY
-			}
-			ok = e.word.Load() == word && g.known.terms.Load() == tm // ORDER entry-recheck: after the copy; pairs with the exchange in grant.revoke
-		}
-	}
-	g.clear()
-	return ok
+	return g.direct(far, remote, Remote|Write, address, local, buf)
 }
 
 // Get is Put the other way round: it fills buf.
 func (g *Guard) Get(far *Peer, remote nd.Token, address uint64, local nd.Token, buf []byte) (ok bool) {
-	g.publish(local, remote)
-	if mem, e, word := g.away(far, remote, Remote|Read, address, uint64(len(buf))); mem != nil {
-		if tm := g.near(local, Local|Write, shm.AddressOf(buf), uint64(len(buf))); tm != nil {
-			if !moveWord(buf, mem) {
-				move(buf, mem) // COPY
+	return g.direct(far, remote, Remote|Read, address, local, buf)
+}
+
+// direct is Put and Get. rights are what the remote token has to give, and the
+// local one the opposite.
+func (g *Guard) direct(far *Peer, remote nd.Token, rights Rights, address uint64, local nd.Token, buf []byte) (ok bool) {
+	n := uint64(len(buf))
+	g.publish(hazardOf(remote, local)) // which half is whose does not matter here
+	if !g.known.was(local) {
+		g.learn(local)
+	}
+	tm, own := g.known.now()
+	e := &g.entries[indexOf(remote)]
+	word := e.word.Load() // ORDER entry-valid: pairs with the store in grant.publish
+	// ENTRY-CHECK for memory of the peer.
+	if tm.covers(own, local, rights^(Remote|Local|Read|Write), shm.AddressOf(buf), n) && far.Link.IsOpen() &&
+		entryWord(word)&(validBit|wordOf(^nd.Token(0), rights)) == validBit|wordOf(remote, rights) && Owner(e.owner.Load()) == far.Owner {
+		// ENTRY-FIELDS
+		scope, base, offset := e.scope.Load(), e.base.Load(), shm.Offset(e.offset.Load())
+		switch {
+		case offset == 0:
+			g.private = remote
+		case (scope == 0 || scope == far.Endpoint) && within(address, n, base, e.length.Load()):
+			if mem := g.arena.HeapBytes(offset+shm.Offset(address-base), n); mem != nil { // the owner may lie about where its memory is
+				to, from := mem, buf
+				if rights&Write == 0 {
+					to, from = buf, mem
+				}
+				if !moveWord(to, from) {
+					move(to, from) // COPY
+				}
+				ok = e.word.Load() == word && g.known.terms.Load() == tm // ORDER entry-recheck: after the copy; pairs with the exchange in grant.revoke
 			}
-			ok = e.word.Load() == word && g.known.terms.Load() == tm // ORDER entry-recheck: after the copy; pairs with the exchange in grant.revoke
 		}
 	}
 	g.clear()
@@ -50,9 +66,31 @@ func (g *Guard) Get(far *Peer, remote nd.Token, address uint64, local nd.Token, 
 func (g *Guard) Take(to []byte, local nd.Token, buf []byte) (ok bool) {
 	asym.Store(&g.mine, hazardOf(0, local))
 	asym.Light() // ORDER own-hazard: between the hazard and the terms; pairs with the barrier in grant.revoke
-	if tm := g.near(local, Local|Read, shm.AddressOf(buf), uint64(len(buf))); tm != nil {
+	if !g.known.was(local) {
+		g.learn(local)
+	}
+	tm, word := g.known.now()
+	if tm.covers(word, local, Local|Read, shm.AddressOf(buf), uint64(len(buf))) {
 		if to = to[:len(buf)]; !moveWord(to, buf) {
 			copy(to, buf) // COPY
+		}
+		ok = g.known.terms.Load() == tm
+	}
+	asym.Store(&g.mine, 0)
+	return ok
+}
+
+// Land copies from to memory of ours under a remote token, for the peer of one of
+// our endpoints.
+func (g *Guard) Land(token nd.Token, address uint64, from []byte, endpoint uint64) (ok bool) {
+	g.mine.Swap(hazardOf(token, 0)) // ORDER hazard: as in publish; nobody but this process takes the token back
+	if !g.known.was(token) {
+		g.learn(token)
+	}
+	tm, word := g.known.now()
+	if tm.covers(word, token, Remote|Write, address, uint64(len(from))) && (tm.scope == 0 || tm.scope == endpoint) {
+		if at := tm.mem[address-tm.base:][:len(from)]; !moveWord(at, from) {
+			move(at, from) // COPY
 		}
 		ok = g.known.terms.Load() == tm
 	}
@@ -64,7 +102,11 @@ func (g *Guard) Take(to []byte, local nd.Token, buf []byte) (ok bool) {
 func (g *Guard) Fill(local nd.Token, address uint64, from []byte) (ok bool) {
 	asym.Store(&g.mine, hazardOf(local, 0))
 	asym.Light() // ORDER own-hazard: between the hazard and the terms; pairs with the barrier in grant.revoke
-	if tm := g.near(local, Local|Write, address, uint64(len(from))); tm != nil {
+	if !g.known.was(local) {
+		g.learn(local)
+	}
+	tm, word := g.known.now()
+	if tm.covers(word, local, Local|Write, address, uint64(len(from))) {
 		if at := tm.mem[address-tm.base:][:len(from)]; !moveWord(at, from) {
 			move(at, from) // COPY
 		}
@@ -76,41 +118,21 @@ func (g *Guard) Fill(local nd.Token, address uint64, from []byte) (ok bool) {
 
 // CanFill tells whether Fill would be granted at this moment.
 func (g *Guard) CanFill(local nd.Token, address, n uint64) bool {
-	return g.near(local, Local|Write, address, n) != nil
-}
-
-// near is ENTRY-CHECK for memory of ours, which a local token names by where it
-// is. It returns the token's terms, those of g.known; nil: not for sure.
-func (g *Guard) near(token nd.Token, rights Rights, address, n uint64) *terms {
+	if !g.known.was(local) {
+		g.learn(local)
+	}
 	tm, word := g.known.now()
-	if tm == nil || word.token() != token { // not the one that was used last
-		var grant *grant
-		if grant, tm, word = g.space.table.lookup(token); tm == nil {
-			return nil
-		}
-		g.known = grant
-	}
-	if tm.owner != g.space.owner || word.rights()&rights != rights || !within(address, n, tm.base, uint64(len(tm.mem))) {
-		return nil
-	}
-	return tm
+	return tm.covers(word, local, Local|Write, address, n)
 }
 
-// away is ENTRY-CHECK for memory of the peer. It returns that, and the entry
-// with its word, which has to be the same after the copy; nil: not for sure.
-func (g *Guard) away(far *Peer, token nd.Token, rights Rights, address, n uint64) (mem []byte, e *entry, word uint64) {
-	if !far.Link.IsOpen() {
-		return nil, nil, 0
-	}
-	e = &g.entries[indexOf(token)]
-	word = e.word.Load() // ORDER entry-valid: pairs with the store in grant.publish
-	if entryWord(word)&(validBit|wordOf(^nd.Token(0), rights)) != validBit|wordOf(token, rights) || Owner(e.owner.Load()) != far.Owner {
-		return nil, nil, 0
-	}
-	// ENTRY-FIELDS
-	scope, base, offset := e.scope.Load(), e.base.Load(), shm.Offset(e.offset.Load())
-	if scope != 0 && scope != far.Endpoint || !within(address, n, base, e.length.Load()) || offset == 0 {
-		return nil, nil, 0
-	}
-	return g.arena.HeapBytes(offset+shm.Offset(address-base), n), e, word // the owner may lie about where its memory is
+// OutOfReach tells whether the latest of the peer's tokens under which Put or Get
+// has found no memory in the arena was this one: the peer has to move the bytes.
+func (g *Guard) OutOfReach(remote nd.Token) bool { return remote != 0 && g.private == remote }
+
+// covers is ENTRY-CHECK for memory of ours, which a local token names by where it
+// is. tm and word are those of g.known; if they are not the token's, or no more,
+// nothing is covered.
+func (tm *terms) covers(word entryWord, token nd.Token, rights Rights, address, n uint64) bool {
+	asked := wordOf(token, rights)
+	return tm != nil && word&(asked|wordOf(^nd.Token(0), 0)) == asked && within(address, n, tm.base, uint64(len(tm.mem)))
 }

@@ -1,6 +1,9 @@
 package window
 
-import "github.com/softnd/softnd/nd"
+import (
+	"github.com/softnd/softnd/internal/asym"
+	"github.com/softnd/softnd/nd"
+)
 
 // fastState is what a region needs for fast registration. Its region's lock
 // guards it.
@@ -80,6 +83,15 @@ func (g *Registration) Abandon() { g.ended() }
 // bound to the region.
 func (r *Region) Invalidate(endpoint uint64) (token nd.Token, ok bool) {
 	return r.invalidate(endpoint, false)
+}
+
+// TakeBack ends a fast registration and, if nobody uses it, releases it; see [Loan].
+func (r *Region) TakeBack(_ asym.Goroutine, endpoint uint64) (token nd.Token, drained, ok bool) {
+	if token, ok = r.Invalidate(endpoint); ok && r.Drained(token) {
+		r.Release()
+		drained = true
+	}
+	return token, drained, ok
 }
 
 // Expire ends a fast registration; see [Loan]. The windows bound to it stay,

@@ -124,7 +124,7 @@ func TestFastRegionDrainsBothTokens(t *testing.T) {
 		if kind == "remote" {
 			used = remote
 		}
-		executor.guard.publish(used, 0)
+		executor.guard.publish(hazardOf(used, 0))
 		token, ok := r.Invalidate(7)
 		if !ok || r.Drained(token) {
 			t.Errorf("drained, while an executor uses the %s token", kind)

@@ -9,7 +9,7 @@ func (g *Guard) Granted(r *Ref) string {
 	if r.Of != nil {
 		return g.grantedByPeer(r)
 	}
-	g.publish(r.Token, 0)
+	g.publish(hazardOf(r.Token, 0))
 	defer g.clear()
 	_, tm, word := g.space.table.lookup(r.Token)
 	if tm == nil || tm.owner != g.space.owner || word.rights()&kindOf(r.Rights) == 0 {

@@ -78,6 +78,7 @@ type Guard struct {
 	arena   *shm.Arena
 	entries *[shm.WindowEntries]entry
 	known   *grant         // whose token of ours was used last; never nil
+	private nd.Token       // see OutOfReach
 	hazard  *atomic.Uint64 // for peers, in the arena
 	mine    atomic.Uint64  // the same for ourselves: a peer could clear the other
 }
@@ -119,7 +120,7 @@ func (s *span) stands() bool {
 // aligned: programs poll for it.
 func (g *Guard) Copy(sink, source *Ref, n uint64) (moved uint64, sinkFault, sourceFault Fault) {
 	var to, from span
-	g.publish(sink.Token, source.Token)
+	g.publish(hazardOf(sink.Token, source.Token))
 	if sinkFault = g.resolve(&to, sink, n); sinkFault == NoFault {
 		sourceFault = g.resolve(&from, source, n)
 	}
@@ -150,18 +151,18 @@ func (g *Guard) Copy(sink, source *Ref, n uint64) (moved uint64, sinkFault, sour
 // without touching them.
 func (g *Guard) Check(r *Ref, n uint64) Fault {
 	var s span
-	g.publish(r.Token, 0)
+	g.publish(hazardOf(r.Token, 0))
 	defer g.clear()
 	return g.resolve(&s, r, n)
 }
 
 // publish is HAZARD-PUBLISH.
-func (g *Guard) publish(sink, source nd.Token) {
-	// ORDER hazard: this exchange, then the loads of resolve, or of away and near; pairs with the
+func (g *Guard) publish(hazard uint64) {
+	// ORDER hazard: this exchange, then the loads of resolve, or of open and near; pairs with the
 	// exchange of grant.revoke and the loads of Space.Drained. Either the owner sees the
 	// hazard, or we see that the token is gone.
-	asym.Store(&g.mine, hazardOf(sink, source))
-	g.hazard.Swap(hazardOf(sink, source))
+	asym.Store(&g.mine, hazard)
+	g.hazard.Swap(hazard)
 }
 
 // clear is HAZARD-CLEAR.
@@ -187,14 +188,13 @@ func (g *Guard) resolve(s *span, r *Ref, n uint64) Fault {
 func (g *Guard) own(s *span, token nd.Token, rights Rights, address, n, endpoint uint64) Fault {
 	tm, word := g.known.now()
 	if tm == nil || word.token() != token { // not the one that was used last
-		var grant *grant
-		if grant, tm, word = g.space.table.lookup(token); tm == nil {
+		if !g.learn(token) {
 			return BadToken
 		}
-		g.known = grant
+		tm, word = g.known.now()
 	}
 	switch {
-	case tm.owner != g.space.owner:
+	case tm == nil: // by now
 		return BadToken
 	case tm.scope != 0 && endpoint != 0 && tm.scope != endpoint:
 		return OtherScope
@@ -206,6 +206,17 @@ func (g *Guard) own(s *span, token nd.Token, rights Rights, address, n, endpoint
 	at := address - tm.base
 	s.mem, s.grant, s.terms = tm.mem[at:at+n], g.known, tm
 	return NoFault
+}
+
+// learn makes a valid token of this space the known one, and tells whether it is
+// one. A grant is of one space for good.
+func (g *Guard) learn(token nd.Token) bool {
+	grant, tm, _ := g.space.table.lookup(token)
+	if tm == nil || tm.owner != g.space.owner {
+		return false
+	}
+	g.known = grant
+	return true
 }
 
 // peer checks a token of the adapter at the other end against the shared

@@ -1,6 +1,9 @@
 package window
 
-import "github.com/softnd/softnd/nd"
+import (
+	"github.com/softnd/softnd/internal/asym"
+	"github.com/softnd/softnd/nd"
+)
 
 // Loan is what the requests of an endpoint give to peers and take back: a
 // bound [Window], or a [Region] that is registered by [Region.Prepare].
@@ -9,6 +12,8 @@ type Loan interface {
 	// (0 = whichever it was), and returns the remote token. When that is
 	// Drained, the caller calls Release. ok is false when there is nothing to end.
 	Invalidate(endpoint uint64) (token nd.Token, ok bool)
+	// TakeBack is Invalidate and, if the token is drained by then, Release.
+	TakeBack(me asym.Goroutine, endpoint uint64) (token nd.Token, drained, ok bool)
 	// Expire does the same because the endpoint has ended, and so cannot be
 	// held up by what was made of the loan meanwhile.
 	Expire(endpoint uint64) (token nd.Token, ok bool)

@@ -198,12 +198,18 @@ func (c *child) signal(s unix.Signal) {
 // eventually waits for a condition under the watchdog.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(watchdog); !ok(); runtime.Gosched() {
+	for deadline := time.Now().Add(watchdog); !ok(); yield() {
 		if time.Now().After(deadline) {
 			t.Fatalf("this never came about: %s", what)
 		}
-		shm.Yield()
 	}
+}
+
+// yield lets others run, whether they are goroutines or processes. Whoever did only the
+// one in a loop would be hard to preempt for the other.
+func yield() {
+	runtime.Gosched()
+	shm.Yield()
 }
 
 // A role that goes wrong is noticed.

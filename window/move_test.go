@@ -150,7 +150,7 @@ func (p *polled) poll(rounds int) error {
 				if p.acks.Load() == missed {
 					return errors.New("the other side has given up")
 				}
-				shm.Yield()
+				yield()
 			}
 		}
 		// What is copied last, which is next to the end, is looked at first: a

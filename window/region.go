@@ -179,30 +179,29 @@ func (r *Region) Address() uint64 {
 }
 
 // attach checks that a window may be bound to mem with the given rights, and
-// keeps the region from being deregistered. It returns where mem lies.
-func (r *Region) attach(mem []byte, write bool) (terms, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+// keeps the region from being deregistered. It says in tm where mem lies.
+func (r *Region) attach(me asym.Goroutine, tm *terms, mem []byte, write bool) (ok bool) {
+	if !r.mu.Enter(me) {
+		r.mu.LockBy(me)
+	}
 	now := r.shown.Load()
-	base := shm.AddressOf(now.mem)
-	at := shm.AddressOf(mem)
-	if now.mem == nil || len(mem) == 0 || !within(at, uint64(len(mem)), base, uint64(len(now.mem))) {
-		return terms{}, nd.AccessViolation
+	base, at := shm.AddressOf(now.mem), shm.AddressOf(mem)
+	if now.mem != nil && len(mem) != 0 && within(at, uint64(len(mem)), base, uint64(len(now.mem))) && (!write || r.flags.LocalWrite()) {
+		tm.base, tm.mem = now.address+(at-base), now.mem[at-base:][:len(mem)]
+		tm.offset, _ = r.space.table.arena.Locate(mem)
+		r.windows++
+		ok = true
 	}
-	if write && !r.flags.LocalWrite() {
-		return terms{}, nd.AccessViolation
-	}
-	tm := terms{base: now.address + (at - base), mem: now.mem[at-base:][:len(mem)], owner: r.space.owner}
-	if off, ok := r.space.table.arena.Locate(mem); ok {
-		tm.offset = off
-	}
-	r.windows++
-	return tm, nil
+	r.mu.Unlock()
+	return ok
 }
 
-func (r *Region) detach() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.windows--
-	r.end()
+func (r *Region) detach(me asym.Goroutine) {
+	if !r.mu.Enter(me) {
+		r.mu.LockBy(me)
+	}
+	if r.windows--; r.drained { // else there is no end yet
+		r.end()
+	}
+	r.mu.Unlock()
 }

@@ -30,6 +30,10 @@ type Hazard struct {
 // our own.
 func NewHazard(word *atomic.Uint64, peer *shm.Peer) *Hazard { return &Hazard{word, peer} }
 
+// InUse tells whether its executor is in the middle of a transfer, as far as can be
+// seen at this moment.
+func (h *Hazard) InUse() bool { return h.word.Load() != 0 }
+
 // NewSpace returns the space of the adapter named owner.
 func NewSpace(t *Table, owner Owner) *Space {
 	s := &Space{table: t, owner: owner}

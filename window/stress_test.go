@@ -166,7 +166,7 @@ func (o *bindingOwner) watch(patience int) {
 			o.t.Fatalf("look %d after the end of bind %d: a copier has written %#x to byte %d", i, o.binds, o.mem[at], at)
 		}
 		if i < patience {
-			shm.Yield()
+			yield()
 		}
 	}
 }
@@ -219,7 +219,7 @@ func (o *bindingOwner) report() {
 func (o *bindingOwner) round() {
 	mem := o.bind(o.someLength())
 	for range o.random.IntN(8) {
-		shm.Yield()
+		yield()
 	}
 	patience := o.random.IntN(4)
 	if o.binds%32 == 0 {
@@ -309,7 +309,7 @@ func TestKilledCopiers(t *testing.T) {
 		}
 		mem := o.bind(maxRange)
 		for range o.random.IntN(4) {
-			shm.Yield()
+			yield()
 		}
 		c.kill()
 		if c.hazard.Load() != 0 {
@@ -358,7 +358,7 @@ func (o *bindingOwner) holdUp(c *hired, token nd.Token) {
 				o.t.Fatal("a stopped process is called dead")
 			}
 		})
-		shm.Yield()
+		yield()
 	}
 }
 

@@ -135,6 +135,9 @@ func (g *grant) now() (*terms, entryWord) {
 	return tm, entryWord(g.word.Load()) // ORDER own-terms: after the terms; pairs with the store in grant.publish
 }
 
+// was tells whether the latest terms had that token, which may be invalid again.
+func (g *grant) was(token nd.Token) bool { return entryWord(g.word.Load()).token() == token }
+
 // nextToken reserves the token of the bind to come. The caller holds the lock of
 // the grant's window or region.
 func (g *grant) nextToken() nd.Token {
@@ -153,7 +156,7 @@ func (g *grant) publish(tm *terms) {
 	asym.Store(&e.scope, tm.scope)
 	asym.Store(&g.word, uint64(wordOf(tm.token, tm.rights))) // ORDER own-terms: before the terms; pairs with the load in grant.now
 	asym.StorePointer(&g.terms, tm)
-	asym.Store(&e.word, uint64(wordOf(tm.token, tm.rights)|validBit)) // ORDER entry-valid: pairs with the loads in Guard.peer and Guard.away
+	asym.Store(&e.word, uint64(wordOf(tm.token, tm.rights)|validBit)) // ORDER entry-valid: pairs with the loads in Guard.peer and Guard.direct
 }
 
 // revoke makes the token invalid and returns it, 0 if it was invalid already.

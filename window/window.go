@@ -49,25 +49,50 @@ func (s *Space) NewWindow() (*Window, error) {
 // Errors: [nd.AccessViolation] when mem is not within the region, or empty, or
 // the region does not allow the right.
 func (w *Window) Prepare(r *Region, mem []byte, rights Rights, endpoint uint64, only bool) (*Binding, error) {
-	tm, err := r.attach(mem, rights&Write != 0)
-	if err != nil {
-		return nil, err
-	}
-	w.mu.Lock()
+	me := asym.Current()
+	w.mu.LockBy(me)
 	defer w.mu.Unlock()
+	b := w.draft(me, r, mem, rights, endpoint)
+	if b == nil {
+		return nil, nd.AccessViolation
+	}
+	if only {
+		b.terms.scope = endpoint
+	}
+	return b, nil
+}
+
+// Bind is Prepare and Run at once, without a restriction. false means that those
+// have to say what is wrong, if anything is; nothing has changed then.
+func (w *Window) Bind(me asym.Goroutine, r *Region, mem []byte, rights Rights, endpoint uint64) (ok bool) {
+	if !w.mu.Enter(me) {
+		w.mu.LockBy(me)
+	}
+	if w.bound == nil && !w.retired {
+		if b := w.draft(me, r, mem, rights, endpoint); b != nil {
+			w.bound = b
+			w.grant.publish(&b.terms)
+			ok = true
+		}
+	}
+	w.mu.Unlock()
+	return ok
+}
+
+// draft gives a bind its token, if the region agrees. The caller holds w.mu.
+func (w *Window) draft(me asym.Goroutine, r *Region, mem []byte, rights Rights, endpoint uint64) *Binding {
 	b := w.spare
-	if w.spare = nil; b == nil {
+	if b == nil {
 		b = &Binding{window: w, terms: terms{owner: w.space.owner, loan: w}}
 	}
-	b.region = r
 	t := &b.terms
-	t.token, t.rights, t.bound = w.grant.nextToken(), rights&(Read|Write)|Remote, endpoint
-	t.base, t.mem, t.offset, t.scope = tm.base, tm.mem, tm.offset, 0
-	if only {
-		t.scope = endpoint
+	if !r.attach(me, t, mem, rights&Write != 0) {
+		return nil
 	}
+	b.region, w.spare = r, nil
+	t.token, t.rights, t.bound, t.scope = w.grant.nextToken(), rights&(Read|Write)|Remote, endpoint, 0
 	w.latest = nd.WindowDescriptor{Address: t.base, Length: uint64(len(mem)), Token: t.token}
-	return b, nil
+	return b
 }
 
 func (w *Window) madeOn(endpoint uint64) bool {
@@ -79,11 +104,11 @@ func (w *Window) madeOn(endpoint uint64) bool {
 // Run puts the binding into effect. It tells whether it could: a window that
 // is still bound cannot be bound again, and a retired one never.
 func (b *Binding) Run() bool {
-	w := b.window
-	w.mu.Lock()
+	w, me := b.window, asym.Current()
+	w.mu.LockBy(me)
 	defer w.mu.Unlock()
 	if w.bound != nil || w.retired {
-		b.region.detach()
+		b.region.detach(me)
 		return false
 	}
 	w.bound = b
@@ -92,7 +117,7 @@ func (b *Binding) Run() bool {
 }
 
 // Abandon gives up a binding that was not run.
-func (b *Binding) Abandon() { b.region.detach() }
+func (b *Binding) Abandon() { b.region.detach(asym.Current()) }
 
 // Invalidate ends the access through the window and returns the token to be
 // drained; when it is, the caller calls Release. endpoint is the one that
@@ -101,6 +126,24 @@ func (b *Binding) Abandon() { b.region.detach() }
 func (w *Window) Invalidate(endpoint uint64) (token nd.Token, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	return w.invalidate(endpoint)
+}
+
+// TakeBack is Invalidate and, if the token is drained by then, Release.
+func (w *Window) TakeBack(me asym.Goroutine, endpoint uint64) (token nd.Token, drained, ok bool) {
+	if !w.mu.Enter(me) {
+		w.mu.LockBy(me)
+	}
+	if token, ok = w.invalidate(endpoint); ok && w.space.Drained(token) {
+		w.release(me)
+		drained = true
+	}
+	w.mu.Unlock()
+	return token, drained, ok
+}
+
+// invalidate is Invalidate with the lock held.
+func (w *Window) invalidate(endpoint uint64) (token nd.Token, ok bool) {
 	if w.bound == nil || endpoint != 0 && w.bound.terms.bound != endpoint {
 		return 0, false
 	}
@@ -139,10 +182,16 @@ func (w *Window) Bound() bool {
 // be bound again and the region deregistered: a late executor may still hold
 // the fields of the old binding until then.
 func (w *Window) Release() {
-	w.mu.Lock()
+	me := asym.Current()
+	w.mu.LockBy(me)
 	defer w.mu.Unlock()
+	w.release(me)
+}
+
+// release is Release with the lock held.
+func (w *Window) release(me asym.Goroutine) {
 	b := w.bound
-	b.region.detach()
+	b.region.detach(me)
 	b.region, b.terms.mem = nil, nil
 	w.bound, w.spare = nil, b
 }

@@ -4,6 +4,7 @@ package measure
 const (
 	RawLine      = "raw_line"       // half round trip of a cache line
 	RawRoundTrip = "raw_round_trip" // whole round trip of a cache line
+	RawLineNoise = "raw_line_noise" // p99.9 of a cache line's half round trip beside allocations, to that without
 	Memcpy       = "memcpy"         // copy of the size
 )
 

@@ -31,6 +31,8 @@ type World struct {
 type Limits interface {
 	// RawLine is the half round trip of a cache line between the two ranks.
 	RawLine() (time.Duration, error)
+	// SampleRawLine makes n round trips of that line, and on rank 0 records half of each.
+	SampleRawLine(n int, h *Histogram) error
 	// Memcpy is a plain copy of n bytes by one rank while the other rests.
 	Memcpy(n int) (time.Duration, error)
 }

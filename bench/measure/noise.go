@@ -17,7 +17,9 @@ const (
 
 // runAllocNoise compares the latency that one Write in a thousand exceeds while
 // a goroutine of each rank allocates memory with the same while none does. The
-// two are measured one after the other in each repeat.
+// two are measured one after the other in each repeat, and so is the bare cache
+// line, which has nothing to do with softnd: what happens to that happens to
+// whoever polls while the Go runtime needs the processors.
 func runAllocNoise(ctx context.Context, w *World, o Options) (found []report.Result, err error) {
 	o.Pairs = 1
 	for _, size := range sizes(o, noiseSize) {
@@ -33,8 +35,8 @@ func runAllocNoise(ctx context.Context, w *World, o Options) (found []report.Res
 			return nil, err
 		}
 		for i := range r {
-			note(&r[i], "%.2g GB/s allocated by the slower rank; p99.9 of the half round trip %.0f ns without and %.0f ns with it, at the end",
-				n.reached/1e9, n.quiet, n.noisy)
+			note(&r[i], "%.2g GB/s allocated by the slower rank; p99.9 of the half round trip %.0f ns without and %.0f ns with it, of the bare line %.0f and %.0f ns, at the end",
+				n.reached/1e9, n.quiet.write, n.noisy.write, n.quiet.line, n.noisy.line)
 		}
 		found = append(found, r...)
 	}
@@ -45,9 +47,12 @@ func runAllocNoise(ctx context.Context, w *World, o Options) (found []report.Res
 type noise struct {
 	w            *World
 	l            *link
-	quiet, noisy float64 // p99.9, on rank 0
+	quiet, noisy tails   // on rank 0
 	reached      float64 // bytes a second
 }
+
+// tails are 99.9th percentiles, in nanoseconds.
+type tails struct{ write, line float64 }
 
 // measure chooses the operations by what is repeated without noise: beginning
 // and ending the noise takes as long as many of them.
@@ -60,19 +65,20 @@ func (n *noise) measure(ctx context.Context, o Options, res report.Result) ([]re
 		}
 		o.Iterations = max(ops, leastNoiseOps)
 	}
-	loop := &Loop{Result: res, Run: n.repeat}
+	loop := &Loop{Result: res, Run: n.repeat, LimitName: RawLineNoise, LimitUnit: "ratio"}
+	loop.Limit = func() (float64, error) { return n.noisy.line / n.quiet.line, nil }
 	return loop.Measure(ctx, n.w, o)
 }
 
 func (n *noise) repeat(ctx context.Context, ops int) (_ float64, err error) {
-	if n.quiet, err = n.tail(ops); err != nil {
+	if n.quiet, err = n.tails(ops); err != nil {
 		return 0, err
 	}
 	if err := n.w.Job.Barrier(ctx); err != nil {
 		return 0, err
 	}
 	g := litter(noiseRate)
-	n.noisy, err = n.tail(ops)
+	n.noisy, err = n.tails(ops)
 	reached := g.end()
 	if err != nil {
 		return 0, err
@@ -82,7 +88,20 @@ func (n *noise) repeat(ctx context.Context, ops int) (_ float64, err error) {
 		return 0, err
 	}
 	n.reached = slices.Min(all)
-	return n.noisy / n.quiet, nil
+	return n.noisy.write / n.quiet.write, nil
+}
+
+// tails measures both, one after the other.
+func (n *noise) tails(ops int) (found tails, err error) {
+	if found.write, err = n.tail(ops); err != nil {
+		return found, err
+	}
+	h := new(Histogram)
+	if err := n.w.Limits.SampleRawLine(ops, h); err != nil || !n.l.active() {
+		return found, err
+	}
+	found.line = h.Distribution().P999
+	return found, nil
 }
 
 // tail makes Writes back and forth. On rank 0 it returns their p99.9.

@@ -118,7 +118,8 @@ func (l *link) throwSends(n int) error {
 	return nil
 }
 
-// catchSends is the other rank's part.
+// catchSends is the other rank's part. It stays until the last message is on its way:
+// a long one goes a part at a time, while its sender polls.
 func (l *link) catchSends(n int) error {
 	for range n {
 		if err := l.receive(); err != nil {
@@ -128,7 +129,7 @@ func (l *link) catchSends(n int) error {
 			return err
 		}
 	}
-	return nil
+	return l.complete(l.posted)
 }
 
 // sendOn posts a Send, and then, off the way of the message, a Receive for the

@@ -85,22 +85,45 @@ func (l *limits) rawLine() (float64, error) {
 	if err := l.usable(); err != nil {
 		return 0, err
 	}
+	trip := 0.0
+	l.bounces(func() {
+		trip = repeatedly(func(n int) {
+			for range n {
+				l.line.Bounce()
+			}
+		})
+	})
+	return trip / 2, nil
+}
+
+// bounces runs f on rank 0 while rank 1 echoes the line.
+func (l *limits) bounces(f func()) {
 	if l.side == 1 {
 		l.line.Meet(1)
 		l.line.Echo()
 		l.line.Meet(1)
-		return 0, nil
+		return
 	}
 	l.line.Restart()
 	l.line.Meet(0)
-	trip := repeatedly(func(n int) {
-		for range n {
-			l.line.Bounce()
-		}
-	})
+	f()
 	l.line.Stop()
 	l.line.Meet(0)
-	return trip / 2, nil
+}
+
+func (l *limits) SampleRawLine(n int, h *Histogram) error {
+	if err := l.usable(); err != nil {
+		return err
+	}
+	clock := NewClock()
+	l.bounces(func() {
+		for range n {
+			start := clock.Now()
+			l.line.Bounce()
+			h.Record(clock.Ns(start, clock.Now()) / 2)
+		}
+	})
+	return nil
 }
 
 // memcpy is Memcpy in unrounded nanoseconds. Rank 1 gets 0.

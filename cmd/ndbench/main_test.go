@@ -52,7 +52,7 @@ func command(t *testing.T, program string, args ...string) *exec.Cmd {
 	ctx, cancel := context.WithTimeout(t.Context(), watchdog)
 	t.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, filepath.Join(dir, program), args...)
-	cmd.WaitDelay = time.Second
+	cmd.WaitDelay = 10 * time.Second
 	return cmd
 }
 

@@ -84,7 +84,11 @@ func TestComparison(t *testing.T) {
 		t.Errorf("exit status %d, %s", status, errOut)
 	}
 	hasten(t, file, 1e3)
-	if status, errOut := compare(); status != exitChanged || !strings.Contains(errOut, "changed beyond the noise") {
+	status, errOut := compare()
+	for tries := 0; status == 0 && tries < 20; tries++ { // a machine that stalls one repeat hides any change
+		status, errOut = compare()
+	}
+	if status != exitChanged || !strings.Contains(errOut, "changed beyond the noise") {
 		t.Errorf("a thousand times as slow: exit status %d, want %d\n%s", status, exitChanged, errOut)
 	}
 }

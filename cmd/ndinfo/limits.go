@@ -22,8 +22,8 @@ const (
 )
 
 // descriptorsFor returns how many descriptors ndrun needs for a job, besides inherited ones
-// such as standard input and output.
-func descriptorsFor(ranks int) uint64 { return 11 + 4*uint64(ranks) }
+// such as standard input and output: exactly for one rank, and at most for several.
+func descriptorsFor(ranks int) uint64 { return 9 + 6*uint64(ranks) }
 
 func checkMemory() check { return judgeMemory(shm.MemoryLeft()) }
 

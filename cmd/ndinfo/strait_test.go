@@ -110,7 +110,7 @@ func memoryCgroup(t *testing.T, limit int) string {
 
 // removeCgroup tries for a while: the kernel lets go of the dead a bit later.
 func removeCgroup(t *testing.T, dir string) {
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		err := unix.Rmdir(dir)
 		if err == nil {
 			return

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -30,23 +32,46 @@ func TestMain(m *testing.M) {
 		if os.Getenv("GORACE") == "" {
 			os.Setenv("GORACE", "atexit_sleep_ms=0")
 		}
-		os.Exit(m.Run())
+		// Ranks would inherit that a shell's background or nohup ignores these. What is caught is not inherited.
+		for _, sig := range []os.Signal{syscall.SIGINT, syscall.SIGHUP} {
+			if signal.Ignored(sig) {
+				signal.Notify(make(chan os.Signal, 1), sig)
+			}
+		}
+		code := m.Run()
+		if builtDir != "" {
+			os.RemoveAll(builtDir)
+		}
+		os.Exit(code)
 	case "ndrun":
 		os.Setenv(roleVar, "rank") // for whom it runs
 		os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
-	case "rank":
-		if err := rank(); err != nil {
+	default:
+		play, ok := map[string]func() error{"rank": rank, "pmi": playPMI, "job": playJob, "hang": playHang, "wrapper": playWrapper}[role]
+		if !ok {
+			fmt.Fprintf(os.Stderr, "unknown role %q\n", role)
+			os.Exit(70)
+		}
+		if err := play(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(71)
 		}
-	default:
-		fmt.Fprintf(os.Stderr, "unknown role %q\n", role)
-		os.Exit(70)
 	}
+}
+
+// plays are the parts of ranks that have more to do than rank has.
+var plays = map[string]func(args []string) error{
+	"lines": playLines,
+	"hash":  playHash,
 }
 
 // rank tells where it is and ends as its first argument says.
 func rank() error {
+	if len(os.Args) > 1 {
+		if play, ok := plays[os.Args[1]]; ok {
+			return play(os.Args[2:])
+		}
+	}
 	fmt.Println("rank", os.Getenv("SOFTND_RANK"), "of", os.Getenv("SOFTND_SIZE"))
 	dir, err := os.Getwd()
 	if err != nil {
@@ -74,7 +99,23 @@ func ndrun(t *testing.T, args ...string) *exec.Cmd {
 	return cmd
 }
 
-func testBinary(t *testing.T) string {
+// startReadingErrors starts cmd and returns the lines of its standard error; standard
+// output is collected.
+func startReadingErrors(t *testing.T, cmd *exec.Cmd) *bufio.Scanner {
+	t.Helper()
+	cmd.Stdout = new(bytes.Buffer)
+	errOut, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	time.AfterFunc(watchdog, func() { _ = cmd.Process.Kill() })
+	return bufio.NewScanner(errOut)
+}
+
+func testBinary(t testing.TB) string {
 	t.Helper()
 	exe, err := os.Executable()
 	if err != nil {
@@ -142,15 +183,23 @@ func TestUsageErrors(t *testing.T) {
 	}{
 		{nil, read + "no program is named; put it behind the options" + options},
 		{[]string{"-n", "2"}, read + "no program is named; put it behind the options" + options},
-		{[]string{"-n"}, read + "flag needs an argument: -n" + options},
-		{[]string{"-n", "0", "true"}, read + `invalid value "0" for flag -n: a job has 1 to 1024 ranks` + options},
-		{[]string{"-n", "1025", "true"}, read + `invalid value "1025" for flag -n: a job has 1 to 1024 ranks` + options},
-		{[]string{"-np", "two", "true"}, read + `invalid value "two" for flag -np: a job has 1 to 1024 ranks` + options},
-		{[]string{"-bogus", "true"}, read + "flag provided but not defined: -bogus" + options},
-		{[]string{"-env", "X", "true"}, read + `invalid value "X" for flag -env: it must have the form NAME=VALUE` + options},
-		{[]string{"-env", "=X", "true"}, read + `invalid value "=X" for flag -env: it must have the form NAME=VALUE` + options},
-		{[]string{"-wdir", dir + "/none", "true"}, "ndrun: find the working directory of the ranks: stat " + dir + "/none: no such file or directory; give -wdir one that exists\n"},
-		{[]string{"-wdir", file, "true"}, "ndrun: find the working directory of the ranks: " + file + " is not a directory; give -wdir one\n"},
+		{[]string{"-n"}, read + "option -n needs a value: -n N" + options},
+		{[]string{"-n", "0", "true"}, read + `invalid value "0" for -n: a job has 1 to 1024 ranks` + options},
+		{[]string{"-n", "1025", "true"}, read + `invalid value "1025" for -n: a job has 1 to 1024 ranks` + options},
+		{[]string{"-np", "two", "true"}, read + `invalid value "two" for -np: a job has 1 to 1024 ranks` + options},
+		{[]string{"-n", "-wdir", "/", "true"}, read + `invalid value "-wdir" for -n: a job has 1 to 1024 ranks` + options},
+		{[]string{"-bogus", "true"}, read + "unknown option -bogus" + options},
+		{[]string{"---n", "2", "true"}, read + "unknown option ---n; did you mean -n?" + options},
+		{[]string{"--timout", "2", "true"}, read + "unknown option --timout; did you mean --timeout?" + options},
+		{[]string{"-wdri=/", "true"}, read + "unknown option -wdri; did you mean -wdir?" + options},
+		{[]string{"--dry-run=yes", "true"}, read + `option --dry-run takes no value; leave "=yes" out` + options},
+		{[]string{"-env", "X"}, read + "option -env needs two words: -env NAME VALUE, or -env NAME=VALUE" + options},
+		{[]string{"-env", "=X", "true"}, read + `invalid value "=X" for -env: it has no name: write NAME=VALUE` + options},
+		{[]string{"-genv", "", "X", "true"}, read + `invalid value "=X" for -genv: it has no name: write NAME=VALUE` + options},
+		{[]string{"-x", "", "true"}, read + `invalid value "" for -x: it has no name: write NAME=VALUE` + options},
+		{[]string{"-wdir", "", "true"}, read + `invalid value "" for -wdir: name a directory` + options},
+		{[]string{"-wdir", dir + "/none", "true"}, read + "invalid value \"" + dir + "/none\" for -wdir: no such file or directory; name a directory that exists" + options},
+		{[]string{"-wdir", file, "true"}, read + "invalid value \"" + file + "\" for -wdir: it is no directory; name one" + options},
 		{[]string{"no-such-program"}, find + "no-such-program: executable file not found in $PATH; name it by its path, or add its directory to PATH\n"},
 		{[]string{"some-text"}, find + "some-text: executable file not found in $PATH; for the file in this directory, say ./some-text\n"},
 		{[]string{"./none", "-n", "2"}, find + "./none: no such file or directory; check the path\n"},
@@ -165,13 +214,6 @@ func TestUsageErrors(t *testing.T) {
 				t.Errorf("exit status %d, output %q, message\n%s want\n%s", status, out, errOut, tc.want)
 			}
 		})
-	}
-}
-
-func TestHelp(t *testing.T) {
-	status, out, errOut := finish(t, ndrun(t, "-h"))
-	if status != 0 || out != usage || errOut != "" {
-		t.Errorf("exit status %d, %q, %q", status, out, errOut)
 	}
 }
 
@@ -231,5 +273,13 @@ func (w watched) signal(sig syscall.Signal) {
 	w.t.Helper()
 	if err := unix.PidfdSendSignal(w.pidfd, sig, nil, 0); err != nil {
 		w.t.Fatalf("signal process %d: %v", w.pid, err)
+	}
+}
+
+// forever waits to be killed. An empty select is an error where the runtime sees that
+// nothing else will happen.
+func forever() {
+	for {
+		time.Sleep(time.Hour)
 	}
 }

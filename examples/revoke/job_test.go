@@ -26,7 +26,7 @@ func launch(t *testing.T) func(ranks int, env string, args ...string) (string, b
 		args = append([]string{"-n", strconv.Itoa(ranks), filepath.Join(dir, "revoke")}, args...)
 		cmd := exec.CommandContext(ctx, filepath.Join(dir, "ndrun"), args...)
 		cmd.Env = append(os.Environ(), env)
-		cmd.WaitDelay = time.Second
+		cmd.WaitDelay = 10 * time.Second
 		out, err := cmd.CombinedOutput()
 		if ctx.Err() != nil {
 			t.Errorf("%v %s did not end:\n%s", args, env, out)

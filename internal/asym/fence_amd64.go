@@ -4,6 +4,7 @@ package asym
 
 import (
 	"runtime"
+	"sync"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
@@ -16,11 +17,19 @@ const (
 	membarrierRegisterGlobalExpedited  = 1 << 2
 )
 
-// What the kernel lets this process do.
-var (
-	available = membarrier(membarrierRegisterPrivateExpedited)
-	forAll    = membarrier(membarrierRegisterGlobalExpedited) && membarrier(membarrierGlobalExpedited)
-)
+// available tells whether the kernel lets this process do all that the package is about. A kernel that has but a part of
+// it, one before Linux 4.16, does not count. It is false until Register.
+var available bool
+
+var register = sync.OnceFunc(func() {
+	available = membarrier(membarrierRegisterPrivateExpedited) &&
+		membarrier(membarrierRegisterGlobalExpedited) && membarrier(membarrierGlobalExpedited)
+})
+
+// Register asks the kernel for its help, once for the process, before anything else of this package is used. It takes
+// tens of milliseconds, in which the kernel waits for all cores; that is why a process that shares nothing does not.
+// Without it everything works the ordinary way.
+func Register() { register() }
 
 func membarrier(command uintptr) bool {
 	for {
@@ -49,12 +58,12 @@ func Heavy() {
 }
 
 // ForAll tells whether [HeavyForAll] does what it says, and reaches this process when another calls it.
-func ForAll() bool { return forAll }
+func ForAll() bool { return available }
 
 // HeavyForAll is Heavy for all processes in which ForAll is true, if it is in this one. The frequent side, in another
 // process, must have been told so, and else pay itself.
 func HeavyForAll() {
-	if forAll && !membarrier(membarrierGlobalExpedited) {
+	if available && !membarrier(membarrierGlobalExpedited) {
 		panic("asym: the kernel has taken membarrier back")
 	}
 }

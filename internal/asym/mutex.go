@@ -49,16 +49,20 @@ func (m *Mutex) Lock() { m.LockBy(Current()) }
 
 // LockBy is Lock for a caller who knows its name.
 func (m *Mutex) LockBy(me Goroutine) {
-	if !m.enter(me) {
+	if !m.Enter(me) {
 		m.lock()
 	}
 }
 
 // TryLock locks m unless it is in use, and tells whether it did.
-func (m *Mutex) TryLock() bool { return m.enter(Current()) || m.tryLock() }
+func (m *Mutex) TryLock() bool { return m.TryLockBy(Current()) }
 
-// enter is the owner's way.
-func (m *Mutex) enter(me Goroutine) bool {
+// TryLockBy is TryLock for a caller who knows its name.
+func (m *Mutex) TryLockBy(me Goroutine) bool { return m.Enter(me) || m.tryLock() }
+
+// Enter locks m if that is the owner's name, and tells whether it did. The compiler can put it where it is called; there it
+// stands for LockBy, which follows if it is false.
+func (m *Mutex) Enter(me Goroutine) bool {
 	o := m.owner.Load()
 	if o == nil || o.name != me || m.byOwner { // held by ourselves: no other way in than for others
 		return false
@@ -111,7 +115,7 @@ func (m *Mutex) tryLock() bool {
 func (m *Mutex) dispossess() {
 	if m.owner.Load() != nil {
 		m.owner.Store(nil)
-		Heavy() // ORDER asym-owner: either the owner sees the store above, or we see that it is inside; pairs with enter
+		Heavy() // ORDER asym-owner: either the owner sees the store above, or we see that it is inside; pairs with Enter
 	}
 }
 

@@ -1,10 +1,16 @@
 package asym
 
 import (
+	"os"
 	"runtime"
 	"sync"
 	"testing"
 )
+
+func TestMain(m *testing.M) {
+	Register()
+	os.Exit(m.Run())
+}
 
 // An owner that is disturbed all the time, by locks and by tries, never shares the lock.
 func TestMutexExcludes(t *testing.T) {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"math"
 	"net/netip"
-	"runtime"
 	"slices"
 
 	"github.com/softnd/softnd/nd"
@@ -13,11 +12,11 @@ import (
 // polled takes the next result without ever blocking in the provider.
 func (s *side) polled(cq nd.CompletionQueue) nd.Result {
 	var one [1]nd.Result
-	for cq.Poll(one[:]) == 0 {
+	for looks := 1; cq.Poll(one[:]) == 0; looks++ {
 		if s.ctx.Err() != nil {
 			s.fatalf("polled in vain")
 		}
-		runtime.Gosched()
+		idle(looks)
 	}
 	return one[0]
 }

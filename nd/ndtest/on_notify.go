@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/binary"
 	"net/netip"
-	"runtime"
 	"time"
 
 	"github.com/softnd/softnd/nd"
@@ -196,9 +195,11 @@ func (c *conn) notified(n int, each func(nd.Result)) {
 
 // polled asks again and again.
 func (c *conn) polled(n int, each func(nd.Result)) {
+	looks := 0
 	c.gather(n, each, func() {
 		c.must(c.ctx.Err())
-		runtime.Gosched()
+		looks++
+		idle(looks)
 	})
 }
 

@@ -270,7 +270,9 @@ var queueScenarios = []scenario{
 			s.notifying(q, nd.NotifyAny), s.notifying(q, nd.NotifyErrors), s.notifying(q, nd.NotifySolicited),
 			s.begun(func() error { _, err := q.Wait(s.ctx, make([]nd.Result, 1)); return err }),
 		}
-		s.pending(waiters[3])
+		for _, w := range waiters { // so long that all have begun
+			s.pending(w)
+		}
 		s.must(q.Close())
 		for _, w := range waiters {
 			s.want(nd.Canceled, s.ended(w))

@@ -2,6 +2,7 @@ package ndtest
 
 import (
 	"runtime"
+	"time"
 
 	"github.com/softnd/softnd/nd"
 )
@@ -77,6 +78,15 @@ func (s *side) comes(b []byte, last byte) {
 		if s.ctx.Err() != nil {
 			s.fatalf("the last of %d bytes did not come", len(b))
 		}
-		runtime.Gosched()
+		idle(looks / 256)
 	}
+}
+
+// idle lets others run after a look in vain: goroutines, and now and then processes, which may
+// outnumber the cores and would else wait for the end of a time slice.
+func idle(looks int) {
+	if looks%256 == 0 {
+		time.Sleep(time.Microsecond)
+	}
+	runtime.Gosched()
 }

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/softnd/softnd/internal/hang"
+	"github.com/softnd/softnd/launcher"
+	"github.com/softnd/softnd/shm"
+)
+
+// answerTime is how long ranks may take to give their stacks.
+const answerTime = 2 * time.Second
+
+// explainer finds out why a job does not go on, and tells the user.
+type explainer struct {
+	plan *plan
+	to   io.Writer
+	ask  chan struct{} // to Run
+
+	mu    sync.Mutex
+	arena *shm.Arena // nil once it is closed; guarded by mu
+}
+
+// close closes the arena. An explanation may be under way still, because it cannot be
+// written, or because nobody waits for it any more.
+func (e *explainer) close() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.arena.Close()
+	e.arena = nil
+}
+
+// look takes a picture of the job; nil if it is over.
+func (e *explainer) look(processes []hang.Process) *hang.Picture {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.arena == nil {
+		return nil
+	}
+	return hang.Look(e.arena, processes, answerTime)
+}
+
+// explain looks at the job, tells in one piece what it sees, and returns the causes.
+func (e *explainer) explain(why launcher.Occasion, r *launcher.Report) []string {
+	var text bytes.Buffer
+	say := func(line string) { fmt.Fprintf(&text, "ndrun: %s\n", line) }
+	switch why {
+	case launcher.TimeOver:
+		say(e.plan.timedOut(r))
+	case launcher.Asked:
+		if len(r.Running()) == 0 {
+			return r.Hang // it is over, which takes a moment to be seen
+		}
+		say(fmt.Sprintf("nothing has gone on between the ranks for %v", e.plan.command.hangAfter))
+	}
+	var processes []hang.Process
+	for _, rank := range r.Ranks {
+		p := hang.Process{PID: rank.PID, Program: rank.Program}
+		switch {
+		case rank.Ended:
+			p.Ended = rank.How()
+		case p.PID == 0:
+			p.Ended = "was not started"
+		}
+		processes = append(processes, p)
+	}
+	var causes []string
+	if picture := e.look(processes); picture != nil {
+		causes = picture.Causes()
+		for _, line := range picture.Lines() {
+			say(line)
+		}
+	}
+	_, _ = e.to.Write(text.Bytes()) // where it cannot be written nobody can be told so
+	return causes
+}
+
+// watch has the job explained each time that nothing has gone on in it for a while,
+// until ctx ends.
+func (e *explainer) watch(ctx context.Context) {
+	patience := e.plan.command.hangAfter
+	tick := time.NewTicker(max(patience/20, 10*time.Millisecond))
+	defer tick.Stop()
+	seen, since, told := e.progress(), time.Now(), false
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		switch now := e.progress(); {
+		case now != seen:
+			seen, since, told = now, time.Now(), false
+		case !told && time.Since(since) >= patience:
+			told = true
+			select {
+			case e.ask <- struct{}{}:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}
+}
+
+// progress is a mark that changes when something goes on between the ranks.
+func (e *explainer) progress() (mark [3]uint64) {
+	mark = [3]uint64{e.arena.Arrivals(), e.arena.Deaths()}
+	for rank := range e.arena.Ranks() {
+		id, ok := e.arena.MemberOf(rank)
+		if !ok {
+			continue
+		}
+		if peer, err := e.arena.Peer(id); err == nil {
+			mark[2] += uint64(peer.LastMoved())
+		}
+	}
+	return mark
+}

@@ -1,0 +1,282 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/softnd/softnd"
+	"github.com/softnd/softnd/nd"
+)
+
+// stuck is a rank that has got where it hangs.
+type stuck struct {
+	ctx    context.Context
+	job    *softnd.Job
+	cq     nd.CompletionQueue
+	region nd.MemoryRegion
+	mem    []byte
+	peer   nd.Endpoint // of rank 1 in rank 0, and the reverse; else nil
+}
+
+// deadlocks are the ways in which ranks hang, by name: what each does after Init, and
+// after rank 0 and rank 1 have been connected.
+var deadlocks = map[string]func(s *stuck) error{
+	"missing receive": func(s *stuck) error {
+		switch s.job.Rank() {
+		case 0:
+			return s.result()
+		case 2:
+			return s.job.Barrier(s.ctx)
+		}
+		if err := s.peer.Send(1, s.list(), 0); err != nil {
+			return err
+		}
+		_ = s.result() // and goes on, as if it had been received
+		return s.job.Barrier(s.ctx)
+	},
+	"lost notify": func(s *stuck) error {
+		if s.job.Rank() == 0 {
+			if err := s.peer.Receive(1, s.list()); err != nil {
+				return err
+			}
+		}
+		if err := s.job.Barrier(s.ctx); err != nil {
+			return err
+		}
+		switch s.job.Rank() {
+		case 0:
+			return s.cq.Notify(s.ctx, nd.NotifySolicited)
+		case 1:
+			if err := s.peer.Send(1, s.list(), 0); err != nil { // not solicited
+				return err
+			}
+		}
+		return s.job.Barrier(s.ctx)
+	},
+	"crossed barriers": func(s *stuck) error {
+		if s.job.Rank() != 1 {
+			return s.job.Barrier(s.ctx) // and would send then
+		}
+		if err := s.peer.Receive(1, s.list()); err != nil {
+			return err
+		}
+		return s.result()
+	},
+	"crossed polls": func(s *stuck) error {
+		if s.job.Rank() != 1 {
+			return s.job.Barrier(s.ctx)
+		}
+		if err := s.peer.Receive(1, s.list()); err != nil {
+			return err
+		}
+		for results := make([]nd.Result, 1); s.cq.Poll(results) == 0; {
+		}
+		return nil
+	},
+	"stopped rank": func(s *stuck) error {
+		if s.job.Rank() == 1 {
+			if err := syscall.Kill(os.Getpid(), syscall.SIGSTOP); err != nil {
+				return err
+			}
+			time.Sleep(time.Hour) // it takes a moment
+		}
+		return s.job.Barrier(s.ctx)
+	},
+	"again and again": func(s *stuck) error {
+		for range 2 {
+			if s.job.Rank() == 1 {
+				time.Sleep(1500 * time.Millisecond)
+			}
+			if err := s.job.Barrier(s.ctx); err != nil {
+				return err
+			}
+		}
+		return s.job.Close()
+	},
+	"many stacks": func(s *stuck) error {
+		for i := range 300 {
+			go deep(i, s.ctx.Done())
+		}
+		deep(300, s.ctx.Done())
+		return nil
+	},
+	"exited rank": func(s *stuck) error {
+		if err := s.job.Barrier(s.ctx); err != nil {
+			return err
+		}
+		if s.job.Rank() == 1 {
+			return s.job.Close()
+		}
+		for s.mem[0] == 0 { // what rank 1 was to write
+			time.Sleep(time.Millisecond)
+		}
+		return nil
+	},
+}
+
+// deep waits for ever, that many calls down.
+func deep(calls int, never <-chan struct{}) {
+	if calls > 0 {
+		deep(calls-1, never)
+	}
+	<-never
+}
+
+// playHang is a rank of a job that hangs.
+func playHang() error {
+	how, ctx := os.Args[1], context.Background()
+	switch early := os.Getenv(softnd.EnvRank) == "1"; {
+	case early && how == "exited before":
+		return nil
+	case early && how == "never arrives":
+		time.Sleep(time.Hour)
+	}
+	job, err := softnd.Init(ctx)
+	if err != nil {
+		return err
+	}
+	s := &stuck{ctx: ctx, job: job}
+	if s.cq, err = job.Adapter().CreateCompletionQueue(ctx, 8); err != nil {
+		return err
+	}
+	if s.region, err = job.Adapter().Allocate(ctx, 4096, nd.AllowLocalWrite); err != nil {
+		return err
+	}
+	s.mem = s.region.Bytes()
+	if job.Rank() < 2 {
+		cfg := nd.EndpointConfig{Receive: s.cq, Initiator: s.cq, ReceiveDepth: 4, InitiatorDepth: 4, MaxReceiveSGE: 1, MaxInitiatorSGE: 1}
+		if s.peer, err = job.Connect(ctx, 1-job.Rank(), cfg); err != nil {
+			return err
+		}
+	}
+	fmt.Println("hangs")
+	return deadlocks[how](s)
+}
+
+func (s *stuck) list() []nd.SGE {
+	return []nd.SGE{{Buffer: s.mem[:8], Token: s.region.LocalToken()}}
+}
+
+// result waits for one.
+func (s *stuck) result() error {
+	_, err := s.cq.Wait(s.ctx, make([]nd.Result, 1))
+	return err
+}
+
+// The likely cause that ndrun names is the right one.
+func TestHangs(t *testing.T) {
+	for how, want := range map[string]string{
+		"missing receive":  `(?s)ndrun: likely cause: rank 0 (has posted no receive on endpoint 1 for the send of rank 1|waits for a result that cannot come.*failed: .*has posted no receive)`,
+		"lost notify":      `ndrun: likely cause: rank 0 waits in notify \(NotifySolicited\) at completion queue 1, in which there are results already \(1\)`,
+		"crossed barriers": `ndrun: likely cause: the ranks wait for each other in a circle\nndrun:   rank 0 waits for rank 1: barrier 2\nndrun:   rank 1 waits for rank 0: a message on endpoint 1\n`,
+		"crossed polls":    `ndrun: likely cause: the ranks wait for each other in a circle\nndrun:   rank 0 waits for rank 1: barrier 2\nndrun:   rank 1 waits for rank 0: a message on endpoint 1\n`,
+		"stopped rank":     `ndrun: likely cause: rank 1 \(.*, pid \d+\) is not responding: a signal or a debugger has stopped it; ranks 0,2 wait for it \(barrier 2\)`,
+		"exited rank":      `ndrun: likely cause: rank 1 \(.*, pid \d+\) exited with code 0, while others still run`,
+		"exited before":    `ndrun: likely cause: rank 1 \(.*, pid \d+\) exited with code 0 without having called softnd.Init; ranks 0,2 wait for it \(init \(barrier 1\)\)`,
+		"never arrives":    `ndrun: likely cause: rank 1 never arrived: not in softnd.Init; ranks 0,2 wait for it \(init \(barrier 1\)\)`,
+	} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			report := filepath.Join(t.TempDir(), "report")
+			cmd := ndrun(t, "-n", "3", "-env", roleVar+"=hang", "--hang-after", "0.7", "--report", report, testBinary(t), how)
+			lines := startReadingErrors(t, cmd)
+			cause, text := regexp.MustCompile(want), ""
+			// A slow job may stand still before it hangs; then there is another report.
+			for !cause.MatchString(text) && lines.Scan() {
+				text += lines.Text() + "\n"
+			}
+			if err := cmd.Process.Signal(syscall.SIGQUIT); err != nil {
+				t.Error(err)
+			}
+			before := len(text)
+			for lines.Scan() {
+				text += lines.Text() + "\n"
+			}
+			got := status(cmd.Wait())
+			if !cause.MatchString(text) || got != 128+int(syscall.SIGQUIT) && got != 2 { // 2 is a Go program's own after SIGQUIT
+				t.Fatalf("exit status %d; want %s in\n%s", got, want, text)
+			}
+			if !strings.Contains(text[before:], "ndrun: likely cause: ") {
+				t.Errorf("no word about it before SIGQUIT is passed on:\n%s", text[before:])
+			}
+			if !strings.Contains(text, "ndrun.playHang") {
+				t.Errorf("no stack of a rank in\n%s", text)
+			}
+			var told struct{ Hang []string }
+			if b, err := os.ReadFile(report); err != nil || json.Unmarshal(b, &told) != nil ||
+				!slices.ContainsFunc(told.Hang, func(s string) bool { return strings.HasPrefix(s, "likely cause: ") }) {
+				t.Errorf("report: %q, %v", told.Hang, err)
+			}
+		})
+	}
+}
+
+// A job that goes on and stands still again is explained again.
+func TestHangAgain(t *testing.T) {
+	cmd := ndrun(t, "-n", "2", "-env", roleVar+"=hang", "--hang-after", "0.5", testBinary(t), "again and again")
+	lines := startReadingErrors(t, cmd)
+	reports := 0
+	for lines.Scan() {
+		if strings.HasPrefix(lines.Text(), "ndrun: nothing has gone on between the ranks for 500ms") {
+			reports++
+		}
+	}
+	if got := status(cmd.Wait()); got != 0 || reports < 2 {
+		t.Errorf("exit status %d after %d reports", got, reports)
+	}
+}
+
+// Where nobody reads what ndrun has to say, the job's time is over all the same.
+func TestHangThatNobodyHears(t *testing.T) {
+	for _, args := range [][]string{{"--timeout", "1"}, {"--hang-after", "0.5"}} {
+		cmd := ndrun(t, append(args, "-n", "2", "-env", roleVar+"=hang", testBinary(t), "many stacks")...)
+		r, w, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		size, err := unix.FcntlInt(w.Fd(), unix.F_SETPIPE_SZ, 4096)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd.Stderr = w
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		w.Close()
+		want := 124
+		if args[0] != "--timeout" {
+			want = -1                                                               // by the second signal, as long as its last words cannot be written
+			for n := 0; n < size && err == nil; time.Sleep(10 * time.Millisecond) { // until the pipe is full
+				n, err = unix.IoctlGetInt(int(r.Fd()), unix.TIOCINQ)
+			}
+		}
+		ended := make(chan struct{})
+		go func() {
+			for end := false; !end && want == -1; {
+				_ = cmd.Process.Signal(syscall.SIGINT)
+				select {
+				case <-ended:
+					end = true
+				case <-time.After(100 * time.Millisecond):
+				}
+			}
+		}()
+		_ = cmd.Wait()
+		close(ended)
+		if got := cmd.ProcessState.ExitCode(); got != want {
+			t.Errorf("%v: exit status %d, want %d", args, got, want)
+		}
+	}
+}

@@ -1,0 +1,181 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/softnd/softnd"
+	"github.com/softnd/softnd/launcher"
+	"github.com/softnd/softnd/nd"
+	"github.com/softnd/softnd/shm"
+)
+
+// playJob is a rank of softnd that meets the others and ends as its argument says.
+func playJob() error {
+	ctx, cancel := context.WithTimeout(context.Background(), watchdog)
+	defer cancel()
+	job, err := softnd.Init(ctx)
+	if err != nil {
+		return err
+	}
+	if err := job.Barrier(ctx); err != nil {
+		return err
+	}
+	fmt.Println("met", job.Size())
+	how := os.Args[1]
+	if how == "measure" && job.Rank() == 0 {
+		var st unix.Stat_t
+		if err := unix.Fstat(launcher.FirstFile, &st); err != nil {
+			return err
+		}
+		fmt.Println("arena takes", st.Blocks*512)
+	}
+	closes := how == "close" || how == "measure"
+	if closes || job.Rank() != 1 && how != "unclosed" {
+		if !closes {
+			return lament(job.Barrier(ctx)) // rank 1 does not come
+		}
+		return job.Close()
+	}
+	switch how {
+	case "abort":
+		softnd.Abort(7, "the disk is full")
+	case "abort at length":
+		softnd.Abort(300, "two\nlines")
+	case "panic":
+		panic("no way out")
+	case "panic before a deferred Close":
+		defer job.Close()
+		panic("no way out")
+	}
+	os.Exit(0) // "unclosed"
+	return nil
+}
+
+// lament waits to be stopped if err tells of a rank that has gone.
+func lament(err error) error {
+	if !errors.Is(err, nd.ConnectionAborted) {
+		return fmt.Errorf("barrier without rank 1: %w", err)
+	}
+	forever()
+	return nil
+}
+
+// playWrapper starts its arguments with another arena in the place of the job's.
+func playWrapper() error {
+	other, err := shm.Create(shm.Config{Ranks: 2})
+	if err != nil {
+		return err
+	}
+	if err := unix.Dup3(int(other.File().Fd()), launcher.FirstFile, 0); err != nil {
+		return err
+	}
+	os.Setenv(roleVar, "job")
+	return unix.Exec("/proc/self/exe", os.Args, os.Environ())
+}
+
+// jobs is an ndrun of ranks of softnd behind a wrapper.
+func jobs(t *testing.T, role string, wrapper []string, how string) *exec.Cmd {
+	args := append([]string{"-n", "2", "-env", roleVar + "=" + role}, wrapper...)
+	return ndrun(t, append(args, testBinary(t), how)...)
+}
+
+const closing = "import subprocess, sys; sys.exit(subprocess.run(sys.argv[1:]).returncode)"
+
+func TestWrappers(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		role    string
+		wrapper []string
+		found   string
+	}{
+		{"none", "job", nil, "started by ndrun\n"},
+		{"shell", "job", []string{"sh", "-c", `"$@"; exit $?`, "sh"}, "started by ndrun\n"},
+		{"closed", "job", []string{"sh", "-c", `exec 3<&-; exec "$@"`, "sh"}, "started by ndrun behind a wrapper, arena from ndrun\n"},
+		{"replaced", "job", []string{"sh", "-c", `exec 3</dev/null; exec "$@"`, "sh"}, "started by ndrun behind a wrapper, arena from ndrun\n"},
+		{"another arena", "wrapper", nil, "started by ndrun behind a wrapper, arena from ndrun\n"},
+		{"no variable", "job", []string{"env", "-u", softnd.EnvArenaFD}, "started by ndrun behind a wrapper, arena from ndrun\n"},
+		{"PMI alone", "job", []string{"env", "-u", softnd.EnvArenaFD, "-u", softnd.EnvFabric}, "started by a launcher that speaks PMI (job softnd-"},
+		{"Python", "job", []string{"python3", "-c", closing}, "started by ndrun behind a wrapper, arena from ndrun\n"},
+		{"numactl", "job", []string{"numactl", "--all"}, "started by ndrun\n"},
+		{"valgrind", "job", []string{"valgrind", "-q", "--tool=none", "--fair-sched=yes"}, "started by ndrun\n"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if len(tc.wrapper) > 0 {
+				if _, err := exec.LookPath(tc.wrapper[0]); err != nil {
+					t.Skip("not installed: ", err)
+				}
+			}
+			if info, ok := debug.ReadBuildInfo(); tc.name == "valgrind" && ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
+				t.Skip("valgrind runs no program with the race detector")
+			}
+			cmd := jobs(t, tc.role, tc.wrapper, "close")
+			cmd.Env = append(cmd.Env, softnd.EnvDebug+"=1")
+			status, out, errOut := finish(t, cmd)
+			for rank := range 2 {
+				if want := fmt.Sprintf("[%d] softnd: rank %d of 2, %s", rank, rank, tc.found); !strings.Contains(errOut, want) {
+					t.Errorf("no line %q in\n%s", want, errOut)
+				}
+			}
+			if status != 0 || strings.Count(out, "met 2\n") != 2 || strings.Contains(errOut, "ndrun: ") {
+				t.Errorf("exit status %d, %s%s", status, out, errOut)
+			}
+		})
+	}
+}
+
+// Without the secret the memory stays where it is.
+func TestWrongSecret(t *testing.T) {
+	const change = `exec 3<&-; SOFTND_FABRIC=${SOFTND_FABRIC%%:*}:00000000000000000000000000000000:${SOFTND_FABRIC##*:}; exec "$@"`
+	status, _, errOut := finish(t, jobs(t, "job", []string{"sh", "-c", change, "sh"}, "close"))
+	if status == 0 || !strings.Contains(errOut, "SOFTND_FABRIC: call the launcher: the secret is not this job's") || !strings.Contains(errOut, "descriptor 3 (SOFTND_ARENA_FD; did a wrapper close") {
+		t.Errorf("exit status %d, %s", status, errOut)
+	}
+}
+
+func TestEnds(t *testing.T) {
+	shell := []string{"sh", "-c", `"$@"; true`, "sh"} // hides the code
+	python := []string{"python3", "-c", closing + "; sys.exit(0)"}
+	const why = "aborted the job with code 7: the disk is full; the other rank was stopped\n"
+	for _, tc := range []struct {
+		how     string
+		wrapper []string
+		status  int
+		want    []string
+	}{
+		{"abort", nil, 7, []string{why, "ndrun: 1     code 7, aborted the job  "}},
+		{"abort", shell, 7, []string{why}},
+		{"abort", python, 7, []string{why}},
+		{"abort at length", nil, 1, []string{"[1] softnd: rank 1 of 2 aborts the job with code 1: two\n[1] lines\n", "aborted the job with code 1: see what it said; the other rank was stopped\n"}},
+		{"panic", nil, 2, []string{"[1] panic: no way out\n", "exited with code 2; the other rank was stopped\n",
+			"ndrun: rank 1 exited in the middle of the job with the code of a Go program that panics; what it said is above, labelled [1]\n"}},
+		{"panic before a deferred Close", nil, 2, []string{"[1] panic: no way out", "exited with code 2; the other rank was stopped\n"}},
+		{"unclosed", nil, 0, []string{"ndrun: rank 0 (", "ndrun: rank 1 (", ") exited without Job.Close; to its peers it has died\n"}},
+	} {
+		t.Run(fmt.Sprint(tc.how, len(tc.wrapper)), func(t *testing.T) {
+			if len(tc.wrapper) > 0 {
+				if _, err := exec.LookPath(tc.wrapper[0]); err != nil {
+					t.Skip("not installed: ", err)
+				}
+			}
+			status, out, errOut := finish(t, jobs(t, "job", tc.wrapper, tc.how))
+			if status != tc.status {
+				t.Errorf("exit status %d, want %d", status, tc.status)
+			}
+			for _, want := range tc.want {
+				if !strings.Contains(errOut, want) {
+					t.Errorf("no %q in\n%s%s", want, out, errOut)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// The stopped ranks are named with commands that work as they stand.
+func TestStopAtStart(t *testing.T) {
+	cmd := ndrun(t, "-n", "3", "--stop-at-start", "0-1", "sh", "-c", "echo runs")
+	errOut := startReadingErrors(t, cmd)
+	var ranks []string
+	for errOut.Scan() {
+		var rank, pid int
+		line := errOut.Text()
+		if n, _ := fmt.Sscanf(line, "ndrun: rank %d (pid %d) is stopped before its first instruction;", &rank, &pid); n == 2 {
+			ranks = append(ranks, fmt.Sprint(rank))
+			continue
+		}
+		command, ok := strings.CutPrefix(line, "    kill -CONT ")
+		if !ok {
+			continue
+		}
+		// The shell's own kill, as a user would have it.
+		if out, err := exec.Command("sh", "-c", "kill -CONT "+command).CombinedOutput(); err != nil {
+			t.Errorf("%s: %v, %s", line, err, out)
+		}
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+	if got := strings.Join(ranks, " "); got != "0 1" {
+		t.Errorf("ranks %s were stopped, want 0 and 1", got)
+	}
+	for rank := range 3 {
+		if out := fmt.Sprint(cmd.Stdout); !strings.Contains(out, fmt.Sprintf("[%d] runs\n", rank)) {
+			t.Errorf("rank %d has not run:\n%s", rank, out)
+		}
+	}
+}
+
+// The command that is shown attaches gdb at the program's first instruction.
+func TestAttachToStoppedRank(t *testing.T) {
+	if _, err := exec.LookPath("gdb"); err != nil {
+		t.Skip("gdb is not installed: ", err)
+	}
+	cmd := ndrun(t, "--stop-at-start", "all", "sh", "-c", "echo runs")
+	errOut := startReadingErrors(t, cmd)
+	for errOut.Scan() {
+		gdb := strings.TrimSpace(errOut.Text())
+		if !strings.HasPrefix(gdb, "gdb -p ") {
+			continue
+		}
+		out, err := exec.Command("sh", "-c", gdb+" -nx -batch -ex 'info symbol $pc' -ex continue").CombinedOutput()
+		if err != nil || !strings.Contains(string(out), "_start in section .text") {
+			t.Errorf("%v, %s", err, out)
+		}
+		_ = cmd.Process.Signal(os.Interrupt) // should it still stand there
+	}
+	_ = cmd.Wait()
+	if out := fmt.Sprint(cmd.Stdout); out != "[0] runs\n" {
+		t.Errorf("output %q", out)
+	}
+}

@@ -1,0 +1,176 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// The tests named TestStress run ndrun as it is built, with what chance makes of a seed.
+// They take seconds; with SOFTND_STRESS=1 they are at the scale that softnd promises, and
+// take minutes. SOFTND_SEED repeats a run.
+
+// scale is small in an ordinary run and full where it is asked for.
+func scale(small, full int) int {
+	if os.Getenv("SOFTND_STRESS") == "1" {
+		return full
+	}
+	return small
+}
+
+// seeded makes the source of a test's decisions and says how to get the same ones again.
+func seeded(t *testing.T) (*rand.Rand, uint64) {
+	t.Helper()
+	seed := rand.Uint64()
+	if s := os.Getenv("SOFTND_SEED"); s != "" {
+		if _, err := fmt.Sscan(s, &seed); err != nil {
+			t.Fatalf("read SOFTND_SEED: %v", err)
+		}
+	}
+	t.Logf("SOFTND_SEED=%d", seed)
+	return rand.New(rand.NewPCG(seed, 0)), seed
+}
+
+// builtDir is where the built ndrun lies; TestMain removes it.
+var builtDir string
+
+var build1 = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "ndrun")
+	if err != nil {
+		return "", err
+	}
+	builtDir = dir
+	out, err := exec.Command("go", "build", "-o", dir+"/ndrun", ".").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("%w: %s", err, out)
+	}
+	return dir + "/ndrun", nil
+})
+
+// built is a command that runs ndrun as it is built. What it and its ranks inherit from
+// env marks them as this command's.
+func built(t testing.TB, env []string, args ...string) *exec.Cmd {
+	t.Helper()
+	path, err := build1()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), path, args...)
+	cmd.Env = append(os.Environ(), env...)
+	cmd.WaitDelay = watchdog
+	return cmd
+}
+
+// leftovers watches for what jobs leave: processes that inherited mark, temporary files,
+// cgroups, and descriptors of this process.
+type leftovers struct {
+	t      *testing.T
+	mark   string
+	temp   string
+	cgroup string // in which the jobs run, if one could be made; else ""
+	held   int
+}
+
+func watchLeftovers(t *testing.T) *leftovers {
+	t.Helper()
+	l := &leftovers{t: t, mark: fmt.Sprintf("NDRUN_TEST_MARK=%d.%s", os.Getpid(), t.Name()), temp: t.TempDir()}
+	if _, err := build1(); err != nil { // before the descriptors are counted
+		t.Fatal(err)
+	}
+	l.held = entries("/proc/self/fd")
+	memberships, _ := os.ReadFile("/proc/self/cgroup")
+	for line := range strings.Lines(string(memberships)) {
+		own, ok := strings.CutPrefix(strings.TrimSpace(line), "0::")
+		for _, root := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/unified"} {
+			dir := filepath.Join(root, own, "ndrun-test-"+strconv.Itoa(os.Getpid())+strings.ReplaceAll(t.Name(), "/", "."))
+			if _, err := os.Stat(filepath.Join(root, own, "cgroup.procs")); ok && err == nil && os.Mkdir(dir, 0o755) == nil {
+				l.cgroup = dir
+				t.Cleanup(func() { os.Remove(dir) })
+			}
+		}
+	}
+	return l
+}
+
+// start starts a command in the cgroup that is watched.
+func (l *leftovers) start(cmd *exec.Cmd) error {
+	if l.cgroup == "" {
+		return cmd.Start()
+	}
+	dir, err := os.Open(l.cgroup)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(dir.Fd())}
+	return cmd.Start()
+}
+
+func entries(dir string) int {
+	all, err := os.ReadDir(dir)
+	if err != nil {
+		return -1
+	}
+	return len(all)
+}
+
+func (l *leftovers) env() []string { return []string{l.mark, "TMPDIR=" + l.temp} }
+
+// mustBeNone waits until no process is left, as the job of a killed ndrun needs a moment,
+// and looks at all the rest.
+func (l *leftovers) mustBeNone() {
+	l.t.Helper()
+	for end := time.Now().Add(watchdog); ; time.Sleep(5 * time.Millisecond) {
+		left := marked(l.mark)
+		if len(left) == 0 {
+			break
+		}
+		if time.Now().After(end) {
+			l.t.Fatalf("processes are left: %v", left)
+		}
+	}
+	if n := entries(l.temp); n != 0 {
+		l.t.Errorf("%d temporary files are left", n)
+	}
+	groups, _ := filepath.Glob(filepath.Join(l.cgroup, "*/cgroup.procs"))
+	if l.cgroup != "" && len(groups) != 0 {
+		l.t.Errorf("cgroups are left: %v", groups)
+	}
+	if n := entries("/proc/self/fd"); n > l.held {
+		l.t.Errorf("this process has %d descriptors, before %d", n, l.held)
+	}
+}
+
+// marked lists the processes that have mark in their environment.
+func marked(mark string) (found []string) {
+	environs, _ := filepath.Glob("/proc/[0-9]*/environ")
+	for _, name := range environs {
+		env, err := os.ReadFile(name)
+		if err == nil && strings.Contains("\x00"+string(env), "\x00"+mark+"\x00") {
+			args, _ := os.ReadFile(filepath.Dir(name) + "/cmdline")
+			found = append(found, strings.TrimSuffix(name, "/environ")+" "+strings.ReplaceAll(string(args), "\x00", " "))
+		}
+	}
+	return found
+}
+
+// status is the exit status of a command that has ended, as a shell shows it.
+func status(err error) int {
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &exit):
+		return exit.ExitCode()
+	}
+	return -1
+}

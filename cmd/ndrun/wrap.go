@@ -1,0 +1,65 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/kballard/go-shellquote"
+)
+
+// wrap is a command that is started in place of some ranks' program, with the program
+// and its arguments behind its own words.
+type wrap struct {
+	ranks rankSet
+	words []string // never empty
+}
+
+func addWrap(c *command, s string) error {
+	ranks, line, ok := strings.Cut(s, ":")
+	if !ok {
+		return errors.New("write RANKS:COMMAND, such as 0:'gdb --args' or all:valgrind")
+	}
+	set, err := parseRanks(ranks)
+	if err != nil {
+		return err
+	}
+	words, err := shellquote.Split(line)
+	if err != nil {
+		return fmt.Errorf("split %s into words as a shell does: %w", line, err)
+	}
+	if len(words) == 0 {
+		return errors.New("name a command behind the colon")
+	}
+	c.wraps = append(c.wraps, wrap{set, words})
+	return nil
+}
+
+// wrapper gives the words that stand before rank's program. Of several wraps the first
+// is the outermost.
+func (c *command) wrapper(rank int) []string {
+	var words []string
+	for _, w := range c.wraps {
+		if w.ranks.has(rank) {
+			words = append(words, w.words...)
+		}
+	}
+	return words
+}
+
+// findWrappers looks the wrapping commands up, as a shell does, and returns the path of
+// each.
+func (c *command) findWrappers() (map[string]string, error) {
+	paths := make(map[string]string)
+	for _, w := range c.wraps {
+		p, err := find("wrapper", w.words[0])
+		if err != nil {
+			return nil, err
+		}
+		if p.isPackage {
+			return nil, fmt.Errorf("find the wrapper %s: it is a directory; name an executable", w.words[0])
+		}
+		paths[w.words[0]] = p.path
+	}
+	return paths, nil
+}

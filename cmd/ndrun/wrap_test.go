@@ -1,0 +1,88 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Only the ranks that are named run under the wrapper, whose words are a shell's; of two
+// wrappers of a rank the first is the outer one.
+func TestWrap(t *testing.T) {
+	status, out, errOut := finish(t, ndrun(t, "-n", "3",
+		"--wrap", `0,2:env 'A=a "b"' C=c\ d`, "--wrap=2:env A=inner",
+		"sh", "-c", `echo A $A C $C args $0 $*`, "x", "-y z"))
+	if status != 0 || errOut != "" {
+		t.Fatalf("exit status %d, %s", status, errOut)
+	}
+	for _, want := range []string{`[0] A a "b" C c d args x -y z`, `[1] A C args x -y z`, `[2] A inner C c d args x -y z`} {
+		if !strings.Contains(out, want+"\n") {
+			t.Errorf("no %q in\n%s", want, out)
+		}
+	}
+}
+
+// A wrapper finds the program by a path that it can hand on to processes of its own, also
+// when that is a package which was built into memory.
+func TestWrapOfPathsThatWrappersCanUse(t *testing.T) {
+	bin := t.TempDir()
+	script := filepath.Join(bin, "program")
+	if err := os.WriteFile(script, []byte("#!/bin/sh\necho program \"$@\"\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct{ name, from, program, want string }{
+		{"along PATH", "/", "program", "program a b"},
+		{"relative, in another directory", bin, "./program", "program a b"},
+		{"package", "/", goPackage(t, heat), `0 ["/proc/`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			cmd := ndrun(t, "-wdir", "/", "--wrap", `all:sh -c '"$@"; echo it ended with $?' sh`, tc.program, "a", "b")
+			cmd.Dir = tc.from
+			cmd.Env = append(cmd.Env, "PATH="+os.Getenv("PATH")+":"+bin)
+			inEmptyTemp(t, cmd)
+			status, out, errOut := finish(t, cmd)
+			if status != 0 || !strings.Contains(out, "[0] "+tc.want) || !strings.Contains(out, "[0] it ended with 0\n") {
+				t.Errorf("exit status %d, %s%s want %q", status, out, errOut, tc.want)
+			}
+		})
+	}
+}
+
+// gdb runs a package that lives in memory and shows where it is.
+func TestWrapInDebugger(t *testing.T) {
+	if _, err := exec.LookPath("gdb"); err != nil {
+		t.Skip("gdb is not installed: ", err)
+	}
+	dir := goPackage(t, heat)
+	cmd := ndrun(t, "-n", "2", "--wrap", "1:gdb -nx -batch -ex 'break main.main' -ex run -ex backtrace -ex kill --args", dir)
+	inEmptyTemp(t, cmd)
+	status, out, errOut := finish(t, cmd)
+	if status != 0 || !strings.Contains(out, "[1] #0  main.main ()") || !strings.Contains(out, `[0] 0 ["heat"] 2`) {
+		t.Errorf("exit status %d, %s%s", status, out, errOut)
+	}
+}
+
+func TestBadWraps(t *testing.T) {
+	dir := t.TempDir()
+	const read, find, options = "ndrun: read the command line: ", "ndrun: find the wrapper ", `; "ndrun -h" shows the options`
+	for _, tc := range []struct{ value, want string }{
+		{"gdb --args", read + `invalid value "gdb --args" for --wrap: write RANKS:COMMAND, such as 0:'gdb --args' or all:valgrind` + options},
+		{"0:", read + `invalid value "0:" for --wrap: name a command behind the colon` + options},
+		{"x:gdb", read + `invalid value "x:gdb" for --wrap: "x" is no number and no range: write a list such as 0-3,5` + options},
+		{"1-0:gdb", read + `invalid value "1-0:gdb" for --wrap: the range 1-0 runs backwards: write 0-1` + options},
+		{"0:gdb 'x", read + `invalid value "0:gdb 'x" for --wrap: split gdb 'x into words as a shell does: Unterminated single-quoted string` + options},
+		{"0-4:env", read + `--wrap 0-4:env: there is no rank 2: the job has the ranks 0-1` + options},
+		{"0:no-such-wrapper", find + "no-such-wrapper: executable file not found in $PATH; name it by its path, or add its directory to PATH"},
+		{"0:./none -x", find + "./none: no such file or directory; check the path"},
+		{"0:" + dir, find + dir + ": it is a directory without Go files; name an executable or the directory of a Go program"},
+	} {
+		t.Run(tc.value, func(t *testing.T) {
+			status, out, errOut := finish(t, ndrun(t, "-n", "2", "--wrap", "all:env", "--wrap", tc.value, "true"))
+			if status != 2 || out != "" || errOut != tc.want+"\n" {
+				t.Errorf("exit status %d, output %q, message\n%s want\n%s", status, out, errOut, tc.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,55 @@
+package endpoint
+
+import (
+	"context"
+	"testing"
+
+	"github.com/softnd/softnd/nd"
+)
+
+// TestRoomInTheRingWakesASleeper: a request that has found the ring full sleeps,
+// and is woken when the peer has made room, however few messages the peer takes
+// at a time.
+func TestRoomInTheRingWakesASleeper(t *testing.T) {
+	const slots = 64
+	p := newPair(t, setup{Both: sideOptions{InitiatorDepth: slots, ReceiveDepth: 2 * slots}})
+	a, b := p.a.local, p.b.local
+	a.provider.engine.stop() // so that nobody else takes or moves anything
+	b.provider.engine.stop()
+	for i := range uint64(slots) {
+		p.b.must(order{Do: doReceive, Context: i, Parts: mine(0, 8)})
+		p.a.must(order{Do: doSend, Context: i, Parts: mine(0, 8)})
+		p.a.expect(initiatorQueue, success(nd.RequestSend, i, 8))
+	}
+	p.a.must(order{Do: doWrite, Context: slots, Parts: mine(0, 8), Far: p.b.memory}) // behind what lies in the ring
+	ctx, cancel := context.WithTimeout(t.Context(), watchdog)
+	defer cancel()
+	done := make(chan error)
+	go func() {
+		var results [1]nd.Result
+		_, err := a.queues[initiatorQueue].Wait(ctx, results[:])
+		done <- err
+	}()
+	ep := a.endpoint(0).(*Endpoint)
+	eventually(t, "the Write sleeps", func() bool { return a.provider.sleep.asleep.Load() == 1 && ep.half.stalled.Load() == 1 })
+	bell := a.member.Waiters()
+	before := bell.Arm() // which it is, since somebody sleeps
+	var one [1]nd.Result
+	if n := b.queues[receiveQueue].Poll(one[:]); n != 1 {
+		t.Fatalf("%d messages", n)
+	}
+	if bell.Arm() == before {
+		t.Error("the peer has made room, and has woken nobody")
+	}
+	for {
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Error(err)
+			}
+			return
+		default:
+			b.queues[receiveQueue].Poll(one[:]) // the rest of the messages, and the Write
+		}
+	}
+}

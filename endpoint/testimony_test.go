@@ -1,0 +1,117 @@
+package endpoint
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/softnd/softnd/internal/testimony"
+	"github.com/softnd/softnd/nd"
+	"github.com/softnd/softnd/shm"
+)
+
+// tells waits until a member has told something that satisfies ok.
+func tells(t *testing.T, p *party, what string, ok func(testimony.Testimony) bool) testimony.Testimony {
+	t.Helper()
+	peer, err := p.local.member.Arena().Peer(p.member)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var told testimony.Testimony
+	eventually(t, what, func() bool {
+		s, err := peer.Statement()
+		if err != nil || s.Told < s.Moved || s.Text == nil {
+			return false
+		}
+		if told, err = testimony.Read(s.Text); err != nil {
+			t.Fatal(err)
+		}
+		return ok(told)
+	})
+	return told
+}
+
+// TestTellsOfAWait: who waits for a message tells at which queue, for how long, and
+// whose message that would be.
+func TestTellsOfAWait(t *testing.T) {
+	p := newPair(t, setup{})
+	p.b.must(order{Do: doReceive, Parts: mine(0, 8)})
+	before := shm.Clock()
+	q := p.b.local.queues[receiveQueue].(*CompletionQueue)
+	done := background(t, p.b.local.provider, func() error { return q.Notify(p.b.local.ctx, nd.NotifySolicited) })
+	told := tells(t, p.b, "b tells that it waits", func(told testimony.Testimony) bool { return len(told.Calls) == 1 })
+	call := told.Calls[0]
+	if call.Op != "notify" || call.Object != "NotifySolicited" || call.Queue != q.number || call.Since < before || call.Since > shm.Clock() {
+		t.Errorf("call: %+v", call)
+	}
+	want := testimony.Endpoint{Number: 1, Peer: p.a.member, PeerNumber: 1, State: "connected",
+		Initiator: p.b.local.queues[initiatorQueue].(*CompletionQueue).number, Receive: q.number, Receives: 1}
+	if len(told.Endpoints) != 1 || told.Endpoints[0] != want {
+		t.Errorf("endpoints: %+v, want %+v", told.Endpoints, want)
+	}
+	p.a.must(order{Do: doSend, Parts: mine(0, 8)})
+	told = tells(t, p.b, "b tells of the result", func(told testimony.Testimony) bool { return len(told.Queues) == 1 })
+	if (told.Queues[0] != testimony.Queue{Number: q.number, Results: 1}) || len(told.Calls) != 1 {
+		t.Errorf("with a result that is not solicited: %+v", told)
+	}
+	p.b.must(order{Do: doReceive, Parts: mine(0, 8)})
+	p.a.must(order{Do: doSend, Flags: nd.SendAndSolicitEvent, Parts: mine(0, 8)})
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	tells(t, p.b, "b waits no more", func(told testimony.Testimony) bool { return len(told.Calls) == 0 })
+}
+
+// TestTellsOfPolls that find nothing, and of a Send for which there is no receive.
+func TestTellsOfPolls(t *testing.T) {
+	p := newPair(t, setup{Both: sideOptions{Options: Options{ReceiveTimeout: watchdog}}})
+	p.a.must(order{Do: doSend, Parts: mine(0, 8)})
+	q := p.a.local.queues[initiatorQueue].(*CompletionQueue)
+	told := tells(t, p.a, "a tells that it polls", func(told testimony.Testimony) bool {
+		for range 100 {
+			q.Poll(make([]nd.Result, 1))
+		}
+		return len(told.Calls) == 1
+	})
+	if call := told.Calls[0]; call.Op != testimony.OpPoll || call.Queue != q.number {
+		t.Errorf("call: %+v", call)
+	}
+	if e := told.Endpoints[0]; e.Requests != 1 || e.Oldest != "send" || !e.NoReceive {
+		t.Errorf("endpoint: %+v", e)
+	}
+	p.b.must(order{Do: doReceive, Parts: mine(0, 8)})
+	p.a.expect(initiatorQueue, success(nd.RequestSend, 0, 8))
+}
+
+// TestTellsOfAFailure, with its cause, as long as the endpoint is there.
+func TestTellsOfAFailure(t *testing.T) {
+	p := newPair(t, setup{})
+	p.a.must(order{Do: doWrite, Parts: mine(0, 8), Far: nd.WindowDescriptor{Address: 1, Token: 1 << 20}})
+	p.a.expect(initiatorQueue, failure(nd.RequestWrite, 0, nd.AccessViolation))
+	told := tells(t, p.a, "a tells of its failure", func(told testimony.Testimony) bool { return len(told.Endpoints) == 1 })
+	if e := told.Endpoints[0]; e.State != "failed" || !strings.Contains(e.Cause, "write") {
+		t.Errorf("endpoint: %+v", e)
+	}
+}
+
+// TestAnswersOnlookers with the stacks of the process, whether it waits or not.
+func TestAnswersOnlookers(t *testing.T) {
+	p := newPair(t, setup{})
+	for _, waits := range []bool{false, true} {
+		if waits {
+			q := p.a.local.queues[receiveQueue].(*CompletionQueue)
+			background(t, p.a.local.provider, func() error { return q.Notify(p.a.local.ctx, nd.NotifyAny) })
+		}
+		peer, err := p.arena.Peer(p.a.member)
+		if err != nil {
+			t.Fatal(err)
+		}
+		question, stacks := peer.Ask(), []byte(nil)
+		eventually(t, "an answer", func() (ok bool) {
+			stacks, ok, err = peer.Answer(question)
+			return ok || err != nil
+		})
+		if err != nil || !strings.Contains(string(stacks), "TestAnswersOnlookers") {
+			t.Errorf("waits %v: %v, %s", waits, err, stacks)
+		}
+	}
+}

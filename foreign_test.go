@@ -1,0 +1,279 @@
+package softnd
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/softnd/softnd/internal/pmi"
+	"github.com/softnd/softnd/internal/unixsock"
+)
+
+// foreignJob is a job that this test starts in the way of another launcher.
+type foreignJob struct {
+	word   string // stands in the name of the fabric
+	ranks  []*rank
+	server *pmi.Server // of PMI, else nil
+}
+
+// foreign are the ways: what a rank finds in its environment besides its socket for PMI.
+var foreign = map[string]func(word string, rank, size int) []string{
+	"PMI": func(_ string, rank, size int) []string {
+		return []string{fmt.Sprint("PMI_RANK=", rank), fmt.Sprint("PMI_SIZE=", size), "PMI_FD=3"}
+	},
+	"Open MPI": func(word string, rank, size int) []string {
+		return []string{fmt.Sprint("OMPI_COMM_WORLD_RANK=", rank), fmt.Sprint("OMPI_COMM_WORLD_SIZE=", size),
+			fmt.Sprint("OMPI_COMM_WORLD_LOCAL_SIZE=", size), "PMIX_NAMESPACE=" + word}
+	},
+	"Slurm": func(word string, rank, size int) []string {
+		return []string{fmt.Sprint("SLURM_PROCID=", rank), fmt.Sprint("SLURM_STEP_NUM_TASKS=", size),
+			"SLURM_STEP_NUM_NODES=1", "SLURM_STEP_ID=0", "SLURM_JOB_ID=" + word}
+	},
+}
+
+// startForeign starts a job of ranks that play role. change, unless nil, is called for
+// each of them before it is started.
+func startForeign(t *testing.T, way, role string, size, n int, change func(rank int, cmd *exec.Cmd)) *foreignJob {
+	t.Helper()
+	j := &foreignJob{word: fmt.Sprintf("test-%d-%s", os.Getpid(), t.Name())}
+	if way == "PMI" {
+		j.server = pmi.NewServer(size, sentenceFor(j.word), pmi.Notices{Abort: func(int, int, string) {}, Refused: func(int, string) {}})
+	}
+	for number := range size {
+		r := &rank{cmd: exec.CommandContext(t.Context(), "/proc/self/exe", strconv.Itoa(n))}
+		r.cmd.Env = append(append(os.Environ(), roleVariable+"="+role), foreign[way](j.word, number, size)...)
+		r.cmd.Stdout, r.cmd.Stderr = &r.out, &r.err
+		if j.server != nil {
+			r.cmd.ExtraFiles = []*os.File{pmiSocket(t, j.server, number)}
+		}
+		if change != nil {
+			change(number, r.cmd)
+		}
+		err := r.cmd.Start()
+		for _, file := range r.cmd.ExtraFiles {
+			file.Close()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { // of those that nobody has waited for
+			r.cmd.Process.Kill()
+			r.cmd.Wait()
+		})
+		j.ranks = append(j.ranks, r)
+	}
+	return j
+}
+
+func sentenceFor(word string) string { return strings.NewReplacer("/", "-", " ", "-").Replace(word) }
+
+// pmiSocket makes a socket of the server for a rank and returns the rank's end.
+func pmiSocket(t *testing.T, server *pmi.Server, rank int) *os.File {
+	t.Helper()
+	ours, theirs, err := unixsock.Pair(unix.SOCK_STREAM)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server.Serve(rank, ours)
+	t.Cleanup(func() { _ = server.Ended(rank) })
+	return theirs
+}
+
+// noFabric fails the test if a socket of the user's fabrics is left whose name has word
+// in it, or its digest.
+func noFabric(t *testing.T, words ...string) {
+	t.Helper()
+	sockets, err := os.ReadFile("/proc/net/unix")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range bytes.Lines(sockets) {
+		for _, word := range words {
+			if bytes.Contains(line, []byte("@softnd-fabric")) && bytes.Contains(line, []byte(word)) {
+				t.Errorf("left behind: %s", line)
+			}
+		}
+	}
+}
+
+func eachWay(t *testing.T, test func(t *testing.T, way string)) {
+	for way := range foreign {
+		t.Run(way, func(t *testing.T) { test(t, way) })
+	}
+}
+
+func TestForeignLaunchers(t *testing.T) {
+	eachWay(t, func(t *testing.T, way string) {
+		j := startForeign(t, way, "rounds", 3, 5, func(_ int, cmd *exec.Cmd) { cmd.Env = append(cmd.Env, EnvDebug+"=1") })
+		for number, r := range j.ranks {
+			r.finish(t)
+			if j.server != nil {
+				if err := j.server.Ended(number); err != nil {
+					t.Errorf("rank %d: %v", number, err)
+				}
+			}
+			_, name, ok := strings.Cut(strings.TrimSpace(r.err.String()), "meeting as ")
+			if want := fmt.Sprintf("softnd: rank %d of 3, started by ", number); !ok || !strings.HasPrefix(r.err.String(), want) {
+				t.Errorf("%q, want %q", r.err.String(), want)
+			} else if number == 2 {
+				noFabric(t, name)
+			}
+		}
+	})
+}
+
+// Where a launcher leaves the others alone when one rank dies, they get errors.
+func TestForeignDeath(t *testing.T) {
+	eachWay(t, func(t *testing.T, way string) {
+		j := startForeign(t, way, "victim", 3, 10, nil)
+		for number, r := range j.ranks {
+			if number < 2 {
+				r.finish(t)
+				if !strings.Contains(r.out.String(), " has died or left") { // rank 2, or one that went at the loss of it
+					t.Errorf("rank %d: %q", number, &r.out)
+				}
+				continue
+			}
+			if err := r.cmd.Wait(); err == nil || r.cmd.ProcessState.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+				t.Errorf("the victim: %v, %s", err, &r.err)
+			}
+			if j.server != nil && j.server.Ended(number) == nil {
+				t.Error("the launcher takes the victim's end for a good one")
+			}
+		}
+	})
+}
+
+// A rank that dies before it has come is not waited for.
+func TestForeignDeathBeforeInit(t *testing.T) {
+	j := startForeign(t, "PMI", "rounds", 2, 1, func(rank int, cmd *exec.Cmd) {
+		if rank == 1 {
+			cmd.Path = "/bin/true"
+		}
+	})
+	if err := j.ranks[1].cmd.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	_ = j.server.Ended(1)
+	if err := j.ranks[0].cmd.Wait(); err == nil || !strings.Contains(j.ranks[0].err.String(), "pmi: barrier_in: refused by the launcher: rc=-1 rank_1_has_gone") {
+		t.Errorf("%v: %s", err, &j.ranks[0].err)
+	}
+}
+
+// Ranks that cannot meet are told so, all of them.
+func TestForeignElsewhere(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can start a process in a network namespace of its own")
+	}
+	j := startForeign(t, "PMI", "rounds", 3, 1, func(rank int, cmd *exec.Cmd) {
+		if rank == 2 {
+			cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
+		}
+	})
+	for number, r := range j.ranks {
+		if err := r.cmd.Wait(); err == nil || !strings.Contains(r.err.String(), "softnd: init: rank 2 is in another network namespace (net:[") {
+			t.Errorf("rank %d: %v: %s", number, err, &r.err)
+		}
+	}
+}
+
+func TestCards(t *testing.T) {
+	own := card{"boot", "net:[1]", 7, "here"}
+	for _, tc := range []struct {
+		other card
+		want  string
+	}{
+		{own, ""},
+		{card{"boot", "net:[1]", 7, "a container's name"}, ""},
+		{card{"other", "net:[1]", 7, "there"}, "rank 3 runs on host there, rank 0 on host here; "},
+		{card{"boot", "net:[2]", 7, "here"}, "rank 3 is in another network namespace (net:[2]) than rank 0 (net:[1])"},
+		{card{"boot", "net:[1]", 8, "here"}, "rank 3 runs as user 8, rank 0 as user 7"},
+	} {
+		sent, err := parseCard(tc.other.String())
+		if err != nil || sent != tc.other || strings.ContainsAny(tc.other.String(), " \n") {
+			t.Errorf("%+v arrives as %+v, %v", tc.other, sent, err)
+		}
+		if got := own.apart(sent, 3); (tc.want == "") != (got == "") || !strings.HasPrefix(got, tc.want) {
+			t.Errorf("%+v: %q, want %q", tc.other, got, tc.want)
+		}
+	}
+	if _, err := parseCard("user=x"); err == nil {
+		t.Error("a card without a user")
+	}
+}
+
+func TestForeignErrors(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		env  []string // "name=value"
+		want string
+	}{
+		{"no descriptor", []string{"PMI_FD=x"}, `PMI_FD="x" is no descriptor number`},
+		{"closed", []string{"PMI_FD=987654", "PMI_RANK=0", "PMI_SIZE=1"}, "descriptor 987654 (PMI_FD): it was not inherited"},
+		{"no memory", []string{"SOFTND_RANK=0", "SOFTND_SIZE=1"}, "SOFTND_RANK or SOFTND_SIZE is set, but nothing that leads to the memory of a job"},
+		{"no rank", []string{"PMI_FD=0", "PMI_SIZE=1"}, `PMI_RANK="" of PMI_SIZE="1" is no rank`},
+		{"rank too large", []string{"PMI_FD=0", "PMI_RANK=1", "PMI_SIZE=1"}, `PMI_RANK="1" of PMI_SIZE="1" is no rank`},
+		{"by port", []string{"PMI_ID=0", "PMI_PORT=host:1"}, "called by network (PMI_PORT)"},
+		{"Open MPI without size", []string{"OMPI_COMM_WORLD_RANK=0"}, `OMPI_COMM_WORLD_SIZE="", as Open MPI's mpirun should have set it, is no number`},
+		{"Open MPI, wrong rank", []string{"OMPI_COMM_WORLD_RANK=2", "OMPI_COMM_WORLD_SIZE=2", "OMPI_COMM_WORLD_LOCAL_SIZE=2"}, "OMPI_COMM_WORLD_RANK=2 of OMPI_COMM_WORLD_SIZE=2 is no rank"},
+		{"Open MPI without job", []string{"OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE=2", "OMPI_COMM_WORLD_LOCAL_SIZE=2"}, "but none of PMIX_NAMESPACE"},
+		{"Open MPI, two hosts", []string{"OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE=4", "OMPI_COMM_WORLD_LOCAL_SIZE=2"}, "has put the job on several hosts (OMPI_COMM_WORLD_LOCAL_SIZE is 2, not 4)"},
+		{"Slurm, two hosts", []string{"SLURM_PROCID=0", "SLURM_STEP_ID=0", "SLURM_STEP_NUM_TASKS=4", "SLURM_STEP_NUM_NODES=2"}, "has put the job on several hosts (SLURM_STEP_NUM_NODES is 2, not 1)"},
+		{"line", []string{"SOFTND_RANK=0", "SOFTND_FABRIC=x"}, `SOFTND_FABRIC="x": it is not name:secret:identity`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			for _, v := range tc.env {
+				name, value, _ := strings.Cut(v, "=")
+				t.Setenv(name, value)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), watchdog)
+			defer cancel()
+			job, err := Init(ctx)
+			if err == nil {
+				job.Close()
+			}
+			if err == nil || !strings.HasPrefix(err.Error(), "softnd: init: ") || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("%v, want %q", err, tc.want)
+			}
+		})
+	}
+}
+
+// Launchers that speak PMI let a process in once.
+func TestSecondInit(t *testing.T) {
+	j := startForeign(t, "PMI", "again", 1, 0, nil)
+	j.ranks[0].finish(t)
+	if err := j.server.Ended(0); err != nil {
+		t.Error(err)
+	}
+}
+
+func playAgain(ctx context.Context, j *Job, _ int) error {
+	if err := j.Close(); err != nil {
+		return err
+	}
+	if _, err := Init(ctx); err == nil || !strings.Contains(err.Error(), "has this process used PMI before?") {
+		return fmt.Errorf("a second Init: %v", err)
+	}
+	return nil
+}
+
+// playAbort ends the job from rank 1, while the others wait for it.
+func playAbort(ctx context.Context, j *Job, code int) error {
+	if err := j.Barrier(ctx); err != nil {
+		return err
+	}
+	if j.Rank() == 1 {
+		Abort(code, "there is nothing to do")
+	}
+	_ = j.Barrier(ctx) // fails when rank 1 has gone
+	select {}          // stopped by the launcher
+}

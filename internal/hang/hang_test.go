@@ -1,0 +1,342 @@
+package hang
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/softnd/softnd/internal/testimony"
+	"github.com/softnd/softnd/shm"
+)
+
+// job makes a picture of ranks that have all told what they do, one second ago.
+func job(ranks ...rank) *Picture {
+	const second = int64(time.Second)
+	p := &Picture{at: 100 * second, ranks: ranks}
+	for i := range p.ranks {
+		r := &p.ranks[i]
+		if !away(*r) {
+			r.id = member(i)
+		}
+		r.Process.PID, r.Process.Program = 100+i, "prog"
+		r.pid, r.moved = r.Process.PID, 99*second
+		if r.state == 0 {
+			r.state = 'S'
+		}
+	}
+	p.resolve()
+	return p
+}
+
+// absent is a rank that has not joined.
+var absent = rank{Process: Process{Program: "away"}}
+
+func away(r rank) bool { return r.Program == "away" }
+
+func listening(to int) testimony.Call {
+	return testimony.Call{Op: "notify disconnect", Object: "connector", Peer: member(to)}
+}
+
+func member(rank int) shm.MemberID { return shm.MemberID(1<<16 | rank) }
+
+// in is a rank that stands still in some calls.
+func in(calls ...testimony.Call) rank {
+	return rank{still: true, told: testimony.Testimony{Calls: calls}}
+}
+
+// running gives a rank a goroutine that runs.
+func (r rank) running() rank {
+	r.stacks = readStacks([]byte("goroutine 3 [runnable]:\nmain.compute()\n\t/src/main.go:3"))
+	return r
+}
+
+func (r rank) with(endpoints ...testimony.Endpoint) rank {
+	r.told.Endpoints = endpoints
+	return r
+}
+
+func barrier(round uint64) testimony.Call {
+	return testimony.Call{Op: "barrier", Round: round, Since: int64(98 * time.Second)}
+}
+
+func waitAt(queue uint64) testimony.Call {
+	return testimony.Call{Op: "wait", Queue: queue, Since: int64(98 * time.Second)}
+}
+
+// receiver is an endpoint that has receives posted for messages of a rank.
+func receiver(of int) testimony.Endpoint {
+	return testimony.Endpoint{Number: uint64(of) + 10, Peer: member(of), PeerNumber: 3, State: "connected", Initiator: 1, Receive: 1, Receives: 2}
+}
+
+// sender is one that has a Send under way to a rank.
+func sender(to int, noReceive bool) testimony.Endpoint {
+	return testimony.Endpoint{Number: uint64(to) + 10, Peer: member(to), PeerNumber: 3, State: "connected", Initiator: 1, Receive: 1, Requests: 1, Oldest: "send", NoReceive: noReceive}
+}
+
+func TestCauses(t *testing.T) {
+	failing := sender(1, false)
+	failing.Requests, failing.State, failing.Cause = 0, "failed", "send on endpoint 11: i/o timeout"
+	news := in(testimony.Call{Op: "notify", Object: "NotifyAny", Queue: 1})
+	news.told.Queues = []testimony.Queue{{Number: 1, Results: 3}}
+	strange := rank{unclear: shm.ErrDamaged}
+	for name, tc := range map[string]struct {
+		ranks []rank
+		want  []string // each is in the first cause, or in its steps
+	}{
+		"circle of two":     {[]rank{in(barrier(4)), in(waitAt(1)).with(receiver(0))}, []string{"in a circle", "rank 0 waits for rank 1: barrier 4", "rank 1 waits for rank 0: a message on endpoint 10"}},
+		"circle of three":   {[]rank{in(waitAt(1)).with(receiver(1)), in(waitAt(1)).with(receiver(2)), in(waitAt(1)).with(receiver(0))}, []string{"in a circle", "rank 0 waits for rank 1", "rank 1 waits for rank 2", "rank 2 waits for rank 0"}},
+		"crossed connects":  {[]rank{in(testimony.Call{Op: "accept", Peer: member(1)}), in(testimony.Call{Op: "accept", Peer: member(0)})}, []string{"in a circle", "rank 0 waits for rank 1: accept"}},
+		"stopped":           {[]rank{in(barrier(4)), {still: true, state: 'T'}}, []string{"rank 1 (prog, pid 101) is not responding", "rank 0 waits for it (barrier 4)"}},
+		"traced":            {[]rank{in(barrier(4)), {still: true, state: 't'}}, []string{"rank 1 (prog, pid 101) is not responding"}},
+		"stopped in circle": {[]rank{in(barrier(4)), func() rank { r := in(waitAt(1)).with(receiver(0)); r.state = 'T'; return r }()}, []string{"rank 1 (prog, pid 101) is not responding"}},
+		"ended":             {[]rank{in(barrier(4)), {Process: Process{Ended: "exited with code 0"}}}, []string{"rank 1 (prog, pid 101) exited with code 0; rank 0 waits for it (barrier 4)"}},
+		"left":              {[]rank{in(barrier(4)), {left: true, state: 'S'}}, []string{"rank 1 (prog, pid 101) has left the job (Job.Close) and still runs; rank 0"}},
+		"missing receive":   {[]rank{in(waitAt(2)), in(waitAt(1)).with(sender(0, true))}, []string{"rank 0 has posted no receive on endpoint 3 for the send of rank 1 (on its endpoint 10), and is in wait at completion queue 2"}},
+		"hopeless":          {[]rank{in(waitAt(2)), in(barrier(1))}, []string{"rank 0 waits for a result that cannot come (wait at completion queue 2)"}},
+		"failed":            {[]rank{in(waitAt(1)).with(failing), in(barrier(1))}, []string{"rank 0 waits for a result that cannot come", "endpoint 11 of rank 0 failed: send on endpoint 11: i/o timeout"}},
+		"lost notify":       {[]rank{news.with(receiver(1)), in(barrier(1))}, []string{"rank 0 waits in notify (NotifyAny) at completion queue 1, in which there are results already (3)"}},
+		"computing":         {[]rank{in(barrier(4)), in()}, []string{"rank 1 (prog, pid 101) is in no call of softnd", "rank 0 waits for it"}},
+		"working":           {[]rank{in(barrier(4)), {}}, []string{"rank 1 (prog, pid 101) is at work", "rank 0 waits for it"}},
+		"behind a wrapper":  {[]rank{in(barrier(4)), {left: true, state: 'Z'}}, []string{"rank 1 (prog, pid 101) has ended, though what it was started by still runs; rank 0"}},
+
+		// A worker computes for ever; master and the other worker wait for what would come then.
+		"master and workers": {[]rank{in(waitAt(1)).with(receiver(1), receiver(2)), in(waitAt(1)).with(receiver(0)), in().running()},
+			[]string{"rank 2 (prog, pid 102) is in no call of softnd", "rank 0 waits for it (a message on endpoint 12)"}},
+		// Each has a goroutine that receives, beside what it does.
+		"background receivers": {[]rank{in(waitAt(1), barrier(2)).with(receiver(1), receiver(2)), in(waitAt(1), barrier(2)).with(receiver(0), receiver(2)),
+			in(waitAt(1)).with(receiver(0), receiver(1)).running()},
+			[]string{"rank 2 (prog, pid 102) is in wait at completion queue 1, and another goroutine of it runs; ranks 0-1 wait for it"}},
+		// Each has a goroutine that takes the results of what is sent, of which there is nothing now.
+		"idle reapers": {[]rank{in(waitAt(2), barrier(2)), in(waitAt(2), barrier(2)), in(waitAt(2)).running()},
+			[]string{"rank 2 (prog, pid 102) is in wait at completion queue 2, and another goroutine of it runs; ranks 0-1 wait for it (barrier 2)"}},
+		"stopped amid a transfer": {[]rank{func() rank { r := in(); r.state = 'T'; return r }(),
+			in(testimony.Call{Op: "deregister", Object: "memory region"}).with(testimony.Endpoint{Number: 4, Peer: member(0), State: "connected", Touched: true})},
+			[]string{"rank 0 (prog, pid 100) is not responding", "rank 1 waits for it (the end of its transfer on endpoint 4, for deregister (memory region))"}},
+		"listeners": {[]rank{in(listening(1), barrier(2)), in(listening(0))},
+			[]string{"rank 1 (prog, pid 101) is in notify disconnect (connector); rank 0 waits for it (barrier 2)"}},
+		"two circles of waits": {[]rank{in(waitAt(1), barrier(3)).with(receiver(1)), in(waitAt(1)).with(receiver(0))}, []string{"in a circle", "rank 1 waits for rank 0: a message"}},
+
+		"unclear": {[]rank{in(barrier(4)), strange}, []string{"rank 1 (prog, pid 101) is somewhere that cannot be told: "}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := job(tc.ranks...)
+			found := p.Findings()
+			if len(found) == 0 {
+				t.Fatal("nothing is found")
+			}
+			text := strings.Join(append([]string{found[0].Cause}, found[0].Steps...), "\n")
+			for _, want := range tc.want {
+				if !strings.Contains(text, want) {
+					t.Errorf("%q is not in\n%s", want, text)
+				}
+			}
+			if lines := p.Lines(); !strings.HasPrefix(lines[0], "likely cause: "+found[0].Cause) {
+				t.Errorf("first line: %s", lines[0])
+			}
+		})
+	}
+}
+
+// Where nothing is wrong nothing is found.
+func TestNoCause(t *testing.T) {
+	for name, ranks := range map[string][]rank{
+		"computing":     {in(), in()},
+		"working":       {{}, {}},
+		"served":        {in(waitAt(1)).with(receiver(1)), {}},
+		"more than fit": {func() rank { r := in(waitAt(1)); r.told.LeftOut = 1; return r }(), {}},
+		"at it":         {in(waitAt(1)).with(testimony.Endpoint{Number: 1, Unknown: true, Initiator: 1, Receive: 2}), {}},
+		"all have left": {{left: true}, {left: true}},
+	} {
+		for _, f := range job(ranks...).Findings() {
+			if name != "served" || !strings.HasPrefix(f.Cause, "rank 1 (prog, pid 101) is at work") {
+				t.Errorf("%s: %s", name, f.Cause)
+			}
+		}
+	}
+}
+
+// Ranks may tell and answer anything; that takes neither long nor much.
+func TestLies(t *testing.T) {
+	var calls []testimony.Call
+	for i := range 2000 {
+		calls = append(calls, testimony.Call{Op: "barrier", Round: uint64(i)})
+	}
+	lie, err := testimony.Read(testimony.Testimony{Calls: calls}.Bytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	deep := readStacks([]byte("goroutine 1 [x]:\n" + strings.Repeat("time.x\n\ty\n", 3<<20/10)))
+	many := readStacks([]byte(strings.Repeat("goroutine 1 [x]:\nmain.x()\n\ty\n\n", 1<<15)))
+	if len(deep) != 1 || len(deep[0].lines) > mostLines+1 || len(many) != mostBlocks {
+		t.Errorf("%d and %d stacks", len(deep), len(many))
+	}
+	var ranks []rank
+	for i := range 256 {
+		r := rank{still: true, told: lie, stacks: deep}
+		r.told.Queues = []testimony.Queue{{Number: uint64(i)}}
+		r.told.Calls = append([]testimony.Call{{Op: "wait", Queue: 1}}, lie.Calls...)
+		ranks = append(ranks, r)
+	}
+	if lines := job(ranks...).Lines(); len(lines) > 100_000 {
+		t.Errorf("%d lines", len(lines))
+	}
+}
+
+func TestAbsentRanks(t *testing.T) {
+	waiting := in(testimony.Call{Op: "init", Round: 1})
+	p := job(waiting, absent, absent)
+	if got, want := p.Findings()[0].Cause, "ranks 1-2 never arrived: not in softnd.Init; rank 0 waits for it (init (barrier 1))"; got != want {
+		t.Errorf("%s, want\n%s", got, want)
+	}
+	p = job(absent, absent)
+	if got, want := p.Findings()[0].Cause, "no rank has called softnd.Init"; !strings.HasPrefix(got, want) {
+		t.Errorf("%s, want\n%s", got, want)
+	}
+}
+
+// What is the same to tell about many ranks is told once, and ages may differ.
+func TestLinesOfManyRanks(t *testing.T) {
+	var ranks []rank
+	for i := range 1024 {
+		r := in(barrier(7))
+		r.told.Calls[0].Since -= int64(i) * int64(time.Millisecond)
+		if i == 500 {
+			r = in()
+		}
+		ranks = append(ranks, r)
+	}
+	lines := job(ranks...).Lines()
+	if len(lines) > 6 {
+		t.Errorf("%d lines:\n%s", len(lines), strings.Join(lines, "\n"))
+	}
+	text := strings.Join(lines, "\n")
+	for _, want := range []string{
+		"rank 500 (prog, pid 600) is in no call of softnd", "ranks 0-499,501-1023 wait for it (barrier 7)",
+		"ranks 0-499,501-1023 (prog, pid 100 and others): barrier 7 for 2s; last progress 1s ago\n  barrier 7: rank 500 not there yet",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not in\n%s", want, text)
+		}
+	}
+}
+
+// Half of a large job waits for the other half; nobody shall wait for the answer.
+func TestFindingsOfAHugeCircle(t *testing.T) {
+	var ranks []rank
+	for i := range 1024 {
+		r := in(barrier(1))
+		if i%2 == 1 {
+			r = in(waitAt(1)).with(receiver(i - 1))
+		}
+		ranks = append(ranks, r)
+	}
+	if got := job(ranks...).Findings(); len(got) == 0 || len(got[0].Steps) != 2 {
+		t.Errorf("found: %v", got)
+	}
+}
+
+const answer = `goroutine 1 gp=0xc000002380 m=3 mp=0xc000080008 [chan receive, 2 minutes, locked to thread]:
+github.com/softnd/softnd/endpoint.(*Provider).park(0xc0001, {0x1, 0x2})
+	/src/endpoint/wait.go:1 +0x1d
+github.com/softnd/softnd/endpoint.(*CompletionQueue).Wait(0xc0001, {0x1, 0x2})
+	/src/endpoint/completion.go:1 +0x1d
+main.(*solver).exchange(0xc000012345)
+	/src/main.go:17 +0x1d
+main.main()
+	/src/main.go:9 +0x20
+
+goroutine 7 [select]:
+github.com/softnd/softnd/endpoint.(*engine).run(0xc00)
+	/src/engine.go:1 +0x1
+
+goroutine 9 [running]:
+main.work.func1()
+	/src/main.go:30 +0x20
+created by main.work in goroutine 1
+	/src/main.go:29 +0x99
+`
+
+func TestStacks(t *testing.T) {
+	p := job(in(), in(), in())
+	for i, text := range []string{answer,
+		strings.ReplaceAll(strings.ReplaceAll(answer, "goroutine 1 ", "goroutine 21 "), "0xc0", "0xd0"),
+		"\xff\x00 nonsense\x1b[2J\n\ngoroutine 1 [idle]:\n\x1b[2Jx\u009b()\n\t/y:1",
+	} {
+		p.ranks[i].stacks = readStacks([]byte(text))
+	}
+	got := strings.Join(p.stackLines(), "\n")
+	const want = `stack of ranks 0-1, chan receive:
+  github.com/softnd/softnd/endpoint.(*CompletionQueue).Wait
+  	/src/endpoint/completion.go:1
+  main.(*solver).exchange
+  	/src/main.go:17
+  main.main
+  	/src/main.go:9
+stack of ranks 0-1, running:
+  main.work.func1
+  	/src/main.go:30
+  created by main.work
+  	/src/main.go:29
+stack of rank 2, idle:
+  ?[2Jx?
+  	/y:1`
+	if got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+// Look at members of this process: one that tells, one that lies, one that is silent.
+func TestLook(t *testing.T) {
+	arena, err := shm.Create(shm.Config{Ranks: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer arena.Close()
+	var members []*shm.Member
+	for rank := range 3 {
+		m, err := arena.Join(rank)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer m.Leave()
+		if _, err := m.Group(); err != nil {
+			t.Fatal(err)
+		}
+		members = append(members, m)
+	}
+	tell := func(rank int, text []byte) {
+		if err := members[rank].Tell(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tell(0, testimony.Testimony{Calls: []testimony.Call{barrier(1)}}.Bytes())
+	tell(1, []byte(`{"c": [{"op": "x`))
+	var answering sync.WaitGroup
+	defer answering.Wait()
+	answering.Go(func() {
+		for !members[0].Asked() {
+			time.Sleep(time.Millisecond)
+		}
+		if err := members[0].Answer([]byte(answer)); err != nil {
+			t.Error(err)
+		}
+	})
+	me := Process{PID: os.Getpid(), Program: "test"}
+	p := Look(arena, []Process{me, me, me, {PID: 1 << 30, Program: "test", Ended: "exited with code 3"}}, time.Second)
+	text := strings.Join(p.Lines(), "\n")
+	for _, want := range []string{
+		"likely cause: rank 3 (test, pid 1073741824) exited with code 3 without having called softnd.Init; rank 0 waits for it (barrier 1)\n",
+		fmt.Sprintf("rank 0 (test, pid %d): barrier 1 for ", os.Getpid()),
+		"  barrier 1: ranks 1-3 not there yet\n",
+		fmt.Sprintf("rank 1 (test, pid %d): read the testimony of a member: ", os.Getpid()),
+		fmt.Sprintf("rank 2 (test, pid %d): at work, not responding\n", os.Getpid()),
+		"stack of rank 0, chan receive:\n",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not in\n%s", want, text)
+		}
+	}
+}

@@ -1,0 +1,304 @@
+package pmi
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/softnd/softnd/internal/unixsock"
+)
+
+// Server is the launcher's side for one job, all of whose ranks run on this host. Its
+// methods are safe for concurrent use. It believes nothing that a rank says about
+// another rank: the socket tells who speaks.
+type Server struct {
+	size    int
+	name    string // of the job's own store
+	notices Notices
+
+	mu      sync.Mutex
+	stores  *stores
+	clients []*client // by rank
+	waiting int       // ranks in the barrier
+}
+
+// Notices are told what a server hears. Both are called from goroutines of the
+// server and must not call it back.
+type Notices struct {
+	// Abort: the job has to come down with this exit code. At most once a rank.
+	Abort func(rank, code int, reason string)
+	// Refused: a rank asked for something that the server does not do.
+	Refused func(rank int, what string)
+	// AppNum is asked for the number of a rank's program among those of the job. nil: it
+	// is 0.
+	AppNum func(rank int) int
+}
+
+// client is what the server knows of a rank. Guarded by Server.mu, but for conn and done.
+type client struct {
+	rank      int
+	conn      *unixsock.Conn
+	done      chan struct{} // closed when nothing more will be read
+	begun     bool          // it has said init
+	finalized bool
+	aborted   bool
+	waits     bool // in the barrier
+	gone      bool // it will ask for nothing more
+	broken    error
+}
+
+// NewServer makes the server of a job of size ranks. name is the name of the job's
+// store, 1 to 256 printable characters.
+func NewServer(size int, name string, notices Notices) *Server {
+	s := &Server{size: size, name: name, notices: notices, stores: newStores(name), clients: make([]*client, size)}
+	// All ranks are on one node; MPICH shares memory where it reads this.
+	if err := s.stores.put(name, "PMI_process_mapping", fmt.Sprintf("(vector,(0,1,%d))", size)); err != nil {
+		panic(err) // a store without room for its first value is a fault in here
+	}
+	return s
+}
+
+// Serve answers a rank on conn, which is the server's from now on, in the background
+// until the rank hangs up or [Server.Ended] is called. Once a rank.
+func (s *Server) Serve(rank int, conn *unixsock.Conn) {
+	c := &client{rank: rank, conn: conn, done: make(chan struct{})}
+	s.mu.Lock()
+	s.clients[rank] = c
+	s.mu.Unlock()
+	go func() {
+		defer close(c.done)
+		defer conn.Close()
+		err := s.converse(c)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if !errors.Is(err, io.EOF) {
+			c.broken = err
+		}
+		c.gone = true
+		s.releaseBarrier()
+	}()
+}
+
+// Ended tells the server that the rank's process has ended, takes what it said last,
+// and returns what was wrong with this end: that it had said init and not finalize,
+// or nothing that could be understood. nil for a rank that never used PMI.
+func (s *Server) Ended(rank int) error {
+	s.mu.Lock()
+	c := s.clients[rank]
+	s.mu.Unlock()
+	if c == nil {
+		return nil
+	}
+	// Reads go on to the end of what was sent, and then no longer wait for those who
+	// have inherited the rank's socket; nor do writes. Errors mean that it is closed
+	// already.
+	_ = c.conn.CloseRead()
+	_ = c.conn.SetWriteDeadline(time.Unix(1, 0))
+	<-c.done
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case c.broken != nil:
+		return fmt.Errorf("what it said to PMI could not be understood: %w", c.broken)
+	case c.begun && !c.finalized && !c.aborted:
+		return errors.New("it had begun to use PMI and ended without finalizing (in MPI, without MPI_Finalize)")
+	}
+	return nil
+}
+
+// converse answers until the client hangs up (io.EOF) or cannot be understood.
+func (s *Server) converse(c *client) error {
+	r := bufio.NewReaderSize(c.conn, maxLine)
+	for {
+		line, err := readLine(r)
+		if err != nil {
+			return err
+		}
+		m, err := parse(line)
+		if err != nil {
+			s.say(c, format("error", "rc", "-1", "msg", sentence(err.Error())))
+			return fmt.Errorf("%w: %.80q", err, line)
+		}
+		if m.command == "mcmd=spawn" {
+			if err := skipSpawn(r); err != nil {
+				return err
+			}
+		}
+		s.mu.Lock()
+		reply := s.answer(c, m)
+		s.mu.Unlock()
+		s.say(c, reply)
+	}
+}
+
+// skipSpawn reads the rest of a request for more processes, whose lines are no
+// commands. The last line of each is endcmd.
+func skipSpawn(r *bufio.Reader) error {
+	for range maxSpawn {
+		line, err := readLine(r)
+		if err != nil {
+			return err
+		}
+		if line == "endcmd" {
+			return nil
+		}
+	}
+	return fmt.Errorf("a request to spawn has more than %d lines", maxSpawn)
+}
+
+// say sends an answer. That the client has gone shows as the end of its requests.
+func (s *Server) say(c *client, reply string) {
+	if reply != "" {
+		_, _ = io.WriteString(c.conn, reply)
+	}
+}
+
+// releaseBarrier lets the ranks out of the barrier if all are in it, and gives up on
+// it if one that is missing will not come. Called with mu held.
+func (s *Server) releaseBarrier() {
+	if s.waiting == 0 {
+		return
+	}
+	reply := format("barrier_out", "rc", "0")
+	if s.waiting < s.size {
+		missing := s.missing()
+		if missing < 0 {
+			return
+		}
+		reply = format("barrier_out", "rc", "-1", "msg", fmt.Sprintf("rank_%d_has_gone", missing))
+	}
+	for _, c := range s.clients {
+		if c != nil && c.waits {
+			c.waits = false
+			if s.waiting < s.size {
+				s.abort(c, 1, fmt.Sprintf("waits in a barrier of PMI for rank %d, which does not come any more", s.missing()))
+			}
+			go s.say(c, reply) // one that does not read its answers holds up nobody
+		}
+	}
+	s.waiting = 0
+}
+
+// missing is a rank that is not in the barrier and will not come; -1 if there is none.
+func (s *Server) missing() int {
+	for rank, c := range s.clients {
+		if c != nil && !c.waits && (c.gone || c.finalized) {
+			return rank
+		}
+	}
+	return -1
+}
+
+func (s *Server) abort(c *client, code int, reason string) {
+	if !c.aborted {
+		c.aborted = true
+		s.notices.Abort(c.rank, code, reason)
+	}
+}
+
+// answer obeys one request and returns the line to be sent; "" for none. Called with
+// mu held.
+func (s *Server) answer(c *client, m message) string {
+	refuse := func(reply, why string, more ...string) string {
+		return format(reply, append([]string{"rc", "-1", "msg", sentence(why)}, more...)...)
+	}
+	if m.command == "init" {
+		if c.begun {
+			return refuse("response_to_init", "init was said before")
+		}
+		if m.values["pmi_version"] != "1" {
+			return refuse("response_to_init", "this launcher speaks version 1", "pmi_version", "1", "pmi_subversion", "1")
+		}
+		c.begun = true
+		return format("response_to_init", "pmi_version", "1", "pmi_subversion", "1", "rc", "0")
+	}
+	if !c.begun || c.finalized {
+		return refuse("error", "the command comes before init or after finalize")
+	}
+	switch m.command {
+	case "get_maxes":
+		return format("maxes", "rc", "0", "kvsname_max", strconv.Itoa(maxName), "keylen_max", strconv.Itoa(maxKey), "vallen_max", strconv.Itoa(maxValue))
+	case "get_appnum":
+		number := 0
+		if s.notices.AppNum != nil {
+			number = s.notices.AppNum(c.rank)
+		}
+		return format("appnum", "rc", "0", "appnum", strconv.Itoa(number))
+	case "get_universe_size":
+		return format("universe_size", "rc", "0", "size", strconv.Itoa(s.size))
+	case "get_my_kvsname":
+		return format("my_kvsname", "rc", "0", "kvsname", s.name)
+	case "barrier_in":
+		if c.waits {
+			return refuse("barrier_out", "this rank is in the barrier already")
+		}
+		c.waits = true
+		s.waiting++
+		s.releaseBarrier()
+		return ""
+	case "finalize":
+		c.finalized = true
+		s.releaseBarrier()
+		return format("finalize_ack", "rc", "0")
+	case "abort":
+		code, err := strconv.Atoi(m.values["exitcode"])
+		if err != nil {
+			code = 1
+		}
+		s.abort(c, code, "")
+		return ""
+	case "mcmd=spawn":
+		s.notices.Refused(c.rank, "to start more processes (mcmd=spawn, MPI_Comm_spawn); give -n all ranks that the job needs")
+		return refuse("spawn_result", "this launcher starts no more processes in a job")
+	case "publish_name", "unpublish_name", "lookup_name":
+		s.notices.Refused(c.rank, "for a service of names ("+m.command+"), which would have to outlive the job")
+		reply := map[string]string{"publish_name": "publish_result", "unpublish_name": "unpublish_result", "lookup_name": "lookup_result"}[m.command]
+		return refuse(reply, "this launcher keeps no names", "info", "fail")
+	}
+	return s.answerStore(c, m, refuse)
+}
+
+// answerStore obeys a request about keys and values.
+func (s *Server) answerStore(c *client, m message, refuse func(reply, why string, more ...string) string) string {
+	name := m.values["kvsname"]
+	switch m.command {
+	case "put":
+		if err := s.stores.put(name, m.values["key"], m.values["value"]); err != nil {
+			return refuse("put_result", err.Error())
+		}
+		return format("put_result", "rc", "0")
+	case "get":
+		value, err := s.stores.get(name, m.values["key"])
+		if err != nil {
+			return refuse("get_result", err.Error())
+		}
+		return format("get_result", "rc", "0", "value", value)
+	case "getbyidx":
+		index, err := strconv.Atoi(m.values["idx"])
+		if err != nil {
+			return refuse("getbyidx_results", "idx is no number")
+		}
+		key, value, err := s.stores.at(name, index)
+		if err != nil {
+			return format("getbyidx_results", "rc", "-2", "reason", sentence(err.Error()))
+		}
+		return format("getbyidx_results", "rc", "0", "nextidx", strconv.Itoa(index+1), "key", key, "val", value)
+	case "create_kvs":
+		made, err := s.stores.create(s.name)
+		if err != nil {
+			return refuse("newkvs", err.Error())
+		}
+		return format("newkvs", "rc", "0", "kvsname", made)
+	case "destroy_kvs":
+		if err := s.stores.destroy(s.name, name); err != nil {
+			return refuse("kvs_destroyed", err.Error())
+		}
+		return format("kvs_destroyed", "rc", "0")
+	}
+	s.notices.Refused(c.rank, fmt.Sprintf("for something unknown (%.40q)", m.command))
+	return refuse("error", "this launcher does not know the command")
+}

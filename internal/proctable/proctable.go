@@ -1,0 +1,74 @@
+// Package proctable reads the kernel's table of processes.
+package proctable
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+)
+
+// Process is one entry. Number and start time together name a process for good: numbers
+// are handed out in a circle that takes far longer than the clock tick in which start is
+// counted.
+type Process struct {
+	PID, PPID, Group int
+	Start            uint64 // clock ticks since boot
+	State            byte   // as ps shows it
+	Name             string // as the kernel knows it, at most 15 bytes
+}
+
+// Dead tells whether the process is a zombie, perhaps with threads that still run.
+func (p Process) Dead() bool { return p.State == 'Z' }
+
+// Stopped tells whether a signal or a tracer has stopped the process.
+func (p Process) Stopped() bool { return p.State == 'T' || p.State == 't' }
+
+// Read returns the entry of a process.
+func Read(pid int) (Process, error) {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return Process{}, err
+	}
+	// The name is in brackets and may itself hold brackets and spaces.
+	from, to := bytes.IndexByte(b, '('), bytes.LastIndexByte(b, ')')
+	if from < 0 || to < from {
+		return Process{}, fmt.Errorf("read /proc/%d/stat: no name in %q", pid, b)
+	}
+	const state, ppid, pgrp, start = 0, 1, 2, 19 // fields after the name
+	f := bytes.Fields(b[to+1:])
+	if len(f) <= start {
+		return Process{}, fmt.Errorf("read /proc/%d/stat: only %d fields after the name", pid, len(f))
+	}
+	p := Process{PID: pid, Name: string(b[from+1 : to]), State: f[state][0]}
+	var err1, err2, err3 error
+	p.PPID, err1 = strconv.Atoi(string(f[ppid]))
+	p.Group, err2 = strconv.Atoi(string(f[pgrp]))
+	p.Start, err3 = strconv.ParseUint(string(f[start]), 10, 64)
+	return p, errors.Join(err1, err2, err3)
+}
+
+// All returns all entries by process number. The table is not read in one instant.
+func All() (map[int]Process, error) {
+	dir, err := os.Open("/proc")
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	names, err := dir.Readdirnames(-1)
+	if err != nil {
+		return nil, err
+	}
+	table := make(map[int]Process, len(names))
+	for _, name := range names {
+		pid, err := strconv.Atoi(name)
+		if err != nil {
+			continue
+		}
+		if p, err := Read(pid); err == nil { // else it ended meanwhile
+			table[pid] = p
+		}
+	}
+	return table, nil
+}

@@ -1,0 +1,85 @@
+package unixsock
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// Listener is a socket of records to which others connect. Safe for concurrent use.
+type Listener struct{ *os.File }
+
+// Listen takes the name and listens.
+func Listen(name string) (*Listener, error) {
+	fd, err := newSocket()
+	if err != nil {
+		return nil, err
+	}
+	if err = unix.Bind(fd, &unix.SockaddrUnix{Name: name}); err == nil {
+		err = unix.Listen(fd, unix.SOMAXCONN)
+	}
+	if err != nil {
+		unix.Close(fd)
+		return nil, fmt.Errorf("listen as %s: %w", name, err)
+	}
+	return &Listener{os.NewFile(uintptr(fd), name)}, nil
+}
+
+// ListenerOf makes a listener of a copy of file, which should listen under that name.
+func ListenerOf(file *os.File, name string) (*Listener, error) {
+	var fd int
+	err := control(file, func(own int) error {
+		listens, err := unix.GetsockoptInt(own, unix.SOL_SOCKET, unix.SO_ACCEPTCONN)
+		if err != nil || listens == 0 {
+			return errors.New("it is no listening socket")
+		}
+		kind, err := unix.GetsockoptInt(own, unix.SOL_SOCKET, unix.SO_TYPE)
+		if err != nil {
+			return os.NewSyscallError("getsockopt", err)
+		}
+		at, err := unix.Getsockname(own)
+		if err != nil {
+			return os.NewSyscallError("getsockname", err)
+		}
+		if a, ok := at.(*unix.SockaddrUnix); !ok || kind != unix.SOCK_SEQPACKET {
+			return errors.New("it listens at an address of another kind")
+		} else if a.Name != name {
+			return fmt.Errorf("it listens at %s", a.Name)
+		}
+		if err := unix.SetNonblock(own, true); err != nil {
+			return os.NewSyscallError("fcntl", err)
+		}
+		fd, err = unix.FcntlInt(uintptr(own), unix.F_DUPFD_CLOEXEC, 0)
+		return os.NewSyscallError("fcntl", err)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &Listener{os.NewFile(uintptr(fd), name)}, nil
+}
+
+// Accept returns the next connection; [os.ErrClosed] when the listener is closed.
+func (l *Listener) Accept() (*Conn, error) {
+	raw, err := l.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	var fd int
+	waitErr := raw.Read(func(own uintptr) bool {
+		for {
+			fd, _, err = unix.Accept4(int(own), unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK)
+			if err != unix.EINTR && err != unix.ECONNABORTED {
+				return err != unix.EAGAIN
+			}
+		}
+	})
+	if waitErr != nil {
+		return nil, waited(waitErr)
+	}
+	if err != nil {
+		return nil, os.NewSyscallError("accept", err)
+	}
+	return Adopt(fd)
+}

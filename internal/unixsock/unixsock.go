@@ -1,0 +1,152 @@
+// Package unixsock has as much of Unix sockets as softnd uses. Package net has more, and
+// with it every program that is built where cgo works is linked to the C library, for
+// looking up names. Such a program takes several times as long to start, and a job starts
+// many.
+//
+// Names are abstract, written with a leading @: they exist in no file system. Errors of
+// deadlines are [os.ErrDeadlineExceeded], of what is closed [os.ErrClosed]. A read at the
+// end gives [io.EOF], and so does an empty record.
+package unixsock
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Conn is one end of a connection. Reads, writes and deadlines are those of a file; all is
+// safe for concurrent use.
+type Conn struct{ *os.File }
+
+// Pair makes two sockets that are connected with each other, of type SOCK_STREAM or
+// SOCK_SEQPACKET. The second is to be inherited, and blocks.
+func Pair(kind int) (ours *Conn, theirs *os.File, err error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, kind|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, os.NewSyscallError("socketpair", err)
+	}
+	theirs = os.NewFile(uintptr(fds[1]), "socket")
+	ours, err = Adopt(fds[0])
+	if err != nil {
+		theirs.Close()
+	}
+	return ours, theirs, err
+}
+
+// Adopt makes a connection of a descriptor, which is its own from now on, even if that
+// fails: because it is no socket.
+func Adopt(fd int) (*Conn, error) {
+	_, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TYPE)
+	if err == nil {
+		err = unix.SetNonblock(fd, true) // before the file is made, which looks for it
+	}
+	if err != nil {
+		unix.Close(fd)
+		return nil, os.NewSyscallError("getsockopt", err)
+	}
+	return &Conn{os.NewFile(uintptr(fd), "socket")}, nil
+}
+
+// Dial connects to a socket of records. That does not wait: where too many others stand
+// in the queue, it fails with EAGAIN.
+func Dial(name string) (*Conn, error) {
+	fd, err := newSocket()
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Connect(fd, &unix.SockaddrUnix{Name: name}); err != nil {
+		unix.Close(fd)
+		return nil, fmt.Errorf("connect to %s: %w", name, err)
+	}
+	return Adopt(fd)
+}
+
+func newSocket() (int, error) {
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	return fd, os.NewSyscallError("socket", err)
+}
+
+// Receive reads bytes, or a record, and the control messages that come along. flags are
+// those of recvmsg.
+func (c *Conn) Receive(b, oob []byte) (n, oobn, flags int, err error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return 0, 0, 0, err
+	}
+	waitErr := raw.Read(func(fd uintptr) bool {
+		n, oobn, flags, err = receive(int(fd), b, oob)
+		return err != unix.EAGAIN
+	})
+	if waitErr != nil {
+		return 0, 0, 0, waited(waitErr)
+	}
+	if err == nil && n == 0 && len(b) > 0 {
+		return 0, oobn, flags, io.EOF
+	}
+	return n, oobn, flags, os.NewSyscallError("recvmsg", err)
+}
+
+func receive(fd int, b, oob []byte) (n, oobn, flags int, err error) {
+	for {
+		n, oobn, flags, _, err = unix.Recvmsg(fd, b, oob, unix.MSG_CMSG_CLOEXEC)
+		if err != unix.EINTR {
+			return max(n, 0), max(oobn, 0), flags, err
+		}
+	}
+}
+
+// Send writes bytes, perhaps not all of them, or a record, with a control message; nil:
+// none.
+func (c *Conn) Send(b, oob []byte) (n int, err error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	waitErr := raw.Write(func(fd uintptr) bool {
+		for {
+			n, err = unix.SendmsgN(int(fd), b, oob, nil, unix.MSG_NOSIGNAL)
+			if err != unix.EINTR {
+				return err != unix.EAGAIN
+			}
+		}
+	})
+	if waitErr != nil {
+		return 0, waited(waitErr)
+	}
+	return max(n, 0), os.NewSyscallError("sendmsg", err)
+}
+
+// waited is an error of waiting. Files name the end of their waiting otherwise than
+// everything else of theirs.
+func waited(err error) error {
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return os.ErrDeadlineExceeded
+	}
+	return os.ErrClosed
+}
+
+// CloseRead has reads end, and the other side's writes fail.
+func (c *Conn) CloseRead() error { return c.shutdown(unix.SHUT_RD) }
+
+// CloseWrite has the other side read the end.
+func (c *Conn) CloseWrite() error { return c.shutdown(unix.SHUT_WR) }
+
+func (c *Conn) shutdown(how int) error {
+	return control(c.File, func(fd int) error { return os.NewSyscallError("shutdown", unix.Shutdown(fd, how)) })
+}
+
+func control(c syscall.Conn, f func(fd int) error) error {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return err
+	}
+	ctlErr := raw.Control(func(fd uintptr) { err = f(int(fd)) })
+	if ctlErr != nil {
+		return ctlErr
+	}
+	return err
+}

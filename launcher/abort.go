@@ -1,0 +1,77 @@
+package launcher
+
+import "fmt"
+
+// Abort is a rank's wish that the job ends, whatever becomes of the rank itself: a
+// shell that the rank runs in may hide its exit code.
+type Abort struct {
+	Rank   int
+	Code   int    // of the job: 1 to 255; any other counts as 1
+	Reason string // for the user; "" if the rank has said enough
+
+	ended bool // by itself, with 0, and wrongly; it wished for nothing
+}
+
+func (a *Abort) exitCode() int {
+	if a.Code < 1 || a.Code > 255 {
+		return 1
+	}
+	return a.Code
+}
+
+// abort brings the job down for a rank. Whether that was the first reason shows when
+// the keeper has told of all that happened before it got the order, see settle.
+func (f *front) abort(a Abort) {
+	if a.Rank < 0 || a.Rank >= len(f.report.Ranks) {
+		return
+	}
+	if f.aborted == nil {
+		f.aborted = &a
+	}
+	f.order(order{Kind: orderStop})
+}
+
+// settle enters the first abort into the report of a job that has ended, unless
+// something else had brought the job down before.
+func (f *front) settle() {
+	for more := true; more; {
+		select {
+		case a := <-f.cfg.Aborts: // too late to bring anything down
+			f.abort(a)
+		default:
+			more = false
+		}
+	}
+	r := f.report
+	if r.Abort == nil && r.Signal == 0 && f.aborted != nil && (r.First < 0 || r.First == f.aborted.Rank) {
+		r.Abort = f.aborted
+	}
+}
+
+// judge asks whether a rank that ended with 0 has really ended well.
+func (f *front) judge(e event) {
+	if f.cfg.Ended == nil || e.Stopping || exitCode(e.Status) != 0 {
+		return
+	}
+	err := f.cfg.Ended(e.Rank)
+	if err == nil {
+		return
+	}
+	if f.report.First < 0 && f.report.Abort == nil && f.aborted == nil {
+		f.report.Abort = &Abort{Rank: e.Rank, Code: 1, Reason: err.Error(), ended: true}
+	}
+	f.order(order{Kind: orderStop})
+}
+
+// aborted is the message about an aborted job.
+func (r *Report) aborted() string {
+	rank := r.Ranks[r.Abort.Rank]
+	how := fmt.Sprintf("aborted the job with code %d", r.Abort.exitCode())
+	if r.Abort.ended {
+		how = "exited with code 0, which counts as 1"
+	}
+	if r.Abort.Reason != "" {
+		how += ": " + r.Abort.Reason
+	}
+	return fmt.Sprintf("rank %d (%s, pid %d) %s%s", r.Abort.Rank, rank.Program, rank.PID, how, r.others(r.Abort.Rank))
+}

@@ -1,0 +1,156 @@
+package launcher
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/softnd/softnd/internal/proctable"
+)
+
+// needCgroups skips a test where this user may not make cgroups.
+func needCgroups(t *testing.T) {
+	t.Helper()
+	g := newGroup()
+	g.make()
+	defer g.end()
+	if fd := g.open(); fd >= 0 {
+		syscall.Close(fd)
+		return
+	}
+	t.Skipf("no cgroup can be made at %q", g)
+}
+
+// cgroupOf is the directory of the cgroup that a process is in.
+func cgroupOf(t *testing.T, pid int) string {
+	t.Helper()
+	memberships, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(memberships)) {
+		if path, ok := strings.CutPrefix(line, "0::"); ok {
+			name := filepath.Base(strings.TrimSpace(path))
+			if !strings.HasPrefix(name, "softnd-") {
+				t.Fatalf("process %d is in cgroup %q", pid, path)
+			}
+			return filepath.Join(ownCgroup(), name)
+		}
+	}
+	t.Fatalf("process %d is in none of the cgroups of version 2", pid)
+	return ""
+}
+
+// mustGo waits until a directory has gone.
+func mustGo(t *testing.T, dir string) {
+	t.Helper()
+	for end := time.Now().Add(watchdog); ; time.Sleep(time.Millisecond) {
+		if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%s is still there", dir)
+		}
+	}
+}
+
+// With guard and keeper killed at once, the front ends what has left the ranks' sessions.
+func TestGrandchildrenDieWithBothSupervisors(t *testing.T) {
+	needCgroups(t)
+	bystander(t)
+	front := startFront(t, "family", 3)
+	f := parseFamily(t, front.out.await(3, "grandchild"))
+	dir := cgroupOf(t, f.grandchildren[0].pid)
+	p, err := proctable.Read(f.keeper.pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	supervisors := []watched{f.keeper, watch(t, p.PPID)}
+	for _, sig := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGKILL} {
+		for _, w := range supervisors {
+			w.signal(sig)
+		}
+	}
+	f.mustDie()
+	if got := front.wait(); got != 72 {
+		t.Errorf("the front ended with %d, want 72", got)
+	}
+	mustGo(t, dir)
+}
+
+// Whoever is killed, and if nobody is, the cgroup goes.
+func TestCgroupGoes(t *testing.T) {
+	needCgroups(t)
+	for _, victim := range []string{"nobody", "rank", "front", "guard", "keeper", "front and guard", "front and keeper"} {
+		t.Run(victim, func(t *testing.T) {
+			front := startFront(t, "plan", 2, "PLAN_0=gate exit 0", "PLAN_1=gate exit 0")
+			var rank, keeper int
+			fmt.Sscan(front.out.await(2, "ready")[1], &rank, &keeper)
+			dir := cgroupOf(t, rank)
+			p, err := proctable.Read(keeper)
+			if err != nil {
+				t.Fatal(err)
+			}
+			processes := map[string]watched{"rank": watch(t, rank), "front": front.watched, "guard": watch(t, p.PPID), "keeper": watch(t, keeper)}
+			if victim == "nobody" {
+				front.signal(syscall.SIGTERM)
+			}
+			for name, w := range processes {
+				if strings.Contains(victim, name) {
+					w.signal(syscall.SIGSTOP)
+				}
+			}
+			for name, w := range processes {
+				if strings.Contains(victim, name) {
+					w.signal(syscall.SIGKILL)
+				}
+			}
+			for _, w := range processes {
+				w.mustDie()
+			}
+			mustGo(t, dir)
+		})
+	}
+}
+
+// A rank may have made groups below its own, as a job within a job does.
+func TestCgroupGoesWithWhatIsBelow(t *testing.T) {
+	needCgroups(t)
+	g := newGroup()
+	g.make()
+	below := g + "/softnd-below"
+	below.make()
+	fd := below.open()
+	defer syscall.Close(fd)
+	cmd := exec.Command("sleep", "1000")
+	cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: fd}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	w := watch(t, cmd.Process.Pid)
+	g.end()
+	w.mustDie()
+	cmd.Wait()
+	if _, err := os.Stat(string(g)); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("%s is still there: %v", g, err)
+	}
+}
+
+// Where no cgroup may be made, all of it does nothing, at once.
+func TestWithoutCgroup(t *testing.T) {
+	for _, g := range []group{"", "/proc/softnd-none"} {
+		g.make()
+		if fd := g.open(); fd != -1 {
+			t.Errorf("%q opens as %d", g, fd)
+		}
+		g.kill()
+		g.end()
+	}
+}

@@ -1,0 +1,71 @@
+package launcher
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// A rank that is stopped at its start has its program but has not run an instruction of
+// it, nobody traces it, and it runs when it gets SIGCONT.
+func TestStopAtStart(t *testing.T) {
+	cfg := config("plan", 3, "PLAN_0=exit 0", "PLAN_1=exit 0", "PLAN_2=exit 0")
+	cfg.StopAtStart = func(rank int) bool { return rank == 1 }
+	type rank struct{ number, pid int }
+	stopped := make(chan rank, 3)
+	cfg.Stopped = func(number, pid int) { stopped <- rank{number, pid} }
+	j := start(t, cfg)
+	s := take(t, stopped)
+	if s.number != 1 {
+		t.Fatalf("rank %d is stopped, want 1", s.number)
+	}
+	await(t, "stopped", func() bool { return field(t, s.pid, "State:") == "T (stopped)" })
+	if tracer := field(t, s.pid, "TracerPid:"); tracer != "0" {
+		t.Errorf("process %s traces it", tracer)
+	}
+	exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", s.pid))
+	if own, _ := os.Executable(); err != nil || exe != own {
+		t.Errorf("it is to run %s, want %s; %v", exe, own, err)
+	}
+	j.out.await(2, "ready")
+	if strings.Contains(j.out.String(), "[1]") || len(stopped) > 0 {
+		t.Errorf("more than one is stopped, or the stopped one has run:\n%s", j.out)
+	}
+	w := watch(t, s.pid)
+	w.mustLive()
+	w.signal(syscall.SIGCONT)
+	if report := j.wait(); report.ExitStatus() != 0 || report.Ranks[1].PID != s.pid {
+		t.Errorf("exit status %d, %+v", report.ExitStatus(), report.Ranks)
+	}
+	j.out.await(3, "ready")
+}
+
+// A job with a rank that never gets its SIGCONT ends like any other.
+func TestEndOfAStoppedRank(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		end    func(open func(byte), stopped watched)
+		status int
+	}{
+		{"another fails", func(open func(byte), _ watched) { open('x') }, 5},
+		{"killed", func(_ func(byte), w watched) { w.signal(syscall.SIGKILL) }, 128 + 9},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r, open := gate(t)
+			cfg := config("plan", 2, "PLAN_0=gate exit 5")
+			cfg.Files = []*os.File{r}
+			cfg.StopAtStart = func(rank int) bool { return rank == 1 }
+			pids := make(chan int, 1)
+			cfg.Stopped = func(_, pid int) { pids <- pid }
+			j := start(t, cfg)
+			w := watch(t, take(t, pids))
+			tc.end(open, w)
+			if report := j.wait(); report.ExitStatus() != tc.status {
+				t.Errorf("exit status %d, want %d", report.ExitStatus(), tc.status)
+			}
+			w.mustDie()
+		})
+	}
+}

@@ -1,0 +1,118 @@
+package launcher
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"testing"
+)
+
+// inputOf starts a job of shells that get an input from the returned file.
+func inputOf(t *testing.T, script string, ranks int, readers []int) (*runningJob, *os.File) {
+	t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.Close(); w.Close() })
+	cfg := config("", ranks)
+	cfg.Parts[0].Path, cfg.Parts[0].Args = "/bin/sh", []string{"sh", "-c", script}
+	cfg.Stdin, cfg.StdinRanks = r, readers
+	return start(t, cfg), w
+}
+
+func TestInputGoesToTheRanksNamed(t *testing.T) {
+	for _, tc := range []struct {
+		readers []int
+		want    [3]string
+	}{
+		{nil, [3]string{"all\n", "", ""}},
+		{[]int{}, [3]string{}},
+		{[]int{2}, [3]string{"", "", "all\n"}},
+		{[]int{0, 2}, [3]string{"all\n", "", "all\n"}},
+		{[]int{2, 1, 0}, [3]string{"all\n", "all\n", "all\n"}},
+	} {
+		t.Run(fmt.Sprint(tc.readers), func(t *testing.T) {
+			j, w := inputOf(t, "cat; echo end", 3, tc.readers)
+			io.WriteString(w, "all\n")
+			w.Close()
+			j.wait()
+			for rank, got := range unlabel(t, []byte(j.out.String()), 3) {
+				if string(got) != tc.want[rank]+"end\n" {
+					t.Errorf("rank %d read %q, want %q", rank, got, tc.want[rank])
+				}
+			}
+		})
+	}
+}
+
+// A rank that closes its input, and one that ends, are left out; the third gets all.
+func TestInputWithoutThoseWhoDoNotListen(t *testing.T) {
+	done := t.TempDir() + "/done"
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	cfg := config("", 3, "DONE="+done)
+	cfg.Parts[0].Path, cfg.Parts[0].Args = "/bin/sh", []string{"sh", "-c", `
+		case $RANK in
+		0) exec <&-; echo ready; while ! [ -e "$DONE" ]; do sleep 0.01; done;;
+		1) echo ready;;
+		2) echo ready; wc -c; : >"$DONE";;
+		esac`}
+	cfg.Stdin, cfg.StdinRanks = r, []int{0, 1, 2}
+	j := start(t, cfg)
+	const length = 1 << 20 // far more than a pipe holds
+	if _, err := io.WriteString(w, strings.Repeat("x", length)); err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	j.wait()
+	if want := fmt.Sprintf("[2] %d\n", length); !strings.Contains(j.out.String(), want) {
+		t.Errorf("no %q in\n%s", want, j.out)
+	}
+}
+
+// What no rank listens to is not taken from the caller's input.
+func TestInputStaysWhereItIs(t *testing.T) {
+	for _, readers := range [][]int{nil, {0, 1}} {
+		r, w, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg := config("", 2)
+		cfg.Parts[0].Path, cfg.Parts[0].Args = "/bin/sh", []string{"sh", "-c", "exec <&-; exec sleep 0.05"}
+		cfg.Stdin, cfg.StdinRanks = r, readers
+		j := start(t, cfg)
+		j.wait()
+		io.WriteString(w, "for the next program")
+		w.Close()
+		left, err := io.ReadAll(r)
+		r.Close()
+		if err != nil || string(left) != "for the next program" {
+			t.Errorf("ranks %v: left are %q, %v", readers, left, err)
+		}
+	}
+}
+
+// The end of the job ends the copying, though the input goes on for ever.
+func TestInputThatDoesNotEnd(t *testing.T) {
+	j, _ := inputOf(t, "echo ready; sleep 1000", 2, []int{0, 1})
+	j.out.await(2, "ready")
+	j.cancel()
+	if _, err := j.result(); err == nil {
+		t.Error("no error")
+	}
+}
+
+func TestInputRefusals(t *testing.T) {
+	for _, readers := range [][]int{{2}, {-1}, {0, 1, 0}} {
+		cfg := config("plan", 2)
+		cfg.StdinRanks = readers
+		if _, err := start(t, cfg).result(); err == nil || !strings.Contains(err.Error(), "the job has ranks 0 to 1, each to be named once") {
+			t.Errorf("%v: error %v", readers, err)
+		}
+	}
+}

@@ -1,0 +1,116 @@
+package launcher
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/softnd/softnd/internal/unixsock"
+)
+
+// Prepared is the guard and the keeper of a job. They start while their caller makes what
+// the ranks are to share.
+type Prepared struct {
+	ranks   int
+	conn    *unixsock.Conn // to the keeper; nil: there is nothing, or no more, to close
+	refused error          // instead of conn
+	ended   chan syscall.WaitStatus
+
+	started chan struct{} // closed when the guard has been started, or not; the following is valid then
+	cgroup  group
+	err     error // of the guard's start
+}
+
+// Prepare begins to start the guard and the keeper of a job with so many ranks. [Prepared.Run]
+// returns what goes wrong with it. Close must be called if Run is not, and may always be.
+func Prepare(ranks int) *Prepared {
+	p := &Prepared{ranks: ranks, started: make(chan struct{}), ended: make(chan syscall.WaitStatus, 1)}
+	if !served {
+		p.refused = ErrNotServed // another program than this one would be started
+		return p
+	}
+	ours, theirs, err := unixsock.Pair(unix.SOCK_STREAM)
+	if err != nil {
+		p.refused = fmt.Errorf("make a socket: %w%s", err, remedy(err))
+		return p
+	}
+	p.conn = ours
+	go growDescriptors(6 * ranks)
+	go p.startGuard(theirs)
+	return p
+}
+
+// startGuard starts the guard and waits for its end.
+func (p *Prepared) startGuard(theirs *os.File) {
+	p.cgroup = newGroup()
+	pid, err := p.forkGuard(theirs)
+	theirs.Close() // our end must not seem alive because of a copy in here
+	if err != nil {
+		p.err = fmt.Errorf("start the job's guard: %w%s", err, remedy(err))
+	}
+	close(p.started)
+	if err != nil {
+		return
+	}
+	var ws syscall.WaitStatus
+	for {
+		if _, err := syscall.Wait4(pid, &ws, 0, nil); err != syscall.EINTR {
+			break
+		}
+	}
+	p.ended <- ws
+}
+
+func (p *Prepared) forkGuard(theirs *os.File) (pid int, err error) {
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return 0, err
+	}
+	defer null.Close()
+	far := p.ranks + 2*maxPorts // a pidfd for each rank, both ends of some ports, and little more
+	// Standard error is for a guard or keeper in trouble; ranks have their pipes.
+	return syscall.ForkExec("/proc/self/exe", []string{guardName, strconv.Itoa(far), string(p.cgroup)}, &syscall.ProcAttr{
+		Env:   os.Environ(),
+		Files: []uintptr{null.Fd(), null.Fd(), uintptr(syscall.Stderr), theirs.Fd()},
+		Sys:   &syscall.SysProcAttr{Setsid: true},
+	})
+}
+
+// Run is [Run] with what has been prepared, for cfg that has as many ranks.
+func (p *Prepared) Run(ctx context.Context, cfg Config) (*Report, error) {
+	defer p.Close()
+	err := cfg.check()
+	switch {
+	case err != nil:
+	case p.refused != nil:
+		err = p.refused
+	case p.ranks != cfg.ranks():
+		err = fmt.Errorf("%d ranks are prepared and %d to be run", p.ranks, cfg.ranks())
+	}
+	if err != nil {
+		return nil, fmt.Errorf("start the job: %w", err)
+	}
+	f, err := begin(p, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("start the job: %w", err)
+	}
+	p.conn = nil // closed by the job
+	return f.run(ctx)
+}
+
+// Close takes back what has been prepared, unless it has been run.
+func (p *Prepared) Close() {
+	if p.conn == nil {
+		return
+	}
+	p.conn.Close()
+	p.conn = nil
+	if <-p.started; p.err == nil {
+		<-p.ended
+	}
+	p.cgroup.end()
+}

@@ -1,0 +1,151 @@
+package launcher
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func TestTimeoutStopsTheJob(t *testing.T) {
+	cfg := config("plan", 3)
+	cfg.Grace = watchdog
+	cfg.Timeout = 500 * time.Millisecond
+	calls := 0
+	var running []int
+	cfg.Explain = func(why Occasion, r *Report) []string {
+		if why != TimeOver {
+			t.Errorf("occasion %v", why)
+		}
+		calls++
+		running = r.Running()
+		return []string{"why"}
+	}
+	j := start(t, cfg)
+	report := j.wait()
+	if !report.TimedOut || report.ExitStatus() != 124 || report.First != -1 || len(report.Messages()) > 0 {
+		t.Errorf("timed out: %v, exit status %d, first failure %d, messages %q; want true, 124, -1, none",
+			report.TimedOut, report.ExitStatus(), report.First, report.Messages())
+	}
+	var want []int // on a slow machine perhaps not all of them were started
+	for rank, r := range report.Ranks {
+		if r.PID != 0 {
+			want = append(want, rank)
+		}
+		if r.PID != 0 && (!r.Ended || !r.Stopped || r.Status.Signal() != syscall.SIGTERM) {
+			t.Errorf("rank %d: %+v, want it stopped by SIGTERM", rank, r)
+		}
+	}
+	if !slices.Equal(report.Hang, []string{"why"}) {
+		t.Errorf("why it hangs: %q", report.Hang)
+	}
+	if calls != 1 || !slices.Equal(running, want) {
+		t.Errorf("told %d times, at last that ranks %v still ran; want once, %v", calls, running, want)
+	}
+}
+
+// The ranks are still as they were when the job is explained, and have not been asked to end.
+func TestRanksRunWhileTheJobIsExplained(t *testing.T) {
+	cfg := config("listener", 2, "LISTEN_END=15")
+	cfg.Timeout = 500 * time.Millisecond
+	cfg.Grace = watchdog
+	told := make(chan struct{})
+	goOn := make(chan struct{})
+	cfg.explainTime = watchdog
+	cfg.Explain = func(Occasion, *Report) []string {
+		close(told)
+		<-goOn
+		return nil
+	}
+	j := start(t, cfg)
+	pids := j.out.await(2, "ready")
+	take(t, told)
+	for _, rest := range pids {
+		var pid int
+		fmt.Sscan(rest, &pid)
+		watch(t, pid).mustLive()
+	}
+	if s := j.out.String(); strings.Contains(s, "signal") {
+		t.Errorf("ranks were signalled before the call:\n%s", s)
+	}
+	close(goOn)
+	if report := j.wait(); !report.TimedOut {
+		t.Error("the report does not say that the time was over")
+	}
+	j.out.await(2, "signal 15")
+}
+
+func TestJobThatEndsInTime(t *testing.T) {
+	cfg := config("plan", 2, "PLAN_0=exit 0", "PLAN_1=exit 0")
+	cfg.Timeout = watchdog
+	cfg.Explain = func(Occasion, *Report) []string { t.Error("timed out"); return nil }
+	if report := start(t, cfg).wait(); report.TimedOut || report.ExitStatus() != 0 {
+		t.Errorf("timed out: %v, exit status %d", report.TimedOut, report.ExitStatus())
+	}
+}
+
+// The end of the time does not matter to a job that comes down already.
+func TestTimeoutOfAnEndingJob(t *testing.T) {
+	for name, report := range map[string]*Report{
+		"a rank has failed":    {Ranks: []Result{{PID: 10, Ended: true}, {PID: 11}}, First: 0},
+		"a signal has come":    {Ranks: []Result{{PID: 10}, {PID: 11}}, First: -1, Signal: syscall.SIGINT},
+		"the ranks have ended": {Ranks: []Result{{PID: 10, Ended: true}, {PID: 11, Ended: true}}, First: -1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := &front{report: report} // has no keeper to give an order to
+			f.cfg.Explain = func(Occasion, *Report) []string { t.Error("timed out"); return nil }
+			f.expire()
+			if f.expired {
+				t.Error("the end is put down to the time")
+			}
+		})
+	}
+}
+
+// An explanation that does not come to an end keeps nobody from ending the job: neither
+// its time, nor a second signal.
+func TestExplanationWithoutEnd(t *testing.T) {
+	for name, tc := range map[string]struct {
+		timeout time.Duration
+		signals []syscall.Signal
+		want    int
+	}{
+		"time over":         {500 * time.Millisecond, nil, 124},
+		"two quits":         {0, []syscall.Signal{syscall.SIGQUIT, syscall.SIGQUIT}, 128 + 3},
+		"quit, interrupt":   {0, []syscall.Signal{syscall.SIGQUIT, syscall.SIGINT}, 128 + 3},
+		"asked, interrupt":  {0, []syscall.Signal{0, syscall.SIGINT}, 128 + 2},
+		"asked, then quit":  {0, []syscall.Signal{0, syscall.SIGQUIT, syscall.SIGQUIT}, 128 + 3},
+		"interrupt at once": {0, []syscall.Signal{syscall.SIGINT}, 128 + 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := config("listener", 2)
+			cfg.Timeout, cfg.SignalGrace = tc.timeout, 10*time.Millisecond
+			cfg.explainTime = watchdog
+			if tc.timeout > 0 {
+				cfg.explainTime = time.Millisecond
+			}
+			signals, ask, asked, never := make(chan os.Signal), make(chan struct{}), make(chan struct{}, 8), make(chan struct{})
+			defer close(never)
+			cfg.Signals, cfg.Ask = signals, ask
+			cfg.Explain = func(Occasion, *Report) []string { asked <- struct{}{}; <-never; return nil }
+			j := start(t, cfg)
+			j.out.await(2, "ready")
+			for i, sig := range tc.signals {
+				if sig == 0 {
+					ask <- struct{}{}
+				} else {
+					signals <- sig
+				}
+				if i == 0 && len(tc.signals) > 1 {
+					take(t, asked)
+				}
+			}
+			if report := j.wait(); report.ExitStatus() != tc.want {
+				t.Errorf("exit status %d, want %d", report.ExitStatus(), tc.want)
+			}
+		})
+	}
+}
