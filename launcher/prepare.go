@@ -73,7 +73,7 @@ func (p *Prepared) forkGuard(theirs *os.File) (pid int, err error) {
 	defer null.Close()
 	far := p.ranks + 2*maxPorts // a pidfd for each rank, both ends of some ports, and little more
 	// Standard error is for a guard or keeper in trouble; ranks have their pipes.
-	return syscall.ForkExec("/proc/self/exe", []string{guardName, strconv.Itoa(far), string(p.cgroup)}, &syscall.ProcAttr{
+	return forkExec("/proc/self/exe", []string{guardName, strconv.Itoa(far), string(p.cgroup)}, &syscall.ProcAttr{
 		Env:   os.Environ(),
 		Files: []uintptr{null.Fd(), null.Fd(), uintptr(syscall.Stderr), theirs.Fd()},
 		Sys:   &syscall.SysProcAttr{Setsid: true},

@@ -143,7 +143,7 @@ func guard() error {
 	for len(files) < far {
 		files = append(files, ^uintptr(0)) // none
 	}
-	keeper, err := syscall.ForkExec("/proc/self/exe", []string{keeperName, strconv.Itoa(far), os.Args[2]},
+	keeper, err := forkExec("/proc/self/exe", []string{keeperName, strconv.Itoa(far), os.Args[2]},
 		&syscall.ProcAttr{Env: os.Environ(), Files: append(files, 0)})
 	if err != nil {
 		cgroup.end()

@@ -39,7 +39,7 @@ func (j *job) start(rank int, ends []int, cgroup int) (pid, pidfd int, err error
 		return 0, pidfd, &stepError{fmt.Sprintf("bind it to the processors %v", j.CPUs[rank]), err}
 	}
 	defer unbind()
-	pid, err = syscall.ForkExec(path, part.Args, &syscall.ProcAttr{
+	pid, err = forkExec(path, part.Args, &syscall.ProcAttr{
 		Dir:   part.Dir,
 		Env:   mergeEnv(slices.Clone(part.Env), j.RankEnv[rank]),
 		Files: files,
@@ -57,6 +57,15 @@ func (j *job) start(rank int, ends []int, cgroup int) (pid, pidfd int, err error
 		err = &stepError{"stop it before its first instruction, for which ptrace is forbidden here (allow it, or stop no rank)", err}
 	}
 	return pid, pidfd, err
+}
+
+// forkExec is [syscall.ForkExec], but that too many open files are called so.
+func forkExec(path string, args []string, attr *syscall.ProcAttr) (pid int, err error) {
+	pid, err = syscall.ForkExec(path, args, attr)
+	if err == syscall.EBADF {
+		err = syscall.EMFILE // the new process was to have a file under a number beyond the limit
+	}
+	return pid, err
 }
 
 // mergeEnv adds a list of "name=value" to one in which each name occurs once, so that it

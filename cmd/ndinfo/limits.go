@@ -21,9 +21,11 @@ const (
 	fairAddressSpace  = 4 << 30
 )
 
-// descriptorsFor returns how many descriptors ndrun needs for a job, besides inherited ones
-// such as standard input and output: exactly for one rank, and at most for several.
-func descriptorsFor(ranks int) uint64 { return 9 + 6*uint64(ranks) }
+// descriptorsFor returns how many descriptors a job needs. Its keeper, which closes what it
+// inherits, needs exactly the first number; ndrun, which does not, at most the second.
+func descriptorsFor(ranks, inherited uint64) uint64 {
+	return max(13+6*ranks, inherited+9+3*ranks)
+}
 
 func checkMemory() check { return judgeMemory(shm.MemoryLeft()) }
 
@@ -53,9 +55,9 @@ func checkFileSize() check {
 // checkDescriptors finds fair what a job with a rank for each core needs. It sees the hard limit:
 // Go programs raise the soft one to it when they start.
 func checkDescriptors() check {
-	open := inherited()
+	open, cores := inherited(), uint64(runtime.NumCPU())
 	decimal := func(n uint64) string { return strconv.FormatUint(n, 10) }
-	return checkLimit("descriptors", unix.RLIMIT_NOFILE, open+descriptorsFor(1), open+descriptorsFor(runtime.NumCPU()), "ulimit -Hn", decimal)
+	return checkLimit("descriptors", unix.RLIMIT_NOFILE, descriptorsFor(1, open), descriptorsFor(cores, open), "ulimit -Hn", decimal)
 }
 
 // inherited counts the descriptors within the limit that whoever started ndinfo left open; ndrun
