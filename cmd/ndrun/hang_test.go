@@ -246,22 +246,22 @@ func TestHangThatNobodyHears(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer r.Close()
-		size, err := unix.FcntlInt(w.Fd(), unix.F_SETPIPE_SZ, 4096)
-		if err != nil {
+		if _, err := unix.FcntlInt(w.Fd(), unix.F_SETPIPE_SZ, 4096); err != nil {
 			t.Fatal(err)
 		}
 		cmd.Stderr = w
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		w.Close()
 		want := 124
 		if args[0] != "--timeout" {
-			want = -1                                                               // by the second signal, as long as its last words cannot be written
-			for n := 0; n < size && err == nil; time.Sleep(10 * time.Millisecond) { // until the pipe is full
-				n, err = unix.IoctlGetInt(int(r.Fd()), unix.TIOCINQ)
+			want = -1 // by the second signal, as long as its last words cannot be written
+			for full := false; !full; time.Sleep(10 * time.Millisecond) {
+				n, err := unix.Poll([]unix.PollFd{{Fd: int32(w.Fd()), Events: unix.POLLOUT}}, 0)
+				full = n == 0 && err == nil
 			}
 		}
+		w.Close()
 		ended := make(chan struct{})
 		go func() {
 			for end := false; !end && want == -1; {
