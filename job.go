@@ -65,7 +65,8 @@ type Job struct {
 	broken     error      // why no collective call can succeed any more; guarded by collective
 	deaths     uint64     // when we last looked who is gone; guarded by collective
 
-	closed atomic.Bool
+	closed  atomic.Bool
+	ballast *strings.Builder // see newBallast
 
 	mu      sync.Mutex
 	waiting map[int][]nd.Connector // connection requests by rank; guarded by mu
@@ -95,7 +96,7 @@ func Init(ctx context.Context) (*Job, error) {
 	if err := j.start(ctx, p.rank, endpoint.Options{Executor: executor}); err != nil {
 		return nil, errors.Join(fmt.Errorf("softnd: init: rank %d of %d: %w", p.rank, p.arena.Ranks(), err), j.Close(), p.quit())
 	}
-	j.place = p
+	j.place, j.ballast = p, newBallast(p.arena.Ranks())
 	current.Store(j)
 	return j, nil
 }
@@ -196,5 +197,6 @@ func (j *Job) Close() error {
 		errs = append(errs, j.member.Leave())
 	}
 	current.CompareAndSwap(j, nil)
+	j.ballast = nil
 	return errors.Join(append(errs, j.detach(), j.place.bye())...)
 }

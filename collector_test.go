@@ -1,0 +1,71 @@
+package softnd
+
+import (
+	"math"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// untuned gives a test the collector as the runtime starts it, whatever the environment says.
+func untuned(t *testing.T) {
+	percent, limit := debug.SetGCPercent(100), debug.SetMemoryLimit(math.MaxInt64)
+	t.Cleanup(func() { debug.SetGCPercent(percent); debug.SetMemoryLimit(limit) })
+}
+
+var litter []byte // what is assigned here, the compiler has to allocate
+
+// collections counts them while so many bytes of garbage are made.
+func collections(bytes int) uint32 {
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	for made := 0; made < bytes; made += len(litter) {
+		litter = make([]byte, 16<<10)
+	}
+	runtime.ReadMemStats(&after)
+	return after.NumGC - before.NumGC
+}
+
+func TestBallast(t *testing.T) {
+	untuned(t)
+	const garbage = 512 << 20
+	without := collections(garbage)
+	var start, end unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &start); err != nil {
+		t.Fatal(err)
+	}
+	ballast := newBallast(1)
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &end); err != nil {
+		t.Fatal(err)
+	}
+	if ballast == nil || ballast.Cap() < ballastSize {
+		t.Fatalf("no ballast, or not enough: %v", ballast)
+	}
+	if pages := int(end.Minflt-start.Minflt) * os.Getpagesize(); pages > ballastSize/8 {
+		t.Errorf("%d bytes of it were touched", pages)
+	}
+	with := collections(garbage)
+	if runtime.KeepAlive(ballast); with > 2*garbage/ballastSize || without < 2*with {
+		t.Errorf("%d collections with it, %d without", with, without)
+	}
+}
+
+func TestNoBallast(t *testing.T) {
+	for name, tune := range map[string]func() (ranks int){
+		"percentage": func() int { debug.SetGCPercent(50); return 1 },
+		"off":        func() int { debug.SetGCPercent(-1); return 1 },
+		"limit":      func() int { debug.SetMemoryLimit(1 << 40); return 1 },
+		"many ranks": func() int { return 1 << 20 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			untuned(t)
+			if newBallast(tune()) != nil {
+				t.Error("there is ballast")
+			}
+		})
+	}
+}
