@@ -2,8 +2,8 @@ package launcher
 
 import (
 	"bufio"
-	"crypto/rand"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -21,17 +21,22 @@ import (
 // missing too: not every user may make one, and it takes Linux 5.14. The job comes down
 // without it.
 //
-// The front chooses the path and the guard makes the directory. So whoever of the two is
-// killed, the other knows what to remove.
+// The front chooses a name, from which guard and front find the path, and the keeper makes
+// the directory. So whoever of them is killed, the others know what to remove.
 type group string
 
-// newGroup chooses a path below the cgroup of this process.
-func newGroup() group {
+func newGroupName() string {
+	return fmt.Sprintf("softnd-%d-%d", os.Getpid(), time.Now().UnixNano())
+}
+
+// groupNamed is the group of that name below the cgroup of this process, in which those
+// of the other two are too.
+func groupNamed(name string) group {
 	own := ownCgroup()
 	if own == "" {
 		return ""
 	}
-	return group(filepath.Join(own, "softnd-"+rand.Text()))
+	return group(filepath.Join(own, name))
 }
 
 // make makes the directory, if it may be made and is of use.

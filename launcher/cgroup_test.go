@@ -18,7 +18,7 @@ import (
 // needCgroups skips a test where this user may not make cgroups.
 func needCgroups(t *testing.T) {
 	t.Helper()
-	g := newGroup()
+	g := groupNamed(newGroupName())
 	g.make()
 	defer g.end()
 	if fd := g.open(); fd >= 0 {
@@ -123,7 +123,7 @@ func TestCgroupGoes(t *testing.T) {
 // A rank may have made groups below its own, as a job within a job does.
 func TestCgroupGoesWithWhatIsBelow(t *testing.T) {
 	needCgroups(t)
-	g := newGroup()
+	g := groupNamed(newGroupName())
 	g.make()
 	below := g + "/softnd-below"
 	below.make()

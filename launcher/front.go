@@ -2,7 +2,6 @@ package launcher
 
 import (
 	"context"
-	"encoding/gob"
 	"errors"
 	"fmt"
 	"os"
@@ -20,12 +19,11 @@ type front struct {
 	cfg     Config
 	job     *job
 	orders  sender
-	keeper  *gob.Encoder  // writes to orders
 	from    receiver      // of the keeper
 	ports   map[int][]int // by rank, until attend
 	files   []*os.File    // for the output: two by rank, nil where there is none
 	sinks   [2]*sink
-	streams []*stream  // as files; nil until the rank has been started
+	streams []*stream  // as files; nil until the rank has been started, and where it had nothing to say
 	readers []int      // the ranks that get the standard input
 	inputs  []*os.File // what they read
 	input   *copier    // to several of them; else nil
@@ -70,10 +68,8 @@ func begin(p *Prepared, cfg Config) (_ *front, err error) {
 	if err := f.roomForPorts(); err != nil {
 		return nil, err
 	}
+	<-f.grouped
 	f.job = f.send()
-	if <-f.started; f.err != nil {
-		return nil, f.err
-	}
 	return f, nil
 }
 
@@ -139,8 +135,13 @@ func (f *front) attend(rank int) error {
 		return nil
 	}
 	delete(f.ports, rank)
+	silent := overInSilence(fds[:len(f.sinks)])
 	for which, to := range f.sinks {
 		i := 2*rank + which
+		if silent[which] {
+			unix.Close(fds[which])
+			continue
+		}
 		f.streams[i] = newStream(rank, which, os.NewFile(uintptr(fds[which]), "output of a rank"), f.files[i], to, f.outputFailed)
 		f.files[i] = nil // it closes with the stream
 		f.copying.Go(f.streams[i].copy)
@@ -152,6 +153,24 @@ func (f *front) attend(rank int) error {
 		return fmt.Errorf("serve rank %d of %d: %w%s", rank, f.ranks, err, remedy(err))
 	}
 	return nil
+}
+
+// overInSilence tells of which pipes nothing will ever be read: the ranks of a short job
+// may have ended by the time they are attended, and to set a stream up costs more than to
+// ask for all of its rank.
+func overInSilence(pipes []int) [2]bool {
+	var ask [2]unix.PollFd
+	for i, fd := range pipes {
+		ask[i] = unix.PollFd{Fd: int32(fd), Events: unix.POLLIN}
+	}
+	var over [2]bool
+	if _, err := unix.Poll(ask[:], 0); err != nil {
+		return over
+	}
+	for i := range ask {
+		over[i] = ask[i].Revents&(unix.POLLHUP|unix.POLLIN) == unix.POLLHUP // no writer, and nothing written
+	}
+	return over
 }
 
 // growDescriptors makes room for n more descriptors, where there is a limit below that
@@ -188,11 +207,10 @@ func (f *front) standardInput() (err error) {
 func (f *front) send() *job {
 	programs := f.cfg.programs()
 	j := f.cfg.job(programs)
-	j.Readers = f.readers
+	j.Readers, j.Cgroup = f.readers, f.cgroup
 	for _, file := range slices.Concat(programs, f.cfg.Files, f.inputs) {
 		f.orders.enclose([]int{int(file.Fd())})
 	}
-	f.keeper = gob.NewEncoder(&f.orders)
 	f.order(order{Kind: orderStart, Job: j})
 	f.closeInputs()
 	return &j
@@ -225,7 +243,7 @@ func closeAll(files []*os.File) {
 
 // order tells the keeper. That the keeper has gone shows as the end of its events.
 func (f *front) order(o order) {
-	_ = f.keeper.Encode(o)
+	f.orders.put(&o)
 	f.orders.flush()
 }
 

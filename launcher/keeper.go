@@ -1,7 +1,6 @@
 package launcher
 
 import (
-	"encoding/gob"
 	"errors"
 	"fmt"
 	"os"
@@ -29,7 +28,6 @@ type keeper struct {
 	job    job
 	orders <-chan order
 	told   sender         // what the front is to be told when there is nothing to do at once
-	front  *gob.Encoder   // writes to told
 	ended  chan os.Signal // a child has ended
 	deaths *deaths
 	cgroup group
@@ -57,15 +55,18 @@ func keep() error {
 		return err
 	}
 	unix.Close(far)
-	cgroup := group(os.Args[2])
-	defer cgroup.remove() // as long as anybody is in it, that fails
 	conn, err := unixsock.Adopt(socketFD)
 	if err != nil {
 		return fmt.Errorf("open the socket to the launcher: %w", err)
 	}
 	in, orders := receiver{conn: conn}, make(chan order)
 	go receive(&in, orders)
-	withdraw() // meanwhile
+	ready := make(chan error, 1)
+	go func() {
+		heedTerminal()
+		ready <- dropInherited()
+		withdraw()
+	}()
 	first, ok := <-orders
 	if !ok {
 		return nil // the front died before there was anything to keep
@@ -76,16 +77,20 @@ func keep() error {
 		told:   sender{conn: conn},
 		ended:  make(chan os.Signal, 1),
 		rankOf: make(map[int]int),
-		cgroup: cgroup,
+		cgroup: first.Job.Cgroup,
 	}
-	k.front = gob.NewEncoder(&k.told)
 	if err := k.job.unpack(&in); err != nil {
 		return err
 	}
 	k.since = make([]time.Time, k.job.Ranks)
+	k.cgroup.make()
+	defer k.cgroup.remove() // as long as anybody is in it, that fails
 	k.inside = k.cgroup.open()
 	if k.deaths, err = newDeaths(k.job.Ranks); err != nil {
 		return fmt.Errorf("watch the ranks: %w", err)
+	}
+	if err := <-ready; err != nil {
+		return fmt.Errorf("close what is not for the job: %w", err)
 	}
 	if err := k.run(); err != nil {
 		return err
@@ -98,7 +103,7 @@ func keep() error {
 
 // tell has something sent to the front, with the next flush. That the front has gone
 // shows as the end of the orders.
-func (k *keeper) tell(e event) { _ = k.front.Encode(e) }
+func (k *keeper) tell(e event) { k.told.put(&e) }
 
 func (k *keeper) flush() { closeFDs(k.told.flush()) }
 

@@ -6,9 +6,8 @@ import (
 	"time"
 )
 
-// Front and keeper talk over one stream socket, in gob, which keeps arguments and
-// variables that are not valid UTF-8 as they are. Both run the same executable, so
-// there is no version to agree on. Open files travel with the bytes, see wire.go.
+// Front and keeper talk over one stream socket, see codec.go. Both run the same executable,
+// so there is no version to agree on. Open files travel with the bytes, see wire.go.
 //
 //	front                     keeper
 //	orderStart   ──────────→                    once, before any other, with the files of the job
@@ -38,6 +37,14 @@ type order struct {
 	Signal syscall.Signal
 }
 
+func (o *order) fields(c *codec) {
+	number(c, &o.Kind)
+	number(c, &o.Signal)
+	if o.Kind == orderStart {
+		o.Job.fields(c)
+	}
+}
+
 type eventKind int
 
 const (
@@ -65,6 +72,24 @@ type event struct {
 	Problem  string    // what failed: a step of the start, the look for what is left
 }
 
+func (e *event) fields(c *codec) {
+	number(c, &e.Kind)
+	number(c, &e.Rank)
+	number(c, &e.Ranks)
+	number(c, &e.PID)
+	number(c, &e.Errno)
+	number(c, &e.Signal)
+	number(c, &e.Status)
+	number(c, &e.Usage.Wall)
+	number(c, &e.Usage.User)
+	number(c, &e.Usage.System)
+	number(c, &e.Usage.MaxRSS)
+	flag(c, &e.Stopping)
+	each(c, &e.Leftover, processFields)
+	each(c, &e.Stuck, processFields)
+	text(c, &e.Problem)
+}
+
 // job is what the keeper needs to know to start the ranks.
 type job struct {
 	Ranks       int
@@ -76,12 +101,42 @@ type job struct {
 	Files       int
 	Socket      bool  // each rank has a socket of its own
 	Readers     []int // the ranks that get the standard input
+	Cgroup      group // to be made for the ranks
 	Grace       time.Duration
 	SignalGrace time.Duration
 
 	// In the keeper, what came with the order, in this sequence.
 	programs, files []int
 	inputs          []int // for Readers: the standard input itself if there is one, else pipes
+}
+
+func (j *job) fields(c *codec) {
+	number(c, &j.Ranks)
+	each(c, &j.Parts, partFields)
+	each(c, &j.RankEnv, texts)
+	each(c, &j.CPUs, numbers)
+	each(c, &j.Held, flag)
+	number(c, &j.Programs)
+	number(c, &j.Files)
+	flag(c, &j.Socket)
+	numbers(c, &j.Readers)
+	text(c, &j.Cgroup)
+	number(c, &j.Grace)
+	number(c, &j.SignalGrace)
+}
+
+func partFields(c *codec, p *jobPart) {
+	number(c, &p.Ranks)
+	text(c, &p.Path)
+	number(c, &p.Program)
+	texts(c, &p.Args)
+	text(c, &p.Dir)
+	texts(c, &p.Env)
+}
+
+func processFields(c *codec, p *Process) {
+	number(c, &p.PID)
+	text(c, &p.Name)
 }
 
 // unpack takes the files that came with the order, and does what is the same for all ranks.

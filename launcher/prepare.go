@@ -20,15 +20,14 @@ type Prepared struct {
 	refused error          // instead of conn
 	ended   chan syscall.WaitStatus
 
-	started chan struct{} // closed when the guard has been started, or not; the following is valid then
 	cgroup  group
-	err     error // of the guard's start
+	grouped chan struct{} // closed when cgroup is known
 }
 
 // Prepare begins to start the guard and the keeper of a job with so many ranks. [Prepared.Run]
 // returns what goes wrong with it. Close must be called if Run is not, and may always be.
 func Prepare(ranks int) *Prepared {
-	p := &Prepared{ranks: ranks, started: make(chan struct{}), ended: make(chan syscall.WaitStatus, 1)}
+	p := &Prepared{ranks: ranks, grouped: make(chan struct{}), ended: make(chan syscall.WaitStatus, 1)}
 	if !served {
 		p.refused = ErrNotServed // another program than this one would be started
 		return p
@@ -39,23 +38,25 @@ func Prepare(ranks int) *Prepared {
 		return p
 	}
 	p.conn = ours
+	name := newGroupName()
+	pid, err := p.forkGuard(theirs, name) // here and now: everything waits for the guard
+	theirs.Close()                        // our end must not seem alive because of a copy in here
+	if err != nil {
+		ours.Close()
+		p.conn, p.refused = nil, fmt.Errorf("start the job's guard: %w%s", err, remedy(err))
+		return p
+	}
 	go growDescriptors(6 * ranks)
-	go p.startGuard(theirs)
+	go func() {
+		p.cgroup = groupNamed(name)
+		close(p.grouped)
+	}()
+	go p.wait(pid)
 	return p
 }
 
-// startGuard starts the guard and waits for its end.
-func (p *Prepared) startGuard(theirs *os.File) {
-	p.cgroup = newGroup()
-	pid, err := p.forkGuard(theirs)
-	theirs.Close() // our end must not seem alive because of a copy in here
-	if err != nil {
-		p.err = fmt.Errorf("start the job's guard: %w%s", err, remedy(err))
-	}
-	close(p.started)
-	if err != nil {
-		return
-	}
+// wait waits for the end of the guard.
+func (p *Prepared) wait(pid int) {
 	var ws syscall.WaitStatus
 	for {
 		if _, err := syscall.Wait4(pid, &ws, 0, nil); err != syscall.EINTR {
@@ -65,7 +66,7 @@ func (p *Prepared) startGuard(theirs *os.File) {
 	p.ended <- ws
 }
 
-func (p *Prepared) forkGuard(theirs *os.File) (pid int, err error) {
+func (p *Prepared) forkGuard(theirs *os.File, cgroup string) (pid int, err error) {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
 		return 0, err
@@ -73,7 +74,7 @@ func (p *Prepared) forkGuard(theirs *os.File) (pid int, err error) {
 	defer null.Close()
 	far := p.ranks + 2*maxPorts // a pidfd for each rank, both ends of some ports, and little more
 	// Standard error is for a guard or keeper in trouble; ranks have their pipes.
-	return forkExec("/proc/self/exe", []string{guardName, strconv.Itoa(far), string(p.cgroup)}, &syscall.ProcAttr{
+	return forkExec("/proc/self/exe", []string{guardName, strconv.Itoa(far), cgroup}, &syscall.ProcAttr{
 		Env:   os.Environ(),
 		Files: []uintptr{null.Fd(), null.Fd(), uintptr(syscall.Stderr), theirs.Fd()},
 		Sys:   &syscall.SysProcAttr{Setsid: true},
@@ -109,8 +110,7 @@ func (p *Prepared) Close() {
 	}
 	p.conn.Close()
 	p.conn = nil
-	if <-p.started; p.err == nil {
-		<-p.ended
-	}
+	<-p.ended
+	<-p.grouped
 	p.cgroup.end()
 }

@@ -54,6 +54,8 @@ func Serve() {
 		fail(fmt.Errorf("become a subreaper: %w", err))
 	}
 	unix.CloseOnExec(socketFD)
+	// ps would show "exe" otherwise. Failing at this harms nobody.
+	_ = os.WriteFile("/proc/self/comm", []byte(os.Args[0]), 0)
 	if err := role(); err != nil {
 		fail(err)
 	}
@@ -65,26 +67,26 @@ func fail(err error) {
 	os.Exit(1)
 }
 
-// withdraw makes this process deaf to signals, and gives it its name for ps. The job need
-// not wait for it: nobody knows yet that this process is there.
+// withdraw makes this process deaf to signals. To catch one costs turns of several
+// threads, and the job need not wait for that: nobody knows yet that this process is there.
 func withdraw() {
-	// ps would show "exe" otherwise. Failing at this harms nobody.
-	_ = os.WriteFile("/proc/self/comm", []byte(os.Args[0]), 0)
-
 	// Caught and dropped rather than ignored: ranks would inherit an ignored signal.
 	// For the same reason one that the user had ignored (nohup) stays so, other than the
-	// terminal's two, which the front ignores for itself alone. All others that can be
-	// sent do nothing to a Go program in an orphaned process group. To catch one costs
-	// turns of several threads, so these are all.
+	// terminal's two, see heedTerminal. All others that can be sent do nothing to a Go
+	// program in an orphaned process group, so these are all.
 	drop := make(chan os.Signal, 1)
 	for _, sig := range []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM} {
 		if !signal.Ignored(sig) {
 			signal.Notify(drop, sig)
 		}
 	}
-	if os.Args[0] == keeperName {
-		signal.Notify(drop, syscall.SIGTTIN, syscall.SIGTTOU) // back to the default, by the ranks' exec
-	}
+}
+
+// heedTerminal has ranks that are started afterwards heed the terminal's signals to
+// background jobs, which the front ignores for itself alone: those that are caught go back
+// to the default with the ranks' exec.
+func heedTerminal() {
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGTTIN, syscall.SIGTTOU)
 }
 
 // farFD is the descriptor that the keeper inherits behind all that it opens, for its table
@@ -134,11 +136,6 @@ func guard() error {
 	}
 	const spare = 8 // what the fork moves meanwhile goes behind
 	far = max(socketFD+1, int(min(uint64(far), limit.Cur-spare)))
-	if err := dropInherited(); err != nil {
-		return err
-	}
-	cgroup := group(os.Args[2])
-	cgroup.make()
 	files := []uintptr{0, 1, 2, socketFD}
 	for len(files) < far {
 		files = append(files, ^uintptr(0)) // none
@@ -146,11 +143,12 @@ func guard() error {
 	keeper, err := forkExec("/proc/self/exe", []string{keeperName, strconv.Itoa(far), os.Args[2]},
 		&syscall.ProcAttr{Env: os.Environ(), Files: append(files, 0)})
 	if err != nil {
-		cgroup.end()
 		return fmt.Errorf("start the keeper: %w", err)
 	}
 	unix.Close(socketFD)
 	withdraw()
+	_ = dropInherited() // the keeper tells if it cannot
+	cgroup := groupNamed(os.Args[2])
 
 	status, options := 0, 0
 	var giveUp time.Time

@@ -49,6 +49,18 @@ func CatchSignals() <-chan os.Signal {
 	return c
 }
 
+// DieOfSignals ends this process by a signal from [CatchSignals], and does with the others
+// what the system would: a program calls it when there is no job any more. To reset them all
+// would take longer than to start ten ranks.
+func DieOfSignals(signals <-chan os.Signal) {
+	go func() {
+		for sig := range signals {
+			signal.Reset(sig)
+			_ = unix.Kill(os.Getpid(), sig.(syscall.Signal))
+		}
+	}()
+}
+
 // suspend suspends this process until it gets SIGCONT.
 func suspend() {
 	// To this thread: then it has happened when the call returns.

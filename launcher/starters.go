@@ -46,7 +46,7 @@ func (k *keeper) startOne(s *launch) {
 // starter makes a thread that works for the start of ranks, like this one, and never ends:
 // the ranks would end with it.
 func starter() chan<- func() {
-	todo := make(chan func())
+	todo := make(chan func(), 1) // who has something for it need not wait until the thread is there
 	go func() {
 		runtime.LockOSThread()
 		for do := range todo {

@@ -18,9 +18,12 @@ import (
 // either take all memory or silence the others.
 const maxLine = 1 << 20
 
-// busyBuffer is what the buffer of a stream grows to when the rank writes faster than
-// it is read: as much as a pipe holds.
-const busyBuffer = 64 << 10
+// quietBuffer is what the buffer of a stream begins with: most ranks write little. It
+// grows to busyBuffer, as much as a pipe holds, when the rank writes faster than it is read.
+const (
+	quietBuffer = 512
+	busyBuffer  = 64 << 10
+)
 
 // tailLength is how much of a stream is kept for the report.
 const tailLength = 2 << 10
@@ -48,7 +51,7 @@ func newStream(rank, which int, from, file *os.File, to *sink, onErr func(error)
 // and the pipe has nothing more to give. A sink or file that is slow slows the rank.
 func (s *stream) copy() {
 	defer s.close()
-	buf := make([]byte, 4096)
+	buf := make([]byte, quietBuffer)
 	held := 0 // bytes of an unfinished line at the start of buf
 	for {
 		n, err := s.from.Read(buf[held:])

@@ -1,7 +1,6 @@
 package launcher
 
 import (
-	"encoding/gob"
 	"errors"
 	"fmt"
 	"sync"
@@ -22,11 +21,6 @@ type sender struct {
 	bytes []byte
 	files []int
 	err   error // of the first flush that failed; nothing is sent after it
-}
-
-func (s *sender) Write(p []byte) (int, error) {
-	s.bytes = append(s.bytes, p...)
-	return len(p), nil
 }
 
 // enclose has files sent no later than the bytes that were written last.
@@ -123,17 +117,4 @@ func (r *receiver) take(n int) ([]int, error) {
 	fds := r.files[:n:n]
 	r.files = r.files[n:]
 	return fds, nil
-}
-
-// receive passes on what comes over the wire until it ends.
-func receive[T any](in *receiver, to chan<- T) {
-	defer close(to)
-	from := gob.NewDecoder(in)
-	for {
-		var v T
-		if from.Decode(&v) != nil {
-			return
-		}
-		to <- v
-	}
 }

@@ -1,11 +1,11 @@
 package launcher
 
 import (
-	"bytes"
-	"encoding/gob"
+	"bufio"
 	"errors"
 	"io"
 	"os"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -59,11 +59,11 @@ func TestWireCarriesFiles(t *testing.T) {
 		sent = append(sent, int(r.Fd()))
 	}
 	const files = 2*maxRights + 1
-	long := bytes.Repeat([]byte("softnd"), 100_000)
-	to, from := gob.NewEncoder(out), gob.NewDecoder(in)
+	long := event{Problem: strings.Repeat("softnd", 100_000)}
+	from := bufio.NewReader(in)
 	go func() {
 		for round := range 2 {
-			_ = to.Encode(long)
+			out.put(&long)
 			for i := range files {
 				out.enclose([]int{sent[(round+i)%3]})
 			}
@@ -71,9 +71,9 @@ func TestWireCarriesFiles(t *testing.T) {
 		}
 	}()
 	for round := range 2 {
-		var came []byte
-		if err := from.Decode(&came); err != nil || !bytes.Equal(came, long) {
-			t.Fatalf("round %d: %d bytes, %v", round, len(came), err)
+		var came event
+		if !get(from, &came) || came.Problem != long.Problem {
+			t.Fatalf("round %d: %d bytes", round, len(came.Problem))
 		}
 		fds, err := in.take(files)
 		if err != nil {
@@ -101,7 +101,7 @@ func TestWireWithoutRoomForFiles(t *testing.T) {
 	}
 	defer null.Close()
 	fd := int(null.Fd())
-	out.Write([]byte("a"))
+	out.bytes = []byte("a")
 	out.enclose([]int{fd, fd, fd})
 	out.flush()
 	var limit unix.Rlimit
@@ -121,7 +121,7 @@ func TestWireWithoutRoomForFiles(t *testing.T) {
 	if restoreErr := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); err != nil || restoreErr != nil {
 		t.Fatal(err, restoreErr)
 	}
-	out.Write([]byte("b")) // with files that are not the next ones
+	out.bytes = []byte("b") // with files that are not the next ones
 	out.enclose([]int{fd, fd})
 	out.flush()
 	if _, err := io.ReadFull(in, make([]byte, 1)); err != nil {

@@ -37,7 +37,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"sync"
 	"syscall"
 
@@ -136,7 +135,7 @@ func run(args []string, stdin *os.File, stdout, stderr io.Writer) int {
 	report, err := job.Run(context.Background(), cfg)
 	done()
 	watcher.Wait()
-	signal.Reset() // who ends this process now loses words alone, and those may be what cannot be written
+	launcher.DieOfSignals(cfg.Signals) // who ends this process now loses words alone, and those may be what cannot be written
 	status := 0
 	if report != nil {
 		status = report.ExitStatus()

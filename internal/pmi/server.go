@@ -66,9 +66,17 @@ func NewServer(size int, name string, notices Notices) *Server {
 // until the rank hangs up or [Server.Ended] is called. Once a rank.
 func (s *Server) Serve(rank int, conn *unixsock.Conn) {
 	c := &client{rank: rank, conn: conn, done: make(chan struct{})}
+	over := conn.AtEnd() // as that of a program that has ended already, and does not know PMI
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.clients[rank] = c
-	s.mu.Unlock()
+	if over {
+		conn.Close()
+		close(c.done)
+		c.gone = true
+		s.releaseBarrier()
+		return
+	}
 	go func() {
 		defer close(c.done)
 		defer conn.Close()

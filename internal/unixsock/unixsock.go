@@ -120,6 +120,18 @@ func (c *Conn) Send(b, oob []byte) (n int, err error) {
 	return max(n, 0), os.NewSyscallError("sendmsg", err)
 }
 
+// AtEnd tells whether the other side has closed and all that it has sent has been read.
+func (c *Conn) AtEnd() bool {
+	err := control(c.File, func(fd int) error {
+		n, _, err := unix.Recvfrom(fd, make([]byte, 1), unix.MSG_PEEK|unix.MSG_DONTWAIT)
+		if err == nil && n == 0 {
+			return io.EOF
+		}
+		return err
+	})
+	return err == io.EOF
+}
+
 // waited is an error of waiting. Files name the end of their waiting otherwise than
 // everything else of theirs.
 func waited(err error) error {

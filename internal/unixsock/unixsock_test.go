@@ -197,3 +197,24 @@ func TestListener(t *testing.T) {
 		t.Error("Accept waits for ever")
 	}
 }
+
+func TestAtEnd(t *testing.T) {
+	a, b := ends(t, unix.SOCK_STREAM)
+	must := func(want bool, when string) {
+		t.Helper()
+		if a.AtEnd() != want {
+			t.Errorf("%s: %v", when, !want)
+		}
+	}
+	must(false, "open")
+	if _, err := b.Write([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	must(false, "something to read")
+	b.Close()
+	must(false, "closed, with something to read")
+	if n, err := a.Read(make([]byte, 2)); n != 1 || err != nil {
+		t.Fatal(n, err)
+	}
+	must(true, "all read")
+}
