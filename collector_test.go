@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/softnd/softnd/shm"
 )
 
 // untuned gives a test the collector as the runtime starts it, whatever the environment says.
@@ -32,6 +34,9 @@ func collections(bytes int) uint32 {
 
 func TestBallast(t *testing.T) {
 	untuned(t)
+	if left, _ := shm.MemoryLeft(); left < 1<<30 {
+		t.Skipf("%d bytes of memory are left here, too few for a ballast", left)
+	}
 	const garbage = 512 << 20
 	without := collections(garbage)
 	var start, end unix.Rusage
@@ -55,14 +60,25 @@ func TestBallast(t *testing.T) {
 }
 
 func TestNoBallast(t *testing.T) {
+	var space unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_AS, &space); err != nil {
+		t.Fatal(err)
+	}
 	for name, tune := range map[string]func() (ranks int){
 		"percentage": func() int { debug.SetGCPercent(50); return 1 },
 		"off":        func() int { debug.SetGCPercent(-1); return 1 },
 		"limit":      func() int { debug.SetMemoryLimit(1 << 40); return 1 },
 		"many ranks": func() int { return 1 << 20 },
+		"space": func() int {
+			if err := unix.Setrlimit(unix.RLIMIT_AS, &unix.Rlimit{Cur: 1 << 45, Max: space.Max}); err != nil {
+				t.Fatal(err)
+			}
+			return 1
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			untuned(t)
+			defer unix.Setrlimit(unix.RLIMIT_AS, &space)
 			if newBallast(tune()) != nil {
 				t.Error("there is ballast")
 			}

@@ -255,7 +255,7 @@ func (f *front) run(ctx context.Context) (*Report, error) {
 	if f.input != nil {
 		f.copying.Go(f.input.copy)
 	}
-	defer closeAll(f.files) // of ranks that were not started
+	defer closeAll(f.files) // those without a stream
 	events := make(chan event)
 	go receive(&f.from, events)
 	canceled, limit := ctx.Done(), f.limit()
@@ -320,7 +320,7 @@ func (f *front) run(ctx context.Context) (*Report, error) {
 	f.cgroup.end() // what is in there still, because guard and keeper were killed, is killed
 	f.report.Wall = time.Since(f.report.Began)
 	if f.flush() {
-		f.sumUp()
+		f.sumUp(readCorePattern())
 	}
 	return f.report, f.failure
 }

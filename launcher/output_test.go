@@ -169,6 +169,48 @@ type brokenWriter struct{}
 
 func (brokenWriter) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
 
+func TestOverInSilence(t *testing.T) {
+	for name, tc := range map[string]struct {
+		do   func(w *os.File)
+		want bool
+	}{
+		"open":             {func(*os.File) {}, false},
+		"closed":           {func(w *os.File) { w.Close() }, true},
+		"last words":       {func(w *os.File) { w.WriteString("x"); w.Close() }, false},
+		"held by somebody": {func(w *os.File) { keepCopy(t, w); w.Close() }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, w := pipe(t)
+			other, stays := pipe(t)
+			tc.do(w)
+			if got := overInSilence([]int{int(other.Fd()), int(r.Fd())}); got[0] || got[1] != tc.want {
+				t.Errorf("%v, want false and %v", got, tc.want)
+			}
+			stays.Close()
+		})
+	}
+}
+
+// keepCopy keeps a copy of a file open until the test ends.
+func keepCopy(t *testing.T, file *os.File) {
+	t.Helper()
+	fd, err := unix.FcntlInt(file.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Close(fd) })
+}
+
+func pipe(t *testing.T) (r, w *os.File) {
+	t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.Close(); w.Close() })
+	return r, w
+}
+
 func TestOutputThatCannotBeWrittenStopsTheJob(t *testing.T) {
 	cfg := config("plan", 2)
 	cfg.Stdout = brokenWriter{}

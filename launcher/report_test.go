@@ -155,6 +155,17 @@ func TestLastWordsInTheReport(t *testing.T) {
 	}
 }
 
+// A rank may crash without a word: it has no stream.
+func TestCoreOfASilentRank(t *testing.T) {
+	crashed := syscall.WaitStatus(0x80 | syscall.SIGSEGV) // with a core
+	f := &front{report: &Report{Ranks: []Result{{Ended: true, Status: crashed}}}, streams: make([]*stream, 2)}
+	f.cfg.Parts = []Part{{Ranks: 1}}
+	f.sumUp(corePattern{"|/usr/lib/handler %p", false})
+	if got := f.report.Ranks[0].CoreHandler; got != "/usr/lib/handler" {
+		t.Errorf("the core went to %q", got)
+	}
+}
+
 func TestCoreFileIsFound(t *testing.T) {
 	dir := t.TempDir() + "/odd [name]*"
 	if err := os.Mkdir(dir, 0o700); err != nil {

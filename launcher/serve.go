@@ -1,6 +1,8 @@
 package launcher
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -89,12 +91,14 @@ func heedTerminal() {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGTTIN, syscall.SIGTTOU)
 }
 
+var errByHand = errors.New("started without arguments: only the launcher starts this program by this name")
+
 // farFD is the descriptor that the keeper inherits behind all that it opens, for its table
 // of descriptors to be large from the start: while there is one thread. When one of
 // several needs a larger table, the kernel waits for all cores, often for more than 10 ms.
 func farFD() (int, error) {
-	if len(os.Args) != 3 {
-		return 0, fmt.Errorf("started with %d arguments instead of 2: only the launcher starts this program by this name", len(os.Args)-1)
+	if len(os.Args) < 2 {
+		return 0, errByHand
 	}
 	return strconv.Atoi(os.Args[1])
 }
@@ -127,8 +131,8 @@ func dropInherited() error {
 // ends as the keeper did, with 128 + n if that was killed by signal n.
 func guard() error {
 	far, err := farFD()
-	if err != nil {
-		return err
+	if err != nil || len(os.Args) != 3 {
+		return cmp.Or(err, errByHand)
 	}
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
@@ -140,7 +144,7 @@ func guard() error {
 	for len(files) < far {
 		files = append(files, ^uintptr(0)) // none
 	}
-	keeper, err := forkExec("/proc/self/exe", []string{keeperName, strconv.Itoa(far), os.Args[2]},
+	keeper, err := forkExec("/proc/self/exe", []string{keeperName, strconv.Itoa(far)},
 		&syscall.ProcAttr{Env: os.Environ(), Files: append(files, 0)})
 	if err != nil {
 		return fmt.Errorf("start the keeper: %w", err)

@@ -51,7 +51,7 @@ func CatchSignals() <-chan os.Signal {
 
 // DieOfSignals ends this process by a signal from [CatchSignals], and does with the others
 // what the system would: a program calls it when there is no job any more. To reset them all
-// would take longer than to start ten ranks.
+// would take longer than to start ten ranks. SIGPIPE stays caught, SIGTTIN and SIGTTOU ignored.
 func DieOfSignals(signals <-chan os.Signal) {
 	go func() {
 		for sig := range signals {

@@ -21,14 +21,15 @@ func usage(wall time.Duration, ru *syscall.Rusage) Usage {
 }
 
 // sumUp adds to the report what only the front knows. The streams have ended.
-func (f *front) sumUp() {
-	pattern := readCorePattern()
+func (f *front) sumUp(pattern corePattern) {
 	for rank := range f.report.Ranks {
 		r := &f.report.Ranks[rank]
-		if !r.failed() || r.Stopped || f.streams[2*rank+1] == nil {
+		if !r.failed() || r.Stopped {
 			continue
 		}
-		r.LastWords = f.streams[2*rank+1].lastWords()
+		if s := f.streams[2*rank+1]; s != nil {
+			r.LastWords = s.lastWords()
+		}
 		if r.Status.CoreDump() {
 			r.CoreHandler = pattern.handler()
 			r.CorePath = pattern.find(f.cfg.part(rank).Dir, r.PID, r.Status.Signal(), f.report.Began)

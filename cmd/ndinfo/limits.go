@@ -22,9 +22,12 @@ const (
 )
 
 // descriptorsFor returns how many descriptors a job needs. Its keeper, which closes what it
-// inherits, needs exactly the first number; ndrun, which does not, at most the second.
+// inherits, needs at most the first number, and exactly that for up to 16 ranks, which it
+// starts at once; ndrun, which keeps what it inherits, needs at most the second.
 func descriptorsFor(ranks, inherited uint64) uint64 {
-	return max(13+6*ranks, inherited+9+3*ranks)
+	const atOnce = 16
+	keeper := 13 + ranks + 5*min(ranks, atOnce)
+	return max(keeper, inherited+9+3*ranks)
 }
 
 func checkMemory() check { return judgeMemory(shm.MemoryLeft()) }

@@ -220,6 +220,63 @@ func TestBarrierDoesNotWaitForTheDead(t *testing.T) {
 	}
 }
 
+// A rank's process may have ended by the time that its socket comes, and may have spoken
+// before.
+func TestServeWhoHasGone(t *testing.T) {
+	for _, tc := range []struct {
+		name, last string
+		before     bool // the rank is served before the other waits
+		want       string
+	}{
+		{"silent", "", false, ""},
+		{"silent before", "", true, ""},
+		{"unfinalized", hello + "\n", false, "ended without finalizing"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var h heard
+			s := NewServer(2, "kvs", h.notices())
+			ours, waits := pair(t)
+			defer waits.Close()
+			s.Serve(0, ours)
+			ours, gone := pair(t)
+			if _, err := io.WriteString(gone, tc.last); err != nil {
+				t.Fatal(err)
+			}
+			gone.Close()
+			say(t, waits, hello)
+			if tc.before {
+				s.Serve(1, ours)
+			}
+			if _, err := io.WriteString(waits, "cmd=barrier_in\n"); err != nil {
+				t.Fatal(err)
+			}
+			if !tc.before {
+				for end := time.Now().Add(watchdog); !s.hasOneWaiting(); time.Sleep(time.Millisecond) {
+					if time.Now().After(end) {
+						t.Fatal("it does not wait")
+					}
+				}
+				s.Serve(1, ours)
+			}
+			if got, err := bufio.NewReader(waits).ReadString('\n'); got != "cmd=barrier_out rc=-1 msg=rank_1_has_gone\n" {
+				t.Fatalf("%q, %v", got, err)
+			}
+			if got := h.text(); got != "0: 1 waits in a barrier of PMI for rank 1, which does not come any more" {
+				t.Errorf("notices: %s", got)
+			}
+			if err := s.Ended(1); (tc.want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("%v, want %q", err, tc.want)
+			}
+		})
+	}
+}
+
+func (s *Server) hasOneWaiting() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.waiting == 1
+}
+
 func TestEndIsJudged(t *testing.T) {
 	for _, tc := range []struct {
 		name, last, want string

@@ -74,7 +74,9 @@ func (s *Server) Serve(rank int, conn *unixsock.Conn) {
 		conn.Close()
 		close(c.done)
 		c.gone = true
-		s.releaseBarrier()
+		if s.waiting > 0 {
+			go s.leftBarrier()
+		}
 		return
 	}
 	go func() {
@@ -89,6 +91,13 @@ func (s *Server) Serve(rank int, conn *unixsock.Conn) {
 		c.gone = true
 		s.releaseBarrier()
 	}()
+}
+
+// leftBarrier is releaseBarrier without the lock.
+func (s *Server) leftBarrier() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.releaseBarrier()
 }
 
 // Ended tells the server that the rank's process has ended, takes what it said last,
