@@ -26,12 +26,17 @@ func TestLoopsAllocateNothing(t *testing.T) {
 			"reads in a row":  func() error { return l.flow(nd.RequestRead, 100, 0) },
 			"on one pair":     func() error { return l.pour(nd.RequestWrite, 100) },
 		} {
-			n := testing.AllocsPerRun(100, func() {
-				if err := step(); err != nil {
-					failed = err
-				}
-			})
-			if n != 0 {
+			// The other rank and the runtime allocate at times, in the same process. What
+			// allocates in every round is the loop.
+			n := 1.0
+			for round := 0; n != 0 && round < 20 && failed == nil; round++ {
+				n = testing.AllocsPerRun(100, func() {
+					if err := step(); err != nil {
+						failed = err
+					}
+				})
+			}
+			if n != 0 && failed == nil {
 				failed = fmt.Errorf("%s: %v allocations", name, n)
 			}
 			if failed != nil {
