@@ -248,6 +248,7 @@ func (q *CompletionQueue) push(me asym.Goroutine, r *nd.Result, a *account, soli
 		q.announce(r.Status != nd.Success, solicited)
 	}
 	q.mu.Unlock()
+	asym.Light() // ORDER asleep: between the result and the load in wake
 	q.provider.sleep.wake()
 }
 

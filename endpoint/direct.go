@@ -229,7 +229,8 @@ func (ep *Endpoint) takeNow(slot *shm.Slot, to *nd.Result) bool {
 	return true
 }
 
-// landNow is takeNow for a Write whose data came within its slot. See serveWrite.
+// landNow is takeNow for a Write whose data came within its slot. See serveWrite. The
+// memory is ours, so it does no harm that the look at the link comes before the hazard.
 func (ep *Endpoint) landNow(slot *shm.Slot) bool {
 	c := ep.conn
 	word, address := atomic.LoadUint64(&slot[0]), atomic.LoadUint64(&slot[1]) // once: the peer may scribble

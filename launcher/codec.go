@@ -20,7 +20,7 @@ type codec struct {
 	bad    bool   // what was to be read is not there
 }
 
-// next takes n bytes that are to be read.
+// next takes n bytes that are to be read. A negative number is never there.
 func (c *codec) next(n int) []byte {
 	if n < 0 || n > len(c.b) {
 		c.bad, c.b, n = true, nil, 0
@@ -36,10 +36,10 @@ func number[N ~int | ~int64 | ~uint32 | ~uintptr](c *codec, n *N) {
 		return
 	}
 	v, length := binary.Varint(c.b)
-	if length <= 0 {
-		c.bad = true
+	if length == 0 { // cut off; a number that is too long gives a negative length
+		length = -1
 	}
-	c.next(max(length, 0))
+	c.next(length)
 	*n = N(v)
 }
 
@@ -67,7 +67,8 @@ func each[T any](c *codec, l *[]T, visit func(*codec, *T)) {
 	number(c, &n)
 	if !c.writes {
 		if n < 0 || n > len(c.b) { // none takes less than a byte
-			c.bad, n = true, 0
+			c.next(-1)
+			n = 0
 		}
 		*l = make([]T, n)
 	}

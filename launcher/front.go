@@ -95,8 +95,11 @@ func (f *front) outputs() error {
 	f.sinks = newSinks(&f.cfg, f.outputFailed)
 	f.files = make([]*os.File, 2*f.cfg.ranks())
 	f.streams = make([]*stream, len(f.files))
+	err := f.cfg.Output.makeDir()
+	if err != nil {
+		return err
+	}
 	for i := range f.files {
-		var err error
 		if f.files[i], err = f.cfg.Output.create(i/2, i%2); err != nil {
 			return err
 		}
@@ -119,8 +122,7 @@ func (f *front) connect(e event) {
 		fds, err := f.from.take(f.job.ports())
 		if err != nil {
 			f.deaf = true
-			f.failed(fmt.Errorf("take over the output pipes of rank %d of %d: %w%s", rank, f.ranks, err, remedy(err)))
-			f.order(order{Kind: orderStop})
+			f.stopFor(fmt.Errorf("take over the output pipes of rank %d of %d: %w%s", rank, f.ranks, err, remedy(err)))
 			return
 		}
 		f.ports[rank] = fds
@@ -277,8 +279,7 @@ func (f *front) run(ctx context.Context) (*Report, error) {
 				f.connect(e)
 			case eventStarted:
 				if err := f.attend(e.Rank); err != nil {
-					f.failed(err)
-					f.order(order{Kind: orderStop})
+					f.stopFor(err)
 				}
 			}
 			f.note(e)
@@ -293,11 +294,9 @@ func (f *front) run(ctx context.Context) (*Report, error) {
 			f.expire()
 		case <-canceled:
 			canceled = nil
-			f.failed(context.Cause(ctx))
-			f.order(order{Kind: orderStop})
+			f.stopFor(context.Cause(ctx))
 		case err := <-f.outErr:
-			f.failed(err)
-			f.order(order{Kind: orderStop})
+			f.stopFor(err)
 		case hang := <-f.explanation.done:
 			f.explained(hang)
 		case <-f.explanation.limit:
@@ -327,12 +326,18 @@ func (f *front) run(ctx context.Context) (*Report, error) {
 
 func (f *front) failed(err error) { f.failure = errors.Join(f.failure, err) }
 
+// stopFor is failed where the job cannot go on.
+func (f *front) stopFor(err error) {
+	f.failed(err)
+	f.order(order{Kind: orderStop})
+}
+
 // note enters what the keeper saw into the report.
 func (f *front) note(e event) {
 	switch e.Kind {
 	case eventStarted:
 		f.report.Ranks[e.Rank].PID = e.PID
-		if f.cfg.StopAtStart != nil && f.cfg.StopAtStart(e.Rank) && f.cfg.Stopped != nil {
+		if f.job.Held[e.Rank] && f.cfg.Stopped != nil {
 			f.cfg.Stopped(e.Rank, e.PID)
 		}
 	case eventRefused:

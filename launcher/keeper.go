@@ -129,7 +129,6 @@ func (k *keeper) run() error {
 			k.limit(k.job.Grace)
 		}
 		if k.rankless && k.alone {
-			k.cgroup.remove()
 			k.tell(event{Kind: eventDone, Leftover: k.leftover})
 			return nil
 		}

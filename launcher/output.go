@@ -121,14 +121,22 @@ func IsTerminal(w io.Writer) bool {
 // its files.
 var streamNames, fileEndings = [2]string{"stdout", "stderr"}, [2]string{"out", "err"}
 
+// makeDir makes the directory for the files, if there is to be one.
+func (o *Output) makeDir() error {
+	if o.Dir == "" {
+		return nil
+	}
+	if err := os.MkdirAll(o.Dir, 0o777); err != nil {
+		return fmt.Errorf("make the directory for the ranks' output: %w; name one that can be made", err)
+	}
+	return nil
+}
+
 // create makes the file for one stream of a rank, empty if it was there; nil without a
 // directory.
 func (o *Output) create(rank, which int) (*os.File, error) {
 	if o.Dir == "" {
 		return nil, nil
-	}
-	if err := os.MkdirAll(o.Dir, 0o777); err != nil {
-		return nil, fmt.Errorf("make the directory for the ranks' output: %w; name one that can be made", err)
 	}
 	f, err := os.Create(filepath.Join(o.Dir, fmt.Sprintf("rank.%d.%s", rank, fileEndings[which])))
 	if err != nil {

@@ -62,10 +62,8 @@ func (cfg *Config) names() []string {
 // the keeper gets them.
 func (cfg *Config) programs() []*os.File {
 	var files []*os.File
-	known := make(map[*os.File]bool)
 	for _, p := range cfg.Parts {
-		if p.Program != nil && !known[p.Program] {
-			known[p.Program] = true
+		if p.Program != nil && !slices.Contains(files, p.Program) {
 			files = append(files, p.Program)
 		}
 	}

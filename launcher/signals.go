@@ -31,8 +31,9 @@ func endsJob(sig syscall.Signal) bool {
 //
 // A signal that the caller inherited as ignored (nohup, a script's background job)
 // stays ignored. SIGTTIN and SIGTTOU are ignored from here on, so that the terminal does
-// not stop a job in the background; ranks do not inherit that. SIGPIPE is caught too, so that an output that nobody reads any more
-// becomes an error of [Run] instead of the caller's sudden death.
+// not stop a job in the background; ranks do not inherit that. SIGPIPE is caught too, so
+// that an output that nobody reads any more becomes an error of [Run] instead of the
+// caller's sudden death.
 func CatchSignals() <-chan os.Signal {
 	c := make(chan os.Signal, 16)
 	for _, sig := range []os.Signal{

@@ -23,7 +23,7 @@ type sender struct {
 	err   error // of the first flush that failed; nothing is sent after it
 }
 
-// enclose has files sent no later than the bytes that were written last.
+// enclose has files sent no later than the message that was put last.
 func (s *sender) enclose(files []int) { s.files = append(s.files, files...) }
 
 // failed returns why nothing can be sent any more, other than that the other side has gone.

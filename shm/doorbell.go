@@ -27,7 +27,7 @@ const (
 // must look for work between Arm and [Doorbell.Sleep].
 func (d Doorbell) Arm() (ticket uint32) {
 	ticket = d.words.seq.Load()
-	d.words.armed.Swap(armed) // ORDER doorbell-armed: pairs with the load in Ring
+	d.words.armed.Swap(armed) // ORDER doorbell-armed: pairs with the load in Quiet
 	asym.HeavyForAll()        // for ringers whose stores are no barriers; see Producer.Relax
 	return ticket
 }

@@ -143,7 +143,7 @@ func (g *Group) Passed(ticket uint64) bool {
 // rank's member, to the other ranks; they may look after the next barrier, and
 // until the one after that.
 func (g *Group) Publish(off Offset, length uint64) {
-	p := g.member.arena.place(g.rank)
+	p := g.mine
 	// Ordered by the barrier, not by each other: barrier-round, or barrier-arrived, then barrier-open.
 	p.blob.Store(uint64(off))
 	p.length.Store(length)

@@ -76,7 +76,7 @@ func (g *Guard) Take(to []byte, local nd.Token, buf []byte) (ok bool) {
 		}
 		ok = g.known.terms.Load() == tm
 	}
-	asym.Store(&g.mine, 0)
+	asym.Store(&g.mine, 0) // ORDER hazard-clear: as in clear
 	return ok
 }
 
@@ -94,7 +94,7 @@ func (g *Guard) Land(token nd.Token, address uint64, from []byte, endpoint uint6
 		}
 		ok = g.known.terms.Load() == tm
 	}
-	asym.Store(&g.mine, 0)
+	asym.Store(&g.mine, 0) // ORDER hazard-clear: as in clear
 	return ok
 }
 
@@ -112,7 +112,7 @@ func (g *Guard) Fill(local nd.Token, address uint64, from []byte) (ok bool) {
 		}
 		ok = g.known.terms.Load() == tm
 	}
-	asym.Store(&g.mine, 0)
+	asym.Store(&g.mine, 0) // ORDER hazard-clear: as in clear
 	return ok
 }
 

@@ -158,7 +158,7 @@ func (g *Guard) Check(r *Ref, n uint64) Fault {
 
 // publish is HAZARD-PUBLISH.
 func (g *Guard) publish(hazard uint64) {
-	// ORDER hazard: this exchange, then the loads of resolve, or of open and near; pairs with the
+	// ORDER hazard: this exchange, then the loads of resolve, or of direct; pairs with the
 	// exchange of grant.revoke and the loads of Space.Drained. Either the owner sees the
 	// hazard, or we see that the token is gone.
 	asym.Store(&g.mine, hazard)

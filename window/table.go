@@ -170,7 +170,7 @@ func (g *grant) revoke() nd.Token {
 	asym.StorePointer(&g.terms, nil) // before the exchange, which is a barrier
 	// ENTRY-INVALIDATE. ORDER hazard: this exchange, then the loads of Space.Drained;
 	// pairs with the exchange of Guard.publish and the loads that follow it.
-	g.entry.word.Swap(uint64(wordOf(tm.token, 0))) // ORDER entry-recheck: pairs with the loads in span.stands, Guard.Put and Guard.Get
+	g.entry.word.Swap(uint64(wordOf(tm.token, 0))) // ORDER entry-recheck: pairs with the loads in span.stands and Guard.direct
 	if tm.rights&Local != 0 {
 		asym.Heavy() // ORDER own-hazard: between the terms and the look at the hazards; pairs with Guard.Take and Guard.Fill
 	}

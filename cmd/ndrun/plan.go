@@ -18,6 +18,7 @@ type plan struct {
 	programs []program // by part
 	ranks    []plannedRank
 	files    []*os.File // what was built
+	terminal bool       // what ranks print goes to a terminal
 }
 
 type plannedRank struct {
@@ -29,7 +30,7 @@ type plannedRank struct {
 
 // makePlan finds everything that the command line names, and starts nothing.
 func makePlan(c *command) (*plan, error) {
-	p := &plan{command: c}
+	p := &plan{command: c, terminal: launcher.IsTerminal(os.Stdout) && !c.output.jsonLines}
 	wrappers, err := c.findWrappers()
 	if err != nil {
 		return nil, err
@@ -109,7 +110,7 @@ func (p *plan) env(part int) []string {
 // rankEnv are the variables by which a rank finds its job.
 func (p *plan) rankEnv(rank int) []string {
 	var env []string
-	if launcher.IsTerminal(os.Stdout) && !p.command.output.jsonLines {
+	if p.terminal {
 		env = append(env, softnd.EnvTerminal+"=1")
 	}
 	return append(env,
