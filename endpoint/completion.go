@@ -101,18 +101,17 @@ func makeRing(depth int) []completion { return make([]completion, 1<<bits.Len(ui
 // been asked for, a peer has to be woken, or another goroutine was at the queue
 // or its endpoints before; see [asym.Mutex].
 func (q *CompletionQueue) Poll(results []nd.Result) (n int) {
-	me := asym.Current()
 	switch all := q.countPoll()%thorough == 0; {
 	case all:
 		q.driveUsers()
 	case q.isEmpty():
-		n = q.serveUsers(me, results)
+		n = q.serveUsers(results)
 		if q.isEmpty() {
 			return n
 		}
-		return n + q.take(me, results[n:])
+		return n + q.take(results[n:])
 	}
-	return q.take(me, results)
+	return q.take(results)
 }
 
 // passes tells whether a new result of an endpoint, whose lock the caller holds,
@@ -133,19 +132,19 @@ const thorough = 1024
 // result. Results of messages may come back at once. Of many endpoints it looks
 // at some only: those behind the one that had something last, because programs
 // often use theirs in turn, and a few others, which are different ones each time.
-func (q *CompletionQueue) serveUsers(me asym.Goroutine, results []nd.Result) (n int) {
+func (q *CompletionQueue) serveUsers(results []nd.Result) (n int) {
 	asym.Store(&q.looks, q.looks.Load()+1)
 	users := *q.users.Load()
 	if len(users) <= nearLooks+farLooks {
-		n, _ = q.serveSome(me, results, users, int(q.near.Load()), len(users))
+		n, _ = q.serveSome(results, users, int(q.near.Load()), len(users))
 		return n
 	}
-	n, found := q.serveSome(me, results, users, int(q.near.Load()), nearLooks)
+	n, found := q.serveSome(results, users, int(q.near.Load()), nearLooks)
 	if found {
 		return n
 	}
 	at := q.far.Load()
-	if n, found = q.serveSome(me, results, users, int(at), farLooks); found {
+	if n, found = q.serveSome(results, users, int(at), farLooks); found {
 		asym.Store32(&q.far, q.near.Load()) // behind the one that had something
 	} else {
 		asym.Store32(&q.far, (at+farLooks)%uint32(len(users)))
@@ -161,7 +160,7 @@ const (
 
 // serveSome drives those of a number of users that have something to do, from one
 // of them on, until there is a result. n results have come back at once.
-func (q *CompletionQueue) serveSome(me asym.Goroutine, results []nd.Result, users []*Endpoint, at, looks int) (n int, found bool) {
+func (q *CompletionQueue) serveSome(results []nd.Result, users []*Endpoint, at, looks int) (n int, found bool) {
 	for range looks {
 		if at >= len(users) {
 			at = 0
@@ -171,7 +170,7 @@ func (q *CompletionQueue) serveSome(me asym.Goroutine, results []nd.Result, user
 		if !ep.calls() {
 			continue
 		}
-		n, moved := ep.driveFor(me, q, results)
+		n, moved := ep.driveFor(q, results)
 		if !moved {
 			continue
 		}
@@ -191,9 +190,9 @@ func (q *CompletionQueue) driveUsers() (moved bool) {
 	return moved
 }
 
-func (q *CompletionQueue) take(me asym.Goroutine, results []nd.Result) (n int) {
-	if !q.mu.Enter(me) {
-		q.mu.LockBy(me)
+func (q *CompletionQueue) take(results []nd.Result) (n int) {
+	if !q.mu.Enter() {
+		q.mu.Lock()
 	}
 	head, tail := q.head.Load(), q.tail.Load() // ORDER queue-tail: pairs with the store in succeed
 	for ; n < len(results) && head != tail; n++ {
@@ -240,8 +239,8 @@ func (q *CompletionQueue) countPoll() uint64 {
 
 // push adds a result. solicited marks one that its sender wants to be noticed.
 // The caller holds the lock of the endpoint.
-func (q *CompletionQueue) push(me asym.Goroutine, r *nd.Result, a *account, solicited bool) {
-	q.mu.LockBy(me)
+func (q *CompletionQueue) push(r *nd.Result, a *account, solicited bool) {
+	q.mu.Lock()
 	if e := q.add(a); e != nil {
 		e.put(r)
 		asym.Store(&q.tail, q.tail.Load()+1)
@@ -253,11 +252,11 @@ func (q *CompletionQueue) push(me asym.Goroutine, r *nd.Result, a *account, soli
 }
 
 // succeed is push for a success of ep that nobody has asked to be told of.
-func (q *CompletionQueue) succeed(me asym.Goroutine, ep *Endpoint, request uint64, k nd.RequestType, n int, a *account) {
+func (q *CompletionQueue) succeed(ep *Endpoint, request uint64, k nd.RequestType, n int, a *account) {
 	tail, head := q.tail.Load(), q.head.Load() // ORDER queue-head: pairs with the store in take
 	if q.sole != ep || q.ended.Load() || tail-head == uint64(len(q.entries)) {
 		ep.result = nd.Result{BytesTransferred: uint32(n), EndpointContext: ep.context, RequestContext: request, RequestType: k}
-		q.push(me, &ep.result, a, false)
+		q.push(&ep.result, a, false)
 		return
 	}
 	e := q.claim(tail, head, a)
@@ -324,9 +323,8 @@ func (q *CompletionQueue) Wait(ctx context.Context, results []nd.Result) (int, e
 		return n, nil
 	}
 	n, err := 0, error(nil)
-	me := asym.Current()
 	werr := q.provider.wait(ctx, testimony.Call{Op: op, Queue: q.number}, func() { q.countPoll(); q.driveUsers() }, func() bool {
-		if n = q.take(me, results); n == 0 {
+		if n = q.take(results); n == 0 {
 			err = q.failed(op)
 		}
 		return n > 0 || err != nil

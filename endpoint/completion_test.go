@@ -10,7 +10,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/softnd/softnd/internal/asym"
 	"github.com/softnd/softnd/nd"
 )
 
@@ -86,7 +85,7 @@ func TestResizeInUse(t *testing.T) {
 				runtime.Gosched()
 				continue
 			}
-			q.push(asym.Current(), &nd.Result{RequestContext: i}, &q.slots, false)
+			q.push(&nd.Result{RequestContext: i}, &q.slots, false)
 			i++
 		}
 	}()

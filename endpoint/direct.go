@@ -21,33 +21,33 @@ func (ep *Endpoint) undisturbed() bool {
 }
 
 // succeedNow completes a request that has had no place in the queue.
-func (ep *Endpoint) succeedNow(me asym.Goroutine, k nd.RequestType, reqCtx uint64, n int) {
+func (ep *Endpoint) succeedNow(k nd.RequestType, reqCtx uint64, n int) {
 	ep.apart++
-	ep.initiatorCQ.succeed(me, ep, reqCtx, k, n, &ep.taken)
+	ep.initiatorCQ.succeed(ep, reqCtx, k, n, &ep.taken)
 }
 
 // bindNow binds a window. See executeBind.
-func (ep *Endpoint) bindNow(me asym.Goroutine, reqCtx uint64, r *window.Region, w *window.Window, buf []byte, rights window.Rights) bool {
-	if !ep.undisturbed() || !w.Bind(me, r, buf, rights, ep.number) {
+func (ep *Endpoint) bindNow(reqCtx uint64, r *window.Region, w *window.Window, buf []byte, rights window.Rights) bool {
+	if !ep.undisturbed() || !w.Bind(r, buf, rights, ep.number) {
 		return false
 	}
 	ep.bound.add(w)
-	ep.succeedNow(me, nd.RequestBind, reqCtx, 0)
+	ep.succeedNow(nd.RequestBind, reqCtx, 0)
 	return true
 }
 
 // takeBackNow ends a loan that nobody uses. See executeInvalidate.
-func (ep *Endpoint) takeBackNow(me asym.Goroutine, reqCtx uint64, l window.Loan) bool {
+func (ep *Endpoint) takeBackNow(reqCtx uint64, l window.Loan) bool {
 	if !ep.undisturbed() {
 		return false
 	}
-	token, drained, ok := l.TakeBack(me, ep.number)
+	token, drained, ok := l.TakeBack(ep.number)
 	if !ok {
 		return false
 	}
 	ep.bound.remove(l)
 	if drained {
-		ep.succeedNow(me, nd.RequestInvalidate, reqCtx, 0)
+		ep.succeedNow(nd.RequestInvalidate, reqCtx, 0)
 		return true
 	}
 	// Only now it is a request, and one that has begun.
@@ -64,8 +64,8 @@ func (ep *Endpoint) receiveNow(reqCtx uint64, sge *nd.SGE) (done bool) {
 	if n-1 >= maxTransfer || ep.shared != nil {
 		return false
 	}
-	if me := asym.Current(); !ep.mu.Enter(me) {
-		ep.mu.LockBy(me)
+	if !ep.mu.Enter() {
+		ep.mu.Lock()
 	}
 	done = ep.describe(reqCtx, sge, n)
 	ep.mu.Unlock()
@@ -95,7 +95,7 @@ func (ep *Endpoint) describe(reqCtx uint64, sge *nd.SGE, n uint64) bool {
 
 // sendNow puts a message into a slot if the peer is sure to take it: a receive
 // is posted that has room for any small message. See executeSend and sendSmall.
-func (ep *Endpoint) sendNow(me asym.Goroutine, reqCtx uint64, sge *nd.SGE) (done bool) {
+func (ep *Endpoint) sendNow(reqCtx uint64, sge *nd.SGE) (done bool) {
 	c := ep.conn
 	if c.allowance == 0 && !c.look() || uint64(len(sge.Buffer)) > c.reach {
 		return false
@@ -114,7 +114,7 @@ func (ep *Endpoint) sendNow(me asym.Goroutine, reqCtx uint64, sge *nd.SGE) (done
 	}
 	ep.unstall()
 	if c.ref.Link.IsOpen() { // ORDER conn-state: after the push; see published
-		ep.succeedNow(me, nd.RequestSend, reqCtx, len(sge.Buffer))
+		ep.succeedNow(nd.RequestSend, reqCtx, len(sge.Buffer))
 		return true
 	}
 	// The connection is ending, and only the peer knows whether it has taken this.
@@ -220,7 +220,7 @@ func (ep *Endpoint) takeNow(slot *shm.Slot, to *nd.Result) bool {
 		*to = nd.Result{BytesTransferred: uint32(n), EndpointContext: ep.context, RequestContext: r.context, RequestType: nd.RequestReceive}
 		ep.receivesTaken.add(1)
 	} else {
-		ep.receiveCQ.succeed(asym.Current(), ep, r.context, nd.RequestReceive, int(n), &ep.receivesTaken)
+		ep.receiveCQ.succeed(ep, r.context, nd.RequestReceive, int(n), &ep.receivesTaken)
 	}
 	c.in.Advance()
 	if c.in.Unreleased() >= c.in.Size()/4 {

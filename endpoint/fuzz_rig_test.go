@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/softnd/softnd/internal/asym"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
 	"github.com/softnd/softnd/window"
@@ -645,7 +644,7 @@ func (a *actor) collect(t *testing.T) {
 	t.Helper()
 	var results [16]nd.Result
 	l := &a.ledger
-	for n := a.received.take(asym.Current(), results[:]); n > 0; n = a.received.take(asym.Current(), results[:]) {
+	for n := a.received.take(results[:]); n > 0; n = a.received.take(results[:]) {
 		for _, res := range results[:n] {
 			if res.RequestContext != uint64(l.delivered) || l.delivered >= len(l.receives) ||
 				res.RequestType != nd.RequestReceive && res.RequestType != nd.RequestReceiveAndInvalidate {
@@ -661,7 +660,7 @@ func (a *actor) collect(t *testing.T) {
 			l.delivered++
 		}
 	}
-	for n := a.initiated.take(asym.Current(), results[:]); n > 0; n = a.initiated.take(asym.Current(), results[:]) {
+	for n := a.initiated.take(results[:]); n > 0; n = a.initiated.take(results[:]) {
 		for _, res := range results[:n] {
 			for l.completed < len(l.requests) && uint64(l.completed) != res.RequestContext && l.requests[l.completed].Has(nd.SilentSuccess) {
 				l.completed++

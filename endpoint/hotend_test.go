@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/softnd/softnd/internal/asym"
 	"github.com/softnd/softnd/nd"
 )
 
@@ -209,7 +208,7 @@ func TestNoResultPassesAnother(t *testing.T) {
 			q.Poll(nil) // into the queue, where it stays
 			continue
 		}
-		if n, _ := ep.driveFor(asym.Current(), q, room[:]); n != want {
+		if n, _ := ep.driveFor(q, room[:]); n != want {
 			t.Fatalf("message %d: %d results came past the queue, want %d", i, n, want)
 		}
 	}

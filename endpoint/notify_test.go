@@ -7,7 +7,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/softnd/softnd/internal/asym"
 	"github.com/softnd/softnd/nd"
 )
 
@@ -49,7 +48,7 @@ const (
 func (q *testQueue) add(sorts ...sort) {
 	for _, s := range sorts {
 		status := [...]nd.Status{nd.Success, nd.Success, nd.AccessViolation, nd.Canceled}[s]
-		q.push(asym.Current(), &nd.Result{RequestContext: q.added, Status: status}, &q.slots, s == solicited)
+		q.push(&nd.Result{RequestContext: q.added, Status: status}, &q.slots, s == solicited)
 		q.added++
 	}
 }

@@ -16,11 +16,10 @@ const smallTransfer = window.Chunk
 // Send posts a message for the peer's oldest Receive.
 func (ep *Endpoint) Send(reqCtx uint64, sge []nd.SGE, flags nd.OpFlags) error {
 	if flags == 0 && len(sge) == 1 && uint(len(sge[0].Buffer))-1 < inlinePayload {
-		me := asym.Current()
-		if !ep.mu.Enter(me) {
-			ep.mu.LockBy(me)
+		if !ep.mu.Enter() {
+			ep.mu.Lock()
 		}
-		done := ep.undisturbed() && ep.sendNow(me, reqCtx, &sge[0])
+		done := ep.undisturbed() && ep.sendNow(reqCtx, &sge[0])
 		ep.mu.Unlock()
 		if done {
 			return nil
@@ -37,16 +36,15 @@ func (ep *Endpoint) SendAndInvalidate(reqCtx uint64, sge []nd.SGE, remote nd.Tok
 // Write posts a copy into the peer's memory.
 func (ep *Endpoint) Write(reqCtx uint64, sge []nd.SGE, remoteAddr uint64, remote nd.Token, flags nd.OpFlags) error {
 	if flags == 0 && len(sge) == 1 && uint(len(sge[0].Buffer))-1 < smallTransfer {
-		me := asym.Current()
-		if !ep.mu.Enter(me) {
-			ep.mu.LockBy(me)
+		if !ep.mu.Enter() {
+			ep.mu.Lock()
 		}
 		done := false
 		if ep.undisturbed() && !ep.conn.pending() {
 			if !ep.initiates || ep.guard.OutOfReach(remote) {
 				done = ep.passWrite(reqCtx, &sge[0], remoteAddr, remote)
 			} else if done = ep.guard.Put(&ep.conn.ref, remote, remoteAddr, sge[0].Token, sge[0].Buffer); done {
-				ep.succeedNow(me, nd.RequestWrite, reqCtx, len(sge[0].Buffer))
+				ep.succeedNow(nd.RequestWrite, reqCtx, len(sge[0].Buffer))
 			}
 		}
 		ep.mu.Unlock()
@@ -60,13 +58,12 @@ func (ep *Endpoint) Write(reqCtx uint64, sge []nd.SGE, remoteAddr uint64, remote
 // Read posts a copy out of the peer's memory.
 func (ep *Endpoint) Read(reqCtx uint64, sge []nd.SGE, remoteAddr uint64, remote nd.Token, flags nd.OpFlags) error {
 	if flags == 0 && len(sge) == 1 && ep.initiates && uint(len(sge[0].Buffer))-1 < smallTransfer {
-		me := asym.Current()
-		if !ep.mu.Enter(me) {
-			ep.mu.LockBy(me)
+		if !ep.mu.Enter() {
+			ep.mu.Lock()
 		}
 		if ep.undisturbed() && !ep.conn.pending() && ep.readLimit > 0 &&
 			ep.guard.Get(&ep.conn.ref, remote, remoteAddr, sge[0].Token, sge[0].Buffer) {
-			ep.succeedNow(me, nd.RequestRead, reqCtx, len(sge[0].Buffer))
+			ep.succeedNow(nd.RequestRead, reqCtx, len(sge[0].Buffer))
 			ep.mu.Unlock()
 			return nil
 		}
@@ -312,18 +309,17 @@ func (ep *Endpoint) postBind(reqCtx uint64, mr nd.MemoryRegion, mw nd.MemoryWind
 	if flags.Has(nd.AllowWrite) {
 		rights |= window.Write
 	}
-	me := asym.Current()
 	if flags&^(nd.AllowRead|nd.AllowWrite) == 0 {
-		if !ep.mu.Enter(me) {
-			ep.mu.LockBy(me)
+		if !ep.mu.Enter() {
+			ep.mu.Lock()
 		}
-		done := ep.bindNow(me, reqCtx, region.region, win.window, buf, rights)
+		done := ep.bindNow(reqCtx, region.region, win.window, buf, rights)
 		ep.mu.Unlock()
 		if done {
 			return nil
 		}
 	}
-	ep.mu.LockBy(me)
+	ep.mu.Lock()
 	defer ep.mu.Unlock()
 	r, err := ep.newRequest(op, nd.RequestBind, flags, reqCtx)
 	if err != nil {
@@ -363,18 +359,17 @@ func (ep *Endpoint) takeBack(op string, l window.Loan, reqCtx uint64, flags nd.O
 	if flags&^nd.RequestInvalidate.AllowedFlags() != 0 {
 		return ep.fail(op, nd.InvalidParameter3, "flags "+flags.String(), "use only flags that Invalidate takes")
 	}
-	me := asym.Current()
 	if flags == 0 {
-		if !ep.mu.Enter(me) {
-			ep.mu.LockBy(me)
+		if !ep.mu.Enter() {
+			ep.mu.Lock()
 		}
-		done := ep.takeBackNow(me, reqCtx, l)
+		done := ep.takeBackNow(reqCtx, l)
 		ep.mu.Unlock()
 		if done {
 			return nil
 		}
 	}
-	ep.mu.LockBy(me)
+	ep.mu.Lock()
 	defer ep.mu.Unlock()
 	r, err := ep.newRequest(op, nd.RequestInvalidate, flags, reqCtx)
 	if err != nil {

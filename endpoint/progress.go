@@ -15,14 +15,14 @@ const quantum = 256 << 10
 // drive moves what can be moved now, unless somebody else is at it already.
 // It tells whether anything moved, or may have.
 func (ep *Endpoint) drive() bool {
-	_, moved := ep.driveFor(asym.Current(), nil, nil)
+	_, moved := ep.driveFor(nil, nil)
 	return moved
 }
 
 // driveFor is drive for one who takes results of a queue, and has room for some.
 // It returns how many it has put there instead of into the queue; if any, there
 // may be more to move.
-func (ep *Endpoint) driveFor(me asym.Goroutine, q *CompletionQueue, room []nd.Result) (n int, moved bool) {
+func (ep *Endpoint) driveFor(q *CompletionQueue, room []nd.Result) (n int, moved bool) {
 	switch ep.state() {
 	case failed, closed:
 		return 0, false
@@ -31,7 +31,7 @@ func (ep *Endpoint) driveFor(me asym.Goroutine, q *CompletionQueue, room []nd.Re
 			return 0, false
 		}
 	}
-	if !ep.mu.Enter(me) && !ep.mu.TryLockBy(me) {
+	if !ep.mu.Enter() && !ep.mu.TryLock() {
 		return 0, true // whoever is at it may not serve, so the caller must not go to sleep
 	}
 	if q == ep.receiveCQ {
@@ -203,11 +203,11 @@ func (ep *Endpoint) complete(r *request) {
 		bytes = uint32(r.total)
 	}
 	if r.status == nd.Success {
-		ep.initiatorCQ.succeed(asym.Current(), ep, r.context, r.kind, int(bytes), &ep.taken)
+		ep.initiatorCQ.succeed(ep, r.context, r.kind, int(bytes), &ep.taken)
 		return
 	}
 	ep.result = nd.Result{Status: r.status, BytesTransferred: bytes, EndpointContext: ep.context, RequestContext: r.context, RequestType: r.kind}
-	ep.initiatorCQ.push(asym.Current(), &ep.result, &ep.taken, false)
+	ep.initiatorCQ.push(&ep.result, &ep.taken, false)
 }
 
 // reject ends a request with an error, and says why.

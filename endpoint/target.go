@@ -3,7 +3,6 @@ package endpoint
 import (
 	"fmt"
 
-	"github.com/softnd/softnd/internal/asym"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
 	"github.com/softnd/softnd/window"
@@ -124,7 +123,7 @@ func (ep *Endpoint) deliver(r *receive, s nd.Status, bytes uint64, revoked nd.To
 	ep.delivered++
 	ep.placed = 0
 	// A result that no message has made is a failure, which everybody notices anyway.
-	ep.receiveCQ.push(asym.Current(), &ep.result, &ep.receivesTaken, ep.message.flags&flagSolicited != 0)
+	ep.receiveCQ.push(&ep.result, &ep.receivesTaken, ep.message.flags&flagSolicited != 0)
 }
 
 // serveSend takes a message that came within its slot.

@@ -1,7 +1,6 @@
 package window
 
 import (
-	"github.com/softnd/softnd/internal/asym"
 	"github.com/softnd/softnd/nd"
 )
 
@@ -86,7 +85,7 @@ func (r *Region) Invalidate(endpoint uint64) (token nd.Token, ok bool) {
 }
 
 // TakeBack ends a fast registration and, if nobody uses it, releases it; see [Loan].
-func (r *Region) TakeBack(_ asym.Goroutine, endpoint uint64) (token nd.Token, drained, ok bool) {
+func (r *Region) TakeBack(endpoint uint64) (token nd.Token, drained, ok bool) {
 	if token, ok = r.Invalidate(endpoint); ok && r.Drained(token) {
 		r.Release()
 		drained = true

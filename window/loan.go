@@ -1,7 +1,6 @@
 package window
 
 import (
-	"github.com/softnd/softnd/internal/asym"
 	"github.com/softnd/softnd/nd"
 )
 
@@ -13,7 +12,7 @@ type Loan interface {
 	// Drained, the caller calls Release. ok is false when there is nothing to end.
 	Invalidate(endpoint uint64) (token nd.Token, ok bool)
 	// TakeBack is Invalidate and, if the token is drained by then, Release.
-	TakeBack(me asym.Goroutine, endpoint uint64) (token nd.Token, drained, ok bool)
+	TakeBack(endpoint uint64) (token nd.Token, drained, ok bool)
 	// Expire does the same because the endpoint has ended, and so cannot be
 	// held up by what was made of the loan meanwhile.
 	Expire(endpoint uint64) (token nd.Token, ok bool)

@@ -180,9 +180,9 @@ func (r *Region) Address() uint64 {
 
 // attach checks that a window may be bound to mem with the given rights, and
 // keeps the region from being deregistered. It says in tm where mem lies.
-func (r *Region) attach(me asym.Goroutine, tm *terms, mem []byte, write bool) (ok bool) {
-	if !r.mu.Enter(me) {
-		r.mu.LockBy(me)
+func (r *Region) attach(tm *terms, mem []byte, write bool) (ok bool) {
+	if !r.mu.Enter() {
+		r.mu.Lock()
 	}
 	now := r.shown.Load()
 	base, at := shm.AddressOf(now.mem), shm.AddressOf(mem)
@@ -196,9 +196,9 @@ func (r *Region) attach(me asym.Goroutine, tm *terms, mem []byte, write bool) (o
 	return ok
 }
 
-func (r *Region) detach(me asym.Goroutine) {
-	if !r.mu.Enter(me) {
-		r.mu.LockBy(me)
+func (r *Region) detach() {
+	if !r.mu.Enter() {
+		r.mu.Lock()
 	}
 	if r.windows--; r.drained { // else there is no end yet
 		r.end()

@@ -49,10 +49,9 @@ func (s *Space) NewWindow() (*Window, error) {
 // Errors: [nd.AccessViolation] when mem is not within the region, or empty, or
 // the region does not allow the right.
 func (w *Window) Prepare(r *Region, mem []byte, rights Rights, endpoint uint64, only bool) (*Binding, error) {
-	me := asym.Current()
-	w.mu.LockBy(me)
+	w.mu.Lock()
 	defer w.mu.Unlock()
-	b := w.draft(me, r, mem, rights, endpoint)
+	b := w.draft(r, mem, rights, endpoint)
 	if b == nil {
 		return nil, nd.AccessViolation
 	}
@@ -64,12 +63,12 @@ func (w *Window) Prepare(r *Region, mem []byte, rights Rights, endpoint uint64, 
 
 // Bind is Prepare and Run at once, without a restriction. false means that those
 // have to say what is wrong, if anything is; nothing has changed then.
-func (w *Window) Bind(me asym.Goroutine, r *Region, mem []byte, rights Rights, endpoint uint64) (ok bool) {
-	if !w.mu.Enter(me) {
-		w.mu.LockBy(me)
+func (w *Window) Bind(r *Region, mem []byte, rights Rights, endpoint uint64) (ok bool) {
+	if !w.mu.Enter() {
+		w.mu.Lock()
 	}
 	if w.bound == nil && !w.retired {
-		if b := w.draft(me, r, mem, rights, endpoint); b != nil {
+		if b := w.draft(r, mem, rights, endpoint); b != nil {
 			w.bound = b
 			w.grant.publish(&b.terms)
 			ok = true
@@ -80,13 +79,13 @@ func (w *Window) Bind(me asym.Goroutine, r *Region, mem []byte, rights Rights, e
 }
 
 // draft gives a bind its token, if the region agrees. The caller holds w.mu.
-func (w *Window) draft(me asym.Goroutine, r *Region, mem []byte, rights Rights, endpoint uint64) *Binding {
+func (w *Window) draft(r *Region, mem []byte, rights Rights, endpoint uint64) *Binding {
 	b := w.spare
 	if b == nil {
 		b = &Binding{window: w, terms: terms{owner: w.space.owner, loan: w}}
 	}
 	t := &b.terms
-	if !r.attach(me, t, mem, rights&Write != 0) {
+	if !r.attach(t, mem, rights&Write != 0) {
 		return nil
 	}
 	b.region, w.spare = r, nil
@@ -104,11 +103,11 @@ func (w *Window) madeOn(endpoint uint64) bool {
 // Run puts the binding into effect. It tells whether it could: a window that
 // is still bound cannot be bound again, and a retired one never.
 func (b *Binding) Run() bool {
-	w, me := b.window, asym.Current()
-	w.mu.LockBy(me)
+	w := b.window
+	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.bound != nil || w.retired {
-		b.region.detach(me)
+		b.region.detach()
 		return false
 	}
 	w.bound = b
@@ -117,7 +116,7 @@ func (b *Binding) Run() bool {
 }
 
 // Abandon gives up a binding that was not run.
-func (b *Binding) Abandon() { b.region.detach(asym.Current()) }
+func (b *Binding) Abandon() { b.region.detach() }
 
 // Invalidate ends the access through the window and returns the token to be
 // drained; when it is, the caller calls Release. endpoint is the one that
@@ -130,12 +129,12 @@ func (w *Window) Invalidate(endpoint uint64) (token nd.Token, ok bool) {
 }
 
 // TakeBack is Invalidate and, if the token is drained by then, Release.
-func (w *Window) TakeBack(me asym.Goroutine, endpoint uint64) (token nd.Token, drained, ok bool) {
-	if !w.mu.Enter(me) {
-		w.mu.LockBy(me)
+func (w *Window) TakeBack(endpoint uint64) (token nd.Token, drained, ok bool) {
+	if !w.mu.Enter() {
+		w.mu.Lock()
 	}
 	if token, ok = w.invalidate(endpoint); ok && w.space.Drained(token) {
-		w.release(me)
+		w.release()
 		drained = true
 	}
 	w.mu.Unlock()
@@ -182,16 +181,15 @@ func (w *Window) Bound() bool {
 // be bound again and the region deregistered: a late executor may still hold
 // the fields of the old binding until then.
 func (w *Window) Release() {
-	me := asym.Current()
-	w.mu.LockBy(me)
+	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.release(me)
+	w.release()
 }
 
 // release is Release with the lock held.
-func (w *Window) release(me asym.Goroutine) {
+func (w *Window) release() {
 	b := w.bound
-	b.region.detach(me)
+	b.region.detach()
 	b.region, b.terms.mem = nil, nil
 	w.bound, w.spare = nil, b
 }

@@ -9,7 +9,3 @@
 // Where membarrier is not to be had (another processor, an old kernel, a container that refuses the call), and under
 // the race detector, which would not understand, everything works the ordinary way.
 package asym
-
-// Goroutine is the name of a running goroutine. It is good for as long as that runs, and only there; later it may be the
-// name of another.
-type Goroutine uintptr

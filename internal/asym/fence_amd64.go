@@ -67,6 +67,3 @@ func HeavyForAll() {
 		panic("asym: the kernel has taken membarrier back")
 	}
 }
-
-// Current returns the name of the running goroutine.
-func Current() Goroutine

@@ -22,7 +22,7 @@ type Mutex struct {
 
 	mu     sync.Mutex // for everybody else
 	latest *owner     // who is the owner, or was it last; guarded by the lock
-	last   Goroutine  // who locked it last; guarded by the lock
+	last   stack      // who locked it last; guarded by the lock
 	streak int        // and how often in a row
 }
 
@@ -30,7 +30,7 @@ type Mutex struct {
 // even when it is the owner no more, until it finds out; so another owner has
 // one of its own.
 type owner struct {
-	name   Goroutine
+	on     stack
 	inside atomic.Uint32 // 1: it holds the lock, or is about to find that it must not
 }
 
@@ -45,30 +45,26 @@ const (
 )
 
 // Lock locks m. If it is in use, it blocks until it is not.
-func (m *Mutex) Lock() { m.LockBy(Current()) }
-
-// LockBy is Lock for a caller who knows its name.
-func (m *Mutex) LockBy(me Goroutine) {
-	if !m.Enter(me) {
+func (m *Mutex) Lock() {
+	if !m.Enter() {
 		m.lock()
 	}
 }
 
 // TryLock locks m unless it is in use, and tells whether it did.
-func (m *Mutex) TryLock() bool { return m.TryLockBy(Current()) }
+func (m *Mutex) TryLock() bool { return m.Enter() || m.tryLock() }
 
-// TryLockBy is TryLock for a caller who knows its name.
-func (m *Mutex) TryLockBy(me Goroutine) bool { return m.Enter(me) || m.tryLock() }
-
-// Enter locks m if that is the owner's name, and tells whether it did. The compiler can put it where it is called; there it
-// stands for LockBy, which follows if it is false.
-func (m *Mutex) Enter(me Goroutine) bool {
-	o := m.owner.Load()
-	if o == nil || o.name != me || m.byOwner { // held by ourselves: no other way in than for others
+// Enter locks m if the caller is its owner, and tells whether it did. The compiler can put it where it is called; there it
+// stands for Lock, which follows if it is false.
+//
+//go:nosplit
+func (m *Mutex) Enter() bool {
+	o := load(&m.owner)
+	if o == nil || !o.on.isMine() || m.byOwner { // held by ourselves: no other way in than for others
 		return false
 	}
 	Store32(&o.inside, 1)
-	if m.owner.Load() != o { // ORDER asym-owner: after inside, with no barrier in between; pairs with the barrier in dispossess
+	if load(&m.owner) != o { // ORDER asym-owner: after inside, with no barrier in between; pairs with the barrier in dispossess
 		Store32(&o.inside, 0)
 		return false
 	}
@@ -124,20 +120,19 @@ func (m *Mutex) dispossess() {
 func (m *Mutex) ownerInside() bool { return m.latest != nil && m.latest.inside.Load() != 0 }
 
 func (m *Mutex) unlock() {
-	me := Current()
-	if m.last != me {
-		m.last, m.streak = me, 0
+	if on := mine(); m.last != on {
+		m.last, m.streak = on, 0
 	} else if m.streak++; m.streak >= streakForOwner && available {
-		m.promote(me)
+		m.promote(on)
 	}
 	m.mu.Unlock()
 }
 
 // promote makes the one who holds the lock its owner.
-func (m *Mutex) promote(me Goroutine) {
+func (m *Mutex) promote(on stack) {
 	m.streak = 0
-	if m.latest == nil || m.latest.name != me {
-		m.latest = &owner{name: me}
+	if m.latest == nil || m.latest.on != on {
+		m.latest = &owner{on: on}
 	}
 	m.owner.Store(m.latest)
 }

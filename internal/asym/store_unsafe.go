@@ -17,4 +17,6 @@ func Store(w *atomic.Uint64, v uint64) { *(*uint64)(unsafe.Pointer(w)) = v }
 func StorePointer[T any](w *atomic.Pointer[T], v *T) { *(**T)(unsafe.Pointer(w)) = v }
 
 // Store32 is Store for a word of 32 bits.
+//
+//go:nosplit
 func Store32(w *atomic.Uint32, v uint32) { *(*uint32)(unsafe.Pointer(w)) = v }

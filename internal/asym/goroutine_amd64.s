@@ -1,9 +1,0 @@
-//go:build !race
-
-#include "textflag.h"
-
-// func Current() Goroutine
-TEXT ·Current(SB), NOSPLIT, $0-8
-	MOVQ (TLS), AX
-	MOVQ AX, ret+0(FP)
-	RET
