@@ -52,29 +52,44 @@ type CompletionQueue struct {
 // written and read in the same whole words: a processor has to wait for a store
 // before it can load more bytes at once than were stored at once.
 type completion struct {
-	outcome  uint64 // the status; above it how many bytes
-	endpoint uint64 // contexts
-	request  uint64
-	kind     uint64 // what the request was; above it the token that died
-	account  *account
+	brief   uint64 // the type of the request; detailed, or 0; above them how many bytes
+	request uint64 // its context
+	account *account
+	status  nd.Status // of what is detailed
+	token   nd.Token  // likewise: what died
 }
 
+// detailed says in completion.brief that there is more to say than of most results:
+// that a request of that type has succeeded.
+const detailed = 1 << 31
+
 func (c *completion) put(r *nd.Result) {
-	c.outcome, c.kind = uint64(r.Status)|uint64(r.BytesTransferred)<<32, uint64(r.RequestType)|uint64(r.InvalidatedToken)<<32
-	c.endpoint, c.request = r.EndpointContext, r.RequestContext
+	c.brief, c.request = uint64(r.RequestType)|detailed|uint64(r.BytesTransferred)<<32, r.RequestContext
+	c.status, c.token = r.Status, r.InvalidatedToken
 }
 
 func (c *completion) get(r *nd.Result) {
-	outcome, kind := c.outcome, c.kind
+	setSuccess(r, nd.RequestType(c.brief&(detailed-1)), c.brief>>32, c.account.context, c.request)
+	if c.brief&detailed != 0 {
+		r.Status, r.InvalidatedToken = c.status, c.token
+	}
+}
+
+// setSuccess sets a result to that of a request that has succeeded, in whole words.
+func setSuccess(r *nd.Result, k nd.RequestType, bytes, endpoint, request uint64) {
+	outcome := uint64(nd.Success) | bytes<<32
 	r.Status, r.BytesTransferred = nd.Status(outcome), uint32(outcome>>32)
-	r.EndpointContext, r.RequestContext = c.endpoint, c.request
-	r.RequestType, r.InvalidatedToken = nd.RequestType(kind), nd.Token(kind>>32)
+	r.EndpointContext, r.RequestContext = endpoint, request
+	r.RequestType, r.InvalidatedToken = k, 0
 }
 
 // account counts the slots of one queue of an endpoint whose results have been
 // taken. It changes under the completion queue's lock or, if nothing of it is in
 // the queue, that of the endpoint.
-type account struct{ taken atomic.Uint64 }
+type account struct {
+	taken   atomic.Uint64
+	context uint64 // of the endpoint; never changes
+}
 
 func (a *account) add(n uint64) { asym.Store(&a.taken, a.taken.Load()+n) }
 
@@ -105,8 +120,7 @@ func (q *CompletionQueue) Poll(results []nd.Result) (n int) {
 	case all:
 		q.driveUsers()
 	case q.isEmpty():
-		n = q.serveUsers(results)
-		if q.isEmpty() {
+		if n = q.serveUsers(results); q.isEmpty() {
 			return n
 		}
 		return n + q.take(results[n:])
@@ -135,6 +149,12 @@ const thorough = 1024
 func (q *CompletionQueue) serveUsers(results []nd.Result) (n int) {
 	asym.Store(&q.looks, q.looks.Load()+1)
 	users := *q.users.Load()
+	if len(users) == 1 { // as a rule
+		if users[0].calls() {
+			n, _ = users[0].driveFor(q, results)
+		}
+		return n
+	}
 	if len(users) <= nearLooks+farLooks {
 		n, _ = q.serveSome(results, users, int(q.near.Load()), len(users))
 		return n
@@ -237,7 +257,7 @@ func (q *CompletionQueue) countPoll() uint64 {
 	return polls
 }
 
-// push adds a result. solicited marks one that its sender wants to be noticed.
+// push adds a result, whose endpoint is that of the account. solicited marks one that its sender wants to be noticed.
 // The caller holds the lock of the endpoint.
 func (q *CompletionQueue) push(r *nd.Result, a *account, solicited bool) {
 	q.mu.Lock()
@@ -255,13 +275,12 @@ func (q *CompletionQueue) push(r *nd.Result, a *account, solicited bool) {
 func (q *CompletionQueue) succeed(ep *Endpoint, request uint64, k nd.RequestType, n int, a *account) {
 	tail, head := q.tail.Load(), q.head.Load() // ORDER queue-head: pairs with the store in take
 	if q.sole != ep || q.ended.Load() || tail-head == uint64(len(q.entries)) {
-		ep.result = nd.Result{BytesTransferred: uint32(n), EndpointContext: ep.context, RequestContext: request, RequestType: k}
+		ep.result = nd.Result{BytesTransferred: uint32(n), RequestContext: request, RequestType: k}
 		q.push(&ep.result, a, false)
 		return
 	}
 	e := q.claim(tail, head, a)
-	e.outcome, e.kind = uint64(nd.Success)|uint64(n)<<32, uint64(k)
-	e.endpoint, e.request = ep.context, request
+	e.brief, e.request = uint64(k)|uint64(n)<<32, request
 	asym.Store(&q.tail, tail+1) // ORDER queue-tail: pairs with the load in take
 	asym.Light()                // ORDER asleep: between the result and the load in wake
 	q.provider.sleep.wake()

@@ -47,20 +47,21 @@ const (
 // of where everything lies. What join sets, and what follows from it, is guarded
 // by the lock of its endpoint.
 type connection struct {
-	// What sendNow and takeNow need stands first, and close together; see Endpoint.
+	// What Send and takeRow need stands first, and close together; see Endpoint.
 
-	out       *shm.Producer
-	in        *shm.Consumer
-	peer      *shm.Peer
-	far       *half
-	taken     uint64 // of the peer's receives, by our messages
-	allowance uint64 // of messages that may go without another look, if they are
-	reach     uint64 // no longer than this; see look
-	unplaced  uint64 // number after the last message whose data lies in its slot
-	end       uint64 // number after the last message that is awaited
-	ref       window.Peer
-	relaxed   bool // what the two processes wait for from each other needs no barriers of those who bring it; see shm.Producer.Relax
-	shared    bool // the peer's receives come from a shared queue, and only the peer knows of them
+	out      *shm.Producer
+	in       *shm.Consumer
+	peer     *shm.Peer
+	far      *half
+	upto     uint64 // number of the message before which small ones may go without another look, if they are
+	reach    uint64 // no longer than this; see look
+	lead     uint64 // messages so far, less those that have taken a receive of the peer's; see taken
+	other    uint64 // number after the last message that went another way than a small Send
+	unplaced uint64 // number after the last one until then whose data lies in its slot; see lastUnplaced
+	end      uint64 // number after the last message that is awaited
+	ref      window.Peer
+	relaxed  bool // what the two processes wait for from each other needs no barriers of those who bring it; see shm.Producer.Relax
+	shared   bool // the peer's receives come from a shared queue, and only the peer knows of them
 
 	provider *Provider
 	record   *record
@@ -209,31 +210,60 @@ func (c *connection) seeReceives(far *half) (err error) {
 	return nil
 }
 
+// Small messages are sent so often that nothing is counted for them but the message
+// itself; taken and lastUnplaced find out what that means. All others are counted
+// by settle before the message and note after it.
+
+// taken returns how many of the peer's receives our messages have taken.
+func (c *connection) taken() uint64 { return c.out.Pushed() - c.lead }
+
+// lastUnplaced returns the number after the last message whose data lies in its slot.
+func (c *connection) lastUnplaced() uint64 {
+	if last := c.out.Pushed(); last != c.other {
+		return last
+	}
+	return c.unplaced
+}
+
+// settle readies the connection for a message that goes another way.
+func (c *connection) settle() {
+	c.unplaced = c.lastUnplaced()
+	c.upto = 0 // there will be less room
+}
+
+// note counts such a message, which is in the ring now. If it takes a receive,
+// lead goes back by one.
+func (c *connection) note() {
+	c.lead++
+	c.other = c.out.Pushed()
+}
+
 // credit tells whether the peer has a posted receive for our next message.
 func (c *connection) credit() bool {
-	if c.seen != c.taken {
+	taken := c.taken()
+	if c.seen != taken {
 		return true
 	}
 	seen := c.far.posted.Load()  // ORDER receive-posted: pairs with the stores in Endpoint.show
 	c.tight = c.far.tight.Load() // ORDER receive-tight: after posted; pairs with the store in Endpoint.tighten
 	c.room = c.far.room.Load()   // ORDER receive-room: after tight; pairs with the store in Endpoint.tighten
-	if seen-c.taken > c.count {  // more than the queue has room for: not believed
+	if seen-taken > c.count {    // more than the queue has room for: not believed
 		return false
 	}
 	c.seen = seen
-	return c.seen != c.taken
+	return c.seen != taken
 }
 
 // fits tells whether the peer's next receive takes a small message of n bytes
 // for sure. A receive that has been shown has a room no smaller than the one
 // seen with it, or the message goes to one before the tight ones.
 func (c *connection) fits(n uint64) bool {
-	return int64(c.tight-c.taken) <= 0 || n <= c.room
+	return int64(c.tight-c.taken()) <= 0 || n <= c.room
 }
 
 // descriptor copies the peer's oldest receive that no message has taken.
 func (c *connection) descriptor(to *[maxSGE]entry) (entries []entry, capacity uint64) {
-	at := (c.taken & (c.count - 1)) * c.stride
+	at := (c.taken() & (c.count - 1)) * c.stride
 	// Plain loads: its owner wrote them before posted, which credit has loaded,
 	// and writes them again only when we have taken this receive.
 	d := c.words[at : at+c.stride]
@@ -250,7 +280,7 @@ func (c *connection) descriptor(to *[maxSGE]entry) (entries []entry, capacity ui
 // requests, or whose data the peer has yet to place; as long as there are,
 // later requests must not overtake them.
 func (c *connection) pending() bool {
-	last := max(c.end, c.unplaced)
+	last := max(c.end, c.lastUnplaced())
 	return last != 0 && int64(last-c.out.Consumed()) > 0
 }
 

@@ -58,76 +58,41 @@ func (ep *Endpoint) takeBackNow(reqCtx uint64, l window.Loan) bool {
 	return true
 }
 
-// receiveNow posts a receive of one entry.
-func (ep *Endpoint) receiveNow(reqCtx uint64, sge *nd.SGE) (done bool) {
-	n := uint64(len(sge.Buffer))
-	if n-1 >= maxTransfer || ep.shared != nil {
-		return false
-	}
-	if !ep.mu.Enter() {
-		ep.mu.Lock()
-	}
-	done = ep.describe(reqCtx, sge, n)
-	ep.mu.Unlock()
-	return done
-}
-
-func (ep *Endpoint) describe(reqCtx uint64, sge *nd.SGE, n uint64) bool {
-	if ep.now.Load() != uint32(connected) || ep.posted-ep.receivesTaken.taken.Load() >= ep.receiveDepth || ep.adapter.privileged.Load() != 0 {
-		return false
-	}
-	address, token := shm.AddressOf(sge.Buffer), sge.Token
+// describe posts a receive of one entry. What is mostly as it was for the receive
+// before it in the same place is not stored again.
+func (ep *Endpoint) describe(reqCtx uint64, sge *nd.SGE) {
+	address, n, token := shm.AddressOf(sge.Buffer), uint64(len(sge.Buffer)), sge.Token
 	r := &ep.receives[ep.posted&uint64(len(ep.receives)-1)]
-	r.context, r.capacity, r.entries = reqCtx, n, r.entries[:1]
-	r.one.address, r.one.length, r.one.token = address, uint32(n), token
-	e := &r.entries[0]
-	e.address, e.length, e.token = address, uint32(n), token
+	r.context = reqCtx
+	if r.capacity != n {
+		r.capacity = n
+	}
+	if !r.single {
+		r.single = true
+	}
+	r.one[0] = entry{address, uint32(n), token}
 	ep.posted++
 	d := ep.descriptor()
-	d[0], d[1], d[2], d[3] = n, 1, address, n|uint64(token)<<32
+	if d[0] != n {
+		d[0] = n
+	}
+	if d[1] != 1 {
+		d[1] = 1
+	}
+	d[2], d[3] = address, n|uint64(token)<<32
 	room := min(n, inlinePayload)
 	if !ep.guard.CanFill(token, address, n) {
 		room = 0
 	}
 	ep.show(room)
-	return true
 }
 
-// sendNow puts a message into a slot if the peer is sure to take it: a receive
-// is posted that has room for any small message. See executeSend and sendSmall.
-func (ep *Endpoint) sendNow(reqCtx uint64, sge *nd.SGE) (done bool) {
-	c := ep.conn
-	if c.allowance == 0 && !c.look() || uint64(len(sge.Buffer)) > c.reach {
-		return false
-	}
-	slot := c.out.Next()
-	if !ep.guard.Take(slot.Bytes(1), sge.Token, sge.Buffer) {
-		return false
-	}
-	slot[0] = head(sendInline, flagFirst|flagLast, len(sge.Buffer), 0)
-	index := c.out.Publish()
-	c.unplaced = index + 1
-	c.taken++
-	c.allowance--
-	if !c.peer.Quiet() {
-		c.peer.Ring()
-	}
-	ep.unstall()
-	if c.ref.Link.IsOpen() { // ORDER conn-state: after the push; see published
-		ep.succeedNow(nd.RequestSend, reqCtx, len(sge.Buffer))
-		return true
-	}
-	// The connection is ending, and only the peer knows whether it has taken this.
-	r := ep.awaitNow(nd.RequestSend, reqCtx, index)
-	r.total = uint64(len(sge.Buffer))
-	return true
-}
-
-// awaitNow makes a request of a message that is in the ring already.
-func (ep *Endpoint) awaitNow(k nd.RequestType, reqCtx, index uint64) *request {
+// awaitNow makes a request of the message that is in the ring already, as the last.
+func (ep *Endpoint) awaitNow(k nd.RequestType, reqCtx uint64) *request {
 	r := &ep.requests[ep.tail&uint64(len(ep.requests)-1)]
 	r.reset(k, 0, reqCtx)
-	r.first, r.end, r.awaited = index, index+1, true
+	r.end, r.awaited = ep.conn.out.Pushed(), true
+	r.first = r.end - 1
 	ep.conn.end = r.end
 	ep.tail++
 	ep.ready, ep.next = ep.tail, ep.tail
@@ -146,14 +111,16 @@ func (ep *Endpoint) passWrite(reqCtx uint64, sge *nd.SGE, address uint64, remote
 	if !ep.guard.Take(slot.Bytes(2), sge.Token, sge.Buffer) {
 		return false
 	}
+	c.settle()
 	slot[0], slot[1] = smallWrite|uint64(n)<<16|uint64(remote)<<32, address
-	index := c.out.Publish()
-	c.allowance = 0 // there is less room
+	c.out.Publish()
+	c.out.ClaimAhead()
+	c.note()
 	if !c.peer.Quiet() {
 		c.peer.Ring()
 	}
 	ep.unstall()
-	r := ep.awaitNow(nd.RequestWrite, reqCtx, index)
+	r := ep.awaitNow(nd.RequestWrite, reqCtx)
 	r.total, r.remote, r.token = uint64(n), address, remote
 	return true
 }
@@ -164,30 +131,18 @@ func (c *connection) look() bool {
 	if c.shared || !c.credit() {
 		return false
 	}
-	c.allowance, c.reach = min(c.seen-c.taken, c.out.Room()), inlinePayload
+	n := min(c.seen-c.taken(), c.out.Room())
+	c.upto, c.reach = c.out.Pushed()+n, inlinePayload
 	if !c.fits(inlinePayload) {
 		c.reach = c.room
 	}
-	return c.allowance != 0
+	return n != 0
 }
 
-// takeInto is serve for one who has room for results: it takes messages as long
-// as there is nothing special about anything. It returns how many.
-func (ep *Endpoint) takeInto(room []nd.Result) (n int) {
-	c := ep.conn
-	if ep.now.Load() != uint32(connected) || ep.done != ep.tail || ep.halfway || !ep.receiveCQ.passes() || !c.ref.Link.IsOpen() {
-		return 0
-	}
-	for ; n < len(room); n++ {
-		slot := c.in.Front()
-		if slot == nil || !ep.takeNow(slot, &room[n]) {
-			break
-		}
-	}
-	if n > 0 {
-		ep.release(false) // the peer may hold requests back until it knows
-	}
-	return n
+// serves tells whether takeRow may take messages for somebody who polls, if the endpoint
+// is connected: there is nothing else to be done before, and no result before theirs.
+func (ep *Endpoint) serves() bool {
+	return ep.done == ep.tail && !ep.halfway && ep.receiveCQ.passes() && ep.conn.ref.Link.IsOpen()
 }
 
 // Word 0 of messages that have nothing special about them, but for their length
@@ -197,39 +152,46 @@ var (
 	smallWrite = head(writeInline, flagFirst|flagLast|flagAwaited, 0, 0)
 )
 
-// takeNow takes the peer's oldest message if it has nothing special about it,
-// and the receive neither. The result goes to, or if that is nil into the queue.
-// See serveSend.
-func (ep *Endpoint) takeNow(slot *shm.Slot, to *nd.Result) bool {
+// takeRow takes messages of the peer, as long as there is nothing special about them,
+// nor about their receives. It returns how many; the caller releases them, and counts the
+// results as taken when they are. See serveSend.
+func (ep *Endpoint) takeRow(results []nd.Result) (n int) {
+	in := ep.conn.in
+	for n < len(results) {
+		slot := in.Front()
+		if slot == nil || ep.delivered == ep.posted || ep.shared != nil {
+			break
+		}
+		word := atomic.LoadUint64(&slot[0]) // once: the peer may scribble
+		size := word >> 16 & 0xffff
+		r := &ep.receives[ep.delivered&uint64(len(ep.receives)-1)]
+		if e := &r.one[0]; word&^(0xffff<<16) != plainSend || size-1 >= inlinePayload || !r.single || size > uint64(e.length) ||
+			!ep.guard.Fill(e.token, e.address, slot.Bytes(1)[:size]) {
+			break
+		}
+		in.FetchAhead(in.Advance())
+		ep.delivered++
+		setSuccess(&results[n], nd.RequestReceive, size, ep.receivesTaken.context, r.context)
+		n++
+	}
+	return n
+}
+
+// takeOne is takeRow for one message, whose result goes into the queue.
+func (ep *Endpoint) takeOne() bool {
+	if ep.takeRow(ep.one[:]) == 0 {
+		return false
+	}
+	r := &ep.one[0]
+	ep.receiveCQ.succeed(ep, r.RequestContext, nd.RequestReceive, int(r.BytesTransferred), &ep.receivesTaken)
 	c := ep.conn
-	word := atomic.LoadUint64(&slot[0]) // once: the peer may scribble
-	n := word >> 16 & 0xffff
-	if word&^(0xffff<<16) != plainSend || n-1 >= inlinePayload || ep.delivered == ep.posted || ep.shared != nil {
-		return false
-	}
-	r := &ep.receives[ep.delivered&uint64(len(ep.receives)-1)]
-	if len(r.entries) != 1 {
-		return false
-	}
-	e := &r.one
-	if n > uint64(e.length) || !ep.guard.Fill(e.token, e.address, slot.Bytes(1)[:n]) {
-		return false
-	}
-	ep.delivered++
-	if to != nil {
-		*to = nd.Result{BytesTransferred: uint32(n), EndpointContext: ep.context, RequestContext: r.context, RequestType: nd.RequestReceive}
-		ep.receivesTaken.add(1)
-	} else {
-		ep.receiveCQ.succeed(ep, r.context, nd.RequestReceive, int(n), &ep.receivesTaken)
-	}
-	c.in.Advance()
 	if c.in.Unreleased() >= c.in.Size()/4 {
 		ep.release(false)
 	}
 	return true
 }
 
-// landNow is takeNow for a Write whose data came within its slot. See serveWrite. The
+// landNow is takeOne for a Write whose data came within its slot. See serveWrite. The
 // memory is ours, so it does no harm that the look at the link comes before the hazard.
 func (ep *Endpoint) landNow(slot *shm.Slot) bool {
 	c := ep.conn

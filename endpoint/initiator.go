@@ -149,7 +149,7 @@ func (ep *Endpoint) ownFault(r *request, e entry, f window.Fault) outcome {
 // full, and that the peer will ring when it is not.
 func (ep *Endpoint) push(r *request, slot *shm.Slot) bool {
 	c := ep.conn
-	c.allowance = 0 // there will be less room
+	c.settle()
 	index, ok := c.out.Push(slot)
 	if !ok {
 		if ep.stall(); c.out.Room() == 0 {
@@ -157,6 +157,7 @@ func (ep *Endpoint) push(r *request, slot *shm.Slot) bool {
 		}
 		index, _ = c.out.Push(slot)
 	}
+	c.note()
 	ep.unstall()
 	if r.end == 0 {
 		r.first = index
@@ -283,7 +284,7 @@ func (ep *Endpoint) sendSmall(r *request) outcome {
 	putPayload(&ep.slot, 1, payload)
 	ep.push(r, &ep.slot)
 	c.unplaced = r.end
-	c.taken++
+	c.lead-- // it takes a receive
 	c.peer.Ring()
 	if !r.awaited {
 		ep.published(r)
@@ -344,7 +345,7 @@ func (ep *Endpoint) place(r *request, budget *uint64) outcome {
 	if !ep.push(r, &ep.slot) {
 		return waits
 	}
-	c.taken++
+	c.lead-- // it takes a receive
 	c.peer.Ring()
 	ep.published(r)
 	return ready
@@ -369,6 +370,6 @@ func (ep *Endpoint) receiveFailed(r *request, s nd.Status, format string, args .
 	if !ep.push(r, &ep.slot) {
 		return waits
 	}
-	ep.conn.taken++
+	ep.conn.lead-- // it takes a receive
 	return ep.reject(r, nd.RemoteError, format, args...)
 }

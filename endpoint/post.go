@@ -15,16 +15,38 @@ const smallTransfer = window.Chunk
 
 // Send posts a message for the peer's oldest Receive.
 func (ep *Endpoint) Send(reqCtx uint64, sge []nd.SGE, flags nd.OpFlags) error {
-	if flags == 0 && len(sge) == 1 && uint(len(sge[0].Buffer))-1 < inlinePayload {
-		if !ep.mu.Enter() {
-			ep.mu.Lock()
-		}
-		done := ep.undisturbed() && ep.sendNow(reqCtx, &sge[0])
-		ep.mu.Unlock()
-		if done {
+	if flags != 0 || len(sge) != 1 {
+		return ep.postSend(reqCtx, sge, flags)
+	}
+	if !ep.mu.Enter() {
+		ep.mu.Lock()
+	}
+	c, n := ep.conn, uint64(len(sge[0].Buffer))
+	// The peer is sure to take it if a receive is posted that has room for any small message.
+	if ep.undisturbed() && (c.out.Pushed() < c.upto || c.look()) && n-1 < c.reach {
+		slot := c.out.Next()
+		slot[0] = plainSend | n<<16
+		if ep.guard.Take(slot.Bytes(1), sge[0].Token, sge[0].Buffer) {
+			c.out.Publish()
+			c.out.ClaimAhead()
+			if !c.peer.Quiet() {
+				c.peer.Ring()
+			}
+			ep.unstall()
+			if c.ref.Link.IsOpen() { // ORDER conn-state: after the push; see published
+				ep.succeedNow(nd.RequestSend, reqCtx, int(n))
+			} else { // the connection is ending, and only the peer knows whether it has taken this
+				ep.awaitNow(nd.RequestSend, reqCtx).total = n
+			}
+			ep.mu.Unlock()
 			return nil
 		}
 	}
+	ep.mu.Unlock()
+	return ep.postSend(reqCtx, sge[:1:1], 0)
+}
+
+func (ep *Endpoint) postSend(reqCtx uint64, sge []nd.SGE, flags nd.OpFlags) error {
 	return ep.answer(ep.postTransfer("send", nd.RequestSend, reqCtx, sge, 0, 0, flags, nd.InvalidParameter4, false))
 }
 
@@ -184,10 +206,23 @@ func (ep *Endpoint) answer(err error) error {
 
 // Receive posts buffers for one message.
 func (ep *Endpoint) Receive(reqCtx uint64, sge []nd.SGE) error {
-	const op = "receive"
-	if len(sge) == 1 && ep.receiveNow(reqCtx, &sge[0]) {
+	if len(sge) != 1 || uint64(len(sge[0].Buffer))-1 >= maxTransfer || ep.shared != nil {
+		return ep.postReceive(reqCtx, sge)
+	}
+	if !ep.mu.Enter() {
+		ep.mu.Lock()
+	}
+	if ep.now.Load() == uint32(connected) && ep.posted-ep.receivesTaken.taken.Load() < ep.receiveDepth && ep.adapter.privileged.Load() == 0 {
+		ep.describe(reqCtx, &sge[0])
+		ep.mu.Unlock()
 		return nil
 	}
+	ep.mu.Unlock()
+	return ep.postReceive(reqCtx, sge[:1:1])
+}
+
+func (ep *Endpoint) postReceive(reqCtx uint64, sge []nd.SGE) error {
+	const op = "receive"
 	if ep.shared != nil {
 		return ep.fail(op, nd.InvalidDeviceRequest, "the endpoint takes its receives from a shared receive queue", "post to that queue")
 	}
@@ -203,9 +238,8 @@ func (ep *Endpoint) Receive(reqCtx uint64, sge []nd.SGE) error {
 		return ep.noRoom[0]
 	}
 	r := &ep.receives[ep.posted&uint64(len(ep.receives)-1)]
-	r.context = reqCtx
-	r.entries, r.capacity = setEntries(r.entries[:0], sge)
-	ep.adapter.resolve(r.entries)
+	r.set(reqCtx, sge)
+	ep.adapter.resolve(r.entries())
 	ep.posted++
 	switch ep.state() {
 	case failed, closing, closed:
@@ -220,13 +254,10 @@ func (ep *Endpoint) Receive(reqCtx uint64, sge []nd.SGE) error {
 
 // offer shows a posted receive to the peer.
 func (ep *Endpoint) offer(r *receive) {
-	d := ep.descriptor()
-	d[0], d[1] = r.capacity, uint64(len(r.entries))
-	if len(r.entries) == 1 {
-		r.one = r.entries[0]
-	}
+	d, entries := ep.descriptor(), r.entries()
+	d[0], d[1] = r.capacity, uint64(len(entries))
 	room := min(r.capacity, inlinePayload)
-	for i, e := range r.entries {
+	for i, e := range entries {
 		d[2+2*i], d[3+2*i] = e.address, uint64(e.length)|uint64(e.token)<<32
 		if !ep.canSink(e) {
 			room = 0

@@ -34,8 +34,11 @@ func (ep *Endpoint) driveFor(q *CompletionQueue, room []nd.Result) (n int, moved
 	if !ep.mu.Enter() && !ep.mu.TryLock() {
 		return 0, true // whoever is at it may not serve, so the caller must not go to sleep
 	}
-	if q == ep.receiveCQ {
-		n = ep.takeInto(room)
+	if q == ep.receiveCQ && ep.now.Load() == uint32(connected) && ep.serves() {
+		if n = ep.takeRow(room[:min(len(room), int(ep.conn.in.Size()/4))]); n > 0 {
+			ep.receivesTaken.add(uint64(n))
+			ep.release(false) // the peer may hold requests back until it knows
+		}
 	}
 	moved = n > 0 || ep.step()
 	ep.mu.Unlock()
@@ -206,7 +209,7 @@ func (ep *Endpoint) complete(r *request) {
 		ep.initiatorCQ.succeed(ep, r.context, r.kind, int(bytes), &ep.taken)
 		return
 	}
-	ep.result = nd.Result{Status: r.status, BytesTransferred: bytes, EndpointContext: ep.context, RequestContext: r.context, RequestType: r.kind}
+	ep.result = nd.Result{Status: r.status, BytesTransferred: bytes, RequestContext: r.context, RequestType: r.kind}
 	ep.initiatorCQ.push(&ep.result, &ep.taken, false)
 }
 

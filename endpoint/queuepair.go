@@ -57,7 +57,6 @@ type Endpoint struct {
 	taken account
 
 	initiatorDepth         uint64
-	context                uint64
 	initiatorCQ, receiveCQ *CompletionQueue
 
 	receives      []receive // a ring; with a shared queue the one that a message has taken
@@ -108,6 +107,7 @@ type Endpoint struct {
 	message         message
 	sink, source    window.Ref
 	result          nd.Result
+	one             [1]nd.Result
 	slot            shm.Slot // being sent
 	arrived         shm.Slot // being served
 	receivedEntries [maxSGE]entry
@@ -167,7 +167,8 @@ func (a *Adapter) CreateEndpoint(ctx context.Context, cfg nd.EndpointConfig) (nd
 		}
 	}
 	ep := &Endpoint{
-		provider: a.provider, adapter: a, context: cfg.Context,
+		provider: a.provider, adapter: a,
+		taken: account{context: cfg.Context}, receivesTaken: account{context: cfg.Context},
 		number:    a.provider.endpoints.Add(1),
 		receiveCQ: receiveCQ, initiatorCQ: initiatorCQ,
 		receiveDepth: uint64(cfg.ReceiveDepth), initiatorDepth: uint64(cfg.InitiatorDepth),

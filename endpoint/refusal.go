@@ -22,7 +22,7 @@ func (ep *Endpoint) ownEntry(e entry) string {
 
 // faulty words what may be wrong with a receive that the sender could not fill.
 func (ep *Endpoint) faulty(r *receive) string {
-	for _, e := range r.entries {
+	for _, e := range r.entries() {
 		if !ep.canSink(e) {
 			return "an entry of " + ep.ownEntry(e)
 		}

@@ -88,8 +88,30 @@ func cut(entries []entry, at uint64) entry {
 // receive is one posted Receive.
 type receive struct {
 	context  uint64
-	entries  []entry
 	capacity uint64
-	one      entry // a copy of the only entry, if there is but one: it is in the same cache line
-	_        [8]byte
+	one      [1]entry // the only entry, if it is single: it is in the same cache line
+	single   bool
+	several  []entry // all entries, if not; capacity is allotted once
+}
+
+// entries returns the list.
+func (r *receive) entries() []entry {
+	if r.single {
+		return r.one[:]
+	}
+	return r.several
+}
+
+// set copies the list.
+func (r *receive) set(context uint64, sge []nd.SGE) {
+	r.context = context
+	r.several, r.capacity = setEntries(r.several[:0], sge)
+	r.isolate()
+}
+
+// isolate puts a list of one where that belongs.
+func (r *receive) isolate() {
+	if r.single = len(r.several) == 1; r.single {
+		r.one[0] = r.several[0]
+	}
 }

@@ -63,7 +63,7 @@ func (q *SharedReceiveQueue) setDepth(depth uint64) {
 	receives := newReceives(size, q.sge)
 	for i := q.head; i != q.tail; i++ {
 		from, to := &q.receives[i&uint64(len(q.receives)-1)], &receives[i&(size-1)]
-		to.set(from)
+		to.copyOf(from)
 	}
 	q.receives = receives
 }
@@ -73,15 +73,16 @@ func newReceives(n uint64, sge int) []receive {
 	receives := make([]receive, n)
 	entries := make([]entry, len(receives)*sge)
 	for i := range receives {
-		receives[i].entries = entries[i*sge : i*sge : (i+1)*sge]
+		receives[i].several = entries[i*sge : i*sge : (i+1)*sge]
 	}
 	return receives
 }
 
-// set makes r a copy of another receive.
-func (r *receive) set(from *receive) {
+// copyOf makes r a copy of another receive.
+func (r *receive) copyOf(from *receive) {
 	r.context, r.capacity = from.context, from.capacity
-	r.entries = append(r.entries[:0], from.entries...)
+	r.several = append(r.several[:0], from.entries()...)
+	r.isolate()
 }
 
 // outstanding is the number of receives that no message has taken. The caller
@@ -106,12 +107,11 @@ func (q *SharedReceiveQueue) Receive(reqCtx uint64, sge []nd.SGE) error {
 		return q.noRoom
 	}
 	r := &q.receives[q.tail&uint64(len(q.receives)-1)]
-	r.context = reqCtx
-	if r.entries, r.capacity = setEntries(r.entries[:0], sge); r.capacity > maxTransfer {
+	if r.set(reqCtx, sge); r.capacity > maxTransfer {
 		defer q.mu.Unlock()
 		return q.fail(op, nd.BufferOverflow, fmt.Sprintf("%d bytes, at most %d", r.capacity, maxTransfer), "post smaller buffers")
 	}
-	q.adapter.resolve(r.entries)
+	q.adapter.resolve(r.entries())
 	q.tail++
 	wanted := len(q.waiting) > 0
 	q.mu.Unlock()
@@ -150,7 +150,7 @@ func (q *SharedReceiveQueue) take(ep *Endpoint) bool {
 	if place >= 0 {
 		q.waiting = slices.Delete(q.waiting, place, place+1)
 	}
-	ep.receives[0].set(&q.receives[q.head&uint64(len(q.receives)-1)])
+	ep.receives[0].copyOf(&q.receives[q.head&uint64(len(q.receives)-1)])
 	ep.posted++
 	wasLow := q.isLow()
 	q.head++

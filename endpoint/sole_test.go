@@ -99,9 +99,15 @@ func TestCompletionForgetsNothing(t *testing.T) {
 	for i := range v.NumField() {
 		v.Field(i).SetUint((1<<63 + uint64(i+1)<<32) >> (64 - v.Field(i).Type().Bits()))
 	}
-	var c completion
+	from.RequestType &^= detailed // no type is that large
+	c := completion{account: &account{context: from.EndpointContext}}
 	c.put(&from)
 	if c.get(&to); to != from {
 		t.Errorf("%v became %v", from, to)
+	}
+	// And what is brief does not show what its place held before.
+	c.brief, c.request = uint64(nd.RequestSend)|5<<32, 6
+	if c.get(&to); to != (nd.Result{BytesTransferred: 5, EndpointContext: from.EndpointContext, RequestContext: 6, RequestType: nd.RequestSend}) {
+		t.Errorf("a success became %v", to)
 	}
 }

@@ -18,7 +18,7 @@ func (ep *Endpoint) serve(budget *uint64) (moved bool) {
 			if slot == nil {
 				break
 			}
-			if ep.takeNow(slot, nil) || ep.landNow(slot) {
+			if ep.takeOne() || ep.landNow(slot) {
 				moved = true
 				*budget -= min(*budget, shm.SlotSize)
 				continue
@@ -113,7 +113,7 @@ func (ep *Endpoint) handle(m *message, budget *uint64) outcome {
 
 // deliver completes the oldest receive.
 func (ep *Endpoint) deliver(r *receive, s nd.Status, bytes uint64, revoked nd.Token) {
-	ep.result = nd.Result{Status: s, EndpointContext: ep.context, RequestContext: r.context, RequestType: nd.RequestReceive}
+	ep.result = nd.Result{Status: s, RequestContext: r.context, RequestType: nd.RequestReceive}
 	if s == nd.Success {
 		ep.result.BytesTransferred = uint32(bytes)
 		if revoked != 0 {
@@ -156,7 +156,7 @@ func (ep *Endpoint) stopped() outcome {
 // receive from byte at on. false means that the receive has failed.
 func (ep *Endpoint) fill(r *receive, at, n uint64) bool {
 	for n > 0 {
-		e := cut(r.entries, at)
+		e := cut(r.entries(), at)
 		part := min(uint64(e.length), n)
 		own(&ep.sink, e, window.Write)
 		_, ownFault, farFault := ep.guard.Copy(&ep.sink, &ep.source, part)

@@ -11,3 +11,12 @@ TEXT ·fetch(SB), NOSPLIT, $0-8
 	MOVQ w+0(FP), AX
 	PREFETCHT0 (AX)
 	RET
+
+// func vendor() (name [3]uint32)
+TEXT ·vendor(SB), NOSPLIT, $0-12
+	XORL AX, AX
+	CPUID
+	MOVL BX, name_0+0(FP)
+	MOVL DX, name_1+4(FP)
+	MOVL CX, name_2+8(FP)
+	RET

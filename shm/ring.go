@@ -82,38 +82,47 @@ func (p *Producer) Push(s *Slot) (index uint64, ok bool) {
 	if p.Room() == 0 {
 		return 0, false
 	}
-	*p.Next() = *s // plain: the slot is ours until it is published
-	return p.Publish(), true
+	*p.Next() = *s // plain: the place is ours until it is published
+	p.Publish()
+	p.ClaimAhead()
+	return p.next - 1, true
 }
 
 // Next returns the place of the next message, to be filled in and published.
 // The caller has seen that there is room.
-func (p *Producer) Next() *Slot {
-	return (*Slot)(&p.slots[p.next&uint64(len(p.slots)-1)].data)
-}
+func (p *Producer) Next() *Slot { return &p.slots[p.next&uint64(len(p.slots)-1)].data }
 
-// Publish publishes what was put into the place that Next returned last, and
-// returns its number.
-func (p *Producer) Publish() (index uint64) {
+// Publish publishes what was put into the place that Next returned last. Its number
+// is one less than what Pushed returns from now on.
+func (p *Producer) Publish() {
 	slot := &p.slots[p.next&uint64(len(p.slots)-1)]
 	handOver()
-	if p.relaxed {
-		asym.Store(&slot.seq, p.next+1) // ORDER slot-full: pairs with the load in Front
-	} else {
-		slot.seq.Store(p.next + 1) // ORDER slot-full: pairs with the load in Front
-	}
 	p.next++
-	if p.next-p.freed+claimAhead < uint64(len(p.slots)) { // else it may hold a message that has not been read
-		claim(&p.slots[(p.next+claimAhead)&uint64(len(p.slots)-1)].seq)
+	if p.relaxed {
+		asym.Store(&slot.seq, p.next) // ORDER slot-full: pairs with the load in Front
+	} else {
+		slot.seq.Store(p.next) // ORDER slot-full: pairs with the load in Front
 	}
-	return p.next - 1
 }
 
-// claimAhead is how many slots beyond the next one Publish asks for. The consumer
+// ClaimAhead asks for a slot that will be filled soon. It is for after a Publish.
+func (p *Producer) ClaimAhead() {
+	if claims {
+		p.claimAhead()
+	}
+}
+
+func (p *Producer) claimAhead() {
+	if p.next-p.freed+slotsAhead < uint64(len(p.slots)) { // else it may hold a message that has not been read
+		claim(&p.slots[(p.next+slotsAhead)&uint64(len(p.slots)-1)].seq)
+	}
+}
+
+// slotsAhead is how many slots beyond the next one Publish asks for. The consumer
 // has read each of them since it was written last, and to take its copy away costs
 // as much as any line that moves. A core can do several of these at once, but of the
 // stores that it has yet to carry out it knows no more than one message's.
-const claimAhead = 8
+const slotsAhead = 8
 
 // Relax makes Publish no memory barrier: what the producer loads afterwards may
 // be older than the message. It is right when all who store something and then
@@ -165,7 +174,7 @@ func (c *Consumer) Front() *Slot {
 		return nil
 	}
 	takeOver()
-	return (*Slot)(&slot.data)
+	return &slot.data
 }
 
 // Waiting tells whether there is a message, roughly: it may miss what happens
@@ -180,15 +189,20 @@ func (c *Consumer) Waiting() bool {
 func (c *Consumer) Advance() (index uint64) {
 	index = c.next.Load()
 	asym.Store(&c.next, index+1)
-	fetch(&c.slots[(index+fetchAhead)&uint64(len(c.slots)-1)].seq)
 	return index
 }
 
-// fetchAhead is how many slots beyond the one that it has consumed Advance asks for. If
+// FetchAhead asks for a slot that may be filled. consumed is the number that Advance
+// has returned.
+func (c *Consumer) FetchAhead(consumed uint64) {
+	fetch(&c.slots[(consumed+fetchedAhead)&uint64(len(c.slots)-1)].seq)
+}
+
+// fetchedAhead is how many slots beyond the one that it has consumed FetchAhead asks for. If
 // messages wait there, they come while those before them are looked at. It is more than
-// claimAhead, so that a consumer which keeps up does not take lines away that the producer
+// slotsAhead, so that a consumer which keeps up does not take lines away that the producer
 // has asked for.
-const fetchAhead = 12
+const fetchedAhead = 12
 
 // Release tells the producer that all messages so far have been consumed.
 func (c *Consumer) Release() {

@@ -88,7 +88,7 @@ type doorbellWords struct {
 type slotWords struct {
 	_    structs.HostLayout
 	seq  atomic.Uint64 // index of the slot since the ring was made, plus one
-	data [7]uint64
+	data Slot
 }
 
 func _() { // a constant or index error here means that the shared layout has moved

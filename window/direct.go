@@ -64,11 +64,11 @@ func (g *Guard) direct(far *Peer, remote nd.Token, rights Rights, address uint64
 // needed. Nobody but this process takes a local token back, and that does it so
 // rarely that it pays for both sides' barriers.
 func (g *Guard) Take(to []byte, local nd.Token, buf []byte) (ok bool) {
+	if !g.known.was(local) {
+		return g.learn(local) && g.Take(to, local, buf)
+	}
 	asym.Store(&g.mine, hazardOf(0, local))
 	asym.Light() // ORDER own-hazard: between the hazard and the terms; pairs with the barrier in grant.revoke
-	if !g.known.was(local) {
-		g.learn(local)
-	}
 	tm, word := g.known.now()
 	if tm.covers(word, local, Local|Read, shm.AddressOf(buf), uint64(len(buf))) {
 		if to = to[:len(buf)]; !moveWord(to, buf) {
@@ -100,11 +100,11 @@ func (g *Guard) Land(token nd.Token, address uint64, from []byte, endpoint uint6
 
 // Fill is Take the other way round: it copies from to an address of ours.
 func (g *Guard) Fill(local nd.Token, address uint64, from []byte) (ok bool) {
+	if !g.known.was(local) {
+		return g.learn(local) && g.Fill(local, address, from)
+	}
 	asym.Store(&g.mine, hazardOf(local, 0))
 	asym.Light() // ORDER own-hazard: between the hazard and the terms; pairs with the barrier in grant.revoke
-	if !g.known.was(local) {
-		g.learn(local)
-	}
 	tm, word := g.known.now()
 	if tm.covers(word, local, Local|Write, address, uint64(len(from))) {
 		if at := tm.mem[address-tm.base:][:len(from)]; !moveWord(at, from) {
@@ -119,7 +119,7 @@ func (g *Guard) Fill(local nd.Token, address uint64, from []byte) (ok bool) {
 // CanFill tells whether Fill would be granted at this moment.
 func (g *Guard) CanFill(local nd.Token, address, n uint64) bool {
 	if !g.known.was(local) {
-		g.learn(local)
+		return g.learn(local) && g.CanFill(local, address, n)
 	}
 	tm, word := g.known.now()
 	return tm.covers(word, local, Local|Write, address, n)
