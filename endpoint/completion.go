@@ -120,7 +120,13 @@ func (q *CompletionQueue) Poll(results []nd.Result) (n int) {
 	case all:
 		q.driveUsers()
 	case q.isEmpty():
-		if n = q.serveUsers(results); q.isEmpty() {
+		asym.Store(&q.looks, q.looks.Load()+1)
+		if users := *q.users.Load(); len(users) != 1 {
+			n = q.serveUsers(results, users)
+		} else if users[0].calls() { // the rule
+			n, _ = users[0].driveFor(q, results)
+		}
+		if q.isEmpty() {
 			return n
 		}
 		return n + q.take(results[n:])
@@ -146,15 +152,7 @@ const thorough = 1024
 // result. Results of messages may come back at once. Of many endpoints it looks
 // at some only: those behind the one that had something last, because programs
 // often use theirs in turn, and a few others, which are different ones each time.
-func (q *CompletionQueue) serveUsers(results []nd.Result) (n int) {
-	asym.Store(&q.looks, q.looks.Load()+1)
-	users := *q.users.Load()
-	if len(users) == 1 { // as a rule
-		if users[0].calls() {
-			n, _ = users[0].driveFor(q, results)
-		}
-		return n
-	}
+func (q *CompletionQueue) serveUsers(results []nd.Result, users []*Endpoint) (n int) {
 	if len(users) <= nearLooks+farLooks {
 		n, _ = q.serveSome(results, users, int(q.near.Load()), len(users))
 		return n

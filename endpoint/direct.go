@@ -139,17 +139,11 @@ func (c *connection) look() bool {
 	return n != 0
 }
 
-// serves tells whether takeRow may take messages for somebody who polls, if the endpoint
-// is connected: there is nothing else to be done before, and no result before theirs.
-func (ep *Endpoint) serves() bool {
-	return ep.done == ep.tail && !ep.halfway && ep.receiveCQ.passes() && ep.conn.ref.Link.IsOpen()
-}
-
 // Word 0 of messages that have nothing special about them, but for their length
 // and, of a Write, their token.
-var (
-	plainSend  = head(sendInline, flagFirst|flagLast, 0, 0)
-	smallWrite = head(writeInline, flagFirst|flagLast|flagAwaited, 0, 0)
+const (
+	plainSend  = uint64(sendInline) | uint64(flagFirst|flagLast)<<8
+	smallWrite = uint64(writeInline) | uint64(flagFirst|flagLast|flagAwaited)<<8
 )
 
 // takeRow takes messages of the peer, as long as there is nothing special about them,
@@ -165,13 +159,18 @@ func (ep *Endpoint) takeRow(results []nd.Result) (n int) {
 		word := atomic.LoadUint64(&slot[0]) // once: the peer may scribble
 		size := word >> 16 & 0xffff
 		r := &ep.receives[ep.delivered&uint64(len(ep.receives)-1)]
-		if e := &r.one[0]; word&^(0xffff<<16) != plainSend || size-1 >= inlinePayload || !r.single || size > uint64(e.length) ||
-			!ep.guard.Fill(e.token, e.address, slot.Bytes(1)[:size]) {
+		e := &r.one[0]
+		if word&^(0xffff<<16) != plainSend || size-1 >= inlinePayload || !r.single || size > uint64(e.length) {
 			break
 		}
-		in.FetchAhead(in.Advance())
+		if !ep.guard.Fill(e.token, e.address, slot.Bytes(1)[:size]) {
+			break
+		}
 		ep.delivered++
 		setSuccess(&results[n], nd.RequestReceive, size, ep.receivesTaken.context, r.context)
+		if index := in.Advance(); n > 0 { // as in a stream
+			in.FetchAhead(index)
+		}
 		n++
 	}
 	return n

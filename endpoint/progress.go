@@ -23,19 +23,20 @@ func (ep *Endpoint) drive() bool {
 // It returns how many it has put there instead of into the queue; if any, there
 // may be more to move.
 func (ep *Endpoint) driveFor(q *CompletionQueue, room []nd.Result) (n int, moved bool) {
-	switch ep.state() {
-	case failed, closed:
+	if s := ep.state(); s != connected && (s == failed || s == closed || s == idle && !ep.overrun.Load()) {
 		return 0, false
-	case idle:
-		if !ep.overrun.Load() {
-			return 0, false
-		}
 	}
 	if !ep.mu.Enter() && !ep.mu.TryLock() {
 		return 0, true // whoever is at it may not serve, so the caller must not go to sleep
 	}
-	if q == ep.receiveCQ && ep.now.Load() == uint32(connected) && ep.serves() {
-		if n = ep.takeRow(room[:min(len(room), int(ep.conn.in.Size()/4))]); n > 0 {
+	// Messages go straight to the one who polls if there is nothing else to be done before, and no result before theirs.
+	if q == ep.receiveCQ && ep.now.Load() == uint32(connected) && ep.done == ep.tail && !ep.halfway && q.passes() && ep.conn.ref.Link.IsOpen() {
+		most, polls := ep.conn.in.Size()/4, q.polls.Load()
+		if polls-ep.foundAt > 1 {
+			most = 1 // the poll before has found nothing: it is the answer to something, and to look for another would delay the next
+		}
+		ep.foundAt = polls
+		if n = ep.takeRow(room[:min(len(room), int(most))]); n > 0 {
 			ep.receivesTaken.add(uint64(n))
 			ep.release(false) // the peer may hold requests back until it knows
 		}

@@ -66,6 +66,7 @@ type Endpoint struct {
 	receiveDepth  uint64
 	words         []uint64 // receive descriptors
 	stride        uint64   // words of one
+	foundAt       uint64   // the poll of the receives' queue that was the last to find a message
 	half          *half
 	shared        *SharedReceiveQueue // instead of receives of its own
 	adapter       *Adapter

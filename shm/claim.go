@@ -4,8 +4,12 @@ package shm
 
 import "sync/atomic"
 
-// claims tells whether claim is of any use here.
-const claims = false
+// Slots are not claimed here.
+const (
+	claims        = false
+	claimsByStore = false
+	claimedAtOnce = uint64(1)
+)
 
 // claim does nothing: the line comes when it is stored.
 func claim(*atomic.Uint64) {}

@@ -105,24 +105,33 @@ func (p *Producer) Publish() {
 	}
 }
 
-// ClaimAhead asks for a slot that will be filled soon. It is for after a Publish.
+// ClaimAhead asks for slots that will be filled soon. It is for after a Publish.
+//
+// The consumer has read each of them since it was written last, and to take its copy
+// away costs as much as any line that moves. A core can do several of these at once, but
+// of the stores that it has yet to carry out it knows no more than one message's or two.
 func (p *Producer) ClaimAhead() {
-	if claims {
+	if claims && p.next%claimedAtOnce == 0 {
 		p.claimAhead()
 	}
 }
 
 func (p *Producer) claimAhead() {
-	if p.next-p.freed+slotsAhead < uint64(len(p.slots)) { // else it may hold a message that has not been read
-		claim(&p.slots[(p.next+slotsAhead)&uint64(len(p.slots)-1)].seq)
+	if p.next-p.freed+claimedAhead+claimedAtOnce >= uint64(len(p.slots)) {
+		return // they may hold messages that have not been read
+	}
+	for i := range claimedAtOnce {
+		slot := &p.slots[(p.next+claimedAhead+i)&uint64(len(p.slots)-1)]
+		if claimsByStore {
+			slot.data[SlotWords-1] = 0
+		} else {
+			claim(&slot.seq)
+		}
 	}
 }
 
-// slotsAhead is how many slots beyond the next one Publish asks for. The consumer
-// has read each of them since it was written last, and to take its copy away costs
-// as much as any line that moves. A core can do several of these at once, but of the
-// stores that it has yet to carry out it knows no more than one message's.
-const slotsAhead = 8
+// claimedAhead is how many slots beyond the next one ClaimAhead begins.
+const claimedAhead = 8
 
 // Relax makes Publish no memory barrier: what the producer loads afterwards may
 // be older than the message. It is right when all who store something and then
@@ -200,7 +209,7 @@ func (c *Consumer) FetchAhead(consumed uint64) {
 
 // fetchedAhead is how many slots beyond the one that it has consumed FetchAhead asks for. If
 // messages wait there, they come while those before them are looked at. It is more than
-// slotsAhead, so that a consumer which keeps up does not take lines away that the producer
+// claimedAhead, so that a consumer which keeps up does not take lines away that the producer
 // has asked for.
 const fetchedAhead = 12
 

@@ -1,6 +1,7 @@
 package measure
 
 import (
+	"github.com/softnd/softnd/nd"
 	"time"
 )
 
@@ -146,9 +147,23 @@ func (l *link) sendOn(p *pair) error {
 // all but the latest.
 func (l *link) receive() error {
 	l.expected++
+	cq, results := l.cq, l.results
 	for l.received < l.expected || l.done < l.posted-1 {
-		if err := l.poll(); err != nil {
-			return err
+		if l.o.Events {
+			if err := l.poll(); err != nil {
+				return err
+			}
+			continue
+		}
+		for i := range results[:cq.Poll(results)] {
+			switch r := &results[i]; {
+			case r.Status != nd.Success:
+				return l.failure(r)
+			case r.RequestType == nd.RequestReceive:
+				l.received++
+			default:
+				l.done++
+			}
 		}
 	}
 	return nil
