@@ -17,20 +17,21 @@ import (
 // An unlock by the owner is no memory barrier. Who stores something and then relies on seeing what the owner stored
 // before must lock the mutex in between.
 type Mutex struct {
-	owner   atomic.Pointer[owner] // nil = nobody. Changes with mu held.
-	byOwner bool                  // who holds the lock holds it as its owner; guarded by the lock
+	owner   pointer // to an owner; nil = nobody. Atomic; changes with mu held
+	byOwner bool    // who holds the lock holds it as its owner; guarded by the lock
 
 	mu     sync.Mutex // for everybody else
 	latest *owner     // who is the owner, or was it last; guarded by the lock
-	last   stack      // who locked it last; guarded by the lock
+	last   *stack     // whose the lock was before; guarded by the lock
 	streak int        // and how often in a row
 }
 
 // owner is a goroutine that has become the owner of a mutex. It writes inside
 // even when it is the owner no more, until it finds out; so another owner has
-// one of its own.
+// one of its own, and so has one whose stack has moved.
 type owner struct {
-	on     stack
+	now    *stack        // what the runtime knows of its stack; by that it is known
+	then   stack         // where that lay when it became the owner
 	inside atomic.Uint32 // 1: it holds the lock, or is about to find that it must not
 }
 
@@ -53,24 +54,6 @@ func (m *Mutex) Lock() {
 
 // TryLock locks m unless it is in use, and tells whether it did.
 func (m *Mutex) TryLock() bool { return m.Enter() || m.tryLock() }
-
-// Enter locks m if the caller is its owner, and tells whether it did. The compiler can put it where it is called; there it
-// stands for Lock, which follows if it is false.
-//
-//go:nosplit
-func (m *Mutex) Enter() bool {
-	o := load(&m.owner)
-	if o == nil || !o.on.isMine() || m.byOwner { // held by ourselves: no other way in than for others
-		return false
-	}
-	Store32(&o.inside, 1)
-	if load(&m.owner) != o { // ORDER asym-owner: after inside, with no barrier in between; pairs with the barrier in dispossess
-		Store32(&o.inside, 0)
-		return false
-	}
-	m.byOwner = true
-	return true
-}
 
 // Unlock unlocks m, which the caller has locked.
 func (m *Mutex) Unlock() {
@@ -109,9 +92,15 @@ func (m *Mutex) tryLock() bool {
 // dispossess takes the lock away from its owner, who may be inside still. The
 // caller holds mu.
 func (m *Mutex) dispossess() {
-	if m.owner.Load() != nil {
-		m.owner.Store(nil)
+	o := (*owner)(atomic.LoadPointer(&m.owner))
+	if o == nil {
+		return
+	}
+	atomic.StorePointer(&m.owner, nil)
+	if o.now != mine() { // else its stack has moved, and nobody else can take himself for it
 		Heavy() // ORDER asym-owner: either the owner sees the store above, or we see that it is inside; pairs with Enter
+	} else {
+		m.streak = streakForOwner
 	}
 }
 
@@ -120,19 +109,19 @@ func (m *Mutex) dispossess() {
 func (m *Mutex) ownerInside() bool { return m.latest != nil && m.latest.inside.Load() != 0 }
 
 func (m *Mutex) unlock() {
-	if on := mine(); m.last != on {
-		m.last, m.streak = on, 0
+	if me := mine(); m.last != me {
+		m.last, m.streak = me, 0
 	} else if m.streak++; m.streak >= streakForOwner && available {
-		m.promote(on)
+		m.promote(me)
 	}
 	m.mu.Unlock()
 }
 
 // promote makes the one who holds the lock its owner.
-func (m *Mutex) promote(on stack) {
+func (m *Mutex) promote(me *stack) {
 	m.streak = 0
-	if m.latest == nil || m.latest.on != on {
-		m.latest = &owner{on: on}
+	if m.latest == nil || m.latest.now != me || m.latest.then != *me {
+		m.latest = &owner{now: me, then: *me}
 	}
-	m.owner.Store(m.latest)
+	atomic.StorePointer(&m.owner, pointer(m.latest))
 }

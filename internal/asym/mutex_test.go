@@ -142,3 +142,62 @@ func once(m *Mutex) {
 	m.Lock()
 	defer m.Unlock()
 }
+
+// An owner whose stack moves all the time, inside and outside, while others get what it leaves, and the lock.
+func TestOwnerMoves(t *testing.T) {
+	var m Mutex
+	var counter int // plain: the lock is to guard it
+	const turns, streak = 300, 100
+	var all sync.WaitGroup
+	stop := make(chan struct{})
+	all.Go(func() { // small stacks, and some that grow
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			var few sync.WaitGroup
+			for depth := range 8 {
+				few.Go(func() { deep(4*depth, func() { once(&m) }) })
+			}
+			few.Wait()
+		}
+	})
+	all.Go(func() {
+		for range turns {
+			runtime.GC() // which lets stacks shrink
+		}
+	})
+	var owners sync.WaitGroup
+	for range 2 {
+		owners.Go(func() {
+			for i := range turns {
+				for range streak {
+					m.Lock()
+					counter++
+					deep(i%32, func() { counter++ })
+					m.Unlock()
+				}
+				deep(i%32, func() { once(&m) })
+			}
+		})
+	}
+	owners.Wait()
+	close(stop)
+	all.Wait()
+	if want := 2 * 2 * turns * streak; counter != want {
+		t.Errorf("the counter is %d, want %d", counter, want)
+	}
+}
+
+// deep calls f with 512 bytes more of stack for each level.
+func deep(levels int, f func()) {
+	var room [512]byte
+	if levels > 0 {
+		deep(levels-1, f)
+	} else {
+		f()
+	}
+	runtime.KeepAlive(&room)
+}
