@@ -172,8 +172,8 @@ func (q *CompletionQueue) serveUsers(results []nd.Result, users []*Endpoint) (n 
 
 // How many endpoints a poll looks at, of more than that.
 const (
-	nearLooks = 4
-	farLooks  = 12
+	nearLooks = 2
+	farLooks  = 4
 )
 
 // serveSome drives those of a number of users that have something to do, from one

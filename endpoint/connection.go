@@ -47,21 +47,22 @@ const (
 // of where everything lies. What join sets, and what follows from it, is guarded
 // by the lock of its endpoint.
 type connection struct {
-	// What Send and takeRow need stands first, and close together; see Endpoint.
+	// What small requests and messages need stands first, and close together; see Endpoint.
 
-	out      *shm.Producer
-	in       *shm.Consumer
-	peer     *shm.Peer
-	far      *half
-	upto     uint64 // number of the message before which small ones may go without another look, if they are
-	reach    uint64 // no longer than this; see look
-	lead     uint64 // messages so far, less those that have taken a receive of the peer's; see taken
+	out      shm.Producer
+	ref      window.Peer
 	other    uint64 // number after the last message that went another way than a small Send
 	unplaced uint64 // number after the last one until then whose data lies in its slot; see lastUnplaced
 	end      uint64 // number after the last message that is awaited
-	ref      window.Peer
-	relaxed  bool // what the two processes wait for from each other needs no barriers of those who bring it; see shm.Producer.Relax
-	shared   bool // the peer's receives come from a shared queue, and only the peer knows of them
+
+	upto    uint64 // number of the message before which small ones may go without another look, if they are
+	reach   uint64 // no longer than this; see look
+	lead    uint64 // messages so far, less those that have taken a receive of the peer's; see taken
+	peer    *shm.Peer
+	far     *half
+	in      *shm.Consumer
+	relaxed bool // what the two processes wait for from each other needs no barriers of those who bring it; see shm.Producer.Relax
+	shared  bool // the peer's receives come from a shared queue, and only the peer knows of them
 
 	provider *Provider
 	record   *record
@@ -171,9 +172,11 @@ func (c *connection) join(ep *Endpoint) error {
 	if !c.peer.Owns(shm.Offset(ring), slots*shm.SlotSize) {
 		return fmt.Errorf("the half of %v points at memory of others: %w", c.peer, shm.ErrDamaged)
 	}
-	if c.out, err = arena.NewProducer(shm.Offset(ep.half.ring), ep.half.ringSlots, &far.consumed); err != nil {
+	out, err := arena.NewProducer(shm.Offset(ep.half.ring), ep.half.ringSlots, &far.consumed)
+	if err != nil {
 		return err
 	}
+	c.out = *out
 	if far.barriers == 1 && asym.ForAll() {
 		c.relaxed = true
 		c.out.Relax()

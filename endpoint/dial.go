@@ -132,7 +132,7 @@ func (c *Connector) departFrom(op string, from *SharedAddress, addr netip.AddrPo
 // newRecord makes the record of a connection to be asked for.
 func (c *Connector) newRecord(op string, peer *shm.Peer) (*connection, error) {
 	p := c.adapter.provider
-	off, err := p.member.Heap().Alloc(recordSize)
+	off, err := p.member.Heap().AllocSpread(recordSize)
 	if err != nil {
 		return nil, c.adapter.shortage(op, err)
 	}

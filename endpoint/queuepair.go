@@ -36,40 +36,40 @@ func (s state) String() string { return stateText[s] }
 type Endpoint struct {
 	// What small requests and small messages need stands first, and close together:
 	// a program may use many endpoints in turn, and a processor's nearest cache holds
-	// some of their lines only.
+	// some of their lines only. The allocator puts 8 bytes before the first.
 
 	now       atomic.Uint32 // state; changes under mu
 	open      atomic.Uint32 // requests that are not done; see calls
+	overrun   atomic.Bool   // a completion queue overran
+	initiates bool          // moves bytes itself where it can
+	batching  bool          // posts are deferred
+	stalled   bool          // the peer has been asked to ring
+	halfway   bool          // a message has been decoded, and is not done with
+	mu        asym.Mutex    // guards what changes, unless it is atomic
+
+	conn           *connection
+	guard          *window.Guard
+	tail           uint64 // posted; see requests
+	done           uint64 // completed
+	apart          uint64 // slots held by requests that have never had a place here, less those that silent successes gave back
+	initiatorDepth uint64
+	initiatorCQ    *CompletionQueue
+	taken          account
+
 	inbound   atomic.Pointer[shm.Consumer]
-	overrun   atomic.Bool // a completion queue overran
-	initiates bool        // moves bytes itself where it can
-	batching  bool        // posts are deferred
-	stalled   bool        // the peer has been asked to ring
-	halfway   bool        // a message has been decoded, and is not done with
+	receiveCQ *CompletionQueue
+	receives  []receive // a ring; with a shared queue the one that a message has taken
+	posted    uint64
+	delivered uint64
 
-	mu    asym.Mutex // guards what changes, unless it is atomic
-	conn  *connection
-	guard *window.Guard
-
-	tail  uint64 // posted; see requests
-	done  uint64 // completed
-	apart uint64 // slots held by requests that have never had a place here, less those that silent successes gave back
-	taken account
-
-	initiatorDepth         uint64
-	initiatorCQ, receiveCQ *CompletionQueue
-
-	receives      []receive // a ring; with a shared queue the one that a message has taken
-	posted        uint64
-	delivered     uint64
 	receivesTaken account
 	receiveDepth  uint64
 	words         []uint64 // receive descriptors
 	stride        uint64   // words of one
-	foundAt       uint64   // the poll of the receives' queue that was the last to find a message
 	half          *half
 	shared        *SharedReceiveQueue // instead of receives of its own
 	adapter       *Adapter
+	foundAt       uint64 // the poll of the receives' queue that was the last to find a message
 	provider      *Provider
 
 	number       uint64 // in this process
@@ -242,7 +242,7 @@ func (ep *Endpoint) makeHalf() error {
 	}
 	stride := (descriptorHeader + uint64(ep.receiveSGE)*descriptorEntry + 63) / 64 * 64
 	arena := ep.provider.arena
-	off, err := ep.provider.member.Heap().Alloc(halfSize + slots*shm.SlotSize + count*stride)
+	off, err := ep.provider.member.Heap().AllocSpread(halfSize + slots*shm.SlotSize + count*stride)
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -49,6 +50,55 @@ func TestHeapClasses(t *testing.T) {
 	}
 	if n := chunksOf(a, 0); n != 0 {
 		t.Errorf("an empty heap owns %d chunks", n)
+	}
+}
+
+// Objects that are spread lie in as many lines of a page as their class has room for, keep to their own room, and come
+// back as they were.
+func TestHeapSpreads(t *testing.T) {
+	a := newArena(t, 0)
+	h := join(t, a, NotRank).Heap()
+	for _, tc := range []struct{ n, takes, lines uint64 }{
+		{1, 64, 1}, {64, 64, 1}, {65, 128, 1}, {4096, 4096, 1}, {4000, 4096, 2},
+		{2049, 4096, 32}, {1136, 2048, 15}, {12928, 16384, 55}, {40_000, ChunkSize, 1},
+	} {
+		if _, err := h.Alloc(tc.n); err != nil { // so that its chunk stays
+			t.Fatal(err)
+		}
+		kept, inUse := maps.Clone(h.objects), h.InUse()
+		for round := range 2 { // the second finds what the first has left
+			places, lines := make(map[Offset]bool), make(map[Offset]bool)
+			for range 2 * tc.lines {
+				off, err := h.AllocSpread(tc.n)
+				if err != nil {
+					t.Fatalf("%d bytes: %v", tc.n, err)
+				}
+				b, err := a.Bytes(off, tc.n)
+				if err != nil || !isZero(b) {
+					t.Fatalf("%d bytes at %#x: %v, or not zero", tc.n, off, err)
+				}
+				fill(b, 0xa5)
+				room := off &^ Offset(tc.takes-1)
+				if uint64(off-room)+tc.n > tc.takes || off%64 != 0 || places[room] {
+					t.Errorf("round %d: %d bytes lie at %#x, in room that is too small, or not theirs alone", round, tc.n, off)
+				}
+				places[room], lines[off-room] = true, true
+			}
+			if uint64(len(lines)) != tc.lines {
+				t.Errorf("%d bytes begin in %d lines of %d, want %d", tc.n, len(lines), tc.takes, tc.lines)
+			}
+			for off := range h.objects {
+				if _, ok := kept[off]; ok {
+					continue
+				}
+				if err := h.Free(off); err != nil {
+					t.Error(err)
+				}
+			}
+			if h.InUse() != inUse {
+				t.Errorf("%d bytes in use after the frees, %d before", h.InUse(), inUse)
+			}
+		}
 	}
 }
 

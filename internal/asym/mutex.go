@@ -17,13 +17,12 @@ import (
 // An unlock by the owner is no memory barrier. Who stores something and then relies on seeing what the owner stored
 // before must lock the mutex in between.
 type Mutex struct {
-	owner   pointer // to an owner; nil = nobody. Atomic; changes with mu held
-	byOwner bool    // who holds the lock holds it as its owner; guarded by the lock
-
-	mu     sync.Mutex // for everybody else
-	latest *owner     // who is the owner, or was it last; guarded by the lock
-	last   *stack     // whose the lock was before; guarded by the lock
-	streak int        // and how often in a row
+	owner   pointer    // to an owner; nil = nobody. Atomic; changes with mu held
+	latest  *owner     // who is the owner, or was it last; guarded by the lock
+	last    *stack     // whose the lock was before; guarded by the lock
+	mu      sync.Mutex // for everybody else
+	streak  int32      // how often in a row it was last's; guarded by the lock
+	byOwner bool       // who holds the lock holds it as its owner; guarded by the lock
 }
 
 // owner is a goroutine that has become the owner of a mutex. It writes inside
