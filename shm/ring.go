@@ -204,6 +204,9 @@ func (c *Consumer) Advance() (index uint64) {
 // FetchAhead asks for a slot that may be filled. consumed is the number that Advance
 // has returned.
 func (c *Consumer) FetchAhead(consumed uint64) {
+	if claimsByStore {
+		return // it would take slots away that the producer has claimed
+	}
 	fetch(&c.slots[(consumed+fetchedAhead)&uint64(len(c.slots)-1)].seq)
 }
 
