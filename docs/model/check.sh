@@ -79,6 +79,8 @@ owner                       | safety   | nothing | -
 owner, longer               | safety   | nothing | ROUNDS=3
 owner, three                | safety   | nothing | N=3
 owner, again                | safety   | nothing | AGAIN ROUNDS=3
+owner, moves                | safety   | nothing | MOVES ROUNDS=3
+owner, moves, again         | safety   | nothing | MOVES AGAIN
 owner, witnesses            | safety   | W1 W2 W3 W4 W5 W6 W7 W8 | WITNESS
 owner, NO_HEAVY             | safety   | O1_alone O2_seen O3_woken deadlock | NO_HEAVY
 owner, HEAVY_FIRST          | safety   | O1_alone O2_seen O3_woken deadlock | HEAVY_FIRST

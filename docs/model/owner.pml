@@ -2,9 +2,9 @@
  * The asymmetric mutex, for Spin.
  *
  * internal/asym.Mutex costs the goroutine that locks it all the time, its owner, plain loads and stores only. Whoever
- * else locks it takes the ownership away first, and pays for both with membarrier(2), which is Heavy. This is enter,
- * lock, tryLock, dispossess, promote and Unlock of mutex.go, a load or a store a step; what the mutex promises is
- * stated as assertions.
+ * else locks it takes the ownership away first, and pays for both with membarrier(2), which is Heavy. This is Enter of
+ * stack_unsafe.go and lock, tryLock, dispossess, promote and Unlock of mutex.go, a load or a store a step; what the
+ * mutex promises is stated as assertions.
  *
  *	owner (enter, Unlock)                        anybody else (lock, tryLock), with mu held
  *	---------------------                        ------------------------------------------
@@ -27,7 +27,8 @@
  *
  * Sizes, to be given with -D: N processes (2), ROUNDS locks of each (2), BUFFERED stores in a buffer (5).
  *
- * Variant, correct: AGAIN, a holder may try to lock once more, which has to fail.
+ * Variants, correct: AGAIN, a holder may try to lock once more, which has to fail; MOVES, an owner may find at any time
+ * that it is not known any more, because its stack has moved, and then takes the ownership from itself without Heavy.
  *
  * Mutations:
  *	NO_HEAVY NO_SECOND_LOOK SHARED_FLAG NO_WAIT FORGET NO_STEP_BACK HEAVY_FIRST OUT_FIRST PLAIN_ARM
@@ -165,7 +166,10 @@ inline enter() {
 	load(x, OWNER);
 	if
 	:: x != me + 1
-	:: else ->
+#ifdef MOVES
+	:: true
+#endif
+	:: x == me + 1 ->
 		load(x, BYOWNER);
 		if
 		:: HELD
@@ -212,7 +216,10 @@ inline dispossess() {
 #else
 		exchange(OWNER, 0);
 #ifndef NO_HEAVY
-		heavy()
+		if
+		:: x != me + 1 -> heavy()
+		:: else
+		fi
 #endif
 #endif
 	:: else
