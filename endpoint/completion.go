@@ -34,10 +34,11 @@ type CompletionQueue struct {
 	closed  bool
 	ended   atomic.Bool // either of the two
 
-	polls atomic.Uint64 // roughly
-	looks atomic.Uint64 // at the users, by those who take results; roughly
-	near  atomic.Uint32 // the user to look at first: the one after the latest that had something
-	far   atomic.Uint32 // the first of those that are looked at besides
+	polls   atomic.Uint64 // roughly
+	foundAt atomic.Uint64 // the poll that was the last to take messages; roughly
+	looks   atomic.Uint64 // at the users, by those who take results; roughly
+	near    atomic.Uint32 // the user to look at first: the one after the latest that had something
+	far     atomic.Uint32 // the first of those that are looked at besides
 
 	notifier
 	moderator
@@ -113,8 +114,8 @@ func makeRing(depth int) []completion { return make([]completion, 1<<bits.Len(ui
 
 // Poll takes up to len(results) results and never blocks. It allocates
 // nothing. It makes no system call unless an event descriptor or moderation has
-// been asked for, a peer has to be woken, or another goroutine was at the queue
-// or its endpoints before; see [asym.Mutex].
+// been asked for, a peer has to be woken, another goroutine was at the queue or
+// its endpoints before, or the stack of this one has moved; see [asym.Mutex].
 func (q *CompletionQueue) Poll(results []nd.Result) (n int) {
 	switch all := q.countPoll()%thorough == 0; {
 	case all:

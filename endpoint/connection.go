@@ -51,7 +51,7 @@ type connection struct {
 
 	out      shm.Producer
 	ref      window.Peer
-	other    uint64 // number after the last message that went another way than a small Send
+	other    uint64 // number after the last message that was not one of the fast path; see taken
 	unplaced uint64 // number after the last one until then whose data lies in its slot; see lastUnplaced
 	end      uint64 // number after the last message that is awaited
 
@@ -213,9 +213,10 @@ func (c *connection) seeReceives(far *half) (err error) {
 	return nil
 }
 
-// Small messages are sent so often that nothing is counted for them but the message
-// itself; taken and lastUnplaced find out what that means. All others are counted
-// by settle before the message and note after it.
+// The messages of the fast path (Endpoint.Send) are so many that nothing is counted for
+// them but the message itself; taken and lastUnplaced find out what that means. All
+// others, small Sends of the queue among them, end the row with breakRow before the
+// message, and are counted by note after it.
 
 // taken returns how many of the peer's receives our messages have taken.
 func (c *connection) taken() uint64 { return c.out.Pushed() - c.lead }
@@ -228,8 +229,8 @@ func (c *connection) lastUnplaced() uint64 {
 	return c.unplaced
 }
 
-// settle readies the connection for a message that goes another way.
-func (c *connection) settle() {
+// breakRow readies the connection for a message that goes another way.
+func (c *connection) breakRow() {
 	c.unplaced = c.lastUnplaced()
 	c.upto = 0 // there will be less room
 }

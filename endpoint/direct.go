@@ -111,7 +111,7 @@ func (ep *Endpoint) passWrite(reqCtx uint64, sge *nd.SGE, address uint64, remote
 	if !ep.guard.Take(slot.Bytes(2), sge.Token, sge.Buffer) {
 		return false
 	}
-	c.settle()
+	c.breakRow()
 	slot[0], slot[1] = smallWrite|uint64(n)<<16|uint64(remote)<<32, address
 	c.out.Publish()
 	c.out.ClaimAhead()

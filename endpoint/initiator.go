@@ -149,7 +149,7 @@ func (ep *Endpoint) ownFault(r *request, e entry, f window.Fault) outcome {
 // full, and that the peer will ring when it is not.
 func (ep *Endpoint) push(r *request, slot *shm.Slot) bool {
 	c := ep.conn
-	c.settle()
+	c.breakRow()
 	index, ok := c.out.Push(slot)
 	if !ok {
 		if ep.stall(); c.out.Room() == 0 {

@@ -15,7 +15,7 @@ const smallTransfer = window.Chunk
 
 // Send posts a message for the peer's oldest Receive.
 func (ep *Endpoint) Send(reqCtx uint64, sge []nd.SGE, flags nd.OpFlags) error {
-	if flags != 0 || len(sge) != 1 {
+	if flags != 0 || len(sge) != 1 || uint(len(sge[0].Buffer))-1 >= inlinePayload {
 		return ep.postSend(reqCtx, sge, flags)
 	}
 	if !ep.mu.Enter() {
@@ -23,7 +23,7 @@ func (ep *Endpoint) Send(reqCtx uint64, sge []nd.SGE, flags nd.OpFlags) error {
 	}
 	c, n := ep.conn, uint64(len(sge[0].Buffer))
 	// The peer is sure to take it if a receive is posted that has room for any small message.
-	if ep.undisturbed() && (c.out.Pushed() < c.upto || c.look()) && n-1 < c.reach {
+	if ep.undisturbed() && (c.out.Pushed() < c.upto || c.look()) && n <= c.reach {
 		slot := c.out.Next()
 		slot[0] = plainSend | n<<16
 		if ep.guard.Take(slot.Bytes(1), sge[0].Token, sge[0].Buffer) {

@@ -69,7 +69,6 @@ type Endpoint struct {
 	half          *half
 	shared        *SharedReceiveQueue // instead of receives of its own
 	adapter       *Adapter
-	foundAt       uint64 // the poll of the receives' queue that was the last to find a message
 	provider      *Provider
 
 	number       uint64 // in this process

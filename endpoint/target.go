@@ -14,7 +14,7 @@ func (ep *Endpoint) serve(budget *uint64) (moved bool) {
 	m := &ep.message
 	for *budget > 0 {
 		if !ep.halfway {
-			slot := c.in.Front() // once: the peer may take the message back
+			slot := c.in.Front() // looked at again below, if need be: the peer may take the message back, or scribble over it
 			if slot == nil {
 				break
 			}

@@ -1,8 +1,9 @@
 package measure
 
 import (
-	"github.com/softnd/softnd/nd"
 	"time"
+
+	"github.com/softnd/softnd/nd"
 )
 
 // leadIn is how many operations are made before a timed loop: the other rank
@@ -144,7 +145,8 @@ func (l *link) sendOn(p *pair) error {
 }
 
 // receive takes the next message, and completions of Sends as they come: of
-// all but the latest.
+// all but the latest. It is poll, but for what a ping-pong does not need: sendOn
+// posts the receives.
 func (l *link) receive() error {
 	l.expected++
 	cq, results := l.cq, l.results

@@ -253,9 +253,10 @@ func TestHangThatNobodyHears(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		want := 124
+		want := []int{124}
 		if args[0] != "--timeout" {
-			want = -1 // by the second signal, as long as its last words cannot be written
+			// By a signal as long as its last words cannot be written; a pipe that is full may have room for those.
+			want = []int{-1, 128 + int(syscall.SIGINT)}
 			for full := false; !full; time.Sleep(10 * time.Millisecond) {
 				n, err := unix.Poll([]unix.PollFd{{Fd: int32(w.Fd()), Events: unix.POLLOUT}}, 0)
 				full = n == 0 && err == nil
@@ -264,7 +265,7 @@ func TestHangThatNobodyHears(t *testing.T) {
 		w.Close()
 		ended := make(chan struct{})
 		go func() {
-			for end := false; !end && want == -1; {
+			for end := len(want) == 1; !end; {
 				_ = cmd.Process.Signal(syscall.SIGINT)
 				select {
 				case <-ended:
@@ -275,8 +276,8 @@ func TestHangThatNobodyHears(t *testing.T) {
 		}()
 		_ = cmd.Wait()
 		close(ended)
-		if got := cmd.ProcessState.ExitCode(); got != want {
-			t.Errorf("%v: exit status %d, want %d", args, got, want)
+		if got := cmd.ProcessState.ExitCode(); !slices.Contains(want, got) {
+			t.Errorf("%v: exit status %d, want one of %d", args, got, want)
 		}
 	}
 }

@@ -28,7 +28,7 @@
  * Sizes, to be given with -D: N processes (2), ROUNDS locks of each (2), BUFFERED stores in a buffer (5).
  *
  * Variants, correct: AGAIN, a holder may try to lock once more, which has to fail; MOVES, an owner may find at any time
- * that it is not known any more, because its stack has moved, and then takes the ownership from itself without Heavy.
+ * that it is not known any more, because its stack has moved, and then takes the ownership from itself.
  *
  * Mutations:
  *	NO_HEAVY NO_SECOND_LOOK SHARED_FLAG NO_WAIT FORGET NO_STEP_BACK HEAVY_FIRST OUT_FIRST PLAIN_ARM
@@ -216,10 +216,7 @@ inline dispossess() {
 #else
 		exchange(OWNER, 0);
 #ifndef NO_HEAVY
-		if
-		:: x != me + 1 -> heavy()
-		:: else
-		fi
+		heavy()
 #endif
 #endif
 	:: else

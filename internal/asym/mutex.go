@@ -11,7 +11,7 @@ import (
 
 // Mutex is a mutual exclusion lock. A goroutine that has locked it many times in a row, with nobody else in between,
 // becomes its owner, for whom locking and unlocking are plain loads and stores. Anybody else who locks it ends that
-// first, for about a microsecond. The zero value is unlocked. It must not be copied, and the goroutine that locks it
+// first, for about a microsecond; so does the owner itself, once, when the runtime has moved its stack. The zero value is unlocked. It must not be copied, and the goroutine that locks it
 // must be the one that unlocks it.
 //
 // An unlock by the owner is no memory barrier. Who stores something and then relies on seeing what the owner stored
@@ -96,10 +96,9 @@ func (m *Mutex) dispossess() {
 		return
 	}
 	atomic.StorePointer(&m.owner, nil)
-	if o.now != mine() { // else its stack has moved, and nobody else can take himself for it
-		Heavy() // ORDER asym-owner: either the owner sees the store above, or we see that it is inside; pairs with Enter
-	} else {
-		m.streak = streakForOwner
+	Heavy() // ORDER asym-owner: either the owner sees the store above, or we see that it is inside; pairs with Enter
+	if o.now == mine() {
+		m.streak = streakForOwner // it is us, and our stack has moved
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// An owner whose stack has moved is the owner again as soon as it locks, and nobody has to be asked.
+// An owner whose stack has moved is the owner again as soon as it has locked once.
 func TestOwnerIsKnownAfterItMoved(t *testing.T) {
 	if !available {
 		t.Skip("nobody becomes an owner without the kernel's help")

@@ -1,0 +1,70 @@
+package shm
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync/atomic"
+	"testing"
+)
+
+// TestClaimsHarmNoMessage fills and empties a ring at random, claiming slots in both ways, and looks at each word of
+// each message.
+func TestClaimsHarmNoMessage(t *testing.T) {
+	byStore, atOnce := claimsByStore, claimedAtOnce
+	defer func() { claimsByStore, claimedAtOnce = byStore, atOnce }()
+	for _, slots := range []uint64{1, 8, 16, 32, 64} {
+		for _, claimsByStore = range []bool{false, true} {
+			claimedAtOnce = claimsAtOnce()
+			t.Run(fmt.Sprintf("%d slots, by store %v", slots, claimsByStore), func(t *testing.T) {
+				a := newArena(t, 0)
+				h := join(t, a, NotRank).Heap()
+				off, err := h.Alloc(slots * SlotSize)
+				if err != nil {
+					t.Fatal(err)
+				}
+				var head atomic.Uint64
+				p, err := a.NewProducer(off, slots, &head)
+				if err != nil {
+					t.Fatal(err)
+				}
+				c, err := a.NewConsumer(off, slots, &head)
+				if err != nil {
+					t.Fatal(err)
+				}
+				random, got := rand.New(rand.NewPCG(3, slots)), uint64(0)
+				for range 5_000 {
+					for range random.IntN(int(slots) + 1) {
+						if p.Room() == 0 {
+							break
+						}
+						s := p.Next()
+						for i := range s {
+							s[i] = p.Pushed() + 1 + uint64(i)<<32
+						}
+						p.Publish()
+						p.ClaimAhead()
+					}
+					for range random.IntN(int(slots) + 1) {
+						s := c.Front()
+						if s == nil {
+							break
+						}
+						got++
+						for i, word := range s {
+							if word != got+uint64(i)<<32 {
+								t.Fatalf("word %d of message %d is %#x", i, got, word)
+							}
+						}
+						c.FetchAhead(c.Advance())
+					}
+					if random.IntN(2) == 0 {
+						c.Release()
+					}
+				}
+				if got == 0 {
+					t.Error("no message has come through")
+				}
+			})
+		}
+	}
+}
