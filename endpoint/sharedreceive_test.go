@@ -238,18 +238,29 @@ func TestSharedReceiveInTheMiddle(t *testing.T) {
 func TestSharedReceiveIsFair(t *testing.T) {
 	r := newStar(t, setup{}, nd.SharedReceiveQueueConfig{}, 3)
 	var waiting [3]int
+	wait := func(what string, endpoints int) {
+		t.Helper()
+		eventually(t, what, func() bool {
+			r.owner.local.provider.progress()
+			r.queue().mu.Lock()
+			defer r.queue().mu.Unlock()
+			return len(r.queue().waiting) == endpoints
+		})
+	}
 	for i := range r.peers {
 		for range 10 {
 			r.peers[i].must(order{Do: doSend, Parts: mine(0, 8)})
 		}
-		eventually(t, "its first message waits", func() bool {
-			r.owner.local.provider.progress()
-			r.queue().mu.Lock()
-			defer r.queue().mu.Unlock()
-			return len(r.queue().waiting) == i+1
-		})
+		wait("its first message waits", i+1)
 	}
 	for k := range 30 {
+		left := 0
+		for _, got := range waiting {
+			if got < 10 {
+				left++
+			}
+		}
+		wait("whoever has a message waits", left) // else it is nobody's turn
 		r.owner.must(order{Do: doReceive, Context: uint64(k), Parts: mine(0, 8)})
 		res := r.owner.results(receiveQueue, 1)[0]
 		waiting[res.EndpointContext-endpointContext(0)]++
