@@ -256,8 +256,8 @@ func (q *CompletionQueue) countPoll() uint64 {
 	return polls
 }
 
-// push adds a result, whose endpoint is that of the account. solicited marks one that its sender wants to be noticed.
-// The caller holds the lock of the endpoint.
+// push adds a result, whose endpoint is that of the account. solicited marks one
+// that its sender wants to be noticed. The caller holds the lock of the endpoint.
 func (q *CompletionQueue) push(r *nd.Result, a *account, solicited bool) {
 	q.mu.Lock()
 	if e := q.add(a); e != nil {

@@ -235,12 +235,14 @@ func (c *connection) breakRow() {
 	c.upto = 0 // there will be less room
 }
 
-// note counts such a message, which is in the ring now. If it takes a receive,
-// lead goes back by one.
+// note counts such a message, which is in the ring now.
 func (c *connection) note() {
 	c.lead++
 	c.other = c.out.Pushed()
 }
+
+// takeReceive counts one that takes a receive of the peer's.
+func (c *connection) takeReceive() { c.lead-- }
 
 // credit tells whether the peer has a posted receive for our next message.
 func (c *connection) credit() bool {

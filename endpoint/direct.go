@@ -146,13 +146,15 @@ const (
 	smallWrite = uint64(writeInline) | uint64(flagFirst|flagLast|flagAwaited)<<8
 )
 
-// takeRow takes messages of the peer, as long as there is nothing special about them,
-// nor about their receives. It returns how many; the caller releases them, and counts the
-// results as taken when they are. See serveSend.
-func (ep *Endpoint) takeRow(results []nd.Result) (n int) {
+// takeRow takes messages of the peer from the one in slot on, as long as there is nothing
+// special about them, nor about their receives. It returns how many; the caller releases
+// them, and counts the results as taken when they are. See serveSend.
+func (ep *Endpoint) takeRow(slot *shm.Slot, results []nd.Result) (n int) {
 	in := ep.conn.in
 	for n < len(results) {
-		slot := in.Front()
+		if n > 0 {
+			slot = in.Front()
+		}
 		if slot == nil || ep.delivered == ep.posted || ep.shared != nil {
 			break
 		}
@@ -177,8 +179,8 @@ func (ep *Endpoint) takeRow(results []nd.Result) (n int) {
 }
 
 // takeOne is takeRow for one message, whose result goes into the queue.
-func (ep *Endpoint) takeOne() bool {
-	if ep.takeRow(ep.one[:]) == 0 {
+func (ep *Endpoint) takeOne(slot *shm.Slot) bool {
+	if ep.takeRow(slot, ep.one[:]) == 0 {
 		return false
 	}
 	r := &ep.one[0]

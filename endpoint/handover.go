@@ -67,7 +67,7 @@ func (ep *Endpoint) handOver(r *request, budget *uint64) outcome {
 		}
 		ep.slot = piece(pieceKind(r.kind), flags, r.token, e, r.remote+r.moved, r.total)
 		if r.moved == 0 && r.kind == nd.RequestSend {
-			c.lead-- // it takes a receive
+			c.takeReceive()
 		}
 		ep.push(r, &ep.slot)
 		c.peer.Ring()

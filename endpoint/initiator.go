@@ -284,7 +284,7 @@ func (ep *Endpoint) sendSmall(r *request) outcome {
 	putPayload(&ep.slot, 1, payload)
 	ep.push(r, &ep.slot)
 	c.unplaced = r.end
-	c.lead-- // it takes a receive
+	c.takeReceive()
 	c.peer.Ring()
 	if !r.awaited {
 		ep.published(r)
@@ -345,7 +345,7 @@ func (ep *Endpoint) place(r *request, budget *uint64) outcome {
 	if !ep.push(r, &ep.slot) {
 		return waits
 	}
-	c.lead-- // it takes a receive
+	c.takeReceive()
 	c.peer.Ring()
 	ep.published(r)
 	return ready
@@ -370,6 +370,6 @@ func (ep *Endpoint) receiveFailed(r *request, s nd.Status, format string, args .
 	if !ep.push(r, &ep.slot) {
 		return waits
 	}
-	ep.conn.lead-- // it takes a receive
+	ep.conn.takeReceive()
 	return ep.reject(r, nd.RemoteError, format, args...)
 }

@@ -31,11 +31,12 @@ func (ep *Endpoint) driveFor(q *CompletionQueue, room []nd.Result) (n int, moved
 	}
 	// Messages go straight to the one who polls if there is nothing else to be done before, and no result before theirs.
 	if q == ep.receiveCQ && ep.now.Load() == uint32(connected) && ep.done == ep.tail && !ep.halfway && q.passes() && ep.conn.ref.Link.IsOpen() {
-		most, polls := ep.conn.in.Size()/4, q.polls.Load()
+		in, polls := ep.conn.in, q.polls.Load()
+		most := in.Size() / 4
 		if polls-q.foundAt.Load() > 1 {
 			most = 1 // the poll before has found none: it is the answer to something, and to look for another would delay the next
 		}
-		if n = ep.takeRow(room[:min(len(room), int(most))]); n > 0 {
+		if n = ep.takeRow(in.Front(), room[:min(len(room), int(most))]); n > 0 {
 			asym.Store(&q.foundAt, polls)
 			ep.receivesTaken.add(uint64(n))
 			ep.release(false) // the peer may hold requests back until it knows

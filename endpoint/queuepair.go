@@ -107,9 +107,9 @@ type Endpoint struct {
 	message         message
 	sink, source    window.Ref
 	result          nd.Result
-	one             [1]nd.Result
-	slot            shm.Slot // being sent
-	arrived         shm.Slot // being served
+	one             [1]nd.Result // see takeOne
+	slot            shm.Slot     // being sent
+	arrived         shm.Slot     // being served
 	receivedEntries [maxSGE]entry
 	farEntries      []entry // of the peer's receive that a Send is filling
 	farCapacity     uint64

@@ -14,11 +14,11 @@ func (ep *Endpoint) serve(budget *uint64) (moved bool) {
 	m := &ep.message
 	for *budget > 0 {
 		if !ep.halfway {
-			slot := c.in.Front() // looked at again below, if need be: the peer may take the message back, or scribble over it
+			slot := c.in.Front() // once: the peer may take the message back
 			if slot == nil {
 				break
 			}
-			if ep.takeOne() || ep.landNow(slot) {
+			if ep.takeOne(slot) || ep.landNow(slot) {
 				moved = true
 				*budget -= min(*budget, shm.SlotSize)
 				continue

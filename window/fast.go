@@ -1,8 +1,6 @@
 package window
 
-import (
-	"github.com/softnd/softnd/nd"
-)
+import "github.com/softnd/softnd/nd"
 
 // fastState is what a region needs for fast registration. Its region's lock
 // guards it.

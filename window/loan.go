@@ -1,8 +1,6 @@
 package window
 
-import (
-	"github.com/softnd/softnd/nd"
-)
+import "github.com/softnd/softnd/nd"
 
 // Loan is what the requests of an endpoint give to peers and take back: a
 // bound [Window], or a [Region] that is registered by [Region.Prepare].

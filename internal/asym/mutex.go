@@ -11,8 +11,8 @@ import (
 
 // Mutex is a mutual exclusion lock. A goroutine that has locked it many times in a row, with nobody else in between,
 // becomes its owner, for whom locking and unlocking are plain loads and stores. Anybody else who locks it ends that
-// first, for about a microsecond; so does the owner itself, once, when the runtime has moved its stack. The zero value is unlocked. It must not be copied, and the goroutine that locks it
-// must be the one that unlocks it.
+// first, for about a microsecond; so does the owner itself, once, when the runtime has moved its stack. The zero value is
+// unlocked. It must not be copied, and the goroutine that locks it must be the one that unlocks it.
 //
 // An unlock by the owner is no memory barrier. Who stores something and then relies on seeing what the owner stored
 // before must lock the mutex in between.

@@ -23,8 +23,9 @@ type pointer = unsafe.Pointer
 //
 // The caller is the owner if it runs where the owner's stack lay when it became the owner, and that lies there still. This
 // takes a few loads, and no call. Another goroutine that has got the owner's old stack, or a part of it, finds that the
-// owner has moved. If it has not heard of that yet, it is as good an owner: there is one goroutine on a stack. No stack moves but in a call, and there is none before the answer but to functions that find the stack
-// large enough as it is (nosplit).
+// owner has moved. If it has not heard of that yet, it is as good an owner: there is one goroutine on a stack. No stack
+// moves but in a call, and there is none before the answer but to functions that find the stack large enough as it is
+// (nosplit).
 //
 //go:nosplit
 func (m *Mutex) Enter() bool {
