@@ -21,9 +21,14 @@ const (
 // it, one before Linux 4.16, does not count. It is false until Register.
 var available bool
 
+// ownable reports whether a goroutine can become the owner of a [Mutex]: the kernel helps, and the runtime keeps stacks as
+// Enter relies on. It is false until Register.
+var ownable bool
+
 var register = sync.OnceFunc(func() {
 	available = membarrier(membarrierRegisterPrivateExpedited) &&
 		membarrier(membarrierRegisterGlobalExpedited) && membarrier(membarrierGlobalExpedited)
+	ownable = available && stacksAreAsExpected()
 })
 
 // Register asks the kernel for its help, once for the process, before anything else of this package is used. It takes

@@ -109,7 +109,7 @@ func (m *Mutex) ownerInside() bool { return m.latest != nil && m.latest.inside.L
 func (m *Mutex) unlock() {
 	if me := mine(); m.last != me {
 		m.last, m.streak = me, 0
-	} else if m.streak++; m.streak >= streakForOwner && available {
+	} else if m.streak++; m.streak >= streakForOwner && ownable {
 		m.promote(me)
 	}
 	m.mu.Unlock()

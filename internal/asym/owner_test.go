@@ -9,8 +9,8 @@ import (
 
 // An owner whose stack has moved is the owner again as soon as it has locked once.
 func TestOwnerIsKnownAfterItMoved(t *testing.T) {
-	if !available {
-		t.Skip("nobody becomes an owner without the kernel's help")
+	if !ownable {
+		t.Skip("no goroutine becomes an owner without the kernel's help")
 	}
 	done := make(chan struct{})
 	go func() { // with a small stack
