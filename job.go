@@ -37,7 +37,7 @@ const (
 	EnvArenaFD = "SOFTND_ARENA_FD" // number of the inherited descriptor of the arena
 	EnvAppNum  = "SOFTND_APPNUM"   // number of the program that the rank runs, from 0
 	EnvFabric  = "SOFTND_FABRIC"   // where ndrun gives the arena to ranks that have lost the descriptor, and hears how they end
-	EnvExec    = "SOFTND_EXEC"     // auto, initiator or target: who moves the bytes
+	EnvExec    = "SOFTND_EXEC"     // auto or target: which process moves the bytes
 	EnvDebug   = "SOFTND_DEBUG"    // 1: Init prints a line about the launcher that it has found
 
 	// EnvTerminal is 1 if what a rank prints appears on a terminal. Its standard

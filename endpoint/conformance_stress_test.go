@@ -17,7 +17,7 @@ var stressSeed = flag.Uint64("stress.seed", 0, "seed of TestConformanceStress; 0
 // TestConformanceStress runs the suite's stress test with every executor at
 // either side.
 func TestConformanceStress(t *testing.T) {
-	executors := []string{"auto", "initiator", "target"}
+	executors := []string{"auto", "target"}
 	for i, here := range executors {
 		for k, there := range executors {
 			for _, processes := range []bool{false, true} {

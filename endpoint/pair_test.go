@@ -28,7 +28,7 @@ func (s setup) String() string {
 		}
 		return "arena"
 	}
-	executors := [...]string{"auto", "initiator", "target"}
+	executors := [...]string{"auto", "target"}
 	name := executors[s.Executors[0]]
 	if s.Executors[1] != s.Executors[0] {
 		name += "+" + executors[s.Executors[1]]
@@ -277,7 +277,7 @@ func failure(t nd.RequestType, context uint64, s nd.Status) nd.Result {
 // executors and placements that every rule of the data path must hold for.
 func everySetup(s setup) (all []setup) {
 	for _, processes := range []bool{false, true} {
-		for _, executor := range []Executor{Auto, Initiator, Target} {
+		for _, executor := range []Executor{Auto, Target} {
 			for _, private := range []bool{false, true} {
 				// The race detector sees nothing of another process, and makes it slow.
 				if raceDetector && processes && private != (executor == Target) {
@@ -327,6 +327,6 @@ func mixedSetups() (all []setup) {
 			all = append(all, setup{Executors: executors, Private: private})
 		}
 	}
-	return append(all, setup{Executors: [2]Executor{Target, Initiator}, Processes: true},
+	return append(all, setup{Executors: [2]Executor{Target, Auto}, Processes: true},
 		setup{Private: [2]bool{true, false}, Processes: true}, setup{Private: [2]bool{false, true}, Processes: true})
 }

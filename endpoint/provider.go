@@ -20,29 +20,23 @@ import (
 type Executor int
 
 const (
-	// Auto runs a request here when the peer's memory lies in the arena, and
-	// sends it to the peer otherwise.
+	// Auto runs a request in the initiator's process when the peer's memory
+	// lies in the arena, and sends it to the peer otherwise.
 	Auto Executor = iota
-	// Initiator does the same today: it, too, leaves memory that is private to
-	// its owner to the target. It differs from Auto as soon as Auto finds
-	// reasons to send a request that could run here.
-	Initiator
 	// Target sends every one-sided request and every message that does not fit
 	// a ring slot to the peer.
 	Target
 )
 
-// ParseExecutor reads "auto", "initiator" or "target"; "" is Auto.
+// ParseExecutor reads "auto" or "target"; "" is Auto.
 func ParseExecutor(s string) (Executor, error) {
 	switch s {
 	case "", "auto":
 		return Auto, nil
-	case "initiator":
-		return Initiator, nil
 	case "target":
 		return Target, nil
 	}
-	return 0, fmt.Errorf("executor %q: want auto, initiator or target", s)
+	return 0, fmt.Errorf("unknown executor %q: want auto or target", s)
 }
 
 // Options change how a Provider works; the zero value is what most want.

@@ -47,7 +47,7 @@ type Options struct {
 	Depth         int
 	Pairs         int
 	Events        bool   // wait for events instead of polling
-	Executor      string // auto, initiator, target: chosen when the job starts, here to be reported
+	Executor      string // auto or target: chosen when the job starts, here to be reported
 	Private       bool   // memory of the process instead of the arena
 	Bidirectional bool
 	Inline        bool // post Sends and Writes with nd.Inline

@@ -52,7 +52,7 @@ type Settings struct {
 	Pairs         int    `json:"pairs,omitempty"` // queue pairs on one completion queue
 	Ranks         int    `json:"ranks,omitempty"`
 	Mode          string `json:"mode,omitempty"`     // polling or event
-	Executor      string `json:"executor,omitempty"` // auto, initiator or target
+	Executor      string `json:"executor,omitempty"` // auto or target
 	Memory        string `json:"memory,omitempty"`   // arena or private
 	Bidirectional bool   `json:"bidirectional,omitempty"`
 	Pinned        bool   `json:"pinned"`

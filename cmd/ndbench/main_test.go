@@ -189,7 +189,7 @@ func TestOptionsAreReported(t *testing.T) {
 		{"send_bw -b -m private", func(r report.Result) bool { return r.Bidirectional && r.Memory == "private" }},
 		{"send_lat -e", func(r report.Result) bool { return r.Mode == "event" && r.Memory == "arena" }},
 		{"read_lat -x target", func(r report.Result) bool { return r.Executor == "target" && r.Mode == "polling" }},
-		{"write_lat -m private -x initiator", func(r report.Result) bool { return r.Executor == "initiator" && r.Memory == "private" }},
+		{"write_lat -m private -x auto", func(r report.Result) bool { return r.Executor == "auto" && r.Memory == "private" }},
 		{"write_lat -q 64", func(r report.Result) bool { return r.Pairs == 64 && r.Executor == "auto" }},
 		{"msg_rate -b -I --size 8", func(r report.Result) bool { return r.Depth == 128 && strings.Contains(r.Note, "inline") }},
 		{"posted -t 7 --size 8", func(r report.Result) bool { return r.Depth == 1 || r.Depth == 7 }},

@@ -33,7 +33,7 @@ func TestMistakesAreExplained(t *testing.T) {
 		{"write_lat --json - --csv -", "give one of them a file"},
 		{"write_lat --compare " + noReport, "name a file that --json has written"},
 		{"write_lat --memory far", "take arena or private"},
-		{"write_lat --executor me", "take auto, initiator or target"},
+		{"write_lat --executor me", "want auto or target"},
 		{"write_lat --pin --no-pin", "leave one out"},
 		{"write_lat --server a --client a", "a terminal is one of them"},
 		{"write_lat --ranks 3", "the test is one of 2 ranks"},

@@ -41,7 +41,7 @@ func (o *options) addFlags(f *pflag.FlagSet) {
 	f.BoolVarP(&o.Events, "events", "e", false, "wait for events instead of polling")
 	f.BoolVarP(&o.Inline, "inline", "I", false, "post Sends and Writes inline, which only small ones can be")
 	f.BoolVarP(&o.Validate, "validate", "c", false, "check the data that arrives, before the timed loops")
-	f.StringVarP(&o.executor, "executor", "x", "", "who moves the bytes: auto, initiator or target (default $"+softnd.EnvExec+" or auto)")
+	f.StringVarP(&o.executor, "executor", "x", "", "which process moves the bytes: auto or target (default $"+softnd.EnvExec+" or auto)")
 	f.StringVarP(&o.memory, "memory", "m", "arena", "arena, which both ranks map, or private, which its owner has alone")
 	f.BoolVar(&o.pin, "pin", false, "keep each rank on a core of its own (default if there are enough)")
 	f.BoolVar(&o.noPin, "no-pin", false, "let ranks move between cores")
@@ -65,9 +65,9 @@ func (o *options) check() error {
 	switch o.executor {
 	case "":
 		o.executor = "auto"
-	case "auto", "initiator", "target":
+	case "auto", "target":
 	default:
-		return fmt.Errorf("--executor %s: there is no such one; take auto, initiator or target", o.executor)
+		return fmt.Errorf("unknown executor %q: want auto or target", o.executor)
 	}
 	o.Executor = o.executor
 	switch o.memory {

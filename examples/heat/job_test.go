@@ -42,7 +42,7 @@ func launch(t *testing.T) func(ranks int, env string, args ...string) (string, b
 func TestJob(t *testing.T) {
 	run := launch(t)
 	const identical = "heat: identical to the serial result"
-	for _, executor := range []string{"initiator", "target"} {
+	for _, executor := range []string{"auto", "target"} {
 		for _, ranks := range []int{1, 2, 4, 8} {
 			out, ok := run(ranks, "SOFTND_EXEC="+executor, "-steps", "60", "-verify")
 			if !ok || !strings.Contains(out, identical) || !strings.Contains(out, "heat: 192x128, "+strconv.Itoa(ranks)+" rank") {

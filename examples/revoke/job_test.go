@@ -41,7 +41,7 @@ func TestJob(t *testing.T) {
 		ranks     int
 		env, args string
 	}{
-		{2, "SOFTND_EXEC=initiator", "-seconds 1"},
+		{2, "SOFTND_EXEC=auto", "-seconds 1"},
 		{4, "SOFTND_EXEC=target", "-seconds 1"},
 		{3, "SOFTND_EXEC=", "-seconds 1 -private"},
 	} {
