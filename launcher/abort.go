@@ -19,16 +19,16 @@ func (a *Abort) exitCode() int {
 	return a.Code
 }
 
-// abort brings the job down for a rank. Whether that was the first reason shows when
-// the keeper has told of all that happened before it got the order, see settle.
+// abort brings the job down for a rank. An abort that comes after the front has ordered
+// the end of the job for another reason is an effect of that end. Whether a rank had
+// failed before shows when the keeper has told of all that happened before it got the
+// order, see settle.
 func (f *front) abort(a Abort) {
-	if a.Rank < 0 || a.Rank >= len(f.report.Ranks) {
+	if a.Rank < 0 || a.Rank >= len(f.report.Ranks) || f.ending {
 		return
 	}
-	if f.aborted == nil {
-		f.aborted = &a
-	}
-	f.order(order{Kind: orderStop})
+	f.aborted = &a
+	f.end(order{Kind: orderStop})
 }
 
 // settle enters the first abort into the report of a job that has ended, unless
@@ -60,7 +60,7 @@ func (f *front) judge(e event) {
 	if f.report.First < 0 && f.report.Abort == nil && f.aborted == nil {
 		f.report.Abort = &Abort{Rank: e.Rank, Code: 1, Reason: err.Error(), ended: true}
 	}
-	f.order(order{Kind: orderStop})
+	f.end(order{Kind: orderStop})
 }
 
 // aborted is the message about an aborted job.

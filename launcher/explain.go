@@ -89,7 +89,7 @@ func (f *front) goOn() {
 
 // quit is what SIGQUIT does: the first is put off until the job is explained.
 func (f *front) quit() {
-	pass := func() { f.order(order{Kind: orderSignal, Signal: syscall.SIGQUIT}) }
+	pass := func() { f.end(order{Kind: orderSignal, Signal: syscall.SIGQUIT}) }
 	if f.asked {
 		f.goOn()
 		pass()

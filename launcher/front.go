@@ -34,7 +34,8 @@ type front struct {
 	aborted *Abort // the first; nil if none has come
 	failure error  // of the launcher, not of a rank
 	deaf    bool   // the ports of some ranks could not be taken over
-	expired bool   // the job was told to stop because its time is over
+	ending  bool   // an order to end the job has been sent
+	expired bool   // its reason was that the job's time is over
 	asked   bool   // SIGQUIT has come
 
 	explanation explanation
@@ -249,6 +250,12 @@ func (f *front) order(o order) {
 	f.orders.flush()
 }
 
+// end is order for an order that ends the job.
+func (f *front) end(o order) {
+	f.ending = true
+	f.order(o)
+}
+
 // run follows the job to its end.
 func (f *front) run(ctx context.Context) (*Report, error) {
 	conn := f.from.conn
@@ -329,7 +336,7 @@ func (f *front) failed(err error) { f.failure = errors.Join(f.failure, err) }
 // stopFor is failed where the job cannot go on.
 func (f *front) stopFor(err error) {
 	f.failed(err)
-	f.order(order{Kind: orderStop})
+	f.end(order{Kind: orderStop})
 }
 
 // note enters what the keeper saw into the report.
@@ -369,7 +376,9 @@ func (f *front) passOn(sig syscall.Signal) {
 		return
 	}
 	if endsJob(sig) {
-		f.goOn() // who is in a hurry does not wait
+		f.goOn() // a user in a hurry does not wait
+		f.end(order{Kind: orderSignal, Signal: sig})
+		return
 	}
 	f.order(order{Kind: orderSignal, Signal: sig})
 	if sig == syscall.SIGTSTP {

@@ -27,14 +27,15 @@ func (f *front) limit() <-chan time.Time {
 // expire explains the job and brings the job down because its time is over, unless its ranks have ended.
 func (f *front) expire() {
 	over := !slices.ContainsFunc(f.report.Ranks, func(r Result) bool { return !r.Ended })
-	if over || f.report.First >= 0 || f.report.Signal != 0 {
-		return // it comes down already
+	down := func() bool { return f.ending || f.report.First >= 0 } // for another reason
+	if over || down() {
+		return
 	}
 	f.explain(TimeOver, func() {
-		if f.report.First >= 0 || f.report.Signal != 0 || f.failure != nil {
-			return // something else has ended it meanwhile
+		if down() {
+			return
 		}
 		f.expired = true
-		f.order(order{Kind: orderStop})
+		f.end(order{Kind: orderStop})
 	})
 }

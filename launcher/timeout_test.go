@@ -95,7 +95,7 @@ func TestTimeoutOfAnEndingJob(t *testing.T) {
 		"the ranks have ended": {Ranks: []Result{{PID: 10, Ended: true}, {PID: 11, Ended: true}}, First: -1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := &front{report: report} // has no keeper to give an order to
+			f := &front{report: report, ending: report.Signal != 0} // has no keeper to give an order to
 			f.cfg.Explain = func(Occasion, *Report) []string { t.Error("timed out"); return nil }
 			f.expire()
 			if f.expired {

@@ -152,3 +152,15 @@ func TestPMI(t *testing.T) {
 		t.Errorf("exit status %d, %s", status, errOut)
 	}
 }
+
+// The end of a job's time is what ends it, also where ranks wait in a barrier of PMI for
+// one that the same end stops.
+func TestTimeoutInABarrierOfPMI(t *testing.T) {
+	for range 4 {
+		status, _, errOut := finish(t, ndrun(t, "--timeout", "1", "-n", "3", "-env", roleVar+"=pmi", testBinary(t),
+			"cmd=init pmi_version=1 pmi_subversion=1", "cmd=barrier_in", ":", "-n", "1", "sleep", "600"))
+		if status != 124 || strings.Contains(errOut, "aborted") {
+			t.Errorf("exit status %d, want 124: %s", status, errOut)
+		}
+	}
+}

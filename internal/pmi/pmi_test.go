@@ -220,6 +220,38 @@ func TestBarrierDoesNotWaitForTheDead(t *testing.T) {
 	}
 }
 
+// The notice names the rank that is missing, not one that waits, and a rank that has gone
+// while it waited aborts nothing.
+func TestBarrierNamesTheMissingRank(t *testing.T) {
+	var h heard
+	s, ranks := ends(t, 4, &h)
+	for rank, conn := range ranks {
+		say(t, conn, hello)
+		if rank == 3 {
+			continue
+		}
+		if _, err := io.WriteString(conn, "cmd=barrier_in\n"); err != nil {
+			t.Fatal(err)
+		}
+		if got := say(t, conn, "cmd=get_appnum")[0]; got != "cmd=appnum rc=0 appnum=0" { // the server has read the line before it
+			t.Fatal(got)
+		}
+	}
+	for _, gone := range []int{0, 3} {
+		ranks[gone].Close()
+		s.Ended(gone)
+	}
+	for _, conn := range ranks[1:3] {
+		if got, err := bufio.NewReader(conn).ReadString('\n'); got != "cmd=barrier_out rc=-1 msg=rank_3_has_gone\n" {
+			t.Errorf("%q, %v", got, err)
+		}
+	}
+	const reason = "waits in a barrier of PMI for rank 3, which does not come any more"
+	if got, want := h.text(), "1: 1 "+reason+"\n2: 1 "+reason; got != want {
+		t.Errorf("notices:\n%s\nwant\n%s", got, want)
+	}
+}
+
 // A rank's process may have ended by the time that its socket comes, and may have spoken
 // before.
 func TestServeWhoHasGone(t *testing.T) {

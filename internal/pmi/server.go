@@ -180,22 +180,24 @@ func (s *Server) releaseBarrier() {
 	if s.waiting == 0 {
 		return
 	}
-	reply := format("barrier_out", "rc", "0")
+	reply, reason := format("barrier_out", "rc", "0"), ""
 	if s.waiting < s.size {
 		missing := s.missing()
 		if missing < 0 {
 			return
 		}
 		reply = format("barrier_out", "rc", "-1", "msg", fmt.Sprintf("rank_%d_has_gone", missing))
+		reason = fmt.Sprintf("waits in a barrier of PMI for rank %d, which does not come any more", missing)
 	}
 	for _, c := range s.clients {
-		if c != nil && c.waits {
-			c.waits = false
-			if s.waiting < s.size {
-				s.abort(c, 1, fmt.Sprintf("waits in a barrier of PMI for rank %d, which does not come any more", s.missing()))
-			}
-			go s.say(c, reply) // one that does not read its answers holds up nobody
+		if c == nil || !c.waits {
+			continue
 		}
+		c.waits = false
+		if reason != "" && !c.gone {
+			s.abort(c, 1, reason)
+		}
+		go s.say(c, reply) // a client that does not read its answers delays no other
 	}
 	s.waiting = 0
 }
