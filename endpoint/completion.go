@@ -324,7 +324,7 @@ func (q *CompletionQueue) refuse() {
 	// Each endpoint fails on its own, under its own lock; the engine sees to it
 	// if nobody else does.
 	for _, ep := range *q.users.Load() {
-		ep.overrun.Store(true)
+		ep.now.Or(overran)
 	}
 	q.signal()
 	q.provider.engine.nudge()
@@ -369,6 +369,13 @@ func (q *CompletionQueue) broken(op string) error {
 		return q.fail(op, nd.BufferOverflow, "the queue overran, and results were lost", "create a deeper queue")
 	}
 	return nil
+}
+
+// room is how many results the queue can hold.
+func (q *CompletionQueue) room() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.entries)
 }
 
 // Resize changes the depth. Results that are there, and their order, stay.

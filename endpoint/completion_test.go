@@ -3,6 +3,7 @@ package endpoint
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"sync/atomic"
 	"testing"
@@ -154,6 +155,29 @@ func TestOverrun(t *testing.T) {
 		if err := ep.Err(); !errors.Is(err, nd.InternalError) {
 			t.Errorf("%s endpoint has failed with %v", name, err)
 		}
+	}
+}
+
+// TestPostsAfterAnOverrun: a program that posts, and has lost results, is told so by
+// its next post and by Err, whether or not it ever polls.
+func TestPostsAfterAnOverrun(t *testing.T) {
+	for _, processes := range []bool{false, true} {
+		t.Run(fmt.Sprintf("processes=%v", processes), func(t *testing.T) {
+			p := newPair(t, setup{Both: sideOptions{QueueDepth: 4}, Processes: processes})
+			p.a.must(order{Do: doReceive})
+			for range 9 { // one more than there is room for
+				p.a.must(order{Do: doWrite, Parts: mine(0, 8), Far: p.b.memory})
+			}
+			for _, do := range []verb{doWrite, doSend, doRead, doReceive} {
+				p.a.refuse(nd.InternalError, order{Do: do, Parts: mine(0, 8), Far: p.b.memory})
+			}
+			p.a.refuse(nd.InternalError, order{Do: doWhy})
+			wantDone(t, p.a.local.endpoint(0), nd.InternalError)
+			for _, do := range []verb{doWrite, doReceive} {
+				p.a.refuse(nd.InternalError, order{Do: do, Parts: mine(0, 8), Far: p.b.memory})
+			}
+			p.b.must(order{Do: doNotify})
+		})
 	}
 }
 

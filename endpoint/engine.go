@@ -150,7 +150,7 @@ func (p *Provider) assist() (moved bool) {
 	for _, ep := range *p.live.Load() {
 		looks := ep.receiveCQ.looks.Load() + ep.initiatorCQ.looks.Load()
 		eager := eagerLooks * (1 + uint64(len(*ep.receiveCQ.users.Load())/farLooks)) // a look at many is one at some
-		if looks-ep.looksSeen < eager || ep.overrun.Load() {
+		if looks-ep.looksSeen < eager || ep.hasOverrun() {
 			moved = ep.drive() || moved
 		}
 		ep.looksSeen = looks

@@ -142,6 +142,9 @@ func (ep *Endpoint) checkLength(op string, sge []nd.SGE) error {
 func (ep *Endpoint) newRequest(op string, k nd.RequestType, flags nd.OpFlags, reqCtx uint64) (*request, error) {
 	switch s := ep.state(); s {
 	case connected, peerGone, failed:
+		if ep.hasOverrun() {
+			return nil, ep.overrunError(op)
+		}
 	default:
 		return nil, ep.fail(op, nd.ConnectionInvalid, "the endpoint is "+s.String(), "connect it first; a disconnected one cannot be used again")
 	}
@@ -234,6 +237,9 @@ func (ep *Endpoint) postReceive(reqCtx uint64, sge []nd.SGE) error {
 	}
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
+	if ep.hasOverrun() {
+		return ep.overrunError(op)
+	}
 	if ep.posted-ep.receivesTaken.taken.Load() >= ep.receiveDepth {
 		return ep.noRoom[0]
 	}

@@ -23,7 +23,7 @@ func (ep *Endpoint) drive() bool {
 // It returns how many it has put there instead of into the queue; if any, there
 // may be more to move.
 func (ep *Endpoint) driveFor(q *CompletionQueue, room []nd.Result) (n int, moved bool) {
-	if s := ep.state(); s != connected && (s == failed || s == closed || s == idle && !ep.overrun.Load()) {
+	if s := ep.state(); s != connected && (s == failed || s == closed || s == idle && !ep.hasOverrun()) {
 		return 0, false
 	}
 	if !ep.mu.Enter() && !ep.mu.TryLock() {
@@ -56,8 +56,8 @@ func (ep *Endpoint) calls() bool {
 
 // step is drive with the lock held.
 func (ep *Endpoint) step() (moved bool) {
-	if ep.overrun.Load() {
-		ep.terminate(ep.fail("complete", nd.InternalError, "a completion queue of the endpoint overran", "create a deeper queue"))
+	if ep.hasOverrun() {
+		ep.terminate(ep.overrunError("complete"))
 		return true
 	}
 	c := ep.conn

@@ -31,6 +31,11 @@ var stateText = [...]string{"idle", "connecting", "answered", "connected", "disc
 
 func (s state) String() string { return stateText[s] }
 
+// overran is the bit of Endpoint.now that says that a completion queue of the
+// endpoint has overrun. It lies in the same word as the state so that the fast
+// paths, which want now to be connected, need not check it on its own.
+const overran = 1 << 8
+
 // Endpoint is a queue pair. Safe for concurrent use; requests of concurrent
 // posts are ordered in some order.
 type Endpoint struct {
@@ -38,9 +43,8 @@ type Endpoint struct {
 	// a program may use many endpoints in turn, and a processor's nearest cache holds
 	// some of their lines only. The allocator puts 8 bytes before the first.
 
-	now       atomic.Uint32 // state; changes under mu
+	now       atomic.Uint32 // state, which changes under mu, and overran
 	open      atomic.Uint32 // requests that are not done; see calls
-	overrun   atomic.Bool   // a completion queue overran
 	initiates bool          // moves bytes itself where it can
 	batching  bool          // posts are deferred
 	stalled   bool          // the peer has been asked to ring
@@ -120,6 +124,8 @@ type Endpoint struct {
 	parted          bool      // both sides have disconnected
 	swept           bool      // the peer's half has been looked at for the last time
 	wasUp           bool      // the connection was established
+
+	ended chan struct{} // closed when the endpoint has left the connected state for good
 }
 
 // CreateEndpoint makes a queue pair.
@@ -176,6 +182,7 @@ func (a *Adapter) CreateEndpoint(ctx context.Context, cfg nd.EndpointConfig) (nd
 		inlineSize: cfg.InlineSize,
 		initiates:  a.provider.options.Executor != Target,
 		shared:     shared,
+		ended:      make(chan struct{}),
 	}
 	if shared != nil {
 		ep.receiveDepth, ep.receiveSGE = 1, shared.sge // for the one that a message has taken
@@ -264,19 +271,42 @@ func (ep *Endpoint) makeHalf() error {
 	return err
 }
 
-func (ep *Endpoint) state() state { return state(ep.now.Load()) }
+func (ep *Endpoint) state() state { return state(ep.now.Load() &^ overran) }
+
+func (ep *Endpoint) hasOverrun() bool { return ep.now.Load()&overran != 0 }
 
 // setState changes the state. The caller holds ep.mu.
 func (ep *Endpoint) setState(s state) {
 	ep.wasUp = ep.wasUp || s == connected
-	ep.now.Store(uint32(s))
+	for was := ep.now.Load(); !ep.now.CompareAndSwap(was, uint32(s)|was&overran); was = ep.now.Load() {
+	}
+	if s >= peerGone && !isClosed(ep.ended) {
+		close(ep.ended)
+	}
 	ep.provider.sleep.wake()
+}
+
+// Done returns a channel that is closed when the endpoint leaves the connected
+// state for good. It needs no poll: the engine sees to it.
+func (ep *Endpoint) Done() <-chan struct{} { return ep.ended }
+
+// Connector returns the connector that has connected the endpoint, nil before.
+func (ep *Endpoint) Connector() nd.Connector {
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	if !ep.wasUp {
+		return nil
+	}
+	return ep.connector
 }
 
 // Err returns why the endpoint left the connected state, nil before.
 func (ep *Endpoint) Err() error {
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
+	if ep.hasOverrun() {
+		ep.step()
+	}
 	if ep.state() == connected {
 		return nil // a request has failed, but those before it come first
 	}
@@ -309,7 +339,7 @@ func (q *CompletionQueue) tryAttach(ep *Endpoint) bool {
 		q.users.Store(with(list, ep))
 	}
 	if q.overrun {
-		ep.overrun.Store(true)
+		ep.now.Or(overran)
 	}
 	return true
 }

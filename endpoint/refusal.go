@@ -49,3 +49,14 @@ func (m *message) verb() string {
 	}
 	return "write"
 }
+
+// overrunError refuses an operation because a completion queue of the endpoint has
+// overrun. The caller holds ep.mu.
+func (ep *Endpoint) overrunError(op string) error {
+	name, q := "initiator", ep.initiatorCQ
+	if q.failed(op) == nil {
+		name, q = "receive", ep.receiveCQ
+	}
+	return ep.fail(op, nd.InternalError, fmt.Sprintf("its %s completion queue overran (%d results fit), and results are lost", name, q.room()),
+		"create a deeper queue or take results sooner, and connect a new endpoint")
+}

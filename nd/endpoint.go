@@ -11,7 +11,8 @@ package nd
 // [ConnectionInvalid] before the connection is complete and after Disconnect or Close;
 // [NoMoreEntries] when InitiatorDepth requests are outstanding (take results, then retry).
 // Once the connection has failed, or the peer has disconnected, posts succeed and their results
-// are [Canceled].
+// are [Canceled]. When a completion queue of the endpoint has overrun, posts of both kinds may fail
+// with [InternalError] instead: their results would be lost.
 //
 // A request counts as outstanding until its result is taken; one that succeeds silently until it
 // has run. Requests of one queue complete in the order of posting. At the peer, the effects of
@@ -176,6 +177,19 @@ type Endpoint interface {
 	// graceful disconnect, [ConnectionAborted] when the peer closed, died or did not answer,
 	// [Canceled] for Flush and Close, else the status of the request that failed, here or there.
 	Err() error
+
+	// Done returns a channel that is closed when the endpoint leaves the connected state for
+	// good: the connection has failed, the peer has disconnected or died, or the endpoint was
+	// flushed, disconnected or closed. From then on Err is not nil. The channel is closed although
+	// the program neither polls nor waits, and whether or not a receive is posted; outstanding
+	// requests may still be completing then, which Flush waits for. The channel of an endpoint that
+	// is idle or connecting stays open. Every call returns the same one.
+	Done() <-chan struct{}
+
+	// Connector returns the [Connector] that has connected the endpoint, nil until the connection
+	// is complete. It gives Disconnect, NotifyDisconnect and the addresses to a program that did
+	// not make the connector itself.
+	Connector() Connector
 
 	// Close flushes the endpoint, invalidates the windows bound on it, and releases it. A
 	// connection that is still up is aborted for the peer. Results may be taken afterwards.

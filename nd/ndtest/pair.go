@@ -154,7 +154,12 @@ func (c *conn) connect(to netip.AddrPort) {
 }
 
 // complete is the active side's last step.
-func (c *conn) complete() { c.must(c.connector.CompleteConnect(c.ctx)) }
+func (c *conn) complete() {
+	c.must(c.connector.CompleteConnect(c.ctx))
+	if c.ep.Connector() != c.connector {
+		c.errorf("the endpoint names %v as its connector, not %v", c.ep.Connector(), c.connector)
+	}
+}
 
 // request takes the next request into a fresh connector.
 func (c *conn) request(l nd.Listener) {
@@ -270,8 +275,18 @@ func (c *conn) dead() {
 	c.done(nd.Canceled, probe+1)
 }
 
-// peerEnded checks that NotifyDisconnect returns.
-func (c *conn) peerEnded() { c.must(c.connector.NotifyDisconnect(c.ctx)) }
+// peerEnded checks that NotifyDisconnect returns, and that Done does without a poll.
+func (c *conn) peerEnded() {
+	c.must(c.connector.NotifyDisconnect(c.ctx))
+	select {
+	case <-c.ep.Done():
+	case <-c.ctx.Done():
+		c.fatalf("the connection has ended, and Done is still open: %v", c.ctx.Err())
+	}
+	if c.ep.Err() == nil {
+		c.errorf("Done is closed, and Err is nil")
+	}
+}
 
 // alive checks that the connection still carries a message of one byte in each direction, from and
 // to memory of its own. Both halves call it.

@@ -62,7 +62,8 @@ func (c *connector) leave() {
 		c.phase, p.phase = ended, ended
 		return
 	}
-	p.ep.state, p.ep.why = peerGone, nd.ConnectionDisconnected
+	p.ep.state = peerGone
+	p.ep.leaveFor(nd.ConnectionDisconnected)
 	time.AfterFunc(orUsual(c.adapter.DisconnectTimeout), func() {
 		defer c.adapter.lock()()
 		if c.phase == leaving {

@@ -29,6 +29,7 @@ type endpoint struct {
 	connector             *connector // likewise
 	reads                 int        // the outbound limit
 	released              bool
+	ended                 chan struct{} // closed when it has left the connected state for good
 
 	receives, requests               []*request           // outstanding, the oldest first
 	receivesInQueue, requestsInQueue int                  // slots in use
@@ -200,4 +201,22 @@ func (e *endpoint) SubmitRequestBatch() {}
 func (e *endpoint) Err() error {
 	defer e.adapter.lock()()
 	return refuse("connection", e.why, "")
+}
+
+func (e *endpoint) Done() <-chan struct{} { return e.ended }
+
+func (e *endpoint) Connector() nd.Connector {
+	defer e.adapter.lock()()
+	if e.connector == nil {
+		return nil
+	}
+	return e.connector
+}
+
+// leaveFor notes that the endpoint has left the connected state for good, and the first reason.
+func (e *endpoint) leaveFor(why nd.Status) {
+	if e.why == nd.Success {
+		e.why = why
+		close(e.ended)
+	}
 }

@@ -146,7 +146,7 @@ func (a *adapter) CreateEndpoint(ctx context.Context, cfg nd.EndpointConfig) (nd
 	}
 	cfg.MaxReceiveSGE, cfg.MaxInitiatorSGE = max(cfg.MaxReceiveSGE, 4), max(cfg.MaxInitiatorSGE, 4)
 	defer a.lock()()
-	e := &endpoint{adapter: a, cfg: cfg, receiving: rq, initiating: iq, windows: make(map[nd.Token]*window)}
+	e := &endpoint{adapter: a, cfg: cfg, receiving: rq, initiating: iq, windows: make(map[nd.Token]*window), ended: make(chan struct{})}
 	for _, q := range []*queue{rq, iq} {
 		if q.closed {
 			return nil, refuse(op, nd.InvalidHandle, "a completion queue is closed")

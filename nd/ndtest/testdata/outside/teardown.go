@@ -27,9 +27,7 @@ func (e *endpoint) end(to state, why nd.Status) {
 	if e.state != disconnected {
 		e.state = to
 	}
-	if e.why == nd.Success {
-		e.why = why
-	}
+	e.leaveFor(why)
 	for _, w := range e.windows {
 		w.end()
 	}

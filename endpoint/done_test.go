@@ -1,0 +1,76 @@
+package endpoint
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/softnd/softnd/nd"
+)
+
+// TestDone: whatever ends a connection closes Done, at an endpoint whose program
+// neither polls nor waits and has posted no receive of its own.
+func TestDone(t *testing.T) {
+	for name, c := range map[string]struct {
+		end  func(r *star)
+		want nd.Status
+	}{
+		"the peer closes its endpoint": {func(r *star) { r.peers[0].must(order{Do: doCloseEndpoint}) }, nd.ConnectionAborted},
+		"the peer disconnects":         {func(r *star) { r.peers[0].start(order{Do: doDisconnect}) }, nd.ConnectionDisconnected},
+		"the peer flushes":             {func(r *star) { r.peers[0].must(order{Do: doFlush}) }, nd.ConnectionAborted},
+		"the endpoint is flushed":      {func(r *star) { r.owner.must(order{Do: doFlush}) }, nd.Canceled},
+		"the endpoint is closed":       {func(r *star) { r.owner.must(order{Do: doCloseEndpoint}) }, nd.Canceled},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, s := range []setup{{}, {Processes: true}} {
+				t.Run(s.String(), func(t *testing.T) {
+					r := newStar(t, s, nd.SharedReceiveQueueConfig{}, 1)
+					ep := r.owner.local.endpoint(0)
+					if isClosed(ep.Done()) || ep.Err() != nil {
+						t.Fatalf("a connected endpoint is done: %v", ep.Err())
+					}
+					c.end(r)
+					wantDone(t, ep, c.want)
+				})
+			}
+		})
+	}
+	t.Run("the peer dies", func(t *testing.T) {
+		r := newStar(t, setup{Processes: true}, nd.SharedReceiveQueueConfig{}, 1)
+		ep := r.owner.local.endpoint(0)
+		r.peers[0].puppet.kill()
+		wantDone(t, ep, nd.ConnectionAborted)
+	})
+}
+
+// wantDone waits for the end of an endpoint, and checks its reason.
+func wantDone(t *testing.T, ep nd.Endpoint, want nd.Status) {
+	t.Helper()
+	select {
+	case <-ep.Done():
+	case <-time.After(watchdog):
+		t.Fatalf("Done is never closed\n%s", allStacks())
+	}
+	if err := ep.Err(); !errors.Is(err, want) {
+		t.Errorf("Done is closed, and Err is %v, not %v", err, want)
+	}
+}
+
+// TestConnectorOfAnEndpoint: the endpoint leads to the connector that has connected
+// it, and to none before.
+func TestConnectorOfAnEndpoint(t *testing.T) {
+	a, b, addr := strangersPair(t)
+	if c := a.endpoint().Connector(); c != nil {
+		t.Errorf("an idle endpoint has the connector %v", c)
+	}
+	ca, cb, ea, eb := wire(a, b, addr)
+	if ea.Connector() != ca || eb.Connector() != cb {
+		t.Errorf("connected by %p and %p, not by %p and %p", ea.Connector(), eb.Connector(), ca, cb)
+	}
+	ended := soon(func() error { return eb.Connector().NotifyDisconnect(t.Context()) })
+	a.good(ea.Close())
+	b.good(<-ended)
+	if eb.Connector() != cb {
+		t.Error("the connector is gone with the connection")
+	}
+}
