@@ -38,7 +38,10 @@ type front struct {
 	expired bool   // its reason was that the job's time is over
 	asked   bool   // SIGQUIT has come
 
+	signal syscall.Signal // the first that is to end the job; 0 if another reason came first
+
 	explanation explanation
+	helpers     helpers
 }
 
 // begin makes everything that the job needs before it is started.
@@ -250,10 +253,19 @@ func (f *front) order(o order) {
 	f.orders.flush()
 }
 
-// end is order for an order that ends the job.
+// end is order for an order that ends the job. A signal after another such order kills
+// at once.
 func (f *front) end(o order) {
-	f.ending = true
 	f.order(o)
+	now := time.Now()
+	switch {
+	case !f.ending:
+		f.ending, f.signal = true, o.Signal
+		f.helpers.bound(now.Add(f.job.SignalGrace + patience))
+	case o.Kind == orderSignal:
+		f.helpers.bound(now)
+	}
+	f.checkHelpers()
 }
 
 // run follows the job to its end.
@@ -268,6 +280,8 @@ func (f *front) run(ctx context.Context) (*Report, error) {
 	events := make(chan event)
 	go receive(&f.from, events)
 	canceled, limit := ctx.Done(), f.limit()
+	check := time.NewTicker(helperPeriod)
+	defer check.Stop()
 	done, guarded := false, true
 	var guard syscall.WaitStatus
 	for events != nil || guarded {
@@ -278,6 +292,8 @@ func (f *front) run(ctx context.Context) (*Report, error) {
 				// Or the keeper lives on, if its words could not be taken in.
 				_ = conn.CloseRead()
 				_ = conn.CloseWrite()
+				f.helpers.bound(time.Now().Add(patience)) // the guard has little to do, or nothing
+				f.checkHelpers()
 				continue
 			}
 			done = done || e.Kind == eventDone
@@ -312,6 +328,8 @@ func (f *front) run(ctx context.Context) (*Report, error) {
 			f.answer()
 		case a := <-f.cfg.Aborts:
 			f.abort(a)
+		case <-check.C:
+			f.checkHelpers()
 		}
 	}
 	for rank := range f.ports { // the keeper was killed before it could say that they run
@@ -320,7 +338,10 @@ func (f *front) run(ctx context.Context) (*Report, error) {
 		}
 	}
 	f.settle()
-	if !done || guard != 0 {
+	switch {
+	case !done && f.helpers.killed:
+		f.conclude()
+	case !done || guard != 0 && !f.helpers.killed:
 		f.failed(lost(guard))
 	}
 	f.cgroup.end() // what is in there still, because guard and keeper were killed, is killed

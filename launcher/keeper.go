@@ -318,7 +318,7 @@ func (k *keeper) kill() {
 // walk kills what is there and returns what was alive. What fails is tried again by
 // the next walk, and named by stuck if it fails to the end.
 func (k *keeper) walk() []Process {
-	found, _ := killDescendants()
+	found, _ := killDescendants(os.Getpid())
 	k.cgroup.kill() // after it: the walk names what it finds alive
 	k.nextWalk = time.Now().Add(killPeriod)
 	return found

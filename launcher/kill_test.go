@@ -331,14 +331,15 @@ type frontProcess struct {
 	out, err *lineLog
 	ended    chan error
 	cmd      *exec.Cmd
+	open     func(c byte) // the gate
 }
 
-// startFront starts a front, with a gate that stays closed as the ranks' FirstFile.
+// startFront starts a front, with a gate as the ranks' FirstFile.
 func startFront(t *testing.T, role string, ranks int, env ...string) *frontProcess {
 	t.Helper()
-	r, _ := gate(t)
+	r, open := gate(t)
 	cmd := self("front", append(env, "FRONT_RANK="+role, fmt.Sprintf("FRONT_SIZE=%d", ranks))...)
-	f := &frontProcess{out: newLineLog(t), err: newLineLog(t), ended: make(chan error, 1), cmd: cmd}
+	f := &frontProcess{out: newLineLog(t), err: newLineLog(t), ended: make(chan error, 1), cmd: cmd, open: open}
 	cmd.Stdout, cmd.Stderr = f.out, f.err
 	cmd.ExtraFiles = []*os.File{r}
 	cmd.WaitDelay = watchdog

@@ -46,6 +46,10 @@ type Config struct {
 	StopAtStart func(rank int) bool
 	Stopped     func(rank, pid int)
 
+	// Notice is called, from Run, with what the user should know at once: that one of the
+	// launcher's own processes is stopped. nil: nothing is told.
+	Notice func(text string)
+
 	// Timeout is how long the job may run, 0: without limit. Then it is explained, and the
 	// ranks that still run are stopped as after a failure.
 	Timeout time.Duration

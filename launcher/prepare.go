@@ -16,6 +16,7 @@ import (
 // the ranks are to share.
 type Prepared struct {
 	ranks   int
+	guard   int            // its process number
 	conn    *unixsock.Conn // to the keeper; nil: there is nothing, or no more, to close
 	refused error          // instead of conn
 	ended   chan syscall.WaitStatus
@@ -46,6 +47,7 @@ func Prepare(ranks int) *Prepared {
 		p.conn, p.refused = nil, fmt.Errorf("start the job's guard: %w%s", err, remedy(err))
 		return p
 	}
+	p.guard = pid
 	go growDescriptors(6 * ranks)
 	go func() {
 		p.cgroup = groupNamed(name)

@@ -223,6 +223,7 @@ func playFront() error {
 	cfg.Files = []*os.File{os.NewFile(FirstFile, "gate")}
 	cfg.Stdout, cfg.Stderr = os.Stdout, os.Stderr
 	cfg.Signals = CatchSignals()
+	cfg.Notice = func(text string) { fmt.Fprintln(os.Stderr, text) }
 	report, err := Run(context.Background(), cfg)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

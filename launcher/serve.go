@@ -171,7 +171,7 @@ func guard() error {
 				os.Exit(status)
 			}
 			// Nothing more to do about an error here: the next round tries again.
-			_, _ = killDescendants()
+			_, _ = killDescendants(os.Getpid())
 			cgroup.kill()
 			time.Sleep(killPeriod)
 		}

@@ -3,7 +3,6 @@ package launcher
 import (
 	"errors"
 	"fmt"
-	"os"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -74,10 +73,10 @@ func send(p proctable.Process, sigs ...syscall.Signal) error {
 	return nil
 }
 
-// killDescendants kills whatever descends from this process and returns what it
+// killDescendants kills whatever descends from the process root and returns what it
 // found alive. A process forked during the walk is for the next call.
-func killDescendants() ([]Process, error) {
-	found, err := descendants(os.Getpid())
+func killDescendants(root int) ([]Process, error) {
+	found, err := descendants(root)
 	var alive []Process
 	for _, p := range found {
 		// A refusal shows by itself: the process stays, and is reported as stuck.

@@ -107,6 +107,7 @@ func run(args []string, stdin *os.File, stdout, stderr io.Writer) int {
 		Files:       []*os.File{arena.File()},
 		StopAtStart: cmd.stopped.has,
 		Stopped:     func(rank, pid int) { attach(rank, pid, complain) },
+		Notice:      func(text string) { complain(errors.New(text)) },
 		Timeout:     cmd.timeout,
 		Explain:     explainer.explain,
 		Ask:         explainer.ask,

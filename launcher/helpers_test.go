@@ -1,0 +1,140 @@
+package launcher
+
+import (
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/softnd/softnd/internal/proctable"
+)
+
+// A guard or keeper that is stopped is named, and does not keep the job from its end.
+func TestStoppedHelper(t *testing.T) {
+	for _, victims := range []string{guardName, keeperName, guardName + " and " + keeperName} {
+		for _, tc := range []struct {
+			name    string
+			role    string
+			signals int
+			again   bool // the helper is stopped again whenever it is woken; then Run may return an error
+			status  int
+		}{
+			{"no signal", "plan", 0, false, 0},
+			{"ranks end at the first signal", "listener", 1, false, 128 + 15},
+			{"second signal", "stubborn", 2, false, 128 + 15},
+			{"second signal, stopped again and again", "stubborn", 2, true, 128 + 15},
+		} {
+			t.Run(victims+"/"+tc.name, func(t *testing.T) {
+				t.Parallel()
+				front := startFront(t, tc.role, 2, "LISTEN_END=15", "PLAN_0=gate exit", "PLAN_1=gate exit")
+				keeper, guard, ranks := front.helpers(2)
+				var stopped []watched
+				for _, w := range []watched{guard, keeper} {
+					if p, err := proctable.Read(w.pid); err != nil || !strings.Contains(victims, p.Name) {
+						continue
+					}
+					stopped = append(stopped, w)
+					w.signal(syscall.SIGSTOP)
+					w.awaitState('T')
+				}
+				for _, w := range stopped {
+					awaitText(t, front.err, fmt.Sprintf("(pid %d)", w.pid), "is stopped by a signal or a debugger")
+				}
+				if tc.again {
+					end := make(chan struct{})
+					defer close(end)
+					go stopAgain(stopped, end)
+				}
+				if tc.signals == 0 {
+					front.open('0')
+					front.open('0')
+					for _, w := range ranks {
+						w.awaitEnd()
+					}
+					if strings.Contains(victims, keeperName) {
+						keeper.signal(syscall.SIGCONT) // nothing else tells that the job is over
+					}
+				}
+				for range tc.signals {
+					front.signal(syscall.SIGTERM)
+					if tc.signals > 1 {
+						time.Sleep(50 * time.Millisecond) // two signals that come at once are one
+					}
+				}
+				if got := front.wait(); got != tc.status && !(tc.again && got == 73) {
+					t.Errorf("exit status %d, want %d: %s", got, tc.status, front.err)
+				}
+				for _, w := range append(ranks, keeper, guard) {
+					w.mustDie()
+				}
+			})
+		}
+	}
+}
+
+// stopAgain stops processes whenever they have been woken, until end is closed.
+func stopAgain(ws []watched, end chan struct{}) {
+	for {
+		select {
+		case <-end:
+			return
+		default:
+			for _, w := range ws {
+				_ = unix.PidfdSendSignal(w.pidfd, unix.SIGSTOP, nil, 0)
+			}
+		}
+	}
+}
+
+// helpers finds the keeper, the guard and the ranks of a front when its ranks run.
+func (f *frontProcess) helpers(ranks int) (keeper, guard watched, started []watched) {
+	f.t.Helper()
+	await(f.t, "the front's ranks run", func() bool {
+		below, err := descendants(f.pid)
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		started = nil
+		for _, p := range below {
+			switch parent, err := proctable.Read(p.PPID); {
+			case err != nil:
+				return false
+			case p.Name == guardName:
+				guard = watch(f.t, p.PID)
+			case p.Name == keeperName:
+				keeper = watch(f.t, p.PID)
+			case parent.Name == keeperName && p.Group == p.PID:
+				started = append(started, watch(f.t, p.PID))
+			}
+		}
+		return len(started) == ranks && strings.Count(f.out.String(), "\n") >= ranks
+	})
+	return keeper, guard, started
+}
+
+// awaitEnd waits until the process has ended; perhaps nobody has waited for it yet.
+func (w watched) awaitEnd() {
+	w.t.Helper()
+	if !w.dead(watchdog) {
+		w.t.Fatalf("process %d still lives", w.pid)
+	}
+}
+
+func awaitText(t *testing.T, l *lineLog, texts ...string) {
+	t.Helper()
+	await(t, fmt.Sprint("a line with ", texts), func() bool {
+		for line := range strings.Lines(l.String()) {
+			all := true
+			for _, text := range texts {
+				all = all && strings.Contains(line, text)
+			}
+			if all {
+				return true
+			}
+		}
+		return false
+	})
+}
