@@ -17,15 +17,16 @@ func (a *Arena) HeapStart() Offset { return a.geo.heap }
 // Errors: [ErrFull], [ErrShortage].
 func (m *Member) ClaimWindowBlock() (block int, err error) {
 	a := m.arena
-	owners := ownerMap{a.words(a.geo.windowOwners, windowBlocks), uint32(m.slot) + 1}
+	m.claiming.Lock()
+	defer m.claiming.Unlock()
 	// Members start at different places, so that they do not fight for the same words.
-	first, ok := owners.claimRun(uint64(m.slot)*2%windowBlocks, 1)
+	first, ok := m.blocks.claimRun(uint64(m.slot)*2%windowBlocks, 1)
 	if !ok {
 		return 0, fmt.Errorf("shm: all %d window entries are taken: %w", WindowEntries, ErrFull)
 	}
 	const bytes = WindowBlockEntries * WindowEntrySize
 	if err := a.reserve(a.geo.windowTable+Offset(first*bytes), bytes); err != nil {
-		owners.releaseRun(first, 1)
+		_, _ = m.blocks.giveUp(first, 1, func(uint64, uint64) error { return nil })
 		return 0, err
 	}
 	return int(first), nil

@@ -28,10 +28,10 @@ const lineSize = 64
 // When the member dies its chunks are found by its number in the map.
 // Safe for concurrent use.
 type Heap struct {
-	arena  *Arena
-	owners ownerMap
+	arena *Arena
 
 	mu      sync.Mutex
+	owners  holdings
 	hint    uint64
 	free    [largestClass + 1][]Offset // free small objects, by class
 	carved  map[uint64]*carvedChunk    // chunk -> what was carved out of it
@@ -47,7 +47,7 @@ type carvedChunk struct {
 func newHeap(a *Arena, slot int) *Heap {
 	return &Heap{
 		arena:   a,
-		owners:  ownerMap{words: a.words(a.geo.chunkOwners, a.geo.chunks), self: uint32(slot) + 1},
+		owners:  newHoldings(a.words(a.geo.chunkOwners, a.geo.chunks), slot),
 		carved:  make(map[uint64]*carvedChunk),
 		objects: make(map[Offset]uint64),
 	}
@@ -188,19 +188,26 @@ func (h *Heap) claim(chunks uint64) (first uint64, err error) {
 		return 0, h.full(chunks * ChunkSize)
 	}
 	if err := h.arena.reserve(h.chunkOffset(first), chunks*ChunkSize); err != nil {
-		h.unclaim(first, chunks)
-		return 0, err
+		return 0, errors.Join(err, h.unclaim(first, chunks))
 	}
 	h.hint = first + chunks
 	return first, nil
 }
 
-// unclaim punches the pages out before it gives the chunks up: afterwards they
-// may be another member's.
+// unclaim clears chunks before it gives them up: afterwards they may be another
+// member's.
+//
+// Errors: [ErrDamaged] when some have become another member's already, which a
+// peer has written into the map. Those are left as they are.
 func (h *Heap) unclaim(first, chunks uint64) error {
-	err := h.arena.release(h.chunkOffset(first), chunks*ChunkSize)
-	h.owners.releaseRun(first, chunks)
+	freed, err := h.owners.giveUp(first, chunks, func(first, n uint64) error {
+		return h.arena.release(h.chunkOffset(first), n*ChunkSize)
+	})
 	h.hint = min(h.hint, first)
+	if err == nil && freed < chunks {
+		err = fmt.Errorf("shm: free of %d chunks at offset %#x: %d of them have another owner by the table of owners: %w",
+			chunks, uint64(h.chunkOffset(first)), chunks-freed, ErrDamaged)
+	}
 	return err
 }
 

@@ -260,8 +260,14 @@ func TestHeapShortageOfTheArena(t *testing.T) {
 func TestOwnerMapRuns(t *testing.T) {
 	a := fakeArena(0)
 	words := a.words(a.geo.memberTable, 10) // any words do
-	one, two := ownerMap{words, 1}, ownerMap{words, 2}
-	claim := func(m ownerMap, hint, n uint64, want int64) {
+	one, two := newHoldings(words, 0), newHoldings(words, 1)
+	free := func(m holdings, first, n uint64) {
+		t.Helper()
+		if _, err := m.giveUp(first, n, func(uint64, uint64) error { return nil }); err != nil {
+			t.Error(err)
+		}
+	}
+	claim := func(m holdings, hint, n uint64, want int64) {
 		t.Helper()
 		first, ok := m.claimRun(hint, n)
 		if ok != (want >= 0) || ok && first != uint64(want) {
@@ -272,13 +278,13 @@ func TestOwnerMapRuns(t *testing.T) {
 	claim(one, 0, 11, -1)
 	claim(one, 0, 10, 0)
 	claim(two, 0, 1, -1)
-	one.releaseRun(0, 10)
+	free(one, 0, 10)
 	claim(one, 3, 2, 3)
 	claim(two, 0, 4, 5)
 	claim(two, 0, 3, 0)   // the run before
 	claim(one, 8, 1, 9)   // to the end
 	claim(one, 20, 1, -1) // hint outside, all taken
-	two.releaseRun(0, 10) // releases only its own
+	free(two, 0, 10) // releases only its own
 	if got := one.largestFree(); got != 4 {
 		t.Errorf("longest free run is %d, want 4", got)
 	}
@@ -287,13 +293,13 @@ func TestOwnerMapRuns(t *testing.T) {
 	claim(two, 99, 4, 5) // likewise
 	claim(two, 0, 1, -1)
 	var runs [][2]uint64
-	two.runs(func(first, n uint64) { runs = append(runs, [2]uint64{first, n}) })
+	two.runs(0, 10, func(first, n uint64) { runs = append(runs, [2]uint64{first, n}) })
 	if want := [][2]uint64{{0, 3}, {5, 4}}; !slices.Equal(runs, want) {
 		t.Errorf("runs %v, want %v", runs, want)
 	}
 	// A run that reaches over the hint is found in the second pass.
-	one.releaseRun(0, 10)
-	two.releaseRun(0, 10)
+	free(one, 0, 10)
+	free(two, 0, 10)
 	claim(one, 8, 1, 8)
 	claim(two, 5, 7, 0)
 }
@@ -304,7 +310,7 @@ func TestOwnerMapUnderContention(t *testing.T) {
 	const size = 7
 	words := a.words(a.geo.chunkOwners, size)
 	var holders [size]atomic.Int32
-	work := func(m ownerMap) func(i uint64) {
+	work := func(m holdings) func(i uint64) {
 		return func(i uint64) {
 			n := 1 + i%3
 			first, ok := m.claimRun(0, n)
@@ -321,10 +327,12 @@ func TestOwnerMapUnderContention(t *testing.T) {
 					t.Errorf("word %d was taken from its owner", at)
 				}
 			}
-			m.releaseRun(first, n)
+			if freed, _ := m.giveUp(first, n, func(uint64, uint64) error { return nil }); freed != n {
+				t.Errorf("%d of %d words were freed", freed, n)
+			}
 		}
 	}
-	lockstep(50_000, work(ownerMap{words, 1}), work(ownerMap{words, 2}), func(uint64) {
+	lockstep(50_000, work(newHoldings(words, 0)), work(newHoldings(words, 1)), func(uint64) {
 		if free := (ownerMap{words: words}).largestFree(); free != size {
 			t.Errorf("%d words are free in the end", free)
 		}

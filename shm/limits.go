@@ -93,8 +93,25 @@ func wanting(n uint64, err error) error {
 }
 
 // release gives the pages of a range back to the system; they read as zero
-// afterwards, and touching them by mistake is harmless.
+// afterwards, and touching them by mistake is harmless. Where the kernel refuses to
+// punch a hole, release clears the range, whose pages then stay.
 func (a *Arena) release(off Offset, n uint64) error {
+	err := a.punch(off, n)
+	if err == nil {
+		return nil
+	}
+	b, outside := a.Bytes(off, n)
+	if outside != nil {
+		return outside
+	}
+	if e := a.reserve(off, n); e != nil { // some pages may not exist
+		return fmt.Errorf("shm: releasing %d bytes: fallocate: %w; clearing them: %w", n, err, e)
+	}
+	clear(b)
+	return nil
+}
+
+func (a *Arena) punch(off Offset, n uint64) error {
 	for {
 		err := unix.Fallocate(int(a.file.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, int64(off), int64(n))
 		if !errors.Is(err, unix.EINTR) {

@@ -222,17 +222,21 @@ func (a *Arena) reapable(epoch uint64) bool {
 	return true
 }
 
-// reclaim frees all that a dead member owned. Doing it twice does no harm.
-func (a *Arena) reclaim(slot int) {
+// reclaim frees all that a dead member owned. Doing it twice does no harm. Chunks
+// that cannot be cleared stay the dead member's, and the error says why.
+func (a *Arena) reclaim(slot int) (err error) {
 	self := uint32(slot) + 1
 	chunks := ownerMap{a.words(a.geo.chunkOwners, a.geo.chunks), self}
-	chunks.runs(func(first, n uint64) {
-		// A failed punch only keeps the pages: the next owner reserves them anyway.
-		_ = a.release(a.geo.heap+Offset(first*ChunkSize), n*ChunkSize)
+	chunks.runs(0, a.geo.chunks, func(first, n uint64) {
+		if e := a.release(a.geo.heap+Offset(first*ChunkSize), n*ChunkSize); e != nil {
+			err = e
+			return
+		}
 		chunks.releaseRun(first, n)
 	})
 	blocks := ownerMap{a.words(a.geo.windowOwners, windowBlocks), self}
-	blocks.runs(func(first, n uint64) { blocks.releaseRun(first, n) })
+	blocks.releaseRun(0, windowBlocks)
+	return err
 }
 
 // Watch calls gone once when the peer's process has ended, where the kernel

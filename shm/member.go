@@ -60,6 +60,8 @@ type Member struct {
 	id        MemberID
 	rec       *memberRecord
 	heap      *Heap
+	claiming  sync.Mutex
+	blocks    holdings // of window entries; guarded by claiming
 	testimony *testimony
 	answer    Offset // what it has answered an onlooker with; 0 = nothing
 	left      atomic.Bool
@@ -97,6 +99,7 @@ func (a *Arena) Join(rank int) (*Member, error) {
 		if ok {
 			a.refs.Add(1)
 			m.heap = newHeap(a, m.slot)
+			m.blocks = newHoldings(a.words(a.geo.windowOwners, windowBlocks), m.slot)
 			return m, nil
 		}
 	}

@@ -1,0 +1,175 @@
+package shm
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// A peer can write any word of the table of owners. The heap acts upon what it has
+// noted itself.
+func TestHeapSurvivesClearedChunkWords(t *testing.T) {
+	a := newArena(t, 0)
+	h := join(t, a, NotRank).Heap()
+	words := a.words(a.geo.chunkOwners, a.geo.chunks)
+	var objects []Offset
+	taken := map[uint64]uint64{} // chunk -> size of its objects
+	for round := range 3 {
+		for _, n := range []uint64{64, 4096, ChunkSize, 128, 3 * ChunkSize, 32768} {
+			off, err := h.Alloc(n)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for at := uint64(0); at < n; at += ChunkSize {
+				chunk := h.chunkOf(off + Offset(at))
+				if size, ok := taken[chunk]; ok && (size != n || n >= ChunkSize) {
+					t.Errorf("round %d: chunk %d holds objects of %d bytes and of %d", round, chunk, size, n)
+				}
+				taken[chunk] = n
+			}
+			objects = append(objects, off)
+			for i := range words {
+				words[i].Store(0)
+			}
+			h.hint = 0
+		}
+	}
+	slices.Sort(objects)
+	if len(slices.Compact(slices.Clone(objects))) != len(objects) {
+		t.Errorf("two objects lie in one place: %x", objects)
+	}
+	for _, off := range objects {
+		if err := h.Free(off); err != nil {
+			t.Error(err)
+		}
+	}
+	if h.InUse() != 0 || chunksOf(a, 0) != 0 {
+		t.Errorf("%d bytes and %d chunks are left", h.InUse(), chunksOf(a, 0))
+	}
+}
+
+// A chunk that has become another member's is neither punched nor given up by its
+// former owner.
+func TestFreeLeavesTheChunksOfOthersAlone(t *testing.T) {
+	a := newArena(t, 0)
+	m, other := join(t, a, NotRank), join(t, a, NotRank)
+	words := a.words(a.geo.chunkOwners, a.geo.chunks)
+	for _, n := range []uint64{100, ChunkSize, 3 * ChunkSize} {
+		off, err := m.Heap().Alloc(n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		first := m.Heap().chunkOf(off)
+		words[first].Store(0) // a peer's doing
+		theirs, err := other.Heap().Alloc(ChunkSize)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if theirs != m.Heap().chunkOffset(first) {
+			t.Fatalf("the other member has got offset %#x, not the chunk of %#x", theirs, off)
+		}
+		b, err := a.Bytes(theirs, ChunkSize)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fill(b[ChunkSize/2:], 7) // past the small object, which its owner clears
+		if err := m.Heap().Free(off); !errors.Is(err, ErrDamaged) {
+			t.Errorf("free of %d bytes, of which a chunk is another's: %v", n, err)
+		}
+		if slices.Contains(b[ChunkSize/2:], 0) {
+			t.Errorf("%d bytes: the free has punched out pages of the other member", n)
+		}
+		if got := words[first].Load(); got != other.Heap().owners.self {
+			t.Errorf("%d bytes: the chunk's owner is %d, want %d", n, got, other.Heap().owners.self)
+		}
+		if chunksOf(a, m.slot) != 0 {
+			t.Errorf("%d bytes: the other %d chunks were kept", n, chunksOf(a, m.slot))
+		}
+		if err := other.Heap().Free(theirs); err != nil {
+			t.Error(err)
+		}
+		// What the former owner has lost it can claim again.
+		if off, err = m.Heap().Alloc(n); err != nil || m.Heap().chunkOf(off) != first {
+			t.Errorf("%d bytes lie at %#x, %v, want chunk %d", n, off, err, first)
+		}
+		if err := m.Heap().Free(off); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestClearedBlockWordsAreNotClaimedTwice(t *testing.T) {
+	a := newArena(t, 0)
+	m := join(t, a, NotRank)
+	words := a.words(a.geo.windowOwners, windowBlocks)
+	seen := map[int]bool{}
+	for range 10 {
+		block, err := m.ClaimWindowBlock()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if seen[block] {
+			t.Fatalf("block %d was claimed twice", block)
+		}
+		seen[block] = true
+		for i := range words {
+			words[i].Store(0)
+		}
+	}
+}
+
+// Memory reads as zero when it is claimed, even if the kernel refuses to punch
+// holes for the one who frees it.
+func TestMemoryIsClearedWhereNoHoleCanBePunched(t *testing.T) {
+	file := memfd(t, headerPage(testSize, nil), testSize, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW)
+	a, err := Attach(t.Context(), file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	m := join(t, a, NotRank)
+	// From here on, only existing mappings may write, and nothing can be punched out.
+	if _, err := unix.FcntlInt(a.File().Fd(), unix.F_ADD_SEALS, unix.F_SEAL_FUTURE_WRITE); err != nil {
+		t.Skipf("the kernel has no such seal: %v", err)
+	}
+	if err := a.punch(a.geo.heap, ChunkSize); !errors.Is(err, unix.EPERM) {
+		t.Fatalf("punching a hole: %v, want EPERM", err)
+	}
+	dirty := func(m *Member, n uint64) Offset {
+		off, err := m.Heap().Alloc(n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := a.Bytes(off, n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !isZero(b) {
+			t.Errorf("%d bytes at %#x are not zero", n, off)
+		}
+		fill(b, 0xa5)
+		return off
+	}
+	for range 2 {
+		for _, n := range []uint64{ChunkSize, 5 * ChunkSize} {
+			if err := m.Heap().Free(dirty(m, n)); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	leaver, err := a.Join(NotRank)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dirty(leaver, 3*ChunkSize)
+	if err := leaver.Leave(); err != nil {
+		t.Fatal(err)
+	}
+	m.Sweep(noLetGo)
+	if n := chunksOf(a, leaver.slot); n != 0 {
+		t.Errorf("%d chunks of the one who has left were kept", n)
+	}
+	dirty(m, 8*ChunkSize)
+}
