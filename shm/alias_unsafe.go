@@ -29,6 +29,9 @@ func (a *Arena) NewAlias(pages []Offset) (*Alias, error) {
 			return nil, err
 		}
 	}
+	if err := a.checkFile(); err != nil {
+		return nil, err
+	}
 	size := uintptr(len(pages)) * PageSize
 	at, err := unix.MmapPtr(-1, 0, nil, size, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
 	if err != nil {
@@ -47,6 +50,10 @@ func (a *Arena) NewAlias(pages []Offset) (*Alias, error) {
 			return nil, fmt.Errorf("mmap of %d scattered pages (too many mappings? see vm.max_map_count): %w", len(pages), err)
 		}
 		i += n
+	}
+	if err := notInherited(alias.Bytes()); err != nil {
+		alias.Close()
+		return nil, err
 	}
 	return alias, nil
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -27,10 +28,13 @@ type Config struct {
 //
 // Its methods are safe for concurrent use, [Arena.Close] excepted.
 type Arena struct {
-	file *os.File // our own open file description: it carries our locks
+	file *os.File // our own open file description
 	mem  mmap.MMap
 	geo  geometry
 	id   [2]uint64
+	node inode // of the file
+
+	reaping sync.Mutex // held by the one who reaps
 
 	ranks  int
 	secret [2]uint64
@@ -77,7 +81,11 @@ func create(file *os.File, geo geometry, ranks int) (*Arena, error) {
 	if _, err := unix.FcntlInt(file.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_SEAL); err != nil {
 		return nil, fmt.Errorf("sealing: %w", err)
 	}
-	a := &Arena{file: file, geo: geo, ranks: ranks}
+	node, err := inodeOf(fd)
+	if err != nil {
+		return nil, fmt.Errorf("fstat: %w", err)
+	}
+	a := &Arena{file: file, geo: geo, ranks: ranks, node: node}
 	// The small tables are reserved as a whole; member records and window
 	// blocks when they are claimed.
 	for _, r := range []struct {
@@ -93,9 +101,9 @@ func create(file *os.File, geo geometry, ranks int) (*Arena, error) {
 			return nil, err
 		}
 	}
-	mem, err := mmap.MapRegion(file, int(geo.size), mmap.RDWR, 0, 0)
+	mem, err := mapWhole(file, geo.size)
 	if err != nil {
-		return nil, fmt.Errorf("mmap: %w", err)
+		return nil, err
 	}
 	a.mem = mem
 
@@ -177,11 +185,50 @@ func attach(ctx context.Context, file *os.File, size uint64) (*Arena, error) {
 	if err != nil {
 		return nil, err
 	}
+	mem, err := mapWhole(file, size)
+	if err != nil {
+		return nil, err
+	}
+	node, err := inodeOf(int(file.Fd()))
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("fstat: %w", err), mem.Unmap())
+	}
+	return &Arena{file: file, mem: mem, geo: geo, node: node, ranks: int(c.ranks), id: c.id, secret: c.secret}, nil
+}
+
+// mapWhole maps the whole file, for this process and none that it forks.
+func mapWhole(file *os.File, size uint64) (mmap.MMap, error) {
 	mem, err := mmap.MapRegion(file, int(size), mmap.RDWR, 0, 0)
 	if err != nil {
 		return nil, fmt.Errorf("mmap of %d bytes (address space limit? see ulimit -v): %w", size, err)
 	}
-	return &Arena{file: file, mem: mem, geo: geo, ranks: int(c.ranks), id: c.id, secret: c.secret}, nil
+	if err := notInherited(mem); err != nil {
+		return nil, errors.Join(err, mem.Unmap())
+	}
+	return mem, nil
+}
+
+// inode tells one file from another.
+type inode struct{ device, number uint64 }
+
+func inodeOf(fd int) (inode, error) {
+	var st unix.Stat_t
+	err := unix.Fstat(fd, &st)
+	return inode{st.Dev, st.Ino}, err
+}
+
+// checkFile makes sure that the arena's descriptor is still that of the arena. A
+// program that closes descriptors which are not its own may have closed it, and its
+// number may be another file's since: one that must not be written, or believed to
+// be without locks.
+//
+// Errors: [ErrClosed].
+func (a *Arena) checkFile() error {
+	if node, err := inodeOf(int(a.file.Fd())); err != nil || node != a.node {
+		return fmt.Errorf("shm: descriptor %d is no longer the arena's: this program has closed it, or given its number to another file: %w; leave descriptors alone that the program has not opened itself",
+			a.file.Fd(), ErrClosed)
+	}
+	return nil
 }
 
 // sealedSize refuses files whose size a peer could change under our mapping.

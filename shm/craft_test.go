@@ -161,7 +161,7 @@ func fakeMember(a *Arena, slot, rank int) *Member {
 	incarnation := memberState(rec.state.Load()).incarnation() + 1
 	rec.rank.Store(uint32(rank + 1))
 	rec.deathEpoch.Store(notCounted(incarnation))
-	rec.state.Store(uint64(stateOf(statusLive, 0, incarnation)))
+	rec.state.Store(uint64(stateOf(statusLive, incarnation)))
 	if h := &a.header().highest; h.Load() <= uint32(slot) {
 		h.Store(uint32(slot) + 1)
 	}

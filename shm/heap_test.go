@@ -284,7 +284,7 @@ func TestOwnerMapRuns(t *testing.T) {
 	claim(two, 0, 3, 0)   // the run before
 	claim(one, 8, 1, 9)   // to the end
 	claim(one, 20, 1, -1) // hint outside, all taken
-	free(two, 0, 10) // releases only its own
+	free(two, 0, 10)      // releases only its own
 	if got := one.largestFree(); got != 4 {
 		t.Errorf("longest free run is %d, want 4", got)
 	}

@@ -62,6 +62,9 @@ const reserveStep = 4 << 20
 // later can neither fail nor kill the process. After an error, part of them
 // may exist.
 func (a *Arena) reserve(off Offset, n uint64) error {
+	if err := a.checkFile(); err != nil {
+		return err
+	}
 	for done := uint64(0); done < n; {
 		if err := memoryLeft(n - done); err != nil {
 			return wanting(n, err)
@@ -112,6 +115,9 @@ func (a *Arena) release(off Offset, n uint64) error {
 }
 
 func (a *Arena) punch(off Offset, n uint64) error {
+	if err := a.checkFile(); err != nil {
+		return err
+	}
 	for {
 		err := unix.Fallocate(int(a.file.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, int64(off), int64(n))
 		if !errors.Is(err, unix.EINTR) {

@@ -16,14 +16,16 @@ import (
 //  2. The death is counted: the count goes up and the record remembers it.
 //  3. Each live member lets go of all that the dead one owned, then notes the
 //     count up to which it has done so (Member.Acknowledge).
-//  4. When all have, one of them gives the dead member's memory back (reap).
+//  4. When all have, one of them gives the dead member's memory back (reap). It holds
+//     the lock on the record meanwhile: so nobody else is at it, and the member is dead
+//     indeed, whatever a peer has written into its record.
 
 // markDead takes a live record to dead, counts the death, and wakes everybody.
 func (a *Arena) markDead(slot int, id MemberID) {
 	rec := a.member(slot)
 	s := memberState(rec.state.Load())
 	if s.status() == statusLive && memberID(slot, s.incarnation()) == id {
-		rec.state.CompareAndSwap(uint64(s), uint64(stateOf(statusDead, 0, s.incarnation()))) // ORDER member-dead: pairs with the load in Gone
+		rec.state.CompareAndSwap(uint64(s), uint64(stateOf(statusDead, s.incarnation()))) // ORDER member-dead: pairs with the load in Gone
 	}
 	a.countDeath(slot)
 }
@@ -65,24 +67,15 @@ func (a *Arena) slotsUsed() int {
 	return int(min(a.header().highest.Load(), MaxMembers)) // ORDER highest: pairs with the swap in take
 }
 
-// locked tells whether any open file description but f's holds the lock on a
-// record. It must not be asked about a lock that f itself holds.
-//
-// f may be closed meanwhile (its member leaves); its number may then already
-// be another file's, so it is used under Control.
-func locked(f *os.File, at Offset) bool {
+// locked reports whether a member holds the lock on a record.
+func (a *Arena) locked(slot int) bool {
 	const cannotTell = true // never call a member dead without proof
-	conn, err := f.SyscallConn()
-	if err != nil {
+	l := unix.Flock_t{Type: unix.F_WRLCK, Start: int64(a.lockOf(slot)), Len: 1}
+	err := unix.FcntlFlock(a.file.Fd(), unix.F_OFD_GETLK, &l)
+	if err != nil || l.Type != unix.F_UNLCK {
 		return cannotTell
 	}
-	l := unix.Flock_t{Type: unix.F_WRLCK, Start: int64(at), Len: 1}
-	if ctlErr := conn.Control(func(fd uintptr) {
-		err = unix.FcntlFlock(fd, unix.F_OFD_GETLK, &l)
-	}); ctlErr != nil || err != nil {
-		return cannotTell
-	}
-	return l.Type != unix.F_UNLCK
+	return a.checkFile() != nil
 }
 
 // Deaths returns how many members have died or left so far. When it changes,
@@ -100,7 +93,7 @@ func (m *Member) CheckAlive(p *Peer) bool {
 	if p.id == m.id {
 		return true
 	}
-	if locked(m.lock, m.arena.geo.memberTable+Offset(p.id.Slot())*memberStride) {
+	if m.arena.locked(p.id.Slot()) {
 		return !p.Gone() // else the lock is that of the record's next owner
 	}
 	m.arena.markDead(p.id.Slot(), p.id)
@@ -132,6 +125,7 @@ func (m *Member) Sweep(letGo func(MemberID)) {
 // To be called when [Arena.Deaths] has changed.
 func (m *Member) Acknowledge(letGo func(MemberID)) {
 	a := m.arena
+	m.whileHere(m.ownUp)
 	for slot := range a.slotsUsed() {
 		a.countDeath(slot)
 	}
@@ -148,24 +142,27 @@ func (m *Member) Acknowledge(letGo func(MemberID)) {
 			break
 		}
 	}
-	m.finishReaping()
 	m.reapDead()
 }
 
-// finishReaping goes on with what reapers began and died over.
-func (m *Member) finishReaping() {
-	a := m.arena
-	for slot := range a.slotsUsed() {
-		s := memberState(a.member(slot).state.Load())
-		if s.status() == statusReaped && !a.reaperLives(s) {
-			m.reclaim(slot, s)
-		}
+// MarkedDead reports whether the member's record says that it is dead, or nonsense.
+// For a member that has not left, that is the doing of a process that writes to memory
+// which is not its own. The other members let go of this one. What it owns stays its
+// own until it leaves.
+func (m *Member) MarkedDead() bool { return (&Peer{m.arena, m.id, m.rec}).Gone() }
+
+// ownUp makes a record of our own that says nonsense that of a dead member, so that
+// the others learn that they see no member in it.
+func (m *Member) ownUp() {
+	incarnation := uint32(m.id >> 16)
+	dead := stateOf(statusDead, incarnation)
+	if m.MarkedDead() && memberState(m.rec.state.Load()) != dead {
+		m.rec.deathEpoch.Store(notCounted(incarnation))
+		m.rec.state.Store(uint64(dead)) // ORDER member-dead: pairs with the load in Gone
 	}
 }
 
-// reapDead gives back what dead members owned, once nobody uses it. One that
-// died as a reaper has to wait for finishReaping: no record may name a reaper
-// whose own record is free for a new owner.
+// reapDead gives back what dead members owned, once nobody uses it.
 func (m *Member) reapDead() {
 	a := m.arena
 	for slot := range a.slotsUsed() {
@@ -175,38 +172,26 @@ func (m *Member) reapDead() {
 			continue
 		}
 		epoch := rec.deathEpoch.Load() // ORDER death-epoch: pairs with the swap in countDeath
-		if epoch&uncounted == 0 && a.reapable(epoch) && !a.reaping(slot) {
-			m.reclaim(slot, s)
+		if epoch&uncounted == 0 && a.reapable(epoch) {
+			a.reap(slot, s)
 		}
 	}
 }
 
-func (m *Member) reclaim(slot int, s memberState) {
-	rec := m.arena.member(slot)
-	mine := stateOf(statusReaped, m.slot+1, s.incarnation())
-	if !rec.state.CompareAndSwap(uint64(s), uint64(mine)) {
-		return
+// reap gives back what a dead member owned, and its record. Chunks that cannot be
+// cleared stay the dead member's: a later sweep tries again.
+func (a *Arena) reap(slot int, s memberState) {
+	a.reaping.Lock() // the lock on the record does not exclude members of this process
+	defer a.reaping.Unlock()
+	at := a.lockOf(slot)
+	if ok, err := lockRecord(a.file, at); !ok || err != nil {
+		return // it is not dead, or another member is at it
 	}
-	m.arena.reclaim(slot)
-	rec.state.CompareAndSwap(uint64(mine), uint64(stateOf(statusFree, 0, s.incarnation())))
-}
-
-// reaperLives tells whether the member that is clearing a record can go on.
-func (a *Arena) reaperLives(s memberState) bool {
-	r := s.reaper()
-	return r >= 0 && r < MaxMembers && memberState(a.member(r).state.Load()).status() == statusLive
-}
-
-// reaping tells whether any record is still marked as being cleared by the
-// member in a slot.
-func (a *Arena) reaping(reaper int) bool {
-	for slot := range a.slotsUsed() {
-		s := memberState(a.member(slot).state.Load())
-		if s.status() == statusReaped && s.reaper() == reaper {
-			return true
-		}
+	defer unlockRecord(a.file, at)
+	rec := a.member(slot)
+	if a.checkFile() == nil && memberState(rec.state.Load()) == s && a.reclaim(slot) == nil {
+		rec.state.CompareAndSwap(uint64(s), uint64(stateOf(statusFree, s.incarnation())))
 	}
-	return false
 }
 
 // reapable tells whether every live member has acted upon the death numbered

@@ -202,88 +202,84 @@ func TestKillInTheMiddleOfAllocations(t *testing.T) {
 	}
 }
 
-// The reaper may itself die at any step. What it leaves are these states.
+// The reaper may itself die, and then another member goes on.
 func TestDeathOfTheReaper(t *testing.T) {
-	type record struct {
-		status status
-		reaper int // slot
-		chunks int
-	}
-	for _, tc := range []struct {
-		name   string
-		before map[int]record // by slot; the survivor is in slot 5
-		swept  map[int]status // after one sweep
-	}{
-		{"before it began", map[int]record{3: {statusDead, 0, 2}}, map[int]status{3: statusFree}},
-		{"while it cleared, and it is dead", map[int]record{2: {statusDead, 0, 1}, 3: {statusReaped, 2, 2}},
-			map[int]status{2: statusFree, 3: statusFree}},
-		{"while it cleared a record before its own", map[int]record{3: {statusDead, 0, 1}, 2: {statusReaped, 3, 2}},
-			map[int]status{2: statusFree, 3: statusFree}},
-		{"while it cleared, and its own record is free again", map[int]record{2: {statusFree, 0, 0}, 3: {statusReaped, 2, 2}},
-			map[int]status{2: statusFree, 3: statusFree}},
-		{"when it had cleared all but the state", map[int]record{2: {statusDead, 0, 0}, 3: {statusReaped, 2, 0}},
-			map[int]status{2: statusFree, 3: statusFree}},
-		{"and the next reaper as well", map[int]record{2: {statusDead, 0, 0}, 3: {statusReaped, 2, 1}, 4: {statusReaped, 3, 1}},
-			map[int]status{2: statusFree, 3: statusFree, 4: statusFree}},
-		{"it lives", map[int]record{2: {statusLive, 0, 1}, 3: {statusReaped, 2, 2}},
-			map[int]status{2: statusLive, 3: statusReaped}},
-		{"it is the survivor's other goroutine", map[int]record{3: {statusReaped, 5, 2}}, map[int]status{3: statusReaped}},
-		{"it never was", map[int]record{3: {statusReaped, -1, 2}}, map[int]status{3: statusFree}},
-		{"it cannot be", map[int]record{3: {statusReaped, MaxMembers + 7, 2}}, map[int]status{3: statusFree}},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			a := fakeArena(0)
-			m := fakeMember(a, 5, NotRank)
-			words := a.words(a.geo.chunkOwners, a.geo.chunks)
-			chunk := 0
-			for slot, r := range tc.before {
-				rec := a.member(slot)
-				rec.state.Store(uint64(stateOf(r.status, r.reaper+1, 7)))
-				rec.deathEpoch.Store(notCounted(7))
-				for range r.chunks {
-					words[chunk].Store(uint32(slot) + 1)
-					chunk++
-				}
+	a := newArena(t, 0)
+	m, b := join(t, a, NotRank), again(t, a)
+	for round := range 3 {
+		x := join(t, a, NotRank)
+		for range 2 {
+			if _, err := x.Heap().Alloc(ChunkSize); err != nil {
+				t.Fatal(err)
 			}
-			a.header().deaths.Store(9)
-			m.Acknowledge(noLetGo)
-			for slot, want := range tc.swept {
-				s := stateIn(a, slot)
-				if s.status() != want || s.incarnation() != 7 {
-					t.Errorf("slot %d is %d, want %d (state %#x)", slot, s.status(), want, uint64(s))
-				}
-				keeps := tc.before[slot].chunks
-				if want == statusFree {
-					keeps = 0
-				}
-				if got := chunksOf(a, slot); got != keeps {
-					t.Errorf("slot %d has %d chunks, want %d", slot, got, keeps)
-				}
-			}
-		})
+		}
+		if err := x.Leave(); err != nil {
+			t.Fatal(err)
+		}
+		at := a.lockOf(x.slot)
+		if ok, err := lockRecord(b.file, at); !ok { // the reaper's first step
+			t.Fatalf("the record of one that has left is locked (%v)", err)
+		}
+		if round > 0 { // and its second, half done
+			words := ownerMap{b.words(b.geo.chunkOwners, b.geo.chunks), uint32(x.slot) + 1}
+			words.runs(0, b.geo.chunks, func(first, _ uint64) { words.releaseRun(first, uint64(round)) })
+		}
+		keeps := chunksOf(a, x.slot)
+		m.Sweep(noLetGo)
+		if s := stateIn(a, x.slot); s.status() != statusDead || chunksOf(a, x.slot) != keeps {
+			t.Errorf("round %d: somebody else has reaped meanwhile: state %#x, %d chunks", round, uint64(s), chunksOf(a, x.slot))
+		}
+		if err := unlockRecord(b.file, at); err != nil { // it dies
+			t.Fatal(err)
+		}
+		m.Sweep(noLetGo)
+		if s := stateIn(a, x.slot); s.status() != statusFree || chunksOf(a, x.slot) != 0 {
+			t.Errorf("round %d: nobody goes on: state %#x, %d chunks", round, uint64(s), chunksOf(a, x.slot))
+		}
 	}
 }
 
-// The record of a reaper must not get a new owner while other records name it:
-// they would look as if they were in good hands.
-func TestReaperIsReapedAfterItsWork(t *testing.T) {
-	a := fakeArena(0)
-	m := fakeMember(a, 0, NotRank)
-	for slot, s := range map[int]memberState{2: stateOf(statusDead, 0, 1), 3: stateOf(statusReaped, 3, 1)} {
-		a.member(slot).state.Store(uint64(s))
-	}
-	a.header().highest.Store(4)
-	m.rec.deathsSeen.Store(1)
-	a.member(2).deathEpoch.Store(1)
-	// It has died after we looked for work that was left over.
-	m.reapDead()
-	if stateIn(a, 2).status() != statusDead {
-		t.Error("the reaper was reaped before its work was done")
-	}
-	m.finishReaping()
-	m.reapDead()
-	if stateIn(a, 3).status() != statusFree || stateIn(a, 2).status() != statusFree {
-		t.Errorf("states %#x and %#x", uint64(stateIn(a, 2)), uint64(stateIn(a, 3)))
+// A peer can write into a member's record that it is dead, or nonsense. As long as it
+// lives nobody gives its memory away; it notices, and the others let go of it.
+func TestLivingMemberThatIsMarkedDeadKeepsItsMemory(t *testing.T) {
+	a := newArena(t, 0)
+	m := join(t, a, NotRank)
+	for _, lie := range []memberState{
+		stateOf(statusDead, 0), stateOf(statusFree, 0), stateOf(statusLive, 9), stateOf(statusDead, 9), stateOf(77, 0), ^memberState(0),
+	} {
+		x := join(t, again(t, a), NotRank)
+		off, err := x.Heap().Alloc(3 * ChunkSize)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := a.Bytes(off, 3*ChunkSize)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fill(b, 7)
+		if lie.incarnation() == 0 {
+			lie = stateOf(status(lie), uint32(x.id>>16))
+		}
+		x.rec.state.Store(uint64(lie))
+		deaths := a.Deaths()
+		var gone []MemberID
+		for range 3 {
+			m.Sweep(func(id MemberID) { gone = append(gone, id) })
+			x.Sweep(noLetGo)
+		}
+		if !x.MarkedDead() || a.Deaths() == deaths || !slices.Contains(gone, x.id) {
+			t.Errorf("state %#x: marked dead: %v, %d deaths (%d before), let go of %v", uint64(lie), x.MarkedDead(), a.Deaths(), deaths, gone)
+		}
+		if chunksOf(a, x.slot) != 3 || slices.Contains(b, 0) {
+			t.Fatalf("state %#x: %d of 3 chunks are left to a living member, or their contents are gone", uint64(lie), chunksOf(a, x.slot))
+		}
+		if err := x.Leave(); err != nil {
+			t.Fatal(err)
+		}
+		m.Sweep(noLetGo)
+		if s := stateIn(a, x.slot); s.status() != statusFree || chunksOf(a, x.slot) != 0 {
+			t.Errorf("state %#x: after it has left: %#x, %d chunks", uint64(lie), uint64(s), chunksOf(a, x.slot))
+		}
 	}
 }
 
@@ -486,14 +482,14 @@ func FuzzMemberTable(f *testing.F) {
 		return a.mem[a.geo.memberTable:][:memberStride]
 	}
 	f.Add([]byte{}, uint32(0), uint64(0), uint64(0))
-	f.Add(slices.Concat(record(stateOf(statusLive, 0, 1), notCounted(1)), record(stateOf(statusDead, 0, 1), notCounted(1))), uint32(3), uint64(1), uint64(5))
-	f.Add(slices.Concat(record(stateOf(statusReaped, 2, 1), 1), record(stateOf(statusReaped, 1, 1), 1)), uint32(1<<31), ^uint64(0), uint64(1))
-	f.Add(slices.Concat(record(stateOf(statusReaped, 5, 9), 1), record(stateOf(statusDead, 0, 1), 0)), uint32(2), uint64(2), uint64(1<<16))
+	f.Add(slices.Concat(record(stateOf(statusLive, 1), notCounted(1)), record(stateOf(statusDead, 1), notCounted(1))), uint32(3), uint64(1), uint64(5))
+	f.Add(slices.Concat(record(stateOf(statusDead, 1), 1), record(stateOf(3, 1), 1)), uint32(1<<31), ^uint64(0), uint64(1))
+	f.Add(slices.Concat(record(stateOf(200, 9), 1), record(stateOf(statusDead, 1), 0)), uint32(2), uint64(2), uint64(1<<16))
 	f.Add(slices.Repeat([]byte{0xff}, 4*memberStride), uint32(7), ^uint64(0), ^uint64(0))
 	f.Fuzz(func(t *testing.T, records []byte, highest uint32, deaths, id uint64) {
 		a := fakeArena(2)
 		m := fakeMember(a, 4, 1)
-		own := uint64(stateOf(statusLive, 0, 1))
+		own := uint64(stateOf(statusLive, 1))
 		table := a.mem[a.geo.memberTable:a.geo.places]
 		copy(table, records[:min(len(records), 4*memberStride)])
 		words := a.words(a.geo.chunkOwners, a.geo.chunks)

@@ -31,22 +31,22 @@ func memberID(slot int, incarnation uint32) MemberID {
 type status uint8
 
 const (
-	statusFree   status = iota // nobody's
-	statusLive                 // its owner holds the lock on it
-	statusDead                 // died or left; what it owned is still its
-	statusReaped               // being cleared by the member named as reaper
+	statusFree status = iota // nobody's
+	statusLive               // its owner holds the lock on it
+	statusDead               // died or left; what it owned is still its
 )
 
-// memberState packs a record's state word: status in bits 0..7, the reaper's
-// slot plus one in bits 8..31, the incarnation in bits 32..63.
+// memberState packs a record's state word: status in bits 0..7, the incarnation
+// in bits 32..63.
 type memberState uint64
 
-func stateOf(s status, reaper int, incarnation uint32) memberState {
-	return memberState(uint64(incarnation)<<32 | uint64(reaper)<<8 | uint64(s))
+func stateOf(s status, incarnation uint32) memberState {
+	return memberState(uint64(incarnation)<<32 | uint64(s))
 }
 
-func (s memberState) status() status      { return status(s) }
-func (s memberState) reaper() int         { return int(s>>8&0xffffff) - 1 }
+// status returns the status. One that no member writes is a peer's doing; such a
+// record counts as dead.
+func (s memberState) status() status      { return min(status(s), statusDead) }
 func (s memberState) incarnation() uint32 { return uint32(s >> 32) }
 
 // Member is this process's place in an arena: its record, its lock, its
@@ -54,7 +54,7 @@ func (s memberState) incarnation() uint32 { return uint32(s >> 32) }
 // Safe for concurrent use, Leave excepted.
 type Member struct {
 	arena     *Arena
-	lock      *os.File // its own open file description; holds the lock on the record's first byte
+	life      life // holds the lock on the record's first byte
 	slot      int
 	rank      int // or NotRank
 	id        MemberID
@@ -85,15 +85,15 @@ func (a *Arena) Join(rank int) (*Member, error) {
 	if err != nil {
 		return nil, fmt.Errorf("shm: join: %w", err)
 	}
+	defer lock.Close()
 	start := max(rank, 0)
 	if rank == NotRank {
 		start = a.ranks // leave the ranks the records that carry their number
 	}
 	for i := range MaxMembers {
-		m := &Member{arena: a, lock: lock, slot: (start + i) % MaxMembers, rank: rank}
-		ok, err := m.take()
+		m := &Member{arena: a, slot: (start + i) % MaxMembers, rank: rank}
+		ok, err := m.take(lock)
 		if err != nil {
-			lock.Close()
 			return nil, fmt.Errorf("shm: join: %w", err)
 		}
 		if ok {
@@ -103,15 +103,14 @@ func (a *Arena) Join(rank int) (*Member, error) {
 			return m, nil
 		}
 	}
-	lock.Close()
 	return nil, fmt.Errorf("shm: join: all %d member records are taken: %w", MaxMembers, ErrFull)
 }
 
-// take tries to make record m.slot ours. Only who holds the lock on a record
-// may take it from free to live.
-func (m *Member) take() (bool, error) {
+// take tries to make record m.slot ours, with a lock of the open file description
+// of lock. Only the holder of the lock on a record may take it from free to live.
+func (m *Member) take(lock *os.File) (bool, error) {
 	a := m.arena
-	at := a.geo.memberTable + Offset(m.slot)*memberStride
+	at := a.lockOf(m.slot)
 	if m.slot >= a.slotsUsed() { // else its page exists
 		if err := a.reserve(at, memberStride); err != nil {
 			return false, err
@@ -121,16 +120,21 @@ func (m *Member) take() (bool, error) {
 	if memberState(m.rec.state.Load()).status() != statusFree {
 		return false, nil
 	}
-	if ok, err := lockRecord(m.lock, at); !ok || err != nil {
+	if ok, err := lockRecord(lock, at); !ok || err != nil {
 		return false, err
 	}
 	s := memberState(m.rec.state.Load())
 	if s.status() != statusFree {
-		return false, unlockRecord(m.lock, at)
+		return false, unlockRecord(lock, at)
 	}
 	if err := a.reserve(a.geo.testimonies+Offset(m.slot)*testimonyStride, testimonyStride); err != nil {
-		return false, errors.Join(err, unlockRecord(m.lock, at))
+		return false, errors.Join(err, unlockRecord(lock, at))
 	}
+	life, err := liveBy(lock)
+	if err != nil {
+		return false, errors.Join(err, unlockRecord(lock, at))
+	}
+	m.life = life
 	m.testimony = a.testimony(m.slot)
 	m.testimony.reset()
 	rec := m.rec
@@ -148,7 +152,7 @@ func (m *Member) take() (bool, error) {
 			break
 		}
 	}
-	live := stateOf(statusLive, 0, s.incarnation()+1)
+	live := stateOf(statusLive, s.incarnation()+1)
 	rec.state.Swap(uint64(live)) // ORDER member-live: pairs with the load in Gone
 	m.id = memberID(m.slot, live.incarnation())
 	return true, nil
@@ -163,8 +167,8 @@ func (m *Member) Leave() error {
 	}
 	m.watches.Lock()
 	defer m.watches.Unlock()
+	err := m.life.end() // before the mark: nobody reaps a record that is locked
 	m.arena.markDead(m.slot, m.id)
-	err := m.lock.Close() // gives up the lock: closing the last descriptor of the description does
 	m.arena.refs.Add(-1)
 	return err
 }
@@ -252,6 +256,10 @@ func (p *Peer) String() string {
 	}
 	return fmt.Sprintf("%v (pid %d)", p.id, pid)
 }
+
+// lockOf returns the position of the byte on which the member in a slot holds a lock:
+// the first of its record.
+func (a *Arena) lockOf(slot int) Offset { return a.geo.memberTable + Offset(slot)*memberStride }
 
 func lockRecord(f *os.File, at Offset) (bool, error) {
 	err := unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK, Start: int64(at), Len: 1})

@@ -42,7 +42,7 @@ func TestJoinFillsTheTable(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		a.member(slot).state.Store(uint64(stateOf(statusDead, 0, 1)))
+		a.member(slot).state.Store(uint64(stateOf(statusDead, 1)))
 	}
 	m := join(t, a, NotRank)
 	if m.ID().Slot() != MaxMembers-2 {
@@ -265,16 +265,15 @@ func TestInheritedDescriptorsDoNotShareLocks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	at := a.geo.memberTable + Offset(parent.ID().Slot())*memberStride
 	heir, id := startMember(t, a)
 
-	if !locked(watcher.lock, at) {
+	if !a.locked(parent.slot) {
 		t.Fatal("the parent's record is not locked")
 	}
 	if err := parent.Leave(); err != nil {
 		t.Fatal(err)
 	}
-	if locked(watcher.lock, at) {
+	if a.locked(parent.slot) {
 		t.Error("the child keeps the lock of a parent that has left")
 	}
 	second, id2 := startMember(t, a)

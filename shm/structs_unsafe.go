@@ -33,7 +33,7 @@ type header struct {
 // memberRecord is one process (or one test's stand-in for a process).
 type memberRecord struct {
 	_          structs.HostLayout
-	state      atomic.Uint64 // status, reaper, incarnation: see memberState
+	state      atomic.Uint64 // status, incarnation: see memberState
 	deathEpoch atomic.Uint64 // value of header.deaths when this member's death was counted; see notCounted
 	deathsSeen atomic.Uint64 // deaths that this member has acted upon
 	pid        atomic.Uint32

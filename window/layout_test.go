@@ -67,43 +67,42 @@ func TestLayout(t *testing.T) {
 
 // The words by which members are known, as their neighbours see them.
 func TestLayoutDescribesTheMembers(t *testing.T) {
-	const free, live, dead, reaped = 0, 1, 2, 3
+	const free, live, dead = 0, 1, 2
 	id := shm.MemberID(1<<48 - 1)
 	checkLayout(t, []string{"word shm."},
 		"word shm.memberRecord.state, 64 bits\n"+
-			field(0xff, fmt.Sprintf("status: %d free, %d live, %d dead, %d being cleared", free, live, dead, reaped))+
-			field(0xffffff<<8, "slot of the member that clears it, plus one; 0 = none")+
+			field(0xff, fmt.Sprintf("status: %d free, %d live, %d dead", free, live, dead))+
 			field(0xffffffff<<32, "incarnation of the slot"),
 		"word shm.MemberID, 64 bits\n"+
 			field(uint64(id.Slot()), "slot")+
 			field(uint64(id)&^uint64(id.Slot()), "incarnation of the slot"))
 
 	a := newArena(t)
-	state := func(slot int) (status, reaper, incarnation uint64) {
+	state := func(slot int) (status, incarnation uint64) {
 		t.Helper()
 		b, err := a.Bytes(shm.Offset(4096+512*slot), 8)
 		if err != nil {
 			t.Fatal(err)
 		}
 		word := binary.NativeEndian.Uint64(b)
-		return word & 0xff, word >> 8 & 0xffffff, word >> 32
+		return word & 0xffffffff, word >> 32
 	}
 	watcher := join(t, a)
 	for i := range uint64(3) {
-		if status, reaper, incarnation := state(1); status != free || reaper != 0 || incarnation != i {
-			t.Errorf("a free record: %d, %d, %d", status, reaper, incarnation)
+		if status, incarnation := state(1); status != free || incarnation != i {
+			t.Errorf("a free record: %d, %d", status, incarnation)
 		}
 		s := join(t, a)
 		id := s.member.ID()
-		if status, reaper, incarnation := state(1); status != live || reaper != 0 || incarnation != i+1 {
-			t.Errorf("a live record: %d, %d, %d", status, reaper, incarnation)
+		if status, incarnation := state(1); status != live || incarnation != i+1 {
+			t.Errorf("a live record: %d, %d", status, incarnation)
 		}
 		if uint64(id) != 1|(i+1)<<16 {
 			t.Errorf("the second member is %#x", uint64(id))
 		}
 		s.leave(t)
-		if status, reaper, incarnation := state(1); status != dead || reaper != 0 || incarnation != i+1 {
-			t.Errorf("the record of one that has left: %d, %d, %d", status, reaper, incarnation)
+		if status, incarnation := state(1); status != dead || incarnation != i+1 {
+			t.Errorf("the record of one that has left: %d, %d", status, incarnation)
 		}
 		watcher.member.Sweep(func(shm.MemberID) {})
 	}

@@ -1,0 +1,165 @@
+package shm
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// arenaDescriptors returns the descriptors of this process that name an arena.
+func arenaDescriptors() (fds []int) {
+	for fd, to := range openFiles() {
+		var n int
+		if _, err := fmt.Sscan(fd, &n); err == nil && strings.Contains(to, "softnd-arena") {
+			fds = append(fds, n)
+		}
+	}
+	return fds
+}
+
+var roleStrayClose = role("stray close", func(a *actor) error {
+	m, err := a.join(NotRank)
+	if err != nil {
+		return err
+	}
+	held, err := m.Heap().Alloc(3 * ChunkSize)
+	if err != nil {
+		return err
+	}
+	fds := arenaDescriptors()
+	if len(fds) == 0 {
+		return errors.New("no descriptor of the arena")
+	}
+	for _, fd := range fds {
+		unix.Close(fd)
+	}
+	a.say("%d", m.ID())
+	if _, err := a.hear(); err != nil {
+		return err
+	}
+	// The numbers become those of a file of the program's own.
+	path := a.args[0]
+	for range fds {
+		fd, err := unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		if fd > fds[len(fds)-1] && len(fds) == 1 {
+			return fmt.Errorf("descriptor %d was not used again, but %d", fds[0], fd)
+		}
+	}
+	if _, err := m.Heap().Alloc(ChunkSize); !errors.Is(err, ErrClosed) {
+		return fmt.Errorf("an allocation without the descriptor: %v", err)
+	}
+	if err := m.Heap().Free(held); !errors.Is(err, ErrClosed) {
+		return fmt.Errorf("a free without the descriptor: %v", err)
+	}
+	if _, err := m.Arena().NewAlias([]Offset{held}); !errors.Is(err, ErrClosed) {
+		return fmt.Errorf("an alias without the descriptor: %v", err)
+	}
+	// It cannot tell any more who lives, so it calls nobody dead.
+	m.Sweep(noLetGo)
+	for slot := range m.Arena().slotsUsed() {
+		if s := stateIn(m.Arena(), slot); s.status() != statusLive {
+			return fmt.Errorf("slot %d is in state %#x", slot, uint64(s))
+		}
+	}
+	a.say("done")
+	_, err = a.hear()
+	return err
+})
+
+// A program may close descriptors that are not its own. Its life does not hang on
+// one, and what it does without them it does to no other file.
+func TestStrayCloseIsNoDeath(t *testing.T) {
+	a := newArena(t, 0)
+	m := join(t, a, NotRank)
+	file := filepath.Join(t.TempDir(), "own")
+	if err := os.WriteFile(file, []byte("precious"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := start(t, roleStrayClose, casting{args: []string{file}, files: []*os.File{a.File()}})
+	id := memberIDFrom(t, c.hear())
+	p := peerOf(t, m, id)
+	m.Sweep(noLetGo)
+	if p.Gone() || chunksOf(a, id.Slot()) != 3 {
+		t.Errorf("a program that has closed the arena's descriptors is dead (%v), and has %d of 3 chunks", p.Gone(), chunksOf(a, id.Slot()))
+	}
+	c.say("go")
+	c.expect("done")
+	if b, err := os.ReadFile(file); err != nil || string(b) != "precious" {
+		t.Errorf("the file that got the number of the arena's descriptor is %d bytes long: %.20q, %v", len(b), b, err)
+	}
+	c.kill()
+	if m.CheckAlive(p) {
+		t.Error("its death is not found")
+	}
+	m.Sweep(noLetGo)
+	if chunksOf(a, id.Slot()) != 0 {
+		t.Error("its memory was kept")
+	}
+}
+
+var roleFork = role("fork", func(a *actor) error {
+	m, err := a.join(NotRank)
+	if err != nil {
+		return err
+	}
+	alias, err := m.Arena().NewAlias([]Offset{m.Arena().HeapStart()})
+	if err != nil {
+		return err
+	}
+	defer alias.Close()
+	rest := &unix.Timespec{Sec: int64(watchdog.Seconds())}
+	pid, _, errno := syscall.RawSyscall6(syscall.SYS_CLONE, uintptr(syscall.SIGCHLD), 0, 0, 0, 0, 0)
+	if pid == 0 { // a child that lives on without exec
+		syscall.RawSyscall(syscall.SYS_NANOSLEEP, uintptr(unsafe.Pointer(rest)), 0, 0)
+		syscall.RawSyscall(syscall.SYS_EXIT_GROUP, 0, 0, 0)
+	}
+	if errno != 0 {
+		return errno
+	}
+	a.say("%d", m.ID())
+	a.say("%d", pid)
+	_, err = a.hear()
+	return err
+})
+
+// A child that a member has forked neither keeps it alive nor has its memory.
+func TestForkedChildDoesNotHideADeath(t *testing.T) {
+	a := newArena(t, 0)
+	m := join(t, a, NotRank)
+	c := start(t, roleFork, casting{files: []*os.File{a.File()}})
+	p := peerOf(t, m, memberIDFrom(t, c.hear()))
+	var child int
+	if _, err := fmt.Sscan(c.hear(), &child); err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Kill(child, unix.SIGKILL)
+	if !m.CheckAlive(p) {
+		t.Error("the fork has ended the member's life")
+	}
+	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", child))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(string(maps), "softnd-arena") {
+		t.Error("the child has the arena mapped")
+	}
+	if err := c.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the death of the parent is found", func() bool { return !m.CheckAlive(p) })
+	if err := unix.Kill(child, 0); err != nil {
+		t.Errorf("the child does not live any more: %v", err)
+	}
+	unix.Kill(child, unix.SIGKILL) // it holds the parent's output
+	c.kill()
+}
