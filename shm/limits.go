@@ -76,7 +76,7 @@ func (a *Arena) reserve(off Offset, n uint64) error {
 			done += step
 		case errors.Is(err, unix.EINTR):
 		case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.ENOMEM):
-			left, _ := meminfo("MemAvailable")
+			left, _ := machineLeft()
 			return &ShortageError{Wanted: n, Left: left, Limit: "the kernel's limit on shared memory (fallocate: " + err.Error() + ")",
 				Next: "free memory or raise the limit"}
 		default:
@@ -130,7 +130,7 @@ func (a *Arena) punch(off Offset, n uint64) error {
 // only meet by killing somebody: the kernel answers a fallocate beyond the
 // cgroup's limit with its out-of-memory killer, not with an error.
 func memoryLeft(wanted uint64) error {
-	if left, ok := meminfo("MemAvailable"); ok && wanted > left {
+	if left, ok := machineLeft(); ok && wanted > left {
 		return &ShortageError{Wanted: wanted, Left: left, Limit: machineMemory, Next: "free memory or ask for less"}
 	}
 	if left, name, ok := cgroupLeft(); ok && wanted > left {
@@ -140,10 +140,11 @@ func memoryLeft(wanted uint64) error {
 }
 
 // MemoryLeft returns how many bytes can be reserved before the machine or a memory cgroup
-// above this process runs out, and which of them that would be; 0 and "" where /proc tells
+// above this process has nothing left but a margin, a sixteenth of its limit and at most
+// 256 MiB, and which of them that would be; 0 and "" where /proc tells
 // neither.
 func MemoryLeft() (bytes uint64, limit string) {
-	if left, ok := meminfo("MemAvailable"); ok {
+	if left, ok := machineLeft(); ok {
 		bytes, limit = left, machineMemory
 	}
 	if left, name, ok := cgroupLeft(); ok && (limit == "" || left < bytes) {
@@ -154,13 +155,34 @@ func MemoryLeft() (bytes uint64, limit string) {
 
 const machineMemory = "the machine's available memory"
 
+// margin is the part of a limit that the arena leaves to the processes themselves: their
+// stacks and heaps grow, and the kernel needs page tables for what they touch. Without
+// it, an arena that has taken all that was left would have one of them killed soon
+// after. Several processes that reserve at the same time may use some of it up.
+func margin(limit uint64) uint64 { return min(limit/16, 256<<20) }
+
+// machineLeft returns how much of the machine's memory the arena may still take.
+func machineLeft() (uint64, bool) {
+	b, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return 0, false
+	}
+	left, ok := memoryLine(b, "MemAvailable")
+	total, _ := memoryLine(b, "MemTotal")
+	return left - min(margin(total), left), ok
+}
+
 // meminfo returns a line of /proc/meminfo in bytes.
 func meminfo(key string) (uint64, bool) {
 	b, err := os.ReadFile("/proc/meminfo")
 	if err != nil {
 		return 0, false
 	}
-	for line := range strings.Lines(string(b)) {
+	return memoryLine(b, key)
+}
+
+func memoryLine(meminfo []byte, key string) (uint64, bool) {
+	for line := range strings.Lines(string(meminfo)) {
 		name, rest, _ := strings.Cut(line, ":")
 		if name != key {
 			continue
@@ -172,7 +194,7 @@ func meminfo(key string) (uint64, bool) {
 }
 
 // cgroupLeft returns the least that any memory cgroup above this process has
-// left, and that limit's name.
+// left for the arena, and that limit's name.
 func cgroupLeft() (left uint64, name string, ok bool) {
 	f, err := os.Open("/proc/self/cgroup")
 	if err != nil {
@@ -217,8 +239,8 @@ func cgroupKindOf(controllers string) *cgroupKind {
 	return nil
 }
 
-// left returns limit minus use, where page cache that can be dropped does not
-// count as used.
+// left returns limit minus margin minus use, where page cache that can be dropped
+// does not count as used.
 func (k *cgroupKind) left(dir string) (uint64, bool) {
 	limit, ok := readNumber(path.Join(dir, k.limit))
 	if !ok || limit >= math.MaxInt64/2 { // version 1 writes "no limit" as a huge number
@@ -235,6 +257,7 @@ func (k *cgroupKind) left(dir string) (uint64, bool) {
 			used -= min(cache, used)
 		}
 	}
+	limit -= margin(limit)
 	return limit - min(used, limit), true
 }
 

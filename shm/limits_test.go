@@ -115,6 +115,8 @@ func TestShortageByAddressSpaceLimit(t *testing.T) {
 // cgroupLimit is what the test's memory cgroup allows a whole test process.
 const cgroupLimit = 256 << 20
 
+var cgroupSteps = []uint64{cgroupLimit + 1, 16 << 20, ChunkSize}
+
 var roleCgroup = role("limit by cgroup", func(a *actor) error {
 	if _, err := a.hear(); err != nil { // until the test has moved us
 		return err
@@ -123,9 +125,8 @@ var roleCgroup = role("limit by cgroup", func(a *actor) error {
 	if err != nil {
 		return err
 	}
-	// At once far too much, then little by little until it ends.
-	const step = 16 << 20
-	for _, n := range []uint64{cgroupLimit + 1, step} {
+	// At once far too much, then little by little until it ends, and then to the brim.
+	for _, n := range cgroupSteps {
 		for total := uint64(0); ; total += n {
 			off, err := m.Heap().Alloc(n)
 			if short, ok := errors.AsType[*ShortageError](err); ok {
@@ -148,6 +149,8 @@ var roleCgroup = role("limit by cgroup", func(a *actor) error {
 			fill(b, 1) // all of it exists
 		}
 	}
+	// What the process needs for itself is still there.
+	fill(make([]byte, margin(cgroupLimit)/2), 1)
 	return m.Leave()
 })
 
@@ -208,7 +211,7 @@ func TestShortageByMemoryCgroup(t *testing.T) {
 		t.Skipf("the cgroup %s takes no process: %v", dir, err)
 	}
 	c.say("go")
-	for range 2 {
+	for range cgroupSteps {
 		if said := c.hear(); !strings.Contains(said, limit) || !strings.Contains(said, dir) {
 			t.Errorf("the error does not name %s in %s: %s", limit, dir, said)
 		}
@@ -235,13 +238,13 @@ func TestCgroupFiles(t *testing.T) {
 		write(k.limit, "1000\n")
 		expect("limit only", 0, false)
 		write(k.used, "700\n")
-		expect("no statistics", 300, true)
+		expect("no statistics", 300-62, true) // 62: the margin
 		write("memory.stat", "cache 1\n"+k.cache+" 200\nother 5\n")
-		expect("with droppable cache", 500, true)
+		expect("with droppable cache", 500-62, true)
 		write("memory.stat", k.cache+" 900\n")
-		expect("more cache than use", 1000, true)
+		expect("more cache than use", 1000-62, true)
 		write("memory.stat", k.cache+" junk\n")
-		expect("junk in the statistics", 300, true)
+		expect("junk in the statistics", 300-62, true)
 		write(k.used, "1200\n")
 		expect("over the limit", 0, true)
 		write(k.limit, "max\n")
