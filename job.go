@@ -18,7 +18,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -30,7 +29,7 @@ import (
 )
 
 // Environment of a rank. ndrun sets the first five, and EnvTerminal; the user may set
-// EnvExec and EnvDebug.
+// EnvExec, EnvReceiveTimeout and EnvDebug.
 const (
 	EnvRank    = "SOFTND_RANK"     // 0 to size-1
 	EnvSize    = "SOFTND_SIZE"     // number of ranks
@@ -39,6 +38,10 @@ const (
 	EnvFabric  = "SOFTND_FABRIC"   // where ndrun gives the arena to ranks that have lost the descriptor, and hears how they end
 	EnvExec    = "SOFTND_EXEC"     // auto or target: which process moves the bytes
 	EnvDebug   = "SOFTND_DEBUG"    // 1: Init prints a line about the launcher that it has found
+
+	// EnvReceiveTimeout is how long a Send waits for the peer to post a Receive: a duration
+	// such as 500ms, 0, or unlimited. See WithReceiveTimeout.
+	EnvReceiveTimeout = "SOFTND_RECEIVE_TIMEOUT"
 
 	// EnvTerminal is 1 if what a rank prints appears on a terminal. Its standard
 	// output is a pipe all the same. A carriage return shows a line at once.
@@ -83,17 +86,17 @@ type Job struct {
 // [shm.Attach] and [shm.OpenFabric] ([shm.ErrVersion], [shm.ErrTruncated],
 // ...), or name the ranks that had not come when ctx ended, or a rank that
 // the launcher has put on another host.
-func Init(ctx context.Context) (*Job, error) {
-	executor, err := endpoint.ParseExecutor(os.Getenv(EnvExec))
+func Init(ctx context.Context, options ...Option) (*Job, error) {
+	s, err := readSettings(options)
 	if err != nil {
-		return nil, fmt.Errorf("softnd: init: %s: %w", EnvExec, err)
+		return nil, fmt.Errorf("softnd: init: %w", err)
 	}
 	p, err := findPlace(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("softnd: init: %w", err)
 	}
 	j := newJob(p.arena, p.detach)
-	if err := j.start(ctx, p.rank, endpoint.Options{Executor: executor}); err != nil {
+	if err := j.start(ctx, p.rank, s.provider); err != nil {
 		return nil, errors.Join(fmt.Errorf("softnd: init: rank %d of %d: %w", p.rank, p.arena.Ranks(), err), j.Close(), p.quit())
 	}
 	j.place, j.ballast = p, newBallast(p.arena.Ranks())

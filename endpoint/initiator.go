@@ -249,16 +249,23 @@ func (ep *Endpoint) partlyPrivate(entries []entry) bool {
 	return false
 }
 
-// awaitReceive gives the peer a bounded time to post a receive.
+// awaitReceive gives the peer time to post a receive.
 func (ep *Endpoint) awaitReceive(r *request) outcome {
+	limit := ep.provider.options.ReceiveTimeout
+	switch limit {
+	case NoLimit:
+		return waits
+	case AtOnce:
+		return ep.reject(r, nd.IOTimeout, "the peer (%s) has no receive posted", ep.conn.name)
+	}
 	now := time.Now()
 	if r.deadline.IsZero() {
-		r.deadline = now.Add(ep.provider.options.ReceiveTimeout)
+		r.deadline = now.Add(limit)
 	}
 	if now.Before(r.deadline) {
 		return waits
 	}
-	return ep.reject(r, nd.IOTimeout, "the peer (%s) has posted no receive for %v", ep.conn.name, ep.provider.options.ReceiveTimeout)
+	return ep.reject(r, nd.IOTimeout, "the peer (%s) has posted no receive for %v", ep.conn.name, limit)
 }
 
 // sendSmall puts a whole message into one slot.

@@ -115,7 +115,11 @@ func (ep *Endpoint) busy() bool {
 		return ep.revoking != nil
 	}
 	r := &ep.requests[ep.next&uint64(len(ep.requests)-1)]
-	// One that goes through the ring goes on when the peer has rung.
+	// One that goes through the ring goes on when the peer has rung, and so does a Send
+	// that waits for a receive without a limit; see stall.
+	if r.kind == nd.RequestSend && !r.started && ep.provider.options.ReceiveTimeout == NoLimit {
+		return false
+	}
 	return r.draining || ep.state() == connected && !r.awaited
 }
 

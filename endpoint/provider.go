@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"math"
 	"net/netip"
 	"sync"
 	"sync/atomic"
@@ -39,12 +40,20 @@ func ParseExecutor(s string) (Executor, error) {
 	return 0, fmt.Errorf("unknown executor %q: want auto or target", s)
 }
 
+// Values of Options.ReceiveTimeout.
+const (
+	AtOnce  time.Duration = -1 // a Send fails at once if no Receive is posted
+	NoLimit time.Duration = math.MaxInt64
+
+	usualReceiveTimeout = 2 * time.Second // 0
+)
+
 // Options change how a Provider works; the zero value is what most want.
 type Options struct {
 	Executor Executor
 
 	// ReceiveTimeout is how long a Send waits for the peer to post a Receive
-	// before it fails with nd.IOTimeout. 0 = 2 s.
+	// before it fails with nd.IOTimeout: 0 = 2 s, or AtOnce, or NoLimit.
 	ReceiveTimeout time.Duration
 	// DisconnectTimeout is how long Disconnect waits for the peer's. 0 = 2 s.
 	DisconnectTimeout time.Duration
@@ -94,7 +103,7 @@ func New(m *shm.Member, o Options) (*Provider, error) {
 		return nil, err
 	}
 	if o.ReceiveTimeout == 0 {
-		o.ReceiveTimeout = 2 * time.Second
+		o.ReceiveTimeout = usualReceiveTimeout
 	}
 	if o.DisconnectTimeout == 0 {
 		o.DisconnectTimeout = 2 * time.Second

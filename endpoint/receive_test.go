@@ -202,6 +202,40 @@ func TestNoReceive(t *testing.T) {
 	}
 }
 
+// TestReceiveTimeoutAtOnce: a Send that finds no receive has failed when its post
+// returns.
+func TestReceiveTimeoutAtOnce(t *testing.T) {
+	for _, n := range []int{0, 8, 100_000} {
+		p := newPair(t, setup{Both: sideOptions{Options: Options{ReceiveTimeout: AtOnce}}})
+		p.b.must(order{Do: doReceive, Parts: mine(0, n)})
+		p.a.must(order{Do: doSend, Context: 1, Parts: mine(0, n)})
+		p.a.expect(initiatorQueue, success(nd.RequestSend, 1, n)) // a receive is there
+		p.a.must(order{Do: doSend, Context: 2, Parts: mine(0, min(n, smallTransfer))})
+		p.a.refuse(nd.IOTimeout, order{Do: doWhy}) // without a poll
+		p.a.expect(initiatorQueue, failure(nd.RequestSend, 2, nd.IOTimeout))
+	}
+}
+
+// TestNoReceiveTimeout: a Send without a limit waits for longer than the usual one,
+// while both processes sleep, and is woken by the receive.
+func TestNoReceiveTimeout(t *testing.T) {
+	for _, s := range []setup{{}, {Executors: [2]Executor{Target, Target}}, {Processes: true}} {
+		t.Run(s.String(), func(t *testing.T) {
+			t.Parallel()
+			s.Both.Options.ReceiveTimeout = NoLimit
+			p := newPair(t, s)
+			p.a.must(order{Do: doSend, Context: 1, Parts: mine(0, 100)})
+			result := p.a.start(order{Do: doWait, Queue: initiatorQueue, N: 1})
+			time.Sleep(usualReceiveTimeout + 200*time.Millisecond)
+			p.b.must(order{Do: doReceive, Context: 2, Parts: mine(0, 100)})
+			if r := <-result; r.Status != nd.Success || len(r.Results) != 1 || r.Results[0].Status != nd.Success {
+				t.Errorf("the Send ended with %+v", r)
+			}
+			p.b.expect(receiveQueue, success(nd.RequestReceive, 2, 100))
+		})
+	}
+}
+
 // TestReceiveComesLate: it is in time as long as the sender waits.
 func TestReceiveComesLate(t *testing.T) {
 	onEvery(t, setup{Both: sideOptions{Options: Options{ReceiveTimeout: watchdog}}}, func(t *testing.T, p *pair) {

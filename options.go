@@ -1,0 +1,73 @@
+package softnd
+
+import (
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/softnd/softnd/endpoint"
+)
+
+// Option changes how [Init] or [Join] sets the rank up. An option takes precedence over the
+// variable of the environment that means the same.
+type Option func(*settings) error
+
+// NoLimit is a time-out that never passes.
+const NoLimit = endpoint.NoLimit
+
+// settings are what options and environment choose.
+type settings struct {
+	provider endpoint.Options
+}
+
+// WithReceiveTimeout sets how long a Send of this rank waits for the peer to post a Receive
+// before its result is [nd.IOTimeout]: 2 s without the option. With 0 a Send fails at once if no
+// Receive is posted, with [NoLimit] it waits until the connection ends. The Sends of an endpoint
+// whose peer uses a shared receive queue always wait.
+//
+// Init and Join fail if d is negative. The variable is [EnvReceiveTimeout].
+func WithReceiveTimeout(d time.Duration) Option {
+	return func(s *settings) error {
+		if d < 0 {
+			return fmt.Errorf("receive time-out of %v: want 0 or more", d)
+		}
+		if s.provider.ReceiveTimeout = d; d == 0 {
+			s.provider.ReceiveTimeout = endpoint.AtOnce
+		}
+		return nil
+	}
+}
+
+// readSettings applies the environment, and then the options.
+func readSettings(options []Option) (s settings, err error) {
+	if s.provider.Executor, err = endpoint.ParseExecutor(os.Getenv(EnvExec)); err != nil {
+		return s, fmt.Errorf("%s: %w", EnvExec, err)
+	}
+	if text := os.Getenv(EnvReceiveTimeout); text != "" {
+		d, err := parseTimeout(text)
+		if err == nil {
+			err = WithReceiveTimeout(d)(&s)
+		}
+		if err != nil {
+			return s, fmt.Errorf("%s: %w", EnvReceiveTimeout, err)
+		}
+	}
+	for _, set := range options {
+		if err := set(&s); err != nil {
+			return s, err
+		}
+	}
+	return s, nil
+}
+
+// parseTimeout reads a duration such as "500ms", or "unlimited".
+func parseTimeout(text string) (time.Duration, error) {
+	if text == "unlimited" {
+		return NoLimit, nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		return 0, fmt.Errorf("time-out %q: want a duration such as 500ms or 10s, 0, or unlimited", text)
+	}
+	return d, nil
+}

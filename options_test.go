@@ -1,0 +1,90 @@
+package softnd_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/softnd/softnd"
+	"github.com/softnd/softnd/nd"
+)
+
+// TestReceiveTimeout: the option and the variable of the environment both reach a
+// job's endpoints, and the option takes precedence.
+func TestReceiveTimeout(t *testing.T) {
+	for name, c := range map[string]struct {
+		variable string
+		options  []softnd.Option
+	}{
+		"option":   {"", []softnd.Option{softnd.WithReceiveTimeout(0)}},
+		"variable": {"0", nil},
+		"both":     {"unlimited", []softnd.Option{softnd.WithReceiveTimeout(time.Millisecond)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv(softnd.EnvReceiveTimeout, c.variable)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			job := fmt.Sprintf("softnd-test-%d-timeout", os.Getpid())
+			ended := make(chan error, 2)
+			for rank := range 2 {
+				go func() { ended <- sendInVain(ctx, job, rank, c.options) }()
+			}
+			for range 2 {
+				if err := <-ended; err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}
+
+// sendInVain is a rank of a job in which rank 0 sends what rank 1 does not receive.
+func sendInVain(ctx context.Context, name string, rank int, options []softnd.Option) (err error) {
+	job, err := softnd.Join(ctx, name, rank, 2, options...)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, job.Close()) }()
+	q, err := job.Adapter().CreateCompletionQueue(ctx, 8)
+	if err != nil {
+		return err
+	}
+	ep, err := job.Connect(ctx, 1-rank, nd.EndpointConfig{Receive: q, Initiator: q})
+	if err != nil {
+		return err
+	}
+	if rank == 1 {
+		<-ep.Done()
+		return job.Barrier(ctx)
+	}
+	if err := ep.Send(1, nil, 0); err != nil {
+		return err
+	}
+	var r [1]nd.Result
+	if _, err := q.Wait(ctx, r[:]); err != nil || r[0].Status != nd.IOTimeout {
+		return fmt.Errorf("the Send ended with %v, %v", r[0].Status, err)
+	}
+	return job.Barrier(ctx)
+}
+
+func TestReceiveTimeoutRefuses(t *testing.T) {
+	for _, c := range []struct {
+		variable string
+		option   time.Duration
+		want     string
+	}{
+		{"soon", 0, softnd.EnvReceiveTimeout + `: time-out "soon": want a duration such as 500ms or 10s, 0, or unlimited`},
+		{"-1s", 0, softnd.EnvReceiveTimeout + ": receive time-out of -1s: want 0 or more"},
+		{"", -time.Second, "softnd: join: receive time-out of -1s: want 0 or more"},
+	} {
+		t.Setenv(softnd.EnvReceiveTimeout, c.variable)
+		_, err := softnd.Join(t.Context(), "softnd-test-refused", 0, 1, softnd.WithReceiveTimeout(c.option))
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%q, %v: %v, want %q", c.variable, c.option, err, c.want)
+		}
+	}
+}
