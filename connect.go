@@ -41,6 +41,9 @@ func (j *Job) Connect(ctx context.Context, peer int, cfg nd.EndpointConfig) (nd.
 		err = j.answer(ctx, peer, ep)
 	}
 	if err != nil {
+		if id, ok := j.group.Member(peer); ok && (errors.Is(err, nd.HostUnreachable) || errors.Is(err, nd.ConnectionAborted) || errors.Is(err, nd.ConnectionRefused)) {
+			j.member.Blame(id)
+		}
 		return nil, errors.Join(fmt.Errorf("softnd: connect rank %d with rank %d: %w", j.Rank(), peer, err), ep.Close())
 	}
 	return ep, nil

@@ -24,6 +24,7 @@ import (
 
 	"github.com/softnd/softnd/endpoint"
 	"github.com/softnd/softnd/internal/asym"
+	"github.com/softnd/softnd/internal/panicking"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
 )
@@ -177,11 +178,12 @@ func (j *Job) usable(op string) error {
 // be used afterwards, memory from Allocate least of all. A launcher that
 // listens is told that this rank ends well; ndrun names those that end without.
 //
-// Deferred, Close does nothing while the function panics: a rank that panics has not
-// ended well, and its panic is what the user has to see.
+// In a goroutine that panics Close returns [nd.Pending] and takes effect a second later,
+// if the process still lives because the panic was recovered: a rank that panics has not
+// ended well, and the others must not fail at its end before the panic has been printed.
 func (j *Job) Close() error {
-	if v := recover(); v != nil {
-		panic(v) // before the others hear that this rank has left, and their launcher ends it for theirs
+	if panicking.Postpone(func() { _ = j.Close() }) {
+		return &nd.OpError{Op: "close", Object: "job", Status: nd.Pending, Detail: "the goroutine panics: the job is closed in a second if the process goes on"}
 	}
 	if j.closed.Swap(true) {
 		return nil

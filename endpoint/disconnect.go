@@ -108,8 +108,12 @@ func (c *Connector) endpointClosed() {
 }
 
 // Close releases the connector. What it was doing is given up, and a
-// connection that is up ends by force.
+// connection that is up ends by force. In a goroutine that panics it is postponed, see
+// [Endpoint.Close].
 func (c *Connector) Close() error {
+	if err := c.adapter.provider.postponed("connector", c.Close); err != nil {
+		return err
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {

@@ -193,8 +193,16 @@ func (l *Listener) PauseEvents(pause bool) error {
 }
 
 // Close refuses what waits and what comes, and ends pending calls. Accepted
-// connections live on.
+// connections live on. In a goroutine that panics it is postponed, see [Endpoint.Close].
 func (l *Listener) Close() error {
+	if err := l.adapter.provider.postponed("listener", l.Close); err != nil {
+		return err
+	}
+	l.close()
+	return nil
+}
+
+func (l *Listener) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.state == listenerBound || l.state == listening {
@@ -209,7 +217,6 @@ func (l *Listener) Close() error {
 	}
 	l.queue, l.takers = nil, nil
 	l.adapter.provider.sleep.wake()
-	return nil
 }
 
 func (l *Listener) fail(op string, s nd.Status, detail, next string) error {

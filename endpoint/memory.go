@@ -145,8 +145,12 @@ func (r *MemoryRegion) Address() uint64 { return r.region.Address() }
 
 // Close releases the region. A registered one is deregistered first; while a
 // window is bound to it, that happens when the window is gone. Memory that came
-// with the region outlives the mappings of it.
+// with the region outlives the mappings of it. In a goroutine that panics it is postponed,
+// see [Endpoint.Close].
 func (r *MemoryRegion) Close() error {
+	if err := r.adapter.provider.postponed("memory region", r.Close); err != nil {
+		return err
+	}
 	r.mu.Lock()
 	again := r.closed.Swap(true) // with the lock: who has found it open goes on first
 	r.mu.Unlock()
@@ -219,8 +223,12 @@ func (w *MemoryWindow) RemoteToken() nd.Token { return w.window.Descriptor().Tok
 func (w *MemoryWindow) Descriptor() nd.WindowDescriptor { return w.window.Descriptor() }
 
 // Close releases the window. A bound one is invalidated first. When it returns
-// no transfer uses the window any more.
+// no transfer uses the window any more. In a goroutine that panics it is postponed, see
+// [Endpoint.Close].
 func (w *MemoryWindow) Close() error {
+	if err := w.adapter.provider.postponed("memory window", w.Close); err != nil {
+		return err
+	}
 	again := w.closed.Swap(true)
 	p := w.adapter.provider
 	if p.sleep.shut.Load() {

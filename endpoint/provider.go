@@ -198,10 +198,10 @@ func (p *Provider) Close() error {
 	p.closed = true
 	p.mu.Unlock()
 	for _, l := range p.ports.allListeners() {
-		l.Close()
+		l.close()
 	}
 	for _, ep := range *p.live.Load() {
-		ep.Close()
+		ep.close()
 	}
 	p.sleep.close()
 	p.engine.stop()

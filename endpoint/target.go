@@ -77,6 +77,7 @@ func (ep *Endpoint) release(awaited bool) {
 
 // lie describes what no sound peer does.
 func (ep *Endpoint) lie(format string, args ...any) error {
+	ep.provider.member.Blame(ep.conn.peer.ID())
 	return ep.fail("serve", nd.ConnectionAborted, "the peer ("+ep.conn.name+") sent "+fmt.Sprintf(format, args...), "the peer's memory is damaged, or it runs other software")
 }
 
@@ -198,6 +199,7 @@ func (ep *Endpoint) blame(status nd.Status, cause error) {
 	ep.half.fault.Store(in.Next() + 1) // ORDER fault: before the abort, whose reader loads it
 	in.Advance()                       // not released: the peer must not take it for done
 	ep.conn.refused = true
+	ep.provider.member.Blame(ep.conn.peer.ID())
 	ep.terminate(cause)
 }
 

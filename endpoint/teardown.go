@@ -39,6 +39,9 @@ func (ep *Endpoint) because(err error) {
 func (ep *Endpoint) aborted() {
 	c := ep.conn
 	ep.setState(failed)
+	if c.gone() || c.far.fault.Load() == 0 { // ORDER fault: after the abort, before which it was stored; else a request of ours was to blame
+		ep.provider.member.Blame(c.peer.ID())
+	}
 	if c.gone() {
 		ep.because(ep.fail("serve", nd.ConnectionAborted, "the peer ("+c.name+") has died or left", ""))
 	} else {
@@ -250,6 +253,7 @@ func (ep *Endpoint) peerLeft() bool {
 	switch ep.state() {
 	case connected:
 		ep.cause = ep.fail("serve", nd.ConnectionDisconnected, "the peer ("+ep.conn.name+") has disconnected", "call Connector.Disconnect too")
+		ep.provider.member.Blame(ep.conn.peer.ID())
 		ep.setState(peerGone)
 		if ep.shared != nil {
 			ep.shared.abandon(ep)
@@ -288,12 +292,22 @@ func (ep *Endpoint) Flush() error {
 }
 
 // Close releases the endpoint, and the port of the connector that connected it.
-// A connected one is disconnected by force.
+// A connected one is disconnected by force. In a goroutine that panics Close returns
+// [nd.Pending] and takes effect a second later, so that the peer does not fail before the
+// panic has been printed; if the process ends before that, the peer sees its death.
 func (ep *Endpoint) Close() error {
+	if err := ep.provider.postponed(ep.String(), ep.Close); err != nil {
+		return err
+	}
+	ep.close()
+	return nil
+}
+
+func (ep *Endpoint) close() {
 	ep.mu.Lock()
 	if ep.closedQ {
 		ep.mu.Unlock()
-		return nil
+		return
 	}
 	ep.closedQ = true
 	ep.terminate(ep.fail("close", nd.Canceled, "the endpoint was closed", ""))
@@ -307,7 +321,6 @@ func (ep *Endpoint) Close() error {
 	ep.initiatorCQ.detach(ep)
 	ep.provider.removeEndpoint(ep)
 	ep.provider.later(ep.free)
-	return nil
 }
 
 // free returns the endpoint's memory once the peer has let go of it.

@@ -1,6 +1,9 @@
 package launcher
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Abort is a rank's wish that the job ends, whatever becomes of the rank itself: a
 // shell that the rank runs in may hide its exit code.
@@ -27,12 +30,13 @@ func (f *front) abort(a Abort) {
 	if a.Rank < 0 || a.Rank >= len(f.report.Ranks) || f.ending {
 		return
 	}
-	f.aborted = &a
-	f.end(order{Kind: orderStop})
+	f.aborts = append(f.aborts, a)
+	f.inquire(a.Rank)
+	f.decide(false)
 }
 
-// settle enters the first abort into the report of a job that has ended, unless
-// something else had brought the job down before.
+// settle enters an abort into the report of a job that has ended: that of the rank that
+// failed first, or the first of all, unless something else had brought the job down before.
 func (f *front) settle() {
 	for more := true; more; {
 		select {
@@ -43,8 +47,11 @@ func (f *front) settle() {
 		}
 	}
 	r := f.report
-	if r.Abort == nil && r.Signal == 0 && f.aborted != nil && (r.First < 0 || r.First == f.aborted.Rank) {
-		r.Abort = f.aborted
+	if r.Abort != nil || r.Signal != 0 {
+		return
+	}
+	if i := slices.IndexFunc(f.aborts, func(a Abort) bool { return r.First < 0 || r.First == a.Rank }); i >= 0 {
+		r.Abort = &f.aborts[i]
 	}
 }
 
@@ -57,7 +64,7 @@ func (f *front) judge(e event) {
 	if err == nil {
 		return
 	}
-	if f.report.First < 0 && f.report.Abort == nil && f.aborted == nil {
+	if f.report.First < 0 && f.report.Abort == nil && len(f.aborts) == 0 {
 		f.report.Abort = &Abort{Rank: e.Rank, Code: 1, Reason: err.Error(), ended: true}
 	}
 	f.end(order{Kind: orderStop})

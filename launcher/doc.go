@@ -18,7 +18,8 @@
 //
 // Any of them may be killed:
 //
-//   - A rank: the keeper sees it and stops the others.
+//   - A rank: the keeper sees it and stops the others when the front says so, or after two
+//     seconds. The front waits up to a second for a rank that may have caused the failure.
 //   - The front: the keeper's socket reports the end of the stream, and the keeper
 //     kills its tree.
 //   - The keeper: each rank asked the kernel to die with it; the orphans fall to the

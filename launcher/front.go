@@ -31,17 +31,18 @@ type front struct {
 	copying sync.WaitGroup
 	outErr  chan error // what went wrong with each sink
 	report  *Report
-	aborted *Abort // the first; nil if none has come
-	failure error  // of the launcher, not of a rank
-	deaf    bool   // the ports of some ranks could not be taken over
-	ending  bool   // an order to end the job has been sent
-	expired bool   // its reason was that the job's time is over
-	asked   bool   // SIGQUIT has come
+	aborts  []Abort // in the order in which they came
+	failure error   // of the launcher, not of a rank
+	deaf    bool    // the ports of some ranks could not be taken over
+	ending  bool    // an order to end the job has been sent
+	expired bool    // its reason was that the job's time is over
+	asked   bool    // SIGQUIT has come
 
 	signal syscall.Signal // the first that is to end the job; 0 if another reason came first
 
 	explanation explanation
 	helpers     helpers
+	inquiry     inquiry
 }
 
 // begin makes everything that the job needs before it is started.
@@ -330,6 +331,8 @@ func (f *front) run(ctx context.Context) (*Report, error) {
 			f.abort(a)
 		case <-check.C:
 			f.checkHelpers()
+		case <-f.inquiry.limit:
+			f.decide(true)
 		}
 	}
 	for rank := range f.ports { // the keeper was killed before it could say that they run
@@ -371,14 +374,18 @@ func (f *front) note(e event) {
 	case eventRefused:
 		f.failed(fmt.Errorf("start rank %d of %d (%s): %s%w%s", e.Rank, len(f.report.Ranks), f.report.Ranks[e.Rank].Program, e.Problem, e.Errno, remedy(e.Errno)))
 	case eventStopping:
-		f.report.Signal, f.report.TimedOut = e.Signal, f.expired && e.Signal == 0
+		if f.report.First < 0 { // else the job comes down for that
+			f.report.Signal, f.report.TimedOut = e.Signal, f.expired && e.Signal == 0
+		}
 	case eventEnded:
 		r := &f.report.Ranks[e.Rank]
 		r.Ended, r.Status, r.Stopped, r.Usage = true, e.Status, e.Stopping, e.Usage
-		if f.report.First < 0 && !e.Stopping && exitCode(e.Status) != 0 && !f.deaf {
-			f.report.First = e.Rank
+		if !e.Stopping && exitCode(e.Status) != 0 {
+			f.failedFirst(e.Rank)
+			f.inquire(e.Rank)
 		}
 		f.judge(e)
+		f.decide(false)
 	case eventDone:
 		f.report.Leftover, f.report.Stuck = e.Leftover, e.Stuck
 		if e.Problem != "" {

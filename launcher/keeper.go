@@ -18,6 +18,7 @@ type phase int
 
 const (
 	running  phase = iota // ranks are being started or run
+	failing               // a rank has failed; the front says when the others are to end, or the deadline does
 	stopping              // what is there has until the deadline to end
 	killing               // what is there is being killed, until the deadline at the longest
 )
@@ -38,7 +39,7 @@ type keeper struct {
 	rankOf   map[int]int // by process number: the ranks that have not been reaped
 	since    []time.Time // by rank: when it was started
 	phase    phase
-	deadline time.Time // of stopping and of killing
+	deadline time.Time // of all phases but running
 	nextWalk time.Time // over the process table, while killing
 	released bool      // the descriptors for the ranks are closed
 	rankless bool      // there is no rank any more, and there will be none
@@ -124,6 +125,9 @@ func (k *keeper) run() error {
 		k.reap()
 		if !k.rankless && !k.starting() && len(k.rankOf) == 0 {
 			k.rankless, k.byItself = true, k.phase == running
+			if k.phase == failing {
+				k.stop(syscall.SIGTERM, k.job.Grace)
+			}
 			// What outlived the ranks has a moment to end by itself, such as a filter
 			// that has yet to write what a rank told it last.
 			k.limit(k.job.Grace)
@@ -137,6 +141,8 @@ func (k *keeper) run() error {
 			case k.phase == killing:
 				k.tell(k.stuck())
 				return nil
+			case k.phase == failing:
+				k.stop(syscall.SIGTERM, k.job.Grace)
 			case k.byItself && !k.asked:
 				k.asked, k.leftover = true, k.askStrays()
 				k.deadline = time.Now().Add(k.job.Grace)
@@ -167,7 +173,7 @@ func (k *keeper) wait() {
 		k.kill() // nobody would ever hear how the job goes
 	}
 	switch {
-	case k.phase == stopping:
+	case k.phase == failing || k.phase == stopping:
 		timer = time.After(time.Until(k.deadline))
 	case k.phase == killing:
 		timer = time.After(time.Until(k.nextWalk))
@@ -240,9 +246,9 @@ func (k *keeper) reap() {
 		}
 	}
 	k.deaths.take(func(rank int, e ending) {
-		k.tell(event{Kind: eventEnded, Rank: rank, Status: e.status, Usage: e.usage, Stopping: k.phase != running})
+		k.tell(event{Kind: eventEnded, Rank: rank, Status: e.status, Usage: e.usage, Stopping: k.phase > failing})
 		if exitCode(e.status) != 0 && k.phase == running {
-			k.stop(syscall.SIGTERM, k.job.Grace)
+			k.phase, k.deadline = failing, time.Now().Add(2*lastWords)
 		}
 	})
 }
@@ -251,7 +257,7 @@ func (k *keeper) obey(o order) {
 	switch {
 	case o.Kind == orderSignal && !endsJob(o.Signal):
 		k.signal(o.Signal)
-	case k.phase == running:
+	case k.phase <= failing:
 		k.tell(event{Kind: eventStopping, Signal: o.Signal})
 		if o.Kind == orderSignal {
 			k.stop(o.Signal, k.job.SignalGrace)
@@ -289,7 +295,7 @@ func (k *keeper) askStrays() (strays []Process) {
 // limit sets the deadline of stopping, unless it is nearer already.
 func (k *keeper) limit(grace time.Duration) {
 	deadline := time.Now().Add(grace)
-	if k.phase == running {
+	if k.phase <= failing {
 		k.phase, k.deadline = stopping, deadline
 	}
 	if k.phase == stopping && deadline.Before(k.deadline) {

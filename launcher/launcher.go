@@ -36,6 +36,13 @@ type Config struct {
 	// error counts as the rank's failure. nil: 0 is always good.
 	Ended func(rank int) error
 
+	// Causes is called at the first failure of a rank. It returns the ranks whose leaving
+	// may have caused that failure, the nearest first and the first cause last. While one
+	// of them runs, the ranks are not asked to end for up to a second: a cause that fails in
+	// that time, or aborts the job, counts as the first to fail. It must not block. nil:
+	// the rank that ends first counts.
+	Causes func(victim int) []int
+
 	// CPUs gives the processors on which a rank runs from its first instruction on. nil,
 	// or none for a rank: those of the caller.
 	CPUs func(rank int) []int

@@ -17,7 +17,8 @@ import (
 //	orderSignal  ──────────→
 //	orderStop    ──────────→
 //	             ←──────────  eventStopping     answers the first order that ends the job
-//	             ←──────────  eventEnded        one per started rank, in the order of their deaths
+//	             ←──────────  eventEnded        one per started rank, in the order of their deaths; after the first
+//	                                            failure the keeper waits for orderStop, at most twice lastWords
 //	             ←──────────  eventDone         nothing of the job is left, or it is named
 //	end of stream ─────────→                    the front is gone: kill everything
 //

@@ -37,6 +37,7 @@ func (r *Result) failed() bool { return r.Ended && exitCode(r.Status) != 0 }
 type Report struct {
 	Ranks    []Result       // by rank
 	First    int            // the rank that failed first, before the job was stopped; -1 if none did
+	Victims  []int          // failed before First did, and because of it, see Config.Causes
 	Signal   syscall.Signal // passed on to the ranks, and ended the job; 0 if none did
 	TimedOut bool           // its time was over, which ended the job
 	Hang     []string       // why it did not go on, as Config.Explain has found; no part of Messages
@@ -125,14 +126,17 @@ func (r *Report) others(than int) string {
 		}
 	}
 	var s string
+	for _, victim := range r.Victims {
+		s += fmt.Sprintf("; rank %d failed because of it", victim)
+	}
 	switch {
 	case stopped == 0:
 	case stopped < len(r.Ranks)-1:
-		s = fmt.Sprintf("; %s that still ran %s stopped", count(stopped, "rank", "ranks"), was(stopped))
+		s += fmt.Sprintf("; %s that still ran %s stopped", count(stopped, "rank", "ranks"), was(stopped))
 	case stopped == 1:
-		s = "; the other rank was stopped"
+		s += "; the other rank was stopped"
 	default:
-		s = fmt.Sprintf("; the other %d ranks were stopped", stopped)
+		s += fmt.Sprintf("; the other %d ranks were stopped", stopped)
 	}
 	if unstarted > 0 {
 		s += fmt.Sprintf("; %s %s not started", count(unstarted, "rank", "ranks"), was(unstarted))

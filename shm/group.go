@@ -39,6 +39,7 @@ func (m *Member) Group() (*Group, error) {
 		if p.member.CompareAndSwap(uint64(old), uint64(m.id)) { // ORDER place-taken: pairs with the load in MemberOf
 			p.length.Store(0)
 			p.offered.Store(0)
+			p.blamedAt.Store(0)
 			return m.newGroup(), nil
 		}
 	}

@@ -59,7 +59,8 @@ type place struct {
 	barriers atomic.Uint32 // 1: its process calls asym.HeavyForAll before each last look; see Group.Arrive
 	_        uint32
 	offered  atomic.Uint64 // the barrier after which blob and length may be looked at
-	_        [16]byte
+	blamed   atomic.Uint64 // MemberID of the peer that it has lost; see Member.Blame
+	blamedAt atomic.Uint64 // Clock when it noted that; 0 = never
 }
 
 // testimony is what one member tells of itself to onlookers. The onlooker writes asked,

@@ -111,6 +111,7 @@ func run(args []string, stdin *os.File, stdout, stderr io.Writer) int {
 		Timeout:     cmd.timeout,
 		Explain:     explainer.explain,
 		Ask:         explainer.ask,
+		Causes:      func(victim int) []int { return causes(arena, victim) },
 		Grace:       cmd.grace,
 		SignalGrace: cmd.grace,
 		Stdin:       stdin,

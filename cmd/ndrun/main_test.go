@@ -47,7 +47,7 @@ func TestMain(m *testing.M) {
 		os.Setenv(roleVar, "rank") // for whom it runs
 		os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 	default:
-		play, ok := map[string]func() error{"rank": rank, "pmi": playPMI, "job": playJob, "hang": playHang, "wrapper": playWrapper}[role]
+		play, ok := map[string]func() error{"rank": rank, "pmi": playPMI, "job": playJob, "cause": playCause, "hang": playHang, "wrapper": playWrapper}[role]
 		if !ok {
 			fmt.Fprintf(os.Stderr, "unknown role %q\n", role)
 			os.Exit(70)

@@ -1,0 +1,54 @@
+package softnd
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/softnd/softnd/nd"
+)
+
+// A Close that is deferred past a panic takes effect when the panic has been recovered.
+func TestCloseWhilePanicking(t *testing.T) {
+	ctx := t.Context()
+	j, err := Init(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	region, err := j.Adapter().Allocate(ctx, 4096, nd.AllowLocalWrite)
+	if err != nil {
+		t.Fatal(err)
+	}
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("no panic arrives")
+			}
+		}()
+		defer func() {
+			if err := j.Close(); !errors.Is(err, nd.Pending) {
+				t.Errorf("Job.Close while a panic unwinds: %v, want Pending", err)
+			}
+		}()
+		defer func() {
+			if err := region.Close(); !errors.Is(err, nd.Pending) {
+				t.Errorf("MemoryRegion.Close while a panic unwinds: %v, want Pending", err)
+			}
+		}()
+		panic("for the test")
+	}()
+	if err := j.Barrier(ctx); err != nil {
+		t.Errorf("the job right after the panic: %v", err)
+	}
+	for end := time.Now().Add(watchdog); ; time.Sleep(10 * time.Millisecond) {
+		if err := j.Barrier(ctx); errors.Is(err, nd.InvalidHandle) {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal("the job is not closed")
+		}
+	}
+	if err := j.Close(); err != nil {
+		t.Errorf("Close again: %v", err)
+	}
+}

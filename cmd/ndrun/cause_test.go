@@ -1,0 +1,159 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/softnd/softnd"
+	"github.com/softnd/softnd/nd"
+	"github.com/softnd/softnd/shm"
+)
+
+// endings are the ways in which a rank ends the job that it is in, by name.
+var endings = map[string]func(job *softnd.Job, ep nd.Endpoint) error{
+	"panic": func(*softnd.Job, nd.Endpoint) error { panic(diskFull) },
+	"panic past Endpoint.Close": func(_ *softnd.Job, ep nd.Endpoint) error {
+		defer ep.Close()
+		panic(diskFull)
+	},
+	"panic past both": func(job *softnd.Job, ep nd.Endpoint) error {
+		defer job.Close()
+		defer func() { ep.Close() }()
+		panic(diskFull)
+	},
+	"error": func(*softnd.Job, nd.Endpoint) error { return errors.New(diskFull) },
+	"error past Endpoint.Close": func(_ *softnd.Job, ep nd.Endpoint) error {
+		defer ep.Close()
+		return errors.New(diskFull)
+	},
+	"error past Job.Close": func(job *softnd.Job, _ nd.Endpoint) error {
+		defer job.Close()
+		return errors.New(diskFull)
+	},
+	"abort past Endpoint.Close": func(_ *softnd.Job, ep nd.Endpoint) error {
+		ep.Close()
+		softnd.Abort(5, diskFull)
+		return nil
+	},
+}
+
+const diskFull = "the disk is full"
+
+// playCause is a rank of two: the one that its second argument names ends the job as its
+// first argument says, and the other one, its victim, fails because of that.
+func playCause() error {
+	ctx := context.Background()
+	job, err := softnd.Init(ctx)
+	if err != nil {
+		return err
+	}
+	cq, err := job.Adapter().CreateCompletionQueue(ctx, 8)
+	if err != nil {
+		return err
+	}
+	region, err := job.Adapter().Allocate(ctx, 4096, nd.AllowLocalWrite)
+	if err != nil {
+		return err
+	}
+	cfg := nd.EndpointConfig{Receive: cq, Initiator: cq, ReceiveDepth: 4, InitiatorDepth: 4, MaxReceiveSGE: 1, MaxInitiatorSGE: 1}
+	ep, err := job.Connect(ctx, 1-job.Rank(), cfg)
+	if err != nil {
+		return err
+	}
+	if err := ep.Receive(1, []nd.SGE{{Buffer: region.Bytes()[:8], Token: region.LocalToken()}}); err != nil {
+		return err
+	}
+	if err := job.Barrier(ctx); err != nil {
+		return err
+	}
+	if fmt.Sprint(job.Rank()) == os.Args[2] {
+		return endings[os.Args[1]](job, ep)
+	}
+	results := make([]nd.Result, 1)
+	switch os.Args[3] {
+	case "barrier":
+		err = job.Barrier(ctx)
+	case "abort":
+		_, _ = cq.Wait(ctx, results)
+		softnd.Abort(6, ep.Err().Error())
+	default:
+		for cq.Poll(results) == 0 {
+		}
+		err = ep.Err()
+	}
+	return fmt.Errorf("victim: %w", err)
+}
+
+// The rank that has caused the end of a job is the first to fail, not its victim, and what
+// it has to say about it is printed.
+func TestCauseIsFirstToFail(t *testing.T) {
+	runs := scale(4, 60)
+	for how := range endings {
+		for _, victim := range []string{"poll", "barrier", "abort"} {
+			if victim == "barrier" && strings.Contains(how, "Endpoint.Close") {
+				continue // which a barrier does not notice
+			}
+			t.Run(how+", "+victim, func(t *testing.T) {
+				wrong, status := 0, 71
+				switch {
+				case strings.HasPrefix(how, "panic"):
+					status = 2
+				case strings.HasPrefix(how, "abort"):
+					status = 5
+				}
+				for run := range runs {
+					cause := run % 2
+					got, _, errOut := finish(t, ndrun(t, "-n", "2", "-env", roleVar+"=cause", testBinary(t), how, fmt.Sprint(cause), victim))
+					said := strings.Contains(errOut, diskFull)
+					first := strings.Contains(errOut, fmt.Sprintf("ndrun: rank %d (", cause)) && !strings.Contains(errOut, fmt.Sprintf("ndrun: rank %d (", 1-cause))
+					if !said || !first || got != status {
+						wrong++
+						t.Logf("exit status %d, want %d:\n%s", got, status, errOut)
+					}
+				}
+				if wrong > 0 {
+					t.Errorf("%d of %d runs name the wrong rank, or not what it said", wrong, runs)
+				}
+			})
+		}
+	}
+}
+
+// causes follows blame back in time, as long as it is fresh, and no further.
+func TestCauses(t *testing.T) {
+	arena, err := shm.Create(shm.Config{Ranks: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer arena.Close()
+	var members []*shm.Member
+	for rank := range 4 {
+		m, err := arena.Join(rank)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer m.Leave()
+		if _, err := m.Group(); err != nil {
+			t.Fatal(err)
+		}
+		members = append(members, m)
+	}
+	blame := func(rank, peer int) { members[rank].Blame(members[peer].ID()) }
+	if got := causes(arena, 1); len(got) > 0 {
+		t.Errorf("the causes are %d though no rank blames another", got)
+	}
+	blame(2, 3)
+	blame(1, 2)
+	blame(1, 0) // follows from the first
+	blame(3, 0) // happened after what rank 2 blames it for
+	if got := fmt.Sprint(causes(arena, 1)); got != "[2 3]" {
+		t.Errorf("the causes of the end of rank 1 are %s, want [2 3]", got)
+	}
+	if got := fmt.Sprint(causes(arena, 0)); got != "[]" {
+		t.Errorf("the causes of the end of rank 0, which blames none, are %s", got)
+	}
+}

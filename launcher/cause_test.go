@@ -1,0 +1,53 @@
+package launcher
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Rank 1 ends first, and its end was caused by rank 0, or by what rank 2 did to that one.
+func TestCauseCountsAsFirst(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		plans   [3]string // of ranks 0 to 2; rank 1 ends first
+		causes  []int
+		status  int
+		first   int
+		message string
+	}{
+		{"it fails later", [3]string{"gate exit 3", "exit 5", ""}, []int{0}, 3, 0, "exited with code 3; rank 1 failed because of it; 1 rank that still ran was stopped"},
+		{"its own cause fails", [3]string{"", "exit 5", "gate exit 4"}, []int{0, 2}, 4, 2, "exited with code 4; rank 1 failed because of it; 1 rank that still ran was stopped"},
+		{"it ends well", [3]string{"gate exit 0", "exit 5", ""}, []int{0}, 5, 1, "exited with code 5; 1 rank that still ran was stopped"},
+		{"it does not end", [3]string{"", "exit 5", ""}, []int{0}, 5, 1, "exited with code 5; the other 2 ranks were stopped"},
+		{"there is none", [3]string{"gate exit 3", "exit 5", ""}, nil, 5, 1, "exited with code 5; the other 2 ranks were stopped"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r, open := gate(t)
+			var env []string
+			for rank, plan := range tc.plans {
+				env = append(env, fmt.Sprintf("PLAN_%d=%s", rank, plan))
+			}
+			cfg := config("plan", len(tc.plans), env...)
+			cfg.Files = []*os.File{r}
+			cfg.Causes = func(victim int) []int {
+				if victim != 1 || tc.causes == nil {
+					return nil
+				}
+				// Rank 1 has ended by now.
+				time.AfterFunc(50*time.Millisecond, func() { open('x') })
+				return tc.causes
+			}
+			j := start(t, cfg)
+			report := j.wait()
+			if report.First != tc.first || report.ExitStatus() != tc.status {
+				t.Errorf("rank %d failed first and the exit status is %d, want %d and %d", report.First, report.ExitStatus(), tc.first, tc.status)
+			}
+			if got := strings.Join(report.Messages(), "\n"); !strings.HasSuffix(got, ") "+tc.message) {
+				t.Errorf("message %q, want %q at its end", got, tc.message)
+			}
+		})
+	}
+}
