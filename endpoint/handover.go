@@ -188,7 +188,7 @@ func (ep *Endpoint) unstage(r *request) outcome {
 	}
 	n := uint64(r.stagedEntry.length)
 	e := cut(r.entries, r.moved-n)
-	own(&ep.sink, e, window.Write)
+	r.name(&ep.sink, e, window.Write)
 	ep.source = window.Ref{Mem: ep.stage.mem[r.staged*stageSize:][:n]}
 	r.staged = -1
 	if _, f, _ := ep.guard.Copy(&ep.sink, &ep.source, n); f != window.NoFault {

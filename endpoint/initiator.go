@@ -90,7 +90,7 @@ func (ep *Endpoint) transfer(r *request, budget *uint64) outcome {
 	if !write {
 		ours, far, right = &ep.sink, &ep.source, window.Read
 	}
-	*far = window.Ref{Token: r.token, Rights: window.Remote | right, Of: &ep.conn.ref}
+	*far = window.Ref{Token: r.token, Rights: window.Remote | right, Of: &ep.conn.ref, Begun: &r.far}
 	if r.moved == 0 && (len(r.entries) > 1 || r.total > *budget) {
 		// The range is checked as a whole before a byte of it moves.
 		far.Address = r.remote
@@ -332,7 +332,7 @@ func (ep *Endpoint) place(r *request, budget *uint64) outcome {
 			return ep.receiveFailed(r, nd.AccessViolation, "the entries of the posted receive do not add up to its %d bytes", ep.farCapacity)
 		}
 		r.name(&ep.source, from, window.Read)
-		ep.sink = window.Ref{Token: to.token, Rights: window.Local | window.Write, Address: to.address, Of: &c.ref}
+		ep.sink = window.Ref{Token: to.token, Rights: window.Local | window.Write, Address: to.address, Of: &c.ref, Begun: &r.far}
 		_, farFault, ownFault := ep.guard.Copy(&ep.sink, &ep.source, n)
 		switch {
 		case farFault == window.Ended:

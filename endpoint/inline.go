@@ -49,4 +49,5 @@ func (r *request) name(ref *window.Ref, e entry, rights window.Rights) {
 		return
 	}
 	own(ref, e, rights)
+	ref.Begun = &r.ours
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
+	"github.com/softnd/softnd/window"
 )
 
 // A message is one ring slot. Word 0 holds its kind (bits 0..7), flags
@@ -69,6 +70,9 @@ type message struct {
 	remote  uint64 // word 3
 	total   uint64 // word 4
 	payload [inlinePayload]byte
+
+	ours window.Begun // of our token; passes from the first to the last piece of a request
+	far  window.Begun // of the sender's token in this piece
 }
 
 // head packs word 0.
@@ -94,6 +98,9 @@ func putPayload(s *shm.Slot, first int, b []byte) {
 func (m *message) decode(s *shm.Slot) bool {
 	m.kind, m.flags = kind(s[0]), uint8(s[0]>>8)
 	m.length, m.token = int(uint16(s[0]>>16)), nd.Token(s[0]>>32)
+	if m.far = (window.Begun{}); m.flags&flagFirst != 0 {
+		m.ours = window.Begun{}
+	}
 	first, limit := 1, inlinePayload
 	switch m.kind {
 	case sendInline:

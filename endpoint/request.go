@@ -33,10 +33,12 @@ type request struct {
 	loan       window.Loan    // what is to be given or taken back
 
 	// Progress.
-	doomed      bool   // posted when it could only be canceled
-	byRing      bool   // travels to the peer
-	started     bool   // a Send that has its receive
-	moved       uint64 // bytes moved or, by ring, handed over
+	doomed      bool         // posted when it could only be canceled
+	byRing      bool         // travels to the peer
+	started     bool         // a Send that has its receive
+	moved       uint64       // bytes moved or, by ring, handed over
+	ours        window.Begun // of our token in use
+	far         window.Begun // and of the peer's
 	drain       nd.Token
 	draining    bool
 	deadline    time.Time // of a Send without a receive

@@ -160,6 +160,7 @@ func (ep *Endpoint) fill(r *receive, at, n uint64) bool {
 		e := cut(r.entries(), at)
 		part := min(uint64(e.length), n)
 		own(&ep.sink, e, window.Write)
+		ep.sink.Begun = &ep.message.ours
 		_, ownFault, farFault := ep.guard.Copy(&ep.sink, &ep.source, part)
 		switch {
 		case ownFault != window.NoFault:
@@ -283,7 +284,7 @@ func (ep *Endpoint) servePieceOfSend(m *message, r *receive, budget *uint64) out
 			return partial
 		}
 		n := min(m.size-ep.served, *budget)
-		ep.source = window.Ref{Token: m.local, Rights: window.Local | window.Read, Address: m.address + ep.served, Of: &ep.conn.ref}
+		ep.source = window.Ref{Token: m.local, Rights: window.Local | window.Read, Address: m.address + ep.served, Of: &ep.conn.ref, Begun: &m.far}
 		if !ep.fill(r, ep.placed, n) {
 			return ep.stopped()
 		}
@@ -303,7 +304,7 @@ func (ep *Endpoint) servePiece(m *message, budget *uint64) outcome {
 	if m.kind == readPiece {
 		ours, far, right, farRight = &ep.source, &ep.sink, window.Read, window.Write
 	}
-	*ours = window.Ref{Token: m.token, Rights: window.Remote | right, Address: m.remote, For: ep.number}
+	*ours = window.Ref{Token: m.token, Rights: window.Remote | right, Address: m.remote, For: ep.number, Begun: &m.ours}
 	// The range of the request is checked as a whole before a byte of it moves.
 	whole := m.size
 	if m.flags&flagFirst != 0 {
@@ -321,7 +322,7 @@ func (ep *Endpoint) servePiece(m *message, budget *uint64) outcome {
 		}
 		n := min(m.size-ep.served, *budget)
 		ours.Address = m.remote + ep.served
-		*far = window.Ref{Token: m.local, Rights: window.Local | farRight, Address: m.address + ep.served, Of: &ep.conn.ref}
+		*far = window.Ref{Token: m.local, Rights: window.Local | farRight, Address: m.address + ep.served, Of: &ep.conn.ref, Begun: &m.far}
 		_, sinkFault, sourceFault := ep.guard.Copy(&ep.sink, &ep.source, n)
 		switch f := sinkFault | sourceFault; f {
 		case window.NoFault:

@@ -151,5 +151,6 @@ func (s *Space) Name() (nd.Token, error) {
 	if err != nil {
 		return 0, err
 	}
-	return g.nextToken(), nil
+	token, _ := g.next()
+	return token, nil
 }

@@ -44,6 +44,25 @@ type Ref struct {
 	Of      *Peer  // whose token it is; nil = of this space
 	For     uint64 // own tokens used for a peer: the endpoint it is connected to; 0 = for ourselves
 	Mem     []byte // if not nil: plain memory that needs no token, and nothing else is looked at
+	Begun   *Begun // of the request that this is a part of; nil = it has no other parts
+}
+
+// Begun is the bind of a token under which the parts of a request have begun. No
+// hazard names the token between two parts, so it can be revoked and, after
+// enough binds, valid again: a part under another bind than those before it is
+// refused. The zero value belongs to a request of which no part has run. A part
+// that uses another token begins anew.
+type Begun struct{ word entryWord }
+
+// under reports whether the request may go on under a bind.
+func (b *Begun) under(word entryWord) bool {
+	switch {
+	case b == nil:
+		return true
+	case b.word.token() != word.token(): // token 0 is none
+		b.word = word
+	}
+	return b.word == word
 }
 
 // Fault tells why a copy was refused; 0 means that it was not.
@@ -178,17 +197,17 @@ func (g *Guard) resolve(s *span, r *Ref, n uint64) Fault {
 		s.mem = r.Mem
 		return NoFault
 	case r.Of != nil:
-		return g.peer(s, r.Of, r.Token, r.Rights, r.Address, n)
+		return g.peer(s, r, n)
 	}
-	return g.own(s, r.Token, r.Rights, r.Address, n, r.For)
+	return g.own(s, r, n)
 }
 
 // own checks a token of this space against what we granted ourselves, for the
 // peer of an endpoint or, 0, for ourselves.
-func (g *Guard) own(s *span, token nd.Token, rights Rights, address, n, endpoint uint64) Fault {
+func (g *Guard) own(s *span, r *Ref, n uint64) Fault {
 	tm, word := g.known.now()
-	if tm == nil || word.token() != token { // not the one that was used last
-		if !g.learn(token) {
+	if tm == nil || word.token() != r.Token { // not the one that was used last
+		if !g.learn(r.Token) {
 			return BadToken
 		}
 		tm, word = g.known.now()
@@ -196,14 +215,16 @@ func (g *Guard) own(s *span, token nd.Token, rights Rights, address, n, endpoint
 	switch {
 	case tm == nil: // by now
 		return BadToken
-	case tm.scope != 0 && endpoint != 0 && tm.scope != endpoint:
+	case tm.scope != 0 && r.For != 0 && tm.scope != r.For:
 		return OtherScope
-	case word.rights()&rights != rights:
-		return rightsFault(word.rights(), rights)
-	case !within(address, n, tm.base, uint64(len(tm.mem))):
+	case word.rights()&r.Rights != r.Rights:
+		return rightsFault(word.rights(), r.Rights)
+	case !within(r.Address, n, tm.base, uint64(len(tm.mem))):
 		return OutOfRange
+	case !r.Begun.under(word):
+		return Revoked
 	}
-	at := address - tm.base
+	at := r.Address - tm.base
 	s.mem, s.grant, s.terms = tm.mem[at:at+n], g.known, tm
 	return NoFault
 }
@@ -222,32 +243,36 @@ func (g *Guard) learn(token nd.Token) bool {
 // peer checks a token of the adapter at the other end against the shared
 // table. Each word is loaded once; the fields belong to the word, because they
 // only change while no hazard names its token.
-func (g *Guard) peer(s *span, far *Peer, token nd.Token, rights Rights, address, n uint64) Fault {
+func (g *Guard) peer(s *span, r *Ref, n uint64) Fault {
+	far := r.Of
 	if !far.Link.IsOpen() {
 		return Ended
 	}
-	e := &g.entries[indexOf(token)]
+	e := &g.entries[indexOf(r.Token)]
 	word := entryWord(e.word.Load()) // ORDER entry-valid: pairs with the store in grant.publish
-	if !word.valid() || word.token() != token || Owner(e.owner.Load()) != far.Owner {
+	if !word.valid() || word.token() != r.Token || Owner(e.owner.Load()) != far.Owner {
 		return BadToken
 	}
 	if scope := e.scope.Load(); scope != 0 && scope != far.Endpoint {
 		return OtherScope
 	}
-	if word.rights()&rights != rights {
-		return rightsFault(word.rights(), rights)
+	if word.rights()&r.Rights != r.Rights {
+		return rightsFault(word.rights(), r.Rights)
 	}
 	// ENTRY-FIELDS, and owner and scope above.
 	base := e.base.Load()
-	if !within(address, n, base, e.length.Load()) {
+	if !within(r.Address, n, base, e.length.Load()) {
 		return OutOfRange
 	}
 	offset := shm.Offset(e.offset.Load())
 	if offset == 0 {
 		return Unreachable
 	}
-	if s.mem = g.arena.HeapBytes(offset+shm.Offset(address-base), n); s.mem == nil {
+	if s.mem = g.arena.HeapBytes(offset+shm.Offset(r.Address-base), n); s.mem == nil {
 		return OutOfRange // the owner lies about its own memory
+	}
+	if !r.Begun.under(word) {
+		return Revoked
 	}
 	s.entry, s.word = e, word
 	return NoFault
@@ -273,7 +298,7 @@ func (g *Guard) Private(r *Ref, n uint64) (bool, Fault) {
 		return true, NoFault
 	}
 	var s span
-	if f := g.own(&s, r.Token, r.Rights, r.Address, n, r.For); f != NoFault {
+	if f := g.own(&s, r, n); f != NoFault {
 		return false, f
 	}
 	return s.terms.offset == 0, NoFault

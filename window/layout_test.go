@@ -59,6 +59,7 @@ func TestLayout(t *testing.T) {
 		"word window.entry.word, 64 bits\n"+
 			field(uint64(wordOf(all, 0)), "token")+
 			field(uint64(wordOf(0, 0xff)), fmt.Sprintf("rights: %d read, %d write, %d remote token, %d local token", Read, Write, Remote, Local))+
+			field(uint64(boundWord(0, all, 0)&^wordOf(all, 0)), "generation: number of the bind, without the tag")+
 			field(uint64(validBit), "the token is valid"),
 		"word window.hazard, 64 bits: endpoint.half.hazard\n"+
 			field(hazardOf(0, all), "token that is in use as the source, 0 = none")+

@@ -90,11 +90,13 @@ func (r *Region) draft(mem []byte, address uint64, flags nd.RegionFlags) (local,
 	remote = local
 	remote.base = address
 
-	local.token, local.rights = r.local.nextToken(), Local|Read
+	local.token, local.bind = r.local.next()
+	local.rights = Local | Read
 	if flags.LocalWrite() {
 		local.rights |= Write
 	}
-	remote.token, remote.rights = r.remote.nextToken(), Remote
+	remote.token, remote.bind = r.remote.next()
+	remote.rights = Remote
 	if flags.RemoteRead() {
 		remote.rights |= Read
 	}

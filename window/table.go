@@ -46,7 +46,7 @@ type grant struct {
 	first uint32 // tag; see firstTag
 	entry *entry
 	terms atomic.Pointer[terms]
-	word  atomic.Uint64 // entryWord of the latest terms; loaded after them
+	word  atomic.Uint64 // boundWord of the latest terms; loaded after them
 }
 
 // terms are what a token stands for, from its bind to its invalidation. They
@@ -55,6 +55,7 @@ type grant struct {
 // grant.word since. Only owner and loan never change.
 type terms struct {
 	token  nd.Token
+	bind   uint32 // number of the bind; its lower part is the token's tag
 	rights Rights
 	base   uint64 // address of mem[0], as peers count
 	mem    []byte
@@ -138,25 +139,26 @@ func (g *grant) now() (*terms, entryWord) {
 // was tells whether the latest terms had that token, which may be invalid again.
 func (g *grant) was(token nd.Token) bool { return entryWord(g.word.Load()).token() == token }
 
-// nextToken reserves the token of the bind to come. The caller holds the lock of
-// the grant's window or region.
-func (g *grant) nextToken() nd.Token {
+// next reserves the number of the bind to come, and its token. The caller holds
+// the lock of the grant's window or region.
+func (g *grant) next() (token nd.Token, bind uint32) {
 	binds := g.entry.binds.Load() + 1
 	asym.Store32(&g.entry.binds, binds)
-	return makeToken(g.index, g.first+binds)
+	bind = g.first + binds
+	return makeToken(g.index, bind), bind
 }
 
 // publish is ENTRY-BIND: it makes a token valid. The grant must be invalid and drained.
 func (g *grant) publish(tm *terms) {
-	e := g.entry
+	e, word := g.entry, boundWord(g.index, tm.bind, tm.rights)
 	asym.Store(&e.base, tm.base)
 	asym.Store(&e.length, uint64(len(tm.mem)))
 	asym.Store(&e.offset, uint64(tm.offset))
 	asym.Store(&e.owner, uint64(tm.owner))
 	asym.Store(&e.scope, tm.scope)
-	asym.Store(&g.word, uint64(wordOf(tm.token, tm.rights))) // ORDER own-terms: before the terms; pairs with the load in grant.now
+	asym.Store(&g.word, uint64(word)) // ORDER own-terms: before the terms; pairs with the load in grant.now
 	asym.StorePointer(&g.terms, tm)
-	asym.Store(&e.word, uint64(wordOf(tm.token, tm.rights)|validBit)) // ORDER entry-valid: pairs with the loads in Guard.peer and Guard.direct
+	asym.Store(&e.word, uint64(word|validBit)) // ORDER entry-valid: pairs with the loads in Guard.peer and Guard.direct
 }
 
 // revoke makes the token invalid and returns it, 0 if it was invalid already.
@@ -170,7 +172,7 @@ func (g *grant) revoke() nd.Token {
 	asym.StorePointer(&g.terms, nil) // before the exchange, which is a barrier
 	// ENTRY-INVALIDATE. ORDER hazard: this exchange, then the loads of Space.Drained;
 	// pairs with the exchange of Guard.publish and the loads that follow it.
-	g.entry.word.Swap(uint64(wordOf(tm.token, 0))) // ORDER entry-recheck: pairs with the loads in span.stands and Guard.direct
+	g.entry.word.Swap(uint64(boundWord(g.index, tm.bind, 0))) // ORDER entry-recheck: pairs with the loads in span.stands and Guard.direct
 	if tm.rights&Local != 0 {
 		asym.Heavy() // ORDER own-hazard: between the terms and the look at the hazards; pairs with Guard.Take and Guard.Fill
 	}

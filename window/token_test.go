@@ -25,6 +25,21 @@ func TestTokenPacking(t *testing.T) {
 	}
 }
 
+func TestBoundWord(t *testing.T) {
+	seen := make(map[entryWord]uint32)
+	for _, bind := range []uint32{0, 1, tagMask, 1 << tagBits, 1<<tagBits + 1, 1 << 31, 1<<32 - 1} {
+		const index, rights = 77, Local | Read
+		w := boundWord(index, bind, rights)
+		if w.valid() || w.token() != makeToken(index, bind) || w.rights() != rights {
+			t.Errorf("bind %#x: %#x", bind, uint64(w))
+		}
+		if other, ok := seen[w]; ok {
+			t.Errorf("binds %#x and %#x have the same word", bind, other)
+		}
+		seen[w] = bind
+	}
+}
+
 func TestEntryWord(t *testing.T) {
 	for _, token := range []nd.Token{1, 1 << 31, 1<<32 - 1} {
 		for rights := range Rights(16) {
@@ -37,6 +52,36 @@ func TestEntryWord(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A request goes on under the bind under which it has begun, not under a later one
+// of the same token.
+func TestPartsOfARequestUseOneBind(t *testing.T) {
+	owner, executor, to := pair(t)
+	mem := owner.alloc(t, 64)
+	region, w := owner.region(t, mem, allRights), owner.window(t)
+	token := bind(t, w, region, mem, Read|Write, 0, false)
+	peer, own := farRef(to, token, Read, shm.AddressOf(mem)), farRef(nil, token, Read, shm.AddressOf(mem))
+	peer.Begun, own.Begun = new(Begun), new(Begun)
+	check := func(when string, want Fault) {
+		t.Helper()
+		if f := executor.guard.Check(peer, 1); f != want {
+			t.Errorf("a peer's token %s: %v, want %v", when, f, want)
+		}
+		if f := owner.guard.Check(own, 1); f != want {
+			t.Errorf("an own token %s: %v, want %v", when, f, want)
+		}
+	}
+	check("in the first part", NoFault)
+	check("in the second part", NoFault)
+	unbind(t, w)
+	check("when it is revoked", BadToken)
+	for bind(t, w, region, mem, Read|Write, 0, false) != token {
+		unbind(t, w)
+	}
+	check("when it has come round", Revoked)
+	*peer.Begun, *own.Begun = Begun{}, Begun{}
+	check("in a request that begins then", NoFault)
 }
 
 // The limit of the promise: the tag of a bind comes back 4,096 binds later.

@@ -89,7 +89,8 @@ func (w *Window) draft(r *Region, mem []byte, rights Rights, endpoint uint64) *B
 		return nil
 	}
 	b.region, w.spare = r, nil
-	t.token, t.rights, t.bound, t.scope = w.grant.nextToken(), rights&(Read|Write)|Remote, endpoint, 0
+	t.token, t.bind = w.grant.next()
+	t.rights, t.bound, t.scope = rights&(Read|Write)|Remote, endpoint, 0
 	w.latest = nd.WindowDescriptor{Address: t.base, Length: uint64(len(mem)), Token: t.token}
 	return b
 }
