@@ -29,7 +29,7 @@ type front struct {
 	input   *copier    // to several of them; else nil
 	stop    *os.File   // closed to end the copying of the input
 	copying sync.WaitGroup
-	outErr  chan error // what went wrong with each sink
+	outErr  chan error // what went wrong with a sink or the input
 	report  *Report
 	aborts  []Abort // in the order in which they came
 	failure error   // of the launcher, not of a rank
@@ -97,7 +97,7 @@ func (f *front) roomForPorts() error {
 
 // outputs makes what the ranks' output goes to.
 func (f *front) outputs() error {
-	f.sinks = newSinks(&f.cfg, f.outputFailed)
+	f.sinks = newSinks(&f.cfg, f.streamFailed)
 	f.files = make([]*os.File, 2*f.cfg.ranks())
 	f.streams = make([]*stream, len(f.files))
 	err := f.cfg.Output.makeDir()
@@ -112,8 +112,8 @@ func (f *front) outputs() error {
 	return nil
 }
 
-// outputFailed has the job stopped.
-func (f *front) outputFailed(err error) {
+// streamFailed has the job stopped.
+func (f *front) streamFailed(err error) {
 	select {
 	case f.outErr <- err:
 	default: // one is enough
@@ -149,7 +149,7 @@ func (f *front) attend(rank int) error {
 			unix.Close(fds[which])
 			continue
 		}
-		f.streams[i] = newStream(rank, which, os.NewFile(uintptr(fds[which]), "output of a rank"), f.files[i], to, f.outputFailed)
+		f.streams[i] = newStream(rank, which, os.NewFile(uintptr(fds[which]), "output of a rank"), f.files[i], to, f.streamFailed)
 		f.files[i] = nil // it closes with the stream
 		f.copying.Go(f.streams[i].copy)
 	}
@@ -204,7 +204,7 @@ func (f *front) standardInput() (err error) {
 		f.inputs = []*os.File{f.cfg.Stdin}
 		return nil
 	}
-	if f.input, f.inputs, err = newCopier(f.cfg.Stdin, f.readers); err == nil {
+	if f.input, f.inputs, err = newCopier(f.cfg.Stdin, f.readers, f.streamFailed); err == nil {
 		f.input.stop, f.stop, err = os.Pipe()
 	}
 	return err
@@ -426,8 +426,13 @@ func lost(ws syscall.WaitStatus) error {
 	return fmt.Errorf("keep the job together: %w: %s %s; the ranks were killed; start the job again", ErrKeeperLost, who, how)
 }
 
+// outputPatience is how long the output may take nothing, after a job that was stopped by
+// a signal or its time limit, before the rest is given up.
+const outputPatience = 5 * time.Second
+
 // flush waits until all that the ranks wrote has been passed on, and tells whether it
-// has. The user may end the wait: a terminal can stand still for ever.
+// has. A signal ends the wait, since a terminal can stand still for ever; so does an
+// output that takes nothing, if the user wanted the job to end.
 func (f *front) flush() bool {
 	for _, s := range f.streams {
 		if s != nil {
@@ -441,13 +446,26 @@ func (f *front) flush() bool {
 		f.copying.Wait()
 		close(f.outErr)
 	}()
-	for {
+	var idle <-chan time.Time
+	if f.report.Signal != 0 || f.report.TimedOut {
+		ticker := time.NewTicker(outputPatience)
+		defer ticker.Stop()
+		idle = ticker.C
+	}
+	for written := f.written(); ; {
 		select {
 		case err, ok := <-f.outErr:
 			if !ok {
 				return true
 			}
 			f.failed(err)
+		case <-idle:
+			now := f.written()
+			if now == written {
+				f.failed(fmt.Errorf("pass on the ranks' last words: nobody has read the output for %v after the job was stopped; what was left is lost", outputPatience))
+				return false
+			}
+			written = now
 		case sig := <-f.cfg.Signals:
 			if endsJob(sig.(syscall.Signal)) {
 				f.failed(fmt.Errorf("pass on the ranks' last words: stopped by signal %s before the output took them", signalName(sig.(syscall.Signal))))
@@ -455,4 +473,14 @@ func (f *front) flush() bool {
 			}
 		}
 	}
+}
+
+// written counts the writes to the output that have returned.
+func (f *front) written() (n int64) {
+	for _, s := range f.sinks {
+		if s != nil {
+			n += s.writes.Load()
+		}
+	}
+	return n
 }

@@ -23,11 +23,13 @@ func inBackground(f *os.File) bool {
 // still listens has been given what was read before, so that the slowest of them sets
 // the pace, and what nobody can take stays where it is.
 type copier struct {
-	from  *os.File
-	stop  *os.File   // readable when the job is over
-	to    []listener // one for each rank that still listens
-	ended bool       // from has nothing more
-	buf   []byte
+	from   *os.File
+	stop   *os.File   // readable when the job is over
+	to     []listener // one for each rank that still listens
+	ended  bool       // from has nothing more
+	broken bool       // from cannot be read
+	onErr  func(error)
+	buf    []byte
 }
 
 // listener is the pipe to one rank.
@@ -37,8 +39,11 @@ type listener struct {
 }
 
 // newCopier makes a pipe for each of the ranks and returns their reading ends too.
-func newCopier(from *os.File, ranks []int) (c *copier, readers []*os.File, err error) {
-	c = &copier{from: from}
+//
+// An error of reading is told to onErr, once. The ranks then see no end of the input until
+// the job is over, because they would take it for the true one.
+func newCopier(from *os.File, ranks []int, onErr func(error)) (c *copier, readers []*os.File, err error) {
+	c = &copier{from: from, onErr: onErr}
 	for _, rank := range ranks {
 		var fds [2]int
 		err := unix.Pipe2(fds[:], unix.O_CLOEXEC)
@@ -71,7 +76,7 @@ func (c *copier) copy() {
 			return
 		}
 		fds := []unix.PollFd{{Fd: int32(c.stop.Fd()), Events: unix.POLLIN}, {Fd: -1, Events: unix.POLLIN}}
-		if idle {
+		if idle && !c.broken {
 			fds[1].Fd = int32(c.from.Fd())
 		}
 		for _, l := range c.to {
@@ -133,7 +138,11 @@ func (c *copier) read() {
 		// comes to the foreground again.
 		time.Sleep(100 * time.Millisecond)
 		return
-	case err != nil || n == 0:
+	case err != nil:
+		c.broken = true
+		c.onErr(fmt.Errorf("read the standard input: %w; the job was stopped", err))
+		return
+	case n == 0:
 		c.ended = true
 		return
 	}

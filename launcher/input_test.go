@@ -1,10 +1,12 @@
 package launcher
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -114,5 +116,23 @@ func TestInputRefusals(t *testing.T) {
 		if _, err := start(t, cfg).result(); err == nil || !strings.Contains(err.Error(), "the job has ranks 0 to 1, each to be named once") {
 			t.Errorf("%v: error %v", readers, err)
 		}
+	}
+}
+
+// An input that cannot be read is not one that has ended.
+func TestInputThatCannotBeRead(t *testing.T) {
+	dir, err := os.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	cfg := config("reader", 2)
+	cfg.Stdin, cfg.StdinRanks = dir, []int{0, 1}
+	j := start(t, cfg)
+	if report, err := j.result(); !errors.Is(err, syscall.EISDIR) || report.ExitStatus() == 0 {
+		t.Errorf("exit status %d, %v", report.ExitStatus(), err)
+	}
+	if got := j.out.String(); got != "" {
+		t.Errorf("ranks saw an end of the input: %s", got)
 	}
 }

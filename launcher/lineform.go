@@ -30,7 +30,8 @@ type line struct {
 	Partial bool    `json:"partial,omitempty"` // it had no end, or goes on in the next one
 }
 
-// add appends lines of s, of which only the last may lack its end, to out.
+// add appends lines of s, of which only the last may lack its end, to out. A line of more
+// than maxLine bytes, not counting its end, is added in pieces.
 func (f lineForm) add(out []byte, s *stream, b []byte, now time.Time) []byte {
 	if f.raw() {
 		return append(out, b...)
@@ -43,6 +44,9 @@ func (f lineForm) add(out []byte, s *stream, b []byte, now time.Time) []byte {
 		end := bytes.IndexAny(b, s.to.ends) + 1
 		if end == 0 {
 			end = len(b)
+		}
+		if end > maxLine+1 || end == maxLine+1 && !strings.Contains(s.to.ends, string(b[maxLine])) {
+			end = maxLine
 		}
 		one := b[:end]
 		b = b[end:]

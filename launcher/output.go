@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
@@ -41,14 +42,15 @@ func (o *Output) check() error {
 // sink is where the streams of several ranks meet. Only whole lines go in, so no
 // line is split or merged with another rank's.
 type sink struct {
-	mu    sync.Mutex
-	w     io.Writer
-	form  lineForm
-	ends  string // the bytes that end a line
-	eager bool   // bytes do not wait for the end of their line: there is no other rank to be mixed with
-	out   []byte // lines on their way out
-	err   error  // of the first write that failed; nothing is written after it
-	onErr func(error)
+	mu     sync.Mutex
+	w      io.Writer
+	form   lineForm
+	ends   string       // the bytes that end a line
+	writes atomic.Int64 // how many have returned
+	eager  bool         // bytes do not wait for the end of their line: there is no other rank to be mixed with
+	out    []byte       // lines on their way out
+	err    error        // of the first write that failed; nothing is written after it
+	onErr  func(error)
 }
 
 // newSinks makes the sinks for standard output and error: one and the same if both
@@ -82,7 +84,9 @@ func newSink(cfg *Config, w io.Writer, onErr func(error)) *sink {
 
 // write writes what is in out. The caller holds mu.
 func (s *sink) write() {
-	if _, err := s.w.Write(s.out); err != nil {
+	_, err := s.w.Write(s.out)
+	s.writes.Add(1)
+	if err != nil {
 		s.err = fmt.Errorf("pass on the ranks' output: %w; the job was stopped", err)
 		s.onErr(s.err)
 	}

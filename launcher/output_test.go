@@ -278,6 +278,10 @@ func TestLinesOfOneStream(t *testing.T) {
 		{"CR LF in two reads", "\n\r", []string{"a\r", "\nb\n"}, []string{"[7] a\r", "\n[7] b\n", ""}},
 		{"a return, then an empty line", "\n\r", []string{"a\r\n\n"}, []string{"[7] a\r\n[7] \n", ""}},
 		{"as long as it may be", "\n", []string{long[1:] + "\n"}, []string{"[7] " + long[1:] + "\n", ""}},
+		{"exactly as long", "\n", []string{long + "\n"}, []string{"[7] " + long + "\n", ""}},
+		{"exactly as long, without an end", "\n", []string{long}, []string{"", "[7] " + long + "\n"}},
+		{"twice as long", "\n", []string{long + long + "\nb\n"}, []string{"[7] " + long + "\n[7] " + long + "\n[7] b\n", ""}},
+		{"exactly as long, on a terminal", "\n\r", []string{long + "\r\n"}, []string{"[7] " + long + "\r\n", ""}},
 		{"longer", "\n", []string{long + "yz\nb"}, []string{"[7] " + long + "\n[7] yz\n", "[7] b\n"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -322,5 +326,29 @@ func TestTerminalIsRecognised(t *testing.T) {
 	}
 	if ends := newSink(&Config{}, null, nil).ends; ends != "\n" {
 		t.Errorf("a file's lines end with %q", ends)
+	}
+}
+
+// Where nobody reads the output, one signal ends the job and the wait for a reader.
+func TestSignalWhileNobodyReads(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	defer r.Close() // after the job: nobody reads, but somebody could
+	cfg, send := withSignals(config("", 2))
+	cfg.Parts[0].Path, cfg.Parts[0].Args = "/bin/sh", []string{"sh", "-c", "echo ready >&2; exec yes"}
+	cfg.Stdout = w
+	j := start(t, cfg)
+	j.err.await(2, "ready")
+	await(t, "the output is full", func() bool {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(w.Fd()), Events: unix.POLLOUT}}, 0)
+		return n == 0 && err == nil
+	})
+	send <- syscall.SIGTERM
+	report, err := j.result()
+	if err == nil || !strings.Contains(err.Error(), "nobody has read the output") || report.ExitStatus() != 128+15 {
+		t.Errorf("exit status %d, %v", report.ExitStatus(), err)
 	}
 }

@@ -81,8 +81,9 @@ func (s *stream) forward(b []byte, n int, last bool) int {
 	if !last && !s.to.eager {
 		if end := bytes.LastIndexAny(b[len(b)-n:], s.to.ends); end >= 0 {
 			whole = len(b) - n + end + 1
-		} else if len(b) < maxLine {
-			whole = 0
+		} else {
+			// A line of exactly maxLine bytes is whole: its end may be the next byte.
+			whole = max(0, len(b)-1) / maxLine * maxLine
 		}
 	}
 	if whole > 0 {

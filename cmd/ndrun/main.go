@@ -39,9 +39,14 @@ import (
 	"os"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/softnd/softnd/launcher"
 )
+
+// lastWordsTime is how long ndrun may take to say how a job went that a signal or its time
+// limit has ended.
+const lastWordsTime = 5 * time.Second
 
 // Exit statuses that are not the ranks'.
 const (
@@ -144,6 +149,11 @@ func run(args []string, stdin *os.File, stdout, stderr io.Writer) int {
 	}
 	if err != nil && status == 0 {
 		status = exitFailure
+	}
+	if report != nil && (report.Signal != 0 || report.TimedOut) {
+		// Where nobody reads the last words, they do not keep a job that was to end.
+		late := time.AfterFunc(lastWordsTime, func() { os.Exit(status) })
+		defer late.Stop()
 	}
 	more := services.end(report)
 	if report != nil && report.Signal == syscall.SIGQUIT {

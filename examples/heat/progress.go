@@ -11,6 +11,7 @@ import (
 type progress struct {
 	to       *os.File
 	on, tty  bool
+	shown    bool // the terminal shows a line of it
 	steps    int
 	last     time.Time
 	interval time.Duration
@@ -32,15 +33,17 @@ func (p *progress) update(step int) {
 	p.last = time.Now()
 	line := fmt.Sprintf("heat: step %d of %d, %d %%", step, p.steps, 100*step/p.steps)
 	if p.tty {
+		p.shown = true
 		fmt.Fprintf(p.to, "%s\x1b[K\r", line)
 	} else {
 		fmt.Fprintln(p.to, line)
 	}
 }
 
-// clear takes the line off the terminal.
+// clear takes the line off the terminal, if there is one.
 func (p *progress) clear() {
-	if p.on && p.tty {
+	if p.shown {
+		p.shown = false
 		fmt.Fprint(p.to, "\x1b[K")
 	}
 }
