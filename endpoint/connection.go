@@ -290,6 +290,9 @@ func (c *connection) pending() bool {
 	return last != 0 && int64(last-c.out.Consumed()) > 0
 }
 
+// awaiting reports whether the peer has yet to run a request that it was handed.
+func (c *connection) awaiting() bool { return int64(c.end-c.out.Consumed()) > 0 }
+
 // reading tells whether the peer has yet to bring the data of n Reads or more;
 // n is 1 to maxReads.
 func (c *connection) reading(n uint64) bool {

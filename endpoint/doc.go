@@ -8,8 +8,9 @@
 // into the peer's window or posted receive (the initiator executor), or it
 // travels as one or more pieces through a ring to the peer, which runs them
 // (the target executor). Both copy through window.Guard. Requests of one
-// endpoint run strictly in the order of posting: as long as pieces are under
-// way, later requests travel as pieces too.
+// endpoint run strictly in the order of posting: as long as pieces or small
+// messages are under way, later requests travel as pieces too, and the end of a
+// fast registration waits for pieces that may name its region.
 //
 // # What two processes share
 //

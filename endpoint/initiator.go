@@ -57,6 +57,9 @@ func (ep *Endpoint) executeBind(r *request) outcome {
 
 func (ep *Endpoint) executeInvalidate(r *request) outcome {
 	if !r.draining {
+		if _, region := r.loan.(*window.Region); region && ep.conn.awaiting() {
+			return waits // the peer has yet to run requests that may name the region's local token
+		}
 		token, ok := r.loan.Invalidate(ep.number)
 		if !ok {
 			return ep.reject(r, nd.InvalidDeviceRequest, "it is not so that the %s on this endpoint, with no window using it", described(r.loan))
@@ -203,7 +206,9 @@ func (ep *Endpoint) executeSend(r *request, budget *uint64) outcome {
 		}
 		ep.unstall()
 		r.started = true
-		r.byRing = r.invalidate || ep.provider.options.Executor == Target
+		// It must not overtake what the peer has yet to place: an earlier message or Write may
+		// be for the same bytes, or be refused.
+		r.byRing = r.invalidate || ep.provider.options.Executor == Target || c.pending()
 		if r.total > inlinePayload && !r.byRing {
 			ep.farEntries, ep.farCapacity = c.descriptor(&ep.receivedEntries)
 			if r.total > ep.farCapacity {

@@ -115,9 +115,12 @@ func (ep *Endpoint) busy() bool {
 		return ep.revoking != nil
 	}
 	r := &ep.requests[ep.next&uint64(len(ep.requests)-1)]
-	// One that goes through the ring goes on when the peer has rung, and so does a Send
-	// that waits for a receive without a limit; see stall.
-	if r.kind == nd.RequestSend && !r.started && ep.provider.options.ReceiveTimeout == NoLimit {
+	// One that goes through the ring goes on when the peer has rung, and so does an Invalidate
+	// behind those that do, and a Send that waits for a receive without a limit; see stall.
+	switch {
+	case r.kind == nd.RequestSend && !r.started && ep.provider.options.ReceiveTimeout == NoLimit:
+		return false
+	case r.kind == nd.RequestInvalidate && !r.draining && ep.conn.awaiting():
 		return false
 	}
 	return r.draining || ep.state() == connected && !r.awaited

@@ -94,7 +94,8 @@ type Endpoint interface {
 
 	// InvalidateRegion is Invalidate for a region registered by FastRegister on this endpoint, and
 	// ends its local token as well; the region may then be registered again, and the mapping of
-	// its pages be closed. Windows bound to the region have to be invalidated before.
+	// its pages be closed. Requests posted before it may use the region: they run first. Windows
+	// bound to the region have to be invalidated before.
 	//
 	// Errors: [InvalidDeviceRequest] for a region that is not of this kind (use
 	// [MemoryRegion.Deregister]), which stays as it is; [NotSupported]; others as Invalidate.
