@@ -128,7 +128,7 @@ func (p *Provider) track(c *connection) {
 	p.conns[c] = struct{}{}
 	p.mu.Unlock()
 	p.watch(c.peer)
-	if c.peer.Gone() {
+	if c.peer.Gone() || p.member.MarkedDead() {
 		c.peerDied()
 	}
 }

@@ -3,6 +3,8 @@ package endpoint
 import (
 	"fmt"
 	"math/rand/v2"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -457,4 +459,32 @@ func TestHazardsOfTheDeadDoNotCount(t *testing.T) {
 	}
 	p.b.puppet.kill()
 	eventually(t, "the token is drained", func() bool { return space.Drained(token) })
+}
+
+// A peer can write nonsense into the record of a living member. The connections of that
+// member end on both sides, and new ones are refused, although nobody has died.
+func TestDamagedMemberRecordEndsConnections(t *testing.T) {
+	const records, stride = 4096, 512
+	for _, nonsense := range []uint64{0, 1, 77, 1<<32 | 2, ^uint64(0)} {
+		for _, damaged := range []int{active, passive} {
+			t.Run(fmt.Sprintf("%#x/%d", nonsense, damaged), func(t *testing.T) {
+				p := newPair(t, setup{Both: sideOptions{Options: Options{ReceiveTimeout: watchdog}}})
+				p.a.must(order{Do: doReceive, Context: 1, Parts: mine(0, 10)})
+				p.b.must(order{Do: doReceive, Context: 2, Parts: mine(0, 10)})
+				victim := [...]*party{p.a, p.b}[damaged]
+				state, err := shm.At[atomic.Uint64](p.arena, shm.Offset(records+stride*victim.member.Slot()))
+				if err != nil {
+					t.Fatal(err)
+				}
+				state.Store(nonsense)
+				p.a.expect(receiveQueue, failure(nd.RequestReceive, 1, nd.Canceled))
+				p.b.expect(receiveQueue, failure(nd.RequestReceive, 2, nd.Canceled))
+				p.a.refuse(nd.ConnectionAborted, order{Do: doWhy})
+				p.b.refuse(nd.ConnectionAborted, order{Do: doWhy})
+				if why := victim.why(); !strings.Contains(why, "that this one is dead") {
+					t.Errorf("the member whose record is damaged says: %s", why)
+				}
+			})
+		}
+	}
 }

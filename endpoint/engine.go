@@ -110,6 +110,7 @@ func (e *engine) run() {
 		deaths := p.arena.Deaths()
 		if e.check.Swap(false) || deaths != seenDeaths || time.Since(lastSweep) >= sweepEvery {
 			p.member.Sweep(p.letGo)
+			p.partIfOutcast()
 			p.countCrowd()
 			p.testify()
 			seenDeaths, lastSweep = deaths, time.Now()

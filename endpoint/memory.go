@@ -192,8 +192,8 @@ func (r *MemoryRegion) vanish() bool {
 	}
 	r.region.Free()
 	if r.offset != 0 {
-		// The offset is ours and allocated; Free cannot fail but for a failed
-		// hole punch, after which the pages are only not given back yet.
+		// The offset is ours and allocated. Where Free fails all the same, the pages
+		// are not given back yet, or a peer has made them another member's.
 		_ = r.adapter.provider.member.Heap().Free(r.offset)
 	}
 	r.gone = true

@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"math"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -309,6 +311,23 @@ func (p *Provider) letGo(id shm.MemberID) {
 	p.mu.Unlock()
 	for _, c := range lost {
 		c.peerDied()
+	}
+	p.sleep.wake()
+}
+
+// partIfOutcast ends all connections if this member has been marked dead, which a peer
+// that writes into memory of others can do: the other members let go of it.
+func (p *Provider) partIfOutcast() {
+	if !p.member.MarkedDead() {
+		return
+	}
+	p.mu.Lock()
+	conns := slices.Collect(maps.Keys(p.conns))
+	p.mu.Unlock()
+	for _, c := range conns {
+		if !c.lost.Load() {
+			c.peerDied()
+		}
 	}
 	p.sleep.wake()
 }

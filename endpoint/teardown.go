@@ -42,9 +42,13 @@ func (ep *Endpoint) aborted() {
 	if c.gone() || c.far.fault.Load() == 0 { // ORDER fault: after the abort, before which it was stored; else a request of ours was to blame
 		ep.provider.member.Blame(c.peer.ID())
 	}
-	if c.gone() {
+	switch {
+	case c.provider.member.MarkedDead():
+		ep.because(ep.fail("serve", nd.ConnectionAborted, "a process has written into the arena that this one is dead",
+			"find the process of the job that writes beyond its memory, and start the job again"))
+	case c.gone():
 		ep.because(ep.fail("serve", nd.ConnectionAborted, "the peer ("+c.name+") has died or left", ""))
-	} else {
+	default:
 		ep.because(ep.fail("serve", nd.ConnectionAborted, "the peer ("+c.name+") ended the connection", "the peer's Endpoint.Err tells why"))
 	}
 	ep.windDown()
