@@ -31,6 +31,9 @@ func Join(ctx context.Context, name string, rank, size int, options ...Option) (
 	}
 	j := newJob(fabric.Arena(), fabric.Close)
 	if err := j.start(ctx, rank, s.provider); err != nil {
+		if errors.Is(err, shm.ErrTaken) {
+			err = fmt.Errorf("%w; start each rank once", err)
+		}
 		return nil, errors.Join(fmt.Errorf("softnd: join %q: rank %d of %d: %w", name, rank, size, err), j.Close())
 	}
 	current.Store(j)

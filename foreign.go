@@ -35,7 +35,7 @@ func meet(ctx context.Context, found, name string, rank, size int) (*place, erro
 	if err != nil {
 		return nil, err
 	}
-	return &place{found: found, rank: rank, arena: fabric.Arena(), detach: fabric.Close}, nil
+	return &place{found: found, rank: rank, twice: "start each rank once", arena: fabric.Arena(), detach: fabric.Close}, nil
 }
 
 // placeByPMI asks the launcher by PMI for a name, which rank 0 makes up.

@@ -98,6 +98,9 @@ func Init(ctx context.Context, options ...Option) (*Job, error) {
 	}
 	j := newJob(p.arena, p.detach)
 	if err := j.start(ctx, p.rank, s.provider); err != nil {
+		if errors.Is(err, shm.ErrTaken) {
+			err = fmt.Errorf("%w; %s", err, p.twice)
+		}
 		return nil, errors.Join(fmt.Errorf("softnd: init: rank %d of %d: %w", p.rank, p.arena.Ranks(), err), j.Close(), p.quit())
 	}
 	j.place, j.ballast = p, newBallast(p.arena.Ranks())

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -19,6 +20,7 @@ import (
 type place struct {
 	found  string // which launcher, for people
 	rank   int
+	twice  string // what to do if another process is this rank already
 	arena  *shm.Arena
 	detach func() error // gives the arena up
 
@@ -77,7 +79,7 @@ func placeByNdrun(ctx context.Context) (*place, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s=%q is no rank; start the program with ndrun", EnvRank, os.Getenv(EnvRank))
 	}
-	p := &place{rank: int(rank), found: "started by ndrun"}
+	p := &place{rank: int(rank), found: "started by ndrun", twice: takenUnderNdrun()}
 	var home *jobline.Address
 	if text, ok := os.LookupEnv(EnvFabric); ok {
 		a, err := jobline.Parse(text)
@@ -113,6 +115,20 @@ func placeByNdrun(ctx context.Context) (*place, error) {
 	}
 	p.arena, p.detach = arena, arena.Close
 	return p, nil
+}
+
+// takenUnderNdrun is the next step for a process that finds its rank taken. A launcher
+// that runs as a rank of ndrun hands ndrun's variables on to its own ranks.
+func takenUnderNdrun() string {
+	unset := []string{EnvArenaFD, EnvFabric}
+	for _, inner := range []environment{openMPI, slurm} {
+		if _, ok := os.LookupEnv(inner.rank); ok {
+			unset = append(unset, pmi.EnvFD) // ndrun's too, and Init would use it first
+			break
+		}
+	}
+	return fmt.Sprintf("if a launcher that runs under ndrun has started this process, start that launcher with env -u %s; else start each rank once",
+		strings.Join(unset, " -u "))
 }
 
 // inheritedArena attaches the arena in the descriptor that the launcher handed down.

@@ -34,7 +34,7 @@ func (m *Member) Group() (*Group, error) {
 			return m.newGroup(), nil
 		}
 		if peer, err := m.arena.Peer(old); err == nil && m.CheckAlive(peer) {
-			return nil, fmt.Errorf("shm: group: rank %d is already %v, %v: %w; start each rank once", rank, peer.id, peer, ErrTaken)
+			return nil, fmt.Errorf("shm: group: rank %d is already %v, %v: %w", rank, peer.id, peer, ErrTaken)
 		}
 		if p.member.CompareAndSwap(uint64(old), uint64(m.id)) { // ORDER place-taken: pairs with the load in MemberOf
 			p.length.Store(0)
