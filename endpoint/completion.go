@@ -189,8 +189,8 @@ func (q *CompletionQueue) serveSome(results []nd.Result, users []*Endpoint, at, 
 		if !ep.calls() {
 			continue
 		}
-		n, moved := ep.driveFor(q, results)
-		if !moved {
+		n, m := ep.driveFor(q, results)
+		if m == still {
 			continue
 		}
 		asym.Store32(&q.near, uint32(at)) // the next one's turn, so that none is left out
@@ -201,12 +201,11 @@ func (q *CompletionQueue) serveSome(results []nd.Result, users []*Endpoint, at, 
 	return 0, false
 }
 
-func (q *CompletionQueue) driveUsers() (moved bool) {
+func (q *CompletionQueue) driveUsers() {
 	asym.Store(&q.looks, q.looks.Load()+1)
 	for _, ep := range *q.users.Load() {
-		moved = ep.drive() || moved
+		ep.drive()
 	}
-	return moved
 }
 
 func (q *CompletionQueue) take(results []nd.Result) (n int) {

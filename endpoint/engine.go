@@ -103,7 +103,10 @@ func (e *engine) run() {
 	for !e.quit.Load() {
 		e.nudged.Store(false)
 		waiting := p.sleep.waiting.Load() > 0
-		moved := !waiting && p.assist()
+		m := still
+		if !waiting {
+			m = p.assist()
+		}
 		if p.hasChores() {
 			p.doChores()
 		}
@@ -115,7 +118,7 @@ func (e *engine) run() {
 			p.testify()
 			seenDeaths, lastSweep = deaths, time.Now()
 		}
-		if row++; moved && row < burst {
+		if row++; m == progressed && row < burst {
 			continue
 		}
 		row = 0
@@ -124,6 +127,12 @@ func (e *engine) run() {
 		was := seen
 		seen = now
 		switch {
+		case m == held:
+			// The holder may serve the endpoint or not: look in later. An armed bell would gain
+			// nothing, and each time that it is armed costs every process a barrier.
+			time.Sleep(lookIn)
+			lookIn = min(2*lookIn, p.longestLookIn())
+			continue
 		case e.loops.Load() > 0: // a program sleeps where neither we nor a peer can see it
 			e.sleep()
 		case waiting && now.begun == was.begun && !p.restless():
@@ -131,7 +140,7 @@ func (e *engine) run() {
 		case waiting || now != was:
 			// The program serves its own endpoints. Look in later, without
 			// asking anybody to ring.
-			if moved {
+			if m == progressed {
 				lookIn = shortLookIn
 			}
 			time.Sleep(lookIn)
@@ -146,17 +155,17 @@ func (e *engine) run() {
 
 // assist is progress without the endpoints that the program has driven by itself,
 // eagerly, since the last time: it moves the same bytes, and its caches have them.
-func (p *Provider) assist() (moved bool) {
-	moved = p.member.HasMail() && p.collectMail()
+func (p *Provider) assist() motion {
+	m := motionOf(p.member.HasMail() && p.collectMail())
 	for _, ep := range *p.live.Load() {
 		looks := ep.receiveCQ.looks.Load() + ep.initiatorCQ.looks.Load()
 		eager := eagerLooks * (1 + uint64(len(*ep.receiveCQ.users.Load())/farLooks)) // a look at many is one at some
 		if looks-ep.looksSeen < eager || ep.hasOverrun() {
-			moved = ep.drive() || moved
+			m = max(m, ep.drive())
 		}
 		ep.looksSeen = looks
 	}
-	return moved
+	return m
 }
 
 // longestLookIn keeps the engines of many processes from taking turns with their programs.
@@ -188,7 +197,7 @@ func (e *engine) sleep() {
 	p := e.p
 	ticket := e.bell.Arm()
 	defer e.bell.Disarm()
-	if p.progress() || e.quit.Load() || e.check.Load() {
+	if p.progress() != still || e.quit.Load() || e.check.Load() {
 		return
 	}
 	limit := sweepEvery

@@ -12,22 +12,37 @@ import (
 // a large transfer keeps neither the program nor other endpoints waiting.
 const quantum = 256 << 10
 
-// drive moves what can be moved now, unless somebody else is at it already.
-// It tells whether anything moved, or may have.
-func (ep *Endpoint) drive() bool {
-	_, moved := ep.driveFor(nil, nil)
-	return moved
+// motion is the outcome of driving endpoints.
+type motion uint8
+
+const (
+	still      motion = iota // nothing to move
+	held                     // another goroutine holds an endpoint, and may or may not serve it
+	progressed               // something has moved, or may have
+)
+
+func motionOf(moved bool) motion {
+	if moved {
+		return progressed
+	}
+	return still
+}
+
+// drive moves what can be moved now, unless another goroutine holds the endpoint.
+func (ep *Endpoint) drive() motion {
+	_, m := ep.driveFor(nil, nil)
+	return m
 }
 
 // driveFor is drive for one who takes results of a queue, and has room for some.
 // It returns how many it has put there instead of into the queue; if any, there
 // may be more to move.
-func (ep *Endpoint) driveFor(q *CompletionQueue, room []nd.Result) (n int, moved bool) {
+func (ep *Endpoint) driveFor(q *CompletionQueue, room []nd.Result) (n int, m motion) {
 	if s := ep.state(); s != connected && (s == failed || s == closed || s == idle && !ep.hasOverrun()) {
-		return 0, false
+		return 0, still
 	}
 	if !ep.mu.Enter() && !ep.mu.TryLock() {
-		return 0, true // whoever is at it may not serve, so the caller must not go to sleep
+		return 0, held
 	}
 	// Messages go straight to the one who polls if there is nothing else to be done before, and no result before theirs.
 	if q == ep.receiveCQ && ep.now.Load() == uint32(connected) && ep.done == ep.tail && !ep.halfway && q.passes() && ep.conn.ref.Link.IsOpen() {
@@ -42,9 +57,9 @@ func (ep *Endpoint) driveFor(q *CompletionQueue, room []nd.Result) (n int, moved
 			ep.release(false) // the peer may hold requests back until it knows
 		}
 	}
-	moved = n > 0 || ep.step()
+	m = motionOf(n > 0 || ep.step())
 	ep.mu.Unlock()
-	return n, moved
+	return n, m
 }
 
 // calls tells, roughly and without the lock, whether there is something to do

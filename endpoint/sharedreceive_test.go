@@ -144,7 +144,7 @@ func TestSharedReceiveLetsTheEngineSleep(t *testing.T) {
 					}
 					for _, side := range []*side{r.owner.local, p.local} {
 						eventually(t, "nothing moves any more", func() bool {
-							return !r.owner.local.provider.progress() && !p.local.provider.progress()
+							return r.owner.local.provider.progress() == still && p.local.provider.progress() == still
 						})
 						// It is so for a moment while somebody else looks.
 						eventually(t, "the engine does not look again and again", func() bool { return !side.provider.restless() })

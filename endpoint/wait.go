@@ -36,8 +36,10 @@ const (
 	// A sleeper looks around this often even if nobody rings. Nothing depends on
 	// it: the engine looks for deaths, and wakes the waits.
 	sleepLimit = 500 * time.Millisecond
-	// And this often while something is under way that no ring announces.
+	// And this often while something is under way that no ring announces, or when it has
+	// yielded so many times to another goroutine that holds an endpoint.
 	restlessLimit = time.Millisecond
+	heldYields    = 64
 )
 
 // sleepers are the waits of this process, which sleep on the member's doorbell.
@@ -260,18 +262,24 @@ func (p *Provider) park(ctx context.Context, call testimony.Call, ready func() b
 			<-woken // it may be in the arena, which may go when we have returned
 		}
 	}()
+	yields := 0 // consecutive ones to the holder of an endpoint
 	for deaths := p.arena.Deaths(); ; {
 		ticket := p.sleep.enter()
-		moved := p.progress()
+		m := p.progress()
+		if m != held {
+			yields = 0
+		}
 		done, err := ready(), ctx.Err()
 		if p.sleep.shut.Load() {
 			err = errClosed
 		}
 		switch {
 		case done || err != nil:
-		case moved:
-			shm.Yield() // to whoever holds an endpoint that could not be looked at
-		case p.restless():
+		case m == progressed:
+		case m == held && yields < heldYields:
+			yields++
+			shm.Yield()
+		case m == held || p.restless():
 			p.sleep.bell.Sleep(ticket, restlessLimit)
 		default:
 			p.sleep.bell.Sleep(ticket, sleepLimit)
@@ -315,12 +323,11 @@ func (p *Provider) countCrowd() {
 	p.crowd.Store(int32(max(p.arena.LiveMembers(), p.arena.Ranks())))
 }
 
-// progress moves everything of this process that can be moved now, and tells
-// whether anything did.
-func (p *Provider) progress() bool {
-	moved := p.member.HasMail() && p.collectMail()
+// progress moves everything of this process that can be moved now.
+func (p *Provider) progress() motion {
+	m := motionOf(p.member.HasMail() && p.collectMail())
 	for _, ep := range *p.live.Load() {
-		moved = ep.drive() || moved
+		m = max(m, ep.drive())
 	}
-	return moved
+	return m
 }

@@ -1,0 +1,53 @@
+package endpoint
+
+import (
+	"context"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/softnd/softnd/internal/testimony"
+)
+
+// TestHeldEndpointKeepsNobodyBusy: neither the engine nor a wait spins while another goroutine
+// holds an endpoint, which needs the processor more.
+func TestHeldEndpointKeepsNobodyBusy(t *testing.T) {
+	const hold = 500 * time.Millisecond
+	for _, waiting := range []bool{false, true} {
+		p := newPair(t, setup{})
+		s := p.b.local
+		ep := s.endpoint(0).(*Endpoint)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		if waiting {
+			go func() {
+				ended <- s.provider.WaitFor(ctx, testimony.Call{}, func() bool { return false })
+			}()
+			eventually(t, "the wait sleeps", func() bool { return s.provider.sleep.asleep.Load() > 0 })
+		} else {
+			close(ended)
+		}
+		ep.mu.Lock()
+		s.provider.engine.nudge()
+		s.provider.sleep.wake()
+		began, used := time.Now(), processorTime(t)
+		time.Sleep(hold)
+		used = processorTime(t) - used
+		held := time.Since(began)
+		ep.mu.Unlock()
+		cancel()
+		<-ended
+		if used > held/4 {
+			t.Errorf("waiting %v: the process used %v of processor time in the %v in which the endpoint was held", waiting, used, held)
+		}
+	}
+}
+
+func processorTime(t *testing.T) time.Duration {
+	t.Helper()
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
