@@ -89,6 +89,9 @@ func placeByNdrun(ctx context.Context) (*place, error) {
 		home = &a
 	}
 	arena, lost := inheritedArena(ctx, home)
+	if errors.Is(lost, shm.ErrVersion) {
+		return nil, lost
+	}
 	if home != nil {
 		line, file, err := jobline.Dial(ctx, *home, p.rank, arena == nil)
 		switch {
@@ -145,6 +148,9 @@ func inheritedArena(ctx context.Context, home *jobline.Address) (*shm.Arena, err
 	file := os.NewFile(uintptr(own), "arena")
 	defer file.Close()
 	arena, err := shm.Attach(ctx, file)
+	if errors.Is(err, shm.ErrVersion) {
+		return nil, err // which is the right descriptor
+	}
 	if err != nil {
 		return nil, fmt.Errorf("descriptor %d (%s; did a wrapper close or replace it?): %w", fd, EnvArenaFD, err)
 	}

@@ -2,6 +2,7 @@ package endpoint
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -303,4 +304,25 @@ func TestNotConnectedYet(t *testing.T) {
 	if r := p.a.do(order{Do: doWhy}); r.Status != nd.Success {
 		t.Errorf("an endpoint that was never connected gives a reason: %s", r.Text)
 	}
+}
+
+// A request that is refused for want of a connection says in which state the endpoint is,
+// and what to do about that one.
+func TestPostWithoutConnection(t *testing.T) {
+	why := func(want string, err error) {
+		t.Helper()
+		if nd.StatusOf(err) != nd.ConnectionInvalid || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("%v, want %q at its end", err, want)
+		}
+	}
+	ep := idle1(t).ep
+	why("the endpoint is not connected yet: connection invalid; post when Connect and CompleteConnect, or Accept, have returned", ep.Send(1, nil, 0))
+	wantStatus(t, ep.Close(), nd.Success)
+	why("the endpoint was closed: connection invalid; connect a new endpoint", ep.Send(1, nil, 0))
+	onEvery(t, setup{}, func(t *testing.T, p *pair) {
+		p.goodEnd(p.a, p.b)
+		if got := p.a.do(order{Do: doSend}).Text; !strings.Contains(got, "the endpoint has been disconnected") || strings.Contains(got, "connect it") {
+			t.Errorf("a Send after a disconnect says %q", got)
+		}
+	})
 }

@@ -137,16 +137,29 @@ func (ep *Endpoint) checkLength(op string, sge []nd.SGE) error {
 	return nil
 }
 
+// notConnected is the error of a request that is posted before the endpoint is connected,
+// or after it has disconnected or was closed.
+func (ep *Endpoint) notConnected(op string) error {
+	detail, next := "the endpoint is not connected yet", "post when Connect and CompleteConnect, or Accept, have returned"
+	switch s := ep.state(); {
+	case ep.closedQ:
+		detail, next = "the endpoint was closed", "connect a new endpoint"
+	case s == closing || s == closed:
+		detail, next = "the endpoint has been disconnected", "connect a new endpoint"
+	}
+	return ep.fail(op, nd.ConnectionInvalid, detail, next)
+}
+
 // newRequest takes the next slot of the initiator queue. The slot counts only
 // once enqueue has been called.
 func (ep *Endpoint) newRequest(op string, k nd.RequestType, flags nd.OpFlags, reqCtx uint64) (*request, error) {
-	switch s := ep.state(); s {
+	switch ep.state() {
 	case connected, peerGone, failed:
 		if ep.hasOverrun() {
 			return nil, ep.overrunError(op)
 		}
 	default:
-		return nil, ep.fail(op, nd.ConnectionInvalid, "the endpoint is "+s.String(), "connect it first; a disconnected one cannot be used again")
+		return nil, ep.notConnected(op)
 	}
 	if !ep.hasSlot() {
 		return nil, ep.noRoom[1]

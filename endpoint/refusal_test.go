@@ -23,6 +23,7 @@ func TestRefusals(t *testing.T) {
 	all := func(d nd.WindowDescriptor) string {
 		return fmt.Sprintf("%d bytes at %#x to read and write", size, d.Address)
 	}
+	const localToken = "nothing to a peer, since it is the local token of a region (pass the remote token of the peer's region or window)"
 	const beyond = ": the range leaves the granted memory"
 	for name, offend := range map[string]func(p *pair) texts{
 		"write out of range": func(p *pair) texts {
@@ -63,6 +64,25 @@ func TestRefusals(t *testing.T) {
 			own.Token = bogus
 			p.a.must(order{Do: doRead, Parts: []part{{Len: n, Token: bogus}}, Far: p.b.memory})
 			return texts{a: "read on endpoint 1: scatter/gather entry of " + granting(n, own, "nothing: the token is not valid")}
+		},
+		"write with the peer's local token": func(p *pair) texts {
+			far := p.b.memory
+			far.Token = nd.Token(p.b.must(order{Do: doRegionInfo}).Sum)
+			p.a.must(order{Do: doWrite, Parts: mine(0, n), Far: far})
+			text := granting(n, far, localToken)
+			return texts{"write on endpoint 1: " + text, "refused a write of " + text}
+		},
+		"read with a local token of its own": func(p *pair) texts {
+			far := p.b.memory
+			far.Token = nd.Token(p.a.must(order{Do: doRegionInfo}).Sum)
+			p.a.must(order{Do: doRead, Parts: mine(0, n), Far: far})
+			return texts{"read on endpoint 1: " + granting(n, far, localToken), "refused a read of " + granting(n, far, "nothing")}
+		},
+		"entry with a remote token": func(p *pair) texts {
+			own := p.a.memory
+			p.a.must(order{Do: doWrite, Parts: []part{{Len: n, Token: own.Token}}, Far: p.b.memory})
+			return texts{a: "write on endpoint 1: scatter/gather entry of " +
+				granting(n, own, "nothing here, since it is a remote token (pass the local token of the region)")}
 		},
 		"receive without a token": func(p *pair) texts {
 			own := p.b.memory

@@ -14,6 +14,8 @@ import (
 	"github.com/cespare/xxhash/v2"
 	"github.com/edsrzf/mmap-go"
 	"golang.org/x/sys/unix"
+
+	"github.com/softnd/softnd/internal/build"
 )
 
 // Config says what kind of arena [Create] makes. The zero value is an arena
@@ -117,6 +119,7 @@ func create(file *os.File, geo geometry, ranks int) (*Arena, error) {
 	h.magic, h.ranks, h.layout, h.size = Magic, uint32(ranks), LayoutHash(), geo.size
 	h.secret, h.id = a.secret, a.id
 	h.checksum = h.constants().sum()
+	copy(h.build[:], build.Name())
 	h.version.Store(Version) // ORDER arena-ready: pairs with the load in readHeader
 	return a, nil
 }
@@ -269,10 +272,10 @@ func readHeader(ctx context.Context, h *header, fileSize uint64) (c constants, g
 		return c, geo, fmt.Errorf("%w: magic %#x, want %#x", ErrNotArena, c.magic, Magic)
 	}
 	if version != Version {
-		return c, geo, fmt.Errorf("%w: it is %d, this program speaks %d; use one softnd release in all processes", ErrVersion, version, Version)
+		return c, geo, otherVersion("the arena was made by", h.build[:], fmt.Sprintf("the arena's layout is of version %d, this program's of %d", version, Version))
 	}
 	if hash := LayoutHash(); c.layout != hash {
-		return c, geo, fmt.Errorf("%w: layout hash %#x, this program's is %#x; use one softnd release in all processes", ErrVersion, c.layout, hash)
+		return c, geo, otherVersion("the arena was made by", h.build[:], fmt.Sprintf("the arena's layout has hash %#x, this program's %#x", c.layout, hash))
 	}
 	if want := c.sum(); c.checksum != want {
 		return c, geo, fmt.Errorf("header checksum %#x, computed %#x: %w", c.checksum, want, ErrDamaged)

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/softnd/softnd/internal/build"
 )
 
 func TestCreateRefuses(t *testing.T) {
@@ -132,8 +134,9 @@ func TestAttachRefuses(t *testing.T) {
 		{"shorter than its header says", image(crafted(nil), testSize-ChunkSize, sealed), ErrTruncated, "100663296 bytes"},
 		{"only a header", image(crafted(nil), headerSize, sealed), ErrTruncated, "has 4096"},
 		{"longer than its header says", image(crafted(nil), testSize+ChunkSize, sealed), ErrDamaged, "has"},
-		{"of another version", image(crafted(func(h *header) { h.version.Store(Version + 1) }), testSize, sealed), ErrVersion, "speaks 1"},
-		{"of another layout", image(crafted(func(h *header) { h.layout++ }), testSize, sealed), ErrVersion, "layout hash"},
+		{"of another version", image(crafted(func(h *header) { h.version.Store(Version + 1); copy(h.build[:], "v7.8.9\a") }), testSize, sealed), ErrVersion,
+			"the arena was made by softnd v7.8.9?, this program contains softnd " + build.Name() + ": arena of another version (the arena's layout is of version 2, this program's of 1); build"},
+		{"of another layout", image(crafted(func(h *header) { h.layout++ }), testSize, sealed), ErrVersion, "that does not say its build, this program"},
 		{"with a damaged checksum", image(damaged(64), testSize, sealed), ErrDamaged, "checksum"},
 		{"with a damaged size", image(damaged(24), testSize, sealed), ErrDamaged, "checksum"},
 		{"with a damaged secret", image(damaged(32), testSize, sealed), ErrDamaged, "checksum"},

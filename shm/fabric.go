@@ -87,7 +87,7 @@ func fabricAddress(user uint32, name string) string {
 }
 
 func openFabric(ctx context.Context, at string, user uint32, cfg Config) (*Fabric, error) {
-	f := &Fabric{own: fabricRecord{version: Version, hash: LayoutHash(), user: user}}
+	f := &Fabric{own: recordOf(user)}
 	try, pause := fabricFirstTry, fabricFirstPause
 	for {
 		again, err := f.join(ctx, at, try)

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+
+	"github.com/softnd/softnd/internal/build"
 )
 
 // How a process gets into a named fabric. One record goes each way over a
@@ -28,7 +30,7 @@ import (
 //	20  4  effective user of the sender
 //	24  8  layout hash of the sender
 //	32 16  arena id (welcome only, else 0)
-//	48 16  reserved, 0
+//	48 16  start of the name of the sender's build, ended by zeros
 //
 // The first two fields stay what they are in all protocol versions.
 const (
@@ -58,6 +60,14 @@ type fabricRecord struct {
 	user    uint32
 	hash    uint64
 	id      [2]uint64
+	build   [16]byte
+}
+
+// recordOf is a record of this program, run by a user, without a status.
+func recordOf(user uint32) fabricRecord {
+	r := fabricRecord{version: Version, hash: LayoutHash(), user: user}
+	copy(r.build[:], build.Name())
+	return r
 }
 
 func (r fabricRecord) encode() []byte {
@@ -70,7 +80,7 @@ func (r fabricRecord) encode() []byte {
 	b = binary.LittleEndian.AppendUint64(b, r.hash)
 	b = binary.LittleEndian.AppendUint64(b, r.id[0])
 	b = binary.LittleEndian.AppendUint64(b, r.id[1])
-	return b[:fabricRecordSize]
+	return append(b, r.build[:]...)
 }
 
 // errProtocol: the peer is a fabric's, but speaks another protocol version.
@@ -98,8 +108,8 @@ func parseFabric(b []byte) (r fabricRecord, err error) {
 		hash:    binary.LittleEndian.Uint64(b[24:]),
 		id:      [2]uint64{binary.LittleEndian.Uint64(b[32:]), binary.LittleEndian.Uint64(b[40:])},
 	}
-	reserved := binary.LittleEndian.Uint64(b[48:]) | binary.LittleEndian.Uint64(b[56:])
-	if r.status == 0 || r.status >= fabricStatusEnd || reserved != 0 || r.status != fabricWelcome && r.id != [2]uint64{} {
+	copy(r.build[:], b[48:])
+	if r.status == 0 || r.status >= fabricStatusEnd || r.status != fabricWelcome && r.id != [2]uint64{} {
 		return fabricRecord{}, fmt.Errorf("%w: a record that no release writes (status %d)", ErrNotFabric, r.status)
 	}
 	return r, nil
@@ -132,7 +142,7 @@ func (own fabricRecord) verdict(b []byte, descriptors int) (id [2]uint64, err er
 	r, err := parseFabric(b)
 	switch {
 	case errors.Is(err, errProtocol):
-		return id, fmt.Errorf("%w: %w; use one softnd release in all processes", ErrVersion, err)
+		return id, otherVersion("the members of the fabric contain", nil, err.Error())
 	case err != nil:
 		return id, err
 	}
@@ -143,8 +153,8 @@ func (own fabricRecord) verdict(b []byte, descriptors int) (id [2]uint64, err er
 		}
 		return r.id, nil
 	case fabricWrongVersion:
-		return id, fmt.Errorf("%w: its members speak version %d with layout hash %#x, this program %d with %#x; use one softnd release in all processes",
-			ErrVersion, r.version, r.hash, own.version, own.hash)
+		return id, otherVersion("the members of the fabric contain", r.build[:],
+			fmt.Sprintf("their layout is of version %d with hash %#x, this program's of %d with %#x", r.version, r.hash, own.version, own.hash))
 	case fabricWrongUser:
 		return id, wrongUser(r.user, own.user)
 	}

@@ -18,6 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/softnd/softnd/internal/build"
 	"github.com/softnd/softnd/internal/unixsock"
 )
 
@@ -644,7 +645,8 @@ func TestFabricWithHostileMembers(t *testing.T) {
 		{"a hello", with(func(r *fabricRecord) { r.status = fabricHello }).encode(), nil, ErrNotFabric, "status 1"},
 		{"no status", with(func(r *fabricRecord) { r.status = 0 }).encode(), nil, ErrNotFabric, "status 0"},
 		{"an unknown status", with(func(r *fabricRecord) { r.status = 77 }).encode(), nil, ErrNotFabric, "status 77"},
-		{"another version", with(func(r *fabricRecord) { r.status, r.version = fabricWrongVersion, 99 }).encode(), nil, ErrVersion, "speak version 99"},
+		{"another version", with(func(r *fabricRecord) { r.status, r.version, r.build = fabricWrongVersion, 99, [16]byte{'v', '9'} }).encode(), nil, ErrVersion,
+			"the members of the fabric contain softnd v9, this program contains softnd " + build.Name() + ": arena of another version (their layout is of version 99"},
 		{"another protocol", append(binary.LittleEndian.AppendUint64(nil, fabricMagic), 9, 0, 0, 0), nil, ErrVersion, "it is 9, this program speaks 1"},
 		{"another user", with(func(r *fabricRecord) { r.status, r.user = fabricWrongUser, 4711 }).encode(), nil, ErrUser, "user 4711"},
 	} {
@@ -893,7 +895,7 @@ func TestFabricWithFewDescriptors(t *testing.T) {
 }
 
 func TestFabricRecord(t *testing.T) {
-	r := fabricRecord{status: fabricWelcome, version: 2, user: 3, hash: 4, id: [2]uint64{5, 6}}
+	r := fabricRecord{status: fabricWelcome, version: 2, user: 3, hash: 4, id: [2]uint64{5, 6}, build: [16]byte{7}}
 	b := r.encode()
 	if len(b) != fabricRecordSize || string(b[:8]) != "SOFTNDFB" {
 		t.Errorf("%d bytes that begin with %q", len(b), b[:8])

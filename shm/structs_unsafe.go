@@ -7,8 +7,8 @@ import (
 )
 
 // header is the first page of an arena, in host byte order. Everything before
-// deaths is written once by the creator, before version, and covered by
-// checksum.
+// deaths is written once by the creator, before version, and all but build is
+// covered by checksum.
 type header struct {
 	_        structs.HostLayout
 	magic    uint64
@@ -19,7 +19,7 @@ type header struct {
 	secret   [2]uint64 // seeds the token tags
 	id       [2]uint64 // random; tells two arenas apart
 	checksum uint64
-	_        [56]byte
+	build    [56]byte      // name of the creator's build, for messages; stays here in all versions
 	deaths   atomic.Uint64 // deaths and departures so far
 	_        [120]byte
 	arrived  atomic.Uint64 // barrier: arrivals so far, in all rounds; two ranks have place.round instead

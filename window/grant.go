@@ -12,8 +12,11 @@ func (g *Guard) Granted(r *Ref) string {
 	g.publish(hazardOf(r.Token, 0))
 	defer g.clear()
 	_, tm, word := g.space.table.lookup(r.Token)
-	if tm == nil || tm.owner != g.space.owner || word.rights()&kindOf(r.Rights) == 0 {
+	switch {
+	case tm == nil || tm.owner != g.space.owner:
 		return "nothing"
+	case word.rights()&kindOf(r.Rights) == 0:
+		return otherKind(word)
 	}
 	return grantText(word.rights(), tm.base, uint64(len(tm.mem)))
 }
@@ -25,9 +28,9 @@ func (g *Guard) grantedByPeer(r *Ref) string {
 	owner, base, length := Owner(e.owner.Load()), e.base.Load(), e.length.Load()
 	latest := makeToken(index, firstTag(t.arena.Secret(), index)+e.binds.Load())
 	switch {
+	case word.valid() && word.token() == r.Token && word.rights()&kindOf(r.Rights) == 0: // whosever it is
+		return otherKind(word)
 	case r.Token == 0 || word.token() != r.Token || owner != r.Of.Owner:
-		return "nothing"
-	case word.valid() && word.rights()&kindOf(r.Rights) == 0:
 		return "nothing"
 	case word.valid() && entryWord(e.word.Load()) == word: // again, on purpose: the fields do not change while the word is valid,
 		return grantText(word.rights(), base, length)
@@ -35,6 +38,15 @@ func (g *Guard) grantedByPeer(r *Ref) string {
 		return fmt.Sprintf("nothing any more (%d bytes at %#x before)", length, base)
 	}
 	return "nothing any more"
+}
+
+// otherKind words what a token grants that is local where a remote one belongs, or the
+// reverse.
+func otherKind(word entryWord) string {
+	if word.rights()&Local != 0 {
+		return "nothing to a peer, since it is the local token of a region (pass the remote token of the peer's region or window)"
+	}
+	return "nothing here, since it is a remote token (pass the local token of the region)"
 }
 
 // kindOf says for which kind of request rights are meant.

@@ -30,10 +30,14 @@ func TestGranted(t *testing.T) {
 	r := owner.region(t, mem, nd.AllowLocalWrite|nd.AllowRemoteRead)
 	local, remote := r.Tokens()
 	check("local", owner.guard, mine(local, Local), text(mem, "to read and write"))
-	check("local as a remote one", owner.guard, mine(local, Remote), "nothing")
+	const localToken = "nothing to a peer, since it is the local token of a region (pass the remote token of the peer's region or window)"
+	check("local as a remote one", owner.guard, mine(local, Remote), localToken)
+	check("remote as a local one", owner.guard, mine(remote, Local), "nothing here, since it is a remote token (pass the local token of the region)")
 	check("remote", owner.guard, mine(remote, Remote), text(mem, "to read"))
 	check("remote, by the peer", executor.guard, farRef(to, remote, Write, 0), text(mem, "to read"))
-	check("local, by the peer", executor.guard, farRef(to, local, Read, 0), "nothing")
+	check("local, by the peer", executor.guard, farRef(to, local, Read, 0), localToken)
+	ours, _ := executor.region(t, executor.alloc(t, 64), 0).Tokens()
+	check("the peer's own local one", executor.guard, farRef(to, ours, Read, 0), localToken)
 	check("a local one of the peer's", executor.guard, mine(local, Local), "nothing")
 	stranger := *to
 	stranger.Owner++

@@ -5,16 +5,14 @@ import (
 	"io"
 	"os"
 	"runtime"
-	"runtime/debug"
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/softnd/softnd/internal/build"
 )
 
-const (
-	unknown = "unknown"
-	module  = "github.com/softnd/softnd"
-)
+const unknown = "unknown"
 
 // ThisMachine describes the machine that the program runs on. The cores are
 // those that the calling thread may use, so call it before pinning.
@@ -25,7 +23,7 @@ func ThisMachine() Machine {
 		Kernel:    kernel(),
 		System:    runtime.GOOS + "/" + runtime.GOARCH,
 		Go:        runtime.Version(),
-		Softnd:    revision(debug.ReadBuildInfo()),
+		Softnd:    build.Name(),
 	}
 }
 
@@ -67,37 +65,4 @@ func kernel() string {
 		return unknown
 	}
 	return unix.ByteSliceToString(u.Release[:])
-}
-
-// revision is that of the build if softnd is what was built, and the version of
-// the module if it is part of another program.
-func revision(info *debug.BuildInfo, ok bool) string {
-	if !ok {
-		return unknown
-	}
-	if info.Main.Path != module {
-		return version(info.Deps)
-	}
-	found, modified := unknown, ""
-	for _, s := range info.Settings {
-		switch {
-		case s.Key == "vcs.revision":
-			found = s.Value
-		case s.Key == "vcs.modified" && s.Value == "true":
-			modified = "+modified"
-		}
-	}
-	if found == unknown {
-		return unknown
-	}
-	return found + modified
-}
-
-func version(deps []*debug.Module) string {
-	for _, d := range deps {
-		if d.Path == module && d.Version != "" {
-			return d.Version
-		}
-	}
-	return unknown
 }

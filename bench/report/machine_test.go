@@ -1,7 +1,6 @@
 package report
 
 import (
-	"runtime/debug"
 	"strings"
 	"testing"
 )
@@ -29,30 +28,6 @@ func TestTheProcessorIsFound(t *testing.T) {
 	} {
 		if got := model(strings.NewReader(info)); got != want {
 			t.Errorf("%q: got %q, want %q", info, got, want)
-		}
-	}
-}
-
-func TestTheRevisionOfTheBuild(t *testing.T) {
-	own := debug.Module{Path: module}
-	vcs := []debug.BuildSetting{{Key: "vcs.revision", Value: "abc"}, {Key: "vcs.modified", Value: "false"}}
-	changed := []debug.BuildSetting{{Key: "vcs.revision", Value: "abc"}, {Key: "vcs.modified", Value: "true"}}
-	for _, c := range []struct {
-		name string
-		info *debug.BuildInfo
-		want string
-	}{
-		{"nothing", nil, unknown},
-		{"a test", &debug.BuildInfo{Main: own}, unknown},
-		{"a clean build", &debug.BuildInfo{Main: own, Settings: vcs}, "abc"},
-		{"a changed build", &debug.BuildInfo{Main: own, Settings: changed}, "abc+modified"},
-		{"a part of another program", &debug.BuildInfo{
-			Main: debug.Module{Path: "example.org/x"}, Settings: vcs, Deps: []*debug.Module{{Path: module, Version: "v1.2.3"}},
-		}, "v1.2.3"},
-		{"no part of the program", &debug.BuildInfo{Main: debug.Module{Path: "example.org/x"}, Settings: vcs}, unknown},
-	} {
-		if got := revision(c.info, c.info != nil); got != c.want {
-			t.Errorf("%s: got %q, want %q", c.name, got, c.want)
 		}
 	}
 }

@@ -23,7 +23,7 @@ type Machine struct {
 	Kernel    string `json:"kernel"`
 	System    string `json:"system"` // GOOS/GOARCH
 	Go        string `json:"go"`
-	Softnd    string `json:"softnd"` // revision of the build, "unknown" if it does not say
+	Softnd    string `json:"softnd"` // version or revision of the build
 }
 
 // Result is one figure: one test at one size, with its settings.

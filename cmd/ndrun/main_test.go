@@ -176,6 +176,11 @@ func TestUsageErrors(t *testing.T) {
 	if err := os.WriteFile(file, []byte("text"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	sourceDir := t.TempDir()
+	source := filepath.Join(sourceDir, "main.go")
+	if err := os.WriteFile(source, []byte("package main"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	const read, find, options = "ndrun: read the command line: ", "ndrun: find the program ", `; "ndrun -h" shows the options` + "\n"
 	for _, tc := range []struct {
 		args []string
@@ -190,6 +195,10 @@ func TestUsageErrors(t *testing.T) {
 		{[]string{"-n", "-wdir", "/", "true"}, read + `invalid value "-wdir" for -n: a job has 1 to 1024 ranks` + options},
 		{[]string{"-bogus", "true"}, read + "unknown option -bogus" + options},
 		{[]string{"---n", "2", "true"}, read + "unknown option ---n; did you mean -n?" + options},
+		{[]string{"--ranks", "4", "true"}, read + "unknown option --ranks; did you mean -n?" + options},
+		{[]string{"--time", "4", "true"}, read + "unknown option --time; did you mean --timeout?" + options},
+		{[]string{"--arena", "4", "true"}, read + "unknown option --arena; did you mean --arena-size?" + options},
+		{[]string{source}, find + source + ": it is a Go source file; name the directory of its package, " + sourceDir + ", or an executable\n"},
 		{[]string{"--timout", "2", "true"}, read + "unknown option --timout; did you mean --timeout?" + options},
 		{[]string{"-wdri=/", "true"}, read + "unknown option -wdri; did you mean -wdir?" + options},
 		{[]string{"--dry-run=yes", "true"}, read + `option --dry-run takes no value; leave "=yes" out` + options},

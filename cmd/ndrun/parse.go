@@ -147,13 +147,26 @@ func withoutDashes(name string) string {
 	return strings.TrimPrefix(strings.TrimPrefix(name, "-"), "-")
 }
 
+// foreign are names of other launchers' options, and what ndrun calls them.
+var foreign = map[string]string{
+	"ranks": "-n", "nranks": "-n", "procs": "-n", "nprocs": "-n", "processes": "-n", "ntasks": "-n", "c": "-n",
+	"cwd": "-wdir", "chdir": "-wdir", "workdir": "-wdir", "export": "-x", "time-limit": "--timeout", "walltime": "--timeout",
+	"bind": "--bind-to", "cpu-bind": "--bind-to", "tag-output": "--label", "prepend-rank": "--label",
+}
+
 // nearest is what to put behind an unknown option: the one that was perhaps meant.
 func nearest(name string) string {
 	bare := withoutDashes(name)
+	if own, ok := foreign[strings.ToLower(bare)]; ok {
+		return "; did you mean " + own + "?"
+	}
 	best, distance := "", len(bare)/3+1 // of more slips than that nobody would recognise it
 	for _, s := range sections {
 		for _, o := range s.options {
 			for shown := range strings.SplitSeq(o.names, ", ") {
+				if len(bare) > 1 && strings.HasPrefix(withoutDashes(shown), bare) {
+					return "; did you mean " + shown + "?"
+				}
 				if d := levenshtein.ComputeDistance(bare, withoutDashes(shown)); d <= distance && (best == "" || d < distance) {
 					best, distance = shown, d
 				}

@@ -27,6 +27,13 @@ type program struct {
 //
 // what says in errors what the name is for.
 func find(what, name string) (program, error) {
+	if info, err := os.Stat(name); strings.HasSuffix(name, ".go") && err == nil && info.Mode().IsRegular() {
+		dir := filepath.Dir(name)
+		if dir != "." && !filepath.IsAbs(dir) {
+			dir = "./" + dir
+		}
+		return program{}, fmt.Errorf("find the %s %s: it is a Go source file; name the directory of its package, %s, or an executable", what, name, dir)
+	}
 	if !strings.Contains(name, "/") {
 		path, err := exec.LookPath(name)
 		if err == nil {

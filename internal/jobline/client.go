@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/softnd/softnd/internal/build"
 	"github.com/softnd/softnd/internal/peeruser"
 	"github.com/softnd/softnd/internal/unixsock"
 )
@@ -49,7 +50,7 @@ func introduce(c *unixsock.Conn, a Address, rank int, wantFile bool) (*os.File, 
 	if own := uint32(os.Geteuid()); user != own {
 		return nil, fmt.Errorf("it runs as user %d, this process as user %d", user, own)
 	}
-	if err := send(c, record{Kind: hello, Version: version, Secret: a.secret, Rank: rank, File: wantFile}); err != nil {
+	if err := send(c, record{Kind: hello, Version: version, Build: build.Name(), Secret: a.secret, Rank: rank, File: wantFile}); err != nil {
 		return nil, err
 	}
 	b := make([]byte, maxRecord+1)

@@ -93,6 +93,7 @@ const (
 type record struct {
 	Kind    string `json:"kind"`
 	Version int    `json:"version,omitempty"` // hello
+	Build   string `json:"build,omitempty"`   // hello: name of the sender's build of softnd
 	Secret  string `json:"secret,omitempty"`  // hello
 	Rank    int    `json:"rank,omitempty"`    // hello
 	File    bool   `json:"file,omitempty"`    // hello: send it

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/softnd/softnd/internal/build"
 	"github.com/softnd/softnd/internal/unixsock"
 )
 
@@ -184,10 +185,11 @@ func TestRefusals(t *testing.T) {
 	for _, tc := range []struct{ name, said, want string }{
 		{"secret", change(func(r *record) { r.Secret = strings.Repeat("0", 32) }), "the secret is not this job's"},
 		{"no secret", change(func(r *record) { r.Secret = "" }), "the secret is not this job's"},
-		{"version", change(func(r *record) { r.Version = 2 }), "the launcher speaks version 1 of the job line, the rank 2"},
+		{"version", change(func(r *record) { r.Version, r.Build = 2, "v7.8.9" }),
+			"the launcher contains softnd " + build.Name() + ", this program softnd v7.8.9: they speak versions 1 and 2 of the job line"},
 		{"rank", change(func(r *record) { r.Rank = 3 }), "rank 3 of a job of 3"},
 		{"negative rank", change(func(r *record) { r.Rank = -1 }), "rank -1 of a job of 3"},
-		{"kind", change(func(r *record) { r.Kind = leave }), "the launcher speaks version 1"},
+		{"kind", change(func(r *record) { r.Kind = leave }), "they speak versions 1 and 1"},
 		{"garbage", "garbage", ""},
 		{"too long", `{"kind":"` + strings.Repeat("x", maxRecord) + `"}`, ""},
 	} {

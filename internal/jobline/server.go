@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/softnd/softnd/internal/build"
 	"github.com/softnd/softnd/internal/peeruser"
 	"github.com/softnd/softnd/internal/unixsock"
 )
@@ -122,7 +123,8 @@ func (s *Server) introduce(c *unixsock.Conn) (rank int, ok bool) {
 	case user != own:
 		return refuse(fmt.Sprintf("the job belongs to user %d, this process runs as user %d", own, user))
 	case r.Kind != hello || r.Version != version:
-		return refuse(fmt.Sprintf("the launcher speaks version %d of the job line, the rank %d; build both from one release of softnd", version, r.Version))
+		return refuse(fmt.Sprintf("the launcher contains softnd %s, this program softnd %.60s: they speak versions %d and %d of the job line; build both with one release of softnd",
+			build.Name(), r.Build, version, r.Version))
 	case subtle.ConstantTimeCompare([]byte(r.Secret), []byte(s.address.secret)) != 1:
 		return refuse("the secret is not this job's")
 	case r.Rank < 0 || r.Rank >= s.ranks:

@@ -1,0 +1,72 @@
+// Package build names the build of softnd that a program contains.
+package build
+
+import (
+	"runtime/debug"
+	"strings"
+	"sync"
+)
+
+const module = "github.com/softnd/softnd"
+
+// unknown is the name of a build of which neither version nor revision is recorded, such as
+// that of a test, or of a copy of the sources outside of version control.
+const unknown = "of unknown revision"
+
+// Name returns the module version of softnd that is compiled into this program, such as
+// "v0.4.1", or the first digits of the revision, with "+modified" behind them if the sources
+// were changed.
+var Name = sync.OnceValue(func() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return unknown
+	}
+	return nameOf(info)
+})
+
+func nameOf(info *debug.BuildInfo) string {
+	m := &info.Main
+	if m.Path != module {
+		for _, d := range info.Deps {
+			if d.Path == module {
+				m = d
+			}
+		}
+	}
+	if m.Path != module {
+		return unknown
+	}
+	if m == &info.Main {
+		if revision := revisionOf(info.Settings); revision != "" {
+			return revision
+		}
+	}
+	version := m.Version
+	if r := m.Replace; r != nil {
+		version = strings.TrimSpace(r.Path + " " + r.Version)
+	}
+	if version == "" || version == "(devel)" {
+		return unknown
+	}
+	return version
+}
+
+// digits is how much of a revision is shown: as much as in a pseudo-version.
+const digits = 12
+
+// revisionOf returns the revision of the main module, "" if it is not recorded.
+func revisionOf(settings []debug.BuildSetting) string {
+	found, modified := "", ""
+	for _, s := range settings {
+		switch {
+		case s.Key == "vcs.revision":
+			found = s.Value[:min(len(s.Value), digits)]
+		case s.Key == "vcs.modified" && s.Value == "true":
+			modified = "+modified"
+		}
+	}
+	if found == "" {
+		return ""
+	}
+	return found + modified
+}
