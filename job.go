@@ -178,7 +178,9 @@ func (j *Job) usable(op string) error {
 
 // Close leaves the job. Connections that are still up end by force, so ranks
 // that want to end together call Barrier first. Nothing taken from the job may
-// be used afterwards, memory from Allocate least of all. A launcher that
+// be used afterwards: calls fail, [nd.MemoryRegion.Bytes] returns nil, and a slice of
+// memory from Allocate that was kept shows zeros and loses what is stored there.
+// Calls that race with Close return an error or nothing; they do no harm. A launcher that
 // listens is told that this rank ends well; ndrun names those that end without.
 //
 // In a goroutine that panics Close returns [nd.Pending] and takes effect a second later,

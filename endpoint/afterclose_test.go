@@ -3,7 +3,9 @@ package endpoint
 import (
 	"context"
 	"net/netip"
+	"runtime"
 	"runtime/debug"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -111,6 +113,7 @@ func TestCallsAfterTheEnd(t *testing.T) {
 		return m, p, ad, cq, must(ad.CreateEndpoint(ctx, nd.EndpointConfig{Receive: cq, Initiator: cq}))
 	}
 	m, p, ad, cq, ep := join()
+	memory := must(ad.Allocate(ctx, 100, 0))
 	m2, p2, ad2, _, ep2 := join()
 	l := must(ad.CreateListener(ctx))
 	must(0, l.Bind(netip.AddrPortFrom(Address(m.ID()), 0)))
@@ -139,6 +142,11 @@ func TestCallsAfterTheEnd(t *testing.T) {
 		"Notify":         func() { _ = cq.Notify(ctx, nd.NotifyAny) },
 		"Poll":           func() { cq.Poll(make([]nd.Result, 1)) },
 		"Flush":          func() { _ = ep.Flush() },
+		"Bytes": func() {
+			if b := memory.Bytes(); b != nil {
+				t.Errorf("Bytes returns %d bytes of an arena that is closed", len(b))
+			}
+		},
 	} {
 		func() {
 			defer func() {
@@ -148,5 +156,83 @@ func TestCallsAfterTheEnd(t *testing.T) {
 			}()
 			call()
 		}()
+	}
+}
+
+// TestCallsRacingTheEnd: provider, member and arena are closed under the feet of goroutines that
+// poll, post, and manage. No call touches memory that has gone.
+func TestCallsRacingTheEnd(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(8))
+	trials := 15
+	if testing.Short() {
+		trials = 5
+	}
+	for range trials {
+		arena := must(shm.Create(shm.Config{Size: testArena}))
+		a, b := must(newSide(t.Context(), arena, sideOptions{})), must(newSide(t.Context(), arena, sideOptions{}))
+		addr := b.obey(order{Do: doListen}).Addr
+		p := &pair{a: &party{t: t, name: "a", local: a}, b: &party{t: t, name: "b", local: b}}
+		p.connect(addr)
+		window := a.window(p.a.must(order{Do: doWindow}).N)
+		ep, mr, peer := a.endpoint(0), a.region(0).mr, p.b.region(0)
+		here := []nd.SGE{{Buffer: mr.Bytes()[:64], Token: mr.LocalToken()}}
+		var stop atomic.Bool
+		var all sync.WaitGroup
+		var started sync.WaitGroup
+		race := func(name string, call func()) {
+			started.Add(1)
+			all.Go(func() {
+				defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+				defer func() {
+					if fault := recover(); fault != nil {
+						t.Errorf("%s: %v\n%s", name, fault, debug.Stack())
+					}
+				}()
+				call()
+				started.Done()
+				for !stop.Load() {
+					call()
+				}
+			})
+		}
+		for i := range 6 {
+			race("Poll", func() { a.queues[i%2].Poll(make([]nd.Result, 4)) })
+		}
+		race("Write", func() { _ = ep.Write(1, here, peer.Address, peer.Token, 0) })
+		race("Send", func() { _ = ep.Send(1, here[:], 0) })
+		race("Bind", func() {
+			_ = ep.Bind(1, mr, window, here[0].Buffer, nd.AllowRead)
+			_ = ep.Invalidate(1, window, 0)
+			window.Descriptor()
+		})
+		race("Wait", func() {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Microsecond)
+			defer cancel()
+			_, _ = a.queues[0].Wait(ctx, make([]nd.Result, 4))
+		})
+		race("Register", func() {
+			if mr, err := a.adapter.Allocate(t.Context(), 100, nd.AllowLocalWrite); err == nil {
+				_ = mr.Close()
+			}
+		})
+		race("Err", func() { _ = ep.Err() })
+		race("EventFD", func() {
+			if cq, err := a.adapter.CreateCompletionQueue(t.Context(), 4); err == nil {
+				_, _ = cq.EventFD()
+				_ = cq.Close()
+			}
+		})
+		started.Wait()
+		wantStatus(t, a.provider.Close(), nd.Success)
+		must(0, a.member.Leave())
+		wantStatus(t, b.provider.Close(), nd.Success)
+		must(0, b.member.Leave())
+		must(0, arena.Close())
+		time.Sleep(time.Millisecond)
+		stop.Store(true)
+		all.Wait()
+		if t.Failed() {
+			return
+		}
 	}
 }

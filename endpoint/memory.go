@@ -129,8 +129,12 @@ func (r *MemoryRegion) LocalToken() nd.Token { t, _ := r.region.Tokens(); return
 func (r *MemoryRegion) RemoteToken() nd.Token { _, t := r.region.Tokens(); return t }
 
 // Bytes returns the registered memory, unless it is pages that lie apart: where
-// those are side by side, they are no longer after the registration.
+// those are side by side, they are no longer after the registration. It returns nil
+// when the provider is closed, as the memory may be another process's then.
 func (r *MemoryRegion) Bytes() []byte {
+	if r.adapter.provider.over.Load() {
+		return nil
+	}
 	b := r.region.Bytes()
 	if _, ok := r.adapter.provider.arena.Locate(b); !ok && r.region.Fast() {
 		return nil

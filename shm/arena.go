@@ -41,6 +41,7 @@ type Arena struct {
 	ranks  int
 	secret [2]uint64
 	refs   atomic.Int32 // members joined through this mapping
+	closed atomic.Bool  // mem is empty pages
 }
 
 // Create makes a new arena, sealed against shrinking and growing, and maps it.
@@ -311,23 +312,26 @@ func (a *Arena) ID() [2]uint64 { return a.id }
 // Secret seeds what peers of other arenas must not guess.
 func (a *Arena) Secret() [2]uint64 { return a.secret }
 
-// Close unmaps the arena. No slice or structure taken from it may be used
-// afterwards, and every [Member] joined through it must have left: otherwise
-// Close returns an error and does nothing.
+// Close gives the arena's memory up. Every [Member] joined through it must have
+// left: otherwise Close returns an error and does nothing.
+//
+// No slice or structure taken from the arena may be used afterwards. One that is
+// used all the same shows zeros, and what is stored there is lost: calls that race
+// with Close do no harm, and no other mapping takes these addresses as long as
+// anything refers to the arena.
 func (a *Arena) Close() error {
 	if err := a.closable(); err != nil {
 		return fmt.Errorf("shm: close arena: %w", err)
 	}
-	err := a.mem.Unmap()
-	a.mem = nil
-	return errors.Join(err, a.file.Close())
+	a.closed.Store(true)
+	return errors.Join(a.vacate(), a.file.Close())
 }
 
 func (a *Arena) closable() error {
 	if n := a.refs.Load(); n != 0 {
 		return fmt.Errorf("%d members joined through it have not left", n)
 	}
-	if a.mem == nil {
+	if a.closed.Load() {
 		return ErrClosed
 	}
 	return nil
