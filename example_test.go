@@ -38,7 +38,7 @@ func Example() {
 			check(ep.Write(1, from, all[0].Address+uint64(rank*line), all[0].Token, 0))
 			var r [1]nd.Result
 			must(results.Wait(ctx, r[:]))
-			check(r[0].Status.Err())
+			check(r[0].Err(ep))
 		}
 	}
 	check(job.Barrier(ctx)) // when everybody is here, all lines are there

@@ -216,7 +216,7 @@ func (ep *Endpoint) executeSend(r *request, budget *uint64) outcome {
 				if e, f := ep.checkOwn(r); f != window.NoFault {
 					return ep.ownFault(r, e, f) // our own mistake comes first
 				}
-				return ep.receiveFailed(r, nd.BufferOverflow, "a message of %d bytes for a receive of %d", r.total, ep.farCapacity)
+				return ep.receiveFailed(r, nd.BufferOverflow, tooLong, r.total, ep.farCapacity)
 			}
 			r.byRing = ep.partlyPrivate(ep.farEntries)
 		}
@@ -378,10 +378,11 @@ func (ep *Endpoint) published(r *request) {
 
 // receiveFailed tells the peer that its receive has failed, and fails the Send.
 func (ep *Endpoint) receiveFailed(r *request, s nd.Status, format string, args ...any) outcome {
-	ep.slot = shm.Slot{head(sendFailed, flagFirst|flagLast, 0, 0), uint64(s)}
+	ep.slot = shm.Slot{head(sendFailed, flagFirst|flagLast, 0, 0), uint64(s), r.total}
 	if !ep.push(r, &ep.slot) {
 		return waits
 	}
 	ep.conn.takeReceive()
+	ep.half.receiveStatus.Store(uint32(s)) // ORDER reason: before the swap in move; pairs with the load in endedByPeer
 	return ep.reject(r, nd.RemoteError, format, args...)
 }

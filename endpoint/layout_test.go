@@ -76,7 +76,7 @@ func TestLayout(t *testing.T) {
 		fmt.Sprintf("endpoint.message, words of shm.slotWords.data by kind\n"+
 			"  %d sendInline  1..%d payload, at most %d bytes\n"+
 			"  %d sendPlaced  1 bytes that lie in the receive already\n"+
-			"  %d sendFailed  1 status of the receive\n"+
+			"  %d sendFailed  1 status of the receive, 2 bytes of the message\n"+
 			"  %d sendPiece   1 sender's address, 2 length and sender's local token, 4 length of the whole message\n"+
 			"  %d writePiece  1 sender's address, 2 length and sender's local token, 3 receiver's address, 4 length of the whole request\n"+
 			"  %d readPiece   likewise\n"+

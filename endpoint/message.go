@@ -20,7 +20,7 @@ const (
 	// receive already.
 	sendPlaced
 	// sendFailed tells that the posted receive could not be filled; word 1
-	// holds its status.
+	// holds its status, word 2 the length of the message.
 	sendFailed
 	// sendPiece, writePiece and readPiece ask the peer to copy: word 1 is the
 	// sender's address, word 2 the length (bits 0..31) and the sender's local
@@ -108,7 +108,7 @@ func (m *message) decode(s *shm.Slot) bool {
 		first, limit = 2, inlineWritePayload
 		m.address = s[1]
 	case sendPlaced, sendFailed:
-		m.address = s[1]
+		m.address, m.total = s[1], s[2]
 		return m.length == 0
 	case sendPiece, writePiece, readPiece:
 		m.address, m.size, m.local = s[1], uint64(uint32(s[2])), nd.Token(s[2]>>32)

@@ -23,12 +23,16 @@ func (ep *Endpoint) ownEntry(e entry) string {
 // faulty words what may be wrong with a receive that the sender could not fill.
 func (ep *Endpoint) faulty(r *receive) string {
 	for _, e := range r.entries() {
-		if !ep.canSink(e) {
-			return "an entry of " + ep.ownEntry(e)
+		own(&ep.sink, e, window.Write)
+		if f := ep.guard.Check(&ep.sink, uint64(e.length)); f != window.NoFault {
+			return fmt.Sprintf("an entry of %s: %v", ep.ownEntry(e), f)
 		}
 	}
-	return fmt.Sprintf("%d bytes", r.capacity)
+	return fmt.Sprintf("a receive of %d", r.capacity)
 }
+
+// tooLong words what is wrong with a message that is longer than its receive.
+const tooLong = "a message of %d bytes for a receive of %d"
 
 // asked words what a request wants of the peer.
 func (ep *Endpoint) asked(r *request) string {

@@ -39,6 +39,11 @@ type half struct {
 
 	stalled atomic.Uint32 // 1: this side waits for room or for a receive, and wants to be rung
 	_       [124]byte
+
+	// Why this side has ended the connection. Stored before the abort.
+	receiveStatus atomic.Uint32 // of the peer's receive that this side could not fill; 0 = none
+	reasonLength  atomic.Uint32
+	reason        [376]byte
 }
 
 // record is one connection, or an attempt at one. Index 0 of each pair is the
@@ -74,11 +79,12 @@ func _() { // a constant or index error here means that the shared layout has mo
 	var at [1]struct{}
 	_, _ = at[unsafe.Offsetof(half{}.consumed)-128], at[unsafe.Offsetof(half{}.posted)-256]
 	_, _ = at[unsafe.Offsetof(half{}.hazard)-384], at[unsafe.Offsetof(half{}.stalled)-512]
+	_ = at[unsafe.Offsetof(half{}.receiveStatus)-640]
 	_, _ = at[unsafe.Sizeof(half{})-halfSize], at[unsafe.Offsetof(record{}.data)-112]
 	_ = at[unsafe.Sizeof(record{})-recordSize]
 }
 
 const (
-	halfSize   = 640
+	halfSize   = 1024
 	recordSize = 112 + 2*maxPrivateData
 )

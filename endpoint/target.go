@@ -187,7 +187,7 @@ func (ep *Endpoint) fill(r *receive, at, n uint64) bool {
 
 func (ep *Endpoint) overflow(r *receive, total uint64) outcome {
 	ep.deliver(r, nd.BufferOverflow, 0, 0)
-	ep.blame(nd.RemoteError, ep.fail("receive", nd.BufferOverflow, fmt.Sprintf("a message of %d bytes for a receive of %d", total, r.capacity), "post larger receives"))
+	ep.blame(nd.RemoteError, ep.fail("receive", nd.BufferOverflow, fmt.Sprintf(tooLong, total, r.capacity), "post larger receives"))
 	return ready
 }
 
@@ -257,10 +257,13 @@ func (m *message) failure() nd.Status {
 
 // serveFailure completes a receive that the sender could not fill.
 func (ep *Endpoint) serveFailure(m *message, r *receive) outcome {
-	status, detail := m.failure(), ep.faulty(r)
+	status, detail := m.failure(), fmt.Sprintf(tooLong, m.total, r.capacity)
+	if status == nd.AccessViolation {
+		detail = fmt.Sprintf("a message of %d bytes for %s", m.total, ep.faulty(r))
+	}
 	ep.deliver(r, status, 0, 0)
 	ep.conn.in.Advance()
-	ep.terminate(ep.fail("receive", status, "the peer ("+ep.conn.name+") could not place its message in "+detail, "post receives that are large enough, with valid tokens"))
+	ep.terminate(ep.fail("receive", status, detail+": not delivered by the peer ("+ep.conn.name+")", "post receives that are large enough, with valid tokens"))
 	return ready
 }
 

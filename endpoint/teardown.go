@@ -20,6 +20,7 @@ func (ep *Endpoint) terminate(cause error) {
 	ep.because(cause)
 	ep.setState(failed)
 	if c := ep.conn; c != nil && c.joined {
+		ep.leaveReason()
 		if c.side == passive || !c.move(connWithdrawn, connAccepted) {
 			c.move(connAborted, connEstablished, connAccepted)
 		}
@@ -42,15 +43,7 @@ func (ep *Endpoint) aborted() {
 	if c.gone() || c.far.fault.Load() == 0 { // ORDER fault: after the abort, before which it was stored; else a request of ours was to blame
 		ep.provider.member.Blame(c.peer.ID())
 	}
-	switch {
-	case c.provider.member.MarkedDead():
-		ep.because(ep.fail("serve", nd.ConnectionAborted, "a process has written into the arena that this one is dead",
-			"find the process of the job that writes beyond its memory, and start the job again"))
-	case c.gone():
-		ep.because(ep.fail("serve", nd.ConnectionAborted, "the peer ("+c.name+") has died or left", ""))
-	default:
-		ep.because(ep.fail("serve", nd.ConnectionAborted, "the peer ("+c.name+") ended the connection", "the peer's Endpoint.Err tells why"))
-	}
+	ep.endedByPeer()
 	ep.windDown()
 }
 
@@ -59,7 +52,6 @@ func (ep *Endpoint) aborted() {
 // before it.
 func (ep *Endpoint) takeBlame() {
 	c := ep.conn
-	fault := c.far.fault.Load() // ORDER fault: after the abort, before which it was stored
 	for ep.done != ep.tail {
 		r := &ep.requests[ep.done&uint64(len(ep.requests)-1)]
 		switch {
@@ -68,13 +60,8 @@ func (ep *Endpoint) takeBlame() {
 			return
 		case ep.done != ep.next && int64(c.out.Consumed()-r.end) >= 0:
 			r.finish(nd.Success)
-		case fault != 0 && r.end != 0 && fault-1-r.first < r.end-r.first:
-			s := nd.Status(c.far.faultStatus.Load())
-			if s != nd.RemoteError && s != nd.AccessViolation {
-				s = nd.InternalError // no sound peer says that
-			}
-			ep.cause = nil // of a later request that failed here
-			ep.reject(r, s, "%s: refused by the peer (%s)", ep.asked(r), c.name)
+		case c.blames(r):
+			r.finish(c.faultStatus())
 		default:
 			return
 		}
@@ -256,7 +243,7 @@ func (ep *Endpoint) releaseWhenDrained(l window.Loan, token nd.Token) {
 func (ep *Endpoint) peerLeft() bool {
 	switch ep.state() {
 	case connected:
-		ep.cause = ep.fail("serve", nd.ConnectionDisconnected, "the peer ("+ep.conn.name+") has disconnected", "call Connector.Disconnect too")
+		ep.because(ep.fail("serve", nd.ConnectionDisconnected, "the peer ("+ep.conn.name+") has disconnected", "call Connector.Disconnect too"))
 		ep.provider.member.Blame(ep.conn.peer.ID())
 		ep.setState(peerGone)
 		if ep.shared != nil {

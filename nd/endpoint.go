@@ -177,6 +177,8 @@ type Endpoint interface {
 	// first cause, in words, and does not change afterwards: [ConnectionDisconnected] for a
 	// graceful disconnect, [ConnectionAborted] when the peer closed, died or did not answer,
 	// [Canceled] for Flush and Close, else the status of the request that failed, here or there.
+	// A provider that knows why the peer has ended the connection says so at both sides. Once a
+	// failed result has been taken, Err is not nil: see [Result.Err].
 	Err() error
 
 	// Done returns a channel that is closed when the endpoint leaves the connected state for

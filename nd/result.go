@@ -20,6 +20,19 @@ type Result struct {
 	InvalidatedToken Token
 }
 
+// Err returns why the request failed, nil for [Success]: an [OpError] with the status of the
+// result and, behind it, the cause that ep gives for the end of its connection. ep is the endpoint
+// that the request was posted on, or that the message came in on; see EndpointContext. [Status.Err]
+// has the status alone.
+//
+// [errors.Is] finds the status, and what it finds in [Endpoint.Err].
+func (r Result) Err(ep Endpoint) error {
+	if r.Status == Success {
+		return nil
+	}
+	return &OpError{Object: r.RequestType.String() + " " + strconv.FormatUint(r.RequestContext, 10), Status: r.Status, Err: ep.Err()}
+}
+
 // RequestType tells completions apart. The numbers 0 to 5 are those of version 2 of the model.
 // Source: ND2_REQUEST_TYPE.
 type RequestType uint32

@@ -1,6 +1,7 @@
 package nd
 
 import (
+	"errors"
 	"reflect"
 	"testing"
 )
@@ -84,5 +85,33 @@ func TestAdapterInfoFields(t *testing.T) {
 		if f := typ.Field(i); f.Name != w.name || f.Type.Kind() != w.kind {
 			t.Errorf("field %d is %s %v, want %s %v", i, f.Name, f.Type.Kind(), w.name, w.kind)
 		}
+	}
+}
+
+// whyEndpoint is an endpoint that only says why it has failed.
+type whyEndpoint struct {
+	Endpoint
+	err error
+}
+
+func (e whyEndpoint) Err() error { return e.err }
+
+func TestResultErr(t *testing.T) {
+	why := &OpError{Op: "write", Object: "endpoint 3", Status: AccessViolation, Detail: "2 bytes past the window"}
+	r := Result{Status: Canceled, RequestType: RequestSend, RequestContext: 7}
+	err := r.Err(whyEndpoint{err: why})
+	if !errors.Is(err, Canceled) || !errors.Is(err, AccessViolation) || StatusOf(err) != Canceled {
+		t.Errorf("%v does not lead to both statuses", err)
+	}
+	const want = "nd: RequestSend 7: canceled (nd: write on endpoint 3: 2 bytes past the window: access violation)"
+	if err.Error() != want {
+		t.Errorf("%q, want %q", err, want)
+	}
+	if err := r.Err(whyEndpoint{}); err.Error() != "nd: RequestSend 7: canceled" {
+		t.Errorf("without a reason: %q", err)
+	}
+	r.Status = Success
+	if err := r.Err(whyEndpoint{err: why}); err != nil {
+		t.Errorf("a success has the error %v", err)
 	}
 }

@@ -197,8 +197,7 @@ func (l *link) complete(count int) error {
 }
 
 func (l *link) failure(r *nd.Result) error {
-	ep := l.pairs[r.EndpointContext].ep
-	return fmt.Errorf("%v of queue pair %d: %w", r.RequestType, r.EndpointContext, errors.Join(r.Status, ep.Err()))
+	return fmt.Errorf("queue pair %d: %w", r.EndpointContext, r.Err(l.pairs[r.EndpointContext].ep))
 }
 
 // helps tells whether the passive rank has to poll, since it moves the bytes.

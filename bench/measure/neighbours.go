@@ -139,7 +139,7 @@ func (r *ring) step() error {
 
 func (r *ring) handle(res nd.Result) error {
 	if res.Status != nd.Success {
-		return fmt.Errorf("measure: %v: %w", res.RequestType, errors.Join(res.Status, r.neighbour[res.EndpointContext].ep.Err()))
+		return fmt.Errorf("measure: %w", res.Err(r.neighbour[res.EndpointContext].ep))
 	}
 	if res.RequestType == nd.RequestSend {
 		r.sent++

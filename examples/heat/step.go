@@ -113,12 +113,5 @@ func (b *block) takeResults(ctx context.Context) error {
 
 // lost says why there is no going on with a peer.
 func lost(r nd.Result, peer int, ep nd.Endpoint) error {
-	cause := ep.Err()
-	switch {
-	case cause == nil:
-		return fmt.Errorf("%v with rank %d: %w", r.RequestType, peer, r.Status)
-	case r.Status == nd.Canceled:
-		return fmt.Errorf("the connection with rank %d has ended: %w", peer, cause)
-	}
-	return fmt.Errorf("%v with rank %d: %w (%w)", r.RequestType, peer, r.Status, cause)
+	return fmt.Errorf("the connection with rank %d has ended: %w", peer, r.Err(ep))
 }

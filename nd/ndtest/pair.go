@@ -246,6 +246,9 @@ func (c *conn) check(r nd.Result, status nd.Status, reqCtx uint64) nd.Result {
 		c.fatalf("result %v of request %d (%v), want %v of request %d (the endpoint says: %v)",
 			r.Status, r.RequestContext, r.RequestType, status, reqCtx, c.ep.Err())
 	}
+	if status != nd.Success && c.ep.Err() == nil {
+		c.errorf("a result is %v, and the endpoint has no reason for it", status)
+	}
 	return r
 }
 

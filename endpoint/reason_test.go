@@ -1,0 +1,91 @@
+package endpoint
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/softnd/softnd/nd"
+)
+
+// TestReasonReachesThePeer: whatever one side ends a connection for, the error of the
+// other says it too.
+func TestReasonReachesThePeer(t *testing.T) {
+	for name, c := range map[string]struct {
+		end       func(p *pair)
+		own, told string // in the errors of the two sides
+	}{
+		"flush":            {func(p *pair) { p.a.must(order{Do: doFlush}) }, "the endpoint was flushed", "(flush: the endpoint was flushed)"},
+		"closed connector": {func(p *pair) { p.a.must(order{Do: doCloseLink}) }, "the connector was closed", "(close: the connector was closed)"},
+		"no receive":       {func(p *pair) { p.a.must(order{Do: doSend}) }, "has no receive posted", "has no receive posted)"},
+		"overrun": {func(p *pair) {
+			for range 9 {
+				p.a.must(order{Do: doWrite, Parts: mine(0, 8), Far: p.b.memory})
+			}
+			p.a.refuse(nd.InternalError, order{Do: doWhy})
+		}, "its initiator completion queue overran (8 results fit)", "its initiator completion queue overran (8 results fit), and results are lost)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, processes := range []bool{false, true} {
+				t.Run(fmt.Sprintf("processes=%v", processes), func(t *testing.T) {
+					p := newPair(t, setup{Processes: processes, Both: sideOptions{QueueDepth: 4, Options: Options{ReceiveTimeout: AtOnce}}})
+					c.end(p)
+					p.b.must(order{Do: doNotify})
+					for side, want := range map[*party]string{p.a: c.own, p.b: c.told} {
+						if got := side.do(order{Do: doWhy}).Text; !strings.Contains(got, want) {
+							t.Errorf("%s says %q, want %q", side.name, got, want)
+						}
+					}
+					p.b.refuse(nd.ConnectionAborted, order{Do: doWhy})
+				})
+			}
+		})
+	}
+}
+
+// TestResultIsExplained: a program that has just taken a failed result, its first, gets
+// the reason from its endpoint, at the side that posted the request and at the other.
+func TestResultIsExplained(t *testing.T) {
+	for _, executors := range [][2]Executor{{Auto, Auto}, {Target, Target}} {
+		for i := range 50 {
+			p := newPair(t, setup{Executors: executors})
+			a, b := p.a.local, p.b.local
+			p.a.must(order{Do: doReceive, Context: 1})
+			p.b.must(order{Do: doReceive, Context: 2, Parts: mine(0, 100)})
+			p.a.must(order{Do: doSend, Context: 3, Parts: mine(0, 200)})
+			for s, queues := range map[*side][]queue{a: {initiatorQueue, receiveQueue}, b: {receiveQueue}} {
+				for _, q := range queues {
+					var r [1]nd.Result
+					if _, err := s.queues[q].Wait(t.Context(), r[:]); err != nil {
+						t.Fatal(err)
+					}
+					err := r[0].Err(s.endpoint(0))
+					if !errors.Is(err, r[0].Status) || !strings.Contains(err.Error(), "a message of 200 bytes for a receive of 100") {
+						t.Fatalf("trial %d: %v has the error %v", i, r[0].RequestType, err)
+					}
+				}
+			}
+			if err := b.endpoint(0).Err(); !errors.Is(err, nd.BufferOverflow) {
+				t.Errorf("trial %d: the receive failed, and Err is %v", i, err)
+			}
+		}
+	}
+}
+
+// TestReasonOfALiar: what is no text of a sound peer does no harm to the reader.
+func TestReasonOfALiar(t *testing.T) {
+	p := newPair(t, setup{})
+	liar, c := p.b.local.endpoint(0).(*Endpoint).half, p.a.local.endpoint(0).(*Endpoint).conn
+	for i := range liar.reason {
+		liar.reason[i] = byte(i)
+	}
+	for length, want := range map[uint32]int{0: 0, 5: 5, uint32(len(liar.reason)): len(liar.reason), 1 << 31: len(liar.reason), ^uint32(0): len(liar.reason)} {
+		liar.reasonLength.Store(length)
+		got := c.reason()
+		if utf8.RuneCountInString(got) != want || !utf8.ValidString(got) || strings.ContainsAny(got, "\x00\x07\n\r\x1b\x7f") {
+			t.Errorf("%d bytes are shown as %q", length, got)
+		}
+	}
+}
