@@ -2,6 +2,7 @@ package endpoint
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
 
 	"github.com/softnd/softnd/internal/testimony"
@@ -25,7 +26,7 @@ func (c *Connector) connect(ctx context.Context, endpoint nd.Endpoint, from *Sha
 	if err != nil {
 		return err
 	}
-	werr := p.wait(ctx, testimony.Call{Op: op, Object: addr.String(), Peer: conn.peer.ID()}, nil, func() bool { return conn.state() != connRequested || conn.gone() })
+	werr := p.wait(ctx, testimony.Call{Op: op, Object: fmt.Sprintf("%s, port %d", conn.peer.Name(), addr.Port()), Peer: conn.peer.ID()}, nil, func() bool { return conn.state() != connRequested || conn.gone() })
 	if werr != nil {
 		conn.move(connWithdrawn, connRequested, connAccepted)
 	}

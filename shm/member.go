@@ -249,12 +249,14 @@ func ring(rec *memberRecord) {
 }
 
 // String names the peer for messages: its rank if it has one, and its process.
-func (p *Peer) String() string {
-	pid := p.rec.pid.Load()
+func (p *Peer) String() string { return fmt.Sprintf("%s (pid %d)", p.Name(), p.rec.pid.Load()) }
+
+// Name returns "rank 3" for a member that has a rank, and the member's identity for others.
+func (p *Peer) Name() string {
 	if r := p.rec.rank.Load(); r != 0 {
-		return fmt.Sprintf("rank %d (pid %d)", r-1, pid)
+		return fmt.Sprintf("rank %d", r-1)
 	}
-	return fmt.Sprintf("%v (pid %d)", p.id, pid)
+	return p.id.String()
 }
 
 // lockOf returns the position of the byte on which the member in a slot holds a lock:

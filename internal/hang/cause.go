@@ -17,7 +17,7 @@ type Finding struct {
 // cannot be otherwise stands before what can: a stopped rank before a circle of waits.
 func (p *Picture) Findings() []Finding {
 	return slices.Concat(p.stopped(), p.ended(), p.absent(), p.missedEvents(), p.missingReceives(),
-		p.hopeless(), p.circle(), p.elsewhere(), p.gone())
+		p.hopeless(), p.deadlock(), p.elsewhere(), p.gone())
 }
 
 func (p *Picture) stopped() (found []Finding) {
@@ -145,12 +145,60 @@ func (p *Picture) failuresWith(i int) (steps []string) {
 // see more.
 const mostStarts = 64
 
+// deadlock finds a circle of waits, and the ranks that wait for a connection which the
+// other side does not make. While there are such, more connections may come, so a circle of
+// ranks that only wait for messages proves nothing.
+func (p *Picture) deadlock() (found []Finding) {
+	circle := p.circle()
+	for i := range p.ranks {
+		if slices.ContainsFunc(circle, func(s step) bool { return s.from == i }) {
+			continue
+		}
+		for _, w := range p.waits[i] {
+			if y, ok := p.unanswered(i, w); ok {
+				found = append(found, Finding{Cause: fmt.Sprintf("rank %d waits in %s for rank %d, which does not connect with it: that one is %s", i, w.what, y, p.where(y))})
+			}
+		}
+	}
+	certain := slices.ContainsFunc(circle, func(s step) bool { return s.wait.call.Queue == 0 })
+	if circle == nil || len(found) > 0 && !certain {
+		return found
+	}
+	f := Finding{Cause: "the ranks wait for each other in a circle"}
+	for _, s := range circle {
+		f.Steps = append(f.Steps, fmt.Sprintf("rank %d waits for rank %d: %s", s.from, s.to.rank, s.to.what))
+	}
+	return slices.Insert(found, 0, f)
+}
+
+// unanswered reports whether a rank waits for another to connect with it that is in the
+// job and does something else, and which rank that is.
+func (p *Picture) unanswered(i int, w wait) (peer int, ok bool) {
+	if !connects(w.call) {
+		return 0, false
+	}
+	peer, ok = p.rankOf[w.call.Peer]
+	if !ok {
+		return 0, false
+	}
+	r := &p.ranks[peer]
+	if r.over() || r.stopped() || !r.still {
+		return 0, false
+	}
+	answers := func(c testimony.Call) bool {
+		return c.Op == "get connection request" || connects(c) && c.Peer == p.ranks[i].id
+	}
+	return peer, !slices.ContainsFunc(r.calls(), answers)
+}
+
+// connects reports whether a call waits for the other side of a connection.
+func connects(c testimony.Call) bool { return c.Op == "connect" || c.Op == "accept" }
+
 // circle finds the shortest circle of ranks that wait for each other.
-func (p *Picture) circle() []Finding {
-	var best []step
+func (p *Picture) circle() (best []step) {
 	starts := 0
 	for i := range p.ranks {
-		if !p.stuck[i] || starts == mostStarts {
+		if !p.locked[i] || starts == mostStarts {
 			continue
 		}
 		starts++
@@ -158,33 +206,27 @@ func (p *Picture) circle() []Finding {
 			best = c
 		}
 	}
-	if best == nil {
-		return nil
-	}
-	f := Finding{Cause: "the ranks wait for each other in a circle"}
-	for _, s := range best {
-		f.Steps = append(f.Steps, fmt.Sprintf("rank %d waits for rank %d: %s", s.from, s.to.rank, s.to.what))
-	}
-	return []Finding{f}
+	return best
 }
 
 // step is one step of a circle.
 type step struct {
 	from int
+	wait wait
 	to   target
 }
 
-// circleFrom finds the shortest way from a rank back to itself, through ranks that are
-// stuck.
+// circleFrom finds the shortest way from a rank back to itself, through ranks that wait for
+// each other whatever the others do.
 func (p *Picture) circleFrom(start int) []step {
 	came := make(map[int]step) // by which step each rank was reached first
 	for queue := []int{start}; len(queue) > 0; queue = queue[1:] {
 		for _, w := range p.waits[queue[0]] {
 			for _, t := range w.on {
-				if _, known := came[t.rank]; known || !p.stuck[t.rank] {
+				if _, known := came[t.rank]; known || !p.locked[t.rank] {
 					continue
 				}
-				came[t.rank] = step{queue[0], t}
+				came[t.rank] = step{queue[0], w, t}
 				if t.rank != start {
 					queue = append(queue, t.rank)
 					continue

@@ -140,6 +140,40 @@ func TestCauses(t *testing.T) {
 	}
 }
 
+// What is one cause is not called two: waits that end when another rank goes on are no circle.
+func TestOneCause(t *testing.T) {
+	stopped := func(r rank) rank {
+		r.state = 'T'
+		return r
+	}
+	connecting := func(op string, to int) rank {
+		return in(testimony.Call{Op: op, Object: fmt.Sprintf("rank %d, port 1", to), Peer: member(to)})
+	}
+	two := []rank{in(waitAt(1)).with(receiver(1)), in(waitAt(1)).with(receiver(0))}
+	for name, tc := range map[string]struct {
+		ranks []rank
+		want  string
+	}{
+		"stopped": {[]rank{in(waitAt(1)).with(receiver(1), receiver(2)), in(waitAt(1)).with(receiver(0), receiver(2)), stopped(in())},
+			"rank 2 (prog, pid 102) is not responding"},
+		"stopped before a barrier": {[]rank{in(barrier(2), waitAt(1)).with(receiver(1), receiver(2)), in(waitAt(1)).with(receiver(0), receiver(2)), stopped(in(barrier(1)))},
+			"rank 2 (prog, pid 102) is not responding"},
+		"ended": {[]rank{in(waitAt(1)).with(receiver(1), receiver(2)), in(waitAt(1)).with(receiver(0), receiver(2)), {Process: Process{Ended: "exited with code 0"}}},
+			"rank 2 (prog, pid 102) exited with code 0; ranks 0-1 wait for it"},
+		"connect": {append(two[:2:2], connecting("connect", 0)),
+			"rank 2 waits in connect (rank 0, port 1) for rank 0, which does not connect with it: that one is in wait at completion queue 1"},
+		"accept": {append([]rank{connecting("accept", 1)}, in(waitAt(1)).with(receiver(2)), in(waitAt(1)).with(receiver(1))),
+			"rank 0 waits in accept (rank 1, port 1) for rank 1, which does not connect with it: that one is in wait at completion queue 1"},
+		"connect in a circle": {[]rank{in(barrier(2)), connecting("connect", 0)}, "the ranks wait for each other in a circle"},
+		"circle of connects":  {[]rank{connecting("accept", 1), connecting("accept", 2), connecting("connect", 0)}, "the ranks wait for each other in a circle"},
+	} {
+		found := job(tc.ranks...).Findings()
+		if len(found) != 1 || !strings.HasPrefix(found[0].Cause, tc.want) {
+			t.Errorf("%s: %q, want one cause that begins with %q", name, found, tc.want)
+		}
+	}
+}
+
 // Where nothing is wrong nothing is found.
 func TestNoCause(t *testing.T) {
 	for name, ranks := range map[string][]rank{

@@ -2,6 +2,7 @@ package hang
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/softnd/softnd/internal/numlist"
 	"github.com/softnd/softnd/internal/testimony"
@@ -57,7 +58,8 @@ func (p *Picture) resolve() {
 			}
 		}
 	}
-	p.findStuck()
+	p.stuck = p.findStuck(func(r *rank) bool { return r.over() || r.stopped() || !r.joined() })
+	p.locked = p.findStuck(func(*rank) bool { return false })
 }
 
 // calls lists the calls in which a rank is now.
@@ -130,45 +132,44 @@ func (p *Picture) atQueue(r *rank, w *wait) {
 	}
 }
 
-// findStuck finds the ranks none of which can go on before another of them does: first
-// all are supposed to be, and then those taken out that are not, until none is left to
-// be taken out.
-func (p *Picture) findStuck() {
-	p.stuck = make([]bool, len(p.ranks))
+// findStuck finds the ranks none of which can go on before another of them does, or before
+// one does that cannot go on anyway: first all are supposed to be, and then those taken out
+// that are not, until none is left to be taken out.
+func (p *Picture) findStuck(cannot func(r *rank) bool) []bool {
+	stuck := make([]bool, len(p.ranks))
 	for i := range p.ranks {
 		r := &p.ranks[i]
-		p.stuck[i] = r.over() || r.stopped() || !r.joined() || len(p.waits[i]) > 0 && !r.computes()
+		stuck[i] = cannot(r) || len(p.waits[i]) > 0 && !r.computes() && !r.stopped()
 	}
 	for changed := true; changed; {
 		changed = false
 		for i := range p.ranks {
-			if r := &p.ranks[i]; !p.stuck[i] || r.over() || r.stopped() || !r.joined() {
+			if !stuck[i] || cannot(&p.ranks[i]) {
 				continue
 			}
-			for _, w := range p.waits[i] {
-				if !p.holds(w) {
-					p.stuck[i], changed = false, true
-				}
+			if slices.ContainsFunc(p.waits[i], func(w wait) bool { return !w.holds(stuck) }) {
+				stuck[i], changed = false, true
 			}
 		}
 	}
+	return stuck
 }
 
-// holds tells whether a wait cannot end before a rank goes on that is stuck.
-func (p *Picture) holds(w wait) bool {
+// holds reports whether a wait cannot end before a rank goes on that is stuck.
+func (w *wait) holds(stuck []bool) bool {
 	if w.unclear {
 		return false
 	}
-	stuck := 0
+	of := 0
 	for _, t := range w.on {
-		if p.stuck[t.rank] {
-			stuck++
+		if stuck[t.rank] {
+			of++
 		}
 	}
 	if w.call.Round > 0 {
-		return stuck > 0
+		return of > 0
 	}
-	return stuck == len(w.on)
+	return of == len(w.on)
 }
 
 // results is how many results lie in a completion queue.
