@@ -1,6 +1,8 @@
 package bench
 
 import (
+	"errors"
+	"runtime"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -94,5 +96,52 @@ func TestPinLeavesOneCore(t *testing.T) {
 	}
 	if set.Count() != 1 {
 		t.Errorf("%d cores after Pin, want 1", set.Count())
+	}
+}
+
+// TestLineOnOneCore: two threads that share a core hand it over.
+func TestLineOnOneCore(t *testing.T) {
+	f, err := NewLineFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var sides [2]*Line
+	for i := range sides {
+		if sides[i], err = MapLine(f); err != nil {
+			t.Fatal(err)
+		}
+		defer sides[i].Close()
+	}
+	echoed := make(chan error)
+	go func() {
+		echoed <- OnCore(0, func() error { sides[1].EchoYielding(); return nil })
+	}()
+	const rounds = 100
+	err = OnCore(0, func() error {
+		for range rounds {
+			sides[0].BounceYielding()
+		}
+		sides[0].Stop()
+		return nil
+	})
+	if other := <-echoed; err != nil || other != nil {
+		t.Fatal(err, other)
+	}
+	if got := sides[1].pong.Load(); got != rounds {
+		t.Errorf("the last word echoed is %d, want %d", got, rounds)
+	}
+}
+
+func TestOnCoreGivesTheCoresBack(t *testing.T) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var before, within, after unix.CPUSet
+	look := func(set *unix.CPUSet) error { return unix.SchedGetaffinity(0, set) }
+	if err := errors.Join(look(&before), OnCore(1, func() error { return look(&within) }), look(&after)); err != nil {
+		t.Fatal(err)
+	}
+	if within.Count() != 1 || after != before {
+		t.Errorf("%d cores before, %d within, %d after", before.Count(), within.Count(), after.Count())
 	}
 }

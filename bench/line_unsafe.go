@@ -107,5 +107,34 @@ func (l *Line) Echo() {
 	}
 }
 
+// BounceYielding is Bounce for two processes that share a core: each yields the
+// core to the other as long as it finds nothing. The other calls EchoYielding.
+func (l *Line) BounceYielding() {
+	l.value++
+	l.ping.Store(l.value)          // ORDER ping: pairs with the load in EchoYielding
+	for l.pong.Load() != l.value { // ORDER pong: pairs with the store in EchoYielding
+		yield()
+	}
+}
+
+// EchoYielding is Echo for two processes that share a core.
+func (l *Line) EchoYielding() {
+	for seen := uint64(0); ; {
+		switch v := l.ping.Load(); v { // ORDER ping: pairs with the stores in BounceYielding and Stop
+		case seen:
+			yield()
+		case stop:
+			return
+		default:
+			seen = v
+			l.pong.Store(v) // ORDER pong: pairs with the load in BounceYielding
+		}
+	}
+}
+
+// yield gives the core to another process that wants it. The Go runtime is not
+// told of the call, which does not block.
+func yield() { unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }
+
 // Close unmaps the memory.
 func (l *Line) Close() error { return l.mem.Unmap() }

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 
@@ -11,9 +12,32 @@ import (
 // of those that the process may use. The rest of the process stays free.
 func Pin(n int) error {
 	runtime.LockOSThread()
-	var allowed, one unix.CPUSet
+	_, err := moveTo(n)
+	return err
+}
+
+// OnCore calls f on one core, as Pin chooses it, and then lets the goroutine use
+// all the cores again that it could use before.
+func OnCore(n int, f func() error) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	before, err := moveTo(n)
+	if err != nil {
+		return err
+	}
+	err = f()
+	if back := unix.SchedSetaffinity(0, &before); back != nil {
+		err = errors.Join(err, fmt.Errorf("bench: leave core %d: %w", n, back))
+	}
+	return err
+}
+
+// moveTo moves the calling thread to the n-th of its cores, and returns all of
+// them.
+func moveTo(n int) (allowed unix.CPUSet, err error) {
+	var one unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &allowed); err != nil {
-		return fmt.Errorf("bench: pin: %w", err)
+		return allowed, fmt.Errorf("bench: pin: %w", err)
 	}
 	n %= allowed.Count()
 	for cpu := 0; ; cpu++ {
@@ -27,7 +51,7 @@ func Pin(n int) error {
 		n--
 	}
 	if err := unix.SchedSetaffinity(0, &one); err != nil {
-		return fmt.Errorf("bench: pin: %w", err)
+		return allowed, fmt.Errorf("bench: pin: %w", err)
 	}
-	return nil
+	return allowed, nil
 }

@@ -17,5 +17,6 @@ func runBarrier(ctx context.Context, w *World, o Options) ([]report.Result, erro
 		return nil
 	}
 	l := &Loop{Result: timed(w, o, "barrier", 0), Run: onAll(NsPerOp, barriers), Sample: sampleOnAll(w, barriers)}
+	l.AgainstMeeting(w)
 	return l.Measure(ctx, w, o)
 }

@@ -40,7 +40,7 @@ var readLat = pingPong{
 
 var writeCompletion = pingPong{
 	name: "write_completion", parts: 1, kind: nd.RequestWrite, config: linkConfig{depth: 1}, alwaysAside: true,
-	step: (*link).writes, against: func(loop *Loop, w *World, _ int) { loop.AgainstRawRoundTrip(w) },
+	step: (*link).writes, against: func(loop *Loop, _ *World, _ int) { loop.AgainstRawRoundTrip() },
 	note: "from post to completion, the target moves the bytes",
 }
 
@@ -48,7 +48,7 @@ var writeCompletion = pingPong{
 func halfTrip(loop *Loop, w *World, size int) {
 	const large = 8 << 10
 	if size < large {
-		loop.AgainstRawLine(w)
+		loop.AgainstRawLine()
 	} else {
 		loop.AgainstMemcpy(w, size)
 	}
@@ -115,10 +115,10 @@ func (t pingPong) runSize(ctx context.Context, w *World, o Options, size int) (_
 // sample is repeat with a look at the clock for each step.
 func (t pingPong) sample(l *link, n int, h *Histogram) error {
 	if !l.active() {
-		return t.respond(l, leadIn+n)
+		return t.respond(l, l.leadIn()+n)
 	}
 	clock := NewClock()
-	if err := t.step(l, leadIn); err != nil {
+	if err := t.step(l, l.leadIn()); err != nil {
 		return err
 	}
 	for range n {

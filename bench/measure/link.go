@@ -90,7 +90,7 @@ func (l *link) open() (err error) {
 		return err
 	}
 	l.mem = l.mr.Bytes()
-	clear(l.mem)
+	l.fillPlaces()
 	if l.cq, err = ad.CreateCompletionQueue(l.ctx, l.o.Pairs*(l.depth+1+l.receives+l.spare)); err != nil {
 		return err
 	}
@@ -108,6 +108,17 @@ func (l *link) open() (err error) {
 		}
 	}
 	return l.w.Job.Barrier(l.ctx)
+}
+
+// fillPlaces gives all places data, but for their ends, which marks begin at 0.
+func (l *link) fillPlaces() {
+	const marks = 16
+	clear(l.mem)
+	for i := range 2 * l.o.Pairs {
+		for slot := range l.slots {
+			pattern(l.mem[l.place(i, slot):][:max(l.size-marks, 0)])
+		}
+	}
 }
 
 func (l *link) addPair(i int) error {

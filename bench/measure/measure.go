@@ -26,15 +26,22 @@ type World struct {
 	Limits Limits
 }
 
-// Limits measures what the machine can do at best. Ranks 0 and 1 call its
-// methods together; other ranks do not. Each call measures anew, briefly.
+// Limits measures what the machine can do at best, in nanoseconds. Ranks 0 and 1
+// call its methods together; other ranks do not. Each call measures anew, briefly.
+// Figures are returned on rank 0.
 type Limits interface {
 	// RawLine is the half round trip of a cache line between the two ranks.
-	RawLine() (time.Duration, error)
+	RawLine() (float64, error)
 	// SampleRawLine makes n round trips of that line, and on rank 0 records half of each.
 	SampleRawLine(n int, h *Histogram) error
+	// Exchange is an atomic exchange by one rank, of a word of its own, while the
+	// other rests.
+	Exchange() (float64, error)
+	// Switch is how long the two ranks take to hand over a core that they share, by
+	// sched_yield(2).
+	Switch() (float64, error)
 	// Memcpy is a plain copy of n bytes by one rank while the other rests.
-	Memcpy(n int) (time.Duration, error)
+	Memcpy(n int) (float64, error)
 }
 
 // Options are what a user may choose. Zero values mean the default of the test.
@@ -42,7 +49,7 @@ type Options struct {
 	Sizes         []int         // bytes; nil = the test's own
 	Iterations    int           // of one repeat; 0 = as many as Duration takes
 	Duration      time.Duration // of one repeat
-	WarmUp        int           // iterations before the first repeat
+	WarmUp        int           // iterations before the first repeat; fewer if they take longer than a repeat
 	Repeats       int
 	Depth         int
 	Pairs         int

@@ -58,15 +58,15 @@ type tails struct{ write, line float64 }
 // and ending the noise takes as long as many of them.
 func (n *noise) measure(ctx context.Context, o Options, res report.Result) ([]report.Result, error) {
 	if o.Iterations == 0 {
-		quiet := &Loop{Result: res, Run: func(_ context.Context, ops int) (float64, error) { return n.tail(ops) }}
+		quiet := &Loop{Result: res, Run: func(_ context.Context, ops int) (float64, error) { return n.tail(max(ops, 1)) }}
 		ops, err := quiet.iterations(ctx, n.w, o)
 		if err != nil {
 			return nil, quiet.failed("choice of iterations", err)
 		}
 		o.Iterations = max(ops, leastNoiseOps)
 	}
-	loop := &Loop{Result: res, Run: n.repeat, LimitName: RawLineNoise, LimitUnit: "ratio"}
-	loop.Limit = func() (float64, error) { return n.noisy.line / n.quiet.line, nil }
+	loop := &Loop{Result: res, Run: n.repeat, LimitName: RawLineNoise, LimitUnit: "ratio", Within: true}
+	loop.Limit = func(float64) (float64, error) { return n.noisy.line / n.quiet.line, nil }
 	return loop.Measure(ctx, n.w, o)
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/softnd/softnd/bench/report"
@@ -23,8 +24,10 @@ type Loop struct {
 	Run func(ctx context.Context, n int) (float64, error)
 
 	// Limit measures, on ranks 0 and 1 at the same time, what the figure is
-	// compared with, in the unit LimitUnit. nil if there is no such thing.
-	Limit     func() (float64, error)
+	// compared with, in the unit LimitUnit. It is given the raw line of the same
+	// moment, 0 where there are more than two ranks. nil if there is no such thing.
+	Limit     func(line float64) (float64, error)
+	Within    bool // Run itself has measured the limit, and Limit returns that
 	LimitName string
 	LimitUnit string
 
@@ -43,16 +46,17 @@ const (
 	tellingPart = 4
 	boldest     = 64 // times more operations than before are tried next
 
+	longRun   = 10 * time.Millisecond
+	shortRuns = 3
+
 	sampleCap = 1 << 20 // operations of a distribution
 )
 
-// Measure warms up, runs the repeats with the limit next to each, then samples
-// single operations. On rank 0 it returns the result, on others nil.
+// Measure warms up, runs the repeats with the limit before and after each, then
+// samples single operations. On rank 0 it returns the result, on others nil.
 func (l *Loop) Measure(ctx context.Context, w *World, o Options) ([]report.Result, error) {
-	if o.WarmUp > 0 {
-		if _, err := l.run(ctx, w, o.WarmUp); err != nil {
-			return nil, l.failed("warm-up", err)
-		}
+	if err := l.warmUp(ctx, w, o); err != nil {
+		return nil, l.failed("warm-up", err)
 	}
 	n, err := l.iterations(ctx, w, o)
 	if err != nil {
@@ -60,20 +64,9 @@ func (l *Loop) Measure(ctx context.Context, w *World, o Options) ([]report.Resul
 	}
 	res := l.Result
 	res.Iterations, res.Pinned = n, o.Pinned
-	var limits []float64
-	for range repeats(o) {
-		v, err := l.run(ctx, w, n)
-		if err != nil {
-			return nil, l.failed("repeat", err)
-		}
-		res.Repeats = append(res.Repeats, v)
-		if l.Limit != nil && w.Job.Rank() <= 1 {
-			v, err := l.Limit()
-			if err != nil {
-				return nil, l.failed("limit of the machine", err)
-			}
-			limits = append(limits, v)
-		}
+	made, err := l.repeats(ctx, w, repeats(o), n)
+	if err != nil {
+		return nil, err
 	}
 	var h *Histogram
 	if l.Sample != nil {
@@ -88,7 +81,7 @@ func (l *Loop) Measure(ctx context.Context, w *World, o Options) ([]report.Resul
 	if w.Job.Rank() != 0 {
 		return nil, nil
 	}
-	l.conclude(&res, limits, h)
+	l.conclude(&res, steadiest(made, repeats(o)), h)
 	return []report.Result{res}, nil
 }
 
@@ -97,6 +90,14 @@ func repeats(o Options) int {
 		return o.Repeats
 	}
 	return DefaultRepeats
+}
+
+// length is the time of a repeat.
+func length(o Options) time.Duration {
+	if o.Duration > 0 {
+		return o.Duration
+	}
+	return DefaultDuration
 }
 
 func (l *Loop) failed(part string, err error) error {
@@ -110,29 +111,51 @@ func (l *Loop) run(ctx context.Context, w *World, n int) (float64, error) {
 	return l.Run(ctx, n)
 }
 
+// warmUp makes the operations of the warm-up, in ever longer runs, but no more of
+// them once they have taken the time of a repeat: large transfers are warm sooner
+// than small ones.
+func (l *Loop) warmUp(ctx context.Context, w *World, o Options) error {
+	start := time.Now()
+	for n, left := 1, o.WarmUp; left > 0; n *= 2 {
+		n = min(n, left)
+		if _, err := l.run(ctx, w, n); err != nil {
+			return err
+		}
+		left -= n
+		decided, err := agree(ctx, w, left, time.Since(start) >= length(o))
+		if err != nil || decided.enough {
+			return err
+		}
+	}
+	return nil
+}
+
 // iterations returns the operations of one repeat, the same on every rank:
-// those asked for, or as many as fit into the duration.
+// those asked for, or as many as fit into the duration. A run of no operations
+// shows what comes on top of them: the barrier and the lead-in.
 func (l *Loop) iterations(ctx context.Context, w *World, o Options) (int, error) {
 	if o.Iterations > 0 {
 		return o.Iterations, nil
 	}
-	want := o.Duration
-	if want <= 0 {
-		want = DefaultDuration
-	}
-	n := 1
-	for {
-		start := time.Now()
-		if _, err := l.run(ctx, w, n); err != nil {
+	want := length(o)
+	var onTop time.Duration
+	for n := 0; ; {
+		took, err := l.undisturbed(ctx, w, n)
+		if err != nil {
 			return 0, err
 		}
-		took := max(time.Since(start), 1)
-		enough := took >= want/tellingPart
-		times := float64(want) / float64(took)
-		if !enough {
-			times = max(2, min(times/2, boldest))
+		next, enough := 1, false
+		if n == 0 {
+			onTop = took
+		} else {
+			took = max(took-onTop, 1)
+			enough = took >= want/tellingPart
+			times := float64(want) / float64(took)
+			if !enough {
+				times = max(2, min(times/2, boldest))
+			}
+			next = max(1, int(float64(n)*times))
 		}
-		next := max(1, int(float64(n)*times))
 		// Rank 0 decides: the clocks of the ranks do not agree.
 		decided, err := agree(ctx, w, next, enough)
 		if err != nil {
@@ -140,6 +163,24 @@ func (l *Loop) iterations(ctx context.Context, w *World, o Options) (int, error)
 		}
 		if n = decided.n; decided.enough {
 			return n, nil
+		}
+	}
+}
+
+// undisturbed returns the time of a run of n operations. Of short runs, which an
+// interruption makes many times as long, it makes several and takes the least.
+func (l *Loop) undisturbed(ctx context.Context, w *World, n int) (time.Duration, error) {
+	least := time.Duration(math.MaxInt64)
+	for run := 1; ; run++ {
+		start := time.Now()
+		if _, err := l.run(ctx, w, n); err != nil {
+			return 0, err
+		}
+		took := time.Since(start)
+		least = min(least, took)
+		decided, err := agree(ctx, w, 0, took > longRun || run == shortRuns)
+		if err != nil || decided.enough {
+			return least, err
 		}
 	}
 }
@@ -164,15 +205,22 @@ func agree(ctx context.Context, w *World, n int, enough bool) (decision, error) 
 }
 
 // conclude turns repeats into a result.
-func (l *Loop) conclude(res *report.Result, limits []float64, h *Histogram) {
-	res.Value = Median(res.Repeats)
-	res.Low, res.High = Confidence(res.Repeats)
-	if len(limits) > 0 {
-		ratios := make([]float64, len(limits))
-		for i, limit := range limits {
-			ratios[i] = res.Repeats[i] / limit
+func (l *Loop) conclude(res *report.Result, made []repeat, h *Histogram) {
+	var limits, ratios []float64
+	for _, r := range made {
+		res.Repeats = append(res.Repeats, r.value)
+		limits, ratios = append(limits, r.limit), append(ratios, r.value/r.limit)
+		if l.Limit != nil {
+			res.Drifts = append(res.Drifts, r.drift)
 		}
-		res.Limit = &report.Limit{Name: l.LimitName, Unit: l.LimitUnit, Value: Median(limits), Ratio: Median(ratios), Ratios: ratios}
+		if r.line > 0 {
+			res.Lines = append(res.Lines, r.line)
+		}
+	}
+	res.Value = report.Median(res.Repeats)
+	res.Low, res.High = report.Confidence(res.Repeats)
+	if l.Limit != nil {
+		res.Limit = &report.Limit{Name: l.LimitName, Unit: l.LimitUnit, Value: report.Median(limits), Ratio: report.Median(ratios), Ratios: ratios}
 	}
 	if h != nil && h.Count() > 0 {
 		res.Distribution = h.Distribution()

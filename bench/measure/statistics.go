@@ -1,10 +1,6 @@
 package measure
 
-import (
-	"math"
-	"slices"
-	"time"
-)
+import "time"
 
 // NsPerOp is the time of one of n operations.
 func NsPerOp(elapsed time.Duration, n int) float64 {
@@ -17,40 +13,4 @@ func PerSecond(elapsed time.Duration, n int) float64 { return float64(n) / elaps
 // MBPerSecond is the bandwidth of n operations of size bytes; MB is 1e6 bytes.
 func MBPerSecond(elapsed time.Duration, n, size int) float64 {
 	return float64(n) * float64(size) / elapsed.Seconds() / 1e6
-}
-
-// Median returns the middle of values, NaN if there are none.
-func Median(values []float64) float64 {
-	if len(values) == 0 {
-		return math.NaN()
-	}
-	s := slices.Sorted(slices.Values(values))
-	half := len(s) / 2
-	if len(s)%2 == 1 {
-		return s[half]
-	}
-	return (s[half-1] + s[half]) / 2
-}
-
-// Confidence returns a 95 % confidence interval of the median, from order
-// statistics: nothing is supposed about how the values are distributed. Fewer
-// than six values do not suffice for 95 %; the interval is then from the least
-// to the greatest (five: 93.75 %).
-func Confidence(values []float64) (low, high float64) {
-	if len(values) == 0 {
-		return math.NaN(), math.NaN()
-	}
-	s := slices.Sorted(slices.Values(values))
-	n := len(s)
-	// The true median lies below the k-th least value if fewer than k of n values
-	// lie below it: a binomial tail with probability 1/2.
-	const bothTails = 0.05
-	k, tail, term := 0, 0.0, math.Pow(0.5, float64(n))
-	for k < n/2 && 2*(tail+term) <= bothTails {
-		tail += term
-		term *= float64(n-k) / float64(k+1)
-		k++
-	}
-	k = max(k, 1)
-	return s[k-1], s[n-k]
 }

@@ -6,16 +6,22 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// leadIn is how many operations are made before a timed loop: the other rank
-// may still be on its way out of the barrier.
+// leadIn is how many operations are made before a timed loop, of each queue pair:
+// the other rank may still be on its way out of the barrier.
 const leadIn = 16
+
+// leadInBytes bounds the lead-in of large transfers.
+const leadInBytes = 64 << 20
+
+// leadIn is the number of transfers before a timed loop.
+func (l *link) leadIn() int { return max(1, min(leadIn*l.o.Pairs, leadInBytes/l.size)) }
 
 // repeat makes n steps, or answers them, and returns how long they took.
 func (t pingPong) repeat(l *link, n int) (time.Duration, error) {
 	if !l.active() {
-		return 1, t.respond(l, leadIn+n) // not 0, which would be no time at all
+		return 1, t.respond(l, l.leadIn()+n) // not 0, which would be no time at all
 	}
-	if err := t.step(l, leadIn); err != nil {
+	if err := t.step(l, l.leadIn()); err != nil {
 		return 0, err
 	}
 	start := time.Now()

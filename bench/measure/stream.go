@@ -36,13 +36,14 @@ func bandwidth(name string, kind nd.RequestType) stream {
 
 var msgRate = stream{
 	name: "msg_rate", kind: nd.RequestSend, unit: "msg/s", better: "more", size: []int{8}, depths: []int{rateDepth},
-	figure: func(took time.Duration, n, _ int) float64 { return PerSecond(took, n) },
+	figure:  func(took time.Duration, n, _ int) float64 { return PerSecond(took, n) },
+	against: func(loop *Loop, _ *World, _ int) { loop.AgainstRawLineRate() },
 }
 
 var posted = stream{
 	name: "posted", kind: nd.RequestWrite, unit: "ns", better: "less", size: []int{8}, depths: []int{1, 0}, oneWay: true, single: true,
 	figure:  func(took time.Duration, n, _ int) float64 { return NsPerOp(took, n) },
-	against: func(loop *Loop, w *World, _ int) { loop.AgainstRawLine(w) },
+	against: func(loop *Loop, w *World, _ int) { loop.AgainstExchange(w) },
 	note:    "posted, completed and polled, back to back",
 }
 
@@ -139,7 +140,7 @@ func (t stream) runOne(ctx context.Context, w *World, o Options, size, depth int
 // repeat makes n transfers, each way if both are wanted, and returns the figure:
 // of both ways, the sum.
 func (t stream) repeat(ctx context.Context, l *link, n int) (float64, error) {
-	if err := t.part(l, leadIn); err != nil {
+	if err := t.part(l, l.leadIn()); err != nil {
 		return 0, err
 	}
 	start := time.Now()
@@ -193,13 +194,13 @@ func (t stream) finish(l *link) error {
 // sample makes single transfers, each begun when the last is over.
 func (t stream) sample(l *link, n int, h *Histogram) error {
 	if !l.active() {
-		if err := t.part(l, leadIn+n); err != nil {
+		if err := t.part(l, l.leadIn()+n); err != nil {
 			return err
 		}
 		return l.serve()
 	}
 	clock := NewClock()
-	if err := t.part(l, leadIn); err != nil {
+	if err := t.part(l, l.leadIn()); err != nil {
 		return err
 	}
 	for range n {

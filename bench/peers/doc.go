@@ -29,12 +29,11 @@
 // Latencies are half round trips. MB are 1e6 bytes; ucx_perftest means 2^20, so
 // its figures are worked out from its rates. fi_pingpong does not warm up.
 //
-// The programs for UCX and libfabric make one repeat per process, so their
-// repeats differ by where memory came to lie as well. The MPI program, whose
-// source is in this package, makes all repeats of a figure in one.
-//
-// The limit of the machine is measured before and after each figure, by what
-// the caller gives for that, and the ratio is to the mean of the two.
+// A [Runner] makes one repeat at a time, in processes of its own, so repeats
+// differ by where memory came to lie as well. The caller measures others between
+// the repeats, and the limit of the machine: each repeat is compared with the mean
+// of the limit before and after it. The source of the MPI program is in this
+// package.
 //
 // # What can be compared
 //

@@ -1,12 +1,8 @@
 package peers
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"slices"
-
-	"github.com/softnd/softnd/bench/report"
 )
 
 // small is the size of the messages that rates are measured with.
@@ -83,107 +79,4 @@ func (f Figure) in(ns float64) float64 {
 	default:
 		return ns
 	}
-}
-
-// way is one of the ways in which a peer can do what a figure asks for.
-type way struct {
-	name string
-	// run makes some repeats, and returns those that it finished even if it
-	// fails after them.
-	run func(ctx context.Context, repeats int) (sample, error)
-}
-
-// sample is what repeats have found.
-type sample struct {
-	ns         []float64 // of one operation, for each repeat
-	iterations int
-}
-
-// besideLimit is measure with the limit of the machine around it, if the user
-// has one: the mean of what it was before and after.
-func (s *session) besideLimit(ctx context.Context, f Figure, ways []way) (*report.Result, error) {
-	if s.o.Before != nil {
-		s.o.Before(f)
-	}
-	if s.o.Limit == nil {
-		return s.measure(ctx, f, ways)
-	}
-	before, err := s.o.Limit(f.Test, f.Size)
-	if err != nil {
-		return nil, err
-	}
-	r, failed := s.measure(ctx, f, ways)
-	if r == nil || before == nil {
-		return r, failed
-	}
-	after, err := s.o.Limit(f.Test, f.Size)
-	if err != nil || after == nil {
-		return r, errors.Join(failed, err)
-	}
-	value := (before.Value + after.Value) / 2
-	r.Limit = &report.Limit{Name: before.Name, Unit: before.Unit, Value: value, Ratio: r.Value / value}
-	return r, failed
-}
-
-// measure tries all ways and tells of the best. It returns what it has, which
-// may be nothing, and an error if a way has not brought a single repeat.
-func (s *session) measure(ctx context.Context, f Figure, ways []way) (*report.Result, error) {
-	var best *report.Result
-	var failed error
-	for _, w := range ways {
-		found, trouble := s.collect(ctx, w)
-		if len(found.ns) == 0 {
-			failed = errors.Join(failed, trouble)
-			continue
-		}
-		r := s.result(f, found)
-		r.Note = w.name
-		if trouble != nil {
-			r.Note += fmt.Sprintf("; %d of %d repeats, one try ended with: %v", len(found.ns), s.o.Repeats, trouble)
-		}
-		if _, better := f.unit(); best == nil || better == "less" == (r.Value < best.Value) {
-			best = r
-		}
-	}
-	return best, failed
-}
-
-// collect runs a way until it has all repeats, and once more if that fails.
-func (s *session) collect(ctx context.Context, w way) (found sample, trouble error) {
-	for try := 0; try < 2 && len(found.ns) < s.o.Repeats; try++ {
-		more, err := w.run(ctx, s.o.Repeats-len(found.ns))
-		found.ns = append(found.ns, more.ns...)
-		found.iterations = max(found.iterations, more.iterations)
-		if err != nil {
-			trouble = fmt.Errorf("%s: %w", w.name, err)
-		}
-		if ctx.Err() != nil {
-			return found, trouble
-		}
-	}
-	return found, trouble
-}
-
-// result has an interval from the least to the greatest repeat: 94 % of five,
-// more of more.
-func (s *session) result(f Figure, found sample) *report.Result {
-	r := &report.Result{
-		Test:     f.Test,
-		Settings: report.Settings{Size: f.Size, Iterations: found.iterations, Ranks: f.Ranks, Mode: "polling", Pinned: s.o.Pinned},
-	}
-	r.Unit, r.Better = f.unit()
-	for _, ns := range found.ns {
-		r.Repeats = append(r.Repeats, f.in(ns))
-	}
-	r.Value, r.Low, r.High = median(r.Repeats), slices.Min(r.Repeats), slices.Max(r.Repeats)
-	return r
-}
-
-func median(values []float64) float64 {
-	sorted := slices.Sorted(slices.Values(values))
-	half := len(sorted) / 2
-	if len(sorted)%2 == 1 {
-		return sorted[half]
-	}
-	return (sorted[half-1] + sorted[half]) / 2
 }

@@ -1,7 +1,6 @@
 package peers
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strconv"
@@ -9,7 +8,7 @@ import (
 )
 
 // libfabric comes with one test only.
-func libfabric(s *session, f Figure) []way {
+func libfabric(s *session, f Figure) []*way {
 	if f.Test != "send_lat" {
 		return nil
 	}
@@ -22,9 +21,7 @@ func libfabric(s *session, f Figure) []way {
 		client: func(port string, n int) program { return run(n, "-P", port, "127.0.0.1") },
 		parse:  parsePingpong,
 	}
-	return []way{{"fi_pingpong -p shm", func(ctx context.Context, repeats int) (sample, error) {
-		return s.repeat(ctx, p, repeats)
-	}}}
+	return []*way{{name: "fi_pingpong -p shm", run: s.repeats(p)}}
 }
 
 // parsePingpong reads a line of names and a line of figures with spaces between.

@@ -21,7 +21,7 @@ var mpiCalls = map[string]string{
 // openMPI measures with Open MPI. With fewer ranks than slots it spins, with
 // more it yields; a slot is a core, but two ranks always spin, as those of the
 // others do. It is kept from looking for other hosts, for which it needs ssh.
-func openMPI(s *session, f Figure) []way {
+func openMPI(s *session, f Figure) []*way {
 	slots := max(2, len(s.cores))
 	launch := program{argv: []string{"mpiexec.openmpi", "--allow-run-as-root", "--bind-to", "none",
 		"--host", "localhost:" + strconv.Itoa(slots)}}
@@ -36,24 +36,24 @@ func openMPI(s *session, f Figure) []way {
 	return s.mpi(launch, f)
 }
 
-func mpich(s *session, f Figure) []way {
+func mpich(s *session, f Figure) []*way {
 	return s.mpi(program{argv: []string{"mpiexec.mpich", "-launcher", "fork", "-bind-to", "none"}}, f)
 }
 
 // mpi runs the MPI program by that launcher. It goes to its cores by itself,
 // because the options for that differ, and depend on how the cores are numbered.
-func (s *session) mpi(launch program, f Figure) []way {
+func (s *session) mpi(launch program, f Figure) []*way {
 	mode := f.Test
 	if mode == "msg_rate" {
 		mode = "send_bw"
 	}
-	run := func(ctx context.Context, repeats int) (sample, error) {
+	run := func(ctx context.Context) (sample, error) {
 		ctx, cancel := s.limit(ctx)
 		defer cancel()
 		defer s.sweep()
 		p := launch
 		p.argv = append(p.argv[:len(p.argv):len(p.argv)], "-n", strconv.Itoa(f.Ranks), s.mpiProgram(), mode,
-			strconv.Itoa(f.Size), strconv.Itoa(s.o.Iterations), fmt.Sprint(s.o.Duration.Seconds()), strconv.Itoa(repeats))
+			strconv.Itoa(f.Size), strconv.Itoa(s.o.Iterations), fmt.Sprint(s.o.Duration.Seconds()), "1")
 		if s.o.Pinned {
 			p.argv = append(p.argv, strings.Trim(strings.ReplaceAll(fmt.Sprint(s.cores), " ", ","), "[]"))
 		}
@@ -61,39 +61,28 @@ func (s *session) mpi(launch program, f Figure) []way {
 		if err != nil {
 			return sample{}, err
 		}
-		text, failed := r.wait()
-		found, err := parseMPI(launch.argv[0], text)
-		switch {
-		case failed != nil:
-			return found, failed
-		case err != nil:
-			return found, err
-		case len(found.ns) != repeats:
-			return found, fmt.Errorf("%s: %d figures instead of %d%s", launch.argv[0], len(found.ns), repeats, ending(text))
+		text, err := r.wait()
+		if err != nil {
+			return sample{}, err
 		}
-		return found, nil
+		return parseMPI(launch.argv[0], text)
 	}
-	return []way{{mpiCalls[f.Test], run}}
+	return []*way{{name: mpiCalls[f.Test], run: run}}
 }
 
-// parseMPI reads the lines "figure,ITERATIONS,NANOSECONDS". Others are what a
+// parseMPI reads the line "figure,ITERATIONS,NANOSECONDS". Others are what a
 // launcher has to say.
-func parseMPI(launcher, output string) (sample, error) {
+func parseMPI(launcher, output string) (found sample, err error) {
 	const form = "figure,ITERATIONS,NANOSECONDS"
-	var found sample
 	for line := range strings.Lines(output) {
 		line = strings.TrimSpace(line)
 		if !strings.HasPrefix(line, "figure,") {
 			continue
 		}
-		var ns float64
-		if _, err := fmt.Sscanf(line, "figure,%d,%g", &found.iterations, &ns); err != nil || !(ns > 0) {
+		if _, err := fmt.Sscanf(line, "figure,%d,%g", &found.iterations, &found.ns); err != nil || !(found.ns > 0) {
 			return found, fmt.Errorf("%s: line %q: expected %s", launcher, line, form)
 		}
-		found.ns = append(found.ns, ns)
+		return found, nil
 	}
-	if len(found.ns) == 0 {
-		return found, fmt.Errorf("%s: line %q: expected %s", launcher, firstLine(output), form)
-	}
-	return found, nil
+	return found, fmt.Errorf("%s: line %q: expected %s", launcher, firstLine(output), form)
 }

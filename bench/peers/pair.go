@@ -18,27 +18,22 @@ type pair struct {
 	parse  func(output string) (ns float64, err error)
 }
 
-// repeat runs the pair several times, with as many iterations as fill the time
-// of a repeat.
-func (s *session) repeat(ctx context.Context, p pair, repeats int) (sample, error) {
+// repeats returns a function that runs the pair, with as many iterations as fill
+// the time of a repeat. The first call finds out how many that are.
+func (s *session) repeats(p pair) func(context.Context) (sample, error) {
 	n := s.o.Iterations
-	if n == 0 {
-		const probe = 500
-		ns, err := s.once(ctx, p, probe)
-		if err != nil {
-			return sample{}, err
+	return func(ctx context.Context) (sample, error) {
+		if n == 0 {
+			const probe = 500
+			ns, err := s.once(ctx, p, probe)
+			if err != nil {
+				return sample{}, err
+			}
+			n = min(max(int(float64(s.o.Duration)/ns), 20), 1e9)
 		}
-		n = min(max(int(float64(s.o.Duration)/ns), 20), 1e9)
-	}
-	found := sample{iterations: n}
-	for range repeats {
 		ns, err := s.once(ctx, p, n)
-		if err != nil {
-			return found, err
-		}
-		found.ns = append(found.ns, ns)
+		return sample{ns, n}, err
 	}
-	return found, nil
 }
 
 // once runs the pair, the server on the first core, and returns what the client

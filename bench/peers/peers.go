@@ -1,16 +1,12 @@
 package peers
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os/exec"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/softnd/softnd/bench/report"
 )
 
 // Peer is a transport that can be measured.
@@ -20,8 +16,8 @@ type Peer struct {
 	Program string // that is run
 	Package string // of Debian, that has Program
 
-	compiler need                             // what else it takes; empty for a peer that is measured by Program alone
-	ways     func(s *session, f Figure) []way // to measure f; none if it does not have that
+	compiler need                              // what else it takes; empty for a peer that is measured by Program alone
+	ways     func(s *session, f Figure) []*way // to measure f; none if it does not have that
 }
 
 // need is a program, and the Debian package that has it.
@@ -78,17 +74,6 @@ type Options struct {
 	Repeats    int           // 0 = 5
 	Pinned     bool          // each process to a core of its own, as package bench does
 	Timeout    time.Duration // after which one program is ended; 0 = 20 s and five times what its repeats should take
-
-	// Before is called before each figure that the peer has, and before its limit.
-	// It may be nil.
-	Before func(Figure)
-
-	// Limit measures what the machine can do at best for a test, in the unit of
-	// the test, with both processes pinned as here; nil where there is no such
-	// limit. It is called before and after each figure, because the best of a
-	// shared machine changes by a factor from one minute to the next. It may be
-	// nil itself.
-	Limit func(test string, size int) (*report.Limit, error)
 }
 
 func (o Options) withDefaults() (Options, error) {
@@ -116,54 +101,4 @@ func (o Options) withDefaults() (Options, error) {
 		return o, errors.New("peers: iterations, durations, repeats and timeouts cannot be negative")
 	}
 	return o, nil
-}
-
-// Run measures what p has of the tests, one after the other. It returns what
-// was found together with the errors of what was not: a figure that failed is
-// absent. A program that takes longer than o.Timeout is ended, and tried once
-// more; errors.Is finds context.DeadlineExceeded if that did not help.
-//
-// When it returns, the processes that it started have ended and their files are
-// gone.
-func Run(ctx context.Context, p Peer, o Options) ([]report.Result, error) {
-	if pkg := p.Missing(); pkg != "" {
-		return nil, fmt.Errorf("peers: %s is not installed here: apt-get install %s", p.Title, pkg)
-	}
-	o, err := o.withDefaults()
-	if err != nil {
-		return nil, err
-	}
-	// What is started here ends with this thread, see start.
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	s, err := open(o)
-	if err != nil {
-		return nil, err
-	}
-	defer s.close()
-	if p.compiler.program != "" {
-		if err := s.compile(ctx, p.compiler.program); err != nil {
-			return nil, err
-		}
-	}
-	var results []report.Result
-	var errs []error
-	for _, f := range figures(o) {
-		ways := p.ways(s, f)
-		if len(ways) == 0 {
-			continue
-		}
-		r, err := s.besideLimit(ctx, f, ways)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("peers: %s: %s: %w", p.Title, f, err))
-		}
-		if r != nil {
-			r.Provider = p.Name
-			results = append(results, *r)
-		}
-		if ctx.Err() != nil {
-			break
-		}
-	}
-	return results, errors.Join(errs...)
 }

@@ -87,6 +87,29 @@ func nothingLeft(t *testing.T) {
 	})
 }
 
+// measureAll makes all repeats of all figures that a peer has.
+func measureAll(ctx context.Context, p Peer, o Options) (found []report.Result, failed error) {
+	r, err := Open(ctx, p, o)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	for _, f := range figures(r.s.o) {
+		if !r.Has(f) {
+			continue
+		}
+		for range r.s.o.Repeats {
+			r.Repeat(ctx, f)
+		}
+		one, err := r.Result(f, nil)
+		failed = errors.Join(failed, err)
+		if one != nil {
+			found = append(found, *one)
+		}
+	}
+	return found, failed
+}
+
 func TestMissingNamesThePackages(t *testing.T) {
 	only(t, nil)
 	want := map[string]string{
@@ -99,7 +122,7 @@ func TestMissingNamesThePackages(t *testing.T) {
 		if got := p.Missing(); got != want[p.Name] {
 			t.Errorf("%s: missing %q, want %q", p.Name, got, want[p.Name])
 		}
-		if _, err := Run(t.Context(), p, Options{}); err == nil || !strings.Contains(err.Error(), want[p.Name]) {
+		if _, err := measureAll(t.Context(), p, Options{}); err == nil || !strings.Contains(err.Error(), want[p.Name]) {
 			t.Errorf("%s: error %v does not name %s", p.Name, err, want[p.Name])
 		}
 	}
@@ -118,14 +141,14 @@ func TestAHangIsEndedAndTriedAgain(t *testing.T) {
 	nothingLeft(t)
 	first := filepath.Join(t.TempDir(), "first")
 	only(t, map[string]string{"mpicc.mpich": "", "mpiexec.mpich": `
-if [ -e ` + first + ` ]; then echo figure,10,40.0; echo figure,10,60.0; exit; fi
+if [ -e ` + first + ` ]; then echo figure,10,50.0; exit; fi
 : >` + first + `
 trap '' TERM
 /usr/bin/setsid /bin/sleep 1000 &
 echo figure,10,50.0
 while :; do /bin/sleep 1000; done`})
 	o := Options{Tests: []string{"msg_rate"}, Repeats: 3, Timeout: 300 * time.Millisecond}
-	results, err := Run(t.Context(), named(t, "mpich"), o)
+	results, err := measureAll(t.Context(), named(t, "mpich"), o)
 	if err != nil || len(results) != 1 {
 		t.Fatalf("results %v, %v", results, err)
 	}
@@ -145,49 +168,48 @@ func TestAHangIsNoFigure(t *testing.T) {
 	only(t, map[string]string{"mpicc.openmpi": "", "mpiexec.openmpi": "exec /bin/sleep 1000", "fi_pingpong": "exec /bin/sleep 1000"})
 	o := Options{Tests: []string{"send_lat"}, Sizes: []int{8}, Timeout: 200 * time.Millisecond}
 	for _, name := range []string{"openmpi", "libfabric"} {
-		results, err := Run(t.Context(), named(t, name), o)
+		results, err := measureAll(t.Context(), named(t, name), o)
 		if len(results) != 0 || !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "send_lat of 8 B") {
 			t.Errorf("%s: results %v, %v", name, results, err)
 		}
 	}
 }
 
-func TestTheLimitIsMeasuredAround(t *testing.T) {
+// Each repeat is compared with the limit before and after its own round.
+func TestEachRepeatHasItsOwnLimit(t *testing.T) {
 	nothingLeft(t)
-	only(t, map[string]string{"mpicc.mpich": "", "mpiexec.mpich": "echo figure,10,90.0"})
-	calls := 0
-	o := Options{Tests: []string{"send_lat", "barrier"}, Sizes: []int{8}, Ranks: []int{2}, Repeats: 1}
-	var before []Figure
-	o.Before = func(f Figure) {
-		if calls > 0 && f.Test == "send_lat" {
-			t.Error("the limit was measured before the caller had its turn")
-		}
-		before = append(before, f)
+	failOnce := filepath.Join(t.TempDir(), "failed")
+	only(t, map[string]string{"mpicc.mpich": "", "mpiexec.mpich": "[ -e " + failOnce + " ] && echo figure,10,120.0\n: >" + failOnce})
+	r, err := Open(t.Context(), named(t, "mpich"), Options{})
+	if err != nil {
+		t.Fatal(err)
 	}
-	o.Limit = func(test string, size int) (*report.Limit, error) {
-		if test != "send_lat" {
-			return nil, nil
-		}
-		calls++
-		return &report.Limit{Name: "raw_line", Unit: "ns", Value: float64(20 * calls)}, nil
+	defer r.Close()
+	f := Figure{"send_lat", 8, 2}
+	for range 3 {
+		r.Repeat(t.Context(), f)
 	}
-	results, err := Run(t.Context(), named(t, "mpich"), o)
-	if err != nil || len(results) != 2 {
-		t.Fatalf("results %v, %v", results, err)
+	one, err := r.Result(f, &Around{"raw_line", "ns", []float64{60, 60, 15, 240}})
+	if err != nil || one.Limit == nil || one.Limit.Name != "raw_line" {
+		t.Fatalf("result %+v, %v", one, err)
 	}
-	if l := results[0].Limit; l == nil || l.Name != "raw_line" || l.Value != 30 || l.Ratio != 3 {
-		t.Errorf("limit of %s: %+v", results[0].Test, l)
+	if want := []float64{2, 4, 2}; !slices.Equal(one.Limit.Ratios, want) || one.Limit.Ratio != 2 || one.Limit.Value != 60 {
+		t.Errorf("limit %+v, want the ratios %v", one.Limit, want)
 	}
-	if l := results[1].Limit; l != nil {
-		t.Errorf("limit of %s: %+v", results[1].Test, l)
+}
+
+// A way that fails again and again is not waited for in each round.
+func TestAWayIsGivenUp(t *testing.T) {
+	tries := 0
+	r := &Runner{trials: map[Figure]*trial{{}: {ways: []*way{{name: "broken", run: func(context.Context) (sample, error) {
+		tries++
+		return sample{}, errors.New("no")
+	}}}}}}
+	for range 5 {
+		r.Repeat(t.Context(), Figure{})
 	}
-	if want := []Figure{{"send_lat", 8, 2}, {"barrier", 0, 2}}; !slices.Equal(before, want) {
-		t.Errorf("before the figures: %v, want %v", before, want)
-	}
-	o.Before = nil
-	o.Limit = func(string, int) (*report.Limit, error) { return nil, errors.New("no second core") }
-	if _, err := Run(t.Context(), named(t, "mpich"), o); err == nil || !strings.Contains(err.Error(), "no second core") {
-		t.Errorf("a limit that fails: %v", err)
+	if _, err := r.Result(Figure{}, nil); err == nil || tries != mostFailures {
+		t.Errorf("%d tries, %v", tries, err)
 	}
 }
 
@@ -205,7 +227,7 @@ func TestCancelling(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 	}()
-	results, err := Run(ctx, named(t, "openmpi"), Options{})
+	results, err := measureAll(ctx, named(t, "openmpi"), Options{})
 	if len(results) != 0 || !errors.Is(err, context.Canceled) {
 		t.Errorf("results %v, %v", results, err)
 	}
@@ -223,7 +245,7 @@ func TestWhatAProgramSaysIsQuoted(t *testing.T) {
 		"openmpi":   {"mpicc.openmpi", "does not compile", "no gcc"},
 		"libfabric": {"fi_pingpong", "exit status 7", "no shm"},
 	} {
-		results, err := Run(t.Context(), named(t, name), Options{Tests: []string{"send_lat"}, Sizes: []int{8}})
+		results, err := measureAll(t.Context(), named(t, name), Options{Tests: []string{"send_lat"}, Sizes: []int{8}})
 		if len(results) != 0 {
 			t.Errorf("%s: results %v", name, results)
 		}
@@ -247,27 +269,29 @@ func TestServerAndClient(t *testing.T) {
 	}
 	o := Options{Tests: []string{"posted"}, Iterations: 10, Repeats: 1, Pinned: true}
 	t.Setenv("PEERS_TEST_SAYS", "iterations,overall_mr\n10,25000000")
-	results, err := Run(t.Context(), named(t, "ucx"), o)
+	results, err := measureAll(t.Context(), named(t, "ucx"), o)
 	if err != nil || len(results) != 1 || results[0].Value != 40 || results[0].Iterations != 10 || !results[0].Pinned {
 		t.Errorf("results %+v, %v", results, err)
 	}
 	t.Setenv("PEERS_TEST_SAYS", "oil on the road")
-	results, err = Run(t.Context(), named(t, "ucx"), o)
+	results, err = measureAll(t.Context(), named(t, "ucx"), o)
 	if len(results) != 0 || err == nil || !strings.Contains(err.Error(), `ucx_perftest: line "oil on the road"`) {
 		t.Errorf("results %+v, %v", results, err)
 	}
 }
 
 func TestTheBestWayCounts(t *testing.T) {
-	s := &session{o: Options{Repeats: 2}}
-	takes := func(name string, ns float64) way {
-		return way{name, func(context.Context, int) (sample, error) { return sample{[]float64{ns, ns}, 5}, nil }}
+	takes := func(name string, ns float64) *way {
+		return &way{name: name, run: func(context.Context) (sample, error) { return sample{ns, 5}, nil }}
 	}
-	fails := way{"broken", func(context.Context, int) (sample, error) { return sample{}, errors.New("no") }}
+	fails := &way{name: "broken", run: func(context.Context) (sample, error) { return sample{}, errors.New("no") }}
 	for _, test := range []string{"send_lat", "send_bw"} {
-		r, err := s.measure(t.Context(), Figure{test, 8, 2}, []way{takes("slow", 90), takes("fast", 40), takes("slower", 95), fails})
-		if r == nil || r.Note != "fast" {
-			t.Errorf("%s: result %+v", test, r)
+		f := Figure{test, 8, 2}
+		r := &Runner{s: new(session), trials: map[Figure]*trial{f: {ways: []*way{takes("slow", 90), takes("fast", 40), takes("slower", 95), fails}}}}
+		r.Repeat(t.Context(), f)
+		one, err := r.Result(f, nil)
+		if one == nil || one.Note != "fast" {
+			t.Errorf("%s: result %+v", test, one)
 		}
 		if err == nil || !strings.Contains(err.Error(), "broken") {
 			t.Errorf("%s: error %v", test, err)

@@ -1,7 +1,6 @@
 package peers
 
 import (
-	"context"
 	"encoding/csv"
 	"fmt"
 	"slices"
@@ -32,15 +31,13 @@ var ucxTests = map[string][]ucxTest{
 	"msg_rate":  {{"am_bw", true, ucxHeader, ucxShort}, {name: "ucp_am_bw"}, {name: "tag_bw"}},
 }
 
-func ucx(s *session, f Figure) []way {
-	var ways []way
+func ucx(s *session, f Figure) []*way {
+	var ways []*way
 	for _, t := range ucxTests[f.Test] {
 		if f.Size < t.least || t.limit > 0 && f.Size > t.limit {
 			continue
 		}
-		ways = append(ways, way{t.name, func(ctx context.Context, repeats int) (sample, error) {
-			return s.repeat(ctx, t.pair(f.Size), repeats)
-		}})
+		ways = append(ways, &way{name: t.name, run: s.repeats(t.pair(f.Size))})
 	}
 	return ways
 }

@@ -159,12 +159,7 @@ func (p *panel) top(k kind) float64 {
 func (l *line) xy(k kind) (x, y []float64) {
 	for _, size := range slices.Sorted(maps.Keys(l.values)) {
 		x = append(x, math.Log2(float64(size)))
-		y = append(y, k.scale(median(l.values[size])))
+		y = append(y, k.scale(report.Median(l.values[size])))
 	}
 	return x, y
-}
-
-func median(v []float64) float64 {
-	v = slices.Sorted(slices.Values(v))
-	return (v[(len(v)-1)/2] + v[len(v)/2]) / 2
 }

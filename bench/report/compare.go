@@ -111,7 +111,7 @@ func change(old, new Result) Change {
 		c.Compared = "ratio"
 		a, b = old.Limit.Ratios, new.Limit.Ratios
 	}
-	c.Before, c.After = median(a), median(b)
+	c.Before, c.After = Median(a), Median(b)
 	if c.After != c.Before {
 		c.Relative = (c.After - c.Before) / c.Before
 	}

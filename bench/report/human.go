@@ -36,6 +36,16 @@ func Figure(v float64, unit string) string {
 	return digits(v) + " " + unit
 }
 
+// Range is two values with their unit for people: 60.1–62.3 ns, 980 ns–1.02 µs.
+func Range(low, high float64, unit string) string {
+	from, to := Figure(low, unit), Figure(high, unit)
+	_, unitFrom, _ := strings.Cut(from, " ")
+	if _, unitTo, _ := strings.Cut(to, " "); unitFrom == unitTo {
+		from = strings.TrimSuffix(from, " "+unitFrom)
+	}
+	return from + "–" + to
+}
+
 // scaled takes the first unit that leaves v below the step to the next one.
 func scaled(v, step float64, units []string) (float64, string) {
 	i := 0

@@ -96,5 +96,11 @@ func (r *Result) check() error {
 	if l := r.Limit; l != nil && l.Ratios != nil && len(l.Ratios) != len(r.Repeats) {
 		return fmt.Errorf("%d ratios for %d repeats", len(l.Ratios), len(r.Repeats))
 	}
+	if r.Drifts != nil && len(r.Drifts) != len(r.Repeats) {
+		return fmt.Errorf("%d drifts for %d repeats", len(r.Drifts), len(r.Repeats))
+	}
+	if r.Lines != nil && len(r.Lines) != len(r.Repeats) {
+		return fmt.Errorf("%d lines for %d repeats", len(r.Lines), len(r.Repeats))
+	}
 	return nil
 }

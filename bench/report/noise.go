@@ -5,14 +5,6 @@ import (
 	"slices"
 )
 
-func median(x []float64) float64 {
-	if len(x) == 0 {
-		return 0
-	}
-	s := slices.Sorted(slices.Values(x))
-	return (s[(len(s)-1)/2] + s[len(s)/2]) / 2
-}
-
 // welch is the chance that two samples of one mean differ as much as these do,
 // by Welch's t-test, which does not assume that they are equally noisy.
 func welch(a, b []float64) float64 {

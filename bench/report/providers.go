@@ -10,9 +10,10 @@ import (
 const own = "softnd"
 
 // WriteProviders writes a table that sets the providers side by side: a row for
-// each test, size and number of ranks, and for each provider its figure and the
-// ratio of that to the limit of the machine measured next to it. Where a
-// provider has several figures for a row, the best of them counts.
+// each test, size and number of ranks, and for each provider its figure, the 95 %
+// confidence interval of that, and the ratio to the limit of the machine measured
+// next to it. Where a provider has several figures for a row, the best of them
+// counts.
 func (r *Report) WriteProviders(w io.Writer) error {
 	if _, err := io.WriteString(w, r.heading()+"\n"); err != nil {
 		return err
@@ -21,7 +22,7 @@ func (r *Report) WriteProviders(w io.Writer) error {
 	g := new(grid)
 	head := []string{"<test", "size"}
 	for _, p := range providers {
-		head = append(head, p, "<", "of limit")
+		head = append(head, p, "<", "95 %", "of limit")
 	}
 	g.add(append(head, "<better")...)
 	for _, row := range r.rows() {
@@ -30,7 +31,7 @@ func (r *Report) WriteProviders(w io.Writer) error {
 	if err := g.write(w, ""); err != nil {
 		return err
 	}
-	_, err := io.WriteString(w, "* the best of its row\n")
+	_, err := io.WriteString(w, "* the best of its row, by more than the intervals\n")
 	return err
 }
 
@@ -102,29 +103,48 @@ func (r *Result) betterThan(other *Result) bool {
 }
 
 func (c lineup) cells(providers []string) []string {
-	var best *Result
-	for _, p := range providers {
-		if one := c[p]; one != nil && (best == nil || one.betterThan(best)) {
-			best = one
-		}
-	}
+	best := c.best()
 	all := []string{best.Test, extent(best)}
 	for _, p := range providers {
 		one := c[p]
 		if one == nil {
-			all = append(all, "–", "", "")
+			all = append(all, "–", "", "", "")
 			continue
 		}
 		ratio, mark := "", ""
 		if one.Limit != nil {
 			ratio = digits(one.Limit.Ratio) + " ×"
 		}
-		if one == best && len(c) > 1 {
+		if one == best && c.leads(best) {
 			mark = "*"
 		}
-		all = append(all, Figure(one.Value, one.Unit), mark, ratio)
+		all = append(all, Figure(one.Value, one.Unit), mark, Range(one.Low, one.High, one.Unit), ratio)
 	}
 	return append(all, best.Better)
+}
+
+func (c lineup) best() (best *Result) {
+	for _, one := range c {
+		if best == nil || one.betterThan(best) || one.Value == best.Value && first(one.Provider) < first(best.Provider) {
+			best = one
+		}
+	}
+	return best
+}
+
+// leads reports whether the interval of the best lies beyond those of all others.
+// Fewer than three repeats have no interval.
+func (c lineup) leads(best *Result) bool {
+	for _, one := range c {
+		apart := best.High < one.Low
+		if best.Better == "more" {
+			apart = best.Low > one.High
+		}
+		if one != best && !apart || len(one.Repeats) < fewestKnown {
+			return false
+		}
+	}
+	return len(c) > 1
 }
 
 // extent is the size of a result, or the number of its ranks if it has none.

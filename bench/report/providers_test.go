@@ -2,6 +2,7 @@ package report_test
 
 import (
 	"bytes"
+	"strings"
 	"testing"
 
 	"github.com/softnd/softnd/bench/report"
@@ -10,12 +11,12 @@ import (
 const sideBySide = `Example(R) Processor 9000, 2 cores, kernel 6.18.44, linux/amd64, go1.26.8
 softnd unknown, 2026-03-04 05:06 UTC, ndbench suite --quick
 
-test         size     softnd     of limit    mpich           ucx  of limit  better
-send_lat      8 B    61.2 ns  *    1.20 ×  90.0 ns             –            less
-send_lat   64 KiB    9.00 µs       1.50 ×  8.00 µs  *          –            less
-write_bw    1 MiB  12.3 GB/s  *   0.950 ×        –     9.00 GB/s   0.700 ×  more
-barrier   8 ranks          –                     –        100 ns            less
-* the best of its row
+test         size     softnd               95 %  of limit    mpich          95 %        ucx            95 %  of limit  better
+send_lat      8 B    61.2 ns  *    55.1–67.4 ns    1.20 ×  90.0 ns  81.0–99.0 ns          –                            less
+send_lat   64 KiB    9.00 µs       8.10–9.90 µs    1.50 ×  8.00 µs  7.20–8.80 µs          –                            less
+write_bw    1 MiB  12.3 GB/s  *  11.1–13.6 GB/s   0.950 ×        –                9.00 GB/s  8.10–9.90 GB/s   0.700 ×  more
+barrier   8 ranks          –                                     –                   100 ns     90.0–110 ns            less
+* the best of its row, by more than the intervals
 `
 
 // providers has two figures of one provider for a row, a row with one provider,
@@ -24,7 +25,8 @@ func providers() *report.Report {
 	r := sample()
 	r.Results = nil
 	add := func(test, provider string, size, ranks int, unit, better string, value, ratio float64) {
-		one := report.Result{Test: test, Provider: provider, Unit: unit, Better: better, Value: value}
+		one := report.Result{Test: test, Provider: provider, Unit: unit, Better: better, Value: value,
+			Repeats: []float64{value, value, value}, Low: value * 0.9, High: value * 1.1}
 		one.Size, one.Ranks = size, ranks
 		if ratio > 0 {
 			one.Limit = &report.Limit{Name: "raw_line", Unit: unit, Value: value / ratio, Ratio: ratio}
@@ -49,6 +51,21 @@ func TestProvidersSideBySide(t *testing.T) {
 	}
 	if b.String() != sideBySide {
 		t.Errorf("got\n%s\nwant\n%s", b.String(), sideBySide)
+	}
+}
+
+// A star needs repeats enough to know the noise.
+func TestNoStarWithoutAnInterval(t *testing.T) {
+	r := providers()
+	for i := range r.Results {
+		r.Results[i].Repeats = r.Results[i].Repeats[:2]
+	}
+	var b bytes.Buffer
+	if err := r.WriteProviders(&b); err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(b.String(), "*"); n != 1 {
+		t.Errorf("%d stars, and that of the legend is one:\n%s", n, b.String())
 	}
 }
 

@@ -39,6 +39,10 @@ type Result struct {
 	Low     float64   `json:"low"`  // 95 % confidence interval of the median
 	High    float64   `json:"high"` //
 
+	// Beside each repeat, in the order of Repeats, where a limit was measured.
+	Drifts []float64 `json:"drifts,omitempty"` // of the limit and the line before and after, the greater ÷ the less
+	Lines  []float64 `json:"lines,omitempty"`  // half round trip of a cache line in ns, if there are two ranks
+
 	Distribution *Distribution `json:"distribution,omitempty"` // of single operations
 	Limit        *Limit        `json:"limit,omitempty"`        // what the machine can do at best, in the same run
 	Note         string        `json:"note,omitempty"`

@@ -2,6 +2,7 @@ package suite
 
 import (
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -9,15 +10,28 @@ import (
 	"github.com/softnd/softnd/bench/report"
 )
 
-// result is one with all that a figure needs to count.
+// near and far are lines as a host has them whose cores move.
+const (
+	near = 60
+	far  = 300
+)
+
+// result has five steady repeats between near cores.
 func result(test string, size int, v float64) report.Result {
 	return report.Result{Test: test, Provider: measure.Provider, Unit: "ns", Better: "less", Value: v, Low: v, High: v,
-		Repeats:  []float64{v, v, v, v, v},
+		Repeats: five(v), Drifts: five(1.1), Lines: five(near),
 		Settings: report.Settings{Size: size, Pairs: 1, Ranks: 2, Executor: "auto", Memory: "arena", Mode: "polling", Pinned: true}}
 }
 
+func five(v float64) []float64 { return []float64{v, v, v, v, v} }
+
 func compared(r report.Result, limit string, ratio float64) report.Result {
-	r.Limit = &report.Limit{Name: limit, Unit: "ns", Value: r.Value / ratio, Ratio: ratio}
+	return comparedEach(r, limit, five(ratio))
+}
+
+func comparedEach(r report.Result, limit string, ratios []float64) report.Result {
+	ratio := report.Median(ratios)
+	r.Limit = &report.Limit{Name: limit, Unit: "ns", Value: r.Value / ratio, Ratio: ratio, Ratios: ratios}
 	return r
 }
 
@@ -26,33 +40,102 @@ func changed(r report.Result, f func(*report.Result)) report.Result {
 	return r
 }
 
+var line = Bar{Required: 1.35, Aim: 1.15, figure: toLimit(ours("write_lat", 8), measure.RawLine)}
+
+func check(b Bar, results ...report.Result) Verdict {
+	rep := &report.Report{Results: results}
+	near, far := distances(rep)
+	return b.check(rep, near, far)
+}
+
 func TestOutcomes(t *testing.T) {
-	less := Bar{Required: 1.35, Aim: 1.15, seen: toLimit(ours("write_lat", 8), measure.RawLine)}
-	more := Bar{Required: 0.8, Aim: 0.95, More: true, seen: toLimit(ours("write_lat", 8), measure.Memcpy)}
+	more := Bar{Required: 0.8, Aim: 0.95, More: true, figure: toLimit(ours("write_lat", 8), measure.Memcpy)}
 	for _, c := range []struct {
 		bar   Bar
 		ratio float64
 		want  Outcome
 	}{
-		{less, 0.9, AimMet}, {less, 1.15, AimMet}, {less, 1.16, Met}, {less, 1.35, Met}, {less, 1.36, Missed},
+		{line, 0.89, Suspect}, {line, 0.9, AimMet}, {line, 1.15, AimMet}, {line, 1.16, Met}, {line, 1.35, Met}, {line, 1.36, Missed},
 		{more, 0.95, AimMet}, {more, 0.94, Met}, {more, 0.8, Met}, {more, 0.79, Missed},
 	} {
-		limit := measure.RawLine
-		if c.bar.More {
-			limit = measure.Memcpy
+		v := check(c.bar, compared(result("write_lat", 8, 50), c.bar.limit, c.ratio))
+		if v.Outcome != c.want || v.All.Value != c.ratio {
+			t.Errorf("ratio %v with more better %v: %v, seen %v; want %v", c.ratio, c.bar.More, v.Outcome, v.All, c.want)
 		}
-		rep := &report.Report{Results: []report.Result{compared(result("write_lat", 8, 50), limit, c.ratio)}}
-		if v := c.bar.judge(rep); v.Outcome != c.want || v.Seen != c.ratio {
-			t.Errorf("ratio %v with more better %v: %v, seen %v; want %v", c.ratio, c.bar.More, v.Outcome, v.Seen, c.want)
+	}
+}
+
+// TestInterval: a figure beside a bar is decided by its median, unless its
+// interval is too wide to say anything.
+func TestInterval(t *testing.T) {
+	for name, c := range map[string]struct {
+		ratios []float64
+		want   Outcome
+		open   bool
+	}{
+		"narrow, below the bar":     {[]float64{1.2, 1.3, 1.3, 1.34, 1.4}, Met, true},
+		"narrow, above the bar":     {[]float64{1.3, 1.3, 1.4, 1.4, 1.4}, Missed, true},
+		"wide, around the bar":      {[]float64{1, 1.2, 1.3, 1.4, 1.8}, Noisy, true},
+		"wide, but not at the bar":  {[]float64{1.4, 1.5, 2, 3, 4}, Missed, false},
+		"clear of the bar":          {[]float64{1.2, 1.2, 1.2, 1.25, 1.3}, Met, false},
+		"one interruption of seven": {[]float64{1.1, 1.1, 1.1, 1.1, 1.1, 1.1, 1.1, 1.1, 9}, AimMet, false},
+	} {
+		r := result("write_lat", 8, 50)
+		r.Repeats, r.Drifts, r.Lines = slices.Repeat([]float64{50}, len(c.ratios)), slices.Repeat([]float64{1}, len(c.ratios)), slices.Repeat([]float64{near}, len(c.ratios))
+		if v := check(line, comparedEach(r, measure.RawLine, c.ratios)); v.Outcome != c.want || v.open != c.open {
+			t.Errorf("%s: %v, open %v; want %v, %v", name, v.Outcome, v.open, c.want, c.open)
 		}
+	}
+}
+
+// TestDistances: what was measured between near cores and between far ones is
+// judged apart, and the worse of the two counts.
+func TestDistances(t *testing.T) {
+	both := func(ratioNear, ratioFar float64) report.Result {
+		r := result("write_lat", 8, 50)
+		r.Repeats, r.Drifts = append(five(70), five(300)...), append(five(1), five(1)...)
+		r.Lines = append(five(near), five(far)...)
+		return comparedEach(r, measure.RawLine, append(five(ratioNear), five(ratioFar)...))
+	}
+	for _, c := range []struct {
+		near, far float64
+		want      Outcome
+	}{{1.1, 1.1, AimMet}, {1.3, 1.1, Met}, {1.5, 1.1, Missed}, {1.1, 1.5, Missed}, {1.1, 0.5, Suspect}} {
+		v := check(line, both(c.near, c.far))
+		if v.Outcome != c.want || v.Near == nil || v.Far == nil || v.Near.Value != c.near || v.Far.Value != c.far {
+			t.Errorf("near %v, far %v: %v, seen %v and %v; want %v", c.near, c.far, v.Outcome, v.Near, v.Far, c.want)
+		}
+	}
+	v := check(line, changed(both(1.1, 1.1), func(r *report.Result) {
+		for i := range 4 {
+			r.Drifts[5+i] = 2
+		}
+	}))
+	if v.Far != nil || v.Outcome != AimMet {
+		t.Errorf("one steady repeat of far cores counts: %v, %v", v.Far, v.Outcome)
+	}
+}
+
+// TestOneDistance: the noise of one distance is not taken for two.
+func TestOneDistance(t *testing.T) {
+	r := result("write_lat", 8, 50)
+	r.Repeats, r.Drifts, r.Lines = nil, nil, nil
+	for i := range 20 {
+		r.Repeats, r.Drifts, r.Lines = append(r.Repeats, 50), append(r.Drifts, 1), append(r.Lines, near*(1+float64(i)/10))
+	}
+	if near, far := distances(&report.Report{Results: []report.Result{r}}); near != nil || far != nil {
+		t.Errorf("lines from 60 to 174 ns are at the distances %v and %v", near, far)
+	}
+	r.Lines[19] = 10000
+	if near, _ := distances(&report.Report{Results: []report.Result{r}}); near != nil {
+		t.Errorf("a single line makes a distance of its own, above %v", near)
 	}
 }
 
 // TestNotMeasured: whatever is missing or does not fit is never a pass.
 func TestNotMeasured(t *testing.T) {
 	good := compared(result("write_lat", 8, 50), measure.RawLine, 1)
-	bar := Bar{Required: 1.35, Aim: 1.15, seen: toLimit(ours("write_lat", 8), measure.RawLine)}
-	if v := bar.judge(&report.Report{Results: []report.Result{good}}); v.Outcome != AimMet {
+	if v := check(line, good); v.Outcome != AimMet {
 		t.Fatalf("the good one: %v (%s)", v.Outcome, v.Why)
 	}
 	for name, r := range map[string]report.Result{
@@ -65,62 +148,70 @@ func TestNotMeasured(t *testing.T) {
 		"event mode":       changed(good, func(r *report.Result) { r.Mode = "event" }),
 		"both ways":        changed(good, func(r *report.Result) { r.Bidirectional = true }),
 		"four repeats":     changed(good, func(r *report.Result) { r.Repeats = r.Repeats[:4] }),
+		"four are steady":  changed(good, func(r *report.Result) { r.Drifts = []float64{1, 1, 1, 1, 1.3} }),
 		"no limit":         changed(good, func(r *report.Result) { r.Limit = nil }),
 		"another limit":    compared(result("write_lat", 8, 50), measure.Memcpy, 1),
-		"below the limit":  compared(result("write_lat", 8, 50), measure.RawLine, 0.89),
 		"a ratio of 0":     compared(result("write_lat", 8, 50), measure.RawLine, 0),
 		"no number":        compared(result("write_lat", 8, 50), measure.RawLine, math.NaN()),
 		"infinite":         compared(result("write_lat", 8, 50), measure.RawLine, math.Inf(1)),
 		"negative":         compared(result("write_lat", 8, 50), measure.RawLine, -1),
 	} {
-		v := bar.judge(&report.Report{Results: []report.Result{r}})
-		if v.Outcome != NotMeasured || v.Why == "" || v.Seen != 0 {
-			t.Errorf("%s: %v, seen %v (%s)", name, v.Outcome, v.Seen, v.Why)
+		if v := check(line, r); v.Outcome != NotMeasured || v.Why == "" || v.All != nil {
+			t.Errorf("%s: %v, seen %v (%s)", name, v.Outcome, v.All, v.Why)
 		}
 	}
-	if v := bar.judge(&report.Report{Results: []report.Result{good, good}}); v.Outcome != NotMeasured {
+	if v := check(line, good, good); v.Outcome != NotMeasured {
 		t.Errorf("two figures: %v", v.Outcome)
 	}
 }
 
 func TestEmptyReportPassesNothing(t *testing.T) {
-	verdicts := Check(&report.Report{})
-	if len(verdicts) != len(Bars) || Count(verdicts, NotMeasured) != len(Bars) {
-		t.Errorf("%d bars, %d verdicts, of which %d say that nothing was measured", len(Bars), len(verdicts), Count(verdicts, NotMeasured))
+	c := Check(&report.Report{})
+	if len(c.Verdicts) != len(Bars) || c.Count(NotMeasured) != len(Bars) || c.Err() == nil {
+		t.Errorf("%d bars, %d verdicts, of which %d say that nothing was measured: %v", len(Bars), len(c.Verdicts), c.Count(NotMeasured), c.Err())
 	}
 }
 
 func TestFigures(t *testing.T) {
-	one, many := result("send_lat", 8, 100), result("send_lat", 8, 110)
+	one, many := compared(result("send_lat", 8, 100), measure.RawLine, 1.1), compared(result("send_lat", 8, 500), measure.RawLine, 1.21)
 	many.Pairs = 64
-	counted := changed(result("arena_memory", 0, 3<<20), func(r *report.Result) { r.Unit, r.Ranks, r.Repeats = "B", 64, r.Repeats[:1] })
-	idle := changed(result("blocked", 0, 0), func(r *report.Result) { r.Unit, r.Mode = "%", "event" })
-	rep := &report.Report{Results: []report.Result{one, many, counted, idle}}
+	counted := changed(result("arena_memory", 0, 3<<20), func(r *report.Result) {
+		r.Unit, r.Ranks, r.Repeats, r.Drifts, r.Lines = "B", 64, r.Repeats[:1], nil, nil
+	})
+	idle := changed(result("blocked", 0, 0), func(r *report.Result) { r.Unit, r.Mode, r.Drifts, r.Lines = "%", "event", nil, nil })
+	noise := compared(changed(result("alloc_noise", 8, 30), func(r *report.Result) { r.Unit = "ratio" }), measure.RawLineNoise, 2)
+	calm := compared(changed(result("alloc_noise", 16, 3), func(r *report.Result) { r.Unit = "ratio" }), measure.RawLineNoise, 6)
+	rep := &report.Report{Results: []report.Result{one, many, counted, idle, noise, calm}}
 	for name, c := range map[string]struct {
 		figure
 		want float64
 	}{
-		"a quotient":     {manyPairs("send_lat"), 1.1},
-		"another scale":  {times(inMiB, value(which{test: "arena_memory", ranks: 64, once: true}, "B")), 3},
-		"nothing at all": {value(which{test: "blocked", events: true}, "%"), 0},
+		"a quotient of ratios":     {manyPairs("send_lat"), 1.1},
+		"another scale":            {value(which{test: "arena_memory", ranks: 64, once: true}, "B", inMiB), 3},
+		"nothing at all":           {value(which{test: "blocked", events: true}, "%", 1), 0},
+		"beyond a noisy machine":   {beyondLimit(ours("alloc_noise", 8), measure.RawLineNoise), 2},
+		"beyond a machine at rest": {beyondLimit(ours("alloc_noise", 16), measure.RawLineNoise), 3},
 	} {
-		if got, err := c.figure(rep); err != nil || math.Abs(got-c.want) > 1e-9 {
+		if got, err := c.seen(&view{rep: rep}); err != nil || math.Abs(got.Value-c.want) > 1e-9 {
 			t.Errorf("%s: %v, %v; want %v", name, got, err, c.want)
 		}
 	}
 	for name, f := range map[string]figure{
-		"another unit":       value(ours("send_lat", 8), "msg/s"),
+		"another unit":       value(ours("send_lat", 8), "msg/s", 1),
 		"half of a quotient": manyPairs("write_lat"),
-		"one repeat":         value(which{test: "arena_memory", ranks: 64}, "B"),
+		"one repeat":         value(which{test: "arena_memory", ranks: 64}, "B", 1),
 	} {
-		if got, err := f(rep); err == nil {
+		if got, err := f.seen(&view{rep: rep}); err == nil {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
+	if got, err := value(which{test: "arena_memory", once: true}, "B", 1).seen(&view{rep, &distance{0, 100, 60}}); err == nil {
+		t.Errorf("what has no line is at a distance: %v", got)
+	}
 }
 
-// TestBars: each has an aim that is not easier than what is required, and a name
-// of its own.
+// TestBars: each has an aim that is not easier than what is required, a name of
+// its own, and a run that measures it.
 func TestBars(t *testing.T) {
 	seen := map[string]bool{}
 	for i := range Bars {
@@ -132,23 +223,36 @@ func TestBars(t *testing.T) {
 		if !b.clears(b.Aim, b.Required) || b.clears(b.Required, b.Aim) {
 			t.Errorf("%s: required %v, aim %v", b.Name, b.Required, b.Aim)
 		}
+		for _, w := range b.of {
+			if !slices.ContainsFunc(Quick().Runs, func(r Run) bool { return r.measures(w) }) {
+				t.Errorf("%s: no run measures %v", b.Name, w)
+			}
+		}
+		if b.Unit == "ns" || b.Unit == "µs" || strings.HasSuffix(b.Unit, "/s") {
+			t.Errorf("%s: %v %s is a figure of one machine", b.Name, b.Required, b.Unit)
+		}
 	}
 }
 
 func TestTable(t *testing.T) {
-	bar := &Bar{Name: "a name", Unit: "ns", Required: 35, Aim: 20}
-	rate := &Bar{Name: "a rate", Unit: "M/s", Required: 27, Aim: 45, More: true}
+	bar := &Bar{Name: "a name", Unit: "%", Required: 35, Aim: 20}
+	rate := &Bar{Name: "a rate", Required: 27, Aim: 45, More: true, figure: toLimit(ours("msg_rate", 8), measure.RawLine)}
+	c := &Card{NearLine: 60, FarLine: 300, rep: &report.Report{}, Verdicts: []Verdict{
+		{Bar: bar, Outcome: Met, All: &Seen{Value: 33.333, Low: 30, High: 40}},
+		{Bar: rate, Outcome: Missed, All: &Seen{Value: 1234.5, Low: 1000, High: 2000}, Near: &Seen{Value: 7}},
+		{Bar: bar, Outcome: NotMeasured, Why: "no repeats"},
+	}}
+	c.rep.Results = []report.Result{changed(compared(result("msg_rate", 8, 1), measure.RawLine, 2), func(r *report.Result) { r.Provider = UCX })}
 	var text strings.Builder
-	err := Write(&text, []Verdict{
-		{Bar: bar, Outcome: Met, Seen: 33.333}, {Bar: rate, Outcome: Missed, Seen: 1234.5}, {Bar: bar, Outcome: NotMeasured, Why: "nobody has"},
-	})
-	if err != nil {
+	if err := c.Write(&text); err != nil {
 		t.Fatal(err)
 	}
-	const want = `measure  seen      required  aim
-a name   33.3 ns   ≤ 35 ns   ≤ 20 ns   met
-a rate   1234 M/s  ≥ 27 M/s  ≥ 45 M/s  MISSED
-a name   -         ≤ 35 ns   ≤ 20 ns   NOT MEASURED: nobody has
+	const want = `The distance of the cores changed: near, where a cache line takes 60.0 ns, and far, where it takes 300 ns.
+
+measure  seen    95 % from  to    near  far  UCX  required  aim
+a name   33.3 %  30 %       40 %                  ≤ 35 %    ≤ 20 %  met
+a rate   1234    1000       2000  7          2    ≥ 27      ≥ 45    MISSED
+a name   -                                        ≤ 35 %    ≤ 20 %  NOT MEASURED: no repeats
 `
 	var lines []string
 	for line := range strings.Lines(text.String()) {
@@ -159,14 +263,14 @@ a name   -         ≤ 35 ns   ≤ 20 ns   NOT MEASURED: nobody has
 	}
 }
 
-// TestRuns: each names a test, with as many ranks as that takes.
-func TestRuns(t *testing.T) {
+// TestPlans: each run names a test, with as many ranks as that takes.
+func TestPlans(t *testing.T) {
 	tests := map[string]measure.Test{}
 	for _, test := range measure.Tests() {
 		tests[test.Name] = test
 	}
-	for _, list := range [][]Run{Quick(), Thorough()} {
-		for _, r := range list {
+	for _, p := range []Plan{Quick(), Thorough()} {
+		for _, r := range p.Runs {
 			test, ok := tests[r.Test]
 			if !ok || test.Ranks != 0 && test.Ranks != r.Ranks {
 				t.Errorf("%s with %d ranks: the test takes %d", r.Test, r.Ranks, test.Ranks)
@@ -174,6 +278,26 @@ func TestRuns(t *testing.T) {
 			if o := r.Options; o.Repeats < leastRepeats || o.Duration == 0 || o.Executor == "" {
 				t.Errorf("%s has the options %+v", r.Test, o)
 			}
+		}
+	}
+}
+
+// TestRounds: a run that takes long is made once, and rounds beyond those planned
+// are of runs whose bars are undecided.
+func TestRounds(t *testing.T) {
+	p := Plan{Rounds: 2, Extra: 1}
+	undecided := compared(result("write_lat", 8, 50), measure.RawLine, 1)
+	undecided.Limit.Ratios = []float64{1, 1.2, 1.3, 1.4, 1.8}
+	decided := compared(result("bind_invalidate", 4096, 50), measure.LockedExchange, 9)
+	c := Check(&report.Report{Results: []report.Result{undecided, decided}})
+	lat, bind := pinned("write_lat", measure.Options{Pairs: 1}), pinned("bind_invalidate", measure.Options{Pairs: 1})
+	for _, x := range []struct {
+		round int
+		run   Run
+		want  bool
+	}{{0, lat, true}, {1, bind, true}, {2, bind, false}, {2, lat, true}, {0, once(lat), true}, {1, once(lat), false}, {2, once(lat), true}} {
+		if got := p.Wants(x.round, x.run, c); got != x.want {
+			t.Errorf("round %d, %s, once %v: %v", x.round, x.run.Test, x.run.Once, got)
 		}
 	}
 }

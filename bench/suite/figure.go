@@ -9,16 +9,30 @@ import (
 	"github.com/softnd/softnd/bench/report"
 )
 
-// leastRepeats is how many repeats a figure needs to count.
+// leastRepeats is how many steady repeats a figure needs to count.
 const leastRepeats = 5
 
-// leastRatio is how little a transfer can take of the time of the cache line
-// that it has to move: 1, but for the noise.
-const leastRatio = 0.9
+// figure is the number that a bar is about.
+type figure struct {
+	of    []which // results that it is taken from
+	limit string  // that it is a ratio to, or ""
+	seen  func(v *view) (Seen, error)
+}
 
-// figure finds the number that a bar is about in a report, or says why it is
-// not there.
-type figure func(*report.Report) (float64, error)
+// Seen is a figure with the 95 % confidence interval of the median.
+type Seen struct {
+	Value, Low, High float64
+	Repeats          int
+}
+
+// view is a report as far as it was measured at one distance of the cores.
+type view struct {
+	rep *report.Report
+	at  *distance // nil: at any
+}
+
+// sample is one repeat of a result.
+type sample struct{ value, ratio float64 }
 
 // which names results. A zero number or an empty text stands for any.
 type which struct {
@@ -69,8 +83,16 @@ func (w which) matches(r *report.Result) bool {
 		(w.memory == "" || r.Memory == w.memory)
 }
 
-// find returns the one result that w names. Where a report holds several,
-// nobody can say which of them counts.
+// least is how many steady repeats the figure needs.
+func (w which) least() int {
+	if w.once {
+		return 1
+	}
+	return leastRepeats
+}
+
+// find returns the one result that w names. A report that holds several does not
+// say which of them counts.
 func (w which) find(rep *report.Report) (*report.Result, error) {
 	var found *report.Result
 	for i := range rep.Results {
@@ -83,71 +105,111 @@ func (w which) find(rep *report.Report) (*report.Result, error) {
 		}
 		found = r
 	}
-	switch {
-	case found == nil:
+	if found == nil {
 		return nil, fmt.Errorf("no %v", w)
-	case len(found.Repeats) < leastRepeats && !w.once:
-		return nil, fmt.Errorf("%v has %d repeats, and %d are needed", w, len(found.Repeats), leastRepeats)
 	}
 	return found, nil
 }
 
-// value is what was measured, in the given unit.
-func value(w which, unit string) figure {
-	return func(rep *report.Report) (float64, error) {
-		r, err := w.find(rep)
+// samples returns the steady repeats of a result, as far as the view has them.
+func (v *view) samples(w which) (r *report.Result, steady []sample, err error) {
+	if r, err = w.find(v.rep); err != nil {
+		return nil, nil, err
+	}
+	for i, value := range r.Repeats {
+		if i < len(r.Drifts) && r.Drifts[i] > measure.Steady {
+			continue
+		}
+		if v.at != nil && (i >= len(r.Lines) || !v.at.has(r.Lines[i])) {
+			continue
+		}
+		s := sample{value: value}
+		if r.Limit != nil && i < len(r.Limit.Ratios) {
+			s.ratio = r.Limit.Ratios[i]
+		}
+		steady = append(steady, s)
+	}
+	if least := w.least(); len(steady) < least {
+		return nil, nil, fmt.Errorf("%v has %d steady repeats of %d, and %d are needed", w, len(steady), len(r.Repeats), least)
+	}
+	return r, steady, nil
+}
+
+// value is what was measured in the given unit, times a factor.
+func value(w which, unit string, factor float64) figure {
+	return figure{of: []which{w}, seen: func(v *view) (Seen, error) {
+		r, steady, err := v.samples(w)
 		if err != nil {
-			return 0, err
+			return Seen{}, err
 		}
 		if r.Unit != unit {
-			return 0, fmt.Errorf("%v is given in %q, not in %q", w, r.Unit, unit)
+			return Seen{}, fmt.Errorf("%v is given in %q, not in %q", w, r.Unit, unit)
 		}
-		return measured(r.Value, r.Unit == "%")
-	}
+		return measured(steady, r.Unit == "%", func(s sample) float64 { return s.value * factor })
+	}}
 }
 
 // toLimit is the ratio to what the machine can do.
 func toLimit(w which, limit string) figure {
-	return func(rep *report.Report) (float64, error) {
-		r, err := w.find(rep)
-		switch {
-		case err != nil:
-			return 0, err
-		case r.Limit == nil:
-			return 0, fmt.Errorf("%v was not compared with %s", w, limit)
-		case r.Limit.Name != limit:
-			return 0, fmt.Errorf("%v was compared with %s, not with %s", w, r.Limit.Name, limit)
-		case (limit == measure.RawLine || limit == measure.RawRoundTrip) && r.Limit.Ratio < leastRatio && r.Limit.Ratio > 0:
-			return 0, fmt.Errorf("%v took %.2f of what the bare cache line took: the machine was busy with other things", w, r.Limit.Ratio)
+	return figure{of: []which{w}, limit: limit, seen: func(v *view) (Seen, error) {
+		_, steady, err := v.compared(w, limit)
+		if err != nil {
+			return Seen{}, err
 		}
-		return measured(r.Limit.Ratio, false)
-	}
+		return measured(steady, false, func(s sample) float64 { return s.ratio })
+	}}
 }
 
-// quotient is one figure in relation to another.
+// beyondLimit is a ratio of two measurements, divided by the same ratio of the
+// limit where that is above 1: what happens to the bare machine is not softnd's.
+func beyondLimit(w which, limit string) figure {
+	return figure{of: []which{w}, seen: func(v *view) (Seen, error) {
+		_, steady, err := v.compared(w, limit)
+		if err != nil {
+			return Seen{}, err
+		}
+		return measured(steady, false, func(s sample) float64 { return min(s.value, s.ratio) })
+	}}
+}
+
+// compared is samples of a result that was compared with that limit.
+func (v *view) compared(w which, limit string) (*report.Result, []sample, error) {
+	r, steady, err := v.samples(w)
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case r.Limit == nil:
+		return nil, nil, fmt.Errorf("%v was not compared with %s", w, limit)
+	case r.Limit.Name != limit:
+		return nil, nil, fmt.Errorf("%v was compared with %s, not with %s", w, r.Limit.Name, limit)
+	}
+	return r, steady, nil
+}
+
+// quotient is one figure in relation to another. Its interval is as wide as
+// those of both together.
 func quotient(of, by figure) figure {
-	return func(rep *report.Report) (float64, error) {
-		a, errOf := of(rep)
-		b, errBy := by(rep)
+	return figure{of: append(of.of, by.of...), seen: func(v *view) (Seen, error) {
+		a, errOf := of.seen(v)
+		b, errBy := by.seen(v)
 		if err := errors.Join(errOf, errBy); err != nil {
-			return 0, err
+			return Seen{}, err
 		}
-		return measured(a/b, false)
-	}
-}
-
-// times is a figure in another scale.
-func times(factor float64, of figure) figure {
-	return func(rep *report.Report) (float64, error) {
-		v, err := of(rep)
-		return v * factor, err
-	}
+		return Seen{a.Value / b.Value, a.Low / b.High, a.High / b.Low, min(a.Repeats, b.Repeats)}, nil
+	}}
 }
 
 // measured refuses what no measurement can have found.
-func measured(v float64, mayBeZero bool) (float64, error) {
-	if math.IsNaN(v) || math.IsInf(v, 0) || v < 0 || v == 0 && !mayBeZero {
-		return 0, fmt.Errorf("%v is no measurement", v)
+func measured(steady []sample, mayBeZero bool, figure func(sample) float64) (Seen, error) {
+	values := make([]float64, len(steady))
+	for i, s := range steady {
+		v := figure(s)
+		if math.IsNaN(v) || math.IsInf(v, 0) || v < 0 || v == 0 && !mayBeZero {
+			return Seen{}, fmt.Errorf("%v is no measurement", v)
+		}
+		values[i] = v
 	}
-	return v, nil
+	s := Seen{Value: report.Median(values), Repeats: len(values)}
+	s.Low, s.High = report.Confidence(values)
+	return s, nil
 }

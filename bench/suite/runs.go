@@ -6,41 +6,55 @@ import (
 	"github.com/softnd/softnd/bench/measure"
 )
 
+// Plan is how the suite is measured: all runs in each of several rounds, so that
+// each figure has repeats from several minutes, and from several processes whose
+// memory came to lie elsewhere. Further rounds, up to Extra, are of those runs
+// alone whose bars are not decided.
+type Plan struct {
+	Runs   []Run
+	Rounds int
+	Extra  int
+}
+
 // Run is one job that measures something.
 type Run struct {
 	Test    string
 	Ranks   int
 	Cores   int             // that the job may use; 0 = all
+	Once    bool            // in the first round only: it takes long, or says the same each time
 	Options measure.Options // the executor included
 }
 
-const (
-	quickRepeat    = 100 * time.Millisecond
-	thoroughRepeat = 500 * time.Millisecond
-	warmUp         = 1000 // operations
-)
+const warmUp = 1000 // operations
 
-// Quick returns the jobs whose results the bars are about, and a few more that
-// people ask for. All of them together take less than three minutes.
-func Quick() []Run { return runs(quickRepeat, leastRepeats) }
+// Quick returns a plan of less than three minutes: the jobs whose results the
+// bars are about, and a few more that people ask for.
+func Quick() Plan { return plan(20, Plan{Rounds: 3, Extra: 3}) }
 
-// Thorough is the same with more and longer repeats.
-func Thorough() []Run { return runs(thoroughRepeat, 2*leastRepeats+1) }
+// Thorough is the same with more repeats.
+func Thorough() Plan { return plan(40, Plan{Rounds: 6, Extra: 6}) }
 
-func runs(repeat time.Duration, repeats int) []Run {
-	list := jobs()
-	for i := range list {
-		o := &list[i].Options
+// repeatTime is short: a kernel lets processes that share a core take turns of
+// some milliseconds, so most of such repeats are not interrupted even where half
+// of the core is somebody else's.
+const repeatTime = time.Millisecond
+
+func plan(repeats int, p Plan) Plan {
+	p.Runs = jobs()
+	for i := range p.Runs {
+		o := &p.Runs[i].Options
 		if o.Duration == 0 {
-			o.Duration = repeat
+			o.Duration = repeatTime
 		}
 		if o.Executor == "" {
 			o.Executor = "auto"
 		}
-		o.Pairs = max(o.Pairs, 1)
-		o.Repeats, o.WarmUp = repeats, warmUp
+		if o.Repeats == 0 {
+			o.Repeats = repeats
+		}
+		o.Pairs, o.WarmUp = max(o.Pairs, 1), warmUp
 	}
-	return list
+	return p
 }
 
 func jobs() []Run {
@@ -57,16 +71,16 @@ func jobs() []Run {
 		pinned("msg_rate", measure.Options{Sizes: small}),
 		pinned("write_completion", measure.Options{Sizes: small, Executor: "target", Private: true}),
 		pinned("bind_invalidate", measure.Options{Sizes: []int{4096}}),
-		pinned("mr_lat", measure.Options{Sizes: []int{4096, mib}}),
-		pinned("connect_rate", measure.Options{}),
 		pinned("barrier", measure.Options{}),
 		crowd("barrier", 8),
 		crowd("barrier", 16),
-		pinned("wakeup", measure.Options{}),
-		crowd("oversubscribed", 8),
-		pinned("blocked", measure.Options{Duration: time.Second}),
-		pinned("alloc_noise", measure.Options{Sizes: small, Duration: 500 * time.Millisecond}),
-		crowd("arena_memory", 64),
+		once(pinned("mr_lat", measure.Options{Sizes: []int{4096, mib}})),
+		once(pinned("connect_rate", measure.Options{})),
+		once(pinned("wakeup", measure.Options{Duration: 100 * time.Millisecond, Repeats: leastRepeats})),
+		once(crowd("oversubscribed", 8)),
+		once(pinned("blocked", measure.Options{Duration: time.Second, Repeats: leastRepeats})),
+		once(pinned("alloc_noise", measure.Options{Sizes: small, Duration: 500 * time.Millisecond, Repeats: leastRepeats})),
+		once(crowd("arena_memory", 64)),
 	}
 }
 
@@ -78,3 +92,26 @@ func pinned(test string, o measure.Options) Run {
 
 // crowd is a run of more ranks than the two cores that it may use.
 func crowd(test string, ranks int) Run { return Run{Test: test, Ranks: ranks, Cores: 2} }
+
+func once(r Run) Run {
+	r.Once = true
+	return r
+}
+
+// Wants reports whether a run is part of a round, which is counted from 0. The
+// card is of the rounds before it.
+func (p *Plan) Wants(round int, r Run, c *Card) bool {
+	switch {
+	case round == 0:
+		return true
+	case round < p.Rounds:
+		return !r.Once
+	}
+	return c.Open(r)
+}
+
+// measures reports whether a run finds what w names.
+func (r Run) measures(w which) bool {
+	return (r.Test == w.test || r.Test == "blocked" && w.test == "blocked_barrier") &&
+		(w.ranks == 0 || w.ranks == r.Ranks) && (w.pairs == 0 || w.pairs == r.Options.Pairs)
+}

@@ -24,10 +24,11 @@ import (
 const peersHelp = `Set other transports between processes of this host beside softnd: UCX,
 libfabric, Open MPI and MPICH, as far as they are installed.
 
-Sizes, pinning, repeats and their length are the same for all. The figure of
-softnd is measured anew directly before each figure of a peer, and all of these
-count: its repeats in the table are those of all rounds. The limit of the
-machine is measured next to every figure.
+Sizes, pinning, repeats and their length are the same for all. A figure is
+measured in rounds: softnd makes one repeat, then each peer, then the next round
+begins, so all of them see the same minutes of the machine. Each repeat is
+compared with the limit of the machine measured before and after it. A star marks
+a best whose interval lies beyond those of all others.
 
 The exit status is 0 if all went well; 1 if not; 2 if the command line is wrong;
 3 if --compare found a change beyond the noise; 4 if a figure is missing because
@@ -175,15 +176,17 @@ func unknown(option string, given, known []string) error {
 	return nil
 }
 
-// run measures one test after the other, and in each one peer after the other.
+// run measures one figure after the other.
 func (o *peersOptions) run(stdout, stderr io.Writer) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	c := &contest{ctx: ctx, o: o, tell: func(err error) { fmt.Fprintf(stderr, "ndbench: %v\n", err) }}
+	c := &contest{ctx: ctx, repeats: o.Repeats, duration: o.Duration, pinned: o.Pinned,
+		tell: func(err error) { fmt.Fprintf(stderr, "ndbench: %v\n", err) }}
+	c.open(o.chosen, peers.Options{Sizes: o.Sizes, Duration: o.Duration, Repeats: o.Repeats, Pinned: o.Pinned})
+	defer c.close()
 	var results []report.Result
-	tests := slices.CompactFunc(slices.Clone(o.figures), func(a, b peers.Figure) bool { return a.Test == b.Test })
-	for _, f := range tests {
-		results = append(results, c.test(f.Test)...)
+	for _, f := range o.figures {
+		results = append(results, c.figure(f)...)
 		if ctx.Err() != nil {
 			return errors.New("peers: interrupted; nothing is reported")
 		}

@@ -1,0 +1,117 @@
+package measure
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/softnd/softnd"
+	"github.com/softnd/softnd/bench/report"
+)
+
+// alone returns the world of a job of one rank, which has no second rank to
+// bounce a line with.
+func alone(t *testing.T) *World {
+	t.Helper()
+	job, err := softnd.Init(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { job.Close() })
+	return &World{Job: job}
+}
+
+// TestUnsteadyRepeatsAreMadeAnew: where the limit moves between before and after
+// a repeat, further repeats are made, and the steady ones are kept.
+func TestUnsteadyRepeatsAreMadeAnew(t *testing.T) {
+	w := alone(t)
+	limits := []float64{60, 300, 60, 60, 60, 300, 300} // around six repeats, of which the 3rd, 4th and 6th are steady
+	runs, asked := 0, 0
+	l := &Loop{LimitName: RawLine, LimitUnit: "ns",
+		Run:   func(context.Context, int) (float64, error) { runs++; return float64(runs), nil },
+		Limit: func(float64) (float64, error) { asked++; return limits[asked-1], nil },
+	}
+	made, err := l.repeats(t.Context(), w, 3, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(made) != 6 || asked != 7 {
+		t.Fatalf("%d repeats and %d limits, want 6 and 7", len(made), asked)
+	}
+	var res report.Result
+	l.conclude(&res, steadiest(made, 3), nil)
+	if !slices.Equal(res.Repeats, []float64{3, 4, 6}) || !slices.Equal(res.Drifts, []float64{1, 1, 1}) {
+		t.Errorf("kept %v with the drifts %v", res.Repeats, res.Drifts)
+	}
+	if want := []float64{3.0 / 60, 4.0 / 60, 6.0 / 300}; !slices.Equal(res.Limit.Ratios, want) {
+		t.Errorf("ratios %v, want %v: each repeat is compared with its own limit", res.Limit.Ratios, want)
+	}
+}
+
+// TestRepeatsEnd: a machine that never keeps still gets as many repeats as asked
+// for, and they say so.
+func TestRepeatsEnd(t *testing.T) {
+	w, limit := alone(t), 1.0
+	l := &Loop{LimitName: RawLine, LimitUnit: "ns",
+		Run:   func(context.Context, int) (float64, error) { return 1, nil },
+		Limit: func(float64) (float64, error) { limit *= 2; return limit, nil },
+	}
+	made, err := l.repeats(t.Context(), w, 4, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var res report.Result
+	l.conclude(&res, steadiest(made, 4), nil)
+	if len(made) != 4*mostTries || len(res.Repeats) != 4 || slices.Min(res.Drifts) <= Steady {
+		t.Errorf("%d repeats made, kept %v with the drifts %v", len(made), res.Repeats, res.Drifts)
+	}
+}
+
+// TestWarmUpOfLargeTransfers: the warm-up is no longer than a few repeats,
+// however long an operation takes.
+func TestWarmUpOfLargeTransfers(t *testing.T) {
+	w, ops := alone(t), 0
+	l := &Loop{Run: func(_ context.Context, n int) (float64, error) {
+		ops += n
+		time.Sleep(time.Duration(n) * 10 * time.Millisecond)
+		return 1, nil
+	}}
+	if err := l.warmUp(t.Context(), w, Options{WarmUp: 1000, Duration: 20 * time.Millisecond}); err != nil {
+		t.Fatal(err)
+	}
+	if ops > 7 {
+		t.Errorf("%d operations of 10 ms to warm up for repeats of 20 ms", ops)
+	}
+	ops = 0
+	l.Run = func(_ context.Context, n int) (float64, error) { ops += n; return 1, nil }
+	if err := l.warmUp(t.Context(), w, Options{WarmUp: 1000, Duration: time.Hour}); err != nil || ops != 1000 {
+		t.Errorf("%d operations of 1000: %v", ops, err)
+	}
+}
+
+func TestLeadInOfLargeTransfers(t *testing.T) {
+	for size, want := range map[int]int{8: 16, 4 << 20: 16, 16 << 20: 4, 1 << 30: 1} {
+		l := link{o: Options{Pairs: 1}, linkConfig: linkConfig{size: size}}
+		if got := l.leadIn(); got != want {
+			t.Errorf("%d bytes: %d transfers, want %d", size, got, want)
+		}
+	}
+}
+
+// TestRepeatedly: an interruption of one window does not count.
+func TestRepeatedly(t *testing.T) {
+	calls := 0
+	got := repeatedly(func(int) {
+		calls++
+		lasting := time.Millisecond
+		if calls == 3 {
+			lasting = 100 * time.Millisecond
+		}
+		for start := time.Now(); time.Since(start) < lasting; {
+		}
+	})
+	if got > 50e6 {
+		t.Errorf("a round takes %v ns, by one of %d windows", got, calls)
+	}
+}

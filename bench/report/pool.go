@@ -1,0 +1,59 @@
+package report
+
+// Pool adds the repeats of more results to those of the same test, provider and
+// settings, and appends the results that have none like them. A distribution
+// remains that of the first.
+func Pool(all, more []Result) []Result {
+	for _, r := range more {
+		merged := false
+		for i := range all {
+			if keyOf(all[i]) == keyOf(r) {
+				all[i].add(r)
+				merged = true
+				break
+			}
+		}
+		if !merged {
+			all = append(all, r)
+		}
+	}
+	return all
+}
+
+// add takes the repeats of another result. What is kept beside each repeat stays
+// only if both results have it.
+func (r *Result) add(other Result) {
+	limits := append(r.limits(), other.limits()...)
+	drifts, lines := together(r.Drifts, other.Drifts), together(r.Lines, other.Lines)
+	r.Iterations = max(r.Iterations, other.Iterations)
+	r.Repeats = together(r.Repeats, other.Repeats)
+	r.Value = Median(r.Repeats)
+	r.Low, r.High = Confidence(r.Repeats)
+	r.Drifts, r.Lines = drifts, lines
+	if r.Limit == nil || other.Limit == nil || len(limits) != len(r.Repeats) {
+		r.Limit = nil
+		return
+	}
+	l := *r.Limit
+	l.Ratios = together(l.Ratios, other.Limit.Ratios)
+	l.Value, l.Ratio = Median(limits), Median(l.Ratios)
+	r.Limit = &l
+}
+
+// limits are what the machine did beside each repeat.
+func (r *Result) limits() (limits []float64) {
+	if r.Limit == nil {
+		return nil
+	}
+	for i, ratio := range r.Limit.Ratios {
+		limits = append(limits, r.Repeats[i]/ratio)
+	}
+	return limits
+}
+
+func together(a, b []float64) []float64 {
+	if len(a) == 0 || len(b) == 0 {
+		return nil
+	}
+	return append(a[:len(a):len(a)], b...)
+}

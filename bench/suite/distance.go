@@ -1,0 +1,52 @@
+package suite
+
+import (
+	"math"
+	"slices"
+
+	"github.com/softnd/softnd/bench/measure"
+	"github.com/softnd/softnd/bench/report"
+)
+
+// apart is the least gap between the lines of near and of far minutes, as a
+// factor.
+const apart = 1.6
+
+// distance is how far the two cores were from each other, by the cache line that
+// went between them.
+type distance struct {
+	from, below float64 // ns
+	Line        float64 // the median
+}
+
+func (d *distance) has(line float64) bool { return line >= d.from && line < d.below }
+
+// distances tells near minutes from far ones: the host of a virtual machine moves
+// its cores. The lines are divided at the greatest gap between two of them. Both
+// are nil if that gap is small, or if there are too few lines on one of its sides.
+func distances(rep *report.Report) (near, far *distance) {
+	var lines []float64
+	for i := range rep.Results {
+		r := &rep.Results[i]
+		if r.Provider != measure.Provider {
+			continue
+		}
+		for n, line := range r.Lines {
+			if n < len(r.Drifts) && r.Drifts[n] <= measure.Steady {
+				lines = append(lines, line)
+			}
+		}
+	}
+	slices.Sort(lines)
+	at, gap := 0, apart
+	for i := leastRepeats; i <= len(lines)-leastRepeats; i++ {
+		if wide := lines[i] / lines[i-1]; wide > gap {
+			at, gap = i, wide
+		}
+	}
+	if at == 0 {
+		return nil, nil
+	}
+	border := math.Sqrt(lines[at-1] * lines[at])
+	return &distance{0, border, report.Median(lines[:at])}, &distance{border, math.Inf(1), report.Median(lines[at:])}
+}

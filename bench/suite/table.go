@@ -1,0 +1,105 @@
+package suite
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/softnd/softnd/bench/report"
+)
+
+// UCX is the peer whose figures stand beside those of softnd.
+const UCX = "ucx"
+
+// Write prints the verdicts as a table. Near and far minutes have a column each
+// if there were both, and so has UCX if the report has figures of it.
+func (c *Card) Write(w io.Writer) error {
+	if c.NearLine > 0 {
+		if _, err := fmt.Fprintf(w, "The distance of the cores changed: near, where a cache line takes %s, and far, where it takes %s.\n\n",
+			report.Figure(c.NearLine, "ns"), report.Figure(c.FarLine, "ns")); err != nil {
+			return err
+		}
+	}
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, row := range c.rows() {
+		fmt.Fprintln(table, strings.Join(row, "\t"))
+	}
+	return table.Flush()
+}
+
+func (c *Card) rows() [][]string {
+	ucx := c.ucx()
+	head := []string{"measure", "seen", "95 % from", "to"}
+	if c.NearLine > 0 {
+		head = append(head, "near", "far")
+	}
+	if len(ucx) > 0 {
+		head = append(head, "UCX")
+	}
+	rows := [][]string{append(head, "required", "aim", "")}
+	for _, v := range c.Verdicts {
+		b := v.Bar
+		row := []string{b.Name, "-", "", ""}
+		if v.All != nil {
+			row = []string{b.Name, b.format(v.All.Value), b.format(v.All.Low), b.format(v.All.High)}
+		}
+		if c.NearLine > 0 {
+			row = append(row, b.optional(v.Near), b.optional(v.Far))
+		}
+		if len(ucx) > 0 {
+			row = append(row, ucx[b])
+		}
+		outcome := string(v.Outcome)
+		if v.Why != "" {
+			outcome += ": " + v.Why
+		}
+		rows = append(rows, append(row, b.bound(b.Required), b.bound(b.Aim), outcome))
+	}
+	return rows
+}
+
+// ucx has the ratios of UCX to the same limits, as far as the report has them.
+func (c *Card) ucx() map[*Bar]string {
+	found := map[*Bar]string{}
+	for _, v := range c.Verdicts {
+		b := v.Bar
+		if b.limit == "" {
+			continue
+		}
+		for i := range c.rep.Results {
+			r := &c.rep.Results[i]
+			if r.Provider == UCX && r.Test == b.of[0].test && r.Size == b.of[0].size && r.Limit != nil && r.Limit.Name == b.limit {
+				found[b] = b.format(r.Limit.Ratio)
+			}
+		}
+	}
+	return found
+}
+
+func (b *Bar) optional(s *Seen) string {
+	if s == nil {
+		return ""
+	}
+	return b.format(s.Value)
+}
+
+func (b *Bar) bound(v float64) string {
+	if b.More {
+		return "≥ " + b.format(v)
+	}
+	return "≤ " + b.format(v)
+}
+
+// format shows three digits, which is more than a measurement is good for.
+func (b *Bar) format(v float64) string {
+	s := strconv.FormatFloat(v, 'g', 3, 64)
+	if v >= 100 {
+		s = strconv.FormatFloat(v, 'f', 0, 64)
+	}
+	if b.Unit != "" {
+		s += " " + b.Unit
+	}
+	return s
+}
