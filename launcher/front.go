@@ -372,7 +372,7 @@ func (f *front) note(e event) {
 			f.cfg.Stopped(e.Rank, e.PID)
 		}
 	case eventRefused:
-		f.failed(fmt.Errorf("start rank %d of %d (%s): %s%w%s", e.Rank, len(f.report.Ranks), f.report.Ranks[e.Rank].Program, e.Problem, e.Errno, remedy(e.Errno)))
+		f.failed(fmt.Errorf("start rank %d of %d (%s): %s%w%s", e.Rank, len(f.report.Ranks), f.report.Ranks[e.Rank].Program, e.Problem, e.Errno, f.cfg.part(e.Rank).remedy(e.Errno)))
 	case eventStopping:
 		if f.report.First < 0 { // else the job comes down for that
 			f.report.Signal, f.report.TimedOut = e.Signal, f.expired && e.Signal == 0

@@ -144,7 +144,7 @@ func (o *Output) create(rank, which int) (*os.File, error) {
 	}
 	f, err := os.Create(filepath.Join(o.Dir, fmt.Sprintf("rank.%d.%s", rank, fileEndings[which])))
 	if err != nil {
-		return nil, fmt.Errorf("make the files for the output of rank %d: %w%s", rank, err, remedy(err))
+		return nil, fmt.Errorf("make the files for the output of rank %d: %w%s; name a directory in which files can be made", rank, err, remedy(err))
 	}
 	return f, nil
 }

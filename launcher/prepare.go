@@ -2,6 +2,7 @@ package launcher
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -71,16 +72,20 @@ func (p *Prepared) wait(pid int) {
 func (p *Prepared) forkGuard(theirs *os.File, cgroup string) (pid int, err error) {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
-		return 0, err
+		return 0, fmt.Errorf("%w; make it with mknod -m 666 %s c 1 3", err, os.DevNull)
 	}
 	defer null.Close()
 	far := p.ranks + 2*maxPorts // a pidfd for each rank, both ends of some ports, and little more
 	// Standard error is for a guard or keeper in trouble; ranks have their pipes.
-	return forkExec("/proc/self/exe", []string{guardName, strconv.Itoa(far), cgroup}, &syscall.ProcAttr{
+	pid, err = forkExec(ownProgram, []string{guardName, strconv.Itoa(far), cgroup}, &syscall.ProcAttr{
 		Env:   os.Environ(),
 		Files: []uintptr{null.Fd(), null.Fd(), uintptr(syscall.Stderr), theirs.Fd()},
 		Sys:   &syscall.SysProcAttr{Setsid: true},
 	})
+	if errors.Is(err, syscall.ENOENT) {
+		err = fmt.Errorf("%s: %w; mount /proc: mount -t proc proc /proc", ownProgram, err)
+	}
+	return pid, err
 }
 
 // Run is [Run] with what has been prepared, for cfg that has as many ranks.

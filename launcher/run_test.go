@@ -1,11 +1,15 @@
 package launcher
 
 import (
+	"bytes"
+	"debug/elf"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -231,6 +235,40 @@ func TestParts(t *testing.T) {
 	}
 }
 
+// program makes an executable file.
+func program(t *testing.T, content string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "program")
+	if err := os.WriteFile(path, []byte(content), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// loadedBy is a program for this machine that asks for a dynamic loader.
+func loadedBy(t *testing.T, loader string) string {
+	t.Helper()
+	const headers, name = 64, 64 + 56
+	machine := map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}[runtime.GOARCH]
+	head := elf.Header64{Type: uint16(elf.ET_DYN), Machine: uint16(machine), Version: 1, Phoff: headers, Ehsize: headers, Phentsize: 56, Phnum: 1}
+	copy(head.Ident[:], "\x7fELF\x02\x01\x01")
+	part := elf.Prog64{Type: uint32(elf.PT_INTERP), Off: name, Filesz: uint64(len(loader)) + 1}
+	var b bytes.Buffer
+	if err := errors.Join(binary.Write(&b, binary.LittleEndian, head), binary.Write(&b, binary.LittleEndian, part)); err != nil {
+		t.Fatal(err)
+	}
+	return b.String() + loader + "\x00"
+}
+
+func dirWithLinkToNowhere(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.Symlink("/nowhere/file", filepath.Join(dir, "rank.0.out")); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
 func TestRunRefuses(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -243,9 +281,12 @@ func TestRunRefuses(t *testing.T) {
 		{"too many ranks", func(c *Config) { c.Parts[0].Ranks = 1025 }, nil, "1025 ranks: a job has 1 to 1024"},
 		{"too many ranks in sum", func(c *Config) { c.Parts[0].Ranks = 1024; c.Parts = append(c.Parts, c.Parts[0]) }, nil, "2048 ranks: a job has 1 to 1024"},
 		{"no program", func(c *Config) { c.Parts[0].Args = nil }, nil, "part 0 has no program"},
-		{"missing program", func(c *Config) { c.Parts[0].Path = "/nowhere/at all" }, syscall.ENOENT, "start rank 0 of 2 (plan): no such file"},
+		{"a program that is gone", func(c *Config) { c.Parts[0].Path = "/nowhere/at all" }, syscall.ENOENT, "start rank 0 of 2 (plan): no such file or directory; the program /nowhere/at all does not exist: check the path"},
+		{"a directory that is gone", func(c *Config) { c.Parts[0].Dir = "/nowhere" }, syscall.ENOENT, "the working directory /nowhere does not exist: name one"},
+		{"no interpreter", func(c *Config) { c.Parts[0].Path = program(t, "#! /bin/nowhere\r -x\n") }, syscall.ENOENT, `the interpreter "/bin/nowhere\r" in the first line of the script does not exist: install it`},
+		{"no dynamic loader", func(c *Config) { c.Parts[0].Path = program(t, loadedBy(t, "/lib/ld-nowhere.so.1")) }, syscall.ENOENT, "the program's dynamic loader /lib/ld-nowhere.so.1 does not exist: install the C library"},
+		{"files that cannot be made", func(c *Config) { c.Output.Dir = dirWithLinkToNowhere(t) }, syscall.ENOENT, "no such file or directory; name a directory in which files can be made"},
 		{"no executable", func(c *Config) { c.Parts[0].Path = "/etc/passwd" }, syscall.EACCES, "start rank 0 of 2 (plan): permission denied; check the permissions"},
-		{"missing directory", func(c *Config) { c.Parts[0].Dir = "/nowhere" }, syscall.ENOENT, "start rank 0 of 2 (plan): no such file"},
 		{"arguments too long", func(c *Config) { c.Parts[0].Args = append(c.Parts[0].Args, strings.Repeat("x", 1<<20)) }, syscall.E2BIG, "shorten the arguments"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

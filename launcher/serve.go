@@ -22,6 +22,9 @@ const (
 	keeperName = "softnd-keeper"
 )
 
+// ownProgram is the executable that is started again.
+const ownProgram = "/proc/self/exe"
+
 // How long guard and keeper go on killing before they give up on a process that
 // does not go (one that waits for a dead file server, one of another user), and how
 // often they look.
@@ -144,7 +147,7 @@ func guard() error {
 	for len(files) < far {
 		files = append(files, ^uintptr(0)) // none
 	}
-	keeper, err := forkExec("/proc/self/exe", []string{keeperName, strconv.Itoa(far)},
+	keeper, err := forkExec(ownProgram, []string{keeperName, strconv.Itoa(far)},
 		&syscall.ProcAttr{Env: os.Environ(), Files: append(files, 0)})
 	if err != nil {
 		return fmt.Errorf("start the keeper: %w", err)

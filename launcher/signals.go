@@ -50,16 +50,43 @@ func CatchSignals() <-chan os.Signal {
 	return c
 }
 
-// DieOfSignals ends this process by a signal from [CatchSignals], and does with the others
-// what the system would: a program calls it when there is no job any more. To reset them all
-// would take longer than to start ten ranks. SIGPIPE stays caught, SIGTTIN and SIGTTOU ignored.
-func DieOfSignals(signals <-chan os.Signal) {
+// DieOfSignals does with signals from [CatchSignals] what the system would, until stop is
+// called: a program calls it when there is no job, or no job any more. A signal that comes
+// later stays in the channel. To reset all signals would take longer than to start ten ranks.
+func DieOfSignals(signals <-chan os.Signal) (stop func()) {
+	done, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
-		for sig := range signals {
-			signal.Reset(sig)
-			_ = unix.Kill(os.Getpid(), sig.(syscall.Signal))
+		defer close(stopped)
+		for {
+			select {
+			case <-done:
+				return
+			case sig := <-signals:
+				ActOn(sig)
+			}
 		}
 	}()
+	return func() {
+		close(done)
+		<-stopped
+	}
+}
+
+// ActOn does with one signal from [CatchSignals] what the system would, except that SIGQUIT
+// ends the process without the stacks that the Go runtime would print.
+func ActOn(sig os.Signal) {
+	switch sig {
+	case syscall.SIGQUIT:
+		os.Exit(128 + int(syscall.SIGQUIT))
+	case syscall.SIGTSTP:
+		if canBeResumed() {
+			suspend()
+		}
+	case syscall.SIGCONT:
+	default:
+		signal.Reset(sig)
+		_ = unix.Kill(os.Getpid(), sig.(syscall.Signal))
+	}
 }
 
 // suspend suspends this process until it gets SIGCONT.

@@ -7,12 +7,13 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"os/signal"
 	"runtime"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/softnd/softnd/launcher"
 )
 
 // interrupted is the signal by which the user ended ndrun before there were ranks.
@@ -29,8 +30,8 @@ func (i interrupted) Error() string {
 // The file lives in memory. The kernel shows its name in /proc/PID/exe, and programs
 // that look for themselves on disk do not find themselves.
 //
-// The error is an interrupted if a signal ended the build.
-func build(dir, name string, stderr io.Writer) (*os.File, error) {
+// The error is an interrupted if one of the signals ended the build.
+func build(dir, name string, stderr io.Writer, signals <-chan os.Signal) (*os.File, error) {
 	w, err := createProgram(name)
 	if err != nil {
 		return nil, fmt.Errorf("build %s: make a file in memory: %w; build it with go build and run the result", dir, err)
@@ -43,7 +44,7 @@ func build(dir, name string, stderr io.Writer) (*os.File, error) {
 	cmd.Stdout, cmd.Stderr = stderr, stderr
 	cmd.WaitDelay = time.Second // the compilers that go had started may still hold stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := runInterruptibly(cmd); err != nil {
+	if err := runInterruptibly(cmd, signals); err != nil {
 		var exit *exec.ExitError
 		switch {
 		case errors.As(err, &exit):
@@ -80,14 +81,7 @@ func createProgram(name string) (*os.File, error) {
 
 // runInterruptibly runs cmd. On a signal that ends programs it tells cmd to end, so
 // that it can tidy up, on the second one kills it, and returns interrupted.
-func runInterruptibly(cmd *exec.Cmd) error {
-	signals := make(chan os.Signal, 2)
-	for _, sig := range []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT} {
-		if !signal.Ignored(sig) {
-			signal.Notify(signals, sig)
-		}
-	}
-	defer signal.Stop(signals)
+func runInterruptibly(cmd *exec.Cmd, signals <-chan os.Signal) error {
 	// The child dies with the thread that started it.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -105,6 +99,12 @@ func runInterruptibly(cmd *exec.Cmd) error {
 			}
 			return err
 		case sig := <-signals:
+			switch sig {
+			case syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT:
+			default:
+				launcher.ActOn(sig)
+				continue
+			}
 			if first == nil {
 				first = interrupted(sig.(syscall.Signal))
 				_ = cmd.Process.Signal(syscall.SIGINT) // what go listens to

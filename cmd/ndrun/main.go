@@ -62,6 +62,8 @@ func main() {
 // run is main with everything it works on; it returns the exit status.
 func run(args []string, stdin *os.File, stdout, stderr io.Writer) int {
 	complain := func(err error) { fmt.Fprintf(stderr, "ndrun: %v\n", err) }
+	signals := launcher.CatchSignals()
+	heedNone := launcher.DieOfSignals(signals)
 	cmd, err := parse(args)
 	var asked text
 	if errors.As(err, &asked) {
@@ -87,7 +89,10 @@ func run(args []string, stdin *os.File, stdout, stderr io.Writer) int {
 		return exitUsage
 	}
 	defer p.close()
-	if err := p.build(stderr); err != nil {
+	heedNone()
+	err = p.build(stderr, signals)
+	heedNone = launcher.DieOfSignals(signals)
+	if err != nil {
 		complain(err)
 		var sig interrupted
 		if errors.As(err, &sig) {
@@ -122,7 +127,7 @@ func run(args []string, stdin *os.File, stdout, stderr io.Writer) int {
 		Stdin:       stdin,
 		Stdout:      stdout,
 		Stderr:      stderr,
-		Signals:     launcher.CatchSignals(),
+		Signals:     signals,
 	}
 	cmd.output.apply(&cfg, len(p.ranks))
 	services, err := serve(p, &cfg, arena)
@@ -139,10 +144,11 @@ func run(args []string, stdin *os.File, stdout, stderr io.Writer) int {
 	if cmd.hangAfter > 0 {
 		watcher.Go(func() { explainer.watch(watching) })
 	}
+	heedNone()
 	report, err := job.Run(context.Background(), cfg)
 	done()
 	watcher.Wait()
-	launcher.DieOfSignals(cfg.Signals) // who ends this process now loses words alone, and those may be what cannot be written
+	launcher.DieOfSignals(signals) // who ends this process now loses words alone, and those may be what cannot be written
 	status := 0
 	if report != nil {
 		status = report.ExitStatus()

@@ -58,7 +58,7 @@ func makePlan(c *command) (*plan, error) {
 }
 
 // build builds the Go packages among the programs, each once.
-func (p *plan) build(stderr io.Writer) error {
+func (p *plan) build(stderr io.Writer, signals <-chan os.Signal) error {
 	built := make(map[string]*os.File)
 	for i := range p.programs {
 		prog := &p.programs[i]
@@ -66,7 +66,7 @@ func (p *plan) build(stderr io.Writer) error {
 			continue
 		}
 		if built[prog.path] == nil {
-			file, err := build(prog.path, prog.name, stderr)
+			file, err := build(prog.path, prog.name, stderr, signals)
 			if err != nil {
 				return err
 			}

@@ -50,6 +50,32 @@ func TestWrapOfPathsThatWrappersCanUse(t *testing.T) {
 	}
 }
 
+// The line about gdb in the documentation leaves a rank that ends by itself its exit status,
+// and shows where one is that crashes.
+func TestWrapInDebuggerAsDocumented(t *testing.T) {
+	if _, err := exec.LookPath("gdb"); err != nil {
+		t.Skip("gdb is not installed: ", err)
+	}
+	page, err := os.ReadFile("../../docs/ndrun.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, line, ok := strings.Cut(string(page), "ndrun -n 4 --wrap 2:'gdb ")
+	line, _, ended := strings.Cut(line, "' ./heat\n")
+	if !ok || !ended {
+		t.Fatal("the line is not there")
+	}
+	for _, tc := range []struct {
+		script string
+		status int
+	}{{"exit 0", 0}, {"exit 3", 3}, {"kill -SEGV $$", 255}} {
+		status, out, errOut := finish(t, ndrun(t, "-n", "1", "--wrap", "0:gdb -nx "+line, "sh", "-c", tc.script))
+		if status != tc.status || strings.Contains(out, "[0] #0 ") != (tc.status == 255) {
+			t.Errorf("%s: exit status %d, want %d: %s%s", tc.script, status, tc.status, out, errOut)
+		}
+	}
+}
+
 // gdb runs a package that lives in memory and shows where it is.
 func TestWrapInDebugger(t *testing.T) {
 	if _, err := exec.LookPath("gdb"); err != nil {

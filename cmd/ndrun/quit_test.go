@@ -1,0 +1,40 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// SIGQUIT before there is a job, here while ndrun waits for its configuration file, ends
+// ndrun without its own stacks.
+func TestQuitBeforeTheJob(t *testing.T) {
+	fifo := filepath.Join(t.TempDir(), "job")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := ndrun(t, "-configfile", fifo)
+	errOut := startReadingErrors(t, cmd)
+	var w *os.File
+	for end := time.Now().Add(watchdog); w == nil; time.Sleep(time.Millisecond) {
+		var err error
+		if w, err = os.OpenFile(fifo, os.O_WRONLY|syscall.O_NONBLOCK, 0); err != nil && (!errors.Is(err, syscall.ENXIO) || time.Now().After(end)) {
+			t.Fatal(err)
+		}
+	}
+	defer w.Close()
+	if err := cmd.Process.Signal(syscall.SIGQUIT); err != nil {
+		t.Fatal(err)
+	}
+	said := ""
+	for errOut.Scan() {
+		said += errOut.Text() + "\n"
+	}
+	_ = cmd.Wait()
+	if status := cmd.ProcessState.ExitCode(); said != "" || status != 128+3 {
+		t.Errorf("exit status %d, %s", status, said)
+	}
+}
