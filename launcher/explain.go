@@ -13,6 +13,7 @@ type Occasion int
 const (
 	TimeOver Occasion = iota // Config.Timeout has passed; then the job is stopped
 	Quit                     // SIGQUIT has come; then it is passed on
+	Signaled                 // another signal that ends the job has come; then it is passed on
 	Asked                    // through Config.Ask; the job goes on
 )
 
@@ -87,14 +88,20 @@ func (f *front) goOn() {
 	}
 }
 
-// quit is what SIGQUIT does: the first is put off until the job is explained.
-func (f *front) quit() {
-	pass := func() { f.end(order{Kind: orderSignal, Signal: syscall.SIGQUIT}) }
-	if f.asked {
+// endBy ends the job by a signal. The first one is put off until the job is explained,
+// unless the job is about to end already: a user in a hurry does not wait.
+func (f *front) endBy(sig syscall.Signal) {
+	pass := func() { f.end(order{Kind: orderSignal, Signal: sig}) }
+	why := Signaled
+	if sig == syscall.SIGQUIT {
+		why = Quit
+	}
+	down := f.ending || f.report.First >= 0 || f.explanation.then != nil
+	if f.asked || down && why != Quit {
 		f.goOn()
 		pass()
 		return
 	}
 	f.asked = true
-	f.explain(Quit, pass)
+	f.explain(why, pass)
 }

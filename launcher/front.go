@@ -399,13 +399,8 @@ func (f *front) passOn(sig syscall.Signal) {
 	if sig == syscall.SIGTSTP && !canBeResumed() {
 		return
 	}
-	if sig == syscall.SIGQUIT {
-		f.quit()
-		return
-	}
 	if endsJob(sig) {
-		f.goOn() // a user in a hurry does not wait
-		f.end(order{Kind: orderSignal, Signal: sig})
+		f.endBy(sig)
 		return
 	}
 	f.order(order{Kind: orderSignal, Signal: sig})

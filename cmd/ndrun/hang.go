@@ -13,8 +13,15 @@ import (
 	"github.com/softnd/softnd/shm"
 )
 
-// answerTime is how long ranks may take to give their stacks.
-const answerTime = 2 * time.Second
+// How long ranks may take to give their stacks. A user who ends a job waits less.
+const (
+	answerTime = 2 * time.Second
+	signalTime = 500 * time.Millisecond
+)
+
+// idleTime is for how long no rank has made progress in a job that is explained when a
+// signal ends it.
+const idleTime = time.Second
 
 // explainer finds out why a job does not go on, and tells the user.
 type explainer struct {
@@ -36,18 +43,19 @@ func (e *explainer) close() {
 }
 
 // look takes a picture of the job; nil if it is over.
-func (e *explainer) look(processes []hang.Process) *hang.Picture {
+func (e *explainer) look(processes []hang.Process, patience time.Duration) *hang.Picture {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.arena == nil {
 		return nil
 	}
-	return hang.Look(e.arena, processes, answerTime)
+	return hang.Look(e.arena, processes, patience)
 }
 
 // explain looks at the job, tells in one piece what it sees, and returns the causes.
 func (e *explainer) explain(why launcher.Occasion, r *launcher.Report) []string {
 	var text bytes.Buffer
+	patience := answerTime
 	say := func(line string) { fmt.Fprintf(&text, "ndrun: %s\n", line) }
 	switch why {
 	case launcher.TimeOver:
@@ -57,6 +65,13 @@ func (e *explainer) explain(why launcher.Occasion, r *launcher.Report) []string 
 			return r.Hang // it is over, which takes a moment to be seen
 		}
 		say(fmt.Sprintf("nothing has gone on between the ranks for %v", e.plan.command.hangAfter))
+	case launcher.Signaled:
+		idle, ok := e.idle()
+		if !ok || idle < idleTime {
+			return nil
+		}
+		say(fmt.Sprintf("a signal ends the job, in which nothing has gone on between the ranks for %v", idle.Round(100*time.Millisecond)))
+		patience = signalTime
 	}
 	var processes []hang.Process
 	for _, rank := range r.Ranks {
@@ -69,12 +84,20 @@ func (e *explainer) explain(why launcher.Occasion, r *launcher.Report) []string 
 		}
 		processes = append(processes, p)
 	}
-	var causes []string
-	if picture := e.look(processes); picture != nil {
-		causes = picture.Causes()
-		for _, line := range picture.Lines() {
-			say(line)
+	picture := e.look(processes, patience)
+	if picture == nil {
+		return nil
+	}
+	lines := picture.Lines
+	if why == launcher.Signaled {
+		if len(picture.Findings()) == 0 {
+			return nil
 		}
+		lines = picture.Brief
+	}
+	causes := picture.Causes()
+	for _, line := range lines() {
+		say(line)
 	}
 	_, _ = e.to.Write(text.Bytes()) // where it cannot be written nobody can be told so
 	return causes
@@ -120,4 +143,23 @@ func (e *explainer) progress() (mark [3]uint64) {
 		}
 	}
 	return mark
+}
+
+// idle returns how long ago a rank last made progress; ok is false if none has joined, or
+// if the job is over.
+func (e *explainer) idle() (idle time.Duration, ok bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.arena == nil {
+		return 0, false
+	}
+	now, last := shm.Clock(), int64(0)
+	for rank := range e.arena.Ranks() {
+		if id, joined := e.arena.MemberOf(rank); joined {
+			if peer, err := e.arena.Peer(id); err == nil {
+				last, ok = max(last, peer.LastMoved()), true
+			}
+		}
+	}
+	return time.Duration(now - last), ok
 }

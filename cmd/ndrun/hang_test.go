@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -103,6 +104,13 @@ var deadlocks = map[string]func(s *stuck) error{
 			}
 		}
 		return s.job.Close()
+	},
+	"goes on": func(s *stuck) error {
+		for {
+			if err := s.job.Barrier(s.ctx); err != nil {
+				return err
+			}
+		}
 	},
 	"many stacks": func(s *stuck) error {
 		for i := range 300 {
@@ -217,6 +225,42 @@ func TestHangs(t *testing.T) {
 			if b, err := os.ReadFile(report); err != nil || json.Unmarshal(b, &told) != nil ||
 				!slices.ContainsFunc(told.Hang, func(s string) bool { return strings.HasPrefix(s, "likely cause: ") }) {
 				t.Errorf("report: %q, %v", told.Hang, err)
+			}
+		})
+	}
+}
+
+// A signal that ends a job which hangs has the causes told, and one that goes on is not
+// explained.
+func TestSignalToHangingJob(t *testing.T) {
+	for _, tc := range []struct {
+		how    string
+		signal syscall.Signal
+		cause  string
+	}{
+		{"crossed barriers", syscall.SIGTERM, "ndrun: likely cause: the ranks wait for each other in a circle\nndrun:   rank 0 waits for rank 1: barrier 2\n"},
+		{"crossed barriers", syscall.SIGINT, "ndrun: likely cause: the ranks wait for each other in a circle\nndrun:   rank 0 waits for rank 1: barrier 2\n"},
+		{"never arrives", syscall.SIGTERM, "ndrun: likely cause: rank 1 never arrived: not in softnd.Init"},
+		{"goes on", syscall.SIGTERM, ""},
+	} {
+		t.Run(tc.how+" "+tc.signal.String(), func(t *testing.T) {
+			t.Parallel()
+			cmd := ndrun(t, "-n", "2", "-env", roleVar+"=hang", testBinary(t), tc.how)
+			var errOut bytes.Buffer
+			cmd.Stdout, cmd.Stderr = nil, &errOut
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(4 * time.Second) // a busy machine takes some of it to get there
+			if err := cmd.Process.Signal(tc.signal); err != nil {
+				t.Error(err)
+			}
+			if got := status(cmd.Wait()); got != 128+int(tc.signal) {
+				t.Errorf("exit status %d, want %d", got, 128+int(tc.signal))
+			}
+			text := errOut.String()
+			if tc.cause == "" && strings.Contains(text, "cause") || !strings.Contains(text, tc.cause) || strings.Contains(text, "stack of") {
+				t.Errorf("want %q in\n%s", tc.cause, text)
 			}
 		})
 	}

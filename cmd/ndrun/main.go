@@ -26,7 +26,8 @@
 // When a rank fails, the others get SIGTERM and shortly afterwards SIGKILL, together
 // with whatever they have started. SIGINT, SIGTERM, SIGHUP and SIGQUIT to ndrun are
 // passed on and leave the ranks 5 seconds (--grace); a second one kills at once. Before
-// SIGQUIT is passed on, ndrun tells what each rank waits for, and why. SIGUSR1,
+// SIGQUIT is passed on, ndrun tells what each rank waits for, and why; before the others,
+// it does so if no rank has made progress for a second. SIGUSR1,
 // SIGUSR2, SIGTSTP and SIGCONT are passed on. Should ndrun itself be killed, the job
 // goes with it.
 package main

@@ -18,12 +18,15 @@ const (
 
 // Lines tells a user, in whole lines, what keeps the job from going on, what each
 // rank is doing, and where its goroutines are.
-func (p *Picture) Lines() []string {
+func (p *Picture) Lines() []string { return append(p.Brief(), p.stackLines()...) }
+
+// Brief is Lines without the goroutines.
+func (p *Picture) Brief() []string {
 	lines := p.Causes()
 	for _, g := range p.groups() {
 		lines = append(lines, g...)
 	}
-	return append(lines, p.stackLines()...)
+	return lines
 }
 
 // Causes are the first of the lines: the findings.
