@@ -36,6 +36,9 @@ func TestMain(m *testing.M) {
 		if role == reaperRole {
 			os.Exit(reap())
 		}
+		if role == scribbledRole {
+			os.Exit(playScribbled())
+		}
 		if err := play(role); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)

@@ -1,0 +1,253 @@
+package softnd
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/softnd/softnd/shm"
+)
+
+// One process writes nonsense all over the arena, and honest ranks work in it. They may
+// get any error and wrong bytes. They must not crash, and every call of theirs must
+// return: when its context ends, or at the latest when the job is closed.
+
+const (
+	scribbledRole   = "scribbled"
+	scribbleRanks   = 3
+	scribbleRound   = 500 * time.Millisecond
+	exitNoWayOut    = 3
+	envScribbleTime = "SOFTND_SCRIBBLE" // how long the test runs for each executor
+	envSeed         = "SOFTND_SEED"
+)
+
+// area is a part of the arena that a round may aim at.
+type area struct {
+	name     string
+	from, to uint64
+}
+
+// lasting is where those areas begin whose damage does not end the job at once.
+const lasting = 4
+
+// scribbler writes 32-bit words.
+type scribbler struct {
+	*rand.Rand
+	words  []atomic.Uint32
+	owners []atomic.Uint32 // of chunks
+	heap   uint64
+	areas  []area // the heap's used chunks are one more
+}
+
+func newScribbler(t *testing.T, a *shm.Arena, r *rand.Rand) *scribbler {
+	t.Helper()
+	words, err := shm.Slice[atomic.Uint32](a, 0, a.Size()/4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// As LAYOUT.txt has it; of each table the part that so few ranks use.
+	entries, heap := uint64(a.WindowTable()), uint64(a.HeapStart())
+	chunks := entries + shm.WindowEntries*shm.WindowEntrySize
+	const header, record, place, testimony = 4096, 512, 64, 8192
+	places := uint64(header + shm.MaxMembers*record)
+	testimonies := places + shm.MaxRanks*place
+	blocks := testimonies + shm.MaxMembers*testimony
+	return &scribbler{Rand: r, words: words, owners: words[chunks/4 : heap/4], heap: heap, areas: []area{
+		{"counters of the header", 128, 640},
+		{"member records", header, header + 2*scribbleRanks*record},
+		{"places", places, places + scribbleRanks*place},
+		{"testimonies", testimonies, testimonies + scribbleRanks*testimony},
+		// lasting
+		{"block words", blocks, blocks + 4*4*scribbleRanks},
+		{"window entries", entries, entries + 2*scribbleRanks*shm.WindowBlockEntries*shm.WindowEntrySize},
+		{"chunk words", chunks, chunks + 4*256},
+	}}
+}
+
+// aim chooses what a round is about: one area, the used chunks of the heap (nil), what
+// does not end the job at once, or everything.
+func (s *scribbler) aim() (name string, targets []*area) {
+	var all []*area
+	for i := range s.areas {
+		all = append(all, &s.areas[i])
+	}
+	switch k := s.IntN(2 * len(all)); {
+	case k < len(all):
+		return all[k].name, all[k : k+1]
+	case k == len(all):
+		return "everything", append(all, nil)
+	case k <= len(all)+2:
+		return "windows, chunks and heap", append(all[lasting:], nil)
+	default:
+		return "heap", []*area{nil}
+	}
+}
+
+// word chooses a word of an area.
+func (s *scribbler) word(target *area) uint64 {
+	if target != nil {
+		return (target.from + s.Uint64N(target.to-target.from)) / 4
+	}
+	for range 200 { // a chunk that somebody has; there are most at the beginning
+		chunk := s.Uint64N(min(256, uint64(len(s.owners))))
+		if s.owners[chunk].Load() == 0 && s.IntN(100) != 0 {
+			continue
+		}
+		within := s.Uint64N(shm.ChunkSize)
+		if s.IntN(2) == 0 {
+			within = s.Uint64N(4096) // small objects are cut from the beginning
+		}
+		if at := s.heap + chunk*shm.ChunkSize + within; at/4 < uint64(len(s.words)) {
+			return at / 4
+		}
+	}
+	return s.heap / 4
+}
+
+// value chooses what a word becomes that is now old.
+func (s *scribbler) value(old uint32, target *area) uint32 {
+	switch s.IntN(8) {
+	case 0:
+		return 0
+	case 1:
+		return ^uint32(0)
+	case 2:
+		return s.Uint32()
+	case 3:
+		return s.Uint32N(16)
+	case 4:
+		return old ^ 1<<s.IntN(32)
+	case 5:
+		return old + uint32(s.IntN(5)) - 2
+	case 6: // an offset in the heap
+		return uint32(s.heap) + s.Uint32N(1<<24)&^63
+	default: // what another word of the area says
+		return s.words[s.word(target)].Load()
+	}
+}
+
+// scribble writes until stop is closed.
+func (s *scribbler) scribble(targets []*area, stop <-chan struct{}) {
+	burst, pause := 1<<s.IntN(7), time.Duration(s.IntN(3000))*time.Microsecond
+	for {
+		select {
+		case <-stop:
+			return
+		case <-time.After(pause):
+		}
+		for range burst {
+			target := targets[s.IntN(len(targets))]
+			at := s.word(target)
+			w := &s.words[at]
+			w.Store(s.value(w.Load(), target))
+		}
+	}
+}
+
+func TestScribble(t *testing.T) {
+	duration := 6 * time.Second
+	if testing.Short() {
+		duration = 2 * time.Second
+	}
+	if text := os.Getenv(envScribbleTime); text != "" {
+		var err error
+		if duration, err = time.ParseDuration(text); err != nil {
+			t.Fatalf("%s: %v", envScribbleTime, err)
+		}
+	}
+	seed := rand.Uint64()
+	if text := os.Getenv(envSeed); text != "" {
+		var err error
+		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
+			t.Fatalf("%s: %v", envSeed, err)
+		}
+	}
+	for _, executor := range []string{"auto", "target"} {
+		t.Run(executor, func(t *testing.T) {
+			t.Logf("%s=%d", envSeed, seed)
+			rounds, done := 0, work{}
+			for end := time.Now().Add(duration); time.Now().Before(end) && !t.Failed(); rounds++ {
+				scribbleOnce(t, executor, rand.New(rand.NewPCG(seed, uint64(rounds))), &done)
+			}
+			t.Logf("%d rounds: %v", rounds, done)
+			if rounds >= 10 && slices.Contains(done[:], 0) {
+				t.Error("in none of the rounds the ranks have worked")
+			}
+		})
+	}
+}
+
+// work is what honest ranks have done successfully.
+type work [4]int64
+
+const (
+	sessions = iota
+	transfers
+	collectives
+	allocations
+)
+
+func (w *work) add(what int, n int64) { atomic.AddInt64(&w[what], n) }
+
+func (w work) String() string {
+	return fmt.Sprintf("%d sessions, %d transfers, %d collective calls, %d allocations", w[sessions], w[transfers], w[collectives], w[allocations])
+}
+
+// scribbleOnce starts a job and scribbles over its arena.
+func scribbleOnce(t *testing.T, executor string, r *rand.Rand, sum *work) {
+	t.Helper()
+	arena, err := shm.Create(shm.Config{Ranks: scribbleRanks, Size: 192 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer arena.Close()
+	s := newScribbler(t, arena, r)
+	aim, targets := s.aim()
+	ranks := make([]*exec.Cmd, scribbleRanks)
+	output, said := make([]bytes.Buffer, scribbleRanks), make([]bytes.Buffer, scribbleRanks)
+	for i := range ranks {
+		cmd := exec.CommandContext(t.Context(), "/proc/self/exe", scribbleRound.String(), strconv.FormatUint(r.Uint64(), 10))
+		cmd.Env = append(os.Environ(), roleVariable+"="+scribbledRole, EnvArenaFD+"=3", EnvExec+"="+executor,
+			EnvRank+"="+strconv.Itoa(i), EnvSize+"="+strconv.Itoa(scribbleRanks))
+		cmd.ExtraFiles = []*os.File{arena.File()}
+		cmd.Stdout, cmd.Stderr = &said[i], &output[i]
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		ranks[i] = cmd
+	}
+	stop := make(chan struct{})
+	var done sync.WaitGroup
+	late := time.Duration(r.Int64N(int64(scribbleRound / 2)))
+	victim, fate := -1, time.Duration(r.Int64N(int64(scribbleRound)))
+	if r.IntN(5) == 0 {
+		victim = r.IntN(scribbleRanks)
+		killer := time.AfterFunc(fate, func() { ranks[victim].Process.Kill() })
+		defer killer.Stop()
+	}
+	done.Go(func() {
+		time.Sleep(late) // some rounds reach the ranks while they join, others while they work
+		s.scribble(targets, stop)
+	})
+	for i, cmd := range ranks {
+		if err := cmd.Wait(); err != nil && i != victim {
+			text := output[i].String()
+			t.Errorf("%s: rank %d: %v\n%s", aim, i, err, text[:min(len(text), 20_000)])
+		}
+		var w work
+		fmt.Sscan(said[i].String(), &w[0], &w[1], &w[2], &w[3]) // one that was killed has said nothing
+		for what, n := range w {
+			sum[what] += n
+		}
+	}
+	close(stop)
+	done.Wait()
+}
