@@ -31,6 +31,7 @@ type explainer struct {
 
 	mu    sync.Mutex
 	arena *shm.Arena // nil once it is closed; guarded by mu
+	early []int      // ranks that ended before they joined, and of which the user has not been told; guarded by mu
 }
 
 // close closes the arena. An explanation may be under way still, because it cannot be

@@ -230,6 +230,23 @@ func TestHangs(t *testing.T) {
 	}
 }
 
+// A rank that exits before softnd.Init is reported at once, without options or a signal.
+func TestExitBeforeInit(t *testing.T) {
+	cmd := ndrun(t, "-n", "3", "-env", roleVar+"=hang", testBinary(t), "exited before")
+	lines, text := startReadingErrors(t, cmd), ""
+	told := regexp.MustCompile(`ndrun: rank 1 exited with code 0 without having called softnd.Init, where (rank [02] waits|ranks 0,2 wait) for it`)
+	for !told.MatchString(text) && lines.Scan() {
+		text += lines.Text() + "\n"
+	}
+	if !told.MatchString(text) {
+		t.Errorf("the early exit is not reported:\n%s", text)
+	}
+	_ = cmd.Process.Signal(syscall.SIGTERM)
+	for lines.Scan() {
+	}
+	_ = cmd.Wait()
+}
+
 // A signal that ends a job which hangs has the causes told, and one that goes on is not
 // explained.
 func TestSignalToHangingJob(t *testing.T) {

@@ -131,7 +131,7 @@ func run(args []string, stdin *os.File, stdout, stderr io.Writer) int {
 		Signals:     signals,
 	}
 	cmd.output.apply(&cfg, len(p.ranks))
-	services, err := serve(p, &cfg, arena)
+	services, err := serve(p, &cfg, arena, explainer.ended)
 	if err != nil {
 		complain(err)
 		return exitFailure

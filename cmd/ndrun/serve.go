@@ -29,8 +29,9 @@ type services struct {
 	refused []string // what ranks asked for in vain; guarded by mu
 }
 
-// serve begins the services of a job and enters them into cfg.
-func serve(p *plan, cfg *launcher.Config, arena *shm.Arena) (*services, error) {
+// serve begins the services of a job and enters them into cfg. ended is told of each rank
+// that exits with 0.
+func serve(p *plan, cfg *launcher.Config, arena *shm.Arena, ended func(rank int)) (*services, error) {
 	s := &services{ranks: len(p.ranks), aborts: make(chan launcher.Abort, len(p.ranks))}
 	abort := func(rank, code int, reason string) {
 		select {
@@ -46,7 +47,10 @@ func serve(p *plan, cfg *launcher.Config, arena *shm.Arena) (*services, error) {
 		Abort: abort, Refused: s.refuse, AppNum: func(rank int) int { return p.ranks[rank].part },
 	})
 	cfg.Aborts = s.aborts
-	cfg.Ended = s.pmi.Ended
+	cfg.Ended = func(rank int) error {
+		ended(rank)
+		return s.pmi.Ended(rank)
+	}
 	cfg.Socket = s.socket
 	return s, nil
 }
