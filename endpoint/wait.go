@@ -286,13 +286,17 @@ func (p *Provider) park(ctx context.Context, call testimony.Call, ready func() b
 		}
 		p.sleep.leave()
 		// A ring that came while we were armed has woken nobody else.
-		p.progress()
+		left := p.progress()
 		if now := p.arena.Deaths(); now != deaths {
 			deaths = now
 			p.engine.checkDeaths()
 		}
+		done = done || ready()
+		if left == held && (done || err != nil) {
+			p.engine.nudge() // we shall not look again
+		}
 		switch {
-		case done || ready():
+		case done:
 			return nil
 		case err != nil:
 			return err

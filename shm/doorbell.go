@@ -1,6 +1,7 @@
 package shm
 
 import (
+	"math/rand/v2"
 	"time"
 
 	"github.com/softnd/softnd/internal/asym"
@@ -16,12 +17,16 @@ import (
 // barrier if the sleeper's process reaches it with [asym.HeavyForAll].
 type Doorbell struct{ words *doorbellWords }
 
-// Values of the armed word.
+// Values of the armed word. Any other is the mark of a process that is waking
+// the sleepers.
 const (
 	unarmed = iota
-	armed   // somebody sleeps or is about to
-	ringing // and somebody is waking them
+	armed   // there is a sleeper, or about to be
 )
+
+// mark is this process's own, so that a ringer removes no mark but its own: a
+// process that is stopped or killed over a ring leaves the bell for the next one.
+var mark = rand.Uint32() | 2
 
 // Arm announces a sleeper and returns the ticket to sleep with. The caller
 // must look for work between Arm and [Doorbell.Sleep].
@@ -51,25 +56,27 @@ func (d Doorbell) Quiet() bool {
 	return d.words.armed.Load() == unarmed // ORDER doorbell-armed: pairs with the swap in Arm
 }
 
-// Ring wakes all sleepers if the bell is armed, and tells whether it was.
+// Ring wakes all sleepers if the bell is armed, and reports whether it was.
 // The caller has stored what the sleepers are to find, with a barrier unless
 // they pay for it; see [Producer.Relax].
-func (d Doorbell) Ring() bool {
-	if d.Quiet() {
-		return false
-	}
-	d.ring()
-	return true
-}
+func (d Doorbell) Ring() bool { return !d.Quiet() && d.ring() }
 
-// ring wakes the sleepers of an armed bell.
-func (d Doorbell) ring() {
-	// The mark stays until the sleepers have been woken, so that a ringer that
-	// is stopped or killed over it leaves the bell for the next one to ring. A
-	// sleeper that arms again meanwhile stores armed over it.
-	d.words.armed.CompareAndSwap(armed, ringing)
+// ring wakes the sleepers of a bell that was armed, and reports whether it still
+// is. If not, the last sleeper may have looked for work before the caller's store
+// was visible, which it is since the exchange: another bell has to be rung.
+func (d Doorbell) ring() bool {
+	left := mark // what to remove when the sleepers have been woken
+	if !d.words.armed.CompareAndSwap(armed, left) {
+		switch left = d.words.armed.Load(); left {
+		case unarmed:
+			return false
+		case armed: // again: its sleeper looks after the exchange, and stays armed
+			left = unarmed
+		}
+	}
 	d.wake()
-	d.words.armed.CompareAndSwap(ringing, unarmed)
+	d.words.armed.CompareAndSwap(left, unarmed) // unless a sleeper has armed the bell again
+	return true
 }
 
 // wake wakes all sleepers, announced or not.

@@ -46,8 +46,8 @@ func TestSleepTimesOut(t *testing.T) {
 func TestRingAfterARingerDied(t *testing.T) {
 	for name, die := range map[string]func(*doorbellWords){
 		"before it marked the bell": func(*doorbellWords) {},
-		"after it marked the bell":  func(w *doorbellWords) { w.armed.Store(ringing) },
-		"before it woke them":       func(w *doorbellWords) { w.armed.Store(ringing); w.seq.Add(1) },
+		"after it marked the bell":  func(w *doorbellWords) { w.armed.Store(mark ^ 4) },
+		"before it woke them":       func(w *doorbellWords) { w.armed.Store(mark ^ 4); w.seq.Add(1) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			bell := Doorbell{new(doorbellWords)}
@@ -71,15 +71,54 @@ func TestRingAfterARingerDied(t *testing.T) {
 	}
 }
 
+// A ringer that has seen a bell armed finds it disarmed: the sleeper may have
+// looked for work before the ringer's store was visible, so the engine's bell has
+// to be rung.
+func TestRingOfABellThatWasLeft(t *testing.T) {
+	bell := Doorbell{new(doorbellWords)}
+	bell.Arm()
+	bell.Disarm()
+	if bell.ring() {
+		t.Error("a bell that its last sleeper has left counts as rung")
+	}
+	bell.Arm()
+	if !bell.ring() {
+		t.Error("an armed bell does not count as rung")
+	}
+}
+
+// A ringer that is slow must not take away the mark of another one that is stopped
+// before it has woken anybody.
+func TestRingLeavesTheMarksOfOthers(t *testing.T) {
+	words := new(doorbellWords)
+	bell := Doorbell{words}
+	other := mark ^ 4
+	bell.Arm()
+	words.armed.CompareAndSwap(armed, mark)  // this process is about to disarm the bell;
+	bell.Arm()                               // its sleeper sleeps again,
+	words.armed.CompareAndSwap(armed, other) // and another process has only marked the bell
+	words.armed.CompareAndSwap(mark, unarmed)
+	if !bell.Armed() || !bell.Ring() {
+		t.Error("nobody will wake the sleeper")
+	}
+}
+
+// Marks differ from both other values.
+func TestMark(t *testing.T) {
+	if mark == unarmed || mark == armed || mark^4 == unarmed || mark^4 == armed {
+		t.Errorf("the mark is %#x", mark)
+	}
+}
+
 // A sleeper that arms again while it is being woken stays armed.
 func TestArmWhileBeingRung(t *testing.T) {
 	words := new(doorbellWords)
 	bell := Doorbell{words}
 	bell.Arm()
-	words.armed.CompareAndSwap(armed, ringing) // the ringer, first half
+	words.armed.CompareAndSwap(armed, mark) // the ringer, first half
 	ticket := bell.Arm()
 	words.seq.Add(1) // second half
-	words.armed.CompareAndSwap(ringing, unarmed)
+	words.armed.CompareAndSwap(mark, unarmed)
 	if !bell.Armed() {
 		t.Error("the ringer has disarmed a new sleeper")
 	}

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Checks the models: of the invalidation handshake, of the asymmetric mutex, of the doorbell and the end of a connection.
+# Checks the models: of the invalidation handshake, of the asymmetric mutex, of the doorbell and the end of a connection,
+# of the two bells.
 # The correct protocol has to pass, and every mutation has to break exactly the claims that the table below names. Needs
 # spin and gcc.
 #
@@ -17,6 +18,7 @@ models=$(cd "$(dirname "$0")" && pwd) || exit 2
 
 two="NEXEC=2 MORTAL=1 NXFER=1 NBIND=2 ONE_SIZE"
 twotso="NEXEC=2 MORTAL=0 NXFER=1 NBIND=2 ONE_SIZE TSO"
+stop="STOPS N=2 WAITS=1"
 dying="OWNER_DIES REJOIN NXFER=1 NBIND=2"
 
 # A run a line: name | search | what it has to find | macros for the model. The runs below the name of a model are its
@@ -116,6 +118,19 @@ end, LOOK_EARLY             | safety   | E1_found | ENDING LOOK_EARLY
 end, HEAVY_EARLY            | safety   | E1_found | ENDING HEAVY_EARLY
 end, STATE_FIRST            | safety   | E1_found | ENDING STATE_FIRST
 end, NO_LOOK                | safety   | E1_found | ENDING NO_LOOK
+
+bells.pml
+bells                       | safety   | nothing | -
+bells, held                 | safety   | nothing | HELD
+bells, stop                 | safety   | nothing | $stop
+bells, witnesses            | safety   | W1 W3 W4 W5 W6 W7 | WITNESS HELD
+bells, stop, witnesses      | safety   | W1 W2 W4 W5 W6 | WITNESS $stop
+bells, NO_ENGINE            | safety   | D2_served | NO_ENGINE
+bells, RANG_ANYWAY          | safety   | D2_served | RANG_ANYWAY
+bells, NO_LAST_LOOK         | safety   | D2_served | NO_LAST_LOOK
+bells, NO_HAND_OVER         | safety   | D2_served | NO_HAND_OVER HELD
+bells, ONE_MARK             | safety   | D2_served | ONE_MARK $stop
+bells, TRUST_MARK           | safety   | D2_served | TRUST_MARK $stop
 END
 )
 

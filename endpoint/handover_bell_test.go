@@ -1,0 +1,37 @@
+package endpoint
+
+import (
+	"sync/atomic"
+	"testing"
+
+	"github.com/softnd/softnd/internal/testimony"
+)
+
+// TestWaitHandsOver lets a wait end that was woken, but could not look at an
+// endpoint because another goroutine held it. The ring that woke it has not
+// reached the engine, so the wait has to ring it.
+func TestWaitHandsOver(t *testing.T) {
+	p := newPair(t, setup{})
+	b := p.b.local.provider
+	b.engine.stop()
+	ep := p.b.local.endpoint(0).(*Endpoint)
+	var over atomic.Bool
+	done := make(chan error)
+	go func() { done <- b.WaitFor(t.Context(), testimony.Call{Op: "test"}, over.Load) }()
+	eventually(t, "the wait sleeps", func() bool { return b.sleep.asleep.Load() == 1 })
+	ep.mu.Lock()
+	ep.open.Store(1) // so that it is worth a look
+	b.engine.bell.Arm()
+	over.Store(true)
+	b.sleep.wake()
+	err := <-done
+	ep.open.Store(0)
+	ep.mu.Unlock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b.engine.bell.Armed() {
+		t.Error("the wait has ended without a look at the endpoint, and the engine sleeps on")
+		b.engine.bell.Disarm()
+	}
+}
