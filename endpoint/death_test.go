@@ -435,7 +435,7 @@ func TestMailBehindTheDeads(t *testing.T) {
 	time.Sleep(20 * time.Millisecond) // so that the second lies before it
 	dying.puppet.kill()
 	eventually(t, "the death is known", func() bool { return arena.Deaths() == 1 })
-	time.Sleep(2 * sweepEvery) // the dead one's memory would be reclaimed by now
+	time.Sleep(2 * patrolOften) // the dead one's memory would be reclaimed by now
 	a.local.provider.mail.Unlock()
 	accepted := a.start(order{Do: doAccept})
 	if r := <-connected; r.Status != nd.Success {

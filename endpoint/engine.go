@@ -21,8 +21,8 @@ import (
 const (
 	shortLookIn = 200 * time.Microsecond
 	longLookIn  = 2 * time.Millisecond // more if processes outnumber cores
-	// sweepEvery is how often deaths are looked for that no event tells of.
-	sweepEvery = 100 * time.Millisecond
+	// restLimit is how long a rest lasts even if nothing ends it. Nothing depends on it.
+	restLimit = time.Second
 	// burst is how often the engine moves something in a row while the program
 	// polls, which may be moving the same.
 	burst = 16
@@ -42,13 +42,12 @@ type engine struct {
 	nudged  atomic.Bool   // since the engine last looked
 
 	polls atomic.Uint64 // polls of completion queues, roughly; see CompletionQueue.Poll
-	check atomic.Bool   // somebody may have died
 
 	// loops counts the completion queues with an event descriptor. Their
 	// programs sleep where no peer can wake them.
 	loops atomic.Int32
 
-	witness witness
+	deaths uint64 // when the engine's goroutine last looked
 }
 
 func (e *engine) start(p *Provider) {
@@ -82,14 +81,6 @@ func (e *engine) endRest() {
 	}
 }
 
-// checkDeaths makes the engine look for dead members.
-func (e *engine) checkDeaths() {
-	e.check.Store(true)
-	e.nudge()
-	// An engine that is between arming and sleeping has been rung; one that
-	// looks in unarmed comes by within longLookIn.
-}
-
 // sight is what the engine can see of the program's own doings.
 type sight struct{ polls, begun uint64 }
 
@@ -97,8 +88,8 @@ func (e *engine) look() sight { return sight{e.polls.Load(), e.p.sleep.begun.Loa
 
 func (e *engine) run() {
 	p := e.p
-	lastSweep := time.Now()
-	seen, seenDeaths := e.look(), p.arena.Deaths()
+	seen := e.look()
+	e.deaths = p.arena.Deaths()
 	lookIn, row := shortLookIn, 0
 	for !e.quit.Load() {
 		e.nudged.Store(false)
@@ -110,14 +101,10 @@ func (e *engine) run() {
 		if p.hasChores() {
 			p.doChores()
 		}
-		deaths := p.arena.Deaths()
-		if e.check.Swap(false) || deaths != seenDeaths || time.Since(lastSweep) >= sweepEvery {
-			p.member.Sweep(p.letGo)
-			p.partIfOutcast()
-			p.countCrowd()
-			p.testify()
-			seenDeaths, lastSweep = deaths, time.Now()
+		if m == progressed {
+			p.patrol.disturb()
 		}
+		e.deaths = p.patrol.due(e.deaths)
 		if row++; m == progressed && row < burst {
 			continue
 		}
@@ -188,7 +175,7 @@ func (e *engine) rest() {
 	}
 	select {
 	case <-e.rouse:
-	case <-time.After(sweepEvery):
+	case <-time.After(restLimit):
 	}
 }
 
@@ -197,10 +184,11 @@ func (e *engine) sleep() {
 	p := e.p
 	ticket := e.bell.Arm()
 	defer e.bell.Disarm()
-	if p.progress() != still || e.quit.Load() || e.check.Load() {
+	e.deaths = p.patrol.due(e.deaths)
+	if p.progress() != still || e.quit.Load() {
 		return
 	}
-	limit := sweepEvery
+	limit := sleepLimit
 	if p.restless() {
 		limit = restlessLimit
 	}

@@ -194,6 +194,7 @@ func newActor(f testing.TB, arena *shm.Arena, seed uint64) *actor {
 	p, err := New(member, Options{ReceiveTimeout: time.Hour})
 	must(err)
 	p.engine.stop()
+	p.patrol.stop()
 	a := &actor{member: member, provider: p}
 	ctx := context.Background()
 	adapter, err := p.OpenAdapter(ctx, p.adapterID())

@@ -78,6 +78,7 @@ type Provider struct {
 	sleep  sleepers
 	mail   sync.Mutex // held by the one who collects mail
 	engine engine
+	patrol patrol
 
 	choring sync.Mutex // held by the one who does chores
 
@@ -120,6 +121,7 @@ func New(m *shm.Member, o Options) (*Provider, error) {
 	p.ports.init()
 	p.sleep.init(m.Waiters(), p.engine.endRest)
 	p.countCrowd()
+	p.patrol.start(p)
 	p.engine.start(p)
 	return p, nil
 }
@@ -207,6 +209,7 @@ func (p *Provider) Close() error {
 	}
 	p.sleep.close()
 	p.engine.stop()
+	p.patrol.stop()
 	p.over.Store(true)
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -289,7 +292,7 @@ func (p *Provider) watch(peer *shm.Peer) {
 	}
 	stop := make(chan struct{})
 	p.watched[peer.ID()] = stop
-	p.member.Watch(peer, stop, func() { p.engine.checkDeaths() })
+	p.member.Watch(peer, stop, p.patrol.now)
 }
 
 // letGo makes sure that nothing of a dead member is ever touched again.

@@ -23,8 +23,8 @@ const (
 	answersLast = 10 * time.Second
 )
 
-// witness is what the engine keeps in order to tell onlookers, ten times a second at
-// the most, where the process is. It is the engine's own.
+// witness is what the patrol keeps in order to tell onlookers, ten times a second at
+// the most, where the process is. It is that goroutine's own.
 type witness struct {
 	seen   uint64             // a mark that changes when something of the process goes on
 	moved  int64              // shm.Clock when it did
@@ -37,7 +37,7 @@ type witness struct {
 // testify tells onlookers that something has gone on or, if nothing has since the
 // last time, what the process waits for. It answers whoever has asked.
 func (p *Provider) testify() {
-	w := &p.engine.witness
+	w := &p.patrol.witness
 	asked := p.member.Asked()
 	switch mark := w.look(p); {
 	case mark != w.seen:
@@ -86,9 +86,9 @@ func (w *witness) look(p *Provider) (mark uint64) {
 // testimony is what the process has to tell.
 func (p *Provider) testimony() (t testimony.Testimony) {
 	t.Calls = p.sleep.calling()
-	for _, q := range p.engine.witness.polled {
+	for _, q := range p.patrol.witness.polled {
 		if !slices.ContainsFunc(t.Calls, func(c testimony.Call) bool { return c.Queue == q.number }) {
-			t.Calls = append(t.Calls, testimony.Call{Op: testimony.OpPoll, Queue: q.number, Since: p.engine.witness.moved})
+			t.Calls = append(t.Calls, testimony.Call{Op: testimony.OpPoll, Queue: q.number, Since: p.patrol.witness.moved})
 		}
 	}
 	queues := make(map[*CompletionQueue]bool)

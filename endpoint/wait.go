@@ -33,9 +33,9 @@ const (
 	// seldom: the Go runtime wakes another thread for what it could run instead.
 	spinsToShare  = 512
 	yieldsToShare = 32
-	// A sleeper looks around this often even if nobody rings. Nothing depends on
-	// it: the engine looks for deaths, and wakes the waits.
-	sleepLimit = 500 * time.Millisecond
+	// A sleeper looks around this often even if nobody rings. Nothing depends on it, and
+	// it is long because a system call that blocks is dear to the Go runtime.
+	sleepLimit = 5 * time.Second
 	// And this often while something is under way that no ring announces, or when it has
 	// yielded so many times to another goroutine that holds an endpoint.
 	restlessLimit = time.Millisecond
@@ -211,6 +211,7 @@ func (p *Provider) wait(ctx context.Context, call testimony.Call, drive func(), 
 	}
 	if err == nil {
 		p.sleep.ended.Add(1)
+		p.patrol.disturb()
 	}
 	return err
 }
@@ -265,6 +266,7 @@ func (p *Provider) park(ctx context.Context, call testimony.Call, ready func() b
 	yields := 0 // consecutive ones to the holder of an endpoint
 	for deaths := p.arena.Deaths(); ; {
 		ticket := p.sleep.enter()
+		deaths = p.patrol.due(deaths)
 		m := p.progress()
 		if m != held {
 			yields = 0
@@ -287,9 +289,8 @@ func (p *Provider) park(ctx context.Context, call testimony.Call, ready func() b
 		p.sleep.leave()
 		// A ring that came while we were armed has woken nobody else.
 		left := p.progress()
-		if now := p.arena.Deaths(); now != deaths {
-			deaths = now
-			p.engine.checkDeaths()
+		if m == progressed {
+			p.patrol.disturb()
 		}
 		done = done || ready()
 		if left == held && (done || err != nil) {

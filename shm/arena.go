@@ -89,13 +89,14 @@ func create(file *os.File, geo geometry, ranks int) (*Arena, error) {
 		return nil, fmt.Errorf("fstat: %w", err)
 	}
 	a := &Arena{file: file, geo: geo, ranks: ranks, node: node}
-	// The small tables are reserved as a whole; member records and window
-	// blocks when they are claimed.
+	// The small tables are reserved as a whole, so that no word has to say which of their
+	// pages exist; testimonies and window blocks when they are claimed.
 	for _, r := range []struct {
 		off Offset
 		n   uint64
 	}{
 		{0, headerSize},
+		{geo.memberTable, MaxMembers * memberStride},
 		{geo.places, uint64(ranks) * placeStride},
 		{geo.windowOwners, windowBlocks * 4},
 		{geo.chunkOwners, geo.chunks * 4},

@@ -162,9 +162,6 @@ func fakeMember(a *Arena, slot, rank int) *Member {
 	rec.rank.Store(uint32(rank + 1))
 	rec.deathEpoch.Store(notCounted(incarnation))
 	rec.state.Store(uint64(stateOf(statusLive, incarnation)))
-	if h := &a.header().highest; h.Load() <= uint32(slot) {
-		h.Store(uint32(slot) + 1)
-	}
 	return &Member{arena: a, slot: slot, rank: rank, id: memberID(slot, incarnation), rec: rec, heap: newHeap(a, slot)}
 }
 

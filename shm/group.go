@@ -118,7 +118,7 @@ func (g *Group) wakeOthers() {
 	a := g.member.arena
 	for rank := range a.ranks {
 		if id, ok := g.Member(rank); ok && rank != g.rank {
-			if slot := id.Slot(); slot < a.slotsUsed() {
+			if slot := id.Slot(); slot < MaxMembers {
 				Doorbell{&a.member(slot).waiters}.Ring()
 			}
 		}

@@ -66,8 +66,8 @@ var roleStrayClose = role("stray close", func(a *actor) error {
 	}
 	// It cannot tell any more who lives, so it calls nobody dead.
 	m.Sweep(noLetGo)
-	for slot := range m.Arena().slotsUsed() {
-		if s := stateIn(m.Arena(), slot); s.status() != statusLive {
+	for slot := range MaxMembers {
+		if s := stateIn(m.Arena(), slot); s.status() == statusDead {
 			return fmt.Errorf("slot %d is in state %#x", slot, uint64(s))
 		}
 	}

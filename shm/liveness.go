@@ -1,7 +1,7 @@
 package shm
 
 import (
-	"os"
+	"math"
 
 	"golang.org/x/sys/unix"
 )
@@ -20,51 +20,59 @@ import (
 //     the lock on the record meanwhile: so nobody else is at it, and the member is dead
 //     indeed, whatever a peer has written into its record.
 
-// markDead takes a live record to dead, counts the death, and wakes everybody.
+// markDead takes a live record to dead, counts the death, and wakes all members.
 func (a *Arena) markDead(slot int, id MemberID) {
+	a.countDeath(slot, a.bury(slot, id))
+}
+
+// bury takes a live record to dead, and reports whether it was this call that did.
+func (a *Arena) bury(slot int, id MemberID) bool {
 	rec := a.member(slot)
 	s := memberState(rec.state.Load())
-	if s.status() == statusLive && memberID(slot, s.incarnation()) == id {
+	return s.status() == statusLive && memberID(slot, s.incarnation()) == id &&
 		rec.state.CompareAndSwap(uint64(s), uint64(stateOf(statusDead, s.incarnation()))) // ORDER member-dead: pairs with the load in Gone
-	}
-	a.countDeath(slot)
 }
 
 // notCounted is what a record's deathEpoch holds until its death is counted.
 // It names the incarnation: a counter that is delayed until the record has its
 // next owner must not mark that one.
-func notCounted(incarnation uint32) uint64 { return uncounted | uint64(incarnation) }
+func notCounted(incarnation uint32) uint64 { return 1<<63 | uint64(incarnation) }
 
-const uncounted = 1 << 63
+// counted reports whether a deathEpoch is the number of a death. Any process can write the
+// word, so a number that no death has had yet does not count.
+func (a *Arena) counted(epoch uint64) bool { return epoch != 0 && epoch <= a.Deaths() }
 
-func (a *Arena) countDeath(slot int) {
-	rec := a.member(slot)
-	s := memberState(rec.state.Load())
-	mark := notCounted(s.incarnation())
-	if s.status() != statusDead || rec.deathEpoch.Load() != mark {
-		return
+// countDeath counts the death of a dead record that has not been counted, and wakes all
+// members. The member that took the record to dead is the first: it counts the death
+// whatever deathEpoch says, because the dead member, or a liar, may have written the word.
+func (a *Arena) countDeath(slot int, first bool) {
+	if a.number(slot, first) {
+		a.wakeAll()
 	}
-	// Two counters may count one death twice: a number is lost, nothing else.
-	n := a.header().deaths.Add(1)          // ORDER death-count: after the mark; pairs with the load in Deaths
-	rec.deathEpoch.CompareAndSwap(mark, n) // ORDER death-epoch: pairs with the load in reapDead
-	a.ringAll()
 }
 
-// ringAll wakes everybody, armed or not: the dead one may have died between
+// number gives a dead record the number of its death, and reports whether it did.
+func (a *Arena) number(slot int, first bool) bool {
+	rec := a.member(slot)
+	epoch := rec.deathEpoch.Load() // before the state: it is not the next owner's if this one is still dead
+	if rec.status() != statusDead || !first && a.counted(epoch) {
+		return false
+	}
+	// Two counters may count one death twice: a number is lost, nothing else.
+	n := a.header().deaths.Add(1)           // ORDER death-count: after the mark; pairs with the load in Deaths
+	rec.deathEpoch.CompareAndSwap(epoch, n) // ORDER death-epoch: pairs with the load in reapDead
+	return true
+}
+
+// wakeAll wakes all members, armed or not: the dead member may have died between
 // taking a bell's mark and waking its sleepers.
-func (a *Arena) ringAll() {
-	for slot := range a.slotsUsed() {
-		rec := a.member(slot)
-		if memberState(rec.state.Load()).status() == statusLive {
+func (a *Arena) wakeAll() {
+	for slot := range MaxMembers {
+		if rec := a.member(slot); rec.status() == statusLive {
 			Doorbell{&rec.waiters}.wake()
 			Doorbell{&rec.engine}.wake()
 		}
 	}
-}
-
-// slotsUsed bounds the records that were ever taken.
-func (a *Arena) slotsUsed() int {
-	return int(min(a.header().highest.Load(), MaxMembers)) // ORDER highest: pairs with the swap in take
 }
 
 // locked reports whether a member holds the lock on a record.
@@ -81,7 +89,7 @@ func (a *Arena) locked(slot int) bool {
 // Deaths returns how many members have died or left so far. When it changes,
 // [Member.Acknowledge] is due.
 func (a *Arena) Deaths() uint64 {
-	return a.header().deaths.Load() // ORDER death-count: before the look at the records; pairs with the addition in countDeath
+	return a.header().deaths.Load() // ORDER death-count: before the look at the records; pairs with the addition in number
 }
 
 // CheckAlive looks whether the peer's process still runs and marks it dead if
@@ -100,21 +108,6 @@ func (m *Member) CheckAlive(p *Peer) bool {
 	return false
 }
 
-// Sweep looks whether every member still runs, and then does what
-// [Member.Acknowledge] does. It makes one system call a member.
-//
-// To be called now and then, since not every death makes an event.
-func (m *Member) Sweep(letGo func(MemberID)) {
-	a := m.arena
-	for slot := range a.slotsUsed() {
-		rec := a.member(slot)
-		if s := memberState(rec.state.Load()); s.status() == statusLive {
-			m.CheckAlive(&Peer{a, memberID(slot, s.incarnation()), rec})
-		}
-	}
-	m.Acknowledge(letGo)
-}
-
 // Acknowledge finishes what dead members left half done, and calls letGo for
 // each that has died or left, again and again until its memory is reclaimed;
 // letGo must make sure that this process never again touches anything that
@@ -126,11 +119,11 @@ func (m *Member) Sweep(letGo func(MemberID)) {
 func (m *Member) Acknowledge(letGo func(MemberID)) {
 	a := m.arena
 	m.whileHere(m.ownUp)
-	for slot := range a.slotsUsed() {
-		a.countDeath(slot)
+	for slot := range MaxMembers {
+		a.countDeath(slot, false)
 	}
 	seen := a.Deaths()
-	for slot := range a.slotsUsed() {
+	for slot := range MaxMembers {
 		s := memberState(a.member(slot).state.Load())
 		if s.status() == statusDead {
 			letGo(memberID(slot, s.incarnation()))
@@ -138,7 +131,7 @@ func (m *Member) Acknowledge(letGo func(MemberID)) {
 	}
 	// A death that was counted while we looked has a later number than seen.
 	for noted := m.rec.deathsSeen.Load(); noted < seen; noted = m.rec.deathsSeen.Load() {
-		if m.rec.deathsSeen.CompareAndSwap(noted, seen) { // ORDER death-seen: pairs with the load in reapable
+		if m.rec.deathsSeen.CompareAndSwap(noted, seen) { // ORDER death-seen: pairs with the load in acknowledged
 			break
 		}
 	}
@@ -162,17 +155,15 @@ func (m *Member) ownUp() {
 	}
 }
 
-// reapDead gives back what dead members owned, once nobody uses it.
+// reapDead gives back what dead members owned, once no live member uses it.
 func (m *Member) reapDead() {
 	a := m.arena
-	for slot := range a.slotsUsed() {
+	seen := a.acknowledged() // only grows: it stays good
+	for slot := range MaxMembers {
 		rec := a.member(slot)
 		s := memberState(rec.state.Load())
-		if s.status() != statusDead {
-			continue
-		}
-		epoch := rec.deathEpoch.Load() // ORDER death-epoch: pairs with the swap in countDeath
-		if epoch&uncounted == 0 && a.reapable(epoch) {
+		epoch := rec.deathEpoch.Load() // ORDER death-epoch: pairs with the swap in number
+		if s.status() == statusDead && a.counted(epoch) && epoch <= seen {
 			a.reap(slot, s)
 		}
 	}
@@ -194,17 +185,15 @@ func (a *Arena) reap(slot int, s memberState) {
 	}
 }
 
-// reapable tells whether every live member has acted upon the death numbered
-// epoch.
-func (a *Arena) reapable(epoch uint64) bool {
-	for slot := range a.slotsUsed() {
-		rec := a.member(slot)
-		live := memberState(rec.state.Load()).status() == statusLive
-		if live && rec.deathsSeen.Load() < epoch { // ORDER death-seen: pairs with the swap in Acknowledge
-			return false
+// acknowledged returns the number of the last death that every live member has acted upon.
+func (a *Arena) acknowledged() uint64 {
+	seen := uint64(math.MaxUint64)
+	for slot := range MaxMembers {
+		if rec := a.member(slot); rec.status() == statusLive {
+			seen = min(seen, rec.deathsSeen.Load()) // ORDER death-seen: pairs with the swap in Acknowledge
 		}
 	}
-	return true
+	return seen
 }
 
 // reclaim frees all that a dead member owned. Doing it twice does no harm. Chunks
@@ -224,76 +213,10 @@ func (a *Arena) reclaim(slot int) (err error) {
 	return err
 }
 
-// Watch calls gone once when the peer's process has ended, where the kernel
-// can tell that by an event (the peer's process number is visible here). The
-// peer has been marked as gone then. Watch reports whether it can; if not,
-// [Member.Sweep] finds out in time. The watch ends with stop, or when the member
-// leaves; Leave waits for a gone that is running.
-func (m *Member) Watch(p *Peer, stop <-chan struct{}, gone func()) bool {
-	if ns := p.rec.pidNS.Load(); ns == 0 || ns != pidNamespace() {
-		return false
-	}
-	fd, err := unix.PidfdOpen(int(p.rec.pid.Load()), unix.PIDFD_NONBLOCK)
-	if err == nil && m.CheckAlive(p) { // so the number was the peer's when we opened it
-		return m.watch(os.NewFile(uintptr(fd), "pidfd"), p, stop, gone)
-	}
-	if err == nil {
-		unix.Close(fd)
-	}
-	if m.CheckAlive(p) {
-		return false
-	}
-	go m.whileHere(gone)
-	return true
-}
-
-// whileHere calls f unless the member has left, and keeps it from leaving until
-// f returns: afterwards the arena may be unmapped.
-func (m *Member) whileHere(f func()) {
-	m.watches.RLock()
-	defer m.watches.RUnlock()
-	if !m.left.Load() {
-		f()
-	}
-}
-
-func (m *Member) watch(pidfd *os.File, p *Peer, stop <-chan struct{}, gone func()) bool {
-	conn, err := pidfd.SyscallConn()
-	if err != nil {
-		pidfd.Close()
-		return false
-	}
-	ended := make(chan error, 1)
-	go func() {
-		// The runtime's poller wakes us when the descriptor becomes readable,
-		// which for a pidfd means that the process has ended.
-		ended <- conn.Read(func(fd uintptr) bool {
-			fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-			n, err := unix.Poll(fds, 0)
-			return err == nil && n > 0
-		})
-	}()
-	go func() {
-		defer pidfd.Close()
-		select {
-		case <-stop:
-		case err := <-ended:
-			// A child that the process left behind may hold its memory still,
-			// and a record can lie about the process number.
-			m.whileHere(func() {
-				if err == nil && !m.CheckAlive(p) {
-					gone()
-				}
-			})
-		}
-	}()
-	return true
-}
-
 // LiveMembers counts the members that have not been marked dead.
 func (a *Arena) LiveMembers() (n int) {
-	for slot := range a.slotsUsed() {
-		if memberState(a.member(slot).state.Load()).status() == statusLive {
+	for slot := range MaxMembers {
+		if a.member(slot).status() == statusLive {
 			n++
 		}
 	}

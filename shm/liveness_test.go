@@ -71,7 +71,14 @@ func TestReclaimWaitsForEveryLiveMember(t *testing.T) {
 	dead, id := startMember(t, a)
 	dead.say("alloc %d", 2*ChunkSize)
 	dead.hear()
+	found := func(id MemberID) {
+		t.Helper()
+		if first.CheckAlive(peerOf(t, first, id)) {
+			t.Fatalf("%v is killed, and called alive", id)
+		}
+	}
 	dead.kill()
+	found(id)
 	kept := func(after string) {
 		t.Helper()
 		if s := stateIn(a, id.Slot()); s.status() != statusDead || chunksOf(a, id.Slot()) != 2 {
@@ -99,11 +106,13 @@ func TestReclaimWaitsForEveryLiveMember(t *testing.T) {
 	dead.say("alloc %d", 2*ChunkSize)
 	dead.hear()
 	dead.kill()
+	found(id)
 	for _, m := range []*Member{first, second, late} {
 		m.Sweep(noLetGo)
 		kept("a sweep without the third's")
 	}
 	third.kill()
+	found(thirdID)
 	for _, m := range []*Member{first, second, late} {
 		m.Sweep(noLetGo)
 	}
@@ -327,11 +336,14 @@ func TestDeathsAreCountedOnceEach(t *testing.T) {
 		})
 	}
 	done.Wait()
+	for _, m := range members { // the last of them may have found a death when the others were done
+		m.Sweep(noLetGo)
+	}
 	// Two who count one death at the same time skip a number; nobody is lost.
 	if got := a.Deaths(); got < children || got > children*uint64(len(members)) {
 		t.Errorf("%d deaths counted of %d", got, children)
 	}
-	for slot := range a.slotsUsed() {
+	for slot := range MaxMembers {
 		if s := stateIn(a, slot).status(); slot >= len(members) && s != statusFree {
 			t.Errorf("slot %d is in state %d", slot, s)
 		}
@@ -340,7 +352,9 @@ func TestDeathsAreCountedOnceEach(t *testing.T) {
 
 func TestDeathWakesEverybody(t *testing.T) {
 	a := newArena(t, 0)
-	armed, unarmed, x := join(t, a, NotRank), join(t, a, NotRank), join(t, a, NotRank)
+	armed, unarmed := join(t, a, NotRank), join(t, a, NotRank)
+	x, id := startMember(t, a)
+	x.kill()
 	var awake sync.WaitGroup
 	for _, m := range []*Member{armed, unarmed} {
 		for _, bell := range []Doorbell{m.Waiters(), m.Engine()} {
@@ -351,10 +365,30 @@ func TestDeathWakesEverybody(t *testing.T) {
 			awake.Go(func() { bell.Sleep(ticket, 0) })
 		}
 	}
+	if armed.CheckAlive(peerOf(t, armed, id)) {
+		t.Fatal("the dead member lives")
+	}
+	awake.Wait()
+	if a.Deaths() != 1 {
+		t.Errorf("%d deaths", a.Deaths())
+	}
+}
+
+func TestDepartureWakesWaits(t *testing.T) {
+	a := newArena(t, 0)
+	x := join(t, a, NotRank)
+	for range 2 * neighbours { // the last of them do not watch it
+		join(t, a, NotRank)
+	}
+	m := join(t, a, NotRank)
+	ticket := m.Waiters().Arm()
 	if err := x.Leave(); err != nil {
 		t.Fatal(err)
 	}
-	awake.Wait()
+	if m.Waiters().Armed() {
+		t.Error("a departure does not ring who waits")
+	}
+	m.Waiters().Sleep(ticket, 0)
 }
 
 func TestWatch(t *testing.T) {
@@ -481,14 +515,15 @@ func FuzzMemberTable(f *testing.F) {
 		rec.pidNS.Store(1)
 		return a.mem[a.geo.memberTable:][:memberStride]
 	}
-	f.Add([]byte{}, uint32(0), uint64(0), uint64(0))
-	f.Add(slices.Concat(record(stateOf(statusLive, 1), notCounted(1)), record(stateOf(statusDead, 1), notCounted(1))), uint32(3), uint64(1), uint64(5))
-	f.Add(slices.Concat(record(stateOf(statusDead, 1), 1), record(stateOf(3, 1), 1)), uint32(1<<31), ^uint64(0), uint64(1))
-	f.Add(slices.Concat(record(stateOf(200, 9), 1), record(stateOf(statusDead, 1), 0)), uint32(2), uint64(2), uint64(1<<16))
-	f.Add(slices.Repeat([]byte{0xff}, 4*memberStride), uint32(7), ^uint64(0), ^uint64(0))
-	f.Fuzz(func(t *testing.T, records []byte, highest uint32, deaths, id uint64) {
+	f.Add([]byte{}, uint64(0), uint64(0))
+	f.Add(slices.Concat(record(stateOf(statusLive, 1), notCounted(1)), record(stateOf(statusDead, 1), notCounted(1))), uint64(1), uint64(5))
+	f.Add(slices.Concat(record(stateOf(statusDead, 1), 1), record(stateOf(3, 1), 1)), ^uint64(0), uint64(1))
+	f.Add(slices.Concat(record(stateOf(200, 9), 1), record(stateOf(statusDead, 1), 0)), uint64(2), uint64(1<<16))
+	f.Add(slices.Repeat([]byte{0xff}, 4*memberStride), ^uint64(0), ^uint64(0))
+	f.Fuzz(func(t *testing.T, records []byte, deaths, id uint64) {
 		a := fakeArena(2)
 		m := fakeMember(a, 4, 1)
+		defer m.unwatch()
 		own := uint64(stateOf(statusLive, 1))
 		table := a.mem[a.geo.memberTable:a.geo.places]
 		copy(table, records[:min(len(records), 4*memberStride)])
@@ -496,7 +531,6 @@ func FuzzMemberTable(f *testing.F) {
 		for i := range words {
 			words[i].Store(uint32(i))
 		}
-		a.header().highest.Store(highest)
 		a.header().deaths.Store(deaths)
 		a.place(0).member.Store(id)
 		if peer, err := a.Peer(MemberID(id)); err == nil {
@@ -504,7 +538,7 @@ func FuzzMemberTable(f *testing.F) {
 			_ = m.CheckAlive(peer)
 			peer.Ring()
 		}
-		for _, slot := range []int{-1, 0, 3, 4, 5, MaxMembers, int(int32(highest))} {
+		for _, slot := range []int{-1, 0, 3, 4, 5, MaxMembers} {
 			if peer, err := a.PeerInSlot(slot); err == nil {
 				_ = peer.String()
 			}

@@ -49,6 +49,8 @@ func stateOf(s status, incarnation uint32) memberState {
 func (s memberState) status() status      { return min(status(s), statusDead) }
 func (s memberState) incarnation() uint32 { return uint32(s >> 32) }
 
+func (r *memberRecord) status() status { return memberState(r.state.Load()).status() }
+
 // Member is this process's place in an arena: its record, its lock, its
 // memory and its doorbells. A process may join several times (tests do).
 // Safe for concurrent use, Leave excepted.
@@ -66,7 +68,10 @@ type Member struct {
 	answer    Offset // what it has answered an onlooker with; 0 = nothing
 	left      atomic.Bool
 
-	watches sync.RWMutex // see whileHere
+	watches sync.RWMutex           // see whileHere
+	watched [neighbours]*neighbour // the goroutine's that calls Sweep
+	turn    int                    // slot of the member that Sweep has checked last; the same goroutine's
+	calls   atomic.Uint32          // rec.calls at the last Sweep
 }
 
 // NotRank is the rank of a member that belongs to no rank group.
@@ -111,11 +116,6 @@ func (a *Arena) Join(rank int) (*Member, error) {
 func (m *Member) take(lock *os.File) (bool, error) {
 	a := m.arena
 	at := a.lockOf(m.slot)
-	if m.slot >= a.slotsUsed() { // else its page exists
-		if err := a.reserve(at, memberStride); err != nil {
-			return false, err
-		}
-	}
 	m.rec = a.member(m.slot)
 	if memberState(m.rec.state.Load()).status() != statusFree {
 		return false, nil
@@ -146,15 +146,11 @@ func (m *Member) take(lock *os.File) (bool, error) {
 	rec.engine.armed.Store(0)
 	rec.deathEpoch.Store(notCounted(s.incarnation() + 1))
 	rec.deathsSeen.Store(a.header().deaths.Load()) // before we are live: later deaths must be acted upon
-	for highest := &a.header().highest; ; {
-		h := highest.Load()
-		if int(h) > m.slot || highest.CompareAndSwap(h, uint32(m.slot)+1) { // ORDER highest: before the record is live; pairs with the load in slotsUsed
-			break
-		}
-	}
 	live := stateOf(statusLive, s.incarnation()+1)
 	rec.state.Swap(uint64(live)) // ORDER member-live: pairs with the load in Gone
 	m.id = memberID(m.slot, live.incarnation())
+	m.turn = m.slot
+	m.callWatchers()
 	return true, nil
 }
 
@@ -168,9 +164,26 @@ func (m *Member) Leave() error {
 	m.watches.Lock()
 	defer m.watches.Unlock()
 	err := m.life.end() // before the mark: nobody reaps a record that is locked
-	m.arena.markDead(m.slot, m.id)
+	m.unwatch()
+	m.depart()
 	m.arena.refs.Add(-1)
 	return err
+}
+
+// depart marks the own record dead. Unlike a death, a departure leaves no bell half rung, and
+// its connections have ended before. So it wakes those that wait for something, and the
+// members that have to watch others now; the rest find it when they look next.
+func (m *Member) depart() {
+	a := m.arena
+	if !a.number(m.slot, a.bury(m.slot, m.id)) {
+		return
+	}
+	for slot := range MaxMembers {
+		if rec := a.member(slot); rec.status() == statusLive {
+			Doorbell{&rec.waiters}.Ring()
+		}
+	}
+	m.callWatchers()
 }
 
 // ID returns the member's identity.
@@ -200,26 +213,36 @@ type Peer struct {
 //
 // Errors: [ErrDamaged] for an identity that no member can have.
 func (a *Arena) Peer(id MemberID) (*Peer, error) {
-	slot := id.Slot()
-	if slot >= a.slotsUsed() || uint64(id)>>48 != 0 {
-		return nil, fmt.Errorf("shm: %v: %w", id, ErrDamaged)
+	slot, incarnation := id.Slot(), uint64(id)>>16
+	if slot < MaxMembers {
+		rec := a.member(slot)
+		if known := memberState(rec.state.Load()).incarnation(); incarnation != 0 && incarnation <= uint64(known) {
+			return &Peer{a, id, rec}, nil
+		}
 	}
-	return &Peer{a, id, a.member(slot)}, nil
+	return nil, fmt.Errorf("shm: %v: %w", id, ErrDamaged)
 }
 
 // PeerInSlot returns the live member that now holds a slot.
 //
 // Errors: [ErrGone] when nobody does.
 func (a *Arena) PeerInSlot(slot int) (*Peer, error) {
-	if slot < 0 || slot >= a.slotsUsed() { // records above were never used: their pages need not exist
-		return nil, fmt.Errorf("shm: member slot %d: %w", slot, ErrGone)
+	if slot >= 0 && slot < MaxMembers {
+		if p := a.livePeer(slot); p != nil {
+			return p, nil
+		}
 	}
+	return nil, fmt.Errorf("shm: member slot %d: %w", slot, ErrGone)
+}
+
+// livePeer returns the live member in a slot, nil if there is none.
+func (a *Arena) livePeer(slot int) *Peer {
 	rec := a.member(slot)
 	s := memberState(rec.state.Load())
 	if s.status() != statusLive {
-		return nil, fmt.Errorf("shm: member slot %d: %w", slot, ErrGone)
+		return nil
 	}
-	return &Peer{a, memberID(slot, s.incarnation()), rec}, nil
+	return &Peer{a, memberID(slot, s.incarnation()), rec}
 }
 
 // ID returns the peer's identity.
@@ -280,10 +303,10 @@ func unlockRecord(f *os.File, at Offset) error {
 
 // pidNamespace identifies the namespace in which our process number means
 // something; 0 if it cannot be told.
-func pidNamespace() uint64 {
+var pidNamespace = sync.OnceValue(func() uint64 {
 	var st unix.Stat_t
 	if unix.Stat("/proc/self/ns/pid", &st) != nil {
 		return 0
 	}
 	return st.Ino
-}
+})

@@ -37,11 +37,6 @@ func TestJoinFillsTheTable(t *testing.T) {
 		if slot == MaxMembers-2 {
 			continue
 		}
-		if slot%8 == 0 { // eight records a page
-			if err := a.reserve(a.geo.memberTable+Offset(slot)*memberStride, pageSize); err != nil {
-				t.Fatal(err)
-			}
-		}
 		a.member(slot).state.Store(uint64(stateOf(statusDead, 1)))
 	}
 	m := join(t, a, NotRank)
@@ -50,14 +45,6 @@ func TestJoinFillsTheTable(t *testing.T) {
 	}
 	if _, err := a.Join(NotRank); !errors.Is(err, ErrFull) {
 		t.Errorf("join a full arena: %v", err)
-	}
-	if got := a.slotsUsed(); got != MaxMembers-1 {
-		t.Errorf("%d slots in use", got)
-	}
-	// The bound of the table is never believed beyond the table.
-	a.header().highest.Store(1 << 31)
-	if got := a.slotsUsed(); got != MaxMembers {
-		t.Errorf("%d slots in use", got)
 	}
 }
 
@@ -143,14 +130,10 @@ func TestPeers(t *testing.T) {
 			t.Errorf("slot %d: %v, %v", slot, p, err)
 		}
 	}
-	for _, id := range []MemberID{memberID(3, 1), memberID(MaxMembers, 1), memberID(0xffff, 1), 1<<48 | m.ID(), ^MemberID(0)} {
+	for _, id := range []MemberID{memberID(3, 1), memberID(MaxMembers, 1), memberID(0xffff, 1), 1<<48 | m.ID(), ^MemberID(0),
+		0, memberID(1, 2), memberID(1, 1<<32-1)} {
 		if p, err := a.Peer(id); !errors.Is(err, ErrDamaged) {
 			t.Errorf("%v: %v, %v", id, p, err)
-		}
-	}
-	for _, id := range []MemberID{0, memberID(1, 2), memberID(1, 1<<32-1)} {
-		if p := peerOf(t, m, id); !p.Gone() || m.CheckAlive(p) {
-			t.Errorf("%v, whom nobody has seen, lives", id)
 		}
 	}
 	if m.Arena() != a || !m.CheckAlive(p) {

@@ -26,22 +26,21 @@ type header struct {
 	_        [120]byte
 	opened   atomic.Uint64 // barrier: how many of them belong to complete rounds
 	_        [120]byte
-	highest  atomic.Uint32 // member records ever used lie below this slot
-	_        [124]byte
 }
 
 // memberRecord is one process (or one test's stand-in for a process).
 type memberRecord struct {
 	_          structs.HostLayout
 	state      atomic.Uint64 // status, incarnation: see memberState
-	deathEpoch atomic.Uint64 // value of header.deaths when this member's death was counted; see notCounted
+	deathEpoch atomic.Uint64 // value of header.deaths when this member's death was counted; see counted
 	deathsSeen atomic.Uint64 // deaths that this member has acted upon
 	pid        atomic.Uint32
 	rank       atomic.Uint32 // rank + 1; 0 = not a rank
 	pidNS      atomic.Uint64 // inode of the PID namespace in which pid means something
 	_          [88]byte
 	inbox      atomic.Uint64 // head of a list of mail; see Peer.Send
-	_          [120]byte
+	calls      atomic.Uint32 // goes up when a member comes or goes that this one may have to watch; see Member.Called
+	_          [116]byte
 	waiters    doorbellWords
 	_          [120]byte
 	engine     doorbellWords
@@ -96,7 +95,7 @@ func _() { // a constant or index error here means that the shared layout has mo
 	var at [1]struct{}
 	_, _ = at[unsafe.Offsetof(header{}.checksum)-64], at[unsafe.Offsetof(header{}.deaths)-128]
 	_, _ = at[unsafe.Offsetof(header{}.arrived)-256], at[unsafe.Offsetof(header{}.opened)-384]
-	_, _ = at[unsafe.Offsetof(header{}.highest)-512], at[unsafe.Sizeof(header{})-640]
+	_ = at[unsafe.Sizeof(header{})-512]
 	_, _ = at[unsafe.Offsetof(memberRecord{}.inbox)-128], at[unsafe.Offsetof(memberRecord{}.waiters)-256]
 	_, _ = at[unsafe.Offsetof(memberRecord{}.engine)-384], at[unsafe.Sizeof(memberRecord{})-memberStride]
 	_, _ = at[unsafe.Offsetof(place{}.round)-24], at[unsafe.Offsetof(place{}.barriers)-32]

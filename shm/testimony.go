@@ -157,9 +157,12 @@ func (p *Peer) Statement() (Statement, error) {
 	return Statement{}, fmt.Errorf("shm: testimony of %v, which changes while it is read: %w", p, ErrDamaged)
 }
 
-// Ask asks the peer for its stacks, see [Peer.Answer]. Members look at questions
-// ten times a second.
-func (p *Peer) Ask() (question uint32) { return p.arena.testimony(p.id.Slot()).asked.Add(1) }
+// Ask asks the peer for its stacks, see [Peer.Answer], and rings.
+func (p *Peer) Ask() (question uint32) {
+	question = p.arena.testimony(p.id.Slot()).asked.Add(1)
+	p.Ring()
+	return question
+}
 
 // Answer returns the peer's answer to a question; ok is false while there is none.
 // It is empty if the peer had no memory for it.

@@ -1,0 +1,92 @@
+package endpoint
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// How often a patrol makes its round: while something goes on, and when nothing does.
+const (
+	patrolOften  = 100 * time.Millisecond
+	patrolSeldom = time.Second
+)
+
+// patrol is what a provider does now and then, in a goroutine of its own: it checks
+// the members that it has to watch, lets go of the dead, and tells onlookers what the
+// process waits for. It waits as goroutines do, so that an idle process costs next to
+// nothing: a system call that blocks keeps the Go runtime's monitor awake for a while.
+type patrol struct {
+	p    *Provider
+	kick chan struct{}
+	quit chan struct{}
+	once sync.Once
+	done sync.WaitGroup
+
+	quiet atomic.Bool // nothing goes on, and onlookers have been told: its rounds are seldom
+	witness
+}
+
+func (r *patrol) start(p *Provider) {
+	r.p, r.kick, r.quit = p, make(chan struct{}, 1), make(chan struct{})
+	r.done.Go(r.run)
+}
+
+func (r *patrol) stop() {
+	r.once.Do(func() { close(r.quit) })
+	r.done.Wait()
+}
+
+// now makes a round due at once.
+func (r *patrol) now() {
+	select {
+	case r.kick <- struct{}{}:
+	default: // it is
+	}
+}
+
+// disturb makes a round due if rounds are seldom: something goes on again.
+func (r *patrol) disturb() {
+	if r.quiet.Load() {
+		r.now()
+	}
+}
+
+// due makes a round due at once if a member has died since there were so many deaths, or
+// another process wants something of this one. It returns how many deaths there are.
+func (r *patrol) due(deaths uint64) uint64 {
+	m := r.p.member
+	now := r.p.arena.Deaths()
+	if now != deaths || m.Called() || m.Asked() {
+		r.now()
+	}
+	return now
+}
+
+func (r *patrol) run() {
+	p := r.p
+	timer := time.NewTimer(patrolOften)
+	defer timer.Stop()
+	deaths, sweep := p.arena.Deaths(), time.Now()
+	for {
+		select {
+		case <-r.quit:
+			return
+		case <-r.kick:
+		case <-timer.C:
+		}
+		if now := p.arena.Deaths(); now != deaths || p.member.Called() || p.member.MarkedDead() || !time.Now().Before(sweep) {
+			deaths = now
+			sweep = time.Now().Add(p.member.Sweep(p.letGo))
+			p.partIfOutcast()
+			p.countCrowd()
+		}
+		p.testify()
+		r.quiet.Store(!r.told.IsZero())
+		next := patrolOften
+		if r.quiet.Load() {
+			next = patrolSeldom
+		}
+		timer.Reset(min(next, time.Until(sweep)))
+	}
+}

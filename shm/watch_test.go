@@ -1,0 +1,207 @@
+package shm
+
+import (
+	"slices"
+	"testing"
+	"time"
+)
+
+// patrolled sweeps for a member as a provider does, until the test ends.
+func patrolled(t *testing.T, m *Member) {
+	quit, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		deaths, due := uint64(0), time.Now()
+		for ; ; time.Sleep(time.Millisecond) {
+			select {
+			case <-quit:
+				return
+			default:
+			}
+			if now := m.Arena().Deaths(); now != deaths || m.Called() || !time.Now().Before(due) {
+				deaths, due = now, time.Now().Add(m.Sweep(noLetGo))
+			}
+		}
+	}()
+	t.Cleanup(func() { close(quit); <-done })
+}
+
+// watchedBy returns the slots that a member watches.
+func watchedBy(m *Member) (slots []int) {
+	for _, x := range m.watched {
+		if x != nil {
+			slots = append(slots, x.peer.id.Slot())
+		}
+	}
+	return slots
+}
+
+// A sweep is as long for many members as for few: it watches the next live ones, and
+// checks one more.
+func TestSweepWatchesTheNextLiveMembers(t *testing.T) {
+	a := fakeArena(0)
+	const slot, others = 5, 1023
+	m := fakeMember(a, slot, NotRank)
+	m.turn = m.slot
+	for i := range others {
+		fakeMember(a, (slot+3+2*i)%MaxMembers, NotRank) // 8, 10, ...: slots between them are free
+	}
+	a.member(8).state.Store(uint64(stateOf(statusDead, 1)))
+	defer m.unwatch()
+	visited := map[int]bool{}
+	for range others - 1 {
+		m.Sweep(noLetGo)
+		if got := watchedBy(m); !slices.Equal(got, []int{10, 12}) {
+			t.Fatalf("member in slot %d watches %v", slot, got)
+		}
+		visited[m.turn] = true
+	}
+	if len(visited) != others-1 || visited[8] {
+		t.Errorf("%d sweeps have checked %d of %d members", others-1, len(visited), others-1)
+	}
+	// The last slot is followed by the first.
+	last := fakeMember(a, MaxMembers-1, NotRank)
+	defer last.unwatch()
+	last.Sweep(noLetGo)
+	if got := watchedBy(last); len(got) != 2 || got[0] != slot && got[0] > slot {
+		t.Errorf("the member in the last slot watches %v", got)
+	}
+}
+
+// An event tells of a neighbour's death: nobody sweeps.
+func TestDeathOfANeighbourIsAnnounced(t *testing.T) {
+	a := newArena(t, 0)
+	m := join(t, a, NotRank)
+	c, _ := startMember(t, a)
+	if again := m.Sweep(noLetGo); again != sweepLate {
+		t.Errorf("the end of a child makes no event: sweep again after %v", again)
+	}
+	c.kill()
+	eventually(t, "the death is counted", func() bool { return a.Deaths() == 1 })
+}
+
+// All neighbours that a member watches die together, with the ones that these watch.
+func TestNeighboursThatDieTogetherAreFound(t *testing.T) {
+	a := newArena(t, 0)
+	m := join(t, a, NotRank)
+	var dead []*child
+	for range 2*neighbours + 1 {
+		c, _ := startMember(t, a)
+		dead = append(dead, c)
+	}
+	patrolled(t, m)
+	eventually(t, "the neighbours are watched", func() bool { return !m.Called() })
+	for _, c := range dead {
+		c.cmd.Process.Kill()
+	}
+	eventually(t, "all deaths are found", func() bool { return a.LiveMembers() == 1 })
+	if got := a.Deaths(); got < uint64(len(dead)) {
+		t.Errorf("%d deaths are counted of %d", got, len(dead))
+	}
+}
+
+// A newcomer calls those who have to watch it, and so does a member that leaves.
+func TestThoseWhoWatchAreCalled(t *testing.T) {
+	a := newArena(t, 0)
+	var members []*Member
+	for range neighbours + 2 {
+		members = append(members, join(t, a, NotRank))
+	}
+	called := func() (slots []int) {
+		for i, m := range members {
+			if m.Called() {
+				slots = append(slots, i)
+			}
+			m.Sweep(noLetGo)
+		}
+		return slots
+	}
+	called()
+	x := join(t, a, NotRank)
+	want := []int{neighbours, neighbours + 1}
+	if got := called(); !slices.Equal(got, want) {
+		t.Errorf("a newcomer calls %v, want %v", got, want)
+	}
+	if err := x.Leave(); err != nil {
+		t.Fatal(err)
+	}
+	if got := called(); !slices.Equal(got, want) {
+		t.Errorf("a member that leaves calls %v, want %v", got, want)
+	}
+}
+
+// The death of a member whose watchers are stopped is found by those that check others in
+// turn.
+func TestStoppedWatchersDoNotHideADeath(t *testing.T) {
+	a := newArena(t, 0)
+	m := join(t, a, NotRank)
+	var watchers []*child
+	for range neighbours {
+		c, _ := startMember(t, a)
+		c.say("sweep")
+		c.expect("swept")
+		c.stop()
+		watchers = append(watchers, c)
+	}
+	x, id := startMember(t, a)
+	p := peerOf(t, m, id)
+	x.kill()
+	for range len(watchers) + 1 {
+		m.Sweep(noLetGo)
+	}
+	if !p.Gone() {
+		t.Error("nobody has checked it")
+	}
+}
+
+// A peer can write any word of a record, its owner too: one word does not hide a death.
+func TestOneWordDoesNotHideADeath(t *testing.T) {
+	for name, scribble := range map[string]func(a *Arena, rec *memberRecord){
+		"deathEpoch 0":             func(_ *Arena, rec *memberRecord) { rec.deathEpoch.Store(0) },
+		"deathEpoch of a past one": func(_ *Arena, rec *memberRecord) { rec.deathEpoch.Store(1) },
+		"deathEpoch of the future": func(_ *Arena, rec *memberRecord) { rec.deathEpoch.Store(1 << 62) },
+		"deathsSeen":               func(_ *Arena, rec *memberRecord) { rec.deathsSeen.Store(0) },
+		"process number":           func(_ *Arena, rec *memberRecord) { rec.pid.Store(1) },
+		"calls":                    func(_ *Arena, rec *memberRecord) { rec.calls.Store(77) },
+		"the word after the counts": func(a *Arena, _ *memberRecord) {
+			a.words(Offset(512), 1)[0].Store(0) // where an earlier layout bounded the table
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := newArena(t, 0)
+			m := join(t, a, NotRank)
+			if err := join(t, a, NotRank).Leave(); err != nil { // so that number 1 is another's
+				t.Fatal(err)
+			}
+			m.Sweep(noLetGo)
+			c, id := startMember(t, a)
+			p := peerOf(t, m, id)
+			scribble(a, p.rec)
+			before := a.Deaths()
+			c.kill()
+			var gone []MemberID
+			m.Sweep(func(id MemberID) { gone = append(gone, id) })
+			if !p.Gone() || a.Deaths() != before+1 || !slices.Equal(gone, []MemberID{id}) {
+				t.Errorf("gone %v, deaths %d after %d, let go of %v", p.Gone(), a.Deaths(), before, gone)
+			}
+			if s := stateIn(a, id.Slot()); s.status() != statusFree {
+				t.Errorf("the record is %#x", uint64(s))
+			}
+		})
+	}
+}
+
+// BenchmarkSweep is a sweep among many members, all of which this process holds.
+func BenchmarkSweep(b *testing.B) {
+	a := newArena(b, 0)
+	var members []*Member
+	for range MaxRanks {
+		members = append(members, join(b, a, NotRank))
+	}
+	for _, m := range members {
+		m.Sweep(noLetGo)
+	}
+	for i := 0; b.Loop(); i++ {
+		members[i%len(members)].Sweep(noLetGo)
+	}
+}
