@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"time"
 
 	"github.com/softnd/softnd/internal/testimony"
 	"github.com/softnd/softnd/nd"
@@ -102,10 +103,14 @@ func canceled(ctx context.Context, err error, op, object string) error {
 	return &nd.OpError{Op: op, Object: object, Status: nd.Canceled, Err: err, Next: "close the job when no call waits any more"}
 }
 
+// lookAgain is how long the ranks count as alive if no death has been counted since. A peer
+// can write the words that tell of a death, so no rank relies on them for longer.
+const lookAgain = 100 * time.Millisecond
+
 // missing names a rank that was here and is gone.
 func (j *Job) missing() error {
-	deaths := j.arena.Deaths()
-	if deaths == j.deaths {
+	deaths, now := j.arena.Deaths(), time.Now()
+	if deaths == j.deaths && now.Sub(j.looked) < lookAgain {
 		return nil
 	}
 	for rank := range j.Size() {
@@ -114,11 +119,10 @@ func (j *Job) missing() error {
 			continue
 		}
 		if p, err := j.arena.Peer(id); err != nil || p.Gone() {
-			j.member.Blame(id)
 			return fmt.Errorf("rank %d has died or left", rank)
 		}
 	}
-	j.deaths = deaths
+	j.deaths, j.looked = deaths, now
 	return nil
 }
 

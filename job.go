@@ -21,6 +21,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/softnd/softnd/endpoint"
 	"github.com/softnd/softnd/internal/asym"
@@ -68,6 +69,7 @@ type Job struct {
 	collective asym.Mutex // one collective call at a time
 	broken     error      // why no collective call can succeed any more; guarded by collective
 	deaths     uint64     // when we last looked who is gone; guarded by collective
+	looked     time.Time  // when that was; guarded by collective
 
 	closed  atomic.Bool
 	ballast *strings.Builder // see newBallast

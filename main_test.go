@@ -24,6 +24,7 @@ const watchdog = 60 * time.Second
 var roles = map[string]func(ctx context.Context, j *Job, n int) error{
 	"rounds":  playRounds,
 	"victim":  playVictim,
+	"hidden":  playHidden,
 	"closing": playClosing,
 	"crossed": playCrossed,
 	"timed":   playTimed,
