@@ -61,7 +61,7 @@ func newScribbler(t *testing.T, a *shm.Arena, r *rand.Rand) *scribbler {
 	testimonies := places + shm.MaxRanks*place
 	blocks := testimonies + shm.MaxMembers*testimony
 	return &scribbler{Rand: r, words: words, owners: words[chunks/4 : heap/4], heap: heap, areas: []area{
-		{"counters of the header", 128, 640},
+		{"header", 0, 640},
 		{"member records", header, header + 2*scribbleRanks*record},
 		{"places", places, places + scribbleRanks*place},
 		{"testimonies", testimonies, testimonies + scribbleRanks*testimony},
@@ -96,7 +96,7 @@ func (s *scribbler) word(target *area) uint64 {
 	if target != nil {
 		return (target.from + s.Uint64N(target.to-target.from)) / 4
 	}
-	for range 200 { // a chunk that somebody has; there are most at the beginning
+	for try := range 200 { // a chunk that a member has; there are most at the beginning
 		chunk := s.Uint64N(min(256, uint64(len(s.owners))))
 		if s.owners[chunk].Load() == 0 && s.IntN(100) != 0 {
 			continue
@@ -105,8 +105,9 @@ func (s *scribbler) word(target *area) uint64 {
 		if s.IntN(2) == 0 {
 			within = s.Uint64N(4096) // small objects are cut from the beginning
 		}
-		if at := s.heap + chunk*shm.ChunkSize + within; at/4 < uint64(len(s.words)) {
-			return at / 4
+		at := (s.heap + chunk*shm.ChunkSize + within) / 4
+		if at < uint64(len(s.words)) && (s.words[at].Load() != 0 || try%8 == 7) { // most words that are 0 mean nothing
+			return at
 		}
 	}
 	return s.heap / 4
@@ -147,7 +148,15 @@ func (s *scribbler) scribble(targets []*area, stop <-chan struct{}) {
 			target := targets[s.IntN(len(targets))]
 			at := s.word(target)
 			w := &s.words[at]
-			w.Store(s.value(w.Load(), target))
+			old := w.Load()
+			lie := s.value(old, target)
+			w.Store(lie)
+			if s.IntN(50) == 0 { // between the look of a reader and its use
+				for range 2000 {
+					w.Store(old)
+					w.Store(lie)
+				}
+			}
 		}
 	}
 }

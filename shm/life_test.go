@@ -61,6 +61,9 @@ var roleStrayClose = role("stray close", func(a *actor) error {
 	if err := m.Heap().Free(held); !errors.Is(err, ErrClosed) {
 		return fmt.Errorf("a free without the descriptor: %v", err)
 	}
+	if _, err := m.Arena().Join(NotRank); !errors.Is(err, ErrClosed) {
+		return fmt.Errorf("a join without the descriptor: %v", err)
+	}
 	if _, err := m.Arena().NewAlias([]Offset{held}); !errors.Is(err, ErrClosed) {
 		return fmt.Errorf("an alias without the descriptor: %v", err)
 	}

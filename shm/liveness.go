@@ -175,12 +175,15 @@ func (a *Arena) reap(slot int, s memberState) {
 	a.reaping.Lock() // the lock on the record does not exclude members of this process
 	defer a.reaping.Unlock()
 	at := a.lockOf(slot)
+	if a.checkFile() != nil {
+		return
+	}
 	if ok, err := lockRecord(a.file, at); !ok || err != nil {
 		return // it is not dead, or another member is at it
 	}
 	defer unlockRecord(a.file, at)
 	rec := a.member(slot)
-	if a.checkFile() == nil && memberState(rec.state.Load()) == s && a.reclaim(slot) == nil {
+	if memberState(rec.state.Load()) == s && a.reclaim(slot) == nil {
 		rec.state.CompareAndSwap(uint64(s), uint64(stateOf(statusFree, s.incarnation())))
 	}
 }

@@ -86,6 +86,9 @@ func (a *Arena) Join(rank int) (*Member, error) {
 		return nil, fmt.Errorf("shm: join: rank %d of a group of %d", rank, a.ranks)
 	}
 	asym.Register() // here: who only makes an arena for others does not wait for the kernel
+	if err := a.checkFile(); err != nil {
+		return nil, err
+	}
 	lock, err := reopen(a.file)
 	if err != nil {
 		return nil, fmt.Errorf("shm: join: %w", err)
