@@ -67,12 +67,21 @@ func TestTheTopOfAPanel(t *testing.T) {
 		{10e3, 19e3, 19},
 		{10e3, 90e3, 20},
 	} {
-		p := panel{unit: "MB/s", lines: []line{{provider: "ucx", values: map[int][]float64{8: {c.provider}, 16: {1}}}}}
+		p := panel{unit: "MB/s", lines: []line{{provider: "ucx", points: points(c.provider, 1)}}}
 		if c.limit > 0 {
-			p.lines = append(p.lines, line{limit: true, values: map[int][]float64{8: {c.limit}}})
+			p.lines = append(p.lines, line{limit: true, points: points(c.limit)})
 		}
 		if got := p.top(kinds["MB/s"]); got != c.want {
 			t.Errorf("%v MB/s with a limit of %v: up to %v GB/s, want %v", c.provider, c.limit, got, c.want)
 		}
 	}
+}
+
+// points are at 8 B, 16 B and so on.
+func points(values ...float64) map[int]*point {
+	all := map[int]*point{}
+	for i, v := range values {
+		all[8<<i] = &point{values: []float64{v}, low: v, high: v}
+	}
+	return all
 }

@@ -24,7 +24,13 @@ type line struct {
 	provider string
 	settings []string
 	report   int // which of them
-	values   map[int][]float64
+	points   map[int]*point
+}
+
+// point is the figures of one size, and the interval that holds all of theirs.
+type point struct {
+	values    []float64
+	low, high float64
 }
 
 func panelsOf(reports []*report.Report) []panel {
@@ -55,25 +61,33 @@ func add(all []panel, report int, r report.Result) []panel {
 	if w := r.Words(); w != "" {
 		words = strings.Split(w, ", ")
 	}
-	all[i].point(line{provider: r.Provider, settings: words, report: report}, r.Size, r.Value)
+	all[i].point(line{provider: r.Provider, settings: words, report: report}, r.Size, r.Value, r.Low, r.High)
 	if l := r.Limit; l != nil && l.Unit == r.Unit && l.Value > 0 {
-		all[i].point(line{provider: l.Name, limit: true, report: report}, r.Size, l.Value)
+		all[i].point(line{provider: l.Name, limit: true, report: report}, r.Size, l.Value, l.Value, l.Value)
 	}
 	return all
 }
 
 // point adds a figure to the line that is like this one.
-func (p *panel) point(like line, size int, value float64) {
+func (p *panel) point(like line, size int, value, low, high float64) {
 	i := slices.IndexFunc(p.lines, func(l line) bool {
 		return l.provider == like.provider && l.limit == like.limit && l.report == like.report &&
 			slices.Equal(l.settings, like.settings)
 	})
 	if i < 0 {
 		i = len(p.lines)
-		like.values = map[int][]float64{}
+		like.points = map[int]*point{}
 		p.lines = append(p.lines, like)
 	}
-	p.lines[i].values[size] = append(p.lines[i].values[size], value)
+	if low <= 0 || high < value { // the report does not give one
+		low, high = value, value
+	}
+	at := p.lines[i].points[size]
+	if at == nil {
+		at = &point{low: low, high: high}
+		p.lines[i].points[size] = at
+	}
+	at.values, at.low, at.high = append(at.values, value), min(at.low, low), max(at.high, high)
 }
 
 // name labels the lines by what they differ in, and puts the limits last.
@@ -132,7 +146,7 @@ func (p *panel) title() string {
 func (p *panel) sizes() []int {
 	all := map[int]bool{}
 	for _, l := range p.lines {
-		for size := range l.values {
+		for size := range l.points {
 			all[size] = true
 		}
 	}
@@ -145,21 +159,23 @@ func (p *panel) top(k kind) float64 {
 	const farthest = 2 // times the best of the providers
 	var best, limit float64
 	for i := range p.lines {
-		_, y := p.lines[i].xy(k)
+		high := p.lines[i].curve(k).top()
 		if p.lines[i].limit {
-			limit = max(limit, slices.Max(y))
+			limit = max(limit, high)
 		} else {
-			best = max(best, slices.Max(y))
+			best = max(best, high)
 		}
 	}
 	return max(best, min(limit, farthest*best))
 }
 
-// xy are the points of the line, with the logarithm of the size to base 2.
-func (l *line) xy(k kind) (x, y []float64) {
-	for _, size := range slices.Sorted(maps.Keys(l.values)) {
-		x = append(x, math.Log2(float64(size)))
-		y = append(y, k.scale(report.Median(l.values[size])))
+// curve has the points of the line, with the logarithm of the size to base 2.
+func (l *line) curve(k kind) (c curve) {
+	for _, size := range slices.Sorted(maps.Keys(l.points)) {
+		at := l.points[size]
+		c.x = append(c.x, math.Log2(float64(size)))
+		c.y = append(c.y, k.scale(report.Median(at.values)))
+		c.low, c.high = append(c.low, k.scale(at.low)), append(c.high, k.scale(at.high))
 	}
-	return x, y
+	return c
 }

@@ -3,6 +3,7 @@ package plot
 import (
 	"fmt"
 	"image/color"
+	"slices"
 	"strings"
 
 	gonum "gonum.org/v1/plot"
@@ -112,8 +113,9 @@ func build(p *panel, style *looks) (*gonum.Plot, gonum.Legend) {
 	for i := range p.lines {
 		l := &p.lines[i]
 		drawn := style.of(*l)
-		x, y := l.xy(k)
-		g.Add(curve{x, y, drawn})
+		c := l.curve(k)
+		c.look = drawn
+		g.Add(c)
 		legend.Add(l.label, drawn)
 	}
 	if !k.log {
@@ -148,15 +150,18 @@ func axes(g *gonum.Plot, k kind, sizes []int) {
 	g.Y.Tick.Marker = gonum.ConstantTicks(ticks)
 }
 
-// curve is a line with marks at its points.
+// curve is a line with marks at its points, and the interval of each.
 type curve struct {
-	x, y []float64
+	x, y, low, high []float64
 	look
 }
 
 func (l curve) DataRange() (xmin, xmax, ymin, ymax float64) {
-	return plotter.XYRange(l)
+	xmin, xmax, _, _ = plotter.XYRange(l)
+	return xmin, xmax, slices.Min(l.low), l.top()
 }
+
+func (l curve) top() float64 { return slices.Max(l.high) }
 
 func (l curve) Len() int                    { return len(l.x) }
 func (l curve) XY(i int) (float64, float64) { return l.x[i], l.y[i] }
@@ -173,7 +178,23 @@ func (l curve) Plot(c draw.Canvas, p *gonum.Plot) {
 		return
 	}
 	c.StrokeLines(l.stroke, points)
-	for _, at := range points {
+	for i, at := range points {
+		l.interval(c, at.X, toY(l.low[i]), toY(l.high[i]))
 		c.DrawGlyphNoClip(l.mark, at)
+	}
+}
+
+// interval draws a line from one end of an interval to the other, and a bar at
+// each end. One that the mark would hide is left out.
+func (l curve) interval(c draw.Canvas, x, low, high vg.Length) {
+	const half = 2.5 // points, of a bar
+	if high-low < 2*l.mark.Radius {
+		return
+	}
+	style := draw.LineStyle{Color: l.stroke.Color, Width: 0.75}
+	for _, part := range [][]vg.Point{
+		{{X: x, Y: low}, {X: x, Y: high}}, {{X: x - half, Y: low}, {X: x + half, Y: low}}, {{X: x - half, Y: high}, {X: x + half, Y: high}},
+	} {
+		c.StrokeLines(style, c.ClipLinesXY(part)...)
 	}
 }

@@ -29,7 +29,8 @@ const (
 //
 // Each test gets a panel, one below the other, if it was measured at two sizes or
 // more and in a unit that is one of time, bandwidth or rate; the others have no
-// curve to show and are left out. Latencies have a logarithmic axis. Lines are
+// curve to show and are left out. Each point has its 95 % confidence interval, where
+// that is longer than the mark is high. Latencies have a logarithmic axis. Lines are
 // named by provider, and by those settings in which the lines of a panel differ.
 // The limit of the machine is a line without marks, where the results name one in
 // their own unit; on a linear axis it leaves the panel where it is more than twice

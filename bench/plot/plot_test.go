@@ -109,6 +109,28 @@ func TestTheSameReportMakesTheSameFile(t *testing.T) {
 	}
 }
 
+// An interval that is wider than a mark is drawn, and one that is not is left out.
+func TestIntervalsAreDrawn(t *testing.T) {
+	strokes := func(wide float64) int {
+		r := sample()
+		for i := range r.Results {
+			one := &r.Results[i]
+			one.Low, one.High = one.Value/wide, one.Value*wide
+		}
+		return bytes.Count(save(t, "a.svg", r), []byte("<path"))
+	}
+	points := 0
+	for _, r := range sample().Results {
+		if r.Size > 64 || r.Test == "write_lat" {
+			points++
+		}
+	}
+	narrow, wide := strokes(1.0001), strokes(1.5)
+	if more := wide - narrow; more < points/2*3 || narrow < points {
+		t.Errorf("%d strokes with narrow intervals, %d with wide ones of %d points", narrow, wide, points)
+	}
+}
+
 func TestSeveralReportsAreToldApart(t *testing.T) {
 	other := sample()
 	other.Machine.Kernel = "7.0"

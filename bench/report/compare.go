@@ -1,9 +1,6 @@
 package report
 
-import (
-	"errors"
-	"fmt"
-)
+import "fmt"
 
 // What a comparison can say of a result.
 const (
@@ -77,7 +74,7 @@ func Compare(old, new *Report) (*Comparison, error) {
 		}
 	}
 	if len(c.Changes) == 0 {
-		return nil, errors.New("report: the two reports have no result in common")
+		return nil, fmt.Errorf("report: nothing can be compared: %s", nothingInCommon(old.Results, new.Results))
 	}
 	c.judge()
 	return c, nil

@@ -230,3 +230,24 @@ func TestTheTableOfAComparison(t *testing.T) {
 		t.Errorf("got\n%s\nwant\n%s", b.String(), comparison)
 	}
 }
+
+// Where nothing can be compared, the error says what differs.
+func TestNothingToCompare(t *testing.T) {
+	of := func(change func(*report.Result)) *report.Report {
+		r := report.Result{Test: "write_lat", Provider: "softnd", Unit: "ns", Better: "less", Value: 1, Repeats: []float64{1}, Low: 1, High: 1}
+		r.Size, r.Ranks, r.Pinned = 8, 2, true
+		change(&r)
+		return &report.Report{Results: []report.Result{r}}
+	}
+	old := of(func(*report.Result) {})
+	for want, new := range map[string]*report.Report{
+		"the old report has the tests write_lat, the new one read_lat": of(func(r *report.Result) { r.Test = "read_lat" }),
+		"size 8 and 64, pinned true and false":                         of(func(r *report.Result) { r.Size, r.Pinned = 64, false }),
+		"provider softnd and ucx":                                      of(func(r *report.Result) { r.Provider = "ucx" }),
+		"the new one 0":                                                {},
+	} {
+		if _, err := report.Compare(old, new); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v does not say %q", err, want)
+		}
+	}
+}

@@ -23,8 +23,7 @@ type output struct {
 	old     *report.Report // to compare with
 	machine report.Machine // as it was before ranks were pinned
 
-	table  func(*report.Report, io.Writer) error // nil: the usual one
-	curves func(*report.Report) *report.Report   // what of the report is drawn, nil: all
+	table func(*report.Report, io.Writer) error // nil: the usual one
 }
 
 func (o *output) addFlags(f *pflag.FlagSet) {
@@ -90,11 +89,7 @@ func (o *output) emit(results []report.Result, stdout io.Writer) error {
 		}
 	}
 	if o.plot != "" {
-		drawn := r
-		if o.curves != nil {
-			drawn = o.curves(r)
-		}
-		if err := plot.Save(o.plot, drawn); err != nil {
+		if err := plot.Save(o.plot, drawn(r)); err != nil {
 			return fmt.Errorf("plot %s: %w", o.plot, err)
 		}
 	}

@@ -152,7 +152,7 @@ func (o *peersOptions) prepare() error {
 		o.tests = peerTests()
 	}
 	o.Pinned = o.pinned(2)
-	o.table, o.curves = o.writeTable, curves
+	o.table = o.writeTable
 	var err error
 	if o.figures, err = peers.Figures(peers.Options{Tests: o.tests, Sizes: o.Sizes}); err != nil {
 		return err

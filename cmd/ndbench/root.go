@@ -32,7 +32,7 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usagef("%w; see ndbench help %s", err, cmd.Name())
 	})
-	root.AddCommand(newList(measure.Tests()), newSuite(), newPeers())
+	root.AddCommand(newList(measure.Tests()), newSuite(), newPeers(), newPlot())
 	for _, t := range measure.Tests() {
 		root.AddCommand(newTest(t))
 	}

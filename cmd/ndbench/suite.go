@@ -94,7 +94,11 @@ func readReport(path string) (*report.Report, error) {
 		return nil, err
 	}
 	defer f.Close()
-	return report.ReadJSON(f)
+	r, err := report.ReadJSON(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return r, nil
 }
 
 // measure runs the rounds of a plan. What fails is left out of the results, and
