@@ -1,0 +1,99 @@
+// Figures writes what was measured into the pages of the documentation, so that
+// one thing has one figure in all of them. The figures are those of the report
+// docs/figures.json. A page names each where it stands, and what follows the name
+// up to the next comment is generated:
+//
+//	takes <!--figure posted size=8 depth=1-->23 ns<!--/--> here
+//
+// The first word is a test of the report, or "machine" for the machine. The rest
+// are settings of the result, and show=ratio, limit or range for its ratio to the
+// limit, the limit, or its interval, in place of its value.
+//
+//	go run ./internal/figures            writes the pages anew
+//	go run ./internal/figures -check     names what differs, one place a line
+//	go run ./internal/figures -measure   measures, writes the report, then the pages
+//
+// Measure on a machine that does nothing else.
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/softnd/softnd/bench/report"
+)
+
+const source = "docs/figures.json"
+
+func main() {
+	check := flag.Bool("check", false, "write nothing, and name each figure that differs from the report")
+	again := flag.Bool("measure", false, "measure first")
+	quick := flag.Bool("quick", false, "with -measure, fewer repeats")
+	flag.Parse()
+	if err := run(*check, *again, *quick); err != nil {
+		fmt.Fprintln(os.Stderr, "figures:", err)
+		os.Exit(1)
+	}
+}
+
+func run(check, again, quick bool) error {
+	if again {
+		if err := measure(source, quick); err != nil {
+			return err
+		}
+	}
+	f, err := os.Open(source)
+	if err != nil {
+		return fmt.Errorf("%w; run it in the root of the module", err)
+	}
+	defer f.Close()
+	rep, err := report.ReadJSON(f)
+	if err != nil {
+		return fmt.Errorf("%s: %w", source, err)
+	}
+	paths, err := pages()
+	if err != nil {
+		return err
+	}
+	for _, path := range paths {
+		err = errors.Join(err, page(path, rep, check))
+	}
+	return err
+}
+
+// pages are all that may hold figures.
+func pages() (all []string, err error) {
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md"} {
+		found, err := filepath.Glob(pattern)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, found...)
+	}
+	return all, nil
+}
+
+// page writes one page anew, or prints what in it differs.
+func page(path string, rep *report.Report, check bool) error {
+	old, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	text, changes, err := fill(string(old), rep)
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	if check {
+		for _, c := range changes {
+			fmt.Printf("%s:%d: %s is %q in the report and %q here; run go run ./internal/figures\n", path, c.line, c.name, c.want, c.have)
+		}
+		return nil
+	}
+	if text == string(old) {
+		return nil
+	}
+	return os.WriteFile(path, []byte(text), 0o666)
+}

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/softnd/softnd/bench/report"
+)
+
+// measure runs the suite of ndbench and the benchmarks of single calls, and writes
+// a report of both.
+func measure(to string, quick bool) error {
+	dir, err := os.MkdirTemp("", "figures-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	program, out := filepath.Join(dir, "ndbench"), filepath.Join(dir, "report.json")
+	if err := command(os.Stdout, "go", "build", "-o", program, "./cmd/ndbench"); err != nil {
+		return err
+	}
+	args := []string{"suite", "--quiet", "--json", out}
+	if quick {
+		args = append(args, "--quick")
+	}
+	if err := command(os.Stdout, program, args...); err != nil {
+		return err
+	}
+	text, err := os.ReadFile(out)
+	if err != nil {
+		return err
+	}
+	rep, err := report.ReadJSON(bytes.NewReader(text))
+	if err != nil {
+		return err
+	}
+	var calls bytes.Buffer
+	if err := command(&calls, "go", "test", "./endpoint", "-run", "^$", "-bench", "HotPath", "-benchtime", "20ms", "-count", "20"); err != nil {
+		return err
+	}
+	rep.Command = []string{"go", "run", "./internal/figures", "-measure"}
+	rep.Results = append(rep.Results, benchmarks(calls.String())...)
+	for i := range rep.Results {
+		rep.Results[i].Distribution = nil // no page shows one
+	}
+	f, err := os.Create(to)
+	if err != nil {
+		return err
+	}
+	return errors.Join(rep.WriteJSON(f), f.Close())
+}
+
+func command(out io.Writer, name string, args ...string) error {
+	cmd := exec.Command(name, args...)
+	cmd.Stdout, cmd.Stderr = out, os.Stderr
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("%s: %w", strings.Join(cmd.Args, " "), err)
+	}
+	return nil
+}
+
+// line is a result of a Go benchmark. The time of a part of an operation, such as
+// ns/message, follows that of the whole.
+var (
+	line = regexp.MustCompile(`(?m)^Benchmark(\S+?)(?:-\d+)?\s+(\d+)\s+([0-9.]+) ns/op(?:\s+([0-9.]+) ns/\w+)?`)
+	odd  = regexp.MustCompile(`[^a-z0-9]+`)
+)
+
+// benchmarks makes a result of each Go benchmark, with the runs of it as repeats:
+// HotPath/Write8 is the test hotpath_write8.
+func benchmarks(text string) (found []report.Result) {
+	for _, m := range line.FindAllStringSubmatch(text, -1) {
+		n, _ := strconv.Atoi(m[2])
+		ns, _ := strconv.ParseFloat(m[3], 64)
+		if m[4] != "" {
+			ns, _ = strconv.ParseFloat(m[4], 64)
+		}
+		one := report.Result{Test: odd.ReplaceAllString(strings.ToLower(m[1]), "_"), Provider: "softnd", Unit: "ns", Better: "less",
+			Value: ns, Low: ns, High: ns, Repeats: []float64{ns}}
+		one.Iterations = n
+		found = report.Pool(found, []report.Result{one})
+	}
+	return found
+}
