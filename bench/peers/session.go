@@ -43,7 +43,7 @@ func open(o Options) (*session, error) {
 	}
 	// Without it Open MPI puts its files into /dev/shm itself, and leaves them
 	// there if it is killed.
-	s.shared, _ = os.MkdirTemp("/dev/shm", "ndbench-peers-")
+	s.shared, _ = os.MkdirTemp("/dev/shm", fmt.Sprintf("ndbench-peers-%d-", os.Getpid()))
 	return s, nil
 }
 
