@@ -126,6 +126,9 @@ func (c *connection) write(f func()) {
 func (p *Provider) track(c *connection) {
 	p.mu.Lock()
 	p.conns[c] = struct{}{}
+	if c.side == passive {
+		p.records[recordName{c.peer.ID(), c.offset}] = struct{}{}
+	}
 	p.mu.Unlock()
 	p.watch(c.peer)
 	if c.peer.Gone() || p.member.MarkedDead() {
@@ -332,6 +335,7 @@ func (c *connection) finish() bool {
 	p.mu.Lock()
 	delete(p.conns, c)
 	if c.side == passive {
+		delete(p.records, recordName{c.peer.ID(), c.offset})
 		c.write(func() { c.record.detached[passive].Store(leftRecord) }) // ORDER detached: pairs with the load above
 	}
 	c.mu.Lock()

@@ -252,13 +252,19 @@ func (p *Provider) sortMail() bool {
 	return len(list) > 0
 }
 
+// recordName names the record of a connection that a peer has asked for.
+type recordName struct {
+	from shm.MemberID
+	at   shm.Offset
+}
+
 // request handles one connection request, all of which comes from a peer.
 func (p *Provider) request(r *record, off shm.Offset) {
 	peer, err := p.arena.Peer(shm.MemberID(r.member[active]))
 	if err != nil || peer.Gone() || !peer.Owns(off, recordSize) || shm.MemberID(r.member[passive]) != p.member.ID() {
 		return // no sound peer sends that, or there is nobody to answer
 	}
-	if p.knows(peer.ID(), off) {
+	if p.knows(recordName{peer.ID(), off}) {
 		return // sent twice, which no sound peer does
 	}
 	c := &connection{provider: p, record: r, offset: off, side: passive, peer: peer}
@@ -270,16 +276,12 @@ func (p *Provider) request(r *record, off shm.Offset) {
 	p.sleep.wake()
 }
 
-// knows tells whether a peer's record is being handled already.
-func (p *Provider) knows(peer shm.MemberID, off shm.Offset) bool {
+// knows reports whether a peer's record is being handled already.
+func (p *Provider) knows(r recordName) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for c := range p.conns {
-		if c.side == passive && c.offset == off && c.peer.ID() == peer {
-			return true
-		}
-	}
-	return false
+	_, known := p.records[r]
+	return known
 }
 
 // refuse answers a request with no.

@@ -88,6 +88,7 @@ type Provider struct {
 	closed  bool
 	live    atomic.Pointer[[]*Endpoint] // replaced as a whole
 	conns   map[*connection]struct{}
+	records map[recordName]struct{} // of those of conns on whose passive side we are
 	chores  []chore
 	watched map[shm.MemberID]chan struct{}
 
@@ -114,6 +115,7 @@ func New(m *shm.Member, o Options) (*Provider, error) {
 	p := &Provider{
 		member: m, arena: m.Arena(), table: table, options: o,
 		conns:   make(map[*connection]struct{}),
+		records: make(map[recordName]struct{}),
 		watched: make(map[shm.MemberID]chan struct{}),
 	}
 	p.live.Store(new([]*Endpoint))

@@ -1,0 +1,58 @@
+package endpoint
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/softnd/softnd/internal/testimony"
+	"github.com/softnd/softnd/shm"
+)
+
+// A peer that floods an inbox with requests holds up no call for long. Each request is a
+// record of its own, so each of them is known from then on.
+func TestFloodedInbox(t *testing.T) {
+	const requests = 40_000 // compared with each other, a minute's work; else a fraction of a second's
+	arena := newArena(t)
+	victim := newParty(t, arena, "victim", sideOptions{}, false).local
+	liar, err := arena.Join(shm.NotRank)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer liar.Leave()
+	const stride = (recordSize + 63) / 64 * 64
+	base, err := liar.Heap().Alloc(requests * stride)
+	if err != nil {
+		t.Fatal(err)
+	}
+	peer, err := arena.Peer(victim.member.ID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	victim.provider.mail.Lock() // so that they all arrive at once
+	for i := range shm.Offset(requests) {
+		r, err := shm.At[record](arena, base+i*stride)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.member[active], r.member[passive] = uint64(liar.ID()), uint64(peer.ID())
+		r.port[passive] = 7 // nobody listens there
+		r.state.Store(uint32(connRequested))
+		if err := peer.Send(base+i*stride, &r.link); err != nil {
+			t.Fatal(err)
+		}
+	}
+	victim.provider.mail.Unlock()
+	bounded, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	began := time.Now()
+	err = victim.provider.WaitFor(bounded, testimony.Call{}, func() bool { return false })
+	if took := time.Since(began); err == nil || took > 20*time.Second {
+		t.Errorf("a call bounded to 200 ms returns %v after %v", err, took)
+	} else {
+		t.Logf("a call bounded to 200 ms took %v", took)
+	}
+	if victim.member.HasMail() {
+		t.Error("the inbox has not been emptied")
+	}
+}
