@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"net/netip"
+	"slices"
 
 	"github.com/softnd/softnd/endpoint"
 	"github.com/softnd/softnd/internal/testimony"
@@ -122,10 +123,25 @@ func (j *Job) sortRequests() {
 			c.Close()
 			continue
 		}
-		j.mu.Lock()
-		j.waiting[rank] = append(j.waiting[rank], c)
-		j.mu.Unlock()
+		j.keep(rank, c)
 	}
+}
+
+// keep keeps a request of a rank, in place of those that the rank has given up.
+func (j *Job) keep(rank int, c nd.Connector) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.waiting[rank] = append(slices.DeleteFunc(j.waiting[rank], givenUp), c)
+}
+
+// givenUp reports whether the side that has made a request has given it up, and closes it
+// then: the other side keeps memory for it until this one has let go.
+func givenUp(c nd.Connector) bool {
+	if _, err := c.GetPrivateData(make([]byte, 4)); err == nil {
+		return false
+	}
+	c.Close()
+	return true
 }
 
 // comesFrom tells whether a request was made by the member that holds a rank.
@@ -138,21 +154,16 @@ func (j *Job) comesFrom(c nd.Connector, rank int) bool {
 	return ok && err == nil && addr.Addr() == endpoint.Address(id)
 }
 
+// requestFrom takes the oldest request of a rank, nil if there is none.
 func (j *Job) requestFrom(rank int) nd.Connector {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	list := j.waiting[rank]
-	if len(list) == 0 {
-		return nil
-	}
-	for len(list) > 0 {
-		c := list[0]
-		list = list[1:]
-		j.waiting[rank] = list
-		if _, err := c.GetPrivateData(make([]byte, 4)); err == nil {
+	for len(j.waiting[rank]) > 0 {
+		c := j.waiting[rank][0]
+		j.waiting[rank] = j.waiting[rank][1:]
+		if !givenUp(c) {
 			return c
 		}
-		c.Close() // that side has given up, and may have tried again since
 	}
 	return nil
 }
