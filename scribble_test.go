@@ -162,7 +162,7 @@ func (s *scribbler) scribble(targets []*area, stop <-chan struct{}) {
 }
 
 func TestScribble(t *testing.T) {
-	duration := 6 * time.Second
+	duration := 4 * time.Second
 	if testing.Short() {
 		duration = 2 * time.Second
 	}
@@ -179,12 +179,12 @@ func TestScribble(t *testing.T) {
 			t.Fatalf("%s: %v", envSeed, err)
 		}
 	}
-	for _, executor := range []string{"auto", "target"} {
-		t.Run(executor, func(t *testing.T) {
+	for name, executors := range map[string][]string{"auto": {"auto"}, "target": {"target"}, "mixed": {"auto", "target"}} {
+		t.Run(name, func(t *testing.T) {
 			t.Logf("%s=%d", envSeed, seed)
 			rounds, done := 0, work{}
 			for end := time.Now().Add(duration); time.Now().Before(end) && !t.Failed(); rounds++ {
-				scribbleOnce(t, executor, rand.New(rand.NewPCG(seed, uint64(rounds))), &done)
+				scribbleOnce(t, executors, rand.New(rand.NewPCG(seed, uint64(rounds))), &done)
 			}
 			t.Logf("%d rounds: %v", rounds, done)
 			if rounds >= 10 && slices.Contains(done[:], 0) {
@@ -211,7 +211,7 @@ func (w work) String() string {
 }
 
 // scribbleOnce starts a job and scribbles over its arena.
-func scribbleOnce(t *testing.T, executor string, r *rand.Rand, sum *work) {
+func scribbleOnce(t *testing.T, executors []string, r *rand.Rand, sum *work) {
 	t.Helper()
 	arena, err := shm.Create(shm.Config{Ranks: scribbleRanks, Size: 192 << 20})
 	if err != nil {
@@ -224,7 +224,7 @@ func scribbleOnce(t *testing.T, executor string, r *rand.Rand, sum *work) {
 	output, said := make([]bytes.Buffer, scribbleRanks), make([]bytes.Buffer, scribbleRanks)
 	for i := range ranks {
 		cmd := exec.CommandContext(t.Context(), "/proc/self/exe", scribbleRound.String(), strconv.FormatUint(r.Uint64(), 10))
-		cmd.Env = append(os.Environ(), roleVariable+"="+scribbledRole, EnvArenaFD+"=3", EnvExec+"="+executor,
+		cmd.Env = append(os.Environ(), roleVariable+"="+scribbledRole, EnvArenaFD+"=3", EnvExec+"="+executors[i%len(executors)],
 			EnvRank+"="+strconv.Itoa(i), EnvSize+"="+strconv.Itoa(scribbleRanks))
 		cmd.ExtraFiles = []*os.File{arena.File()}
 		cmd.Stdout, cmd.Stderr = &said[i], &output[i]

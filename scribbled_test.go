@@ -146,6 +146,9 @@ type session struct {
 	private nd.MemoryRegion
 	window  nd.MemoryWindow
 	bound   bool
+	fast    nd.MemoryRegion
+	mapping nd.LogicalMapping
+	mapped  bool // by the fast region
 	srq     nd.SharedReceiveQueue
 	far     []nd.WindowDescriptor // what the peer has told of its memory
 	results [8]nd.Result
@@ -207,6 +210,15 @@ func (s *session) open(peer int) (err error) {
 	if s.window, err = a.CreateMemoryWindow(s.ctx); err != nil {
 		return err
 	}
+	if s.fast, err = a.CreateMemoryRegion(s.ctx); err != nil {
+		return err
+	}
+	if err = s.fast.InitializeFastRegister(s.ctx, 2*largest/4096, true); err != nil {
+		return err
+	}
+	if s.mapping, err = a.BuildLogicalAddressMapping(s.ctx, s.arena.Bytes()[2*largest:]); err != nil {
+		return err
+	}
 	cfg := nd.EndpointConfig{Receive: s.cq, Initiator: s.cq, ReceiveDepth: 64, InitiatorDepth: 64, InlineSize: 64}
 	if s.IntN(3) == 0 {
 		if s.srq, err = a.CreateSharedReceiveQueue(s.ctx, nd.SharedReceiveQueueConfig{Depth: 64}); err != nil {
@@ -227,7 +239,7 @@ func (s *session) open(peer int) (err error) {
 }
 
 func (s *session) close() {
-	for _, c := range []interface{ Close() error }{s.ep, s.srq, s.window, s.arena, s.private, s.cq} {
+	for _, c := range []interface{ Close() error }{s.ep, s.srq, s.window, s.fast, s.mapping, s.arena, s.private, s.cq} {
 		if c != nil {
 			c.Close()
 		}
@@ -308,6 +320,14 @@ func (s *session) post(i uint64) {
 		s.ep.Write(i, sge, address, far.Token, flags)
 	case k < 58:
 		s.ep.Read(i, sge, address, far.Token, flags)
+	case s.IntN(10) == 0 && !s.mapped:
+		const base = 1 << 40
+		s.mapped = s.ep.FastRegister(i, s.fast, s.mapping.Pages(), s.mapping.Offset(), 2*largest, base,
+			nd.AllowLocalWrite|nd.AllowRemoteRead|nd.AllowRemoteWrite, flags) == nil
+	case s.IntN(10) == 0 && s.mapped:
+		s.mapped = s.ep.InvalidateRegion(i, s.fast, flags) != nil
+	case s.IntN(200) == 0: // the peer has not bound it, or uses it
+		s.ep.SendAndInvalidate(i, sge, far.Token, flags)
 	case s.bound && s.IntN(100) == 0: // whoever still uses it ends the connection
 		s.bound = s.ep.Invalidate(i, s.window, flags) != nil
 	case !s.bound:
