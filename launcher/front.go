@@ -33,6 +33,7 @@ type front struct {
 	report  *Report
 	aborts  []Abort // in the order in which they came
 	failure error   // of the launcher, not of a rank
+	noTasks bool    // a rank could not be started for want of a process or thread
 	deaf    bool    // the ports of some ranks could not be taken over
 	ending  bool    // an order to end the job has been sent
 	expired bool    // its reason was that the job's time is over
@@ -74,6 +75,9 @@ func begin(p *Prepared, cfg Config) (_ *front, err error) {
 		return nil, err
 	}
 	<-f.grouped
+	if err := f.limits.roomForTasks(&cfg); err != nil {
+		return nil, err
+	}
 	f.job = f.send()
 	return f, nil
 }
@@ -352,6 +356,8 @@ func (f *front) run(ctx context.Context) (*Report, error) {
 	if f.flush() {
 		f.sumUp(readCorePattern())
 	}
+	f.tellTrouble()
+	f.enterShortages()
 	return f.report, f.failure
 }
 
@@ -372,6 +378,7 @@ func (f *front) note(e event) {
 			f.cfg.Stopped(e.Rank, e.PID)
 		}
 	case eventRefused:
+		f.noTasks = f.noTasks || e.Errno == syscall.EAGAIN
 		f.failed(fmt.Errorf("start rank %d of %d (%s): %s%w%s", e.Rank, len(f.report.Ranks), f.report.Ranks[e.Rank].Program, e.Problem, e.Errno, f.cfg.part(e.Rank).remedy(e.Errno)))
 	case eventStopping:
 		if f.report.First < 0 { // else the job comes down for that

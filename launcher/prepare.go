@@ -22,8 +22,11 @@ type Prepared struct {
 	refused error          // instead of conn
 	ended   chan syscall.WaitStatus
 
+	trouble *os.File // what guard and keeper have to say; nil: they have the standard error
+
 	cgroup  group
-	grouped chan struct{} // closed when cgroup is known
+	limits  limits
+	grouped chan struct{} // closed when cgroup and limits are known
 }
 
 // Prepare begins to start the guard and the keeper of a job with so many ranks. [Prepared.Run]
@@ -51,7 +54,7 @@ func Prepare(ranks int) *Prepared {
 	p.guard = pid
 	go growDescriptors(6 * ranks)
 	go func() {
-		p.cgroup = groupNamed(name)
+		p.cgroup, p.limits = groupNamed(name), readLimits()
 		close(p.grouped)
 	}()
 	go p.wait(pid)
@@ -76,10 +79,16 @@ func (p *Prepared) forkGuard(theirs *os.File, cgroup string) (pid int, err error
 	}
 	defer null.Close()
 	far := p.ranks + 2*maxPorts // a pidfd for each rank, both ends of some ports, and little more
-	// Standard error is for a guard or keeper in trouble; ranks have their pipes.
+	// Standard error is for a guard or keeper in trouble; ranks have their pipes. It is a
+	// file in memory, since the Go runtime's last words may be hundreds of lines.
+	stderr := uintptr(syscall.Stderr)
+	if fd, err := unix.MemfdCreate("softnd-trouble", unix.MFD_CLOEXEC); err == nil {
+		p.trouble = os.NewFile(uintptr(fd), "trouble")
+		stderr = p.trouble.Fd()
+	}
 	pid, err = forkExec(ownProgram, []string{guardName, strconv.Itoa(far), cgroup}, &syscall.ProcAttr{
 		Env:   os.Environ(),
-		Files: []uintptr{null.Fd(), null.Fd(), uintptr(syscall.Stderr), theirs.Fd()},
+		Files: []uintptr{null.Fd(), null.Fd(), stderr, theirs.Fd()},
 		Sys:   &syscall.SysProcAttr{Setsid: true},
 	})
 	if errors.Is(err, syscall.ENOENT) {
@@ -112,6 +121,7 @@ func (p *Prepared) Run(ctx context.Context, cfg Config) (*Report, error) {
 
 // Close takes back what has been prepared, unless it has been run.
 func (p *Prepared) Close() {
+	p.trouble.Close() // nil refuses
 	if p.conn == nil {
 		return
 	}

@@ -25,6 +25,7 @@ type Result struct {
 	LastWords   string // the end of what it wrote to standard error, 2 KiB at most
 	CorePath    string // its core file; "" if there is none, or it was not found
 	CoreHandler string // the program that the kernel gave its core to instead
+	OutOfMemory bool   // killed while the out-of-memory killer was at work, probably by it
 }
 
 // How tells how the rank ended, if it has: "exited with code 3".
@@ -35,17 +36,18 @@ func (r *Result) failed() bool { return r.Ended && exitCode(r.Status) != 0 }
 
 // Report tells how a job went.
 type Report struct {
-	Ranks    []Result       // by rank
-	First    int            // the rank that failed first, before the job was stopped; -1 if none did
-	Victims  []int          // failed before First did, and because of it, see Config.Causes
-	Signal   syscall.Signal // passed on to the ranks, and ended the job; 0 if none did
-	TimedOut bool           // its time was over, which ended the job
-	Hang     []string       // why it did not go on, as Config.Explain has found; no part of Messages
-	Abort    *Abort         // ended the job, if no other rank had failed before; nil if none did
-	Leftover []Process      // outlived the ranks of a job that nobody stopped, and were stopped
-	Stuck    []Process      // of the job, could not be killed and may still be there
-	Began    time.Time      // when Run was called
-	Wall     time.Duration  // until nothing of the job was left
+	Ranks     []Result       // by rank
+	First     int            // the rank that failed first, before the job was stopped; -1 if none did
+	Victims   []int          // failed before First did, and because of it, see Config.Causes
+	Signal    syscall.Signal // passed on to the ranks, and ended the job; 0 if none did
+	TimedOut  bool           // its time was over, which ended the job
+	Hang      []string       // why it did not go on, as Config.Explain has found; no part of Messages
+	Abort     *Abort         // ended the job, if no other rank had failed before; nil if none did
+	Leftover  []Process      // outlived the ranks of a job that nobody stopped, and were stopped
+	Shortages []string       // limits of the system that a job that failed has reached, one a line
+	Stuck     []Process      // of the job, could not be killed and may still be there
+	Began     time.Time      // when Run was called
+	Wall      time.Duration  // until nothing of the job was left
 }
 
 // ExitStatus is the job's exit status: 0 if every rank exited with 0, otherwise the
@@ -101,6 +103,7 @@ func (r *Report) Messages() []string {
 	} else if r.Signal != 0 {
 		lines = append(lines, fmt.Sprintf("the job was stopped by signal %s", signalName(r.Signal)))
 	}
+	lines = append(lines, r.Shortages...)
 	if len(r.Leftover) > 0 {
 		lines = append(lines, fmt.Sprintf("%s had outlived the ranks and %s stopped: %s; a rank should wait for what it starts",
 			count(len(r.Leftover), "process", "processes"), was(len(r.Leftover)), list(r.Leftover)))
@@ -155,9 +158,11 @@ func describe(ws syscall.WaitStatus) string {
 	return s
 }
 
-// core tells where a core is that the sentence before has told about.
+// core tells where a core is that the sentence before has told about, or what killed the rank.
 func (r *Result) core() string {
 	switch {
+	case r.OutOfMemory:
+		return ", probably by the kernel's out-of-memory killer"
 	case r.CorePath != "":
 		return " to " + r.CorePath
 	case r.CoreHandler != "":

@@ -39,6 +39,7 @@ type stream struct {
 	onErr    func(error) // called once if the file cannot be written
 	tail     []byte      // the last bytes, at most twice tailLength
 	cut      bool        // there was more before tail
+	noThread bool        // it is standard error, and says that a thread could not be made
 	returned bool        // the last byte passed on was a carriage return that ended a line
 	left     int         // bytes that the pipe held when the job was over; -1 before
 }
@@ -113,6 +114,7 @@ func (s *stream) keep(b []byte) {
 			s.file = nil
 		}
 	}
+	s.noThread = s.noThread || s.name == "stderr" && bytes.Contains(b, noThread)
 	s.cut = s.cut || len(b) > tailLength
 	s.tail = append(s.tail, b[max(0, len(b)-tailLength):]...)
 	if len(s.tail) > 2*tailLength {

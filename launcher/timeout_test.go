@@ -116,9 +116,9 @@ func TestExplanationWithoutEnd(t *testing.T) {
 		"time over":         {500 * time.Millisecond, nil, 124},
 		"two quits":         {0, []syscall.Signal{syscall.SIGQUIT, syscall.SIGQUIT}, 128 + 3},
 		"quit, interrupt":   {0, []syscall.Signal{syscall.SIGQUIT, syscall.SIGINT}, 128 + 3},
-		"asked, interrupt":  {0, []syscall.Signal{0, syscall.SIGINT}, 128 + 2},
+		"asked, interrupts": {0, []syscall.Signal{0, syscall.SIGINT, syscall.SIGINT}, 128 + 2},
 		"asked, then quit":  {0, []syscall.Signal{0, syscall.SIGQUIT, syscall.SIGQUIT}, 128 + 3},
-		"interrupt at once": {0, []syscall.Signal{syscall.SIGINT}, 128 + 2},
+		"two interrupts":    {0, []syscall.Signal{syscall.SIGINT, syscall.SIGINT}, 128 + 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := config("listener", 2)

@@ -6,16 +6,16 @@ import (
 	"os"
 	"path"
 	"runtime"
-	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/softnd/softnd/internal/syslimit"
 )
 
 // checkCores compares the cores that may be used with the time that cgroups grant on them.
 func checkCores() check {
 	cores := runtime.NumCPU()
-	memberships, _ := os.ReadFile("/proc/self/cgroup")
-	quota, where := cpuQuota(string(memberships), "/sys/fs/cgroup")
+	quota, where := cpuQuota(syslimit.Groups("cpu"))
 	if quota < float64(cores) {
 		return bad(warn, "cores", fmt.Sprintf("%d usable, but %s grants the time of %.1f", cores, where, quota),
 			"more ranks than that take turns; raise the limit for speed")
@@ -26,33 +26,13 @@ func checkCores() check {
 	return good("cores", "%d usable", cores)
 }
 
-// cpuQuota returns how many cores' worth of time the strictest cgroup above this process grants,
-// infinity if none limits it, and the file that says so. memberships is /proc/self/cgroup, where
-// each line is "number:controllers:directory". A container may see directories there that are
-// those of the host; then its own group is at the root.
-func cpuQuota(memberships, root string) (cores float64, where string) {
+// cpuQuota returns how many cores' worth of time the strictest of the control groups grants,
+// infinity if none limits it, and the file that says so.
+func cpuQuota(groups []string) (cores float64, where string) {
 	cores = math.Inf(1)
-	for line := range strings.Lines(memberships) {
-		f := strings.SplitN(strings.TrimSpace(line), ":", 3)
-		if len(f) != 3 {
-			continue
-		}
-		var mounts []string
-		switch controllers := strings.Split(f[1], ","); {
-		case f[1] == "":
-			mounts = []string{root, path.Join(root, "unified")}
-		case slices.Contains(controllers, "cpu"):
-			mounts = []string{path.Join(root, "cpu"), path.Join(root, f[1])}
-		}
-		for _, mount := range mounts {
-			for dir := path.Clean("/" + f[2]); ; dir = path.Dir(dir) {
-				if quota, file := groupQuota(path.Join(mount, dir)); quota < cores {
-					cores, where = quota, file
-				}
-				if dir == "/" {
-					break
-				}
-			}
+	for _, dir := range groups {
+		if quota, file := groupQuota(dir); quota < cores {
+			cores, where = quota, file
 		}
 	}
 	return cores, where

@@ -8,6 +8,7 @@ import (
 	"path"
 	"testing"
 
+	"github.com/softnd/softnd/internal/syslimit"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
 )
@@ -74,7 +75,7 @@ func TestQuota(t *testing.T) {
 		if where != "" {
 			where = path.Join(root, where)
 		}
-		if cores, file := cpuQuota(tc.memberships, root); cores != tc.cores || file != where {
+		if cores, file := cpuQuota(syslimit.GroupsIn(tc.memberships, root, "cpu")); cores != tc.cores || file != where {
 			t.Errorf("%q: %v by %s", tc.memberships, cores, file)
 		}
 	}

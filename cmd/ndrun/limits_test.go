@@ -1,0 +1,93 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/softnd/softnd/internal/syslimit"
+)
+
+// limitedTo has cmd run in a control group of its own whose file holds limit. It skips the
+// test where such a group cannot be made.
+func limitedTo(t *testing.T, cmd *exec.Cmd, controller, files, limit string) (dir string) {
+	t.Helper()
+	err := errors.New("no control group has that file")
+	for _, parent := range syslimit.Groups(controller) {
+		dir = filepath.Join(parent, fmt.Sprintf("ndrun-test-%d", os.Getpid()))
+		if e := os.Mkdir(dir, 0o755); e != nil {
+			continue
+		}
+		t.Cleanup(func() {
+			for end := time.Now().Add(watchdog); unix.Rmdir(dir) != nil; time.Sleep(10 * time.Millisecond) {
+				if time.Now().After(end) {
+					t.Errorf("%s does not go", dir)
+					return
+				}
+			}
+		})
+		for file := range strings.FieldsSeq(files) {
+			if err = os.WriteFile(filepath.Join(dir, file), []byte(limit), 0); err == nil {
+				script := `echo $$ >"$0/cgroup.procs" && exec "$@"`
+				cmd.Args = slices.Concat([]string{"sh", "-c", script, dir, cmd.Path}, cmd.Args[1:])
+				cmd.Path = "/bin/sh"
+				return dir
+			}
+		}
+		break
+	}
+	t.Skipf("no control group for %s can be made here: %v", controller, err)
+	return ""
+}
+
+// Where a limit leaves too few processes and threads for a job, ndrun names it, and says
+// nothing else.
+func TestFewProcesses(t *testing.T) {
+	for _, limit := range []string{"20", "26"} {
+		t.Run(limit, func(t *testing.T) {
+			cmd := ndrun(t, "-n", "2", "-env", roleVar+"=job", testBinary(t), "close")
+			dir := limitedTo(t, cmd, "pids", "pids.max", limit)
+			status, out, errOut := finish(t, cmd)
+			if status != 1 || out != "" || strings.Count(errOut, "\n") != 1 || !strings.Contains(errOut, "pids.max of "+dir+" is "+limit) {
+				t.Errorf("exit status %d, %s%s", status, out, errOut)
+			}
+		})
+	}
+}
+
+// A rank that cannot have more processes says so in its own way; ndrun names the limit.
+func TestRankReachesLimitOfProcesses(t *testing.T) {
+	cmd := ndrun(t, "-n", "1", "sh", "-c", "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30; do sleep 100 & done; wait")
+	dir := limitedTo(t, cmd, "pids", "pids.max", "40")
+	status, _, errOut := finish(t, cmd)
+	if want := "ndrun: the limit of processes and threads was reached: pids.max of " + dir + " is 40; raise it or start fewer ranks\n"; status == 0 || !strings.Contains(errOut, want) {
+		t.Errorf("exit status %d, no %q in %s", status, want, errOut)
+	}
+}
+
+// The out-of-memory killer is named where it has killed a rank, or a process that a rank
+// has started.
+func TestOutOfMemory(t *testing.T) {
+	const eat = "tail /dev/zero"
+	for name, script := range map[string]string{"a rank": "exec " + eat, "its child": eat + "; exit $?"} {
+		t.Run(name, func(t *testing.T) {
+			cmd := ndrun(t, "-n", "1", "sh", "-c", script)
+			limitedTo(t, cmd, "memory", "memory.max memory.limit_in_bytes", "67108864")
+			status, _, errOut := finish(t, cmd)
+			if status != 137 || !strings.Contains(errOut, "ndrun: the kernel's out-of-memory killer has killed 1 process meanwhile (oom_kill in /") {
+				t.Errorf("exit status %d, %s", status, errOut)
+			}
+			if rank := strings.Contains(errOut, "SIGKILL (killed), probably by the kernel's out-of-memory killer"); rank != (name == "a rank") {
+				t.Errorf("the message about the rank is wrong: %s", errOut)
+			}
+		})
+	}
+}
