@@ -49,20 +49,13 @@ const (
 type connection struct {
 	// What small requests and messages need stands first, and close together; see Endpoint.
 
-	out      shm.Producer
-	ref      window.Peer
-	other    uint64 // number after the last message that was not one of the fast path; see taken
-	unplaced uint64 // number after the last one until then whose data lies in its slot; see lastUnplaced
-	end      uint64 // number after the last message that is awaited
-
-	upto    uint64 // number of the message before which small ones may go without another look, if they are
-	reach   uint64 // no longer than this; see look
-	lead    uint64 // messages so far, less those that have taken a receive of the peer's; see taken
-	peer    *shm.Peer
-	far     *half
-	in      *shm.Consumer
-	relaxed bool // what the two processes wait for from each other needs no barriers of those who bring it; see shm.Producer.Relax
-	shared  bool // the peer's receives come from a shared queue, and only the peer knows of them
+	out    shm.Producer
+	ref    window.Peer
+	credit credit // of our messages
+	peer   *shm.Peer
+	far    *half
+	in     *shm.Consumer
+	shared bool // the peer's receives come from a shared queue, and only the peer knows of them
 
 	provider *Provider
 	record   *record
@@ -74,14 +67,10 @@ type connection struct {
 	name   string // of the far endpoint, for messages
 	hazard *window.Hazard
 
-	// Receives of the peer: its descriptors, and how many it had posted when we last
-	// looked.
+	// Descriptors of the peer's receives.
 	words  []uint64
 	stride uint64
 	count  uint64
-	seen   uint64
-	tight  uint64
-	room   uint64
 
 	reads     uint64           // Reads handed over so far
 	readUntil [maxReads]uint64 // of the latest of them: the number after the last message
@@ -181,7 +170,6 @@ func (c *connection) join(ep *Endpoint) error {
 	}
 	c.out = *out
 	if far.barriers == 1 && asym.ForAll() {
-		c.relaxed = true
 		c.out.Relax()
 	}
 	c.far = far
@@ -216,64 +204,28 @@ func (c *connection) seeReceives(far *half) (err error) {
 	return nil
 }
 
-// The messages of the fast path (Endpoint.Send) are so many that nothing is counted for
-// them but the message itself; taken and lastUnplaced find out what that means. All
-// others, small Sends of the queue among them, end the row with breakRow before the
-// message, and are counted by note after it.
-
-// taken returns how many of the peer's receives our messages have taken.
-func (c *connection) taken() uint64 { return c.out.Pushed() - c.lead }
-
-// lastUnplaced returns the number after the last message whose data lies in its slot.
-func (c *connection) lastUnplaced() uint64 {
-	if last := c.out.Pushed(); last != c.other {
-		return last
-	}
-	return c.unplaced
-}
-
-// breakRow readies the connection for a message that goes another way.
-func (c *connection) breakRow() {
-	c.unplaced = c.lastUnplaced()
-	c.upto = 0 // there will be less room
-}
-
-// note counts such a message, which is in the ring now.
-func (c *connection) note() {
-	c.lead++
-	c.other = c.out.Pushed()
-}
-
-// takeReceive counts one that takes a receive of the peer's.
-func (c *connection) takeReceive() { c.lead-- }
-
-// credit tells whether the peer has a posted receive for our next message.
-func (c *connection) credit() bool {
-	taken := c.taken()
-	if c.seen != taken {
+// hasReceive reports whether the peer has a posted receive for our next message.
+func (c *connection) hasReceive() bool {
+	pushed := c.out.Pushed()
+	if !c.credit.spent(pushed) {
 		return true
 	}
-	seen := c.far.posted.Load()  // ORDER receive-posted: pairs with the stores in Endpoint.show
-	c.tight = c.far.tight.Load() // ORDER receive-tight: after posted; pairs with the store in Endpoint.tighten
-	c.room = c.far.room.Load()   // ORDER receive-room: after tight; pairs with the store in Endpoint.tighten
-	if seen-taken > c.count {    // more than the queue has room for: not believed
-		return false
-	}
-	c.seen = seen
-	return c.seen != taken
+	posted := c.far.posted.Load() // ORDER receive-posted: pairs with the stores in Endpoint.show
+	tight := c.far.tight.Load()   // ORDER receive-tight: after posted; pairs with the store in Endpoint.tighten
+	room := c.far.room.Load()     // ORDER receive-room: after tight; pairs with the store in Endpoint.tighten
+	return c.credit.refresh(pushed, posted, c.count, tight, room)
 }
 
-// fits tells whether the peer's next receive takes a small message of n bytes
-// for sure. A receive that has been shown has a room no smaller than the one
-// seen with it, or the message goes to one before the tight ones.
-func (c *connection) fits(n uint64) bool {
-	return int64(c.tight-c.taken()) <= 0 || n <= c.room
+// grant finds out how many small messages may take the fast path, and how long they may
+// be. It reports whether any may.
+func (c *connection) grant() bool {
+	return !c.shared && c.hasReceive() && c.credit.grant(c.out.Pushed(), c.out.Room())
 }
 
 // descriptor copies the peer's oldest receive that no message has taken.
 func (c *connection) descriptor(to *[maxSGE]entry) (entries []entry, capacity uint64) {
-	at := (c.taken() & (c.count - 1)) * c.stride
-	// Plain loads: its owner wrote them before posted, which credit has loaded,
+	at := (c.credit.taken(c.out.Pushed()) & (c.count - 1)) * c.stride
+	// Plain loads: its owner wrote them before posted, which hasReceive has loaded,
 	// and writes them again only when we have taken this receive.
 	d := c.words[at : at+c.stride]
 	capacity = d[0]
@@ -289,12 +241,12 @@ func (c *connection) descriptor(to *[maxSGE]entry) (entries []entry, capacity ui
 // requests, or whose data the peer has yet to place; as long as there are,
 // later requests must not overtake them.
 func (c *connection) pending() bool {
-	last := max(c.end, c.lastUnplaced())
+	last := c.credit.lastUnsettled(c.out.Pushed())
 	return last != 0 && int64(last-c.out.Consumed()) > 0
 }
 
 // awaiting reports whether the peer has yet to run a request that it was handed.
-func (c *connection) awaiting() bool { return int64(c.end-c.out.Consumed()) > 0 }
+func (c *connection) awaiting() bool { return int64(c.credit.awaited-c.out.Consumed()) > 0 }
 
 // reading tells whether the peer has yet to bring the data of n Reads or more;
 // n is 1 to maxReads.

@@ -93,7 +93,7 @@ func (ep *Endpoint) awaitNow(k nd.RequestType, reqCtx uint64) *request {
 	r.reset(k, 0, reqCtx)
 	r.end, r.awaited = ep.conn.out.Pushed(), true
 	r.first = r.end - 1
-	ep.conn.end = r.end
+	ep.conn.credit.awaited = r.end
 	ep.tail++
 	ep.ready, ep.next = ep.tail, ep.tail
 	asym.Store32(&ep.open, uint32(ep.tail-ep.done))
@@ -111,11 +111,11 @@ func (ep *Endpoint) passWrite(reqCtx uint64, sge *nd.SGE, address uint64, remote
 	if !ep.guard.Take(slot.Bytes(2), sge.Token, sge.Buffer) {
 		return false
 	}
-	c.breakRow()
+	c.credit.endRow(c.out.Pushed())
 	slot[0], slot[1] = smallWrite|uint64(n)<<16|uint64(remote)<<32, address
 	c.out.Publish()
 	c.out.ClaimAhead()
-	c.note()
+	c.credit.add(c.out.Pushed())
 	if !c.peer.Quiet() {
 		c.peer.Ring()
 	}
@@ -123,20 +123,6 @@ func (ep *Endpoint) passWrite(reqCtx uint64, sge *nd.SGE, address uint64, remote
 	r := ep.awaitNow(nd.RequestWrite, reqCtx)
 	r.total, r.remote, r.token = uint64(n), address, remote
 	return true
-}
-
-// look finds out how many small messages may go without another look at the
-// peer's half, and how long they may be. false means none.
-func (c *connection) look() bool {
-	if c.shared || !c.credit() {
-		return false
-	}
-	n := min(c.seen-c.taken(), c.out.Room())
-	c.upto, c.reach = c.out.Pushed()+n, inlinePayload
-	if !c.fits(inlinePayload) {
-		c.reach = c.room
-	}
-	return n != 0
 }
 
 // Word 0 of messages that have nothing special about them, but for their length

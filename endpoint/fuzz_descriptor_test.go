@@ -122,7 +122,7 @@ func (r *rig) step(t *testing.T, h *half, rec *record, s lie) {
 	v, l := r.victim, r.liar
 	var descriptor []uint64
 	if c := v.ep.conn; s.step >= sayCapacity && s.step <= sayLength {
-		at := c.taken() & (c.count - 1) * c.stride
+		at := c.credit.taken(c.out.Pushed()) & (c.count - 1) * c.stride
 		descriptor = c.words[at : at+c.stride]
 	}
 	word := r.mean(s.word)

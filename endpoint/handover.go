@@ -66,10 +66,10 @@ func (ep *Endpoint) handOver(r *request, budget *uint64) outcome {
 			flags |= flagLast
 		}
 		ep.slot = piece(pieceKind(r.kind), flags, r.token, e, r.remote+r.moved, r.total)
-		if r.moved == 0 && r.kind == nd.RequestSend {
-			c.takeReceive()
-		}
 		ep.push(r, &ep.slot)
+		if r.moved == 0 && r.kind == nd.RequestSend {
+			c.credit.takeReceive()
+		}
 		c.peer.Ring()
 		if r.moved += n; r.kind == nd.RequestRead && r.moved == r.total {
 			c.readUntil[c.reads%maxReads] = r.end

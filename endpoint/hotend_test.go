@@ -270,8 +270,8 @@ func TestWithAndWithoutBarriers(t *testing.T) {
 			}
 			p.connect(p.b.must(order{Do: doListen}).Addr)
 			for i, ep := range sides {
-				if want := sides[1-i].half.barriers == 1; ep.conn.relaxed != want {
-					t.Fatalf("side %d relies on barriers: %v, want %v", i, ep.conn.relaxed, want)
+				if want := sides[1-i].half.barriers == 1; ep.conn.out.Relaxed() != want {
+					t.Fatalf("side %d relies on barriers: %v, want %v", i, ep.conn.out.Relaxed(), want)
 				}
 			}
 			// Each round both sides fall asleep, and the other one's message, or

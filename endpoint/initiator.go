@@ -152,7 +152,7 @@ func (ep *Endpoint) ownFault(r *request, e entry, f window.Fault) outcome {
 // full, and that the peer will ring when it is not.
 func (ep *Endpoint) push(r *request, slot *shm.Slot) bool {
 	c := ep.conn
-	c.breakRow()
+	c.credit.endRow(c.out.Pushed())
 	index, ok := c.out.Push(slot)
 	if !ok {
 		if ep.stall(); c.out.Room() == 0 {
@@ -160,14 +160,14 @@ func (ep *Endpoint) push(r *request, slot *shm.Slot) bool {
 		}
 		index, _ = c.out.Push(slot)
 	}
-	c.note()
+	c.credit.add(c.out.Pushed())
 	ep.unstall()
 	if r.end == 0 {
 		r.first = index
 	}
 	r.end = index + 1
 	if r.awaited {
-		c.end = r.end
+		c.credit.awaited = r.end
 	}
 	return true
 }
@@ -179,7 +179,7 @@ func (ep *Endpoint) stall() {
 	if !ep.stalled && ep.provider.dozes() {
 		ep.stalled = true
 		ep.half.stalled.Swap(1) // ORDER stalled: pairs with the loads in Endpoint.show and Endpoint.release
-		asym.HeavyForAll()      // for peers whose stores are no barriers; see connection.relaxed
+		asym.HeavyForAll()      // for peers whose stores are no barriers; see shm.Producer.Relax
 	}
 }
 
@@ -199,8 +199,8 @@ func (ep *Endpoint) executeSend(r *request, budget *uint64) outcome {
 		r.started, r.byRing, r.awaited = true, true, true
 	}
 	if !r.started {
-		if !c.credit() {
-			if ep.stall(); !c.credit() {
+		if !c.hasReceive() {
+			if ep.stall(); !c.hasReceive() {
 				return ep.awaitReceive(r)
 			}
 		}
@@ -288,15 +288,15 @@ func (ep *Endpoint) sendSmall(r *request) outcome {
 	flags := flagFirst | flagLast | r.marks()
 	// Without a receive that takes any small message for sure, only the peer
 	// can say whether this one was delivered.
-	if r.invalidate || r.awaited || !c.fits(r.total) {
+	if r.invalidate || r.awaited || !c.credit.fits(c.out.Pushed(), r.total) {
 		r.awaited = true
 		flags |= flagAwaited
 	}
 	ep.slot[0] = head(sendInline, flags, int(r.total), r.token)
 	putPayload(&ep.slot, 1, payload)
 	ep.push(r, &ep.slot)
-	c.unplaced = r.end
-	c.takeReceive()
+	c.credit.inSlot = r.end
+	c.credit.takeReceive()
 	c.peer.Ring()
 	if !r.awaited {
 		ep.published(r)
@@ -357,7 +357,7 @@ func (ep *Endpoint) place(r *request, budget *uint64) outcome {
 	if !ep.push(r, &ep.slot) {
 		return waits
 	}
-	c.takeReceive()
+	c.credit.takeReceive()
 	c.peer.Ring()
 	ep.published(r)
 	return ready
@@ -373,7 +373,7 @@ func (ep *Endpoint) published(r *request) {
 		return
 	}
 	r.awaited = true
-	ep.conn.end = r.end
+	ep.conn.credit.awaited = r.end
 }
 
 // receiveFailed tells the peer that its receive has failed, and fails the Send.
@@ -382,7 +382,7 @@ func (ep *Endpoint) receiveFailed(r *request, s nd.Status, format string, args .
 	if !ep.push(r, &ep.slot) {
 		return waits
 	}
-	ep.conn.takeReceive()
+	ep.conn.credit.takeReceive()
 	ep.half.receiveStatus.Store(uint32(s)) // ORDER reason: before the swap in move; pairs with the load in endedByPeer
 	return ep.reject(r, nd.RemoteError, format, args...)
 }

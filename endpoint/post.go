@@ -23,7 +23,7 @@ func (ep *Endpoint) Send(reqCtx uint64, sge []nd.SGE, flags nd.OpFlags) error {
 	}
 	c, n := ep.conn, uint64(len(sge[0].Buffer))
 	// The peer is sure to take it if a receive is posted that has room for any small message.
-	if ep.undisturbed() && (c.out.Pushed() < c.upto || c.look()) && n <= c.reach {
+	if ep.undisturbed() && (c.out.Pushed() < c.credit.limit || c.grant()) && n <= uint64(c.credit.maxLen) {
 		slot := c.out.Next()
 		slot[0] = plainSend | n<<16
 		if ep.guard.Take(slot.Bytes(1), sge[0].Token, sge[0].Buffer) {
@@ -301,13 +301,13 @@ func (ep *Endpoint) show(room uint64) {
 	}
 	c := ep.conn
 	if c == nil || !c.joined {
-		ep.half.posted.Swap(ep.posted) // ORDER receive-posted: pairs with the load in connection.credit
+		ep.half.posted.Swap(ep.posted) // ORDER receive-posted: pairs with the load in connection.hasReceive
 		return
 	}
-	if c.relaxed {
-		asym.Store(&ep.half.posted, ep.posted) // ORDER receive-posted: pairs with the load in connection.credit
+	if c.out.Relaxed() {
+		asym.Store(&ep.half.posted, ep.posted) // ORDER receive-posted: pairs with the load in connection.hasReceive
 	} else {
-		ep.half.posted.Swap(ep.posted) // ORDER receive-posted: pairs with the load in connection.credit
+		ep.half.posted.Swap(ep.posted) // ORDER receive-posted: pairs with the load in connection.hasReceive
 	}
 	if c.far.stalled.Load() != 0 { // ORDER stalled: after posted; pairs with the swap and the barrier in stall
 		c.peer.Ring()
@@ -321,8 +321,8 @@ func (ep *Endpoint) tighten(room uint64) {
 		room = min(room, ep.roomy)
 	}
 	ep.tight, ep.roomy = ep.posted, room
-	asym.Store(&ep.half.room, room)      // ORDER receive-room: before tight; pairs with the load in connection.credit
-	asym.Store(&ep.half.tight, ep.tight) // ORDER receive-tight: before posted; pairs with the load in connection.credit
+	asym.Store(&ep.half.room, room)      // ORDER receive-room: before tight; pairs with the load in connection.hasReceive
+	asym.Store(&ep.half.tight, ep.tight) // ORDER receive-tight: before posted; pairs with the load in connection.hasReceive
 }
 
 // canSink tells whether an entry may be filled, as things are now.

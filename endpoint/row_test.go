@@ -1,64 +1,10 @@
 package endpoint
 
 import (
-	"math/rand/v2"
-	"sync/atomic"
 	"testing"
 
 	"github.com/softnd/softnd/nd"
 )
-
-// TestNothingIsCountedForSmallMessages sets what a connection tells of its messages beside plain counts of them.
-func TestNothingIsCountedForSmallMessages(t *testing.T) {
-	p := newPair(t, setup{})
-	owner := p.a.local.provider
-	const slots = 64
-	at, err := owner.member.Heap().Alloc(slots * 64)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var head atomic.Uint64
-	out, err := owner.arena.NewProducer(at, slots, &head)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := &connection{out: *out}
-	random := rand.New(rand.NewPCG(1, 2))
-	var pushed, taken, unplaced uint64
-	for step := range 100_000 {
-		head.Store(min(head.Load()+random.Uint64N(3), pushed)) // what the peer has consumed
-		switch random.IntN(6) {
-		case 0, 1, 2: // a small Send of the fast path
-			c.out.Publish()
-			pushed++
-			taken++
-			unplaced = pushed
-		case 3: // a message that has failed to be sent, and is tried again
-			c.breakRow()
-		case 4: // one that takes no receive, or is a later part of one that has
-			c.breakRow()
-			c.out.Publish()
-			c.note()
-			pushed++
-		case 5: // one that takes a receive, its data in its slot or not
-			c.breakRow()
-			c.out.Publish()
-			c.note()
-			c.takeReceive()
-			pushed++
-			taken++
-			if random.IntN(2) == 0 {
-				c.unplaced, unplaced = pushed, pushed
-			}
-		}
-		if c.taken() != taken || c.lastUnplaced() != unplaced {
-			t.Fatalf("after step %d: %d receives taken, want %d; unplaced until %d, want %d", step, c.taken(), taken, c.lastUnplaced(), unplaced)
-		}
-		if got, want := c.pending(), unplaced > head.Load(); got != want {
-			t.Fatalf("after step %d: pending %v, want %v", step, got, want)
-		}
-	}
-}
 
 // TestWriteWaitsForSmallMessages: a Write does not overtake a small message whose data lies in its slot, whatever else
 // has gone between the two.

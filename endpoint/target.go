@@ -65,7 +65,7 @@ func (ep *Endpoint) consumed(m *message) {
 // release gives consumed slots back, and wakes the peer if it waits for that.
 func (ep *Endpoint) release(awaited bool) {
 	c := ep.conn
-	if c.relaxed {
+	if c.out.Relaxed() {
 		c.in.Release()
 	} else {
 		c.in.ReleaseFirst()

@@ -139,6 +139,9 @@ const claimedAhead = 8
 // call [asym.HeavyForAll] in between, and that reaches the producer.
 func (p *Producer) Relax() { p.relaxed = true }
 
+// Relaxed reports whether Relax was called.
+func (p *Producer) Relaxed() bool { return p.relaxed }
+
 // Room returns how many messages can be pushed at least.
 func (p *Producer) Room() uint64 {
 	size := uint64(len(p.slots))
