@@ -133,6 +133,8 @@ func (j *Job) missing() error {
 //
 // Errors: as Barrier, [nd.InvalidHandle] after Close included;
 // [nd.InvalidDeviceState] when a rank has come to another collective call;
+// [nd.InvalidBufferSize] when the blobs of all ranks together are longer than 256 MiB, or
+// the limit that [WithExchangeLimit] sets: this process copies no more than that;
 // [shm.ErrShortage] when there is no room for the blob.
 func (j *Job) Exchange(ctx context.Context, blob []byte) ([][]byte, error) {
 	j.collective.Lock()
@@ -156,18 +158,26 @@ func (j *Job) Exchange(ctx context.Context, blob []byte) ([][]byte, error) {
 		return nil, err
 	}
 	all := make([][]byte, j.Size())
+	left := j.exchangeLimit
+	var tooLong error
 	for rank := range all {
-		all[rank], err = j.group.Published(rank)
+		all[rank], err = j.group.Published(rank, left)
 		if errors.Is(err, shm.ErrNothingOffered) {
 			j.broken = fmt.Errorf("rank %d takes part in another collective call", rank)
 			return nil, &nd.OpError{Op: "exchange", Object: "job", Status: nd.InvalidDeviceState, Err: j.broken,
 				Next: "let all ranks make the same collective calls in the same order"}
 		}
+		if errors.Is(err, shm.ErrTooLong) { // all ranks find that, and stay in step
+			all, tooLong = nil, &nd.OpError{Op: "exchange", Object: "job", Status: nd.InvalidBufferSize, Err: err,
+				Detail: fmt.Sprintf("the blobs of all ranks have more than %d bytes", j.exchangeLimit), Next: "move them by Write or Read, or raise the limit with WithExchangeLimit in all ranks"}
+			break
+		}
 		if err != nil {
 			return nil, fmt.Errorf("softnd: exchange: %w", err)
 		}
+		left -= uint64(len(all[rank]))
 	}
-	return all, j.barrier(ctx, "exchange")
+	return all, errors.Join(tooLong, j.barrier(ctx, "exchange"))
 }
 
 // ExchangeWindows gives every rank the window descriptors of all ranks,

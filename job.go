@@ -71,6 +71,8 @@ type Job struct {
 	deaths     uint64     // when we last looked who is gone; guarded by collective
 	looked     time.Time  // when that was; guarded by collective
 
+	exchangeLimit uint64 // bytes of the blobs of all ranks
+
 	closed  atomic.Bool
 	ballast *strings.Builder // see newBallast
 
@@ -99,7 +101,7 @@ func Init(ctx context.Context, options ...Option) (*Job, error) {
 		return nil, fmt.Errorf("softnd: init: %w", err)
 	}
 	j := newJob(p.arena, p.detach)
-	if err := j.start(ctx, p.rank, s.provider); err != nil {
+	if err := j.start(ctx, p.rank, s); err != nil {
 		if errors.Is(err, shm.ErrTaken) {
 			err = fmt.Errorf("%w; %s", err, p.twice)
 		}
@@ -114,14 +116,15 @@ func newJob(arena *shm.Arena, detach func() error) *Job {
 	return &Job{arena: arena, detach: detach, waiting: make(map[int][]nd.Connector)}
 }
 
-func (j *Job) start(ctx context.Context, rank int, o endpoint.Options) (err error) {
+func (j *Job) start(ctx context.Context, rank int, s settings) (err error) {
+	j.exchangeLimit = s.exchange
 	if j.member, err = j.arena.Join(rank); err != nil {
 		return err
 	}
 	if j.group, err = j.member.Group(); err != nil {
 		return err
 	}
-	if j.provider, err = endpoint.New(j.member, o); err != nil {
+	if j.provider, err = endpoint.New(j.member, s.provider); err != nil {
 		return err
 	}
 	id, err := j.provider.ResolveAddress(endpoint.Address(j.member.ID()))

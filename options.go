@@ -1,6 +1,7 @@
 package softnd
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -18,7 +19,11 @@ const NoLimit = endpoint.NoLimit
 // settings are what options and environment choose.
 type settings struct {
 	provider endpoint.Options
+	exchange uint64 // bytes that an Exchange copies
 }
+
+// defaultExchangeLimit bounds an Exchange without WithExchangeLimit.
+const defaultExchangeLimit = 256 << 20
 
 // WithReceiveTimeout sets how long a Send of this rank waits for the peer to post a Receive
 // before its result is [nd.IOTimeout]: 2 s without the option. With 0 a Send fails at once if no
@@ -38,8 +43,24 @@ func WithReceiveTimeout(d time.Duration) Option {
 	}
 }
 
+// WithExchangeLimit sets how many bytes the blobs of all ranks of an [Job.Exchange] may have
+// together: 256 MiB without the option. A rank that offers more than that makes Exchange fail, and
+// not this process run out of memory. All ranks have to set the same limit.
+//
+// Init and Join fail if the limit is 0.
+func WithExchangeLimit(bytes uint64) Option {
+	return func(s *settings) error {
+		if bytes == 0 {
+			return errors.New("exchange limit of 0 bytes: want 1 or more")
+		}
+		s.exchange = bytes
+		return nil
+	}
+}
+
 // readSettings applies the environment, and then the options.
 func readSettings(options []Option) (s settings, err error) {
+	s.exchange = defaultExchangeLimit
 	if s.provider.Executor, err = endpoint.ParseExecutor(os.Getenv(EnvExec)); err != nil {
 		return s, fmt.Errorf("%s: %w", EnvExec, err)
 	}

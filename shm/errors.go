@@ -28,6 +28,8 @@ var (
 	ErrGone = errors.New("member is gone")
 	// ErrNothingOffered: a rank has come to a barrier without the bytes that this one wants.
 	ErrNothingOffered = errors.New("nothing is offered")
+	// ErrTooLong: a rank offers more bytes than this one takes.
+	ErrTooLong = errors.New("too many bytes are offered")
 	// ErrClosed: this process has closed the object.
 	ErrClosed = errors.New("already closed")
 	// ErrUser: the fabric of this name is another user's.

@@ -154,9 +154,10 @@ func (g *Group) Publish(off Offset, length uint64) {
 // Published returns a copy of what a rank offers since the last barrier.
 //
 // Errors: [ErrGone] when no member has the rank; [ErrNothingOffered] when it has
-// come to that barrier for something else; [ErrDamaged] when the range that it names is
-// not in that member's heap.
-func (g *Group) Published(rank int) ([]byte, error) {
+// come to that barrier for something else; [ErrTooLong] when it offers more than limit
+// bytes, none of which is copied; [ErrDamaged] when the range that it names is not in
+// that member's heap.
+func (g *Group) Published(rank int, limit uint64) ([]byte, error) {
 	a := g.member.arena
 	id, ok := g.Member(rank)
 	if !ok {
@@ -170,6 +171,9 @@ func (g *Group) Published(rank int) ([]byte, error) {
 	}
 	if n == 0 {
 		return nil, nil
+	}
+	if n > limit {
+		return nil, fmt.Errorf("shm: %d bytes published by rank %d, want at most %d: %w", n, rank, limit, ErrTooLong)
 	}
 	b, err := a.ownedBytes(id, off, n)
 	if err != nil {

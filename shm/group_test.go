@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"runtime"
 	"strings"
@@ -54,7 +55,7 @@ func exchange(m *Member, rounds int) error {
 		g.Publish(off, uint64(len(mine)))
 		rendezvous(g, m)
 		for rank := range g.Size() {
-			theirs, err := g.Published(rank)
+			theirs, err := g.Published(rank, noLimit)
 			if err != nil {
 				return err
 			}
@@ -66,6 +67,8 @@ func exchange(m *Member, rounds int) error {
 	}
 	return nil
 }
+
+const noLimit = math.MaxUint64
 
 func TestBarrierOfGoroutines(t *testing.T) {
 	for _, ranks := range []int{1, 2, 5} {
@@ -181,7 +184,7 @@ func TestGroupRefuses(t *testing.T) {
 		if id, ok := g.Member(rank); ok {
 			t.Errorf("rank %d is %v", rank, id)
 		}
-		if b, err := g.Published(rank); !errors.Is(err, ErrGone) {
+		if b, err := g.Published(rank, noLimit); !errors.Is(err, ErrGone) {
 			t.Errorf("rank %d publishes %q, %v", rank, b, err)
 		}
 	}
@@ -202,7 +205,7 @@ func TestGroupRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatalf("the rank of one that has left: %v", err)
 	}
-	if b, err := h.Published(0); b != nil || err != nil {
+	if b, err := h.Published(0, noLimit); b != nil || err != nil {
 		t.Errorf("the successor publishes %q, %v", b, err)
 	}
 	b := newArena(t, 0)
@@ -243,7 +246,7 @@ func TestPublishedIsChecked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if b, err := ours.Published(0); b != nil || err != nil {
+	if b, err := ours.Published(0, noLimit); b != nil || err != nil {
 		t.Errorf("nothing was published, but there is %q, %v", b, err)
 	}
 	meet := func() { theirs.Arrive(); ours.Arrive() }
@@ -256,11 +259,11 @@ func TestPublishedIsChecked(t *testing.T) {
 		t.Fatal(err)
 	}
 	theirs.Publish(off+10, 2*ChunkSize-10)
-	if b, err := ours.Published(0); !errors.Is(err, ErrNothingOffered) || b != nil {
+	if b, err := ours.Published(0, noLimit); !errors.Is(err, ErrNothingOffered) || b != nil {
 		t.Errorf("before the barrier: %q, %v", b, err)
 	}
 	meet()
-	if b, err := ours.Published(0); len(b) != 2*ChunkSize-10 || err != nil {
+	if b, err := ours.Published(0, noLimit); len(b) != 2*ChunkSize-10 || err != nil {
 		t.Fatalf("%d bytes, %v", len(b), err)
 	}
 	for _, tc := range []struct {
@@ -285,7 +288,7 @@ func TestPublishedIsChecked(t *testing.T) {
 		if peerOf(t, m, liar.ID()).Owns(tc.off, tc.n) {
 			t.Errorf("%s: the peer owns it", tc.name)
 		}
-		if b, err := ours.Published(0); !errors.Is(err, ErrDamaged) || b != nil {
+		if b, err := ours.Published(0, noLimit); !errors.Is(err, ErrDamaged) || b != nil {
 			t.Errorf("%s: %d bytes, %v", tc.name, len(b), err)
 		}
 	}
@@ -294,11 +297,11 @@ func TestPublishedIsChecked(t *testing.T) {
 	}
 	theirs.Publish(0, 0)
 	meet()
-	if b, err := ours.Published(0); b != nil || err != nil {
+	if b, err := ours.Published(0, noLimit); b != nil || err != nil {
 		t.Errorf("nothing is offered, but there is %q, %v", b, err)
 	}
 	meet()
-	if b, err := ours.Published(0); !errors.Is(err, ErrNothingOffered) || b != nil {
+	if b, err := ours.Published(0, noLimit); !errors.Is(err, ErrNothingOffered) || b != nil {
 		t.Errorf("after another barrier: %q, %v", b, err)
 	}
 }

@@ -556,7 +556,7 @@ func FuzzMemberTable(f *testing.F) {
 		_ = a.LiveMembers()
 		if g, err := m.Group(); err == nil {
 			g.Arrive()
-			g.Published(0)
+			g.Published(0, noLimit)
 		}
 	})
 }
