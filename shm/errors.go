@@ -36,6 +36,8 @@ var (
 	ErrUser = errors.New("fabric of another user")
 	// ErrNotFabric: whoever answers under the name breaks the protocol.
 	ErrNotFabric = errors.New("not a softnd fabric")
+	// ErrNoFabric: no process of this user holds the name.
+	ErrNoFabric = errors.New("no fabric of this name")
 	// ErrNoAnswer: no member of the fabric answered in time.
 	ErrNoAnswer = errors.New("no member of the fabric answers")
 	// ErrShortage: memory could not be reserved; see ShortageError.

@@ -69,6 +69,18 @@ const fabricLetters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz01234
 // [ErrNotFabric] when something else answers under the name; [ErrNoAnswer]
 // together with ctx's error when nobody does.
 func OpenFabric(ctx context.Context, name string, cfg Config) (*Fabric, error) {
+	return fabricNamed(ctx, name, &cfg)
+}
+
+// FindFabric is OpenFabric for a process that only observes: it makes no arena.
+//
+// Errors: those of [OpenFabric]; [ErrNoFabric] when no process holds the name.
+func FindFabric(ctx context.Context, name string) (*Fabric, error) {
+	return fabricNamed(ctx, name, nil)
+}
+
+// fabricNamed joins a fabric, or makes it if there is none and cfg is not nil.
+func fabricNamed(ctx context.Context, name string, cfg *Config) (*Fabric, error) {
 	if name == "" || len(name) > 64 || strings.Trim(name, fabricLetters) != "" {
 		return nil, fmt.Errorf("shm: fabric name %q: want 1 to 64 of A-Z a-z 0-9 . _ -", name)
 	}
@@ -86,13 +98,16 @@ func fabricAddress(user uint32, name string) string {
 	return fmt.Sprintf("@softnd-fabric-%d-%s", user, name)
 }
 
-func openFabric(ctx context.Context, at string, user uint32, cfg Config) (*Fabric, error) {
+func openFabric(ctx context.Context, at string, user uint32, cfg *Config) (*Fabric, error) {
 	f := &Fabric{own: recordOf(user)}
 	try, pause := fabricFirstTry, fabricFirstPause
 	for {
 		again, err := f.join(ctx, at, try)
 		if errors.Is(err, unix.ECONNREFUSED) { // nobody listens
-			again, err = f.make(at, cfg)
+			if cfg == nil {
+				return nil, fmt.Errorf("%w in this network namespace", ErrNoFabric)
+			}
+			again, err = f.make(at, *cfg)
 		}
 		if err == nil {
 			break
@@ -110,7 +125,7 @@ func openFabric(ctx context.Context, at string, user uint32, cfg Config) (*Fabri
 		}
 		pause = min(2*pause, fabricLastPause)
 	}
-	if !f.created && cfg.Ranks != 0 && cfg.Ranks != f.arena.Ranks() {
+	if cfg != nil && !f.created && cfg.Ranks != 0 && cfg.Ranks != f.arena.Ranks() {
 		err := fmt.Errorf("it has a group of %d ranks, this process wants %d", f.arena.Ranks(), cfg.Ranks)
 		return nil, errors.Join(err, f.listener.Close(), f.arena.Close())
 	}

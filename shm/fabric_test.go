@@ -734,7 +734,7 @@ var roleAlien = role("alien", func(a *actor) error {
 		return nil
 	}
 	// Our own check.
-	if _, err := openFabric(a.ctx, at, user, smallFabric); err != nil {
+	if _, err := openFabric(a.ctx, at, user, &smallFabric); err != nil {
 		if err := refused(err); err != nil {
 			return err
 		}
@@ -768,7 +768,7 @@ var roleAlien = role("alien", func(a *actor) error {
 		return errors.New("joined another user's fabric")
 	}
 	// And a name that is not ours to take: taken.
-	squat, err := openFabric(a.ctx, fabricAddress(uint32(host), name+"-taken"), user, smallFabric)
+	squat, err := openFabric(a.ctx, fabricAddress(uint32(host), name+"-taken"), user, &smallFabric)
 	if err != nil {
 		return err
 	}

@@ -3,9 +3,11 @@
 //
 //	ndinfo          one line for each: ok, warn or fail, with a remedy where there is one
 //	ndinfo --json   the same as one JSON object
+//	ndinfo hang N   why the job does not go on whose ranks have met under the name N (softnd.Join)
 //
 // A default job is one of one rank under ndrun without options. ndinfo exits with 0 if it would
-// start, which is when no check failed, with 1 if not, and with 2 for wrong arguments.
+// start, which is when no check failed, with 1 if not, and with 2 for wrong arguments. ndinfo hang
+// exits with 0 if it has a report, with 1 if it finds no such job, and with 2 for wrong arguments.
 //
 // # The JSON object
 //
@@ -39,11 +41,14 @@ func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 
 // run is main with everything that it touches as arguments; it returns the exit status.
 func run(args []string, stdout, stderr io.Writer) int {
+	if len(args) > 0 && args[0] == "hang" {
+		return tellHang(args[1:], stdout, stderr)
+	}
 	flags := flag.NewFlagSet("ndinfo", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	asJSON := flags.Bool("json", false, "print one JSON object instead of lines")
 	flags.Usage = func() {
-		fmt.Fprintln(stderr, "usage: ndinfo [--json]\n\nTells whether softnd jobs start on this machine.")
+		fmt.Fprintln(stderr, "usage: ndinfo [--json]\n       ndinfo hang NAME\n\nTells whether softnd jobs start on this machine, or why the job of that name (softnd.Join) hangs.")
 		flags.PrintDefaults()
 	}
 	if err := flags.Parse(args); err != nil {
@@ -53,7 +58,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return 2
 	}
 	if flags.NArg() > 0 {
-		fmt.Fprintf(stderr, "ndinfo: unexpected argument %q; ndinfo takes only --json\n", flags.Arg(0))
+		fmt.Fprintf(stderr, "ndinfo: unexpected argument %q; ndinfo takes only --json, or hang NAME\n", flags.Arg(0))
 		return 2
 	}
 	r := survey()

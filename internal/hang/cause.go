@@ -269,7 +269,7 @@ func (p *Picture) awaited(i int) string {
 
 // name names a rank with its process.
 func (p *Picture) name(i int) string {
-	return fmt.Sprintf("rank %d (%s, pid %d)", i, p.ranks[i].Program, p.ranks[i].pid)
+	return fmt.Sprintf("rank %d (%s)", i, p.ranks[i].process())
 }
 
 // where tells what a rank does.

@@ -140,7 +140,7 @@ func (r *rank) over() bool { return r.Ended != "" || r.left }
 // how tells how that came about.
 func (r *rank) how() string {
 	switch {
-	case r.PID == 0:
+	case r.PID == 0 && r.Ended != "":
 		return "was not started"
 	case r.Ended != "" && !r.joined():
 		return r.Ended + " without having called softnd.Init"

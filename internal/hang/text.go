@@ -76,10 +76,18 @@ func (p *Picture) groups() (groups [][]string) {
 // who names the processes of a group.
 func (p *Picture) who(of []int) string {
 	r := &p.ranks[of[0]]
-	if len(of) == 1 {
-		return fmt.Sprintf("%s, pid %d", r.Program, r.pid)
+	if len(of) == 1 || r.pid == 0 {
+		return r.process()
 	}
-	return fmt.Sprintf("%s, pid %d and others", r.Program, r.pid)
+	return r.process() + " and others"
+}
+
+// process names the process of a rank.
+func (r *rank) process() string {
+	if r.pid == 0 {
+		return r.Program
+	}
+	return fmt.Sprintf("%s, pid %d", r.Program, r.pid)
 }
 
 // describe tells about one rank, the first line to be put behind its name. since is how

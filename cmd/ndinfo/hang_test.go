@@ -1,0 +1,52 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/softnd/softnd"
+)
+
+// A job that no launcher has started is asked by its name why it does not go on.
+func TestHang(t *testing.T) {
+	name := fmt.Sprintf("ndinfo-test-%d", os.Getpid())
+	var out, errs bytes.Buffer
+	if exit := run([]string{"hang", name}, &out, &errs); exit != 1 || out.Len() > 0 || !strings.Contains(errs.String(), "no fabric of this name") {
+		t.Errorf("without such a job: exit status %d, %s%s", exit, &out, &errs)
+	}
+	if exit := run([]string{"hang"}, &out, &errs); exit != 2 {
+		t.Errorf("without a name: exit status %d", exit)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	joined := make(chan error)
+	go func() {
+		_, err := softnd.Join(ctx, name, 0, 3)
+		joined <- err
+	}()
+	defer func() {
+		cancel()
+		if <-joined == nil {
+			t.Error("a rank joins without the others")
+		}
+	}()
+	const want = "likely cause: ranks 1-2 never arrived: not in softnd.Init; rank 0 waits for it (init (barrier 1))\n"
+	for end := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+		out.Reset()
+		if run([]string{"hang", name}, &out, &errs) == 0 && strings.HasPrefix(out.String(), want) {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("want %s in\n%s%s", want, &out, &errs)
+		}
+	}
+	for _, line := range []string{fmt.Sprintf(", pid %d): init (barrier 1) for ", os.Getpid()), "\nranks 1-2 (unknown process): not in softnd.Init\n", "softnd.Join\n"} {
+		if !strings.Contains(out.String(), line) {
+			t.Errorf("no %q in\n%s", line, &out)
+		}
+	}
+}
