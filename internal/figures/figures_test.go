@@ -47,15 +47,16 @@ func TestFill(t *testing.T) {
 
 func TestFillRefuses(t *testing.T) {
 	for name, text := range map[string]string{
-		"no such test":    "<!--figure write_lat-->1<!--/-->",
-		"two of them":     "<!--figure posted size=8-->1<!--/-->",
-		"a setting":       "<!--figure posted deep=1-->1<!--/-->",
-		"no number":       "<!--figure posted depth=x-->1<!--/-->",
-		"no such show":    "<!--figure posted depth=1 show=all-->1<!--/-->",
-		"no limit":        "<!--figure msg_rate show=ratio-->1<!--/-->",
-		"no end":          "<!--figure posted depth=1-->1 ns",
-		"no name":         "<!--figure -->1<!--/-->",
-		"no end, another": "<!--figure posted depth=1-->1 <!--figure msg_rate-->2<!--/-->",
+		"no such test":    "x <!--figure write_lat-->1<!--/-->",
+		"two of them":     "x <!--figure posted size=8-->1<!--/-->",
+		"a setting":       "x <!--figure posted deep=1-->1<!--/-->",
+		"no number":       "x <!--figure posted depth=x-->1<!--/-->",
+		"no such show":    "x <!--figure posted depth=1 show=all-->1<!--/-->",
+		"no limit":        "x <!--figure msg_rate show=ratio-->1<!--/-->",
+		"no end":          "x <!--figure posted depth=1-->1 ns",
+		"no name":         "x <!--figure -->1<!--/-->",
+		"a line's start":  "one\n<!--figure posted depth=1-->1<!--/--> ns",
+		"no end, another": "x <!--figure posted depth=1-->1 <!--figure msg_rate-->2<!--/-->",
 	} {
 		if got, _, err := fill(text, sample()); err == nil {
 			t.Errorf("%s: %q", name, got)
@@ -66,7 +67,7 @@ func TestFillRefuses(t *testing.T) {
 // TestPage: a check writes nothing, and the next run what differs.
 func TestPage(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "page.md")
-	const text = "<!--figure posted depth=1-->99 ns<!--/-->\n"
+	const text = "It takes <!--figure posted depth=1-->99 ns<!--/-->\n"
 	read := func() string {
 		b, err := os.ReadFile(path)
 		if err != nil {

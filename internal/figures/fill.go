@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"regexp"
@@ -34,6 +35,9 @@ func fill(text string, rep *report.Report) (_ string, changes []change, err erro
 		name, have := text[m[2]:m[3]], text[m[4]:m[5]]
 		want, err := lookUp(rep, name)
 		line := 1 + strings.Count(text[:m[0]], "\n")
+		if err == nil && strings.TrimSpace(text[strings.LastIndex(text[:m[0]], "\n")+1:m[0]]) == "" {
+			err = errors.New("it begins a line, which Markdown takes for a block of HTML")
+		}
 		if err != nil {
 			return "", nil, fmt.Errorf("line %d: figure %s: %w", line, name, err)
 		}

@@ -11,7 +11,7 @@
 //
 //	go run ./internal/figures            writes the pages anew
 //	go run ./internal/figures -check     names what differs, one place a line
-//	go run ./internal/figures -measure   measures, writes the report, then the pages
+//	go run ./internal/figures -measure   measures, writes the report, the pictures, then the pages
 //
 // Measure on a machine that does nothing else.
 package main
@@ -31,7 +31,7 @@ const source = "docs/figures.json"
 func main() {
 	check := flag.Bool("check", false, "write nothing, and name each figure that differs from the report")
 	again := flag.Bool("measure", false, "measure first")
-	quick := flag.Bool("quick", false, "with -measure, fewer repeats")
+	quick := flag.Bool("quick", false, "with -measure, fewer repeats, and no pictures")
 	flag.Parse()
 	if err := run(*check, *again, *quick); err != nil {
 		fmt.Fprintln(os.Stderr, "figures:", err)

@@ -15,8 +15,8 @@ import (
 	"github.com/softnd/softnd/bench/report"
 )
 
-// measure runs the suite of ndbench and the benchmarks of single calls, and writes
-// a report of both.
+// measure runs the suite of ndbench and the benchmarks of single calls, writes a
+// report of both, and unless it is to be quick draws the pictures anew.
 func measure(to string, quick bool) error {
 	dir, err := os.MkdirTemp("", "figures-")
 	if err != nil {
@@ -55,7 +55,21 @@ func measure(to string, quick bool) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(rep.WriteJSON(f), f.Close())
+	if err := errors.Join(rep.WriteJSON(f), f.Close()); err != nil || quick {
+		return err
+	}
+	return pictures(program)
+}
+
+// pictures measures softnd beside the peers that are installed, and draws them.
+func pictures(program string) error {
+	for name, tests := range map[string]string{"latency": "write_lat,send_lat", "bandwidth": "write_bw,send_bw"} {
+		if err := command(os.Stdout, program, "peers", "--quiet", "--tests", tests, "--size", "8,32,128,512,2K,8K,32K,128K,512K,2M",
+			"--json", "docs/"+name+".json", "--plot", "docs/"+name+".svg"); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func command(out io.Writer, name string, args ...string) error {
