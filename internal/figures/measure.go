@@ -43,7 +43,7 @@ func measure(to string, quick bool) error {
 		return err
 	}
 	var calls bytes.Buffer
-	if err := command(&calls, "go", "test", "./endpoint", "-run", "^$", "-bench", "HotPath", "-benchtime", "20ms", "-count", "20"); err != nil {
+	if err := command(&calls, "go", "test", "./endpoint", "-run", "^$", "-bench", "HotPath", "-benchtime", "1ms", "-count", "100"); err != nil {
 		return err
 	}
 	rep.Command = []string{"go", "run", "./internal/figures", "-measure"}
