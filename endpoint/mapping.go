@@ -71,9 +71,13 @@ func (m *LogicalMapping) PageSize() int { return shm.PageSize }
 // Offset returns where in the first page the buffer starts.
 func (m *LogicalMapping) Offset() int { return int(m.start % shm.PageSize) }
 
-// Close gives the mapping up, unless a fast registration still uses its pages.
-// When it returns nil, nobody uses the memory under the privileged token.
-func (m *LogicalMapping) Close() error {
+// Close is CloseContext without a limit.
+func (m *LogicalMapping) Close() error { return m.CloseContext(context.Background()) }
+
+// CloseContext gives the mapping up, unless a fast registration still uses its pages.
+// When it returns nil, nobody uses the memory under the privileged token. If ctx
+// ends first, the mapping is closing, and another call waits for the rest.
+func (m *LogicalMapping) CloseContext(ctx context.Context) error {
 	p := m.adapter.provider
 	if p.sleep.shut.Load() {
 		return nil // the member's departure returns all that it owned
@@ -88,13 +92,15 @@ func (m *LogicalMapping) Close() error {
 	}
 	m.closing.Store(true)
 	p.mappings.mu.Unlock()
-	err := m.region.Close()
+	if err := m.region.CloseContext(ctx); err != nil {
+		return err
+	}
 	// Only now: as long as anybody may use it, the memory must stay allocated.
 	p.mappings.mu.Lock()
 	p.mappings.live.Store(without(p.mappings.live.Load(), m))
 	p.mappings.mu.Unlock()
 	p.doChores() // its region may have waited for this
-	return err
+	return nil
 }
 
 // hold finds the mapping of an adapter that has the bytes [lo, hi) of a page,

@@ -147,12 +147,17 @@ func (r *MemoryRegion) Bytes() []byte {
 // and to peers only a number to count from.
 func (r *MemoryRegion) Address() uint64 { return r.region.Address() }
 
-// Close releases the region. A registered one is deregistered first; while a
+// Close is CloseContext without a limit.
+func (r *MemoryRegion) Close() error { return r.CloseContext(context.Background()) }
+
+// CloseContext releases the region. A registered one is deregistered first; while a
 // window is bound to it, that happens when the window is gone. Memory that came
-// with the region outlives the mappings of it. In a goroutine that panics it is postponed,
-// see [Endpoint.Close].
-func (r *MemoryRegion) Close() error {
-	if err := r.adapter.provider.postponed("memory region", r.Close); err != nil {
+// with the region outlives the mappings of it. If ctx ends while a peer is still
+// copying, the tokens are invalid all the same, the drain goes on, and the memory
+// is released at its end. In a goroutine that panics it is postponed, see [Endpoint.Close].
+func (r *MemoryRegion) CloseContext(ctx context.Context) error {
+	const op, object = "close", "memory region"
+	if err := r.adapter.provider.postponed(object, r.Close); err != nil {
 		return err
 	}
 	r.mu.Lock()
@@ -168,13 +173,12 @@ func (r *MemoryRegion) Close() error {
 	if !again {
 		p.later(r.vanish)
 	}
-	// A provider that is closed meanwhile ends the wait.
-	_ = p.wait(context.Background(), testimony.Call{Op: "close", Object: "memory region"}, p.doChores, func() bool {
+	err := p.wait(ctx, testimony.Call{Op: op, Object: object}, p.doChores, func() bool {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		return r.gone || r.held
 	})
-	return nil
+	return drainError(ctx, err, op, object)
 }
 
 // vanish is the chore of Close.
@@ -226,11 +230,16 @@ func (w *MemoryWindow) RemoteToken() nd.Token { return w.window.Descriptor().Tok
 // Descriptor returns address, length and token of the latest bind.
 func (w *MemoryWindow) Descriptor() nd.WindowDescriptor { return w.window.Descriptor() }
 
-// Close releases the window. A bound one is invalidated first. When it returns
-// no transfer uses the window any more. In a goroutine that panics it is postponed, see
+// Close is CloseContext without a limit.
+func (w *MemoryWindow) Close() error { return w.CloseContext(context.Background()) }
+
+// CloseContext releases the window. A bound one is invalidated first. When it returns
+// nil, no transfer uses the window any more. If ctx ends first, the token is invalid all
+// the same, and the drain goes on. In a goroutine that panics it is postponed, see
 // [Endpoint.Close].
-func (w *MemoryWindow) Close() error {
-	if err := w.adapter.provider.postponed("memory window", w.Close); err != nil {
+func (w *MemoryWindow) CloseContext(ctx context.Context) error {
+	const op, object = "close", "memory window"
+	if err := w.adapter.provider.postponed(object, w.Close); err != nil {
 		return err
 	}
 	again := w.closed.Swap(true)
@@ -241,9 +250,8 @@ func (w *MemoryWindow) Close() error {
 	if !again {
 		w.vanish()
 	}
-	// A provider that is closed meanwhile ends the wait.
-	_ = p.wait(context.Background(), testimony.Call{Op: "close", Object: "memory window"}, p.doChores, func() bool { return isClosed(w.gone) })
-	return nil
+	err := p.wait(ctx, testimony.Call{Op: op, Object: object}, p.doChores, func() bool { return isClosed(w.gone) })
+	return drainError(ctx, err, op, object)
 }
 
 // vanish invalidates and frees the window, now or as a chore.

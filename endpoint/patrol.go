@@ -13,8 +13,8 @@ const (
 )
 
 // patrol is what a provider does now and then, in a goroutine of its own: it checks
-// the members that it has to watch, lets go of the dead, and tells onlookers what the
-// process waits for. It waits as goroutines do, so that an idle process costs next to
+// the members that it has to watch, lets go of the dead, clears hazards that others have
+// set in its name, and tells onlookers what the process waits for. It waits as goroutines do, so that an idle process costs next to
 // nothing: a system call that blocks keeps the Go runtime's monitor awake for a while.
 type patrol struct {
 	p    *Provider
@@ -81,6 +81,7 @@ func (r *patrol) run() {
 			p.partIfOutcast()
 			p.countCrowd()
 		}
+		p.disownHazards()
 		p.testify()
 		r.quiet.Store(!r.told.IsZero())
 		next := patrolOften
@@ -88,5 +89,16 @@ func (r *patrol) run() {
 			next = patrolSeldom
 		}
 		timer.Reset(min(next, time.Until(sweep)))
+	}
+}
+
+// disownHazards clears hazards that other processes have set in the name of this one:
+// the owners of the tokens would wait for as long as this process lives.
+func (p *Provider) disownHazards() {
+	for _, ep := range *p.live.Load() {
+		if ep.guard.Forged() && ep.mu.TryLock() { // mostly it is not, and costs two loads
+			ep.guard.Disown()
+			ep.mu.Unlock()
+		}
 	}
 }

@@ -2,6 +2,7 @@ package endpoint
 
 import (
 	"context"
+	"errors"
 
 	"github.com/softnd/softnd/internal/asym"
 	"github.com/softnd/softnd/internal/testimony"
@@ -264,22 +265,35 @@ func (ep *Endpoint) part() {
 	ep.letGo()
 }
 
-// Flush cancels everything outstanding; the endpoint has failed then. It waits
-// for a copy of the peer that is under way.
-func (ep *Endpoint) Flush() error {
+// Flush is FlushContext without a limit.
+func (ep *Endpoint) Flush() error { return ep.FlushContext(context.Background()) }
+
+// FlushContext cancels everything outstanding; the endpoint has failed then. It
+// waits for a copy of the peer that is under way. If ctx ends first, the endpoint
+// has failed all the same, and the results follow when the copy has ended.
+func (ep *Endpoint) FlushContext(ctx context.Context) error {
+	const op = "flush"
 	ep.mu.Lock()
 	if ep.state() != closing { // else it is being flushed already, in good order
-		ep.terminate(ep.fail("flush", nd.Canceled, "the endpoint was flushed", ""))
+		ep.terminate(ep.fail(op, nd.Canceled, "the endpoint was flushed", ""))
 	}
 	ep.mu.Unlock()
 	p := ep.provider
-	// The only error is that of a provider that is being closed.
-	_ = p.wait(context.Background(), testimony.Call{Op: "flush", Object: ep.String()}, p.doChores, func() bool {
+	err := p.wait(ctx, testimony.Call{Op: op, Object: ep.String()}, p.doChores, func() bool {
 		ep.mu.Lock()
 		defer ep.mu.Unlock()
 		return ep.settled
 	})
-	return nil
+	return drainError(ctx, err, op, ep.String())
+}
+
+// drainError is what a call returns whose wait for a drain ended with err. A
+// provider that is closed meanwhile ends the wait, and with it the drain.
+func drainError(ctx context.Context, err error, op, object string) error {
+	if err == nil || errors.Is(err, errClosed) {
+		return nil
+	}
+	return canceled(ctx, err, op, object)
 }
 
 // Close releases the endpoint, and the port of the connector that connected it.
@@ -321,6 +335,7 @@ func (ep *Endpoint) free() bool {
 	if ep.halfOffset == 0 {
 		return true
 	}
+	ep.guard.Disown() // the engine looks no more after a closed endpoint
 	if c := ep.conn; c != nil && !c.finished.Load() || ep.done != ep.tail {
 		return false
 	}

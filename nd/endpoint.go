@@ -1,5 +1,7 @@
 package nd
 
+import "context"
+
 // Endpoint is a queue pair: a queue of receives, and a queue of initiator requests (all others).
 //
 // Posting returns at once. A post that returns an error queues nothing, and neither the endpoint
@@ -163,6 +165,12 @@ type Endpoint interface {
 	// Posts that lose a race against Flush complete with [Canceled].
 	// Source: IND2QueuePair::Flush, NdkFlush.
 	Flush() error
+
+	// FlushContext is Flush for a bounded time: a peer whose process is stopped in the middle of
+	// a copy holds Flush up for as long as it lives. Errors: [Canceled], after which the endpoint
+	// has failed all the same; the results follow when the copy has ended, and another call waits
+	// for that.
+	FlushContext(ctx context.Context) error
 
 	// StartRequestBatch begins a run of posts that may be held back until SubmitRequestBatch. A
 	// hint, with the effect of [Defer] on each post between; posts of other goroutines may fall

@@ -137,8 +137,14 @@ type MemoryRegion interface {
 	Address() uint64
 
 	// Close releases the region and ends its registration as Deregister does. Windows bound to
-	// it keep the registration alive until the last of them is invalidated or closed.
+	// it keep the registration alive until the last of them is invalidated or closed. It waits
+	// for a copy that is under way, for as long as the process that copies lives.
 	Close() error
+
+	// CloseContext is Close for a bounded time. Errors: [Canceled], after which the region is
+	// closed and its tokens are dead all the same; the memory must not be touched before another
+	// call has returned nil.
+	CloseContext(ctx context.Context) error
 }
 
 // MemoryWindow lends part of a region to peers, for as long as its owner likes. It is created
@@ -159,8 +165,13 @@ type MemoryWindow interface {
 	Descriptor() WindowDescriptor
 
 	// Close invalidates the window if it is bound, waits until no transfer uses it, and releases
-	// it. A transfer that was in progress fails at the peer.
+	// it. A transfer that was in progress fails at the peer. The wait lasts for a copy that is
+	// under way, for as long as the process that copies lives.
 	Close() error
+
+	// CloseContext is Close for a bounded time. Errors: [Canceled], after which the window is
+	// closed and its token is dead all the same; another call waits for the rest.
+	CloseContext(ctx context.Context) error
 }
 
 // LogicalPage is the address of one page as the adapter counts them.
@@ -177,4 +188,8 @@ type LogicalMapping interface {
 	// Close gives the mapping up; registrations made from it must be gone by then.
 	// Errors: [DeviceBusy], without effect, while one is not. Source: NdkReleaseLAM.
 	Close() error
+
+	// CloseContext is Close for a bounded time. Errors: as Close; [Canceled], after which the
+	// mapping takes no more registrations; another call waits for the rest.
+	CloseContext(ctx context.Context) error
 }

@@ -190,6 +190,19 @@ func (g *Guard) clear() {
 	asym.Store(&g.mine, 0)
 }
 
+// Forged reports whether the hazard names tokens that this guard is not using: another
+// process has written it. A true answer counts only if the guard is not in use, which
+// the holder of its endpoint's lock knows.
+func (g *Guard) Forged() bool { return g.hazard.Load() != 0 && g.mine.Load() == 0 }
+
+// Disown clears a forged hazard, for which owners of the tokens would wait. The guard
+// must not be in use.
+func (g *Guard) Disown() {
+	if g.Forged() {
+		g.clear()
+	}
+}
+
 // resolve is ENTRY-CHECK: it finds the memory of r if r's token allows it.
 func (g *Guard) resolve(s *span, r *Ref, n uint64) Fault {
 	switch {

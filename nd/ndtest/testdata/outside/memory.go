@@ -144,6 +144,8 @@ func (r *region) Close() error {
 	return nil
 }
 
+func (r *region) CloseContext(context.Context) error { return r.Close() } // it never waits
+
 // window lends a part of a region while its grant is not nil.
 type window struct {
 	adapter *adapter
@@ -187,6 +189,8 @@ func (w *window) Descriptor() nd.WindowDescriptor {
 	defer w.adapter.lock()()
 	return w.last
 }
+
+func (w *window) CloseContext(context.Context) error { return w.Close() } // it never waits
 
 func (w *window) Close() error {
 	defer w.adapter.lock()()

@@ -1,6 +1,7 @@
 package tiny
 
 import (
+	"context"
 	"slices"
 
 	"github.com/softnd/softnd/nd"
@@ -54,6 +55,8 @@ func (e *endpoint) Flush() error {
 	e.fail(nd.Canceled, nd.ConnectionAborted)
 	return nil
 }
+
+func (e *endpoint) FlushContext(context.Context) error { return e.Flush() } // it never waits
 
 func (e *endpoint) Close() error {
 	defer e.adapter.lock()()

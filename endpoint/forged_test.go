@@ -1,0 +1,80 @@
+package endpoint
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/softnd/softnd/nd"
+)
+
+// forge has a third process set the hazards of both endpoints of a pair: they name
+// the tokens of a region.
+func (p *pair) forge(x *party) {
+	local, remote := x.local.region(0).mr.LocalToken(), x.local.region(0).mr.RemoteToken()
+	a, b := p.a.local.endpoint(0).(*Endpoint), p.a.local.endpoint(0).(*Endpoint).conn.far
+	a.half.hazard.Store(uint64(local)<<32 | uint64(remote))
+	b.hazard.Store(uint64(remote)<<32 | uint64(local))
+}
+
+// TestForgedHazardIsDisowned sets the hazards of two idle endpoints as a third
+// process can, once. Both processes live, so nothing but their own denial
+// ends the waits for these hazards.
+func TestForgedHazardIsDisowned(t *testing.T) {
+	for _, processes := range []bool{false, true} {
+		for name, call := range map[string]order{
+			"flush":          {Do: doFlush},
+			"close region":   {Do: doCloseRegion},
+			"deregister":     {Do: doDeregister},
+			"close endpoint": {Do: doCloseEndpoint},
+		} {
+			t.Run(setup{Processes: processes}.String()+"/"+name, func(t *testing.T) {
+				t.Parallel()
+				p := newPair(t, setup{Processes: processes})
+				p.forge(p.a)
+				p.a.must(call)
+				far := p.a.local.endpoint(0).(*Endpoint).conn.far
+				eventually(t, "both hazards are clear", func() bool {
+					return far.hazard.Load() == 0 && p.a.local.endpoint(0).(*Endpoint).half.hazard.Load() == 0
+				})
+			})
+		}
+	}
+}
+
+// TestDrainIsBounded stops the peer's process with a hazard that names tokens of
+// ours. Calls that wait for it end with their contexts, and have their effect when
+// the peer goes on.
+func TestDrainIsBounded(t *testing.T) {
+	p := newPair(t, setup{Processes: true})
+	a := p.a.local
+	r, ep := a.region(0).mr, a.endpoint(0)
+	w := a.window(p.a.must(order{Do: doWindow}).N)
+	p.a.must(order{Do: doBind, Len: 64, Flags: nd.AllowRead})
+	p.a.expect(initiatorQueue, success(nd.RequestBind, 0, 0))
+	p.b.puppet.stop()
+	far := ep.(*Endpoint).conn.far
+	for _, c := range []struct {
+		name   string
+		token  nd.Token
+		within func(context.Context) error
+		whole  func() error
+	}{
+		{"window.Close", w.RemoteToken(), w.CloseContext, w.Close},
+		{"endpoint.Flush", r.LocalToken(), ep.FlushContext, ep.Flush},
+		{"region.Close", r.LocalToken(), r.CloseContext, r.Close},
+	} {
+		far.hazard.Store(uint64(c.token))
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
+		if err := c.within(ctx); !errors.Is(err, nd.Canceled) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s returns %v while a peer is in the middle of a copy, want Canceled", c.name, err)
+		}
+		cancel()
+		far.hazard.Store(0)
+		if err := c.whole(); err != nil {
+			t.Errorf("%s after the copy: %v", c.name, err)
+		}
+	}
+	p.b.puppet.resume()
+}
