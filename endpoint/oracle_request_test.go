@@ -1,0 +1,334 @@
+package endpoint
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/softnd/softnd/nd"
+)
+
+// request posts a random initiator request.
+func (p *player) request() {
+	switch n := p.o.IntN(100); {
+	case n < 35:
+		p.send()
+	case n < 60:
+		p.write()
+	case n < 80:
+		p.read()
+	case n < 88:
+		p.bind()
+	case n < 92:
+		p.fastRegister(p.fast[p.o.IntN(2)])
+	default:
+		p.invalidate()
+	}
+}
+
+// flags picks flags that every request takes; often none, as requests without any take a short way.
+func (p *player) flags() (f nd.OpFlags) {
+	if p.o.one(2) {
+		return 0
+	}
+	if p.o.one(3) {
+		f |= nd.SilentSuccess
+	}
+	if p.o.one(4) {
+		f |= nd.ReadFence
+	}
+	if p.o.one(4) {
+		f |= nd.Defer
+	}
+	return f
+}
+
+// fence adds a fence to a request that needs one, because it uses what a Read before it fills, or
+// changes what that reads; and notes what a fence is for.
+func (p *player) fence(f nd.OpFlags, local, far []oraclePart, sink bool) nd.OpFlags {
+	for _, r := range p.reads {
+		source := []oraclePart{r.source}
+		if !r.fenced && (overlap(local, r.sink) || !sink && overlap(far, source)) {
+			f |= nd.ReadFence
+		}
+	}
+	return f
+}
+
+func (p *player) fenced(f nd.OpFlags) {
+	if f.Has(nd.ReadFence) {
+		for _, r := range p.reads {
+			r.fenced = true
+		}
+	}
+}
+
+// inline makes a request inline if it can be: its bytes are taken at once, so no Read may be
+// filling them.
+func (p *player) inline(f nd.OpFlags, parts []oraclePart) nd.OpFlags {
+	for _, r := range p.reads {
+		if overlap(parts, r.sink) {
+			return f
+		}
+	}
+	if lengthOf(parts) <= p.limits.InlineSize && p.o.one(4) {
+		f |= nd.Inline
+	}
+	return f
+}
+
+// captured returns the entries of a request, and what to do when it has been posted: the bytes of
+// an inline request are the caller's again.
+func captured(f nd.OpFlags, parts []oraclePart) (sge []nd.SGE, posted func()) {
+	if !f.Has(nd.Inline) {
+		return entriesOf(parts), func() {}
+	}
+	data := gather(parts)
+	return []nd.SGE{{Buffer: data}}, func() {
+		for i := range data {
+			data[i] ^= 0xff
+		}
+	}
+}
+
+// send posts a message, which may take a window or region of the peer's back.
+func (p *player) send() {
+	o := p.o
+	n := o.size()
+	var far []oraclePart
+	f := p.flags()
+	if p.blocked() == nil && len(p.far.receives) > 0 {
+		to := p.far.receives[0]
+		n, far = min(n, to.capacity), to.parts
+	} else if len(p.reads) > 0 {
+		f |= nd.ReadFence // nobody knows which receive it takes
+	}
+	parts := p.split(1, n, p.limits.MaxInitiatorSGE)
+	f = p.inline(p.fence(f, parts, far, false), parts)
+	if f != 0 && o.one(3) {
+		f |= nd.SendAndSolicitEvent
+	}
+	g := p.far.pick(func(g *oracleGrant) bool { return !g.plain })
+	if !o.one(8) {
+		g = nil
+	}
+	if g != nil && len(p.reads) > 0 {
+		f |= nd.ReadFence
+	}
+	var now []byte
+	if f.Has(nd.Inline) {
+		now = gather(parts)
+	}
+	r := &oracleRequest{message: true, bytes: n, expectation: &expectation{what: fmt.Sprintf("send %v", parts),
+		Result: nd.Result{RequestType: nd.RequestSend, BytesTransferred: uint32(n)}}}
+	r.apply = func(into *oracleReceive) {
+		data := now
+		if !f.Has(nd.Inline) {
+			data = gather(parts)
+		}
+		scatter(into.parts, data)
+		into.BytesTransferred = uint32(n)
+		if g != nil {
+			into.RequestType, into.InvalidatedToken = nd.RequestReceiveAndInvalidate, g.token
+			into.done = g.free
+		}
+	}
+	sge, posted := captured(f, parts)
+	var ok bool
+	if g == nil {
+		ok = p.post(r, f, func(c uint64) error { return p.ep.Send(c, sge, f) })
+	} else {
+		r.what += fmt.Sprintf(" and invalidate %v", g.token)
+		if ok = p.post(r, f, func(c uint64) error { return p.ep.SendAndInvalidate(c, sge, g.token, f) }); ok {
+			p.far.drop(g)
+		}
+	}
+	posted()
+	if ok {
+		p.fenced(f)
+	}
+}
+
+// target picks a range of the peer's memory, of n bytes at most.
+func (p *player) target(n int, allowed func(*oracleGrant) bool) (g *oracleGrant, part oraclePart) {
+	o := p.o
+	g = p.far.pick(allowed)
+	if g.plain {
+		part = oraclePart{o.place(0, n), g.area, g.token}
+		return g, part
+	}
+	n = min(n, g.n)
+	return g, oraclePart{span{g.off + o.IntN(g.n-n+1), n}, g.area, g.token}
+}
+
+func (g *oracleGrant) addressOf(part oraclePart) uint64 { return g.address + uint64(part.off-g.off) }
+
+func (p *player) write() {
+	g, to := p.target(p.o.size(), func(g *oracleGrant) bool { return g.write })
+	parts := p.split(1, to.n, p.limits.MaxInitiatorSGE)
+	f := p.inline(p.fence(p.flags(), parts, []oraclePart{to}, false), parts)
+	var now []byte
+	if f.Has(nd.Inline) {
+		now = gather(parts)
+	}
+	r := &oracleRequest{expectation: &expectation{what: fmt.Sprintf("write %v to %v", parts, to),
+		Result: nd.Result{RequestType: nd.RequestWrite, BytesTransferred: uint32(to.n)}, done: func() { g.users-- }}}
+	r.apply = func(*oracleReceive) {
+		data := now
+		if !f.Has(nd.Inline) {
+			data = gather(parts)
+		}
+		scatter([]oraclePart{to}, data)
+	}
+	sge, posted := captured(f, parts)
+	if p.post(r, f, func(c uint64) error { return p.ep.Write(c, sge, g.addressOf(to), g.token, f) }) {
+		g.users++
+		p.fenced(f)
+	}
+	posted()
+}
+
+func (p *player) read() {
+	g, from := p.target(p.o.size(), func(g *oracleGrant) bool { return g.read })
+	parts := p.split(1, from.n, p.limits.MaxInitiatorSGE)
+	f := p.fence(p.flags(), parts, nil, true)
+	fast := p.fast[1]
+	if len(parts) > 0 && parts[0].n > 0 && fast.live && parts[0].token == fast.mr.LocalToken() && p.o.one(2) {
+		f |= nd.ReadLocalInvalidate
+	}
+	read := &oracleRead{sink: parts, source: from}
+	r := &oracleRequest{expectation: &expectation{what: fmt.Sprintf("read %v from %v", parts, from),
+		Result: nd.Result{RequestType: nd.RequestRead, BytesTransferred: uint32(from.n)}, done: func() { g.users--; p.forget(read) }}}
+	r.apply = func(*oracleReceive) { scatter(parts, gather([]oraclePart{from})) }
+	if p.post(r, f, func(c uint64) error { return p.ep.Read(c, entriesOf(parts), g.addressOf(from), g.token, f) }) {
+		g.users++
+		p.fenced(f)
+		p.reads = append(p.reads, read)
+		if f.Has(nd.ReadLocalInvalidate) {
+			fast.live = false
+		}
+	}
+}
+
+// pick returns a random grant that can be used and that a condition holds for; nil if there is none.
+func (p *player) pick(allowed func(*oracleGrant) bool) *oracleGrant {
+	var some []*oracleGrant
+	for _, g := range p.grants {
+		if g.usable && allowed(g) {
+			some = append(some, g)
+		}
+	}
+	if len(some) == 0 {
+		return nil
+	}
+	return some[p.o.IntN(len(some))]
+}
+
+// drop removes a grant that can be used no more.
+func (p *player) drop(g *oracleGrant) {
+	p.grants = slices.DeleteFunc(p.grants, func(x *oracleGrant) bool { return x == g })
+}
+
+// free makes what a grant was given through available again.
+func (g *oracleGrant) free() {
+	if g.window != nil {
+		g.window.busy = false
+	} else {
+		g.fast.live = false
+	}
+}
+
+// grant posts what gives the peer a part of our memory.
+func (p *player) grant(g *oracleGrant, f nd.OpFlags, k nd.RequestType, what string, call func(context uint64) error) {
+	r := &oracleRequest{expectation: &expectation{what: what, Result: nd.Result{RequestType: k}, done: func() { g.usable = true }}, apply: func(*oracleReceive) {}}
+	if p.post(r, f, call) {
+		p.fenced(f)
+		if g.area != nil {
+			p.grants = append(p.grants, g)
+		}
+	}
+}
+
+func (p *player) bind() {
+	o := p.o
+	w := p.windows[o.IntN(len(p.windows))]
+	if w.busy {
+		return
+	}
+	area := p.areas[o.IntN(len(p.areas))]
+	g := &oracleGrant{oraclePart: oraclePart{span: o.place(0, 1+o.IntN(3*hotBytes)), area: area}, read: !o.one(4), write: !o.one(4), window: w}
+	f := p.flags()
+	if g.read {
+		f |= nd.AllowRead
+	}
+	if g.write {
+		f |= nd.AllowWrite
+	}
+	if o.one(4) {
+		f |= nd.ThisEndpointOnly
+	}
+	p.grant(g, f, nd.RequestBind, fmt.Sprintf("bind %v", g), func(c uint64) error {
+		err := p.ep.Bind(c, area.mr, w.mw, area.mem[g.off:][:g.n], f)
+		if err == nil {
+			w.busy = true
+			d := w.mw.Descriptor()
+			g.address, g.token = d.Address, d.Token
+		}
+		return err
+	})
+}
+
+func (g *oracleGrant) String() string { return fmt.Sprintf("%v token %v", g.oraclePart, g.token) }
+
+func (p *player) fastRegister(fa *fastArea) {
+	o := p.o
+	if fa.live {
+		return
+	}
+	pages, offset := fa.choose(o)
+	g := &oracleGrant{oraclePart: oraclePart{span: fa.span}, address: 1 + o.Uint64()>>1, read: !o.one(4), write: !o.one(4), fast: fa}
+	rights := nd.AllowLocalWrite
+	if fa.half == 0 {
+		g.area = p.areas[0]
+		if g.read {
+			rights |= nd.AllowRemoteRead
+		}
+		if g.write {
+			rights |= nd.AllowRemoteWrite
+		}
+	}
+	f := p.flags()
+	p.grant(g, f, nd.RequestFastRegister, fmt.Sprintf("fast register %v", fa.span), func(c uint64) error {
+		err := p.ep.FastRegister(c, fa.mr, pages, offset, fa.n, g.address, rights, f)
+		if err == nil {
+			fa.live = true
+			g.token = fa.mr.RemoteToken()
+		}
+		return err
+	})
+}
+
+// invalidate takes something back that nobody uses.
+func (p *player) invalidate() {
+	if p.o.one(2) && p.fast[1].live {
+		p.takeBack(&oracleGrant{fast: p.fast[1]})
+		return
+	}
+	if g := p.pick(func(g *oracleGrant) bool { return !g.plain && g.users == 0 }); g != nil {
+		p.takeBack(g)
+	}
+}
+
+func (p *player) takeBack(g *oracleGrant) {
+	f := p.flags()
+	r := &oracleRequest{expectation: &expectation{what: fmt.Sprintf("invalidate %v", g.token), Result: nd.Result{RequestType: nd.RequestInvalidate}}, apply: func(*oracleReceive) {}}
+	if p.post(r, f, func(c uint64) error {
+		if g.window != nil {
+			return p.ep.Invalidate(c, g.window.mw, f)
+		}
+		return p.ep.InvalidateRegion(c, g.fast.mr, f)
+	}) {
+		p.fenced(f)
+		p.drop(g)
+		g.free()
+	}
+}

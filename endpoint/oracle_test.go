@@ -1,0 +1,236 @@
+package endpoint
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/softnd/softnd/nd"
+)
+
+// The oracle makes random calls at both ends of a connection, and predicts from a sequential
+// model what each result must be and what memory must hold. See player for the model.
+
+const (
+	oracleOps  = "SOFTND_ORACLE" // operations with each pair of executors, instead of some seconds
+	oracleSeed = "SOFTND_SEED"   // of the one connection that is tried then
+)
+
+// oracle tries one connection after the other between two players.
+type oracle struct {
+	*rand.Rand
+	t       testing.TB
+	seed    uint64 // of the connection
+	players [2]*player
+	addr    netip.AddrPort
+	ops     int
+	history []string // the latest calls and results
+	release func()   // lets the endpoint go on that is paused, if one is
+}
+
+func TestOracle(t *testing.T) {
+	for _, executors := range [][2]Executor{{Auto, Auto}, {Target, Target}, {Auto, Target}} {
+		s := setup{Executors: executors, Unwired: true, Both: sideOptions{Options: Options{ReceiveTimeout: watchdog}}}
+		t.Run(s.String(), func(t *testing.T) {
+			o := newOracle(t, newPair(t, s))
+			if seed := numberFrom(t, oracleSeed); seed != 0 {
+				o.try(seed)
+				return
+			}
+			connections := 0
+			for goesOn := o.patience(); goesOn(); connections++ {
+				o.try(rand.Uint64())
+			}
+			t.Logf("%d operations on %d connections", o.ops, connections)
+		})
+	}
+}
+
+// patience returns what reports whether there is another connection to be tried.
+func (o *oracle) patience() func() bool {
+	if n := numberFrom(o.t, oracleOps); n != 0 {
+		return func() bool { return o.ops < int(n) }
+	}
+	limit := 10 * time.Second
+	if testing.Short() {
+		limit = 2 * time.Second
+	}
+	end := time.Now().Add(limit)
+	return func() bool { return time.Now().Before(end) }
+}
+
+func numberFrom(t testing.TB, variable string) (n uint64) {
+	if text := os.Getenv(variable); text != "" {
+		var err error
+		if n, err = strconv.ParseUint(text, 10, 64); err != nil {
+			t.Fatalf("%s: %v", variable, err)
+		}
+	}
+	return n
+}
+
+func newOracle(t testing.TB, p *pair) *oracle {
+	o := &oracle{t: t, addr: p.b.must(order{Do: doListen}).Addr}
+	for i, x := range []*party{p.a, p.b} {
+		o.players[i] = newPlayer(o, x)
+	}
+	o.players[0].far, o.players[1].far = o.players[1], o.players[0]
+	return o
+}
+
+// try makes a connection and a number of calls, and ends it in one of several ways.
+func (o *oracle) try(seed uint64) {
+	o.seed, o.history = seed, nil
+	o.Rand = rand.New(rand.NewPCG(seed, 0))
+	for _, p := range o.players {
+		p.begin()
+	}
+	o.connect()
+	for range 50 + o.IntN(400) {
+		o.step()
+	}
+	switch o.IntN(4) {
+	case 0:
+		o.flush()
+	case 1:
+		o.disconnect()
+	default:
+		o.violate()
+	}
+	for _, p := range o.players {
+		p.end()
+	}
+}
+
+func (o *oracle) connect() {
+	a, b := o.players[0], o.players[1]
+	params := nd.ConnectParams{InboundReadLimit: 1 + o.IntN(16), OutboundReadLimit: 1 + o.IntN(16)}
+	ctx, cancel := context.WithTimeout(context.Background(), watchdog)
+	defer cancel()
+	accepted := soon(func() error {
+		if err := b.side.listener.GetConnectionRequest(ctx, b.connector); err != nil {
+			return err
+		}
+		return b.connector.Accept(ctx, b.ep, params)
+	})
+	o.must(a.connector.Connect(ctx, a.ep, o.addr, params))
+	o.must(a.connector.CompleteConnect(ctx))
+	o.must(<-accepted)
+}
+
+// step makes one call, or some that belong together.
+func (o *oracle) step() {
+	p := o.players[o.IntN(2)]
+	switch n := o.IntN(100); {
+	case n < 42:
+		p.request()
+	case n < 60:
+		p.receive()
+	case n < 80:
+		p.poll()
+	case n < 90:
+		p.burst()
+	case n < 94:
+		p.batch()
+	default:
+		o.drain()
+	}
+}
+
+// drain waits until everything posted is done, and compares the memory with the model.
+func (o *oracle) drain() {
+	for _, p := range o.players {
+		p.marker()
+	}
+	o.finish()
+	o.compare()
+}
+
+// finish waits for all results that are owed.
+func (o *oracle) finish() {
+	for end := time.Now().Add(watchdog); ; {
+		owed := 0
+		o.unblock()
+		for _, p := range o.players {
+			owed += len(p.want[initiatorQueue]) + p.decidedReceives()
+		}
+		switch {
+		case owed == 0:
+			return
+		case time.Now().After(end):
+			o.failf("%d results never come; the next are %v, %v", owed, o.players[0].want, o.players[1].want)
+		}
+	}
+}
+
+// unblock lets requests run that wait for something.
+func (o *oracle) unblock() {
+	for _, p := range o.players {
+		p.submit()
+	}
+	for _, p := range o.players {
+		if p.far.blocked() != nil {
+			p.receive()
+		}
+		p.pollAll()
+	}
+}
+
+// compare checks all bytes that may have changed, and what is around them.
+func (o *oracle) compare() {
+	for _, p := range o.players {
+		for _, a := range p.areas {
+			if at, ok := a.differs(); ok {
+				o.failf("%s: byte %d of its %s memory is %#x, want %#x", p.name, at, a.name, a.mem[at], a.model[at])
+			}
+		}
+		p.side.showRaceDetector()
+	}
+}
+
+// must ends the test if a call failed that had to succeed.
+func (o *oracle) must(err error) {
+	if err != nil {
+		o.t.Helper()
+		o.failf("%v", err)
+	}
+}
+
+func (o *oracle) failf(format string, args ...any) {
+	o.t.Helper()
+	o.goOn()
+	o.t.Fatalf("%s\na: %v\nb: %v\n%s=%d tries the connection again; its latest calls:\n%s", fmt.Sprintf(format, args...),
+		o.players[0].ep.Err(), o.players[1].ep.Err(), oracleSeed, o.seed, strings.Join(o.history, "\n"))
+}
+
+// pause keeps a player from serving the other one, whose requests wait in its ring, until goOn.
+func (o *oracle) pause(p *player) {
+	ep := p.ep.(*Endpoint)
+	ep.mu.Lock()
+	o.release = ep.mu.Unlock
+}
+
+func (o *oracle) goOn() {
+	if o.release != nil {
+		o.release()
+		o.release = nil
+	}
+}
+
+// note adds to the history.
+func (o *oracle) note(format string, args ...any) {
+	const kept = 60
+	if len(o.history) == kept {
+		o.history = append(o.history[:0], o.history[kept/2:]...)
+	}
+	o.history = append(o.history, fmt.Sprintf(format, args...))
+}
+
+// one is true once in n times.
+func (o *oracle) one(n int) bool { return o.IntN(n) == 0 }
