@@ -38,8 +38,10 @@ func Register() { register() }
 
 func membarrier(command uintptr) bool {
 	for {
-		_, _, errno := unix.RawSyscall(unix.SYS_MEMBARRIER, command, 0, 0) // raw: it never blocks
-		if errno != unix.ENOMEM {                                          // which passes
+		// Not RawSyscall: the kernel may block, on a mutex of the whole machine (since Linux 6.8) or, to register,
+		// until all cores have passed a barrier. The goroutines of this thread's processor must be able to run meanwhile.
+		_, _, errno := unix.Syscall(unix.SYS_MEMBARRIER, command, 0, 0)
+		if errno != unix.ENOMEM { // which passes
 			return errno == 0
 		}
 		runtime.Gosched()

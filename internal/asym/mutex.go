@@ -38,11 +38,21 @@ type owner struct {
 // microsecond that it costs the next one to lock it.
 const streakForOwner = 64
 
-// Who has to wait for an owner to come out yields this often, and then naps.
+// A goroutine that waits for an owner to come out yields this often, and then naps, each time for twice as long up to a
+// limit: an owner that is still inside by then does something long, or its process is stopped.
 const (
-	briefWait = 100
-	napWait   = 20 * time.Microsecond
+	briefWait   = 100
+	shortestNap = 20 * time.Microsecond
+	longestNap  = 2 * time.Millisecond
 )
+
+// nap is how long the wait for an owner pauses after so many looks; 0 = it only yields.
+func nap(looks int) time.Duration {
+	if looks < briefWait {
+		return 0
+	}
+	return min(shortestNap<<min(looks-briefWait, 20), longestNap)
+}
 
 // Lock locks m. If it is in use, it blocks until it is not.
 func (m *Mutex) Lock() {
@@ -67,11 +77,11 @@ func (m *Mutex) Unlock() {
 func (m *Mutex) lock() {
 	m.mu.Lock()
 	m.dispossess()
-	for i := 0; m.ownerInside(); i++ {
-		if i < briefWait {
-			runtime.Gosched()
+	for looks := 0; m.ownerInside(); looks++ {
+		if pause := nap(looks); pause > 0 {
+			time.Sleep(pause)
 		} else {
-			time.Sleep(napWait)
+			runtime.Gosched()
 		}
 	}
 }

@@ -5,6 +5,7 @@ package asym
 import (
 	"sync/atomic"
 	"testing"
+	"time"
 )
 
 // An owner whose stack has moved is the owner again as soon as it has locked once.
@@ -57,5 +58,20 @@ func TestWhoIsTheOwner(t *testing.T) {
 		if got := m.Enter(); got != c.want {
 			t.Errorf("%s: Enter says %v, want %v", name, got, c.want)
 		}
+	}
+}
+
+// A wait for an owner that stays inside for a second looks some hundred times, not 50,000 times.
+func TestWaitForOwnerBacksOff(t *testing.T) {
+	looks, waited := 0, time.Duration(0)
+	for ; waited < time.Second; looks++ {
+		pause := nap(looks)
+		if looks < briefWait && pause != 0 || looks >= briefWait && pause < shortestNap {
+			t.Fatalf("pause of %v after %d looks", pause, looks)
+		}
+		waited += pause
+	}
+	if looks > 1000 {
+		t.Errorf("%d looks in a second", looks)
 	}
 }
