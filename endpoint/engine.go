@@ -23,6 +23,8 @@ const (
 	longLookIn  = 2 * time.Millisecond // more if processes outnumber cores
 	// restLimit is how long a rest lasts even if nothing ends it. Nothing depends on it.
 	restLimit = time.Second
+	// longestSleep is the same for a sleep, in a system call that blocks.
+	longestSleep = 30 * time.Second
 	// burst is how often the engine moves something in a row while the program
 	// polls, which may be moving the same.
 	burst = 16
@@ -188,7 +190,7 @@ func (e *engine) sleep() {
 	if p.progress() != still || e.quit.Load() {
 		return
 	}
-	limit := sleepLimit
+	limit := longestSleep
 	if p.restless() {
 		limit = restlessLimit
 	}

@@ -9,7 +9,7 @@ import (
 // How often a patrol makes its round: while something goes on, and when nothing does.
 const (
 	patrolOften  = 100 * time.Millisecond
-	patrolSeldom = time.Second
+	patrolSeldom = 2 * time.Second
 )
 
 // patrol is what a provider does now and then, in a goroutine of its own: it checks

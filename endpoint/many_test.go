@@ -1,0 +1,46 @@
+package endpoint
+
+import (
+	"testing"
+	"time"
+
+	"github.com/softnd/softnd/shm"
+)
+
+// As many idle members as a job can have ranks, all of which this process holds, and one
+// of another process that is killed: its death is found. The
+// log tells what share of a core the idle ones take, and how long that finding takes.
+func TestManyIdleMembers(t *testing.T) {
+	members, idle := shm.MaxRanks, 10*time.Second
+	if testing.Short() {
+		members, idle = 128, time.Second
+	}
+	arena := newArena(t)
+	for range members - 1 {
+		m, err := arena.Join(shm.NotRank)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := New(m, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			if err := p.Close(); err != nil {
+				t.Error(err)
+			}
+			if err := m.Leave(); err != nil {
+				t.Error(err)
+			}
+		}()
+	}
+	victim := newParty(t, arena, "victim", sideOptions{}, true)
+	time.Sleep(2 * patrolSeldom) // until all is quiet
+	used := processorTime(t)
+	time.Sleep(idle)
+	t.Logf("%d idle members take %.2f %% of a core", members, 100*(processorTime(t)-used).Seconds()/idle.Seconds())
+	victim.puppet.kill()
+	killed := time.Now()
+	eventually(t, "the death is counted", func() bool { return arena.Deaths() == 1 })
+	t.Logf("the death is found within %v", time.Since(killed))
+}
