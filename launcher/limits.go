@@ -29,20 +29,24 @@ func readLimits() (l limits) {
 	return l
 }
 
-// helperTasks and goTasks are how many processes and threads the launcher has beyond those
-// of its start, and a rank that is a Go program, where there are few cores. With less, the
-// Go runtime of one of them ends in a trace of its stacks.
+// ownTasks and goTasks are how many processes and threads the launcher with guard and keeper
+// has, and a rank that is a Go program, where there are few cores. With less, the Go runtime
+// of one of them ends in a trace of its stacks.
 const (
-	helperTasks = 20
-	goTasks     = 5
+	ownTasks = 28
+	goTasks  = 5
 )
+
+// LeastTasks is how many processes and threads a job takes whose ranks are Go programs, the
+// caller of [Run] counted. Run refuses a job that a limit leaves less.
+func LeastTasks(ranks int) uint64 { return uint64(ownTasks + goTasks*ranks) }
 
 // roomForTasks returns an error if the limit on processes and threads leaves too few for the job.
 func (l *limits) roomForTasks(cfg *Config) error {
 	if !l.tight {
 		return nil
 	}
-	need := uint64(helperTasks)
+	need := uint64(ownTasks)
 	for i := range cfg.Parts {
 		each := 1
 		if cfg.Parts[i].isGo() {

@@ -44,6 +44,10 @@ func Prepare(ranks int) *Prepared {
 	}
 	p.conn = ours
 	name := newGroupName()
+	go func() { // meanwhile, and before there are others that count
+		p.limits, p.cgroup = readLimits(), groupNamed(name)
+		close(p.grouped)
+	}()
 	pid, err := p.forkGuard(theirs, name) // here and now: everything waits for the guard
 	theirs.Close()                        // our end must not seem alive because of a copy in here
 	if err != nil {
@@ -53,10 +57,6 @@ func Prepare(ranks int) *Prepared {
 	}
 	p.guard = pid
 	go growDescriptors(6 * ranks)
-	go func() {
-		p.cgroup, p.limits = groupNamed(name), readLimits()
-		close(p.grouped)
-	}()
 	go p.wait(pid)
 	return p
 }

@@ -3,189 +3,132 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"net/netip"
+	"io"
+	"os"
+	"strconv"
 	"strings"
 	"time"
 
-	"github.com/softnd/softnd/endpoint"
+	"github.com/softnd/softnd"
+	"github.com/softnd/softnd/internal/jobline"
+	"github.com/softnd/softnd/launcher"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
 )
 
-// trialTimeout bounds the trial: a machine on which it takes this long is not usable.
-const trialTimeout = 10 * time.Second
+// trialRanks is the number of ranks of the job that ndinfo tries.
+const trialRanks = 2
 
-// tryJob does what a job of one rank does at its start and with its first transfer: it makes an
-// arena, joins it, opens the adapter, connects it to itself, and writes through a window.
-func tryJob() (check, []adapter) {
-	ctx, cancel := context.WithTimeout(context.Background(), trialTimeout)
-	defer cancel()
-	arena, err := shm.Create(shm.Config{Ranks: 1})
-	if err != nil {
-		return failed(err), nil
-	}
-	defer arena.Close()
-	member, err := arena.Join(0)
-	if err != nil {
-		return failed(err), nil
-	}
-	defer member.Leave()
-	provider, err := endpoint.New(member, endpoint.Options{})
-	if err != nil {
-		return failed(err), nil
-	}
-	defer provider.Close()
-	t := trial{ctx: ctx, provider: provider}
-	if err := t.run(); err != nil {
-		return failed(err), t.found
-	}
-	return good(jobCheck, "a rank started, connected to itself and wrote %d bytes through a window", trialBytes), t.found
-}
+// trialTimeout bounds the trial: a machine on which it takes this long is not usable.
+const trialTimeout = 20 * time.Second
+
+// rankName is argv[0] of the ranks: this executable plays them too.
+const rankName = "ndinfo-rank"
 
 const jobCheck = "job"
+
+// findings are what a rank prints.
+type findings struct {
+	Failed  *check   `json:"failed,omitempty"`
+	Adapter *adapter `json:"adapter,omitempty"`
+}
+
+// tryJob starts a job as ndrun does, whose ranks connect and write through a window.
+func tryJob() (check, []adapter) {
+	ctx, cancel := context.WithTimeoutCause(context.Background(), trialTimeout,
+		fmt.Errorf("the job has not ended in %v", trialTimeout))
+	defer cancel()
+	var out, errOut bytes.Buffer
+	report, err := runJob(ctx, &out, &errOut)
+	var adapters []adapter
+	var failures []check
+	for d := json.NewDecoder(&out); ; {
+		var f findings
+		if d.Decode(&f) != nil {
+			break
+		}
+		if f.Failed != nil {
+			failures = append(failures, *f.Failed)
+		}
+		if f.Adapter != nil {
+			adapters = append(adapters, *f.Adapter)
+		}
+	}
+	switch {
+	case report != nil && len(report.Shortages) > 0:
+		return failed(errors.New(report.Shortages[0])), adapters
+	case len(failures) > 0:
+		return failures[0], adapters
+	case err != nil:
+		return failed(err), adapters
+	case report.ExitStatus() != 0:
+		said, _, _ := strings.Cut(errOut.String(), "\n")
+		return failed(errors.New(strings.Join(append(report.Messages(), said), ", "))), adapters
+	}
+	return good(jobCheck, "%d ranks started, connected and wrote %d bytes through a window", trialRanks, trialBytes), adapters
+}
+
+// runJob runs the job with what ndrun gives its ranks, but for PMI.
+func runJob(ctx context.Context, out, errOut io.Writer) (*launcher.Report, error) {
+	job := launcher.Prepare(trialRanks)
+	defer job.Close()
+	arena, err := shm.Create(shm.Config{Ranks: trialRanks})
+	if err != nil {
+		return nil, err
+	}
+	defer arena.Close()
+	line, err := jobline.Listen(trialRanks, arena.File(), arena.ID(), func(int, int, string) {})
+	if err != nil {
+		return nil, err
+	}
+	defer line.Close()
+	return job.Run(ctx, launcher.Config{
+		Parts: []launcher.Part{{Ranks: trialRanks, Path: "/proc/self/exe", Args: []string{rankName}, Env: ownEnvironment()}},
+		Files: []*os.File{arena.File()},
+		Socket: func(_ int, file *os.File) error {
+			return file.Close() // PMI, which these ranks do not speak
+		},
+		RankEnv: func(rank int) []string {
+			return []string{
+				softnd.EnvRank + "=" + strconv.Itoa(rank),
+				softnd.EnvSize + "=" + strconv.Itoa(trialRanks),
+				softnd.EnvArenaFD + "=" + strconv.Itoa(launcher.FirstFile),
+				softnd.EnvFabric + "=" + line.Address().String(),
+			}
+		},
+		Stdout: out,
+		Stderr: errOut,
+		Output: launcher.Output{Form: launcher.Plain},
+	})
+}
+
+// ownEnvironment is the environment without what a launcher has said to ndinfo.
+func ownEnvironment() (env []string) {
+	for _, entry := range os.Environ() {
+		if !strings.HasPrefix(entry, "SOFTND_") {
+			env = append(env, entry)
+		}
+	}
+	return env
+}
 
 // failed makes the error's own advice, which its text holds too, the remedy.
 func failed(err error) check {
 	var next string
+	text := err.Error()
 	if s, ok := errors.AsType[*shm.ShortageError](err); ok {
 		next = s.Next
 	} else if o, ok := errors.AsType[*nd.OpError](err); ok {
 		next = o.Next
+	} else if first, _, _ := strings.Cut(text, "\n"); strings.Contains(first, "; ") {
+		next = first[strings.LastIndex(first, "; ")+len("; "):]
+		text = first
 	}
-	text := err.Error()
 	if next != "" {
 		text = strings.Replace(text, "; "+next, "", 1)
 	}
 	return bad(fail, jobCheck, text, next)
-}
-
-const trialBytes = 64 << 10
-
-// trial is a job of one rank.
-type trial struct {
-	ctx      context.Context
-	provider nd.Provider
-	found    []adapter
-
-	ad nd.Adapter
-	cq nd.CompletionQueue
-	mr nd.MemoryRegion
-}
-
-func (t *trial) run() error {
-	addresses, err := t.provider.QueryAddressList()
-	if err != nil {
-		return err
-	}
-	if t.ad, err = nd.OpenAddress(t.ctx, t.provider, addresses[0]); err != nil {
-		return err
-	}
-	defer t.ad.Close()
-	info, err := t.ad.Query(nd.InfoVersion2)
-	if err != nil {
-		return err
-	}
-	t.found = []adapter{describe(info, addresses)}
-	if t.mr, err = t.ad.Allocate(t.ctx, 2*trialBytes, nd.AllowLocalWrite); err != nil {
-		return err
-	}
-	if t.cq, err = t.ad.CreateCompletionQueue(t.ctx, 16); err != nil {
-		return err
-	}
-	from, to, err := t.connect(addresses[0])
-	if err != nil {
-		return err
-	}
-	return t.write(from, to)
-}
-
-// connect makes two connected endpoints.
-func (t *trial) connect(addr netip.Addr) (from, to nd.Endpoint, err error) {
-	l, err := t.ad.CreateListener(t.ctx)
-	if err != nil {
-		return nil, nil, err
-	}
-	if err := l.Bind(netip.AddrPortFrom(addr, 0)); err != nil {
-		return nil, nil, err
-	}
-	if err := l.Listen(1); err != nil {
-		return nil, nil, err
-	}
-	at, err := l.LocalAddress()
-	if err != nil {
-		return nil, nil, err
-	}
-	cfg := nd.EndpointConfig{Receive: t.cq, Initiator: t.cq}
-	if from, err = t.ad.CreateEndpoint(t.ctx, cfg); err != nil {
-		return nil, nil, err
-	}
-	if to, err = t.ad.CreateEndpoint(t.ctx, cfg); err != nil {
-		return nil, nil, err
-	}
-	out, err := t.ad.CreateConnector(t.ctx)
-	if err != nil {
-		return nil, nil, err
-	}
-	in, err := t.ad.CreateConnector(t.ctx)
-	if err != nil {
-		return nil, nil, err
-	}
-	accepted := make(chan error, 1)
-	go func() {
-		err := l.GetConnectionRequest(t.ctx, in)
-		if err == nil {
-			err = in.Accept(t.ctx, to, nd.ConnectParams{})
-		}
-		accepted <- err
-	}()
-	err = out.Connect(t.ctx, from, at, nd.ConnectParams{})
-	if err == nil {
-		err = out.CompleteConnect(t.ctx)
-	}
-	if err != nil {
-		l.Close() // ends the other side's wait
-	}
-	return from, to, errors.Join(err, <-accepted)
-}
-
-// write moves half of the region into the other half, through a window.
-func (t *trial) write(from, to nd.Endpoint) error {
-	w, err := t.ad.CreateMemoryWindow(t.ctx)
-	if err != nil {
-		return err
-	}
-	source, sink := t.mr.Bytes()[:trialBytes], t.mr.Bytes()[trialBytes:]
-	for i := range source {
-		source[i] = byte(i % 251)
-	}
-	if err := to.Bind(1, t.mr, w, sink, nd.AllowWrite); err != nil {
-		return err
-	}
-	if err := t.await("bind"); err != nil {
-		return err
-	}
-	d := w.Descriptor()
-	if err := from.Write(2, []nd.SGE{{Buffer: source, Token: t.mr.LocalToken()}}, d.Address, d.Token, 0); err != nil {
-		return err
-	}
-	if err := t.await("write"); err != nil {
-		return err
-	}
-	if !bytes.Equal(source, sink) {
-		return errors.New("the bytes that were written are not those that arrived")
-	}
-	return nil
-}
-
-func (t *trial) await(what string) error {
-	var r [1]nd.Result
-	if _, err := t.cq.Wait(t.ctx, r[:]); err != nil {
-		return err
-	}
-	if r[0].Status != nd.Success {
-		return fmt.Errorf("%s: %w", what, r[0].Status)
-	}
-	return nil
 }

@@ -13,6 +13,7 @@ import (
 // The format is a promise: programs read it.
 func TestFormat(t *testing.T) {
 	r := &report{
+		Ranks:    2,
 		Checks:   []check{good("cores", "2 usable"), bad(fail, "job", "broken", "mend it")},
 		Adapters: []adapter{describe(numbered(), []netip.Addr{netip.MustParseAddr("127.77.0.1")})},
 	}

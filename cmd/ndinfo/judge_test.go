@@ -41,6 +41,18 @@ func TestMemory(t *testing.T) {
 	}
 }
 
+func TestProcesses(t *testing.T) {
+	for _, tc := range []struct {
+		used    uint64
+		limited bool
+		want    status
+	}{{0, false, ok}, {0, true, ok}, {40, true, ok}, {41, true, warn}, {80, true, warn}, {81, true, fail}, {200, true, fail}} {
+		if c := judgeProcesses(syslimit.Tasks{Limit: 100, Used: tc.used, Name: "x"}, tc.limited, 20, 60); c.Status != tc.want || c.Remedy == "" && tc.want != ok {
+			t.Errorf("%+v: %+v", tc, c)
+		}
+	}
+}
+
 func TestQuota(t *testing.T) {
 	root := t.TempDir()
 	write := func(file, text string) {

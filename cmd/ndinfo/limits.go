@@ -7,6 +7,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/softnd/softnd/internal/syslimit"
+	"github.com/softnd/softnd/launcher"
 	"github.com/softnd/softnd/shm"
 )
 
@@ -27,7 +29,7 @@ const (
 func descriptorsFor(ranks, inherited uint64) uint64 {
 	const atOnce = 16
 	keeper := 13 + ranks + 5*min(ranks, atOnce)
-	return max(keeper, inherited+9+3*ranks)
+	return max(keeper, inherited+10+3*ranks)
 }
 
 func checkMemory() check { return judgeMemory(shm.MemoryLeft()) }
@@ -47,6 +49,29 @@ func judgeMemory(left uint64, limit string) check {
 
 func mebibytes(n uint64) string { return fmt.Sprintf("%d MiB", n>>20) }
 
+const processesCheck = "processes"
+
+// checkProcesses finds fair twice what a job takes with a rank for each core: a Go program has
+// more threads than at its start when it works. The launcher refuses a job with less than the
+// least; the reserve is for what others start between this look and the job.
+func checkProcesses() check {
+	t, limited := syslimit.TightestTasks()
+	return judgeProcesses(t, limited, launcher.LeastTasks(trialRanks)+4, 2*launcher.LeastTasks(max(trialRanks, runtime.NumCPU())))
+}
+
+func judgeProcesses(t syslimit.Tasks, limited bool, least, fair uint64) check {
+	const name = processesCheck
+	switch {
+	case !limited:
+		return good(name, "no limit below the machine's")
+	case t.Left() < least:
+		return bad(fail, name, t.String(), fmt.Sprintf("raise it by %d or more: a job of %d ranks takes %d processes and threads", least-t.Left(), trialRanks, least))
+	case t.Left() < fair:
+		return bad(warn, name, t.String(), fmt.Sprintf("raise it by %d for a job with a rank on each core", fair-t.Left()))
+	}
+	return good(name, "%v", t)
+}
+
 func checkAddressSpace() check {
 	return checkLimit("address space", unix.RLIMIT_AS, leastAddressSpace, fairAddressSpace, "ulimit -v", mebibytes)
 }
@@ -60,7 +85,7 @@ func checkFileSize() check {
 func checkDescriptors() check {
 	open, cores := inherited(), uint64(runtime.NumCPU())
 	decimal := func(n uint64) string { return strconv.FormatUint(n, 10) }
-	return checkLimit("descriptors", unix.RLIMIT_NOFILE, descriptorsFor(1, open), descriptorsFor(cores, open), "ulimit -Hn", decimal)
+	return checkLimit("descriptors", unix.RLIMIT_NOFILE, descriptorsFor(trialRanks, open), descriptorsFor(cores, open), "ulimit -Hn", decimal)
 }
 
 // inherited counts the descriptors within the limit that whoever started ndinfo left open; ndrun

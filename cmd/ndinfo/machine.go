@@ -12,7 +12,7 @@ import (
 // machineChecks look at one thing each. What a job cannot do without fails here as well as in
 // the trial, so that the reader learns why.
 var machineChecks = []func() check{
-	checkKernel, checkCores, checkMemory, checkAddressSpace, checkFileSize, checkDescriptors,
+	checkKernel, checkCores, checkMemory, checkAddressSpace, checkFileSize, checkDescriptors, checkProcesses,
 	checkProc, checkNull, checkMemfd, checkLocks, checkPidfd, checkFutex, checkSubreaper,
 	checkUserNamespaces, checkHugePages, checkIOUring,
 }

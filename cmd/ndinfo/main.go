@@ -5,13 +5,15 @@
 //	ndinfo --json   the same as one JSON object
 //	ndinfo hang N   why the job does not go on whose ranks have met under the name N (softnd.Join)
 //
-// A default job is one of one rank under ndrun without options. ndinfo exits with 0 if it would
-// start, which is when no check failed, with 1 if not, and with 2 for wrong arguments. ndinfo hang
-// exits with 0 if it has a report, with 1 if it finds no such job, and with 2 for wrong arguments.
+// ndinfo starts a job of two ranks through the launcher, as ndrun -n 2 does. It exits with 0 if
+// no check failed, that of the job among them, with 1 if one failed, and with 2 for wrong
+// arguments. ndinfo hang exits with 0 if it has a report, with 1 if it finds no such job, and with
+// 2 for wrong arguments.
 //
 // # The JSON object
 //
-//	starts      true if a default job would start
+//	starts      true if a job of that many ranks starts here: no check failed
+//	ranks       2, the number of ranks of the job that was tried
 //	checks      a list, in the order of the lines, of objects with
 //	  name      what was looked at
 //	  status    "ok", "warn" (jobs start, but something is slow, small or missing) or "fail"
@@ -35,9 +37,22 @@ import (
 	"fmt"
 	"io"
 	"os"
+
+	"github.com/softnd/softnd/launcher"
 )
 
-func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+func main() {
+	play()
+	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// play turns this process into what the trial job needs if it was started for that.
+func play() {
+	launcher.Serve()
+	if os.Args[0] == rankName {
+		os.Exit(playRank())
+	}
+}
 
 // run is main with everything that it touches as arguments; it returns the exit status.
 func run(args []string, stdout, stderr io.Writer) int {

@@ -27,6 +27,7 @@ func limitOf(resource int, value uint64) strait {
 }
 
 func TestMain(m *testing.M) {
+	play()
 	s, ok := os.LookupEnv(asNdinfo)
 	if !ok {
 		os.Exit(m.Run())
@@ -78,15 +79,6 @@ func ndinfo(t *testing.T, s strait, attr *syscall.SysProcAttr) (r report, exit i
 	return r, cmd.ProcessState.ExitCode()
 }
 
-func (r *report) check(name string) check {
-	for _, c := range r.Checks {
-		if c.Name == name {
-			return c
-		}
-	}
-	return check{}
-}
-
 // mustStart checks a report of a machine that can start jobs.
 func mustStart(t *testing.T, r report, exit int) {
 	t.Helper()
@@ -119,12 +111,12 @@ func TestOrdinaryUserInAContainer(t *testing.T) {
 }
 
 func TestPrinted(t *testing.T) {
-	r := &report{Checks: []check{good("cores", "2 usable"), bad(warn, "memory", "little", "free some"), bad(fail, "job", "broken", "mend it")}}
+	r := &report{Ranks: 2, Checks: []check{good("cores", "2 usable"), bad(warn, "memory", "little", "free some"), bad(fail, "job", "broken", "mend it")}}
 	var out bytes.Buffer
 	if err := r.print(&out); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"ok    cores   2 usable\n", "warn  memory  little; free some\n", "fail  job     broken; mend it\n", "does not start here"} {
+	for _, want := range []string{"ok    cores   2 usable\n", "warn  memory  little; free some\n", "fail  job     broken; mend it\n", "A job of 2 ranks does not start here"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, &out)
 		}

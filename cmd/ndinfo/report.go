@@ -10,7 +10,8 @@ import (
 
 // report is all that ndinfo finds out.
 type report struct {
-	Starts   bool      `json:"starts"` // a default job would start
+	Starts   bool      `json:"starts"` // a job of that many ranks starts
+	Ranks    int       `json:"ranks"`
 	Checks   []check   `json:"checks"`
 	Adapters []adapter `json:"adapters"`
 }
@@ -28,7 +29,7 @@ type status string
 const (
 	ok   status = "ok"
 	warn status = "warn" // jobs start, but something will be slow, small or missing
-	fail status = "fail" // a default job does not start
+	fail status = "fail" // a job of two ranks does not start
 )
 
 func good(name, format string, args ...any) check {
@@ -41,11 +42,14 @@ func bad(s status, name, found, remedy string) check {
 
 // survey makes all checks.
 func survey() *report {
-	r := &report{Adapters: []adapter{}}
+	r := &report{Ranks: trialRanks, Adapters: []adapter{}}
 	for _, c := range machineChecks {
 		r.Checks = append(r.Checks, c())
 	}
-	job, adapters := tryJob()
+	job, adapters := bad(fail, jobCheck, "not tried: it would end in traces of the Go runtime", ""), []adapter(nil)
+	if r.check(processesCheck).Status != fail {
+		job, adapters = tryJob()
+	}
 	if job.Status == fail && job.Remedy == "" {
 		job.Remedy = "rerun under strace -f to see which call is refused"
 		if r.failed() {
@@ -58,8 +62,18 @@ func survey() *report {
 	return r
 }
 
-// failed tells whether any check did. The trial alone does not decide: it is one process, and
-// ndrun, its guard and a rank need more than that.
+// check returns the check of that name.
+func (r *report) check(name string) check {
+	for _, c := range r.Checks {
+		if c.Name == name {
+			return c
+		}
+	}
+	return check{}
+}
+
+// failed reports whether any check did. The trial alone does not decide: it may succeed by
+// chance where there is less than a job needs.
 func (r *report) failed() bool {
 	return slices.ContainsFunc(r.Checks, func(c check) bool { return c.Status == fail })
 }
@@ -79,9 +93,9 @@ func (r *report) print(w io.Writer) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	conclusion := "A default job starts here."
+	conclusion := fmt.Sprintf("A job of %d ranks starts here.", r.Ranks)
 	if !r.Starts {
-		conclusion = "A default job does not start here: see the lines that begin with fail."
+		conclusion = fmt.Sprintf("A job of %d ranks does not start here: see the lines that begin with fail.", r.Ranks)
 	}
 	_, err := fmt.Fprintf(w, "\n%s\n", conclusion)
 	return err

@@ -60,7 +60,7 @@ func TestDescriptors(t *testing.T) {
 					mustStart(t, r, exit)
 					started++
 				}
-				script := fmt.Sprintf("ulimit -n %d; exec %s true", limit, ndrun)
+				script := fmt.Sprintf("ulimit -n %d; exec %s -n 2 true", limit, ndrun)
 				out, err := exec.CommandContext(t.Context(), "sh", "-c", script).CombinedOutput()
 				starts := err == nil
 				if r.Starts && !starts || tt.exact && r.Starts != starts || limit == last {

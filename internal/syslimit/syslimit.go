@@ -68,7 +68,7 @@ func number(file string) (uint64, bool) {
 
 // Tasks is a limit on processes and threads.
 type Tasks struct {
-	Limit, Used uint64
+	Limit, Used uint64 // Used: by others than this process
 	Name        string // "pids.max of /sys/fs/cgroup/job"
 }
 
@@ -76,13 +76,15 @@ type Tasks struct {
 func (t Tasks) Left() uint64 { return t.Limit - min(t.Limit, t.Used) }
 
 func (t Tasks) String() string {
-	return fmt.Sprintf("%s is %d, of which %d are in use", t.Name, t.Limit, t.Used)
+	return fmt.Sprintf("%s is %d, of which others use %d", t.Name, t.Limit, t.Used)
 }
 
 // TightestTasks returns the limit on processes and threads that leaves the fewest; ok is
 // false if there is none.
 func TightestTasks() (tightest Tasks, ok bool) {
+	own := threads("self")
 	for _, t := range append(groupTasks(), userTasks()...) {
+		t.Used -= min(t.Used, own)
 		if !ok || t.Left() < tightest.Left() {
 			tightest, ok = t, true
 		}
