@@ -29,6 +29,7 @@ const (
 	roleConformance = "conformance"
 	roleFail        = "fail"
 	rolePanic       = "panic"
+	roleRace        = "race"
 )
 
 func play(role string) int {
@@ -40,6 +41,8 @@ func play(role string) int {
 		err = playPuppet(ctx)
 	case roleConformance:
 		err = playConformance(ctx)
+	case roleRace:
+		err = playRace(ctx)
 	case roleFail:
 		err = errors.New("as asked")
 	case rolePanic:

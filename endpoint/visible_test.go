@@ -1,0 +1,73 @@
+package endpoint
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+
+	"github.com/softnd/softnd/nd"
+	"github.com/softnd/softnd/shm"
+)
+
+// raceMemory says in which memory playRace races.
+const raceMemory = "SOFTND_TEST_RACE_MEMORY"
+
+// exitRace is the exit status of a process in which the race detector has found a race.
+const exitRace = 66
+
+// TestRaceDetectorSeesRegisteredMemory states which memory the race detector watches:
+// that of Go's heap, which a program can register, and not that of Allocate.
+func TestRaceDetectorSeesRegisteredMemory(t *testing.T) {
+	for memory, want := range map[string]int{"allocated": 0, "registered": exitRace} {
+		if !raceDetector {
+			want = 0
+		}
+		cmd := command(t.Context(), roleRace)
+		cmd.Env = append(cmd.Environ(), raceMemory+"="+memory, "GORACE=exitcode=66")
+		out, _ := cmd.CombinedOutput()
+		if got := cmd.ProcessState.ExitCode(); got != want {
+			t.Errorf("two goroutines that store to the same %s memory: exit status %d, want %d: %s", memory, got, want, out)
+		}
+	}
+}
+
+// playRace stores to the same bytes of a region in two goroutines that do not
+// synchronise.
+func playRace(ctx context.Context) error {
+	arena, err := shm.Create(shm.Config{Ranks: 1})
+	if err != nil {
+		return err
+	}
+	defer arena.Close()
+	s, err := newSide(ctx, arena, sideOptions{})
+	if err != nil {
+		return err
+	}
+	defer s.leave()
+	var mr nd.MemoryRegion
+	switch memory := os.Getenv(raceMemory); memory {
+	case "allocated":
+		mr, err = s.adapter.Allocate(ctx, 4096, nd.AllowLocalWrite)
+	case "registered":
+		mr, err = s.adapter.Register(ctx, make([]byte, 4096), nd.AllowLocalWrite)
+	default:
+		err = fmt.Errorf("no memory %q", memory)
+	}
+	if err != nil {
+		return err
+	}
+	defer mr.Close()
+	var both sync.WaitGroup
+	b := mr.Bytes()
+	for range 2 {
+		both.Go(func() {
+			for i := range 1_000_000 {
+				b[i%64] = byte(i)
+			}
+		})
+	}
+	both.Wait()
+	return nil
+}
