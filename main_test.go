@@ -25,6 +25,7 @@ var roles = map[string]func(ctx context.Context, j *Job, n int) error{
 	"rounds":  playRounds,
 	"victim":  playVictim,
 	"hidden":  playHidden,
+	"many":    playMany,
 	"closing": playClosing,
 	"crossed": playCrossed,
 	"timed":   playTimed,

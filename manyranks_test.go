@@ -1,0 +1,40 @@
+package softnd
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+)
+
+// playMany is the life of a rank in a large job.
+func playMany(ctx context.Context, j *Job, _ int) error {
+	all, err := j.Exchange(ctx, fmt.Append(nil, j.Rank()))
+	if err != nil {
+		return err
+	}
+	for rank, b := range all {
+		if string(b) != fmt.Sprint(rank) {
+			return fmt.Errorf("rank %d says %q", rank, b)
+		}
+	}
+	return j.Barrier(ctx)
+}
+
+// A job of many times more ranks than cores comes to its end in time that grows with their
+// number, and not with its square or its cube. The log tells how long it took.
+func TestManyRanks(t *testing.T) {
+	ranks := 400
+	switch {
+	case os.Getenv("SOFTND_STRESS") == "1":
+		ranks = 1000
+	case testing.Short():
+		ranks = 50
+	}
+	began := time.Now()
+	for _, r := range start(t, ranks, "many", 0) {
+		r.finish(t)
+	}
+	t.Logf("%d ranks: %v", ranks, time.Since(began))
+}
