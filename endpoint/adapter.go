@@ -92,9 +92,10 @@ func (a *Adapter) CreateCompletionQueue(ctx context.Context, depth int) (nd.Comp
 // CreateMemoryRegion makes an empty region.
 func (a *Adapter) CreateMemoryRegion(ctx context.Context) (nd.MemoryRegion, error) {
 	const op = "create memory region"
-	if err := a.usable(ctx, op); err != nil {
+	if err := a.begin(ctx, op); err != nil {
 		return nil, err
 	}
+	defer a.provider.sleep.end()
 	r, err := a.space.NewRegion()
 	if err != nil {
 		return nil, a.shortage(op, err)
@@ -132,6 +133,10 @@ func (a *Adapter) Allocate(ctx context.Context, size int, flags nd.RegionFlags) 
 	case size > maxRegistration:
 		return nil, a.fail(op, nd.InvalidParameter, fmt.Sprintf("%d bytes, at most %d in one region", size, maxRegistration), "use several regions")
 	}
+	if err := a.begin(ctx, op); err != nil {
+		return nil, err
+	}
+	defer a.provider.sleep.end()
 	r, err := a.CreateMemoryRegion(ctx)
 	if err != nil {
 		return nil, err
@@ -156,9 +161,10 @@ func (a *Adapter) Allocate(ctx context.Context, size int, flags nd.RegionFlags) 
 // CreateMemoryWindow makes an invalid window.
 func (a *Adapter) CreateMemoryWindow(ctx context.Context) (nd.MemoryWindow, error) {
 	const op = "create memory window"
-	if err := a.usable(ctx, op); err != nil {
+	if err := a.begin(ctx, op); err != nil {
 		return nil, err
 	}
+	defer a.provider.sleep.end()
 	w, err := a.space.NewWindow()
 	if err != nil {
 		return nil, a.shortage(op, err)
@@ -198,6 +204,18 @@ func (a *Adapter) usable(ctx context.Context, op string) error {
 	}
 	if ctx.Err() != nil {
 		return nd.CanceledError(ctx, op, "adapter")
+	}
+	return nil
+}
+
+// begin is usable for a call that uses the arena. Provider.Close waits for its end, a call
+// of sleepers.end: afterwards the arena may be closed, and its descriptor another file's.
+func (a *Adapter) begin(ctx context.Context, op string) error {
+	if err := a.usable(ctx, op); err != nil {
+		return err
+	}
+	if !a.provider.sleep.begin() {
+		return a.providerClosed(op)
 	}
 	return nil
 }

@@ -27,9 +27,13 @@ func (r *MemoryRegion) InitializeFastRegister(ctx context.Context, pages int, re
 	case ctx.Err() != nil:
 		return nd.CanceledError(ctx, op, "memory region")
 	}
+	if !r.adapter.provider.sleep.begin() {
+		return r.fail(op, nd.InvalidHandle, "the provider is closed", "")
+	}
+	defer r.adapter.provider.sleep.end()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.closed.Load() || r.adapter.provider.sleep.shut.Load() {
+	if r.closed.Load() {
 		return r.fail(op, nd.InvalidHandle, "the region is closed", "create another")
 	}
 	if err := r.region.InitializeFast(); err != nil {

@@ -35,6 +35,10 @@ type mappings struct {
 func (a *Adapter) BuildLogicalAddressMapping(ctx context.Context, buf []byte) (nd.LogicalMapping, error) {
 	const op = "build logical address mapping"
 	p := a.provider
+	if err := a.begin(ctx, op); err != nil {
+		return nil, err
+	}
+	defer p.sleep.end()
 	start, ok := p.arena.Locate(buf)
 	switch {
 	case len(buf) == 0:
@@ -79,9 +83,10 @@ func (m *LogicalMapping) Close() error { return m.CloseContext(context.Backgroun
 // ends first, the mapping is closing, and another call waits for the rest.
 func (m *LogicalMapping) CloseContext(ctx context.Context) error {
 	p := m.adapter.provider
-	if p.sleep.shut.Load() {
+	if !p.sleep.begin() {
 		return nil // the member's departure returns all that it owned
 	}
+	defer p.sleep.end()
 	p.settleDeliveries(m.adapter)
 	p.doChores() // one may end a registration
 	p.mappings.mu.Lock()
@@ -144,9 +149,10 @@ func (l *mappings) use(off shm.Offset, n uint64) bool {
 // live mappings of the adapter.
 func (a *Adapter) PrivilegedToken() (nd.Token, error) {
 	const op = "get privileged token"
-	if err := a.usable(context.Background(), op); err != nil {
+	if err := a.begin(context.Background(), op); err != nil {
 		return 0, err
 	}
+	defer a.provider.sleep.end()
 	a.naming.Lock()
 	defer a.naming.Unlock()
 	if a.privileged.Load() == 0 {

@@ -45,9 +45,13 @@ func (r *MemoryRegion) Register(ctx context.Context, buf []byte, flags nd.Region
 	case ctx.Err() != nil:
 		return nd.CanceledError(ctx, op, "memory region")
 	}
+	if !r.adapter.provider.sleep.begin() {
+		return r.fail(op, nd.InvalidHandle, "the provider is closed", "")
+	}
+	defer r.adapter.provider.sleep.end()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.closed.Load() || r.adapter.provider.sleep.shut.Load() {
+	if r.closed.Load() {
 		return r.fail(op, nd.InvalidHandle, "the region is closed", "create another")
 	}
 	if err := r.region.Register(buf, flags); err != nil {
@@ -62,9 +66,10 @@ func (r *MemoryRegion) Register(ctx context.Context, buf []byte, flags nd.Region
 func (r *MemoryRegion) Deregister(ctx context.Context) error {
 	const op = "deregister"
 	p := r.adapter.provider
-	if p.sleep.shut.Load() {
+	if !p.sleep.begin() {
 		return r.fail(op, nd.InvalidHandle, "the provider is closed", "")
 	}
+	defer p.sleep.end()
 	p.settleDeliveries(r.adapter)
 	p.doChores() // one may unbind a window
 	r.mu.Lock()
@@ -163,11 +168,12 @@ func (r *MemoryRegion) CloseContext(ctx context.Context) error {
 	r.mu.Lock()
 	again := r.closed.Swap(true) // with the lock: who has found it open goes on first
 	r.mu.Unlock()
-	r.region.Retire()
 	p := r.adapter.provider
-	if p.sleep.shut.Load() {
+	if !p.sleep.begin() {
 		return nil // the member's departure returns all that it owned
 	}
+	defer p.sleep.end()
+	r.region.Retire()
 	p.settleDeliveries(r.adapter)
 	p.doChores() // one may unbind a window
 	if !again {
@@ -244,9 +250,10 @@ func (w *MemoryWindow) CloseContext(ctx context.Context) error {
 	}
 	again := w.closed.Swap(true)
 	p := w.adapter.provider
-	if p.sleep.shut.Load() {
+	if !p.sleep.begin() {
 		return nil // the member's departure returns all that it owned
 	}
+	defer p.sleep.end()
 	if !again {
 		w.vanish()
 	}

@@ -131,11 +131,8 @@ type Endpoint struct {
 // CreateEndpoint makes a queue pair.
 func (a *Adapter) CreateEndpoint(ctx context.Context, cfg nd.EndpointConfig) (nd.Endpoint, error) {
 	const op = "create endpoint"
-	if err := a.usable(ctx, op); err != nil {
+	if err := a.begin(ctx, op); err != nil {
 		return nil, err
-	}
-	if !a.provider.sleep.begin() { // Provider.Close waits for the end
-		return nil, a.providerClosed(op)
 	}
 	defer a.provider.sleep.end()
 	receiveCQ, ok := a.ownQueue(cfg.Receive)
@@ -199,7 +196,7 @@ func (a *Adapter) CreateEndpoint(ctx context.Context, cfg nd.EndpointConfig) (nd
 	receiveCQ.attach(ep)
 	initiatorCQ.attach(ep)
 	if !a.provider.addEndpoint(ep) {
-		ep.Close()
+		ep.close()
 		return nil, a.providerClosed(op)
 	}
 	return ep, nil

@@ -304,6 +304,10 @@ func (ep *Endpoint) Close() error {
 	if err := ep.provider.postponed(ep.String(), ep.Close); err != nil {
 		return err
 	}
+	if !ep.provider.sleep.begin() {
+		return nil // the provider has closed it
+	}
+	defer ep.provider.sleep.end()
 	ep.close()
 	return nil
 }
