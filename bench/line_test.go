@@ -42,20 +42,26 @@ func TestLineBouncesBetweenTwoMappings(t *testing.T) {
 	}
 }
 
-// A line serves any number of meetings and of runs, one after the other.
-func TestLineRestarts(t *testing.T) {
+// twoSides returns the two mappings of a line.
+func twoSides(t *testing.T) (sides [2]*Line) {
+	t.Helper()
 	f, err := NewLineFile()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	var sides [2]*Line
 	for i := range sides {
 		if sides[i], err = MapLine(f); err != nil {
 			t.Fatal(err)
 		}
-		defer sides[i].Close()
+		t.Cleanup(func() { sides[i].Close() })
 	}
+	return sides
+}
+
+// A line serves any number of meetings and of runs, one after the other.
+func TestLineRestarts(t *testing.T) {
+	sides := twoSides(t)
 	const runs, rounds = 5, 100
 	ended := make(chan struct{})
 	go func() {
@@ -101,24 +107,13 @@ func TestPinLeavesOneCore(t *testing.T) {
 
 // TestLineOnOneCore: two threads that share a core hand it over.
 func TestLineOnOneCore(t *testing.T) {
-	f, err := NewLineFile()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	var sides [2]*Line
-	for i := range sides {
-		if sides[i], err = MapLine(f); err != nil {
-			t.Fatal(err)
-		}
-		defer sides[i].Close()
-	}
+	sides := twoSides(t)
 	echoed := make(chan error)
 	go func() {
 		echoed <- OnCore(0, func() error { sides[1].EchoYielding(); return nil })
 	}()
 	const rounds = 100
-	err = OnCore(0, func() error {
+	err := OnCore(0, func() error {
 		for range rounds {
 			sides[0].BounceYielding()
 		}

@@ -26,6 +26,7 @@ import (
 type suiteCommand struct {
 	quick, check bool
 	from         string
+	others       busyness
 	output
 }
 
@@ -117,6 +118,7 @@ func (s *suiteCommand) measure(stderr io.Writer) (found []report.Result, err err
 			if !plan.Wants(round, r, card) {
 				continue
 			}
+			s.others.look()
 			start := time.Now()
 			results, failed := runJob(r, stderr)
 			if failed != nil {
@@ -207,6 +209,9 @@ func (s *suiteCommand) judge(rep *report.Report, stdout io.Writer) error {
 	card := suite.Check(rep)
 	if s.json != "-" && s.csv != "-" {
 		if err := card.Write(stdout); err != nil {
+			return err
+		}
+		if _, err := io.WriteString(stdout, s.others.String()); err != nil {
 			return err
 		}
 	}

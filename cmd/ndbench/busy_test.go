@@ -1,0 +1,28 @@
+package main
+
+import "testing"
+
+func TestRunning(t *testing.T) {
+	for text, want := range map[string]int{"0.42 0.50 0.61 3/812 4711\n": 3, "0.00 0.00 0.00 1/90 7": 1, "": 0, "a b c d e": 0} {
+		if got := running(text); got != want {
+			t.Errorf("running(%q) = %d, want %d", text, got, want)
+		}
+	}
+}
+
+// TestBusyness: a process that ran by accident is not worth a word.
+func TestBusyness(t *testing.T) {
+	for _, c := range []struct {
+		b     busyness
+		quiet bool
+	}{{busyness{}, true}, {busyness{40, 10}, true}, {busyness{40, 11}, false}, {busyness{40, 40}, false}} {
+		if got := c.b.String(); (got == "") != c.quiet {
+			t.Errorf("%+v: %q", c.b, got)
+		}
+	}
+	var b busyness
+	b.look()
+	if b.looks != 1 {
+		t.Errorf("%+v after a look", b)
+	}
+}
