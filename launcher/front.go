@@ -252,10 +252,16 @@ func closeAll(files []*os.File) {
 	}
 }
 
-// order tells the keeper. That the keeper has gone shows as the end of its events.
+// order tells the keeper. That the keeper has gone shows as the end of its events. A keeper
+// that cannot be told kills the job: it takes the end of the stream for this process's death.
 func (f *front) order(o order) {
+	deaf := f.orders.failed() != nil
 	f.orders.put(&o)
 	f.orders.flush()
+	if err := f.orders.failed(); err != nil && !deaf {
+		f.failed(fmt.Errorf("send the job to its keeper: %w; allow the system call sendmsg (seccomp profile?)", err))
+		_ = f.from.conn.CloseWrite()
+	}
 }
 
 // end is order for an order that ends the job. A signal after another such order kills

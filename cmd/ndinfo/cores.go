@@ -9,11 +9,17 @@ import (
 	"strconv"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/softnd/softnd/internal/syslimit"
 )
 
 // checkCores compares the cores that may be used with the time that cgroups grant on them.
 func checkCores() check {
+	var set unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &set); err != nil {
+		return bad(fail, "cores", "sched_getaffinity: "+err.Error(), "allow the system call (seccomp profile?)")
+	}
 	cores := runtime.NumCPU()
 	quota, where := cpuQuota(syslimit.Groups("cpu"))
 	if quota < float64(cores) {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path"
 	"strconv"
 	"strings"
 	"syscall"
@@ -19,7 +20,7 @@ import (
 const asNdinfo = "NDINFO_TEST_STRAIT"
 
 // strait is what ndinfo has to live with: "limit resource value", "cgroup directory", "no proc",
-// or "none".
+// "refuse call", or "none".
 type strait string
 
 func limitOf(resource int, value uint64) strait {
@@ -36,6 +37,11 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(notHere)
 	}
+	if args := os.Args[1:]; len(args) > 0 && path.Base(args[0]) == "ndrun" {
+		os.Unsetenv(asNdinfo) // for the ranks, which are this binary too
+		fmt.Fprintln(os.Stderr, unix.Exec(args[0], args, os.Environ()))
+		os.Exit(71)
+	}
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
 
@@ -50,6 +56,9 @@ func (s strait) enter() error {
 		return unix.Setrlimit(resource, &unix.Rlimit{Cur: value, Max: value})
 	case "cgroup":
 		return os.WriteFile(f[1]+"/cgroup.procs", []byte(strconv.Itoa(os.Getpid())), 0)
+	case "refuse":
+		call, _ := strconv.ParseUint(f[1], 10, 32)
+		return refuse(uint32(call))
 	case "no":
 		return unix.Mount("none", "/proc", "tmpfs", 0, "")
 	}

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// refuse has the kernel answer a system call with EPERM from here on, in this process and
+// those that it starts.
+func refuse(call uint32) error {
+	const number = 0 // in struct seccomp_data
+	program := []unix.SockFilter{
+		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: number},
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: call, Jf: 1},
+		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)},
+		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},
+	}
+	filter := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return err
+	}
+	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&filter)))
+	runtime.KeepAlive(program)
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+// refusable are system calls without which this binary itself still runs.
+var refusable = map[string]uint32{
+	"accept4": unix.SYS_ACCEPT4, "bind": unix.SYS_BIND, "connect": unix.SYS_CONNECT, "dup3": unix.SYS_DUP3,
+	"fallocate": unix.SYS_FALLOCATE, "fstat": unix.SYS_FSTAT, "ftruncate": unix.SYS_FTRUNCATE, "getdents64": unix.SYS_GETDENTS64,
+	"getsockopt": unix.SYS_GETSOCKOPT, "kill": unix.SYS_KILL, "listen": unix.SYS_LISTEN, "membarrier": unix.SYS_MEMBARRIER,
+	"memfd_create": unix.SYS_MEMFD_CREATE, "mkdirat": unix.SYS_MKDIRAT, "pidfd_open": unix.SYS_PIDFD_OPEN,
+	"pidfd_send_signal": unix.SYS_PIDFD_SEND_SIGNAL, "pipe2": unix.SYS_PIPE2, "prlimit64": unix.SYS_PRLIMIT64,
+	"recvmsg": unix.SYS_RECVMSG, "sched_getaffinity": unix.SYS_SCHED_GETAFFINITY, "sched_setaffinity": unix.SYS_SCHED_SETAFFINITY,
+	"sendmsg": unix.SYS_SENDMSG, "setpgid": unix.SYS_SETPGID, "setsid": unix.SYS_SETSID, "socket": unix.SYS_SOCKET,
+	"socketpair": unix.SYS_SOCKETPAIR, "wait4": unix.SYS_WAIT4, "waitid": unix.SYS_WAITID,
+}
+
+// Whatever system call is refused, ndinfo says that a job starts only where ndrun starts one.
+func TestRefusedSystemCalls(t *testing.T) {
+	if testing.Short() {
+		t.Skip("some refusals end in a time limit of ten seconds")
+	}
+	dir := t.TempDir()
+	ndrun := filepath.Join(dir, "ndrun")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", ndrun, "../ndrun").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(self, filepath.Join(dir, rankName)); err != nil {
+		t.Fatal(err)
+	}
+	agreed := 0
+	for name, call := range refusable {
+		t.Run(name, func(t *testing.T) {
+			s := strait(fmt.Sprint("refuse ", call))
+			r, exit := ndinfo(t, s, nil)
+			cmd := exec.CommandContext(t.Context(), "/proc/self/exe", ndrun, "--timeout", "20", "-n", "2", rankName)
+			cmd.Env = append(os.Environ(), asNdinfo+"="+string(s), "PATH="+dir+":"+os.Getenv("PATH"))
+			out, err := cmd.CombinedOutput()
+			starts := err == nil
+			if r.Starts != starts {
+				t.Errorf("ndinfo exits with %d, ndrun: %v %s, ndinfo's check: %+v", exit, err, out, r.check(jobCheck))
+			}
+			if strings.Count(string(out), "\n") > 40 {
+				t.Errorf("ndrun says too much: %s", out)
+			}
+			for _, c := range r.Checks {
+				if c.Status == fail && (c.Found == "" || c.Remedy == "") {
+					t.Errorf("%+v", c)
+				}
+			}
+			agreed++
+		})
+	}
+	if agreed == 0 {
+		t.Skip("no system call can be refused here")
+	}
+}
