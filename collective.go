@@ -119,6 +119,7 @@ func (j *Job) missing() error {
 			continue
 		}
 		if p, err := j.arena.Peer(id); err != nil || p.Gone() {
+			j.member.Blame(id)
 			return fmt.Errorf("rank %d has died or left", rank)
 		}
 	}
