@@ -250,14 +250,16 @@ func TestExitBeforeInit(t *testing.T) {
 // A signal that ends a job which hangs has the causes told, and one that goes on is not
 // explained.
 func TestSignalToHangingJob(t *testing.T) {
+	// A goroutine of a rank may just be seen to run where the machine is busy; then there is no circle for sure.
+	const crossed = `ndrun: likely cause: (the ranks wait for each other in a circle\n|rank [01] .* is in (barrier 2|wait at completion queue 1), and another goroutine of it runs)`
 	for _, tc := range []struct {
 		how    string
 		signal syscall.Signal
 		cause  string
 	}{
-		{"crossed barriers", syscall.SIGTERM, "ndrun: likely cause: the ranks wait for each other in a circle\nndrun:   rank 0 waits for rank 1: barrier 2\n"},
-		{"crossed barriers", syscall.SIGINT, "ndrun: likely cause: the ranks wait for each other in a circle\nndrun:   rank 0 waits for rank 1: barrier 2\n"},
-		{"never arrives", syscall.SIGTERM, "ndrun: likely cause: rank 1 never arrived: not in softnd.Init"},
+		{"crossed barriers", syscall.SIGTERM, crossed},
+		{"crossed barriers", syscall.SIGINT, crossed},
+		{"never arrives", syscall.SIGTERM, `ndrun: likely cause: rank 1 never arrived: not in softnd.Init`},
 		{"goes on", syscall.SIGTERM, ""},
 	} {
 		t.Run(tc.how+" "+tc.signal.String(), func(t *testing.T) {
@@ -276,7 +278,7 @@ func TestSignalToHangingJob(t *testing.T) {
 				t.Errorf("exit status %d, want %d", got, 128+int(tc.signal))
 			}
 			text := errOut.String()
-			if tc.cause == "" && strings.Contains(text, "cause") || !strings.Contains(text, tc.cause) || strings.Contains(text, "stack of") {
+			if tc.cause == "" && strings.Contains(text, "cause") || !regexp.MustCompile(tc.cause).MatchString(text) || strings.Contains(text, "stack of") {
 				t.Errorf("want %q in\n%s", tc.cause, text)
 			}
 		})
