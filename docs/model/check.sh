@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Checks the models: of the invalidation handshake, of the asymmetric mutex, of the doorbell and the end of a connection,
-# of the two bells.
+# of the two bells, of the reclaim after a death.
 # The correct protocol has to pass, and every mutation has to break exactly the claims that the table below names. Needs
 # spin and gcc.
 #
@@ -131,6 +131,22 @@ bells, NO_LAST_LOOK         | safety   | D2_served | NO_LAST_LOOK
 bells, NO_HAND_OVER         | safety   | D2_served | NO_HAND_OVER HELD
 bells, ONE_MARK             | safety   | D2_served | ONE_MARK $stop
 bells, TRUST_MARK           | safety   | D2_served | TRUST_MARK $stop
+
+reclaim.pml
+reclaim                     | safety   | nothing | -
+reclaim, mortal             | safety   | nothing | MORTAL
+reclaim, false mark         | safety   | nothing | FALSE_MARK
+reclaim, two lives          | safety   | nothing | LIVES=2
+reclaim, COUNT_FIRST        | safety   | R1_touch | COUNT_FIRST
+reclaim, NO_WAIT            | safety   | R1_touch | NO_WAIT
+reclaim, CONNECT_EARLY      | safety   | R1_touch | CONNECT_EARLY
+reclaim, SEEN_LATE          | safety   | R1_touch | SEEN_LATE LIVES=2 ALONE
+reclaim, STALE_EPOCH        | safety   | R1_touch | STALE_EPOCH LIVES=2
+reclaim, NO_SECOND_LOOK     | safety   | R1_touch | NO_SECOND_LOOK LIVES=2
+reclaim, witnesses          | safety   | W1 W2 W3 W4 W5 | WITNESS MORTAL FALSE_MARK
+reclaim, NO_LOCK            | safety   | R2_own R3_back | NO_LOCK FALSE_MARK
+reclaim, NO_COUNT           | safety   | R3_back deadlock | NO_COUNT MORTAL
+reclaim, KEEP_DEAD          | safety   | R3_back deadlock | KEEP_DEAD MORTAL
 END
 )
 
@@ -192,7 +208,7 @@ run() {
 		liveness) cflags="-DNFAIR=3 $cflags" flags="-a -f -A $flags" ;;
 		esac
 		case $5 in
-		*NEXEC=2* | *OWNER_DIES* | *TSO* | *N=[23]*) optimise=-O1 ;; # pays for large searches only
+		*NEXEC=2* | *OWNER_DIES* | *TSO* | *N=[23]* | *LIVES=2*) optimise=-O1 ;; # pays for large searches only
 		esac
 		# -c0: past the first error, so that all broken claims show. -b: a path cut short is an error.
 		if ! gcc -w $optimise -DMEMLIM="$memory" $cflags -o pan pan.c >gcc.out 2>&1; then

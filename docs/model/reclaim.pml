@@ -1,0 +1,246 @@
+/*
+ * The reclaim after a death, for Spin: mark, count, acknowledge, reap (shm/liveness.go, shm/member.go).
+ *
+ * A member owns a record, a lock on it that the kernel frees with its death, and memory. Survivors use that memory until
+ * they let go of the dead member. When all have, one of them gives the memory and the record back, and a new member may
+ * take both: the memory carries the number of the record, so it cannot be told from that of the next owner.
+ *
+ *	mark          the lock is free, or the member leaves: state := dead
+ *	count         epoch := ++deaths, unless it is the number of a death already; first by who marked
+ *	acknowledge   noted := deaths; if the state is dead, let go; seen := noted
+ *	reap          epoch <= seen of all live members: take the lock; still dead? give the memory back; state := free
+ *	join          take the lock; free? next incarnation, epoch := not counted; state := live
+ *	connect       note that the memory is in use, so that letting go ends it; then look whether the member lives
+ *
+ * The member dies, or leaves, at any step. One more thread of the first survivor connects with it and uses its memory.
+ *
+ * Sizes, to be given with -D: LIVES of the member, one after another (1).
+ *
+ * Variants, all correct:
+ *	MORTAL       the second survivor may die at any step, with the lock in its hand, too
+ *	ALONE        there is one survivor
+ *	FALSE_MARK   the record of a live member is marked dead once, by a process that writes where it must not
+ *
+ * Mutations:
+ *	COUNT_FIRST (counted before the mark), NO_WAIT (seen is not asked), CONNECT_EARLY (the look comes before the note);
+ *	with two lives: SEEN_LATE (noted is loaded after letting go), STALE_EPOCH (the next owner keeps the number), NO_SECOND_LOOK
+ *	(not: still dead?); with FALSE_MARK: NO_LOCK (the reaper does not take the lock); with MORTAL: NO_COUNT (only who marks counts),
+ *	KEEP_DEAD (a survivor that has died is waited for)
+ *
+ * WITNESS asserts that certain situations never come up, and each of these assertions has to fail. README.md says what
+ * each of these means.
+ */
+
+#ifndef LIVES
+#define LIVES	1
+#endif
+
+#define FREE	0
+#define LIVE	1
+#define DEAD	2
+#define UNCOUNTED(i)	(100 + (i))	/* names the incarnation */
+
+byte state = FREE, inc;		/* the record: one word, in the code too */
+byte epoch;			/* number of the death */
+byte lock;			/* on the record: 0 free, 1 the member, 2 and 3: a survivor that reaps */
+byte chunk;			/* the memory: incarnation of its owner, 0 = free */
+byte deaths;
+byte seen[2];			/* of the survivors */
+byte using;			/* incarnation whose memory the first survivor uses, 0 = none */
+bool runs = true;		/* the second survivor's process executes */
+bool counts = true;		/* its record says that it lives */
+bool over;			/* the member has lived for the last time */
+
+/* R1_touch. The first survivor touches memory of the incarnation that it means, and no other.
+ * R2_own.   A member's memory is not given back while the member executes.
+ * R3_back.  When nobody can take a step any more, the dead member's record and memory have been given back. */
+hidden byte R1_touch, R2_own, R3_back;
+#define CLAIM(name, what)	name = (what); assert(name)
+
+#ifdef WITNESS
+hidden byte W1, W2, W3, W4, W5;
+#define SEEN(name, what)	name = !(what); assert(name)
+#else
+#define SEEN(name, what)	skip
+#endif
+
+#define COUNTED(e)	((e) != 0 && (e) <= deaths)
+
+/* Arena.number. first says whether the caller has marked the record. */
+inline count(first) {
+	e = epoch;
+	if
+#ifdef NO_COUNT
+	:: state == DEAD && first ->
+#else
+	:: state == DEAD && (first || !COUNTED(e)) ->
+#endif
+		d_step { deaths++; n = deaths };
+		d_step { if :: epoch == e -> epoch = n :: else -> SEEN(W1, true) fi }
+	:: else
+	fi;
+	d_step { e = 0; n = 0 }
+}
+
+/* Arena.markDead, of incarnation i. */
+inline mark(i) {
+#ifdef COUNT_FIRST
+	d_step { deaths++; n = deaths };
+	d_step { if :: epoch == UNCOUNTED(i) -> epoch = n :: else fi };
+	d_step { if :: state == LIVE && inc == i -> state = DEAD :: else fi };
+	n = 0
+#else
+	d_step { if :: state == LIVE && inc == i -> state = DEAD; marked = true :: else fi };
+	if :: marked -> count(true) :: else fi;
+	marked = false
+#endif
+}
+
+/* ---- The member ------------------------------------------------------------------------------------------------ */
+
+active proctype Member() {
+	byte lives, e, n;
+	bool marked;
+	do
+	:: lives < LIVES ->
+		lives++;
+		d_step { lock == 0 && state == FREE -> lock = 1 };
+#ifndef STALE_EPOCH
+		epoch = UNCOUNTED(inc + 1);
+#endif
+		d_step { inc++; state = LIVE };
+		d_step { chunk == 0 -> chunk = inc };
+		if
+		:: mark(inc)				/* it leaves */
+		:: skip					/* it dies */
+		fi;
+		d_step { CLAIM(R2_own, chunk == inc); lock = 0 }
+	:: else -> break
+	od;
+	over = true
+}
+
+#ifdef FALSE_MARK
+active proctype Liar() {
+	if :: d_step { state == LIVE -> state = DEAD } :: over fi
+}
+#endif
+
+/* ---- The survivors --------------------------------------------------------------------------------------------- */
+
+/* A thread of the first survivor connects with the member, and uses its memory. */
+active proctype User() {
+	byte i;
+	bool gone;
+	do
+	:: d_step { state == LIVE && chunk == inc && i != inc -> i = inc };
+#ifdef CONNECT_EARLY
+		gone = (state != LIVE || inc != i);
+#endif
+		if :: !gone -> using = i :: else fi;
+#ifndef CONNECT_EARLY
+		d_step { gone = (state != LIVE || inc != i); SEEN(W2, gone) };
+		if :: gone -> using = 0 :: else fi;
+#endif
+		do
+		:: d_step { using == i -> CLAIM(R1_touch, chunk == i) }
+		:: using != i -> break
+		:: break
+		od;
+		gone = false
+	:: over -> break
+	od
+}
+
+/* The number up to which all live members have acknowledged. */
+#ifdef NO_WAIT
+#define ACKNOWLEDGED	deaths
+#else
+#define ACKNOWLEDGED	(counts && seen[1] < seen[0] -> seen[1] : seen[0])
+#endif
+
+#ifdef NO_LOCK
+#define UNLOCKED	true
+#else
+#define UNLOCKED	lock == 0
+#endif
+
+/* A survivor does what is due, in any order. */
+proctype Survivor(byte me) {
+	byte e, n, i, noted;
+	bool marked;
+	{
+		do
+#ifndef KEEP_DEAD
+		:: d_step { !runs && counts -> counts = false }
+#endif
+		:: d_step { lock == 0 && state == LIVE -> i = inc };	/* CheckAlive */
+			mark(i);
+			i = 0
+#ifndef NO_COUNT
+		:: state == DEAD && !COUNTED(epoch) -> count(false)
+#endif
+		:: deaths != seen[me] ->				/* Acknowledge */
+#ifndef SEEN_LATE
+			noted = deaths;
+#endif
+			d_step { if :: state == DEAD && me == 0 && using == inc -> using = 0 :: else fi };
+#ifdef SEEN_LATE
+			noted = deaths;
+#endif
+			d_step { seen[me] = noted; noted = 0 }
+		:: d_step { state == DEAD && COUNTED(epoch) && epoch <= ACKNOWLEDGED && UNLOCKED -> i = inc };	/* reapDead */
+			e = epoch;
+			if
+#ifdef NO_LOCK
+			:: COUNTED(e) && e <= ACKNOWLEDGED ->
+#else
+			:: d_step { COUNTED(e) && e <= ACKNOWLEDGED && UNLOCKED -> lock = 2 + me };
+#endif
+				if
+#ifdef NO_SECOND_LOOK
+				:: true ->
+#else
+				:: state == DEAD && inc == i ->
+#endif
+					d_step { chunk = 0; SEEN(W3, me == 1) };
+					d_step { if :: state == DEAD && inc == i -> state = FREE :: else fi }
+				:: else -> SEEN(W4, true)
+				fi;
+#ifndef NO_LOCK
+				lock = 0
+#endif
+			:: else
+			fi;
+			d_step { e = 0; i = 0 }
+		:: over && state == FREE -> break
+		od
+	} unless { me == 1 && !runs }
+}
+
+/* The second survivor may die; the kernel frees what it has locked. */
+#ifdef MORTAL
+active proctype Death() {
+	if
+	:: d_step { runs = false; SEEN(W5, lock == 3); if :: lock == 3 -> lock = 0 :: else fi }
+	:: skip
+	fi
+}
+#endif
+
+/* What is left when nobody can take a step. */
+active proctype Quiet() {
+endNever:
+	timeout -> CLAIM(R3_back, over && state == FREE && chunk == 0)
+}
+
+init {
+	atomic {
+		run Survivor(0);
+#ifdef ALONE
+		counts = false
+#else
+		run Survivor(1)
+#endif
+	}
+}
