@@ -4,10 +4,14 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/softnd/softnd/shm"
 )
 
-// How often a patrol makes its round: while something goes on, and when nothing does.
+// How often a patrol makes its round: while something goes on, and when nothing has for
+// quietAfter.
 const (
+	quietAfter   = 3 * time.Second
 	patrolOften  = 100 * time.Millisecond
 	patrolSeldom = 2 * time.Second
 )
@@ -29,6 +33,7 @@ type patrol struct {
 
 func (r *patrol) start(p *Provider) {
 	r.p, r.kick, r.quit = p, make(chan struct{}, 1), make(chan struct{})
+	r.moved = shm.Clock()
 	r.done.Go(r.run)
 }
 
@@ -83,7 +88,7 @@ func (r *patrol) run() {
 		}
 		p.disownHazards()
 		p.testify()
-		r.quiet.Store(!r.told.IsZero())
+		r.quiet.Store(!r.told.IsZero() && time.Duration(shm.Clock()-r.moved) >= quietAfter)
 		next := patrolOften
 		if r.quiet.Load() {
 			next = patrolSeldom
