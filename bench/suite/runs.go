@@ -14,6 +14,7 @@ type Plan struct {
 	Runs   []Run
 	Rounds int
 	Extra  int
+	Time   time.Duration // after which no further round begins, however many were planned
 }
 
 // Run is one job that measures something.
@@ -29,10 +30,10 @@ const warmUp = 1000 // operations
 
 // Quick returns a plan of less than three minutes: the jobs whose results the
 // bars are about, and a few more that people ask for.
-func Quick() Plan { return plan(20, Plan{Rounds: 3, Extra: 3}) }
+func Quick() Plan { return plan(20, Plan{Rounds: 3, Extra: 3, Time: 2 * time.Minute}) }
 
 // Thorough is the same with more repeats.
-func Thorough() Plan { return plan(40, Plan{Rounds: 6, Extra: 6}) }
+func Thorough() Plan { return plan(40, Plan{Rounds: 6, Extra: 6, Time: 15 * time.Minute}) }
 
 // repeatTime is short: a kernel lets processes that share a core take turns of
 // some milliseconds, so most of such repeats are not interrupted even where half

@@ -109,7 +109,11 @@ func (s *suiteCommand) measure(stderr io.Writer) (found []report.Result, err err
 	if s.quick {
 		plan = suite.Quick()
 	}
+	begun := time.Now()
 	for round := range plan.Rounds + plan.Extra {
+		if round > 0 && time.Since(begun) > plan.Time {
+			break
+		}
 		if round == 1 {
 			found = append(found, s.besideUCX(stderr)...)
 		}
