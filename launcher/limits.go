@@ -109,7 +109,7 @@ func (f *front) enterShortages() {
 	}
 	short := f.noTasks
 	for _, s := range f.streams {
-		short = short || s != nil && s.noThread
+		short = short || s != nil && s.noThread.Load()
 	}
 	for i := range f.limits.noTasks {
 		short = short || f.limits.noTasks[i].Since() > 0

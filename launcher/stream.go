@@ -8,6 +8,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -39,7 +40,7 @@ type stream struct {
 	onErr    func(error) // called once if the file cannot be written
 	tail     []byte      // the last bytes, at most twice tailLength
 	cut      bool        // there was more before tail
-	noThread bool        // it is standard error, and says that a thread could not be made
+	noThread atomic.Bool // it is standard error, and says that a thread could not be made
 	returned bool        // the last byte passed on was a carriage return that ended a line
 	left     int         // bytes that the pipe held when the job was over; -1 before
 }
@@ -114,7 +115,9 @@ func (s *stream) keep(b []byte) {
 			s.file = nil
 		}
 	}
-	s.noThread = s.noThread || s.name == "stderr" && bytes.Contains(b, noThread)
+	if s.name == "stderr" && bytes.Contains(b, noThread) {
+		s.noThread.Store(true)
+	}
 	s.cut = s.cut || len(b) > tailLength
 	s.tail = append(s.tail, b[max(0, len(b)-tailLength):]...)
 	if len(s.tail) > 2*tailLength {
