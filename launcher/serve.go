@@ -166,6 +166,10 @@ func guard() error {
 		case err == syscall.ECHILD:
 			cgroup.end() // unless the keeper has; the front may be dead
 			os.Exit(status)
+		case err != nil && err != syscall.EINTR: // refused: the guard cannot do its work
+			_, _ = killDescendants(os.Getpid())
+			cgroup.kill()
+			return fmt.Errorf("wait for the keeper: %w; the sandbox has to allow wait4", err)
 		case pid == keeper:
 			status = exitCode(ws)
 			options, giveUp = syscall.WNOHANG, time.Now().Add(patience)

@@ -6,8 +6,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -87,9 +90,31 @@ func TestRefusedSystemCalls(t *testing.T) {
 				}
 			}
 			agreed++
+			expectNoProcesses(t, self, ndrun)
 		})
 	}
 	if agreed == 0 {
 		t.Skip("no system call can be refused here")
 	}
+}
+
+// expectNoProcesses fails the test if processes of the given programs live on, but this one.
+func expectNoProcesses(t *testing.T, programs ...string) {
+	t.Helper()
+	var left []string
+	for range 100 { // a killed process takes a moment to end
+		left = nil
+		exes, _ := filepath.Glob("/proc/[0-9]*/exe")
+		for _, exe := range exes {
+			program, err := os.Readlink(exe)
+			if pid := filepath.Base(filepath.Dir(exe)); err == nil && pid != strconv.Itoa(os.Getpid()) && slices.Contains(programs, program) {
+				left = append(left, pid+" "+program)
+			}
+		}
+		if len(left) == 0 {
+			return
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	t.Errorf("still running: %q", left)
 }
