@@ -160,7 +160,7 @@ func (p *Provider) assist() motion {
 // longestLookIn keeps the engines of many processes from taking turns with their programs.
 func (p *Provider) longestLookIn() time.Duration {
 	perCore := int(p.crowd.Load()) / runtime.NumCPU()
-	if p.hasChores() {
+	if p.hasFreshChores() {
 		return longLookIn
 	}
 	return longLookIn * time.Duration(min(max(1, perCore), 10))
@@ -200,7 +200,7 @@ func (e *engine) sleep() {
 // restless tells whether something is under way that no ring announces: a
 // time-out, or a drain.
 func (p *Provider) restless() bool {
-	if p.hasChores() {
+	if p.hasFreshChores() {
 		return true
 	}
 	for _, ep := range *p.live.Load() {

@@ -191,6 +191,12 @@ func (r *MemoryRegion) CloseContext(ctx context.Context) error {
 func (r *MemoryRegion) vanish() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	wasHeld := r.held
+	defer func() {
+		if r.gone || r.held && !wasHeld {
+			r.adapter.provider.sleep.wake() // Close waits for it
+		}
+	}()
 	drained, err := r.revoke()
 	if r.held = errors.Is(err, nd.DeviceBusy); r.held || err == nil && !isClosed(drained) {
 		return false

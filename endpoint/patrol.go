@@ -90,7 +90,9 @@ func (r *patrol) run() {
 		p.testify()
 		r.quiet.Store(!r.told.IsZero() && time.Duration(shm.Clock()-r.moved) >= quietAfter)
 		next := patrolOften
-		if r.quiet.Load() {
+		if p.hasChores() {
+			p.engine.nudge() // it does them
+		} else if r.quiet.Load() {
 			next = patrolSeldom
 		}
 		timer.Reset(min(next, time.Until(sweep)))

@@ -199,13 +199,13 @@ func (ep *Endpoint) pushOut() {
 		return // polls and the engine get there
 	}
 	if last := &ep.requests[(ep.tail-1)&uint64(len(ep.requests)-1)]; last.total > smallTransfer && ep.state() == connected {
-		ep.provider.engine.nudge()
+		ep.provider.stir()
 		return
 	}
 	budget := uint64(quantum)
 	ep.advance(&budget)
 	if ep.next != ep.tail {
-		ep.provider.engine.nudge() // it waits for something
+		ep.provider.stir() // it waits for something, perhaps for time only
 	}
 }
 

@@ -90,6 +90,7 @@ type Provider struct {
 	conns   map[*connection]struct{}
 	records map[recordName]struct{} // of those of conns on whose passive side we are
 	chores  []chore
+	stirred time.Time // when a chore was added or done last
 	watched map[shm.MemberID]chan struct{}
 
 	mappings mappings
@@ -237,7 +238,7 @@ func (p *Provider) later(c chore) {
 // postpone is later for a caller that holds a lock which the chore takes.
 func (p *Provider) postpone(c chore) {
 	p.mu.Lock()
-	p.chores = append(p.chores, c)
+	p.chores, p.stirred = append(p.chores, c), time.Now()
 	p.mu.Unlock()
 	p.engine.nudge()
 }
@@ -257,6 +258,9 @@ func (p *Provider) doChores() {
 		}
 	}
 	p.mu.Lock()
+	if len(kept) < len(chores) {
+		p.stirred = time.Now()
+	}
 	p.chores = append(kept, p.chores...)
 	p.mu.Unlock()
 }
@@ -265,6 +269,18 @@ func (p *Provider) hasChores() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.chores) > 0
+}
+
+// choresFresh is how long chores are tried a thousand times a second, since one was added
+// or done last. Those that are left then, such as the end of a region to which a window is
+// bound, may stay for long: each round of the patrol tries them.
+const choresFresh = time.Second
+
+// hasFreshChores reports whether there are chores that may soon be done.
+func (p *Provider) hasFreshChores() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.chores) > 0 && time.Since(p.stirred) < choresFresh
 }
 
 // addEndpoint tells whether the provider took it: a closed one would never

@@ -116,17 +116,9 @@ func (q *SharedReceiveQueue) Receive(reqCtx uint64, sge []nd.SGE) error {
 	wanted := len(q.waiting) > 0
 	q.mu.Unlock()
 	if wanted {
-		q.serveWaiting()
+		q.adapter.provider.stir()
 	}
 	return nil
-}
-
-// serveWaiting makes somebody look at the endpoints that wait for a receive:
-// those who wait for results, or the engine.
-func (q *SharedReceiveQueue) serveWaiting() {
-	p := q.adapter.provider
-	p.sleep.wake()
-	p.engine.nudge()
 }
 
 // take gives the oldest receive to an endpoint in which a message has begun;
@@ -183,7 +175,7 @@ func (q *SharedReceiveQueue) abandon(ep *Endpoint) {
 	wanted := place >= 0 && len(q.waiting) > 0 && q.outstanding() > 0
 	q.mu.Unlock()
 	if wanted {
-		q.serveWaiting()
+		q.adapter.provider.stir()
 	}
 }
 

@@ -236,6 +236,9 @@ func (ep *Endpoint) endOfSend(m *message, r *receive, total uint64) outcome {
 		}
 		ep.revoking = l
 		ep.bound.remove(l)
+		if !l.Drained(ep.revokedToken) {
+			ep.provider.stir() // the end of a drain is not announced
+		}
 	}
 	if !ep.revoking.Drained(ep.revokedToken) {
 		return waits

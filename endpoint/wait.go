@@ -305,6 +305,14 @@ func (p *Provider) park(ctx context.Context, call testimony.Call, ready func() b
 	}
 }
 
+// stir makes the waits, or the engine if there is none, look at the endpoints. While a
+// wait is under way the engine leaves them alone, and a wait that sleeps must be told of
+// what no ring of a peer announces.
+func (p *Provider) stir() {
+	p.sleep.wake()
+	p.engine.nudge()
+}
+
 // dozes tells whether a wait of this process, or its engine, sleeps or is about
 // to. Both arm their bell before they look at the endpoints for the last time.
 func (p *Provider) dozes() bool { return p.sleep.bell.Armed() || p.engine.bell.Armed() }

@@ -1,0 +1,53 @@
+package endpoint
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/softnd/softnd/nd"
+)
+
+// TestSleepingWaitSeesPosts: a wait that sleeps already moves what another goroutine posts,
+// and completes what only time can end, although no peer rings for either.
+func TestSleepingWaitSeesPosts(t *testing.T) {
+	p := newPair(t, setup{Both: sideOptions{Options: Options{ReceiveTimeout: 50 * time.Millisecond}}})
+	for _, test := range []struct {
+		name string
+		post order
+		want nd.Status
+	}{
+		{"a large Write", order{Do: doWrite, Parts: mine(0, 100_000), Far: atFar(p.b, 0)}, nd.Success},
+		{"a Send without a receive", order{Do: doSend, Parts: mine(0, 8)}, nd.IOTimeout},
+	} {
+		result := p.a.start(order{Do: doWait, Queue: initiatorQueue, N: 1})
+		eventually(t, "the wait sleeps", func() bool { return p.a.local.provider.sleep.asleep.Load() == 1 })
+		time.Sleep(20 * time.Millisecond) // it arms its bell before it sleeps
+		began := time.Now()
+		p.a.must(test.post)
+		if r := <-result; len(r.Results) != 1 || r.Results[0].Status != test.want {
+			t.Errorf("%s ended with %+v", test.name, r)
+		}
+		if took := time.Since(began); took > sleepLimit/2 {
+			t.Errorf("%s ended after %v, when the sleep of the wait ended by itself", test.name, took)
+		}
+	}
+}
+
+// TestChoresThatStayAreTriedSeldom, such as the end of a region to which a window is bound.
+func TestChoresThatStayAreTriedSeldom(t *testing.T) {
+	p := newPair(t, setup{}).a.local.provider
+	var tries atomic.Int32
+	var over atomic.Bool
+	p.later(func() bool { tries.Add(1); return over.Load() })
+	eventually(t, "the chore is tried often", func() bool { return tries.Load() > 10 })
+	eventually(t, "the chore is no longer fresh", func() bool { return !p.hasFreshChores() })
+	time.Sleep(100 * time.Millisecond)
+	before := tries.Load()
+	time.Sleep(time.Second)
+	if n := tries.Load() - before; n > 100 {
+		t.Errorf("a chore that stays was tried %d times in a second", n)
+	}
+	over.Store(true)
+	eventually(t, "the chore is done", func() bool { return !p.hasChores() })
+}
