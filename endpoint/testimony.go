@@ -120,15 +120,27 @@ func rank(e testimony.Endpoint) int {
 	return 0
 }
 
+// lockSoon reports whether a lock could be taken within about a millisecond. Progress holds
+// locks for less; a lock that is held for longer may never be free.
+func lockSoon(try func() bool) bool {
+	for range 20 {
+		if try() {
+			return true
+		}
+		time.Sleep(50 * time.Microsecond)
+	}
+	return false
+}
+
 // testimony is the endpoint's part in it; busy is false if there is nothing to tell.
 func (ep *Endpoint) testimony() (e testimony.Endpoint, busy bool) {
 	e = testimony.Endpoint{Number: ep.number, Unknown: true, Initiator: ep.initiatorCQ.number, Receive: ep.receiveCQ.number}
-	if !ep.mu.TryLock() {
+	if !lockSoon(ep.mu.TryLock) {
 		return e, true
 	}
 	defer ep.mu.Unlock()
 	if ep.shared != nil {
-		if !ep.shared.mu.TryLock() {
+		if !lockSoon(ep.shared.mu.TryLock) {
 			return e, true
 		}
 		defer ep.shared.mu.Unlock()
