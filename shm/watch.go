@@ -86,7 +86,13 @@ func (m *Member) neighbour(p *Peer) *neighbour {
 	if pid, ok := p.PID(); ok && pid == os.Getpid() {
 		return x // it cannot die alone
 	}
-	if !m.watchProcess(p, x.stop, func() { x.blind.Store(m.CheckAlive(p)) }) {
+	if !m.watchProcess(p, x.stop, func() {
+		// The kernel may tell of the end of a process a moment before it releases the lock.
+		if m.CheckAlive(p) {
+			x.blind.Store(true)
+			(&Peer{m.arena, m.id, m.rec}).call()
+		}
+	}) {
 		x.blind.Store(true)
 	}
 	return x
@@ -119,17 +125,22 @@ func (a *Arena) unfinished() bool {
 func (m *Member) callWatchers() {
 	for i, n := 1, 0; i < MaxMembers && n < neighbours; i++ {
 		if p := m.arena.livePeer((m.slot + MaxMembers - i) % MaxMembers); p != nil {
-			p.rec.calls.Add(1) // ORDER calls: before the ring; pairs with the load in Called
-			p.Ring()
+			p.call()
 			n++
 		}
 	}
 }
 
+// call makes a sweep of the peer due.
+func (p *Peer) call() {
+	p.rec.calls.Add(1) // ORDER calls: before the ring; pairs with the load in Called
+	p.Ring()
+}
+
 // Called reports whether another member has called this one since its last Sweep. It is two
 // loads.
 func (m *Member) Called() bool {
-	return m.rec.calls.Load() != m.calls.Load() // ORDER calls: pairs with the addition in callWatchers
+	return m.rec.calls.Load() != m.calls.Load() // ORDER calls: pairs with the addition in call
 }
 
 // unwatch ends the watch over the neighbours.

@@ -1,6 +1,7 @@
 package shm
 
 import (
+	"os/exec"
 	"slices"
 	"testing"
 	"time"
@@ -203,5 +204,27 @@ func BenchmarkSweep(b *testing.B) {
 	}
 	for i := 0; b.Loop(); i++ {
 		members[i%len(members)].Sweep(noLetGo)
+	}
+}
+
+// The process of a neighbour has ended, and the lock on its record is not released yet: the
+// watcher does not wait for its next regular sweep.
+func TestEndThatComesBeforeTheLockIsReleased(t *testing.T) {
+	a := newArena(t, 0)
+	m, other := join(t, a, NotRank), join(t, a, NotRank)
+	child := exec.Command("sleep", "600")
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	other.rec.pid.Store(uint32(child.Process.Pid))
+	defer m.unwatch()
+	if again := m.Sweep(noLetGo); again != sweepLate {
+		t.Errorf("the end of the process makes no event: sweep again after %v", again)
+	}
+	child.Process.Kill()
+	child.Wait()
+	eventually(t, "a sweep is due", m.Called)
+	if again := m.Sweep(noLetGo); again != sweepSoon {
+		t.Errorf("sweep again after %v", again)
 	}
 }
