@@ -48,8 +48,6 @@ type engine struct {
 	// loops counts the completion queues with an event descriptor. Their
 	// programs sleep where no peer can wake them.
 	loops atomic.Int32
-
-	deaths uint64 // when the engine's goroutine last looked
 }
 
 func (e *engine) start(p *Provider) {
@@ -91,7 +89,6 @@ func (e *engine) look() sight { return sight{e.polls.Load(), e.p.sleep.begun.Loa
 func (e *engine) run() {
 	p := e.p
 	seen := e.look()
-	e.deaths = p.arena.Deaths()
 	lookIn, row := shortLookIn, 0
 	for !e.quit.Load() {
 		e.nudged.Store(false)
@@ -106,7 +103,7 @@ func (e *engine) run() {
 		if m == progressed {
 			p.patrol.disturb()
 		}
-		e.deaths = p.patrol.due(e.deaths)
+		p.patrol.due()
 		if row++; m == progressed && row < burst {
 			continue
 		}
@@ -186,7 +183,7 @@ func (e *engine) sleep() {
 	p := e.p
 	ticket := e.bell.Arm()
 	defer e.bell.Disarm()
-	e.deaths = p.patrol.due(e.deaths)
+	p.patrol.due()
 	if p.progress() != still || e.quit.Load() {
 		return
 	}

@@ -27,7 +27,8 @@ type patrol struct {
 	once sync.Once
 	done sync.WaitGroup
 
-	quiet atomic.Bool // nothing goes on, and onlookers have been told: its rounds are seldom
+	deaths atomic.Uint64 // up to which the last sweep has acted
+	quiet  atomic.Bool   // nothing goes on, and onlookers have been told: its rounds are seldom
 	witness
 }
 
@@ -57,22 +58,20 @@ func (r *patrol) disturb() {
 	}
 }
 
-// due makes a round due at once if a member has died since there were so many deaths, or
-// another process wants something of this one. It returns how many deaths there are.
-func (r *patrol) due(deaths uint64) uint64 {
+// due makes a round due at once if a member has died since the last sweep, or another
+// process wants something of this one.
+func (r *patrol) due() {
 	m := r.p.member
-	now := r.p.arena.Deaths()
-	if now != deaths || m.Called() || m.Asked() {
+	if r.p.arena.Deaths() != r.deaths.Load() || m.Called() || m.Asked() {
 		r.now()
 	}
-	return now
 }
 
 func (r *patrol) run() {
 	p := r.p
 	timer := time.NewTimer(patrolOften)
 	defer timer.Stop()
-	deaths, sweep := p.arena.Deaths(), time.Now()
+	sweep := time.Now()
 	for {
 		select {
 		case <-r.quit:
@@ -80,8 +79,8 @@ func (r *patrol) run() {
 		case <-r.kick:
 		case <-timer.C:
 		}
-		if now := p.arena.Deaths(); now != deaths || p.member.Called() || p.member.MarkedDead() || !time.Now().Before(sweep) {
-			deaths = now
+		if deaths := p.arena.Deaths(); deaths != r.deaths.Load() || p.member.Called() || p.member.MarkedDead() || !time.Now().Before(sweep) {
+			r.deaths.Store(deaths)
 			sweep = time.Now().Add(p.member.Sweep(p.letGo))
 			p.partIfOutcast()
 			p.countCrowd()
@@ -92,7 +91,7 @@ func (r *patrol) run() {
 		next := patrolOften
 		if p.hasChores() {
 			p.engine.nudge() // it does them
-		} else if r.quiet.Load() {
+		} else if r.quiet.Load() && !p.member.Asked() {
 			next = patrolSeldom
 		}
 		timer.Reset(min(next, time.Until(sweep)))

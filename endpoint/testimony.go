@@ -38,7 +38,8 @@ type witness struct {
 // last time, what the process waits for. It answers whoever has asked.
 func (p *Provider) testify() {
 	w := &p.patrol.witness
-	asked := p.member.Asked()
+	// Any process can ask again and again, and all goroutines stop for an answer.
+	asked := p.member.Asked() && time.Since(w.answered) >= patrolOften
 	switch mark := w.look(p); {
 	case mark != w.seen:
 		w.seen, w.moved, w.told = mark, shm.Clock(), time.Time{}

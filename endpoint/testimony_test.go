@@ -3,6 +3,7 @@ package endpoint
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/softnd/softnd/internal/testimony"
 	"github.com/softnd/softnd/nd"
@@ -116,4 +117,27 @@ func TestAnswersOnlookers(t *testing.T) {
 			t.Errorf("waits %v: %v, %s", waits, err, stacks)
 		}
 	}
+}
+
+// TestQuestionsAreAnsweredInTurn: whoever asks again and again does not stop the process
+// for each question.
+func TestQuestionsAreAnsweredInTurn(t *testing.T) {
+	p := newPair(t, setup{})
+	peer, err := p.arena.Peer(p.a.member)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const questions = 300
+	answers, question := 0, uint32(0)
+	for range questions {
+		question = peer.Ask()
+		time.Sleep(2 * time.Millisecond)
+		if _, ok, _ := peer.Answer(question); ok {
+			answers++
+		}
+	}
+	if answers > questions/4 {
+		t.Errorf("%d of %d questions were answered", answers, questions)
+	}
+	eventually(t, "the last question is answered", func() bool { _, ok, _ := peer.Answer(question); return ok })
 }

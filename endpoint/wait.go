@@ -264,9 +264,9 @@ func (p *Provider) park(ctx context.Context, call testimony.Call, ready func() b
 		}
 	}()
 	yields := 0 // consecutive ones to the holder of an endpoint
-	for deaths := p.arena.Deaths(); ; {
+	for {
 		ticket := p.sleep.enter()
-		deaths = p.patrol.due(deaths)
+		p.patrol.due()
 		m := p.progress()
 		if m != held {
 			yields = 0
