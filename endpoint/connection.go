@@ -72,13 +72,14 @@ type connection struct {
 	stride uint64
 	count  uint64
 
-	reads     uint64           // Reads handed over so far
-	readUntil [maxReads]uint64 // of the latest of them: the number after the last message
-	refused   bool             // a message of the peer failed here: what follows it does not count
-	mu        sync.Mutex       // held while the record is written, or lost is set
-	lost      atomic.Bool
-	detached  bool
-	finished  atomic.Bool // nothing of it is in use any more
+	reads      uint64           // Reads handed over so far
+	readUntil  [maxReads]uint64 // of the latest of them: the number after the last message
+	theirFault fault            // see fault
+	refused    bool             // a message of the peer failed here: what follows it does not count
+	mu         sync.Mutex       // held while the record is written, or lost is set
+	lost       atomic.Bool
+	detached   bool
+	finished   atomic.Bool // nothing of it is in use any more
 }
 
 func (c *connection) state() connState {

@@ -41,26 +41,37 @@ type peerError string
 
 func (e peerError) Error() string { return string(e) }
 
-// blames reports whether the peer says that r failed there.
-func (c *connection) blames(r *request) bool {
-	fault := c.far.fault.Load() // ORDER fault: after the abort, before which it was stored
-	return fault != 0 && r.end != 0 && fault-1-r.first < r.end-r.first
+// fault is what the peer says of the message that ended the connection there.
+type fault struct {
+	read   bool
+	number uint64 // of the message, plus one; 0 = none
+	status nd.Status
 }
 
-// faultStatus returns the status of the request that the peer blames.
-func (c *connection) faultStatus() nd.Status {
-	s := nd.Status(c.far.faultStatus.Load())
-	if s != nd.RemoteError && s != nd.AccessViolation {
-		return nd.InternalError // no sound peer says that
+// fault returns what the peer says when the connection has ended. It reads that once: the
+// request that is blamed, its status, and the endpoint's error must agree.
+func (c *connection) fault() *fault {
+	f := &c.theirFault
+	if f.read {
+		return f
 	}
-	return s
+	*f = fault{true, c.far.fault.Load(), nd.Status(c.far.faultStatus.Load())} // ORDER fault: after the abort, before which it was stored
+	if f.status != nd.RemoteError && f.status != nd.AccessViolation {
+		f.status = nd.InternalError // no sound peer says that
+	}
+	return f
+}
+
+// blames reports whether r is the request that failed at the peer.
+func (f *fault) blames(r *request) bool {
+	return f.number != 0 && r.end != 0 && f.number-1-r.first < r.end-r.first
 }
 
 // blamed returns the request that the peer blames, nil if it blames none.
 func (ep *Endpoint) blamed() *request {
 	for i := ep.done; i != ep.tail; i++ {
 		r := &ep.requests[i&uint64(len(ep.requests)-1)]
-		if !r.finished && ep.conn.blames(r) {
+		if !r.finished && ep.conn.fault().blames(r) {
 			return r
 		}
 	}
@@ -83,7 +94,7 @@ func (ep *Endpoint) endedByPeer() {
 		e.Next = "find the process of the job that writes beyond its memory, and start the job again"
 	case r != nil:
 		ep.cause = nil // of a later request that failed here
-		e.Op, e.Status, e.Detail = opName(r), c.faultStatus(), ep.asked(r)+": refused by "+peer
+		e.Op, e.Status, e.Detail = opName(r), c.fault().status, ep.asked(r)+": refused by "+peer
 	case failed == nd.BufferOverflow || failed == nd.AccessViolation:
 		e.Op, e.Status, e.Detail = "receive", failed, peer+" could not deliver a message"
 	case why == "" && c.gone():

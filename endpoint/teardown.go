@@ -41,7 +41,7 @@ func (ep *Endpoint) because(err error) {
 func (ep *Endpoint) aborted() {
 	c := ep.conn
 	ep.setState(failed)
-	if c.gone() || c.far.fault.Load() == 0 { // ORDER fault: after the abort, before which it was stored; else a request of ours was to blame
+	if c.gone() || c.fault().number == 0 { // else a request of ours was to blame
 		ep.provider.member.Blame(c.peer.ID())
 	}
 	ep.endedByPeer()
@@ -61,8 +61,8 @@ func (ep *Endpoint) takeBlame() {
 			return
 		case ep.done != ep.next && int64(c.out.Consumed()-r.end) >= 0:
 			r.finish(nd.Success)
-		case c.blames(r):
-			r.finish(c.faultStatus())
+		case c.fault().blames(r):
+			r.finish(c.fault().status)
 		default:
 			return
 		}
