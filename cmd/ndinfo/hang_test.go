@@ -22,6 +22,12 @@ func TestHang(t *testing.T) {
 	if exit := run([]string{"hang"}, &out, &errs); exit != 2 {
 		t.Errorf("without a name: exit status %d", exit)
 	}
+	for _, help := range []string{"-h", "--help"} {
+		errs.Reset()
+		if exit := run([]string{"hang", help}, &out, &errs); exit != 0 || !strings.Contains(errs.String(), "ndinfo hang NAME") {
+			t.Errorf("hang %s: exit status %d, %s", help, exit, &errs)
+		}
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	joined := make(chan error)
 	go func() {
@@ -48,5 +54,8 @@ func TestHang(t *testing.T) {
 		if !strings.Contains(out.String(), line) {
 			t.Errorf("no %q in\n%s", line, &out)
 		}
+	}
+	if strings.Contains(out.String(), "(*Fabric)") {
+		t.Errorf("the report shows a goroutine of softnd itself:\n%s", &out)
 	}
 }

@@ -56,12 +56,15 @@ func play() {
 
 // run is main with everything that it touches as arguments; it returns the exit status.
 func run(args []string, stdout, stderr io.Writer) int {
-	if len(args) > 0 && args[0] == "hang" {
-		return tellHang(args[1:], stdout, stderr)
-	}
 	flags := flag.NewFlagSet("ndinfo", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	asJSON := flags.Bool("json", false, "print one JSON object instead of lines")
+	hang := len(args) > 0 && args[0] == "hang"
+	asJSON := false
+	if hang {
+		args = args[1:]
+	} else {
+		flags.BoolVar(&asJSON, "json", false, "print one JSON object instead of lines")
+	}
 	flags.Usage = func() {
 		fmt.Fprintln(stderr, "usage: ndinfo [--json]\n       ndinfo hang NAME\n\nTells whether softnd jobs start on this machine, or why the job of that name (softnd.Join) hangs.")
 		flags.PrintDefaults()
@@ -72,13 +75,16 @@ func run(args []string, stdout, stderr io.Writer) int {
 		}
 		return 2
 	}
+	if hang {
+		return tellHang(flags.Args(), stdout, stderr)
+	}
 	if flags.NArg() > 0 {
 		fmt.Fprintf(stderr, "ndinfo: unexpected argument %q; ndinfo takes only --json, or hang NAME\n", flags.Arg(0))
 		return 2
 	}
 	r := survey()
 	write := r.print
-	if *asJSON {
+	if asJSON {
 		write = r.printJSON
 	}
 	if err := write(stdout); err != nil {
