@@ -65,6 +65,7 @@ func (q *CompletionQueue) lookAtClock() bool {
 	defer q.mu.Unlock()
 	if q.held() > 0 && q.interval >= 0 {
 		if time.Now().Before(q.due) {
+			q.provider.refresh() // the moment is known to come
 			return false
 		}
 		q.raise()

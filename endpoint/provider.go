@@ -283,6 +283,13 @@ func (p *Provider) hasFreshChores() bool {
 	return len(p.chores) > 0 && time.Since(p.stirred) < choresFresh
 }
 
+// refresh keeps the chores fresh.
+func (p *Provider) refresh() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stirred = time.Now()
+}
+
 // addEndpoint tells whether the provider took it: a closed one would never
 // close it.
 func (p *Provider) addEndpoint(ep *Endpoint) bool {

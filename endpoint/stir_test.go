@@ -34,6 +34,22 @@ func TestSleepingWaitSeesPosts(t *testing.T) {
 	}
 }
 
+// TestModerationLooksAtTheClock as often after seconds as at first: results that are held do
+// not grow stale.
+func TestModerationLooksAtTheClock(t *testing.T) {
+	p := newPair(t, setup{})
+	q := p.a.local.queues[initiatorQueue].(*CompletionQueue)
+	if err := q.ModerateInterrupts(watchdog, -1); err != nil {
+		t.Fatal(err)
+	}
+	p.a.must(order{Do: doWrite, Parts: mine(0, 8), Far: atFar(p.b, 0)})
+	time.Sleep(choresFresh + 500*time.Millisecond)
+	if !q.provider.hasFreshChores() {
+		t.Error("the engine no longer looks at the clock")
+	}
+	p.a.expect(initiatorQueue, success(nd.RequestWrite, 0, 8))
+}
+
 // TestChoresThatStayAreTriedSeldom, such as the end of a region to which a window is bound.
 func TestChoresThatStayAreTriedSeldom(t *testing.T) {
 	p := newPair(t, setup{}).a.local.provider
