@@ -111,9 +111,14 @@ func (c *Connector) endpointClosed() {
 // connection that is up ends by force. In a goroutine that panics it is postponed, see
 // [Endpoint.Close].
 func (c *Connector) Close() error {
-	if err := c.adapter.provider.postponed("connector", c.Close); err != nil {
+	p := c.adapter.provider
+	if err := p.postponed("connector", c.Close); err != nil {
 		return err
 	}
+	if !p.sleep.begin() {
+		return nil // the member's departure returns all that it owned
+	}
+	defer p.sleep.end()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
@@ -123,7 +128,7 @@ func (c *Connector) Close() error {
 	switch c.phase {
 	case dialing:
 		c.conn.move(connWithdrawn, connRequested, connAccepted) // Connect returns and cleans up
-		c.adapter.provider.sleep.wake()
+		p.sleep.wake()
 		return nil
 	case awaitingUser:
 		c.withdraw(nil)
@@ -131,7 +136,7 @@ func (c *Connector) Close() error {
 		c.conn.refuse()
 	case accepting:
 		c.conn.move(connAborted, connAccepted)
-		c.adapter.provider.sleep.wake()
+		p.sleep.wake()
 	case up:
 		c.ep.mu.Lock()
 		c.ep.terminate(c.ep.fail("close", nd.ConnectionAborted, "the connector was closed", ""))
