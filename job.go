@@ -193,7 +193,7 @@ func (j *Job) usable(op string) error {
 // ended well, and the others must not fail at its end before the panic has been printed.
 func (j *Job) Close() error {
 	if panicking.Postpone(func() { _ = j.Close() }) {
-		return &nd.OpError{Op: "close", Object: "job", Status: nd.Pending, Detail: "the goroutine panics: the job is closed in a second if the process goes on"}
+		return &nd.OpError{Op: "close", Object: "job", Status: nd.Pending, Detail: "the goroutine panics: the job is closed in a second if the process still runs"}
 	}
 	if j.closed.Swap(true) {
 		return nil

@@ -17,5 +17,5 @@ func (p *Provider) postponed(object string, release func() error) error {
 	if !panicking.Postpone(late) {
 		return nil
 	}
-	return &nd.OpError{Op: "close", Object: object, Status: nd.Pending, Detail: "the goroutine panics: the object is closed in a second if the process goes on"}
+	return &nd.OpError{Op: "close", Object: object, Status: nd.Pending, Detail: "the goroutine panics: the object is closed in a second if the process still runs"}
 }

@@ -470,7 +470,7 @@ func (f *front) flush() bool {
 		case <-idle:
 			now := f.written()
 			if now == written {
-				f.failed(fmt.Errorf("pass on the ranks' last words: nobody has read the output for %v after the job was stopped; what was left is lost", outputPatience))
+				f.failed(fmt.Errorf("pass on the ranks' last words: no process read the output for %v after the job was stopped; the rest is lost", outputPatience))
 				return false
 			}
 			written = now

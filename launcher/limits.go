@@ -128,7 +128,7 @@ func (f *front) enterShortages() {
 	if kills == 0 {
 		return
 	}
-	r.Shortages = append(r.Shortages, fmt.Sprintf("the kernel's out-of-memory killer has killed %s meanwhile (oom_kill in %s); give the job more memory or start fewer ranks",
+	r.Shortages = append(r.Shortages, fmt.Sprintf("the kernel's out-of-memory killer killed %s during the job (oom_kill in %s); give the job more memory or start fewer ranks",
 		count(int(kills), "process", "processes"), f.limits.oomKills.File))
 	for rank := range r.Ranks {
 		if one := &r.Ranks[rank]; one.failed() && !one.Stopped && one.Status.Signal() == syscall.SIGKILL {

@@ -348,7 +348,7 @@ func TestSignalWhileNobodyReads(t *testing.T) {
 	})
 	send <- syscall.SIGTERM
 	report, err := j.result()
-	if err == nil || !strings.Contains(err.Error(), "nobody has read the output") || report.ExitStatus() != 128+15 {
+	if err == nil || !strings.Contains(err.Error(), "no process read the output") || report.ExitStatus() != 128+15 {
 		t.Errorf("exit status %d, %v", report.ExitStatus(), err)
 	}
 }

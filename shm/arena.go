@@ -230,7 +230,7 @@ func inodeOf(fd int) (inode, error) {
 // Errors: [ErrClosed].
 func (a *Arena) checkFile() error {
 	if node, err := inodeOf(int(a.file.Fd())); err != nil || node != a.node {
-		return fmt.Errorf("shm: descriptor %d is no longer the arena's: this program has closed it, or given its number to another file: %w; leave descriptors alone that the program has not opened itself",
+		return fmt.Errorf("shm: descriptor %d is not the arena: this program closed it, or gave its number to another file: %w; close only descriptors that the program has opened itself",
 			a.file.Fd(), ErrClosed)
 	}
 	return nil

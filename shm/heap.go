@@ -205,7 +205,7 @@ func (h *Heap) unclaim(first, chunks uint64) error {
 	})
 	h.hint = min(h.hint, first)
 	if err == nil && freed < chunks {
-		err = fmt.Errorf("shm: free of %d chunks at offset %#x: %d of them have another owner by the table of owners: %w",
+		err = fmt.Errorf("shm: free of %d chunks at offset %#x: the table of owners names another owner for %d of them: %w",
 			chunks, uint64(h.chunkOffset(first)), chunks-freed, ErrDamaged)
 	}
 	return err

@@ -39,5 +39,5 @@ func (b *busyness) String() string {
 	if 4*b.busy <= b.looks {
 		return ""
 	}
-	return fmt.Sprintf("\nOther processes ran at the start of %d of %d jobs. TOO NOISY, and a barrier of more ranks than cores that is MISSED, are theirs;\nrun it again on a machine that does nothing else.\n", b.busy, b.looks)
+	return fmt.Sprintf("\nOther processes ran at the start of %d of %d jobs. They can cause TOO NOISY, and MISSED for a barrier of more ranks than cores;\nrun it again on a machine that does nothing else.\n", b.busy, b.looks)
 }

@@ -33,7 +33,7 @@ func (o *options) addFlags(f *pflag.FlagSet) {
 	f.BoolVarP(&o.allSizes, "all-sizes", "a", false, "all powers of two from 1 to 4M bytes")
 	f.IntVarP(&o.Iterations, "iterations", "n", 0, "operations of a repeat")
 	f.DurationVarP(&o.Duration, "duration", "D", 0, fmt.Sprintf("length of a repeat, instead of iterations (default %v)", measure.DefaultDuration))
-	f.IntVarP(&o.WarmUp, "warmup", "w", 1000, "operations before the first repeat, but no longer than a repeat takes")
+	f.IntVarP(&o.WarmUp, "warmup", "w", 1000, "operations before the first repeat, for at most the time of a repeat")
 	f.IntVarP(&o.Repeats, "repeats", "r", measure.DefaultRepeats, "repeats; the figure is their median")
 	f.IntVarP(&o.Depth, "depth", "t", 0, "operations outstanding, on all queue pairs together (default by test and size)")
 	f.IntVarP(&o.Pairs, "pairs", "q", 1, "queue pairs on one completion queue, used in turn")

@@ -66,7 +66,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 		flags.BoolVar(&asJSON, "json", false, "print one JSON object instead of lines")
 	}
 	flags.Usage = func() {
-		fmt.Fprintln(stderr, "usage: ndinfo [--json]\n       ndinfo hang NAME\n\nTells whether softnd jobs start on this machine, or why the job of that name (softnd.Join) hangs.")
+		fmt.Fprintln(stderr, "usage: ndinfo [--json]\n       ndinfo hang NAME\n\nChecks whether softnd jobs start on this machine, or reports why the job of that name (softnd.Join) hangs.")
 		flags.PrintDefaults()
 	}
 	if err := flags.Parse(args); err != nil {

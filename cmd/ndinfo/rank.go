@@ -97,7 +97,7 @@ func transfer(ctx context.Context) (_ *adapter, err error) {
 	}
 	a := describe(info, addresses)
 	if !bytes.Equal(mr.Bytes(), pattern) {
-		return &a, errors.New("the bytes that were written are not those that arrived")
+		return &a, errors.New("the bytes that arrived differ from the bytes written")
 	}
 	return &a, nil
 }

@@ -36,7 +36,7 @@ func (e *explainer) tellEarly() {
 	for ; ; time.Sleep(earlyPeriod) {
 		line, over := e.earlyLine()
 		if line != "" {
-			_, _ = fmt.Fprintf(e.to, "ndrun: %s\n", line) // where it cannot be written nobody can be told so
+			_, _ = fmt.Fprintf(e.to, "ndrun: %s\n", line) // a failed write has no other place to be reported
 		}
 		if over {
 			return
@@ -44,8 +44,8 @@ func (e *explainer) tellEarly() {
 	}
 }
 
-// earlyLine says which ranks have ended early and which wait for them, and forgets the
-// former; over is true if there is nothing to wait for any more.
+// earlyLine says which ranks have ended early and which wait for them. It forgets
+// the former. over is true if there is nothing left to wait for.
 func (e *explainer) earlyLine() (line string, over bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -65,13 +65,13 @@ func (e *explainer) explain(why launcher.Occasion, r *launcher.Report) []string 
 		if len(r.Running()) == 0 {
 			return r.Hang // it is over, which takes a moment to be seen
 		}
-		say(fmt.Sprintf("nothing has gone on between the ranks for %v", e.plan.command.hangAfter))
+		say(fmt.Sprintf("no rank has made progress for %v", e.plan.command.hangAfter))
 	case launcher.Signaled:
 		idle, ok := e.idle()
 		if !ok || idle < idleTime {
 			return nil
 		}
-		say(fmt.Sprintf("a signal ends the job, in which nothing has gone on between the ranks for %v", idle.Round(100*time.Millisecond)))
+		say(fmt.Sprintf("a signal ends the job, in which no rank has made progress for %v", idle.Round(100*time.Millisecond)))
 		patience = signalTime
 	}
 	var processes []hang.Process
@@ -100,12 +100,12 @@ func (e *explainer) explain(why launcher.Occasion, r *launcher.Report) []string 
 	for _, line := range lines() {
 		say(line)
 	}
-	_, _ = e.to.Write(text.Bytes()) // where it cannot be written nobody can be told so
+	_, _ = e.to.Write(text.Bytes()) // a failed write has no other place to be reported
 	return causes
 }
 
-// watch has the job explained each time that nothing has gone on in it for a while,
-// until ctx ends.
+// watch reports the cause each time that no rank has made progress for a while, until
+// ctx ends.
 func (e *explainer) watch(ctx context.Context) {
 	patience := e.plan.command.hangAfter
 	tick := time.NewTicker(max(patience/20, 10*time.Millisecond))

@@ -291,7 +291,7 @@ func TestHangAgain(t *testing.T) {
 	lines := startReadingErrors(t, cmd)
 	reports := 0
 	for lines.Scan() {
-		if strings.HasPrefix(lines.Text(), "ndrun: nothing has gone on between the ranks for 500ms") {
+		if strings.HasPrefix(lines.Text(), "ndrun: no rank has made progress for 500ms") {
 			reports++
 		}
 	}

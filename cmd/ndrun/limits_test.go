@@ -82,7 +82,7 @@ func TestOutOfMemory(t *testing.T) {
 			cmd := ndrun(t, "-n", "1", "sh", "-c", script)
 			limitedTo(t, cmd, "memory", "memory.max memory.limit_in_bytes", "67108864")
 			status, _, errOut := finish(t, cmd)
-			if status != 137 || !strings.Contains(errOut, "ndrun: the kernel's out-of-memory killer has killed 1 process meanwhile (oom_kill in /") {
+			if status != 137 || !strings.Contains(errOut, "ndrun: the kernel's out-of-memory killer killed 1 process during the job (oom_kill in /") {
 				t.Errorf("exit status %d, %s", status, errOut)
 			}
 			if rank := strings.Contains(errOut, "SIGKILL (killed), probably by the kernel's out-of-memory killer"); rank != (name == "a rank") {

@@ -41,7 +41,7 @@ func init() { // not where it is declared: help, which an option shows, is made 
 			{"-genv", "NAME VALUE", "variable for all ranks; also NAME=VALUE", setGlobalEnv, ""},
 			{"-host, -hosts", "LIST", "this host, on which all ranks run; any other is refused", setHosts, "localhost"},
 			{"--timeout", "D", "stop the job after D, such as 90 (seconds) or 1m30s, with status 124", setTimeout, ""},
-			{"--hang-after", "D", "when nothing has gone on between the ranks for D, tell why, and go on", setHangAfter, ""},
+			{"--hang-after", "D", "report the cause if no rank makes progress for D; the job keeps running", setHangAfter, ""},
 			{"--grace", "D", "time to end before a kill (default 250ms; 5s after a signal to ndrun)", setGrace, ""},
 			{"--arena-size", "SIZE", "most memory that ranks can share, such as 512M (default: the machine's)", setArenaSize, ""},
 			{"--bind-to", "WHERE", "none (default), core, socket, or list:CPUS such as list:0,2-3", setBinding, "none core socket list:"},

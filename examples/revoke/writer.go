@@ -102,7 +102,7 @@ func flood(ctx context.Context, ep nd.Endpoint, cq nd.CompletionQueue, source nd
 			case failed:
 				return r, fmt.Errorf("a transfer behind the failed one ended with %v: %w", nd.Canceled, result.Status)
 			default:
-				return r, fmt.Errorf("a transfer failed otherwise than by %v: %w", nd.AccessViolation, result.Err(ep))
+				return r, fmt.Errorf("a transfer failed with an error other than %v: %w", nd.AccessViolation, result.Err(ep))
 			}
 		}
 	}

@@ -156,7 +156,7 @@ func (p *Picture) deadlock() (found []Finding) {
 		}
 		for _, w := range p.waits[i] {
 			if y, ok := p.unanswered(i, w); ok {
-				found = append(found, Finding{Cause: fmt.Sprintf("rank %d waits in %s for rank %d, which does not connect with it: that one is %s", i, w.what, y, p.where(y))})
+				found = append(found, Finding{Cause: fmt.Sprintf("rank %d waits in %s for rank %d, which does not connect with it: rank %d is %s", i, w.what, y, y, p.where(y))})
 			}
 		}
 	}

@@ -161,9 +161,9 @@ func TestOneCause(t *testing.T) {
 		"ended": {[]rank{in(waitAt(1)).with(receiver(1), receiver(2)), in(waitAt(1)).with(receiver(0), receiver(2)), {Process: Process{Ended: "exited with code 0"}}},
 			"rank 2 (prog, pid 102) exited with code 0; ranks 0-1 wait for it"},
 		"connect": {append(two[:2:2], connecting("connect", 0)),
-			"rank 2 waits in connect (rank 0, port 1) for rank 0, which does not connect with it: that one is in wait at completion queue 1"},
+			"rank 2 waits in connect (rank 0, port 1) for rank 0, which does not connect with it: rank 0 is in wait at completion queue 1"},
 		"accept": {append([]rank{connecting("accept", 1)}, in(waitAt(1)).with(receiver(2)), in(waitAt(1)).with(receiver(1))),
-			"rank 0 waits in accept (rank 1, port 1) for rank 1, which does not connect with it: that one is in wait at completion queue 1"},
+			"rank 0 waits in accept (rank 1, port 1) for rank 1, which does not connect with it: rank 1 is in wait at completion queue 1"},
 		"connect in a circle": {[]rank{in(barrier(2)), connecting("connect", 0)}, "the ranks wait for each other in a circle"},
 		"circle of connects":  {[]rank{connecting("accept", 1), connecting("accept", 2), connecting("connect", 0)}, "the ranks wait for each other in a circle"},
 	} {

@@ -213,7 +213,7 @@ func TestBarrierDoesNotWaitForTheDead(t *testing.T) {
 			if got, err := bufio.NewReader(ranks[0]).ReadString('\n'); got != "cmd=barrier_out rc=-1 msg=rank_1_has_gone\n" {
 				t.Fatalf("%q, %v", got, err)
 			}
-			if got := h.text(); got != "0: 1 waits in a barrier of PMI for rank 1, which does not come any more" {
+			if got := h.text(); got != "0: 1 waits in a barrier of PMI for rank 1, which has ended or left PMI" {
 				t.Errorf("notices: %s", got)
 			}
 		})
@@ -246,7 +246,7 @@ func TestBarrierNamesTheMissingRank(t *testing.T) {
 			t.Errorf("%q, %v", got, err)
 		}
 	}
-	const reason = "waits in a barrier of PMI for rank 3, which does not come any more"
+	const reason = "waits in a barrier of PMI for rank 3, which has ended or left PMI"
 	if got, want := h.text(), "1: 1 "+reason+"\n2: 1 "+reason; got != want {
 		t.Errorf("notices:\n%s\nwant\n%s", got, want)
 	}
@@ -293,7 +293,7 @@ func TestServeWhoHasGone(t *testing.T) {
 			if got, err := bufio.NewReader(waits).ReadString('\n'); got != "cmd=barrier_out rc=-1 msg=rank_1_has_gone\n" {
 				t.Fatalf("%q, %v", got, err)
 			}
-			if got := h.text(); got != "0: 1 waits in a barrier of PMI for rank 1, which does not come any more" {
+			if got := h.text(); got != "0: 1 waits in a barrier of PMI for rank 1, which has ended or left PMI" {
 				t.Errorf("notices: %s", got)
 			}
 			if err := s.Ended(1); (tc.want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), tc.want) {

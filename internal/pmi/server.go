@@ -187,7 +187,7 @@ func (s *Server) releaseBarrier() {
 			return
 		}
 		reply = format("barrier_out", "rc", "-1", "msg", fmt.Sprintf("rank_%d_has_gone", missing))
-		reason = fmt.Sprintf("waits in a barrier of PMI for rank %d, which does not come any more", missing)
+		reason = fmt.Sprintf("waits in a barrier of PMI for rank %d, which has ended or left PMI", missing)
 	}
 	for _, c := range s.clients {
 		if c == nil || !c.waits {
