@@ -1,5 +1,5 @@
 /*
- * The two doorbells of a member, for Spin: which of them a peer rings, and what a ringer leaves behind that stops.
+ * The two doorbells of a member, for Spin: which of them a peer rings, and the state that a stopped ringer leaves.
  *
  * A member has a bell for the waits of its program, which serve everything while they are awake, and one for its
  * engine. A peer that has stored a message rings the waits, and the engine only if no wait sleeps. Either takes all
@@ -24,11 +24,11 @@
  * Sizes, to be given with -D: N ringers (1), WAITS of the program, one after another (2), MESSAGES of each ringer (2).
  *
  * Variants, all correct:
- *	HELD   a look fails once because another goroutine of the program holds the endpoint. Who has failed does not sleep
- *	       but looks again, unless it is a wait that has ended
- *	STOPS  the last ringer, which has one message, may stop for ever at any step. Its message may lie there; the others
- *	       still announce theirs. To keep it small, stores are no plain ones, and there is one wait, which does not
- *	       end: the engine rests. N=2 is meant
+ *	HELD   a look fails once because another goroutine of the program holds the endpoint. A sleeper whose look failed does
+ *	       not sleep but looks again, unless it is a wait that has ended
+ *	STOPS  the last ringer, which has one message, may stop for ever at any step. Its message may stay unfound; the others
+ *	       still announce theirs. To keep the model small, stores are not plain, and there is one wait, which does
+ *	       not end: the engine rests. Use N=2
  *
  * Mutations:
  *	NO_ENGINE (only the waits are rung), with HELD: NO_HAND_OVER (a wait that ends does not ring the engine), RANG_ANYWAY (a ring that finds the bell disarmed by now counts as rung), NO_LAST_LOOK (a wait
@@ -97,8 +97,8 @@ inline heavyforall() {
 #endif
 }
 
-/* D2_served. When nobody can take a step any more, every message has been found, but for those of a ringer that has
- * stopped. */
+/* D2_served. When no process can take a further step, every message has been found, except those of a stopped
+ * ringer. */
 hidden byte D2_served;
 #define CLAIM(name, what)	name = (what); assert(name)
 
@@ -131,7 +131,7 @@ inline ring(b) {
 		};
 		if
 #ifndef RANG_ANYWAY
-		:: mark == 0				/* who slept here has left, and may have looked before our store */
+		:: mark == 0				/* the sleeper has left, and may have looked before our store */
 #endif
 #ifdef TRUST_MARK
 		:: other -> rang = true
@@ -254,7 +254,7 @@ endAsleep:		!asleep[ENGINE]
 }
 #endif
 
-/* What is left when nobody can take a step. */
+/* The state when no process can take a step. */
 active proctype Quiet() {
 endNever:
 	timeout ->

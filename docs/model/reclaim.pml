@@ -3,10 +3,10 @@
  *
  * A member owns a record, a lock on it that the kernel frees with its death, and memory. Survivors use that memory until
  * they let go of the dead member. When all have, one of them gives the memory and the record back, and a new member may
- * take both: the memory carries the number of the record, so it cannot be told from that of the next owner.
+ * take both: the memory carries the number of the record, so it looks the same as that of the next owner.
  *
  *	mark          the lock is free, or the member leaves: state := dead
- *	count         epoch := ++deaths, unless it is the number of a death already; first by who marked
+ *	count         epoch := ++deaths, unless it is the number of a death already; first by the process that marked
  *	acknowledge   noted := deaths; if the state is dead, let go; seen := noted
  *	reap          epoch <= seen of all live members: take the lock; still dead? give the memory back; state := free
  *	join          take the lock; free? next incarnation, epoch := not counted; state := live
@@ -17,14 +17,14 @@
  * Sizes, to be given with -D: LIVES of the member, one after another (1).
  *
  * Variants, all correct:
- *	MORTAL       the second survivor may die at any step, with the lock in its hand, too
+ *	MORTAL       the second survivor may die at any step, also while it holds the lock
  *	ALONE        there is one survivor
  *	FALSE_MARK   the record of a live member is marked dead once, by a process that writes where it must not
  *
  * Mutations:
  *	COUNT_FIRST (counted before the mark), NO_WAIT (seen is not asked), CONNECT_EARLY (the look comes before the note);
  *	with two lives: SEEN_LATE (noted is loaded after letting go), STALE_EPOCH (the next owner keeps the number), NO_SECOND_LOOK
- *	(not: still dead?); with FALSE_MARK: NO_LOCK (the reaper does not take the lock); with MORTAL: NO_COUNT (only who marks counts),
+ *	(not: still dead?); with FALSE_MARK: NO_LOCK (the reaper does not take the lock); with MORTAL: NO_COUNT (only the process that marks counts),
  *	KEEP_DEAD (a survivor that has died is waited for)
  *
  * WITNESS asserts that certain situations never come up, and each of these assertions has to fail. README.md says what
@@ -53,7 +53,7 @@ bool over;			/* the member has lived for the last time */
 
 /* R1_touch. The first survivor touches memory of the incarnation that it means, and no other.
  * R2_own.   A member's memory is not given back while the member executes.
- * R3_back.  When nobody can take a step any more, the dead member's record and memory have been given back. */
+ * R3_back.  When no process can take a further step, the dead member's record and memory have been given back. */
 hidden byte R1_touch, R2_own, R3_back;
 #define CLAIM(name, what)	name = (what); assert(name)
 
@@ -228,7 +228,7 @@ active proctype Death() {
 }
 #endif
 
-/* What is left when nobody can take a step. */
+/* The state when no process can take a step. */
 active proctype Quiet() {
 endNever:
 	timeout -> CLAIM(R3_back, over && state == FREE && chunk == 0)
