@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"sync"
 	"testing"
 
@@ -19,7 +20,7 @@ func TestExchangeLimit(t *testing.T) {
 	var done sync.WaitGroup
 	for rank := range ranks {
 		done.Go(func() {
-			j, err := Join(ctx, "softnd-test-limit", rank, ranks, WithExchangeLimit(limit))
+			j, err := Join(ctx, fmt.Sprint("softnd-test-limit-", os.Getpid()), rank, ranks, WithExchangeLimit(limit))
 			if err != nil {
 				t.Error(err)
 				return
@@ -64,7 +65,7 @@ func TestExchangeWithARankThatAnnouncesTooMuch(t *testing.T) {
 	var done sync.WaitGroup
 	for rank := range 2 {
 		done.Go(func() {
-			j, err := Join(ctx, "softnd-test-announce", rank, 2)
+			j, err := Join(ctx, fmt.Sprint("softnd-test-announce-", os.Getpid()), rank, 2)
 			if err != nil {
 				t.Error(err)
 				return

@@ -3,6 +3,7 @@ package softnd
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"runtime"
 	"sync"
@@ -22,12 +23,13 @@ func TestRetriedConnectsLeaveNothing(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), watchdog+longer)
 	defer cancel()
 	const ranks = 3
+	name := fmt.Sprint("softnd-test-retry-", os.Getpid())
 	var jobs [ranks]*Job
 	var joined sync.WaitGroup
 	for rank := range jobs {
 		joined.Go(func() {
 			var err error
-			if jobs[rank], err = Join(ctx, "softnd-test-retry", rank, ranks); err != nil {
+			if jobs[rank], err = Join(ctx, name, rank, ranks); err != nil {
 				t.Error(err)
 			}
 		})

@@ -108,7 +108,7 @@ func TestNoProc(t *testing.T) {
 }
 
 func TestLittleMemory(t *testing.T) {
-	const limit = 64 << 20
+	const limit = memoryFactor * 64 << 20
 	dir := memoryCgroup(t, limit)
 	r, exit := ndinfo(t, strait("cgroup "+dir), nil)
 	mustStart(t, r, exit)

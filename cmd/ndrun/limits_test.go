@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -80,7 +81,7 @@ func TestOutOfMemory(t *testing.T) {
 	for name, script := range map[string]string{"a rank": "exec " + eat, "its child": eat + "; exit $?"} {
 		t.Run(name, func(t *testing.T) {
 			cmd := ndrun(t, "-n", "1", "sh", "-c", script)
-			limitedTo(t, cmd, "memory", "memory.max memory.limit_in_bytes", "67108864")
+			limitedTo(t, cmd, "memory", "memory.max memory.limit_in_bytes", strconv.Itoa(memoryFactor*64<<20))
 			status, _, errOut := finish(t, cmd)
 			if status != 137 || !strings.Contains(errOut, "ndrun: the kernel's out-of-memory killer killed 1 process during the job (oom_kill in /") {
 				t.Errorf("exit status %d, %s", status, errOut)
