@@ -29,33 +29,38 @@ func (a *Arena) NewAlias(pages []Offset) (*Alias, error) {
 			return nil, err
 		}
 	}
-	if err := a.checkFile(); err != nil {
-		return nil, err
-	}
 	size := uintptr(len(pages)) * PageSize
 	at, err := unix.MmapPtr(-1, 0, nil, size, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
 	if err != nil {
 		return nil, fmt.Errorf("mmap of %d bytes (address space limit? see ulimit -v): %w", size, err)
 	}
 	alias := &Alias{at, size}
+	err = a.useFile(func(fd int) error { return alias.show(fd, pages) })
+	if err == nil {
+		err = notInherited(alias.Bytes())
+	}
+	if err != nil {
+		alias.Close()
+		return nil, err
+	}
+	return alias, nil
+}
+
+// show maps pages of the file one after the other.
+func (s *Alias) show(fd int, pages []Offset) error {
 	for i := 0; i < len(pages); {
 		n := 1 // neighbours are mapped in one go
 		for i+n < len(pages) && pages[i+n] == pages[i]+Offset(n*PageSize) {
 			n++
 		}
-		_, err := unix.MmapPtr(int(a.file.Fd()), int64(pages[i]), unsafe.Add(at, i*PageSize), uintptr(n)*PageSize,
+		_, err := unix.MmapPtr(fd, int64(pages[i]), unsafe.Add(s.at, i*PageSize), uintptr(n)*PageSize,
 			unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_FIXED)
 		if err != nil {
-			alias.Close()
-			return nil, fmt.Errorf("mmap of %d scattered pages (too many mappings? see vm.max_map_count): %w", len(pages), err)
+			return fmt.Errorf("mmap of %d scattered pages (too many mappings? see vm.max_map_count): %w", len(pages), err)
 		}
 		i += n
 	}
-	if err := notInherited(alias.Bytes()); err != nil {
-		alias.Close()
-		return nil, err
-	}
-	return alias, nil
+	return nil
 }
 
 // Bytes returns the memory. It must not be touched after Close.

@@ -160,7 +160,7 @@ func Attach(ctx context.Context, file *os.File) (*Arena, error) {
 	if err != nil {
 		return nil, fmt.Errorf("shm: attach arena: %w", err)
 	}
-	own, err := reopen(file)
+	own, err := reopen(int(file.Fd()))
 	if err != nil {
 		return nil, fmt.Errorf("shm: attach arena: %w", err)
 	}
@@ -172,10 +172,10 @@ func Attach(ctx context.Context, file *os.File) (*Arena, error) {
 	return a, nil
 }
 
-func reopen(file *os.File) (*os.File, error) {
-	own, err := os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", file.Fd()), os.O_RDWR, 0)
+func reopen(fd int) (*os.File, error) {
+	own, err := os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", fd), os.O_RDWR, 0)
 	if err != nil {
-		return nil, fmt.Errorf("re-opening descriptor %d (softnd needs a mounted /proc): %w", file.Fd(), err)
+		return nil, fmt.Errorf("re-opening descriptor %d (softnd needs a mounted /proc): %w", fd, err)
 	}
 	return own, nil
 }
@@ -222,16 +222,42 @@ func inodeOf(fd int) (inode, error) {
 	return inode{st.Dev, st.Ino}, err
 }
 
+// useFile calls f with the arena's descriptor after it has passed checkFile. [Arena.Close]
+// does not close the descriptor before f has returned.
+//
+// Errors: [ErrClosed]; those of f.
+func (a *Arena) useFile(f func(fd int) error) error {
+	return a.holdFile(func(fd int) error {
+		if err := a.checkFile(fd); err != nil {
+			return err
+		}
+		return f(fd)
+	})
+}
+
+// holdFile is useFile for an f that calls checkFile itself.
+func (a *Arena) holdFile(f func(fd int) error) error {
+	var err error
+	conn, closed := a.file.SyscallConn()
+	if closed == nil {
+		closed = conn.Control(func(fd uintptr) { err = f(int(fd)) })
+	}
+	if closed != nil {
+		return fmt.Errorf("shm: the arena is closed: %w", ErrClosed)
+	}
+	return err
+}
+
 // checkFile makes sure that the arena's descriptor is still that of the arena. A
 // program that closes descriptors which are not its own may have closed it, and its
 // number may be another file's since: one that must not be written, or believed to
 // be without locks.
 //
 // Errors: [ErrClosed].
-func (a *Arena) checkFile() error {
-	if node, err := inodeOf(int(a.file.Fd())); err != nil || node != a.node {
+func (a *Arena) checkFile(fd int) error {
+	if node, err := inodeOf(fd); err != nil || node != a.node {
 		return fmt.Errorf("shm: descriptor %d is not the arena: this program closed it, or gave its number to another file: %w; close only descriptors that the program has opened itself",
-			a.file.Fd(), ErrClosed)
+			fd, ErrClosed)
 	}
 	return nil
 }

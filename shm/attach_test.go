@@ -277,6 +277,49 @@ func TestCloseWaitsForMembers(t *testing.T) {
 	}
 }
 
+// TestCallsRacingArenaClose: a call that uses the arena's descriptor while the arena is closed
+// succeeds or fails with ErrClosed. The race detector checks that it never takes the number of a
+// descriptor that is being closed.
+func TestCallsRacingArenaClose(t *testing.T) {
+	for name, call := range map[string]func(*Arena) error{
+		"reserve": func(a *Arena) error { return a.reserve(a.HeapStart(), PageSize) },
+		"punch":   func(a *Arena) error { return a.punch(a.HeapStart(), PageSize) },
+		"locked":  func(a *Arena) error { return map[bool]error{true: ErrClosed}[a.locked(0)] }, // it cannot tell
+		"NewAlias": func(a *Arena) error {
+			alias, err := a.NewAlias([]Offset{a.HeapStart()})
+			if err == nil {
+				err = alias.Close()
+			}
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, err := Create(Config{Size: testSize})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := call(a); err != nil {
+				t.Fatalf("before Close: %v", err)
+			}
+			called := make(chan error)
+			go func() {
+				var err error
+				for called <- nil; err == nil; {
+					err = call(a)
+				}
+				called <- err
+			}()
+			<-called
+			if err := a.Close(); err != nil {
+				t.Error(err)
+			}
+			if err := <-called; !errors.Is(err, ErrClosed) {
+				t.Errorf("after Close: %v, want ErrClosed", err)
+			}
+		})
+	}
+}
+
 func FuzzAttachHeader(f *testing.F) {
 	f.Add([]byte{}, uint64(testSize), false)
 	f.Add(headerPage(testSize, nil), uint64(testSize), false)

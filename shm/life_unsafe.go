@@ -2,7 +2,6 @@ package shm
 
 import (
 	"fmt"
-	"os"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -16,9 +15,9 @@ import (
 // inherited.
 type life struct{ at unsafe.Pointer }
 
-// liveBy maps the page. f may be closed afterwards.
-func liveBy(f *os.File) (life, error) {
-	at, err := unix.MmapPtr(int(f.Fd()), 0, nil, pageSize, unix.PROT_NONE, unix.MAP_SHARED)
+// liveBy maps the page. fd may be closed afterwards.
+func liveBy(fd int) (life, error) {
+	at, err := unix.MmapPtr(fd, 0, nil, pageSize, unix.PROT_NONE, unix.MAP_SHARED)
 	if err != nil {
 		return life{}, fmt.Errorf("mmap of a page that holds a member's lock: %w", err)
 	}

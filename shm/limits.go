@@ -62,15 +62,16 @@ const reserveStep = 4 << 20
 // later can neither fail nor kill the process. After an error, part of them
 // may exist.
 func (a *Arena) reserve(off Offset, n uint64) error {
-	if err := a.checkFile(); err != nil {
-		return err
-	}
+	return a.useFile(func(fd int) error { return reserveIn(fd, off, n) })
+}
+
+func reserveIn(fd int, off Offset, n uint64) error {
 	for done := uint64(0); done < n; {
 		if err := memoryLeft(n - done); err != nil {
 			return wanting(n, err)
 		}
 		step := min(n-done, reserveStep)
-		err := unix.Fallocate(int(a.file.Fd()), 0, int64(off)+int64(done), int64(step))
+		err := unix.Fallocate(fd, 0, int64(off)+int64(done), int64(step))
 		switch {
 		case err == nil:
 			done += step
@@ -115,15 +116,14 @@ func (a *Arena) release(off Offset, n uint64) error {
 }
 
 func (a *Arena) punch(off Offset, n uint64) error {
-	if err := a.checkFile(); err != nil {
-		return err
-	}
-	for {
-		err := unix.Fallocate(int(a.file.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, int64(off), int64(n))
-		if !errors.Is(err, unix.EINTR) {
-			return err
+	return a.useFile(func(fd int) error {
+		for {
+			err := unix.Fallocate(fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, int64(off), int64(n))
+			if !errors.Is(err, unix.EINTR) {
+				return err
+			}
 		}
-	}
+	})
 }
 
 // memoryLeft refuses a reservation that the machine or the memory cgroup could

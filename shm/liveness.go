@@ -79,11 +79,16 @@ func (a *Arena) wakeAll() {
 func (a *Arena) locked(slot int) bool {
 	const cannotTell = true // never call a member dead without proof
 	l := unix.Flock_t{Type: unix.F_WRLCK, Start: int64(a.lockOf(slot)), Len: 1}
-	err := unix.FcntlFlock(a.file.Fd(), unix.F_OFD_GETLK, &l)
-	if err != nil || l.Type != unix.F_UNLCK {
+	err := a.holdFile(func(fd int) error {
+		if err := unix.FcntlFlock(uintptr(fd), unix.F_OFD_GETLK, &l); err != nil {
+			return err
+		}
+		return a.checkFile(fd) // after the look: what another file says is no proof
+	})
+	if err != nil {
 		return cannotTell
 	}
-	return a.checkFile() != nil
+	return l.Type != unix.F_UNLCK
 }
 
 // Deaths returns how many members have died or left so far. When it changes,
@@ -174,18 +179,18 @@ func (m *Member) reapDead() {
 func (a *Arena) reap(slot int, s memberState) {
 	a.reaping.Lock() // the lock on the record does not exclude members of this process
 	defer a.reaping.Unlock()
-	at := a.lockOf(slot)
-	if a.checkFile() != nil {
-		return
-	}
-	if ok, err := lockRecord(a.file, at); !ok || err != nil {
-		return // it is not dead, or another member is at it
-	}
-	defer unlockRecord(a.file, at)
-	rec := a.member(slot)
-	if memberState(rec.state.Load()) == s && a.reclaim(slot) == nil {
-		rec.state.CompareAndSwap(uint64(s), uint64(stateOf(statusFree, s.incarnation())))
-	}
+	_ = a.useFile(func(fd int) error {
+		at := a.lockOf(slot)
+		if ok, err := lockRecord(fd, at); !ok || err != nil {
+			return err // it is not dead, or another member is at it
+		}
+		defer unlockRecord(fd, at)
+		rec := a.member(slot)
+		if memberState(rec.state.Load()) == s && a.reclaim(slot) == nil {
+			rec.state.CompareAndSwap(uint64(s), uint64(stateOf(statusFree, s.incarnation())))
+		}
+		return nil
+	})
 }
 
 // acknowledged returns the number of the last death that every live member has acted upon.

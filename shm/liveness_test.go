@@ -226,7 +226,7 @@ func TestDeathOfTheReaper(t *testing.T) {
 			t.Fatal(err)
 		}
 		at := a.lockOf(x.slot)
-		if ok, err := lockRecord(b.file, at); !ok { // the reaper's first step
+		if ok, err := lockRecord(int(b.file.Fd()), at); !ok { // the reaper's first step
 			t.Fatalf("the record of one that has left is locked (%v)", err)
 		}
 		if round > 0 { // and its second, half done
@@ -238,7 +238,7 @@ func TestDeathOfTheReaper(t *testing.T) {
 		if s := stateIn(a, x.slot); s.status() != statusDead || chunksOf(a, x.slot) != keeps {
 			t.Errorf("round %d: somebody else has reaped meanwhile: state %#x, %d chunks", round, uint64(s), chunksOf(a, x.slot))
 		}
-		if err := unlockRecord(b.file, at); err != nil { // it dies
+		if err := unlockRecord(int(b.file.Fd()), at); err != nil { // it dies
 			t.Fatal(err)
 		}
 		m.Sweep(noLetGo)

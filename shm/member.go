@@ -86,10 +86,11 @@ func (a *Arena) Join(rank int) (*Member, error) {
 		return nil, fmt.Errorf("shm: join: rank %d of a group of %d", rank, a.ranks)
 	}
 	asym.Register() // here: who only makes an arena for others does not wait for the kernel
-	if err := a.checkFile(); err != nil {
-		return nil, err
-	}
-	lock, err := reopen(a.file)
+	var lock *os.File
+	err := a.useFile(func(fd int) (err error) {
+		lock, err = reopen(fd)
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("shm: join: %w", err)
 	}
@@ -100,7 +101,7 @@ func (a *Arena) Join(rank int) (*Member, error) {
 	}
 	for i := range MaxMembers {
 		m := &Member{arena: a, slot: (start + i) % MaxMembers, rank: rank}
-		ok, err := m.take(lock)
+		ok, err := m.take(int(lock.Fd()))
 		if err != nil {
 			return nil, fmt.Errorf("shm: join: %w", err)
 		}
@@ -115,27 +116,27 @@ func (a *Arena) Join(rank int) (*Member, error) {
 }
 
 // take tries to make record m.slot ours, with a lock of the open file description
-// of lock. Only the holder of the lock on a record may take it from free to live.
-func (m *Member) take(lock *os.File) (bool, error) {
+// of fd. Only the holder of the lock on a record may take it from free to live.
+func (m *Member) take(fd int) (bool, error) {
 	a := m.arena
 	at := a.lockOf(m.slot)
 	m.rec = a.member(m.slot)
 	if memberState(m.rec.state.Load()).status() != statusFree {
 		return false, nil
 	}
-	if ok, err := lockRecord(lock, at); !ok || err != nil {
+	if ok, err := lockRecord(fd, at); !ok || err != nil {
 		return false, err
 	}
 	s := memberState(m.rec.state.Load())
 	if s.status() != statusFree {
-		return false, unlockRecord(lock, at)
+		return false, unlockRecord(fd, at)
 	}
 	if err := a.reserve(a.geo.testimonies+Offset(m.slot)*testimonyStride, testimonyStride); err != nil {
-		return false, errors.Join(err, unlockRecord(lock, at))
+		return false, errors.Join(err, unlockRecord(fd, at))
 	}
-	life, err := liveBy(lock)
+	life, err := liveBy(fd)
 	if err != nil {
-		return false, errors.Join(err, unlockRecord(lock, at))
+		return false, errors.Join(err, unlockRecord(fd, at))
 	}
 	m.life = life
 	m.testimony = a.testimony(m.slot)
@@ -289,8 +290,8 @@ func (p *Peer) Name() string {
 // the first of its record.
 func (a *Arena) lockOf(slot int) Offset { return a.geo.memberTable + Offset(slot)*memberStride }
 
-func lockRecord(f *os.File, at Offset) (bool, error) {
-	err := unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK, Start: int64(at), Len: 1})
+func lockRecord(fd int, at Offset) (bool, error) {
+	err := unix.FcntlFlock(uintptr(fd), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK, Start: int64(at), Len: 1})
 	if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EACCES) {
 		return false, nil
 	}
@@ -300,8 +301,8 @@ func lockRecord(f *os.File, at Offset) (bool, error) {
 	return true, nil
 }
 
-func unlockRecord(f *os.File, at Offset) error {
-	return unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_UNLCK, Start: int64(at), Len: 1})
+func unlockRecord(fd int, at Offset) error {
+	return unix.FcntlFlock(uintptr(fd), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_UNLCK, Start: int64(at), Len: 1})
 }
 
 // pidNamespace identifies the namespace in which our process number means

@@ -266,7 +266,7 @@ func TestInheritedDescriptorsDoNotShareLocks(t *testing.T) {
 		t.Errorf("the end of %v has freed the lock of %v", id2, id)
 	}
 	// Closing another descriptor of the file frees nothing either.
-	f, err := reopen(a.File())
+	f, err := reopen(int(a.File().Fd()))
 	if err != nil {
 		t.Fatal(err)
 	}
