@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"runtime"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -47,6 +48,59 @@ func TestMappedMemoryOutlivesTheDrain(t *testing.T) {
 	wantStatus(t, <-closed, nd.Success)
 	wantStatus(t, <-again, nd.Success)
 	eventually(t, "the memory is free", func() bool { return !s.member.Owns(off, 100_000) })
+}
+
+// TestHeldRegionKeepsNobodyBusy: the engine does not poll while a window or a mapping holds a closed
+// region, whose memory is freed when the last of them has gone.
+func TestHeldRegionKeepsNobodyBusy(t *testing.T) {
+	p := newPair(t, setup{})
+	s := p.a.local
+	ep := s.endpoint(0)
+	idle := func() bool {
+		s.provider.choring.Lock() // else doChores may have taken the list
+		defer s.provider.choring.Unlock()
+		return !s.provider.hasChores()
+	}
+	hold := map[string]func(nd.MemoryRegion) (release func() error){
+		"window": func(mr nd.MemoryRegion) func() error {
+			w := must(s.adapter.CreateMemoryWindow(s.ctx))
+			must(0, ep.Bind(1, mr, w, mr.Bytes(), nd.AllowRead))
+			p.a.results(initiatorQueue, 1)
+			return w.Close
+		},
+		"bind": func(mr nd.MemoryRegion) func() error {
+			w := must(s.adapter.CreateMemoryWindow(s.ctx))
+			must(0, ep.Bind(1, mr, w, mr.Bytes(), nd.AllowRead))
+			p.a.results(initiatorQueue, 1)
+			return func() error {
+				defer p.a.results(initiatorQueue, 1)
+				return ep.Invalidate(2, w, 0)
+			}
+		},
+		"mapping": func(mr nd.MemoryRegion) func() error {
+			return must(s.adapter.BuildLogicalAddressMapping(s.ctx, mr.Bytes())).Close
+		},
+	}
+	for _, holders := range [][]string{{"window"}, {"bind"}, {"mapping"}, {"window", "bind"}, {"window", "mapping"}, {"mapping", "mapping"}} {
+		t.Run(strings.Join(holders, " and "), func(t *testing.T) {
+			mr := must(s.adapter.Allocate(s.ctx, 100_000, nd.AllowLocalWrite))
+			off := mr.(*MemoryRegion).offset
+			var releases []func() error
+			for _, h := range holders {
+				releases = append(releases, hold[h](mr))
+			}
+			wantStatus(t, mr.Close(), nd.Success)
+			for _, release := range releases {
+				eventually(t, "nothing is left to poll for", idle)
+				if !s.member.Owns(off, 100_000) {
+					t.Fatal("the memory is freed while it is in use")
+				}
+				wantStatus(t, release(), nd.Success)
+			}
+			eventually(t, "the memory is free", func() bool { return !s.member.Owns(off, 100_000) })
+			eventually(t, "nothing is left to do", idle)
+		})
+	}
 }
 
 // stays checks that a call does not return. If it does, the copy that it should wait for is over.

@@ -261,10 +261,10 @@ func (c *connection) detach() {
 		return
 	}
 	c.detached = true
-	if !c.provider.sleep.begin() {
+	if !c.provider.sleep.begin() { // finish uses the arena
 		return // the member's departure lets go of everything
 	}
-	defer c.provider.sleep.end() // finish uses the arena, which must not be closed meanwhile
+	defer c.provider.sleep.end()
 	c.write(func() { c.record.detached[c.side].Store(leftHalf) }) // ORDER detached: pairs with the load in finish
 	c.peer.Ring()
 	c.provider.later(c.finish)

@@ -25,8 +25,9 @@ type LogicalMapping struct {
 
 // mappings are those of a provider's adapters that are open.
 type mappings struct {
-	mu   sync.Mutex                        // held to change the rest
-	live atomic.Pointer[[]*LogicalMapping] // replaced as a whole
+	mu      sync.Mutex                        // held to change the rest
+	live    atomic.Pointer[[]*LogicalMapping] // replaced as a whole
+	blocked []chore                           // of closed regions whose memory is mapped; retried when a mapping goes
 }
 
 // BuildLogicalAddressMapping lists the pages of buf, which must lie in memory
@@ -103,8 +104,12 @@ func (m *LogicalMapping) CloseContext(ctx context.Context) error {
 	// Only now: as long as anybody may use it, the memory must stay allocated.
 	p.mappings.mu.Lock()
 	p.mappings.live.Store(without(p.mappings.live.Load(), m))
+	blocked := p.mappings.blocked
+	p.mappings.blocked = nil
 	p.mappings.mu.Unlock()
-	p.doChores() // its region may have waited for this
+	for _, c := range blocked {
+		p.later(c)
+	}
 	return nil
 }
 

@@ -173,7 +173,7 @@ func (r *MemoryRegion) CloseContext(ctx context.Context) error {
 		return nil // the member's departure returns all that it owned
 	}
 	defer p.sleep.end()
-	r.region.Retire()
+	r.region.Retire(func() { p.postpone(r.vanish) })
 	p.settleDeliveries(r.adapter)
 	p.doChores() // one may unbind a window
 	if !again {
@@ -187,10 +187,14 @@ func (r *MemoryRegion) CloseContext(ctx context.Context) error {
 	return drainError(ctx, err, op, object)
 }
 
-// vanish is the chore of Close.
+// vanish is the chore of Close. It ends while a window or a mapping holds the region, and is
+// postponed again when the last one has gone: the engine need not poll for that.
 func (r *MemoryRegion) vanish() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.gone {
+		return true
+	}
 	wasHeld := r.held
 	defer func() {
 		if r.gone || r.held && !wasHeld {
@@ -198,7 +202,10 @@ func (r *MemoryRegion) vanish() bool {
 		}
 	}()
 	drained, err := r.revoke()
-	if r.held = errors.Is(err, nd.DeviceBusy); r.held || err == nil && !isClosed(drained) {
+	if r.held = errors.Is(err, nd.DeviceBusy); r.held {
+		return true // until the region is unbound
+	}
+	if err == nil && !isClosed(drained) {
 		return false
 	}
 	if r.region.Bound() { // who has invalidated it has yet to release it
@@ -208,7 +215,8 @@ func (r *MemoryRegion) vanish() bool {
 	mappings.mu.Lock() // so that nobody maps what is being freed
 	defer mappings.mu.Unlock()
 	if r.held = r.offset != 0 && mappings.use(r.offset, r.size); r.held {
-		return false
+		mappings.blocked = append(mappings.blocked, r.vanish)
+		return true
 	}
 	r.region.Free()
 	if r.offset != 0 {

@@ -136,11 +136,13 @@ func (r *Region) Bound() bool {
 }
 
 // Retire keeps the region from being registered fast again: prepared
-// registrations fail.
-func (r *Region) Retire() {
+// registrations fail. From now on unbound is called whenever the last window bound to the
+// region has gone. It must not use the region or the window.
+func (r *Region) Retire(unbound func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.fast.retired = true
+	r.unbound = unbound
 }
 
 // Name returns a token that stands for no memory, and never will.

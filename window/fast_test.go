@@ -101,7 +101,7 @@ func TestFastRegistration(t *testing.T) {
 			r.Prepare(mem, base, allRights, 7, ends.ended).Abandon()
 			ends.want(t, "abandoned", 4)
 			last := r.Prepare(mem, base, allRights, 7, ends.ended)
-			r.Retire()
+			r.Retire(func() {})
 			if last.Run() {
 				t.Error("registered although it is retired")
 			}

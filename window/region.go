@@ -21,7 +21,8 @@ type Region struct {
 	draining bool // from the invalidation of the tokens to the end of the registration
 	drained  bool // Release was called, but windows still use the memory
 	flags    nd.RegionFlags
-	windows  int // bound to it, or about to be
+	windows  int    // bound to it, or about to be
+	unbound  func() // see Retire
 	fast     fastState
 
 	shown atomic.Pointer[shown] // changes under mu; every post needs a token, and looks without it
@@ -205,5 +206,12 @@ func (r *Region) detach() {
 	if r.windows--; r.drained { // else there is no end yet
 		r.end()
 	}
+	unbound := r.unbound
+	if r.windows > 0 {
+		unbound = nil
+	}
 	r.mu.Unlock()
+	if unbound != nil {
+		unbound()
+	}
 }
