@@ -104,7 +104,7 @@ func canceled(ctx context.Context, err error, op, object string) error {
 }
 
 // lookAgain is how long the ranks count as alive if no death has been counted since. A peer
-// can write the words that tell of a death, so no rank relies on them for longer.
+// can write the words that report a death, so no rank relies on them for longer.
 const lookAgain = 100 * time.Millisecond
 
 // missing names a rank that was here and is gone.

@@ -328,7 +328,7 @@ func (s *session) post(i uint64) {
 		s.mapped = s.ep.InvalidateRegion(i, s.fast, flags) != nil
 	case s.IntN(200) == 0: // the peer has not bound it, or uses it
 		s.ep.SendAndInvalidate(i, sge, far.Token, flags)
-	case s.bound && s.IntN(100) == 0: // whoever still uses it ends the connection
+	case s.bound && s.IntN(100) == 0: // a request that still uses it ends the connection
 		s.bound = s.ep.Invalidate(i, s.window, flags) != nil
 	case !s.bound:
 		if s.ep.Bind(i, s.arena, s.window, s.arena.Bytes(), nd.AllowRead|nd.AllowWrite) == nil {

@@ -79,7 +79,7 @@ type connection struct {
 	mu         sync.Mutex       // held while the record is written, or lost is set
 	lost       atomic.Bool
 	detached   bool
-	finished   atomic.Bool // nothing of it is in use any more
+	finished   atomic.Bool // the connection and its resources are unused
 }
 
 func (c *connection) state() connState {

@@ -6,7 +6,7 @@ package endpoint
 //
 // Messages are numbered from 0 in the order in which they are pushed into the ring, and
 // so are the peer's receives in the order in which messages take them. pushed, the number
-// of messages so far, belongs to the ring; the methods are told. Nothing but pushed counts
+// of messages so far, belongs to the ring; the methods take it as an argument. Nothing but pushed counts
 // a message of the fast path (Endpoint.Send), of which there are so many: each takes a
 // receive and has its data in its slot, so a row of them is known by its first. All other
 // messages, small Sends of the queue among them, call endRow before and add after they are
@@ -15,7 +15,7 @@ package endpoint
 // These hold between any two operations, whatever the peer writes into its half:
 //
 //	others <= pushed                        so taken = pushed - others
-//	posted - taken <= the peer's queue      a greater number of the peer's is not believed
+//	posted - taken <= the peer's queue      a greater number from the peer is rejected
 //	rowStart <= pushed                      all messages from rowStart on are of the fast path
 //	inSlot <= pushed, awaited <= pushed
 //	limit <= pushed, or
@@ -29,7 +29,7 @@ type credit struct {
 	awaited  uint64 // number after the last message whose end a request awaits
 
 	limit  uint64 // messages before this number may take the fast path
-	maxLen uint32 // if they are no longer
+	maxLen uint32 // if they have at most this many bytes
 	room   uint32 // bytes that the peer's receives before tight take for sure
 	others uint64 // messages that have taken no receive
 	posted uint64 // receives that the peer had posted when we last read it
@@ -45,7 +45,7 @@ func (k *credit) spent(pushed uint64) bool { return k.posted == k.taken(pushed) 
 // refresh takes over what the peer says of its receives, of which its queue holds size.
 // It reports whether there is one for the next message. All credit is spent.
 func (k *credit) refresh(pushed, posted, size, tight, room uint64) bool {
-	if posted-k.taken(pushed) > size { // not believed
+	if posted-k.taken(pushed) > size { // rejected: no sound peer says that
 		return false
 	}
 	k.posted, k.tight, k.room = posted, tight, uint32(min(room, inlinePayload))
@@ -70,8 +70,8 @@ func (k *credit) grant(pushed, slots uint64) bool {
 	return n != 0
 }
 
-// endRow ends the row of messages of the fast path, before a message that goes another
-// way, or an attempt to send one. The limit stays: that message has one number, and
+// endRow ends the row of messages of the fast path, before a message that takes another
+// path, or an attempt to send one. The limit stays: that message has one number, and
 // takes one slot and at most one receive.
 func (k *credit) endRow(pushed uint64) { k.inSlot = k.lastInSlot(pushed) }
 

@@ -462,7 +462,7 @@ func TestHazardsOfTheDeadDoNotCount(t *testing.T) {
 }
 
 // A peer can write nonsense into the record of a living member. The connections of that
-// member end on both sides, and new ones are refused, although nobody has died.
+// member end on both sides, and new ones are refused, although no member has died.
 func TestDamagedMemberRecordEndsConnections(t *testing.T) {
 	const records, stride = 4096, 512
 	for _, nonsense := range []uint64{0, 1, 77, 1<<32 | 2, ^uint64(0)} {

@@ -36,7 +36,7 @@ func TestFloodedInbox(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.member[active], r.member[passive] = uint64(liar.ID()), uint64(peer.ID())
-		r.port[passive] = 7 // nobody listens there
+		r.port[passive] = 7 // no listener has this port
 		r.state.Store(uint32(connRequested))
 		if err := peer.Send(base+i*stride, &r.link); err != nil {
 			t.Fatal(err)

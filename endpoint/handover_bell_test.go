@@ -20,7 +20,7 @@ func TestWaitHandsOver(t *testing.T) {
 	go func() { done <- b.WaitFor(t.Context(), testimony.Call{Op: "test"}, over.Load) }()
 	eventually(t, "the wait sleeps", func() bool { return b.sleep.asleep.Load() == 1 })
 	ep.mu.Lock()
-	ep.open.Store(1) // so that it is worth a look
+	ep.open.Store(1) // so that a wait checks it
 	b.engine.bell.Arm()
 	over.Store(true)
 	b.sleep.wake()

@@ -9,9 +9,9 @@ import (
 	"github.com/softnd/softnd/internal/testimony"
 )
 
-// TestHeldEndpointKeepsNobodyBusy: neither the engine nor a wait spins while another goroutine
+// TestHeldEndpointKeepsNoThreadBusy: neither the engine nor a wait spins while another goroutine
 // holds an endpoint, which needs the processor more.
-func TestHeldEndpointKeepsNobodyBusy(t *testing.T) {
+func TestHeldEndpointKeepsNoThreadBusy(t *testing.T) {
 	const hold = 500 * time.Millisecond
 	for _, waiting := range []bool{false, true} {
 		p := newPair(t, setup{})

@@ -80,7 +80,7 @@ func (m *LogicalMapping) Offset() int { return int(m.start % shm.PageSize) }
 func (m *LogicalMapping) Close() error { return m.CloseContext(context.Background()) }
 
 // CloseContext gives the mapping up, unless a fast registration still uses its pages.
-// When it returns nil, nobody uses the memory under the privileged token. If ctx
+// When it returns nil, no transfer uses the memory under the privileged token. If ctx
 // ends first, the mapping is closing, and another call waits for the rest.
 func (m *LogicalMapping) CloseContext(ctx context.Context) error {
 	p := m.adapter.provider

@@ -158,7 +158,7 @@ func (r *MemoryRegion) Close() error { return r.CloseContext(context.Background(
 // CloseContext releases the region. A registered one is deregistered first; while a
 // window is bound to it, that happens when the window is gone. Memory that came
 // with the region outlives the mappings of it. If ctx ends while a peer is still
-// copying, the tokens are invalid all the same, the drain goes on, and the memory
+// copying, the tokens are invalid all the same, the drain continues, and the memory
 // is released at its end. In a goroutine that panics it is postponed, see [Endpoint.Close].
 func (r *MemoryRegion) CloseContext(ctx context.Context) error {
 	const op, object = "close", "memory region"
@@ -254,8 +254,8 @@ func (w *MemoryWindow) Descriptor() nd.WindowDescriptor { return w.window.Descri
 func (w *MemoryWindow) Close() error { return w.CloseContext(context.Background()) }
 
 // CloseContext releases the window. A bound one is invalidated first. When it returns
-// nil, no transfer uses the window any more. If ctx ends first, the token is invalid all
-// the same, and the drain goes on. In a goroutine that panics it is postponed, see
+// nil, no transfer uses the window. If ctx ends first, the token is invalid all the
+// same, and the drain continues. In a goroutine that panics it is postponed, see
 // [Endpoint.Close].
 func (w *MemoryWindow) CloseContext(ctx context.Context) error {
 	const op, object = "close", "memory window"

@@ -33,7 +33,7 @@ func (o *oracle) cancel() {
 }
 
 // flush ends the connection in the middle of everything. What has been done by then shows success,
-// the rest is canceled; which is which, nobody can know.
+// the rest is canceled; the test cannot know which request is which.
 func (o *oracle) flush() {
 	p := o.players[o.IntN(2)]
 	o.note("%s: flush", p.name)

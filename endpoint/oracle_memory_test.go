@@ -100,7 +100,7 @@ func (a *oracleArea) differs() (at int, ok bool) {
 }
 
 // refill puts other bytes where most ranges lie; all of it after a connection whose end has left
-// bytes that nobody can predict.
+// bytes that the model cannot predict.
 func (a *oracleArea) refill(seed uint64, all bool) {
 	if all {
 		fill(a.model, seed)

@@ -100,7 +100,7 @@ func (p *player) send() {
 		to := p.far.receives[0]
 		n, far = min(n, to.capacity), to.parts
 	} else if len(p.reads) > 0 {
-		f |= nd.ReadFence // nobody knows which receive it takes
+		f |= nd.ReadFence // the model does not know which receive it takes
 	}
 	parts := p.split(1, n, p.limits.MaxInitiatorSGE)
 	f = p.inline(p.fence(f, parts, far, false), parts)
@@ -307,7 +307,7 @@ func (p *player) fastRegister(fa *fastArea) {
 	})
 }
 
-// invalidate takes something back that nobody uses.
+// invalidate takes back a window or region that no request uses.
 func (p *player) invalidate() {
 	if p.o.one(2) && p.fast[1].live {
 		p.takeBack(&oracleGrant{fast: p.fast[1]})

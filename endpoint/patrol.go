@@ -8,18 +8,18 @@ import (
 	"github.com/softnd/softnd/shm"
 )
 
-// How often a patrol makes its round: while something goes on, and when nothing has for
-// quietAfter.
+// How often a patrol makes its round: while the process makes progress, and after it has
+// made none for quietAfter.
 const (
 	quietAfter   = 3 * time.Second
 	patrolOften  = 100 * time.Millisecond
 	patrolSeldom = 2 * time.Second
 )
 
-// patrol is what a provider does now and then, in a goroutine of its own: it checks
-// the members that it has to watch, lets go of the dead, clears hazards that others have
-// set in its name, and tells onlookers what the process waits for. It waits as goroutines do, so that an idle process costs next to
-// nothing: a system call that blocks keeps the Go runtime's monitor awake for a while.
+// patrol is the periodic work of a provider, in a goroutine of its own. It checks the
+// members that it has to watch, lets go of the dead, clears hazards that others have set
+// in its name, and tells onlookers what the process waits for. It waits on a timer and not
+// in a system call: one that blocks keeps the Go runtime's monitor awake for a while.
 type patrol struct {
 	p    *Provider
 	kick chan struct{}
@@ -28,7 +28,7 @@ type patrol struct {
 	done sync.WaitGroup
 
 	deaths atomic.Uint64 // up to which the last sweep has acted
-	quiet  atomic.Bool   // nothing goes on, and onlookers have been told: its rounds are seldom
+	quiet  atomic.Bool   // no progress, and onlookers have been told: its rounds are rare
 	witness
 }
 
@@ -51,7 +51,7 @@ func (r *patrol) now() {
 	}
 }
 
-// disturb makes a round due if rounds are seldom: something goes on again.
+// disturb makes a round due if rounds are rare: the process makes progress again.
 func (r *patrol) disturb() {
 	if r.quiet.Load() {
 		r.now()
@@ -90,7 +90,7 @@ func (r *patrol) run() {
 		r.quiet.Store(!r.told.IsZero() && time.Duration(shm.Clock()-r.moved) >= quietAfter)
 		next := patrolOften
 		if p.hasChores() {
-			p.engine.nudge() // it does them
+			p.engine.nudge() // the engine does them
 		} else if r.quiet.Load() && !p.member.Asked() {
 			next = patrolSeldom
 		}
@@ -102,7 +102,7 @@ func (r *patrol) run() {
 // the owners of the tokens would wait for as long as this process lives.
 func (p *Provider) disownHazards() {
 	for _, ep := range *p.live.Load() {
-		if ep.guard.Forged() && ep.mu.TryLock() { // mostly it is not, and costs two loads
+		if ep.guard.Forged() && ep.mu.TryLock() { // rarely true; the check costs two loads
 			ep.guard.Disown()
 			ep.mu.Unlock()
 		}

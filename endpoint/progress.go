@@ -130,8 +130,8 @@ func (ep *Endpoint) busy() bool {
 		return ep.revoking != nil
 	}
 	r := &ep.requests[ep.next&uint64(len(ep.requests)-1)]
-	// One that goes through the ring goes on when the peer has rung, and so does an Invalidate
-	// behind those that do, and a Send that waits for a receive without a limit; see stall.
+	// A request in the ring continues when the peer has rung. So does an Invalidate behind such
+	// requests, and a Send that waits for a receive without a limit; see stall.
 	switch {
 	case r.kind == nd.RequestSend && !r.started && ep.provider.options.ReceiveTimeout == NoLimit:
 		return false

@@ -272,8 +272,8 @@ func (p *Provider) hasChores() bool {
 }
 
 // choresFresh is how long chores are tried a thousand times a second, since one was added
-// or done last. Those that are left then, such as the end of a region to which a window is
-// bound, may stay for long: each round of the patrol tries them.
+// or done last. Chores left after that, such as the end of a region to which a window is
+// bound, may take long: each round of the patrol tries them.
 const choresFresh = time.Second
 
 // hasFreshChores reports whether there are chores that may soon be done.

@@ -284,7 +284,7 @@ func (ep *Endpoint) setState(s state) {
 }
 
 // Done returns a channel that is closed when the endpoint leaves the connected
-// state for good. It needs no poll: the engine sees to it.
+// state for good. It needs no poll: the engine closes the channel.
 func (ep *Endpoint) Done() <-chan struct{} { return ep.ended }
 
 // Connector returns the connector that has connected the endpoint, nil before.

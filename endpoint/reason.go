@@ -11,7 +11,7 @@ import (
 
 // The side at which a connection fails knows why, but it may be the other side whose
 // error a user reads. So it leaves the reason in its half, in words, before it ends
-// the connection, and the other side includes them in its error. Nothing is decided by
+// the connection, and the other side includes them in its error. No decision depends on
 // words that a peer wrote.
 
 // leaveReason tells the peer why this side is about to end the connection. The caller

@@ -339,7 +339,7 @@ func (ep *Endpoint) free() bool {
 	if ep.halfOffset == 0 {
 		return true
 	}
-	ep.guard.Disown() // the engine looks no more after a closed endpoint
+	ep.guard.Disown() // the engine does not serve a closed endpoint
 	if c := ep.conn; c != nil && !c.finished.Load() || ep.done != ep.tail {
 		return false
 	}

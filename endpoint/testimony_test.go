@@ -119,8 +119,8 @@ func TestAnswersOnlookers(t *testing.T) {
 	}
 }
 
-// TestQuestionsAreAnsweredInTurn: whoever asks again and again does not stop the process
-// for each question.
+// TestQuestionsAreAnsweredInTurn: a process that asks again and again does not stop the
+// asked process for each question.
 func TestQuestionsAreAnsweredInTurn(t *testing.T) {
 	p := newPair(t, setup{})
 	peer, err := p.arena.Peer(p.a.member)

@@ -33,11 +33,11 @@ const (
 	// seldom: the Go runtime wakes another thread for what it could run instead.
 	spinsToShare  = 512
 	yieldsToShare = 32
-	// A sleeper looks around this often even if nobody rings. Nothing depends on it, and
-	// it is long because a system call that blocks is dear to the Go runtime.
+	// A sleeper wakes up this often even if no ring comes. Correctness does not depend on
+	// it. It is long because a blocking system call is expensive in the Go runtime.
 	sleepLimit = 5 * time.Second
-	// And this often while something is under way that no ring announces, or when it has
-	// yielded so many times to another goroutine that holds an endpoint.
+	// It wakes up this often while work is under way that no ring announces, or when it
+	// has yielded heldYields times to another goroutine that holds an endpoint.
 	restlessLimit = time.Millisecond
 	heldYields    = 64
 )
@@ -294,7 +294,7 @@ func (p *Provider) park(ctx context.Context, call testimony.Call, ready func() b
 		}
 		done = done || ready()
 		if left == held && (done || err != nil) {
-			p.engine.nudge() // we shall not look again
+			p.engine.nudge() // this wait does not check again
 		}
 		switch {
 		case done:
@@ -305,9 +305,9 @@ func (p *Provider) park(ctx context.Context, call testimony.Call, ready func() b
 	}
 }
 
-// stir makes the waits, or the engine if there is none, look at the endpoints. While a
-// wait is under way the engine leaves them alone, and a wait that sleeps must be told of
-// what no ring of a peer announces.
+// stir makes the waits, or the engine if there is none, check the endpoints. While a wait
+// is under way the engine does not serve them, and a sleeping wait must be woken for work
+// that no ring of a peer announces.
 func (p *Provider) stir() {
 	p.sleep.wake()
 	p.engine.nudge()

@@ -6,7 +6,7 @@ import (
 )
 
 // lastWords is how long a rank that has caused the failure of another may take to end by
-// itself, so that it can say what went wrong and counts as the first to fail.
+// itself, so that it can report its error and counts as the first to fail.
 const lastWords = time.Second
 
 // inquiry finds out for which rank's failure the job comes down. A rank that fails
@@ -36,8 +36,8 @@ func (f *front) causes(victim int) []int {
 }
 
 // inquire begins the inquiry at the first failure of a rank, which has ended or aborted
-// the job. The job is stopped at its end, which is now unless there is a suspect that
-// still runs.
+// the job. The inquiry ends, and the job is stopped, at once unless a suspect still
+// runs.
 func (f *front) inquire(victim int) {
 	if f.inquiry.begun {
 		return

@@ -29,7 +29,7 @@ type front struct {
 	input   *copier    // to several of them; else nil
 	stop    *os.File   // closed to end the copying of the input
 	copying sync.WaitGroup
-	outErr  chan error // what went wrong with a sink or the input
+	outErr  chan error // errors of a sink or the input
 	report  *Report
 	aborts  []Abort // in the order in which they came
 	failure error   // of the launcher, not of a rank
@@ -439,8 +439,8 @@ func lost(ws syscall.WaitStatus) error {
 const outputPatience = 5 * time.Second
 
 // flush waits until all that the ranks wrote has been passed on, and tells whether it
-// has. A signal ends the wait, since a terminal can stand still for ever; so does an
-// output that takes nothing, if the user wanted the job to end.
+// has. A signal ends the wait, since a terminal can be stopped for ever; so does an
+// output that accepts no data, if the user wanted the job to end.
 func (f *front) flush() bool {
 	for _, s := range f.streams {
 		if s != nil {

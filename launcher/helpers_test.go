@@ -115,7 +115,7 @@ func (f *frontProcess) helpers(ranks int) (keeper, guard watched, started []watc
 	return keeper, guard, started
 }
 
-// awaitEnd waits until the process has ended; perhaps nobody has waited for it yet.
+// awaitEnd waits until the process has ended; its parent may not have waited for it yet.
 func (w watched) awaitEnd() {
 	w.t.Helper()
 	if !w.dead(watchdog) {

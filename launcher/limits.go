@@ -12,8 +12,8 @@ import (
 	"github.com/softnd/softnd/internal/syslimit"
 )
 
-// limits are the system's limits that a job may run into, and what showed before the job
-// whether one of them is reached.
+// limits are the system's limits that a job may run into, and the counters, read before the
+// job, that show whether one of them is reached.
 type limits struct {
 	tasks     syslimit.Tasks // the tightest on processes and threads
 	tight     bool           // there is one
@@ -100,8 +100,8 @@ func (f *front) tellTrouble() {
 	}
 }
 
-// enterShortages enters the limits into the report of a job that has failed that were
-// reached meanwhile.
+// enterShortages enters the limits that were reached during a failed job into its
+// report.
 func (f *front) enterShortages() {
 	r := f.report
 	if r.ExitStatus() == 0 && f.failure == nil {

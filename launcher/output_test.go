@@ -329,14 +329,14 @@ func TestTerminalIsRecognised(t *testing.T) {
 	}
 }
 
-// Where nobody reads the output, one signal ends the job and the wait for a reader.
-func TestSignalWhileNobodyReads(t *testing.T) {
+// If no process reads the output, one signal ends the job and the wait for a reader.
+func TestSignalWhileOutputIsNotRead(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer w.Close()
-	defer r.Close() // after the job: nobody reads, but somebody could
+	defer r.Close() // after the job: the pipe has a reader that never reads
 	cfg, send := withSignals(config("", 2))
 	cfg.Parts[0].Path, cfg.Parts[0].Args = "/bin/sh", []string{"sh", "-c", "echo ready >&2; exec yes"}
 	cfg.Stdout = w

@@ -41,9 +41,9 @@ type Report struct {
 	Victims   []int          // failed before First did, and because of it, see Config.Causes
 	Signal    syscall.Signal // passed on to the ranks, and ended the job; 0 if none did
 	TimedOut  bool           // its time was over, which ended the job
-	Hang      []string       // why it did not go on, as Config.Explain has found; no part of Messages
+	Hang      []string       // why it made no progress, as Config.Explain has found; no part of Messages
 	Abort     *Abort         // ended the job, if no other rank had failed before; nil if none did
-	Leftover  []Process      // outlived the ranks of a job that nobody stopped, and were stopped
+	Leftover  []Process      // outlived the ranks of a job that was not stopped, and were stopped then
 	Shortages []string       // limits of the system that a job that failed has reached, one a line
 	Stuck     []Process      // of the job, could not be killed and may still be there
 	Began     time.Time      // when Run was called
@@ -158,7 +158,7 @@ func describe(ws syscall.WaitStatus) string {
 	return s
 }
 
-// core tells where a core is that the sentence before has told about, or what killed the rank.
+// core returns where the core file is that the preceding text reports, or what killed the rank.
 func (r *Result) core() string {
 	switch {
 	case r.OutOfMemory:

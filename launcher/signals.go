@@ -51,7 +51,7 @@ func CatchSignals() <-chan os.Signal {
 }
 
 // DieOfSignals does with signals from [CatchSignals] what the system would, until stop is
-// called: a program calls it when there is no job, or no job any more. A signal that comes
+// called: a program calls it before a job and after it. A signal that comes
 // later stays in the channel. To reset all signals would take longer than to start ten ranks.
 func DieOfSignals(signals <-chan os.Signal) (stop func()) {
 	done, stopped := make(chan struct{}), make(chan struct{})

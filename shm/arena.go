@@ -36,7 +36,7 @@ type Arena struct {
 	id   [2]uint64
 	node inode // of the file
 
-	reaping sync.Mutex // held by the one who reaps
+	reaping sync.Mutex // held by the goroutine that reaps
 
 	ranks  int
 	secret [2]uint64
@@ -249,9 +249,9 @@ func (a *Arena) holdFile(f func(fd int) error) error {
 }
 
 // checkFile makes sure that the arena's descriptor is still that of the arena. A
-// program that closes descriptors which are not its own may have closed it, and its
-// number may be another file's since: one that must not be written, or believed to
-// be without locks.
+// program that closes descriptors which are not its own may have closed it. Its
+// number may then name another file, which must not be written, and whose locks mean
+// nothing.
 //
 // Errors: [ErrClosed].
 func (a *Arena) checkFile(fd int) error {

@@ -2,7 +2,7 @@ package shm
 
 import "time"
 
-// blameLasts is how long a member goes on blaming the same peer. When one peer leaves, others
+// blameLasts is how long a member keeps blaming the same peer. When one peer leaves, others
 // often follow because of it: the first is what matters.
 const blameLasts = time.Second
 

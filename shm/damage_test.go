@@ -121,7 +121,7 @@ func TestClearedBlockWordsAreNotClaimedTwice(t *testing.T) {
 }
 
 // Memory reads as zero when it is claimed, even if the kernel refuses to punch
-// holes for the one who frees it.
+// holes when a member frees it.
 func TestMemoryIsClearedWhereNoHoleCanBePunched(t *testing.T) {
 	file := memfd(t, headerPage(testSize, nil), testSize, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW)
 	a, err := Attach(t.Context(), file)

@@ -62,7 +62,7 @@ func (d Doorbell) Quiet() bool {
 func (d Doorbell) Ring() bool { return !d.Quiet() && d.ring() }
 
 // ring wakes the sleepers of a bell that was armed, and reports whether it still
-// is. If not, the last sleeper may have looked for work before the caller's store
+// is. If not, the last sleeper may have checked for work before the caller's store
 // was visible, which it is since the exchange: another bell has to be rung.
 func (d Doorbell) ring() bool {
 	left := mark // what to remove when the sleepers have been woken
@@ -70,7 +70,7 @@ func (d Doorbell) ring() bool {
 		switch left = d.words.armed.Load(); left {
 		case unarmed:
 			return false
-		case armed: // again: its sleeper looks after the exchange, and stays armed
+		case armed: // again: its sleeper checks for work after the exchange, and stays armed
 			left = unarmed
 		}
 	}

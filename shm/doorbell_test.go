@@ -88,7 +88,7 @@ func TestRingOfABellThatWasLeft(t *testing.T) {
 }
 
 // A ringer that is slow must not take away the mark of another one that is stopped
-// before it has woken anybody.
+// before it has woken a sleeper.
 func TestRingLeavesTheMarksOfOthers(t *testing.T) {
 	words := new(doorbellWords)
 	bell := Doorbell{words}
@@ -99,7 +99,7 @@ func TestRingLeavesTheMarksOfOthers(t *testing.T) {
 	words.armed.CompareAndSwap(armed, other) // and another process has only marked the bell
 	words.armed.CompareAndSwap(mark, unarmed)
 	if !bell.Armed() || !bell.Ring() {
-		t.Error("nobody will wake the sleeper")
+		t.Error("no ringer will wake the sleeper")
 	}
 }
 

@@ -67,7 +67,7 @@ var roleStrayClose = role("stray close", func(a *actor) error {
 	if _, err := m.Arena().NewAlias([]Offset{held}); !errors.Is(err, ErrClosed) {
 		return fmt.Errorf("an alias without the descriptor: %v", err)
 	}
-	// It cannot tell any more who lives, so it calls nobody dead.
+	// It cannot detect which members live, so it marks none dead.
 	m.Sweep(noLetGo)
 	for slot := range MaxMembers {
 		if s := stateIn(m.Arena(), slot); s.status() == statusDead {

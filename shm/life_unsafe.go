@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// life is what the lock on a member's record hangs on: a page of the arena that is
-// mapped through the open file description that has the lock, and through nothing
+// life keeps the lock on a member's record: it is a page of the arena, mapped
+// through the open file description that has the lock, and through nothing
 // else. The kernel releases such a lock with the last reference to the description.
 // A descriptor would be one that the program can close by mistake (closefrom), and
 // that a child inherits; a mapping goes with the process, and this one is not

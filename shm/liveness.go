@@ -17,8 +17,8 @@ import (
 //  3. Each live member lets go of all that the dead one owned, then notes the
 //     count up to which it has done so (Member.Acknowledge).
 //  4. When all have, one of them gives the dead member's memory back (reap). It holds
-//     the lock on the record meanwhile: so nobody else is at it, and the member is dead
-//     indeed, whatever a peer has written into its record.
+//     the lock on the record meanwhile: so no other process reaps it, and the member is
+//     dead, whatever a peer has written into its record.
 
 // markDead takes a live record to dead, counts the death, and wakes all members.
 func (a *Arena) markDead(slot int, id MemberID) {
@@ -94,7 +94,7 @@ func (a *Arena) locked(slot int) bool {
 // Deaths returns how many members have died or left so far. When it changes,
 // [Member.Acknowledge] is due.
 func (a *Arena) Deaths() uint64 {
-	return a.header().deaths.Load() // ORDER death-count: before the look at the records; pairs with the addition in number
+	return a.header().deaths.Load() // ORDER death-count: before the records are read; pairs with the addition in number
 }
 
 // CheckAlive looks whether the peer's process still runs and marks it dead if
@@ -182,7 +182,7 @@ func (a *Arena) reap(slot int, s memberState) {
 	_ = a.useFile(func(fd int) error {
 		at := a.lockOf(slot)
 		if ok, err := lockRecord(fd, at); !ok || err != nil {
-			return err // it is not dead, or another member is at it
+			return err // it is not dead, or another member reaps it
 		}
 		defer unlockRecord(fd, at)
 		rec := a.member(slot)

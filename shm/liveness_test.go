@@ -211,7 +211,7 @@ func TestKillInTheMiddleOfAllocations(t *testing.T) {
 	}
 }
 
-// The reaper may itself die, and then another member goes on.
+// The reaper may itself die, and then another member continues.
 func TestDeathOfTheReaper(t *testing.T) {
 	a := newArena(t, 0)
 	m, b := join(t, a, NotRank), again(t, a)
@@ -236,20 +236,20 @@ func TestDeathOfTheReaper(t *testing.T) {
 		keeps := chunksOf(a, x.slot)
 		m.Sweep(noLetGo)
 		if s := stateIn(a, x.slot); s.status() != statusDead || chunksOf(a, x.slot) != keeps {
-			t.Errorf("round %d: somebody else has reaped meanwhile: state %#x, %d chunks", round, uint64(s), chunksOf(a, x.slot))
+			t.Errorf("round %d: another member has reaped meanwhile: state %#x, %d chunks", round, uint64(s), chunksOf(a, x.slot))
 		}
 		if err := unlockRecord(int(b.file.Fd()), at); err != nil { // it dies
 			t.Fatal(err)
 		}
 		m.Sweep(noLetGo)
 		if s := stateIn(a, x.slot); s.status() != statusFree || chunksOf(a, x.slot) != 0 {
-			t.Errorf("round %d: nobody goes on: state %#x, %d chunks", round, uint64(s), chunksOf(a, x.slot))
+			t.Errorf("round %d: no member continues: state %#x, %d chunks", round, uint64(s), chunksOf(a, x.slot))
 		}
 	}
 }
 
 // A peer can write into a member's record that it is dead, or nonsense. As long as it
-// lives nobody gives its memory away; it notices, and the others let go of it.
+// lives no member gives its memory away; it detects the mark, and the others let go of it.
 func TestLivingMemberThatIsMarkedDeadKeepsItsMemory(t *testing.T) {
 	a := newArena(t, 0)
 	m := join(t, a, NotRank)

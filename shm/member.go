@@ -167,7 +167,7 @@ func (m *Member) Leave() error {
 	}
 	m.watches.Lock()
 	defer m.watches.Unlock()
-	err := m.life.end() // before the mark: nobody reaps a record that is locked
+	err := m.life.end() // before the mark: no member reaps a record that is locked
 	m.unwatch()
 	m.depart()
 	m.arena.refs.Add(-1)
@@ -175,8 +175,8 @@ func (m *Member) Leave() error {
 }
 
 // depart marks the own record dead. Unlike a death, a departure leaves no bell half rung, and
-// its connections have ended before. So it wakes those that wait for something, and the
-// members that have to watch others now; the rest find it when they look next.
+// its connections have ended before. So it wakes members that wait, and the members that
+// must watch other neighbours; the rest find it at their next check.
 func (m *Member) depart() {
 	a := m.arena
 	if !a.number(m.slot, a.bury(m.slot, m.id)) {

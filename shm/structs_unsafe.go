@@ -39,7 +39,7 @@ type memberRecord struct {
 	pidNS      atomic.Uint64 // inode of the PID namespace in which pid means something
 	_          [88]byte
 	inbox      atomic.Uint64 // head of a list of mail; see Peer.Send
-	calls      atomic.Uint32 // goes up when a member comes or goes that this one may have to watch; see Member.Called
+	calls      atomic.Uint32 // incremented when a member joins or leaves that this one may have to watch; see Member.Called
 	_          [116]byte
 	waiters    doorbellWords
 	_          [120]byte

@@ -14,9 +14,9 @@ import (
 // vacate puts empty pages in the place of the arena's, in one step. They are those of a
 // memory file, since the kernel may refuse anonymous memory of that size
 // (vm.overcommit_memory 2), and take up what is touched of them. The addresses are given
-// back when the garbage collector finds that nothing refers to the arena any more, so that a
-// call which has been interrupted between a look at the state and a look at the memory
-// never finds another mapping there.
+// back when the garbage collector finds that nothing refers to the arena. So a call that was
+// interrupted between its check of the state and its access to the memory never finds
+// another mapping there.
 func (a *Arena) vacate() error {
 	fd, err := unix.MemfdCreate("softnd-closed", unix.MFD_CLOEXEC|unix.MFD_NOEXEC_SEAL)
 	if errors.Is(err, unix.EINVAL) { // see Create

@@ -10,11 +10,12 @@ import (
 
 // How deaths are found. A member watches its next live neighbours, in the slots behind its
 // own (behind the last slot comes the first): the kernel announces the end of a process
-// through a pidfd. One member that finds a death tells all. When a neighbour is dead, the
+// through a pidfd. The member that finds a death wakes all. When a neighbour is dead, the
 // one behind it is the next, so neighbours that die together are found together.
 //
-// What no event tells of, Sweep finds: the end of a process in another PID namespace, and
-// of a member whose watchers are stopped. A newcomer, and a member that leaves, call those that have to watch others from then on.
+// Sweep finds deaths without an event: the end of a process in another PID namespace, and
+// of a member whose watchers are stopped. A member that joins or leaves calls the members
+// whose neighbours change.
 
 const (
 	// neighbours is how many neighbours a member watches, and by how many it is watched.
@@ -98,8 +99,8 @@ func (m *Member) neighbour(p *Peer) *neighbour {
 	return x
 }
 
-// checkAnother checks the next member in the order of slots: each member comes round, and
-// is checked by others each time.
+// checkAnother checks the next member in the order of slots: each member has its turn,
+// and a different member checks it each time.
 func (m *Member) checkAnother() {
 	for range MaxMembers {
 		m.turn = (m.turn + 1) % MaxMembers
@@ -137,8 +138,8 @@ func (p *Peer) call() {
 	p.Ring()
 }
 
-// Called reports whether another member has called this one since its last Sweep. It is two
-// loads.
+// Called reports whether another member has called this one since its last Sweep. It costs
+// two loads.
 func (m *Member) Called() bool {
 	return m.rec.calls.Load() != m.calls.Load() // ORDER calls: pairs with the addition in call
 }

@@ -69,7 +69,7 @@ func TestSweepWatchesTheNextLiveMembers(t *testing.T) {
 	}
 }
 
-// An event tells of a neighbour's death: nobody sweeps.
+// An event announces a neighbour's death: no member sweeps.
 func TestDeathOfANeighbourIsAnnounced(t *testing.T) {
 	a := newArena(t, 0)
 	m := join(t, a, NotRank)
@@ -101,8 +101,8 @@ func TestNeighboursThatDieTogetherAreFound(t *testing.T) {
 	}
 }
 
-// A newcomer calls those who have to watch it, and so does a member that leaves.
-func TestThoseWhoWatchAreCalled(t *testing.T) {
+// A member that joins or leaves calls the members that have to watch others.
+func TestWatchersAreCalled(t *testing.T) {
 	a := newArena(t, 0)
 	var members []*Member
 	for range neighbours + 2 {
@@ -151,7 +151,7 @@ func TestStoppedWatchersDoNotHideADeath(t *testing.T) {
 		m.Sweep(noLetGo)
 	}
 	if !p.Gone() {
-		t.Error("nobody has checked it")
+		t.Error("no member has checked it")
 	}
 }
 

@@ -51,10 +51,10 @@ type Ref struct {
 // hazard names the token between two parts, so it can be revoked and, after
 // enough binds, valid again: a part under another bind than those before it is
 // refused. The zero value belongs to a request of which no part has run. A part
-// that uses another token begins anew.
+// that uses another token begins again.
 type Begun struct{ word entryWord }
 
-// under reports whether the request may go on under a bind.
+// under reports whether the request may continue under a bind.
 func (b *Begun) under(word entryWord) bool {
 	switch {
 	case b == nil:

@@ -54,7 +54,7 @@ func TestEntryWord(t *testing.T) {
 	}
 }
 
-// A request goes on under the bind under which it has begun, not under a later one
+// A request continues under the bind under which it has begun, not under a later one
 // of the same token.
 func TestPartsOfARequestUseOneBind(t *testing.T) {
 	owner, executor, to := pair(t)

@@ -7,7 +7,7 @@ const (
 	RawLine        = "raw_line"        // half round trip of a cache line
 	RawRoundTrip   = "raw_round_trip"  // whole round trip of a cache line
 	RawLineNoise   = "raw_line_noise"  // p99.9 of a cache line's half round trip beside allocations, to that without
-	LockedExchange = "locked_exchange" // atomic exchange that nobody contends for
+	LockedExchange = "locked_exchange" // atomic exchange that no other thread contends for
 	RawSwitch      = "raw_switch"      // handing over a core to another process
 	Memcpy         = "memcpy"          // copy of the size
 )

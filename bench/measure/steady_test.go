@@ -69,8 +69,8 @@ func TestRepeatsEnd(t *testing.T) {
 	}
 }
 
-// TestWarmUpOfLargeTransfers: the warm-up is no longer than a few repeats,
-// however long an operation takes.
+// TestWarmUpOfLargeTransfers: the warm-up takes at most the time of a few
+// repeats, however long an operation takes.
 func TestWarmUpOfLargeTransfers(t *testing.T) {
 	w, ops := alone(t), 0
 	l := &Loop{Run: func(_ context.Context, n int) (float64, error) {

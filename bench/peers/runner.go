@@ -37,7 +37,7 @@ type way struct {
 	trouble    error // the last failure
 }
 
-// mostFailures is how often a way may fail before it is no longer tried. Each may
+// mostFailures is how often a way may fail before it is given up. Each may
 // take as long as the time-out.
 const mostFailures = 2
 

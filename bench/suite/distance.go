@@ -12,8 +12,8 @@ import (
 // factor.
 const apart = 1.6
 
-// distance is how far the two cores were from each other, by the cache line that
-// went between them.
+// distance is how far the two cores were from each other, by the time of a
+// cache line between them.
 type distance struct {
 	from, below float64 // ns
 	Line        float64 // the median

@@ -37,7 +37,7 @@ func Thorough() Plan { return plan(40, Plan{Rounds: 6, Extra: 6, Time: 15 * time
 
 // repeatTime is short: a kernel lets processes that share a core take turns of
 // some milliseconds, so most of such repeats are not interrupted even where half
-// of the core is somebody else's.
+// of the core belongs to other processes.
 const repeatTime = time.Millisecond
 
 func plan(repeats int, p Plan) Plan {

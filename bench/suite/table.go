@@ -10,7 +10,7 @@ import (
 	"github.com/softnd/softnd/bench/report"
 )
 
-// UCX is the peer whose figures stand beside those of softnd.
+// UCX is the peer whose figures are shown beside those of softnd.
 const UCX = "ucx"
 
 // Write prints the verdicts as a table. Near and far minutes have a column each

@@ -47,8 +47,8 @@ func (c *contest) close() {
 	}
 }
 
-// figure measures one figure in rounds: softnd, then each peer. Softnd goes once
-// more at the end. So whatever the machine does in these minutes happens to all,
+// figure measures one figure in rounds: softnd, then each peer. Softnd makes one
+// more repeat at the end. So changes of the machine affect all providers alike,
 // and the limits that softnd's repeats are compared with lie around the repeats
 // of the peers.
 func (c *contest) figure(f peers.Figure) []report.Result {

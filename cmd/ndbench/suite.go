@@ -33,7 +33,7 @@ type suiteCommand struct {
 // runLimit ends a job of the suite that hangs.
 const runLimit = 2 * time.Minute
 
-// Of the figures of UCX that stand beside those of softnd.
+// Of the figures of UCX that are shown beside those of softnd.
 const (
 	ucxDuration = 20 * time.Millisecond
 	ucxRepeats  = 3
@@ -138,7 +138,7 @@ func (s *suiteCommand) measure(stderr io.Writer) (found []report.Result, err err
 }
 
 // besideUCX measures UCX for the bars about small requests, if it is installed.
-// What it finds is shown and not required, so what fails is only told.
+// Its figures are shown and not required, so a failure is only reported.
 func (s *suiteCommand) besideUCX(stderr io.Writer) []report.Result {
 	o := peers.Options{Tests: []string{"write_lat", "posted", "send_lat", "msg_rate"}, Sizes: []int{8}, Duration: ucxDuration, Repeats: ucxRepeats, Pinned: true}
 	figures, err := peers.Figures(o)

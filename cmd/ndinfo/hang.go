@@ -16,8 +16,8 @@ const (
 	answerTime = 2 * time.Second // in which ranks have to give their stacks
 )
 
-// tellHang prints why a job does not go on whose ranks met under a name. It returns the
-// exit status.
+// tellHang prints why a job hangs whose ranks met under a name. It returns the exit
+// status.
 func tellHang(args []string, stdout, stderr io.Writer) int {
 	if len(args) != 1 {
 		fmt.Fprintf(stderr, "ndinfo: hang: want the name of one job, as given to softnd.Join (have %d arguments)\n", len(args))

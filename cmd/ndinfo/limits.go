@@ -53,7 +53,7 @@ const processesCheck = "processes"
 
 // checkProcesses finds fair twice what a job takes with a rank for each core: a Go program has
 // more threads than at its start when it works. The launcher refuses a job with less than the
-// least; the reserve is for what others start between this look and the job.
+// least; the reserve is for processes that others start between this check and the job.
 func checkProcesses() check {
 	t, limited := syslimit.TightestTasks()
 	return judgeProcesses(t, limited, launcher.LeastTasks(trialRanks)+4, 2*launcher.LeastTasks(max(trialRanks, runtime.NumCPU())))

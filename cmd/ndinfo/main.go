@@ -3,7 +3,7 @@
 //
 //	ndinfo          one line for each: ok, warn or fail, with a remedy where there is one
 //	ndinfo --json   the same as one JSON object
-//	ndinfo hang N   why the job does not go on whose ranks have met under the name N (softnd.Join)
+//	ndinfo hang N   why the job hangs whose ranks have met under the name N (softnd.Join)
 //
 // ndinfo starts a job of two ranks through the launcher, as ndrun -n 2 does. It exits with 0 if
 // no check failed, that of the job among them, with 1 if one failed, and with 2 for wrong

@@ -7,12 +7,12 @@ import (
 	"github.com/softnd/softnd/shm"
 )
 
-// blameLasts is how long after it has lost a peer a rank that ends counts as one that
-// ended because of that.
+// blameLasts is the time after the loss of a peer in which the end of a rank counts as
+// caused by that loss.
 const blameLasts = time.Second
 
-// causes lists the ranks whose leaving may have caused the end of a rank: that which it
-// has lost, that which this one had lost before, and so on.
+// causes lists the ranks whose leaving may have caused the end of a rank: the rank
+// that it lost, the rank that this rank had lost before, and so on.
 func causes(arena *shm.Arena, victim int) (chain []int) {
 	for before, rank := shm.Clock(), victim; ; {
 		peer, at, ok := arena.Blames(rank)

@@ -13,7 +13,7 @@ import (
 	"github.com/softnd/softnd/shm"
 )
 
-// How long ranks may take to give their stacks. A user who ends a job waits less.
+// How long ranks may take to give their stacks. signalTime is shorter: the user waits.
 const (
 	answerTime = 2 * time.Second
 	signalTime = 500 * time.Millisecond

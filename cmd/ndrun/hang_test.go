@@ -247,8 +247,8 @@ func TestExitBeforeInit(t *testing.T) {
 	_ = cmd.Wait()
 }
 
-// A signal that ends a job which hangs has the causes told, and one that goes on is not
-// explained.
+// A signal that ends a hanging job makes ndrun report the causes. A job that makes
+// progress is not explained.
 func TestSignalToHangingJob(t *testing.T) {
 	// A goroutine of a rank may just be seen to run where the machine is busy; then there is no circle for sure.
 	const crossed = `ndrun: likely cause: (the ranks wait for each other in a circle\n|rank [01] .* is in (barrier 2|wait at completion queue 1), and another goroutine of it runs)`

@@ -26,8 +26,8 @@
 // When a rank fails, the others get SIGTERM and shortly afterwards SIGKILL, together
 // with whatever they have started. SIGINT, SIGTERM, SIGHUP and SIGQUIT to ndrun are
 // passed on and leave the ranks 5 seconds (--grace); a second one kills at once. Before
-// SIGQUIT is passed on, ndrun tells what each rank waits for, and why; before the others,
-// it does so if no rank has made progress for a second. SIGUSR1,
+// SIGQUIT is passed on, ndrun reports what each rank waits for, and why; before the
+// others, it does so if no rank has made progress for a second. SIGUSR1,
 // SIGUSR2, SIGTSTP and SIGCONT are passed on. Should ndrun itself be killed, the job
 // goes with it.
 package main
@@ -45,8 +45,8 @@ import (
 	"github.com/softnd/softnd/launcher"
 )
 
-// lastWordsTime is how long ndrun may take to say how a job went that a signal or its time
-// limit has ended.
+// lastWordsTime is how long ndrun may take to report the outcome of a job that a signal
+// or its time limit has ended.
 const lastWordsTime = 5 * time.Second
 
 // Exit statuses that are not the ranks'.
@@ -149,7 +149,7 @@ func run(args []string, stdin *os.File, stdout, stderr io.Writer) int {
 	report, err := job.Run(context.Background(), cfg)
 	done()
 	watcher.Wait()
-	launcher.DieOfSignals(signals) // who ends this process now loses words alone, and those may be what cannot be written
+	launcher.DieOfSignals(signals) // from here on only messages are left, and writing them may block
 	status := 0
 	if report != nil {
 		status = report.ExitStatus()
@@ -158,7 +158,7 @@ func run(args []string, stdin *os.File, stdout, stderr io.Writer) int {
 		status = exitFailure
 	}
 	if report != nil && (report.Signal != 0 || report.TimedOut) {
-		// Where nobody reads the last words, they do not keep a job that was to end.
+		// If no process reads the last words, they do not delay the end of a stopped job.
 		late := time.AfterFunc(lastWordsTime, func() { os.Exit(status) })
 		defer late.Stop()
 	}

@@ -46,7 +46,7 @@ const (
 	longestNap  = 2 * time.Millisecond
 )
 
-// nap is how long the wait for an owner pauses after so many looks; 0 = it only yields.
+// nap is how long the wait for an owner pauses after so many checks; 0 = it only yields.
 func nap(looks int) time.Duration {
 	if looks < briefWait {
 		return 0

@@ -82,7 +82,7 @@ func lookUp(rep *report.Report, name string) (string, error) {
 	return q.text(result)
 }
 
-// query is what a figure is named by. A zero number stands for any.
+// query names a figure. A zero number matches any.
 type query struct {
 	test, show, provider      string
 	size, depth, pairs, ranks int

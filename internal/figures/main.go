@@ -1,7 +1,7 @@
 // Figures writes what was measured into the pages of the documentation, so that
 // one thing has one figure in all of them. The figures are those of the report
-// docs/figures.json. A page names each where it stands, and what follows the name
-// up to the next comment is generated:
+// docs/figures.json. A page names each figure in place; the text after the name,
+// up to the next comment, is generated:
 //
 //	takes <!--figure posted size=8 depth=1-->23 ns<!--/--> here
 //

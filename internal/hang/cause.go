@@ -146,8 +146,8 @@ func (p *Picture) failuresWith(i int) (steps []string) {
 const mostStarts = 64
 
 // deadlock finds a circle of waits, and the ranks that wait for a connection which the
-// other side does not make. While there are such, more connections may come, so a circle of
-// ranks that only wait for messages proves nothing.
+// other side does not make. While there are such ranks, more connections may come, so a
+// circle of ranks that only wait for messages proves nothing.
 func (p *Picture) deadlock() (found []Finding) {
 	circle := p.circle()
 	for i := range p.ranks {
@@ -171,8 +171,8 @@ func (p *Picture) deadlock() (found []Finding) {
 	return slices.Insert(found, 0, f)
 }
 
-// unanswered reports whether a rank waits for another to connect with it that is in the
-// job and does something else, and which rank that is.
+// unanswered reports whether a rank waits for a connection with another rank that has
+// joined the job and does something else. It returns that rank.
 func (p *Picture) unanswered(i int, w wait) (peer int, ok bool) {
 	if !connects(w.call) {
 		return 0, false

@@ -140,7 +140,7 @@ func TestCauses(t *testing.T) {
 	}
 }
 
-// What is one cause is not called two: waits that end when another rank goes on are no circle.
+// One cause is reported once: waits that end when another rank continues are no circle.
 func TestOneCause(t *testing.T) {
 	stopped := func(r rank) rank {
 		r.state = 'T'

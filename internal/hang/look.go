@@ -29,7 +29,7 @@ type Picture struct {
 	waits  [][]wait         // of each rank
 	wanted map[int]awaiters // by rank: who waits for it
 	stuck  []bool           // by rank: cannot go on before another of these does; includes those that are stopped, have ended, or have not joined
-	locked []bool           // the same of the waits alone: none goes on even if all others do
+	locked []bool           // the same of the waits alone: none continues even if all others do
 }
 
 // rank is what can be seen of one.

@@ -132,9 +132,9 @@ func (p *Picture) atQueue(r *rank, w *wait) {
 	}
 }
 
-// findStuck finds the ranks none of which can go on before another of them does, or before
-// one does that cannot go on anyway: first all are supposed to be, and then those taken out
-// that are not, until none is left to be taken out.
+// findStuck finds a set of ranks: none of them can continue before another of them does, or
+// before a rank does for which cannot reports true. It starts with the ranks that wait, and
+// removes those that can continue until no rank is removed.
 func (p *Picture) findStuck(cannot func(r *rank) bool) []bool {
 	stuck := make([]bool, len(p.ranks))
 	for i := range p.ranks {
@@ -155,7 +155,7 @@ func (p *Picture) findStuck(cannot func(r *rank) bool) []bool {
 	return stuck
 }
 
-// holds reports whether a wait cannot end before a rank goes on that is stuck.
+// holds reports whether a wait cannot end before a stuck rank continues.
 func (w *wait) holds(stuck []bool) bool {
 	if w.unclear {
 		return false

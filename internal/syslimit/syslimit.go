@@ -19,7 +19,7 @@ import (
 const Mount = "/sys/fs/cgroup"
 
 // Groups returns the directories in which the files of a controller are for this process:
-// its own group first, then those above it. It does not look whether they exist.
+// its own group first, then those above it. It does not check whether they exist.
 func Groups(controller string) []string {
 	memberships, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
@@ -72,7 +72,7 @@ type Tasks struct {
 	Name        string // "pids.max of /sys/fs/cgroup/job"
 }
 
-// Left is how many more there may be.
+// Left returns how many more processes and threads the limit allows.
 func (t Tasks) Left() uint64 { return t.Limit - min(t.Limit, t.Used) }
 
 func (t Tasks) String() string {
@@ -103,11 +103,11 @@ func groupTasks() (found []Tasks) {
 	return found
 }
 
-// plentyOfTasks is a limit of the user that no job here reaches, so that nobody counts
-// the threads of the user.
+// plentyOfTasks is a limit of the user that no job here reaches, so the threads of the
+// user need not be counted.
 const plentyOfTasks = 1 << 15
 
-// userTasks is the limit of ulimit -u, which the kernel does not apply to those who may
+// userTasks is the limit of ulimit -u, which the kernel does not apply to processes that may
 // exceed it.
 func userTasks() []Tasks {
 	var l unix.Rlimit
