@@ -83,10 +83,14 @@ type connection struct {
 }
 
 func (c *connection) state() connState {
-	if c.finished.Load() || c.provider.over.Load() {
-		return connAborted // the record may be somebody else's memory
+	if c.provider.over.Load() {
+		return connAborted
 	}
-	return connState(c.record.state.Load()) // ORDER conn-state: pairs with the swap in move
+	s := connState(c.record.state.Load()) // ORDER conn-state: pairs with the swap in move
+	if c.finished.Load() {                // ORDER finished: after the load of the state; pairs with the store in finish
+		return connAborted // the record may be other memory by now, and s what lies there
+	}
+	return s
 }
 
 // move changes the state if it is one of from.
@@ -290,10 +294,12 @@ func (c *connection) finish() bool {
 	delete(p.conns, c)
 	if c.side == passive {
 		delete(p.records, recordName{c.peer.ID(), c.offset})
-		c.write(func() { c.record.detached[passive].Store(leftRecord) }) // ORDER detached: pairs with the load above
 	}
-	c.mu.Lock()
-	c.finished.Store(true)
+	c.mu.Lock()            // for both stores: a write between them could come after the record is freed
+	c.finished.Store(true) // ORDER finished: before detached, which lets the record be freed; pairs with the load in state
+	if c.side == passive && !c.lost.Load() {
+		c.record.detached[passive].Store(leftRecord) // ORDER detached: pairs with the load above
+	}
 	c.mu.Unlock()
 	p.mu.Unlock()
 	c.peer.Ring()

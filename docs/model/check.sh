@@ -110,14 +110,34 @@ bell, NO_RING               | safety   | D1_woken | NO_RING
 bell, NO_TICKET             | safety   | D1_woken | NO_TICKET
 bell, DISARM_ALWAYS         | safety   | D1_woken | DISARM_ALWAYS N=2 MESSAGES=1
 bell, WAKE_ONE              | safety   | D1_woken | WAKE_ONE N=2 MESSAGES=1
-end                         | safety   | nothing | ENDING MESSAGES=3
-end, strict                 | safety   | nothing | ENDING STRICT NO_HEAVY
-end, witnesses              | safety   | W1 W2 W3 W4 W5 | ENDING WITNESS
-end, NO_HEAVY               | safety   | E1_found | ENDING NO_HEAVY
-end, LOOK_EARLY             | safety   | E1_found | ENDING LOOK_EARLY
-end, HEAVY_EARLY            | safety   | E1_found | ENDING HEAVY_EARLY
-end, STATE_FIRST            | safety   | E1_found | ENDING STATE_FIRST
-end, NO_LOOK                | safety   | E1_found | ENDING NO_LOOK
+
+ending.pml
+end                         | safety   | nothing | -
+end, strict                 | safety   | nothing | STRICT NO_HEAVY FORCED
+end, calls                  | safety   | nothing | CALLS FORCED
+end, active dies            | safety   | nothing | MORTAL=0 FORCED
+end, passive dies           | safety   | nothing | MORTAL=1 FORCED
+end, witnesses              | safety   | W1 W2 W3 W4 | WITNESS
+end, calls, witnesses       | safety   | W7 | WITNESS CALLS FORCED
+end, death, witnesses       | safety   | W1 W2 W3 W4 W5 W6 | WITNESS MORTAL=0 FORCED
+end, NO_HEAVY               | safety   | E1_found | NO_HEAVY FORCED
+end, LOOK_EARLY             | safety   | E1_found | LOOK_EARLY FORCED
+end, HEAVY_EARLY            | safety   | E1_found | HEAVY_EARLY FORCED
+end, STATE_FIRST            | safety   | E1_found | STATE_FIRST FORCED
+end, NO_LOOK                | safety   | E1_found | NO_LOOK FORCED
+end, LEFT_UNSEEN            | safety   | E1_found E4_alone | LEFT_UNSEEN
+end, NO_HAZARD              | safety   | E4_alone | NO_HAZARD FORCED
+end, FREE_AT_ONCE           | safety   | E2_touch | FREE_AT_ONCE FORCED
+end, LEAVE_ONCE             | safety   | E2_touch | LEAVE_ONCE FORCED
+end, BOTH_LAST              | safety   | E3_freed deadlock | BOTH_LAST FORCED
+end, LET_GO_EARLY           | safety   | E2_touch | LET_GO_EARLY
+end, WHILE_CLOSING          | safety   | E2_touch | WHILE_CLOSING
+end, SPLIT                  | safety   | E2_touch | SPLIT CALLS FORCED
+end, CHECK_FIRST            | safety   | E2_touch | CHECK_FIRST CALLS FORCED
+end, NO_GONE                | safety   | E2_touch E3_freed deadlock | NO_GONE MORTAL=0 FORCED
+end, NO_BEREAVED            | safety   | E2_touch | NO_BEREAVED MORTAL=0 FORCED
+end, NO_LOST                | safety   | E2_touch | NO_LOST MORTAL=0 FORCED
+end, APART                  | safety   | E2_touch | APART MORTAL=0 FORCED
 
 bells.pml
 bells                       | safety   | nothing | -
@@ -208,7 +228,7 @@ run() {
 		liveness) cflags="-DNFAIR=3 $cflags" flags="-a -f -A $flags" ;;
 		esac
 		case $5 in
-		*NEXEC=2* | *OWNER_DIES* | *TSO* | *N=[23]* | *LIVES=2*) optimise=-O1 ;; # pays for large searches only
+		*NEXEC=2* | *OWNER_DIES* | *TSO* | *N=[23]* | *LIVES=2* | *MORTAL=[01]* | *WHILE_CLOSING*) optimise=-O1 ;; # pays for large searches only
 		esac
 		# -c0: past the first error, so that all broken claims show. -b: a path cut short is an error.
 		if ! gcc -w $optimise -DMEMLIM="$memory" $cflags -o pan pan.c >gcc.out 2>&1; then

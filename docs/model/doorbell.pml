@@ -1,22 +1,22 @@
 /*
- * The doorbell, and the end of a connection, for Spin: the two handshakes that shm.Producer.Relax rests on.
+ * The doorbell, for Spin, with shm.Producer.Relax. The end of a connection rests on Relax too: ending.pml.
  *
  * A producer stores a message into a slot and then loads a word of the other side: the doorbell's armed word, to see
- * whether somebody has to be woken, or the connection's state, to see whether the message is sure to be taken. Relax
+ * whether somebody has to be woken. Relax
  * makes the store a plain one, which may wait in the store buffer while the word is loaded. So the other side, which
  * stores that word and then looks at the slot for the last time, calls HeavyForAll in between.
  *
- *	producer                    sleeper (Arm, look, Sleep)       closer (move, sweep)
- *	--------                    --------------------------       --------------------
- *	slot := message             ticket := rings so far           state := closed
- *	armed?  ring:               armed := 1                       HeavyForAll
- *	  armed := 2 if it is 1     HeavyForAll                      look at the slot: what is not found now is lost
+ *	producer                    sleeper (Arm, look, Sleep)
+ *	--------                    --------------------------
+ *	slot := message             ticket := rings so far
+ *	armed?  ring:               armed := 1
+ *	  armed := 2 if it is 1     HeavyForAll
  *	  rings++, wake all         look at the slot
  *	  armed := 0 if it is 2     sleep, if rings is the ticket
- *	state open?  delivered      nobody else sleeps: armed := 0
+ *	                            nobody else sleeps: armed := 0
  *
  * Producers store through first-in-first-out store buffers, as on amd64; everything else that is stored here is stored
- * by an exchange or an atomic operation. (No store of the sleeper's or the closer's has to wait for that: the barrier
+ * by an exchange or an atomic operation. (No store of the sleeper's has to wait for that: the barrier
  * empties the buffer of its caller too.) HeavyForAll passes the producers one after the other, each at some moment
  * within the call. It takes in all processes; the model holds those that matter.
  *
@@ -25,11 +25,10 @@
  *
  * Variants, all correct:
  *	STRICT  the store to the slot empties the buffer, as it does without Relax; HeavyForAll is not needed
- *	ENDING  the end of a connection instead of the doorbell; any of the two sides may end it
  *
  * Mutations:
- *	NO_HEAVY, LOOK_EARLY (the look comes before HeavyForAll), HEAVY_EARLY (HeavyForAll comes before the store);
- *	of the doorbell: NO_RING NO_TICKET HEAR_FIRST, with N=2: DISARM_ALWAYS WAKE_ONE; of the end: STATE_FIRST NO_LOOK
+ *	NO_HEAVY, LOOK_EARLY (the look comes before HeavyForAll), HEAVY_EARLY (HeavyForAll comes before the store),
+ *	NO_RING NO_TICKET HEAR_FIRST; with N=2: DISARM_ALWAYS WAKE_ONE
  *
  * README.md says what each of them means. WITNESS asserts that certain situations never come up, and each of these
  * assertions has to fail.
@@ -47,7 +46,6 @@
 byte slot[N];			/* the newest message: its number, from 1 */
 byte armed;			/* 0, 1, or 2: somebody is ringing */
 byte rings;			/* the word of the futex */
-bool closed;			/* the connection's state */
 
 #define BUFFERED	MESSAGES
 chan buffer[N] = [BUFFERED] of { byte };	/* stores to the process's slot; it stores nothing else plainly */
@@ -86,9 +84,8 @@ inline heavyforall() {
 
 /* ---- What is claimed ------------------------------------------------------------------------------------------- */
 
-/* D1_woken. When nothing goes on any more, nobody sleeps while there is a message for him.
- * E1_found. A Send that counted as delivered is found by the last look. */
-hidden byte D1_woken, E1_found;
+/* D1_woken. When nothing goes on any more, nobody sleeps while there is a message for him. */
+hidden byte D1_woken;
 #define CLAIM(name, what)	name = (what); assert(name)
 
 #ifdef WITNESS
@@ -97,8 +94,6 @@ hidden byte W1, W2, W3, W4, W5, W6;
 #else
 #define SEEN(name, what)	skip
 #endif
-
-#ifndef ENDING
 
 /* ---- The doorbell ---------------------------------------------------------------------------------------------- */
 
@@ -213,58 +208,3 @@ init {
 	}
 }
 
-#else
-
-/* ---- The end of a connection ----------------------------------------------------------------------------------- */
-
-byte delivered;			/* Sends that counted as delivered */
-byte found;			/* messages found when the last look was over */
-bool swept;			/* it is over */
-
-active proctype Sender() {
-	byte me, n;
-	do
-	:: n < MESSAGES && !closed ->
-		n++;
-#ifdef STATE_FIRST
-		if
-		:: !closed -> STORE(n)
-		:: else -> break
-		fi;
-		d_step { delivered = n; CLAIM(E1_found, !swept || found >= delivered) }
-#else
-		STORE(n);
-		d_step {
-			if
-			:: !closed ->
-				SEEN(W1, len(buffer[0]) > 0);
-				delivered = n;
-				CLAIM(E1_found, !swept || found >= delivered)
-			:: else -> SEEN(W2, true)
-			fi
-		}
-#endif
-	:: d_step { FENCE(me) -> closed = true; SEEN(W5, !swept) }; break	/* the sender ends it */
-	:: break
-	od
-}
-
-active proctype Closer() {
-	byte i;
-#ifdef HEAVY_EARLY
-	heavyforall();
-#endif
-	if
-	:: closed						/* the other side has ended it */
-	:: closed = true					/* a compare-and-swap */
-	fi;
-#ifdef LOOK_EARLY
-	found = slot[0];
-#endif
-	BARRIER;
-#if !defined(LOOK_EARLY) && !defined(NO_LOOK)
-	found = slot[0];
-#endif
-	d_step { swept = true; SEEN(W3, found > delivered); SEEN(W4, delivered == MESSAGES); CLAIM(E1_found, found >= delivered) }
-}
-#endif

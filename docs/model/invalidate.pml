@@ -317,7 +317,7 @@ proctype Executor(byte me) {
 	byte g, n, c, word, base, length, after, greatest, left = NXFER;
 	bool write, late, failed, rejoined;
 #ifdef GROWS
-	d_step { if :: count < me + 1 -> count = me + 1 :: else fi };	/* HAZARD-ADD */
+	d_step { if :: count < me + 1 -> count = me + 1 :: else fi };	/* Space.Watch */
 #endif
 again:
 	{
@@ -355,7 +355,7 @@ again:
 endDead:
 	if
 	:: !lock[me] ->
-		lock[me] = true;				/* MEMBER-JOIN: the lock, */
+		lock[me] = true;				/* Arena.Join: the lock, */
 #ifndef DIRTY_JOIN
 		M[HAZARD + me] = 0;				/* then the hazard, */
 #endif
@@ -410,7 +410,7 @@ inline bind(g) {
 /* Waits until no hazard names the token, except for hazards whose member's lock is free. */
 inline drain(token) {
 #if defined(GROWS) && !defined(COUNT_FIRST)
-	limit = count;						/* HAZARD-COUNT */
+	limit = count;						/* Space.Drained */
 #endif
 	i = 0;
 	do

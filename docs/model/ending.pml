@@ -1,0 +1,466 @@
+/*
+ * The end of a connection, for Spin: last look, letting go, and who frees what (endpoint/connection.go, teardown.go).
+ *
+ * Two sides share a record, which is the active side's memory, and a half each, which is that side's memory. Either side
+ * ends the connection by force or in good order, either process may die at any step, and in the end all three are freed.
+ *
+ *	a side that ends it (terminate, hangUp)        a side that sends, or copies by itself
+ *	---------------------------------------        --------------------------------------
+ *	state := aborted, or left[me] := 1             slot := message          hazard := token
+ *	settle: the peer's hazard is set? try again    state open, left 0?      state open, left 0?
+ *	        HeavyForAll                              it is delivered        copy
+ *	        take what lies in the peer's ring                               hazard := 0
+ *	        cancel the rest
+ *	letGo:  detached[me] := leftHalf, unless the end in good order is being waited for
+ *	finish: passive: wait for leftHalf of the active side, detached := leftRecord
+ *	        active: wait for leftRecord of the passive side, free the record
+ *	free:   free the half
+ *
+ * A death is seen, then each survivor loses the connection (lost), settles and lets go (peerDied, bereaved), and
+ * acknowledges; then the dead one's memory is given back, in one step here. How that works is in reclaim.pml.
+ *
+ * ep.mu, Provider.mu and connection.mu are locks of a process. Each side has three threads: one with its endpoint, one
+ * that does its chores, and its patrol.
+ *
+ * The store to the slot is a plain one (Producer.Relax), which waits in the store buffer of its process. The other stores
+ * here are atomic operations, but for that which clears the hazard: the owner only waits longer if that is late.
+ *
+ * One of the sides sends one message or makes one copy, and may have ended the connection before it can.
+ *
+ * Variants, all correct:
+ *	STRICT  the store to the slot empties the buffer, as it does without Relax; HeavyForAll is not needed
+ *	FORCED  nobody ends the connection in good order, which keeps the others small
+ *	CALLS   a call on the connector of the passive side asks for the state or aborts at any time, without ep.mu; no side
+ *	        sends or copies
+ *	MORTAL  the process of side MORTAL (0 is the active one) may die; it is the one that sends or copies
+ *
+ * Mutations:
+ *	NO_HEAVY LOOK_EARLY HEAVY_EARLY STATE_FIRST NO_LOOK LEFT_UNSEEN NO_HAZARD FREE_AT_ONCE LEAVE_ONCE BOTH_LAST LET_GO_EARLY
+ *	WHILE_CLOSING SPLIT CHECK_FIRST; with MORTAL: NO_GONE NO_BEREAVED NO_LOST APART
+ *
+ * README.md says what each of them means. WITNESS asserts that certain situations never come up, and each of these
+ * assertions has to fail.
+ */
+
+#define ACTIVE	0
+#define PASSIVE	1
+
+/* ---- Shared memory --------------------------------------------------------------------------------------------- */
+
+bool record = true;		/* its memory is the active side's */
+bool half[2] = true;		/* likewise, of each side; in it the ring and the hazard */
+bool aborted;			/* the record's state; else it is established */
+bool left[2];
+byte detached[2];
+byte slot[2];			/* 1: a message lies in the ring of the side */
+bool hazard[2];
+
+#define LEFT_HALF	1
+#define LEFT_RECORD	2
+
+chan buffer[2] = [1] of { byte };	/* stores to the side's slot */
+#define FENCE(p)	empty(buffer[p])
+
+active proctype Buffers() {
+endEmpty:
+	do
+	:: d_step { nempty(buffer[0]) -> buffer[0]?slot[0] }
+	:: d_step { nempty(buffer[1]) -> buffer[1]?slot[1] }
+	od
+}
+
+/* ---- Each process ---------------------------------------------------------------------------------------------- */
+
+mtype = { connected, peergone, closing, failed, closed };
+mtype now[2] = connected;
+bool epmu[2], pmu[2];		/* locks; connection.mu is held for one step at a time */
+bool swept[2], settled[2], letgo[2];
+bool known[2] = true;		/* Provider.conns has the connection */
+bool lost[2], finished[2];
+
+byte does[2];			/* what it has yet to do, besides ending the connection */
+#define SENDS	1
+#define COPIES	2
+
+bool dead[2];			/* it executes nothing any more */
+bool gone[2];			/* it has been marked dead */
+bool acknowledged[2];		/* by this side */
+
+/* ---- What is claimed ------------------------------------------------------------------------------------------- */
+
+byte delivered[2];		/* 1: the Send of the side counted as delivered */
+byte found[2];			/* 1: the side's last look has found a message */
+
+/* E1_found. A Send that counted as delivered is found by the last look.
+ * E2_touch. Nothing is stored into memory that has been given back, and nothing loaded from there decides anything.
+ * E3_freed. When nobody can take a step any more, the record and both halves have been given back.
+ * E4_alone. Nothing is copied into the memory of a side that has canceled its receives and requests. */
+hidden byte E1_found, E2_touch, E3_freed, E4_alone;
+#define CLAIM(name, what)	name = (what); assert(name)
+
+#define RECORD	CLAIM(E2_touch, record)
+#define FAR	CLAIM(E2_touch, half[1 - me])
+
+#ifdef WITNESS
+hidden byte W1, W2, W3, W4, W5, W6, W7;
+#define SEEN(name, what)	name = !(what); assert(name)
+#else
+#define SEEN(name, what)	skip
+#endif
+
+/* ---- Stores and loads ------------------------------------------------------------------------------------------ */
+
+#ifdef STRICT
+#define STORE(n)	d_step { FENCE(me) -> slot[me] = n }
+#else
+#define STORE(n)	buffer[me]!n
+#endif
+
+inline heavyforall() {
+	FENCE(0);
+	FENCE(1)
+}
+
+#if defined(NO_HEAVY) || defined(HEAVY_EARLY)
+#define BARRIER	skip
+#else
+#define BARRIER	heavyforall()
+#endif
+
+#ifdef NO_LOST
+#define LOST	false
+#else
+#define LOST	lost[me]
+#endif
+#define WRITABLE	(!LOST && !finished[me])
+
+/* connection.write: an atomic operation on the record, with connection.mu. */
+#define WRITE(store)	d_step { FENCE(me) -> if :: WRITABLE -> RECORD; store :: else fi }
+
+#define GONE	(lost[me] || gone[1 - me])
+
+/* window.Link.IsOpen. */
+inline isopen() {
+	d_step { RECORD; open = !aborted };
+#if !defined(LEFT_UNSEEN) && !defined(FORCED)
+	if :: open -> d_step { RECORD; open = !left[1 - me] } :: else fi
+#endif
+}
+
+/* ---- The endpoint, with ep.mu ---------------------------------------------------------------------------------- */
+
+inline look() {
+	d_step { FAR; found[me] = slot[1 - me] }
+}
+
+/* Endpoint.sweep, and what follows it in settle. It may have to be tried again. */
+inline settle() {
+	if
+	:: !swept[me] ->
+#ifdef NO_HAZARD
+		wait = false;
+#else
+		d_step { wait = !GONE; if :: wait -> FAR; wait = hazard[1 - me]; SEEN(W4, wait) :: else fi };
+#endif
+		if
+		:: !wait ->
+#ifdef LOOK_EARLY
+			look();
+#endif
+			BARRIER;
+#if !defined(LOOK_EARLY) && !defined(NO_LOOK)
+			look();
+#endif
+			d_step { swept[me] = true; settled[me] = true; SEEN(W3, found[me] > delivered[1 - me]); CLAIM(E1_found, found[me] >= delivered[1 - me]) }
+		:: else
+		fi;
+		wait = false
+	:: else
+	fi;
+	letgonow()
+}
+
+#ifdef WHILE_CLOSING
+#define OVER	true
+#else
+#define OVER	now[me] != closing
+#endif
+
+#ifdef LET_GO_EARLY
+#define SETTLED	true
+#else
+#define SETTLED	settled[me]
+#endif
+
+/* Endpoint.letGo, and connection.detach but for its chore. */
+inline letgonow() {
+	if
+	:: SETTLED && OVER && !letgo[me] ->
+		WRITE(detached[me] = LEFT_HALF);
+		d_step { letgo[me] = true }
+	:: else
+	fi
+}
+
+/* Endpoint.terminate. */
+inline terminate() {
+	now[me] = failed;
+#ifdef HEAVY_EARLY
+	heavyforall();
+#endif
+	WRITE(aborted = true);
+	settle()
+}
+
+/* Endpoint.hangUp. */
+inline hangup() {
+	byPeer = now[me] == peergone;
+	now[me] = closing;
+#ifdef HEAVY_EARLY
+	heavyforall();
+#endif
+	WRITE(left[me] = true);
+	settle();
+	if :: byPeer -> part() :: else fi;
+	byPeer = false
+}
+
+inline part() {
+	now[me] = closed;
+	letgonow()
+}
+
+#define UP	(now[me] == connected || now[me] == peergone || now[me] == closing)
+
+/* Endpoint.step. */
+inline step() {
+	if
+	:: UP ->
+#ifndef FORCED
+		d_step { RECORD; leftnow = left[1 - me] };
+#endif
+		if
+		:: leftnow && now[me] == connected -> now[me] = peergone
+		:: leftnow && now[me] == closing -> part()
+		:: else
+		fi;
+		if
+		:: now[me] != closed ->
+			d_step { if :: GONE -> ended = true :: else -> RECORD; ended = aborted fi };
+			if
+			:: ended ->
+				now[me] = failed;
+				d_step { FAR };		/* the reason that the peer has left */
+				settle()
+			:: else
+			fi
+		:: else
+		fi;
+		leftnow = false; ended = false
+	:: else
+	fi
+}
+
+#ifdef MORTAL
+#define LOCK(when)	d_step { (when) && !epmu[me] -> epmu[me] = true }
+#define UNLOCK	epmu[me] = false
+#else
+#define LOCK(when)	(when)		/* no other thread takes it */
+#define UNLOCK	skip
+#endif
+
+proctype Endpoint(byte me) {
+	bool open, wait, byPeer, leftnow, ended;
+	{
+		do
+		:: LOCK(does[me] == SENDS && now[me] == connected) ->
+			does[me] = 0;
+#ifdef STATE_FIRST
+			isopen();
+			if :: open -> STORE(1) :: else fi;
+#else
+			STORE(1);
+			isopen();
+#endif
+			d_step {
+				if
+				:: open ->
+					SEEN(W1, len(buffer[me]) > 0);
+					delivered[me] = 1;
+					CLAIM(E1_found, !swept[1 - me] || found[1 - me] == 1)
+				:: else -> SEEN(W2, true)
+				fi;
+				open = false
+			};
+			UNLOCK
+		:: LOCK(does[me] == COPIES && (now[me] == connected || now[me] == peergone)) ->
+			d_step { does[me] = 0; hazard[me] = true };
+			isopen();
+			if
+			:: open -> d_step { FAR; CLAIM(E4_alone, !swept[1 - me]) }
+			:: else
+			fi;
+			d_step { hazard[me] = false; open = false };
+			UNLOCK
+#ifndef FORCED
+		:: LOCK(now[me] == connected || now[me] == peergone) -> hangup(); UNLOCK
+#endif
+		:: LOCK(UP) -> terminate(); UNLOCK
+		:: LOCK(UP && (left[1 - me] && now[me] != peergone || aborted || GONE)) -> step(); UNLOCK
+		:: LOCK((!UP || now[me] == closing) && !settled[me] && (!hazard[1 - me] || GONE)) -> settle(); UNLOCK
+		:: !UP && settled[me] -> break
+		od
+	} unless { dead[me] }
+}
+
+/* ---- The chores ------------------------------------------------------------------------------------------------ */
+
+#if defined(FREE_AT_ONCE)
+#define PARTED	true
+#elif defined(LEAVE_ONCE)
+#define PARTED	theirs != 0
+#elif defined(BOTH_LAST)
+#define PARTED	theirs == LEFT_RECORD
+#else
+#define PARTED	(me == ACTIVE -> theirs == LEFT_RECORD : theirs != 0)
+#endif
+
+#ifdef NO_GONE
+#define DIED	false
+#else
+#define DIED	GONE
+#endif
+
+proctype Chores(byte me) {
+	byte theirs;
+	bool was;
+endKept:
+	letgo[me];
+	{
+		/* connection.finish */
+		do
+		:: d_step { theirs = detached[1 - me]; was = record };
+			if
+			:: d_step { DIED -> SEEN(W5, !lost[me]); SEEN(W6, !was) }; break
+			:: else ->
+				d_step { CLAIM(E2_touch, was) };
+				if
+				:: PARTED -> break
+				:: else -> DIED || detached[1 - me] != theirs
+				fi
+			fi
+		od;
+		theirs = 0; was = false;
+#ifdef APART
+		known[me] = false;
+		if :: me == PASSIVE -> WRITE(detached[me] = LEFT_RECORD) :: else fi;
+		finished[me] = true;
+#else
+		d_step { !pmu[me] -> pmu[me] = true };
+		known[me] = false;
+#ifdef SPLIT
+		if :: me == PASSIVE -> WRITE(detached[me] = LEFT_RECORD) :: else fi;
+		finished[me] = true;
+#else
+		finished[me] = true;		/* with connection.mu, which state does not take */
+		d_step { if :: me == PASSIVE && !LOST -> RECORD; detached[me] = LEFT_RECORD :: else fi };
+#endif
+		pmu[me] = false;
+#endif
+		if
+		:: me == ACTIVE -> d_step { RECORD; record = false }
+		:: else
+		fi;
+		/* Endpoint.free */
+		half[me] = false
+	} unless { dead[me] }
+}
+
+/* ---- The other threads ----------------------------------------------------------------------------------------- */
+
+/* A call on the connector. */
+proctype Connector(byte me) {
+	bool was, over;
+	{
+		if
+		:: WRITE(aborted = true)
+#ifdef CHECK_FIRST
+		:: over = finished[me];
+			d_step { was = record };
+#else
+		:: d_step { was = record };
+			over = finished[me];
+#endif
+			d_step { SEEN(W7, over && !was); CLAIM(E2_touch, over || GONE || was) }
+		:: skip
+		fi
+	} unless { dead[me] }
+}
+
+#ifdef MORTAL
+/* Provider.letGo for the other side, and the acknowledgement. */
+proctype Patrol(byte me) {
+	byte n;
+	bool open, wait, leftnow, ended, mine;
+endWell:
+	gone[1 - me];
+	{
+		d_step { !pmu[me] -> mine = known[me] };
+		if
+		:: mine ->
+			lost[me] = true;
+#ifndef NO_BEREAVED
+			LOCK(true);
+			if :: !UP -> settle() :: now[me] == closing -> settle() :: else fi;
+			step();
+			UNLOCK
+#endif
+		:: else
+		fi;
+		acknowledged[me] = true
+	} unless { dead[me] }
+}
+
+/* When the other side has acknowledged the death, the memory of the dead one is given back. */
+proctype Death() {
+	if
+	:: dead[MORTAL] = true;
+		gone[MORTAL] = true;
+		acknowledged[1 - MORTAL];
+		d_step { half[MORTAL] = false; if :: MORTAL == ACTIVE -> record = false :: else fi }
+	:: skip
+	fi
+}
+#endif
+
+/* What is left when nobody can take a step. */
+active proctype Quiet() {
+endNever:
+	timeout -> d_step { CLAIM(E3_freed, !record && !half[ACTIVE] && !half[PASSIVE]) }
+}
+
+init {
+	byte me;
+	atomic {
+#if defined(MORTAL)
+		if :: does[MORTAL] = SENDS :: does[MORTAL] = COPIES fi;
+		run Patrol(1 - MORTAL);
+		run Death();
+#elif defined(CALLS)
+		run Connector(PASSIVE);
+#else
+		if
+		:: does[ACTIVE] = SENDS
+		:: does[ACTIVE] = COPIES
+		:: does[PASSIVE] = SENDS
+		:: does[PASSIVE] = COPIES
+		fi;
+#endif
+		do
+		:: me < 2 ->
+			run Endpoint(me); run Chores(me);
+			me++
+		:: else -> break
+		od
+	}
+}
