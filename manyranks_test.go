@@ -22,8 +22,8 @@ func playMany(ctx context.Context, j *Job, _ int) error {
 	return j.Barrier(ctx)
 }
 
-// A job of many times more ranks than cores comes to its end in time that grows with their
-// number, and not with its square or its cube. The log tells how long it took.
+// The time of a job with many times more ranks than cores grows with their number, and not
+// with its square or its cube. The log tells how long it took.
 func TestManyRanks(t *testing.T) {
 	ranks := 400
 	switch {

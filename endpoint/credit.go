@@ -1,11 +1,11 @@
 package endpoint
 
 // credit is the flow-control credit of one direction of a connection: for how many of
-// our messages the peer has posted receives, how long they may be to complete at once,
-// and which of them the peer may not have taken out of the ring.
+// our messages the peer has posted receives, and how long these may be to complete at
+// once. It also says which of them the peer may not have taken out of the ring.
 //
-// Messages are numbered from 0 in the order in which they are pushed into the ring, and
-// so are the peer's receives in the order in which messages take them. pushed, the number
+// Messages are numbered from 0 in the order in which they are pushed into the ring. The
+// peer's receives are numbered in the order in which messages take them. pushed, the number
 // of messages so far, belongs to the ring; the methods take it as an argument. Nothing but pushed counts
 // a message of the fast path (Endpoint.Send), of which there are so many: each takes a
 // receive and has its data in its slot, so a row of them is known by its first. All other

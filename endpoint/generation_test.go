@@ -21,7 +21,7 @@ func TestTokenComesRoundUnderARequest(t *testing.T) {
 					t.Run(fmt.Sprintf("%v, private %v/%s/%s", executor, private, verb, whose), func(t *testing.T) {
 						p := newPair(t, setup{Executors: [2]Executor{executor, executor}, Private: [2]bool{private, private}, Both: sideOptions{Size: size}})
 						a, b := p.a.local, p.b.local
-						a.provider.engine.stop() // so that a request goes on only when the test says so
+						a.provider.engine.stop() // so that a request continues only when the test drives it
 						b.provider.engine.stop()
 						source, sink, owner := a, b, b
 						if verb == doRead {

@@ -31,7 +31,7 @@ func TestWaitHandsOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	if b.engine.bell.Armed() {
-		t.Error("the wait has ended without a look at the endpoint, and the engine sleeps on")
+		t.Error("the wait has ended without a check of the endpoint, and the engine still sleeps")
 		b.engine.bell.Disarm()
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// disconnect ends the connection in good order.
+// disconnect ends the connection in an orderly way.
 func (o *oracle) disconnect() {
 	o.drain()
 	ctx, cancel := context.WithTimeout(context.Background(), watchdog)

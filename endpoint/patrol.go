@@ -17,8 +17,8 @@ const (
 )
 
 // patrol is the periodic work of a provider, in a goroutine of its own. It checks the
-// members that it has to watch, lets go of the dead, clears hazards that others have set
-// in its name, and tells onlookers what the process waits for. It waits on a timer and not
+// members that it has to watch, lets go of the dead, and clears hazards that others have
+// set in its name. It tells onlookers what the process waits for. It waits on a timer and not
 // in a system call: one that blocks keeps the Go runtime's monitor awake for a while.
 type patrol struct {
 	p    *Provider

@@ -32,8 +32,8 @@ var stateText = [...]string{"idle", "connecting", "answered", "connected", "disc
 func (s state) String() string { return stateText[s] }
 
 // overran is the bit of Endpoint.now that says that a completion queue of the
-// endpoint has overrun. It lies in the same word as the state so that the fast
-// paths, which want now to be connected, need not check it on its own.
+// endpoint has overrun. It shares the word with the state: the fast paths
+// check that now is connected, and need no second check.
 const overran = 1 << 8
 
 // Endpoint is a queue pair. Safe for concurrent use; requests of concurrent

@@ -45,7 +45,7 @@ func TestModerationLooksAtTheClock(t *testing.T) {
 	p.a.must(order{Do: doWrite, Parts: mine(0, 8), Far: atFar(p.b, 0)})
 	time.Sleep(choresFresh + 500*time.Millisecond)
 	if !q.provider.hasFreshChores() {
-		t.Error("the engine no longer looks at the clock")
+		t.Error("the engine does not check the clock")
 	}
 	p.a.expect(initiatorQueue, success(nd.RequestWrite, 0, 8))
 }
@@ -57,7 +57,7 @@ func TestChoresThatStayAreTriedSeldom(t *testing.T) {
 	var over atomic.Bool
 	p.later(func() bool { tries.Add(1); return over.Load() })
 	eventually(t, "the chore is tried often", func() bool { return tries.Load() > 10 })
-	eventually(t, "the chore is no longer fresh", func() bool { return !p.hasFreshChores() })
+	eventually(t, "the chore stops being fresh", func() bool { return !p.hasFreshChores() })
 	time.Sleep(100 * time.Millisecond)
 	before := tries.Load()
 	time.Sleep(time.Second)

@@ -305,9 +305,9 @@ func (p *Provider) park(ctx context.Context, call testimony.Call, ready func() b
 	}
 }
 
-// stir makes the waits, or the engine if there is none, check the endpoints. While a wait
-// is under way the engine does not serve them, and a sleeping wait must be woken for work
-// that no ring of a peer announces.
+// stir makes the waits, or the engine if there is none, check the endpoints. During a wait
+// the engine does not serve them. A sleeping wait must be woken for work that no ring of
+// a peer announces.
 func (p *Provider) stir() {
 	p.sleep.wake()
 	p.engine.nudge()

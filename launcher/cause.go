@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// lastWords is how long a rank that has caused the failure of another may take to end by
-// itself, so that it can report its error and counts as the first to fail.
+// lastWords is how long a rank that caused the failure of another may take to end by itself.
+// In that time it can report its error, and then counts as the first to fail.
 const lastWords = time.Second
 
 // inquiry finds out for which rank's failure the job comes down. A rank that fails

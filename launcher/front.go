@@ -434,8 +434,8 @@ func lost(ws syscall.WaitStatus) error {
 	return fmt.Errorf("keep the job together: %w: %s %s; the ranks were killed; start the job again", ErrKeeperLost, who, how)
 }
 
-// outputPatience is how long the output may take nothing, after a job that was stopped by
-// a signal or its time limit, before the rest is given up.
+// outputPatience is how long the output may accept no data before the rest is discarded. It
+// applies after a job that a signal or its time limit has stopped.
 const outputPatience = 5 * time.Second
 
 // flush waits until all that the ranks wrote has been passed on, and tells whether it

@@ -62,7 +62,7 @@ type Config struct {
 	Timeout time.Duration
 
 	// Explain is called when the job's time is over, before the first signal that ends the
-	// job is passed on, and when Ask says so, with what the report holds so far. What it returns becomes
+	// job is passed on, and when Ask says so. It gets the report so far. What it returns becomes
 	// Report.Hang. It runs in a goroutine of its own, one call at a time, and the ranks are
 	// not asked to end before it has returned, unless that takes 5 seconds or another
 	// signal ends the job. It may still run when Run has returned. nil: nothing is called.

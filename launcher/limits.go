@@ -29,8 +29,8 @@ func readLimits() (l limits) {
 	return l
 }
 
-// ownTasks and goTasks are how many processes and threads the launcher with guard and keeper
-// has, and a rank that is a Go program, where there are few cores. With less, the Go runtime
+// ownTasks is the number of processes and threads of the launcher with guard and keeper,
+// goTasks that of a rank that is a Go program, on few cores. With less, the Go runtime
 // of one of them ends in a trace of its stacks.
 const (
 	ownTasks = 28

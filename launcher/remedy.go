@@ -90,8 +90,8 @@ func scriptInterpreter(script io.ReaderAt) string {
 }
 
 // dynamicLoader is the program that the kernel starts to load a 64-bit ELF file of this
-// byte order; "" if it starts the file itself. (Package debug/elf would make each start of
-// a launcher later.)
+// byte order; "" if it starts the file itself. (Package debug/elf would slow down each
+// start of a launcher.)
 func dynamicLoader(program io.ReaderAt) string {
 	const interpreter = 3 // type of the program header that names it
 	var head struct {

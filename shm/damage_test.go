@@ -169,7 +169,7 @@ func TestMemoryIsClearedWhereNoHoleCanBePunched(t *testing.T) {
 	}
 	m.Sweep(noLetGo)
 	if n := chunksOf(a, leaver.slot); n != 0 {
-		t.Errorf("%d chunks of the one who has left were kept", n)
+		t.Errorf("%d chunks of the member that has left were kept", n)
 	}
 	dirty(m, 8*ChunkSize)
 }

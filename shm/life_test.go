@@ -161,7 +161,7 @@ func TestForkedChildDoesNotHideADeath(t *testing.T) {
 	}
 	eventually(t, "the death of the parent is found", func() bool { return !m.CheckAlive(p) })
 	if err := unix.Kill(child, 0); err != nil {
-		t.Errorf("the child does not live any more: %v", err)
+		t.Errorf("the child has ended: %v", err)
 	}
 	unix.Kill(child, unix.SIGKILL) // it holds the parent's output
 	c.kill()

@@ -31,7 +31,7 @@ func memberID(slot int, incarnation uint32) MemberID {
 type status uint8
 
 const (
-	statusFree status = iota // nobody's
+	statusFree status = iota // without an owner
 	statusLive               // its owner holds the lock on it
 	statusDead               // died or left; what it owned is still its
 )

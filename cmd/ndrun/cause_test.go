@@ -88,8 +88,8 @@ func playCause() error {
 	return fmt.Errorf("victim: %w", err)
 }
 
-// The rank that has caused the end of a job is the first to fail, not its victim, and what
-// it has to say about it is printed.
+// The rank that has caused the end of a job is the first to fail, not its victim, and its
+// error is printed.
 func TestCauseIsFirstToFail(t *testing.T) {
 	runs := scale(4, 60)
 	for how := range endings {

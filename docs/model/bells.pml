@@ -57,7 +57,7 @@ byte taken[N];			/* what the member has found */
 byte armed[2];			/* 0, 1, or 2 and more: the mark of a ringer's process */
 byte rings[2];			/* the word of the futex */
 bool asleep[2];			/* in the futex */
-bool stopped[N];		/* the ringer's process executes nothing any more */
+bool stopped[N];		/* the ringer's process has stopped */
 bool held;			/* a look has failed */
 bool waiting;			/* the program waits */
 

@@ -9,13 +9,12 @@ import (
 
 const module = "github.com/softnd/softnd"
 
-// unknown is the name of a build of which neither version nor revision is recorded, such as
-// that of a test, or of a copy of the sources outside of version control.
+// unknown is the name of a build without a recorded version or revision, such as that of a
+// test, or of a copy of the sources outside of version control.
 const unknown = "of unknown revision"
 
-// Name returns the module version of softnd that is compiled into this program, such as
-// "v0.4.1", or the first digits of the revision, with "+modified" behind them if the sources
-// were changed.
+// Name returns the module version of softnd in this program, such as "v0.4.1", or the first
+// digits of the revision. "+modified" follows if the sources were changed.
 var Name = sync.OnceValue(func() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

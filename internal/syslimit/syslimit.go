@@ -1,5 +1,5 @@
-// Package syslimit reads the limits that control groups and the user's resource limits set
-// to the processes of a job, and the counters of the kernel that show that one was reached.
+// Package syslimit reads the limits that control groups and resource limits set to the
+// processes of a job. It also reads the kernel counters that show that a limit was reached.
 package syslimit
 
 import (
