@@ -33,6 +33,7 @@ const (
 	// seldom: the Go runtime wakes another thread for what it could run instead.
 	spinsToShare  = 512
 	yieldsToShare = 32
+	yieldsToList  = 40 // after so many a wait is listed for onlookers
 	// A sleeper wakes up this often even if no ring comes. Correctness does not depend on
 	// it. It is long because a blocking system call is expensive in the Go runtime.
 	sleepLimit = 5 * time.Second
@@ -55,7 +56,7 @@ type sleepers struct {
 	mu     sync.Mutex
 	idle   sync.Cond // calls is 0
 	calls  int       // that wait, or are about to; Provider.Close waits for their end
-	parked []*parked // of those, the ones that have begun to sleep
+	parked []*parked // of those, the ones that onlookers see
 	onIdle func()    // called when waiting has become 0
 }
 
@@ -149,7 +150,7 @@ func canceled(ctx context.Context, err error, op, object string) error {
 	return nd.CanceledError(ctx, op, object)
 }
 
-// parked is a call that has waited for long enough to sleep.
+// parked is a call that has waited for long enough to be seen by onlookers.
 type parked struct {
 	call  testimony.Call
 	since time.Time
@@ -167,10 +168,12 @@ func (s *sleepers) calling() (calls []testimony.Call) {
 	return calls
 }
 
-func (s *sleepers) list(c *parked) {
+func (s *sleepers) list(call testimony.Call) *parked {
+	c := &parked{call, time.Now()}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.parked = append(s.parked, c)
+	return c
 }
 
 func (s *sleepers) unlist(c *parked) {
@@ -205,9 +208,15 @@ func (p *Provider) wait(ctx context.Context, call testimony.Call, drive func(), 
 	defer p.sleep.end()
 	p.sleep.attend()
 	defer p.sleep.part()
-	over, err := p.hover(ctx, drive, ready)
+	c, over, err := p.hover(ctx, call, drive, ready)
 	if !over {
-		err = p.park(ctx, call, ready)
+		if c == nil {
+			c = p.sleep.list(call)
+		}
+		err = p.park(ctx, ready)
+	}
+	if c != nil {
+		p.sleep.unlist(c)
 	}
 	if err == nil {
 		p.sleep.ended.Add(1)
@@ -216,16 +225,21 @@ func (p *Provider) wait(ctx context.Context, call testimony.Call, drive func(), 
 	return err
 }
 
-// hover is a wait's first part, in which it does not sleep. It tells whether
-// the wait is over, and how.
-func (p *Provider) hover(ctx context.Context, drive func(), ready func() bool) (over bool, err error) {
+// hover is a wait's first part, in which it does not sleep. It reports whether
+// the wait is over, and how. Once it has yielded often, onlookers see the call: on a
+// crowded machine each yield can take as long as the turns of all other processes.
+// The caller unlists c unless it is nil.
+func (p *Provider) hover(ctx context.Context, call testimony.Call, drive func(), ready func() bool) (c *parked, over bool, err error) {
 	spin, yields := p.patience()
 	for i := range spin + yields {
 		if drive != nil {
 			drive()
 		}
 		if ready() {
-			return true, nil
+			return c, true, nil
+		}
+		if i == spin+yieldsToList {
+			c = p.sleep.list(call)
 		}
 		serve, share := spinsToServe, spinsToShare
 		if i >= spin {
@@ -238,21 +252,18 @@ func (p *Provider) hover(ctx context.Context, drive func(), ready func() bool) (
 		if i%share == share-1 {
 			runtime.Gosched()
 			if err := ctx.Err(); err != nil {
-				return true, err
+				return c, true, err
 			}
 		}
 		if p.sleep.shut.Load() {
-			return true, errClosed
+			return c, true, errClosed
 		}
 	}
-	return false, nil
+	return c, false, nil
 }
 
 // park is the rest of a wait. It sleeps whenever there is nothing to do.
-func (p *Provider) park(ctx context.Context, call testimony.Call, ready func() bool) error {
-	c := &parked{call, time.Now()}
-	p.sleep.list(c)
-	defer p.sleep.unlist(c)
+func (p *Provider) park(ctx context.Context, ready func() bool) error {
 	woken := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		p.sleep.wake()
