@@ -189,8 +189,8 @@ func (j *Job) usable(op string) error {
 // listens is told that this rank ends well; ndrun names those that end without.
 //
 // In a goroutine that panics Close returns [nd.Pending] and takes effect a second later,
-// if the process still lives because the panic was recovered: a rank that panics has not
-// ended well, and the others must not fail at its end before the panic has been printed.
+// if the process still lives because the panic was recovered: the
+// other ranks must not fail at the end of this one before its panic has been printed.
 func (j *Job) Close() error {
 	if panicking.Postpone(func() { _ = j.Close() }) {
 		return &nd.OpError{Op: "close", Object: "job", Status: nd.Pending, Detail: "the goroutine panics: the job is closed in a second if the process still runs"}

@@ -26,7 +26,7 @@ type settings struct {
 const defaultExchangeLimit = 256 << 20
 
 // WithReceiveTimeout sets how long a Send of this rank waits for the peer to post a Receive
-// before its result is [nd.IOTimeout]: 2 s without the option. With 0 a Send fails at once if no
+// before its result is [nd.IOTimeout]. The default is 2 s. With 0 a Send fails at once if no
 // Receive is posted, with [NoLimit] it waits until the connection ends. The Sends of an endpoint
 // whose peer uses a shared receive queue always wait.
 //
@@ -43,9 +43,9 @@ func WithReceiveTimeout(d time.Duration) Option {
 	}
 }
 
-// WithExchangeLimit sets how many bytes the blobs of all ranks of an [Job.Exchange] may have
-// together: 256 MiB without the option. A rank that offers more than that makes Exchange fail, and
-// not this process run out of memory. All ranks have to set the same limit.
+// WithExchangeLimit sets how many bytes the blobs of all ranks of a [Job.Exchange] may have
+// together. The default is 256 MiB. If a rank offers more, Exchange fails, so this process does
+// not run out of memory. All ranks have to set the same limit.
 //
 // Init and Join fail if the limit is 0.
 func WithExchangeLimit(bytes uint64) Option {

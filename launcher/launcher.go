@@ -53,8 +53,8 @@ type Config struct {
 	StopAtStart func(rank int) bool
 	Stopped     func(rank, pid int)
 
-	// Notice is called, from Run, with what the user should know at once: that one of the
-	// launcher's own processes is stopped. nil: nothing is told.
+	// Notice is called from Run with a message that the user should see at once: one of the
+	// launcher's own processes is stopped. nil: the message is dropped.
 	Notice func(text string)
 
 	// Timeout is how long the job may run, 0: without limit. Then it is explained, and the

@@ -167,9 +167,8 @@ type Endpoint interface {
 	Flush() error
 
 	// FlushContext is Flush for a bounded time: a peer whose process is stopped in the middle of
-	// a copy holds Flush up for as long as it lives. Errors: [Canceled], after which the endpoint
-	// has failed all the same; the results follow when the copy has ended, and another call waits
-	// for that.
+	// a copy blocks Flush for as long as it lives. Errors: [Canceled]. After it the endpoint has
+	// failed all the same. The results follow when the copy has ended; another call waits for that.
 	FlushContext(ctx context.Context) error
 
 	// StartRequestBatch begins a run of posts that may be held back until SubmitRequestBatch. A
@@ -185,15 +184,15 @@ type Endpoint interface {
 	// first cause, in words, and does not change afterwards: [ConnectionDisconnected] for a
 	// graceful disconnect, [ConnectionAborted] when the peer closed, died or did not answer,
 	// [Canceled] for Flush and Close, else the status of the request that failed, here or there.
-	// A provider that knows why the peer has ended the connection says so at both sides. Once a
+	// A provider that knows why the peer has ended the connection reports it at both sides. Once a
 	// failed result has been taken, Err is not nil: see [Result.Err].
 	Err() error
 
 	// Done returns a channel that is closed when the endpoint leaves the connected state for
 	// good: the connection has failed, the peer has disconnected or died, or the endpoint was
-	// flushed, disconnected or closed. From then on Err is not nil. The channel is closed although
-	// the program neither polls nor waits, and whether or not a receive is posted; outstanding
-	// requests may still be completing then, which Flush waits for. The channel of an endpoint that
+	// flushed, disconnected or closed. From then on Err is not nil. The program need not
+	// poll, wait or post a receive for that. Outstanding requests may still be completing then;
+	// Flush waits for them. The channel of an endpoint that
 	// is idle or connecting stays open. Every call returns the same one.
 	Done() <-chan struct{}
 

@@ -141,9 +141,9 @@ type MemoryRegion interface {
 	// for a copy that is under way, for as long as the process that copies lives.
 	Close() error
 
-	// CloseContext is Close for a bounded time. Errors: [Canceled], after which the region is
-	// closed and its tokens are dead all the same; the memory must not be touched before another
-	// call has returned nil.
+	// CloseContext is Close for a bounded time. Errors: [Canceled]. After it the region is
+	// closed and its tokens are invalid all the same. The memory must not be touched before
+	// another call has returned nil.
 	CloseContext(ctx context.Context) error
 }
 
@@ -169,8 +169,8 @@ type MemoryWindow interface {
 	// under way, for as long as the process that copies lives.
 	Close() error
 
-	// CloseContext is Close for a bounded time. Errors: [Canceled], after which the window is
-	// closed and its token is dead all the same; another call waits for the rest.
+	// CloseContext is Close for a bounded time. Errors: [Canceled]. After it the window is
+	// closed and its token is invalid all the same. Another call waits for the rest.
 	CloseContext(ctx context.Context) error
 }
 
@@ -189,7 +189,7 @@ type LogicalMapping interface {
 	// Errors: [DeviceBusy], without effect, while one is not. Source: NdkReleaseLAM.
 	Close() error
 
-	// CloseContext is Close for a bounded time. Errors: as Close; [Canceled], after which the
-	// mapping takes no more registrations; another call waits for the rest.
+	// CloseContext is Close for a bounded time. Errors: as Close; [Canceled]. After it the
+	// mapping takes no more registrations. Another call waits for the rest.
 	CloseContext(ctx context.Context) error
 }

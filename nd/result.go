@@ -25,7 +25,7 @@ type Result struct {
 // that the request was posted on, or that the message came in on; see EndpointContext. [Status.Err]
 // has the status alone.
 //
-// [errors.Is] finds the status, and what it finds in [Endpoint.Err].
+// [errors.Is] finds the status, and every error that it finds in [Endpoint.Err].
 func (r Result) Err(ep Endpoint) error {
 	if r.Status == Success {
 		return nil

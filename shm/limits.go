@@ -157,8 +157,8 @@ const machineMemory = "the machine's available memory"
 
 // margin is the part of a limit that the arena leaves to the processes themselves: their
 // stacks and heaps grow, and the kernel needs page tables for what they touch. Without
-// it, an arena that has taken all that was left would have one of them killed soon
-// after. Several processes that reserve at the same time may use some of it up.
+// it, the kernel would kill one of them soon after an arena has taken all that was
+// left. Several processes that reserve at the same time may use some of it up.
 func margin(limit uint64) uint64 { return min(limit/16, 256<<20) }
 
 // machineLeft returns how much of the machine's memory the arena may still take.
