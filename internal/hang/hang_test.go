@@ -374,3 +374,16 @@ func TestLook(t *testing.T) {
 		}
 	}
 }
+
+// A goroutine that waits in softnd may be found spinning or yielding: it does not compute.
+func TestComputes(t *testing.T) {
+	const waiting = "goroutine 1 [runnable]:\ngithub.com/softnd/softnd/endpoint.(*Provider).hover(0xc0)\n\t/src/wait.go:1\n" +
+		"github.com/softnd/softnd/endpoint.(*Provider).wait(0xc0)\n\t/src/wait.go:2\nmain.main()\n\t/src/main.go:3"
+	const computing = "goroutine 2 [running]:\nmain.compute()\n\t/src/main.go:4"
+	for stacks, want := range map[string]bool{waiting: false, computing: true, waiting + "\n\n" + computing: true} {
+		r := rank{stacks: readStacks([]byte(stacks))}
+		if len(r.stacks) == 0 || r.computes() != want {
+			t.Errorf("computes is %v with %d stacks read of\n%s", r.computes(), len(r.stacks), stacks)
+		}
+	}
+}

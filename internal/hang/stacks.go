@@ -41,14 +41,18 @@ var ours = []string{
 // stack is one of a rank's goroutines.
 type stack struct {
 	state string   // "running", "chan receive"
+	waits bool     // in a call of softnd that waits, and may spin or yield before it sleeps
 	lines []string // two by call, the innermost first
 }
 
-// computes tells whether a goroutine of the rank runs that is none of softnd's, and not
-// the one that polls.
+// waitFrame is in the stack of each call of softnd that waits.
+const waitFrame = "endpoint.(*Provider).wait("
+
+// computes reports whether a goroutine of the rank runs that is none of softnd's, does not
+// wait in softnd, and is not the one that polls.
 func (r *rank) computes() bool {
 	return !slices.ContainsFunc(r.calls(), func(c testimony.Call) bool { return c.Op == testimony.OpPoll }) &&
-		slices.ContainsFunc(r.stacks, func(s stack) bool { return s.state == "running" || s.state == "runnable" })
+		slices.ContainsFunc(r.stacks, func(s stack) bool { return (s.state == "running" || s.state == "runnable") && !s.waits })
 }
 
 // stackLines shows each stack once, with the ranks that have it.
@@ -107,7 +111,7 @@ func readStack(block []byte) (s stack, ok bool) {
 	if m == nil || slices.ContainsFunc(ours, func(name string) bool { return bytes.Contains(block, []byte(name)) }) {
 		return stack{}, false
 	}
-	s.state = m[1]
+	s.state, s.waits = m[1], bytes.Contains(block, []byte(waitFrame))
 	for line := range bytes.SplitSeq(rest, []byte("\n")) {
 		if len(s.lines) == mostLines {
 			s.lines = append(s.lines, "...")
