@@ -57,7 +57,11 @@ func TestChoresThatStayAreTriedSeldom(t *testing.T) {
 	var over atomic.Bool
 	p.later(func() bool { tries.Add(1); return over.Load() })
 	eventually(t, "the chore is tried often", func() bool { return tries.Load() > 10 })
-	eventually(t, "the chore stops being fresh", func() bool { return !p.hasFreshChores() })
+	eventually(t, "the chore stops being fresh", func() bool { // hasFreshChores is also false while the chores are being done
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return time.Since(p.stirred) >= choresFresh
+	})
 	time.Sleep(100 * time.Millisecond)
 	before := tries.Load()
 	time.Sleep(time.Second)
