@@ -65,19 +65,33 @@ func (d Doorbell) Ring() bool { return !d.Quiet() && d.ring() }
 // is. If not, the last sleeper may have checked for work before the caller's store
 // was visible, which it is since the exchange: another bell has to be rung.
 func (d Doorbell) ring() bool {
-	left := mark // what to remove when the sleepers have been woken
-	if !d.words.armed.CompareAndSwap(armed, left) {
-		switch left = d.words.armed.Load(); left {
-		case unarmed:
-			return false
-		case armed: // again: its sleeper checks for work after the exchange, and stays armed
-			left = unarmed
-		}
+	left, ok := d.claim()
+	if !ok {
+		return false
 	}
 	d.wake()
-	d.words.armed.CompareAndSwap(left, unarmed) // unless a sleeper has armed the bell again
+	d.settle(left)
 	return true
 }
+
+// claim marks an armed bell before its sleepers are woken, and returns what settle is to
+// remove afterwards. ok is false if the bell is not armed any more.
+func (d Doorbell) claim() (left uint32, ok bool) {
+	if d.words.armed.CompareAndSwap(armed, mark) {
+		return mark, true
+	}
+	switch left = d.words.armed.Load(); left {
+	case unarmed:
+		return unarmed, false
+	case armed: // again: its sleeper checks for work after the exchange, and stays armed
+		return unarmed, true
+	}
+	return left, true
+}
+
+// settle disarms a bell whose sleepers have been woken, unless it has been armed again, or
+// marked by another process.
+func (d Doorbell) settle(left uint32) { d.words.armed.CompareAndSwap(left, unarmed) }
 
 // wake wakes all sleepers, announced or not.
 func (d Doorbell) wake() {

@@ -94,10 +94,13 @@ func TestRingLeavesTheMarksOfOthers(t *testing.T) {
 	bell := Doorbell{words}
 	other := mark ^ 4
 	bell.Arm()
-	words.armed.CompareAndSwap(armed, mark)  // this process is about to disarm the bell;
+	left, ok := bell.claim()                 // this process is about to disarm the bell;
 	bell.Arm()                               // its sleeper sleeps again,
 	words.armed.CompareAndSwap(armed, other) // and another process has only marked the bell
-	words.armed.CompareAndSwap(mark, unarmed)
+	bell.settle(left)
+	if !ok {
+		t.Error("an armed bell cannot be claimed")
+	}
 	if !bell.Armed() || !bell.Ring() {
 		t.Error("no ringer will wake the sleeper")
 	}
