@@ -39,6 +39,7 @@ type CompletionQueue struct {
 	looks   atomic.Uint64 // at the users, by those who take results; roughly
 	near    atomic.Uint32 // the user to look at first: the one after the latest that had something
 	far     atomic.Uint32 // the first of those that are looked at besides
+	driven  atomic.Uint32 // the first of those that the next thorough poll drives
 
 	notifier
 	moderator
@@ -117,9 +118,9 @@ func makeRing(depth int) []completion { return make([]completion, 1<<bits.Len(ui
 // been asked for, a peer has to be woken, another goroutine was at the queue or
 // its endpoints before, or the stack of this one has moved; see [asym.Mutex].
 func (q *CompletionQueue) Poll(results []nd.Result) (n int) {
-	switch all := q.countPoll()%thorough == 0; {
-	case all:
-		q.driveUsers()
+	switch thorough := q.countPoll()%thoroughEach == 0; {
+	case thorough:
+		q.driveNext()
 	case q.isEmpty():
 		asym.Store(&q.looks, q.looks.Load()+1)
 		if users := *q.users.Load(); len(users) != 1 {
@@ -144,10 +145,13 @@ func (q *CompletionQueue) passes() bool { return q.isEmpty() && !q.ended.Load() 
 // happens at the same moment.
 func (q *CompletionQueue) isEmpty() bool { return q.head.Load() == q.tail.Load() }
 
-// thorough is how many polls it takes until one drives all endpoints, even if
-// there are results, and those that do not seem to want it: a peer may have left,
-// or died.
-const thorough = 1024
+// One poll in thoroughEach drives thoroughUsers endpoints, even if there are
+// results, and even endpoints that do not seem to want it: a peer may have left, or
+// died. It does not drive all of many: that would take microseconds.
+const (
+	thoroughEach  = 1024
+	thoroughUsers = 8
+)
 
 // serveUsers drives the endpoints that have something to do, until there is a
 // result. Results of messages may come back at once. Of many endpoints it looks
@@ -199,6 +203,21 @@ func (q *CompletionQueue) serveSome(results []nd.Result, users []*Endpoint, at, 
 		}
 	}
 	return 0, false
+}
+
+// driveNext drives some users, the next ones each time.
+func (q *CompletionQueue) driveNext() {
+	asym.Store(&q.looks, q.looks.Load()+1)
+	users := *q.users.Load()
+	at := int(q.driven.Load())
+	for range min(len(users), thoroughUsers) {
+		if at >= len(users) {
+			at = 0
+		}
+		users[at].drive()
+		at++
+	}
+	asym.Store32(&q.driven, uint32(at))
 }
 
 func (q *CompletionQueue) driveUsers() {
