@@ -43,7 +43,8 @@ type Verdict struct {
 	All       *Seen // nil if not measured
 	Near, Far *Seen // at each distance of the cores, nil if too little was measured there
 	Why       string
-	open      bool // more repeats may change the outcome
+	undecided []string // the distances whose interval holds the bar, if it was checked at each
+	open      bool     // more repeats may change the outcome
 }
 
 // Card is what a report says about all bars.
@@ -66,30 +67,36 @@ func Check(rep *report.Report) *Card {
 	return c
 }
 
-// check judges a bar at each distance that has enough repeats for it, and else
-// all repeats together. The worse outcome counts.
+// check checks a bar at each distance where the interval decides it, and the
+// worse outcome counts. If no distance decides it, all repeats together do.
 func (b *Bar) check(rep *report.Report, near, far *distance) Verdict {
 	all, err := b.seen(&view{rep: rep})
 	if err != nil {
 		return Verdict{Bar: b, Outcome: NotMeasured, Why: err.Error(), open: true}
 	}
-	v := Verdict{Bar: b, All: &all}
+	v := Verdict{Bar: b, All: &all, open: !b.decides(all)}
 	if near != nil {
 		v.Near, v.Far = b.at(rep, near), b.at(rep, far)
+		v.open = false
 	}
-	judged := []*Seen{v.Near, v.Far}
-	if v.Near == nil && v.Far == nil {
-		judged = []*Seen{v.All}
-	}
-	for _, s := range judged {
-		if s == nil {
+	for _, at := range []struct {
+		name string
+		*Seen
+	}{{"near", v.Near}, {"far", v.Far}} {
+		if at.Seen == nil {
 			continue
 		}
-		outcome, why := b.judge(*s)
-		if v.Outcome == "" || slices.Index(worse, outcome) > slices.Index(worse, v.Outcome) {
+		if !b.decides(*at.Seen) {
+			v.open = true
+			v.undecided = append(v.undecided, fmt.Sprintf("%s undecided: %s", at.name, b.interval(*at.Seen)))
+			continue
+		}
+		if outcome, why := b.judge(*at.Seen); v.Outcome == "" || slices.Index(worse, outcome) > slices.Index(worse, v.Outcome) {
 			v.Outcome, v.Why = outcome, why
 		}
-		v.open = v.open || b.clears(s.Low, b.Required) != b.clears(s.High, b.Required)
+	}
+	if v.Outcome == "" {
+		v.Outcome, v.Why = b.judge(all)
 	}
 	return v
 }
@@ -103,18 +110,26 @@ func (b *Bar) at(rep *report.Report, d *distance) *Seen {
 }
 
 func (b *Bar) judge(s Seen) (Outcome, string) {
-	decided := b.clears(s.Low, b.Required) == b.clears(s.High, b.Required)
 	switch {
 	case !b.More && (b.limit == measure.RawLine || b.limit == measure.RawRoundTrip) && s.Value < leastRatio:
 		return Suspect, fmt.Sprintf("it took %.2f of what the bare cache line took, so the machine changed between the two", s.Value)
-	case !decided && s.High > widest*s.Low:
-		return Noisy, fmt.Sprintf("the interval from %s to %s of %d repeats holds the bar", b.format(s.Low), b.format(s.High), s.Repeats)
+	case !b.decides(s) && s.High > widest*s.Low:
+		return Noisy, "the interval holds the bar: " + b.interval(s)
 	case b.clears(s.Value, b.Aim):
 		return AimMet, ""
 	case b.clears(s.Value, b.Required):
 		return Met, ""
 	}
 	return Missed, ""
+}
+
+// decides reports whether the whole interval lies on one side of the bar.
+func (b *Bar) decides(s Seen) bool {
+	return b.clears(s.Low, b.Required) == b.clears(s.High, b.Required)
+}
+
+func (b *Bar) interval(s Seen) string {
+	return fmt.Sprintf("%s to %s in %d repeats", b.format(s.Low), b.format(s.High), s.Repeats)
 }
 
 func (b *Bar) clears(seen, bar float64) bool {

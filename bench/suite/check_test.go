@@ -106,6 +106,18 @@ func TestDistances(t *testing.T) {
 			t.Errorf("near %v, far %v: %v, seen %v and %v; want %v", c.near, c.far, v.Outcome, v.Near, v.Far, c.want)
 		}
 	}
+	// A distance whose interval holds the bar is asked for again, and does not count before it decides.
+	for _, c := range []struct {
+		near, far float64
+		held      int
+		want      Outcome
+	}{{1.4, 1.1, 0, AimMet}, {1.1, 1.4, 5, AimMet}, {1.4, 1.5, 0, Missed}} {
+		r := both(c.near, c.far)
+		r.Limit.Ratios[c.held], r.Limit.Ratios[c.held+1] = 1.3, 1.3
+		if v := check(line, r); v.Outcome != c.want || !v.open || len(v.undecided) != 1 {
+			t.Errorf("near %v, far %v, one undecided: %v, open %v, undecided %q; want %v", c.near, c.far, v.Outcome, v.open, v.undecided, c.want)
+		}
+	}
 	v := check(line, changed(both(1.1, 1.1), func(r *report.Result) {
 		for i := range 4 {
 			r.Drifts[5+i] = 2

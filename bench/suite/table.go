@@ -55,6 +55,9 @@ func (c *Card) rows() [][]string {
 		if v.Why != "" {
 			outcome += ": " + v.Why
 		}
+		for _, u := range v.undecided {
+			outcome += "; " + u
+		}
 		rows = append(rows, append(row, b.bound(b.Required), b.bound(b.Aim), outcome))
 	}
 	return rows
