@@ -1,5 +1,5 @@
 /*
- * The end of a connection, for Spin: last look, letting go, and who frees what (endpoint/connection.go, teardown.go).
+ * The end of a connection, for Spin: last look, letting go, and who frees what (endpoint/cm_connection.go, cm_teardown.go).
  *
  * Two sides share a record, which is the active side's memory, and a half each, which is that side's memory. Either side
  * ends the connection by force or in good order, either process may die at any step, and in the end all three are freed.
