@@ -74,10 +74,9 @@ func (b *Bar) check(rep *report.Report, near, far *distance) Verdict {
 	if err != nil {
 		return Verdict{Bar: b, Outcome: NotMeasured, Why: err.Error(), open: true}
 	}
-	v := Verdict{Bar: b, All: &all, open: !b.decides(all)}
+	v := Verdict{Bar: b, All: &all}
 	if near != nil {
 		v.Near, v.Far = b.at(rep, near), b.at(rep, far)
-		v.open = false
 	}
 	for _, at := range []struct {
 		name string
@@ -97,6 +96,7 @@ func (b *Bar) check(rep *report.Report, near, far *distance) Verdict {
 	}
 	if v.Outcome == "" {
 		v.Outcome, v.Why = b.judge(all)
+		v.open = v.open || !b.decides(all)
 	}
 	return v
 }

@@ -106,6 +106,13 @@ func TestDistances(t *testing.T) {
 			t.Errorf("near %v, far %v: %v, seen %v and %v; want %v", c.near, c.far, v.Outcome, v.Near, v.Far, c.want)
 		}
 	}
+	// A result without lines is checked as a whole, and asked for again if that does not decide.
+	noise := comparedEach(changed(result("alloc_noise", 8, 1.3), func(r *report.Result) { r.Lines = nil }), measure.RawLineNoise, []float64{1, 1, 1.3, 90, 110})
+	noise.Repeats = []float64{1, 1, 1.3, 90, 110}
+	wide := Bar{Required: 5, Aim: 2, figure: beyondLimit(ours("alloc_noise", 8), measure.RawLineNoise)}
+	if v := check(wide, noise, both(1.1, 1.1)); v.Outcome != Noisy || !v.open {
+		t.Errorf("noise beside two distances: %v, open %v; want %v, open", v.Outcome, v.open, Noisy)
+	}
 	// A distance whose interval holds the bar is asked for again, and does not count before it decides.
 	for _, c := range []struct {
 		near, far float64
