@@ -11,11 +11,12 @@ import (
 func (p *page) head() {
 	p.printf(`# Conformance
 
-This page is generated: `+"`go test ./endpoint -run 'TestConformance$' -update`"+` writes it, and the same
-test without `+"`-update`"+` fails when it is out of date.
+`+"`go test ./endpoint -run 'TestConformance$' -update`"+` generates this page. Without `+"`-update`"+` the test fails if the
+page is out of date.
 
 The suite of package [nd/ndtest](../nd/ndtest) checks a provider against the %d rows of the
-conformance table. Each row is a subtest named by its number. softnd's own runs are:
+conformance table. Each row is a subtest named by its number. The runs of softnd are named by executor, kind of memory,
+and whether the two sides are goroutines or processes:
 
 `, ndtest.Rows)
 	for _, r := range p.runs {
@@ -37,7 +38,7 @@ conformance table. Each row is a subtest named by its number. softnd's own runs 
 			adapted++
 		}
 	}
-	p.printf("\n%d of the rows pass: %d in every run, %d in every run but those that skip them. %d of them are adapted: they check\nsomething in place of what the table asks for.",
+	p.printf("\n%d rows pass: %d in every run, %d in every run except those that skip them. %d of them are adapted: they check\na property in Go that replaces the one of the table.",
 		count[ndtest.Passed], count[ndtest.Passed]-inSome, inSome, adapted)
 	p.printf(" %d rows fail, %d are skipped in all runs, %d have no test.\n",
 		count[ndtest.Failed], count[ndtest.Skipped], count[ndtest.NoTest])
@@ -69,7 +70,7 @@ func (p *page) exceptions() {
 		}
 	}
 	p.section("Rows that some runs skip", skips, "row", "skipped in", "why")
-	p.section("Adapted rows", adapted, "row", "what is checked in its place, and why")
+	p.section("Adapted rows", adapted, "row", "what is checked instead, and why")
 	p.section("Rows without a test", without, "row", "why")
 }
 

@@ -153,9 +153,9 @@ func (p *page) model() {
 	p.printf(`
 ## The model
 
-What each part of package nd is in NetworkDirect, which rows use it themselves (in parentheses: only through
-helpers), and whether all of those pass. Where no row uses it, tests that do, the most specific ones
-first. Their result is ` + "`go test`" + `: they run with ` + "`go test ./...`" + `, and this page does not know how they end.
+For each part of package nd, the tables name its origin in NetworkDirect, the rows that use it, and their result.
+Rows in parentheses use it only through helper functions. If no row uses a part, other tests are named, the most specific
+ones first. The result ` + "`go test`" + ` means that these tests run with ` + "`go test ./...`" + ` and are not part of this page.
 `)
 	for _, kind := range kinds {
 		p.printf("\n### %s\n\n| Go | NetworkDirect | tests | result |\n|---|---|---|---|\n", kind)
@@ -245,7 +245,7 @@ func andMore(names []string, more int) string {
 
 // table lists the conformance table, and what the suite checks beyond it.
 func (p *page) table() {
-	p.printf("\n## The conformance table\n\n| row | what must hold | result |\n|---|---|---|\n")
+	p.printf("\n## The conformance table\n\n| row | requirement | result |\n|---|---|---|\n")
 	for _, s := range ndtest.Scenarios() {
 		result := string(p.result(s.ID))
 		if _, ok := ndtest.Adapted[s.ID]; ok {
