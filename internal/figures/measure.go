@@ -49,7 +49,7 @@ func measure(to string, quick bool) error {
 	rep.Command = []string{"go", "run", "./internal/figures", "-measure"}
 	rep.Results = append(rep.Results, benchmarks(calls.String())...)
 	for i := range rep.Results {
-		rep.Results[i].Distribution = nil // no page shows one
+		leaveOutRepeats(&rep.Results[i])
 	}
 	f, err := os.Create(to)
 	if err != nil {
@@ -59,6 +59,15 @@ func measure(to string, quick bool) error {
 		return err
 	}
 	return pictures(program)
+}
+
+// leaveOutRepeats keeps what pages show, medians and their intervals: the median
+// takes the place of the repeats.
+func leaveOutRepeats(r *report.Result) {
+	r.Distribution, r.Repeats, r.Drifts, r.Lines = nil, []float64{r.Value}, nil, nil
+	if r.Limit != nil {
+		r.Limit.Ratios = nil
+	}
 }
 
 // pictures measures softnd beside the peers that are installed, and draws them.
