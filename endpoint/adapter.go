@@ -18,7 +18,7 @@ const (
 	maxRegistration   = 64 << 30
 	maxTransfer       = 1 << 30
 	maxSGE            = 16
-	leastSGE          = 4 // granted even if fewer are asked for
+	minGrantedSGE     = 4 // granted even if fewer are requested
 	maxQueueDepth     = 4096
 	maxSharedDepth    = 4096
 	defaultQueueDepth = 64
@@ -35,11 +35,11 @@ type Adapter struct {
 	space    *window.Space
 	closed   atomic.Bool
 
-	naming     sync.Mutex    // held by the one who makes the privileged token
-	privileged atomic.Uint32 // 0 = nobody has asked for it
+	privilegedMu sync.Mutex    // held while the privileged token is made
+	privileged   atomic.Uint32 // the token; 0 until PrivilegedToken is called
 }
 
-// Query returns the limits.
+// Query returns the limits of the adapter.
 func (a *Adapter) Query(version uint32) (nd.AdapterInfo, error) {
 	if version != nd.InfoVersion1 && version != nd.InfoVersion2 {
 		return nd.AdapterInfo{}, a.fail("query", nd.InvalidParameter, fmt.Sprintf("structure version %#x", version), "ask for nd.InfoVersion2")
@@ -72,33 +72,33 @@ func (a *Adapter) Query(version uint32) (nd.AdapterInfo, error) {
 // QueryAddressList returns the address of the member.
 func (a *Adapter) QueryAddressList() ([]netip.Addr, error) { return a.provider.QueryAddressList() }
 
-// Control is vendor specific, and softnd has no such control.
+// Control fails with nd.NotSupported: softnd defines no vendor-specific control codes.
 func (a *Adapter) Control(context.Context, uint32, []byte, []byte) (int, error) {
-	return 0, a.fail("control", nd.NotSupported, "softnd defines no codes", "use the methods of nd.Adapter")
+	return 0, a.fail("control", nd.NotSupported, "softnd defines no control codes", "use the methods of nd.Adapter")
 }
 
-// CreateCompletionQueue makes a queue that holds depth results at least.
+// CreateCompletionQueue makes a queue that holds at least depth results.
 func (a *Adapter) CreateCompletionQueue(ctx context.Context, depth int) (nd.CompletionQueue, error) {
 	const op = "create completion queue"
-	if err := a.usable(ctx, op); err != nil {
+	if err := a.checkUsable(ctx, op); err != nil {
 		return nil, err
 	}
 	if depth < 1 || depth > maxCQDepth {
-		return nil, a.fail(op, nd.InvalidParameter3, fmt.Sprintf("depth %d, granted 1 to %d", depth, maxCQDepth), "choose a depth within the limits")
+		return nil, a.fail(op, nd.InvalidParameter3, fmt.Sprintf("depth %d, allowed 1 to %d", depth, maxCQDepth), "choose a depth within the limits")
 	}
 	return newCompletionQueue(a, depth), nil
 }
 
-// CreateMemoryRegion makes an empty region.
+// CreateMemoryRegion makes a region without memory.
 func (a *Adapter) CreateMemoryRegion(ctx context.Context) (nd.MemoryRegion, error) {
 	const op = "create memory region"
-	if err := a.begin(ctx, op); err != nil {
+	if err := a.beginCall(ctx, op); err != nil {
 		return nil, err
 	}
-	defer a.provider.sleep.end()
+	defer a.provider.waiters.endCall()
 	r, err := a.space.NewRegion()
 	if err != nil {
-		return nil, a.shortage(op, err)
+		return nil, a.allocError(op, err)
 	}
 	return &MemoryRegion{adapter: a, region: r}, nil
 }
@@ -116,13 +116,13 @@ func (a *Adapter) Register(ctx context.Context, buf []byte, flags nd.RegionFlags
 	return r, nil
 }
 
-// Allocate makes a region of arena memory, which peers reach with one copy
-// and without this process. Its pages are reserved now.
+// Allocate makes a region of arena memory. Peers reach it with one copy and without this
+// process. Its pages are reserved now.
 //
-// Go's race detector watches only memory of Go's heap and of variables, so it reports no
-// race in this memory. A test that looks for races in a program registers memory from
-// make instead: all requests but fast registrations work on it, and the detector sees
-// the program's accesses and those that this process makes for requests.
+// Go's race detector watches only Go's heap and variables, so it reports no race in arena
+// memory. A test that looks for races in a program can register memory from make instead. All
+// requests except fast registrations work on it. The detector then sees the program's accesses
+// and those that this process makes for requests.
 func (a *Adapter) Allocate(ctx context.Context, size int, flags nd.RegionFlags) (nd.MemoryRegion, error) {
 	const op = "allocate memory region"
 	switch {
@@ -133,10 +133,10 @@ func (a *Adapter) Allocate(ctx context.Context, size int, flags nd.RegionFlags) 
 	case size > maxRegistration:
 		return nil, a.fail(op, nd.InvalidParameter, fmt.Sprintf("%d bytes, at most %d in one region", size, maxRegistration), "use several regions")
 	}
-	if err := a.begin(ctx, op); err != nil {
+	if err := a.beginCall(ctx, op); err != nil {
 		return nil, err
 	}
-	defer a.provider.sleep.end()
+	defer a.provider.waiters.endCall()
 	r, err := a.CreateMemoryRegion(ctx)
 	if err != nil {
 		return nil, err
@@ -145,7 +145,7 @@ func (a *Adapter) Allocate(ctx context.Context, size int, flags nd.RegionFlags) 
 	mr.size = uint64(size)
 	if mr.offset, err = a.provider.member.Heap().Alloc(mr.size); err != nil {
 		mr.Close()
-		return nil, a.shortage(op, err)
+		return nil, a.allocError(op, err)
 	}
 	buf, err := a.provider.arena.Bytes(mr.offset, uint64(size))
 	if err == nil {
@@ -158,23 +158,23 @@ func (a *Adapter) Allocate(ctx context.Context, size int, flags nd.RegionFlags) 
 	return mr, nil
 }
 
-// CreateMemoryWindow makes an invalid window.
+// CreateMemoryWindow makes a window that is not bound.
 func (a *Adapter) CreateMemoryWindow(ctx context.Context) (nd.MemoryWindow, error) {
 	const op = "create memory window"
-	if err := a.begin(ctx, op); err != nil {
+	if err := a.beginCall(ctx, op); err != nil {
 		return nil, err
 	}
-	defer a.provider.sleep.end()
+	defer a.provider.waiters.endCall()
 	w, err := a.space.NewWindow()
 	if err != nil {
-		return nil, a.shortage(op, err)
+		return nil, a.allocError(op, err)
 	}
-	return &MemoryWindow{adapter: a, window: w, gone: make(chan struct{})}, nil
+	return &MemoryWindow{adapter: a, window: w, closeDone: make(chan struct{})}, nil
 }
 
 // CreateConnector makes an unbound connector.
 func (a *Adapter) CreateConnector(ctx context.Context) (nd.Connector, error) {
-	if err := a.usable(ctx, "create connector"); err != nil {
+	if err := a.checkUsable(ctx, "create connector"); err != nil {
 		return nil, err
 	}
 	return &Connector{adapter: a}, nil
@@ -182,25 +182,24 @@ func (a *Adapter) CreateConnector(ctx context.Context) (nd.Connector, error) {
 
 // CreateListener makes an unbound listener.
 func (a *Adapter) CreateListener(ctx context.Context) (nd.Listener, error) {
-	if err := a.usable(ctx, "create listener"); err != nil {
+	if err := a.checkUsable(ctx, "create listener"); err != nil {
 		return nil, err
 	}
 	return &Listener{adapter: a}, nil
 }
 
-// Close closes the handle. Objects made through it live on until they are
-// closed themselves.
+// Close closes the handle. Objects created through it stay usable until they are closed.
 func (a *Adapter) Close() error {
 	a.closed.Store(true)
 	return nil
 }
 
-func (a *Adapter) usable(ctx context.Context, op string) error {
+func (a *Adapter) checkUsable(ctx context.Context, op string) error {
 	if a.closed.Load() {
 		return a.fail(op, nd.InvalidHandle, "the adapter is closed", "open it again")
 	}
-	if a.provider.sleep.shut.Load() {
-		return a.providerClosed(op)
+	if a.provider.waiters.closed.Load() {
+		return a.closedProviderError(op)
 	}
 	if ctx.Err() != nil {
 		return nd.CanceledError(ctx, op, "adapter")
@@ -208,34 +207,35 @@ func (a *Adapter) usable(ctx context.Context, op string) error {
 	return nil
 }
 
-// begin is usable for a call that uses the arena. Provider.Close waits for its end, a call
-// of sleepers.end: afterwards the arena may be closed, and its descriptor another file's.
-func (a *Adapter) begin(ctx context.Context, op string) error {
-	if err := a.usable(ctx, op); err != nil {
+// beginCall is checkUsable for a call that uses the arena. Provider.Close blocks until the call
+// ends with endCall: the arena may be unmapped afterwards, and its descriptor may be another
+// file's.
+func (a *Adapter) beginCall(ctx context.Context, op string) error {
+	if err := a.checkUsable(ctx, op); err != nil {
 		return err
 	}
-	if !a.provider.sleep.begin() {
-		return a.providerClosed(op)
+	if !a.provider.waiters.beginCall() {
+		return a.closedProviderError(op)
 	}
 	return nil
 }
 
-func (a *Adapter) providerClosed(op string) error {
-	return a.fail(op, nd.DeviceRemoved, "its provider has been closed", "close what is left of it")
+func (a *Adapter) closedProviderError(op string) error {
+	return a.fail(op, nd.DeviceRemoved, "the provider is closed", "close the objects that are left")
 }
 
 func (a *Adapter) fail(op string, s nd.Status, detail, next string) error {
 	return &nd.OpError{Op: op, Object: "adapter", Status: s, Detail: detail, Next: next}
 }
 
-// shortage wraps an error of the arena in the status that fits.
-func (a *Adapter) shortage(op string, err error) error {
+// allocError returns the error of a call for which the arena has no room, with a fitting status.
+func (a *Adapter) allocError(op string, err error) error {
 	status, next := nd.InsufficientResources, ""
 	switch {
-	case errors.Is(err, shm.ErrShortage): // which says what to do
+	case errors.Is(err, shm.ErrShortage): // its text says what to do
 		status = nd.NoMemory
 	case errors.Is(err, shm.ErrFull):
-		next = "close regions and windows that are not needed, here or in other processes"
+		next = "close unused regions and windows, here or in other processes"
 	}
 	return &nd.OpError{Op: op, Object: "adapter", Status: status, Err: err, Next: next}
 }

@@ -14,22 +14,22 @@ var (
 	_ nd.RouteResolver          = (*Provider)(nil)
 )
 
-// QueryNDK returns the limits that only the kernel flavour of the model names.
+// QueryNDK returns the limits that only the kernel version of the model has.
 func (a *Adapter) QueryNDK() (nd.NDKInfo, error) {
 	return nd.NDKInfo{FastRegisterPageCount: fastRegisterPages, Technology: nd.TechnologyUndefined}, nil
 }
 
-// ResolveRoute returns this member's address for each member that is there,
-// itself included.
+// ResolveRoute returns this member's address if remote is the address of a present member, which
+// can be itself.
 func (p *Provider) ResolveRoute(remote netip.Addr) (netip.Addr, error) {
 	fail := func(s nd.Status, detail, next string) (netip.Addr, error) {
 		return netip.Addr{}, &nd.OpError{Op: "resolve route", Object: remote.String(), Status: s, Detail: detail, Next: next}
 	}
 	slot, ok := slotOf(remote.Unmap())
 	if !ok {
-		return fail(nd.InvalidAddress, "no address of this arena", "ask for an address that a peer got from QueryAddressList")
+		return fail(nd.InvalidAddress, "not an address of this arena", "use an address that a peer got from QueryAddressList")
 	}
-	if p.sleep.shut.Load() {
+	if p.waiters.closed.Load() {
 		return fail(nd.InvalidHandle, "the provider is closed", "")
 	}
 	if _, err := p.arena.PeerInSlot(slot); err != nil {
@@ -38,23 +38,21 @@ func (p *Provider) ResolveRoute(remote netip.Addr) (netip.Addr, error) {
 	return Address(p.member.ID()), nil
 }
 
-// SharedAddress is a local address for many active connectors. Its port is
-// taken until it is closed and the last connector that left from it has been
-// closed, too.
+// SharedAddress is a local address for many active connectors. Its port stays in use until the
+// address and the last connector that uses it are closed.
 type SharedAddress struct {
 	adapter *Adapter
 	addr    netip.AddrPort
 
 	mu      sync.Mutex
-	remotes map[netip.AddrPort]struct{} // connected, or being connected
+	remotes map[netip.AddrPort]struct{} // connected or being connected
 	closed  bool
 }
 
-// CreateSharedAddress makes addr, or a free port of it, a local address for
-// many connectors.
+// CreateSharedAddress makes addr, or a free port of it, a local address for many connectors.
 func (a *Adapter) CreateSharedAddress(ctx context.Context, addr netip.AddrPort) (nd.SharedAddress, error) {
 	const op = "create shared address"
-	if err := a.usable(ctx, op); err != nil {
+	if err := a.checkUsable(ctx, op); err != nil {
 		return nil, err
 	}
 	local, err := a.bindLocal(op, "adapter", addr)
@@ -69,18 +67,18 @@ func (s *SharedAddress) LocalAddress() (netip.AddrPort, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return netip.AddrPort{}, s.isClosed("get local address")
+		return netip.AddrPort{}, s.closedError("get local address")
 	}
 	return s.addr, nil
 }
 
-// Close gives the address up. Connections that left from it live on.
+// Close gives up the address. Its connections stay connected.
 func (s *SharedAddress) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.closed {
 		s.closed = true
-		s.giveBack()
+		s.releaseIfUnused()
 	}
 	return nil
 }
@@ -94,12 +92,12 @@ func (c *Connector) ConnectFrom(ctx context.Context, endpoint nd.Endpoint, from 
 	return c.connect(ctx, endpoint, shared, addr, params)
 }
 
-// use notes a connection to remote.
-func (s *SharedAddress) use(remote netip.AddrPort) error {
+// addRemote notes a connection to remote.
+func (s *SharedAddress) addRemote(remote netip.AddrPort) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return s.isClosed("connect")
+		return s.closedError("connect")
 	}
 	if _, ok := s.remotes[remote]; ok {
 		return s.fail("connect", nd.AddressAlreadyExists, s.addr.String()+" and "+remote.String()+" are connected, or being connected",
@@ -109,22 +107,23 @@ func (s *SharedAddress) use(remote netip.AddrPort) error {
 	return nil
 }
 
-// release is called when the connector to remote is closed or has failed.
-func (s *SharedAddress) release(remote netip.AddrPort) {
+// removeRemote is called when the connector to remote is closed or has failed.
+func (s *SharedAddress) removeRemote(remote netip.AddrPort) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.remotes, remote)
-	s.giveBack()
+	s.releaseIfUnused()
 }
 
-// giveBack frees the port if nobody needs it. The caller holds s.mu.
-func (s *SharedAddress) giveBack() {
+// releaseIfUnused frees the port if the address is closed and no connector uses it. The caller
+// holds s.mu.
+func (s *SharedAddress) releaseIfUnused() {
 	if s.closed && len(s.remotes) == 0 {
-		s.adapter.provider.ports.giveBack(s.addr.Port())
+		s.adapter.provider.ports.release(s.addr.Port())
 	}
 }
 
-func (s *SharedAddress) isClosed(op string) error {
+func (s *SharedAddress) closedError(op string) error {
 	return s.fail(op, nd.InvalidHandle, "it is closed", "create another")
 }
 

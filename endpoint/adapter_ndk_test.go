@@ -67,8 +67,8 @@ func connectFrom(a, b dialer, from nd.SharedAddress, to netip.AddrPort) (ca, cb 
 	return ca, cb
 }
 
-// listenToo returns the address of another listener, which puts its requests
-// before those of the first.
+// listenToo returns the address of another listener, which puts its requests before those of the
+// first.
 func (d dialer) listenToo() netip.AddrPort {
 	d.t.Helper()
 	first := d.listener
@@ -77,8 +77,7 @@ func (d dialer) listenToo() netip.AddrPort {
 	return addr
 }
 
-// TestSharedAddress: many connectors leave from one address, but only one for
-// each destination.
+// TestSharedAddress: many connectors can use one address, but only one for each destination.
 func TestSharedAddress(t *testing.T) {
 	a, b, addr := strangersPair(t)
 	shared := a.sharedAddress("0.0.0.0:700")
@@ -109,7 +108,7 @@ func TestSharedAddress(t *testing.T) {
 	cancel()
 	wantStatus(t, third.ConnectFrom(ctx, ep, shared, addr, nd.ConnectParams{}), nd.Canceled)
 
-	// The port is taken as long as somebody needs it.
+	// The port stays in use while a connector needs it.
 	a.good(shared.Close())
 	a.good(shared.Close())
 	wantStatus(t, third.ConnectFrom(a.ctx, ep, shared, addr, nd.ConnectParams{}), nd.InvalidHandle)
@@ -120,9 +119,9 @@ func TestSharedAddress(t *testing.T) {
 	a.good(a.connector().Bind(local))
 }
 
-// TestSharedAddressAfterAFailure is free for another attempt, from there or
-// from elsewhere.
-func TestSharedAddressAfterAFailure(t *testing.T) {
+// TestSharedAddressAfterFailure: a failed connector can try again, from the same or another
+// address.
+func TestSharedAddressAfterFailure(t *testing.T) {
 	a, b, addr := strangersPair(t)
 	shared := a.sharedAddress("0.0.0.0:0")
 	defer shared.Close()
@@ -154,8 +153,8 @@ func TestSharedAddressAfterAFailure(t *testing.T) {
 	a.good(<-accepted)
 }
 
-// TestSharedAddressOfOthers cannot be used.
-func TestSharedAddressOfOthers(t *testing.T) {
+// TestSharedAddressOfOtherAdapter cannot be used.
+func TestSharedAddressOfOtherAdapter(t *testing.T) {
 	a, b, addr := strangersPair(t)
 	theirs := b.sharedAddress("0.0.0.0:0")
 	defer theirs.Close()

@@ -9,24 +9,24 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// take puts an incoming request into a fresh connector.
-func (c *Connector) take(conn *connection, local netip.AddrPort) error {
+// takeRequest puts a connection request into a new connector.
+func (c *Connector) takeRequest(conn *connection, local netip.AddrPort) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.phase != fresh || c.closed {
+	if c.phase != phaseNew || c.closed {
 		conn.refuse()
-		return c.fail("get connection request", nd.InvalidParameter1, "the connector was used meanwhile", "pass a fresh connector")
+		return c.fail("get connection request", nd.InvalidParameter1, "the connector was used by another call", "pass a new connector")
 	}
-	c.unbind()
-	c.conn, c.phase, c.local = conn, requested, local
+	c.releaseAddress()
+	c.conn, c.phase, c.local = conn, phaseRequested, local
 	c.remote = netip.AddrPortFrom(Address(conn.peer.ID()), uint16(conn.record.port[active]))
-	c.private = conn.dataOf(active)
-	c.in = int(min(conn.record.readOut[active], maxReads))
-	c.out = int(min(conn.record.readIn[active], maxReads))
+	c.privateData = conn.privateData(active)
+	c.inboundReads = int(min(conn.record.readOut[active], maxReads))
+	c.outboundReads = int(min(conn.record.readIn[active], maxReads))
 	return nil
 }
 
-// Accept answers a request with yes, and waits for the active side's
+// Accept accepts a connection request and blocks until the active side has called
 // CompleteConnect.
 func (c *Connector) Accept(ctx context.Context, endpoint nd.Endpoint, params nd.ConnectParams) error {
 	const op = "accept"
@@ -35,24 +35,24 @@ func (c *Connector) Accept(ctx context.Context, endpoint nd.Endpoint, params nd.
 		return err
 	}
 	p := c.adapter.provider
-	if !p.sleep.begin() { // Provider.Close waits for the end
+	if !p.waiters.beginCall() { // Provider.Close blocks until the call ends
 		return canceled(ctx, errClosed, op, "connector")
 	}
-	defer p.sleep.end()
-	conn, err := c.accept(ep, params)
+	defer p.waiters.endCall()
+	conn, err := c.startAccept(ep, params)
 	if err != nil {
 		return err
 	}
-	werr := p.wait(ctx, testimony.Call{Op: op, Object: "connector", Peer: conn.peer.ID()}, func() { ep.drive() }, func() bool { return conn.state() != connAccepted || conn.gone() })
+	werr := p.wait(ctx, testimony.Call{Op: op, Object: "connector", Peer: conn.peer.ID()}, func() { ep.drive() }, func() bool { return conn.state() != connAccepted || conn.isPeerGone() })
 	if werr != nil {
-		conn.move(connAborted, connAccepted)
+		conn.transition(connAborted, connAccepted)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
 	if c.closed {
-		c.phase = dead
+		c.phase = phaseEnded
 		ep.terminate(ep.fail(op, nd.ConnectionAborted, "the connector was closed", ""))
 		return c.fail(op, nd.Canceled, "the connector was closed", "")
 	}
@@ -60,77 +60,77 @@ func (c *Connector) Accept(ctx context.Context, endpoint nd.Endpoint, params nd.
 	if ep.state() == connecting && s == connEstablished {
 		ep.step()
 	}
-	// Only the active side's end of an established connection is an abort here.
+	// If the active side aborts an established connection, this side was connected.
 	if ep.wasUp || ep.state() == connecting && s == connAborted && werr == nil {
 		if ep.state() == connecting {
 			ep.setState(connected)
 			ep.step()
 		}
-		c.phase = up
+		c.phase = phaseConnected
 		return nil
 	}
-	c.phase = dead
+	c.phase = phaseEnded
 	if s == connWithdrawn {
-		c.private = conn.dataOf(active)
+		c.privateData = conn.privateData(active)
 	}
-	ep.terminate(ep.fail(op, nd.ConnectionAborted, "the active side has given up", ""))
+	ep.terminate(ep.fail(op, nd.ConnectionAborted, "the active side has withdrawn or is gone", ""))
 	switch {
 	case s == connWithdrawn:
 		return c.fail(op, nd.ConnectionRefused, "the active side rejected or closed the connection", "")
 	case werr != nil:
 		return canceled(ctx, werr, op, "connector")
-	case conn.gone(): // and did not complete, as far as can be told: its record may be somebody else's by now
+	case conn.isPeerGone(): // and has not completed, as far as this process can know: the record's memory may be reused by now
 		return c.fail(op, nd.ConnectionRefused, conn.peer.String()+" has died or left", "")
 	}
-	return c.fail(op, nd.ConnectionAborted, "the endpoint was flushed or closed meanwhile", "")
+	return c.fail(op, nd.ConnectionAborted, "the endpoint was flushed or closed during the call", "")
 }
 
-// accept checks the state, joins and answers.
-func (c *Connector) accept(ep *Endpoint, params nd.ConnectParams) (*connection, error) {
+// startAccept checks the state, attaches to the peer and answers the request.
+func (c *Connector) startAccept(ep *Endpoint, params nd.ConnectParams) (*connection, error) {
 	const op = "accept"
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	conn := c.conn
-	if err := c.usable(op); err != nil {
+	if err := c.checkOpen(op); err != nil {
 		return nil, err
 	}
 	switch {
-	case c.phase == requested:
-	case c.phase == accepting || c.phase == up || c.phase == dialing || c.phase == awaitingUser:
+	case c.phase == phaseRequested:
+	case c.phase == phaseAccepting || c.phase == phaseConnected || c.phase == phaseConnecting || c.phase == phaseAccepted:
 		return nil, c.fail(op, nd.ConnectionActive, "the connector is connecting or connected", "")
 	default:
 		return nil, c.fail(op, nd.ConnectionInvalid, "the connector holds no connection request", "call Listener.GetConnectionRequest first")
 	}
-	if conn.gone() || conn.state() != connRequested {
-		c.phase = dead
+	if conn.isPeerGone() || conn.state() != connRequested {
+		c.phase = phaseEnded
 		conn.detach()
-		return nil, c.fail(op, nd.ConnectionAborted, "the active side has given up", "")
+		return nil, c.fail(op, nd.ConnectionAborted, "the active side has withdrawn or is gone", "")
 	}
-	if !ep.begin(conn, c) {
+	if !ep.beginConnecting(conn, c) {
 		return nil, c.fail(op, nd.ConnectionActive, "the endpoint is "+ep.state().String(), "accept with an idle endpoint")
 	}
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
 	c.ep = ep
-	err := conn.join(ep)
+	err := conn.attach(ep)
 	if err == nil {
-		conn.write(func() { conn.offer(ep, params) })
-		// What Accept grants, cut to what the active side asked for.
-		c.in = int(min(limit(params.InboundReadLimit), uint32(c.in)))
-		c.out = int(min(limit(params.OutboundReadLimit), uint32(c.out)))
-		ep.readLimit = c.out
-		if conn.move(connAccepted, connRequested) {
-			c.phase = accepting
+		conn.writeRecord(func() { conn.fillRecord(ep, params) })
+		// Accept's limits, cut to those that the active side requested.
+		c.inboundReads = int(min(clampReads(params.InboundReadLimit), uint32(c.inboundReads)))
+		c.outboundReads = int(min(clampReads(params.OutboundReadLimit), uint32(c.outboundReads)))
+		ep.readLimit = c.outboundReads
+		if conn.transition(connAccepted, connRequested) {
+			c.phase = phaseAccepting
 			return conn, nil
 		}
 	}
-	c.phase = dead
-	ep.terminate(ep.fail(op, nd.ConnectionAborted, "the active side has given up", ""))
+	c.phase = phaseEnded
+	ep.terminate(ep.fail(op, nd.ConnectionAborted, "the active side has withdrawn or is gone", ""))
 	conn.detach()
-	return nil, &nd.OpError{Op: op, Object: "connector", Status: nd.ConnectionAborted, Detail: "the active side has given up", Err: err}
+	return nil, &nd.OpError{Op: op, Object: "connector", Status: nd.ConnectionAborted, Detail: "the active side has withdrawn or is gone", Err: err}
 }
 
-// Reject answers with no, instead of Accept or of CompleteConnect.
+// Reject refuses a connection, instead of Accept or CompleteConnect.
 func (c *Connector) Reject(private []byte) error {
 	const op = "reject"
 	if len(private) > maxPrivateData {
@@ -138,25 +138,25 @@ func (c *Connector) Reject(private []byte) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err := c.usable(op); err != nil {
+	if err := c.checkOpen(op); err != nil {
 		return err
 	}
 	conn := c.conn
 	switch c.phase {
-	case requested:
-		conn.write(func() { conn.record.dataLen[passive] = uint32(copy(conn.record.data[passive][:], private)) })
-		c.phase = dead
-		ok := conn.move(connRefused, connRequested)
+	case phaseRequested:
+		conn.writeRecord(func() { conn.record.dataLen[passive] = uint32(copy(conn.record.data[passive][:], private)) })
+		c.phase = phaseEnded
+		ok := conn.transition(connRefused, connRequested)
 		conn.detach()
-		if !ok || conn.gone() {
-			return c.fail(op, nd.ConnectionAborted, "the active side has given up", "")
+		if !ok || conn.isPeerGone() {
+			return c.fail(op, nd.ConnectionAborted, "the active side has withdrawn or is gone", "")
 		}
 		return nil
-	case awaitingUser:
-		if !c.withdraw(private) || conn.gone() {
-			return c.fail(op, nd.ConnectionAborted, "the passive side has given up", "")
+	case phaseAccepted:
+		if !c.withdraw(private) || conn.isPeerGone() {
+			return c.fail(op, nd.ConnectionAborted, "the passive side has ended the connection or is gone", "")
 		}
 		return nil
 	}
-	return c.fail(op, nd.ConnectionInvalid, "there is nothing to reject", "")
+	return c.fail(op, nd.ConnectionInvalid, "the connector holds no request and no accepted Connect", "")
 }

@@ -10,7 +10,8 @@ import (
 	"github.com/softnd/softnd/shm"
 )
 
-// Connect asks the listener at addr for a connection and waits for its answer.
+// Connect requests a connection from the listener at addr and blocks until the listener's side
+// has answered.
 func (c *Connector) Connect(ctx context.Context, endpoint nd.Endpoint, addr netip.AddrPort, params nd.ConnectParams) error {
 	return c.connect(ctx, endpoint, nil, addr, params)
 }
@@ -18,72 +19,72 @@ func (c *Connector) Connect(ctx context.Context, endpoint nd.Endpoint, addr neti
 func (c *Connector) connect(ctx context.Context, endpoint nd.Endpoint, from *SharedAddress, addr netip.AddrPort, params nd.ConnectParams) error {
 	const op = "connect"
 	p := c.adapter.provider
-	if !p.sleep.begin() { // Provider.Close waits for the end
+	if !p.waiters.beginCall() { // Provider.Close blocks until the call ends
 		return canceled(ctx, errClosed, op, "connector")
 	}
-	defer p.sleep.end()
-	conn, err := c.dial(ctx, endpoint, from, addr, params)
+	defer p.waiters.endCall()
+	conn, err := c.startConnect(ctx, endpoint, from, addr, params)
 	if err != nil {
 		return err
 	}
-	werr := p.wait(ctx, testimony.Call{Op: op, Object: fmt.Sprintf("%s, port %d", conn.peer.Name(), addr.Port()), Peer: conn.peer.ID()}, nil, func() bool { return conn.state() != connRequested || conn.gone() })
+	werr := p.wait(ctx, testimony.Call{Op: op, Object: fmt.Sprintf("%s, port %d", conn.peer.Name(), addr.Port()), Peer: conn.peer.ID()}, nil, func() bool { return conn.state() != connRequested || conn.isPeerGone() })
 	if werr != nil {
-		conn.move(connWithdrawn, connRequested, connAccepted)
+		conn.transition(connWithdrawn, connRequested, connAccepted)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch s := conn.state(); {
-	case s == connAccepted && !conn.gone():
-		return c.answered(conn)
+	case s == connAccepted && !conn.isPeerGone():
+		return c.handleAccepted(conn)
 	case s == connRefused:
-		c.private = conn.dataOf(passive)
-		c.retreat(conn)
-		c.unbind()
-		return c.fail(op, nd.ConnectionRefused, "nobody listens at "+addr.String()+", its backlog is full, or the request was rejected", "retry, or look at GetPrivateData")
+		c.privateData = conn.privateData(passive)
+		c.undoConnect(conn)
+		c.releaseAddress()
+		return c.fail(op, nd.ConnectionRefused, "no listener at "+addr.String()+", its backlog is full, or it rejected the request", "retry, or read the reason with GetPrivateData")
 	case s == connWithdrawn:
-		c.retreat(conn)
+		c.undoConnect(conn)
 		if werr != nil {
 			return canceled(ctx, werr, op, "connector")
 		}
 		return c.fail(op, nd.Canceled, "the connector was closed", "")
 	}
-	c.retreat(conn)
-	c.unbind()
+	c.undoConnect(conn)
+	c.releaseAddress()
 	return c.fail(op, nd.HostUnreachable, conn.peer.String()+" has died or left", "")
 }
 
-// dial checks the arguments and sends the request.
-func (c *Connector) dial(ctx context.Context, endpoint nd.Endpoint, from *SharedAddress, addr netip.AddrPort, params nd.ConnectParams) (*connection, error) {
+// startConnect checks the arguments and sends the connection request.
+func (c *Connector) startConnect(ctx context.Context, endpoint nd.Endpoint, from *SharedAddress, addr netip.AddrPort, params nd.ConnectParams) (*connection, error) {
 	const op = "connect"
 	ep, err := c.checkParams(op, endpoint, params)
 	if err != nil {
 		return nil, err
 	}
 	if addr.Addr().IsUnspecified() || !addr.IsValid() {
-		return nil, c.fail(op, nd.BadNetworkName, "address "+addr.String(), "connect to a listener's address")
+		return nil, c.fail(op, nd.BadNetworkName, "address "+addr.String()+" is unspecified or invalid", "connect to a listener's address")
 	}
 	if ctx.Err() != nil {
 		return nil, nd.CanceledError(ctx, op, "connector")
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err := c.usable(op); err != nil {
+	if err := c.checkOpen(op); err != nil {
 		return nil, err
 	}
-	if c.phase != fresh {
+	if c.phase != phaseNew {
 		return nil, c.fail(op, nd.ConnectionActive, "the connector is connecting or connected, or was", "create another connector")
 	}
-	peer, err := c.reach(op, addr)
+	peer, err := c.findPeer(op, addr)
 	if err != nil {
-		c.unbind() // as after every failure that may be tried again
+		c.releaseAddress() // as after every failure that allows another attempt
 		return nil, err
 	}
-	release, err := c.departFrom(op, from, addr)
+	release, err := c.bindForConnect(op, from, addr)
 	if err != nil {
 		return nil, err
 	}
 	conn, err := c.newRecord(op, peer)
-	if err == nil && !ep.begin(conn, c) {
+	if err == nil && !ep.beginConnecting(conn, c) {
 		_ = conn.provider.member.Heap().Free(conn.offset)
 		err = c.fail(op, nd.ConnectionActive, "the endpoint is "+ep.state().String(), "connect an idle endpoint")
 	}
@@ -91,16 +92,16 @@ func (c *Connector) dial(ctx context.Context, endpoint nd.Endpoint, from *Shared
 		release()
 		return nil, err
 	}
-	conn.request(c.local.Port(), addr.Port(), ep, params)
-	c.conn, c.ep, c.phase, c.remote, c.private = conn, ep, dialing, addr, nil
+	conn.sendRequest(c.local.Port(), addr.Port(), ep, params)
+	c.conn, c.ep, c.phase, c.remote, c.privateData = conn, ep, phaseConnecting, addr, nil
 	return conn, nil
 }
 
-// reach finds the process that has an address.
-func (c *Connector) reach(op string, addr netip.AddrPort) (*shm.Peer, error) {
+// findPeer returns the process that has an address.
+func (c *Connector) findPeer(op string, addr netip.AddrPort) (*shm.Peer, error) {
 	slot, ok := slotOf(addr.Addr())
 	if !ok {
-		return nil, c.fail(op, nd.NetworkUnreachable, addr.String()+" is no address of this arena", "connect to an address that a peer got from QueryAddressList")
+		return nil, c.fail(op, nd.NetworkUnreachable, addr.String()+" is not an address of this arena", "connect to an address that a peer got from QueryAddressList")
 	}
 	peer, err := c.adapter.provider.arena.PeerInSlot(slot)
 	if err != nil {
@@ -109,71 +110,72 @@ func (c *Connector) reach(op string, addr netip.AddrPort) (*shm.Peer, error) {
 	return peer, nil
 }
 
-// departFrom makes sure that the connector has a local address: from, if it is
-// not nil, or the one that it is bound to, or any. release undoes that.
-func (c *Connector) departFrom(op string, from *SharedAddress, addr netip.AddrPort) (release func(), err error) {
+// bindForConnect gives the connector a local address: from unless it is nil, the address that it
+// is bound to, or any. release undoes that.
+func (c *Connector) bindForConnect(op string, from *SharedAddress, addr netip.AddrPort) (release func(), err error) {
 	switch {
 	case from != nil:
-		if err := from.use(addr); err != nil {
+		if err := from.addRemote(addr); err != nil {
 			return nil, err
 		}
-		c.unbind()
+		c.releaseAddress()
 		c.local, c.shared, c.remote = from.addr, from, addr
-	case c.ownPort:
+	case c.ownsPort:
 		return func() {}, nil
 	default:
 		if c.local, err = c.adapter.bindLocal(op, "connector", netip.AddrPortFrom(Address(c.adapter.provider.member.ID()), 0)); err != nil {
 			return nil, err
 		}
-		c.ownPort = true
+		c.ownsPort = true
 	}
-	return c.unbind, nil
+	return c.releaseAddress, nil
 }
 
-// newRecord makes the record of a connection to be asked for.
+// newRecord allocates the record of a new connection.
 func (c *Connector) newRecord(op string, peer *shm.Peer) (*connection, error) {
 	p := c.adapter.provider
 	off, err := p.member.Heap().AllocSpread(recordSize)
 	if err != nil {
-		return nil, c.adapter.shortage(op, err)
+		return nil, c.adapter.allocError(op, err)
 	}
 	rec, err := shm.At[record](p.arena, off)
 	if err != nil {
-		return nil, c.adapter.shortage(op, err)
+		return nil, c.adapter.allocError(op, err)
 	}
 	return &connection{provider: p, record: rec, offset: off, side: active, peer: peer}, nil
 }
 
-// request sends the request for a connection.
-func (c *connection) request(local, remote uint16, ep *Endpoint, params nd.ConnectParams) {
+// sendRequest sends the connection request to the peer.
+func (c *connection) sendRequest(local, remote uint16, ep *Endpoint, params nd.ConnectParams) {
 	p, rec := c.provider, c.record
 	rec.member[active], rec.member[passive] = uint64(p.member.ID()), uint64(c.peer.ID())
 	rec.port[active], rec.port[passive] = uint32(local), uint32(remote)
-	c.offer(ep, params)
+	c.fillRecord(ep, params)
 	rec.state.Store(uint32(connRequested))
 	p.track(c)
-	_ = c.peer.Send(c.offset, &rec.link) // a peer that is gone by now shows in the wait
+	_ = c.peer.Send(c.offset, &rec.link) // if the peer is gone by now, the wait notices
 }
 
-// offer fills in this side's part of the record.
-func (c *connection) offer(ep *Endpoint, params nd.ConnectParams) {
+// fillRecord fills in this side's part of the record.
+func (c *connection) fillRecord(ep *Endpoint, params nd.ConnectParams) {
 	r, i := c.record, c.side
 	r.owner[i], r.half[i] = uint64(ep.adapter.space.Owner()), uint64(ep.halfOffset)
-	r.readIn[i], r.readOut[i] = limit(params.InboundReadLimit), limit(params.OutboundReadLimit)
+	r.readIn[i], r.readOut[i] = clampReads(params.InboundReadLimit), clampReads(params.OutboundReadLimit)
 	r.dataLen[i] = uint32(copy(r.data[i][:], params.PrivateData))
 }
 
-func limit(n int) uint32 { return uint32(min(max(n, 0), maxReads)) }
+func clampReads(n int) uint32 { return uint32(min(max(n, 0), maxReads)) }
 
-// dataOf copies the private data of one side.
-func (c *connection) dataOf(side int) []byte {
+// privateData returns a copy of one side's private data.
+func (c *connection) privateData(side int) []byte {
 	n := min(c.record.dataLen[side], maxPrivateData)
 	data := c.record.data[side]
 	return data[:n:n]
 }
 
-// begin ties an idle endpoint to a connection that is being made.
-func (ep *Endpoint) begin(c *connection, by *Connector) bool {
+// beginConnecting ties an idle endpoint to a connection. It returns false if the endpoint is not
+// idle.
+func (ep *Endpoint) beginConnecting(c *connection, by *Connector) bool {
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
 	if ep.state() != idle {
@@ -185,10 +187,9 @@ func (ep *Endpoint) begin(c *connection, by *Connector) bool {
 	return true
 }
 
-// retreat makes connector and endpoint as they were before a Connect that
-// failed, so that it can be tried again. After some failures the caller unbinds
-// the connector, too.
-func (c *Connector) retreat(conn *connection) {
+// undoConnect resets the connector and the endpoint after a failed Connect, so that the caller
+// can try again. After some failures the caller also releases the connector's address.
+func (c *Connector) undoConnect(conn *connection) {
 	ep := c.ep
 	ep.mu.Lock()
 	if ep.conn == conn && (ep.state() == connecting || ep.state() == answered) {
@@ -197,45 +198,45 @@ func (c *Connector) retreat(conn *connection) {
 	}
 	ep.mu.Unlock()
 	conn.detach()
-	c.conn, c.ep, c.phase = nil, nil, fresh
+	c.conn, c.ep, c.phase = nil, nil, phaseNew
 	if c.closed {
-		c.phase = dead
+		c.phase = phaseEnded
 	}
-	if c.closed || c.shared != nil { // which is only named for one attempt
-		c.unbind()
+	if c.closed || c.shared != nil { // a shared address is for one attempt only
+		c.releaseAddress()
 	}
 }
 
-// answered takes the acceptance of the passive side.
-func (c *Connector) answered(conn *connection) error {
+// handleAccepted takes note that the passive side has accepted.
+func (c *Connector) handleAccepted(conn *connection) error {
 	ep := c.ep
 	ep.mu.Lock()
 	if ep.state() != connecting {
 		ep.mu.Unlock()
-		conn.move(connWithdrawn, connAccepted)
-		c.retreat(conn)
-		return c.fail("connect", nd.Canceled, "the endpoint was flushed or closed meanwhile", "connect another endpoint")
+		conn.transition(connWithdrawn, connAccepted)
+		c.undoConnect(conn)
+		return c.fail("connect", nd.Canceled, "the endpoint was flushed or closed during the call", "connect another endpoint")
 	}
-	err := conn.join(ep)
+	err := conn.attach(ep)
 	if err == nil {
 		ep.setState(answered)
 	}
 	ep.mu.Unlock()
 	if err != nil {
-		conn.move(connAborted, connAccepted)
-		c.retreat(conn)
-		c.phase = dead
+		conn.transition(connAborted, connAccepted)
+		c.undoConnect(conn)
+		c.phase = phaseEnded
 		return &nd.OpError{Op: "connect", Object: "connector", Status: nd.ConnectionAborted, Err: err}
 	}
-	c.private = conn.dataOf(passive)
-	c.in = int(min(conn.record.readIn[active], conn.record.readOut[passive], maxReads))
-	c.out = int(min(conn.record.readOut[active], conn.record.readIn[passive], maxReads))
-	c.phase = awaitingUser
+	c.privateData = conn.privateData(passive)
+	c.inboundReads = int(min(conn.record.readIn[active], conn.record.readOut[passive], maxReads))
+	c.outboundReads = int(min(conn.record.readOut[active], conn.record.readIn[passive], maxReads))
+	c.phase = phaseAccepted
 	return nil
 }
 
-// CompleteConnect is the active side's last step; both endpoints are
-// connected when it returns.
+// CompleteConnect is the active side's last step. When it returns nil, both endpoints are
+// connected.
 func (c *Connector) CompleteConnect(ctx context.Context) error {
 	const op = "complete connect"
 	if ctx.Err() != nil {
@@ -243,34 +244,35 @@ func (c *Connector) CompleteConnect(ctx context.Context) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err := c.usable(op); err != nil {
+	if err := c.checkOpen(op); err != nil {
 		return err
 	}
-	if c.phase != awaitingUser {
-		return c.fail(op, nd.ConnectionInvalid, "no accepted Connect waits for it", "call Connect first")
+	if c.phase != phaseAccepted {
+		return c.fail(op, nd.ConnectionInvalid, "no Connect has been accepted", "call Connect first")
 	}
 	ep := c.ep
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
-	if ep.state() != answered || c.conn.gone() || !c.conn.move(connEstablished, connAccepted) {
-		c.phase = dead
+	if ep.state() != answered || c.conn.isPeerGone() || !c.conn.transition(connEstablished, connAccepted) {
+		c.phase = phaseEnded
 		ep.terminate(ep.fail(op, nd.ConnectionAborted, "the passive side is gone", ""))
-		return c.fail(op, nd.ConnectionAborted, "the passive side has given up", "connect again with a new connector and endpoint")
+		return c.fail(op, nd.ConnectionAborted, "the passive side has ended the connection or is gone", "connect again with a new connector and endpoint")
 	}
-	ep.readLimit = c.out
-	c.phase = up
+	ep.readLimit = c.outboundReads
+	c.phase = phaseConnected
 	ep.setState(connected)
 	return nil
 }
 
-// withdraw ends an accepted Connect that will not be completed.
+// withdraw ends an accepted Connect that is not going to be completed. It returns false if the
+// passive side has ended it before.
 func (c *Connector) withdraw(private []byte) (ok bool) {
-	c.phase = dead
+	c.phase = phaseEnded
 	conn := c.conn
 	if private != nil {
-		conn.write(func() { conn.record.dataLen[active] = uint32(copy(conn.record.data[active][:], private)) })
+		conn.writeRecord(func() { conn.record.dataLen[active] = uint32(copy(conn.record.data[active][:], private)) })
 	}
-	ok = conn.move(connWithdrawn, connAccepted)
+	ok = conn.transition(connWithdrawn, connAccepted)
 	c.ep.mu.Lock()
 	c.ep.terminate(c.ep.fail("reject", nd.Canceled, "the connection was rejected", ""))
 	c.ep.mu.Unlock()

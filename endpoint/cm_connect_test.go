@@ -14,14 +14,14 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// dialer is what a test of connecting holds in its hands.
+// dialer is one side of a connection test.
 type dialer struct {
 	t *testing.T
 	*side
 }
 
-// strangersPair is two members that know nothing of each other, and where the
-// second one listens.
+// strangersPair returns two members that have no connection, and the address at which the second
+// one listens.
 func strangersPair(t *testing.T) (a, b dialer, addr netip.AddrPort) {
 	t.Helper()
 	p := newPair(t, setup{Unwired: true, Both: sideOptions{Options: Options{DisconnectTimeout: watchdog, ReceiveTimeout: watchdog}}})
@@ -131,7 +131,7 @@ func TestPrivateData(t *testing.T) {
 				t.Errorf("%d bytes of the caller arrive as %d", n, len(got))
 			}
 			if e := ca.CompleteConnect(a.ctx); e != nil {
-				wantStatus(t, e, nd.ConnectionInvalid) // the second time
+				wantStatus(t, e, nd.ConnectionInvalid) // the second call
 			}
 		}
 		a.good(<-accepted)
@@ -150,8 +150,8 @@ func TestPrivateData(t *testing.T) {
 	}
 }
 
-// TestTooMuchPrivateData is refused, and nothing has happened.
-func TestTooMuchPrivateData(t *testing.T) {
+// TestPrivateDataTooLong: the call fails and has no effect.
+func TestPrivateDataTooLong(t *testing.T) {
 	a, b, addr := strangersPair(t)
 	tooMuch := nd.ConnectParams{PrivateData: make([]byte, maxPrivateData+1)}
 	ca, ea, eb := a.connector(), a.endpoint(), b.endpoint()
@@ -171,7 +171,7 @@ func TestReadLimits(t *testing.T) {
 	a, b, addr := strangersPair(t)
 	for _, c := range []struct {
 		active, passive          limits
-		atRequest, atEnd, atPeer limits // what the passive side sees first and last, and the active side
+		atRequest, atEnd, atPeer limits // the passive side at the request and at the end, and the active side
 	}{
 		{limits{100, 50}, limits{8, 4}, limits{50, 100}, limits{8, 4}, limits{4, 8}},
 		{limits{4, 4}, limits{100, 100}, limits{4, 4}, limits{4, 4}, limits{4, 4}},
@@ -207,8 +207,8 @@ func TestReadLimits(t *testing.T) {
 	}
 }
 
-// TestReadWithoutALimit fails when it runs.
-func TestReadWithoutALimit(t *testing.T) {
+// TestReadWithLimitZero: a Read fails when it is executed if the limit is 0.
+func TestReadWithLimitZero(t *testing.T) {
 	for _, s := range someSetups(setup{Unwired: true}) {
 		t.Run(s.String(), func(t *testing.T) {
 			p := newPair(t, s)
@@ -229,8 +229,8 @@ func TestReadWithoutALimit(t *testing.T) {
 	}
 }
 
-// TestMoreReadsThanTheLimit wait their turn.
-func TestMoreReadsThanTheLimit(t *testing.T) {
+// TestReadsBeyondLimitWait: Reads beyond the limit wait.
+func TestReadsBeyondLimitWait(t *testing.T) {
 	onEvery(t, setup{ReadLimit: 1}, func(t *testing.T, p *pair) {
 		p.b.fill(0, 0, 10_000, 1)
 		var want []nd.Result
@@ -245,8 +245,8 @@ func TestMoreReadsThanTheLimit(t *testing.T) {
 	})
 }
 
-// TestRefusedAndTriedAgain: the same connector and endpoint will do.
-func TestRefusedAndTriedAgain(t *testing.T) {
+// TestConnectRetryAfterRefusal: the same connector and endpoint can connect after a refusal.
+func TestConnectRetryAfterRefusal(t *testing.T) {
 	a, b, addr := strangersPair(t)
 	nobody := netip.AddrPortFrom(addr.Addr(), 9)
 	bound, err := b.adapter.CreateListener(b.ctx)
@@ -275,7 +275,7 @@ func TestRefusedAndTriedAgain(t *testing.T) {
 		}
 	}
 	wantStatus(t, ca.CompleteConnect(a.ctx), nd.ConnectionInvalid)
-	// Another local address in between is fine.
+	// The local address may change in between.
 	a.good(ca.Bind(netip.AddrPortFrom(netip.IPv4Unspecified(), 0)))
 	connected := soon(func() error { return ca.Connect(a.ctx, ea, addr, nd.ConnectParams{}) })
 	cb, eb := b.request(), b.endpoint()
@@ -288,8 +288,8 @@ func TestRefusedAndTriedAgain(t *testing.T) {
 	}
 }
 
-// TestWrongAddresses are refused at once.
-func TestWrongAddresses(t *testing.T) {
+// TestConnectWrongAddresses: Connect and Bind refuse wrong addresses at once.
+func TestConnectWrongAddresses(t *testing.T) {
 	a, b, addr := strangersPair(t)
 	ca, ea := a.connector(), a.endpoint()
 	for to, want := range map[netip.AddrPort]nd.Status{
@@ -324,8 +324,8 @@ func must[T any](x T, err error) T {
 	return x
 }
 
-// TestActiveSideGivesUp, at each moment and in each way.
-func TestActiveSideGivesUp(t *testing.T) {
+// TestConnectWithdrawn: the active side withdraws at each moment and in each way.
+func TestConnectWithdrawn(t *testing.T) {
 	for name, giveUp := range map[string]func(c nd.Connector, cancel context.CancelFunc){
 		"context":   func(_ nd.Connector, cancel context.CancelFunc) { cancel() },
 		"connector": func(c nd.Connector, _ context.CancelFunc) { c.Close() },
@@ -340,7 +340,7 @@ func TestActiveSideGivesUp(t *testing.T) {
 			eventually(t, "the request is there", func() bool { l.mu.Lock(); defer l.mu.Unlock(); return len(l.queue) == 1 })
 			giveUp(ca, cancel)
 			wantStatus(t, <-connected, nd.Canceled)
-			// It is never seen.
+			// The passive side never gets the request.
 			other := a.connector()
 			connected = soon(func() error { return other.Connect(a.ctx, ea, addr, nd.ConnectParams{PrivateData: []byte("second")}) })
 			if got := privateDataOf(t, b.request()); string(got) != "second" {
@@ -396,8 +396,8 @@ func TestActiveSideGivesUp(t *testing.T) {
 	}
 }
 
-// TestPassiveSideGivesUp after it has accepted.
-func TestPassiveSideGivesUp(t *testing.T) {
+// TestAcceptWithdrawn: the passive side ends the connection after it has accepted.
+func TestAcceptWithdrawn(t *testing.T) {
 	for name, giveUp := range map[string]func(c nd.Connector, ep nd.Endpoint, cancel context.CancelFunc){
 		"context":   func(_ nd.Connector, _ nd.Endpoint, cancel context.CancelFunc) { cancel() },
 		"connector": func(c nd.Connector, _ nd.Endpoint, _ context.CancelFunc) { c.Close() },
@@ -415,14 +415,15 @@ func TestPassiveSideGivesUp(t *testing.T) {
 			wantStatus(t, <-accepted, nd.Canceled)
 			wantStatus(t, ca.CompleteConnect(a.ctx), nd.ConnectionAborted)
 			wantStatus(t, ca.CompleteConnect(a.ctx), nd.ConnectionInvalid)
-			wantStatus(t, ea.Send(1, nil, 0), nd.Success) // failed by now: the result tells
+			wantStatus(t, ea.Send(1, nil, 0), nd.Success) // it has failed by now: the result says so
 			wantStatus(t, ca.Connect(a.ctx, ea, addr, nd.ConnectParams{}), nd.ConnectionActive)
 		})
 	}
 }
 
-// TestEndpointEndsWhileConnecting: it does not come to life again.
-func TestEndpointEndsWhileConnecting(t *testing.T) {
+// TestEndpointClosedWhileConnecting: an endpoint that is closed or flushed during Connect or
+// Accept stays failed.
+func TestEndpointClosedWhileConnecting(t *testing.T) {
 	for name, end := range map[string]func(nd.Endpoint) error{"flush": nd.Endpoint.Flush, "close": nd.Endpoint.Close} {
 		t.Run(name+" before the answer", func(t *testing.T) {
 			a, b, addr := strangersPair(t)
@@ -450,7 +451,7 @@ func TestEndpointEndsWhileConnecting(t *testing.T) {
 			a.good(<-connected)
 			a.good(end(ea))
 			wantStatus(t, ca.CompleteConnect(a.ctx), nd.ConnectionAborted)
-			<-accepted // refused, or over at once
+			<-accepted // refused, or ended at once
 			b.good(b.obeyed(order{Do: doFlush, Endpoint: len(b.endpoints) - 1}))
 		})
 	}
@@ -458,8 +459,8 @@ func TestEndpointEndsWhileConnecting(t *testing.T) {
 
 func (s *side) obeyed(o order) error { return s.obey(o).Status.Err() }
 
-// TestOneConnectionAtATime: second calls while and after connecting.
-func TestOneConnectionAtATime(t *testing.T) {
+// TestConnectorHasOneConnection: second calls fail during and after connecting.
+func TestConnectorHasOneConnection(t *testing.T) {
 	a, b, addr := strangersPair(t)
 	ca, ea, eb := a.connector(), a.endpoint(), b.endpoint()
 	other, spare := a.connector(), a.endpoint()
@@ -509,8 +510,8 @@ func TestOneConnectionAtATime(t *testing.T) {
 	wantStatus(t, fresh.Reject(nil), nd.ConnectionInvalid)
 }
 
-// TestCanceledCalls: the end of the context shows in the error, with its cause.
-func TestCanceledCalls(t *testing.T) {
+// TestConnectionCallsCanceled: the error of a canceled call contains the context's cause.
+func TestConnectionCallsCanceled(t *testing.T) {
 	a, b, addr := strangersPair(t)
 	cause := errors.New("lost patience")
 	_, cb, _, _ := wire(a, b, addr)
@@ -545,7 +546,7 @@ func TestCanceledCalls(t *testing.T) {
 	}
 }
 
-// listenerOf returns the side's listener, which it makes if there is none.
+// listenerOf returns the side's listener, and creates it if there is none.
 func (d dialer) listenerOf() nd.Listener {
 	if d.side.listener == nil {
 		d.listen(0)
@@ -553,9 +554,9 @@ func (d dialer) listenerOf() nd.Listener {
 	return d.side.listener
 }
 
-// TestCrossedConnects: two sides connect to each other at the same time; one
+// TestConnectCrossed: two sides connect to each other at the same time, and one of the requests
 // is rejected.
-func TestCrossedConnects(t *testing.T) {
+func TestConnectCrossed(t *testing.T) {
 	a, b, toB := strangersPair(t)
 	toA := a.listen(0)
 	for range 20 {
@@ -572,8 +573,8 @@ func TestCrossedConnects(t *testing.T) {
 	}
 }
 
-// TestConnectToOneself, within one process and one adapter.
-func TestConnectToOneself(t *testing.T) {
+// TestConnectToSelf connects two endpoints of one process and one adapter.
+func TestConnectToSelf(t *testing.T) {
 	for _, executor := range []Executor{Auto, Target} {
 		for _, private := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%v/private=%v", executor, private), func(t *testing.T) {
@@ -603,7 +604,7 @@ func TestConnectToOneself(t *testing.T) {
 				p.expect(initiatorQueue, of(failure(nd.RequestRead, 6, nd.AccessViolation), 2))
 				me.good(ca.NotifyDisconnect(me.ctx))
 				wantStatus(t, cb.Disconnect(me.ctx), nd.ConnectionAborted)
-				// An endpoint cannot be connected with itself.
+				// An endpoint cannot be connected to itself.
 				c, ep := me.connector(), me.endpoint()
 				done := soon(func() error { return c.Connect(me.ctx, ep, must(me.listenerOf().LocalAddress()), nd.ConnectParams{}) })
 				wantStatus(t, me.request().Accept(me.ctx, ep, nd.ConnectParams{}), nd.ConnectionActive)
@@ -614,8 +615,8 @@ func TestConnectToOneself(t *testing.T) {
 	}
 }
 
-// TestConnectionsComeAndGo: none of them leaves anything behind.
-func TestConnectionsComeAndGo(t *testing.T) {
+// TestConnectionsLeaveNothingBehind: connections that have ended hold no memory and no resources.
+func TestConnectionsLeaveNothingBehind(t *testing.T) {
 	const cycles, atOnce = 50, 4
 	for _, s := range []setup{{Unwired: true}, {Unwired: true, Processes: true}} {
 		t.Run(s.String(), func(t *testing.T) {
@@ -648,8 +649,8 @@ func TestConnectionsComeAndGo(t *testing.T) {
 			prov := p.a.local.provider
 			prov.mu.Lock()
 			defer prov.mu.Unlock()
-			if len(prov.conns) != 0 || len(*prov.live.Load()) != 1 {
-				t.Errorf("%d connections and %d endpoints are left", len(prov.conns), len(*prov.live.Load()))
+			if len(prov.conns) != 0 || len(*prov.endpoints.Load()) != 1 {
+				t.Errorf("%d connections and %d endpoints are left", len(prov.conns), len(*prov.endpoints.Load()))
 			}
 			if n := len(prov.ports.used); n != 0 {
 				t.Errorf("%d ports are left", n)
@@ -658,8 +659,8 @@ func TestConnectionsComeAndGo(t *testing.T) {
 	}
 }
 
-// visit makes a connection, exchanges a message each way, and ends it in good
-// order if the private data say "true", else by force.
+// visit connects, exchanges a message each way, and ends the connection: gracefully if the
+// private data are "true", else by Close.
 func (s *side) visit(ctx context.Context, o order) (err error) {
 	return s.meet(ctx, func(c nd.Connector, ep nd.Endpoint) (graceful bool, err error) {
 		err = errors.Join(c.Connect(ctx, ep, o.Addr, nd.ConnectParams{PrivateData: o.Data}), c.CompleteConnect(ctx))
@@ -678,7 +679,7 @@ func (s *side) serve(ctx context.Context) error {
 	})
 }
 
-// meet ends in good order if connect says so, else by force.
+// meet ends the connection gracefully if connect says so, else by Close.
 func (s *side) meet(ctx context.Context, connect func(nd.Connector, nd.Endpoint) (graceful bool, err error)) error {
 	cq, err := s.adapter.CreateCompletionQueue(ctx, 8)
 	if err != nil {
@@ -713,7 +714,7 @@ func (s *side) meet(ctx context.Context, connect func(nd.Connector, nd.Endpoint)
 		}
 		if r[0].Status != nd.Success {
 			if !graceful {
-				return nil // the other side is through already
+				return nil // the other side has ended it already
 			}
 			return fmt.Errorf("result %v: %w", r[0], ep.Err())
 		}
@@ -728,8 +729,8 @@ func (s *side) meet(ctx context.Context, connect func(nd.Connector, nd.Endpoint)
 	return c.Disconnect(ctx)
 }
 
-// TestClosedConnector does nothing any more.
-func TestClosedConnector(t *testing.T) {
+// TestConnectorClosed: all calls on a closed connector fail.
+func TestConnectorClosed(t *testing.T) {
 	a, b, addr := strangersPair(t)
 	connected, _, _, _ := wire(a, b, addr)
 	for _, c := range []nd.Connector{a.connector(), connected} {

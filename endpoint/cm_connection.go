@@ -11,8 +11,8 @@ import (
 	"github.com/softnd/softnd/window"
 )
 
-// connState is the state word of a record. It moves by compare-and-swap only,
-// so that of two sides that want different things one wins.
+// connState is the state word of a connection record. It changes by compare-and-swap only, so
+// that one side wins if the two want different changes.
 //
 //	requested -> accepted     by the passive side (Accept)
 //	          -> refused      by the passive side (no listener, backlog, Reject)
@@ -35,67 +35,67 @@ const (
 	passive = 1
 )
 
-// descriptor of a posted receive in shared memory: a word for its capacity in
-// bytes, a word for the number of its entries, then for each entry its address
-// and, in one word, its length (bits 0..31) and its token (32..63).
+// descriptor of a posted receive in shared memory: a word for its capacity in bytes, a word for
+// the number of its entries, then for each entry its address and, in one word, its length (bits
+// 0..31) and its token (32..63).
 const (
 	descriptorHeader = 16
 	descriptorEntry  = 16
 )
 
-// connection is what one side keeps of a connection: the checked, private copy
-// of where everything lies. What join sets, and what follows from it, is guarded
-// by the lock of its endpoint.
+// connection is one side's private, checked view of a connection. The endpoint's lock guards
+// what attach sets and what follows from it.
 type connection struct {
-	// What small requests and messages need stands first, and close together; see Endpoint.
+	// The first fields are those that small requests and messages need; see Endpoint.
 
-	out    shm.Producer
-	ref    window.Peer
-	credit credit // of our messages
-	peer   *shm.Peer
-	far    *half
-	in     *shm.Consumer
-	shared bool // the peer's receives come from a shared queue, and only the peer knows of them
+	out        shm.Producer
+	ref        window.Peer
+	credit     credit // of this side's messages
+	peer       *shm.Peer
+	peerState  *half
+	in         *shm.Consumer
+	peerHasSRQ bool // the peer's receives come from a shared queue, and this side does not see them
 
 	provider *Provider
 	record   *record
-	offset   shm.Offset // of the record
+	offset   shm.Offset // of the record in the arena
 	side     int
-	endpoint atomic.Pointer[Endpoint] // nil until Connect or Accept names one
+	endpoint atomic.Pointer[Endpoint] // nil until Connect or Accept sets it
 
-	joined bool
-	name   string // of the far endpoint, for messages
-	hazard *window.Hazard
+	attached bool
+	peerName string // of the peer's endpoint, for messages
+	hazard   *window.Hazard
 
 	// Descriptors of the peer's receives.
-	words  []uint64
-	stride uint64
-	count  uint64
+	descriptors  []uint64
+	stride       uint64
+	receiveCount uint64
 
-	reads      uint64           // Reads handed over so far
-	readUntil  [maxReads]uint64 // of the latest of them: the number after the last message
-	theirFault fault            // see fault
-	refused    bool             // a message of the peer failed here: what follows it does not count
-	mu         sync.Mutex       // held while the record is written, or lost is set
-	lost       atomic.Bool
-	detached   bool
-	finished   atomic.Bool // the connection and its resources are unused
+	readsSent     uint64           // Reads sent to the peer so far
+	readEnds      [maxReads]uint64 // for each of the latest Reads: number after its last ring entry
+	peerFault     fault            // see fault
+	inboundFailed bool             // a message of the peer failed here: later ones do not count
+	mu            sync.Mutex       // held while the record is written or peerDead is set
+	peerDead      atomic.Bool
+	detached      bool
+	released      atomic.Bool // the connection's resources are freed
 }
 
 func (c *connection) state() connState {
-	if c.provider.over.Load() {
+	if c.provider.closeDone.Load() {
 		return connAborted
 	}
-	s := connState(c.record.state.Load()) // ORDER conn-state: pairs with the swap in move
-	if c.finished.Load() {                // ORDER finished: after the load of the state; pairs with the store in finish
-		return connAborted // the record may be other memory by now, and s what lies there
+	s := connState(c.record.state.Load()) // ORDER conn-state: pairs with the swap in transition
+	if c.released.Load() {                // ORDER released: after the load of the state; pairs with the store in release
+		return connAborted // the record may be reused memory by now, and s meaningless
 	}
 	return s
 }
 
-// move changes the state if it is one of from.
-func (c *connection) move(to connState, from ...connState) (moved bool) {
-	c.write(func() {
+// transition changes the state to one of the others if it is one of from. It reports whether it
+// has.
+func (c *connection) transition(to connState, from ...connState) (moved bool) {
+	c.writeRecord(func() {
 		for _, f := range from {
 			moved = moved || c.record.state.CompareAndSwap(uint32(f), uint32(to)) // ORDER conn-state: pairs with the load in state, at the other side
 		}
@@ -106,68 +106,68 @@ func (c *connection) move(to connState, from ...connState) (moved bool) {
 	return moved
 }
 
-// write runs f, which writes to the record. Once a death has been handled it
-// does not: the record may have been the dead process's, and somebody else's since.
-func (c *connection) write(f func()) {
+// writeRecord runs f, which writes to the record. It does nothing after the peer's death was
+// handled: the record may have been the dead process's, and its memory may be reused.
+func (c *connection) writeRecord(f func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.lost.Load() && !c.finished.Load() {
+	if !c.peerDead.Load() && !c.released.Load() {
 		f()
 	}
 }
 
-// track adds the connection to those that a death may concern.
+// track adds the connection to those that the death of a member can concern.
 func (p *Provider) track(c *connection) {
 	p.mu.Lock()
 	p.conns[c] = struct{}{}
 	if c.side == passive {
-		p.records[recordName{c.peer.ID(), c.offset}] = struct{}{}
+		p.requests[requestKey{c.peer.ID(), c.offset}] = struct{}{}
 	}
 	p.mu.Unlock()
-	p.watch(c.peer)
+	p.watchPeer(c.peer)
 	if c.peer.Gone() || p.member.MarkedDead() {
 		c.peerDied()
 	}
 }
 
-// peerDied notes that the other process executes nothing any more.
+// peerDied notes that the other process is dead: it executes nothing any more.
 func (c *connection) peerDied() {
 	c.mu.Lock()
-	c.lost.Store(true)
+	c.peerDead.Store(true)
 	c.mu.Unlock()
 	if ep := c.endpoint.Load(); ep != nil {
 		ep.mu.Lock()
-		ep.bereaved()
+		ep.handlePeerDeath()
 		ep.mu.Unlock()
 	}
 }
 
-// gone tells whether the other process is dead.
-func (c *connection) gone() bool { return c.lost.Load() || c.peer.Gone() }
+// isPeerGone reports whether the other process has died or left.
+func (c *connection) isPeerGone() bool { return c.peerDead.Load() || c.peer.Gone() }
 
-// join checks the far half and makes the rings, the hazards and the view of
-// the peer's receives. It must happen before the connection is established,
-// because from then on the peer may use our tokens.
-func (c *connection) join(ep *Endpoint) error {
+// attach checks the peer's shared queue-pair state and makes the rings, the hazards and the view
+// of the peer's receives. It is called before the connection is established, because from then
+// on the peer may use our tokens.
+func (c *connection) attach(ep *Endpoint) error {
 	arena := c.provider.arena
 	other := 1 - c.side
 	at, owner := shm.Offset(c.record.half[other]), window.Owner(c.record.owner[other])
 	if !c.peer.Owns(at, halfSize) || shm.MemberID(owner>>ownerShift) != c.peer.ID() {
-		return fmt.Errorf("a half at offset %#x, of adapter %#x, from %v: %w", uint64(at), uint64(owner), c.peer, shm.ErrDamaged)
+		return fmt.Errorf("queue-pair state at offset %#x, of adapter %#x, is not memory of %v: %w", uint64(at), uint64(owner), c.peer, shm.ErrDamaged)
 	}
 	far, err := shm.At[half](arena, at)
 	if err != nil {
 		return err
 	}
-	ring, slots := far.ring, far.ringSlots // read once; the copies are checked and used
-	if err := c.seeReceives(far); err != nil {
+	ring, slots := far.ring, far.ringSlots // loaded once; the copies are checked and used
+	if err := c.attachReceives(far); err != nil {
 		return err
 	}
 	if c.in, err = arena.NewConsumer(shm.Offset(ring), slots, &ep.half.consumed); err != nil {
 		return err
 	}
 	if !c.peer.Owns(shm.Offset(ring), slots*shm.SlotSize) {
-		return fmt.Errorf("the half of %v points at memory of others: %w", c.peer, shm.ErrDamaged)
+		return fmt.Errorf("the queue-pair state of %v has its ring in memory of others: %w", c.peer, shm.ErrDamaged)
 	}
 	out, err := arena.NewProducer(shm.Offset(ep.half.ring), ep.half.ringSlots, &far.consumed)
 	if err != nil {
@@ -177,62 +177,61 @@ func (c *connection) join(ep *Endpoint) error {
 	if far.barriers == 1 && asym.ForAll() {
 		c.out.Relax()
 	}
-	c.far = far
+	c.peerState = far
 	c.ref = window.Peer{Owner: owner, Endpoint: far.endpoint,
 		Link: window.Link{State: &c.record.state, Open: uint32(connEstablished), Left: &c.record.left[other]}}
-	c.name = fmt.Sprintf("endpoint %d of %v", far.endpoint, c.peer)
+	c.peerName = fmt.Sprintf("endpoint %d of %v", far.endpoint, c.peer)
 	c.hazard = window.NewHazard(&far.hazard, c.peer)
 	ep.adapter.space.Watch(c.hazard)
-	c.joined = true
+	c.attached = true
 	ep.inbound.Store(c.in)
 	return nil
 }
 
-// seeReceives checks where the peer's receives lie, unless they are a shared
-// queue's.
-func (c *connection) seeReceives(far *half) (err error) {
-	receives, count, stride, shared := far.receives, far.receiveCount, far.receiveStride, far.sharedReceive // read once
+// attachReceives checks where the peer's receives are, unless they are in a shared queue.
+func (c *connection) attachReceives(far *half) (err error) {
+	receives, count, stride, shared := far.receives, far.receiveCount, far.receiveStride, far.sharedReceive // loaded once
 	switch {
 	case shared == 1:
-		c.shared = true
+		c.peerHasSRQ = true
 		return nil
 	case shared != 0 || count == 0 || count > maxQueueDepth || count&(count-1) != 0 || stride%64 != 0 || stride < 64 || stride > 4096:
-		return fmt.Errorf("%d receives of %d bytes, shared %d, in the half of %v: %w", count, stride, shared, c.peer, shm.ErrDamaged)
+		return fmt.Errorf("%d receives of %d bytes, shared %d, in the queue-pair state of %v: %w", count, stride, shared, c.peer, shm.ErrDamaged)
 	}
-	if c.words, err = shm.Slice[uint64](c.provider.arena, shm.Offset(receives), count*stride/8); err != nil {
+	if c.descriptors, err = shm.Slice[uint64](c.provider.arena, shm.Offset(receives), count*stride/8); err != nil {
 		return err
 	}
 	if !c.peer.Owns(shm.Offset(receives), count*stride) {
-		return fmt.Errorf("the half of %v shows receives in memory of others: %w", c.peer, shm.ErrDamaged)
+		return fmt.Errorf("the queue-pair state of %v has its receives in memory of others: %w", c.peer, shm.ErrDamaged)
 	}
-	c.count, c.stride = count, stride/8
+	c.receiveCount, c.stride = count, stride/8
 	return nil
 }
 
-// hasReceive reports whether the peer has a posted receive for our next message.
+// hasReceive reports whether the peer has a posted receive for the next message.
 func (c *connection) hasReceive() bool {
 	pushed := c.out.Pushed()
 	if !c.credit.spent(pushed) {
 		return true
 	}
-	posted := c.far.posted.Load() // ORDER receive-posted: pairs with the stores in Endpoint.show
-	tight := c.far.tight.Load()   // ORDER receive-tight: after posted; pairs with the store in Endpoint.tighten
-	room := c.far.room.Load()     // ORDER receive-room: after tight; pairs with the store in Endpoint.tighten
-	return c.credit.refresh(pushed, posted, c.count, tight, room)
+	posted := c.peerState.posted.Load() // ORDER receive-posted: pairs with the stores in Endpoint.show
+	tight := c.peerState.tight.Load()   // ORDER receive-tight: after posted; pairs with the store in Endpoint.tighten
+	room := c.peerState.room.Load()     // ORDER receive-room: after tight; pairs with the store in Endpoint.tighten
+	return c.credit.refresh(pushed, posted, c.receiveCount, tight, room)
 }
 
-// grant finds out how many small messages may take the fast path, and how long they may
-// be. It reports whether any may.
-func (c *connection) grant() bool {
-	return !c.shared && c.hasReceive() && c.credit.grant(c.out.Pushed(), c.out.Room())
+// grantCredit computes how many small messages may take the fast path, and how long they may be.
+// It reports whether any may.
+func (c *connection) grantCredit() bool {
+	return !c.peerHasSRQ && c.hasReceive() && c.credit.grant(c.out.Pushed(), c.out.Room())
 }
 
-// descriptor copies the peer's oldest receive that no message has taken.
-func (c *connection) descriptor(to *[maxSGE]entry) (entries []entry, capacity uint64) {
-	at := (c.credit.taken(c.out.Pushed()) & (c.count - 1)) * c.stride
-	// Plain loads: its owner wrote them before posted, which hasReceive has loaded,
-	// and writes them again only when we have taken this receive.
-	d := c.words[at : at+c.stride]
+// nextReceive returns a copy of the peer's oldest receive that no message has taken.
+func (c *connection) nextReceive(to *[maxSGE]entry) (entries []entry, capacity uint64) {
+	at := (c.credit.taken(c.out.Pushed()) & (c.receiveCount - 1)) * c.stride
+	// Plain loads: the peer wrote these words before posted, which hasReceive has loaded. It
+	// writes them again only after a message of this side has taken the receive.
+	d := c.descriptors[at : at+c.stride]
 	capacity = d[0]
 	n := min(d[1], maxSGE, (c.stride-2)/2)
 	for i := range n {
@@ -242,69 +241,69 @@ func (c *connection) descriptor(to *[maxSGE]entry) (entries []entry, capacity ui
 	return to[:n], capacity
 }
 
-// pending tells whether messages are under way whose outcome decides about
-// requests, or whose data the peer has yet to place; as long as there are,
-// later requests must not overtake them.
-func (c *connection) pending() bool {
+// hasUnsettled reports whether there are messages in flight whose outcome decides about
+// requests, or whose data the peer has not placed yet. Later requests must not overtake them.
+func (c *connection) hasUnsettled() bool {
 	last := c.credit.lastUnsettled(c.out.Pushed())
 	return last != 0 && int64(last-c.out.Consumed()) > 0
 }
 
-// awaiting reports whether the peer has yet to run a request that it was handed.
-func (c *connection) awaiting() bool { return int64(c.credit.awaited-c.out.Consumed()) > 0 }
+// hasUnacknowledged reports whether the peer has not yet executed a request that was sent to it.
+func (c *connection) hasUnacknowledged() bool { return int64(c.credit.awaited-c.out.Consumed()) > 0 }
 
-// reading tells whether the peer has yet to bring the data of n Reads or more;
-// n is 1 to maxReads.
-func (c *connection) reading(n uint64) bool {
-	return c.reads >= n && int64(c.readUntil[(c.reads-n)%maxReads]-c.out.Consumed()) > 0
+// hasReadsInFlight reports whether the peer has not yet delivered the data of n Reads or more. n
+// is 1 to maxReads.
+func (c *connection) hasReadsInFlight(n uint64) bool {
+	return c.readsSent >= n && int64(c.readEnds[(c.readsSent-n)%maxReads]-c.out.Consumed()) > 0
 }
 
-// detach ends our use of the other side's memory, for ever.
+// detach ends this side's use of the other side's memory, for good.
 func (c *connection) detach() {
 	if c.detached {
 		return
 	}
 	c.detached = true
-	if !c.provider.sleep.begin() { // finish uses the arena
-		return // the member's departure lets go of everything
+	if !c.provider.waiters.beginCall() { // release uses the arena
+		return // the member's departure frees everything
 	}
-	defer c.provider.sleep.end()
-	c.write(func() { c.record.detached[c.side].Store(leftHalf) }) // ORDER detached: pairs with the load in finish
+	defer c.provider.waiters.endCall()
+	c.writeRecord(func() { c.record.detached[c.side].Store(leftHalf) }) // ORDER detached: pairs with the load in release
 	c.peer.Ring()
-	c.provider.later(c.finish)
+	c.provider.runOrDefer(c.release)
 }
 
-// finish frees what the connection holds once the other side has detached too.
-// The record goes last: it is the active side's, and the passive side reads in
-// it whether that one has detached, so the passive side says when it has.
-func (c *connection) finish() bool {
-	if c.finished.Load() {
+// release frees what the connection holds, once the other side has detached too. It reports
+// whether it has. The record is freed last. It belongs to the active side, but the passive side
+// reads the active side's detached word in it. So the passive side stores DetachedRecord when it
+// has read that word for the last time.
+func (c *connection) release() bool {
+	if c.released.Load() {
 		return true
 	}
 	theirs := c.record.detached[1-c.side].Load() // ORDER detached: pairs with the stores in detach and below
-	if !c.gone() && (theirs == 0 || c.side == active && theirs != leftRecord) {
+	if !c.isPeerGone() && (theirs == 0 || c.side == active && theirs != leftRecord) {
 		return false
 	}
 	if c.hazard != nil {
 		c.endpoint.Load().adapter.space.Unwatch(c.hazard)
 	}
 	p := c.provider
-	// In one step, for those who ask whether we know the record, and for letGo.
+	// In one step, for hasRequest and releaseDead.
 	p.mu.Lock()
 	delete(p.conns, c)
 	if c.side == passive {
-		delete(p.records, recordName{c.peer.ID(), c.offset})
+		delete(p.requests, requestKey{c.peer.ID(), c.offset})
 	}
-	c.mu.Lock()            // for both stores: a write between them could come after the record is freed
-	c.finished.Store(true) // ORDER finished: before detached, which lets the record be freed; pairs with the load in state
-	if c.side == passive && !c.lost.Load() {
+	c.mu.Lock()            // held for both stores: a write between them could come after the record is freed
+	c.released.Store(true) // ORDER released: before detached, which lets the record be freed; pairs with the load in state
+	if c.side == passive && !c.peerDead.Load() {
 		c.record.detached[passive].Store(leftRecord) // ORDER detached: pairs with the load above
 	}
 	c.mu.Unlock()
 	p.mu.Unlock()
 	c.peer.Ring()
 	if c.side == active {
-		// The record is ours and allocated; see MemoryRegion for what Free may report.
+		// The record is allocated memory of this member; see MemoryRegion.finishClose for what Free may report.
 		_ = p.member.Heap().Free(c.offset)
 	}
 	return true

@@ -8,89 +8,89 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// phase of a connector.
+// phase is the state of a connector.
 type phase int
 
 const (
-	fresh        phase = iota // also after a Connect that may be tried again
-	dialing                   // Connect under way
-	awaitingUser              // active: Connect is done, CompleteConnect is due
-	requested                 // passive: holds a request that nobody answered
-	accepting                 // passive: Accept under way
-	up                        // connected, or was
-	dead
+	phaseNew        phase = iota // also after a failed Connect that may be repeated
+	phaseConnecting              // Connect in progress
+	phaseAccepted                // active side: Connect is done, CompleteConnect is due
+	phaseRequested               // passive side: holds a request that is not answered
+	phaseAccepting               // passive side: Accept in progress
+	phaseConnected               // connected now or before
+	phaseEnded
 )
 
-// Connector makes and ends one connection. Safe for concurrent use.
+// Connector establishes and ends one connection. Safe for concurrent use.
 type Connector struct {
 	adapter *Adapter
 
-	mu      sync.Mutex
-	phase   phase
-	closed  bool
-	local   netip.AddrPort
-	ownPort bool
-	shared  *SharedAddress // instead of a port of its own
-	remote  netip.AddrPort
-	conn    *connection
-	ep      *Endpoint
-	private []byte
-	in, out int  // read limits
-	hung    bool // Disconnect was called
+	mu                          sync.Mutex
+	phase                       phase
+	closed                      bool
+	local                       netip.AddrPort
+	ownsPort                    bool
+	shared                      *SharedAddress // replaces a port of its own
+	remote                      netip.AddrPort
+	conn                        *connection
+	ep                          *Endpoint
+	privateData                 []byte
+	inboundReads, outboundReads int  // read limits
+	disconnectCalled            bool // Disconnect was called
 }
 
 func (c *Connector) fail(op string, s nd.Status, detail, next string) error {
 	return &nd.OpError{Op: op, Object: "connector", Status: s, Detail: detail, Next: next}
 }
 
-// usable refuses calls on a closed connector. The caller holds c.mu.
-func (c *Connector) usable(op string) error {
+// checkOpen returns an error if the connector is closed. The caller holds c.mu.
+func (c *Connector) checkOpen(op string) error {
 	if c.closed {
 		return c.fail(op, nd.InvalidHandle, "the connector is closed", "create another")
 	}
 	return nil
 }
 
-func (c *Connector) isFresh() bool {
+func (c *Connector) isNew() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.phase == fresh && !c.closed
+	return c.phase == phaseNew && !c.closed
 }
 
-// Bind gives the connector its local address. Port 0 chooses a free one.
+// Bind gives the connector its local address. Port 0 selects a free port.
 func (c *Connector) Bind(addr netip.AddrPort) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err := c.usable("bind"); err != nil {
+	if err := c.checkOpen("bind"); err != nil {
 		return err
 	}
-	if c.phase != fresh {
+	if c.phase != phaseNew {
 		return c.fail("bind", nd.AddressAlreadyAssociated, "the connector is connecting or connected", "create another connector")
 	}
-	if c.ownPort && addr.Port() == c.local.Port() && (addr.Addr() == c.local.Addr() || addr.Addr().IsUnspecified()) {
-		return nil // after a Connect that failed, Bind may be called again
+	if c.ownsPort && addr.Port() == c.local.Port() && (addr.Addr() == c.local.Addr() || addr.Addr().IsUnspecified()) {
+		return nil // Bind may be repeated after a failed Connect
 	}
 	local, err := c.adapter.bindLocal("bind", "connector", addr)
 	if err != nil {
 		return err
 	}
-	c.unbind()
-	c.local, c.ownPort = local, true
+	c.releaseAddress()
+	c.local, c.ownsPort = local, true
 	return nil
 }
 
-func (c *Connector) unbind() {
-	if c.ownPort {
-		c.adapter.provider.ports.giveBack(c.local.Port())
-		c.ownPort = false
+func (c *Connector) releaseAddress() {
+	if c.ownsPort {
+		c.adapter.provider.ports.release(c.local.Port())
+		c.ownsPort = false
 	}
 	if c.shared != nil {
-		c.shared.release(c.remote)
+		c.shared.removeRemote(c.remote)
 		c.shared = nil
 	}
 }
 
-// checkParams checks what Connect and Accept have in common. It has no side
+// checkParams checks the parameters that Connect and Accept have in common. It has no side
 // effects.
 func (c *Connector) checkParams(op string, endpoint nd.Endpoint, params nd.ConnectParams) (*Endpoint, error) {
 	ep, ok := endpoint.(*Endpoint)
@@ -103,42 +103,42 @@ func (c *Connector) checkParams(op string, endpoint nd.Endpoint, params nd.Conne
 	return ep, nil
 }
 
-// ReadLimits returns how many Reads each side may have under way.
+// ReadLimits returns how many Reads each side may have in flight.
 func (c *Connector) ReadLimits() (inbound, outbound int, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err := c.usable("get read limits"); err != nil {
+	if err := c.checkOpen("get read limits"); err != nil {
 		return 0, 0, err
 	}
 	switch c.phase {
-	case requested, awaitingUser, accepting, up:
-		return c.in, c.out, nil
+	case phaseRequested, phaseAccepted, phaseAccepting, phaseConnected:
+		return c.inboundReads, c.outboundReads, nil
 	}
 	return 0, 0, c.fail("get read limits", nd.ConnectionInvalid, "not connecting or connected", "")
 }
 
-// GetPrivateData copies the private data of the other side.
+// GetPrivateData copies the other side's private data.
 func (c *Connector) GetPrivateData(buf []byte) (int, error) {
 	const op = "get private data"
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err := c.usable(op); err != nil {
+	if err := c.checkOpen(op); err != nil {
 		return 0, err
 	}
 	switch c.phase {
-	case requested:
-		if c.conn.gone() || c.conn.state() != connRequested {
-			return 0, c.fail(op, nd.ConnectionAborted, "the active side has given up", "")
+	case phaseRequested:
+		if c.conn.isPeerGone() || c.conn.state() != connRequested {
+			return 0, c.fail(op, nd.ConnectionAborted, "the active side has withdrawn or is gone", "")
 		}
-	case awaitingUser, accepting, up:
+	case phaseAccepted, phaseAccepting, phaseConnected:
 	default:
-		if c.private == nil {
+		if c.privateData == nil {
 			return 0, c.fail(op, nd.ConnectionInvalid, "not connecting or connected", "")
 		}
 	}
-	n := copy(buf, c.private)
-	if n < len(c.private) {
-		return len(c.private), c.fail(op, nd.BufferOverflow, fmt.Sprintf("%d bytes for %d", len(buf), len(c.private)), "pass a buffer of the size returned")
+	n := copy(buf, c.privateData)
+	if n < len(c.privateData) {
+		return len(c.privateData), c.fail(op, nd.BufferOverflow, fmt.Sprintf("a buffer of %d bytes for %d bytes of private data", len(buf), len(c.privateData)), "pass a buffer of the size returned")
 	}
 	return n, nil
 }
@@ -147,10 +147,10 @@ func (c *Connector) GetPrivateData(buf []byte) (int, error) {
 func (c *Connector) LocalAddress() (netip.AddrPort, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err := c.usable("get local address"); err != nil {
+	if err := c.checkOpen("get local address"); err != nil {
 		return netip.AddrPort{}, err
 	}
-	if c.phase == fresh && !c.ownPort || c.phase == dead {
+	if c.phase == phaseNew && !c.ownsPort || c.phase == phaseEnded {
 		return netip.AddrPort{}, c.fail("get local address", nd.ConnectionInvalid, "not connecting or connected", "")
 	}
 	return c.local, nil
@@ -160,11 +160,11 @@ func (c *Connector) LocalAddress() (netip.AddrPort, error) {
 func (c *Connector) PeerAddress() (netip.AddrPort, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err := c.usable("get peer address"); err != nil {
+	if err := c.checkOpen("get peer address"); err != nil {
 		return netip.AddrPort{}, err
 	}
 	switch c.phase {
-	case requested, awaitingUser, accepting, up:
+	case phaseRequested, phaseAccepted, phaseAccepting, phaseConnected:
 		return c.remote, nil
 	}
 	return netip.AddrPort{}, c.fail("get peer address", nd.ConnectionInvalid, "not connected", "")

@@ -18,7 +18,7 @@ func (p *pair) settledAfterDeath(t *testing.T, before uint64) {
 	s := p.a.local
 	eventually(t, "the survivor's memory for the connection is free", func() bool { return s.member.Heap().InUse() <= before })
 	eventually(t, "the dead member's memory is reclaimed", func() bool {
-		// Its record is free for the next one when all that it owned is.
+		// A member's record is reused when all that it owned is freed.
 		m, err := p.arena.Join(shm.NotRank)
 		if err != nil {
 			t.Fatal(err)
@@ -28,9 +28,9 @@ func (p *pair) settledAfterDeath(t *testing.T, before uint64) {
 	})
 }
 
-// TestDeathWhileBusy kills the peer at random moments while it does something,
-// and while the survivor uses it.
-func TestDeathWhileBusy(t *testing.T) {
+// TestPeerDeathUnderLoad kills the peer at random moments while it transfers and while the survivor
+// uses it.
+func TestPeerDeathUnderLoad(t *testing.T) {
 	seed := rand.Uint64()
 	random := rand.New(rand.NewPCG(seed, 1))
 	const n = 100_000
@@ -67,7 +67,7 @@ func TestDeathWhileBusy(t *testing.T) {
 						fate := p.a.start(repeat(do, n, far))
 						time.Sleep(time.Duration(random.IntN(5000)) * time.Microsecond)
 						p.b.puppet.kill()
-						// A Send that finds no receive any more may say so first.
+						// A Send without a receive may fail first.
 						if r := <-fate; r.Status != nd.Canceled && !(do == doSend && r.Status == nd.IOTimeout) {
 							t.Errorf("the survivor's request ends with %v (%s), seed %d", r.Status, r.Text, seed)
 						}
@@ -75,7 +75,7 @@ func TestDeathWhileBusy(t *testing.T) {
 							t.Error(r.Text)
 						}
 						p.a.refuse(nd.ConnectionAborted, disconnect)
-						p.a.must(order{Do: doDeregister}) // nobody is using it
+						p.a.must(order{Do: doDeregister}) // no transfer uses it
 						p.a.must(order{Do: doCloseEndpoint})
 						p.settledAfterDeath(t, before)
 					})
@@ -85,14 +85,14 @@ func TestDeathWhileBusy(t *testing.T) {
 	}
 }
 
-// repeat is an order to make a transfer again and again.
+// repeat is an order to repeat a transfer.
 func repeat(do verb, n int, far nd.WindowDescriptor) order {
 	return order{Do: doRepeat, Data: []byte(do), Parts: mine(0, n), Far: far, N: 8}
 }
 
-// TestDeathFlushesWhatIsOutstanding: everything that waits for the dead is
-// canceled, in order, and windows bound for it are taken back.
-func TestDeathFlushesWhatIsOutstanding(t *testing.T) {
+// TestPeerDeathFlushesOutstanding: after the peer's death everything outstanding is canceled
+// in order, and windows bound for it are revoked.
+func TestPeerDeathFlushesOutstanding(t *testing.T) {
 	for _, s := range everySetup(setup{Both: sideOptions{Options: Options{ReceiveTimeout: watchdog}}}) {
 		if !s.Processes {
 			continue
@@ -106,7 +106,7 @@ func TestDeathFlushesWhatIsOutstanding(t *testing.T) {
 			var sends, receives []nd.Result
 			for i := range uint64(10) {
 				p.a.must(order{Do: doReceive, Context: i, Parts: mine(0, 10)})
-				p.a.must(order{Do: doSend, Context: i, Parts: mine(0, int(i)*20)}) // nobody receives
+				p.a.must(order{Do: doSend, Context: i, Parts: mine(0, int(i)*20)}) // the peer posts no receive
 				receives = append(receives, failure(nd.RequestReceive, i, nd.Canceled))
 				sends = append(sends, failure(nd.RequestSend, i, nd.Canceled))
 			}
@@ -122,9 +122,9 @@ func TestDeathFlushesWhatIsOutstanding(t *testing.T) {
 	}
 }
 
-// TestDeathAfterDelivery: what the dead one had sent, and we have not looked
-// at yet, has arrived.
-func TestDeathAfterDelivery(t *testing.T) {
+// TestPeerDeathAfterDelivery: messages that the peer sent before its death arrive, even if the
+// receiver polls only later.
+func TestPeerDeathAfterDelivery(t *testing.T) {
 	for range 10 {
 		p := newPair(t, setup{Processes: true})
 		var want []nd.Result
@@ -143,10 +143,9 @@ func TestDeathAfterDelivery(t *testing.T) {
 	}
 }
 
-// TestStoppedInMidCopy: an Invalidate, a Deregister and a window's Close wait
-// for an executor that is in the middle of a copy, and no longer when it is
-// dead.
-func TestStoppedInMidCopy(t *testing.T) {
+// TestPeerStoppedDuringCopy: an Invalidate, a Deregister and a window's Close wait for a requester
+// that is in the middle of a copy, until it dies.
+func TestPeerStoppedDuringCopy(t *testing.T) {
 	for name, o := range map[string]order{
 		"invalidate":   {Do: doInvalidate},
 		"close window": {Do: doCloseWindow},
@@ -203,13 +202,13 @@ func TestStoppedInMidCopy(t *testing.T) {
 	}
 }
 
-// stopInMidCopy stops the puppet while it names a token as its hazard.
+// stopInMidCopy stops the puppet while a token is in its hazard word.
 func (p *pair) stopInMidCopy(t *testing.T, token nd.Token) {
 	t.Helper()
 	ep := p.a.local.endpoint(0).(*Endpoint)
 	eventually(t, "the peer is caught in the middle of a copy", func() bool {
 		p.b.puppet.stop()
-		hazard := ep.conn.far.hazard.Load()
+		hazard := ep.conn.peerState.hazard.Load()
 		if nd.Token(hazard>>32) == token || nd.Token(hazard) == token {
 			return true
 		}
@@ -218,9 +217,9 @@ func (p *pair) stopInMidCopy(t *testing.T, token nd.Token) {
 	})
 }
 
-// TestRegionWaitsForACopy: Deregister as long as its caller likes, and however
-// often it is called, and Close to the end.
-func TestRegionWaitsForACopy(t *testing.T) {
+// TestDeregisterWaitsForCopy: Deregister waits until its context ends, on each call, and Close
+// until the copy ends.
+func TestDeregisterWaitsForCopy(t *testing.T) {
 	for _, do := range []verb{doDeregister, doCloseRegion} {
 		for _, kill := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/kill=%v", do, kill), func(t *testing.T) {
@@ -250,13 +249,13 @@ func TestRegionWaitsForACopy(t *testing.T) {
 	}
 }
 
-// TestDeathDuringInvalidate kills the owner while its Invalidate waits for the
-// drain: its peers go on.
-func TestDeathDuringInvalidate(t *testing.T) {
+// TestOwnerDeathDuringInvalidate kills the owner while its Invalidate waits for the drain. Its peers
+// continue.
+func TestOwnerDeathDuringInvalidate(t *testing.T) {
 	p := newPair(t, setup{Processes: true, Both: sideOptions{Size: 1 << 20}})
 	w := p.b.window()
 	d := p.b.bind(w, 0, 1<<20, nd.AllowWrite)
-	// We hold a hazard for ever, as a copier does that never gets on.
+	// This process holds a hazard for the whole test, like a copy that never ends.
 	ep := p.a.local.endpoint(0).(*Endpoint)
 	ep.mu.Lock()
 	ep.half.hazard.Store(uint64(d.Token) << 32)
@@ -270,9 +269,9 @@ func TestDeathDuringInvalidate(t *testing.T) {
 	p.a.expect(initiatorQueue, failure(nd.RequestWrite, 0, nd.Canceled))
 }
 
-// TestDeathWhileConnecting kills the one that a Connect, an Accept or a
-// CompleteConnect waits for.
-func TestDeathWhileConnecting(t *testing.T) {
+// TestPeerDeathWhileConnecting kills the peer of a Connect, an Accept or a CompleteConnect in
+// progress.
+func TestPeerDeathWhileConnecting(t *testing.T) {
 	tests := map[string]func(t *testing.T, p *pair){
 		"before Connect": func(t *testing.T, p *pair) {
 			addr := p.b.must(order{Do: doListen}).Addr
@@ -334,9 +333,9 @@ func TestDeathWhileConnecting(t *testing.T) {
 	}
 }
 
-// TestRequestOfTheDead lies in the listener's queue, or in a connector, when
-// its memory already belongs to others: nobody writes to it.
-func TestRequestOfTheDead(t *testing.T) {
+// TestConnectRequestOfDeadPeer: a dead peer's request is in the listener's queue or in a connector, and
+// its memory already belongs to another member. No call writes to it.
+func TestConnectRequestOfDeadPeer(t *testing.T) {
 	for name, use := range map[string]func(t *testing.T, s *side, c nd.Connector){
 		"queued": func(t *testing.T, s *side, _ nd.Connector) {
 			if err := s.listener.Close(); err != nil {
@@ -399,7 +398,7 @@ func TestRequestOfTheDead(t *testing.T) {
 	}
 }
 
-// claim allocates until a given place is among what the member has.
+// claim allocates until a given offset is part of the member's memory.
 func claim(t *testing.T, arena *shm.Arena, m *shm.Member, at shm.Offset) []byte {
 	t.Helper()
 	for range 1000 {
@@ -419,24 +418,23 @@ func claim(t *testing.T, arena *shm.Arena, m *shm.Member, at shm.Offset) []byte 
 	return nil
 }
 
-// TestMailBehindTheDeads: a request that lies in the inbox behind that of a
-// member that has died is not lost.
-func TestMailBehindTheDeads(t *testing.T) {
+// TestConnectRequestBehindDeadPeer: a request in the inbox behind that of a dead member is not lost.
+func TestConnectRequestBehindDeadPeer(t *testing.T) {
 	arena := newArena(t)
 	a := newParty(t, arena, "a", sideOptions{}, false)
 	first := newParty(t, arena, "first", sideOptions{}, false)
 	dying := newParty(t, arena, "dying", sideOptions{}, true)
 	addr := a.must(order{Do: doListen}).Addr
-	// Nobody collects mail meanwhile.
-	a.local.provider.mail.Lock()
+	// This process does not read its inbox meanwhile.
+	a.local.provider.inboxMu.Lock()
 	connected := first.start(order{Do: doConnect, Addr: addr})
 	eventually(t, "the first request is in the inbox", a.local.member.HasMail)
 	dying.start(order{Do: doConnect, Addr: addr})
-	time.Sleep(20 * time.Millisecond) // so that the second lies before it
+	time.Sleep(20 * time.Millisecond) // so that the second request precedes it in the list
 	dying.puppet.kill()
 	eventually(t, "the death is known", func() bool { return arena.Deaths() == 1 })
-	time.Sleep(2 * patrolOften) // the dead one's memory would be reclaimed by now
-	a.local.provider.mail.Unlock()
+	time.Sleep(2 * busyInterval) // the dead member's memory would be reclaimed by now
+	a.local.provider.inboxMu.Unlock()
 	accepted := a.start(order{Do: doAccept})
 	if r := <-connected; r.Status != nd.Success {
 		t.Fatal(r.Text)
@@ -447,13 +445,13 @@ func TestMailBehindTheDeads(t *testing.T) {
 	}
 }
 
-// TestHazardsOfTheDeadDoNotCount, wherever the death is noticed first.
-func TestHazardsOfTheDeadDoNotCount(t *testing.T) {
+// TestHazardsOfDeadPeerIgnored, whichever goroutine notices the death first.
+func TestHazardsOfDeadPeerIgnored(t *testing.T) {
 	p := newPair(t, setup{Processes: true})
 	space := p.a.local.adapter.(*Adapter).space
 	ep := p.a.local.endpoint(0).(*Endpoint)
 	const token = nd.Token(77)
-	ep.conn.far.hazard.Store(uint64(token))
+	ep.conn.peerState.hazard.Store(uint64(token))
 	if space.Drained(token) {
 		t.Error("a token is drained while a live peer uses it")
 	}
@@ -461,8 +459,8 @@ func TestHazardsOfTheDeadDoNotCount(t *testing.T) {
 	eventually(t, "the token is drained", func() bool { return space.Drained(token) })
 }
 
-// A peer can write nonsense into the record of a living member. The connections of that
-// member end on both sides, and new ones are refused, although no member has died.
+// A peer can overwrite the record of a living member. The connections of that member then end on
+// both sides, and new ones are refused, although no member has died.
 func TestDamagedMemberRecordEndsConnections(t *testing.T) {
 	const records, stride = 4096, 512
 	for _, nonsense := range []uint64{0, 1, 77, 1<<32 | 2, ^uint64(0)} {

@@ -9,18 +9,17 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// NotifyDisconnect returns nil when the connection has ended, for whatever
-// reason.
+// NotifyDisconnect blocks until the connection has ended, for any reason. It returns nil then.
 func (c *Connector) NotifyDisconnect(ctx context.Context) error {
 	const op = "notify disconnect"
 	c.mu.Lock()
-	ep, conn, ph, err := c.ep, c.conn, c.phase, c.usable(op)
+	ep, conn, ph, err := c.ep, c.conn, c.phase, c.checkOpen(op)
 	c.mu.Unlock()
 	if err != nil {
 		return err
 	}
-	if ph != up {
-		return c.fail(op, nd.ConnectionInvalid, "never connected", "")
+	if ph != phaseConnected {
+		return c.fail(op, nd.ConnectionInvalid, "the connector was never connected", "")
 	}
 	err = c.adapter.provider.wait(ctx, testimony.Call{Op: op, Object: "connector", Peer: conn.peer.ID()}, func() { ep.drive() }, func() bool {
 		s := ep.state()
@@ -37,28 +36,28 @@ func (c *Connector) NotifyDisconnect(ctx context.Context) error {
 	return nil
 }
 
-// Disconnect ends the connection in good order, and waits for the other side
-// to do the same.
+// Disconnect ends the connection gracefully. It blocks until the other side has also called
+// Disconnect, and fails with nd.IOTimeout after Options.DisconnectTimeout.
 func (c *Connector) Disconnect(ctx context.Context) error {
 	const op = "disconnect"
 	c.mu.Lock()
 	ep, conn := c.ep, c.conn
-	if err := c.usable(op); err != nil {
+	if err := c.checkOpen(op); err != nil {
 		c.mu.Unlock()
 		return err
 	}
-	if c.phase != up || c.hung {
+	if c.phase != phaseConnected || c.disconnectCalled {
 		c.mu.Unlock()
 		return c.fail(op, nd.ConnectionInvalid, "not connected", "")
 	}
-	c.hung = true
+	c.disconnectCalled = true
 	c.mu.Unlock()
 	p := c.adapter.provider
-	if !ep.hangUp() {
-		return c.fail(op, nd.ConnectionAborted, "the connection had failed already", "Endpoint.Err tells why")
+	if !ep.beginDisconnect() {
+		return c.fail(op, nd.ConnectionAborted, "the connection has already failed", "call Endpoint.Err for the cause")
 	}
-	// Until the drains are over, a transfer of the peer may still touch our memory.
-	err := p.wait(ctx, testimony.Call{Op: op, Object: "connector", Peer: conn.peer.ID()}, func() { ep.drive(); p.doChores() }, func() bool {
+	// Until the drains end, a transfer of the peer may still access this process's memory.
+	err := p.wait(ctx, testimony.Call{Op: op, Object: "connector", Peer: conn.peer.ID()}, func() { ep.drive(); p.runDeferred() }, func() bool {
 		return ep.state() != closing && ep.drains.Load() == 0
 	})
 	ep.mu.Lock()
@@ -66,16 +65,16 @@ func (c *Connector) Disconnect(ctx context.Context) error {
 	switch {
 	case err != nil:
 		return canceled(ctx, err, op, "connector")
-	case ep.parted: // Close may have been called since
+	case ep.parted: // even if Close was called since
 		return nil
 	case ep.late:
 		return c.fail(op, nd.IOTimeout, fmt.Sprintf("the other side did not disconnect within %v", p.options.DisconnectTimeout), "both sides must call Disconnect")
 	}
-	return c.fail(op, nd.ConnectionAborted, "the other side ended the connection by force", "")
+	return c.fail(op, nd.ConnectionAborted, "the other side aborted the connection", "")
 }
 
-// hangUp starts a graceful end; false means that the connection has failed.
-func (ep *Endpoint) hangUp() bool {
+// beginDisconnect starts a graceful disconnect. It returns false if the connection has failed.
+func (ep *Endpoint) beginDisconnect() bool {
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
 	ep.step()
@@ -85,40 +84,39 @@ func (ep *Endpoint) hangUp() bool {
 	default:
 		return false
 	}
-	ep.because(ep.fail("disconnect", nd.ConnectionDisconnected, "the connection was ended in good order", ""))
+	ep.setCause(ep.fail("disconnect", nd.ConnectionDisconnected, "the connection was disconnected gracefully", ""))
 	byPeer := ep.state() == peerGone
 	ep.setState(closing)
 	ep.deadline = time.Now().Add(ep.provider.options.DisconnectTimeout)
-	c.write(func() { c.record.left[c.side].Swap(1) }) // ORDER left: pairs with the load in Endpoint.step; ORDER hazard: then the load in settle
+	c.writeRecord(func() { c.record.left[c.side].Swap(1) }) // ORDER left: pairs with the load in Endpoint.step; ORDER hazard: then the load in releasePeerState
 	c.peer.Ring()
-	ep.windDown()
+	ep.tearDown()
 	if byPeer && ep.state() == closing {
-		ep.part()
+		ep.completeDisconnect()
 	}
 	return ep.state() != failed
 }
 
-// endpointClosed gives up the port of a connection whose endpoint is closed.
+// endpointClosed releases the port of a connection whose endpoint is closed.
 func (c *Connector) endpointClosed() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.phase == up || c.phase == dead {
-		c.unbind()
+	if c.phase == phaseConnected || c.phase == phaseEnded {
+		c.releaseAddress()
 	}
 }
 
-// Close releases the connector. What it was doing is given up, and a
-// connection that is up ends by force. In a goroutine that panics it is postponed, see
-// [Endpoint.Close].
+// Close releases the connector. It cancels what the connector is doing, and aborts an
+// established connection. In a goroutine that panics it is postponed, see [Endpoint.Close].
 func (c *Connector) Close() error {
 	p := c.adapter.provider
 	if err := p.postponed("connector", c.Close); err != nil {
 		return err
 	}
-	if !p.sleep.begin() {
-		return nil // the member's departure returns all that it owned
+	if !p.waiters.beginCall() {
+		return nil // the member's departure frees all that it owned
 	}
-	defer p.sleep.end()
+	defer p.waiters.endCall()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
@@ -126,25 +124,25 @@ func (c *Connector) Close() error {
 	}
 	c.closed = true
 	switch c.phase {
-	case dialing:
-		c.conn.move(connWithdrawn, connRequested, connAccepted) // Connect returns and cleans up
-		p.sleep.wake()
+	case phaseConnecting:
+		c.conn.transition(connWithdrawn, connRequested, connAccepted) // Connect returns and cleans up
+		p.waiters.wake()
 		return nil
-	case awaitingUser:
+	case phaseAccepted:
 		c.withdraw(nil)
-	case requested:
+	case phaseRequested:
 		c.conn.refuse()
-	case accepting:
-		c.conn.move(connAborted, connAccepted)
-		p.sleep.wake()
-	case up:
+	case phaseAccepting:
+		c.conn.transition(connAborted, connAccepted)
+		p.waiters.wake()
+	case phaseConnected:
 		c.ep.mu.Lock()
 		c.ep.terminate(c.ep.fail("close", nd.ConnectionAborted, "the connector was closed", ""))
 		c.ep.mu.Unlock()
 	}
-	c.unbind()
-	if c.phase != accepting {
-		c.phase = dead
+	c.releaseAddress()
+	if c.phase != phaseAccepting {
+		c.phase = phaseEnded
 	}
 	return nil
 }

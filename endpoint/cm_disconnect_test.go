@@ -11,7 +11,7 @@ import (
 
 var disconnect = order{Do: doDisconnect}
 
-// goodEnd disconnects both sides and wants both to succeed.
+// goodEnd disconnects both sides and requires success of both.
 func (p *pair) goodEnd(first, second *party) {
 	p.a.t.Helper()
 	done := first.start(disconnect)
@@ -36,7 +36,7 @@ func TestDisconnect(t *testing.T) {
 			x.must(order{Do: doNotify})
 			x.refuse(nd.ConnectionInvalid, disconnect)
 			x.refuse(nd.ConnectionDisconnected, order{Do: doWhy})
-			// Nothing can be connected again.
+			// The endpoints cannot be connected again.
 			x.refuse(nd.ConnectionActive, order{Do: doConnect, Addr: p.b.must(order{Do: doListen}).Addr})
 			x.refuse(nd.ConnectionInvalid, order{Do: doWrite, Parts: mine(0, 8), Far: p.b.memory})
 			x.refuse(nd.ConnectionInvalid, order{Do: doSend})
@@ -46,8 +46,9 @@ func TestDisconnect(t *testing.T) {
 	})
 }
 
-// TestDisconnectOfThePeerAlone is a notice: what is outstanding here stays so.
-func TestDisconnectOfThePeerAlone(t *testing.T) {
+// TestDisconnectByPeerOnly: the peer's Disconnect is a notice. What is outstanding here
+// stays outstanding.
+func TestDisconnectByPeerOnly(t *testing.T) {
 	onEvery(t, setup{Both: sideOptions{Options: Options{DisconnectTimeout: watchdog}}}, func(t *testing.T, p *pair) {
 		p.b.must(order{Do: doReceive, Context: 1, Parts: mine(0, 100)})
 		notice := p.b.start(order{Do: doNotify})
@@ -96,9 +97,9 @@ func TestDisconnectTimeout(t *testing.T) {
 	}
 }
 
-// TestDataBeforeTheEnd: what has succeeded at the sender arrives, however the
-// connection ends, although the receiver has not run in between.
-func TestDataBeforeTheEnd(t *testing.T) {
+// TestDisconnectDeliversData: data whose send has succeeded arrives, however the connection ends, even
+// if the receiver has not run in between.
+func TestDisconnectDeliversData(t *testing.T) {
 	ends := map[string]order{
 		"disconnect":      disconnect,
 		"flush":           {Do: doFlush},
@@ -110,7 +111,7 @@ func TestDataBeforeTheEnd(t *testing.T) {
 			s := setup{Processes: true, Private: [2]bool{private, false}, Both: sideOptions{Options: Options{DisconnectTimeout: watchdog}}}
 			t.Run(fmt.Sprintf("%s/%v", name, s), func(t *testing.T) {
 				p := newPair(t, s)
-				at, sizes := 0, []int{49, 5000, 70_000, 3000, 0, 8, 48, 1} // a large one behind a small one would wait for the receiver
+				at, sizes := 0, []int{49, 5000, 70_000, 3000, 0, 8, 48, 1} // a large message behind a small one would wait for the receiver
 				var sends, receives []nd.Result
 				for i, n := range sizes {
 					p.b.must(order{Do: doReceive, Context: uint64(i), Parts: mine(at, n+100)})
@@ -118,7 +119,7 @@ func TestDataBeforeTheEnd(t *testing.T) {
 					receives = append(receives, success(nd.RequestReceive, uint64(i), n))
 					sends = append(sends, success(nd.RequestSend, uint64(i), n))
 				}
-				p.b.must(order{Do: doReceive, Context: 99, Parts: mine(at, 100)}) // no small one: then a sender would wait
+				p.b.must(order{Do: doReceive, Context: 99, Parts: mine(at, 100)}) // no small receive, for which a sender would wait
 				p.a.fill(0, 0, 100_000, 7)
 				p.b.puppet.stop()
 				for i, n := range sizes {
@@ -129,7 +130,7 @@ func TestDataBeforeTheEnd(t *testing.T) {
 				if end.Do != doDisconnect {
 					<-ended
 				} else {
-					time.Sleep(time.Millisecond) // so that it has begun, most of the time
+					time.Sleep(time.Millisecond) // so that it has usually begun
 				}
 				p.b.puppet.resume()
 				p.b.expect(receiveQueue, receives...)
@@ -152,8 +153,8 @@ func TestDataBeforeTheEnd(t *testing.T) {
 	}
 }
 
-// TestDisconnectUnderTransfers: when it returns, nobody touches our memory.
-func TestDisconnectUnderTransfers(t *testing.T) {
+// TestDisconnectDuringTransfers: when Disconnect returns, no transfer uses this process's memory.
+func TestDisconnectDuringTransfers(t *testing.T) {
 	const n = 200_000
 	onEvery(t, setup{}, func(t *testing.T, p *pair) {
 		p.b.fill(0, 0, n, 3)
@@ -178,8 +179,8 @@ func TestDisconnectUnderTransfers(t *testing.T) {
 	})
 }
 
-// TestDisconnectAfterTheEnd by force reports it, once.
-func TestDisconnectAfterTheEnd(t *testing.T) {
+// TestDisconnectAfterAbort: after an abort Disconnect reports the abort, once.
+func TestDisconnectAfterAbort(t *testing.T) {
 	ends := map[string]func(p *pair){
 		"peer's flush":           func(p *pair) { p.b.must(order{Do: doFlush}) },
 		"peer's endpoint closed": func(p *pair) { p.b.must(order{Do: doCloseEndpoint}) },
@@ -214,9 +215,9 @@ func TestDisconnectAfterTheEnd(t *testing.T) {
 	}
 }
 
-// TestClosedAtOnce: the passive side's Accept succeeds although the active side
-// has disconnected by then, and both disconnect in good order.
-func TestClosedAtOnce(t *testing.T) {
+// TestAcceptOfConnectionClosedAtOnce: the passive side's Accept succeeds although the active side has disconnected
+// by then, and both disconnect gracefully.
+func TestAcceptOfConnectionClosedAtOnce(t *testing.T) {
 	const rounds = 50
 	for _, s := range []setup{{Unwired: true}, {Unwired: true, Processes: true}} {
 		t.Run(s.String(), func(t *testing.T) {
@@ -249,8 +250,8 @@ func TestClosedAtOnce(t *testing.T) {
 	}
 }
 
-// TestDisconnectGivenUp stops waiting, and goes on all the same.
-func TestDisconnectGivenUp(t *testing.T) {
+// TestDisconnectCanceled: a canceled Disconnect stops waiting, and the disconnect continues.
+func TestDisconnectCanceled(t *testing.T) {
 	p := newPair(t, setup{Both: sideOptions{Options: Options{DisconnectTimeout: watchdog}}})
 	p.a.refuse(nd.Canceled, order{Do: doNotify, Patience: time.Millisecond})
 	p.a.refuse(nd.Canceled, order{Do: doDisconnect, Patience: time.Millisecond})
@@ -259,11 +260,12 @@ func TestDisconnectGivenUp(t *testing.T) {
 	p.a.must(order{Do: doNotify})
 }
 
-// TestGivenUpDisconnectStillTimesOut: nobody waits for the peer for ever.
-func TestGivenUpDisconnectStillTimesOut(t *testing.T) {
+// TestDisconnectCanceledStillTimesOut: the peer's time to disconnect stays limited after the call
+// was canceled.
+func TestDisconnectCanceledStillTimesOut(t *testing.T) {
 	p := newPair(t, setup{Both: sideOptions{Options: Options{DisconnectTimeout: 30 * time.Millisecond}}})
 	p.b.must(order{Do: doReceive, Context: 1})
-	// On a slow machine the peer's time is over before our patience is seen to be.
+	// On a slow machine the time-out can end before the context's end is noticed.
 	if r := p.a.do(order{Do: doDisconnect, Patience: time.Millisecond}); r.Status != nd.Canceled && r.Status != nd.IOTimeout {
 		t.Errorf("disconnect returns %v (%s), want canceled or an I/O timeout", r.Status, r.Text)
 	}
@@ -271,12 +273,12 @@ func TestGivenUpDisconnectStillTimesOut(t *testing.T) {
 	p.a.must(order{Do: doNotify})
 }
 
-// TestNoticesEndWithTheirConnector.
-func TestNoticesEndWithTheirConnector(t *testing.T) {
+// TestNotifyDisconnectEndsOnClose: Connector.Close ends NotifyDisconnect.
+func TestNotifyDisconnectEndsOnClose(t *testing.T) {
 	p := newPair(t, setup{})
 	notice := p.a.start(order{Do: doNotify})
 	other := p.b.start(order{Do: doNotify})
-	time.Sleep(time.Millisecond) // so that they wait, most of the time
+	time.Sleep(time.Millisecond) // so that they usually wait
 	p.a.must(order{Do: doCloseLink})
 	if r := <-notice; r.Status != nd.Canceled && r.Status != nd.InvalidHandle {
 		t.Errorf("notice of a connector that is closed: %v (%s)", r.Status, r.Text)
@@ -306,8 +308,8 @@ func TestNotConnectedYet(t *testing.T) {
 	}
 }
 
-// A request that is refused for want of a connection says in which state the endpoint is,
-// and what to do about that one.
+// A request that fails for lack of a connection names the endpoint's state and what to do about
+// it.
 func TestPostWithoutConnection(t *testing.T) {
 	why := func(want string, err error) {
 		t.Helper()

@@ -8,8 +8,8 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// TestDone: whatever ends a connection closes Done, at an endpoint whose program
-// neither polls nor waits and has posted no receive of its own.
+// TestDone: every kind of end closes Done, at an endpoint whose program neither polls nor waits
+// nor posts receives.
 func TestDone(t *testing.T) {
 	for name, c := range map[string]struct {
 		end  func(r *star)
@@ -43,7 +43,7 @@ func TestDone(t *testing.T) {
 	})
 }
 
-// wantDone waits for the end of an endpoint, and checks its reason.
+// wantDone waits for the end of an endpoint, and checks its cause.
 func wantDone(t *testing.T, ep nd.Endpoint, want nd.Status) {
 	t.Helper()
 	select {
@@ -56,9 +56,9 @@ func wantDone(t *testing.T, ep nd.Endpoint, want nd.Status) {
 	}
 }
 
-// TestConnectorOfAnEndpoint: the endpoint leads to the connector that has connected
-// it, and to none before.
-func TestConnectorOfAnEndpoint(t *testing.T) {
+// TestEndpointConnector: Endpoint.Connector returns the connector of the connection, and nil
+// before.
+func TestEndpointConnector(t *testing.T) {
 	a, b, addr := strangersPair(t)
 	if c := a.endpoint().Connector(); c != nil {
 		t.Errorf("an idle endpoint has the connector %v", c)

@@ -9,9 +9,9 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// TestUnboundAfterAFailure: after a Connect that may be tried again the
-// connector has no address, after a wrong argument nothing has changed.
-func TestUnboundAfterAFailure(t *testing.T) {
+// TestConnectorUnboundAfterFailure: after a failed Connect that may be repeated, the connector has no
+// address. After a wrong argument nothing has changed.
+func TestConnectorUnboundAfterFailure(t *testing.T) {
 	a, _, addr := strangersPair(t)
 	bound := netip.AddrPortFrom(Address(a.member.ID()), 77)
 	ca, ea := a.connector(), a.endpoint()
@@ -39,8 +39,8 @@ func TestUnboundAfterAFailure(t *testing.T) {
 	}
 }
 
-// TestPausedListener takes no more than its backlog, and hands nothing out.
-func TestPausedListener(t *testing.T) {
+// TestListenerPaused: a paused listener queues requests up to its backlog, and delivers none.
+func TestListenerPaused(t *testing.T) {
 	a, b, _ := strangersPair(t)
 	l, fresh := must(b.adapter.CreateListener(b.ctx)), must(b.adapter.CreateListener(b.ctx))
 	defer l.Close()
@@ -57,13 +57,13 @@ func TestPausedListener(t *testing.T) {
 		x := l.(*Listener)
 		x.mu.Lock()
 		defer x.mu.Unlock()
-		return len(x.takers) == 1
+		return len(x.calls) == 1
 	})
 	results := make(chan error, 3)
 	for range 3 {
 		go func() { results <- a.connector().Connect(a.ctx, a.endpoint(), addr, nd.ConnectParams{}) }()
 	}
-	wantStatus(t, <-results, nd.ConnectionRefused) // one of the three
+	wantStatus(t, <-results, nd.ConnectionRefused) // of one of the three
 	select {
 	case err := <-taken:
 		t.Errorf("a paused listener hands out a request: %v", err)
@@ -78,8 +78,8 @@ func TestPausedListener(t *testing.T) {
 	wantStatus(t, l.PauseEvents(true), nd.InvalidDeviceState)
 }
 
-// TestConnectorOfAnotherHandle cannot take a request.
-func TestConnectorOfAnotherHandle(t *testing.T) {
+// TestConnectorOfOtherAdapterHandle: a connector of another adapter handle cannot take a request.
+func TestConnectorOfOtherAdapterHandle(t *testing.T) {
 	_, b, _ := strangersPair(t)
 	other := must(b.provider.OpenAdapter(b.ctx, b.provider.adapterID()))
 	stranger := must(other.CreateConnector(b.ctx))
@@ -88,9 +88,9 @@ func TestConnectorOfAnotherHandle(t *testing.T) {
 	wantStatus(t, b.listener.GetConnectionRequest(b.ctx, nil), nd.InvalidParameter1)
 }
 
-// TestConnectorClosedInAccept, before or after the connection is complete: it
-// does not come up.
-func TestConnectorClosedInAccept(t *testing.T) {
+// TestConnectorClosedDuringAccept: a connector that is closed during Accept, before or after the
+// connection is complete, does not get connected.
+func TestConnectorClosedDuringAccept(t *testing.T) {
 	for i := range 20 {
 		a, b, addr := strangersPair(t)
 		ca, ea, eb := a.connector(), a.endpoint(), b.endpoint()
@@ -102,7 +102,7 @@ func TestConnectorClosedInAccept(t *testing.T) {
 		held.mu.Lock()
 		closed := soon(cb.Close)
 		completed := soon(func() error { return ca.CompleteConnect(a.ctx) })
-		if i%2 == 0 { // Accept is about to return, but Close was first
+		if i%2 == 0 { // Accept is about to return, but Close comes first
 			eventually(t, "the connection is up", func() bool { return eb.(*Endpoint).state() == connected })
 		}
 		held.mu.Unlock()
@@ -122,8 +122,8 @@ func TestConnectorClosedInAccept(t *testing.T) {
 	}
 }
 
-// TestEndpointClosedInDisconnect: that is no end in good order.
-func TestEndpointClosedInDisconnect(t *testing.T) {
+// TestEndpointClosedDuringDisconnect: the disconnect is not graceful then.
+func TestEndpointClosedDuringDisconnect(t *testing.T) {
 	a, b, addr := strangersPair(t)
 	ca, cb, ea, _ := wire(a, b, addr)
 	ended := soon(func() error { return ca.Disconnect(a.ctx) })
@@ -133,8 +133,8 @@ func TestEndpointClosedInDisconnect(t *testing.T) {
 	wantStatus(t, ca.Disconnect(a.ctx), nd.ConnectionInvalid)
 }
 
-// TestRejectOfTheGone says so.
-func TestRejectOfTheGone(t *testing.T) {
+// TestRejectAfterPeerIsGone: Reject fails if the peer is gone.
+func TestRejectAfterPeerIsGone(t *testing.T) {
 	a, b, addr := strangersPair(t)
 	ca, ea := a.connector(), a.endpoint()
 	connected := soon(func() error { return ca.Connect(a.ctx, ea, addr, nd.ConnectParams{}) })
@@ -144,9 +144,9 @@ func TestRejectOfTheGone(t *testing.T) {
 	wantStatus(t, cb.Reject([]byte("too late")), nd.ConnectionAborted)
 }
 
-// TestEndpointsWhileClosing: an endpoint is made before its provider is closed,
-// and closed with it, or is not made at all.
-func TestEndpointsWhileClosing(t *testing.T) {
+// TestCreateEndpointDuringProviderClose: an endpoint is created before Provider.Close and closed by it, or
+// it is not created.
+func TestCreateEndpointDuringProviderClose(t *testing.T) {
 	for range 10 {
 		p := newPair(t, setup{Unwired: true})
 		s := p.a.local
@@ -174,11 +174,11 @@ func TestEndpointsWhileClosing(t *testing.T) {
 		}
 		calls.Wait()
 		close(made)
-		if left := *s.provider.live.Load(); len(left) != 0 {
+		if left := *s.provider.endpoints.Load(); len(left) != 0 {
 			t.Errorf("%d endpoints of a closed provider are left", len(left))
 		}
 		for _, q := range s.queues {
-			if left := *q.(*CompletionQueue).users.Load(); len(left) != 0 {
+			if left := *q.(*CompletionQueue).endpoints.Load(); len(left) != 0 {
 				t.Errorf("%d endpoints of a closed provider use a queue", len(left))
 			}
 		}

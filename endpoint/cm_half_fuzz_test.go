@@ -7,8 +7,8 @@ import (
 	"github.com/softnd/softnd/shm"
 )
 
-// FuzzHalf joins a half whose owner lies about where everything lies. What it
-// may point at in the liar's memory holds content.
+// FuzzHalf attaches to queue-pair state whose owner writes false offsets and sizes. The memory
+// of the false owner to which they may point has content.
 func FuzzHalf(f *testing.F) {
 	r := newRig(f)
 	const (
@@ -54,7 +54,7 @@ func FuzzHalf(f *testing.F) {
 			h.posted.Store(posted)
 			copy(l.estates[inArena].of(vast), content)
 		}
-		tell := func() { // so that the liar's own endpoint does not believe the lies
+		tell := func() { // so that the false owner's endpoint does not use the false values
 			h.sharedReceive = 0
 			h.ring, h.ringSlots, h.receives, h.receiveCount, h.receiveStride, h.endpoint = was[0], was[1], was[2], was[3], was[4], was[5]
 		}
@@ -83,7 +83,7 @@ func FuzzHalf(f *testing.F) {
 			}
 		}
 		r.settle(t)
-		if s := v.ep.state(); (err == nil) != (s == connected || s == failed && v.ep.conn.joined) {
+		if s := v.ep.state(); (err == nil) != (s == connected || s == failed && v.ep.conn.attached) {
 			t.Fatalf("joining returned %v, and the endpoint is %v", err, s)
 		}
 		if err == nil {
@@ -104,6 +104,6 @@ func FuzzHalf(f *testing.F) {
 func (a *actor) giveUp(conn *connection) {
 	a.connector.mu.Lock()
 	defer a.connector.mu.Unlock()
-	conn.move(connWithdrawn, connRequested, connAccepted)
-	a.connector.retreat(conn)
+	conn.transition(connWithdrawn, connRequested, connAccepted)
+	a.connector.undoConnect(conn)
 }

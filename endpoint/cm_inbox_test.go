@@ -9,10 +9,10 @@ import (
 	"github.com/softnd/softnd/shm"
 )
 
-// A peer that floods an inbox with requests holds up no call for long. Each request is a
-// record of its own, so each of them is known from then on.
-func TestFloodedInbox(t *testing.T) {
-	const requests = 60_000 // compared with each other, the work of a minute; else of a fraction of a second
+// A peer that floods an inbox with requests delays no call for long. Each request has a record
+// of its own, so each of them is distinct.
+func TestInboxFlooded(t *testing.T) {
+	const requests = 60_000 // comparing all with each other would take a minute; otherwise it takes a fraction of a second
 	arena := newArena(t)
 	victim := newParty(t, arena, "victim", sideOptions{}, false).local
 	liar, err := arena.Join(shm.NotRank)
@@ -29,7 +29,7 @@ func TestFloodedInbox(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	victim.provider.mail.Lock() // so that they all arrive at once
+	victim.provider.inboxMu.Lock() // so that all requests are read at once
 	for i := range shm.Offset(requests) {
 		r, err := shm.At[record](arena, base+i*stride)
 		if err != nil {
@@ -42,7 +42,7 @@ func TestFloodedInbox(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	victim.provider.mail.Unlock()
+	victim.provider.inboxMu.Unlock()
 	bounded, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	began := time.Now()

@@ -13,7 +13,7 @@ import (
 	"github.com/softnd/softnd/shm"
 )
 
-// Listener takes connection requests for one port. Safe for concurrent use.
+// Listener accepts connection requests for one port. Safe for concurrent use.
 type Listener struct {
 	adapter *Adapter
 
@@ -21,9 +21,9 @@ type Listener struct {
 	addr    netip.AddrPort
 	state   listenerState
 	paused  bool
-	backlog int           // 0 = no limit
-	queue   []*connection // requests that nobody has taken
-	takers  []*taker      // calls of GetConnectionRequest, oldest first
+	backlog int            // 0 = unlimited
+	queue   []*connection  // requests that no call has taken
+	calls   []*requestCall // pending calls of GetConnectionRequest, oldest first
 }
 
 type listenerState int
@@ -35,20 +35,20 @@ const (
 	listenerClosed
 )
 
-// taker is one call of GetConnectionRequest.
-type taker struct {
+// requestCall is one call of GetConnectionRequest.
+type requestCall struct {
 	conn   *connection
 	closed bool
 }
 
-// Bind gives the listener its local address. Port 0 chooses a free one.
+// Bind gives the listener its local address. Port 0 selects a free port.
 func (l *Listener) Bind(addr netip.AddrPort) error {
 	const op = "bind"
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch l.state {
 	case listenerBound, listening:
-		return l.fail(op, nd.AddressAlreadyAssociated, "it is bound to "+l.addr.String(), "create another listener")
+		return l.fail(op, nd.AddressAlreadyAssociated, "the listener is already bound to "+l.addr.String(), "create another listener")
 	case listenerClosed:
 		return l.fail(op, nd.InvalidHandle, "the listener is closed", "create another")
 	}
@@ -60,8 +60,8 @@ func (l *Listener) Bind(addr netip.AddrPort) error {
 	return nil
 }
 
-// Listen starts taking requests. backlog is how many may wait for a
-// GetConnectionRequest; 0 = any number.
+// Listen starts to accept requests. backlog is how many requests may wait for a
+// GetConnectionRequest; 0 means any number.
 func (l *Listener) Listen(backlog int) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -72,7 +72,7 @@ func (l *Listener) Listen(backlog int) error {
 		return l.fail("listen", nd.InvalidParameter1, "negative backlog", "pass 0 for no limit")
 	}
 	l.backlog, l.state = backlog, listening
-	l.adapter.provider.ports.listen(l.addr.Port(), l)
+	l.adapter.provider.ports.setListener(l.addr.Port(), l)
 	return nil
 }
 
@@ -86,43 +86,43 @@ func (l *Listener) LocalAddress() (netip.AddrPort, error) {
 	return l.addr, nil
 }
 
-// GetConnectionRequest waits for a request and puts it into c, a fresh
-// connector. Concurrent calls are served in the order in which they were made.
+// GetConnectionRequest blocks until there is a request and puts it into c, a new connector.
+// Concurrent calls are served in the order in which they were made.
 func (l *Listener) GetConnectionRequest(ctx context.Context, c nd.Connector) error {
 	const op = "get connection request"
 	connector, ok := c.(*Connector)
 	if !ok || connector == nil || connector.adapter != l.adapter {
 		return l.fail(op, nd.InvalidParameter1, "the connector is not of this adapter", "create it with the listener's adapter")
 	}
-	if !connector.isFresh() {
-		return l.fail(op, nd.InvalidParameter1, "the connector is in use", "pass a fresh connector")
+	if !connector.isNew() {
+		return l.fail(op, nd.InvalidParameter1, "the connector is in use", "pass a new connector")
 	}
-	t := new(taker)
+	t := new(requestCall)
 	l.mu.Lock()
 	if l.state != listening {
 		l.mu.Unlock()
 		return l.fail(op, nd.InvalidDeviceState, "the listener is not listening", "call Listen first")
 	}
-	l.takers = append(l.takers, t)
-	l.match()
+	l.calls = append(l.calls, t)
+	l.matchRequests()
 	l.mu.Unlock()
 	err := l.adapter.provider.wait(ctx, testimony.Call{Op: op, Object: "listener"}, nil, func() bool {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.match()
+		l.matchRequests()
 		return t.conn != nil || t.closed
 	})
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
 	case t.conn != nil:
-		return connector.take(t.conn, l.addr)
+		return connector.takeRequest(t.conn, l.addr)
 	case t.closed:
 		return l.fail(op, nd.Canceled, "the listener was closed", "")
 	}
-	for i, other := range l.takers {
+	for i, other := range l.calls {
 		if other == t {
-			l.takers = append(l.takers[:i], l.takers[i+1:]...)
+			l.calls = append(l.calls[:i], l.calls[i+1:]...)
 			break
 		}
 	}
@@ -132,46 +132,47 @@ func (l *Listener) GetConnectionRequest(ctx context.Context, c nd.Connector) err
 	return nil
 }
 
-// match gives waiting requests to waiting calls.
-func (l *Listener) match() {
-	for len(l.takers) > 0 && len(l.queue) > 0 && !l.paused {
+// matchRequests gives queued requests to pending calls.
+func (l *Listener) matchRequests() {
+	for len(l.calls) > 0 && len(l.queue) > 0 && !l.paused {
 		c := l.queue[0]
 		l.queue = l.queue[1:]
-		if c.gone() || c.state() != connRequested {
-			c.detach() // the other side gave up before anybody looked
+		if c.isPeerGone() || c.state() != connRequested {
+			c.detach() // the other side has withdrawn the request or is gone
 			continue
 		}
-		l.takers[0].conn = c
-		l.takers = l.takers[1:]
+		l.calls[0].conn = c
+		l.calls = l.calls[1:]
 	}
 }
 
-// offer takes a request that has arrived; false means that there is no room.
-func (l *Listener) offer(c *connection) bool {
+// enqueue adds a request. It returns false if the listener is not listening or its backlog is
+// full.
+func (l *Listener) enqueue(c *connection) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.state != listening {
 		return false
 	}
-	if l.full() || len(l.queue) == cap(l.queue) { // not each time: there may be many
-		l.forget()
+	if l.isFull() || len(l.queue) == cap(l.queue) { // not on each call: the queue may be long
+		l.dropAbandoned()
 	}
-	if l.full() {
+	if l.isFull() {
 		return false
 	}
 	l.queue = append(l.queue, c)
-	l.match()
+	l.matchRequests()
 	return true
 }
 
-func (l *Listener) full() bool {
+func (l *Listener) isFull() bool {
 	return l.backlog > 0 && len(l.queue) >= l.backlog
 }
 
-// forget drops the requests whose other side has given up.
-func (l *Listener) forget() {
+// dropAbandoned removes requests whose other side has withdrawn them or is gone.
+func (l *Listener) dropAbandoned() {
 	l.queue = slices.DeleteFunc(l.queue, func(c *connection) bool {
-		over := c.gone() || c.state() != connRequested
+		over := c.isPeerGone() || c.state() != connRequested
 		if over {
 			c.detach()
 		}
@@ -179,7 +180,7 @@ func (l *Listener) forget() {
 	})
 }
 
-// PauseEvents holds requests back, or lets them through again.
+// PauseEvents holds requests back, or delivers them again.
 func (l *Listener) PauseEvents(pause bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -187,13 +188,13 @@ func (l *Listener) PauseEvents(pause bool) error {
 		return l.fail("pause events", nd.InvalidDeviceState, "the listener is not listening", "call Listen first")
 	}
 	l.paused = pause
-	l.match()
-	l.adapter.provider.sleep.wake()
+	l.matchRequests()
+	l.adapter.provider.waiters.wake()
 	return nil
 }
 
-// Close refuses what waits and what comes, and ends pending calls. Accepted
-// connections live on. In a goroutine that panics it is postponed, see [Endpoint.Close].
+// Close refuses queued and new requests, and ends pending calls. Accepted connections stay
+// connected. In a goroutine that panics it is postponed, see [Endpoint.Close].
 func (l *Listener) Close() error {
 	if err := l.adapter.provider.postponed("listener", l.Close); err != nil {
 		return err
@@ -206,86 +207,87 @@ func (l *Listener) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.state == listenerBound || l.state == listening {
-		l.adapter.provider.ports.giveBack(l.addr.Port())
+		l.adapter.provider.ports.release(l.addr.Port())
 	}
 	l.state = listenerClosed
 	for _, c := range l.queue {
 		c.refuse()
 	}
-	for _, t := range l.takers {
+	for _, t := range l.calls {
 		t.closed = true
 	}
-	l.queue, l.takers = nil, nil
-	l.adapter.provider.sleep.wake()
+	l.queue, l.calls = nil, nil
+	l.adapter.provider.waiters.wake()
 }
 
 func (l *Listener) fail(op string, s nd.Status, detail, next string) error {
 	return &nd.OpError{Op: op, Object: "listener", Status: s, Detail: detail, Next: next}
 }
 
-// collectMail takes the connection requests that peers have sent.
-func (p *Provider) collectMail() bool {
-	if !p.mail.TryLock() {
+// pollInbox handles the connection requests that peers have sent. It reports whether there were
+// any.
+func (p *Provider) pollInbox() bool {
+	if !p.inboxMu.TryLock() {
 		return false
 	}
-	defer p.mail.Unlock()
-	return p.sortMail()
+	defer p.inboxMu.Unlock()
+	return p.readInbox()
 }
 
-// sortMail handles all mail. The caller holds p.mail.
-func (p *Provider) sortMail() bool {
+// readInbox handles all connection requests. The caller holds p.inboxMu.
+func (p *Provider) readInbox() bool {
 	records := make(map[shm.Offset]*record)
-	list, _ := p.member.Collect(func(off shm.Offset) (*atomic.Uint64, error) { // what a damaged list still held is served
+	list, _ := p.member.Collect(func(off shm.Offset) (*atomic.Uint64, error) { // what a damaged list still holds is handled
 		r, err := shm.At[record](p.arena, off)
 		if err != nil {
 			return nil, err
 		}
 		if records[off] != nil {
-			return nil, fmt.Errorf("mail that leads back to offset %#x: %w", uint64(off), shm.ErrDamaged)
+			return nil, fmt.Errorf("list of connection requests that leads back to offset %#x: %w", uint64(off), shm.ErrDamaged)
 		}
 		records[off] = r
 		return &r.link, nil
 	})
 	for _, off := range list {
-		p.request(records[off], off)
+		p.handleRequest(records[off], off)
 	}
 	return len(list) > 0
 }
 
-// recordName names the record of a connection that a peer has asked for.
-type recordName struct {
+// requestKey identifies the connection record of a peer's request.
+type requestKey struct {
 	from shm.MemberID
 	at   shm.Offset
 }
 
-// request handles one connection request, all of which comes from a peer.
-func (p *Provider) request(r *record, off shm.Offset) {
+// handleRequest handles one connection request. Every word of it was written by a peer.
+func (p *Provider) handleRequest(r *record, off shm.Offset) {
 	peer, err := p.arena.Peer(shm.MemberID(r.member[active]))
 	if err != nil || peer.Gone() || !peer.Owns(off, recordSize) || shm.MemberID(r.member[passive]) != p.member.ID() {
-		return // no sound peer sends that, or there is nobody to answer
+		return // no correct peer sends this, or no peer is left to answer
 	}
-	if p.knows(recordName{peer.ID(), off}) {
-		return // sent twice, which no sound peer does
+	if p.hasRequest(requestKey{peer.ID(), off}) {
+		return // sent twice, which no correct peer does
 	}
 	c := &connection{provider: p, record: r, offset: off, side: passive, peer: peer}
 	p.track(c)
 	l := p.ports.listener(uint16(r.port[passive]))
-	if l == nil || !l.offer(c) {
+	if l == nil || !l.enqueue(c) {
 		c.refuse()
 	}
-	p.sleep.wake()
+	p.waiters.wake()
 }
 
-// knows reports whether a peer's record is being handled already.
-func (p *Provider) knows(r recordName) bool {
+// hasRequest reports whether a peer's request is being handled already.
+func (p *Provider) hasRequest(r requestKey) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	_, known := p.records[r]
+	_, known := p.requests[r]
 	return known
 }
 
-// refuse answers a request with no.
+// refuse answers a request with a refusal.
 func (c *connection) refuse() {
-	c.move(connRefused, connRequested)
+	c.transition(connRefused, connRequested)
 	c.detach()
 }

@@ -9,8 +9,7 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// ports are the member's own port numbers; they have nothing to do with the
-// host's.
+// ports manages the member's own port numbers. They are unrelated to the host's ports.
 type ports struct {
 	mu        sync.Mutex
 	used      map[uint16]bool
@@ -23,8 +22,8 @@ func (p *ports) init() {
 	p.next = nd.EphemeralPortFirst
 }
 
-// take reserves a port, 0 for any free one of the ephemeral range.
-func (p *ports) take(port uint16) (uint16, nd.Status) {
+// reserve takes a port; 0 means any free port of the ephemeral range.
+func (p *ports) reserve(port uint16) (uint16, nd.Status) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if port != 0 {
@@ -49,20 +48,20 @@ func (p *ports) take(port uint16) (uint16, nd.Status) {
 	return 0, nd.TooManyAddresses
 }
 
-func (p *ports) giveBack(port uint16) {
+func (p *ports) release(port uint16) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.used, port)
 	delete(p.listeners, port)
 }
 
-func (p *ports) listen(port uint16, l *Listener) {
+func (p *ports) setListener(port uint16, l *Listener) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.listeners[port] = l
 }
 
-func (p *ports) allListeners() []*Listener {
+func (p *ports) listenerList() []*Listener {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Collect(maps.Values(p.listeners))
@@ -74,7 +73,7 @@ func (p *ports) listener(port uint16) *Listener {
 	return p.listeners[port]
 }
 
-// bindLocal checks a local address and takes its port.
+// bindLocal checks a local address and reserves its port.
 func (a *Adapter) bindLocal(op, object string, addr netip.AddrPort) (netip.AddrPort, error) {
 	own := Address(a.provider.member.ID())
 	fail := func(s nd.Status, detail, next string) error {
@@ -83,12 +82,12 @@ func (a *Adapter) bindLocal(op, object string, addr netip.AddrPort) (netip.AddrP
 	if !addr.Addr().IsUnspecified() && addr.Addr() != own {
 		return addr, fail(nd.InvalidAddress, addr.String()+" is not local; this adapter has "+own.String(), "bind to an address from QueryAddressList")
 	}
-	port, status := a.provider.ports.take(addr.Port())
+	port, status := a.provider.ports.reserve(addr.Port())
 	switch status {
 	case nd.SharingViolation:
 		return addr, fail(status, addr.String()+" is in use", "choose another port, or 0")
 	case nd.TooManyAddresses:
-		return addr, fail(status, "every ephemeral port is in use", "close connectors that are not needed")
+		return addr, fail(status, "all ephemeral ports are in use", "close unused connectors")
 	}
 	return netip.AddrPortFrom(own, port), nil
 }

@@ -13,14 +13,14 @@ import (
 
 // Choices of FuzzRecord, one bit each.
 const (
-	unheard    = iota // nobody listens
+	unheard    = iota // no listener
 	agreeing          // the victim accepts
 	rejecting         // it rejects
-	completing        // the liar then says that the connection is established
-	planted           // the record is written where the offset points, whosever memory that is
+	completing        // the forger then sets the state to established
+	planted           // the record is written where the offset points, whichever member owns that memory
 	sentTwice
 	trafficking // both sides use the connection
-	dialled     // it is the victim's record, which the liar has changed
+	dialled     // it is the victim's record, changed by the forger
 )
 
 // Small numbers in a record stand for members and adapters.
@@ -31,8 +31,8 @@ const (
 	strangerOfVictim
 )
 
-// FuzzRecord delivers an arbitrary connection request, at an arbitrary offset,
-// or gives an arbitrary answer to one.
+// FuzzRecord delivers an arbitrary connection request, at an arbitrary offset, or gives an
+// arbitrary answer to one.
 func FuzzRecord(f *testing.F) {
 	r := newRig(f)
 	const there = uint64(0) // the memory of a record
@@ -129,7 +129,7 @@ func FuzzRecord(f *testing.F) {
 	})
 }
 
-// plant writes the content of a record, which may lie in memory of the victim.
+// plant writes the content of a record, which may be in memory of the victim.
 func (r *rig) plant(off shm.Offset, content []byte) (restore func()) {
 	list := make([]uint64, recordSize/8)
 	words(list, content)
@@ -145,7 +145,7 @@ func (r *rig) plant(off shm.Offset, content []byte) (restore func()) {
 	}
 	to, err := shm.Slice[uint64](r.arena, off, uint64(len(list)))
 	if err != nil {
-		panic(err) // the caller has looked
+		panic(err) // the caller has checked it
 	}
 	saved := append([]uint64(nil), to...)
 	copy(to, list)
@@ -157,7 +157,7 @@ func (r *rig) plant(off shm.Offset, content []byte) (restore func()) {
 	}
 	return func() {
 		if mine && !bytes.Equal(mem, e.was[from:][:recordSize]) {
-			return // the check will tell
+			return // the check reports it
 		}
 		copy(to, saved)
 		if mine {
@@ -166,14 +166,14 @@ func (r *rig) plant(off shm.Offset, content []byte) (restore func()) {
 	}
 }
 
-// within tells where part lies in whole.
+// within returns the offset of part in whole.
 func within(whole, part []byte) (from int, ok bool) {
 	a, b := shm.AddressOf(whole), shm.AddressOf(part)
 	return int(b - a), b >= a && b-a <= uint64(len(whole)-len(part))
 }
 
-// mayPlant tells whether a record may be written to mem: memory of the liar, or
-// of the victim, unless it is to be a request of the victim itself.
+// mayPlant reports whether a record may be written to mem: memory of the forger, or of the
+// victim unless it is to be a request of the victim itself.
 func (r *rig) mayPlant(mem, content []byte) bool {
 	var first [5]uint64
 	words(first[:], content)
@@ -203,7 +203,7 @@ func (r *rig) owner(word uint64) uint64 {
 	return word
 }
 
-// receiveMail has the victim get the record at an offset, and do something about it.
+// receiveMail makes the victim read and handle the record at an offset.
 func (r *rig) receiveMail(t *testing.T, off shm.Offset, choices uint8) {
 	t.Helper()
 	v, c := r.victim, uint16(choices)
@@ -219,17 +219,17 @@ func (r *rig) receiveMail(t *testing.T, off shm.Offset, choices uint8) {
 	if len(v.listener.queue) > 0 && (bit(c, agreeing) || bit(c, rejecting)) {
 		ended, cancel := context.WithCancel(context.Background())
 		cancel()
-		_ = v.listener.GetConnectionRequest(ended, v.connector) // there may be none that is worth an answer
+		_ = v.listener.GetConnectionRequest(ended, v.connector) // there may be no valid request
 	}
 	if v.connector.conn == nil {
 		return
 	}
 	_, _ = v.connector.GetPrivateData(make([]byte, maxPrivateData))
 	if bit(c, rejecting) {
-		_ = v.connector.Reject([]byte("no")) // which fails if the liar has given up
+		_ = v.connector.Reject([]byte("no")) // it fails if the forger has withdrawn
 		return
 	}
-	conn, err := v.connector.accept(v.ep, nd.ConnectParams{PrivateData: []byte("yes")})
+	conn, err := v.connector.startAccept(v.ep, nd.ConnectParams{PrivateData: []byte("yes")})
 	if err != nil {
 		return
 	}
@@ -242,25 +242,24 @@ func (r *rig) receiveMail(t *testing.T, off shm.Offset, choices uint8) {
 	}
 }
 
-// deliver sends what lies at an offset, and lets the victim look.
+// deliver sends the record at an offset, and makes the victim read it.
 func (r *rig) deliver(t *testing.T, off shm.Offset) {
 	t.Helper()
 	peer, err := r.arena.Peer(r.victim.member.ID())
 	if err != nil {
 		t.Fatal(err)
 	}
-	link := new(atomic.Uint64) // the link that counts is the one that lies there already
+	link := new(atomic.Uint64) // the link that counts is the one in the record
 	if err := peer.Send(off, link); err != nil {
 		t.Fatal(err)
 	}
-	r.victim.provider.progress()
-	if n := len(r.victim.provider.conns); n > 1000 { // more than records fit into what an input can write
+	r.victim.provider.progressAll()
+	if n := len(r.victim.provider.conns); n > 1000 { // more than the records that an input can write
 		t.Fatalf("one letter has made %d requests", n)
 	}
 }
 
-// dialAndChange has the victim connect, and the liar answer by what it writes
-// into the record.
+// dialAndChange makes the victim connect, and the forger answer by writing into the record.
 func (r *rig) dialAndChange(t *testing.T, content []byte, choices uint8) {
 	t.Helper()
 	v, c := r.victim, uint16(choices)
@@ -280,7 +279,7 @@ func (r *rig) dialAndChange(t *testing.T, content []byte, choices uint8) {
 	_, _, _ = v.connector.ReadLimits()
 }
 
-// traffic has both sides use a connection that may be none.
+// traffic makes both sides use a connection that may not exist.
 func (r *rig) traffic(t *testing.T) {
 	t.Helper()
 	v, conn := r.victim, r.victim.ep.conn
@@ -290,7 +289,7 @@ func (r *rig) traffic(t *testing.T) {
 	granted := r.token(remote(theVictim, inArena, small))
 	put := shm.Slot{head(writeInline, flagFirst|flagLast|flagAwaited, 8, granted), r.mean(address(theVictim, inArena, small, 0)), 1}
 	send := shm.Slot{head(sendInline, flagFirst|flagLast, 8, 0), 1}
-	// If the victim took its own tokens for the liar's, it would copy into memory of its own.
+	// If the victim mistook its own tokens for the forger's, it would copy into its own memory.
 	sink := entry{r.mean(address(theVictim, inArena, local, 448)), 64, r.token(localOf(theVictim, inArena, local))}
 	if conn.record.owner[1-conn.side] == uint64(v.stranger.space.Owner()) {
 		sink = entry{r.mean(address(theVictim, inArena, foreign, 0)), 64, r.token(localOf(theVictim, inArena, foreign))}
@@ -323,5 +322,5 @@ func (r *rig) liarLeaves(t *testing.T) {
 			t.Fatal("the victim took a request that lies in its own memory")
 		}
 	}
-	r.victim.provider.doChores()
+	r.victim.provider.runDeferred()
 }

@@ -10,48 +10,46 @@ import (
 	"github.com/softnd/softnd/window"
 )
 
-// terminate ends the connection because of an error of this side, which has
-// been completed already. Everything else that is outstanding is canceled.
-// The caller holds ep.mu, as for all functions here.
+// terminate ends the connection because of an error of this side. The result of the failed
+// operation has been added already; everything else outstanding is canceled. The caller holds
+// ep.mu, as for all functions in this file without a lock of their own.
 func (ep *Endpoint) terminate(cause error) {
 	switch ep.state() {
 	case failed, closed:
 		return
 	}
-	ep.because(cause)
+	ep.setCause(cause)
 	ep.setState(failed)
-	if c := ep.conn; c != nil && c.joined {
+	if c := ep.conn; c != nil && c.attached {
 		ep.leaveReason()
-		if c.side == passive || !c.move(connWithdrawn, connAccepted) {
-			c.move(connAborted, connEstablished, connAccepted)
+		if c.side == passive || !c.transition(connWithdrawn, connAccepted) {
+			c.transition(connAborted, connEstablished, connAccepted)
 		}
 	}
-	ep.windDown()
+	ep.tearDown()
 }
 
-// because notes why the endpoint left the connected state. The first reason
-// stays.
-func (ep *Endpoint) because(err error) {
+// setCause records why the endpoint left the connected state. The first cause is kept.
+func (ep *Endpoint) setCause(err error) {
 	if ep.cause == nil {
 		ep.cause = err
 	}
 }
 
-// aborted ends the connection because the other side did, or is dead.
-func (ep *Endpoint) aborted() {
+// peerAborted ends the connection because the other side has ended it or is dead.
+func (ep *Endpoint) peerAborted() {
 	c := ep.conn
 	ep.setState(failed)
-	if c.gone() || c.fault().number == 0 { // else a request of ours was to blame
+	if c.isPeerGone() || c.fault().number == 0 { // otherwise a request of this side was the cause
 		ep.provider.member.Blame(c.peer.ID())
 	}
 	ep.endedByPeer()
-	ep.windDown()
+	ep.tearDown()
 }
 
-// takeBlame gives the request that failed its status, after those before it
-// have been completed. It failed at the peer, or here, but waited for those
-// before it.
-func (ep *Endpoint) takeBlame() {
+// completeBlamed completes the request that failed at the peer with its status, after those
+// before it have been completed.
+func (ep *Endpoint) completeBlamed() {
 	c := ep.conn
 	for ep.done != ep.tail {
 		r := &ep.requests[ep.done&uint64(len(ep.requests)-1)]
@@ -75,15 +73,15 @@ func (ep *Endpoint) takeBlame() {
 	}
 }
 
-// deliverRest takes from the ring what its sender has completed already, which
-// is nothing if the receives are a shared queue's.
-func (ep *Endpoint) deliverRest() {
+// deliverRemaining delivers messages in the ring that their sender has completed already. There
+// are none if the receives are in a shared queue.
+func (ep *Endpoint) deliverRemaining() {
 	if ep.shared != nil {
 		return
 	}
 	c := ep.conn
 	m := &ep.message
-	for !c.refused && ep.delivered != ep.posted && c.in.Peek(&ep.arrived) && m.decode(&ep.arrived) {
+	for !c.inboundFailed && ep.delivered != ep.posted && c.in.Peek(&ep.arrived) && m.decode(&ep.arrived) {
 		r := &ep.receives[ep.delivered&uint64(len(ep.receives)-1)]
 		switch {
 		case m.kind == sendPlaced:
@@ -103,60 +101,60 @@ func (ep *Endpoint) deliverRest() {
 	}
 }
 
-// windDown takes the windows away and cancels what is outstanding, at once if
-// the peer is not in the middle of a copy, else when it has ended. The state
-// has been changed, for both sides to see, so no other copy can begin.
-func (ep *Endpoint) windDown() {
+// tearDown revokes the windows and cancels what is outstanding. If the peer is in the middle of
+// a copy, it does so when the copy has ended. The state has changed before, and both sides see
+// that, so no other copy can begin.
+func (ep *Endpoint) tearDown() {
 	if ep.shared != nil {
-		ep.shared.abandon(ep)
+		ep.shared.removeWaiter(ep)
 	}
-	ep.unbind()
-	if ep.settle() {
+	ep.revokeBound()
+	if ep.finishTeardown() {
 		return
 	}
 	ep.drains.Add(1)
-	ep.provider.postpone(func() bool {
+	ep.provider.deferWork(func() bool {
 		ep.mu.Lock()
 		defer ep.mu.Unlock()
-		if !ep.settle() {
+		if !ep.finishTeardown() {
 			return false
 		}
 		ep.drains.Add(-1)
-		ep.provider.sleep.wake()
+		ep.provider.waiters.wake()
 		return true
 	})
 }
 
-// settle delivers what the peer has completed, and cancels the rest: a result
-// gives its buffers back to the program, so the peer must have left them alone.
-// false means that it has not yet.
-func (ep *Endpoint) settle() bool {
-	if ep.settled { // by a graceful end that now ends by force
-		ep.letGo()
+// finishTeardown delivers what the peer has completed and cancels the rest. A result gives its
+// buffers back to the program, so the peer must have ended its copies. It returns false if the
+// peer has not.
+func (ep *Endpoint) finishTeardown() bool {
+	if ep.settled { // a graceful disconnect that now ends by force
+		ep.detachIfDone()
 		return true
 	}
-	if !ep.sweep() || !ep.flushRequests() {
+	if !ep.releasePeerState() || !ep.flushRequests() {
 		return false
 	}
 	ep.settled = true
-	ep.letGo()
+	ep.detachIfDone()
 	return true
 }
 
-// sweep is the last look at the peer's half, and what follows from it at once.
-// From then on the half may be gone.
-func (ep *Endpoint) sweep() bool {
+// releasePeerState reads the peer's shared state for the last time and acts on it. The state's
+// memory may be freed afterwards. It returns false if the peer is in the middle of a copy.
+func (ep *Endpoint) releasePeerState() bool {
 	if ep.swept {
 		return true
 	}
-	if c := ep.conn; c != nil && c.joined && ep.wasUp {
-		if !c.gone() && c.far.hazard.Load() != 0 { // ORDER hazard, hazard-clear: after the change of state; pairs with Guard.publish, then the look at the link, and with Guard.clear
+	if c := ep.conn; c != nil && c.attached && ep.wasUp {
+		if !c.isPeerGone() && c.peerState.hazard.Load() != 0 { // ORDER hazard, hazard-clear: after the change of state; pairs with Guard.publish and then the check of the link, and with Guard.clear
 			return false
 		}
 		asym.HeavyForAll() // ORDER conn-state: after the change of state; a Send that counted as delivered is in the ring by now
-		ep.deliverRest()
+		ep.deliverRemaining()
 		if ep.state() == failed {
-			ep.takeBlame()
+			ep.completeBlamed()
 		}
 	}
 	ep.swept = true
@@ -168,31 +166,30 @@ func (ep *Endpoint) sweep() bool {
 	return true
 }
 
-// bereaved acts upon the peer's death before its memory becomes somebody
-// else's.
-func (ep *Endpoint) bereaved() {
+// handlePeerDeath acts on the peer's death before its memory is reused.
+func (ep *Endpoint) handlePeerDeath() {
 	switch ep.state() {
 	case connecting, answered:
-		if c := ep.conn; c != nil && c.joined {
-			ep.aborted()
+		if c := ep.conn; c != nil && c.attached {
+			ep.peerAborted()
 		}
 	case failed, closing, closed:
-		ep.settle()
+		ep.finishTeardown()
 	}
 	ep.step()
 }
 
-// letGo ends our use of the peer's memory, when nothing is left to be taken
-// from its ring and no graceful end is being waited for.
-func (ep *Endpoint) letGo() {
-	if c := ep.conn; c != nil && c.joined && ep.settled && ep.state() != closing {
+// detachIfDone ends the use of the peer's memory when nothing in its ring is left to deliver and
+// no graceful disconnect is in progress.
+func (ep *Endpoint) detachIfDone() {
+	if c := ep.conn; c != nil && c.attached && ep.settled && ep.state() != closing {
 		c.detach()
 	}
 }
 
-// flushRequests cancels the initiator queue. An Invalidate that has revoked its
-// token keeps its promise first: it succeeds when the token is drained, and what
-// follows it waits for that. false means that it does.
+// flushRequests cancels the initiator queue. An Invalidate that has already revoked its token
+// must succeed, but only when the token is drained, and later requests wait for that. It returns
+// false if that is not the case yet.
 func (ep *Endpoint) flushRequests() bool {
 	for ep.done != ep.tail {
 		r := &ep.requests[ep.done&uint64(len(ep.requests)-1)]
@@ -217,10 +214,10 @@ func (ep *Endpoint) cancelReceives() {
 	}
 }
 
-// unbind takes back all that was bound or registered on this endpoint: nobody
-// could post their invalidation any more.
-func (ep *Endpoint) unbind() {
-	ep.bound.takeAll(func(l window.Loan) {
+// revokeBound revokes all windows and regions that were bound or registered on this endpoint. No
+// request could invalidate them any more.
+func (ep *Endpoint) revokeBound() {
+	ep.bound.clear(func(l window.Loan) {
 		if token, ok := l.Expire(ep.number); ok {
 			ep.releaseWhenDrained(l, token)
 		}
@@ -229,57 +226,58 @@ func (ep *Endpoint) unbind() {
 
 func (ep *Endpoint) releaseWhenDrained(l window.Loan, token nd.Token) {
 	ep.drains.Add(1)
-	ep.provider.later(func() bool {
+	ep.provider.runOrDefer(func() bool {
 		if !l.Drained(token) {
 			return false
 		}
 		l.Release()
 		ep.drains.Add(-1)
-		ep.provider.sleep.wake()
+		ep.provider.waiters.wake()
 		return true
 	})
 }
 
-// peerLeft notes the peer's graceful disconnect.
-func (ep *Endpoint) peerLeft() bool {
+// handlePeerDisconnect handles the peer's graceful disconnect. It reports whether the state has
+// changed.
+func (ep *Endpoint) handlePeerDisconnect() bool {
 	switch ep.state() {
 	case connected:
-		ep.because(ep.fail("serve", nd.ConnectionDisconnected, "the peer ("+ep.conn.name+") has disconnected", "call Connector.Disconnect too"))
+		ep.setCause(ep.fail("serve", nd.ConnectionDisconnected, "the peer ("+ep.conn.peerName+") has disconnected", "call Connector.Disconnect too"))
 		ep.provider.member.Blame(ep.conn.peer.ID())
 		ep.setState(peerGone)
 		if ep.shared != nil {
-			ep.shared.abandon(ep)
+			ep.shared.removeWaiter(ep)
 		}
 		return true
 	case closing:
-		ep.part()
+		ep.completeDisconnect()
 		return true
 	}
 	return false
 }
 
-// part ends the connection in good order.
-func (ep *Endpoint) part() {
+// completeDisconnect ends a connection that both sides have disconnected.
+func (ep *Endpoint) completeDisconnect() {
 	ep.parted = true
 	ep.setState(closed)
-	ep.letGo()
+	ep.detachIfDone()
 }
 
-// Flush is FlushContext without a limit.
+// Flush is FlushContext without a deadline.
 func (ep *Endpoint) Flush() error { return ep.FlushContext(context.Background()) }
 
-// FlushContext cancels everything outstanding; the endpoint has failed then. It
-// waits for a copy of the peer that is under way. If ctx ends first, the endpoint
+// FlushContext cancels everything outstanding; the endpoint is in the failed state then. It
+// blocks until a copy of the peer that is in progress has ended. If ctx ends first, the endpoint
 // has failed all the same, and the results follow when the copy has ended.
 func (ep *Endpoint) FlushContext(ctx context.Context) error {
 	const op = "flush"
 	ep.mu.Lock()
-	if ep.state() != closing { // else it is being flushed already, in good order
+	if ep.state() != closing { // otherwise a graceful disconnect flushes it already
 		ep.terminate(ep.fail(op, nd.Canceled, "the endpoint was flushed", ""))
 	}
 	ep.mu.Unlock()
 	p := ep.provider
-	err := p.wait(ctx, testimony.Call{Op: op, Object: ep.String()}, p.doChores, func() bool {
+	err := p.wait(ctx, testimony.Call{Op: op, Object: ep.String()}, p.runDeferred, func() bool {
 		ep.mu.Lock()
 		defer ep.mu.Unlock()
 		return ep.settled
@@ -287,8 +285,8 @@ func (ep *Endpoint) FlushContext(ctx context.Context) error {
 	return drainError(ctx, err, op, ep.String())
 }
 
-// drainError is what a call returns whose wait for a drain ended with err. A
-// provider that is closed meanwhile ends the wait, and with it the drain.
+// drainError returns the error of a call whose wait for a drain ended with err. Provider.Close
+// ends such a wait, and the drain with it; that is no error.
 func drainError(ctx context.Context, err error, op, object string) error {
 	if err == nil || errors.Is(err, errClosed) {
 		return nil
@@ -296,18 +294,18 @@ func drainError(ctx context.Context, err error, op, object string) error {
 	return canceled(ctx, err, op, object)
 }
 
-// Close releases the endpoint, and the port of the connector that connected it.
-// A connected one is disconnected by force. In a goroutine that panics Close returns
-// [nd.Pending] and takes effect a second later, so that the peer does not fail before the
-// panic has been printed; if the process ends before that, the peer sees its death.
+// Close releases the endpoint, and the port of its connector. It aborts an established
+// connection. In a goroutine that panics, Close returns [nd.Pending] and takes effect a second
+// later. The peer then does not fail before the panic is printed. If the process ends before
+// that, the peer sees its death.
 func (ep *Endpoint) Close() error {
 	if err := ep.provider.postponed(ep.String(), ep.Close); err != nil {
 		return err
 	}
-	if !ep.provider.sleep.begin() {
+	if !ep.provider.waiters.beginCall() {
 		return nil // the provider has closed it
 	}
-	defer ep.provider.sleep.end()
+	defer ep.provider.waiters.endCall()
 	ep.close()
 	return nil
 }
@@ -329,18 +327,18 @@ func (ep *Endpoint) close() {
 	ep.receiveCQ.detach(ep)
 	ep.initiatorCQ.detach(ep)
 	ep.provider.removeEndpoint(ep)
-	ep.provider.later(ep.free)
+	ep.provider.runOrDefer(ep.free)
 }
 
-// free returns the endpoint's memory once the peer has let go of it.
+// free frees the endpoint's memory when the peer no longer uses it. It reports whether it has.
 func (ep *Endpoint) free() bool {
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
 	if ep.halfOffset == 0 {
 		return true
 	}
-	ep.guard.Disown() // the engine does not serve a closed endpoint
-	if c := ep.conn; c != nil && !c.finished.Load() || ep.done != ep.tail {
+	ep.guard.Disown() // the engine does not drive a closed endpoint
+	if c := ep.conn; c != nil && !c.released.Load() || ep.done != ep.tail {
 		return false
 	}
 	heap := ep.provider.member.Heap()

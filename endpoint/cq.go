@@ -12,72 +12,72 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// CompletionQueue holds the results of the endpoints that use it. It is local
-// to the process; polling it drives those endpoints. Safe for concurrent use.
+// CompletionQueue holds the results of the endpoints that use it. It is local to the process.
+// Polling it makes progress on those endpoints. Safe for concurrent use.
 type CompletionQueue struct {
-	adapter  *Adapter
-	provider *Provider
-	users    atomic.Pointer[[]*Endpoint] // replaced as a whole
+	adapter   *Adapter
+	provider  *Provider
+	endpoints atomic.Pointer[[]*Endpoint] // endpoints that use the queue; replaced as a whole
 
-	// sole is the one endpoint that has ever used the queue, as long as nothing has
-	// been asked of it but results. It adds them with its own lock alone. sole is
-	// set before the endpoint is in use, and taken back with both locks held.
-	sole   *Endpoint
-	common bool // there never again is such a one; guarded by mu
+	// soleEndpoint is set while only one endpoint has ever used the queue and the program has
+	// only taken results from it. That endpoint adds results under its own lock alone. It is set
+	// before the endpoint is in use, and cleared with both locks held.
+	soleEndpoint *Endpoint
+	isShared     bool // soleEndpoint is never set again; guarded by mu
 
-	mu      asym.Mutex    // guards the rest
-	entries []completion  // a ring; its size is a power of two
-	base    uint64        // the result that lies, or lay, at its beginning: the first since the queue was empty, so that a queue that mostly is takes few cache lines. Who adds a result to an empty queue sets it
-	head    atomic.Uint64 // next to take; who does not hold the lock sees roughly whether there is anything
-	tail    atomic.Uint64 // next to fill
-	overrun bool
-	closed  bool
-	ended   atomic.Bool // either of the two
+	mu         asym.Mutex    // guards the fields below
+	entries    []completion  // a ring; its size is a power of two
+	firstIndex uint64        // number of the result in entries[0]: the first one since the queue was last empty. A queue that is usually empty thus touches few cache lines. Set by whoever adds a result to an empty queue
+	head       atomic.Uint64 // number of the next result to take; approximate for readers without the lock
+	tail       atomic.Uint64 // number of the next result to add
+	hasOverrun bool
+	closed     bool
+	unusable   atomic.Bool // hasOverrun or closed
 
-	polls   atomic.Uint64 // roughly
-	foundAt atomic.Uint64 // the poll that was the last to take messages; roughly
-	looks   atomic.Uint64 // at the users, by those who take results; roughly
-	near    atomic.Uint32 // the user to look at first: the one after the latest that had something
-	far     atomic.Uint32 // the first of those that are looked at besides
-	driven  atomic.Uint32 // the first of those that the next thorough poll drives
+	polls           atomic.Uint64 // number of polls; approximate
+	lastMessagePoll atomic.Uint64 // number of the latest poll that took messages; approximate
+	scans           atomic.Uint64 // how often callers that take results scanned the endpoints; approximate
+	nextLikely      atomic.Uint32 // index of the endpoint to scan first: the one after the latest that had a result
+	nextOther       atomic.Uint32 // index of the first of the other endpoints to scan
+	nextThorough    atomic.Uint32 // index of the first endpoint that the next thorough poll drives
 
 	notifier
 	moderator
-	descriptor
+	eventDescriptor
 
-	number    uint64 // in this process
-	pollsSeen uint64 // by the engine, whose own it is
-	pollsAt   time.Time
+	number          uint64 // of the queue in this process
+	reportedPolls   uint64 // value of polls when the status page was last updated; owned by the housekeeper
+	reportedPollsAt time.Time
 }
 
-// completion is a result, and the account to which its queue slot returns. It is
-// written and read in the same whole words: a processor has to wait for a store
-// before it can load more bytes at once than were stored at once.
+// completion is a queued result and the slot counter that it increments when it is taken. It is
+// written and read in the same whole words: a load that spans several earlier stores stalls
+// until they reach the cache.
 type completion struct {
-	brief   uint64 // the type of the request; detailed, or 0; above them how many bytes
-	request uint64 // its context
-	account *account
-	status  nd.Status // of what is detailed
-	token   nd.Token  // likewise: what died
+	header  uint64 // bits 0..30: request type; bit 31: hasDetails; bits 32..63: bytes
+	request uint64 // context of the request
+	slots   *slotCounter
+	status  nd.Status // valid with hasDetails
+	token   nd.Token  // invalidated token; valid with hasDetails
 }
 
-// detailed says in completion.brief that there is more to say than of most results:
-// that a request of that type has succeeded.
-const detailed = 1 << 31
+// hasDetails is set in completion.header if status and token are valid. Otherwise the request
+// succeeded and invalidated nothing.
+const hasDetails = 1 << 31
 
-func (c *completion) put(r *nd.Result) {
-	c.brief, c.request = uint64(r.RequestType)|detailed|uint64(r.BytesTransferred)<<32, r.RequestContext
+func (c *completion) set(r *nd.Result) {
+	c.header, c.request = uint64(r.RequestType)|hasDetails|uint64(r.BytesTransferred)<<32, r.RequestContext
 	c.status, c.token = r.Status, r.InvalidatedToken
 }
 
 func (c *completion) get(r *nd.Result) {
-	setSuccess(r, nd.RequestType(c.brief&(detailed-1)), c.brief>>32, c.account.context, c.request)
-	if c.brief&detailed != 0 {
+	setSuccess(r, nd.RequestType(c.header&(hasDetails-1)), c.header>>32, c.slots.context, c.request)
+	if c.header&hasDetails != 0 {
 		r.Status, r.InvalidatedToken = c.status, c.token
 	}
 }
 
-// setSuccess sets a result to that of a request that has succeeded, in whole words.
+// setSuccess sets a result to that of a successful request. It writes whole words.
 func setSuccess(r *nd.Result, k nd.RequestType, bytes, endpoint, request uint64) {
 	outcome := uint64(nd.Success) | bytes<<32
 	r.Status, r.BytesTransferred = nd.Status(outcome), uint32(outcome>>32)
@@ -85,23 +85,23 @@ func setSuccess(r *nd.Result, k nd.RequestType, bytes, endpoint, request uint64)
 	r.RequestType, r.InvalidatedToken = k, 0
 }
 
-// account counts the slots of one queue of an endpoint whose results have been
-// taken. It changes under the completion queue's lock or, if nothing of it is in
-// the queue, that of the endpoint.
-type account struct {
-	taken   atomic.Uint64
+// slotCounter counts the slots of one queue of an endpoint that are free again because their
+// results were taken. The completion queue's lock guards it. When none of its results is in the
+// queue, the endpoint's lock guards it.
+type slotCounter struct {
+	freed   atomic.Uint64
 	context uint64 // of the endpoint; never changes
 }
 
-func (a *account) add(n uint64) { asym.Store(&a.taken, a.taken.Load()+n) }
+func (a *slotCounter) add(n uint64) { asym.Store(&a.freed, a.freed.Load()+n) }
 
-// newCompletionQueue allots twice the depth, so that a program which counts on
-// exactly its depth never overruns the queue.
+// newCompletionQueue allocates twice the depth. A program that counts on exactly its depth then
+// never overruns the queue.
 func newCompletionQueue(a *Adapter, depth int) *CompletionQueue {
-	q := &CompletionQueue{adapter: a, provider: a.provider, number: a.provider.queues.Add(1), entries: makeRing(depth), descriptor: descriptor{fd: noDescriptor}}
-	q.users.Store(new([]*Endpoint))
-	q.left.L = &q.mu
-	q.look = q.lookAtClock
+	q := &CompletionQueue{adapter: a, provider: a.provider, number: a.provider.queuesCreated.Add(1), entries: makeRing(depth), eventDescriptor: eventDescriptor{fd: noDescriptor}}
+	q.endpoints.Store(new([]*Endpoint))
+	q.callEnded.L = &q.mu
+	q.timer = q.checkModeration
 	return q
 }
 
@@ -113,77 +113,77 @@ func (q *CompletionQueue) isOpen() bool {
 
 func makeRing(depth int) []completion { return make([]completion, 1<<bits.Len(uint(2*depth-1))) }
 
-// Poll takes up to len(results) results and never blocks. It allocates
-// nothing. It makes no system call unless an event descriptor or moderation has
-// been asked for, a peer has to be woken, another goroutine was at the queue or
-// its endpoints before, or the stack of this one has moved; see [asym.Mutex].
+// Poll takes up to len(results) results. It never blocks and does not allocate. It makes a
+// system call only if an event descriptor or moderation is in use, a peer must be woken, another
+// goroutine used the queue or its endpoints before, or this goroutine's stack has moved; see
+// [asym.Mutex].
 func (q *CompletionQueue) Poll(results []nd.Result) (n int) {
-	switch thorough := q.countPoll()%thoroughEach == 0; {
+	switch thorough := q.countPoll()%thoroughInterval == 0; {
 	case thorough:
-		q.driveNext()
+		q.progressSome()
 	case q.isEmpty():
-		asym.Store(&q.looks, q.looks.Load()+1)
-		if users := *q.users.Load(); len(users) != 1 {
-			n = q.serveUsers(results, users)
-		} else if users[0].calls() { // the rule
+		asym.Store(&q.scans, q.scans.Load()+1)
+		if users := *q.endpoints.Load(); len(users) != 1 {
+			n = q.scanEndpoints(results, users)
+		} else if users[0].calls() { // the common case
 			n, _ = users[0].driveFor(q, results)
 		}
 		if q.isEmpty() {
 			return n
 		}
-		return n + q.take(results[n:])
+		return n + q.pop(results[n:])
 	}
-	return q.take(results)
+	return q.pop(results)
 }
 
-// passes tells whether a new result of an endpoint, whose lock the caller holds,
-// may go past the queue to the one who polls it: there is none before it. Who
-// waits for results misses nothing, because this one is taken.
-func (q *CompletionQueue) passes() bool { return q.isEmpty() && !q.ended.Load() }
+// canBypass reports whether a new result can go to the poller directly, without being queued.
+// The queue must be empty, so that no result is overtaken. The caller holds the lock of the
+// result's endpoint. Calls that wait for results miss nothing: the poller takes this one.
+func (q *CompletionQueue) canBypass() bool { return q.isEmpty() && !q.unusable.Load() }
 
-// isEmpty tells whether there is no result. Without the lock it may miss what
-// happens at the same moment.
+// isEmpty reports whether the queue holds no result. Without the lock it can miss a concurrent
+// change.
 func (q *CompletionQueue) isEmpty() bool { return q.head.Load() == q.tail.Load() }
 
-// One poll in thoroughEach drives thoroughUsers endpoints, even if there are
-// results, and even endpoints that do not seem to want it: a peer may have left, or
-// died. It does not drive all of many: that would take microseconds.
+// One poll in thoroughInterval drives thoroughEndpoints endpoints even if results are queued,
+// and even endpoints without visible work: a peer may have disconnected or died. It does not
+// drive all endpoints of a large queue, which would take microseconds.
 const (
-	thoroughEach  = 1024
-	thoroughUsers = 8
+	thoroughInterval  = 1024
+	thoroughEndpoints = 8
 )
 
-// serveUsers drives the endpoints that have something to do, until there is a
-// result. Results of messages may come back at once. Of many endpoints it looks
-// at some only: those behind the one that had something last, because programs
-// often use theirs in turn, and a few others, which are different ones each time.
-func (q *CompletionQueue) serveUsers(results []nd.Result, users []*Endpoint) (n int) {
-	if len(users) <= nearLooks+farLooks {
-		n, _ = q.serveSome(results, users, int(q.near.Load()), len(users))
+// scanEndpoints drives endpoints that have work until there is a result. Results of messages may
+// be returned directly: n of them are in results. It scans only some endpoints of a large queue:
+// those after the latest that had a result, because programs often use endpoints in turn, and a
+// few others that rotate.
+func (q *CompletionQueue) scanEndpoints(results []nd.Result, users []*Endpoint) (n int) {
+	if len(users) <= likelyEndpoints+otherEndpoints {
+		n, _ = q.scanSome(results, users, int(q.nextLikely.Load()), len(users))
 		return n
 	}
-	n, found := q.serveSome(results, users, int(q.near.Load()), nearLooks)
+	n, found := q.scanSome(results, users, int(q.nextLikely.Load()), likelyEndpoints)
 	if found {
 		return n
 	}
-	at := q.far.Load()
-	if n, found = q.serveSome(results, users, int(at), farLooks); found {
-		asym.Store32(&q.far, q.near.Load()) // behind the one that had something
+	at := q.nextOther.Load()
+	if n, found = q.scanSome(results, users, int(at), otherEndpoints); found {
+		asym.Store32(&q.nextOther, q.nextLikely.Load()) // continue behind the endpoint that had a result
 	} else {
-		asym.Store32(&q.far, (at+farLooks)%uint32(len(users)))
+		asym.Store32(&q.nextOther, (at+otherEndpoints)%uint32(len(users)))
 	}
 	return n
 }
 
-// How many endpoints a poll looks at, of more than that.
+// How many endpoints a poll scans if the queue has more than the sum of both.
 const (
-	nearLooks = 2
-	farLooks  = 4
+	likelyEndpoints = 2
+	otherEndpoints  = 4
 )
 
-// serveSome drives those of a number of users that have something to do, from one
-// of them on, until there is a result. n results have come back at once.
-func (q *CompletionQueue) serveSome(results []nd.Result, users []*Endpoint, at, looks int) (n int, found bool) {
+// scanSome scans count endpoints from index at on. It drives those that have work until there is
+// a result. It returns the number of results stored directly, and whether there is any result.
+func (q *CompletionQueue) scanSome(results []nd.Result, users []*Endpoint, at, looks int) (n int, found bool) {
 	for range looks {
 		if at >= len(users) {
 			at = 0
@@ -197,7 +197,7 @@ func (q *CompletionQueue) serveSome(results []nd.Result, users []*Endpoint, at, 
 		if m == still {
 			continue
 		}
-		asym.Store32(&q.near, uint32(at)) // the next one's turn, so that none is left out
+		asym.Store32(&q.nextLikely, uint32(at)) // the next endpoint goes first, so that none starves
 		if n > 0 || !q.isEmpty() {
 			return n, true
 		}
@@ -205,40 +205,40 @@ func (q *CompletionQueue) serveSome(results []nd.Result, users []*Endpoint, at, 
 	return 0, false
 }
 
-// driveNext drives some users, the next ones each time.
-func (q *CompletionQueue) driveNext() {
-	asym.Store(&q.looks, q.looks.Load()+1)
-	users := *q.users.Load()
-	at := int(q.driven.Load())
-	for range min(len(users), thoroughUsers) {
+// progressSome drives the next thoroughEndpoints endpoints in rotation.
+func (q *CompletionQueue) progressSome() {
+	asym.Store(&q.scans, q.scans.Load()+1)
+	users := *q.endpoints.Load()
+	at := int(q.nextThorough.Load())
+	for range min(len(users), thoroughEndpoints) {
 		if at >= len(users) {
 			at = 0
 		}
 		users[at].drive()
 		at++
 	}
-	asym.Store32(&q.driven, uint32(at))
+	asym.Store32(&q.nextThorough, uint32(at))
 }
 
-func (q *CompletionQueue) driveUsers() {
-	asym.Store(&q.looks, q.looks.Load()+1)
-	for _, ep := range *q.users.Load() {
+func (q *CompletionQueue) progressAll() {
+	asym.Store(&q.scans, q.scans.Load()+1)
+	for _, ep := range *q.endpoints.Load() {
 		ep.drive()
 	}
 }
 
-func (q *CompletionQueue) take(results []nd.Result) (n int) {
+func (q *CompletionQueue) pop(results []nd.Result) (n int) {
 	if !q.mu.Enter() {
 		q.mu.Lock()
 	}
-	head, tail := q.head.Load(), q.tail.Load() // ORDER queue-tail: pairs with the store in succeed
+	head, tail := q.head.Load(), q.tail.Load() // ORDER queue-tail: pairs with the store in pushSuccess
 	for ; n < len(results) && head != tail; n++ {
-		c := q.at(head)
+		c := q.slot(head)
 		c.get(&results[n])
-		c.account.add(1)
+		c.slots.add(1)
 		head++
 	}
-	asym.Store(&q.head, head) // ORDER queue-head: pairs with the load in succeed
+	asym.Store(&q.head, head) // ORDER queue-head: pairs with the load in pushSuccess
 	if head == tail {
 		q.signaled = false
 	}
@@ -246,25 +246,25 @@ func (q *CompletionQueue) take(results []nd.Result) (n int) {
 	return n
 }
 
-// claim readies the place of the next result, for which there is room.
-func (q *CompletionQueue) claim(tail, head uint64, a *account) *completion {
+// prepareSlot returns the slot of the next result. The caller has checked that it is free.
+func (q *CompletionQueue) prepareSlot(tail, head uint64, a *slotCounter) *completion {
 	if tail == head {
-		q.base = tail
+		q.firstIndex = tail
 	}
-	e := q.at(tail)
-	if e.account != a { // as a rule it is; while the garbage collector marks, it would be told of each pointer stored
-		e.account = a
+	e := q.slot(tail)
+	if e.slots != a { // usually equal; skipping the store avoids the garbage collector's write barrier
+		e.slots = a
 	}
 	return e
 }
 
-// at is the place of a result.
-func (q *CompletionQueue) at(number uint64) *completion {
-	return &q.entries[(number-q.base)&uint64(len(q.entries)-1)]
+// slot returns the slot of the result with a number.
+func (q *CompletionQueue) slot(number uint64) *completion {
+	return &q.entries[(number-q.firstIndex)&uint64(len(q.entries)-1)]
 }
 
-// countPoll tells the engine that the program polls. It asks only whether it
-// does so at all, so one poll in many is enough to tell it.
+// countPoll counts a poll. It tells the engine of one poll in 16: the engine needs to know only
+// that the program polls.
 func (q *CompletionQueue) countPoll() uint64 {
 	polls := q.polls.Load() + 1
 	asym.Store(&q.polls, polls)
@@ -274,41 +274,41 @@ func (q *CompletionQueue) countPoll() uint64 {
 	return polls
 }
 
-// push adds a result, whose endpoint is that of the account. solicited marks one
-// that its sender wants to be noticed. The caller holds the lock of the endpoint.
-func (q *CompletionQueue) push(r *nd.Result, a *account, solicited bool) {
+// push adds a result of the endpoint that slots belongs to. solicited marks a result for which
+// the sender requested a solicited event. The caller holds the endpoint's lock.
+func (q *CompletionQueue) push(r *nd.Result, a *slotCounter, solicited bool) {
 	q.mu.Lock()
-	if e := q.add(a); e != nil {
-		e.put(r)
+	if e := q.reserveSlot(a); e != nil {
+		e.set(r)
 		asym.Store(&q.tail, q.tail.Load()+1)
-		q.announce(r.Status != nd.Success, solicited)
+		q.noteResult(r.Status != nd.Success, solicited)
 	}
 	q.mu.Unlock()
-	asym.Light() // ORDER asleep: between the result and the load in wake
-	q.provider.sleep.wake()
+	asym.Light() // ORDER asleep: between the store of the result and the load in Wake
+	q.provider.waiters.wake()
 }
 
-// succeed is push for a success of ep that nobody has asked to be told of.
-func (q *CompletionQueue) succeed(ep *Endpoint, request uint64, k nd.RequestType, n int, a *account) {
-	tail, head := q.tail.Load(), q.head.Load() // ORDER queue-head: pairs with the store in take
-	if q.sole != ep || q.ended.Load() || tail-head == uint64(len(q.entries)) {
+// pushSuccess is push for a successful, unsolicited result of ep.
+func (q *CompletionQueue) pushSuccess(ep *Endpoint, request uint64, k nd.RequestType, n int, a *slotCounter) {
+	tail, head := q.tail.Load(), q.head.Load() // ORDER queue-head: pairs with the store in pop
+	if q.soleEndpoint != ep || q.unusable.Load() || tail-head == uint64(len(q.entries)) {
 		ep.result = nd.Result{BytesTransferred: uint32(n), RequestContext: request, RequestType: k}
 		q.push(&ep.result, a, false)
 		return
 	}
-	e := q.claim(tail, head, a)
-	e.brief, e.request = uint64(k)|uint64(n)<<32, request
-	asym.Store(&q.tail, tail+1) // ORDER queue-tail: pairs with the load in take
-	asym.Light()                // ORDER asleep: between the result and the load in wake
-	q.provider.sleep.wake()
+	e := q.prepareSlot(tail, head, a)
+	e.header, e.request = uint64(k)|uint64(n)<<32, request
+	asym.Store(&q.tail, tail+1) // ORDER queue-tail: pairs with the load in pop
+	asym.Light()                // ORDER asleep: between the store of the result and the load in Wake
+	q.provider.waiters.wake()
 }
 
-// share makes the queue one that others than its endpoint may change, for good.
-// The caller holds no lock.
-func (q *CompletionQueue) share() {
+// makeShared ends the time in which soleEndpoint adds results without the queue's lock. This is
+// permanent. The caller holds no lock.
+func (q *CompletionQueue) makeShared() {
 	q.mu.Lock()
-	q.common = true
-	ep := q.sole
+	q.isShared = true
+	ep := q.soleEndpoint
 	q.mu.Unlock()
 	if ep == nil {
 		return
@@ -317,51 +317,50 @@ func (q *CompletionQueue) share() {
 	defer ep.mu.Unlock()
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.sole = nil
-	q.newest[nd.NotifyAny] = q.tail.Load()
+	q.soleEndpoint = nil
+	q.latest[nd.NotifyAny] = q.tail.Load()
 }
 
-// add makes a place for a result, behind the last; nil if there can be none.
-func (q *CompletionQueue) add(a *account) *completion {
+// reserveSlot returns the slot of the next result, nil if the queue is closed or full.
+func (q *CompletionQueue) reserveSlot(a *slotCounter) *completion {
 	tail, head := q.tail.Load(), q.head.Load()
-	if q.ended.Load() || tail-head == uint64(len(q.entries)) {
-		q.refuse()
+	if q.unusable.Load() || tail-head == uint64(len(q.entries)) {
+		q.overrun()
 		return nil
 	}
-	return q.claim(tail, head, a)
+	return q.prepareSlot(tail, head, a)
 }
 
-// refuse takes no further result. If that is because the queue is full, it is
-// broken for good.
-func (q *CompletionQueue) refuse() {
-	if q.ended.Load() {
+// overrun marks a full queue as overrun, for good. It does nothing to a closed queue.
+func (q *CompletionQueue) overrun() {
+	if q.unusable.Load() {
 		return
 	}
-	q.overrun = true
-	q.ended.Store(true)
-	// Each endpoint fails on its own, under its own lock; the engine sees to it
-	// if nobody else does.
-	for _, ep := range *q.users.Load() {
+	q.hasOverrun = true
+	q.unusable.Store(true)
+	// Each endpoint fails under its own lock, when it is driven next. The engine drives it if
+	// the program does not.
+	for _, ep := range *q.endpoints.Load() {
 		ep.now.Or(overran)
 	}
 	q.signal()
-	q.provider.engine.nudge()
+	q.provider.engine.wake()
 }
 
-// Wait is Poll that blocks until there is a result, the queue has failed, or
-// ctx ends.
+// Wait is Poll that blocks until there is a result, the queue is closed or has overrun, or ctx
+// ends.
 func (q *CompletionQueue) Wait(ctx context.Context, results []nd.Result) (int, error) {
 	const op = "wait"
 	if len(results) == 0 {
-		return 0, q.fail(op, nd.InvalidParameter, "no room for results", "pass a slice of length 1 at least")
+		return 0, q.fail(op, nd.InvalidParameter, "results is empty", "pass a slice of length 1 or more")
 	}
 	if n := q.Poll(results); n > 0 {
 		return n, nil
 	}
 	n, err := 0, error(nil)
-	werr := q.provider.wait(ctx, testimony.Call{Op: op, Queue: q.number}, func() { q.countPoll(); q.driveUsers() }, func() bool {
-		if n = q.take(results); n == 0 {
-			err = q.failed(op)
+	werr := q.provider.wait(ctx, testimony.Call{Op: op, Queue: q.number}, func() { q.countPoll(); q.progressAll() }, func() bool {
+		if n = q.pop(results); n == 0 {
+			err = q.failure(op)
 		}
 		return n > 0 || err != nil
 	})
@@ -371,39 +370,39 @@ func (q *CompletionQueue) Wait(ctx context.Context, results []nd.Result) (int, e
 	return n, err
 }
 
-// failed tells why no further result will come.
-func (q *CompletionQueue) failed(op string) error {
+// failure returns why the queue gets no further results, nil if it does.
+func (q *CompletionQueue) failure(op string) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.broken(op)
+	return q.failureLocked(op)
 }
 
-// broken is failed with the lock held.
-func (q *CompletionQueue) broken(op string) error {
+// failureLocked is failure with q.mu held.
+func (q *CompletionQueue) failureLocked(op string) error {
 	switch {
 	case q.closed:
 		return q.fail(op, nd.Canceled, "the queue was closed", "")
-	case q.overrun:
+	case q.hasOverrun:
 		return q.fail(op, nd.BufferOverflow, "the queue overran, and results were lost", "create a deeper queue")
 	}
 	return nil
 }
 
-// room is how many results the queue can hold.
-func (q *CompletionQueue) room() int {
+// capacity returns how many results the queue can hold.
+func (q *CompletionQueue) capacity() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return len(q.entries)
 }
 
-// Resize changes the depth. Results that are there, and their order, stay.
+// Resize changes the depth. Queued results and their order are kept.
 func (q *CompletionQueue) Resize(depth int) error {
 	const op = "resize"
 	if depth < 1 || depth > maxCQDepth {
-		return q.fail(op, nd.InvalidParameter, fmt.Sprintf("depth %d, granted 1 to %d", depth, maxCQDepth), "choose a depth within the limits")
+		return q.fail(op, nd.InvalidParameter, fmt.Sprintf("depth %d, allowed 1 to %d", depth, maxCQDepth), "choose a depth within the limits")
 	}
 	entries := makeRing(depth)
-	q.share()
+	q.makeShared()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
@@ -411,26 +410,26 @@ func (q *CompletionQueue) Resize(depth int) error {
 	}
 	head, tail := q.head.Load(), q.tail.Load()
 	if n := tail - head; n > uint64(depth) {
-		return q.fail(op, nd.BufferOverflow, fmt.Sprintf("depth %d for the %d results that are there", depth, n), "take results, then retry")
+		return q.fail(op, nd.BufferOverflow, fmt.Sprintf("depth %d, but %d results are queued", depth, n), "take results, then retry")
 	}
 	for i := head; i != tail; i++ {
-		entries[(i-q.base)&uint64(len(entries)-1)] = *q.at(i)
+		entries[(i-q.firstIndex)&uint64(len(entries)-1)] = *q.slot(i)
 	}
 	q.entries = entries
 	return nil
 }
 
-// Close discards the results that are left and ends all waits. It returns when
-// the calls of Notify have ended, one after the other, the oldest first.
+// Close discards the queued results and ends all waits. It blocks until the pending calls of
+// Notify have returned, one after the other, the oldest first.
 func (q *CompletionQueue) Close() error {
-	q.share()
+	q.makeShared()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.closed = true
-	q.ended.Store(true)
+	q.unusable.Store(true)
 	q.head.Store(q.tail.Load())
-	q.provider.sleep.wake()
-	q.dismiss()
+	q.provider.waiters.wake()
+	q.endNotifyCalls()
 	q.closeDescriptor()
 	return nil
 }

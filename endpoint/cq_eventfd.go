@@ -8,31 +8,29 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// descriptor lets a program wait for results in poll or epoll. It exists when
-// it has been asked for. The queue's lock guards it, also against a write to a
-// descriptor that has been closed.
-type descriptor struct {
+// eventDescriptor lets a program wait for results in poll or epoll. It is created on the first
+// call of EventFD. The queue's lock guards it, so that nothing writes to a closed descriptor.
+type eventDescriptor struct {
 	fd int
-	// signaled: written, and the queue not empty since. A program that polls
-	// until the queue is empty needs no further write until then, because it
-	// has read the descriptor before.
+	// signaled: written, and the queue was not empty since. A program reads the descriptor and
+	// then polls until the queue is empty. It needs no further write before that.
 	signaled bool
 }
 
 const noDescriptor = -1
 
-// one is what is added to an event descriptor.
-var one = binary.NativeEndian.AppendUint64(nil, 1)
+// eventIncrement is the value that a write adds to an event descriptor.
+var eventIncrement = binary.NativeEndian.AppendUint64(nil, 1)
 
-// EventFD returns a descriptor that becomes readable when a result is queued,
-// and when the queue overruns.
+// EventFD returns a descriptor that becomes readable when a result is queued and when the queue
+// overruns.
 func (q *CompletionQueue) EventFD() (int, error) {
 	const op = "get event descriptor"
-	q.share()
+	q.makeShared()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	switch {
-	case q.closed || q.provider.sleep.shut.Load():
+	case q.closed || q.provider.waiters.closed.Load():
 		return noDescriptor, q.fail(op, nd.InvalidHandle, "the queue or its provider is closed", "create another")
 	case q.fd != noDescriptor:
 		return q.fd, nil
@@ -42,27 +40,27 @@ func (q *CompletionQueue) EventFD() (int, error) {
 		return noDescriptor, &nd.OpError{Op: op, Object: "completion queue", Status: nd.InsufficientResources, Err: err, Next: "raise ulimit -n or use Wait"}
 	}
 	q.fd = fd
-	q.provider.engine.loops.Add(1)
-	q.provider.engine.nudge()
-	if q.overrun || q.events()[nd.NotifyAny] > q.head.Load() {
+	q.provider.engine.eventLoops.Add(1)
+	q.provider.engine.wake()
+	if q.hasOverrun || q.eventsByType()[nd.NotifyAny] > q.head.Load() {
 		q.signal()
 	}
 	return fd, nil
 }
 
-// signal makes the descriptor readable, if there is one and it is not.
+// signal makes the descriptor readable if it exists and is not readable yet.
 func (q *CompletionQueue) signal() {
-	if q.fd != noDescriptor && (!q.signaled || q.overrun) {
+	if q.fd != noDescriptor && (!q.signaled || q.hasOverrun) {
 		q.signaled = true
-		_, _ = unix.Write(q.fd, one) // fails only when the count is full, and then it is readable
+		_, _ = unix.Write(q.fd, eventIncrement) // fails only at the maximal count, when the descriptor is readable
 	}
 }
 
-// closeDescriptor closes it when the queue is closed and has no users any more.
+// closeDescriptor closes the descriptor if the queue is closed and no endpoint uses it.
 func (q *CompletionQueue) closeDescriptor() {
-	if q.closed && len(*q.users.Load()) == 0 && q.fd != noDescriptor {
+	if q.closed && len(*q.endpoints.Load()) == 0 && q.fd != noDescriptor {
 		_ = unix.Close(q.fd)
 		q.fd = noDescriptor
-		q.provider.engine.loops.Add(-1)
+		q.provider.engine.eventLoops.Add(-1)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// poller waits for a completion queue in epoll, as a program's event loop does.
+// poller waits for a completion queue in epoll, like an event loop.
 type poller struct{ epoll, fd int }
 
 func newPoller(t testing.TB, q nd.CompletionQueue) *poller {
@@ -32,8 +32,8 @@ func newPoller(t testing.TB, q nd.CompletionQueue) *poller {
 	return &poller{epoll, fd}
 }
 
-// ready tells whether the descriptor becomes readable within a time, -1 for the
-// watchdog's.
+// ready reports whether the descriptor becomes readable within a time; -1 means the watchdog's
+// time.
 func (p *poller) ready(milliseconds int) (bool, error) {
 	if milliseconds < 0 {
 		milliseconds = int(watchdog.Milliseconds())
@@ -46,7 +46,7 @@ func (p *poller) ready(milliseconds int) (bool, error) {
 	}
 }
 
-// wait sleeps until the descriptor is readable, and reads it empty.
+// wait blocks until the descriptor is readable, and reads it.
 func (p *poller) wait() error {
 	switch ok, err := p.ready(-1); {
 	case err != nil:
@@ -64,8 +64,7 @@ func (p *poller) read() (count uint64, err error) {
 	return binary.NativeEndian.Uint64(b[:]), err
 }
 
-// events checks how many times the descriptor has been written to since it was
-// read last.
+// events checks how often the descriptor was written to since it was last read.
 func (p *poller) events(t *testing.T, want uint64) {
 	t.Helper()
 	n, err := p.read()
@@ -76,14 +75,14 @@ func (p *poller) events(t *testing.T, want uint64) {
 
 func TestEventFD(t *testing.T) {
 	q := newTestQueue(t, 64)
-	q.add(plain) // before anybody asked
+	q.add(plain) // before the descriptor exists
 	p := newPoller(t, q)
 	if fd, err := q.EventFD(); err != nil || fd != p.fd {
 		t.Errorf("the second call returns %d, %v", fd, err)
 	}
 	p.events(t, 1)
 	p.events(t, 0)
-	q.add(plain) // the program has not polled yet
+	q.add(plain) // the program has not polled since
 	p.events(t, 0)
 	q.take(2)
 	q.add(plain, plain, plain)
@@ -97,18 +96,18 @@ func TestEventFD(t *testing.T) {
 	for range len(q.entries) {
 		q.add(plain)
 	}
-	p.events(t, 1) // it has overrun
+	p.events(t, 1) // the queue has overrun
 }
 
 // The descriptor outlives Close until the last endpoint of the queue is closed.
-func TestEventFDGoesWithTheQueue(t *testing.T) {
+func TestEventFDClosedWithQueue(t *testing.T) {
 	q := newTestQueue(t, 64)
 	ep, err := q.owner.adapter.CreateEndpoint(q.owner.ctx, nd.EndpointConfig{Receive: q.CompletionQueue, Initiator: q.CompletionQueue})
 	if err != nil {
 		t.Fatal(err)
 	}
 	p := newPoller(t, q)
-	isOurs := func() bool { // the number may be somebody else's soon
+	isOurs := func() bool { // another open may reuse the number at any time
 		to, _ := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", p.fd))
 		return to == "anon_inode:[eventfd]"
 	}
@@ -121,14 +120,14 @@ func TestEventFDGoesWithTheQueue(t *testing.T) {
 	if err := ep.Close(); err != nil || isOurs() {
 		t.Errorf("Close of the endpoint: %v; the descriptor is there: %v", err, isOurs())
 	}
-	if n := q.provider.engine.loops.Load(); n != 0 {
+	if n := q.provider.engine.eventLoops.Load(); n != 0 {
 		t.Errorf("the engine counts %d descriptors", n)
 	}
 }
 
-// A program that sleeps in epoll and makes no call is woken by what a peer in
-// another process does: a message, and the end of the connection.
-func TestEventFDWakesASleeper(t *testing.T) {
+// A peer in another process wakes a program that sleeps in epoll: with a message, and with the
+// end of the connection.
+func TestEventFDWakesSleepingProcess(t *testing.T) {
 	for _, executor := range []Executor{Auto, Target} {
 		for _, private := range []bool{false, true} {
 			s := setup{Processes: true, Executors: [2]Executor{executor, executor}, Private: [2]bool{private, private}}

@@ -6,70 +6,69 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// moderator delays the events of a completion queue, so that one of them
-// stands for many results. The engine looks at the clock, about every
-// millisecond. The queue's lock guards it.
+// moderator delays the events of a completion queue so that one event covers many results. The
+// engine checks the interval about every millisecond. The queue's lock guards it.
 type moderator struct {
 	moderated bool
-	interval  time.Duration // negative: events wait for the count alone
-	count     int           // negative: for the interval alone
-	due       time.Time     // when the oldest result that is held becomes as old as that
-	timed     bool          // the engine looks at the clock
-	look      chore         // lookAtClock, made once: a held result is no reason to allocate
+	interval  time.Duration // negative: only the count ends a delay
+	count     int           // negative: only the interval ends a delay
+	due       time.Time     // when the oldest delayed result reaches interval
+	hasTimer  bool          // timer is in the deferred work
+	timer     deferredWork  // checkModeration as a value, made once so that delaying an event does not allocate
 }
 
-// ModerateInterrupts makes Notify and the event descriptor wait until count
-// results are there or the oldest is as old as interval. An interval of 0, or
-// a count below 2, ends the delays.
+// ModerateInterrupts delays Notify and the event descriptor until count results are queued or
+// the oldest of them is older than interval. An interval of 0 or a count below 2 ends
+// moderation. A negative interval or count leaves the decision to the other.
 func (q *CompletionQueue) ModerateInterrupts(interval time.Duration, count int) error {
 	if interval < 0 && count < 0 {
-		return q.fail("moderate interrupts", nd.InvalidParameterMix, "neither an interval nor a count", "pass one of the two")
+		return q.fail("moderate interrupts", nd.InvalidParameterMix, "neither an interval nor a count", "pass at least one of them")
 	}
-	q.share()
+	q.makeShared()
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.held() > 0 {
-		q.raise() // so the new terms begin with the next result
+	if q.unannounced() > 0 {
+		q.raiseEvent() // the new settings start with the next result
 	}
 	q.interval, q.count = interval, count
 	q.moderated = interval != 0 && (count < 0 || count > 1)
-	q.announced = q.newest
+	q.announced = q.latest
 	return nil
 }
 
-// held counts the results that have made no event yet and are still there.
-func (q *CompletionQueue) held() uint64 {
-	return q.tail.Load() - max(q.events()[nd.NotifyAny], q.head.Load())
+// unannounced returns the number of queued results for which no event was raised.
+func (q *CompletionQueue) unannounced() uint64 {
+	return q.tail.Load() - max(q.eventsByType()[nd.NotifyAny], q.head.Load())
 }
 
-// hold tells whether the result that has just been added makes no event yet,
-// under moderation.
-func (q *CompletionQueue) hold() bool {
-	if q.count >= 0 && q.held() >= uint64(q.count) {
+// delayEvent reports whether moderation delays the event of the result that was just added.
+func (q *CompletionQueue) delayEvent() bool {
+	if q.count >= 0 && q.unannounced() >= uint64(q.count) {
 		return false
 	}
-	if q.held() == 1 {
+	if q.unannounced() == 1 {
 		q.due = time.Now().Add(q.interval)
 	}
-	if q.interval > 0 && !q.timed {
-		q.timed = true
-		q.provider.postpone(q.look)
+	if q.interval > 0 && !q.hasTimer {
+		q.hasTimer = true
+		q.provider.deferWork(q.timer)
 	}
 	return true
 }
 
-// lookAtClock is a chore for as long as results are held. If the oldest has
-// been taken, those behind it make their event a little early.
-func (q *CompletionQueue) lookAtClock() bool {
+// checkModeration raises the delayed event when its time has come. It is deferred work while
+// results are delayed. If the oldest result was taken meanwhile, the event of the others is
+// slightly early.
+func (q *CompletionQueue) checkModeration() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.held() > 0 && q.interval >= 0 {
+	if q.unannounced() > 0 && q.interval >= 0 {
 		if time.Now().Before(q.due) {
-			q.provider.refresh() // the moment is known to come
+			q.provider.keepDeferredRecent() // the time of the event is known: keep checking often
 			return false
 		}
-		q.raise()
+		q.raiseEvent()
 	}
-	q.timed = false
+	q.hasTimer = false
 	return true
 }

@@ -8,42 +8,42 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// notifier is what a completion queue keeps for calls of Notify. Results are
-// named by their number plus one, which is what tail was when they had been
-// added; 0 is none. The queue's lock guards it.
+// notifier is the state of a completion queue for calls of Notify. It names a result by its
+// number plus one, the value of tail after the result was added; 0 means none. The queue's lock
+// guards it.
 type notifier struct {
-	waiters   []*waiter // the oldest first
-	left      sync.Cond // one of them has gone
-	newest    newest    // of the results so far; not of those that a sole endpoint has added, until share
-	announced newest    // under moderation: of those that may end a Notify
-	marker    uint64    // the last result that ended one
+	calls        []*notifyCall // pending calls of Notify, the oldest first
+	callEnded    sync.Cond     // broadcast when a call has returned
+	latest       latestByType  // latest results; without those that soleEndpoint added, until makeShared
+	announced    latestByType  // with moderation: latest results that can release a Notify
+	lastReleased uint64        // the latest result that released a Notify
 }
 
-// newest has for each nd.NotifyType the latest result that satisfies it.
-type newest [3]uint64
+// latestByType holds the latest result that satisfies each nd.NotifyType.
+type latestByType [3]uint64
 
-// waiter is one call of Notify.
-type waiter struct {
-	kind   nd.NotifyType
-	done   bool // an event has released it
-	called bool // the queue is closed, and this is the oldest waiter
+// notifyCall is one pending call of Notify.
+type notifyCall struct {
+	kind      nd.NotifyType
+	released  bool // an event ended the call
+	mayReturn bool // the queue is closed and this is the oldest call: it returns now
 }
 
-// Notify blocks until there is a result that satisfies t, has ended no Notify
-// before, and has not been taken: whoever took it needs no news of it.
+// Notify blocks until a result satisfies t that has not ended another Notify and has not been
+// taken. A result that was taken needs no notification.
 func (q *CompletionQueue) Notify(ctx context.Context, t nd.NotifyType) error {
 	const op = "notify"
 	if t > nd.NotifySolicited {
 		return q.fail(op, nd.InvalidParameter1, t.String(), "ask for NotifyAny, NotifySolicited or NotifyErrors")
 	}
-	w := &waiter{kind: t}
-	err := q.join(op, w)
+	w := &notifyCall{kind: t}
+	err := q.addNotify(op, w)
 	if err != nil {
 		return err
 	}
-	defer q.leave(w)
-	werr := q.provider.wait(ctx, testimony.Call{Op: op, Object: t.String(), Queue: q.number}, func() { q.countPoll(); q.driveUsers() }, func() (ended bool) {
-		ended, err = q.released(op, w)
+	defer q.removeNotify(w)
+	werr := q.provider.wait(ctx, testimony.Call{Op: op, Object: t.String(), Queue: q.number}, func() { q.countPoll(); q.progressAll() }, func() (ended bool) {
+		ended, err = q.notifyResult(op, w)
 		return ended
 	})
 	if werr != nil {
@@ -52,109 +52,109 @@ func (q *CompletionQueue) Notify(ctx context.Context, t nd.NotifyType) error {
 	return err
 }
 
-// join adds a waiter, which an earlier result may release at once.
-func (q *CompletionQueue) join(op string, w *waiter) error {
-	q.share()
+// addNotify adds a call. An earlier result may release it at once.
+func (q *CompletionQueue) addNotify(op string, w *notifyCall) error {
+	q.makeShared()
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if err := q.broken(op); err != nil {
+	if err := q.failureLocked(op); err != nil {
 		return err
 	}
-	q.waiters = append(q.waiters, w)
-	q.trigger()
+	q.calls = append(q.calls, w)
+	q.releaseNotifyCalls()
 	return nil
 }
 
-func (q *CompletionQueue) leave(w *waiter) {
+func (q *CompletionQueue) removeNotify(w *notifyCall) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.waiters = *without(&q.waiters, w)
-	q.left.Broadcast()
+	q.calls = *without(&q.calls, w)
+	q.callEnded.Broadcast()
 }
 
-// dismiss ends the calls one after the other. Each has left before the next is
-// called, so that whoever watches them return is likely to see their order.
-func (q *CompletionQueue) dismiss() {
-	for len(q.waiters) > 0 {
-		oldest := q.waiters[0]
-		oldest.called = true
-		q.provider.sleep.wake()
-		for len(q.waiters) > 0 && q.waiters[0] == oldest {
-			q.left.Wait()
+// endNotifyCalls ends the pending calls one after the other. Each call has returned before the
+// next one is released, so that an observer is likely to see them return in order.
+func (q *CompletionQueue) endNotifyCalls() {
+	for len(q.calls) > 0 {
+		oldest := q.calls[0]
+		oldest.mayReturn = true
+		q.provider.waiters.wake()
+		for len(q.calls) > 0 && q.calls[0] == oldest {
+			q.callEnded.Wait()
 		}
 	}
 }
 
-// released tells whether a waiter's call is over, and how.
-func (q *CompletionQueue) released(op string, w *waiter) (bool, error) {
+// notifyResult reports whether a call is over, and its error.
+func (q *CompletionQueue) notifyResult(op string, w *notifyCall) (bool, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if w.done || q.closed && !w.called {
-		return w.done, nil
+	if w.released || q.closed && !w.mayReturn {
+		return w.released, nil
 	}
-	err := q.broken(op)
+	err := q.failureLocked(op)
 	return err != nil, err
 }
 
-// announce notes the result that has been added, and makes it an event now or,
-// under moderation, later.
-func (q *CompletionQueue) announce(failed, solicited bool) {
+// noteResult notes the result that was just added. It raises the event now or, with moderation,
+// later.
+func (q *CompletionQueue) noteResult(failed, solicited bool) {
 	tail := q.tail.Load()
-	q.newest[nd.NotifyAny] = tail
+	q.latest[nd.NotifyAny] = tail
 	if failed {
-		q.newest[nd.NotifyErrors] = tail
+		q.latest[nd.NotifyErrors] = tail
 	}
 	if failed || solicited {
-		q.newest[nd.NotifySolicited] = tail
+		q.latest[nd.NotifySolicited] = tail
 	}
-	if q.moderated && !failed && q.hold() { // after a failure no more may come, and the count may never be reached
+	if q.moderated && !failed && q.delayEvent() { // not for a failure: no more results may follow, and the count may never be reached
 		return
 	}
-	q.raise()
+	q.raiseEvent()
 }
 
-// raise makes events of all results so far.
-func (q *CompletionQueue) raise() {
+// raiseEvent raises an event for all results so far.
+func (q *CompletionQueue) raiseEvent() {
 	if q.moderated {
-		q.announced = q.newest
+		q.announced = q.latest
 	}
-	if len(q.waiters) > 0 {
-		q.trigger()
+	if len(q.calls) > 0 {
+		q.releaseNotifyCalls()
 	}
 	if q.fd != noDescriptor {
 		q.signal()
 	}
 }
 
-// events are the results that may end a Notify.
-func (q *CompletionQueue) events() *newest {
+// eventsByType returns the latest results that can release a Notify.
+func (q *CompletionQueue) eventsByType() *latestByType {
 	if q.moderated {
 		return &q.announced
 	}
-	return &q.newest
+	return &q.latest
 }
 
-// trigger releases all waiters if there is a result for the widest of their types.
-func (q *CompletionQueue) trigger() {
-	if len(q.waiters) == 0 {
+// releaseNotifyCalls releases all pending calls if there is a new result of their widest type.
+func (q *CompletionQueue) releaseNotifyCalls() {
+	if len(q.calls) == 0 {
 		return
 	}
 	widest := nd.NotifyErrors
-	for _, w := range q.waiters {
+	for _, w := range q.calls {
 		widest = widest.Combine(w.kind)
 	}
-	if at := q.events()[widest]; at > max(q.marker, q.head.Load()) {
-		q.marker = at
-		for _, w := range q.waiters {
-			w.done = true
+	if at := q.eventsByType()[widest]; at > max(q.lastReleased, q.head.Load()) {
+		q.lastReleased = at
+		for _, w := range q.calls {
+			w.released = true
 		}
-		q.waiters = nil
-		q.provider.sleep.wake()
+		q.calls = nil
+		q.provider.waiters.wake()
 	}
 }
 
-// NotifyAffinity returns the processors that this process may run on: it is its
-// own goroutines that serve notifications.
+// NotifyAffinity returns the processors that this process may run on, because goroutines of this
+// process serve the notifications.
 func (q *CompletionQueue) NotifyAffinity() (group uint16, mask uint64, err error) {
 	if group, mask, err = processAffinity(); err != nil {
 		return 0, 0, &nd.OpError{Op: "get notify affinity", Object: "completion queue", Status: nd.NotSupported, Err: err}

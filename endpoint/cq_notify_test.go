@@ -10,12 +10,12 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// testQueue is a completion queue into which the test puts results itself.
+// testQueue is a completion queue to which the test adds results itself.
 type testQueue struct {
 	*CompletionQueue
 	t     testing.TB
 	owner *side
-	slots account
+	slots slotCounter
 	added uint64
 }
 
@@ -35,7 +35,7 @@ func (s *side) newQueue(t testing.TB, depth int) *CompletionQueue {
 	return q.(*CompletionQueue)
 }
 
-// sort of a result, as Notify sees it.
+// sort is the kind of a result, as Notify distinguishes them.
 type sort int
 
 const (
@@ -53,27 +53,27 @@ func (q *testQueue) add(sorts ...sort) {
 	}
 }
 
-// waiting counts the calls of Notify that no event has ended.
+// waiting returns the number of calls of Notify that no event has ended.
 func (q *testQueue) waiting() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return len(q.waiters)
+	return len(q.calls)
 }
 
-func (q *testQueue) list() []*waiter {
+func (q *testQueue) list() []*notifyCall {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return slices.Clone(q.waiters)
+	return slices.Clone(q.calls)
 }
 
-// call is a Notify under way.
+// call is a pending Notify.
 type call struct {
 	q    *testQueue
 	err  chan error
 	stop context.CancelFunc
 }
 
-// begin calls Notify and returns when it waits or has returned.
+// begin calls Notify, and returns when the call waits or has ended.
 func (q *testQueue) begin(kind nd.NotifyType) *call {
 	q.t.Helper()
 	ctx, cancel := context.WithTimeout(q.t.Context(), watchdog)
@@ -85,7 +85,7 @@ func (q *testQueue) begin(kind nd.NotifyType) *call {
 	return c
 }
 
-// returns checks how a call ends.
+// returns checks the result of a call.
 func (c *call) returns(want nd.Status) {
 	c.q.t.Helper()
 	if err := <-c.err; nd.StatusOf(err) != want {
@@ -93,8 +93,7 @@ func (c *call) returns(want nd.Status) {
 	}
 }
 
-// pending checks how many calls wait. Events end them at once, so nothing can
-// be on its way.
+// pending checks how many calls wait. Events end calls at once, so none can be about to end.
 func (q *testQueue) pending(want int) {
 	q.t.Helper()
 	if n := q.waiting(); n != want {
@@ -115,8 +114,8 @@ func satisfies(s sort, kind nd.NotifyType) bool {
 	return kind == nd.NotifyAny || s >= broken || s == solicited && kind == nd.NotifySolicited
 }
 
-// Each type, alone and behind another, with a result that comes later and with
-// one that is there already.
+// Each type alone and behind another one, with a result that comes later and with one that is
+// queued already.
 func TestNotifyTypes(t *testing.T) {
 	q := newTestQueue(t, 64)
 	for _, s := range []sort{plain, solicited, broken, canceledSort} {
@@ -151,7 +150,7 @@ func TestNotifyTypes(t *testing.T) {
 	}
 }
 
-// A result ends the calls that wait, and no call a second time.
+// A result ends all waiting calls, and no later call.
 func TestNotifyOnce(t *testing.T) {
 	q := newTestQueue(t, 64)
 	a, b, c := q.begin(nd.NotifyAny), q.begin(nd.NotifyErrors), q.begin(nd.NotifyAny)
@@ -159,11 +158,11 @@ func TestNotifyOnce(t *testing.T) {
 	for _, c := range []*call{a, b, c} {
 		c.returns(nd.Success)
 	}
-	a = q.begin(nd.NotifyAny) // the result is still there
+	a = q.begin(nd.NotifyAny) // the result is still queued
 	q.pending(1)
 	q.add(plain, plain)
 	a.returns(nd.Success)
-	q.begin(nd.NotifyAny).returns(nd.Success) // the second of them has ended none yet
+	q.begin(nd.NotifyAny).returns(nd.Success) // the second result has ended no call yet
 	a = q.begin(nd.NotifyAny)
 	q.pending(1)
 	q.add(plain)
@@ -172,24 +171,24 @@ func TestNotifyOnce(t *testing.T) {
 
 	q.add(plain)
 	q.take(1)
-	a = q.begin(nd.NotifyAny) // who took it needs no news of it
+	a = q.begin(nd.NotifyAny) // a result that was taken ends no call
 	q.pending(1)
 	q.add(plain)
 	a.returns(nd.Success)
 
 	q.add(solicited, plain)
 	q.begin(nd.NotifySolicited).returns(nd.Success)
-	q.begin(nd.NotifyAny).returns(nd.Success) // the plain one is later than that which ended the last call
+	q.begin(nd.NotifyAny).returns(nd.Success) // the plain result is later than the one that ended the last call
 	a = q.begin(nd.NotifySolicited)
 	q.pending(1)
 	q.add(plain)
 	q.pending(1)
-	q.begin(nd.NotifyAny).returns(nd.Success) // which widens what the other waits for
+	q.begin(nd.NotifyAny).returns(nd.Success) // it widens the type that the other one waits for
 	a.returns(nd.Success)
 }
 
-// The end of a context ends one call, and what it waited for no longer counts.
-func TestNotifyContextEnds(t *testing.T) {
+// The end of a context ends one call, and its type no longer counts.
+func TestNotifyEndsWithContext(t *testing.T) {
 	q := newTestQueue(t, 64)
 	a, b := q.begin(nd.NotifySolicited), q.begin(nd.NotifyAny)
 	b.stop()
@@ -202,7 +201,7 @@ func TestNotifyContextEnds(t *testing.T) {
 }
 
 // Close ends the calls in the order in which they began, and returns after them.
-func TestNotifyClose(t *testing.T) {
+func TestNotifyEndsOnClose(t *testing.T) {
 	s := newParty(t, newArena(t), "a", sideOptions{}, false).local
 	for range 30 {
 		q := &testQueue{CompletionQueue: s.newQueue(t, 4), t: t}
@@ -232,8 +231,8 @@ func TestNotifyClose(t *testing.T) {
 	}
 }
 
-// The provider's end ends the calls too.
-func TestNotifyProviderCloses(t *testing.T) {
+// Provider.Close ends the calls too.
+func TestNotifyEndsOnProviderClose(t *testing.T) {
 	q := newTestQueue(t, 4)
 	c := q.begin(nd.NotifyAny)
 	if err := q.provider.Close(); err != nil {
@@ -242,11 +241,10 @@ func TestNotifyProviderCloses(t *testing.T) {
 	c.returns(nd.Canceled)
 }
 
-// A message that its sender marks wakes who waits for marked ones, however it
-// travels.
+// A solicited message wakes a Notify for solicited events, however it travels.
 func TestSolicitedEvents(t *testing.T) {
 	onEvery(t, setup{}, func(t *testing.T, p *pair) {
-		// The side that receives is the one in this process.
+		// The receiving side is in this process.
 		q := &testQueue{CompletionQueue: p.a.local.queues[receiveQueue].(*CompletionQueue), t: t}
 		for _, n := range []int{0, 8, 48, 4096, 100_000} {
 			c := q.begin(nd.NotifySolicited)
@@ -286,9 +284,8 @@ func TestSolicitedEvents(t *testing.T) {
 	})
 }
 
-// Messages that come one receive at a time, so that the receiver is asleep or
-// about to be for most of them.
-func TestNoWakeUpIsLost(t *testing.T) {
+// The receiver posts one receive at a time, so for most messages it sleeps or is about to.
+func TestNotifyLosesNoWakeup(t *testing.T) {
 	for _, s := range []setup{
 		{},
 		{Executors: [2]Executor{Target, Target}},
@@ -302,9 +299,9 @@ func TestNoWakeUpIsLost(t *testing.T) {
 			calls := 0
 			takeMessages(t, p, func() error {
 				if calls++; calls%2 == 0 { // every other call sleeps at once
-					p.a.local.provider.crowd.Store(math.MaxInt32)
+					p.a.local.provider.processes.Store(math.MaxInt32)
 				} else {
-					p.a.local.provider.countCrowd()
+					p.a.local.provider.countProcesses()
 				}
 				return p.a.local.queues[receiveQueue].Notify(ctx, nd.NotifyAny)
 			})

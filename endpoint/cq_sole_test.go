@@ -10,10 +10,9 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// TestSoleEndpointLosesItsQueue: a queue of one endpoint becomes one of several,
-// or one that is watched, while results come and are taken. Each of them comes
-// once, in the order of posting.
-func TestSoleEndpointLosesItsQueue(t *testing.T) {
+// TestCQBecomesShared: a queue of one endpoint gets a second endpoint or a Notify
+// while results are added and taken. Each result appears once, in the order of posting.
+func TestCQBecomesShared(t *testing.T) {
 	for name, meddle := range map[string]func(t *testing.T, s *side, q *CompletionQueue){
 		"another endpoint": func(t *testing.T, s *side, q *CompletionQueue) {
 			ep, err := s.adapter.CreateEndpoint(t.Context(), nd.EndpointConfig{Receive: q, Initiator: q})
@@ -41,7 +40,7 @@ func TestSoleEndpointLosesItsQueue(t *testing.T) {
 			p := newPair(t, setup{})
 			s := p.a.local
 			q := s.queues[initiatorQueue].(*CompletionQueue)
-			if q.sole != s.endpoint(0) {
+			if q.soleEndpoint != s.endpoint(0) {
 				t.Fatal("the queue's only endpoint does not have it to itself")
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), watchdog)
@@ -79,34 +78,34 @@ func TestSoleEndpointLosesItsQueue(t *testing.T) {
 				}
 			})
 			for range 100 {
-				runtime.Gosched() // to those who post
+				runtime.Gosched() // let the posting goroutines run
 			}
 			meddle(t, s, q)
 			close(done)
 			crew.Wait()
-			if q.sole != nil {
+			if q.soleEndpoint != nil {
 				t.Error("the queue is one endpoint's still")
 			}
 		})
 	}
 }
 
-// TestCompletionForgetsNothing: each field of a result goes through a queue, also
-// one that is added some day, and comes out whole.
-func TestCompletionForgetsNothing(t *testing.T) {
+// TestCompletionKeepsAllFields: a queue preserves all fields of a result, also fields added in
+// the future.
+func TestCompletionKeepsAllFields(t *testing.T) {
 	var from, to nd.Result
 	v := reflect.ValueOf(&from).Elem()
 	for i := range v.NumField() {
 		v.Field(i).SetUint((1<<63 + uint64(i+1)<<32) >> (64 - v.Field(i).Type().Bits()))
 	}
-	from.RequestType &^= detailed // no type is that large
-	c := completion{account: &account{context: from.EndpointContext}}
-	c.put(&from)
+	from.RequestType &^= hasDetails // no request type uses this bit
+	c := completion{slots: &slotCounter{context: from.EndpointContext}}
+	c.set(&from)
 	if c.get(&to); to != from {
 		t.Errorf("%v became %v", from, to)
 	}
-	// And what is brief does not show what its place held before.
-	c.brief, c.request = uint64(nd.RequestSend)|5<<32, 6
+	// A result without details does not show those of the slot's previous one.
+	c.header, c.request = uint64(nd.RequestSend)|5<<32, 6
 	if c.get(&to); to != (nd.Result{BytesTransferred: 5, EndpointContext: from.EndpointContext, RequestContext: 6, RequestType: nd.RequestSend}) {
 		t.Errorf("a success became %v", to)
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// inOrder checks that the queue has results n, n+1 and so on, and no others.
+// inOrder checks that the queue has exactly the results n, n+1, and so on.
 func (q *testQueue) inOrder(n uint64) {
 	q.t.Helper()
 	results := make([]nd.Result, q.added-n+1)
@@ -29,7 +29,7 @@ func (q *testQueue) inOrder(n uint64) {
 	}
 }
 
-func TestResize(t *testing.T) {
+func TestCQResize(t *testing.T) {
 	q := newTestQueue(t, 8)
 	if info, err := q.owner.adapter.Query(nd.InfoVersion2); err != nil || !info.AdapterFlags.Has(nd.CQResizeSupported) {
 		t.Errorf("the adapter does not show that queues can be resized: %v, %v", info.AdapterFlags, err)
@@ -73,8 +73,8 @@ func TestResize(t *testing.T) {
 	}
 }
 
-// Resize while results come and go: none is lost or doubled.
-func TestResizeInUse(t *testing.T) {
+// Resize while results are added and taken loses and duplicates none.
+func TestCQResizeInUse(t *testing.T) {
 	q := newTestQueue(t, 64)
 	const total = 20_000
 	ctx, cancel := context.WithTimeout(t.Context(), watchdog)
@@ -82,7 +82,7 @@ func TestResizeInUse(t *testing.T) {
 	var taken atomic.Uint64
 	go func() {
 		for i := uint64(0); i < total && ctx.Err() == nil; {
-			if i-taken.Load() == 64 { // what the smallest depth is good for
+			if i-taken.Load() == 64 { // the smallest depth guarantees 64
 				runtime.Gosched()
 				continue
 			}
@@ -109,9 +109,9 @@ func TestResizeInUse(t *testing.T) {
 	}
 }
 
-// An overrun ends calls that wait and calls to come, and all endpoints of the
-// queue, whatever they are doing; what is there stays.
-func TestOverrun(t *testing.T) {
+// An overrun ends pending and later calls, and all endpoints of the queue in every state. Queued
+// results stay.
+func TestCQOverrun(t *testing.T) {
 	q := newTestQueue(t, 4)
 	endpoint := func() *Endpoint {
 		ep, err := q.owner.adapter.CreateEndpoint(q.owner.ctx, nd.EndpointConfig{Receive: q.CompletionQueue, Initiator: q.CompletionQueue, ReceiveDepth: 1024})
@@ -158,14 +158,14 @@ func TestOverrun(t *testing.T) {
 	}
 }
 
-// TestPostsAfterAnOverrun: a program that posts, and has lost results, is told so by
-// its next post and by Err, whether or not it ever polls.
-func TestPostsAfterAnOverrun(t *testing.T) {
+// TestCQOverrunFailsLaterPosts: a program that posts and never polls learns of lost results from its
+// next post and from Err.
+func TestCQOverrunFailsLaterPosts(t *testing.T) {
 	for _, processes := range []bool{false, true} {
 		t.Run(fmt.Sprintf("processes=%v", processes), func(t *testing.T) {
 			p := newPair(t, setup{Both: sideOptions{QueueDepth: 4}, Processes: processes})
 			p.a.must(order{Do: doReceive})
-			for range 9 { // one more than there is room for
+			for range 9 { // one more than fits
 				p.a.must(order{Do: doWrite, Parts: mine(0, 8), Far: p.b.memory})
 			}
 			for _, do := range []verb{doWrite, doSend, doRead, doReceive} {
@@ -182,7 +182,7 @@ func TestPostsAfterAnOverrun(t *testing.T) {
 }
 
 // A Notify that no result satisfies waits until the queue overruns.
-func TestOverrunEndsNotify(t *testing.T) {
+func TestCQOverrunEndsNotify(t *testing.T) {
 	q := newTestQueue(t, 4)
 	a, b := q.begin(nd.NotifyErrors), q.begin(nd.NotifySolicited)
 	for range 8 {
@@ -224,11 +224,11 @@ func TestModerateInterrupts(t *testing.T) {
 		}
 	}
 	p := newPoller(t, q)
-	for _, interval := range []time.Duration{-1, time.Hour} { // the count comes first
+	for _, interval := range []time.Duration{-1, time.Hour} { // the count is reached first
 		moderate(interval, 3)
 		c := q.begin(nd.NotifyAny)
 		q.add(plain, plain)
-		q.take(2) // these are not there any more
+		q.take(2) // these do not count any more
 		q.add(plain, solicited)
 		q.pending(1)
 		p.events(t, 0)
@@ -237,20 +237,20 @@ func TestModerateInterrupts(t *testing.T) {
 		p.events(t, 1)
 		q.take(3)
 		q.add(plain, plain)
-		c = q.begin(nd.NotifyAny) // now as then
+		c = q.begin(nd.NotifyAny) // without moderation it ends as before
 		q.pending(1)
 		moderate(0, 3)
 		c.returns(nd.Success)
 		p.events(t, 1)
 		q.take(2)
 	}
-	for _, count := range []int{-1, 60} { // the interval comes first
+	for _, count := range []int{-1, 60} { // the interval ends first
 		moderate(time.Hour, count)
 		c := q.begin(nd.NotifySolicited)
 		q.add(solicited)
 		q.pending(1)
 		p.events(t, 0)
-		q.add(broken) // which nothing holds back
+		q.add(broken) // a failure is not delayed
 		c.returns(nd.Success)
 		p.events(t, 1)
 		q.take(2)

@@ -1,43 +1,40 @@
-// Package endpoint is the NetworkDirect provider over shared memory: adapters,
-// connections, queue pairs, completion queues, and the progress that moves
-// them.
+// Package endpoint implements NetworkDirect's model over shared memory: adapters, connections,
+// queue pairs, completion queues, and their progress. It is for people who extend softnd and has
+// no compatibility promise.
 //
-// # Who moves the bytes
+// # Requester and responder
 //
-// A request either runs in the process that posted it, which copies straight
-// into the peer's window or posted receive (the initiator executor), or it
-// travels as one or more pieces through a ring to the peer, which runs them
-// (the target executor). Both copy through window.Guard. Requests of one
-// endpoint run strictly in the order of posting: as long as pieces or small
-// messages are under way, later requests travel as pieces too, and the end of a
-// fast registration waits for pieces that may name its region.
+// Either the process that posted a request executes it, or its peer does. The requester copies
+// directly into the peer's window or posted receive. Otherwise it sends the request to the peer
+// as one or more ring entries, called fragments, and the responder copies. Both copy through
+// window.Guard. Requests of one endpoint run strictly in the order of posting. While fragments
+// or small messages are in flight, later requests travel as fragments as well. The end of a fast
+// registration waits for fragments that may name its region.
 //
-// # What two processes share
+// # Shared state
 //
-// Each endpoint owns a half: its outbound ring, its posted receives, and the
-// words that its peer reads. A connection is a record, owned by the active
-// side, that names both halves and carries the state of the connection.
-// See structs_unsafe.go for the words and their writers. An endpoint with a
-// shared receive queue shows no receives: that queue is private to its process.
+// Each endpoint owns shared queue-pair state: its outbound ring, its posted receives, and the
+// words that its peer reads. The active side of a connection owns a connection record, which
+// names the state of both sides and holds the state of the connection. Package
+// endpoint/internal/wire describes the words and their writers. An endpoint with a shared
+// receive queue shows no receives, because that queue is private to its process.
 //
 // # Progress
 //
-// Whoever polls or waits drives the endpoints concerned. In between, one
-// engine goroutine per process keeps one-sided operations, connections and
-// time-outs moving; it sleeps on its doorbell while there is nothing to do or
-// the program polls by itself.
+// A call that polls or waits makes progress on the endpoints concerned. Otherwise one engine
+// goroutine per process makes progress on one-sided operations, connections and time-outs. It
+// sleeps on its doorbell while there is nothing to do or the program polls. The housekeeper,
+// another goroutine, checks the liveness of peers and updates the status page.
 //
 // # Locks
 //
-// All within one process, taken in this order:
+// All locks are within one process. They are taken in this order:
 //
-//   - Provider.choring, by the one who does chores, who holds no other lock;
-//   - Provider.mail, which is tried and never waited for;
-//   - Listener, then Connector, then SharedAddress, then ports; or
-//     MemoryRegion or MemoryWindow;
+//   - Provider.deferredMu, while deferred work runs; its holder holds no other lock when it takes it;
+//   - Provider.inboxMu, on which only the housekeeper blocks;
+//   - Listener, then Connector, then SharedAddress, then ports; or MemoryRegion or MemoryWindow;
 //   - Endpoint;
-//   - CompletionQueue, SharedReceiveQueue, sleepers, Provider.mu and
-//     connection.mu, which is held while a record is written: none of them
-//     while another is held;
+//   - CompletionQueue, SharedReceiveQueue, the waiters' lock: none of them while another is held;
+//   - Provider.mu, then connection.mu, which is held while a connection record is written;
 //   - those of packages window and shm.
 package endpoint

@@ -194,7 +194,7 @@ func newActor(f testing.TB, arena *shm.Arena, seed uint64) *actor {
 	p, err := New(member, Options{ReceiveTimeout: time.Hour})
 	must(err)
 	p.engine.stop()
-	p.patrol.stop()
+	p.housekeeper.stop()
 	a := &actor{member: member, provider: p}
 	ctx := context.Background()
 	adapter, err := p.OpenAdapter(ctx, p.adapterID())
@@ -393,7 +393,7 @@ func (a *actor) share(t *testing.T) {
 // of which waits.
 func (a *actor) dial(t *testing.T, to *actor) *connection {
 	t.Helper()
-	conn, err := a.connector.dial(context.Background(), a.ep, nil, to.addr, nd.ConnectParams{InboundReadLimit: 16, OutboundReadLimit: 16})
+	conn, err := a.connector.startConnect(context.Background(), a.ep, nil, to.addr, nd.ConnectParams{InboundReadLimit: 16, OutboundReadLimit: 16})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -402,17 +402,17 @@ func (a *actor) dial(t *testing.T, to *actor) *connection {
 
 func (a *actor) accept(t *testing.T) error {
 	t.Helper()
-	a.provider.progress()
+	a.provider.progressAll()
 	if err := a.listener.GetConnectionRequest(context.Background(), a.connector); err != nil {
 		t.Fatal(err)
 	}
-	_, err := a.connector.accept(a.ep, nd.ConnectParams{InboundReadLimit: 16, OutboundReadLimit: 16})
+	_, err := a.connector.startAccept(a.ep, nd.ConnectParams{InboundReadLimit: 16, OutboundReadLimit: 16})
 	return err
 }
 
 func (a *actor) complete(conn *connection) error {
 	a.connector.mu.Lock()
-	err := a.connector.answered(conn)
+	err := a.connector.handleAccepted(conn)
 	a.connector.mu.Unlock()
 	if err != nil {
 		return err
@@ -423,7 +423,7 @@ func (a *actor) complete(conn *connection) error {
 func (a *actor) established() {
 	a.ep.drive()
 	a.connector.mu.Lock()
-	a.connector.phase = up
+	a.connector.phase = phaseConnected
 	a.connector.mu.Unlock()
 }
 
@@ -581,7 +581,7 @@ func (r *rig) rest(t *testing.T, liarServes bool, between func()) {
 		if liarServes {
 			m = max(m, r.liar.ep.drive())
 		}
-		r.victim.provider.doChores()
+		r.victim.provider.runDeferred()
 		if m == still {
 			r.victim.collect(t)
 			return
@@ -600,8 +600,8 @@ func (r *rig) part(t *testing.T) {
 	}
 	for range 4 {
 		for _, a := range []*actor{r.victim, r.liar} {
-			a.provider.progress()
-			a.provider.doChores()
+			a.provider.progressAll()
+			a.provider.runDeferred()
 		}
 	}
 	for i, a := range []*actor{r.victim, r.liar} {
@@ -616,9 +616,9 @@ func (r *rig) part(t *testing.T) {
 		if n := a.member.Heap().InUse(); n != a.inUse {
 			t.Fatalf("%s: %d bytes in use, %d before", name, n, a.inUse)
 		}
-		if len(p.conns) != 0 || len(p.chores) != 0 || len(*p.live.Load()) != 0 || len(a.listener.queue) != 0 || len(p.ports.used) != 1 || len(p.watched) > 1 {
-			t.Fatalf("%s: left are %d connections, %d chores, %d endpoints, %d requests, %d ports, %d watches", name,
-				len(p.conns), len(p.chores), len(*p.live.Load()), len(a.listener.queue), len(p.ports.used), len(p.watched))
+		if len(p.conns) != 0 || len(p.deferred) != 0 || len(*p.endpoints.Load()) != 0 || len(a.listener.queue) != 0 || len(p.ports.used) != 1 || len(p.watched) > 1 {
+			t.Fatalf("%s: left are %d connections, %d deferred, %d endpoints, %d requests, %d ports, %d watches", name,
+				len(p.conns), len(p.deferred), len(*p.endpoints.Load()), len(a.listener.queue), len(p.ports.used), len(p.watched))
 		}
 		for n, w := range a.windows {
 			if _, bound := w.window.Invalidate(a.ep.number); bound {
@@ -645,7 +645,7 @@ func (a *actor) collect(t *testing.T) {
 	t.Helper()
 	var results [16]nd.Result
 	l := &a.ledger
-	for n := a.received.take(results[:]); n > 0; n = a.received.take(results[:]) {
+	for n := a.received.pop(results[:]); n > 0; n = a.received.pop(results[:]) {
 		for _, res := range results[:n] {
 			if res.RequestContext != uint64(l.delivered) || l.delivered >= len(l.receives) ||
 				res.RequestType != nd.RequestReceive && res.RequestType != nd.RequestReceiveAndInvalidate {
@@ -661,7 +661,7 @@ func (a *actor) collect(t *testing.T) {
 			l.delivered++
 		}
 	}
-	for n := a.initiated.take(results[:]); n > 0; n = a.initiated.take(results[:]) {
+	for n := a.initiated.pop(results[:]); n > 0; n = a.initiated.pop(results[:]) {
 		for _, res := range results[:n] {
 			for l.completed < len(l.requests) && uint64(l.completed) != res.RequestContext && l.requests[l.completed].Has(nd.SilentSuccess) {
 				l.completed++

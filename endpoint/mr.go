@@ -17,20 +17,19 @@ import (
 type MemoryRegion struct {
 	adapter *Adapter
 	region  *window.Region
-	offset  shm.Offset // arena memory that goes with the region; 0 = none
-	size    uint64     // bytes of it
+	offset  shm.Offset // arena memory that Allocate made for the region; 0 = none
+	size    uint64     // of that memory in bytes
 
-	mu      sync.Mutex
-	pages   int  // at most in one fast registration
-	remote  bool // fast registrations may carry remote rights
-	closed  atomic.Bool
-	drained chan struct{} // closed at the end of the latest deregistration
-	held    bool          // Close waits for a window or a mapping
-	gone    bool          // Close is done
+	mu            sync.Mutex
+	maxPages      int  // limit of one fast registration
+	remoteAllowed bool // fast registrations may have remote rights
+	closed        atomic.Bool
+	drained       chan struct{} // closed when the latest deregistration has ended
+	closeBlocked  bool          // Close waits until a window or a mapping is gone
+	closeDone     bool          // Close is complete
 }
 
-// Register makes buf usable by the adapter's endpoints, and by peers as flags
-// say.
+// Register makes buf usable by the adapter's endpoints, and by peers as far as flags allow.
 func (r *MemoryRegion) Register(ctx context.Context, buf []byte, flags nd.RegionFlags) error {
 	const op = "register"
 	switch {
@@ -45,33 +44,33 @@ func (r *MemoryRegion) Register(ctx context.Context, buf []byte, flags nd.Region
 	case ctx.Err() != nil:
 		return nd.CanceledError(ctx, op, "memory region")
 	}
-	if !r.adapter.provider.sleep.begin() {
+	if !r.adapter.provider.waiters.beginCall() {
 		return r.fail(op, nd.InvalidHandle, "the provider is closed", "")
 	}
-	defer r.adapter.provider.sleep.end()
+	defer r.adapter.provider.waiters.endCall()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed.Load() {
 		return r.fail(op, nd.InvalidHandle, "the region is closed", "create another")
 	}
 	if err := r.region.Register(buf, flags); err != nil {
-		return r.fail(op, nd.StatusOf(err), "the region is registered already, or set up for fast registration", "deregister it first, or use another region")
+		return r.fail(op, nd.StatusOf(err), "the region is already registered, or set up for fast registration", "deregister it first, or use another region")
 	}
 	return nil
 }
 
-// Deregister ends the registration. When it returns nil, nobody uses the
-// memory through this region any more. If ctx ends while a peer is still
-// copying, the tokens are invalid all the same, and the drain goes on.
+// Deregister ends the registration. When it returns nil, no transfer uses the memory through
+// this region. If ctx ends while a peer is still copying, the tokens are invalid all the same,
+// and the drain continues.
 func (r *MemoryRegion) Deregister(ctx context.Context) error {
 	const op = "deregister"
 	p := r.adapter.provider
-	if !p.sleep.begin() {
+	if !p.waiters.beginCall() {
 		return r.fail(op, nd.InvalidHandle, "the provider is closed", "")
 	}
-	defer p.sleep.end()
+	defer p.waiters.endCall()
 	p.settleDeliveries(r.adapter)
-	p.doChores() // one may unbind a window
+	p.runDeferred() // it may release a window
 	r.mu.Lock()
 	if r.closed.Load() {
 		r.mu.Unlock()
@@ -89,13 +88,13 @@ func (r *MemoryRegion) Deregister(ctx context.Context) error {
 	case err != nil:
 		return r.fail(op, nd.StatusOf(err), "the region is not registered", "")
 	}
-	if err := p.wait(ctx, testimony.Call{Op: op, Object: "memory region"}, p.doChores, func() bool { return isClosed(drained) }); err != nil {
+	if err := p.wait(ctx, testimony.Call{Op: op, Object: "memory region"}, p.runDeferred, func() bool { return isClosed(drained) }); err != nil {
 		return canceled(ctx, err, op, "memory region")
 	}
 	return nil
 }
 
-// revoke starts a deregistration, or finds one under way. The caller holds r.mu.
+// revoke starts a deregistration, or returns the one in progress. The caller holds r.mu.
 func (r *MemoryRegion) revoke() (drained <-chan struct{}, err error) {
 	if r.drained != nil && !isClosed(r.drained) {
 		return r.drained, nil
@@ -106,13 +105,13 @@ func (r *MemoryRegion) revoke() (drained <-chan struct{}, err error) {
 	}
 	p, space, done := r.adapter.provider, r.adapter.space, make(chan struct{})
 	r.drained = done
-	p.later(func() bool {
+	p.runOrDefer(func() bool {
 		if !space.Drained(local) || !space.Drained(remote) {
 			return false
 		}
 		r.region.Release()
 		close(done)
-		p.sleep.wake()
+		p.waiters.wake()
 		return true
 	})
 	return done, nil
@@ -133,11 +132,11 @@ func (r *MemoryRegion) LocalToken() nd.Token { t, _ := r.region.Tokens(); return
 // RemoteToken returns the token for peers.
 func (r *MemoryRegion) RemoteToken() nd.Token { _, t := r.region.Tokens(); return t }
 
-// Bytes returns the registered memory, unless it is pages that lie apart: where
-// those are side by side, they are no longer after the registration. It returns nil
-// when the provider is closed, as the memory may be another process's then.
+// Bytes returns the registered memory. It returns nil for a fast registration of pages that are
+// not adjacent, because their adjacent mapping ends with the registration. It also returns nil
+// when the provider is closed, because the memory may be another process's then.
 func (r *MemoryRegion) Bytes() []byte {
-	if r.adapter.provider.over.Load() {
+	if r.adapter.provider.closeDone.Load() {
 		return nil
 	}
 	b := r.region.Bytes()
@@ -147,101 +146,101 @@ func (r *MemoryRegion) Bytes() []byte {
 	return b
 }
 
-// Address returns the address by which peers name the first byte. Unless the
-// region was registered by FastRegister it is this process's virtual address,
-// and to peers only a number to count from.
+// Address returns the address by which peers name the first byte. It is FastRegister's base
+// address or this process's virtual address, which peers use only as a number.
 func (r *MemoryRegion) Address() uint64 { return r.region.Address() }
 
-// Close is CloseContext without a limit.
+// Close is CloseContext without a deadline.
 func (r *MemoryRegion) Close() error { return r.CloseContext(context.Background()) }
 
-// CloseContext releases the region. A registered one is deregistered first; while a
-// window is bound to it, that happens when the window is gone. Memory that came
-// with the region outlives the mappings of it. If ctx ends while a peer is still
-// copying, the tokens are invalid all the same, the drain continues, and the memory
-// is released at its end. In a goroutine that panics it is postponed, see [Endpoint.Close].
+// CloseContext releases the region. It deregisters a registered region first. While a window is
+// bound to the region, that is delayed until the window is released. Memory from Allocate is
+// kept while it is mapped. If ctx ends while a peer is still copying, the tokens are invalid all
+// the same, the drain continues, and the memory is freed at its end. In a goroutine that panics
+// it is postponed, see [Endpoint.Close].
 func (r *MemoryRegion) CloseContext(ctx context.Context) error {
 	const op, object = "close", "memory region"
 	if err := r.adapter.provider.postponed(object, r.Close); err != nil {
 		return err
 	}
 	r.mu.Lock()
-	again := r.closed.Swap(true) // with the lock: who has found it open goes on first
+	again := r.closed.Swap(true) // under the lock: a call that has found the region open completes first
 	r.mu.Unlock()
 	p := r.adapter.provider
-	if !p.sleep.begin() {
-		return nil // the member's departure returns all that it owned
+	if !p.waiters.beginCall() {
+		return nil // the member's departure frees all that it owned
 	}
-	defer p.sleep.end()
-	r.region.Retire(func() { p.postpone(r.vanish) })
+	defer p.waiters.endCall()
+	r.region.Retire(func() { p.deferWork(r.finishClose) })
 	p.settleDeliveries(r.adapter)
-	p.doChores() // one may unbind a window
+	p.runDeferred() // it may release a window
 	if !again {
-		p.later(r.vanish)
+		p.runOrDefer(r.finishClose)
 	}
-	err := p.wait(ctx, testimony.Call{Op: op, Object: object}, p.doChores, func() bool {
+	err := p.wait(ctx, testimony.Call{Op: op, Object: object}, p.runDeferred, func() bool {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		return r.gone || r.held
+		return r.closeDone || r.closeBlocked
 	})
 	return drainError(ctx, err, op, object)
 }
 
-// vanish is the chore of Close. It ends while a window or a mapping holds the region, and is
-// postponed again when the last one has gone: the engine need not poll for that.
-func (r *MemoryRegion) vanish() bool {
+// finishClose is the deferred work of Close. It ends while a window or a mapping needs the
+// region, and is deferred again when the last of them is gone. So the engine need not poll for
+// that.
+func (r *MemoryRegion) finishClose() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.gone {
+	if r.closeDone {
 		return true
 	}
-	wasHeld := r.held
+	wasHeld := r.closeBlocked
 	defer func() {
-		if r.gone || r.held && !wasHeld {
-			r.adapter.provider.sleep.wake() // Close waits for it
+		if r.closeDone || r.closeBlocked && !wasHeld {
+			r.adapter.provider.waiters.wake() // Close waits for this
 		}
 	}()
 	drained, err := r.revoke()
-	if r.held = errors.Is(err, nd.DeviceBusy); r.held {
-		return true // until the region is unbound
+	if r.closeBlocked = errors.Is(err, nd.DeviceBusy); r.closeBlocked {
+		return true // until the window is released
 	}
 	if err == nil && !isClosed(drained) {
 		return false
 	}
-	if r.region.Bound() { // who has invalidated it has yet to release it
+	if r.region.Bound() { // the region is being invalidated and its release is due
 		return false
 	}
 	mappings := &r.adapter.provider.mappings
-	mappings.mu.Lock() // so that nobody maps what is being freed
+	mappings.mu.Lock() // so that no mapping is made of memory that is being freed
 	defer mappings.mu.Unlock()
-	if r.held = r.offset != 0 && mappings.use(r.offset, r.size); r.held {
-		mappings.blocked = append(mappings.blocked, r.vanish)
+	if r.closeBlocked = r.offset != 0 && mappings.overlaps(r.offset, r.size); r.closeBlocked {
+		mappings.blockedCloses = append(mappings.blockedCloses, r.finishClose)
 		return true
 	}
 	r.region.Free()
 	if r.offset != 0 {
-		// The offset is ours and allocated. Where Free fails all the same, the pages
-		// are not given back yet, or a peer has made them another member's.
+		// The offset is allocated memory of this member. If Free fails all the same, the kernel
+		// has not freed the pages yet, or a peer has changed the allocation's owner.
 		_ = r.adapter.provider.member.Heap().Free(r.offset)
 	}
-	r.gone = true
+	r.closeDone = true
 	return true
 }
 
-// usable tells whether windows may be bound to the region.
-func (r *MemoryRegion) usable() bool { return !r.closed.Load() }
+// isOpen reports whether windows may be bound to the region.
+func (r *MemoryRegion) isOpen() bool { return !r.closed.Load() }
 
 func (r *MemoryRegion) fail(op string, s nd.Status, detail, next string) error {
 	return &nd.OpError{Op: op, Object: "memory region", Status: s, Detail: detail, Next: next}
 }
 
-// MemoryWindow grants peers a part of a region.
+// MemoryWindow gives peers access to a part of a region.
 type MemoryWindow struct {
 	adapter *Adapter
 	window  *window.Window
 
-	closed atomic.Bool
-	gone   chan struct{} // closed when Close is done
+	closed    atomic.Bool
+	closeDone chan struct{} // closed when Close is complete
 }
 
 // RemoteToken returns the token of the latest bind.
@@ -250,13 +249,12 @@ func (w *MemoryWindow) RemoteToken() nd.Token { return w.window.Descriptor().Tok
 // Descriptor returns address, length and token of the latest bind.
 func (w *MemoryWindow) Descriptor() nd.WindowDescriptor { return w.window.Descriptor() }
 
-// Close is CloseContext without a limit.
+// Close is CloseContext without a deadline.
 func (w *MemoryWindow) Close() error { return w.CloseContext(context.Background()) }
 
-// CloseContext releases the window. A bound one is invalidated first. When it returns
-// nil, no transfer uses the window. If ctx ends first, the token is invalid all the
-// same, and the drain continues. In a goroutine that panics it is postponed, see
-// [Endpoint.Close].
+// CloseContext releases the window. It invalidates a bound window first. When it returns nil, no
+// transfer uses the window. If ctx ends first, the token is invalid all the same, and the drain
+// continues. In a goroutine that panics it is postponed, see [Endpoint.Close].
 func (w *MemoryWindow) CloseContext(ctx context.Context) error {
 	const op, object = "close", "memory window"
 	if err := w.adapter.provider.postponed(object, w.Close); err != nil {
@@ -264,35 +262,35 @@ func (w *MemoryWindow) CloseContext(ctx context.Context) error {
 	}
 	again := w.closed.Swap(true)
 	p := w.adapter.provider
-	if !p.sleep.begin() {
-		return nil // the member's departure returns all that it owned
+	if !p.waiters.beginCall() {
+		return nil // the member's departure frees all that it owned
 	}
-	defer p.sleep.end()
+	defer p.waiters.endCall()
 	if !again {
-		w.vanish()
+		w.startClose()
 	}
-	err := p.wait(ctx, testimony.Call{Op: op, Object: object}, p.doChores, func() bool { return isClosed(w.gone) })
+	err := p.wait(ctx, testimony.Call{Op: op, Object: object}, p.runDeferred, func() bool { return isClosed(w.closeDone) })
 	return drainError(ctx, err, op, object)
 }
 
-// vanish invalidates and frees the window, now or as a chore.
-func (w *MemoryWindow) vanish() {
+// startClose invalidates the window, and frees it when it is drained.
+func (w *MemoryWindow) startClose() {
 	p, space, token := w.adapter.provider, w.adapter.space, w.window.Retire()
-	p.later(func() bool {
+	p.runOrDefer(func() bool {
 		switch {
 		case !space.Drained(token):
 			return false
 		case token != 0:
 			w.window.Release()
-		case w.window.Bound(): // who has invalidated it has yet to release it
+		case w.window.Bound(): // the window is being invalidated and its release is due
 			return false
 		}
 		w.window.Free()
-		close(w.gone)
-		p.sleep.wake()
+		close(w.closeDone)
+		p.waiters.wake()
 		return true
 	})
 }
 
-// usable tells whether the window may be bound and invalidated.
-func (w *MemoryWindow) usable() bool { return !w.closed.Load() }
+// isOpen reports whether the window may be bound and invalidated.
+func (w *MemoryWindow) isOpen() bool { return !w.closed.Load() }

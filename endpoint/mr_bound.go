@@ -6,15 +6,15 @@ import (
 	"github.com/softnd/softnd/window"
 )
 
-// loans are the windows that are bound, and the regions that are fast-registered,
-// on one endpoint. Mostly it is the latest that is taken back.
-type loans struct {
+// boundSet holds the windows that are bound and the regions that are fast-registered on one
+// endpoint. Usually the latest is invalidated first.
+type boundSet struct {
 	latest  window.Loan // nil = none
 	others  map[window.Loan]struct{}
-	pruneAt int // number of others at which to forget those that are bound no more
+	pruneAt int // size of others at which those that are no longer bound are removed
 }
 
-func (l *loans) add(loan window.Loan) {
+func (l *boundSet) add(loan window.Loan) {
 	if l.latest == nil || l.latest == loan {
 		l.latest = loan
 		return
@@ -30,7 +30,7 @@ func (l *loans) add(loan window.Loan) {
 	l.latest = loan
 }
 
-func (l *loans) remove(loan window.Loan) {
+func (l *boundSet) remove(loan window.Loan) {
 	if l.latest == loan {
 		l.latest = nil
 		return
@@ -38,8 +38,8 @@ func (l *loans) remove(loan window.Loan) {
 	delete(l.others, loan)
 }
 
-// takeAll empties the list, and calls f with each.
-func (l *loans) takeAll(f func(window.Loan)) {
+// clear empties the set and calls f with each member.
+func (l *boundSet) clear(f func(window.Loan)) {
 	if l.latest != nil {
 		f(l.latest)
 	}

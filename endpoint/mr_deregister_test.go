@@ -12,10 +12,9 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// TestDeregistrationMeetsMessages takes a local token back while messages are
-// taken from its memory, or put there, by other goroutines: when Deregister has
-// returned the memory is the program's.
-func TestDeregistrationMeetsMessages(t *testing.T) {
+// TestDeregisterDuringMessages deregisters a region while other goroutines send from its
+// memory and receive into it. When Deregister has returned, no transfer uses the memory.
+func TestDeregisterDuringMessages(t *testing.T) {
 	const rounds, depth, size = 25, 16, 8
 	for _, name := range []string{"of the sender", "of the receiver"} {
 		t.Run(name, func(t *testing.T) {
@@ -64,8 +63,8 @@ func TestDeregistrationMeetsMessages(t *testing.T) {
 	}
 }
 
-// runMessages sends until the connection fails, which end is to bring about. Each
-// message that has arrived is looked at before its memory is used again.
+// runMessages sends until the connection fails, which end causes. It checks each message that
+// has arrived before its memory is used again.
 func runMessages(t *testing.T, p *pair, ep int, source, sink func(i uint64) nd.SGE, end func(), look func(received []byte)) {
 	t.Helper()
 	const depth = 16
@@ -76,7 +75,7 @@ func runMessages(t *testing.T, p *pair, ep int, source, sink func(i uint64) nd.S
 	var crew sync.WaitGroup
 	over := func(results []nd.Result) bool {
 		return ctx.Err() != nil || slices.ContainsFunc(results, func(r nd.Result) bool {
-			return r.Status != nd.Success && r.EndpointContext == endpointContext(ep) // not what others have left
+			return r.Status != nd.Success && r.EndpointContext == endpointContext(ep) // not results of earlier requests
 		})
 	}
 	for i := range uint64(depth) {
@@ -105,7 +104,7 @@ func runMessages(t *testing.T, p *pair, ep int, source, sink func(i uint64) nd.S
 					continue
 				}
 				look(sink(r.RequestContext).Buffer)
-				_ = to.Receive(next, []nd.SGE{sink(next)}) // it may have failed meanwhile
+				_ = to.Receive(next, []nd.SGE{sink(next)}) // it may have failed by now
 				next++
 				arrived.Add(1)
 			}

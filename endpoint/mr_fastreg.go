@@ -10,13 +10,12 @@ import (
 	"github.com/softnd/softnd/window"
 )
 
-// fastRegisterPages is the largest number of pages of one fast registration,
-// 16 MiB. A post checks the whole list while nothing else moves on its
-// endpoint, and scattered pages may need a mapping each, of which the kernel
-// allows a process some 65,000; more memory is better served by Register.
+// fastRegisterPages is the largest number of pages of one fast registration: 16 MiB. A post
+// checks the whole list while its endpoint is locked. Scattered pages may need a kernel mapping
+// each, and the kernel allows a process about 65,000. Register suits more memory better.
 const fastRegisterPages = 4096
 
-// InitializeFastRegister sets the region up for Endpoint.FastRegister.
+// InitializeFastRegister prepares the region for Endpoint.FastRegister.
 func (r *MemoryRegion) InitializeFastRegister(ctx context.Context, pages int, remote bool) error {
 	const op = "initialize fast register"
 	switch {
@@ -27,10 +26,10 @@ func (r *MemoryRegion) InitializeFastRegister(ctx context.Context, pages int, re
 	case ctx.Err() != nil:
 		return nd.CanceledError(ctx, op, "memory region")
 	}
-	if !r.adapter.provider.sleep.begin() {
+	if !r.adapter.provider.waiters.beginCall() {
 		return r.fail(op, nd.InvalidHandle, "the provider is closed", "")
 	}
-	defer r.adapter.provider.sleep.end()
+	defer r.adapter.provider.waiters.endCall()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed.Load() {
@@ -39,19 +38,19 @@ func (r *MemoryRegion) InitializeFastRegister(ctx context.Context, pages int, re
 	if err := r.region.InitializeFast(); err != nil {
 		return r.fail(op, nd.StatusOf(err), "the region is registered", "end the registration first")
 	}
-	r.pages, r.remote = pages, remote
+	r.maxPages, r.remoteAllowed = pages, remote
 	return nil
 }
 
-// fastLimits returns what InitializeFastRegister has set; 0 pages = nothing.
+// fastLimits returns what InitializeFastRegister has set; 0 pages means nothing.
 func (r *MemoryRegion) fastLimits() (pages int, remote bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.pages, r.remote
+	return r.maxPages, r.remoteAllowed
 }
 
-// FastRegister posts the registration of pages in mr. The tokens are new when
-// it returns, and valid when the request has run.
+// FastRegister posts the registration of pages in mr. The tokens are known when it returns, and
+// valid when the request has been executed.
 func (ep *Endpoint) FastRegister(reqCtx uint64, mr nd.MemoryRegion, pages []nd.LogicalPage, offset, length int, baseAddress uint64, rights nd.RegionFlags, flags nd.OpFlags) error {
 	return ep.answer(ep.postFastRegister(reqCtx, mr, pages, offset, length, baseAddress, rights, flags))
 }
@@ -62,7 +61,7 @@ func (ep *Endpoint) postFastRegister(reqCtx uint64, mr nd.MemoryRegion, pages []
 	if !ok || region == nil || region.adapter != ep.adapter {
 		return ep.fail(op, nd.InvalidParameter2, "the region is not of this adapter", "create it with the endpoint's adapter")
 	}
-	if !region.usable() {
+	if !region.isOpen() {
 		return ep.fail(op, nd.InvalidHandle, "the region is closed", "create another")
 	}
 	limit, remote := region.fastLimits()
@@ -75,7 +74,7 @@ func (ep *Endpoint) postFastRegister(reqCtx uint64, mr nd.MemoryRegion, pages []
 	case offset < 0 || offset >= total:
 		return ep.fail(op, nd.InvalidParameter5, fmt.Sprintf("offset %d in pages of %d bytes", offset, total), "see LogicalMapping.Offset")
 	case length < 1 || length > total-offset:
-		return ep.fail(op, nd.InvalidParameter6, fmt.Sprintf("%d bytes from byte %d of %d on", length, offset, total), "pass the pages of all bytes")
+		return ep.fail(op, nd.InvalidParameter6, fmt.Sprintf("%d bytes at offset %d of %d", length, offset, total), "pass all pages of the range")
 	case baseAddress == 0 || baseAddress > math.MaxUint64-uint64(length):
 		return ep.fail(op, nd.InvalidParameter7, fmt.Sprintf("base address %#x for %d bytes", baseAddress, length), "choose an address above 0 that leaves room for the length")
 	case rights&^nd.AllRegionFlags != 0 || flags&^nd.RequestFastRegister.AllowedFlags() != 0:
@@ -89,27 +88,27 @@ func (ep *Endpoint) postFastRegister(reqCtx uint64, mr nd.MemoryRegion, pages []
 	if err != nil {
 		return err
 	}
-	held, err := ep.hold(pages, offset, length)
+	held, err := ep.pinPages(pages, offset, length)
 	if err != nil {
 		return err
 	}
 	r.loan = region.region
-	r.binding = region.region.Prepare(held.mem, baseAddress, rights, ep.number, held.release)
+	r.binding = region.region.Prepare(held.bytes, baseAddress, rights, ep.number, held.release)
 	ep.enqueue(r)
 	return nil
 }
 
-// holding is the memory of a fast registration, and what it needs to stay there.
-type holding struct {
-	mem      []byte
-	mappings []*LogicalMapping // each as often as it is used
-	alias    *shm.Alias        // where pages that lie apart are side by side; nil = they are neighbours
+// pinnedPages is the memory of a fast registration and what keeps it in place.
+type pinnedPages struct {
+	bytes    []byte
+	mappings []*LogicalMapping // one entry for each time that a mapping is used
+	alias    *shm.Alias        // adjacent mapping of pages that are not adjacent in the arena; nil = they are adjacent
 }
 
-// hold checks that the pages are the adapter's, and keeps their mappings open.
-func (ep *Endpoint) hold(pages []nd.LogicalPage, offset, length int) (h *holding, err error) {
+// pinPages checks that the pages are the adapter's, and keeps their mappings open.
+func (ep *Endpoint) pinPages(pages []nd.LogicalPage, offset, length int) (h *pinnedPages, err error) {
 	const op = "fast register"
-	h = &holding{}
+	h = &pinnedPages{}
 	defer func() {
 		if err != nil {
 			h.release()
@@ -120,31 +119,31 @@ func (ep *Endpoint) hold(pages []nd.LogicalPage, offset, length int) (h *holding
 	defer list.mu.Unlock()
 	var last *LogicalMapping
 	for i, page := range pages {
-		// The part of the page that is wanted; none if the range has not begun, or has ended.
+		// The requested part of the page; empty if the range has not begun or has ended.
 		lo := min(max(offset-i*shm.PageSize, 0), shm.PageSize)
 		hi := max(min(offset+length-i*shm.PageSize, shm.PageSize), lo)
 		at := shm.Offset(page)
 		if last != nil && at%shm.PageSize == 0 && at+shm.Offset(lo) >= last.start && at+shm.Offset(hi) <= last.end && at < last.end {
-			continue // mostly all pages are of one mapping
+			continue // usually all pages are of one mapping
 		}
-		m, known := list.hold(ep.adapter, at, shm.Offset(lo), shm.Offset(hi))
+		m, known := list.acquire(ep.adapter, at, shm.Offset(lo), shm.Offset(hi))
 		switch {
 		case !known:
 			return h, ep.fail(op, nd.InvalidParameter4, fmt.Sprintf("page %d of %d is in no open mapping of the adapter", i, len(pages)), "pass pages from LogicalMapping.Pages")
-		case m == nil && i == offset/shm.PageSize && !list.has(ep.adapter, at, shm.Offset(lo)):
-			return h, ep.fail(op, nd.InvalidParameter5, fmt.Sprintf("byte %d of page %d was not mapped", lo, i), "see LogicalMapping.Offset")
+		case m == nil && i == offset/shm.PageSize && !list.contains(ep.adapter, at, shm.Offset(lo)):
+			return h, ep.fail(op, nd.InvalidParameter5, fmt.Sprintf("byte %d of page %d is not mapped", lo, i), "see LogicalMapping.Offset")
 		case m == nil:
-			return h, ep.fail(op, nd.InvalidParameter6, fmt.Sprintf("%d bytes leave the mapped part of page %d", length, i), "map all bytes that are to be registered")
+			return h, ep.fail(op, nd.InvalidParameter6, fmt.Sprintf("%d bytes extend beyond the mapped part of page %d", length, i), "map all bytes to register")
 		}
 		h.mappings = append(h.mappings, m)
 		last = m
 	}
-	return h, h.gather(ep, pages[offset/shm.PageSize:(offset+length-1)/shm.PageSize+1], offset%shm.PageSize, length)
+	return h, h.mapPages(ep, pages[offset/shm.PageSize:(offset+length-1)/shm.PageSize+1], offset%shm.PageSize, length)
 }
 
-// gather finds the memory of the pages: where it is, if they are neighbours,
-// else where it is mapped side by side.
-func (h *holding) gather(ep *Endpoint, pages []nd.LogicalPage, offset, length int) error {
+// mapPages finds the memory of the pages. If they are not adjacent in the arena, it maps them
+// adjacently.
+func (h *pinnedPages) mapPages(ep *Endpoint, pages []nd.LogicalPage, offset, length int) error {
 	offsets := make([]shm.Offset, len(pages))
 	neighbours := true
 	for i, page := range pages {
@@ -153,22 +152,22 @@ func (h *holding) gather(ep *Endpoint, pages []nd.LogicalPage, offset, length in
 	}
 	var err error
 	if neighbours {
-		h.mem, err = ep.provider.arena.Bytes(offsets[0]+shm.Offset(offset), uint64(length))
+		h.bytes, err = ep.provider.arena.Bytes(offsets[0]+shm.Offset(offset), uint64(length))
 		return err
 	}
 	if h.alias, err = ep.provider.arena.NewAlias(offsets); err != nil {
 		return &nd.OpError{Op: "fast register", Object: ep.String(), Status: nd.InsufficientResources, Err: err}
 	}
-	h.mem = h.alias.Bytes()[offset:][:length]
+	h.bytes = h.alias.Bytes()[offset:][:length]
 	return nil
 }
 
-func (h *holding) release() {
+func (h *pinnedPages) release() {
 	if h.alias != nil {
-		_ = h.alias.Close() // of addresses that are ours it cannot fail
+		_ = h.alias.Close() // it cannot fail for a mapping of this process
 	}
 	for _, m := range h.mappings {
-		m.uses.Add(-1)
+		m.registrations.Add(-1)
 	}
 }
 
@@ -183,7 +182,7 @@ func (ep *Endpoint) postInvalidateRegion(reqCtx uint64, mr nd.MemoryRegion, flag
 	if !ok || region == nil || region.adapter != ep.adapter {
 		return ep.fail(op, nd.InvalidParameter2, "the region is not of this adapter", "")
 	}
-	if !region.usable() {
+	if !region.isOpen() {
 		return ep.fail(op, nd.InvalidHandle, "the region is closed", "")
 	}
 	if !region.region.Fast() {
@@ -192,10 +191,10 @@ func (ep *Endpoint) postInvalidateRegion(reqCtx uint64, mr nd.MemoryRegion, flag
 	return ep.takeBack(op, region.region, reqCtx, flags)
 }
 
-// lendsSink finds what a Read with ReadLocalInvalidate is to take back. false
-// means that there is nothing, and that r has been rejected: no request ends
-// the registration of a plain region.
-func (ep *Endpoint) lendsSink(r *request) bool {
+// findSinkRegion finds the region that a Read with ReadLocalInvalidate invalidates. If it
+// returns false, there is none and it has failed r: no request ends the registration of a plain
+// region.
+func (ep *Endpoint) findSinkRegion(r *request) bool {
 	e := r.entries[0]
 	if r.loan = ep.adapter.space.FindLocal(e.token, ep.number); r.loan != nil {
 		return true
@@ -204,18 +203,17 @@ func (ep *Endpoint) lendsSink(r *request) bool {
 	if f := ep.guard.Check(&ep.sink, uint64(e.length)); f != window.NoFault {
 		ep.ownFault(r, e, f)
 	} else {
-		ep.reject(r, nd.InvalidDeviceRequest, "local %v is not that of a region fast-registered on this endpoint", e.token)
+		ep.reject(r, nd.InvalidDeviceRequest, "local %v does not belong to a region fast-registered on this endpoint", e.token)
 	}
 	return false
 }
 
-// takeBackSink follows a Read with ReadLocalInvalidate whose data is there, or
-// is on its way through the ring: it invalidates the first entry's region before
-// the Read succeeds.
-func (ep *Endpoint) takeBackSink(r *request) outcome {
+// invalidateSink follows a Read with ReadLocalInvalidate whose data has arrived or is on its way
+// through the ring. It invalidates the first entry's region before the Read succeeds.
+func (ep *Endpoint) invalidateSink(r *request) outcome {
 	switch {
 	case r.loan == nil, r.finished && r.status != nd.Success, r.finished && r.drain != 0:
-		return ready // nothing to take back, failed, or done
+		return ready // nothing to invalidate, failed, or done
 	case r.awaited && int64(ep.conn.out.Consumed()-r.end) < 0:
 		return waits
 	}
@@ -223,8 +221,9 @@ func (ep *Endpoint) takeBackSink(r *request) outcome {
 	return ep.executeInvalidate(r)
 }
 
-// described words what a loan is that cannot be given or taken back.
-func described(l window.Loan) string {
+// describe returns what is wrong with a window or region that cannot be bound or invalidated,
+// without the negation.
+func describe(l window.Loan) string {
 	if _, ok := l.(*window.Region); ok {
 		return "region is registered"
 	}

@@ -8,9 +8,9 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// TestFastRegionRevokedByThePeer: the message is there, nobody uses the memory,
-// and the region can be registered again at once.
-func TestFastRegionRevokedByThePeer(t *testing.T) {
+// TestFastRegionInvalidatedByPeer: the message arrives, no transfer uses the memory, and the
+// region can be registered again at once.
+func TestFastRegionInvalidatedByPeer(t *testing.T) {
 	const room = 100_000
 	onFast(t, setup{}, func(t *testing.T, p *pair) {
 		r := p.b.fastRegion(room)
@@ -33,8 +33,8 @@ func TestFastRegionRevokedByThePeer(t *testing.T) {
 	})
 }
 
-// TestFastRegionThatCannotBeRevoked: the message touches nothing.
-func TestFastRegionThatCannotBeRevoked(t *testing.T) {
+// TestFastRegionInvalidationRefused: the message is not placed.
+func TestFastRegionInvalidationRefused(t *testing.T) {
 	for name, token := range map[string]func(p *pair, r int) nd.WindowDescriptor{
 		"local token": func(p *pair, r int) nd.WindowDescriptor {
 			p.b.register(r, 0, 100)
@@ -64,9 +64,9 @@ func TestFastRegionThatCannotBeRevoked(t *testing.T) {
 	}
 }
 
-// TestFastRequestsThatFail, and end the connection, and with it the
-// registration: the mapping can be closed.
-func TestFastRequestsThatFail(t *testing.T) {
+// TestFastRequestFailureEndsConnection end the connection, and with it the registration: the mapping can be
+// closed.
+func TestFastRequestFailureEndsConnection(t *testing.T) {
 	registered := func(p *pair, r int) { p.b.register(r, 0, 100) }
 	for name, c := range map[string]struct {
 		prepare func(p *pair, r int)
@@ -100,9 +100,9 @@ func TestFastRequestsThatFail(t *testing.T) {
 	}
 }
 
-// TestFastRegionOfAnotherEndpoint serves all connections of the adapter, but
-// only its own endpoint ends it.
-func TestFastRegionOfAnotherEndpoint(t *testing.T) {
+// TestFastRegionOfOtherEndpoint: a region serves all connections of the adapter, but only its
+// own endpoint can invalidate it.
+func TestFastRegionOfOtherEndpoint(t *testing.T) {
 	onFast(t, setup{Unwired: true}, func(t *testing.T, p *pair) {
 		addr := p.b.must(order{Do: doListen}).Addr
 		p.connect(addr)
@@ -116,7 +116,7 @@ func TestFastRegionOfAnotherEndpoint(t *testing.T) {
 		p.a.expect(initiatorQueue, of(success(nd.RequestWrite, 0, 1000), third))
 		p.b.unregister(r)
 
-		// A window of another endpoint outlives the registration, and holds the region.
+		// A window of another endpoint outlives the registration, and keeps the region.
 		d = p.b.register(r, 0, 1000)
 		w := p.b.window()
 		bound := p.b.must(order{Do: doBind, Endpoint: third, Region: r, Window: w, Off: 100, Len: 50, Flags: nd.AllowWrite}).Far
@@ -140,10 +140,9 @@ func TestFastRegionOfAnotherEndpoint(t *testing.T) {
 	})
 }
 
-// TestFastRegionEndsUnderTransfers of several peers, over connections of their
-// own: whichever way it ends, from the moment that its owner knows, nobody
-// touches the memory.
-func TestFastRegionEndsUnderTransfers(t *testing.T) {
+// TestFastRegionInvalidatedDuringTransfers of several peers, each with its own connection. However the
+// registration ends, no transfer uses the memory from the moment its owner knows.
+func TestFastRegionInvalidatedDuringTransfers(t *testing.T) {
 	const size, page = 512 << 10, 4096
 	ways := map[string]func(p *pair, r int, d nd.WindowDescriptor){
 		"Invalidate": func(p *pair, r int, _ nd.WindowDescriptor) { p.b.unregister(r) },
@@ -178,7 +177,7 @@ func TestFastRegionEndsUnderTransfers(t *testing.T) {
 					p.b.must(order{Do: doFillByte, Region: r, Len: size, N: 0x11})
 					o := order{Do: doFastRegister, Context: 1, Region: r, Len: size, Far: nd.WindowDescriptor{Address: fastBase}, Rights: fastAll}
 					first := 0
-					if executor == Target && name != "ReadLocalInvalidate" { // for once with pages that lie apart
+					if executor == Target && name != "ReadLocalInvalidate" { // once with pages that are not adjacent
 						o.Off, o.Len, o.N = page-fastEdge, size-page, 1
 						first = size - page - fastEdge
 					}
@@ -218,8 +217,8 @@ func TestFastRegionEndsUnderTransfers(t *testing.T) {
 	}
 }
 
-// morePeers connects others with b, the i-th by its endpoint i+1. Every other
-// one is a process of its own.
+// morePeers connects others with b, peer i by b's endpoint i+1. Every other peer is a process of
+// its own.
 func (p *pair) morePeers(addr netip.AddrPort, n, size int) (peers []*party) {
 	p.a.t.Helper()
 	for i := range n {
@@ -237,8 +236,8 @@ func (p *pair) morePeers(addr netip.AddrPort, n, size int) (peers []*party) {
 	return peers
 }
 
-// TestMemoryOutlivesItsRegion while a mapping of it is open.
-func TestMemoryOutlivesItsRegion(t *testing.T) {
+// TestMappingKeepsMemoryOfClosedRegion while a mapping of it is open.
+func TestMappingKeepsMemoryOfClosedRegion(t *testing.T) {
 	p := newPair(t, setup{})
 	s := p.a.local
 	inUse := s.member.Heap().InUse()
@@ -246,7 +245,7 @@ func TestMemoryOutlivesItsRegion(t *testing.T) {
 	held := s.member.Heap().InUse()
 	mapping := must(s.adapter.BuildLogicalAddressMapping(s.ctx, memory.Bytes()[10:20]))
 	wantStatus(t, memory.Close(), nd.Success)
-	s.provider.doChores()
+	s.provider.runDeferred()
 	if got := s.member.Heap().InUse(); got != held {
 		t.Fatalf("%d bytes in use after the region's end, want %d", got, held)
 	}
@@ -254,8 +253,8 @@ func TestMemoryOutlivesItsRegion(t *testing.T) {
 	eventually(t, "the memory is free", func() bool { return s.member.Heap().InUse() == inUse })
 }
 
-// TestRegionIsClosedWhileARegistrationWaits for its turn, which then fails.
-func TestRegionIsClosedWhileARegistrationWaits(t *testing.T) {
+// TestRegionClosedBeforeQueuedFastRegister: the registration then fails.
+func TestRegionClosedBeforeQueuedFastRegister(t *testing.T) {
 	onFast(t, setup{}, func(t *testing.T, p *pair) {
 		r := p.b.fastRegion(100)
 		p.b.must(order{Do: doSend, Context: 1}) // waits for a receive
@@ -268,8 +267,8 @@ func TestRegionIsClosedWhileARegistrationWaits(t *testing.T) {
 	})
 }
 
-// TestCanceledRegistrationLetsGo of its mapping.
-func TestCanceledRegistrationLetsGo(t *testing.T) {
+// TestFastRegisterCanceledReleasesMapping: a canceled registration releases its mapping.
+func TestFastRegisterCanceledReleasesMapping(t *testing.T) {
 	p := newPair(t, setup{})
 	r := p.b.fastRegion(100)
 	p.b.must(order{Do: doSend, Context: 1})

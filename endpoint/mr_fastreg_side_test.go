@@ -9,15 +9,15 @@ import (
 )
 
 const (
-	doFastRegion       verb = "set up a fast-register region" // of Len bytes, mapped; N pages at most, In != 0: remote access
-	doFastRegister     verb = "fast register"                 // N: 1 = with the pages in reverse
+	doFastRegion       verb = "set up a fast-register region" // of Len bytes, mapped; at most N pages, In != 0: remote access
+	doFastRegister     verb = "fast register"                 // N: 1 = with the pages in reverse order
 	doInvalidateRegion verb = "invalidate region"
 	doCloseMapping     verb = "close mapping"
 	doPrivileged       verb = "get privileged token"
 	doBytes            verb = "count Bytes"
 )
 
-// fastOrders are what a side does with fast registration.
+// fastOrders are a side's operations of fast registration.
 var fastOrders = map[verb]func(*side, context.Context, order, *reply) error{
 	doFastRegion:   (*side).addFastRegion,
 	doFastRegister: (*side).fastRegister,
@@ -37,7 +37,7 @@ var fastOrders = map[verb]func(*side, context.Context, order, *reply) error{
 	},
 }
 
-// fastEdge is what lies in the first and last page of a mapping, and not in it.
+// fastEdge is the number of bytes in the first and last page that are outside the mapping.
 const fastEdge = 100
 
 // addFastRegion maps o.Len bytes between two edges, and makes a region for them.
@@ -63,7 +63,7 @@ func (s *side) addFastRegion(ctx context.Context, o order, r *reply) (err error)
 	return nil
 }
 
-// fastRegister registers o.Len bytes from o.Off on of what is mapped.
+// fastRegister registers o.Len bytes of the mapping, from o.Off on.
 func (s *side) fastRegister(_ context.Context, o order, r *reply) error {
 	m := s.region(o.Region)
 	pages, at := m.mapped.Pages(), m.mapped.Offset()+o.Off
@@ -78,7 +78,7 @@ func (s *side) fastRegister(_ context.Context, o order, r *reply) error {
 }
 
 const (
-	fastBase = 0x7000_1234_5678_9abc // no multiple of anything
+	fastBase = 0x7000_1234_5678_9abc // not a multiple of anything
 	fastAll  = nd.AllowRemoteRead | nd.AllowRemoteWrite
 )
 
@@ -102,13 +102,12 @@ func (p *party) unregister(region int) {
 	p.expect(initiatorQueue, success(nd.RequestInvalidate, 0xf1, 0))
 }
 
-// fastSetups are those in which fast registrations may differ: everything, but
-// fewer than of everySetup, because the memory of the region in question lies
-// in the arena always.
+// fastSetups are the setups in which fast registrations may differ. They are fewer than those of
+// everySetup, because the memory of the region is always in the arena.
 func fastSetups(s setup) (all []setup) {
 	all = someSetups(s)
 	if raceDetector {
-		return all // it sees nothing of another process, and makes it slow
+		return all // the race detector sees nothing of another process, and slows it down
 	}
 	s.Processes = true
 	return append(all, s, setup{Unwired: s.Unwired, Both: s.Both, Processes: true, Executors: [2]Executor{Target, Target}})

@@ -50,8 +50,8 @@ func TestFastRegisterToInvalidate(t *testing.T) {
 	})
 }
 
-// TestFastRegionInOwnRequests: slices of the memory, with the region's local
-// token, as source and as sink of everything.
+// TestFastRegionInOwnRequests: slices of the memory, with the region's local token, as source
+// and as sink of all requests.
 func TestFastRegionInOwnRequests(t *testing.T) {
 	const n = 60_000
 	onEvery(t, setup{}, func(t *testing.T, p *pair) {
@@ -76,15 +76,15 @@ func TestFastRegionInOwnRequests(t *testing.T) {
 				t.Errorf("%d bytes came back wrong", n)
 			}
 		}
-		// What is mapped but not registered is not covered.
+		// Bytes that are mapped but not registered are not covered.
 		p.b.must(order{Do: doWrite, Context: 1, Parts: []part{{Region: r, Off: 3*n - 1, Len: 2}}, Far: p.a.memory})
 		p.b.expect(initiatorQueue, failure(nd.RequestWrite, 1, nd.AccessViolation))
 	})
 }
 
-// TestFastRegisterInOneGo: registrations and their ends may be posted without
-// waiting, behind a request that takes its time.
-func TestFastRegisterInOneGo(t *testing.T) {
+// TestFastRegisterPipelined: registrations and invalidations may be posted without waiting, behind
+// a request that takes long.
+func TestFastRegisterPipelined(t *testing.T) {
 	onEvery(t, setup{}, func(t *testing.T, p *pair) {
 		r := p.b.fastRegion(10_000)
 		p.b.must(order{Do: doWrite, Parts: mine(0, 200_000), Far: p.a.memory})
@@ -115,7 +115,7 @@ func TestFastRegisterInOneGo(t *testing.T) {
 	})
 }
 
-func TestFastRights(t *testing.T) {
+func TestFastRegionRights(t *testing.T) {
 	for _, rights := range []nd.RegionFlags{0, nd.AllowLocalWrite, nd.AllowRemoteRead, nd.AllowRemoteWrite} {
 		for _, do := range []verb{doRead, doWrite} {
 			allowed := rights.RemoteRead()
@@ -152,7 +152,7 @@ func TestFastRights(t *testing.T) {
 	})
 }
 
-func TestFastRegisterErrorsAtOnce(t *testing.T) {
+func TestFastRegisterRejectsBadArguments(t *testing.T) {
 	p := newPair(t, setup{})
 	s := p.a.local
 	ctx, ep := s.ctx, s.endpoint(0)
@@ -174,7 +174,7 @@ func TestFastRegisterErrorsAtOnce(t *testing.T) {
 	wantStatus(t, plain.InitializeFastRegister(canceled, 1, true), nd.Canceled)
 	wantStatus(t, memory.InitializeFastRegister(ctx, 1, true), nd.InvalidDeviceState)
 	wantStatus(t, ep.InvalidateRegion(0, plain, 0), nd.InvalidDeviceRequest)
-	for i := range 3 { // the last counts
+	for i := range 3 { // the last one counts
 		wantStatus(t, local.InitializeFastRegister(ctx, i+1, i == 0), nd.Success)
 		wantStatus(t, remote.InitializeFastRegister(ctx, fastRegisterPages, true), nd.Success)
 	}
@@ -242,7 +242,7 @@ func TestFastRegisterErrorsAtOnce(t *testing.T) {
 		}
 	}
 	p.a.nothing(initiatorQueue)
-	wantStatus(t, mapping.Close(), nd.Success) // none of that holds it
+	wantStatus(t, mapping.Close(), nd.Success) // no registration holds it
 	wantStatus(t, ep.FastRegister(0, remote, pages, 100, 10, 1, 0, 0), nd.InvalidParameter4)
 	wantStatus(t, mapping.Close(), nd.Success)
 	wantStatus(t, remote.Close(), nd.Success)
@@ -250,7 +250,7 @@ func TestFastRegisterErrorsAtOnce(t *testing.T) {
 	wantStatus(t, ep.FastRegister(0, remote, foreign.Pages(), 0, 10, 1, 0, 0), nd.InvalidHandle)
 	wantStatus(t, ep.InvalidateRegion(0, remote, 0), nd.InvalidHandle)
 	wantStatus(t, foreign.Close(), nd.Success)
-	p.a.must(order{Do: doWrite, Parts: mine(0, 1), Far: p.b.memory}) // none of that has had an effect
+	p.a.must(order{Do: doWrite, Parts: mine(0, 1), Far: p.b.memory}) // the refused calls have had no effect
 	p.a.expect(initiatorQueue, success(nd.RequestWrite, 0, 1))
 	for _, mr := range []nd.MemoryRegion{memory, plain, local, stranger} {
 		wantStatus(t, mr.Close(), nd.Success)
@@ -262,7 +262,7 @@ func newRegion(t *testing.T, s *side) nd.MemoryRegion {
 	return must(s.adapter.CreateMemoryRegion(s.ctx))
 }
 
-// arenaBytes returns a page of the arena, whoever's it is.
+// arenaBytes returns a page of the arena, of any owner.
 func arenaBytes(t *testing.T, s *side, off uint64) []byte {
 	t.Helper()
 	b, err := s.member.Arena().Bytes(0, 4096)
@@ -272,8 +272,8 @@ func arenaBytes(t *testing.T, s *side, off uint64) []byte {
 	return b[off:]
 }
 
-// TestFastRegisterOutOfOrder: pages in any order are one range to peers.
-func TestFastRegisterOutOfOrder(t *testing.T) {
+// TestFastRegisterPagesOutOfOrder: pages in any order are one contiguous range for peers.
+func TestFastRegisterPagesOutOfOrder(t *testing.T) {
 	const pages, page = 20, 4096
 	onEvery(t, setup{}, func(t *testing.T, p *pair) {
 		// Off: the reversed list starts with the last page, of which all is mapped.

@@ -9,10 +9,10 @@ import (
 	"github.com/softnd/softnd/window"
 )
 
-// TestTokenComesRoundUnderARequest revokes a token after a part of a request has
-// been moved, and then binds its index until the same token is valid again. The
-// request must not go on under the later bind.
-func TestTokenComesRoundUnderARequest(t *testing.T) {
+// TestTokenReusedDuringRequest revokes a token after a part of a request was moved, and then
+// binds its index until the same token is valid again. The request must not continue under the
+// later bind.
+func TestTokenReusedDuringRequest(t *testing.T) {
 	const size = 4 * quantum
 	for _, executor := range []Executor{Auto, Target} {
 		for _, private := range []bool{false, true} {
@@ -21,7 +21,7 @@ func TestTokenComesRoundUnderARequest(t *testing.T) {
 					t.Run(fmt.Sprintf("%v, private %v/%s/%s", executor, private, verb, whose), func(t *testing.T) {
 						p := newPair(t, setup{Executors: [2]Executor{executor, executor}, Private: [2]bool{private, private}, Both: sideOptions{Size: size}})
 						a, b := p.a.local, p.b.local
-						a.provider.engine.stop() // so that a request continues only when the test drives it
+						a.provider.engine.stop() // a request continues only when the test drives it
 						b.provider.engine.stop()
 						source, sink, owner := a, b, b
 						if verb == doRead {
@@ -63,8 +63,8 @@ func TestTokenComesRoundUnderARequest(t *testing.T) {
 	}
 }
 
-// roundOfRegion ends the registration of the first region, and registers it
-// until the local token is valid again.
+// roundOfRegion deregisters the first region, and registers it until the local token is valid
+// again.
 func (s *side) roundOfRegion(t *testing.T) {
 	r := s.region(0).mr.(*MemoryRegion).region
 	mem, first := r.Bytes(), localToken(r)
@@ -86,8 +86,8 @@ func (s *side) roundOfRegion(t *testing.T) {
 	}
 }
 
-// roundOfWindow binds a window to all of the first region. comesRound ends that,
-// and binds it until its token is valid again.
+// roundOfWindow binds a window to all of the first region. comesRound invalidates it, and binds
+// it until its token is valid again.
 func (s *side) roundOfWindow(t *testing.T) (d nd.WindowDescriptor, comesRound func(*testing.T)) {
 	mw, err := s.adapter.CreateMemoryWindow(t.Context())
 	if err != nil {

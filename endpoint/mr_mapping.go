@@ -11,41 +11,39 @@ import (
 	"github.com/softnd/softnd/shm"
 )
 
-// A LogicalMapping lists the pages behind a part of the member's own arena
-// memory. The address of a page, as the adapter counts, is its offset in the
-// arena. Safe for concurrent use.
+// LogicalMapping lists the pages of a part of the member's arena memory. The address of a page
+// is its offset in the arena. Safe for concurrent use.
 type LogicalMapping struct {
-	adapter    *Adapter
-	start, end shm.Offset
-	pages      []nd.LogicalPage
-	region     *MemoryRegion // through which the privileged token reaches the memory
-	uses       atomic.Int32  // fast registrations, those to come included; goes up under mappings.mu
-	closing    atomic.Bool   // no more of them; set under mappings.mu
+	adapter       *Adapter
+	start, end    shm.Offset
+	pages         []nd.LogicalPage
+	region        *MemoryRegion // region for requests that use the privileged token
+	registrations atomic.Int32  // fast registrations, also posted ones; incremented under mappings.mu
+	closing       atomic.Bool   // no further registrations; set under mappings.mu
 }
 
-// mappings are those of a provider's adapters that are open.
+// mappings holds the open mappings of a provider's adapters.
 type mappings struct {
-	mu      sync.Mutex                        // held to change the rest
-	live    atomic.Pointer[[]*LogicalMapping] // replaced as a whole
-	blocked []chore                           // of closed regions whose memory is mapped; retried when a mapping goes
+	mu            sync.Mutex                        // held to change the fields below
+	list          atomic.Pointer[[]*LogicalMapping] // replaced as a whole
+	blockedCloses []deferredWork                    // closes of regions whose memory is mapped; run again when a mapping is closed
 }
 
-// BuildLogicalAddressMapping lists the pages of buf, which must lie in memory
-// from Adapter.Allocate of this provider: nothing else has an address that the
-// adapter knows.
+// BuildLogicalAddressMapping lists the pages of buf. buf must be memory from Adapter.Allocate of
+// this provider: the adapter knows no address of other memory.
 func (a *Adapter) BuildLogicalAddressMapping(ctx context.Context, buf []byte) (nd.LogicalMapping, error) {
 	const op = "build logical address mapping"
 	p := a.provider
-	if err := a.begin(ctx, op); err != nil {
+	if err := a.beginCall(ctx, op); err != nil {
 		return nil, err
 	}
-	defer p.sleep.end()
+	defer p.waiters.endCall()
 	start, ok := p.arena.Locate(buf)
 	switch {
 	case len(buf) == 0:
 		return nil, a.fail(op, nd.InvalidParameter, "an empty buffer", "map at least 1 byte")
 	case !ok || !p.member.Owns(start, uint64(len(buf))):
-		return nil, a.fail(op, nd.InvalidParameter, fmt.Sprintf("%d bytes that are no memory of the adapter", len(buf)), "map memory from Adapter.Allocate")
+		return nil, a.fail(op, nd.InvalidParameter, fmt.Sprintf("%d bytes outside the adapter's memory", len(buf)), "map memory from Adapter.Allocate")
 	}
 	region, err := a.Register(ctx, buf, nd.AllowLocalWrite)
 	if err != nil {
@@ -56,13 +54,13 @@ func (a *Adapter) BuildLogicalAddressMapping(ctx context.Context, buf []byte) (n
 		m.pages = append(m.pages, nd.LogicalPage(page))
 	}
 	p.mappings.mu.Lock()
-	known := p.member.Owns(start, uint64(len(buf))) // it may have been freed meanwhile, but cannot be from here on
+	known := p.member.Owns(start, uint64(len(buf))) // it may have been freed meanwhile, but cannot be freed from here on
 	if known {
-		p.mappings.live.Store(with(p.mappings.live.Load(), m))
+		p.mappings.list.Store(with(p.mappings.list.Load(), m))
 	}
 	p.mappings.mu.Unlock()
 	if !known {
-		return nil, errors.Join(a.fail(op, nd.InvalidParameter, "memory that has just been freed", "map memory of a region that is open"), region.Close())
+		return nil, errors.Join(a.fail(op, nd.InvalidParameter, "the memory was freed during the call", "map memory of an open region"), region.Close())
 	}
 	return m, nil
 }
@@ -70,28 +68,28 @@ func (a *Adapter) BuildLogicalAddressMapping(ctx context.Context, buf []byte) (n
 // Pages returns the pages in the order of the buffer.
 func (m *LogicalMapping) Pages() []nd.LogicalPage { return m.pages }
 
-// PageSize returns the bytes per page.
+// PageSize returns the number of bytes per page.
 func (m *LogicalMapping) PageSize() int { return shm.PageSize }
 
-// Offset returns where in the first page the buffer starts.
+// Offset returns the offset of the buffer in the first page.
 func (m *LogicalMapping) Offset() int { return int(m.start % shm.PageSize) }
 
-// Close is CloseContext without a limit.
+// Close is CloseContext without a deadline.
 func (m *LogicalMapping) Close() error { return m.CloseContext(context.Background()) }
 
-// CloseContext gives the mapping up, unless a fast registration still uses its pages.
-// When it returns nil, no transfer uses the memory under the privileged token. If ctx
+// CloseContext closes the mapping. It fails with nd.DeviceBusy while a fast registration uses
+// its pages. When it returns nil, no transfer uses the memory under the privileged token. If ctx
 // ends first, the mapping is closing, and another call waits for the rest.
 func (m *LogicalMapping) CloseContext(ctx context.Context) error {
 	p := m.adapter.provider
-	if !p.sleep.begin() {
-		return nil // the member's departure returns all that it owned
+	if !p.waiters.beginCall() {
+		return nil // the member's departure frees all that it owned
 	}
-	defer p.sleep.end()
+	defer p.waiters.endCall()
 	p.settleDeliveries(m.adapter)
-	p.doChores() // one may end a registration
+	p.runDeferred() // it may end a registration
 	p.mappings.mu.Lock()
-	if n := m.uses.Load(); n > 0 {
+	if n := m.registrations.Load(); n > 0 {
 		p.mappings.mu.Unlock()
 		return &nd.OpError{Op: "close", Object: "logical mapping", Status: nd.DeviceBusy,
 			Detail: fmt.Sprintf("%d fast registrations use its pages", n), Next: "invalidate them with Endpoint.InvalidateRegion first"}
@@ -101,48 +99,47 @@ func (m *LogicalMapping) CloseContext(ctx context.Context) error {
 	if err := m.region.CloseContext(ctx); err != nil {
 		return err
 	}
-	// Only now: as long as anybody may use it, the memory must stay allocated.
+	// Only now: while a transfer may use the memory, it must stay allocated.
 	p.mappings.mu.Lock()
-	p.mappings.live.Store(without(p.mappings.live.Load(), m))
-	blocked := p.mappings.blocked
-	p.mappings.blocked = nil
+	p.mappings.list.Store(without(p.mappings.list.Load(), m))
+	blocked := p.mappings.blockedCloses
+	p.mappings.blockedCloses = nil
 	p.mappings.mu.Unlock()
 	for _, c := range blocked {
-		p.later(c)
+		p.runOrDefer(c)
 	}
 	return nil
 }
 
-// hold finds the mapping of an adapter that has the bytes [lo, hi) of a page,
-// and keeps it. The caller holds l.mu. known tells whether the page belongs to
-// any mapping of the adapter at all.
-func (l *mappings) hold(a *Adapter, page, lo, hi shm.Offset) (m *LogicalMapping, known bool) {
-	for _, m := range *l.live.Load() {
+// acquire finds the mapping of an adapter that contains the bytes [lo, hi) of a page, and keeps
+// it open. known reports whether any mapping of the adapter contains a part of the page. The
+// caller holds l.mu.
+func (l *mappings) acquire(a *Adapter, page, lo, hi shm.Offset) (m *LogicalMapping, known bool) {
+	for _, m := range *l.list.Load() {
 		if m.adapter != a || m.closing.Load() || page%shm.PageSize != 0 || page >= m.end || page+shm.PageSize <= m.start {
 			continue
 		}
 		if known = true; lo == hi || page+lo >= m.start && page+hi <= m.end {
-			m.uses.Add(1)
+			m.registrations.Add(1)
 			return m, true
 		}
 	}
 	return nil, known
 }
 
-// has tells whether byte lo of a page is mapped by the adapter. The caller
-// holds l.mu.
-func (l *mappings) has(a *Adapter, page, lo shm.Offset) bool {
-	m, _ := l.hold(a, page, lo, lo+1)
+// contains reports whether byte lo of a page is mapped by the adapter. The caller holds l.mu.
+func (l *mappings) contains(a *Adapter, page, lo shm.Offset) bool {
+	m, _ := l.acquire(a, page, lo, lo+1)
 	if m == nil {
 		return false
 	}
-	m.uses.Add(-1)
+	m.registrations.Add(-1)
 	return true
 }
 
-// use tells whether some mapping lies in n bytes at off. The caller holds l.mu.
-func (l *mappings) use(off shm.Offset, n uint64) bool {
-	for _, m := range *l.live.Load() {
+// overlaps reports whether a mapping starts in the n bytes at off. The caller holds l.mu.
+func (l *mappings) overlaps(off shm.Offset, n uint64) bool {
+	for _, m := range *l.list.Load() {
 		if m.start >= off && m.start < off+shm.Offset(n) {
 			return true
 		}
@@ -150,31 +147,29 @@ func (l *mappings) use(off shm.Offset, n uint64) bool {
 	return false
 }
 
-// PrivilegedToken returns the local token that stands for the memory of all
-// live mappings of the adapter.
+// PrivilegedToken returns the local token for the memory of all open mappings of the adapter.
 func (a *Adapter) PrivilegedToken() (nd.Token, error) {
 	const op = "get privileged token"
-	if err := a.begin(context.Background(), op); err != nil {
+	if err := a.beginCall(context.Background(), op); err != nil {
 		return 0, err
 	}
-	defer a.provider.sleep.end()
-	a.naming.Lock()
-	defer a.naming.Unlock()
+	defer a.provider.waiters.endCall()
+	a.privilegedMu.Lock()
+	defer a.privilegedMu.Unlock()
 	if a.privileged.Load() == 0 {
 		name, err := a.space.Name()
 		if err != nil {
-			return 0, a.shortage(op, err)
+			return 0, a.allocError(op, err)
 		}
 		a.privileged.Store(uint32(name))
 	}
 	return nd.Token(a.privileged.Load()), nil
 }
 
-// resolve puts, in place of the privileged token, the token of the mapping that
-// an entry lies in. So nothing ever moves under the privileged token itself,
-// and each mapping ends on its own. An entry that no
-// mapping covers keeps the token, and is refused when it is used.
-func (a *Adapter) resolve(entries []entry) {
+// resolvePrivileged replaces the privileged token in entries by the token of the mapping that
+// contains the entry. So no transfer uses the privileged token itself, and each mapping can be
+// drained on its own. An entry outside all mappings keeps the token and fails when it is used.
+func (a *Adapter) resolvePrivileged(entries []entry) {
 	privileged := nd.Token(a.privileged.Load())
 	if privileged == 0 {
 		return
@@ -184,8 +179,8 @@ func (a *Adapter) resolve(entries []entry) {
 		if e.token != privileged {
 			continue
 		}
-		for _, m := range *a.provider.mappings.live.Load() {
-			at := m.region.Address() // 0 if the mapping has just been closed
+		for _, m := range *a.provider.mappings.list.Load() {
+			at := m.region.Address() // 0 if the mapping was just closed
 			if size := uint64(m.end - m.start); m.adapter == a && at != 0 && e.address >= at && uint64(e.length) <= size && e.address-at <= size-uint64(e.length) {
 				e.token = m.region.LocalToken()
 				break

@@ -47,14 +47,14 @@ func TestPrivilegedToken(t *testing.T) {
 				t.Errorf("a read of %d bytes arrives wrong", n)
 			}
 		}
-		p.b.must(order{Do: doCloseMapping, Region: q}) // r's stays
+		p.b.must(order{Do: doCloseMapping, Region: q}) // r's mapping stays
 		p.b.must(order{Do: doWrite, Context: 1, Parts: []part{{Region: r, Len: 1, Token: token}}, Far: p.a.memory})
 		p.b.must(order{Do: doWrite, Context: 2, Parts: []part{{Region: q, Len: 1, Token: token}}, Far: p.a.memory})
 		p.b.expect(initiatorQueue, success(nd.RequestWrite, 1, 1), failure(nd.RequestWrite, 2, nd.AccessViolation))
 	})
 }
 
-func TestPrivilegedTokenIsRefused(t *testing.T) {
+func TestPrivilegedTokenRefused(t *testing.T) {
 	for name, c := range map[string]func(p *pair, r int, token nd.Token) order{
 		"before the mapping": func(_ *pair, r int, token nd.Token) order {
 			return order{Do: doWrite, Parts: []part{{Region: r, Off: -1, Len: 2, Token: token}}}
@@ -101,8 +101,8 @@ func TestPrivilegedTokenIsRefused(t *testing.T) {
 	})
 }
 
-// TestMappingEndsUnderAReceive that was posted with the privileged token.
-func TestMappingEndsUnderAReceive(t *testing.T) {
+// TestMappingClosedUnderReceive that was posted with the privileged token.
+func TestMappingClosedUnderReceive(t *testing.T) {
 	onFast(t, setup{}, func(t *testing.T, p *pair) {
 		r := p.b.fastRegion(60_000)
 		p.b.must(order{Do: doReceive, Context: 1, Parts: []part{{Region: r, Len: 60_000, Token: p.b.privileged()}}})
@@ -117,7 +117,7 @@ func TestMappingEndsUnderAReceive(t *testing.T) {
 	})
 }
 
-// TestReadLocalInvalidate: the sink is the owner's again when the Read is done.
+// TestReadLocalInvalidate: no peer can use the sink when the Read is done.
 func TestReadLocalInvalidate(t *testing.T) {
 	const flags = nd.ReadLocalInvalidate
 	onEvery(t, setup{}, func(t *testing.T, p *pair) {
@@ -142,9 +142,9 @@ func TestReadLocalInvalidate(t *testing.T) {
 	})
 }
 
-// TestReadsLocalInvalidateInOneGo: each behind a registration, and all of them
-// behind a request that takes its time.
-func TestReadsLocalInvalidateInOneGo(t *testing.T) {
+// TestReadLocalInvalidatePipelined: each Read behind a registration, and all of them behind a
+// request that takes long.
+func TestReadLocalInvalidatePipelined(t *testing.T) {
 	onEvery(t, setup{}, func(t *testing.T, p *pair) {
 		r := p.b.fastRegion(150_000)
 		p.b.must(order{Do: doWrite, Parts: mine(0, 200_000), Far: p.a.memory})
@@ -163,7 +163,7 @@ func TestReadsLocalInvalidateInOneGo(t *testing.T) {
 	})
 }
 
-func TestReadLocalInvalidateOfWhatCannotBe(t *testing.T) {
+func TestReadLocalInvalidateRefused(t *testing.T) {
 	const flags = nd.ReadLocalInvalidate
 	t.Run("a plain region stays as it is", func(t *testing.T) {
 		onFast(t, setup{}, func(t *testing.T, p *pair) {

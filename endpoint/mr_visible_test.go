@@ -11,14 +11,14 @@ import (
 	"github.com/softnd/softnd/shm"
 )
 
-// raceMemory says in which memory playRace races.
+// raceMemory selects the memory in which playRace races.
 const raceMemory = "SOFTND_TEST_RACE_MEMORY"
 
 // exitRace is the exit status of a process in which the race detector has found a race.
 const exitRace = 66
 
-// TestRaceDetectorSeesRegisteredMemory states which memory the race detector watches:
-// that of Go's heap, which a program can register, and not that of Allocate.
+// TestRaceDetectorSeesRegisteredMemory states which memory the race detector watches: Go's heap,
+// which a program can register, and not memory of Allocate.
 func TestRaceDetectorSeesRegisteredMemory(t *testing.T) {
 	for memory, want := range map[string]int{"allocated": 0, "registered": exitRace} {
 		if !raceDetector {
@@ -33,8 +33,7 @@ func TestRaceDetectorSeesRegisteredMemory(t *testing.T) {
 	}
 }
 
-// playRace stores to the same bytes of a region in two goroutines that do not
-// synchronise.
+// playRace stores to the same bytes of a region in two goroutines that do not synchronize.
 func playRace(ctx context.Context) error {
 	arena, err := shm.Create(shm.Config{Ranks: 1})
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-func TestBindErrorsAtOnce(t *testing.T) {
+func TestBindRejectsBadArguments(t *testing.T) {
 	const size = 256 << 10
 	for _, s := range someSetups(setup{}) {
 		t.Run(s.String(), func(t *testing.T) {
@@ -35,7 +35,7 @@ func TestBindErrorsAtOnce(t *testing.T) {
 				p.b.refuse(nd.InvalidParameter3, order{Do: doInvalidate, Window: w, Flags: flags})
 			}
 			p.b.nothing(initiatorQueue)
-			// None of that has had an effect.
+			// The refused calls have had no effect.
 			d := p.b.must(order{Do: doBind, Context: 1, Region: readOnly, Window: w, Len: 100, Flags: nd.AllowRead}).Far
 			p.b.expect(initiatorQueue, success(nd.RequestBind, 1, 0))
 			p.a.must(order{Do: doRead, Parts: mine(0, 100), Far: d})
@@ -47,8 +47,8 @@ func TestBindErrorsAtOnce(t *testing.T) {
 	}
 }
 
-// TestStrangers: objects of another adapter are refused by their position.
-func TestStrangers(t *testing.T) {
+// TestObjectsOfOtherAdapterRejected: objects of another adapter are refused by their position.
+func TestObjectsOfOtherAdapterRejected(t *testing.T) {
 	p := newPair(t, setup{})
 	s := p.a.local
 	other, err := s.provider.OpenAdapter(s.ctx, s.provider.adapterID())
@@ -75,7 +75,7 @@ func TestStrangers(t *testing.T) {
 	wantStatus(t, ep.Invalidate(0, nil, 0), nd.InvalidParameter2)
 	p.a.nothing(initiatorQueue)
 
-	// Its tokens are none here, to peers nor in entries.
+	// Its tokens are invalid here, for peers and in entries.
 	p.b.must(order{Do: doReceive, Parts: mine(0, 100)})
 	if err := ep.Send(7, []nd.SGE{{Buffer: mr.Bytes(), Token: mr.LocalToken()}}, 0); err != nil {
 		t.Fatal(err)
@@ -92,9 +92,8 @@ func wantStatus(t *testing.T, err error, want nd.Status) {
 	}
 }
 
-// TestRegionWithABoundWindow stays registered until the window is gone, however
-// it goes.
-func TestRegionWithABoundWindow(t *testing.T) {
+// TestRegionWithBoundWindowStaysRegistered stays registered until the window is released, in each way.
+func TestRegionWithBoundWindowStaysRegistered(t *testing.T) {
 	ways := map[string]func(p *pair, w int){
 		"invalidated": func(p *pair, w int) { p.b.invalidate(w) },
 		"window closed": func(p *pair, w int) {
@@ -139,12 +138,12 @@ func TestRegionWithABoundWindow(t *testing.T) {
 	}
 }
 
-// TestBindWaitsInTheQueue: it counts from the post on, and no more when it is
+// TestBindQueued: a queued bind counts from its post on, and no longer when it is
 // canceled.
-func TestBindWaitsInTheQueue(t *testing.T) {
+func TestBindQueued(t *testing.T) {
 	p := newPair(t, setup{Both: sideOptions{Options: Options{ReceiveTimeout: watchdog}}})
 	w := p.b.window()
-	p.b.must(order{Do: doSend}) // nobody receives
+	p.b.must(order{Do: doSend}) // the peer posts no receive
 	p.b.must(order{Do: doBind, Window: w, Len: 10, Flags: nd.AllowRead})
 	p.b.refuse(nd.DeviceBusy, order{Do: doDeregister})
 	p.b.must(order{Do: doFlush})
@@ -152,13 +151,13 @@ func TestBindWaitsInTheQueue(t *testing.T) {
 	p.b.must(order{Do: doDeregister})
 }
 
-// TestWindowClosedBeforeItsBindRuns must not come to life afterwards.
-func TestWindowClosedBeforeItsBindRuns(t *testing.T) {
+// TestWindowClosedBeforeBindRuns must not become valid afterwards.
+func TestWindowClosedBeforeBindRuns(t *testing.T) {
 	for _, s := range someSetups(setup{Both: sideOptions{Options: Options{ReceiveTimeout: watchdog}}}) {
 		t.Run(s.String(), func(t *testing.T) {
 			p := newPair(t, s)
 			w := p.b.window()
-			p.b.must(order{Do: doSend, Context: 1}) // nobody receives
+			p.b.must(order{Do: doSend, Context: 1}) // the peer posts no receive
 			d := p.b.must(order{Do: doBind, Context: 2, Window: w, Len: 10, Flags: nd.AllowWrite}).Far
 			p.b.must(order{Do: doCloseWindow, Window: w})
 			p.a.must(order{Do: doReceive})
@@ -172,8 +171,8 @@ func TestWindowClosedBeforeItsBindRuns(t *testing.T) {
 	}
 }
 
-// TestClosedObjects are refused as arguments.
-func TestClosedObjectsInBind(t *testing.T) {
+// TestBindOfClosedObjects are refused as arguments.
+func TestBindOfClosedObjects(t *testing.T) {
 	p := newPair(t, setup{})
 	open, closed := p.b.window(), p.b.window()
 	p.b.must(order{Do: doCloseWindow, Window: closed})
@@ -187,8 +186,8 @@ func TestClosedObjectsInBind(t *testing.T) {
 	p.b.bind(open, 0, 10, nd.AllowRead)
 }
 
-// TestRegionClosedUnderAWindow lives on until the window is invalidated.
-func TestRegionClosedUnderAWindow(t *testing.T) {
+// TestRegionClosedWithBoundWindow stays registered until the window is invalidated.
+func TestRegionClosedWithBoundWindow(t *testing.T) {
 	for _, s := range someSetups(setup{}) {
 		t.Run(s.String(), func(t *testing.T) {
 			p := newPair(t, s)

@@ -12,9 +12,9 @@ func revoked(context uint64, bytes int, token nd.Token) nd.Result {
 	return nd.Result{RequestType: nd.RequestReceiveAndInvalidate, RequestContext: context, BytesTransferred: uint32(bytes), InvalidatedToken: token}
 }
 
-// TestGrantRevokedByThePeer: what was written before is there, the message too,
-// and the window can be bound again at once.
-func TestGrantRevokedByThePeer(t *testing.T) {
+// TestWindowInvalidatedByPeer: earlier writes and the message arrive, and the window can be bound
+// again at once.
+func TestWindowInvalidatedByPeer(t *testing.T) {
 	const room = 100_000
 	onEvery(t, setup{}, func(t *testing.T, p *pair) {
 		w := p.b.window()
@@ -42,7 +42,7 @@ func TestGrantRevokedByThePeer(t *testing.T) {
 			}
 			dead = d
 		}
-		p.b.nothing(initiatorQueue) // the owner asked for nothing
+		p.b.nothing(initiatorQueue) // the owner has requested nothing
 		p.b.must(order{Do: doDeregister, Region: p.b.spare(w)})
 		p.offend(doWrite, mine(0, 8), dead)
 	})
@@ -58,8 +58,8 @@ func (p *party) spare(w int) int {
 	return n
 }
 
-// TestGrantRevokedAfterReads: with the fence earlier Reads keep their window.
-func TestGrantRevokedAfterReads(t *testing.T) {
+// TestWindowInvalidatedByPeerAfterReads: with the fence earlier Reads keep their window.
+func TestWindowInvalidatedByPeerAfterReads(t *testing.T) {
 	const n = 200_000
 	onEvery(t, setup{}, func(t *testing.T, p *pair) {
 		w := p.b.window()
@@ -79,8 +79,8 @@ func TestGrantRevokedAfterReads(t *testing.T) {
 	})
 }
 
-// TestGrantsRevokedInARow: each message takes its own window.
-func TestGrantsRevokedInARow(t *testing.T) {
+// TestWindowsInvalidatedByConsecutiveMessages: each message invalidates its own window.
+func TestWindowsInvalidatedByConsecutiveMessages(t *testing.T) {
 	onEvery(t, setup{}, func(t *testing.T, p *pair) {
 		var grants []nd.WindowDescriptor
 		var received, sent []nd.Result
@@ -100,9 +100,9 @@ func TestGrantsRevokedInARow(t *testing.T) {
 	})
 }
 
-// TestGrantThatCannotBeRevoked: the message touches nothing, its receive fails,
-// and the connection ends.
-func TestGrantThatCannotBeRevoked(t *testing.T) {
+// TestWindowInvalidationRefused: the message is not placed, its receive fails, and the connection
+// ends.
+func TestWindowInvalidationRefused(t *testing.T) {
 	cases := map[string]func(p *pair) nd.WindowDescriptor{
 		"no token": func(*pair) (d nd.WindowDescriptor) { return },
 		"unknown":  func(p *pair) nd.WindowDescriptor { return nd.WindowDescriptor{Token: p.b.memory.Token ^ 1<<28} },
@@ -155,8 +155,8 @@ func TestGrantThatCannotBeRevoked(t *testing.T) {
 	}
 }
 
-// failToRevoke sends an invalidation that the receiver refuses, over the
-// connection of the first endpoints.
+// failToRevoke sends an invalidation that the receiver refuses, over the connection of the first
+// endpoints.
 func (p *pair) failToRevoke(d nd.WindowDescriptor, n int, flags nd.OpFlags) {
 	p.a.t.Helper()
 	p.a.fill(0, 0, n, 1)
@@ -179,8 +179,8 @@ func (p *pair) failToRevoke(d nd.WindowDescriptor, n int, flags nd.OpFlags) {
 	}
 }
 
-// TestGrantOfAnotherEndpointCannotBeRevoked, and does not suffer from that.
-func TestGrantOfAnotherEndpointCannotBeRevoked(t *testing.T) {
+// TestWindowOfOtherEndpointNotInvalidated, and stays valid.
+func TestWindowOfOtherEndpointNotInvalidated(t *testing.T) {
 	for _, s := range append(someSetups(setup{Unwired: true}), setup{Unwired: true, Processes: true}) {
 		for _, n := range []int{0, 1000} {
 			for _, flags := range []nd.OpFlags{0, nd.SilentSuccess} {
@@ -206,9 +206,9 @@ func TestGrantOfAnotherEndpointCannotBeRevoked(t *testing.T) {
 	}
 }
 
-// TestGrantRevokedFromBothSides at the same time: one of them succeeds, and
-// the other one ends the connection.
-func TestGrantRevokedFromBothSides(t *testing.T) {
+// TestWindowInvalidatedFromBothSides at the same time: one of them succeeds, and the other one ends
+// the connection.
+func TestWindowInvalidatedFromBothSides(t *testing.T) {
 	for _, s := range append(someSetups(setup{}), setup{Processes: true}, setup{Processes: true, Executors: [2]Executor{Target, Target}}) {
 		t.Run(s.String(), func(t *testing.T) {
 			for range 4 {
@@ -246,9 +246,9 @@ func TestGrantRevokedFromBothSides(t *testing.T) {
 	}
 }
 
-// TestGrantEndsUnderATransfer: the Invalidate succeeds all the same, and from
-// its result on nobody touches the memory.
-func TestGrantEndsUnderATransfer(t *testing.T) {
+// TestWindowInvalidatedDuringTransfer: the Invalidate succeeds, and from its result on no transfer uses
+// the memory.
+func TestWindowInvalidatedDuringTransfer(t *testing.T) {
 	const size = 8 << 20
 	for _, s := range append(someSetups(setup{}), setup{Processes: true}, setup{Processes: true, Executors: [2]Executor{Target, Target}}) {
 		s.Both.Size = size
@@ -288,9 +288,9 @@ func TestGrantEndsUnderATransfer(t *testing.T) {
 	}
 }
 
-// TestGrantMoves: an invalid window may go to another endpoint, region, range
-// and rights.
-func TestGrantMoves(t *testing.T) {
+// TestWindowRebound: an invalid window can be bound on another endpoint, to another region, with
+// another range and other rights.
+func TestWindowRebound(t *testing.T) {
 	for _, s := range append(someSetups(setup{Unwired: true}), setup{Unwired: true, Processes: true}) {
 		t.Run(s.String(), func(t *testing.T) {
 			p := newPair(t, s)
@@ -318,7 +318,7 @@ func TestGrantMoves(t *testing.T) {
 			p.a.must(order{Do: doRead, Parts: mine(0, 400), Far: second})
 			p.a.expect(initiatorQueue, failure(nd.RequestRead, 0, nd.AccessViolation))
 			p.b.must(order{Do: doNotify})
-			p.a.must(order{Do: doRead, Endpoint: other, Parts: mine(0, 400), Far: second}) // the first connection's end is not its own
+			p.a.must(order{Do: doRead, Endpoint: other, Parts: mine(0, 400), Far: second}) // the end of the first connection does not concern it
 			p.a.expect(initiatorQueue, of(success(nd.RequestRead, 0, 400)))
 			p.b.must(order{Do: doInvalidate, Endpoint: other, Window: w})
 			p.b.expect(initiatorQueue, of(success(nd.RequestInvalidate, 0, 0)))

@@ -8,8 +8,7 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// bind binds a range of a party's first region through a window, and takes the
-// result.
+// bind binds a range of a side's first region through a window, and takes the result.
 func (p *party) bind(window, off, n int, flags nd.OpFlags) nd.WindowDescriptor {
 	p.t.Helper()
 	d := p.must(order{Do: doBind, Context: 0xb1, Window: window, Off: off, Len: n, Flags: flags}).Far
@@ -28,8 +27,7 @@ func (p *party) window() int {
 	return p.must(order{Do: doWindow}).N
 }
 
-// offend makes a request of a that b's memory does not allow, and checks what
-// both sides see of that.
+// offend makes a request of a that b's memory does not allow, and checks what both sides see.
 func (p *pair) offend(do verb, parts []part, far nd.WindowDescriptor) {
 	p.a.t.Helper()
 	kind := nd.RequestWrite
@@ -85,9 +83,9 @@ func TestWindowFromBindToInvalidate(t *testing.T) {
 	})
 }
 
-// TestTokenIsThereWhenBindReturns: it goes to the peer before the bind's result
-// has been looked at.
-func TestTokenIsThereWhenBindReturns(t *testing.T) {
+// TestBindReturnsToken: the token can be sent to the peer before the bind's result
+// was polled.
+func TestBindReturnsToken(t *testing.T) {
 	onEvery(t, setup{}, func(t *testing.T, p *pair) {
 		w := p.b.window()
 		p.a.must(order{Do: doReceive})
@@ -101,7 +99,7 @@ func TestTokenIsThereWhenBindReturns(t *testing.T) {
 	})
 }
 
-func TestEveryBindHasItsOwnToken(t *testing.T) {
+func TestBindGivesNewToken(t *testing.T) {
 	onEvery(t, setup{}, func(t *testing.T, p *pair) {
 		seen := map[nd.Token]bool{p.b.memory.Token: true, 0: true}
 		w := p.b.window()
@@ -244,8 +242,8 @@ func TestOverlappingWindows(t *testing.T) {
 	}
 }
 
-// TestWindowScope: any connected peer of the adapter may use a window, unless
-// it is bound for one endpoint only.
+// TestWindowScope: any connected peer of the adapter may use a window, unless it is bound for
+// one endpoint only.
 func TestWindowScope(t *testing.T) {
 	for _, s := range someSetups(setup{Unwired: true}) {
 		for _, only := range []nd.OpFlags{0, nd.ThisEndpointOnly} {
@@ -291,7 +289,7 @@ func (p *pair) badInitiator(o order, kind nd.RequestType) {
 	p.b.refuse(nd.InvalidDeviceRequest, order{Do: doWhy})
 }
 
-func TestBindingABoundWindow(t *testing.T) {
+func TestBindBoundWindow(t *testing.T) {
 	for _, s := range someSetups(setup{}) {
 		t.Run(s.String(), func(t *testing.T) {
 			p := newPair(t, s)
@@ -303,7 +301,7 @@ func TestBindingABoundWindow(t *testing.T) {
 	}
 }
 
-func TestInvalidateAndBindInOneGo(t *testing.T) {
+func TestInvalidateAndBindPipelined(t *testing.T) {
 	onEvery(t, setup{}, func(t *testing.T, p *pair) {
 		w := p.b.window()
 		old := p.b.bind(w, 0, 100, nd.AllowWrite)
@@ -321,7 +319,7 @@ func TestInvalidateAndBindInOneGo(t *testing.T) {
 	})
 }
 
-func TestInvalidateWhatIsNotBound(t *testing.T) {
+func TestInvalidateUnboundWindow(t *testing.T) {
 	cases := map[string]func(p *pair, w int){
 		"never bound":         func(*pair, int) {},
 		"invalidated already": func(p *pair, w int) { p.b.bind(w, 0, 10, nd.AllowRead); p.b.invalidate(w) },
@@ -349,8 +347,8 @@ func TestInvalidateWhatIsNotBound(t *testing.T) {
 	}
 }
 
-// TestInvalidateOnAnotherEndpoint fails there, and leaves the window alone.
-func TestInvalidateOnAnotherEndpoint(t *testing.T) {
+// TestInvalidateOnOtherEndpoint fails there, and the window stays valid.
+func TestInvalidateOnOtherEndpoint(t *testing.T) {
 	for _, s := range someSetups(setup{Unwired: true}) {
 		t.Run(s.String(), func(t *testing.T) {
 			p := newPair(t, s)
@@ -371,9 +369,8 @@ func TestInvalidateOnAnotherEndpoint(t *testing.T) {
 	}
 }
 
-// TestTokensOfTheWrongKind: local ones are none to peers, remote ones none in
-// an entry.
-func TestTokensOfTheWrongKind(t *testing.T) {
+// TestTokensOfWrongKind: peers cannot use local tokens, and entries cannot use remote tokens.
+func TestTokensOfWrongKind(t *testing.T) {
 	for _, s := range someSetups(setup{}) {
 		for _, n := range []int{8, 1000, 100_000} {
 			t.Run(fmt.Sprintf("%v/%d", s, n), func(t *testing.T) {

@@ -45,14 +45,14 @@ func (ep *Endpoint) driveFor(q *CompletionQueue, room []nd.Result) (n int, m mot
 		return 0, held
 	}
 	// Messages go straight to the one who polls if there is nothing else to be done before, and no result before theirs.
-	if q == ep.receiveCQ && ep.now.Load() == uint32(connected) && ep.done == ep.tail && !ep.halfway && q.passes() && ep.conn.ref.Link.IsOpen() {
+	if q == ep.receiveCQ && ep.now.Load() == uint32(connected) && ep.done == ep.tail && !ep.halfway && q.canBypass() && ep.conn.ref.Link.IsOpen() {
 		in, polls := ep.conn.in, q.polls.Load()
 		most := in.Size() / 4
-		if polls-q.foundAt.Load() > 1 {
+		if polls-q.lastMessagePoll.Load() > 1 {
 			most = 1 // the poll before has found none: it is the answer to something, and to look for another would delay the next
 		}
 		if n = ep.takeRow(in.Front(), room[:min(len(room), int(most))]); n > 0 {
-			asym.Store(&q.foundAt, polls)
+			asym.Store(&q.lastMessagePoll, polls)
 			ep.receivesTaken.add(uint64(n))
 			ep.release(false) // the peer may hold requests back until it knows
 		}
@@ -76,7 +76,7 @@ func (ep *Endpoint) step() (moved bool) {
 		return true
 	}
 	c := ep.conn
-	if c == nil || !c.joined {
+	if c == nil || !c.attached {
 		return false
 	}
 	switch ep.state() {
@@ -90,16 +90,16 @@ func (ep *Endpoint) step() (moved bool) {
 	default:
 		return false
 	}
-	if c.record.left[1-c.side].Load() != 0 { // ORDER left: pairs with the store in Endpoint.hangUp
-		moved = ep.peerLeft() || moved
+	if c.record.left[1-c.side].Load() != 0 { // ORDER left: pairs with the store in Endpoint.beginDisconnect
+		moved = ep.handlePeerDisconnect() || moved
 	}
 	if ep.state() == closing && time.Now().After(ep.deadline) {
 		ep.late = true
-		ep.terminate(ep.fail("disconnect", nd.IOTimeout, "the peer ("+c.name+") did not disconnect in time", ""))
+		ep.terminate(ep.fail("disconnect", nd.IOTimeout, "the peer ("+c.peerName+") did not disconnect in time", ""))
 		return true
 	}
-	if ep.state() != closed && (c.gone() || c.state() != connEstablished) {
-		ep.aborted()
+	if ep.state() != closed && (c.isPeerGone() || c.state() != connEstablished) {
+		ep.peerAborted()
 		return true
 	}
 	in, out := uint64(quantum), uint64(quantum) // one each, so that neither keeps the other waiting
@@ -135,7 +135,7 @@ func (ep *Endpoint) busy() bool {
 	switch {
 	case r.kind == nd.RequestSend && !r.started && ep.provider.options.ReceiveTimeout == NoLimit:
 		return false
-	case r.kind == nd.RequestInvalidate && !r.draining && ep.conn.awaiting():
+	case r.kind == nd.RequestInvalidate && !r.draining && ep.conn.hasUnacknowledged():
 		return false
 	}
 	return r.draining || ep.state() == connected && !r.awaited
@@ -171,7 +171,7 @@ func (ep *Endpoint) advance(budget *uint64) (moved bool) {
 		before := r.moved
 		out := ep.execute(r, budget)
 		if r.flags.Has(nd.ReadLocalInvalidate) && out == ready {
-			out = ep.takeBackSink(r)
+			out = ep.invalidateSink(r)
 		}
 		switch out {
 		case waits:
@@ -230,7 +230,7 @@ func (ep *Endpoint) complete(r *request) {
 		bytes = uint32(r.total)
 	}
 	if r.status == nd.Success {
-		ep.initiatorCQ.succeed(ep, r.context, r.kind, int(bytes), &ep.taken)
+		ep.initiatorCQ.pushSuccess(ep, r.context, r.kind, int(bytes), &ep.taken)
 		return
 	}
 	ep.result = nd.Result{Status: r.status, BytesTransferred: bytes, RequestContext: r.context, RequestType: r.kind}
@@ -270,7 +270,7 @@ func opName(r *request) string {
 // settleDeliveries takes what peers have delivered to an adapter's endpoints
 // already, before memory that it may lie in goes away.
 func (p *Provider) settleDeliveries(a *Adapter) {
-	for _, ep := range *p.live.Load() {
+	for _, ep := range *p.endpoints.Load() {
 		if ep.adapter == a {
 			ep.mu.Lock()
 			ep.step()

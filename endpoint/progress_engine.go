@@ -9,28 +9,27 @@ import (
 	"github.com/softnd/softnd/shm"
 )
 
-// The engine works when the program does not. While the program is in a wait,
-// which serves everything, the engine rests. While the program polls, the
-// engine only looks in now and then, unarmed, so that posts of peers cost them
-// no system call; when a whole look-in passes without a poll or a wait, it arms
-// its doorbell and sleeps until a peer rings.
+// The engine makes progress when the program does not. While the program is in a wait, which
+// drives everything, the engine rests. While the program polls, the engine polls rarely and with
+// its doorbell disarmed, so that posts of peers make no system call. After a whole interval
+// without a poll or a wait of the program, it arms its doorbell and sleeps until a peer rings.
 //
-// Resting and between look-ins it sleeps as goroutines do: a system call that
-// blocks would keep the Go runtime's monitor awake, in each of what may be many
-// processes a core.
+// When it rests and between its polls, the engine blocks on Go timers and channels. A blocking
+// system call would keep the Go runtime's monitor thread awake, in each of possibly many
+// processes per core.
 const (
-	shortLookIn = 200 * time.Microsecond
-	longLookIn  = 2 * time.Millisecond // more if processes outnumber cores
-	// restLimit is how long a rest lasts even if nothing ends it. Nothing depends on it.
-	restLimit = time.Second
-	// longestSleep is the same for a sleep, in a system call that blocks.
-	longestSleep = 30 * time.Second
-	// burst is how often the engine moves something in a row while the program
-	// polls, which may be moving the same.
-	burst = 16
-	// eagerLooks at an endpoint between two look-ins are enough to move everything
-	// without the engine.
-	eagerLooks = 64
+	minPollGap = 200 * time.Microsecond
+	maxPollGap = 2 * time.Millisecond // longer if processes outnumber cores
+	// maxRest is how long a rest lasts if nothing ends it. Correctness does not depend on it.
+	maxRest = time.Second
+	// maxEngineSleep is the same for a sleep in a blocking system call.
+	maxEngineSleep = 30 * time.Second
+	// maxBurst limits consecutive rounds that made progress while the program polls, because the
+	// program may be driving the same endpoints.
+	maxBurst = 16
+	// enoughPolls scans of an endpoint by the program between two polls of the engine suffice to
+	// move everything without the engine.
+	enoughPolls = 64
 )
 
 type engine struct {
@@ -39,19 +38,19 @@ type engine struct {
 	done sync.WaitGroup
 	quit atomic.Bool
 
-	resting atomic.Bool
-	rouse   chan struct{} // ends a rest
-	nudged  atomic.Bool   // since the engine last looked
+	resting     atomic.Bool
+	resume      chan struct{} // ends a rest
+	wakePending atomic.Bool   // wake was called since the engine last drove the endpoints
 
-	polls atomic.Uint64 // polls of completion queues, roughly; see CompletionQueue.Poll
+	polls atomic.Uint64 // poll count of a completion queue, approximate; changes if the program polls, see CompletionQueue.countPoll
 
-	// loops counts the completion queues with an event descriptor. Their
-	// programs sleep where no peer can wake them.
-	loops atomic.Int32
+	// eventLoops counts the completion queues with an event descriptor. Their programs sleep in
+	// poll or epoll, where no doorbell wakes them.
+	eventLoops atomic.Int32
 }
 
 func (e *engine) start(p *Provider) {
-	e.p, e.bell, e.rouse = p, p.member.Engine(), make(chan struct{}, 1)
+	e.p, e.bell, e.resume = p, p.member.Engine(), make(chan struct{}, 1)
 	e.done.Go(e.run)
 }
 
@@ -62,90 +61,92 @@ func (e *engine) stop() {
 	e.done.Wait()
 }
 
-// nudge makes the engine look now if it sleeps.
-func (e *engine) nudge() {
-	if !e.p.sleep.shut.Load() { // else the bell may be gone with the arena
+// wake makes the engine drive the endpoints now if it sleeps or rests.
+func (e *engine) wake() {
+	if !e.p.waiters.closed.Load() { // otherwise the doorbell may be unmapped
 		e.bell.Ring()
 	}
-	e.nudged.Store(true)
+	e.wakePending.Store(true)
 	e.endRest()
 }
 
-// endRest makes the engine look now if it rests.
+// endRest ends the engine's rest, if it rests.
 func (e *engine) endRest() {
 	if e.resting.Load() {
 		select {
-		case e.rouse <- struct{}{}:
-		default: // it has been told
+		case e.resume <- struct{}{}:
+		default: // it has been told already
 		}
 	}
 }
 
-// sight is what the engine can see of the program's own doings.
-type sight struct{ polls, begun uint64 }
+// programActivity counts what the program itself does to make progress.
+type programActivity struct{ polls, waits uint64 }
 
-func (e *engine) look() sight { return sight{e.polls.Load(), e.p.sleep.begun.Load()} }
+func (e *engine) sampleActivity() programActivity {
+	return programActivity{e.polls.Load(), e.p.waiters.started.Load()}
+}
 
 func (e *engine) run() {
 	p := e.p
-	seen := e.look()
-	lookIn, row := shortLookIn, 0
+	seen := e.sampleActivity()
+	lookIn, row := minPollGap, 0
 	for !e.quit.Load() {
-		e.nudged.Store(false)
-		waiting := p.sleep.waiting.Load() > 0
+		e.wakePending.Store(false)
+		waiting := p.waiters.waiting.Load() > 0
 		m := still
 		if !waiting {
-			m = p.assist()
+			m = p.progressUnpolled()
 		}
-		if p.hasChores() {
-			p.doChores()
+		if p.hasDeferred() {
+			p.runDeferred()
 		}
 		if m == progressed {
-			p.patrol.disturb()
+			p.housekeeper.wakeIfQuiet()
 		}
-		p.patrol.due()
-		if row++; m == progressed && row < burst {
+		p.housekeeper.checkDue()
+		if row++; m == progressed && row < maxBurst {
 			continue
 		}
 		row = 0
 
-		now := e.look()
+		now := e.sampleActivity()
 		was := seen
 		seen = now
 		switch {
 		case m == held:
-			// The holder may serve the endpoint or not: look in later. An armed bell would gain
-			// nothing, and each time that it is armed costs every process a barrier.
+			// The holder may or may not drive the endpoint: poll it again later. Arming the
+			// doorbell would gain nothing, and each time costs every process a barrier.
 			time.Sleep(lookIn)
-			lookIn = min(2*lookIn, p.longestLookIn())
+			lookIn = min(2*lookIn, p.pollGapLimit())
 			continue
-		case e.loops.Load() > 0: // a program sleeps where neither we nor a peer can see it
+		case e.eventLoops.Load() > 0: // the program may sleep where neither this process nor a peer sees it
 			e.sleep()
-		case waiting && now.begun == was.begun && !p.restless():
+		case waiting && now.waits == was.waits && !p.needsPolling():
 			e.rest()
 		case waiting || now != was:
-			// The program serves its own endpoints. Look in later, without
-			// asking anybody to ring.
+			// The program drives its own endpoints: poll them again later, with the doorbell
+			// disarmed.
 			if m == progressed {
-				lookIn = shortLookIn
+				lookIn = minPollGap
 			}
 			time.Sleep(lookIn)
-			lookIn = min(2*lookIn, p.longestLookIn())
+			lookIn = min(2*lookIn, p.pollGapLimit())
 			continue
 		default:
 			e.sleep()
 		}
-		lookIn = shortLookIn
+		lookIn = minPollGap
 	}
 }
 
-// assist is progress without the endpoints that the program has driven by itself,
-// eagerly, since the last time: it moves the same bytes, and its caches have them.
-func (p *Provider) assist() motion {
-	m := motionOf(p.member.HasMail() && p.collectMail())
-	for _, ep := range *p.live.Load() {
-		looks := ep.receiveCQ.looks.Load() + ep.initiatorCQ.looks.Load()
-		eager := eagerLooks * (1 + uint64(len(*ep.receiveCQ.users.Load())/farLooks)) // a look at many is one at some
+// progressUnpolled is progressAll without the endpoints that the program has polled often since the
+// last call. The program moves the same bytes, and has them in its caches.
+func (p *Provider) progressUnpolled() motion {
+	m := motionOf(p.member.HasMail() && p.pollInbox())
+	for _, ep := range *p.endpoints.Load() {
+		looks := ep.receiveCQ.scans.Load() + ep.initiatorCQ.scans.Load()
+		eager := enoughPolls * (1 + uint64(len(*ep.receiveCQ.endpoints.Load())/otherEndpoints)) // with many endpoints a scan covers only some of them
 		if looks-ep.looksSeen < eager || ep.hasOverrun() {
 			m = max(m, ep.drive())
 		}
@@ -154,53 +155,53 @@ func (p *Provider) assist() motion {
 	return m
 }
 
-// longestLookIn keeps the engines of many processes from taking turns with their programs.
-func (p *Provider) longestLookIn() time.Duration {
-	perCore := int(p.crowd.Load()) / runtime.NumCPU()
-	if p.hasFreshChores() {
-		return longLookIn
+// pollGapLimit returns the longest interval between two polls. It grows with the number of
+// processes per core, so that the engines do not compete with the programs.
+func (p *Provider) pollGapLimit() time.Duration {
+	perCore := int(p.processes.Load()) / runtime.NumCPU()
+	if p.hasRecentDeferred() {
+		return maxPollGap
 	}
-	return longLookIn * time.Duration(min(max(1, perCore), 10))
+	return maxPollGap * time.Duration(min(max(1, perCore), 10))
 }
 
-// rest sleeps as long as the program is in a wait.
+// rest blocks while the program is in a wait.
 func (e *engine) rest() {
 	e.resting.Store(true)
 	defer e.resting.Store(false)
-	// Who ends the last wait, or tells us something, does so and then looks
-	// whether we rest; we say that we rest and then look.
-	if e.p.sleep.waiting.Load() == 0 || e.nudged.Load() || e.quit.Load() {
+	// The goroutine that ends the last wait or calls wake changes its word first and then checks
+	// resting. This one sets resting first and then checks those words.
+	if e.p.waiters.waiting.Load() == 0 || e.wakePending.Load() || e.quit.Load() {
 		return
 	}
 	select {
-	case <-e.rouse:
-	case <-time.After(restLimit):
+	case <-e.resume:
+	case <-time.After(maxRest):
 	}
 }
 
-// sleep sleeps until a peer rings.
+// sleep sleeps until a peer rings the doorbell.
 func (e *engine) sleep() {
 	p := e.p
 	ticket := e.bell.Arm()
 	defer e.bell.Disarm()
-	p.patrol.due()
-	if p.progress() != still || e.quit.Load() {
+	p.housekeeper.checkDue()
+	if p.progressAll() != still || e.quit.Load() {
 		return
 	}
-	limit := longestSleep
-	if p.restless() {
-		limit = restlessLimit
+	limit := maxEngineSleep
+	if p.needsPolling() {
+		limit = pollInterval
 	}
 	e.bell.Sleep(ticket, limit)
 }
 
-// restless tells whether something is under way that no ring announces: a
-// time-out, or a drain.
-func (p *Provider) restless() bool {
-	if p.hasFreshChores() {
+// needsPolling reports whether there is work that no doorbell announces: a time-out or a drain.
+func (p *Provider) needsPolling() bool {
+	if p.hasRecentDeferred() {
 		return true
 	}
-	for _, ep := range *p.live.Load() {
+	for _, ep := range *p.endpoints.Load() {
 		if ep.busy() {
 			return true
 		}

@@ -9,8 +9,8 @@ import (
 	"github.com/softnd/softnd/shm"
 )
 
-// A program that posts and polls without a pause, and always finds a result,
-// still serves its peers: here one that reads memory which only it can reach.
+// A program that posts and polls without a pause, and always finds a result, still serves its
+// peers. Here a peer reads memory that only the program's process can reach.
 func TestBusyProgramServesItsPeer(t *testing.T) {
 	p := newPair(t, setup{Private: [2]bool{true, false}})
 	x, y := p.a.local, p.b.local
@@ -34,7 +34,7 @@ func TestBusyProgramServesItsPeer(t *testing.T) {
 	}()
 	const tooMany = 10_000_000
 	for range 5 {
-		// Long enough for the engine to know the program.
+		// Long enough for the engine to notice that the program polls.
 		for before := writes.Load(); writes.Load() < before+int64(rounds(1_000_000)) && len(ended) == 0; {
 			runtime.Gosched()
 		}
@@ -57,8 +57,7 @@ func TestBusyProgramServesItsPeer(t *testing.T) {
 	}
 }
 
-// A peer that publishes a message and takes it back at once does no harm but to
-// the connection.
+// A peer that publishes a message and takes it back at once harms only the connection.
 func TestPeerThatTakesMessagesBack(t *testing.T) {
 	p := newPair(t, setup{})
 	x, y := p.a.local, p.b.local
@@ -92,7 +91,7 @@ func TestPeerThatTakesMessagesBack(t *testing.T) {
 		if ex.state() != connected {
 			break
 		}
-		_ = ex.Receive(1, there) // may find no room
+		_ = ex.Receive(1, there) // the queue may be full
 		for _, r := range results[:x.queues[receiveQueue].Poll(results[:])] {
 			if r.Status == nd.Success && r.BytesTransferred != 8 {
 				t.Fatal(r)
@@ -101,7 +100,7 @@ func TestPeerThatTakesMessagesBack(t *testing.T) {
 	}
 }
 
-// rounds is how often a test tries; the race detector makes each try slow.
+// rounds is how often a test tries; the race detector makes each attempt slow.
 func rounds(n int) int {
 	if raceDetector {
 		return n / 50

@@ -7,9 +7,9 @@ import (
 	"github.com/softnd/softnd/internal/testimony"
 )
 
-// TestWaitHandsOver lets a wait end that was woken, but could not look at an
-// endpoint because another goroutine held it. The ring that woke it has not
-// reached the engine, so the wait has to ring it.
+// TestWaitHandsOver ends a wait that was woken but could not drive an endpoint, because another
+// goroutine held it. The ring that woke it did not reach the engine, so the wait has to ring the
+// engine's doorbell.
 func TestWaitHandsOver(t *testing.T) {
 	p := newPair(t, setup{})
 	b := p.b.local.provider
@@ -18,12 +18,12 @@ func TestWaitHandsOver(t *testing.T) {
 	var over atomic.Bool
 	done := make(chan error)
 	go func() { done <- b.WaitFor(t.Context(), testimony.Call{Op: "test"}, over.Load) }()
-	eventually(t, "the wait sleeps", func() bool { return b.sleep.asleep.Load() == 1 })
+	eventually(t, "the wait sleeps", func() bool { return b.waiters.asleep.Load() == 1 })
 	ep.mu.Lock()
 	ep.open.Store(1) // so that a wait checks it
 	b.engine.bell.Arm()
 	over.Store(true)
-	b.sleep.wake()
+	b.waiters.wake()
 	err := <-done
 	ep.open.Store(0)
 	ep.mu.Unlock()

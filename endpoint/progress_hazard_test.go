@@ -9,19 +9,18 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// forge has a third process set the hazards of both endpoints of a pair: they name
-// the tokens of a region.
+// forge makes a third process set the hazards of both endpoints of a pair: they name the tokens
+// of a region.
 func (p *pair) forge(x *party) {
 	local, remote := x.local.region(0).mr.LocalToken(), x.local.region(0).mr.RemoteToken()
-	a, b := p.a.local.endpoint(0).(*Endpoint), p.a.local.endpoint(0).(*Endpoint).conn.far
+	a, b := p.a.local.endpoint(0).(*Endpoint), p.a.local.endpoint(0).(*Endpoint).conn.peerState
 	a.half.hazard.Store(uint64(local)<<32 | uint64(remote))
 	b.hazard.Store(uint64(remote)<<32 | uint64(local))
 }
 
-// TestForgedHazardIsDisowned sets the hazards of two idle endpoints as a third
-// process can, once. Both processes live, so nothing but their own denial
-// ends the waits for these hazards.
-func TestForgedHazardIsDisowned(t *testing.T) {
+// TestForgedHazardCleared sets the hazards of two idle endpoints as a third process can,
+// once. Both processes live, so only they can end the waits for these hazards.
+func TestForgedHazardCleared(t *testing.T) {
 	for _, processes := range []bool{false, true} {
 		for name, call := range map[string]order{
 			"flush":          {Do: doFlush},
@@ -34,7 +33,7 @@ func TestForgedHazardIsDisowned(t *testing.T) {
 				p := newPair(t, setup{Processes: processes})
 				p.forge(p.a)
 				p.a.must(call)
-				far := p.a.local.endpoint(0).(*Endpoint).conn.far
+				far := p.a.local.endpoint(0).(*Endpoint).conn.peerState
 				eventually(t, "both hazards are clear", func() bool {
 					return far.hazard.Load() == 0 && p.a.local.endpoint(0).(*Endpoint).half.hazard.Load() == 0
 				})
@@ -43,10 +42,9 @@ func TestForgedHazardIsDisowned(t *testing.T) {
 	}
 }
 
-// TestDrainIsBounded stops the peer's process with a hazard that names tokens of
-// ours. Calls that wait for it end with their contexts, and have their effect when
-// the peer goes on.
-func TestDrainIsBounded(t *testing.T) {
+// TestDrainEndsWithContext stops the peer's process with a hazard that names tokens of this process.
+// Calls that wait for it end with their contexts, and have their effect when the peer continues.
+func TestDrainEndsWithContext(t *testing.T) {
 	p := newPair(t, setup{Processes: true})
 	a := p.a.local
 	r, ep := a.region(0).mr, a.endpoint(0)
@@ -54,7 +52,7 @@ func TestDrainIsBounded(t *testing.T) {
 	p.a.must(order{Do: doBind, Len: 64, Flags: nd.AllowRead})
 	p.a.expect(initiatorQueue, success(nd.RequestBind, 0, 0))
 	p.b.puppet.stop()
-	far := ep.(*Endpoint).conn.far
+	far := ep.(*Endpoint).conn.peerState
 	for _, c := range []struct {
 		name   string
 		token  nd.Token

@@ -9,9 +9,9 @@ import (
 	"github.com/softnd/softnd/internal/testimony"
 )
 
-// TestHeldEndpointKeepsNoThreadBusy: neither the engine nor a wait spins while another goroutine
-// holds an endpoint, which needs the processor more.
-func TestHeldEndpointKeepsNoThreadBusy(t *testing.T) {
+// TestLockedEndpointKeepsThreadsIdle: neither the engine nor a wait spins while another goroutine
+// holds an endpoint, because that goroutine needs the processor more.
+func TestLockedEndpointKeepsThreadsIdle(t *testing.T) {
 	const hold = 500 * time.Millisecond
 	for _, waiting := range []bool{false, true} {
 		p := newPair(t, setup{})
@@ -23,13 +23,13 @@ func TestHeldEndpointKeepsNoThreadBusy(t *testing.T) {
 			go func() {
 				ended <- s.provider.WaitFor(ctx, testimony.Call{}, func() bool { return false })
 			}()
-			eventually(t, "the wait sleeps", func() bool { return s.provider.sleep.asleep.Load() > 0 })
+			eventually(t, "the wait sleeps", func() bool { return s.provider.waiters.asleep.Load() > 0 })
 		} else {
 			close(ended)
 		}
 		ep.mu.Lock()
-		s.provider.engine.nudge()
-		s.provider.sleep.wake()
+		s.provider.engine.wake()
+		s.provider.waiters.wake()
 		began, used := time.Now(), processorTime(t)
 		time.Sleep(hold)
 		used = processorTime(t) - used

@@ -8,68 +8,69 @@ import (
 	"github.com/softnd/softnd/shm"
 )
 
-// How often a patrol makes its round: while the process makes progress, and after it has
-// made none for quietAfter.
+// Interval between two rounds of the housekeeper: while the process makes progress, and after it
+// has made none for quietAfter.
 const (
-	quietAfter   = 3 * time.Second
-	patrolOften  = 100 * time.Millisecond
-	patrolSeldom = 2 * time.Second
+	quietAfter    = 3 * time.Second
+	busyInterval  = 100 * time.Millisecond
+	quietInterval = 2 * time.Second
 )
 
-// patrol is the periodic work of a provider, in a goroutine of its own. It checks the
-// members that it has to watch, lets go of the dead, and clears hazards that others have
-// set in its name. It tells onlookers what the process waits for. It waits on a timer and not
-// in a system call: one that blocks keeps the Go runtime's monitor awake for a while.
-type patrol struct {
+// housekeeper does the periodic work of a provider, in a goroutine of its own. It checks the
+// liveness of watched members, releases what dead members held, clears forged hazards and
+// updates the status page. It blocks on a timer and not in a system call, because a blocking
+// system call keeps the Go runtime's monitor thread awake for a while.
+type housekeeper struct {
 	p    *Provider
 	kick chan struct{}
 	quit chan struct{}
 	once sync.Once
 	done sync.WaitGroup
 
-	deaths atomic.Uint64 // up to which the last sweep has acted
-	quiet  atomic.Bool   // no progress, and onlookers have been told: its rounds are rare
-	witness
+	deaths atomic.Uint64 // value of Arena.Deaths at the last sweep
+	quiet  atomic.Bool   // no progress, and the status page says so: rounds are rare
+	reporter
 }
 
-func (r *patrol) start(p *Provider) {
+func (r *housekeeper) start(p *Provider) {
 	r.p, r.kick, r.quit = p, make(chan struct{}, 1), make(chan struct{})
-	r.moved = shm.Clock()
+	r.progressAt = shm.Clock()
 	r.done.Go(r.run)
 }
 
-func (r *patrol) stop() {
+func (r *housekeeper) stop() {
 	r.once.Do(func() { close(r.quit) })
 	r.done.Wait()
 }
 
-// now makes a round due at once.
-func (r *patrol) now() {
+// runNow makes a round due at once.
+func (r *housekeeper) runNow() {
 	select {
 	case r.kick <- struct{}{}:
-	default: // it is
+	default: // it is due already
 	}
 }
 
-// disturb makes a round due if rounds are rare: the process makes progress again.
-func (r *patrol) disturb() {
+// wakeIfQuiet makes a round due if rounds are rare. It is called when the process makes progress
+// again.
+func (r *housekeeper) wakeIfQuiet() {
 	if r.quiet.Load() {
-		r.now()
+		r.runNow()
 	}
 }
 
-// due makes a round due at once if a member has died since the last sweep, or another
-// process wants something of this one.
-func (r *patrol) due() {
+// checkDue makes a round due at once if a member has died since the last sweep or another
+// process has asked this one for something.
+func (r *housekeeper) checkDue() {
 	m := r.p.member
 	if r.p.arena.Deaths() != r.deaths.Load() || m.Called() || m.Asked() {
-		r.now()
+		r.runNow()
 	}
 }
 
-func (r *patrol) run() {
+func (r *housekeeper) run() {
 	p := r.p
-	timer := time.NewTimer(patrolOften)
+	timer := time.NewTimer(busyInterval)
 	defer timer.Stop()
 	sweep := time.Now()
 	for {
@@ -81,27 +82,27 @@ func (r *patrol) run() {
 		}
 		if deaths := p.arena.Deaths(); deaths != r.deaths.Load() || p.member.Called() || p.member.MarkedDead() || !time.Now().Before(sweep) {
 			r.deaths.Store(deaths)
-			sweep = time.Now().Add(p.member.Sweep(p.letGo))
-			p.partIfOutcast()
-			p.countCrowd()
+			sweep = time.Now().Add(p.member.Sweep(p.releaseDead))
+			p.failIfMarkedDead()
+			p.countProcesses()
 		}
-		p.disownHazards()
-		p.testify()
-		r.quiet.Store(!r.told.IsZero() && time.Duration(shm.Clock()-r.moved) >= quietAfter)
-		next := patrolOften
-		if p.hasChores() {
-			p.engine.nudge() // the engine does them
+		p.clearForgedHazards()
+		p.updateStatusPage()
+		r.quiet.Store(!r.publishedAt.IsZero() && time.Duration(shm.Clock()-r.progressAt) >= quietAfter)
+		next := busyInterval
+		if p.hasDeferred() {
+			p.engine.wake() // the engine runs the deferred work
 		} else if r.quiet.Load() && !p.member.Asked() {
-			next = patrolSeldom
+			next = quietInterval
 		}
 		timer.Reset(min(next, time.Until(sweep)))
 	}
 }
 
-// disownHazards clears hazards that other processes have set in the name of this one:
-// the owners of the tokens would wait for as long as this process lives.
-func (p *Provider) disownHazards() {
-	for _, ep := range *p.live.Load() {
+// clearForgedHazards clears hazards that other processes have set in the name of this one. The
+// owners of the tokens would otherwise wait as long as this process lives.
+func (p *Provider) clearForgedHazards() {
+	for _, ep := range *p.endpoints.Load() {
 		if ep.guard.Forged() && ep.mu.TryLock() { // rarely true; the check costs two loads
 			ep.guard.Disown()
 			ep.mu.Unlock()

@@ -7,9 +7,9 @@ import (
 	"github.com/softnd/softnd/shm"
 )
 
-// As many idle members as a job can have ranks, all of which this process holds, and one
-// of another process that is killed: its death is found. The
-// log tells what share of a core the idle ones take, and how long that finding takes.
+// As many idle members as a job can have ranks, all in this process, and one member of another
+// process that is killed. Its death is noticed. The log shows the processor time of the idle
+// members, and how long the detection takes.
 func TestManyIdleMembers(t *testing.T) {
 	members, idle := shm.MaxRanks, 10*time.Second
 	if testing.Short() {
@@ -35,7 +35,7 @@ func TestManyIdleMembers(t *testing.T) {
 		}()
 	}
 	victim := newParty(t, arena, "victim", sideOptions{}, true)
-	time.Sleep(2 * patrolSeldom) // until all is quiet
+	time.Sleep(2 * quietInterval) // until all housekeepers are quiet
 	used := processorTime(t)
 	time.Sleep(idle)
 	t.Logf("%d idle members take %.2f %% of a core", members, 100*(processorTime(t)-used).Seconds()/idle.Seconds())

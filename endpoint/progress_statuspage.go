@@ -10,73 +10,73 @@ import (
 	"github.com/softnd/softnd/shm"
 )
 
-// tellAgain is how long what a process that stands still has told of itself stays
-// good: calls may come and go without anything having moved.
-const tellAgain = time.Second
+// republishInterval is how long the published status of a process without progress is valid.
+// Calls may begin and end without progress.
+const republishInterval = time.Second
 
-// stackSize is where the room for the stacks that onlookers get begins, in bytes.
-const stackSize = 32 << 10
+// initialStackSize is the size in bytes of the first buffer for the stacks that observers get.
+const initialStackSize = 32 << 10
 
-// How long a queue that has been polled counts as polled, and how long an answer is kept.
+// How long a queue counts as polled after a poll, and how long an answer is kept.
 const (
-	pollsLast   = 2 * time.Second
-	answersLast = 10 * time.Second
+	pollLifetime   = 2 * time.Second
+	answerLifetime = 10 * time.Second
 )
 
-// witness is what the patrol keeps in order to tell onlookers, ten times a second at
-// the most, where the process is. It is that goroutine's own.
-type witness struct {
-	seen   uint64             // a mark that changes when something of the process goes on
-	moved  int64              // shm.Clock when it did
-	told   time.Time          // since then nothing has; zero: nothing has been told
-	polled []*CompletionQueue // not long ago
+// reporter is what the housekeeper keeps to publish where the process is, at most ten times a
+// second. Only the housekeeper's goroutine uses it.
+type reporter struct {
+	progressMark uint64             // changes when the process makes progress
+	progressAt   int64              // shm.Clock at that time
+	publishedAt  time.Time          // when the status was published since then; zero: not published
+	polled       []*CompletionQueue // queues polled recently
 
-	answered time.Time // zero: there is no answer to be forgotten
+	answeredAt time.Time // zero: no answer is published
 }
 
-// testify tells onlookers that something has gone on or, if nothing has since the
-// last time, what the process waits for. It answers whoever has asked.
-func (p *Provider) testify() {
-	w := &p.patrol.witness
-	// Any process can ask again and again, and all goroutines stop for an answer.
-	asked := p.member.Asked() && time.Since(w.answered) >= patrolOften
-	switch mark := w.look(p); {
-	case mark != w.seen:
-		w.seen, w.moved, w.told = mark, shm.Clock(), time.Time{}
+// updateStatusPage tells observers that the process has made progress. If it has made none since
+// the last call, it publishes what the process waits for. It answers a pending question.
+func (p *Provider) updateStatusPage() {
+	w := &p.housekeeper.reporter
+	// Any process can ask again and again, and an answer stops all goroutines.
+	asked := p.member.Asked() && time.Since(w.answeredAt) >= busyInterval
+	switch mark := w.sample(p); {
+	case mark != w.progressMark:
+		w.progressMark, w.progressAt, w.publishedAt = mark, shm.Clock(), time.Time{}
 		p.member.Moved()
-	case w.told.IsZero() || asked || time.Since(w.told) >= tellAgain:
-		w.told = time.Now()
-		_ = p.member.Tell(p.testimony().Bytes()) // never too long
+	case w.publishedAt.IsZero() || asked || time.Since(w.publishedAt) >= republishInterval:
+		w.publishedAt = time.Now()
+		_ = p.member.Tell(p.statusPage().Bytes()) // never too long
 	}
 	switch {
 	case asked:
-		_ = p.member.Answer(stacks()) // where there is no memory, the answer is empty
-		w.answered = time.Now()
-	case !w.answered.IsZero() && time.Since(w.answered) > answersLast:
-		_ = p.member.Answer(nil) // its memory is the program's
-		w.answered = time.Time{}
+		_ = p.member.Answer(stacks()) // the answer is empty if there is no memory for it
+		w.answeredAt = time.Now()
+	case !w.answeredAt.IsZero() && time.Since(w.answeredAt) > answerLifetime:
+		_ = p.member.Answer(nil) // give its memory back to the program
+		w.answeredAt = time.Time{}
 	}
 }
 
-// look makes the mark, and notes which completion queues have been polled. It takes
-// no lock, because the program may be at its endpoints.
-func (w *witness) look(p *Provider) (mark uint64) {
+// sample computes progressMark, and notes which completion queues were polled. It takes no lock,
+// because the program may hold the endpoints' locks.
+func (w *reporter) sample(p *Provider) (mark uint64) {
 	note := func(n uint64) { mark = mark*31 + n }
 	w.polled = w.polled[:0]
 	now := time.Now()
-	note(p.sleep.ended.Load())
-	for _, ep := range *p.live.Load() {
+	note(p.waiters.completed.Load())
+	for _, ep := range *p.endpoints.Load() {
 		note(uint64(ep.now.Load()))
-		note(ep.taken.taken.Load())
-		note(ep.receivesTaken.taken.Load())
+		note(ep.taken.freed.Load())
+		note(ep.receivesTaken.freed.Load())
 		note(ep.half.consumed.Load())
 		note(uint64(ep.parts.Load()))
 		for _, q := range []*CompletionQueue{ep.initiatorCQ, ep.receiveCQ} {
 			note(q.tail.Load())
-			if polls := q.polls.Load(); polls != q.pollsSeen {
-				q.pollsSeen, q.pollsAt = polls, now
+			if polls := q.polls.Load(); polls != q.reportedPolls {
+				q.reportedPolls, q.reportedPollsAt = polls, now
 			}
-			if now.Sub(q.pollsAt) < pollsLast && !slices.Contains(w.polled, q) {
+			if now.Sub(q.reportedPollsAt) < pollLifetime && !slices.Contains(w.polled, q) {
 				w.polled = append(w.polled, q)
 			}
 		}
@@ -84,18 +84,18 @@ func (w *witness) look(p *Provider) (mark uint64) {
 	return mark
 }
 
-// testimony is what the process has to tell.
-func (p *Provider) testimony() (t testimony.Testimony) {
-	t.Calls = p.sleep.calling()
-	for _, q := range p.patrol.witness.polled {
+// statusPage collects the status of the process.
+func (p *Provider) statusPage() (t testimony.Testimony) {
+	t.Calls = p.waiters.listedCalls()
+	for _, q := range p.housekeeper.reporter.polled {
 		if !slices.ContainsFunc(t.Calls, func(c testimony.Call) bool { return c.Queue == q.number }) {
-			t.Calls = append(t.Calls, testimony.Call{Op: testimony.OpPoll, Queue: q.number, Since: p.patrol.witness.moved})
+			t.Calls = append(t.Calls, testimony.Call{Op: testimony.OpPoll, Queue: q.number, Since: p.housekeeper.reporter.progressAt})
 		}
 	}
 	queues := make(map[*CompletionQueue]bool)
-	for _, ep := range *p.live.Load() {
+	for _, ep := range *p.endpoints.Load() {
 		queues[ep.initiatorCQ], queues[ep.receiveCQ] = true, true
-		if e, busy := ep.testimony(); busy {
+		if e, busy := ep.statusEntry(); busy {
 			t.Endpoints = append(t.Endpoints, e)
 		}
 	}
@@ -105,13 +105,13 @@ func (p *Provider) testimony() (t testimony.Testimony) {
 		}
 	}
 	slices.SortFunc(t.Queues, func(a, b testimony.Queue) int { return cmp.Compare(a.Number, b.Number) })
-	// What explains most stands first: there may be no room for the rest.
-	slices.SortStableFunc(t.Endpoints, func(a, b testimony.Endpoint) int { return rank(b) - rank(a) })
+	// The entries that explain most come first, because the rest may not fit.
+	slices.SortStableFunc(t.Endpoints, func(a, b testimony.Endpoint) int { return diagnosticRank(b) - diagnosticRank(a) })
 	return t
 }
 
-// rank is higher the more an endpoint explains.
-func rank(e testimony.Endpoint) int {
+// diagnosticRank is higher the more an endpoint explains.
+func diagnosticRank(e testimony.Endpoint) int {
 	switch {
 	case e.Requests > 0:
 		return 2
@@ -121,9 +121,9 @@ func rank(e testimony.Endpoint) int {
 	return 0
 }
 
-// lockSoon reports whether a lock could be taken within about a millisecond. Progress holds
-// locks for less; a lock that is held for longer may never be free.
-func lockSoon(try func() bool) bool {
+// tryLockBriefly reports whether try succeeded within about a millisecond. Progress holds locks
+// for less; a lock that is held longer may never be unlocked.
+func tryLockBriefly(try func() bool) bool {
 	for range 20 {
 		if try() {
 			return true
@@ -133,15 +133,16 @@ func lockSoon(try func() bool) bool {
 	return false
 }
 
-// testimony is the endpoint's part in it; busy is false if there is nothing to tell.
-func (ep *Endpoint) testimony() (e testimony.Endpoint, busy bool) {
+// statusEntry returns the endpoint's part of the status page. busy is false if there is nothing
+// to report.
+func (ep *Endpoint) statusEntry() (e testimony.Endpoint, busy bool) {
 	e = testimony.Endpoint{Number: ep.number, Unknown: true, Initiator: ep.initiatorCQ.number, Receive: ep.receiveCQ.number}
-	if !lockSoon(ep.mu.TryLock) {
+	if !tryLockBriefly(ep.mu.TryLock) {
 		return e, true
 	}
 	defer ep.mu.Unlock()
 	if ep.shared != nil {
-		if !lockSoon(ep.shared.mu.TryLock) {
+		if !tryLockBriefly(ep.shared.mu.TryLock) {
 			return e, true
 		}
 		defer ep.shared.mu.Unlock()
@@ -150,7 +151,7 @@ func (ep *Endpoint) testimony() (e testimony.Endpoint, busy bool) {
 	e.State = ep.state().String()
 	if c := ep.conn; c != nil {
 		e.Peer = c.peer.ID()
-		if c.joined {
+		if c.attached {
 			e.PeerNumber = c.ref.Endpoint
 		}
 	}
@@ -166,7 +167,7 @@ func (ep *Endpoint) testimony() (e testimony.Endpoint, busy bool) {
 	}
 	switch ep.state() {
 	case connected, peerGone, closing:
-		e.Touched = ep.conn.joined && ep.conn.hazard.InUse()
+		e.Touched = ep.conn.attached && ep.conn.hazard.InUse()
 		return e, e.Requests > 0 || e.Receives > 0 || e.Touched
 	case failed:
 		return e, true
@@ -174,9 +175,9 @@ func (ep *Endpoint) testimony() (e testimony.Endpoint, busy bool) {
 	return e, false
 }
 
-// stacks are those of all goroutines of the process.
+// stacks returns the stacks of all goroutines of the process.
 func stacks() []byte {
-	for size := stackSize; ; size *= 2 {
+	for size := initialStackSize; ; size *= 2 {
 		b := make([]byte, size)
 		if n := runtime.Stack(b, true); n < size || size >= shm.AnswerSize {
 			return b[:n]

@@ -10,7 +10,7 @@ import (
 	"github.com/softnd/softnd/shm"
 )
 
-// tells waits until a member has told something that satisfies ok.
+// tells waits until a member has published a status that satisfies ok.
 func tells(t *testing.T, p *party, what string, ok func(testimony.Testimony) bool) testimony.Testimony {
 	t.Helper()
 	peer, err := p.local.member.Arena().Peer(p.member)
@@ -31,16 +31,16 @@ func tells(t *testing.T, p *party, what string, ok func(testimony.Testimony) boo
 	return told
 }
 
-// TestTellsOfAWait: who waits for a message tells at which queue, for how long, and
-// whose message that would be.
-func TestTellsOfAWait(t *testing.T) {
+// TestStatusPageShowsWait: the status of a process that waits for a message names the queue, the time,
+// and the peer.
+func TestStatusPageShowsWait(t *testing.T) {
 	p := newPair(t, setup{})
 	p.b.must(order{Do: doReceive, Parts: mine(0, 8)})
 	before := shm.Clock()
 	q := p.b.local.queues[receiveQueue].(*CompletionQueue)
 	done := background(t, p.b.local.provider, func() error { return q.Notify(p.b.local.ctx, nd.NotifySolicited) })
 	told := tells(t, p.b, "b tells that it waits", func(told testimony.Testimony) bool {
-		return len(told.Calls) == 1 && told.Calls[0].Op != testimony.OpPoll // of the time before
+		return len(told.Calls) == 1 && told.Calls[0].Op != testimony.OpPoll // not the poll before
 	})
 	call := told.Calls[0]
 	if call.Op != "notify" || call.Object != "NotifySolicited" || call.Queue != q.number || call.Since < before || call.Since > shm.Clock() {
@@ -64,8 +64,8 @@ func TestTellsOfAWait(t *testing.T) {
 	tells(t, p.b, "b waits no more", func(told testimony.Testimony) bool { return len(told.Calls) == 0 })
 }
 
-// TestTellsOfPolls that find nothing, and of a Send for which there is no receive.
-func TestTellsOfPolls(t *testing.T) {
+// TestStatusPageShowsPolls that find nothing, and of a Send for which there is no receive.
+func TestStatusPageShowsPolls(t *testing.T) {
 	p := newPair(t, setup{Both: sideOptions{Options: Options{ReceiveTimeout: watchdog}}})
 	p.a.must(order{Do: doSend, Parts: mine(0, 8)})
 	q := p.a.local.queues[initiatorQueue].(*CompletionQueue)
@@ -85,8 +85,8 @@ func TestTellsOfPolls(t *testing.T) {
 	p.a.expect(initiatorQueue, success(nd.RequestSend, 0, 8))
 }
 
-// TestTellsOfAFailure, with its cause, as long as the endpoint is there.
-func TestTellsOfAFailure(t *testing.T) {
+// TestStatusPageShowsFailure, with its cause, until the endpoint is closed.
+func TestStatusPageShowsFailure(t *testing.T) {
 	p := newPair(t, setup{})
 	p.a.must(order{Do: doWrite, Parts: mine(0, 8), Far: nd.WindowDescriptor{Address: 1, Token: 1 << 20}})
 	p.a.expect(initiatorQueue, failure(nd.RequestWrite, 0, nd.AccessViolation))
@@ -96,8 +96,8 @@ func TestTellsOfAFailure(t *testing.T) {
 	}
 }
 
-// TestAnswersOnlookers with the stacks of the process, whether it waits or not.
-func TestAnswersOnlookers(t *testing.T) {
+// TestObserverGetsStacks with the stacks of the process, whether it waits or not.
+func TestObserverGetsStacks(t *testing.T) {
 	p := newPair(t, setup{})
 	for _, waits := range []bool{false, true} {
 		if waits {
@@ -119,9 +119,9 @@ func TestAnswersOnlookers(t *testing.T) {
 	}
 }
 
-// TestQuestionsAreAnsweredInTurn: a process that asks again and again does not stop the
-// asked process for each question.
-func TestQuestionsAreAnsweredInTurn(t *testing.T) {
+// TestObserverQuestionsRateLimited: a process that asks repeatedly does not stop the other process
+// for each question.
+func TestObserverQuestionsRateLimited(t *testing.T) {
 	p := newPair(t, setup{})
 	peer, err := p.arena.Peer(p.a.member)
 	if err != nil {

@@ -14,85 +14,86 @@ import (
 	"github.com/softnd/softnd/shm"
 )
 
-// How a wait goes on while there is nothing to do: it spins as long as an
-// answer from another core would take, then gives its core to others (the
-// answer may have to come from a process that waits for this core), and then
-// sleeps. When processes outnumber cores it does not spin at all. A yield
-// costs next to nothing while nobody else wants the core; so few of them keep
-// a wait that turns out long from using any time worth mentioning.
+// A wait first spins for about as long as an answer from another core takes. Then it yields its
+// core, because the answer may have to come from a process that waits for this core. Then it
+// sleeps. If processes outnumber cores it does not spin. A yield costs almost nothing while no
+// other process wants the core, so the number of yields is small enough that a long wait uses no
+// noticeable processor time.
 const (
 	spinRounds  = 500
 	yieldRounds = 160
-	// With more processes a core than this it sleeps at once: it would be long
-	// until its turn comes again.
-	manyPerCore = 64
-	// Every so many rounds a wait looks after everything of the process.
-	spinsToServe  = 64
-	yieldsToServe = 4
-	// And every so many it lets other goroutines of the process run, which is
-	// seldom: the Go runtime wakes another thread for what it could run instead.
-	spinsToShare  = 512
-	yieldsToShare = 32
-	yieldsToList  = 40 // after so many a wait is listed for onlookers
-	// A sleeper wakes up this often even if no ring comes. Correctness does not depend on
-	// it. It is long because a blocking system call is expensive in the Go runtime.
-	sleepLimit = 5 * time.Second
-	// It wakes up this often while work is under way that no ring announces, or when it
-	// has yielded heldYields times to another goroutine that holds an endpoint.
-	restlessLimit = time.Millisecond
-	heldYields    = 64
+	// With more processes per core than this a wait sleeps at once: after a yield its next time
+	// slice would be far away.
+	maxPerCoreToYield = 64
+	// After this many rounds a wait makes progress on everything of the process.
+	spinsPerProgress  = 64
+	yieldsPerProgress = 4
+	// After this many rounds a wait lets other goroutines run. This is rare because the Go
+	// runtime then wakes another thread.
+	spinsPerGosched     = 512
+	yieldsPerGosched    = 32
+	yieldsBeforeListing = 40 // after this many yields a wait is listed for observers
+	// A sleeping wait wakes up after maxSleep even if its doorbell is not rung. Correctness does
+	// not depend on it. It is long because a blocking system call is expensive in the Go
+	// runtime.
+	maxSleep = 5 * time.Second
+	// A wait sleeps for pollInterval at most while there is work that no doorbell announces, or
+	// when it has yielded maxYieldsToHolder times to a goroutine that holds an endpoint.
+	pollInterval      = time.Millisecond
+	maxYieldsToHolder = 64
 )
 
-// sleepers are the waits of this process, which sleep on the member's doorbell.
-type sleepers struct {
-	bell shm.Doorbell
-	shut atomic.Bool // no wait may begin, and the arena may be gone
+// waiterSet is the set of waits of this process. They sleep on the member's doorbell.
+type waiterSet struct {
+	bell   shm.Doorbell
+	closed atomic.Bool // no call may begin, and the arena may be unmapped
 
-	asleep  atomic.Int32  // waits that sleep, or are about to
-	begun   atomic.Uint64 // waits so far
-	waiting atomic.Int64  // of those, how many are under way
-	ended   atomic.Uint64 // and how many have got what they waited for
+	asleep    atomic.Int32  // waits that sleep or are about to
+	started   atomic.Uint64 // waits so far
+	waiting   atomic.Int64  // waits in progress
+	completed atomic.Uint64 // waits that ended successfully
 
 	mu     sync.Mutex
-	idle   sync.Cond // calls is 0
-	calls  int       // that wait, or are about to; Provider.Close waits for their end
-	parked []*parked // of those, the ones that onlookers see
-	onIdle func()    // called when waiting has become 0
+	idle   sync.Cond     // broadcast when calls becomes 0
+	calls  int           // calls in progress that use the arena or wait; Provider.Close blocks until they end
+	listed []*listedCall // calls that observers see
+	onIdle func()        // called when waiting becomes 0
 }
 
-func (s *sleepers) init(bell shm.Doorbell, onIdle func()) {
+func (s *waiterSet) init(bell shm.Doorbell, onIdle func()) {
 	s.bell, s.idle.L, s.onIdle = bell, &s.mu, onIdle
 }
 
-// wake makes all waits look again. It costs a load when nobody sleeps. What they
-// are to find has been stored with a barrier, or by one who has passed asym.Light.
-func (s *sleepers) wake() {
-	if s.asleep.Load() != 0 { // ORDER asleep: after what they are to find; pairs with the addition and the barrier in enter
-		s.rouse()
+// wake makes all waits check their conditions again. It costs one load if no wait sleeps. Before
+// the call, the caller stores what the waits check, and executes a barrier or asym.Light.
+func (s *waiterSet) wake() {
+	if s.asleep.Load() != 0 { // ORDER asleep: after the store of what the waits check; pairs with the addition and the barrier in arm
+		s.ring()
 	}
 }
 
-// rouse stands apart so that the compiler can put wake where it is called.
+// ring is not part of wake so that the compiler can inline wake.
 //
 //go:noinline
-func (s *sleepers) rouse() {
-	if !s.shut.Load() {
+func (s *waiterSet) ring() {
+	if !s.closed.Load() {
 		s.bell.Ring()
 	}
 }
 
-// begin counts a call that waits, unless there may be none any more.
-func (s *sleepers) begin() bool {
+// beginCall counts a call that uses the arena or waits. It returns false if the provider is
+// closed.
+func (s *waiterSet) beginCall() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.shut.Load() {
+	if s.closed.Load() {
 		return false
 	}
 	s.calls++
 	return true
 }
 
-func (s *sleepers) end() {
+func (s *waiterSet) endCall() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.calls--; s.calls == 0 {
@@ -100,38 +101,38 @@ func (s *sleepers) end() {
 	}
 }
 
-// attend notes that a wait begins, which from now on serves everything of this
-// process, and part that it ends.
-func (s *sleepers) attend() {
-	s.begun.Add(1)
+// beginWait counts a wait, which from now on makes progress on everything of this process.
+// endWait ends it.
+func (s *waiterSet) beginWait() {
+	s.started.Add(1)
 	s.waiting.Add(1)
 }
 
-func (s *sleepers) part() {
+func (s *waiterSet) endWait() {
 	if s.waiting.Add(-1) == 0 {
 		s.onIdle()
 	}
 }
 
-// close ends all waits, and returns when they have ended.
-func (s *sleepers) close() {
+// close ends all waits. It blocks until all calls have ended.
+func (s *waiterSet) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.shut.Store(true)
+	s.closed.Store(true)
 	s.bell.Ring()
 	for s.calls > 0 {
 		s.idle.Wait()
 	}
 }
 
-func (s *sleepers) enter() (ticket uint32) {
+func (s *waiterSet) arm() (ticket uint32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.asleep.Add(1) // ORDER asleep: before the barrier in Arm and the last look; pairs with the load in wake
+	s.asleep.Add(1) // ORDER asleep: before the barrier in Arm and the last check; pairs with the load in wake
 	return s.bell.Arm()
 }
 
-func (s *sleepers) leave() {
+func (s *waiterSet) disarm() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.asleep.Add(-1) == 0 {
@@ -139,28 +140,28 @@ func (s *sleepers) leave() {
 	}
 }
 
-// errClosed ends the waits of a provider that is being closed.
+// errClosed is the error of a wait that Provider.Close ended.
 var errClosed = errors.New("the provider is closed")
 
-// canceled is what a call reports whose wait ended with err.
+// canceled returns the error of a call whose wait ended with err.
 func canceled(ctx context.Context, err error, op, object string) error {
 	if errors.Is(err, errClosed) {
-		return &nd.OpError{Op: op, Object: object, Status: nd.Canceled, Err: err, Next: "close the provider when no call waits any more"}
+		return &nd.OpError{Op: op, Object: object, Status: nd.Canceled, Err: err, Next: "close the provider after all calls have returned"}
 	}
 	return nd.CanceledError(ctx, op, object)
 }
 
-// parked is a call that has waited for long enough to be seen by onlookers.
-type parked struct {
+// listedCall is a call that observers see because it has waited for some time.
+type listedCall struct {
 	call  testimony.Call
 	since time.Time
 }
 
-// calling lists them for onlookers.
-func (s *sleepers) calling() (calls []testimony.Call) {
+// listedCalls returns the listed calls for observers.
+func (s *waiterSet) listedCalls() (calls []testimony.Call) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, c := range s.parked {
+	for _, c := range s.listed {
 		call := c.call
 		call.Since = shm.Clock() - int64(time.Since(c.since))
 		calls = append(calls, call)
@@ -168,33 +169,31 @@ func (s *sleepers) calling() (calls []testimony.Call) {
 	return calls
 }
 
-func (s *sleepers) list(call testimony.Call) *parked {
-	c := &parked{call, time.Now()}
+func (s *waiterSet) list(call testimony.Call) *listedCall {
+	c := &listedCall{call, time.Now()}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.parked = append(s.parked, c)
+	s.listed = append(s.listed, c)
 	return c
 }
 
-func (s *sleepers) unlist(c *parked) {
+func (s *waiterSet) unlist(c *listedCall) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	i := slices.Index(s.parked, c)
-	s.parked = slices.Delete(s.parked, i, i+1)
+	i := slices.Index(s.listed, c)
+	s.listed = slices.Delete(s.listed, i, i+1)
 }
 
-// WaitFor returns nil when ready does return true, or ctx's error, or another
-// when the provider is closed. In between
-// it serves everything of this process, and sleeps when there is nothing to
-// do. ready is called again whenever a peer or this process has rung; it must
-// not block. Onlookers see the call.
+// WaitFor blocks until ready returns true. It returns ctx's error if ctx ends first, and another
+// error if the provider is closed. While it waits it makes progress on everything of this
+// process, and sleeps when there is nothing to do. ready is called again when a peer or this
+// process rings the doorbell; it must not block. Observers see call.
 func (p *Provider) WaitFor(ctx context.Context, call testimony.Call, ready func() bool) error {
 	return p.wait(ctx, call, nil, ready)
 }
 
-// wait returns when ready does, or with ctx's error. In between it moves
-// everything of this process that can be moved. drive, if not nil, moves what
-// ready depends on, and is called more often.
+// wait is WaitFor with a function that makes progress on what ready depends on. drive is called
+// more often than the rest is driven; nil means none.
 func (p *Provider) wait(ctx context.Context, call testimony.Call, drive func(), ready func() bool) error {
 	if ready() {
 		return nil
@@ -202,35 +201,35 @@ func (p *Provider) wait(ctx context.Context, call testimony.Call, drive func(), 
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if !p.sleep.begin() {
+	if !p.waiters.beginCall() {
 		return errClosed
 	}
-	defer p.sleep.end()
-	p.sleep.attend()
-	defer p.sleep.part()
-	c, over, err := p.hover(ctx, call, drive, ready)
+	defer p.waiters.endCall()
+	p.waiters.beginWait()
+	defer p.waiters.endWait()
+	c, over, err := p.spin(ctx, call, drive, ready)
 	if !over {
 		if c == nil {
-			c = p.sleep.list(call)
+			c = p.waiters.list(call)
 		}
 		err = p.park(ctx, ready)
 	}
 	if c != nil {
-		p.sleep.unlist(c)
+		p.waiters.unlist(c)
 	}
 	if err == nil {
-		p.sleep.ended.Add(1)
-		p.patrol.disturb()
+		p.waiters.completed.Add(1)
+		p.housekeeper.wakeIfQuiet()
 	}
 	return err
 }
 
-// hover is a wait's first part, in which it does not sleep. It reports whether
-// the wait is over, and how. Once it has yielded often, onlookers see the call: on a
-// crowded machine each yield can take as long as the turns of all other processes.
-// The caller unlists c unless it is nil.
-func (p *Provider) hover(ctx context.Context, call testimony.Call, drive func(), ready func() bool) (c *parked, over bool, err error) {
-	spin, yields := p.patience()
+// spin is the first part of a wait, in which it does not sleep. It reports whether the wait is
+// over, and its error. After many yields it lists the call for observers, because on a crowded
+// machine each yield can take as long as the time slices of all other processes. The caller
+// unlists c unless it is nil.
+func (p *Provider) spin(ctx context.Context, call testimony.Call, drive func(), ready func() bool) (c *listedCall, over bool, err error) {
+	spin, yields := p.spinBudget()
 	for i := range spin + yields {
 		if drive != nil {
 			drive()
@@ -238,16 +237,16 @@ func (p *Provider) hover(ctx context.Context, call testimony.Call, drive func(),
 		if ready() {
 			return c, true, nil
 		}
-		if i == spin+yieldsToList {
-			c = p.sleep.list(call)
+		if i == spin+yieldsBeforeListing {
+			c = p.waiters.list(call)
 		}
-		serve, share := spinsToServe, spinsToShare
+		serve, share := spinsPerProgress, spinsPerGosched
 		if i >= spin {
-			serve, share = yieldsToServe, yieldsToShare
+			serve, share = yieldsPerProgress, yieldsPerGosched
 			shm.Yield()
 		}
 		if i%serve == serve-1 {
-			p.progress()
+			p.progressAll()
 		}
 		if i%share == share-1 {
 			runtime.Gosched()
@@ -255,57 +254,57 @@ func (p *Provider) hover(ctx context.Context, call testimony.Call, drive func(),
 				return c, true, err
 			}
 		}
-		if p.sleep.shut.Load() {
+		if p.waiters.closed.Load() {
 			return c, true, errClosed
 		}
 	}
 	return c, false, nil
 }
 
-// park is the rest of a wait. It sleeps whenever there is nothing to do.
+// park is the second part of a wait. It sleeps whenever there is nothing to do.
 func (p *Provider) park(ctx context.Context, ready func() bool) error {
 	woken := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
-		p.sleep.wake()
+		p.waiters.wake()
 		close(woken)
 	})
 	defer func() {
 		if !stop() {
-			<-woken // it may be in the arena, which may go when we have returned
+			<-woken // it may be using the arena, which may be unmapped after this call
 		}
 	}()
-	yields := 0 // consecutive ones to the holder of an endpoint
+	yields := 0 // consecutive yields to the holder of an endpoint
 	for {
-		ticket := p.sleep.enter()
-		p.patrol.due()
-		m := p.progress()
+		ticket := p.waiters.arm()
+		p.housekeeper.checkDue()
+		m := p.progressAll()
 		if m != held {
 			yields = 0
 		}
 		done, err := ready(), ctx.Err()
-		if p.sleep.shut.Load() {
+		if p.waiters.closed.Load() {
 			err = errClosed
 		}
 		switch {
 		case done || err != nil:
 		case m == progressed:
-		case m == held && yields < heldYields:
+		case m == held && yields < maxYieldsToHolder:
 			yields++
 			shm.Yield()
-		case m == held || p.restless():
-			p.sleep.bell.Sleep(ticket, restlessLimit)
+		case m == held || p.needsPolling():
+			p.waiters.bell.Sleep(ticket, pollInterval)
 		default:
-			p.sleep.bell.Sleep(ticket, sleepLimit)
+			p.waiters.bell.Sleep(ticket, maxSleep)
 		}
-		p.sleep.leave()
-		// A ring that came while we were armed has woken nobody else.
-		left := p.progress()
+		p.waiters.disarm()
+		// A ring while this wait was armed has woken no other process or goroutine.
+		left := p.progressAll()
 		if m == progressed {
-			p.patrol.disturb()
+			p.housekeeper.wakeIfQuiet()
 		}
 		done = done || ready()
 		if left == held && (done || err != nil) {
-			p.engine.nudge() // this wait does not check again
+			p.engine.wake() // because this wait does not check again
 		}
 		switch {
 		case done:
@@ -316,41 +315,40 @@ func (p *Provider) park(ctx context.Context, ready func() bool) error {
 	}
 }
 
-// stir makes the waits, or the engine if there is none, check the endpoints. During a wait
-// the engine does not serve them. A sleeping wait must be woken for work that no ring of
-// a peer announces.
-func (p *Provider) stir() {
-	p.sleep.wake()
-	p.engine.nudge()
+// wakeProgress makes the waits, or the engine if there are none, drive the endpoints. A caller
+// that adds work which no peer announces must call it: during a wait the engine does not drive
+// the endpoints, and the wait may sleep.
+func (p *Provider) wakeProgress() {
+	p.waiters.wake()
+	p.engine.wake()
 }
 
-// dozes tells whether a wait of this process, or its engine, sleeps or is about
-// to. Both arm their bell before they look at the endpoints for the last time.
-func (p *Provider) dozes() bool { return p.sleep.bell.Armed() || p.engine.bell.Armed() }
+// hasArmedDoorbell reports whether a wait of this process or its engine sleeps or is about to.
+// Both arm their doorbell before they drive the endpoints for the last time.
+func (p *Provider) hasArmedDoorbell() bool { return p.waiters.bell.Armed() || p.engine.bell.Armed() }
 
-// patience returns how many rounds a wait spins, and then yields, before it
-// sleeps.
-func (p *Provider) patience() (spin, yields int) {
-	crowd, cores := int(p.crowd.Load()), runtime.NumCPU()
+// spinBudget returns how many rounds a wait spins and how many it then yields before it sleeps.
+func (p *Provider) spinBudget() (spin, yields int) {
+	crowd, cores := int(p.processes.Load()), runtime.NumCPU()
 	switch {
 	case crowd <= cores:
 		return spinRounds, yieldRounds
-	case crowd <= cores*manyPerCore:
+	case crowd <= cores*maxPerCoreToYield:
 		return 0, yieldRounds
 	}
 	return 0, 0
 }
 
-// countCrowd counts the processes that share the cores. All ranks of a job count from the
-// start, although they arrive one after the other.
-func (p *Provider) countCrowd() {
-	p.crowd.Store(int32(max(p.arena.LiveMembers(), p.arena.Ranks())))
+// countProcesses counts the processes that share the cores. All ranks of a job count from the
+// start, although they join one after the other.
+func (p *Provider) countProcesses() {
+	p.processes.Store(int32(max(p.arena.LiveMembers(), p.arena.Ranks())))
 }
 
-// progress moves everything of this process that can be moved now.
-func (p *Provider) progress() motion {
-	m := motionOf(p.member.HasMail() && p.collectMail())
-	for _, ep := range *p.live.Load() {
+// progressAll makes progress on everything of this process.
+func (p *Provider) progressAll() motion {
+	m := motionOf(p.member.HasMail() && p.pollInbox())
+	for _, ep := range *p.endpoints.Load() {
 		m = max(m, ep.drive())
 	}
 	return m

@@ -8,8 +8,8 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// TestSleepingWaitSeesPosts: a wait that sleeps already moves what another goroutine posts,
-// and completes what only time can end, although no peer rings for either.
+// TestSleepingWaitSeesPosts: a sleeping wait executes requests that another goroutine posts, and
+// completes those that only time ends, although no peer rings.
 func TestSleepingWaitSeesPosts(t *testing.T) {
 	p := newPair(t, setup{Both: sideOptions{Options: Options{ReceiveTimeout: 50 * time.Millisecond}}})
 	for _, test := range []struct {
@@ -21,53 +21,53 @@ func TestSleepingWaitSeesPosts(t *testing.T) {
 		{"a Send without a receive", order{Do: doSend, Parts: mine(0, 8)}, nd.IOTimeout},
 	} {
 		result := p.a.start(order{Do: doWait, Queue: initiatorQueue, N: 1})
-		eventually(t, "the wait sleeps", func() bool { return p.a.local.provider.sleep.asleep.Load() == 1 })
-		time.Sleep(20 * time.Millisecond) // it arms its bell before it sleeps
+		eventually(t, "the wait sleeps", func() bool { return p.a.local.provider.waiters.asleep.Load() == 1 })
+		time.Sleep(20 * time.Millisecond) // it arms its doorbell before it sleeps
 		began := time.Now()
 		p.a.must(test.post)
 		if r := <-result; len(r.Results) != 1 || r.Results[0].Status != test.want {
 			t.Errorf("%s ended with %+v", test.name, r)
 		}
-		if took := time.Since(began); took > sleepLimit/2 {
+		if took := time.Since(began); took > maxSleep/2 {
 			t.Errorf("%s ended after %v, when the sleep of the wait ended by itself", test.name, took)
 		}
 	}
 }
 
-// TestModerationLooksAtTheClock as often after seconds as at first: results that are held do
-// not grow stale.
-func TestModerationLooksAtTheClock(t *testing.T) {
+// TestModerationChecksInterval as often after seconds as at first, so that delayed events are
+// not late.
+func TestModerationChecksInterval(t *testing.T) {
 	p := newPair(t, setup{})
 	q := p.a.local.queues[initiatorQueue].(*CompletionQueue)
 	if err := q.ModerateInterrupts(watchdog, -1); err != nil {
 		t.Fatal(err)
 	}
 	p.a.must(order{Do: doWrite, Parts: mine(0, 8), Far: atFar(p.b, 0)})
-	time.Sleep(choresFresh + 500*time.Millisecond)
-	if !q.provider.hasFreshChores() {
+	time.Sleep(deferredRecent + 500*time.Millisecond)
+	if !q.provider.hasRecentDeferred() {
 		t.Error("the engine does not check the clock")
 	}
 	p.a.expect(initiatorQueue, success(nd.RequestWrite, 0, 8))
 }
 
-// TestChoresThatStayAreTriedSeldom, such as the end of a region to which a window is bound.
-func TestChoresThatStayAreTriedSeldom(t *testing.T) {
+// TestDeferredWorkBacksOff, for example the end of a region with a bound window.
+func TestDeferredWorkBacksOff(t *testing.T) {
 	p := newPair(t, setup{}).a.local.provider
 	var tries atomic.Int32
 	var over atomic.Bool
-	p.later(func() bool { tries.Add(1); return over.Load() })
-	eventually(t, "the chore is tried often", func() bool { return tries.Load() > 10 })
-	eventually(t, "the chore stops being fresh", func() bool { // hasFreshChores is also false while the chores are being done
+	p.runOrDefer(func() bool { tries.Add(1); return over.Load() })
+	eventually(t, "the deferred work runs often", func() bool { return tries.Load() > 10 })
+	eventually(t, "the deferred work is no longer recent", func() bool { // hasRecentDeferred is also false while the deferred work runs
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		return time.Since(p.stirred) >= choresFresh
+		return time.Since(p.deferredChanged) >= deferredRecent
 	})
 	time.Sleep(100 * time.Millisecond)
 	before := tries.Load()
 	time.Sleep(time.Second)
 	if n := tries.Load() - before; n > 100 {
-		t.Errorf("a chore that stays was tried %d times in a second", n)
+		t.Errorf("deferred work ran %d times in a second", n)
 	}
 	over.Store(true)
-	eventually(t, "the chore is done", func() bool { return !p.hasChores() })
+	eventually(t, "the deferred work is done", func() bool { return !p.hasDeferred() })
 }

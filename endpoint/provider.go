@@ -19,19 +19,19 @@ import (
 	"github.com/softnd/softnd/window"
 )
 
-// Executor says who moves the bytes of a one-sided request or a large message.
+// Executor selects the process that copies the bytes of a one-sided request or a large message.
 type Executor int
 
 const (
-	// Auto runs a request in the initiator's process when the peer's memory
-	// lies in the arena, and sends it to the peer otherwise.
+	// Auto copies in the requester's process if the peer's memory is in the arena, and otherwise
+	// sends the request to the peer.
 	Auto Executor = iota
-	// Target sends every one-sided request and every message that does not fit
-	// a ring slot to the peer.
+	// Target sends every one-sided request, and every message that does not fit into a ring
+	// slot, to the peer.
 	Target
 )
 
-// ParseExecutor reads "auto" or "target"; "" is Auto.
+// ParseExecutor parses "auto" or "target"; "" means Auto.
 func ParseExecutor(s string) (Executor, error) {
 	switch s {
 	case "", "auto":
@@ -47,22 +47,22 @@ const (
 	AtOnce  time.Duration = -1 // a Send fails at once if no Receive is posted
 	NoLimit time.Duration = math.MaxInt64
 
-	usualReceiveTimeout = 2 * time.Second // 0
+	defaultReceiveTimeout = 2 * time.Second // for 0
 )
 
-// Options change how a Provider works; the zero value is what most want.
+// Options configures a Provider. The zero value suits most programs.
 type Options struct {
 	Executor Executor
 
-	// ReceiveTimeout is how long a Send waits for the peer to post a Receive
-	// before it fails with nd.IOTimeout: 0 = 2 s, or AtOnce, or NoLimit.
+	// ReceiveTimeout is how long a Send waits for the peer to post a Receive before it fails
+	// with nd.IOTimeout. 0 means 2 s; AtOnce and NoLimit are allowed.
 	ReceiveTimeout time.Duration
-	// DisconnectTimeout is how long Disconnect waits for the peer's. 0 = 2 s.
+	// DisconnectTimeout is how long Disconnect waits for the peer's Disconnect. 0 means 2 s.
 	DisconnectTimeout time.Duration
 }
 
-// Provider gives one member of an arena its adapters, and moves everything
-// that they do. Its methods are safe for concurrent use.
+// Provider provides the adapters of one member of an arena, and makes progress on all their
+// objects. Its methods are safe for concurrent use.
 type Provider struct {
 	member  *shm.Member
 	arena   *shm.Arena
@@ -70,74 +70,74 @@ type Provider struct {
 	options Options
 	ports   ports
 
-	adapters  atomic.Uint32 // opened so far
-	endpoints atomic.Uint64 // created so far
-	queues    atomic.Uint64 // of completion, created so far
+	adaptersOpened   atomic.Uint32 // number of adapters opened so far
+	endpointsCreated atomic.Uint64 // number of endpoints created so far
+	queuesCreated    atomic.Uint64 // number of completion queues created so far
 
-	crowd  atomic.Int32 // processes that share the cores; see patience
-	sleep  sleepers
-	mail   sync.Mutex // held by the one who collects mail
-	engine engine
-	patrol patrol
+	processes   atomic.Int32 // processes that share the cores; see spinBudget
+	waiters     waiterSet
+	inboxMu     sync.Mutex // held while connection requests are read
+	engine      engine
+	housekeeper housekeeper
 
-	choring sync.Mutex // held by the one who does chores
+	deferredMu sync.Mutex // held while deferred work runs
 
-	over atomic.Bool // Close is done: the member may leave, and its memory become somebody else's
+	closeDone atomic.Bool // Close is done: the member may leave, and its memory may be given to another process
 
-	mu      sync.Mutex // guards the rest
-	closed  bool
-	live    atomic.Pointer[[]*Endpoint] // replaced as a whole
-	conns   map[*connection]struct{}
-	records map[recordName]struct{} // of those of conns on whose passive side we are
-	chores  []chore
-	stirred time.Time // when a chore was added or done last
-	watched map[shm.MemberID]chan struct{}
+	mu              sync.Mutex // guards the fields below
+	closed          bool
+	endpoints       atomic.Pointer[[]*Endpoint] // open endpoints; replaced as a whole
+	conns           map[*connection]struct{}
+	requests        map[requestKey]struct{} // names of those of conns for which this process is the passive side
+	deferred        []deferredWork
+	deferredChanged time.Time // when deferred work was last added or done
+	watched         map[shm.MemberID]chan struct{}
 
 	mappings mappings
 }
 
-// chore is cleaning up that has to wait for somebody else. It is called until
-// it returns true.
-type chore func() bool
+// deferredWork is cleanup that has to wait for an event elsewhere. It is called until it returns
+// true.
+type deferredWork func() bool
 
-// New returns the provider of a member, and starts its engine. The member must
-// not be given to two providers. Close the provider before the member leaves.
+// New returns the provider of a member and starts its engine. A member can have only one
+// provider. Close the provider before the member leaves.
 func New(m *shm.Member, o Options) (*Provider, error) {
 	table, err := window.NewTable(m)
 	if err != nil {
 		return nil, err
 	}
 	if o.ReceiveTimeout == 0 {
-		o.ReceiveTimeout = usualReceiveTimeout
+		o.ReceiveTimeout = defaultReceiveTimeout
 	}
 	if o.DisconnectTimeout == 0 {
 		o.DisconnectTimeout = 2 * time.Second
 	}
 	p := &Provider{
 		member: m, arena: m.Arena(), table: table, options: o,
-		conns:   make(map[*connection]struct{}),
-		records: make(map[recordName]struct{}),
-		watched: make(map[shm.MemberID]chan struct{}),
+		conns:    make(map[*connection]struct{}),
+		requests: make(map[requestKey]struct{}),
+		watched:  make(map[shm.MemberID]chan struct{}),
 	}
-	p.live.Store(new([]*Endpoint))
-	p.mappings.live.Store(new([]*LogicalMapping))
+	p.endpoints.Store(new([]*Endpoint))
+	p.mappings.list.Store(new([]*LogicalMapping))
 	p.ports.init()
-	p.sleep.init(m.Waiters(), p.engine.endRest)
-	p.countCrowd()
-	p.patrol.start(p)
+	p.waiters.init(m.Waiters(), p.engine.endRest)
+	p.countProcesses()
+	p.housekeeper.start(p)
 	p.engine.start(p)
 	return p, nil
 }
 
-// Address returns the address of a member, as its adapters have it: one of
-// the loopback network, which means the member's slot and nothing to the host.
+// Address returns the address of a member's adapters. It is an address of the loopback network
+// that encodes the member's slot. The host does not use it.
 func Address(id shm.MemberID) netip.Addr {
 	var b [2]byte
 	binary.BigEndian.PutUint16(b[:], uint16(id.Slot()+1))
 	return netip.AddrFrom4([4]byte{127, 77, b[0], b[1]})
 }
 
-// slotOf is the reverse of Address.
+// slotOf is the inverse of Address.
 func slotOf(a netip.Addr) (slot int, ok bool) {
 	if !a.Is4() {
 		return 0, false
@@ -151,7 +151,7 @@ func (p *Provider) QueryAddressList() ([]netip.Addr, error) {
 	return []netip.Addr{Address(p.member.ID())}, nil
 }
 
-// ResolveAddress returns the adapter that has a local address.
+// ResolveAddress returns the identity of the adapter that has a local address.
 func (p *Provider) ResolveAddress(local netip.Addr) (nd.AdapterID, error) {
 	if local != Address(p.member.ID()) {
 		return 0, &nd.OpError{Op: "resolve address", Object: local.String(), Status: nd.InvalidAddress,
@@ -169,33 +169,34 @@ func (p *Provider) adapterID() nd.AdapterID {
 	return nd.AdapterID(xxhash.Sum64(b[:]))
 }
 
-// An adapter's window.Owner is its member's number, and below it a serial number.
+// A window.Owner is the member's number and, in the lowest ownerShift bits, the adapter's serial
+// number.
 const ownerShift = 16
 
-// OpenAdapter opens the adapter. Each call returns a handle with tokens of its
-// own; objects of two handles cannot be mixed.
+// OpenAdapter opens the adapter. Each call returns a handle with its own tokens; objects of two
+// handles cannot be used together.
 func (p *Provider) OpenAdapter(ctx context.Context, id nd.AdapterID) (nd.Adapter, error) {
 	if id != p.adapterID() {
 		return nil, &nd.OpError{Op: "open adapter", Object: fmt.Sprintf("adapter %#x", uint64(id)), Status: nd.InvalidParameter,
 			Detail: "no such adapter", Next: "use an identity from ResolveAddress"}
 	}
-	if p.sleep.shut.Load() {
+	if p.waiters.closed.Load() {
 		return nil, &nd.OpError{Op: "open adapter", Status: nd.InvalidHandle, Detail: "the provider is closed"}
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, nd.CanceledError(ctx, "open adapter", "")
 	}
-	serial := p.adapters.Add(1)
+	serial := p.adaptersOpened.Add(1)
 	if serial >= 1<<ownerShift {
-		return nil, &nd.OpError{Op: "open adapter", Status: nd.InsufficientResources, Detail: "65,535 handles were opened by this member", Next: "keep adapters open instead of opening one each time"}
+		return nil, &nd.OpError{Op: "open adapter", Status: nd.InsufficientResources, Detail: "this member has opened 65,535 handles, the maximum", Next: "keep adapters open and reuse them"}
 	}
 	owner := window.Owner(uint64(p.member.ID())<<ownerShift | uint64(serial))
 	return &Adapter{provider: p, space: window.NewSpace(p.table, owner)}, nil
 }
 
-// Close ends all connections and waits, and stops the engine. Calls that wait
-// return [nd.Canceled]; later calls fail, and do nothing. What peers still hold
-// of this process's memory they let go of when the member leaves.
+// Close ends all connections and waits, and stops the engine. Pending calls return
+// [nd.Canceled]. Later calls fail and have no effect. Peers keep their references to this
+// process's memory until the member leaves.
 func (p *Provider) Close() error {
 	p.mu.Lock()
 	if p.closed {
@@ -204,21 +205,21 @@ func (p *Provider) Close() error {
 	}
 	p.closed = true
 	p.mu.Unlock()
-	for _, l := range p.ports.allListeners() {
+	for _, l := range p.ports.listenerList() {
 		l.close()
 	}
-	for _, ep := range *p.live.Load() {
+	for _, ep := range *p.endpoints.Load() {
 		ep.close()
 	}
-	p.sleep.close()
+	p.waiters.close()
 	p.engine.stop()
-	p.patrol.stop()
-	p.over.Store(true)
+	p.housekeeper.stop()
+	p.closeDone.Store(true)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for c := range p.conns {
 		c.mu.Lock()
-		c.lost.Store(true)
+		c.peerDead.Store(true)
 		c.mu.Unlock()
 	}
 	for _, stop := range p.watched {
@@ -228,88 +229,88 @@ func (p *Provider) Close() error {
 	return nil
 }
 
-// later does a chore, now or when the engine can.
-func (p *Provider) later(c chore) {
+// runOrDefer runs work now. If it is not done, the engine runs it again later.
+func (p *Provider) runOrDefer(c deferredWork) {
 	if !c() {
-		p.postpone(c)
+		p.deferWork(c)
 	}
 }
 
-// postpone is later for a caller that holds a lock which the chore takes.
-func (p *Provider) postpone(c chore) {
+// deferWork is runOrDefer for a caller that holds a lock which the work takes.
+func (p *Provider) deferWork(c deferredWork) {
 	p.mu.Lock()
-	p.chores, p.stirred = append(p.chores, c), time.Now()
+	p.deferred, p.deferredChanged = append(p.deferred, c), time.Now()
 	p.mu.Unlock()
-	p.engine.nudge()
+	p.engine.wake()
 }
 
-// doChores tries all chores once. The caller holds no lock.
-func (p *Provider) doChores() {
-	p.choring.Lock() // so that who returns has seen the chores of others done, too
-	defer p.choring.Unlock()
+// runDeferred runs all deferred work once. The caller holds no lock.
+func (p *Provider) runDeferred() {
+	p.deferredMu.Lock() // work that another goroutine has taken from the list is also done when this returns
+	defer p.deferredMu.Unlock()
 	p.mu.Lock()
-	chores := p.chores
-	p.chores = nil
+	work := p.deferred
+	p.deferred = nil
 	p.mu.Unlock()
-	kept := chores[:0]
-	for _, c := range chores {
+	kept := work[:0]
+	for _, c := range work {
 		if !c() {
 			kept = append(kept, c)
 		}
 	}
 	p.mu.Lock()
-	if len(kept) < len(chores) {
-		p.stirred = time.Now()
+	if len(kept) < len(work) {
+		p.deferredChanged = time.Now()
 	}
-	p.chores = append(kept, p.chores...)
+	p.deferred = append(kept, p.deferred...)
 	p.mu.Unlock()
 }
 
-func (p *Provider) hasChores() bool {
+func (p *Provider) hasDeferred() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return len(p.chores) > 0
+	return len(p.deferred) > 0
 }
 
-// choresFresh is how long chores are tried a thousand times a second, since one was added
-// or done last. Chores left after that, such as the end of a region to which a window is
-// bound, may take long: each round of the patrol tries them.
-const choresFresh = time.Second
+// deferredRecent is how long deferred work is run about a thousand times a second after some of
+// it was added or done. Work that is left after that may take long, such as the end of a region
+// with a bound window. Each round of the housekeeper runs it.
+const deferredRecent = time.Second
 
-// hasFreshChores reports whether there are chores that may soon be done.
-func (p *Provider) hasFreshChores() bool {
+// hasRecentDeferred reports whether there is deferred work that may soon be done.
+func (p *Provider) hasRecentDeferred() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return len(p.chores) > 0 && time.Since(p.stirred) < choresFresh
+	return len(p.deferred) > 0 && time.Since(p.deferredChanged) < deferredRecent
 }
 
-// refresh keeps the chores fresh.
-func (p *Provider) refresh() {
+// keepDeferredRecent makes the deferred work count as recent.
+func (p *Provider) keepDeferredRecent() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.stirred = time.Now()
+	p.deferredChanged = time.Now()
 }
 
-// addEndpoint tells whether the provider took it: a closed one would never
-// close it.
+// addEndpoint reports whether the endpoint was added. A closed provider adds none, because it
+// would never close it.
 func (p *Provider) addEndpoint(ep *Endpoint) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
 		return false
 	}
-	p.live.Store(with(p.live.Load(), ep))
+	p.endpoints.Store(with(p.endpoints.Load(), ep))
 	return true
 }
 
 func (p *Provider) removeEndpoint(ep *Endpoint) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.live.Store(without(p.live.Load(), ep))
+	p.endpoints.Store(without(p.endpoints.Load(), ep))
 }
 
-// watch makes sure that we learn of a peer's death soon.
-func (p *Provider) watch(peer *shm.Peer) {
+// watchPeer makes the housekeeper learn of a peer's death soon.
+func (p *Provider) watchPeer(peer *shm.Peer) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if _, ok := p.watched[peer.ID()]; ok || p.closed || peer.ID() == p.member.ID() {
@@ -317,14 +318,14 @@ func (p *Provider) watch(peer *shm.Peer) {
 	}
 	stop := make(chan struct{})
 	p.watched[peer.ID()] = stop
-	p.member.Watch(peer, stop, p.patrol.now)
+	p.member.Watch(peer, stop, p.housekeeper.runNow)
 }
 
-// letGo makes sure that nothing of a dead member is ever touched again.
-func (p *Provider) letGo(id shm.MemberID) {
-	p.mail.Lock()
-	p.sortMail() // what lies behind mail of the dead would be lost with it
-	p.mail.Unlock()
+// releaseDead ends all use of a dead member's memory, for good.
+func (p *Provider) releaseDead(id shm.MemberID) {
+	p.inboxMu.Lock()
+	p.readInbox() // requests in the list behind those of the dead member would be lost with it
+	p.inboxMu.Unlock()
 	p.mu.Lock()
 	var lost []*connection
 	for c := range p.conns {
@@ -340,12 +341,12 @@ func (p *Provider) letGo(id shm.MemberID) {
 	for _, c := range lost {
 		c.peerDied()
 	}
-	p.sleep.wake()
+	p.waiters.wake()
 }
 
-// partIfOutcast ends all connections if this member has been marked dead, which a peer
-// that writes into memory of others can do: the other members let go of it.
-func (p *Provider) partIfOutcast() {
+// failIfMarkedDead ends all connections if this member has been marked dead, because the other
+// members no longer use its memory. A peer that writes into memory of others can cause this.
+func (p *Provider) failIfMarkedDead() {
 	if !p.member.MarkedDead() {
 		return
 	}
@@ -353,9 +354,9 @@ func (p *Provider) partIfOutcast() {
 	conns := slices.Collect(maps.Keys(p.conns))
 	p.mu.Unlock()
 	for _, c := range conns {
-		if !c.lost.Load() {
+		if !c.peerDead.Load() {
 			c.peerDied()
 		}
 	}
-	p.sleep.wake()
+	p.waiters.wake()
 }

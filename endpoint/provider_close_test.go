@@ -16,7 +16,7 @@ import (
 	"github.com/softnd/softnd/window"
 )
 
-// copying pretends that somebody is in the middle of a copy under a token, until done is called.
+// copying pretends that a copy under a token is in progress until done is called.
 func copying(s *side, token nd.Token) (done func()) {
 	var word atomic.Uint64
 	word.Store(uint64(token))
@@ -29,9 +29,9 @@ func copying(s *side, token nd.Token) (done func()) {
 	}
 }
 
-// TestMappedMemoryOutlivesTheDrain: memory whose region is closed goes when its mapping is closed,
-// and not while somebody still copies under the mapping's token.
-func TestMappedMemoryOutlivesTheDrain(t *testing.T) {
+// TestMappingKeepsMemoryAfterDrain: the memory of a closed region is freed when its mapping is
+// closed, and not while a copy under the mapping's token is in progress.
+func TestMappingKeepsMemoryAfterDrain(t *testing.T) {
 	s := newParty(t, newArena(t), "alone", sideOptions{}, false).local
 	memory := must(s.adapter.Allocate(s.ctx, 100_000, nd.AllowLocalWrite))
 	mapping := must(s.adapter.BuildLogicalAddressMapping(s.ctx, memory.Bytes())).(*LogicalMapping)
@@ -40,7 +40,7 @@ func TestMappedMemoryOutlivesTheDrain(t *testing.T) {
 	done := copying(s, mapping.region.LocalToken())
 	closed, again := soon(mapping.Close), soon(mapping.Close)
 	stays(t, done, closed)
-	stays(t, done, again) // a second Close promises the same
+	stays(t, done, again) // a second Close waits, too
 	if !s.member.Owns(off, 100_000) {
 		t.Error("the memory is gone in the middle of a copy")
 	}
@@ -50,16 +50,16 @@ func TestMappedMemoryOutlivesTheDrain(t *testing.T) {
 	eventually(t, "the memory is free", func() bool { return !s.member.Owns(off, 100_000) })
 }
 
-// TestHeldRegionKeepsNobodyBusy: the engine does not poll while a window or a mapping holds a closed
-// region, whose memory is freed when the last of them has gone.
-func TestHeldRegionKeepsNobodyBusy(t *testing.T) {
+// TestClosedRegionInUseKeepsEngineIdle: the engine does not poll while a window or a mapping needs a
+// closed region. The region's memory is freed when the last of them is gone.
+func TestClosedRegionInUseKeepsEngineIdle(t *testing.T) {
 	p := newPair(t, setup{})
 	s := p.a.local
 	ep := s.endpoint(0)
 	idle := func() bool {
-		s.provider.choring.Lock() // else doChores may have taken the list
-		defer s.provider.choring.Unlock()
-		return !s.provider.hasChores()
+		s.provider.deferredMu.Lock() // otherwise runDeferred may have taken the list
+		defer s.provider.deferredMu.Unlock()
+		return !s.provider.hasDeferred()
 	}
 	hold := map[string]func(nd.MemoryRegion) (release func() error){
 		"window": func(mr nd.MemoryRegion) func() error {
@@ -103,7 +103,8 @@ func TestHeldRegionKeepsNobodyBusy(t *testing.T) {
 	}
 }
 
-// stays checks that a call does not return. If it does, the copy that it should wait for is over.
+// stays checks that a call does not return. If it returns, the copy that it should wait for is
+// over.
 func stays(t *testing.T, done func(), c <-chan error) {
 	t.Helper()
 	select {
@@ -114,7 +115,7 @@ func stays(t *testing.T, done func(), c <-chan error) {
 	}
 }
 
-// TestSecondCloseWaits: for regions and windows, as long as the first.
+// TestSecondCloseWaits: a second Close of a region or window waits as long as the first.
 func TestSecondCloseWaits(t *testing.T) {
 	p := newPair(t, setup{})
 	s := p.a.local
@@ -136,8 +137,8 @@ func TestSecondCloseWaits(t *testing.T) {
 	}
 }
 
-// TestFlushWaitsForTheDrain: the results are there when it returns.
-func TestFlushWaitsForTheDrain(t *testing.T) {
+// TestFlushWaitsForDrain: the results are queued when Flush returns.
+func TestFlushWaitsForDrain(t *testing.T) {
 	p := newPair(t, setup{})
 	w := p.a.window()
 	token := p.a.must(order{Do: doBind, Context: 1, Window: w, Len: 8, Flags: nd.AllowRead}).Far.Token
@@ -154,9 +155,9 @@ func TestFlushWaitsForTheDrain(t *testing.T) {
 	}
 }
 
-// TestCallsAfterTheEnd: when provider, member and arena are closed, calls on what is left fail or
-// do nothing, and touch nothing of the arena.
-func TestCallsAfterTheEnd(t *testing.T) {
+// TestCallsAfterProviderClose: when provider, member and arena are closed, calls on their objects fail
+// or do nothing, and do not access the arena.
+func TestCallsAfterProviderClose(t *testing.T) {
 	ctx := t.Context()
 	arena := must(shm.Create(shm.Config{Size: testArena}))
 	join := func() (*shm.Member, *Provider, nd.Adapter, nd.CompletionQueue, nd.Endpoint) {
@@ -213,9 +214,9 @@ func TestCallsAfterTheEnd(t *testing.T) {
 	}
 }
 
-// TestCallsRacingTheEnd: provider, member and arena are closed under the feet of goroutines that
-// poll, post, and manage. No call touches memory that has gone.
-func TestCallsRacingTheEnd(t *testing.T) {
+// TestCallsRacingProviderClose: provider, member and arena are closed while goroutines poll, post and
+// manage objects. No call accesses unmapped memory.
+func TestCallsRacingProviderClose(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(8))
 	trials := 15
 	if testing.Short() {

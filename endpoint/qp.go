@@ -58,7 +58,7 @@ type Endpoint struct {
 	apart          uint64 // slots held by requests that have never had a place here, less those that silent successes gave back
 	initiatorDepth uint64
 	initiatorCQ    *CompletionQueue
-	taken          account
+	taken          slotCounter
 
 	inbound   atomic.Pointer[shm.Consumer]
 	receiveCQ *CompletionQueue
@@ -66,7 +66,7 @@ type Endpoint struct {
 	posted    uint64
 	delivered uint64
 
-	receivesTaken account
+	receivesTaken slotCounter
 	receiveDepth  uint64
 	words         []uint64 // receive descriptors
 	stride        uint64   // words of one
@@ -104,7 +104,7 @@ type Endpoint struct {
 	revokedToken nd.Token
 
 	stage   stage
-	bound   loans
+	bound   boundSet
 	closedQ bool // Close was called
 
 	scratch         [inlinePayload]byte
@@ -131,10 +131,10 @@ type Endpoint struct {
 // CreateEndpoint makes a queue pair.
 func (a *Adapter) CreateEndpoint(ctx context.Context, cfg nd.EndpointConfig) (nd.Endpoint, error) {
 	const op = "create endpoint"
-	if err := a.begin(ctx, op); err != nil {
+	if err := a.beginCall(ctx, op); err != nil {
 		return nil, err
 	}
-	defer a.provider.sleep.end()
+	defer a.provider.waiters.endCall()
 	receiveCQ, ok := a.ownQueue(cfg.Receive)
 	if !ok {
 		return nil, a.fail(op, nd.InvalidParameter2, "no open completion queue of this adapter for receives", "set EndpointConfig.Receive")
@@ -155,8 +155,8 @@ func (a *Adapter) CreateEndpoint(ctx context.Context, cfg nd.EndpointConfig) (nd
 	}{
 		{"ReceiveDepth", &cfg.ReceiveDepth, defaultQueueDepth, maxQueueDepth, nd.InvalidParameter5},
 		{"InitiatorDepth", &cfg.InitiatorDepth, defaultQueueDepth, maxQueueDepth, nd.InvalidParameter6},
-		{"MaxReceiveSGE", &cfg.MaxReceiveSGE, leastSGE, maxSGE, nd.InvalidParameter7},
-		{"MaxInitiatorSGE", &cfg.MaxInitiatorSGE, leastSGE, maxSGE, nd.InvalidParameter8},
+		{"MaxReceiveSGE", &cfg.MaxReceiveSGE, minGrantedSGE, maxSGE, nd.InvalidParameter7},
+		{"MaxInitiatorSGE", &cfg.MaxInitiatorSGE, minGrantedSGE, maxSGE, nd.InvalidParameter8},
 		{"InlineSize", &cfg.InlineSize, 0, maxInline, nd.InvalidParameter9},
 	} {
 		if *l.value < 0 || *l.value > l.atMost {
@@ -171,11 +171,11 @@ func (a *Adapter) CreateEndpoint(ctx context.Context, cfg nd.EndpointConfig) (nd
 	}
 	ep := &Endpoint{
 		provider: a.provider, adapter: a,
-		taken: account{context: cfg.Context}, receivesTaken: account{context: cfg.Context},
-		number:    a.provider.endpoints.Add(1),
+		taken: slotCounter{context: cfg.Context}, receivesTaken: slotCounter{context: cfg.Context},
+		number:    a.provider.endpointsCreated.Add(1),
 		receiveCQ: receiveCQ, initiatorCQ: initiatorCQ,
 		receiveDepth: uint64(cfg.ReceiveDepth), initiatorDepth: uint64(cfg.InitiatorDepth),
-		receiveSGE: max(cfg.MaxReceiveSGE, leastSGE), initiatorSGE: max(cfg.MaxInitiatorSGE, leastSGE),
+		receiveSGE: max(cfg.MaxReceiveSGE, minGrantedSGE), initiatorSGE: max(cfg.MaxInitiatorSGE, minGrantedSGE),
 		inlineSize: cfg.InlineSize,
 		initiates:  a.provider.options.Executor != Target,
 		shared:     shared,
@@ -188,7 +188,7 @@ func (a *Adapter) CreateEndpoint(ctx context.Context, cfg nd.EndpointConfig) (nd
 	ep.noRoom[1] = ep.fail("post", nd.NoMoreEntries, fmt.Sprintf("%d requests are outstanding", cfg.InitiatorDepth), "take results, then retry")
 	ep.allot()
 	if err := ep.makeHalf(); err != nil {
-		return nil, a.shortage(op, err)
+		return nil, a.allocError(op, err)
 	}
 	ep.guard = window.NewGuard(a.space, &ep.half.hazard)
 	ep.hazard = ep.guard.Hazard()
@@ -197,7 +197,7 @@ func (a *Adapter) CreateEndpoint(ctx context.Context, cfg nd.EndpointConfig) (nd
 	initiatorCQ.attach(ep)
 	if !a.provider.addEndpoint(ep) {
 		ep.close()
-		return nil, a.providerClosed(op)
+		return nil, a.closedProviderError(op)
 	}
 	return ep, nil
 }
@@ -280,7 +280,7 @@ func (ep *Endpoint) setState(s state) {
 	if s >= peerGone && !isClosed(ep.ended) {
 		close(ep.ended)
 	}
-	ep.provider.sleep.wake()
+	ep.provider.waiters.wake()
 }
 
 // Done returns a channel that is closed when the endpoint leaves the connected
@@ -318,7 +318,7 @@ func (ep *Endpoint) fail(op string, s nd.Status, detail, next string) error {
 
 func (q *CompletionQueue) attach(ep *Endpoint) {
 	for !q.tryAttach(ep) {
-		q.share()
+		q.makeShared()
 	}
 }
 
@@ -326,25 +326,25 @@ func (q *CompletionQueue) attach(ep *Endpoint) {
 func (q *CompletionQueue) tryAttach(ep *Endpoint) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if list := q.users.Load(); len(*list) == 0 || (*list)[len(*list)-1] != ep {
+	if list := q.endpoints.Load(); len(*list) == 0 || (*list)[len(*list)-1] != ep {
 		switch {
-		case q.sole != nil:
+		case q.soleEndpoint != nil:
 			return false
-		case len(*list) == 0 && !q.common:
-			q.sole = ep
+		case len(*list) == 0 && !q.isShared:
+			q.soleEndpoint = ep
 		}
-		q.users.Store(with(list, ep))
+		q.endpoints.Store(with(list, ep))
 	}
-	if q.overrun {
+	if q.hasOverrun {
 		ep.now.Or(overran)
 	}
 	return true
 }
 
 func (q *CompletionQueue) detach(ep *Endpoint) {
-	q.share()
+	q.makeShared()
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.users.Store(without(q.users.Load(), ep))
+	q.endpoints.Store(without(q.endpoints.Load(), ep))
 	q.closeDescriptor()
 }

@@ -26,8 +26,8 @@ func (ep *Endpoint) leaveReason() {
 
 // reason returns why the peer has ended the connection, "" if it has left no reason.
 func (c *connection) reason() string {
-	n := c.far.reasonLength.Load() // ORDER reason: after the load in state; pairs with the store in leaveReason
-	text := c.far.reason           // a copy: the peer may write it again
+	n := c.peerState.reasonLength.Load() // ORDER reason: after the load in state; pairs with the store in leaveReason
+	text := c.peerState.reason           // a copy: the peer may write it again
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) && r != utf8.RuneError {
 			return r
@@ -51,11 +51,11 @@ type fault struct {
 // fault returns what the peer says when the connection has ended. It reads that once: the
 // request that is blamed, its status, and the endpoint's error must agree.
 func (c *connection) fault() *fault {
-	f := &c.theirFault
+	f := &c.peerFault
 	if f.read {
 		return f
 	}
-	*f = fault{true, c.far.fault.Load(), nd.Status(c.far.faultStatus.Load())} // ORDER fault: after the abort, before which it was stored
+	*f = fault{true, c.peerState.fault.Load(), nd.Status(c.peerState.faultStatus.Load())} // ORDER fault: after the abort, before which it was stored
 	if f.status != nd.RemoteError && f.status != nd.AccessViolation {
 		f.status = nd.InternalError // no sound peer says that
 	}
@@ -82,12 +82,12 @@ func (ep *Endpoint) blamed() *request {
 // ended with the peer. The caller holds ep.mu.
 func (ep *Endpoint) endedByPeer() {
 	c := ep.conn
-	why, peer := c.reason(), "the peer ("+c.name+")"
+	why, peer := c.reason(), "the peer ("+c.peerName+")"
 	e := &nd.OpError{Op: "serve", Object: ep.String(), Status: nd.ConnectionAborted, Next: "connect a new endpoint"}
 	if why != "" {
 		e.Err = peerError(why)
 	}
-	r, failed := ep.blamed(), nd.Status(c.far.receiveStatus.Load()) // ORDER reason: as reasonLength
+	r, failed := ep.blamed(), nd.Status(c.peerState.receiveStatus.Load()) // ORDER reason: as reasonLength
 	switch {
 	case c.provider.member.MarkedDead():
 		e.Detail, e.Err = "a process has written into the arena that this one is dead", nil
@@ -97,10 +97,10 @@ func (ep *Endpoint) endedByPeer() {
 		e.Op, e.Status, e.Detail = opName(r), c.fault().status, ep.asked(r)+": refused by "+peer
 	case failed == nd.BufferOverflow || failed == nd.AccessViolation:
 		e.Op, e.Status, e.Detail = "receive", failed, peer+" could not deliver a message"
-	case why == "" && c.gone():
+	case why == "" && c.isPeerGone():
 		e.Detail = peer + " has died or left"
 	default:
 		e.Detail = peer + " ended the connection"
 	}
-	ep.because(e)
+	ep.setCause(e)
 }

@@ -58,9 +58,9 @@ func (m *message) verb() string {
 // overrun. The caller holds ep.mu.
 func (ep *Endpoint) overrunError(op string) error {
 	name, q := "initiator", ep.initiatorCQ
-	if q.failed(op) == nil {
+	if q.failure(op) == nil {
 		name, q = "receive", ep.receiveCQ
 	}
-	return ep.fail(op, nd.InternalError, fmt.Sprintf("its %s completion queue overran (%d results fit), and results are lost", name, q.room()),
+	return ep.fail(op, nd.InternalError, fmt.Sprintf("its %s completion queue overran (%d results fit), and results are lost", name, q.capacity()),
 		"create a deeper queue or take results sooner, and connect a new endpoint")
 }

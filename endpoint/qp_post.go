@@ -23,7 +23,7 @@ func (ep *Endpoint) Send(reqCtx uint64, sge []nd.SGE, flags nd.OpFlags) error {
 	}
 	c, n := ep.conn, uint64(len(sge[0].Buffer))
 	// The peer is sure to take it if a receive is posted that has room for any small message.
-	if ep.undisturbed() && (c.out.Pushed() < c.credit.limit || c.grant()) && n <= uint64(c.credit.maxLen) {
+	if ep.undisturbed() && (c.out.Pushed() < c.credit.limit || c.grantCredit()) && n <= uint64(c.credit.maxLen) {
 		slot := c.out.Next()
 		slot[0] = plainSend | n<<16
 		if ep.guard.Take(slot.Bytes(1), sge[0].Token, sge[0].Buffer) {
@@ -62,7 +62,7 @@ func (ep *Endpoint) Write(reqCtx uint64, sge []nd.SGE, remoteAddr uint64, remote
 			ep.mu.Lock()
 		}
 		done := false
-		if ep.undisturbed() && !ep.conn.pending() {
+		if ep.undisturbed() && !ep.conn.hasUnsettled() {
 			if !ep.initiates || ep.guard.OutOfReach(remote) {
 				done = ep.passWrite(reqCtx, &sge[0], remoteAddr, remote)
 			} else if done = ep.guard.Put(&ep.conn.ref, remote, remoteAddr, sge[0].Token, sge[0].Buffer); done {
@@ -83,7 +83,7 @@ func (ep *Endpoint) Read(reqCtx uint64, sge []nd.SGE, remoteAddr uint64, remote 
 		if !ep.mu.Enter() {
 			ep.mu.Lock()
 		}
-		if ep.undisturbed() && !ep.conn.pending() && ep.readLimit > 0 &&
+		if ep.undisturbed() && !ep.conn.hasUnsettled() && ep.readLimit > 0 &&
 			ep.guard.Get(&ep.conn.ref, remote, remoteAddr, sge[0].Token, sge[0].Buffer) {
 			ep.succeedNow(nd.RequestRead, reqCtx, len(sge[0].Buffer))
 			ep.mu.Unlock()
@@ -119,7 +119,7 @@ func (ep *Endpoint) postTransfer(op string, k nd.RequestType, reqCtx uint64, sge
 		r.capture(sge)
 	} else {
 		r.entries, r.total = setEntries(r.entries, sge)
-		ep.adapter.resolve(r.entries)
+		ep.adapter.resolvePrivileged(r.entries)
 	}
 	r.remote, r.token, r.invalidate = remoteAddr, remote, invalidate
 	ep.enqueue(r)
@@ -173,7 +173,7 @@ func (ep *Endpoint) newRequest(op string, k nd.RequestType, flags nd.OpFlags, re
 // hasSlot tells whether another request may be outstanding. A slot is free
 // again when its result has been taken, or when it succeeded silently.
 func (ep *Endpoint) hasSlot() bool {
-	return ep.tail+ep.apart-ep.taken.taken.Load() < ep.initiatorDepth
+	return ep.tail+ep.apart-ep.taken.freed.Load() < ep.initiatorDepth
 }
 
 // enqueue posts the request that newRequest returned. Unless it is deferred,
@@ -199,13 +199,13 @@ func (ep *Endpoint) pushOut() {
 		return // polls and the engine get there
 	}
 	if last := &ep.requests[(ep.tail-1)&uint64(len(ep.requests)-1)]; last.total > smallTransfer && ep.state() == connected {
-		ep.provider.stir()
+		ep.provider.wakeProgress()
 		return
 	}
 	budget := uint64(quantum)
 	ep.advance(&budget)
 	if ep.next != ep.tail {
-		ep.provider.stir() // it waits for something, perhaps for time only
+		ep.provider.wakeProgress() // it waits for something, perhaps for time only
 	}
 }
 
@@ -228,7 +228,7 @@ func (ep *Endpoint) Receive(reqCtx uint64, sge []nd.SGE) error {
 	if !ep.mu.Enter() {
 		ep.mu.Lock()
 	}
-	if ep.now.Load() == uint32(connected) && ep.posted-ep.receivesTaken.taken.Load() < ep.receiveDepth && ep.adapter.privileged.Load() == 0 {
+	if ep.now.Load() == uint32(connected) && ep.posted-ep.receivesTaken.freed.Load() < ep.receiveDepth && ep.adapter.privileged.Load() == 0 {
 		ep.describe(reqCtx, &sge[0])
 		ep.mu.Unlock()
 		return nil
@@ -253,12 +253,12 @@ func (ep *Endpoint) postReceive(reqCtx uint64, sge []nd.SGE) error {
 	if ep.hasOverrun() {
 		return ep.overrunError(op)
 	}
-	if ep.posted-ep.receivesTaken.taken.Load() >= ep.receiveDepth {
+	if ep.posted-ep.receivesTaken.freed.Load() >= ep.receiveDepth {
 		return ep.noRoom[0]
 	}
 	r := &ep.receives[ep.posted&uint64(len(ep.receives)-1)]
 	r.set(reqCtx, sge)
-	ep.adapter.resolve(r.entries())
+	ep.adapter.resolvePrivileged(r.entries())
 	ep.posted++
 	switch ep.state() {
 	case failed, closing, closed:
@@ -300,7 +300,7 @@ func (ep *Endpoint) show(room uint64) {
 		ep.tighten(room)
 	}
 	c := ep.conn
-	if c == nil || !c.joined {
+	if c == nil || !c.attached {
 		ep.half.posted.Swap(ep.posted) // ORDER receive-posted: pairs with the load in connection.hasReceive
 		return
 	}
@@ -309,7 +309,7 @@ func (ep *Endpoint) show(room uint64) {
 	} else {
 		ep.half.posted.Swap(ep.posted) // ORDER receive-posted: pairs with the load in connection.hasReceive
 	}
-	if c.far.stalled.Load() != 0 { // ORDER stalled: after posted; pairs with the swap and the barrier in stall
+	if c.peerState.stalled.Load() != 0 { // ORDER stalled: after posted; pairs with the swap and the barrier in stall
 		c.peer.Ring()
 	}
 }
@@ -346,7 +346,7 @@ func (ep *Endpoint) postBind(reqCtx uint64, mr nd.MemoryRegion, mw nd.MemoryWind
 	if !ok || win == nil || win.adapter != ep.adapter {
 		return ep.fail(op, nd.InvalidParameter3, "the window is not of this adapter", "create it with the endpoint's adapter")
 	}
-	if !region.usable() || !win.usable() {
+	if !region.isOpen() || !win.isOpen() {
 		return ep.fail(op, nd.InvalidHandle, "the region or the window is closed", "create another")
 	}
 	if flags&^nd.RequestBind.AllowedFlags() != 0 {
@@ -398,7 +398,7 @@ func (ep *Endpoint) postInvalidate(reqCtx uint64, mw nd.MemoryWindow, flags nd.O
 	if !ok || win == nil || win.adapter != ep.adapter {
 		return ep.fail(op, nd.InvalidParameter2, "the window is not of this adapter", "")
 	}
-	if !win.usable() {
+	if !win.isOpen() {
 		return ep.fail(op, nd.InvalidHandle, "the window is closed", "")
 	}
 	return ep.takeBack(op, win.window, reqCtx, flags)

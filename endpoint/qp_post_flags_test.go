@@ -173,12 +173,12 @@ func notified(t *testing.T, p *pair, kind nd.NotifyType, something func()) strin
 func (q *CompletionQueue) waited() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return len(q.waiters) > 0
+	return len(q.calls) > 0
 }
 
 // filled tells whether a result is there, without taking it.
 func (q *CompletionQueue) filled() bool {
-	q.driveUsers()
+	q.progressAll()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.head.Load() != q.tail.Load()

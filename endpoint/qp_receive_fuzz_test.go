@@ -122,8 +122,8 @@ func (r *rig) step(t *testing.T, h *half, rec *record, s lie) {
 	v, l := r.victim, r.liar
 	var descriptor []uint64
 	if c := v.ep.conn; s.step >= sayCapacity && s.step <= sayLength {
-		at := c.credit.taken(c.out.Pushed()) & (c.count - 1) * c.stride
-		descriptor = c.words[at : at+c.stride]
+		at := c.credit.taken(c.out.Pushed()) & (c.receiveCount - 1) * c.stride
+		descriptor = c.descriptors[at : at+c.stride]
 	}
 	word := r.mean(s.word)
 	lower, upper := word&(1<<32-1), r.token(nd.Token(word>>32))
@@ -151,7 +151,7 @@ func (r *rig) step(t *testing.T, h *half, rec *record, s lie) {
 	case sayLength:
 		descriptor[3+2*(uint64(s.detail)%(v.ep.conn.stride/2-1))] = lower | uint64(upper)<<32
 	case sayWord:
-		v.ep.conn.words[int(s.detail)%len(v.ep.conn.words)] = word
+		v.ep.conn.descriptors[int(s.detail)%len(v.ep.conn.descriptors)] = word
 	case sayState:
 		rec.state.Store(uint32(word))
 	case sayLeft:

@@ -226,7 +226,7 @@ func TestNoReceiveTimeout(t *testing.T) {
 			p := newPair(t, s)
 			p.a.must(order{Do: doSend, Context: 1, Parts: mine(0, 100)})
 			result := p.a.start(order{Do: doWait, Queue: initiatorQueue, N: 1})
-			time.Sleep(usualReceiveTimeout + 200*time.Millisecond)
+			time.Sleep(defaultReceiveTimeout + 200*time.Millisecond)
 			p.b.must(order{Do: doReceive, Context: 2, Parts: mine(0, 100)})
 			if r := <-result; r.Status != nd.Success || len(r.Results) != 1 || r.Results[0].Status != nd.Success {
 				t.Errorf("the Send ended with %+v", r)

@@ -11,7 +11,7 @@ import (
 
 // execute carries on with a request whose turn it is.
 func (ep *Endpoint) execute(r *request, budget *uint64) outcome {
-	if r.flags.Has(nd.ReadFence) && ep.conn.reading(1) {
+	if r.flags.Has(nd.ReadFence) && ep.conn.hasReadsInFlight(1) {
 		return waits
 	}
 	if r.draining {
@@ -32,11 +32,11 @@ func (ep *Endpoint) execute(r *request, budget *uint64) outcome {
 		r.finish(nd.Success) // an empty Read or Write asks only whether the connection lives
 		return ready
 	}
-	if r.flags.Has(nd.ReadLocalInvalidate) && r.loan == nil && !ep.lendsSink(r) {
+	if r.flags.Has(nd.ReadLocalInvalidate) && r.loan == nil && !ep.findSinkRegion(r) {
 		return ready
 	}
 	if !r.byRing && r.moved == 0 {
-		r.byRing = ep.provider.options.Executor == Target || ep.conn.pending()
+		r.byRing = ep.provider.options.Executor == Target || ep.conn.hasUnsettled()
 	}
 	if r.byRing {
 		return ep.handOver(r, budget)
@@ -48,7 +48,7 @@ func (ep *Endpoint) executeBind(r *request) outcome {
 	b := r.binding
 	r.binding = nil
 	if !b.Run() {
-		return ep.reject(r, nd.InvalidDeviceRequest, "the %s already, or closed; invalidate it first", described(r.loan))
+		return ep.reject(r, nd.InvalidDeviceRequest, "the %s already, or closed; invalidate it first", describe(r.loan))
 	}
 	ep.bound.add(r.loan)
 	r.finish(nd.Success)
@@ -57,12 +57,12 @@ func (ep *Endpoint) executeBind(r *request) outcome {
 
 func (ep *Endpoint) executeInvalidate(r *request) outcome {
 	if !r.draining {
-		if _, region := r.loan.(*window.Region); region && ep.conn.awaiting() {
+		if _, region := r.loan.(*window.Region); region && ep.conn.hasUnacknowledged() {
 			return waits // the peer has yet to run requests that may name the region's local token
 		}
 		token, ok := r.loan.Invalidate(ep.number)
 		if !ok {
-			return ep.reject(r, nd.InvalidDeviceRequest, "it is not so that the %s on this endpoint, with no window using it", described(r.loan))
+			return ep.reject(r, nd.InvalidDeviceRequest, "it is not so that the %s on this endpoint, with no window using it", describe(r.loan))
 		}
 		ep.bound.remove(r.loan)
 		r.draining, r.drain = true, token
@@ -176,7 +176,7 @@ func (ep *Endpoint) push(r *request, slot *shm.Slot) bool {
 // somebody of this process is about to sleep: else it will be seen. The caller
 // looks once more afterwards.
 func (ep *Endpoint) stall() {
-	if !ep.stalled && ep.provider.dozes() {
+	if !ep.stalled && ep.provider.hasArmedDoorbell() {
 		ep.stalled = true
 		ep.half.stalled.Swap(1) // ORDER stalled: pairs with the loads in Endpoint.show and Endpoint.release
 		asym.HeavyForAll()      // for peers whose stores are no barriers; see shm.Producer.Relax
@@ -193,7 +193,7 @@ func (ep *Endpoint) unstall() {
 // executeSend hands a message to the peer's oldest receive.
 func (ep *Endpoint) executeSend(r *request, budget *uint64) outcome {
 	c := ep.conn
-	if !r.started && c.shared {
+	if !r.started && c.peerHasSRQ {
 		// Whether there is a receive, and when, only the peer knows. It lets the
 		// message wait in the ring, without limit.
 		r.started, r.byRing, r.awaited = true, true, true
@@ -208,9 +208,9 @@ func (ep *Endpoint) executeSend(r *request, budget *uint64) outcome {
 		r.started = true
 		// It must not overtake what the peer has yet to place: an earlier message or Write may
 		// be for the same bytes, or be refused.
-		r.byRing = r.invalidate || ep.provider.options.Executor == Target || c.pending()
+		r.byRing = r.invalidate || ep.provider.options.Executor == Target || c.hasUnsettled()
 		if r.total > inlinePayload && !r.byRing {
-			ep.farEntries, ep.farCapacity = c.descriptor(&ep.receivedEntries)
+			ep.farEntries, ep.farCapacity = c.nextReceive(&ep.receivedEntries)
 			if r.total > ep.farCapacity {
 				r.started = false // the ring may have no room to say so yet
 				if e, f := ep.checkOwn(r); f != window.NoFault {
@@ -261,7 +261,7 @@ func (ep *Endpoint) awaitReceive(r *request) outcome {
 	case NoLimit:
 		return waits
 	case AtOnce:
-		return ep.reject(r, nd.IOTimeout, "the peer (%s) has no receive posted", ep.conn.name)
+		return ep.reject(r, nd.IOTimeout, "the peer (%s) has no receive posted", ep.conn.peerName)
 	}
 	now := time.Now()
 	if r.deadline.IsZero() {
@@ -270,7 +270,7 @@ func (ep *Endpoint) awaitReceive(r *request) outcome {
 	if now.Before(r.deadline) {
 		return waits
 	}
-	return ep.reject(r, nd.IOTimeout, "the peer (%s) has posted no receive for %v", ep.conn.name, limit)
+	return ep.reject(r, nd.IOTimeout, "the peer (%s) has posted no receive for %v", ep.conn.peerName, limit)
 }
 
 // sendSmall puts a whole message into one slot.
@@ -368,7 +368,7 @@ func (ep *Endpoint) place(r *request, budget *uint64) outcome {
 // looks at the ring for the last time. If it has been changed, only the peer
 // knows.
 func (ep *Endpoint) published(r *request) {
-	if ep.conn.ref.Link.IsOpen() { // ORDER conn-state: after the push; pairs with the store before settle's look at the ring
+	if ep.conn.ref.Link.IsOpen() { // ORDER conn-state: after the push; pairs with the store before the last read of the ring in releasePeerState
 		r.finish(nd.Success)
 		return
 	}

@@ -23,7 +23,7 @@ func (ep *Endpoint) undisturbed() bool {
 // succeedNow completes a request that has had no place in the queue.
 func (ep *Endpoint) succeedNow(k nd.RequestType, reqCtx uint64, n int) {
 	ep.apart++
-	ep.initiatorCQ.succeed(ep, reqCtx, k, n, &ep.taken)
+	ep.initiatorCQ.pushSuccess(ep, reqCtx, k, n, &ep.taken)
 }
 
 // bindNow binds a window. See executeBind.
@@ -170,7 +170,7 @@ func (ep *Endpoint) takeOne(slot *shm.Slot) bool {
 		return false
 	}
 	r := &ep.one[0]
-	ep.receiveCQ.succeed(ep, r.RequestContext, nd.RequestReceive, int(r.BytesTransferred), &ep.receivesTaken)
+	ep.receiveCQ.pushSuccess(ep, r.RequestContext, nd.RequestReceive, int(r.BytesTransferred), &ep.receivesTaken)
 	c := ep.conn
 	if c.in.Unreleased() >= c.in.Size()/4 {
 		ep.release(false)

@@ -239,7 +239,7 @@ func TestPollingLearnsOfAnEnd(t *testing.T) {
 				leave(p, ep)
 				var got []nd.Result
 				eventually(t, "a poll finds out", func() bool {
-					for i := 0; i < 2*thoroughEach*endpoints/thoroughUsers && len(got) == 0; i++ {
+					for i := 0; i < 2*thoroughInterval*endpoints/thoroughEndpoints && len(got) == 0; i++ {
 						got = p.a.local.obey(order{Do: doPoll, Queue: receiveQueue, N: 4}).Results
 					}
 					return len(got) > 0

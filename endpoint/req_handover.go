@@ -27,7 +27,7 @@ func (ep *Endpoint) handOver(r *request, budget *uint64) outcome {
 		if *budget == 0 {
 			return partial
 		}
-		if r.kind == nd.RequestRead && r.moved == 0 && c.reading(uint64(ep.readLimit)) {
+		if r.kind == nd.RequestRead && r.moved == 0 && c.hasReadsInFlight(uint64(ep.readLimit)) {
 			return waits
 		}
 		e := cut(r.entries, r.moved)
@@ -72,8 +72,8 @@ func (ep *Endpoint) handOver(r *request, budget *uint64) outcome {
 		}
 		c.peer.Ring()
 		if r.moved += n; r.kind == nd.RequestRead && r.moved == r.total {
-			c.readUntil[c.reads%maxReads] = r.end
-			c.reads++
+			c.readEnds[c.readsSent%maxReads] = r.end
+			c.readsSent++
 		}
 		if buffer >= 0 {
 			ep.stage.until[buffer] = r.end

@@ -122,7 +122,7 @@ func TestInvalidateRegionStaysBehindRequestsThatUseIt(t *testing.T) {
 					p.a.must(order{Do: doWrite, Context: 3, Parts: part, Far: atFar(p.b, 16384)})
 					p.a.must(order{Do: doSend, Context: 4, Parts: part})
 					p.a.must(order{Do: doInvalidateRegion, Context: 5, Region: region})
-					p.a.local.provider.progress()
+					p.a.local.provider.progressAll()
 				})
 				p.a.expect(initiatorQueue, success(nd.RequestSend, 2, 8), success(nd.RequestWrite, 3, n), success(nd.RequestSend, 4, n),
 					success(nd.RequestInvalidate, 5, 0))

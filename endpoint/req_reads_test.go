@@ -33,7 +33,7 @@ func TestReadsInProgress(t *testing.T) {
 					from.drive()
 					from.mu.Lock()
 					defer from.mu.Unlock()
-					return from.conn.reads
+					return from.conn.readsSent
 				}
 				most := uint64(limit)
 				if private {

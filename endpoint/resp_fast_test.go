@@ -26,17 +26,17 @@ func TestWriteWaitsForSmallMessages(t *testing.T) {
 		must(y.endpoint(0).Receive(1, []nd.SGE{{Buffer: y.region(0).cut(0, 4096), Token: y.region(0).mr.LocalToken()}}))
 	}
 	must(ep.Send(1, part(8), 0))
-	if !ep.conn.pending() {
+	if !ep.conn.hasUnsettled() {
 		t.Error("a small message is in its slot, and nothing is pending")
 	}
 	must(ep.Send(2, part(1000), 0)) // placed in the receive
-	if !ep.conn.pending() {
+	if !ep.conn.hasUnsettled() {
 		t.Error("a large message follows, and nothing is pending any more")
 	}
 	var results [4]nd.Result
 	for n := 0; n < 2; n += y.queues[receiveQueue].Poll(results[:]) {
 	}
-	if ep.conn.pending() {
+	if ep.conn.hasUnsettled() {
 		t.Error("everything has arrived, and something is pending")
 	}
 }

@@ -70,7 +70,7 @@ func (ep *Endpoint) release(awaited bool) {
 	} else {
 		c.in.ReleaseFirst()
 	}
-	if awaited || c.far.stalled.Load() != 0 { // ORDER stalled: after the release; pairs with the swap and the barrier in stall
+	if awaited || c.peerState.stalled.Load() != 0 { // ORDER stalled: after the release; pairs with the swap and the barrier in stall
 		c.peer.Ring()
 	}
 }
@@ -78,7 +78,7 @@ func (ep *Endpoint) release(awaited bool) {
 // lie describes what no sound peer does.
 func (ep *Endpoint) lie(format string, args ...any) error {
 	ep.provider.member.Blame(ep.conn.peer.ID())
-	return ep.fail("serve", nd.ConnectionAborted, "the peer ("+ep.conn.name+") sent "+fmt.Sprintf(format, args...), "the peer's memory is damaged, or it runs other software")
+	return ep.fail("serve", nd.ConnectionAborted, "the peer ("+ep.conn.peerName+") sent "+fmt.Sprintf(format, args...), "the peer's memory is damaged, or it runs other software")
 }
 
 func (ep *Endpoint) handle(m *message, budget *uint64) outcome {
@@ -96,7 +96,7 @@ func (ep *Endpoint) handle(m *message, budget *uint64) outcome {
 	case ep.shared == nil:
 		ep.terminate(ep.lie("a message without a posted receive"))
 		return ready
-	case ep.state() == peerGone || !ep.shared.take(ep): // the peer has canceled what it sent when it left
+	case ep.state() == peerGone || !ep.shared.assignReceive(ep): // the peer has canceled what it sent when it left
 		return waits
 	}
 	r := &ep.receives[ep.delivered&uint64(len(ep.receives)-1)]
@@ -199,7 +199,7 @@ func (ep *Endpoint) blame(status nd.Status, cause error) {
 	ep.half.faultStatus.Store(uint32(status))
 	ep.half.fault.Store(in.Next() + 1) // ORDER fault: before the abort, whose reader loads it
 	in.Advance()                       // not released: the peer must not take it for done
-	ep.conn.refused = true
+	ep.conn.inboundFailed = true
 	ep.provider.member.Blame(ep.conn.peer.ID())
 	ep.terminate(cause)
 }
@@ -237,7 +237,7 @@ func (ep *Endpoint) endOfSend(m *message, r *receive, total uint64) outcome {
 		ep.revoking = l
 		ep.bound.remove(l)
 		if !l.Drained(ep.revokedToken) {
-			ep.provider.stir() // the end of a drain is not announced
+			ep.provider.wakeProgress() // the end of a drain is not announced
 		}
 	}
 	if !ep.revoking.Drained(ep.revokedToken) {
@@ -266,7 +266,7 @@ func (ep *Endpoint) serveFailure(m *message, r *receive) outcome {
 	}
 	ep.deliver(r, status, 0, 0)
 	ep.conn.in.Advance()
-	ep.terminate(ep.fail("receive", status, detail+": not delivered by the peer ("+ep.conn.name+")", "post receives that are large enough, with valid tokens"))
+	ep.terminate(ep.fail("receive", status, detail+": not delivered by the peer ("+ep.conn.peerName+")", "post receives that are large enough, with valid tokens"))
 	return ready
 }
 
@@ -363,5 +363,5 @@ func (ep *Endpoint) serveWrite(m *message) outcome {
 // completion, only the end of the connection.
 func (ep *Endpoint) blameAccess(m *message, refused *window.Ref, n uint64, f window.Fault) {
 	ep.blame(nd.AccessViolation, ep.fail("serve", nd.ConnectionAborted,
-		fmt.Sprintf("the peer (%s) was refused a %s of %s: %v", ep.conn.name, m.verb(), ep.granting(refused, n), f), ""))
+		fmt.Sprintf("the peer (%s) was refused a %s of %s: %v", ep.conn.peerName, m.verb(), ep.granting(refused, n), f), ""))
 }

@@ -151,7 +151,7 @@ func fuzzMessages(f *testing.F, shared bool) {
 		}
 		l.ep.half.hazard.Store(0)
 		if bit(choices, hangingUp) {
-			v.ep.hangUp()
+			v.ep.beginDisconnect()
 			if v.ep.state() == closing && v.ep.conn.detached {
 				t.Fatal("a connection that has failed is being closed in good order")
 			}

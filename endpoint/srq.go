@@ -10,32 +10,32 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// SharedReceiveQueue holds receives for several endpoints of one adapter. It is
-// local to the process: peers know only that their messages have to travel by
-// ring, and wait there for a receive. Safe for concurrent use.
+// SharedReceiveQueue holds receives for several endpoints of one adapter. It is local to the
+// process. Peers know only that their messages have to travel by ring and wait there for a
+// receive. Safe for concurrent use.
 type SharedReceiveQueue struct {
 	adapter *Adapter
-	sge     int // entries of one receive
+	sge     int // maximum per receive
 
-	mu        sync.Mutex
-	receives  []receive // a ring; its size is a power of two
-	head      uint64    // the oldest
-	tail      uint64    // posted
-	depth     uint64
-	threshold uint64
-	noRoom    error       // made once for each depth
-	waiting   []*Endpoint // each with a message that found no receive, oldest first
-	events    uint64      // how often the receives have become too few
-	closed    bool
+	mu           sync.Mutex
+	receives     []receive // a ring; its size is a power of two
+	head         uint64    // number of the oldest
+	tail         uint64    // number of the next to post
+	depth        uint64
+	lowThreshold uint64
+	fullError    error       // made when the depth is set, so that Receive does not allocate
+	waiting      []*Endpoint // endpoints with a message that found no receive, oldest first
+	events       uint64      // how often the number of receives fell below the threshold
+	closed       bool
 }
 
 // CreateSharedReceiveQueue makes a queue of receives for several endpoints.
 func (a *Adapter) CreateSharedReceiveQueue(ctx context.Context, cfg nd.SharedReceiveQueueConfig) (nd.SharedReceiveQueue, error) {
 	const op = "create shared receive queue"
-	if err := a.usable(ctx, op); err != nil {
+	if err := a.checkUsable(ctx, op); err != nil {
 		return nil, err
 	}
-	depth, sge := cfg.Depth, max(cfg.MaxSGE, leastSGE)
+	depth, sge := cfg.Depth, max(cfg.MaxSGE, minGrantedSGE)
 	if depth == 0 {
 		depth = defaultQueueDepth
 	}
@@ -45,17 +45,17 @@ func (a *Adapter) CreateSharedReceiveQueue(ctx context.Context, cfg nd.SharedRec
 	case cfg.MaxSGE < 0 || cfg.MaxSGE > maxSGE:
 		return nil, a.fail(op, nd.InvalidParameter4, fmt.Sprintf("MaxSGE %d, at most %d", cfg.MaxSGE, maxSGE), "see Adapter.Query for the limits")
 	case cfg.Threshold < 0 || cfg.Threshold > depth:
-		return nil, a.fail(op, nd.InvalidParameter5, fmt.Sprintf("Threshold %d, at most the depth of %d", cfg.Threshold, depth), "choose a threshold that the queue can be above")
+		return nil, a.fail(op, nd.InvalidParameter5, fmt.Sprintf("Threshold %d, at most the depth of %d", cfg.Threshold, depth), "choose a threshold of at most the depth")
 	}
-	q := &SharedReceiveQueue{adapter: a, sge: sge, threshold: uint64(cfg.Threshold)}
+	q := &SharedReceiveQueue{adapter: a, sge: sge, lowThreshold: uint64(cfg.Threshold)}
 	q.setDepth(uint64(depth))
 	return q, nil
 }
 
-// setDepth makes room for depth receives, and keeps those that are there.
+// setDepth makes room for depth receives, and keeps those that are posted.
 func (q *SharedReceiveQueue) setDepth(depth uint64) {
 	q.depth = depth
-	q.noRoom = q.fail("receive", nd.NoMoreEntries, fmt.Sprintf("%d receives are outstanding", depth), "wait until messages have taken some, then retry")
+	q.fullError = q.fail("receive", nd.NoMoreEntries, fmt.Sprintf("%d receives are outstanding", depth), "wait until messages have taken some, then retry")
 	size := ceilPowerOfTwo(depth)
 	if size <= uint64(len(q.receives)) {
 		return
@@ -63,12 +63,12 @@ func (q *SharedReceiveQueue) setDepth(depth uint64) {
 	receives := newReceives(size, q.sge)
 	for i := q.head; i != q.tail; i++ {
 		from, to := &q.receives[i&uint64(len(q.receives)-1)], &receives[i&(size-1)]
-		to.copyOf(from)
+		to.copyFrom(from)
 	}
 	q.receives = receives
 }
 
-// newReceives makes places for receives, which will never need to allocate.
+// newReceives allocates receives and their entries, so that posting never allocates.
 func newReceives(n uint64, sge int) []receive {
 	receives := make([]receive, n)
 	entries := make([]entry, len(receives)*sge)
@@ -78,20 +78,20 @@ func newReceives(n uint64, sge int) []receive {
 	return receives
 }
 
-// copyOf makes r a copy of another receive.
-func (r *receive) copyOf(from *receive) {
+// copyFrom makes r a copy of another receive.
+func (r *receive) copyFrom(from *receive) {
 	r.context, r.capacity = from.context, from.capacity
 	r.several = append(r.several[:0], from.entries()...)
 	r.isolate()
 }
 
-// outstanding is the number of receives that no message has taken. The caller
-// holds q.mu, as for isLow.
+// outstanding returns the number of posted receives that no message has taken. The caller holds
+// q.mu, also for isLow.
 func (q *SharedReceiveQueue) outstanding() uint64 { return q.tail - q.head }
 
-func (q *SharedReceiveQueue) isLow() bool { return q.outstanding() < q.threshold }
+func (q *SharedReceiveQueue) isLow() bool { return q.outstanding() < q.lowThreshold }
 
-// Receive posts buffers for one message of any of the endpoints.
+// Receive posts buffers for one message to any of the endpoints.
 func (q *SharedReceiveQueue) Receive(reqCtx uint64, sge []nd.SGE) error {
 	const op = "receive"
 	if len(sge) > q.sge {
@@ -99,33 +99,33 @@ func (q *SharedReceiveQueue) Receive(reqCtx uint64, sge []nd.SGE) error {
 	}
 	q.mu.Lock()
 	switch {
-	case q.closed || q.adapter.provider.sleep.shut.Load():
+	case q.closed || q.adapter.provider.waiters.closed.Load():
 		q.mu.Unlock()
 		return q.fail(op, nd.InvalidHandle, "the queue is closed", "create another")
 	case q.outstanding() >= q.depth:
 		defer q.mu.Unlock()
-		return q.noRoom
+		return q.fullError
 	}
 	r := &q.receives[q.tail&uint64(len(q.receives)-1)]
 	if r.set(reqCtx, sge); r.capacity > maxTransfer {
 		defer q.mu.Unlock()
 		return q.fail(op, nd.BufferOverflow, fmt.Sprintf("%d bytes, at most %d", r.capacity, maxTransfer), "post smaller buffers")
 	}
-	q.adapter.resolve(r.entries())
+	q.adapter.resolvePrivileged(r.entries())
 	q.tail++
 	wanted := len(q.waiting) > 0
 	q.mu.Unlock()
 	if wanted {
-		q.adapter.provider.stir()
+		q.adapter.provider.wakeProgress()
 	}
 	return nil
 }
 
-// take gives the oldest receive to an endpoint in which a message has begun;
-// false means that it has to wait. Who has waited longest comes first: else an
-// endpoint that always has messages could keep the others waiting for ever.
-// The caller holds the lock of the endpoint.
-func (q *SharedReceiveQueue) take(ep *Endpoint) bool {
+// assignReceive gives the oldest receive to an endpoint at which a message has begun. It returns
+// false if the endpoint has to wait. The endpoint that has waited longest is served first,
+// because otherwise an endpoint with a steady stream of messages could starve the others. The
+// caller holds the endpoint's lock.
+func (q *SharedReceiveQueue) assignReceive(ep *Endpoint) bool {
 	q.mu.Lock()
 	place := slices.Index(q.waiting, ep)
 	ahead := place
@@ -142,21 +142,21 @@ func (q *SharedReceiveQueue) take(ep *Endpoint) bool {
 	if place >= 0 {
 		q.waiting = slices.Delete(q.waiting, place, place+1)
 	}
-	ep.receives[0].copyOf(&q.receives[q.head&uint64(len(q.receives)-1)])
+	ep.receives[0].copyFrom(&q.receives[q.head&uint64(len(q.receives)-1)])
 	ep.posted++
 	wasLow := q.isLow()
 	q.head++
-	event := q.noteEvent(wasLow)
+	event := q.countLow(wasLow)
 	q.mu.Unlock()
 	if event {
-		q.adapter.provider.sleep.wake()
+		q.adapter.provider.waiters.wake()
 	}
 	return true
 }
 
-// noteEvent counts the moment at which the receives become too few. The caller
-// holds q.mu, and wakes all waits afterwards.
-func (q *SharedReceiveQueue) noteEvent(wasLow bool) bool {
+// countLow counts an event if the number of receives has just fallen below the threshold. The
+// caller holds q.mu, and wakes all waits afterwards if it returns true.
+func (q *SharedReceiveQueue) countLow(wasLow bool) bool {
 	event := !wasLow && q.isLow()
 	if event {
 		q.events++
@@ -164,9 +164,9 @@ func (q *SharedReceiveQueue) noteEvent(wasLow bool) bool {
 	return event
 }
 
-// abandon forgets that an endpoint waits: its connection has ended. What it
-// would have got is for the next.
-func (q *SharedReceiveQueue) abandon(ep *Endpoint) {
+// removeWaiter removes an endpoint from the waiting ones because its connection has ended. The
+// next one gets its receive.
+func (q *SharedReceiveQueue) removeWaiter(ep *Endpoint) {
 	q.mu.Lock()
 	place := slices.Index(q.waiting, ep)
 	if place >= 0 {
@@ -175,13 +175,13 @@ func (q *SharedReceiveQueue) abandon(ep *Endpoint) {
 	wanted := place >= 0 && len(q.waiting) > 0 && q.outstanding() > 0
 	q.mu.Unlock()
 	if wanted {
-		q.adapter.provider.stir()
+		q.adapter.provider.wakeProgress()
 	}
 }
 
-// Notify waits until fewer receives are outstanding than the threshold says. It
-// returns at once if that is so already. One that waits when it comes about
-// returns, even if receives are posted before it looks.
+// Notify blocks until fewer receives are outstanding than the threshold. It returns at once if
+// that is already true. A call that waits when it becomes true returns even if receives are
+// posted before it checks.
 func (q *SharedReceiveQueue) Notify(ctx context.Context) error {
 	const op = "notify"
 	q.mu.Lock()
@@ -202,7 +202,7 @@ func (q *SharedReceiveQueue) Notify(ctx context.Context) error {
 	return nil
 }
 
-// Modify changes depth and threshold; 0 leaves a value alone.
+// Modify changes depth and threshold; 0 keeps a value.
 func (q *SharedReceiveQueue) Modify(depth, threshold int) error {
 	const op = "modify"
 	q.mu.Lock()
@@ -211,7 +211,7 @@ func (q *SharedReceiveQueue) Modify(depth, threshold int) error {
 		depth = int(q.depth)
 	}
 	if threshold == 0 {
-		threshold = int(q.threshold)
+		threshold = int(q.lowThreshold)
 	}
 	switch {
 	case q.closed:
@@ -221,19 +221,19 @@ func (q *SharedReceiveQueue) Modify(depth, threshold int) error {
 	case uint64(depth) < q.outstanding():
 		return q.fail(op, nd.BufferOverflow, fmt.Sprintf("depth %d, and %d receives are outstanding", depth, q.outstanding()), "retry when messages have taken some")
 	case threshold < 0 || threshold > depth:
-		return q.fail(op, nd.InvalidParameter, fmt.Sprintf("threshold %d, at most the depth of %d", threshold, depth), "choose a threshold that the queue can be above")
+		return q.fail(op, nd.InvalidParameter, fmt.Sprintf("threshold %d, at most the depth of %d", threshold, depth), "choose a threshold of at most the depth")
 	}
 	wasLow := q.isLow()
 	q.setDepth(uint64(depth))
-	q.threshold = uint64(threshold)
-	if q.noteEvent(wasLow) {
-		q.adapter.provider.sleep.wake()
+	q.lowThreshold = uint64(threshold)
+	if q.countLow(wasLow) {
+		q.adapter.provider.waiters.wake()
 	}
 	return nil
 }
 
-// NotifyAffinity returns the processors that this process may run on: it is its
-// own goroutines that serve notifications.
+// NotifyAffinity returns the processors that this process may run on, because goroutines of this
+// process serve the notifications.
 func (q *SharedReceiveQueue) NotifyAffinity() (group uint16, mask uint64, err error) {
 	if group, mask, err = processAffinity(); err != nil {
 		return 0, 0, &nd.OpError{Op: "get notify affinity", Object: q.String(), Status: nd.NotSupported, Err: err}
@@ -241,13 +241,13 @@ func (q *SharedReceiveQueue) NotifyAffinity() (group uint16, mask uint64, err er
 	return group, mask, nil
 }
 
-// Close ends all waits and refuses further receives. Those that are there serve
-// the endpoints of the queue as before.
+// Close ends all waits and refuses further receives. Posted receives continue to serve the
+// endpoints of the queue.
 func (q *SharedReceiveQueue) Close() error {
 	q.mu.Lock()
 	q.closed = true
 	q.mu.Unlock()
-	q.adapter.provider.sleep.wake()
+	q.adapter.provider.waiters.wake()
 	return nil
 }
 

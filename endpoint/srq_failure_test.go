@@ -8,8 +8,8 @@ import (
 	"github.com/softnd/softnd/shm"
 )
 
-// stays checks that n receives are outstanding, and that peer i's connection
-// works: its next message takes the oldest, of the given context.
+// stays checks that n receives are outstanding, and that peer i's connection works: its next
+// message takes the oldest, of the given context.
 func (r *star) stays(i, n int, context uint64) {
 	r.owner.t.Helper()
 	r.queue().mu.Lock()
@@ -24,8 +24,8 @@ func (r *star) stays(i, n int, context uint64) {
 	r.owner.expect(receiveQueue, of(i, success(nd.RequestReceive, context, 8)))
 }
 
-// fails checks that a message of peer 0 ends the connection of the owner's first
-// endpoint, and nothing else.
+// fails checks that a message of peer 0 ends the connection of the owner's first endpoint, and
+// nothing else.
 func (r *star) fails(o order, receive, send nd.Status) {
 	r.owner.t.Helper()
 	p := r.peers[0]
@@ -43,7 +43,7 @@ func (r *star) fails(o order, receive, send nd.Status) {
 	r.owner.nothing(receiveQueue)
 }
 
-// onSomeStars runs a test with one of each way to move the bytes, and two peers.
+// onSomeStars runs a test with each executor once, and two peers.
 func onSomeStars(t *testing.T, test func(t *testing.T, r *star)) {
 	t.Helper()
 	runEach(t, append(someSetups(setup{}), setup{Processes: true}), func(t *testing.T, s setup) {
@@ -51,8 +51,8 @@ func onSomeStars(t *testing.T, test func(t *testing.T, r *star)) {
 	})
 }
 
-// TestSharedReceiveTooSmall and others of its kind: the message that took the
-// receive fails, and with it its connection.
+// TestSharedReceiveTooSmall: the message that took a receive it does not fit into fails, and
+// with it its connection.
 func TestSharedReceiveTooSmall(t *testing.T) {
 	for _, room := range []int{0, 7, 60} {
 		for _, n := range []int{8, 61, 70_000} {
@@ -85,9 +85,9 @@ func TestSharedReceiveInvalid(t *testing.T) {
 	}
 }
 
-// TestSharedReceiveRevoking: a message may invalidate a window of the endpoint
-// that it comes in on, even after a long wait, and no other.
-func TestSharedReceiveRevoking(t *testing.T) {
+// TestSharedReceiveInvalidates: a message may invalidate a window of its endpoint, even after a
+// long wait, and no other window.
+func TestSharedReceiveInvalidates(t *testing.T) {
 	onEveryStar(t, setup{}, 2, func(t *testing.T, r *star) {
 		p, w := r.peers[0], r.owner.window()
 		d := r.owner.bind(w, 0, 100, nd.AllowWrite)
@@ -99,7 +99,7 @@ func TestSharedReceiveRevoking(t *testing.T) {
 		want.InvalidatedToken = d.Token
 		r.owner.expect(receiveQueue, want)
 		p.expect(initiatorQueue, success(nd.RequestSend, 1, 60_000), success(nd.RequestWrite, 2, 8))
-		d = r.owner.bind(w, 0, 100, nd.AllowWrite) // it is free again
+		d = r.owner.bind(w, 0, 100, nd.AllowWrite) // the window can be bound again
 
 		r.owner.must(order{Do: doReceive, Context: 3, Parts: mine(0, 8)})
 		r.peers[1].must(order{Do: doSendRevoking, Context: 3, Far: d})
@@ -110,9 +110,9 @@ func TestSharedReceiveRevoking(t *testing.T) {
 	})
 }
 
-// TestSharedReceiveOfVanishedMemory: a message whose memory goes away while it
-// waits fails when it has its receive.
-func TestSharedReceiveOfVanishedMemory(t *testing.T) {
+// TestSharedReceiveMemoryDeregistered: a message whose receive memory is deregistered while it
+// waits fails when it gets its receive.
+func TestSharedReceiveMemoryDeregistered(t *testing.T) {
 	r := newStar(t, setup{}, nd.SharedReceiveQueueConfig{}, 2)
 	p := r.peers[0]
 	p.must(order{Do: doSend, Context: 1, Parts: mine(0, 1000)})
@@ -125,8 +125,8 @@ func TestSharedReceiveOfVanishedMemory(t *testing.T) {
 	r.stays(1, 1, 2)
 }
 
-// halfArrived makes the first message of peer 0, which is a process, take a
-// receive of context 1 and stop half-way through: the sender is stopped.
+// halfArrived makes the first message of peer 0, which is a process, take a receive of context 1
+// and stop half-way: it stops the sender.
 func (r *star) halfArrived(t *testing.T, n int) {
 	t.Helper()
 	p := r.peers[0]
@@ -140,10 +140,10 @@ func (r *star) halfArrived(t *testing.T, n int) {
 			return false
 		}
 		p.puppet.stop()
-		if ep.conn.far.hazard.Load() == 0 {
+		if ep.conn.peerState.hazard.Load() == 0 {
 			return true
 		}
-		p.puppet.resume() // what ends the connection would wait for the end of the copy
+		p.puppet.resume() // the end of the connection would wait for the end of the copy
 		return false
 	})
 	for context := uint64(1); context <= 3; context++ {
@@ -156,9 +156,9 @@ func (r *star) halfArrived(t *testing.T, n int) {
 	})
 }
 
-// TestSharedReceiveEndsInTheMiddle: whatever ends the connection of a message
-// that has a receive cancels that receive, and leaves the rest to the others.
-func TestSharedReceiveEndsInTheMiddle(t *testing.T) {
+// TestSharedReceiveConnectionEndsDuringMessage: each kind of end of the connection of a message that has a
+// receive cancels that receive, and leaves the others to other endpoints.
+func TestSharedReceiveConnectionEndsDuringMessage(t *testing.T) {
 	for name, end := range map[string]func(r *star){
 		"peer dies": func(r *star) { r.peers[0].puppet.kill() },
 		"flush":     func(r *star) { r.owner.must(order{Do: doFlush}) },
@@ -193,9 +193,9 @@ func (r *star) bothWait(t *testing.T) {
 	}
 }
 
-// TestSharedReceiveWaiterEnds: a connection that ends while its message waits
-// takes no receive from those behind it.
-func TestSharedReceiveWaiterEnds(t *testing.T) {
+// TestSharedReceiveWaitingConnectionEnds: a connection that ends while its message waits takes no receive
+// from those behind it.
+func TestSharedReceiveWaitingConnectionEnds(t *testing.T) {
 	for name, end := range map[string]func(r *star){
 		"peer dies": func(r *star) { r.peers[0].puppet.kill(); r.owner.must(order{Do: doNotify}) },
 		"flush":     func(r *star) { r.owner.must(order{Do: doFlush}) },
@@ -226,8 +226,9 @@ func TestSharedReceiveWaiterEnds(t *testing.T) {
 	}
 }
 
-// TestSharedReceiveKeptForAWaiter that ends before it takes it is for the next.
-func TestSharedReceiveKeptForAWaiter(t *testing.T) {
+// TestSharedReceiveGoesToNextWaiter: if an endpoint ends before it takes a receive that it waits
+// for, the next one gets it.
+func TestSharedReceiveGoesToNextWaiter(t *testing.T) {
 	r := newStar(t, setup{Processes: true}, nd.SharedReceiveQueueConfig{}, 2)
 	r.bothWait(t)
 	first := r.owner.local.endpoint(0).(*Endpoint)
@@ -241,9 +242,9 @@ func TestSharedReceiveKeptForAWaiter(t *testing.T) {
 	r.peers[1].expect(initiatorQueue, success(nd.RequestSend, 1, 8))
 }
 
-// TestLiesToASharedReceiveQueue: what only a sender can mean that knows the
-// receives ends the connection, and takes none.
-func TestLiesToASharedReceiveQueue(t *testing.T) {
+// TestSharedReceiveForgedMessages: a forged message that claims knowledge of the receives ends the
+// connection, and takes none of them.
+func TestSharedReceiveForgedMessages(t *testing.T) {
 	for name, slot := range map[string]shm.Slot{
 		"placed":              {head(sendPlaced, flagFirst|flagLast, 0, 0), 8},
 		"placed and awaited":  {head(sendPlaced, flagFirst|flagLast|flagAwaited, 0, 0), 8},
@@ -262,7 +263,7 @@ func TestLiesToASharedReceiveQueue(t *testing.T) {
 				liar.mu.Lock()
 				liar.conn.out.Push(&slot)
 				liar.mu.Unlock()
-				if over { // the last look at the ring must not believe it either
+				if over { // the last read of the ring must reject it, too
 					owner.terminate(owner.fail("test", nd.ConnectionAborted, "as asked", ""))
 				} else {
 					owner.step()
@@ -276,9 +277,9 @@ func TestLiesToASharedReceiveQueue(t *testing.T) {
 	}
 }
 
-// TestLieInTheMiddleOfASharedReceive: when the connection ends, what the liar
-// says about the receive that its message has taken is not believed.
-func TestLieInTheMiddleOfASharedReceive(t *testing.T) {
+// TestSharedReceiveForgedDuringMessage: when the connection ends, forged statements about the
+// receive that the message has taken have no effect.
+func TestSharedReceiveForgedDuringMessage(t *testing.T) {
 	r := newStar(t, setup{}, nd.SharedReceiveQueueConfig{}, 2)
 	for context := uint64(1); context <= 2; context++ {
 		r.owner.must(order{Do: doReceive, Context: context, Parts: mine(0, 100)})
@@ -299,8 +300,8 @@ func TestLieInTheMiddleOfASharedReceive(t *testing.T) {
 	r.stays(1, 1, 2)
 }
 
-// TestHalfWithAnUnknownKindOfReceives is refused.
-func TestHalfWithAnUnknownKindOfReceives(t *testing.T) {
+// TestPeerStateWithUnknownReceiveKind: such queue-pair state is refused.
+func TestPeerStateWithUnknownReceiveKind(t *testing.T) {
 	p := newPair(t, setup{Unwired: true})
 	p.a.local.endpoint(0).(*Endpoint).half.sharedReceive = 2
 	addr := p.b.must(order{Do: doListen}).Addr

@@ -9,7 +9,7 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// loneQueue is a shared receive queue that no endpoint uses, with some receives.
+// loneQueue is a shared receive queue without endpoints, with some receives.
 func loneQueue(t *testing.T, cfg nd.SharedReceiveQueueConfig, receives int) (*side, *SharedReceiveQueue) {
 	t.Helper()
 	p := newParty(t, newArena(t), "owner", sideOptions{Shared: &cfg}, false)
@@ -22,7 +22,7 @@ func loneQueue(t *testing.T, cfg nd.SharedReceiveQueueConfig, receives int) (*si
 // background starts a call that blocks, and waits until it does.
 func background(t *testing.T, p *Provider, call func() error) <-chan error {
 	t.Helper()
-	waiting := p.sleep.waiting.Load
+	waiting := p.waiters.waiting.Load
 	before, done := waiting(), make(chan error, 1)
 	go func() { done <- call() }()
 	eventually(t, "the call waits", func() bool { return waiting() > before || len(done) > 0 })
@@ -34,12 +34,12 @@ func stillWaits(t *testing.T, done <-chan error) {
 	select {
 	case err := <-done:
 		t.Fatalf("the call has returned (%v)", err)
-	case <-time.After(2 * time.Millisecond): // most mistakes show in this time
+	case <-time.After(2 * time.Millisecond): // most errors show in this time
 	}
 }
 
-// TestSharedReceiveNotify: it returns when messages leave fewer receives than
-// the threshold, and not before; one event ends all calls that wait.
+// TestSharedReceiveNotify: it returns when messages leave fewer receives than the threshold, and
+// not before; one event ends all waiting calls.
 func TestSharedReceiveNotify(t *testing.T) {
 	for _, processes := range []bool{false, true} {
 		r := newStar(t, setup{Processes: processes}, nd.SharedReceiveQueueConfig{Threshold: 4}, 2)
@@ -63,7 +63,7 @@ func TestSharedReceiveNotify(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		if err := q.Notify(r.owner.local.ctx); err != nil { // they are still too few
+		if err := q.Notify(r.owner.local.ctx); err != nil { // there are still too few
 			t.Error(err)
 		}
 		r.owner.must(order{Do: doReceive, Parts: mine(0, 8)})
@@ -71,27 +71,27 @@ func TestSharedReceiveNotify(t *testing.T) {
 	}
 }
 
-// TestSharedReceiveEventIsNotLost on a call that does not look before receives
-// are posted again.
-func TestSharedReceiveEventIsNotLost(t *testing.T) {
+// TestSharedReceiveNotifyLosesNoEvent: a call that checks only after receives were posted again sees
+// the event.
+func TestSharedReceiveNotifyLosesNoEvent(t *testing.T) {
 	s, q := loneQueue(t, nd.SharedReceiveQueueConfig{Threshold: 2}, 2)
 	call := background(t, s.provider, func() error { return q.Notify(s.ctx) })
 	q.mu.Lock()
-	q.head++ // a message takes one
-	event := q.noteEvent(false)
-	q.tail++ // and the program posts another before anybody looks
+	q.head++ // a message takes a receive
+	event := q.countLow(false)
+	q.tail++ // and the program posts another one before the call checks
 	q.mu.Unlock()
 	if !event {
 		t.Fatal("no event")
 	}
-	s.provider.sleep.wake()
+	s.provider.waiters.wake()
 	if err := <-call; err != nil {
 		t.Error(err)
 	}
 }
 
 func TestSharedReceiveNotifyEnds(t *testing.T) {
-	s, q := loneQueue(t, nd.SharedReceiveQueueConfig{}, 1) // a threshold of 0: there is no event
+	s, q := loneQueue(t, nd.SharedReceiveQueueConfig{}, 1) // with a threshold of 0 there are no events
 	ctx, cancel := context.WithCancel(s.ctx)
 	call := background(t, s.provider, func() error { return q.Notify(ctx) })
 	other := background(t, s.provider, func() error { return q.Notify(s.ctx) })
@@ -101,7 +101,7 @@ func TestSharedReceiveNotifyEnds(t *testing.T) {
 	if wantStatus(t, err, nd.Canceled); !errors.Is(err, context.Canceled) {
 		t.Errorf("the error does not name its cause: %v", err)
 	}
-	if err := q.Modify(0, 2); err != nil { // the receives are too few from now on
+	if err := q.Modify(0, 2); err != nil { // there are too few receives from now on
 		t.Error(err)
 	}
 	if err := <-other; err != nil {
@@ -121,8 +121,7 @@ func TestSharedReceiveNotifyEnds(t *testing.T) {
 	wantStatus(t, q.Modify(0, 0), nd.InvalidHandle)
 }
 
-// TestSharedReceiveModify keeps the receives in order, and changes nothing when
-// it fails.
+// TestSharedReceiveModify keeps the receives in order, and changes nothing when it fails.
 func TestSharedReceiveModify(t *testing.T) {
 	r := newStar(t, setup{}, nd.SharedReceiveQueueConfig{Depth: 4}, 1)
 	q := r.queue()
@@ -161,7 +160,7 @@ func TestSharedReceiveModify(t *testing.T) {
 	if err := q.Modify(1, 0); err != nil {
 		t.Fatal(err)
 	}
-	wantStatus(t, q.Receive(9, nil), nd.NoMoreEntries) // that of context 107 is there
+	wantStatus(t, q.Receive(9, nil), nd.NoMoreEntries) // the one of context 107 is queued
 	take(107, 1)
 }
 
@@ -213,16 +212,16 @@ func TestSharedReceiveParameters(t *testing.T) {
 		}
 	}
 	wantStatus(t, s.endpoint(0).Receive(1, nil), nd.InvalidDeviceRequest)
-	wantStatus(t, q.Receive(1, make([]nd.SGE, leastSGE+1)), nd.DataOverrun)
+	wantStatus(t, q.Receive(1, make([]nd.SGE, minGrantedSGE+1)), nd.DataOverrun)
 	group, mask, err := q.NotifyAffinity()
 	if err != nil || group != 0 || mask == 0 {
 		t.Errorf("processors %#x of group %d, %v", mask, group, err)
 	}
 }
 
-// TestSharedReceiveQueueOutlivesItsClose: it serves its endpoints, and no new
-// ones, until they are closed.
-func TestSharedReceiveQueueOutlivesItsClose(t *testing.T) {
+// TestSharedReceiveQueueServesAfterClose: it serves its endpoints until they are closed, and no
+// new ones.
+func TestSharedReceiveQueueServesAfterClose(t *testing.T) {
 	r := newStar(t, setup{}, nd.SharedReceiveQueueConfig{}, 1)
 	q, s := r.queue(), r.owner.local
 	r.owner.must(order{Do: doReceive, Context: 1, Parts: mine(0, 100_000)})
@@ -236,8 +235,8 @@ func TestSharedReceiveQueueOutlivesItsClose(t *testing.T) {
 	r.peers[0].expect(initiatorQueue, success(nd.RequestSend, 1, 100_000))
 }
 
-// TestSharedReceiveAfterTheProvider does not touch an arena that may be gone.
-func TestSharedReceiveAfterTheProvider(t *testing.T) {
+// TestSharedReceiveAfterProviderClose: calls do not access an arena that may be unmapped.
+func TestSharedReceiveAfterProviderClose(t *testing.T) {
 	s, q := loneQueue(t, nd.SharedReceiveQueueConfig{}, 0)
 	call := background(t, s.provider, func() error { return q.Notify(s.ctx) })
 	if err := s.provider.Close(); err != nil {

@@ -8,16 +8,16 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// star is an owner of a shared receive queue, and peers: endpoint i of the owner
-// is connected with endpoint 0 of peer i.
+// star is an owner of a shared receive queue and its peers. Endpoint i of the owner is connected
+// with endpoint 0 of peer i.
 type star struct {
 	setup
 	owner *party
 	peers []*party
 }
 
-// newStar makes one with as many peers. With s.Processes the peers are processes
-// of their own. The first executor and memory of s are the owner's.
+// newStar makes a star with a number of peers. With s.Processes the peers are processes of their
+// own. The first executor and memory of s are the owner's.
 func newStar(t testing.TB, s setup, cfg nd.SharedReceiveQueueConfig, peers int) *star {
 	t.Helper()
 	r := &star{setup: s}
@@ -55,8 +55,7 @@ func (r *star) connect(i int, listener reply) {
 
 func (r *star) queue() *SharedReceiveQueue { return r.owner.local.shared.(*SharedReceiveQueue) }
 
-// onEveryStar runs a test with every executor and memory, within a process and
-// across several.
+// onEveryStar runs a test with every executor and memory, within a process and across several.
 func onEveryStar(t *testing.T, s setup, peers int, test func(t *testing.T, r *star)) {
 	t.Helper()
 	runEach(t, everySetup(s), func(t *testing.T, s setup) { test(t, newStar(t, s, nd.SharedReceiveQueueConfig{}, peers)) })
@@ -68,11 +67,12 @@ func of(i int, r nd.Result) nd.Result {
 	return r
 }
 
-// impatient ends plain Sends soon; those to a shared receive queue wait for ever.
+// impatient is an option with which plain Sends fail soon; those to a shared receive queue wait
+// without limit.
 var impatient = sideOptions{Options: Options{ReceiveTimeout: time.Millisecond}}
 
-// TestSharedReceive: each message takes the oldest receive, whichever endpoint
-// it comes in on, and its result shows that endpoint.
+// TestSharedReceive: each message takes the oldest receive, at any endpoint, and its result
+// shows that endpoint.
 func TestSharedReceive(t *testing.T) {
 	onEveryStar(t, setup{Both: impatient}, 2, func(t *testing.T, r *star) {
 		for _, n := range []int{0, 1, 8, 47, 48, 49, 1000, 60_000} {
@@ -90,7 +90,7 @@ func TestSharedReceive(t *testing.T) {
 				}
 			}
 		}
-		// The other direction is as always.
+		// The other direction has no shared queue.
 		for i, p := range r.peers {
 			p.must(order{Do: doReceive, Context: 5, Parts: mine(0, 100)})
 			r.owner.must(order{Do: doSend, Endpoint: i, Context: 6, Parts: mine(0, 100)})
@@ -100,9 +100,9 @@ func TestSharedReceive(t *testing.T) {
 	})
 }
 
-// TestSharedReceiveComesLate: a message waits for a receive without limit, and
-// what was posted after it waits with it.
-func TestSharedReceiveComesLate(t *testing.T) {
+// TestSharedReceivePostedLate: a message waits for a receive without limit, and later requests
+// wait with it.
+func TestSharedReceivePostedLate(t *testing.T) {
 	onEveryStar(t, setup{Both: impatient}, 1, func(t *testing.T, r *star) {
 		p := r.peers[0]
 		for i, n := range []int{0, 8, 48, 49, 1000, 200_000} {
@@ -113,7 +113,7 @@ func TestSharedReceiveComesLate(t *testing.T) {
 			p.must(order{Do: doSend, Context: context, Parts: mine(0, n)})
 			p.must(order{Do: doWrite, Context: context, Parts: mine(n, 16), Far: at(r.owner.memory, n)})
 			p.must(order{Do: doRead, Context: context, Parts: mine(250_000, 8), Far: r.owner.memory})
-			time.Sleep(5 * time.Millisecond) // the time-out of a plain Send is a fifth of it
+			time.Sleep(5 * time.Millisecond) // five times the time-out of a plain Send
 			p.nothing(initiatorQueue)
 			r.owner.nothing(receiveQueue)
 			if r.owner.sum(0, n, 16) != before {
@@ -129,9 +129,9 @@ func TestSharedReceiveComesLate(t *testing.T) {
 	})
 }
 
-// TestSharedReceiveLetsTheEngineSleep: nobody has to look again and again at
-// messages that wait for a receive, however many they are.
-func TestSharedReceiveLetsTheEngineSleep(t *testing.T) {
+// TestSharedReceiveLetsEngineSleep: the engine does not poll messages that wait for a
+// receive, however many there are.
+func TestSharedReceiveLetsEngineSleep(t *testing.T) {
 	for name, n := range map[string]int{"one small": 1, "more than the ring takes": 300} {
 		for _, private := range []bool{false, true} {
 			for _, size := range []int{8, 200_000} {
@@ -144,10 +144,10 @@ func TestSharedReceiveLetsTheEngineSleep(t *testing.T) {
 					}
 					for _, side := range []*side{r.owner.local, p.local} {
 						eventually(t, "nothing moves any more", func() bool {
-							return r.owner.local.provider.progress() == still && p.local.provider.progress() == still
+							return r.owner.local.provider.progressAll() == still && p.local.provider.progressAll() == still
 						})
-						// It is so for a moment while somebody else looks.
-						eventually(t, "the engine does not look again and again", func() bool { return !side.provider.restless() })
+						// It can be armed for a moment while another goroutine drives the endpoint.
+						eventually(t, "the engine does not look again and again", func() bool { return !side.provider.needsPolling() })
 					}
 					for i := range n {
 						r.owner.must(order{Do: doReceive, Context: uint64(i), Parts: mine(0, size)})
@@ -160,9 +160,9 @@ func TestSharedReceiveLetsTheEngineSleep(t *testing.T) {
 	}
 }
 
-// TestSharedReceiveWakesTheEngine: a receive that a message waits for is noticed
-// by a process that neither polls nor waits.
-func TestSharedReceiveWakesTheEngine(t *testing.T) {
+// TestSharedReceiveWakesEngine: a process that neither polls nor waits notices a receive for
+// which a message waits.
+func TestSharedReceiveWakesEngine(t *testing.T) {
 	r := newStar(t, setup{}, nd.SharedReceiveQueueConfig{}, 1)
 	bell := r.owner.local.member.Engine()
 	const n = 20
@@ -188,9 +188,9 @@ func TestSharedReceiveWakesTheEngine(t *testing.T) {
 	}
 }
 
-// TestSharedReceiveInTheMiddle: large messages of several peers arrive at the
-// same time, each in the receive that it took.
-func TestSharedReceiveInTheMiddle(t *testing.T) {
+// TestSharedReceiveLargeMessages: large messages of several peers arrive at the same time, each in
+// the receive that it took.
+func TestSharedReceiveLargeMessages(t *testing.T) {
 	const n, rounds = 1 << 20, 8
 	onEveryStar(t, setup{Both: sideOptions{Size: 4 * n}}, 3, func(t *testing.T, r *star) {
 		var sums [3]uint64
@@ -233,15 +233,15 @@ func TestSharedReceiveInTheMiddle(t *testing.T) {
 	})
 }
 
-// TestSharedReceiveIsFair: an endpoint that always has messages leaves receives
-// to the others.
-func TestSharedReceiveIsFair(t *testing.T) {
+// TestSharedReceiveFairness: an endpoint with a steady stream of messages does not starve the
+// others.
+func TestSharedReceiveFairness(t *testing.T) {
 	r := newStar(t, setup{}, nd.SharedReceiveQueueConfig{}, 3)
 	var waiting [3]int
 	wait := func(what string, endpoints int) {
 		t.Helper()
 		eventually(t, what, func() bool {
-			r.owner.local.provider.progress()
+			r.owner.local.provider.progressAll()
 			r.queue().mu.Lock()
 			defer r.queue().mu.Unlock()
 			return len(r.queue().waiting) == endpoints
@@ -260,7 +260,7 @@ func TestSharedReceiveIsFair(t *testing.T) {
 				left++
 			}
 		}
-		wait("whoever has a message waits", left) // else it is nobody's turn
+		wait("whoever has a message waits", left) // otherwise no endpoint waits for its turn
 		r.owner.must(order{Do: doReceive, Context: uint64(k), Parts: mine(0, 8)})
 		res := r.owner.results(receiveQueue, 1)[0]
 		waiting[res.EndpointContext-endpointContext(0)]++
@@ -275,8 +275,8 @@ func TestSharedReceiveIsFair(t *testing.T) {
 	}
 }
 
-// TestSharedReceiveHotPath: neither a receive that is there in time nor one that
-// is waited for costs an allocation.
+// TestSharedReceiveHotPath: neither a receive that is posted in time nor one that a message
+// waits for costs an allocation.
 func TestSharedReceiveHotPath(t *testing.T) {
 	for _, executor := range []Executor{Auto, Target} {
 		for _, n := range []int{0, 48, 4096, 100_000} {

@@ -4,23 +4,23 @@
  * Two sides share a record, which is the active side's memory, and a half each, which is that side's memory. Either side
  * ends the connection by force or in good order, either process may die at any step, and in the end all three are freed.
  *
- *	a side that ends it (terminate, hangUp)        a side that sends, or copies by itself
- *	---------------------------------------        --------------------------------------
- *	state := aborted, or left[me] := 1             slot := message          hazard := token
- *	settle: the peer's hazard is set? try again    state open, left 0?      state open, left 0?
- *	        HeavyForAll                              it is delivered        copy
- *	        take what lies in the peer's ring                               hazard := 0
+ *	a side that ends it (terminate, beginDisconnect)   a side that sends, or copies by itself
+ *	------------------------------------------------   --------------------------------------
+ *	state := aborted, or left[me] := 1                 slot := message          hazard := token
+ *	finishTeardown: the peer's hazard set? try again   state open, left 0?      state open, left 0?
+ *	        HeavyForAll                                it is delivered          copy
+ *	        take what lies in the peer's ring                                   hazard := 0
  *	        cancel the rest
- *	letGo:  detached[me] := leftHalf, unless the end in good order is being waited for
- *	finish: passive: wait for leftHalf of the active side, detached := leftRecord
+ *	detachIfDone: detached[me] := leftHalf, unless a graceful disconnect is in progress
+ *	release: passive: wait for leftHalf of the active side, detached := leftRecord
  *	        active: wait for leftRecord of the passive side, free the record
  *	free:   free the half
  *
- * A death is seen, then each survivor loses the connection (lost), settles and lets go (peerDied, bereaved), and
+ * A death is seen, then each survivor loses the connection (lost), settles and lets go (peerDied, handlePeerDeath), and
  * acknowledges; then the dead one's memory is given back, in one step here. How that works is in reclaim.pml.
  *
  * ep.mu, Provider.mu and connection.mu are locks of a process. Each side has three threads: one with its endpoint, one
- * that does its chores, and its patrol.
+ * that does its deferred work, and its housekeeper.
  *
  * The store to the slot is a plain one (Producer.Relax), which waits in the store buffer of its process. The other stores
  * here are atomic operations, but for that which clears the hazard: the owner only waits longer if that is late.
@@ -153,8 +153,8 @@ inline look() {
 	d_step { FAR; found[me] = slot[1 - me] }
 }
 
-/* Endpoint.sweep, and what follows it in settle. It may have to be tried again. */
-inline settle() {
+/* Endpoint.releasePeerState, and what follows it in finishTeardown. It may have to be tried again. */
+inline finishTeardown() {
 	if
 	:: !swept[me] ->
 #ifdef NO_HAZARD
@@ -192,7 +192,7 @@ inline settle() {
 #define SETTLED	settled[me]
 #endif
 
-/* Endpoint.letGo, and connection.detach but for its chore. */
+/* Endpoint.detachIfDone, and connection.detach but for its deferred work. */
 inline letgonow() {
 	if
 	:: SETTLED && OVER && !letgo[me] ->
@@ -209,10 +209,10 @@ inline terminate() {
 	heavyforall();
 #endif
 	WRITE(aborted = true);
-	settle()
+	finishTeardown()
 }
 
-/* Endpoint.hangUp. */
+/* Endpoint.beginDisconnect. */
 inline hangup() {
 	byPeer = now[me] == peergone;
 	now[me] = closing;
@@ -220,7 +220,7 @@ inline hangup() {
 	heavyforall();
 #endif
 	WRITE(left[me] = true);
-	settle();
+	finishTeardown();
 	if :: byPeer -> part() :: else fi;
 	byPeer = false
 }
@@ -251,7 +251,7 @@ inline step() {
 			:: ended ->
 				now[me] = failed;
 				d_step { FAR };		/* the reason that the peer has left */
-				settle()
+				finishTeardown()
 			:: else
 			fi
 		:: else
@@ -307,13 +307,13 @@ proctype Endpoint(byte me) {
 #endif
 		:: LOCK(UP) -> terminate(); UNLOCK
 		:: LOCK(UP && (left[1 - me] && now[me] != peergone || aborted || GONE)) -> step(); UNLOCK
-		:: LOCK((!UP || now[me] == closing) && !settled[me] && (!hazard[1 - me] || GONE)) -> settle(); UNLOCK
+		:: LOCK((!UP || now[me] == closing) && !settled[me] && (!hazard[1 - me] || GONE)) -> finishTeardown(); UNLOCK
 		:: !UP && settled[me] -> break
 		od
 	} unless { dead[me] }
 }
 
-/* ---- The chores ------------------------------------------------------------------------------------------------ */
+/* ---- Deferred work ------------------------------------------------------------------------------------------------ */
 
 #if defined(FREE_AT_ONCE)
 #define PARTED	true
@@ -337,7 +337,7 @@ proctype Chores(byte me) {
 endKept:
 	letgo[me];
 	{
-		/* connection.finish */
+		/* connection.release */
 		do
 		:: d_step { theirs = detached[1 - me]; was = record };
 			if
@@ -398,7 +398,7 @@ proctype Connector(byte me) {
 }
 
 #ifdef MORTAL
-/* Provider.letGo for the other side, and the acknowledgement. */
+/* Provider.releaseDead for the other side, and the acknowledgement. */
 proctype Patrol(byte me) {
 	byte n;
 	bool open, wait, leftnow, ended, mine;
@@ -411,7 +411,7 @@ endWell:
 			lost[me] = true;
 #ifndef NO_BEREAVED
 			LOCK(true);
-			if :: !UP -> settle() :: now[me] == closing -> settle() :: else fi;
+			if :: !UP -> finishTeardown() :: now[me] == closing -> finishTeardown() :: else fi;
 			step();
 			UNLOCK
 #endif

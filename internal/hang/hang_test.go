@@ -274,9 +274,9 @@ func TestFindingsOfAHugeCircle(t *testing.T) {
 
 const answer = `goroutine 1 gp=0xc000002380 m=3 mp=0xc000080008 [chan receive, 2 minutes, locked to thread]:
 github.com/softnd/softnd/endpoint.(*Provider).park(0xc0001, {0x1, 0x2})
-	/src/endpoint/wait.go:1 +0x1d
+	/src/endpoint/progress_wait.go:1 +0x1d
 github.com/softnd/softnd/endpoint.(*CompletionQueue).Wait(0xc0001, {0x1, 0x2})
-	/src/endpoint/completion.go:1 +0x1d
+	/src/endpoint/cq.go:1 +0x1d
 main.(*solver).exchange(0xc000012345)
 	/src/main.go:17 +0x1d
 main.main()
@@ -284,7 +284,7 @@ main.main()
 
 goroutine 7 [select]:
 github.com/softnd/softnd/endpoint.(*engine).run(0xc00)
-	/src/engine.go:1 +0x1
+	/src/progress_engine.go:1 +0x1
 
 goroutine 9 [running]:
 main.work.func1()
@@ -304,7 +304,7 @@ func TestStacks(t *testing.T) {
 	got := strings.Join(p.stackLines(), "\n")
 	const want = `stack of ranks 0-1, chan receive:
   github.com/softnd/softnd/endpoint.(*CompletionQueue).Wait
-  	/src/endpoint/completion.go:1
+  	/src/endpoint/cq.go:1
   main.(*solver).exchange
   	/src/main.go:17
   main.main
@@ -377,8 +377,8 @@ func TestLook(t *testing.T) {
 
 // A goroutine that waits in softnd may be found spinning or yielding: it does not compute.
 func TestComputes(t *testing.T) {
-	const waiting = "goroutine 1 [runnable]:\ngithub.com/softnd/softnd/endpoint.(*Provider).hover(0xc0)\n\t/src/wait.go:1\n" +
-		"github.com/softnd/softnd/endpoint.(*Provider).wait(0xc0)\n\t/src/wait.go:2\nmain.main()\n\t/src/main.go:3"
+	const waiting = "goroutine 1 [runnable]:\ngithub.com/softnd/softnd/endpoint.(*Provider).spin(0xc0)\n\t/src/progress_wait.go:1\n" +
+		"github.com/softnd/softnd/endpoint.(*Provider).wait(0xc0)\n\t/src/progress_wait.go:2\nmain.main()\n\t/src/main.go:3"
 	const computing = "goroutine 2 [running]:\nmain.compute()\n\t/src/main.go:4"
 	for stacks, want := range map[string]bool{waiting: false, computing: true, waiting + "\n\n" + computing: true} {
 		r := rank{stacks: readStacks([]byte(stacks))}

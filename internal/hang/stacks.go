@@ -34,7 +34,7 @@ var patterns = sync.OnceValue(func() (p struct{ head, arguments, offset, creator
 // ours are goroutines of softnd itself and of the runtime, which say nothing about
 // the program.
 var ours = []string{
-	"endpoint.(*engine).run", "endpoint.(*patrol).run", "shm.(*Member).watch", "shm.(*Fabric).serve",
+	"endpoint.(*engine).run", "endpoint.(*housekeeper).run", "shm.(*Member).watch", "shm.(*Fabric).serve",
 	"endpoint.(*Provider).park.", "os/signal.loop", "os/signal.signal_recv",
 }
 
