@@ -80,38 +80,22 @@ func (p *page) complete() error {
 	return nil
 }
 
-// read looks into the source of the model, of the suite and of the tests.
+// read reads the source of the model, of the suite and of the tests.
 func (p *page) read(root string) error {
-	t, err := list(root)
+	sources, err := load(root)
 	if err != nil {
 		return err
 	}
-	model, err := t.parse(modelPath)
-	if err != nil {
-		return err
-	}
-	p.parts = parts(model)
-	suite, err := t.load(suitePath)
-	if err != nil {
-		return err
-	}
+	p.parts = parts(sources[modelPath].files)
 	var known []string
 	for _, s := range ndtest.Scenarios() {
 		known = append(known, s.ID)
 	}
-	if p.uses, err = suite.rows(known); err != nil {
+	if p.uses, err = sources[suitePath].rows(known); err != nil {
 		return err
 	}
-	for _, tested := range []struct{ path, short string }{{providerPath, "endpoint"}, {modelPath, "nd"}} {
-		s, err := t.load(withTests(tested.path))
-		if err != nil {
-			return err
-		}
-		p.tests = append(p.tests, s.tests(tested.short)...)
-		if tested.path == modelPath {
-			p.callers = s.callers()
-		}
-	}
+	p.tests = append(sources[withTests(providerPath)].tests("endpoint"), sources[withTests(modelPath)].tests("nd")...)
+	p.callers = sources[withTests(modelPath)].callers()
 	return nil
 }
 

@@ -40,7 +40,7 @@ func many() (list []scenario) {
 func numbered(format string, n int) string { return format }
 `
 
-// checked checks the types of a package of one file, which may import package nd.
+// checked type-checks a package of one file, which may import package nd.
 func checked(t *testing.T, path, text string, nd *types.Package) (*source, *types.Package) {
 	t.Helper()
 	fset := token.NewFileSet()
@@ -48,11 +48,16 @@ func checked(t *testing.T, path, text string, nd *types.Package) (*source, *type
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := check(fset, path, []*ast.File{f}, only{nd})
+	info := &types.Info{
+		Uses: make(map[*ast.Ident]types.Object), Defs: make(map[*ast.Ident]types.Object), Types: make(map[ast.Expr]types.TypeAndValue),
+	}
+	files := []*ast.File{f}
+	conf := types.Config{Importer: only{nd}}
+	pkg, err := conf.Check(path, fset, files, info)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return s, s.info.Defs[f.Decls[len(f.Decls)-1].(*ast.FuncDecl).Name].Pkg()
+	return newSource(fset, files, pkg, info), pkg
 }
 
 // only imports one package, whatever is asked for.

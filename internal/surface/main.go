@@ -1,0 +1,55 @@
+// Surface checks the packages for people who extend softnd: shm, window, endpoint, launcher, bench and the packages below
+// bench. It lists their exported identifiers that no other package uses, and exits with 1 if there are any.
+//
+//	go run ./internal/surface          lists them, one in a line
+//	go run ./internal/surface -count   counts the exported identifiers of each package
+//
+// An identifier is used if another package or its tests mention it. These count as used, too:
+//
+//   - methods with which a type implements an interface of another package
+//   - types in the signature of a used identifier
+//   - methods of a used interface
+//   - fields with a tag
+//
+// The count is that of top-level identifiers and of exported methods of exported types, without fields.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"os"
+)
+
+func main() {
+	count := flag.Bool("count", false, "count the exported identifiers of each package")
+	flag.Parse()
+	unused, err := run(os.Stdout, ".", *count)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "surface:", err)
+		os.Exit(2)
+	}
+	if unused > 0 {
+		os.Exit(1)
+	}
+}
+
+// run writes the list or the counts of the module in dir, and returns the number of unused identifiers in the list.
+func run(out io.Writer, dir string, count bool) (unused int, err error) {
+	m, err := load(dir)
+	if err != nil {
+		return 0, err
+	}
+	if count {
+		m.printCounts(out)
+		return 0, nil
+	}
+	m.findUses()
+	for _, d := range m.decls {
+		if !d.isUsed {
+			fmt.Fprintf(out, "%s: %s: no other package uses it: unexport or delete it\n", m.place(d.obj), d.name)
+			unused++
+		}
+	}
+	return unused, nil
+}
