@@ -95,7 +95,7 @@ func (a *Adapter) CreateMemoryRegion(ctx context.Context) (nd.MemoryRegion, erro
 	if err := a.beginCall(ctx, op); err != nil {
 		return nil, err
 	}
-	defer a.provider.waiters.endCall()
+	defer a.provider.waiters.EndCall()
 	r, err := a.space.NewRegion()
 	if err != nil {
 		return nil, a.allocError(op, err)
@@ -136,7 +136,7 @@ func (a *Adapter) Allocate(ctx context.Context, size int, flags nd.RegionFlags) 
 	if err := a.beginCall(ctx, op); err != nil {
 		return nil, err
 	}
-	defer a.provider.waiters.endCall()
+	defer a.provider.waiters.EndCall()
 	r, err := a.CreateMemoryRegion(ctx)
 	if err != nil {
 		return nil, err
@@ -164,7 +164,7 @@ func (a *Adapter) CreateMemoryWindow(ctx context.Context) (nd.MemoryWindow, erro
 	if err := a.beginCall(ctx, op); err != nil {
 		return nil, err
 	}
-	defer a.provider.waiters.endCall()
+	defer a.provider.waiters.EndCall()
 	w, err := a.space.NewWindow()
 	if err != nil {
 		return nil, a.allocError(op, err)
@@ -198,7 +198,7 @@ func (a *Adapter) checkUsable(ctx context.Context, op string) error {
 	if a.closed.Load() {
 		return a.fail(op, nd.InvalidHandle, "the adapter is closed", "open it again")
 	}
-	if a.provider.waiters.closed.Load() {
+	if a.provider.waiters.IsClosed() {
 		return a.closedProviderError(op)
 	}
 	if ctx.Err() != nil {
@@ -214,7 +214,7 @@ func (a *Adapter) beginCall(ctx context.Context, op string) error {
 	if err := a.checkUsable(ctx, op); err != nil {
 		return err
 	}
-	if !a.provider.waiters.beginCall() {
+	if !a.provider.waiters.BeginCall() {
 		return a.closedProviderError(op)
 	}
 	return nil

@@ -29,7 +29,7 @@ func (p *Provider) ResolveRoute(remote netip.Addr) (netip.Addr, error) {
 	if !ok {
 		return fail(nd.InvalidAddress, "not an address of this arena", "use an address that a peer got from QueryAddressList")
 	}
-	if p.waiters.closed.Load() {
+	if p.waiters.IsClosed() {
 		return fail(nd.InvalidHandle, "the provider is closed", "")
 	}
 	if _, err := p.arena.PeerInSlot(slot); err != nil {

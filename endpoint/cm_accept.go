@@ -35,10 +35,10 @@ func (c *Connector) Accept(ctx context.Context, endpoint nd.Endpoint, params nd.
 		return err
 	}
 	p := c.adapter.provider
-	if !p.waiters.beginCall() { // Provider.Close blocks until the call ends
+	if !p.waiters.BeginCall() { // Provider.Close blocks until the call ends
 		return canceled(ctx, errClosed, op, "connector")
 	}
-	defer p.waiters.endCall()
+	defer p.waiters.EndCall()
 	conn, err := c.startAccept(ep, params)
 	if err != nil {
 		return err

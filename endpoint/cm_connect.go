@@ -19,10 +19,10 @@ func (c *Connector) Connect(ctx context.Context, endpoint nd.Endpoint, addr neti
 func (c *Connector) connect(ctx context.Context, endpoint nd.Endpoint, from *SharedAddress, addr netip.AddrPort, params nd.ConnectParams) error {
 	const op = "connect"
 	p := c.adapter.provider
-	if !p.waiters.beginCall() { // Provider.Close blocks until the call ends
+	if !p.waiters.BeginCall() { // Provider.Close blocks until the call ends
 		return canceled(ctx, errClosed, op, "connector")
 	}
-	defer p.waiters.endCall()
+	defer p.waiters.EndCall()
 	conn, err := c.startConnect(ctx, endpoint, from, addr, params)
 	if err != nil {
 		return err

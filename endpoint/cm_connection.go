@@ -263,10 +263,10 @@ func (c *connection) detach() {
 		return
 	}
 	c.detached = true
-	if !c.provider.waiters.beginCall() { // release uses the arena
+	if !c.provider.waiters.BeginCall() { // release uses the arena
 		return // the member's departure frees everything
 	}
-	defer c.provider.waiters.endCall()
+	defer c.provider.waiters.EndCall()
 	c.writeRecord(func() { c.record.detached[c.side].Store(leftHalf) }) // ORDER detached: pairs with the load in release
 	c.peer.Ring()
 	c.provider.runOrDefer(c.release)

@@ -113,10 +113,10 @@ func (c *Connector) Close() error {
 	if err := p.postponed("connector", c.Close); err != nil {
 		return err
 	}
-	if !p.waiters.beginCall() {
+	if !p.waiters.BeginCall() {
 		return nil // the member's departure frees all that it owned
 	}
-	defer p.waiters.endCall()
+	defer p.waiters.EndCall()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
@@ -126,7 +126,7 @@ func (c *Connector) Close() error {
 	switch c.phase {
 	case phaseConnecting:
 		c.conn.transition(connWithdrawn, connRequested, connAccepted) // Connect returns and cleans up
-		p.waiters.wake()
+		p.waiters.Wake()
 		return nil
 	case phaseAccepted:
 		c.withdraw(nil)
@@ -134,7 +134,7 @@ func (c *Connector) Close() error {
 		c.conn.refuse()
 	case phaseAccepting:
 		c.conn.transition(connAborted, connAccepted)
-		p.waiters.wake()
+		p.waiters.Wake()
 	case phaseConnected:
 		c.ep.mu.Lock()
 		c.ep.terminate(c.ep.fail("close", nd.ConnectionAborted, "the connector was closed", ""))

@@ -189,7 +189,7 @@ func (l *Listener) PauseEvents(pause bool) error {
 	}
 	l.paused = pause
 	l.matchRequests()
-	l.adapter.provider.waiters.wake()
+	l.adapter.provider.waiters.Wake()
 	return nil
 }
 
@@ -217,7 +217,7 @@ func (l *Listener) close() {
 		t.closed = true
 	}
 	l.queue, l.calls = nil, nil
-	l.adapter.provider.waiters.wake()
+	l.adapter.provider.waiters.Wake()
 }
 
 func (l *Listener) fail(op string, s nd.Status, detail, next string) error {
@@ -275,7 +275,7 @@ func (p *Provider) handleRequest(r *record, off shm.Offset) {
 	if l == nil || !l.enqueue(c) {
 		c.refuse()
 	}
-	p.waiters.wake()
+	p.waiters.Wake()
 }
 
 // hasRequest reports whether a peer's request is being handled already.

@@ -120,7 +120,7 @@ func (ep *Endpoint) tearDown() {
 			return false
 		}
 		ep.drains.Add(-1)
-		ep.provider.waiters.wake()
+		ep.provider.waiters.Wake()
 		return true
 	})
 }
@@ -232,7 +232,7 @@ func (ep *Endpoint) releaseWhenDrained(l window.Loan, token nd.Token) {
 		}
 		l.Release()
 		ep.drains.Add(-1)
-		ep.provider.waiters.wake()
+		ep.provider.waiters.Wake()
 		return true
 	})
 }
@@ -302,10 +302,10 @@ func (ep *Endpoint) Close() error {
 	if err := ep.provider.postponed(ep.String(), ep.Close); err != nil {
 		return err
 	}
-	if !ep.provider.waiters.beginCall() {
+	if !ep.provider.waiters.BeginCall() {
 		return nil // the provider has closed it
 	}
-	defer ep.provider.waiters.endCall()
+	defer ep.provider.waiters.EndCall()
 	ep.close()
 	return nil
 }

@@ -285,7 +285,7 @@ func (q *CompletionQueue) push(r *nd.Result, a *slotCounter, solicited bool) {
 	}
 	q.mu.Unlock()
 	asym.Light() // ORDER asleep: between the store of the result and the load in Wake
-	q.provider.waiters.wake()
+	q.provider.waiters.Wake()
 }
 
 // pushSuccess is push for a successful, unsolicited result of ep.
@@ -300,7 +300,7 @@ func (q *CompletionQueue) pushSuccess(ep *Endpoint, request uint64, k nd.Request
 	e.header, e.request = uint64(k)|uint64(n)<<32, request
 	asym.Store(&q.tail, tail+1) // ORDER queue-tail: pairs with the load in pop
 	asym.Light()                // ORDER asleep: between the store of the result and the load in Wake
-	q.provider.waiters.wake()
+	q.provider.waiters.Wake()
 }
 
 // makeShared ends the time in which soleEndpoint adds results without the queue's lock. This is
@@ -428,7 +428,7 @@ func (q *CompletionQueue) Close() error {
 	q.closed = true
 	q.unusable.Store(true)
 	q.head.Store(q.tail.Load())
-	q.provider.waiters.wake()
+	q.provider.waiters.Wake()
 	q.endNotifyCalls()
 	q.closeDescriptor()
 	return nil

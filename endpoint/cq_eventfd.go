@@ -30,7 +30,7 @@ func (q *CompletionQueue) EventFD() (int, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	switch {
-	case q.closed || q.provider.waiters.closed.Load():
+	case q.closed || q.provider.waiters.IsClosed():
 		return noDescriptor, q.fail(op, nd.InvalidHandle, "the queue or its provider is closed", "create another")
 	case q.fd != noDescriptor:
 		return q.fd, nil

@@ -78,7 +78,7 @@ func (q *CompletionQueue) endNotifyCalls() {
 	for len(q.calls) > 0 {
 		oldest := q.calls[0]
 		oldest.mayReturn = true
-		q.provider.waiters.wake()
+		q.provider.waiters.Wake()
 		for len(q.calls) > 0 && q.calls[0] == oldest {
 			q.callEnded.Wait()
 		}
@@ -149,7 +149,7 @@ func (q *CompletionQueue) releaseNotifyCalls() {
 			w.released = true
 		}
 		q.calls = nil
-		q.provider.waiters.wake()
+		q.provider.waiters.Wake()
 	}
 }
 

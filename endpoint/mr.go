@@ -44,10 +44,10 @@ func (r *MemoryRegion) Register(ctx context.Context, buf []byte, flags nd.Region
 	case ctx.Err() != nil:
 		return nd.CanceledError(ctx, op, "memory region")
 	}
-	if !r.adapter.provider.waiters.beginCall() {
+	if !r.adapter.provider.waiters.BeginCall() {
 		return r.fail(op, nd.InvalidHandle, "the provider is closed", "")
 	}
-	defer r.adapter.provider.waiters.endCall()
+	defer r.adapter.provider.waiters.EndCall()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed.Load() {
@@ -65,10 +65,10 @@ func (r *MemoryRegion) Register(ctx context.Context, buf []byte, flags nd.Region
 func (r *MemoryRegion) Deregister(ctx context.Context) error {
 	const op = "deregister"
 	p := r.adapter.provider
-	if !p.waiters.beginCall() {
+	if !p.waiters.BeginCall() {
 		return r.fail(op, nd.InvalidHandle, "the provider is closed", "")
 	}
-	defer p.waiters.endCall()
+	defer p.waiters.EndCall()
 	p.settleDeliveries(r.adapter)
 	p.runDeferred() // it may release a window
 	r.mu.Lock()
@@ -111,7 +111,7 @@ func (r *MemoryRegion) revoke() (drained <-chan struct{}, err error) {
 		}
 		r.region.Release()
 		close(done)
-		p.waiters.wake()
+		p.waiters.Wake()
 		return true
 	})
 	return done, nil
@@ -167,10 +167,10 @@ func (r *MemoryRegion) CloseContext(ctx context.Context) error {
 	again := r.closed.Swap(true) // under the lock: a call that has found the region open completes first
 	r.mu.Unlock()
 	p := r.adapter.provider
-	if !p.waiters.beginCall() {
+	if !p.waiters.BeginCall() {
 		return nil // the member's departure frees all that it owned
 	}
-	defer p.waiters.endCall()
+	defer p.waiters.EndCall()
 	r.region.Retire(func() { p.deferWork(r.finishClose) })
 	p.settleDeliveries(r.adapter)
 	p.runDeferred() // it may release a window
@@ -197,7 +197,7 @@ func (r *MemoryRegion) finishClose() bool {
 	wasHeld := r.closeBlocked
 	defer func() {
 		if r.closeDone || r.closeBlocked && !wasHeld {
-			r.adapter.provider.waiters.wake() // Close waits for this
+			r.adapter.provider.waiters.Wake() // Close waits for this
 		}
 	}()
 	drained, err := r.revoke()
@@ -262,10 +262,10 @@ func (w *MemoryWindow) CloseContext(ctx context.Context) error {
 	}
 	again := w.closed.Swap(true)
 	p := w.adapter.provider
-	if !p.waiters.beginCall() {
+	if !p.waiters.BeginCall() {
 		return nil // the member's departure frees all that it owned
 	}
-	defer p.waiters.endCall()
+	defer p.waiters.EndCall()
 	if !again {
 		w.startClose()
 	}
@@ -287,7 +287,7 @@ func (w *MemoryWindow) startClose() {
 		}
 		w.window.Free()
 		close(w.closeDone)
-		p.waiters.wake()
+		p.waiters.Wake()
 		return true
 	})
 }

@@ -26,10 +26,10 @@ func (r *MemoryRegion) InitializeFastRegister(ctx context.Context, pages int, re
 	case ctx.Err() != nil:
 		return nd.CanceledError(ctx, op, "memory region")
 	}
-	if !r.adapter.provider.waiters.beginCall() {
+	if !r.adapter.provider.waiters.BeginCall() {
 		return r.fail(op, nd.InvalidHandle, "the provider is closed", "")
 	}
-	defer r.adapter.provider.waiters.endCall()
+	defer r.adapter.provider.waiters.EndCall()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed.Load() {

@@ -37,7 +37,7 @@ func (a *Adapter) BuildLogicalAddressMapping(ctx context.Context, buf []byte) (n
 	if err := a.beginCall(ctx, op); err != nil {
 		return nil, err
 	}
-	defer p.waiters.endCall()
+	defer p.waiters.EndCall()
 	start, ok := p.arena.Locate(buf)
 	switch {
 	case len(buf) == 0:
@@ -82,10 +82,10 @@ func (m *LogicalMapping) Close() error { return m.CloseContext(context.Backgroun
 // ends first, the mapping is closing, and another call waits for the rest.
 func (m *LogicalMapping) CloseContext(ctx context.Context) error {
 	p := m.adapter.provider
-	if !p.waiters.beginCall() {
+	if !p.waiters.BeginCall() {
 		return nil // the member's departure frees all that it owned
 	}
-	defer p.waiters.endCall()
+	defer p.waiters.EndCall()
 	p.settleDeliveries(m.adapter)
 	p.runDeferred() // it may end a registration
 	p.mappings.mu.Lock()
@@ -153,7 +153,7 @@ func (a *Adapter) PrivilegedToken() (nd.Token, error) {
 	if err := a.beginCall(context.Background(), op); err != nil {
 		return 0, err
 	}
-	defer a.provider.waiters.endCall()
+	defer a.provider.waiters.EndCall()
 	a.privilegedMu.Lock()
 	defer a.privilegedMu.Unlock()
 	if a.privileged.Load() == 0 {

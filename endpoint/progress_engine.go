@@ -63,7 +63,7 @@ func (e *engine) stop() {
 
 // wake makes the engine drive the endpoints now if it sleeps or rests.
 func (e *engine) wake() {
-	if !e.p.waiters.closed.Load() { // otherwise the doorbell may be unmapped
+	if !e.p.waiters.IsClosed() { // otherwise the doorbell may be unmapped
 		e.bell.Ring()
 	}
 	e.wakePending.Store(true)
@@ -84,7 +84,7 @@ func (e *engine) endRest() {
 type programActivity struct{ polls, waits uint64 }
 
 func (e *engine) sampleActivity() programActivity {
-	return programActivity{e.polls.Load(), e.p.waiters.started.Load()}
+	return programActivity{e.polls.Load(), e.p.waiters.Started()}
 }
 
 func (e *engine) run() {
@@ -93,7 +93,7 @@ func (e *engine) run() {
 	lookIn, row := minPollGap, 0
 	for !e.quit.Load() {
 		e.wakePending.Store(false)
-		waiting := p.waiters.waiting.Load() > 0
+		waiting := p.waiters.Waiting() > 0
 		m := still
 		if !waiting {
 			m = p.progressUnpolled()
@@ -171,7 +171,7 @@ func (e *engine) rest() {
 	defer e.resting.Store(false)
 	// The goroutine that ends the last wait or calls wake changes its word first and then checks
 	// resting. This one sets resting first and then checks those words.
-	if e.p.waiters.waiting.Load() == 0 || e.wakePending.Load() || e.quit.Load() {
+	if e.p.waiters.Waiting() == 0 || e.wakePending.Load() || e.quit.Load() {
 		return
 	}
 	select {

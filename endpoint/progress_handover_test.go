@@ -18,12 +18,12 @@ func TestWaitHandsOver(t *testing.T) {
 	var over atomic.Bool
 	done := make(chan error)
 	go func() { done <- b.WaitFor(t.Context(), testimony.Call{Op: "test"}, over.Load) }()
-	eventually(t, "the wait sleeps", func() bool { return b.waiters.asleep.Load() == 1 })
+	eventually(t, "the wait sleeps", func() bool { return b.waiters.Sleeping() == 1 })
 	ep.mu.Lock()
 	ep.open.Store(1) // so that a wait checks it
 	b.engine.bell.Arm()
 	over.Store(true)
-	b.waiters.wake()
+	b.waiters.Wake()
 	err := <-done
 	ep.open.Store(0)
 	ep.mu.Unlock()

@@ -23,13 +23,13 @@ func TestLockedEndpointKeepsThreadsIdle(t *testing.T) {
 			go func() {
 				ended <- s.provider.WaitFor(ctx, testimony.Call{}, func() bool { return false })
 			}()
-			eventually(t, "the wait sleeps", func() bool { return s.provider.waiters.asleep.Load() > 0 })
+			eventually(t, "the wait sleeps", func() bool { return s.provider.waiters.Sleeping() > 0 })
 		} else {
 			close(ended)
 		}
 		ep.mu.Lock()
 		s.provider.engine.wake()
-		s.provider.waiters.wake()
+		s.provider.waiters.Wake()
 		began, used := time.Now(), processorTime(t)
 		time.Sleep(hold)
 		used = processorTime(t) - used

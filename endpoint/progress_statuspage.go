@@ -64,7 +64,7 @@ func (w *reporter) sample(p *Provider) (mark uint64) {
 	note := func(n uint64) { mark = mark*31 + n }
 	w.polled = w.polled[:0]
 	now := time.Now()
-	note(p.waiters.completed.Load())
+	note(p.waiters.Completed())
 	for _, ep := range *p.endpoints.Load() {
 		note(uint64(ep.now.Load()))
 		note(ep.taken.freed.Load())
@@ -86,7 +86,7 @@ func (w *reporter) sample(p *Provider) (mark uint64) {
 
 // statusPage collects the status of the process.
 func (p *Provider) statusPage() (t testimony.Testimony) {
-	t.Calls = p.waiters.listedCalls()
+	t.Calls = p.waiters.Calls()
 	for _, q := range p.housekeeper.reporter.polled {
 		if !slices.ContainsFunc(t.Calls, func(c testimony.Call) bool { return c.Queue == q.number }) {
 			t.Calls = append(t.Calls, testimony.Call{Op: testimony.OpPoll, Queue: q.number, Since: p.housekeeper.reporter.progressAt})

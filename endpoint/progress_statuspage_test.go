@@ -113,7 +113,7 @@ func TestObserverGetsStacks(t *testing.T) {
 			stacks, ok, err = peer.Answer(question)
 			return ok || err != nil
 		})
-		if err != nil || !strings.Contains(string(stacks), "TestAnswersOnlookers") {
+		if err != nil || !strings.Contains(string(stacks), "TestObserverGetsStacks") {
 			t.Errorf("waits %v: %v, %s", waits, err, stacks)
 		}
 	}

@@ -4,27 +4,16 @@ import (
 	"context"
 	"errors"
 	"runtime"
-	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
 
+	"github.com/softnd/softnd/endpoint/internal/waiter"
 	"github.com/softnd/softnd/internal/testimony"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
 )
 
-// A wait first spins for about as long as an answer from another core takes. Then it yields its
-// core, because the answer may have to come from a process that waits for this core. Then it
-// sleeps. If processes outnumber cores it does not spin. A yield costs almost nothing while no
-// other process wants the core, so the number of yields is small enough that a long wait uses no
-// noticeable processor time.
+// See waiter.Budget for how long a wait spins and yields.
 const (
-	spinRounds  = 500
-	yieldRounds = 160
-	// With more processes per core than this a wait sleeps at once: after a yield its next time
-	// slice would be far away.
-	maxPerCoreToYield = 64
 	// After this many rounds a wait makes progress on everything of the process.
 	spinsPerProgress  = 64
 	yieldsPerProgress = 4
@@ -43,103 +32,6 @@ const (
 	maxYieldsToHolder = 64
 )
 
-// waiterSet is the set of waits of this process. They sleep on the member's doorbell.
-type waiterSet struct {
-	bell   shm.Doorbell
-	closed atomic.Bool // no call may begin, and the arena may be unmapped
-
-	asleep    atomic.Int32  // waits that sleep or are about to
-	started   atomic.Uint64 // waits so far
-	waiting   atomic.Int64  // waits in progress
-	completed atomic.Uint64 // waits that ended successfully
-
-	mu     sync.Mutex
-	idle   sync.Cond     // broadcast when calls becomes 0
-	calls  int           // calls in progress that use the arena or wait; Provider.Close blocks until they end
-	listed []*listedCall // calls that observers see
-	onIdle func()        // called when waiting becomes 0
-}
-
-func (s *waiterSet) init(bell shm.Doorbell, onIdle func()) {
-	s.bell, s.idle.L, s.onIdle = bell, &s.mu, onIdle
-}
-
-// wake makes all waits check their conditions again. It costs one load if no wait sleeps. Before
-// the call, the caller stores what the waits check, and executes a barrier or asym.Light.
-func (s *waiterSet) wake() {
-	if s.asleep.Load() != 0 { // ORDER asleep: after the store of what the waits check; pairs with the addition and the barrier in arm
-		s.ring()
-	}
-}
-
-// ring is not part of wake so that the compiler can inline wake.
-//
-//go:noinline
-func (s *waiterSet) ring() {
-	if !s.closed.Load() {
-		s.bell.Ring()
-	}
-}
-
-// beginCall counts a call that uses the arena or waits. It returns false if the provider is
-// closed.
-func (s *waiterSet) beginCall() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed.Load() {
-		return false
-	}
-	s.calls++
-	return true
-}
-
-func (s *waiterSet) endCall() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.calls--; s.calls == 0 {
-		s.idle.Broadcast()
-	}
-}
-
-// beginWait counts a wait, which from now on makes progress on everything of this process.
-// endWait ends it.
-func (s *waiterSet) beginWait() {
-	s.started.Add(1)
-	s.waiting.Add(1)
-}
-
-func (s *waiterSet) endWait() {
-	if s.waiting.Add(-1) == 0 {
-		s.onIdle()
-	}
-}
-
-// close ends all waits. It blocks until all calls have ended.
-func (s *waiterSet) close() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.closed.Store(true)
-	s.bell.Ring()
-	for s.calls > 0 {
-		s.idle.Wait()
-	}
-}
-
-func (s *waiterSet) arm() (ticket uint32) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.asleep.Add(1) // ORDER asleep: before the barrier in Arm and the last check; pairs with the load in wake
-	return s.bell.Arm()
-}
-
-func (s *waiterSet) disarm() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.asleep.Add(-1) == 0 {
-		s.bell.Disarm()
-	}
-}
-
 // errClosed is the error of a wait that Provider.Close ended.
 var errClosed = errors.New("the provider is closed")
 
@@ -149,39 +41,6 @@ func canceled(ctx context.Context, err error, op, object string) error {
 		return &nd.OpError{Op: op, Object: object, Status: nd.Canceled, Err: err, Next: "close the provider after all calls have returned"}
 	}
 	return nd.CanceledError(ctx, op, object)
-}
-
-// listedCall is a call that observers see because it has waited for some time.
-type listedCall struct {
-	call  testimony.Call
-	since time.Time
-}
-
-// listedCalls returns the listed calls for observers.
-func (s *waiterSet) listedCalls() (calls []testimony.Call) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, c := range s.listed {
-		call := c.call
-		call.Since = shm.Clock() - int64(time.Since(c.since))
-		calls = append(calls, call)
-	}
-	return calls
-}
-
-func (s *waiterSet) list(call testimony.Call) *listedCall {
-	c := &listedCall{call, time.Now()}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.listed = append(s.listed, c)
-	return c
-}
-
-func (s *waiterSet) unlist(c *listedCall) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	i := slices.Index(s.listed, c)
-	s.listed = slices.Delete(s.listed, i, i+1)
 }
 
 // WaitFor blocks until ready returns true. It returns ctx's error if ctx ends first, and another
@@ -201,24 +60,24 @@ func (p *Provider) wait(ctx context.Context, call testimony.Call, drive func(), 
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if !p.waiters.beginCall() {
+	if !p.waiters.BeginCall() {
 		return errClosed
 	}
-	defer p.waiters.endCall()
-	p.waiters.beginWait()
-	defer p.waiters.endWait()
+	defer p.waiters.EndCall()
+	p.waiters.BeginWait()
+	defer p.waiters.EndWait()
 	c, over, err := p.spin(ctx, call, drive, ready)
 	if !over {
 		if c == nil {
-			c = p.waiters.list(call)
+			c = p.waiters.List(call)
 		}
 		err = p.park(ctx, ready)
 	}
 	if c != nil {
-		p.waiters.unlist(c)
+		p.waiters.Unlist(c)
 	}
 	if err == nil {
-		p.waiters.completed.Add(1)
+		p.waiters.Complete()
 		p.housekeeper.wakeIfQuiet()
 	}
 	return err
@@ -228,8 +87,8 @@ func (p *Provider) wait(ctx context.Context, call testimony.Call, drive func(), 
 // over, and its error. After many yields it lists the call for observers, because on a crowded
 // machine each yield can take as long as the time slices of all other processes. The caller
 // unlists c unless it is nil.
-func (p *Provider) spin(ctx context.Context, call testimony.Call, drive func(), ready func() bool) (c *listedCall, over bool, err error) {
-	spin, yields := p.spinBudget()
+func (p *Provider) spin(ctx context.Context, call testimony.Call, drive func(), ready func() bool) (c *waiter.Call, over bool, err error) {
+	spin, yields := waiter.Budget(int(p.processes.Load()), runtime.NumCPU())
 	for i := range spin + yields {
 		if drive != nil {
 			drive()
@@ -238,7 +97,7 @@ func (p *Provider) spin(ctx context.Context, call testimony.Call, drive func(), 
 			return c, true, nil
 		}
 		if i == spin+yieldsBeforeListing {
-			c = p.waiters.list(call)
+			c = p.waiters.List(call)
 		}
 		serve, share := spinsPerProgress, spinsPerGosched
 		if i >= spin {
@@ -254,7 +113,7 @@ func (p *Provider) spin(ctx context.Context, call testimony.Call, drive func(), 
 				return c, true, err
 			}
 		}
-		if p.waiters.closed.Load() {
+		if p.waiters.IsClosed() {
 			return c, true, errClosed
 		}
 	}
@@ -265,7 +124,7 @@ func (p *Provider) spin(ctx context.Context, call testimony.Call, drive func(), 
 func (p *Provider) park(ctx context.Context, ready func() bool) error {
 	woken := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
-		p.waiters.wake()
+		p.waiters.Wake()
 		close(woken)
 	})
 	defer func() {
@@ -275,14 +134,14 @@ func (p *Provider) park(ctx context.Context, ready func() bool) error {
 	}()
 	yields := 0 // consecutive yields to the holder of an endpoint
 	for {
-		ticket := p.waiters.arm()
+		ticket := p.waiters.Arm()
 		p.housekeeper.checkDue()
 		m := p.progressAll()
 		if m != held {
 			yields = 0
 		}
 		done, err := ready(), ctx.Err()
-		if p.waiters.closed.Load() {
+		if p.waiters.IsClosed() {
 			err = errClosed
 		}
 		switch {
@@ -292,11 +151,11 @@ func (p *Provider) park(ctx context.Context, ready func() bool) error {
 			yields++
 			shm.Yield()
 		case m == held || p.needsPolling():
-			p.waiters.bell.Sleep(ticket, pollInterval)
+			p.waiters.Sleep(ticket, pollInterval)
 		default:
-			p.waiters.bell.Sleep(ticket, maxSleep)
+			p.waiters.Sleep(ticket, maxSleep)
 		}
-		p.waiters.disarm()
+		p.waiters.Disarm()
 		// A ring while this wait was armed has woken no other process or goroutine.
 		left := p.progressAll()
 		if m == progressed {
@@ -319,25 +178,13 @@ func (p *Provider) park(ctx context.Context, ready func() bool) error {
 // that adds work which no peer announces must call it: during a wait the engine does not drive
 // the endpoints, and the wait may sleep.
 func (p *Provider) wakeProgress() {
-	p.waiters.wake()
+	p.waiters.Wake()
 	p.engine.wake()
 }
 
 // hasArmedDoorbell reports whether a wait of this process or its engine sleeps or is about to.
 // Both arm their doorbell before they drive the endpoints for the last time.
-func (p *Provider) hasArmedDoorbell() bool { return p.waiters.bell.Armed() || p.engine.bell.Armed() }
-
-// spinBudget returns how many rounds a wait spins and how many it then yields before it sleeps.
-func (p *Provider) spinBudget() (spin, yields int) {
-	crowd, cores := int(p.processes.Load()), runtime.NumCPU()
-	switch {
-	case crowd <= cores:
-		return spinRounds, yieldRounds
-	case crowd <= cores*maxPerCoreToYield:
-		return 0, yieldRounds
-	}
-	return 0, 0
-}
+func (p *Provider) hasArmedDoorbell() bool { return p.waiters.IsArmed() || p.engine.bell.Armed() }
 
 // countProcesses counts the processes that share the cores. All ranks of a job count from the
 // start, although they join one after the other.

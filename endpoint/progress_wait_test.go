@@ -21,7 +21,7 @@ func TestSleepingWaitSeesPosts(t *testing.T) {
 		{"a Send without a receive", order{Do: doSend, Parts: mine(0, 8)}, nd.IOTimeout},
 	} {
 		result := p.a.start(order{Do: doWait, Queue: initiatorQueue, N: 1})
-		eventually(t, "the wait sleeps", func() bool { return p.a.local.provider.waiters.asleep.Load() == 1 })
+		eventually(t, "the wait sleeps", func() bool { return p.a.local.provider.waiters.Sleeping() == 1 })
 		time.Sleep(20 * time.Millisecond) // it arms its doorbell before it sleeps
 		began := time.Now()
 		p.a.must(test.post)

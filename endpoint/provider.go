@@ -14,6 +14,7 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
+	"github.com/softnd/softnd/endpoint/internal/waiter"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
 	"github.com/softnd/softnd/window"
@@ -74,8 +75,8 @@ type Provider struct {
 	endpointsCreated atomic.Uint64 // number of endpoints created so far
 	queuesCreated    atomic.Uint64 // number of completion queues created so far
 
-	processes   atomic.Int32 // processes that share the cores; see spinBudget
-	waiters     waiterSet
+	processes   atomic.Int32 // processes that share the cores; see waiter.Budget
+	waiters     waiter.Set
 	inboxMu     sync.Mutex // held while connection requests are read
 	engine      engine
 	housekeeper housekeeper
@@ -122,7 +123,7 @@ func New(m *shm.Member, o Options) (*Provider, error) {
 	p.endpoints.Store(new([]*Endpoint))
 	p.mappings.list.Store(new([]*LogicalMapping))
 	p.ports.init()
-	p.waiters.init(m.Waiters(), p.engine.endRest)
+	p.waiters.Init(m.Waiters(), p.engine.endRest)
 	p.countProcesses()
 	p.housekeeper.start(p)
 	p.engine.start(p)
@@ -180,7 +181,7 @@ func (p *Provider) OpenAdapter(ctx context.Context, id nd.AdapterID) (nd.Adapter
 		return nil, &nd.OpError{Op: "open adapter", Object: fmt.Sprintf("adapter %#x", uint64(id)), Status: nd.InvalidParameter,
 			Detail: "no such adapter", Next: "use an identity from ResolveAddress"}
 	}
-	if p.waiters.closed.Load() {
+	if p.waiters.IsClosed() {
 		return nil, &nd.OpError{Op: "open adapter", Status: nd.InvalidHandle, Detail: "the provider is closed"}
 	}
 	if err := ctx.Err(); err != nil {
@@ -211,7 +212,7 @@ func (p *Provider) Close() error {
 	for _, ep := range *p.endpoints.Load() {
 		ep.close()
 	}
-	p.waiters.close()
+	p.waiters.Close()
 	p.engine.stop()
 	p.housekeeper.stop()
 	p.closeDone.Store(true)
@@ -341,7 +342,7 @@ func (p *Provider) releaseDead(id shm.MemberID) {
 	for _, c := range lost {
 		c.peerDied()
 	}
-	p.waiters.wake()
+	p.waiters.Wake()
 }
 
 // failIfMarkedDead ends all connections if this member has been marked dead, because the other
@@ -358,5 +359,5 @@ func (p *Provider) failIfMarkedDead() {
 			c.peerDied()
 		}
 	}
-	p.waiters.wake()
+	p.waiters.Wake()
 }

@@ -10,7 +10,7 @@ import (
 // learn of the end, and fail, before the panic has been printed.
 func (p *Provider) postponed(object string, release func() error) error {
 	late := func() {
-		if !p.waiters.closed.Load() { // else the arena may be gone, and what the object held with it
+		if !p.waiters.IsClosed() { // else the arena may be gone, and what the object held with it
 			_ = release()
 		}
 	}

@@ -134,7 +134,7 @@ func (a *Adapter) CreateEndpoint(ctx context.Context, cfg nd.EndpointConfig) (nd
 	if err := a.beginCall(ctx, op); err != nil {
 		return nil, err
 	}
-	defer a.provider.waiters.endCall()
+	defer a.provider.waiters.EndCall()
 	receiveCQ, ok := a.ownQueue(cfg.Receive)
 	if !ok {
 		return nil, a.fail(op, nd.InvalidParameter2, "no open completion queue of this adapter for receives", "set EndpointConfig.Receive")
@@ -280,7 +280,7 @@ func (ep *Endpoint) setState(s state) {
 	if s >= peerGone && !isClosed(ep.ended) {
 		close(ep.ended)
 	}
-	ep.provider.waiters.wake()
+	ep.provider.waiters.Wake()
 }
 
 // Done returns a channel that is closed when the endpoint leaves the connected

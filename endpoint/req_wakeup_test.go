@@ -31,7 +31,7 @@ func TestRoomInTheRingWakesASleeper(t *testing.T) {
 		done <- err
 	}()
 	ep := a.endpoint(0).(*Endpoint)
-	eventually(t, "the Write sleeps", func() bool { return a.provider.waiters.asleep.Load() == 1 && ep.half.stalled.Load() == 1 })
+	eventually(t, "the Write sleeps", func() bool { return a.provider.waiters.Sleeping() == 1 && ep.half.stalled.Load() == 1 })
 	bell := a.member.Waiters()
 	before := bell.Arm() // which it is, since somebody sleeps
 	var one [1]nd.Result

@@ -99,7 +99,7 @@ func (q *SharedReceiveQueue) Receive(reqCtx uint64, sge []nd.SGE) error {
 	}
 	q.mu.Lock()
 	switch {
-	case q.closed || q.adapter.provider.waiters.closed.Load():
+	case q.closed || q.adapter.provider.waiters.IsClosed():
 		q.mu.Unlock()
 		return q.fail(op, nd.InvalidHandle, "the queue is closed", "create another")
 	case q.outstanding() >= q.depth:
@@ -149,7 +149,7 @@ func (q *SharedReceiveQueue) assignReceive(ep *Endpoint) bool {
 	event := q.countLow(wasLow)
 	q.mu.Unlock()
 	if event {
-		q.adapter.provider.waiters.wake()
+		q.adapter.provider.waiters.Wake()
 	}
 	return true
 }
@@ -227,7 +227,7 @@ func (q *SharedReceiveQueue) Modify(depth, threshold int) error {
 	q.setDepth(uint64(depth))
 	q.lowThreshold = uint64(threshold)
 	if q.countLow(wasLow) {
-		q.adapter.provider.waiters.wake()
+		q.adapter.provider.waiters.Wake()
 	}
 	return nil
 }
@@ -247,7 +247,7 @@ func (q *SharedReceiveQueue) Close() error {
 	q.mu.Lock()
 	q.closed = true
 	q.mu.Unlock()
-	q.adapter.provider.waiters.wake()
+	q.adapter.provider.waiters.Wake()
 	return nil
 }
 

@@ -22,7 +22,7 @@ func loneQueue(t *testing.T, cfg nd.SharedReceiveQueueConfig, receives int) (*si
 // background starts a call that blocks, and waits until it does.
 func background(t *testing.T, p *Provider, call func() error) <-chan error {
 	t.Helper()
-	waiting := p.waiters.waiting.Load
+	waiting := p.waiters.Waiting
 	before, done := waiting(), make(chan error, 1)
 	go func() { done <- call() }()
 	eventually(t, "the call waits", func() bool { return waiting() > before || len(done) > 0 })
@@ -84,7 +84,7 @@ func TestSharedReceiveNotifyLosesNoEvent(t *testing.T) {
 	if !event {
 		t.Fatal("no event")
 	}
-	s.provider.waiters.wake()
+	s.provider.waiters.Wake()
 	if err := <-call; err != nil {
 		t.Error(err)
 	}
