@@ -66,10 +66,10 @@ type Job struct {
 	adapter  nd.Adapter
 	listener nd.Listener
 
-	collective asym.Mutex // one collective call at a time
-	broken     error      // why no collective call can succeed any more; guarded by collective
-	deaths     uint64     // when we last looked who is gone; guarded by collective
-	looked     time.Time  // when that was; guarded by collective
+	collective asym.BiasedMutex // one collective call at a time
+	broken     error            // why no collective call can succeed any more; guarded by collective
+	deaths     uint64           // when we last looked who is gone; guarded by collective
+	looked     time.Time        // when that was; guarded by collective
 
 	exchangeLimit uint64 // bytes of the blobs of all ranks
 

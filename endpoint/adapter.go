@@ -32,7 +32,7 @@ const adapterFlags = nd.InOrderDMASupported | nd.MultiEngineSupported | nd.Loopb
 // Adapter is one handle of the member's adapter. Safe for concurrent use.
 type Adapter struct {
 	provider *Provider
-	space    *window.Space
+	space    *window.Domain
 	closed   atomic.Bool
 
 	privilegedMu sync.Mutex    // held while the privileged token is made

@@ -159,7 +159,7 @@ func (c *connection) sendRequest(local, remote uint16, ep *Endpoint, params nd.C
 // fillRecord fills in this side's part of the record.
 func (c *connection) fillRecord(ep *Endpoint, params nd.ConnectParams) {
 	r, i := c.record, c.side
-	r.owner[i], r.half[i] = uint64(ep.adapter.space.Owner()), uint64(ep.halfOffset)
+	r.owner[i], r.half[i] = uint64(ep.adapter.space.AdapterID()), uint64(ep.halfOffset)
 	r.readIn[i], r.readOut[i] = clampReads(params.InboundReadLimit), clampReads(params.OutboundReadLimit)
 	r.dataLen[i] = uint32(copy(r.data[i][:], params.PrivateData))
 }

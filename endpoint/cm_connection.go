@@ -151,7 +151,7 @@ func (c *connection) isPeerGone() bool { return c.peerDead.Load() || c.peer.Gone
 func (c *connection) attach(ep *Endpoint) error {
 	arena := c.provider.arena
 	other := 1 - c.side
-	at, owner := shm.Offset(c.record.half[other]), window.Owner(c.record.owner[other])
+	at, owner := shm.Offset(c.record.half[other]), window.AdapterID(c.record.owner[other])
 	if !c.peer.Owns(at, halfSize) || shm.MemberID(owner>>ownerShift) != c.peer.ID() {
 		return fmt.Errorf("queue-pair state at offset %#x, of adapter %#x, is not memory of %v: %w", uint64(at), uint64(owner), c.peer, shm.ErrDamaged)
 	}
@@ -174,15 +174,15 @@ func (c *connection) attach(ep *Endpoint) error {
 		return err
 	}
 	c.out = *out
-	if far.barriers == 1 && asym.ForAll() {
+	if far.barriers == 1 && asym.HasHeavyGlobal() {
 		c.out.Relax()
 	}
 	c.peerState = far
-	c.ref = window.Peer{Owner: owner, Endpoint: far.endpoint,
-		Link: window.Link{State: &c.record.state, Open: uint32(connEstablished), Left: &c.record.left[other]}}
+	c.ref = window.Peer{Adapter: owner, Endpoint: far.endpoint,
+		State: &c.record.state, Established: uint32(connEstablished), Disconnecting: &c.record.left[other]}
 	c.peerName = fmt.Sprintf("endpoint %d of %v", far.endpoint, c.peer)
 	c.hazard = window.NewHazard(&far.hazard, c.peer)
-	ep.adapter.space.Watch(c.hazard)
+	ep.adapter.space.AddHazard(c.hazard)
 	c.attached = true
 	ep.inbound.Store(c.in)
 	return nil
@@ -285,7 +285,7 @@ func (c *connection) release() bool {
 		return false
 	}
 	if c.hazard != nil {
-		c.endpoint.Load().adapter.space.Unwatch(c.hazard)
+		c.endpoint.Load().adapter.space.RemoveHazard(c.hazard)
 	}
 	p := c.provider
 	// In one step, for hasRequest and releaseDead.

@@ -193,9 +193,9 @@ func (r *rig) member(word uint64) uint64 {
 }
 
 func (r *rig) owner(word uint64) uint64 {
-	of := map[uint64]window.Owner{
-		idOfLiar: r.liar.adapter.space.Owner(), idOfVictim: r.victim.adapter.space.Owner(),
-		strangerOfLiar: r.liar.stranger.space.Owner(), strangerOfVictim: r.victim.stranger.space.Owner(),
+	of := map[uint64]window.AdapterID{
+		idOfLiar: r.liar.adapter.space.AdapterID(), idOfVictim: r.victim.adapter.space.AdapterID(),
+		strangerOfLiar: r.liar.stranger.space.AdapterID(), strangerOfVictim: r.victim.stranger.space.AdapterID(),
 	}
 	if o, ok := of[word]; ok {
 		return uint64(o)
@@ -291,7 +291,7 @@ func (r *rig) traffic(t *testing.T) {
 	send := shm.Slot{head(sendInline, flagFirst|flagLast, 8, 0), 1}
 	// If the victim mistook its own tokens for the forger's, it would copy into its own memory.
 	sink := entry{r.mean(address(theVictim, inArena, local, 448)), 64, r.token(localOf(theVictim, inArena, local))}
-	if conn.record.owner[1-conn.side] == uint64(v.stranger.space.Owner()) {
+	if conn.record.owner[1-conn.side] == uint64(v.stranger.space.AdapterID()) {
 		sink = entry{r.mean(address(theVictim, inArena, foreign, 0)), 64, r.token(localOf(theVictim, inArena, foreign))}
 	}
 	gift := piece(readPiece, flagFirst|flagLast|flagAwaited, granted, sink, r.mean(address(theVictim, inArena, small, 0)), 64)

@@ -89,7 +89,7 @@ func (ep *Endpoint) deliverRemaining() {
 		case m.kind == sendFailed:
 			ep.deliver(r, m.failure(), 0, 0)
 		case m.kind == sendInline && m.flags&flagAwaited == 0 && uint64(m.length) <= r.capacity:
-			ep.source = window.Ref{Mem: m.payload[:]}
+			ep.source = window.Operand{Mem: m.payload[:]}
 			if !ep.fill(r, 0, uint64(m.length)) {
 				return
 			}
@@ -151,7 +151,7 @@ func (ep *Endpoint) releasePeerState() bool {
 		if !c.isPeerGone() && c.peerState.hazard.Load() != 0 { // ORDER hazard, hazard-clear: after the change of state; pairs with Guard.publish and then the check of the link, and with Guard.clear
 			return false
 		}
-		asym.HeavyForAll() // ORDER conn-state: after the change of state; a Send that counted as delivered is in the ring by now
+		asym.HeavyGlobal() // ORDER conn-state: after the change of state; a Send that counted as delivered is in the ring by now
 		ep.deliverRemaining()
 		if ep.state() == failed {
 			ep.completeBlamed()
@@ -217,14 +217,14 @@ func (ep *Endpoint) cancelReceives() {
 // revokeBound revokes all windows and regions that were bound or registered on this endpoint. No
 // request could invalidate them any more.
 func (ep *Endpoint) revokeBound() {
-	ep.bound.clear(func(l window.Loan) {
-		if token, ok := l.Expire(ep.number); ok {
+	ep.bound.clear(func(l window.Invalidatable) {
+		if token, ok := l.ForceInvalidate(ep.number); ok {
 			ep.releaseWhenDrained(l, token)
 		}
 	})
 }
 
-func (ep *Endpoint) releaseWhenDrained(l window.Loan, token nd.Token) {
+func (ep *Endpoint) releaseWhenDrained(l window.Invalidatable, token nd.Token) {
 	ep.drains.Add(1)
 	ep.provider.runOrDefer(func() bool {
 		if !l.Drained(token) {
@@ -337,13 +337,13 @@ func (ep *Endpoint) free() bool {
 	if ep.halfOffset == 0 {
 		return true
 	}
-	ep.guard.Disown() // the engine does not drive a closed endpoint
+	ep.guard.ClearForged() // the engine does not drive a closed endpoint
 	if c := ep.conn; c != nil && !c.released.Load() || ep.done != ep.tail {
 		return false
 	}
 	heap := ep.provider.member.Heap()
 	if s := &ep.stage; s.region != nil {
-		local, remote, err := s.region.Revoke()
+		local, remote, err := s.region.Deregister()
 		if err == nil {
 			s.local, s.remote = local, remote
 		}
@@ -355,7 +355,7 @@ func (ep *Endpoint) free() bool {
 		_ = heap.Free(s.offset)
 		s.region = nil
 	}
-	ep.adapter.space.Unwatch(ep.hazard)
+	ep.adapter.space.RemoveHazard(ep.hazard)
 	_ = heap.Free(ep.halfOffset)
 	ep.halfOffset = 0
 	return true

@@ -25,11 +25,11 @@ type CompletionQueue struct {
 	soleEndpoint *Endpoint
 	isShared     bool // soleEndpoint is never set again; guarded by mu
 
-	mu         asym.Mutex    // guards the fields below
-	entries    []completion  // a ring; its size is a power of two
-	firstIndex uint64        // number of the result in entries[0]: the first one since the queue was last empty. A queue that is usually empty thus touches few cache lines. Set by whoever adds a result to an empty queue
-	head       atomic.Uint64 // number of the next result to take; approximate for readers without the lock
-	tail       atomic.Uint64 // number of the next result to add
+	mu         asym.BiasedMutex // guards the fields below
+	entries    []completion     // a ring; its size is a power of two
+	firstIndex uint64           // number of the result in entries[0]: the first one since the queue was last empty. A queue that is usually empty thus touches few cache lines. Set by whoever adds a result to an empty queue
+	head       atomic.Uint64    // number of the next result to take; approximate for readers without the lock
+	tail       atomic.Uint64    // number of the next result to add
 	hasOverrun bool
 	closed     bool
 	unusable   atomic.Bool // hasOverrun or closed
@@ -93,7 +93,7 @@ type slotCounter struct {
 	context uint64 // of the endpoint; never changes
 }
 
-func (a *slotCounter) add(n uint64) { asym.Store(&a.freed, a.freed.Load()+n) }
+func (a *slotCounter) add(n uint64) { asym.StoreRelease(&a.freed, a.freed.Load()+n) }
 
 // newCompletionQueue allocates twice the depth. A program that counts on exactly its depth then
 // never overruns the queue.
@@ -116,13 +116,13 @@ func makeRing(depth int) []completion { return make([]completion, 1<<bits.Len(ui
 // Poll takes up to len(results) results. It never blocks and does not allocate. It makes a
 // system call only if an event descriptor or moderation is in use, a peer must be woken, another
 // goroutine used the queue or its endpoints before, or this goroutine's stack has moved; see
-// [asym.Mutex].
+// [asym.BiasedMutex].
 func (q *CompletionQueue) Poll(results []nd.Result) (n int) {
 	switch thorough := q.countPoll()%thoroughInterval == 0; {
 	case thorough:
 		q.progressSome()
 	case q.isEmpty():
-		asym.Store(&q.scans, q.scans.Load()+1)
+		asym.StoreRelease(&q.scans, q.scans.Load()+1)
 		if users := *q.endpoints.Load(); len(users) != 1 {
 			n = q.scanEndpoints(results, users)
 		} else if users[0].calls() { // the common case
@@ -168,9 +168,9 @@ func (q *CompletionQueue) scanEndpoints(results []nd.Result, users []*Endpoint) 
 	}
 	at := q.nextOther.Load()
 	if n, found = q.scanSome(results, users, int(at), otherEndpoints); found {
-		asym.Store32(&q.nextOther, q.nextLikely.Load()) // continue behind the endpoint that had a result
+		asym.StoreRelease32(&q.nextOther, q.nextLikely.Load()) // continue behind the endpoint that had a result
 	} else {
-		asym.Store32(&q.nextOther, (at+otherEndpoints)%uint32(len(users)))
+		asym.StoreRelease32(&q.nextOther, (at+otherEndpoints)%uint32(len(users)))
 	}
 	return n
 }
@@ -197,7 +197,7 @@ func (q *CompletionQueue) scanSome(results []nd.Result, users []*Endpoint, at, l
 		if m == still {
 			continue
 		}
-		asym.Store32(&q.nextLikely, uint32(at)) // the next endpoint goes first, so that none starves
+		asym.StoreRelease32(&q.nextLikely, uint32(at)) // the next endpoint goes first, so that none starves
 		if n > 0 || !q.isEmpty() {
 			return n, true
 		}
@@ -207,7 +207,7 @@ func (q *CompletionQueue) scanSome(results []nd.Result, users []*Endpoint, at, l
 
 // progressSome drives the next thoroughEndpoints endpoints in rotation.
 func (q *CompletionQueue) progressSome() {
-	asym.Store(&q.scans, q.scans.Load()+1)
+	asym.StoreRelease(&q.scans, q.scans.Load()+1)
 	users := *q.endpoints.Load()
 	at := int(q.nextThorough.Load())
 	for range min(len(users), thoroughEndpoints) {
@@ -217,18 +217,18 @@ func (q *CompletionQueue) progressSome() {
 		users[at].drive()
 		at++
 	}
-	asym.Store32(&q.nextThorough, uint32(at))
+	asym.StoreRelease32(&q.nextThorough, uint32(at))
 }
 
 func (q *CompletionQueue) progressAll() {
-	asym.Store(&q.scans, q.scans.Load()+1)
+	asym.StoreRelease(&q.scans, q.scans.Load()+1)
 	for _, ep := range *q.endpoints.Load() {
 		ep.drive()
 	}
 }
 
 func (q *CompletionQueue) pop(results []nd.Result) (n int) {
-	if !q.mu.Enter() {
+	if !q.mu.LockBiased() {
 		q.mu.Lock()
 	}
 	head, tail := q.head.Load(), q.tail.Load() // ORDER queue-tail: pairs with the store in pushSuccess
@@ -238,7 +238,7 @@ func (q *CompletionQueue) pop(results []nd.Result) (n int) {
 		c.slots.add(1)
 		head++
 	}
-	asym.Store(&q.head, head) // ORDER queue-head: pairs with the load in pushSuccess
+	asym.StoreRelease(&q.head, head) // ORDER queue-head: pairs with the load in pushSuccess
 	if head == tail {
 		q.signaled = false
 	}
@@ -267,9 +267,9 @@ func (q *CompletionQueue) slot(number uint64) *completion {
 // that the program polls.
 func (q *CompletionQueue) countPoll() uint64 {
 	polls := q.polls.Load() + 1
-	asym.Store(&q.polls, polls)
+	asym.StoreRelease(&q.polls, polls)
 	if polls%16 == 1 {
-		asym.Store(&q.provider.engine.polls, polls)
+		asym.StoreRelease(&q.provider.engine.polls, polls)
 	}
 	return polls
 }
@@ -280,7 +280,7 @@ func (q *CompletionQueue) push(r *nd.Result, a *slotCounter, solicited bool) {
 	q.mu.Lock()
 	if e := q.reserveSlot(a); e != nil {
 		e.set(r)
-		asym.Store(&q.tail, q.tail.Load()+1)
+		asym.StoreRelease(&q.tail, q.tail.Load()+1)
 		q.noteResult(r.Status != nd.Success, solicited)
 	}
 	q.mu.Unlock()
@@ -298,8 +298,8 @@ func (q *CompletionQueue) pushSuccess(ep *Endpoint, request uint64, k nd.Request
 	}
 	e := q.prepareSlot(tail, head, a)
 	e.header, e.request = uint64(k)|uint64(n)<<32, request
-	asym.Store(&q.tail, tail+1) // ORDER queue-tail: pairs with the load in pop
-	asym.Light()                // ORDER asleep: between the store of the result and the load in Wake
+	asym.StoreRelease(&q.tail, tail+1) // ORDER queue-tail: pairs with the load in pop
+	asym.Light()                       // ORDER asleep: between the store of the result and the load in Wake
 	q.provider.waiters.Wake()
 }
 

@@ -214,7 +214,7 @@ func newActor(f testing.TB, arena *shm.Arena, seed uint64) *actor {
 		if e := a.estates[g.estate]; g.otherwhere {
 			b, err := win.window.Prepare(e.regions[windowy], e.of(windowy)[g.from:g.to], window.Read|window.Write, otherEndpoint, true)
 			must(err)
-			b.Run()
+			b.Apply()
 		}
 	}
 	l, err := a.adapter.CreateListener(ctx)
@@ -271,7 +271,7 @@ func newEstate(f testing.TB, a *actor, private bool, seed uint64) *estate {
 		e.regions[i] = region
 		e.local[i], e.remote[i] = region.Tokens()
 		if i == stale {
-			if _, _, err := region.Revoke(); err != nil {
+			if _, _, err := region.Deregister(); err != nil {
 				f.Fatal(err)
 			}
 		}
@@ -442,7 +442,7 @@ func (r *rig) settle(t *testing.T) {
 		for i, g := range grants {
 			if e := a.estates[g.estate]; !g.otherwhere && a.ep.state() == connected {
 				b, err := a.windows[i].window.Prepare(e.regions[windowy], e.of(windowy)[g.from:g.to], rightsOf(g.flags), a.ep.number, g.flags.Has(nd.ThisEndpointOnly))
-				if err != nil || !b.Run() {
+				if err != nil || !b.Apply() {
 					t.Fatalf("window %d cannot be bound: %v", i, err)
 				}
 				a.ep.bound.add(a.windows[i].window)

@@ -71,8 +71,8 @@ type message struct {
 	total   uint64 // word 4
 	payload [inlinePayload]byte
 
-	ours window.Begun // of our token; passes from the first to the last piece of a request
-	far  window.Begun // of the sender's token in this piece
+	ours window.Generation // of our token; passes from the first to the last piece of a request
+	far  window.Generation // of the sender's token in this piece
 }
 
 // head packs word 0.
@@ -98,8 +98,8 @@ func putPayload(s *shm.Slot, first int, b []byte) {
 func (m *message) decode(s *shm.Slot) bool {
 	m.kind, m.flags = kind(s[0]), uint8(s[0]>>8)
 	m.length, m.token = int(uint16(s[0]>>16)), nd.Token(s[0]>>32)
-	if m.far = (window.Begun{}); m.flags&flagFirst != 0 {
-		m.ours = window.Begun{}
+	if m.far = (window.Generation{}); m.flags&flagFirst != 0 {
+		m.ours = window.Generation{}
 	}
 	first, limit := 1, inlinePayload
 	switch m.kind {

@@ -76,7 +76,7 @@ func (r *MemoryRegion) Deregister(ctx context.Context) error {
 		r.mu.Unlock()
 		return r.fail(op, nd.InvalidHandle, "the region is closed", "")
 	}
-	if r.region.Fast() {
+	if r.region.IsFastRegister() {
 		r.mu.Unlock()
 		return r.fail(op, nd.InvalidDeviceState, "the region is set up for fast registration", "use Endpoint.InvalidateRegion")
 	}
@@ -99,7 +99,7 @@ func (r *MemoryRegion) revoke() (drained <-chan struct{}, err error) {
 	if r.drained != nil && !isClosed(r.drained) {
 		return r.drained, nil
 	}
-	local, remote, err := r.region.Revoke()
+	local, remote, err := r.region.Deregister()
 	if err != nil {
 		return nil, err
 	}
@@ -140,7 +140,7 @@ func (r *MemoryRegion) Bytes() []byte {
 		return nil
 	}
 	b := r.region.Bytes()
-	if _, ok := r.adapter.provider.arena.Locate(b); !ok && r.region.Fast() {
+	if _, ok := r.adapter.provider.arena.Locate(b); !ok && r.region.IsFastRegister() {
 		return nil
 	}
 	return b

@@ -9,28 +9,28 @@ import (
 // boundSet holds the windows that are bound and the regions that are fast-registered on one
 // endpoint. Usually the latest is invalidated first.
 type boundSet struct {
-	latest  window.Loan // nil = none
-	others  map[window.Loan]struct{}
+	latest  window.Invalidatable // nil = none
+	others  map[window.Invalidatable]struct{}
 	pruneAt int // size of others at which those that are no longer bound are removed
 }
 
-func (l *boundSet) add(loan window.Loan) {
+func (l *boundSet) add(loan window.Invalidatable) {
 	if l.latest == nil || l.latest == loan {
 		l.latest = loan
 		return
 	}
 	if len(l.others) >= l.pruneAt {
-		maps.DeleteFunc(l.others, func(o window.Loan, _ struct{}) bool { return !o.Bound() })
+		maps.DeleteFunc(l.others, func(o window.Invalidatable, _ struct{}) bool { return !o.Bound() })
 		l.pruneAt = max(64, 2*len(l.others))
 	}
 	if l.others == nil {
-		l.others = make(map[window.Loan]struct{})
+		l.others = make(map[window.Invalidatable]struct{})
 	}
 	l.others[l.latest] = struct{}{}
 	l.latest = loan
 }
 
-func (l *boundSet) remove(loan window.Loan) {
+func (l *boundSet) remove(loan window.Invalidatable) {
 	if l.latest == loan {
 		l.latest = nil
 		return
@@ -39,7 +39,7 @@ func (l *boundSet) remove(loan window.Loan) {
 }
 
 // clear empties the set and calls f with each member.
-func (l *boundSet) clear(f func(window.Loan)) {
+func (l *boundSet) clear(f func(window.Invalidatable)) {
 	if l.latest != nil {
 		f(l.latest)
 	}

@@ -35,7 +35,7 @@ func (r *MemoryRegion) InitializeFastRegister(ctx context.Context, pages int, re
 	if r.closed.Load() {
 		return r.fail(op, nd.InvalidHandle, "the region is closed", "create another")
 	}
-	if err := r.region.InitializeFast(); err != nil {
+	if err := r.region.InitializeFastRegister(); err != nil {
 		return r.fail(op, nd.StatusOf(err), "the region is registered", "end the registration first")
 	}
 	r.maxPages, r.remoteAllowed = pages, remote
@@ -93,7 +93,7 @@ func (ep *Endpoint) postFastRegister(reqCtx uint64, mr nd.MemoryRegion, pages []
 		return err
 	}
 	r.loan = region.region
-	r.binding = region.region.Prepare(held.bytes, baseAddress, rights, ep.number, held.release)
+	r.binding = region.region.PrepareFastRegister(held.bytes, baseAddress, rights, ep.number, held.release)
 	ep.enqueue(r)
 	return nil
 }
@@ -185,7 +185,7 @@ func (ep *Endpoint) postInvalidateRegion(reqCtx uint64, mr nd.MemoryRegion, flag
 	if !region.isOpen() {
 		return ep.fail(op, nd.InvalidHandle, "the region is closed", "")
 	}
-	if !region.region.Fast() {
+	if !region.region.IsFastRegister() {
 		return ep.fail(op, nd.InvalidDeviceRequest, "the region is not set up for fast registration", "use MemoryRegion.Deregister")
 	}
 	return ep.takeBack(op, region.region, reqCtx, flags)
@@ -223,7 +223,7 @@ func (ep *Endpoint) invalidateSink(r *request) outcome {
 
 // describe returns what is wrong with a window or region that cannot be bound or invalidated,
 // without the negation.
-func describe(l window.Loan) string {
+func describe(l window.Invalidatable) string {
 	if _, ok := l.(*window.Region); ok {
 		return "region is registered"
 	}

@@ -69,7 +69,7 @@ func (s *side) roundOfRegion(t *testing.T) {
 	r := s.region(0).mr.(*MemoryRegion).region
 	mem, first := r.Bytes(), localToken(r)
 	for {
-		local, remote, err := r.Revoke()
+		local, remote, err := r.Deregister()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -103,7 +103,7 @@ func (s *side) roundOfWindow(t *testing.T) (d nd.WindowDescriptor, comesRound fu
 	d = bind(t)
 	return d, func(t *testing.T) {
 		for first := true; first || w.Descriptor().Token != d.Token; first = false {
-			if _, drained, ok := w.TakeBack(ep.number); !ok || !drained {
+			if _, drained, ok := w.InvalidateAndRelease(ep.number); !ok || !drained {
 				t.Fatal("the window is in use between two parts of a request")
 			}
 			bind(t)

@@ -157,7 +157,7 @@ func (a *Adapter) PrivilegedToken() (nd.Token, error) {
 	a.privilegedMu.Lock()
 	defer a.privilegedMu.Unlock()
 	if a.privileged.Load() == 0 {
-		name, err := a.space.Name()
+		name, err := a.space.ReserveToken()
 		if err != nil {
 			return 0, a.allocError(op, err)
 		}

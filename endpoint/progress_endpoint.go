@@ -41,18 +41,18 @@ func (ep *Endpoint) driveFor(q *CompletionQueue, room []nd.Result) (n int, m mot
 	if s := ep.state(); s != connected && (s == failed || s == closed || s == idle && !ep.hasOverrun()) {
 		return 0, still
 	}
-	if !ep.mu.Enter() && !ep.mu.TryLock() {
+	if !ep.mu.LockBiased() && !ep.mu.TryLock() {
 		return 0, held
 	}
 	// Messages go straight to the one who polls if there is nothing else to be done before, and no result before theirs.
-	if q == ep.receiveCQ && ep.now.Load() == uint32(connected) && ep.done == ep.tail && !ep.halfway && q.canBypass() && ep.conn.ref.Link.IsOpen() {
+	if q == ep.receiveCQ && ep.now.Load() == uint32(connected) && ep.done == ep.tail && !ep.halfway && q.canBypass() && ep.conn.ref.Connected() {
 		in, polls := ep.conn.in, q.polls.Load()
 		most := in.Size() / 4
 		if polls-q.lastMessagePoll.Load() > 1 {
 			most = 1 // the poll before has found none: it is the answer to something, and to look for another would delay the next
 		}
 		if n = ep.takeRow(in.Front(), room[:min(len(room), int(most))]); n > 0 {
-			asym.Store(&q.lastMessagePoll, polls)
+			asym.StoreRelease(&q.lastMessagePoll, polls)
 			ep.receivesTaken.add(uint64(n))
 			ep.release(false) // the peer may hold requests back until it knows
 		}
@@ -107,7 +107,7 @@ func (ep *Endpoint) step() (moved bool) {
 		moved = ep.serve(&in) || moved
 		moved = ep.advance(&out) || moved
 	}
-	asym.Store32(&ep.open, uint32(ep.tail-ep.done))
+	asym.StoreRelease32(&ep.open, uint32(ep.tail-ep.done))
 	return moved
 }
 
@@ -177,7 +177,7 @@ func (ep *Endpoint) advance(budget *uint64) (moved bool) {
 		case waits:
 			return moved || r.moved != before
 		case partial:
-			asym.Store32(&ep.parts, ep.parts.Load()+1)
+			asym.StoreRelease32(&ep.parts, ep.parts.Load()+1)
 			return true
 		}
 		// A failed request must be completed, after those before it, and not
@@ -192,7 +192,7 @@ func (r *request) finish(s nd.Status) { r.finished, r.status = true, s }
 
 func (r *request) cancel() {
 	if r.binding != nil {
-		r.binding.Abandon()
+		r.binding.Cancel()
 		r.binding = nil
 	}
 	r.finish(nd.Canceled)

@@ -104,7 +104,7 @@ func (r *housekeeper) run() {
 func (p *Provider) clearForgedHazards() {
 	for _, ep := range *p.endpoints.Load() {
 		if ep.guard.Forged() && ep.mu.TryLock() { // rarely true; the check costs two loads
-			ep.guard.Disown()
+			ep.guard.ClearForged()
 			ep.mu.Unlock()
 		}
 	}

@@ -167,7 +167,7 @@ func (ep *Endpoint) statusEntry() (e testimony.Endpoint, busy bool) {
 	}
 	switch ep.state() {
 	case connected, peerGone, closing:
-		e.Touched = ep.conn.attached && ep.conn.hazard.InUse()
+		e.Touched = ep.conn.attached && ep.conn.hazard.IsSet()
 		return e, e.Requests > 0 || e.Receives > 0 || e.Touched
 	case failed:
 		return e, true

@@ -170,7 +170,7 @@ func (p *Provider) adapterID() nd.AdapterID {
 	return nd.AdapterID(xxhash.Sum64(b[:]))
 }
 
-// A window.Owner is the member's number and, in the lowest ownerShift bits, the adapter's serial
+// A window.AdapterID is the member's number and, in the lowest ownerShift bits, the adapter's serial
 // number.
 const ownerShift = 16
 
@@ -191,8 +191,8 @@ func (p *Provider) OpenAdapter(ctx context.Context, id nd.AdapterID) (nd.Adapter
 	if serial >= 1<<ownerShift {
 		return nil, &nd.OpError{Op: "open adapter", Status: nd.InsufficientResources, Detail: "this member has opened 65,535 handles, the maximum", Next: "keep adapters open and reuse them"}
 	}
-	owner := window.Owner(uint64(p.member.ID())<<ownerShift | uint64(serial))
-	return &Adapter{provider: p, space: window.NewSpace(p.table, owner)}, nil
+	owner := window.AdapterID(uint64(p.member.ID())<<ownerShift | uint64(serial))
+	return &Adapter{provider: p, space: window.NewDomain(p.table, owner)}, nil
 }
 
 // Close ends all connections and waits, and stops the engine. Pending calls return

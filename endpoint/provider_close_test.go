@@ -22,10 +22,10 @@ func copying(s *side, token nd.Token) (done func()) {
 	word.Store(uint64(token))
 	h := window.NewHazard(&word, nil)
 	space := s.adapter.(*Adapter).space
-	space.Watch(h)
+	space.AddHazard(h)
 	return func() {
 		word.Store(0)
-		space.Unwatch(h)
+		space.RemoveHazard(h)
 	}
 }
 

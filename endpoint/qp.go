@@ -43,13 +43,13 @@ type Endpoint struct {
 	// a program may use many endpoints in turn, and a processor's nearest cache holds
 	// some of their lines only. The allocator puts 8 bytes before the first.
 
-	now       atomic.Uint32 // state, which changes under mu, and overran
-	open      atomic.Uint32 // requests that are not done; see calls
-	initiates bool          // moves bytes itself where it can
-	batching  bool          // posts are deferred
-	stalled   bool          // the peer has been asked to ring
-	halfway   bool          // a message has been decoded, and is not done with
-	mu        asym.Mutex    // guards what changes, unless it is atomic
+	now       atomic.Uint32    // state, which changes under mu, and overran
+	open      atomic.Uint32    // requests that are not done; see calls
+	initiates bool             // moves bytes itself where it can
+	batching  bool             // posts are deferred
+	stalled   bool             // the peer has been asked to ring
+	halfway   bool             // a message has been decoded, and is not done with
+	mu        asym.BiasedMutex // guards what changes, unless it is atomic
 
 	conn           *connection
 	guard          *window.Guard
@@ -100,7 +100,7 @@ type Endpoint struct {
 	// Of the message being served.
 	served       uint64 // bytes of it done
 	placed       uint64 // bytes of the current Send in its receive
-	revoking     window.Loan
+	revoking     window.Invalidatable
 	revokedToken nd.Token
 
 	stage   stage
@@ -109,7 +109,7 @@ type Endpoint struct {
 
 	scratch         [inlinePayload]byte
 	message         message
-	sink, source    window.Ref
+	sink, source    window.Operand
 	result          nd.Result
 	one             [1]nd.Result // see takeOne
 	slot            shm.Slot     // being sent
@@ -191,8 +191,8 @@ func (a *Adapter) CreateEndpoint(ctx context.Context, cfg nd.EndpointConfig) (nd
 		return nil, a.allocError(op, err)
 	}
 	ep.guard = window.NewGuard(a.space, &ep.half.hazard)
-	ep.hazard = ep.guard.Hazard()
-	a.space.Watch(ep.hazard)
+	ep.hazard = ep.guard.LocalHazard()
+	a.space.AddHazard(ep.hazard)
 	receiveCQ.attach(ep)
 	initiatorCQ.attach(ep)
 	if !a.provider.addEndpoint(ep) {
@@ -256,7 +256,7 @@ func (ep *Endpoint) makeHalf() error {
 	h.ring, h.ringSlots = uint64(off)+halfSize, slots
 	h.receives, h.receiveCount, h.receiveStride = h.ring+slots*shm.SlotSize, count, stride
 	h.endpoint = ep.number
-	if asym.ForAll() {
+	if asym.HasHeavyGlobal() {
 		h.barriers = 1
 	}
 	ep.halfOffset, ep.stride = off, stride/8

@@ -10,13 +10,13 @@ import (
 // What the messages of refused transfers say: the range that was asked for, its
 // token (of which nd.Token shows a part only), and what that grants.
 
-func (ep *Endpoint) granting(ref *window.Ref, n uint64) string {
-	return fmt.Sprintf("%d bytes at %#x with %v, which grants %s", n, ref.Address, ref.Token, ep.guard.Granted(ref))
+func (ep *Endpoint) granting(ref *window.Operand, n uint64) string {
+	return fmt.Sprintf("%d bytes at %#x with %v, which grants %s", n, ref.Address, ref.Token, ep.guard.DescribeAccess(ref))
 }
 
 // ownEntry words a scatter/gather entry of this side.
 func (ep *Endpoint) ownEntry(e entry) string {
-	ref := window.Ref{Token: e.token, Rights: window.Local, Address: e.address}
+	ref := window.Operand{Token: e.token, Rights: window.Local, Address: e.address}
 	return ep.granting(&ref, uint64(e.length))
 }
 
@@ -42,7 +42,7 @@ func (ep *Endpoint) asked(r *request) string {
 	case r.kind == nd.RequestSend:
 		return fmt.Sprintf("a message of %d bytes", r.total)
 	}
-	ref := window.Ref{Token: r.token, Rights: window.Remote, Address: r.remote, Of: &ep.conn.ref}
+	ref := window.Operand{Token: r.token, Rights: window.Remote, Address: r.remote, Peer: &ep.conn.ref}
 	return ep.granting(&ref, r.total)
 }
 

@@ -24,7 +24,7 @@ func TestRefusals(t *testing.T) {
 		return fmt.Sprintf("%d bytes at %#x to read and write", size, d.Address)
 	}
 	const localToken = "nothing to a peer, since it is the local token of a region (pass the remote token of the peer's region or window)"
-	const beyond = ": the range leaves the granted memory"
+	const beyond = ": the range is outside the granted memory"
 	for name, offend := range map[string]func(p *pair) texts{
 		"write out of range": func(p *pair) texts {
 			far := at(p.b.memory, size-n+1)
@@ -43,7 +43,7 @@ func TestRefusals(t *testing.T) {
 			far := p.b.bind(w, 0, n, nd.AllowRead)
 			p.b.invalidate(w)
 			p.a.must(order{Do: doRead, Parts: mine(0, n), Far: far})
-			return texts{"read on endpoint 1: " + granting(n, far, fmt.Sprintf("nothing any more (%d bytes at %#x before)", n, far.Address)),
+			return texts{"read on endpoint 1: " + granting(n, far, fmt.Sprintf("nothing, since it was invalidated (it granted %d bytes at %#x)", n, far.Address)),
 				"read", "the token is not valid"}
 		},
 		"read through a window for writing": func(p *pair) texts {
@@ -51,7 +51,7 @@ func TestRefusals(t *testing.T) {
 			p.a.must(order{Do: doRead, Parts: mine(0, 10), Far: at(far, 5)})
 			// It may have been taken away by the time that a looks.
 			return texts{fmt.Sprintf("read on endpoint 1: 10 bytes at %#x with %v, which grants ", far.Address+5, far.Token),
-				"read", "the token does not give the right"}
+				"read", "the token does not grant this right"}
 		},
 		"entry beyond its region": func(p *pair) texts {
 			own := p.a.memory

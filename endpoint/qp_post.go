@@ -11,14 +11,14 @@ import (
 
 // smallTransfer is the number of bytes up to which a request runs inside the
 // post. Larger ones proceed a part at a time, from polls and from the engine.
-const smallTransfer = window.Chunk
+const smallTransfer = window.ChunkSize
 
 // Send posts a message for the peer's oldest Receive.
 func (ep *Endpoint) Send(reqCtx uint64, sge []nd.SGE, flags nd.OpFlags) error {
 	if flags != 0 || len(sge) != 1 || uint(len(sge[0].Buffer))-1 >= inlinePayload {
 		return ep.postSend(reqCtx, sge, flags)
 	}
-	if !ep.mu.Enter() {
+	if !ep.mu.LockBiased() {
 		ep.mu.Lock()
 	}
 	c, n := ep.conn, uint64(len(sge[0].Buffer))
@@ -26,14 +26,14 @@ func (ep *Endpoint) Send(reqCtx uint64, sge []nd.SGE, flags nd.OpFlags) error {
 	if ep.undisturbed() && (c.out.Pushed() < c.credit.limit || c.grantCredit()) && n <= uint64(c.credit.maxLen) {
 		slot := c.out.Next()
 		slot[0] = plainSend | n<<16
-		if ep.guard.Take(slot.Bytes(1), sge[0].Token, sge[0].Buffer) {
+		if ep.guard.Gather(slot.Bytes(1), sge[0].Token, sge[0].Buffer) {
 			c.out.Publish()
 			c.out.ClaimAhead()
 			if !c.peer.Quiet() {
 				c.peer.Ring()
 			}
 			ep.unstall()
-			if c.ref.Link.IsOpen() { // ORDER conn-state: after the push; see published
+			if c.ref.Connected() { // ORDER conn-state: after the push; see published
 				ep.succeedNow(nd.RequestSend, reqCtx, int(n))
 			} else { // the connection is ending, and only the peer knows whether it has taken this
 				ep.awaitNow(nd.RequestSend, reqCtx).total = n
@@ -58,12 +58,12 @@ func (ep *Endpoint) SendAndInvalidate(reqCtx uint64, sge []nd.SGE, remote nd.Tok
 // Write posts a copy into the peer's memory.
 func (ep *Endpoint) Write(reqCtx uint64, sge []nd.SGE, remoteAddr uint64, remote nd.Token, flags nd.OpFlags) error {
 	if flags == 0 && len(sge) == 1 && uint(len(sge[0].Buffer))-1 < smallTransfer {
-		if !ep.mu.Enter() {
+		if !ep.mu.LockBiased() {
 			ep.mu.Lock()
 		}
 		done := false
 		if ep.undisturbed() && !ep.conn.hasUnsettled() {
-			if !ep.initiates || ep.guard.OutOfReach(remote) {
+			if !ep.initiates || ep.guard.KnownUnreachable(remote) {
 				done = ep.passWrite(reqCtx, &sge[0], remoteAddr, remote)
 			} else if done = ep.guard.Put(&ep.conn.ref, remote, remoteAddr, sge[0].Token, sge[0].Buffer); done {
 				ep.succeedNow(nd.RequestWrite, reqCtx, len(sge[0].Buffer))
@@ -80,7 +80,7 @@ func (ep *Endpoint) Write(reqCtx uint64, sge []nd.SGE, remoteAddr uint64, remote
 // Read posts a copy out of the peer's memory.
 func (ep *Endpoint) Read(reqCtx uint64, sge []nd.SGE, remoteAddr uint64, remote nd.Token, flags nd.OpFlags) error {
 	if flags == 0 && len(sge) == 1 && ep.initiates && uint(len(sge[0].Buffer))-1 < smallTransfer {
-		if !ep.mu.Enter() {
+		if !ep.mu.LockBiased() {
 			ep.mu.Lock()
 		}
 		if ep.undisturbed() && !ep.conn.hasUnsettled() && ep.readLimit > 0 &&
@@ -180,7 +180,7 @@ func (ep *Endpoint) hasSlot() bool {
 // it and those that were deferred before it may run.
 func (ep *Endpoint) enqueue(r *request) {
 	ep.tail++
-	asym.Store32(&ep.open, uint32(ep.tail-ep.done))
+	asym.StoreRelease32(&ep.open, uint32(ep.tail-ep.done))
 	if (r.flags.Has(nd.Defer) || ep.batching) && ep.state() == connected {
 		return
 	}
@@ -225,7 +225,7 @@ func (ep *Endpoint) Receive(reqCtx uint64, sge []nd.SGE) error {
 	if len(sge) != 1 || uint64(len(sge[0].Buffer))-1 >= maxTransfer || ep.shared != nil {
 		return ep.postReceive(reqCtx, sge)
 	}
-	if !ep.mu.Enter() {
+	if !ep.mu.LockBiased() {
 		ep.mu.Lock()
 	}
 	if ep.now.Load() == uint32(connected) && ep.posted-ep.receivesTaken.freed.Load() < ep.receiveDepth && ep.adapter.privileged.Load() == 0 {
@@ -305,7 +305,7 @@ func (ep *Endpoint) show(room uint64) {
 		return
 	}
 	if c.out.Relaxed() {
-		asym.Store(&ep.half.posted, ep.posted) // ORDER receive-posted: pairs with the load in connection.hasReceive
+		asym.StoreRelease(&ep.half.posted, ep.posted) // ORDER receive-posted: pairs with the load in connection.hasReceive
 	} else {
 		ep.half.posted.Swap(ep.posted) // ORDER receive-posted: pairs with the load in connection.hasReceive
 	}
@@ -321,13 +321,13 @@ func (ep *Endpoint) tighten(room uint64) {
 		room = min(room, ep.roomy)
 	}
 	ep.tight, ep.roomy = ep.posted, room
-	asym.Store(&ep.half.room, room)      // ORDER receive-room: before tight; pairs with the load in connection.hasReceive
-	asym.Store(&ep.half.tight, ep.tight) // ORDER receive-tight: before posted; pairs with the load in connection.hasReceive
+	asym.StoreRelease(&ep.half.room, room)      // ORDER receive-room: before tight; pairs with the load in connection.hasReceive
+	asym.StoreRelease(&ep.half.tight, ep.tight) // ORDER receive-tight: before posted; pairs with the load in connection.hasReceive
 }
 
 // canSink tells whether an entry may be filled, as things are now.
 func (ep *Endpoint) canSink(e entry) bool {
-	ep.sink = window.Ref{Token: e.token, Rights: window.Local | window.Write, Address: e.address}
+	ep.sink = window.Operand{Token: e.token, Rights: window.Local | window.Write, Address: e.address}
 	return ep.guard.Check(&ep.sink, uint64(e.length)) == window.NoFault
 }
 
@@ -360,7 +360,7 @@ func (ep *Endpoint) postBind(reqCtx uint64, mr nd.MemoryRegion, mw nd.MemoryWind
 		rights |= window.Write
 	}
 	if flags&^(nd.AllowRead|nd.AllowWrite) == 0 {
-		if !ep.mu.Enter() {
+		if !ep.mu.LockBiased() {
 			ep.mu.Lock()
 		}
 		done := ep.bindNow(reqCtx, region.region, win.window, buf, rights)
@@ -378,7 +378,7 @@ func (ep *Endpoint) postBind(reqCtx uint64, mr nd.MemoryRegion, mw nd.MemoryWind
 	r.loan = win.window
 	binding, err := win.window.Prepare(region.region, buf, rights, ep.number, flags.Has(nd.ThisEndpointOnly))
 	if err != nil {
-		asked := window.Ref{Token: region.LocalToken(), Rights: window.Local, Address: shm.AddressOf(buf)}
+		asked := window.Operand{Token: region.LocalToken(), Rights: window.Local, Address: shm.AddressOf(buf)}
 		return ep.fail(op, nd.StatusOf(err), fmt.Sprintf("%v for %s", flags&(nd.AllowRead|nd.AllowWrite), ep.granting(&asked, uint64(len(buf)))),
 			"pass a part of mr.Bytes(); AllowWrite needs a region with AllowLocalWrite")
 	}
@@ -405,12 +405,12 @@ func (ep *Endpoint) postInvalidate(reqCtx uint64, mw nd.MemoryWindow, flags nd.O
 }
 
 // takeBack posts the end of a loan.
-func (ep *Endpoint) takeBack(op string, l window.Loan, reqCtx uint64, flags nd.OpFlags) error {
+func (ep *Endpoint) takeBack(op string, l window.Invalidatable, reqCtx uint64, flags nd.OpFlags) error {
 	if flags&^nd.RequestInvalidate.AllowedFlags() != 0 {
 		return ep.fail(op, nd.InvalidParameter3, "flags "+flags.String(), "use only flags that Invalidate takes")
 	}
 	if flags == 0 {
-		if !ep.mu.Enter() {
+		if !ep.mu.LockBiased() {
 			ep.mu.Lock()
 		}
 		done := ep.takeBackNow(reqCtx, l)

@@ -27,18 +27,18 @@ type request struct {
 	captured []byte // the bytes of an inline request; capacity is allotted once
 
 	remote     uint64
-	token      nd.Token       // remote token, or the one to be invalidated at the peer
-	invalidate bool           // SendAndInvalidate
-	binding    window.Pending // Bind and FastRegister
-	loan       window.Loan    // what is to be given or taken back
+	token      nd.Token             // remote token, or the one to be invalidated at the peer
+	invalidate bool                 // SendAndInvalidate
+	binding    window.Prepared      // Bind and FastRegister
+	loan       window.Invalidatable // what is to be given or taken back
 
 	// Progress.
-	doomed      bool         // posted when it could only be canceled
-	byRing      bool         // travels to the peer
-	started     bool         // a Send that has its receive
-	moved       uint64       // bytes moved or, by ring, handed over
-	ours        window.Begun // of our token in use
-	far         window.Begun // and of the peer's
+	doomed      bool              // posted when it could only be canceled
+	byRing      bool              // travels to the peer
+	started     bool              // a Send that has its receive
+	moved       uint64            // bytes moved or, by ring, handed over
+	ours        window.Generation // of our token in use
+	far         window.Generation // and of the peer's
 	drain       nd.Token
 	draining    bool
 	deadline    time.Time // of a Send without a receive

@@ -47,7 +47,7 @@ func (ep *Endpoint) execute(r *request, budget *uint64) outcome {
 func (ep *Endpoint) executeBind(r *request) outcome {
 	b := r.binding
 	r.binding = nil
-	if !b.Run() {
+	if !b.Apply() {
 		return ep.reject(r, nd.InvalidDeviceRequest, "the %s already, or closed; invalidate it first", describe(r.loan))
 	}
 	ep.bound.add(r.loan)
@@ -81,8 +81,8 @@ func (ep *Endpoint) invalidated(r *request) {
 }
 
 // own names a part of our memory in ep.sink or ep.source.
-func own(ref *window.Ref, e entry, rights window.Rights) {
-	*ref = window.Ref{Token: e.token, Rights: window.Local | rights, Address: e.address}
+func own(ref *window.Operand, e entry, rights window.Rights) {
+	*ref = window.Operand{Token: e.token, Rights: window.Local | rights, Address: e.address}
 }
 
 // transfer runs a Read or a Write here: it copies between our memory and the
@@ -93,13 +93,13 @@ func (ep *Endpoint) transfer(r *request, budget *uint64) outcome {
 	if !write {
 		ours, far, right = &ep.sink, &ep.source, window.Read
 	}
-	*far = window.Ref{Token: r.token, Rights: window.Remote | right, Of: &ep.conn.ref, Begun: &r.far}
+	*far = window.Operand{Token: r.token, Rights: window.Remote | right, Peer: &ep.conn.ref, Generation: &r.far}
 	if r.moved == 0 && (len(r.entries) > 1 || r.total > *budget) {
 		// The range is checked as a whole before a byte of it moves.
 		far.Address = r.remote
 		switch f := ep.guard.Check(far, r.total); f {
-		case window.NoFault, window.Unreachable:
-		case window.Ended:
+		case window.NoFault, window.FaultUnreachable:
+		case window.FaultDisconnected:
 			return waits
 		default:
 			return ep.refused(r, f)
@@ -123,9 +123,9 @@ func (ep *Endpoint) transfer(r *request, budget *uint64) outcome {
 			farFault, ownFault = sourceFault, sinkFault
 		}
 		switch {
-		case farFault == window.Ended:
+		case farFault == window.FaultDisconnected:
 			return waits // the next look at the connection sees it too
-		case farFault == window.Unreachable && r.moved == 0:
+		case farFault == window.FaultUnreachable && r.moved == 0:
 			r.byRing = true
 			return ep.handOver(r, budget)
 		case farFault != window.NoFault:
@@ -179,7 +179,7 @@ func (ep *Endpoint) stall() {
 	if !ep.stalled && ep.provider.hasArmedDoorbell() {
 		ep.stalled = true
 		ep.half.stalled.Swap(1) // ORDER stalled: pairs with the loads in Endpoint.show and Endpoint.release
-		asym.HeavyForAll()      // for peers whose stores are no barriers; see shm.Producer.Relax
+		asym.HeavyGlobal()      // for peers whose stores are no barriers; see shm.Producer.Relax
 	}
 }
 
@@ -246,8 +246,8 @@ func (ep *Endpoint) checkOwn(r *request) (entry, window.Fault) {
 func (ep *Endpoint) partlyPrivate(entries []entry) bool {
 	for i := 1; i < len(entries); i++ {
 		e := entries[i]
-		ep.sink = window.Ref{Token: e.token, Rights: window.Local | window.Write, Address: e.address, Of: &ep.conn.ref}
-		if ep.guard.Check(&ep.sink, uint64(e.length)) == window.Unreachable {
+		ep.sink = window.Operand{Token: e.token, Rights: window.Local | window.Write, Address: e.address, Peer: &ep.conn.ref}
+		if ep.guard.Check(&ep.sink, uint64(e.length)) == window.FaultUnreachable {
 			return true
 		}
 	}
@@ -313,7 +313,7 @@ func (ep *Endpoint) gather(r *request) (payload []byte, ok bool) {
 	to := payload
 	for _, e := range r.entries {
 		own(&ep.source, e, window.Read)
-		ep.sink = window.Ref{Mem: to[:e.length]}
+		ep.sink = window.Operand{Mem: to[:e.length]}
 		if _, _, f := ep.guard.Copy(&ep.sink, &ep.source, uint64(e.length)); f != window.NoFault {
 			ep.ownFault(r, e, f)
 			return nil, false
@@ -337,12 +337,12 @@ func (ep *Endpoint) place(r *request, budget *uint64) outcome {
 			return ep.receiveFailed(r, nd.AccessViolation, "the entries of the posted receive do not add up to its %d bytes", ep.farCapacity)
 		}
 		r.name(&ep.source, from, window.Read)
-		ep.sink = window.Ref{Token: to.token, Rights: window.Local | window.Write, Address: to.address, Of: &c.ref, Begun: &r.far}
+		ep.sink = window.Operand{Token: to.token, Rights: window.Local | window.Write, Address: to.address, Peer: &c.ref, Generation: &r.far}
 		_, farFault, ownFault := ep.guard.Copy(&ep.sink, &ep.source, n)
 		switch {
-		case farFault == window.Ended:
+		case farFault == window.FaultDisconnected:
 			return waits
-		case farFault == window.Unreachable && r.moved == 0:
+		case farFault == window.FaultUnreachable && r.moved == 0:
 			r.byRing = true
 			return ep.handOver(r, budget)
 		case farFault != window.NoFault:
@@ -368,7 +368,7 @@ func (ep *Endpoint) place(r *request, budget *uint64) outcome {
 // looks at the ring for the last time. If it has been changed, only the peer
 // knows.
 func (ep *Endpoint) published(r *request) {
-	if ep.conn.ref.Link.IsOpen() { // ORDER conn-state: after the push; pairs with the store before the last read of the ring in releasePeerState
+	if ep.conn.ref.Connected() { // ORDER conn-state: after the push; pairs with the store before the last read of the ring in releasePeerState
 		r.finish(nd.Success)
 		return
 	}

@@ -37,11 +37,11 @@ func (ep *Endpoint) bindNow(reqCtx uint64, r *window.Region, w *window.Window, b
 }
 
 // takeBackNow ends a loan that nobody uses. See executeInvalidate.
-func (ep *Endpoint) takeBackNow(reqCtx uint64, l window.Loan) bool {
+func (ep *Endpoint) takeBackNow(reqCtx uint64, l window.Invalidatable) bool {
 	if !ep.undisturbed() {
 		return false
 	}
-	token, drained, ok := l.TakeBack(ep.number)
+	token, drained, ok := l.InvalidateAndRelease(ep.number)
 	if !ok {
 		return false
 	}
@@ -81,7 +81,7 @@ func (ep *Endpoint) describe(reqCtx uint64, sge *nd.SGE) {
 	}
 	d[2], d[3] = address, n|uint64(token)<<32
 	room := min(n, inlinePayload)
-	if !ep.guard.CanFill(token, address, n) {
+	if !ep.guard.CanScatter(token, address, n) {
 		room = 0
 	}
 	ep.show(room)
@@ -96,7 +96,7 @@ func (ep *Endpoint) awaitNow(k nd.RequestType, reqCtx uint64) *request {
 	ep.conn.credit.awaited = r.end
 	ep.tail++
 	ep.ready, ep.next = ep.tail, ep.tail
-	asym.Store32(&ep.open, uint32(ep.tail-ep.done))
+	asym.StoreRelease32(&ep.open, uint32(ep.tail-ep.done))
 	return r
 }
 
@@ -104,11 +104,11 @@ func (ep *Endpoint) awaitNow(k nd.RequestType, reqCtx uint64) *request {
 func (ep *Endpoint) passWrite(reqCtx uint64, sge *nd.SGE, address uint64, remote nd.Token) (done bool) {
 	c := ep.conn
 	n := len(sge.Buffer)
-	if n > inlineWritePayload || c.out.Room() == 0 || !c.ref.Link.IsOpen() {
+	if n > inlineWritePayload || c.out.Room() == 0 || !c.ref.Connected() {
 		return false
 	}
 	slot := c.out.Next()
-	if !ep.guard.Take(slot.Bytes(2), sge.Token, sge.Buffer) {
+	if !ep.guard.Gather(slot.Bytes(2), sge.Token, sge.Buffer) {
 		return false
 	}
 	c.credit.endRow(c.out.Pushed())
@@ -151,7 +151,7 @@ func (ep *Endpoint) takeRow(slot *shm.Slot, results []nd.Result) (n int) {
 		if word&^(0xffff<<16) != plainSend || size-1 >= inlinePayload || !r.single || size > uint64(e.length) {
 			break
 		}
-		if !ep.guard.Fill(e.token, e.address, slot.Bytes(1)[:size]) {
+		if !ep.guard.Scatter(e.token, e.address, slot.Bytes(1)[:size]) {
 			break
 		}
 		ep.delivered++
@@ -184,7 +184,7 @@ func (ep *Endpoint) landNow(slot *shm.Slot) bool {
 	c := ep.conn
 	word, address := atomic.LoadUint64(&slot[0]), atomic.LoadUint64(&slot[1]) // once: the peer may scribble
 	n := word >> 16 & 0xffff
-	if word&0xffff != smallWrite || n-1 >= inlineWritePayload || !c.ref.Link.IsOpen() || !ep.guard.Land(nd.Token(word>>32), address, slot.Bytes(2)[:n], ep.number) {
+	if word&0xffff != smallWrite || n-1 >= inlineWritePayload || !c.ref.Connected() || !ep.guard.DeliverWrite(nd.Token(word>>32), address, slot.Bytes(2)[:n], ep.number) {
 		return false
 	}
 	c.in.Advance()

@@ -36,7 +36,7 @@ func (ep *Endpoint) handOver(r *request, budget *uint64) outcome {
 			right = window.Write
 		}
 		r.name(&ep.source, e, right)
-		private, f := ep.guard.Private(&ep.source, uint64(e.length))
+		private, f := ep.guard.IsPrivate(&ep.source, uint64(e.length))
 		if f != window.NoFault {
 			return ep.ownFault(r, e, f)
 		}
@@ -115,7 +115,7 @@ func (ep *Endpoint) writeSmall(r *request) outcome {
 
 const (
 	stageBuffers = 2
-	stageSize    = window.Chunk
+	stageSize    = window.ChunkSize
 )
 
 // stage is arena memory through which private memory passes. It is made when
@@ -172,7 +172,7 @@ func (ep *Endpoint) stageEntry(r *request, e entry) (buffer int, staged entry, o
 	mem := ep.stage.mem[buffer*stageSize:][:n]
 	if r.kind != nd.RequestRead {
 		r.name(&ep.source, e, window.Read)
-		ep.sink = window.Ref{Mem: mem}
+		ep.sink = window.Operand{Mem: mem}
 		if _, _, f := ep.guard.Copy(&ep.sink, &ep.source, n); f != window.NoFault {
 			return 0, e, ep.ownFault(r, e, f)
 		}
@@ -189,7 +189,7 @@ func (ep *Endpoint) unstage(r *request) outcome {
 	n := uint64(r.stagedEntry.length)
 	e := cut(r.entries, r.moved-n)
 	r.name(&ep.sink, e, window.Write)
-	ep.source = window.Ref{Mem: ep.stage.mem[r.staged*stageSize:][:n]}
+	ep.source = window.Operand{Mem: ep.stage.mem[r.staged*stageSize:][:n]}
 	r.staged = -1
 	if _, f, _ := ep.guard.Copy(&ep.sink, &ep.source, n); f != window.NoFault {
 		return ep.ownFault(r, e, f)

@@ -43,11 +43,11 @@ func (r *request) capture(sge []nd.SGE) {
 }
 
 // name puts an entry of r, or a part of one, into ep.sink or ep.source.
-func (r *request) name(ref *window.Ref, e entry, rights window.Rights) {
+func (r *request) name(ref *window.Operand, e entry, rights window.Rights) {
 	if r.flags.Has(nd.Inline) {
-		*ref = window.Ref{Mem: r.captured[e.address:][:e.length]}
+		*ref = window.Operand{Mem: r.captured[e.address:][:e.length]}
 		return
 	}
 	own(ref, e, rights)
-	ref.Begun = &r.ours
+	ref.Generation = &r.ours
 }

@@ -136,7 +136,7 @@ func (ep *Endpoint) serveSend(m *message, r *receive) outcome {
 		if uint64(m.length) > r.capacity {
 			return ep.overflow(r, uint64(m.length))
 		}
-		ep.source = window.Ref{Mem: m.payload[:]}
+		ep.source = window.Operand{Mem: m.payload[:]}
 		if !ep.fill(r, 0, uint64(m.length)) {
 			return ready
 		}
@@ -160,14 +160,14 @@ func (ep *Endpoint) fill(r *receive, at, n uint64) bool {
 		e := cut(r.entries(), at)
 		part := min(uint64(e.length), n)
 		own(&ep.sink, e, window.Write)
-		ep.sink.Begun = &ep.message.ours
+		ep.sink.Generation = &ep.message.ours
 		_, ownFault, farFault := ep.guard.Copy(&ep.sink, &ep.source, part)
 		switch {
 		case ownFault != window.NoFault:
 			ep.deliver(r, nd.AccessViolation, 0, 0)
 			ep.blame(nd.RemoteError, ep.fail("receive", nd.AccessViolation, fmt.Sprintf("entry of %s: %v", ep.ownEntry(e), ownFault), ""))
 			return false
-		case farFault == window.Ended:
+		case farFault == window.FaultDisconnected:
 			return false // the next look at the connection sees it too
 		case farFault != window.NoFault:
 			ep.blame(nd.AccessViolation, ep.fail("receive", nd.RemoteError,
@@ -207,7 +207,7 @@ func (ep *Endpoint) blame(status nd.Status, cause error) {
 // mayRevoke checks the token that a message is to invalidate, before anything
 // else happens.
 func (ep *Endpoint) mayRevoke(m *message, r *receive) bool {
-	if ep.adapter.space.FindBound(m.token, ep.number) != nil {
+	if ep.adapter.space.FindRemote(m.token, ep.number) != nil {
 		return true
 	}
 	ep.deliver(r, nd.InvalidDeviceRequest, 0, 0)
@@ -224,7 +224,7 @@ func (ep *Endpoint) endOfSend(m *message, r *receive, total uint64) outcome {
 		return ready
 	}
 	if ep.revoking == nil {
-		l := ep.adapter.space.FindBound(m.token, ep.number)
+		l := ep.adapter.space.FindRemote(m.token, ep.number)
 		ok := l != nil
 		if ok {
 			ep.revokedToken, ok = l.Invalidate(ep.number)
@@ -290,7 +290,7 @@ func (ep *Endpoint) servePieceOfSend(m *message, r *receive, budget *uint64) out
 			return partial
 		}
 		n := min(m.size-ep.served, *budget)
-		ep.source = window.Ref{Token: m.local, Rights: window.Local | window.Read, Address: m.address + ep.served, Of: &ep.conn.ref, Begun: &m.far}
+		ep.source = window.Operand{Token: m.local, Rights: window.Local | window.Read, Address: m.address + ep.served, Peer: &ep.conn.ref, Generation: &m.far}
 		if !ep.fill(r, ep.placed, n) {
 			return ep.stopped()
 		}
@@ -310,7 +310,7 @@ func (ep *Endpoint) servePiece(m *message, budget *uint64) outcome {
 	if m.kind == readPiece {
 		ours, far, right, farRight = &ep.source, &ep.sink, window.Read, window.Write
 	}
-	*ours = window.Ref{Token: m.token, Rights: window.Remote | right, Address: m.remote, For: ep.number, Begun: &m.ours}
+	*ours = window.Operand{Token: m.token, Rights: window.Remote | right, Address: m.remote, Endpoint: ep.number, Generation: &m.ours}
 	// The range of the request is checked as a whole before a byte of it moves.
 	whole := m.size
 	if m.flags&flagFirst != 0 {
@@ -328,11 +328,11 @@ func (ep *Endpoint) servePiece(m *message, budget *uint64) outcome {
 		}
 		n := min(m.size-ep.served, *budget)
 		ours.Address = m.remote + ep.served
-		*far = window.Ref{Token: m.local, Rights: window.Local | farRight, Address: m.address + ep.served, Of: &ep.conn.ref, Begun: &m.far}
+		*far = window.Operand{Token: m.local, Rights: window.Local | farRight, Address: m.address + ep.served, Peer: &ep.conn.ref, Generation: &m.far}
 		_, sinkFault, sourceFault := ep.guard.Copy(&ep.sink, &ep.source, n)
 		switch f := sinkFault | sourceFault; f {
 		case window.NoFault:
-		case window.Ended:
+		case window.FaultDisconnected:
 			return waits
 		default:
 			bad := &ep.sink
@@ -350,8 +350,8 @@ func (ep *Endpoint) servePiece(m *message, budget *uint64) outcome {
 
 // serveWrite runs a Write whose data came within its slot.
 func (ep *Endpoint) serveWrite(m *message) outcome {
-	ep.sink = window.Ref{Token: m.token, Rights: window.Remote | window.Write, Address: m.address, For: ep.number}
-	ep.source = window.Ref{Mem: m.payload[:m.length]}
+	ep.sink = window.Operand{Token: m.token, Rights: window.Remote | window.Write, Address: m.address, Endpoint: ep.number}
+	ep.source = window.Operand{Mem: m.payload[:m.length]}
 	n := uint64(m.length)
 	if _, f, _ := ep.guard.Copy(&ep.sink, &ep.source, n); f != window.NoFault {
 		ep.blameAccess(m, &ep.sink, n, f)
@@ -361,7 +361,7 @@ func (ep *Endpoint) serveWrite(m *message) outcome {
 
 // blameAccess fails a one-sided request of the peer. Here it makes no
 // completion, only the end of the connection.
-func (ep *Endpoint) blameAccess(m *message, refused *window.Ref, n uint64, f window.Fault) {
+func (ep *Endpoint) blameAccess(m *message, refused *window.Operand, n uint64, f window.Fault) {
 	ep.blame(nd.AccessViolation, ep.fail("serve", nd.ConnectionAborted,
 		fmt.Sprintf("the peer (%s) was refused a %s of %s: %v", ep.conn.peerName, m.verb(), ep.granting(refused, n), f), ""))
 }

@@ -21,7 +21,7 @@ type half struct {
 	receiveStride uint64 // bytes, a multiple of 64
 	endpoint      uint64 // the endpoint's number in its process
 	sharedReceive uint64 // 1: the receives are a shared queue's, and none are shown here
-	barriers      uint64 // 1: its process calls asym.HeavyForAll where others rely on that; see shm.Producer.Relax
+	barriers      uint64 // 1: its process calls asym.HeavyGlobal where others rely on that; see shm.Producer.Relax
 	_             [64]byte
 
 	consumed    atomic.Uint64 // messages of the peer's ring that are done with
@@ -57,7 +57,7 @@ type record struct {
 	left     [2]atomic.Uint32 // 1: this side has disconnected in good order
 	detached [2]atomic.Uint32 // see leftHalf
 	member   [2]uint64        // shm.MemberID
-	owner    [2]uint64        // window.Owner, the adapter
+	owner    [2]uint64        // window.AdapterID, the adapter
 	half     [2]uint64        // offset
 	port     [2]uint32
 	readIn   [2]uint32 // read limits

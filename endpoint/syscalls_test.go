@@ -68,7 +68,7 @@ func TestPostAndPollMakeNoSystemCall(t *testing.T) {
 	}
 	for how, want := range map[string]bool{quietAll: true, quietControl: false} {
 		cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^TestPostAndPollMakeNoSystemCall$")
-		// A thread that is interrupted would go to the scheduler; an owner whose stack moves makes a call (asym.Mutex), so
+		// A thread that is interrupted would go to the scheduler; an owner whose stack moves makes a call (asym.BiasedMutex), so
 		// stacks do not shrink, and this one does not have to grow.
 		cmd.Env = append(os.Environ(), quietVariable+"="+how, "GODEBUG=asyncpreemptoff=1,gcshrinkstackoff=1")
 		out, err := cmd.CombinedOutput()

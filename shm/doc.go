@@ -21,7 +21,7 @@
 // All synchronising words are loaded with sync/atomic, which is sequentially
 // consistent. They are stored with that or, where nothing is loaded afterwards
 // that must not be older, or the other side pays for the barrier, with
-// [asym.Store]. Each synchronising pair has a name, written as "ORDER name" at
+// [asym.StoreRelease]. Each synchronising pair has a name, written as "ORDER name" at
 // both of its ends. The layout itself, with every offset, is LAYOUT.txt.
 //
 // There is one exception to the consistency: in a program built with the race detector, an atomic

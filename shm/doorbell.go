@@ -14,7 +14,7 @@ import (
 // The protocol that loses no wake-up: the sleeper stores armed and then looks
 // at the work; the ringer stores the work and then looks at armed. One of them
 // sees the other (ORDER doorbell-armed). The ringer's store need not be a
-// barrier if the sleeper's process reaches it with [asym.HeavyForAll].
+// barrier if the sleeper's process reaches it with [asym.HeavyGlobal].
 type Doorbell struct{ words *doorbellWords }
 
 // Values of the armed word. Any other is the mark of a process that is waking
@@ -33,7 +33,7 @@ var mark = rand.Uint32() | 2
 func (d Doorbell) Arm() (ticket uint32) {
 	ticket = d.words.seq.Load()
 	d.words.armed.Swap(armed) // ORDER doorbell-armed: pairs with the load in Quiet
-	asym.HeavyForAll()        // for ringers whose stores are no barriers; see Producer.Relax
+	asym.HeavyGlobal()        // for ringers whose stores are no barriers; see Producer.Relax
 	return ticket
 }
 

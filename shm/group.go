@@ -55,7 +55,7 @@ func (m *Member) newGroup() *Group {
 		g.round = m.arena.header().opened.Load() / uint64(g.Size())
 	}
 	barriers := uint32(0)
-	if asym.ForAll() {
+	if asym.HasHeavyGlobal() {
 		barriers = 1
 	}
 	g.mine.barriers.Store(barriers)
@@ -99,8 +99,8 @@ func (g *Group) Round() uint64 { return g.round }
 func (g *Group) meet() (ticket uint64) {
 	handOver()
 	g.round++
-	if asym.ForAll() && g.other.barriers.Load() == 1 {
-		asym.Store(&g.mine.round, g.round) // ORDER barrier-round: pairs with the load in Passed
+	if asym.HasHeavyGlobal() && g.other.barriers.Load() == 1 {
+		asym.StoreRelease(&g.mine.round, g.round) // ORDER barrier-round: pairs with the load in Passed
 	} else {
 		g.mine.round.Swap(g.round) // ORDER barrier-round: pairs with the load in Passed
 	}

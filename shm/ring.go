@@ -99,7 +99,7 @@ func (p *Producer) Publish() {
 	handOver()
 	p.next++
 	if p.relaxed {
-		asym.Store(&slot.seq, p.next) // ORDER slot-full: pairs with the load in Front
+		asym.StoreRelease(&slot.seq, p.next) // ORDER slot-full: pairs with the load in Front
 	} else {
 		slot.seq.Store(p.next) // ORDER slot-full: pairs with the load in Front
 	}
@@ -136,7 +136,7 @@ const claimedAhead = 8
 // Relax makes Publish no memory barrier: what the producer loads afterwards may
 // be older than the message. It is right when all who store something and then
 // look at the ring for the last time, before they sleep or end the connection,
-// call [asym.HeavyForAll] in between, and that reaches the producer.
+// call [asym.HeavyGlobal] in between, and that reaches the producer.
 func (p *Producer) Relax() { p.relaxed = true }
 
 // Relaxed reports whether Relax was called.
@@ -200,7 +200,7 @@ func (c *Consumer) Waiting() bool {
 // The producer learns of it with the next Release.
 func (c *Consumer) Advance() (index uint64) {
 	index = c.next.Load()
-	asym.Store(&c.next, index+1)
+	asym.StoreRelease(&c.next, index+1)
 	return index
 }
 
@@ -223,7 +223,7 @@ const fetchedAhead = 12
 func (c *Consumer) Release() {
 	handOver()
 	c.released = c.next.Load()
-	asym.Store(c.head, c.released) // ORDER slot-free: pairs with the load in Consumed
+	asym.StoreRelease(c.head, c.released) // ORDER slot-free: pairs with the load in Consumed
 }
 
 // ReleaseFirst is Release when the caller is about to look whether the producer

@@ -55,7 +55,7 @@ type place struct {
 	length atomic.Uint64 // their number
 
 	round    atomic.Uint64 // barrier of two ranks: how many of them this one has reached
-	barriers atomic.Uint32 // 1: its process calls asym.HeavyForAll before each last look; see Group.Arrive
+	barriers atomic.Uint32 // 1: its process calls asym.HeavyGlobal before each last look; see Group.Arrive
 	_        uint32
 	offered  atomic.Uint64 // the barrier after which blob and length may be looked at
 	blamed   atomic.Uint64 // MemberID of the peer that it has lost; see Member.Blame

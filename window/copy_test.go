@@ -14,19 +14,19 @@ import (
 	"github.com/softnd/softnd/shm"
 )
 
-// aligned returns n bytes that begin at a multiple of 8 plus skew.
+// aligned returns n bytes whose address is a multiple of 8 plus skew.
 func aligned(n, skew int) []byte {
 	b := make([]byte, n+16)
 	skip := int(-shm.AddressOf(b)&7) + skew
 	return b[skip : skip+n : skip+n]
 }
 
-func TestMoveEqualsCopy(t *testing.T) {
+func TestCopyOrderedCopiesLikeCopy(t *testing.T) {
 	lengths := []int{0}
 	for n := 1; n <= 40; n++ {
 		lengths = append(lengths, n)
 	}
-	lengths = append(lengths, 63, 64, 65, 255, 256, 257, 2047, 2048, 2049, Chunk-1, Chunk)
+	lengths = append(lengths, 63, 64, 65, 255, 256, 257, 2047, 2048, 2049, ChunkSize-1, ChunkSize)
 	for _, n := range lengths {
 		source := pattern(n+8, 1)
 		for sinkSkew := range 8 {
@@ -36,7 +36,7 @@ func TestMoveEqualsCopy(t *testing.T) {
 				to, want := aligned(n+16, sinkSkew), make([]byte, n+16)
 				fill(to, 0xa5)
 				fill(want, 0xa5)
-				move(to[8:8+n], from)
+				copyOrdered(to[8:8+n], from)
 				copy(want[8:8+n], from)
 				if !bytes.Equal(to, want) {
 					t.Fatalf("%d bytes from alignment %d to %d:\n%x, want\n%x", n, sourceSkew, sinkSkew, to, want)
@@ -49,8 +49,8 @@ func TestMoveEqualsCopy(t *testing.T) {
 	}
 }
 
-// Ranges of one buffer that overlap, in both directions and all distances.
-func TestMoveOverlaps(t *testing.T) {
+// Overlapping ranges of one buffer, in both directions, at all distances.
+func TestCopyOrderedHandlesOverlap(t *testing.T) {
 	const room = 64
 	for n := 1; n <= 40; n++ {
 		for skew := range 8 {
@@ -59,7 +59,7 @@ func TestMoveOverlaps(t *testing.T) {
 				copy(got, pattern(len(got), byte(n)))
 				copy(want, got)
 				at := room + distance
-				move(got[at:at+n], got[room:room+n])
+				copyOrdered(got[at:at+n], got[room:room+n])
 				copy(want[at:at+n], want[room:room+n])
 				if !bytes.Equal(got, want) {
 					t.Fatalf("%d bytes at alignment %d moved by %d:\n%x, want\n%x", n, skew, distance, got, want)
@@ -67,12 +67,12 @@ func TestMoveOverlaps(t *testing.T) {
 			}
 		}
 	}
-	for _, n := range []int{1000, 4096, Chunk} {
+	for _, n := range []int{1000, 4096, ChunkSize} {
 		for _, distance := range []int{-n / 2, -9, -8, -1, 0, 1, 8, 9, n / 2} {
 			got, want := aligned(3*n, 0), make([]byte, 3*n)
 			copy(got, pattern(len(got), 7))
 			copy(want, got)
-			move(got[n+distance:][:n], got[n:2*n])
+			copyOrdered(got[n+distance:][:n], got[n:2*n])
 			copy(want[n+distance:][:n], want[n:2*n])
 			if !bytes.Equal(got, want) {
 				t.Fatalf("%d bytes moved by %d: wrong bytes", n, distance)
@@ -81,28 +81,27 @@ func TestMoveOverlaps(t *testing.T) {
 	}
 }
 
-// Programs poll the last word of a transfer. The polling test has these
-// lengths, with the end at each alignment that makes another kind of word the
-// last one.
+// polledTransfers are the lengths of the polling test, and the alignments of their ends: the last word, for which programs
+// poll, is of 8, 4 or 1 bytes.
 var polledTransfers = []struct{ n, end int }{
 	{8, 0}, {9, 1}, {12, 4}, {16, 0}, {17, 1}, {20, 4}, {24, 0}, {33, 1}, {40, 0}, {64, 0}, {65, 1}, {100, 4},
-	{256, 0}, {257, 7}, {1000, 0}, {1004, 4}, {2048, 0}, {4096, 0}, {4099, 3}, {16384, 0}, {Chunk, 0}, {3 * Chunk, 0}, {3*Chunk + 1, 1},
+	{256, 0}, {257, 7}, {1000, 0}, {1004, 4}, {2048, 0}, {4096, 0}, {4099, 3}, {16384, 0}, {ChunkSize, 0}, {3 * ChunkSize, 0}, {3*ChunkSize + 1, 1},
 }
 
-// polled is memory whose end one side polls, and where it acknowledges.
+// polled is memory whose end one side polls, and a word in which it acknowledges.
 type polled struct {
-	mem  []byte         // the transfer, and what is needed to make its end lie where it should
+	mem  []byte         // the transfer, and bytes before it for the alignment of its end
 	n    int            // the length of the transfer
-	end  int            // its end, counted from the start of mem
-	last *endWords      // the 8 bytes that its last byte is one of
-	acks *atomic.Uint64 // rounds that the poller has seen, or missed
+	end  int            // its end, as an index of mem
+	last *endWords      // the aligned 8 bytes with its last byte
+	acks *atomic.Uint64 // how many rounds the poller has seen; or missed
 }
 
 const missed = math.MaxUint64
 
 type endWords struct{ lo, hi atomic.Uint32 }
 
-// polledAt lays a polled transfer out at an offset that is aligned to 8.
+// polledAt places a polled transfer at an offset that is a multiple of 8.
 func polledAt(a *shm.Arena, at shm.Offset, n, end int) (*polled, error) {
 	room := (n + 15) / 8 * 8
 	if end != 0 {
@@ -125,8 +124,7 @@ func polledAt(a *shm.Arena, at shm.Offset, n, end int) (*polled, error) {
 
 func (p *polled) transfer() []byte { return p.mem[p.end-p.n : p.end] }
 
-// seen tells whether the last word, loaded the way a program would, is that of
-// a round.
+// seen reports whether the last word, loaded as a program loads it, is that of a round.
 func (p *polled) seen(round byte) bool {
 	word, byteAt := p.last.hi.Load(), uint(3)
 	switch p.end % 8 {
@@ -140,8 +138,7 @@ func (p *polled) seen(round byte) bool {
 	return byte(word>>(8*byteAt)) == round
 }
 
-// poll waits for rounds transfers, each of which consists of the number of its
-// round, and checks each.
+// poll waits for so many transfers and checks each. All bytes of a transfer are the number of its round.
 func (p *polled) poll(rounds int) error {
 	for i := 1; i <= rounds; i++ {
 		round := byte(i%250 + 1)
@@ -153,8 +150,8 @@ func (p *polled) poll(rounds int) error {
 				yield()
 			}
 		}
-		// What is copied last, which is next to the end, is looked at first: a
-		// look at all from the front would run after the copy.
+		// Check from the end, where the copy finishes: a check from the front would
+		// run behind the copy and find all bytes there.
 		b := p.transfer()
 		sound := true
 		for at := len(b); at > 0 && sound; {
@@ -172,8 +169,8 @@ func (p *polled) poll(rounds int) error {
 	return nil
 }
 
-// feed makes the transfers that poll waits for.
-func (p *polled) feed(t *testing.T, s *side, to *Ref, rounds int) {
+// feed makes the transfers for which poll waits.
+func (p *polled) feed(t *testing.T, s *side, to *Operand, rounds int) {
 	t.Helper()
 	source := make([]byte, p.n)
 	to.Address = shm.AddressOf(p.transfer())
@@ -199,7 +196,7 @@ func pollRounds() int {
 
 func TestLastWordIsStoredLast(t *testing.T) {
 	owner, executor, to := pair(t)
-	const room = 4 * Chunk
+	const room = 4 * ChunkSize
 	mem := owner.alloc(t, room)
 	_, remote := owner.region(t, mem, allRights).Tokens()
 	for _, tc := range polledTransfers {
@@ -217,14 +214,13 @@ func TestLastWordIsStoredLast(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		t.Cleanup(poller.Wait) // before the arena goes
-		p.feed(t, executor, farRef(to, remote, Write, 0), pollRounds())
+		t.Cleanup(poller.Wait) // before the arena is closed
+		p.feed(t, executor, remoteOperand(to, remote, Write, 0), pollRounds())
 		poller.Wait()
 	}
 }
 
-// playPoller polls in another process. Its arguments are the offset of the
-// memory, and the rounds.
+// playPoller polls in another process. Its arguments are the offset of the memory and the number of rounds.
 func playPoller(a *actor) error {
 	at, err := strconv.ParseUint(a.args[0], 10, 64)
 	if err != nil {
@@ -260,7 +256,7 @@ func playPoller(a *actor) error {
 
 func TestLastWordIsStoredLastForAnotherProcess(t *testing.T) {
 	owner, executor, to := pair(t)
-	mem := owner.alloc(t, 4*Chunk)
+	mem := owner.alloc(t, 4*ChunkSize)
 	_, remote := owner.region(t, mem, allRights).Tokens()
 	at := owner.offsetOf(t, mem)
 	c := start(t, owner.arena, "poller", uint64(at), pollRounds())
@@ -274,8 +270,8 @@ func TestLastWordIsStoredLastForAnotherProcess(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p.feed(t, executor, farRef(to, remote, Write, 0), pollRounds())
-		if got := c.hear(); got != "seen" { // or it has ended, and hear says with what
+		p.feed(t, executor, remoteOperand(to, remote, Write, 0), pollRounds())
+		if got := c.hear(); got != "seen" { // hear fails the test if the poller has ended
 			t.Fatal(got)
 		}
 	}
@@ -283,15 +279,14 @@ func TestLastWordIsStoredLastForAnotherProcess(t *testing.T) {
 	c.wait()
 }
 
-// The part of move that orders its stores must also be right for memory that
-// no word of 8 or 4 bytes fits.
-func TestMoveAtRandom(t *testing.T) {
+// Random lengths and alignments, so also memory in which no aligned word of 8 or 4 bytes fits.
+func TestCopyOrderedAtRandomAlignments(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	got, want := aligned(5000, 0), make([]byte, 5000)
 	for range 20000 {
 		n := random.IntN(300)
 		from, to := random.IntN(5000-n), random.IntN(5000-n)
-		move(got[to:to+n], got[from:from+n])
+		copyOrdered(got[to:to+n], got[from:from+n])
 		copy(want[to:to+n], want[from:from+n])
 		i := random.IntN(5000)
 		got[i]++

@@ -2,58 +2,56 @@ package window
 
 import "fmt"
 
-// Granted words what the token of r grants at this moment, for the message of a
-// copy that was refused. Of a peer's token that was taken back it tells what was
-// granted, until the index is given its next token.
-func (g *Guard) Granted(r *Ref) string {
-	if r.Of != nil {
-		return g.grantedByPeer(r)
+// DescribeAccess returns in words what the token of o allows at this moment, for the message of a refused copy. Of a peer's
+// token that was invalidated, it says what the token allowed, until the entry has its next token.
+func (g *Guard) DescribeAccess(o *Operand) string {
+	if o.Peer != nil {
+		return g.describePeerAccess(o)
 	}
-	g.publish(hazardOf(r.Token, 0))
-	defer g.clear()
-	_, tm, word := g.space.table.lookup(r.Token)
+	g.publishHazard(makeHazard(o.Token, 0))
+	defer g.clearHazard()
+	_, p, word := g.domain.table.lookup(o.Token)
 	switch {
-	case tm == nil || tm.owner != g.space.owner:
+	case p == nil || p.adapter != g.domain.adapter:
 		return "nothing"
-	case word.rights()&kindOf(r.Rights) == 0:
-		return otherKind(word)
+	case word.rights()&kindOf(o.Rights) == 0:
+		return describeWrongKind(word)
 	}
-	return grantText(word.rights(), tm.base, uint64(len(tm.mem)))
+	return describeRange(word.rights(), p.base, uint64(len(p.mem)))
 }
 
-func (g *Guard) grantedByPeer(r *Ref) string {
-	index, t := indexOf(r.Token), g.space.table
+func (g *Guard) describePeerAccess(o *Operand) string {
+	index, t := indexOf(o.Token), g.domain.table
 	e := &t.entries[index]
-	word := entryWord(e.word.Load()) // ORDER entry-valid: pairs with the store in grant.publish
-	owner, base, length := Owner(e.owner.Load()), e.base.Load(), e.length.Load()
+	word := entryWord(e.word.Load()) // ORDER entry-valid: pairs with the store in accessEntry.bind
+	adapter, base, length := AdapterID(e.owner.Load()), e.base.Load(), e.length.Load()
 	latest := makeToken(index, firstTag(t.arena.Secret(), index)+e.binds.Load())
 	switch {
-	case word.valid() && word.token() == r.Token && word.rights()&kindOf(r.Rights) == 0: // whosever it is
-		return otherKind(word)
-	case r.Token == 0 || word.token() != r.Token || owner != r.Of.Owner:
+	case word.valid() && word.token() == o.Token && word.rights()&kindOf(o.Rights) == 0: // of any adapter
+		return describeWrongKind(word)
+	case o.Token == 0 || word.token() != o.Token || adapter != o.Peer.Adapter:
 		return "nothing"
-	case word.valid() && entryWord(e.word.Load()) == word: // again, on purpose: the fields do not change while the word is valid,
-		return grantText(word.rights(), base, length)
-	case latest == r.Token: // nor before there is another token
-		return fmt.Sprintf("nothing any more (%d bytes at %#x before)", length, base)
+	case word.valid() && entryWord(e.word.Load()) == word: // loaded again: while the word stays valid, the fields are its own,
+		return describeRange(word.rights(), base, length)
+	case latest == o.Token: // and also until the next token is made
+		return fmt.Sprintf("nothing, since it was invalidated (it granted %d bytes at %#x)", length, base)
 	}
-	return "nothing any more"
+	return "nothing, since it was invalidated"
 }
 
-// otherKind words what a token grants that is local where a remote one belongs, or the
-// reverse.
-func otherKind(word entryWord) string {
+// describeWrongKind says that a local token was used as a remote one, or the reverse.
+func describeWrongKind(word entryWord) string {
 	if word.rights()&Local != 0 {
 		return "nothing to a peer, since it is the local token of a region (pass the remote token of the peer's region or window)"
 	}
 	return "nothing here, since it is a remote token (pass the local token of the region)"
 }
 
-// kindOf says for which kind of request rights are meant.
+// kindOf returns the bits of rights that say whether a token is local or remote.
 func kindOf(r Rights) Rights { return r & (Remote | Local) }
 
-func grantText(r Rights, base, length uint64) string {
+func describeRange(r Rights, base, length uint64) string {
 	return fmt.Sprintf("%d bytes at %#x %s", length, base, rightsText[r&(Read|Write)])
 }
 
-var rightsText = [...]string{0: "without any right", Read: "to read", Write: "to write", Read | Write: "to read and write"}
+var rightsText = [...]string{0: "without access rights", Read: "to read", Write: "to write", Read | Write: "to read and write"}

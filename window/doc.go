@@ -1,29 +1,34 @@
-// Package window decides who may touch which memory, and moves every byte.
+// Package window decides which process may access which memory, and copies every byte that moves between processes. It is
+// for people who extend softnd; there is no compatibility promise.
 //
-// A [Space] is the set of tokens of one adapter. A [Region] is registered
-// memory, a [Window] grants peers a part of one. Both own entries of the
-// shared window table, where peers look tokens up. What requests give and take
-// back, bound windows and fast registrations, is a [Loan]. All copies go
-// through a [Guard], by the steps of Guard.Copy, the one guarded access, which
-// Guard.Put and Guard.Get take a short way for what is small:
+// A [Domain] is what verbs and NDK call a protection domain: the tokens of one adapter. A [Region] is registered memory. A
+// [Window] lets peers access a part of a region. Both own entries of the shared window table, in which peers look tokens
+// up, as a network adapter looks up keys in its memory protection table. [Invalidatable] is the access that a request
+// gives and another request can end: a bound window or a fast registration.
 //
-//	HAZARD-PUBLISH   the executor stores the tokens that it is about to use
-//	ENTRY-CHECK      it loads the entries and compares the tokens, rights, range
-//	COPY             it moves one chunk
-//	ENTRY-RECHECK    it compares the tokens again; changed: the transfer fails
-//	HAZARD-CLEAR     it clears its hazard
+// # The guarded access
 //
-// and, on the owner's side,
+// All copies go through a [Guard], which an executor (the requester or the responder of a connection) owns. The protocol
+// is that of hazard pointers, with a check of permissions inside. The labels are those of docs/model/invalidate.pml:
 //
-//	ENTRY-INVALIDATE the owner stores the entry's new state
-//	HAZARD-DRAIN     it waits until no live hazard names the old token
+//	HAZARD-PUBLISH   store the tokens that are about to be used in the hazard word; full fence
+//	ENTRY-CHECK      load the tokens' entries; check token, access rights, range
+//	COPY             copy one chunk
+//	ENTRY-RECHECK    load the entries again; if one has changed, the transfer fails; else copy the next chunk
+//	HAZARD-CLEAR     store 0 in the hazard word
 //
-// When the drain has ended nobody touches that memory through that token any
-// more. docs/model proves the handshake, and shows that each step is needed.
+// The owner of a token invalidates it with
 //
-// Between a local token's memory and memory that needs no token, Guard.Take and
-// Guard.Fill do the same with a hazard that only this process looks at.
+//	ENTRY-INVALIDATE store the entry's invalid word; full fence
+//	HAZARD-DRAIN     load each hazard word until none of a live executor names the token
 //
-// Nothing here blocks: a drain is asked for with [Space.Drained] as often as
-// its caller likes.
+// Each side stores its own word and then loads the other's. So either the executor sees that the token is invalid, or the
+// owner sees the hazard and waits. After the drain no process accesses the memory through that token. docs/model proves
+// this, and shows that each step is necessary.
+//
+// [Guard.Copy] is the general form. [Guard.Put] and [Guard.Get] are its fast path for transfers of one chunk.
+// [Guard.Gather] and [Guard.Scatter] copy between local scatter/gather entries and a ring entry; only this process can
+// invalidate a local token, so their hazard is a word that only this process reads.
+//
+// Nothing here blocks: the caller polls [Domain.Drained].
 package window

@@ -9,75 +9,72 @@ import (
 	"github.com/softnd/softnd/shm"
 )
 
-// Space is the tokens of one adapter, and the hazards that may name them:
-// those of its own endpoints and of their peers. Safe for concurrent use.
-type Space struct {
-	table *Table
-	owner Owner
+// Domain is a protection domain: the tokens of one adapter, and the hazards of all executors that may use them, those of
+// its own endpoints and of their peers. Safe for concurrent use.
+type Domain struct {
+	table   *Table
+	adapter AdapterID
 
 	mu      sync.Mutex
-	hazards atomic.Pointer[[]*Hazard] // replaced as a whole, so that a drain takes no lock
+	hazards atomic.Pointer[[]*Hazard] // replaced as a whole, so that Drained takes no lock
 }
 
-// Hazard is the word in which one executor names the two tokens that it is
-// using, and the process that executes.
+// Hazard is a hazard word: the two tokens that one executor is using at the moment.
 type Hazard struct {
 	word *atomic.Uint64
-	peer *shm.Peer // nil: an executor of this process
+	peer *shm.Peer // the process of the executor; nil = this process
 }
 
-// NewHazard describes a hazard word. peer is its executor's process, nil for
-// our own.
+// NewHazard returns the hazard for a word. peer is the process of its executor, nil for this process.
 func NewHazard(word *atomic.Uint64, peer *shm.Peer) *Hazard { return &Hazard{word, peer} }
 
-// InUse tells whether its executor is in the middle of a transfer, as far as can be
-// seen at this moment.
-func (h *Hazard) InUse() bool { return h.word.Load() != 0 }
+// IsSet reports whether the executor is in a transfer at this moment.
+func (h *Hazard) IsSet() bool { return h.word.Load() != 0 }
 
-// NewSpace returns the space of the adapter named owner.
-func NewSpace(t *Table, owner Owner) *Space {
-	s := &Space{table: t, owner: owner}
-	s.hazards.Store(new([]*Hazard))
-	return s
+// NewDomain returns the domain of an adapter.
+func NewDomain(t *Table, adapter AdapterID) *Domain {
+	d := &Domain{table: t, adapter: adapter}
+	d.hazards.Store(new([]*Hazard))
+	return d
 }
 
-// Owner returns the adapter's name.
-func (s *Space) Owner() Owner { return s.owner }
+// AdapterID returns the adapter of the domain.
+func (d *Domain) AdapterID() AdapterID { return d.adapter }
 
-// Watch adds a hazard. It must happen before its executor can use a token of
-// this space, that is before the connection is made.
-func (s *Space) Watch(h *Hazard) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	list := append(slices.Clone(*s.hazards.Load()), h)
-	s.hazards.Store(&list)
+// AddHazard adds a hazard. The caller must add it before its executor can use a token of this domain, that is before the
+// connection is established.
+func (d *Domain) AddHazard(h *Hazard) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	list := append(slices.Clone(*d.hazards.Load()), h)
+	d.hazards.Store(&list)
 }
 
-// Unwatch removes a hazard whose executor executes no more.
-func (s *Space) Unwatch(h *Hazard) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	list := slices.DeleteFunc(slices.Clone(*s.hazards.Load()), func(o *Hazard) bool { return o == h })
-	s.hazards.Store(&list)
+// RemoveHazard removes a hazard whose executor will make no more transfers.
+func (d *Domain) RemoveHazard(h *Hazard) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	list := slices.DeleteFunc(slices.Clone(*d.hazards.Load()), func(o *Hazard) bool { return o == h })
+	d.hazards.Store(&list)
 }
 
-// Drained tells whether no live executor uses an invalid token any more
-// (HAZARD-DRAIN). Token 0 is always drained. Hazards of dead members do not
-// count: a dead process executes nothing.
-func (s *Space) Drained(token nd.Token) bool {
+// Drained reports whether no live executor uses an invalid token any more (HAZARD-DRAIN). Token 0 is always drained. The
+// hazards of dead members do not count, because a dead process executes nothing.
+func (d *Domain) Drained(token nd.Token) bool {
 	if token == 0 {
 		return true
 	}
-	for _, h := range *s.hazards.Load() {
-		if hazardNames(h.word.Load(), token) && (h.peer == nil || !h.peer.Gone()) { // ORDER hazard, hazard-clear: pairs with Guard.publish, see grant.revoke, and with Guard.clear
+	for _, h := range *d.hazards.Load() {
+		// ORDER hazard, hazard-clear: pairs with Guard.publishHazard, see accessEntry.revoke, and with Guard.clearHazard
+		if hazardNames(h.word.Load(), token) && (h.peer == nil || !h.peer.Gone()) {
 			return false
 		}
 	}
 	return true
 }
 
-// A hazard holds the sink's token in the upper half, the source's in the lower.
-func hazardOf(sink, source nd.Token) uint64 { return uint64(sink)<<32 | uint64(source) }
+// A hazard word has the sink's token in its upper half and the source's token in its lower half.
+func makeHazard(sink, source nd.Token) uint64 { return uint64(sink)<<32 | uint64(source) }
 
 func hazardNames(h uint64, t nd.Token) bool {
 	return nd.Token(h>>32) == t || nd.Token(h) == t

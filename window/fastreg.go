@@ -2,62 +2,57 @@ package window
 
 import "github.com/softnd/softnd/nd"
 
-// fastState is what a region needs for fast registration. Its region's lock
-// guards it.
+// fastState is the part of a region that is for fast registration. The region's lock guards it.
 type fastState struct {
-	is      bool     // set up for it, for good
-	retired bool     // cannot be registered any more
-	bound   uint64   // endpoint of the registration
-	stale   nd.Token // local token that is being drained
+	enabled bool     // the region is for fast registration; never changes back
+	retired bool     // it must not be registered any more
+	boundOn uint64   // the endpoint of the registration
+	stale   nd.Token // the local token that is being drained
 	ended   func()   // called when the registration has ended
 }
 
-// Registration is a fast registration that has been checked and has its
-// tokens, but may not have taken effect yet.
-type Registration struct {
+// registration is a fast registration that has its tokens; see Prepared.
+type registration struct {
 	region        *Region
 	flags         nd.RegionFlags
-	local, remote terms
+	local, remote permissions
 	ended         func()
 }
 
-// InitializeFast sets the region up for fast registration; [Region.Register]
-// cannot be used any more.
+// InitializeFastRegister prepares the region for fast registration. [Region.Register] fails from now on.
 //
 // Errors: [nd.InvalidDeviceState] if the region is registered.
-func (r *Region) InitializeFast() error {
+func (r *Region) InitializeFastRegister() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.Bytes() != nil || r.draining {
 		return nd.InvalidDeviceState
 	}
-	r.fast.is = true
+	r.fast.enabled = true
 	return nil
 }
 
-// Fast tells whether the region is set up for fast registration.
-func (r *Region) Fast() bool {
+// IsFastRegister reports whether the region is for fast registration.
+func (r *Region) IsFastRegister() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.fast.is
+	return r.fast.enabled
 }
 
-// Prepare gives a fast registration of mem its tokens, which [Region.Tokens]
-// returns from now on. Peers name the first byte by address; the owner's
-// requests name the memory by where it is. ended is called when nobody uses
-// the memory through this registration any more, and must not use the region.
-func (r *Region) Prepare(mem []byte, address uint64, flags nd.RegionFlags, endpoint uint64, ended func()) *Registration {
+// PrepareFastRegister makes the tokens of a fast registration of mem, which [Region.Tokens] returns from now on. address is
+// that of the first byte for peers; the owner's requests use the address of mem. endpoint is the one on which the request
+// is posted. ended is called when this registration does not use mem any more, and must not use the region.
+func (r *Region) PrepareFastRegister(mem []byte, address uint64, flags nd.RegionFlags, endpoint uint64, ended func()) Prepared {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	local, remote := r.draft(mem, address, flags)
-	local.loan, local.bound = r, endpoint
-	remote.loan, remote.bound = r, endpoint
-	return &Registration{region: r, flags: flags, local: local, remote: remote, ended: ended}
+	local, remote := r.prepare(mem, address, flags)
+	local.invalidates, local.boundOn = r, endpoint
+	remote.invalidates, remote.boundOn = r, endpoint
+	return &registration{region: r, flags: flags, local: local, remote: remote, ended: ended}
 }
 
-// Run puts the registration into effect. It tells whether it could: a region
-// that is still registered cannot be registered again, and a retired one never.
-func (g *Registration) Run() bool {
+// Apply registers the region, and reports whether it did. It fails if the region is still registered, or is retired.
+func (g *registration) Apply() bool {
 	r := g.region
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -66,24 +61,24 @@ func (g *Registration) Run() bool {
 		return false
 	}
 	r.flags = g.flags
-	r.show(g.local.mem, g.remote.base)
-	r.fast.bound, r.fast.ended = g.local.bound, g.ended
-	r.local.publish(&g.local)
-	r.remote.publish(&g.remote)
+	r.setMemory(g.local.mem, g.remote.base)
+	r.fast.boundOn, r.fast.ended = g.local.boundOn, g.ended
+	r.local.bind(&g.local)
+	r.remote.bind(&g.remote)
 	return true
 }
 
-// Abandon gives up a registration that was not run.
-func (g *Registration) Abandon() { g.ended() }
+// Cancel gives the registration up.
+func (g *registration) Cancel() { g.ended() }
 
-// Invalidate ends a fast registration; see [Loan]. It cannot while a window is
-// bound to the region.
+// Invalidate makes the tokens of a fast registration invalid and returns the remote one; see [Invalidatable]. It fails
+// while a window is bound to the region.
 func (r *Region) Invalidate(endpoint uint64) (token nd.Token, ok bool) {
 	return r.invalidate(endpoint, false)
 }
 
-// TakeBack ends a fast registration and, if nobody uses it, releases it; see [Loan].
-func (r *Region) TakeBack(endpoint uint64) (token nd.Token, drained, ok bool) {
+// InvalidateAndRelease is Invalidate and, if both tokens are drained already, Release.
+func (r *Region) InvalidateAndRelease(endpoint uint64) (token nd.Token, drained, ok bool) {
 	if token, ok = r.Invalidate(endpoint); ok && r.Drained(token) {
 		r.Release()
 		drained = true
@@ -91,35 +86,35 @@ func (r *Region) TakeBack(endpoint uint64) (token nd.Token, drained, ok bool) {
 	return token, drained, ok
 }
 
-// Expire ends a fast registration; see [Loan]. The windows bound to it stay,
-// and with them the region stays occupied.
-func (r *Region) Expire(endpoint uint64) (token nd.Token, ok bool) {
+// ForceInvalidate is Invalidate even while windows are bound to the region. The windows remain valid, and the region stays
+// in use until they are invalidated.
+func (r *Region) ForceInvalidate(endpoint uint64) (token nd.Token, ok bool) {
 	return r.invalidate(endpoint, true)
 }
 
 func (r *Region) invalidate(endpoint uint64, force bool) (token nd.Token, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.Bytes() == nil || !r.fast.is || endpoint != 0 && r.fast.bound != endpoint || r.windows > 0 && !force {
+	if r.Bytes() == nil || !r.fast.enabled || endpoint != 0 && r.fast.boundOn != endpoint || r.windows > 0 && !force {
 		return 0, false
 	}
 	r.fast.stale, token = r.revoke()
 	return token, true
 }
 
-// Drained tells whether nobody uses the region any more under the tokens of the
-// registration that Invalidate has ended.
+// Drained reports whether no executor uses the remote token that Invalidate has returned, or the local token that became
+// invalid with it.
 func (r *Region) Drained(token nd.Token) bool {
 	r.mu.Lock()
 	stale := r.fast.stale
 	r.mu.Unlock()
-	return r.space.Drained(token) && r.space.Drained(stale)
+	return r.domain.Drained(token) && r.domain.Drained(stale)
 }
 
-func (r *Region) madeOn(endpoint uint64) bool {
+func (r *Region) isBoundOn(endpoint uint64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.fast.bound == endpoint
+	return r.fast.boundOn == endpoint
 }
 
 func (r *Region) hasWindows() bool {
@@ -128,16 +123,15 @@ func (r *Region) hasWindows() bool {
 	return r.windows > 0
 }
 
-// Bound tells whether a registration is in effect or has not ended yet.
+// Bound reports whether a registration is in effect or has not ended yet.
 func (r *Region) Bound() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.Bytes() != nil || r.draining
 }
 
-// Retire keeps the region from being registered fast again: prepared
-// registrations fail. From now on unbound is called whenever the last window bound to the
-// region has gone. It must not use the region or the window.
+// Retire keeps the region from being registered by a fast registration: prepared ones fail. From now on unbound is called
+// whenever the last window that is bound to the region has been released. It must not use the region or the window.
 func (r *Region) Retire(unbound func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -145,14 +139,14 @@ func (r *Region) Retire(unbound func()) {
 	r.unbound = unbound
 }
 
-// Name returns a token that stands for no memory, and never will.
+// ReserveToken returns a token that will never be valid. Its entry is not used for anything else.
 //
-// Errors: as for [Space.NewRegion].
-func (s *Space) Name() (nd.Token, error) {
-	g, err := s.table.take()
+// Errors: as for [Domain.NewRegion].
+func (d *Domain) ReserveToken() (nd.Token, error) {
+	e, err := d.table.take()
 	if err != nil {
 		return 0, err
 	}
-	token, _ := g.next()
+	token, _ := e.nextToken()
 	return token, nil
 }

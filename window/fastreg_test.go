@@ -8,14 +8,14 @@ import (
 	"github.com/softnd/softnd/shm"
 )
 
-// fastRegion makes a region for fast registration.
+// fastRegion returns a region for fast registration.
 func (s *side) fastRegion(t testing.TB) *Region {
 	t.Helper()
-	r, err := s.space.NewRegion()
+	r, err := s.domain.NewRegion()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := r.InitializeFast(); err != nil {
+	if err := r.InitializeFastRegister(); err != nil {
 		t.Fatal(err)
 	}
 	return r
@@ -33,49 +33,49 @@ func (c *counter) want(t *testing.T, when string, n int) {
 	}
 }
 
-func TestFastRegistration(t *testing.T) {
+func TestFastRegisterLifeCycle(t *testing.T) {
 	const base = 0xffff_ffff_0000_0001
 	owner, executor, to := pair(t)
 	for name, mem := range map[string][]byte{"arena": owner.alloc(t, 64), "private": make([]byte, 64)} {
 		t.Run(name, func(t *testing.T) {
 			var ends counter
 			r := owner.fastRegion(t)
-			if !r.Fast() || r.Bound() {
-				t.Fatalf("fast %v, bound %v", r.Fast(), r.Bound())
+			if !r.IsFastRegister() || r.Bound() {
+				t.Fatalf("fast %v, bound %v", r.IsFastRegister(), r.Bound())
 			}
 			if err := r.Register(mem, allRights); !errors.Is(err, nd.InvalidDeviceState) {
 				t.Errorf("Register: %v", err)
 			}
-			first := r.Prepare(mem, base, allRights, 7, ends.ended)
+			first := r.PrepareFastRegister(mem, base, allRights, 7, ends.ended)
 			local, remote := r.Tokens()
-			second := r.Prepare(mem[8:], 1, nd.AllowRemoteRead, 7, ends.ended)
+			second := r.PrepareFastRegister(mem[8:], 1, nd.AllowRemoteRead, 7, ends.ended)
 			if l, f := r.Tokens(); l == local || f == remote || r.Bytes() != nil || r.Address() != 0 {
 				t.Errorf("two registrations have the tokens %v %v and %v %v; address %#x", local, remote, l, f, r.Address())
 			}
-			ref := Ref{Token: local, Rights: Local | Read | Write, Address: shm.AddressOf(mem)}
-			far := farRef(to, remote, Read|Write, base)
-			if f, g := owner.guard.Check(&ref, 64), executor.guard.Check(far, 64); f != BadToken || g != BadToken {
+			ref := Operand{Token: local, Rights: Local | Read | Write, Address: shm.AddressOf(mem)}
+			far := remoteOperand(to, remote, Read|Write, base)
+			if f, g := owner.guard.Check(&ref, 64), executor.guard.Check(far, 64); f != faultBadToken || g != faultBadToken {
 				t.Errorf("before it runs: %v, %v", f, g)
 			}
-			if !first.Run() {
+			if !first.Apply() {
 				t.Fatal("it does not run")
 			}
 			want := NoFault
 			if name == "private" {
-				want = Unreachable
+				want = FaultUnreachable
 			}
 			if f, g := owner.guard.Check(&ref, 64), executor.guard.Check(far, 64); f != NoFault || g != want || r.Address() != base {
 				t.Errorf("when it has run: %v, %v, address %#x", f, g, r.Address())
 			}
-			far.Address-- // the owner's address is none to peers
-			if f := executor.guard.Check(far, 1); f != OutOfRange {
+			far.Address-- // peers use base, not the owner's address
+			if f := executor.guard.Check(far, 1); f != faultOutOfRange {
 				t.Errorf("a byte below: %v", f)
 			}
-			if err := r.InitializeFast(); !errors.Is(err, nd.InvalidDeviceState) {
-				t.Errorf("InitializeFast: %v", err)
+			if err := r.InitializeFastRegister(); !errors.Is(err, nd.InvalidDeviceState) {
+				t.Errorf("InitializeFastRegister: %v", err)
 			}
 			ends.want(t, "one runs", 0)
-			if second.Run() {
+			if second.Apply() {
 				t.Fatal("the second runs as well")
 			}
 			ends.want(t, "one runs, one has failed", 1)
@@ -89,20 +89,20 @@ func TestFastRegistration(t *testing.T) {
 			if _, ok := r.Invalidate(7); ok || !r.Bound() {
 				t.Error("it is invalidated twice")
 			}
-			if r.Prepare(mem, base, allRights, 7, ends.ended).Run() {
+			if r.PrepareFastRegister(mem, base, allRights, 7, ends.ended).Apply() {
 				t.Error("registered before the release")
 			}
 			ends.want(t, "invalid, not released", 2)
 			r.Release()
 			ends.want(t, "released", 3)
-			if f, g := owner.guard.Check(&ref, 1), executor.guard.Check(farRef(to, remote, Read, base), 1); f != BadToken || g != BadToken {
+			if f, g := owner.guard.Check(&ref, 1), executor.guard.Check(remoteOperand(to, remote, Read, base), 1); f != faultBadToken || g != faultBadToken {
 				t.Errorf("afterwards: %v, %v", f, g)
 			}
-			r.Prepare(mem, base, allRights, 7, ends.ended).Abandon()
+			r.PrepareFastRegister(mem, base, allRights, 7, ends.ended).Cancel()
 			ends.want(t, "abandoned", 4)
-			last := r.Prepare(mem, base, allRights, 7, ends.ended)
+			last := r.PrepareFastRegister(mem, base, allRights, 7, ends.ended)
 			r.Retire(func() {})
-			if last.Run() {
+			if last.Apply() {
 				t.Error("registered although it is retired")
 			}
 			ends.want(t, "retired", 5)
@@ -111,25 +111,25 @@ func TestFastRegistration(t *testing.T) {
 	}
 }
 
-// TestFastRegionDrainsBothTokens: an executor may be in the memory by either.
-func TestFastRegionDrainsBothTokens(t *testing.T) {
+// An executor may use the memory through either token.
+func TestFastRegisterDrainsBothTokens(t *testing.T) {
 	owner, executor, _ := pair(t)
 	mem := owner.alloc(t, 64)
 	for _, kind := range []string{"local", "remote"} {
 		var ends counter
 		r := owner.fastRegion(t)
-		r.Prepare(mem, 1, allRights, 7, ends.ended).Run()
+		r.PrepareFastRegister(mem, 1, allRights, 7, ends.ended).Apply()
 		local, remote := r.Tokens()
 		used := local
 		if kind == "remote" {
 			used = remote
 		}
-		executor.guard.publish(hazardOf(used, 0))
+		executor.guard.publishHazard(makeHazard(used, 0))
 		token, ok := r.Invalidate(7)
 		if !ok || r.Drained(token) {
 			t.Errorf("drained, while an executor uses the %s token", kind)
 		}
-		executor.guard.clear()
+		executor.guard.clearHazard()
 		if !r.Drained(token) {
 			t.Errorf("not drained, although nobody uses the %s token", kind)
 		}
@@ -138,16 +138,16 @@ func TestFastRegionDrainsBothTokens(t *testing.T) {
 	}
 }
 
-// TestFastRegionWithWindows: they keep it from being invalidated. When its
-// endpoint ends, its tokens do, but the memory stays until the last window goes.
-func TestFastRegionWithWindows(t *testing.T) {
+// A region with windows cannot be invalidated. When its endpoint ends, its tokens become invalid, but the registration ends
+// with the last window.
+func TestForceInvalidateWaitsForWindows(t *testing.T) {
 	owner, executor, to := pair(t)
 	mem := owner.alloc(t, 64)
 	var ends counter
 	r, w, v := owner.fastRegion(t), owner.window(t), owner.window(t)
-	r.Prepare(mem, 1000, nd.AllowLocalWrite, 7, ends.ended).Run()
+	r.PrepareFastRegister(mem, 1000, nd.AllowLocalWrite, 7, ends.ended).Apply()
 	_, remote := r.Tokens()
-	if owner.space.FindBound(remote, 7) != Loan(r) || owner.space.FindBound(remote, 8) != nil {
+	if owner.domain.FindRemote(remote, 7) != Invalidatable(r) || owner.domain.FindRemote(remote, 8) != nil {
 		t.Error("the registration is not found, or by another endpoint")
 	}
 	token := bind(t, w, r, mem[8:24], Write, 9, false)
@@ -158,47 +158,47 @@ func TestFastRegionWithWindows(t *testing.T) {
 	if d := w.Descriptor(); d.Address != 1008 {
 		t.Errorf("the window starts at %d", d.Address)
 	}
-	if owner.space.FindBound(remote, 7) != nil {
+	if owner.domain.FindRemote(remote, 7) != nil {
 		t.Error("a region with a window is found")
 	}
 	if _, ok := r.Invalidate(7); ok {
 		t.Error("a region with a window is invalidated")
 	}
-	if _, _, err := r.Revoke(); !errors.Is(err, nd.DeviceBusy) {
+	if _, _, err := r.Deregister(); !errors.Is(err, nd.DeviceBusy) {
 		t.Errorf("revoke: %v", err)
 	}
-	if gone, ok := r.Expire(7); !ok || gone != remote || !r.Drained(gone) {
+	if gone, ok := r.ForceInvalidate(7); !ok || gone != remote || !r.Drained(gone) {
 		t.Fatal("it does not expire")
 	}
 	r.Release()
 	ends.want(t, "two windows are left", 0)
-	if _, _, err := r.Revoke(); !errors.Is(err, nd.DeviceBusy) || !r.Bound() {
+	if _, _, err := r.Deregister(); !errors.Is(err, nd.DeviceBusy) || !r.Bound() {
 		t.Errorf("expired, with windows: %v, bound %v", err, r.Bound())
 	}
-	if f := executor.guard.Check(farRef(to, token, Write, 1008), 16); f != NoFault {
+	if f := executor.guard.Check(remoteOperand(to, token, Write, 1008), 16); f != NoFault {
 		t.Errorf("the window has ended with its region: %v", f)
 	}
-	pending.Abandon()
+	pending.Cancel()
 	ends.want(t, "one window is left", 0)
 	unbind(t, w)
 	ends.want(t, "no window is left", 1)
-	if r.Bound() || !r.Prepare(mem, 1, 0, 7, ends.ended).Run() {
+	if r.Bound() || !r.PrepareFastRegister(mem, 1, 0, 7, ends.ended).Apply() {
 		t.Error("it cannot be registered again")
 	}
 }
 
-func TestFindLocal(t *testing.T) {
+func TestFindLocalFindsFastRegistration(t *testing.T) {
 	owner := join(t, newArena(t))
 	mem := owner.alloc(t, 64)
 	var ends counter
 	plain, r := owner.region(t, mem, allRights), owner.fastRegion(t)
 	plainLocal, _ := plain.Tokens()
-	r.Prepare(mem, 1, allRights, 7, ends.ended).Run()
+	r.PrepareFastRegister(mem, 1, allRights, 7, ends.ended).Apply()
 	local, remote := r.Tokens()
 	for name, c := range map[string]struct {
 		token    nd.Token
 		endpoint uint64
-		want     Loan
+		want     Invalidatable
 	}{
 		"its endpoint":     {local, 7, r},
 		"another endpoint": {local, 8, nil},
@@ -206,26 +206,26 @@ func TestFindLocal(t *testing.T) {
 		"plain region":     {plainLocal, 0, nil},
 		"no token":         {0, 7, nil},
 	} {
-		if got := owner.space.FindLocal(c.token, c.endpoint); got != c.want {
+		if got := owner.domain.FindLocal(c.token, c.endpoint); got != c.want {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
 	}
-	if owner.space.FindBound(local, 7) != nil {
+	if owner.domain.FindRemote(local, 7) != nil {
 		t.Error("found by the local token in place of the remote one")
 	}
 }
 
-func TestName(t *testing.T) {
+func TestReservedTokenIsNeverValid(t *testing.T) {
 	s := join(t, newArena(t))
-	name, err := s.space.Name()
+	name, err := s.domain.ReserveToken()
 	if err != nil || name == 0 {
 		t.Fatal(name, err)
 	}
-	other, err := s.space.Name()
+	other, err := s.domain.ReserveToken()
 	if err != nil || other == name {
 		t.Fatal(other, err)
 	}
-	if f := s.guard.Check(&Ref{Token: name, Rights: Local | Read, Address: 1}, 0); f != BadToken {
+	if f := s.guard.Check(&Operand{Token: name, Rights: Local | Read, Address: 1}, 0); f != faultBadToken {
 		t.Errorf("it stands for something: %v", f)
 	}
 }

@@ -30,7 +30,7 @@ func FuzzToken(f *testing.F) {
 			}
 		}
 		if makeToken(index, tag+1<<tagBits) != token {
-			t.Error("the tag does not come round")
+			t.Error("the tag is not used again")
 		}
 		w := wordOf(token, Rights(rights))
 		if w.valid() || w.token() != token || w.rights() != Rights(rights) {
@@ -42,9 +42,9 @@ func FuzzToken(f *testing.F) {
 		// Any word, from a peer.
 		any := entryWord(word)
 		if again := wordOf(any.token(), any.rights()); again != any&(1<<40-1) {
-			t.Errorf("word %#x is made %#x again", word, uint64(again))
+			t.Errorf("word %#x becomes %#x", word, uint64(again))
 		}
-		if h := hazardOf(token, nd.Token(word)); !hazardNames(h, token) || !hazardNames(h, nd.Token(word)) {
+		if h := makeHazard(token, nd.Token(word)); !hazardNames(h, token) || !hazardNames(h, nd.Token(word)) {
 			t.Errorf("hazard %#x", h)
 		}
 		if first := firstTag([2]uint64{word, uint64(tag)}, index); first > tagMask {
@@ -53,10 +53,9 @@ func FuzzToken(f *testing.F) {
 	})
 }
 
-// expected is what an entry's words, as they lie in memory, grant to a Ref of
-// the adapter owner: computed from the documented format, with arithmetic that
-// knows when it overflows.
-func expected(words [8]uint64, owner Owner, a *shm.Arena, r *Ref, n uint64) (f Fault, at uint64) {
+// expected returns what the words of an entry allow to an operand with a token of owner. It follows the documented format,
+// with arithmetic that detects overflow.
+func expected(words [8]uint64, owner AdapterID, a *shm.Arena, r *Operand, n uint64) (f Fault, at uint64) {
 	rights := Rights(words[0] >> 32)
 	base, length, offset, scope := words[1], words[2], words[3], words[5]
 	end, over := bits.Add64(r.Address, n, 0)
@@ -64,40 +63,39 @@ func expected(words [8]uint64, owner Owner, a *shm.Arena, r *Ref, n uint64) (f F
 	at = offset + r.Address - base
 	last, atOver := bits.Add64(at, n, 0)
 	switch {
-	case r.Of.Link.State.Load() != linkOpen || r.Of.Link.Left.Load() != 0:
-		return Ended, 0
-	case words[0]>>63 == 0 || nd.Token(words[0]) != r.Token || Owner(words[4]) != owner:
-		return BadToken, 0
-	case scope != 0 && scope != r.Of.Endpoint:
-		return OtherScope, 0
+	case r.Peer.State.Load() != established || r.Peer.Disconnecting.Load() != 0:
+		return FaultDisconnected, 0
+	case words[0]>>63 == 0 || nd.Token(words[0]) != r.Token || AdapterID(words[4]) != owner:
+		return faultBadToken, 0
+	case scope != 0 && scope != r.Peer.Endpoint:
+		return faultOtherScope, 0
 	case rights&(Local|Remote)&r.Rights != r.Rights&(Local|Remote):
-		return BadToken, 0
+		return faultBadToken, 0
 	case rights&r.Rights != r.Rights:
-		return NoRight, 0
+		return faultNoRight, 0
 	case r.Address < base || over > limitOver || over == limitOver && end > limit:
-		return OutOfRange, 0
+		return faultOutOfRange, 0
 	case offset == 0:
-		return Unreachable, 0
+		return FaultUnreachable, 0
 	case at < uint64(a.HeapStart()) || atOver != 0 || last > a.Size():
-		return OutOfRange, 0
+		return faultOutOfRange, 0
 	}
 	return NoFault, at
 }
 
-// What help adds to an input, so that it gets past the first checks.
+// The bits of help change an input so that it passes the first checks.
 const (
-	makeValid   = 1 << iota // the word becomes the token's
+	makeValid   = 1 << iota // the word becomes a valid one of the token
 	makeOurs                // the entry becomes that of the adapter at the other end
-	makeScope               // and of the connection
-	makeNear                // address and length are taken from the range's start
-	makeArena               // the offset is taken from the heap's start
+	makeScope               // and is limited to this connection
+	makeNear                // the address becomes one near the entry's base
+	makeArena               // the offset becomes one near the heap's start
 	scribbleOwn             // the entries of the owner's own tokens are overwritten as well
-	abort                   // the connection has been ended by somebody
-	disconnect              // by the owner, in good order
+	abort                   // one side has ended the connection
+	disconnect              // the owner has disconnected
 )
 
-// helped returns the words of an entry that an input describes, and its bytes.
-// far is the connection over which the entry's token is used.
+// helped returns the words of the entry that an input describes, and its bytes. far is the connection of the executor.
 func helped(raw []byte, token nd.Token, number uint32, a *shm.Arena, far *Peer, help byte) (words [8]uint64, entry [64]byte) {
 	copy(entry[:], raw)
 	for i := range words {
@@ -107,7 +105,7 @@ func helped(raw []byte, token nd.Token, number uint32, a *shm.Arena, far *Peer, 
 		words[0] = words[0]&^math.MaxUint32 | uint64(token) | 1<<63
 	}
 	if help&makeOurs != 0 {
-		words[4] = uint64(far.Owner)
+		words[4] = uint64(far.Adapter)
 	}
 	if help&makeScope != 0 {
 		words[5] = far.Endpoint
@@ -119,15 +117,15 @@ func helped(raw []byte, token nd.Token, number uint32, a *shm.Arena, far *Peer, 
 		binary.NativeEndian.PutUint64(entry[8*i:], words[i])
 	}
 	if help&abort != 0 {
-		far.Link.State.Add(number | 1)
+		far.State.Add(number | 1)
 	}
 	if help&disconnect != 0 {
-		far.Link.Left.Store(number | 1)
+		far.Disconnecting.Store(number | 1)
 	}
 	return words, entry
 }
 
-// entryOf is an entry as it lies in memory.
+// entryOf returns the bytes of an entry.
 func entryOf(words ...uint64) (b []byte) {
 	for _, word := range words {
 		b = binary.NativeEndian.AppendUint64(b, word)
@@ -135,7 +133,7 @@ func entryOf(words ...uint64) (b []byte) {
 	return b
 }
 
-// FuzzEntry plays an owner that writes anything into its entries.
+// FuzzEntry has an owner that writes arbitrary words into its entries.
 func FuzzEntry(f *testing.F) {
 	a := newArena(f)
 	owner, executor := join(f, a), join(f, a)
@@ -145,7 +143,7 @@ func FuzzEntry(f *testing.F) {
 	bound := bind(f, w, region, mem[1000:2000], Write, 7, true)
 	local, remote := region.Tokens()
 	base, offset := shm.AddressOf(mem), uint64(owner.offsetOf(f, mem))
-	// The entries of this block exist, so nothing is made by looking at them.
+	// The entries of this block are in use, so reading them does not allocate memory.
 	block := indexOf(bound) / shm.WindowBlockEntries * shm.WindowBlockEntries
 	entries, err := a.Bytes(a.WindowTable()+shm.Offset(block)*shm.WindowEntrySize, shm.WindowBlockEntries*shm.WindowEntrySize)
 	if err != nil {
@@ -162,8 +160,8 @@ func FuzzEntry(f *testing.F) {
 
 	f.Fuzz(func(t *testing.T, raw []byte, number uint32, rights byte, address, n uint64, help byte) {
 		token := makeToken(block+number%shm.WindowBlockEntries, number>>8)
-		ref := &Ref{Token: token, Rights: Rights(rights), Address: address, Of: owner.peer(7)}
-		words, entry := helped(raw, token, number, a, ref.Of, help)
+		ref := &Operand{Token: token, Rights: Rights(rights), Address: address, Peer: owner.peer(7)}
+		words, entry := helped(raw, token, number, a, ref.Peer, help)
 		if help&makeNear != 0 {
 			ref.Address = words[1] + address%8192
 		}
@@ -179,8 +177,8 @@ func FuzzEntry(f *testing.F) {
 		}
 		unchanged, lies := watchTables(t, a), bytes.Clone(entries)
 
-		// The peer of such an owner.
-		want, at := expected(words, ref.Of.Owner, a, ref, n)
+		// The peer of the owner.
+		want, at := expected(words, ref.Peer.Adapter, a, ref, n)
 		if got := executor.guard.Check(ref, n); got != want {
 			t.Errorf("%v, want %v", got, want)
 		}
@@ -189,7 +187,7 @@ func FuzzEntry(f *testing.F) {
 			length = min(n, uint64(len(plain)))
 		}
 		fill(plain, 0x11)
-		moved, g, got := executor.guard.Copy(&Ref{Mem: plain}, ref, length)
+		moved, g, got := executor.guard.Copy(&Operand{Mem: plain}, ref, length)
 		if got != want || g != NoFault || (moved == length) != (want == NoFault) && length != 0 {
 			t.Fatalf("read: %v, moved %d of %d, want %v", got, moved, length, want)
 		}
@@ -201,26 +199,26 @@ func FuzzEntry(f *testing.F) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if hazard := uint64(executor.at); at+length <= hazard || hazard+8 <= at { // else it differs in mid-copy
+			if hazard := uint64(executor.at); at+length <= hazard || hazard+8 <= at { // else it changes during the copy
 				if !bytes.Equal(plain[:length], there) || !only(plain[length:], 0x11) {
 					t.Error("read: other bytes than those at the offset")
 				}
 				copy(saved, there)
 				fill(plain[:length], 0x22)
-				moved, got, g = executor.guard.Copy(ref, &Ref{Mem: plain}, length)
+				moved, got, g = executor.guard.Copy(ref, &Operand{Mem: plain}, length)
 				if moved != length || got|g != NoFault || !only(there, 0x22) {
 					t.Errorf("write: %v, %v, moved %d of %d", got, g, moved, length)
 				}
 				copy(there, saved)
 			}
-		} else if moved, got, _ := executor.guard.Copy(ref, &Ref{Mem: plain}, length); got != want || moved != 0 {
+		} else if moved, got, _ := executor.guard.Copy(ref, &Operand{Mem: plain}, length); got != want || moved != 0 {
 			t.Errorf("write: %v, moved %d, want %v", got, moved, want)
 		}
 		if !unchanged() || !bytes.Equal(entries, lies) {
 			t.Error("the tables have changed")
 		}
 
-		// The owner itself, with its own tokens, and with the lied about one.
+		// The owner itself, with its own tokens and with that of the forged entry.
 		for own, grant := range map[nd.Token]struct {
 			rights Rights
 			mem    []byte
@@ -229,32 +227,32 @@ func FuzzEntry(f *testing.F) {
 			var mine [8]uint64
 			mine[0] = uint64(grant.rights)<<32 | uint64(own) | 1<<63
 			mine[1], mine[2], mine[3], mine[5] = shm.AddressOf(grant.mem), uint64(len(grant.mem)), offset, grant.scope
-			mine[4] = uint64(owner.space.Owner())
-			ref := &Ref{Token: own, Rights: Rights(rights), Address: shm.AddressOf(mem) + address%8192 - 2048, For: number64(number)}
+			mine[4] = uint64(owner.domain.AdapterID())
+			ref := &Operand{Token: own, Rights: Rights(rights), Address: shm.AddressOf(mem) + address%8192 - 2048, Endpoint: number64(number)}
 			same := *ref
-			if same.Of = owner.peer(ref.For); ref.For == 0 {
-				same.Of = owner.peer(grant.scope)
+			if same.Peer = owner.peer(ref.Endpoint); ref.Endpoint == 0 {
+				same.Peer = owner.peer(grant.scope)
 			}
-			want, _ := expected(mine, owner.space.Owner(), a, &same, n)
+			want, _ := expected(mine, owner.domain.AdapterID(), a, &same, n)
 			if got := owner.guard.Check(ref, n); got != want {
 				t.Errorf("own token with rights %d: %v, want %v", grant.rights, got, want)
 			}
-			if private, got := owner.guard.Private(ref, n); got != want || private {
+			if private, got := owner.guard.IsPrivate(ref, n); got != want || private {
 				t.Errorf("own token with rights %d: private %v, %v, want %v", grant.rights, private, got, want)
 			}
 			if n <= uint64(len(plain)) {
-				if moved, _, got := owner.guard.Copy(&Ref{Mem: plain}, ref, n); got != want || want == NoFault && moved != n {
+				if moved, _, got := owner.guard.Copy(&Operand{Mem: plain}, ref, n); got != want || want == NoFault && moved != n {
 					t.Errorf("own token with rights %d: moved %d, %v, want %v", grant.rights, moved, got, want)
 				}
 			}
 		}
-		if own := (&Ref{Token: token, Rights: Rights(rights), Address: address}); token != local && token != remote && token != bound {
-			if got := owner.guard.Check(own, n); got != BadToken {
-				t.Errorf("an entry that grants nothing: %v", got)
+		if own := (&Operand{Token: token, Rights: Rights(rights), Address: address}); token != local && token != remote && token != bound {
+			if got := owner.guard.Check(own, n); got != faultBadToken {
+				t.Errorf("a token that the owner has not made: %v", got)
 			}
 		}
 	})
 }
 
-// number64 makes an endpoint of some bits: the right one, none, another.
+// number64 returns an endpoint: the connected one, none, or another.
 func number64(n uint32) uint64 { return []uint64{7, 0, 8, math.MaxUint64}[n>>30] }

@@ -8,79 +8,74 @@ import (
 	"github.com/softnd/softnd/shm"
 )
 
-// Chunk is the number of bytes copied between two looks at the tokens, and so
-// the longest that an invalidation waits for a running executor.
-const Chunk = 64 << 10
+// ChunkSize is the number of bytes that are copied between two checks of the tokens. An invalidation waits for one chunk of
+// a running transfer at most.
+const ChunkSize = 64 << 10
 
-// Peer is the far side of a connection as an executor must know it.
+// Peer is the other end of a connection: whose tokens an executor may use, and whether the connection is open.
+//
+// Because the state is loaded after HAZARD-PUBLISH, the end of a connection is as safe as an invalidation: a side that
+// ends the connection, and then loads the executor's hazard as 0 once, knows that its memory is not accessed any more over
+// this connection.
 type Peer struct {
-	Owner    Owner  // the adapter at the other end: only its tokens count
-	Endpoint uint64 // the endpoint at the other end, for tokens of one connection only
-	Link     Link
+	Adapter       AdapterID      // the only adapter whose tokens are accepted
+	Endpoint      uint64         // the endpoint at the other end, for tokens that are limited to one connection
+	State         *atomic.Uint32 // of the connection; equal to Established while it is open
+	Established   uint32
+	Disconnecting *atomic.Uint32 // not 0: the other side has begun to disconnect
 }
 
-// Link is the connection as both sides see it. Looking at it after
-// HAZARD-PUBLISH makes the end of a connection as safe as an invalidation:
-// whoever ends it and then sees the executor's hazard cleared once knows that
-// nothing of his memory is touched over it any more.
-type Link struct {
-	State *atomic.Uint32 // must be Open
-	Open  uint32
-	Left  *atomic.Uint32 // must be 0: the other side has not begun to disconnect
+// Connected reports whether neither side has ended the connection.
+func (p *Peer) Connected() bool {
+	// ORDER hazard: after Guard.publishHazard; pairs with the change of either word
+	// before the load of the hazard, in Endpoint.settle of package endpoint.
+	return p.State.Load() == p.Established && p.Disconnecting.Load() == 0
 }
 
-// IsOpen tells whether neither side has ended the connection.
-func (l *Link) IsOpen() bool {
-	// ORDER hazard: after Guard.publish; pairs with the change of either word
-	// before the look at the hazard, in Endpoint.settle of package endpoint.
-	return l.State.Load() == l.Open && l.Left.Load() == 0
+// Operand is the memory at one end of a copy, as a token and an address or as plain bytes.
+type Operand struct {
+	Token      nd.Token
+	Rights     Rights // all that the token must allow
+	Address    uint64 // of the first byte, as the token's owner counts
+	Peer       *Peer  // the peer whose token it is; nil = a token of this domain
+	Endpoint   uint64 // for a token of this domain in a peer's request: the endpoint connected to that peer; 0 = our own request
+	Mem        []byte // not nil: plain memory that needs no token; all other fields are ignored
+	Generation *Generation
 }
 
-// Ref names the memory at one end of a copy.
-type Ref struct {
-	Token   nd.Token
-	Rights  Rights // all that the token must allow
-	Address uint64 // as the token's owner counts
-	Of      *Peer  // whose token it is; nil = of this space
-	For     uint64 // own tokens used for a peer: the endpoint it is connected to; 0 = for ourselves
-	Mem     []byte // if not nil: plain memory that needs no token, and nothing else is looked at
-	Begun   *Begun // of the request that this is a part of; nil = it has no other parts
-}
+// Generation is the bind of a token under which the first part of a request has run. Between two parts no hazard names the
+// token, so it can be invalidated and, after 4,096 binds, valid again. A part that finds the token under another bind
+// fails. A part that uses another token begins anew. The zero value is for a request of which no part has run; an
+// [Operand] without one is a request of a single part.
+type Generation struct{ word entryWord }
 
-// Begun is the bind of a token under which the parts of a request have begun. No
-// hazard names the token between two parts, so it can be revoked and, after
-// enough binds, valid again: a part under another bind than those before it is
-// refused. The zero value belongs to a request of which no part has run. A part
-// that uses another token begins again.
-type Begun struct{ word entryWord }
-
-// under reports whether the request may continue under a bind.
-func (b *Begun) under(word entryWord) bool {
+// continues reports whether the request may continue under a bind, which is the first one or the same as before.
+func (g *Generation) continues(word entryWord) bool {
 	switch {
-	case b == nil:
+	case g == nil:
 		return true
-	case b.word.token() != word.token(): // token 0 is none
-		b.word = word
+	case g.word.token() != word.token(): // no token is 0
+		g.word = word
 	}
-	return b.word == word
+	return g.word == word
 }
 
-// Fault tells why a copy was refused; 0 means that it was not.
+// Fault says why a copy was refused.
 type Fault uint8
 
 const (
-	NoFault     Fault = iota
-	BadToken          // unknown, never valid, or of an adapter that is not at the other end
-	Revoked           // valid when the copy began, invalid before it ended
-	OtherScope        // valid on another connection only
-	NoRight           // the token does not allow it
-	OutOfRange        // the range leaves the memory
-	Unreachable       // the memory is private to its owner, who must move the bytes itself
-	Ended             // the connection has ended
+	NoFault           Fault = iota // it was not refused
+	faultBadToken                  // the token is unknown, not valid, or of an adapter that is not at the other end
+	faultRevoked                   // the token became invalid during the transfer
+	faultOtherScope                // the token is valid on another connection only
+	faultNoRight                   // the token does not grant the access right
+	faultOutOfRange                // the range is not within the memory
+	FaultUnreachable               // the memory is private to its owner, so only the owner can copy
+	FaultDisconnected              // the connection has ended
 )
 
 var faultText = [...]string{"none", "the token is not valid", "the token was revoked during the transfer",
-	"the token is valid on another connection only", "the token does not give the right", "the range leaves the granted memory",
+	"the token is valid on another connection only", "the token does not grant this right", "the range is outside the granted memory",
 	"the memory is private to its owner", "the connection has ended"}
 
 func (f Fault) String() string {
@@ -90,229 +85,222 @@ func (f Fault) String() string {
 	return "unknown fault"
 }
 
-// Guard is the one way to move bytes. It belongs to one executor at a time:
-// the holder of its endpoint's lock.
+// Guard makes the guarded copies of one executor. Only one goroutine uses it at a time: the one that holds the lock of the
+// executor's endpoint.
 type Guard struct {
-	space   *Space
-	arena   *shm.Arena
-	entries *[shm.WindowEntries]entry
-	known   *grant         // whose token of ours was used last; never nil
-	private nd.Token       // see OutOfReach
-	hazard  *atomic.Uint64 // for peers, in the arena
-	mine    atomic.Uint64  // the same for ourselves: a peer could clear the other
+	domain      *Domain
+	arena       *shm.Arena
+	entries     *[shm.WindowEntries]entry
+	cached      *accessEntry   // of the local token that was used last; never nil
+	unreachable nd.Token       // see KnownUnreachable
+	hazard      *atomic.Uint64 // in the arena, for the peers that own tokens
+	localHazard atomic.Uint64  // the same for this process: a peer could clear the other
 }
 
-// NewGuard returns the guard that publishes in a hazard word, which must be
-// among those that the owners of all tokens used through it watch.
-func NewGuard(s *Space, hazard *atomic.Uint64) *Guard {
-	return &Guard{space: s, arena: s.table.arena, entries: (*[shm.WindowEntries]entry)(s.table.entries), known: new(grant), hazard: hazard}
+// NewGuard returns a guard that publishes in a hazard word of the arena. That word must be among the hazards of each domain
+// whose tokens are used through the guard.
+func NewGuard(d *Domain, hazard *atomic.Uint64) *Guard {
+	return &Guard{domain: d, arena: d.table.arena, entries: (*[shm.WindowEntries]entry)(d.table.entries), cached: new(accessEntry), hazard: hazard}
 }
 
-// Hazard returns the hazard for the spaces of this process to watch.
-func (g *Guard) Hazard() *Hazard { return NewHazard(&g.mine, nil) }
+// LocalHazard returns the hazard that the domains of this process must have.
+func (g *Guard) LocalHazard() *Hazard { return NewHazard(&g.localHazard, nil) }
 
-// span is the checked memory of a Ref, with what must still hold afterwards.
-type span struct {
-	mem   []byte
-	entry *entry // a peer's token: its word must still be word
-	word  entryWord
-	grant *grant // an own token: its terms must still be terms
-	terms *terms
+// checkedRange is the memory of an operand that has been checked, and what must not have changed after the copy.
+type checkedRange struct {
+	mem         []byte
+	shared      *entry // of a peer's token: its word must still be word
+	word        entryWord
+	own         *accessEntry // of a token of this domain: its permissions must still be permissions
+	permissions *permissions
 }
 
-// stands is ENTRY-RECHECK.
-func (s *span) stands() bool {
+// isUnchanged is ENTRY-RECHECK.
+func (r *checkedRange) isUnchanged() bool {
 	switch {
-	case s.entry != nil:
-		return entryWord(s.entry.word.Load()) == s.word // ORDER entry-recheck: after the copy; pairs with the exchange in grant.revoke
-	case s.grant != nil:
-		return s.grant.terms.Load() == s.terms
+	case r.shared != nil:
+		return entryWord(r.shared.word.Load()) == r.word // ORDER entry-recheck: after the copy; pairs with the exchange in accessEntry.revoke
+	case r.own != nil:
+		return r.own.permissions.Load() == r.permissions
 	}
 	return true
 }
 
-// Copy moves n bytes from source to sink and returns how many were moved
-// while both tokens were valid for sure, and what was wrong with either side.
-// After a fault some of the bytes beyond moved may have been written.
+// Copy copies n bytes from source to sink. It returns how many bytes it copied while both tokens were certainly valid, and
+// what was wrong with either operand. After a fault, up to one chunk after those may have been written as well.
 //
-// The last word is stored last, by itself, with an atomic store if it is
-// aligned: programs poll for it.
-func (g *Guard) Copy(sink, source *Ref, n uint64) (moved uint64, sinkFault, sourceFault Fault) {
-	var to, from span
-	g.publish(hazardOf(sink.Token, source.Token))
-	if sinkFault = g.resolve(&to, sink, n); sinkFault == NoFault {
-		sourceFault = g.resolve(&from, source, n)
+// The last word is stored last, and atomically if it is aligned, because programs poll for it.
+func (g *Guard) Copy(sink, source *Operand, n uint64) (moved uint64, sinkFault, sourceFault Fault) {
+	var to, from checkedRange
+	g.publishHazard(makeHazard(sink.Token, source.Token))
+	if sinkFault = g.check(&to, sink, n); sinkFault == NoFault {
+		sourceFault = g.check(&from, source, n)
 	}
 	if sinkFault|sourceFault != NoFault {
-		g.clear()
+		g.clearHazard()
 		return 0, sinkFault, sourceFault
 	}
 	for {
-		chunk := min(n-moved, Chunk)
-		move(to.mem[moved:moved+chunk], from.mem[moved:moved+chunk]) // COPY
-		if !to.stands() {
-			sinkFault = Revoked
+		chunk := min(n-moved, ChunkSize)
+		copyOrdered(to.mem[moved:moved+chunk], from.mem[moved:moved+chunk]) // COPY
+		if !to.isUnchanged() {
+			sinkFault = faultRevoked
 			break
 		}
-		if !from.stands() {
-			sourceFault = Revoked
+		if !from.isUnchanged() {
+			sourceFault = faultRevoked
 			break
 		}
 		if moved += chunk; moved == n {
 			break
 		}
 	}
-	g.clear()
+	g.clearHazard()
 	return moved, sinkFault, sourceFault
 }
 
-// Check tells whether a Ref would be granted at this moment for n bytes,
-// without touching them.
-func (g *Guard) Check(r *Ref, n uint64) Fault {
-	var s span
-	g.publish(hazardOf(r.Token, 0))
-	defer g.clear()
-	return g.resolve(&s, r, n)
+// Check returns the fault that a copy of n bytes from or to o would have at this moment. It does not access the memory.
+func (g *Guard) Check(o *Operand, n uint64) Fault {
+	var r checkedRange
+	g.publishHazard(makeHazard(o.Token, 0))
+	defer g.clearHazard()
+	return g.check(&r, o, n)
 }
 
-// publish is HAZARD-PUBLISH.
-func (g *Guard) publish(hazard uint64) {
-	// ORDER hazard: this exchange, then the loads of resolve, or of direct; pairs with the
-	// exchange of grant.revoke and the loads of Space.Drained. Either the owner sees the
-	// hazard, or we see that the token is gone.
-	asym.Store(&g.mine, hazard)
+// publishHazard is HAZARD-PUBLISH.
+func (g *Guard) publishHazard(hazard uint64) {
+	// ORDER hazard: this exchange, then the loads of check, or of copyFast; pairs with the
+	// exchange of accessEntry.revoke and the loads of Domain.Drained. Either the owner sees
+	// the hazard, or we see that the token is invalid.
+	asym.StoreRelease(&g.localHazard, hazard)
 	g.hazard.Swap(hazard)
 }
 
-// clear is HAZARD-CLEAR.
-func (g *Guard) clear() {
-	asym.Store(g.hazard, 0) // ORDER hazard-clear: after the last copy; pairs with the load in Space.Drained
-	asym.Store(&g.mine, 0)
+// clearHazard is HAZARD-CLEAR.
+func (g *Guard) clearHazard() {
+	asym.StoreRelease(g.hazard, 0) // ORDER hazard-clear: after the last copy; pairs with the load in Domain.Drained
+	asym.StoreRelease(&g.localHazard, 0)
 }
 
-// Forged reports whether the hazard names tokens that this guard is not using: another
-// process has written it. A true answer counts only if the guard is not in use, which
-// the holder of its endpoint's lock knows.
-func (g *Guard) Forged() bool { return g.hazard.Load() != 0 && g.mine.Load() == 0 }
+// Forged reports whether another process has written the hazard word: it is set although this guard is not in a copy. The
+// caller holds the endpoint's lock, or takes a true answer as a hint only.
+func (g *Guard) Forged() bool { return g.hazard.Load() != 0 && g.localHazard.Load() == 0 }
 
-// Disown clears a forged hazard, for which owners of the tokens would wait. The guard
-// must not be in use.
-func (g *Guard) Disown() {
+// ClearForged clears a forged hazard, for which the tokens' owners would wait. The caller holds the endpoint's lock.
+func (g *Guard) ClearForged() {
 	if g.Forged() {
-		g.clear()
+		g.clearHazard()
 	}
 }
 
-// resolve is ENTRY-CHECK: it finds the memory of r if r's token allows it.
-func (g *Guard) resolve(s *span, r *Ref, n uint64) Fault {
+// check is ENTRY-CHECK: it finds the memory of o if o's token allows the access.
+func (g *Guard) check(r *checkedRange, o *Operand, n uint64) Fault {
 	switch {
-	case r.Mem != nil:
-		s.mem = r.Mem
+	case o.Mem != nil:
+		r.mem = o.Mem
 		return NoFault
-	case r.Of != nil:
-		return g.peer(s, r, n)
+	case o.Peer != nil:
+		return g.checkPeer(r, o, n)
 	}
-	return g.own(s, r, n)
+	return g.checkOwn(r, o, n)
 }
 
-// own checks a token of this space against what we granted ourselves, for the
-// peer of an endpoint or, 0, for ourselves.
-func (g *Guard) own(s *span, r *Ref, n uint64) Fault {
-	tm, word := g.known.now()
-	if tm == nil || word.token() != r.Token { // not the one that was used last
-		if !g.learn(r.Token) {
-			return BadToken
+// checkOwn checks a token of this domain against our private records.
+func (g *Guard) checkOwn(r *checkedRange, o *Operand, n uint64) Fault {
+	p, word := g.cached.load()
+	if p == nil || word.token() != o.Token { // not the token that was used last
+		if !g.cacheEntry(o.Token) {
+			return faultBadToken
 		}
-		tm, word = g.known.now()
+		p, word = g.cached.load()
 	}
 	switch {
-	case tm == nil: // by now
-		return BadToken
-	case tm.scope != 0 && r.For != 0 && tm.scope != r.For:
-		return OtherScope
-	case word.rights()&r.Rights != r.Rights:
-		return rightsFault(word.rights(), r.Rights)
-	case !within(r.Address, n, tm.base, uint64(len(tm.mem))):
-		return OutOfRange
-	case !r.Begun.under(word):
-		return Revoked
+	case p == nil: // invalidated since
+		return faultBadToken
+	case p.scope != 0 && o.Endpoint != 0 && p.scope != o.Endpoint:
+		return faultOtherScope
+	case word.rights()&o.Rights != o.Rights:
+		return rightsFault(word.rights(), o.Rights)
+	case !within(o.Address, n, p.base, uint64(len(p.mem))):
+		return faultOutOfRange
+	case !o.Generation.continues(word):
+		return faultRevoked
 	}
-	at := r.Address - tm.base
-	s.mem, s.grant, s.terms = tm.mem[at:at+n], g.known, tm
+	at := o.Address - p.base
+	r.mem, r.own, r.permissions = p.mem[at:at+n], g.cached, p
 	return NoFault
 }
 
-// learn makes a valid token of this space the known one, and tells whether it is
-// one. A grant is of one space for good.
-func (g *Guard) learn(token nd.Token) bool {
-	grant, tm, _ := g.space.table.lookup(token)
-	if tm == nil || tm.owner != g.space.owner {
+// cacheEntry makes the entry of a token the cached one, and reports whether the token is a valid one of this domain. An
+// entry never changes its domain.
+func (g *Guard) cacheEntry(token nd.Token) bool {
+	e, p, _ := g.domain.table.lookup(token)
+	if p == nil || p.adapter != g.domain.adapter {
 		return false
 	}
-	g.known = grant
+	g.cached = e
 	return true
 }
 
-// peer checks a token of the adapter at the other end against the shared
-// table. Each word is loaded once; the fields belong to the word, because they
-// only change while no hazard names its token.
-func (g *Guard) peer(s *span, r *Ref, n uint64) Fault {
-	far := r.Of
-	if !far.Link.IsOpen() {
-		return Ended
+// checkPeer checks a token of the adapter at the other end against the shared table. It loads each word once. The fields
+// belong to the word that was loaded, because they do not change while a hazard names its token.
+func (g *Guard) checkPeer(r *checkedRange, o *Operand, n uint64) Fault {
+	peer := o.Peer
+	if !peer.Connected() {
+		return FaultDisconnected
 	}
-	e := &g.entries[indexOf(r.Token)]
-	word := entryWord(e.word.Load()) // ORDER entry-valid: pairs with the store in grant.publish
-	if !word.valid() || word.token() != r.Token || Owner(e.owner.Load()) != far.Owner {
-		return BadToken
+	e := &g.entries[indexOf(o.Token)]
+	word := entryWord(e.word.Load()) // ORDER entry-valid: pairs with the store in accessEntry.bind
+	if !word.valid() || word.token() != o.Token || AdapterID(e.owner.Load()) != peer.Adapter {
+		return faultBadToken
 	}
-	if scope := e.scope.Load(); scope != 0 && scope != far.Endpoint {
-		return OtherScope
+	if scope := e.scope.Load(); scope != 0 && scope != peer.Endpoint {
+		return faultOtherScope
 	}
-	if word.rights()&r.Rights != r.Rights {
-		return rightsFault(word.rights(), r.Rights)
+	if word.rights()&o.Rights != o.Rights {
+		return rightsFault(word.rights(), o.Rights)
 	}
-	// ENTRY-FIELDS, and owner and scope above.
+	// ENTRY-FIELDS, as are owner and scope above.
 	base := e.base.Load()
-	if !within(r.Address, n, base, e.length.Load()) {
-		return OutOfRange
+	if !within(o.Address, n, base, e.length.Load()) {
+		return faultOutOfRange
 	}
 	offset := shm.Offset(e.offset.Load())
 	if offset == 0 {
-		return Unreachable
+		return FaultUnreachable
 	}
-	if s.mem = g.arena.HeapBytes(offset+shm.Offset(r.Address-base), n); s.mem == nil {
-		return OutOfRange // the owner lies about its own memory
+	if r.mem = g.arena.HeapBytes(offset+shm.Offset(o.Address-base), n); r.mem == nil {
+		return faultOutOfRange // the entry names memory outside the heap
 	}
-	if !r.Begun.under(word) {
-		return Revoked
+	if !o.Generation.continues(word) {
+		return faultRevoked
 	}
-	s.entry, s.word = e, word
+	r.shared, r.word = e, word
 	return NoFault
 }
 
-// rightsFault: a local token used as a remote one, or the other way round, is
-// no token at all there.
+// rightsFault returns the fault of a token that lacks rights. A local token used as a remote one, or the reverse, counts as
+// an invalid token.
 func rightsFault(have, want Rights) Fault {
 	if kind := want & (Remote | Local); have&kind != kind {
-		return BadToken
+		return faultBadToken
 	}
-	return NoRight
+	return faultNoRight
 }
 
-// within tells whether [at, at+n) lies in [base, base+size), without overflow.
+// within reports whether [at, at+n) is within [base, base+size). No sum overflows.
 func within(at, n, base, size uint64) bool {
 	return at >= base && n <= size && at-base <= size-n
 }
 
-// Private tells whether our own memory is out of the peers' reach.
-func (g *Guard) Private(r *Ref, n uint64) (bool, Fault) {
-	if r.Mem != nil {
+// IsPrivate reports whether o, memory of this domain, is private memory that no peer can reach.
+func (g *Guard) IsPrivate(o *Operand, n uint64) (bool, Fault) {
+	if o.Mem != nil {
 		return true, NoFault
 	}
-	var s span
-	if f := g.own(&s, r, n); f != NoFault {
+	var r checkedRange
+	if f := g.checkOwn(&r, o, n); f != NoFault {
 		return false, f
 	}
-	return s.terms.offset == 0, NoFault
+	return r.permissions.offset == 0, NoFault
 }

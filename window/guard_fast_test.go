@@ -9,20 +9,20 @@ import (
 	"github.com/softnd/softnd/shm"
 )
 
-// direct is an executor with local tokens of every kind, for the tests of what
-// is granted without an explanation. Its granted memory lies in the middle of plain.
-type direct struct {
+// fastPath is an executor with local tokens of every kind, for tests of the fast path. The memory that it has registered is
+// the middle of plain.
+type fastPath struct {
 	*side
 	plain   []byte
 	granted []byte
-	tokens  []nd.Token // see the names
+	tokens  []nd.Token // indexed by the constants below
 }
 
 const (
 	fullToken     = iota // reads and writes
 	readOnlyToken        // may not be a sink
-	remoteToken          // of the region that the first is of: none here
-	windowToken          // neither
+	remoteToken          // the remote token of the first region, which is no local token
+	windowToken          // a remote token as well
 	foreignToken         // of another adapter of the process
 	staleToken           // of a registration that has ended
 	noToken
@@ -30,19 +30,19 @@ const (
 
 var tokenNames = [...]string{"full", "read only", "remote", "window", "foreign", "stale", "none"}
 
-func newDirect(t testing.TB, s *side) *direct {
+func newFastPath(t testing.TB, s *side) *fastPath {
 	t.Helper()
-	d := &direct{side: s, plain: make([]byte, 3*Chunk)}
-	d.granted = d.plain[Chunk : 2*Chunk]
+	d := &fastPath{side: s, plain: make([]byte, 3*ChunkSize)}
+	d.granted = d.plain[ChunkSize : 2*ChunkSize]
 	full := s.region(t, d.granted, allRights)
 	readOnly, again := s.region(t, d.granted, nd.AllowRemoteRead), s.region(t, d.granted, allRights)
 	stale, _ := again.Tokens()
-	s.guard.CanFill(stale, shm.AddressOf(d.granted), 1) // it is the one used last, when it becomes stale
+	s.guard.CanScatter(stale, shm.AddressOf(d.granted), 1) // the guard has it cached when it becomes invalid
 	deregister(t, again)
 	if err := again.Register(d.granted, allRights); err != nil {
 		t.Fatal(err)
 	}
-	elsewhere := &side{arena: s.arena, member: s.member, table: s.table, space: NewSpace(s.table, s.space.owner+1)}
+	elsewhere := &side{arena: s.arena, member: s.member, table: s.table, domain: NewDomain(s.table, s.domain.adapter+1)}
 	local, remote := full.Tokens()
 	only, _ := readOnly.Tokens()
 	foreign, _ := elsewhere.region(t, d.granted, allRights).Tokens()
@@ -50,13 +50,13 @@ func newDirect(t testing.TB, s *side) *direct {
 	return d
 }
 
-// near names our end of a copy.
-func near(token nd.Token, rights Rights, address uint64) *Ref {
-	return &Ref{Token: token, Rights: Local | rights, Address: address}
+// near returns the operand for memory of the executor.
+func near(token nd.Token, rights Rights, address uint64) *Operand {
+	return &Operand{Token: token, Rights: Local | rights, Address: address}
 }
 
-// grants tells whether Copy moves all of n bytes, and wants the same of Check.
-func (d *direct) grants(t testing.TB, sink, source *Ref, n uint64) bool {
+// allows reports whether Copy copies all of n bytes, and checks that Check agrees.
+func (d *fastPath) allows(t testing.TB, sink, source *Operand, n uint64) bool {
 	t.Helper()
 	check := d.guard.Check(sink, n)|d.guard.Check(source, n) == NoFault
 	moved, f, g := d.guard.Copy(sink, source, n)
@@ -66,29 +66,29 @@ func (d *direct) grants(t testing.TB, sink, source *Ref, n uint64) bool {
 	return check
 }
 
-// idle checks that the guard names no token.
-func (d *direct) idle(t testing.TB, after string) {
+// idle checks that the hazards are clear.
+func (d *fastPath) idle(t testing.TB, after string) {
 	t.Helper()
-	if d.hazard.Load() != 0 || d.guard.mine.Load() != 0 {
-		t.Fatalf("%s leaves the hazards %#x and %#x behind", after, d.hazard.Load(), d.guard.mine.Load())
+	if d.hazard.Load() != 0 || d.guard.localHazard.Load() != 0 {
+		t.Fatalf("%s leaves the hazards %#x and %#x behind", after, d.hazard.Load(), d.guard.localHazard.Load())
 	}
 }
 
-// across wants Put and Get to be granted exactly when Copy is, and to do what
-// that does. there is the peer's memory if either is granted, buf is our own.
-func (d *direct) across(t testing.TB, to *Peer, remote nd.Token, address uint64, local nd.Token, buf, there []byte) (put, get bool) {
+// across checks that Put and Get succeed exactly when Copy does, and copy the same bytes. there is the peer's memory if one
+// of them should succeed; buf is the executor's.
+func (d *fastPath) across(t testing.TB, to *Peer, remote nd.Token, address uint64, local nd.Token, buf, there []byte) (put, get bool) {
 	t.Helper()
 	n, at := uint64(len(buf)), shm.AddressOf(buf)
 	saved := bytes.Clone(there)
 	defer copy(there, saved)
 	for _, write := range []bool{true, false} {
-		name, run, sink, source := "Put", d.guard.Put, farRef(to, remote, Write, address), near(local, Read, at)
+		name, run, sink, source := "Put", d.guard.Put, remoteOperand(to, remote, Write, address), near(local, Read, at)
 		into, from := there, buf
 		if !write {
-			name, run, sink, source = "Get", d.guard.Get, near(local, Write, at), farRef(to, remote, Read, address)
+			name, run, sink, source = "Get", d.guard.Get, near(local, Write, at), remoteOperand(to, remote, Read, address)
 			into, from = buf, there
 		}
-		want := d.grants(t, sink, source, n)
+		want := d.allows(t, sink, source, n)
 		fill(into, 0x33)
 		copy(from, pattern(len(from), 5))
 		got := run(to, remote, address, local, buf)
@@ -110,19 +110,19 @@ func (d *direct) across(t testing.TB, to *Peer, remote nd.Token, address uint64,
 	return put, get
 }
 
-// here wants Take, Fill and CanFill to be granted exactly when Copy is. The
-// fill begins at an address, the take where buf is.
-func (d *direct) here(t testing.TB, local nd.Token, address, n uint64, buf []byte) (take, fills bool) {
+// here checks that Gather, Scatter and CanScatter succeed exactly when Copy does. Scatter starts at an address, Gather at
+// buf.
+func (d *fastPath) here(t testing.TB, local nd.Token, address, n uint64, buf []byte) (take, fills bool) {
 	t.Helper()
 	defer fill(d.plain, 0)
-	if got, want := d.guard.CanFill(local, address, n), d.guard.Check(near(local, Write, address), n) == NoFault; got != want {
-		t.Fatalf("CanFill of %d bytes at %#x: %v, Check: %v", n, address, got, want)
+	if got, want := d.guard.CanScatter(local, address, n), d.guard.Check(near(local, Write, address), n) == NoFault; got != want {
+		t.Fatalf("CanScatter of %d bytes at %#x: %v, Check: %v", n, address, got, want)
 	}
 	out, from := make([]byte, len(buf)+9), pattern(len(buf), 9)
-	want := d.grants(t, &Ref{Mem: out}, near(local, Read, shm.AddressOf(buf)), uint64(len(buf)))
+	want := d.allows(t, &Operand{Mem: out}, near(local, Read, shm.AddressOf(buf)), uint64(len(buf)))
 	fill(out, 0x33)
 	copy(buf, from)
-	take = d.guard.Take(out, local, buf)
+	take = d.guard.Gather(out, local, buf)
 	d.idle(t, "Take")
 	switch {
 	case take != want:
@@ -133,9 +133,9 @@ func (d *direct) here(t testing.TB, local nd.Token, address, n uint64, buf []byt
 		t.Fatalf("a refused Take of %d bytes has written", len(buf))
 	}
 
-	want = d.grants(t, near(local, Write, address), &Ref{Mem: from}, uint64(len(from)))
+	want = d.allows(t, near(local, Write, address), &Operand{Mem: from}, uint64(len(from)))
 	fill(d.plain, 0x33)
-	fills = d.guard.Fill(local, address, from)
+	fills = d.guard.Scatter(local, address, from)
 	d.idle(t, "Fill")
 	if fills != want {
 		t.Fatalf("Fill of %d bytes at %#x: %v, Copy: %v", len(from), address, fills, want)
@@ -153,17 +153,16 @@ func (d *direct) here(t testing.TB, local nd.Token, address, n uint64, buf []byt
 	return take, fills
 }
 
-// TestDirectAcross: what Put and Get grant, in words.
-func TestDirectAcross(t *testing.T) {
-	const base = math.MaxUint64 - 4095 // the last granted address is the last there is
+func TestPutAndGetCheckAccess(t *testing.T) {
+	const base = math.MaxUint64 - 4095 // the last address of the memory is the last of all
 	owner, executor, _ := pair(t)
-	d := newDirect(t, executor)
+	d := newFastPath(t, executor)
 	mem := owner.alloc(t, 3*4096)[4096:][:4096]
 	private := make([]byte, 4096)
 	var ends counter
 	granted := func(mem []byte, address uint64, flags nd.RegionFlags) nd.Token {
 		r := owner.fastRegion(t)
-		if !r.Prepare(mem, address, flags, 7, ends.ended).Run() {
+		if !r.PrepareFastRegister(mem, address, flags, 7, ends.ended).Apply() {
 			t.Fatal("it does not run")
 		}
 		_, remote := r.Tokens()
@@ -180,28 +179,28 @@ func TestDirectAcross(t *testing.T) {
 	unbind(t, gone)
 	link := func(endpoint uint64, state, left uint32) *Peer {
 		to := owner.peer(endpoint)
-		to.Link.State.Store(state)
-		to.Link.Left.Store(left)
+		to.State.Store(state)
+		to.Disconnecting.Store(left)
 		return to
 	}
 	open, stranger := owner.peer(7), owner.peer(7)
-	stranger.Owner++
+	stranger.Adapter++
 	at := shm.AddressOf(mem)
 	for name, c := range map[string]struct {
 		to        *Peer
 		remote    nd.Token
 		address   uint64
 		local     int
-		from, end int // of our memory, from the begin of what is granted
+		from, end int // of the executor's memory, relative to the registered part
 		put, get  bool
 	}{
 		"a word":                         {open, both, base, fullToken, 0, 8, true, true},
 		"a byte":                         {open, both, base + 3, fullToken, 5, 6, true, true},
 		"odd":                            {open, both, base + 3, fullToken, 5, 52, true, true},
 		"to the last address":            {open, both, base + 4088, fullToken, 0, 8, true, true},
-		"all of it":                      {open, both, base, fullToken, Chunk - 4096, Chunk, true, true},
+		"all of it":                      {open, both, base, fullToken, ChunkSize - 4096, ChunkSize, true, true},
 		"a byte beyond the last address": {open, both, base + 4089, fullToken, 0, 8, false, false},
-		"to far beyond it":               {open, both, base + 1, fullToken, 0, Chunk, false, false},
+		"to far beyond it":               {open, both, base + 1, fullToken, 0, ChunkSize, false, false},
 		"a byte before it":               {open, both, base - 1, fullToken, 0, 8, false, false},
 		"at 0":                           {open, both, 0, fullToken, 0, 8, false, false},
 		"to read":                        {open, toRead, base, fullToken, 0, 8, false, true},
@@ -218,8 +217,8 @@ func TestDirectAcross(t *testing.T) {
 		"its connection":                 {open, scoped, at, fullToken, 0, 8, true, true},
 		"another connection":             {owner.peer(8), scoped, at, fullToken, 0, 8, false, false},
 		"another adapter":                {stranger, both, base, fullToken, 0, 8, false, false},
-		"aborted":                        {link(7, linkOpen+1, 0), both, base, fullToken, 0, 8, false, false},
-		"disconnected":                   {link(7, linkOpen, 1), both, base, fullToken, 0, 8, false, false},
+		"aborted":                        {link(7, established+1, 0), both, base, fullToken, 0, 8, false, false},
+		"disconnected":                   {link(7, established, 1), both, base, fullToken, 0, 8, false, false},
 		"read-only source":               {open, both, base, readOnlyToken, 0, 8, true, false},
 		"remote token of ours":           {open, both, base, remoteToken, 0, 8, false, false},
 		"window of ours":                 {open, both, base, windowToken, 0, 8, false, false},
@@ -227,11 +226,11 @@ func TestDirectAcross(t *testing.T) {
 		"stale token of ours":            {open, both, base, staleToken, 0, 8, false, false},
 		"no token of ours":               {open, both, base, noToken, 0, 8, false, false},
 		"a byte before our memory":       {open, both, base, fullToken, -1, 7, false, false},
-		"a byte after our memory":        {open, both, base, fullToken, Chunk - 7, Chunk + 1, false, false},
-		"to the end of our memory":       {open, both, base, fullToken, Chunk - 8, Chunk, true, true},
+		"a byte after our memory":        {open, both, base, fullToken, ChunkSize - 7, ChunkSize + 1, false, false},
+		"to the end of our memory":       {open, both, base, fullToken, ChunkSize - 8, ChunkSize, true, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			buf := d.plain[Chunk+c.from : Chunk+c.end]
+			buf := d.plain[ChunkSize+c.from : ChunkSize+c.end]
 			var there []byte
 			if c.put || c.get {
 				off := c.address - base
@@ -252,9 +251,8 @@ func TestDirectAcross(t *testing.T) {
 	}
 }
 
-// TestDirectHere: what Take, Fill and CanFill grant.
-func TestDirectHere(t *testing.T) {
-	d := newDirect(t, join(t, newArena(t)))
+func TestGatherAndScatterCheckAccess(t *testing.T) {
+	d := newFastPath(t, join(t, newArena(t)))
 	at := shm.AddressOf(d.granted)
 	for local, name := range tokenNames {
 		t.Run(name, func(t *testing.T) {
@@ -263,10 +261,10 @@ func TestDirectHere(t *testing.T) {
 				from, to int
 				inside   bool
 			}{
-				{0, 8, true}, {0, Chunk, true}, {5, 6, true}, {Chunk - 8, Chunk, true}, {3, 50, true},
-				{-1, 7, false}, {-8, 0, false}, {Chunk - 7, Chunk + 1, false}, {Chunk, Chunk + 1, false},
+				{0, 8, true}, {0, ChunkSize, true}, {5, 6, true}, {ChunkSize - 8, ChunkSize, true}, {3, 50, true},
+				{-1, 7, false}, {-8, 0, false}, {ChunkSize - 7, ChunkSize + 1, false}, {ChunkSize, ChunkSize + 1, false},
 			} {
-				buf := d.plain[Chunk+c.from : Chunk+c.to]
+				buf := d.plain[ChunkSize+c.from : ChunkSize+c.to]
 				take, fills := d.here(t, d.tokens[local], at+uint64(c.from), uint64(len(buf)), buf)
 				if take != (reads && c.inside) || fills != (writes && c.inside) {
 					t.Errorf("bytes %d to %d: Take %v, Fill %v", c.from, c.to, take, fills)
@@ -276,25 +274,24 @@ func TestDirectHere(t *testing.T) {
 				address, n uint64
 				inside     bool
 			}{
-				{at, Chunk, true}, {at, Chunk + 1, false}, {at + 1, Chunk, false}, {at, math.MaxUint64, false}, {at + 1, math.MaxUint64, false},
+				{at, ChunkSize, true}, {at, ChunkSize + 1, false}, {at + 1, ChunkSize, false}, {at, math.MaxUint64, false}, {at + 1, math.MaxUint64, false},
 				{at + 1, -at, false}, {0, 8, false}, {math.MaxUint64, 1, false}, {math.MaxUint64, 2, false}, {math.MaxUint64, math.MaxUint64, false},
-				{at + Chunk, 0, true}, {at + Chunk + 1, 0, false}, {at - 1, 0, false},
+				{at + ChunkSize, 0, true}, {at + ChunkSize + 1, 0, false}, {at - 1, 0, false},
 			} {
-				if got := d.guard.CanFill(d.tokens[local], c.address, c.n); got != (writes && c.inside) {
-					t.Errorf("CanFill %#x bytes at %d after the begin: %v", c.n, int64(c.address-at), got)
+				if got := d.guard.CanScatter(d.tokens[local], c.address, c.n); got != (writes && c.inside) {
+					t.Errorf("CanScatter %#x bytes at %d after the begin: %v", c.n, int64(c.address-at), got)
 				}
 			}
 		})
 	}
 }
 
-// FuzzDirect plays an owner that writes anything into its entries, towards an
-// executor that uses anything of its own.
-func FuzzDirect(f *testing.F) {
+// FuzzFastPath has an owner that writes arbitrary words into its entries, and an executor that uses arbitrary operands.
+func FuzzFastPath(f *testing.F) {
 	a := newArena(f)
 	owner, executor := join(f, a), join(f, a)
 	owner.admit(f, executor)
-	d := newDirect(f, executor)
+	d := newFastPath(f, executor)
 	mem := owner.alloc(f, 4096)
 	remote := bind(f, owner.window(f), owner.region(f, mem, allRights), mem, Read|Write, 7, false)
 	base, offset := shm.AddressOf(mem), uint64(owner.offsetOf(f, mem))
@@ -305,13 +302,13 @@ func FuzzDirect(f *testing.F) {
 	}
 	const all = uint64(Remote|Read|Write) << 32
 	f.Add(entryOf(all, base, 4096, offset), uint32(9), base, uint32(0), uint32(8), byte(fullToken), byte(makeValid|makeOurs))
-	f.Add(entryOf(all, base, 4096, offset), uint32(9), uint64(5), uint32(Chunk), uint32(47), byte(readOnlyToken), byte(makeValid|makeOurs|makeScope|makeNear))
-	f.Add(entryOf(all, math.MaxUint64-7, 8, offset), uint32(9), uint64(0), uint32(Chunk), uint32(8), byte(fullToken), byte(makeValid|makeOurs|makeNear))
-	f.Add(entryOf(all, math.MaxUint64-7, 80, 1<<40), uint32(1<<20|9), uint64(3), uint32(2*Chunk-8), uint32(9), byte(staleToken), byte(makeValid|makeOurs|makeNear|makeArena))
-	f.Add(entryOf(all, base, math.MaxUint64, a.Size()-4), uint32(1<<20|9), uint64(0), uint32(Chunk), uint32(8), byte(fullToken), byte(makeValid|makeOurs|makeNear))
-	f.Add(entryOf(all, base, 4096, offset), uint32(9), base, uint32(Chunk), uint32(8), byte(fullToken), byte(makeValid|makeOurs|disconnect))
-	f.Add(entryOf(all, 0, math.MaxUint64), uint32(9), uint64(a.HeapStart()), uint32(Chunk), uint32(8), byte(fullToken), byte(makeValid|makeOurs))
-	f.Add(entryOf(all|uint64(makeToken(block+9, 0)), base, 4096, offset), uint32(9), base, uint32(Chunk), uint32(8), byte(fullToken), byte(makeOurs))
+	f.Add(entryOf(all, base, 4096, offset), uint32(9), uint64(5), uint32(ChunkSize), uint32(47), byte(readOnlyToken), byte(makeValid|makeOurs|makeScope|makeNear))
+	f.Add(entryOf(all, math.MaxUint64-7, 8, offset), uint32(9), uint64(0), uint32(ChunkSize), uint32(8), byte(fullToken), byte(makeValid|makeOurs|makeNear))
+	f.Add(entryOf(all, math.MaxUint64-7, 80, 1<<40), uint32(1<<20|9), uint64(3), uint32(2*ChunkSize-8), uint32(9), byte(staleToken), byte(makeValid|makeOurs|makeNear|makeArena))
+	f.Add(entryOf(all, base, math.MaxUint64, a.Size()-4), uint32(1<<20|9), uint64(0), uint32(ChunkSize), uint32(8), byte(fullToken), byte(makeValid|makeOurs|makeNear))
+	f.Add(entryOf(all, base, 4096, offset), uint32(9), base, uint32(ChunkSize), uint32(8), byte(fullToken), byte(makeValid|makeOurs|disconnect))
+	f.Add(entryOf(all, 0, math.MaxUint64), uint32(9), uint64(a.HeapStart()), uint32(ChunkSize), uint32(8), byte(fullToken), byte(makeValid|makeOurs))
+	f.Add(entryOf(all|uint64(makeToken(block+9, 0)), base, 4096, offset), uint32(9), base, uint32(ChunkSize), uint32(8), byte(fullToken), byte(makeOurs))
 	f.Add(bytes.Repeat([]byte{0xff}, 64), uint32(math.MaxUint32), uint64(math.MaxUint64), uint32(math.MaxUint32), uint32(math.MaxUint32), byte(255), byte(0))
 	f.Add([]byte{}, uint32(0), uint64(0), uint32(0), uint32(0), byte(foreignToken), byte(abort))
 
@@ -323,10 +320,10 @@ func FuzzDirect(f *testing.F) {
 		if int(which) < len(d.tokens) {
 			local = d.tokens[which]
 		}
-		buf := d.plain[at%(2*Chunk):][:1+length%Chunk]
+		buf := d.plain[at%(2*ChunkSize):][:1+length%ChunkSize]
 		n := uint64(len(buf))
 		d.here(t, local, address, uint64(number), buf)
-		d.here(t, local, shm.AddressOf(d.plain)+address%(3*Chunk), uint64(number), buf)
+		d.here(t, local, shm.AddressOf(d.plain)+address%(3*ChunkSize), uint64(number), buf)
 		if help&makeNear != 0 {
 			address = words[1] + address%8192
 		}
@@ -334,9 +331,9 @@ func FuzzDirect(f *testing.F) {
 		before := bytes.Clone(entries)
 		defer copy(entries, before)
 		copy(executor.raw(t, token), entry[:])
-		there := d.shown(t, to, token, address, n)
+		there := d.memoryOf(t, to, token, address, n)
 		if hazard, at := uint64(d.at), d.whereabouts(there); at < hazard+8 && hazard < at+n && there != nil {
-			return // it changes in mid-copy
+			return // the hazard word changes during the copy
 		}
 		unchanged, lies := watchTables(t, a), bytes.Clone(entries)
 		d.across(t, to, token, address, local, buf, there)
@@ -347,10 +344,10 @@ func FuzzDirect(f *testing.F) {
 	})
 }
 
-// shown returns the memory that a peer's token stands for, nil if there is none.
-func (d *direct) shown(t testing.TB, to *Peer, token nd.Token, address, n uint64) []byte {
+// memoryOf returns the memory that a peer's token names, nil if there is none.
+func (d *fastPath) memoryOf(t testing.TB, to *Peer, token nd.Token, address, n uint64) []byte {
 	t.Helper()
-	if d.guard.Check(farRef(to, token, 0, address), n) != NoFault {
+	if d.guard.Check(remoteOperand(to, token, 0, address), n) != NoFault {
 		return nil
 	}
 	e := d.entry(token)
@@ -361,7 +358,7 @@ func (d *direct) shown(t testing.TB, to *Peer, token nd.Token, address, n uint64
 	return there
 }
 
-func (d *direct) whereabouts(b []byte) uint64 {
+func (d *fastPath) whereabouts(b []byte) uint64 {
 	off, _ := d.arena.Locate(b)
 	return uint64(off)
 }

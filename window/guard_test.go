@@ -10,17 +10,17 @@ import (
 	"github.com/softnd/softnd/shm"
 )
 
-// granted is what a token of the matrix allows.
+// granted is a token of the matrix and what it allows.
 type granted struct {
 	name    string
 	token   nd.Token
-	rights  Rights // kind included
+	rights  Rights // with Local or Remote
 	mem     []byte
 	private bool
 	scope   uint64
 }
 
-// grants gives the owner a token of each sort.
+// grants makes tokens of each kind for the owner.
 func grants(t *testing.T, owner *side) (all []granted) {
 	for _, private := range []bool{false, true} {
 		for _, flags := range []nd.RegionFlags{0, nd.AllowLocalWrite, nd.AllowRemoteRead, nd.AllowRemoteWrite, allRights} {
@@ -61,21 +61,20 @@ func grants(t *testing.T, owner *side) (all []granted) {
 	return all
 }
 
-// The whole matrix: each sort of token, used by its owner and by a peer, for
-// each right, kind, connection and range.
-func TestAccess(t *testing.T) {
+// The whole matrix: each kind of token, used by its owner and by peers, for each access right, connection and range.
+func TestCopyChecksAccess(t *testing.T) {
 	owner, executor, _ := pair(t)
 	type user struct {
 		name     string
 		guard    *Guard
 		of       *Peer
-		endpoint uint64 // For, or the peer's
+		endpoint uint64 // Operand.Endpoint, or the peer's
 		stranger bool
 		ended    bool
 	}
 	aborted, disconnected := owner.peer(7), owner.peer(7)
-	aborted.Link.State.Store(linkOpen + 1)
-	disconnected.Link.Left.Store(1)
+	aborted.State.Store(established + 1)
+	disconnected.Disconnecting.Store(1)
 	users := []user{
 		{"the owner", owner.guard, nil, 0, false, false},
 		{"the owner for the right peer", owner.guard, nil, 7, false, false},
@@ -107,23 +106,23 @@ func TestAccess(t *testing.T) {
 						want := NoFault
 						switch {
 						case u.ended:
-							want = Ended
+							want = FaultDisconnected
 						case u.stranger:
-							want = BadToken
+							want = faultBadToken
 						case g.scope != 0 && g.scope != u.endpoint && (u.of != nil || u.endpoint != 0):
-							want = OtherScope
+							want = faultOtherScope
 						case kind&^g.rights != 0:
-							want = BadToken
+							want = faultBadToken
 						case right&^g.rights != 0:
-							want = NoRight
+							want = faultNoRight
 						case !r.in:
-							want = OutOfRange
+							want = faultOutOfRange
 						case u.of != nil && g.private:
-							want = Unreachable
+							want = FaultUnreachable
 						}
-						ref := &Ref{Token: g.token, Rights: kind | right, Address: r.at, Of: u.of}
+						ref := &Operand{Token: g.token, Rights: kind | right, Address: r.at, Peer: u.of}
 						if u.of == nil {
-							ref.For = u.endpoint
+							ref.Endpoint = u.endpoint
 						}
 						count[want]++
 						if f := u.guard.Check(ref, r.n); f != want {
@@ -139,16 +138,15 @@ func TestAccess(t *testing.T) {
 		}
 	}
 	for f := range Fault(len(faultText)) {
-		if f != Revoked && count[f] == 0 {
+		if f != faultRevoked && count[f] == 0 {
 			t.Errorf("the matrix has no case of %q", f)
 		}
 	}
 	t.Logf("cases by fault: %v", count)
 }
 
-// checkCopy copies through ref in the direction of its right, and looks at
-// every byte that may have changed.
-func checkCopy(t *testing.T, g *Guard, ref *Ref, n uint64, right Rights, mem []byte, want Fault) {
+// checkCopy copies in the direction of the operand's access right, and checks every byte that can have changed.
+func checkCopy(t *testing.T, g *Guard, ref *Operand, n uint64, right Rights, mem []byte, want Fault) {
 	t.Helper()
 	for i := range mem {
 		mem[i] = byte(i)
@@ -158,9 +156,9 @@ func checkCopy(t *testing.T, g *Guard, ref *Ref, n uint64, right Rights, mem []b
 	var moved uint64
 	var f, other Fault
 	if right == Write {
-		moved, f, other = g.Copy(ref, &Ref{Mem: plain}, n)
+		moved, f, other = g.Copy(ref, &Operand{Mem: plain}, n)
 	} else {
-		moved, other, f = g.Copy(&Ref{Mem: plain}, ref, n)
+		moved, other, f = g.Copy(&Operand{Mem: plain}, ref, n)
 	}
 	if f != want || other != NoFault {
 		t.Fatalf("copy of %d bytes: %v, plain side %v; the check says %v", n, f, other, want)
@@ -189,26 +187,26 @@ func checkCopy(t *testing.T, g *Guard, ref *Ref, n uint64, right Rights, mem []b
 	}
 }
 
-// Both sides are checked before anything moves, the sink first.
-func TestBothSidesAreChecked(t *testing.T) {
+// Both operands are checked before anything is copied, the sink first.
+func TestCopyChecksBothOperands(t *testing.T) {
 	owner, executor, to := pair(t)
 	mem := owner.alloc(t, 64)
 	_, remote := owner.region(t, mem, allRights).Tokens()
 	own := executor.alloc(t, 64)
 	local, _ := executor.region(t, own, 0).Tokens()
-	good, bad := farRef(to, remote, Read|Write, shm.AddressOf(mem)), farRef(to, remote+1<<indexBits, Read|Write, shm.AddressOf(mem))
-	mine := &Ref{Token: local, Rights: Local | Read, Address: shm.AddressOf(own)}
-	notMine := &Ref{Token: local, Rights: Local | Write, Address: shm.AddressOf(own)}
+	good, bad := remoteOperand(to, remote, Read|Write, shm.AddressOf(mem)), remoteOperand(to, remote+1<<indexBits, Read|Write, shm.AddressOf(mem))
+	mine := &Operand{Token: local, Rights: Local | Read, Address: shm.AddressOf(own)}
+	notMine := &Operand{Token: local, Rights: Local | Write, Address: shm.AddressOf(own)}
 	for _, tc := range []struct {
 		name         string
-		sink, source *Ref
+		sink, source *Operand
 		f, g         Fault
 	}{
 		{"both good", good, mine, NoFault, NoFault},
-		{"bad sink", bad, mine, BadToken, NoFault},
-		{"bad source", &Ref{Mem: make([]byte, 64)}, bad, NoFault, BadToken},
-		{"sink without right", notMine, good, NoRight, NoFault},
-		{"both bad", notMine, bad, NoRight, NoFault},
+		{"bad sink", bad, mine, faultBadToken, NoFault},
+		{"bad source", &Operand{Mem: make([]byte, 64)}, bad, NoFault, faultBadToken},
+		{"sink without right", notMine, good, faultNoRight, NoFault},
+		{"both bad", notMine, bad, faultNoRight, NoFault},
 		{"one token on both sides", good, good, NoFault, NoFault},
 	} {
 		moved, f, g := executor.guard.Copy(tc.sink, tc.source, 64)
@@ -221,10 +219,10 @@ func TestBothSidesAreChecked(t *testing.T) {
 	}
 }
 
-// Lengths around the chunks, from and to every kind of memory.
-func TestCopyByChunks(t *testing.T) {
+// Lengths near multiples of a chunk, from and to every kind of memory.
+func TestCopyCopiesChunks(t *testing.T) {
 	owner, executor, to := pair(t)
-	const most = 3*Chunk + 17
+	const most = 3*ChunkSize + 17
 	far, near := owner.alloc(t, most), executor.alloc(t, most)
 	_, remote := owner.region(t, far, allRights).Tokens()
 	local, _ := executor.region(t, near, nd.AllowLocalWrite).Tokens()
@@ -233,21 +231,23 @@ func TestCopyByChunks(t *testing.T) {
 	memories := []struct {
 		name string
 		mem  []byte
-		ref  func(Rights, []byte) *Ref
+		ref  func(Rights, []byte) *Operand
 	}{
-		{"far", far, func(r Rights, b []byte) *Ref { return farRef(to, remote, r, shm.AddressOf(b)) }},
-		{"own", near, func(r Rights, b []byte) *Ref { return &Ref{Token: local, Rights: Local | r, Address: shm.AddressOf(b)} }},
-		{"private", private, func(r Rights, b []byte) *Ref {
-			return &Ref{Token: privateLocal, Rights: Local | r, Address: shm.AddressOf(b)}
+		{"far", far, func(r Rights, b []byte) *Operand { return remoteOperand(to, remote, r, shm.AddressOf(b)) }},
+		{"own", near, func(r Rights, b []byte) *Operand {
+			return &Operand{Token: local, Rights: Local | r, Address: shm.AddressOf(b)}
 		}},
-		{"plain", make([]byte, most), func(_ Rights, b []byte) *Ref { return &Ref{Mem: b} }},
+		{"private", private, func(r Rights, b []byte) *Operand {
+			return &Operand{Token: privateLocal, Rights: Local | r, Address: shm.AddressOf(b)}
+		}},
+		{"plain", make([]byte, most), func(_ Rights, b []byte) *Operand { return &Operand{Mem: b} }},
 	}
 	for _, sink := range memories {
 		for _, source := range memories {
 			if sink.name == source.name {
 				continue
 			}
-			for _, n := range []int{0, 1, 7, Chunk - 1, Chunk, Chunk + 1, 2 * Chunk, 3*Chunk - 5, 3 * Chunk} {
+			for _, n := range []int{0, 1, 7, ChunkSize - 1, ChunkSize, ChunkSize + 1, 2 * ChunkSize, 3*ChunkSize - 5, 3 * ChunkSize} {
 				for _, skew := range []int{0, 3} {
 					copy(source.mem, pattern(most, byte(n+skew)))
 					fill(sink.mem, 0x55)
@@ -264,7 +264,7 @@ func TestCopyByChunks(t *testing.T) {
 	}
 }
 
-// result is how a copy ended, ours being the side that has no token to lose.
+// result is how a copy ended: far is the operand whose token is invalidated.
 type result struct {
 	moved      uint64
 	far, plain Fault
@@ -282,7 +282,7 @@ func run(t *testing.T, copy func() result) *running {
 		r.result = copy()
 		close(r.done)
 	}()
-	t.Cleanup(func() { <-r.done }) // before the arena goes
+	t.Cleanup(func() { <-r.done }) // before the arena is closed
 	return r
 }
 
@@ -295,16 +295,16 @@ func (r *running) over() bool {
 	}
 }
 
-// A token that goes while a transfer runs fails it after the chunk in hand.
-func TestRevokedInMidCopy(t *testing.T) {
+// If a token is invalidated during a transfer, the transfer fails after the present chunk.
+func TestInvalidateFailsCopyInProgress(t *testing.T) {
 	owner, executor, to := pair(t)
-	owner.space.Watch(owner.guard.Hazard()) // as endpoints do; the race detector sees only this one
+	owner.domain.AddHazard(owner.guard.LocalHazard()) // as endpoints do; only this hazard is ordered for the race detector
 	const size = 8 << 20
 	mem := owner.alloc(t, size)
 	r, w := owner.region(t, mem, allRights), owner.window(t)
-	plain := &Ref{Mem: make([]byte, size)}
-	ref := func(token nd.Token, right Rights, of *Peer) *Ref {
-		return &Ref{Token: token, Rights: Remote | right, Address: shm.AddressOf(mem), Of: of, For: 7}
+	plain := &Operand{Mem: make([]byte, size)}
+	ref := func(token nd.Token, right Rights, of *Peer) *Operand {
+		return &Operand{Token: token, Rights: Remote | right, Address: shm.AddressOf(mem), Peer: of, Endpoint: 7}
 	}
 	for _, tc := range []struct {
 		name string
@@ -328,7 +328,7 @@ func TestRevokedInMidCopy(t *testing.T) {
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			eventually(t, "an invalidation meets a copy half way", func() bool {
+			eventually(t, "an invalidation falls into a copy", func() bool {
 				token := bind(t, w, r, mem, Read|Write, 0, false)
 				copying := run(t, func() result { return tc.copy(token) })
 				eventually(t, "the copy begins", func() bool {
@@ -338,47 +338,47 @@ func TestRevokedInMidCopy(t *testing.T) {
 				if !ok || gone != token {
 					t.Fatal("invalidate")
 				}
-				eventually(t, "the drain ends", func() bool { return owner.space.Drained(token) })
+				eventually(t, "the drain ends", func() bool { return owner.domain.Drained(token) })
 				w.Release()
 				<-copying.done
 				got := copying.result
 				switch got.far {
 				case NoFault:
 					ok = got.moved == size
-				case BadToken:
+				case faultBadToken:
 					ok = got.moved == 0
-				case Revoked:
-					ok = got.moved%Chunk == 0 && got.moved < size
+				case faultRevoked:
+					ok = got.moved%ChunkSize == 0 && got.moved < size
 				}
-				if !ok || got.plain != NoFault || got.far > Revoked {
+				if !ok || got.plain != NoFault || got.far > faultRevoked {
 					t.Fatalf("moved %d of %d bytes, %v, plain side %v", got.moved, size, got.far, got.plain)
 				}
-				return got.far == Revoked && got.moved > 0
+				return got.far == faultRevoked && got.moved > 0
 			})
 		})
 	}
-	// The local token of the other side counts as much.
+	// The same for the local token of the other operand.
 	far := executor.alloc(t, size)
 	_, remote := executor.region(t, far, allRights).Tokens()
 	back := executor.admit(t, owner)
-	eventually(t, "a deregistration meets a copy half way", func() bool {
+	eventually(t, "a deregistration falls into a copy", func() bool {
 		local, _ := r.Tokens()
-		source := &Ref{Token: local, Rights: Local | Read, Address: shm.AddressOf(mem)}
+		source := &Operand{Token: local, Rights: Local | Read, Address: shm.AddressOf(mem)}
 		copying := run(t, func() (r result) {
-			r.moved, r.plain, r.far = owner.guard.Copy(farRef(back, remote, Write, shm.AddressOf(far)), source, size)
+			r.moved, r.plain, r.far = owner.guard.Copy(remoteOperand(back, remote, Write, shm.AddressOf(far)), source, size)
 			return r
 		})
 		eventually(t, "the copy begins", func() bool { return owner.hazard.Load() != 0 || copying.over() })
-		l, f, err := r.Revoke()
+		l, f, err := r.Deregister()
 		if err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "the drain ends", func() bool { return owner.space.Drained(l) && owner.space.Drained(f) })
+		eventually(t, "the drain ends", func() bool { return owner.domain.Drained(l) && owner.domain.Drained(f) })
 		r.Release()
 		<-copying.done
 		if err := r.Register(mem, allRights); err != nil {
 			t.Fatal(err)
 		}
-		return copying.far == Revoked && copying.plain == NoFault && copying.moved > 0 && copying.moved < size
+		return copying.far == faultRevoked && copying.plain == NoFault && copying.moved > 0 && copying.moved < size
 	})
 }

@@ -12,9 +12,8 @@ import (
 	"github.com/softnd/softnd/shm"
 )
 
-// watchTables returns a function that tells whether the tables before the heap
-// are as they are now: those parts of them that exist, and that change only
-// with members and chunks.
+// watchTables returns a function that reports whether the tables before the heap have not changed since. It covers the
+// parts in use that change only when members join or chunks are allocated.
 func watchTables(t testing.TB, a *shm.Arena) (unchanged func() bool) {
 	t.Helper()
 	var now, then [][]byte
@@ -34,9 +33,8 @@ func watchTables(t testing.TB, a *shm.Arena) (unchanged func() bool) {
 	return func() bool { return slices.EqualFunc(now, then, bytes.Equal) }
 }
 
-// An entry that names memory outside the heap, or no memory at all, is a
-// fault, whatever its owner meant by it.
-func TestLyingEntries(t *testing.T) {
+// A copy through an entry that names memory outside the heap fails.
+func TestForgedEntryIsRefused(t *testing.T) {
 	owner, executor, to := pair(t)
 	a := executor.arena
 	mem := owner.alloc(t, 4096)
@@ -56,35 +54,35 @@ func TestLyingEntries(t *testing.T) {
 		{"the truth", base, 4096, good, base, 4096, NoFault},
 		{"the last byte of the arena", base, 4096, size - 1, base, 1, NoFault},
 		{"the first of the heap", base, 4096, heap, base, 1, NoFault},
-		{"none of the arena", base, 4096, 0, base, 1, Unreachable},
-		{"the header", base, 4096, 1, base, 8, OutOfRange},
-		{"the member records", base, 4096, 4096, base, 64, OutOfRange},
-		{"its own entry", base, 4096, uint64(a.WindowTable()) + uint64(indexOf(token))*64, base, 64, OutOfRange},
-		{"the last byte before the heap", base, 4096, heap - 1, base, 2, OutOfRange},
-		{"a range that begins before the heap", base, 1 << 20, heap - 4096, base, 8192, OutOfRange},
-		{"the last byte and one more", base, 4096, size - 1, base, 2, OutOfRange},
-		{"the end of the arena", base, 4096, size, base, 1, OutOfRange},
-		{"beyond the arena", base, 4096, size + 1, base, 1, OutOfRange},
-		{"far beyond it", base, 4096, 1 << 62, base, 1, OutOfRange},
-		{"the end of the numbers", base, 4096, math.MaxUint64, base, 1, OutOfRange},
-		{"a range that ends beyond all numbers", base, math.MaxUint64, good, base + 4096, math.MaxUint64 - 4096, OutOfRange},
-		{"offset and address overflow to the header", 0, math.MaxUint64, math.MaxUint64 - 99, 100, 8, OutOfRange},
-		{"offset and address overflow into the tables", 0, math.MaxUint64, math.MaxUint64 - 99, 5000, 8, OutOfRange},
+		{"none of the arena", base, 4096, 0, base, 1, FaultUnreachable},
+		{"the header", base, 4096, 1, base, 8, faultOutOfRange},
+		{"the member records", base, 4096, 4096, base, 64, faultOutOfRange},
+		{"its own entry", base, 4096, uint64(a.WindowTable()) + uint64(indexOf(token))*64, base, 64, faultOutOfRange},
+		{"the last byte before the heap", base, 4096, heap - 1, base, 2, faultOutOfRange},
+		{"a range that begins before the heap", base, 1 << 20, heap - 4096, base, 8192, faultOutOfRange},
+		{"the last byte and one more", base, 4096, size - 1, base, 2, faultOutOfRange},
+		{"the end of the arena", base, 4096, size, base, 1, faultOutOfRange},
+		{"beyond the arena", base, 4096, size + 1, base, 1, faultOutOfRange},
+		{"far beyond it", base, 4096, 1 << 62, base, 1, faultOutOfRange},
+		{"the end of the numbers", base, 4096, math.MaxUint64, base, 1, faultOutOfRange},
+		{"a range that ends beyond all numbers", base, math.MaxUint64, good, base + 4096, math.MaxUint64 - 4096, faultOutOfRange},
+		{"offset and address overflow to the header", 0, math.MaxUint64, math.MaxUint64 - 99, 100, 8, faultOutOfRange},
+		{"offset and address overflow into the tables", 0, math.MaxUint64, math.MaxUint64 - 99, 5000, 8, faultOutOfRange},
 		{"offset and address overflow into the heap", 0, math.MaxUint64, math.MaxUint64 - 99, heap + 100, 8, NoFault},
-		{"a huge length", base, math.MaxUint64, good, base, size, OutOfRange},
+		{"a huge length", base, math.MaxUint64, good, base, size, faultOutOfRange},
 		{"a huge length, used within the heap", base, math.MaxUint64, good, base, 64, NoFault},
 		{"base and length overflow", math.MaxUint64 - 9, 4096, good, math.MaxUint64 - 9, 10, NoFault},
-		{"base and length overflow, used across", math.MaxUint64 - 9, 4096, good, 5, 8, OutOfRange},
+		{"base and length overflow, used across", math.MaxUint64 - 9, 4096, good, 5, 8, faultOutOfRange},
 		{"base 0", 0, math.MaxUint64, good, 0, 64, NoFault},
-		{"base 0, far away", 0, math.MaxUint64, good, size, 1, OutOfRange},
-		{"no length", base, 0, good, base, 1, OutOfRange},
+		{"base 0, far away", 0, math.MaxUint64, good, size, 1, faultOutOfRange},
+		{"no length", base, 0, good, base, 1, faultOutOfRange},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			e.base.Store(tc.base)
 			e.length.Store(tc.length)
 			e.offset.Store(tc.offset)
 			want := tc.want
-			ref := farRef(to, token, Read|Write, tc.address)
+			ref := remoteOperand(to, token, Read|Write, tc.address)
 			if f := executor.guard.Check(ref, tc.n); f != want {
 				t.Fatalf("%v, want %v", f, want)
 			}
@@ -94,11 +92,11 @@ func TestLyingEntries(t *testing.T) {
 				}
 				return
 			}
-			moved, f, _ := executor.guard.Copy(ref, &Ref{Mem: plain}, tc.n)
+			moved, f, _ := executor.guard.Copy(ref, &Operand{Mem: plain}, tc.n)
 			if f != want || moved != 0 {
 				t.Errorf("write: %d bytes, %v", moved, f)
 			}
-			moved, _, f = executor.guard.Copy(&Ref{Mem: plain}, ref, tc.n)
+			moved, _, f = executor.guard.Copy(&Operand{Mem: plain}, ref, tc.n)
 			if f != want || moved != 0 {
 				t.Errorf("read: %d bytes, %v", moved, f)
 			}
@@ -109,9 +107,8 @@ func TestLyingEntries(t *testing.T) {
 	}
 }
 
-// A word that claims more than its owner ever granted opens nothing for the
-// owner itself: that one believes its own notes only.
-func TestOwnerDoesNotReadItsEntries(t *testing.T) {
+// An entry that a peer has changed gives the owner's own requests no more access: the owner relies on its private records.
+func TestOwnerIgnoresItsSharedEntries(t *testing.T) {
 	a := newArena(t)
 	owner := join(t, a)
 	mem, secret := owner.alloc(t, 4096), make([]byte, 4096)
@@ -123,29 +120,29 @@ func TestOwnerDoesNotReadItsEntries(t *testing.T) {
 	local, remote := r.Tokens()
 	_, privateRemote := private.Tokens()
 	stale := bind(t, owner.window(t), r, mem, Read, 0, false)
-	staleWindow := owner.space.FindBound(stale, 0)
+	staleWindow := owner.domain.FindRemote(stale, 0)
 	unbind(t, staleWindow.(*Window))
 	refs := []struct {
-		ref  Ref
+		ref  Operand
 		n    uint64
 		want Fault
 	}{
-		{Ref{Token: bound, Rights: Remote | Read, Address: shm.AddressOf(mem[1000:])}, 1000, NoFault},
-		{Ref{Token: bound, Rights: Remote | Read, Address: shm.AddressOf(mem[1000:])}, 1001, OutOfRange},
-		{Ref{Token: bound, Rights: Remote | Write, Address: shm.AddressOf(mem[1000:])}, 1, NoRight},
-		{Ref{Token: bound, Rights: Remote | Read, Address: shm.AddressOf(mem[1000:]), For: 8}, 1, OtherScope},
-		{Ref{Token: remote, Rights: Remote | Read, Address: shm.AddressOf(mem)}, 4096, NoFault},
-		{Ref{Token: remote, Rights: Remote | Write, Address: shm.AddressOf(mem)}, 1, NoRight},
-		{Ref{Token: local, Rights: Local | Read, Address: shm.AddressOf(mem)}, 4096, NoFault},
-		{Ref{Token: local, Rights: Local | Write, Address: shm.AddressOf(mem)}, 4096, NoRight},
-		{Ref{Token: local, Rights: Remote | Read, Address: shm.AddressOf(mem)}, 4096, BadToken},
-		{Ref{Token: privateRemote, Rights: Remote | Read, Address: shm.AddressOf(secret)}, 4096, NoFault},
-		{Ref{Token: privateRemote, Rights: Remote | Read, Address: shm.AddressOf(secret)}, 4097, OutOfRange},
-		{Ref{Token: privateRemote, Rights: Remote | Write, Address: shm.AddressOf(secret)}, 1, NoRight},
-		{Ref{Token: stale, Rights: Remote | Read, Address: shm.AddressOf(mem)}, 1, BadToken},
+		{Operand{Token: bound, Rights: Remote | Read, Address: shm.AddressOf(mem[1000:])}, 1000, NoFault},
+		{Operand{Token: bound, Rights: Remote | Read, Address: shm.AddressOf(mem[1000:])}, 1001, faultOutOfRange},
+		{Operand{Token: bound, Rights: Remote | Write, Address: shm.AddressOf(mem[1000:])}, 1, faultNoRight},
+		{Operand{Token: bound, Rights: Remote | Read, Address: shm.AddressOf(mem[1000:]), Endpoint: 8}, 1, faultOtherScope},
+		{Operand{Token: remote, Rights: Remote | Read, Address: shm.AddressOf(mem)}, 4096, NoFault},
+		{Operand{Token: remote, Rights: Remote | Write, Address: shm.AddressOf(mem)}, 1, faultNoRight},
+		{Operand{Token: local, Rights: Local | Read, Address: shm.AddressOf(mem)}, 4096, NoFault},
+		{Operand{Token: local, Rights: Local | Write, Address: shm.AddressOf(mem)}, 4096, faultNoRight},
+		{Operand{Token: local, Rights: Remote | Read, Address: shm.AddressOf(mem)}, 4096, faultBadToken},
+		{Operand{Token: privateRemote, Rights: Remote | Read, Address: shm.AddressOf(secret)}, 4096, NoFault},
+		{Operand{Token: privateRemote, Rights: Remote | Read, Address: shm.AddressOf(secret)}, 4097, faultOutOfRange},
+		{Operand{Token: privateRemote, Rights: Remote | Write, Address: shm.AddressOf(secret)}, 1, faultNoRight},
+		{Operand{Token: stale, Rights: Remote | Read, Address: shm.AddressOf(mem)}, 1, faultBadToken},
 	}
 	lies := []func(e *entry, token nd.Token){
-		func(e *entry, token nd.Token) { // everything granted
+		func(e *entry, token nd.Token) { // access to everything
 			e.base.Store(0)
 			e.length.Store(math.MaxUint64)
 			e.offset.Store(uint64(a.HeapStart()))
@@ -172,17 +169,17 @@ func TestOwnerDoesNotReadItsEntries(t *testing.T) {
 					t.Errorf("lie %d: read by %+v: %d bytes, %v, want %v", i, r.ref, moved, f, r.want)
 				}
 			}
-			if private, f := owner.guard.Private(&r.ref, r.n); f != r.want || f == NoFault && private != (r.ref.Token == privateRemote) {
+			if private, f := owner.guard.IsPrivate(&r.ref, r.n); f != r.want || f == NoFault && private != (r.ref.Token == privateRemote) {
 				t.Errorf("lie %d: %+v is private: %v, %v", i, r.ref, private, f)
 			}
 			copy(raw, saved)
 		}
 	}
-	// A lie about the word does not keep the owner from ending the grant, and
-	// its end does not outlive the lie.
+	// The owner can invalidate a token whose word was forged, and the word is
+	// then that of the invalid token.
 	lies[0](owner.entry(bound), bound)
 	token, ok := w.Invalidate(7)
-	if !ok || token != bound || !owner.space.Drained(token) {
+	if !ok || token != bound || !owner.domain.Drained(token) {
 		t.Fatal("invalidate")
 	}
 	w.Release()
@@ -191,9 +188,9 @@ func TestOwnerDoesNotReadItsEntries(t *testing.T) {
 	}
 }
 
-// All own and foreign access while somebody scribbles over all entries: no
-// crash, nothing outside the heap is touched, and own access is as ever.
-func TestScribbledEntries(t *testing.T) {
+// While another thread writes into all entries, the owner's requests work, and those of a peer do not crash or access
+// memory outside the heap.
+func TestEntriesChangeDuringAccess(t *testing.T) {
 	owner, executor, to := pair(t)
 	a := owner.arena
 	mem := owner.alloc(t, 1<<16)
@@ -231,7 +228,7 @@ func TestScribbledEntries(t *testing.T) {
 			case 4:
 				e.offset.Store(value)
 			case 5:
-				e.owner.Store(uint64(to.Owner))
+				e.owner.Store(uint64(to.Adapter))
 			case 6:
 				e.scope.Store(value & 1)
 			}
@@ -240,20 +237,20 @@ func TestScribbledEntries(t *testing.T) {
 	own, plain := make([]byte, 1<<16), make([]byte, 1<<16)
 	outcomes := map[Fault]int{}
 	i := 0
-	eventually(t, "the peer has met everything but an end", func() bool {
+	eventually(t, "the peer has had every fault that can occur", func() bool {
 		for range 1000 {
 			i++
 			token := tokens[i%len(tokens)]
-			ref := &Ref{Token: token, Rights: Remote | Read | Write, Address: shm.AddressOf(mem)}
+			ref := &Operand{Token: token, Rights: Remote | Read | Write, Address: shm.AddressOf(mem)}
 			n := uint64(1 + i*131%(1<<12))
 			if moved, f := owner.read(own[:n], ref); moved != n || f != NoFault {
 				t.Fatalf("own access: %d bytes, %v", moved, f)
 			}
-			ref.Of = to
+			ref.Peer = to
 			_, f := executor.read(plain[:n], ref)
 			outcomes[f]++
 		}
-		delete(outcomes, Revoked) // too rare to wait for
+		delete(outcomes, faultRevoked) // too rare to wait for
 		return len(outcomes) == len(faultText)-2
 	})
 	if !unchanged() {
@@ -262,37 +259,36 @@ func TestScribbledEntries(t *testing.T) {
 	t.Logf("what the peer met: %v", outcomes)
 }
 
-// Tokens that nobody gave out, for each index of the table.
-func TestGuessedTokens(t *testing.T) {
+// Tokens that no owner has made, for each tag of an entry and for entries of all indexes.
+func TestGuessedTokenIsRefused(t *testing.T) {
 	owner, executor, to := pair(t)
 	mem := owner.alloc(t, 64)
 	_, remote := owner.region(t, mem, allRights).Tokens()
 	for tag := range uint32(1 << tagBits) {
 		token := makeToken(indexOf(remote), tag)
-		if f := executor.guard.Check(farRef(to, token, Read, shm.AddressOf(mem)), 1); (f == NoFault) != (token == remote) {
+		if f := executor.guard.Check(remoteOperand(to, token, Read, shm.AddressOf(mem)), 1); (f == NoFault) != (token == remote) {
 			t.Errorf("tag %#x: %v", tag, f)
 		}
 	}
 	for index := range uint32(shm.WindowEntries / 64) {
 		token := makeToken(index*64+63, tagOf(remote))
 		for _, g := range []*Guard{executor.guard, owner.guard} {
-			if f := g.Check(farRef(to, token, Read, shm.AddressOf(mem)), 1); f != BadToken {
+			if f := g.Check(remoteOperand(to, token, Read, shm.AddressOf(mem)), 1); f != faultBadToken {
 				t.Errorf("index %#x: %v", index*64+63, f)
 			}
-			if f := g.Check(&Ref{Token: token, Rights: Local, Address: shm.AddressOf(mem)}, 1); f != BadToken {
+			if f := g.Check(&Operand{Token: token, Rights: Local, Address: shm.AddressOf(mem)}, 1); f != faultBadToken {
 				t.Errorf("index %#x, own: %v", index*64+63, f)
 			}
 		}
 	}
 	for _, token := range []nd.Token{0, 1 << indexBits, 0xfff00000} { // index 0
-		if f := executor.guard.Check(farRef(to, token, 0, 0), 0); f != BadToken {
+		if f := executor.guard.Check(remoteOperand(to, token, 0, 0), 0); f != faultBadToken {
 			t.Errorf("token %#x: %v", uint32(token), f)
 		}
 	}
 }
 
-// The bytes of an entry that are padding mean nothing.
-func TestEntryIsOneLine(t *testing.T) {
+func TestEntryHasDocumentedWords(t *testing.T) {
 	s := join(t, newArena(t))
 	mem := s.alloc(t, 64)
 	local, _ := s.region(t, mem, 0).Tokens()

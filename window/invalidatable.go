@@ -2,54 +2,58 @@ package window
 
 import "github.com/softnd/softnd/nd"
 
-// Loan is what the requests of an endpoint give to peers and take back: a
-// bound [Window], or a [Region] that is registered by [Region.Prepare].
-type Loan interface {
-	// Invalidate ends the access, which must have begun on the given endpoint
-	// (0 = whichever it was), and returns the remote token. When that is
-	// Drained, the caller calls Release. ok is false when there is nothing to end.
+// Invalidatable is access to memory that one request of an endpoint gives to peers and another ends: a bound [Window], or
+// a [Region] registered by [Region.PrepareFastRegister].
+type Invalidatable interface {
+	// Invalidate makes the remote token invalid and returns it. When the token is
+	// Drained, the caller calls Release. The access must have been given on that
+	// endpoint; 0 means any. ok is false, and nothing has changed, if there is no
+	// such access.
 	Invalidate(endpoint uint64) (token nd.Token, ok bool)
-	// TakeBack is Invalidate and, if the token is drained by then, Release.
-	TakeBack(endpoint uint64) (token nd.Token, drained, ok bool)
-	// Expire does the same because the endpoint has ended, and so cannot be
-	// held up by what was made of the loan meanwhile.
-	Expire(endpoint uint64) (token nd.Token, ok bool)
+	// InvalidateAndRelease is Invalidate and, if the token is drained already,
+	// Release.
+	InvalidateAndRelease(endpoint uint64) (token nd.Token, drained, ok bool)
+	// ForceInvalidate is Invalidate for an endpoint that has ended. Windows that
+	// are bound to a region do not prevent it.
+	ForceInvalidate(endpoint uint64) (token nd.Token, ok bool)
+	// Drained reports whether no executor uses the token any more.
 	Drained(token nd.Token) bool
+	// Release ends an invalidation whose token is drained.
 	Release()
-	// madeOn tells whether the access has begun on an endpoint, and not ended.
-	madeOn(endpoint uint64) bool
-	// Bound tells whether the access is in effect or has yet to be released.
+	// Bound reports whether the access is in effect or waits for Release.
 	Bound() bool
+	// isBoundOn reports whether the access was given on an endpoint and is in effect.
+	isBoundOn(endpoint uint64) bool
 }
 
-// Pending is a loan that has been checked and has its token, but may not have
-// taken effect yet. Each must see either Run or Abandon.
-type Pending interface {
-	// Run puts it into effect. It tells whether it could.
-	Run() bool
-	Abandon()
+// Prepared is a bind or a fast registration that has been checked and has its token, but is not in effect. The caller must
+// call either Apply or Cancel.
+type Prepared interface {
+	// Apply puts it into effect, and reports whether it did.
+	Apply() bool
+	// Cancel gives it up.
+	Cancel()
 }
 
-// FindBound returns the loan of this space that was made on an endpoint under
-// a remote token; nil if there is none, or if it is a region to which windows
-// are bound: it cannot be invalidated.
-func (s *Space) FindBound(token nd.Token, endpoint uint64) Loan {
-	return s.find(token, Remote, endpoint)
+// FindRemote returns what an Invalidate of a remote token on an endpoint ends: the window that was bound, or the region
+// that was registered, on that endpoint. It returns nil if there is none, or if windows are bound to the region.
+func (d *Domain) FindRemote(token nd.Token, endpoint uint64) Invalidatable {
+	return d.find(token, Remote, endpoint)
 }
 
-// FindLocal returns the fast registration of this space that was made on an
-// endpoint under a local token; nil if there is none, as for FindBound.
-func (s *Space) FindLocal(token nd.Token, endpoint uint64) Loan {
-	return s.find(token, Local, endpoint)
+// FindLocal returns the fast registration that was made on an endpoint and has a local token. It returns nil if there is
+// none, or if windows are bound to the region.
+func (d *Domain) FindLocal(token nd.Token, endpoint uint64) Invalidatable {
+	return d.find(token, Local, endpoint)
 }
 
-func (s *Space) find(token nd.Token, kind Rights, endpoint uint64) Loan {
-	_, tm, word := s.table.lookup(token)
-	if tm == nil || tm.owner != s.owner || word.rights()&kind == 0 || tm.loan == nil || !tm.loan.madeOn(endpoint) {
+func (d *Domain) find(token nd.Token, kind Rights, endpoint uint64) Invalidatable {
+	_, p, word := d.table.lookup(token)
+	if p == nil || p.adapter != d.adapter || word.rights()&kind == 0 || p.invalidates == nil || !p.invalidates.isBoundOn(endpoint) {
 		return nil
 	}
-	if r, ok := tm.loan.(*Region); ok && r.hasWindows() {
+	if r, ok := p.invalidates.(*Region); ok && r.hasWindows() {
 		return nil
 	}
-	return tm.loan
+	return p.invalidates
 }

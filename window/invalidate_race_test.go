@@ -11,81 +11,81 @@ import (
 	"github.com/softnd/softnd/shm"
 )
 
-// meeting is an owner and one executor that copies the same chunk all the time,
-// while a token that it needs comes to its end, again and again.
-type meeting struct {
+// race is an owner, and an executor that copies the same chunk all the time while a token that it needs is invalidated
+// again and again.
+type race struct {
 	t         *testing.T
 	owner     *bindingOwner
 	executor  *side
 	to        *Peer
-	far, here []byte // a chunk of the owner's, granted through its window; one of the executor's, registered
+	far, here []byte // a chunk of the owner's, in its window; a registered one of the executor's
 	region    *Region
 
-	remote, local atomic.Uint32 // the tokens; stale between an end and the next begin
+	remote, local atomic.Uint32 // the tokens; not valid between an invalidation and the next bind
 	stop          atomic.Bool
 	tries         atomic.Uint64
 	copier        sync.WaitGroup
 }
 
-func newMeeting(t *testing.T) *meeting {
+func newRace(t *testing.T) *race {
 	o := newBindingOwner(t)
-	m := &meeting{t: t, owner: o, executor: join(t, o.arena), far: o.mem[:Chunk]}
+	m := &race{t: t, owner: o, executor: join(t, o.arena), far: o.mem[:ChunkSize]}
 	m.to = o.admit(t, m.executor)
-	m.executor.space.Watch(m.executor.guard.Hazard())
-	m.here = m.executor.alloc(t, Chunk)
+	m.executor.domain.AddHazard(m.executor.guard.LocalHazard())
+	m.here = m.executor.alloc(t, ChunkSize)
 	m.region = m.executor.region(t, m.here, nd.AllowLocalWrite)
 	m.bind()
 	m.name()
 	return m
 }
 
-func (m *meeting) bind() {
+func (m *race) bind() {
 	m.remote.Store(uint32(bind(m.t, m.owner.window, m.owner.region, m.far, Read|Write, 0, false)))
 }
 
-func (m *meeting) name() {
+func (m *race) name() {
 	local, _ := m.region.Tokens()
 	m.local.Store(uint32(local))
 }
 
-// run lets the executor copy until the test ends.
-func (m *meeting) run(copy func()) {
+// run makes the executor copy until the test ends.
+func (m *race) run(copy func()) {
 	m.copier.Go(func() {
 		for !m.stop.Load() {
 			copy()
 			m.tries.Add(1)
 		}
 	})
-	m.t.Cleanup(m.end) // before the sides leave
+	m.t.Cleanup(m.end) // before the sides leave the arena
 }
 
-func (m *meeting) end() {
+func (m *race) end() {
 	m.stop.Store(true)
 	m.copier.Wait()
 }
 
-// let passes some time, in which the executor begins a copy, or several.
-func (m *meeting) let(most int) {
+// let waits for a random time, in which the executor starts one or several copies.
+func (m *race) let(most int) {
 	for range m.owner.random.IntN(most) {
 		_ = m.stop.Load()
 	}
 }
 
-// invalidate ends the remote token. It returns whether nobody uses it, and what
-// makes the next one.
-func (m *meeting) invalidate() (drained func() bool, again func()) {
+// invalidate makes the remote token invalid. It returns a function that reports whether the token is drained, and one that
+// binds the window again.
+func (m *race) invalidate() (drained func() bool, again func()) {
 	o := m.owner
 	token, ok := o.window.Invalidate(0)
 	if !ok {
 		m.t.Fatal("invalidate")
 	}
-	return func() bool { return o.space.Drained(token) }, func() { o.window.Release(); m.bind() }
+	return func() bool { return o.domain.Drained(token) }, func() { o.window.Release(); m.bind() }
 }
 
-// deregister does the same with the local one.
-func (m *meeting) deregister() (drained func() bool, again func()) {
-	s := m.executor.space
-	local, remote, err := m.region.Revoke()
+// deregister does the same with the local token.
+func (m *race) deregister() (drained func() bool, again func()) {
+	s := m.executor.domain
+	local, remote, err := m.region.Deregister()
 	if err != nil {
 		m.t.Fatal(err)
 	}
@@ -98,68 +98,67 @@ func (m *meeting) deregister() (drained func() bool, again func()) {
 	}
 }
 
-// disconnect ends the connection.
-func (m *meeting) disconnect() (drained func() bool, again func()) {
-	m.to.Link.State.Swap(linkOpen + 1)
-	return func() bool { return m.executor.hazard.Load() == 0 }, func() { m.to.Link.State.Store(linkOpen) }
+// disconnect does the same with the connection.
+func (m *race) disconnect() (drained func() bool, again func()) {
+	m.to.State.Swap(established + 1)
+	return func() bool { return m.executor.hazard.Load() == 0 }, func() { m.to.State.Store(established) }
 }
 
-func (m *meeting) tokens() (remote, local nd.Token) {
+func (m *race) tokens() (remote, local nd.Token) {
 	return nd.Token(m.remote.Load()), nd.Token(m.local.Load())
 }
 
-func (m *meeting) put() bool {
+func (m *race) put() bool {
 	remote, local := m.tokens()
 	return m.executor.guard.Put(m.to, remote, shm.AddressOf(m.far), local, m.here)
 }
 
-func (m *meeting) get() bool {
+func (m *race) get() bool {
 	remote, local := m.tokens()
 	return m.executor.guard.Get(m.to, remote, shm.AddressOf(m.far), local, m.here)
 }
 
-func (m *meeting) fill(from []byte) bool {
+func (m *race) fill(from []byte) bool {
 	_, local := m.tokens()
-	return m.executor.guard.Fill(local, shm.AddressOf(m.here), from)
+	return m.executor.guard.Scatter(local, shm.AddressOf(m.here), from)
 }
 
-func (m *meeting) take(to []byte) bool {
+func (m *race) take(to []byte) bool {
 	_, local := m.tokens()
-	return m.executor.guard.Take(to, local, m.here)
+	return m.executor.guard.Gather(to, local, m.here)
 }
 
-// One copier, one chunk, and as many ends as fit into the time: so that some of
-// them fall between any two steps of a copy that is just beginning. Such a copy
-// writes the end of the chunk a while after the owner has got it back.
-func TestEndMeetsBeginning(t *testing.T) {
+// One executor copies one chunk all the time, with as many invalidations as possible. So some invalidations fall between any
+// two of the first steps of a copy. A copy that missed one would write the end of the chunk after the drain.
+func TestInvalidateStopsStartingCopies(t *testing.T) {
 	const most, budget = 100000, 600 * time.Millisecond
 	for name, c := range map[string]struct {
-		copy func(m *meeting, source []byte)
-		end  func(m *meeting) (drained func() bool, again func())
+		copy func(m *race, source []byte)
+		end  func(m *race) (drained func() bool, again func())
 		near bool // the memory is the executor's own
 	}{
-		"Copy, invalidation": {func(m *meeting, source []byte) {
+		"Copy, invalidation": {func(m *race, source []byte) {
 			remote, _ := m.tokens()
-			m.executor.write(farRef(m.to, remote, Write, shm.AddressOf(m.far)), source)
-		}, (*meeting).invalidate, false},
-		"Copy, end of the connection": {func(m *meeting, source []byte) {
+			m.executor.write(remoteOperand(m.to, remote, Write, shm.AddressOf(m.far)), source)
+		}, (*race).invalidate, false},
+		"Copy, end of the connection": {func(m *race, source []byte) {
 			remote, _ := m.tokens()
-			m.executor.write(farRef(m.to, remote, Write, shm.AddressOf(m.far)), source)
-		}, (*meeting).disconnect, false},
-		"Put, invalidation":          {func(m *meeting, _ []byte) { m.put() }, (*meeting).invalidate, false},
-		"Put, end of the connection": {func(m *meeting, _ []byte) { m.put() }, (*meeting).disconnect, false},
-		"Get, deregistration":        {func(m *meeting, _ []byte) { m.get() }, (*meeting).deregister, true},
-		"Fill, deregistration":       {func(m *meeting, source []byte) { m.fill(source) }, (*meeting).deregister, true},
+			m.executor.write(remoteOperand(m.to, remote, Write, shm.AddressOf(m.far)), source)
+		}, (*race).disconnect, false},
+		"Put, invalidation":          {func(m *race, _ []byte) { m.put() }, (*race).invalidate, false},
+		"Put, end of the connection": {func(m *race, _ []byte) { m.put() }, (*race).disconnect, false},
+		"Get, deregistration":        {func(m *race, _ []byte) { m.get() }, (*race).deregister, true},
+		"Fill, deregistration":       {func(m *race, source []byte) { m.fill(source) }, (*race).deregister, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := newMeeting(t)
-			sink, other, source := m.far, m.here, make([]byte, Chunk)
+			m := newRace(t)
+			sink, other, source := m.far, m.here, make([]byte, ChunkSize)
 			if c.near {
 				sink, other = m.here, m.far
 			}
 			fill(source, 1)
 			fill(other, 1)
-			tail := sink[Chunk-64:]
+			tail := sink[ChunkSize-64:]
 			m.run(func() { c.copy(m, source) })
 			began, ends, late := time.Now(), 0, 0
 			for ; ends < most && time.Since(began) < budget; ends++ {
@@ -169,7 +168,7 @@ func TestEndMeetsBeginning(t *testing.T) {
 				drained, again := c.end(m)
 				m.owner.await("the drain ends", drained)
 				fill(tail, owned)
-				for range 30000 { // some of the time that a late copy would take
+				for range 30000 { // part of the time that a late copy would take
 					_ = m.stop.Load()
 				}
 				if !only(tail, owned) {
@@ -185,37 +184,36 @@ func TestEndMeetsBeginning(t *testing.T) {
 	}
 }
 
-// A copy that reports success was over when the token was taken back (P2_strict
-// of the model). So a sink holds by then what the latest success has brought, and
-// no success brings what was written to a source since.
-func TestSuccessIsBeforeTheEnd(t *testing.T) {
+// A copy that succeeds was complete when the token was invalidated (P2_strict of the model). So the sink has the bytes of the
+// last successful copy by then, and no successful copy has bytes that were written to the source later.
+func TestSuccessfulCopyPrecedesInvalidation(t *testing.T) {
 	const most, budget = 20000, 400 * time.Millisecond
 	for name, c := range map[string]struct {
-		copy     func(m *meeting, plain []byte) bool
-		end      func(m *meeting) (drained func() bool, again func())
-		of       func(m *meeting) []byte // the memory whose token ends
-		at       func(m *meeting) []byte // the other; nil: plain memory
+		copy     func(m *race, plain []byte) bool
+		end      func(m *race) (drained func() bool, again func())
+		of       func(m *race) []byte // the memory whose token is invalidated
+		at       func(m *race) []byte // the other memory; nil: plain memory
 		isSource bool
 	}{
-		"Put, end of the sink":    {func(m *meeting, _ []byte) bool { return m.put() }, (*meeting).invalidate, theFar, theNear, false},
-		"Put, end of the source":  {func(m *meeting, _ []byte) bool { return m.put() }, (*meeting).deregister, theNear, theFar, true},
-		"Get, end of the source":  {func(m *meeting, _ []byte) bool { return m.get() }, (*meeting).invalidate, theFar, theNear, true},
-		"Get, end of the sink":    {func(m *meeting, _ []byte) bool { return m.get() }, (*meeting).deregister, theNear, theFar, false},
-		"Fill, end of the sink":   {(*meeting).fill, (*meeting).deregister, theNear, nil, false},
-		"Take, end of the source": {(*meeting).take, (*meeting).deregister, theNear, nil, true},
+		"Put, end of the sink":    {func(m *race, _ []byte) bool { return m.put() }, (*race).invalidate, theFar, theNear, false},
+		"Put, end of the source":  {func(m *race, _ []byte) bool { return m.put() }, (*race).deregister, theNear, theFar, true},
+		"Get, end of the source":  {func(m *race, _ []byte) bool { return m.get() }, (*race).invalidate, theFar, theNear, true},
+		"Get, end of the sink":    {func(m *race, _ []byte) bool { return m.get() }, (*race).deregister, theNear, theFar, false},
+		"Fill, end of the sink":   {(*race).fill, (*race).deregister, theNear, nil, false},
+		"Take, end of the source": {(*race).take, (*race).deregister, theNear, nil, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := newMeeting(t)
-			ended, other := c.of(m), make([]byte, Chunk)
+			m := newRace(t)
+			ended, other := c.of(m), make([]byte, ChunkSize)
 			if c.at != nil {
 				other = c.at(m)
 			}
 			fill(ended, 0)
 			fill(other, 0)
-			// In the middle, because on amd64 the latest stores of a copy may become
-			// visible a moment after the last look at the tokens: those that lie in the
-			// processor's store buffer. What needs them to be there waits for the drain.
-			const middle, marker = Chunk / 2, 1 << 63
+			// In the middle, because on amd64 the last stores of a copy may be in the store
+			// buffer during ENTRY-RECHECK, and become visible a moment later. The drain
+			// waits for them.
+			const middle, marker = ChunkSize / 2, 1 << 63
 			var sequence uint64
 			var brought, late atomic.Uint64
 			m.run(func() {
@@ -257,7 +255,7 @@ func TestSuccessIsBeforeTheEnd(t *testing.T) {
 	}
 }
 
-func theFar(m *meeting) []byte  { return m.far }
-func theNear(m *meeting) []byte { return m.here }
+func theFar(m *race) []byte  { return m.far }
+func theNear(m *race) []byte { return m.here }
 
 func word(b []byte, at int) *atomic.Uint64 { return (*atomic.Uint64)(unsafe.Pointer(&b[at])) }

@@ -11,9 +11,8 @@ import (
 	"github.com/softnd/softnd/shm"
 )
 
-// checkLayout compares sections of the layout description, which are found by
-// their first lines, with what they should be, and looks for others whose
-// names begin like these.
+// checkLayout compares sections of the layout description with the given ones, by their first lines. The description must
+// have no other sections whose names begin with one of prefixes.
 func checkLayout(t *testing.T, prefixes []string, sections ...string) {
 	t.Helper()
 	have := map[string]string{}
@@ -31,13 +30,13 @@ func checkLayout(t *testing.T, prefixes []string, sections ...string) {
 	for title := range have {
 		for _, prefix := range prefixes {
 			if strings.HasPrefix(title, prefix) {
-				t.Errorf("shm/LAYOUT.txt has a section %q, which nothing here bears out", title)
+				t.Errorf("shm/LAYOUT.txt has a section %q, which describes nothing in this package", title)
 			}
 		}
 	}
 }
 
-// field is a line that describes some bits of a word.
+// field returns the line that describes some bits of a word.
 func field(mask uint64, meaning string) string {
 	first, last := bits.TrailingZeros64(mask), bits.Len64(mask)-1
 	switch {
@@ -49,7 +48,7 @@ func field(mask uint64, meaning string) string {
 	return fmt.Sprintf("  bits %2d..%2d %s\n", first, last, meaning)
 }
 
-func TestLayout(t *testing.T) {
+func TestLayoutDescribesEntries(t *testing.T) {
 	const all = 1<<32 - 1
 	checkLayout(t, []string{"window.", "word window."},
 		shm.DescribeStruct("window.entry", reflect.TypeFor[entry]()),
@@ -62,12 +61,12 @@ func TestLayout(t *testing.T) {
 			field(uint64(boundWord(0, all, 0)&^wordOf(all, 0)), "generation: number of the bind, without the tag")+
 			field(uint64(validBit), "the token is valid"),
 		"word window.hazard, 64 bits: endpoint.half.hazard\n"+
-			field(hazardOf(0, all), "token that is in use as the source, 0 = none")+
-			field(hazardOf(all, 0), "token that is in use as the sink, 0 = none"))
+			field(makeHazard(0, all), "token that is in use as the source, 0 = none")+
+			field(makeHazard(all, 0), "token that is in use as the sink, 0 = none"))
 }
 
-// The words by which members are known, as their neighbours see them.
-func TestLayoutDescribesTheMembers(t *testing.T) {
+// The words that identify members, which other packages and processes read.
+func TestLayoutDescribesMembers(t *testing.T) {
 	const free, live, dead = 0, 1, 2
 	id := shm.MemberID(1<<48 - 1)
 	checkLayout(t, []string{"word shm."},

@@ -19,8 +19,7 @@ import (
 	"github.com/softnd/softnd/shm"
 )
 
-// Executors in other processes are this test binary again, started with a
-// role in the environment.
+// Executors in other processes are this test binary, started with a role in the environment.
 const roleVariable = "WINDOW_TEST_ROLE"
 
 const (
@@ -28,11 +27,10 @@ const (
 	exitNoRole = 64
 )
 
-// watchdog ends what hangs. No test depends on how long anything takes.
+// watchdog limits every wait. No test asserts how long anything takes.
 const watchdog = 60 * time.Second
 
-// roles are what the test binary can be told to be. The arena is the first
-// file handed over.
+// roles are the functions that a started test binary can run. The arena is its first extra file.
 var roles = map[string]func(*actor) error{
 	"copier": playCopier,
 	"poller": playPoller,
@@ -40,7 +38,7 @@ var roles = map[string]func(*actor) error{
 	"panic":  func(*actor) error { panic("as asked") },
 }
 
-// actor is a role's view of the test that started it.
+// actor is the connection of a role to the test that started it.
 type actor struct {
 	arena *shm.Arena
 	args  []string
@@ -51,7 +49,7 @@ func (a *actor) say(format string, args ...any) { fmt.Printf(format+"\n", args..
 
 func (a *actor) hear() (string, error) {
 	if !a.in.Scan() {
-		return "", errors.Join(errors.New("the test hung up"), a.in.Err())
+		return "", errors.Join(errors.New("the test has closed the pipe"), a.in.Err())
 	}
 	return a.in.Text(), nil
 }
@@ -94,7 +92,7 @@ type child struct {
 	waited bool
 }
 
-// start starts a role, which is killed when the test ends, if need be.
+// start starts a role. If it still runs when the test ends, it is killed.
 func start(t testing.TB, a *shm.Arena, role string, args ...any) *child {
 	t.Helper()
 	self, err := os.Executable()
@@ -136,7 +134,7 @@ func (c *child) say(format string, args ...any) {
 	c.t.Helper()
 	if _, err := fmt.Fprintf(c.in, format+"\n", args...); err != nil {
 		c.wait()
-		c.t.Fatalf("role %s does not listen: %v", c.role, err)
+		c.t.Fatalf("role %s has closed its input: %v", c.role, err)
 	}
 }
 
@@ -145,7 +143,7 @@ func (c *child) hear() string {
 	c.t.Helper()
 	if !c.out.Scan() {
 		c.wait()
-		c.t.Fatalf("role %s has nothing more to say (%v)", c.role, c.out.Err())
+		c.t.Fatalf("role %s has closed its output (%v)", c.role, c.out.Err())
 	}
 	return c.out.Text()
 }
@@ -158,7 +156,7 @@ func (c *child) end() error {
 	return c.cmd.Wait()
 }
 
-// wait lets the role end, and reports how if not well.
+// wait waits until the role has ended, and fails the test if it failed.
 func (c *child) wait() {
 	c.t.Helper()
 	if err := c.end(); err != nil {
@@ -166,13 +164,13 @@ func (c *child) wait() {
 	}
 }
 
-// kill ends the process as the kernel's out-of-memory killer would.
+// kill sends SIGKILL and waits for the process.
 func (c *child) kill() {
 	c.cmd.Process.Kill()
 	c.end()
 }
 
-// stop stops the process and returns when it executes nothing any more.
+// stop sends SIGSTOP and returns when the process executes nothing any more.
 func (c *child) stop() {
 	c.t.Helper()
 	c.signal(unix.SIGSTOP)
@@ -181,7 +179,7 @@ func (c *child) stop() {
 		if err != nil {
 			c.t.Fatal(err)
 		}
-		_, rest, _ := strings.Cut(string(stat), ") ") // behind the name, which may hold anything
+		_, rest, _ := strings.Cut(string(stat), ") ") // after the name, which may have any characters
 		return strings.HasPrefix(rest, "T")
 	})
 }
@@ -195,25 +193,23 @@ func (c *child) signal(s unix.Signal) {
 	}
 }
 
-// eventually waits for a condition under the watchdog.
+// eventually waits until a condition is true, for the time of the watchdog.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(watchdog); !ok(); yield() {
 		if time.Now().After(deadline) {
-			t.Fatalf("this never came about: %s", what)
+			t.Fatalf("not within the time limit: %s", what)
 		}
 	}
 }
 
-// yield lets others run, whether they are goroutines or processes. Whoever did only the
-// one in a loop would be hard to preempt for the other.
+// yield lets other goroutines and other processes run. A loop that only did one of the two would delay the other.
 func yield() {
 	runtime.Gosched()
 	shm.Yield()
 }
 
-// A role that goes wrong is noticed.
-func TestRoles(t *testing.T) {
+func TestRoleFailuresAreReported(t *testing.T) {
 	a := newArena(t)
 	for name, want := range map[string]int{"fail": exitError, "panic": 2, "no such role": exitNoRole} {
 		c := start(t, a, name)

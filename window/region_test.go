@@ -14,7 +14,7 @@ func TestRegionLifeCycle(t *testing.T) {
 	s := join(t, newArena(t))
 	for name, mem := range map[string][]byte{"arena": s.alloc(t, 64), "private": make([]byte, 64)} {
 		t.Run(name, func(t *testing.T) {
-			r, err := s.space.NewRegion()
+			r, err := s.domain.NewRegion()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -26,12 +26,12 @@ func TestRegionLifeCycle(t *testing.T) {
 			}
 			unrevocable := func(when string) {
 				t.Helper()
-				if local, remote, err := r.Revoke(); !errors.Is(err, nd.InvalidDeviceState) || local != 0 || remote != 0 {
+				if local, remote, err := r.Deregister(); !errors.Is(err, nd.InvalidDeviceState) || local != 0 || remote != 0 {
 					t.Errorf("revoke %s: %v, %v, %v", when, local, remote, err)
 				}
 			}
 			valid := func(token nd.Token, kind Rights) bool {
-				return s.guard.Check(&Ref{Token: token, Rights: kind, Address: shm.AddressOf(mem)}, 64) == NoFault
+				return s.guard.Check(&Operand{Token: token, Rights: kind, Address: shm.AddressOf(mem)}, 64) == NoFault
 			}
 			if local, remote := r.Tokens(); local != 0 || remote != 0 || r.Bytes() != nil {
 				t.Errorf("before the first registration: %v, %v, %d bytes", local, remote, len(r.Bytes()))
@@ -49,7 +49,7 @@ func TestRegionLifeCycle(t *testing.T) {
 				if b := r.Bytes(); &b[0] != &mem[0] || len(b) != len(mem) {
 					t.Error("the memory is another")
 				}
-				l, f, err := r.Revoke()
+				l, f, err := r.Deregister()
 				if err != nil || l != local || f != remote {
 					t.Errorf("revoke: %v, %v, %v; the tokens are %v, %v", l, f, err, local, remote)
 				}
@@ -69,9 +69,8 @@ func TestRegionLifeCycle(t *testing.T) {
 	}
 }
 
-// Rights of the five combinations of flags that the model names, as the two
-// tokens show them to owner and peer.
-func TestRightsOfFlags(t *testing.T) {
+// The five combinations of flags that the model names, as both tokens allow them to owner and peer.
+func TestRegionFlagsSetRights(t *testing.T) {
 	owner, executor, to := pair(t)
 	for flags, want := range map[nd.RegionFlags]struct{ local, remote Rights }{
 		0:                                        {Read, 0},
@@ -89,13 +88,13 @@ func TestRightsOfFlags(t *testing.T) {
 			}{{local, Local, want.local}, {remote, Remote, want.remote}} {
 				wanted := NoFault
 				if right&^tc.have != 0 {
-					wanted = NoRight
+					wanted = faultNoRight
 				}
-				ref := Ref{Token: tc.token, Rights: tc.kind | right, Address: shm.AddressOf(mem)}
+				ref := Operand{Token: tc.token, Rights: tc.kind | right, Address: shm.AddressOf(mem)}
 				if f := owner.guard.Check(&ref, 64); f != wanted {
 					t.Errorf("flags %v, kind %d, right %d, own: %v, want %v", flags, tc.kind, right, f, wanted)
 				}
-				ref.Of = to
+				ref.Peer = to
 				if f := executor.guard.Check(&ref, 64); f != wanted {
 					t.Errorf("flags %v, kind %d, right %d, peer: %v, want %v", flags, tc.kind, right, f, wanted)
 				}
@@ -104,7 +103,7 @@ func TestRightsOfFlags(t *testing.T) {
 	}
 }
 
-func TestWhereMemoryLies(t *testing.T) {
+func TestRegisterRecognisesArenaMemory(t *testing.T) {
 	owner, executor, to := pair(t)
 	mem := owner.alloc(t, 4096)
 	for name, tc := range map[string]struct {
@@ -122,23 +121,23 @@ func TestWhereMemoryLies(t *testing.T) {
 			r := owner.region(t, tc.mem, allRights)
 			local, remote := r.Tokens()
 			n, at := uint64(len(tc.mem)), shm.AddressOf(tc.mem)
-			private, f := owner.guard.Private(&Ref{Token: local, Rights: Local | Write, Address: at}, n)
+			private, f := owner.guard.IsPrivate(&Operand{Token: local, Rights: Local | Write, Address: at}, n)
 			if private != tc.private || f != NoFault {
 				t.Errorf("private: %v, %v", private, f)
 			}
 			want := NoFault
 			if tc.private {
-				want = Unreachable
+				want = FaultUnreachable
 			}
-			if f := executor.guard.Check(farRef(to, remote, Read, at), n); f != want {
+			if f := executor.guard.Check(remoteOperand(to, remote, Read, at), n); f != want {
 				t.Errorf("to a peer it is: %v", f)
 			}
 			// The tail of the slice is not part of the region.
-			if f := owner.guard.Check(&Ref{Token: local, Rights: Local, Address: at}, n+1); f != OutOfRange {
+			if f := owner.guard.Check(&Operand{Token: local, Rights: Local, Address: at}, n+1); f != faultOutOfRange {
 				t.Errorf("one byte more: %v", f)
 			}
 			b := pattern(len(tc.mem), 1)
-			if _, f := owner.write(&Ref{Token: local, Rights: Local | Write, Address: at}, b); f != NoFault {
+			if _, f := owner.write(&Operand{Token: local, Rights: Local | Write, Address: at}, b); f != NoFault {
 				t.Errorf("write: %v", f)
 			}
 			if string(tc.mem) != string(b) {
@@ -146,7 +145,7 @@ func TestWhereMemoryLies(t *testing.T) {
 			}
 			if !tc.private {
 				got := make([]byte, n)
-				if _, f := executor.read(got, farRef(to, remote, Read, at)); f != NoFault || string(got) != string(b) {
+				if _, f := executor.read(got, remoteOperand(to, remote, Read, at)); f != NoFault || string(got) != string(b) {
 					t.Errorf("the peer reads other bytes, fault %v", f)
 				}
 			}
@@ -154,11 +153,10 @@ func TestWhereMemoryLies(t *testing.T) {
 	}
 }
 
-// Private memory that only the region refers to stays there while it is
-// registered, and is freed afterwards.
-func TestPrivateMemoryIsKept(t *testing.T) {
+// Private memory that only the region refers to is kept while it is registered, and freed afterwards.
+func TestRegionKeepsPrivateMemory(t *testing.T) {
 	s := join(t, newArena(t))
-	r, err := s.space.NewRegion()
+	r, err := s.domain.NewRegion()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,10 +180,10 @@ func TestPrivateMemoryIsKept(t *testing.T) {
 	}
 	local, _ := r.Tokens()
 	b, got := pattern(size, 3), make([]byte, size)
-	if _, f := s.write(&Ref{Token: local, Rights: Local | Write, Address: at}, b); f != NoFault {
+	if _, f := s.write(&Operand{Token: local, Rights: Local | Write, Address: at}, b); f != NoFault {
 		t.Error(f)
 	}
-	if _, f := s.read(got, &Ref{Token: local, Rights: Local | Read, Address: at}); f != NoFault || !bytes.Equal(got, b) {
+	if _, f := s.read(got, &Operand{Token: local, Rights: Local | Read, Address: at}); f != NoFault || !bytes.Equal(got, b) {
 		t.Errorf("other bytes than were written, %v", f)
 	}
 	deregister(t, r)
@@ -198,18 +196,18 @@ func TestPrivateMemoryIsKept(t *testing.T) {
 			return false
 		}
 	})
-	if _, f := s.read(got, &Ref{Token: local, Rights: Local | Read, Address: at}); f != BadToken {
+	if _, f := s.read(got, &Operand{Token: local, Rights: Local | Read, Address: at}); f != faultBadToken {
 		t.Errorf("access to freed memory: %v", f)
 	}
 }
 
-func TestBusyRegion(t *testing.T) {
+func TestDeregisterFailsWhileWindowsAreBound(t *testing.T) {
 	owner, executor, to := pair(t)
 	mem := owner.alloc(t, 128)
 	r, w, v := owner.region(t, mem, allRights), owner.window(t), owner.window(t)
 	busy := func(when string, want bool) {
 		t.Helper()
-		local, remote, err := r.Revoke()
+		local, remote, err := r.Deregister()
 		switch {
 		case !want:
 			if err != nil {
@@ -223,12 +221,12 @@ func TestBusyRegion(t *testing.T) {
 			t.Fatalf("%s: %v", when, err)
 		default: // and nothing has changed
 			_, token := r.Tokens()
-			if f := executor.guard.Check(farRef(to, token, Read|Write, shm.AddressOf(mem)), 128); f != NoFault {
+			if f := executor.guard.Check(remoteOperand(to, token, Read|Write, shm.AddressOf(mem)), 128); f != NoFault {
 				t.Errorf("%s, and refused: the token is %v", when, f)
 			}
 		}
 	}
-	prepare := func(w *Window) *Binding {
+	prepare := func(w *Window) Prepared {
 		t.Helper()
 		b, err := w.Prepare(r, mem[:64], Read, 0, false)
 		if err != nil {
@@ -239,21 +237,21 @@ func TestBusyRegion(t *testing.T) {
 	busy("fresh", false)
 	first := prepare(w)
 	busy("a bind is prepared", true)
-	first.Abandon()
+	first.Cancel()
 	busy("it was abandoned", false)
 
 	first, second := prepare(w), prepare(w)
 	busy("two binds are prepared", true)
-	if !first.Run() {
+	if !first.Apply() {
 		t.Fatal("the first bind does not run")
 	}
 	busy("one runs, one is prepared", true)
-	if second.Run() {
+	if second.Apply() {
 		t.Fatal("the second runs as well")
 	}
 	busy("one runs", true)
 	token, ok := w.Invalidate(0)
-	if !ok || !owner.space.Drained(token) {
+	if !ok || !owner.domain.Drained(token) {
 		t.Fatal("invalidate")
 	}
 	busy("it is invalid, not released", true)
@@ -268,8 +266,7 @@ func TestBusyRegion(t *testing.T) {
 	busy("none is", false)
 }
 
-// A program may register one buffer again and again.
-func TestManyRegionsOfOneBuffer(t *testing.T) {
+func TestBufferCanBeRegisteredManyTimes(t *testing.T) {
 	const many = 10000
 	s := join(t, newArena(t))
 	for name, mem := range map[string][]byte{"arena": s.alloc(t, 64), "private": make([]byte, 64)} {
@@ -286,8 +283,8 @@ func TestManyRegionsOfOneBuffer(t *testing.T) {
 			}
 			for i, r := range regions {
 				local, remote := r.Tokens()
-				if s.guard.Check(&Ref{Token: local, Rights: Local | Write, Address: shm.AddressOf(mem)}, 64) != NoFault ||
-					s.guard.Check(&Ref{Token: remote, Rights: Remote | Write, Address: shm.AddressOf(mem)}, 64) != NoFault {
+				if s.guard.Check(&Operand{Token: local, Rights: Local | Write, Address: shm.AddressOf(mem)}, 64) != NoFault ||
+					s.guard.Check(&Operand{Token: remote, Rights: Remote | Write, Address: shm.AddressOf(mem)}, 64) != NoFault {
 					t.Fatalf("region %d does not work", i)
 				}
 			}

@@ -27,20 +27,18 @@ func newArena(t testing.TB) *shm.Arena {
 	return a
 }
 
-// side is what a process, or a test's stand-in for one, has: a member, its
-// table, one adapter's space, and one executor.
+// side is a process, or a part of the test in its place: a member, its table, the domain of one adapter, and one executor.
 type side struct {
 	arena  *shm.Arena
 	member *shm.Member
 	table  *Table
-	space  *Space
+	domain *Domain
 	guard  *Guard
 	hazard *atomic.Uint64 // the executor's
 	at     shm.Offset     // of that
 }
 
-// newSide joins an arena. Its executor's hazard lies in the arena, as every
-// executor's must that uses tokens of another process.
+// newSide joins an arena. Its executor's hazard word is in the arena, so that other processes can read it.
 func newSide(a *shm.Arena) (*side, error) {
 	m, err := a.Join(shm.NotRank)
 	if err != nil {
@@ -50,19 +48,19 @@ func newSide(a *shm.Arena) (*side, error) {
 	if s.table, err = NewTable(m); err != nil {
 		return nil, err
 	}
-	s.space = NewSpace(s.table, Owner(m.ID())<<16|1)
+	s.domain = NewDomain(s.table, AdapterID(m.ID())<<16|1)
 	if s.at, err = m.Heap().Alloc(shm.CacheLine); err != nil {
 		return nil, err
 	}
 	if s.hazard, err = shm.At[atomic.Uint64](a, s.at); err != nil {
 		return nil, err
 	}
-	s.guard = NewGuard(s.space, s.hazard)
-	s.space.Watch(NewHazard(s.hazard, nil))
+	s.guard = NewGuard(s.domain, s.hazard)
+	s.domain.AddHazard(NewHazard(s.hazard, nil))
 	return s, nil
 }
 
-// join is newSide until the test ends.
+// join is newSide for the time of the test.
 func join(t testing.TB, a *shm.Arena) *side {
 	t.Helper()
 	s, err := newSide(a)
@@ -95,30 +93,25 @@ func peer(t testing.TB, a *shm.Arena, id shm.MemberID) *shm.Peer {
 	return p
 }
 
-// admit lets another side's executor use our tokens, as a connection does,
-// and returns what that executor must know about us.
+// admit adds another side's hazard to our domain, as a connection does, and returns the Peer for that side's executor.
 func (s *side) admit(t testing.TB, executor *side) *Peer {
 	t.Helper()
-	s.space.Watch(NewHazard(executor.hazard, peer(t, s.arena, executor.member.ID())))
+	s.domain.AddHazard(NewHazard(executor.hazard, peer(t, s.arena, executor.member.ID())))
 	return s.peer(0)
 }
 
-// peer is the connection of an executor to one of our endpoints.
+// peer returns the Peer of an executor that is connected to one of our endpoints.
 func (s *side) peer(endpoint uint64) *Peer {
-	return &Peer{Owner: s.space.Owner(), Endpoint: endpoint, Link: openLink()}
+	p := &Peer{Adapter: s.domain.AdapterID(), Endpoint: endpoint,
+		State: new(atomic.Uint32), Established: established, Disconnecting: new(atomic.Uint32)}
+	p.State.Store(established)
+	return p
 }
 
-// What the link of an open connection says in these tests.
-const linkOpen = 3
+// established is the state of an open connection in these tests.
+const established = 3
 
-func openLink() Link {
-	l := Link{State: new(atomic.Uint32), Open: linkOpen, Left: new(atomic.Uint32)}
-	l.State.Store(linkOpen)
-	return l
-}
-
-// pair returns an owner, an executor, and the executor's connection to the
-// owner.
+// pair returns an owner, an executor, and the Peer with which the executor uses the owner's tokens.
 func pair(t testing.TB) (owner, executor *side, to *Peer) {
 	t.Helper()
 	a := newArena(t)
@@ -143,7 +136,7 @@ func (s *side) alloc(t testing.TB, n uint64) []byte {
 // region registers memory.
 func (s *side) region(t testing.TB, mem []byte, flags nd.RegionFlags) *Region {
 	t.Helper()
-	r, err := s.space.NewRegion()
+	r, err := s.domain.NewRegion()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,68 +146,68 @@ func (s *side) region(t testing.TB, mem []byte, flags nd.RegionFlags) *Region {
 	return r
 }
 
-// everything a region can grant
+// allRights are all flags of a region.
 const allRights = nd.AllowLocalWrite | nd.AllowRemoteRead | nd.AllowRemoteWrite
 
-// window makes a window.
+// window returns a new window.
 func (s *side) window(t testing.TB) *Window {
 	t.Helper()
-	w, err := s.space.NewWindow()
+	w, err := s.domain.NewWindow()
 	if err != nil {
 		t.Fatal(err)
 	}
 	return w
 }
 
-// bind binds a window on an endpoint, at once.
+// bind binds a window on an endpoint.
 func bind(t testing.TB, w *Window, r *Region, mem []byte, rights Rights, endpoint uint64, only bool) nd.Token {
 	t.Helper()
 	b, err := w.Prepare(r, mem, rights, endpoint, only)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !b.Run() {
+	if !b.Apply() {
 		t.Fatal("the window is bound")
 	}
 	return w.Descriptor().Token
 }
 
-// unbind ends a bind that nobody is using.
+// unbind invalidates a window that no executor is using.
 func unbind(t testing.TB, w *Window) {
 	t.Helper()
 	token, ok := w.Invalidate(0)
-	if !ok || !w.space.Drained(token) {
-		t.Fatalf("invalidate: %v, drained: %v", ok, w.space.Drained(token))
+	if !ok || !w.domain.Drained(token) {
+		t.Fatalf("invalidate: %v, drained: %v", ok, w.domain.Drained(token))
 	}
 	w.Release()
 }
 
-// deregister ends a registration that nobody is using.
+// deregister deregisters a region that no executor is using.
 func deregister(t testing.TB, r *Region) {
 	t.Helper()
-	local, remote, err := r.Revoke()
+	local, remote, err := r.Deregister()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !r.space.Drained(local) || !r.space.Drained(remote) {
+	if !r.domain.Drained(local) || !r.domain.Drained(remote) {
 		t.Fatal("not drained")
 	}
 	r.Release()
 }
 
-// farRef names n bytes behind a peer's remote token.
-func farRef(of *Peer, token nd.Token, rights Rights, address uint64) *Ref {
-	return &Ref{Token: token, Rights: Remote | rights, Address: address, Of: of}
+// remoteOperand returns the operand for a peer's remote token.
+func remoteOperand(of *Peer, token nd.Token, rights Rights, address uint64) *Operand {
+	return &Operand{Token: token, Rights: Remote | rights, Address: address, Peer: of}
 }
 
-// write copies plain bytes to a Ref, read copies from one.
-func (s *side) write(to *Ref, b []byte) (moved uint64, f Fault) {
-	moved, f, _ = s.guard.Copy(to, &Ref{Mem: b}, uint64(len(b)))
+// write copies plain bytes to an operand, read copies from one.
+func (s *side) write(to *Operand, b []byte) (moved uint64, f Fault) {
+	moved, f, _ = s.guard.Copy(to, &Operand{Mem: b}, uint64(len(b)))
 	return moved, f
 }
 
-func (s *side) read(b []byte, from *Ref) (moved uint64, f Fault) {
-	moved, _, f = s.guard.Copy(&Ref{Mem: b}, from, uint64(len(b)))
+func (s *side) read(b []byte, from *Operand) (moved uint64, f Fault) {
+	moved, _, f = s.guard.Copy(&Operand{Mem: b}, from, uint64(len(b)))
 	return moved, f
 }
 
@@ -237,7 +230,7 @@ func fill(b []byte, v byte) {
 	}
 }
 
-// only tells whether b holds nothing but bytes of the given values.
+// only reports whether each byte of b is one of the given values.
 func only(b []byte, values ...byte) bool {
 	n := 0
 	for i, v := range values {
@@ -260,7 +253,7 @@ func (s *side) raw(t testing.TB, token nd.Token) []byte {
 
 func (s *side) entry(token nd.Token) *entry { return &s.table.entries[indexOf(token)] }
 
-// offsetOf returns where arena memory lies.
+// offsetOf returns the offset of memory in the arena.
 func (s *side) offsetOf(t testing.TB, b []byte) shm.Offset {
 	t.Helper()
 	off, ok := s.arena.Locate(b)

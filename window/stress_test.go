@@ -13,8 +13,7 @@ import (
 	"github.com/softnd/softnd/shm"
 )
 
-// maxRange is the longest range that the owner binds, maxMemory all that it
-// binds ranges of.
+// maxRange is the longest range that the owner binds; maxMemory is the memory of which the ranges are parts.
 const (
 	maxRange  = 3 << 20
 	maxMemory = 5 << 20
@@ -31,7 +30,7 @@ type bindingOwner struct {
 	board  *board
 	at     shm.Offset // of the board
 	binds  uint64
-	saved  []byte // what the latest range held when it was the owner's again
+	saved  []byte // the bytes of the latest range after its drain
 	peers  []*Hazard
 }
 
@@ -46,23 +45,23 @@ func newBindingOwner(t *testing.T) *bindingOwner {
 	if o.board, err = shm.At[board](s.arena, o.at); err != nil {
 		t.Fatal(err)
 	}
-	o.board.link.Store(linkOpen)
+	o.board.state.Store(established)
 	fill(o.mem, owned)
 	return o
 }
 
 const boardSize = uint64(unsafe.Sizeof(board{}))
 
-// hired is a copier in another process.
-type hired struct {
+// remoteCopier is a copier in another process.
+type remoteCopier struct {
 	*child
 	id     shm.MemberID
 	hazard *atomic.Uint64
 }
 
-func (o *bindingOwner) hire(number int, whole bool) *hired {
+func (o *bindingOwner) startCopier(number int, whole bool) *remoteCopier {
 	o.t.Helper()
-	c := start(o.t, o.arena, "copier", uint64(o.at), number, uint64(o.space.Owner()), whole)
+	c := start(o.t, o.arena, "copier", uint64(o.at), number, uint64(o.domain.AdapterID()), whole)
 	var id shm.MemberID
 	var at shm.Offset
 	if _, err := fmt.Sscan(c.hear(), &id, &at); err != nil {
@@ -73,10 +72,10 @@ func (o *bindingOwner) hire(number int, whole bool) *hired {
 		o.t.Fatal(err)
 	}
 	h := NewHazard(hazard, peer(o.t, o.arena, id))
-	o.space.Watch(h)
+	o.domain.AddHazard(h)
 	o.peers = append(o.peers, h)
 	c.say("go")
-	return &hired{c, id, hazard}
+	return &remoteCopier{c, id, hazard}
 }
 
 // bind binds the window to a new range.
@@ -95,24 +94,24 @@ func (o *bindingOwner) someLength() uint64 {
 	return 1 + o.random.Uint64N([]uint64{4 << 10, 256 << 10, maxRange, maxRange}[o.random.IntN(4)])
 }
 
-// invalidate ends the bind, and looks for whoever breaks the promise.
+// invalidate invalidates the window, waits for the drain, and checks that no copier writes afterwards.
 func (o *bindingOwner) invalidate(mem []byte, patience int) {
 	o.t.Helper()
 	token, ok := o.window.Invalidate(0)
 	if !ok {
 		o.t.Fatal("invalidate")
 	}
-	o.await("the drain ends", func() bool { return o.space.Drained(token) })
+	o.await("the drain ends", func() bool { return o.domain.Drained(token) })
 	o.takeBack(mem, patience)
 	o.window.Release()
 }
 
-// disconnect ends the connections instead, and makes new ones.
+// disconnect ends the connections instead, and opens them again.
 func (o *bindingOwner) disconnect(mem []byte, patience int) {
 	o.t.Helper()
-	word, open, ended := &o.board.link, uint32(linkOpen), uint32(linkOpen+1)
+	word, open, ended := &o.board.state, uint32(established), uint32(established+1)
 	if o.random.IntN(2) == 0 {
-		word, open, ended = &o.board.left, 0, 1
+		word, open, ended = &o.board.disconnecting, 0, 1
 	}
 	word.Swap(ended)
 	for _, h := range o.peers {
@@ -123,12 +122,12 @@ func (o *bindingOwner) disconnect(mem []byte, patience int) {
 	if !ok {
 		o.t.Fatal("invalidate")
 	}
-	o.await("the drain ends", func() bool { return o.space.Drained(token) })
+	o.await("the drain ends", func() bool { return o.domain.Drained(token) })
 	o.window.Release()
 	word.Store(open)
 }
 
-// await waits for what copiers do, until one of them fails or for ever.
+// await waits until ok returns true or a copier fails.
 func (o *bindingOwner) await(what string, ok func() bool) {
 	o.t.Helper()
 	for range 1000 {
@@ -145,7 +144,7 @@ func (o *bindingOwner) await(what string, ok func() bool) {
 	})
 }
 
-// takeBack makes use of memory that must be the owner's alone from now on.
+// takeBack writes to memory that no copier may access any more, and checks what copiers have written before.
 func (o *bindingOwner) takeBack(mem []byte, patience int) {
 	o.t.Helper()
 	copy(o.saved, mem)
@@ -153,17 +152,17 @@ func (o *bindingOwner) takeBack(mem []byte, patience int) {
 	o.watch(patience)
 	if b := o.saved[:len(mem)]; !only(b, fresh, valueOf(o.binds)) {
 		at := firstOther(b, fresh, valueOf(o.binds))
-		o.t.Fatalf("bind %d: byte %d of its %d is %#x, which nobody has written through it", o.binds, at, len(mem), b[at])
+		o.t.Fatalf("bind %d: byte %d of its %d is %#x, which no copier has written through it", o.binds, at, len(mem), b[at])
 	}
 }
 
-// watch looks at all of the owner's memory for a while.
+// watch checks all of the owner's memory several times.
 func (o *bindingOwner) watch(patience int) {
 	o.t.Helper()
 	for i := range patience + 1 {
 		if !only(o.mem, owned) {
 			at := firstOther(o.mem, owned)
-			o.t.Fatalf("look %d after the end of bind %d: a copier has written %#x to byte %d", i, o.binds, o.mem[at], at)
+			o.t.Fatalf("check %d after the end of bind %d: a copier has written %#x to byte %d", i, o.binds, o.mem[at], at)
 		}
 		if i < patience {
 			yield()
@@ -180,7 +179,7 @@ func (o *bindingOwner) failed() bool {
 	return false
 }
 
-// total sums up the tallies.
+// total returns the sums of the tallies.
 func (o *bindingOwner) total() (reads, writes [len(faultText)]uint64, stale uint64) {
 	for i := range o.board.copiers {
 		c := &o.board.copiers[i]
@@ -193,11 +192,10 @@ func (o *bindingOwner) total() (reads, writes [len(faultText)]uint64, stale uint
 	return reads, writes, stale
 }
 
-// everything tells whether each way in which a copy may end has come about,
-// and reports them.
-func (o *bindingOwner) everything() bool {
+// isComplete reports whether copies have ended in each possible way.
+func (o *bindingOwner) isComplete() bool {
 	reads, writes, stale := o.total()
-	for _, f := range []Fault{NoFault, Revoked, BadToken, Ended} {
+	for _, f := range []Fault{NoFault, faultRevoked, faultBadToken, FaultDisconnected} {
 		if reads[f] == 0 || writes[f] == 0 {
 			return false
 		}
@@ -207,15 +205,15 @@ func (o *bindingOwner) everything() bool {
 
 func (o *bindingOwner) report() {
 	reads, writes, stale := o.total()
-	direct := uint64(0)
+	fast := uint64(0)
 	for i := range o.board.copiers {
-		direct += o.board.copiers[i].direct.Load()
+		fast += o.board.copiers[i].fast.Load()
 	}
-	o.t.Logf("%d binds; %d copies without explanation; %d reads and %d writes done, %d and %d cut off, %d and %d refused, %d of these with older tokens; %d and %d over ended connections",
-		o.binds, direct, reads[NoFault], writes[NoFault], reads[Revoked], writes[Revoked], reads[BadToken], writes[BadToken], stale, reads[Ended], writes[Ended])
+	o.t.Logf("%d binds; %d copies by the fast path; %d reads and %d writes done, %d and %d revoked, %d and %d refused, %d of these with older tokens; %d and %d over ended connections",
+		o.binds, fast, reads[NoFault], writes[NoFault], reads[faultRevoked], writes[faultRevoked], reads[faultBadToken], writes[faultBadToken], stale, reads[FaultDisconnected], writes[FaultDisconnected])
 }
 
-// round is one bind from begin to end.
+// round binds the window, and invalidates it or disconnects.
 func (o *bindingOwner) round() {
 	mem := o.bind(o.someLength())
 	for range o.random.IntN(8) {
@@ -232,29 +230,27 @@ func (o *bindingOwner) round() {
 	o.invalidate(mem, patience)
 }
 
-// stress makes rounds: until everything has come about, and then some more,
-// as many as a crowded machine makes in the time.
+// stress makes rounds until isComplete, and further ones for some time.
 func (o *bindingOwner) stress() {
 	const least, most, budget = 50, 400, 2 * time.Second
-	for began := time.Now(); o.binds < least || !o.everything() || o.binds < most && !testing.Short() && time.Since(began) < budget; {
+	for began := time.Now(); o.binds < least || !o.isComplete() || o.binds < most && !testing.Short() && time.Since(began) < budget; {
 		if o.round(); o.failed() {
-			return // who has failed says why
+			return // the copier that has failed says why
 		}
 		if time.Since(began) > watchdog {
 			o.report()
-			o.t.Fatal("not everything has come about")
+			o.t.Fatal("copies have not ended in each possible way")
 		}
 	}
 	o.report()
 }
 
-// The promise that all of this is for: when the drain has ended nobody touches
-// the memory any more.
-func TestNobodyTouchesDrainedMemory(t *testing.T) {
+// The promise of the package: after the drain no process accesses the memory any more.
+func TestDrainedMemoryIsNotAccessed(t *testing.T) {
 	o := newBindingOwner(t)
-	var crew []*hired
+	var crew []*remoteCopier
 	for i := range 3 {
-		crew = append(crew, o.hire(i, false))
+		crew = append(crew, o.startCopier(i, false))
 	}
 	o.stress()
 	o.board.stop.Store(1)
@@ -265,7 +261,7 @@ func TestNobodyTouchesDrainedMemory(t *testing.T) {
 }
 
 // The same with goroutines, for the race detector.
-func TestNobodyTouchesDrainedMemoryInOneProcess(t *testing.T) {
+func TestDrainedMemoryIsNotAccessedInOneProcess(t *testing.T) {
 	o := newBindingOwner(t)
 	var crew sync.WaitGroup
 	end := func() {
@@ -275,9 +271,9 @@ func TestNobodyTouchesDrainedMemoryInOneProcess(t *testing.T) {
 	for i := range 3 {
 		s := join(t, o.arena)
 		h := NewHazard(s.hazard, peer(t, o.arena, s.member.ID()))
-		o.space.Watch(h)
+		o.domain.AddHazard(h)
 		o.peers = append(o.peers, h)
-		c, err := newCopier(s, o.board, i, o.space.Owner(), false)
+		c, err := newCopier(s, o.board, i, o.domain.AdapterID(), false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -286,24 +282,24 @@ func TestNobodyTouchesDrainedMemoryInOneProcess(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		t.Cleanup(end) // before the sides leave
+		t.Cleanup(end) // before the sides leave the arena
 	}
 	o.stress()
 	end()
 	o.watch(1)
 }
 
-// A copier is killed again and again, in whatever it is doing.
-func TestKilledCopiers(t *testing.T) {
+// The promise holds, and the drain ends, when a copier is killed at a random moment.
+func TestDrainEndsAfterCopierIsKilled(t *testing.T) {
 	o := newBindingOwner(t)
-	steady := o.hire(0, false)
+	steady := o.startCopier(0, false)
 	victims := 12
 	if testing.Short() || raceEnabled {
 		victims = 4
 	}
 	caught := 0
 	for i := range victims {
-		c := o.hire(1, i%2 == 0)
+		c := o.startCopier(1, i%2 == 0)
 		for range 2 + o.random.IntN(8) {
 			o.round()
 		}
@@ -320,19 +316,19 @@ func TestKilledCopiers(t *testing.T) {
 			break
 		}
 	}
-	t.Logf("%d of %d were killed in mid-copy", caught, victims)
+	t.Logf("%d of %d were killed during a copy", caught, victims)
 	o.report()
 	o.board.stop.Store(1)
 	steady.wait()
 }
 
-// catch hires a copier and stops it in mid-copy.
-func (o *bindingOwner) catch() (c *hired, mem []byte) {
+// catch starts a copier and stops its process during a copy.
+func (o *bindingOwner) catch() (c *remoteCopier, mem []byte) {
 	o.t.Helper()
-	c = o.hire(0, true)
+	c = o.startCopier(0, true)
 	mem = o.bind(maxRange)
 	copying := func() bool { return hazardNames(c.hazard.Load(), o.window.Descriptor().Token) }
-	eventually(o.t, "a copier is stopped in mid-copy", func() bool {
+	eventually(o.t, "a copier is stopped during a copy", func() bool {
 		if !copying() {
 			return false
 		}
@@ -345,26 +341,25 @@ func (o *bindingOwner) catch() (c *hired, mem []byte) {
 	return c, mem
 }
 
-// holdUp looks for a while whether the stopped copier keeps the token from
-// being drained.
-func (o *bindingOwner) holdUp(c *hired, token nd.Token) {
+// checkNotDrained checks several times that the stopped copier keeps the token from being drained.
+func (o *bindingOwner) checkNotDrained(c *remoteCopier, token nd.Token) {
 	o.t.Helper()
 	for i := range 300 {
-		if o.space.Drained(token) {
-			o.t.Fatalf("look %d: drained, while a stopped copier may go on at any time", i)
+		if o.domain.Drained(token) {
+			o.t.Fatalf("check %d: drained, while a stopped copier may continue at any time", i)
 		}
 		o.member.Sweep(func(id shm.MemberID) {
 			if id == c.id {
-				o.t.Fatal("a stopped process is called dead")
+				o.t.Fatal("a stopped process is reported as dead")
 			}
 		})
 		yield()
 	}
 }
 
-// A process that stops with a hazard published holds up the drain: it may go
-// on with its chunk at any time. When it does, it sees that the token is gone.
-func TestStoppedInMidCopy(t *testing.T) {
+// A process that is stopped with its hazard set delays the drain, because it may continue its chunk at any time. When it
+// continues, it finds that the token is invalid.
+func TestStoppedExecutorDelaysDrain(t *testing.T) {
 	o := newBindingOwner(t)
 	cutOff := uint64(0)
 	for began := time.Now(); cutOff < 3; {
@@ -375,33 +370,33 @@ func TestStoppedInMidCopy(t *testing.T) {
 			t.Fatal("invalidate")
 		}
 		reads, writes, _ := o.total()
-		o.holdUp(c, token)
+		o.checkNotDrained(c, token)
 		if r, w, _ := o.total(); r != reads || w != writes {
-			t.Fatal("the stopped copier does something")
+			t.Fatal("the stopped copier has made a copy")
 		}
 		c.resume()
-		eventually(t, "the drain ends", func() bool { return o.space.Drained(token) })
+		eventually(t, "the drain ends", func() bool { return o.domain.Drained(token) })
 		fill(mem, owned)
 		o.watch(10)
 		o.window.Release()
 		o.board.stop.Store(1)
 		c.wait()
 		if c.hazard.Load() != 0 {
-			t.Error("the copier has left its hazard behind")
+			t.Error("the hazard of the copier is still set")
 		}
 		r, w, _ := o.total()
 		if done := r[NoFault] + w[NoFault] - reads[NoFault] - writes[NoFault]; done > 1 {
 			t.Errorf("%d copies were done after the invalidation", done)
 		}
-		if cutOff = r[Revoked] + w[Revoked]; time.Since(began) > watchdog {
-			t.Fatal("too few of the stopped copies are cut off")
+		if cutOff = r[faultRevoked] + w[faultRevoked]; time.Since(began) > watchdog {
+			t.Fatal("too few of the stopped copies fail")
 		}
 	}
 	o.report()
 }
 
-// When such a process is killed the drain ends as soon as somebody notices.
-func TestKilledInMidCopy(t *testing.T) {
+// When a stopped process is killed, the drain ends as soon as a member finds it dead.
+func TestDrainEndsAfterStoppedExecutorIsKilled(t *testing.T) {
 	o := newBindingOwner(t)
 	for range 3 {
 		c, mem := o.catch()
@@ -409,11 +404,11 @@ func TestKilledInMidCopy(t *testing.T) {
 		if !ok {
 			t.Fatal("invalidate")
 		}
-		o.holdUp(c, token)
+		o.checkNotDrained(c, token)
 		deaths := o.member.Arena().Deaths()
 		c.kill()
-		if o.space.Drained(token) && o.member.Arena().Deaths() == deaths { // an event may tell of it
-			t.Error("drained before anybody has noticed the death")
+		if o.domain.Drained(token) && o.member.Arena().Deaths() == deaths { // an event may have reported it
+			t.Error("drained before any member has found the process dead")
 		}
 		noticed := false
 		o.member.Sweep(func(id shm.MemberID) {
@@ -421,8 +416,8 @@ func TestKilledInMidCopy(t *testing.T) {
 				noticed = c.hazard.Load() != 0
 			}
 		})
-		if !noticed || !o.space.Drained(token) {
-			t.Fatalf("after the sweep: noticed %v, drained %v", noticed, o.space.Drained(token))
+		if !noticed || !o.domain.Drained(token) {
+			t.Fatalf("after the sweep: noticed %v, drained %v", noticed, o.domain.Drained(token))
 		}
 		fill(mem, owned)
 		o.watch(10)

@@ -8,21 +8,21 @@ import (
 	"github.com/softnd/softnd/shm"
 )
 
-// entry is what peers see of a token. Only the owner writes it; the fields
-// after word change only while word says invalid, or stays the same token's.
+// entry is one entry of the shared window table: what peers read about a token. Only the owner of the entry writes it. It
+// changes base, length, offset, owner and scope only while word is invalid.
 type entry struct {
 	_      structs.HostLayout
 	word   atomic.Uint64 // see entryWord
-	base   atomic.Uint64 // address of the first byte, as the owner counts
+	base   atomic.Uint64 // address of the first byte for peers
 	length atomic.Uint64 // bytes
-	offset atomic.Uint64 // where they lie in the arena; 0 = private to the owner
-	owner  atomic.Uint64 // the adapter (Owner) whose connections may use it
-	scope  atomic.Uint64 // the endpoint whose peer alone may use it; 0 = any of the adapter's
-	binds  atomic.Uint32 // tokens given out so far on this index, by all owners
+	offset atomic.Uint64 // of the first byte in the arena; 0 = memory that is private to the owner
+	owner  atomic.Uint64 // the adapter (AdapterID) over whose connections the token is accepted
+	scope  atomic.Uint64 // the endpoint whose peer alone may use the token; 0 = any of the adapter's
+	binds  atomic.Uint32 // how many binds the entry has had, of all its owners
 	_      [12]byte
 }
 
-func _() { // a constant or index error here means that the shared layout has moved
+func _() { // a constant or index error here means that the shared layout has changed
 	var at [1]struct{}
 	_, _ = at[unsafe.Offsetof(entry{}.binds)-48], at[unsafe.Sizeof(entry{})-shm.WindowEntrySize]
 }

@@ -10,87 +10,85 @@ import (
 	"github.com/softnd/softnd/shm"
 )
 
-// Table is one member's view of the shared window table, and the trusted copy
-// of what it granted itself. Safe for concurrent use.
+// Table is one member's view of the shared window table, and its private record of the entries that it owns. Safe for
+// concurrent use.
 type Table struct {
 	member  *shm.Member
 	arena   *shm.Arena
 	entries []entry
 
-	// mine mirrors the entries that this member owns. A peer may scribble over
-	// the shared ones, so the owner never acts upon those.
-	mine [shm.WindowEntries / shm.WindowBlockEntries]atomic.Pointer[grantBlock]
+	// own has the private records. A peer can write anything into the shared
+	// entries, so the owner never relies on what it reads there.
+	own [shm.WindowEntries / shm.WindowBlockEntries]atomic.Pointer[accessBlock]
 
 	mu   sync.Mutex
-	free []uint32 // oldest first
+	free []uint32 // indexes, the one that has been free for longest first
 }
 
-type grantBlock [shm.WindowBlockEntries]atomic.Pointer[grant]
+type accessBlock [shm.WindowBlockEntries]atomic.Pointer[accessEntry]
 
 // NewTable returns the member's view of the table.
 func NewTable(m *shm.Member) (*Table, error) {
 	entries, err := shm.Slice[entry](m.Arena(), m.Arena().WindowTable(), shm.WindowEntries)
 	if err != nil {
-		return nil, fmt.Errorf("window: mapping the table: %w", err)
+		return nil, fmt.Errorf("window: map the window table: %w", err)
 	}
 	return &Table{member: m, arena: m.Arena(), entries: entries}, nil
 }
 
-// Owner names an adapter among all adapters of the arena.
-type Owner uint64
+// AdapterID identifies an adapter among all adapters of the arena.
+type AdapterID uint64
 
-// grant is one index of the table that this member owns. Its terms are nil
-// while its token is invalid.
-type grant struct {
-	index uint32
-	first uint32 // tag; see firstTag
-	entry *entry
-	terms atomic.Pointer[terms]
-	word  atomic.Uint64 // boundWord of the latest terms; loaded after them
+// accessEntry is the private record of one entry that this member owns. Its permissions are nil while its token is invalid.
+type accessEntry struct {
+	index       uint32
+	first       uint32 // see firstTag
+	shared      *entry
+	permissions atomic.Pointer[permissions]
+	word        atomic.Uint64 // boundWord of the latest permissions; loaded after them
 }
 
-// terms are what a token stands for, from its bind to its invalidation. They
-// do not change before that has drained, but may be used again afterwards: who
-// looks at them has a hazard that names the token, and has found the token in
-// grant.word since. Only owner and loan never change.
-type terms struct {
-	token  nd.Token
-	bind   uint32 // number of the bind; its lower part is the token's tag
-	rights Rights
-	base   uint64 // address of mem[0], as peers count
-	mem    []byte
-	offset shm.Offset // where mem lies in the arena; 0 = it does not
-	owner  Owner
-	scope  uint64 // endpoint whose peer alone may use it; 0 = any
-	loan   Loan   // what an invalidation of the token ends; nil = it cannot be invalidated by a request
-	bound  uint64 // endpoint on which the window was bound, or the region registered
+// permissions are what a token allows, from its bind to its invalidation. They do not change until the token is drained.
+// Then they may be used for another bind. So a reader first stores a hazard that names the token, and then finds the token
+// in accessEntry.word. Only adapter and invalidates never change.
+type permissions struct {
+	token       nd.Token
+	bind        uint32 // number of the bind; its lower part is the token's tag
+	rights      Rights
+	base        uint64 // address of mem[0] for peers
+	mem         []byte
+	offset      shm.Offset // of mem in the arena; 0 = mem is private memory
+	adapter     AdapterID
+	scope       uint64        // the endpoint whose peer alone may use the token; 0 = any
+	invalidates Invalidatable // what an Invalidate of the token ends; nil = a request cannot invalidate it
+	boundOn     uint64        // the endpoint on which the window was bound or the region was registered
 }
 
-// take hands out an index, the one that has been free for longest.
-func (t *Table) take() (*grant, error) {
+// take returns an unused entry: the one that has been unused for longest.
+func (t *Table) take() (*accessEntry, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	// A reserve of free indexes keeps any one of them from coming back soon.
+	// A reserve of unused entries keeps each of them from being used again soon.
 	if len(t.free) <= shm.WindowBlockEntries/2 {
-		if err := t.claim(); err != nil && len(t.free) == 0 {
+		if err := t.claimBlock(); err != nil && len(t.free) == 0 {
 			return nil, err
 		}
 	}
 	index := t.free[0]
 	t.free = t.free[1:]
-	g := &grant{index: index, first: firstTag(t.arena.Secret(), index), entry: &t.entries[index]}
-	t.slot(index).Store(g)
-	return g, nil
+	e := &accessEntry{index: index, first: firstTag(t.arena.Secret(), index), shared: &t.entries[index]}
+	t.slot(index).Store(e)
+	return e, nil
 }
 
-// claim adds a block of indexes to the free ones. What its last owner left in
-// the entries is made invalid, but the tags go on from where they were.
-func (t *Table) claim() error {
+// claimBlock adds a block of entries to the unused ones. Tokens that the block's last owner left valid become invalid. The
+// numbers of binds continue.
+func (t *Table) claimBlock() error {
 	block, err := t.member.ClaimWindowBlock()
 	if err != nil {
 		return err
 	}
-	t.mine[block].Store(new(grantBlock))
+	t.own[block].Store(new(accessBlock))
 	for i := range uint32(shm.WindowBlockEntries) {
 		index := uint32(block)*shm.WindowBlockEntries + i
 		t.entries[index].word.Store(0)
@@ -101,80 +99,79 @@ func (t *Table) claim() error {
 	return nil
 }
 
-// giveBack returns an index whose token is invalid and drained.
-func (t *Table) giveBack(g *grant) {
-	t.slot(g.index).Store(nil)
+// giveBack returns an entry whose token is invalid and drained.
+func (t *Table) giveBack(e *accessEntry) {
+	t.slot(e.index).Store(nil)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.free = append(t.free, g.index)
+	t.free = append(t.free, e.index)
 }
 
-func (t *Table) slot(index uint32) *atomic.Pointer[grant] {
-	return &t.mine[index/shm.WindowBlockEntries].Load()[index%shm.WindowBlockEntries]
+func (t *Table) slot(index uint32) *atomic.Pointer[accessEntry] {
+	return &t.own[index/shm.WindowBlockEntries].Load()[index%shm.WindowBlockEntries]
 }
 
-// lookup finds what this member granted under a token; nil if nothing.
-func (t *Table) lookup(token nd.Token) (*grant, *terms, entryWord) {
+// lookup returns the entry of a valid token of this member, its permissions and its word; nil if there is none.
+func (t *Table) lookup(token nd.Token) (*accessEntry, *permissions, entryWord) {
 	index := indexOf(token)
-	block := t.mine[index/shm.WindowBlockEntries].Load()
+	block := t.own[index/shm.WindowBlockEntries].Load()
 	if block == nil {
 		return nil, nil, 0
 	}
-	g := block[index%shm.WindowBlockEntries].Load()
-	if g == nil {
+	e := block[index%shm.WindowBlockEntries].Load()
+	if e == nil {
 		return nil, nil, 0
 	}
-	if tm, word := g.now(); tm != nil && word.token() == token {
-		return g, tm, word
+	if p, word := e.load(); p != nil && word.token() == token {
+		return e, p, word
 	}
 	return nil, nil, 0
 }
 
-// now returns the terms, nil if the token is invalid, and its token and rights.
-func (g *grant) now() (*terms, entryWord) {
-	tm := g.terms.Load()
-	return tm, entryWord(g.word.Load()) // ORDER own-terms: after the terms; pairs with the store in grant.publish
+// load returns the permissions, nil if the token is invalid, and the word with token and rights.
+func (e *accessEntry) load() (*permissions, entryWord) {
+	p := e.permissions.Load()
+	return p, entryWord(e.word.Load()) // ORDER own-permissions: after the permissions; pairs with the store in accessEntry.bind
 }
 
-// was tells whether the latest terms had that token, which may be invalid again.
-func (g *grant) was(token nd.Token) bool { return entryWord(g.word.Load()).token() == token }
+// isLatest reports whether the latest permissions have that token, which may be invalid by now.
+func (e *accessEntry) isLatest(token nd.Token) bool { return entryWord(e.word.Load()).token() == token }
 
-// next reserves the number of the bind to come, and its token. The caller holds
-// the lock of the grant's window or region.
-func (g *grant) next() (token nd.Token, bind uint32) {
-	binds := g.entry.binds.Load() + 1
-	asym.Store32(&g.entry.binds, binds)
-	bind = g.first + binds
-	return makeToken(g.index, bind), bind
+// nextToken reserves the number of the next bind, and its token. The caller holds the lock of the window or region that
+// owns the entry.
+func (e *accessEntry) nextToken() (token nd.Token, bind uint32) {
+	binds := e.shared.binds.Load() + 1
+	asym.StoreRelease32(&e.shared.binds, binds)
+	bind = e.first + binds
+	return makeToken(e.index, bind), bind
 }
 
-// publish is ENTRY-BIND: it makes a token valid. The grant must be invalid and drained.
-func (g *grant) publish(tm *terms) {
-	e, word := g.entry, boundWord(g.index, tm.bind, tm.rights)
-	asym.Store(&e.base, tm.base)
-	asym.Store(&e.length, uint64(len(tm.mem)))
-	asym.Store(&e.offset, uint64(tm.offset))
-	asym.Store(&e.owner, uint64(tm.owner))
-	asym.Store(&e.scope, tm.scope)
-	asym.Store(&g.word, uint64(word)) // ORDER own-terms: before the terms; pairs with the load in grant.now
-	asym.StorePointer(&g.terms, tm)
-	asym.Store(&e.word, uint64(word|validBit)) // ORDER entry-valid: pairs with the loads in Guard.peer and Guard.direct
+// bind makes a token valid (ENTRY-BIND). The entry's last token must be invalid and drained.
+func (e *accessEntry) bind(p *permissions) {
+	s, word := e.shared, boundWord(e.index, p.bind, p.rights)
+	asym.StoreRelease(&s.base, p.base)
+	asym.StoreRelease(&s.length, uint64(len(p.mem)))
+	asym.StoreRelease(&s.offset, uint64(p.offset))
+	asym.StoreRelease(&s.owner, uint64(p.adapter))
+	asym.StoreRelease(&s.scope, p.scope)
+	asym.StoreRelease(&e.word, uint64(word)) // ORDER own-permissions: before the permissions; pairs with the load in accessEntry.load
+	asym.StoreReleasePointer(&e.permissions, p)
+	asym.StoreRelease(&s.word, uint64(word|validBit)) // ORDER entry-valid: pairs with the loads in Guard.checkPeer and Guard.copyFast
 }
 
-// revoke makes the token invalid and returns it, 0 if it was invalid already.
-// The caller holds the lock of the grant's window or region.
-// The memory may still be in use until the token is drained.
-func (g *grant) revoke() nd.Token {
-	tm := g.terms.Load()
-	if tm == nil {
+// revoke makes the token invalid and returns it; 0 if it was invalid already. The memory may be in use until the token is
+// drained. The caller holds the lock of the window or region that owns the entry.
+func (e *accessEntry) revoke() nd.Token {
+	p := e.permissions.Load()
+	if p == nil {
 		return 0
 	}
-	asym.StorePointer(&g.terms, nil) // before the exchange, which is a barrier
-	// ENTRY-INVALIDATE. ORDER hazard: this exchange, then the loads of Space.Drained;
-	// pairs with the exchange of Guard.publish and the loads that follow it.
-	g.entry.word.Swap(uint64(boundWord(g.index, tm.bind, 0))) // ORDER entry-recheck: pairs with the loads in span.stands and Guard.direct
-	if tm.rights&Local != 0 {
-		asym.Heavy() // ORDER own-hazard: between the terms and the look at the hazards; pairs with Guard.Take and Guard.Fill
+	asym.StoreReleasePointer(&e.permissions, nil) // before the exchange, which is a full fence
+	// ENTRY-INVALIDATE. ORDER hazard: this exchange, then the loads of Domain.Drained;
+	// pairs with the exchange of Guard.publishHazard and the loads that follow it.
+	e.shared.word.Swap(uint64(boundWord(e.index, p.bind, 0))) // ORDER entry-recheck: pairs with the loads in checkedRange.isUnchanged and Guard.copyFast
+	if p.rights&Local != 0 {
+		asym.Heavy() // ORDER local-hazard: between the store to permissions and the loads of hazards; pairs with Guard.Gather and Guard.Scatter
 	}
-	return tm.token
+	return p.token
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/softnd/softnd/shm"
 )
 
-func TestIndexesAreReusedOldestFirst(t *testing.T) {
+func TestTableReusesOldestEntryFirst(t *testing.T) {
 	table := join(t, newArena(t)).table
-	take := func() *grant {
+	take := func() *accessEntry {
 		t.Helper()
 		g, err := table.take()
 		if err != nil {
@@ -25,7 +25,7 @@ func TestIndexesAreReusedOldestFirst(t *testing.T) {
 	}
 	back := []int{3, 0, 4, 1}
 	for _, i := range back {
-		table.giveBack(&grant{index: given[i], entry: &table.entries[given[i]]})
+		table.giveBack(&accessEntry{index: given[i], shared: &table.entries[given[i]]})
 	}
 	var again []uint32
 	for i := 0; len(again) < len(back); i++ {
@@ -48,9 +48,8 @@ func TestIndexesAreReusedOldestFirst(t *testing.T) {
 	}
 }
 
-// One index alone, taken and given back for ever, comes round as seldom as the
-// reserve allows.
-func TestReserveKeepsIndexesApart(t *testing.T) {
+// Because of the reserve, an entry that is taken and given back all the time is not the same one each time.
+func TestTableKeepsReserve(t *testing.T) {
 	table := join(t, newArena(t)).table
 	last := map[uint32]int{}
 	for i := range 4 * shm.WindowBlockEntries {
@@ -66,7 +65,7 @@ func TestReserveKeepsIndexesApart(t *testing.T) {
 	}
 }
 
-func TestNoIndexIsGivenTwice(t *testing.T) {
+func TestTableEntriesAreUnique(t *testing.T) {
 	a := newArena(t)
 	seen := map[uint32]bool{}
 	for _, s := range []*side{join(t, a), join(t, a), join(t, a)} {
@@ -83,10 +82,10 @@ func TestNoIndexIsGivenTwice(t *testing.T) {
 	}
 }
 
-func TestFullTable(t *testing.T) {
+func TestTableFull(t *testing.T) {
 	a := newArena(t)
 	hog, s := join(t, a), join(t, a)
-	if _, err := s.space.NewWindow(); err != nil { // the last block that anybody gets
+	if _, err := s.domain.NewWindow(); err != nil { // so that s has a block when the other takes all the rest
 		t.Fatal(err)
 	}
 	for {
@@ -97,37 +96,36 @@ func TestFullTable(t *testing.T) {
 			break
 		}
 	}
-	if _, err := hog.space.NewWindow(); !errors.Is(err, shm.ErrFull) {
+	if _, err := hog.domain.NewWindow(); !errors.Is(err, shm.ErrFull) {
 		t.Errorf("a window without an index: %v", err)
 	}
-	if _, err := hog.space.NewRegion(); !errors.Is(err, shm.ErrFull) {
+	if _, err := hog.domain.NewRegion(); !errors.Is(err, shm.ErrFull) {
 		t.Errorf("a region without an index: %v", err)
 	}
 	left := len(s.table.free)
-	for range left - 1 { // the reserve is of no use when nothing else is left
-		if _, err := s.space.NewWindow(); err != nil {
+	for range left - 1 { // the reserve is used when there are no more blocks
+		if _, err := s.domain.NewWindow(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := s.space.NewRegion(); !errors.Is(err, shm.ErrFull) {
+	if _, err := s.domain.NewRegion(); !errors.Is(err, shm.ErrFull) {
 		t.Errorf("a region with one index: %v", err)
 	}
-	w, err := s.space.NewWindow() // the region has not kept it
+	w, err := s.domain.NewWindow() // the failed NewRegion has given it back
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.space.NewWindow(); !errors.Is(err, shm.ErrFull) {
+	if _, err := s.domain.NewWindow(); !errors.Is(err, shm.ErrFull) {
 		t.Errorf("a window without an index: %v", err)
 	}
 	w.Free()
-	if _, err := s.space.NewWindow(); err != nil {
+	if _, err := s.domain.NewWindow(); err != nil {
 		t.Errorf("after a window was freed: %v", err)
 	}
 }
 
-// A member leaves its entries as they are. The next owner of the block makes
-// them invalid, and the tags go on from where they were.
-func TestBlockChangesOwner(t *testing.T) {
+// A member that leaves does not change its entries. The next owner of the block makes them invalid and continues the tags.
+func TestNewBlockOwnerInvalidatesEntries(t *testing.T) {
 	a := newArena(t)
 	executor, leaver := join(t, a), join(t, a)
 	far := leaver.admit(t, executor)
@@ -145,7 +143,7 @@ func TestBlockChangesOwner(t *testing.T) {
 		token := bind(t, w, region, mem, Read|Write, 0, false)
 		tokens[indexOf(token)] = token
 	}
-	if f := executor.guard.Check(farRef(far, region.shown.Load().remote, Read, shm.AddressOf(mem)), 1); f != NoFault {
+	if f := executor.guard.Check(remoteOperand(far, region.snapshot.Load().remote, Read, shm.AddressOf(mem)), 1); f != NoFault {
 		t.Fatal(f)
 	}
 	leaver.leave(t)
@@ -164,12 +162,12 @@ func TestBlockChangesOwner(t *testing.T) {
 			t.Errorf("token %#x is still valid", uint32(token))
 		}
 		for _, of := range []*Peer{far, near} {
-			ref := farRef(of, token, 0, shm.AddressOf(mem))
-			if f := executor.guard.Check(ref, 1); f != BadToken {
-				t.Errorf("token %#x of the member that left, owner %#x: %v", uint32(token), of.Owner, f)
+			ref := remoteOperand(of, token, 0, shm.AddressOf(mem))
+			if f := executor.guard.Check(ref, 1); f != faultBadToken {
+				t.Errorf("token %#x of the member that left, owner %#x: %v", uint32(token), of.Adapter, f)
 			}
-			if ref.Rights = Local; executor.guard.Check(ref, 1) != BadToken {
-				t.Errorf("token %#x of the member that left, as a local one, owner %#x: not refused", uint32(token), of.Owner)
+			if ref.Rights = Local; executor.guard.Check(ref, 1) != faultBadToken {
+				t.Errorf("token %#x of the member that left, as a local one, owner %#x: not refused", uint32(token), of.Adapter)
 			}
 		}
 	}
@@ -186,7 +184,7 @@ func TestBlockChangesOwner(t *testing.T) {
 			t.Errorf("index %d: tag %#x, after %#x at its last owner", indexOf(token), tagOf(token), tagOf(old))
 		}
 	}
-	for _, token := range []nd.Token{region.shown.Load().local, region.shown.Load().remote} {
+	for _, token := range []nd.Token{region.snapshot.Load().local, region.snapshot.Load().remote} {
 		if old, ok := tokens[indexOf(token)]; ok {
 			found++
 			if want := (tagOf(old) + 1) & tagMask; tagOf(token) != want {
@@ -199,29 +197,27 @@ func TestBlockChangesOwner(t *testing.T) {
 	}
 }
 
-// The heir of a block uses the shared counter of binds only; a table that
-// belongs to nobody's mirror grants nothing.
-func TestLookupOfOthersTokens(t *testing.T) {
+func TestLookupFindsOwnTokensOnly(t *testing.T) {
 	owner, executor, _ := pair(t)
 	region := owner.region(t, owner.alloc(t, 64), allRights)
-	for _, token := range []nd.Token{region.shown.Load().local, region.shown.Load().remote, 0, 1, makeToken(1<<indexBits-1, 0)} {
-		if _, tm, _ := executor.table.lookup(token); tm != nil {
+	for _, token := range []nd.Token{region.snapshot.Load().local, region.snapshot.Load().remote, 0, 1, makeToken(1<<indexBits-1, 0)} {
+		if _, p, _ := executor.table.lookup(token); p != nil {
 			t.Errorf("%#x is found by another member", uint32(token))
 		}
 	}
-	if _, tm, _ := owner.table.lookup(region.shown.Load().local); tm == nil {
+	if _, p, _ := owner.table.lookup(region.snapshot.Load().local); p == nil {
 		t.Error("not found by its owner")
 	}
-	if _, tm, _ := owner.table.lookup(region.shown.Load().local + 1<<indexBits); tm != nil {
+	if _, p, _ := owner.table.lookup(region.snapshot.Load().local + 1<<indexBits); p != nil {
 		t.Error("found under another tag")
 	}
 	deregister(t, region)
-	if _, tm, _ := owner.table.lookup(region.shown.Load().local); tm != nil {
+	if _, p, _ := owner.table.lookup(region.snapshot.Load().local); p != nil {
 		t.Error("found after the deregistration")
 	}
-	token := region.shown.Load().local
+	token := region.snapshot.Load().local
 	region.Free()
-	if _, tm, _ := owner.table.lookup(token); tm != nil {
+	if _, p, _ := owner.table.lookup(token); p != nil {
 		t.Error("found after its index was given back")
 	}
 }

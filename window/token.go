@@ -9,21 +9,20 @@ import (
 	"github.com/softnd/softnd/shm"
 )
 
-// A token is the index of its entry (20 bits) and a tag (12 bits), the lower
-// part of the number of a bind of the index. So a stale token is refused for
-// the 4,095 binds that follow it; where the numbers start is hashed from the
-// arena's secret, so a token cannot be guessed by counting. Index 0 is never
-// given out, and so no token is 0. The rest of the number, the generation, is
-// in the entry's word: a request that has begun is not continued under another
-// bind of its token for 2^32 binds. See [Begun].
+// A token has the index of its entry (20 bits) and a tag (12 bits). Each bind of an entry has a number, and the tag is the
+// lower part of that number. So a stale token is refused for the 4,095 binds that follow it. The first number is hashed
+// from the arena's secret, so that a token cannot be guessed by counting. Index 0 is never used, so no token is 0.
+//
+// The upper part of the number is the generation, which only the entry's word has. A request that has begun does not
+// continue under another bind of the same token for 2^32 binds. See [Generation].
 const (
 	indexBits      = 20
 	tagBits        = 12
 	tagMask        = 1<<tagBits - 1
 	generationBits = 32 - tagBits
 
-	_ = uint(shm.WindowEntries - 1<<indexBits) // the table and the index
-	_ = uint(1<<indexBits - shm.WindowEntries) // must agree
+	_ = uint(shm.WindowEntries - 1<<indexBits) // an index has exactly as many values
+	_ = uint(1<<indexBits - shm.WindowEntries) // as the table has entries
 )
 
 func indexOf(t nd.Token) uint32 { return uint32(t) & (1<<indexBits - 1) }
@@ -33,7 +32,7 @@ func makeToken(index, bind uint32) nd.Token {
 	return nd.Token(bind&tagMask<<indexBits | index)
 }
 
-// firstTag is where the tags of an index start.
+// firstTag returns the number before that of the first bind of an index.
 func firstTag(secret [2]uint64, index uint32) uint32 {
 	var b [20]byte
 	binary.LittleEndian.PutUint64(b[0:], secret[0])
@@ -42,19 +41,18 @@ func firstTag(secret [2]uint64, index uint32) uint32 {
 	return uint32(xxhash.Sum64(b[:])) & tagMask
 }
 
-// Rights say what a token allows.
+// Rights are the access rights of a token.
 type Rights uint8
 
 const (
-	Read   Rights = 1 << iota // peers may read; the owner may use it as a source
-	Write                     // peers may write; the owner may use it as a sink
-	Remote                    // it is a remote token: for one-sided requests
-	Local                     // it is a local token: for scatter/gather entries
+	Read   Rights = 1 << iota // a remote token: peers may read; a local one: it may be a source
+	Write                     // a remote token: peers may write; a local one: it may be a sink
+	Remote                    // it is a remote token, for one-sided requests
+	Local                     // it is a local token, for scatter/gather entries
 )
 
-// entryWord packs the word that executors compare: the token in bits 0..31,
-// its rights in bits 32..39, the generation of its bind in bits 40..59, and
-// whether it is valid in bit 63.
+// entryWord is the word of an entry that executors compare: bits 0..31 are the token, 32..39 its rights, 40..59 the
+// generation of its bind; bit 63 is set while the token is valid.
 type entryWord uint64
 
 const (
@@ -64,7 +62,7 @@ const (
 
 func wordOf(t nd.Token, r Rights) entryWord { return entryWord(t) | entryWord(r)<<32 }
 
-// boundWord is wordOf a bind: it has the generation, too.
+// boundWord returns the word of a bind, with its generation and without the valid bit.
 func boundWord(index, bind uint32, r Rights) entryWord {
 	return wordOf(makeToken(index, bind), r) | entryWord(bind>>tagBits)<<generationShift
 }

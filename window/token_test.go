@@ -10,7 +10,7 @@ import (
 
 func tagOf(t nd.Token) uint32 { return uint32(t) >> indexBits }
 
-func TestTokenPacking(t *testing.T) {
+func TestTokenHasIndexAndTag(t *testing.T) {
 	const lastIndex, lastTag = 1<<indexBits - 1, 1<<tagBits - 1
 	for _, index := range []uint32{1, 2, 255, 256, 1 << 19, lastIndex} {
 		for _, tag := range []uint32{0, 1, 2047, 2048, lastTag} {
@@ -25,7 +25,7 @@ func TestTokenPacking(t *testing.T) {
 	}
 }
 
-func TestBoundWord(t *testing.T) {
+func TestBoundWordHasGeneration(t *testing.T) {
 	seen := make(map[entryWord]uint32)
 	for _, bind := range []uint32{0, 1, tagMask, 1 << tagBits, 1<<tagBits + 1, 1 << 31, 1<<32 - 1} {
 		const index, rights = 77, Local | Read
@@ -40,7 +40,7 @@ func TestBoundWord(t *testing.T) {
 	}
 }
 
-func TestEntryWord(t *testing.T) {
+func TestEntryWordHasTokenAndRights(t *testing.T) {
 	for _, token := range []nd.Token{1, 1 << 31, 1<<32 - 1} {
 		for rights := range Rights(16) {
 			w := wordOf(token, rights)
@@ -54,15 +54,14 @@ func TestEntryWord(t *testing.T) {
 	}
 }
 
-// A request continues under the bind under which it has begun, not under a later one
-// of the same token.
-func TestPartsOfARequestUseOneBind(t *testing.T) {
+// A request does not continue under a later bind of the same token.
+func TestGenerationFailsUnderLaterBind(t *testing.T) {
 	owner, executor, to := pair(t)
 	mem := owner.alloc(t, 64)
 	region, w := owner.region(t, mem, allRights), owner.window(t)
 	token := bind(t, w, region, mem, Read|Write, 0, false)
-	peer, own := farRef(to, token, Read, shm.AddressOf(mem)), farRef(nil, token, Read, shm.AddressOf(mem))
-	peer.Begun, own.Begun = new(Begun), new(Begun)
+	peer, own := remoteOperand(to, token, Read, shm.AddressOf(mem)), remoteOperand(nil, token, Read, shm.AddressOf(mem))
+	peer.Generation, own.Generation = new(Generation), new(Generation)
 	check := func(when string, want Fault) {
 		t.Helper()
 		if f := executor.guard.Check(peer, 1); f != want {
@@ -75,23 +74,23 @@ func TestPartsOfARequestUseOneBind(t *testing.T) {
 	check("in the first part", NoFault)
 	check("in the second part", NoFault)
 	unbind(t, w)
-	check("when it is revoked", BadToken)
+	check("when it is revoked", faultBadToken)
 	for bind(t, w, region, mem, Read|Write, 0, false) != token {
 		unbind(t, w)
 	}
-	check("when it has come round", Revoked)
-	*peer.Begun, *own.Begun = Begun{}, Begun{}
+	check("when it has come round", faultRevoked)
+	*peer.Generation, *own.Generation = Generation{}, Generation{}
 	check("in a request that begins then", NoFault)
 }
 
-// The limit of the promise: the tag of a bind comes back 4,096 binds later.
+// The limit of the promise: a tag is used again after 4,096 binds.
 func TestStaleTokenIsRefusedFor4095Binds(t *testing.T) {
 	const promised = 4095
 	owner, executor, to := pair(t)
 	mem := owner.alloc(t, 64)
 	region, w := owner.region(t, mem, allRights), owner.window(t)
 	first := bind(t, w, region, mem, Read|Write, 0, false)
-	stale := farRef(to, first, Read, shm.AddressOf(mem))
+	stale := remoteOperand(to, first, Read, shm.AddressOf(mem))
 	if f := executor.guard.Check(stale, 1); f != NoFault {
 		t.Fatalf("the first token: %v", f)
 	}
@@ -101,17 +100,17 @@ func TestStaleTokenIsRefusedFor4095Binds(t *testing.T) {
 		if token == first || indexOf(token) != indexOf(first) || token == 0 {
 			t.Fatalf("bind %d has token %#x, the first %#x", i, uint32(token), uint32(first))
 		}
-		if f := executor.guard.Check(farRef(to, token, Read, stale.Address), 1); f != NoFault {
+		if f := executor.guard.Check(remoteOperand(to, token, Read, stale.Address), 1); f != NoFault {
 			t.Fatalf("bind %d: %v", i, f)
 		}
-		if f := executor.guard.Check(stale, 1); f != BadToken {
+		if f := executor.guard.Check(stale, 1); f != faultBadToken {
 			t.Fatalf("the first token at bind %d: %v", i, f)
 		}
-		if _, f := executor.read(make([]byte, 1), stale); f != BadToken {
+		if _, f := executor.read(make([]byte, 1), stale); f != faultBadToken {
 			t.Fatalf("a copy with the first token at bind %d: %v", i, f)
 		}
 		unbind(t, w)
-		if f := executor.guard.Check(farRef(to, token, Read, stale.Address), 1); f != BadToken {
+		if f := executor.guard.Check(remoteOperand(to, token, Read, stale.Address), 1); f != faultBadToken {
 			t.Fatalf("the token of bind %d after it: %v", i, f)
 		}
 	}
@@ -120,8 +119,8 @@ func TestStaleTokenIsRefusedFor4095Binds(t *testing.T) {
 	}
 }
 
-// Every kind of bind moves the tag on, whether it takes effect or not.
-func TestTagMovesOn(t *testing.T) {
+// Every prepared bind has the next tag, whether it is applied or not.
+func TestTagChangesWithEachBind(t *testing.T) {
 	s := join(t, newArena(t))
 	mem := s.alloc(t, 64)
 	region, w := s.region(t, mem, allRights), s.window(t)
@@ -138,13 +137,13 @@ func TestTagMovesOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	next("a bind that will be refused", w.Descriptor().Token)
-	if b.Run() {
+	if b.Apply() {
 		t.Fatal("bound twice")
 	}
 	if b, err = w.Prepare(region, mem, Read, 0, false); err != nil {
 		t.Fatal(err)
 	}
-	b.Abandon()
+	b.Cancel()
 	next("an abandoned bind", w.Descriptor().Token)
 	unbind(t, w)
 	next("the next bind", bind(t, w, region, mem, Read, 0, false))
@@ -162,8 +161,8 @@ func TestTagMovesOn(t *testing.T) {
 	next("the remote one", newRemote)
 }
 
-func TestTagsStartApart(t *testing.T) {
-	// Over the indexes: no tag is much more frequent than another.
+func TestFirstTagsDiffer(t *testing.T) {
+	// For all indexes: no tag is much more frequent than another.
 	secret := [2]uint64{rand.Uint64(), rand.Uint64()}
 	var count [1 << tagBits]int
 	same := 0
@@ -182,7 +181,7 @@ func TestTagsStartApart(t *testing.T) {
 	if same > 2<<(indexBits-tagBits) {
 		t.Errorf("%d indexes start like their neighbours (secret %#x)", same, secret)
 	}
-	// Over the secrets: each half of it counts.
+	// For many secrets: each half changes the tag.
 	for half := range 2 {
 		same = 0
 		for i := range uint64(1 << 16) {
@@ -198,7 +197,7 @@ func TestTagsStartApart(t *testing.T) {
 	}
 }
 
-func TestArenasStartApart(t *testing.T) {
+func TestArenasHaveDifferentTokens(t *testing.T) {
 	a, b := join(t, newArena(t)), join(t, newArena(t))
 	same := 0
 	for range 64 {
@@ -219,7 +218,7 @@ func TestArenasStartApart(t *testing.T) {
 	}
 }
 
-func TestLocalAndRemoteTokensAreNotExchangeable(t *testing.T) {
+func TestLocalTokenIsNoRemoteToken(t *testing.T) {
 	owner, executor, to := pair(t)
 	mem := owner.alloc(t, 64)
 	region := owner.region(t, mem, allRights)
@@ -238,16 +237,16 @@ func TestLocalAndRemoteTokensAreNotExchangeable(t *testing.T) {
 		{"local as local", local, Local, NoFault},
 		{"remote as remote", remote, Remote, NoFault},
 		{"window as remote", window, Remote, NoFault},
-		{"local as remote", local, Remote, BadToken},
-		{"remote as local", remote, Local, BadToken},
-		{"window as local", window, Local, BadToken},
+		{"local as remote", local, Remote, faultBadToken},
+		{"remote as local", remote, Local, faultBadToken},
+		{"window as local", window, Local, faultBadToken},
 	} {
 		for _, right := range []Rights{0, Read, Write, Read | Write} {
-			ref := Ref{Token: tc.token, Rights: tc.kind | right, Address: shm.AddressOf(mem)}
+			ref := Operand{Token: tc.token, Rights: tc.kind | right, Address: shm.AddressOf(mem)}
 			if f := owner.guard.Check(&ref, 64); f != tc.want {
 				t.Errorf("%s, right %d, by the owner: %v, want %v", tc.name, right, f, tc.want)
 			}
-			if ref.Of = to; executor.guard.Check(&ref, 64) != tc.want {
+			if ref.Peer = to; executor.guard.Check(&ref, 64) != tc.want {
 				t.Errorf("%s, right %d, by the peer: %v, want %v", tc.name, right, executor.guard.Check(&ref, 64), tc.want)
 			}
 		}

@@ -5,72 +5,67 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// Window grants peers a part of a region, from a bind to an invalidation.
-// It starts invalid. Safe for concurrent use; the order in which binds and
-// invalidations take effect is that of the calls to Run and Invalidate.
+// Window is a memory window: it lets peers access a part of a region, from a bind to an invalidation. It starts invalid.
+// Safe for concurrent use. Binds and invalidations take effect in the order of the calls to Apply and Invalidate.
 //
 // Source: IND2MemoryWindow, NDK_MW.
 type Window struct {
-	space *Space
-	grant *grant
+	domain *Domain
+	access *accessEntry
 
-	mu      asym.Mutex
-	bound   *Binding // what is in effect; nil = invalid
-	spare   *Binding // one that has ended: binding again is no reason to allocate
-	retired bool     // cannot be bound any more
+	mu      asym.BiasedMutex
+	bound   *binding // in effect, or waiting for Release; nil = the window can be bound
+	spare   *binding // one that has ended, so that the next bind does not allocate
+	retired bool     // it must not be bound any more
 	latest  nd.WindowDescriptor
 }
 
-// Binding is a bind that has been checked and has its token, but may not have
-// taken effect yet.
-type Binding struct {
-	window *Window
-	region *Region
-	terms  terms
+// binding is a bind that has its token; see Prepared.
+type binding struct {
+	window      *Window
+	region      *Region
+	permissions permissions
 }
 
-// NewWindow returns an invalid window. It takes one entry of the table.
+// NewWindow returns an invalid window. It takes one entry of the window table.
 //
 // Errors: [shm.ErrFull], [shm.ErrShortage].
-func (s *Space) NewWindow() (*Window, error) {
-	g, err := s.table.take()
+func (d *Domain) NewWindow() (*Window, error) {
+	e, err := d.table.take()
 	if err != nil {
 		return nil, err
 	}
-	return &Window{space: s, grant: g}, nil
+	return &Window{domain: d, access: e}, nil
 }
 
-// Prepare checks a bind of mem, a part of r, and gives it its token, which
-// [Window.Descriptor] returns from now on. endpoint is the one on which the
-// bind is posted; only restricts the window to that endpoint's peer.
-// The region cannot be deregistered until the binding has ended: each
-// Binding must see either Run or Abandon.
+// Prepare checks a bind of the window to mem, a part of r, and makes its token, which [Window.Descriptor] returns from now
+// on. endpoint is the one on which the bind is posted. only limits the window to that endpoint's peer. The region cannot be
+// deregistered until the bind is canceled, or invalidated and released.
 //
-// Errors: [nd.AccessViolation] when mem is not within the region, or empty, or
-// the region does not allow the right.
-func (w *Window) Prepare(r *Region, mem []byte, rights Rights, endpoint uint64, only bool) (*Binding, error) {
+// Errors: [nd.AccessViolation] if mem is empty or not within the region, or the region does not allow the rights.
+func (w *Window) Prepare(r *Region, mem []byte, rights Rights, endpoint uint64, only bool) (Prepared, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	b := w.draft(r, mem, rights, endpoint)
+	b := w.prepare(r, mem, rights, endpoint)
 	if b == nil {
 		return nil, nd.AccessViolation
 	}
 	if only {
-		b.terms.scope = endpoint
+		b.permissions.scope = endpoint
 	}
 	return b, nil
 }
 
-// Bind is Prepare and Run at once, without a restriction. false means that those
-// have to say what is wrong, if anything is; nothing has changed then.
+// Bind is Prepare and Apply in one step, for any peer. If it returns false, nothing has changed, and the caller must call
+// Prepare and Apply, which succeed or say what is wrong.
 func (w *Window) Bind(r *Region, mem []byte, rights Rights, endpoint uint64) (ok bool) {
-	if !w.mu.Enter() {
+	if !w.mu.LockBiased() {
 		w.mu.Lock()
 	}
 	if w.bound == nil && !w.retired {
-		if b := w.draft(r, mem, rights, endpoint); b != nil {
+		if b := w.prepare(r, mem, rights, endpoint); b != nil {
 			w.bound = b
-			w.grant.publish(&b.terms)
+			w.access.bind(&b.permissions)
 			ok = true
 		}
 	}
@@ -78,32 +73,31 @@ func (w *Window) Bind(r *Region, mem []byte, rights Rights, endpoint uint64) (ok
 	return ok
 }
 
-// draft gives a bind its token, if the region agrees. The caller holds w.mu.
-func (w *Window) draft(r *Region, mem []byte, rights Rights, endpoint uint64) *Binding {
+// prepare makes the token of a bind; it returns nil if the region does not allow the bind. The caller holds w.mu.
+func (w *Window) prepare(r *Region, mem []byte, rights Rights, endpoint uint64) *binding {
 	b := w.spare
 	if b == nil {
-		b = &Binding{window: w, terms: terms{owner: w.space.owner, loan: w}}
+		b = &binding{window: w, permissions: permissions{adapter: w.domain.adapter, invalidates: w}}
 	}
-	t := &b.terms
-	if !r.attach(t, mem, rights&Write != 0) {
+	p := &b.permissions
+	if !r.attach(p, mem, rights&Write != 0) {
 		return nil
 	}
 	b.region, w.spare = r, nil
-	t.token, t.bind = w.grant.next()
-	t.rights, t.bound, t.scope = rights&(Read|Write)|Remote, endpoint, 0
-	w.latest = nd.WindowDescriptor{Address: t.base, Length: uint64(len(mem)), Token: t.token}
+	p.token, p.bind = w.access.nextToken()
+	p.rights, p.boundOn, p.scope = rights&(Read|Write)|Remote, endpoint, 0
+	w.latest = nd.WindowDescriptor{Address: p.base, Length: uint64(len(mem)), Token: p.token}
 	return b
 }
 
-func (w *Window) madeOn(endpoint uint64) bool {
+func (w *Window) isBoundOn(endpoint uint64) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.bound != nil && w.bound.terms.bound == endpoint
+	return w.bound != nil && w.bound.permissions.boundOn == endpoint
 }
 
-// Run puts the binding into effect. It tells whether it could: a window that
-// is still bound cannot be bound again, and a retired one never.
-func (b *Binding) Run() bool {
+// Apply binds the window, and reports whether it did. It fails if the window is bound, or is retired.
+func (b *binding) Apply() bool {
 	w := b.window
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -112,29 +106,28 @@ func (b *Binding) Run() bool {
 		return false
 	}
 	w.bound = b
-	w.grant.publish(&b.terms)
+	w.access.bind(&b.permissions)
 	return true
 }
 
-// Abandon gives up a binding that was not run.
-func (b *Binding) Abandon() { b.region.detach() }
+// Cancel gives the bind up.
+func (b *binding) Cancel() { b.region.detach() }
 
-// Invalidate ends the access through the window and returns the token to be
-// drained; when it is, the caller calls Release. endpoint is the one that
-// asks, 0 for the window's owner itself. ok is false when the window is not
-// bound, bound on another endpoint, or being invalidated already.
+// Invalidate makes the window's token invalid and returns it. When the token is drained, the caller calls Release. endpoint
+// is the one on which the request is posted, 0 for the owner itself. ok is false if the window is not bound, is bound on
+// another endpoint, or is being invalidated already.
 func (w *Window) Invalidate(endpoint uint64) (token nd.Token, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.invalidate(endpoint)
 }
 
-// TakeBack is Invalidate and, if the token is drained by then, Release.
-func (w *Window) TakeBack(endpoint uint64) (token nd.Token, drained, ok bool) {
-	if !w.mu.Enter() {
+// InvalidateAndRelease is Invalidate and, if the token is drained already, Release.
+func (w *Window) InvalidateAndRelease(endpoint uint64) (token nd.Token, drained, ok bool) {
+	if !w.mu.LockBiased() {
 		w.mu.Lock()
 	}
-	if token, ok = w.invalidate(endpoint); ok && w.space.Drained(token) {
+	if token, ok = w.invalidate(endpoint); ok && w.domain.Drained(token) {
 		w.release()
 		drained = true
 	}
@@ -142,19 +135,18 @@ func (w *Window) TakeBack(endpoint uint64) (token nd.Token, drained, ok bool) {
 	return token, drained, ok
 }
 
-// invalidate is Invalidate with the lock held.
+// invalidate is Invalidate. The caller holds w.mu.
 func (w *Window) invalidate(endpoint uint64) (token nd.Token, ok bool) {
-	if w.bound == nil || endpoint != 0 && w.bound.terms.bound != endpoint {
+	if w.bound == nil || endpoint != 0 && w.bound.permissions.boundOn != endpoint {
 		return 0, false
 	}
-	token = w.grant.revoke()
+	token = w.access.revoke()
 	return token, token != 0
 }
 
-// Retire invalidates the window, if it is bound, and keeps it from being bound
-// again. A token other than 0 is to be drained by the caller, who then calls
-// Release; a window that is [Window.Bound] all the same is being invalidated by
-// somebody else already.
+// Retire keeps the window from being bound again, and invalidates it if it is bound. If the token that it returns is not 0,
+// the caller waits until it is drained and calls Release. If it is 0 and the window is [Window.Bound], another caller has
+// invalidated it and will call Release.
 func (w *Window) Retire() (token nd.Token) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -162,36 +154,37 @@ func (w *Window) Retire() (token nd.Token) {
 	if w.bound == nil {
 		return 0
 	}
-	return w.grant.revoke()
+	return w.access.revoke()
 }
 
-// Expire is Invalidate when the endpoint has ended.
-func (w *Window) Expire(endpoint uint64) (token nd.Token, ok bool) { return w.Invalidate(endpoint) }
+// ForceInvalidate is Invalidate: nothing prevents the invalidation of a window.
+func (w *Window) ForceInvalidate(endpoint uint64) (token nd.Token, ok bool) {
+	return w.Invalidate(endpoint)
+}
 
-// Drained tells whether nobody uses the window any more under an invalid token.
-func (w *Window) Drained(token nd.Token) bool { return w.space.Drained(token) }
+// Drained reports whether no executor uses an invalid token of the window any more.
+func (w *Window) Drained(token nd.Token) bool { return w.domain.Drained(token) }
 
-// Bound tells whether a binding is in effect or has yet to be released.
+// Bound reports whether a bind is in effect or waits for Release.
 func (w *Window) Bound() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.bound != nil
 }
 
-// Release ends an invalidation whose token is drained. Only now the window can
-// be bound again and the region deregistered: a late executor may still hold
-// the fields of the old binding until then.
+// Release ends an invalidation whose token is drained. Only then can the window be bound again and the region be
+// deregistered: until the drain, an executor may use what it has read from the entry.
 func (w *Window) Release() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.release()
 }
 
-// release is Release with the lock held.
+// release is Release. The caller holds w.mu.
 func (w *Window) release() {
 	b := w.bound
 	b.region.detach()
-	b.region, b.terms.mem = nil, nil
+	b.region, b.permissions.mem = nil, nil
 	w.bound, w.spare = nil, b
 }
 
@@ -203,6 +196,5 @@ func (w *Window) Descriptor() nd.WindowDescriptor {
 	return w.latest
 }
 
-// Free returns the table entry. The window must be invalid and drained, and is
-// not usable afterwards.
-func (w *Window) Free() { w.space.table.giveBack(w.grant) }
+// Free gives the entry of the window table back. The window must be invalid and drained, and must not be used afterwards.
+func (w *Window) Free() { w.domain.table.giveBack(w.access) }

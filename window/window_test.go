@@ -17,7 +17,7 @@ func TestWindowLifeCycle(t *testing.T) {
 	address := shm.AddressOf(mem)
 	expect := func(when string, token nd.Token, want Fault) {
 		t.Helper()
-		if f := executor.guard.Check(farRef(to, token, Read, address), 64); f != want {
+		if f := executor.guard.Check(remoteOperand(to, token, Read, address), 64); f != want {
 			t.Errorf("%s: %v, want %v", when, f, want)
 		}
 	}
@@ -41,7 +41,7 @@ func TestWindowLifeCycle(t *testing.T) {
 	if d1.Address != address || d1.Length != 64 || d1.Token == 0 {
 		t.Errorf("descriptor of a prepared bind: %+v", d1)
 	}
-	expect("prepared", d1.Token, BadToken)
+	expect("prepared", d1.Token, faultBadToken)
 	refused("when it is prepared", 7)
 	second, err := w.Prepare(r, mem[:128], Read|Write, 7, false)
 	if err != nil {
@@ -52,44 +52,44 @@ func TestWindowLifeCycle(t *testing.T) {
 		t.Errorf("descriptor of the second: %+v", d2)
 	}
 
-	if !first.Run() {
+	if !first.Apply() {
 		t.Fatal("the first bind does not run")
 	}
 	expect("bound", d1.Token, NoFault)
-	expect("prepared only", d2.Token, BadToken)
+	expect("prepared only", d2.Token, faultBadToken)
 	refused("bound on another endpoint", 8)
 	expect("bound", d1.Token, NoFault)
-	if second.Run() {
+	if second.Apply() {
 		t.Fatal("bound while it is bound")
 	}
 	expect("after the refused bind", d1.Token, NoFault)
-	expect("refused", d2.Token, BadToken)
+	expect("refused", d2.Token, faultBadToken)
 
 	token, ok := w.Invalidate(7)
 	if !ok || token != d1.Token {
 		t.Fatalf("invalidate: %#x, %v", uint32(token), ok)
 	}
-	expect("invalidated", d1.Token, BadToken)
+	expect("invalidated", d1.Token, faultBadToken)
 	refused("while it drains", 7)
 	refused("while it drains", 0)
 	third, err := w.Prepare(r, mem[:64], Read, 9, false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if third.Run() { // the old one's fields may be in use still
+	if third.Apply() { // an executor may use what it has read of the old bind
 		t.Fatal("bound while it drains")
 	}
-	if !owner.space.Drained(token) {
+	if !owner.domain.Drained(token) {
 		t.Fatal("not drained, and nobody is there")
 	}
 	w.Release()
 	refused("released", 7)
-	expect("released", d1.Token, BadToken)
+	expect("released", d1.Token, faultBadToken)
 
 	d3 := bind(t, w, r, mem[:64], Read, 9, false)
 	expect("bound again", d3, NoFault)
-	expect("the last bind's token", d1.Token, BadToken)
-	if token, ok := w.Invalidate(0); !ok || token != d3 { // its owner may, without naming an endpoint
+	expect("the last bind's token", d1.Token, faultBadToken)
+	if token, ok := w.Invalidate(0); !ok || token != d3 { // the owner names no endpoint
 		t.Errorf("invalidate by the owner: %#x, %v", uint32(token), ok)
 	}
 	w.Release()
@@ -101,12 +101,11 @@ func TestWindowLifeCycle(t *testing.T) {
 	r.Free()
 }
 
-// A retired window can be invalid only.
-func TestRetire(t *testing.T) {
+func TestRetiredWindowCannotBeBound(t *testing.T) {
 	owner, executor, to := pair(t)
 	mem := owner.alloc(t, 64)
 	r := owner.region(t, mem, allRights)
-	prepare := func(w *Window) *Binding {
+	prepare := func(w *Window) Prepared {
 		t.Helper()
 		b, err := w.Prepare(r, mem, Read, 7, false)
 		if err != nil {
@@ -116,16 +115,16 @@ func TestRetire(t *testing.T) {
 	}
 	check := func(w *Window, want Fault) {
 		t.Helper()
-		if f := executor.guard.Check(farRef(to, w.Descriptor().Token, Read, shm.AddressOf(mem)), 64); f != want {
+		if f := executor.guard.Check(remoteOperand(to, w.Descriptor().Token, Read, shm.AddressOf(mem)), 64); f != want {
 			t.Errorf("%v, want %v", f, want)
 		}
 	}
 	unbindable := func(w *Window) {
 		t.Helper()
-		if prepare(w).Run() || w.Bound() {
+		if prepare(w).Apply() || w.Bound() {
 			t.Error("a retired window is bound")
 		}
-		check(w, BadToken)
+		check(w, faultBadToken)
 	}
 
 	fresh, prepared, bound, ending := owner.window(t), owner.window(t), owner.window(t), owner.window(t)
@@ -138,7 +137,7 @@ func TestRetire(t *testing.T) {
 	if token := prepared.Retire(); token != 0 {
 		t.Errorf("a prepared window: %#x", uint32(token))
 	}
-	if b.Run() {
+	if b.Apply() {
 		t.Error("the prepared bind of a retired window runs")
 	}
 	unbindable(prepared)
@@ -147,14 +146,14 @@ func TestRetire(t *testing.T) {
 	if !bound.Bound() {
 		t.Error("a bound window is not bound")
 	}
-	if got := bound.Retire(); got != token || !bound.Bound() || !owner.space.Drained(token) {
+	if got := bound.Retire(); got != token || !bound.Bound() || !owner.domain.Drained(token) {
 		t.Errorf("a bound window: %#x, want %#x; bound %v", uint32(got), uint32(token), bound.Bound())
 	}
-	check(bound, BadToken)
+	check(bound, faultBadToken)
 	if got, ok := bound.Invalidate(7); ok || bound.Retire() != 0 {
 		t.Errorf("invalidated twice: %#x", uint32(got))
 	}
-	if _, _, err := r.Revoke(); !errors.Is(err, nd.DeviceBusy) {
+	if _, _, err := r.Deregister(); !errors.Is(err, nd.DeviceBusy) {
 		t.Errorf("deregistration before the release: %v", err)
 	}
 	bound.Release()
@@ -169,16 +168,16 @@ func TestRetire(t *testing.T) {
 	}
 	ending.Release()
 	unbindable(ending)
-	deregister(t, r) // nobody holds it
+	deregister(t, r) // no window is bound to it
 }
 
-// Of two binds that are prepared one after the other, either may come first.
-func TestTwoPreparedBinds(t *testing.T) {
+// Two prepared binds can be applied in either order.
+func TestPreparedBindsApplyInAnyOrder(t *testing.T) {
 	for _, last := range []bool{false, true} {
 		owner, executor, to := pair(t)
 		mem := owner.alloc(t, 256)
 		r, w := owner.region(t, mem, allRights), owner.window(t)
-		var bindings [2]*Binding
+		var bindings [2]Prepared
 		var tokens [2]nd.Token
 		for i := range bindings {
 			b, err := w.Prepare(r, mem[128*i:128*i+100], Read, 0, false)
@@ -191,31 +190,30 @@ func TestTwoPreparedBinds(t *testing.T) {
 		if last {
 			one, other = 1, 0
 		}
-		if !bindings[one].Run() {
+		if !bindings[one].Apply() {
 			t.Fatal("it does not run")
 		}
 		check := func(i int, want Fault) {
 			t.Helper()
-			if f := executor.guard.Check(farRef(to, tokens[i], Read, shm.AddressOf(mem[128*i:])), 100); f != want {
+			if f := executor.guard.Check(remoteOperand(to, tokens[i], Read, shm.AddressOf(mem[128*i:])), 100); f != want {
 				t.Errorf("bind %d: %v, want %v", i, f, want)
 			}
 		}
 		check(one, NoFault)
-		check(other, BadToken)
+		check(other, faultBadToken)
 		unbind(t, w)
-		if !bindings[other].Run() {
+		if !bindings[other].Apply() {
 			t.Fatal("the other does not run after the invalidation")
 		}
-		check(one, BadToken)
+		check(one, faultBadToken)
 		check(other, NoFault)
 		unbind(t, w)
 		deregister(t, r)
 	}
 }
 
-// When many run their binds at once, one is bound, and all let go of the
-// region in the end.
-func TestConcurrentBinds(t *testing.T) {
+// Of many binds that are applied at once, one succeeds. Afterwards none of them keeps the region from being deregistered.
+func TestConcurrentBindsApplyOnce(t *testing.T) {
 	s := join(t, newArena(t))
 	mem := s.alloc(t, 64)
 	r, w := s.region(t, mem, allRights), s.window(t)
@@ -225,7 +223,7 @@ func TestConcurrentBinds(t *testing.T) {
 		for i := range 4 {
 			done.Go(func() {
 				b, err := w.Prepare(r, mem, Read, uint64(i+1), false)
-				if err == nil && b.Run() {
+				if err == nil && b.Apply() {
 					bound.Store(i, true)
 				}
 			})
@@ -252,12 +250,12 @@ func size(m *sync.Map) (n int) {
 	return n
 }
 
-func TestPrepareRefuses(t *testing.T) {
+func TestPrepareChecksRange(t *testing.T) {
 	s := join(t, newArena(t))
 	all := s.alloc(t, 4096)
 	mem := all[1024:2048:2048]
 	writable, plain := s.region(t, mem, nd.AllowLocalWrite), s.region(t, mem, nd.AllowRemoteRead)
-	empty, err := s.space.NewRegion()
+	empty, err := s.domain.NewRegion()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -304,10 +302,10 @@ func TestPrepareRefuses(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			b.Abandon()
+			b.Cancel()
 		})
 	}
-	// Nothing of all that holds the regions.
+	// None of these binds is left.
 	deregister(t, writable)
 	deregister(t, plain)
 	if _, err := s.window(t).Prepare(writable, mem, Read, 0, false); !errors.Is(err, nd.AccessViolation) {
@@ -315,12 +313,11 @@ func TestPrepareRefuses(t *testing.T) {
 	}
 }
 
-// While a region drains, no window can be bound to it.
-func TestPrepareWhileTheRegionDrains(t *testing.T) {
+func TestPrepareFailsWhileRegionDrains(t *testing.T) {
 	s := join(t, newArena(t))
 	mem := s.alloc(t, 64)
 	r := s.region(t, mem, allRights)
-	if _, _, err := r.Revoke(); err != nil {
+	if _, _, err := r.Deregister(); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.window(t).Prepare(r, mem, Read, 0, false); !errors.Is(err, nd.AccessViolation) {
@@ -355,9 +352,9 @@ func TestWithin(t *testing.T) {
 		{100, top - 99, 100, 10, false}, // at+n overflows to 0
 		{100, top - 89, 100, 10, false}, // and to 10
 		{top, 1, 100, 10, false},
-		{top, 1, top, 1, true}, // the last byte of all
+		{top, 1, top, 1, true}, // the last address
 		{top, 2, top, 1, false},
-		{top, 2, top, 10, true}, // a range that only counts beyond the top
+		{top, 2, top, 10, true}, // a range that extends beyond the last address
 		{0, 1, top, 10, false},
 		{top - 4, 5, top - 9, 10, true},
 		{top - 4, 6, top - 9, 10, false},
@@ -372,45 +369,45 @@ func TestWithin(t *testing.T) {
 	}
 }
 
-func TestFindBound(t *testing.T) {
+func TestFindRemoteFindsBoundWindow(t *testing.T) {
 	a := newArena(t)
 	s, other := join(t, a), join(t, a)
-	twin := NewSpace(s.table, s.space.Owner()+1) // another adapter of the same process
+	twin := NewDomain(s.table, s.domain.AdapterID()+1) // another adapter of the same process
 	mem := s.alloc(t, 64)
 	r, w := s.region(t, mem, allRights), s.window(t)
-	find := func(when string, in *Space, token nd.Token, endpoint uint64, want Loan) {
+	find := func(when string, in *Domain, token nd.Token, endpoint uint64, want Invalidatable) {
 		t.Helper()
-		if got := in.FindBound(token, endpoint); got != want {
+		if got := in.FindRemote(token, endpoint); got != want {
 			t.Errorf("%s, on endpoint %d: %v, want %v", when, endpoint, got, want)
 		}
 	}
-	find("before the first bind", s.space, 0, 7, nil)
+	find("before the first bind", s.domain, 0, 7, nil)
 	b, err := w.Prepare(r, mem, Read, 7, false)
 	if err != nil {
 		t.Fatal(err)
 	}
 	token := w.Descriptor().Token
-	find("prepared", s.space, token, 7, nil)
-	b.Run()
-	find("bound", s.space, token, 7, w)
-	find("bound", s.space, token, 8, nil)
-	find("bound", s.space, token, 0, nil)
-	find("another tag", s.space, token+1<<indexBits, 7, nil)
+	find("prepared", s.domain, token, 7, nil)
+	b.Apply()
+	find("bound", s.domain, token, 7, w)
+	find("bound", s.domain, token, 8, nil)
+	find("bound", s.domain, token, 0, nil)
+	find("another tag", s.domain, token+1<<indexBits, 7, nil)
 	find("another adapter", twin, token, 7, nil)
-	find("another member", other.space, token, 7, nil)
+	find("another member", other.domain, token, 7, nil)
 	local, remote := r.Tokens()
-	find("a region's token", s.space, remote, 0, nil)
-	find("a region's local token", s.space, local, 0, nil)
+	find("a region's token", s.domain, remote, 0, nil)
+	find("a region's local token", s.domain, local, 0, nil)
 	w.Invalidate(0)
-	find("invalidated", s.space, token, 7, nil)
+	find("invalidated", s.domain, token, 7, nil)
 	w.Release()
-	find("released", s.space, token, 7, nil)
-	find("bound again", s.space, bind(t, w, r, mem, Read, 9, true), 9, w)
-	find("the last bind's token", s.space, token, 7, nil)
+	find("released", s.domain, token, 7, nil)
+	find("bound again", s.domain, bind(t, w, r, mem, Read, 9, true), 9, w)
+	find("the last bind's token", s.domain, token, 7, nil)
 }
 
 // A window that is bound for one connection only.
-func TestScope(t *testing.T) {
+func TestWindowScopeLimitsPeers(t *testing.T) {
 	owner, executor, _ := pair(t)
 	mem := owner.alloc(t, 64)
 	r, w := owner.region(t, mem, allRights), owner.window(t)
@@ -419,17 +416,16 @@ func TestScope(t *testing.T) {
 		for endpoint, inScope := range map[uint64]bool{7: true, 8: !only, 0: !only} {
 			want := NoFault
 			if !inScope {
-				want = OtherScope
+				want = faultOtherScope
 			}
-			if f := executor.guard.Check(farRef(owner.peer(endpoint), token, Read, shm.AddressOf(mem)), 64); f != want {
+			if f := executor.guard.Check(remoteOperand(owner.peer(endpoint), token, Read, shm.AddressOf(mem)), 64); f != want {
 				t.Errorf("only %v: the peer of endpoint %d: %v, want %v", only, endpoint, f, want)
 			}
-			// The owner, when it moves the bytes for that peer. For 0 it does
-			// so for itself.
+			// The owner, when it executes that peer's request; 0 is its own request.
 			if endpoint == 0 {
 				want = NoFault
 			}
-			ref := &Ref{Token: token, Rights: Remote | Read, Address: shm.AddressOf(mem), For: endpoint}
+			ref := &Operand{Token: token, Rights: Remote | Read, Address: shm.AddressOf(mem), Endpoint: endpoint}
 			if f := owner.guard.Check(ref, 64); f != want {
 				t.Errorf("only %v: the owner for the peer of endpoint %d: %v, want %v", only, endpoint, f, want)
 			}

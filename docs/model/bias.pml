@@ -1,7 +1,7 @@
 /*
  * The asymmetric mutex, for Spin.
  *
- * internal/asym.Mutex costs the goroutine that locks it all the time, its owner, plain loads and stores only. Whoever
+ * internal/asym.BiasedMutex costs the goroutine that locks it all the time, its owner, plain loads and stores only. Whoever
  * else locks it takes the ownership away first, and pays for both with membarrier(2), which is Heavy. This is Enter of
  * stack_unsafe.go and lock, tryLock, dispossess, promote and Unlock of mutex.go, a load or a store a step; what the
  * mutex promises is stated as assertions.

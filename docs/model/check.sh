@@ -76,7 +76,7 @@ judge: no compiler          | safety cflags=-Zz       | not compiled  | -
 judge: no model             | safety                  | not translated | NEXEC=NO_SUCH
 judge: misspelt macro       | safety                  | unknown macro | NO_SUCH
 
-owner.pml
+bias.pml
 owner                       | safety   | nothing | -
 owner, longer               | safety   | nothing | ROUNDS=3
 owner, three                | safety   | nothing | N=3
@@ -139,7 +139,7 @@ end, NO_BEREAVED            | safety   | E2_touch | NO_BEREAVED MORTAL=0 FORCED
 end, NO_LOST                | safety   | E2_touch | NO_LOST MORTAL=0 FORCED
 end, APART                  | safety   | E2_touch | APART MORTAL=0 FORCED
 
-bells.pml
+doorbells.pml
 bells                       | safety   | nothing | -
 bells, held                 | safety   | nothing | HELD
 bells, stop                 | safety   | nothing | $stop

@@ -4,30 +4,30 @@
  * A producer stores a message into a slot and then loads a word of the other side: the doorbell's armed word, to see
  * whether somebody has to be woken. Relax
  * makes the store a plain one, which may wait in the store buffer while the word is loaded. So the other side, which
- * stores that word and then looks at the slot for the last time, calls HeavyForAll in between.
+ * stores that word and then looks at the slot for the last time, calls HeavyGlobal in between.
  *
  *	producer                    sleeper (Arm, look, Sleep)
  *	--------                    --------------------------
  *	slot := message             ticket := rings so far
  *	armed?  ring:               armed := 1
- *	  armed := 2 if it is 1     HeavyForAll
+ *	  armed := 2 if it is 1     HeavyGlobal
  *	  rings++, wake all         look at the slot
  *	  armed := 0 if it is 2     sleep, if rings is the ticket
  *	                            nobody else sleeps: armed := 0
  *
  * Producers store through first-in-first-out store buffers, as on amd64; everything else that is stored here is stored
  * by an exchange or an atomic operation. (No store of the sleeper's has to wait for that: the barrier
- * empties the buffer of its caller too.) HeavyForAll passes the producers one after the other, each at some moment
+ * empties the buffer of its caller too.) HeavyGlobal passes the producers one after the other, each at some moment
  * within the call. It takes in all processes; the model holds those that matter.
  *
  * Sizes, to be given with -D: N producers and sleepers (1), sleeper i waits for producer i, and all have one bell;
  * MESSAGES of each producer (2).
  *
  * Variants, all correct:
- *	STRICT  the store to the slot empties the buffer, as it does without Relax; HeavyForAll is not needed
+ *	STRICT  the store to the slot empties the buffer, as it does without Relax; HeavyGlobal is not needed
  *
  * Mutations:
- *	NO_HEAVY, LOOK_EARLY (the look comes before HeavyForAll), HEAVY_EARLY (HeavyForAll comes before the store),
+ *	NO_HEAVY, LOOK_EARLY (the look comes before HeavyGlobal), HEAVY_EARLY (HeavyGlobal comes before the store),
  *	NO_RING NO_TICKET HEAR_FIRST; with N=2: DISARM_ALWAYS WAKE_ONE
  *
  * README.md says what each of them means. WITNESS asserts that certain situations never come up, and each of these

@@ -9,7 +9,7 @@
  *	ringer (Doorbell.Ring)                       sleeper, of either bell (Arm, look, Sleep)
  *	----------------------                       ------------------------------------------
  *	slot := message                              ticket := rings
- *	armed 0?  this bell is quiet                 armed := 1, then HeavyForAll
+ *	armed 0?  this bell is quiet                 armed := 1, then HeavyGlobal
  *	armed 1 -> the ringer's mark                 look at the slots
  *	  or it is 0 by now: this bell is quiet      sleep, if rings is the ticket
  *	  or 1 again: leave it armed                 armed := 0
@@ -19,7 +19,7 @@
  *	if the waits were quiet: the engine, likewise
  *
  * The store to the slot is a plain one, which waits in the store buffer of its process until a locked instruction or
- * HeavyForAll empties it.
+ * HeavyGlobal empties it.
  *
  * Sizes, to be given with -D: N ringers (1), WAITS of the program, one after another (2), MESSAGES of each ringer (2).
  *

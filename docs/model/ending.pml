@@ -8,7 +8,7 @@
  *	------------------------------------------------   --------------------------------------
  *	state := aborted, or left[me] := 1                 slot := message          hazard := token
  *	finishTeardown: the peer's hazard set? try again   state open, left 0?      state open, left 0?
- *	        HeavyForAll                                it is delivered          copy
+ *	        HeavyGlobal                                it is delivered          copy
  *	        take what lies in the peer's ring                                   hazard := 0
  *	        cancel the rest
  *	detachIfDone: detached[me] := leftHalf, unless a graceful disconnect is in progress
@@ -28,7 +28,7 @@
  * One of the sides sends one message or makes one copy, and may have ended the connection before it can.
  *
  * Variants, all correct:
- *	STRICT  the store to the slot empties the buffer, as it does without Relax; HeavyForAll is not needed
+ *	STRICT  the store to the slot empties the buffer, as it does without Relax; HeavyGlobal is not needed
  *	FORCED  nobody ends the connection in good order, which keeps the others small
  *	CALLS   a call on the connector of the passive side asks for the state or aborts at any time, without ep.mu; no side
  *	        sends or copies

@@ -8,23 +8,53 @@ import (
 	"time"
 )
 
-// An owner whose stack has moved is the owner again as soon as it has locked once.
-func TestOwnerIsKnownAfterItMoved(t *testing.T) {
-	if !ownable {
-		t.Skip("no goroutine becomes an owner without the kernel's help")
+// withAndWithoutBias runs f twice: as the checks of Register decide, and as if the check of the runtime's stacks had failed.
+func withAndWithoutBias(t *testing.T, f func(t *testing.T)) {
+	t.Run("as checked", f)
+	t.Run("stack check fails", func(t *testing.T) {
+		failStackCheck(t)
+		f(t)
+	})
+}
+
+// failStackCheck makes the package behave, until the test ends, as in a process in which the check of stacks fails.
+func failStackCheck(t *testing.T) {
+	saved := canBias
+	_, canBias = detect(func() bool { return false })
+	t.Cleanup(func() { canBias = saved })
+}
+
+func TestMutexHasNoBiasIfStackCheckFails(t *testing.T) {
+	failStackCheck(t)
+	var m BiasedMutex
+	for range 10 * biasThreshold {
+		lockOnce(&m)
+		if m.LockBiased() {
+			t.Fatal("the mutex has a bias")
+		}
+	}
+	if m.bias != nil || m.latest != nil {
+		t.Error("the mutex had a bias")
+	}
+}
+
+// A goroutine whose stack has moved gets the bias back with its next lock.
+func TestBiasReturnsAfterStackMoved(t *testing.T) {
+	if !canBias {
+		t.Skip("no mutex has a bias here: membarrier is refused, or the stack check fails")
 	}
 	done := make(chan struct{})
 	go func() { // with a small stack
 		defer close(done)
-		var m Mutex
-		for range 2 * streakForOwner {
-			once(&m)
+		var m BiasedMutex
+		for range 2 * biasThreshold {
+			lockOnce(&m)
 		}
 		first := m.latest
 		deep(64, func() {})
-		once(&m)
-		if !m.Enter() {
-			t.Error("the owner is somebody else")
+		lockOnce(&m)
+		if !m.LockBiased() {
+			t.Error("the mutex has no bias toward this goroutine")
 			return
 		}
 		m.Unlock()
@@ -35,43 +65,43 @@ func TestOwnerIsKnownAfterItMoved(t *testing.T) {
 	<-done
 }
 
-// Only who runs on the owner's stack, where the owner is still, is the owner.
-func TestWhoIsTheOwner(t *testing.T) {
-	deep(64, func() {}) // from now on there is room enough
-	me := mine()
+// LockBiased accepts only a goroutine that runs on the recorded stack, while that stack is where it was.
+func TestLockBiasedKnowsItsGoroutine(t *testing.T) {
+	deep(64, func() {}) // from now on the stack is large enough not to move
+	me := currentStack()
 	here, below, above := *me, stack{me.lo - 4096, me.lo}, stack{me.hi, me.hi + 4096}
 	part := stack{me.lo, me.hi - 8}
 	for name, c := range map[string]struct {
-		now  *stack
-		then stack
-		want bool
+		record *stack
+		bounds stack
+		want   bool
 	}{
-		"this goroutine":                       {me, here, true},
-		"another, which has left us its stack": {&below, here, false},
-		"another, which has left us a part":    {&part, here, false},
-		"another, below":                       {&below, below, false},
-		"another, above":                       {&above, above, false},
-		"this goroutine, before it moved":      {me, below, false},
+		"this goroutine":                            {me, here, true},
+		"this goroutine, before its stack moved":    {me, below, false},
+		"another, whose old stack this one has":     {&below, here, false},
+		"another, of whose old stack this has some": {&part, here, false},
+		"another, below":                            {&below, below, false},
+		"another, above":                            {&above, above, false},
 	} {
-		m := Mutex{latest: &owner{now: c.now, then: c.then}}
-		atomic.StorePointer(&m.owner, pointer(m.latest))
-		if got := m.Enter(); got != c.want {
-			t.Errorf("%s: Enter says %v, want %v", name, got, c.want)
+		m := BiasedMutex{latest: &bias{record: c.record, bounds: c.bounds}}
+		atomic.StorePointer(&m.bias, pointer(m.latest))
+		if got := m.LockBiased(); got != c.want {
+			t.Errorf("%s: LockBiased returns %v, want %v", name, got, c.want)
 		}
 	}
 }
 
-// A wait for an owner that stays inside for a second looks some hundred times, not 50,000 times.
-func TestWaitForOwnerBacksOff(t *testing.T) {
-	looks, waited := 0, time.Duration(0)
-	for ; waited < time.Second; looks++ {
-		pause := nap(looks)
-		if looks < briefWait && pause != 0 || looks >= briefWait && pause < shortestNap {
-			t.Fatalf("pause of %v after %d looks", pause, looks)
+// A goroutine that waits for a biased holder for a second checks some hundred times, not 50,000 times.
+func TestLockBacksOff(t *testing.T) {
+	checks, waited := 0, time.Duration(0)
+	for ; waited < time.Second; checks++ {
+		pause := nap(checks)
+		if checks < yieldChecks && pause != 0 || checks >= yieldChecks && pause < shortestNap {
+			t.Fatalf("pause of %v after %d checks", pause, checks)
 		}
 		waited += pause
 	}
-	if looks > 1000 {
-		t.Errorf("%d looks in a second", looks)
+	if checks > 1000 {
+		t.Errorf("%d checks in a second, want at most 1000", checks)
 	}
 }

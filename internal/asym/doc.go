@@ -1,11 +1,15 @@
-// Package asym is synchronisation whose costs are not shared evenly: what happens all the time is nearly free, and
-// what happens rarely pays for both.
+// Package asym has synchronisation that costs its frequent side next to nothing, and its rare side about a microsecond:
+// asymmetric memory fences and a biased lock.
 //
-// It rests on membarrier(2): a thread that calls it makes every other running thread of the process pass a full memory
-// barrier. So the frequent side of a store-then-load handshake needs no barrier of its own, which on x86 costs some 20
-// cycles each time; the rare side stores, calls [Heavy], and loads. Either the frequent side's store is seen, or its
-// load, which came later, saw the rare side's store.
+// The fences are for handshakes in which each of two sides stores its own word and then loads the other's, and at least
+// one must see the other's store. Usually each side needs a full fence between its store and its load, on amd64 some 20
+// cycles. Here the frequent side has none: it calls [Light], which costs nothing. The rare side stores, calls [Heavy],
+// and loads. Heavy runs membarrier(2), which makes every other running thread of the process pass a full fence. So either
+// the frequent side's store is visible after Heavy, or its load comes later and sees the rare side's store. The C++
+// proposal P1202 calls the pair asymmetric_thread_fence_light and asymmetric_thread_fence_heavy.
 //
-// Where membarrier is not to be had (another processor, an old kernel, a container that refuses the call), and under
-// the race detector, which would not understand, everything works the ordinary way.
+// [BiasedMutex] is a lock built on this handshake.
+//
+// Where membarrier is not available (another processor, an old kernel, a container that refuses the call), and under the
+// race detector, which does not know membarrier, both sides use ordinary atomics and [BiasedMutex] is a [sync.Mutex].
 package asym

@@ -17,60 +17,64 @@ const (
 	membarrierRegisterGlobalExpedited  = 1 << 2
 )
 
-// available tells whether the kernel lets this process do all that the package is about. A kernel that has but a part of
-// it, one before Linux 4.16, does not count. It is false until Register.
+// available reports whether the kernel has all membarrier commands that the package uses; Linux before 4.16 has only some
+// of them. It is false until Register.
 var available bool
 
-// ownable reports whether a goroutine can become the owner of a [Mutex]: the kernel helps, and the runtime keeps stacks as
-// Enter relies on. It is false until Register.
-var ownable bool
+// canBias reports whether a [BiasedMutex] can have a bias: membarrier is available, and the runtime keeps stacks as
+// LockBiased relies on. It is false until Register.
+var canBias bool
 
-var register = sync.OnceFunc(func() {
-	available = membarrier(membarrierRegisterPrivateExpedited) &&
+var register = sync.OnceFunc(func() { available, canBias = detect(stacksAreAsExpected) })
+
+// detect returns the values of available and canBias. stacksAreAsExpected is the check of the runtime.
+func detect(stacksAreAsExpected func() bool) (fences, bias bool) {
+	fences = membarrier(membarrierRegisterPrivateExpedited) &&
 		membarrier(membarrierRegisterGlobalExpedited) && membarrier(membarrierGlobalExpedited)
-	ownable = available && stacksAreAsExpected()
-})
+	return fences, fences && stacksAreAsExpected()
+}
 
-// Register asks the kernel for its help, once for the process, before anything else of this package is used. It takes
-// tens of milliseconds, in which the kernel waits for all cores; that is why a process that shares nothing does not.
-// Without it everything works the ordinary way.
+// Register registers the process for membarrier and checks what [BiasedMutex] assumes about the runtime. Call it before
+// anything else of this package is used; further calls do nothing. It takes tens of milliseconds, in which the kernel
+// waits for all cores, so a process that shares no arena should not call it. Without Register, Light is a full fence and
+// BiasedMutex has no bias.
 func Register() { register() }
 
 func membarrier(command uintptr) bool {
 	for {
 		// Not RawSyscall: the kernel may block, on a mutex of the whole machine (since Linux 6.8) or, to register,
-		// until all cores have passed a barrier. The goroutines of this thread's processor must be able to run meanwhile.
+		// until all cores have passed a fence. Other goroutines must be able to run meanwhile.
 		_, _, errno := unix.Syscall(unix.SYS_MEMBARRIER, command, 0, 0)
-		if errno != unix.ENOMEM { // which passes
+		if errno != unix.ENOMEM { // ENOMEM is temporary
 			return errno == 0
 		}
 		runtime.Gosched()
 	}
 }
 
-// Light is the frequent side's barrier between its store and its load.
+// Light is the frequent side's fence, between its store and its load.
 func Light() {
 	if !available {
-		dear.Add(1)
+		fenceWord.Add(1)
 	}
 }
 
-var dear atomic.Uint32
+var fenceWord atomic.Uint32
 
-// Heavy is the rare side's barrier between its store and its load.
+// Heavy is the rare side's fence, between its store and its load.
 func Heavy() {
 	if available && !membarrier(membarrierPrivateExpedited) {
-		panic("asym: the kernel has taken membarrier back") // every promise of this package would be void
+		panic("asym: membarrier fails after it has worked") // without it no lock and no handshake of this process is safe
 	}
 }
 
-// ForAll tells whether [HeavyForAll] does what it says, and reaches this process when another calls it.
-func ForAll() bool { return available }
+// HasHeavyGlobal reports whether [HeavyGlobal] works in this process, and reaches this process when another calls it.
+func HasHeavyGlobal() bool { return available }
 
-// HeavyForAll is Heavy for all processes in which ForAll is true, if it is in this one. The frequent side, in another
-// process, must have been told so, and else pay itself.
-func HeavyForAll() {
+// HeavyGlobal is Heavy for all processes in which HasHeavyGlobal is true. It works only if that is true in this process.
+// A frequent side in another process must know that; else it uses a full fence of its own.
+func HeavyGlobal() {
 	if available && !membarrier(membarrierGlobalExpedited) {
-		panic("asym: the kernel has taken membarrier back")
+		panic("asym: membarrier fails after it has worked")
 	}
 }

@@ -4,19 +4,19 @@ package asym
 
 import "sync/atomic"
 
-// Register does nothing: there is no help to be had.
+// Register does nothing: here no fence needs the kernel.
 func Register() {}
 
-// Light is the frequent side's barrier between its store and its load.
-func Light() { dear.Add(1) }
+// Light is the frequent side's fence, between its store and its load. Here it is a full fence.
+func Light() { fenceWord.Add(1) }
 
-var dear atomic.Uint32
+var fenceWord atomic.Uint32
 
-// Heavy is the rare side's barrier between its store and its load. The frequent side has paid.
+// Heavy is the rare side's fence, between its store and its load. Here Light is enough for both.
 func Heavy() {}
 
-// ForAll tells whether [HeavyForAll] does what it says, and reaches this process when another calls it.
-func ForAll() bool { return false }
+// HasHeavyGlobal reports whether [HeavyGlobal] works in this process, and reaches this process when another calls it.
+func HasHeavyGlobal() bool { return false }
 
-// HeavyForAll is Heavy for all processes in which ForAll is true, if it is in this one.
-func HeavyForAll() {}
+// HeavyGlobal is Heavy for all processes in which HasHeavyGlobal is true. It works only if that is true in this process.
+func HeavyGlobal() {}

@@ -9,76 +9,76 @@ import (
 	"time"
 )
 
-// Mutex is a mutual exclusion lock. A goroutine that has locked it many times in a row, with nobody else in between,
-// becomes its owner, for whom locking and unlocking are plain loads and stores. Anybody else who locks it ends that
-// first, for about a microsecond; so does the owner itself, once, when the runtime has moved its stack. The zero value is
-// unlocked. It must not be copied, and the goroutine that locks it must be the one that unlocks it.
+// BiasedMutex is a mutual exclusion lock that becomes biased toward a goroutine which has locked it 64 times with no other
+// goroutine in between. That goroutine then locks and unlocks it with plain loads and stores. Any other goroutine that
+// locks it revokes the bias first, which takes about a microsecond. The goroutine itself does so once when the runtime
+// has moved its stack. The zero value is unlocked and has no bias. A BiasedMutex must not be copied, and the goroutine
+// that locks it must unlock it.
 //
-// An unlock by the owner is no memory barrier. Who stores something and then relies on seeing what the owner stored
+// A biased unlock is no memory fence. A goroutine that stores a word and then has to see what the biased goroutine stored
 // before must lock the mutex in between.
-type Mutex struct {
-	owner   pointer    // to an owner; nil = nobody. Atomic; changes with mu held
-	latest  *owner     // who is the owner, or was it last; guarded by the lock
-	last    *stack     // whose the lock was before; guarded by the lock
-	mu      sync.Mutex // for everybody else
-	streak  int32      // how often in a row it was last's; guarded by the lock
-	byOwner bool       // who holds the lock holds it as its owner; guarded by the lock
+type BiasedMutex struct {
+	bias       pointer    // to a bias; nil = none. Atomic; changes with mu held
+	latest     *bias      // the present bias, or the one that was revoked last; guarded by the lock
+	last       *stack     // the goroutine that last locked through mu; guarded by the lock
+	mu         sync.Mutex // for goroutines without the bias
+	streak     int32      // how many consecutive locks through mu were last's; guarded by the lock
+	heldByBias bool       // the lock is held, and was locked by LockBiased; guarded by the lock
 }
 
-// owner is a goroutine that has become the owner of a mutex. It writes inside
-// even when it is the owner no more, until it finds out; so another owner has
-// one of its own, and so has one whose stack has moved.
-type owner struct {
-	now    *stack        // what the runtime knows of its stack; by that it is known
-	then   stack         // where that lay when it became the owner
-	inside atomic.Uint32 // 1: it holds the lock, or is about to find that it must not
+// bias is the bias toward one goroutine. That goroutine may write inside even after the bias is revoked, until it finds
+// out. So each goroutine has a bias of its own, and gets a new one when its stack has moved.
+type bias struct {
+	record *stack        // the runtime's record of the goroutine, which identifies it
+	bounds stack         // where its stack was when it got the bias
+	inside atomic.Uint32 // 1: it holds the lock, or is about to find that the bias is revoked
 }
 
-// streakForOwner is how often in a row a goroutine locks a mutex before it becomes its owner: enough to be worth the
-// microsecond that it costs the next one to lock it.
-const streakForOwner = 64
+// biasThreshold is how many consecutive locks give a goroutine the bias: enough to be worth the microsecond that revoking
+// it takes.
+const biasThreshold = 64
 
-// A goroutine that waits for an owner to come out yields this often, and then naps, each time for twice as long up to a
-// limit: an owner that is still inside by then does something long, or its process is stopped.
+// A goroutine that waits for the biased one to unlock first yields yieldChecks times. Then it sleeps between checks, each
+// time twice as long, up to longestNap: the holder is doing something long by then, or its process is stopped.
 const (
-	briefWait   = 100
+	yieldChecks = 100
 	shortestNap = 20 * time.Microsecond
 	longestNap  = 2 * time.Millisecond
 )
 
-// nap is how long the wait for an owner pauses after so many checks; 0 = it only yields.
-func nap(looks int) time.Duration {
-	if looks < briefWait {
+// nap returns how long to sleep after so many checks; 0 = only yield.
+func nap(checks int) time.Duration {
+	if checks < yieldChecks {
 		return 0
 	}
-	return min(shortestNap<<min(looks-briefWait, 20), longestNap)
+	return min(shortestNap<<min(checks-yieldChecks, 20), longestNap)
 }
 
-// Lock locks m. If it is in use, it blocks until it is not.
-func (m *Mutex) Lock() {
-	if !m.Enter() {
-		m.lock()
+// Lock locks m. It blocks until m is available.
+func (m *BiasedMutex) Lock() {
+	if !m.LockBiased() {
+		m.lockSlow()
 	}
 }
 
-// TryLock locks m unless it is in use, and tells whether it did.
-func (m *Mutex) TryLock() bool { return m.Enter() || m.tryLock() }
+// TryLock locks m unless it is locked, and reports whether it did.
+func (m *BiasedMutex) TryLock() bool { return m.LockBiased() || m.tryLockSlow() }
 
-// Unlock unlocks m, which the caller has locked.
-func (m *Mutex) Unlock() {
-	if m.byOwner {
-		m.byOwner = false
-		Store32(&m.latest.inside, 0)
+// Unlock unlocks m, which the calling goroutine has locked.
+func (m *BiasedMutex) Unlock() {
+	if m.heldByBias {
+		m.heldByBias = false
+		StoreRelease32(&m.latest.inside, 0)
 		return
 	}
-	m.unlock()
+	m.unlockSlow()
 }
 
-func (m *Mutex) lock() {
+func (m *BiasedMutex) lockSlow() {
 	m.mu.Lock()
-	m.dispossess()
-	for looks := 0; m.ownerInside(); looks++ {
-		if pause := nap(looks); pause > 0 {
+	m.revokeBias()
+	for checks := 0; m.isBiasedInside(); checks++ {
+		if pause := nap(checks); pause > 0 {
 			time.Sleep(pause)
 		} else {
 			runtime.Gosched()
@@ -86,50 +86,48 @@ func (m *Mutex) lock() {
 	}
 }
 
-func (m *Mutex) tryLock() bool {
+func (m *BiasedMutex) tryLockSlow() bool {
 	if !m.mu.TryLock() {
 		return false
 	}
-	m.dispossess()
-	if m.ownerInside() {
+	m.revokeBias()
+	if m.isBiasedInside() {
 		m.mu.Unlock()
 		return false
 	}
 	return true
 }
 
-// dispossess takes the lock away from its owner, who may be inside still. The
-// caller holds mu.
-func (m *Mutex) dispossess() {
-	o := (*owner)(atomic.LoadPointer(&m.owner))
-	if o == nil {
+// revokeBias ends the bias, if there is one. The biased goroutine may still hold the lock. The caller holds mu.
+func (m *BiasedMutex) revokeBias() {
+	b := (*bias)(atomic.LoadPointer(&m.bias))
+	if b == nil {
 		return
 	}
-	atomic.StorePointer(&m.owner, nil)
-	Heavy() // ORDER asym-owner: either the owner sees the store above, or we see that it is inside; pairs with Enter
-	if o.now == mine() {
-		m.streak = streakForOwner // it is us, and our stack has moved
+	atomic.StorePointer(&m.bias, nil)
+	Heavy() // ORDER bias: either the biased goroutine sees the store above, or we see inside; pairs with LockBiased
+	if b.record == currentStack() {
+		m.streak = biasThreshold // the bias was ours, and our stack has moved
 	}
 }
 
-// ownerInside tells whether the owner that was dispossessed last holds the lock
-// still. The caller holds mu.
-func (m *Mutex) ownerInside() bool { return m.latest != nil && m.latest.inside.Load() != 0 }
+// isBiasedInside reports whether the goroutine whose bias was revoked last still holds the lock. The caller holds mu.
+func (m *BiasedMutex) isBiasedInside() bool { return m.latest != nil && m.latest.inside.Load() != 0 }
 
-func (m *Mutex) unlock() {
-	if me := mine(); m.last != me {
+func (m *BiasedMutex) unlockSlow() {
+	if me := currentStack(); m.last != me {
 		m.last, m.streak = me, 0
-	} else if m.streak++; m.streak >= streakForOwner && ownable {
-		m.promote(me)
+	} else if m.streak++; m.streak >= biasThreshold && canBias {
+		m.grantBias(me)
 	}
 	m.mu.Unlock()
 }
 
-// promote makes the one who holds the lock its owner.
-func (m *Mutex) promote(me *stack) {
+// grantBias biases m toward the goroutine that holds it.
+func (m *BiasedMutex) grantBias(me *stack) {
 	m.streak = 0
-	if m.latest == nil || m.latest.now != me || m.latest.then != *me {
-		m.latest = &owner{now: me, then: *me}
+	if m.latest == nil || m.latest.record != me || m.latest.bounds != *me {
+		m.latest = &bias{record: me, bounds: *me}
 	}
-	atomic.StorePointer(&m.owner, pointer(m.latest))
+	atomic.StorePointer(&m.bias, pointer(m.latest))
 }

@@ -4,8 +4,8 @@ package asym
 
 import "sync"
 
-// Mutex is a mutual exclusion lock; see mutex.go.
-type Mutex struct{ sync.Mutex }
+// BiasedMutex is a mutual exclusion lock; here it has no bias. See mutex.go.
+type BiasedMutex struct{ sync.Mutex }
 
-// Enter locks m if the caller is its owner, which nobody is.
-func (m *Mutex) Enter() bool { return false }
+// LockBiased locks m if m is biased toward the calling goroutine, which is never the case here.
+func (m *BiasedMutex) LockBiased() bool { return false }

@@ -2,8 +2,8 @@
 
 #include "textflag.h"
 
-// func mine() *stack
-TEXT ·mine(SB), NOSPLIT, $0-8
-	MOVQ (TLS), AX // the running goroutine's record
+// func currentStack() *stack
+TEXT ·currentStack(SB), NOSPLIT, $0-8
+	MOVQ (TLS), AX // the runtime's record of the running goroutine
 	MOVQ AX, ret+0(FP)
 	RET

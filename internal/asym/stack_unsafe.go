@@ -7,38 +7,38 @@ import (
 	"unsafe"
 )
 
-// stack is where a goroutine's stack lies, between two addresses. The runtime's record of the goroutine begins with it. The
-// record is never freed, but may become that of another goroutine, which is then as good as the one before it. The stack
-// moves when it has to grow, and when it can shrink.
+// stack is the bounds of a goroutine's stack, with which the runtime's record of the goroutine begins. Go does not promise
+// that; see stackcheck_unsafe.go. The runtime moves a stack that has to grow or can shrink, and changes the bounds. It
+// never frees a record, but uses it again for another goroutine after the first has ended.
 type stack struct{ lo, hi uintptr }
 
-// mine returns the caller's stack as the runtime has it.
-func mine() *stack
+// currentStack returns the running goroutine's record.
+func currentStack() *stack
 
-// pointer is unsafe.Pointer, with which Enter needs no calls.
+// pointer is unsafe.Pointer, with which LockBiased needs no calls.
 type pointer = unsafe.Pointer
 
-// Enter locks m if the caller is its owner, and tells whether it did. The compiler can put it where it is called; there it
-// stands for Lock, which follows if it is false.
+// LockBiased locks m and returns true if m is biased toward the calling goroutine. Else it returns false and has changed
+// nothing; the caller then calls Lock. Callers use it before Lock because the compiler can inline it.
 //
-// The caller is the owner if it runs where the owner's stack lay when it became the owner, and that lies there still. This
-// takes a few loads, and no call. Another goroutine that has got the owner's old stack, or a part of it, finds that the
-// owner has moved. If it has not heard of that yet, it is as good an owner: there is one goroutine on a stack. No stack
-// moves but in a call, and there is none before the answer but to functions that find the stack large enough as it is
-// (nosplit).
+// The caller has the bias if it runs within bias.bounds, and the record still has these bounds. This takes a few loads
+// and no call. A goroutine that was given the old stack of the biased one, or a part of it, finds that the record has
+// other bounds now. A stack moves only in a call, and the only calls before the answer are to nosplit functions, which do
+// not grow the stack. If a record was given to another goroutine, that goroutine has the bias as well as the first: only
+// one goroutine runs on a stack at a time.
 //
 //go:nosplit
-func (m *Mutex) Enter() bool {
+func (m *BiasedMutex) LockBiased() bool {
 	var here byte
-	o := (*owner)(atomic.LoadPointer(&m.owner))
-	if o == nil || *o.now != o.then || uintptr(unsafe.Pointer(&here))-o.then.lo >= o.then.hi-o.then.lo || m.byOwner { // held by ourselves: no other way in than for others
+	b := (*bias)(atomic.LoadPointer(&m.bias))
+	if b == nil || *b.record != b.bounds || uintptr(unsafe.Pointer(&here))-b.bounds.lo >= b.bounds.hi-b.bounds.lo || m.heldByBias { // held by the caller itself: Lock has to block
 		return false
 	}
-	Store32(&o.inside, 1)
-	if (*owner)(atomic.LoadPointer(&m.owner)) != o { // ORDER asym-owner: after inside, with no barrier in between; pairs with the barrier in dispossess
-		Store32(&o.inside, 0)
+	StoreRelease32(&b.inside, 1)
+	if (*bias)(atomic.LoadPointer(&m.bias)) != b { // ORDER bias: after inside, with no fence in between; pairs with Heavy in revokeBias
+		StoreRelease32(&b.inside, 0)
 		return false
 	}
-	m.byOwner = true
+	m.heldByBias = true
 	return true
 }

@@ -7,12 +7,12 @@ import (
 	"unsafe"
 )
 
-// Go does not promise that the record which mine returns begins with the bounds of the goroutine's stack. A process checks
-// it once, in Register, on goroutines of its own; if the runtime is built differently, no goroutine becomes an owner, and
-// every Mutex is a sync.Mutex.
+// Go does not promise that the record which currentStack returns begins with the bounds of the goroutine's stack. Each
+// process checks it once, in Register, on goroutines of its own. If the runtime is built differently, no BiasedMutex ever
+// has a bias, and each is a sync.Mutex with a few more instructions.
 
-// sighting is what a goroutine sees of its stack in one place: its record, the bounds in it, and the address of a variable
-// that lies on the stack.
+// sighting is what a goroutine sees of its stack at one moment: its record, the bounds in it, and the address of a variable
+// on the stack.
 type sighting struct {
 	record *stack
 	bounds stack
@@ -20,14 +20,17 @@ type sighting struct {
 }
 
 //go:noinline
-func sight() sighting {
+func sight() (s sighting) {
 	var local byte
-	record := mine()
-	return sighting{record, *record, uintptr(unsafe.Pointer(&local))}
+	if s.record = currentStack(); s.record != nil {
+		s.bounds = *s.record
+	}
+	s.local = uintptr(unsafe.Pointer(&local))
+	return s
 }
 
-// stacksAreAsExpected reports whether two goroutines that live at the same time, and one that makes its stack grow, have
-// records with the right bounds.
+// stacksAreAsExpected reports whether the records of two goroutines that exist at the same time have the right bounds,
+// before and after their stacks have grown.
 func stacksAreAsExpected() bool {
 	seen := make(chan [2]sighting)
 	leave := make(chan struct{})
@@ -45,7 +48,7 @@ func stacksAreAsExpected() bool {
 	return areAsExpected(a, b)
 }
 
-// growthFrames of descend take some 80 KiB; the stack of a new goroutine has 2 KiB, or what its predecessors needed on average.
+// growthFrames of descend take some 80 KiB. The stack of a new goroutine has 2 KiB, or the average that earlier ones used.
 const growthFrames = 256
 
 // descend calls f below a number of frames of 256 bytes.
@@ -61,7 +64,7 @@ func descend(frames int, f func()) {
 	runtime.KeepAlive(&room)
 }
 
-// areAsExpected judges what two goroutines have seen, each before and after its stack had to grow.
+// areAsExpected checks what two goroutines have seen, each before and after its stack had to grow.
 func areAsExpected(a, b [2]sighting) bool {
 	for _, s := range [...]sighting{a[0], a[1], b[0], b[1]} {
 		if !s.isSound() {
@@ -72,9 +75,9 @@ func areAsExpected(a, b [2]sighting) bool {
 	return apart && a[0].record == a[1].record && b[0].record == b[1].record && a[0].record != b[0].record
 }
 
-// largestStack is what the runtime allows on 64-bit systems by default.
+// largestStack is the runtime's default limit on 64-bit systems.
 const largestStack = 1_000_000_000
 
 func (s sighting) isSound() bool {
-	return s.bounds.lo <= s.local && s.local < s.bounds.hi && s.bounds.hi-s.bounds.lo <= largestStack
+	return s.record != nil && s.bounds.lo <= s.local && s.local < s.bounds.hi && s.bounds.hi-s.bounds.lo <= largestStack
 }
