@@ -10,7 +10,7 @@ import (
 	"slices"
 
 	"github.com/softnd/softnd/endpoint"
-	"github.com/softnd/softnd/internal/testimony"
+	testimony "github.com/softnd/softnd/internal/statuspage"
 	"github.com/softnd/softnd/nd"
 )
 

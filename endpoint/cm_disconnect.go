@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/softnd/softnd/internal/testimony"
+	testimony "github.com/softnd/softnd/internal/statuspage"
 	"github.com/softnd/softnd/nd"
 )
 

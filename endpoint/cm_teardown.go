@@ -5,7 +5,7 @@ import (
 	"errors"
 
 	"github.com/softnd/softnd/internal/asym"
-	"github.com/softnd/softnd/internal/testimony"
+	testimony "github.com/softnd/softnd/internal/statuspage"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/window"
 )

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/softnd/softnd/internal/asym"
-	"github.com/softnd/softnd/internal/testimony"
+	testimony "github.com/softnd/softnd/internal/statuspage"
 	"github.com/softnd/softnd/nd"
 )
 

@@ -4,7 +4,7 @@ import (
 	"context"
 	"sync"
 
-	"github.com/softnd/softnd/internal/testimony"
+	testimony "github.com/softnd/softnd/internal/statuspage"
 	"github.com/softnd/softnd/nd"
 )
 

@@ -4,7 +4,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/softnd/softnd/internal/testimony"
+	testimony "github.com/softnd/softnd/internal/statuspage"
 )
 
 // TestWaitHandsOver ends a wait that was woken but could not drive an endpoint, because another

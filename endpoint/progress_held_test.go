@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/softnd/softnd/internal/testimony"
+	testimony "github.com/softnd/softnd/internal/statuspage"
 )
 
 // TestLockedEndpointKeepsThreadsIdle: neither the engine nor a wait spins while another goroutine

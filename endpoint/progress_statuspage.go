@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/softnd/softnd/internal/testimony"
+	testimony "github.com/softnd/softnd/internal/statuspage"
 	"github.com/softnd/softnd/shm"
 )
 

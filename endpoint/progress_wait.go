@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/softnd/softnd/endpoint/internal/waiter"
-	"github.com/softnd/softnd/internal/testimony"
+	testimony "github.com/softnd/softnd/internal/statuspage"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
 )

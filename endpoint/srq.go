@@ -6,7 +6,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/softnd/softnd/internal/testimony"
+	testimony "github.com/softnd/softnd/internal/statuspage"
 	"github.com/softnd/softnd/nd"
 )
 

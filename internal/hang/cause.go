@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/softnd/softnd/internal/testimony"
+	testimony "github.com/softnd/softnd/internal/statuspage"
 )
 
 // Finding is something that may keep a job from going on.

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/softnd/softnd/internal/proctable"
-	"github.com/softnd/softnd/internal/testimony"
+	testimony "github.com/softnd/softnd/internal/statuspage"
 	"github.com/softnd/softnd/shm"
 )
 

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/softnd/softnd/internal/testimony"
+	testimony "github.com/softnd/softnd/internal/statuspage"
 )
 
 // What is shown of stacks at the most, whatever ranks have answered.

@@ -1,4 +1,4 @@
-package testimony
+package statuspage
 
 import (
 	"fmt"

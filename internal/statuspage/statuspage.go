@@ -1,7 +1,7 @@
 // Package testimony is what a process that stands still tells of itself to one who looks
 // at the arena from outside: what it waits for, and what it has under way. Members write
 // it ([shm.Member.Tell]) for ndrun and whoever else wants to know why a job hangs.
-package testimony
+package statuspage
 
 import (
 	"encoding/json"
