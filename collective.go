@@ -7,7 +7,7 @@ import (
 	"runtime"
 	"time"
 
-	testimony "github.com/softnd/softnd/internal/statuspage"
+	"github.com/softnd/softnd/internal/statuspage"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
 )
@@ -72,7 +72,7 @@ func (j *Job) glance(ticket uint64) bool {
 // await is the rest of a barrier for a rank that has arrived.
 func (j *Job) await(ctx context.Context, op string, ticket uint64) error {
 	var gone error
-	err := j.provider.WaitFor(ctx, testimony.Call{Op: op, Round: j.group.Round()}, func() bool {
+	err := j.provider.WaitFor(ctx, statuspage.Call{Op: op, Round: j.group.Round()}, func() bool {
 		if j.group.Passed(ticket) {
 			return true
 		}
@@ -119,7 +119,7 @@ func (j *Job) missing() error {
 			continue
 		}
 		if p, err := j.arena.Peer(id); err != nil || p.Gone() {
-			j.member.Blame(id)
+			j.member.RecordLostPeer(id)
 			return fmt.Errorf("rank %d has died or left", rank)
 		}
 	}
@@ -136,7 +136,7 @@ func (j *Job) missing() error {
 // [nd.InvalidDeviceState] when a rank has come to another collective call;
 // [nd.InvalidBufferSize] when the blobs of all ranks together are longer than 256 MiB, or
 // the limit that [WithExchangeLimit] sets: this process copies no more than that;
-// [shm.ErrShortage] when there is no room for the blob.
+// [shm.ErrNoMemory] when there is no room for the blob.
 func (j *Job) Exchange(ctx context.Context, blob []byte) ([][]byte, error) {
 	j.collective.Lock()
 	defer j.collective.Unlock()
@@ -163,7 +163,7 @@ func (j *Job) Exchange(ctx context.Context, blob []byte) ([][]byte, error) {
 	var tooLong error
 	for rank := range all {
 		all[rank], err = j.group.Published(rank, left)
-		if errors.Is(err, shm.ErrNothingOffered) {
+		if errors.Is(err, shm.ErrNotPublished) {
 			j.broken = fmt.Errorf("rank %d takes part in another collective call", rank)
 			return nil, &nd.OpError{Op: "exchange", Object: "job", Status: nd.InvalidDeviceState, Err: j.broken,
 				Next: "let all ranks make the same collective calls in the same order"}

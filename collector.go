@@ -34,7 +34,7 @@ func newBallast(ranks int) *strings.Builder {
 		}
 	}
 	const share = 8 // of the memory that is left, at most the eighth part
-	if left, _ := shm.MemoryLeft(); left/share < uint64(ranks)*ballastSize {
+	if left, _ := shm.AvailableMemory(); left/share < uint64(ranks)*ballastSize {
 		return nil
 	}
 	ballast := new(strings.Builder) // which, unlike make, clears no memory that has been used before

@@ -34,7 +34,7 @@ func collections(bytes int) uint32 {
 
 func TestBallast(t *testing.T) {
 	untuned(t)
-	if left, _ := shm.MemoryLeft(); left < 1<<30 {
+	if left, _ := shm.AvailableMemory(); left < 1<<30 {
 		t.Skipf("%d bytes of memory are left here, too few for a ballast", left)
 	}
 	const garbage = 512 << 20

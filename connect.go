@@ -10,7 +10,7 @@ import (
 	"slices"
 
 	"github.com/softnd/softnd/endpoint"
-	testimony "github.com/softnd/softnd/internal/statuspage"
+	"github.com/softnd/softnd/internal/statuspage"
 	"github.com/softnd/softnd/nd"
 )
 
@@ -43,7 +43,7 @@ func (j *Job) Connect(ctx context.Context, peer int, cfg nd.EndpointConfig) (nd.
 	}
 	if err != nil {
 		if id, ok := j.group.Member(peer); ok && (errors.Is(err, nd.HostUnreachable) || errors.Is(err, nd.ConnectionAborted) || errors.Is(err, nd.ConnectionRefused)) {
-			j.member.Blame(id)
+			j.member.RecordLostPeer(id)
 		}
 		return nil, errors.Join(fmt.Errorf("softnd: connect rank %d with rank %d: %w", j.Rank(), peer, err), ep.Close())
 	}
@@ -82,7 +82,7 @@ func (j *Job) answer(ctx context.Context, peer int, ep nd.Endpoint) error {
 		return err
 	}
 	var c nd.Connector
-	err = j.provider.WaitFor(ctx, testimony.Call{Op: "accept", Object: fmt.Sprintf("rank %d", peer), Peer: id}, func() bool {
+	err = j.provider.WaitFor(ctx, statuspage.Call{Op: "accept", Object: fmt.Sprintf("rank %d", peer), Peer: id}, func() bool {
 		j.sortRequests()
 		c = j.requestFrom(peer)
 		return c != nil || who.Gone()

@@ -121,7 +121,7 @@ func (j *Job) start(ctx context.Context, rank int, s settings) (err error) {
 	if j.member, err = j.arena.Join(rank); err != nil {
 		return err
 	}
-	if j.group, err = j.member.Group(); err != nil {
+	if j.group, err = j.member.JoinGroup(); err != nil {
 		return err
 	}
 	if j.provider, err = endpoint.New(j.member, s.provider); err != nil {

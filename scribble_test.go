@@ -21,6 +21,10 @@ import (
 // return: when its context ends, or at the latest when the job is closed.
 
 const (
+	// Of shm's layout.
+	maxMembers = 2 * shm.MaxRanks
+	chunkSize  = 64 << 10
+
 	scribbledRole   = "scribbled"
 	scribbleRanks   = 3
 	scribbleRound   = 500 * time.Millisecond
@@ -56,15 +60,15 @@ func newScribbler(t *testing.T, a *shm.Arena, r *rand.Rand) *scribbler {
 	// As LAYOUT.txt has it; of each table the part that so few ranks use.
 	entries, heap := uint64(a.WindowTable()), uint64(a.HeapStart())
 	chunks := entries + shm.WindowEntries*shm.WindowEntrySize
-	const header, record, place, testimony = 4096, 512, 64, 8192
-	places := uint64(header + shm.MaxMembers*record)
-	testimonies := places + shm.MaxRanks*place
-	blocks := testimonies + shm.MaxMembers*testimony
+	const header, record, rankRecord, statusPage = 4096, 512, 64, 8192
+	rankRecords := uint64(header + maxMembers*record)
+	statusPages := rankRecords + shm.MaxRanks*rankRecord
+	blocks := statusPages + maxMembers*statusPage
 	return &scribbler{Rand: r, words: words, owners: words[chunks/4 : heap/4], heap: heap, areas: []area{
 		{"header", 0, 640},
 		{"member records", header, header + 2*scribbleRanks*record},
-		{"places", places, places + scribbleRanks*place},
-		{"testimonies", testimonies, testimonies + scribbleRanks*testimony},
+		{"rank records", rankRecords, rankRecords + scribbleRanks*rankRecord},
+		{"status pages", statusPages, statusPages + scribbleRanks*statusPage},
 		// lasting
 		{"block words", blocks, blocks + 4*4*scribbleRanks},
 		{"window entries", entries, entries + 2*scribbleRanks*shm.WindowBlockEntries*shm.WindowEntrySize},
@@ -101,11 +105,11 @@ func (s *scribbler) word(target *area) uint64 {
 		if s.owners[chunk].Load() == 0 && s.IntN(100) != 0 {
 			continue
 		}
-		within := s.Uint64N(shm.ChunkSize)
+		within := s.Uint64N(chunkSize)
 		if s.IntN(2) == 0 {
 			within = s.Uint64N(4096) // small objects are cut from the beginning
 		}
-		at := (s.heap + chunk*shm.ChunkSize + within) / 4
+		at := (s.heap + chunk*chunkSize + within) / 4
 		if at < uint64(len(s.words)) && (s.words[at].Load() != 0 || try%8 == 7) { // most words that are 0 mean nothing
 			return at
 		}

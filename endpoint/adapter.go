@@ -232,7 +232,7 @@ func (a *Adapter) fail(op string, s nd.Status, detail, next string) error {
 func (a *Adapter) allocError(op string, err error) error {
 	status, next := nd.InsufficientResources, ""
 	switch {
-	case errors.Is(err, shm.ErrShortage): // its text says what to do
+	case errors.Is(err, shm.ErrNoMemory): // its text says what to do
 		status = nd.NoMemory
 	case errors.Is(err, shm.ErrFull):
 		next = "close unused regions and windows, here or in other processes"

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 
-	testimony "github.com/softnd/softnd/internal/statuspage"
+	"github.com/softnd/softnd/internal/statuspage"
 	"github.com/softnd/softnd/nd"
 )
 
@@ -43,7 +43,7 @@ func (c *Connector) Accept(ctx context.Context, endpoint nd.Endpoint, params nd.
 	if err != nil {
 		return err
 	}
-	werr := p.wait(ctx, testimony.Call{Op: op, Object: "connector", Peer: conn.peer.ID()}, func() { ep.drive() }, func() bool { return conn.state() != connAccepted || conn.isPeerGone() })
+	werr := p.wait(ctx, statuspage.Call{Op: op, Object: "connector", Peer: conn.peer.ID()}, func() { ep.drive() }, func() bool { return conn.state() != connAccepted || conn.isPeerGone() })
 	if werr != nil {
 		conn.transition(connAborted, connAccepted)
 	}

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 
-	testimony "github.com/softnd/softnd/internal/statuspage"
+	"github.com/softnd/softnd/internal/statuspage"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
 )
@@ -27,7 +27,7 @@ func (c *Connector) connect(ctx context.Context, endpoint nd.Endpoint, from *Sha
 	if err != nil {
 		return err
 	}
-	werr := p.wait(ctx, testimony.Call{Op: op, Object: fmt.Sprintf("%s, port %d", conn.peer.Name(), addr.Port()), Peer: conn.peer.ID()}, nil, func() bool { return conn.state() != connRequested || conn.isPeerGone() })
+	werr := p.wait(ctx, statuspage.Call{Op: op, Object: fmt.Sprintf("%s, port %d", conn.peer.Name(), addr.Port()), Peer: conn.peer.ID()}, nil, func() bool { return conn.state() != connRequested || conn.isPeerGone() })
 	if werr != nil {
 		conn.transition(connWithdrawn, connRequested, connAccepted)
 	}
@@ -134,7 +134,7 @@ func (c *Connector) bindForConnect(op string, from *SharedAddress, addr netip.Ad
 // newRecord allocates the record of a new connection.
 func (c *Connector) newRecord(op string, peer *shm.Peer) (*connection, error) {
 	p := c.adapter.provider
-	off, err := p.member.Heap().AllocSpread(recordSize)
+	off, err := p.member.Heap().AllocColored(recordSize)
 	if err != nil {
 		return nil, c.adapter.allocError(op, err)
 	}
@@ -153,7 +153,7 @@ func (c *connection) sendRequest(local, remote uint16, ep *Endpoint, params nd.C
 	c.fillRecord(ep, params)
 	rec.state.Store(uint32(connRequested))
 	p.track(c)
-	_ = c.peer.Send(c.offset, &rec.link) // if the peer is gone by now, the wait notices
+	_ = c.peer.SendMail(c.offset, &rec.link) // if the peer is gone by now, the wait notices
 }
 
 // fillRecord fills in this side's part of the record.

@@ -223,7 +223,7 @@ func (c *connection) hasReceive() bool {
 // grantCredit computes how many small messages may take the fast path, and how long they may be.
 // It reports whether any may.
 func (c *connection) grantCredit() bool {
-	return !c.peerHasSRQ && c.hasReceive() && c.credit.grant(c.out.Pushed(), c.out.Room())
+	return !c.peerHasSRQ && c.hasReceive() && c.credit.grant(c.out.Pushed(), c.out.FreeSlots())
 }
 
 // nextReceive returns a copy of the peer's oldest receive that no message has taken.

@@ -19,7 +19,7 @@ func (p *pair) settledAfterDeath(t *testing.T, before uint64) {
 	eventually(t, "the survivor's memory for the connection is free", func() bool { return s.member.Heap().InUse() <= before })
 	eventually(t, "the dead member's memory is reclaimed", func() bool {
 		// A member's record is reused when all that it owned is freed.
-		m, err := p.arena.Join(shm.NotRank)
+		m, err := p.arena.Join(shm.NoRank)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -379,7 +379,7 @@ func TestConnectRequestOfDeadPeer(t *testing.T) {
 			p.b.puppet.kill()
 			p.settledAfterDeath(t, s.member.Heap().InUse())
 			// The next owner of that memory.
-			other, err := p.arena.Join(shm.NotRank)
+			other, err := p.arena.Join(shm.NoRank)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -398,16 +398,19 @@ func TestConnectRequestOfDeadPeer(t *testing.T) {
 	}
 }
 
+// chunkSize is the unit in which members own heap memory, in bytes.
+const chunkSize = 64 << 10
+
 // claim allocates until a given offset is part of the member's memory.
 func claim(t *testing.T, arena *shm.Arena, m *shm.Member, at shm.Offset) []byte {
 	t.Helper()
 	for range 1000 {
-		off, err := m.Heap().Alloc(shm.ChunkSize)
+		off, err := m.Heap().Alloc(chunkSize)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if off <= at && at < off+shm.ChunkSize {
-			mem, err := arena.Bytes(off, shm.ChunkSize)
+		if off <= at && at < off+chunkSize {
+			mem, err := arena.Bytes(off, chunkSize)
 			if err != nil {
 				t.Fatal(err)
 			}

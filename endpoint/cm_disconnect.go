@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	testimony "github.com/softnd/softnd/internal/statuspage"
+	"github.com/softnd/softnd/internal/statuspage"
 	"github.com/softnd/softnd/nd"
 )
 
@@ -21,7 +21,7 @@ func (c *Connector) NotifyDisconnect(ctx context.Context) error {
 	if ph != phaseConnected {
 		return c.fail(op, nd.ConnectionInvalid, "the connector was never connected", "")
 	}
-	err = c.adapter.provider.wait(ctx, testimony.Call{Op: op, Object: "connector", Peer: conn.peer.ID()}, func() { ep.drive() }, func() bool {
+	err = c.adapter.provider.wait(ctx, statuspage.Call{Op: op, Object: "connector", Peer: conn.peer.ID()}, func() { ep.drive() }, func() bool {
 		s := ep.state()
 		return s == peerGone || s == failed || s == closed
 	})
@@ -57,7 +57,7 @@ func (c *Connector) Disconnect(ctx context.Context) error {
 		return c.fail(op, nd.ConnectionAborted, "the connection has already failed", "call Endpoint.Err for the cause")
 	}
 	// Until the drains end, a transfer of the peer may still access this process's memory.
-	err := p.wait(ctx, testimony.Call{Op: op, Object: "connector", Peer: conn.peer.ID()}, func() { ep.drive(); p.runDeferred() }, func() bool {
+	err := p.wait(ctx, statuspage.Call{Op: op, Object: "connector", Peer: conn.peer.ID()}, func() { ep.drive(); p.runDeferred() }, func() bool {
 		return ep.state() != closing && ep.drains.Load() == 0
 	})
 	ep.mu.Lock()

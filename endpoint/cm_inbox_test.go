@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	testimony "github.com/softnd/softnd/internal/statuspage"
+	"github.com/softnd/softnd/internal/statuspage"
 	"github.com/softnd/softnd/shm"
 )
 
@@ -15,7 +15,7 @@ func TestInboxFlooded(t *testing.T) {
 	const requests = 60_000 // comparing all with each other would take a minute; otherwise it takes a fraction of a second
 	arena := newArena(t)
 	victim := newParty(t, arena, "victim", sideOptions{}, false).local
-	liar, err := arena.Join(shm.NotRank)
+	liar, err := arena.Join(shm.NoRank)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +38,7 @@ func TestInboxFlooded(t *testing.T) {
 		r.member[active], r.member[passive] = uint64(liar.ID()), uint64(peer.ID())
 		r.port[passive] = 7 // no listener has this port
 		r.state.Store(uint32(connRequested))
-		if err := peer.Send(base+i*stride, &r.link); err != nil {
+		if err := peer.SendMail(base+i*stride, &r.link); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -46,7 +46,7 @@ func TestInboxFlooded(t *testing.T) {
 	bounded, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	began := time.Now()
-	err = victim.provider.WaitFor(bounded, testimony.Call{}, func() bool { return false })
+	err = victim.provider.WaitFor(bounded, statuspage.Call{}, func() bool { return false })
 	if took := time.Since(began); err == nil || took > 10*time.Second {
 		t.Errorf("a call bounded to 200 ms returns %v after %v", err, took)
 	} else {

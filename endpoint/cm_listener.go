@@ -8,7 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	testimony "github.com/softnd/softnd/internal/statuspage"
+	"github.com/softnd/softnd/internal/statuspage"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
 )
@@ -106,7 +106,7 @@ func (l *Listener) GetConnectionRequest(ctx context.Context, c nd.Connector) err
 	l.calls = append(l.calls, t)
 	l.matchRequests()
 	l.mu.Unlock()
-	err := l.adapter.provider.wait(ctx, testimony.Call{Op: op, Object: "listener"}, nil, func() bool {
+	err := l.adapter.provider.wait(ctx, statuspage.Call{Op: op, Object: "listener"}, nil, func() bool {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.matchRequests()
@@ -237,7 +237,7 @@ func (p *Provider) pollInbox() bool {
 // readInbox handles all connection requests. The caller holds p.inboxMu.
 func (p *Provider) readInbox() bool {
 	records := make(map[shm.Offset]*record)
-	list, _ := p.member.Collect(func(off shm.Offset) (*atomic.Uint64, error) { // what a damaged list still holds is handled
+	list, _ := p.member.TakeMail(func(off shm.Offset) (*atomic.Uint64, error) { // what a damaged list still holds is handled
 		r, err := shm.At[record](p.arena, off)
 		if err != nil {
 			return nil, err

@@ -250,7 +250,7 @@ func (r *rig) deliver(t *testing.T, off shm.Offset) {
 		t.Fatal(err)
 	}
 	link := new(atomic.Uint64) // the link that counts is the one in the record
-	if err := peer.Send(off, link); err != nil {
+	if err := peer.SendMail(off, link); err != nil {
 		t.Fatal(err)
 	}
 	r.victim.provider.progressAll()
@@ -264,7 +264,7 @@ func (r *rig) dialAndChange(t *testing.T, content []byte, choices uint8) {
 	t.Helper()
 	v, c := r.victim, uint16(choices)
 	conn := v.dial(t, r.liar)
-	if _, err := r.liar.member.Collect(func(shm.Offset) (*atomic.Uint64, error) { return &conn.record.link, nil }); err != nil {
+	if _, err := r.liar.member.TakeMail(func(shm.Offset) (*atomic.Uint64, error) { return &conn.record.link, nil }); err != nil {
 		t.Fatal(err)
 	}
 	r.plant(conn.offset, content)

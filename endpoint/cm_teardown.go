@@ -5,7 +5,7 @@ import (
 	"errors"
 
 	"github.com/softnd/softnd/internal/asym"
-	testimony "github.com/softnd/softnd/internal/statuspage"
+	"github.com/softnd/softnd/internal/statuspage"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/window"
 )
@@ -41,7 +41,7 @@ func (ep *Endpoint) peerAborted() {
 	c := ep.conn
 	ep.setState(failed)
 	if c.isPeerGone() || c.fault().number == 0 { // otherwise a request of this side was the cause
-		ep.provider.member.Blame(c.peer.ID())
+		ep.provider.member.RecordLostPeer(c.peer.ID())
 	}
 	ep.endedByPeer()
 	ep.tearDown()
@@ -243,7 +243,7 @@ func (ep *Endpoint) handlePeerDisconnect() bool {
 	switch ep.state() {
 	case connected:
 		ep.setCause(ep.fail("serve", nd.ConnectionDisconnected, "the peer ("+ep.conn.peerName+") has disconnected", "call Connector.Disconnect too"))
-		ep.provider.member.Blame(ep.conn.peer.ID())
+		ep.provider.member.RecordLostPeer(ep.conn.peer.ID())
 		ep.setState(peerGone)
 		if ep.shared != nil {
 			ep.shared.removeWaiter(ep)
@@ -277,7 +277,7 @@ func (ep *Endpoint) FlushContext(ctx context.Context) error {
 	}
 	ep.mu.Unlock()
 	p := ep.provider
-	err := p.wait(ctx, testimony.Call{Op: op, Object: ep.String()}, p.runDeferred, func() bool {
+	err := p.wait(ctx, statuspage.Call{Op: op, Object: ep.String()}, p.runDeferred, func() bool {
 		ep.mu.Lock()
 		defer ep.mu.Unlock()
 		return ep.settled

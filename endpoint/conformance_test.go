@@ -42,7 +42,7 @@ func (h hosted) Close() error { return errors.Join(h.Provider.Close(), h.member.
 // openerIn returns what opens providers in an arena.
 func openerIn(arena *shm.Arena, e Executor) func() (nd.Provider, error) {
 	return func() (nd.Provider, error) {
-		member, err := arena.Join(shm.NotRank)
+		member, err := arena.Join(shm.NoRank)
 		if err != nil {
 			return nil, err
 		}

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/softnd/softnd/internal/asym"
-	testimony "github.com/softnd/softnd/internal/statuspage"
+	"github.com/softnd/softnd/internal/statuspage"
 	"github.com/softnd/softnd/nd"
 )
 
@@ -358,7 +358,7 @@ func (q *CompletionQueue) Wait(ctx context.Context, results []nd.Result) (int, e
 		return n, nil
 	}
 	n, err := 0, error(nil)
-	werr := q.provider.wait(ctx, testimony.Call{Op: op, Queue: q.number}, func() { q.countPoll(); q.progressAll() }, func() bool {
+	werr := q.provider.wait(ctx, statuspage.Call{Op: op, Queue: q.number}, func() { q.countPoll(); q.progressAll() }, func() bool {
 		if n = q.pop(results); n == 0 {
 			err = q.failure(op)
 		}

@@ -4,7 +4,7 @@ import (
 	"context"
 	"sync"
 
-	testimony "github.com/softnd/softnd/internal/statuspage"
+	"github.com/softnd/softnd/internal/statuspage"
 	"github.com/softnd/softnd/nd"
 )
 
@@ -42,7 +42,7 @@ func (q *CompletionQueue) Notify(ctx context.Context, t nd.NotifyType) error {
 		return err
 	}
 	defer q.removeNotify(w)
-	werr := q.provider.wait(ctx, testimony.Call{Op: op, Object: t.String(), Queue: q.number}, func() { q.countPoll(); q.progressAll() }, func() (ended bool) {
+	werr := q.provider.wait(ctx, statuspage.Call{Op: op, Object: t.String(), Queue: q.number}, func() { q.countPoll(); q.progressAll() }, func() (ended bool) {
 		ended, err = q.notifyResult(op, w)
 		return ended
 	})

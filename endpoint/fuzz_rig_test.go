@@ -188,7 +188,7 @@ func newActor(f testing.TB, arena *shm.Arena, seed uint64) *actor {
 			f.Fatal(err)
 		}
 	}
-	member, err := arena.Join(shm.NotRank)
+	member, err := arena.Join(shm.NoRank)
 	must(err)
 	// Nobody waits for a Receive in vain: how long that takes is no matter of chance.
 	p, err := New(member, Options{ReceiveTimeout: time.Hour})

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	testimony "github.com/softnd/softnd/internal/statuspage"
+	"github.com/softnd/softnd/internal/statuspage"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
 	"github.com/softnd/softnd/window"
@@ -88,7 +88,7 @@ func (r *MemoryRegion) Deregister(ctx context.Context) error {
 	case err != nil:
 		return r.fail(op, nd.StatusOf(err), "the region is not registered", "")
 	}
-	if err := p.wait(ctx, testimony.Call{Op: op, Object: "memory region"}, p.runDeferred, func() bool { return isClosed(drained) }); err != nil {
+	if err := p.wait(ctx, statuspage.Call{Op: op, Object: "memory region"}, p.runDeferred, func() bool { return isClosed(drained) }); err != nil {
 		return canceled(ctx, err, op, "memory region")
 	}
 	return nil
@@ -177,7 +177,7 @@ func (r *MemoryRegion) CloseContext(ctx context.Context) error {
 	if !again {
 		p.runOrDefer(r.finishClose)
 	}
-	err := p.wait(ctx, testimony.Call{Op: op, Object: object}, p.runDeferred, func() bool {
+	err := p.wait(ctx, statuspage.Call{Op: op, Object: object}, p.runDeferred, func() bool {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		return r.closeDone || r.closeBlocked
@@ -269,7 +269,7 @@ func (w *MemoryWindow) CloseContext(ctx context.Context) error {
 	if !again {
 		w.startClose()
 	}
-	err := p.wait(ctx, testimony.Call{Op: op, Object: object}, p.runDeferred, func() bool { return isClosed(w.closeDone) })
+	err := p.wait(ctx, statuspage.Call{Op: op, Object: object}, p.runDeferred, func() bool { return isClosed(w.closeDone) })
 	return drainError(ctx, err, op, object)
 }
 

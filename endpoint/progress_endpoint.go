@@ -66,7 +66,7 @@ func (ep *Endpoint) driveFor(q *CompletionQueue, room []nd.Result) (n int, m mot
 // for drive but to notice that the peer has left or died, or that a queue overran,
 // of which the engine has been told.
 func (ep *Endpoint) calls() bool {
-	return ep.now.Load() != uint32(connected) || ep.open.Load() != 0 || ep.inbound.Load().Waiting() // a connected endpoint has one
+	return ep.now.Load() != uint32(connected) || ep.open.Load() != 0 || ep.inbound.Load().HasEntry() // a connected endpoint has one
 }
 
 // step is drive with the lock held.

@@ -50,7 +50,7 @@ type engine struct {
 }
 
 func (e *engine) start(p *Provider) {
-	e.p, e.bell, e.resume = p, p.member.Engine(), make(chan struct{}, 1)
+	e.p, e.bell, e.resume = p, p.member.EngineDoorbell(), make(chan struct{}, 1)
 	e.done.Go(e.run)
 }
 

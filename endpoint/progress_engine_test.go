@@ -71,7 +71,7 @@ func TestPeerThatTakesMessagesBack(t *testing.T) {
 	go func() {
 		defer close(stopped)
 		for !stop.Load() {
-			n := ex.inbound.Load().Next()
+			n := ex.inbound.Load().NextIndex()
 			at := (n % ey.half.ringSlots) * 8
 			words[at+1].Store(plainSend | 8<<16)
 			for range 3 {

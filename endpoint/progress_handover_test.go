@@ -4,7 +4,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	testimony "github.com/softnd/softnd/internal/statuspage"
+	"github.com/softnd/softnd/internal/statuspage"
 )
 
 // TestWaitHandsOver ends a wait that was woken but could not drive an endpoint, because another
@@ -17,7 +17,7 @@ func TestWaitHandsOver(t *testing.T) {
 	ep := p.b.local.endpoint(0).(*Endpoint)
 	var over atomic.Bool
 	done := make(chan error)
-	go func() { done <- b.WaitFor(t.Context(), testimony.Call{Op: "test"}, over.Load) }()
+	go func() { done <- b.WaitFor(t.Context(), statuspage.Call{Op: "test"}, over.Load) }()
 	eventually(t, "the wait sleeps", func() bool { return b.waiters.Sleeping() == 1 })
 	ep.mu.Lock()
 	ep.open.Store(1) // so that a wait checks it

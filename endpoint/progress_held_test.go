@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	testimony "github.com/softnd/softnd/internal/statuspage"
+	"github.com/softnd/softnd/internal/statuspage"
 )
 
 // TestLockedEndpointKeepsThreadsIdle: neither the engine nor a wait spins while another goroutine
@@ -21,7 +21,7 @@ func TestLockedEndpointKeepsThreadsIdle(t *testing.T) {
 		ended := make(chan error, 1)
 		if waiting {
 			go func() {
-				ended <- s.provider.WaitFor(ctx, testimony.Call{}, func() bool { return false })
+				ended <- s.provider.WaitFor(ctx, statuspage.Call{}, func() bool { return false })
 			}()
 			eventually(t, "the wait sleeps", func() bool { return s.provider.waiters.Sleeping() > 0 })
 		} else {

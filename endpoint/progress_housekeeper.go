@@ -63,7 +63,7 @@ func (r *housekeeper) wakeIfQuiet() {
 // process has asked this one for something.
 func (r *housekeeper) checkDue() {
 	m := r.p.member
-	if r.p.arena.Deaths() != r.deaths.Load() || m.Called() || m.Asked() {
+	if r.p.arena.Deaths() != r.deaths.Load() || m.LivenessCheckRequested() || m.StacksRequested() {
 		r.runNow()
 	}
 }
@@ -80,9 +80,9 @@ func (r *housekeeper) run() {
 		case <-r.kick:
 		case <-timer.C:
 		}
-		if deaths := p.arena.Deaths(); deaths != r.deaths.Load() || p.member.Called() || p.member.MarkedDead() || !time.Now().Before(sweep) {
+		if deaths := p.arena.Deaths(); deaths != r.deaths.Load() || p.member.LivenessCheckRequested() || p.member.MarkedDead() || !time.Now().Before(sweep) {
 			r.deaths.Store(deaths)
-			sweep = time.Now().Add(p.member.Sweep(p.releaseDead))
+			sweep = time.Now().Add(p.member.CheckLiveness(p.releaseDead))
 			p.failIfMarkedDead()
 			p.countProcesses()
 		}
@@ -92,7 +92,7 @@ func (r *housekeeper) run() {
 		next := busyInterval
 		if p.hasDeferred() {
 			p.engine.wake() // the engine runs the deferred work
-		} else if r.quiet.Load() && !p.member.Asked() {
+		} else if r.quiet.Load() && !p.member.StacksRequested() {
 			next = quietInterval
 		}
 		timer.Reset(min(next, time.Until(sweep)))

@@ -17,7 +17,7 @@ func TestManyIdleMembers(t *testing.T) {
 	}
 	arena := newArena(t)
 	for range members - 1 {
-		m, err := arena.Join(shm.NotRank)
+		m, err := arena.Join(shm.NoRank)
 		if err != nil {
 			t.Fatal(err)
 		}

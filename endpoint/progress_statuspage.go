@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	testimony "github.com/softnd/softnd/internal/statuspage"
+	"github.com/softnd/softnd/internal/statuspage"
 	"github.com/softnd/softnd/shm"
 )
 
@@ -39,21 +39,21 @@ type reporter struct {
 func (p *Provider) updateStatusPage() {
 	w := &p.housekeeper.reporter
 	// Any process can ask again and again, and an answer stops all goroutines.
-	asked := p.member.Asked() && time.Since(w.answeredAt) >= busyInterval
+	asked := p.member.StacksRequested() && time.Since(w.answeredAt) >= busyInterval
 	switch mark := w.sample(p); {
 	case mark != w.progressMark:
 		w.progressMark, w.progressAt, w.publishedAt = mark, shm.Clock(), time.Time{}
-		p.member.Moved()
+		p.member.NoteProgress()
 	case w.publishedAt.IsZero() || asked || time.Since(w.publishedAt) >= republishInterval:
 		w.publishedAt = time.Now()
-		_ = p.member.Tell(p.statusPage().Bytes()) // never too long
+		_ = p.member.WriteStatusPage(p.statusPage().Encode()) // never too long
 	}
 	switch {
 	case asked:
-		_ = p.member.Answer(stacks()) // the answer is empty if there is no memory for it
+		_ = p.member.PublishStacks(stacks()) // the answer is empty if there is no memory for it
 		w.answeredAt = time.Now()
 	case !w.answeredAt.IsZero() && time.Since(w.answeredAt) > answerLifetime:
-		_ = p.member.Answer(nil) // give its memory back to the program
+		_ = p.member.PublishStacks(nil) // give its memory back to the program
 		w.answeredAt = time.Time{}
 	}
 }
@@ -85,11 +85,11 @@ func (w *reporter) sample(p *Provider) (mark uint64) {
 }
 
 // statusPage collects the status of the process.
-func (p *Provider) statusPage() (t testimony.Testimony) {
+func (p *Provider) statusPage() (t statuspage.Page) {
 	t.Calls = p.waiters.Calls()
 	for _, q := range p.housekeeper.reporter.polled {
-		if !slices.ContainsFunc(t.Calls, func(c testimony.Call) bool { return c.Queue == q.number }) {
-			t.Calls = append(t.Calls, testimony.Call{Op: testimony.OpPoll, Queue: q.number, Since: p.housekeeper.reporter.progressAt})
+		if !slices.ContainsFunc(t.Calls, func(c statuspage.Call) bool { return c.Queue == q.number }) {
+			t.Calls = append(t.Calls, statuspage.Call{Op: statuspage.OpPoll, Queue: q.number, Since: p.housekeeper.reporter.progressAt})
 		}
 	}
 	queues := make(map[*CompletionQueue]bool)
@@ -101,17 +101,17 @@ func (p *Provider) statusPage() (t testimony.Testimony) {
 	}
 	for q := range queues {
 		if n := q.tail.Load() - q.head.Load(); n > 0 {
-			t.Queues = append(t.Queues, testimony.Queue{Number: q.number, Results: n})
+			t.Queues = append(t.Queues, statuspage.Queue{Number: q.number, Results: n})
 		}
 	}
-	slices.SortFunc(t.Queues, func(a, b testimony.Queue) int { return cmp.Compare(a.Number, b.Number) })
+	slices.SortFunc(t.Queues, func(a, b statuspage.Queue) int { return cmp.Compare(a.Number, b.Number) })
 	// The entries that explain most come first, because the rest may not fit.
-	slices.SortStableFunc(t.Endpoints, func(a, b testimony.Endpoint) int { return diagnosticRank(b) - diagnosticRank(a) })
+	slices.SortStableFunc(t.Endpoints, func(a, b statuspage.Endpoint) int { return diagnosticRank(b) - diagnosticRank(a) })
 	return t
 }
 
 // diagnosticRank is higher the more an endpoint explains.
-func diagnosticRank(e testimony.Endpoint) int {
+func diagnosticRank(e statuspage.Endpoint) int {
 	switch {
 	case e.Requests > 0:
 		return 2
@@ -135,8 +135,8 @@ func tryLockBriefly(try func() bool) bool {
 
 // statusEntry returns the endpoint's part of the status page. busy is false if there is nothing
 // to report.
-func (ep *Endpoint) statusEntry() (e testimony.Endpoint, busy bool) {
-	e = testimony.Endpoint{Number: ep.number, Unknown: true, Initiator: ep.initiatorCQ.number, Receive: ep.receiveCQ.number}
+func (ep *Endpoint) statusEntry() (e statuspage.Endpoint, busy bool) {
+	e = statuspage.Endpoint{Number: ep.number, Busy: true, RequestQueue: ep.initiatorCQ.number, ReceiveQueue: ep.receiveCQ.number}
 	if !tryLockBriefly(ep.mu.TryLock) {
 		return e, true
 	}
@@ -147,7 +147,7 @@ func (ep *Endpoint) statusEntry() (e testimony.Endpoint, busy bool) {
 		}
 		defer ep.shared.mu.Unlock()
 	}
-	e.Unknown = false
+	e.Busy = false
 	e.State = ep.state().String()
 	if c := ep.conn; c != nil {
 		e.Peer = c.peer.ID()
@@ -157,7 +157,7 @@ func (ep *Endpoint) statusEntry() (e testimony.Endpoint, busy bool) {
 	}
 	if e.Requests = ep.tail - ep.done; e.Requests > 0 {
 		r := &ep.requests[ep.done&uint64(len(ep.requests)-1)]
-		e.Oldest, e.NoReceive = opName(r), !r.deadline.IsZero() && !r.started
+		e.OldestRequest, e.ReceiveMissing = opName(r), !r.deadline.IsZero() && !r.started
 	}
 	if e.Receives = ep.posted - ep.delivered; ep.shared != nil {
 		e.Receives = ep.shared.outstanding()
@@ -167,8 +167,8 @@ func (ep *Endpoint) statusEntry() (e testimony.Endpoint, busy bool) {
 	}
 	switch ep.state() {
 	case connected, peerGone, closing:
-		e.Touched = ep.conn.attached && ep.conn.hazard.IsSet()
-		return e, e.Requests > 0 || e.Receives > 0 || e.Touched
+		e.PeerCopying = ep.conn.attached && ep.conn.hazard.IsSet()
+		return e, e.Requests > 0 || e.Receives > 0 || e.PeerCopying
 	case failed:
 		return e, true
 	}
@@ -179,7 +179,7 @@ func (ep *Endpoint) statusEntry() (e testimony.Endpoint, busy bool) {
 func stacks() []byte {
 	for size := initialStackSize; ; size *= 2 {
 		b := make([]byte, size)
-		if n := runtime.Stack(b, true); n < size || size >= shm.AnswerSize {
+		if n := runtime.Stack(b, true); n < size || size >= shm.MaxStacks {
 			return b[:n]
 		}
 	}

@@ -5,25 +5,25 @@ import (
 	"testing"
 	"time"
 
-	testimony "github.com/softnd/softnd/internal/statuspage"
+	"github.com/softnd/softnd/internal/statuspage"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
 )
 
 // tells waits until a member has published a status that satisfies ok.
-func tells(t *testing.T, p *party, what string, ok func(testimony.Testimony) bool) testimony.Testimony {
+func tells(t *testing.T, p *party, what string, ok func(statuspage.Page) bool) statuspage.Page {
 	t.Helper()
 	peer, err := p.local.member.Arena().Peer(p.member)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var told testimony.Testimony
+	var told statuspage.Page
 	eventually(t, what, func() bool {
-		s, err := peer.Statement()
-		if err != nil || s.Told < s.Moved || s.Text == nil {
+		s, err := peer.StatusPage()
+		if err != nil || s.WrittenAt < s.LastProgress || s.Text == nil {
 			return false
 		}
-		if told, err = testimony.Read(s.Text); err != nil {
+		if told, err = statuspage.Decode(s.Text); err != nil {
 			t.Fatal(err)
 		}
 		return ok(told)
@@ -39,21 +39,21 @@ func TestStatusPageShowsWait(t *testing.T) {
 	before := shm.Clock()
 	q := p.b.local.queues[receiveQueue].(*CompletionQueue)
 	done := background(t, p.b.local.provider, func() error { return q.Notify(p.b.local.ctx, nd.NotifySolicited) })
-	told := tells(t, p.b, "b tells that it waits", func(told testimony.Testimony) bool {
-		return len(told.Calls) == 1 && told.Calls[0].Op != testimony.OpPoll // not the poll before
+	told := tells(t, p.b, "b tells that it waits", func(told statuspage.Page) bool {
+		return len(told.Calls) == 1 && told.Calls[0].Op != statuspage.OpPoll // not the poll before
 	})
 	call := told.Calls[0]
 	if call.Op != "notify" || call.Object != "NotifySolicited" || call.Queue != q.number || call.Since < before || call.Since > shm.Clock() {
 		t.Errorf("call: %+v", call)
 	}
-	want := testimony.Endpoint{Number: 1, Peer: p.a.member, PeerNumber: 1, State: "connected",
-		Initiator: p.b.local.queues[initiatorQueue].(*CompletionQueue).number, Receive: q.number, Receives: 1}
+	want := statuspage.Endpoint{Number: 1, Peer: p.a.member, PeerNumber: 1, State: "connected",
+		RequestQueue: p.b.local.queues[initiatorQueue].(*CompletionQueue).number, ReceiveQueue: q.number, Receives: 1}
 	if len(told.Endpoints) != 1 || told.Endpoints[0] != want {
 		t.Errorf("endpoints: %+v, want %+v", told.Endpoints, want)
 	}
 	p.a.must(order{Do: doSend, Parts: mine(0, 8)})
-	told = tells(t, p.b, "b tells of the result", func(told testimony.Testimony) bool { return len(told.Queues) == 1 })
-	if (told.Queues[0] != testimony.Queue{Number: q.number, Results: 1}) || len(told.Calls) != 1 {
+	told = tells(t, p.b, "b tells of the result", func(told statuspage.Page) bool { return len(told.Queues) == 1 })
+	if (told.Queues[0] != statuspage.Queue{Number: q.number, Results: 1}) || len(told.Calls) != 1 {
 		t.Errorf("with a result that is not solicited: %+v", told)
 	}
 	p.b.must(order{Do: doReceive, Parts: mine(0, 8)})
@@ -61,7 +61,7 @@ func TestStatusPageShowsWait(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
-	tells(t, p.b, "b waits no more", func(told testimony.Testimony) bool { return len(told.Calls) == 0 })
+	tells(t, p.b, "b waits no more", func(told statuspage.Page) bool { return len(told.Calls) == 0 })
 }
 
 // TestStatusPageShowsPolls that find nothing, and of a Send for which there is no receive.
@@ -69,16 +69,16 @@ func TestStatusPageShowsPolls(t *testing.T) {
 	p := newPair(t, setup{Both: sideOptions{Options: Options{ReceiveTimeout: watchdog}}})
 	p.a.must(order{Do: doSend, Parts: mine(0, 8)})
 	q := p.a.local.queues[initiatorQueue].(*CompletionQueue)
-	told := tells(t, p.a, "a tells that it polls", func(told testimony.Testimony) bool {
+	told := tells(t, p.a, "a tells that it polls", func(told statuspage.Page) bool {
 		for range 100 {
 			q.Poll(make([]nd.Result, 1))
 		}
 		return len(told.Calls) == 1
 	})
-	if call := told.Calls[0]; call.Op != testimony.OpPoll || call.Queue != q.number {
+	if call := told.Calls[0]; call.Op != statuspage.OpPoll || call.Queue != q.number {
 		t.Errorf("call: %+v", call)
 	}
-	if e := told.Endpoints[0]; e.Requests != 1 || e.Oldest != "send" || !e.NoReceive {
+	if e := told.Endpoints[0]; e.Requests != 1 || e.OldestRequest != "send" || !e.ReceiveMissing {
 		t.Errorf("endpoint: %+v", e)
 	}
 	p.b.must(order{Do: doReceive, Parts: mine(0, 8)})
@@ -90,7 +90,7 @@ func TestStatusPageShowsFailure(t *testing.T) {
 	p := newPair(t, setup{})
 	p.a.must(order{Do: doWrite, Parts: mine(0, 8), Far: nd.WindowDescriptor{Address: 1, Token: 1 << 20}})
 	p.a.expect(initiatorQueue, failure(nd.RequestWrite, 0, nd.AccessViolation))
-	told := tells(t, p.a, "a tells of its failure", func(told testimony.Testimony) bool { return len(told.Endpoints) == 1 })
+	told := tells(t, p.a, "a tells of its failure", func(told statuspage.Page) bool { return len(told.Endpoints) == 1 })
 	if e := told.Endpoints[0]; e.State != "failed" || !strings.Contains(e.Cause, "write") {
 		t.Errorf("endpoint: %+v", e)
 	}
@@ -108,9 +108,9 @@ func TestObserverGetsStacks(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		question, stacks := peer.Ask(), []byte(nil)
+		question, stacks := peer.RequestStacks(), []byte(nil)
 		eventually(t, "an answer", func() (ok bool) {
-			stacks, ok, err = peer.Answer(question)
+			stacks, ok, err = peer.Stacks(question)
 			return ok || err != nil
 		})
 		if err != nil || !strings.Contains(string(stacks), "TestObserverGetsStacks") {
@@ -130,14 +130,14 @@ func TestObserverQuestionsRateLimited(t *testing.T) {
 	const questions = 300
 	answers, question := 0, uint32(0)
 	for range questions {
-		question = peer.Ask()
+		question = peer.RequestStacks()
 		time.Sleep(2 * time.Millisecond)
-		if _, ok, _ := peer.Answer(question); ok {
+		if _, ok, _ := peer.Stacks(question); ok {
 			answers++
 		}
 	}
 	if answers > questions/4 {
 		t.Errorf("%d of %d questions were answered", answers, questions)
 	}
-	eventually(t, "the last question is answered", func() bool { _, ok, _ := peer.Answer(question); return ok })
+	eventually(t, "the last question is answered", func() bool { _, ok, _ := peer.Stacks(question); return ok })
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/softnd/softnd/endpoint/internal/waiter"
-	testimony "github.com/softnd/softnd/internal/statuspage"
+	"github.com/softnd/softnd/internal/statuspage"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
 )
@@ -47,13 +47,13 @@ func canceled(ctx context.Context, err error, op, object string) error {
 // error if the provider is closed. While it waits it makes progress on everything of this
 // process, and sleeps when there is nothing to do. ready is called again when a peer or this
 // process rings the doorbell; it must not block. Observers see call.
-func (p *Provider) WaitFor(ctx context.Context, call testimony.Call, ready func() bool) error {
+func (p *Provider) WaitFor(ctx context.Context, call statuspage.Call, ready func() bool) error {
 	return p.wait(ctx, call, nil, ready)
 }
 
 // wait is WaitFor with a function that makes progress on what ready depends on. drive is called
 // more often than the rest is driven; nil means none.
-func (p *Provider) wait(ctx context.Context, call testimony.Call, drive func(), ready func() bool) error {
+func (p *Provider) wait(ctx context.Context, call statuspage.Call, drive func(), ready func() bool) error {
 	if ready() {
 		return nil
 	}
@@ -87,7 +87,7 @@ func (p *Provider) wait(ctx context.Context, call testimony.Call, drive func(), 
 // over, and its error. After many yields it lists the call for observers, because on a crowded
 // machine each yield can take as long as the time slices of all other processes. The caller
 // unlists c unless it is nil.
-func (p *Provider) spin(ctx context.Context, call testimony.Call, drive func(), ready func() bool) (c *waiter.Call, over bool, err error) {
+func (p *Provider) spin(ctx context.Context, call statuspage.Call, drive func(), ready func() bool) (c *waiter.Call, over bool, err error) {
 	spin, yields := waiter.Budget(int(p.processes.Load()), runtime.NumCPU())
 	for i := range spin + yields {
 		if drive != nil {
@@ -189,7 +189,7 @@ func (p *Provider) hasArmedDoorbell() bool { return p.waiters.IsArmed() || p.eng
 // countProcesses counts the processes that share the cores. All ranks of a job count from the
 // start, although they join one after the other.
 func (p *Provider) countProcesses() {
-	p.processes.Store(int32(max(p.arena.LiveMembers(), p.arena.Ranks())))
+	p.processes.Store(int32(max(p.arena.LiveMemberCount(), p.arena.Ranks())))
 }
 
 // progressAll makes progress on everything of this process.

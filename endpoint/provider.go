@@ -123,7 +123,7 @@ func New(m *shm.Member, o Options) (*Provider, error) {
 	p.endpoints.Store(new([]*Endpoint))
 	p.mappings.list.Store(new([]*LogicalMapping))
 	p.ports.init()
-	p.waiters.Init(m.Waiters(), p.engine.endRest)
+	p.waiters.Init(m.WaitDoorbell(), p.engine.endRest)
 	p.countProcesses()
 	p.housekeeper.start(p)
 	p.engine.start(p)

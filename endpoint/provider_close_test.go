@@ -161,7 +161,7 @@ func TestCallsAfterProviderClose(t *testing.T) {
 	ctx := t.Context()
 	arena := must(shm.Create(shm.Config{Size: testArena}))
 	join := func() (*shm.Member, *Provider, nd.Adapter, nd.CompletionQueue, nd.Endpoint) {
-		m := must(arena.Join(shm.NotRank))
+		m := must(arena.Join(shm.NoRank))
 		p := must(New(m, Options{}))
 		ad := must(p.OpenAdapter(ctx, p.adapterID()))
 		cq := must(ad.CreateCompletionQueue(ctx, 10))

@@ -245,7 +245,7 @@ func (ep *Endpoint) makeHalf() error {
 	}
 	stride := (descriptorHeader + uint64(ep.receiveSGE)*descriptorEntry + 63) / 64 * 64
 	arena := ep.provider.arena
-	off, err := ep.provider.member.Heap().AllocSpread(halfSize + slots*shm.SlotSize + count*stride)
+	off, err := ep.provider.member.Heap().AllocColored(halfSize + slots*shm.SlotSize + count*stride)
 	if err != nil {
 		return err
 	}

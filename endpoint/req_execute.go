@@ -155,7 +155,7 @@ func (ep *Endpoint) push(r *request, slot *shm.Slot) bool {
 	c.credit.endRow(c.out.Pushed())
 	index, ok := c.out.Push(slot)
 	if !ok {
-		if ep.stall(); c.out.Room() == 0 {
+		if ep.stall(); c.out.FreeSlots() == 0 {
 			return false
 		}
 		index, _ = c.out.Push(slot)
@@ -276,8 +276,8 @@ func (ep *Endpoint) awaitReceive(r *request) outcome {
 // sendSmall puts a whole message into one slot.
 func (ep *Endpoint) sendSmall(r *request) outcome {
 	c := ep.conn
-	if c.out.Room() == 0 {
-		if ep.stall(); c.out.Room() == 0 {
+	if c.out.FreeSlots() == 0 {
+		if ep.stall(); c.out.FreeSlots() == 0 {
 			return waits
 		}
 	}

@@ -104,19 +104,19 @@ func (ep *Endpoint) awaitNow(k nd.RequestType, reqCtx uint64) *request {
 func (ep *Endpoint) passWrite(reqCtx uint64, sge *nd.SGE, address uint64, remote nd.Token) (done bool) {
 	c := ep.conn
 	n := len(sge.Buffer)
-	if n > inlineWritePayload || c.out.Room() == 0 || !c.ref.Connected() {
+	if n > inlineWritePayload || c.out.FreeSlots() == 0 || !c.ref.Connected() {
 		return false
 	}
-	slot := c.out.Next()
+	slot := c.out.NextSlot()
 	if !ep.guard.Gather(slot.Bytes(2), sge.Token, sge.Buffer) {
 		return false
 	}
 	c.credit.endRow(c.out.Pushed())
 	slot[0], slot[1] = smallWrite|uint64(n)<<16|uint64(remote)<<32, address
 	c.out.Publish()
-	c.out.ClaimAhead()
+	c.out.PrefetchForWrite()
 	c.credit.add(c.out.Pushed())
-	if !c.peer.Quiet() {
+	if !c.peer.Unarmed() {
 		c.peer.Ring()
 	}
 	ep.unstall()
@@ -157,7 +157,7 @@ func (ep *Endpoint) takeRow(slot *shm.Slot, results []nd.Result) (n int) {
 		ep.delivered++
 		setSuccess(&results[n], nd.RequestReceive, size, ep.receivesTaken.context, r.context)
 		if index := in.Advance(); n > 0 { // as in a stream
-			in.FetchAhead(index)
+			in.PrefetchForRead(index)
 		}
 		n++
 	}

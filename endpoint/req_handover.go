@@ -40,8 +40,8 @@ func (ep *Endpoint) handOver(r *request, budget *uint64) outcome {
 		if f != window.NoFault {
 			return ep.ownFault(r, e, f)
 		}
-		if c.out.Room() == 0 {
-			if ep.stall(); c.out.Room() == 0 {
+		if c.out.FreeSlots() == 0 {
+			if ep.stall(); c.out.FreeSlots() == 0 {
 				return waits
 			}
 		}
@@ -97,8 +97,8 @@ func pieceKind(t nd.RequestType) kind {
 // writeSmall puts the data of a Write into the slot itself.
 func (ep *Endpoint) writeSmall(r *request) outcome {
 	c := ep.conn
-	if c.out.Room() == 0 {
-		if ep.stall(); c.out.Room() == 0 {
+	if c.out.FreeSlots() == 0 {
+		if ep.stall(); c.out.FreeSlots() == 0 {
 			return waits
 		}
 	}

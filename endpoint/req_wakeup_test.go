@@ -32,7 +32,7 @@ func TestRoomInTheRingWakesASleeper(t *testing.T) {
 	}()
 	ep := a.endpoint(0).(*Endpoint)
 	eventually(t, "the Write sleeps", func() bool { return a.provider.waiters.Sleeping() == 1 && ep.half.stalled.Load() == 1 })
-	bell := a.member.Waiters()
+	bell := a.member.WaitDoorbell()
 	before := bell.Arm() // which it is, since somebody sleeps
 	var one [1]nd.Result
 	if n := b.queues[receiveQueue].Poll(one[:]); n != 1 {

@@ -68,7 +68,7 @@ func (ep *Endpoint) release(awaited bool) {
 	if c.out.Relaxed() {
 		c.in.Release()
 	} else {
-		c.in.ReleaseFirst()
+		c.in.ReleaseFenced()
 	}
 	if awaited || c.peerState.stalled.Load() != 0 { // ORDER stalled: after the release; pairs with the swap and the barrier in stall
 		c.peer.Ring()
@@ -77,7 +77,7 @@ func (ep *Endpoint) release(awaited bool) {
 
 // lie describes what no sound peer does.
 func (ep *Endpoint) lie(format string, args ...any) error {
-	ep.provider.member.Blame(ep.conn.peer.ID())
+	ep.provider.member.RecordLostPeer(ep.conn.peer.ID())
 	return ep.fail("serve", nd.ConnectionAborted, "the peer ("+ep.conn.peerName+") sent "+fmt.Sprintf(format, args...), "the peer's memory is damaged, or it runs other software")
 }
 
@@ -197,10 +197,10 @@ func (ep *Endpoint) blame(status nd.Status, cause error) {
 	in := ep.conn.in
 	in.Release()
 	ep.half.faultStatus.Store(uint32(status))
-	ep.half.fault.Store(in.Next() + 1) // ORDER fault: before the abort, whose reader loads it
-	in.Advance()                       // not released: the peer must not take it for done
+	ep.half.fault.Store(in.NextIndex() + 1) // ORDER fault: before the abort, whose reader loads it
+	in.Advance()                            // not released: the peer must not take it for done
 	ep.conn.inboundFailed = true
-	ep.provider.member.Blame(ep.conn.peer.ID())
+	ep.provider.member.RecordLostPeer(ep.conn.peer.ID())
 	ep.terminate(cause)
 }
 

@@ -125,7 +125,7 @@ func fuzzMessages(f *testing.F, shared bool) {
 			swap = func() {
 				if len(list) > 0 && v.ep.state() == connected && (v.ep.served != 0 || v.ep.revoking != nil) {
 					s := next()
-					r.write(v.ep.conn.in.Next(), &s)
+					r.write(v.ep.conn.in.NextIndex(), &s)
 				}
 			}
 		}

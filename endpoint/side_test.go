@@ -162,7 +162,7 @@ type side struct {
 // newSide joins the arena and makes an adapter, queues, an endpoint, and a
 // region with all rights.
 func newSide(ctx context.Context, arena *shm.Arena, o sideOptions) (*side, error) {
-	member, err := arena.Join(shm.NotRank)
+	member, err := arena.Join(shm.NoRank)
 	if err != nil {
 		return nil, err
 	}

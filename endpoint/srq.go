@@ -6,7 +6,7 @@ import (
 	"slices"
 	"sync"
 
-	testimony "github.com/softnd/softnd/internal/statuspage"
+	"github.com/softnd/softnd/internal/statuspage"
 	"github.com/softnd/softnd/nd"
 )
 
@@ -187,7 +187,7 @@ func (q *SharedReceiveQueue) Notify(ctx context.Context) error {
 	q.mu.Lock()
 	seen, closed := q.events, false
 	q.mu.Unlock()
-	err := q.adapter.provider.wait(ctx, testimony.Call{Op: op, Object: q.String()}, nil, func() bool {
+	err := q.adapter.provider.wait(ctx, statuspage.Call{Op: op, Object: q.String()}, nil, func() bool {
 		q.mu.Lock()
 		defer q.mu.Unlock()
 		closed = q.closed

@@ -164,7 +164,7 @@ func TestSharedReceiveLetsEngineSleep(t *testing.T) {
 // which a message waits.
 func TestSharedReceiveWakesEngine(t *testing.T) {
 	r := newStar(t, setup{}, nd.SharedReceiveQueueConfig{}, 1)
-	bell := r.owner.local.member.Engine()
+	bell := r.owner.local.member.EngineDoorbell()
 	const n = 20
 	for range n {
 		r.peers[0].must(order{Do: doSend, Parts: mine(0, 8)})

@@ -7,7 +7,7 @@ import (
 )
 
 func TestAlias(t *testing.T) {
-	m := join(t, newArena(t, 0), NotRank)
+	m := join(t, newArena(t, 0), NoRank)
 	off, err := m.Heap().Alloc(16 * PageSize)
 	if err != nil {
 		t.Fatal(err)
@@ -51,8 +51,8 @@ func TestAlias(t *testing.T) {
 }
 
 func TestMemberOwns(t *testing.T) {
-	m := join(t, newArena(t, 0), NotRank)
-	off, err := m.Heap().Alloc(ChunkSize)
+	m := join(t, newArena(t, 0), NoRank)
+	off, err := m.Heap().Alloc(chunkSize)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func TestMemberOwns(t *testing.T) {
 		off  Offset
 		n    uint64
 		want bool
-	}{{off, ChunkSize, true}, {off + 5, 7, true}, {off, ChunkSize + 1, false}, {off - 1, 2, false}, {0, 1, false}, {Offset(m.Arena().Size()), 1, false}} {
+	}{{off, chunkSize, true}, {off + 5, 7, true}, {off, chunkSize + 1, false}, {off - 1, 2, false}, {0, 1, false}, {Offset(m.Arena().Size()), 1, false}} {
 		if got := m.Owns(c.off, c.n); got != c.want {
 			t.Errorf("%d bytes at %#x: %v", c.n, uint64(c.off), got)
 		}

@@ -7,22 +7,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// PageSize is the number of bytes of the pages that an [Alias] shows.
+// PageSize is the size of the pages that an [Alias] maps, in bytes.
 const PageSize = 4096
 
-// Alias is a second place in this process's address space for pages of the
-// arena: side by side, in any order, and as often as one likes.
+// Alias is a second mapping of pages of the arena in this process. It maps them at consecutive
+// addresses, in any order; a page may occur several times.
 type Alias struct {
 	at   unsafe.Pointer
 	size uintptr
 }
 
-// NewAlias shows pages, at least one, one after the other. Each offset must be
-// that of a page whose memory exists and stays the caller's until Close.
+// NewAlias maps one or more pages at consecutive addresses. Each page must be reserved, and must
+// belong to the caller until Close.
 //
-// Errors: one that wraps [ErrDamaged] for an offset that is no page of the
-// arena; that of mmap, when the address space or the number of mappings of the
-// process is used up, or where the kernel's pages are larger than PageSize.
+// Errors: [ErrDamaged] if an offset is not that of a page of the arena; the error of mmap if the
+// process has no address space or no mappings left, or if the kernel's pages are larger than
+// PageSize.
 func (a *Arena) NewAlias(pages []Offset) (*Alias, error) {
 	for _, page := range pages {
 		if err := a.check(page, PageSize, PageSize); err != nil {
@@ -46,10 +46,10 @@ func (a *Arena) NewAlias(pages []Offset) (*Alias, error) {
 	return alias, nil
 }
 
-// show maps pages of the file one after the other.
+// show maps pages of the file at consecutive addresses.
 func (s *Alias) show(fd int, pages []Offset) error {
 	for i := 0; i < len(pages); {
-		n := 1 // neighbours are mapped in one go
+		n := 1 // one call maps a run of adjacent pages
 		for i+n < len(pages) && pages[i+n] == pages[i]+Offset(n*PageSize) {
 			n++
 		}
@@ -63,8 +63,8 @@ func (s *Alias) show(fd int, pages []Offset) error {
 	return nil
 }
 
-// Bytes returns the memory. It must not be touched after Close.
+// Bytes returns the mapped memory, which must not be accessed after Close.
 func (s *Alias) Bytes() []byte { return unsafe.Slice((*byte)(s.at), s.size) }
 
-// Close gives the addresses back; the pages stay where they are.
+// Close unmaps the addresses. The pages stay in the arena.
 func (s *Alias) Close() error { return unix.MunmapPtr(s.at, s.size) }

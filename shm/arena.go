@@ -18,36 +18,35 @@ import (
 	"github.com/softnd/softnd/internal/build"
 )
 
-// Config says what kind of arena [Create] makes. The zero value is an arena
-// without ranks and of the default size.
+// Config configures [Create]. The zero value means an arena without ranks, of the default size.
 type Config struct {
-	Ranks int    // size of the rank group, 0..MaxRanks
-	Size  uint64 // bytes of address space; 0 = as much as the machine has memory, within the process's limits
+	Ranks int    // number of ranks in the group, 0 to MaxRanks
+	Size  uint64 // bytes of address space; 0: the size of the machine's memory, within the process's limits
 }
 
-// Arena is a sparse memory file that several processes map. It has no name in
-// any file system, so nothing remains of it when the last process is gone.
+// Arena is a sparse memory file that several processes map. It has no name in any file system, so
+// nothing is left of it after the last process.
 //
-// Its methods are safe for concurrent use, [Arena.Close] excepted.
+// Its methods are safe for concurrent use, except for [Arena.Close].
 type Arena struct {
-	file *os.File // our own open file description
+	file *os.File // with an open file description of its own
 	mem  mmap.MMap
 	geo  geometry
 	id   [2]uint64
 	node inode // of the file
 
-	reaping sync.Mutex // held by the goroutine that reaps
+	reaping sync.Mutex // held during reap
 
 	ranks  int
 	secret [2]uint64
-	refs   atomic.Int32 // members joined through this mapping
-	closed atomic.Bool  // mem is empty pages
+	refs   atomic.Int32 // number of members joined through this mapping
+	closed atomic.Bool  // mem holds empty pages
 }
 
-// Create makes a new arena, sealed against shrinking and growing, and maps it.
+// Create creates an arena, sealed against shrinking and growing, and maps it.
 //
-// Errors: [ErrShortage] when the address space, file size or memory limits of
-// this process do not allow one.
+// Errors: [ErrNoMemory] if this process's limits on address space, file size or memory do not allow
+// an arena of that size.
 func Create(cfg Config) (*Arena, error) {
 	if cfg.Ranks < 0 || cfg.Ranks > MaxRanks {
 		return nil, fmt.Errorf("shm: create arena: %d ranks: want 0 to %d", cfg.Ranks, MaxRanks)
@@ -82,22 +81,22 @@ func create(file *os.File, geo geometry, ranks int) (*Arena, error) {
 		return nil, fmt.Errorf("ftruncate: %w", err)
 	}
 	if _, err := unix.FcntlInt(file.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_SEAL); err != nil {
-		return nil, fmt.Errorf("sealing: %w", err)
+		return nil, fmt.Errorf("seal the memory file: %w", err)
 	}
 	node, err := inodeOf(fd)
 	if err != nil {
 		return nil, fmt.Errorf("fstat: %w", err)
 	}
 	a := &Arena{file: file, geo: geo, ranks: ranks, node: node}
-	// The small tables are reserved as a whole, so that no word has to say which of their
-	// pages exist; testimonies and window blocks when they are claimed.
+	// The small tables are reserved as a whole. Status pages and window blocks are reserved when a
+	// member claims them.
 	for _, r := range []struct {
 		off Offset
 		n   uint64
 	}{
 		{0, headerSize},
-		{geo.memberTable, MaxMembers * memberStride},
-		{geo.places, uint64(ranks) * placeStride},
+		{geo.memberTable, maxMembers * memberStride},
+		{geo.rankRecords, uint64(ranks) * rankRecordStride},
 		{geo.windowOwners, windowBlocks * 4},
 		{geo.chunkOwners, geo.chunks * 4},
 	} {
@@ -118,16 +117,16 @@ func create(file *os.File, geo geometry, ranks int) (*Arena, error) {
 		a.secret[i] = binary.NativeEndian.Uint64(random[8*i:])
 		a.id[i] = binary.NativeEndian.Uint64(random[16+8*i:])
 	}
-	h.magic, h.ranks, h.layout, h.size = Magic, uint32(ranks), LayoutHash(), geo.size
+	h.magic, h.ranks, h.layout, h.size = arenaMagic, uint32(ranks), layoutHash(), geo.size
 	h.secret, h.id = a.secret, a.id
 	h.checksum = h.constants().sum()
 	copy(h.build[:], build.Name())
-	h.version.Store(Version) // ORDER arena-ready: pairs with the load in readHeader
+	h.version.Store(layoutVersion) // ORDER arena-ready: pairs with the load in readHeader
 	return a, nil
 }
 
-// constants is a private copy of what the creator wrote into the header, so
-// that what is used is what was checked.
+// constants is a private copy of the header fields that the creator wrote, so that the checked values
+// are those that are used.
 type constants struct {
 	magic, layout, size, checksum uint64
 	ranks                         uint32
@@ -147,14 +146,13 @@ func (c constants) sum() uint64 {
 	return xxhash.Sum64(b)
 }
 
-// Attach maps the arena that file holds. The arena re-opens the file, because
-// locks belong to the open file description and an inherited one is shared;
-// the caller keeps file and may close it.
+// Attach maps the arena in file. It re-opens the file, because locks belong to the open file
+// description, and processes share an inherited one. The caller keeps file and may close it.
 //
-// An arena whose creator has not finished is waited for until ctx ends.
+// If the creator of the arena has not finished, Attach blocks until it has, or until ctx ends.
 //
-// Errors: [ErrNotArena], [ErrNotReady], [ErrVersion], [ErrTruncated],
-// [ErrUnsealed], [ErrDamaged]; each says what was found.
+// Errors: [ErrVersion], [ErrTruncated], [ErrDamaged]. Attach also fails if file is no arena, is not
+// sealed against shrinking, or is not ready when ctx ends. Each error says what Attach found.
 func Attach(ctx context.Context, file *os.File) (*Arena, error) {
 	size, err := sealedSize(file)
 	if err != nil {
@@ -175,7 +173,7 @@ func Attach(ctx context.Context, file *os.File) (*Arena, error) {
 func reopen(fd int) (*os.File, error) {
 	own, err := os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", fd), os.O_RDWR, 0)
 	if err != nil {
-		return nil, fmt.Errorf("re-opening descriptor %d (softnd needs a mounted /proc): %w", fd, err)
+		return nil, fmt.Errorf("re-open descriptor %d (softnd needs a mounted /proc): %w", fd, err)
 	}
 	return own, nil
 }
@@ -201,7 +199,7 @@ func attach(ctx context.Context, file *os.File, size uint64) (*Arena, error) {
 	return &Arena{file: file, mem: mem, geo: geo, node: node, ranks: int(c.ranks), id: c.id, secret: c.secret}, nil
 }
 
-// mapWhole maps the whole file, for this process and none that it forks.
+// mapWhole maps the whole file. Forked children do not inherit the mapping.
 func mapWhole(file *os.File, size uint64) (mmap.MMap, error) {
 	mem, err := mmap.MapRegion(file, int(size), mmap.RDWR, 0, 0)
 	if err != nil {
@@ -213,7 +211,7 @@ func mapWhole(file *os.File, size uint64) (mmap.MMap, error) {
 	return mem, nil
 }
 
-// inode tells one file from another.
+// inode identifies a file.
 type inode struct{ device, number uint64 }
 
 func inodeOf(fd int) (inode, error) {
@@ -222,8 +220,8 @@ func inodeOf(fd int) (inode, error) {
 	return inode{st.Dev, st.Ino}, err
 }
 
-// useFile calls f with the arena's descriptor after it has passed checkFile. [Arena.Close]
-// does not close the descriptor before f has returned.
+// useFile checks the arena's descriptor with checkFile and calls f with it. [Arena.Close] does not
+// close the descriptor before f returns.
 //
 // Errors: [ErrClosed]; those of f.
 func (a *Arena) useFile(f func(fd int) error) error {
@@ -235,7 +233,7 @@ func (a *Arena) useFile(f func(fd int) error) error {
 	})
 }
 
-// holdFile is useFile for an f that calls checkFile itself.
+// holdFile is useFile without checkFile; f calls checkFile itself.
 func (a *Arena) holdFile(f func(fd int) error) error {
 	var err error
 	conn, closed := a.file.SyscallConn()
@@ -243,67 +241,67 @@ func (a *Arena) holdFile(f func(fd int) error) error {
 		closed = conn.Control(func(fd uintptr) { err = f(int(fd)) })
 	}
 	if closed != nil {
-		return fmt.Errorf("shm: the arena is closed: %w", ErrClosed)
+		return fmt.Errorf("shm: use arena: %w", ErrClosed)
 	}
 	return err
 }
 
-// checkFile makes sure that the arena's descriptor is still that of the arena. A
-// program that closes descriptors which are not its own may have closed it. Its
-// number may then name another file, which must not be written, and whose locks mean
-// nothing.
+// checkFile checks that the arena's descriptor still refers to the arena. A program that closes
+// descriptors of others may have closed it. The number may then refer to another file, which softnd
+// must not write, and whose locks have no meaning.
 //
 // Errors: [ErrClosed].
 func (a *Arena) checkFile(fd int) error {
 	if node, err := inodeOf(fd); err != nil || node != a.node {
-		return fmt.Errorf("shm: descriptor %d is not the arena: this program closed it, or gave its number to another file: %w; close only descriptors that the program has opened itself",
+		return fmt.Errorf("shm: descriptor %d is not the arena: the program closed it, or gave its number to another file: %w; close only descriptors that the program has opened itself",
 			fd, ErrClosed)
 	}
 	return nil
 }
 
-// sealedSize refuses files whose size a peer could change under our mapping.
+// sealedSize returns the size of file. It fails if a peer could shrink the file, because an access
+// beyond its end would kill this process.
 func sealedSize(file *os.File) (uint64, error) {
 	st, err := file.Stat()
 	if err != nil {
 		return 0, err
 	}
 	if !st.Mode().IsRegular() || st.Size() < headerSize {
-		return 0, fmt.Errorf("%w: mode %v, %d bytes", ErrNotArena, st.Mode(), st.Size())
+		return 0, fmt.Errorf("%w: mode %v, %d bytes", errNotArena, st.Mode(), st.Size())
 	}
 	seals, err := unix.FcntlInt(file.Fd(), unix.F_GET_SEALS, 0)
 	if err != nil {
-		return 0, fmt.Errorf("%w: the file has no seals (%v)", ErrNotArena, err)
+		return 0, fmt.Errorf("%w: the file has no seals (%v)", errNotArena, err)
 	}
 	if seals&unix.F_SEAL_SHRINK == 0 {
-		return 0, fmt.Errorf("%w (seals %#x)", ErrUnsealed, seals)
+		return 0, fmt.Errorf("%w (seals %#x)", errUnsealed, seals)
 	}
 	return uint64(st.Size()), nil
 }
 
-// readHeader tells "not yet" from "never" and "damaged" from "another version".
+// readHeader waits until the header is complete, checks it, and returns a copy and the geometry.
 func readHeader(ctx context.Context, h *header, fileSize uint64) (c constants, geo geometry, err error) {
 	version := h.version.Load() // ORDER arena-ready: pairs with the store in create
 	for version == 0 {
-		if magic := h.magic; magic != 0 && magic != Magic {
-			return c, geo, fmt.Errorf("%w: magic %#x", ErrNotArena, magic)
+		if magic := h.magic; magic != 0 && magic != arenaMagic {
+			return c, geo, fmt.Errorf("%w: magic %#x", errNotArena, magic)
 		}
 		select {
 		case <-ctx.Done():
-			return c, geo, fmt.Errorf("%w: %w", ErrNotReady, ctx.Err())
+			return c, geo, fmt.Errorf("%w: %w", errNotReady, ctx.Err())
 		case <-time.After(time.Millisecond):
 		}
 		version = h.version.Load()
 	}
 	c = h.constants()
-	if c.magic != Magic {
-		return c, geo, fmt.Errorf("%w: magic %#x, want %#x", ErrNotArena, c.magic, Magic)
+	if c.magic != arenaMagic {
+		return c, geo, fmt.Errorf("%w: magic %#x, want %#x", errNotArena, c.magic, arenaMagic)
 	}
-	if version != Version {
-		return c, geo, otherVersion("the arena was made by", h.build[:], fmt.Sprintf("the arena's layout is of version %d, this program's of %d", version, Version))
+	if version != layoutVersion {
+		return c, geo, versionError("the arena was made by", h.build[:], fmt.Sprintf("the arena's layout has version %d, this program's %d", version, layoutVersion))
 	}
-	if hash := LayoutHash(); c.layout != hash {
-		return c, geo, otherVersion("the arena was made by", h.build[:], fmt.Sprintf("the arena's layout has hash %#x, this program's %#x", c.layout, hash))
+	if hash := layoutHash(); c.layout != hash {
+		return c, geo, versionError("the arena was made by", h.build[:], fmt.Sprintf("the arena's layout has hash %#x, this program's %#x", c.layout, hash))
 	}
 	if want := c.sum(); c.checksum != want {
 		return c, geo, fmt.Errorf("header checksum %#x, computed %#x: %w", c.checksum, want, ErrDamaged)
@@ -323,40 +321,39 @@ func readHeader(ctx context.Context, h *header, fileSize uint64) (c constants, g
 	return c, geo, nil
 }
 
-// File returns the descriptor to hand to other processes. It stays owned by
-// the arena.
+// File returns the descriptor, for other processes. The arena keeps and closes it.
 func (a *Arena) File() *os.File { return a.file }
 
-// Ranks returns the size of the rank group, 0 if the arena has none.
+// Ranks returns the number of ranks in the group, 0 if the arena has none.
 func (a *Arena) Ranks() int { return a.ranks }
 
-// Size returns the bytes of address space that the arena takes.
+// Size returns the size of the arena in bytes of address space.
 func (a *Arena) Size() uint64 { return a.geo.size }
 
-// ID returns a random identity that tells two arenas apart.
+// ID returns the arena's random identity.
 func (a *Arena) ID() [2]uint64 { return a.id }
 
-// Secret seeds what peers of other arenas must not guess.
+// Secret returns a random number that only processes of this arena know. It is the seed of tokens'
+// tags.
 func (a *Arena) Secret() [2]uint64 { return a.secret }
 
-// Close gives the arena's memory up. Every [Member] joined through it must have
-// left: otherwise Close returns an error and does nothing.
+// Close closes the arena and releases its memory. Every [Member] that joined through it must have
+// left; otherwise Close returns an error and does nothing.
 //
-// No slice or structure taken from the arena may be used afterwards. One that is
-// used all the same shows zeros, and what is stored there is lost: calls that race
-// with Close do no harm, and no other mapping takes these addresses as long as
-// anything refers to the arena.
+// No slice or structure of the arena may be used afterwards. A call that races with Close does no
+// harm: it reads zeros, or stores into pages that are discarded. No other mapping takes these
+// addresses while anything refers to the arena.
 func (a *Arena) Close() error {
 	if err := a.closable(); err != nil {
 		return fmt.Errorf("shm: close arena: %w", err)
 	}
 	a.closed.Store(true)
-	return errors.Join(a.vacate(), a.file.Close())
+	return errors.Join(a.replaceMapping(), a.file.Close())
 }
 
 func (a *Arena) closable() error {
 	if n := a.refs.Load(); n != 0 {
-		return fmt.Errorf("%d members joined through it have not left", n)
+		return fmt.Errorf("%d of its members have not left: call Leave first", n)
 	}
 	if a.closed.Load() {
 		return ErrClosed

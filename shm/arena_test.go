@@ -115,35 +115,35 @@ func TestAttachRefuses(t *testing.T) {
 			}
 			t.Cleanup(func() { r.Close(); w.Close() })
 			return r
-		}, ErrNotArena, "mode p"},
-		{"a directory", func(t *testing.T) *os.File { return open(t, t.TempDir(), os.O_RDONLY) }, ErrNotArena, "mode d"},
-		{"a device", func(t *testing.T) *os.File { return open(t, "/dev/null", os.O_RDWR) }, ErrNotArena, "mode D"},
+		}, errNotArena, "mode p"},
+		{"a directory", func(t *testing.T) *os.File { return open(t, t.TempDir(), os.O_RDONLY) }, errNotArena, "mode d"},
+		{"a device", func(t *testing.T) *os.File { return open(t, "/dev/null", os.O_RDWR) }, errNotArena, "mode D"},
 		{"a file on disk", func(t *testing.T) *os.File {
 			name := filepath.Join(t.TempDir(), "image")
 			if err := os.WriteFile(name, make([]byte, 1<<20), 0o600); err != nil {
 				t.Fatal(err)
 			}
 			return open(t, name, os.O_RDWR)
-		}, ErrNotArena, "no seals"},
-		{"an empty file", image(nil, 0, sealed), ErrNotArena, "0 bytes"},
-		{"less than a header", image(crafted(nil), headerSize-1, sealed), ErrNotArena, "4095 bytes"},
-		{"random bytes", image(random, int64(len(random)), sealed), ErrNotArena, "magic"},
-		{"random bytes, no version", image(append(append([]byte{}, random[:8]...), make([]byte, 4088)...), headerSize, sealed), ErrNotArena, "magic"},
-		{"not sealed", image(crafted(nil), testSize, 0), ErrUnsealed, "seals"},
-		{"sealed against growing only", image(crafted(nil), testSize, unix.F_SEAL_GROW), ErrUnsealed, "seals 0x4"},
-		{"shorter than its header says", image(crafted(nil), testSize-ChunkSize, sealed), ErrTruncated, "100663296 bytes"},
+		}, errNotArena, "no seals"},
+		{"an empty file", image(nil, 0, sealed), errNotArena, "0 bytes"},
+		{"less than a header", image(crafted(nil), headerSize-1, sealed), errNotArena, "4095 bytes"},
+		{"random bytes", image(random, int64(len(random)), sealed), errNotArena, "magic"},
+		{"random bytes, no version", image(append(append([]byte{}, random[:8]...), make([]byte, 4088)...), headerSize, sealed), errNotArena, "magic"},
+		{"not sealed", image(crafted(nil), testSize, 0), errUnsealed, "seals"},
+		{"sealed against growing only", image(crafted(nil), testSize, unix.F_SEAL_GROW), errUnsealed, "seals 0x4"},
+		{"shorter than its header says", image(crafted(nil), testSize-chunkSize, sealed), ErrTruncated, "100663296 bytes"},
 		{"only a header", image(crafted(nil), headerSize, sealed), ErrTruncated, "has 4096"},
-		{"longer than its header says", image(crafted(nil), testSize+ChunkSize, sealed), ErrDamaged, "has"},
-		{"of another version", image(crafted(func(h *header) { h.version.Store(Version + 1); copy(h.build[:], "v7.8.9\a") }), testSize, sealed), ErrVersion,
-			"the arena was made by softnd v7.8.9?, this program contains softnd " + build.Name() + ": arena of another version (the arena's layout is of version 2, this program's of 1); build"},
-		{"of another layout", image(crafted(func(h *header) { h.layout++ }), testSize, sealed), ErrVersion, "that does not say its build, this program"},
+		{"longer than its header says", image(crafted(nil), testSize+chunkSize, sealed), ErrDamaged, "has"},
+		{"of another version", image(crafted(func(h *header) { h.version.Store(layoutVersion + 1); copy(h.build[:], "v7.8.9\a") }), testSize, sealed), ErrVersion,
+			"the arena was made by softnd v7.8.9?, this program contains softnd " + build.Name() + ": arena of another version (the arena's layout has version 2, this program's 1); build"},
+		{"of another layout", image(crafted(func(h *header) { h.layout++ }), testSize, sealed), ErrVersion, "of an unnamed build, this program"},
 		{"with a damaged checksum", image(damaged(64), testSize, sealed), ErrDamaged, "checksum"},
 		{"with a damaged size", image(damaged(24), testSize, sealed), ErrDamaged, "checksum"},
 		{"with a damaged secret", image(damaged(32), testSize, sealed), ErrDamaged, "checksum"},
 		{"with a damaged rank count", image(damaged(12), testSize, sealed), ErrDamaged, "checksum"},
 		{"with too many ranks", image(crafted(func(h *header) { h.ranks = MaxRanks + 1 }), testSize, sealed), ErrDamaged, "1025 ranks"},
 		{"with very many ranks", image(crafted(func(h *header) { h.ranks = 1 << 31 }), testSize, sealed), ErrDamaged, "ranks"},
-		{"too small for its tables", image(headerPage(ChunkSize, nil), ChunkSize, sealed), ErrDamaged, "tables"},
+		{"too small for its tables", image(headerPage(chunkSize, nil), chunkSize, sealed), ErrDamaged, "tables"},
 		{"not of whole chunks", image(headerPage(testSize+pageSize, nil), testSize+pageSize, sealed), ErrDamaged, "multiple"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -195,7 +195,7 @@ func TestAttachWaitsForTheCreator(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 			defer cancel()
 			_, err := Attach(ctx, f)
-			if !errors.Is(err, ErrNotReady) || !errors.Is(err, context.DeadlineExceeded) {
+			if !errors.Is(err, errNotReady) || !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("never ready: %v", err)
 			}
 
@@ -203,7 +203,7 @@ func TestAttachWaitsForTheCreator(t *testing.T) {
 			go func() { // the creator, late
 				time.Sleep(5 * time.Millisecond)
 				_, err := f.WriteAt(page, 0)
-				version := binary.NativeEndian.AppendUint32(nil, Version)
+				version := binary.NativeEndian.AppendUint32(nil, layoutVersion)
 				_, err2 := f.WriteAt(version, 8)
 				made <- errors.Join(err, err2)
 			}()
@@ -220,7 +220,7 @@ func TestAttachWaitsForTheCreator(t *testing.T) {
 }
 
 var roleAttach = role("attach", func(a *actor) error {
-	m, err := a.join(NotRank)
+	m, err := a.join(NoRank)
 	if err != nil {
 		return err
 	}
@@ -237,15 +237,15 @@ func TestAttachThroughAnInheritedDescriptor(t *testing.T) {
 	m := join(t, a, 0)
 	c := start(t, roleAttach, casting{files: []*os.File{a.File()}})
 	c.expect(fmt.Sprintf("%x %x %d %d", a.ID(), a.Secret(), a.Ranks(), a.Size()))
-	if got := a.LiveMembers(); got != 2 {
+	if got := a.LiveMemberCount(); got != 2 {
 		t.Errorf("%d live members", got)
 	}
 	c.say("leave")
 	c.wait()
-	if got := a.LiveMembers(); got != 1 || a.Deaths() != 1 {
+	if got := a.LiveMemberCount(); got != 1 || a.Deaths() != 1 {
 		t.Errorf("%d live members and %d deaths after one has left", got, a.Deaths())
 	}
-	m.Sweep(noLetGo)
+	m.CheckLiveness(noDrop)
 }
 
 func TestCloseWaitsForMembers(t *testing.T) {
@@ -253,11 +253,11 @@ func TestCloseWaitsForMembers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := a.Join(NotRank)
+	m, err := a.Join(NoRank)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := a.Close(); err == nil || !strings.Contains(err.Error(), "1 members") {
+	if err := a.Close(); err == nil || !strings.Contains(err.Error(), "1 of its members") {
 		t.Fatalf("close with a member: %v", err)
 	}
 	if _, err := m.Heap().Alloc(1); err != nil {
@@ -326,7 +326,7 @@ func FuzzAttachHeader(f *testing.F) {
 	f.Add(headerPage(testSize, nil), uint64(testSize), true)
 	f.Add(headerPage(testSize, func(h *header) { h.version.Store(0) }), uint64(testSize), false)
 	f.Add(headerPage(testSize, func(h *header) { h.ranks = MaxRanks + 1 }), uint64(testSize), true)
-	f.Add(headerPage(ChunkSize, nil), uint64(ChunkSize), true)
+	f.Add(headerPage(chunkSize, nil), uint64(chunkSize), true)
 	f.Add(headerPage(1<<41, nil), uint64(1<<41), true)
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel() // nobody will finish this header
@@ -335,20 +335,20 @@ func FuzzAttachHeader(f *testing.F) {
 		copy(page, content)
 		h := (&Arena{mem: page}).header()
 		if honest { // past the first checks
-			h.magic, h.layout = Magic, LayoutHash()
-			h.version.Store(Version)
+			h.magic, h.layout = arenaMagic, layoutHash()
+			h.version.Store(layoutVersion)
 			h.checksum = h.constants().sum()
 		}
 		c, geo, err := readHeader(ctx, h, fileSize)
 		if err != nil {
-			for _, want := range []error{ErrNotArena, ErrNotReady, ErrVersion, ErrTruncated, ErrDamaged} {
+			for _, want := range []error{errNotArena, errNotReady, ErrVersion, ErrTruncated, ErrDamaged} {
 				if errors.Is(err, want) {
 					return
 				}
 			}
 			t.Fatalf("an error that nobody can tell: %v", err)
 		}
-		if geo.size != fileSize || c.ranks > MaxRanks || geo.chunks == 0 || uint64(geo.heap)+geo.chunks*ChunkSize != geo.size {
+		if geo.size != fileSize || c.ranks > MaxRanks || geo.chunks == 0 || uint64(geo.heap)+geo.chunks*chunkSize != geo.size {
 			t.Fatalf("accepted %+v with %+v for a file of %d bytes", c, geo, fileSize)
 		}
 		if fileSize > 1<<32 {

@@ -11,13 +11,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// vacate puts empty pages in the place of the arena's, in one step. They are those of a
-// memory file, since the kernel may refuse anonymous memory of that size
-// (vm.overcommit_memory 2), and take up what is touched of them. The addresses are given
-// back when the garbage collector finds that nothing refers to the arena. So a call that was
-// interrupted between its check of the state and its access to the memory never finds
-// another mapping there.
-func (a *Arena) vacate() error {
+// replaceMapping atomically replaces the arena's pages in this process by pages of an empty memory
+// file. A call that passed its check of the state before Close, and accesses the memory after it,
+// then stores into that file. Anonymous memory of this size may be refused by the kernel
+// (vm.overcommit_memory 2); a memory file takes up only what is touched. The addresses stay in use
+// until the garbage collector finds that nothing refers to the arena, so no other mapping takes
+// them before.
+func (a *Arena) replaceMapping() error {
 	fd, err := unix.MemfdCreate("softnd-closed", unix.MFD_CLOEXEC|unix.MFD_NOEXEC_SEAL)
 	if errors.Is(err, unix.EINVAL) { // see Create
 		fd, err = unix.MemfdCreate("softnd-closed", unix.MFD_CLOEXEC)

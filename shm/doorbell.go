@@ -7,63 +7,60 @@ import (
 	"github.com/softnd/softnd/internal/asym"
 )
 
-// Doorbell wakes the sleepers of one member. Sleepers arm it, look once more
-// for work, and sleep; whoever has made work rings it. A ring costs a load
-// when nobody is armed.
+// Doorbell wakes the sleepers of one member. A sleeper arms the doorbell, checks for work once more,
+// and sleeps. A ringer stores the work and then rings. A ring of an unarmed doorbell costs one load.
 //
-// The protocol that loses no wake-up: the sleeper stores armed and then looks
-// at the work; the ringer stores the work and then looks at armed. One of them
-// sees the other (ORDER doorbell-armed). The ringer's store need not be a
-// barrier if the sleeper's process reaches it with [asym.HeavyGlobal].
+// No wake-up is lost: the sleeper stores armed and then loads the work; the ringer stores the work
+// and then loads armed. One of them sees the other's store (ORDER doorbell-armed). The ringer's
+// store need not be a full barrier if [asym.HeavyGlobal] in the sleeper's process reaches the
+// ringer. Safe for concurrent use.
 type Doorbell struct{ words *doorbellWords }
 
-// Values of the armed word. Any other is the mark of a process that is waking
-// the sleepers.
+// Values of the armed word. Any other value is the mark of a ringer that is waking the sleepers.
 const (
 	unarmed = iota
-	armed   // there is a sleeper, or about to be
+	armed   // a sleeper sleeps, or is about to
 )
 
-// mark is this process's own, so that a ringer removes no mark but its own: a
-// process that is stopped or killed over a ring leaves the bell for the next one.
+// mark is the mark of this process. A ringer removes only its own mark. If a ringer is stopped or
+// killed in the middle, its mark stays, and the next ringer wakes the sleepers.
 var mark = rand.Uint32() | 2
 
-// Arm announces a sleeper and returns the ticket to sleep with. The caller
-// must look for work between Arm and [Doorbell.Sleep].
+// Arm announces a sleeper and returns the ticket for [Doorbell.Sleep]. The caller must check for
+// work between Arm and Sleep.
 func (d Doorbell) Arm() (ticket uint32) {
 	ticket = d.words.seq.Load()
-	d.words.armed.Swap(armed) // ORDER doorbell-armed: pairs with the load in Quiet
-	asym.HeavyGlobal()        // for ringers whose stores are no barriers; see Producer.Relax
+	d.words.armed.Swap(armed) // ORDER doorbell-armed: pairs with the load in Doorbell.unarmed
+	asym.HeavyGlobal()        // for ringers whose stores are no full barriers; see Producer.Relax
 	return ticket
 }
 
-// Sleep blocks until the bell has been rung since the ticket was taken, or
-// timeout has passed (0 = no timeout). It may return early.
+// Sleep blocks until the doorbell has been rung since Arm returned the ticket, or timeout has passed
+// (0: no timeout). It may return early.
 func (d Doorbell) Sleep(ticket uint32, timeout time.Duration) {
 	futexSleep(&d.words.seq, ticket, timeout)
 }
 
-// Disarm withdraws the announcement. The caller knows that no other sleeper of
-// this bell is left: one that still sleeps would not be woken.
+// Disarm withdraws the announcement. The doorbell must have no other sleeper: Ring would not wake
+// it.
 func (d Doorbell) Disarm() { d.words.armed.Store(unarmed) }
 
-// Armed tells whether somebody sleeps or is about to.
+// Armed reports whether a sleeper sleeps or is about to.
 func (d Doorbell) Armed() bool { return d.words.armed.Load() != unarmed }
 
-// Quiet tells whether a ring would wake nobody. The conditions of [Doorbell.Ring] hold.
-func (d Doorbell) Quiet() bool {
-	fence(&d.words.armed)
+// unarmed reports whether a ring would wake no sleeper. The condition of [Doorbell.Ring] applies.
+func (d Doorbell) unarmed() bool {
+	raceFence(&d.words.armed)
 	return d.words.armed.Load() == unarmed // ORDER doorbell-armed: pairs with the swap in Arm
 }
 
-// Ring wakes all sleepers if the bell is armed, and reports whether it was.
-// The caller has stored what the sleepers are to find, with a barrier unless
-// they pay for it; see [Producer.Relax].
-func (d Doorbell) Ring() bool { return !d.Quiet() && d.ring() }
+// Ring wakes all sleepers if the doorbell is armed, and reports whether it was. The caller has
+// stored the work before, with a full barrier unless the sleepers issue it; see [Producer.Relax].
+func (d Doorbell) Ring() bool { return !d.unarmed() && d.ring() }
 
-// ring wakes the sleepers of a bell that was armed, and reports whether it still
-// is. If not, the last sleeper may have checked for work before the caller's store
-// was visible, which it is since the exchange: another bell has to be rung.
+// ring wakes the sleepers of a doorbell that was armed, and reports whether it still was. If not,
+// the last sleeper may have checked for work before the caller's store was visible. The exchange in
+// claim makes the store visible, and the caller must ring another doorbell.
 func (d Doorbell) ring() bool {
 	left, ok := d.claim()
 	if !ok {
@@ -74,8 +71,8 @@ func (d Doorbell) ring() bool {
 	return true
 }
 
-// claim marks an armed bell before its sleepers are woken, and returns what settle is to
-// remove afterwards. ok is false if the bell is not armed any more.
+// claim puts this process's mark on an armed doorbell before its sleepers are woken. It returns the
+// value that settle replaces afterwards. ok is false if the doorbell is no longer armed.
 func (d Doorbell) claim() (left uint32, ok bool) {
 	if d.words.armed.CompareAndSwap(armed, mark) {
 		return mark, true
@@ -83,17 +80,17 @@ func (d Doorbell) claim() (left uint32, ok bool) {
 	switch left = d.words.armed.Load(); left {
 	case unarmed:
 		return unarmed, false
-	case armed: // again: its sleeper checks for work after the exchange, and stays armed
+	case armed: // armed again: its sleeper checks for work after this exchange, so it stays armed
 		return unarmed, true
 	}
 	return left, true
 }
 
-// settle disarms a bell whose sleepers have been woken, unless it has been armed again, or
-// marked by another process.
+// settle disarms a doorbell whose sleepers have been woken, unless a sleeper has armed it again or
+// another ringer has marked it.
 func (d Doorbell) settle(left uint32) { d.words.armed.CompareAndSwap(left, unarmed) }
 
-// wake wakes all sleepers, announced or not.
+// wake wakes all sleepers, even if the doorbell is not armed.
 func (d Doorbell) wake() {
 	d.words.seq.Add(1)
 	futexWakeAll(&d.words.seq)

@@ -176,7 +176,7 @@ func lockstep(rounds uint64, first, second, between func(round uint64)) uint64 {
 // moment, one sees the other.
 func TestArmAndRingSeeEachOther(t *testing.T) {
 	a := newArena(t, 0)
-	m := join(t, a, NotRank)
+	m := join(t, a, NoRank)
 	off, err := m.Heap().Alloc(64)
 	if err != nil {
 		t.Fatal(err)
@@ -185,7 +185,7 @@ func TestArmAndRingSeeEachOther(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	bell, missed := m.Waiters(), 0
+	bell, missed := m.WaitDoorbell(), 0
 	var saw, rang atomic.Bool
 	rounds := lockstep(100_000, func(i uint64) {
 		bell.Arm()
@@ -245,7 +245,7 @@ var rolePingPong = role("ping-pong", func(a *actor) error {
 	if _, err := fmt.Sscan(a.args[1], &id); err != nil {
 		return err
 	}
-	m, err := a.join(NotRank)
+	m, err := a.join(NoRank)
 	if err != nil {
 		return err
 	}
@@ -258,7 +258,7 @@ var rolePingPong = role("ping-pong", func(a *actor) error {
 		return err
 	}
 	a.say("%d", m.ID())
-	pingPong(&turn.turn, m.Waiters(), Doorbell{&p.rec.waiters}, 1, func(uint64) bool { return true })
+	pingPong(&turn.turn, m.WaitDoorbell(), Doorbell{&p.rec.waiters}, 1, func(uint64) bool { return true })
 	return m.Leave()
 })
 
@@ -268,7 +268,7 @@ func TestNoWakeUpIsLost(t *testing.T) {
 	if testing.Short() {
 		turns, budget = 5000, time.Second
 	}
-	m := join(t, a, NotRank)
+	m := join(t, a, NoRank)
 	off, err := m.Heap().Alloc(64)
 	if err != nil {
 		t.Fatal(err)
@@ -282,7 +282,7 @@ func TestNoWakeUpIsLost(t *testing.T) {
 	finished := make(chan uint64, 1)
 	go func() {
 		last, end := uint64(0), time.Now().Add(budget)
-		pingPong(&word.turn, m.Waiters(), Doorbell{&p.rec.waiters}, 0, func(i uint64) bool {
+		pingPong(&word.turn, m.WaitDoorbell(), Doorbell{&p.rec.waiters}, 0, func(i uint64) bool {
 			last = i
 			return i < turns && time.Now().Before(end)
 		})
@@ -303,7 +303,7 @@ func TestNoWakeUpIsLost(t *testing.T) {
 		t.Errorf("stuck at turn %d of %d; bells: ours %d, theirs %d", last, turns, m.rec.waiters.armed.Load(), p.rec.waiters.armed.Load())
 		c.kill()
 		word.turn.Store(gameOver)
-		m.Waiters().wake()
+		m.WaitDoorbell().wake()
 		<-finished
 		return
 	}

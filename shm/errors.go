@@ -5,56 +5,55 @@ import (
 	"fmt"
 )
 
-// What can be wrong with an arena or a member; errors.Is finds them in the
-// errors of this package.
+// Errors of arenas and members. The errors that this package returns wrap them.
 var (
-	// ErrNotArena: the descriptor does not hold an arena at all.
-	ErrNotArena = errors.New("not a softnd arena")
-	// ErrNotReady: the creator has not finished (or died before it did).
-	ErrNotReady = errors.New("arena is not ready")
 	// ErrVersion: the arena has another layout version or layout hash.
 	ErrVersion = errors.New("arena of another version")
 	// ErrTruncated: the file is smaller than its header says.
 	ErrTruncated = errors.New("arena is truncated")
-	// ErrUnsealed: the file may be shrunk by a peer, which would crash us.
-	ErrUnsealed = errors.New("arena is not sealed against shrinking")
-	// ErrDamaged: a word in shared memory has a value that no sound peer writes.
+	// ErrDamaged: a word in shared memory has a value that no correct peer writes.
 	ErrDamaged = errors.New("shared memory is damaged")
 	// ErrFull: a table of the arena has no free entry.
 	ErrFull = errors.New("table is full")
-	// ErrTaken: what may belong to one member only is another live member's.
+	// ErrTaken: another live member has the rank.
 	ErrTaken = errors.New("already taken")
-	// ErrGone: the member has died or left.
-	ErrGone = errors.New("member is gone")
-	// ErrNothingOffered: a rank has come to a barrier without the bytes that this one wants.
-	ErrNothingOffered = errors.New("nothing is offered")
-	// ErrTooLong: a rank offers more bytes than this one takes.
-	ErrTooLong = errors.New("too many bytes are offered")
+	// ErrNotPublished: a rank reached the barrier without having published bytes for it.
+	ErrNotPublished = errors.New("nothing is published")
+	// ErrTooLong: a rank published more bytes than the limit.
+	ErrTooLong = errors.New("too many bytes are published")
 	// ErrClosed: this process has closed the object.
 	ErrClosed = errors.New("already closed")
-	// ErrUser: the fabric of this name is another user's.
-	ErrUser = errors.New("fabric of another user")
-	// ErrNotFabric: whoever answers under the name breaks the protocol.
-	ErrNotFabric = errors.New("not a softnd fabric")
-	// ErrNoFabric: no process of this user holds the name.
-	ErrNoFabric = errors.New("no fabric of this name")
-	// ErrNoAnswer: no member of the fabric answered in time.
-	ErrNoAnswer = errors.New("no member of the fabric answers")
-	// ErrShortage: memory could not be reserved; see ShortageError.
-	ErrShortage = errors.New("out of memory")
+	// ErrNoMemory: memory could not be reserved. The error is a [NoMemoryError] too.
+	ErrNoMemory = errors.New("out of memory")
+
+	// errNotArena: the descriptor is not that of an arena.
+	errNotArena = errors.New("not a softnd arena")
+	// errNotReady: the creator has not finished, or died before it did.
+	errNotReady = errors.New("arena is not ready")
+	// errUnsealed: a peer could shrink the file, which would crash this process.
+	errUnsealed = errors.New("arena is not sealed against shrinking")
+	// errGone: the member has died or left.
+	errGone = errors.New("member is gone")
+	// errUser: the fabric of this name belongs to another user.
+	errUser = errors.New("fabric of another user")
+	// errNotFabric: the process that answers under the name breaks the protocol.
+	errNotFabric = errors.New("not a softnd fabric")
+	// errNoFabric: no process of this user holds the name.
+	errNoFabric = errors.New("no fabric of this name")
+	// errNoAnswer: no member of the fabric answered in time.
+	errNoAnswer = errors.New("no member of the fabric answers")
 )
 
-// ShortageError tells which limit stopped a reservation. errors.Is finds
-// [ErrShortage] in it.
-type ShortageError struct {
-	Wanted uint64 // bytes asked for
-	Left   uint64 // bytes that were left under Limit
-	Limit  string // the limit that was hit, in words
-	Next   string // what can be done about it
+// NoMemoryError says which limit stopped a reservation. It wraps [ErrNoMemory].
+type NoMemoryError struct {
+	Requested uint64 // bytes requested
+	Available uint64 // bytes still available under Limit
+	Limit     string // the limit, such as "the machine's available memory"
+	Hint      string // what the user can do
 }
 
-func (e *ShortageError) Error() string {
-	return fmt.Sprintf("shm: reserving memory: wanted %d bytes, %d left under %s; %s", e.Wanted, e.Left, e.Limit, e.Next)
+func (e *NoMemoryError) Error() string {
+	return fmt.Sprintf("shm: reserve memory: asked %d bytes, have %d under %s; %s", e.Requested, e.Available, e.Limit, e.Hint)
 }
 
-func (e *ShortageError) Unwrap() error { return ErrShortage }
+func (e *NoMemoryError) Unwrap() error { return ErrNoMemory }

@@ -16,70 +16,66 @@ import (
 	"github.com/softnd/softnd/internal/unixsock"
 )
 
-// Fabric is an arena with a name, for processes that no common launcher
-// started. The name is that of an abstract Unix socket, so it exists in no
-// file system and is gone with the last process that holds it.
+// Fabric is an arena with a name, for processes without a common launcher. The name is that of an
+// abstract Unix socket: it exists in no file system, and disappears with the last process of the
+// fabric. A name belongs to one user and one network namespace.
 //
-// Every process of a fabric holds the listening socket and answers those who
-// want to join: the first one has made it, and hands it on together with the
-// arena. So nobody has to take over when a process goes. The name belongs to
-// one user and one network namespace.
+// The first process creates the arena and the listening socket. Each process that joins receives
+// both, and answers later joiners too. So the fabric does not depend on any one process. Safe for
+// concurrent use, except for Close.
 type Fabric struct {
 	name     string
 	created  bool
 	arena    *Arena
 	listener *unixsock.Listener
-	own      fabricRecord
+	local    fabricRecord
 
-	done  sync.WaitGroup
-	mu    sync.Mutex
-	conns [fabricConns]*unixsock.Conn // being answered
-	shut  bool
+	done   sync.WaitGroup
+	mu     sync.Mutex
+	conns  [fabricConns]*unixsock.Conn // open connections of joiners
+	closed bool
 }
 
 const (
-	// fabricConns is how many joiners one process answers at a time. One more
-	// pushes out the oldest, who has had its time or is no joiner at all.
+	// fabricConns is how many joiners a process answers at the same time. If one more connects, the
+	// process closes the oldest connection.
 	fabricConns = 64
-	// A joiner gives up on a member that does not answer, and asks again: it
-	// may have met one that is stopped. The first try is the shortest.
-	fabricFirstTry = 250 * time.Millisecond
-	fabricLastTry  = 2 * time.Second
-	// The pause before it asks again when nothing was waited for.
-	fabricFirstPause = time.Millisecond
-	fabricLastPause  = 50 * time.Millisecond
+	// How long a joiner waits for an answer before it connects again, in the first and in later
+	// attempts. It connects again because the member that accepted may be stopped.
+	fabricMinTimeout = 250 * time.Millisecond
+	fabricMaxTimeout = 2 * time.Second
+	// The pause between two attempts.
+	fabricMinPause = time.Millisecond
+	fabricMaxPause = 50 * time.Millisecond
 )
 
-// fabricPatience bounds the answering of one joiner.
-var fabricPatience = 2 * time.Second
+// fabricReplyTimeout is the time that a member has to answer one joiner.
+var fabricReplyTimeout = 2 * time.Second
 
-// fabricLetters are what the name of a fabric consists of.
+// fabricLetters are the characters allowed in the name of a fabric.
 const fabricLetters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"
 
-// OpenFabric joins the fabric of this name and user, or makes it when there is
-// none. name has 1 to 64 characters out of A-Z a-z 0-9 . _ and -.
+// OpenFabric joins the current user's fabric with this name, or creates it if there is none. name
+// has 1 to 64 characters out of A-Z a-z 0-9 . _ and -.
 //
-// cfg counts for the process that makes the arena; a joiner whose cfg names
-// another number of ranks is refused, one that names none is not. ctx bounds
-// the whole: as long as the members of the fabric do not answer, all of them
-// being stopped for instance, OpenFabric asks again.
+// cfg applies if this process creates the arena. OpenFabric fails if cfg.Ranks is not 0 and the
+// fabric has another number of ranks. It repeats the attempt until a member answers or ctx ends.
 //
-// Errors: those of [Create] and [Attach]; [ErrUser] when another user holds
-// the name; [ErrVersion] when the members are of another release;
-// [ErrNotFabric] when something else answers under the name; [ErrNoAnswer]
-// together with ctx's error when nobody does.
+// Errors: those of [Create] and [Attach]; [ErrVersion] if the members contain another release of
+// softnd; ctx's error if no member answers. OpenFabric also fails if the name belongs to another
+// user, or if the process that answers breaks the protocol.
 func OpenFabric(ctx context.Context, name string, cfg Config) (*Fabric, error) {
 	return fabricNamed(ctx, name, &cfg)
 }
 
-// FindFabric is OpenFabric for a process that only observes: it makes no arena.
+// FindFabric is OpenFabric for observers: it never creates an arena.
 //
-// Errors: those of [OpenFabric]; [ErrNoFabric] when no process holds the name.
+// Errors: those of [OpenFabric]. FindFabric also fails if no process holds the name.
 func FindFabric(ctx context.Context, name string) (*Fabric, error) {
 	return fabricNamed(ctx, name, nil)
 }
 
-// fabricNamed joins a fabric, or makes it if there is none and cfg is not nil.
+// fabricNamed joins a fabric, or creates it if there is none and cfg is not nil.
 func fabricNamed(ctx context.Context, name string, cfg *Config) (*Fabric, error) {
 	if name == "" || len(name) > 64 || strings.Trim(name, fabricLetters) != "" {
 		return nil, fmt.Errorf("shm: fabric name %q: want 1 to 64 of A-Z a-z 0-9 . _ -", name)
@@ -93,21 +89,21 @@ func fabricNamed(ctx context.Context, name string, cfg *Config) (*Fabric, error)
 	return f, nil
 }
 
-// fabricAddress returns the abstract address of a user's fabric.
+// fabricAddress returns the socket address of a user's fabric.
 func fabricAddress(user uint32, name string) string {
 	return fmt.Sprintf("@softnd-fabric-%d-%s", user, name)
 }
 
 func openFabric(ctx context.Context, at string, user uint32, cfg *Config) (*Fabric, error) {
-	f := &Fabric{own: recordOf(user)}
-	try, pause := fabricFirstTry, fabricFirstPause
+	f := &Fabric{local: newFabricRecord(user)}
+	try, pause := fabricMinTimeout, fabricMinPause
 	for {
 		again, err := f.join(ctx, at, try)
-		if errors.Is(err, unix.ECONNREFUSED) { // nobody listens
+		if errors.Is(err, unix.ECONNREFUSED) { // no process listens
 			if cfg == nil {
-				return nil, fmt.Errorf("%w in this network namespace", ErrNoFabric)
+				return nil, fmt.Errorf("%w in this network namespace", errNoFabric)
 			}
-			again, err = f.make(at, *cfg)
+			again, err = f.create(at, *cfg)
 		}
 		if err == nil {
 			break
@@ -116,27 +112,27 @@ func openFabric(ctx context.Context, at string, user uint32, cfg *Config) (*Fabr
 			return nil, err
 		}
 		if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded) {
-			try = min(2*try, fabricLastTry)
+			try = min(2*try, fabricMaxTimeout)
 		}
 		select {
 		case <-ctx.Done():
-			return nil, fmt.Errorf("%w: %w (last try: %w)", ErrNoAnswer, ctx.Err(), err)
+			return nil, fmt.Errorf("%w: %w (last try: %w)", errNoAnswer, ctx.Err(), err)
 		case <-time.After(pause):
 		}
-		pause = min(2*pause, fabricLastPause)
+		pause = min(2*pause, fabricMaxPause)
 	}
 	if cfg != nil && !f.created && cfg.Ranks != 0 && cfg.Ranks != f.arena.Ranks() {
-		err := fmt.Errorf("it has a group of %d ranks, this process wants %d", f.arena.Ranks(), cfg.Ranks)
+		err := fmt.Errorf("wrong number of ranks (asked %d, the fabric has %d)", cfg.Ranks, f.arena.Ranks())
 		return nil, errors.Join(err, f.listener.Close(), f.arena.Close())
 	}
-	f.own.id = f.arena.ID()
+	f.local.id = f.arena.ID()
 	f.done.Go(f.serve)
 	return f, nil
 }
 
-// hungUp tells whether a connection came to nothing in a way that may end well
-// next time: the member has gone, was slow or stopped, or had too many joiners.
-func hungUp(err error) bool {
+// isTransient reports whether a failed attempt to join may succeed when repeated: the member has
+// ended, was slow or stopped, or had too many joiners.
+func isTransient(err error) bool {
 	for _, e := range []error{unix.ECONNREFUSED, unix.ECONNRESET, unix.EPIPE, unix.EAGAIN, io.EOF, os.ErrDeadlineExceeded,
 		context.DeadlineExceeded, context.Canceled} {
 		if errors.Is(err, e) {
@@ -146,13 +142,12 @@ func hungUp(err error) bool {
 	return false
 }
 
-// make is the first process's way. The name is taken first, so that of several
-// that start together one makes an arena; the others wait in the socket's
-// queue.
-func (f *Fabric) make(at string, cfg Config) (again bool, err error) {
+// create creates the fabric. It takes the name first, so that only one of several processes creates
+// an arena; the others wait in the socket's queue.
+func (f *Fabric) create(at string, cfg Config) (again bool, err error) {
 	l, err := unixsock.Listen(at)
 	if err != nil {
-		return errors.Is(err, unix.EADDRINUSE), err // in use: somebody was faster
+		return errors.Is(err, unix.EADDRINUSE), err // in use: another process was faster
 	}
 	a, err := Create(cfg)
 	if err != nil {
@@ -163,43 +158,43 @@ func (f *Fabric) make(at string, cfg Config) (again bool, err error) {
 	return false, nil
 }
 
-// join is everybody else's way. After an error it tells whether to ask again.
+// join joins an existing fabric. After an error, again says whether to repeat the attempt.
 func (f *Fabric) join(ctx context.Context, at string, try time.Duration) (again bool, err error) {
 	tryCtx, cancel := context.WithTimeout(ctx, try)
 	defer cancel()
 	conn, err := unixsock.Dial(at)
 	if err != nil {
-		return hungUp(err), err
+		return isTransient(err), err
 	}
 	defer conn.Close()
 	stop := context.AfterFunc(tryCtx, func() { conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
-	// Whoever bound the name may be anybody. That process may be gone, but
-	// all that hold the socket run as its user.
+	// Any process can bind the name. The kernel reports the user of the process that first listened.
+	// It may have ended, but all processes that hold the socket run as this user.
 	theirs, err := peeruser.Of(conn)
 	if err != nil {
 		return false, err
 	}
-	if theirs != f.own.user {
-		return false, wrongUser(theirs, f.own.user)
+	if theirs != f.local.user {
+		return false, wrongUser(theirs, f.local.user)
 	}
-	hello := f.own
+	hello := f.local
 	hello.status = fabricHello
 	if _, err := conn.Write(hello.encode()); err != nil {
-		return hungUp(err), err
+		return isTransient(err), err
 	}
 	record, files, err := readFabric(conn)
 	defer closeAll(files)
 	if err != nil {
-		return hungUp(err), err
+		return isTransient(err), err
 	}
-	id, err := f.own.verdict(record, len(files))
+	id, err := f.local.checkReply(record, len(files))
 	if err != nil {
 		return false, err
 	}
 	listener, err := unixsock.ListenerOf(files[1], at)
 	if err != nil {
-		return false, fmt.Errorf("%w: the second descriptor: %w", ErrNotFabric, err)
+		return false, fmt.Errorf("%w: the second descriptor: %w", errNotFabric, err)
 	}
 	a, err := Attach(ctx, files[0])
 	if err != nil {
@@ -207,21 +202,21 @@ func (f *Fabric) join(ctx context.Context, at string, try time.Duration) (again 
 		return false, err
 	}
 	if a.ID() != id {
-		return false, errors.Join(fmt.Errorf("%w: the arena that came is not the one announced", ErrNotFabric), listener.Close(), a.Close())
+		return false, errors.Join(fmt.Errorf("%w: the arena in the reply is not the announced one", errNotFabric), listener.Close(), a.Close())
 	}
 	f.arena, f.listener = a, listener
 	return false, nil
 }
 
-// readFabric reads one record and the descriptors that come with it. The
-// files are the caller's to close, whatever err is.
+// readFabric reads one record and the descriptors that come with it. The caller must close the
+// files even if err is not nil.
 func readFabric(c *unixsock.Conn) (record []byte, files []*os.File, err error) {
-	b := make([]byte, fabricRecordSize+1) // so that a longer record does not look like a whole one
+	b := make([]byte, fabricRecordSize+1) // one byte more, so that a longer record is recognised
 	oob := make([]byte, unix.CmsgSpace(4*maxPassed))
 	n, oobn, flags, err := c.Receive(b, oob)
 	files = passedFiles(oob[:oobn])
 	if err == nil && flags&unix.MSG_CTRUNC != 0 {
-		err = fmt.Errorf("%w: not all descriptors arrived (too many of them, or the limit of open files: ulimit -n)", ErrNotFabric)
+		err = fmt.Errorf("%w: not all descriptors arrived (too many of them, or the limit on open files: ulimit -n)", errNotFabric)
 	}
 	return b[:n], files, err
 }
@@ -259,12 +254,12 @@ func (f *Fabric) serve() {
 		if errors.Is(err, os.ErrClosed) {
 			return
 		}
-		if err != nil { // out of descriptors, or the joiner is gone already
-			time.Sleep(fabricLastPause)
+		if err != nil { // no descriptors left, or the joiner has ended
+			time.Sleep(fabricMaxPause)
 			continue
 		}
 		f.mu.Lock()
-		if f.shut {
+		if f.closed {
 			f.mu.Unlock()
 			c.Close()
 			return
@@ -275,7 +270,7 @@ func (f *Fabric) serve() {
 		f.conns[i] = c
 		f.mu.Unlock()
 		f.done.Go(func() {
-			// Errors are the joiner's: it sees a closed connection and asks again.
+			// After an error the joiner sees a closed connection and connects again.
 			_ = f.reply(c)
 			c.Close()
 			f.mu.Lock()
@@ -288,20 +283,20 @@ func (f *Fabric) serve() {
 }
 
 func (f *Fabric) reply(c *unixsock.Conn) error {
-	if err := c.SetDeadline(time.Now().Add(fabricPatience)); err != nil {
+	if err := c.SetDeadline(time.Now().Add(fabricReplyTimeout)); err != nil {
 		return err
 	}
 	user, err := peeruser.Of(c)
 	if err != nil {
 		return err
 	}
-	// A plain read: the kernel drops descriptors that come along.
+	// Read, unlike Receive, makes the kernel discard descriptors that the joiner sends.
 	b := make([]byte, fabricRecordSize+1)
 	n, err := c.Read(b)
 	if err != nil {
 		return err
 	}
-	r, ok := f.own.answer(b[:n], user)
+	r, ok := f.local.answer(b[:n], user)
 	if !ok {
 		return nil
 	}
@@ -319,24 +314,17 @@ func (f *Fabric) reply(c *unixsock.Conn) error {
 	return errors.Join(ctlErr, err)
 }
 
-// Arena returns the fabric's arena. The fabric closes it.
+// Arena returns the fabric's arena, which Close closes.
 func (f *Fabric) Arena() *Arena { return f.arena }
 
-// Name returns the name under which the fabric was opened.
-func (f *Fabric) Name() string { return f.name }
-
-// Created tells whether this process made the arena.
-func (f *Fabric) Created() bool { return f.created }
-
-// Close stops answering joiners and closes the arena. As with [Arena.Close],
-// every [Member] joined through it must have left: otherwise Close returns an
-// error and does nothing.
+// Close stops answering joiners and closes the arena. As with [Arena.Close], every [Member] that
+// joined through it must have left; otherwise Close returns an error and does nothing.
 func (f *Fabric) Close() error {
 	if err := f.arena.closable(); err != nil {
 		return fmt.Errorf("shm: close fabric: %w", err)
 	}
 	f.mu.Lock()
-	f.shut = true
+	f.closed = true
 	for _, c := range f.conns {
 		if c != nil {
 			c.Close()

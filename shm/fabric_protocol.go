@@ -8,18 +8,18 @@ import (
 	"github.com/softnd/softnd/internal/build"
 )
 
-// How a process gets into a named fabric. One record goes each way over a
-// connection that keeps record boundaries.
+// The protocol by which a process joins a named fabric: one record in each direction, over a socket
+// of type SOCK_SEQPACKET.
 //
 //	joiner                                     member
 //	------                                     ------
-//	connects; looks whose socket it is         accepts; looks whose connection it is
+//	connects; checks the socket's user         accepts; checks the connection's user
 //	hello: layout version and hash       -->   compares user, version and hash with its own
 //	                                     <--   welcome: arena id, with two descriptors,
 //	                                           the arena and the listening socket,
-//	                                           or a refusal: what the member speaks
+//	                                           or a refusal: the member's version or user
 //	attaches, compares the id,
-//	and answers the next joiner too
+//	and answers later joiners
 //
 // A record is 64 bytes, little-endian:
 //
@@ -30,30 +30,30 @@ import (
 //	20  4  effective user of the sender
 //	24  8  layout hash of the sender
 //	32 16  arena id (welcome only, else 0)
-//	48 16  start of the name of the sender's build, ended by zeros
+//	48 16  first bytes of the name of the sender's build, padded with zeros
 //
-// The first two fields stay what they are in all protocol versions.
+// The first two fields are the same in all protocol versions.
 const (
 	fabricMagic      uint64 = 0x4246_444e_5446_4f53 // "SOFTNDFB", read as little-endian bytes
 	fabricProtocol   uint32 = 1
 	fabricRecordSize        = 64
 
-	// fabricDescriptors is how many descriptors a welcome carries.
+	// fabricDescriptors is the number of descriptors with a welcome.
 	fabricDescriptors = 2
 )
 
-// fabricStatus is what a record says.
+// fabricStatus is the kind of a record.
 type fabricStatus uint32
 
 const (
-	fabricHello        fabricStatus = 1 + iota // joiner: let me in
-	fabricWelcome                              // member: here it is
-	fabricWrongVersion                         // member: we cannot share an arena
-	fabricWrongUser                            // member: this is somebody else's
+	fabricHello        fabricStatus = 1 + iota // joiner: asks to join
+	fabricWelcome                              // member: sends arena and socket
+	fabricWrongVersion                         // member: refuses, the releases differ
+	fabricWrongUser                            // member: refuses, the users differ
 	fabricStatusEnd
 )
 
-// fabricRecord is a record as the program sees it.
+// fabricRecord is a decoded record.
 type fabricRecord struct {
 	status  fabricStatus
 	version uint32
@@ -63,9 +63,9 @@ type fabricRecord struct {
 	build   [16]byte
 }
 
-// recordOf is a record of this program, run by a user, without a status.
-func recordOf(user uint32) fabricRecord {
-	r := fabricRecord{version: Version, hash: LayoutHash(), user: user}
+// newFabricRecord returns a record of this program, run by user, without a status.
+func newFabricRecord(user uint32) fabricRecord {
+	r := fabricRecord{version: layoutVersion, hash: layoutHash(), user: user}
 	copy(r.build[:], build.Name())
 	return r
 }
@@ -83,23 +83,23 @@ func (r fabricRecord) encode() []byte {
 	return append(b, r.build[:]...)
 }
 
-// errProtocol: the peer is a fabric's, but speaks another protocol version.
-var errProtocol = errors.New("another version of the fabric protocol")
+// errFabricProtocol: the peer belongs to a fabric, but uses another version of the protocol.
+var errFabricProtocol = errors.New("another version of the fabric protocol")
 
-// parseFabric takes a record apart. Anything but a whole, sound record is
-// refused with [ErrNotFabric], or with errProtocol if its version is foreign.
+// parseFabric decodes a record. It fails with errFabricProtocol for a record of another protocol
+// version, and with errNotFabric for anything else that is not a valid record.
 func parseFabric(b []byte) (r fabricRecord, err error) {
 	if len(b) < 12 {
-		return r, fmt.Errorf("%w: %d bytes instead of a record of %d", ErrNotFabric, len(b), fabricRecordSize)
+		return r, fmt.Errorf("%w: record of %d bytes, want %d", errNotFabric, len(b), fabricRecordSize)
 	}
 	if magic := binary.LittleEndian.Uint64(b); magic != fabricMagic {
-		return r, fmt.Errorf("%w: record with magic %#x", ErrNotFabric, magic)
+		return r, fmt.Errorf("%w: record with magic %#x", errNotFabric, magic)
 	}
 	if v := binary.LittleEndian.Uint32(b[8:]); v != fabricProtocol {
-		return r, fmt.Errorf("%w: it is %d, this program speaks %d", errProtocol, v, fabricProtocol)
+		return r, fmt.Errorf("%w: version %d, this program uses %d", errFabricProtocol, v, fabricProtocol)
 	}
 	if len(b) != fabricRecordSize {
-		return r, fmt.Errorf("%w: %d bytes instead of a record of %d", ErrNotFabric, len(b), fabricRecordSize)
+		return r, fmt.Errorf("%w: record of %d bytes, want %d", errNotFabric, len(b), fabricRecordSize)
 	}
 	r = fabricRecord{
 		status:  fabricStatus(binary.LittleEndian.Uint32(b[12:])),
@@ -110,57 +110,57 @@ func parseFabric(b []byte) (r fabricRecord, err error) {
 	}
 	copy(r.build[:], b[48:])
 	if r.status == 0 || r.status >= fabricStatusEnd || r.status != fabricWelcome && r.id != [2]uint64{} {
-		return fabricRecord{}, fmt.Errorf("%w: a record that no release writes (status %d)", ErrNotFabric, r.status)
+		return fabricRecord{}, fmt.Errorf("%w: invalid record (status %d)", errNotFabric, r.status)
 	}
 	return r, nil
 }
 
-// answer is the member's side: what it says to the bytes that a joiner of the
-// given user has sent. With false it says nothing and hangs up.
-func (own fabricRecord) answer(b []byte, user uint32) (fabricRecord, bool) {
-	reply := own
+// answer returns the member's reply to the bytes that a joiner of the given user has sent. If ok is
+// false, the member closes the connection without a reply.
+func (local fabricRecord) answer(b []byte, user uint32) (reply fabricRecord, ok bool) {
+	reply = local
 	reply.id = [2]uint64{}
 	hello, err := parseFabric(b)
 	switch {
-	case errors.Is(err, errProtocol):
+	case errors.Is(err, errFabricProtocol):
 		reply.status = fabricWrongVersion
 	case err != nil || hello.status != fabricHello:
 		return fabricRecord{}, false
-	case user != own.user:
+	case user != local.user:
 		reply.status = fabricWrongUser
-	case hello.version != own.version || hello.hash != own.hash:
+	case hello.version != local.version || hello.hash != local.hash:
 		reply.status = fabricWrongVersion
 	default:
-		reply.status, reply.id = fabricWelcome, own.id
+		reply.status, reply.id = fabricWelcome, local.id
 	}
 	return reply, true
 }
 
-// verdict is the joiner's side: what to make of a reply that came with some
-// descriptors. nil means that the arena is in them.
-func (own fabricRecord) verdict(b []byte, descriptors int) (id [2]uint64, err error) {
+// checkReply checks the reply to a joiner, which came with some descriptors, and returns the arena's
+// id. If err is nil, the descriptors are those of the arena and the socket.
+func (local fabricRecord) checkReply(b []byte, descriptors int) (id [2]uint64, err error) {
 	r, err := parseFabric(b)
 	switch {
-	case errors.Is(err, errProtocol):
-		return id, otherVersion("the members of the fabric contain", nil, err.Error())
+	case errors.Is(err, errFabricProtocol):
+		return id, versionError("the members of the fabric contain", nil, err.Error())
 	case err != nil:
 		return id, err
 	}
 	switch r.status {
 	case fabricWelcome:
 		if descriptors != fabricDescriptors {
-			return id, fmt.Errorf("%w: a welcome with %d descriptors, want %d", ErrNotFabric, descriptors, fabricDescriptors)
+			return id, fmt.Errorf("%w: welcome with %d descriptors, want %d", errNotFabric, descriptors, fabricDescriptors)
 		}
 		return r.id, nil
 	case fabricWrongVersion:
-		return id, otherVersion("the members of the fabric contain", r.build[:],
-			fmt.Sprintf("their layout is of version %d with hash %#x, this program's of %d with %#x", r.version, r.hash, own.version, own.hash))
+		return id, versionError("the members of the fabric contain", r.build[:],
+			fmt.Sprintf("their layout has version %d and hash %#x, this program's %d and %#x", r.version, r.hash, local.version, local.hash))
 	case fabricWrongUser:
-		return id, wrongUser(r.user, own.user)
+		return id, wrongUser(r.user, local.user)
 	}
-	return id, fmt.Errorf("%w: a reply with status %d", ErrNotFabric, r.status)
+	return id, fmt.Errorf("%w: reply with status %d", errNotFabric, r.status)
 }
 
 func wrongUser(theirs, ours uint32) error {
-	return fmt.Errorf("%w: it belongs to user %d, this process runs as user %d", ErrUser, theirs, ours)
+	return fmt.Errorf("%w: the fabric belongs to user %d, this process runs as user %d", errUser, theirs, ours)
 }

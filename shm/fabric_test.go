@@ -68,11 +68,11 @@ var roleFabric = role("fabric", func(a *actor) error {
 		a.say("error %v", err)
 		return nil
 	}
-	m, err := f.Arena().Join(NotRank)
+	m, err := f.Arena().Join(NoRank)
 	if err != nil {
 		return err
 	}
-	a.say("%v %s %d", f.Created(), idOf(f), m.ID())
+	a.say("%v %s %d", f.created, idOf(f), m.ID())
 	if _, err := a.hear(); err != nil {
 		return err
 	}
@@ -117,8 +117,8 @@ func TestFabricNames(t *testing.T) {
 			t.Errorf("name %q: %v", name, err)
 			continue
 		}
-		if f.Name() != name || !f.Created() || f.Arena() == nil {
-			t.Errorf("name %q: fabric %q, created %v", name, f.Name(), f.Created())
+		if f.name != name || !f.created || f.Arena() == nil {
+			t.Errorf("name %q: fabric %q, created %v", name, f.name, f.created)
 		}
 		if err := f.Close(); err != nil {
 			t.Error(err)
@@ -129,21 +129,21 @@ func TestFabricNames(t *testing.T) {
 func TestFabricOfTwoProcesses(t *testing.T) {
 	name := fabricName(t)
 	f := openTest(t, name)
-	if !f.Created() {
+	if !f.created {
 		t.Fatal("the first one has not made the fabric")
 	}
 	c, created, id, member := fabricChild(t, name)
 	if created || id != idOf(f) {
 		t.Fatalf("the second one: created %v, id %s, want %s", created, id, idOf(f))
 	}
-	m := join(t, f.Arena(), NotRank)
+	m := join(t, f.Arena(), NoRank)
 	p := peerOf(t, m, member)
-	if !m.CheckAlive(p) {
+	if !m.checkAlive(p) {
 		t.Error("the other process's member is not alive")
 	}
 	c.say("close")
 	c.wait()
-	if m.CheckAlive(p) {
+	if m.checkAlive(p) {
 		t.Error("the other process's member lives on")
 	}
 	if err := f.Close(); err == nil || !strings.Contains(err.Error(), "have not left") {
@@ -162,8 +162,8 @@ func TestFabricOfTwoProcesses(t *testing.T) {
 
 func TestFabricsOfDifferentNamesAreApart(t *testing.T) {
 	f, g := openTest(t, fabricName(t)+"1"), openTest(t, fabricName(t)+"2")
-	if !f.Created() || !g.Created() || idOf(f) == idOf(g) {
-		t.Errorf("created %v and %v, ids %s and %s", f.Created(), g.Created(), idOf(f), idOf(g))
+	if !f.created || !g.created || idOf(f) == idOf(g) {
+		t.Errorf("created %v and %v, ids %s and %s", f.created, g.created, idOf(f), idOf(g))
 	}
 }
 
@@ -184,7 +184,7 @@ func TestFabricRanks(t *testing.T) {
 	} else {
 		g.Close()
 	}
-	if g, err := OpenFabric(shortly(t), name, Config{Ranks: 8}); err == nil || !strings.Contains(err.Error(), "4 ranks, this process wants 8") {
+	if g, err := OpenFabric(shortly(t), name, Config{Ranks: 8}); err == nil || !strings.Contains(err.Error(), "asked 8, the fabric has 4") {
 		t.Errorf("more ranks: %v, %v", g, err)
 	}
 	if _, err := OpenFabric(shortly(t), name+"x", Config{Ranks: -1}); err == nil {
@@ -244,9 +244,9 @@ func TestFabricOutlivesItsCreator(t *testing.T) {
 	third, created, got, _ := fabricChild(t, name)
 	same("the third, after the creator's death", created, got)
 	f := openTest(t, name)
-	same("the fourth", f.Created(), idOf(f))
-	m := join(t, f.Arena(), NotRank)
-	if m.CheckAlive(peerOf(t, m, creatorID)) {
+	same("the fourth", f.created, idOf(f))
+	m := join(t, f.Arena(), NoRank)
+	if m.checkAlive(peerOf(t, m, creatorID)) {
 		t.Error("the creator lives")
 	}
 	second.say("close")
@@ -262,8 +262,8 @@ func TestFabricOutlivesItsCreator(t *testing.T) {
 	}
 	fifth.kill() // the last
 	f = openTest(t, name)
-	if !f.Created() || idOf(f) == id {
-		t.Errorf("after the last one's death: created %v, id %s as before", f.Created(), idOf(f))
+	if !f.created || idOf(f) == id {
+		t.Errorf("after the last one's death: created %v, id %s as before", f.created, idOf(f))
 	}
 }
 
@@ -283,7 +283,7 @@ var roleFabricChurn = role("fabric churn", func(a *actor) error {
 		if err != nil {
 			return err
 		}
-		if idOf(f) != idOf(g) || g.Created() {
+		if idOf(f) != idOf(g) || g.created {
 			return fmt.Errorf("round %d: two arenas under one name at a time", i)
 		}
 		if i%2 == 0 {
@@ -314,23 +314,23 @@ func TestFabricWithAStoppedMember(t *testing.T) {
 	name := fabricName(t)
 	stopped, _, id, _ := fabricChild(t, name)
 	stopped.stop()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*fabricFirstTry)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*fabricMinTimeout)
 	defer cancel()
 	f, err := OpenFabric(ctx, name, smallFabric)
-	if !errors.Is(err, ErrNoAnswer) || !errors.Is(err, context.DeadlineExceeded) {
+	if !errors.Is(err, errNoAnswer) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("with all members stopped: %v, %v", f, err)
 	}
 	stopped.signal(unix.SIGCONT)
 	f = openTest(t, name)
-	if f.Created() || idOf(f) != id {
-		t.Fatalf("after the member goes on: created %v, id %s", f.Created(), idOf(f))
+	if f.created || idOf(f) != id {
+		t.Fatalf("after the member goes on: created %v, id %s", f.created, idOf(f))
 	}
 	// One of two is stopped: the other one answers.
 	stopped.stop()
 	for range 10 {
 		g := openTest(t, name)
-		if g.Created() || idOf(g) != id {
-			t.Fatalf("created %v, id %s", g.Created(), idOf(g))
+		if g.created || idOf(g) != id {
+			t.Fatalf("created %v, id %s", g.created, idOf(g))
 		}
 		g.Close()
 	}
@@ -352,10 +352,10 @@ func TestFabricGivesUpWithItsContext(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(20*time.Millisecond, cancel)
-	if f, err := OpenFabric(ctx, name, smallFabric); !errors.Is(err, ErrNoAnswer) || !errors.Is(err, context.Canceled) {
+	if f, err := OpenFabric(ctx, name, smallFabric); !errors.Is(err, errNoAnswer) || !errors.Is(err, context.Canceled) {
 		t.Errorf("%v, %v", f, err)
 	}
-	if f, err := OpenFabric(ctx, name, smallFabric); !errors.Is(err, ErrNoAnswer) {
+	if f, err := OpenFabric(ctx, name, smallFabric); !errors.Is(err, errNoAnswer) {
 		t.Errorf("with a context that has ended: %v, %v", f, err)
 	}
 }
@@ -373,7 +373,7 @@ func dialTest(t testing.TB, name string) *unixsock.Conn {
 }
 
 func ownRecord() fabricRecord {
-	return fabricRecord{status: fabricHello, version: Version, hash: LayoutHash(), user: uint32(os.Geteuid())}
+	return fabricRecord{status: fabricHello, version: layoutVersion, hash: layoutHash(), user: uint32(os.Geteuid())}
 }
 
 func TestFabricAnswersAJoiner(t *testing.T) {
@@ -389,7 +389,7 @@ func TestFabricAnswersAJoiner(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	id, err := hello.verdict(b, len(files))
+	id, err := hello.checkReply(b, len(files))
 	if err != nil || id != f.Arena().ID() {
 		t.Fatalf("verdict %x, %v", id, err)
 	}
@@ -422,7 +422,7 @@ func TestFabricAnswersAJoiner(t *testing.T) {
 		if err != nil || len(files) != 0 {
 			t.Fatalf("%s: %d descriptors, %v", tc.name, len(files), err)
 		}
-		if reply, err := parseFabric(b); err != nil || reply.status != fabricWrongVersion || reply.version != Version || reply.id != [2]uint64{} {
+		if reply, err := parseFabric(b); err != nil || reply.status != fabricWrongVersion || reply.version != layoutVersion || reply.id != [2]uint64{} {
 			t.Errorf("%s: reply %+v, %v", tc.name, reply, err)
 		}
 	}
@@ -442,8 +442,8 @@ func TestFabricWithHostileClients(t *testing.T) {
 	check := func(after string) {
 		t.Helper()
 		g := openTest(t, name)
-		if g.Created() || idOf(g) != idOf(f) {
-			t.Fatalf("after %s: created %v, id %s", after, g.Created(), idOf(g))
+		if g.created || idOf(g) != idOf(f) {
+			t.Fatalf("after %s: created %v, id %s", after, g.created, idOf(g))
 		}
 		// Each answers, so that the next victim may be any.
 		g.Close()
@@ -527,9 +527,9 @@ func TestFabricWithHostileClients(t *testing.T) {
 
 // However many connect and say nothing, a process answers a limited number.
 func TestFabricPushesOutTheOldest(t *testing.T) {
-	patience := fabricPatience
-	fabricPatience = 10 * watchdog
-	defer func() { fabricPatience = patience }()
+	patience := fabricReplyTimeout
+	fabricReplyTimeout = 10 * watchdog
+	defer func() { fabricReplyTimeout = patience }()
 	name := fabricName(t)
 	f, err := OpenFabric(shortly(t), name, smallFabric)
 	if err != nil {
@@ -545,7 +545,7 @@ func TestFabricPushesOutTheOldest(t *testing.T) {
 		clients = append(clients, dialTest(t, name))
 	}
 	for i, c := range clients[:5] {
-		if n, err := c.Read(make([]byte, 1)); !hungUp(err) || errors.Is(err, os.ErrDeadlineExceeded) {
+		if n, err := c.Read(make([]byte, 1)); !isTransient(err) || errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("client %d: %d, %v", i, n, err)
 		}
 	}
@@ -628,27 +628,27 @@ func TestFabricWithHostileMembers(t *testing.T) {
 		want  error
 		words string
 	}{
-		{"garbage", []byte("HTTP/1.1 400 Bad Request"), nil, ErrNotFabric, "magic"},
-		{"a short record", welcome.encode()[:20], nil, ErrNotFabric, "20 bytes"},
-		{"a long record", append(welcome.encode(), 0), []any{a.File(), &own}, ErrNotFabric, "65 bytes"},
-		{"no descriptors", welcome.encode(), nil, ErrNotFabric, "0 descriptors"},
-		{"one descriptor", welcome.encode(), []any{a.File()}, ErrNotFabric, "1 descriptors"},
-		{"three descriptors", welcome.encode(), []any{a.File(), &own, r}, ErrNotFabric, "3 descriptors"},
-		{"as many descriptors as there can be", welcome.encode(), slices.Repeat([]any{r}, maxPassed), ErrNotFabric, "253 descriptors"},
-		{"two pipes", welcome.encode(), []any{r, w}, ErrNotFabric, "no listening socket"},
-		{"the wrong way round", welcome.encode(), []any{&own, a.File()}, ErrNotFabric, "no listening socket"},
-		{"a listener elsewhere", welcome.encode(), []any{a.File(), elsewhere}, ErrNotFabric, "listens at"},
-		{"a listener of another family", welcome.encode(), []any{a.File(), tcp}, ErrNotFabric, "listens at"},
-		{"no arena", welcome.encode(), []any{r, &own}, ErrNotArena, "mode"},
-		{"a damaged arena", welcome.encode(), []any{noArena, &own}, ErrNotArena, "magic"},
-		{"another arena", with(func(r *fabricRecord) { r.id = [2]uint64{1, 2} }).encode(), []any{a.File(), &own}, ErrNotFabric, "announced"},
-		{"a hello", with(func(r *fabricRecord) { r.status = fabricHello }).encode(), nil, ErrNotFabric, "status 1"},
-		{"no status", with(func(r *fabricRecord) { r.status = 0 }).encode(), nil, ErrNotFabric, "status 0"},
-		{"an unknown status", with(func(r *fabricRecord) { r.status = 77 }).encode(), nil, ErrNotFabric, "status 77"},
+		{"garbage", []byte("HTTP/1.1 400 Bad Request"), nil, errNotFabric, "magic"},
+		{"a short record", welcome.encode()[:20], nil, errNotFabric, "20 bytes"},
+		{"a long record", append(welcome.encode(), 0), []any{a.File(), &own}, errNotFabric, "65 bytes"},
+		{"no descriptors", welcome.encode(), nil, errNotFabric, "0 descriptors"},
+		{"one descriptor", welcome.encode(), []any{a.File()}, errNotFabric, "1 descriptors"},
+		{"three descriptors", welcome.encode(), []any{a.File(), &own, r}, errNotFabric, "3 descriptors"},
+		{"as many descriptors as there can be", welcome.encode(), slices.Repeat([]any{r}, maxPassed), errNotFabric, "253 descriptors"},
+		{"two pipes", welcome.encode(), []any{r, w}, errNotFabric, "no listening socket"},
+		{"the wrong way round", welcome.encode(), []any{&own, a.File()}, errNotFabric, "no listening socket"},
+		{"a listener elsewhere", welcome.encode(), []any{a.File(), elsewhere}, errNotFabric, "listens at"},
+		{"a listener of another family", welcome.encode(), []any{a.File(), tcp}, errNotFabric, "listens at"},
+		{"no arena", welcome.encode(), []any{r, &own}, errNotArena, "mode"},
+		{"a damaged arena", welcome.encode(), []any{noArena, &own}, errNotArena, "magic"},
+		{"another arena", with(func(r *fabricRecord) { r.id = [2]uint64{1, 2} }).encode(), []any{a.File(), &own}, errNotFabric, "announced"},
+		{"a hello", with(func(r *fabricRecord) { r.status = fabricHello }).encode(), nil, errNotFabric, "status 1"},
+		{"no status", with(func(r *fabricRecord) { r.status = 0 }).encode(), nil, errNotFabric, "status 0"},
+		{"an unknown status", with(func(r *fabricRecord) { r.status = 77 }).encode(), nil, errNotFabric, "status 77"},
 		{"another version", with(func(r *fabricRecord) { r.status, r.version, r.build = fabricWrongVersion, 99, [16]byte{'v', '9'} }).encode(), nil, ErrVersion,
-			"the members of the fabric contain softnd v9, this program contains softnd " + build.Name() + ": arena of another version (their layout is of version 99"},
-		{"another protocol", append(binary.LittleEndian.AppendUint64(nil, fabricMagic), 9, 0, 0, 0), nil, ErrVersion, "it is 9, this program speaks 1"},
-		{"another user", with(func(r *fabricRecord) { r.status, r.user = fabricWrongUser, 4711 }).encode(), nil, ErrUser, "user 4711"},
+			"the members of the fabric contain softnd v9, this program contains softnd " + build.Name() + ": arena of another version (their layout has version 99"},
+		{"another protocol", append(binary.LittleEndian.AppendUint64(nil, fabricMagic), 9, 0, 0, 0), nil, ErrVersion, "version 9, this program uses 1"},
+		{"another user", with(func(r *fabricRecord) { r.status, r.user = fabricWrongUser, 4711 }).encode(), nil, errUser, "user 4711"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			ready := make(chan struct{})
@@ -695,7 +695,7 @@ func TestFabricWithAMemberThatDies(t *testing.T) {
 		{"at once", func(c *unixsock.Conn) {}},
 		{"after the hello", func(c *unixsock.Conn) { c.Read(make([]byte, 1000)) }},
 		{"before it answers", func(c *unixsock.Conn) { c.Read(make([]byte, 1000)); c.Read(make([]byte, 1000)) }}, // until we hang up
-		{"slowly", func(c *unixsock.Conn) { time.Sleep(2 * fabricFirstTry) }},
+		{"slowly", func(c *unixsock.Conn) { time.Sleep(2 * fabricMinTimeout) }},
 		{"with an empty record", func(c *unixsock.Conn) { c.Read(make([]byte, 1000)); c.Write(nil) }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -711,7 +711,7 @@ func TestFabricWithAMemberThatDies(t *testing.T) {
 				l.Close()
 			}()
 			f := openTest(t, name)
-			if !f.Created() {
+			if !f.created {
 				t.Error("joined nobody")
 			}
 		})
@@ -728,7 +728,7 @@ var roleAlien = role("alien", func(a *actor) error {
 	at := fabricAddress(uint32(host), name)
 	refused := func(err error) error {
 		both := strings.Contains(fmt.Sprint(err), fmt.Sprintf("user %d", host)) && strings.Contains(fmt.Sprint(err), fmt.Sprintf("user %d", user))
-		if !errors.Is(err, ErrUser) || !both {
+		if !errors.Is(err, errUser) || !both {
 			return fmt.Errorf("the error should name users %d and %d: %v", host, user, err)
 		}
 		return nil
@@ -755,7 +755,7 @@ var roleAlien = role("alien", func(a *actor) error {
 	if err != nil || len(files) != 0 {
 		return fmt.Errorf("%d descriptors, %v", len(files), err)
 	}
-	_, err = ownRecord().verdict(b, 0)
+	_, err = ownRecord().checkReply(b, 0)
 	if err := refused(err); err != nil {
 		return err
 	}
@@ -764,7 +764,7 @@ var roleAlien = role("alien", func(a *actor) error {
 	if err != nil {
 		return err
 	}
-	if !f.Created() {
+	if !f.created {
 		return errors.New("joined another user's fabric")
 	}
 	// And a name that is not ours to take: taken.
@@ -828,13 +828,13 @@ func TestFabricOfAnotherUser(t *testing.T) {
 			t.Errorf("%s: root has joined another user's fabric", taken)
 			continue
 		}
-		if !errors.Is(err, ErrUser) || !strings.Contains(err.Error(), "user 65534") || !strings.Contains(err.Error(), "user 0") {
+		if !errors.Is(err, errUser) || !strings.Contains(err.Error(), "user 65534") || !strings.Contains(err.Error(), "user 0") {
 			t.Errorf("%s: %v", taken, err)
 		}
 	}
 	c.say("go")
 	c.wait()
-	if f.Arena().LiveMembers() != 0 {
+	if f.Arena().LiveMemberCount() != 0 {
 		t.Error("somebody has joined")
 	}
 }
@@ -911,7 +911,7 @@ func TestFabricRecord(t *testing.T) {
 		}
 	}
 	for n := range b {
-		if _, err := parseFabric(b[:n]); !errors.Is(err, ErrNotFabric) {
+		if _, err := parseFabric(b[:n]); !errors.Is(err, errNotFabric) {
 			t.Errorf("%d bytes: %v", n, err)
 		}
 	}
@@ -934,7 +934,7 @@ func FuzzFabricMessage(f *testing.F) {
 		if err == nil && !bytes.Equal(r.encode(), b) {
 			t.Fatalf("%x is taken for %+v", b, r)
 		}
-		if err != nil && !errors.Is(err, ErrNotFabric) && !errors.Is(err, errProtocol) {
+		if err != nil && !errors.Is(err, errNotFabric) && !errors.Is(err, errFabricProtocol) {
 			t.Fatal(err)
 		}
 		if reply, ok := own.answer(b, user); ok {
@@ -948,13 +948,13 @@ func FuzzFabricMessage(f *testing.F) {
 				t.Fatalf("our own reply: %v", err)
 			}
 		}
-		id, err := own.verdict(b, descriptors)
+		id, err := own.checkReply(b, descriptors)
 		switch {
 		case err == nil:
 			if descriptors != fabricDescriptors || id != r.id || r.status != fabricWelcome {
 				t.Fatalf("verdict %x for %+v with %d descriptors", id, r, descriptors)
 			}
-		case !errors.Is(err, ErrNotFabric) && !errors.Is(err, ErrVersion) && !errors.Is(err, ErrUser):
+		case !errors.Is(err, errNotFabric) && !errors.Is(err, ErrVersion) && !errors.Is(err, errUser):
 			t.Fatal(err)
 		}
 	})

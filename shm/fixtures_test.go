@@ -71,7 +71,7 @@ func peerOf(t testing.TB, m *Member, id MemberID) *Peer {
 	return p
 }
 
-func noLetGo(MemberID) {}
+func noDrop(MemberID) {}
 
 // blocks returns how many bytes of the arena exist as pages.
 func blocks(t testing.TB, a *Arena) int64 {
@@ -122,9 +122,9 @@ func memfd(t testing.TB, content []byte, size int64, seals int) *os.File {
 func headerPage(size uint64, change func(*header)) []byte {
 	page := make([]byte, headerSize)
 	h := (&Arena{mem: page}).header()
-	h.magic, h.layout, h.size = Magic, LayoutHash(), size
+	h.magic, h.layout, h.size = arenaMagic, layoutHash(), size
 	h.secret, h.id = [2]uint64{1, 2}, [2]uint64{3, 4}
-	h.version.Store(Version)
+	h.version.Store(layoutVersion)
 	if change != nil {
 		change(h)
 	}
@@ -146,12 +146,12 @@ func fakeArena(ranks int) *Arena {
 		at = roundUp(at+bytes, pageSize)
 		return o
 	}
-	g.memberTable = table(MaxMembers * memberStride)
-	g.places = table(MaxRanks * placeStride)
+	g.memberTable = table(maxMembers * memberStride)
+	g.rankRecords = table(MaxRanks * rankRecordStride)
 	g.windowOwners = table(windowBlocks * 4)
 	g.chunkOwners = table(fakeChunks * 4)
-	g.heap = Offset(roundUp(at, ChunkSize))
-	g.size = uint64(g.heap) + fakeChunks*ChunkSize
+	g.heap = Offset(roundUp(at, chunkSize))
+	g.size = uint64(g.heap) + fakeChunks*chunkSize
 	return &Arena{mem: make([]byte, g.size), geo: g, ranks: ranks}
 }
 

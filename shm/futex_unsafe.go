@@ -10,12 +10,12 @@ import (
 )
 
 const (
-	futexWait = 0 // not FUTEX_PRIVATE_FLAG: the word is shared between processes
+	futexWait = 0 // without FUTEX_PRIVATE_FLAG: processes share the word
 	futexWake = 1
 )
 
-// futexSleep blocks until the word no longer holds seen, a wake arrives, or
-// timeout has passed (0 = none). Spurious returns are allowed.
+// futexSleep blocks until the word no longer holds seen, a wake arrives, or timeout has passed
+// (0: no timeout). It may return early.
 func futexSleep(word *atomic.Uint32, seen uint32, timeout time.Duration) {
 	var ts *unix.Timespec
 	if timeout > 0 {
@@ -24,7 +24,7 @@ func futexSleep(word *atomic.Uint32, seen uint32, timeout time.Duration) {
 	}
 	_, _, errno := unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(word)), futexWait, uintptr(seen), uintptr(unsafe.Pointer(ts)), 0, 0)
 	if errno != 0 && !errors.Is(errno, unix.EAGAIN) && !errors.Is(errno, unix.EINTR) && !errors.Is(errno, unix.ETIMEDOUT) {
-		panic("shm: futex wait: " + errno.Error()) // the word is ours and mapped: a bug, or a kernel without futexes
+		panic("shm: futex wait: " + errno.Error()) // the word is mapped: a bug, or a kernel without futexes
 	}
 }
 

@@ -6,59 +6,58 @@ import (
 	"github.com/softnd/softnd/internal/asym"
 )
 
-// Group is the fixed set of ranks of an arena as one of its members sees it:
-// who is there, a barrier, and one published blob a rank. It does not wait;
-// whoever waits chooses how.
+// Group is the rank group of an arena, as one of its members uses it: which ranks have joined, a
+// barrier, and the bytes that each rank publishes. Its methods do not block; the caller chooses how
+// to wait.
 type Group struct {
 	member *Member
 	rank   int
 
-	mine, other *place // of two ranks
-	round       uint64 // the barrier that this rank has reached last, from 1; our own copy of what two ranks store
+	mine, other *rankRecord // of two ranks
+	round       uint64      // number of the barrier that this rank reached last, from 1; private copy of mine.round
 }
 
-// Group returns the member's view of its rank group and publishes the rank's
-// presence. Each member asks for it once: two views of one rank would count their
-// barriers apart.
+// JoinGroup takes the member's rank in its rank group, where the other ranks can see it. Call it
+// once for each member: two Groups of one rank would count their barriers separately.
 //
-// Errors: [ErrTaken] when the rank's place is another live member's.
-func (m *Member) Group() (*Group, error) {
+// Errors: [ErrTaken] if another live member has the rank.
+func (m *Member) JoinGroup() (*Group, error) {
 	rank := m.rank
 	if rank < 0 || rank >= m.arena.ranks {
-		return nil, fmt.Errorf("shm: group: %v is not a rank of a group of %d", m.id, m.arena.ranks)
+		return nil, fmt.Errorf("shm: join group: %v has rank %d, the group has %d ranks", m.id, rank, m.arena.ranks)
 	}
-	p := m.arena.place(rank)
+	r := m.arena.rankRecord(rank)
 	for {
-		old := MemberID(p.member.Load())
+		old := MemberID(r.member.Load())
 		if old == m.id {
 			return m.newGroup(), nil
 		}
-		if peer, err := m.arena.Peer(old); err == nil && m.CheckAlive(peer) {
-			return nil, fmt.Errorf("shm: group: rank %d is already %v, %v: %w", rank, peer.id, peer, ErrTaken)
+		if peer, err := m.arena.Peer(old); err == nil && m.checkAlive(peer) {
+			return nil, fmt.Errorf("shm: join group: rank %d belongs to %v, %v: %w", rank, peer.id, peer, ErrTaken)
 		}
-		if p.member.CompareAndSwap(uint64(old), uint64(m.id)) { // ORDER place-taken: pairs with the load in MemberOf
-			p.length.Store(0)
-			p.offered.Store(0)
-			p.blamedAt.Store(0)
+		if r.member.CompareAndSwap(uint64(old), uint64(m.id)) { // ORDER rank-taken: pairs with the load in MemberOf
+			r.length.Store(0)
+			r.publishedRound.Store(0)
+			r.lostPeerAt.Store(0)
 			return m.newGroup(), nil
 		}
 	}
 }
 
 func (m *Member) newGroup() *Group {
-	g := &Group{member: m, rank: m.rank, mine: m.arena.place(m.rank)}
+	g := &Group{member: m, rank: m.rank, mine: m.arena.rankRecord(m.rank)}
 	if g.Size() == 2 {
-		g.other = m.arena.place(1 - m.rank)
+		g.other = m.arena.rankRecord(1 - m.rank)
 	}
 	g.round = g.mine.round.Load()
 	if g.other == nil {
 		g.round = m.arena.header().opened.Load() / uint64(g.Size())
 	}
-	barriers := uint32(0)
+	membarrier := uint32(0)
 	if asym.HasHeavyGlobal() {
-		barriers = 1
+		membarrier = 1
 	}
-	g.mine.barriers.Store(barriers)
+	g.mine.membarrier.Store(membarrier)
 	return g
 }
 
@@ -68,17 +67,17 @@ func (g *Group) Rank() int { return g.rank }
 // Size returns the number of ranks.
 func (g *Group) Size() int { return g.member.arena.ranks }
 
-// Member returns the member that holds a rank; ok is false while there is none.
+// Member returns the member that has a rank, which may be dead; ok is false if none has taken it
+// yet.
 func (g *Group) Member(rank int) (id MemberID, ok bool) {
 	return g.member.arena.MemberOf(rank)
 }
 
-// Arrive notes that this rank has reached the barrier. The ticket tells
-// [Group.Passed] which round is meant. The last rank to arrive opens the
-// barrier and wakes the others. Not safe for concurrent use.
+// Arrive records that this rank has reached the barrier, and returns the ticket for [Group.Passed].
+// The last rank to arrive opens the barrier and wakes the others. Not safe for concurrent use.
 func (g *Group) Arrive() (ticket uint64) {
 	if g.other != nil {
-		return g.meet()
+		return g.arrivePair()
 	}
 	h, ranks := g.member.arena.header(), uint64(g.Size())
 	n := h.arrived.Add(1) // ORDER barrier-arrived: pairs with itself in the last rank
@@ -91,89 +90,106 @@ func (g *Group) Arrive() (ticket uint64) {
 	return ticket
 }
 
-// Round returns which of the ranks' barriers this rank has reached last, from 1.
+// Round returns the number of the barrier that this rank reached last, from 1.
 func (g *Group) Round() uint64 { return g.round }
 
-// meet is Arrive of two ranks. Each stores into a line of its own, at the same
-// time if they come at the same time, and looks at the other's.
-func (g *Group) meet() (ticket uint64) {
-	handOver()
+// arrivePair is Arrive for a group of two ranks. Each stores into a cache line of its own, which
+// both can do at the same time, and then loads the other's.
+func (g *Group) arrivePair() (ticket uint64) {
+	raceRelease()
 	g.round++
-	if asym.HasHeavyGlobal() && g.other.barriers.Load() == 1 {
+	if asym.HasHeavyGlobal() && g.other.membarrier.Load() == 1 {
 		asym.StoreRelease(&g.mine.round, g.round) // ORDER barrier-round: pairs with the load in Passed
 	} else {
 		g.mine.round.Swap(g.round) // ORDER barrier-round: pairs with the load in Passed
 	}
-	// ORDER barrier-round: then this load; pairs with the other's store, then the
-	// barrier in Doorbell.Arm, before it sleeps
+	// ORDER barrier-round: this load comes after the store; pairs with the other rank's store and
+	// the barrier in Doorbell.Arm, before it sleeps
 	if g.other.round.Load() >= g.round {
 		g.wakeOthers()
 	}
 	return g.round
 }
 
-// wakeOthers rings the waits of the other ranks. Their engines have no part in
-// a barrier.
+// wakeOthers rings the wait doorbells of the other ranks. Their progress engines do not wait at a
+// barrier.
 func (g *Group) wakeOthers() {
 	a := g.member.arena
 	for rank := range a.ranks {
 		if id, ok := g.Member(rank); ok && rank != g.rank {
-			if slot := id.Slot(); slot < MaxMembers {
+			if slot := id.Slot(); slot < maxMembers {
 				Doorbell{&a.member(slot).waiters}.Ring()
 			}
 		}
 	}
 }
 
-// Passed tells whether all ranks have arrived in the ticket's round.
+// Passed reports whether all ranks have arrived at the ticket's barrier.
 //
-// More than two ranks look at a word that is written once a round, so that those
-// who look do not slow down those who arrive.
+// More than two ranks poll a word that is stored once a barrier, so that their polls do not slow
+// down the arrivals.
 func (g *Group) Passed(ticket uint64) bool {
 	if g.other == nil {
 		return g.member.arena.header().opened.Load() >= ticket // ORDER barrier-open: pairs with the store in Arrive
 	}
-	if g.other.round.Load() < ticket { // ORDER barrier-round: pairs with the stores in meet
+	if g.other.round.Load() < ticket { // ORDER barrier-round: pairs with the stores in arrivePair
 		return false
 	}
-	takeOver()
+	raceAcquire()
 	return true
 }
 
-// Publish offers the length bytes at off, which lie in the heap of this
-// rank's member, to the other ranks; they may look after the next barrier, and
-// until the one after that.
-func (g *Group) Publish(off Offset, length uint64) {
-	p := g.mine
-	// Ordered by the barrier, not by each other: barrier-round, or barrier-arrived, then barrier-open.
-	p.blob.Store(uint64(off))
-	p.length.Store(length)
-	p.offered.Store(g.round + 1)
+// MemberOf returns the member that has a rank, which may be dead; ok is false if none has taken it
+// yet.
+func (a *Arena) MemberOf(rank int) (id MemberID, ok bool) {
+	if rank < 0 || rank >= a.ranks {
+		return 0, false
+	}
+	id = MemberID(a.rankRecord(rank).member.Load()) // ORDER rank-taken: pairs with the swap in JoinGroup
+	return id, id != 0
 }
 
-// Published returns a copy of what a rank offers since the last barrier.
+// BarrierArrivals returns a number that increases each time a rank reaches a barrier.
+func (a *Arena) BarrierArrivals() (n uint64) {
+	n = a.header().arrived.Load()
+	for rank := range a.ranks {
+		n += a.rankRecord(rank).round.Load()
+	}
+	return n
+}
+
+// Publish publishes the length bytes at off, in this rank's heap, for the other ranks. They may
+// read them between the next barrier and the one after it.
+func (g *Group) Publish(off Offset, length uint64) {
+	r := g.mine
+	// Unordered among themselves; the barrier orders them: barrier-round, or barrier-arrived, then barrier-open.
+	r.blob.Store(uint64(off))
+	r.length.Store(length)
+	r.publishedRound.Store(g.round + 1)
+}
+
+// Published returns a copy of the bytes that a rank published for the last barrier.
 //
-// Errors: [ErrGone] when no member has the rank; [ErrNothingOffered] when it has
-// come to that barrier for something else; [ErrTooLong] when it offers more than limit
-// bytes, none of which is copied; [ErrDamaged] when the range that it names is not in
-// that member's heap.
+// Errors: [ErrNotPublished] if the rank reached that barrier without publishing; [ErrTooLong] if it
+// published more than limit bytes; [ErrDamaged] if the range is not in that member's heap. It fails
+// with another error if no member has the rank.
 func (g *Group) Published(rank int, limit uint64) ([]byte, error) {
 	a := g.member.arena
 	id, ok := g.Member(rank)
 	if !ok {
-		return nil, fmt.Errorf("shm: bytes published by rank %d: %w", rank, ErrGone)
+		return nil, fmt.Errorf("shm: bytes published by rank %d: %w", rank, errGone)
 	}
-	p := a.place(rank)
-	// Ordered by the barrier: the owner wrote both before it arrived.
-	off, n, offered := Offset(p.blob.Load()), p.length.Load(), p.offered.Load()
-	if offered != g.round {
-		return nil, fmt.Errorf("shm: bytes published by rank %d: %w", rank, ErrNothingOffered)
+	r := a.rankRecord(rank)
+	// Ordered by the barrier: the rank stored all three before it arrived.
+	off, n, round := Offset(r.blob.Load()), r.length.Load(), r.publishedRound.Load()
+	if round != g.round {
+		return nil, fmt.Errorf("shm: bytes published by rank %d: %w", rank, ErrNotPublished)
 	}
 	if n == 0 {
 		return nil, nil
 	}
 	if n > limit {
-		return nil, fmt.Errorf("shm: %d bytes published by rank %d, want at most %d: %w", n, rank, limit, ErrTooLong)
+		return nil, fmt.Errorf("shm: bytes published by rank %d: %d bytes, want at most %d: %w", rank, n, limit, ErrTooLong)
 	}
 	b, err := a.ownedBytes(id, off, n)
 	if err != nil {

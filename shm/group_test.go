@@ -24,19 +24,19 @@ func rendezvous(g *Group, m *Member) {
 			runtime.Gosched()
 			continue
 		}
-		sleep := m.Waiters().Arm()
+		sleep := m.WaitDoorbell().Arm()
 		if g.Passed(ticket) {
 			break
 		}
-		m.Waiters().Sleep(sleep, 0)
+		m.WaitDoorbell().Sleep(sleep, 0)
 	}
-	m.Waiters().Disarm()
+	m.WaitDoorbell().Disarm()
 }
 
 // exchange runs rounds of barrier and publication, and fails when a rank sees
 // anything but what the others have published in this round.
 func exchange(m *Member, rounds int) error {
-	g, err := m.Group()
+	g, err := m.JoinGroup()
 	if err != nil {
 		return err
 	}
@@ -90,7 +90,7 @@ func TestBarrierOfGoroutines(t *testing.T) {
 			done.Wait()
 			arrivals := a.header().arrived.Load()
 			if ranks == 2 {
-				arrivals = a.place(0).round.Load() + a.place(1).round.Load()
+				arrivals = a.rankRecord(0).round.Load() + a.rankRecord(1).round.Load()
 			}
 			if arrivals != uint64(2*rounds*ranks) {
 				t.Errorf("%d arrivals, want %d in each of %d rounds", arrivals, ranks, 2*rounds)
@@ -106,7 +106,7 @@ func TestBarrierHolds(t *testing.T) {
 			a := newArena(t, ranks)
 			var groups []*Group
 			for rank := range ranks {
-				g, err := join(t, a, rank).Group()
+				g, err := join(t, a, rank).JoinGroup()
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -166,15 +166,15 @@ func TestBarrierOfProcesses(t *testing.T) {
 
 func TestGroupRefuses(t *testing.T) {
 	a := newArena(t, 2)
-	m, guest := join(t, a, 0), join(t, a, NotRank)
-	if g, err := guest.Group(); err == nil {
+	m, guest := join(t, a, 0), join(t, a, NoRank)
+	if g, err := guest.JoinGroup(); err == nil {
 		t.Errorf("a guest is rank %d", g.Rank())
 	}
-	g, err := m.Group()
+	g, err := m.JoinGroup()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again, err := m.Group(); err != nil || again.Rank() != 0 {
+	if again, err := m.JoinGroup(); err != nil || again.Rank() != 0 {
 		t.Errorf("the same member, once more: %v, %v", again, err)
 	}
 	if id, ok := g.Member(0); !ok || id != m.ID() {
@@ -184,12 +184,12 @@ func TestGroupRefuses(t *testing.T) {
 		if id, ok := g.Member(rank); ok {
 			t.Errorf("rank %d is %v", rank, id)
 		}
-		if b, err := g.Published(rank, noLimit); !errors.Is(err, ErrGone) {
+		if b, err := g.Published(rank, noLimit); !errors.Is(err, errGone) {
 			t.Errorf("rank %d publishes %q, %v", rank, b, err)
 		}
 	}
 	double := join(t, again(t, a), 0)
-	if _, err := double.Group(); !errors.Is(err, ErrTaken) || !strings.Contains(err.Error(), "rank 0") {
+	if _, err := double.JoinGroup(); !errors.Is(err, ErrTaken) || !strings.Contains(err.Error(), "rank 0") {
 		t.Errorf("a second rank 0: %v", err)
 	}
 	// The rank of one that has died is free again, and nothing of its offer is left.
@@ -201,7 +201,7 @@ func TestGroupRefuses(t *testing.T) {
 	if err := m.Leave(); err != nil {
 		t.Fatal(err)
 	}
-	h, err := double.Group()
+	h, err := double.JoinGroup()
 	if err != nil {
 		t.Fatalf("the rank of one that has left: %v", err)
 	}
@@ -209,7 +209,7 @@ func TestGroupRefuses(t *testing.T) {
 		t.Errorf("the successor publishes %q, %v", b, err)
 	}
 	b := newArena(t, 0)
-	if g, err := join(t, b, 0).Group(); err == nil {
+	if g, err := join(t, b, 0).JoinGroup(); err == nil {
 		t.Errorf("a group of none: %v", g)
 	}
 }
@@ -220,7 +220,7 @@ func TestGroupTakenAtTheSameTime(t *testing.T) {
 	var won [2]atomic.Bool
 	take := func(who int, m *Member) func(uint64) {
 		return func(uint64) {
-			_, err := m.Group()
+			_, err := m.JoinGroup()
 			if err != nil && !errors.Is(err, ErrTaken) {
 				t.Error(err)
 			}
@@ -231,18 +231,18 @@ func TestGroupTakenAtTheSameTime(t *testing.T) {
 		if won[0].Load() == won[1].Load() {
 			t.Fatalf("round %d: both, or none, are rank 0: %v", i, won[0].Load())
 		}
-		a.place(0).member.Store(0)
+		a.rankRecord(0).member.Store(0)
 	})
 }
 
 func TestPublishedIsChecked(t *testing.T) {
 	a := newArena(t, 2)
 	liar, m := join(t, a, 0), join(t, a, 1)
-	theirs, err := liar.Group()
+	theirs, err := liar.JoinGroup()
 	if err != nil {
 		t.Fatal(err)
 	}
-	ours, err := m.Group()
+	ours, err := m.JoinGroup()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -250,7 +250,7 @@ func TestPublishedIsChecked(t *testing.T) {
 		t.Errorf("nothing was published, but there is %q, %v", b, err)
 	}
 	meet := func() { theirs.Arrive(); ours.Arrive() }
-	off, err := liar.Heap().Alloc(2 * ChunkSize)
+	off, err := liar.Heap().Alloc(2 * chunkSize)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -258,12 +258,12 @@ func TestPublishedIsChecked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	theirs.Publish(off+10, 2*ChunkSize-10)
-	if b, err := ours.Published(0, noLimit); !errors.Is(err, ErrNothingOffered) || b != nil {
+	theirs.Publish(off+10, 2*chunkSize-10)
+	if b, err := ours.Published(0, noLimit); !errors.Is(err, ErrNotPublished) || b != nil {
 		t.Errorf("before the barrier: %q, %v", b, err)
 	}
 	meet()
-	if b, err := ours.Published(0, noLimit); len(b) != 2*ChunkSize-10 || err != nil {
+	if b, err := ours.Published(0, noLimit); len(b) != 2*chunkSize-10 || err != nil {
 		t.Fatalf("%d bytes, %v", len(b), err)
 	}
 	for _, tc := range []struct {
@@ -275,9 +275,9 @@ func TestPublishedIsChecked(t *testing.T) {
 		{"a table", a.geo.memberTable, 100},
 		{"one byte before the heap", a.geo.heap - 1, 2},
 		{"another member's memory", foreign, 10},
-		{"nobody's memory", a.geo.heap + Offset((a.geo.chunks-1)*ChunkSize), 10},
-		{"one byte beyond its memory", off + 1, 2 * ChunkSize},
-		{"as much as the arena has", a.geo.heap, a.geo.chunks * ChunkSize},
+		{"nobody's memory", a.geo.heap + Offset((a.geo.chunks-1)*chunkSize), 10},
+		{"one byte beyond its memory", off + 1, 2 * chunkSize},
+		{"as much as the arena has", a.geo.heap, a.geo.chunks * chunkSize},
 		{"the end of the arena", Offset(a.Size()), 1},
 		{"beyond the arena", Offset(a.Size()), 1 << 40},
 		{"a length that wraps", off, 1<<64 - 1},
@@ -292,16 +292,16 @@ func TestPublishedIsChecked(t *testing.T) {
 			t.Errorf("%s: %d bytes, %v", tc.name, len(b), err)
 		}
 	}
-	if !peerOf(t, m, liar.ID()).Owns(off+1, 2*ChunkSize-1) || !peerOf(t, m, m.ID()).Owns(foreign, 100) {
+	if !peerOf(t, m, liar.ID()).Owns(off+1, 2*chunkSize-1) || !peerOf(t, m, m.ID()).Owns(foreign, 100) {
 		t.Error("a peer does not own its own memory")
 	}
 	theirs.Publish(0, 0)
 	meet()
 	if b, err := ours.Published(0, noLimit); b != nil || err != nil {
-		t.Errorf("nothing is offered, but there is %q, %v", b, err)
+		t.Errorf("nothing is published, but there is %q, %v", b, err)
 	}
 	meet()
-	if b, err := ours.Published(0, noLimit); !errors.Is(err, ErrNothingOffered) || b != nil {
+	if b, err := ours.Published(0, noLimit); !errors.Is(err, ErrNotPublished) || b != nil {
 		t.Errorf("after another barrier: %q, %v", b, err)
 	}
 }
@@ -310,21 +310,21 @@ func TestPublishedIsChecked(t *testing.T) {
 func TestBarrierRingsTheSleepersOnly(t *testing.T) {
 	a := newArena(t, 3)
 	m, last := join(t, a, 0), join(t, a, 1)
-	g, err := m.Group()
+	g, err := m.JoinGroup()
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, err := last.Group()
+	h, err := last.JoinGroup()
 	if err != nil {
 		t.Fatal(err)
 	}
-	a.place(2).member.Store(^uint64(0)) // a rank whose place is damaged
+	a.rankRecord(2).member.Store(^uint64(0)) // a rank whose place is damaged
 	ticket := g.Arrive()
 	a.header().arrived.Add(1) // which arrives nevertheless
 	woken := make(chan struct{})
-	sleep := m.Waiters().Arm()
+	sleep := m.WaitDoorbell().Arm()
 	go func() {
-		m.Waiters().Sleep(sleep, 0)
+		m.WaitDoorbell().Sleep(sleep, 0)
 		close(woken)
 	}()
 	h.Arrive()

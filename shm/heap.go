@@ -8,35 +8,34 @@ import (
 	"sync"
 )
 
-// smallest and largest size classes of the small-object allocator, as powers
-// of two. Anything larger takes whole chunks.
+// Size classes of small objects, as powers of two. A larger object takes whole chunks.
 const (
 	smallestClass = 6 // 64 bytes
 	largestClass  = 15
 )
 
+// claimTries is how often claim repeats a search for a run of chunks.
 const claimTries = 16
 
-// lineSize is the unit in which a processor's cache holds memory.
+// lineSize is the size of a cache line, in bytes.
 const lineSize = 64
 
-// Heap allocates arena memory for one member. Whole chunks are claimed in the
-// shared ownership map, one compare-and-swap a chunk; small objects are carved
-// out of the member's own chunks by process-local code. Memory is zeroed, its
-// pages exist, and it is aligned to 64 bytes at least.
+// Heap allocates arena memory for one member. It claims whole chunks in the shared owner map, with
+// one compare-and-swap for each chunk, and divides some of them into small objects. That division is
+// private to the process. The memory is zeroed, reserved, and aligned to 64 bytes at least.
 //
-// When the member dies its chunks are found by its number in the map.
-// Safe for concurrent use.
+// When the member dies, other members find its chunks by its number in the map. Safe for concurrent
+// use.
 type Heap struct {
 	arena *Arena
 
 	mu      sync.Mutex
-	owners  holdings
+	owners  claimMap
 	hint    uint64
-	free    [largestClass + 1][]Offset // free small objects, by class
-	carved  map[uint64]*carvedChunk    // chunk -> what was carved out of it
-	objects map[Offset]uint64          // allocated bytes of each live object
-	spread  uint64                     // objects of AllocSpread so far
+	free    [largestClass + 1][]Offset // free small objects, by size class
+	carved  map[uint64]*carvedChunk    // chunks that are divided into small objects
+	objects map[Offset]uint64          // bytes allocated for each live object
+	colored uint64                     // number of objects from AllocColored so far
 }
 
 type carvedChunk struct {
@@ -47,29 +46,29 @@ type carvedChunk struct {
 func newHeap(a *Arena, slot int) *Heap {
 	return &Heap{
 		arena:   a,
-		owners:  newHoldings(a.words(a.geo.chunkOwners, a.geo.chunks), slot),
+		owners:  newClaimMap(a.words(a.geo.chunkOwners, a.geo.chunks), slot),
 		carved:  make(map[uint64]*carvedChunk),
 		objects: make(map[Offset]uint64),
 	}
 }
 
-// Alloc returns n > 0 bytes of zeroed arena memory.
+// Alloc allocates n > 0 bytes of zeroed arena memory.
 //
-// Errors: [ErrShortage] (see [ShortageError]) when the arena, the machine or
-// the memory cgroup has not enough left. Nothing is allocated then.
+// Errors: [ErrNoMemory] (see [NoMemoryError]) if the arena, the machine or the memory cgroup does
+// not have enough left. Alloc has allocated nothing then.
 func (h *Heap) Alloc(n uint64) (Offset, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.alloc(n)
 }
 
-// AllocSpread is Alloc for objects of which a program may have many, and use them in
-// turn. Objects lie at multiples of a power of two, so the same word of each would have
-// to share few places of a processor's cache. Of the room that an object of these does
-// not need, it leaves a line more before it each time.
+// AllocColored is Alloc with cache colouring, for objects of which a program has many and uses in
+// turn. Objects begin at multiples of a power of two, so the same field of all objects would map to
+// few sets of a processor's cache. AllocColored moves each object one cache line further into the
+// unused part of its allocation than the previous object.
 //
 // Errors: as for Alloc.
-func (h *Heap) AllocSpread(n uint64) (Offset, error) {
+func (h *Heap) AllocColored(n uint64) (Offset, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	off, err := h.alloc(n)
@@ -78,28 +77,28 @@ func (h *Heap) AllocSpread(n uint64) (Offset, error) {
 	}
 	size := h.objects[off]
 	delete(h.objects, off)
-	h.spread++
-	off += Offset(h.spread % ((size-n)/lineSize + 1) * lineSize)
+	h.colored++
+	off += Offset(h.colored % ((size-n)/lineSize + 1) * lineSize)
 	h.objects[off] = size
 	return off, nil
 }
 
 func (h *Heap) alloc(n uint64) (Offset, error) {
 	if n == 0 {
-		return 0, errors.New("shm: alloc of 0 bytes")
+		return 0, errors.New("shm: alloc: size is 0: want at least 1 byte")
 	}
 	if n > h.arena.geo.size {
-		return 0, h.full(n)
+		return 0, h.arenaFull(n)
 	}
 	class := max(bits.Len64(n-1), smallestClass)
 	if class > largestClass {
-		chunks := roundUp(n, ChunkSize) / ChunkSize
+		chunks := roundUp(n, chunkSize) / chunkSize
 		first, err := h.claim(chunks)
 		if err != nil {
 			return 0, err
 		}
 		off := h.chunkOffset(first)
-		h.objects[off] = chunks * ChunkSize
+		h.objects[off] = chunks * chunkSize
 		return off, nil
 	}
 	if len(h.free[class]) == 0 {
@@ -115,23 +114,26 @@ func (h *Heap) alloc(n uint64) (Offset, error) {
 	return off, nil
 }
 
-// Free returns what Alloc gave. The caller has made sure that no other member
-// uses the memory any more. Whole chunks go back to the system.
+// Free frees an object of Alloc or AllocColored. No other member may use the memory any more. Pages
+// of whole chunks return to the system.
+//
+// Errors: [ErrDamaged] if a peer has given chunks of the object to another member. Free leaves those
+// chunks as they are.
 func (h *Heap) Free(off Offset) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	n, ok := h.objects[off]
 	if !ok {
-		return fmt.Errorf("shm: free of offset %#x: no object of this member lies there", uint64(off))
+		return fmt.Errorf("shm: free offset %#x: this member has no object there", uint64(off))
 	}
 	delete(h.objects, off)
 	chunk := h.chunkOf(off)
 	c := h.carved[chunk]
 	if c == nil {
-		return h.unclaim(chunk, n/ChunkSize)
+		return h.unclaim(chunk, n/chunkSize)
 	}
 	base := h.chunkOffset(chunk)
-	off = base + (off-base)>>c.class<<c.class // where the room begins that AllocSpread may have left before it
+	off = base + (off-base)>>c.class<<c.class // the start of the allocation, which AllocColored may have moved past
 	b, err := h.arena.Bytes(off, n)
 	if err != nil {
 		return err
@@ -146,7 +148,7 @@ func (h *Heap) Free(off Offset) error {
 	return h.unclaim(chunk, 1)
 }
 
-// InUse returns the bytes allocated and not freed.
+// InUse returns the number of bytes allocated and not freed.
 func (h *Heap) InUse() (n uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -156,10 +158,10 @@ func (h *Heap) InUse() (n uint64) {
 	return n
 }
 
-func (h *Heap) chunkOffset(i uint64) Offset { return h.arena.geo.heap + Offset(i*ChunkSize) }
-func (h *Heap) chunkOf(off Offset) uint64   { return uint64(off-h.arena.geo.heap) / ChunkSize }
+func (h *Heap) chunkOffset(i uint64) Offset { return h.arena.geo.heap + Offset(i*chunkSize) }
+func (h *Heap) chunkOf(off Offset) uint64   { return uint64(off-h.arena.geo.heap) / chunkSize }
 
-// carve claims a chunk and cuts it into objects of one class.
+// carve claims a chunk and divides it into objects of one size class.
 func (h *Heap) carve(class int) error {
 	chunk, err := h.claim(1)
 	if err != nil {
@@ -167,7 +169,7 @@ func (h *Heap) carve(class int) error {
 	}
 	h.carved[chunk] = &carvedChunk{class: class}
 	base := h.chunkOffset(chunk)
-	for off := ChunkSize - 1<<class; off >= 0; off -= 1 << class { // so that the lowest is used first
+	for off := chunkSize - 1<<class; off >= 0; off -= 1 << class { // so that alloc uses the lowest first
 		h.free[class] = append(h.free[class], base+Offset(off))
 	}
 	return nil
@@ -175,8 +177,8 @@ func (h *Heap) carve(class int) error {
 
 func (h *Heap) claim(chunks uint64) (first uint64, err error) {
 	first, ok := h.owners.claimRun(h.hint, chunks)
-	// Two members that claim long runs may each find the other's half-made
-	// one in the way, and both give up: look again while there is room.
+	// Two members that claim long runs can each fail because of the other's incomplete run. So
+	// search again while a free run is long enough.
 	for range claimTries {
 		if ok || h.owners.largestFree() < chunks {
 			break
@@ -185,43 +187,44 @@ func (h *Heap) claim(chunks uint64) (first uint64, err error) {
 		first, ok = h.owners.claimRun(h.hint, chunks)
 	}
 	if !ok {
-		return 0, h.full(chunks * ChunkSize)
+		return 0, h.arenaFull(chunks * chunkSize)
 	}
-	if err := h.arena.reserve(h.chunkOffset(first), chunks*ChunkSize); err != nil {
+	if err := h.arena.reserve(h.chunkOffset(first), chunks*chunkSize); err != nil {
 		return 0, errors.Join(err, h.unclaim(first, chunks))
 	}
 	h.hint = first + chunks
 	return first, nil
 }
 
-// unclaim clears chunks before it gives them up: afterwards they may be another
-// member's.
+// unclaim clears chunks and then frees them: after that another member may claim them.
 //
-// Errors: [ErrDamaged] when some have become another member's already, which a
-// peer has written into the map. Those are left as they are.
+// Errors: [ErrDamaged] if a peer has written another member's number into the map. unclaim leaves
+// those chunks as they are.
 func (h *Heap) unclaim(first, chunks uint64) error {
-	freed, err := h.owners.giveUp(first, chunks, func(first, n uint64) error {
-		return h.arena.release(h.chunkOffset(first), n*ChunkSize)
+	freed, err := h.owners.free(first, chunks, func(first, n uint64) error {
+		return h.arena.release(h.chunkOffset(first), n*chunkSize)
 	})
 	h.hint = min(h.hint, first)
 	if err == nil && freed < chunks {
-		err = fmt.Errorf("shm: free of %d chunks at offset %#x: the table of owners names another owner for %d of them: %w",
+		err = fmt.Errorf("shm: free %d chunks at offset %#x: the owner map names another member for %d of them: %w",
 			chunks, uint64(h.chunkOffset(first)), chunks-freed, ErrDamaged)
 	}
 	return err
 }
 
-// ownedBytes returns the n bytes at off if they lie in chunks of the heap that
-// a member owns, whose pages therefore exist.
+// ownedBytes returns the n bytes at off if they are in heap chunks that the member owns. The pages
+// of such chunks are reserved.
+//
+// Errors: [ErrDamaged].
 func (a *Arena) ownedBytes(id MemberID, off Offset, n uint64) ([]byte, error) {
 	b, err := a.Bytes(off, n)
 	if err != nil || n == 0 {
 		return b, err
 	}
 	if off >= a.geo.heap {
-		first, last := uint64(off-a.geo.heap)/ChunkSize, (uint64(off-a.geo.heap)+n-1)/ChunkSize
+		first, last := uint64(off-a.geo.heap)/chunkSize, (uint64(off-a.geo.heap)+n-1)/chunkSize
 		owners, owner := a.words(a.geo.chunkOwners, a.geo.chunks), uint32(id.Slot())+1
-		for first <= last && owners[first].Load() == owner { // orders nothing: what named the memory to us does
+		for first <= last && owners[first].Load() == owner { // needs no ordering: the message that named the memory provides it
 			first++
 		}
 		if first > last {
@@ -231,21 +234,21 @@ func (a *Arena) ownedBytes(id MemberID, off Offset, n uint64) ([]byte, error) {
 	return nil, fmt.Errorf("shm: %d bytes at offset %#x do not belong to %v: %w", n, uint64(off), id, ErrDamaged)
 }
 
-// Owns tells whether n bytes at off lie in the peer's heap memory, so that their
-// pages exist and belong to nobody else.
+// Owns reports whether the n bytes at off are in chunks that the peer owns, whose pages are
+// therefore reserved.
 func (p *Peer) Owns(off Offset, n uint64) bool {
 	_, err := p.arena.ownedBytes(p.id, off, n)
 	return err == nil
 }
 
-// Owns tells whether n bytes at off lie in heap memory of the member's own.
+// Owns reports whether the n bytes at off are in chunks that the member owns.
 func (m *Member) Owns(off Offset, n uint64) bool {
 	_, err := m.arena.ownedBytes(m.id, off, n)
 	return err == nil
 }
 
-func (h *Heap) full(wanted uint64) error {
-	return &ShortageError{Wanted: wanted, Left: h.owners.largestFree() * ChunkSize,
-		Limit: fmt.Sprintf("the arena's size (largest free run; the arena has %d bytes in all)", h.arena.geo.size),
-		Next:  "free memory or start the job with a larger arena"}
+func (h *Heap) arenaFull(wanted uint64) error {
+	return &NoMemoryError{Requested: wanted, Available: h.owners.largestFree() * chunkSize,
+		Limit: fmt.Sprintf("the arena's size (largest free run of %d bytes in all)", h.arena.geo.size),
+		Hint:  "free memory or start the job with a larger arena"}
 }

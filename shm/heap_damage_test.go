@@ -12,19 +12,19 @@ import (
 // noted itself.
 func TestHeapSurvivesClearedChunkWords(t *testing.T) {
 	a := newArena(t, 0)
-	h := join(t, a, NotRank).Heap()
+	h := join(t, a, NoRank).Heap()
 	words := a.words(a.geo.chunkOwners, a.geo.chunks)
 	var objects []Offset
 	taken := map[uint64]uint64{} // chunk -> size of its objects
 	for round := range 3 {
-		for _, n := range []uint64{64, 4096, ChunkSize, 128, 3 * ChunkSize, 32768} {
+		for _, n := range []uint64{64, 4096, chunkSize, 128, 3 * chunkSize, 32768} {
 			off, err := h.Alloc(n)
 			if err != nil {
 				t.Fatal(err)
 			}
-			for at := uint64(0); at < n; at += ChunkSize {
+			for at := uint64(0); at < n; at += chunkSize {
 				chunk := h.chunkOf(off + Offset(at))
-				if size, ok := taken[chunk]; ok && (size != n || n >= ChunkSize) {
+				if size, ok := taken[chunk]; ok && (size != n || n >= chunkSize) {
 					t.Errorf("round %d: chunk %d holds objects of %d bytes and of %d", round, chunk, size, n)
 				}
 				taken[chunk] = n
@@ -54,31 +54,31 @@ func TestHeapSurvivesClearedChunkWords(t *testing.T) {
 // former owner.
 func TestFreeLeavesTheChunksOfOthersAlone(t *testing.T) {
 	a := newArena(t, 0)
-	m, other := join(t, a, NotRank), join(t, a, NotRank)
+	m, other := join(t, a, NoRank), join(t, a, NoRank)
 	words := a.words(a.geo.chunkOwners, a.geo.chunks)
-	for _, n := range []uint64{100, ChunkSize, 3 * ChunkSize} {
+	for _, n := range []uint64{100, chunkSize, 3 * chunkSize} {
 		off, err := m.Heap().Alloc(n)
 		if err != nil {
 			t.Fatal(err)
 		}
 		first := m.Heap().chunkOf(off)
 		words[first].Store(0) // a peer's doing
-		theirs, err := other.Heap().Alloc(ChunkSize)
+		theirs, err := other.Heap().Alloc(chunkSize)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if theirs != m.Heap().chunkOffset(first) {
 			t.Fatalf("the other member has got offset %#x, not the chunk of %#x", theirs, off)
 		}
-		b, err := a.Bytes(theirs, ChunkSize)
+		b, err := a.Bytes(theirs, chunkSize)
 		if err != nil {
 			t.Fatal(err)
 		}
-		fill(b[ChunkSize/2:], 7) // past the small object, which its owner clears
+		fill(b[chunkSize/2:], 7) // past the small object, which its owner clears
 		if err := m.Heap().Free(off); !errors.Is(err, ErrDamaged) {
 			t.Errorf("free of %d bytes, of which a chunk is another's: %v", n, err)
 		}
-		if slices.Contains(b[ChunkSize/2:], 0) {
+		if slices.Contains(b[chunkSize/2:], 0) {
 			t.Errorf("%d bytes: the free has punched out pages of the other member", n)
 		}
 		if got := words[first].Load(); got != other.Heap().owners.self {
@@ -102,7 +102,7 @@ func TestFreeLeavesTheChunksOfOthersAlone(t *testing.T) {
 
 func TestClearedBlockWordsAreNotClaimedTwice(t *testing.T) {
 	a := newArena(t, 0)
-	m := join(t, a, NotRank)
+	m := join(t, a, NoRank)
 	words := a.words(a.geo.windowOwners, windowBlocks)
 	seen := map[int]bool{}
 	for range 10 {
@@ -129,12 +129,12 @@ func TestMemoryIsClearedWhereNoHoleCanBePunched(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer a.Close()
-	m := join(t, a, NotRank)
+	m := join(t, a, NoRank)
 	// From here on, only existing mappings may write, and nothing can be punched out.
 	if _, err := unix.FcntlInt(a.File().Fd(), unix.F_ADD_SEALS, unix.F_SEAL_FUTURE_WRITE); err != nil {
 		t.Skipf("the kernel has no such seal: %v", err)
 	}
-	if err := a.punch(a.geo.heap, ChunkSize); !errors.Is(err, unix.EPERM) {
+	if err := a.punch(a.geo.heap, chunkSize); !errors.Is(err, unix.EPERM) {
 		t.Fatalf("punching a hole: %v, want EPERM", err)
 	}
 	dirty := func(m *Member, n uint64) Offset {
@@ -153,23 +153,23 @@ func TestMemoryIsClearedWhereNoHoleCanBePunched(t *testing.T) {
 		return off
 	}
 	for range 2 {
-		for _, n := range []uint64{ChunkSize, 5 * ChunkSize} {
+		for _, n := range []uint64{chunkSize, 5 * chunkSize} {
 			if err := m.Heap().Free(dirty(m, n)); err != nil {
 				t.Error(err)
 			}
 		}
 	}
-	leaver, err := a.Join(NotRank)
+	leaver, err := a.Join(NoRank)
 	if err != nil {
 		t.Fatal(err)
 	}
-	dirty(leaver, 3*ChunkSize)
+	dirty(leaver, 3*chunkSize)
 	if err := leaver.Leave(); err != nil {
 		t.Fatal(err)
 	}
-	m.Sweep(noLetGo)
+	m.CheckLiveness(noDrop)
 	if n := chunksOf(a, leaver.slot); n != 0 {
 		t.Errorf("%d chunks of the member that has left were kept", n)
 	}
-	dirty(m, 8*ChunkSize)
+	dirty(m, 8*chunkSize)
 }

@@ -16,11 +16,11 @@ import (
 
 func TestHeapClasses(t *testing.T) {
 	a := newArena(t, 0)
-	h := join(t, a, NotRank).Heap()
+	h := join(t, a, NoRank).Heap()
 	for _, tc := range []struct{ n, takes uint64 }{
 		{1, 64}, {63, 64}, {64, 64}, {65, 128}, {4096, 4096}, {4097, 8192},
-		{32767, 32768}, {32768, 32768}, {32769, ChunkSize}, {ChunkSize, ChunkSize},
-		{ChunkSize + 1, 2 * ChunkSize}, {10*ChunkSize - 1, 10 * ChunkSize},
+		{32767, 32768}, {32768, 32768}, {32769, chunkSize}, {chunkSize, chunkSize},
+		{chunkSize + 1, 2 * chunkSize}, {10*chunkSize - 1, 10 * chunkSize},
 	} {
 		before := h.InUse()
 		off, err := h.Alloc(tc.n)
@@ -30,7 +30,7 @@ func TestHeapClasses(t *testing.T) {
 		if got := h.InUse() - before; got != tc.takes {
 			t.Errorf("%d bytes take %d, want %d", tc.n, got, tc.takes)
 		}
-		if align := min(tc.takes, ChunkSize); uint64(off)%align != 0 || off < a.HeapStart() {
+		if align := min(tc.takes, chunkSize); uint64(off)%align != 0 || off < a.HeapStart() {
 			t.Errorf("%d bytes lie at %#x", tc.n, off)
 		}
 		b, err := a.Bytes(off, tc.takes)
@@ -57,10 +57,10 @@ func TestHeapClasses(t *testing.T) {
 // back as they were.
 func TestHeapSpreads(t *testing.T) {
 	a := newArena(t, 0)
-	h := join(t, a, NotRank).Heap()
+	h := join(t, a, NoRank).Heap()
 	for _, tc := range []struct{ n, takes, lines uint64 }{
 		{1, 64, 1}, {64, 64, 1}, {65, 128, 1}, {4096, 4096, 1}, {4000, 4096, 2},
-		{2049, 4096, 32}, {1136, 2048, 15}, {12928, 16384, 55}, {40_000, ChunkSize, 1},
+		{2049, 4096, 32}, {1136, 2048, 15}, {12928, 16384, 55}, {40_000, chunkSize, 1},
 	} {
 		if _, err := h.Alloc(tc.n); err != nil { // so that its chunk stays
 			t.Fatal(err)
@@ -69,7 +69,7 @@ func TestHeapSpreads(t *testing.T) {
 		for round := range 2 { // the second finds what the first has left
 			places, lines := make(map[Offset]bool), make(map[Offset]bool)
 			for range 2 * tc.lines {
-				off, err := h.AllocSpread(tc.n)
+				off, err := h.AllocColored(tc.n)
 				if err != nil {
 					t.Fatalf("%d bytes: %v", tc.n, err)
 				}
@@ -112,7 +112,7 @@ func fill(b []byte, v byte) {
 
 func TestHeapRefuses(t *testing.T) {
 	a := newArena(t, 0)
-	h := join(t, a, NotRank).Heap()
+	h := join(t, a, NoRank).Heap()
 	if _, err := h.Alloc(0); err == nil {
 		t.Error("0 bytes were allocated")
 	}
@@ -120,7 +120,7 @@ func TestHeapRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, wrong := range []Offset{0, off + 1, off + 64, off - 64, a.HeapStart() + ChunkSize, 1 << 60} {
+	for _, wrong := range []Offset{0, off + 1, off + 64, off - 64, a.HeapStart() + chunkSize, 1 << 60} {
 		if err := h.Free(wrong); err == nil {
 			t.Errorf("free of %#x was accepted", wrong)
 		}
@@ -135,12 +135,12 @@ func TestHeapRefuses(t *testing.T) {
 
 func TestHeapZeroesAfterReuse(t *testing.T) {
 	a := newArena(t, 0)
-	h := join(t, a, NotRank).Heap()
+	h := join(t, a, NoRank).Heap()
 	keep, err := h.Alloc(256) // keeps the chunk, so that its objects are reused in place
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, n := range []uint64{256, 3 * ChunkSize} {
+	for _, n := range []uint64{256, 3 * chunkSize} {
 		first, err := h.Alloc(n)
 		if err != nil {
 			t.Fatal(err)
@@ -171,7 +171,7 @@ func TestHeapZeroesAfterReuse(t *testing.T) {
 
 func TestHeapReservesAndGivesBack(t *testing.T) {
 	a := newArena(t, 0)
-	h := join(t, a, NotRank).Heap()
+	h := join(t, a, NoRank).Heap()
 	before := blocks(t, a)
 	const n = 9<<20 + 1 // several steps of reservation and a bit
 	off, err := h.Alloc(n)
@@ -189,14 +189,14 @@ func TestHeapReservesAndGivesBack(t *testing.T) {
 	}
 	// Small objects: the chunk goes with its last object.
 	var offs []Offset
-	for range 3 * ChunkSize / 1024 {
+	for range 3 * chunkSize / 1024 {
 		off, err := h.Alloc(1000)
 		if err != nil {
 			t.Fatal(err)
 		}
 		offs = append(offs, off)
 	}
-	if got := blocks(t, a); got != before+3*ChunkSize {
+	if got := blocks(t, a); got != before+3*chunkSize {
 		t.Errorf("three chunks of small objects take %d bytes", got-before)
 	}
 	slices.Sort(offs)
@@ -220,30 +220,30 @@ func TestHeapReservesAndGivesBack(t *testing.T) {
 
 func TestHeapShortageOfTheArena(t *testing.T) {
 	a := newArena(t, 0)
-	h := join(t, a, NotRank).Heap()
-	heap := a.geo.chunks * ChunkSize
+	h := join(t, a, NoRank).Heap()
+	heap := a.geo.chunks * chunkSize
 	var offs []Offset
 	for range 3 {
-		off, err := h.Alloc(heap / 4 / ChunkSize * ChunkSize)
+		off, err := h.Alloc(heap / 4 / chunkSize * chunkSize)
 		if err != nil {
 			t.Fatal(err)
 		}
 		offs = append(offs, off)
 	}
-	used := 3 * (heap / 4 / ChunkSize * ChunkSize)
+	used := 3 * (heap / 4 / chunkSize * chunkSize)
 	_, err := h.Alloc(heap / 2)
-	short, ok := errors.AsType[*ShortageError](err)
-	if !ok || !errors.Is(err, ErrShortage) {
+	short, ok := errors.AsType[*NoMemoryError](err)
+	if !ok || !errors.Is(err, ErrNoMemory) {
 		t.Fatalf("error %v", err)
 	}
-	if want := roundUp(heap/2, ChunkSize); short.Wanted != want || short.Left != heap-used || !strings.Contains(short.Limit, "arena's size") || short.Next == "" {
-		t.Errorf("wanted %d, left %d under %q; next: %q; want %d and %d", short.Wanted, short.Left, short.Limit, short.Next, want, heap-used)
+	if want := roundUp(heap/2, chunkSize); short.Requested != want || short.Available != heap-used || !strings.Contains(short.Limit, "arena's size") || short.Hint == "" {
+		t.Errorf("wanted %d, left %d under %q; next: %q; want %d and %d", short.Requested, short.Available, short.Limit, short.Hint, want, heap-used)
 	}
-	if _, err := h.Alloc(1 << 60); !errors.Is(err, ErrShortage) {
+	if _, err := h.Alloc(1 << 60); !errors.Is(err, ErrNoMemory) {
 		t.Errorf("very many bytes: %v", err)
 	}
 	// Nothing was kept, and what was said to be left can be had.
-	off, err := h.Alloc(short.Left)
+	off, err := h.Alloc(short.Available)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -260,14 +260,14 @@ func TestHeapShortageOfTheArena(t *testing.T) {
 func TestOwnerMapRuns(t *testing.T) {
 	a := fakeArena(0)
 	words := a.words(a.geo.memberTable, 10) // any words do
-	one, two := newHoldings(words, 0), newHoldings(words, 1)
-	free := func(m holdings, first, n uint64) {
+	one, two := newClaimMap(words, 0), newClaimMap(words, 1)
+	free := func(m claimMap, first, n uint64) {
 		t.Helper()
-		if _, err := m.giveUp(first, n, func(uint64, uint64) error { return nil }); err != nil {
+		if _, err := m.free(first, n, func(uint64, uint64) error { return nil }); err != nil {
 			t.Error(err)
 		}
 	}
-	claim := func(m holdings, hint, n uint64, want int64) {
+	claim := func(m claimMap, hint, n uint64, want int64) {
 		t.Helper()
 		first, ok := m.claimRun(hint, n)
 		if ok != (want >= 0) || ok && first != uint64(want) {
@@ -310,7 +310,7 @@ func TestOwnerMapUnderContention(t *testing.T) {
 	const size = 7
 	words := a.words(a.geo.chunkOwners, size)
 	var holders [size]atomic.Int32
-	work := func(m holdings) func(i uint64) {
+	work := func(m claimMap) func(i uint64) {
 		return func(i uint64) {
 			n := 1 + i%3
 			first, ok := m.claimRun(0, n)
@@ -327,12 +327,12 @@ func TestOwnerMapUnderContention(t *testing.T) {
 					t.Errorf("word %d was taken from its owner", at)
 				}
 			}
-			if freed, _ := m.giveUp(first, n, func(uint64, uint64) error { return nil }); freed != n {
+			if freed, _ := m.free(first, n, func(uint64, uint64) error { return nil }); freed != n {
 				t.Errorf("%d of %d words were freed", freed, n)
 			}
 		}
 	}
-	lockstep(50_000, work(newHoldings(words, 0)), work(newHoldings(words, 1)), func(uint64) {
+	lockstep(50_000, work(newClaimMap(words, 0)), work(newClaimMap(words, 1)), func(uint64) {
 		if free := (ownerMap{words: words}).largestFree(); free != size {
 			t.Errorf("%d words are free in the end", free)
 		}
@@ -367,9 +367,9 @@ func churn(m *Member, seed uint64, rounds int, between func(i int)) error {
 		n := 1 + rng.Uint64N(300)
 		switch rng.IntN(4) {
 		case 0:
-			n = 1 + rng.Uint64N(5*ChunkSize)
+			n = 1 + rng.Uint64N(5*chunkSize)
 		case 1:
-			n = 1 + rng.Uint64N(ChunkSize)
+			n = 1 + rng.Uint64N(chunkSize)
 		}
 		off, err := m.Heap().Alloc(n)
 		if err != nil {
@@ -402,7 +402,7 @@ func churn(m *Member, seed uint64, rounds int, between func(i int)) error {
 }
 
 var roleChurn = role("churn", func(a *actor) error {
-	m, err := a.join(NotRank)
+	m, err := a.join(NoRank)
 	if err != nil {
 		return err
 	}
@@ -433,13 +433,13 @@ func TestHeapsOfSeveralMembersNeverOverlap(t *testing.T) {
 			args: []string{fmt.Sprint(i), fmt.Sprint(rounds)}, files: []*os.File{a.File()}}))
 	}
 	var done sync.WaitGroup
-	watcher := join(t, a, NotRank)
+	watcher := join(t, a, NoRank)
 	for i := range 3 {
 		arena := a
 		if i == 0 {
 			arena = again(t, a)
 		}
-		m := join(t, arena, NotRank)
+		m := join(t, arena, NoRank)
 		done.Go(func() {
 			if err := churn(m, 100+uint64(i), rounds, nil); err != nil {
 				t.Error(err)
@@ -453,7 +453,7 @@ func TestHeapsOfSeveralMembersNeverOverlap(t *testing.T) {
 	for _, c := range children {
 		c.wait()
 	}
-	watcher.Sweep(noLetGo)
+	watcher.CheckLiveness(noDrop)
 	if left := (ownerMap{words: a.words(a.geo.chunkOwners, a.geo.chunks)}).largestFree(); left != a.geo.chunks {
 		t.Errorf("%d of %d chunks are free in the end", left, a.geo.chunks)
 	}
@@ -463,8 +463,8 @@ func TestHeapsOfSeveralMembersNeverOverlap(t *testing.T) {
 // of them gets it, always.
 func TestHeapLongRunsUnderContention(t *testing.T) {
 	a := newArena(t, 0)
-	members := []*Member{join(t, a, NotRank), join(t, again(t, a), NotRank)}
-	want := (a.geo.chunks/2 + 1) * ChunkSize
+	members := []*Member{join(t, a, NoRank), join(t, again(t, a), NoRank)}
+	want := (a.geo.chunks/2 + 1) * chunkSize
 	for range 20 {
 		var done sync.WaitGroup
 		var got [2]Offset
@@ -473,7 +473,7 @@ func TestHeapLongRunsUnderContention(t *testing.T) {
 				off, err := m.Heap().Alloc(want)
 				if err == nil {
 					got[i] = off
-				} else if !errors.Is(err, ErrShortage) {
+				} else if !errors.Is(err, ErrNoMemory) {
 					t.Error(err)
 				}
 			})
@@ -494,7 +494,7 @@ func TestHeapLongRunsUnderContention(t *testing.T) {
 
 func TestWindowBlocks(t *testing.T) {
 	a := newArena(t, 0)
-	m, other := join(t, a, NotRank), join(t, a, NotRank)
+	m, other := join(t, a, NoRank), join(t, a, NoRank)
 	seen := map[int]bool{}
 	for range 5 {
 		for _, m := range []*Member{m, other} {
@@ -511,7 +511,7 @@ func TestWindowBlocks(t *testing.T) {
 	if err := other.Leave(); err != nil {
 		t.Fatal(err)
 	}
-	m.Sweep(noLetGo)
+	m.CheckLiveness(noDrop)
 	words := a.words(a.geo.windowOwners, windowBlocks)
 	owned := 0
 	for i := range words {

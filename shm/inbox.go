@@ -5,55 +5,52 @@ import (
 	"sync/atomic"
 )
 
-// maxMail bounds one collection, so that a peer cannot keep us busy with a
-// list that ends in itself.
+// maxMail bounds the list that TakeMail follows. A hostile peer can link a list to itself.
 const maxMail = 1 << 16
 
-// A piece of mail is an object that its owner hands to another member by
-// offset. It has a link word, free for the inbox to use while it is under way.
+// Mail is an object whose offset its owner sends to another member. It has a link word, which the
+// inbox uses until the receiver takes the mail.
 //
-// An inbox is a list that any member may put mail on, with one
-// compare-and-swap, and whose owner takes all of it at once, so no entry is
-// ever seen half removed. A member that dies before its swap has sent nothing.
+// An inbox is a list. Any member adds mail to it with one compare-and-swap. The owner takes the whole
+// list with one exchange, so no member sees a partly removed list. A member that dies before its
+// compare-and-swap has sent nothing.
 
-// Send puts the mail at off into the peer's inbox and rings. link is the link
-// word of that mail. The memory stays the sender's, who must not free it while
-// the receiver may use it.
+// SendMail puts the mail at off into the peer's inbox and rings the peer. link is the link word of
+// the mail. The memory stays the sender's, which must not free it while the receiver may use it.
 //
-// Errors: [ErrGone]. When the peer goes in this very moment the mail may lie
-// in its inbox nevertheless, so the memory must stay untouched until the death
-// has been handled ([Member.Sweep]).
-func (p *Peer) Send(off Offset, link *atomic.Uint64) error {
-	if p.Gone() { // the record may be another member's by now
-		return fmt.Errorf("shm: mail to %v: %w", p, ErrGone)
+// SendMail fails if the peer has died or left. The mail may be in the peer's inbox even so. The
+// sender must not change the memory until [Member.CheckLiveness] has handled the peer's death.
+func (p *Peer) SendMail(off Offset, link *atomic.Uint64) error {
+	if p.Gone() { // another member may have the record now
+		return fmt.Errorf("shm: send mail to %v: %w", p, errGone)
 	}
 	for {
 		head := p.rec.inbox.Load()
 		link.Store(head)
-		if p.rec.inbox.CompareAndSwap(head, uint64(off)) { // ORDER mail: pairs with the swap in Collect
+		if p.rec.inbox.CompareAndSwap(head, uint64(off)) { // ORDER mail: pairs with the swap in TakeMail
 			break
 		}
 	}
 	if p.Gone() {
-		return fmt.Errorf("shm: mail to %v: %w", p, ErrGone)
+		return fmt.Errorf("shm: send mail to %v: %w", p, errGone)
 	}
 	p.Ring()
 	return nil
 }
 
-// HasMail tells whether Collect would return anything. It is one load.
+// HasMail reports whether the inbox holds mail. It costs one load.
 func (m *Member) HasMail() bool { return m.rec.inbox.Load() != 0 }
 
-// Collect takes all mail, oldest first. linkOf returns the link word of the
-// mail at an offset, which comes from a peer and must be checked; an error
-// from it ends the list, and what was found up to there is returned.
+// TakeMail takes all mail out of the inbox and returns its offsets, oldest first. linkOf returns the
+// link word of the mail at an offset; it must check the offset, which comes from a peer. If linkOf
+// fails, or the list is too long ([ErrDamaged]), TakeMail returns the error and the mail found so
+// far.
 //
-// The list runs through the senders' memory, dead senders' included. So the
-// inbox must be collected before a death is acknowledged, that is, in or
-// before the letGo of [Member.Sweep]: once acknowledged, the dead member's
-// memory is cleared, and mail of others that lies behind its own is lost.
-func (m *Member) Collect(linkOf func(Offset) (*atomic.Uint64, error)) ([]Offset, error) {
-	at := Offset(m.rec.inbox.Swap(0)) // ORDER mail: pairs with the swap in Send
+// The list passes through the memory of its senders, which may have died. So call TakeMail before
+// this member acknowledges a death: before [Member.CheckLiveness], or in its drop. After the
+// acknowledgement the dead member's memory is cleared, and mail linked behind its own is lost.
+func (m *Member) TakeMail(linkOf func(Offset) (*atomic.Uint64, error)) ([]Offset, error) {
+	at := Offset(m.rec.inbox.Swap(0)) // ORDER mail: pairs with the swap in SendMail
 	var list []Offset
 	var err error
 	for at != 0 {
@@ -62,7 +59,7 @@ func (m *Member) Collect(linkOf func(Offset) (*atomic.Uint64, error)) ([]Offset,
 			break
 		}
 		if list = append(list, at); len(list) > maxMail {
-			err = fmt.Errorf("shm: inbox with more than %d entries: %w", maxMail, ErrDamaged)
+			err = fmt.Errorf("shm: take mail: more than %d entries: %w", maxMail, ErrDamaged)
 			break
 		}
 		at = Offset(link.Load())

@@ -53,11 +53,11 @@ func newLetter(m *Member, number uint64) (Offset, *letter, error) {
 
 func TestInboxOrder(t *testing.T) {
 	a := newArena(t, 0)
-	m, from := join(t, a, NotRank), join(t, a, NotRank)
+	m, from := join(t, a, NoRank), join(t, a, NoRank)
 	if m.HasMail() {
 		t.Error("a new inbox has mail")
 	}
-	if list, err := m.Collect(letterIn(a)); len(list) != 0 || err != nil {
+	if list, err := m.TakeMail(letterIn(a)); len(list) != 0 || err != nil {
 		t.Errorf("an empty inbox holds %v, %v", list, err)
 	}
 	to := peerOf(t, from, m.ID())
@@ -67,11 +67,11 @@ func TestInboxOrder(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m.Waiters().Arm()
-		if err := to.Send(off, &l.link); err != nil {
+		m.WaitDoorbell().Arm()
+		if err := to.SendMail(off, &l.link); err != nil {
 			t.Fatal(err)
 		}
-		if m.Waiters().Armed() {
+		if m.WaitDoorbell().Armed() {
 			t.Error("mail came without a ring")
 		}
 		sent = append(sent, off)
@@ -79,7 +79,7 @@ func TestInboxOrder(t *testing.T) {
 	if !m.HasMail() {
 		t.Error("no mail")
 	}
-	if list, err := m.Collect(letterIn(a)); !slices.Equal(list, sent) || err != nil {
+	if list, err := m.TakeMail(letterIn(a)); !slices.Equal(list, sent) || err != nil {
 		t.Errorf("collected %v, %v, sent %v", list, err, sent)
 	}
 	if m.HasMail() {
@@ -89,8 +89,8 @@ func TestInboxOrder(t *testing.T) {
 
 func TestMailToTheGone(t *testing.T) {
 	a := newArena(t, 0)
-	from, watcher := join(t, a, NotRank), join(t, a, NotRank)
-	m := join(t, a, NotRank)
+	from, watcher := join(t, a, NoRank), join(t, a, NoRank)
+	m := join(t, a, NoRank)
 	to := peerOf(t, from, m.ID())
 	off, l, err := newLetter(from, 0)
 	if err != nil {
@@ -99,23 +99,23 @@ func TestMailToTheGone(t *testing.T) {
 	if err := m.Leave(); err != nil {
 		t.Fatal(err)
 	}
-	if err := to.Send(off, &l.link); !errors.Is(err, ErrGone) {
+	if err := to.SendMail(off, &l.link); !errors.Is(err, errGone) {
 		t.Errorf("send to one that has left: %v", err)
 	}
-	from.Sweep(noLetGo)
-	watcher.Sweep(noLetGo)
-	next := join(t, a, NotRank)
+	from.CheckLiveness(noDrop)
+	watcher.CheckLiveness(noDrop)
+	next := join(t, a, NoRank)
 	if next.ID().Slot() != to.ID().Slot() {
 		t.Fatalf("slot %d was not reused", to.ID().Slot())
 	}
-	if err := to.Send(off, &l.link); !errors.Is(err, ErrGone) || next.HasMail() {
+	if err := to.SendMail(off, &l.link); !errors.Is(err, errGone) || next.HasMail() {
 		t.Errorf("the next owner of the record has got the mail (%v)", err)
 	}
 }
 
 func TestInboxFromALyingPeer(t *testing.T) {
 	a := newArena(t, 0)
-	m := join(t, a, NotRank)
+	m := join(t, a, NoRank)
 	good, l, err := newLetter(m, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -135,7 +135,7 @@ func TestInboxFromALyingPeer(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			l.link.Store(uint64(tc.link))
 			m.rec.inbox.Store(uint64(tc.head))
-			list, err := m.Collect(letterIn(a))
+			list, err := m.TakeMail(letterIn(a))
 			if !errors.Is(err, ErrDamaged) || len(list) != tc.found {
 				t.Errorf("%d letters, error %v", len(list), err)
 			}
@@ -177,7 +177,7 @@ func correspond(m *Member, to *Peer, letters uint64, budget time.Duration) error
 		}
 		s.l.read.Store(0)
 		s.l.number.Store(i)
-		if err := to.Send(s.off, &s.l.link); err != nil {
+		if err := to.SendMail(s.off, &s.l.link); err != nil {
 			return err
 		}
 	}
@@ -203,7 +203,7 @@ var roleCorrespondent = role("correspondent", func(a *actor) error {
 	if err != nil {
 		return err
 	}
-	m, err := a.join(NotRank)
+	m, err := a.join(NoRank)
 	if err != nil {
 		return err
 	}
@@ -219,7 +219,7 @@ var roleCorrespondent = role("correspondent", func(a *actor) error {
 
 func TestInboxBetweenProcesses(t *testing.T) {
 	a := newArena(t, 0)
-	m := join(t, a, NotRank)
+	m := join(t, a, NoRank)
 	letters, budget := uint64(20000), 3*time.Second // on a busy machine
 	if testing.Short() || raceEnabled {
 		letters = 3000
@@ -232,7 +232,7 @@ func TestInboxBetweenProcesses(t *testing.T) {
 	}
 	var done sync.WaitGroup
 	for range goroutines {
-		from := join(t, again(t, a), NotRank)
+		from := join(t, again(t, a), NoRank)
 		done.Go(func() {
 			if err := correspond(from, peerOf(t, from, m.ID()), letters, budget); err != nil {
 				t.Error(err)
@@ -241,7 +241,7 @@ func TestInboxBetweenProcesses(t *testing.T) {
 	}
 	ctx := shortly(t)
 	last := map[uint64]uint64{}
-	bell := m.Waiters()
+	bell := m.WaitDoorbell()
 	got, writing := uint64(0), processes+goroutines
 	for writing > 0 {
 		ticket := bell.Arm()
@@ -252,7 +252,7 @@ func TestInboxBetweenProcesses(t *testing.T) {
 			}
 			continue
 		}
-		list, err := m.Collect(letterIn(a))
+		list, err := m.TakeMail(letterIn(a))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -287,12 +287,12 @@ func TestInboxBetweenProcesses(t *testing.T) {
 // A sender that dies leaves whole letters or none.
 func TestInboxAfterAKill(t *testing.T) {
 	a := newArena(t, 0)
-	m := join(t, a, NotRank)
+	m := join(t, a, NoRank)
 	for round := range 3 {
 		c := start(t, roleCorrespondent, casting{args: []string{fmt.Sprint(uint64(m.ID())), "1000000000", "1h"}, files: []*os.File{a.File()}})
 		last := uint64(0)
 		read := func() {
-			list, err := m.Collect(letterIn(a))
+			list, err := m.TakeMail(letterIn(a))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -311,7 +311,7 @@ func TestInboxAfterAKill(t *testing.T) {
 		eventually(t, "some letters arrive", func() bool { read(); return last > uint64(100*round) })
 		c.kill()
 		swept := false
-		m.Sweep(func(MemberID) { read(); swept = true }) // the dead one's memory is still there
+		m.CheckLiveness(func(MemberID) { read(); swept = true }) // the dead one's memory is still there
 		if !swept || m.HasMail() {
 			t.Errorf("round %d: swept %v, mail %v", round, swept, m.HasMail())
 		}
@@ -328,10 +328,10 @@ func FuzzInbox(f *testing.F) {
 	f.Add(line(0), uint64(12))
 	f.Fuzz(func(t *testing.T, mail []byte, head uint64) {
 		a := fakeArena(0)
-		m := fakeMember(a, 0, NotRank)
+		m := fakeMember(a, 0, NoRank)
 		copy(a.mem[a.geo.heap:], mail)
 		m.rec.inbox.Store(head)
-		list, err := m.Collect(letterIn(a))
+		list, err := m.TakeMail(letterIn(a))
 		if err != nil && !errors.Is(err, ErrDamaged) {
 			t.Fatal(err)
 		}

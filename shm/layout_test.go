@@ -25,8 +25,8 @@ func TestLayoutDescribesTheStructs(t *testing.T) {
 	structs := map[string]reflect.Type{
 		"shm.header":        reflect.TypeFor[header](),
 		"shm.memberRecord":  reflect.TypeFor[memberRecord](),
-		"shm.place":         reflect.TypeFor[place](),
-		"shm.testimony":     reflect.TypeFor[testimony](),
+		"shm.rankRecord":    reflect.TypeFor[rankRecord](),
+		"shm.statusPage":    reflect.TypeFor[statusPage](),
 		"shm.doorbellWords": reflect.TypeFor[doorbellWords](),
 		"shm.slotWords":     reflect.TypeFor[slotWords](),
 	}
@@ -47,24 +47,24 @@ func TestLayoutDescribesTheFile(t *testing.T) {
 	for _, want := range []string{
 		fmt.Sprintf("header at 0, %d bytes", headerSize),
 		fmt.Sprintf("each rounded up to %d bytes", pageSize),
-		fmt.Sprintf("member records %d x %d", MaxMembers, memberStride),
-		fmt.Sprintf("places %d x %d", MaxRanks, placeStride),
-		fmt.Sprintf("testimonies %d x %d", MaxMembers, testimonyStride),
+		fmt.Sprintf("member records %d x %d", maxMembers, memberStride),
+		fmt.Sprintf("rank records %d x %d", MaxRanks, rankRecordStride),
+		fmt.Sprintf("status pages %d x %d", maxMembers, statusPageStride),
 		fmt.Sprintf("window block words %d x 4 owner of each block of %d", windowBlocks, WindowBlockEntries),
 		fmt.Sprintf("window entries %d x %d", WindowEntries, WindowEntrySize),
-		fmt.Sprintf("chunk words (size / %d) x 4", ChunkSize),
-		fmt.Sprintf("rounded up to %d: the heap, in chunks of %d", ChunkSize, ChunkSize),
+		fmt.Sprintf("chunk words (size / %d) x 4", chunkSize),
+		fmt.Sprintf("rounded up to %d: the heap, in chunks of %d", chunkSize, chunkSize),
 	} {
 		if have := regexp.MustCompile(`\s+`).ReplaceAllString(sections()["file"], " "); !strings.Contains(have, want) {
 			t.Errorf("the file section of LAYOUT.txt should contain (spacing apart)\n%s", want)
 		}
 	}
-	if want := fmt.Sprintf("layout, version %d.", Version); !strings.Contains(Layout, want) {
+	if want := fmt.Sprintf("layout, version %d.", layoutVersion); !strings.Contains(Layout, want) {
 		t.Errorf("LAYOUT.txt should contain %q", want)
 	}
 	var le [8]byte
 	for i := range le {
-		le[i] = byte(Magic >> (8 * i))
+		le[i] = byte(arenaMagic >> (8 * i))
 	}
 	if !bytes.Equal(le[:], []byte("\xffSOFTND1")) {
 		t.Errorf("magic is %q in memory order", le)
@@ -73,13 +73,13 @@ func TestLayoutDescribesTheFile(t *testing.T) {
 
 func TestGeometry(t *testing.T) {
 	least := uint64(0)
-	for size := uint64(0); ; size += ChunkSize {
+	for size := uint64(0); ; size += chunkSize {
 		if _, err := geometryFor(size); err == nil {
 			least = size
 			break
 		}
 	}
-	for _, size := range []uint64{least, testSize, 1 << 28, 1<<30 + ChunkSize, 1 << 36, maxSize - ChunkSize, maxSize} {
+	for _, size := range []uint64{least, testSize, 1 << 28, 1<<30 + chunkSize, 1 << 36, maxSize - chunkSize, maxSize} {
 		g, err := geometryFor(size)
 		if err != nil {
 			t.Fatalf("size %d: %v", size, err)
@@ -90,12 +90,12 @@ func TestGeometry(t *testing.T) {
 			size, mod uint64
 		}{
 			{"header", 0, headerSize, 1},
-			{"member records", g.memberTable, MaxMembers * memberStride, pageSize},
-			{"places", g.places, MaxRanks * placeStride, pageSize},
+			{"member records", g.memberTable, maxMembers * memberStride, pageSize},
+			{"rank records", g.rankRecords, MaxRanks * rankRecordStride, pageSize},
 			{"window block words", g.windowOwners, windowBlocks * 4, pageSize},
 			{"window entries", g.windowTable, WindowEntries * WindowEntrySize, pageSize},
 			{"chunk words", g.chunkOwners, g.chunks * 4, pageSize},
-			{"heap", g.heap, g.chunks * ChunkSize, ChunkSize},
+			{"heap", g.heap, g.chunks * chunkSize, chunkSize},
 		}
 		end := uint64(0)
 		for _, table := range tables {
@@ -108,7 +108,7 @@ func TestGeometry(t *testing.T) {
 			t.Errorf("size %d: the heap ends at %d", size, end)
 		}
 	}
-	for _, size := range []uint64{0, 1, least - ChunkSize, least + 1, testSize + pageSize, maxSize + ChunkSize, math.MaxUint64 / ChunkSize * ChunkSize, math.MaxUint64} {
+	for _, size := range []uint64{0, 1, least - chunkSize, least + 1, testSize + pageSize, maxSize + chunkSize, math.MaxUint64 / chunkSize * chunkSize, math.MaxUint64} {
 		if g, err := geometryFor(size); err == nil {
 			t.Errorf("size %d was accepted: %+v", size, g)
 		}
@@ -118,8 +118,8 @@ func TestGeometry(t *testing.T) {
 func TestHeaderCarriesTheHash(t *testing.T) {
 	a := newArena(t, 3)
 	h := a.header()
-	if h.layout != LayoutHash() || h.layout == 0 {
-		t.Errorf("header carries hash %#x, the layout's is %#x", h.layout, LayoutHash())
+	if h.layout != layoutHash() || h.layout == 0 {
+		t.Errorf("header carries hash %#x, the layout's is %#x", h.layout, layoutHash())
 	}
 	if h.checksum != h.constants().sum() {
 		t.Errorf("header carries checksum %#x", h.checksum)

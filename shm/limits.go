@@ -13,14 +13,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// arenaSize chooses the address space of an arena: as much as the machine has
-// memory, since it can never hold more, within what this process may map and
-// what size of file it may make.
+// arenaSize returns the size of an arena. asked is the size that the caller wants; 0 means the size
+// of the machine's memory, since an arena can never hold more. The size stays within this process's
+// limits on address space and file size.
 func arenaSize(asked uint64) (uint64, error) {
 	const least, most = 1 << 28, 1 << 36
 	size := asked
 	if size > maxSize {
-		return size, nil // geometryFor refuses it
+		return size, nil // geometryFor returns an error
 	}
 	if size == 0 {
 		size = most
@@ -28,10 +28,10 @@ func arenaSize(asked uint64) (uint64, error) {
 			size = min(max(total, least), most)
 		}
 	}
-	size = roundUp(size, ChunkSize)
+	size = roundUp(size, chunkSize)
 	for _, l := range []struct {
 		resource int
-		share    uint64 // the arena may take 1/share of it
+		share    uint64 // the arena may take 1/share of the limit
 		name     string
 	}{
 		{unix.RLIMIT_FSIZE, 1, "the file size limit (ulimit -f)"},
@@ -41,34 +41,35 @@ func arenaSize(asked uint64) (uint64, error) {
 		if unix.Getrlimit(l.resource, &lim) != nil || lim.Cur == unix.RLIM_INFINITY {
 			continue
 		}
-		allowed := lim.Cur / l.share / ChunkSize * ChunkSize
+		allowed := lim.Cur / l.share / chunkSize * chunkSize
 		if size <= allowed {
 			continue
 		}
 		if _, err := geometryFor(allowed); asked != 0 || err != nil {
-			return 0, &ShortageError{Wanted: size, Left: allowed, Limit: l.name, Next: "raise the limit or ask for a smaller arena"}
+			return 0, &NoMemoryError{Requested: size, Available: allowed, Limit: l.name, Hint: "raise the limit or ask for a smaller arena"}
 		}
 		size = allowed
 	}
 	return size, nil
 }
 
-// reserveStep is how many bytes are reserved at once. A signal interrupts a
-// fallocate and undoes it, so one that takes longer than a profiler's tick
-// would never end; and between steps there is time to look what is left.
+// reserveStep is how many bytes one fallocate reserves. A signal interrupts a fallocate and undoes
+// it, so a call that takes longer than the interval of a profiler's signals would never succeed.
+// Between two steps, reserveIn checks how much memory is left.
 const reserveStep = 4 << 20
 
-// reserve makes sure that the pages of a range exist, so that touching them
-// later can neither fail nor kill the process. After an error, part of them
-// may exist.
+// reserve allocates the pages of a range, so that a later access can neither fail nor kill the
+// process. After an error, some of the pages may be allocated.
+//
+// Errors: [ErrNoMemory].
 func (a *Arena) reserve(off Offset, n uint64) error {
 	return a.useFile(func(fd int) error { return reserveIn(fd, off, n) })
 }
 
 func reserveIn(fd int, off Offset, n uint64) error {
 	for done := uint64(0); done < n; {
-		if err := memoryLeft(n - done); err != nil {
-			return wanting(n, err)
+		if err := checkAvailable(n - done); err != nil {
+			return forWholeRange(n, err)
 		}
 		step := min(n-done, reserveStep)
 		err := unix.Fallocate(fd, 0, int64(off)+int64(done), int64(step))
@@ -77,28 +78,28 @@ func reserveIn(fd int, off Offset, n uint64) error {
 			done += step
 		case errors.Is(err, unix.EINTR):
 		case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.ENOMEM):
-			left, _ := machineLeft()
-			return &ShortageError{Wanted: n, Left: left, Limit: "the kernel's limit on shared memory (fallocate: " + err.Error() + ")",
-				Next: "free memory or raise the limit"}
+			left, _ := machineAvailable()
+			return &NoMemoryError{Requested: n, Available: left, Limit: "the kernel's limit on shared memory (fallocate: " + err.Error() + ")",
+				Hint: "free memory or raise the limit"}
 		default:
-			return fmt.Errorf("shm: reserving %d bytes: fallocate: %w", n, err)
+			return fmt.Errorf("shm: reserve %d bytes: fallocate: %w", n, err)
 		}
 	}
 	return nil
 }
 
-// wanting makes a shortage that was met half way speak of the whole range.
-func wanting(n uint64, err error) error {
-	if s, ok := errors.AsType[*ShortageError](err); ok {
-		s.Left += n - s.Wanted
-		s.Wanted = n
+// forWholeRange adapts a NoMemoryError from one step of a reservation to the whole range of n bytes.
+func forWholeRange(n uint64, err error) error {
+	if s, ok := errors.AsType[*NoMemoryError](err); ok {
+		s.Available += n - s.Requested
+		s.Requested = n
 	}
 	return err
 }
 
-// release gives the pages of a range back to the system; they read as zero
-// afterwards, and touching them by mistake is harmless. Where the kernel refuses to
-// punch a hole, release clears the range, whose pages then stay.
+// release returns the pages of a range to the system. The range reads as zero afterwards, and an
+// access by mistake is harmless. If the kernel refuses to punch a hole, release stores zeros into
+// the range and keeps its pages.
 func (a *Arena) release(off Offset, n uint64) error {
 	err := a.punch(off, n)
 	if err == nil {
@@ -108,8 +109,8 @@ func (a *Arena) release(off Offset, n uint64) error {
 	if outside != nil {
 		return outside
 	}
-	if e := a.reserve(off, n); e != nil { // some pages may not exist
-		return fmt.Errorf("shm: releasing %d bytes: fallocate: %w; clearing them: %w", n, err, e)
+	if e := a.reserve(off, n); e != nil { // some pages may not be allocated
+		return fmt.Errorf("shm: release %d bytes: fallocate: %w; clear them: %w", n, err, e)
 	}
 	clear(b)
 	return nil
@@ -126,28 +127,27 @@ func (a *Arena) punch(off Offset, n uint64) error {
 	})
 }
 
-// memoryLeft refuses a reservation that the machine or the memory cgroup could
-// only meet by killing somebody: the kernel answers a fallocate beyond the
-// cgroup's limit with its out-of-memory killer, not with an error.
-func memoryLeft(wanted uint64) error {
-	if left, ok := machineLeft(); ok && wanted > left {
-		return &ShortageError{Wanted: wanted, Left: left, Limit: machineMemory, Next: "free memory or ask for less"}
+// checkAvailable fails if the machine or a memory cgroup has less memory available than wanted. The
+// kernel would answer a fallocate beyond a cgroup's limit with its out-of-memory killer, not with an
+// error.
+func checkAvailable(wanted uint64) error {
+	if left, ok := machineAvailable(); ok && wanted > left {
+		return &NoMemoryError{Requested: wanted, Available: left, Limit: machineMemory, Hint: "free memory or ask for less"}
 	}
-	if left, name, ok := cgroupLeft(); ok && wanted > left {
-		return &ShortageError{Wanted: wanted, Left: left, Limit: name, Next: "raise the cgroup's limit or ask for less"}
+	if left, name, ok := cgroupAvailable(); ok && wanted > left {
+		return &NoMemoryError{Requested: wanted, Available: left, Limit: name, Hint: "raise the cgroup's limit or ask for less"}
 	}
 	return nil
 }
 
-// MemoryLeft returns how many bytes can be reserved before the machine or a memory cgroup
-// above this process has nothing left but a margin, a sixteenth of its limit and at most
-// 256 MiB, and which of them that would be; 0 and "" where /proc tells
-// neither.
-func MemoryLeft() (bytes uint64, limit string) {
-	if left, ok := machineLeft(); ok {
+// AvailableMemory returns how many bytes can be reserved, and the limit that applies: the machine's
+// memory, or that of a memory cgroup above this process. It keeps back a margin of a sixteenth of
+// the limit, at most 256 MiB. It returns 0 and "" if /proc shows neither limit.
+func AvailableMemory() (bytes uint64, limit string) {
+	if left, ok := machineAvailable(); ok {
 		bytes, limit = left, machineMemory
 	}
-	if left, name, ok := cgroupLeft(); ok && (limit == "" || left < bytes) {
+	if left, name, ok := cgroupAvailable(); ok && (limit == "" || left < bytes) {
 		bytes, limit = left, name
 	}
 	return bytes, limit
@@ -155,24 +155,24 @@ func MemoryLeft() (bytes uint64, limit string) {
 
 const machineMemory = "the machine's available memory"
 
-// margin is the part of a limit that the arena leaves to the processes themselves: their
-// stacks and heaps grow, and the kernel needs page tables for what they touch. Without
-// it, the kernel would kill one of them soon after an arena has taken all that was
-// left. Several processes that reserve at the same time may use some of it up.
-func margin(limit uint64) uint64 { return min(limit/16, 256<<20) }
+// memoryMargin returns the part of a limit that arenas must not reserve. The processes need it:
+// their stacks and heaps grow, and the kernel needs page tables for them. Without a margin, the
+// kernel would kill a process soon after an arena has reserved everything. Processes that reserve at
+// the same time can use up part of the margin.
+func memoryMargin(limit uint64) uint64 { return min(limit/16, 256<<20) }
 
-// machineLeft returns how much of the machine's memory the arena may still take.
-func machineLeft() (uint64, bool) {
+// machineAvailable returns how much of the machine's memory can still be reserved.
+func machineAvailable() (uint64, bool) {
 	b, err := os.ReadFile("/proc/meminfo")
 	if err != nil {
 		return 0, false
 	}
 	left, ok := memoryLine(b, "MemAvailable")
 	total, _ := memoryLine(b, "MemTotal")
-	return left - min(margin(total), left), ok
+	return left - min(memoryMargin(total), left), ok
 }
 
-// meminfo returns a line of /proc/meminfo in bytes.
+// meminfo returns the value of a line of /proc/meminfo, in bytes.
 func meminfo(key string) (uint64, bool) {
 	b, err := os.ReadFile("/proc/meminfo")
 	if err != nil {
@@ -193,9 +193,9 @@ func memoryLine(meminfo []byte, key string) (uint64, bool) {
 	return 0, false
 }
 
-// cgroupLeft returns the least that any memory cgroup above this process has
-// left for the arena, and that limit's name.
-func cgroupLeft() (left uint64, name string, ok bool) {
+// cgroupAvailable returns the least memory that any memory cgroup above this process has available,
+// and the name of that limit.
+func cgroupAvailable() (left uint64, name string, ok bool) {
 	f, err := os.Open("/proc/self/cgroup")
 	if err != nil {
 		return 0, "", false
@@ -212,7 +212,7 @@ func cgroupLeft() (left uint64, name string, ok bool) {
 			continue
 		}
 		for dir := path.Clean("/" + parts[2]); ; dir = path.Dir(dir) {
-			if l, found := kind.left(kind.root + dir); found && l < left {
+			if l, found := kind.available(kind.root + dir); found && l < left {
 				left, ok = l, true
 				name = fmt.Sprintf("the memory cgroup's limit (%s in %s)", kind.limit, path.Join(kind.root, dir))
 			}
@@ -224,7 +224,7 @@ func cgroupLeft() (left uint64, name string, ok bool) {
 	return left, name, ok
 }
 
-// cgroupKind names the files of one version of the memory controller.
+// cgroupKind holds the file names of one version of the memory controller.
 type cgroupKind struct{ root, limit, used, cache string }
 
 func cgroupKindOf(controllers string) *cgroupKind {
@@ -239,9 +239,9 @@ func cgroupKindOf(controllers string) *cgroupKind {
 	return nil
 }
 
-// left returns limit minus margin minus use, where page cache that can be dropped
-// does not count as used.
-func (k *cgroupKind) left(dir string) (uint64, bool) {
+// available returns the limit minus the margin minus the usage. Page cache that the kernel can drop
+// does not count as usage.
+func (k *cgroupKind) available(dir string) (uint64, bool) {
 	limit, ok := readNumber(path.Join(dir, k.limit))
 	if !ok || limit >= math.MaxInt64/2 { // version 1 writes "no limit" as a huge number
 		return 0, false
@@ -257,7 +257,7 @@ func (k *cgroupKind) left(dir string) (uint64, bool) {
 			used -= min(cache, used)
 		}
 	}
-	limit -= margin(limit)
+	limit -= memoryMargin(limit)
 	return limit - min(used, limit), true
 }
 
@@ -266,6 +266,6 @@ func readNumber(file string) (uint64, bool) {
 	if err != nil {
 		return 0, false
 	}
-	n, err := strconv.ParseUint(strings.TrimSpace(string(b)), 10, 64) // "max" is no number: no limit
+	n, err := strconv.ParseUint(strings.TrimSpace(string(b)), 10, 64) // "max" is not a number: there is no limit
 	return n, err == nil
 }

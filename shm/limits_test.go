@@ -18,10 +18,10 @@ func TestArenaSize(t *testing.T) {
 	if !ok {
 		t.Fatal("/proc/meminfo has no MemTotal")
 	}
-	if size, err := arenaSize(0); err == nil && (size%ChunkSize != 0 || size > 1<<36 || size > max(total, 1<<28)+ChunkSize) {
+	if size, err := arenaSize(0); err == nil && (size%chunkSize != 0 || size > 1<<36 || size > max(total, 1<<28)+chunkSize) {
 		t.Errorf("default size %d on a machine with %d bytes", size, total)
 	}
-	if size, err := arenaSize(testSize + 1); err != nil || size != testSize+ChunkSize {
+	if size, err := arenaSize(testSize + 1); err != nil || size != testSize+chunkSize {
 		t.Errorf("odd size is rounded to %d, %v", size, err)
 	}
 	if _, ok := meminfo("NoSuchLine"); ok {
@@ -35,12 +35,12 @@ var roleFileSizeLimit = role("limit file size", func(a *actor) error {
 		return err
 	}
 	arena, err := Create(Config{Size: 256 << 20})
-	short, ok := errors.AsType[*ShortageError](err)
+	short, ok := errors.AsType[*NoMemoryError](err)
 	if !ok {
 		return fmt.Errorf("create beyond the limit: %v, %v", arena, err)
 	}
-	if short.Wanted != 256<<20 || short.Left != limit || !strings.Contains(short.Limit, "ulimit -f") {
-		return fmt.Errorf("wanted %d, left %d, limit %q", short.Wanted, short.Left, short.Limit)
+	if short.Requested != 256<<20 || short.Available != limit || !strings.Contains(short.Limit, "ulimit -f") {
+		return fmt.Errorf("wanted %d, left %d, limit %q", short.Requested, short.Available, short.Limit)
 	}
 	// A size that was not asked for is chosen within the limit.
 	arena, err = Create(Config{})
@@ -54,7 +54,7 @@ var roleFileSizeLimit = role("limit file size", func(a *actor) error {
 		return err
 	}
 	// An arena that somebody else made is not bound by our limit.
-	m, err := a.join(NotRank)
+	m, err := a.join(NoRank)
 	if err != nil {
 		return err
 	}
@@ -80,7 +80,7 @@ var roleFileSizeLimitTiny = role("limit file size, tiny", func(a *actor) error {
 		return err
 	}
 	arena, err := Create(Config{})
-	if !errors.Is(err, ErrShortage) || !strings.Contains(err.Error(), "ulimit -f") {
+	if !errors.Is(err, ErrNoMemory) || !strings.Contains(err.Error(), "ulimit -f") {
 		return fmt.Errorf("%v, %v", arena, err)
 	}
 	return nil
@@ -99,7 +99,7 @@ var roleAddressSpaceLimit = role("limit address space", func(a *actor) error {
 		return fmt.Errorf("default size %d, %v", size, err)
 	}
 	arena, err := Create(Config{Size: limit})
-	if !errors.Is(err, ErrShortage) || !strings.Contains(err.Error(), "ulimit -v") {
+	if !errors.Is(err, ErrNoMemory) || !strings.Contains(err.Error(), "ulimit -v") {
 		return fmt.Errorf("create beyond the limit: %v, %v", arena, err)
 	}
 	return nil
@@ -115,13 +115,13 @@ func TestShortageByAddressSpaceLimit(t *testing.T) {
 // cgroupLimit is what the test's memory cgroup allows a whole test process.
 const cgroupLimit = 256 << 20
 
-var cgroupSteps = []uint64{cgroupLimit + 1, 16 << 20, ChunkSize}
+var cgroupSteps = []uint64{cgroupLimit + 1, 16 << 20, chunkSize}
 
 var roleCgroup = role("limit by cgroup", func(a *actor) error {
 	if _, err := a.hear(); err != nil { // until the test has moved us
 		return err
 	}
-	m, err := a.join(NotRank)
+	m, err := a.join(NoRank)
 	if err != nil {
 		return err
 	}
@@ -129,9 +129,9 @@ var roleCgroup = role("limit by cgroup", func(a *actor) error {
 	for _, n := range cgroupSteps {
 		for total := uint64(0); ; total += n {
 			off, err := m.Heap().Alloc(n)
-			if short, ok := errors.AsType[*ShortageError](err); ok {
-				if short.Wanted != roundUp(n, ChunkSize) || short.Left >= short.Wanted || !strings.Contains(short.Limit, "cgroup's limit") {
-					return fmt.Errorf("wanted %d, left %d under %q", short.Wanted, short.Left, short.Limit)
+			if short, ok := errors.AsType[*NoMemoryError](err); ok {
+				if short.Requested != roundUp(n, chunkSize) || short.Available >= short.Requested || !strings.Contains(short.Limit, "cgroup's limit") {
+					return fmt.Errorf("wanted %d, left %d under %q", short.Requested, short.Available, short.Limit)
 				}
 				a.say("%v", err)
 				break
@@ -151,7 +151,7 @@ var roleCgroup = role("limit by cgroup", func(a *actor) error {
 	}
 	// What the process needs for itself is still there.
 	if !raceEnabled { // the detector needs several times as much
-		fill(make([]byte, margin(cgroupLimit)/2), 1)
+		fill(make([]byte, memoryMargin(cgroupLimit)/2), 1)
 	}
 	return m.Leave()
 })
@@ -232,7 +232,7 @@ func TestCgroupFiles(t *testing.T) {
 	for _, k := range []*cgroupKind{cgroupKindOf(""), cgroupKindOf("cpu,memory")} {
 		expect := func(what string, want uint64, wantOK bool) {
 			t.Helper()
-			if got, ok := k.left(dir); ok != wantOK || got != want {
+			if got, ok := k.available(dir); ok != wantOK || got != want {
 				t.Errorf("%s, %s: %d, %v, want %d, %v", k.limit, what, got, ok, want, wantOK)
 			}
 		}
@@ -263,12 +263,12 @@ func TestCgroupFiles(t *testing.T) {
 }
 
 func TestReserveSpeaksOfTheWhole(t *testing.T) {
-	short := &ShortageError{Wanted: 10, Left: 4}
-	err := wanting(100, short)
-	if !errors.Is(err, ErrShortage) || short.Wanted != 100 || short.Left != 94 {
+	short := &NoMemoryError{Requested: 10, Available: 4}
+	err := forWholeRange(100, short)
+	if !errors.Is(err, ErrNoMemory) || short.Requested != 100 || short.Available != 94 {
 		t.Errorf("%v", err)
 	}
-	if plain := errors.New("x"); wanting(1, plain) != plain {
+	if plain := errors.New("x"); forWholeRange(1, plain) != plain {
 		t.Error("another error was changed")
 	}
 }

@@ -6,68 +6,68 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// How a death is handled, step by step; each step may be taken by any member,
-// and a member that dies in the middle leaves the rest to the others.
+// The members handle a death in four steps. Any member can take steps 1, 2 and 4; if it dies in the
+// middle, another continues.
 //
-//  1. Somebody sees that the lock on a live record is free (the kernel closes
-//     the descriptors of a dying process only after its last thread has left
-//     user mode, so the process executes nothing any more), or the member
-//     itself leaves. It marks the record dead.
-//  2. The death is counted: the count goes up and the record remembers it.
-//  3. Each live member lets go of all that the dead one owned, then notes the
-//     count up to which it has done so (Member.Acknowledge).
-//  4. When all have, one of them gives the dead member's memory back (reap). It holds
-//     the lock on the record meanwhile: so no other process reaps it, and the member is
-//     dead, whatever a peer has written into its record.
+//  1. Mark: a member finds the lock on a live record free, or the record's owner leaves. It marks
+//     the record dead. The kernel releases the lock after the last thread of the process has left
+//     user mode, so the process executes nothing any more.
+//  2. Count: the number of deaths goes up, and the record stores the new value.
+//  3. Acknowledge: each live member drops everything that the dead member owned. Then it stores the
+//     number of the last death that it has acknowledged (Member.acknowledge).
+//  4. Reap: when all live members have acknowledged the death, one of them reclaims the dead
+//     member's memory (reap). Meanwhile it holds the lock on the record. So no other process reaps
+//     the record, and the member is dead, whatever a peer has written into the record.
 
-// markDead takes a live record to dead, counts the death, and wakes all members.
+// markDead marks a live record dead, counts the death, and wakes all members.
 func (a *Arena) markDead(slot int, id MemberID) {
-	a.countDeath(slot, a.bury(slot, id))
+	a.countDeath(slot, a.markRecordDead(slot, id))
 }
 
-// bury takes a live record to dead, and reports whether it was this call that did.
-func (a *Arena) bury(slot int, id MemberID) bool {
+// markRecordDead marks a live record dead, and reports whether this call did it.
+func (a *Arena) markRecordDead(slot int, id MemberID) bool {
 	rec := a.member(slot)
 	s := memberState(rec.state.Load())
 	return s.status() == statusLive && memberID(slot, s.incarnation()) == id &&
 		rec.state.CompareAndSwap(uint64(s), uint64(stateOf(statusDead, s.incarnation()))) // ORDER member-dead: pairs with the load in Gone
 }
 
-// notCounted is what a record's deathEpoch holds until its death is counted.
-// It names the incarnation: a counter that is delayed until the record has its
-// next owner must not mark that one.
+// notCounted is the deathEpoch of a record whose death is not counted yet. It includes the
+// incarnation: a process that counts a death, and is delayed until the record has its next owner,
+// must not change the next owner's deathEpoch.
 func notCounted(incarnation uint32) uint64 { return 1<<63 | uint64(incarnation) }
 
-// counted reports whether a deathEpoch is the number of a death. Any process can write the
-// word, so a number that no death has had yet does not count.
+// counted reports whether a deathEpoch is the number of a death. Any process can write the word, so a
+// number that is higher than the number of deaths is not one.
 func (a *Arena) counted(epoch uint64) bool { return epoch != 0 && epoch <= a.Deaths() }
 
-// countDeath counts the death of a dead record that has not been counted, and wakes all
-// members. The member that took the record to dead is the first: it counts the death
-// whatever deathEpoch says, because the dead member, or a liar, may have written the word.
+// countDeath counts the death of a dead record, if it is not counted yet, and wakes all members.
+// first says that this process marked the record dead. It then counts the death whatever deathEpoch
+// says, because the dead member or a hostile peer may have written the word.
 func (a *Arena) countDeath(slot int, first bool) {
-	if a.number(slot, first) {
+	if a.numberDeath(slot, first) {
 		a.wakeAll()
 	}
 }
 
-// number gives a dead record the number of its death, and reports whether it did.
-func (a *Arena) number(slot int, first bool) bool {
+// numberDeath counts the death of a dead record and stores its number there. It reports whether it
+// did.
+func (a *Arena) numberDeath(slot int, first bool) bool {
 	rec := a.member(slot)
-	epoch := rec.deathEpoch.Load() // before the state: it is not the next owner's if this one is still dead
+	epoch := rec.deathEpoch.Load() // before the status: if the record is still dead, this is not the next owner's epoch
 	if rec.status() != statusDead || !first && a.counted(epoch) {
 		return false
 	}
-	// Two counters may count one death twice: a number is lost, nothing else.
+	// Two processes may count one death twice: that wastes a number and does no other harm.
 	n := a.header().deaths.Add(1)           // ORDER death-count: after the mark; pairs with the load in Deaths
 	rec.deathEpoch.CompareAndSwap(epoch, n) // ORDER death-epoch: pairs with the load in reapDead
 	return true
 }
 
-// wakeAll wakes all members, armed or not: the dead member may have died between
-// taking a bell's mark and waking its sleepers.
+// wakeAll wakes all members, whether their doorbells are armed or not: the dead member may have died
+// between marking a doorbell and waking its sleepers.
 func (a *Arena) wakeAll() {
-	for slot := range MaxMembers {
+	for slot := range maxMembers {
 		if rec := a.member(slot); rec.status() == statusLive {
 			Doorbell{&rec.waiters}.wake()
 			Doorbell{&rec.engine}.wake()
@@ -77,29 +77,29 @@ func (a *Arena) wakeAll() {
 
 // locked reports whether a member holds the lock on a record.
 func (a *Arena) locked(slot int) bool {
-	const cannotTell = true // never call a member dead without proof
+	const unknown = true // without proof, no member counts as dead
 	l := unix.Flock_t{Type: unix.F_WRLCK, Start: int64(a.lockOf(slot)), Len: 1}
 	err := a.holdFile(func(fd int) error {
 		if err := unix.FcntlFlock(uintptr(fd), unix.F_OFD_GETLK, &l); err != nil {
 			return err
 		}
-		return a.checkFile(fd) // after the look: what another file says is no proof
+		return a.checkFile(fd) // after the query: the lock of another file proves nothing
 	})
 	if err != nil {
-		return cannotTell
+		return unknown
 	}
 	return l.Type != unix.F_UNLCK
 }
 
-// Deaths returns how many members have died or left so far. When it changes,
-// [Member.Acknowledge] is due.
+// Deaths returns how many members have died or left so far. When it changes, call
+// [Member.CheckLiveness].
 func (a *Arena) Deaths() uint64 {
-	return a.header().deaths.Load() // ORDER death-count: before the records are read; pairs with the addition in number
+	return a.header().deaths.Load() // ORDER death-count: before the records are read; pairs with the addition in numberDeath
 }
 
-// CheckAlive looks whether the peer's process still runs and marks it dead if
-// not. It makes one system call.
-func (m *Member) CheckAlive(p *Peer) bool {
+// checkAlive reports whether the peer's process still runs, and marks the peer dead if it does not.
+// It makes one system call.
+func (m *Member) checkAlive(p *Peer) bool {
 	if p.Gone() {
 		return false
 	}
@@ -107,34 +107,31 @@ func (m *Member) CheckAlive(p *Peer) bool {
 		return true
 	}
 	if m.arena.locked(p.id.Slot()) {
-		return !p.Gone() // else the lock is that of the record's next owner
+		return !p.Gone() // if gone, the lock is that of the record's next owner
 	}
 	m.arena.markDead(p.id.Slot(), p.id)
 	return false
 }
 
-// Acknowledge finishes what dead members left half done, and calls letGo for
-// each that has died or left, again and again until its memory is reclaimed;
-// letGo must make sure that this process never again touches anything that
-// member owned. Then it notes that this was done, and reclaims what all
-// members have let go of. A member that never calls it keeps the memory of all
-// that die after it joined.
-//
-// To be called when [Arena.Deaths] has changed.
-func (m *Member) Acknowledge(letGo func(MemberID)) {
+// acknowledge counts the deaths that are not counted yet, and calls drop for each dead member whose
+// memory is not reclaimed yet. After drop returns, this process must never again access anything
+// that the dead member owned. Then acknowledge stores that this member has acknowledged these
+// deaths, and reclaims the memory of dead members that all live members have acknowledged. If a
+// member never calls it, the memory of members that die after it joined is never reclaimed.
+func (m *Member) acknowledge(drop func(MemberID)) {
 	a := m.arena
-	m.whileHere(m.ownUp)
-	for slot := range MaxMembers {
+	m.unlessLeft(m.repairState)
+	for slot := range maxMembers {
 		a.countDeath(slot, false)
 	}
 	seen := a.Deaths()
-	for slot := range MaxMembers {
+	for slot := range maxMembers {
 		s := memberState(a.member(slot).state.Load())
 		if s.status() == statusDead {
-			letGo(memberID(slot, s.incarnation()))
+			drop(memberID(slot, s.incarnation()))
 		}
 	}
-	// A death that was counted while we looked has a later number than seen.
+	// A death that was counted during this loop has a higher number than seen.
 	for noted := m.rec.deathsSeen.Load(); noted < seen; noted = m.rec.deathsSeen.Load() {
 		if m.rec.deathsSeen.CompareAndSwap(noted, seen) { // ORDER death-seen: pairs with the load in acknowledged
 			break
@@ -143,15 +140,14 @@ func (m *Member) Acknowledge(letGo func(MemberID)) {
 	m.reapDead()
 }
 
-// MarkedDead reports whether the member's record says that it is dead, or nonsense.
-// For a member that has not left, that is the doing of a process that writes to memory
-// which is not its own. The other members let go of this one. What it owns stays its
-// own until it leaves.
+// MarkedDead reports whether the member's own record says that the member is dead, or holds an
+// invalid state. If the member has not left, a hostile or broken process has written that. The other
+// members drop this member then. It keeps what it owns until it leaves.
 func (m *Member) MarkedDead() bool { return (&Peer{m.arena, m.id, m.rec}).Gone() }
 
-// ownUp makes a record of our own that says nonsense that of a dead member, so that
-// the others learn that they see no member in it.
-func (m *Member) ownUp() {
+// repairState stores a valid dead state if the member's own record is marked dead or invalid. The
+// other members handle it like any death then.
+func (m *Member) repairState() {
 	incarnation := uint32(m.id >> 16)
 	dead := stateOf(statusDead, incarnation)
 	if m.MarkedDead() && memberState(m.rec.state.Load()) != dead {
@@ -160,29 +156,29 @@ func (m *Member) ownUp() {
 	}
 }
 
-// reapDead gives back what dead members owned, once no live member uses it.
+// reapDead reaps the dead members that all live members have acknowledged.
 func (m *Member) reapDead() {
 	a := m.arena
-	seen := a.acknowledged() // only grows: it stays good
-	for slot := range MaxMembers {
+	seen := a.acknowledged() // remains valid: the number only grows
+	for slot := range maxMembers {
 		rec := a.member(slot)
 		s := memberState(rec.state.Load())
-		epoch := rec.deathEpoch.Load() // ORDER death-epoch: pairs with the swap in number
+		epoch := rec.deathEpoch.Load() // ORDER death-epoch: pairs with the swap in numberDeath
 		if s.status() == statusDead && a.counted(epoch) && epoch <= seen {
 			a.reap(slot, s)
 		}
 	}
 }
 
-// reap gives back what a dead member owned, and its record. Chunks that cannot be
-// cleared stay the dead member's: a later sweep tries again.
+// reap reclaims what a dead member owned, and frees its record. Chunks that cannot be cleared stay
+// the dead member's, and a later call tries again.
 func (a *Arena) reap(slot int, s memberState) {
 	a.reaping.Lock() // the lock on the record does not exclude members of this process
 	defer a.reaping.Unlock()
 	_ = a.useFile(func(fd int) error {
 		at := a.lockOf(slot)
 		if ok, err := lockRecord(fd, at); !ok || err != nil {
-			return err // it is not dead, or another member reaps it
+			return err // the member is not dead, or another process reaps the record
 		}
 		defer unlockRecord(fd, at)
 		rec := a.member(slot)
@@ -193,24 +189,24 @@ func (a *Arena) reap(slot int, s memberState) {
 	})
 }
 
-// acknowledged returns the number of the last death that every live member has acted upon.
+// acknowledged returns the number of the last death that all live members have acknowledged.
 func (a *Arena) acknowledged() uint64 {
 	seen := uint64(math.MaxUint64)
-	for slot := range MaxMembers {
+	for slot := range maxMembers {
 		if rec := a.member(slot); rec.status() == statusLive {
-			seen = min(seen, rec.deathsSeen.Load()) // ORDER death-seen: pairs with the swap in Acknowledge
+			seen = min(seen, rec.deathsSeen.Load()) // ORDER death-seen: pairs with the swap in acknowledge
 		}
 	}
 	return seen
 }
 
-// reclaim frees all that a dead member owned. Doing it twice does no harm. Chunks
-// that cannot be cleared stay the dead member's, and the error says why.
+// reclaim frees everything that a dead member owned. A second call does no harm. Chunks that cannot
+// be cleared stay the dead member's, and the error says why.
 func (a *Arena) reclaim(slot int) (err error) {
 	self := uint32(slot) + 1
 	chunks := ownerMap{a.words(a.geo.chunkOwners, a.geo.chunks), self}
 	chunks.runs(0, a.geo.chunks, func(first, n uint64) {
-		if e := a.release(a.geo.heap+Offset(first*ChunkSize), n*ChunkSize); e != nil {
+		if e := a.release(a.geo.heap+Offset(first*chunkSize), n*chunkSize); e != nil {
 			err = e
 			return
 		}
@@ -221,9 +217,9 @@ func (a *Arena) reclaim(slot int) (err error) {
 	return err
 }
 
-// LiveMembers counts the members that have not been marked dead.
-func (a *Arena) LiveMembers() (n int) {
-	for slot := range MaxMembers {
+// LiveMemberCount returns the number of members that are not marked dead.
+func (a *Arena) LiveMemberCount() (n int) {
+	for slot := range maxMembers {
 		if a.member(slot).status() == statusLive {
 			n++
 		}

@@ -13,38 +13,38 @@ import (
 
 func TestKilledMemberIsFound(t *testing.T) {
 	a := newArena(t, 0)
-	m := join(t, a, NotRank)
+	m := join(t, a, NoRank)
 	c, id := startMember(t, a)
 	p := peerOf(t, m, id)
-	if !m.CheckAlive(p) || a.Deaths() != 0 {
-		t.Fatalf("alive: %v, deaths: %d", m.CheckAlive(p), a.Deaths())
+	if !m.checkAlive(p) || a.Deaths() != 0 {
+		t.Fatalf("alive: %v, deaths: %d", m.checkAlive(p), a.Deaths())
 	}
 	// A stopped process is not dead.
 	c.stop()
-	if !m.CheckAlive(p) {
+	if !m.checkAlive(p) {
 		t.Error("a stopped process is called dead")
 	}
 	c.kill()
-	if m.CheckAlive(p) || !p.Gone() || a.Deaths() != 1 {
+	if m.checkAlive(p) || !p.Gone() || a.Deaths() != 1 {
 		t.Errorf("after the kill: gone %v, deaths %d", p.Gone(), a.Deaths())
 	}
-	if m.CheckAlive(p) || a.Deaths() != 1 {
+	if m.checkAlive(p) || a.Deaths() != 1 {
 		t.Errorf("the death was counted again: %d", a.Deaths())
 	}
 }
 
 func TestSweepLetsGoAndReclaims(t *testing.T) {
 	a := newArena(t, 0)
-	m := join(t, a, NotRank)
+	m := join(t, a, NoRank)
 	c, id := startMember(t, a)
-	c.say("alloc %d", 3*ChunkSize)
+	c.say("alloc %d", 3*chunkSize)
 	c.hear()
 	c.say("alloc %d", 100)
 	c.hear()
 	before := blocks(t, a)
 	c.kill()
 	var gone []MemberID
-	m.Sweep(func(id MemberID) {
+	m.CheckLiveness(func(id MemberID) {
 		gone = append(gone, id)
 		if n := chunksOf(a, id.Slot()); n != 4 {
 			t.Errorf("the dead one's %d chunks were taken before we let go of them", 4-n)
@@ -56,24 +56,24 @@ func TestSweepLetsGoAndReclaims(t *testing.T) {
 	if s := stateIn(a, id.Slot()); s.status() != statusFree || chunksOf(a, id.Slot()) != 0 {
 		t.Errorf("the record is %#x and has %d chunks", uint64(s), chunksOf(a, id.Slot()))
 	}
-	if got := before - blocks(t, a); got != 4*ChunkSize {
-		t.Errorf("%d bytes were given back, want %d", got, 4*ChunkSize)
+	if got := before - blocks(t, a); got != 4*chunkSize {
+		t.Errorf("%d bytes were given back, want %d", got, 4*chunkSize)
 	}
-	m.Sweep(func(id MemberID) { t.Errorf("asked again to let go of %v", id) })
+	m.CheckLiveness(func(id MemberID) { t.Errorf("asked again to let go of %v", id) })
 }
 
 // What a dead member owned must not be given to anybody while one live member
 // may still use it.
 func TestReclaimWaitsForEveryLiveMember(t *testing.T) {
 	a := newArena(t, 0)
-	first, second := join(t, a, NotRank), join(t, again(t, a), NotRank)
+	first, second := join(t, a, NoRank), join(t, again(t, a), NoRank)
 	third, thirdID := startMember(t, a)
 	dead, id := startMember(t, a)
-	dead.say("alloc %d", 2*ChunkSize)
+	dead.say("alloc %d", 2*chunkSize)
 	dead.hear()
 	found := func(id MemberID) {
 		t.Helper()
-		if first.CheckAlive(peerOf(t, first, id)) {
+		if first.checkAlive(peerOf(t, first, id)) {
 			t.Fatalf("%v is killed, and called alive", id)
 		}
 	}
@@ -85,36 +85,36 @@ func TestReclaimWaitsForEveryLiveMember(t *testing.T) {
 			t.Fatalf("after %s the record is %#x and has %d chunks", after, uint64(s), chunksOf(a, id.Slot()))
 		}
 	}
-	first.Sweep(noLetGo)
+	first.CheckLiveness(noDrop)
 	kept("the first sweep")
-	first.Sweep(noLetGo)
+	first.CheckLiveness(noDrop)
 	kept("the same member's second sweep")
 	third.say("sweep")
 	third.expect("swept")
 	kept("the third member's sweep")
 	// A member that joins now has nothing of the dead one's, and need not sweep.
-	late := join(t, a, NotRank)
-	late.Sweep(noLetGo)
+	late := join(t, a, NoRank)
+	late.CheckLiveness(noDrop)
 	kept("the sweep of a newcomer")
-	second.Acknowledge(noLetGo)
+	second.acknowledge(noDrop)
 	if s := stateIn(a, id.Slot()); s.status() != statusFree || chunksOf(a, id.Slot()) != 0 {
 		t.Fatalf("after all sweeps the record is %#x and has %d chunks", uint64(s), chunksOf(a, id.Slot()))
 	}
 
 	// One that has not swept holds things up no longer when it dies itself.
 	dead, id = startMember(t, a)
-	dead.say("alloc %d", 2*ChunkSize)
+	dead.say("alloc %d", 2*chunkSize)
 	dead.hear()
 	dead.kill()
 	found(id)
 	for _, m := range []*Member{first, second, late} {
-		m.Sweep(noLetGo)
+		m.CheckLiveness(noDrop)
 		kept("a sweep without the third's")
 	}
 	third.kill()
 	found(thirdID)
 	for _, m := range []*Member{first, second, late} {
-		m.Sweep(noLetGo)
+		m.CheckLiveness(noDrop)
 	}
 	for _, slot := range []int{id.Slot(), thirdID.Slot()} {
 		if s := stateIn(a, slot); s.status() != statusFree || chunksOf(a, slot) != 0 {
@@ -123,11 +123,11 @@ func TestReclaimWaitsForEveryLiveMember(t *testing.T) {
 	}
 }
 
-// letGo comes before the acknowledgement: a reclaim in between would be a bug.
+// drop comes before the acknowledgement: a reclaim in between would be a bug.
 func TestAcknowledgeComesAfterLettingGo(t *testing.T) {
 	a := newArena(t, 0)
-	first, second := join(t, a, NotRank), join(t, a, NotRank)
-	leaver := join(t, a, NotRank)
+	first, second := join(t, a, NoRank), join(t, a, NoRank)
+	leaver := join(t, a, NoRank)
 	if _, err := leaver.Heap().Alloc(1); err != nil {
 		t.Fatal(err)
 	}
@@ -135,9 +135,9 @@ func TestAcknowledgeComesAfterLettingGo(t *testing.T) {
 	if err := leaver.Leave(); err != nil {
 		t.Fatal(err)
 	}
-	second.Sweep(noLetGo)
-	first.Sweep(func(MemberID) {
-		second.Sweep(noLetGo) // it must find that first is not done
+	second.CheckLiveness(noDrop)
+	first.CheckLiveness(func(MemberID) {
+		second.CheckLiveness(noDrop) // it must find that first is not done
 		if chunksOf(a, slot) != 1 {
 			t.Error("reclaimed while a member was letting go")
 		}
@@ -149,28 +149,28 @@ func TestAcknowledgeComesAfterLettingGo(t *testing.T) {
 
 func TestAcknowledgementNeverGoesBack(t *testing.T) {
 	a := newArena(t, 0)
-	m := join(t, a, NotRank)
+	m := join(t, a, NoRank)
 	nested := false
 	for range 2 {
-		if err := join(t, a, NotRank).Leave(); err != nil {
+		if err := join(t, a, NoRank).Leave(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	m.Acknowledge(func(MemberID) {
+	m.acknowledge(func(MemberID) {
 		if nested {
 			return
 		}
 		nested = true
 		// Another goroutine of this process acknowledges a later death
 		// while this one is at it.
-		x, err := a.Join(NotRank)
+		x, err := a.Join(NoRank)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if err := x.Leave(); err != nil {
 			t.Fatal(err)
 		}
-		m.Acknowledge(noLetGo)
+		m.acknowledge(noDrop)
 	})
 	if seen, deaths := m.rec.deathsSeen.Load(), a.Deaths(); seen != deaths {
 		t.Errorf("acknowledged %d of %d deaths", seen, deaths)
@@ -180,7 +180,7 @@ func TestAcknowledgementNeverGoesBack(t *testing.T) {
 // A member killed in the middle of what it does to the shared ownership map.
 func TestKillInTheMiddleOfAllocations(t *testing.T) {
 	a := newArena(t, 0)
-	m, other := join(t, a, NotRank), join(t, again(t, a), NotRank)
+	m, other := join(t, a, NoRank), join(t, again(t, a), NoRank)
 	rounds := 12
 	if testing.Short() {
 		rounds = 4
@@ -194,19 +194,19 @@ func TestKillInTheMiddleOfAllocations(t *testing.T) {
 		if chunksOf(a, id.Slot()) > 0 {
 			caught++
 		}
-		m.Sweep(noLetGo)
-		other.Sweep(noLetGo)
+		m.CheckLiveness(noDrop)
+		other.CheckLiveness(noDrop)
 		if s := stateIn(a, id.Slot()); s.status() != statusFree || chunksOf(a, id.Slot()) != 0 {
 			t.Fatalf("round %d: the record is %#x and has %d chunks", i, uint64(s), chunksOf(a, id.Slot()))
 		}
 	}
 	t.Logf("%d of %d were killed with memory in their hands", caught, rounds)
 	// Nothing has got lost, and all that is left is clean.
-	off, err := m.Heap().Alloc(a.geo.chunks * ChunkSize)
+	off, err := m.Heap().Alloc(a.geo.chunks * chunkSize)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if b, err := a.Bytes(off, a.geo.chunks*ChunkSize); err != nil || !isZero(b) {
+	if b, err := a.Bytes(off, a.geo.chunks*chunkSize); err != nil || !isZero(b) {
 		t.Errorf("memory of the dead is not zero (%v)", err)
 	}
 }
@@ -214,11 +214,11 @@ func TestKillInTheMiddleOfAllocations(t *testing.T) {
 // The reaper may itself die, and then another member continues.
 func TestDeathOfTheReaper(t *testing.T) {
 	a := newArena(t, 0)
-	m, b := join(t, a, NotRank), again(t, a)
+	m, b := join(t, a, NoRank), again(t, a)
 	for round := range 3 {
-		x := join(t, a, NotRank)
+		x := join(t, a, NoRank)
 		for range 2 {
-			if _, err := x.Heap().Alloc(ChunkSize); err != nil {
+			if _, err := x.Heap().Alloc(chunkSize); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -234,14 +234,14 @@ func TestDeathOfTheReaper(t *testing.T) {
 			words.runs(0, b.geo.chunks, func(first, _ uint64) { words.releaseRun(first, uint64(round)) })
 		}
 		keeps := chunksOf(a, x.slot)
-		m.Sweep(noLetGo)
+		m.CheckLiveness(noDrop)
 		if s := stateIn(a, x.slot); s.status() != statusDead || chunksOf(a, x.slot) != keeps {
 			t.Errorf("round %d: another member has reaped meanwhile: state %#x, %d chunks", round, uint64(s), chunksOf(a, x.slot))
 		}
 		if err := unlockRecord(int(b.file.Fd()), at); err != nil { // it dies
 			t.Fatal(err)
 		}
-		m.Sweep(noLetGo)
+		m.CheckLiveness(noDrop)
 		if s := stateIn(a, x.slot); s.status() != statusFree || chunksOf(a, x.slot) != 0 {
 			t.Errorf("round %d: no member continues: state %#x, %d chunks", round, uint64(s), chunksOf(a, x.slot))
 		}
@@ -252,16 +252,16 @@ func TestDeathOfTheReaper(t *testing.T) {
 // lives no member gives its memory away; it detects the mark, and the others let go of it.
 func TestLivingMemberThatIsMarkedDeadKeepsItsMemory(t *testing.T) {
 	a := newArena(t, 0)
-	m := join(t, a, NotRank)
+	m := join(t, a, NoRank)
 	for _, lie := range []memberState{
 		stateOf(statusDead, 0), stateOf(statusFree, 0), stateOf(statusLive, 9), stateOf(statusDead, 9), stateOf(77, 0), ^memberState(0),
 	} {
-		x := join(t, again(t, a), NotRank)
-		off, err := x.Heap().Alloc(3 * ChunkSize)
+		x := join(t, again(t, a), NoRank)
+		off, err := x.Heap().Alloc(3 * chunkSize)
 		if err != nil {
 			t.Fatal(err)
 		}
-		b, err := a.Bytes(off, 3*ChunkSize)
+		b, err := a.Bytes(off, 3*chunkSize)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -273,8 +273,8 @@ func TestLivingMemberThatIsMarkedDeadKeepsItsMemory(t *testing.T) {
 		deaths := a.Deaths()
 		var gone []MemberID
 		for range 3 {
-			m.Sweep(func(id MemberID) { gone = append(gone, id) })
-			x.Sweep(noLetGo)
+			m.CheckLiveness(func(id MemberID) { gone = append(gone, id) })
+			x.CheckLiveness(noDrop)
 		}
 		if !x.MarkedDead() || a.Deaths() == deaths || !slices.Contains(gone, x.id) {
 			t.Errorf("state %#x: marked dead: %v, %d deaths (%d before), let go of %v", uint64(lie), x.MarkedDead(), a.Deaths(), deaths, gone)
@@ -285,7 +285,7 @@ func TestLivingMemberThatIsMarkedDeadKeepsItsMemory(t *testing.T) {
 		if err := x.Leave(); err != nil {
 			t.Fatal(err)
 		}
-		m.Sweep(noLetGo)
+		m.CheckLiveness(noDrop)
 		if s := stateIn(a, x.slot); s.status() != statusFree || chunksOf(a, x.slot) != 0 {
 			t.Errorf("state %#x: after it has left: %#x, %d chunks", uint64(lie), uint64(s), chunksOf(a, x.slot))
 		}
@@ -296,14 +296,14 @@ func TestLivingMemberThatIsMarkedDeadKeepsItsMemory(t *testing.T) {
 // next owner of the record: its death would then never be acknowledged.
 func TestDelayedCountDoesNotHitTheNextOwner(t *testing.T) {
 	a := newArena(t, 0)
-	m := join(t, a, NotRank)
-	x := join(t, a, NotRank)
+	m := join(t, a, NoRank)
+	x := join(t, a, NoRank)
 	slot, mark := x.ID().Slot(), x.rec.deathEpoch.Load()
 	if err := x.Leave(); err != nil {
 		t.Fatal(err)
 	}
-	m.Sweep(noLetGo)
-	y := join(t, a, NotRank)
+	m.CheckLiveness(noDrop)
+	y := join(t, a, NoRank)
 	if y.ID().Slot() != slot {
 		t.Fatalf("slot %d was not reused", slot)
 	}
@@ -316,7 +316,7 @@ func TestDeathsAreCountedOnceEach(t *testing.T) {
 	a := newArena(t, 0)
 	var members []*Member
 	for range 4 {
-		members = append(members, join(t, again(t, a), NotRank))
+		members = append(members, join(t, again(t, a), NoRank))
 	}
 	const children = 3
 	var dead []*child
@@ -331,19 +331,19 @@ func TestDeathsAreCountedOnceEach(t *testing.T) {
 	for _, m := range members {
 		done.Go(func() {
 			for range 3 {
-				m.Sweep(noLetGo)
+				m.CheckLiveness(noDrop)
 			}
 		})
 	}
 	done.Wait()
 	for _, m := range members { // the last of them may have found a death when the others were done
-		m.Sweep(noLetGo)
+		m.CheckLiveness(noDrop)
 	}
 	// Two who count one death at the same time skip a number; nobody is lost.
 	if got := a.Deaths(); got < children || got > children*uint64(len(members)) {
 		t.Errorf("%d deaths counted of %d", got, children)
 	}
-	for slot := range MaxMembers {
+	for slot := range maxMembers {
 		if s := stateIn(a, slot).status(); slot >= len(members) && s != statusFree {
 			t.Errorf("slot %d is in state %d", slot, s)
 		}
@@ -352,12 +352,12 @@ func TestDeathsAreCountedOnceEach(t *testing.T) {
 
 func TestDeathWakesEverybody(t *testing.T) {
 	a := newArena(t, 0)
-	armed, unarmed := join(t, a, NotRank), join(t, a, NotRank)
+	armed, unarmed := join(t, a, NoRank), join(t, a, NoRank)
 	x, id := startMember(t, a)
 	x.kill()
 	var awake sync.WaitGroup
 	for _, m := range []*Member{armed, unarmed} {
-		for _, bell := range []Doorbell{m.Waiters(), m.Engine()} {
+		for _, bell := range []Doorbell{m.WaitDoorbell(), m.EngineDoorbell()} {
 			ticket := bell.Arm()
 			if m == unarmed { // the dead one may have taken the mark away, and then not woken
 				bell.Disarm()
@@ -365,7 +365,7 @@ func TestDeathWakesEverybody(t *testing.T) {
 			awake.Go(func() { bell.Sleep(ticket, 0) })
 		}
 	}
-	if armed.CheckAlive(peerOf(t, armed, id)) {
+	if armed.checkAlive(peerOf(t, armed, id)) {
 		t.Fatal("the dead member lives")
 	}
 	awake.Wait()
@@ -376,24 +376,24 @@ func TestDeathWakesEverybody(t *testing.T) {
 
 func TestDepartureWakesWaits(t *testing.T) {
 	a := newArena(t, 0)
-	x := join(t, a, NotRank)
+	x := join(t, a, NoRank)
 	for range 2 * neighbours { // the last of them do not watch it
-		join(t, a, NotRank)
+		join(t, a, NoRank)
 	}
-	m := join(t, a, NotRank)
-	ticket := m.Waiters().Arm()
+	m := join(t, a, NoRank)
+	ticket := m.WaitDoorbell().Arm()
 	if err := x.Leave(); err != nil {
 		t.Fatal(err)
 	}
-	if m.Waiters().Armed() {
+	if m.WaitDoorbell().Armed() {
 		t.Error("a departure does not ring who waits")
 	}
-	m.Waiters().Sleep(ticket, 0)
+	m.WaitDoorbell().Sleep(ticket, 0)
 }
 
 func TestWatch(t *testing.T) {
 	a := newArena(t, 0)
-	m := join(t, a, NotRank)
+	m := join(t, a, NoRank)
 	c, id := startMember(t, a)
 	p := peerOf(t, m, id)
 	stop := make(chan struct{})
@@ -449,8 +449,8 @@ func TestWatchFromAnotherProcess(t *testing.T) {
 
 func TestWatchDoesNotTrustTheRecord(t *testing.T) {
 	a := newArena(t, 0)
-	m := join(t, a, NotRank)
-	liar := join(t, a, NotRank)
+	m := join(t, a, NoRank)
+	liar := join(t, a, NoRank)
 	other, _ := startMember(t, a)
 	stop := make(chan struct{})
 	defer close(stop)
@@ -474,17 +474,17 @@ func TestWatchDoesNotTrustTheRecord(t *testing.T) {
 // A member that leaves in good order while its process goes on.
 func TestLeaveWhileTheProcessStays(t *testing.T) {
 	a := newArena(t, 0)
-	m := join(t, a, NotRank)
+	m := join(t, a, NoRank)
 	c, id := startMember(t, a)
 	p := peerOf(t, m, id)
-	c.say("alloc %d", ChunkSize)
+	c.say("alloc %d", chunkSize)
 	c.hear()
 	c.say("stay")
 	c.expect("left")
-	if !p.Gone() || m.CheckAlive(p) || a.Deaths() != 1 {
+	if !p.Gone() || m.checkAlive(p) || a.Deaths() != 1 {
 		t.Errorf("gone %v, deaths %d", p.Gone(), a.Deaths())
 	}
-	m.Sweep(noLetGo)
+	m.CheckLiveness(noDrop)
 	if chunksOf(a, id.Slot()) != 0 {
 		t.Error("its memory was kept")
 	}
@@ -525,26 +525,26 @@ func FuzzMemberTable(f *testing.F) {
 		m := fakeMember(a, 4, 1)
 		defer m.unwatch()
 		own := uint64(stateOf(statusLive, 1))
-		table := a.mem[a.geo.memberTable:a.geo.places]
+		table := a.mem[a.geo.memberTable:a.geo.rankRecords]
 		copy(table, records[:min(len(records), 4*memberStride)])
 		words := a.words(a.geo.chunkOwners, a.geo.chunks)
 		for i := range words {
 			words[i].Store(uint32(i))
 		}
 		a.header().deaths.Store(deaths)
-		a.place(0).member.Store(id)
+		a.rankRecord(0).member.Store(id)
 		if peer, err := a.Peer(MemberID(id)); err == nil {
 			_ = peer.String()
-			_ = m.CheckAlive(peer)
+			_ = m.checkAlive(peer)
 			peer.Ring()
 		}
-		for _, slot := range []int{-1, 0, 3, 4, 5, MaxMembers} {
+		for _, slot := range []int{-1, 0, 3, 4, 5, maxMembers} {
 			if peer, err := a.PeerInSlot(slot); err == nil {
 				_ = peer.String()
 			}
 		}
 		for range 2 {
-			m.Sweep(func(id MemberID) {
+			m.CheckLiveness(func(id MemberID) {
 				if id.Slot() >= 4 {
 					t.Errorf("let go of %v", id)
 				}
@@ -553,8 +553,8 @@ func FuzzMemberTable(f *testing.F) {
 		if m.rec.state.Load() != own {
 			t.Errorf("a live member's state has become %#x", m.rec.state.Load())
 		}
-		_ = a.LiveMembers()
-		if g, err := m.Group(); err == nil {
+		_ = a.LiveMemberCount()
+		if g, err := m.JoinGroup(); err == nil {
 			g.Arrive()
 			g.Published(0, noLimit)
 		}

@@ -25,11 +25,11 @@ func arenaDescriptors() (fds []int) {
 }
 
 var roleStrayClose = role("stray close", func(a *actor) error {
-	m, err := a.join(NotRank)
+	m, err := a.join(NoRank)
 	if err != nil {
 		return err
 	}
-	held, err := m.Heap().Alloc(3 * ChunkSize)
+	held, err := m.Heap().Alloc(3 * chunkSize)
 	if err != nil {
 		return err
 	}
@@ -55,21 +55,21 @@ var roleStrayClose = role("stray close", func(a *actor) error {
 			return fmt.Errorf("descriptor %d was not used again, but %d", fds[0], fd)
 		}
 	}
-	if _, err := m.Heap().Alloc(ChunkSize); !errors.Is(err, ErrClosed) {
+	if _, err := m.Heap().Alloc(chunkSize); !errors.Is(err, ErrClosed) {
 		return fmt.Errorf("an allocation without the descriptor: %v", err)
 	}
 	if err := m.Heap().Free(held); !errors.Is(err, ErrClosed) {
 		return fmt.Errorf("a free without the descriptor: %v", err)
 	}
-	if _, err := m.Arena().Join(NotRank); !errors.Is(err, ErrClosed) {
+	if _, err := m.Arena().Join(NoRank); !errors.Is(err, ErrClosed) {
 		return fmt.Errorf("a join without the descriptor: %v", err)
 	}
 	if _, err := m.Arena().NewAlias([]Offset{held}); !errors.Is(err, ErrClosed) {
 		return fmt.Errorf("an alias without the descriptor: %v", err)
 	}
 	// It cannot detect which members live, so it marks none dead.
-	m.Sweep(noLetGo)
-	for slot := range MaxMembers {
+	m.CheckLiveness(noDrop)
+	for slot := range maxMembers {
 		if s := stateIn(m.Arena(), slot); s.status() == statusDead {
 			return fmt.Errorf("slot %d is in state %#x", slot, uint64(s))
 		}
@@ -83,7 +83,7 @@ var roleStrayClose = role("stray close", func(a *actor) error {
 // one, and what it does without them it does to no other file.
 func TestStrayCloseIsNoDeath(t *testing.T) {
 	a := newArena(t, 0)
-	m := join(t, a, NotRank)
+	m := join(t, a, NoRank)
 	file := filepath.Join(t.TempDir(), "own")
 	if err := os.WriteFile(file, []byte("precious"), 0o600); err != nil {
 		t.Fatal(err)
@@ -91,7 +91,7 @@ func TestStrayCloseIsNoDeath(t *testing.T) {
 	c := start(t, roleStrayClose, casting{args: []string{file}, files: []*os.File{a.File()}})
 	id := memberIDFrom(t, c.hear())
 	p := peerOf(t, m, id)
-	m.Sweep(noLetGo)
+	m.CheckLiveness(noDrop)
 	if p.Gone() || chunksOf(a, id.Slot()) != 3 {
 		t.Errorf("a program that has closed the arena's descriptors is dead (%v), and has %d of 3 chunks", p.Gone(), chunksOf(a, id.Slot()))
 	}
@@ -101,17 +101,17 @@ func TestStrayCloseIsNoDeath(t *testing.T) {
 		t.Errorf("the file that got the number of the arena's descriptor is %d bytes long: %.20q, %v", len(b), b, err)
 	}
 	c.kill()
-	if m.CheckAlive(p) {
+	if m.checkAlive(p) {
 		t.Error("its death is not found")
 	}
-	m.Sweep(noLetGo)
+	m.CheckLiveness(noDrop)
 	if chunksOf(a, id.Slot()) != 0 {
 		t.Error("its memory was kept")
 	}
 }
 
 var roleFork = role("fork", func(a *actor) error {
-	m, err := a.join(NotRank)
+	m, err := a.join(NoRank)
 	if err != nil {
 		return err
 	}
@@ -138,7 +138,7 @@ var roleFork = role("fork", func(a *actor) error {
 // A child that a member has forked neither keeps it alive nor has its memory.
 func TestForkedChildDoesNotHideADeath(t *testing.T) {
 	a := newArena(t, 0)
-	m := join(t, a, NotRank)
+	m := join(t, a, NoRank)
 	c := start(t, roleFork, casting{files: []*os.File{a.File()}})
 	p := peerOf(t, m, memberIDFrom(t, c.hear()))
 	var child int
@@ -146,7 +146,7 @@ func TestForkedChildDoesNotHideADeath(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Kill(child, unix.SIGKILL)
-	if !m.CheckAlive(p) {
+	if !m.checkAlive(p) {
 		t.Error("the fork has ended the member's life")
 	}
 	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", child))
@@ -159,7 +159,7 @@ func TestForkedChildDoesNotHideADeath(t *testing.T) {
 	if err := c.cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the death of the parent is found", func() bool { return !m.CheckAlive(p) })
+	eventually(t, "the death of the parent is found", func() bool { return !m.checkAlive(p) })
 	if err := unix.Kill(child, 0); err != nil {
 		t.Errorf("the child has ended: %v", err)
 	}

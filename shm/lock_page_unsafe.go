@@ -7,34 +7,33 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// life keeps the lock on a member's record: it is a page of the arena, mapped
-// through the open file description that has the lock, and through nothing
-// else. The kernel releases such a lock with the last reference to the description.
-// A descriptor would be one that the program can close by mistake (closefrom), and
-// that a child inherits; a mapping goes with the process, and this one is not
-// inherited.
-type life struct{ at unsafe.Pointer }
+// lockPage holds the lock on a member's record. It is a mapping of one page of the arena, through
+// the open file description that has the lock, and the only reference to that description. The
+// kernel releases the lock when the last reference is gone, so the lock lasts as long as the
+// mapping, and the mapping as long as the process. A descriptor would be less safe: the program
+// can close it by mistake (closefrom), and a child process inherits it.
+type lockPage struct{ at unsafe.Pointer }
 
-// liveBy maps the page. fd may be closed afterwards.
-func liveBy(fd int) (life, error) {
+// mapLockPage maps the page. The caller may close fd afterwards.
+func mapLockPage(fd int) (lockPage, error) {
 	at, err := unix.MmapPtr(fd, 0, nil, pageSize, unix.PROT_NONE, unix.MAP_SHARED)
 	if err != nil {
-		return life{}, fmt.Errorf("mmap of a page that holds a member's lock: %w", err)
+		return lockPage{}, fmt.Errorf("mmap of the page that holds the member's lock: %w", err)
 	}
-	l := life{at}
+	l := lockPage{at}
 	if err := notInherited(unsafe.Slice((*byte)(at), pageSize)); err != nil {
-		l.end()
-		return life{}, err
+		l.unmap()
+		return lockPage{}, err
 	}
 	return l, nil
 }
 
-// end releases the lock.
-func (l life) end() error { return unix.MunmapPtr(l.at, pageSize) }
+// unmap releases the lock.
+func (l lockPage) unmap() error { return unix.MunmapPtr(l.at, pageSize) }
 
-// notInherited keeps a mapping from children that the process forks: a child that
-// lives on would keep the lock, or could still store into memory that is another
-// member's since its parent has died.
+// notInherited keeps forked children from inheriting a mapping. A child that outlives the process
+// would keep the member's lock, and could store into memory that belongs to another member since
+// the parent died.
 func notInherited(mem []byte) error {
 	if err := unix.Madvise(mem, unix.MADV_DONTFORK); err != nil {
 		return fmt.Errorf("madvise(MADV_DONTFORK): %w", err)

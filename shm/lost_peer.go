@@ -2,40 +2,40 @@ package shm
 
 import "time"
 
-// blameLasts is how long a member keeps blaming the same peer. When one peer leaves, others
-// often follow because of it: the first is what matters.
-const blameLasts = time.Second
+// lostPeerHold is how long the lost peer of a rank stays recorded before another can replace it.
+// When one peer leaves, others often follow because of it; the first one explains the failure.
+const lostPeerHold = time.Second
 
-// Blame notes, for the launcher, that peer has ended its connection with this member, has
-// left or died, or has broken the rules of the connection: should this rank fail now, it is
-// because of that. Of several peers within a second the first stays noted. A member without
-// a rank notes nothing. Safe for concurrent use.
-func (m *Member) Blame(peer MemberID) {
+// RecordLostPeer records for the launcher that this member has lost peer: peer ended its
+// connection with this member, left, died, or sent a damaged message. If this rank fails next,
+// the launcher reports peer as the cause. Of several peers within a second only the first is
+// recorded. For a member without a rank, RecordLostPeer does nothing. Safe for concurrent use.
+func (m *Member) RecordLostPeer(peer MemberID) {
 	if m.rank < 0 || m.rank >= m.arena.ranks {
 		return
 	}
-	p, now := m.arena.place(m.rank), Clock()
-	last := p.blamedAt.Load()
-	if time.Duration(now-int64(last)) < blameLasts || !p.blamedAt.CompareAndSwap(last, uint64(now)) {
+	r, now := m.arena.rankRecord(m.rank), Clock()
+	last := r.lostPeerAt.Load()
+	if time.Duration(now-int64(last)) < lostPeerHold || !r.lostPeerAt.CompareAndSwap(last, uint64(now)) {
 		return
 	}
-	p.blamed.Store(uint64(peer)) // the reader knows that this process has ended, and so sees both words
+	r.lostPeer.Store(uint64(peer)) // unordered: readers wait for the end of this process, so they see both words
 }
 
-// Blames returns the rank that a rank blamed last, see [Member.Blame], and when, as [Clock]
-// counts; ok is false if it blamed none. It is meant for ranks that have ended: any member
-// may have written anything, so the time is only good for comparing.
-func (a *Arena) Blames(rank int) (peer int, at int64, ok bool) {
+// LostPeer returns the peer that a rank recorded last with [Member.RecordLostPeer], and when, as
+// [Clock] counts; ok is false if the rank recorded none. Call it for ranks that have ended. Any
+// member can write these words, so use the time only to compare it with other times.
+func (a *Arena) LostPeer(rank int) (peer int, at int64, ok bool) {
 	if rank < 0 || rank >= a.ranks {
 		return 0, 0, false
 	}
-	p := a.place(rank)
-	id, at := p.blamed.Load(), int64(p.blamedAt.Load())
+	r := a.rankRecord(rank)
+	id, at := r.lostPeer.Load(), int64(r.lostPeerAt.Load())
 	if id == 0 || at == 0 {
 		return 0, 0, false
 	}
 	for peer := range a.ranks {
-		if a.place(peer).member.Load() == id {
+		if a.rankRecord(peer).member.Load() == id {
 			return peer, at, true
 		}
 	}

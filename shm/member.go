@@ -12,8 +12,8 @@ import (
 	"github.com/softnd/softnd/internal/asym"
 )
 
-// MemberID names one member for the life of the arena: the slot of its record
-// and the incarnation of that slot, so that a number is never used twice.
+// MemberID identifies a member: the slot of its record and the incarnation of that slot. An arena
+// never uses a MemberID twice.
 type MemberID uint64
 
 // Slot returns the index of the member's record.
@@ -31,61 +31,61 @@ func memberID(slot int, incarnation uint32) MemberID {
 type status uint8
 
 const (
-	statusFree status = iota // without an owner
-	statusLive               // its owner holds the lock on it
-	statusDead               // died or left; what it owned is still its
+	statusFree status = iota // the record has no owner
+	statusLive               // the owner holds the lock on the record
+	statusDead               // the owner died or left; its memory is not reclaimed yet
 )
 
-// memberState packs a record's state word: status in bits 0..7, the incarnation
-// in bits 32..63.
+// memberState is the state word of a record: the status in bits 0..7, the incarnation in bits
+// 32..63.
 type memberState uint64
 
 func stateOf(s status, incarnation uint32) memberState {
 	return memberState(uint64(incarnation)<<32 | uint64(s))
 }
 
-// status returns the status. One that no member writes is a peer's doing; such a
-// record counts as dead.
+// status returns the status. An invalid value, which only a hostile or broken peer writes, counts as
+// dead.
 func (s memberState) status() status      { return min(status(s), statusDead) }
 func (s memberState) incarnation() uint32 { return uint32(s >> 32) }
 
 func (r *memberRecord) status() status { return memberState(r.state.Load()).status() }
 
-// Member is this process's place in an arena: its record, its lock, its
-// memory and its doorbells. A process may join several times (tests do).
-// Safe for concurrent use, Leave excepted.
+// Member is this process's membership in an arena: its record, its lock, its heap and its doorbells.
+// A process may join several times, as tests do. Safe for concurrent use, except for Leave and the
+// methods that say otherwise.
 type Member struct {
-	arena     *Arena
-	life      life // holds the lock on the record's first byte
-	slot      int
-	rank      int // or NotRank
-	id        MemberID
-	rec       *memberRecord
-	heap      *Heap
-	claiming  sync.Mutex
-	blocks    holdings // of window entries; guarded by claiming
-	testimony *testimony
-	answer    Offset // what it has answered an onlooker with; 0 = nothing
-	left      atomic.Bool
+	arena      *Arena
+	lock       lockPage // holds the lock on the first byte of the record
+	slot       int
+	rank       int // or NoRank
+	id         MemberID
+	rec        *memberRecord
+	heap       *Heap
+	blocksMu   sync.Mutex
+	blocks     claimMap // blocks of window entries; guarded by blocksMu
+	statusPage *statusPage
+	stacks     Offset // offset of the stacks that it has published; 0: none
+	left       atomic.Bool
 
-	watches sync.RWMutex           // see whileHere
-	watched [neighbours]*neighbour // the goroutine's that calls Sweep
-	turn    int                    // slot of the member that Sweep has checked last; the same goroutine's
-	calls   atomic.Uint32          // rec.calls at the last Sweep
+	watches              sync.RWMutex           // see unlessLeft
+	watched              [neighbours]*neighbour // used by CheckLiveness only
+	lastChecked          int                    // slot of the member that CheckLiveness checked last; used by CheckLiveness only
+	livenessRequestsSeen atomic.Uint32          // rec.livenessRequests when CheckLiveness was last called
 }
 
-// NotRank is the rank of a member that belongs to no rank group.
-const NotRank = -1
+// NoRank is the rank of a member that belongs to no rank group.
+const NoRank = -1
 
-// Join makes the process a member. rank is its rank in the group, or NotRank.
+// Join makes this process a member. rank is its rank in the group, or NoRank.
 //
-// Errors: [ErrFull] when all records are taken, [ErrShortage] when not even a
-// record can be reserved.
+// Errors: [ErrFull] if all member records are taken, [ErrNoMemory] if the pages of the status page
+// cannot be reserved, [ErrClosed].
 func (a *Arena) Join(rank int) (*Member, error) {
-	if rank < NotRank || rank >= max(a.ranks, 1) {
-		return nil, fmt.Errorf("shm: join: rank %d of a group of %d", rank, a.ranks)
+	if rank < NoRank || rank >= max(a.ranks, 1) {
+		return nil, fmt.Errorf("shm: join: rank %d of a group of %d ranks", rank, a.ranks)
 	}
-	asym.Register() // here: who only makes an arena for others does not wait for the kernel
+	asym.Register() // here and not in Create: a process that only creates arenas need not wait for the kernel
 	var lock *os.File
 	err := a.useFile(func(fd int) (err error) {
 		lock, err = reopen(fd)
@@ -96,11 +96,11 @@ func (a *Arena) Join(rank int) (*Member, error) {
 	}
 	defer lock.Close()
 	start := max(rank, 0)
-	if rank == NotRank {
-		start = a.ranks // leave the ranks the records that carry their number
+	if rank == NoRank {
+		start = a.ranks // leave the slots below to the ranks
 	}
-	for i := range MaxMembers {
-		m := &Member{arena: a, slot: (start + i) % MaxMembers, rank: rank}
+	for i := range maxMembers {
+		m := &Member{arena: a, slot: (start + i) % maxMembers, rank: rank}
 		ok, err := m.take(int(lock.Fd()))
 		if err != nil {
 			return nil, fmt.Errorf("shm: join: %w", err)
@@ -108,15 +108,15 @@ func (a *Arena) Join(rank int) (*Member, error) {
 		if ok {
 			a.refs.Add(1)
 			m.heap = newHeap(a, m.slot)
-			m.blocks = newHoldings(a.words(a.geo.windowOwners, windowBlocks), m.slot)
+			m.blocks = newClaimMap(a.words(a.geo.windowOwners, windowBlocks), m.slot)
 			return m, nil
 		}
 	}
-	return nil, fmt.Errorf("shm: join: all %d member records are taken: %w", MaxMembers, ErrFull)
+	return nil, fmt.Errorf("shm: join: all %d member records are taken: %w", maxMembers, ErrFull)
 }
 
-// take tries to make record m.slot ours, with a lock of the open file description
-// of fd. Only the holder of the lock on a record may take it from free to live.
+// take tries to take record m.slot, with a lock that belongs to the open file description of fd.
+// Only the holder of the lock on a record may change its status from free to live.
 func (m *Member) take(fd int) (bool, error) {
 	a := m.arena
 	at := a.lockOf(m.slot)
@@ -131,16 +131,16 @@ func (m *Member) take(fd int) (bool, error) {
 	if s.status() != statusFree {
 		return false, unlockRecord(fd, at)
 	}
-	if err := a.reserve(a.geo.testimonies+Offset(m.slot)*testimonyStride, testimonyStride); err != nil {
+	if err := a.reserve(a.geo.statusPages+Offset(m.slot)*statusPageStride, statusPageStride); err != nil {
 		return false, errors.Join(err, unlockRecord(fd, at))
 	}
-	life, err := liveBy(fd)
+	page, err := mapLockPage(fd)
 	if err != nil {
 		return false, errors.Join(err, unlockRecord(fd, at))
 	}
-	m.life = life
-	m.testimony = a.testimony(m.slot)
-	m.testimony.reset()
+	m.lock = page
+	m.statusPage = a.statusPageOf(m.slot)
+	m.statusPage.reset()
 	rec := m.rec
 	rec.pid.Store(uint32(os.Getpid()))
 	rec.pidNS.Store(pidNamespace())
@@ -149,94 +149,96 @@ func (m *Member) take(fd int) (bool, error) {
 	rec.waiters.armed.Store(0)
 	rec.engine.armed.Store(0)
 	rec.deathEpoch.Store(notCounted(s.incarnation() + 1))
-	rec.deathsSeen.Store(a.header().deaths.Load()) // before we are live: later deaths must be acted upon
+	rec.deathsSeen.Store(a.header().deaths.Load()) // before the record is live: this member must acknowledge later deaths
 	live := stateOf(statusLive, s.incarnation()+1)
 	rec.state.Swap(uint64(live)) // ORDER member-live: pairs with the load in Gone
 	m.id = memberID(m.slot, live.incarnation())
-	m.turn = m.slot
-	m.callWatchers()
+	m.lastChecked = m.slot
+	m.requestLivenessChecks()
 	return true, nil
 }
 
-// Leave ends the membership in good order: peers see the member as gone, and
-// what it owned is reclaimed as soon as all of them have let go of it. The
-// caller has stopped using everything that it took from the member.
+// Leave ends the membership. Peers see the member as gone, and its memory is reclaimed when all live
+// members have acknowledged that. The caller must not use anything that it got from the member
+// afterwards. Leave blocks until the functions passed to [Member.Watch] that are running return. Not
+// safe for concurrent use with other methods.
+//
+// Errors: [ErrClosed] if the member has left already.
 func (m *Member) Leave() error {
 	if m.left.Swap(true) {
 		return fmt.Errorf("shm: leave: %w", ErrClosed)
 	}
 	m.watches.Lock()
 	defer m.watches.Unlock()
-	err := m.life.end() // before the mark: no member reaps a record that is locked
+	err := m.lock.unmap() // before the mark: no process reaps a record whose lock is held
 	m.unwatch()
-	m.depart()
+	m.announceLeave()
 	m.arena.refs.Add(-1)
 	return err
 }
 
-// depart marks the own record dead. Unlike a death, a departure leaves no bell half rung, and
-// its connections have ended before. So it wakes members that wait, and the members that
-// must watch other neighbours; the rest find it at their next check.
-func (m *Member) depart() {
+// announceLeave marks this member's record dead and counts the death. A member that leaves has ended
+// its connections before, and leaves no doorbell half rung. So announceLeave wakes only the members
+// that wait, and the members that must watch other neighbours. The others see it in their next
+// liveness check.
+func (m *Member) announceLeave() {
 	a := m.arena
-	if !a.number(m.slot, a.bury(m.slot, m.id)) {
+	if !a.numberDeath(m.slot, a.markRecordDead(m.slot, m.id)) {
 		return
 	}
-	for slot := range MaxMembers {
+	for slot := range maxMembers {
 		if rec := a.member(slot); rec.status() == statusLive {
 			Doorbell{&rec.waiters}.Ring()
 		}
 	}
-	m.callWatchers()
+	m.requestLivenessChecks()
 }
 
 // ID returns the member's identity.
 func (m *Member) ID() MemberID { return m.id }
 
-// Arena returns the arena that the member belongs to.
+// Arena returns the member's arena.
 func (m *Member) Arena() *Arena { return m.arena }
 
 // Heap returns the member's allocator.
 func (m *Member) Heap() *Heap { return m.heap }
 
-// Waiters returns the doorbell on which the program's own waits sleep.
-func (m *Member) Waiters() Doorbell { return Doorbell{&m.rec.waiters} }
+// WaitDoorbell returns the doorbell on which the program's waiting calls sleep.
+func (m *Member) WaitDoorbell() Doorbell { return Doorbell{&m.rec.waiters} }
 
-// Engine returns the doorbell on which the background engine sleeps.
-func (m *Member) Engine() Doorbell { return Doorbell{&m.rec.engine} }
+// EngineDoorbell returns the doorbell on which the background progress engine sleeps.
+func (m *Member) EngineDoorbell() Doorbell { return Doorbell{&m.rec.engine} }
 
-// Peer is what one member knows about another. It stays valid after the
-// peer's death; only its answers change.
+// Peer refers to a member of the arena. It stays valid after the member's death. Safe for concurrent
+// use.
 type Peer struct {
 	arena *Arena
 	id    MemberID
 	rec   *memberRecord
 }
 
-// Peer returns the member named id. It need not be alive.
+// Peer returns the peer with the given identity, which may be dead.
 //
-// Errors: [ErrDamaged] for an identity that no member can have.
+// Errors: [ErrDamaged] if no member can have that identity.
 func (a *Arena) Peer(id MemberID) (*Peer, error) {
 	slot, incarnation := id.Slot(), uint64(id)>>16
-	if slot < MaxMembers {
+	if slot < maxMembers {
 		rec := a.member(slot)
 		if known := memberState(rec.state.Load()).incarnation(); incarnation != 0 && incarnation <= uint64(known) {
 			return &Peer{a, id, rec}, nil
 		}
 	}
-	return nil, fmt.Errorf("shm: %v: %w", id, ErrDamaged)
+	return nil, fmt.Errorf("shm: peer %v: no member has had this identity: %w", id, ErrDamaged)
 }
 
-// PeerInSlot returns the live member that now holds a slot.
-//
-// Errors: [ErrGone] when nobody does.
+// PeerInSlot returns the live member in a slot. It fails if there is none.
 func (a *Arena) PeerInSlot(slot int) (*Peer, error) {
-	if slot >= 0 && slot < MaxMembers {
+	if slot >= 0 && slot < maxMembers {
 		if p := a.livePeer(slot); p != nil {
 			return p, nil
 		}
 	}
-	return nil, fmt.Errorf("shm: member slot %d: %w", slot, ErrGone)
+	return nil, fmt.Errorf("shm: peer in slot %d: %w", slot, errGone)
 }
 
 // livePeer returns the live member in a slot, nil if there is none.
@@ -252,21 +254,28 @@ func (a *Arena) livePeer(slot int) *Peer {
 // ID returns the peer's identity.
 func (p *Peer) ID() MemberID { return p.id }
 
-// Gone tells whether the peer has been marked as dead or departed. It is one
-// load and does not look whether the process still runs; see [Member.Watch].
+// PID returns the peer's process number; ok is false if the peer is in another PID namespace, where
+// the number means another process.
+func (p *Peer) PID() (pid int, ok bool) {
+	ns := p.rec.pidNS.Load()
+	return int(p.rec.pid.Load()), ns != 0 && ns == pidNamespace()
+}
+
+// Gone reports whether the peer is marked dead, because it died or left. It costs one load, and does
+// not check whether the process still runs; see [Member.Watch].
 func (p *Peer) Gone() bool {
-	s := memberState(p.rec.state.Load()) // ORDER member-live, member-dead: pairs with the stores in take and markDead
+	s := memberState(p.rec.state.Load()) // ORDER member-live, member-dead: pairs with the stores in take, markRecordDead and repairState
 	return s.status() != statusLive || memberID(p.id.Slot(), s.incarnation()) != p.id
 }
 
-// Ring wakes whoever sleeps in the peer: its waits first, since they serve
-// everything while they are awake, else its engine.
+// Ring wakes the peer's waiting calls, or, if none sleeps, its progress engine. A waiting call makes
+// progress for the whole process while it is awake. The condition of [Doorbell.Ring] applies.
 func (p *Peer) Ring() { ring(p.rec) }
 
-// Quiet tells whether a ring would wake nobody. The conditions of [Doorbell.Ring]
-// hold.
-func (p *Peer) Quiet() bool {
-	return (Doorbell{&p.rec.waiters}).Quiet() && (Doorbell{&p.rec.engine}).Quiet()
+// Unarmed reports whether both of the peer's doorbells are unarmed, so that Ring would wake no
+// sleeper. The condition of [Doorbell.Ring] applies.
+func (p *Peer) Unarmed() bool {
+	return (Doorbell{&p.rec.waiters}).unarmed() && (Doorbell{&p.rec.engine}).unarmed()
 }
 
 func ring(rec *memberRecord) {
@@ -275,10 +284,11 @@ func ring(rec *memberRecord) {
 	}
 }
 
-// String names the peer for messages: its rank if it has one, and its process.
+// String returns the peer's name and process number, for messages.
 func (p *Peer) String() string { return fmt.Sprintf("%s (pid %d)", p.Name(), p.rec.pid.Load()) }
 
-// Name returns "rank 3" for a member that has a rank, and the member's identity for others.
+// Name returns "rank 3" for a member that has rank 3, and the member's identity for one without a
+// rank.
 func (p *Peer) Name() string {
 	if r := p.rec.rank.Load(); r != 0 {
 		return fmt.Sprintf("rank %d", r-1)
@@ -286,8 +296,8 @@ func (p *Peer) Name() string {
 	return p.id.String()
 }
 
-// lockOf returns the position of the byte on which the member in a slot holds a lock:
-// the first of its record.
+// lockOf returns the offset of the byte on which the member in a slot holds its lock: the first byte
+// of its record.
 func (a *Arena) lockOf(slot int) Offset { return a.geo.memberTable + Offset(slot)*memberStride }
 
 func lockRecord(fd int, at Offset) (bool, error) {
@@ -296,7 +306,7 @@ func lockRecord(fd int, at Offset) (bool, error) {
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("locking a member record: %w", err)
+		return false, fmt.Errorf("lock member record: %w", err)
 	}
 	return true, nil
 }
@@ -305,8 +315,7 @@ func unlockRecord(fd int, at Offset) error {
 	return unix.FcntlFlock(uintptr(fd), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_UNLCK, Start: int64(at), Len: 1})
 }
 
-// pidNamespace identifies the namespace in which our process number means
-// something; 0 if it cannot be told.
+// pidNamespace returns the inode of this process's PID namespace, 0 if /proc does not show it.
 var pidNamespace = sync.OnceValue(func() uint64 {
 	var st unix.Stat_t
 	if unix.Stat("/proc/self/ns/pid", &st) != nil {

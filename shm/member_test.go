@@ -11,7 +11,7 @@ import (
 
 func TestJoinPrefersTheSlotOfTheRank(t *testing.T) {
 	a := newArena(t, 4)
-	for _, tc := range []struct{ rank, slot int }{{2, 2}, {0, 0}, {NotRank, 4}, {NotRank, 5}, {3, 3}} {
+	for _, tc := range []struct{ rank, slot int }{{2, 2}, {0, 0}, {NoRank, 4}, {NoRank, 5}, {3, 3}} {
 		m := join(t, a, tc.rank)
 		if m.ID().Slot() != tc.slot {
 			t.Errorf("rank %d sits in slot %d, want %d", tc.rank, m.ID().Slot(), tc.slot)
@@ -26,24 +26,24 @@ func TestJoinPrefersTheSlotOfTheRank(t *testing.T) {
 			t.Errorf("rank %d of 4 joined as %v", rank, m.ID())
 		}
 	}
-	if a.LiveMembers() != 6 {
-		t.Errorf("%d live members", a.LiveMembers())
+	if a.LiveMemberCount() != 6 {
+		t.Errorf("%d live members", a.LiveMemberCount())
 	}
 }
 
 func TestJoinFillsTheTable(t *testing.T) {
 	a := newArena(t, 0)
-	for slot := range MaxMembers {
-		if slot == MaxMembers-2 {
+	for slot := range maxMembers {
+		if slot == maxMembers-2 {
 			continue
 		}
 		a.member(slot).state.Store(uint64(stateOf(statusDead, 1)))
 	}
-	m := join(t, a, NotRank)
-	if m.ID().Slot() != MaxMembers-2 {
-		t.Errorf("the last free slot is %d, got %d", MaxMembers-2, m.ID().Slot())
+	m := join(t, a, NoRank)
+	if m.ID().Slot() != maxMembers-2 {
+		t.Errorf("the last free slot is %d, got %d", maxMembers-2, m.ID().Slot())
 	}
-	if _, err := a.Join(NotRank); !errors.Is(err, ErrFull) {
+	if _, err := a.Join(NoRank); !errors.Is(err, ErrFull) {
 		t.Errorf("join a full arena: %v", err)
 	}
 }
@@ -56,7 +56,7 @@ func TestJoinAtTheSameTime(t *testing.T) {
 	seen := map[int]bool{}
 	for i := range 40 {
 		done.Go(func() {
-			m, err := []*Arena{a, b}[i%2].Join(NotRank)
+			m, err := []*Arena{a, b}[i%2].Join(NoRank)
 			if err != nil {
 				t.Error(err)
 				return
@@ -71,8 +71,8 @@ func TestJoinAtTheSameTime(t *testing.T) {
 		})
 	}
 	done.Wait()
-	if a.LiveMembers() != 40 {
-		t.Errorf("%d live members", a.LiveMembers())
+	if a.LiveMemberCount() != 40 {
+		t.Errorf("%d live members", a.LiveMemberCount())
 	}
 }
 
@@ -88,10 +88,10 @@ func TestSlotsAreReusedUnderAnotherName(t *testing.T) {
 		}
 		seen[m.ID()] = true
 		p := peerOf(t, watcher, m.ID())
-		if p.Gone() || !watcher.CheckAlive(p) {
+		if p.Gone() || !watcher.checkAlive(p) {
 			t.Fatalf("round %d: %v is gone", i, p)
 		}
-		if last != nil && (!last.Gone() || watcher.CheckAlive(last)) {
+		if last != nil && (!last.Gone() || watcher.checkAlive(last)) {
 			t.Errorf("round %d: the last owner of the slot lives", i)
 		}
 		last = p
@@ -101,10 +101,10 @@ func TestSlotsAreReusedUnderAnotherName(t *testing.T) {
 		if err := m.Leave(); err != nil {
 			t.Fatal(err)
 		}
-		if !p.Gone() || watcher.CheckAlive(p) {
+		if !p.Gone() || watcher.checkAlive(p) {
 			t.Errorf("round %d: a member that has left lives", i)
 		}
-		watcher.Sweep(noLetGo)
+		watcher.CheckLiveness(noDrop)
 		if s := stateIn(a, 0); s.status() != statusFree || s.incarnation() != uint32(i)+1 || chunksOf(a, 0) != 0 {
 			t.Fatalf("round %d: after the sweep the record is %#x with %d chunks", i, uint64(s), chunksOf(a, 0))
 		}
@@ -121,28 +121,28 @@ func TestPeers(t *testing.T) {
 	if want := fmt.Sprintf("rank 1 (pid %d)", os.Getpid()); p.String() != want {
 		t.Errorf("the peer is called %q, want %q", p, want)
 	}
-	n := join(t, a, NotRank)
+	n := join(t, a, NoRank)
 	if got := peerOf(t, m, n.ID()).String(); !strings.HasPrefix(got, "member 2.1 (pid") {
 		t.Errorf("the peer is called %q", got)
 	}
-	for _, slot := range []int{-1, 0, 3, MaxMembers, 1 << 30} {
-		if p, err := a.PeerInSlot(slot); !errors.Is(err, ErrGone) {
+	for _, slot := range []int{-1, 0, 3, maxMembers, 1 << 30} {
+		if p, err := a.PeerInSlot(slot); !errors.Is(err, errGone) {
 			t.Errorf("slot %d: %v, %v", slot, p, err)
 		}
 	}
-	for _, id := range []MemberID{memberID(3, 1), memberID(MaxMembers, 1), memberID(0xffff, 1), 1<<48 | m.ID(), ^MemberID(0),
+	for _, id := range []MemberID{memberID(3, 1), memberID(maxMembers, 1), memberID(0xffff, 1), 1<<48 | m.ID(), ^MemberID(0),
 		0, memberID(1, 2), memberID(1, 1<<32-1)} {
 		if p, err := a.Peer(id); !errors.Is(err, ErrDamaged) {
 			t.Errorf("%v: %v, %v", id, p, err)
 		}
 	}
-	if m.Arena() != a || !m.CheckAlive(p) {
+	if m.Arena() != a || !m.checkAlive(p) {
 		t.Error("a member does not know itself")
 	}
 }
 
 var roleMember = role("member", func(a *actor) error {
-	m, err := a.join(NotRank)
+	m, err := a.join(NoRank)
 	if err != nil {
 		return err
 	}
@@ -174,9 +174,9 @@ var roleMember = role("member", func(a *actor) error {
 			if err != nil {
 				return err
 			}
-			a.say("%v", m.CheckAlive(p))
+			a.say("%v", m.checkAlive(p))
 		case "sweep":
-			m.Sweep(noLetGo)
+			m.CheckLiveness(noDrop)
 			a.say("swept")
 		case "alloc":
 			off, err := m.Heap().Alloc(arg)
@@ -213,7 +213,7 @@ func memberIDFrom(t *testing.T, line string) (id MemberID) {
 
 func TestLocksAreSeenByOtherProcesses(t *testing.T) {
 	a := newArena(t, 0)
-	m := join(t, a, NotRank)
+	m := join(t, a, NoRank)
 	c, id := startMember(t, a)
 	d, _ := startMember(t, a)
 	// Both ways, and with a record that says nothing else than "live".
@@ -221,7 +221,7 @@ func TestLocksAreSeenByOtherProcesses(t *testing.T) {
 	d.expect("true")
 	d.say("alive %d", id)
 	d.expect("true")
-	if !m.CheckAlive(peerOf(t, m, id)) {
+	if !m.checkAlive(peerOf(t, m, id)) {
 		t.Error("a live process is called dead")
 	}
 	c.kill()
@@ -243,8 +243,8 @@ func TestLocksAreSeenByOtherProcesses(t *testing.T) {
 // description. Neither side's locks may live or die with that.
 func TestInheritedDescriptorsDoNotShareLocks(t *testing.T) {
 	a := newArena(t, 0)
-	watcher := join(t, a, NotRank)
-	parent, err := a.Join(NotRank)
+	watcher := join(t, a, NoRank)
+	parent, err := a.Join(NoRank)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -262,7 +262,7 @@ func TestInheritedDescriptorsDoNotShareLocks(t *testing.T) {
 	second, id2 := startMember(t, a)
 	second.say("leave")
 	second.wait()
-	if !watcher.CheckAlive(peerOf(t, watcher, id)) {
+	if !watcher.checkAlive(peerOf(t, watcher, id)) {
 		t.Errorf("the end of %v has freed the lock of %v", id2, id)
 	}
 	// Closing another descriptor of the file frees nothing either.

@@ -4,9 +4,9 @@ package shm
 
 import "sync/atomic"
 
-// See race_unsafe.go.
+// Without the race detector these do nothing; see race_unsafe.go.
 
-func fence(*atomic.Uint32) {}
+func raceFence(*atomic.Uint32) {}
 
-func handOver() {}
-func takeOver() {}
+func raceRelease() {}
+func raceAcquire() {}

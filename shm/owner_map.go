@@ -2,19 +2,18 @@ package shm
 
 import "sync/atomic"
 
-// ownerMap is a table of words, one for each chunk (or each block of window
-// entries), which names the member that owns it: its slot plus one, 0 for none.
-// Claim and release are compare-and-swap, so a member that dies in the middle
-// leaves nothing but words with its number in them.
+// ownerMap is a shared table with one word for each chunk, or for each block of window entries.
+// A word names the owner: the slot of the member plus one, or 0 if there is none. Members claim
+// and free by compare-and-swap, so a member that dies leaves no other trace than its number.
 type ownerMap struct {
 	words []atomic.Uint32
 	self  uint32
 }
 
-// releaseRun frees those of n adjacent words that name self.
+// releaseRun frees those of n consecutive words that name self.
 func (m ownerMap) releaseRun(first, n uint64) {
 	for i := range n {
-		m.words[first+i].CompareAndSwap(m.self, 0) // ORDER owned: after the last use; pairs with the swap in holdings.claim
+		m.words[first+i].CompareAndSwap(m.self, 0) // ORDER owned: after the last use; pairs with the swap in claimMap.claim
 	}
 }
 
@@ -32,7 +31,7 @@ func (m ownerMap) largestFree() (longest uint64) {
 	return longest
 }
 
-// runs calls f for each maximal run of words that name self, among n from first on.
+// runs calls f for each maximal run of words that name self, among the n words from first on.
 func (m ownerMap) runs(first, n uint64, f func(first, n uint64)) {
 	from, run := first, uint64(0)
 	for i := first; i < first+n; i++ {
@@ -50,21 +49,20 @@ func (m ownerMap) runs(first, n uint64, f func(first, n uint64)) {
 	}
 }
 
-// holdings is a table of owners as the member sees it that claims in it. What the
-// member has claimed, it notes in memory of its own: a peer can clear a word, and
-// the member must not claim again what it is using. Not safe for concurrent use.
-type holdings struct {
+// claimMap is an ownerMap in which a member claims. The member notes its claims in private memory
+// too: a peer can clear a shared word, and the member must not claim again what it is using. Not
+// safe for concurrent use.
+type claimMap struct {
 	ownerMap
-	held map[uint64]uint64 // a bit for each word that is the member's, 64 in a group
+	held map[uint64]uint64 // bit i%64 of held[i/64]: the member has claimed word i
 }
 
-func newHoldings(words []atomic.Uint32, slot int) holdings {
-	return holdings{ownerMap{words, uint32(slot) + 1}, make(map[uint64]uint64)}
+func newClaimMap(words []atomic.Uint32, slot int) claimMap {
+	return claimMap{ownerMap{words, uint32(slot) + 1}, make(map[uint64]uint64)}
 }
 
-// claimRun claims n adjacent words. It searches from hint on and then from the
-// start.
-func (h holdings) claimRun(hint, n uint64) (first uint64, ok bool) {
+// claimRun claims n consecutive words. It searches from hint to the end, then from the start.
+func (h claimMap) claimRun(hint, n uint64) (first uint64, ok bool) {
 	size := uint64(len(h.words))
 	if n == 0 || n > size {
 		return 0, false
@@ -92,28 +90,28 @@ func (h holdings) claimRun(hint, n uint64) (first uint64, ok bool) {
 	return 0, false
 }
 
-// claim claims one word and reports whether it was free. A word of the member's
-// own that a peer has cleared was not: it names the member again.
-func (h holdings) claim(i uint64) bool {
+// claim claims one word and reports whether it was free. A held word that a peer has cleared was
+// not free; claim restores the member's number in it.
+func (h claimMap) claim(i uint64) bool {
 	return h.words[i].Load() == 0 && h.words[i].CompareAndSwap(0, h.self) && // ORDER owned: pairs with the swap in releaseRun
 		!h.holds(i)
 }
 
-func (h holdings) holds(i uint64) bool { return h.held[i/64]>>(i%64)&1 != 0 }
+func (h claimMap) holds(i uint64) bool { return h.held[i/64]>>(i%64)&1 != 0 }
 
-func (h holdings) hold(first, n uint64) {
+func (h claimMap) hold(first, n uint64) {
 	for i := first; i < first+n; i++ {
 		h.held[i/64] |= 1 << (i % 64)
 	}
 }
 
-// giveUp frees n adjacent words that the member holds. Before that it calls clean
-// for each run of them that is the member's by the table, too: what a peer has given
-// to another member is that member's, and is left alone. It returns how many were
-// freed. Words for which clean fails stay the member's.
-func (h holdings) giveUp(first, n uint64, clean func(first, n uint64) error) (freed uint64, err error) {
+// free frees n consecutive words that the member holds, and returns how many it freed. Before
+// that it calls clean for each run of them that names the member in the shared table. If a peer
+// has written another member's number into a word, free leaves that word alone. Words for which
+// clean fails stay the member's.
+func (h claimMap) free(first, n uint64, clean func(first, n uint64) error) (freed uint64, err error) {
 	for i := first; i < first+n; i++ {
-		h.words[i].CompareAndSwap(0, h.self) // a peer has cleared it: it must not become another's before it is clean
+		h.words[i].CompareAndSwap(0, h.self) // if a peer has cleared it: no other member may claim it before it is clean
 		h.held[i/64] &^= 1 << (i % 64)
 	}
 	h.runs(first, n, func(first, n uint64) {

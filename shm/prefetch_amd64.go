@@ -2,35 +2,36 @@ package shm
 
 import "sync/atomic"
 
-// How a producer claims slots; see [Producer.ClaimAhead]. The processor can be asked for one line with each message, without
-// waiting for it, but for AMD's: those do nothing if they have a copy that is right, even if it is not the only one. There a
-// store must do. The stores of a core are carried out one after the other, so one with each message would make each message
-// wait; several in a row wait together.
-const claims = true
+// hasPrefetch says that producers prefetch ring slots for write; see [Producer.PrefetchForWrite].
+//
+// An Intel core takes exclusive ownership of a line with PREFETCHW, without waiting: one slot for
+// each entry published. On AMD, PREFETCHW does nothing if the core has a valid copy of the line,
+// even a shared one, so the producer must store to the slot instead. A core commits stores in
+// order, so one store for each entry would delay each entry. Several consecutive stores wait
+// together, so there the producer prefetches a batch of slots.
+const hasPrefetch = true
 
 var (
-	claimsByStore = vendor() == [3]uint32{0x68747541, 0x69746e65, 0x444d4163} // AuthenticAMD
-	claimedAtOnce = claimsAtOnce()
+	prefetchByStore = cpuVendor() == [3]uint32{0x68747541, 0x69746e65, 0x444d4163} // AuthenticAMD
+	prefetchBatch   = batchSize()
 )
 
-func claimsAtOnce() uint64 {
-	if claimsByStore {
+func batchSize() uint64 {
+	if prefetchByStore {
 		return 8
 	}
 	return 1
 }
 
-// vendor returns the name of the processor's maker, as the processor spells it.
-func vendor() (name [3]uint32)
+// cpuVendor returns the vendor string that CPUID reports: EBX, EDX, ECX.
+func cpuVendor() (name [3]uint32)
 
-// claim asks for the cache line of a word that is to be stored soon, and does not
-// wait for it.
+// prefetchWrite requests exclusive ownership of the cache line of w, and does not wait for it.
 //
 //go:noescape
-func claim(w *atomic.Uint64)
+func prefetchWrite(w *atomic.Uint64)
 
-// fetch asks for the cache line of a word that is to be loaded soon, and does not wait
-// for it.
+// prefetchRead requests the cache line of w, and does not wait for it.
 //
 //go:noescape
-func fetch(w *atomic.Uint64)
+func prefetchRead(w *atomic.Uint64)

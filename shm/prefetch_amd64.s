@@ -1,19 +1,19 @@
 #include "textflag.h"
 
-// func claim(w *atomic.Uint64)
-TEXT ·claim(SB), NOSPLIT, $0-8
+// func prefetchWrite(w *atomic.Uint64)
+TEXT ·prefetchWrite(SB), NOSPLIT, $0-8
 	MOVQ w+0(FP), AX
 	BYTE $0x0F; BYTE $0x0D; BYTE $0x08 // PREFETCHW (AX), which the assembler does not know
 	RET
 
-// func fetch(w *atomic.Uint64)
-TEXT ·fetch(SB), NOSPLIT, $0-8
+// func prefetchRead(w *atomic.Uint64)
+TEXT ·prefetchRead(SB), NOSPLIT, $0-8
 	MOVQ w+0(FP), AX
 	PREFETCHT0 (AX)
 	RET
 
-// func vendor() (name [3]uint32)
-TEXT ·vendor(SB), NOSPLIT, $0-12
+// func cpuVendor() (name [3]uint32)
+TEXT ·cpuVendor(SB), NOSPLIT, $0-12
 	XORL AX, AX
 	CPUID
 	MOVL BX, name_0+0(FP)

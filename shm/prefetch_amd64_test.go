@@ -7,17 +7,17 @@ import (
 	"testing"
 )
 
-// TestClaimsHarmNoMessage fills and empties a ring at random, claiming slots in both ways, and looks at each word of
+// TestPrefetchLosesNoEntry fills and empties a ring at random, claiming slots in both ways, and looks at each word of
 // each message.
-func TestClaimsHarmNoMessage(t *testing.T) {
-	byStore, atOnce := claimsByStore, claimedAtOnce
-	defer func() { claimsByStore, claimedAtOnce = byStore, atOnce }()
+func TestPrefetchLosesNoEntry(t *testing.T) {
+	byStore, atOnce := prefetchByStore, prefetchBatch
+	defer func() { prefetchByStore, prefetchBatch = byStore, atOnce }()
 	for _, slots := range []uint64{1, 8, 16, 32, 64} {
-		for _, claimsByStore = range []bool{false, true} {
-			claimedAtOnce = claimsAtOnce()
-			t.Run(fmt.Sprintf("%d slots, by store %v", slots, claimsByStore), func(t *testing.T) {
+		for _, prefetchByStore = range []bool{false, true} {
+			prefetchBatch = batchSize()
+			t.Run(fmt.Sprintf("%d slots, by store %v", slots, prefetchByStore), func(t *testing.T) {
 				a := newArena(t, 0)
-				h := join(t, a, NotRank).Heap()
+				h := join(t, a, NoRank).Heap()
 				off, err := h.Alloc(slots * SlotSize)
 				if err != nil {
 					t.Fatal(err)
@@ -34,15 +34,15 @@ func TestClaimsHarmNoMessage(t *testing.T) {
 				random, got := rand.New(rand.NewPCG(3, slots)), uint64(0)
 				for range 5_000 {
 					for range random.IntN(int(slots) + 1) {
-						if p.Room() == 0 {
+						if p.FreeSlots() == 0 {
 							break
 						}
-						s := p.Next()
+						s := p.NextSlot()
 						for i := range s {
 							s[i] = p.Pushed() + 1 + uint64(i)<<32
 						}
 						p.Publish()
-						p.ClaimAhead()
+						p.PrefetchForWrite()
 					}
 					for range random.IntN(int(slots) + 1) {
 						s := c.Front()
@@ -55,7 +55,7 @@ func TestClaimsHarmNoMessage(t *testing.T) {
 								t.Fatalf("word %d of message %d is %#x", i, got, word)
 							}
 						}
-						c.FetchAhead(c.Advance())
+						c.PrefetchForRead(c.Advance())
 					}
 					if random.IntN(2) == 0 {
 						c.Release()

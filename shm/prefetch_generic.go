@@ -4,15 +4,15 @@ package shm
 
 import "sync/atomic"
 
-// Slots are not claimed here.
+// Other processors do not prefetch ring slots.
 const (
-	claims        = false
-	claimsByStore = false
-	claimedAtOnce = uint64(1)
+	hasPrefetch     = false
+	prefetchByStore = false
+	prefetchBatch   = uint64(1)
 )
 
-// claim does nothing: the line comes when it is stored.
-func claim(*atomic.Uint64) {}
+// prefetchWrite does nothing: the core fetches the line when it stores to it.
+func prefetchWrite(*atomic.Uint64) {}
 
-// fetch does nothing: the line comes when it is loaded.
-func fetch(*atomic.Uint64) {}
+// prefetchRead does nothing: the core fetches the line when it loads from it.
+func prefetchRead(*atomic.Uint64) {}

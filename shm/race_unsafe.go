@@ -8,16 +8,15 @@ import (
 	"unsafe"
 )
 
-// fence keeps the caller's atomic stores before its later loads. The race
-// detector's stores are mere releases, which lets a processor do later loads
-// first; an addition is more.
-func fence(word *atomic.Uint32) { word.Add(0) }
+// raceFence keeps the caller's atomic stores before its later loads. In a program built with the
+// race detector an atomic store is only a release, so the processor may do a later load first. An
+// atomic addition is a full barrier.
+func raceFence(word *atomic.Uint32) { word.Add(0) }
 
-// The race detector cannot follow a hand-over through mapped memory. Where both
-// sides are in one process (loopback, tests), the rings tell it: what happened
-// before a message was published, or given back, happens before the other
-// side sees that.
-var handedOver uint64
+// The race detector does not see synchronisation through mapped memory. If both sides are in one
+// process (loopback, tests), raceRelease and raceAcquire tell it: what happened before an entry
+// was published or released happens before the other side sees that.
+var raceSync uint64
 
-func handOver() { runtime.RaceReleaseMerge(unsafe.Pointer(&handedOver)) }
-func takeOver() { runtime.RaceAcquire(unsafe.Pointer(&handedOver)) }
+func raceRelease() { runtime.RaceReleaseMerge(unsafe.Pointer(&raceSync)) }
+func raceAcquire() { runtime.RaceAcquire(unsafe.Pointer(&raceSync)) }

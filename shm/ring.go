@@ -7,44 +7,46 @@ import (
 	"github.com/softnd/softnd/internal/asym"
 )
 
-// A ring carries messages of one 64-byte line from one producer to one
-// consumer. A slot holds its payload and its sequence number together, so
-// that a message crosses between cores as one line.
+// A ring carries entries of one 64-byte line from one producer to one consumer. A slot holds an
+// entry's payload and its sequence number together, so that an entry moves between cores as one
+// line.
 //
-//	slot   seq (8 bytes) + data (56 bytes); seq is stored last and is the
-//	       number of the message, from 0, plus one
-//	head   a word elsewhere, written by the consumer only: slots consumed
+//	slot   seq (8 bytes) + data (56 bytes); the producer stores seq last: the
+//	       number of the entry, from 0, plus one
+//	head   a word elsewhere, written by the consumer only: number of entries released
 //
-// The slots belong to the producer's memory, head to the consumer's.
+// The slots are in the producer's memory, head is in the consumer's.
 const (
 	SlotSize  = 64
 	SlotWords = 7 // 64-bit words of payload
 )
 
-// Slot is the payload of one message.
+// Slot is the payload of one ring entry.
 type Slot [SlotWords]uint64
 
-// Producer is the sending side of a ring. Not safe for concurrent use.
+// Producer is the sending side of a ring. It is not safe for concurrent use.
 type Producer struct {
 	slots []slotWords
 	head  *atomic.Uint64
-	next  uint64 // index of the next slot
-	freed uint64 // our copy of head
+	next  uint64 // number of the next entry
+	freed uint64 // private copy of head
 
 	relaxed bool // see Relax
 }
 
-// Consumer is the receiving side of a ring. Not safe for concurrent use, but for
-// Waiting.
+// Consumer is the receiving side of a ring. It is not safe for concurrent use, except for
+// HasEntry.
 type Consumer struct {
 	slots    []slotWords
 	head     *atomic.Uint64
 	next     atomic.Uint64
-	released uint64 // what we stored in head last; a peer may scribble over head itself
+	released uint64 // private copy of head, which a peer can overwrite
 }
 
-// NewProducer makes the sending side over n slots at off, a power of two, and
-// the consumer's head word. The slots must be zero.
+// NewProducer returns the sending side of a ring of n slots at off, which must be zero. head is the
+// consumer's word.
+//
+// Errors: [ErrDamaged] if n is not a power of two, or the slots are out of bounds or unaligned.
 func (a *Arena) NewProducer(off Offset, n uint64, head *atomic.Uint64) (*Producer, error) {
 	slots, err := a.checkedSlots(off, n)
 	if err != nil {
@@ -53,8 +55,10 @@ func (a *Arena) NewProducer(off Offset, n uint64, head *atomic.Uint64) (*Produce
 	return &Producer{slots: slots, head: head}, nil
 }
 
-// NewConsumer makes the receiving side. off and n come from a peer and are
-// checked.
+// NewConsumer returns the receiving side of a ring of n slots at off. It checks both values, which
+// come from a peer.
+//
+// Errors: as for NewProducer.
 func (a *Arena) NewConsumer(off Offset, n uint64, head *atomic.Uint64) (*Consumer, error) {
 	slots, err := a.checkedSlots(off, n)
 	if err != nil {
@@ -76,27 +80,27 @@ func (a *Arena) checkedSlots(off Offset, n uint64) ([]slotWords, error) {
 	return a.ringSlots(off, n), nil
 }
 
-// Push publishes a message; false means that the ring is full. On success
-// index is the number of the message, from 0.
+// Push publishes a copy of s as the next entry and returns the entry's number, from 0; ok is false
+// if the ring is full.
 func (p *Producer) Push(s *Slot) (index uint64, ok bool) {
-	if p.Room() == 0 {
+	if p.FreeSlots() == 0 {
 		return 0, false
 	}
-	*p.Next() = *s // plain: the place is ours until it is published
+	*p.NextSlot() = *s // plain store: the slot is the producer's until Publish
 	p.Publish()
-	p.ClaimAhead()
+	p.PrefetchForWrite()
 	return p.next - 1, true
 }
 
-// Next returns the place of the next message, to be filled in and published.
-// The caller has seen that there is room.
-func (p *Producer) Next() *Slot { return &p.slots[p.next&uint64(len(p.slots)-1)].data }
+// NextSlot returns the payload of the next entry. The caller fills it in and then calls Publish.
+// FreeSlots must have returned more than 0.
+func (p *Producer) NextSlot() *Slot { return &p.slots[p.next&uint64(len(p.slots)-1)].data }
 
-// Publish publishes what was put into the place that Next returned last. Its number
-// is one less than what Pushed returns from now on.
+// Publish publishes the entry that the caller has put into NextSlot. The entry's number is Pushed
+// minus one afterwards.
 func (p *Producer) Publish() {
 	slot := &p.slots[p.next&uint64(len(p.slots)-1)]
-	handOver()
+	raceRelease()
 	p.next++
 	if p.relaxed {
 		asym.StoreRelease(&slot.seq, p.next) // ORDER slot-full: pairs with the load in Front
@@ -105,45 +109,47 @@ func (p *Producer) Publish() {
 	}
 }
 
-// ClaimAhead asks for slots that will be filled soon. It is for after a Publish.
+// PrefetchForWrite prefetches for write some slots that will be filled soon. Call it after Publish.
 //
-// The consumer has read each of them since it was written last, and to take its copy
-// away costs as much as any line that moves. A core can do several of these at once, but
-// of the stores that it has yet to carry out it knows no more than one message's or two.
-func (p *Producer) ClaimAhead() {
-	if claims && p.next%claimedAtOnce == 0 {
-		p.claimAhead()
+// The consumer's core has a copy of each of these lines, and the first store to a line must
+// invalidate that copy. A core can wait for several lines at a time, but its store buffer reaches
+// only one or two entries ahead. The prefetch lets it start earlier.
+func (p *Producer) PrefetchForWrite() {
+	if hasPrefetch && p.next%prefetchBatch == 0 {
+		p.prefetchForWrite()
 	}
 }
 
-func (p *Producer) claimAhead() {
-	if p.next-p.freed+claimedAhead+claimedAtOnce >= uint64(len(p.slots)) {
-		return // they may hold messages that have not been read
+func (p *Producer) prefetchForWrite() {
+	if p.next-p.freed+prefetchWriteDistance+prefetchBatch >= uint64(len(p.slots)) {
+		return // those slots may hold entries that the consumer has not read
 	}
-	for i := range claimedAtOnce {
-		slot := &p.slots[(p.next+claimedAhead+i)&uint64(len(p.slots)-1)]
-		if claimsByStore {
+	for i := range prefetchBatch {
+		slot := &p.slots[(p.next+prefetchWriteDistance+i)&uint64(len(p.slots)-1)]
+		if prefetchByStore {
 			slot.data[SlotWords-1] = 0
 		} else {
-			claim(&slot.seq)
+			prefetchWrite(&slot.seq)
 		}
 	}
 }
 
-// claimedAhead is how many slots beyond the next one ClaimAhead begins.
-const claimedAhead = 8
+// prefetchWriteDistance is the distance from the next slot to the first that PrefetchForWrite
+// prefetches.
+const prefetchWriteDistance = 8
 
-// Relax makes Publish no memory barrier: what the producer loads afterwards may
-// be older than the message. It is right when all who store something and then
-// look at the ring for the last time, before they sleep or end the connection,
-// call [asym.HeavyGlobal] in between, and that reaches the producer.
+// Relax makes Publish a release store instead of a full barrier: a later load of the producer may
+// overtake the store. This is correct if the consumer's process calls [asym.HeavyGlobal] between
+// its store and its last check of the ring, before it sleeps or ends the connection, and if that
+// barrier reaches the producer's process.
 func (p *Producer) Relax() { p.relaxed = true }
 
 // Relaxed reports whether Relax was called.
 func (p *Producer) Relaxed() bool { return p.relaxed }
 
-// Room returns how many messages can be pushed at least.
-func (p *Producer) Room() uint64 {
+// FreeSlots returns how many entries can be published now. There may be more: FreeSlots loads the
+// consumer's word only if its private copy says that the ring is full.
+func (p *Producer) FreeSlots() uint64 {
 	size := uint64(len(p.slots))
 	if room := size - (p.next - p.freed); room != 0 {
 		return room
@@ -152,84 +158,82 @@ func (p *Producer) Room() uint64 {
 	return size - (p.next - p.freed)
 }
 
-// Consumed returns how many messages the consumer has done with. A consumer
-// that claims more than were pushed, or takes its word back, is not believed.
+// Consumed returns how many entries the consumer has released. It ignores a value that is more
+// than the number of published entries, or less than the previous value.
 func (p *Producer) Consumed() uint64 {
 	head := p.head.Load() // ORDER slot-free: pairs with the store in Release
 	if head-p.freed <= p.next-p.freed {
 		p.freed = head
-		takeOver()
+		raceAcquire()
 	}
 	return p.freed
 }
 
-// Pushed returns how many messages were pushed so far.
+// Pushed returns how many entries were published so far.
 func (p *Producer) Pushed() uint64 { return p.next }
 
-// Peek copies the oldest message into s without consuming it; false means
-// that there is none.
+// Peek copies the oldest entry into s without consuming it. It reports whether there is one.
 func (c *Consumer) Peek(s *Slot) bool {
 	front := c.Front()
 	if front == nil {
 		return false
 	}
-	*s = *front // a copy: the peer may scribble over the slot while we look
+	*s = *front // the peer can overwrite the slot at any time
 	return true
 }
 
-// Front returns the oldest message where it lies, nil if there is none. The peer
-// may scribble over it: what is looked at twice is to be copied first.
+// Front returns the oldest entry in its slot, or nil if there is none. The peer can overwrite the
+// slot at any time, so copy a word before using it twice.
 func (c *Consumer) Front() *Slot {
 	next := c.next.Load()
 	slot := &c.slots[next&uint64(len(c.slots)-1)]
 	if slot.seq.Load() != next+1 { // ORDER slot-full: pairs with the store in Publish
 		return nil
 	}
-	takeOver()
+	raceAcquire()
 	return &slot.data
 }
 
-// Waiting tells whether there is a message, roughly: it may miss what happens
-// at the same moment. Anybody may ask.
-func (c *Consumer) Waiting() bool {
+// HasEntry reports whether the ring holds an entry. The answer may be out of date if the producer
+// or the consumer runs at the same time. Safe for concurrent use.
+func (c *Consumer) HasEntry() bool {
 	next := c.next.Load()
 	return c.slots[next&uint64(len(c.slots)-1)].seq.Load() == next+1
 }
 
-// Advance consumes the message that Peek returned, and returns its number.
-// The producer learns of it with the next Release.
+// Advance consumes the oldest entry and returns its number. The next Release tells the producer.
 func (c *Consumer) Advance() (index uint64) {
 	index = c.next.Load()
 	asym.StoreRelease(&c.next, index+1)
 	return index
 }
 
-// FetchAhead asks for a slot that may be filled. consumed is the number that Advance
-// has returned.
-func (c *Consumer) FetchAhead(consumed uint64) {
-	if claimsByStore {
-		return // it would take slots away that the producer has claimed
+// PrefetchForRead prefetches a slot that the producer may have filled. consumed is the number that
+// Advance returned.
+func (c *Consumer) PrefetchForRead(consumed uint64) {
+	if prefetchByStore {
+		return // it would take lines away that the producer has prefetched
 	}
-	fetch(&c.slots[(consumed+fetchedAhead)&uint64(len(c.slots)-1)].seq)
+	prefetchRead(&c.slots[(consumed+prefetchReadDistance)&uint64(len(c.slots)-1)].seq)
 }
 
-// fetchedAhead is how many slots beyond the one that it has consumed FetchAhead asks for. If
-// messages wait there, they come while those before them are looked at. It is more than
-// claimedAhead, so that a consumer which keeps up does not take lines away that the producer
-// has asked for.
-const fetchedAhead = 12
+// prefetchReadDistance is the distance from the consumed slot to the one that PrefetchForRead
+// prefetches. If entries wait there, their lines arrive while the consumer processes the entries
+// before them. It is more than prefetchWriteDistance, so that a consumer that keeps up takes no
+// lines away that the producer has prefetched.
+const prefetchReadDistance = 12
 
-// Release tells the producer that all messages so far have been consumed.
+// Release tells the producer that all entries so far have been consumed.
 func (c *Consumer) Release() {
-	handOver()
+	raceRelease()
 	c.released = c.next.Load()
 	asym.StoreRelease(c.head, c.released) // ORDER slot-free: pairs with the load in Consumed
 }
 
-// ReleaseFirst is Release when the caller is about to look whether the producer
-// waits for that: what it loads then is no older than the release.
-func (c *Consumer) ReleaseFirst() {
-	handOver()
+// ReleaseFenced is Release with a full barrier: no later load overtakes the store. Use it before a
+// check whether the producer waits for free slots.
+func (c *Consumer) ReleaseFenced() {
+	raceRelease()
 	c.released = c.next.Load()
 	c.head.Swap(c.released) // ORDER slot-free: pairs with the load in Consumed
 }
@@ -237,8 +241,8 @@ func (c *Consumer) ReleaseFirst() {
 // Size returns the number of slots.
 func (c *Consumer) Size() uint64 { return uint64(len(c.slots)) }
 
-// Next returns the number of the message that Peek will look at.
-func (c *Consumer) Next() uint64 { return c.next.Load() }
+// NextIndex returns the number of the oldest entry that has not been consumed.
+func (c *Consumer) NextIndex() uint64 { return c.next.Load() }
 
-// Unreleased returns how many consumed messages the producer does not know of.
+// Unreleased returns how many entries were consumed since the last Release.
 func (c *Consumer) Unreleased() uint64 { return c.next.Load() - c.released }

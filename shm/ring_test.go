@@ -54,7 +54,7 @@ func pop(t *testing.T, c *Consumer, v uint64) {
 	if s != *slotOf(v) {
 		t.Fatalf("message %d holds %v", v, s)
 	}
-	next := c.Next()
+	next := c.NextIndex()
 	if i := c.Advance(); i != next {
 		t.Fatalf("consumed message %d, want %d", i, next)
 	}
@@ -64,7 +64,7 @@ func none(t *testing.T, c *Consumer) {
 	t.Helper()
 	s := *slotOf(77)
 	if c.Peek(&s) {
-		t.Fatalf("message %d is there: %v", c.Next(), s)
+		t.Fatalf("message %d is there: %v", c.NextIndex(), s)
 	}
 	if s != *slotOf(77) {
 		t.Fatal("a peek at nothing has changed the caller's slot")
@@ -75,8 +75,8 @@ func TestRingScenarios(t *testing.T) {
 	t.Run("empty", func(t *testing.T) {
 		p, c, _ := fakeRing(t, 4)
 		none(t, c)
-		if p.Room() != 4 || p.Pushed() != 0 || p.Consumed() != 0 || c.Unreleased() != 0 {
-			t.Errorf("room %d, pushed %d, consumed %d", p.Room(), p.Pushed(), p.Consumed())
+		if p.FreeSlots() != 4 || p.Pushed() != 0 || p.Consumed() != 0 || c.Unreleased() != 0 {
+			t.Errorf("room %d, pushed %d, consumed %d", p.FreeSlots(), p.Pushed(), p.Consumed())
 		}
 	})
 	t.Run("full", func(t *testing.T) {
@@ -85,8 +85,8 @@ func TestRingScenarios(t *testing.T) {
 			push(t, p, i, true)
 		}
 		push(t, p, 4, false)
-		if p.Room() != 0 {
-			t.Errorf("room for %d", p.Room())
+		if p.FreeSlots() != 0 {
+			t.Errorf("room for %d", p.FreeSlots())
 		}
 		for i := range uint64(4) {
 			pop(t, c, i)
@@ -133,8 +133,8 @@ func TestRingScenarios(t *testing.T) {
 		p, c, _ := fakeRing(t, 2)
 		push(t, p, 9, true)
 		for range 3 {
-			if s := (Slot{}); !c.Peek(&s) || s != *slotOf(9) || c.Next() != 0 {
-				t.Fatalf("peek: %v, next %d", s, c.Next())
+			if s := (Slot{}); !c.Peek(&s) || s != *slotOf(9) || c.NextIndex() != 0 {
+				t.Fatalf("peek: %v, next %d", s, c.NextIndex())
 			}
 		}
 	})
@@ -150,8 +150,8 @@ func TestRingScenarios(t *testing.T) {
 			}
 		}
 		c.Release()
-		if c.Unreleased() != 0 || head.Load() != 3 || p.Consumed() != 3 || p.Room() != 3 {
-			t.Errorf("unreleased %d, head %d, consumed %d, room %d", c.Unreleased(), head.Load(), p.Consumed(), p.Room())
+		if c.Unreleased() != 0 || head.Load() != 3 || p.Consumed() != 3 || p.FreeSlots() != 3 {
+			t.Errorf("unreleased %d, head %d, consumed %d, room %d", c.Unreleased(), head.Load(), p.Consumed(), p.FreeSlots())
 		}
 	})
 	t.Run("a consumer that lies about its head", func(t *testing.T) {
@@ -168,7 +168,7 @@ func TestRingScenarios(t *testing.T) {
 			if got := p.Consumed(); got != 2 {
 				t.Errorf("head %d is believed: consumed %d", lie, got)
 			}
-			if got := p.Room(); got != 3 {
+			if got := p.FreeSlots(); got != 3 {
 				t.Errorf("head %d: room %d", lie, got)
 			}
 		}
@@ -183,8 +183,8 @@ func TestRingScenarios(t *testing.T) {
 		pop(t, c, 0)
 		c.Release()
 		head.Store(1 << 40)
-		if c.Unreleased() != 0 || c.Next() != 1 {
-			t.Errorf("unreleased %d, next %d", c.Unreleased(), c.Next())
+		if c.Unreleased() != 0 || c.NextIndex() != 1 {
+			t.Errorf("unreleased %d, next %d", c.Unreleased(), c.NextIndex())
 		}
 		c.Release()
 		if head.Load() != 1 {
@@ -285,7 +285,7 @@ var roleProducer = role("producer", func(a *actor) error {
 	if _, err := fmt.Sscan(a.args[1], &messages); err != nil {
 		return err
 	}
-	m, err := a.join(NotRank)
+	m, err := a.join(NoRank)
 	if err != nil {
 		return err
 	}
@@ -345,7 +345,7 @@ func TestRingBetweenProcesses(t *testing.T) {
 		messages = 200_000
 	}
 	a := newArena(t, 0)
-	m := join(t, a, NotRank)
+	m := join(t, a, NoRank)
 	off, err := m.Heap().Alloc(uint64(stressSlots*SlotSize + 2*64))
 	if err != nil {
 		t.Fatal(err)
@@ -416,7 +416,7 @@ func FuzzRing(f *testing.F) {
 			var s Slot
 			switch step % 6 {
 			case 0:
-				room := p.Room()
+				room := p.FreeSlots()
 				if _, ok := p.Push(slotOf(uint64(step))); ok != (room > 0) {
 					t.Fatalf("room %d, push %v", room, ok)
 				}
@@ -435,12 +435,12 @@ func FuzzRing(f *testing.F) {
 				copy(a.mem[a.geo.heap:][:n*SlotSize], slots)
 			}
 			now := p.Consumed()
-			if now < consumed || now > p.Pushed() || p.Pushed()-now > n || p.Room() > n || p.Room() == 0 && p.Pushed()-now < n {
-				t.Fatalf("of %d slots: pushed %d, consumed %d, room %d", n, p.Pushed(), now, p.Room())
+			if now < consumed || now > p.Pushed() || p.Pushed()-now > n || p.FreeSlots() > n || p.FreeSlots() == 0 && p.Pushed()-now < n {
+				t.Fatalf("of %d slots: pushed %d, consumed %d, room %d", n, p.Pushed(), now, p.FreeSlots())
 			}
 			consumed = now
-			if c.Next() != peeked || c.Unreleased() > peeked {
-				t.Fatalf("consumer is at %d with %d unreleased, peeked %d", c.Next(), c.Unreleased(), peeked)
+			if c.NextIndex() != peeked || c.Unreleased() > peeked {
+				t.Fatalf("consumer is at %d with %d unreleased, peeked %d", c.NextIndex(), c.Unreleased(), peeked)
 			}
 		}
 	})

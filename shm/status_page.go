@@ -5,189 +5,160 @@ import (
 	"errors"
 	"fmt"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
-// TestimonySize is the longest text in bytes that a member can tell of itself.
-const TestimonySize = 8 * testimonyWords
+// MaxStatusText is the maximum length of a status page's text, in bytes.
+const MaxStatusText = 8 * statusTextWords
+
+// MaxStacks is the maximum length of the stacks that [Peer.Stacks] returns, in bytes.
+const MaxStacks = 256 << 10
 
 const (
-	testimonyWords  = 1016
-	testimonyStride = 64 + TestimonySize
+	statusTextWords  = 1016
+	statusPageStride = 64 + MaxStatusText
 )
 
-// Statement is what a member has told of itself, for onlookers: processes that
-// look at the arena without being members.
-type Statement struct {
-	Text  []byte // as given to [Member.Tell]; nil: it has told nothing yet
-	Told  int64  // when it did, as [Clock] counts
-	Moved int64  // when it last saw that something of its own went on
+// StatusPage is a copy of a member's status page. The member, the reporter, writes the page for
+// observers: processes that map the arena without being members, such as ndrun.
+type StatusPage struct {
+	Text         []byte // as given to [Member.WriteStatusPage]; nil: the member has not written any
+	WrittenAt    int64  // when Text was written, as [Clock] counts
+	LastProgress int64  // when the member last noted progress, as [Clock] counts
 }
 
-// Clock is the time in nanoseconds that all processes of this host agree upon.
-// It stands still while the machine sleeps.
-func Clock() int64 {
-	var t unix.Timespec
-	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &t) // cannot fail: the clock is there, and t is memory
-	return t.Nano()
+// reset prepares the page for a new reporter.
+func (s *statusPage) reset() {
+	s.seq.Store((s.seq.Load() + 1) &^ 1) // odd if the previous reporter died while it wrote
+	s.length.Store(0)
+	s.writtenAt.Store(0)
+	s.stacksLength.Store(0)
+	s.answered.Store(s.requested.Load())
+	s.lastProgress.Store(uint64(Clock()))
 }
 
-// reset readies a testimony for a new owner.
-func (c *testimony) reset() {
-	c.seq.Store((c.seq.Load() + 1) &^ 1) // the last owner may have died while it wrote
-	c.length.Store(0)
-	c.told.Store(0)
-	c.stacksLength.Store(0)
-	c.answered.Store(c.asked.Load())
-	c.moved.Store(uint64(Clock()))
-}
+// NoteProgress records the present time as that of the member's last progress.
+func (m *Member) NoteProgress() { m.statusPage.lastProgress.Store(uint64(Clock())) }
 
-// Moved notes that something of the member's own has gone on.
-func (m *Member) Moved() { m.testimony.moved.Store(uint64(Clock())) }
-
-// Tell replaces what the member tells of itself. What is longer than
-// [TestimonySize] is refused. To be called by one goroutine at a time.
-func (m *Member) Tell(text []byte) error {
-	if len(text) > TestimonySize {
-		return fmt.Errorf("shm: testimony of %d bytes: want at most %d", len(text), TestimonySize)
+// WriteStatusPage replaces the text of the member's status page. It fails if text is longer than
+// [MaxStatusText]. Not safe for concurrent use.
+func (m *Member) WriteStatusPage(text []byte) error {
+	if len(text) > MaxStatusText {
+		return fmt.Errorf("shm: write status page: text of %d bytes: want at most %d", len(text), MaxStatusText)
 	}
-	c := m.testimony
-	c.seq.Add(1) // ORDER testimony-odd: before the words; pairs with the second load in Statement
+	s := m.statusPage
+	s.seq.Add(1) // ORDER status-odd: before the words; pairs with the second load in Peer.StatusPage
 	for i := 0; 8*i < len(text); i++ {
 		var word [8]byte
 		copy(word[:], text[8*i:])
-		c.text[i].Store(binary.NativeEndian.Uint64(word[:]))
+		s.text[i].Store(binary.NativeEndian.Uint64(word[:]))
 	}
-	c.length.Store(uint64(len(text)))
-	c.told.Store(uint64(Clock()))
-	c.seq.Add(1) // ORDER testimony-even: after the words; pairs with the first load in Statement
+	s.length.Store(uint64(len(text)))
+	s.writtenAt.Store(uint64(Clock()))
+	s.seq.Add(1) // ORDER status-even: after the words; pairs with the first load in Peer.StatusPage
 	return nil
 }
 
-// Asked tells whether an onlooker waits for an answer. It is two loads.
-func (m *Member) Asked() bool { return m.testimony.asked.Load() != m.testimony.answered.Load() }
+// StacksRequested reports whether an observer waits for the member's stacks. It costs two loads.
+func (m *Member) StacksRequested() bool {
+	return m.statusPage.requested.Load() != m.statusPage.answered.Load()
+}
 
-// Answer gives onlookers the member's stacks. They lie in the member's heap until
-// the next answer, which may be nil. To be called by one goroutine at a time.
+// PublishStacks answers all requests for the member's stacks so far. It copies stacks into the
+// member's heap, where they stay until the next call; stacks may be nil. Not safe for concurrent
+// use.
 //
-// Errors: [ErrShortage] when there is no room; the onlooker gets an empty answer then.
-func (m *Member) Answer(stacks []byte) error {
-	c := m.testimony
-	question := c.asked.Load()
-	c.stacksLength.Store(0)
+// Errors: [ErrNoMemory] if the heap has no room. Observers get an empty answer then.
+func (m *Member) PublishStacks(stacks []byte) error {
+	s := m.statusPage
+	request := s.requested.Load()
+	s.stacksLength.Store(0)
 	var err, shortage error
-	if m.answer != 0 { // our own copy: a peer may scribble over the word, and name something else
-		err = m.heap.Free(m.answer)
-		m.answer = 0
+	if m.stacks != 0 { // the private copy of the offset: a peer may overwrite the shared one
+		err = m.heap.Free(m.stacks)
+		m.stacks = 0
 	}
 	if len(stacks) > 0 {
-		m.answer, shortage = m.heap.Alloc(uint64(len(stacks)))
+		m.stacks, shortage = m.heap.Alloc(uint64(len(stacks)))
 	}
-	if m.answer != 0 {
-		copy(m.arena.HeapBytes(m.answer, uint64(len(stacks))), stacks)
-		c.stacks.Store(uint64(m.answer))
-		c.stacksLength.Store(uint64(len(stacks)))
+	if m.stacks != 0 {
+		copy(m.arena.HeapBytes(m.stacks, uint64(len(stacks))), stacks)
+		s.stacks.Store(uint64(m.stacks))
+		s.stacksLength.Store(uint64(len(stacks)))
 	}
-	c.answered.Store(question) // ORDER testimony-answered: after the stacks; pairs with the load in Answer
+	s.answered.Store(request) // ORDER stacks-answered: after the stacks; pairs with the load in Peer.Stacks
 	return errors.Join(err, shortage)
 }
 
-// MemberOf returns the member that holds a rank, dead ones included; ok is
-// false while there has been none.
-func (a *Arena) MemberOf(rank int) (id MemberID, ok bool) {
-	if rank < 0 || rank >= a.ranks {
-		return 0, false
-	}
-	id = MemberID(a.place(rank).member.Load()) // ORDER place-taken: pairs with the swap in Group
-	return id, id != 0
+// LastProgress returns when the peer last noted progress, as [Clock] counts. It costs one load.
+func (p *Peer) LastProgress() int64 {
+	return int64(p.arena.statusPageOf(p.id.Slot()).lastProgress.Load())
 }
 
-// Arrivals returns a number that goes up with every rank that reaches a barrier.
-func (a *Arena) Arrivals() (n uint64) {
-	n = a.header().arrived.Load()
-	for rank := range a.ranks {
-		n += a.place(rank).round.Load()
-	}
-	return n
-}
+// statusPageTries is how often StatusPage reads a page that changes while it is read.
+const statusPageTries = 100
 
-// PID returns the process number of the peer; ok is false if it means nothing here.
-func (p *Peer) PID() (pid int, ok bool) {
-	ns := p.rec.pidNS.Load()
-	return int(p.rec.pid.Load()), ns != 0 && ns == pidNamespace()
-}
-
-// LastMoved returns when the peer last saw that something of its own went on, as
-// [Clock] counts. It is one load.
-func (p *Peer) LastMoved() int64 { return int64(p.arena.testimony(p.id.Slot()).moved.Load()) }
-
-// statementTries is how often a statement is read that changes meanwhile.
-const statementTries = 100
-
-// Statement returns what the peer has told of itself.
+// StatusPage returns a copy of the peer's status page.
 //
-// Errors: [ErrDamaged] when that is too long, or keeps changing: a member that
-// dies while it writes leaves it so.
-func (p *Peer) Statement() (Statement, error) {
-	c := p.arena.testimony(p.id.Slot())
-	text := make([]byte, 0, TestimonySize)
-	for try := range statementTries {
-		before := c.seq.Load() // ORDER testimony-even: pairs with the second addition in Tell
+// Errors: [ErrDamaged] if the length is out of range, or if the page changes during every
+// attempt to read it. A member that dies while it writes the page leaves it in that state.
+func (p *Peer) StatusPage() (StatusPage, error) {
+	s := p.arena.statusPageOf(p.id.Slot())
+	text := make([]byte, 0, MaxStatusText)
+	for try := range statusPageTries {
+		before := s.seq.Load() // ORDER status-even: pairs with the second addition in WriteStatusPage
 		if before%2 != 0 {
 			time.Sleep(time.Duration(try) * time.Microsecond)
 			continue
 		}
-		s := Statement{Told: int64(c.told.Load()), Moved: p.LastMoved()}
-		length := c.length.Load()
-		if length > TestimonySize {
-			return s, fmt.Errorf("shm: testimony of %v of %d bytes: %w", p, length, ErrDamaged)
+		read := StatusPage{WrittenAt: int64(s.writtenAt.Load()), LastProgress: p.LastProgress()}
+		length := s.length.Load()
+		if length > MaxStatusText {
+			return read, fmt.Errorf("shm: status page of %v: text of %d bytes, want at most %d: %w", p, length, MaxStatusText, ErrDamaged)
 		}
 		text = text[:0]
 		for i := 0; uint64(8*i) < length; i++ {
-			text = binary.NativeEndian.AppendUint64(text, c.text[i].Load())
+			text = binary.NativeEndian.AppendUint64(text, s.text[i].Load())
 		}
-		if c.seq.Load() == before { // ORDER testimony-odd: pairs with the first addition in Tell
+		if s.seq.Load() == before { // ORDER status-odd: pairs with the first addition in WriteStatusPage
 			if length > 0 {
-				s.Text = text[:length]
+				read.Text = text[:length]
 			}
-			return s, nil
+			return read, nil
 		}
 	}
-	return Statement{}, fmt.Errorf("shm: testimony of %v, which changes while it is read: %w", p, ErrDamaged)
+	return StatusPage{}, fmt.Errorf("shm: status page of %v: it changed during each of %d reads: %w", p, statusPageTries, ErrDamaged)
 }
 
-// Ask asks the peer for its stacks, see [Peer.Answer], and rings.
-func (p *Peer) Ask() (question uint32) {
-	question = p.arena.testimony(p.id.Slot()).asked.Add(1)
+// RequestStacks asks the peer to publish its stacks, and rings it. [Peer.Stacks] takes the
+// request number that it returns.
+func (p *Peer) RequestStacks() (request uint32) {
+	request = p.arena.statusPageOf(p.id.Slot()).requested.Add(1)
 	p.Ring()
-	return question
+	return request
 }
 
-// Answer returns the peer's answer to a question; ok is false while there is none.
-// It is empty if the peer had no memory for it.
+// Stacks returns a copy of the stacks that the peer has published for a request, or for a later
+// one. ok is false if the peer has not answered the request yet. stacks is empty if the peer had
+// no memory for them.
 //
-// Errors: [ErrDamaged] when the answer does not lie in the peer's heap.
-func (p *Peer) Answer(question uint32) (stacks []byte, ok bool, err error) {
-	c := p.arena.testimony(p.id.Slot())
-	if int32(c.answered.Load()-question) < 0 { // ORDER testimony-answered: pairs with the store in Member.Answer
+// Errors: [ErrDamaged] if the stacks are longer than [MaxStacks], or not in the peer's heap.
+func (p *Peer) Stacks(request uint32) (stacks []byte, ok bool, err error) {
+	s := p.arena.statusPageOf(p.id.Slot())
+	if int32(s.answered.Load()-request) < 0 { // ORDER stacks-answered: pairs with the store in PublishStacks
 		return nil, false, nil
 	}
-	off, n := Offset(c.stacks.Load()), c.stacksLength.Load()
+	off, n := Offset(s.stacks.Load()), s.stacksLength.Load()
 	if n == 0 {
 		return nil, true, nil
 	}
-	if n > AnswerSize || !p.Owns(off, n) {
-		return nil, true, fmt.Errorf("shm: answer of %v, %d bytes at offset %#x: %w", p, n, uint64(off), ErrDamaged)
+	if n > MaxStacks || !p.Owns(off, n) {
+		return nil, true, fmt.Errorf("shm: stacks of %v: %d bytes at offset %#x: %w", p, n, uint64(off), ErrDamaged)
 	}
 	stacks = make([]byte, n)
-	// Read from the file: the peer may give the pages back at any time, and a look at
-	// them would make new ones.
+	// Read from the file: the peer may free the pages at any time, and a load from a freed page
+	// would allocate a new one.
 	if _, err := p.arena.file.ReadAt(stacks, int64(off)); err != nil {
-		return nil, true, fmt.Errorf("shm: answer of %v: %w", p, err)
+		return nil, true, fmt.Errorf("shm: stacks of %v: %w", p, err)
 	}
 	return stacks, true, nil
 }
-
-// AnswerSize is the longest answer in bytes that an onlooker reads.
-const AnswerSize = 256 << 10

@@ -9,13 +9,13 @@ import (
 	"testing"
 )
 
-// witness is a member with a rank, and the same as an onlooker sees it, through a
-// mapping of its own.
-func witness(t *testing.T) (*Member, *Peer) {
+// reporter joins as rank 1. It returns the member, and the peer by which an observer with a
+// mapping of its own sees it.
+func reporter(t *testing.T) (*Member, *Peer) {
 	t.Helper()
 	a := newArena(t, 2)
 	m := join(t, a, 1)
-	if _, err := m.Group(); err != nil {
+	if _, err := m.JoinGroup(); err != nil {
 		t.Fatal(err)
 	}
 	b := again(t, a)
@@ -30,54 +30,54 @@ func witness(t *testing.T) (*Member, *Peer) {
 	return m, p
 }
 
-func TestTestimony(t *testing.T) {
-	m, p := witness(t)
-	if s, err := p.Statement(); err != nil || s.Text != nil || s.Told != 0 || s.Moved == 0 {
-		t.Errorf("before it has told anything: %+v, %v", s, err)
+func TestStatusPageIsRead(t *testing.T) {
+	m, p := reporter(t)
+	if s, err := p.StatusPage(); err != nil || s.Text != nil || s.WrittenAt != 0 || s.LastProgress == 0 {
+		t.Errorf("before the first write: %+v, %v", s, err)
 	}
-	for _, n := range []int{1, 7, 8, 9, 100, TestimonySize, 3} {
+	for _, n := range []int{1, 7, 8, 9, 100, MaxStatusText, 3} {
 		want := strings.Repeat("x", n-1) + "y"
-		if err := m.Tell([]byte(want)); err != nil {
+		if err := m.WriteStatusPage([]byte(want)); err != nil {
 			t.Fatal(err)
 		}
-		s, err := p.Statement()
-		if err != nil || string(s.Text) != want || s.Told < s.Moved {
+		s, err := p.StatusPage()
+		if err != nil || string(s.Text) != want || s.WrittenAt < s.LastProgress {
 			t.Errorf("%d bytes: %+v, %v", n, s, err)
 		}
 	}
-	m.Moved()
-	if s, err := p.Statement(); err != nil || s.Moved < s.Told || s.Moved != p.LastMoved() {
-		t.Errorf("after it has moved: %+v, %v", s, err)
+	m.NoteProgress()
+	if s, err := p.StatusPage(); err != nil || s.LastProgress < s.WrittenAt || s.LastProgress != p.LastProgress() {
+		t.Errorf("after progress: %+v, %v", s, err)
 	}
-	if err := m.Tell(make([]byte, TestimonySize+1)); err == nil {
+	if err := m.WriteStatusPage(make([]byte, MaxStatusText+1)); err == nil {
 		t.Error("no error for a text that is too long")
 	}
-	if s, err := p.Statement(); err != nil || string(s.Text) != "xxy" {
-		t.Errorf("after a refusal: %q, %v", s.Text, err)
+	if s, err := p.StatusPage(); err != nil || string(s.Text) != "xxy" {
+		t.Errorf("after a write that failed: %q, %v", s.Text, err)
 	}
 }
 
-// An onlooker sees a text as a whole or, seldom, an error.
-func TestTestimonyIsWhole(t *testing.T) {
-	m, p := witness(t)
+// A read returns one whole text or, rarely, an error.
+func TestStatusPageIsReadWhole(t *testing.T) {
+	m, p := reporter(t)
 	done := make(chan struct{})
-	var teller sync.WaitGroup
-	teller.Go(func() {
+	var writer sync.WaitGroup
+	writer.Go(func() {
 		for i := 0; ; i++ {
 			select {
 			case <-done:
 				return
 			default:
-				if err := m.Tell(bytes.Repeat([]byte{byte(i)}, 1+i%999)); err != nil {
+				if err := m.WriteStatusPage(bytes.Repeat([]byte{byte(i)}, 1+i%999)); err != nil {
 					t.Error(err)
 				}
 			}
 		}
 	})
 	for changes, last := 0, byte(0); changes < 2000; {
-		s, err := p.Statement()
+		s, err := p.StatusPage()
 		if err != nil || len(s.Text) == 0 {
-			continue // it changed all the time, or has not begun
+			continue // it changed during every attempt, or nothing is written yet
 		}
 		for i, c := range s.Text {
 			if c != s.Text[0] {
@@ -89,79 +89,79 @@ func TestTestimonyIsWhole(t *testing.T) {
 		}
 	}
 	close(done)
-	teller.Wait()
+	writer.Wait()
 }
 
-// What a member leaves half told says so, and its successor begins anew.
-func TestTestimonyOfTheDead(t *testing.T) {
-	m, p := witness(t)
-	if err := m.Tell([]byte("hello")); err != nil {
+// A page that a member left half written is an error, and the next member in the slot resets it.
+func TestStatusPageHalfWrittenIsDamaged(t *testing.T) {
+	m, p := reporter(t)
+	if err := m.WriteStatusPage([]byte("hello")); err != nil {
 		t.Fatal(err)
 	}
-	m.testimony.seq.Add(1)
-	if _, err := p.Statement(); !errors.Is(err, ErrDamaged) {
-		t.Errorf("half told: %v", err)
+	m.statusPage.seq.Add(1)
+	if _, err := p.StatusPage(); !errors.Is(err, ErrDamaged) {
+		t.Errorf("half written: %v", err)
 	}
-	m.testimony.reset()
-	if s, err := p.Statement(); err != nil || s.Text != nil {
-		t.Errorf("after a new beginning: %+v, %v", s, err)
+	m.statusPage.reset()
+	if s, err := p.StatusPage(); err != nil || s.Text != nil {
+		t.Errorf("after a reset: %+v, %v", s, err)
 	}
-	m.testimony.length.Store(TestimonySize + 1)
-	if _, err := p.Statement(); !errors.Is(err, ErrDamaged) {
-		t.Errorf("longer than there is room: %v", err)
+	m.statusPage.length.Store(MaxStatusText + 1)
+	if _, err := p.StatusPage(); !errors.Is(err, ErrDamaged) {
+		t.Errorf("longer than the page: %v", err)
 	}
 }
 
-func TestAnswers(t *testing.T) {
-	m, p := witness(t)
-	if m.Asked() {
-		t.Error("asked before anybody has asked")
+func TestStacksArePublished(t *testing.T) {
+	m, p := reporter(t)
+	if m.StacksRequested() {
+		t.Error("stacks are requested before any request")
 	}
 	for i := range 3 {
-		q := p.Ask()
-		if !m.Asked() {
-			t.Error("not asked")
+		request := p.RequestStacks()
+		if !m.StacksRequested() {
+			t.Error("the request is not seen")
 		}
-		if b, ok, err := p.Answer(q); ok || err != nil {
-			t.Errorf("before the answer: %q, %v, %v", b, ok, err)
+		if b, ok, err := p.Stacks(request); ok || err != nil {
+			t.Errorf("before they are published: %q, %v, %v", b, ok, err)
 		}
 		want := fmt.Sprint("stacks ", i)
-		if err := m.Answer([]byte(want)); err != nil {
+		if err := m.PublishStacks([]byte(want)); err != nil {
 			t.Fatal(err)
 		}
-		if b, ok, err := p.Answer(q); !ok || err != nil || string(b) != want || m.Asked() {
-			t.Errorf("answer: %q, %v, %v", b, ok, err)
+		if b, ok, err := p.Stacks(request); !ok || err != nil || string(b) != want || m.StacksRequested() {
+			t.Errorf("stacks: %q, %v, %v", b, ok, err)
 		}
 	}
 	other, err := m.Heap().Alloc(100)
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.testimony.stacks.Store(uint64(other)) // a peer scribbles
-	if err := m.Answer([]byte("stacks")); err != nil {
+	m.statusPage.stacks.Store(uint64(other)) // a peer overwrites the offset
+	if err := m.PublishStacks([]byte("stacks")); err != nil {
 		t.Error(err)
 	}
 	if err := m.Heap().Free(other); err != nil {
-		t.Errorf("what a peer has named in place of the last answer was freed with it: %v", err)
+		t.Errorf("the object whose offset a peer wrote was freed: %v", err)
 	}
-	m.testimony.stacks.Store(uint64(m.arena.geo.heap) + 1<<20) // nobody's
-	if b, ok, err := p.Answer(1); !ok || !errors.Is(err, ErrDamaged) {
-		t.Errorf("an answer in memory of nobody: %q, %v, %v", b, ok, err)
+	m.statusPage.stacks.Store(uint64(m.arena.geo.heap) + 1<<20) // in a free chunk
+	if b, ok, err := p.Stacks(1); !ok || !errors.Is(err, ErrDamaged) {
+		t.Errorf("stacks in a free chunk: %q, %v, %v", b, ok, err)
 	}
-	m.testimony.stacksLength.Store(1 << 62)
-	if b, ok, err := p.Answer(1); !ok || !errors.Is(err, ErrDamaged) {
-		t.Errorf("an endless answer: %q, %v, %v", b, ok, err)
+	m.statusPage.stacksLength.Store(1 << 62)
+	if b, ok, err := p.Stacks(1); !ok || !errors.Is(err, ErrDamaged) {
+		t.Errorf("stacks of 2^62 bytes: %q, %v, %v", b, ok, err)
 	}
 }
 
-// Where there is no memory for the stacks, the answer is empty, and comes.
-func TestAnswerWithoutMemory(t *testing.T) {
-	m, p := witness(t)
-	q := p.Ask()
-	if err := m.Answer(make([]byte, m.arena.Size())); !errors.Is(err, ErrShortage) {
+// If there is no memory for the stacks, the answer is empty.
+func TestStacksWithoutMemoryAreEmpty(t *testing.T) {
+	m, p := reporter(t)
+	request := p.RequestStacks()
+	if err := m.PublishStacks(make([]byte, m.arena.Size())); !errors.Is(err, ErrNoMemory) {
 		t.Errorf("error %v", err)
 	}
-	if b, ok, err := p.Answer(q); !ok || err != nil || b != nil {
-		t.Errorf("answer: %d bytes, %v, %v", len(b), ok, err)
+	if b, ok, err := p.Stacks(request); !ok || err != nil || b != nil {
+		t.Errorf("stacks: %d bytes, %v, %v", len(b), ok, err)
 	}
 }

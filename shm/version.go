@@ -9,12 +9,12 @@ import (
 	"github.com/softnd/softnd/internal/build"
 )
 
-// buildText reads the name of a build out of shared memory or a record, where it may be
-// anything. It ends at the first zero byte.
+// buildText makes the name of a build printable. b comes from shared memory or from a fabric
+// record, so it may hold anything. The name ends at the first zero byte.
 func buildText(b []byte) string {
 	b, _, _ = bytes.Cut(b, []byte{0})
 	if len(b) == 0 {
-		return "that does not say its build"
+		return "of an unnamed build"
 	}
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
@@ -24,9 +24,9 @@ func buildText(b []byte) string {
 	}, string(b))
 }
 
-// otherVersion is the error of processes that cannot share an arena. theirs is whom the
-// other build belongs to, and why says what differs.
-func otherVersion(theirs string, otherBuild []byte, why string) error {
+// versionError returns the error for processes that cannot share an arena. subject names the other
+// build's arena or processes with a verb, as in "the arena was made by"; why says what differs.
+func versionError(subject string, otherBuild []byte, why string) error {
 	return fmt.Errorf("%s softnd %s, this program contains softnd %s: %w (%s); build all programs with one release of softnd",
-		theirs, buildText(otherBuild), build.Name(), ErrVersion, why)
+		subject, buildText(otherBuild), build.Name(), ErrVersion, why)
 }

@@ -6,12 +6,13 @@ import (
 	"unsafe"
 )
 
-// At returns the structure of type T that lies at off in the arena.
+// At returns the structure of type T at off in the arena.
 //
-// T must hold no pointer, and every field that two processes access must be
-// atomic or protected by the protocol of its owner. An offset that is out of
-// bounds or not aligned to 8 bytes is an error that wraps [ErrDamaged]: offsets
-// come from peers.
+// T must not contain pointers. Each field that two processes access must be atomic, or protected by
+// a protocol of its owner.
+//
+// Errors: [ErrDamaged] if the offset, which may come from a peer, is out of bounds or not aligned
+// to 8 bytes.
 func At[T any](a *Arena, off Offset) (*T, error) {
 	var t T
 	if err := a.check(off, uint64(unsafe.Sizeof(t)), 8); err != nil {
@@ -20,8 +21,9 @@ func At[T any](a *Arena, off Offset) (*T, error) {
 	return (*T)(unsafe.Pointer(&a.mem[off])), nil
 }
 
-// Bytes returns the n bytes of the arena at off. A range out of bounds is an
-// error that wraps [ErrDamaged].
+// Bytes returns the n bytes of the arena at off.
+//
+// Errors: [ErrDamaged] if the range is out of bounds.
 func (a *Arena) Bytes(off Offset, n uint64) ([]byte, error) {
 	if err := a.check(off, n, 1); err != nil {
 		return nil, err
@@ -29,7 +31,7 @@ func (a *Arena) Bytes(off Offset, n uint64) ([]byte, error) {
 	return a.mem[off : uint64(off)+n : uint64(off)+n], nil
 }
 
-// HeapBytes returns the n bytes at off, nil if they do not lie in the heap.
+// HeapBytes returns the n bytes at off, or nil if the range is not in the heap.
 func (a *Arena) HeapBytes(off Offset, n uint64) []byte {
 	size := uint64(len(a.mem))
 	if off < a.geo.heap || uint64(off) > size || n > size-uint64(off) {
@@ -46,8 +48,8 @@ func (a *Arena) check(off Offset, n, align uint64) error {
 	return nil
 }
 
-// Locate tells where b lies in the arena; ok is false when it does not, or
-// not wholly.
+// Locate returns the offset of b in the arena; ok is false if b is not, or not entirely, in this
+// mapping of the arena.
 func (a *Arena) Locate(b []byte) (off Offset, ok bool) {
 	if len(a.mem) == 0 || cap(b) == 0 {
 		return 0, false
@@ -71,34 +73,34 @@ func (a *Arena) member(slot int) *memberRecord {
 	return (*memberRecord)(unsafe.Pointer(&a.mem[uint64(a.geo.memberTable)+uint64(slot)*memberStride]))
 }
 
-func (a *Arena) place(rank int) *place {
-	return (*place)(unsafe.Pointer(&a.mem[uint64(a.geo.places)+uint64(rank)*placeStride]))
+func (a *Arena) rankRecord(rank int) *rankRecord {
+	return (*rankRecord)(unsafe.Pointer(&a.mem[uint64(a.geo.rankRecords)+uint64(rank)*rankRecordStride]))
 }
 
-func (a *Arena) testimony(slot int) *testimony {
-	return (*testimony)(unsafe.Pointer(&a.mem[uint64(a.geo.testimonies)+uint64(slot)*testimonyStride]))
+func (a *Arena) statusPageOf(slot int) *statusPage {
+	return (*statusPage)(unsafe.Pointer(&a.mem[uint64(a.geo.statusPages)+uint64(slot)*statusPageStride]))
 }
 
-// words views a table of 32-bit words whose position the geometry gave.
+// words returns a table of 32-bit words at a position from the geometry.
 func (a *Arena) words(off Offset, n uint64) []atomic.Uint32 {
 	_ = a.mem[off : uint64(off)+4*n]
 	return unsafe.Slice((*atomic.Uint32)(unsafe.Pointer(&a.mem[off])), n)
 }
 
-// ringSlots views n slots of a ring at a checked position.
+// ringSlots returns n slots of a ring at a checked position.
 func (a *Arena) ringSlots(off Offset, n uint64) []slotWords {
 	_ = a.mem[off : uint64(off)+SlotSize*n]
 	return unsafe.Slice((*slotWords)(unsafe.Pointer(&a.mem[off])), n)
 }
 
-// Bytes returns the words from the first on as bytes.
+// Bytes returns the words from index first on as bytes.
 func (s *Slot) Bytes(first int) []byte {
 	words := s[first:]
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(words))), 8*len(words))
 }
 
-// Slice returns n structures of type T that lie side by side from off on.
-// The conditions of [At] hold.
+// Slice returns n consecutive structures of type T that begin at off. The conditions of [At]
+// apply.
 func Slice[T any](a *Arena, off Offset, n uint64) ([]T, error) {
 	var t T
 	size := uint64(unsafe.Sizeof(t))

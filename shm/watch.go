@@ -8,63 +8,65 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// How deaths are found. A member watches its next live neighbours, in the slots behind its
-// own (behind the last slot comes the first): the kernel announces the end of a process
-// through a pidfd. The member that finds a death wakes all. When a neighbour is dead, the
-// one behind it is the next, so neighbours that die together are found together.
+// How members find deaths. Each member watches its neighbours: the next two live members in the
+// slots after its own, where slot 0 follows the last. A pidfd reports the end of a neighbour's
+// process. The member that finds a death wakes all members. The watchers of a dead neighbour then
+// watch the next live member, so neighbours that die together are found together.
 //
-// Sweep finds deaths without an event: the end of a process in another PID namespace, and
-// of a member whose watchers are stopped. A member that joins or leaves calls the members
-// whose neighbours change.
+// CheckLiveness finds the deaths that no event reports: the end of a process in another PID
+// namespace, and the death of a member whose watchers are stopped. A member that joins or leaves
+// requests a liveness check of the members whose neighbours change.
 
 const (
-	// neighbours is how many neighbours a member watches, and by how many it is watched.
+	// neighbours is how many members each member watches.
 	neighbours = 2
-	// sweepSoon is when Sweep is due again if the end of a neighbour makes no event, sweepLate
-	// if it does.
-	sweepSoon = 100 * time.Millisecond
-	sweepLate = 4 * time.Second
+	// The interval between two liveness checks is short if no event would report the death of some
+	// neighbour, else long.
+	livenessIntervalShort = 100 * time.Millisecond
+	livenessIntervalLong  = 4 * time.Second
 )
 
-// neighbour is a live member that this one watches.
+// neighbour is a live member that this member watches.
 type neighbour struct {
-	peer  *Peer
-	stop  chan struct{}
-	blind atomic.Bool // no event will announce its death
+	peer    *Peer
+	stop    chan struct{}
+	noEvent atomic.Bool // no event will report its death
 }
 
-// Sweep checks that the neighbours that this member has to watch still run, and another
-// member, a different one each time. Then it does what [Member.Acknowledge] does, if a
-// death is new or what it left is not reclaimed yet. It makes one system call for each
-// member that it checks, however many there are.
+// CheckLiveness checks that this member's neighbours and one more member, a different one each time,
+// are alive. It makes one system call for each of them. If a death is new, or its memory is not
+// reclaimed yet, it calls drop for each dead member. After drop returns, this process must never
+// again access anything that the dead member owned. Then CheckLiveness acknowledges the deaths, and
+// reclaims the memory of dead members that all live members have acknowledged. If a member never
+// calls it, the memory of members that die after it joined is never reclaimed.
 //
-// Sweep is due when [Arena.Deaths] has changed, when [Member.Called] reports true, and
-// again after the time that it returns. To be called by one goroutine at a time.
-func (m *Member) Sweep(letGo func(MemberID)) (again time.Duration) {
+// Call it when [Arena.Deaths] has changed, when [Member.LivenessCheckRequested] reports true, and
+// again after the returned time. Not safe for concurrent use.
+func (m *Member) CheckLiveness(drop func(MemberID)) (again time.Duration) {
 	a := m.arena
-	m.calls.Store(m.rec.calls.Load())
+	m.livenessRequestsSeen.Store(m.rec.livenessRequests.Load())
 	again = m.watchNeighbours()
-	m.checkAnother()
-	if m.rec.deathsSeen.Load() != a.Deaths() || a.unfinished() || m.MarkedDead() {
-		m.Acknowledge(letGo)
+	m.checkNext()
+	if m.rec.deathsSeen.Load() != a.Deaths() || a.hasDeadRecords() || m.MarkedDead() {
+		m.acknowledge(drop)
 	}
 	return again
 }
 
-// watchNeighbours finds the neighbours and watches them, and returns when to do so again.
+// watchNeighbours determines the neighbours, watches them, and returns when to do so again.
 func (m *Member) watchNeighbours() (again time.Duration) {
 	var found [neighbours]*neighbour
 	n := 0
-	for i := 1; i < MaxMembers && n < neighbours; i++ {
-		if p := m.arena.livePeer((m.slot + i) % MaxMembers); p != nil && m.CheckAlive(p) {
-			found[n] = m.neighbour(p)
+	for i := 1; i < maxMembers && n < neighbours; i++ {
+		if p := m.arena.livePeer((m.slot + i) % maxMembers); p != nil && m.checkAlive(p) {
+			found[n] = m.watchNeighbour(p)
 			n++
 		}
 	}
-	again = sweepLate
+	again = livenessIntervalLong
 	for _, x := range found[:n] {
-		if x.blind.Load() {
-			again = sweepSoon
+		if x.noEvent.Load() {
+			again = livenessIntervalShort
 		}
 	}
 	for _, x := range m.watched {
@@ -76,8 +78,8 @@ func (m *Member) watchNeighbours() (again time.Duration) {
 	return again
 }
 
-// neighbour returns the peer as a neighbour whose death is announced, if it can be.
-func (m *Member) neighbour(p *Peer) *neighbour {
+// watchNeighbour starts to watch the peer, or returns the existing neighbour.
+func (m *Member) watchNeighbour(p *Peer) *neighbour {
 	for _, x := range m.watched {
 		if x != nil && x.peer.id == p.id {
 			return x
@@ -85,35 +87,34 @@ func (m *Member) neighbour(p *Peer) *neighbour {
 	}
 	x := &neighbour{peer: p, stop: make(chan struct{})}
 	if pid, ok := p.PID(); ok && pid == os.Getpid() {
-		return x // it cannot die alone
+		return x // a member of this process does not die alone
 	}
 	if !m.watchProcess(p, x.stop, func() {
-		// The kernel may tell of the end of a process a moment before it releases the lock.
-		if m.CheckAlive(p) {
-			x.blind.Store(true)
-			(&Peer{m.arena, m.id, m.rec}).call()
+		// The pidfd may report the end of the process a moment before the kernel releases the lock.
+		if m.checkAlive(p) {
+			x.noEvent.Store(true)
+			(&Peer{m.arena, m.id, m.rec}).requestLivenessCheck()
 		}
 	}) {
-		x.blind.Store(true)
+		x.noEvent.Store(true)
 	}
 	return x
 }
 
-// checkAnother checks the next member in the order of slots: each member has its turn,
-// and a different member checks it each time.
-func (m *Member) checkAnother() {
-	for range MaxMembers {
-		m.turn = (m.turn + 1) % MaxMembers
-		if p := m.arena.livePeer(m.turn); p != nil && p.id != m.id {
-			m.CheckAlive(p)
+// checkNext checks the next live member in slot order after the one that it checked last.
+func (m *Member) checkNext() {
+	for range maxMembers {
+		m.lastChecked = (m.lastChecked + 1) % maxMembers
+		if p := m.arena.livePeer(m.lastChecked); p != nil && p.id != m.id {
+			m.checkAlive(p)
 			return
 		}
 	}
 }
 
-// unfinished reports whether any record is waiting to be cleared.
-func (a *Arena) unfinished() bool {
-	for slot := range MaxMembers {
+// hasDeadRecords reports whether the memory of any dead member is not reclaimed yet.
+func (a *Arena) hasDeadRecords() bool {
+	for slot := range maxMembers {
 		if a.member(slot).status() == statusDead {
 			return true
 		}
@@ -121,30 +122,30 @@ func (a *Arena) unfinished() bool {
 	return false
 }
 
-// callWatchers calls the members that watch this one, because it has come, or those that
-// are to watch its neighbours, because it leaves.
-func (m *Member) callWatchers() {
-	for i, n := 1, 0; i < MaxMembers && n < neighbours; i++ {
-		if p := m.arena.livePeer((m.slot + MaxMembers - i) % MaxMembers); p != nil {
-			p.call()
+// requestLivenessChecks requests a liveness check of the members whose neighbours change because
+// this member joins or leaves.
+func (m *Member) requestLivenessChecks() {
+	for i, n := 1, 0; i < maxMembers && n < neighbours; i++ {
+		if p := m.arena.livePeer((m.slot + maxMembers - i) % maxMembers); p != nil {
+			p.requestLivenessCheck()
 			n++
 		}
 	}
 }
 
-// call makes a sweep of the peer due.
-func (p *Peer) call() {
-	p.rec.calls.Add(1) // ORDER calls: before the ring; pairs with the load in Called
+// requestLivenessCheck asks the peer to call CheckLiveness.
+func (p *Peer) requestLivenessCheck() {
+	p.rec.livenessRequests.Add(1) // ORDER liveness-request: before the ring; pairs with the load in LivenessCheckRequested
 	p.Ring()
 }
 
-// Called reports whether another member has called this one since its last Sweep. It costs
-// two loads.
-func (m *Member) Called() bool {
-	return m.rec.calls.Load() != m.calls.Load() // ORDER calls: pairs with the addition in call
+// LivenessCheckRequested reports whether another member has requested a liveness check since this
+// member's last one. It costs two loads.
+func (m *Member) LivenessCheckRequested() bool {
+	return m.rec.livenessRequests.Load() != m.livenessRequestsSeen.Load() // ORDER liveness-request: pairs with the addition in requestLivenessCheck
 }
 
-// unwatch ends the watch over the neighbours.
+// unwatch stops watching the neighbours.
 func (m *Member) unwatch() {
 	for i, x := range m.watched {
 		if x != nil {
@@ -154,45 +155,44 @@ func (m *Member) unwatch() {
 	}
 }
 
-// Watch calls gone once when the peer's process has ended, where the kernel
-// can tell that by an event (the peer's process number is visible here). The
-// peer has been marked as gone then. Watch reports whether it can; if not,
-// [Member.Sweep] finds out in time. The watch ends with stop, or when the member
-// leaves; Leave waits for a gone that is running.
+// Watch calls gone once when the peer's process has ended, after the peer is marked dead. It reports
+// whether an event can report that end, which requires that this process sees the peer's process
+// number. If not, [Member.CheckLiveness] finds the death later. The watch ends when stop is closed,
+// or when the member leaves. Leave blocks until a running gone returns.
 func (m *Member) Watch(p *Peer, stop <-chan struct{}, gone func()) bool {
 	return m.watchProcess(p, stop, func() {
-		// A child that the process left behind may hold its memory still,
-		// and a record can lie about the process number.
-		if !m.CheckAlive(p) {
+		// The lock decides: a record can hold a wrong process number, and a forked child may still
+		// hold the memory.
+		if !m.checkAlive(p) {
 			gone()
 		}
 	})
 }
 
-// watchProcess calls ended when the process that the peer's record names has ended, or at
-// once if the peer is gone. It reports whether it can.
+// watchProcess calls ended when the process that the peer's record names has ended, or at once if
+// the peer is gone. It reports whether it can.
 func (m *Member) watchProcess(p *Peer, stop <-chan struct{}, ended func()) bool {
 	pid, ok := p.PID()
 	if !ok {
 		return false
 	}
 	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
-	if err == nil && m.CheckAlive(p) { // so the number was the peer's when we opened it
+	if err == nil && m.checkAlive(p) { // so the process number was still the peer's when the pidfd was opened
 		return m.watch(os.NewFile(uintptr(fd), "pidfd"), stop, ended)
 	}
 	if err == nil {
 		unix.Close(fd)
 	}
-	if m.CheckAlive(p) {
+	if m.checkAlive(p) {
 		return false
 	}
-	go m.whileHere(ended)
+	go m.unlessLeft(ended)
 	return true
 }
 
-// whileHere calls f unless the member has left, and keeps it from leaving until
-// f returns: afterwards the arena may be unmapped.
-func (m *Member) whileHere(f func()) {
+// unlessLeft calls f unless the member has left. Leave blocks until f returns, because the arena may
+// be closed after Leave.
+func (m *Member) unlessLeft(f func()) {
 	m.watches.RLock()
 	defer m.watches.RUnlock()
 	if !m.left.Load() {
@@ -208,8 +208,8 @@ func (m *Member) watch(pidfd *os.File, stop <-chan struct{}, ended func()) bool 
 	}
 	end := make(chan error, 1)
 	go func() {
-		// The runtime's poller wakes us when the descriptor becomes readable,
-		// which for a pidfd means that the process has ended.
+		// The runtime's poller waits until the pidfd is readable, which means that the process has
+		// ended.
 		end <- conn.Read(func(fd uintptr) bool {
 			fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 			n, err := unix.Poll(fds, 0)
@@ -222,7 +222,7 @@ func (m *Member) watch(pidfd *os.File, stop <-chan struct{}, ended func()) bool 
 		case <-stop:
 		case err := <-end:
 			if err == nil {
-				m.whileHere(ended)
+				m.unlessLeft(ended)
 			}
 		}
 	}()

@@ -19,8 +19,8 @@ func patrolled(t *testing.T, m *Member) {
 				return
 			default:
 			}
-			if now := m.Arena().Deaths(); now != deaths || m.Called() || !time.Now().Before(due) {
-				deaths, due = now, time.Now().Add(m.Sweep(noLetGo))
+			if now := m.Arena().Deaths(); now != deaths || m.LivenessCheckRequested() || !time.Now().Before(due) {
+				deaths, due = now, time.Now().Add(m.CheckLiveness(noDrop))
 			}
 		}
 	}()
@@ -42,28 +42,28 @@ func watchedBy(m *Member) (slots []int) {
 func TestSweepWatchesTheNextLiveMembers(t *testing.T) {
 	a := fakeArena(0)
 	const slot, others = 5, 1023
-	m := fakeMember(a, slot, NotRank)
-	m.turn = m.slot
+	m := fakeMember(a, slot, NoRank)
+	m.lastChecked = m.slot
 	for i := range others {
-		fakeMember(a, (slot+3+2*i)%MaxMembers, NotRank) // 8, 10, ...: slots between them are free
+		fakeMember(a, (slot+3+2*i)%maxMembers, NoRank) // 8, 10, ...: slots between them are free
 	}
 	a.member(8).state.Store(uint64(stateOf(statusDead, 1)))
 	defer m.unwatch()
 	visited := map[int]bool{}
 	for range others - 1 {
-		m.Sweep(noLetGo)
+		m.CheckLiveness(noDrop)
 		if got := watchedBy(m); !slices.Equal(got, []int{10, 12}) {
 			t.Fatalf("member in slot %d watches %v", slot, got)
 		}
-		visited[m.turn] = true
+		visited[m.lastChecked] = true
 	}
 	if len(visited) != others-1 || visited[8] {
 		t.Errorf("%d sweeps have checked %d of %d members", others-1, len(visited), others-1)
 	}
 	// The last slot is followed by the first.
-	last := fakeMember(a, MaxMembers-1, NotRank)
+	last := fakeMember(a, maxMembers-1, NoRank)
 	defer last.unwatch()
-	last.Sweep(noLetGo)
+	last.CheckLiveness(noDrop)
 	if got := watchedBy(last); len(got) != 2 || got[0] != slot && got[0] > slot {
 		t.Errorf("the member in the last slot watches %v", got)
 	}
@@ -72,9 +72,9 @@ func TestSweepWatchesTheNextLiveMembers(t *testing.T) {
 // An event announces a neighbour's death: no member sweeps.
 func TestDeathOfANeighbourIsAnnounced(t *testing.T) {
 	a := newArena(t, 0)
-	m := join(t, a, NotRank)
+	m := join(t, a, NoRank)
 	c, _ := startMember(t, a)
-	if again := m.Sweep(noLetGo); again != sweepLate {
+	if again := m.CheckLiveness(noDrop); again != livenessIntervalLong {
 		t.Errorf("the end of a child makes no event: sweep again after %v", again)
 	}
 	c.kill()
@@ -84,18 +84,18 @@ func TestDeathOfANeighbourIsAnnounced(t *testing.T) {
 // All neighbours that a member watches die together, with the ones that these watch.
 func TestNeighboursThatDieTogetherAreFound(t *testing.T) {
 	a := newArena(t, 0)
-	m := join(t, a, NotRank)
+	m := join(t, a, NoRank)
 	var dead []*child
 	for range 2*neighbours + 1 {
 		c, _ := startMember(t, a)
 		dead = append(dead, c)
 	}
 	patrolled(t, m)
-	eventually(t, "the neighbours are watched", func() bool { return !m.Called() })
+	eventually(t, "the neighbours are watched", func() bool { return !m.LivenessCheckRequested() })
 	for _, c := range dead {
 		c.cmd.Process.Kill()
 	}
-	eventually(t, "all deaths are found", func() bool { return a.LiveMembers() == 1 })
+	eventually(t, "all deaths are found", func() bool { return a.LiveMemberCount() == 1 })
 	if got := a.Deaths(); got < uint64(len(dead)) {
 		t.Errorf("%d deaths are counted of %d", got, len(dead))
 	}
@@ -106,19 +106,19 @@ func TestWatchersAreCalled(t *testing.T) {
 	a := newArena(t, 0)
 	var members []*Member
 	for range neighbours + 2 {
-		members = append(members, join(t, a, NotRank))
+		members = append(members, join(t, a, NoRank))
 	}
 	called := func() (slots []int) {
 		for i, m := range members {
-			if m.Called() {
+			if m.LivenessCheckRequested() {
 				slots = append(slots, i)
 			}
-			m.Sweep(noLetGo)
+			m.CheckLiveness(noDrop)
 		}
 		return slots
 	}
 	called()
-	x := join(t, a, NotRank)
+	x := join(t, a, NoRank)
 	want := []int{neighbours, neighbours + 1}
 	if got := called(); !slices.Equal(got, want) {
 		t.Errorf("a newcomer calls %v, want %v", got, want)
@@ -135,7 +135,7 @@ func TestWatchersAreCalled(t *testing.T) {
 // turn.
 func TestStoppedWatchersDoNotHideADeath(t *testing.T) {
 	a := newArena(t, 0)
-	m := join(t, a, NotRank)
+	m := join(t, a, NoRank)
 	var watchers []*child
 	for range neighbours {
 		c, _ := startMember(t, a)
@@ -148,7 +148,7 @@ func TestStoppedWatchersDoNotHideADeath(t *testing.T) {
 	p := peerOf(t, m, id)
 	x.kill()
 	for range len(watchers) + 1 {
-		m.Sweep(noLetGo)
+		m.CheckLiveness(noDrop)
 	}
 	if !p.Gone() {
 		t.Error("no member has checked it")
@@ -163,25 +163,25 @@ func TestOneWordDoesNotHideADeath(t *testing.T) {
 		"deathEpoch of the future": func(_ *Arena, rec *memberRecord) { rec.deathEpoch.Store(1 << 62) },
 		"deathsSeen":               func(_ *Arena, rec *memberRecord) { rec.deathsSeen.Store(0) },
 		"process number":           func(_ *Arena, rec *memberRecord) { rec.pid.Store(1) },
-		"calls":                    func(_ *Arena, rec *memberRecord) { rec.calls.Store(77) },
+		"calls":                    func(_ *Arena, rec *memberRecord) { rec.livenessRequests.Store(77) },
 		"the word after the counts": func(a *Arena, _ *memberRecord) {
 			a.words(Offset(512), 1)[0].Store(0) // where an earlier layout bounded the table
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := newArena(t, 0)
-			m := join(t, a, NotRank)
-			if err := join(t, a, NotRank).Leave(); err != nil { // so that number 1 is another's
+			m := join(t, a, NoRank)
+			if err := join(t, a, NoRank).Leave(); err != nil { // so that number 1 is another's
 				t.Fatal(err)
 			}
-			m.Sweep(noLetGo)
+			m.CheckLiveness(noDrop)
 			c, id := startMember(t, a)
 			p := peerOf(t, m, id)
 			scribble(a, p.rec)
 			before := a.Deaths()
 			c.kill()
 			var gone []MemberID
-			m.Sweep(func(id MemberID) { gone = append(gone, id) })
+			m.CheckLiveness(func(id MemberID) { gone = append(gone, id) })
 			if !p.Gone() || a.Deaths() != before+1 || !slices.Equal(gone, []MemberID{id}) {
 				t.Errorf("gone %v, deaths %d after %d, let go of %v", p.Gone(), a.Deaths(), before, gone)
 			}
@@ -197,13 +197,13 @@ func BenchmarkSweep(b *testing.B) {
 	a := newArena(b, 0)
 	var members []*Member
 	for range MaxRanks {
-		members = append(members, join(b, a, NotRank))
+		members = append(members, join(b, a, NoRank))
 	}
 	for _, m := range members {
-		m.Sweep(noLetGo)
+		m.CheckLiveness(noDrop)
 	}
 	for i := 0; b.Loop(); i++ {
-		members[i%len(members)].Sweep(noLetGo)
+		members[i%len(members)].CheckLiveness(noDrop)
 	}
 }
 
@@ -211,20 +211,20 @@ func BenchmarkSweep(b *testing.B) {
 // watcher does not wait for its next regular sweep.
 func TestEndThatComesBeforeTheLockIsReleased(t *testing.T) {
 	a := newArena(t, 0)
-	m, other := join(t, a, NotRank), join(t, a, NotRank)
+	m, other := join(t, a, NoRank), join(t, a, NoRank)
 	child := exec.Command("sleep", "600")
 	if err := child.Start(); err != nil {
 		t.Fatal(err)
 	}
 	other.rec.pid.Store(uint32(child.Process.Pid))
 	defer m.unwatch()
-	if again := m.Sweep(noLetGo); again != sweepLate {
+	if again := m.CheckLiveness(noDrop); again != livenessIntervalLong {
 		t.Errorf("the end of the process makes no event: sweep again after %v", again)
 	}
 	child.Process.Kill()
 	child.Wait()
-	eventually(t, "a sweep is due", m.Called)
-	if again := m.Sweep(noLetGo); again != sweepSoon {
+	eventually(t, "a sweep is due", m.LivenessCheckRequested)
+	if again := m.CheckLiveness(noDrop); again != livenessIntervalShort {
 		t.Errorf("sweep again after %v", again)
 	}
 }

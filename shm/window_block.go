@@ -2,31 +2,31 @@ package shm
 
 import "fmt"
 
-// WindowTable returns where the table of WindowEntries entries of
-// WindowEntrySize bytes lies. What an entry means is the business of package
-// window; here they are only claimed, in blocks of WindowBlockEntries.
+// WindowTable returns the offset of the window table: [WindowEntries] entries of
+// [WindowEntrySize] bytes. Package window defines the entries. Package shm only assigns them to
+// members, in blocks of [WindowBlockEntries].
 func (a *Arena) WindowTable() Offset { return a.geo.windowTable }
 
-// HeapStart returns the offset from which on the arena's heap lies. Memory
-// below it is tables.
+// HeapStart returns the offset of the heap, which extends to the end of the arena.
 func (a *Arena) HeapStart() Offset { return a.geo.heap }
 
-// ClaimWindowBlock makes a free block of window entries this member's and
-// reserves its pages. The entries hold what their last owner left.
+// ClaimWindowBlock makes the member the owner of a free block of window entries, reserves its
+// pages, and returns the index of the block. The entries hold what their previous owner stored.
+// Safe for concurrent use.
 //
-// Errors: [ErrFull], [ErrShortage].
+// Errors: [ErrFull], [ErrNoMemory].
 func (m *Member) ClaimWindowBlock() (block int, err error) {
 	a := m.arena
-	m.claiming.Lock()
-	defer m.claiming.Unlock()
-	// Members start at different places, so that they do not fight for the same words.
+	m.blocksMu.Lock()
+	defer m.blocksMu.Unlock()
+	// Each member starts at a different block, so that members rarely compete for a word.
 	first, ok := m.blocks.claimRun(uint64(m.slot)*2%windowBlocks, 1)
 	if !ok {
-		return 0, fmt.Errorf("shm: all %d window entries are taken: %w", WindowEntries, ErrFull)
+		return 0, fmt.Errorf("shm: claim window block: all %d window entries are taken: %w", WindowEntries, ErrFull)
 	}
 	const bytes = WindowBlockEntries * WindowEntrySize
 	if err := a.reserve(a.geo.windowTable+Offset(first*bytes), bytes); err != nil {
-		_, _ = m.blocks.giveUp(first, 1, func(uint64, uint64) error { return nil })
+		_, _ = m.blocks.free(first, 1, func(uint64, uint64) error { return nil })
 		return 0, err
 	}
 	return int(first), nil

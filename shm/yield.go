@@ -2,12 +2,12 @@ package shm
 
 import "golang.org/x/sys/unix"
 
-// Yield lets another process run on this core. It is what a waiter does while
-// ranks outnumber cores: much cheaper than to sleep and be woken.
+// Yield lets another thread run on this core. Waiters call it while there are more ranks than
+// cores: it costs much less than sleeping and being woken.
 //
-// It stands apart so that each call asks whether the runtime wants to stop this
-// goroutine. A loop that yields on a crowded core is always within the kernel when
-// the runtime's signal comes, where it cannot be stopped.
+// It is not inlined, so that each call checks whether the runtime wants to preempt the goroutine.
+// A loop that yields on a crowded core is in the kernel whenever the runtime's preemption signal
+// arrives, and cannot be preempted there.
 //
 //go:noinline
 func Yield() { unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }

@@ -104,6 +104,6 @@ func TestLayoutDescribesMembers(t *testing.T) {
 		if status, incarnation := state(1); status != dead || incarnation != i+1 {
 			t.Errorf("the record of one that has left: %d, %d", status, incarnation)
 		}
-		watcher.member.Sweep(func(shm.MemberID) {})
+		watcher.member.CheckLiveness(func(shm.MemberID) {})
 	}
 }

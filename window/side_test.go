@@ -40,7 +40,7 @@ type side struct {
 
 // newSide joins an arena. Its executor's hazard word is in the arena, so that other processes can read it.
 func newSide(a *shm.Arena) (*side, error) {
-	m, err := a.Join(shm.NotRank)
+	m, err := a.Join(shm.NoRank)
 	if err != nil {
 		return nil, err
 	}
@@ -49,7 +49,7 @@ func newSide(a *shm.Arena) (*side, error) {
 		return nil, err
 	}
 	s.domain = NewDomain(s.table, AdapterID(m.ID())<<16|1)
-	if s.at, err = m.Heap().Alloc(shm.CacheLine); err != nil {
+	if s.at, err = m.Heap().Alloc(128); err != nil {
 		return nil, err
 	}
 	if s.hazard, err = shm.At[atomic.Uint64](a, s.at); err != nil {

@@ -138,7 +138,7 @@ func (o *bindingOwner) await(what string, ok func() bool) {
 	tries := 0
 	eventually(o.t, what, func() bool {
 		if tries++; tries%64 == 0 {
-			o.member.Sweep(func(shm.MemberID) {})
+			o.member.CheckLiveness(func(shm.MemberID) {})
 		}
 		return ok() || o.failed()
 	})
@@ -348,7 +348,7 @@ func (o *bindingOwner) checkNotDrained(c *remoteCopier, token nd.Token) {
 		if o.domain.Drained(token) {
 			o.t.Fatalf("check %d: drained, while a stopped copier may continue at any time", i)
 		}
-		o.member.Sweep(func(id shm.MemberID) {
+		o.member.CheckLiveness(func(id shm.MemberID) {
 			if id == c.id {
 				o.t.Fatal("a stopped process is reported as dead")
 			}
@@ -411,7 +411,7 @@ func TestDrainEndsAfterStoppedExecutorIsKilled(t *testing.T) {
 			t.Error("drained before any member has found the process dead")
 		}
 		noticed := false
-		o.member.Sweep(func(id shm.MemberID) {
+		o.member.CheckLiveness(func(id shm.MemberID) {
 			if id == c.id {
 				noticed = c.hazard.Load() != 0
 			}

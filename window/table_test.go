@@ -147,7 +147,7 @@ func TestNewBlockOwnerInvalidatesEntries(t *testing.T) {
 		t.Fatal(f)
 	}
 	leaver.leave(t)
-	executor.member.Sweep(func(shm.MemberID) {})
+	executor.member.CheckLiveness(func(shm.MemberID) {})
 
 	heir := join(t, a)
 	if heir.member.ID().Slot() != leaver.member.ID().Slot() {

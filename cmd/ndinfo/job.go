@@ -119,8 +119,8 @@ func ownEnvironment() (env []string) {
 func failed(err error) check {
 	var next string
 	text := err.Error()
-	if s, ok := errors.AsType[*shm.ShortageError](err); ok {
-		next = s.Next
+	if s, ok := errors.AsType[*shm.NoMemoryError](err); ok {
+		next = s.Hint
 	} else if o, ok := errors.AsType[*nd.OpError](err); ok {
 		next = o.Next
 	} else if first, _, _ := strings.Cut(text, "\n"); strings.Contains(first, "; ") {

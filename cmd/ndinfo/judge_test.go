@@ -100,8 +100,8 @@ func TestAdvice(t *testing.T) {
 		text, after string
 	}{
 		{errors.New("odd"), "odd", ""},
-		{fmt.Errorf("create: %w", &shm.ShortageError{Wanted: 2, Left: 1, Limit: "it", Next: "do this"}),
-			"create: shm: reserving memory: wanted 2 bytes, 1 left under it", "do this"},
+		{fmt.Errorf("create: %w", &shm.NoMemoryError{Requested: 2, Available: 1, Limit: "it", Hint: "do this"}),
+			"create: shm: reserve memory: asked 2 bytes, have 1 under it", "do this"},
 		{&nd.OpError{Op: "write", Status: nd.Canceled, Detail: "so", Next: "do that"}, "nd: write: so: canceled", "do that"},
 	} {
 		if c := failed(tc.err); c.Found != tc.text || c.Remedy != tc.after {

@@ -32,7 +32,7 @@ func descriptorsFor(ranks, inherited uint64) uint64 {
 	return max(keeper, inherited+10+3*ranks)
 }
 
-func checkMemory() check { return judgeMemory(shm.MemoryLeft()) }
+func checkMemory() check { return judgeMemory(shm.AvailableMemory()) }
 
 func judgeMemory(left uint64, limit string) check {
 	found := fmt.Sprintf("%s left under %s", mebibytes(left), limit)

@@ -15,7 +15,7 @@ const blameLasts = time.Second
 // that it lost, the rank that this rank had lost before, and so on.
 func causes(arena *shm.Arena, victim int) (chain []int) {
 	for before, rank := shm.Clock(), victim; ; {
-		peer, at, ok := arena.Blames(rank)
+		peer, at, ok := arena.LostPeer(rank)
 		if !ok || at > before || time.Duration(before-at) > blameLasts || peer == victim || slices.Contains(chain, peer) {
 			return chain
 		}

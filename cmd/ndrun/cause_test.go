@@ -137,12 +137,12 @@ func TestCauses(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer m.Leave()
-		if _, err := m.Group(); err != nil {
+		if _, err := m.JoinGroup(); err != nil {
 			t.Fatal(err)
 		}
 		members = append(members, m)
 	}
-	blame := func(rank, peer int) { members[rank].Blame(members[peer].ID()) }
+	blame := func(rank, peer int) { members[rank].RecordLostPeer(members[peer].ID()) }
 	if got := causes(arena, 1); len(got) > 0 {
 		t.Errorf("the causes are %d though no rank blames another", got)
 	}

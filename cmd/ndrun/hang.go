@@ -133,14 +133,14 @@ func (e *explainer) watch(ctx context.Context) {
 
 // progress is a mark that changes when something goes on between the ranks.
 func (e *explainer) progress() (mark [3]uint64) {
-	mark = [3]uint64{e.arena.Arrivals(), e.arena.Deaths()}
+	mark = [3]uint64{e.arena.BarrierArrivals(), e.arena.Deaths()}
 	for rank := range e.arena.Ranks() {
 		id, ok := e.arena.MemberOf(rank)
 		if !ok {
 			continue
 		}
 		if peer, err := e.arena.Peer(id); err == nil {
-			mark[2] += uint64(peer.LastMoved())
+			mark[2] += uint64(peer.LastProgress())
 		}
 	}
 	return mark
@@ -158,7 +158,7 @@ func (e *explainer) idle() (idle time.Duration, ok bool) {
 	for rank := range e.arena.Ranks() {
 		if id, joined := e.arena.MemberOf(rank); joined {
 			if peer, err := e.arena.Peer(id); err == nil {
-				last, ok = max(last, peer.LastMoved()), true
+				last, ok = max(last, peer.LastProgress()), true
 			}
 		}
 	}

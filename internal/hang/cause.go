@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	testimony "github.com/softnd/softnd/internal/statuspage"
+	"github.com/softnd/softnd/internal/statuspage"
 )
 
 // Finding is something that may keep a job from going on.
@@ -96,9 +96,9 @@ func (p *Picture) missedEvents() (found []Finding) {
 func (p *Picture) missingReceives() (found []Finding) {
 	for i := range p.ranks {
 		for _, e := range p.ranks[i].endpoints() {
-			if peer, ok := p.rankOf[e.Peer]; ok && e.NoReceive && e.Cause == "" {
+			if peer, ok := p.rankOf[e.Peer]; ok && e.ReceiveMissing && e.Cause == "" {
 				found = append(found, Finding{Cause: fmt.Sprintf("rank %d has posted no receive on endpoint %d for the %s of rank %d (on its endpoint %d), and is %s",
-					peer, e.PeerNumber, e.Oldest, i, e.Number, p.where(peer))})
+					peer, e.PeerNumber, e.OldestRequest, i, e.Number, p.where(peer))})
 			}
 		}
 	}
@@ -118,7 +118,7 @@ func (p *Picture) hopeless() (found []Finding) {
 		}
 		f := Finding{Cause: fmt.Sprintf("rank %d waits for a result that cannot come (%s): no endpoint of that queue has a receive posted or a request under way", i, w.what)}
 		for _, e := range r.endpoints() {
-			if e.Cause != "" && (e.Initiator == w.call.Queue || e.Receive == w.call.Queue) {
+			if e.Cause != "" && (e.RequestQueue == w.call.Queue || e.ReceiveQueue == w.call.Queue) {
 				f.Steps = append(f.Steps, fmt.Sprintf("endpoint %d of rank %d failed: %s", e.Number, i, e.Cause))
 			}
 		}
@@ -185,14 +185,14 @@ func (p *Picture) unanswered(i int, w wait) (peer int, ok bool) {
 	if r.over() || r.stopped() || !r.still {
 		return 0, false
 	}
-	answers := func(c testimony.Call) bool {
+	answers := func(c statuspage.Call) bool {
 		return c.Op == "get connection request" || connects(c) && c.Peer == p.ranks[i].id
 	}
 	return peer, !slices.ContainsFunc(r.calls(), answers)
 }
 
 // connects reports whether a call waits for the other side of a connection.
-func connects(c testimony.Call) bool { return c.Op == "connect" || c.Op == "accept" }
+func connects(c statuspage.Call) bool { return c.Op == "connect" || c.Op == "accept" }
 
 // circle finds the shortest circle of ranks that wait for each other.
 func (p *Picture) circle() (best []step) {
@@ -293,7 +293,7 @@ func (p *Picture) where(i int) string {
 }
 
 // endpoints lists the endpoints of a rank that matter now.
-func (r *rank) endpoints() []testimony.Endpoint {
+func (r *rank) endpoints() []statuspage.Endpoint {
 	if !r.still || r.over() {
 		return nil
 	}

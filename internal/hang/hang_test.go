@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	testimony "github.com/softnd/softnd/internal/statuspage"
+	"github.com/softnd/softnd/internal/statuspage"
 	"github.com/softnd/softnd/shm"
 )
 
@@ -36,15 +36,15 @@ var absent = rank{Process: Process{Program: "away"}}
 
 func away(r rank) bool { return r.Program == "away" }
 
-func listening(to int) testimony.Call {
-	return testimony.Call{Op: "notify disconnect", Object: "connector", Peer: member(to)}
+func listening(to int) statuspage.Call {
+	return statuspage.Call{Op: "notify disconnect", Object: "connector", Peer: member(to)}
 }
 
 func member(rank int) shm.MemberID { return shm.MemberID(1<<16 | rank) }
 
 // in is a rank that stands still in some calls.
-func in(calls ...testimony.Call) rank {
-	return rank{still: true, told: testimony.Testimony{Calls: calls}}
+func in(calls ...statuspage.Call) rank {
+	return rank{still: true, told: statuspage.Page{Calls: calls}}
 }
 
 // running gives a rank a goroutine that runs.
@@ -53,34 +53,34 @@ func (r rank) running() rank {
 	return r
 }
 
-func (r rank) with(endpoints ...testimony.Endpoint) rank {
+func (r rank) with(endpoints ...statuspage.Endpoint) rank {
 	r.told.Endpoints = endpoints
 	return r
 }
 
-func barrier(round uint64) testimony.Call {
-	return testimony.Call{Op: "barrier", Round: round, Since: int64(98 * time.Second)}
+func barrier(round uint64) statuspage.Call {
+	return statuspage.Call{Op: "barrier", Round: round, Since: int64(98 * time.Second)}
 }
 
-func waitAt(queue uint64) testimony.Call {
-	return testimony.Call{Op: "wait", Queue: queue, Since: int64(98 * time.Second)}
+func waitAt(queue uint64) statuspage.Call {
+	return statuspage.Call{Op: "wait", Queue: queue, Since: int64(98 * time.Second)}
 }
 
 // receiver is an endpoint that has receives posted for messages of a rank.
-func receiver(of int) testimony.Endpoint {
-	return testimony.Endpoint{Number: uint64(of) + 10, Peer: member(of), PeerNumber: 3, State: "connected", Initiator: 1, Receive: 1, Receives: 2}
+func receiver(of int) statuspage.Endpoint {
+	return statuspage.Endpoint{Number: uint64(of) + 10, Peer: member(of), PeerNumber: 3, State: "connected", RequestQueue: 1, ReceiveQueue: 1, Receives: 2}
 }
 
 // sender is one that has a Send under way to a rank.
-func sender(to int, noReceive bool) testimony.Endpoint {
-	return testimony.Endpoint{Number: uint64(to) + 10, Peer: member(to), PeerNumber: 3, State: "connected", Initiator: 1, Receive: 1, Requests: 1, Oldest: "send", NoReceive: noReceive}
+func sender(to int, noReceive bool) statuspage.Endpoint {
+	return statuspage.Endpoint{Number: uint64(to) + 10, Peer: member(to), PeerNumber: 3, State: "connected", RequestQueue: 1, ReceiveQueue: 1, Requests: 1, OldestRequest: "send", ReceiveMissing: noReceive}
 }
 
 func TestCauses(t *testing.T) {
 	failing := sender(1, false)
 	failing.Requests, failing.State, failing.Cause = 0, "failed", "send on endpoint 11: i/o timeout"
-	news := in(testimony.Call{Op: "notify", Object: "NotifyAny", Queue: 1})
-	news.told.Queues = []testimony.Queue{{Number: 1, Results: 3}}
+	news := in(statuspage.Call{Op: "notify", Object: "NotifyAny", Queue: 1})
+	news.told.Queues = []statuspage.Queue{{Number: 1, Results: 3}}
 	strange := rank{unclear: shm.ErrDamaged}
 	for name, tc := range map[string]struct {
 		ranks []rank
@@ -88,7 +88,7 @@ func TestCauses(t *testing.T) {
 	}{
 		"circle of two":     {[]rank{in(barrier(4)), in(waitAt(1)).with(receiver(0))}, []string{"in a circle", "rank 0 waits for rank 1: barrier 4", "rank 1 waits for rank 0: a message on endpoint 10"}},
 		"circle of three":   {[]rank{in(waitAt(1)).with(receiver(1)), in(waitAt(1)).with(receiver(2)), in(waitAt(1)).with(receiver(0))}, []string{"in a circle", "rank 0 waits for rank 1", "rank 1 waits for rank 2", "rank 2 waits for rank 0"}},
-		"crossed connects":  {[]rank{in(testimony.Call{Op: "accept", Peer: member(1)}), in(testimony.Call{Op: "accept", Peer: member(0)})}, []string{"in a circle", "rank 0 waits for rank 1: accept"}},
+		"crossed connects":  {[]rank{in(statuspage.Call{Op: "accept", Peer: member(1)}), in(statuspage.Call{Op: "accept", Peer: member(0)})}, []string{"in a circle", "rank 0 waits for rank 1: accept"}},
 		"stopped":           {[]rank{in(barrier(4)), {still: true, state: 'T'}}, []string{"rank 1 (prog, pid 101) is not responding", "rank 0 waits for it (barrier 4)"}},
 		"traced":            {[]rank{in(barrier(4)), {still: true, state: 't'}}, []string{"rank 1 (prog, pid 101) is not responding"}},
 		"stopped in circle": {[]rank{in(barrier(4)), func() rank { r := in(waitAt(1)).with(receiver(0)); r.state = 'T'; return r }()}, []string{"rank 1 (prog, pid 101) is not responding"}},
@@ -113,7 +113,7 @@ func TestCauses(t *testing.T) {
 		"idle reapers": {[]rank{in(waitAt(2), barrier(2)), in(waitAt(2), barrier(2)), in(waitAt(2)).running()},
 			[]string{"rank 2 (prog, pid 102) is in wait at completion queue 2, and another goroutine of it runs; ranks 0-1 wait for it (barrier 2)"}},
 		"stopped amid a transfer": {[]rank{func() rank { r := in(); r.state = 'T'; return r }(),
-			in(testimony.Call{Op: "deregister", Object: "memory region"}).with(testimony.Endpoint{Number: 4, Peer: member(0), State: "connected", Touched: true})},
+			in(statuspage.Call{Op: "deregister", Object: "memory region"}).with(statuspage.Endpoint{Number: 4, Peer: member(0), State: "connected", PeerCopying: true})},
 			[]string{"rank 0 (prog, pid 100) is not responding", "rank 1 waits for it (the end of its transfer on endpoint 4, for deregister (memory region))"}},
 		"listeners": {[]rank{in(listening(1), barrier(2)), in(listening(0))},
 			[]string{"rank 1 (prog, pid 101) is in notify disconnect (connector); rank 0 waits for it (barrier 2)"}},
@@ -147,7 +147,7 @@ func TestOneCause(t *testing.T) {
 		return r
 	}
 	connecting := func(op string, to int) rank {
-		return in(testimony.Call{Op: op, Object: fmt.Sprintf("rank %d, port 1", to), Peer: member(to)})
+		return in(statuspage.Call{Op: op, Object: fmt.Sprintf("rank %d, port 1", to), Peer: member(to)})
 	}
 	two := []rank{in(waitAt(1)).with(receiver(1)), in(waitAt(1)).with(receiver(0))}
 	for name, tc := range map[string]struct {
@@ -180,8 +180,8 @@ func TestNoCause(t *testing.T) {
 		"computing":     {in(), in()},
 		"working":       {{}, {}},
 		"served":        {in(waitAt(1)).with(receiver(1)), {}},
-		"more than fit": {func() rank { r := in(waitAt(1)); r.told.LeftOut = 1; return r }(), {}},
-		"at it":         {in(waitAt(1)).with(testimony.Endpoint{Number: 1, Unknown: true, Initiator: 1, Receive: 2}), {}},
+		"more than fit": {func() rank { r := in(waitAt(1)); r.told.Omitted = 1; return r }(), {}},
+		"at it":         {in(waitAt(1)).with(statuspage.Endpoint{Number: 1, Busy: true, RequestQueue: 1, ReceiveQueue: 2}), {}},
 		"all have left": {{left: true}, {left: true}},
 	} {
 		for _, f := range job(ranks...).Findings() {
@@ -194,11 +194,11 @@ func TestNoCause(t *testing.T) {
 
 // Ranks may tell and answer anything; that takes neither long nor much.
 func TestLies(t *testing.T) {
-	var calls []testimony.Call
+	var calls []statuspage.Call
 	for i := range 2000 {
-		calls = append(calls, testimony.Call{Op: "barrier", Round: uint64(i)})
+		calls = append(calls, statuspage.Call{Op: "barrier", Round: uint64(i)})
 	}
-	lie, err := testimony.Read(testimony.Testimony{Calls: calls}.Bytes())
+	lie, err := statuspage.Decode(statuspage.Page{Calls: calls}.Encode())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -210,8 +210,8 @@ func TestLies(t *testing.T) {
 	var ranks []rank
 	for i := range 256 {
 		r := rank{still: true, told: lie, stacks: deep}
-		r.told.Queues = []testimony.Queue{{Number: uint64(i)}}
-		r.told.Calls = append([]testimony.Call{{Op: "wait", Queue: 1}}, lie.Calls...)
+		r.told.Queues = []statuspage.Queue{{Number: uint64(i)}}
+		r.told.Calls = append([]statuspage.Call{{Op: "wait", Queue: 1}}, lie.Calls...)
 		ranks = append(ranks, r)
 	}
 	if lines := job(ranks...).Lines(); len(lines) > 100_000 {
@@ -220,7 +220,7 @@ func TestLies(t *testing.T) {
 }
 
 func TestAbsentRanks(t *testing.T) {
-	waiting := in(testimony.Call{Op: "init", Round: 1})
+	waiting := in(statuspage.Call{Op: "init", Round: 1})
 	p := job(waiting, absent, absent)
 	if got, want := p.Findings()[0].Cause, "ranks 1-2 never arrived: not in softnd.Init; rank 0 waits for it (init (barrier 1))"; got != want {
 		t.Errorf("%s, want\n%s", got, want)
@@ -336,25 +336,25 @@ func TestLook(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer m.Leave()
-		if _, err := m.Group(); err != nil {
+		if _, err := m.JoinGroup(); err != nil {
 			t.Fatal(err)
 		}
 		members = append(members, m)
 	}
 	tell := func(rank int, text []byte) {
-		if err := members[rank].Tell(text); err != nil {
+		if err := members[rank].WriteStatusPage(text); err != nil {
 			t.Fatal(err)
 		}
 	}
-	tell(0, testimony.Testimony{Calls: []testimony.Call{barrier(1)}}.Bytes())
+	tell(0, statuspage.Page{Calls: []statuspage.Call{barrier(1)}}.Encode())
 	tell(1, []byte(`{"c": [{"op": "x`))
 	var answering sync.WaitGroup
 	defer answering.Wait()
 	answering.Go(func() {
-		for !members[0].Asked() {
+		for !members[0].StacksRequested() {
 			time.Sleep(time.Millisecond)
 		}
-		if err := members[0].Answer([]byte(answer)); err != nil {
+		if err := members[0].PublishStacks([]byte(answer)); err != nil {
 			t.Error(err)
 		}
 	})
@@ -365,7 +365,7 @@ func TestLook(t *testing.T) {
 		"likely cause: rank 3 (test, pid 1073741824) exited with code 3 without having called softnd.Init; rank 0 waits for it (barrier 1)\n",
 		fmt.Sprintf("rank 0 (test, pid %d): barrier 1 for ", os.Getpid()),
 		"  barrier 1: ranks 1-3 not there yet\n",
-		fmt.Sprintf("rank 1 (test, pid %d): read the testimony of a member: ", os.Getpid()),
+		fmt.Sprintf("rank 1 (test, pid %d): decode status page: ", os.Getpid()),
 		fmt.Sprintf("rank 2 (test, pid %d): at work, not responding\n", os.Getpid()),
 		"stack of rank 0, chan receive:\n",
 	} {

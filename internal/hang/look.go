@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/softnd/softnd/internal/proctable"
-	testimony "github.com/softnd/softnd/internal/statuspage"
+	"github.com/softnd/softnd/internal/statuspage"
 	"github.com/softnd/softnd/shm"
 )
 
@@ -40,9 +40,9 @@ type rank struct {
 	id      shm.MemberID // 0: it has not joined
 	left    bool         // it is no member any more
 	moved   int64
-	told    testimony.Testimony
+	told    statuspage.Page
 	still   bool  // nothing has moved since it told that
-	unclear error // why its testimony cannot be read
+	unclear error // why its status page cannot be read
 	silent  bool  // it has not answered
 	stacks  []stack
 }
@@ -70,7 +70,7 @@ func Look(arena *shm.Arena, processes []Process, patience time.Duration) *Pictur
 		}
 		r.state = stateOf(r.pid)
 		if !r.over() && !r.stopped() {
-			peers[i], questions[i] = peer, peer.Ask()
+			peers[i], questions[i] = peer, peer.RequestStacks()
 		}
 	}
 	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
@@ -105,7 +105,7 @@ const mostAnswers = 32 << 20
 
 // hear takes a rank's answer, and tells whether there was one.
 func (p *Picture) hear(r *rank, peer *shm.Peer, question uint32) bool {
-	answer, ok, err := peer.Answer(question)
+	answer, ok, err := peer.Stacks(question)
 	if err != nil {
 		r.unclear = err
 	}
@@ -119,11 +119,11 @@ func (p *Picture) hear(r *rank, peer *shm.Peer, question uint32) bool {
 func (r *rank) read(arena *shm.Arena) {
 	peer, err := arena.Peer(r.id)
 	if err == nil {
-		var s shm.Statement
-		if s, err = peer.Statement(); err == nil {
-			r.moved, r.still = s.Moved, s.Told >= s.Moved && len(s.Text) > 0
+		var s shm.StatusPage
+		if s, err = peer.StatusPage(); err == nil {
+			r.moved, r.still = s.LastProgress, s.WrittenAt >= s.LastProgress && len(s.Text) > 0
 			if r.still {
-				r.told, err = testimony.Read(s.Text)
+				r.told, err = statuspage.Decode(s.Text)
 			}
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"sync"
 
-	testimony "github.com/softnd/softnd/internal/statuspage"
+	"github.com/softnd/softnd/internal/statuspage"
 )
 
 // What is shown of stacks at the most, whatever ranks have answered.
@@ -51,7 +51,7 @@ const waitFrame = "endpoint.(*Provider).wait("
 // computes reports whether a goroutine of the rank runs that is none of softnd's, does not
 // wait in softnd, and is not the one that polls.
 func (r *rank) computes() bool {
-	return !slices.ContainsFunc(r.calls(), func(c testimony.Call) bool { return c.Op == testimony.OpPoll }) &&
+	return !slices.ContainsFunc(r.calls(), func(c statuspage.Call) bool { return c.Op == statuspage.OpPoll }) &&
 		slices.ContainsFunc(r.stacks, func(s stack) bool { return (s.state == "running" || s.state == "runnable") && !s.waits })
 }
 
@@ -107,7 +107,7 @@ func readStacks(answer []byte) (all []stack) {
 func readStack(block []byte) (s stack, ok bool) {
 	re := patterns()
 	first, rest, _ := bytes.Cut(block, []byte("\n"))
-	m := re.head.FindStringSubmatch(testimony.Line(string(first)))
+	m := re.head.FindStringSubmatch(statuspage.Printable(string(first)))
 	if m == nil || slices.ContainsFunc(ours, func(name string) bool { return bytes.Contains(block, []byte(name)) }) {
 		return stack{}, false
 	}
@@ -118,7 +118,7 @@ func readStack(block []byte) (s stack, ok bool) {
 			break
 		}
 		place, isPlace := bytes.CutPrefix(line, []byte("\t"))
-		text := re.offset.ReplaceAllString(testimony.Line(string(place)), "")
+		text := re.offset.ReplaceAllString(statuspage.Printable(string(place)), "")
 		if isPlace {
 			text = "\t" + text
 		} else {

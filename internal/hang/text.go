@@ -127,7 +127,7 @@ func (p *Picture) describe(i int, since func(int64) string) []string {
 	}
 	for n, e := range r.told.Endpoints {
 		if n == mostEndpoints {
-			lines = append(lines, fmt.Sprintf("  and %d more endpoints", len(r.told.Endpoints)-n+r.told.LeftOut))
+			lines = append(lines, fmt.Sprintf("  and %d more endpoints", len(r.told.Endpoints)-n+r.told.Omitted))
 			break
 		}
 		peer := "another process"
@@ -135,19 +135,19 @@ func (p *Picture) describe(i int, since func(int64) string) []string {
 			peer = fmt.Sprintf("endpoint %d of rank %d", e.PeerNumber, n)
 		}
 		line := fmt.Sprintf("  endpoint %d with %s: %s", e.Number, peer, e.State)
-		if e.Unknown {
+		if e.Busy {
 			line = fmt.Sprintf("  endpoint %d: in use", e.Number)
 		}
 		if e.Requests > 0 {
-			line += fmt.Sprintf("; requests under way: %d, the oldest a %s", e.Requests, e.Oldest)
-			if e.NoReceive {
+			line += fmt.Sprintf("; requests under way: %d, the oldest a %s", e.Requests, e.OldestRequest)
+			if e.ReceiveMissing {
 				line += " for which the peer has posted no receive"
 			}
 		}
 		if e.Receives > 0 {
 			line += fmt.Sprintf("; receives posted: %d", e.Receives)
 		}
-		if e.Touched {
+		if e.PeerCopying {
 			line += "; the peer is in the middle of a transfer"
 		}
 		if e.Cause != "" {

@@ -5,13 +5,13 @@ import (
 	"slices"
 
 	"github.com/softnd/softnd/internal/numlist"
-	testimony "github.com/softnd/softnd/internal/statuspage"
+	"github.com/softnd/softnd/internal/statuspage"
 	"github.com/softnd/softnd/shm"
 )
 
 // wait is one call of a rank that does not return.
 type wait struct {
-	call    testimony.Call
+	call    statuspage.Call
 	what    string   // the call, as a message has it
 	on      []target // all are needed at a barrier; any of them would do at a queue
 	unclear bool     // there may be others that would do
@@ -63,7 +63,7 @@ func (p *Picture) resolve() {
 }
 
 // calls lists the calls in which a rank is now.
-func (r *rank) calls() []testimony.Call {
+func (r *rank) calls() []statuspage.Call {
 	if !r.still || r.over() {
 		return nil
 	}
@@ -71,12 +71,12 @@ func (r *rank) calls() []testimony.Call {
 }
 
 // listens tells whether a call waits for what need not come.
-func listens(c testimony.Call) bool {
+func listens(c statuspage.Call) bool {
 	return c.Op == "notify disconnect" || c.Op == "get connection request"
 }
 
 // waitIn finds out for whom a rank waits in a call.
-func (p *Picture) waitIn(of int, call testimony.Call, reached []uint64) wait {
+func (p *Picture) waitIn(of int, call statuspage.Call, reached []uint64) wait {
 	w := wait{call: call, what: describe(call)}
 	switch {
 	case call.Round > 0:
@@ -94,7 +94,7 @@ func (p *Picture) waitIn(of int, call testimony.Call, reached []uint64) wait {
 		}
 		w.unclear = true
 		for _, e := range p.ranks[of].told.Endpoints { // what ends the use of memory waits for those who use it
-			if peer, ok := p.rankOf[e.Peer]; ok && e.Touched {
+			if peer, ok := p.rankOf[e.Peer]; ok && e.PeerCopying {
 				w.on = append(w.on, target{peer, fmt.Sprintf("the end of its transfer on endpoint %d, for %s", e.Number, w.what)})
 			}
 		}
@@ -105,28 +105,28 @@ func (p *Picture) waitIn(of int, call testimony.Call, reached []uint64) wait {
 // atQueue lists from whom results can come to the completion queue of a wait.
 func (p *Picture) atQueue(r *rank, w *wait) {
 	queue := w.call.Queue
-	w.unclear = r.told.LeftOut > 0 || r.results(queue) > 0 && w.call.Op == testimony.OpPoll
+	w.unclear = r.told.Omitted > 0 || r.results(queue) > 0 && w.call.Op == statuspage.OpPoll
 	for _, e := range r.told.Endpoints {
-		if e.Initiator != queue && e.Receive != queue {
+		if e.RequestQueue != queue && e.ReceiveQueue != queue {
 			continue
 		}
 		peer, ok := p.rankOf[e.Peer]
 		if !ok {
-			w.unclear = w.unclear || e.Unknown || e.Requests+e.Receives > 0
+			w.unclear = w.unclear || e.Busy || e.Requests+e.Receives > 0
 			continue
 		}
 		switch {
-		case e.Unknown:
+		case e.Busy:
 			w.unclear = true
 		case e.Cause != "":
 			if p.ranks[peer].over() { // else the failure itself is what matters
 				w.on = append(w.on, target{peer, fmt.Sprintf("endpoint %d, which has failed", e.Number)})
 			}
-		case e.Initiator == queue && e.NoReceive:
-			w.on = append(w.on, target{peer, fmt.Sprintf("a receive for its %s on endpoint %d", e.Oldest, e.Number)})
-		case e.Initiator == queue && e.Requests > 0:
-			w.on = append(w.on, target{peer, fmt.Sprintf("its %s on endpoint %d", e.Oldest, e.Number)})
-		case e.Receive == queue && e.Receives > 0:
+		case e.RequestQueue == queue && e.ReceiveMissing:
+			w.on = append(w.on, target{peer, fmt.Sprintf("a receive for its %s on endpoint %d", e.OldestRequest, e.Number)})
+		case e.RequestQueue == queue && e.Requests > 0:
+			w.on = append(w.on, target{peer, fmt.Sprintf("its %s on endpoint %d", e.OldestRequest, e.Number)})
+		case e.ReceiveQueue == queue && e.Receives > 0:
 			w.on = append(w.on, target{peer, fmt.Sprintf("a message on endpoint %d", e.Number)})
 		}
 	}
@@ -190,13 +190,13 @@ func ranks(numbers []int) string {
 }
 
 // describe names a call as a message has it.
-func describe(c testimony.Call) string {
+func describe(c statuspage.Call) string {
 	switch {
 	case c.Round > 0 && c.Op == "barrier":
 		return fmt.Sprintf("barrier %d", c.Round)
 	case c.Round > 0:
 		return fmt.Sprintf("%s (barrier %d)", c.Op, c.Round)
-	case c.Op == testimony.OpPoll:
+	case c.Op == statuspage.OpPoll:
 		return fmt.Sprintf("polls of completion queue %d, which find nothing", c.Queue)
 	case c.Queue > 0 && c.Object != "":
 		return fmt.Sprintf("%s (%s) at completion queue %d", c.Op, c.Object, c.Queue)

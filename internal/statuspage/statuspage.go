@@ -1,6 +1,7 @@
-// Package testimony is what a process that stands still tells of itself to one who looks
-// at the arena from outside: what it waits for, and what it has under way. Members write
-// it ([shm.Member.Tell]) for ndrun and whoever else wants to know why a job hangs.
+// Package statuspage encodes the text of a member's status page. In the text a member, the
+// reporter, lists the calls in which it waits, and its endpoints and completion queues with work
+// outstanding. The reporter writes the text with [shm.Member.WriteStatusPage]. Observers such as
+// ndrun and ndinfo read it to find out why a job hangs.
 package statuspage
 
 import (
@@ -13,73 +14,74 @@ import (
 	"github.com/softnd/softnd/shm"
 )
 
-// Testimony is one process's view of itself.
-type Testimony struct {
-	Calls     []Call     `json:"c,omitempty"` // that wait
-	Endpoints []Endpoint `json:"e,omitempty"` // with something under way, or failed
-	Queues    []Queue    `json:"q,omitempty"` // completion queues in which results lie
-	LeftOut   int        `json:"o,omitempty"` // endpoints that are not listed
+// Page is the content of one status page.
+type Page struct {
+	Calls     []Call     `json:"c,omitempty"` // calls that wait
+	Endpoints []Endpoint `json:"e,omitempty"` // endpoints that failed or have work outstanding
+	Queues    []Queue    `json:"q,omitempty"` // completion queues that hold results
+	Omitted   int        `json:"o,omitempty"` // number of endpoints left out of Endpoints
 }
 
-// Call is a call that waits, or a loop of polls that find nothing.
+// Call is a call that waits, or a loop of polls that return nothing.
 type Call struct {
 	Op     string       `json:"op"`
-	Object string       `json:"x,omitempty"` // on what, for messages
-	Peer   shm.MemberID `json:"p,omitempty"` // whom it waits for; 0: whoever uses the queue, or nobody
-	Queue  uint64       `json:"q,omitempty"` // number of the completion queue that it waits at; 0 = none
-	Round  uint64       `json:"r,omitempty"` // of the ranks' barriers, from 1; 0 = it is none
-	Since  int64        `json:"t,omitempty"` // as shm.Clock counts
+	Object string       `json:"x,omitempty"` // the object of the call, for messages
+	Peer   shm.MemberID `json:"p,omitempty"` // the member that the call waits for; 0 = no particular one
+	Queue  uint64       `json:"q,omitempty"` // number of the completion queue that the call waits on; 0 = none
+	Round  uint64       `json:"r,omitempty"` // number of the ranks' barrier, from 1; 0 = the call is no barrier
+	Since  int64        `json:"t,omitempty"` // when the call began, as shm.Clock counts
 }
 
-// OpPoll is the Op of a loop of polls that find nothing.
+// OpPoll is the Op of a loop of polls that return nothing.
 const OpPoll = "poll"
 
-// Endpoint is a queue pair with something under way.
+// Endpoint is a queue pair that failed or has work outstanding.
 type Endpoint struct {
-	Number     uint64       `json:"n"`
-	Peer       shm.MemberID `json:"p,omitempty"`
-	PeerNumber uint64       `json:"m,omitempty"` // of the peer's endpoint
-	State      string       `json:"s"`
-	Unknown    bool         `json:"u,omitempty"` // somebody was at it: all that is known is its number and queues
-	Initiator  uint64       `json:"i,omitempty"` // number of the completion queue for requests
-	Receive    uint64       `json:"r,omitempty"` // and for receives
+	Number       uint64       `json:"n"`
+	Peer         shm.MemberID `json:"p,omitempty"`
+	PeerNumber   uint64       `json:"m,omitempty"` // number of the peer's endpoint
+	State        string       `json:"s"`
+	Busy         bool         `json:"u,omitempty"` // its lock was held: only Number and the two queues are known
+	RequestQueue uint64       `json:"i,omitempty"` // number of the completion queue for requests
+	ReceiveQueue uint64       `json:"r,omitempty"` // number of the completion queue for receives
 
-	Requests  uint64 `json:"o,omitempty"` // that have not completed
-	Oldest    string `json:"k,omitempty"` // what the oldest is
-	NoReceive bool   `json:"w,omitempty"` // the oldest waits for the peer to post a receive
-	Receives  uint64 `json:"b,omitempty"` // posted, and not filled yet
-	Cause     string `json:"f,omitempty"` // why it failed
-	Touched   bool   `json:"h,omitempty"` // the peer is in the middle of a transfer to or from this side's memory
+	Requests       uint64 `json:"o,omitempty"` // requests outstanding
+	OldestRequest  string `json:"k,omitempty"` // operation of the oldest outstanding request
+	ReceiveMissing bool   `json:"w,omitempty"` // the oldest request waits for the peer to post a receive
+	Receives       uint64 `json:"b,omitempty"` // receives outstanding
+	Cause          string `json:"f,omitempty"` // why the endpoint failed
+	PeerCopying    bool   `json:"h,omitempty"` // the peer's executor is copying to or from memory of this side
 }
 
-// Queue is a completion queue in which results lie that nobody has taken.
+// Queue is a completion queue that holds results.
 type Queue struct {
 	Number  uint64 `json:"n"`
 	Results uint64 `json:"r"`
 }
 
-// What is told, and believed, at the most.
+// Limits on what Encode writes and Decode accepts.
 const (
-	mostCalls     = 32
-	mostEndpoints = 128
-	mostQueues    = 64
+	maxCalls     = 32
+	maxEndpoints = 128
+	maxQueues    = 64
 )
 
-// Bytes is the testimony as it is told, with as much as fits.
-func (t Testimony) Bytes() []byte {
-	// Those that name somebody explain more than those that wait at a queue.
-	t.Calls = slices.Clone(t.Calls)
-	slices.SortStableFunc(t.Calls, func(a, b Call) int { return b.weight() - a.weight() })
-	t.Calls = t.Calls[:min(len(t.Calls), mostCalls)]
-	t.Queues = t.Queues[:min(len(t.Queues), mostQueues)]
-	for keep := min(len(t.Endpoints), mostEndpoints); ; keep /= 2 {
-		t.LeftOut += len(t.Endpoints) - keep
-		t.Endpoints = t.Endpoints[:keep]
-		text, err := json.Marshal(t)
-		if err == nil && len(text) <= shm.TestimonySize {
+// Encode returns the text of the page, of at most [shm.MaxStatusText] bytes. If the content does
+// not fit, Encode drops what explains least.
+func (p Page) Encode() []byte {
+	// A call that names a barrier or a peer explains more than one that waits on a queue.
+	p.Calls = slices.Clone(p.Calls)
+	slices.SortStableFunc(p.Calls, func(a, b Call) int { return b.weight() - a.weight() })
+	p.Calls = p.Calls[:min(len(p.Calls), maxCalls)]
+	p.Queues = p.Queues[:min(len(p.Queues), maxQueues)]
+	for keep := min(len(p.Endpoints), maxEndpoints); ; keep /= 2 {
+		p.Omitted += len(p.Endpoints) - keep
+		p.Endpoints = p.Endpoints[:keep]
+		text, err := json.Marshal(p)
+		if err == nil && len(text) <= shm.MaxStatusText {
 			return text
 		}
-		if keep == 0 { // texts of our own are short; these are not
+		if keep == 0 { // only if Op or Object is thousands of bytes long; softnd's are short
 			return []byte("{}")
 		}
 	}
@@ -95,35 +97,37 @@ func (c Call) weight() int {
 	return 0
 }
 
-// Read reads what a member has told. Any member may have told anything.
-func Read(text []byte) (t Testimony, err error) {
-	if err := json.Unmarshal(text, &t); err != nil {
-		return Testimony{}, fmt.Errorf("read the testimony of a member: %w", err)
+// Decode decodes the text of a status page. Any member of the arena can have written the text, so
+// Decode bounds the number of entries and makes each string printable.
+func Decode(text []byte) (p Page, err error) {
+	if err := json.Unmarshal(text, &p); err != nil {
+		return Page{}, fmt.Errorf("decode status page: %w", err)
 	}
-	t.Calls = t.Calls[:min(len(t.Calls), mostCalls)]
-	t.Queues = t.Queues[:min(len(t.Queues), mostQueues)]
-	t.Endpoints = t.Endpoints[:min(len(t.Endpoints), mostEndpoints)]
-	t.LeftOut = min(max(t.LeftOut, 0), 1<<30)
-	for i := range t.Calls {
-		c := &t.Calls[i]
-		c.Op, c.Object = Line(c.Op), Line(c.Object)
+	p.Calls = p.Calls[:min(len(p.Calls), maxCalls)]
+	p.Queues = p.Queues[:min(len(p.Queues), maxQueues)]
+	p.Endpoints = p.Endpoints[:min(len(p.Endpoints), maxEndpoints)]
+	p.Omitted = min(max(p.Omitted, 0), 1<<30)
+	for i := range p.Calls {
+		c := &p.Calls[i]
+		c.Op, c.Object = Printable(c.Op), Printable(c.Object)
 	}
-	for i := range t.Endpoints {
-		e := &t.Endpoints[i]
-		e.State, e.Oldest, e.Cause = Line(e.State), Line(e.Oldest), Line(e.Cause)
+	for i := range p.Endpoints {
+		e := &p.Endpoints[i]
+		e.State, e.OldestRequest, e.Cause = Printable(e.State), Printable(e.OldestRequest), Printable(e.Cause)
 	}
-	return t, nil
+	return p, nil
 }
 
-// longestLine is the longest of the texts within a testimony, in bytes.
-const longestLine = 500
+// maxPrintable is the maximum length of a string that Printable returns, in bytes.
+const maxPrintable = 500
 
-// Line makes one line, of a length that can be shown, of what may be anything.
-func Line(s string) string {
+// Printable returns the first 500 bytes of s with each unprintable character, line breaks
+// included, replaced by a question mark.
+func Printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
 			return r
 		}
 		return '?'
-	}, s[:min(len(s), longestLine)])
+	}, s[:min(len(s), maxPrintable)])
 }

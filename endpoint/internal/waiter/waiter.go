@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	testimony "github.com/softnd/softnd/internal/statuspage"
+	"github.com/softnd/softnd/internal/statuspage"
 	"github.com/softnd/softnd/shm"
 )
 
@@ -33,7 +33,7 @@ type Set struct {
 
 // Call is a call that observers see because it has waited for some time.
 type Call struct {
-	call  testimony.Call
+	call  statuspage.Call
 	since time.Time
 }
 
@@ -147,7 +147,7 @@ func (s *Set) Disarm() {
 }
 
 // List makes a call visible to observers.
-func (s *Set) List(call testimony.Call) *Call {
+func (s *Set) List(call statuspage.Call) *Call {
 	c := &Call{call, time.Now()}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -164,7 +164,7 @@ func (s *Set) Unlist(c *Call) {
 }
 
 // Calls returns the listed calls.
-func (s *Set) Calls() (calls []testimony.Call) {
+func (s *Set) Calls() (calls []statuspage.Call) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, c := range s.listed {

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	testimony "github.com/softnd/softnd/internal/statuspage"
+	"github.com/softnd/softnd/internal/statuspage"
 	"github.com/softnd/softnd/shm"
 )
 
@@ -25,7 +25,7 @@ func newSet(t *testing.T, onIdle func()) *Set {
 	}
 	t.Cleanup(func() { member.Leave() })
 	s := new(Set)
-	s.Init(member.Waiters(), onIdle)
+	s.Init(member.WaitDoorbell(), onIdle)
 	return s
 }
 
@@ -116,7 +116,7 @@ func TestWaitCounters(t *testing.T) {
 func TestListedCalls(t *testing.T) {
 	s := newSet(t, func() {})
 	before := shm.Clock()
-	first, second := s.List(testimony.Call{Op: "wait"}), s.List(testimony.Call{Op: "connect"})
+	first, second := s.List(statuspage.Call{Op: "wait"}), s.List(statuspage.Call{Op: "connect"})
 	s.Unlist(first)
 	calls := s.Calls()
 	if len(calls) != 1 || calls[0].Op != "connect" || calls[0].Since < before-int64(time.Second) || calls[0].Since > shm.Clock() {
