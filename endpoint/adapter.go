@@ -18,7 +18,7 @@ const (
 	maxRegistration   = 64 << 30
 	maxTransfer       = 1 << 30
 	maxSGE            = 16
-	minGrantedSGE     = 4 // granted even if fewer are requested
+	minSGE            = 4 // granted even if fewer are requested
 	maxQueueDepth     = 4096
 	maxSharedDepth    = 4096
 	defaultQueueDepth = 64

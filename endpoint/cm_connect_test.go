@@ -259,7 +259,7 @@ func TestConnectRetryAfterRefusal(t *testing.T) {
 		for _, to := range []netip.AddrPort{nobody, netip.AddrPortFrom(addr.Addr(), 10)} {
 			wantStatus(t, ca.Connect(a.ctx, ea, to, nd.ConnectParams{}), nd.ConnectionRefused)
 			if got := privateDataOf(t, ca); len(got) != 0 {
-				t.Errorf("data from nobody: %q", got)
+				t.Errorf("private data of no peer: %q", got)
 			}
 		}
 		empty := netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 77, 7, 7}), addr.Port())
@@ -330,7 +330,7 @@ func TestConnectWithdrawn(t *testing.T) {
 		"context":   func(_ nd.Connector, cancel context.CancelFunc) { cancel() },
 		"connector": func(c nd.Connector, _ context.CancelFunc) { c.Close() },
 	} {
-		t.Run("before the request is looked at/"+name, func(t *testing.T) {
+		t.Run("before the request is read/"+name, func(t *testing.T) {
 			a, b, addr := strangersPair(t)
 			l := b.listener.(*Listener)
 			ctx, cancel := context.WithCancel(a.ctx)
@@ -436,7 +436,7 @@ func TestEndpointClosedWhileConnecting(t *testing.T) {
 				wantStatus(t, ca.CompleteConnect(a.ctx), nd.ConnectionAborted)
 			}
 			if err := <-accepted; err == nil {
-				t.Error("accepted by nobody")
+				t.Error("Accept succeeded without a peer")
 			}
 			if err := ea.Send(0, nil, 0); name == "close" {
 				wantStatus(t, err, nd.ConnectionInvalid)
@@ -513,7 +513,7 @@ func TestConnectorHasOneConnection(t *testing.T) {
 // TestConnectionCallsCanceled: the error of a canceled call contains the context's cause.
 func TestConnectionCallsCanceled(t *testing.T) {
 	a, b, addr := strangersPair(t)
-	cause := errors.New("lost patience")
+	cause := errors.New("a cause")
 	_, cb, _, _ := wire(a, b, addr)
 	ca, ea := a.connector(), a.endpoint()
 	for name, call := range map[string]func(ctx context.Context) error{

@@ -35,16 +35,16 @@ const (
 	passive = 1
 )
 
-// descriptor of a posted receive in shared memory: a word for its capacity in bytes, a word for
-// the number of its entries, then for each entry its address and, in one word, its length (bits
-// 0..31) and its token (32..63).
+// Sizes in bytes of a receive descriptor in shared memory. Its first word is the receive's
+// capacity in bytes, its second word the number of entries. Each entry has a word for its
+// address, and a word for its length (bits 0..31) and token (bits 32..63).
 const (
 	descriptorHeader = 16
 	descriptorEntry  = 16
 )
 
 // connection is one side's private, checked view of a connection. The endpoint's lock guards
-// what attach sets and what follows from it.
+// the fields that attach sets, and those derived from them.
 type connection struct {
 	// The first fields are those that small requests and messages need; see Endpoint.
 
@@ -130,7 +130,7 @@ func (p *Provider) track(c *connection) {
 	}
 }
 
-// peerDied notes that the other process is dead: it executes nothing any more.
+// peerDied notes that the other process is dead, and executes nothing from now on.
 func (c *connection) peerDied() {
 	c.mu.Lock()
 	c.peerDead.Store(true)
@@ -147,7 +147,7 @@ func (c *connection) isPeerGone() bool { return c.peerDead.Load() || c.peer.Gone
 
 // attach checks the peer's shared queue-pair state and makes the rings, the hazards and the view
 // of the peer's receives. It is called before the connection is established, because from then
-// on the peer may use our tokens.
+// on the peer may use this side's tokens.
 func (c *connection) attach(ep *Endpoint) error {
 	arena := c.provider.arena
 	other := 1 - c.side
@@ -220,9 +220,9 @@ func (c *connection) hasReceive() bool {
 	return c.credit.refresh(pushed, posted, c.receiveCount, tight, room)
 }
 
-// grantCredit computes how many small messages may take the fast path, and how long they may be.
+// renewCredit computes how many small messages may take the fast path, and how long they may be.
 // It reports whether any may.
-func (c *connection) grantCredit() bool {
+func (c *connection) renewCredit() bool {
 	return !c.peerHasSRQ && c.hasReceive() && c.credit.grant(c.out.Pushed(), c.out.FreeSlots())
 }
 
@@ -257,7 +257,7 @@ func (c *connection) hasReadsInFlight(n uint64) bool {
 	return c.readsSent >= n && int64(c.readEnds[(c.readsSent-n)%maxReads]-c.out.Consumed()) > 0
 }
 
-// detach ends this side's use of the other side's memory, for good.
+// detach ends this side's use of the other side's memory permanently.
 func (c *connection) detach() {
 	if c.detached {
 		return

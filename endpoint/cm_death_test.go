@@ -12,7 +12,7 @@ import (
 	"github.com/softnd/softnd/shm"
 )
 
-// survivors' resources: what the arena and a provider hold.
+// survivors' resources: memory and objects that the arena and a provider hold.
 func (p *pair) settledAfterDeath(t *testing.T, before uint64) {
 	t.Helper()
 	s := p.a.local
@@ -348,7 +348,7 @@ func TestConnectRequestOfDeadPeer(t *testing.T) {
 		"rejected": func(t *testing.T, _ *side, c nd.Connector) {
 			wantStatus(t, c.Reject(make([]byte, maxPrivateData)), nd.ConnectionAborted)
 		},
-		"looked at": func(t *testing.T, _ *side, c nd.Connector) {
+		"read": func(t *testing.T, _ *side, c nd.Connector) {
 			_, err := c.GetPrivateData(nil)
 			wantStatus(t, err, nd.ConnectionAborted)
 		},
@@ -362,7 +362,7 @@ func TestConnectRequestOfDeadPeer(t *testing.T) {
 			p := newPair(t, setup{Processes: true, Unwired: true})
 			s := p.a.local
 			addr := p.a.must(order{Do: doListen}).Addr
-			p.b.start(order{Do: doConnect, Addr: addr, Data: []byte("who dies")})
+			p.b.start(order{Do: doConnect, Addr: addr, Data: []byte("about to die")})
 			l := s.listener.(*Listener)
 			eventually(t, "the request is there", func() bool {
 				l.mu.Lock()
@@ -391,7 +391,7 @@ func TestConnectRequestOfDeadPeer(t *testing.T) {
 			fill(want, 5)
 			for i := range mem {
 				if mem[i] != want[i] {
-					t.Fatalf("byte %d of memory that belongs to somebody else by now has changed", i)
+					t.Fatalf("byte %d of memory that was freed and reused has changed", i)
 				}
 			}
 		})
@@ -417,7 +417,7 @@ func claim(t *testing.T, arena *shm.Arena, m *shm.Member, at shm.Offset) []byte 
 			return mem
 		}
 	}
-	t.Fatal("the memory of the dead was not given to anybody")
+	t.Fatal("the dead member's memory was not reused")
 	return nil
 }
 

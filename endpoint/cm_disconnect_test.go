@@ -46,8 +46,8 @@ func TestDisconnect(t *testing.T) {
 	})
 }
 
-// TestDisconnectByPeerOnly: the peer's Disconnect is a notice. What is outstanding here
-// stays outstanding.
+// TestDisconnectByPeerOnly: the peer's Disconnect is a notice. Requests outstanding here
+// stay outstanding.
 func TestDisconnectByPeerOnly(t *testing.T) {
 	onEvery(t, setup{Both: sideOptions{Options: Options{DisconnectTimeout: watchdog}}}, func(t *testing.T, p *pair) {
 		p.b.must(order{Do: doReceive, Context: 1, Parts: mine(0, 100)})
@@ -78,16 +78,16 @@ func TestDisconnectByPeerOnly(t *testing.T) {
 }
 
 func TestDisconnectTimeout(t *testing.T) {
-	const patience = 50 * time.Millisecond
-	for _, s := range everySetup(setup{Both: sideOptions{Options: Options{DisconnectTimeout: patience}}}) {
+	const timeout = 50 * time.Millisecond
+	for _, s := range everySetup(setup{Both: sideOptions{Options: Options{DisconnectTimeout: timeout}}}) {
 		t.Run(s.String(), func(t *testing.T) {
 			t.Parallel()
 			p := newPair(t, s)
 			p.b.must(order{Do: doReceive, Context: 1})
 			began := time.Now()
 			p.a.refuse(nd.IOTimeout, disconnect)
-			if took := time.Since(began); took < patience {
-				t.Errorf("the peer was given %v, want %v at least", took, patience)
+			if took := time.Since(began); took < timeout {
+				t.Errorf("the peer was given %v, want %v at least", took, timeout)
 			}
 			p.b.expect(receiveQueue, failure(nd.RequestReceive, 1, nd.Canceled))
 			p.b.refuse(nd.ConnectionAborted, disconnect)

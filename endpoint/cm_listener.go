@@ -237,7 +237,7 @@ func (p *Provider) pollInbox() bool {
 // readInbox handles all connection requests. The caller holds p.inboxMu.
 func (p *Provider) readInbox() bool {
 	records := make(map[shm.Offset]*record)
-	list, _ := p.member.TakeMail(func(off shm.Offset) (*atomic.Uint64, error) { // what a damaged list still holds is handled
+	list, _ := p.member.TakeMail(func(off shm.Offset) (*atomic.Uint64, error) { // requests of a damaged list are handled, too
 		r, err := shm.At[record](p.arena, off)
 		if err != nil {
 			return nil, err

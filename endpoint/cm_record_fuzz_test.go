@@ -11,7 +11,7 @@ import (
 	"github.com/softnd/softnd/window"
 )
 
-// Choices of FuzzRecord, one bit each.
+// Choices of FuzzConnectionRecord, one bit each.
 const (
 	unheard    = iota // no listener
 	agreeing          // the victim accepts
@@ -31,9 +31,9 @@ const (
 	strangerOfVictim
 )
 
-// FuzzRecord delivers an arbitrary connection request, at an arbitrary offset, or gives an
+// FuzzConnectionRecord delivers an arbitrary connection request, at an arbitrary offset, or gives an
 // arbitrary answer to one.
-func FuzzRecord(f *testing.F) {
+func FuzzConnectionRecord(f *testing.F) {
 	r := newRig(f)
 	const there = uint64(0) // the memory of a record
 	one := func(n ...int) (choices uint8) {
@@ -286,15 +286,15 @@ func (r *rig) traffic(t *testing.T) {
 	r.settle(t)
 	v.receive(0)
 	v.receive(3)
-	granted := r.token(remote(theVictim, inArena, small))
-	put := shm.Slot{head(writeInline, flagFirst|flagLast|flagAwaited, 8, granted), r.mean(address(theVictim, inArena, small, 0)), 1}
+	valid := r.token(remote(theVictim, inArena, small))
+	put := shm.Slot{head(writeInline, flagFirst|flagLast|flagAwaited, 8, valid), r.mean(address(theVictim, inArena, small, 0)), 1}
 	send := shm.Slot{head(sendInline, flagFirst|flagLast, 8, 0), 1}
 	// If the victim mistook its own tokens for the forger's, it would copy into its own memory.
 	sink := entry{r.mean(address(theVictim, inArena, local, 448)), 64, r.token(localOf(theVictim, inArena, local))}
 	if conn.record.owner[1-conn.side] == uint64(v.stranger.space.AdapterID()) {
 		sink = entry{r.mean(address(theVictim, inArena, foreign, 0)), 64, r.token(localOf(theVictim, inArena, foreign))}
 	}
-	gift := piece(readPiece, flagFirst|flagLast|flagAwaited, granted, sink, r.mean(address(theVictim, inArena, small, 0)), 64)
+	gift := piece(readPiece, flagFirst|flagLast|flagAwaited, valid, sink, r.mean(address(theVictim, inArena, small, 0)), 64)
 	for i, s := range []shm.Slot{put, send, gift} {
 		r.write(uint64(i), &s)
 	}

@@ -214,8 +214,8 @@ func (ep *Endpoint) cancelReceives() {
 	}
 }
 
-// revokeBound revokes all windows and regions that were bound or registered on this endpoint. No
-// request could invalidate them any more.
+// revokeBound revokes all windows and regions that were bound or registered on this endpoint,
+// because no further request can invalidate them.
 func (ep *Endpoint) revokeBound() {
 	ep.bound.clear(func(l window.Invalidatable) {
 		if token, ok := l.ForceInvalidate(ep.number); ok {
@@ -330,7 +330,7 @@ func (ep *Endpoint) close() {
 	ep.provider.runOrDefer(ep.free)
 }
 
-// free frees the endpoint's memory when the peer no longer uses it. It reports whether it has.
+// free frees the endpoint's memory after the peer has stopped using it. It reports whether it has.
 func (ep *Endpoint) free() bool {
 	ep.mu.Lock()
 	defer ep.mu.Unlock()

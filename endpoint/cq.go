@@ -27,7 +27,7 @@ type CompletionQueue struct {
 
 	mu         asym.BiasedMutex // guards the fields below
 	entries    []completion     // a ring; its size is a power of two
-	firstIndex uint64           // number of the result in entries[0]: the first one since the queue was last empty. A queue that is usually empty thus touches few cache lines. Set by whoever adds a result to an empty queue
+	firstIndex uint64           // number of the result in entries[0]; see prepareSlot
 	head       atomic.Uint64    // number of the next result to take; approximate for readers without the lock
 	tail       atomic.Uint64    // number of the next result to add
 	hasOverrun bool
@@ -114,9 +114,9 @@ func (q *CompletionQueue) isOpen() bool {
 func makeRing(depth int) []completion { return make([]completion, 1<<bits.Len(uint(2*depth-1))) }
 
 // Poll takes up to len(results) results. It never blocks and does not allocate. It makes a
-// system call only if an event descriptor or moderation is in use, a peer must be woken, another
-// goroutine used the queue or its endpoints before, or this goroutine's stack has moved; see
-// [asym.BiasedMutex].
+// system call only if an event descriptor or moderation is in use, or if it must wake a peer. It
+// also makes one after another goroutine has used the queue or its endpoints, and after this
+// goroutine's stack has moved; see [asym.BiasedMutex].
 func (q *CompletionQueue) Poll(results []nd.Result) (n int) {
 	switch thorough := q.countPoll()%thoroughInterval == 0; {
 	case thorough:
@@ -197,7 +197,7 @@ func (q *CompletionQueue) scanSome(results []nd.Result, users []*Endpoint, at, l
 		if m == still {
 			continue
 		}
-		asym.StoreRelease32(&q.nextLikely, uint32(at)) // the next endpoint goes first, so that none starves
+		asym.StoreRelease32(&q.nextLikely, uint32(at)) // the next endpoint goes first, so that no endpoint starves
 		if n > 0 || !q.isEmpty() {
 			return n, true
 		}
@@ -246,7 +246,9 @@ func (q *CompletionQueue) pop(results []nd.Result) (n int) {
 	return n
 }
 
-// prepareSlot returns the slot of the next result. The caller has checked that it is free.
+// prepareSlot returns the slot of the next result. The caller has checked that it is free. The
+// first result after the queue was empty goes into entries[0], so that a queue that is usually
+// empty touches few cache lines.
 func (q *CompletionQueue) prepareSlot(tail, head uint64, a *slotCounter) *completion {
 	if tail == head {
 		q.firstIndex = tail
@@ -331,7 +333,7 @@ func (q *CompletionQueue) reserveSlot(a *slotCounter) *completion {
 	return q.prepareSlot(tail, head, a)
 }
 
-// overrun marks a full queue as overrun, for good. It does nothing to a closed queue.
+// overrun marks a full queue as overrun, permanently. It does nothing to a closed queue.
 func (q *CompletionQueue) overrun() {
 	if q.unusable.Load() {
 		return

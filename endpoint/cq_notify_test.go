@@ -187,7 +187,7 @@ func TestNotifyOnce(t *testing.T) {
 	a.returns(nd.Success)
 }
 
-// The end of a context ends one call, and its type no longer counts.
+// The end of a context ends one call; its type does not count after that.
 func TestNotifyEndsWithContext(t *testing.T) {
 	q := newTestQueue(t, 64)
 	a, b := q.begin(nd.NotifySolicited), q.begin(nd.NotifyAny)

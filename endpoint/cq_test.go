@@ -228,7 +228,7 @@ func TestModerateInterrupts(t *testing.T) {
 		moderate(interval, 3)
 		c := q.begin(nd.NotifyAny)
 		q.add(plain, plain)
-		q.take(2) // these do not count any more
+		q.take(2) // these do not count from now on
 		q.add(plain, solicited)
 		q.pending(1)
 		p.events(t, 0)

@@ -11,12 +11,12 @@ import (
 type boundSet struct {
 	latest  window.Invalidatable // nil = none
 	others  map[window.Invalidatable]struct{}
-	pruneAt int // size of others at which those that are no longer bound are removed
+	pruneAt int // size of others at which members that are not bound are removed
 }
 
-func (l *boundSet) add(loan window.Invalidatable) {
-	if l.latest == nil || l.latest == loan {
-		l.latest = loan
+func (l *boundSet) add(i window.Invalidatable) {
+	if l.latest == nil || l.latest == i {
+		l.latest = i
 		return
 	}
 	if len(l.others) >= l.pruneAt {
@@ -27,15 +27,15 @@ func (l *boundSet) add(loan window.Invalidatable) {
 		l.others = make(map[window.Invalidatable]struct{})
 	}
 	l.others[l.latest] = struct{}{}
-	l.latest = loan
+	l.latest = i
 }
 
-func (l *boundSet) remove(loan window.Invalidatable) {
-	if l.latest == loan {
+func (l *boundSet) remove(i window.Invalidatable) {
+	if l.latest == i {
 		l.latest = nil
 		return
 	}
-	delete(l.others, loan)
+	delete(l.others, i)
 }
 
 // clear empties the set and calls f with each member.
@@ -43,8 +43,8 @@ func (l *boundSet) clear(f func(window.Invalidatable)) {
 	if l.latest != nil {
 		f(l.latest)
 	}
-	for loan := range l.others {
-		f(loan)
+	for i := range l.others {
+		f(i)
 	}
 	l.latest = nil
 	clear(l.others)

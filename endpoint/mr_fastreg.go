@@ -98,7 +98,7 @@ func (ep *Endpoint) postFastRegister(reqCtx uint64, mr nd.MemoryRegion, pages []
 	return nil
 }
 
-// pinnedPages is the memory of a fast registration and what keeps it in place.
+// pinnedPages is the memory of a fast registration, and the mappings that keep it in place.
 type pinnedPages struct {
 	bytes    []byte
 	mappings []*LogicalMapping // one entry for each time that a mapping is used

@@ -111,9 +111,9 @@ func (m *LogicalMapping) CloseContext(ctx context.Context) error {
 	return nil
 }
 
-// acquire finds the mapping of an adapter that contains the bytes [lo, hi) of a page, and keeps
-// it open. known reports whether any mapping of the adapter contains a part of the page. The
-// caller holds l.mu.
+// acquire finds the mapping of an adapter that contains the bytes from lo to hi of a page, hi
+// excluded. It keeps the mapping open. known reports whether any mapping of the adapter contains
+// a part of the page. The caller holds l.mu.
 func (l *mappings) acquire(a *Adapter, page, lo, hi shm.Offset) (m *LogicalMapping, known bool) {
 	for _, m := range *l.list.Load() {
 		if m.adapter != a || m.closing.Load() || page%shm.PageSize != 0 || page >= m.end || page+shm.PageSize <= m.start {

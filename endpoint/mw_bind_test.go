@@ -121,7 +121,7 @@ func TestRegionWithBoundWindowStaysRegistered(t *testing.T) {
 		"endpoint closed":  func(p *pair, _ int) { p.b.must(order{Do: doCloseEndpoint}) },
 		"connector closed": func(p *pair, _ int) { p.b.must(order{Do: doCloseLink}) },
 	}
-	for name, unbind := range ways {
+	for name, release := range ways {
 		t.Run(name, func(t *testing.T) {
 			for _, s := range someSetups(setup{}) {
 				t.Run(s.String(), func(t *testing.T) {
@@ -129,7 +129,7 @@ func TestRegionWithBoundWindowStaysRegistered(t *testing.T) {
 					w := p.b.window()
 					p.b.bind(w, 0, 100, 0)
 					p.b.refuse(nd.DeviceBusy, order{Do: doDeregister})
-					unbind(p, w)
+					release(p, w)
 					p.b.must(order{Do: doDeregister})
 					p.b.refuse(nd.InvalidDeviceState, order{Do: doDeregister})
 				})
@@ -138,7 +138,7 @@ func TestRegionWithBoundWindowStaysRegistered(t *testing.T) {
 	}
 }
 
-// TestBindQueued: a queued bind counts from its post on, and no longer when it is
+// TestBindQueued: a queued bind counts from its post on until it is
 // canceled.
 func TestBindQueued(t *testing.T) {
 	p := newPair(t, setup{Both: sideOptions{Options: Options{ReceiveTimeout: watchdog}}})

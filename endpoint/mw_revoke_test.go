@@ -82,13 +82,13 @@ func TestWindowInvalidatedByPeerAfterReads(t *testing.T) {
 // TestWindowsInvalidatedByConsecutiveMessages: each message invalidates its own window.
 func TestWindowsInvalidatedByConsecutiveMessages(t *testing.T) {
 	onEvery(t, setup{}, func(t *testing.T, p *pair) {
-		var grants []nd.WindowDescriptor
+		var bound []nd.WindowDescriptor
 		var received, sent []nd.Result
 		for i := range 10 {
-			grants = append(grants, p.b.bind(p.b.window(), 100*i, 200, nd.AllowWrite)) // they overlap
+			bound = append(bound, p.b.bind(p.b.window(), 100*i, 200, nd.AllowWrite)) // they overlap
 			p.b.must(order{Do: doReceive, Context: uint64(i)})
 		}
-		for i, d := range grants {
+		for i, d := range bound {
 			p.a.must(order{Do: doWrite, Context: 50, Parts: mine(0, 200), Far: d})
 			p.a.must(order{Do: doSendRevoking, Context: uint64(i), Far: d})
 			sent = append(sent, success(nd.RequestWrite, 50, 200), success(nd.RequestSend, uint64(i), 0))

@@ -397,7 +397,7 @@ func TestTokensOfWrongKind(t *testing.T) {
 	}
 }
 
-// TestRegionRights: what peers may do with a region's own remote token.
+// TestRegionRights: the accesses that a region's own remote token allows to peers.
 func TestRegionRights(t *testing.T) {
 	for _, rights := range []nd.RegionFlags{0, nd.AllowLocalWrite, nd.AllowRemoteRead, nd.AllowRemoteWrite, nd.AllowRemoteRead | nd.AllowRemoteWrite} {
 		for _, do := range []verb{doRead, doWrite} {

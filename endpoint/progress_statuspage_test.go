@@ -10,25 +10,25 @@ import (
 	"github.com/softnd/softnd/shm"
 )
 
-// tells waits until a member has published a status that satisfies ok.
-func tells(t *testing.T, p *party, what string, ok func(statuspage.Page) bool) statuspage.Page {
+// awaitStatus waits until a member has published a status that satisfies ok.
+func awaitStatus(t *testing.T, p *party, what string, ok func(statuspage.Page) bool) statuspage.Page {
 	t.Helper()
 	peer, err := p.local.member.Arena().Peer(p.member)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var told statuspage.Page
+	var page statuspage.Page
 	eventually(t, what, func() bool {
 		s, err := peer.StatusPage()
 		if err != nil || s.WrittenAt < s.LastProgress || s.Text == nil {
 			return false
 		}
-		if told, err = statuspage.Decode(s.Text); err != nil {
+		if page, err = statuspage.Decode(s.Text); err != nil {
 			t.Fatal(err)
 		}
-		return ok(told)
+		return ok(page)
 	})
-	return told
+	return page
 }
 
 // TestStatusPageShowsWait: the status of a process that waits for a message names the queue, the time,
@@ -39,29 +39,29 @@ func TestStatusPageShowsWait(t *testing.T) {
 	before := shm.Clock()
 	q := p.b.local.queues[receiveQueue].(*CompletionQueue)
 	done := background(t, p.b.local.provider, func() error { return q.Notify(p.b.local.ctx, nd.NotifySolicited) })
-	told := tells(t, p.b, "b tells that it waits", func(told statuspage.Page) bool {
-		return len(told.Calls) == 1 && told.Calls[0].Op != statuspage.OpPoll // not the poll before
+	page := awaitStatus(t, p.b, "b reports a wait", func(page statuspage.Page) bool {
+		return len(page.Calls) == 1 && page.Calls[0].Op != statuspage.OpPoll // not the poll before
 	})
-	call := told.Calls[0]
+	call := page.Calls[0]
 	if call.Op != "notify" || call.Object != "NotifySolicited" || call.Queue != q.number || call.Since < before || call.Since > shm.Clock() {
 		t.Errorf("call: %+v", call)
 	}
 	want := statuspage.Endpoint{Number: 1, Peer: p.a.member, PeerNumber: 1, State: "connected",
 		RequestQueue: p.b.local.queues[initiatorQueue].(*CompletionQueue).number, ReceiveQueue: q.number, Receives: 1}
-	if len(told.Endpoints) != 1 || told.Endpoints[0] != want {
-		t.Errorf("endpoints: %+v, want %+v", told.Endpoints, want)
+	if len(page.Endpoints) != 1 || page.Endpoints[0] != want {
+		t.Errorf("endpoints: %+v, want %+v", page.Endpoints, want)
 	}
 	p.a.must(order{Do: doSend, Parts: mine(0, 8)})
-	told = tells(t, p.b, "b tells of the result", func(told statuspage.Page) bool { return len(told.Queues) == 1 })
-	if (told.Queues[0] != statuspage.Queue{Number: q.number, Results: 1}) || len(told.Calls) != 1 {
-		t.Errorf("with a result that is not solicited: %+v", told)
+	page = awaitStatus(t, p.b, "b reports the result", func(page statuspage.Page) bool { return len(page.Queues) == 1 })
+	if (page.Queues[0] != statuspage.Queue{Number: q.number, Results: 1}) || len(page.Calls) != 1 {
+		t.Errorf("with a result that is not solicited: %+v", page)
 	}
 	p.b.must(order{Do: doReceive, Parts: mine(0, 8)})
 	p.a.must(order{Do: doSend, Flags: nd.SendAndSolicitEvent, Parts: mine(0, 8)})
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
-	tells(t, p.b, "b waits no more", func(told statuspage.Page) bool { return len(told.Calls) == 0 })
+	awaitStatus(t, p.b, "b waits no more", func(page statuspage.Page) bool { return len(page.Calls) == 0 })
 }
 
 // TestStatusPageShowsPolls that find nothing, and of a Send for which there is no receive.
@@ -69,16 +69,16 @@ func TestStatusPageShowsPolls(t *testing.T) {
 	p := newPair(t, setup{Both: sideOptions{Options: Options{ReceiveTimeout: watchdog}}})
 	p.a.must(order{Do: doSend, Parts: mine(0, 8)})
 	q := p.a.local.queues[initiatorQueue].(*CompletionQueue)
-	told := tells(t, p.a, "a tells that it polls", func(told statuspage.Page) bool {
+	page := awaitStatus(t, p.a, "a reports polls", func(page statuspage.Page) bool {
 		for range 100 {
 			q.Poll(make([]nd.Result, 1))
 		}
-		return len(told.Calls) == 1
+		return len(page.Calls) == 1
 	})
-	if call := told.Calls[0]; call.Op != statuspage.OpPoll || call.Queue != q.number {
+	if call := page.Calls[0]; call.Op != statuspage.OpPoll || call.Queue != q.number {
 		t.Errorf("call: %+v", call)
 	}
-	if e := told.Endpoints[0]; e.Requests != 1 || e.OldestRequest != "send" || !e.ReceiveMissing {
+	if e := page.Endpoints[0]; e.Requests != 1 || e.OldestRequest != "send" || !e.ReceiveMissing {
 		t.Errorf("endpoint: %+v", e)
 	}
 	p.b.must(order{Do: doReceive, Parts: mine(0, 8)})
@@ -90,8 +90,8 @@ func TestStatusPageShowsFailure(t *testing.T) {
 	p := newPair(t, setup{})
 	p.a.must(order{Do: doWrite, Parts: mine(0, 8), Far: nd.WindowDescriptor{Address: 1, Token: 1 << 20}})
 	p.a.expect(initiatorQueue, failure(nd.RequestWrite, 0, nd.AccessViolation))
-	told := tells(t, p.a, "a tells of its failure", func(told statuspage.Page) bool { return len(told.Endpoints) == 1 })
-	if e := told.Endpoints[0]; e.State != "failed" || !strings.Contains(e.Cause, "write") {
+	page := awaitStatus(t, p.a, "a reports its failure", func(page statuspage.Page) bool { return len(page.Endpoints) == 1 })
+	if e := page.Endpoints[0]; e.State != "failed" || !strings.Contains(e.Cause, "write") {
 		t.Errorf("endpoint: %+v", e)
 	}
 }

@@ -44,9 +44,9 @@ func canceled(ctx context.Context, err error, op, object string) error {
 }
 
 // WaitFor blocks until ready returns true. It returns ctx's error if ctx ends first, and another
-// error if the provider is closed. While it waits it makes progress on everything of this
-// process, and sleeps when there is nothing to do. ready is called again when a peer or this
-// process rings the doorbell; it must not block. Observers see call.
+// error if the provider is closed. While it waits it makes progress on all objects of this
+// process, and sleeps when there is nothing to do. It calls ready again when a peer or this
+// process rings the doorbell. ready must not block. Observers see call.
 func (p *Provider) WaitFor(ctx context.Context, call statuspage.Call, ready func() bool) error {
 	return p.wait(ctx, call, nil, ready)
 }

@@ -322,7 +322,7 @@ func (p *Provider) watchPeer(peer *shm.Peer) {
 	p.member.Watch(peer, stop, p.housekeeper.runNow)
 }
 
-// releaseDead ends all use of a dead member's memory, for good.
+// releaseDead ends all use of a dead member's memory permanently.
 func (p *Provider) releaseDead(id shm.MemberID) {
 	p.inboxMu.Lock()
 	p.readInbox() // requests in the list behind those of the dead member would be lost with it
@@ -346,7 +346,7 @@ func (p *Provider) releaseDead(id shm.MemberID) {
 }
 
 // failIfMarkedDead ends all connections if this member has been marked dead, because the other
-// members no longer use its memory. A peer that writes into memory of others can cause this.
+// members have stopped using its memory. A peer that writes into memory of others can cause this.
 func (p *Provider) failIfMarkedDead() {
 	if !p.member.MarkedDead() {
 		return

@@ -5,12 +5,12 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// postponed returns nil unless the calling goroutine panics. Then it returns [nd.Pending],
-// and release is called a second later if the process still lives: the peers must not
-// learn of the end, and fail, before the panic has been printed.
+// postponed returns nil unless the calling goroutine panics. If it panics, postponed returns
+// [nd.Pending], and calls release a second later if the process still runs. The peers must not
+// learn of the close, and fail, before the panic is printed.
 func (p *Provider) postponed(object string, release func() error) error {
 	late := func() {
-		if !p.waiters.IsClosed() { // else the arena may be gone, and what the object held with it
+		if !p.waiters.IsClosed() { // otherwise the arena and the object's memory may be unmapped
 			_ = release()
 		}
 	}

@@ -155,8 +155,8 @@ func (a *Adapter) CreateEndpoint(ctx context.Context, cfg nd.EndpointConfig) (nd
 	}{
 		{"ReceiveDepth", &cfg.ReceiveDepth, defaultQueueDepth, maxQueueDepth, nd.InvalidParameter5},
 		{"InitiatorDepth", &cfg.InitiatorDepth, defaultQueueDepth, maxQueueDepth, nd.InvalidParameter6},
-		{"MaxReceiveSGE", &cfg.MaxReceiveSGE, minGrantedSGE, maxSGE, nd.InvalidParameter7},
-		{"MaxInitiatorSGE", &cfg.MaxInitiatorSGE, minGrantedSGE, maxSGE, nd.InvalidParameter8},
+		{"MaxReceiveSGE", &cfg.MaxReceiveSGE, minSGE, maxSGE, nd.InvalidParameter7},
+		{"MaxInitiatorSGE", &cfg.MaxInitiatorSGE, minSGE, maxSGE, nd.InvalidParameter8},
 		{"InlineSize", &cfg.InlineSize, 0, maxInline, nd.InvalidParameter9},
 	} {
 		if *l.value < 0 || *l.value > l.atMost {
@@ -175,7 +175,7 @@ func (a *Adapter) CreateEndpoint(ctx context.Context, cfg nd.EndpointConfig) (nd
 		number:    a.provider.endpointsCreated.Add(1),
 		receiveCQ: receiveCQ, initiatorCQ: initiatorCQ,
 		receiveDepth: uint64(cfg.ReceiveDepth), initiatorDepth: uint64(cfg.InitiatorDepth),
-		receiveSGE: max(cfg.MaxReceiveSGE, minGrantedSGE), initiatorSGE: max(cfg.MaxInitiatorSGE, minGrantedSGE),
+		receiveSGE: max(cfg.MaxReceiveSGE, minSGE), initiatorSGE: max(cfg.MaxInitiatorSGE, minSGE),
 		inlineSize: cfg.InlineSize,
 		initiates:  a.provider.options.Executor != Target,
 		shared:     shared,

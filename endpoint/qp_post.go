@@ -23,7 +23,7 @@ func (ep *Endpoint) Send(reqCtx uint64, sge []nd.SGE, flags nd.OpFlags) error {
 	}
 	c, n := ep.conn, uint64(len(sge[0].Buffer))
 	// The peer is sure to take it if a receive is posted that has room for any small message.
-	if ep.undisturbed() && (c.out.Pushed() < c.credit.limit || c.grantCredit()) && n <= uint64(c.credit.maxLen) {
+	if ep.undisturbed() && (c.out.Pushed() < c.credit.limit || c.renewCredit()) && n <= uint64(c.credit.maxLen) {
 		slot := c.out.NextSlot()
 		slot[0] = plainSend | n<<16
 		if ep.guard.Gather(slot.Bytes(1), sge[0].Token, sge[0].Buffer) {

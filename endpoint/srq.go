@@ -35,7 +35,7 @@ func (a *Adapter) CreateSharedReceiveQueue(ctx context.Context, cfg nd.SharedRec
 	if err := a.checkUsable(ctx, op); err != nil {
 		return nil, err
 	}
-	depth, sge := cfg.Depth, max(cfg.MaxSGE, minGrantedSGE)
+	depth, sge := cfg.Depth, max(cfg.MaxSGE, minSGE)
 	if depth == 0 {
 		depth = defaultQueueDepth
 	}

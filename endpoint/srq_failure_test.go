@@ -125,9 +125,9 @@ func TestSharedReceiveMemoryDeregistered(t *testing.T) {
 	r.stays(1, 1, 2)
 }
 
-// halfArrived makes the first message of peer 0, which is a process, take a receive of context 1
+// startMessage makes the first message of peer 0, which is a process, take a receive of context 1
 // and stop half-way: it stops the sender.
-func (r *star) halfArrived(t *testing.T, n int) {
+func (r *star) startMessage(t *testing.T, n int) {
 	t.Helper()
 	p := r.peers[0]
 	p.must(order{Do: doSend, Context: 1, Parts: mine(0, n)})
@@ -167,7 +167,7 @@ func TestSharedReceiveConnectionEndsDuringMessage(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := setup{Processes: true, Private: [2]bool{false, true}, Both: sideOptions{Size: 1 << 20}}
 			r := newStar(t, s, nd.SharedReceiveQueueConfig{}, 2)
-			r.halfArrived(t, 1<<20)
+			r.startMessage(t, 1<<20)
 			end(r)
 			r.owner.expect(receiveQueue, failure(nd.RequestReceive, 1, nd.Canceled))
 			r.stays(1, 2, 2)
@@ -250,7 +250,7 @@ func TestSharedReceiveForgedMessages(t *testing.T) {
 		"placed and awaited":  {head(sendPlaced, flagFirst|flagLast|flagAwaited, 0, 0), 8},
 		"failed":              {head(sendFailed, flagFirst|flagLast|flagAwaited, 0, 0), uint64(nd.BufferOverflow)},
 		"inline, not awaited": {head(sendInline, flagFirst|flagLast, 8, 0), 8},
-		"piece, not awaited":  {head(sendPiece, flagFirst|flagLast, 0, 0), 8, 8, 0, 8},
+		"fragment, no acknowledgement requested":  {head(sendPiece, flagFirst|flagLast, 0, 0), 8, 8, 0, 8},
 	} {
 		for _, over := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/connection over=%v", name, over), func(t *testing.T) {

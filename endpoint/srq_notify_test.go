@@ -212,7 +212,7 @@ func TestSharedReceiveParameters(t *testing.T) {
 		}
 	}
 	wantStatus(t, s.endpoint(0).Receive(1, nil), nd.InvalidDeviceRequest)
-	wantStatus(t, q.Receive(1, make([]nd.SGE, minGrantedSGE+1)), nd.DataOverrun)
+	wantStatus(t, q.Receive(1, make([]nd.SGE, minSGE+1)), nd.DataOverrun)
 	group, mask, err := q.NotifyAffinity()
 	if err != nil || group != 0 || mask == 0 {
 		t.Errorf("processors %#x of group %d, %v", mask, group, err)

@@ -143,7 +143,7 @@ func TestSharedReceiveLetsEngineSleep(t *testing.T) {
 						p.must(order{Do: doSend, Context: uint64(i), Parts: mine(0, size)})
 					}
 					for _, side := range []*side{r.owner.local, p.local} {
-						eventually(t, "nothing moves any more", func() bool {
+						eventually(t, "no progress is made", func() bool {
 							return r.owner.local.provider.progressAll() == still && p.local.provider.progressAll() == still
 						})
 						// It can be armed for a moment while another goroutine drives the endpoint.
@@ -260,7 +260,7 @@ func TestSharedReceiveFairness(t *testing.T) {
 				left++
 			}
 		}
-		wait("whoever has a message waits", left) // otherwise no endpoint waits for its turn
+		wait("each endpoint with a message waits", left) // otherwise no endpoint waits for its turn
 		r.owner.must(order{Do: doReceive, Context: uint64(k), Parts: mine(0, 8)})
 		res := r.owner.results(receiveQueue, 1)[0]
 		waiting[res.EndpointContext-endpointContext(0)]++

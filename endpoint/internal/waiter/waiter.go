@@ -1,6 +1,6 @@
 // Package waiter holds the waits of one process: how many there are, which of them sleep on the
-// member's doorbell, and which of them observers see. What a wait does before it sleeps is up to
-// package endpoint, which drives its endpoints in between.
+// member's doorbell, and which of them observers see. A wait makes progress before it sleeps;
+// package endpoint does that part.
 package waiter
 
 import (
@@ -24,11 +24,11 @@ type Set struct {
 	waiting   atomic.Int64  // waits in progress
 	completed atomic.Uint64 // waits that ended successfully
 
-	mu     sync.Mutex
-	idle   sync.Cond // broadcast when calls becomes 0
-	calls  int       // calls in progress
-	listed []*Call   // calls that observers see
-	onIdle func()    // called when waiting becomes 0
+	mu      sync.Mutex
+	idle    sync.Cond // broadcast when inCalls becomes 0
+	inCalls int       // calls in progress
+	listed  []*Call   // calls that observers see
+	onIdle  func()    // called when waiting becomes 0
 }
 
 // Call is a call that observers see because it has waited for some time.
@@ -37,8 +37,8 @@ type Call struct {
 	since time.Time
 }
 
-// Init sets the doorbell on which the waits sleep, and a function that is called when no wait is
-// in progress any more.
+// Init sets the doorbell on which the waits sleep, and a function that is called when the last
+// wait in progress ends.
 func (s *Set) Init(bell shm.Doorbell, onIdle func()) {
 	s.bell, s.idle.L, s.onIdle = bell, &s.mu, onIdle
 }
@@ -67,7 +67,7 @@ func (s *Set) BeginCall() bool {
 	if s.closed.Load() {
 		return false
 	}
-	s.calls++
+	s.inCalls++
 	return true
 }
 
@@ -75,7 +75,7 @@ func (s *Set) BeginCall() bool {
 func (s *Set) EndCall() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.calls--; s.calls == 0 {
+	if s.inCalls--; s.inCalls == 0 {
 		s.idle.Broadcast()
 	}
 }
@@ -102,7 +102,7 @@ func (s *Set) Close() {
 	defer s.mu.Unlock()
 	s.closed.Store(true)
 	s.bell.Ring()
-	for s.calls > 0 {
+	for s.inCalls > 0 {
 		s.idle.Wait()
 	}
 }

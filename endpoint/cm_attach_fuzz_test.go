@@ -7,9 +7,9 @@ import (
 	"github.com/softnd/softnd/shm"
 )
 
-// FuzzHalf attaches to queue-pair state whose owner writes false offsets and sizes. The memory
+// FuzzQueuePairState attaches to queue-pair state whose owner writes false offsets and sizes. The memory
 // of the false owner to which they may point has content.
-func FuzzHalf(f *testing.F) {
+func FuzzQueuePairState(f *testing.F) {
 	r := newRig(f)
 	const (
 		ring     = halfSize

@@ -7,10 +7,10 @@ import (
 	"github.com/softnd/softnd/internal/statuspage"
 )
 
-// TestWaitHandsOver ends a wait that was woken but could not drive an endpoint, because another
+// TestEndedWaitWakesEngine ends a wait that was woken but could not drive an endpoint, because another
 // goroutine held it. The ring that woke it did not reach the engine, so the wait has to ring the
 // engine's doorbell.
-func TestWaitHandsOver(t *testing.T) {
+func TestEndedWaitWakesEngine(t *testing.T) {
 	p := newPair(t, setup{})
 	b := p.b.local.provider
 	b.engine.stop()
