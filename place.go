@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/softnd/softnd/internal/jobline"
+	"github.com/softnd/softnd/internal/controlchannel"
 	"github.com/softnd/softnd/internal/pmi"
 	"github.com/softnd/softnd/shm"
 )
@@ -80,9 +80,9 @@ func placeByNdrun(ctx context.Context) (*place, error) {
 		return nil, fmt.Errorf("%s=%q is no rank; start the program with ndrun", EnvRank, os.Getenv(EnvRank))
 	}
 	p := &place{rank: int(rank), found: "started by ndrun", twice: takenUnderNdrun()}
-	var home *jobline.Address
+	var home *controlchannel.Address
 	if text, ok := os.LookupEnv(EnvFabric); ok {
-		a, err := jobline.Parse(text)
+		a, err := controlchannel.Parse(text)
 		if err != nil {
 			return nil, fmt.Errorf("%s=%q: %w; start the program with ndrun, or unset it", EnvFabric, text, err)
 		}
@@ -93,10 +93,10 @@ func placeByNdrun(ctx context.Context) (*place, error) {
 		return nil, lost
 	}
 	if home != nil {
-		line, file, err := jobline.Dial(ctx, *home, p.rank, arena == nil)
+		channel, file, err := controlchannel.Dial(ctx, *home, p.rank, arena == nil)
 		switch {
 		case err == nil:
-			p.leave, p.hangUp, p.abort = line.Leave, line.HangUp, line.Abort
+			p.leave, p.hangUp, p.abort = channel.Leave, channel.Close, channel.Abort
 		case arena == nil:
 			return nil, errors.Join(lost, fmt.Errorf("%s: %w", EnvFabric, err))
 		default:
@@ -136,7 +136,7 @@ func takenUnderNdrun() string {
 
 // inheritedArena attaches the arena in the descriptor that the launcher handed down.
 // If there is a home, its launcher knows which arena it has to be.
-func inheritedArena(ctx context.Context, home *jobline.Address) (*shm.Arena, error) {
+func inheritedArena(ctx context.Context, home *controlchannel.Address) (*shm.Arena, error) {
 	fd, err := strconv.ParseUint(os.Getenv(EnvArenaFD), 10, 31)
 	if err != nil {
 		return nil, fmt.Errorf("%s=%q is no descriptor number; start the program with ndrun, or unset it", EnvArenaFD, os.Getenv(EnvArenaFD))

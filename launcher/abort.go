@@ -5,14 +5,14 @@ import (
 	"slices"
 )
 
-// Abort is a rank's wish that the job ends, whatever becomes of the rank itself: a
-// shell that the rank runs in may hide its exit code.
+// Abort is a rank's request to end the job. It counts regardless of the exit code of the rank's
+// process, which a shell around the rank may hide.
 type Abort struct {
 	Rank   int
-	Code   int    // of the job: 1 to 255; any other counts as 1
-	Reason string // for the user; "" if the rank has said enough
+	Code   int    // exit status of the job: 1 to 255; any other value counts as 1
+	Reason string // message for the user; may be ""
 
-	ended bool // by itself, with 0, and wrongly; it wished for nothing
+	exited bool // not a request: the rank exited with 0 and Config.CheckExit returned an error
 }
 
 func (a *Abort) exitCode() int {
@@ -22,25 +22,24 @@ func (a *Abort) exitCode() int {
 	return a.Code
 }
 
-// abort brings the job down for a rank. An abort that comes after the front has ordered
-// the end of the job for another reason is an effect of that end. Whether a rank had
-// failed before shows when the keeper has told of all that happened before it got the
-// order, see settle.
-func (f *front) abort(a Abort) {
+// abort stops the job for a rank. An abort that arrives after the front end has ordered the end
+// of the job is an effect of that end and is ignored. Whether a rank had failed before is known
+// only when the supervisor has reported all earlier exits, see recordAbort.
+func (f *frontEnd) abort(a Abort) {
 	if a.Rank < 0 || a.Rank >= len(f.report.Ranks) || f.ending {
 		return
 	}
 	f.aborts = append(f.aborts, a)
-	f.inquire(a.Rank)
-	f.decide(false)
+	f.searchCause(a.Rank)
+	f.decideCause(false)
 }
 
-// settle enters an abort into the report of a job that has ended: that of the rank that
-// failed first, or the first of all, unless something else had brought the job down before.
-func (f *front) settle() {
+// recordAbort enters an abort into the report of a job that has ended: the abort of the rank that
+// failed first, or the first abort. It does nothing if something else stopped the job before.
+func (f *frontEnd) recordAbort() {
 	for more := true; more; {
 		select {
-		case a := <-f.cfg.Aborts: // too late to bring anything down
+		case a := <-f.cfg.Aborts: // may have arrived after the last event
 			f.abort(a)
 		default:
 			more = false
@@ -55,30 +54,30 @@ func (f *front) settle() {
 	}
 }
 
-// judge asks whether a rank that ended with 0 has really ended well.
-func (f *front) judge(e event) {
-	if f.cfg.Ended == nil || e.Stopping || exitCode(e.Status) != 0 {
+// checkExit calls Config.CheckExit for a rank that exited with 0.
+func (f *frontEnd) checkExit(e event) {
+	if f.cfg.CheckExit == nil || e.Stopping || exitCode(e.Status) != 0 {
 		return
 	}
-	err := f.cfg.Ended(e.Rank)
+	err := f.cfg.CheckExit(e.Rank)
 	if err == nil {
 		return
 	}
 	if f.report.First < 0 && f.report.Abort == nil && len(f.aborts) == 0 {
-		f.report.Abort = &Abort{Rank: e.Rank, Code: 1, Reason: err.Error(), ended: true}
+		f.report.Abort = &Abort{Rank: e.Rank, Code: 1, Reason: err.Error(), exited: true}
 	}
 	f.end(order{Kind: orderStop})
 }
 
-// aborted is the message about an aborted job.
-func (r *Report) aborted() string {
+// abortMessage returns the message about an aborted job.
+func (r *Report) abortMessage() string {
 	rank := r.Ranks[r.Abort.Rank]
 	how := fmt.Sprintf("aborted the job with code %d", r.Abort.exitCode())
-	if r.Abort.ended {
-		how = "exited with code 0, which counts as 1"
+	if r.Abort.exited {
+		how = "exited with code 0, but failed (status 1)"
 	}
 	if r.Abort.Reason != "" {
 		how += ": " + r.Abort.Reason
 	}
-	return fmt.Sprintf("rank %d (%s, pid %d) %s%s", r.Abort.Rank, rank.Program, rank.PID, how, r.others(r.Abort.Rank))
+	return fmt.Sprintf("rank %d (%s, pid %d) %s%s", r.Abort.Rank, rank.Program, rank.PID, how, r.otherRanks(r.Abort.Rank))
 }

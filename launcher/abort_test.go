@@ -56,7 +56,7 @@ func owners(t *testing.T, ranks int) (Config, []*net.UnixConn) {
 	shared, _ := gate(t)
 	cfg.Files = []*os.File{shared}
 	conns := make([]*net.UnixConn, ranks)
-	cfg.Socket = func(rank int, file *os.File) error {
+	cfg.RankSocket = func(rank int, file *os.File) error {
 		defer file.Close()
 		conn, err := net.FileConn(file)
 		if err != nil {
@@ -91,8 +91,8 @@ func tell(t *testing.T, conn *net.UnixConn, answer string) {
 func started(t *testing.T, cfg *Config, ranks int) *runningJob {
 	t.Helper()
 	given := make(chan int, ranks)
-	own := cfg.Socket
-	cfg.Socket = func(rank int, file *os.File) error {
+	own := cfg.RankSocket
+	cfg.RankSocket = func(rank int, file *os.File) error {
 		defer func() { given <- rank }()
 		return own(rank, file)
 	}
@@ -126,7 +126,7 @@ func TestSocket(t *testing.T) {
 // A socket that its server does not take costs the job, and says whose it was.
 func TestSocketRefused(t *testing.T) {
 	cfg, _ := owners(t, 2)
-	cfg.Socket = func(rank int, file *os.File) error { return errors.Join(file.Close(), syscall.EMFILE) }
+	cfg.RankSocket = func(rank int, file *os.File) error { return errors.Join(file.Close(), syscall.EMFILE) }
 	r, err := start(t, cfg).result()
 	if r == nil || r.ExitStatus() == 0 || !errors.Is(err, syscall.EMFILE) || !strings.Contains(err.Error(), "serve rank 0 of 2: ") {
 		t.Errorf("%v, %v", r, err)
@@ -171,7 +171,7 @@ func TestAbortAfterFailure(t *testing.T) {
 	aborts := make(chan Abort)
 	cfg, conns := owners(t, 2)
 	cfg.Aborts = aborts
-	cfg.Parts[0].Env, cfg.Grace = append(cfg.Parts[0].Env, "OWN=deaf"), watchdog
+	cfg.Apps[0].Env, cfg.Grace = append(cfg.Apps[0].Env, "OWN=deaf"), testTimeout
 	j := started(t, &cfg, 2)
 	hear(t, conns[0])
 	hear(t, conns[1])
@@ -189,7 +189,7 @@ func TestAbortAfterFailure(t *testing.T) {
 func TestEndJudged(t *testing.T) {
 	var judged []int
 	cfg, conns := owners(t, 2)
-	cfg.Ended = func(rank int) error {
+	cfg.CheckExit = func(rank int) error {
 		judged = append(judged, rank)
 		return errors.New("it has left its work undone")
 	}
@@ -199,7 +199,7 @@ func TestEndJudged(t *testing.T) {
 	tell(t, conns[0], "-")
 	tell(t, conns[1], "0")
 	r := j.wait()
-	const want = ") exited with code 0, which counts as 1: it has left its work undone; the other rank was stopped"
+	const want = ") exited with code 0, but failed (status 1): it has left its work undone; the other rank was stopped"
 	if got := strings.Join(r.Messages(), "\n"); r.ExitStatus() != 1 || !strings.HasPrefix(got, "rank 1 (") || !strings.HasSuffix(got, want) {
 		t.Errorf("exit status %d, %s", r.ExitStatus(), got)
 	}

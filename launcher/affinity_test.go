@@ -24,7 +24,7 @@ func TestRanksStartOnTheirProcessors(t *testing.T) {
 	}
 	first, last := allowed[0], allowed[len(allowed)-1]
 	cfg := config("", 3)
-	cfg.Parts[0].Path, cfg.Parts[0].Args = "/bin/sh", []string{"sh", "-c", "echo cpus $(grep Cpus_allowed_list: /proc/self/status)"}
+	cfg.Apps[0].Path, cfg.Apps[0].Args = "/bin/sh", []string{"sh", "-c", "echo cpus $(grep Cpus_allowed_list: /proc/self/status)"}
 	cfg.CPUs = func(rank int) []int { return [][]int{{first}, {last}, nil}[rank] }
 	j := start(t, cfg)
 	got := j.out.await(3, "cpus Cpus_allowed_list:")
@@ -46,7 +46,7 @@ func TestProcessorThatIsNotThere(t *testing.T) {
 	cfg := config("plan", 2)
 	cfg.CPUs = func(rank int) []int { return [][]int{nil, {1023}}[rank] }
 	_, err := start(t, cfg).result()
-	if want := "start rank 1 of 2 (plan): bind it to the processors [1023]: invalid argument"; !errors.Is(err, syscall.EINVAL) || !strings.Contains(err.Error(), want) {
+	if want := "start rank 1 of 2 (plan): bind it to processors [1023]: invalid argument"; !errors.Is(err, syscall.EINVAL) || !strings.Contains(err.Error(), want) {
 		t.Errorf("error %v, want %s", err, want)
 	}
 }

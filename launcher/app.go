@@ -6,90 +6,89 @@ import (
 	"slices"
 )
 
-// Part is a program and the ranks that run it.
-type Part struct {
-	Ranks int // from 1
+// App is a program of a job and the number of ranks that run it.
+type App struct {
+	Ranks int // 1 or more
 
-	// The program is Path, not looked up, relative to Dir unless it is absolute; or
-	// Program, an open file that need not have a name any more. Args holds its
-	// arguments from argv[0] on; the base name of argv[0] stands in messages.
+	// Path is the executable. It is not looked up in PATH. A relative path starts at Dir. If
+	// Program is set, the executable is this open file, which need not have a name. Args are its
+	// arguments from argv[0] on. Messages show the base name of argv[0].
 	Path    string
 	Program *os.File
 	Args    []string
 
-	Dir string   // where the ranks start; "" is the caller's directory
-	Env []string // "name=value"; a later entry beats an earlier one
+	Dir string   // working directory of the ranks; "" means that of the caller
+	Env []string // "name=value"; a later entry overrides an earlier one
 }
 
-// ranks is the number of ranks of the job.
+// ranks returns the number of ranks of the job.
 func (cfg *Config) ranks() int {
 	n := 0
-	for _, p := range cfg.Parts {
-		n += p.Ranks
+	for _, a := range cfg.Apps {
+		n += a.Ranks
 	}
 	return n
 }
 
-// part is the part to which rank belongs.
-func (cfg *Config) part(rank int) *Part {
-	return partOf(cfg.Parts, func(p *Part) int { return p.Ranks }, rank)
+// app returns the program that rank runs.
+func (cfg *Config) app(rank int) *App {
+	return appOf(cfg.Apps, func(a *App) int { return a.Ranks }, rank)
 }
 
-// partOf finds the part to which rank belongs.
-func partOf[P any](parts []P, ranks func(*P) int, rank int) *P {
-	for i := range parts {
-		if n := ranks(&parts[i]); rank >= n {
+// appOf returns the program that rank runs.
+func appOf[A any](apps []A, ranks func(*A) int, rank int) *A {
+	for i := range apps {
+		if n := ranks(&apps[i]); rank >= n {
 			rank -= n
 			continue
 		}
-		return &parts[i]
+		return &apps[i]
 	}
-	panic("launcher: a rank beyond the last part")
+	panic("launcher: rank is beyond the last program")
 }
 
-// names gives the name of each rank's program for messages.
+// names returns the program name of each rank for messages.
 func (cfg *Config) names() []string {
 	var names []string
-	for _, p := range cfg.Parts {
-		for range p.Ranks {
-			names = append(names, filepath.Base(p.Args[0]))
+	for _, a := range cfg.Apps {
+		for range a.Ranks {
+			names = append(names, filepath.Base(a.Args[0]))
 		}
 	}
 	return names
 }
 
-// programs lists the open files that are programs, each once, in the order in which
-// the keeper gets them.
+// programs returns the open files that are programs, each once, in the order in which they are
+// sent to the supervisor.
 func (cfg *Config) programs() []*os.File {
 	var files []*os.File
-	for _, p := range cfg.Parts {
-		if p.Program != nil && !slices.Contains(files, p.Program) {
-			files = append(files, p.Program)
+	for _, a := range cfg.Apps {
+		if a.Program != nil && !slices.Contains(files, a.Program) {
+			files = append(files, a.Program)
 		}
 	}
 	return files
 }
 
-// jobPart is a Part as the keeper knows it.
-type jobPart struct {
+// appSpec is an [App] as it is sent to the supervisor.
+type appSpec struct {
 	Ranks   int
 	Path    string // unused if Program is set
-	Program int    // the how manieth of the job's programs; 0: the program is Path
+	Program int    // 1-based index into jobSpec.programs; 0 means that the program is Path
 	Args    []string
 	Dir     string
 	Env     []string
 }
 
-// jobParts are the parts for the keeper.
-func (cfg *Config) jobParts(programs []*os.File) []jobPart {
-	var parts []jobPart
-	for _, p := range cfg.Parts {
-		parts = append(parts, jobPart{p.Ranks, p.Path, slices.Index(programs, p.Program) + 1, p.Args, p.Dir, p.Env})
+func (cfg *Config) appSpecs(programs []*os.File) []appSpec {
+	var specs []appSpec
+	for _, a := range cfg.Apps {
+		specs = append(specs, appSpec{a.Ranks, a.Path, slices.Index(programs, a.Program) + 1, a.Args, a.Dir, a.Env})
 	}
-	return parts
+	return specs
 }
 
-// part is the part to which rank belongs.
-func (j *job) part(rank int) *jobPart {
-	return partOf(j.Parts, func(p *jobPart) int { return p.Ranks }, rank)
+// app returns the program that rank runs.
+func (j *jobSpec) app(rank int) *appSpec {
+	return appOf(j.Apps, func(a *appSpec) int { return a.Ranks }, rank)
 }

@@ -1,88 +1,51 @@
 package launcher
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/softnd/softnd/internal/cgroup"
 )
 
-// group is a cgroup (version 2) of the job's own that holds the ranks and whatever
-// descends from them, but none of the supervisors. The kernel kills it in one step, so
-// nothing that forks gets away, and whoever still lives can do it: the keeper, the
-// guard, or the front when both of those were killed.
+// cgroupDir is the directory of the job's own version 2 cgroup, which holds the ranks and their
+// descendants but none of the launcher's processes. The kernel kills the group in one step, so a
+// process cannot escape by forking. Supervisor, watchdog and front end can each do that.
 //
-// It is the path of the directory, "" if there is no place for one. The directory may be
-// missing too: not every user may make one, and it takes Linux 5.14. The job comes down
-// without it.
+// The path is "" if this process sees no version 2 cgroup. The directory may be missing: creating
+// it takes permission and Linux 5.14. The launcher then stops the job without it.
 //
-// The front chooses a name, from which guard and front find the path, and the keeper makes
-// the directory. So whoever of them is killed, the others know what to remove.
-type group string
+// The front end chooses the name of the directory, from which front end and watchdog derive the
+// path. The supervisor creates the directory. So each of them can remove it, whichever is killed.
+type cgroupDir string
 
-func newGroupName() string {
+func newCgroupName() string {
 	return fmt.Sprintf("softnd-%d-%d", os.Getpid(), time.Now().UnixNano())
 }
 
-// groupNamed is the group of that name below the cgroup of this process, in which those
-// of the other two are too.
-func groupNamed(name string) group {
-	own := ownCgroup()
+// cgroupDirNamed returns the group of that name below the cgroup of this process. The launcher's
+// processes are all in the same cgroup.
+func cgroupDirNamed(name string) cgroupDir {
+	own := cgroup.OwnDir()
 	if own == "" {
 		return ""
 	}
-	return group(filepath.Join(own, name))
+	return cgroupDir(filepath.Join(own, name))
 }
 
-// make makes the directory, if it may be made and is of use.
-func (g group) make() {
+// make creates the directory if the user may create it and the kernel has cgroup.kill.
+func (g cgroupDir) make() {
 	if g != "" && unix.Mkdir(string(g), 0o755) == nil && unix.Access(filepath.Join(string(g), "cgroup.kill"), unix.W_OK) != nil {
 		_ = unix.Rmdir(string(g))
 	}
 }
 
-// ownCgroup is the directory in which this process's version 2 cgroup can be seen; "" if
-// that is nowhere.
-func ownCgroup() string {
-	memberships, err := os.ReadFile("/proc/self/cgroup")
-	if err != nil {
-		return ""
-	}
-	var own string
-	for line := range strings.Lines(string(memberships)) {
-		if path, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "0::"); ok {
-			own = path
-		}
-	}
-	if own == "" || strings.HasPrefix(own, "/..") { // above what this namespace shows
-		return ""
-	}
-	mounts, err := os.Open("/proc/self/mountinfo")
-	if err != nil {
-		return ""
-	}
-	defer mounts.Close()
-	for s := bufio.NewScanner(mounts); s.Scan(); {
-		mount, kind, _ := strings.Cut(s.Text(), " - ")
-		const root, point = 3, 4
-		f := strings.Fields(mount)
-		if !strings.HasPrefix(kind, "cgroup2 ") || len(f) <= point {
-			continue
-		}
-		if below, err := filepath.Rel(f[root], own); err == nil && !strings.HasPrefix(below, "..") {
-			return filepath.Join(f[point], below)
-		}
-	}
-	return ""
-}
-
-// open opens the directory, for processes to be started in it; -1 if there is none.
-func (g group) open() int {
+// open opens the directory so that processes can be started in the group; -1 if that fails.
+func (g cgroupDir) open() int {
 	if g == "" {
 		return -1
 	}
@@ -93,33 +56,34 @@ func (g group) open() int {
 	return fd
 }
 
-// kill kills every process in the group.
-func (g group) kill() {
+// kill kills all processes in the group.
+func (g cgroupDir) kill() {
 	if g != "" {
-		// A refusal leaves those who walk the process table to do it.
+		// On failure, killDescendants still kills the processes that it finds.
 		_ = os.WriteFile(filepath.Join(string(g), "cgroup.kill"), []byte("1"), 0)
 	}
 }
 
-// end kills what is left in the group and removes it; somebody else may be at it too.
-func (g group) end() {
+// destroy kills the remaining processes of the group and removes it. Other processes of the
+// launcher may do the same concurrently.
+func (g cgroupDir) destroy() {
 	if g == "" {
 		return
 	}
-	for giveUp := time.Now().Add(patience); !g.remove() && time.Now().Before(giveUp); time.Sleep(killPeriod) {
+	for giveUp := time.Now().Add(killTimeout); !g.remove() && time.Now().Before(giveUp); time.Sleep(killPeriod) {
 		g.kill()
 	}
 }
 
-// remove removes the group with the groups that ranks have made below it, and tells
-// whether it is gone. It fails while there are processes.
-func (g group) remove() bool {
+// remove removes the group and the groups that ranks have created below it. It reports whether
+// the group is gone. It fails while there are processes in it.
+func (g cgroupDir) remove() bool {
 	err := unix.Rmdir(string(g))
 	if errors.Is(err, unix.EBUSY) {
 		entries, _ := os.ReadDir(string(g))
 		for _, e := range entries {
 			if e.IsDir() {
-				(g + "/" + group(e.Name())).remove()
+				(g + "/" + cgroupDir(e.Name())).remove()
 			}
 		}
 		err = unix.Rmdir(string(g))

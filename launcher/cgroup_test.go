@@ -12,15 +12,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softnd/softnd/internal/cgroup"
 	"github.com/softnd/softnd/internal/proctable"
 )
 
 // needCgroups skips a test where this user may not make cgroups.
 func needCgroups(t *testing.T) {
 	t.Helper()
-	g := groupNamed(newGroupName())
+	g := cgroupDirNamed(newCgroupName())
 	g.make()
-	defer g.end()
+	defer g.destroy()
 	if fd := g.open(); fd >= 0 {
 		syscall.Close(fd)
 		return
@@ -35,13 +36,13 @@ func cgroupOf(t *testing.T, pid int) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for line := range strings.Lines(string(memberships)) {
-		if path, ok := strings.CutPrefix(line, "0::"); ok {
-			name := filepath.Base(strings.TrimSpace(path))
+	for _, m := range cgroup.Parse(string(memberships)) {
+		if m.IsV2() {
+			name := filepath.Base(m.Path)
 			if !strings.HasPrefix(name, "softnd-") {
-				t.Fatalf("process %d is in cgroup %q", pid, path)
+				t.Fatalf("process %d is in cgroup %q", pid, m.Path)
 			}
-			return filepath.Join(ownCgroup(), name)
+			return filepath.Join(cgroup.OwnDir(), name)
 		}
 	}
 	t.Fatalf("process %d is in none of the cgroups of version 2", pid)
@@ -51,7 +52,7 @@ func cgroupOf(t *testing.T, pid int) string {
 // mustGo waits until a directory has gone.
 func mustGo(t *testing.T, dir string) {
 	t.Helper()
-	for end := time.Now().Add(watchdog); ; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(testTimeout); ; time.Sleep(time.Millisecond) {
 		if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
 			return
 		}
@@ -61,18 +62,18 @@ func mustGo(t *testing.T, dir string) {
 	}
 }
 
-// With guard and keeper killed at once, the front ends what has left the ranks' sessions.
+// With watchdog and supervisor killed at once, the front ends what has left the ranks' sessions.
 func TestGrandchildrenDieWithBothSupervisors(t *testing.T) {
 	needCgroups(t)
 	bystander(t)
-	front := startFront(t, "family", 3)
+	front := startFrontEnd(t, "family", 3)
 	f := parseFamily(t, front.out.await(3, "grandchild"))
 	dir := cgroupOf(t, f.grandchildren[0].pid)
-	p, err := proctable.Read(f.keeper.pid)
+	p, err := proctable.Read(f.supervisor.pid)
 	if err != nil {
 		t.Fatal(err)
 	}
-	supervisors := []watched{f.keeper, watch(t, p.PPID)}
+	supervisors := []watched{f.supervisor, watch(t, p.PPID)}
 	for _, sig := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGKILL} {
 		for _, w := range supervisors {
 			w.signal(sig)
@@ -88,17 +89,17 @@ func TestGrandchildrenDieWithBothSupervisors(t *testing.T) {
 // Whoever is killed, and if nobody is, the cgroup goes.
 func TestCgroupGoes(t *testing.T) {
 	needCgroups(t)
-	for _, victim := range []string{"nobody", "rank", "front", "guard", "keeper", "front and guard", "front and keeper"} {
+	for _, victim := range []string{"nobody", "rank", "front", "watchdog", "supervisor", "front and watchdog", "front and supervisor"} {
 		t.Run(victim, func(t *testing.T) {
-			front := startFront(t, "plan", 2, "PLAN_0=gate exit 0", "PLAN_1=gate exit 0")
-			var rank, keeper int
-			fmt.Sscan(front.out.await(2, "ready")[1], &rank, &keeper)
+			front := startFrontEnd(t, "plan", 2, "PLAN_0=gate exit 0", "PLAN_1=gate exit 0")
+			var rank, supervisor int
+			fmt.Sscan(front.out.await(2, "ready")[1], &rank, &supervisor)
 			dir := cgroupOf(t, rank)
-			p, err := proctable.Read(keeper)
+			p, err := proctable.Read(supervisor)
 			if err != nil {
 				t.Fatal(err)
 			}
-			processes := map[string]watched{"rank": watch(t, rank), "front": front.watched, "guard": watch(t, p.PPID), "keeper": watch(t, keeper)}
+			processes := map[string]watched{"rank": watch(t, rank), "front": front.watched, "watchdog": watch(t, p.PPID), "supervisor": watch(t, supervisor)}
 			if victim == "nobody" {
 				front.signal(syscall.SIGTERM)
 			}
@@ -123,7 +124,7 @@ func TestCgroupGoes(t *testing.T) {
 // A rank may have made groups below its own, as a job within a job does.
 func TestCgroupGoesWithWhatIsBelow(t *testing.T) {
 	needCgroups(t)
-	g := groupNamed(newGroupName())
+	g := cgroupDirNamed(newCgroupName())
 	g.make()
 	below := g + "/softnd-below"
 	below.make()
@@ -135,7 +136,7 @@ func TestCgroupGoesWithWhatIsBelow(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := watch(t, cmd.Process.Pid)
-	g.end()
+	g.destroy()
 	w.mustDie()
 	cmd.Wait()
 	if _, err := os.Stat(string(g)); !errors.Is(err, fs.ErrNotExist) {
@@ -145,12 +146,12 @@ func TestCgroupGoesWithWhatIsBelow(t *testing.T) {
 
 // Where no cgroup may be made, all of it does nothing, at once.
 func TestWithoutCgroup(t *testing.T) {
-	for _, g := range []group{"", "/proc/softnd-none"} {
+	for _, g := range []cgroupDir{"", "/proc/softnd-none"} {
 		g.make()
 		if fd := g.open(); fd != -1 {
 			t.Errorf("%q opens as %d", g, fd)
 		}
 		g.kill()
-		g.end()
+		g.destroy()
 	}
 }

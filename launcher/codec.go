@@ -6,21 +6,21 @@ import (
 	"io"
 )
 
-// message is what goes over the wire. It names its fields to a codec, once for both ways.
+// message is sent between front end and supervisor. fields passes each field to the codec, for
+// both encoding and decoding.
 //
-// Package encoding/gob would do as much. But front, guard and keeper start one after the
-// other before the first rank does, and it takes longer to be loaded by all three, and to
-// learn what the messages are, than three ranks to run.
+// The package does not use encoding/gob: front end, watchdog and supervisor start one after the
+// other before the first rank. Loading gob in all three takes longer than running three ranks.
 type message interface{ fields(c *codec) }
 
-// codec turns fields into bytes, or bytes into fields.
+// codec encodes or decodes fields.
 type codec struct {
-	writes bool
-	b      []byte // written so far, or still to be read
-	bad    bool   // what was to be read is not there
+	encodes bool
+	b       []byte // encoded so far, or still to be decoded
+	bad     bool   // the input was too short
 }
 
-// next takes n bytes that are to be read. A negative number is never there.
+// next returns the next n bytes of the input. A negative n makes the message bad.
 func (c *codec) next(n int) []byte {
 	if n < 0 || n > len(c.b) {
 		c.bad, c.b, n = true, nil, 0
@@ -31,12 +31,12 @@ func (c *codec) next(n int) []byte {
 }
 
 func number[N ~int | ~int64 | ~uint32 | ~uintptr](c *codec, n *N) {
-	if c.writes {
+	if c.encodes {
 		c.b = binary.AppendVarint(c.b, int64(*n))
 		return
 	}
 	v, length := binary.Varint(c.b)
-	if length == 0 { // cut off; a number that is too long gives a negative length
+	if length == 0 { // truncated; Varint returns a negative length on overflow
 		length = -1
 	}
 	c.next(length)
@@ -55,7 +55,7 @@ func flag(c *codec, b *bool) {
 func text[S ~string](c *codec, s *S) {
 	n := len(*s)
 	number(c, &n)
-	if c.writes {
+	if c.encodes {
 		c.b = append(c.b, *s...)
 		return
 	}
@@ -65,8 +65,8 @@ func text[S ~string](c *codec, s *S) {
 func each[T any](c *codec, l *[]T, visit func(*codec, *T)) {
 	n := len(*l)
 	number(c, &n)
-	if !c.writes {
-		if n < 0 || n > len(c.b) { // none takes less than a byte
+	if !c.encodes {
+		if n < 0 || n > len(c.b) { // each element has at least one byte
 			c.next(-1)
 			n = 0
 		}
@@ -81,9 +81,9 @@ func texts(c *codec, l *[]string) { each(c, l, text[string]) }
 
 func numbers(c *codec, l *[]int) { each(c, l, number[int]) }
 
-// put has a message sent with the next flush.
+// put queues a message for the next flush.
 func (s *sender) put(m message) {
-	c := codec{writes: true}
+	c := codec{encodes: true}
 	m.fields(&c)
 	s.bytes = binary.AppendUvarint(s.bytes, uint64(len(c.b)))
 	s.bytes = append(s.bytes, c.b...)
@@ -91,7 +91,7 @@ func (s *sender) put(m message) {
 
 const maxMessage = 1 << 30 // bytes
 
-// get reads the next message, and tells whether there was one.
+// get reads the next message. It reports whether there was one.
 func get(from *bufio.Reader, m message) bool {
 	n, err := binary.ReadUvarint(from)
 	if err != nil || n > maxMessage {
@@ -105,7 +105,7 @@ func get(from *bufio.Reader, m message) bool {
 	return !c.bad
 }
 
-// receive passes on what comes over the wire until it ends.
+// receive decodes messages and sends them to a channel, which it closes at the end of the stream.
 func receive[T any, M interface {
 	*T
 	message

@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// corePattern is what the kernel has been told about core files.
+// corePattern is the kernel's setting for core files.
 type corePattern struct {
 	text    string // of /proc/sys/kernel/core_pattern
-	withPID bool   // a name without the number of the process gets it as its ending
+	withPID bool   // the kernel appends ".PID" to a name without %p
 }
 
 func readCorePattern() corePattern {
@@ -21,7 +21,7 @@ func readCorePattern() corePattern {
 	return corePattern{strings.TrimSuffix(string(text), "\n"), strings.TrimSpace(string(with)) == "1"}
 }
 
-// handler is the program that gets cores instead of a file; "" if there is none.
+// handler returns the program to which the kernel pipes cores, "" if it writes files.
 func (p corePattern) handler() string {
 	command, ok := strings.CutPrefix(p.text, "|")
 	if f := strings.Fields(command); ok && len(f) > 0 {
@@ -30,9 +30,8 @@ func (p corePattern) handler() string {
 	return ""
 }
 
-// find finds the core file of a process that died of sig and had been started in dir. It
-// returns "" if there is none by now that could be it, as when the process had gone to
-// another directory.
+// find returns the core file of a process that died of sig and was started in dir. It returns ""
+// if no file matches, for example because the process had changed its directory.
 func (p corePattern) find(dir string, pid int, sig syscall.Signal, began time.Time) string {
 	if p.text == "" || p.handler() != "" {
 		return ""
@@ -46,7 +45,7 @@ func (p corePattern) find(dir string, pid int, sig syscall.Signal, began time.Ti
 		at = escapeGlob(abs) + "/" + at
 	}
 	matches, _ := filepath.Glob(at)
-	newest, found := began.Add(-time.Second), "" // file systems may round times down
+	newest, found := began.Add(-time.Second), "" // file systems may round time stamps down
 	for _, m := range matches {
 		if info, err := os.Stat(m); err == nil && info.Mode().IsRegular() && info.ModTime().After(newest) {
 			newest, found = info.ModTime(), m
@@ -55,8 +54,8 @@ func (p corePattern) find(dir string, pid int, sig syscall.Signal, began time.Ti
 	return found
 }
 
-// glob is the pattern for [filepath.Glob] of what the kernel may have made of p. What
-// cannot be known here, such as the name that a thread gave itself, matches anything.
+// glob returns the pattern for [filepath.Glob] that matches the names which the kernel may derive
+// from p. Fields that are unknown here, such as the thread's name, match anything.
 func (p corePattern) glob(pid int, sig syscall.Signal) string {
 	var b strings.Builder
 	hasPID := false
@@ -67,7 +66,7 @@ func (p corePattern) glob(pid int, sig syscall.Signal) string {
 			continue
 		}
 		if i++; i == len(p.text) {
-			break // the kernel drops it too
+			break // the kernel drops a trailing % too
 		}
 		switch p.text[i] {
 		case '%':

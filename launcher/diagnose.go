@@ -6,102 +6,101 @@ import (
 	"time"
 )
 
-// Occasion is why a job that does not go on is to be explained.
-type Occasion int
+// Trigger is the event for which [Config.Diagnose] is called.
+type Trigger int
 
-// Occasions of [Config.Explain].
+// Triggers of [Config.Diagnose].
 const (
-	TimeOver Occasion = iota // Config.Timeout has passed; then the job is stopped
-	Quit                     // SIGQUIT has come; then it is passed on
-	Signaled                 // another signal that ends the job has come; then it is passed on
-	Asked                    // through Config.Ask; the job goes on
+	TriggerTimeout Trigger = iota // Config.Timeout expired; the job is stopped afterwards
+	TriggerQuit                   // SIGQUIT arrived; it is forwarded afterwards
+	TriggerSignal                 // another signal that ends the job arrived; it is forwarded afterwards
+	TriggerRequest                // a value from Config.DiagnoseNow arrived; the job continues
 )
 
-// explainTime is how long the end of a job waits for its explanation.
-const explainTime = 5 * time.Second
+// diagnosisTimeout limits how long a diagnosis delays the end of a job.
+const diagnosisTimeout = 5 * time.Second
 
-// explanation is one under way.
-type explanation struct {
-	done  chan []string
-	limit <-chan time.Time // for how long what follows is put off
-	then  func()           // what follows; nil: nothing, or not any more
-	next  *Occasion        // has come meanwhile
+// diagnosis is the state of a call of Config.Diagnose.
+type diagnosis struct {
+	done  chan []string    // nil: no call is running
+	limit <-chan time.Time // when then is called at the latest
+	then  func()           // ends the job; nil if nothing is postponed
+	next  *Trigger         // arrived during the call; nil if none did
 }
 
-// explain has the job explained, and goes on with then afterwards: the ranks have not
-// been asked to end until then. What the caller does for it may take any time, and
-// supervision goes on meanwhile.
-func (f *front) explain(why Occasion, then func()) {
-	f.goOn()
-	if f.cfg.Explain == nil {
+// diagnose calls Config.Diagnose and then continues with then, which asks the ranks to end. The
+// front end handles events meanwhile.
+func (f *frontEnd) diagnose(trigger Trigger, then func()) {
+	f.resumeEnd()
+	if f.cfg.Diagnose == nil {
 		then()
 		return
 	}
-	limit := f.cfg.explainTime
+	limit := f.cfg.diagnosisTimeout
 	if limit == 0 {
-		limit = explainTime
+		limit = diagnosisTimeout
 	}
-	e := &f.explanation
+	e := &f.diagnosis
 	e.then, e.limit = then, time.After(limit)
 	if e.done != nil {
-		e.next = &why
+		e.next = &trigger
 		return
 	}
-	f.beginExplaining(why)
+	f.startDiagnosis(trigger)
 }
 
-func (f *front) beginExplaining(why Occasion) {
+func (f *frontEnd) startDiagnosis(trigger Trigger) {
 	done := make(chan []string, 1)
-	f.explanation.done = done
+	f.diagnosis.done = done
 	r := *f.report
 	r.Ranks = slices.Clone(r.Ranks)
-	go func() { done <- f.cfg.Explain(why, &r) }()
+	go func() { done <- f.cfg.Diagnose(trigger, &r) }()
 }
 
-// explained takes the result.
-func (f *front) explained(hang []string) {
+// diagnosed records the result of Config.Diagnose.
+func (f *frontEnd) diagnosed(hang []string) {
 	f.report.Hang = hang
-	e := &f.explanation
+	e := &f.diagnosis
 	e.done = nil
 	if e.next != nil && e.then != nil {
-		why := *e.next
+		trigger := *e.next
 		e.next = nil
-		f.beginExplaining(why)
+		f.startDiagnosis(trigger)
 		return
 	}
-	f.goOn()
+	f.resumeEnd()
 }
 
-// answer explains the job because somebody has asked for it, unless that is being done.
-func (f *front) answer() {
-	if f.cfg.Explain != nil && f.explanation.done == nil {
-		f.beginExplaining(Asked)
+// diagnoseNow calls Config.Diagnose on request, unless a call is running.
+func (f *frontEnd) diagnoseNow() {
+	if f.cfg.Diagnose != nil && f.diagnosis.done == nil {
+		f.startDiagnosis(TriggerRequest)
 	}
 }
 
-// goOn does what was put off for an explanation, if anything was.
-func (f *front) goOn() {
-	then := f.explanation.then
-	f.explanation.then, f.explanation.limit, f.explanation.next = nil, nil, nil
+// resumeEnd calls the function that was postponed for a diagnosis, if any.
+func (f *frontEnd) resumeEnd() {
+	then := f.diagnosis.then
+	f.diagnosis.then, f.diagnosis.limit, f.diagnosis.next = nil, nil, nil
 	if then != nil {
 		then()
 	}
 }
 
-// endBy ends the job by a signal. The first one is put off until the job is explained,
-// unless the job is about to end already: a user in a hurry does not wait.
-func (f *front) endBy(sig syscall.Signal) {
-	pass := func() { f.end(order{Kind: orderSignal, Signal: sig}) }
-	why := Signaled
+// endBySignal ends the job by a signal. The first signal is forwarded after a diagnosis, unless
+// the job is about to end for another reason.
+func (f *frontEnd) endBySignal(sig syscall.Signal) {
+	forward := func() { f.end(order{Kind: orderSignal, Signal: sig}) }
+	trigger := TriggerSignal
 	if sig == syscall.SIGQUIT {
-		why = Quit
+		trigger = TriggerQuit
 	}
-	down := f.ending || f.report.First >= 0 || f.explanation.then != nil
-	if f.asked || down && why != Quit {
-		f.goOn()
-		pass()
+	ending := f.ending || f.report.First >= 0 || f.diagnosis.then != nil
+	if f.signaled || ending && trigger != TriggerQuit {
+		f.resumeEnd()
+		forward()
 		return
 	}
-	f.asked = true
-	f.explain(why, pass)
+	f.signaled = true
+	f.diagnose(trigger, forward)
 }

@@ -1,44 +1,50 @@
-// Package launcher starts the ranks of a job on this host, passes on their
-// output and signals, and brings the whole process tree down when the job ends,
-// however it ends.
+// Package launcher starts the ranks of a job on this host, forwards their output and
+// signals, and kills the whole process tree when the job ends.
 //
-// Three processes stand between the caller and the ranks:
+// The package is for people who extend softnd. It makes no compatibility promise.
 //
-//	front ── guard ── keeper ─┬─ rank 0 ─ …
-//	                          ├─ rank 1 ─ …
-//	                          └─ orphans of the ranks
+// Three processes are involved besides the ranks:
 //
-// The front is the process that calls [Run]. It holds the reading ends of the
-// ranks' output and the report. The keeper starts the ranks and waits for them.
-// It is a child subreaper, so a process that forks twice or starts a session of
-// its own becomes the keeper's child instead of getting away, and the job is over
-// exactly when the keeper has no child left. The keeper is freshly made for the
-// job: whatever descends from it was started by the job, and nothing else is ever
-// signalled.
+//		front end ── watchdog ── supervisor ─┬─ rank 0 ─ …
+//		                                     ├─ rank 1 ─ …
+//		                                     └─ orphans of the ranks
 //
-// Any of them may be killed:
+//	  - The front end is the process that calls [Job.Run]. It holds the reading ends of the
+//	    ranks' output pipes, and it builds the report.
+//	  - The supervisor starts the ranks and waits for them. It is a child subreaper: a process
+//	    that forks twice or calls setsid becomes a child of the supervisor when its parent
+//	    exits. The job is over exactly when the supervisor has no child left.
+//	  - The watchdog is the parent of the supervisor and a child subreaper too. It kills the
+//	    orphans if the supervisor is killed.
 //
-//   - A rank: the keeper sees it and stops the others when the front says so, or after two
-//     seconds. The front waits up to a second for a rank that may have caused the failure.
-//   - The front: the keeper's socket reports the end of the stream, and the keeper
-//     kills its tree.
-//   - The keeper: each rank asked the kernel to die with it; the orphans fall to the
-//     guard, a subreaper too, which has no other work than to kill them.
-//   - The guard: the front sees it and closes the socket, as if it had died.
+// The supervisor is started for one job, so every descendant of it belongs to that job. The
+// package never signals any other process.
 //
-// Where cgroups of version 2 may be made, the ranks run in one of the job's own, which
-// whoever of the three still lives kills in one step and removes. Only it reaches what
-// has left a rank's session when keeper and guard are killed at the same moment.
+// Any of these processes may be killed:
 //
-// Guard and keeper are the caller's own executable, started again; that is why a
-// program that uses this package calls [Serve] first in main. They live in a
-// session of their own, away from the terminal's signals, and hold no file of the
-// job once the ranks run.
+//   - A rank: the supervisor reports its exit. The front end then orders the supervisor to
+//     stop the other ranks. Before that it waits for up to a second if another running rank
+//     may have caused the failure. Without an order, the supervisor stops the ranks after two
+//     seconds.
+//   - The front end: the supervisor reads end of file from its socket and kills its tree.
+//   - The supervisor: each rank has set PR_SET_PDEATHSIG and dies with it. Orphans become
+//     children of the watchdog, which kills them.
+//   - The watchdog: the front end sees its exit and closes the socket. The supervisor then
+//     acts as after the death of the front end.
 //
-// The keeper gets the job, with all open files that it is about, over the socket to the
-// front. It makes the pipes for the output of a rank before it starts the rank, and sends the
-// front its ends.
+// If the user may create version 2 cgroups, the ranks run in a cgroup of their own. Each of
+// the three processes can kill that cgroup in one step and remove it. If watchdog and
+// supervisor are killed at the same moment, only the cgroup reaches processes that have left
+// the session of their rank.
 //
-// A rank therefore has no controlling terminal: it may read the terminal through
-// its standard input, but /dev/tty does not open.
+// Watchdog and supervisor are the caller's own executable, started again. A program that uses
+// this package therefore calls [Serve] first in main. Both run in a session of their own, away
+// from the terminal's signals. They close all files of the job once the ranks run.
+//
+// The front end sends the supervisor the job and all open files that it needs over a socket.
+// The supervisor creates the output pipes of a rank before it starts the rank, and sends the
+// reading ends to the front end.
+//
+// A rank has no controlling terminal. It can read the terminal through its standard input,
+// but it cannot open /dev/tty.
 package launcher

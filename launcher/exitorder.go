@@ -6,38 +6,38 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// deaths tells in which order ranks died. wait4 does not: of several zombies it
-// takes the oldest child first. That matters when one rank fails and its peers fail
-// at the loss of it before the keeper runs again. The kernel queues an epoll event
-// for a pidfd at the moment of death, and hands events out in the order of the queue.
-type deaths struct {
+// exitOrder reports the exits of ranks in the order in which they happened. wait4 does not: of
+// several zombies it returns the oldest child first. The order matters if peers fail because they
+// lost a failed rank before the supervisor runs again. The kernel queues an epoll event for a
+// pidfd at the moment of the exit and delivers events in queue order.
+type exitOrder struct {
 	epfd   int
-	pidfds []int // by rank; -1 if there is none
-	order  []int // ranks whose death is known and not yet taken
-	ends   map[int]ending
+	pidfds []int            // by rank; -1 without pidfd
+	order  []int            // ranks whose exit is known and not yet delivered
+	infos  map[int]exitInfo // of ranks that are reaped and not yet delivered
 }
 
-// ending is what wait4 tells about a rank.
-type ending struct {
+// exitInfo is what wait4 returns about a rank.
+type exitInfo struct {
 	status syscall.WaitStatus
-	usage  Usage
+	usage  usage
 }
 
-func newDeaths(ranks int) (*deaths, error) {
+func newExitOrder(ranks int) (*exitOrder, error) {
 	epfd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
 		return nil, err
 	}
-	d := &deaths{epfd: epfd, pidfds: make([]int, ranks), ends: make(map[int]ending)}
+	d := &exitOrder{epfd: epfd, pidfds: make([]int, ranks), infos: make(map[int]exitInfo)}
 	for r := range d.pidfds {
 		d.pidfds[r] = -1
 	}
 	return d, nil
 }
 
-// watch starts to watch a rank that has just been started; pidfd is now owned by d.
-// Without a pidfd (-1) the rank's death counts from when it is reaped.
-func (d *deaths) watch(rank, pidfd int) {
+// watch watches a rank that has just been started. It takes ownership of pidfd. Without a pidfd
+// (-1), the rank counts as exited when it is reaped.
+func (d *exitOrder) watch(rank, pidfd int) {
 	if pidfd < 0 {
 		return
 	}
@@ -49,31 +49,31 @@ func (d *deaths) watch(rank, pidfd int) {
 	d.pidfds[rank] = pidfd
 }
 
-// reaped notes how a rank ended.
-func (d *deaths) reaped(rank int, e ending) {
-	d.ends[rank] = e
+// reaped records how a rank ended.
+func (d *exitOrder) reaped(rank int, e exitInfo) {
+	d.infos[rank] = e
 	if d.pidfds[rank] < 0 {
 		d.order = append(d.order, rank)
 	}
 }
 
-// take calls f for the ranks that have been reaped, first death first. A rank whose
-// earlier death is known but that has not been reaped yet holds the later ones back.
-func (d *deaths) take(f func(rank int, e ending)) {
+// deliver calls f for the reaped ranks in the order of their exits. A rank whose exit is known
+// but that is not reaped yet delays the ranks that exited after it.
+func (d *exitOrder) deliver(f func(rank int, e exitInfo)) {
 	d.collect()
 	for len(d.order) > 0 {
 		rank := d.order[0]
-		e, ok := d.ends[rank]
+		e, ok := d.infos[rank]
 		if !ok {
 			return
 		}
 		d.order = d.order[1:]
-		delete(d.ends, rank)
+		delete(d.infos, rank)
 		f(rank, e)
 	}
 }
 
-func (d *deaths) collect() {
+func (d *exitOrder) collect() {
 	var events [64]unix.EpollEvent
 	for {
 		n, err := unix.EpollWait(d.epfd, events[:], 0)
@@ -86,7 +86,7 @@ func (d *deaths) collect() {
 		for _, ev := range events[:n] {
 			rank := int(ev.Fd)
 			d.order = append(d.order, rank)
-			// Removed, or the event would be reported again.
+			// Remove it, or epoll reports the event again.
 			_ = unix.EpollCtl(d.epfd, unix.EPOLL_CTL_DEL, d.pidfds[rank], nil)
 			unix.Close(d.pidfds[rank])
 		}

@@ -13,49 +13,49 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// front is a running job as seen by the process that called Run.
-type front struct {
-	*Prepared
-	cfg     Config
-	job     *job
-	orders  sender
-	from    receiver      // of the keeper
-	ports   map[int][]int // by rank, until attend
-	files   []*os.File    // for the output: two by rank, nil where there is none
-	sinks   [2]*sink
-	streams []*stream  // as files; nil until the rank has been started, and where it had nothing to say
-	readers []int      // the ranks that get the standard input
-	inputs  []*os.File // what they read
-	input   *copier    // to several of them; else nil
-	stop    *os.File   // closed to end the copying of the input
-	copying sync.WaitGroup
-	outErr  chan error // errors of a sink or the input
-	report  *Report
-	aborts  []Abort // in the order in which they came
-	failure error   // of the launcher, not of a rank
-	noTasks bool    // a rank could not be started for want of a process or thread
-	deaf    bool    // the ports of some ranks could not be taken over
-	ending  bool    // an order to end the job has been sent
-	expired bool    // its reason was that the job's time is over
-	asked   bool    // SIGQUIT has come
+// frontEnd is a running job in the process that called [Job.Run].
+type frontEnd struct {
+	*Job
+	cfg          Config
+	job          *jobSpec
+	orders       sender        // to the supervisor
+	from         receiver      // of the supervisor's events
+	pipes        map[int][]int // by rank, until startReading
+	files        []*os.File    // output files, two for each rank; nil if there is none
+	sinks        [2]*sink
+	streams      []*stream    // indexed like files; nil before the start of a rank and if it wrote nothing
+	readers      []int        // ranks that get the standard input
+	inputs       []*os.File   // standard input of each of readers
+	input        *stdinCopier // nil unless several ranks get the standard input
+	stopInput    *os.File     // closed to stop input
+	copying      sync.WaitGroup
+	outErr       chan error // errors of a sink or of the input
+	report       *Report
+	aborts       []Abort // in order of arrival
+	failure      error   // errors of the launcher, not of ranks
+	taskLimitHit bool    // a process or thread could not be created
+	pipesLost    bool    // the pipes of some ranks could not be received
+	ending       bool    // an order to end the job has been sent
+	expired      bool    // because of Config.Timeout
+	signaled     bool    // a signal that ends the job has arrived
 
-	signal syscall.Signal // the first that is to end the job; 0 if another reason came first
+	signal syscall.Signal // that was sent first to end the job; 0 if another order came first
 
-	explanation explanation
+	diagnosis   diagnosis
 	helpers     helpers
-	inquiry     inquiry
+	causeSearch causeSearch
 }
 
-// begin makes everything that the job needs before it is started.
-func begin(p *Prepared, cfg Config) (_ *front, err error) {
-	f := &front{
-		Prepared: p,
-		cfg:      cfg,
-		orders:   sender{conn: p.conn},
-		from:     receiver{conn: p.conn},
-		ports:    make(map[int][]int),
-		outErr:   make(chan error, 1),
-		report:   &Report{Ranks: make([]Result, cfg.ranks()), First: -1, Began: time.Now()},
+// begin creates everything that the job needs before the supervisor starts it.
+func begin(p *Job, cfg Config) (_ *frontEnd, err error) {
+	f := &frontEnd{
+		Job:    p,
+		cfg:    cfg,
+		orders: sender{conn: p.conn},
+		from:   receiver{conn: p.conn},
+		pipes:  make(map[int][]int),
+		outErr: make(chan error, 1),
+		report: &Report{Ranks: make([]Result, cfg.ranks()), First: -1, began: time.Now()},
 	}
 	for rank, name := range cfg.names() {
 		f.report.Ranks[rank].Program = name
@@ -65,42 +65,42 @@ func begin(p *Prepared, cfg Config) (_ *front, err error) {
 			f.abandon()
 		}
 	}()
-	if err := f.outputs(); err != nil {
+	if err := f.createOutputs(); err != nil {
 		return nil, err
 	}
-	if err := f.standardInput(); err != nil {
+	if err := f.openInputs(); err != nil {
 		return nil, err
 	}
-	if err := f.roomForPorts(); err != nil {
+	if err := f.checkDescriptorLimit(); err != nil {
 		return nil, err
 	}
-	<-f.grouped
-	if err := f.limits.roomForTasks(&cfg); err != nil {
+	<-f.limitsRead
+	if err := f.limits.checkTaskLimit(&cfg); err != nil {
 		return nil, err
 	}
-	f.job = f.send()
+	f.job = f.sendJob()
 	return f, nil
 }
 
-// roomForPorts returns an error if this process may not hold the ports of all ranks. It
-// would find that out when some of them run.
-func (f *front) roomForPorts() error {
-	const plenty = 1024
-	const passing = 8 // of those that are open now may be closed soon, this look's own among them
+// checkDescriptorLimit returns an error if this process may not open the pipes of all ranks.
+// Without this check, the limit would be reached when some ranks already run.
+func (f *frontEnd) checkDescriptorLimit() error {
+	const reserve = 1024 // with so many to spare, the open descriptors need not be counted
+	const transient = 8  // open now but closed soon, such as that of /proc/self/fd
 	var limit unix.Rlimit
-	need := uint64((&job{Socket: f.cfg.Socket != nil}).ports() * f.ranks)
-	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) != nil || need+plenty <= limit.Cur {
+	need := uint64((&jobSpec{Socket: f.cfg.RankSocket != nil}).pipesPerRank() * f.ranks)
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) != nil || need+reserve <= limit.Cur {
 		return nil
 	}
 	open, err := os.ReadDir("/proc/self/fd")
-	if err != nil || uint64(len(open))+need <= limit.Cur+passing {
+	if err != nil || uint64(len(open))+need <= limit.Cur+transient {
 		return nil
 	}
-	return fmt.Errorf("make the output pipes of %d ranks: %w%s", f.ranks, unix.EMFILE, remedy(unix.EMFILE))
+	return fmt.Errorf("create output pipes for %d ranks: %w%s", f.ranks, unix.EMFILE, hint(unix.EMFILE))
 }
 
-// outputs makes what the ranks' output goes to.
-func (f *front) outputs() error {
+// createOutputs creates the sinks and files for the ranks' output.
+func (f *frontEnd) createOutputs() error {
 	f.sinks = newSinks(&f.cfg, f.streamFailed)
 	f.files = make([]*os.File, 2*f.cfg.ranks())
 	f.streams = make([]*stream, len(f.files))
@@ -116,77 +116,76 @@ func (f *front) outputs() error {
 	return nil
 }
 
-// streamFailed has the job stopped.
-func (f *front) streamFailed(err error) {
+// streamFailed stops the job because its output or input failed.
+func (f *frontEnd) streamFailed(err error) {
 	select {
 	case f.outErr <- err:
-	default: // one is enough
+	default: // an earlier error stops the job
 	}
 }
 
-// connect takes over the ports of some ranks that are about to start. Without them the job
-// is stopped, and how those ranks end means nothing.
-func (f *front) connect(e event) {
-	for rank := e.Rank; rank < e.Rank+e.Ranks && !f.deaf; rank++ {
-		fds, err := f.from.take(f.job.ports())
+// takePipes receives the pipes of ranks that are about to start. If that fails, the job is
+// stopped and the exits of those ranks are not evaluated.
+func (f *frontEnd) takePipes(e event) {
+	for rank := e.Rank; rank < e.Rank+e.Ranks && !f.pipesLost; rank++ {
+		fds, err := f.from.take(f.job.pipesPerRank())
 		if err != nil {
-			f.deaf = true
-			f.stopFor(fmt.Errorf("take over the output pipes of rank %d of %d: %w%s", rank, f.ranks, err, remedy(err)))
+			f.pipesLost = true
+			f.fail(fmt.Errorf("receive output pipes of rank %d of %d: %w%s", rank, f.ranks, err, hint(err)))
 			return
 		}
-		f.ports[rank] = fds
+		f.pipes[rank] = fds
 	}
 }
 
-// attend begins to read what a rank writes, and hands its socket over, once it has been
-// started: before, there would be nothing, and to wait for that costs more than to read.
-func (f *front) attend(rank int) error {
-	fds, ok := f.ports[rank]
+// startReading reads the output of a rank from now on, and passes its socket to
+// Config.RankSocket. It is called when the rank has been started: before that there is nothing to
+// read, and waiting for data costs more than reading it.
+func (f *frontEnd) startReading(rank int) error {
+	fds, ok := f.pipes[rank]
 	if !ok {
 		return nil
 	}
-	delete(f.ports, rank)
-	silent := overInSilence(fds[:len(f.sinks)])
+	delete(f.pipes, rank)
+	silent := closedEmpty(fds[:len(f.sinks)])
 	for which, to := range f.sinks {
 		i := 2*rank + which
 		if silent[which] {
 			unix.Close(fds[which])
 			continue
 		}
-		f.streams[i] = newStream(rank, which, os.NewFile(uintptr(fds[which]), "output of a rank"), f.files[i], to, f.streamFailed)
-		f.files[i] = nil // it closes with the stream
+		f.streams[i] = newStream(rank, which, os.NewFile(uintptr(fds[which]), "rank output"), f.files[i], to, f.streamFailed)
+		f.files[i] = nil // the stream closes it
 		f.copying.Go(f.streams[i].copy)
 	}
 	if !f.job.Socket {
 		return nil
 	}
-	if err := f.cfg.Socket(rank, os.NewFile(uintptr(fds[2]), "socket of a rank")); err != nil {
-		return fmt.Errorf("serve rank %d of %d: %w%s", rank, f.ranks, err, remedy(err))
+	if err := f.cfg.RankSocket(rank, os.NewFile(uintptr(fds[2]), "rank socket")); err != nil {
+		return fmt.Errorf("serve rank %d of %d: %w%s", rank, f.ranks, err, hint(err))
 	}
 	return nil
 }
 
-// overInSilence tells of which pipes nothing will ever be read: the ranks of a short job
-// may have ended by the time they are attended, and to set a stream up costs more than to
-// ask for all of its rank.
-func overInSilence(pipes []int) [2]bool {
+// closedEmpty reports which pipes are at end of file and empty. The ranks of a short job have
+// often exited by now. Creating a stream costs more than this check.
+func closedEmpty(pipes []int) [2]bool {
 	var ask [2]unix.PollFd
 	for i, fd := range pipes {
 		ask[i] = unix.PollFd{Fd: int32(fd), Events: unix.POLLIN}
 	}
-	var over [2]bool
+	var empty [2]bool
 	if _, err := unix.Poll(ask[:], 0); err != nil {
-		return over
+		return empty
 	}
 	for i := range ask {
-		over[i] = ask[i].Revents&(unix.POLLHUP|unix.POLLIN) == unix.POLLHUP // no writer, and nothing written
+		empty[i] = ask[i].Revents&(unix.POLLHUP|unix.POLLIN) == unix.POLLHUP // no writer and no data
 	}
-	return over
+	return empty
 }
 
-// growDescriptors makes room for n more descriptors, where there is a limit below that
-// as far as it goes. The kernel grows the table by itself, but each time it waits for all
-// cores, often for more than 10 ms.
+// growDescriptors enlarges the descriptor table by n, as far as the limit allows. The kernel also
+// grows the table on demand, but then waits for all cores each time, often for more than 10 ms.
 func growDescriptors(n int) {
 	var limit unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) != nil || limit.Cur == 0 {
@@ -197,10 +196,10 @@ func growDescriptors(n int) {
 	}
 }
 
-// standardInput makes what the ranks read: the standard input itself, or the reading ends
-// of pipes for several ranks.
-func (f *front) standardInput() (err error) {
-	f.readers = f.cfg.readers()
+// openInputs creates what the ranks read: the standard input itself, or a pipe for each of
+// several ranks.
+func (f *frontEnd) openInputs() (err error) {
+	f.readers = f.cfg.stdinRanks()
 	switch len(f.readers) {
 	case 0:
 		return nil
@@ -208,16 +207,16 @@ func (f *front) standardInput() (err error) {
 		f.inputs = []*os.File{f.cfg.Stdin}
 		return nil
 	}
-	if f.input, f.inputs, err = newCopier(f.cfg.Stdin, f.readers, f.streamFailed); err == nil {
-		f.input.stop, f.stop, err = os.Pipe()
+	if f.input, f.inputs, err = newStdinCopier(f.cfg.Stdin, f.readers, f.streamFailed); err == nil {
+		f.input.stop, f.stopInput, err = os.Pipe()
 	}
 	return err
 }
 
-// send sends the order to start the job.
-func (f *front) send() *job {
+// sendJob orders the supervisor to start the job.
+func (f *frontEnd) sendJob() *jobSpec {
 	programs := f.cfg.programs()
-	j := f.cfg.job(programs)
+	j := f.cfg.spec(programs)
 	j.Readers, j.Cgroup = f.readers, f.cgroup
 	for _, file := range slices.Concat(programs, f.cfg.Files, f.inputs) {
 		f.orders.enclose([]int{int(file.Fd())})
@@ -227,228 +226,229 @@ func (f *front) send() *job {
 	return &j
 }
 
-// closeInputs lets go of the ranks' ends of the pipes for standard input.
-func (f *front) closeInputs() {
-	if len(f.readers) > 1 { // else it is the standard input itself
+// closeInputs closes the ranks' ends of the pipes for standard input.
+func (f *frontEnd) closeInputs() {
+	if len(f.readers) > 1 { // one reader has the standard input itself
 		closeAll(f.inputs)
 	}
 	f.inputs = nil
 }
 
-// abandon takes back what begin has made.
-func (f *front) abandon() {
+// abandon releases what begin has created.
+func (f *frontEnd) abandon() {
 	closeAll(f.files)
 	f.closeInputs()
 	if f.input != nil {
 		f.input.close()
-		f.input.stop.Close() // nil refuses
-		f.stop.Close()
+		f.input.stop.Close() // on nil it only returns an error
+		f.stopInput.Close()
 	}
 }
 
 func closeAll(files []*os.File) {
 	for _, file := range files {
-		file.Close() // nil refuses
+		file.Close() // on nil it only returns an error
 	}
 }
 
-// order tells the keeper. That the keeper has gone shows as the end of its events. A keeper
-// that cannot be told kills the job: it takes the end of the stream for this process's death.
-func (f *front) order(o order) {
-	deaf := f.orders.failed() != nil
+// order sends an order to the supervisor. The death of the supervisor shows as the end of its
+// events. If an order cannot be sent, order closes the sending direction: the supervisor reads
+// end of file and kills the job, as after the death of the front end.
+func (f *frontEnd) order(o order) {
+	failedBefore := f.orders.failed() != nil
 	f.orders.put(&o)
 	f.orders.flush()
-	if err := f.orders.failed(); err != nil && !deaf {
-		f.failed(fmt.Errorf("send the job to its keeper: %w; allow the system call sendmsg (seccomp profile?)", err))
+	if err := f.orders.failed(); err != nil && !failedBefore {
+		f.addError(fmt.Errorf("send order to supervisor process: %w: allow the system call sendmsg (seccomp profile?)", err))
 		_ = f.from.conn.CloseWrite()
 	}
 }
 
-// end is order for an order that ends the job. A signal after another such order kills
-// at once.
-func (f *front) end(o order) {
+// end sends an order that ends the job. A signal after another such order kills the job at once.
+func (f *frontEnd) end(o order) {
 	f.order(o)
 	now := time.Now()
 	switch {
 	case !f.ending:
 		f.ending, f.signal = true, o.Signal
-		f.helpers.bound(now.Add(f.job.SignalGrace + patience))
+		f.helpers.setKillDeadline(now.Add(f.job.SignalGrace + killTimeout))
 	case o.Kind == orderSignal:
-		f.helpers.bound(now)
+		f.helpers.setKillDeadline(now)
 	}
 	f.checkHelpers()
 }
 
-// run follows the job to its end.
-func (f *front) run(ctx context.Context) (*Report, error) {
+// run handles the events of the job until it has ended.
+func (f *frontEnd) run(ctx context.Context) (*Report, error) {
 	conn := f.from.conn
 	defer conn.Close()
 	defer f.from.close()
 	if f.input != nil {
 		f.copying.Go(f.input.copy)
 	}
-	defer closeAll(f.files) // those without a stream
+	defer closeAll(f.files) // those that no stream closes
 	events := make(chan event)
 	go receive(&f.from, events)
-	canceled, limit := ctx.Done(), f.limit()
+	canceled, limit := ctx.Done(), f.startTimeout()
 	check := time.NewTicker(helperPeriod)
 	defer check.Stop()
-	done, guarded := false, true
-	var guard syscall.WaitStatus
-	for events != nil || guarded {
+	done, watchdogRuns := false, true
+	var watchdog syscall.WaitStatus
+	for events != nil || watchdogRuns {
 		select {
 		case e, ok := <-events:
 			if !ok {
 				events = nil
-				// Or the keeper lives on, if its words could not be taken in.
+				// The supervisor may still run if its messages could not be received.
 				_ = conn.CloseRead()
 				_ = conn.CloseWrite()
-				f.helpers.bound(time.Now().Add(patience)) // the guard has little to do, or nothing
+				f.helpers.setKillDeadline(time.Now().Add(killTimeout)) // the watchdog needs little time
 				f.checkHelpers()
 				continue
 			}
 			done = done || e.Kind == eventDone
 			switch e.Kind {
-			case eventPorts:
-				f.connect(e)
+			case eventPipes:
+				f.takePipes(e)
 			case eventStarted:
-				if err := f.attend(e.Rank); err != nil {
-					f.stopFor(err)
+				if err := f.startReading(e.Rank); err != nil {
+					f.fail(err)
 				}
 			}
-			f.note(e)
-		case guard = <-f.ended:
-			// Normally the last to go. If it was killed, so is the job: the keeper takes
-			// the end of the stream for our death.
-			guarded = false
+			f.handleEvent(e)
+		case watchdog = <-f.ended:
+			// Normally the watchdog exits last. If it was killed, the job must end: the
+			// supervisor takes end of file for the death of the front end.
+			watchdogRuns = false
 			_ = conn.CloseWrite()
 		case sig := <-f.cfg.Signals:
-			f.passOn(sig.(syscall.Signal))
+			f.forwardSignal(sig.(syscall.Signal))
 		case <-limit:
 			f.expire()
 		case <-canceled:
 			canceled = nil
-			f.stopFor(context.Cause(ctx))
+			f.fail(context.Cause(ctx))
 		case err := <-f.outErr:
-			f.stopFor(err)
-		case hang := <-f.explanation.done:
-			f.explained(hang)
-		case <-f.explanation.limit:
-			f.goOn()
-		case <-f.cfg.Ask:
-			f.answer()
+			f.fail(err)
+		case hang := <-f.diagnosis.done:
+			f.diagnosed(hang)
+		case <-f.diagnosis.limit:
+			f.resumeEnd()
+		case <-f.cfg.DiagnoseNow:
+			f.diagnoseNow()
 		case a := <-f.cfg.Aborts:
 			f.abort(a)
 		case <-check.C:
 			f.checkHelpers()
-		case <-f.inquiry.limit:
-			f.decide(true)
+		case <-f.causeSearch.limit:
+			f.decideCause(true)
 		}
 	}
-	for rank := range f.ports { // the keeper was killed before it could say that they run
-		if err := f.attend(rank); err != nil {
-			f.failed(err)
+	for rank := range f.pipes { // the supervisor was killed before it reported that they run
+		if err := f.startReading(rank); err != nil {
+			f.addError(err)
 		}
 	}
-	f.settle()
+	f.recordAbort()
 	switch {
 	case !done && f.helpers.killed:
-		f.conclude()
-	case !done || guard != 0 && !f.helpers.killed:
-		f.failed(lost(guard))
+		f.recordUnknownEnd()
+	case !done || watchdog != 0 && !f.helpers.killed:
+		f.addError(helperLost(watchdog))
 	}
-	f.cgroup.end() // what is in there still, because guard and keeper were killed, is killed
-	f.report.Wall = time.Since(f.report.Began)
-	if f.flush() {
-		f.sumUp(readCorePattern())
+	f.cgroup.destroy() // kills processes that remain if watchdog and supervisor were killed
+	f.report.wall = time.Since(f.report.began)
+	if f.finishOutput() {
+		f.recordFailureDetails(readCorePattern())
 	}
-	f.tellTrouble()
-	f.enterShortages()
+	f.reportHelperOutput()
+	f.recordLimitsReached()
 	return f.report, f.failure
 }
 
-func (f *front) failed(err error) { f.failure = errors.Join(f.failure, err) }
+func (f *frontEnd) addError(err error) { f.failure = errors.Join(f.failure, err) }
 
-// stopFor is failed where the job cannot go on.
-func (f *front) stopFor(err error) {
-	f.failed(err)
+// fail adds an error and stops the job.
+func (f *frontEnd) fail(err error) {
+	f.addError(err)
 	f.end(order{Kind: orderStop})
 }
 
-// note enters what the keeper saw into the report.
-func (f *front) note(e event) {
+// handleEvent enters an event of the supervisor into the report.
+func (f *frontEnd) handleEvent(e event) {
 	switch e.Kind {
 	case eventStarted:
 		f.report.Ranks[e.Rank].PID = e.PID
-		if f.job.Held[e.Rank] && f.cfg.Stopped != nil {
-			f.cfg.Stopped(e.Rank, e.PID)
+		if f.job.StopAtStart[e.Rank] && f.cfg.OnStopped != nil {
+			f.cfg.OnStopped(e.Rank, e.PID)
 		}
 	case eventRefused:
-		f.noTasks = f.noTasks || e.Errno == syscall.EAGAIN
-		f.failed(fmt.Errorf("start rank %d of %d (%s): %s%w%s", e.Rank, len(f.report.Ranks), f.report.Ranks[e.Rank].Program, e.Problem, e.Errno, f.cfg.part(e.Rank).remedy(e.Errno)))
+		f.taskLimitHit = f.taskLimitHit || e.Errno == syscall.EAGAIN
+		f.addError(fmt.Errorf("start rank %d of %d (%s): %s%w%s", e.Rank, len(f.report.Ranks), f.report.Ranks[e.Rank].Program, e.Problem, e.Errno, f.cfg.app(e.Rank).hint(e.Errno)))
 	case eventStopping:
-		if f.report.First < 0 { // else the job comes down for that
+		if f.report.First < 0 { // otherwise that failure stops the job
 			f.report.Signal, f.report.TimedOut = e.Signal, f.expired && e.Signal == 0
 		}
 	case eventEnded:
 		r := &f.report.Ranks[e.Rank]
-		r.Ended, r.Status, r.Stopped, r.Usage = true, e.Status, e.Stopping, e.Usage
+		r.Ended, r.Status, r.Stopped, r.usage = true, e.Status, e.Stopping, e.Usage
 		if !e.Stopping && exitCode(e.Status) != 0 {
-			f.failedFirst(e.Rank)
-			f.inquire(e.Rank)
+			f.recordFirstFailure(e.Rank)
+			f.searchCause(e.Rank)
 		}
-		f.judge(e)
-		f.decide(false)
+		f.checkExit(e)
+		f.decideCause(false)
 	case eventDone:
-		f.report.Leftover, f.report.Stuck = e.Leftover, e.Stuck
+		f.report.leftover, f.report.stuck = e.Leftover, e.Stuck
 		if e.Problem != "" {
-			f.failed(fmt.Errorf("look for what the job left behind: %s; look with ps and end it by hand", e.Problem))
+			f.addError(fmt.Errorf("find remaining processes of the job: %s: list them with ps and kill them", e.Problem))
 		}
 	}
 }
 
-// passOn passes a signal on to the ranks.
-func (f *front) passOn(sig syscall.Signal) {
-	if sig == syscall.SIGTSTP && !canBeResumed() {
+// forwardSignal forwards a signal to the ranks.
+func (f *frontEnd) forwardSignal(sig syscall.Signal) {
+	if sig == syscall.SIGTSTP && !hasJobControlShell() {
 		return
 	}
-	if endsJob(sig) {
-		f.endBy(sig)
+	if isTerminating(sig) {
+		f.endBySignal(sig)
 		return
 	}
 	f.order(order{Kind: orderSignal, Signal: sig})
 	if sig == syscall.SIGTSTP {
-		suspend() // the SIGCONT that ends it is passed on like any other
+		suspend() // SIGCONT, which resumes this process, is forwarded like any other signal
 	}
 }
 
-// lost says what happened to the guard or, as the guard tells, to the keeper.
-func lost(ws syscall.WaitStatus) error {
-	who, how := guardName, describe(ws)
+// helperLost returns the error for a helper process that was killed. ws is the status of the
+// watchdog, which exits with 128 + n if signal n killed the supervisor.
+func helperLost(ws syscall.WaitStatus) error {
+	name, how := watchdogName, describe(ws)
 	if code := ws.ExitStatus(); code >= 0 {
-		who = keeperName
+		name = supervisorName
 		if code > 128 {
 			how = describe(syscall.WaitStatus(code - 128))
 		}
 	}
-	return fmt.Errorf("keep the job together: %w: %s %s; the ranks were killed; start the job again", ErrKeeperLost, who, how)
+	return fmt.Errorf("supervise job: %w: %s %s, and the ranks were killed: start the job again", errSupervisorLost, name, how)
 }
 
-// outputPatience is how long the output may accept no data before the rest is discarded. It
-// applies after a job that a signal or its time limit has stopped.
-const outputPatience = 5 * time.Second
+// outputTimeout limits how long the output may accept no data after a signal or the time limit
+// has stopped the job. Then the rest is discarded.
+const outputTimeout = 5 * time.Second
 
-// flush waits until all that the ranks wrote has been passed on, and tells whether it
-// has. A signal ends the wait, since a terminal can be stopped for ever; so does an
-// output that accepts no data, if the user wanted the job to end.
-func (f *front) flush() bool {
+// finishOutput waits until all output of the ranks is written and reports whether it is. A signal
+// ends the wait, because a terminal can be stopped forever. So does an output that accepts no
+// data for outputTimeout, if a signal or the time limit stopped the job.
+func (f *frontEnd) finishOutput() bool {
 	for _, s := range f.streams {
 		if s != nil {
 			s.finish()
 		}
 	}
 	if f.input != nil {
-		f.stop.Close()
+		f.stopInput.Close()
 	}
 	go func() {
 		f.copying.Wait()
@@ -456,7 +456,7 @@ func (f *front) flush() bool {
 	}()
 	var idle <-chan time.Time
 	if f.report.Signal != 0 || f.report.TimedOut {
-		ticker := time.NewTicker(outputPatience)
+		ticker := time.NewTicker(outputTimeout)
 		defer ticker.Stop()
 		idle = ticker.C
 	}
@@ -466,25 +466,25 @@ func (f *front) flush() bool {
 			if !ok {
 				return true
 			}
-			f.failed(err)
+			f.addError(err)
 		case <-idle:
 			now := f.written()
 			if now == written {
-				f.failed(fmt.Errorf("pass on the ranks' last words: no process read the output for %v after the job was stopped; the rest is lost", outputPatience))
+				f.addError(fmt.Errorf("write ranks' output: no process read it for %v after the job was stopped: the rest is lost", outputTimeout))
 				return false
 			}
 			written = now
 		case sig := <-f.cfg.Signals:
-			if endsJob(sig.(syscall.Signal)) {
-				f.failed(fmt.Errorf("pass on the ranks' last words: stopped by signal %s before the output took them", signalName(sig.(syscall.Signal))))
+			if isTerminating(sig.(syscall.Signal)) {
+				f.addError(fmt.Errorf("write ranks' output: stopped by signal %s: the rest is lost", signalName(sig.(syscall.Signal))))
 				return false
 			}
 		}
 	}
 }
 
-// written counts the writes to the output that have returned.
-func (f *front) written() (n int64) {
+// written returns the number of completed writes to the output.
+func (f *frontEnd) written() (n int64) {
 	for _, s := range f.sinks {
 		if s != nil {
 			n += s.writes.Load()

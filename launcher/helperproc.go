@@ -11,44 +11,45 @@ import (
 	"github.com/softnd/softnd/internal/proctable"
 )
 
-// helperPeriod is the time between two checks whether guard or keeper is stopped.
+// helperPeriod is the time between two checks whether a helper process is stopped.
 const helperPeriod = time.Second
 
-// helpers is what the front knows of guard and keeper. While one of them is stopped, by
-// SIGSTOP or by a debugger, it neither sees how ranks end nor obeys orders.
+// helpers is the front end's state of its two helper processes. While one of them is stopped, by
+// SIGSTOP or a debugger, it neither notices exits of ranks nor obeys orders.
 type helpers struct {
-	guard, keeper proctable.Process // PID 0: not found yet
+	watchdog, supervisor proctable.Process // PID 0 until it is found
 
-	told   map[int]bool // by process number: the user has been told that it is stopped
-	limit  time.Time    // when a stopped helper is killed; zero: never
-	killed bool         // one of them, by this process
+	reported map[int]bool // by PID: the user was told that it is stopped
+	limit    time.Time    // when a stopped helper is killed; zero means never
+	killed   bool         // this process has killed a helper
 }
 
-// bound sets when a helper that stays stopped is killed, unless it is to be earlier.
-func (h *helpers) bound(limit time.Time) {
+// setKillDeadline sets the time at which a stopped helper is killed, unless an earlier one is
+// set.
+func (h *helpers) setKillDeadline(limit time.Time) {
 	if h.limit.IsZero() || limit.Before(h.limit) {
 		h.limit = limit
 	}
 }
 
-// find looks for guard and keeper in the process table, once for each.
-func (h *helpers) find(guard int) {
-	if h.guard.PID == 0 {
-		h.guard, _ = proctable.Read(guard)
+// find finds watchdog and supervisor in the process table, once each.
+func (h *helpers) find(watchdog int) {
+	if h.watchdog.PID == 0 {
+		h.watchdog, _ = proctable.Read(watchdog)
 	}
-	if h.keeper.PID != 0 {
+	if h.supervisor.PID != 0 {
 		return
 	}
 	table, _ := proctable.All()
 	for _, p := range table {
-		if p.PPID == guard && p.Name == keeperName {
-			h.keeper = p
+		if p.PPID == watchdog && p.Name == supervisorName {
+			h.supervisor = p
 		}
 	}
 }
 
-// stopped reports whether the process that p named when it was read is stopped now.
-func stopped(p proctable.Process) bool {
+// isStopped reports whether p still exists and is stopped now.
+func isStopped(p proctable.Process) bool {
 	if p.PID == 0 {
 		return false
 	}
@@ -56,81 +57,81 @@ func stopped(p proctable.Process) bool {
 	return err == nil && now.Start == p.Start && now.Stopped()
 }
 
-// checkHelpers names the helpers that are stopped. If the job is to end, it wakes them,
-// and does their work if they stay stopped beyond the limit.
-func (f *front) checkHelpers() {
+// checkHelpers reports helpers that are stopped. If the job is to end, it resumes them. It kills
+// those that are still stopped at the deadline.
+func (f *frontEnd) checkHelpers() {
 	h := &f.helpers
-	h.find(f.guard)
-	guard, keeper := stopped(h.guard), stopped(h.keeper)
-	if guard {
-		f.nameHelper(h.guard)
+	h.find(f.watchdog)
+	watchdogStopped, supervisorStopped := isStopped(h.watchdog), isStopped(h.supervisor)
+	if watchdogStopped {
+		f.reportStopped(h.watchdog)
 	}
-	if keeper {
-		f.nameHelper(h.keeper)
+	if supervisorStopped {
+		f.reportStopped(h.supervisor)
 	}
-	if h.limit.IsZero() || !guard && !keeper {
+	if h.limit.IsZero() || !watchdogStopped && !supervisorStopped {
 		return
 	}
 	if time.Now().Before(h.limit) {
-		for _, p := range []proctable.Process{h.guard, h.keeper} {
-			if stopped(p) {
+		for _, p := range []proctable.Process{h.watchdog, h.supervisor} {
+			if isStopped(p) {
 				_ = send(p, syscall.SIGCONT)
 			}
 		}
 		return
 	}
-	f.replace(guard, keeper)
+	f.killStopped(watchdogStopped, supervisorStopped)
 }
 
-// replace kills a stopped keeper, with which its ranks die, and then a stopped guard,
-// after all that descends from it. A guard that runs does the latter itself, and a
-// keeper that runs obeys orders.
-func (f *front) replace(guard, keeper bool) {
+// killStopped kills a stopped supervisor, with which its ranks die. It kills a stopped watchdog
+// after all descendants of it. A running watchdog kills those itself, and a running supervisor
+// obeys orders.
+func (f *frontEnd) killStopped(watchdogStopped, supervisorStopped bool) {
 	h := &f.helpers
-	if keeper {
+	if supervisorStopped {
 		h.killed = true
 		f.cgroup.kill()
-		_ = send(h.keeper, unix.SIGKILL)
+		_ = send(h.supervisor, unix.SIGKILL)
 	}
-	if !guard {
+	if !watchdogStopped {
 		return
 	}
-	if now, err := proctable.Read(h.keeper.PID); !keeper && err == nil && now.Start == h.keeper.Start && !now.Dead() {
-		_ = send(h.guard, syscall.SIGCONT) // it has time: the keeper works
+	if now, err := proctable.Read(h.supervisor.PID); !supervisorStopped && err == nil && now.Start == h.supervisor.Start && !now.Dead() {
+		_ = send(h.watchdog, syscall.SIGCONT) // no need to kill it: the supervisor still works
 		return
 	}
 	h.killed = true
-	for giveUp := time.Now().Add(patience); time.Now().Before(giveUp); time.Sleep(killPeriod) {
-		if alive, err := killDescendants(h.guard.PID); err != nil || len(alive) == 0 {
+	for giveUp := time.Now().Add(killTimeout); time.Now().Before(giveUp); time.Sleep(killPeriod) {
+		if alive, err := killDescendants(h.watchdog.PID); err != nil || len(alive) == 0 {
 			break
 		}
 	}
-	_ = send(h.guard, unix.SIGKILL)
+	_ = send(h.watchdog, unix.SIGKILL)
 }
 
-func (f *front) nameHelper(p proctable.Process) {
+func (f *frontEnd) reportStopped(p proctable.Process) {
 	h := &f.helpers
-	if h.told[p.PID] || f.cfg.Notice == nil {
+	if h.reported[p.PID] || f.cfg.Warn == nil {
 		return
 	}
-	if h.told == nil {
-		h.told = make(map[int]bool)
+	if h.reported == nil {
+		h.reported = make(map[int]bool)
 	}
-	h.told[p.PID] = true
-	does := map[string]string{guardName: "which cleans up after the job", keeperName: "which starts and ends the ranks"}[p.Name]
-	next := fmt.Sprintf("wake it with kill -CONT %d, or end the job, which wakes it", p.PID)
+	h.reported[p.PID] = true
+	role := map[string]string{watchdogName: "the watchdog of the job", supervisorName: "the supervisor of the job"}[p.Name]
+	next := fmt.Sprintf("resume it with kill -CONT %d, or end the job", p.PID)
 	if !h.limit.IsZero() {
-		next = "it is woken to end the job; a second signal kills the job at once"
+		next = "it is resumed to end the job; a second signal kills the job at once"
 	}
-	f.cfg.Notice(fmt.Sprintf("%s (pid %d), %s, is stopped by a signal or a debugger: %s", p.Name, p.PID, does, next))
+	f.cfg.Warn(fmt.Sprintf("%s (pid %d), %s, is stopped by a signal or a debugger: %s", p.Name, p.PID, role, next))
 }
 
-// errReplaced is for a job whose end the keeper could not tell.
-var errReplaced = errors.New("end the job: " + keeperName + " was stopped by a signal or a debugger and did not answer; it was killed with the ranks")
+// errHelperStopped is the error of a job whose end the supervisor could not report.
+var errHelperStopped = errors.New("end job: " + supervisorName + " was stopped by a signal or a debugger and did not respond: it was killed with the ranks")
 
-// conclude enters why the job ended into the report, if no keeper could tell.
-func (f *front) conclude() {
-	f.failed(errReplaced)
+// recordUnknownEnd records why the job ended if no supervisor could report it.
+func (f *frontEnd) recordUnknownEnd() {
+	f.addError(errHelperStopped)
 	if r := f.report; r.First < 0 && r.Abort == nil {
 		r.Signal, r.TimedOut = f.signal, f.expired && f.signal == 0
 	}

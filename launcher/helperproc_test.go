@@ -12,9 +12,9 @@ import (
 	"github.com/softnd/softnd/internal/proctable"
 )
 
-// A guard or keeper that is stopped is named, and does not keep the job from its end.
+// A watchdog or supervisor that is stopped is named, and does not keep the job from its end.
 func TestStoppedHelper(t *testing.T) {
-	for _, victims := range []string{guardName, keeperName, guardName + " and " + keeperName} {
+	for _, victims := range []string{watchdogName, supervisorName, watchdogName + " and " + supervisorName} {
 		for _, tc := range []struct {
 			name    string
 			role    string
@@ -29,10 +29,10 @@ func TestStoppedHelper(t *testing.T) {
 		} {
 			t.Run(victims+"/"+tc.name, func(t *testing.T) {
 				t.Parallel()
-				front := startFront(t, tc.role, 2, "LISTEN_END=15", "PLAN_0=gate exit", "PLAN_1=gate exit")
-				keeper, guard, ranks := front.helpers(2)
+				front := startFrontEnd(t, tc.role, 2, "LISTEN_END=15", "PLAN_0=gate exit", "PLAN_1=gate exit")
+				supervisor, watchdog, ranks := front.helpers(2)
 				var stopped []watched
-				for _, w := range []watched{guard, keeper} {
+				for _, w := range []watched{watchdog, supervisor} {
 					if p, err := proctable.Read(w.pid); err != nil || !strings.Contains(victims, p.Name) {
 						continue
 					}
@@ -54,8 +54,8 @@ func TestStoppedHelper(t *testing.T) {
 					for _, w := range ranks {
 						w.awaitEnd()
 					}
-					if strings.Contains(victims, keeperName) {
-						keeper.signal(syscall.SIGCONT) // nothing else tells that the job is over
+					if strings.Contains(victims, supervisorName) {
+						supervisor.signal(syscall.SIGCONT) // nothing else tells that the job is over
 					}
 				}
 				for range tc.signals {
@@ -67,7 +67,7 @@ func TestStoppedHelper(t *testing.T) {
 				if got := front.wait(); got != tc.status && !(tc.again && got == 73) {
 					t.Errorf("exit status %d, want %d: %s", got, tc.status, front.err)
 				}
-				for _, w := range append(ranks, keeper, guard) {
+				for _, w := range append(ranks, supervisor, watchdog) {
 					w.mustDie()
 				}
 			})
@@ -89,8 +89,8 @@ func stopAgain(ws []watched, end chan struct{}) {
 	}
 }
 
-// helpers finds the keeper, the guard and the ranks of a front when its ranks run.
-func (f *frontProcess) helpers(ranks int) (keeper, guard watched, started []watched) {
+// helpers finds the supervisor, the watchdog and the ranks of a front when its ranks run.
+func (f *frontEndProcess) helpers(ranks int) (supervisor, watchdog watched, started []watched) {
 	f.t.Helper()
 	await(f.t, "the front's ranks run", func() bool {
 		below, err := descendants(f.pid)
@@ -102,23 +102,23 @@ func (f *frontProcess) helpers(ranks int) (keeper, guard watched, started []watc
 			switch parent, err := proctable.Read(p.PPID); {
 			case err != nil:
 				return false
-			case p.Name == guardName:
-				guard = watch(f.t, p.PID)
-			case p.Name == keeperName:
-				keeper = watch(f.t, p.PID)
-			case parent.Name == keeperName && p.Group == p.PID:
+			case p.Name == watchdogName:
+				watchdog = watch(f.t, p.PID)
+			case p.Name == supervisorName:
+				supervisor = watch(f.t, p.PID)
+			case parent.Name == supervisorName && p.Group == p.PID:
 				started = append(started, watch(f.t, p.PID))
 			}
 		}
 		return len(started) == ranks && strings.Count(f.out.String(), "\n") >= ranks
 	})
-	return keeper, guard, started
+	return supervisor, watchdog, started
 }
 
 // awaitEnd waits until the process has ended; its parent may not have waited for it yet.
 func (w watched) awaitEnd() {
 	w.t.Helper()
-	if !w.dead(watchdog) {
+	if !w.dead(testTimeout) {
 		w.t.Fatalf("process %d still lives", w.pid)
 	}
 }

@@ -13,44 +13,44 @@ import (
 	"syscall"
 )
 
-// remedy is the next step for some errors of the system, to be put behind them. Errors
-// about a file mean something else for each: see [Part.remedy].
-func remedy(err error) string {
-	return remedyIn(map[syscall.Errno]string{
+// hint returns ": " and the next step for some system errors, to be appended to the message.
+// [App.hint] covers errors about files, which mean something else there.
+func hint(err error) string {
+	return hintFrom(map[syscall.Errno]string{
 		syscall.EMFILE: "raise the limit of open files (ulimit -Hn) or start fewer ranks",
-		syscall.ENFILE: "the whole system has too many files open: start fewer ranks",
-		syscall.EAGAIN: "raise the limit of processes (ulimit -u, or the container's) or start fewer ranks",
+		syscall.ENFILE: "start fewer ranks, or close files of other processes (the limit is that of the system)",
+		syscall.EAGAIN: "raise the limit of processes (ulimit -u, or that of the container) or start fewer ranks",
 		syscall.ENOMEM: "free memory or start fewer ranks",
 	}, err)
 }
 
-// remedy is the next step for a rank that could not be started.
-func (p *Part) remedy(err error) string {
+// hint returns ": " and the next step for a rank that could not be started.
+func (p *App) hint(err error) string {
 	if errors.Is(err, syscall.ENOENT) {
-		return "; " + p.missing()
+		return ": " + p.missingFile()
 	}
-	return remedy(err) + remedyIn(map[syscall.Errno]string{
-		syscall.ENOEXEC: "it is not a program for this machine, or a script without a #! line",
-		syscall.EACCES:  "check the permissions of the program and the working directory, and that their file system allows programs (noexec)",
-		syscall.ETXTBSY: "the program is being written: wait for its build to end",
+	return hint(err) + hintFrom(map[syscall.Errno]string{
+		syscall.ENOEXEC: "build the program for this machine, or begin the script with a #! line",
+		syscall.EACCES:  "check the permissions of the program and the working directory, and that their file system is not mounted noexec",
+		syscall.ETXTBSY: "wait until no process writes the program",
 		syscall.E2BIG:   "shorten the arguments or the environment",
 	}, err)
 }
 
-func remedyIn(steps map[syscall.Errno]string, err error) string {
+func hintFrom(steps map[syscall.Errno]string, err error) string {
 	for errno, step := range steps {
 		if errors.Is(err, errno) {
-			return "; " + step
+			return ": " + step
 		}
 	}
 	return ""
 }
 
-// missing names the file without which the program does not start.
-func (p *Part) missing() string {
+// missingFile returns which file is missing, and what to do.
+func (p *App) missingFile() string {
 	if p.Dir != "" {
 		if _, err := os.Stat(p.Dir); errors.Is(err, os.ErrNotExist) {
-			return fmt.Sprintf("the working directory %s does not exist: name one that does", p.Dir)
+			return fmt.Sprintf("working directory %s does not exist: create it or change it", p.Dir)
 		}
 	}
 	program := p.Program
@@ -62,23 +62,23 @@ func (p *Part) missing() string {
 		file, err := os.Open(path)
 		switch {
 		case errors.Is(err, os.ErrNotExist):
-			return fmt.Sprintf("the program %s does not exist: check the path", path)
+			return fmt.Sprintf("program %s does not exist: check the path", path)
 		case err != nil:
-			return "check the program, the interpreter in its first line if it is a script, and the working directory"
+			return "check the program, the interpreter of a script, and the working directory"
 		}
 		defer file.Close()
 		program = file
 	}
 	if name := scriptInterpreter(program); name != "" {
-		return fmt.Sprintf("the interpreter %q in the first line of the script does not exist: install it, or correct that line", name)
+		return fmt.Sprintf("interpreter %q of the script's #! line does not exist: install it or change that line", name)
 	}
 	if name := dynamicLoader(program); name != "" {
-		return fmt.Sprintf("the program's dynamic loader %s does not exist: install the C library that the program was built with, or build it for this system", name)
+		return fmt.Sprintf("dynamic loader %s of the program does not exist: install the C library that the program was built with, or rebuild it", name)
 	}
 	return "check the program, and that /proc is mounted"
 }
 
-// scriptInterpreter is the program in a #! line; "" if there is no such line.
+// scriptInterpreter returns the interpreter of a #! line, "" if there is no such line.
 func scriptInterpreter(script io.ReaderAt) string {
 	line, _ := bufio.NewReader(io.NewSectionReader(script, 0, 4096)).ReadString('\n')
 	command, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "#!")
@@ -89,11 +89,10 @@ func scriptInterpreter(script io.ReaderAt) string {
 	return name
 }
 
-// dynamicLoader is the program that the kernel starts to load a 64-bit ELF file of this
-// byte order; "" if it starts the file itself. (Package debug/elf would slow down each
-// start of a launcher.)
+// dynamicLoader returns the dynamic loader of a 64-bit ELF file in this byte order, "" if the
+// kernel starts the file itself. (Package debug/elf would make each start of a launcher slower.)
 func dynamicLoader(program io.ReaderAt) string {
-	const interpreter = 3 // type of the program header that names it
+	const interpreter = 3 // PT_INTERP
 	var head struct {
 		Ident                                      [16]byte
 		Type, Machine                              uint16

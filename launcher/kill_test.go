@@ -18,7 +18,7 @@ import (
 
 // family are the processes of a job whose ranks play "family".
 type family struct {
-	keeper               watched
+	supervisor           watched
 	ranks, grandchildren []watched
 }
 
@@ -27,12 +27,12 @@ func parseFamily(t *testing.T, told map[int]string) *family {
 	t.Helper()
 	f := new(family)
 	for _, rest := range told {
-		var grandchild, rank, keeper int
-		if _, err := fmt.Sscan(rest, &grandchild, &rank, &keeper); err != nil {
+		var grandchild, rank, supervisor int
+		if _, err := fmt.Sscan(rest, &grandchild, &rank, &supervisor); err != nil {
 			t.Fatalf("read %q: %v", rest, err)
 		}
 		if len(f.ranks) == 0 {
-			f.keeper = watch(t, keeper)
+			f.supervisor = watch(t, supervisor)
 		}
 		f.ranks = append(f.ranks, watch(t, rank))
 		f.grandchildren = append(f.grandchildren, watch(t, grandchild))
@@ -47,7 +47,7 @@ func (f *family) mustDie() {
 	for _, w := range f.grandchildren {
 		w.mustDie()
 	}
-	f.keeper.mustDie()
+	f.supervisor.mustDie()
 }
 
 // bystander starts a process in our session that is none of the job's, and checks at
@@ -102,8 +102,8 @@ func TestNothingOutlivesTheJob(t *testing.T) {
 				t.Errorf("exit status %d, want %d", got, tc.status)
 			}
 			if tc.end == 'o' {
-				if len(report.Leftover) != 3 || !strings.HasPrefix(strings.Join(report.Messages(), "\n"), "3 processes had outlived the ranks and were stopped") {
-					t.Errorf("left over %v, messages %q", report.Leftover, report.Messages())
+				if len(report.leftover) != 3 || !strings.HasPrefix(strings.Join(report.Messages(), "\n"), "3 processes outlived the ranks and were stopped") {
+					t.Errorf("left over %v, messages %q", report.leftover, report.Messages())
 				}
 			}
 		})
@@ -122,11 +122,11 @@ func TestStraysAreAskedFirst(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			cfg := config("", 1, "STRAY=trap 'echo bye; exit' TERM; echo ready >&3; while :; do sleep 0.01; done")
-			cfg.Parts[0].Path, cfg.Parts[0].Args = "/bin/bash", []string{"bash", "-c", `
+			cfg.Apps[0].Path, cfg.Apps[0].Args = "/bin/bash", []string{"bash", "-c", `
 				exec 3> >(read; kill $$)
 				trap "` + tc.end + `" TERM
 				setsid bash -c "$STRAY" & while :; do sleep 0.01; done`}
-			cfg.Grace = watchdog / 2 // the test takes long if it needs that
+			cfg.Grace = testTimeout / 2 // the test takes long if it needs that
 			if tc.leftover {
 				cfg.Grace = 0
 			}
@@ -135,18 +135,18 @@ func TestStraysAreAskedFirst(t *testing.T) {
 			if !strings.Contains(j.out.String(), "[0] bye\n") {
 				t.Errorf("no last words of the stray: %q, %q", j.out, j.err)
 			}
-			if (len(report.Leftover) > 0) != tc.leftover {
-				t.Errorf("left over: %v", report.Leftover)
+			if (len(report.leftover) > 0) != tc.leftover {
+				t.Errorf("left over: %v", report.leftover)
 			}
 		})
 	}
 }
 
-// What is forked while the keeper looks for what there is does not get away.
+// What is forked while the supervisor looks for what there is does not get away.
 func TestNothingOutlivesTheJobThatGoesOnForking(t *testing.T) {
 	mark := fmt.Sprintf("LAUNCHER_TEST_MARK=%d.forking", os.Getpid())
 	cfg := config("", 4, mark)
-	cfg.Parts[0].Path, cfg.Parts[0].Args = "/bin/sh", []string{"sh", "-c", `
+	cfg.Apps[0].Path, cfg.Apps[0].Args = "/bin/sh", []string{"sh", "-c", `
 		trap "" TERM
 		(while :; do sleep 600 & sleep 0.002; done) &
 		echo ready
@@ -158,8 +158,8 @@ func TestNothingOutlivesTheJobThatGoesOnForking(t *testing.T) {
 	if status := report.ExitStatus(); status != 1 {
 		t.Errorf("exit status %d, want 1", status)
 	}
-	if len(report.Stuck) > 0 { // and left to the guard
-		t.Errorf("the keeper gave up on %v", report.Stuck)
+	if len(report.stuck) > 0 { // and left to the watchdog
+		t.Errorf("the supervisor gave up on %v", report.stuck)
 	}
 	if left := marked(t, mark); len(left) > 0 {
 		t.Errorf("%v are left", left)
@@ -174,12 +174,12 @@ func TestKilledSupervisor(t *testing.T) {
 		text   string
 	}{
 		{"front", -1, ""},
-		{"guard", 72, guardName + " was killed by signal SIGKILL (killed)"},
-		{"keeper", 72, keeperName + " was killed by signal SIGKILL (killed)"},
+		{"watchdog", 72, watchdogName + " was killed by signal SIGKILL (killed)"},
+		{"supervisor", 72, supervisorName + " was killed by signal SIGKILL (killed)"},
 	} {
 		t.Run(tc.victim, func(t *testing.T) {
 			bystander(t)
-			front := startFront(t, "family", 3, "FRONT_BYSTANDER=1")
+			front := startFrontEnd(t, "family", 3, "FRONT_BYSTANDER=1")
 			// A child that the front had before the job, as if a shell had become it.
 			var own int
 			if _, err := fmt.Sscan(front.out.await(1, "bystander")[-1], &own); err != nil {
@@ -188,18 +188,18 @@ func TestKilledSupervisor(t *testing.T) {
 			ownChild := watch(t, own)
 			t.Cleanup(func() { _ = unix.PidfdSendSignal(ownChild.pidfd, unix.SIGKILL, nil, 0) })
 			f := parseFamily(t, front.out.await(3, "grandchild"))
-			keeper, err := proctable.Read(f.keeper.pid)
+			supervisor, err := proctable.Read(f.supervisor.pid)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if keeper.Name != keeperName {
-				t.Errorf("the keeper is called %q", keeper.Name)
+			if supervisor.Name != supervisorName {
+				t.Errorf("the supervisor is called %q", supervisor.Name)
 			}
-			guard := watch(t, keeper.PPID)
-			victims := map[string]watched{"front": front.watched, "guard": guard, "keeper": f.keeper}
+			watchdog := watch(t, supervisor.PPID)
+			victims := map[string]watched{"front": front.watched, "watchdog": watchdog, "supervisor": f.supervisor}
 			victims[tc.victim].signal(syscall.SIGKILL)
 			f.mustDie()
-			guard.mustDie()
+			watchdog.mustDie()
 			if got := front.wait(); got != tc.status {
 				t.Errorf("the front ended with %d, want %d", got, tc.status)
 			}
@@ -211,21 +211,21 @@ func TestKilledSupervisor(t *testing.T) {
 	}
 }
 
-// With keeper and guard gone at once, it is the kernel that ends the ranks.
-func TestRanksDieWithTheKeeper(t *testing.T) {
-	front := startFront(t, "plan", 3)
+// With supervisor and watchdog gone at once, it is the kernel that ends the ranks.
+func TestRanksDieWithTheSupervisor(t *testing.T) {
+	front := startFrontEnd(t, "plan", 3)
 	var ranks []watched
-	var keeper int
+	var supervisor int
 	for _, rest := range front.out.await(3, "ready") {
 		var pid int
-		fmt.Sscan(rest, &pid, &keeper)
+		fmt.Sscan(rest, &pid, &supervisor)
 		ranks = append(ranks, watch(t, pid))
 	}
-	p, err := proctable.Read(keeper)
+	p, err := proctable.Read(supervisor)
 	if err != nil {
 		t.Fatal(err)
 	}
-	supervisors := []watched{watch(t, keeper), watch(t, p.PPID)}
+	supervisors := []watched{watch(t, supervisor), watch(t, p.PPID)}
 	for _, sig := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGKILL} {
 		for _, w := range supervisors {
 			w.signal(sig)
@@ -239,18 +239,18 @@ func TestRanksDieWithTheKeeper(t *testing.T) {
 	}
 }
 
-// Guard and keeper keep neither the job's files nor its pipes busy.
+// Guard and supervisor keep neither the job's files nor its pipes busy.
 func TestSupervisorsHoldNoFiles(t *testing.T) {
-	front := startFront(t, "plan", 2)
-	var rank, keeper int
-	fmt.Sscan(front.out.await(2, "ready")[1], &rank, &keeper)
-	p, err := proctable.Read(keeper)
+	front := startFrontEnd(t, "plan", 2)
+	var rank, supervisor int
+	fmt.Sscan(front.out.await(2, "ready")[1], &rank, &supervisor)
+	p, err := proctable.Read(supervisor)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, pid := range []int{keeper, p.PPID} {
+	for _, pid := range []int{supervisor, p.PPID} {
 		// They let go right after the start, which the ranks do not wait for.
-		for end := time.Now().Add(watchdog); ; time.Sleep(time.Millisecond) {
+		for end := time.Now().Add(testTimeout); ; time.Sleep(time.Millisecond) {
 			held := heldPipes(t, pid)
 			if len(held) == 0 {
 				break
@@ -284,17 +284,17 @@ func heldPipes(t *testing.T, pid int) (held []string) {
 }
 
 // The front is killed at any moment, also while it starts the others.
-func TestFrontKilledAtAnyMoment(t *testing.T) {
+func TestFrontEndKilledAtAnyMoment(t *testing.T) {
 	begin := time.Now()
-	startFront(t, "family", 4).out.await(4, "grandchild")
+	startFrontEnd(t, "family", 4).out.await(4, "grandchild")
 	whole := time.Since(begin)
 	const moments = 24
 	for i := range moments {
 		mark := fmt.Sprintf("LAUNCHER_TEST_MARK=%d.%d", os.Getpid(), i)
-		front := startFront(t, "family", 4, mark)
+		front := startFrontEnd(t, "family", 4, mark)
 		time.Sleep(whole * time.Duration(i) / (moments - 4))
 		front.signal(syscall.SIGKILL)
-		for end := time.Now().Add(watchdog); ; time.Sleep(5 * time.Millisecond) {
+		for end := time.Now().Add(testTimeout); ; time.Sleep(5 * time.Millisecond) {
 			left := marked(t, mark)
 			if len(left) == 0 {
 				break
@@ -325,8 +325,8 @@ func marked(t *testing.T, mark string) (found []string) {
 	return found
 }
 
-// frontProcess is a front in a process of its own.
-type frontProcess struct {
+// frontEndProcess is a front in a process of its own.
+type frontEndProcess struct {
 	watched
 	out, err *lineLog
 	ended    chan error
@@ -334,15 +334,15 @@ type frontProcess struct {
 	open     func(c byte) // the gate
 }
 
-// startFront starts a front, with a gate as the ranks' FirstFile.
-func startFront(t *testing.T, role string, ranks int, env ...string) *frontProcess {
+// startFrontEnd starts a front, with a gate as the ranks' FirstFile.
+func startFrontEnd(t *testing.T, role string, ranks int, env ...string) *frontEndProcess {
 	t.Helper()
 	r, open := gate(t)
 	cmd := self("front", append(env, "FRONT_RANK="+role, fmt.Sprintf("FRONT_SIZE=%d", ranks))...)
-	f := &frontProcess{out: newLineLog(t), err: newLineLog(t), ended: make(chan error, 1), cmd: cmd, open: open}
+	f := &frontEndProcess{out: newLineLog(t), err: newLineLog(t), ended: make(chan error, 1), cmd: cmd, open: open}
 	cmd.Stdout, cmd.Stderr = f.out, f.err
 	cmd.ExtraFiles = []*os.File{r}
-	cmd.WaitDelay = watchdog
+	cmd.WaitDelay = testTimeout
 	// A group of its own, so that a stop signal works without a shell's job control.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {
@@ -362,7 +362,7 @@ func startFront(t *testing.T, role string, ranks int, env ...string) *frontProce
 
 // wait waits for the front's end and for the end of its output, and returns its exit
 // code, -1 if it was killed.
-func (f *frontProcess) wait() int {
+func (f *frontEndProcess) wait() int {
 	f.t.Helper()
 	if err := <-f.ended; errors.Is(err, exec.ErrWaitDelay) {
 		f.t.Error("someone still holds the front's output")

@@ -1,7 +1,6 @@
 package launcher
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -10,141 +9,124 @@ import (
 	"time"
 )
 
-// MaxRanks is the most ranks that a job can have.
+// MaxRanks is the maximum number of ranks of a job.
 const MaxRanks = 1024
 
-// FirstFile is the descriptor in a rank of the first of [Config.Files].
+// FirstFile is the descriptor number that the first of [Config.Files] has in a rank.
 const FirstFile = 3
 
-// Config says what to run.
+// Config describes a job.
 type Config struct {
-	// Parts are the programs. Ranks are numbered through them in this order; a job has 1
-	// to MaxRanks.
-	Parts []Part
+	// Apps are the programs of the job. Ranks are numbered through them in this order. A job
+	// has 1 to [MaxRanks] ranks.
+	Apps []App
 
-	RankEnv func(rank int) []string // nil: none; beats the part's Env
-	Files   []*os.File              // inherited by each rank from FirstFile on
+	RankEnv func(rank int) []string // environment of one rank; takes precedence over App.Env; may be nil
+	Files   []*os.File              // each rank inherits them from descriptor FirstFile on
 
-	// Socket is given, before anything else is told of a rank, the other end of a socket
-	// that this rank alone inherits, behind Files. It must not block for long; an error
-	// stops the job. To read the file blocks no thread. nil: ranks have none.
-	Socket func(rank int, file *os.File) error
+	// RankSocket is called with the launcher's end of a socket pair. The rank inherits the other
+	// end as the descriptor after Files; no other rank has it. RankSocket is called before any
+	// other callback about the rank. It must not block for long; an error stops the job. The
+	// file is in non-blocking mode. If RankSocket is nil, ranks get no socket.
+	RankSocket func(rank int, file *os.File) error
 
-	// Aborts brings the wishes of ranks that the job ends; nil: none.
+	// Aborts receives the requests of ranks to end the job. It may be nil.
 	Aborts <-chan Abort
-	// Ended is called when a rank has ended with 0 before the job was being stopped; an
-	// error counts as the rank's failure. nil: 0 is always good.
-	Ended func(rank int) error
+	// CheckExit is called when a rank has exited with 0 before the launcher began to stop the
+	// job. If it returns an error, the rank has failed. If CheckExit is nil, 0 is a success.
+	CheckExit func(rank int) error
 
-	// Causes is called at the first failure of a rank. It returns the ranks whose leaving
-	// may have caused that failure, the nearest first and the first cause last. While one
-	// of them runs, the ranks are not asked to end for up to a second: a cause that fails in
-	// that time, or aborts the job, counts as the first to fail. It must not block. nil:
-	// the rank that ends first counts.
+	// Causes is called when a rank fails for the first time in a job. It returns the ranks that
+	// may have caused that failure by leaving the job, nearest first, root cause last. The
+	// launcher gives those that still run up to a second before it stops the job. One that fails
+	// or aborts the job in that second counts as the first to fail. Causes must not block. If it
+	// is nil, the rank that exited first is the first to fail.
 	Causes func(victim int) []int
 
-	// CPUs gives the processors on which a rank runs from its first instruction on. nil,
-	// or none for a rank: those of the caller.
+	// CPUs returns the processors to which a rank is bound before its first instruction. If CPUs
+	// is nil or returns none, the rank inherits the affinity of the caller.
 	CPUs func(rank int) []int
 
-	// StopAtStart tells which ranks stop before their first instruction and stay so until
-	// they get SIGCONT; Stopped is called for each, from Run. nil: none does. It takes
-	// ptrace, but no tracer stays.
+	// StopAtStart reports whether a rank stops before its first instruction and waits for
+	// SIGCONT. OnStopped is called from Run for each rank that is stopped this way. The stop uses
+	// ptrace, but no tracer stays attached. If StopAtStart is nil, no rank stops.
 	StopAtStart func(rank int) bool
-	Stopped     func(rank, pid int)
+	OnStopped   func(rank, pid int)
 
-	// Notice is called from Run with a message that the user should see at once: one of the
-	// launcher's own processes is stopped. nil: the message is dropped.
-	Notice func(text string)
+	// Warn is called from Run with messages about the launcher's own helper processes: one of
+	// them is stopped, or has printed an error. If Warn is nil, these messages are dropped.
+	Warn func(text string)
 
-	// Timeout is how long the job may run, 0: without limit. Then it is explained, and the
-	// ranks that still run are stopped as after a failure.
+	// Timeout limits the run time of the job; 0 means no limit. When it expires, the launcher
+	// calls Diagnose and then stops the ranks as after a failure.
 	Timeout time.Duration
 
-	// Explain is called when the job's time is over, before the first signal that ends the
-	// job is passed on, and when Ask says so. It gets the report so far. What it returns becomes
-	// Report.Hang. It runs in a goroutine of its own, one call at a time, and the ranks are
-	// not asked to end before it has returned, unless that takes 5 seconds or another
-	// signal ends the job. It may still run when Run has returned. nil: nothing is called.
-	Explain func(why Occasion, r *Report) (hang []string)
-	Ask     <-chan struct{}
+	// Diagnose is called with the report so far when Timeout expires, before the launcher
+	// forwards the first signal that ends the job, and for each value received from
+	// DiagnoseNow. Its result becomes Report.Hang. Diagnose runs in its own goroutine, one call
+	// at a time. The launcher does not ask the ranks to end before it returns, except after 5
+	// seconds or after another signal that ends the job. It may still run when Run returns. If
+	// Diagnose is nil, the launcher does not wait.
+	Diagnose    func(trigger Trigger, r *Report) (hang []string)
+	DiagnoseNow <-chan struct{}
 
-	explainTime time.Duration // 0: as it should be
+	diagnosisTimeout time.Duration // for tests; 0 means the constant of that name
 
-	// Stdin is the standard input of the ranks in StdinRanks, each named once; nil: of rank
-	// 0. The others', and everybody's if Stdin is nil or a terminal that another process
-	// group has in the foreground: /dev/null. One rank inherits the file itself, so what it
-	// does not read stays there. Several get a copy through pipes: the slowest sets the
-	// pace, and one that has closed its input or ended is left out.
+	// Stdin is the standard input of the ranks in StdinRanks, or of rank 0 if StdinRanks is nil.
+	// StdinRanks names each rank at most once. All other ranks read /dev/null. So do all ranks if
+	// Stdin is nil, or is a terminal whose foreground process group is not the caller's. A single
+	// rank inherits Stdin itself, so input that it does not read stays there. Several ranks get
+	// copies through pipes. The slowest of them sets the pace. A rank that has closed its input
+	// or has exited gets no more copies.
 	Stdin      *os.File
 	StdinRanks []int
 
 	Stdout, Stderr io.Writer
-	Output         Output // in which form, and to which files
+	Output         Output // format and files of the ranks' output
 
-	// Signals brings signals to pass on, from CatchSignals; nil: none.
+	// Signals delivers the signals to forward, see [CatchSignals]. It may be nil.
 	Signals <-chan os.Signal
 
-	// Grace is the time between asking ranks to end (SIGTERM) and killing them, after
-	// a failure; it is also what the ranks' own children get when all ranks have ended.
-	// SignalGrace is the time after a signal from the user. 0: 250 ms and 5 s.
+	// Grace is the time between SIGTERM and SIGKILL after a failure. Processes that outlive all
+	// ranks of a job get the same time. SignalGrace is the time between a signal from the user and
+	// SIGKILL. 0 means 250 ms and 5 s.
 	Grace, SignalGrace time.Duration
 }
 
-// Errors of Run that a caller may tell apart.
+// Errors of [Job.Run].
 var (
-	ErrKeeperLost = errors.New("the process that keeps the job ended before the job")
-	ErrNotServed  = errors.New("main does not call launcher.Serve first")
+	errSupervisorLost = errors.New("a helper process of the launcher ended before the job")
+	errNotServed      = errors.New("main does not call launcher.Serve first")
 )
-
-// Run starts a job, passes on its output and signals, and returns when no process of
-// the job is left. The job is brought down when a rank fails or aborts it, when a
-// signal says so, when its time is over, when ctx ends, when its output cannot be
-// written, and when the caller dies.
-//
-// Each line of a rank arrives in one piece, labelled "[rank] " unless Output says
-// otherwise. A line that the rank did not end is ended for it, except in form Plain
-// without time stamps, which adds nothing; one longer than 1 MiB arrives in pieces of
-// that length. If Stdout or Stderr is a terminal, a carriage return ends a line too,
-// and stays a carriage return. All other bytes arrive as they are, and every byte
-// does: a slow writer slows the ranks.
-//
-// The report is nil only if the job could not be begun. A rank's failure is no error
-// of Run. Errors: [ErrNotServed]; [ErrKeeperLost] if someone killed the job's keeper
-// (the ranks are gone then too); the cause of ctx's end; the output's first write
-// error; and the system's reason if pipes or ranks could not be made.
-func Run(ctx context.Context, cfg Config) (*Report, error) {
-	if err := cfg.check(); err != nil {
-		return nil, fmt.Errorf("start the job: %w", err)
-	}
-	return Prepare(cfg.ranks()).Run(ctx, cfg)
-}
 
 func (cfg *Config) check() error {
 	if !served {
-		return ErrNotServed
+		return errNotServed
 	}
-	for i, p := range cfg.Parts {
-		if p.Ranks < 1 {
-			return fmt.Errorf("part %d has %d ranks: each has at least 1", i, p.Ranks)
+	for i, a := range cfg.Apps {
+		if a.Ranks < 1 {
+			return fmt.Errorf("program %d: invalid number of ranks %d: want 1 or more", i, a.Ranks)
 		}
-		if len(p.Args) == 0 {
-			return fmt.Errorf("part %d has no program", i)
+		if len(a.Args) == 0 {
+			return fmt.Errorf("program %d: no arguments: want at least the program's name", i)
 		}
 	}
 	if n := cfg.ranks(); n < 1 || n > MaxRanks {
-		return fmt.Errorf("%d ranks: a job has 1 to %d", n, MaxRanks)
+		return fmt.Errorf("invalid number of ranks %d: want 1 to %d", n, MaxRanks)
 	}
 	for i, rank := range cfg.StdinRanks {
-		if rank < 0 || rank >= cfg.ranks() || slices.Contains(cfg.StdinRanks[:i], rank) {
-			return fmt.Errorf("standard input for rank %d, the %dth that is named: the job has ranks 0 to %d, each to be named once", rank, i+1, cfg.ranks()-1)
+		switch {
+		case rank < 0 || rank >= cfg.ranks():
+			return fmt.Errorf("standard input: rank %d does not exist: want 0 to %d", rank, cfg.ranks()-1)
+		case slices.Contains(cfg.StdinRanks[:i], rank):
+			return fmt.Errorf("standard input: rank %d is listed twice: list each rank once", rank)
 		}
 	}
 	return cfg.Output.check()
 }
 
-// readers are the ranks that get the standard input.
-func (cfg *Config) readers() []int {
+// stdinRanks returns the ranks that get the standard input.
+func (cfg *Config) stdinRanks() []int {
 	switch {
 	case cfg.Stdin == nil || inBackground(cfg.Stdin):
 		return nil
@@ -154,16 +136,17 @@ func (cfg *Config) readers() []int {
 	return cfg.StdinRanks
 }
 
-func (cfg *Config) job(programs []*os.File) job {
-	j := job{
+// spec returns the description of the job that is sent to the supervisor.
+func (cfg *Config) spec(programs []*os.File) jobSpec {
+	j := jobSpec{
 		Ranks:       cfg.ranks(),
-		Parts:       cfg.jobParts(programs),
+		Apps:        cfg.appSpecs(programs),
 		RankEnv:     make([][]string, cfg.ranks()),
 		CPUs:        make([][]int, cfg.ranks()),
-		Held:        make([]bool, cfg.ranks()),
+		StopAtStart: make([]bool, cfg.ranks()),
 		Programs:    len(programs),
 		Files:       len(cfg.Files),
-		Socket:      cfg.Socket != nil,
+		Socket:      cfg.RankSocket != nil,
 		Grace:       cfg.Grace,
 		SignalGrace: cfg.SignalGrace,
 	}
@@ -181,7 +164,7 @@ func (cfg *Config) job(programs []*os.File) job {
 			j.CPUs[rank] = cfg.CPUs(rank)
 		}
 		if cfg.StopAtStart != nil {
-			j.Held[rank] = cfg.StopAtStart(rank)
+			j.StopAtStart[rank] = cfg.StopAtStart(rank)
 		}
 	}
 	return j

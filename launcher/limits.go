@@ -12,57 +12,57 @@ import (
 	"github.com/softnd/softnd/internal/syslimit"
 )
 
-// limits are the system's limits that a job may run into, and the counters, read before the
-// job, that show whether one of them is reached.
+// limits are the system's limits that a job may reach, and kernel counters from before the job,
+// which show whether a limit was reached.
 type limits struct {
-	tasks     syslimit.Tasks // the tightest on processes and threads
-	tight     bool           // there is one
-	noTasks   []syslimit.Counter
-	oomKills  syslimit.Counter
-	oomCounts bool // oomKills counts
+	tasks        syslimit.TaskLimit // the one that leaves the fewest tasks
+	limited      bool               // tasks is set
+	taskFailures []syslimit.Counter
+	oomKills     syslimit.Counter
+	oomCounts    bool // oomKills is set
 }
 
 func readLimits() (l limits) {
-	l.tasks, l.tight = syslimit.TightestTasks()
-	l.noTasks = syslimit.NoTasks()
-	l.oomKills, l.oomCounts = syslimit.OutOfMemory()
+	l.tasks, l.limited = syslimit.TightestTaskLimit()
+	l.taskFailures = syslimit.TaskLimitHits()
+	l.oomKills, l.oomCounts = syslimit.OOMKills()
 	return l
 }
 
-// ownTasks is the number of processes and threads of the launcher with guard and keeper,
-// goTasks that of a rank that is a Go program, on few cores. With less, the Go runtime
-// of one of them ends in a trace of its stacks.
+// launcherTasks is the number of processes and threads of the front end, watchdog and supervisor.
+// tasksPerGoRank is that of a rank that is a Go program. Both are for few cores. If fewer are
+// allowed, the Go runtime of one of these processes crashes with a stack dump.
 const (
-	ownTasks = 28
-	goTasks  = 5
+	launcherTasks  = 28
+	tasksPerGoRank = 5
 )
 
-// LeastTasks is how many processes and threads a job takes whose ranks are Go programs, the
-// caller of [Run] counted. Run refuses a job that a limit leaves less.
-func LeastTasks(ranks int) uint64 { return uint64(ownTasks + goTasks*ranks) }
+// MinTasks returns the number of processes and threads of a job whose ranks are Go programs,
+// including the caller of [Job.Run]. Run refuses to start a job if a limit allows fewer.
+func MinTasks(ranks int) uint64 { return uint64(launcherTasks + tasksPerGoRank*ranks) }
 
-// roomForTasks returns an error if the limit on processes and threads leaves too few for the job.
-func (l *limits) roomForTasks(cfg *Config) error {
-	if !l.tight {
+// checkTaskLimit returns an error if the limit on processes and threads is too low for the job.
+func (l *limits) checkTaskLimit(cfg *Config) error {
+	if !l.limited {
 		return nil
 	}
-	need := uint64(ownTasks)
-	for i := range cfg.Parts {
+	need := uint64(launcherTasks)
+	for i := range cfg.Apps {
 		each := 1
-		if cfg.Parts[i].isGo() {
-			each = goTasks
+		if cfg.Apps[i].isGo() {
+			each = tasksPerGoRank
 		}
-		need += uint64(cfg.Parts[i].Ranks * each)
+		need += uint64(cfg.Apps[i].Ranks * each)
 	}
 	if l.tasks.Left() >= need {
 		return nil
 	}
-	return fmt.Errorf("make the processes of %d ranks: %w (want %d processes and threads or more, %v); raise that limit or start fewer ranks",
+	return fmt.Errorf("create processes of %d ranks: %w (asked %d processes and threads, %v): raise the limit or start fewer ranks",
 		cfg.ranks(), syscall.EAGAIN, need, l.tasks)
 }
 
-// isGo reports whether the program is one of Go, which has several threads from its start.
-func (p *Part) isGo() bool {
+// isGo reports whether the program is a Go program, which has several threads from its start.
+func (p *App) isGo() bool {
 	program := p.Program
 	if program == nil {
 		path := p.Path
@@ -76,63 +76,62 @@ func (p *Part) isGo() bool {
 		defer file.Close()
 		program = file
 	}
-	// The linker puts its note, of the owner "Go", right behind the headers.
+	// The Go linker puts a note of the owner "Go" right behind the headers.
 	head, _ := io.ReadAll(io.NewSectionReader(program, 0, 4096))
 	return bytes.HasPrefix(head, []byte("\x7fELF")) && bytes.Contains(head, []byte("\x04\x00\x00\x00Go\x00\x00"))
 }
 
-// noThread is what the Go runtime says when it cannot make a thread.
+// noThread is the Go runtime's message when it cannot create a thread.
 var noThread = []byte("runtime: failed to create new OS thread")
 
-// tellTrouble tells the user what guard and keeper have said, but for the stacks of a
-// runtime that got no thread.
-func (f *front) tellTrouble() {
-	if f.trouble == nil {
+// reportHelperOutput reports what watchdog and supervisor wrote to standard error, except stacks
+// of a Go runtime that could not create a thread.
+func (f *frontEnd) reportHelperOutput() {
+	if f.helperOutput == nil {
 		return
 	}
-	text, _ := io.ReadAll(io.NewSectionReader(f.trouble, 0, 64<<10))
+	text, _ := io.ReadAll(io.NewSectionReader(f.helperOutput, 0, 64<<10))
 	if bytes.Contains(text, noThread) {
-		f.noTasks = true
+		f.taskLimitHit = true
 		return
 	}
-	if said := strings.TrimRight(string(text), "\n"); said != "" && f.cfg.Notice != nil {
-		f.cfg.Notice(said)
+	if message := strings.TrimRight(string(text), "\n"); message != "" && f.cfg.Warn != nil {
+		f.cfg.Warn(message)
 	}
 }
 
-// enterShortages enters the limits that were reached during a failed job into its
-// report.
-func (f *front) enterShortages() {
+// recordLimitsReached records which limits a failed job has reached.
+func (f *frontEnd) recordLimitsReached() {
 	r := f.report
 	if r.ExitStatus() == 0 && f.failure == nil {
 		return
 	}
-	short := f.noTasks
+	hit := f.taskLimitHit
 	for _, s := range f.streams {
-		short = short || s != nil && s.noThread.Load()
+		hit = hit || s != nil && s.noThread.Load()
 	}
-	for i := range f.limits.noTasks {
-		short = short || f.limits.noTasks[i].Since() > 0
+	for i := range f.limits.taskFailures {
+		hit = hit || f.limits.taskFailures[i].Increase() > 0
 	}
-	if short {
-		line := "the limit of processes and threads was reached; raise it (ulimit -u, or the container's) or start fewer ranks"
-		if t, ok := syslimit.TightestTasks(); ok {
-			line = fmt.Sprintf("the limit of processes and threads was reached: %s is %d; raise it or start fewer ranks", t.Name, t.Limit)
+	if hit {
+		line := "limit of processes and threads reached: raise it (ulimit -u, or that of the container) or start fewer ranks"
+		if t, ok := syslimit.TightestTaskLimit(); ok {
+			line = fmt.Sprintf("limit of processes and threads reached: %s is %d: raise it or start fewer ranks", t.Name, t.Limit)
 		}
-		r.Shortages = append(r.Shortages, line)
+		r.LimitsReached = append(r.LimitsReached, line)
 	}
 	if !f.limits.oomCounts {
 		return
 	}
-	kills := f.limits.oomKills.Since()
+	kills := f.limits.oomKills.Increase()
 	if kills == 0 {
 		return
 	}
-	r.Shortages = append(r.Shortages, fmt.Sprintf("the kernel's out-of-memory killer killed %s during the job (oom_kill in %s); give the job more memory or start fewer ranks",
+	r.LimitsReached = append(r.LimitsReached, fmt.Sprintf("out-of-memory killer of the kernel killed %s during the job (oom_kill in %s): give the job more memory or start fewer ranks",
 		count(int(kills), "process", "processes"), f.limits.oomKills.File))
 	for rank := range r.Ranks {
 		if one := &r.Ranks[rank]; one.failed() && !one.Stopped && one.Status.Signal() == syscall.SIGKILL {
-			one.OutOfMemory = true
+			one.outOfMemory = true
 		}
 	}
 }

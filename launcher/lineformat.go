@@ -9,31 +9,31 @@ import (
 	"unicode/utf8"
 )
 
-// timeLayout shows microseconds, always all of them, so that lines sort by it.
+// timeLayout always has six digits of microseconds, so lines sort by it.
 const timeLayout = "2006-01-02T15:04:05.000000Z"
 
-// lineForm is what a line is made into on its way out.
-type lineForm struct {
+// lineFormat says what is added to a line of output.
+type lineFormat struct {
 	json, label, times bool
 }
 
-// raw tells whether lines stay as they are, so that they need not be looked at.
-func (f lineForm) raw() bool { return f == lineForm{} }
+// isRaw reports whether lines are written unchanged.
+func (f lineFormat) isRaw() bool { return f == lineFormat{} }
 
-// line is one line of JSON Lines output.
+// line is a JSON Lines object.
 type line struct {
 	Rank    int     `json:"rank"`
 	Stream  string  `json:"stream"`
 	Time    string  `json:"time"`
-	Text    *string `json:"text,omitempty"`    // without its end; if that is UTF-8
-	Base64  []byte  `json:"base64,omitempty"`  // otherwise
-	Partial bool    `json:"partial,omitempty"` // it had no end, or goes on in the next one
+	Text    *string `json:"text,omitempty"`    // without line feed; set if it is UTF-8
+	Base64  []byte  `json:"base64,omitempty"`  // set otherwise
+	Partial bool    `json:"partial,omitempty"` // without line feed, or continued in the next object
 }
 
-// add appends lines of s, of which only the last may lack its end, to out. A line of more
-// than maxLine bytes, not counting its end, is added in pieces.
-func (f lineForm) add(out []byte, s *stream, b []byte, now time.Time) []byte {
-	if f.raw() {
+// add appends lines of s to out. Only the last line may lack its end. A line longer than maxLine,
+// not counting its end, is added in pieces.
+func (f lineFormat) add(out []byte, s *stream, b []byte, now time.Time) []byte {
+	if f.isRaw() {
 		return append(out, b...)
 	}
 	var at string
@@ -54,7 +54,7 @@ func (f lineForm) add(out []byte, s *stream, b []byte, now time.Time) []byte {
 			out = appendJSON(out, s, one, at)
 			continue
 		}
-		// A line feed right after the carriage return that ended the line belongs to it.
+		// A line feed after the carriage return that ended the line belongs to that line.
 		if !(s.returned && one[0] == '\n') {
 			if f.label {
 				out = append(append(append(out, '['), s.number...), "] "...)
@@ -85,7 +85,7 @@ func appendJSON(out []byte, s *stream, b []byte, at string) []byte {
 	}
 	buf := bytes.NewBuffer(out)
 	enc := json.NewEncoder(buf)
-	enc.SetEscapeHTML(false) // it would be right too, but nobody could read it
-	_ = enc.Encode(l)        // a buffer takes everything, and there is nothing in l that JSON lacks
+	enc.SetEscapeHTML(false) // for readability
+	_ = enc.Encode(l)        // cannot fail: l has only types that JSON can represent
 	return buf.Bytes()
 }

@@ -14,9 +14,9 @@ import (
 )
 
 // One rank's bytes as they are, in every piece that it writes, ended or not.
-func TestPlainOutputIsByteExact(t *testing.T) {
+func TestRawOutputIsByteExact(t *testing.T) {
 	cfg := config("writer", 1)
-	cfg.Output.Form = Plain
+	cfg.Output.Format = Raw
 	j := start(t, cfg)
 	j.wait()
 	if !bytes.Equal([]byte(j.out.String()), wantOutput(0, 0)) || !bytes.Equal([]byte(j.err.String()), wantOutput(0, 1)) {
@@ -25,17 +25,17 @@ func TestPlainOutputIsByteExact(t *testing.T) {
 }
 
 // A prompt of a rank that has nobody beside it does not wait for the end of its line.
-func TestPlainOutputOfOneRankComesAtOnce(t *testing.T) {
+func TestRawOutputOfOneRankComesAtOnce(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer r.Close()
 	cfg := config("", 1)
-	cfg.Parts[0].Path, cfg.Parts[0].Args = "/bin/sh", []string{"sh", "-c", "printf 'name? '; read name; printf %s \"$name\""}
-	cfg.Stdin, cfg.Output.Form = r, Plain
+	cfg.Apps[0].Path, cfg.Apps[0].Args = "/bin/sh", []string{"sh", "-c", "printf 'name? '; read name; printf %s \"$name\""}
+	cfg.Stdin, cfg.Output.Format = r, Raw
 	j := start(t, cfg)
-	for alarm := time.After(watchdog); j.out.String() != "name? "; {
+	for alarm := time.After(testTimeout); j.out.String() != "name? "; {
 		select {
 		case <-j.out.more:
 		case <-alarm:
@@ -51,10 +51,10 @@ func TestPlainOutputOfOneRankComesAtOnce(t *testing.T) {
 }
 
 // The lines of several ranks come whole in plain form too.
-func TestPlainOutputOfSeveralRanks(t *testing.T) {
+func TestRawOutputOfSeveralRanks(t *testing.T) {
 	cfg := config("", 4)
-	cfg.Parts[0].Path, cfg.Parts[0].Args = "/bin/sh", []string{"sh", "-c", `for i in 1 2 3 4 5 6 7 8 9; do printf "rank "; printf "$RANK\n"; done; printf "last $RANK;"`}
-	cfg.Output.Form = Plain
+	cfg.Apps[0].Path, cfg.Apps[0].Args = "/bin/sh", []string{"sh", "-c", `for i in 1 2 3 4 5 6 7 8 9; do printf "rank "; printf "$RANK\n"; done; printf "last $RANK;"`}
+	cfg.Output.Format = Raw
 	j := start(t, cfg)
 	j.wait()
 	rest := j.out.String()
@@ -74,7 +74,7 @@ func TestPlainOutputOfSeveralRanks(t *testing.T) {
 func TestTimestamps(t *testing.T) {
 	before := time.Now().UTC().Truncate(time.Microsecond)
 	cfg := config("", 2)
-	cfg.Parts[0].Path, cfg.Parts[0].Args = "/bin/echo", []string{"echo", "text"}
+	cfg.Apps[0].Path, cfg.Apps[0].Args = "/bin/echo", []string{"echo", "text"}
 	cfg.Output.Timestamps = true
 	j := start(t, cfg)
 	j.wait()
@@ -94,7 +94,7 @@ func TestTimestamps(t *testing.T) {
 func TestJSONLinesAreLossless(t *testing.T) {
 	const ranks = 3
 	cfg := config("writer", ranks)
-	cfg.Output.Form = JSONLines
+	cfg.Output.Format = JSONLines
 	j := start(t, cfg)
 	j.wait()
 	if j.err.String() != "" {
@@ -178,7 +178,7 @@ func TestFileThatCannotBeWritten(t *testing.T) {
 	cfg := config("plan", 2)
 	cfg.Output.Dir = dir
 	report, err := start(t, cfg).result()
-	if err == nil || !strings.Contains(err.Error(), "write the output of rank 1: write "+dir+"/rank.1.out: no space left on device; the job was stopped") {
+	if err == nil || !strings.Contains(err.Error(), "write output file of rank 1: write "+dir+"/rank.1.out: no space left on device: the job was stopped") {
 		t.Errorf("error %v", err)
 	}
 	if report.ExitStatus() != 1 {
@@ -195,9 +195,9 @@ func TestOutputRefusals(t *testing.T) {
 		output Output
 		text   string
 	}{
-		{Output{Form: 3}, "start the job: there is no form 3 of output"},
-		{Output{FilesOnly: true}, "start the job: output to files alone needs a directory for them"},
-		{Output{Dir: file}, "start the job: make the directory for the ranks' output: mkdir " + file + ": not a directory"},
+		{Output{Format: 3}, "start job: output: unknown format 3: want Labeled, Raw or JSONLines"},
+		{Output{FilesOnly: true}, "start job: output: FilesOnly without Dir: set Dir"},
+		{Output{Dir: file}, "start job: create output directory: mkdir " + file + ": not a directory"},
 	} {
 		cfg := config("plan", 1)
 		cfg.Output = tc.output

@@ -19,8 +19,8 @@ import (
 // The test binary plays front and ranks too: roleVar names the part.
 const roleVar = "LAUNCHER_TEST_ROLE"
 
-// watchdog ends tests that hang. It is no requirement on speed.
-const watchdog = 60 * time.Second
+// testTimeout ends tests that hang. It is no requirement on speed.
+const testTimeout = 60 * time.Second
 
 func TestMain(m *testing.M) {
 	Serve()
@@ -52,7 +52,7 @@ func TestMain(m *testing.M) {
 // config is a job of ranks that play role.
 func config(role string, ranks int, env ...string) Config {
 	return Config{
-		Parts: []Part{{
+		Apps: []App{{
 			Ranks: ranks,
 			Path:  "/proc/self/exe",
 			Args:  []string{"/somewhere/" + role},
@@ -60,6 +60,14 @@ func config(role string, ranks int, env ...string) Config {
 		}},
 		RankEnv: func(rank int) []string { return []string{fmt.Sprintf("RANK=%d", rank)} },
 	}
+}
+
+// run prepares and runs a job.
+func run(ctx context.Context, cfg Config) (*Report, error) {
+	if err := cfg.check(); err != nil {
+		return nil, fmt.Errorf("start job: %w", err)
+	}
+	return Prepare(cfg.ranks()).Run(ctx, cfg)
 }
 
 // runningJob is a job whose front is this process.
@@ -85,7 +93,7 @@ func start(t *testing.T, cfg Config) *runningJob {
 	}
 	go func() {
 		defer close(j.ended)
-		j.report, j.failure = Run(ctx, cfg)
+		j.report, j.failure = run(ctx, cfg)
 	}()
 	t.Cleanup(func() {
 		cancel()
@@ -108,7 +116,7 @@ func (j *runningJob) result() (*Report, error) {
 	j.t.Helper()
 	select {
 	case <-j.ended:
-	case <-time.After(watchdog):
+	case <-time.After(testTimeout):
 		j.t.Fatalf("the job does not end; its output:\n%s%s", j.out, j.err)
 	}
 	return j.report, j.failure
@@ -144,7 +152,7 @@ func (l *lineLog) String() string {
 // it, by rank.
 func (l *lineLog) await(n int, text string) map[int]string {
 	l.t.Helper()
-	alarm := time.After(watchdog)
+	alarm := time.After(testTimeout)
 	for {
 		found := make(map[int]string)
 		for line := range strings.Lines(l.String()) {
@@ -199,7 +207,7 @@ func (w watched) dead(d time.Duration) bool {
 
 func (w watched) mustDie() {
 	w.t.Helper()
-	if !w.dead(watchdog) {
+	if !w.dead(testTimeout) {
 		w.t.Errorf("process %d still lives", w.pid)
 		_ = unix.PidfdSendSignal(w.pidfd, unix.SIGKILL, nil, 0)
 	}
@@ -253,7 +261,7 @@ func take[T any](t *testing.T, c <-chan T) (v T) {
 	t.Helper()
 	select {
 	case v = <-c:
-	case <-time.After(watchdog):
+	case <-time.After(testTimeout):
 		t.Fatal("nothing has come")
 	}
 	return v
@@ -274,7 +282,7 @@ func field(t *testing.T, pid int, name string) string {
 // await waits for what no event tells.
 func await(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	for end := time.Now().Add(watchdog); !is(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(testTimeout); !is(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("waited in vain: %s", what)
 		}

@@ -144,9 +144,9 @@ func TestForeignWriterDoesNotHoldTheJob(t *testing.T) {
 	<-w.held
 	below, err := descendants(os.Getpid())
 	if err != nil || len(below) != 3 {
-		t.Fatalf("guard, keeper and rank should be there: %v, %v", below, err)
+		t.Fatalf("watchdog, supervisor and rank should be there: %v, %v", below, err)
 	}
-	guard, rank := watch(t, below[0].PID), below[2].PID
+	watchdog, rank := watch(t, below[0].PID), below[2].PID
 	foreign, err := os.OpenFile(fmt.Sprintf("/proc/%d/fd/1", rank), os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -157,7 +157,7 @@ func TestForeignWriterDoesNotHoldTheJob(t *testing.T) {
 		t.Fatal(err)
 	}
 	open('x')
-	guard.mustDie()
+	watchdog.mustDie()
 	close(w.release)
 	j.wait()
 	if got := string(unlabel(t, []byte(w.String()), 1)[0]); !strings.HasSuffix(got, text+"\n") {
@@ -169,7 +169,7 @@ type brokenWriter struct{}
 
 func (brokenWriter) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
 
-func TestOverInSilence(t *testing.T) {
+func TestClosedEmptyPipes(t *testing.T) {
 	for name, tc := range map[string]struct {
 		do   func(w *os.File)
 		want bool
@@ -183,7 +183,7 @@ func TestOverInSilence(t *testing.T) {
 			r, w := pipe(t)
 			other, stays := pipe(t)
 			tc.do(w)
-			if got := overInSilence([]int{int(other.Fd()), int(r.Fd())}); got[0] || got[1] != tc.want {
+			if got := closedEmpty([]int{int(other.Fd()), int(r.Fd())}); got[0] || got[1] != tc.want {
 				t.Errorf("%v, want false and %v", got, tc.want)
 			}
 			stays.Close()
@@ -215,7 +215,7 @@ func TestOutputThatCannotBeWrittenStopsTheJob(t *testing.T) {
 	cfg := config("plan", 2)
 	cfg.Stdout = brokenWriter{}
 	report, err := start(t, cfg).result()
-	if !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "pass on the ranks' output") {
+	if !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "write ranks' output") {
 		t.Errorf("error %v, want %v with its operation", err, syscall.ENOSPC)
 	}
 	if report.First >= 0 || report.ExitStatus() != 1 {
@@ -232,7 +232,7 @@ func passThrough(t *testing.T, ends string, pieces ...string) (after []string) {
 		t.Fatal(err)
 	}
 	out := newLineLog(t)
-	s := newStream(7, 0, r, nil, newSink(&Config{Parts: []Part{{Ranks: 8}}}, out, func(err error) { t.Error(err) }), nil)
+	s := newStream(7, 0, r, nil, newSink(&Config{Apps: []App{{Ranks: 8}}}, out, func(err error) { t.Error(err) }), nil)
 	s.to.ends = ends
 	done := make(chan struct{})
 	go func() { s.copy(); close(done) }()
@@ -247,7 +247,7 @@ func passThrough(t *testing.T, ends string, pieces ...string) (after []string) {
 			t.Fatal(err)
 		}
 		if strings.ContainsAny(piece, ends) {
-			for alarm := time.Now().Add(watchdog); len(out.String()) == seen; time.Sleep(time.Millisecond) {
+			for alarm := time.Now().Add(testTimeout); len(out.String()) == seen; time.Sleep(time.Millisecond) {
 				if time.Now().After(alarm) {
 					t.Fatalf("nothing comes out for %q", piece)
 				}
@@ -338,7 +338,7 @@ func TestSignalWhileOutputIsNotRead(t *testing.T) {
 	defer w.Close()
 	defer r.Close() // after the job: the pipe has a reader that never reads
 	cfg, send := withSignals(config("", 2))
-	cfg.Parts[0].Path, cfg.Parts[0].Args = "/bin/sh", []string{"sh", "-c", "echo ready >&2; exec yes"}
+	cfg.Apps[0].Path, cfg.Apps[0].Args = "/bin/sh", []string{"sh", "-c", "echo ready >&2; exec yes"}
 	cfg.Stdout = w
 	j := start(t, cfg)
 	j.err.await(2, "ready")
@@ -348,7 +348,7 @@ func TestSignalWhileOutputIsNotRead(t *testing.T) {
 	})
 	send <- syscall.SIGTERM
 	report, err := j.result()
-	if err == nil || !strings.Contains(err.Error(), "no process read the output") || report.ExitStatus() != 128+15 {
+	if err == nil || !strings.Contains(err.Error(), "no process read it") || report.ExitStatus() != 128+15 {
 		t.Errorf("exit status %d, %v", report.ExitStatus(), err)
 	}
 }

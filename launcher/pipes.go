@@ -2,38 +2,38 @@ package launcher
 
 import "golang.org/x/sys/unix"
 
-// maxPorts is how many ports the keeper has made for ranks that it is about to start.
-const maxPorts = 3 * atOnce
+// maxPipes is the maximum number of pipes and sockets that the supervisor holds for ranks that it
+// is about to start.
+const maxPipes = 3 * startBatch
 
-// socketFD is where guard and keeper find the socket to the front.
+// socketFD is the descriptor number of the socket to the front end in watchdog and supervisor.
 const socketFD = 3
 
-// ports are the two ends of what a rank is connected with: the pipes for its standard
-// output and error, and its socket, if ranks have one. The keeper makes them
-// before it starts the rank, and sends the front its ends: to hold those of all ranks takes a larger
-// table of descriptors, for which the front has to wait, see growDescriptors, and the ranks
-// need not.
-type ports struct{ rank, front []int }
+// rankPipes are the two ends of the pipes for a rank's standard output and error, and of its
+// socket pair if ranks have a socket. The supervisor creates them before it starts the rank, and
+// sends the front end its ends. The front end needs a large descriptor table for them and has to
+// wait for it, see growDescriptors. The ranks need not wait.
+type rankPipes struct{ rank, frontEnd []int }
 
-// ports is the number of ports of each rank.
-func (j *job) ports() int {
+// pipesPerRank returns the number of pipes and sockets of each rank.
+func (j *jobSpec) pipesPerRank() int {
 	if j.Socket {
 		return 3
 	}
 	return 2
 }
 
-// connect makes the ports of a rank. The front's ends do not block a thread; a rank expects
-// its own to block.
-func (j *job) connect() (p ports, err error) {
+// makeRankPipes creates the pipes and the socket of a rank. The front end's ends are
+// non-blocking, the ends of the rank are blocking.
+func (j *jobSpec) makeRankPipes() (p rankPipes, err error) {
 	defer func() {
 		if err != nil {
 			closeFDs(p.rank)
-			closeFDs(p.front)
-			p = ports{}
+			closeFDs(p.frontEnd)
+			p = rankPipes{}
 		}
 	}()
-	for i := range j.ports() {
+	for i := range j.pipesPerRank() {
 		var fds [2]int
 		if i == 2 {
 			fds, err = unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
@@ -43,7 +43,7 @@ func (j *job) connect() (p ports, err error) {
 		if err != nil {
 			return p, err
 		}
-		p.front, p.rank = append(p.front, fds[0]), append(p.rank, fds[1])
+		p.frontEnd, p.rank = append(p.frontEnd, fds[0]), append(p.rank, fds[1])
 		if _, err := unix.FcntlInt(uintptr(fds[0]), unix.F_SETFL, unix.O_NONBLOCK); err != nil {
 			return p, err
 		}

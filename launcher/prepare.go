@@ -13,56 +13,56 @@ import (
 	"github.com/softnd/softnd/internal/unixsock"
 )
 
-// Prepared is the guard and the keeper of a job. They start while their caller makes what
-// the ranks are to share.
-type Prepared struct {
-	ranks   int
-	guard   int            // its process number
-	conn    *unixsock.Conn // to the keeper; nil: there is nothing, or no more, to close
-	refused error          // instead of conn
-	ended   chan syscall.WaitStatus
+// Job is a job that has not run yet: its watchdog and its supervisor. They start while the
+// caller creates what the ranks will share. A Job is for one goroutine at a time.
+type Job struct {
+	ranks    int
+	watchdog int            // its PID
+	conn     *unixsock.Conn // to the supervisor; nil if there is nothing to close
+	refused  error          // why there is no conn
+	ended    chan syscall.WaitStatus
 
-	trouble *os.File // what guard and keeper have to say; nil: they have the standard error
+	helperOutput *os.File // standard error of watchdog and supervisor; nil if they use the caller's
 
-	cgroup  group
-	limits  limits
-	grouped chan struct{} // closed when cgroup and limits are known
+	cgroup     cgroupDir
+	limits     limits
+	limitsRead chan struct{} // closed when cgroup and limits are set
 }
 
-// Prepare begins to start the guard and the keeper of a job with so many ranks. [Prepared.Run]
-// returns what goes wrong with it. Close must be called if Run is not, and may always be.
-func Prepare(ranks int) *Prepared {
-	p := &Prepared{ranks: ranks, grouped: make(chan struct{}), ended: make(chan syscall.WaitStatus, 1)}
+// Prepare starts the watchdog and the supervisor of a job with the given number of ranks. Errors
+// are returned by [Job.Run]. The caller must call [Job.Run] or [Job.Close], and may call both.
+func Prepare(ranks int) *Job {
+	p := &Job{ranks: ranks, limitsRead: make(chan struct{}), ended: make(chan syscall.WaitStatus, 1)}
 	if !served {
-		p.refused = ErrNotServed // another program than this one would be started
+		p.refused = errNotServed // the executable would start its main program instead of the watchdog
 		return p
 	}
 	ours, theirs, err := unixsock.Pair(unix.SOCK_STREAM)
 	if err != nil {
-		p.refused = fmt.Errorf("make a socket: %w%s", err, remedy(err))
+		p.refused = fmt.Errorf("create socket pair: %w%s", err, hint(err))
 		return p
 	}
 	p.conn = ours
-	name := newGroupName()
-	go func() { // meanwhile, and before there are others that count
-		p.limits, p.cgroup = readLimits(), groupNamed(name)
-		close(p.grouped)
+	name := newCgroupName()
+	go func() { // before any process of the job counts against a limit
+		p.limits, p.cgroup = readLimits(), cgroupDirNamed(name)
+		close(p.limitsRead)
 	}()
-	pid, err := p.forkGuard(theirs, name) // here and now: everything waits for the guard
-	theirs.Close()                        // our end must not seem alive because of a copy in here
+	pid, err := p.startWatchdog(theirs, name) // not in a goroutine: all further steps wait for the watchdog
+	theirs.Close()                            // our end must not seem alive because of a copy in here
 	if err != nil {
 		ours.Close()
-		p.conn, p.refused = nil, fmt.Errorf("start the job's guard: %w%s", err, remedy(err))
+		p.conn, p.refused = nil, fmt.Errorf("start the watchdog process: %w%s", err, hint(err))
 		return p
 	}
-	p.guard = pid
+	p.watchdog = pid
 	go growDescriptors(6 * ranks)
 	go p.wait(pid)
 	return p
 }
 
-// wait waits for the end of the guard.
-func (p *Prepared) wait(pid int) {
+// wait waits for the exit of the watchdog.
+func (p *Job) wait(pid int) {
 	var ws syscall.WaitStatus
 	for {
 		if _, err := syscall.Wait4(pid, &ws, 0, nil); err != syscall.EINTR {
@@ -72,33 +72,49 @@ func (p *Prepared) wait(pid int) {
 	p.ended <- ws
 }
 
-func (p *Prepared) forkGuard(theirs *os.File, cgroup string) (pid int, err error) {
+func (p *Job) startWatchdog(theirs *os.File, cgroup string) (pid int, err error) {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
-		return 0, fmt.Errorf("%w; make it with mknod -m 666 %s c 1 3", err, os.DevNull)
+		return 0, fmt.Errorf("%w: create it with mknod -m 666 %s c 1 3", err, os.DevNull)
 	}
 	defer null.Close()
-	far := p.ranks + 2*maxPorts // a pidfd for each rank, both ends of some ports, and little more
-	// Standard error is for a guard or keeper in trouble; ranks have their pipes. It is a
-	// file in memory, since the Go runtime's last words may be hundreds of lines.
+	far := p.ranks + 2*maxPipes // a pidfd for each rank, both ends of the pipes of one batch, and a few more
+	// Watchdog and supervisor write errors to standard error. It is a memfd, because a crash of
+	// the Go runtime prints hundreds of lines. Ranks have their own pipes.
 	stderr := uintptr(syscall.Stderr)
-	if fd, err := unix.MemfdCreate("softnd-trouble", unix.MFD_CLOEXEC); err == nil {
-		p.trouble = os.NewFile(uintptr(fd), "trouble")
-		stderr = p.trouble.Fd()
+	if fd, err := unix.MemfdCreate("softnd-helper-stderr", unix.MFD_CLOEXEC); err == nil {
+		p.helperOutput = os.NewFile(uintptr(fd), "helper stderr")
+		stderr = p.helperOutput.Fd()
 	}
-	pid, err = forkExec(ownProgram, []string{guardName, strconv.Itoa(far), cgroup}, &syscall.ProcAttr{
+	pid, err = forkExec(ownProgram, []string{watchdogName, strconv.Itoa(far), cgroup}, &syscall.ProcAttr{
 		Env:   os.Environ(),
 		Files: []uintptr{null.Fd(), null.Fd(), stderr, theirs.Fd()},
 		Sys:   &syscall.SysProcAttr{Setsid: true},
 	})
 	if errors.Is(err, syscall.ENOENT) {
-		err = fmt.Errorf("%s: %w; mount /proc: mount -t proc proc /proc", ownProgram, err)
+		err = fmt.Errorf("%s: %w: mount /proc with mount -t proc proc /proc", ownProgram, err)
 	}
 	return pid, err
 }
 
-// Run is [Run] with what has been prepared, for cfg that has as many ranks.
-func (p *Prepared) Run(ctx context.Context, cfg Config) (*Report, error) {
+// Run starts the job, forwards its output and signals, and returns when no process of the job is
+// left. cfg must have as many ranks as were given to [Prepare]. Run is called at most once.
+//
+// The launcher stops the job when a rank fails or aborts the job, when a signal ends the job,
+// when cfg.Timeout expires, when ctx is done, when the output cannot be written, and when the
+// calling process dies.
+//
+// Each line of a rank is written in one piece, with the prefix "[rank] " unless cfg.Output says
+// otherwise. The launcher adds a missing line feed at the end of the output of a rank, except in
+// format [Raw] without time stamps. A line longer than 1 MiB is written in pieces of that
+// length. If Stdout or Stderr is a terminal, a carriage return ends a line too and is kept. All
+// other bytes are written unchanged. No byte is dropped: a slow writer slows down the ranks.
+//
+// Run returns a nil report only if the job could not be started. The failure of a rank is not an
+// error of Run. Run returns an error if main does not call [Serve], if a helper process was
+// killed (the ranks are dead then too), if ctx ended (its cause), if writing the output failed
+// (the first error), and if the system refused to create pipes or processes.
+func (p *Job) Run(ctx context.Context, cfg Config) (*Report, error) {
 	defer p.Close()
 	err := cfg.check()
 	switch {
@@ -106,28 +122,28 @@ func (p *Prepared) Run(ctx context.Context, cfg Config) (*Report, error) {
 	case p.refused != nil:
 		err = p.refused
 	case p.ranks != cfg.ranks():
-		err = fmt.Errorf("%d ranks are prepared and %d to be run", p.ranks, cfg.ranks())
+		err = fmt.Errorf("Config has %d ranks, Prepare was called for %d: use one number", cfg.ranks(), p.ranks)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("start the job: %w", err)
+		return nil, fmt.Errorf("start job: %w", err)
 	}
 	f, err := begin(p, cfg)
 	if err != nil {
-		return nil, fmt.Errorf("start the job: %w", err)
+		return nil, fmt.Errorf("start job: %w", err)
 	}
 	p.conn = nil // closed by the job
 	return f.run(ctx)
 }
 
-// Close takes back what has been prepared, unless it has been run.
-func (p *Prepared) Close() {
-	p.trouble.Close() // nil refuses
+// Close ends the helper processes of a job that has not run. After Run it does nothing.
+func (p *Job) Close() {
+	p.helperOutput.Close() // on nil it only returns an error
 	if p.conn == nil {
 		return
 	}
 	p.conn.Close()
 	p.conn = nil
 	<-p.ended
-	<-p.grouped
-	p.cgroup.end()
+	<-p.limitsRead
+	p.cgroup.destroy()
 }

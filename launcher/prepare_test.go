@@ -21,7 +21,7 @@ func TestPreparedInVain(t *testing.T) {
 func TestPreparedForAnotherJob(t *testing.T) {
 	p := Prepare(3)
 	cfg := config("plan", 2)
-	if r, err := p.Run(t.Context(), cfg); r != nil || err == nil || !strings.Contains(err.Error(), "3 ranks are prepared and 2 to be run") {
+	if r, err := p.Run(t.Context(), cfg); r != nil || err == nil || !strings.Contains(err.Error(), "Config has 2 ranks, Prepare was called for 3") {
 		t.Errorf("%v, %v", r, err)
 	}
 	if left, err := descendants(os.Getpid()); err != nil || len(left) > 0 {

@@ -3,6 +3,7 @@ package launcher
 import (
 	"errors"
 	"fmt"
+	"os"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -10,27 +11,27 @@ import (
 	"github.com/softnd/softnd/internal/proctable"
 )
 
-// Process names a process of the job that was not one of its ranks.
-type Process struct {
+// process is a process of the job that is not a rank.
+type process struct {
 	PID  int
-	Name string // as the kernel knows it, at most 15 bytes
+	Name string // comm of the process, at most 15 bytes
 }
 
-func (p Process) String() string { return fmt.Sprintf("%s (pid %d)", p.Name, p.PID) }
+func (p process) String() string { return fmt.Sprintf("%s (pid %d)", p.Name, p.PID) }
 
-// descendants lists the processes whose chain of parents leads to root.
+// descendants returns the processes whose chain of parents leads to root.
 func descendants(root int) ([]proctable.Process, error) {
 	table, err := proctable.All()
 	if err != nil {
 		return nil, err
 	}
 	if _, ok := table[root]; !ok {
-		return nil, fmt.Errorf("/proc does not show process %d: it is not mounted for this PID namespace", root)
+		return nil, fmt.Errorf("read /proc: process %d is missing: mount the proc file system of this PID namespace", root)
 	}
 	children := make(map[int][]proctable.Process)
 	for _, p := range table {
-		// The table is not read in one instant, so the parent's number may meanwhile
-		// name another process. That one is younger than p, which no parent ever is.
+		// The table is not read atomically: the parent's PID may meanwhile belong to a new
+		// process. That one started after p, which no parent did.
 		if parent, ok := table[p.PPID]; ok && parent.Start <= p.Start {
 			children[p.PPID] = append(children[p.PPID], p)
 		}
@@ -44,27 +45,22 @@ func descendants(root int) ([]proctable.Process, error) {
 	return found, nil
 }
 
-// send sends signals to p, and never a process that was given p's number after p's death: once
-// the descriptor is open, an unchanged start time proves that it refers to p.
-// A process that has already gone is no error.
+// send sends signals to p. It never signals another process that has got p's PID after p's death:
+// once FindProcess has opened a pidfd, an unchanged start time proves that the pidfd refers to p.
+// Without pidfds (an old kernel, a container's filter), the start time has just been checked. If p
+// has ended, send returns nil.
 func send(p proctable.Process, sigs ...syscall.Signal) error {
-	fd, err := unix.PidfdOpen(p.PID, 0)
-	if errors.Is(err, unix.ESRCH) {
+	target, err := os.FindProcess(p.PID)
+	if err != nil {
+		return err
+	}
+	defer target.Release()
+	now, err := proctable.Read(p.PID)
+	if err != nil || now.Start != p.Start {
 		return nil
-	}
-	if err == nil {
-		defer unix.Close(fd)
-	}
-	now, readErr := proctable.Read(p.PID)
-	if readErr != nil || now.Start != p.Start {
-		return nil
-	}
-	to := func(sig syscall.Signal) error { return unix.PidfdSendSignal(fd, sig, nil, 0) }
-	if err != nil { // a kernel or a container filter without pidfds: p was seen just now
-		to = func(sig syscall.Signal) error { return unix.Kill(p.PID, sig) }
 	}
 	for _, sig := range sigs {
-		if err := to(sig); errors.Is(err, unix.ESRCH) {
+		if err := target.Signal(sig); errors.Is(err, os.ErrProcessDone) {
 			return nil
 		} else if err != nil {
 			return err
@@ -73,16 +69,16 @@ func send(p proctable.Process, sigs ...syscall.Signal) error {
 	return nil
 }
 
-// killDescendants kills whatever descends from the process root and returns what it
-// found alive. A process forked during the walk is for the next call.
-func killDescendants(root int) ([]Process, error) {
+// killDescendants kills all descendants of the process root and returns those that it found
+// alive. It does not reach processes that are forked during the walk; the caller repeats it.
+func killDescendants(root int) ([]process, error) {
 	found, err := descendants(root)
-	var alive []Process
+	var alive []process
 	for _, p := range found {
-		// A refusal shows by itself: the process stays, and is reported as stuck.
+		// If this fails, the process survives and is reported as stuck.
 		_ = send(p, unix.SIGKILL)
 		if !p.Dead() {
-			alive = append(alive, Process{p.PID, p.Name})
+			alive = append(alive, process{p.PID, p.Name})
 		}
 	}
 	return alive, err

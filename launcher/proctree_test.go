@@ -95,7 +95,7 @@ func TestKillOfAFormerOwnerDoesNothing(t *testing.T) {
 
 // Ranks 0, 1, 2 die in the order 2, 0, 1 and are reaped in the order 0, 1, 2.
 func TestDeathsComeInTheirOrder(t *testing.T) {
-	d, err := newDeaths(3)
+	d, err := newExitOrder(3)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,10 +116,10 @@ func TestDeathsComeInTheirOrder(t *testing.T) {
 		w.mustDie()
 	}
 	var order []int
-	take := func() { d.take(func(rank int, _ ending) { order = append(order, rank) }) }
+	take := func() { d.deliver(func(rank int, _ exitInfo) { order = append(order, rank) }) }
 	for rank, child := range children {
 		child.Wait()
-		d.reaped(rank, ending{status: syscall.WaitStatus(syscall.SIGKILL)})
+		d.reaped(rank, exitInfo{status: syscall.WaitStatus(syscall.SIGKILL)})
 		if rank == 1 {
 			take() // rank 2, the first to die, has not been reaped: it holds the others back
 			if len(order) != 0 {

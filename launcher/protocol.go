@@ -6,35 +6,36 @@ import (
 	"time"
 )
 
-// Front and keeper talk over one stream socket, see codec.go. Both run the same executable,
-// so there is no version to agree on. Open files travel with the bytes, see wire.go.
+// Front end and supervisor exchange these messages over one stream socket, see codec.go. Both run
+// the same executable, so the protocol has no version. Open files are sent with the bytes, see
+// wire.go.
 //
-//	front                     keeper
-//	orderStart   ──────────→                    once, before any other, with the files of the job
-//	             ←──────────  eventPorts        for each few ranks, before they start: the front's ends of their ports
-//	             ←──────────  eventStarted      one per rank
-//	             ←──────────  eventRefused      a rank could not start: the rest is killed
+//	front end                 supervisor
+//	orderStart   ──────────→                    once, first, with the files of the job
+//	             ←──────────  eventPipes        before each batch of ranks starts: the front end's ends of their pipes
+//	             ←──────────  eventStarted      one for each rank
+//	             ←──────────  eventRefused      a rank could not be started: the others are killed
 //	orderSignal  ──────────→
 //	orderStop    ──────────→
 //	             ←──────────  eventStopping     answers the first order that ends the job
-//	             ←──────────  eventEnded        one per started rank, in the order of their deaths; after the first
-//	                                            failure the keeper waits for orderStop, at most twice lastWords
-//	             ←──────────  eventDone         nothing of the job is left, or it is named
-//	end of stream ─────────→                    the front is gone: kill everything
+//	             ←──────────  eventEnded        one for each started rank, in the order of their exits; after the first
+//	                                            failure the supervisor waits for orderStop, at most twice causeTimeout
+//	             ←──────────  eventDone         no process of the job is left, except those listed
+//	end of stream ─────────→                    the front end has died: kill everything
 //
-// The end of the keeper's stream without eventDone means that the keeper died.
+// The end of the supervisor's stream without eventDone means that the supervisor has died.
 
 type orderKind int
 
 const (
 	orderStart  orderKind = iota + 1 // Job
-	orderSignal                      // Signal: forward it; a signal that ends programs ends the job
-	orderStop                        // stop every rank as after a failure
+	orderSignal                      // Signal: forward it; end the job if it is a terminating signal
+	orderStop                        // stop all ranks as after a failure
 )
 
 type order struct {
 	Kind   orderKind
-	Job    job
+	Job    jobSpec
 	Signal syscall.Signal
 }
 
@@ -49,7 +50,7 @@ func (o *order) fields(c *codec) {
 type eventKind int
 
 const (
-	eventPorts    eventKind = iota + 1 // Rank: the first, Ranks: how many; files
+	eventPipes    eventKind = iota + 1 // Rank: the first rank, Ranks: their number; files
 	eventStarted                       // Rank, PID
 	eventRefused                       // Rank, Errno, Problem
 	eventStopping                      // Signal; 0 after orderStop
@@ -65,12 +66,12 @@ type event struct {
 	Errno  syscall.Errno
 	Signal syscall.Signal
 	Status syscall.WaitStatus
-	Usage  Usage
+	Usage  usage
 
-	Stopping bool      // the job was already coming down when the keeper saw this rank end
-	Leftover []Process // outlived their ranks in a job that ended by itself, and were stopped
-	Stuck    []Process // did not go, although killed
-	Problem  string    // what failed: a step of the start, the look for what is left
+	Stopping bool      // the job was being stopped when the supervisor noticed this exit
+	Leftover []process // processes that outlived the ranks of a job that was not stopped
+	Stuck    []process // processes that could not be killed
+	Problem  string    // the step of the start that failed, or the error of descendants
 }
 
 func (e *event) fields(c *codec) {
@@ -91,32 +92,32 @@ func (e *event) fields(c *codec) {
 	text(c, &e.Problem)
 }
 
-// job is what the keeper needs to know to start the ranks.
-type job struct {
+// jobSpec is what the supervisor needs to start the ranks.
+type jobSpec struct {
 	Ranks       int
-	Parts       []jobPart
+	Apps        []appSpec
 	RankEnv     [][]string
 	CPUs        [][]int
-	Held        []bool // stopped before the first instruction
+	StopAtStart []bool // of each rank: stop before the first instruction
 	Programs    int
 	Files       int
-	Socket      bool  // each rank has a socket of its own
-	Readers     []int // the ranks that get the standard input
-	Cgroup      group // to be made for the ranks
+	Socket      bool      // each rank has a socket of its own
+	Readers     []int     // ranks that get the standard input
+	Cgroup      cgroupDir // to be created for the ranks
 	Grace       time.Duration
 	SignalGrace time.Duration
 
-	// In the keeper, what came with the order, in this sequence.
+	// Set in the supervisor by unpack: files that were sent with the order, in this sequence.
 	programs, files []int
-	inputs          []int // for Readers: the standard input itself if there is one, else pipes
+	inputs          []int // one for each of Readers: the standard input itself if there is one reader, else pipes
 }
 
-func (j *job) fields(c *codec) {
+func (j *jobSpec) fields(c *codec) {
 	number(c, &j.Ranks)
-	each(c, &j.Parts, partFields)
+	each(c, &j.Apps, appFields)
 	each(c, &j.RankEnv, texts)
 	each(c, &j.CPUs, numbers)
-	each(c, &j.Held, flag)
+	each(c, &j.StopAtStart, flag)
 	number(c, &j.Programs)
 	number(c, &j.Files)
 	flag(c, &j.Socket)
@@ -126,7 +127,7 @@ func (j *job) fields(c *codec) {
 	number(c, &j.SignalGrace)
 }
 
-func partFields(c *codec, p *jobPart) {
+func appFields(c *codec, p *appSpec) {
 	number(c, &p.Ranks)
 	text(c, &p.Path)
 	number(c, &p.Program)
@@ -135,15 +136,15 @@ func partFields(c *codec, p *jobPart) {
 	texts(c, &p.Env)
 }
 
-func processFields(c *codec, p *Process) {
+func processFields(c *codec, p *process) {
 	number(c, &p.PID)
 	text(c, &p.Name)
 }
 
-// unpack takes the files that came with the order, and does what is the same for all ranks.
-func (j *job) unpack(from *receiver) error {
-	for i := range j.Parts {
-		j.Parts[i].Env = mergeEnv(nil, j.Parts[i].Env)
+// unpack takes the files that were sent with the order, and prepares what all ranks share.
+func (j *jobSpec) unpack(from *receiver) error {
+	for i := range j.Apps {
+		j.Apps[i].Env = mergeEnv(nil, j.Apps[i].Env)
 	}
 	for _, part := range []struct {
 		to *[]int
@@ -158,9 +159,9 @@ func (j *job) unpack(from *receiver) error {
 	return nil
 }
 
-// input is what rank gets as standard input; the keeper's own, which is /dev/null, if it
-// gets none.
-func (j *job) input(rank int) int {
+// input returns the descriptor of rank's standard input: the supervisor's own, which is
+// /dev/null, for ranks that get none.
+func (j *jobSpec) input(rank int) int {
 	if i := slices.Index(j.Readers, rank); i >= 0 {
 		return j.inputs[i]
 	}

@@ -9,55 +9,54 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// exitTimeout is what timeout(1) exits with when the time was over.
+// exitTimeout is the exit status after Config.Timeout, as for timeout(1).
 const exitTimeout = 124
 
-// Result tells how one rank ended.
+// Result says how one rank ended.
 type Result struct {
-	Program string // the name in messages
+	Program string // name in messages
 	PID     int    // 0 if the rank was never started
 	Ended   bool
-	Status  syscall.WaitStatus // if Ended
-	Stopped bool               // the job was being stopped before the rank ended
-	Usage   Usage              // if Ended
+	Status  syscall.WaitStatus // valid if Ended
+	Stopped bool               // the rank ended after the launcher had begun to stop the job
+	usage   usage              // valid if Ended
 
-	// Of a rank that failed by itself:
-	LastWords   string // the end of what it wrote to standard error, 2 KiB at most
-	CorePath    string // its core file; "" if there is none, or it was not found
-	CoreHandler string // the program that the kernel gave its core to instead
-	OutOfMemory bool   // killed while the out-of-memory killer was at work, probably by it
+	// Set for a rank that failed by itself:
+	stderrTail  string // end of its standard error output, at most 2 KiB
+	corePath    string // its core file; "" if there is none or it was not found
+	coreHandler string // program to which the kernel piped its core
+	outOfMemory bool   // probably killed by the out-of-memory killer
 }
 
-// How tells how the rank ended, if it has: "exited with code 3".
+// How returns how the rank ended, such as "exited with code 3".
 func (r *Result) How() string { return describe(r.Status) }
 
-// failed tells whether the rank ended in another way than with code 0.
+// failed reports whether the rank ended other than with code 0.
 func (r *Result) failed() bool { return r.Ended && exitCode(r.Status) != 0 }
 
-// Report tells how a job went.
+// Report is the result of a job.
 type Report struct {
-	Ranks     []Result       // by rank
-	First     int            // the rank that failed first, before the job was stopped; -1 if none did
-	Victims   []int          // failed before First did, and because of it, see Config.Causes
-	Signal    syscall.Signal // passed on to the ranks, and ended the job; 0 if none did
-	TimedOut  bool           // its time was over, which ended the job
-	Hang      []string       // why it made no progress, as Config.Explain has found; no part of Messages
-	Abort     *Abort         // ended the job, if no other rank had failed before; nil if none did
-	Leftover  []Process      // outlived the ranks of a job that was not stopped, and were stopped then
-	Shortages []string       // limits of the system that a job that failed has reached, one a line
-	Stuck     []Process      // of the job, could not be killed and may still be there
-	Began     time.Time      // when Run was called
-	Wall      time.Duration  // until nothing of the job was left
+	Ranks         []Result       // by rank
+	First         int            // rank that failed first, before the job was stopped; -1 if none did
+	Signal        syscall.Signal // signal that ended the job; 0 if none did
+	TimedOut      bool           // Config.Timeout ended the job
+	Hang          []string       // result of the last call of Config.Diagnose; not part of Messages
+	Abort         *Abort         // abort that ended the job; nil if none did
+	victims       []int          // ranks that failed before First did, and because of it, see Config.Causes
+	leftover      []process      // processes that outlived the ranks of a job that was not stopped
+	LimitsReached []string       // messages about limits that a failed job has reached
+	stuck         []process      // processes of the job that could not be killed
+	began         time.Time      // when Run was called
+	wall          time.Duration  // until no process of the job was left
 }
 
-// ExitStatus is the job's exit status: 0 if every rank exited with 0, otherwise the
-// code of the rank that failed first, where a rank killed by signal n counts as
-// 128 + n, and one that aborted the job with the code that it gave; 128 + n too if
-// signal n was passed on and ended the job before any rank failed; 124 if its time was
-// over before that.
+// ExitStatus returns the exit status of the job. It is 0 if every rank exited with 0. Otherwise
+// it is the exit code of the rank that failed first, 128 + n if signal n killed it, and the code
+// of the abort if it aborted the job. If no rank failed before, it is 128 + n if signal n ended
+// the job, and 124 if Config.Timeout did.
 //
-// Two cases are not the ranks' doing and give 1: a process that could not be killed,
-// and a job stopped by its caller, for which [Run] returns an error.
+// It is 1 in two cases that are not caused by ranks: a process could not be killed, or the caller
+// stopped the job, for which [Job.Run] returns an error.
 func (r *Report) ExitStatus() int {
 	if r.Abort != nil {
 		return r.Abort.exitCode()
@@ -76,13 +75,13 @@ func (r *Report) ExitStatus() int {
 			return 1
 		}
 	}
-	if len(r.Stuck) > 0 {
+	if len(r.stuck) > 0 {
 		return 1
 	}
 	return 0
 }
 
-// firstToFail is the rank that failed first, or aborted the job; -1 if none did.
+// firstToFail returns the rank that failed first or aborted the job, -1 if none did.
 func (r *Report) firstToFail() int {
 	if r.Abort != nil {
 		return r.Abort.Rank
@@ -90,38 +89,36 @@ func (r *Report) firstToFail() int {
 	return r.First
 }
 
-// Messages are the lines that tell a user what deserves to be told: nothing after a
-// job that went well.
+// Messages returns the messages for the user, none after a successful job.
 func (r *Report) Messages() []string {
 	var lines []string
 	if r.Abort != nil {
-		lines = append(lines, r.aborted())
+		lines = append(lines, r.abortMessage())
 	} else if r.First >= 0 {
 		rank := r.Ranks[r.First]
 		lines = append(lines, fmt.Sprintf("rank %d (%s, pid %d) %s%s",
-			r.First, rank.Program, rank.PID, describe(rank.Status)+rank.core(), r.others(r.First)))
+			r.First, rank.Program, rank.PID, describe(rank.Status)+rank.core(), r.otherRanks(r.First)))
 	} else if r.Signal != 0 {
-		lines = append(lines, fmt.Sprintf("the job was stopped by signal %s", signalName(r.Signal)))
+		lines = append(lines, fmt.Sprintf("job stopped by signal %s", signalName(r.Signal)))
 	}
-	lines = append(lines, r.Shortages...)
-	if len(r.Leftover) > 0 {
-		lines = append(lines, fmt.Sprintf("%s had outlived the ranks and %s stopped: %s; a rank should wait for what it starts",
-			count(len(r.Leftover), "process", "processes"), was(len(r.Leftover)), list(r.Leftover)))
+	lines = append(lines, r.LimitsReached...)
+	if len(r.leftover) > 0 {
+		lines = append(lines, fmt.Sprintf("%s outlived the ranks and %s stopped: %s: let each rank wait for the processes that it starts",
+			count(len(r.leftover), "process", "processes"), was(len(r.leftover)), list(r.leftover)))
 	}
-	if len(r.Stuck) > 0 {
-		lines = append(lines, fmt.Sprintf("%s of the job could not be killed: %s; look at the state and owner with ps and end by hand",
-			count(len(r.Stuck), "process", "processes"), list(r.Stuck)))
+	if len(r.stuck) > 0 {
+		lines = append(lines, fmt.Sprintf("%s of the job could not be killed: %s: check their state and owner with ps",
+			count(len(r.stuck), "process", "processes"), list(r.stuck)))
 	}
 	return lines
 }
 
-// others tells what became of the ranks, but for one that failed first, that had not
-// ended then.
-func (r *Report) others(than int) string {
+// otherRanks returns what happened to the other ranks that had not ended when rank failed.
+func (r *Report) otherRanks(failed int) string {
 	stopped, unstarted := 0, 0
 	for i, rank := range r.Ranks {
 		switch {
-		case i == than:
+		case i == failed:
 		case rank.PID == 0:
 			unstarted++
 		case rank.Stopped || !rank.Ended:
@@ -129,7 +126,7 @@ func (r *Report) others(than int) string {
 		}
 	}
 	var s string
-	for _, victim := range r.Victims {
+	for _, victim := range r.victims {
 		s += fmt.Sprintf("; rank %d failed because of it", victim)
 	}
 	switch {
@@ -158,20 +155,21 @@ func describe(ws syscall.WaitStatus) string {
 	return s
 }
 
-// core returns where the core file is that the preceding text reports, or what killed the rank.
+// core returns the location of the core file, or what killed the rank, to be appended to the text
+// about its end.
 func (r *Result) core() string {
 	switch {
-	case r.OutOfMemory:
+	case r.outOfMemory:
 		return ", probably by the kernel's out-of-memory killer"
-	case r.CorePath != "":
-		return " to " + r.CorePath
-	case r.CoreHandler != "":
-		return " to " + r.CoreHandler
+	case r.corePath != "":
+		return " to " + r.corePath
+	case r.coreHandler != "":
+		return " to " + r.coreHandler
 	}
 	return ""
 }
 
-// signalName gives a signal's name and meaning: "SIGKILL (killed)".
+// signalName returns a signal's name and meaning, such as "SIGKILL (killed)".
 func signalName(sig syscall.Signal) string {
 	name := unix.SignalName(sig)
 	if name == "" {
@@ -194,7 +192,7 @@ func was(n int) string {
 	return "were"
 }
 
-func list(ps []Process) string {
+func list(ps []process) string {
 	const most = 8
 	var s []string
 	for i, p := range ps {

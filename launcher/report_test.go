@@ -52,7 +52,7 @@ func TestReport(t *testing.T) {
 	var first int
 	fmt.Sscan(j.out.await(4, "ready")[0], &first)
 	w := watched{t: t, pid: first}
-	for end := time.Now().Add(watchdog); ; { // a zombie until it is reaped, and then nobody
+	for end := time.Now().Add(testTimeout); ; { // a zombie until it is reaped, and then nobody
 		if syscall.Kill(w.pid, 0) == syscall.ESRCH {
 			break
 		}
@@ -93,9 +93,9 @@ func TestReport(t *testing.T) {
 // Time on a core and memory are those of the rank: one burns and fills, the other rests.
 func TestUsageIsThatOfTheRank(t *testing.T) {
 	cfg := config("", 2)
-	cfg.Parts[0].Path, cfg.Parts[0].Args = "/bin/sh", []string{"sh", "-c", `[ $RANK = 0 ] || exec head -c 64M /dev/zero | tail -c 64M >/dev/null`}
+	cfg.Apps[0].Path, cfg.Apps[0].Args = "/bin/sh", []string{"sh", "-c", `[ $RANK = 0 ] || exec head -c 64M /dev/zero | tail -c 64M >/dev/null`}
 	report := start(t, cfg).wait()
-	idle, busy := report.Ranks[0].Usage, report.Ranks[1].Usage
+	idle, busy := report.Ranks[0].usage, report.Ranks[1].usage
 	if busy.MaxRSS < 64<<20 || idle.MaxRSS > 48<<20 || busy.User+busy.System <= idle.User+idle.System {
 		t.Errorf("idle %+v, busy %+v", idle, busy)
 	}
@@ -105,10 +105,10 @@ func TestReportOfEveryKindOfEnd(t *testing.T) {
 	r := &Report{First: 3, Signal: syscall.SIGINT, Ranks: []Result{
 		{},       // never started
 		{PID: 5}, // not known
-		{PID: 6, Ended: true, Status: 3 << 8, LastWords: "a\xff", CorePath: "/c"},
-		{Program: "p", PID: 7, Ended: true, Status: 0x80 | 11, CoreHandler: "/h"},
+		{PID: 6, Ended: true, Status: 3 << 8, stderrTail: "a\xff", corePath: "/c"},
+		{Program: "p", PID: 7, Ended: true, Status: 0x80 | 11, coreHandler: "/h"},
 		{PID: 8, Ended: true, Status: 40, Stopped: true}, // a real-time signal
-	}, Leftover: []Process{{9, "l"}}, Stuck: []Process{{10, "s"}}}
+	}, leftover: []process{{9, "l"}}, stuck: []process{{10, "s"}}}
 	m := checkedJSON(t, r, 1, errors.Join(errors.New("one"), errors.New("two")))
 	if fmt.Sprint(m["errors"]) != "[one two]" || m["stopped_by"] != "SIGINT" {
 		t.Errorf("errors %v, stopped by %v", m["errors"], m["stopped_by"])
@@ -134,34 +134,34 @@ func TestTableOfManyRanks(t *testing.T) {
 	if len(table) != 1+tableRows+1 || !strings.HasPrefix(table[tableRows], "90    code 2, first to fail") {
 		t.Errorf("%d lines:\n%s", len(table), strings.Join(table, "\n"))
 	}
-	if want := "not shown: 9 ranks failed, 21 ranks ended well, 38 ranks stopped"; table[len(table)-1] != want {
+	if want := "not shown: 9 ranks failed, 21 ranks succeeded, 38 ranks stopped"; table[len(table)-1] != want {
 		t.Errorf("last line %q, want %q", table[len(table)-1], want)
 	}
 }
 
 func TestLastWordsInTheReport(t *testing.T) {
 	cfg := config("", 2)
-	cfg.Parts[0].Path, cfg.Parts[0].Args = "/bin/sh", []string{"sh", "-c", `
+	cfg.Apps[0].Path, cfg.Apps[0].Args = "/bin/sh", []string{"sh", "-c", `
 		[ $RANK = 1 ] || exec sleep 1000
 		i=0; while [ $i -lt 500 ]; do echo "line $i of many" >&2; i=$((i+1)); done
 		printf 'panic: out of luck' >&2; exit 2`}
 	report := start(t, cfg).wait()
-	words := report.Ranks[1].LastWords
+	words := report.Ranks[1].stderrTail
 	if !strings.HasSuffix(words, "\nline 499 of many\npanic: out of luck") || !strings.HasPrefix(words, "line ") || len(words) > tailLength {
 		t.Errorf("%d bytes: %q", len(words), words)
 	}
-	if report.Ranks[0].LastWords != "" {
-		t.Errorf("of a rank that was stopped: %q", report.Ranks[0].LastWords)
+	if report.Ranks[0].stderrTail != "" {
+		t.Errorf("of a rank that was stopped: %q", report.Ranks[0].stderrTail)
 	}
 }
 
 // A rank may crash without a word: it has no stream.
 func TestCoreOfASilentRank(t *testing.T) {
 	crashed := syscall.WaitStatus(0x80 | syscall.SIGSEGV) // with a core
-	f := &front{report: &Report{Ranks: []Result{{Ended: true, Status: crashed}}}, streams: make([]*stream, 2)}
-	f.cfg.Parts = []Part{{Ranks: 1}}
-	f.sumUp(corePattern{"|/usr/lib/handler %p", false})
-	if got := f.report.Ranks[0].CoreHandler; got != "/usr/lib/handler" {
+	f := &frontEnd{report: &Report{Ranks: []Result{{Ended: true, Status: crashed}}}, streams: make([]*stream, 2)}
+	f.cfg.Apps = []App{{Ranks: 1}}
+	f.recordFailureDetails(corePattern{"|/usr/lib/handler %p", false})
+	if got := f.report.Ranks[0].coreHandler; got != "/usr/lib/handler" {
 		t.Errorf("the core went to %q", got)
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// jsonReport is the form of report.schema.json, which explains the keys.
+// jsonReport is the format that report.schema.json describes.
 type jsonReport struct {
 	Version      int           `json:"version"`
 	Began        string        `json:"began"`
@@ -50,7 +50,7 @@ type jsonRank struct {
 	UserSeconds     float64 `json:"user_seconds"`
 	SystemSeconds   float64 `json:"system_seconds"`
 	PeakMemoryBytes int64   `json:"peak_memory_bytes"`
-	LastWords       string  `json:"last_words,omitempty"`
+	StderrTail      string  `json:"last_words,omitempty"`
 }
 
 type jsonProcess struct {
@@ -58,20 +58,20 @@ type jsonProcess struct {
 	Name string `json:"name"`
 }
 
-// WriteJSON writes the report as one JSON object, by launcher/report.schema.json. status
-// is what the caller's own exit status will be, err what [Run] returned beside r.
+// WriteJSON writes the report as one JSON object, see launcher/report.schema.json. status is the
+// exit status of the calling program. err is the error that [Job.Run] returned.
 func (r *Report) WriteJSON(w io.Writer, status int, err error) error {
 	j := jsonReport{
 		Version:     1,
-		Began:       r.Began.UTC().Format(time.RFC3339Nano),
-		WallSeconds: r.Wall.Seconds(),
+		Began:       r.began.UTC().Format(time.RFC3339Nano),
+		WallSeconds: r.wall.Seconds(),
 		ExitStatus:  status,
 		TimedOut:    r.TimedOut,
 		Hang:        r.Hang,
 		Errors:      []string{},
 		Ranks:       []jsonRank{},
-		Leftover:    processes(r.Leftover),
-		Stuck:       processes(r.Stuck),
+		Leftover:    processes(r.leftover),
+		Stuck:       processes(r.stuck),
 	}
 	if first := r.firstToFail(); first >= 0 {
 		j.FirstFailure = &first
@@ -94,7 +94,7 @@ func (r *Report) WriteJSON(w io.Writer, status int, err error) error {
 		_, err = w.Write(append(text, '\n'))
 	}
 	if err != nil {
-		return fmt.Errorf("write the report: %w", err)
+		return fmt.Errorf("write report: %w", err)
 	}
 	return nil
 }
@@ -105,13 +105,13 @@ func (r *Result) json(rank int) jsonRank {
 		Program:         r.Program,
 		End:             "not started",
 		Stopped:         r.Stopped,
-		CorePath:        r.CorePath,
-		CoreHandler:     r.CoreHandler,
-		WallSeconds:     r.Usage.Wall.Seconds(),
-		UserSeconds:     r.Usage.User.Seconds(),
-		SystemSeconds:   r.Usage.System.Seconds(),
-		PeakMemoryBytes: r.Usage.MaxRSS,
-		LastWords:       r.LastWords,
+		CorePath:        r.corePath,
+		CoreHandler:     r.coreHandler,
+		WallSeconds:     r.usage.Wall.Seconds(),
+		UserSeconds:     r.usage.User.Seconds(),
+		SystemSeconds:   r.usage.System.Seconds(),
+		PeakMemoryBytes: r.usage.MaxRSS,
+		StderrTail:      r.stderrTail,
 	}
 	if r.PID != 0 {
 		j.PID, j.End = &r.PID, "unknown"
@@ -128,7 +128,7 @@ func (r *Result) json(rank int) jsonRank {
 	return j
 }
 
-func processes(ps []Process) []jsonProcess {
+func processes(ps []process) []jsonProcess {
 	all := []jsonProcess{}
 	for _, p := range ps {
 		all = append(all, jsonProcess(p))
@@ -136,7 +136,8 @@ func processes(ps []Process) []jsonProcess {
 	return all
 }
 
-// shortName is a signal's name, or SIG and its number: real-time signals have no names.
+// shortName returns a signal's name, or SIG and its number for real-time signals, which have no
+// names.
 func shortName(sig syscall.Signal) string {
 	if name := unix.SignalName(sig); name != "" {
 		return name

@@ -6,13 +6,13 @@ import (
 	"text/tabwriter"
 )
 
-// tableRows is how many ranks the table shows at most; more would scroll away what the
-// ranks said.
+// tableRows is the maximum number of ranks in the table. More would scroll the ranks' own output
+// away.
 const tableRows = 32
 
-// Table shows in lines how each rank ended and what it took, with the one that failed
-// first marked. Of more than 32 ranks it shows those that failed by themselves, and
-// counts the others.
+// Table returns lines with the end and the resource usage of each rank. The rank that failed
+// first is marked. With more than 32 ranks, the table has only those that failed by themselves,
+// and the number of the others.
 func (r *Report) Table() []string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
@@ -31,7 +31,7 @@ func (r *Report) Table() []string {
 			continue
 		}
 		shown++
-		u := one.Usage
+		u := one.usage
 		fmt.Fprintf(w, "%d\t%s\t%.3f s\t%.3f s\t%.1f MiB\n", rank, r.end(rank),
 			u.Wall.Seconds(), (u.User + u.System).Seconds(), float64(u.MaxRSS)/(1<<20))
 	}
@@ -49,10 +49,10 @@ func (r *Report) Table() []string {
 	return lines
 }
 
-// end says in a few words how a rank ended, and whether the job did for that.
+// end returns a short text about how a rank ended, and whether it was the first to fail.
 func (r *Report) end(rank int) string {
 	switch {
-	case r.Abort != nil && rank == r.Abort.Rank && !r.Abort.ended:
+	case r.Abort != nil && rank == r.Abort.Rank && !r.Abort.exited:
 		return fmt.Sprintf("code %d, aborted the job", r.Abort.exitCode())
 	case rank == r.firstToFail():
 		return r.Ranks[rank].end() + ", first to fail"
@@ -60,7 +60,7 @@ func (r *Report) end(rank int) string {
 	return r.Ranks[rank].end()
 }
 
-// kind says in a word what became of a rank that the table leaves out.
+// kind returns a word for a rank that is not in the table.
 func (r *Result) kind() string {
 	switch {
 	case r.PID == 0:
@@ -70,17 +70,17 @@ func (r *Result) kind() string {
 	case r.failed():
 		return "failed"
 	}
-	return "ended well"
+	return "succeeded"
 }
 
-// end says in a few words how a rank ended.
+// end returns a short text about how a rank ended.
 func (r *Result) end() string {
 	var s string
 	switch {
 	case r.PID == 0:
 		return "not started"
 	case !r.Ended:
-		return "not known"
+		return "unknown"
 	case r.Status.Signaled():
 		s = shortName(r.Status.Signal())
 		if r.Status.CoreDump() {

@@ -28,7 +28,7 @@ var roles = map[string]func() error{
 	"writer":   playWriter,
 	"listener": playListener,
 	"reader":   playReader,
-	"front":    playFront,
+	"front":    playFrontEnd,
 }
 
 // playPlan does what PLAN_<rank> says: "exit N", "signal N", or nothing, which waits
@@ -193,10 +193,10 @@ func playReader() error {
 	return err
 }
 
-// playFront runs a job whose ranks play FRONT_RANK, from a process that may be killed.
+// playFrontEnd runs a job whose ranks play FRONT_RANK, from a process that may be killed.
 // FRONT_BYSTANDER gives it a child that is none of the job's, FRONT_DEAF makes it ignore
 // hangups as nohup does.
-func playFront() error {
+func playFrontEnd() error {
 	if os.Getenv("FRONT_DEAF") != "" {
 		signal.Ignore(syscall.SIGHUP)
 	}
@@ -223,11 +223,11 @@ func playFront() error {
 	cfg.Files = []*os.File{os.NewFile(FirstFile, "gate")}
 	cfg.Stdout, cfg.Stderr = os.Stdout, os.Stderr
 	cfg.Signals = CatchSignals()
-	cfg.Notice = func(text string) { fmt.Fprintln(os.Stderr, text) }
-	report, err := Run(context.Background(), cfg)
+	cfg.Warn = func(text string) { fmt.Fprintln(os.Stderr, text) }
+	report, err := run(context.Background(), cfg)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
-		if errors.Is(err, ErrKeeperLost) {
+		if errors.Is(err, errSupervisorLost) {
 			os.Exit(72)
 		}
 		os.Exit(73)

@@ -66,8 +66,8 @@ func TestExitStatusIsThatOfTheFirstFailure(t *testing.T) {
 	}
 }
 
-// Rank 2 fails, then rank 0, while the keeper cannot look: wait4 would name rank 0.
-func TestFirstFailureWhenTheKeeperIsLate(t *testing.T) {
+// Rank 2 fails, then rank 0, while the supervisor cannot look: wait4 would name rank 0.
+func TestFirstFailureWhenTheSupervisorIsLate(t *testing.T) {
 	var gates []*os.File
 	var open []func(byte)
 	for range 3 {
@@ -85,14 +85,14 @@ func TestFirstFailureWhenTheKeeperIsLate(t *testing.T) {
 	for rank, rest := range j.out.await(3, "ready") {
 		fmt.Sscan(rest, &pids[rank], &parent[rank])
 	}
-	keeper := watch(t, parent[0])
-	keeper.signal(syscall.SIGSTOP)
+	supervisor := watch(t, parent[0])
+	supervisor.signal(syscall.SIGSTOP)
 	for _, rank := range []int{2, 0} {
 		w := watch(t, pids[rank])
 		open[rank]('x')
 		w.mustDie()
 	}
-	keeper.signal(syscall.SIGCONT)
+	supervisor.signal(syscall.SIGCONT)
 	if report := j.wait(); report.First != 2 || report.ExitStatus() != 6 {
 		t.Errorf("rank %d failed first and the exit status is %d, want 2 and 6", report.First, report.ExitStatus())
 	}
@@ -106,8 +106,8 @@ func TestMessageCountsThoseThatStillRan(t *testing.T) {
 	j := start(t, cfg)
 	for rank, rest := range j.out.await(4, "ready") {
 		if rank < 2 {
-			var pid, keeper int
-			fmt.Sscan(rest, &pid, &keeper)
+			var pid, supervisor int
+			fmt.Sscan(rest, &pid, &supervisor)
 			if fd, err := unix.PidfdOpen(pid, 0); err == nil {
 				w := watched{t, pid, fd}
 				w.mustDie()
@@ -132,8 +132,8 @@ func TestRankInheritsWhatItIsGivenAndNothingElse(t *testing.T) {
 	files := []*os.File{os.Stdin, os.Stderr}
 	dir := t.TempDir()
 	cfg := config("tell", 2, "TELL_A=1", "TELL_B=1", "TELL_A=2", "TELL_RAW=\xff\xfe")
-	cfg.Parts[0].Args = []string{"/some/where/teller", "-n", "--", "\xff"}
-	cfg.Parts[0].Dir = dir
+	cfg.Apps[0].Args = []string{"/some/where/teller", "-n", "--", "\xff"}
+	cfg.Apps[0].Dir = dir
 	cfg.Files = files
 	rankEnv := cfg.RankEnv
 	cfg.RankEnv = func(rank int) []string {
@@ -185,13 +185,13 @@ func TestStandardInputIsRankZeros(t *testing.T) {
 // The program may be a file without a name.
 func TestProgramAsDescriptor(t *testing.T) {
 	cfg := config("tell", 2)
-	cfg.Parts[0].Path = ""
+	cfg.Apps[0].Path = ""
 	exe, err := os.Open("/proc/self/exe")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer exe.Close()
-	cfg.Parts[0].Program = exe
+	cfg.Apps[0].Program = exe
 	j := start(t, cfg)
 	if status := j.wait().ExitStatus(); status != 0 || strings.Count(j.out.String(), "fds 0 1 2\n") != 2 {
 		t.Errorf("exit status %d, output\n%s%s", status, j.out, j.err)
@@ -208,10 +208,10 @@ func TestParts(t *testing.T) {
 	defer exe.Close()
 	cfg := config("tell", 2, "TELL_A=1")
 	dir := t.TempDir()
-	env := append(cfg.Parts[0].Env, "TELL_A=2")
-	cfg.Parts = append(cfg.Parts,
-		Part{Ranks: 1, Program: exe, Args: []string{"second", "x"}, Dir: dir, Env: env},
-		Part{Ranks: 2, Program: exe, Args: []string{"third"}, Dir: "/", Env: env})
+	env := append(cfg.Apps[0].Env, "TELL_A=2")
+	cfg.Apps = append(cfg.Apps,
+		App{Ranks: 1, Program: exe, Args: []string{"second", "x"}, Dir: dir, Env: env},
+		App{Ranks: 2, Program: exe, Args: []string{"third"}, Dir: "/", Env: env})
 	cfg.Files = []*os.File{os.Stdin}
 	j := start(t, cfg)
 	if status := j.wait().ExitStatus(); status != 0 {
@@ -276,18 +276,18 @@ func TestRunRefuses(t *testing.T) {
 		want   error
 		text   string
 	}{
-		{"no part", func(c *Config) { c.Parts = nil }, nil, "0 ranks: a job has 1 to 1024"},
-		{"a part without ranks", func(c *Config) { c.Parts = append(c.Parts, Part{Args: c.Parts[0].Args}) }, nil, "part 1 has 0 ranks: each has at least 1"},
-		{"too many ranks", func(c *Config) { c.Parts[0].Ranks = 1025 }, nil, "1025 ranks: a job has 1 to 1024"},
-		{"too many ranks in sum", func(c *Config) { c.Parts[0].Ranks = 1024; c.Parts = append(c.Parts, c.Parts[0]) }, nil, "2048 ranks: a job has 1 to 1024"},
-		{"no program", func(c *Config) { c.Parts[0].Args = nil }, nil, "part 0 has no program"},
-		{"a program that is gone", func(c *Config) { c.Parts[0].Path = "/nowhere/at all" }, syscall.ENOENT, "start rank 0 of 2 (plan): no such file or directory; the program /nowhere/at all does not exist: check the path"},
-		{"a directory that is gone", func(c *Config) { c.Parts[0].Dir = "/nowhere" }, syscall.ENOENT, "the working directory /nowhere does not exist: name one"},
-		{"no interpreter", func(c *Config) { c.Parts[0].Path = program(t, "#! /bin/nowhere\r -x\n") }, syscall.ENOENT, `the interpreter "/bin/nowhere\r" in the first line of the script does not exist: install it`},
-		{"no dynamic loader", func(c *Config) { c.Parts[0].Path = program(t, loadedBy(t, "/lib/ld-nowhere.so.1")) }, syscall.ENOENT, "the program's dynamic loader /lib/ld-nowhere.so.1 does not exist: install the C library"},
-		{"files that cannot be made", func(c *Config) { c.Output.Dir = dirWithLinkToNowhere(t) }, syscall.ENOENT, "no such file or directory; name a directory in which files can be made"},
-		{"no executable", func(c *Config) { c.Parts[0].Path = "/etc/passwd" }, syscall.EACCES, "start rank 0 of 2 (plan): permission denied; check the permissions"},
-		{"arguments too long", func(c *Config) { c.Parts[0].Args = append(c.Parts[0].Args, strings.Repeat("x", 1<<20)) }, syscall.E2BIG, "shorten the arguments"},
+		{"no program", func(c *Config) { c.Apps = nil }, nil, "invalid number of ranks 0: want 1 to 1024"},
+		{"a program without ranks", func(c *Config) { c.Apps = append(c.Apps, App{Args: c.Apps[0].Args}) }, nil, "program 1: invalid number of ranks 0: want 1 or more"},
+		{"too many ranks", func(c *Config) { c.Apps[0].Ranks = 1025 }, nil, "invalid number of ranks 1025: want 1 to 1024"},
+		{"too many ranks in sum", func(c *Config) { c.Apps[0].Ranks = 1024; c.Apps = append(c.Apps, c.Apps[0]) }, nil, "invalid number of ranks 2048: want 1 to 1024"},
+		{"no arguments", func(c *Config) { c.Apps[0].Args = nil }, nil, "program 0: no arguments"},
+		{"a program that is gone", func(c *Config) { c.Apps[0].Path = "/nowhere/at all" }, syscall.ENOENT, "start rank 0 of 2 (plan): no such file or directory: program /nowhere/at all does not exist: check the path"},
+		{"a directory that is gone", func(c *Config) { c.Apps[0].Dir = "/nowhere" }, syscall.ENOENT, "working directory /nowhere does not exist: create it"},
+		{"no interpreter", func(c *Config) { c.Apps[0].Path = program(t, "#! /bin/nowhere\r -x\n") }, syscall.ENOENT, `interpreter "/bin/nowhere\r" of the script's #! line does not exist: install it`},
+		{"no dynamic loader", func(c *Config) { c.Apps[0].Path = program(t, loadedBy(t, "/lib/ld-nowhere.so.1")) }, syscall.ENOENT, "dynamic loader /lib/ld-nowhere.so.1 of the program does not exist: install the C library"},
+		{"files that cannot be made", func(c *Config) { c.Output.Dir = dirWithLinkToNowhere(t) }, syscall.ENOENT, "no such file or directory: change the output directory"},
+		{"no executable", func(c *Config) { c.Apps[0].Path = "/etc/passwd" }, syscall.EACCES, "start rank 0 of 2 (plan): permission denied: check the permissions"},
+		{"arguments too long", func(c *Config) { c.Apps[0].Args = append(c.Apps[0].Args, strings.Repeat("x", 1<<20)) }, syscall.E2BIG, "shorten the arguments"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			cfg := config("plan", 2)
@@ -305,8 +305,8 @@ func TestRunRefuses(t *testing.T) {
 	t.Run("without Serve", func(t *testing.T) {
 		served = false
 		defer func() { served = true }()
-		if _, err := start(t, config("plan", 1)).result(); !errors.Is(err, ErrNotServed) {
-			t.Errorf("error %v, want %v", err, ErrNotServed)
+		if _, err := start(t, config("plan", 1)).result(); !errors.Is(err, errNotServed) {
+			t.Errorf("error %v, want %v", err, errNotServed)
 		}
 	})
 }

@@ -11,9 +11,8 @@ import (
 	"github.com/softnd/softnd/internal/proctable"
 )
 
-// endsJob tells whether a signal to the front, passed on to the ranks, means that
-// the job is to end.
-func endsJob(sig syscall.Signal) bool {
+// isTerminating reports whether a signal to the front end ends the job.
+func isTerminating(sig syscall.Signal) bool {
 	switch sig {
 	case syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT:
 		return true
@@ -21,19 +20,18 @@ func endsJob(sig syscall.Signal) bool {
 	return false
 }
 
-// CatchSignals catches the signals that a job is to have passed on, for
-// [Config.Signals], and until the program ends:
+// CatchSignals catches the signals that a launcher forwards, for [Config.Signals], until the
+// program ends:
 //
 //   - SIGINT, SIGTERM, SIGHUP and SIGQUIT end the job.
-//   - SIGTSTP suspends ranks and caller, if a shell with job control started the
-//     caller; SIGCONT wakes the ranks.
-//   - SIGUSR1 and SIGUSR2 are for the ranks alone.
+//   - SIGTSTP suspends the ranks and the caller, if a shell with job control started the caller.
+//     SIGCONT resumes the ranks.
+//   - SIGUSR1 and SIGUSR2 are only forwarded.
 //
-// A signal that the caller inherited as ignored (nohup, a script's background job)
-// stays ignored. SIGTTIN and SIGTTOU are ignored from here on, so that the terminal does
-// not stop a job in the background; ranks do not inherit that. SIGPIPE is caught too, so
-// that an output that nobody reads any more becomes an error of [Run] instead of the
-// caller's sudden death.
+// A signal that the caller inherited as ignored (nohup, a background job of a script) stays
+// ignored. SIGTTIN and SIGTTOU are ignored from now on, so that the terminal does not stop a job
+// in the background; ranks do not inherit that. SIGPIPE is caught too: writing to a closed pipe
+// becomes an error of [Job.Run].
 func CatchSignals() <-chan os.Signal {
 	c := make(chan os.Signal, 16)
 	for _, sig := range []os.Signal{
@@ -45,15 +43,15 @@ func CatchSignals() <-chan os.Signal {
 		}
 	}
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
-	// Caught, they would make the call that the terminal refuses start again for ever.
+	// If they were caught, the system call that the terminal refuses would be restarted forever.
 	signal.Ignore(syscall.SIGTTIN, syscall.SIGTTOU)
 	return c
 }
 
-// DieOfSignals does with signals from [CatchSignals] what the system would, until stop is
-// called: a program calls it before a job and after it. A signal that comes
-// later stays in the channel. To reset all signals would take longer than to start ten ranks.
-func DieOfSignals(signals <-chan os.Signal) (stop func()) {
+// TakeDefaultActions takes the default action for signals from [CatchSignals] until stop is
+// called. A program calls it before and after a job. Later signals stay in the channel. Resetting
+// all signals instead would take longer than starting ten ranks.
+func TakeDefaultActions(signals <-chan os.Signal) (stop func()) {
 	done, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(stopped)
@@ -62,7 +60,7 @@ func DieOfSignals(signals <-chan os.Signal) (stop func()) {
 			case <-done:
 				return
 			case sig := <-signals:
-				ActOn(sig)
+				TakeDefaultAction(sig)
 			}
 		}
 	}()
@@ -72,14 +70,14 @@ func DieOfSignals(signals <-chan os.Signal) (stop func()) {
 	}
 }
 
-// ActOn does with one signal from [CatchSignals] what the system would, except that SIGQUIT
-// ends the process without the stacks that the Go runtime would print.
-func ActOn(sig os.Signal) {
+// TakeDefaultAction takes the system's default action for one signal from [CatchSignals]. SIGQUIT
+// ends the process without the stack dump of the Go runtime.
+func TakeDefaultAction(sig os.Signal) {
 	switch sig {
 	case syscall.SIGQUIT:
 		os.Exit(128 + int(syscall.SIGQUIT))
 	case syscall.SIGTSTP:
-		if canBeResumed() {
+		if hasJobControlShell() {
 			suspend()
 		}
 	case syscall.SIGCONT:
@@ -89,18 +87,18 @@ func ActOn(sig os.Signal) {
 	}
 }
 
-// suspend suspends this process until it gets SIGCONT.
+// suspend stops this process until it gets SIGCONT.
 func suspend() {
-	// To this thread: then it has happened when the call returns.
+	// Sent to this thread, so the signal is delivered before the call returns.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	_ = unix.Tgkill(os.Getpid(), unix.Gettid(), unix.SIGSTOP)
 }
 
-// canBeResumed tells whether a shell with job control stands above this process, in
-// its session. The kernel drops SIGTSTP where there is none, because nobody would wake
-// the process again, but it knows nothing of a caught signal.
-func canBeResumed() bool {
+// hasJobControlShell reports whether a shell with job control is above this process in its
+// session. Without one, no process would resume this one after SIGTSTP. The kernel drops SIGTSTP
+// in that case, but not if the signal is caught.
+func hasJobControlShell() bool {
 	session, err := unix.Getsid(0)
 	if err != nil {
 		return false
@@ -112,7 +110,7 @@ func canBeResumed() bool {
 		if group, err := unix.Getpgid(pid); err != nil || group != unix.Getpgrp() {
 			return err == nil
 		}
-		p, err := proctable.Read(pid) // of our group: the shell may have started it
+		p, err := proctable.Read(pid) // in our process group: its parent may be the shell
 		if err != nil {
 			return false
 		}

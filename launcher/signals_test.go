@@ -19,7 +19,7 @@ func withSignals(cfg Config) (Config, chan<- os.Signal) {
 
 func TestSignalsArePassedOn(t *testing.T) {
 	cfg, send := withSignals(config("listener", 3, "LISTEN_END=15"))
-	cfg.SignalGrace = watchdog
+	cfg.SignalGrace = testTimeout
 	j := start(t, cfg)
 	j.out.await(3, "ready")
 	for _, sig := range []syscall.Signal{syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGCONT} {
@@ -36,7 +36,7 @@ func TestSignalsArePassedOn(t *testing.T) {
 			t.Errorf("rank %d was not left to end by itself: %+v", rank, r)
 		}
 	}
-	if got, want := strings.Join(report.Messages(), "\n"), "the job was stopped by signal SIGTERM (terminated)"; got != want {
+	if got, want := strings.Join(report.Messages(), "\n"), "job stopped by signal SIGTERM (terminated)"; got != want {
 		t.Errorf("message %q, want %q", got, want)
 	}
 }
@@ -45,7 +45,7 @@ func TestSignalsArePassedOn(t *testing.T) {
 func TestPassedOnSignalThatKills(t *testing.T) {
 	cfg, send := withSignals(config("", 1))
 	// Not this binary: Go's runtime drops SIGUSR1 where nobody asks for it.
-	cfg.Parts[0].Path, cfg.Parts[0].Args = "/bin/sh", []string{"sh", "-c", "echo ready; exec sleep 600"}
+	cfg.Apps[0].Path, cfg.Apps[0].Args = "/bin/sh", []string{"sh", "-c", "echo ready; exec sleep 600"}
 	j := start(t, cfg)
 	j.out.await(1, "ready")
 	send <- syscall.SIGUSR1
@@ -56,7 +56,7 @@ func TestPassedOnSignalThatKills(t *testing.T) {
 
 func TestSecondSignalKillsAtOnce(t *testing.T) {
 	cfg, send := withSignals(config("listener", 2))
-	cfg.SignalGrace = 2 * watchdog // the test fails if it is waited for
+	cfg.SignalGrace = 2 * testTimeout // the test fails if it is waited for
 	j := start(t, cfg)
 	j.out.await(2, "ready")
 	send <- syscall.SIGINT
@@ -87,7 +87,7 @@ func TestGraceEnds(t *testing.T) {
 // A rank that is suspended gets its chance to end in order.
 func TestSuspendedRankIsWokenToEnd(t *testing.T) {
 	cfg, send := withSignals(config("listener", 1, "LISTEN_END=15"))
-	cfg.SignalGrace = watchdog
+	cfg.SignalGrace = testTimeout
 	j := start(t, cfg)
 	var pid int
 	fmt.Sscan(j.out.await(1, "ready")[0], &pid)
@@ -99,8 +99,8 @@ func TestSuspendedRankIsWokenToEnd(t *testing.T) {
 }
 
 // From outside, through the signal handlers of a real front.
-func TestFrontSuspendsWithItsRanks(t *testing.T) {
-	front := startFront(t, "listener", 2, "LISTEN_END=15")
+func TestFrontEndSuspendsWithItsRanks(t *testing.T) {
+	front := startFrontEnd(t, "listener", 2, "LISTEN_END=15")
 	ready := front.out.await(2, "ready")
 	for range 2 {
 		front.signal(syscall.SIGTSTP)
@@ -122,7 +122,7 @@ func TestFrontSuspendsWithItsRanks(t *testing.T) {
 // awaitState waits until the process table shows the process in a state.
 func (w watched) awaitState(state byte) {
 	w.t.Helper()
-	for end := time.Now().Add(watchdog); time.Now().Before(end); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(testTimeout); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", w.pid))
 		if err != nil {
 			w.t.Fatal(err)
@@ -136,7 +136,7 @@ func (w watched) awaitState(state byte) {
 
 // Under nohup neither the front nor its ranks end at a hangup.
 func TestInheritedIgnoranceIsKept(t *testing.T) {
-	front := startFront(t, "listener", 2, "LISTEN_END=15", "FRONT_DEAF=1")
+	front := startFrontEnd(t, "listener", 2, "LISTEN_END=15", "FRONT_DEAF=1")
 	for rank, rest := range front.out.await(2, "ready") {
 		if !strings.HasSuffix(rest, "ignores hangup: true") {
 			t.Errorf("rank %d does not ignore SIGHUP", rank)
@@ -160,8 +160,8 @@ func TestRanksStopInTheBackground(t *testing.T) {
 	signal.Ignore(syscall.SIGTTIN, syscall.SIGTTOU)
 	defer signal.Reset(syscall.SIGTTIN, syscall.SIGTTOU)
 	cfg := config("plan", 1)
-	cfg.Parts[0].Path, cfg.Parts[0].Args = "/bin/grep", []string{"grep", "SigIgn", "/proc/self/status"}
-	cfg.Output.Form = Plain
+	cfg.Apps[0].Path, cfg.Apps[0].Args = "/bin/grep", []string{"grep", "SigIgn", "/proc/self/status"}
+	cfg.Output.Format = Raw
 	j := start(t, cfg)
 	j.wait()
 	var ignored uint64

@@ -7,9 +7,11 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+
+	"github.com/softnd/softnd/internal/affinity"
 )
 
-// stepError is the failure of a step before the program itself.
+// stepError is the failure of a step before the program is executed.
 type stepError struct {
 	step string
 	err  error
@@ -18,58 +20,58 @@ type stepError struct {
 func (e *stepError) Error() string { return e.step + ": " + e.err.Error() }
 func (e *stepError) Unwrap() error { return e.err }
 
-// start starts one rank in a process group of its own and returns its number and,
-// if the kernel has such, a pidfd. ends are its ends of what connect has made, cgroup the
-// directory of the group to start it in, or -1.
-func (j *job) start(rank int, ends []int, cgroup int) (pid, pidfd int, err error) {
+// start starts one rank in its own process group and returns its PID and its pidfd, -1 if the
+// kernel has no pidfds. ends are the rank's ends of its pipes. cgroup is the descriptor of the
+// cgroup directory, or -1.
+func (j *jobSpec) start(rank int, ends []int, cgroup int) (pid, pidfd int, err error) {
 	files := []uintptr{uintptr(j.input(rank)), uintptr(ends[0]), uintptr(ends[1])}
 	for _, fd := range slices.Concat(j.files, ends[2:]) {
 		files = append(files, uintptr(fd))
 	}
-	part := j.part(rank)
-	path := part.Path
-	if part.Program > 0 {
-		// By the keeper's number: /proc/self would be the new process, in which the
-		// descriptor may already have made room for the ones above.
-		path = fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), j.programs[part.Program-1])
+	app := j.app(rank)
+	path := app.Path
+	if app.Program > 0 {
+		// With the PID of the supervisor: /proc/self would be the new process, in which the
+		// descriptor may already be replaced.
+		path = fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), j.programs[app.Program-1])
 	}
 	pidfd = -1
-	unbind, err := bind(j.CPUs[rank])
+	unbind, err := affinity.Bind(j.CPUs[rank])
 	if err != nil {
-		return 0, pidfd, &stepError{fmt.Sprintf("bind it to the processors %v", j.CPUs[rank]), err}
+		return 0, pidfd, &stepError{fmt.Sprintf("bind it to processors %v", j.CPUs[rank]), err}
 	}
 	defer unbind()
-	pid, err = forkExec(path, part.Args, &syscall.ProcAttr{
-		Dir:   part.Dir,
-		Env:   mergeEnv(slices.Clone(part.Env), j.RankEnv[rank]),
+	pid, err = forkExec(path, app.Args, &syscall.ProcAttr{
+		Dir:   app.Dir,
+		Env:   mergeEnv(slices.Clone(app.Env), j.RankEnv[rank]),
 		Files: files,
 		Sys: &syscall.SysProcAttr{
 			Setpgid:   true,
-			Pdeathsig: syscall.SIGKILL, // a rank never outlives the keeper
+			Pdeathsig: syscall.SIGKILL, // a rank dies with the supervisor
 			PidFD:     &pidfd,
-			Ptrace:    j.Held[rank],
+			Ptrace:    j.StopAtStart[rank],
 
 			UseCgroupFD: cgroup >= 0,
 			CgroupFD:    cgroup,
 		},
 	})
-	if errors.Is(err, syscall.EPERM) && j.Held[rank] {
-		err = &stepError{"stop it before its first instruction, for which ptrace is forbidden here (allow it, or stop no rank)", err}
+	if errors.Is(err, syscall.EPERM) && j.StopAtStart[rank] {
+		err = &stepError{"stop it before its first instruction (allow the system call ptrace, or stop no rank)", err}
 	}
 	return pid, pidfd, err
 }
 
-// forkExec is [syscall.ForkExec], but that too many open files are called so.
+// forkExec is [syscall.ForkExec] with EMFILE as the error for too many open files.
 func forkExec(path string, args []string, attr *syscall.ProcAttr) (pid int, err error) {
 	pid, err = syscall.ForkExec(path, args, attr)
 	if err == syscall.EBADF {
-		err = syscall.EMFILE // the new process was to have a file under a number beyond the limit
+		err = syscall.EMFILE // dup3 to a descriptor number beyond the limit
 	}
 	return pid, err
 }
 
-// mergeEnv adds a list of "name=value" to one in which each name occurs once, so that it
-// stays so, with the last value. Given a name twice, C programs would find the first.
+// mergeEnv adds entries "name=value" to an environment. Each name occurs once in the result, with
+// its last value. C programs would find the first of several values.
 func mergeEnv(env, more []string) []string {
 	for _, entry := range more {
 		name, _, _ := strings.Cut(entry, "=")

@@ -7,46 +7,46 @@ import (
 	"time"
 )
 
-// starters is how many threads start ranks. Whoever starts one waits until its program has
-// been loaded, for which the new process has to get its turn on a core.
-const starters = 4
+// starterThreads is the number of threads that start ranks. Each start blocks until the program
+// is loaded, for which the new process has to get a core.
+const starterThreads = 4
 
-// atOnce is how many ranks are started before the keeper looks at anything else.
-const atOnce = 16
+// startBatch is the number of ranks that are started before the supervisor handles other events.
+const startBatch = 16
 
-// launch is the start of one rank, and what came of it.
-type launch struct {
+// rankStart is the start of one rank and its result.
+type rankStart struct {
 	rank  int
 	begin time.Time
-	ports ports
+	pipes rankPipes
 	pid   int
 	pidfd int
 	err   error
 
-	cgroupless bool // the cgroup was in the way
+	withoutCgroup bool // the start succeeded only without the cgroup
 }
 
-// startOne starts a rank.
-func (k *keeper) startOne(s *launch) {
+// startOne starts one rank.
+func (k *supervisor) startOne(s *rankStart) {
 	s.begin = time.Now()
-	s.pid, s.pidfd, s.err = k.job.start(s.rank, s.ports.rank, k.inside)
-	if s.err != nil && k.inside >= 0 {
-		// Perhaps for the cgroup, which is a thing too many to be needed.
-		s.pid, s.pidfd, s.err = k.job.start(s.rank, s.ports.rank, -1)
-		s.cgroupless = s.err == nil
+	s.pid, s.pidfd, s.err = k.job.start(s.rank, s.pipes.rank, k.cgroupFD)
+	if s.err != nil && k.cgroupFD >= 0 {
+		// The cgroup may be the reason, and the job works without it.
+		s.pid, s.pidfd, s.err = k.job.start(s.rank, s.pipes.rank, -1)
+		s.withoutCgroup = s.err == nil
 	}
-	closeFDs(s.ports.rank)
-	if s.err == nil && k.job.Held[s.rank] {
-		if err := hold(s.pid); err != nil {
+	closeFDs(s.pipes.rank)
+	if s.err == nil && k.job.StopAtStart[s.rank] {
+		if err := stopBeforeStart(s.pid); err != nil {
 			s.err = &stepError{"stop it before its first instruction", err}
 		}
 	}
 }
 
-// starter makes a thread that works for the start of ranks, like this one, and never ends:
-// the ranks would end with it.
-func starter() chan<- func() {
-	todo := make(chan func(), 1) // who has something for it need not wait until the thread is there
+// newStarter returns the work queue of a new thread that starts ranks. The thread never exits:
+// its ranks would die with it.
+func newStarter() chan<- func() {
+	todo := make(chan func(), 1) // the sender need not wait until the thread exists
 	go func() {
 		runtime.LockOSThread()
 		for do := range todo {
@@ -56,15 +56,15 @@ func starter() chan<- func() {
 	return todo
 }
 
-// startSome starts the next ranks. None is reaped meanwhile, so that their numbers are
-// known when that happens.
-func (k *keeper) startSome() {
+// startNextBatch starts the next ranks. The supervisor does not reap during that time, so it
+// knows the PIDs of all ranks when it does.
+func (k *supervisor) startNextBatch() {
 	if k.started == 0 {
-		// A thread that waits for a program to be loaded takes the runtime's place on a core.
-		runtime.GOMAXPROCS(max(runtime.GOMAXPROCS(0), min(starters, k.job.Ranks)))
+		// A thread that waits for a program to be loaded occupies one of the Go runtime's Ps.
+		runtime.GOMAXPROCS(max(runtime.GOMAXPROCS(0), min(starterThreads, k.job.Ranks)))
 	}
-	some := make([]launch, min(atOnce, k.job.Ranks-k.started))
-	if !k.connectSome(some) {
+	some := make([]rankStart, min(startBatch, k.job.Ranks-k.started))
+	if !k.makePipes(some) {
 		return
 	}
 	var taken atomic.Int32
@@ -74,9 +74,9 @@ func (k *keeper) startSome() {
 		}
 	}
 	var others sync.WaitGroup
-	for i := range min(starters, len(some)) - 1 {
+	for i := range min(starterThreads, len(some)) - 1 {
 		if len(k.starters) == i {
-			k.starters = append(k.starters, starter())
+			k.starters = append(k.starters, newStarter())
 		}
 		others.Add(1)
 		k.starters[i] <- func() { defer others.Done(); work() }
@@ -85,49 +85,49 @@ func (k *keeper) startSome() {
 	others.Wait()
 	k.started += len(some)
 	for i := range some {
-		k.enter(&some[i])
+		k.recordStart(&some[i])
 	}
 }
 
-// connectSome makes the ports of the next ranks and sends the front its ends, before any of
-// them can write: should this process be killed, what they have written is not lost with it.
-// If that cannot be done, it ends the job.
-func (k *keeper) connectSome(some []launch) bool {
+// makePipes creates the pipes of the next ranks and sends the front end its ends before the ranks
+// start. If the supervisor is killed, their output is not lost. On failure, makePipes ends the
+// job.
+func (k *supervisor) makePipes(some []rankStart) bool {
 	for i := range some {
 		s := &some[i]
 		s.rank = k.started + i
 		var err error
-		if s.ports, err = k.job.connect(); err != nil {
+		if s.pipes, err = k.job.makeRankPipes(); err != nil {
 			for _, made := range some[:i] {
-				closeFDs(made.ports.rank)
-				closeFDs(made.ports.front)
+				closeFDs(made.pipes.rank)
+				closeFDs(made.pipes.frontEnd)
 			}
-			k.refuse(s.rank, &stepError{"make its output pipes", err})
+			k.startFailed(s.rank, &stepError{"create its output pipes", err})
 			return false
 		}
 	}
-	k.tell(event{Kind: eventPorts, Rank: k.started, Ranks: len(some)})
+	k.send(event{Kind: eventPipes, Rank: k.started, Ranks: len(some)})
 	for i := range some {
-		k.told.enclose(some[i].ports.front)
+		k.toFrontEnd.enclose(some[i].pipes.frontEnd)
 	}
 	k.flush()
 	return true
 }
 
-// enter takes note of a rank that has been started, or ends the job if that failed.
-func (k *keeper) enter(s *launch) {
+// recordStart records a started rank, or ends the job if the start failed.
+func (k *supervisor) recordStart(s *rankStart) {
 	if s.pid > 0 {
 		k.rankOf[s.pid], k.since[s.rank] = s.rank, s.begin
-		k.deaths.watch(s.rank, s.pidfd)
+		k.exits.watch(s.rank, s.pidfd)
 	}
-	if s.cgroupless {
+	if s.withoutCgroup {
 		k.leaveCgroup()
 	}
 	if s.err != nil {
 		if k.phase == running {
-			k.refuse(s.rank, s.err)
+			k.startFailed(s.rank, s.err)
 		}
 		return
 	}
-	k.tell(event{Kind: eventStarted, Rank: s.rank, PID: s.pid})
+	k.send(event{Kind: eventStarted, Rank: s.rank, PID: s.pid})
 }

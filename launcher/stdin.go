@@ -10,68 +10,67 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// inBackground tells whether f is the terminal of this process's session, and another
-// process group has it: what a rank read there would be what somebody types for the
-// shell. The kernel's way is to stop such a reader; a rank has a session of its own
-// and is not stopped.
+// inBackground reports whether f is the terminal of this process's session and its foreground
+// process group is another one. A rank that read it would take input that the user types for the
+// shell. The kernel stops such a reader, but not a rank, because it has a session of its own.
 func inBackground(f *os.File) bool {
 	foreground, err := unix.IoctlGetInt(int(f.Fd()), unix.TIOCGPGRP)
 	return err == nil && foreground != unix.Getpgrp()
 }
 
-// copier copies the standard input to several ranks. It reads on when every rank that
-// still listens has been given what was read before, so that the slowest of them sets
-// the pace, and what nobody can take stays where it is.
-type copier struct {
+// stdinCopier copies the standard input to several ranks. It reads on when every rank that still
+// reads has received all earlier data. So the slowest rank sets the pace, and data that no rank
+// can take stays in the input.
+type stdinCopier struct {
 	from   *os.File
-	stop   *os.File   // readable when the job is over
-	to     []listener // one for each rank that still listens
-	ended  bool       // from has nothing more
-	broken bool       // from cannot be read
+	stop   *os.File    // readable when the job has ended
+	to     []stdinPipe // one for each rank that still reads
+	ended  bool        // from is at end of file
+	broken bool        // from cannot be read
 	onErr  func(error)
 	buf    []byte
 }
 
-// listener is the pipe to one rank.
-type listener struct {
+// stdinPipe is the pipe to one rank.
+type stdinPipe struct {
 	pipe int
-	left []byte // what of the copier's buffer it has not been given
+	left []byte // data of the copier's buffer that is not written yet
 }
 
-// newCopier makes a pipe for each of the ranks and returns their reading ends too.
+// newStdinCopier creates a pipe for each of the ranks and returns their reading ends too.
 //
-// An error of reading is told to onErr, once. The ranks then see no end of the input until
-// the job is over, because they would take it for the true one.
-func newCopier(from *os.File, ranks []int, onErr func(error)) (c *copier, readers []*os.File, err error) {
-	c = &copier{from: from, onErr: onErr}
+// A read error is reported to onErr, once. The pipes then stay open until the job has ended:
+// ranks would take end of file for the end of the input.
+func newStdinCopier(from *os.File, ranks []int, onErr func(error)) (c *stdinCopier, readers []*os.File, err error) {
+	c = &stdinCopier{from: from, onErr: onErr}
 	for _, rank := range ranks {
 		var fds [2]int
 		err := unix.Pipe2(fds[:], unix.O_CLOEXEC)
 		if err != nil {
 			c.close()
-			return nil, readers, fmt.Errorf("make the pipe for the standard input of rank %d: %w%s", rank, err, remedy(err))
+			return nil, readers, fmt.Errorf("create standard input pipe of rank %d: %w%s", rank, err, hint(err))
 		}
 		readers = append(readers, os.NewFile(uintptr(fds[0]), "standard input"))
-		c.to = append(c.to, listener{pipe: fds[1]})
-		_ = unix.SetNonblock(fds[1], true) // of this end only: a rank expects reads that block
+		c.to = append(c.to, stdinPipe{pipe: fds[1]})
+		_ = unix.SetNonblock(fds[1], true) // of this end only: a rank expects blocking reads
 	}
 	return c, readers, nil
 }
 
-func (c *copier) close() {
+func (c *stdinCopier) close() {
 	for _, l := range c.to {
 		unix.Close(l.pipe)
 	}
 	c.to = nil
 }
 
-// copy copies until the input ends, no rank listens any more, or stop can be read.
-func (c *copier) copy() {
+// copy copies until the input ends, no rank reads any more, or stop is readable.
+func (c *stdinCopier) copy() {
 	defer c.close()
 	defer c.stop.Close()
 	c.buf = make([]byte, 64<<10)
 	for len(c.to) > 0 {
-		idle := !slices.ContainsFunc(c.to, func(l listener) bool { return len(l.left) > 0 })
+		idle := !slices.ContainsFunc(c.to, func(l stdinPipe) bool { return len(l.left) > 0 })
 		if idle && c.ended {
 			return
 		}
@@ -80,7 +79,7 @@ func (c *copier) copy() {
 			fds[1].Fd = int32(c.from.Fd())
 		}
 		for _, l := range c.to {
-			p := unix.PollFd{Fd: int32(l.pipe)} // without events: only whether it is still read
+			p := unix.PollFd{Fd: int32(l.pipe)} // without events: poll for POLLERR only
 			if len(l.left) > 0 {
 				p.Events = unix.POLLOUT
 			}
@@ -94,8 +93,8 @@ func (c *copier) copy() {
 		if fds[0].Revents != 0 {
 			return
 		}
-		if !c.give(fds[2:]) {
-			continue // somebody has gone; perhaps nobody wants the input now
+		if !c.writePending(fds[2:]) {
+			continue // a rank has closed its pipe; perhaps no rank is left
 		}
 		if fds[1].Revents != 0 {
 			c.read()
@@ -103,9 +102,9 @@ func (c *copier) copy() {
 	}
 }
 
-// give writes to the ranks that can take something, and leaves those out that listen
-// no more. It tells whether none was left out.
-func (c *copier) give(polled []unix.PollFd) bool {
+// writePending writes to the ranks whose pipes have room, and drops those that have closed their
+// pipe. It reports whether no rank was dropped.
+func (c *stdinCopier) writePending(polled []unix.PollFd) bool {
 	kept := c.to[:0]
 	for i, l := range c.to {
 		err := error(nil)
@@ -122,25 +121,25 @@ func (c *copier) give(polled []unix.PollFd) bool {
 		}
 		kept = append(kept, l)
 	}
-	all := len(kept) == len(c.to)
+	dropped := len(kept) < len(c.to)
 	c.to = kept
-	return all
+	return !dropped
 }
 
-// read takes what there is of the input, for everybody.
-func (c *copier) read() {
+// read reads the available input for all ranks.
+func (c *stdinCopier) read() {
 	n, err := unix.Read(int(c.from.Fd()), c.buf)
 	switch {
 	case errors.Is(err, unix.EINTR) || errors.Is(err, unix.EAGAIN):
 		return
 	case errors.Is(err, unix.EIO) && inBackground(c.from):
-		// Suspended and gone on in the background. It is nobody's event when the job
-		// comes to the foreground again.
+		// The job was suspended and then continued in the background. There is no event for its
+		// return to the foreground.
 		time.Sleep(100 * time.Millisecond)
 		return
 	case err != nil:
 		c.broken = true
-		c.onErr(fmt.Errorf("read the standard input: %w; the job was stopped", err))
+		c.onErr(fmt.Errorf("read standard input: %w: the job was stopped", err))
 		return
 	case n == 0:
 		c.ended = true

@@ -19,7 +19,7 @@ func inputOf(t *testing.T, script string, ranks int, readers []int) (*runningJob
 	}
 	t.Cleanup(func() { r.Close(); w.Close() })
 	cfg := config("", ranks)
-	cfg.Parts[0].Path, cfg.Parts[0].Args = "/bin/sh", []string{"sh", "-c", script}
+	cfg.Apps[0].Path, cfg.Apps[0].Args = "/bin/sh", []string{"sh", "-c", script}
 	cfg.Stdin, cfg.StdinRanks = r, readers
 	return start(t, cfg), w
 }
@@ -58,7 +58,7 @@ func TestInputWithoutThoseWhoDoNotListen(t *testing.T) {
 	}
 	defer r.Close()
 	cfg := config("", 3, "DONE="+done)
-	cfg.Parts[0].Path, cfg.Parts[0].Args = "/bin/sh", []string{"sh", "-c", `
+	cfg.Apps[0].Path, cfg.Apps[0].Args = "/bin/sh", []string{"sh", "-c", `
 		case $RANK in
 		0) exec <&-; echo ready; while ! [ -e "$DONE" ]; do sleep 0.01; done;;
 		1) echo ready;;
@@ -85,7 +85,7 @@ func TestInputStaysWhereItIs(t *testing.T) {
 			t.Fatal(err)
 		}
 		cfg := config("", 2)
-		cfg.Parts[0].Path, cfg.Parts[0].Args = "/bin/sh", []string{"sh", "-c", "exec <&-; exec sleep 0.05"}
+		cfg.Apps[0].Path, cfg.Apps[0].Args = "/bin/sh", []string{"sh", "-c", "exec <&-; exec sleep 0.05"}
 		cfg.Stdin, cfg.StdinRanks = r, readers
 		j := start(t, cfg)
 		j.wait()
@@ -110,11 +110,18 @@ func TestInputThatDoesNotEnd(t *testing.T) {
 }
 
 func TestInputRefusals(t *testing.T) {
-	for _, readers := range [][]int{{2}, {-1}, {0, 1, 0}} {
+	for _, tc := range []struct {
+		readers []int
+		want    string
+	}{
+		{[]int{2}, "standard input: rank 2 does not exist: want 0 to 1"},
+		{[]int{-1}, "standard input: rank -1 does not exist: want 0 to 1"},
+		{[]int{0, 1, 0}, "standard input: rank 0 is listed twice"},
+	} {
 		cfg := config("plan", 2)
-		cfg.StdinRanks = readers
-		if _, err := start(t, cfg).result(); err == nil || !strings.Contains(err.Error(), "the job has ranks 0 to 1, each to be named once") {
-			t.Errorf("%v: error %v", readers, err)
+		cfg.StdinRanks = tc.readers
+		if _, err := start(t, cfg).result(); err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%v: error %v, want %s", tc.readers, err, tc.want)
 		}
 	}
 }

@@ -7,14 +7,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hold leaves a rank that was started as traced by this thread in an ordinary stop
-// before its first instruction, until it gets SIGCONT.
+// stopBeforeStart puts a rank into an ordinary stop before its first instruction. The rank was
+// started with this thread as its tracer. SIGCONT resumes it.
 //
-// A traced program begins with a trap. The stop is sent while it stands there and takes
-// effect when it is let go. No tracer remains, so that a debugger can attach.
-func hold(pid int) error {
+// A traced program begins with a trap. SIGSTOP is sent during that trap and takes effect when the
+// tracer detaches. No tracer remains, so a debugger can attach.
+func stopBeforeStart(pid int) error {
 	for {
-		// Its end is for the keeper to reap, if somebody has killed it this early.
+		// WNOWAIT: if the rank was killed already, the supervisor reaps it.
 		err := unix.Waitid(unix.P_PID, pid, nil, unix.WSTOPPED|unix.WEXITED|unix.WNOWAIT, nil)
 		if err == nil {
 			break

@@ -15,7 +15,7 @@ func TestStopAtStart(t *testing.T) {
 	cfg.StopAtStart = func(rank int) bool { return rank == 1 }
 	type rank struct{ number, pid int }
 	stopped := make(chan rank, 3)
-	cfg.Stopped = func(number, pid int) { stopped <- rank{number, pid} }
+	cfg.OnStopped = func(number, pid int) { stopped <- rank{number, pid} }
 	j := start(t, cfg)
 	s := take(t, stopped)
 	if s.number != 1 {
@@ -58,7 +58,7 @@ func TestEndOfAStoppedRank(t *testing.T) {
 			cfg.Files = []*os.File{r}
 			cfg.StopAtStart = func(rank int) bool { return rank == 1 }
 			pids := make(chan int, 1)
-			cfg.Stopped = func(_, pid int) { pids <- pid }
+			cfg.OnStopped = func(_, pid int) { pids <- pid }
 			j := start(t, cfg)
 			w := watch(t, take(t, pids))
 			tc.end(open, w)

@@ -14,43 +14,42 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A line longer than maxLine is passed on in pieces of that length, each labelled
-// and ended as a line of its own; otherwise a rank that never ends its line would
-// either take all memory or silence the others.
+// maxLine is the maximum length of a line. Longer lines are written in pieces of that length,
+// each as a line of its own. Otherwise a rank that never ends its line would take all memory or
+// block the others.
 const maxLine = 1 << 20
 
-// quietBuffer is what the buffer of a stream begins with: most ranks write little. It
-// grows to busyBuffer, as much as a pipe holds, when the rank writes faster than it is read.
+// quietBuffer is the initial buffer size of a stream: most ranks write little. It grows to
+// busyBuffer, the capacity of a pipe, if the rank writes faster than the stream reads.
 const (
 	quietBuffer = 512
 	busyBuffer  = 64 << 10
 )
 
-// tailLength is how much of a stream is kept for the report.
+// tailLength is how many bytes of a stream are kept for the report.
 const tailLength = 2 << 10
 
-// stream carries one rank's standard output or error from its pipe to the sink and
-// the file.
+// stream copies a rank's standard output or error from its pipe to the sink and to the file.
 type stream struct {
 	number   string // the rank's
 	name     string // "stdout" or "stderr"
 	from     *os.File
 	to       *sink       // nil: nowhere
 	file     *os.File    // nil: none
-	onErr    func(error) // called once if the file cannot be written
+	onErr    func(error) // called if the file cannot be written
 	tail     []byte      // the last bytes, at most twice tailLength
-	cut      bool        // there was more before tail
-	noThread atomic.Bool // it is standard error, and says that a thread could not be made
-	returned bool        // the last byte passed on was a carriage return that ended a line
-	left     int         // bytes that the pipe held when the job was over; -1 before
+	cut      bool        // bytes before tail were dropped
+	noThread atomic.Bool // standard error has a message that a thread could not be created
+	returned bool        // the last byte written was a carriage return that ended a line
+	left     int         // bytes still to be read from the pipe after finish; -1 before
 }
 
 func newStream(rank, which int, from, file *os.File, to *sink, onErr func(error)) *stream {
 	return &stream{number: strconv.Itoa(rank), name: streamNames[which], from: from, to: to, file: file, onErr: onErr, left: -1}
 }
 
-// copy passes everything on until the end of the pipe, or until finish was called
-// and the pipe has nothing more to give. A sink or file that is slow slows the rank.
+// copy copies until the end of the pipe, or until finish was called and the pipe is drained. A
+// slow sink or file slows down the rank.
 func (s *stream) copy() {
 	defer s.close()
 	buf := make([]byte, quietBuffer)
@@ -72,9 +71,9 @@ func (s *stream) copy() {
 	}
 }
 
-// forward passes on the lines in b, of which the last n bytes are new, or all of b if
-// it is the last or too long to be held, and moves the rest to the start of b. It
-// returns the length of that.
+// forward passes the complete lines in b to the sink and moves the rest to the start of b. It
+// returns the length of the rest. The last n bytes of b are new. If last is set, or if the rest
+// exceeds maxLine, it passes incomplete lines too.
 func (s *stream) forward(b []byte, n int, last bool) int {
 	if s.to == nil {
 		return 0
@@ -84,7 +83,7 @@ func (s *stream) forward(b []byte, n int, last bool) int {
 		if end := bytes.LastIndexAny(b[len(b)-n:], s.to.ends); end >= 0 {
 			whole = len(b) - n + end + 1
 		} else {
-			// A line of exactly maxLine bytes is whole: its end may be the next byte.
+			// A line of exactly maxLine bytes is complete: its end may be the next byte.
 			whole = max(0, len(b)-1) / maxLine * maxLine
 		}
 	}
@@ -94,23 +93,23 @@ func (s *stream) forward(b []byte, n int, last bool) int {
 	return copy(b, b[whole:])
 }
 
-// pass gives lines to the sink, in one go.
+// pass writes lines to the sink in one call.
 func (s *stream) pass(b []byte) {
 	t := s.to
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.err != nil {
-		return // the job is being stopped for it
+		return // the job is being stopped because of it
 	}
-	t.out = t.form.add(t.out[:0], s, b, time.Now())
+	t.out = t.format.add(t.out[:0], s, b, time.Now())
 	t.write()
 }
 
-// keep writes fresh bytes to the file and remembers the last of them.
+// keep writes new bytes to the file and keeps the last bytes for the report.
 func (s *stream) keep(b []byte) {
 	if s.file != nil {
 		if _, err := s.file.Write(b); err != nil {
-			s.onErr(fmt.Errorf("write the output of rank %s: %w; the job was stopped", s.number, err))
+			s.onErr(fmt.Errorf("write output file of rank %s: %w: the job was stopped", s.number, err))
 			s.file.Close()
 			s.file = nil
 		}
@@ -126,9 +125,9 @@ func (s *stream) keep(b []byte) {
 	}
 }
 
-// lastWords is the end of what the stream carried, from the start of a line if it is
-// more than that one.
-func (s *stream) lastWords() string {
+// tailText returns the end of the stream's output. If bytes are missing, it begins at the start
+// of a line when possible.
+func (s *stream) tailText() string {
 	words := s.tail[max(0, len(s.tail)-tailLength):]
 	if s.cut || len(words) < len(s.tail) {
 		if _, rest, ok := bytes.Cut(words, []byte("\n")); ok && len(rest) > 0 {
@@ -144,18 +143,18 @@ func (s *stream) close() {
 		return
 	}
 	if err := s.file.Close(); err != nil {
-		s.onErr(fmt.Errorf("write the output of rank %s: %w", s.number, err))
+		s.onErr(fmt.Errorf("close output file of rank %s: %w", s.number, err))
 	}
 }
 
-// finish makes copy return once it has passed on what lies in the pipe. The job is
-// over then; a writing end that is still open was handed to a stranger.
+// finish makes copy return after it has drained the pipe. The job has ended; if a writing end is
+// still open, a process outside of the job has it.
 func (s *stream) finish() { _ = s.from.SetReadDeadline(time.Now()) }
 
-// drain reads what the pipe held when drain was first called, without waiting, and
-// then returns [io.EOF]: the stranger may go on writing for ever.
+// drain reads, without blocking, the bytes that were in the pipe when drain was first called, and
+// then returns [io.EOF]. A process outside of the job may go on writing forever.
 func (s *stream) drain(p []byte) (n int, err error) {
-	// Past its deadline a file refuses any use.
+	// A file whose deadline has passed refuses any use.
 	if err := s.from.SetReadDeadline(time.Time{}); err != nil {
 		return 0, err
 	}

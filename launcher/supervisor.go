@@ -13,138 +13,138 @@ import (
 	"github.com/softnd/softnd/internal/unixsock"
 )
 
-// phase of a job; a job only moves down this list.
+// phase is the phase of a job. It only increases.
 type phase int
 
 const (
-	running  phase = iota // ranks are being started or run
-	failing               // a rank has failed; the front says when the others are to end, or the deadline does
-	stopping              // what is there has until the deadline to end
-	killing               // what is there is being killed, until the deadline at the longest
+	running  phase = iota // ranks are being started or are running
+	failing               // a rank has failed; the others are stopped by an order or at the deadline
+	stopping              // remaining processes have been asked to end, and are killed at the deadline
+	killing               // remaining processes are being killed, until the deadline
 )
 
-// keeper is the state of the keeper process. One goroutine both reaps and signals,
-// so the number of a rank that has been reaped is never signalled.
-type keeper struct {
-	job    job
-	orders <-chan order
-	told   sender         // what the front is to be told when there is nothing to do at once
-	ended  chan os.Signal // a child has ended
-	deaths *deaths
-	cgroup group
-	inside int // descriptor of cgroup's directory while ranks are started in it, or -1
+// supervisor is the state of the supervisor process. One goroutine both reaps and signals, so it
+// never signals the PID of a rank that has been reaped.
+type supervisor struct {
+	job        jobSpec
+	orders     <-chan order
+	toFrontEnd sender         // events, sent by flush
+	ended      chan os.Signal // receives SIGCHLD
+	exits      *exitOrder
+	cgroup     cgroupDir
+	cgroupFD   int // descriptor of cgroup while ranks are started in it, or -1
 
-	starters []chan<- func()
-	started  int         // ranks 0 to started-1 have been started, or were to be
-	rankOf   map[int]int // by process number: the ranks that have not been reaped
-	since    []time.Time // by rank: when it was started
-	phase    phase
-	deadline time.Time // of all phases but running
-	nextWalk time.Time // over the process table, while killing
-	released bool      // the descriptors for the ranks are closed
-	rankless bool      // there is no rank any more, and there will be none
-	alone    bool      // there is no child, neither rank nor orphan
-	byItself bool      // the ranks came to their end without being stopped
-	asked    bool      // what had outlived them has been asked to end
-	leftover []Process // what that was
+	starters       []chan<- func()
+	started        int         // the start of ranks 0 to started-1 has been tried
+	rankOf         map[int]int // by PID: ranks that have not been reaped
+	since          []time.Time // start time of each rank
+	phase          phase
+	deadline       time.Time // of all phases but running
+	nextWalk       time.Time // of killWalk, while killing
+	released       bool      // closeStartFiles has been called
+	noRanks        bool      // all ranks have ended and none will be started
+	noChildren     bool      // there is neither a rank nor an orphan
+	endedUnstopped bool      // the ranks ended without being stopped
+	straysAsked    bool      // processes that outlived the ranks have been asked to end
+	leftover       []process // those processes
 }
 
-// keep is the life of the keeper process.
-func keep() error {
-	far, err := farFD()
+// runSupervisor is the main function of the supervisor.
+func runSupervisor() error {
+	far, err := reservedFD()
 	if err != nil {
 		return err
 	}
 	unix.Close(far)
 	conn, err := unixsock.Adopt(socketFD)
 	if err != nil {
-		return fmt.Errorf("open the socket to the launcher: %w", err)
+		return fmt.Errorf("open socket to the front end: %w", err)
 	}
 	in, orders := receiver{conn: conn}, make(chan order)
 	go receive(&in, orders)
 	ready := make(chan error, 1)
 	go func() {
-		heedTerminal()
+		resetTerminalSignals()
 		ready <- dropInherited()
-		withdraw()
+		dropSignals()
 	}()
 	first, ok := <-orders
 	if !ok {
-		return nil // the front died before there was anything to keep
+		return nil // the front end died before it sent the job
 	}
-	k := &keeper{
-		job:    first.Job,
-		orders: orders,
-		told:   sender{conn: conn},
-		ended:  make(chan os.Signal, 1),
-		rankOf: make(map[int]int),
-		cgroup: first.Job.Cgroup,
+	k := &supervisor{
+		job:        first.Job,
+		orders:     orders,
+		toFrontEnd: sender{conn: conn},
+		ended:      make(chan os.Signal, 1),
+		rankOf:     make(map[int]int),
+		cgroup:     first.Job.Cgroup,
 	}
 	if err := k.job.unpack(&in); err != nil {
 		return err
 	}
 	k.since = make([]time.Time, k.job.Ranks)
 	k.cgroup.make()
-	defer k.cgroup.remove() // as long as anybody is in it, that fails
-	k.inside = k.cgroup.open()
-	if k.deaths, err = newDeaths(k.job.Ranks); err != nil {
-		return fmt.Errorf("watch the ranks: %w", err)
+	defer k.cgroup.remove() // fails while there are processes in it
+	k.cgroupFD = k.cgroup.open()
+	if k.exits, err = newExitOrder(k.job.Ranks); err != nil {
+		return fmt.Errorf("watch ranks: %w", err)
 	}
 	if err := <-ready; err != nil {
-		return fmt.Errorf("close what is not for the job: %w", err)
+		return fmt.Errorf("close inherited descriptors: %w", err)
 	}
 	if err := k.run(); err != nil {
 		return err
 	}
-	if err := k.told.failed(); err != nil {
-		return fmt.Errorf("talk to the launcher: %w", err)
+	if err := k.toFrontEnd.failed(); err != nil {
+		return fmt.Errorf("send events to the front end: %w", err)
 	}
 	return nil
 }
 
-// tell has something sent to the front, with the next flush. That the front has gone
-// shows as the end of the orders.
-func (k *keeper) tell(e event) { k.told.put(&e) }
+// send queues an event for the next flush. The death of the front end shows as the end of its
+// orders.
+func (k *supervisor) send(e event) { k.toFrontEnd.put(&e) }
 
-func (k *keeper) flush() { closeFDs(k.told.flush()) }
+func (k *supervisor) flush() { closeFDs(k.toFrontEnd.flush()) }
 
-// run starts the ranks and returns when nothing of the job is left, or nothing that
-// goes when it is killed.
-func (k *keeper) run() error {
+// run starts the ranks and returns when no process of the job is left, or when the remaining ones
+// cannot be killed.
+func (k *supervisor) run() error {
 	defer k.flush()
 	for {
 		if k.starting() {
-			k.startSome()
+			k.startNextBatch()
 		}
 		if !k.starting() && !k.released {
 			k.released = true
-			k.release()
-			// Only now: to be told takes turns of two threads, and so far it did not wait.
+			k.closeStartFiles()
+			// Not earlier: signal.Notify has to wait for another thread.
 			signal.Notify(k.ended, syscall.SIGCHLD)
 		}
 		k.reap()
-		if !k.rankless && !k.starting() && len(k.rankOf) == 0 {
-			k.rankless, k.byItself = true, k.phase == running
+		if !k.noRanks && !k.starting() && len(k.rankOf) == 0 {
+			k.noRanks, k.endedUnstopped = true, k.phase == running
 			if k.phase == failing {
 				k.stop(syscall.SIGTERM, k.job.Grace)
 			}
-			// What outlived the ranks has a moment to end by itself, such as a filter
-			// that has yet to write what a rank told it last.
-			k.limit(k.job.Grace)
+			// Processes that outlive the ranks get some time to end by themselves, such as a
+			// filter that still has to write the last output of a rank.
+			k.setDeadline(k.job.Grace)
 		}
-		if k.rankless && k.alone {
-			k.tell(event{Kind: eventDone, Leftover: k.leftover})
+		if k.noRanks && k.noChildren {
+			k.send(event{Kind: eventDone, Leftover: k.leftover})
 			return nil
 		}
 		if k.phase != running && !time.Now().Before(k.deadline) {
 			switch {
 			case k.phase == killing:
-				k.tell(k.stuck())
+				k.send(k.stuck())
 				return nil
 			case k.phase == failing:
 				k.stop(syscall.SIGTERM, k.job.Grace)
-			case k.byItself && !k.asked:
-				k.asked, k.leftover = true, k.askStrays()
+			case k.endedUnstopped && !k.straysAsked:
+				k.straysAsked, k.leftover = true, k.terminateStrays()
 				k.deadline = time.Now().Add(k.job.Grace)
 			default:
 				k.kill()
@@ -154,23 +154,23 @@ func (k *keeper) run() error {
 	}
 }
 
-// always is a timer that has run out.
-var always = func() <-chan time.Time {
+// expired is a timer that has expired.
+var expired = func() <-chan time.Time {
 	c := make(chan time.Time)
 	close(c)
 	return c
 }()
 
-// wait returns when there may be something to do, after obeying an order if there is one.
-func (k *keeper) wait() {
+// wait handles an order, if there is one, and returns when there may be something to do.
+func (k *supervisor) wait() {
 	var timer <-chan time.Time
 	if k.starting() {
-		timer = always
+		timer = expired
 	} else {
 		k.flush()
 	}
-	if k.told.failed() != nil && k.phase != killing {
-		k.kill() // nobody would ever hear how the job goes
+	if k.toFrontEnd.failed() != nil && k.phase != killing {
+		k.kill() // the front end can no longer receive events
 	}
 	switch {
 	case k.phase == failing || k.phase == stopping:
@@ -180,10 +180,10 @@ func (k *keeper) wait() {
 	}
 	select {
 	case o, ok := <-k.orders:
-		// Whoever died before the order came did not die of it.
+		// Ranks that died before the order arrived did not die because of it.
 		k.reap()
 		if ok {
-			k.obey(o)
+			k.handleOrder(o)
 			return
 		}
 		k.orders = nil
@@ -193,42 +193,42 @@ func (k *keeper) wait() {
 	case <-k.ended:
 	case <-timer:
 		if k.phase == killing {
-			k.walk()
+			k.killWalk()
 		}
 	}
 }
 
-func (k *keeper) starting() bool { return k.phase == running && k.started < k.job.Ranks }
+func (k *supervisor) starting() bool { return k.phase == running && k.started < k.job.Ranks }
 
-// refuse ends the job because a rank could not be started.
-func (k *keeper) refuse(rank int, err error) {
+// startFailed ends the job because a rank could not be started.
+func (k *supervisor) startFailed(rank int, err error) {
 	e := event{Kind: eventRefused, Rank: rank}
 	errors.As(err, &e.Errno)
 	if step, ok := err.(*stepError); ok {
 		e.Problem = step.step + ": "
 	}
-	k.tell(e)
+	k.send(e)
 	k.kill()
 }
 
-// release closes what only the start of ranks needed.
-func (k *keeper) release() {
+// closeStartFiles closes the files that only the start of ranks needed.
+func (k *supervisor) closeStartFiles() {
 	k.leaveCgroup()
 	closeFDs(k.job.programs)
 	closeFDs(k.job.files)
 	closeFDs(k.job.inputs)
 }
 
-// leaveCgroup ends the use of the cgroup's directory. What was started in it stays there.
-func (k *keeper) leaveCgroup() {
-	if k.inside >= 0 {
-		unix.Close(k.inside)
-		k.inside = -1
+// leaveCgroup closes the cgroup directory. Processes that were started in it stay in it.
+func (k *supervisor) leaveCgroup() {
+	if k.cgroupFD >= 0 {
+		unix.Close(k.cgroupFD)
+		k.cgroupFD = -1
 	}
 }
 
-// reap takes note of the ranks that have ended and removes dead orphans.
-func (k *keeper) reap() {
+// reap records the ranks that have ended and reaps orphans.
+func (k *supervisor) reap() {
 	for {
 		var ws syscall.WaitStatus
 		var ru syscall.Rusage
@@ -236,29 +236,29 @@ func (k *keeper) reap() {
 		if err == syscall.EINTR {
 			continue
 		}
-		k.alone = err == syscall.ECHILD
+		k.noChildren = err == syscall.ECHILD
 		if pid <= 0 {
 			break
 		}
 		if rank, ok := k.rankOf[pid]; ok {
 			delete(k.rankOf, pid)
-			k.deaths.reaped(rank, ending{ws, usage(time.Since(k.since[rank]), &ru)})
+			k.exits.reaped(rank, exitInfo{ws, usageOf(time.Since(k.since[rank]), &ru)})
 		}
 	}
-	k.deaths.take(func(rank int, e ending) {
-		k.tell(event{Kind: eventEnded, Rank: rank, Status: e.status, Usage: e.usage, Stopping: k.phase > failing})
+	k.exits.deliver(func(rank int, e exitInfo) {
+		k.send(event{Kind: eventEnded, Rank: rank, Status: e.status, Usage: e.usage, Stopping: k.phase > failing})
 		if exitCode(e.status) != 0 && k.phase == running {
-			k.phase, k.deadline = failing, time.Now().Add(2*lastWords)
+			k.phase, k.deadline = failing, time.Now().Add(2*causeTimeout)
 		}
 	})
 }
 
-func (k *keeper) obey(o order) {
+func (k *supervisor) handleOrder(o order) {
 	switch {
-	case o.Kind == orderSignal && !endsJob(o.Signal):
+	case o.Kind == orderSignal && !isTerminating(o.Signal):
 		k.signal(o.Signal)
 	case k.phase <= failing:
-		k.tell(event{Kind: eventStopping, Signal: o.Signal})
+		k.send(event{Kind: eventStopping, Signal: o.Signal})
 		if o.Kind == orderSignal {
 			k.stop(o.Signal, k.job.SignalGrace)
 		} else {
@@ -269,31 +269,31 @@ func (k *keeper) obey(o order) {
 	}
 }
 
-// stop asks the ranks and all that they have started to end, and wakes those that are
-// suspended so that they can.
-func (k *keeper) stop(sig syscall.Signal, grace time.Duration) {
+// stop asks the ranks and all their descendants to end. It resumes those that are stopped so that
+// they can.
+func (k *supervisor) stop(sig syscall.Signal, grace time.Duration) {
 	k.signal(sig)
 	k.signal(syscall.SIGCONT)
-	k.askStrays()
-	k.limit(grace)
+	k.terminateStrays()
+	k.setDeadline(grace)
 }
 
-// askStrays asks the processes of the job that are in no rank's process group to end,
-// and returns them.
-func (k *keeper) askStrays() (strays []Process) {
+// terminateStrays sends SIGTERM to the descendants that are in no rank's process group, and
+// returns them.
+func (k *supervisor) terminateStrays() (strays []process) {
 	found, _ := descendants(os.Getpid())
 	for _, p := range found {
 		if _, grouped := k.rankOf[p.Group]; grouped || p.Dead() {
 			continue
 		}
-		strays = append(strays, Process{p.PID, p.Name})
-		_ = send(p, syscall.SIGTERM, syscall.SIGCONT) // who refuses will be killed
+		strays = append(strays, process{p.PID, p.Name})
+		_ = send(p, syscall.SIGTERM, syscall.SIGCONT) // kill follows if they do not end
 	}
 	return strays
 }
 
-// limit sets the deadline of stopping, unless it is nearer already.
-func (k *keeper) limit(grace time.Duration) {
+// setDeadline sets the deadline of phase stopping, unless an earlier one is set.
+func (k *supervisor) setDeadline(grace time.Duration) {
 	deadline := time.Now().Add(grace)
 	if k.phase <= failing {
 		k.phase, k.deadline = stopping, deadline
@@ -303,39 +303,39 @@ func (k *keeper) limit(grace time.Duration) {
 	}
 }
 
-// signal signals the process group of each rank that has not been reaped: until
-// then the group's number belongs to the rank, even if it is dead.
-func (k *keeper) signal(sig syscall.Signal) {
+// signal signals the process group of each rank that has not been reaped. Until then, the group's
+// number cannot be reused, even if the rank is dead.
+func (k *supervisor) signal(sig syscall.Signal) {
 	for pid := range k.rankOf {
 		_ = syscall.Kill(-pid, sig) // fails only if the rank has left its group
 	}
 }
 
-// kill begins to kill everything; wait repeats it.
-func (k *keeper) kill() {
-	k.phase, k.deadline = killing, time.Now().Add(patience)
+// kill starts to kill all processes of the job; wait repeats it.
+func (k *supervisor) kill() {
+	k.phase, k.deadline = killing, time.Now().Add(killTimeout)
 	k.signal(syscall.SIGKILL)
-	found := k.walk()
-	if k.byItself && !k.asked {
+	found := k.killWalk()
+	if k.endedUnstopped && !k.straysAsked {
 		k.leftover = found
 	}
 }
 
-// walk kills what is there and returns what was alive. What fails is tried again by
-// the next walk, and named by stuck if it fails to the end.
-func (k *keeper) walk() []Process {
+// killWalk kills the descendants that it finds and returns those that were alive. The next walk
+// repeats what failed; stuck reports what fails until the end.
+func (k *supervisor) killWalk() []process {
 	found, _ := killDescendants(os.Getpid())
-	k.cgroup.kill() // after it: the walk names what it finds alive
+	k.cgroup.kill() // after the walk, which returns what is alive
 	k.nextWalk = time.Now().Add(killPeriod)
 	return found
 }
 
-// stuck reports what would not go.
-func (k *keeper) stuck() event {
+// stuck returns the event for processes that could not be killed.
+func (k *supervisor) stuck() event {
 	e := event{Kind: eventDone, Leftover: k.leftover}
 	found, err := descendants(os.Getpid())
 	for _, p := range found {
-		e.Stuck = append(e.Stuck, Process{p.PID, p.Name})
+		e.Stuck = append(e.Stuck, process{p.PID, p.Name})
 	}
 	if err != nil {
 		e.Problem = err.Error()

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Running lists the ranks that have been started and not ended, as far as is known.
+// Running returns the ranks that have been started and are not known to have ended.
 func (r *Report) Running() []int {
 	var running []int
 	for rank, r := range r.Ranks {
@@ -16,23 +16,24 @@ func (r *Report) Running() []int {
 	return running
 }
 
-// limit starts the clock of the job, and returns nil if it has no limit.
-func (f *front) limit() <-chan time.Time {
+// startTimeout starts the timer of the job; it returns nil if there is no limit.
+func (f *frontEnd) startTimeout() <-chan time.Time {
 	if f.cfg.Timeout <= 0 {
 		return nil
 	}
 	return time.After(f.cfg.Timeout)
 }
 
-// expire explains the job and brings the job down because its time is over, unless its ranks have ended.
-func (f *front) expire() {
-	over := !slices.ContainsFunc(f.report.Ranks, func(r Result) bool { return !r.Ended })
-	down := func() bool { return f.ending || f.report.First >= 0 } // for another reason
-	if over || down() {
+// expire diagnoses and stops the job because Config.Timeout has expired, unless all ranks have
+// ended.
+func (f *frontEnd) expire() {
+	ended := !slices.ContainsFunc(f.report.Ranks, func(r Result) bool { return !r.Ended })
+	stopping := func() bool { return f.ending || f.report.First >= 0 } // for another reason
+	if ended || stopping() {
 		return
 	}
-	f.explain(TimeOver, func() {
-		if down() {
+	f.diagnose(TriggerTimeout, func() {
+		if stopping() {
 			return
 		}
 		f.expired = true

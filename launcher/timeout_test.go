@@ -12,12 +12,12 @@ import (
 
 func TestTimeoutStopsTheJob(t *testing.T) {
 	cfg := config("plan", 3)
-	cfg.Grace = watchdog
+	cfg.Grace = testTimeout
 	cfg.Timeout = 500 * time.Millisecond
 	calls := 0
 	var running []int
-	cfg.Explain = func(why Occasion, r *Report) []string {
-		if why != TimeOver {
+	cfg.Diagnose = func(why Trigger, r *Report) []string {
+		if why != TriggerTimeout {
 			t.Errorf("occasion %v", why)
 		}
 		calls++
@@ -51,13 +51,13 @@ func TestTimeoutStopsTheJob(t *testing.T) {
 func TestRanksRunWhileTheJobIsExplained(t *testing.T) {
 	cfg := config("listener", 2, "LISTEN_END=15")
 	cfg.Timeout = 500 * time.Millisecond
-	cfg.Grace = watchdog
+	cfg.Grace = testTimeout
 	told := make(chan struct{})
-	goOn := make(chan struct{})
-	cfg.explainTime = watchdog
-	cfg.Explain = func(Occasion, *Report) []string {
+	resumeEnd := make(chan struct{})
+	cfg.diagnosisTimeout = testTimeout
+	cfg.Diagnose = func(Trigger, *Report) []string {
 		close(told)
-		<-goOn
+		<-resumeEnd
 		return nil
 	}
 	j := start(t, cfg)
@@ -71,7 +71,7 @@ func TestRanksRunWhileTheJobIsExplained(t *testing.T) {
 	if s := j.out.String(); strings.Contains(s, "signal") {
 		t.Errorf("ranks were signalled before the call:\n%s", s)
 	}
-	close(goOn)
+	close(resumeEnd)
 	if report := j.wait(); !report.TimedOut {
 		t.Error("the report does not say that the time was over")
 	}
@@ -80,8 +80,8 @@ func TestRanksRunWhileTheJobIsExplained(t *testing.T) {
 
 func TestJobThatEndsInTime(t *testing.T) {
 	cfg := config("plan", 2, "PLAN_0=exit 0", "PLAN_1=exit 0")
-	cfg.Timeout = watchdog
-	cfg.Explain = func(Occasion, *Report) []string { t.Error("timed out"); return nil }
+	cfg.Timeout = testTimeout
+	cfg.Diagnose = func(Trigger, *Report) []string { t.Error("timed out"); return nil }
 	if report := start(t, cfg).wait(); report.TimedOut || report.ExitStatus() != 0 {
 		t.Errorf("timed out: %v, exit status %d", report.TimedOut, report.ExitStatus())
 	}
@@ -95,8 +95,8 @@ func TestTimeoutOfAnEndingJob(t *testing.T) {
 		"the ranks have ended": {Ranks: []Result{{PID: 10, Ended: true}, {PID: 11, Ended: true}}, First: -1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := &front{report: report, ending: report.Signal != 0} // has no keeper to give an order to
-			f.cfg.Explain = func(Occasion, *Report) []string { t.Error("timed out"); return nil }
+			f := &frontEnd{report: report, ending: report.Signal != 0} // has no supervisor to give an order to
+			f.cfg.Diagnose = func(Trigger, *Report) []string { t.Error("timed out"); return nil }
 			f.expire()
 			if f.expired {
 				t.Error("the end is put down to the time")
@@ -105,7 +105,7 @@ func TestTimeoutOfAnEndingJob(t *testing.T) {
 	}
 }
 
-// An explanation that does not come to an end keeps nobody from ending the job: neither
+// An diagnosis that does not come to an end keeps nobody from ending the job: neither
 // its time, nor a second signal.
 func TestExplanationWithoutEnd(t *testing.T) {
 	for name, tc := range map[string]struct {
@@ -123,14 +123,14 @@ func TestExplanationWithoutEnd(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cfg := config("listener", 2)
 			cfg.Timeout, cfg.SignalGrace = tc.timeout, 10*time.Millisecond
-			cfg.explainTime = watchdog
+			cfg.diagnosisTimeout = testTimeout
 			if tc.timeout > 0 {
-				cfg.explainTime = time.Millisecond
+				cfg.diagnosisTimeout = time.Millisecond
 			}
 			signals, ask, asked, never := make(chan os.Signal), make(chan struct{}), make(chan struct{}, 8), make(chan struct{})
 			defer close(never)
-			cfg.Signals, cfg.Ask = signals, ask
-			cfg.Explain = func(Occasion, *Report) []string { asked <- struct{}{}; <-never; return nil }
+			cfg.Signals, cfg.DiagnoseNow = signals, ask
+			cfg.Diagnose = func(Trigger, *Report) []string { asked <- struct{}{}; <-never; return nil }
 			j := start(t, cfg)
 			j.out.await(2, "ready")
 			for i, sig := range tc.signals {

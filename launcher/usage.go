@@ -5,34 +5,35 @@ import (
 	"time"
 )
 
-// Usage is what a rank took, with those of its children that it waited for.
-type Usage struct {
-	Wall         time.Duration // from its start until its end was seen
-	User, System time.Duration // time on a core
+// usage is the resource usage of a rank, including its children that it waited for.
+type usage struct {
+	Wall         time.Duration // from its start until the supervisor noticed its exit
+	User, System time.Duration // CPU time
 
-	// MaxRSS is the most memory in bytes that was in use at once by the rank or by any one
-	// of those children. The kernel counts from before the program is loaded, so it is
-	// never less than what the keeper took, a few MiB.
+	// MaxRSS is the peak resident memory in bytes of the rank or of any one of those children.
+	// The kernel counts from before the exec, so it is at least that of the supervisor, a few
+	// MiB.
 	MaxRSS int64
 }
 
-func usage(wall time.Duration, ru *syscall.Rusage) Usage {
-	return Usage{wall, time.Duration(ru.Utime.Nano()), time.Duration(ru.Stime.Nano()), ru.Maxrss << 10}
+func usageOf(wall time.Duration, ru *syscall.Rusage) usage {
+	return usage{wall, time.Duration(ru.Utime.Nano()), time.Duration(ru.Stime.Nano()), ru.Maxrss << 10}
 }
 
-// sumUp adds to the report what only the front knows. The streams have ended.
-func (f *front) sumUp(pattern corePattern) {
+// recordFailureDetails adds standard error output and core files of failed ranks to the report.
+// The streams have ended.
+func (f *frontEnd) recordFailureDetails(pattern corePattern) {
 	for rank := range f.report.Ranks {
 		r := &f.report.Ranks[rank]
 		if !r.failed() || r.Stopped {
 			continue
 		}
 		if s := f.streams[2*rank+1]; s != nil {
-			r.LastWords = s.lastWords()
+			r.stderrTail = s.tailText()
 		}
 		if r.Status.CoreDump() {
-			r.CoreHandler = pattern.handler()
-			r.CorePath = pattern.find(f.cfg.part(rank).Dir, r.PID, r.Status.Signal(), f.report.Began)
+			r.coreHandler = pattern.handler()
+			r.corePath = pattern.find(f.cfg.app(rank).Dir, r.PID, r.Status.Signal(), f.report.began)
 		}
 	}
 }

@@ -12,21 +12,21 @@ import (
 	"github.com/softnd/softnd/internal/unixsock"
 )
 
-// maxRights is how many files the kernel lets travel at once.
+// maxRights is how many descriptors the kernel accepts in one message (SCM_MAX_FD).
 const maxRights = 253
 
-// sender collects what is to be sent over a socket, with open files, until flush.
+// sender collects messages and open files until flush sends them over a socket.
 type sender struct {
 	conn  *unixsock.Conn
 	bytes []byte
 	files []int
-	err   error // of the first flush that failed; nothing is sent after it
+	err   error // of the first flush that failed; nothing is sent afterwards
 }
 
-// enclose has files sent no later than the message that was put last.
+// enclose queues files. They are sent no later than the last queued message.
 func (s *sender) enclose(files []int) { s.files = append(s.files, files...) }
 
-// failed returns why nothing can be sent any more, other than that the other side has gone.
+// failed returns the error of a failed flush, nil if the peer has closed the connection.
 func (s *sender) failed() error {
 	if errors.Is(s.err, unix.EPIPE) || errors.Is(s.err, unix.ECONNRESET) {
 		return nil
@@ -34,10 +34,10 @@ func (s *sender) failed() error {
 	return s.err
 }
 
-// flush sends, and returns the files that are the sender's alone from now on. That the
-// other side has gone shows as the end of what it says.
+// flush sends the queued messages and files. It returns the files, which the caller closes. A
+// closed connection shows as the end of the peer's messages.
 func (s *sender) flush() (files []int) {
-	giveUp := time.Now().Add(patience)
+	giveUp := time.Now().Add(killTimeout)
 	files = s.files
 	for left, rest := s.bytes, s.files; len(left) > 0 && s.err == nil; {
 		now, rights := left, []byte(nil)
@@ -45,11 +45,11 @@ func (s *sender) flush() (files []int) {
 			rights = unix.UnixRights(rest[:min(len(rest), maxRights)]...)
 		}
 		if len(rest) > maxRights {
-			now = left[:1] // those behind must not come after the last byte
+			now = left[:1] // the remaining files must not arrive after the last byte
 		}
 		n, err := s.conn.Send(now, rights)
 		if errors.Is(err, unix.ETOOMANYREFS) && time.Now().Before(giveUp) {
-			time.Sleep(killPeriod) // the user has too many files on their way, which will arrive
+			time.Sleep(killPeriod) // too many files of this user are in flight (RLIMIT_NOFILE); wait until some arrive
 			continue
 		}
 		s.err = err
@@ -59,15 +59,15 @@ func (s *sender) flush() (files []int) {
 	return files
 }
 
-// receiver reads what a sender has sent. The files that came along can be taken, in their
-// order, as soon as the last byte that was written before them has been read.
+// receiver reads what a sender has sent. Files can be taken, in their order, as soon as the last
+// byte of the message before them has been read.
 type receiver struct {
 	conn *unixsock.Conn
 	oob  []byte
 
 	mu    sync.Mutex
 	files []int // guarded by mu
-	err   error // files were lost; guarded by mu
+	err   error // why files were lost; guarded by mu
 }
 
 func (r *receiver) Read(p []byte) (int, error) {
@@ -84,19 +84,19 @@ func (r *receiver) Read(p []byte) (int, error) {
 	for i := range messages {
 		fds, rightsErr := unix.ParseUnixRights(&messages[i])
 		err = errors.Join(err, rightsErr)
-		if r.err != nil { // they are not the next ones
+		if r.err != nil { // after lost files, the order is unknown
 			closeFDs(fds)
 			continue
 		}
 		r.files = append(r.files, fds...)
 	}
 	if flags&unix.MSG_CTRUNC != 0 && r.err == nil {
-		r.err = syscall.EMFILE // the kernel has closed those for which there was no room, the last ones
+		r.err = syscall.EMFILE // the kernel dropped the last ones for want of descriptors
 	}
 	return n, err
 }
 
-// close closes the files that nobody has taken.
+// close closes the files that were not taken.
 func (r *receiver) close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -104,13 +104,13 @@ func (r *receiver) close() {
 	r.files = nil
 }
 
-// take takes the next n files.
+// take returns the next n files.
 func (r *receiver) take(n int) ([]int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.files) < n {
 		if r.err == nil {
-			r.err = fmt.Errorf("%d files instead of %d have come", len(r.files), n)
+			r.err = fmt.Errorf("received %d files, want %d", len(r.files), n)
 		}
 		return nil, r.err
 	}

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/softnd/softnd/internal/syslimit"
+	"github.com/softnd/softnd/internal/cgroup"
 )
 
 // checkCores compares the cores that may be used with the time that cgroups grant on them.
@@ -21,7 +21,7 @@ func checkCores() check {
 		return bad(fail, "cores", "sched_getaffinity: "+err.Error(), "allow the system call (seccomp profile?)")
 	}
 	cores := runtime.NumCPU()
-	quota, where := cpuQuota(syslimit.Groups("cpu"))
+	quota, where := cpuQuota(cgroup.Dirs("cpu"))
 	if quota < float64(cores) {
 		return bad(warn, "cores", fmt.Sprintf("%d usable, but %s grants the time of %.1f", cores, where, quota),
 			"more ranks than that take turns; raise the limit for speed")

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/softnd/softnd"
-	"github.com/softnd/softnd/internal/jobline"
+	"github.com/softnd/softnd/internal/controlchannel"
 	"github.com/softnd/softnd/launcher"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
@@ -58,8 +58,8 @@ func tryJob() (check, []adapter) {
 		}
 	}
 	switch {
-	case report != nil && len(report.Shortages) > 0:
-		return failed(errors.New(report.Shortages[0])), adapters
+	case report != nil && len(report.LimitsReached) > 0:
+		return failed(errors.New(report.LimitsReached[0])), adapters
 	case len(failures) > 0:
 		return failures[0], adapters
 	case err != nil:
@@ -80,15 +80,15 @@ func runJob(ctx context.Context, out, errOut io.Writer) (*launcher.Report, error
 		return nil, err
 	}
 	defer arena.Close()
-	line, err := jobline.Listen(trialRanks, arena.File(), arena.ID(), func(int, int, string) {})
+	channel, err := controlchannel.Listen(trialRanks, arena.File(), arena.ID(), func(int, int, string) {})
 	if err != nil {
 		return nil, err
 	}
-	defer line.Close()
+	defer channel.Close()
 	return job.Run(ctx, launcher.Config{
-		Parts: []launcher.Part{{Ranks: trialRanks, Path: "/proc/self/exe", Args: []string{rankName}, Env: ownEnvironment()}},
+		Apps:  []launcher.App{{Ranks: trialRanks, Path: "/proc/self/exe", Args: []string{rankName}, Env: ownEnvironment()}},
 		Files: []*os.File{arena.File()},
-		Socket: func(_ int, file *os.File) error {
+		RankSocket: func(_ int, file *os.File) error {
 			return file.Close() // PMI, which these ranks do not speak
 		},
 		RankEnv: func(rank int) []string {
@@ -96,12 +96,12 @@ func runJob(ctx context.Context, out, errOut io.Writer) (*launcher.Report, error
 				softnd.EnvRank + "=" + strconv.Itoa(rank),
 				softnd.EnvSize + "=" + strconv.Itoa(trialRanks),
 				softnd.EnvArenaFD + "=" + strconv.Itoa(launcher.FirstFile),
-				softnd.EnvFabric + "=" + line.Address().String(),
+				softnd.EnvFabric + "=" + channel.Address().String(),
 			}
 		},
 		Stdout: out,
 		Stderr: errOut,
-		Output: launcher.Output{Form: launcher.Plain},
+		Output: launcher.Output{Format: launcher.Raw},
 	})
 }
 

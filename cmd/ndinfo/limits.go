@@ -23,13 +23,13 @@ const (
 	fairAddressSpace  = 4 << 30
 )
 
-// descriptorsFor returns how many descriptors a job needs. Its keeper, which closes what it
+// descriptorsFor returns how many descriptors a job needs. Its supervisor, which closes what it
 // inherits, needs at most the first number, and exactly that for up to 16 ranks, which it
 // starts at once; ndrun, which keeps what it inherits, needs at most the second.
 func descriptorsFor(ranks, inherited uint64) uint64 {
 	const atOnce = 16
-	keeper := 13 + ranks + 5*min(ranks, atOnce)
-	return max(keeper, inherited+10+3*ranks)
+	supervisor := 13 + ranks + 5*min(ranks, atOnce)
+	return max(supervisor, inherited+10+3*ranks)
 }
 
 func checkMemory() check { return judgeMemory(shm.AvailableMemory()) }
@@ -55,11 +55,11 @@ const processesCheck = "processes"
 // more threads than at its start when it works. The launcher refuses a job with less than the
 // least; the reserve is for processes that others start between this check and the job.
 func checkProcesses() check {
-	t, limited := syslimit.TightestTasks()
-	return judgeProcesses(t, limited, launcher.LeastTasks(trialRanks)+4, 2*launcher.LeastTasks(max(trialRanks, runtime.NumCPU())))
+	t, limited := syslimit.TightestTaskLimit()
+	return judgeProcesses(t, limited, launcher.MinTasks(trialRanks)+4, 2*launcher.MinTasks(max(trialRanks, runtime.NumCPU())))
 }
 
-func judgeProcesses(t syslimit.Tasks, limited bool, least, fair uint64) check {
+func judgeProcesses(t syslimit.TaskLimit, limited bool, least, fair uint64) check {
 	const name = processesCheck
 	switch {
 	case !limited:

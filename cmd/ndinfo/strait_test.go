@@ -66,7 +66,7 @@ func TestDescriptors(t *testing.T) {
 				if r.Starts && !starts || tt.exact && r.Starts != starts || limit == last {
 					t.Fatalf("%d descriptors: ndinfo starts %v, ndrun: %v %s", limit, r.Starts, err, out)
 				}
-				if tt.exact && !starts && !strings.Contains(string(out), "too many open files; raise") {
+				if tt.exact && !starts && !strings.Contains(string(out), "too many open files: raise") {
 					t.Errorf("%d descriptors: %s", limit, out)
 				}
 			}

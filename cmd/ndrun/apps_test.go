@@ -118,31 +118,31 @@ func TestConfigFile(t *testing.T) {
 	)
 }
 
-func TestBadParts(t *testing.T) {
+func TestInvalidPrograms(t *testing.T) {
 	dir := t.TempDir()
 	for _, tc := range []struct {
 		args []string
 		file []string // what is in the file that the arguments name as FILE
-		want string   // behind "ndrun: read the command line: "
+		want string   // behind "ndrun: parse command line: "
 	}{
-		{[]string{"true", ":"}, nil, "part 2 of 2 names no program; put one behind its options, or take a colon away"},
-		{[]string{":", "true"}, nil, "part 1 of 2 names no program; put one behind its options, or take a colon away"},
-		{[]string{"true", ":", "-n", "2", ":", "true"}, nil, "part 2 of 3 names no program; put one behind its options, or take a colon away"},
-		{[]string{"true", ":", "-n", "0", "true"}, nil, `invalid value "0" for -n: a job has 1 to 1024 ranks`},
-		{[]string{"-n", "1000", "true", ":", "-n", "25", "true"}, nil, "1025 ranks in 2 parts: a job has 1 to 1024"},
-		{[]string{"-configfile", dir + "/none"}, nil, "-configfile: open " + dir + "/none: no such file or directory; check the path"},
-		{[]string{"-configfile", dir}, nil, "-configfile: read " + dir + ": is a directory; check the path"},
-		{[]string{"-configfile", ""}, nil, `invalid value "" for -configfile: name a file`},
-		{[]string{"-configfile", "FILE"}, []string{"true", "-n x true"}, `FILE:2: invalid value "x" for -n: a job has 1 to 1024 ranks`},
+		{[]string{"true", ":"}, nil, "program 2 of 2: no program given: name it after its options or remove a colon"},
+		{[]string{":", "true"}, nil, "program 1 of 2: no program given: name it after its options or remove a colon"},
+		{[]string{"true", ":", "-n", "2", ":", "true"}, nil, "program 2 of 3: no program given: name it after its options or remove a colon"},
+		{[]string{"true", ":", "-n", "0", "true"}, nil, `option -n: invalid value "0": want 1 to 1024 ranks`},
+		{[]string{"-n", "1000", "true", ":", "-n", "25", "true"}, nil, "invalid number of ranks 1025 (in 2 programs): want 1 to 1024"},
+		{[]string{"-configfile", dir + "/none"}, nil, "option -configfile: open " + dir + "/none: no such file or directory: check the path"},
+		{[]string{"-configfile", dir}, nil, "option -configfile: read " + dir + ": is a directory: check the path"},
+		{[]string{"-configfile", ""}, nil, `option -configfile: invalid value "": want a file`},
+		{[]string{"-configfile", "FILE"}, []string{"true", "-n x true"}, `FILE:2: option -n: invalid value "x": want 1 to 1024 ranks`},
 		{[]string{"-configfile", "FILE"}, []string{"# one", "true a \\", " b", "-bogus true"}, `FILE:4: unknown option -bogus`},
 		{[]string{"-configfile", "FILE"}, []string{"true \\", "'a"}, `FILE:1: Unterminated single-quoted string`},
-		{[]string{"-configfile", "FILE"}, []string{"-n 2"}, `FILE:1: no program is named; put it behind -n`},
-		{[]string{"-configfile", "FILE"}, []string{"-configfile other true"}, `FILE:1: invalid value "other" for -configfile: the programs already stand in FILE: there can be one such file, outside of itself`},
-		{[]string{"-configfile", "FILE"}, []string{"", "# nothing"}, `FILE has no line with a program; write one a line, such as: -n 2 ./heat`},
-		{[]string{"-n", "2", "-configfile", "FILE"}, []string{"true"}, `-n belongs to a program: put it into a line of FILE`},
-		{[]string{"-configfile", "FILE", "true"}, []string{"true"}, `the programs stand in FILE: name none here as well, or leave -configfile out`},
-		{[]string{"true", ":", "-configfile", "FILE"}, []string{"true"}, `the programs stand in FILE: name none here as well, or leave -configfile out`},
-		{[]string{"-host", "localhost,node7", "true"}, nil, "is not this host, and all ranks run on it: name localhost or "},
+		{[]string{"-configfile", "FILE"}, []string{"-n 2"}, `FILE:1: no program given: name it after -n`},
+		{[]string{"-configfile", "FILE"}, []string{"-configfile other true"}, `FILE:1: option -configfile: invalid value "other": configuration file FILE is already given: give one, and none inside of it`},
+		{[]string{"-configfile", "FILE"}, []string{"", "# nothing"}, `FILE: no program given: write one per line, such as -n 2 ./heat`},
+		{[]string{"-n", "2", "-configfile", "FILE"}, []string{"true"}, `option -n: belongs to a program: move it to a line of FILE`},
+		{[]string{"-configfile", "FILE", "true"}, []string{"true"}, `option -configfile: programs are given both in FILE and on the command line: remove one of them`},
+		{[]string{"true", ":", "-configfile", "FILE"}, []string{"true"}, `option -configfile: programs are given both in FILE and on the command line: remove one of them`},
+		{[]string{"-host", "localhost,node7", "true"}, nil, `host "node7" is not the local host: want localhost or `},
 	} {
 		t.Run(strings.Join(append(tc.args, tc.file...), " "), func(t *testing.T) {
 			args, file := slices.Clone(tc.args), ""
@@ -152,7 +152,7 @@ func TestBadParts(t *testing.T) {
 			}
 			status, out, errOut := finish(t, ndrun(t, args...))
 			want := strings.ReplaceAll(tc.want, "FILE", file)
-			if status != 2 || out != "" || !strings.HasPrefix(errOut, "ndrun: read the command line: ") || !strings.Contains(errOut, want) {
+			if status != 2 || out != "" || !strings.HasPrefix(errOut, "ndrun: parse command line: ") || !strings.Contains(errOut, want) {
 				t.Errorf("exit status %d, output %q, message\n%s want\n%s", status, out, errOut, want)
 			}
 		})

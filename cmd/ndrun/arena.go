@@ -7,20 +7,20 @@ import (
 	"github.com/softnd/softnd/shm"
 )
 
-func _() { // a constant or index error here means that launcher and arena differ in the ranks of a job
+func _() { // does not compile if launcher.MaxRanks and shm.MaxRanks differ
 	var at [1]struct{}
 	_ = at[launcher.MaxRanks-shm.MaxRanks]
 }
 
-// createArena makes the memory that the ranks share, of size bytes or, for 0, as large
-// as makes sense. It has no name, and goes with the last process that holds it.
+// createArena creates the memory that the ranks share, of size bytes, or of the default size if
+// size is 0. It has no name and is freed with the last process that has it open.
 func createArena(ranks int, size uint64) (*shm.Arena, error) {
 	arena, err := shm.Create(shm.Config{Ranks: ranks, Size: size})
 	if err != nil && size > 0 {
-		return nil, fmt.Errorf("create the job's shared memory for %d ranks: %w; change --arena-size, or leave it out", ranks, err)
+		return nil, fmt.Errorf("create shared memory of %d ranks: %w: change --arena-size or omit it", ranks, err)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("create the job's shared memory for %d ranks: %w", ranks, err)
+		return nil, fmt.Errorf("create shared memory of %d ranks: %w", ranks, err)
 	}
 	return arena, nil
 }

@@ -8,25 +8,21 @@ import (
 	"slices"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/softnd/softnd/internal/affinity"
 	"github.com/softnd/softnd/internal/numlist"
 )
 
-// binding is what --bind-to says.
+// binding is the value of --bind-to.
 type binding struct {
-	to   string // core, socket or list; "" is none
-	cpus []int  // of list
+	to   string // core, socket or list; "" means none
+	cpus []int  // the processors of list
 }
 
-// place is where a rank may run.
+// place is a set of processors to which a rank is bound.
 type place struct {
 	cpus []int  // in ascending order; never empty
 	name string // "core 1 of 2"
 }
-
-// maxCPU is the highest number of a processor that a mask of the kernel can name here.
-const maxCPU = len(unix.CPUSet{})*64 - 1
 
 func setBinding(c *command, s string) error {
 	to, list, _ := strings.Cut(s, ":")
@@ -36,24 +32,24 @@ func setBinding(c *command, s string) error {
 	case s == "core" || s == "socket":
 		c.binding = binding{to: s}
 	case to == "list":
-		cpus, err := numlist.Parse(list, maxCPU)
+		cpus, err := numlist.Parse(list, affinity.MaxCPU)
 		if err != nil {
 			return err
 		}
 		c.binding = binding{to, cpus}
 	default:
-		return errors.New("write none, core, socket or list:CPUS")
+		return errors.New("want none, core, socket or list:CPUS")
 	}
 	return nil
 }
 
-// places are where ranks may run: rank r at place r modulo their number. Without a
-// binding there is one, which has all processors of ndrun itself; processors that
-// ndrun may not use are never in it.
+// places returns the places of the job. Rank r runs at place r modulo their number. Without
+// binding, there is one place with all processors that ndrun may use. A place never has other
+// processors.
 func (b binding) places() ([]place, error) {
-	allowed, err := allowedCPUs()
+	allowed, err := affinity.CPUs()
 	if err != nil {
-		return nil, fmt.Errorf("bind ranks: ask for ndrun's own processors: %w", err)
+		return nil, fmt.Errorf("bind ranks: read processor affinity: %w", err)
 	}
 	switch b.to {
 	case "":
@@ -62,7 +58,7 @@ func (b binding) places() ([]place, error) {
 		var places []place
 		for _, cpu := range b.cpus {
 			if !slices.Contains(allowed, cpu) {
-				return nil, fmt.Errorf("bind ranks: processor %d is not there for ndrun, which may use %s; name some of these", cpu, numlist.Format(allowed))
+				return nil, fmt.Errorf("bind ranks: processor %d is not available: want some of %s", cpu, numlist.Format(allowed))
 			}
 			places = append(places, place{cpus: []int{cpu}})
 		}
@@ -70,26 +66,12 @@ func (b binding) places() ([]place, error) {
 	}
 	places, err := groups(os.DirFS("/sys/devices/system/cpu"), b.to, allowed)
 	if err != nil {
-		return nil, fmt.Errorf("bind ranks: %w; this machine does not tell its %ss: use --bind-to list:%s", err, b.to, numlist.Format(allowed))
+		return nil, fmt.Errorf("bind ranks to %ss: %w: use --bind-to list:%s", b.to, err, numlist.Format(allowed))
 	}
 	return places, nil
 }
 
-func allowedCPUs() ([]int, error) {
-	var set unix.CPUSet
-	if err := unix.SchedGetaffinity(0, &set); err != nil {
-		return nil, err
-	}
-	var cpus []int
-	for cpu := range maxCPU + 1 {
-		if set.IsSet(cpu) {
-			cpus = append(cpus, cpu)
-		}
-	}
-	return cpus, nil
-}
-
-// groups divides the allowed processors by core or socket, as sys tells them.
+// groups divides the allowed processors into cores or sockets, as described by the directory sys.
 func groups(sys fs.FS, by string, allowed []int) ([]place, error) {
 	file := map[string]string{"core": "core_cpus_list", "socket": "package_cpus_list"}[by]
 	var places []place
@@ -102,7 +84,7 @@ func groups(sys fs.FS, by string, allowed []int) ([]place, error) {
 		if err != nil {
 			return nil, err
 		}
-		together, err := numlist.Parse(strings.TrimSpace(string(list)), maxCPU)
+		together, err := numlist.Parse(strings.TrimSpace(string(list)), affinity.MaxCPU)
 		if err != nil {
 			return nil, err
 		}
@@ -125,7 +107,7 @@ func groups(sys fs.FS, by string, allowed []int) ([]place, error) {
 	return places, nil
 }
 
-// report tells where a rank may run.
+// report returns the message of --report-bindings for a rank.
 func (b binding) report(rank int, p place) string {
 	what := "processors "
 	if len(p.cpus) == 1 {
@@ -133,10 +115,10 @@ func (b binding) report(rank int, p place) string {
 	}
 	what += numlist.Format(p.cpus)
 	if b.to == "" {
-		return fmt.Sprintf("rank %d is not bound and may run on %s", rank, what)
+		return fmt.Sprintf("rank %d: not bound, may run on %s", rank, what)
 	}
 	if p.name != "" {
 		what += " (" + p.name + ")"
 	}
-	return fmt.Sprintf("rank %d is bound to %s", rank, what)
+	return fmt.Sprintf("rank %d: bound to %s", rank, what)
 }

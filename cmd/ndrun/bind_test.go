@@ -7,6 +7,7 @@ import (
 	"testing"
 	"testing/fstest"
 
+	"github.com/softnd/softnd/internal/affinity"
 	"github.com/softnd/softnd/internal/numlist"
 )
 
@@ -14,7 +15,7 @@ const cpusAllowed = "echo cpus $(grep Cpus_allowed_list: /proc/self/status)"
 
 // Every rank is where the report says, and that is where the option wants it.
 func TestBinding(t *testing.T) {
-	allowed, err := allowedCPUs()
+	allowed, err := affinity.CPUs()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,11 +53,11 @@ func TestBinding(t *testing.T) {
 				}
 				verb := "bound to"
 				if tc.option == "none" {
-					verb = "not bound and may run on"
+					verb = "not bound, may run on"
 				}
 				found := false
 				for line := range strings.Lines(errOut) {
-					after, ok := strings.CutPrefix(line, fmt.Sprintf("ndrun: rank %d is %s processor", rank, verb))
+					after, ok := strings.CutPrefix(line, fmt.Sprintf("ndrun: rank %d: %s processor", rank, verb))
 					fields := strings.Fields(strings.TrimPrefix(after, "s"))
 					found = found || ok && len(fields) > 0 && fields[0] == cpus
 				}
@@ -70,7 +71,7 @@ func TestBinding(t *testing.T) {
 
 // A process that may use one processor binds its ranks to no other.
 func TestBindingStaysWithinOwnProcessors(t *testing.T) {
-	allowed, err := allowedCPUs()
+	allowed, err := affinity.CPUs()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,25 +88,25 @@ func TestBindingStaysWithinOwnProcessors(t *testing.T) {
 	cmd = ndrun(t, "-c", last, testBinary(t), "-bind-to", fmt.Sprintf("list:%s,%d", last, allowed[0]), "true")
 	taskset(t, cmd)
 	status, _, errOut = finish(t, cmd)
-	want := fmt.Sprintf("ndrun: bind ranks: processor %d is not there for ndrun, which may use %s; name some of these\n", allowed[0], last)
+	want := fmt.Sprintf("ndrun: bind ranks: processor %d is not available: want some of %s\n", allowed[0], last)
 	if status != 2 || errOut != want {
 		t.Errorf("exit status %d, %s want\n%s", status, errOut, want)
 	}
 }
 
-func TestBadBindings(t *testing.T) {
-	allowed, err := allowedCPUs()
+func TestInvalidBindings(t *testing.T) {
+	allowed, err := affinity.CPUs()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for option, want := range map[string]string{
-		"list:1023": fmt.Sprintf("ndrun: bind ranks: processor 1023 is not there for ndrun, which may use %s; name some of these", numlist.Format(allowed)),
-		"list:":     `invalid value "list:" for --bind-to: "" is no number and no range: write a list such as 0-3,5`,
-		"list:1-0":  `invalid value "list:1-0" for --bind-to: the range 1-0 runs backwards: write 0-1`,
+		"list:1023": fmt.Sprintf("ndrun: bind ranks: processor 1023 is not available: want some of %s", numlist.Format(allowed)),
+		"list:":     `option --bind-to: invalid value "list:": "" is no number and no range: write a list such as 0-3,5`,
+		"list:1-0":  `option --bind-to: invalid value "list:1-0": the range 1-0 runs backwards: write 0-1`,
 		"list:-1":   `"-1" is no number and no range`,
 		"list:5000": "5000 is too large: numbers go up to 1023",
-		"hwthread":  "write none, core, socket or list:CPUS",
-		"core:2":    "write none, core, socket or list:CPUS",
+		"hwthread":  "want none, core, socket or list:CPUS",
+		"core:2":    "want none, core, socket or list:CPUS",
 	} {
 		status, out, errOut := finish(t, ndrun(t, "--bind-to", option, "true"))
 		if status != 2 || out != "" || !strings.Contains(errOut, want) {
@@ -136,7 +137,7 @@ func TestGroups(t *testing.T) {
 		{"socket", "0-7", "0-1,4-5 2-3,6-7"},
 		{"socket", "3,6-7", "3,6-7"},
 	} {
-		allowed, err := numlist.Parse(tc.allowed, maxCPU)
+		allowed, err := numlist.Parse(tc.allowed, affinity.MaxCPU)
 		if err != nil {
 			t.Fatal(err)
 		}

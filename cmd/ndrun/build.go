@@ -16,61 +16,58 @@ import (
 	"github.com/softnd/softnd/launcher"
 )
 
-// interrupted is the signal by which the user ended ndrun before there were ranks.
+// interrupted is the signal by which the user ended ndrun before the job.
 type interrupted syscall.Signal
 
 func (i interrupted) Error() string {
 	return "stopped by signal " + unix.SignalName(syscall.Signal(i))
 }
 
-// build builds the Go program in dir and returns it as an open file that has never
-// had a name, so that nothing has to be removed, whenever ndrun ends. What the
-// compiler says goes to stderr whole.
+// buildProgram builds the Go program in dir and returns it as an open memfd, so there is no file to
+// remove. The compiler's output goes to stderr. The kernel shows the memfd's name in
+// /proc/PID/exe. Programs that look for their own executable on disk do not find it.
 //
-// The file lives in memory. The kernel shows its name in /proc/PID/exe, and programs
-// that look for themselves on disk do not find themselves.
-//
-// The error is an interrupted if one of the signals ended the build.
-func build(dir, name string, stderr io.Writer, signals <-chan os.Signal) (*os.File, error) {
+// If a signal ended the build, the error is an interrupted.
+func buildProgram(dir, name string, stderr io.Writer, signals <-chan os.Signal) (*os.File, error) {
 	w, err := createProgram(name)
 	if err != nil {
-		return nil, fmt.Errorf("build %s: make a file in memory: %w; build it with go build and run the result", dir, err)
+		return nil, fmt.Errorf("build %s: create file in memory: %w: build it with go build and run the executable", dir, err)
 	}
 	defer w.Close()
-	// By our number, not by /proc/self: it is go that opens the path.
+	// With the PID of ndrun, not /proc/self: go opens the path.
 	path := fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), w.Fd())
 	cmd := exec.Command("go", "build", "-o", path, ".")
 	cmd.Dir = dir
 	cmd.Stdout, cmd.Stderr = stderr, stderr
-	cmd.WaitDelay = time.Second // the compilers that go had started may still hold stderr
+	cmd.WaitDelay = time.Second // compilers that go has started may still hold stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := runInterruptibly(cmd, signals); err != nil {
 		var exit *exec.ExitError
 		switch {
 		case errors.As(err, &exit):
-			return nil, fmt.Errorf("build %s: go build failed (%w); correct what it says above", dir, err)
+			return nil, fmt.Errorf("build %s: go build failed (%w): see its output above", dir, err)
 		case errors.Is(err, exec.ErrNotFound):
-			return nil, fmt.Errorf("build %s: %w; install Go, or name an executable", dir, err)
+			return nil, fmt.Errorf("build %s: %w: install Go or run an executable", dir, err)
 		}
 		return nil, fmt.Errorf("build %s: %w", dir, err)
 	}
-	// A file that is open for writing does not run.
+	// The kernel does not execute a file that is open for writing.
 	r, err := os.Open(path)
 	if err != nil {
-		return nil, fmt.Errorf("build %s: open the result: %w", dir, err)
+		return nil, fmt.Errorf("build %s: open executable: %w", dir, err)
 	}
 	magic := make([]byte, 4)
 	if _, err := r.ReadAt(magic, 0); err != nil || !bytes.Equal(magic, []byte("\x7fELF")) {
 		r.Close()
-		return nil, fmt.Errorf("build %s: the package there is no program; name the directory of a package main", dir)
+		return nil, fmt.Errorf("build %s: not a package main: give the directory of a program", dir)
 	}
 	return r, nil
 }
 
-// createProgram makes an executable file in memory.
+// createProgram creates an executable memfd.
 func createProgram(name string) (*os.File, error) {
 	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_EXEC)
-	if errors.Is(err, unix.EINVAL) { // before Linux 6.3 there was no flag, and no need
+	if errors.Is(err, unix.EINVAL) { // Linux before 6.3 has no MFD_EXEC and does not need it
 		fd, err = unix.MemfdCreate(name, unix.MFD_CLOEXEC)
 	}
 	if err != nil {
@@ -79,10 +76,10 @@ func createProgram(name string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-// runInterruptibly runs cmd. On a signal that ends programs it tells cmd to end, so
-// that it can tidy up, on the second one kills it, and returns interrupted.
+// runInterruptibly runs cmd. The first signal that ends programs makes it send SIGINT to cmd, so
+// that cmd can clean up, and the second one kills cmd. In both cases it returns interrupted.
 func runInterruptibly(cmd *exec.Cmd, signals <-chan os.Signal) error {
-	// The child dies with the thread that started it.
+	// PR_SET_PDEATHSIG of the child refers to the thread that starts it.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if err := cmd.Start(); err != nil {
@@ -102,12 +99,12 @@ func runInterruptibly(cmd *exec.Cmd, signals <-chan os.Signal) error {
 			switch sig {
 			case syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT:
 			default:
-				launcher.ActOn(sig)
+				launcher.TakeDefaultAction(sig)
 				continue
 			}
 			if first == nil {
 				first = interrupted(sig.(syscall.Signal))
-				_ = cmd.Process.Signal(syscall.SIGINT) // what go listens to
+				_ = cmd.Process.Signal(syscall.SIGINT) // go build cleans up on SIGINT only
 			} else {
 				_ = cmd.Process.Kill()
 			}

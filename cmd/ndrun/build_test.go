@@ -103,7 +103,7 @@ func TestPackageThatIsNoProgram(t *testing.T) {
 	cmd := ndrun(t, goPackage(t, "package heat\n"))
 	inEmptyTemp(t, cmd)
 	status, _, errOut := finish(t, cmd)
-	if status != 1 || !strings.Contains(errOut, "the package there is no program; name the directory of a package main") {
+	if status != 1 || !strings.Contains(errOut, "not a package main: give the directory of a program") {
 		t.Errorf("exit status %d, %s", status, errOut)
 	}
 }
@@ -112,7 +112,7 @@ func TestWithoutGo(t *testing.T) {
 	cmd := ndrun(t, goPackage(t, heat))
 	cmd.Env = append(cmd.Env, "PATH="+t.TempDir())
 	status, _, errOut := finish(t, cmd)
-	if status != 1 || !strings.Contains(errOut, "install Go, or name an executable") {
+	if status != 1 || !strings.Contains(errOut, "install Go or run an executable") {
 		t.Errorf("exit status %d, %s", status, errOut)
 	}
 }

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// showCompletion shows a script for a shell, to be read by its start-up file.
-func showCompletion(_ *command, shell string) error {
+// printCompletion prints a completion script for a shell.
+func printCompletion(_ *command, shell string) error {
 	switch shell {
 	case "bash":
 		return text(bashCompletion())
@@ -16,7 +16,7 @@ func showCompletion(_ *command, shell string) error {
 	case "fish":
 		return text(fishCompletion())
 	}
-	return errors.New("there is completion for bash, zsh and fish")
+	return errors.New("want bash, zsh or fish")
 }
 
 // eachOption calls f for each option, in the order of the table.
@@ -28,7 +28,7 @@ func eachOption(f func(o *option)) {
 	}
 }
 
-// bothForms are an option's names as they may be written, one word each.
+// bothForms returns the names of an option with one dash and with two.
 func (o *option) bothForms() []string {
 	var forms []string
 	for _, name := range o.allNames() {
@@ -37,8 +37,7 @@ func (o *option) bothForms() []string {
 	return forms
 }
 
-// bashCompletion completes options and their values; anything else is a command or a
-// file.
+// bashCompletion completes options and their values, and otherwise commands and files.
 func bashCompletion() string {
 	var one, two []string // by dashes
 	var cases strings.Builder
@@ -77,7 +76,7 @@ complete -o filenames -F _ndrun ndrun
 `
 }
 
-// zshCompletion is for a file named _ndrun in a directory of fpath, or for eval.
+// zshCompletion works as file _ndrun in a directory of fpath, and with eval.
 func zshCompletion() string {
 	var b strings.Builder
 	b.WriteString("#compdef ndrun\n# zsh completion for ndrun, written by: ndrun --completion zsh\n_ndrun() {\n\t_arguments -S \\\n")

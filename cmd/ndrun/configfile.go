@@ -8,14 +8,13 @@ import (
 	"github.com/kballard/go-shellquote"
 )
 
-// readConfigFile reads the parts of the job from lines as the MPI standard has them:
-// each line is a part, one that begins with # a comment, and a backslash at the end
-// continues the line on the next. Words are quoted as in a shell, a colon is one like
-// any other.
+// readConfigFile reads programs in the format of the MPI standard. Each line is a program with
+// its options. Lines that begin with # are comments. A backslash at the end continues the line.
+// Words are quoted as in a shell; a colon is an ordinary word.
 func (c *command) readConfigFile() error {
 	content, err := os.ReadFile(c.configFile)
 	if err != nil {
-		return fmt.Errorf("-configfile: %w; check the path", err)
+		return fmt.Errorf("option -configfile: %w: check the path", err)
 	}
 	lines := strings.Split(string(content), "\n")
 	for i := 0; i < len(lines); i++ {
@@ -38,23 +37,23 @@ func (c *command) readConfigFile() error {
 			return fmt.Errorf("%s:%d: %w", c.configFile, first, err)
 		}
 	}
-	if len(c.parts) == 0 {
-		return fmt.Errorf("%s has no line with a program; write one a line, such as: -n 2 ./heat", c.configFile)
+	if len(c.apps) == 0 {
+		return fmt.Errorf("%s: no program given: write one per line, such as -n 2 ./heat", c.configFile)
 	}
 	return nil
 }
 
 func (c *command) readConfigLine(words []string) error {
-	if err := c.readPart(words); err != nil {
+	if err := c.readApp(words); err != nil {
 		return err
 	}
-	p := c.part()
+	p := c.app()
 	switch {
 	case len(p.args) > 0:
-	case p.given != "":
-		return fmt.Errorf("no program is named; put it behind %s", p.given)
-	default: // options of the job alone, which hold for all lines
-		c.parts = c.parts[:len(c.parts)-1]
+	case p.appOption != "":
+		return fmt.Errorf("no program given: name it after %s", p.appOption)
+	default: // the line has options of the job only
+		c.apps = c.apps[:len(c.apps)-1]
 	}
 	return nil
 }

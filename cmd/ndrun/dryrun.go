@@ -10,30 +10,30 @@ import (
 	"github.com/softnd/softnd/internal/numlist"
 )
 
-// show prints what would be started as each rank, with words quoted as for a shell.
-func (p *plan) show(w io.Writer) {
+// print prints what would be started as each rank, with words quoted for a shell.
+func (p *plan) print(w io.Writer) {
 	for i, r := range p.ranks {
-		prog := p.programs[r.part]
+		prog := p.programs[r.app]
 		path := r.wrapperPath
 		switch {
 		case path != "":
 		case prog.isPackage:
-			path = "the Go package in " + shellquote.Join(prog.path) + ", built first"
+			path = "Go package in " + shellquote.Join(prog.path) + ", built first"
 		default:
 			path = shellquote.Join(prog.path)
 		}
-		dir := p.command.parts[r.part].dir
+		dir := p.command.apps[r.app].dir
 		if dir == "" {
-			dir, _ = os.Getwd() // else the ranks will not learn it either
+			dir, _ = os.Getwd() // "" if the directory has no name
 		}
 		fmt.Fprintf(w, "rank %d of %d\n", i, len(p.ranks))
 		fmt.Fprintf(w, "  program      %s\n", path)
 		fmt.Fprintf(w, "  arguments    %s\n", shellquote.Join(p.args(r)...))
 		fmt.Fprintf(w, "  directory    %s\n", shellquote.Join(dir))
-		fmt.Fprintf(w, "  environment  %s, besides ndrun's\n", shellquote.Join(append(p.env(r.part), p.rankEnv(i)...)...))
+		fmt.Fprintf(w, "  environment  %s, in addition to ndrun's\n", shellquote.Join(append(p.env(r.app), p.rankEnv(i)...)...))
 		fmt.Fprintf(w, "  processors   %s\n", numlist.Format(r.place.cpus))
 		if p.command.stopped.has(i) {
-			fmt.Fprintln(w, "  is stopped before its first instruction")
+			fmt.Fprintln(w, "  stopped before its first instruction")
 		}
 	}
 }

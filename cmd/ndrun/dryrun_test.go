@@ -6,11 +6,13 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/softnd/softnd/internal/affinity"
 )
 
 func TestDryRun(t *testing.T) {
 	dir := goPackage(t, "no Go at all")
-	allowed, err := allowedCPUs()
+	allowed, err := affinity.CPUs()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,20 +30,20 @@ func TestDryRun(t *testing.T) {
   program      ` + touch.path + `
   arguments    touch ` + touched + `
   directory    /
-  environment  'B=b b' PWD=/ SOFTND_RANK=0 SOFTND_SIZE=3 SOFTND_APPNUM=0 SOFTND_ARENA_FD=3, besides ndrun's
+  environment  'B=b b' PWD=/ SOFTND_RANK=0 SOFTND_SIZE=3 SOFTND_APPNUM=0 SOFTND_ARENA_FD=3, in addition to ndrun's
   processors   ` + cpu + `
 rank 1 of 3
   program      ` + touch.path + `
   arguments    touch ` + touched + `
   directory    /
-  environment  'B=b b' PWD=/ SOFTND_RANK=1 SOFTND_SIZE=3 SOFTND_APPNUM=0 SOFTND_ARENA_FD=3, besides ndrun's
+  environment  'B=b b' PWD=/ SOFTND_RANK=1 SOFTND_SIZE=3 SOFTND_APPNUM=0 SOFTND_ARENA_FD=3, in addition to ndrun's
   processors   ` + cpu + `
-  is stopped before its first instruction
+  stopped before its first instruction
 rank 2 of 3
   program      /usr/bin/env
   arguments    /usr/bin/env -i '(the program that is built)' it\'s
   directory    /tmp
-  environment  'B=b b' A=a SOFTND_RANK=2 SOFTND_SIZE=3 SOFTND_APPNUM=1 SOFTND_ARENA_FD=3, besides ndrun's
+  environment  'B=b b' A=a SOFTND_RANK=2 SOFTND_SIZE=3 SOFTND_APPNUM=1 SOFTND_ARENA_FD=3, in addition to ndrun's
   processors   ` + cpu + `
 `
 	if status != 0 || out != want || errOut != "" {
@@ -69,12 +71,12 @@ func TestArenaSize(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"":     `invalid value "" for --arena-size: write bytes, or a size such as 512M or 4GiB`,
-		"0":    `invalid value "0" for --arena-size: write bytes, or a size such as 512M or 4GiB`,
-		"-1M":  `invalid value "-1M" for --arena-size: write bytes, or a size such as 512M or 4GiB`,
-		"much": `invalid value "much" for --arena-size: write bytes, or a size such as 512M or 4GiB`,
-		"1K":   `are needed; change --arena-size, or leave it out`,
-		"99P":  `at most 1099511627776; change --arena-size, or leave it out`,
+		"":     `option --arena-size: invalid value "": want bytes or a size such as 512M or 4GiB`,
+		"0":    `option --arena-size: invalid value "0": want bytes or a size such as 512M or 4GiB`,
+		"-1M":  `option --arena-size: invalid value "-1M": want bytes or a size such as 512M or 4GiB`,
+		"much": `option --arena-size: invalid value "much": want bytes or a size such as 512M or 4GiB`,
+		"1K":   `are needed: change --arena-size or omit it`,
+		"99P":  `at most 1099511627776: change --arena-size or omit it`,
 	} {
 		status, out, errOut := finish(t, ndrun(t, "--arena-size", text, "true"))
 		if status == 0 || out != "" || !strings.Contains(errOut, want) {

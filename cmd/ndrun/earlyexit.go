@@ -8,15 +8,15 @@ import (
 	"github.com/softnd/softnd/internal/numlist"
 )
 
-// earlyPeriod is how often a job is checked in which a rank has ended early.
-const earlyPeriod = 50 * time.Millisecond
+// earlyExitPeriod is the time between two checks of a job in which a rank has exited early.
+const earlyExitPeriod = 50 * time.Millisecond
 
-// ended notes that a rank has exited with 0. If it did so before softnd.Init, the user is
-// told as soon as another rank is there and waits for it: that rank waits for ever. It does
-// not block.
-func (e *explainer) ended(rank int) { go e.noteEnd(rank) }
+// ended records that a rank has exited with 0. If the rank had not called softnd.Init, another
+// rank that calls Init waits for it forever. The user is told as soon as there is such a rank.
+// ended does not block.
+func (e *hangReporter) ended(rank int) { go e.recordExit(rank) }
 
-func (e *explainer) noteEnd(rank int) {
+func (e *hangReporter) recordExit(rank int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.arena == nil {
@@ -27,16 +27,16 @@ func (e *explainer) noteEnd(rank int) {
 	}
 	e.early = append(e.early, rank)
 	if len(e.early) == 1 {
-		go e.tellEarly()
+		go e.reportEarlyExits()
 	}
 }
 
-// tellEarly waits until the early ends matter or the job is over.
-func (e *explainer) tellEarly() {
-	for ; ; time.Sleep(earlyPeriod) {
-		line, over := e.earlyLine()
+// reportEarlyExits waits until a rank waits for those that exited early, or the job is over.
+func (e *hangReporter) reportEarlyExits() {
+	for ; ; time.Sleep(earlyExitPeriod) {
+		line, over := e.earlyExitMessage()
 		if line != "" {
-			_, _ = fmt.Fprintf(e.to, "ndrun: %s\n", line) // a failed write has no other place to be reported
+			_, _ = fmt.Fprintf(e.to, "ndrun: %s\n", line) // there is nowhere to report a failed write
 		}
 		if over {
 			return
@@ -44,9 +44,9 @@ func (e *explainer) tellEarly() {
 	}
 }
 
-// earlyLine says which ranks have ended early and which wait for them. It forgets
-// the former. over is true if there is nothing left to wait for.
-func (e *explainer) earlyLine() (line string, over bool) {
+// earlyExitMessage returns a message about the ranks that exited early and the ranks that wait
+// for them, and forgets the former. over is set if nothing is left to wait for.
+func (e *hangReporter) earlyExitMessage() (line string, over bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.arena == nil {
@@ -66,7 +66,7 @@ func (e *explainer) earlyLine() (line string, over bool) {
 	if len(waiting) == 1 {
 		wait = "waits"
 	}
-	line = fmt.Sprintf("%s exited with code 0 without having called softnd.Init, where %s %s for it; let all ranks of a job call Init",
+	line = fmt.Sprintf("%s exited with code 0 without calling softnd.Init, and %s %s for it in Init: call Init in all ranks of a job",
 		numbered(e.early), numbered(waiting), wait)
 	e.early = nil
 	return line, true

@@ -13,38 +13,39 @@ import (
 	"github.com/softnd/softnd/shm"
 )
 
-// How long ranks may take to give their stacks. signalTime is shorter: the user waits.
+// stackTimeout limits how long ranks may take to send their stacks. After a signal the user
+// waits, so stackTimeoutOnSignal is shorter.
 const (
-	answerTime = 2 * time.Second
-	signalTime = 500 * time.Millisecond
+	stackTimeout         = 2 * time.Second
+	stackTimeoutOnSignal = 500 * time.Millisecond
 )
 
-// idleTime is for how long no rank has made progress in a job that is explained when a
-// signal ends it.
+// idleTime is the time without progress after which a signal that ends the job also makes ndrun
+// diagnose it.
 const idleTime = time.Second
 
-// explainer finds out why a job does not go on, and tells the user.
-type explainer struct {
-	plan *plan
-	to   io.Writer
-	ask  chan struct{} // to Run
+// hangReporter finds out why a job makes no progress, and reports it.
+type hangReporter struct {
+	plan        *plan
+	to          io.Writer
+	diagnoseNow chan struct{} // to Run
 
 	mu    sync.Mutex
-	arena *shm.Arena // nil once it is closed; guarded by mu
-	early []int      // ranks that ended before they joined, and of which the user has not been told; guarded by mu
+	arena *shm.Arena // nil after close; guarded by mu
+	early []int      // ranks that exited before they joined and are not reported yet; guarded by mu
 }
 
-// close closes the arena. An explanation may be under way still, because it cannot be
-// written, or because nobody waits for it any more.
-func (e *explainer) close() {
+// close closes the arena. A diagnosis may still be running, because its message cannot be written
+// or because the launcher no longer waits for it.
+func (e *hangReporter) close() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.arena.Close()
 	e.arena = nil
 }
 
-// look takes a picture of the job; nil if it is over.
-func (e *explainer) look(processes []hang.Process, patience time.Duration) *hang.Picture {
+// look returns a snapshot of the job, nil if it is over.
+func (e *hangReporter) look(processes []hang.Process, patience time.Duration) *hang.Picture {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.arena == nil {
@@ -53,26 +54,26 @@ func (e *explainer) look(processes []hang.Process, patience time.Duration) *hang
 	return hang.Look(e.arena, processes, patience)
 }
 
-// explain looks at the job, tells in one piece what it sees, and returns the causes.
-func (e *explainer) explain(why launcher.Occasion, r *launcher.Report) []string {
+// diagnose examines the job, writes one message with the result, and returns the causes.
+func (e *hangReporter) diagnose(trigger launcher.Trigger, r *launcher.Report) []string {
 	var text bytes.Buffer
-	patience := answerTime
-	say := func(line string) { fmt.Fprintf(&text, "ndrun: %s\n", line) }
-	switch why {
-	case launcher.TimeOver:
-		say(e.plan.timedOut(r))
-	case launcher.Asked:
+	patience := stackTimeout
+	add := func(line string) { fmt.Fprintf(&text, "ndrun: %s\n", line) }
+	switch trigger {
+	case launcher.TriggerTimeout:
+		add(e.plan.timedOut(r))
+	case launcher.TriggerRequest:
 		if len(r.Running()) == 0 {
-			return r.Hang // it is over, which takes a moment to be seen
+			return r.Hang // the job is over
 		}
-		say(fmt.Sprintf("no rank has made progress for %v", e.plan.command.hangAfter))
-	case launcher.Signaled:
+		add(fmt.Sprintf("no rank has made progress for %v", e.plan.command.hangAfter))
+	case launcher.TriggerSignal:
 		idle, ok := e.idle()
 		if !ok || idle < idleTime {
 			return nil
 		}
-		say(fmt.Sprintf("a signal ends the job, in which no rank has made progress for %v", idle.Round(100*time.Millisecond)))
-		patience = signalTime
+		add(fmt.Sprintf("a signal ends the job; no rank has made progress for %v", idle.Round(100*time.Millisecond)))
+		patience = stackTimeoutOnSignal
 	}
 	var processes []hang.Process
 	for _, rank := range r.Ranks {
@@ -90,7 +91,7 @@ func (e *explainer) explain(why launcher.Occasion, r *launcher.Report) []string 
 		return nil
 	}
 	lines := picture.Lines
-	if why == launcher.Signaled {
+	if trigger == launcher.TriggerSignal {
 		if len(picture.Findings()) == 0 {
 			return nil
 		}
@@ -98,15 +99,15 @@ func (e *explainer) explain(why launcher.Occasion, r *launcher.Report) []string 
 	}
 	causes := picture.Causes()
 	for _, line := range lines() {
-		say(line)
+		add(line)
 	}
 	_, _ = e.to.Write(text.Bytes()) // a failed write has no other place to be reported
 	return causes
 }
 
-// watch reports the cause each time that no rank has made progress for a while, until
-// ctx ends.
-func (e *explainer) watch(ctx context.Context) {
+// watch requests a diagnosis each time that no rank has made progress for --hang-after, until ctx
+// ends.
+func (e *hangReporter) watch(ctx context.Context) {
 	patience := e.plan.command.hangAfter
 	tick := time.NewTicker(max(patience/20, 10*time.Millisecond))
 	defer tick.Stop()
@@ -123,7 +124,7 @@ func (e *explainer) watch(ctx context.Context) {
 		case !told && time.Since(since) >= patience:
 			told = true
 			select {
-			case e.ask <- struct{}{}:
+			case e.diagnoseNow <- struct{}{}:
 			case <-ctx.Done():
 				return
 			}
@@ -131,8 +132,8 @@ func (e *explainer) watch(ctx context.Context) {
 	}
 }
 
-// progress is a mark that changes when something goes on between the ranks.
-func (e *explainer) progress() (mark [3]uint64) {
+// progress returns a value that changes when a rank makes progress.
+func (e *hangReporter) progress() (mark [3]uint64) {
 	mark = [3]uint64{e.arena.BarrierArrivals(), e.arena.Deaths()}
 	for rank := range e.arena.Ranks() {
 		id, ok := e.arena.MemberOf(rank)
@@ -146,9 +147,9 @@ func (e *explainer) progress() (mark [3]uint64) {
 	return mark
 }
 
-// idle returns how long ago a rank last made progress; ok is false if none has joined, or
-// if the job is over.
-func (e *explainer) idle() (idle time.Duration, ok bool) {
+// idle returns the time since a rank last made progress. ok is false if no rank has joined or the
+// job is over.
+func (e *hangReporter) idle() (idle time.Duration, ok bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.arena == nil {

@@ -234,7 +234,7 @@ func TestHangs(t *testing.T) {
 func TestExitBeforeInit(t *testing.T) {
 	cmd := ndrun(t, "-n", "3", "-env", roleVar+"=hang", testBinary(t), "exited before")
 	lines, text := startReadingErrors(t, cmd), ""
-	told := regexp.MustCompile(`ndrun: rank 1 exited with code 0 without having called softnd.Init, where (rank [02] waits|ranks 0,2 wait) for it`)
+	told := regexp.MustCompile(`ndrun: rank 1 exited with code 0 without calling softnd.Init, and (rank [02] waits|ranks 0,2 wait) for it in Init`)
 	for !told.MatchString(text) && lines.Scan() {
 		text += lines.Text() + "\n"
 	}

@@ -3,22 +3,24 @@ package main
 import (
 	"fmt"
 	"strings"
+
+	"github.com/softnd/softnd/internal/build"
 )
 
 const synopsis = "ndrun [option]... program [argument]... [: [option]... program [argument]...]..."
 
-// example is a command line with what it does.
+// example is a command line and its description.
 type example struct{ line, does string }
 
 var examples = []example{
-	{"ndrun -n 4 ./heat -verify", "4 ranks of a program, or of a Go package"},
+	{"ndrun -n 4 ./heat -verify", "4 ranks of an executable or a Go package"},
 	{"ndrun -n 1 ./master : -n 3 ./worker", "rank 0 runs one program, ranks 1 to 3 another"},
-	{"ndrun -n 8 --timeout 10m --bind-to core ./heat", "stop it after 10 minutes; a core for each rank"},
-	{"ndrun -n 4 --wrap 2:valgrind ./heat", "rank 2 under valgrind"},
-	{"ndrun -n 4 --stop-at-start 0,2 ./heat", "ranks 0 and 2 wait for a debugger"},
+	{"ndrun -n 8 --timeout 10m --bind-to core ./heat", "stop after 10 minutes; bind each rank to a core"},
+	{"ndrun -n 4 --wrap 2:valgrind ./heat", "run rank 2 under valgrind"},
+	{"ndrun -n 4 --stop-at-start 0,2 ./heat", "stop ranks 0 and 2 for a debugger"},
 }
 
-func showHelp(*command, string) error {
+func printHelp(*command, string) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "usage: %s\n\n", synopsis)
 	for _, e := range examples {
@@ -30,9 +32,14 @@ func showHelp(*command, string) error {
 			fmt.Fprintf(&b, "  %-24s %s\n", o.shown(), o.help)
 		}
 	}
-	b.WriteString("\nOne dash or two are the same. Options of the job hold for all programs, wherever they stand.\n")
+	b.WriteString("\nOne or two dashes are equivalent. Options of the job apply to all programs, wherever they are given.\n")
 	return text(b.String())
 }
 
-// shown is the option with what follows it.
+// shown returns the option with its placeholder, as the help shows it.
 func (o *option) shown() string { return strings.TrimSpace(o.names + " " + o.value) }
+
+// printVersion prints the version of softnd of which this ndrun is a part.
+func printVersion(*command, string) error {
+	return text("ndrun (softnd) " + build.Name() + "\n")
+}

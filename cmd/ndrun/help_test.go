@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/softnd/softnd/internal/build"
 )
 
 func TestHelp(t *testing.T) {
@@ -14,7 +16,7 @@ func TestHelp(t *testing.T) {
 		if status != 0 || errOut != "" {
 			t.Fatalf("exit status %d, %q, %q", status, out, errOut)
 		}
-		if lines := strings.Count(out, "\n"); lines > 48 {
+		if lines := strings.Count(out, "\n"); lines > 50 {
 			t.Errorf("%d lines, which is more than two screens", lines)
 		}
 		for line := range strings.Lines(out) {
@@ -27,6 +29,15 @@ func TestHelp(t *testing.T) {
 				t.Errorf("nothing about %s", o.names)
 			}
 		})
+	}
+}
+
+func TestVersion(t *testing.T) {
+	for _, form := range []string{"-V", "--version"} {
+		status, out, errOut := finish(t, ndrun(t, form))
+		if want := "ndrun (softnd) " + build.Name() + "\n"; status != 0 || out != want || errOut != "" {
+			t.Errorf("%s: exit status %d, %q, %q; want %q", form, status, out, errOut, want)
+		}
 	}
 }
 
@@ -131,7 +142,7 @@ func TestCompletion(t *testing.T) {
 		})
 	}
 	status, _, errOut := finish(t, ndrun(t, "--completion", "tcsh"))
-	if status != 2 || !strings.Contains(errOut, "there is completion for bash, zsh and fish") {
+	if status != 2 || !strings.Contains(errOut, "want bash, zsh or fish") {
 		t.Errorf("exit status %d, %s", status, errOut)
 	}
 }

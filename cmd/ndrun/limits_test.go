@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/softnd/softnd/internal/syslimit"
+	"github.com/softnd/softnd/internal/cgroup"
 )
 
 // limitedTo has cmd run in a control group of its own whose file holds limit. It skips the
@@ -22,13 +22,13 @@ import (
 func limitedTo(t *testing.T, cmd *exec.Cmd, controller, files, limit string) (dir string) {
 	t.Helper()
 	err := errors.New("no control group has that file")
-	for _, parent := range syslimit.Groups(controller) {
+	for _, parent := range cgroup.Dirs(controller) {
 		dir = filepath.Join(parent, fmt.Sprintf("ndrun-test-%d", os.Getpid()))
 		if e := os.Mkdir(dir, 0o755); e != nil {
 			continue
 		}
 		t.Cleanup(func() {
-			for end := time.Now().Add(watchdog); unix.Rmdir(dir) != nil; time.Sleep(10 * time.Millisecond) {
+			for end := time.Now().Add(testTimeout); unix.Rmdir(dir) != nil; time.Sleep(10 * time.Millisecond) {
 				if time.Now().After(end) {
 					t.Errorf("%s does not go", dir)
 					return
@@ -69,7 +69,7 @@ func TestRankReachesLimitOfProcesses(t *testing.T) {
 	cmd := ndrun(t, "-n", "1", "sh", "-c", "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30; do sleep 100 & done; wait")
 	dir := limitedTo(t, cmd, "pids", "pids.max", "40")
 	status, _, errOut := finish(t, cmd)
-	if want := "ndrun: the limit of processes and threads was reached: pids.max of " + dir + " is 40; raise it or start fewer ranks\n"; status == 0 || !strings.Contains(errOut, want) {
+	if want := "ndrun: limit of processes and threads reached: pids.max of " + dir + " is 40: raise it or start fewer ranks\n"; status == 0 || !strings.Contains(errOut, want) {
 		t.Errorf("exit status %d, no %q in %s", status, want, errOut)
 	}
 }
@@ -83,7 +83,7 @@ func TestOutOfMemory(t *testing.T) {
 			cmd := ndrun(t, "-n", "1", "sh", "-c", script)
 			limitedTo(t, cmd, "memory", "memory.max memory.limit_in_bytes", strconv.Itoa(memoryFactor*64<<20))
 			status, _, errOut := finish(t, cmd)
-			if status != 137 || !strings.Contains(errOut, "ndrun: the kernel's out-of-memory killer killed 1 process during the job (oom_kill in /") {
+			if status != 137 || !strings.Contains(errOut, "ndrun: out-of-memory killer of the kernel killed 1 process during the job (oom_kill in /") {
 				t.Errorf("exit status %d, %s", status, errOut)
 			}
 			if rank := strings.Contains(errOut, "SIGKILL (killed), probably by the kernel's out-of-memory killer"); rank != (name == "a rank") {

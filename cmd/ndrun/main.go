@@ -2,34 +2,32 @@
 //
 //	ndrun [option]... program [argument]... [: [option]... program [argument]...]...
 //
-// Options are mpiexec's, with one dash or two, and end at the program's name: the
-// program's own are never touched. ndrun -help lists them, and docs/ndrun.md explains
-// them. The program is looked up as a shell does. If it is a directory that holds a Go
-// package, the package is built first, and leaves no file behind. A lone colon puts
-// another program behind it, whose ranks continue the numbers.
+// Options are those of mpiexec, with one dash or two. They end at the name of the program; the
+// following words are its arguments. ndrun -help lists the options, and docs/ndrun.md explains
+// them. The program is looked up as by a shell. If it is a directory that holds a Go package, the
+// package is built in memory first. A lone colon separates programs; ranks are numbered through
+// all of them.
 //
-// A rank finds its number in SOFTND_RANK, the number of ranks in SOFTND_SIZE, the number
-// of its program, from 0, in SOFTND_APPNUM, and in SOFTND_ARENA_FD the descriptor of the
-// memory that the ranks share; SOFTND_FABRIC leads to it where a wrapper has closed the
-// descriptor. Programs of MPICH find PMI, the interface of its own launchers, in PMI_FD.
-// Rank 0 has ndrun's standard input, unless --stdin says otherwise. Each line of output
-// carries the rank that wrote it, as "[2] text", unless --no-label or --json-lines is
-// given; a terminal shows a line that ends with a carriage return as well.
+// A rank finds its number in SOFTND_RANK, the number of ranks in SOFTND_SIZE, and the number of
+// its program, from 0, in SOFTND_APPNUM. SOFTND_ARENA_FD is the descriptor of the memory that the
+// ranks share. If a wrapper has closed that descriptor, the rank gets it from ndrun by means of
+// SOFTND_FABRIC. Programs of MPICH find PMI, the protocol of MPICH's launchers, in PMI_FD. Rank 0
+// has ndrun's standard input, unless --stdin says otherwise. Each line of output is prefixed with
+// the rank that wrote it, as "[2] text", unless --no-label or --json-lines is given. On a
+// terminal, a carriage return ends a line too.
 //
-// The exit status is 0 if every rank exited with 0, otherwise the code of the rank
-// that failed first, where a rank killed by signal n counts as 128 + n; 128 + n too if
-// signal n to ndrun ended the job before any rank failed, and 124 if --timeout did; 1 if
-// ndrun itself failed, and 2 if it was called in a wrong way. A rank that aborts the job
-// (softnd.Abort, MPI_Abort) counts as failed with the code that it gives, and one that
-// has begun to use PMI and exits with 0 without finalizing as failed with 1.
+// The exit status is 0 if every rank exited with 0, otherwise the code of the rank that failed
+// first, where a rank killed by signal n counts as 128 + n; 128 + n too if signal n to ndrun ended
+// the job before any rank failed, and 124 if --timeout did; 1 if ndrun itself failed, and 2 if the
+// command line is invalid. A rank that aborts the job (softnd.Abort, MPI_Abort) has failed with
+// the given code, and one that exits with 0 after PMI init without PMI finalize has failed with 1.
 //
-// When a rank fails, the others get SIGTERM and shortly afterwards SIGKILL, together
-// with whatever they have started. SIGINT, SIGTERM, SIGHUP and SIGQUIT to ndrun are
-// passed on and leave the ranks 5 seconds (--grace); a second one kills at once. Before
-// SIGQUIT is passed on, ndrun reports what each rank waits for, and why; before the
-// others, it does so if no rank has made progress for a second. SIGUSR1,
-// SIGUSR2, SIGTSTP and SIGCONT are passed on. Should ndrun itself be killed, the job
-// goes with it.
+// When a rank fails, the others and all processes that they have started get SIGTERM and shortly
+// afterwards SIGKILL. SIGINT, SIGTERM, SIGHUP and SIGQUIT to ndrun are forwarded; the ranks are
+// killed 5 seconds later (--grace), or at once after a second signal. Before ndrun forwards SIGQUIT,
+// it reports what each rank waits for, and why. Before it forwards the other signals, it does so if
+// no rank has made progress for a second. SIGUSR1, SIGUSR2, SIGTSTP and SIGCONT are forwarded. If
+// ndrun itself is killed, the job is killed too.
 package main
 
 import (
@@ -45,11 +43,11 @@ import (
 	"github.com/softnd/softnd/launcher"
 )
 
-// lastWordsTime is how long ndrun may take to report the outcome of a job that a signal
-// or its time limit has ended.
-const lastWordsTime = 5 * time.Second
+// reportTimeout limits how long ndrun may take to report the outcome of a job that a signal or
+// its time limit has ended.
+const reportTimeout = 5 * time.Second
 
-// Exit statuses that are not the ranks'.
+// Exit statuses of ndrun itself.
 const (
 	exitFailure = 1
 	exitUsage   = 2
@@ -60,11 +58,11 @@ func main() {
 	os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
-// run is main with everything it works on; it returns the exit status.
+// run is main with its inputs and outputs as parameters. It returns the exit status.
 func run(args []string, stdin *os.File, stdout, stderr io.Writer) int {
-	complain := func(err error) { fmt.Fprintf(stderr, "ndrun: %v\n", err) }
+	printError := func(err error) { fmt.Fprintf(stderr, "ndrun: %v\n", err) }
 	signals := launcher.CatchSignals()
-	heedNone := launcher.DieOfSignals(signals)
+	stopDefaultActions := launcher.TakeDefaultActions(signals)
 	cmd, err := parse(args)
 	var asked text
 	if errors.As(err, &asked) {
@@ -72,29 +70,29 @@ func run(args []string, stdin *os.File, stdout, stderr io.Writer) int {
 		return 0
 	}
 	if err != nil {
-		complain(err)
+		printError(err)
 		return exitUsage
 	}
 	p, err := makePlan(cmd)
 	if err != nil {
-		complain(err)
+		printError(err)
 		return exitUsage
 	}
 	if cmd.dryRun {
-		p.show(stdout)
+		p.print(stdout)
 		return 0
 	}
 	reportFile, err := cmd.output.openReport()
 	if err != nil {
-		complain(err)
+		printError(err)
 		return exitUsage
 	}
 	defer p.close()
-	heedNone()
+	stopDefaultActions()
 	err = p.build(stderr, signals)
-	heedNone = launcher.DieOfSignals(signals)
+	stopDefaultActions = launcher.TakeDefaultActions(signals)
 	if err != nil {
-		complain(err)
+		printError(err)
 		var sig interrupted
 		if errors.As(err, &sig) {
 			return 128 + int(sig)
@@ -105,23 +103,23 @@ func run(args []string, stdin *os.File, stdout, stderr io.Writer) int {
 	defer job.Close()
 	arena, err := createArena(len(p.ranks), cmd.arenaSize)
 	if err != nil {
-		complain(err)
+		printError(err)
 		return exitFailure
 	}
 	if cmd.reportBindings {
-		p.reportBindings(complain)
+		p.reportBindings(printError)
 	}
-	explainer := &explainer{plan: p, to: stderr, ask: make(chan struct{}), arena: arena}
-	defer explainer.close()
+	reporter := &hangReporter{plan: p, to: stderr, diagnoseNow: make(chan struct{}), arena: arena}
+	defer reporter.close()
 	cfg := launcher.Config{
-		Parts:       p.parts(),
+		Apps:        p.apps(),
 		Files:       []*os.File{arena.File()},
 		StopAtStart: cmd.stopped.has,
-		Stopped:     func(rank, pid int) { attach(rank, pid, complain) },
-		Notice:      func(text string) { complain(errors.New(text)) },
+		OnStopped:   func(rank, pid int) { reportStopped(rank, pid, printError) },
+		Warn:        func(text string) { printError(errors.New(text)) },
 		Timeout:     cmd.timeout,
-		Explain:     explainer.explain,
-		Ask:         explainer.ask,
+		Diagnose:    reporter.diagnose,
+		DiagnoseNow: reporter.diagnoseNow,
 		Causes:      func(victim int) []int { return causes(arena, victim) },
 		Grace:       cmd.grace,
 		SignalGrace: cmd.grace,
@@ -131,9 +129,9 @@ func run(args []string, stdin *os.File, stdout, stderr io.Writer) int {
 		Signals:     signals,
 	}
 	cmd.output.apply(&cfg, len(p.ranks))
-	services, err := serve(p, &cfg, arena, explainer.ended)
+	services, err := startRankServices(p, &cfg, arena, reporter.ended)
 	if err != nil {
-		complain(err)
+		printError(err)
 		return exitFailure
 	}
 	cfg.RankEnv = func(rank int) []string { return append(services.env(rank, len(cfg.Files)), p.rankEnv(rank)...) }
@@ -143,13 +141,13 @@ func run(args []string, stdin *os.File, stdout, stderr io.Writer) int {
 	watching, done := context.WithCancel(context.Background())
 	var watcher sync.WaitGroup
 	if cmd.hangAfter > 0 {
-		watcher.Go(func() { explainer.watch(watching) })
+		watcher.Go(func() { reporter.watch(watching) })
 	}
-	heedNone()
+	stopDefaultActions()
 	report, err := job.Run(context.Background(), cfg)
 	done()
 	watcher.Wait()
-	launcher.DieOfSignals(signals) // from here on only messages are left, and writing them may block
+	launcher.TakeDefaultActions(signals) // only messages are left to write, and writing may block
 	status := 0
 	if report != nil {
 		status = report.ExitStatus()
@@ -158,16 +156,16 @@ func run(args []string, stdin *os.File, stdout, stderr io.Writer) int {
 		status = exitFailure
 	}
 	if report != nil && (report.Signal != 0 || report.TimedOut) {
-		// If no process reads the last words, they do not delay the end of a stopped job.
-		late := time.AfterFunc(lastWordsTime, func() { os.Exit(status) })
+		// If no process reads the messages, they do not delay the end of a stopped job.
+		late := time.AfterFunc(reportTimeout, func() { os.Exit(status) })
 		defer late.Stop()
 	}
 	more := services.end(report)
 	if report != nil && report.Signal == syscall.SIGQUIT {
-		more = append(more, report.Hang...) // again, below what the ranks had to say to the signal
+		more = append(more, report.Hang...) // again, below the output of the ranks about the signal
 	}
-	if err := cmd.output.tell(report, more, status, err, reportFile, complain); err != nil {
-		complain(err)
+	if err := cmd.output.reportOutcome(report, more, status, err, reportFile, printError); err != nil {
+		printError(err)
 		if status == 0 {
 			status = exitFailure
 		}

@@ -21,8 +21,8 @@ import (
 // The test binary is ndrun itself where roleVar says so, and a rank under it.
 const roleVar = "NDRUN_TEST_ROLE"
 
-// watchdog ends tests that hang. It is no requirement on speed.
-const watchdog = 2 * time.Minute
+// testTimeout ends tests that hang. It is no requirement on speed.
+const testTimeout = 2 * time.Minute
 
 func TestMain(m *testing.M) {
 	launcher.Serve()
@@ -95,7 +95,7 @@ func ndrun(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), testBinary(t), args...)
 	cmd.Env = append(os.Environ(), roleVar+"=ndrun")
-	cmd.WaitDelay = watchdog
+	cmd.WaitDelay = testTimeout
 	return cmd
 }
 
@@ -111,7 +111,7 @@ func startReadingErrors(t *testing.T, cmd *exec.Cmd) *bufio.Scanner {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	time.AfterFunc(watchdog, func() { _ = cmd.Process.Kill() })
+	time.AfterFunc(testTimeout, func() { _ = cmd.Process.Kill() })
 	return bufio.NewScanner(errOut)
 }
 
@@ -181,39 +181,41 @@ func TestUsageErrors(t *testing.T) {
 	if err := os.WriteFile(source, []byte("package main"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	const read, find, options = "ndrun: read the command line: ", "ndrun: find the program ", `; "ndrun -h" shows the options` + "\n"
+	const read, find, options = "ndrun: parse command line: ", "ndrun: find program ", `; "ndrun -h" lists the options` + "\n"
 	for _, tc := range []struct {
 		args []string
 		want string
 	}{
-		{nil, read + "no program is named; put it behind the options" + options},
-		{[]string{"-n", "2"}, read + "no program is named; put it behind the options" + options},
-		{[]string{"-n"}, read + "option -n needs a value: -n N" + options},
-		{[]string{"-n", "0", "true"}, read + `invalid value "0" for -n: a job has 1 to 1024 ranks` + options},
-		{[]string{"-n", "1025", "true"}, read + `invalid value "1025" for -n: a job has 1 to 1024 ranks` + options},
-		{[]string{"-np", "two", "true"}, read + `invalid value "two" for -np: a job has 1 to 1024 ranks` + options},
-		{[]string{"-n", "-wdir", "/", "true"}, read + `invalid value "-wdir" for -n: a job has 1 to 1024 ranks` + options},
+		{nil, read + "no program given: name it after the options" + options},
+		{[]string{"-n", "2"}, read + "no program given: name it after the options" + options},
+		{[]string{"-n"}, read + "option -n: value missing: want -n N" + options},
+		{[]string{"-n", "0", "true"}, read + `option -n: invalid value "0": want 1 to 1024 ranks` + options},
+		{[]string{"-n", "1025", "true"}, read + `option -n: invalid value "1025": want 1 to 1024 ranks` + options},
+		{[]string{"-np", "two", "true"}, read + `option -np: invalid value "two": want 1 to 1024 ranks` + options},
+		{[]string{"-n", "-wdir", "/", "true"}, read + `option -n: invalid value "-wdir": want 1 to 1024 ranks` + options},
 		{[]string{"-bogus", "true"}, read + "unknown option -bogus" + options},
-		{[]string{"---n", "2", "true"}, read + "unknown option ---n; did you mean -n?" + options},
-		{[]string{"--ranks", "4", "true"}, read + "unknown option --ranks; did you mean -n?" + options},
-		{[]string{"--time", "4", "true"}, read + "unknown option --time; did you mean --timeout?" + options},
-		{[]string{"--arena", "4", "true"}, read + "unknown option --arena; did you mean --arena-size?" + options},
-		{[]string{source}, find + source + ": it is a Go source file; name the directory of its package, " + sourceDir + ", or an executable\n"},
-		{[]string{"--timout", "2", "true"}, read + "unknown option --timout; did you mean --timeout?" + options},
-		{[]string{"-wdri=/", "true"}, read + "unknown option -wdri; did you mean -wdir?" + options},
-		{[]string{"--dry-run=yes", "true"}, read + `option --dry-run takes no value; leave "=yes" out` + options},
-		{[]string{"-env", "X"}, read + "option -env needs two words: -env NAME VALUE, or -env NAME=VALUE" + options},
-		{[]string{"-env", "=X", "true"}, read + `invalid value "=X" for -env: it has no name: write NAME=VALUE` + options},
-		{[]string{"-genv", "", "X", "true"}, read + `invalid value "=X" for -genv: it has no name: write NAME=VALUE` + options},
-		{[]string{"-x", "", "true"}, read + `invalid value "" for -x: it has no name: write NAME=VALUE` + options},
-		{[]string{"-wdir", "", "true"}, read + `invalid value "" for -wdir: name a directory` + options},
-		{[]string{"-wdir", dir + "/none", "true"}, read + "invalid value \"" + dir + "/none\" for -wdir: no such file or directory; name a directory that exists" + options},
-		{[]string{"-wdir", file, "true"}, read + "invalid value \"" + file + "\" for -wdir: it is no directory; name one" + options},
-		{[]string{"no-such-program"}, find + "no-such-program: executable file not found in $PATH; name it by its path, or add its directory to PATH\n"},
-		{[]string{"some-text"}, find + "some-text: executable file not found in $PATH; for the file in this directory, say ./some-text\n"},
-		{[]string{"./none", "-n", "2"}, find + "./none: no such file or directory; check the path\n"},
-		{[]string{file}, "ndrun: run the program " + file + ": the file is not executable (permission denied); chmod +x it, or put its interpreter before it\n"},
-		{[]string{dir}, find + dir + ": it is a directory without Go files; name an executable or the directory of a Go program\n"},
+		{[]string{"--nope", "true"}, read + "unknown option --nope" + options},
+		{[]string{"-nq", "4", "true"}, read + "unknown option -nq: did you mean -np?" + options},
+		{[]string{"---n", "2", "true"}, read + "unknown option ---n: did you mean -n?" + options},
+		{[]string{"--ranks", "4", "true"}, read + "unknown option --ranks: did you mean -n?" + options},
+		{[]string{"--time", "4", "true"}, read + "unknown option --time: did you mean --timeout?" + options},
+		{[]string{"--arena", "4", "true"}, read + "unknown option --arena: did you mean --arena-size?" + options},
+		{[]string{source}, find + source + ": is a Go source file: give the directory of its package, " + sourceDir + ", or an executable\n"},
+		{[]string{"--timout", "2", "true"}, read + "unknown option --timout: did you mean --timeout?" + options},
+		{[]string{"-wdri=/", "true"}, read + "unknown option -wdri: did you mean -wdir?" + options},
+		{[]string{"--dry-run=yes", "true"}, read + `option --dry-run: unexpected value "yes": remove it` + options},
+		{[]string{"-env", "X"}, read + "option -env: value missing: want -env NAME VALUE or -env NAME=VALUE" + options},
+		{[]string{"-env", "=X", "true"}, read + `option -env: invalid value "=X": name missing: want NAME=VALUE` + options},
+		{[]string{"-genv", "", "X", "true"}, read + `option -genv: invalid value "=X": name missing: want NAME=VALUE` + options},
+		{[]string{"-x", "", "true"}, read + `option -x: invalid value "": name missing: want NAME=VALUE` + options},
+		{[]string{"-wdir", "", "true"}, read + `option -wdir: invalid value "": want a directory` + options},
+		{[]string{"-wdir", dir + "/none", "true"}, read + "option -wdir: invalid value \"" + dir + "/none\": no such file or directory: give an existing directory" + options},
+		{[]string{"-wdir", file, "true"}, read + "option -wdir: invalid value \"" + file + "\": not a directory: give an existing directory" + options},
+		{[]string{"no-such-program"}, find + "no-such-program: executable file not found in $PATH: give its path or add its directory to PATH\n"},
+		{[]string{"some-text"}, find + "some-text: executable file not found in $PATH: for the file in this directory, use ./some-text\n"},
+		{[]string{"./none", "-n", "2"}, find + "./none: no such file or directory: check the path\n"},
+		{[]string{file}, "ndrun: run program " + file + ": not executable (permission denied): run chmod +x, or put its interpreter before it\n"},
+		{[]string{dir}, find + dir + ": is a directory without Go files: give an executable or the directory of a Go program\n"},
 	} {
 		t.Run(strings.Join(tc.args, " "), func(t *testing.T) {
 			cmd := ndrun(t, tc.args...)
@@ -238,7 +240,7 @@ func TestClosedOutput(t *testing.T) {
 	cmd.Stdout, cmd.Stderr = w, &errOut
 	_ = cmd.Run()
 	w.Close()
-	if status := cmd.ProcessState.ExitCode(); status != 1 || !strings.Contains(errOut.String(), "pass on the ranks' output: write /dev/stdout: broken pipe; the job was stopped") {
+	if status := cmd.ProcessState.ExitCode(); status != 1 || !strings.Contains(errOut.String(), "write ranks' output: write /dev/stdout: broken pipe: the job was stopped") {
 		t.Errorf("exit status %d, %s", status, errOut.String())
 	}
 }
@@ -266,7 +268,7 @@ func watch(t *testing.T, pid int) watched {
 func (w watched) mustDie() {
 	w.t.Helper()
 	fds := []unix.PollFd{{Fd: int32(w.pidfd), Events: unix.POLLIN}}
-	for end := time.Now().Add(watchdog); ; {
+	for end := time.Now().Add(testTimeout); ; {
 		n, err := unix.Poll(fds, int(max(0, time.Until(end)).Milliseconds()))
 		if err == unix.EINTR {
 			continue

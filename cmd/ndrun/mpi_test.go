@@ -70,8 +70,8 @@ func TestMPIFailures(t *testing.T) {
 		{"abort", nil, 9, "aborted the job with code 9; the other 2 ranks were stopped\n"},
 		{"abort", shell, 9, "aborted the job with code 9; the other 2 ranks were stopped\n"},
 		{"crash", nil, 139, "was killed by signal SIGSEGV"},
-		{"crash", shell, 1, "exited with code 0, which counts as 1: it had begun to use PMI and ended without finalizing (in MPI, without MPI_Finalize); the other 2 ranks were stopped\n"},
-		{"unfinalized", nil, 1, "exited with code 0, which counts as 1: it had begun to use PMI and ended without finalizing (in MPI, without MPI_Finalize); the other 2 ranks were stopped\n"},
+		{"crash", shell, 1, "exited with code 0, but failed (status 1): it had begun to use PMI and ended without finalizing (in MPI, without MPI_Finalize); the other 2 ranks were stopped\n"},
+		{"unfinalized", nil, 1, "exited with code 0, but failed (status 1): it had begun to use PMI and ended without finalizing (in MPI, without MPI_Finalize); the other 2 ranks were stopped\n"},
 	} {
 		t.Run(fmt.Sprint(tc.mode, len(tc.wrapper)), func(t *testing.T) {
 			args := append([]string{"-n", "3"}, tc.wrapper...)
@@ -139,8 +139,8 @@ func TestPMI(t *testing.T) {
 			}
 		}
 		for _, want := range []string{
-			"ndrun: rank %d asked PMI to start more processes (mcmd=spawn, MPI_Comm_spawn); give -n all ranks that the job needs: refused\n",
-			"ndrun: rank %d asked PMI for a service of names (publish_name), which would have to outlive the job: refused\n",
+			"ndrun: rank %d: PMI request refused: spawn processes (mcmd=spawn, MPI_Comm_spawn): start all ranks with -n\n",
+			"ndrun: rank %d: PMI request refused: name service (publish_name): names would have to outlive the job\n",
 		} {
 			if want = fmt.Sprintf(want, rank); !strings.Contains(errOut, want) {
 				t.Errorf("no line %q in\n%s", want, errOut)

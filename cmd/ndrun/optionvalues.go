@@ -21,15 +21,15 @@ const maxRanks = launcher.MaxRanks
 func setRanks(c *command, s string) error {
 	n, err := strconv.Atoi(s)
 	if err != nil || n < 1 || n > maxRanks {
-		return fmt.Errorf("a job has 1 to %d ranks", maxRanks)
+		return fmt.Errorf("want 1 to %d ranks", maxRanks)
 	}
-	c.part().ranks = n
+	c.app().ranks = n
 	return nil
 }
 
 func setDir(c *command, s string) error {
 	if s == "" {
-		return errors.New("name a directory")
+		return errors.New("want a directory")
 	}
 	dir, err := filepath.Abs(s)
 	if err != nil {
@@ -37,17 +37,17 @@ func setDir(c *command, s string) error {
 	}
 	info, err := os.Stat(dir)
 	if err != nil {
-		return fmt.Errorf("%w; name a directory that exists", reason(err))
+		return fmt.Errorf("%w: give an existing directory", reason(err))
 	}
 	if !info.IsDir() {
-		return errors.New("it is no directory; name one")
+		return errors.New("not a directory: give an existing directory")
 	}
-	c.part().dir = dir
+	c.app().dir = dir
 	return nil
 }
 
 func setEnv(c *command, s string) error {
-	c.part().env = append(c.part().env, s)
+	c.app().env = append(c.app().env, s)
 	return checkVariable(s)
 }
 
@@ -56,7 +56,7 @@ func setGlobalEnv(c *command, s string) error {
 	return checkVariable(s)
 }
 
-// setExport is Open MPI's -x. There it is needed for a variable to get to the ranks.
+// setExport sets Open MPI's -x. Open MPI passes a variable to ranks only with this option.
 func setExport(c *command, s string) error {
 	if !strings.Contains(s, "=") {
 		value, ok := os.LookupEnv(s)
@@ -70,32 +70,32 @@ func setExport(c *command, s string) error {
 
 func checkVariable(s string) error {
 	if name, _, _ := strings.Cut(s, "="); name == "" {
-		return errors.New("it has no name: write NAME=VALUE")
+		return errors.New("name missing: want NAME=VALUE")
 	}
 	return nil
 }
 
 func setConfigFile(c *command, s string) error {
 	if c.configFile != "" {
-		return fmt.Errorf("the programs already stand in %s: there can be one such file, outside of itself", c.configFile)
+		return fmt.Errorf("configuration file %s is already given: give one, and none inside of it", c.configFile)
 	}
 	if s == "" {
-		return errors.New("name a file")
+		return errors.New("want a file")
 	}
 	c.configFile = s
 	return nil
 }
 
-// setHosts takes what scripts for mpiexec say, as far as it is true here.
+// setHosts accepts host lists of scripts for mpiexec if they name this host only.
 func setHosts(_ *command, s string) error {
 	own, err := os.Hostname()
 	if err != nil {
-		return fmt.Errorf("learn this host's name: %w", err)
+		return fmt.Errorf("read the name of this host: %w", err)
 	}
 	short, _, _ := strings.Cut(own, ".")
 	for host := range strings.SplitSeq(s, ",") {
 		name := host
-		if bare, slots, ok := strings.Cut(host, ":"); ok { // mpiexec's number of ranks there
+		if bare, slots, ok := strings.Cut(host, ":"); ok { // number of ranks, in mpiexec's syntax
 			if _, err := strconv.Atoi(slots); err == nil {
 				name = bare
 			}
@@ -104,19 +104,19 @@ func setHosts(_ *command, s string) error {
 		if name == "localhost" || name == own || name == short || err == nil && ip.IsLoopback() {
 			continue
 		}
-		return fmt.Errorf("%q is not this host, and all ranks run on it: name localhost or %s, or leave the option out", name, own)
+		return fmt.Errorf("host %q is not the local host: want localhost or %s, or omit the option", name, own)
 	}
 	return nil
 }
 
-// parseDuration reads a duration; a bare number is one of seconds, as in mpiexec.
+// parseDuration parses a duration. As in mpiexec, a bare number is a number of seconds.
 func parseDuration(s string) (time.Duration, error) {
 	if seconds, err := strconv.ParseFloat(s, 64); err == nil && !math.IsNaN(seconds) && math.Abs(seconds) < math.MaxInt64/1e9 {
 		return time.Duration(seconds * float64(time.Second)), nil
 	}
 	d, err := time.ParseDuration(s)
 	if err != nil {
-		return 0, errors.New("write seconds, or a duration such as 1m30s or 500ms")
+		return 0, errors.New("want seconds or a duration such as 1m30s or 500ms")
 	}
 	return d, nil
 }
@@ -124,7 +124,7 @@ func parseDuration(s string) (time.Duration, error) {
 func setTimeout(c *command, s string) (err error) {
 	c.timeout, err = parseDuration(s)
 	if err == nil && c.timeout <= 0 {
-		err = errors.New("a job needs some time")
+		err = errors.New("want a positive duration")
 	}
 	return err
 }
@@ -132,27 +132,27 @@ func setTimeout(c *command, s string) (err error) {
 func setHangAfter(c *command, s string) (err error) {
 	c.hangAfter, err = parseDuration(s)
 	if err == nil && c.hangAfter < shortestHang {
-		err = fmt.Errorf("ranks tell ten times a second what they do: take %v or more", shortestHang)
+		err = fmt.Errorf("want %v or more, because ranks publish their state every 100ms", shortestHang)
 	}
 	return err
 }
 
-// shortestHang is the shortest time in which ranks can be seen to stand still.
+// shortestHang is the minimum of --hang-after.
 const shortestHang = 500 * time.Millisecond
 
 func setGrace(c *command, s string) error {
 	d, err := parseDuration(s)
 	if err == nil && d < 0 {
-		err = errors.New("it cannot be negative")
+		err = errors.New("want 0 or more")
 	}
-	c.grace = max(d, 1) // 0 stands for the default
+	c.grace = max(d, 1) // 0 means the default
 	return err
 }
 
 func setArenaSize(c *command, s string) error {
 	size, err := units.RAMInBytes(s)
 	if err != nil || size < 1 {
-		return errors.New("write bytes, or a size such as 512M or 4GiB")
+		return errors.New("want bytes or a size such as 512M or 4GiB")
 	}
 	c.arenaSize = uint64(size)
 	return nil
@@ -173,5 +173,5 @@ func setStopped(c *command, s string) (err error) {
 	return err
 }
 
-// setNothing accepts an option that asks for what is always so.
-func setNothing(*command, string) error { return nil }
+// acceptSilently accepts an option that asks for default behaviour.
+func acceptSilently(*command, string) error { return nil }

@@ -9,25 +9,25 @@ import (
 	"github.com/softnd/softnd/launcher"
 )
 
-// outputOptions are the options about the ranks' output and input, and about what
-// ndrun itself says.
+// outputOptions are the options about the ranks' output and input, and about ndrun's own
+// messages.
 type outputOptions struct {
-	form       launcher.Form
+	format     launcher.Format
 	timestamps bool
 	jsonLines  bool
 	files      string   // directory
-	stdin      *rankSet // nil: rank 0
+	stdin      *rankSet // nil means rank 0
 	report     string   // file
 	quiet      bool
 }
 
 func setLabel(c *command, _ string) error {
-	c.output.form = launcher.Labelled
+	c.output.format = launcher.Labeled
 	return nil
 }
 
 func setNoLabel(c *command, _ string) error {
-	c.output.form = launcher.Plain
+	c.output.format = launcher.Raw
 	return nil
 }
 
@@ -43,7 +43,7 @@ func setJSONLines(c *command, _ string) error {
 
 func setOutputDir(c *command, s string) error {
 	if s == "" {
-		return errors.New("name a directory")
+		return errors.New("want a directory")
 	}
 	c.output.files = s
 	return nil
@@ -60,7 +60,7 @@ func setStdin(c *command, s string) (err error) {
 
 func setReport(c *command, s string) error {
 	if s == "" {
-		return errors.New("name a file")
+		return errors.New("want a file")
 	}
 	c.output.report = s
 	return nil
@@ -71,25 +71,25 @@ func setQuiet(c *command, _ string) error {
 	return nil
 }
 
-// check returns an error if the options do not go together.
+// check returns an error if options contradict each other.
 func (o *outputOptions) check(size int) error {
-	if o.jsonLines && (o.form == launcher.Plain || o.timestamps) {
-		return errors.New("--json-lines: it has ranks and times of its own; leave --no-label and --timestamps out")
+	if o.jsonLines && (o.format == launcher.Raw || o.timestamps) {
+		return errors.New("option --json-lines: includes rank and time: remove --no-label and --timestamps")
 	}
 	if o.stdin == nil {
 		return nil
 	}
-	if err := o.stdin.within(size); err != nil {
-		return fmt.Errorf("--stdin %s: %w", o.stdin.text, err)
+	if err := o.stdin.checkSize(size); err != nil {
+		return fmt.Errorf("option --stdin %s: %w", o.stdin.text, err)
 	}
 	return nil
 }
 
-// apply enters the options into the configuration of a job.
+// apply sets the options in the configuration of a job.
 func (o *outputOptions) apply(cfg *launcher.Config, size int) {
-	cfg.Output = launcher.Output{Form: o.form, Timestamps: o.timestamps, Dir: o.files, FilesOnly: o.quiet && o.files != ""}
+	cfg.Output = launcher.Output{Format: o.format, Timestamps: o.timestamps, Dir: o.files, FilesOnly: o.quiet && o.files != ""}
 	if o.jsonLines {
-		cfg.Output.Form = launcher.JSONLines
+		cfg.Output.Format = launcher.JSONLines
 	}
 	if o.stdin == nil {
 		return
@@ -100,33 +100,33 @@ func (o *outputOptions) apply(cfg *launcher.Config, size int) {
 	}
 }
 
-// openReport makes the report's file before the job starts, so that a bad name does
-// not cost a job its report. It stays empty until the job is over.
+// openReport creates the report's file before the job starts, so that a wrong path is reported
+// before the job has run. The file stays empty until the job has ended.
 func (o *outputOptions) openReport() (*os.File, error) {
 	if o.report == "" {
 		return nil, nil
 	}
 	f, err := os.Create(o.report)
 	if err != nil {
-		return nil, fmt.Errorf("make the report: %w; give --report a file that can be written", err)
+		return nil, fmt.Errorf("create report: %w: change --report", err)
 	}
 	return f, nil
 }
 
-// tell says how a job went that ended with status and err, and what else is to be
-// known about it, and writes the report. An error that it returns has been told to nobody.
-func (o *outputOptions) tell(report *launcher.Report, more []string, status int, err error, file *os.File, complain func(error)) error {
+// reportOutcome prints how a job ended that had the given exit status and error, with more
+// messages, and writes the report. The caller prints the error that it returns.
+func (o *outputOptions) reportOutcome(report *launcher.Report, more []string, status int, err error, file *os.File, printError func(error)) error {
 	if report != nil && !o.quiet {
 		lines := slices.Concat(report.Messages(), more)
 		if report.First >= 0 || report.Abort != nil {
 			lines = append(lines, report.Table()...)
 		}
 		for _, line := range lines {
-			complain(errors.New(line))
+			printError(errors.New(line))
 		}
 	}
-	if err != nil { // not the job's doing, so not what --quiet is about
-		complain(err)
+	if err != nil { // an error of ndrun, which --quiet does not suppress
+		printError(err)
 	}
 	if file == nil {
 		return nil

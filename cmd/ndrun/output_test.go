@@ -142,17 +142,17 @@ func TestInputOptions(t *testing.T) {
 
 func TestOutputUsageErrors(t *testing.T) {
 	dir := t.TempDir()
-	const read = "ndrun: read the command line: "
+	const read = "ndrun: parse command line: "
 	for _, tc := range []struct {
 		args []string
 		want string // how it begins
 	}{
-		{[]string{"--stdin", "1"}, read + "--stdin 1: there is no rank 1: the job has the ranks 0"},
-		{[]string{"-n", "4", "--stdin", "0,3-1"}, read + `invalid value "0,3-1" for --stdin: the range 3-1 runs backwards: write 1-3`},
-		{[]string{"--output", ""}, read + `invalid value "" for --output: name a directory`},
-		{[]string{"--json-lines", "--no-label"}, read + "--json-lines: it has ranks and times of its own; leave --no-label and --timestamps out"},
-		{[]string{"--json-lines", "--timestamps"}, read + "--json-lines: it has ranks and times of its own; leave --no-label and --timestamps out"},
-		{[]string{"--report", dir + "/none/r.json"}, "ndrun: make the report: open " + dir + "/none/r.json: no such file or directory; give --report a file that can be written"},
+		{[]string{"--stdin", "1"}, read + "option --stdin 1: rank 1 does not exist: want some of 0"},
+		{[]string{"-n", "4", "--stdin", "0,3-1"}, read + `option --stdin: invalid value "0,3-1": the range 3-1 runs backwards: write 1-3`},
+		{[]string{"--output", ""}, read + `option --output: invalid value "": want a directory`},
+		{[]string{"--json-lines", "--no-label"}, read + "option --json-lines: includes rank and time: remove --no-label and --timestamps"},
+		{[]string{"--json-lines", "--timestamps"}, read + "option --json-lines: includes rank and time: remove --no-label and --timestamps"},
+		{[]string{"--report", dir + "/none/r.json"}, "ndrun: create report: open " + dir + "/none/r.json: no such file or directory: change --report"},
 	} {
 		status, out, errOut := finish(t, ndrun(t, append(tc.args, "true")...))
 		if status != 2 || out != "" || !strings.HasPrefix(errOut, tc.want) {

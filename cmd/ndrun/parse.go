@@ -8,13 +8,13 @@ import (
 	"github.com/agnivade/levenshtein"
 )
 
-// text is what an option such as -help prints instead of starting a job.
+// text is what an option such as -help prints. The option returns it as an error.
 type text string
 
 func (t text) Error() string { return string(t) }
 
-// parse reads the command line. It returns a text if an option only asks for one; any
-// other error says what to change.
+// parse parses the command line. It returns a text if an option only prints something. Any other
+// error says what to change.
 func parse(args []string) (*command, error) {
 	c := &command{}
 	err := c.readLine(args)
@@ -32,12 +32,12 @@ func parse(args []string) (*command, error) {
 		err = c.check()
 	}
 	if err != nil {
-		return nil, fmt.Errorf(`read the command line: %w; "ndrun -h" shows the options`, err)
+		return nil, fmt.Errorf(`parse command line: %w; "ndrun -h" lists the options`, err)
 	}
 	return c, nil
 }
 
-// readLine reads parts with colons between them.
+// readLine parses programs that are separated by colons.
 func (c *command) readLine(args []string) error {
 	parts := [][]string{nil}
 	for _, arg := range args {
@@ -48,30 +48,31 @@ func (c *command) readLine(args []string) error {
 		parts[len(parts)-1] = append(parts[len(parts)-1], arg)
 	}
 	for i, words := range parts {
-		if err := c.readPart(words); err != nil {
+		if err := c.readApp(words); err != nil {
 			return err
 		}
-		switch named := len(c.part().args) > 0; {
+		switch named := len(c.app().args) > 0; {
 		case c.configFile != "" && i == 0 && len(parts) == 1 && !named:
-			if given := c.part().given; given != "" {
-				return fmt.Errorf("%s belongs to a program: put it into a line of %s", given, c.configFile)
+			if given := c.app().appOption; given != "" {
+				return fmt.Errorf("option %s: belongs to a program: move it to a line of %s", given, c.configFile)
 			}
-			c.parts = nil // those of the file take its place
+			c.apps = nil // the file has the programs
 		case c.configFile != "":
-			return fmt.Errorf("the programs stand in %s: name none here as well, or leave -configfile out", c.configFile)
+			return fmt.Errorf("option -configfile: programs are given both in %s and on the command line: remove one of them", c.configFile)
 		case !named && len(parts) == 1:
-			return errors.New("no program is named; put it behind the options")
+			return errors.New("no program given: name it after the options")
 		case !named:
-			return fmt.Errorf("part %d of %d names no program; put one behind its options, or take a colon away", i+1, len(parts))
+			return fmt.Errorf("program %d of %d: no program given: name it after its options or remove a colon", i+1, len(parts))
 		}
 	}
 	return nil
 }
 
-// readPart reads the options up to a program, and leaves the program's own alone.
-func (c *command) readPart(words []string) error {
-	p := &part{ranks: 1}
-	c.parts = append(c.parts, p)
+// readApp parses the options up to the name of a program. The following words are the program's
+// own.
+func (c *command) readApp(words []string) error {
+	p := &app{ranks: 1}
+	c.apps = append(c.apps, p)
 	for len(words) > 0 {
 		word := words[0]
 		if word == "--" {
@@ -91,50 +92,51 @@ func (c *command) readPart(words []string) error {
 	return nil
 }
 
-// readOption reads the option that words begin with and returns how many words it took.
+// readOption parses the option at the start of words and returns the number of words that it
+// took.
 func (c *command) readOption(words []string) (used int, err error) {
 	name, value, joined := strings.Cut(words[0], "=")
-	o, perPart := findOption(name)
+	o, perApp := findOption(name)
 	if o == nil {
-		return 0, fmt.Errorf("unknown option %s%s", name, nearest(name))
+		return 0, fmt.Errorf("unknown option %s%s", name, suggestion(name))
 	}
 	used = 1
 	switch {
 	case o.value == "" && joined:
-		return 0, fmt.Errorf("option %s takes no value; leave %q out", name, "="+value)
+		return 0, fmt.Errorf("option %s: unexpected value %q: remove it", name, value)
 	case o.value != "" && !joined:
 		if len(words) < 2 {
-			return 0, fmt.Errorf("option %s needs a value: %s %s", name, name, o.value)
+			return 0, fmt.Errorf("option %s: value missing: want %s %s", name, name, o.value)
 		}
 		value, used = words[1], 2
 	}
 	if first, _, two := strings.Cut(o.value, " "); two && !strings.Contains(value, "=") {
 		if len(words) <= used {
-			return 0, fmt.Errorf("option %s needs two words: %s %s, or %s %s=VALUE", name, name, o.value, name, first)
+			return 0, fmt.Errorf("option %s: value missing: want %s %s or %s %s=VALUE", name, name, o.value, name, first)
 		}
 		value += "=" + words[used]
 		used++
 	}
-	if perPart {
-		c.part().given = name
+	if perApp {
+		c.app().appOption = name
 	}
 	if err := o.set(c, value); err != nil {
 		if _, asked := err.(text); asked {
 			return 0, err
 		}
-		return 0, fmt.Errorf("invalid value %q for %s: %w", value, name, err)
+		return 0, fmt.Errorf("option %s: invalid value %q: %w", name, value, err)
 	}
 	return used, nil
 }
 
-// findOption finds an option by a name with one dash or two.
-func findOption(name string) (o *option, perPart bool) {
+// findOption returns the option with a name that has one or two dashes; nil if there is none.
+func findOption(name string) (o *option, perApp bool) {
 	bare := withoutDashes(name)
 	for _, s := range sections {
 		for i := range s.options {
 			for _, known := range s.options[i].allNames() {
 				if known == bare {
-					return &s.options[i], s.perPart
+					return &s.options[i], s.perApp
 				}
 			}
 		}
@@ -142,33 +144,36 @@ func findOption(name string) (o *option, perPart bool) {
 	return nil, false
 }
 
-// withoutDashes takes one dash or two away.
+// withoutDashes removes up to two leading dashes.
 func withoutDashes(name string) string {
 	return strings.TrimPrefix(strings.TrimPrefix(name, "-"), "-")
 }
 
-// foreign are names of other launchers' options, and what ndrun calls them.
-var foreign = map[string]string{
+// otherNames maps option names of other launchers to ours.
+var otherNames = map[string]string{
 	"ranks": "-n", "nranks": "-n", "procs": "-n", "nprocs": "-n", "processes": "-n", "ntasks": "-n", "c": "-n",
 	"cwd": "-wdir", "chdir": "-wdir", "workdir": "-wdir", "export": "-x", "time-limit": "--timeout", "walltime": "--timeout",
 	"bind": "--bind-to", "cpu-bind": "--bind-to", "tag-output": "--label", "prepend-rank": "--label",
 }
 
-// nearest is what to put behind an unknown option: the one that was perhaps meant.
-func nearest(name string) string {
-	bare := withoutDashes(name)
-	if own, ok := foreign[strings.ToLower(bare)]; ok {
-		return "; did you mean " + own + "?"
+// suggestion returns the end of the message about an unknown option: the option that was probably
+// meant, or "".
+func suggestion(name string) string {
+	bare := strings.TrimLeft(name, "-")
+	if own, ok := otherNames[strings.ToLower(bare)]; ok {
+		return ": did you mean " + own + "?"
 	}
-	best, distance := "", len(bare)/3+1 // of more slips than that nobody would recognise it
+	best, bestDistance := "", 0
 	for _, s := range sections {
 		for _, o := range s.options {
 			for shown := range strings.SplitSeq(o.names, ", ") {
-				if len(bare) > 1 && strings.HasPrefix(withoutDashes(shown), bare) {
-					return "; did you mean " + shown + "?"
+				known := withoutDashes(shown)
+				if len(bare) > 1 && strings.HasPrefix(known, bare) {
+					return ": did you mean " + shown + "?"
 				}
-				if d := levenshtein.ComputeDistance(bare, withoutDashes(shown)); d <= distance && (best == "" || d < distance) {
-					best, distance = shown, d
+				d := levenshtein.ComputeDistance(bare, known)
+				if isNear(d, bare, known) && (best == "" || d < bestDistance) {
+					best, bestDistance = shown, d
 				}
 			}
 		}
@@ -176,28 +181,34 @@ func nearest(name string) string {
 	if best == "" {
 		return ""
 	}
-	return "; did you mean " + best + "?"
+	return ": did you mean " + best + "?"
 }
 
-// check looks at what can be judged only when everything has been read.
+// isNear reports whether one of two words at the given edit distance is a likely misspelling of the
+// other: at least half of the shorter word is right, and two thirds of a long one.
+func isNear(distance int, a, b string) bool {
+	return 2*distance <= min(len(a), len(b)) && distance <= len(a)/3+1
+}
+
+// check checks what depends on several options.
 func (c *command) check() error {
 	if n := c.size(); n > maxRanks {
-		return fmt.Errorf("%d ranks in %d parts: a job has 1 to %d", n, len(c.parts), maxRanks)
+		return fmt.Errorf("invalid number of ranks %d (in %d programs): want 1 to %d", n, len(c.apps), maxRanks)
 	}
 	for _, w := range c.wraps {
-		if err := w.ranks.within(c.size()); err != nil {
-			return fmt.Errorf("--wrap %s:%s: %w", w.ranks.text, w.words[0], err)
+		if err := w.ranks.checkSize(c.size()); err != nil {
+			return fmt.Errorf("option --wrap %s:%s: %w", w.ranks.text, w.words[0], err)
 		}
 	}
-	if err := c.stopped.within(c.size()); err != nil {
-		return fmt.Errorf("--stop-at-start %s: %w", c.stopped.text, err)
+	if err := c.stopped.checkSize(c.size()); err != nil {
+		return fmt.Errorf("option --stop-at-start %s: %w", c.stopped.text, err)
 	}
 	if err := c.output.check(c.size()); err != nil {
 		return err
 	}
-	for _, p := range c.parts {
+	for _, p := range c.apps {
 		if p.dir != "" {
-			// Shells and Go programs ask PWD for the name by which the user knows the place.
+			// Shells and Go programs take the name of their working directory from PWD.
 			p.env = append(p.env, "PWD="+p.dir)
 		}
 	}

@@ -12,23 +12,23 @@ import (
 	"github.com/softnd/softnd/launcher"
 )
 
-// plan is what becomes of the command line: what each rank is.
+// plan says what each rank runs, according to the command line.
 type plan struct {
 	command  *command
-	programs []program // by part
+	programs []program // indexed by app
 	ranks    []plannedRank
-	files    []*os.File // what was built
-	terminal bool       // what ranks print goes to a terminal
+	files    []*os.File // built programs
+	terminal bool       // standard output is a terminal
 }
 
 type plannedRank struct {
-	part        int
-	wrapper     []string // words that stand before the program
+	app         int
+	wrapper     []string // words before the program
 	wrapperPath string
 	place       place
 }
 
-// makePlan finds everything that the command line names, and starts nothing.
+// makePlan looks up all programs of the command line. It starts nothing.
 func makePlan(c *command) (*plan, error) {
 	p := &plan{command: c, terminal: launcher.IsTerminal(os.Stdout) && !c.output.jsonLines}
 	wrappers, err := c.findWrappers()
@@ -39,7 +39,7 @@ func makePlan(c *command) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	for i, part := range c.parts {
+	for i, part := range c.apps {
 		prog, err := find("program", part.args[0])
 		if err != nil {
 			return nil, err
@@ -47,7 +47,7 @@ func makePlan(c *command) (*plan, error) {
 		p.programs = append(p.programs, prog)
 		for range part.ranks {
 			rank := len(p.ranks)
-			r := plannedRank{part: i, wrapper: c.wrapper(rank), place: places[rank%len(places)]}
+			r := plannedRank{app: i, wrapper: c.wrapper(rank), place: places[rank%len(places)]}
 			if len(r.wrapper) > 0 {
 				r.wrapperPath = wrappers[r.wrapper[0]]
 			}
@@ -66,7 +66,7 @@ func (p *plan) build(stderr io.Writer, signals <-chan os.Signal) error {
 			continue
 		}
 		if built[prog.path] == nil {
-			file, err := build(prog.path, prog.name, stderr, signals)
+			file, err := buildProgram(prog.path, prog.name, stderr, signals)
 			if err != nil {
 				return err
 			}
@@ -86,7 +86,7 @@ func (p *plan) close() {
 
 // args are the arguments of a rank, from argv[0] on.
 func (p *plan) args(r plannedRank) []string {
-	prog, given := p.programs[r.part], p.command.parts[r.part].args[1:]
+	prog, given := p.programs[r.app], p.command.apps[r.app].args[1:]
 	if len(r.wrapper) == 0 {
 		return slices.Concat([]string{prog.name}, given)
 	}
@@ -102,12 +102,12 @@ func (p *plan) args(r plannedRank) []string {
 	return slices.Concat(r.wrapper, []string{path}, given)
 }
 
-// env are the variables that the ranks of a part have besides ndrun's own.
-func (p *plan) env(part int) []string {
-	return slices.Concat(p.command.env, p.command.parts[part].env)
+// env returns the variables of a program's ranks in addition to ndrun's environment.
+func (p *plan) env(app int) []string {
+	return slices.Concat(p.command.env, p.command.apps[app].env)
 }
 
-// rankEnv are the variables by which a rank finds its job.
+// rankEnv returns the variables by which a rank finds its job.
 func (p *plan) rankEnv(rank int) []string {
 	var env []string
 	if p.terminal {
@@ -116,39 +116,39 @@ func (p *plan) rankEnv(rank int) []string {
 	return append(env,
 		softnd.EnvRank+"="+strconv.Itoa(rank),
 		softnd.EnvSize+"="+strconv.Itoa(len(p.ranks)),
-		softnd.EnvAppNum+"="+strconv.Itoa(p.ranks[rank].part),
+		softnd.EnvAppNum+"="+strconv.Itoa(p.ranks[rank].app),
 		softnd.EnvArenaFD+"="+strconv.Itoa(launcher.FirstFile))
 }
 
-// parts are the programs for the launcher: neighbours that run the same with the same
-// arguments are one.
-func (p *plan) parts() []launcher.Part {
-	var parts []launcher.Part
+// apps returns the programs for the launcher. Consecutive ranks that run the same program with
+// the same arguments form one App.
+func (p *plan) apps() []launcher.App {
+	var apps []launcher.App
 	for i, r := range p.ranks {
-		if i > 0 && r.part == p.ranks[i-1].part && slices.Equal(r.wrapper, p.ranks[i-1].wrapper) {
-			parts[len(parts)-1].Ranks++
+		if i > 0 && r.app == p.ranks[i-1].app && slices.Equal(r.wrapper, p.ranks[i-1].wrapper) {
+			apps[len(apps)-1].Ranks++
 			continue
 		}
-		prog := p.programs[r.part]
-		part := launcher.Part{
+		prog := p.programs[r.app]
+		a := launcher.App{
 			Ranks:   1,
 			Path:    prog.path,
 			Program: prog.file,
 			Args:    p.args(r),
-			Dir:     p.command.parts[r.part].dir,
-			Env:     append(os.Environ(), p.env(r.part)...),
+			Dir:     p.command.apps[r.app].dir,
+			Env:     append(os.Environ(), p.env(r.app)...),
 		}
 		if r.wrapperPath != "" {
-			part.Path, part.Program = r.wrapperPath, nil
+			a.Path, a.Program = r.wrapperPath, nil
 		}
-		parts = append(parts, part)
+		apps = append(apps, a)
 	}
-	return parts
+	return apps
 }
 
-// reportBindings tells where each rank may run.
-func (p *plan) reportBindings(complain func(error)) {
+// reportBindings reports where each rank may run.
+func (p *plan) reportBindings(printError func(error)) {
 	for rank, r := range p.ranks {
-		complain(errors.New(p.command.binding.report(rank, r.place)))
+		printError(errors.New(p.command.binding.report(rank, r.place)))
 	}
 }

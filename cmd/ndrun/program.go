@@ -12,27 +12,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// program is what the user asked to run.
+// program is a program of the command line.
 type program struct {
 	path      string // absolute: of the executable or of the package's directory
 	name      string // argv[0] of the ranks
 	isPackage bool
-	file      *os.File // what the package was built into; nil before, and for an executable
+	file      *os.File // executable of the built package; nil before the build and for an executable
 }
 
-// find looks the program up as a shell does: by path if the name has a slash, along
-// PATH otherwise. A directory, with or without a slash, stands for the Go package in
-// it. Relative paths count from the current directory, whatever -wdir says, so that
-// the shell's completion is right.
-//
-// what says in errors what the name is for.
-func find(what, name string) (program, error) {
+// find looks up a program as a shell does: by path if the name has a slash, else in PATH. A
+// directory, with or without a slash, stands for the Go package in it. Relative paths start at
+// the current directory regardless of -wdir, so that shell completion works. kind is "program" or
+// "wrapper", for error messages.
+func find(kind, name string) (program, error) {
 	if info, err := os.Stat(name); strings.HasSuffix(name, ".go") && err == nil && info.Mode().IsRegular() {
 		dir := filepath.Dir(name)
 		if dir != "." && !filepath.IsAbs(dir) {
 			dir = "./" + dir
 		}
-		return program{}, fmt.Errorf("find the %s %s: it is a Go source file; name the directory of its package, %s, or an executable", what, name, dir)
+		return program{}, fmt.Errorf("find %s %s: is a Go source file: give the directory of its package, %s, or an executable", kind, name, dir)
 	}
 	if !strings.Contains(name, "/") {
 		path, err := exec.LookPath(name)
@@ -41,33 +39,33 @@ func find(what, name string) (program, error) {
 			return program{path: path, name: name}, err
 		}
 		if info, statErr := os.Stat(name); statErr != nil {
-			return program{}, fmt.Errorf("find the %s %s: %w; name it by its path, or add its directory to PATH", what, name, reason(err))
+			return program{}, fmt.Errorf("find %s %s: %w: give its path or add its directory to PATH", kind, name, reason(err))
 		} else if !info.IsDir() {
-			return program{}, fmt.Errorf("find the %s %s: %w; for the file in this directory, say ./%s", what, name, reason(err), name)
+			return program{}, fmt.Errorf("find %s %s: %w: for the file in this directory, use ./%s", kind, name, reason(err), name)
 		}
 	}
 	path, err := filepath.Abs(name)
 	if err != nil {
-		return program{}, fmt.Errorf("find the %s %s: %w", what, name, err)
+		return program{}, fmt.Errorf("find %s %s: %w", kind, name, err)
 	}
 	info, err := os.Stat(path)
 	if err != nil {
-		return program{}, fmt.Errorf("find the %s %s: %w; check the path", what, name, reason(err))
+		return program{}, fmt.Errorf("find %s %s: %w: check the path", kind, name, reason(err))
 	}
 	if info.IsDir() {
 		sources, _ := filepath.Glob(filepath.Join(path, "*.go"))
 		if len(sources) == 0 {
-			return program{}, fmt.Errorf("find the %s %s: it is a directory without Go files; name an executable or the directory of a Go program", what, name)
+			return program{}, fmt.Errorf("find %s %s: is a directory without Go files: give an executable or the directory of a Go program", kind, name)
 		}
 		return program{path: path, name: filepath.Base(path), isPackage: true}, nil
 	}
 	if err := unix.Access(path, unix.X_OK); err != nil {
-		return program{}, fmt.Errorf("run the %s %s: the file is not executable (%w); chmod +x it, or put its interpreter before it", what, name, err)
+		return program{}, fmt.Errorf("run %s %s: not executable (%w): run chmod +x, or put its interpreter before it", kind, name, err)
 	}
 	return program{path: path, name: name}, nil
 }
 
-// reason strips what the message around it says anyway.
+// reason returns the cause of an error without the path that the message already has.
 func reason(err error) error {
 	var lookup *exec.Error
 	var path *fs.PathError

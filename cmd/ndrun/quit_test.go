@@ -19,7 +19,7 @@ func TestQuitBeforeTheJob(t *testing.T) {
 	cmd := ndrun(t, "-configfile", fifo)
 	errOut := startReadingErrors(t, cmd)
 	var w *os.File
-	for end := time.Now().Add(watchdog); w == nil; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(testTimeout); w == nil; time.Sleep(time.Millisecond) {
 		var err error
 		if w, err = os.OpenFile(fifo, os.O_WRONLY|syscall.O_NONBLOCK, 0); err != nil && (!errors.Is(err, syscall.ENXIO) || time.Now().After(end)) {
 			t.Fatal(err)

@@ -22,7 +22,7 @@ import (
 
 // playJob is a rank of softnd that meets the others and ends as its argument says.
 func playJob() error {
-	ctx, cancel := context.WithTimeout(context.Background(), watchdog)
+	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	defer cancel()
 	job, err := softnd.Init(ctx)
 	if err != nil {
@@ -147,7 +147,7 @@ func TestWrappers(t *testing.T) {
 func TestWrongSecret(t *testing.T) {
 	const change = `exec 3<&-; SOFTND_FABRIC=${SOFTND_FABRIC%%:*}:00000000000000000000000000000000:${SOFTND_FABRIC##*:}; exec "$@"`
 	status, _, errOut := finish(t, jobs(t, "job", []string{"sh", "-c", change, "sh"}, "close"))
-	if status == 0 || !strings.Contains(errOut, "SOFTND_FABRIC: call the launcher: the secret is not this job's") || !strings.Contains(errOut, "descriptor 3 (SOFTND_ARENA_FD; did a wrapper close") {
+	if status == 0 || !strings.Contains(errOut, "SOFTND_FABRIC: connect to launcher: wrong secret") || !strings.Contains(errOut, "descriptor 3 (SOFTND_ARENA_FD; did a wrapper close") {
 		t.Errorf("exit status %d, %s", status, errOut)
 	}
 }
@@ -167,9 +167,9 @@ func TestEnds(t *testing.T) {
 		{"abort", python, 7, []string{why}},
 		{"abort at length", nil, 1, []string{"[1] softnd: rank 1 of 2 aborts the job with code 1: two\n[1] lines\n", "aborted the job with code 1: see what it said; the other rank was stopped\n"}},
 		{"panic", nil, 2, []string{"[1] panic: no way out\n", "exited with code 2; the other rank was stopped\n",
-			"ndrun: rank 1 exited in the middle of the job with the code of a Go program that panics; what it said is above, labelled [1]\n"}},
+			"ndrun: rank 1 exited with code 2 without calling Job.Close, as after a Go panic: see its output above, labelled [1]\n"}},
 		{"panic before a deferred Close", nil, 2, []string{"[1] panic: no way out", "exited with code 2; the other rank was stopped\n"}},
-		{"unclosed", nil, 0, []string{"ndrun: rank 0 (", "ndrun: rank 1 (", ") exited without Job.Close; to its peers it has died\n"}},
+		{"unclosed", nil, 0, []string{"ndrun: rank 0 (", "ndrun: rank 1 (", ") exited without calling Job.Close: its peers take it for dead\n"}},
 	} {
 		t.Run(fmt.Sprint(tc.how, len(tc.wrapper)), func(t *testing.T) {
 			if len(tc.wrapper) > 0 {

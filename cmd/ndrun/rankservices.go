@@ -8,91 +8,91 @@ import (
 	"sync"
 
 	"github.com/softnd/softnd"
-	"github.com/softnd/softnd/internal/jobline"
+	"github.com/softnd/softnd/internal/controlchannel"
 	"github.com/softnd/softnd/internal/pmi"
 	"github.com/softnd/softnd/internal/unixsock"
 	"github.com/softnd/softnd/launcher"
 	"github.com/softnd/softnd/shm"
 )
 
-// services are what ndrun does for running ranks: it speaks PMI with those that are
-// programs of MPICH, and keeps a line to those of softnd. Both are served by this
-// process and not by the job's keeper, since what ranks say may be anything and the
-// keeper must not stumble over it; should this process end, the job goes with it.
-type services struct {
-	ranks  int
-	line   *jobline.Server
-	pmi    *pmi.Server
-	aborts chan launcher.Abort
+// rankServices are the servers that ndrun runs for its ranks: PMI for programs of MPICH, and the
+// control channel for programs of softnd. Both run in this process and not in the job's
+// supervisor, which must not depend on the input of ranks. If this process dies, the job is
+// killed.
+type rankServices struct {
+	ranks   int
+	channel *controlchannel.Server
+	pmi     *pmi.Server
+	aborts  chan launcher.Abort
 
 	mu      sync.Mutex
-	refused []string // what ranks asked for in vain; guarded by mu
+	refused []string // messages about refused requests; guarded by mu
 }
 
-// serve begins the services of a job and enters them into cfg. ended is told of each rank
-// that exits with 0.
-func serve(p *plan, cfg *launcher.Config, arena *shm.Arena, ended func(rank int)) (*services, error) {
-	s := &services{ranks: len(p.ranks), aborts: make(chan launcher.Abort, len(p.ranks))}
+// startRankServices starts the services of a job and sets them in cfg. ended is called for each
+// rank that exits with 0.
+func startRankServices(p *plan, cfg *launcher.Config, arena *shm.Arena, ended func(rank int)) (*rankServices, error) {
+	s := &rankServices{ranks: len(p.ranks), aborts: make(chan launcher.Abort, len(p.ranks))}
 	abort := func(rank, code int, reason string) {
 		select {
 		case s.aborts <- launcher.Abort{Rank: rank, Code: code, Reason: reason}:
-		default: // the job comes down for the others in the queue
+		default: // an earlier abort in the queue ends the job
 		}
 	}
 	var err error
-	if s.line, err = jobline.Listen(s.ranks, arena.File(), arena.ID(), abort); err != nil {
-		return nil, fmt.Errorf("listen for the ranks: %w", err)
+	if s.channel, err = controlchannel.Listen(s.ranks, arena.File(), arena.ID(), abort); err != nil {
+		return nil, fmt.Errorf("listen on control channel: %w", err)
 	}
 	s.pmi = pmi.NewServer(s.ranks, "softnd-"+strconv.Itoa(os.Getpid()), pmi.Notices{
-		Abort: abort, Refused: s.refuse, AppNum: func(rank int) int { return p.ranks[rank].part },
+		Abort: abort, Refused: s.refuse, AppNum: func(rank int) int { return p.ranks[rank].app },
 	})
 	cfg.Aborts = s.aborts
-	cfg.Ended = func(rank int) error {
+	cfg.CheckExit = func(rank int) error {
 		ended(rank)
 		return s.pmi.Ended(rank)
 	}
-	cfg.Socket = s.socket
+	cfg.RankSocket = s.serveSocket
 	return s, nil
 }
 
-// socket begins to serve PMI over a rank's socket.
-func (s *services) socket(rank int, file *os.File) error {
+// serveSocket serves PMI on a rank's socket.
+func (s *rankServices) serveSocket(rank int, file *os.File) error {
 	s.pmi.Serve(rank, &unixsock.Conn{File: file})
 	return nil
 }
 
-// env is how a rank finds the services. files is the number of files that all ranks
-// inherit; the rank's own follows them.
-func (s *services) env(rank, files int) []string {
+// env returns the variables by which a rank finds the services. files is the number of files that
+// all ranks inherit. The rank's socket follows them.
+func (s *rankServices) env(rank, files int) []string {
 	number, size := strconv.Itoa(rank), strconv.Itoa(s.ranks)
 	return []string{
-		softnd.EnvFabric + "=" + s.line.Address().String(),
+		softnd.EnvFabric + "=" + s.channel.Address().String(),
 		pmi.EnvFD + "=" + strconv.Itoa(launcher.FirstFile+files),
 		pmi.EnvRank + "=" + number,
 		pmi.EnvSize + "=" + size,
-		"PMI_SPAWNED=0",             // whatever has started ndrun
+		"PMI_SPAWNED=0",             // even if ndrun itself runs under PMI
 		"MPI_LOCALRANKID=" + number, // all ranks are local
 		"MPI_LOCALNRANKS=" + size,
 	}
 }
 
-func (s *services) refuse(rank int, what string) {
-	const most = 8 // a rank may ask for ever
+func (s *rankServices) refuse(rank int, what string) {
+	const most = 8 // a rank may repeat requests forever
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	line := fmt.Sprintf("rank %d asked PMI %s: refused", rank, what)
+	line := fmt.Sprintf("rank %d: PMI request refused: %s", rank, what)
 	if len(s.refused) < most && !slices.Contains(s.refused, line) {
 		s.refused = append(s.refused, line)
 	}
 }
 
-// end ends the services when the job has ended, and returns what the user should know.
-func (s *services) end(report *launcher.Report) []string {
+// end stops the services when the job has ended, and returns messages for the user.
+func (s *rankServices) end(report *launcher.Report) []string {
 	for rank := range s.ranks {
-		// Of ranks that were stopped there is nothing to be learned; their sockets close.
+		// The result says nothing about ranks that were stopped. Ended closes their sockets.
 		_ = s.pmi.Ended(rank)
 	}
-	silent := s.line.Close()
+	silent := s.channel.Close()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	lines := s.refused
@@ -104,12 +104,12 @@ func (s *services) end(report *launcher.Report) []string {
 		if !r.Ended || r.Stopped || !r.Status.Exited() {
 			continue
 		}
-		const panicked = 2 // what a Go program exits with
+		const panicked = 2 // exit code of a Go program after a panic
 		switch r.Status.ExitStatus() {
 		case 0:
-			lines = append(lines, fmt.Sprintf("rank %d (%s, pid %d) exited without Job.Close; to its peers it has died", rank, r.Program, r.PID))
+			lines = append(lines, fmt.Sprintf("rank %d (%s, pid %d) exited without calling Job.Close: its peers take it for dead", rank, r.Program, r.PID))
 		case panicked:
-			lines = append(lines, fmt.Sprintf("rank %d exited in the middle of the job with the code of a Go program that panics; what it said is above, labelled [%d]", rank, rank))
+			lines = append(lines, fmt.Sprintf("rank %d exited with code 2 without calling Job.Close, as after a Go panic: see its output above, labelled [%d]", rank, rank))
 		}
 	}
 	return lines

@@ -7,7 +7,7 @@ import (
 	"github.com/softnd/softnd/internal/numlist"
 )
 
-// rankSet is a choice of ranks. The zero value has none.
+// rankSet is a set of ranks. The zero value is empty.
 type rankSet struct {
 	text    string // as the user wrote it
 	all     bool
@@ -24,11 +24,11 @@ func parseRanks(text string) (rankSet, error) {
 
 func (s rankSet) has(rank int) bool { return s.all || slices.Contains(s.numbers, rank) }
 
-// within returns an error if the set names a rank that a job of that size does not have.
-func (s rankSet) within(size int) error {
+// checkSize returns an error if the set has a rank that a job of that size does not have.
+func (s rankSet) checkSize(size int) error {
 	for _, n := range s.numbers {
 		if n >= size {
-			return fmt.Errorf("there is no rank %d: the job has the ranks %s", n, numlist.Format(upTo(size)))
+			return fmt.Errorf("rank %d does not exist: want some of %s", n, numlist.Format(upTo(size)))
 		}
 	}
 	return nil

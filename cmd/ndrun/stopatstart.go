@@ -2,10 +2,11 @@ package main
 
 import "fmt"
 
-// attach tells how to go on with a rank that is stopped before its first instruction, in
-// commands to be pasted. gdb would otherwise report the stop once more, and pass it on.
-func attach(rank, pid int, complain func(error)) {
-	complain(fmt.Errorf(`rank %d (pid %d) is stopped before its first instruction; attach a debugger, or let it run:
+// reportStopped tells the user how to continue with a rank that is stopped before its first
+// instruction. The commands can be pasted. Without the handle command, gdb would report the stop
+// once more and pass it on.
+func reportStopped(rank, pid int, printError func(error)) {
+	printError(fmt.Errorf(`rank %d (pid %d) is stopped before its first instruction: attach a debugger or resume it:
     gdb -p %[2]d -ex 'handle SIGSTOP nostop noprint nopass'
     dlv attach %[2]d
     kill -CONT %[2]d`, rank, pid))

@@ -16,7 +16,7 @@ func TestStopAtStart(t *testing.T) {
 	for errOut.Scan() {
 		var rank, pid int
 		line := errOut.Text()
-		if n, _ := fmt.Sscanf(line, "ndrun: rank %d (pid %d) is stopped before its first instruction;", &rank, &pid); n == 2 {
+		if n, _ := fmt.Sscanf(line, "ndrun: rank %d (pid %d) is stopped before its first instruction:", &rank, &pid); n == 2 {
 			ranks = append(ranks, fmt.Sprint(rank))
 			continue
 		}

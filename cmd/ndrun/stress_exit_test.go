@@ -182,7 +182,7 @@ func TestStressKilledKeeper(t *testing.T) {
 			t.Fatal(err)
 		}
 		keeper := 0
-		for end := time.Now().Add(watchdog); keeper == 0 && time.Now().Before(end); time.Sleep(time.Millisecond) {
+		for end := time.Now().Add(testTimeout); keeper == 0 && time.Now().Before(end); time.Sleep(time.Millisecond) {
 			keeper = keeperOf(cmd.Process.Pid)
 		}
 		if keeper == 0 {

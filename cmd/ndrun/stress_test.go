@@ -66,7 +66,7 @@ func built(t testing.TB, env []string, args ...string) *exec.Cmd {
 	}
 	cmd := exec.CommandContext(t.Context(), path, args...)
 	cmd.Env = append(os.Environ(), env...)
-	cmd.WaitDelay = watchdog
+	cmd.WaitDelay = testTimeout
 	return cmd
 }
 
@@ -129,7 +129,7 @@ func (l *leftovers) env() []string { return []string{l.mark, "TMPDIR=" + l.temp}
 // and looks at all the rest.
 func (l *leftovers) mustBeNone() {
 	l.t.Helper()
-	for end := time.Now().Add(watchdog); ; time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(testTimeout); ; time.Sleep(5 * time.Millisecond) {
 		left := marked(l.mark)
 		if len(left) == 0 {
 			break

@@ -7,14 +7,14 @@ import (
 	"github.com/softnd/softnd/launcher"
 )
 
-// timedOut says that the job's time is over and what still runs.
+// timedOut returns the message about the expired --timeout and the ranks that still run.
 func (p *plan) timedOut(r *launcher.Report) string {
-	running, who := r.Running(), "all ranks still run"
+	running, still := r.Running(), "all ranks still run"
 	if len(running) < len(p.ranks) {
-		who = fmt.Sprintf("of %d ranks %s still run", len(p.ranks), numlist.Format(running))
+		still = fmt.Sprintf("of %d ranks, %s still run", len(p.ranks), numlist.Format(running))
 		if len(running) == 1 {
-			who = fmt.Sprintf("of %d ranks only %d still runs", len(p.ranks), running[0])
+			still = fmt.Sprintf("of %d ranks, only %d still runs", len(p.ranks), running[0])
 		}
 	}
-	return "the time of " + p.command.timeout.String() + " is over: " + who + "; the job is stopped"
+	return "timeout of " + p.command.timeout.String() + " expired: " + still + "; stopping the job"
 }

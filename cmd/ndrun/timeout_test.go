@@ -14,14 +14,14 @@ func TestTimeout(t *testing.T) {
 		t.Run(form, func(t *testing.T) {
 			t.Parallel() // they wait
 			status, _, errOut := finish(t, ndrun(t, "-n", "2", "--timeout", form, "sleep", "600"))
-			const want = "ndrun: the time of 1.5s is over: all ranks still run; the job is stopped\n" +
+			const want = "ndrun: timeout of 1.5s expired: all ranks still run; stopping the job\n" +
 				"ndrun: likely cause: no rank has called softnd.Init"
 			if status != 124 || !strings.HasPrefix(errOut, want) {
 				t.Errorf("exit status %d, %s want at first\n%s", status, errOut, want)
 			}
 		})
 	}
-	if status, _, errOut := finish(t, ndrun(t, "--timeout", watchdog.String(), "sh", "-c", "exit 3")); status != 3 || strings.Contains(errOut, "time") {
+	if status, _, errOut := finish(t, ndrun(t, "--timeout", testTimeout.String(), "sh", "-c", "exit 3")); status != 3 || strings.Contains(errOut, "time") {
 		t.Errorf("exit status %d, %s", status, errOut)
 	}
 }
@@ -29,9 +29,9 @@ func TestTimeout(t *testing.T) {
 func TestTimedOutNamesWhatRuns(t *testing.T) {
 	p := &plan{command: &command{timeout: 90 * time.Second}, ranks: make([]plannedRank, 5)}
 	for want, running := range map[string][]int{
-		"the time of 1m30s is over: all ranks still run; the job is stopped":          {0, 1, 2, 3, 4},
-		"the time of 1m30s is over: of 5 ranks 0-2,4 still run; the job is stopped":   {0, 1, 2, 4},
-		"the time of 1m30s is over: of 5 ranks only 3 still runs; the job is stopped": {3},
+		"timeout of 1m30s expired: all ranks still run; stopping the job":           {0, 1, 2, 3, 4},
+		"timeout of 1m30s expired: of 5 ranks, 0-2,4 still run; stopping the job":   {0, 1, 2, 4},
+		"timeout of 1m30s expired: of 5 ranks, only 3 still runs; stopping the job": {3},
 	} {
 		report := &launcher.Report{Ranks: make([]launcher.Result, 5)}
 		for rank := range report.Ranks {
@@ -46,7 +46,7 @@ func TestTimedOutNamesWhatRuns(t *testing.T) {
 // A rank gets the time that it needs, far beyond the quarter of a second that is the default.
 func TestGrace(t *testing.T) {
 	const slow = "trap 'sleep 1; echo has ended; exit 0' TERM; echo ready; test $SOFTND_RANK = 0 && sleep 1 && exit 3; while :; do sleep 0.1; done"
-	if status, out, errOut := finish(t, ndrun(t, "-n", "2", "--grace", watchdog.String(), "sh", "-c", slow)); status != 3 || !strings.Contains(out, "[1] has ended\n") {
+	if status, out, errOut := finish(t, ndrun(t, "-n", "2", "--grace", testTimeout.String(), "sh", "-c", slow)); status != 3 || !strings.Contains(out, "[1] has ended\n") {
 		t.Errorf("exit status %d, %s%s", status, out, errOut)
 	}
 	for text, want := range map[string]time.Duration{"0": 1, "2": 2 * time.Second, "10ms": 10 * time.Millisecond} {
@@ -59,17 +59,17 @@ func TestGrace(t *testing.T) {
 
 func TestBadTimes(t *testing.T) {
 	for _, tc := range []struct{ option, value, want string }{
-		{"--timeout", "0", "a job needs some time"},
-		{"--hang-after", "0.4", "ranks tell ten times a second what they do: take 500ms or more"},
-		{"--hang-after", "soon", "write seconds, or a duration such as 1m30s or 500ms"},
-		{"--timeout", "-1s", "a job needs some time"},
-		{"--timeout", "soon", "write seconds, or a duration such as 1m30s or 500ms"},
-		{"--timeout", "NaN", "write seconds, or a duration such as 1m30s or 500ms"},
-		{"--timeout", "1e300", "write seconds, or a duration such as 1m30s or 500ms"},
-		{"--grace", "-1", "it cannot be negative"},
-		{"--grace", "", "write seconds, or a duration such as 1m30s or 500ms"},
+		{"--timeout", "0", "want a positive duration"},
+		{"--hang-after", "0.4", "want 500ms or more, because ranks publish their state every 100ms"},
+		{"--hang-after", "soon", "want seconds or a duration such as 1m30s or 500ms"},
+		{"--timeout", "-1s", "want a positive duration"},
+		{"--timeout", "soon", "want seconds or a duration such as 1m30s or 500ms"},
+		{"--timeout", "NaN", "want seconds or a duration such as 1m30s or 500ms"},
+		{"--timeout", "1e300", "want seconds or a duration such as 1m30s or 500ms"},
+		{"--grace", "-1", "want 0 or more"},
+		{"--grace", "", "want seconds or a duration such as 1m30s or 500ms"},
 	} {
-		want := `ndrun: read the command line: invalid value "` + tc.value + `" for ` + tc.option + ": " + tc.want + `; "ndrun -h" shows the options` + "\n"
+		want := `ndrun: parse command line: option ` + tc.option + `: invalid value "` + tc.value + `": ` + tc.want + `; "ndrun -h" lists the options` + "\n"
 		if status, out, errOut := finish(t, ndrun(t, tc.option, tc.value, "true")); status != 2 || out != "" || errOut != want {
 			t.Errorf("exit status %d, output %q, message\n%s want\n%s", status, out, errOut, want)
 		}

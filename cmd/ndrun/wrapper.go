@@ -8,8 +8,8 @@ import (
 	"github.com/kballard/go-shellquote"
 )
 
-// wrap is a command that is started in place of some ranks' program, with the program
-// and its arguments behind its own words.
+// wrap is a command that is started instead of some ranks' program. The program and its arguments
+// follow the words of the command.
 type wrap struct {
 	ranks rankSet
 	words []string // never empty
@@ -18,7 +18,7 @@ type wrap struct {
 func addWrap(c *command, s string) error {
 	ranks, line, ok := strings.Cut(s, ":")
 	if !ok {
-		return errors.New("write RANKS:COMMAND, such as 0:'gdb --args' or all:valgrind")
+		return errors.New("want RANKS:COMMAND, such as 0:'gdb --args' or all:valgrind")
 	}
 	set, err := parseRanks(ranks)
 	if err != nil {
@@ -26,17 +26,17 @@ func addWrap(c *command, s string) error {
 	}
 	words, err := shellquote.Split(line)
 	if err != nil {
-		return fmt.Errorf("split %s into words as a shell does: %w", line, err)
+		return fmt.Errorf("split %q into words: %w", line, err)
 	}
 	if len(words) == 0 {
-		return errors.New("name a command behind the colon")
+		return errors.New("no command after the colon: want RANKS:COMMAND")
 	}
 	c.wraps = append(c.wraps, wrap{set, words})
 	return nil
 }
 
-// wrapper gives the words that stand before rank's program. Of several wraps the first
-// is the outermost.
+// wrapper returns the words that precede rank's program. The first of several wraps is the
+// outermost.
 func (c *command) wrapper(rank int) []string {
 	var words []string
 	for _, w := range c.wraps {
@@ -47,8 +47,7 @@ func (c *command) wrapper(rank int) []string {
 	return words
 }
 
-// findWrappers looks the wrapping commands up, as a shell does, and returns the path of
-// each.
+// findWrappers looks up the wrapping commands as a shell does, and returns the path of each.
 func (c *command) findWrappers() (map[string]string, error) {
 	paths := make(map[string]string)
 	for _, w := range c.wraps {
@@ -57,7 +56,7 @@ func (c *command) findWrappers() (map[string]string, error) {
 			return nil, err
 		}
 		if p.isPackage {
-			return nil, fmt.Errorf("find the wrapper %s: it is a directory; name an executable", w.words[0])
+			return nil, fmt.Errorf("find wrapper %s: is a directory: give an executable", w.words[0])
 		}
 		paths[w.words[0]] = p.path
 	}

@@ -92,17 +92,17 @@ func TestWrapInDebugger(t *testing.T) {
 
 func TestBadWraps(t *testing.T) {
 	dir := t.TempDir()
-	const read, find, options = "ndrun: read the command line: ", "ndrun: find the wrapper ", `; "ndrun -h" shows the options`
+	const read, find, options = "ndrun: parse command line: ", "ndrun: find wrapper ", `; "ndrun -h" lists the options`
 	for _, tc := range []struct{ value, want string }{
-		{"gdb --args", read + `invalid value "gdb --args" for --wrap: write RANKS:COMMAND, such as 0:'gdb --args' or all:valgrind` + options},
-		{"0:", read + `invalid value "0:" for --wrap: name a command behind the colon` + options},
-		{"x:gdb", read + `invalid value "x:gdb" for --wrap: "x" is no number and no range: write a list such as 0-3,5` + options},
-		{"1-0:gdb", read + `invalid value "1-0:gdb" for --wrap: the range 1-0 runs backwards: write 0-1` + options},
-		{"0:gdb 'x", read + `invalid value "0:gdb 'x" for --wrap: split gdb 'x into words as a shell does: Unterminated single-quoted string` + options},
-		{"0-4:env", read + `--wrap 0-4:env: there is no rank 2: the job has the ranks 0-1` + options},
-		{"0:no-such-wrapper", find + "no-such-wrapper: executable file not found in $PATH; name it by its path, or add its directory to PATH"},
-		{"0:./none -x", find + "./none: no such file or directory; check the path"},
-		{"0:" + dir, find + dir + ": it is a directory without Go files; name an executable or the directory of a Go program"},
+		{"gdb --args", read + `option --wrap: invalid value "gdb --args": want RANKS:COMMAND, such as 0:'gdb --args' or all:valgrind` + options},
+		{"0:", read + `option --wrap: invalid value "0:": no command after the colon: want RANKS:COMMAND` + options},
+		{"x:gdb", read + `option --wrap: invalid value "x:gdb": "x" is no number and no range: write a list such as 0-3,5` + options},
+		{"1-0:gdb", read + `option --wrap: invalid value "1-0:gdb": the range 1-0 runs backwards: write 0-1` + options},
+		{"0:gdb 'x", read + `option --wrap: invalid value "0:gdb 'x": split "gdb 'x" into words: Unterminated single-quoted string` + options},
+		{"0-4:env", read + `option --wrap 0-4:env: rank 2 does not exist: want some of 0-1` + options},
+		{"0:no-such-wrapper", find + "no-such-wrapper: executable file not found in $PATH: give its path or add its directory to PATH"},
+		{"0:./none -x", find + "./none: no such file or directory: check the path"},
+		{"0:" + dir, find + dir + ": is a directory without Go files: give an executable or the directory of a Go program"},
 	} {
 		t.Run(tc.value, func(t *testing.T) {
 			status, out, errOut := finish(t, ndrun(t, "-n", "2", "--wrap", "all:env", "--wrap", tc.value, "true"))

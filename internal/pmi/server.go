@@ -271,10 +271,10 @@ func (s *Server) answer(c *client, m message) string {
 		s.abort(c, code, "")
 		return ""
 	case "mcmd=spawn":
-		s.notices.Refused(c.rank, "to start more processes (mcmd=spawn, MPI_Comm_spawn); give -n all ranks that the job needs")
+		s.notices.Refused(c.rank, "spawn processes (mcmd=spawn, MPI_Comm_spawn): start all ranks with -n")
 		return refuse("spawn_result", "this launcher starts no more processes in a job")
 	case "publish_name", "unpublish_name", "lookup_name":
-		s.notices.Refused(c.rank, "for a service of names ("+m.command+"), which would have to outlive the job")
+		s.notices.Refused(c.rank, "name service ("+m.command+"): names would have to outlive the job")
 		reply := map[string]string{"publish_name": "publish_result", "unpublish_name": "unpublish_result", "lookup_name": "lookup_result"}[m.command]
 		return refuse(reply, "this launcher keeps no names", "info", "fail")
 	}
@@ -318,6 +318,6 @@ func (s *Server) answerStore(c *client, m message, refuse func(reply, why string
 		}
 		return format("kvs_destroyed", "rc", "0")
 	}
-	s.notices.Refused(c.rank, fmt.Sprintf("for something unknown (%.40q)", m.command))
+	s.notices.Refused(c.rank, fmt.Sprintf("unknown command %.40q", m.command))
 	return refuse("error", "this launcher does not know the command")
 }

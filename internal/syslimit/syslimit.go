@@ -1,5 +1,5 @@
-// Package syslimit reads the limits that control groups and resource limits set to the
-// processes of a job. It also reads the kernel counters that show that a limit was reached.
+// Package syslimit reads the limits that control groups and resource limits set for the
+// processes of a job, and the kernel counters that show whether a limit was reached.
 package syslimit
 
 import (
@@ -8,53 +8,13 @@ import (
 	"io"
 	"os"
 	"path"
-	"slices"
 	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/softnd/softnd/internal/cgroup"
 )
-
-// Mount is where control groups are mounted.
-const Mount = "/sys/fs/cgroup"
-
-// Groups returns the directories in which the files of a controller are for this process:
-// its own group first, then those above it. It does not check whether they exist.
-func Groups(controller string) []string {
-	memberships, err := os.ReadFile("/proc/self/cgroup")
-	if err != nil {
-		return nil
-	}
-	return GroupsIn(string(memberships), Mount, controller)
-}
-
-// GroupsIn is [Groups] with the content of /proc/self/cgroup, where each line is
-// "number:controllers:directory", and with the place of the mounts. A container may see
-// directories there that are those of the host; then its own group is at the root.
-func GroupsIn(memberships, root, controller string) (dirs []string) {
-	for line := range strings.Lines(memberships) {
-		f := strings.SplitN(strings.TrimSpace(line), ":", 3)
-		if len(f) != 3 {
-			continue
-		}
-		var mounts []string
-		switch {
-		case f[1] == "":
-			mounts = []string{root, path.Join(root, "unified")}
-		case slices.Contains(strings.Split(f[1], ","), controller):
-			mounts = []string{path.Join(root, controller), path.Join(root, f[1])}
-		}
-		for _, mount := range slices.Compact(mounts) {
-			for dir := path.Clean("/" + f[2]); ; dir = path.Dir(dir) {
-				dirs = append(dirs, path.Join(mount, dir))
-				if dir == "/" {
-					break
-				}
-			}
-		}
-	}
-	return dirs
-}
 
 // number reads a file that holds one number.
 func number(file string) (uint64, bool) {
@@ -66,24 +26,24 @@ func number(file string) (uint64, bool) {
 	return n, err == nil // no limit is "max"
 }
 
-// Tasks is a limit on processes and threads.
-type Tasks struct {
-	Limit, Used uint64 // Used: by others than this process
+// TaskLimit is a limit on the number of tasks: processes and threads.
+type TaskLimit struct {
+	Limit, Used uint64 // Used does not count the tasks of this process
 	Name        string // "pids.max of /sys/fs/cgroup/job"
 }
 
-// Left returns how many more processes and threads the limit allows.
-func (t Tasks) Left() uint64 { return t.Limit - min(t.Limit, t.Used) }
+// Left returns how many more tasks the limit allows.
+func (t TaskLimit) Left() uint64 { return t.Limit - min(t.Limit, t.Used) }
 
-func (t Tasks) String() string {
-	return fmt.Sprintf("%s is %d, of which others use %d", t.Name, t.Limit, t.Used)
+func (t TaskLimit) String() string {
+	return fmt.Sprintf("%s is %d, other processes use %d", t.Name, t.Limit, t.Used)
 }
 
-// TightestTasks returns the limit on processes and threads that leaves the fewest; ok is
-// false if there is none.
-func TightestTasks() (tightest Tasks, ok bool) {
+// TightestTaskLimit returns the task limit that leaves the fewest tasks. ok is false if there is
+// no limit.
+func TightestTaskLimit() (tightest TaskLimit, ok bool) {
 	own := threads("self")
-	for _, t := range append(groupTasks(), userTasks()...) {
+	for _, t := range append(cgroupTaskLimits(), userTaskLimit()...) {
 		t.Used -= min(t.Used, own)
 		if !ok || t.Left() < tightest.Left() {
 			tightest, ok = t, true
@@ -92,32 +52,32 @@ func TightestTasks() (tightest Tasks, ok bool) {
 	return tightest, ok
 }
 
-func groupTasks() (found []Tasks) {
-	for _, dir := range Groups("pids") {
+func cgroupTaskLimits() (found []TaskLimit) {
+	for _, dir := range cgroup.Dirs("pids") {
 		limit, limited := number(path.Join(dir, "pids.max"))
 		used, known := number(path.Join(dir, "pids.current"))
 		if limited && known {
-			found = append(found, Tasks{limit, used, "pids.max of " + dir})
+			found = append(found, TaskLimit{limit, used, "pids.max of " + dir})
 		}
 	}
 	return found
 }
 
-// plentyOfTasks is a limit of the user that no job here reaches, so the threads of the
-// user need not be counted.
-const plentyOfTasks = 1 << 15
+// ignoredUserLimit is a limit of the user that no job reaches. From there on, the user's threads
+// are not counted.
+const ignoredUserLimit = 1 << 15
 
-// userTasks is the limit of ulimit -u, which the kernel does not apply to processes that may
-// exceed it.
-func userTasks() []Tasks {
+// userTaskLimit returns the limit of ulimit -u, or none if the kernel does not apply it to this
+// process.
+func userTaskLimit() []TaskLimit {
 	var l unix.Rlimit
-	if unix.Getrlimit(unix.RLIMIT_NPROC, &l) != nil || l.Cur >= plentyOfTasks || mayExceed() {
+	if unix.Getrlimit(unix.RLIMIT_NPROC, &l) != nil || l.Cur >= ignoredUserLimit || isExempt() {
 		return nil
 	}
 	uid := uint32(os.Getuid())
 	processes, err := os.ReadDir("/proc")
 	if err != nil {
-		return []Tasks{{l.Cur, 0, "ulimit -u"}}
+		return []TaskLimit{{l.Cur, 0, "ulimit -u"}}
 	}
 	used := uint64(0)
 	for _, p := range processes {
@@ -129,15 +89,15 @@ func userTasks() []Tasks {
 			used += threads(p.Name())
 		}
 	}
-	return []Tasks{{l.Cur, used, "ulimit -u"}}
+	return []TaskLimit{{l.Cur, used, "ulimit -u"}}
 }
 
-// mayExceed reports whether this process is root of the first user namespace, or has the
-// capabilities CAP_SYS_ADMIN or CAP_SYS_RESOURCE there.
-func mayExceed() bool {
-	const first = "         0          0 4294967295\n"
+// isExempt reports whether RLIMIT_NPROC does not apply to this process: it is root of the initial
+// user namespace, or has CAP_SYS_ADMIN or CAP_SYS_RESOURCE there.
+func isExempt() bool {
+	const initial = "         0          0 4294967295\n"
 	const admin, resource = 21, 24
-	if users, err := os.ReadFile("/proc/self/uid_map"); err != nil || string(users) != first {
+	if users, err := os.ReadFile("/proc/self/uid_map"); err != nil || string(users) != initial {
 		return false
 	}
 	if os.Getuid() == 0 {
@@ -152,7 +112,7 @@ func threads(pid string) uint64 {
 	return n
 }
 
-// field is a line of a process's status.
+// field returns the value of a line of /proc/PID/status, "" if it cannot be read.
 func field(pid, name string) string {
 	f, err := os.Open(path.Join("/proc", pid, "status"))
 	if err != nil {
@@ -162,7 +122,7 @@ func field(pid, name string) string {
 	return find(f, name)
 }
 
-// find returns what follows key in a text of lines that begin with a key.
+// find returns the value of key in a text of lines "key value", "" if there is none.
 func find(text io.Reader, key string) string {
 	for s := bufio.NewScanner(text); s.Scan(); {
 		if name, value, ok := strings.Cut(strings.ReplaceAll(s.Text(), "\t", " "), " "); ok && name == key {
@@ -172,15 +132,16 @@ func find(text io.Reader, key string) string {
 	return ""
 }
 
-// Counter counts how often something has happened since it was made.
+// Counter is a kernel counter that only grows.
 type Counter struct {
 	File, key string
 	before    uint64
 }
 
-// newCounter makes a counter of a file with lines of a key and a number.
-func newCounter(file, key string) (Counter, bool) {
-	c := Counter{File: file, key: key}
+// newCounter returns the counter of a key in a file of lines "key number". ok is false if the
+// file has no such line.
+func newCounter(file, key string) (c Counter, ok bool) {
+	c = Counter{File: file, key: key}
 	now, ok := c.read()
 	c.before = now
 	return c, ok
@@ -196,8 +157,8 @@ func (c *Counter) read() (uint64, bool) {
 	return n, err == nil
 }
 
-// Since is how often it has happened.
-func (c *Counter) Since() uint64 {
+// Increase returns by how much the counter has grown since it was created; 0 if it cannot be read.
+func (c *Counter) Increase() uint64 {
 	now, ok := c.read()
 	if !ok {
 		return 0
@@ -205,10 +166,11 @@ func (c *Counter) Since() uint64 {
 	return now - min(now, c.before)
 }
 
-// OutOfMemory counts the processes that the out-of-memory killer kills: in this process's
-// control group, with those below it in version 2, or else on the whole machine.
-func OutOfMemory() (Counter, bool) {
-	for _, dir := range Groups("memory") {
+// OOMKills returns the counter of processes killed by the out-of-memory killer: those of this
+// process's control group (in version 2 with the groups below it), or else of the machine. ok is
+// false if there is no such counter.
+func OOMKills() (c Counter, ok bool) {
+	for _, dir := range cgroup.Dirs("memory") {
 		for _, file := range []string{"memory.events", "memory.oom_control"} {
 			if c, ok := newCounter(path.Join(dir, file), "oom_kill"); ok {
 				return c, true
@@ -218,10 +180,10 @@ func OutOfMemory() (Counter, bool) {
 	return newCounter("/proc/vmstat", "oom_kill")
 }
 
-// NoTasks counts, for each limit of a control group, the processes and threads that could
-// not be made because it was reached.
-func NoTasks() (all []Counter) {
-	for _, dir := range Groups("pids") {
+// TaskLimitHits returns a counter for each pids control group of this process: how often it
+// refused to create a process or thread.
+func TaskLimitHits() (all []Counter) {
+	for _, dir := range cgroup.Dirs("pids") {
 		if c, ok := newCounter(path.Join(dir, "pids.events"), "max"); ok {
 			all = append(all, c)
 		}

@@ -1,4 +1,4 @@
-package jobline
+package controlchannel
 
 import (
 	"crypto/subtle"
@@ -13,14 +13,14 @@ import (
 	"github.com/softnd/softnd/internal/unixsock"
 )
 
-// patience bounds the time in which who has connected says who it is.
-const patience = 5 * time.Second
+// timeout limits the time of the handshake and of each message of a rank.
+const timeout = 5 * time.Second
 
-// maxStrangers is how many connections that have not said who they are a server has at
-// a time. Programs of the same user can make more, and ranks then have to ask again.
-const maxStrangers = 256
+// maxUnauthenticated limits how many connections may be in the handshake at the same time. If
+// programs of the same user open more, ranks have to wait or to connect again.
+const maxUnauthenticated = 256
 
-// Server is the launcher's end of all its ranks' lines. Safe for concurrent use.
+// Server is the launcher's end of the control channels of all ranks. It is safe for concurrent use.
 type Server struct {
 	address  Address
 	ranks    int
@@ -28,19 +28,19 @@ type Server struct {
 	abort    func(rank, code int, reason string)
 	listener *unixsock.Listener
 	done     sync.WaitGroup
-	places   chan struct{} // for strangers
+	slots    chan struct{} // one for each connection in the handshake
 
 	mu     sync.Mutex
 	conns  map[*unixsock.Conn]bool // guarded by mu
 	closed bool                    // guarded by mu
-	silent map[int]bool            // ranks that have ended without leave or abort; guarded by mu
+	silent map[int]bool            // ranks whose channel ended without leave or abort; guarded by mu
 }
 
-// Listen makes the server of a job. file, which stays the caller's and open as long as
-// the server, goes to ranks that ask for it; id is its identity. abort is called, from
-// any goroutine, when a rank wants the job to end; it must not block for long.
+// Listen starts the server of a job. It sends file to ranks that request it; id is the identity of
+// the file. The caller keeps file open until Close. abort is called, from any goroutine, when a
+// rank aborts the job; it must not block for long.
 func Listen(ranks int, file *os.File, id [2]uint64, abort func(rank, code int, reason string)) (*Server, error) {
-	s := &Server{address: newAddress(id), ranks: ranks, file: file, abort: abort, places: make(chan struct{}, maxStrangers),
+	s := &Server{address: newAddress(id), ranks: ranks, file: file, abort: abort, slots: make(chan struct{}, maxUnauthenticated),
 		conns: make(map[*unixsock.Conn]bool), silent: make(map[int]bool)}
 	var err error
 	if s.listener, err = unixsock.Listen(s.address.socket()); err != nil {
@@ -50,17 +50,17 @@ func Listen(ranks int, file *os.File, id [2]uint64, abort func(rank, code int, r
 	return s, nil
 }
 
-// Address is for the environment of the ranks.
+// Address returns the address for the environment of the ranks.
 func (s *Server) Address() Address { return s.address }
 
-// Close hangs up, after all that the ranks have said already has been heard, and
-// returns the ranks whose line ended without a word. Called when the ranks have ended.
+// Close handles the messages that ranks have already sent, closes all connections, and returns the
+// ranks whose channel ended without leave or abort. It is called when the ranks have ended.
 func (s *Server) Close() (silent []int) {
 	s.listener.Close()
 	s.mu.Lock()
 	s.closed = true
 	for c := range s.conns {
-		_ = c.CloseRead() // fails only if it is closed already
+		_ = c.CloseRead() // fails only if it is already closed
 	}
 	s.mu.Unlock()
 	s.done.Wait()
@@ -79,7 +79,7 @@ func (s *Server) accept() {
 			if errors.Is(err, os.ErrClosed) {
 				return
 			}
-			time.Sleep(patience / 100) // out of descriptors: wait for some
+			time.Sleep(timeout / 100) // out of descriptors: try again later
 			continue
 		}
 		s.mu.Lock()
@@ -88,10 +88,10 @@ func (s *Server) accept() {
 			_ = c.CloseRead()
 		}
 		s.mu.Unlock()
-		s.places <- struct{}{}
+		s.slots <- struct{}{}
 		s.done.Go(func() {
-			rank, ok := s.introduce(c)
-			<-s.places
+			rank, ok := s.handshake(c)
+			<-s.slots
 			if ok {
 				s.listen(c, rank)
 			}
@@ -103,19 +103,19 @@ func (s *Server) accept() {
 	}
 }
 
-// introduce answers a hello and returns whose it was.
-func (s *Server) introduce(c *unixsock.Conn) (rank int, ok bool) {
-	_ = c.SetDeadline(time.Now().Add(patience))
+// handshake answers a hello and returns the rank that sent it.
+func (s *Server) handshake(c *unixsock.Conn) (rank int, ok bool) {
+	_ = c.SetDeadline(time.Now().Add(timeout))
 	user, err := peeruser.Of(c)
 	if err != nil {
 		return 0, false
 	}
-	r, err := receive(c) // in any case: hanging up on unread words would take the refusal back
+	r, err := receive(c) // even if it will be refused: closing with unread data would discard the refusal
 	if err != nil {
 		return 0, false
 	}
 	refuse := func(why string) (int, bool) {
-		_ = send(c, record{Kind: refusal, Text: why}) // that nobody hears it is the other's loss
+		_ = send(c, message{Kind: refusal, Text: why}) // the peer may have closed the connection
 		return 0, false
 	}
 	own := uint32(os.Geteuid())
@@ -123,30 +123,30 @@ func (s *Server) introduce(c *unixsock.Conn) (rank int, ok bool) {
 	case user != own:
 		return refuse(fmt.Sprintf("the job belongs to user %d, this process runs as user %d", own, user))
 	case r.Kind != hello || r.Version != version:
-		return refuse(fmt.Sprintf("the launcher contains softnd %s, this program softnd %.60s: they speak versions %d and %d of the job line; build both with one release of softnd",
+		return refuse(fmt.Sprintf("the launcher contains softnd %s, this program softnd %.60s: control channel versions %d and %d differ: build both with one release of softnd",
 			build.Name(), r.Build, version, r.Version))
 	case subtle.ConstantTimeCompare([]byte(r.Secret), []byte(s.address.secret)) != 1:
-		return refuse("the secret is not this job's")
+		return refuse("wrong secret: the address is that of another job")
 	case r.Rank < 0 || r.Rank >= s.ranks:
-		return refuse(fmt.Sprintf("rank %d of a job of %d", r.Rank, s.ranks))
+		return refuse(fmt.Sprintf("rank %d does not exist: the job has %d ranks", r.Rank, s.ranks))
 	}
 	if r.File {
-		err = send(c, record{Kind: welcome}, int(s.file.Fd()))
+		err = send(c, message{Kind: welcome}, int(s.file.Fd()))
 	} else {
-		err = send(c, record{Kind: welcome})
+		err = send(c, message{Kind: welcome})
 	}
 	_ = c.SetDeadline(time.Time{})
 	return r.Rank, err == nil
 }
 
-// listen hears a rank to the end of its line.
+// listen handles the messages of a rank until the end of its channel.
 func (s *Server) listen(c *unixsock.Conn, rank int) {
 	r, err := receive(c)
 	switch {
 	case err == nil && r.Kind == leave:
 	case err == nil && r.Kind == abort:
 		s.abort(rank, r.Code, r.Text)
-		_ = send(c, record{Kind: welcome})
+		_ = send(c, message{Kind: welcome})
 	default:
 		s.mu.Lock()
 		defer s.mu.Unlock()

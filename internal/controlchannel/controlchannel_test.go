@@ -1,4 +1,4 @@
-package jobline
+package controlchannel
 
 import (
 	"context"
@@ -20,14 +20,14 @@ import (
 	"github.com/softnd/softnd/internal/unixsock"
 )
 
-// watchdog ends what has hung. No test depends on how long anything takes.
-const watchdog = 60 * time.Second
+// testTimeout ends tests that hang. It is no requirement on speed.
+const testTimeout = 60 * time.Second
 
-// strangerVariable makes the test binary a stranger: it dials the address in it.
-const strangerVariable = "JOBLINE_TEST_ADDRESS"
+// strangerVar makes the test binary a stranger: it dials the address in it.
+const strangerVar = "CONTROLCHANNEL_TEST_ADDRESS"
 
 func TestMain(m *testing.M) {
-	if s := os.Getenv(strangerVariable); s != "" {
+	if s := os.Getenv(strangerVar); s != "" {
 		if err := playStranger(s); err != nil {
 			fmt.Println(err)
 			os.Exit(1)
@@ -37,8 +37,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// playStranger tells what it hears as an honest client, and as one that does not look
-// whom it talks to.
+// playStranger prints the answers to an honest client, and to one that does not check the
+// server's user.
 func playStranger(address string) error {
 	a, err := Parse(address)
 	if err != nil {
@@ -50,8 +50,8 @@ func playStranger(address string) error {
 	if err != nil {
 		return err
 	}
-	err = send(c, record{Kind: hello, Version: version, Secret: a.secret, File: true})
-	b, oob := make([]byte, maxRecord), make([]byte, 100)
+	err = send(c, message{Kind: hello, Version: version, Secret: a.secret, File: true})
+	b, oob := make([]byte, maxMessage), make([]byte, 100)
 	n, oobn, _, readErr := c.Receive(b, oob)
 	fmt.Printf("rude: %v, %v, %s, %d\n", err, readErr, b[:n], oobn)
 	return nil
@@ -96,13 +96,13 @@ func serve(t testing.TB, aborts *heard) *Server {
 	return s
 }
 
-func dial(t *testing.T, s *Server, rank int, wantFile bool) (*Line, *os.File) {
+func dial(t *testing.T, s *Server, rank int, wantFile bool) (*Channel, *os.File) {
 	t.Helper()
 	a, err := Parse(s.Address().String()) // by way of the environment
 	if err != nil || a != s.Address() {
 		t.Fatalf("%v, %v, want %v", a, err, s.Address())
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), watchdog)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	l, file, err := Dial(ctx, a, rank, wantFile)
 	if err != nil {
@@ -111,7 +111,7 @@ func dial(t *testing.T, s *Server, rank int, wantFile bool) (*Line, *os.File) {
 	return l, file
 }
 
-func TestLine(t *testing.T) {
+func TestChannel(t *testing.T) {
 	var aborts heard
 	s := serve(t, &aborts)
 	left, file := dial(t, s, 0, true)
@@ -123,7 +123,7 @@ func TestLine(t *testing.T) {
 	aborted, none := dial(t, s, 1, false)
 	silent, _ := dial(t, s, 2, false)
 	if none != nil {
-		t.Error("a file that nobody asked for")
+		t.Error("Dial returned a file that was not requested")
 	}
 	if err := left.Leave(); err != nil {
 		t.Error(err)
@@ -131,49 +131,49 @@ func TestLine(t *testing.T) {
 	if err := aborted.Abort(7, strings.Repeat("<", 600)); err != nil {
 		t.Error(err)
 	}
-	if want := "1 7 " + strings.Repeat("<", maxReason); !slices.Equal(aborts.all(), []string{want}) { // Abort returns when it is heard
+	if want := "1 7 " + strings.Repeat("<", maxReason); !slices.Equal(aborts.all(), []string{want}) { // Abort returns when it is received
 		t.Errorf("aborts: %q", aborts.all())
 	}
-	silent.HangUp()
+	silent.Close()
 	if got := s.Close(); !slices.Equal(got, []int{2}) {
 		t.Errorf("silent: %v, want rank 2", got)
 	}
-	if _, _, err := Dial(t.Context(), s.Address(), 0, false); err == nil || !strings.Contains(err.Error(), "call the launcher (is it in another network namespace, or gone?)") {
+	if _, _, err := Dial(t.Context(), s.Address(), 0, false); err == nil || !strings.Contains(err.Error(), "check that it runs, and in the same network namespace") {
 		t.Errorf("after the end: %v", err)
 	}
 	if err := aborted.Leave(); err != nil {
-		t.Errorf("leave when the launcher has gone: %v", err)
+		t.Errorf("Leave after the server is closed: %v", err)
 	}
 }
 
-// What was said before Close is heard, although the socket is held open by others.
-func TestCloseHearsLastWords(t *testing.T) {
+// Close handles messages that were sent before, although other processes hold the socket open.
+func TestCloseReadsPendingMessages(t *testing.T) {
 	var aborts heard
 	s := serve(t, &aborts)
-	lines := make([]*Line, 3)
+	lines := make([]*Channel, 3)
 	for rank := range lines {
 		lines[rank], _ = dial(t, s, rank, false)
 	}
-	if err := send(lines[0].conn, record{Kind: leave}); err != nil {
+	if err := send(lines[0].conn, message{Kind: leave}); err != nil {
 		t.Fatal(err)
 	}
-	if err := send(lines[1].conn, record{Kind: abort, Code: 3}); err != nil {
+	if err := send(lines[1].conn, message{Kind: abort, Code: 3}); err != nil {
 		t.Fatal(err)
 	}
 	if got := s.Close(); !slices.Equal(got, []int{2}) || len(aborts.all()) != 1 {
 		t.Errorf("silent: %v, aborts: %q", got, aborts.all())
 	}
 	for _, l := range lines {
-		l.HangUp()
+		l.Close()
 	}
 }
 
-func TestRefusals(t *testing.T) {
+func TestServerRefusesHello(t *testing.T) {
 	var aborts heard
 	s := serve(t, &aborts)
 	defer s.Close()
-	good := record{Kind: hello, Version: version, Secret: s.address.secret, Rank: 1, File: true}
-	change := func(f func(r *record)) string {
+	good := message{Kind: hello, Version: version, Secret: s.address.secret, Rank: 1, File: true}
+	change := func(f func(m *message)) string {
 		r := good
 		f(&r)
 		b, err := json.Marshal(r)
@@ -183,15 +183,15 @@ func TestRefusals(t *testing.T) {
 		return string(b)
 	}
 	for _, tc := range []struct{ name, said, want string }{
-		{"secret", change(func(r *record) { r.Secret = strings.Repeat("0", 32) }), "the secret is not this job's"},
-		{"no secret", change(func(r *record) { r.Secret = "" }), "the secret is not this job's"},
-		{"version", change(func(r *record) { r.Version, r.Build = 2, "v7.8.9" }),
-			"the launcher contains softnd " + build.Name() + ", this program softnd v7.8.9: they speak versions 1 and 2 of the job line"},
-		{"rank", change(func(r *record) { r.Rank = 3 }), "rank 3 of a job of 3"},
-		{"negative rank", change(func(r *record) { r.Rank = -1 }), "rank -1 of a job of 3"},
-		{"kind", change(func(r *record) { r.Kind = leave }), "they speak versions 1 and 1"},
+		{"secret", change(func(m *message) { m.Secret = strings.Repeat("0", 32) }), "wrong secret: the address is that of another job"},
+		{"no secret", change(func(m *message) { m.Secret = "" }), "wrong secret: the address is that of another job"},
+		{"version", change(func(m *message) { m.Version, m.Build = 2, "v7.8.9" }),
+			"the launcher contains softnd " + build.Name() + ", this program softnd v7.8.9: control channel versions 1 and 2 differ"},
+		{"rank", change(func(m *message) { m.Rank = 3 }), "rank 3 does not exist: the job has 3 ranks"},
+		{"negative rank", change(func(m *message) { m.Rank = -1 }), "rank -1 does not exist: the job has 3 ranks"},
+		{"kind", change(func(m *message) { m.Kind = leave }), "control channel versions 1 and 1 differ"},
 		{"garbage", "garbage", ""},
-		{"too long", `{"kind":"` + strings.Repeat("x", maxRecord) + `"}`, ""},
+		{"too long", `{"kind":"` + strings.Repeat("x", maxMessage) + `"}`, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			got, file := exchange(t, s, []byte(tc.said))
@@ -202,35 +202,35 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// exchange says something to the server and returns its answer, if it has one.
-func exchange(t testing.TB, s *Server, said []byte) (answer record, file bool) {
+// exchange sends a packet to the server and returns its answer, if there is one.
+func exchange(t testing.TB, s *Server, said []byte) (answer message, file bool) {
 	t.Helper()
 	c, err := unixsock.Dial(s.address.socket())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	c.SetDeadline(time.Now().Add(watchdog))
+	c.SetDeadline(time.Now().Add(testTimeout))
 	if _, err := c.Write(said); err != nil {
 		t.Fatal(err)
 	}
 	_ = c.CloseWrite()
-	b, oob := make([]byte, maxRecord), make([]byte, 100)
+	b, oob := make([]byte, maxMessage), make([]byte, 100)
 	n, oobn, _, _ := c.Receive(b, oob)
-	if f := passed(oob[:oobn]); f != nil {
+	if f := passedFile(oob[:oobn]); f != nil {
 		f.Close()
 		file = true
 	}
 	if n > 0 {
 		if answer, err = parse(b[:n]); err != nil {
-			t.Errorf("the server says %q: %v", b[:n], err)
+			t.Errorf("the server answers %q: %v", b[:n], err)
 		}
 	}
 	return answer, file
 }
 
-// A process of another user gets nothing, whatever it knows.
-func TestOtherUser(t *testing.T) {
+// A process of another user gets nothing, although it knows the secret.
+func TestOtherUserIsRefused(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can start a process of another user")
 	}
@@ -244,10 +244,10 @@ func TestOtherUser(t *testing.T) {
 	defer exe.Close()
 	cmd := exec.CommandContext(t.Context(), "/proc/self/fd/3")
 	cmd.ExtraFiles = []*os.File{exe}
-	cmd.Env = append(os.Environ(), strangerVariable+"="+s.Address().String())
+	cmd.Env = append(os.Environ(), strangerVar+"="+s.Address().String())
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	out, err := cmd.CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "honest: call the launcher: it runs as user 0, this process as user 65534\n") ||
+	if err != nil || !strings.Contains(string(out), "honest: connect to launcher: it runs as user 0, this process as user 65534: run both as one user\n") ||
 		!strings.Contains(string(out), `"the job belongs to user 0, this process runs as user 65534"}, 0`) {
 		t.Errorf("%v: %s", err, out)
 	}
@@ -263,8 +263,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// FuzzServer: whatever a process of the same user says without the secret, it gets no file, and
-// ranks are served all the same.
+// FuzzServer checks that a process without the secret gets no file, and that ranks are still served.
 func FuzzServer(f *testing.F) {
 	f.Add([]byte(`{"kind":"hello","version":1,"rank":1,"file":true,"secret":""}`))
 	f.Add([]byte(`{"kind":"abort","code":1}`))
@@ -273,7 +272,7 @@ func FuzzServer(f *testing.F) {
 	s := serve(f, &aborts)
 	f.Fuzz(func(t *testing.T, said []byte) {
 		if len(said) > 100_000 { // more than a socket takes at a time
-			t.Skip("too long for one record")
+			t.Skip("too long for one packet")
 		}
 		if answer, file := exchange(t, s, said); file || answer.Kind == welcome || len(aborts.all()) > 0 {
 			t.Fatalf("%+v, with a file: %t, aborts %q", answer, file, aborts.all())
