@@ -240,7 +240,7 @@ func playPoller(a *actor) error {
 			return nil
 		}
 		if _, err := fmt.Sscan(line, &n, &end); err != nil {
-			return errors.New("what is " + line)
+			return fmt.Errorf("unknown line %q", line)
 		}
 		p, err := polledAt(a.arena, shm.Offset(at), n, end)
 		if err != nil {

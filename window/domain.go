@@ -58,7 +58,7 @@ func (d *Domain) RemoveHazard(h *Hazard) {
 	d.hazards.Store(&list)
 }
 
-// Drained reports whether no live executor uses an invalid token any more (HAZARD-DRAIN). Token 0 is always drained. The
+// Drained reports whether no live executor uses an invalid token (HAZARD-DRAIN). Token 0 is always drained. The
 // hazards of dead members do not count, because a dead process executes nothing.
 func (d *Domain) Drained(token nd.Token) bool {
 	if token == 0 {
@@ -73,7 +73,7 @@ func (d *Domain) Drained(token nd.Token) bool {
 	return true
 }
 
-// A hazard word has the sink's token in its upper half and the source's token in its lower half.
+// makeHazard returns a hazard word: the sink's token is the upper 32 bits, the source's token the lower 32.
 func makeHazard(sink, source nd.Token) uint64 { return uint64(sink)<<32 | uint64(source) }
 
 func hazardNames(h uint64, t nd.Token) bool {

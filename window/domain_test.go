@@ -24,7 +24,7 @@ func TestHazardNamesItsTokens(t *testing.T) {
 		}
 	}
 	if h := makeHazard(a, b); nd.Token(h>>32) != a || nd.Token(h) != b {
-		t.Errorf("the halves of hazard %#x", h)
+		t.Errorf("hazard %#x has other tokens", h)
 	}
 }
 
@@ -51,12 +51,12 @@ func TestDrainedIgnoresDeadExecutors(t *testing.T) {
 	for i := range words {
 		words[i].Store(makeHazard(token, token))
 	}
-	expect("before anybody is watched", true)
+	expect("before there are hazards", true)
 	for i, h := range hazards {
 		words[i].Store(0)
 		s.domain.AddHazard(h)
 	}
-	expect("nobody uses anything", true)
+	expect("no hazard is set", true)
 	for i := range words {
 		words[i].Store(makeHazard(token, 0))
 		expect("as the sink", false)

@@ -5,7 +5,7 @@ import "github.com/softnd/softnd/nd"
 // fastState is the part of a region that is for fast registration. The region's lock guards it.
 type fastState struct {
 	enabled bool     // the region is for fast registration; never changes back
-	retired bool     // it must not be registered any more
+	retired bool     // it must not be registered again
 	boundOn uint64   // the endpoint of the registration
 	stale   nd.Token // the local token that is being drained
 	ended   func()   // called when the registration has ended
@@ -39,9 +39,9 @@ func (r *Region) IsFastRegister() bool {
 	return r.fast.enabled
 }
 
-// PrepareFastRegister makes the tokens of a fast registration of mem, which [Region.Tokens] returns from now on. address is
-// that of the first byte for peers; the owner's requests use the address of mem. endpoint is the one on which the request
-// is posted. ended is called when this registration does not use mem any more, and must not use the region.
+// PrepareFastRegister makes the tokens of a fast registration of mem, which [Region.Tokens] returns from now on. Peers use
+// address for the first byte. The owner's requests use the address of mem. endpoint is the one on which the request is
+// posted. ended is called when the registration has ended and mem is not accessed through it. It must not use the region.
 func (r *Region) PrepareFastRegister(mem []byte, address uint64, flags nd.RegionFlags, endpoint uint64, ended func()) Prepared {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -131,7 +131,7 @@ func TestFastRegisterDrainsBothTokens(t *testing.T) {
 		}
 		executor.guard.clearHazard()
 		if !r.Drained(token) {
-			t.Errorf("not drained, although nobody uses the %s token", kind)
+			t.Errorf("not drained, although no executor uses the %s token", kind)
 		}
 		r.Release()
 		ends.want(t, kind, 1)
@@ -180,7 +180,7 @@ func TestForceInvalidateWaitsForWindows(t *testing.T) {
 	}
 	pending.Cancel()
 	ends.want(t, "one window is left", 0)
-	unbind(t, w)
+	invalidate(t, w)
 	ends.want(t, "no window is left", 1)
 	if r.Bound() || !r.PrepareFastRegister(mem, 1, 0, 7, ends.ended).Apply() {
 		t.Error("it cannot be registered again")

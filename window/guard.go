@@ -14,9 +14,9 @@ const ChunkSize = 64 << 10
 
 // Peer is the other end of a connection: whose tokens an executor may use, and whether the connection is open.
 //
-// Because the state is loaded after HAZARD-PUBLISH, the end of a connection is as safe as an invalidation: a side that
-// ends the connection, and then loads the executor's hazard as 0 once, knows that its memory is not accessed any more over
-// this connection.
+// The state is loaded after HAZARD-PUBLISH. This makes the end of a connection as safe as an invalidation. A side ends the
+// connection and then loads the executor's hazard. Once the hazard is 0, no transfer over this connection accesses the
+// memory of that side.
 type Peer struct {
 	Adapter       AdapterID      // the only adapter whose tokens are accepted
 	Endpoint      uint64         // the endpoint at the other end, for tokens that are limited to one connection
@@ -45,7 +45,7 @@ type Operand struct {
 
 // Generation is the bind of a token under which the first part of a request has run. Between two parts no hazard names the
 // token, so it can be invalidated and, after 4,096 binds, valid again. A part that finds the token under another bind
-// fails. A part that uses another token begins anew. The zero value is for a request of which no part has run; an
+// fails. The first part with another token stores the bind of that token. The zero value is for a request of which no part has run; an
 // [Operand] without one is a request of a single part.
 type Generation struct{ word entryWord }
 
@@ -106,7 +106,7 @@ func NewGuard(d *Domain, hazard *atomic.Uint64) *Guard {
 // LocalHazard returns the hazard that the domains of this process must have.
 func (g *Guard) LocalHazard() *Hazard { return NewHazard(&g.localHazard, nil) }
 
-// checkedRange is the memory of an operand that has been checked, and what must not have changed after the copy.
+// checkedRange is the memory of an operand that has been checked, and the words that must be the same after the copy.
 type checkedRange struct {
 	mem         []byte
 	shared      *entry // of a peer's token: its word must still be word
@@ -127,7 +127,7 @@ func (r *checkedRange) isUnchanged() bool {
 }
 
 // Copy copies n bytes from source to sink. It returns how many bytes it copied while both tokens were certainly valid, and
-// what was wrong with either operand. After a fault, up to one chunk after those may have been written as well.
+// the fault of each operand. After a fault, up to one chunk after those bytes may have been written as well.
 //
 // The last word is stored last, and atomically if it is aligned, because programs poll for it.
 func (g *Guard) Copy(sink, source *Operand, n uint64) (moved uint64, sinkFault, sourceFault Fault) {

@@ -13,9 +13,9 @@ import (
 // the middle of plain.
 type fastPath struct {
 	*side
-	plain   []byte
-	granted []byte
-	tokens  []nd.Token // indexed by the constants below
+	plain      []byte
+	registered []byte
+	tokens     []nd.Token // indexed by the constants below
 }
 
 const (
@@ -33,20 +33,20 @@ var tokenNames = [...]string{"full", "read only", "remote", "window", "foreign",
 func newFastPath(t testing.TB, s *side) *fastPath {
 	t.Helper()
 	d := &fastPath{side: s, plain: make([]byte, 3*ChunkSize)}
-	d.granted = d.plain[ChunkSize : 2*ChunkSize]
-	full := s.region(t, d.granted, allRights)
-	readOnly, again := s.region(t, d.granted, nd.AllowRemoteRead), s.region(t, d.granted, allRights)
+	d.registered = d.plain[ChunkSize : 2*ChunkSize]
+	full := s.region(t, d.registered, allRights)
+	readOnly, again := s.region(t, d.registered, nd.AllowRemoteRead), s.region(t, d.registered, allRights)
 	stale, _ := again.Tokens()
-	s.guard.CanScatter(stale, shm.AddressOf(d.granted), 1) // the guard has it cached when it becomes invalid
+	s.guard.CanScatter(stale, shm.AddressOf(d.registered), 1) // the guard has it cached when it becomes invalid
 	deregister(t, again)
-	if err := again.Register(d.granted, allRights); err != nil {
+	if err := again.Register(d.registered, allRights); err != nil {
 		t.Fatal(err)
 	}
 	elsewhere := &side{arena: s.arena, member: s.member, table: s.table, domain: NewDomain(s.table, s.domain.adapter+1)}
 	local, remote := full.Tokens()
 	only, _ := readOnly.Tokens()
-	foreign, _ := elsewhere.region(t, d.granted, allRights).Tokens()
-	d.tokens = []nd.Token{local, only, remote, bind(t, s.window(t), full, d.granted, Read|Write, 7, false), foreign, stale, 0}
+	foreign, _ := elsewhere.region(t, d.registered, allRights).Tokens()
+	d.tokens = []nd.Token{local, only, remote, bind(t, s.window(t), full, d.registered, Read|Write, 7, false), foreign, stale, 0}
 	return d
 }
 
@@ -160,7 +160,7 @@ func TestPutAndGetCheckAccess(t *testing.T) {
 	mem := owner.alloc(t, 3*4096)[4096:][:4096]
 	private := make([]byte, 4096)
 	var ends counter
-	granted := func(mem []byte, address uint64, flags nd.RegionFlags) nd.Token {
+	register := func(mem []byte, address uint64, flags nd.RegionFlags) nd.Token {
 		r := owner.fastRegion(t)
 		if !r.PrepareFastRegister(mem, address, flags, 7, ends.ended).Apply() {
 			t.Fatal("it does not run")
@@ -168,15 +168,15 @@ func TestPutAndGetCheckAccess(t *testing.T) {
 		_, remote := r.Tokens()
 		return remote
 	}
-	both := granted(mem, base, allRights)
-	toRead, toWrite := granted(mem, base, nd.AllowRemoteRead), granted(mem, base, nd.AllowRemoteWrite)
-	nothing, hidden := granted(mem, base, nd.AllowLocalWrite), granted(private, base, allRights)
+	both := register(mem, base, allRights)
+	toRead, toWrite := register(mem, base, nd.AllowRemoteRead), register(mem, base, nd.AllowRemoteWrite)
+	nothing, hidden := register(mem, base, nd.AllowLocalWrite), register(private, base, allRights)
 	region := owner.region(t, mem, allRights)
 	local, remote := region.Tokens()
 	scoped := bind(t, owner.window(t), region, mem, Read|Write, 7, true)
 	gone := owner.window(t)
 	revoked := bind(t, gone, region, mem, Read|Write, 7, false)
-	unbind(t, gone)
+	invalidate(t, gone)
 	link := func(endpoint uint64, state, left uint32) *Peer {
 		to := owner.peer(endpoint)
 		to.State.Store(state)
@@ -213,7 +213,7 @@ func TestPutAndGetCheckAccess(t *testing.T) {
 		"another tag":                    {open, both ^ 1<<indexBits, base, fullToken, 0, 8, false, false},
 		"another index":                  {open, both ^ 1<<10, base, fullToken, 0, 8, false, false},
 		"no token":                       {open, 0, base, fullToken, 0, 8, false, false},
-		"our own token":                  {open, d.tokens[remoteToken], shm.AddressOf(d.granted), fullToken, 0, 8, false, false},
+		"our own token":                  {open, d.tokens[remoteToken], shm.AddressOf(d.registered), fullToken, 0, 8, false, false},
 		"its connection":                 {open, scoped, at, fullToken, 0, 8, true, true},
 		"another connection":             {owner.peer(8), scoped, at, fullToken, 0, 8, false, false},
 		"another adapter":                {stranger, both, base, fullToken, 0, 8, false, false},
@@ -253,7 +253,7 @@ func TestPutAndGetCheckAccess(t *testing.T) {
 
 func TestGatherAndScatterCheckAccess(t *testing.T) {
 	d := newFastPath(t, join(t, newArena(t)))
-	at := shm.AddressOf(d.granted)
+	at := shm.AddressOf(d.registered)
 	for local, name := range tokenNames {
 		t.Run(name, func(t *testing.T) {
 			reads, writes := local == fullToken || local == readOnlyToken, local == fullToken

@@ -10,8 +10,8 @@ import (
 	"github.com/softnd/softnd/shm"
 )
 
-// granted is a token of the matrix and what it allows.
-type granted struct {
+// access is a token of the matrix and the access that it allows.
+type access struct {
 	name    string
 	token   nd.Token
 	rights  Rights // with Local or Remote
@@ -20,8 +20,8 @@ type granted struct {
 	scope   uint64
 }
 
-// grants makes tokens of each kind for the owner.
-func grants(t *testing.T, owner *side) (all []granted) {
+// makeTokens makes tokens of each kind for the owner.
+func makeTokens(t *testing.T, owner *side) (all []access) {
 	for _, private := range []bool{false, true} {
 		for _, flags := range []nd.RegionFlags{0, nd.AllowLocalWrite, nd.AllowRemoteRead, nd.AllowRemoteWrite, allRights} {
 			mem := make([]byte, 300)
@@ -41,14 +41,14 @@ func grants(t *testing.T, owner *side) (all []granted) {
 				return rights
 			}
 			all = append(all,
-				granted{name + ", local", local, Local | readWrite(true, flags.LocalWrite()), mem, private, 0},
-				granted{name + ", remote", remote, Remote | readWrite(flags.RemoteRead(), flags.RemoteWrite()), mem, private, 0})
+				access{name + ", local", local, Local | readWrite(true, flags.LocalWrite()), mem, private, 0},
+				access{name + ", remote", remote, Remote | readWrite(flags.RemoteRead(), flags.RemoteWrite()), mem, private, 0})
 			if flags != nd.AllowLocalWrite {
 				continue
 			}
 			for rights := range Rights(4) {
 				for _, only := range []bool{false, true} {
-					g := granted{fmt.Sprintf("%s, window with rights %d, only %v", name, rights, only), 0, Remote | rights, mem[50:250], private, 0}
+					g := access{fmt.Sprintf("%s, window with rights %d, only %v", name, rights, only), 0, Remote | rights, mem[50:250], private, 0}
 					if only {
 						g.scope = 7
 					}
@@ -81,13 +81,13 @@ func TestCopyChecksAccess(t *testing.T) {
 		{"the owner for another peer", owner.guard, nil, 8, false, false},
 		{"the right peer", executor.guard, owner.peer(7), 7, false, false},
 		{"another peer", executor.guard, owner.peer(8), 8, false, false},
-		{"a peer of somebody else", executor.guard, executor.peer(7), 7, true, false},
-		{"somebody else", executor.guard, nil, 0, true, false},
+		{"another adapter's peer", executor.guard, executor.peer(7), 7, true, false},
+		{"another adapter", executor.guard, nil, 0, true, false},
 		{"the peer after an abort", executor.guard, aborted, 7, false, true},
 		{"the peer after our disconnect", executor.guard, disconnected, 7, false, true},
 	}
 	count := map[Fault]int{}
-	for _, g := range grants(t, owner) {
+	for _, g := range makeTokens(t, owner) {
 		base, size := shm.AddressOf(g.mem), uint64(len(g.mem))
 		ranges := []struct {
 			at, n uint64

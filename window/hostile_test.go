@@ -121,7 +121,7 @@ func TestOwnerIgnoresItsSharedEntries(t *testing.T) {
 	_, privateRemote := private.Tokens()
 	stale := bind(t, owner.window(t), r, mem, Read, 0, false)
 	staleWindow := owner.domain.FindRemote(stale, 0)
-	unbind(t, staleWindow.(*Window))
+	invalidate(t, staleWindow.(*Window))
 	refs := []struct {
 		ref  Operand
 		n    uint64
@@ -256,7 +256,7 @@ func TestEntriesChangeDuringAccess(t *testing.T) {
 	if !unchanged() {
 		t.Error("the tables have changed")
 	}
-	t.Logf("what the peer met: %v", outcomes)
+	t.Logf("results of the peer: %v", outcomes)
 }
 
 // Tokens that no owner has made, for each tag of an entry and for entries of all indexes.

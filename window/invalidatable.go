@@ -16,7 +16,7 @@ type Invalidatable interface {
 	// ForceInvalidate is Invalidate for an endpoint that has ended. Windows that
 	// are bound to a region do not prevent it.
 	ForceInvalidate(endpoint uint64) (token nd.Token, ok bool)
-	// Drained reports whether no executor uses the token any more.
+	// Drained reports whether no executor uses the token.
 	Drained(token nd.Token) bool
 	// Release ends an invalidation whose token is drained.
 	Release()

@@ -107,8 +107,8 @@ func (r *Region) prepare(mem []byte, address uint64, flags nd.RegionFlags) (loca
 	return local, remote
 }
 
-// Deregister makes both tokens invalid and returns them. When both are drained, the caller calls Release, and the memory
-// is not accessed any more.
+// Deregister makes both tokens invalid and returns them. When both are drained, no executor accesses the
+// memory, and the caller calls Release.
 //
 // Errors: [nd.InvalidDeviceState] if the region is not registered;
 // [nd.DeviceBusy] while a window is bound to it. Nothing has changed then.

@@ -260,9 +260,9 @@ func TestDeregisterFailsWhileWindowsAreBound(t *testing.T) {
 
 	bind(t, w, r, mem, Read, 0, false)
 	bind(t, v, r, mem, Read, 0, false) // over the same bytes
-	unbind(t, w)
+	invalidate(t, w)
 	busy("one of two windows is bound", true)
-	unbind(t, v)
+	invalidate(t, v)
 	busy("none is", false)
 }
 

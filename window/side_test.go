@@ -172,8 +172,8 @@ func bind(t testing.TB, w *Window, r *Region, mem []byte, rights Rights, endpoin
 	return w.Descriptor().Token
 }
 
-// unbind invalidates a window that no executor is using.
-func unbind(t testing.TB, w *Window) {
+// invalidate invalidates a window that no executor is using.
+func invalidate(t testing.TB, w *Window) {
 	t.Helper()
 	token, ok := w.Invalidate(0)
 	if !ok || !w.domain.Drained(token) {

@@ -128,7 +128,7 @@ func (c *copier) run() error {
 }
 
 func (c *copier) copyAll() error {
-	refused := false // the latest token is not valid any more
+	refused := false // the latest token is invalid
 	for c.board.stop.Load() == 0 {
 		n, ok := c.board.read()
 		if ok && n.bind != c.latest {
@@ -175,7 +175,7 @@ func (c *copier) copyOnce(k *known) (Fault, error) {
 	}
 	far := &Operand{Token: k.token, Rights: Remote | Read, Address: k.address + c.random.Uint64N(k.length-n+1), Peer: c.to}
 	if c.region != nil && n <= ChunkSize && c.random.IntN(4) != 0 {
-		if granted, err := c.copyFast(k, far.Address, n); granted || err != nil {
+		if copied, err := c.copyFast(k, far.Address, n); copied || err != nil {
 			return NoFault, err
 		}
 	}
@@ -217,31 +217,31 @@ func (c *copier) copyOnce(k *known) (Fault, error) {
 }
 
 // copyFast is copyOnce by the fast path. It returns false if the fast path has refused the copy.
-func (c *copier) copyFast(k *known, address, n uint64) (granted bool, err error) {
+func (c *copier) copyFast(k *known, address, n uint64) (copied bool, err error) {
 	if c.random.IntN(2) == 0 {
 		n = min(n, 8)
 	}
 	if c.random.IntN(2) == 0 {
 		local, _ := c.region.Tokens()
-		if granted = c.side.guard.Put(c.to, k.token, address, local, k.source[:n]); granted {
+		if copied = c.side.guard.Put(c.to, k.token, address, local, k.source[:n]); copied {
 			c.tally.writes[NoFault].Add(1)
 		}
 	} else {
 		local, _ := c.sinks.Tokens()
-		if granted = c.side.guard.Get(c.to, k.token, address, local, c.sink[:n]); granted {
+		if copied = c.side.guard.Get(c.to, k.token, address, local, c.sink[:n]); copied {
 			c.tally.reads[NoFault].Add(1)
 			if b := c.sink[:n]; !only(b, fresh, valueOf(k.bind)) {
-				return granted, fmt.Errorf("Get of %d bytes through bind %d has copied %x", n, k.bind, b[firstOther(b, fresh, valueOf(k.bind))])
+				return copied, fmt.Errorf("get of %d bytes through bind %d has copied %x", n, k.bind, b[firstOther(b, fresh, valueOf(k.bind))])
 			}
 		}
 	}
-	if granted {
+	if copied {
 		c.tally.fast.Add(1)
 		if k.bind != c.latest {
-			return granted, fmt.Errorf("bind %d was invalidated before bind %d, and a copy of %d bytes succeeds", k.bind, c.latest, n)
+			return copied, fmt.Errorf("bind %d was invalidated before bind %d, and a copy of %d bytes succeeds", k.bind, c.latest, n)
 		}
 	}
-	return granted, nil
+	return copied, nil
 }
 
 func firstOther(b []byte, values ...byte) int {

@@ -95,19 +95,19 @@ func (o *bindingOwner) someLength() uint64 {
 }
 
 // invalidate invalidates the window, waits for the drain, and checks that no copier writes afterwards.
-func (o *bindingOwner) invalidate(mem []byte, patience int) {
+func (o *bindingOwner) invalidate(mem []byte, checks int) {
 	o.t.Helper()
 	token, ok := o.window.Invalidate(0)
 	if !ok {
 		o.t.Fatal("invalidate")
 	}
 	o.await("the drain ends", func() bool { return o.domain.Drained(token) })
-	o.takeBack(mem, patience)
+	o.reuse(mem, checks)
 	o.window.Release()
 }
 
 // disconnect ends the connections instead, and opens them again.
-func (o *bindingOwner) disconnect(mem []byte, patience int) {
+func (o *bindingOwner) disconnect(mem []byte, checks int) {
 	o.t.Helper()
 	word, open, ended := &o.board.state, uint32(established), uint32(established+1)
 	if o.random.IntN(2) == 0 {
@@ -117,7 +117,7 @@ func (o *bindingOwner) disconnect(mem []byte, patience int) {
 	for _, h := range o.peers {
 		o.await("a copier is seen idle", func() bool { return h.word.Load() == 0 || h.peer.Gone() })
 	}
-	o.takeBack(mem, patience)
+	o.reuse(mem, checks)
 	token, ok := o.window.Invalidate(0)
 	if !ok {
 		o.t.Fatal("invalidate")
@@ -144,12 +144,12 @@ func (o *bindingOwner) await(what string, ok func() bool) {
 	})
 }
 
-// takeBack writes to memory that no copier may access any more, and checks what copiers have written before.
-func (o *bindingOwner) takeBack(mem []byte, patience int) {
+// reuse writes to memory that no copier may access, and checks what copiers have written before.
+func (o *bindingOwner) reuse(mem []byte, checks int) {
 	o.t.Helper()
 	copy(o.saved, mem)
 	fill(mem, owned)
-	o.watch(patience)
+	o.watch(checks)
 	if b := o.saved[:len(mem)]; !only(b, fresh, valueOf(o.binds)) {
 		at := firstOther(b, fresh, valueOf(o.binds))
 		o.t.Fatalf("bind %d: byte %d of its %d is %#x, which no copier has written through it", o.binds, at, len(mem), b[at])
@@ -157,14 +157,14 @@ func (o *bindingOwner) takeBack(mem []byte, patience int) {
 }
 
 // watch checks all of the owner's memory several times.
-func (o *bindingOwner) watch(patience int) {
+func (o *bindingOwner) watch(checks int) {
 	o.t.Helper()
-	for i := range patience + 1 {
+	for i := range checks + 1 {
 		if !only(o.mem, owned) {
 			at := firstOther(o.mem, owned)
 			o.t.Fatalf("check %d after the end of bind %d: a copier has written %#x to byte %d", i, o.binds, o.mem[at], at)
 		}
-		if i < patience {
+		if i < checks {
 			yield()
 		}
 	}
@@ -219,15 +219,15 @@ func (o *bindingOwner) round() {
 	for range o.random.IntN(8) {
 		yield()
 	}
-	patience := o.random.IntN(4)
+	checks := o.random.IntN(4)
 	if o.binds%32 == 0 {
-		patience = 20
+		checks = 20
 	}
 	if o.binds%4 == 0 {
-		o.disconnect(mem, patience)
+		o.disconnect(mem, checks)
 		return
 	}
-	o.invalidate(mem, patience)
+	o.invalidate(mem, checks)
 }
 
 // stress makes rounds until isComplete, and further ones for some time.
@@ -245,7 +245,7 @@ func (o *bindingOwner) stress() {
 	o.report()
 }
 
-// The promise of the package: after the drain no process accesses the memory any more.
+// The promise of the package: after the drain no process accesses the memory.
 func TestDrainedMemoryIsNotAccessed(t *testing.T) {
 	o := newBindingOwner(t)
 	var crew []*remoteCopier

@@ -8,7 +8,7 @@ import (
 	"github.com/softnd/softnd/shm"
 )
 
-// entry is one entry of the shared window table: what peers read about a token. Only the owner of the entry writes it. It
+// entry is one entry of the shared window table, which describes a token to peers. Only the owner of the entry writes it. It
 // changes base, length, offset, owner and scope only while word is invalid.
 type entry struct {
 	_      structs.HostLayout

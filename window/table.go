@@ -60,7 +60,7 @@ type permissions struct {
 	offset      shm.Offset // of mem in the arena; 0 = mem is private memory
 	adapter     AdapterID
 	scope       uint64        // the endpoint whose peer alone may use the token; 0 = any
-	invalidates Invalidatable // what an Invalidate of the token ends; nil = a request cannot invalidate it
+	invalidates Invalidatable // the object of an Invalidate of the token; nil = a request cannot invalidate it
 	boundOn     uint64        // the endpoint on which the window was bound or the region was registered
 }
 

@@ -139,7 +139,7 @@ func TestNewBlockOwnerInvalidatesEntries(t *testing.T) {
 	for range 3 {
 		w := leaver.window(t)
 		bind(t, w, region, mem, Read|Write, 0, false)
-		unbind(t, w)
+		invalidate(t, w)
 		token := bind(t, w, region, mem, Read|Write, 0, false)
 		tokens[indexOf(token)] = token
 	}

@@ -73,10 +73,10 @@ func TestGenerationFailsUnderLaterBind(t *testing.T) {
 	}
 	check("in the first part", NoFault)
 	check("in the second part", NoFault)
-	unbind(t, w)
+	invalidate(t, w)
 	check("when it is revoked", faultBadToken)
 	for bind(t, w, region, mem, Read|Write, 0, false) != token {
-		unbind(t, w)
+		invalidate(t, w)
 	}
 	check("when it has come round", faultRevoked)
 	*peer.Generation, *own.Generation = Generation{}, Generation{}
@@ -94,7 +94,7 @@ func TestStaleTokenIsRefusedFor4095Binds(t *testing.T) {
 	if f := executor.guard.Check(stale, 1); f != NoFault {
 		t.Fatalf("the first token: %v", f)
 	}
-	unbind(t, w)
+	invalidate(t, w)
 	for i := 1; i <= promised; i++ {
 		token := bind(t, w, region, mem, Read|Write, 0, false)
 		if token == first || indexOf(token) != indexOf(first) || token == 0 {
@@ -109,7 +109,7 @@ func TestStaleTokenIsRefusedFor4095Binds(t *testing.T) {
 		if _, f := executor.read(make([]byte, 1), stale); f != faultBadToken {
 			t.Fatalf("a copy with the first token at bind %d: %v", i, f)
 		}
-		unbind(t, w)
+		invalidate(t, w)
 		if f := executor.guard.Check(remoteOperand(to, token, Read, stale.Address), 1); f != faultBadToken {
 			t.Fatalf("the token of bind %d after it: %v", i, f)
 		}
@@ -145,9 +145,9 @@ func TestTagChangesWithEachBind(t *testing.T) {
 	}
 	b.Cancel()
 	next("an abandoned bind", w.Descriptor().Token)
-	unbind(t, w)
+	invalidate(t, w)
 	next("the next bind", bind(t, w, region, mem, Read, 0, false))
-	unbind(t, w)
+	invalidate(t, w)
 
 	local, remote := region.Tokens()
 	deregister(t, region)
@@ -181,18 +181,18 @@ func TestFirstTagsDiffer(t *testing.T) {
 	if same > 2<<(indexBits-tagBits) {
 		t.Errorf("%d indexes start like their neighbours (secret %#x)", same, secret)
 	}
-	// For many secrets: each half changes the tag.
-	for half := range 2 {
+	// For many secrets: each of the two words changes the tag.
+	for part := range 2 {
 		same = 0
 		for i := range uint64(1 << 16) {
 			other := secret
-			other[half] += i + 1
+			other[part] += i + 1
 			if firstTag(secret, 7) == firstTag(other, 7) {
 				same++
 			}
 		}
 		if same > 2<<(16-tagBits) {
-			t.Errorf("%d secrets that differ in half %d start alike", same, half)
+			t.Errorf("%d secrets that differ in part %d start alike", same, part)
 		}
 	}
 }

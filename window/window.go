@@ -16,7 +16,7 @@ type Window struct {
 	mu      asym.BiasedMutex
 	bound   *binding // in effect, or waiting for Release; nil = the window can be bound
 	spare   *binding // one that has ended, so that the next bind does not allocate
-	retired bool     // it must not be bound any more
+	retired bool     // it must not be bound again
 	latest  nd.WindowDescriptor
 }
 
@@ -38,9 +38,9 @@ func (d *Domain) NewWindow() (*Window, error) {
 	return &Window{domain: d, access: e}, nil
 }
 
-// Prepare checks a bind of the window to mem, a part of r, and makes its token, which [Window.Descriptor] returns from now
-// on. endpoint is the one on which the bind is posted. only limits the window to that endpoint's peer. The region cannot be
-// deregistered until the bind is canceled, or invalidated and released.
+// Prepare checks a bind of the window to mem, a part of r, and makes its token. [Window.Descriptor] returns that token from
+// now on. endpoint is the one on which the bind is posted. If only is true, only that endpoint's peer may use the window.
+// The region cannot be deregistered until the bind is canceled, or invalidated and released.
 //
 // Errors: [nd.AccessViolation] if mem is empty or not within the region, or the region does not allow the rights.
 func (w *Window) Prepare(r *Region, mem []byte, rights Rights, endpoint uint64, only bool) (Prepared, error) {
@@ -114,8 +114,8 @@ func (b *binding) Apply() bool {
 func (b *binding) Cancel() { b.region.detach() }
 
 // Invalidate makes the window's token invalid and returns it. When the token is drained, the caller calls Release. endpoint
-// is the one on which the request is posted, 0 for the owner itself. ok is false if the window is not bound, is bound on
-// another endpoint, or is being invalidated already.
+// is the one on which the request is posted; 0 is the owner itself. It returns false if the window is not bound, is bound
+// on another endpoint, or is already being invalidated.
 func (w *Window) Invalidate(endpoint uint64) (token nd.Token, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -162,7 +162,7 @@ func (w *Window) ForceInvalidate(endpoint uint64) (token nd.Token, ok bool) {
 	return w.Invalidate(endpoint)
 }
 
-// Drained reports whether no executor uses an invalid token of the window any more.
+// Drained reports whether no executor uses an invalid token of the window.
 func (w *Window) Drained(token nd.Token) bool { return w.domain.Drained(token) }
 
 // Bound reports whether a bind is in effect or waits for Release.

@@ -80,7 +80,7 @@ func TestWindowLifeCycle(t *testing.T) {
 		t.Fatal("bound while it drains")
 	}
 	if !owner.domain.Drained(token) {
-		t.Fatal("not drained, and nobody is there")
+		t.Fatal("not drained, although there is no executor")
 	}
 	w.Release()
 	refused("released", 7)
@@ -164,7 +164,7 @@ func TestRetiredWindowCannotBeBound(t *testing.T) {
 		t.Fatal("invalidate")
 	}
 	if got := ending.Retire(); got != 0 || !ending.Bound() {
-		t.Errorf("while somebody else invalidates it: %#x, bound %v", uint32(got), ending.Bound())
+		t.Errorf("while another caller invalidates it: %#x, bound %v", uint32(got), ending.Bound())
 	}
 	ending.Release()
 	unbindable(ending)
@@ -201,13 +201,13 @@ func TestPreparedBindsApplyInAnyOrder(t *testing.T) {
 		}
 		check(one, NoFault)
 		check(other, faultBadToken)
-		unbind(t, w)
+		invalidate(t, w)
 		if !bindings[other].Apply() {
 			t.Fatal("the other does not run after the invalidation")
 		}
 		check(one, faultBadToken)
 		check(other, NoFault)
-		unbind(t, w)
+		invalidate(t, w)
 		deregister(t, r)
 	}
 }
@@ -430,6 +430,6 @@ func TestWindowScopeLimitsPeers(t *testing.T) {
 				t.Errorf("only %v: the owner for the peer of endpoint %d: %v, want %v", only, endpoint, f, want)
 			}
 		}
-		unbind(t, w)
+		invalidate(t, w)
 	}
 }

@@ -1,41 +1,41 @@
 /*
- * The asymmetric mutex, for Spin.
+ * The biased mutex, for Spin.
  *
- * internal/asym.BiasedMutex costs the goroutine that locks it all the time, its owner, plain loads and stores only. Whoever
- * else locks it takes the ownership away first, and pays for both with membarrier(2), which is Heavy. This is Enter of
- * stack_unsafe.go and lock, tryLock, dispossess, promote and Unlock of mutex.go, a load or a store a step; what the
- * mutex promises is stated as assertions.
+ * internal/asym.BiasedMutex costs the goroutine that has the bias plain loads and stores only. Any other goroutine that
+ * locks it revokes the bias first, and pays for both with membarrier(2), which is Heavy. The model has LockBiased of
+ * stack_unsafe.go, and lockSlow, tryLockSlow, revokeBias, grantBias and Unlock of mutex.go; each load or store is a step.
+ * The promises of the mutex are assertions.
  *
- *	owner (enter, Unlock)                        anybody else (lock, tryLock), with mu held
- *	---------------------                        ------------------------------------------
- *	owner is me, and I do not hold it already?   owner := nobody
+ *	biased goroutine (LockBiased, Unlock)        any other (lockSlow, tryLockSlow), with mu held
+ *	-------------------------------------        -----------------------------------------------
+ *	bias is mine, and I do not hold the lock?    bias := none
  *	inside := 1                                  Heavy
- *	owner is me still?  no: inside := 0, go      the latest owner is inside: wait; tryLock: give up
+ *	bias is still mine?  no: inside := 0, fail   the latest bias has inside = 1: wait; tryLockSlow: fail
  *	the critical section                         the critical section
- *	inside := 0                                  become the owner, or not; mu is unlocked
+ *	inside := 0                                  grant itself the bias, or not; unlock mu
  *
- * It is the store-then-load handshake again: the owner stores inside and loads owner, the other one stores owner and
- * loads inside. The owner's store may wait in its store buffer while it loads; Heavy empties that in between.
+ * It is a store-then-load handshake: the biased goroutine stores inside and loads bias, the other one stores bias and
+ * loads inside. The store to inside may wait in the store buffer during the load; Heavy empties that buffer.
  *
  * Every process stores through a first-in-first-out store buffer, as on amd64, and loads from it first. Operations of
- * sync.Mutex and of package atomic empty the buffer of who makes them. Heavy passes all processes, one after the other:
+ * sync.Mutex and of package atomic empty the buffer of their caller. Heavy passes all processes, one after the other:
  * each empties its buffer at some moment within the call, not all at the same one.
  *
- * A process stands for a goroutine. An owner record has its number: the code makes a new record when a goroutine
- * becomes the owner that was not the latest one, but no goroutine still uses its last when it gets another. How often
- * one locks in a row before it becomes the owner is left open here: any unlock may make it the owner.
+ * A process is a goroutine. A bias has the number of its goroutine: the code makes a new bias for a goroutine that did
+ * not have the latest one, but no goroutine still uses its old bias when it gets another. The model leaves open how many
+ * consecutive locks give the bias: any unlock may grant it.
  *
  * Sizes, to be given with -D: N processes (2), ROUNDS locks of each (2), BUFFERED stores in a buffer (5).
  *
- * Variants, correct: AGAIN, a holder may try to lock once more, which has to fail; MOVES, an owner may find at any time
- * that it is not known any more, because its stack has moved, and then takes the ownership from itself.
+ * Variants, correct: AGAIN, a holder may try to lock once more, which must fail; MOVES, LockBiased may at any time not
+ * recognise the goroutine, because its stack has moved; the goroutine then revokes its own bias.
  *
  * Mutations:
- *	NO_HEAVY NO_SECOND_LOOK SHARED_FLAG NO_WAIT FORGET NO_STEP_BACK HEAVY_FIRST OUT_FIRST PLAIN_ARM
- *	LOOK_FIRST NO_LOCK; with AGAIN: NO_SELF
+ *	NO_HEAVY NO_SECOND_LOAD SHARED_FLAG NO_WAIT FORGET_REVOKED NO_BACK_OFF HEAVY_FIRST UNLOCK_FIRST PLAIN_ARM
+ *	CHECK_FIRST NO_LOCK; with AGAIN: NO_HELD_CHECK
  *
- * README.md says what each of them means. WITNESS asserts that certain situations never come up, and each of these
- * assertions has to fail.
+ * README.md says what each of them takes away. WITNESS asserts that certain situations never occur; each of these
+ * assertions must fail.
  */
 
 #ifndef N
@@ -50,11 +50,11 @@
 
 /* ---- Shared memory --------------------------------------------------------------------------------------------- */
 
-#define OWNER	0		/* 0 = nobody, else the process's number plus one */
-#define LATEST	1		/* likewise: who is the owner, or was it last */
-#define BYOWNER	2
-#define DATA	3		/* what the mutex guards: how often something was pushed */
-#define ARMED	4		/* the sleeper's bell */
+#define BIAS	0		/* 0 = none, else the process's number plus one */
+#define LATEST	1		/* likewise: the present bias, or the one that was revoked last */
+#define HELDBYBIAS 2
+#define DATA	3		/* what the mutex guards: the number of pushes */
+#define ARMED	4		/* the sleeper's doorbell */
 #ifdef SHARED_FLAG
 #define INSIDE(p)	5
 #define CELLS	6
@@ -100,7 +100,7 @@ inline load(x, a) {
 
 inline exchange(a, v) { d_step { EMPTY(me) -> M[a] = v } }
 
-/* Takes the oldest store of p's buffer to memory. */
+/* Moves the oldest store of p's buffer to memory. */
 inline flush(p) {
 	d_step {
 		!EMPTY(p) ->
@@ -132,16 +132,16 @@ endEmpty:
 	od
 }
 
-/* ---- What is claimed ------------------------------------------------------------------------------------------- */
+/* ---- Claims ----------------------------------------------------------------------------------------------------- */
 
-/* Only the claims look at these. */
-byte holders;			/* who are in the critical section */
+/* Only the claims use these. */
+byte holders;			/* how many processes are in the critical section */
 byte pushes;			/* stores to DATA so far, in memory or not */
-byte unrung;			/* the newest push whose maker did not see the sleeper's bell armed */
-bool looked;			/* the sleeper has looked, */
-byte seen;			/* and this is the newest push that it saw */
+byte unrung;			/* the newest push after which the sleeper's doorbell was not armed */
+bool checked;			/* the sleeper has checked, */
+byte seen;			/* and this is the newest push that it has seen */
 
-/* A claim's name is a variable that holds its truth for one moment, so that the checker's message gives the name. */
+/* A claim's name is a variable with its truth value for one moment, so that the checker's message has the name. */
 hidden byte O1_alone, O2_seen, O3_woken;
 #define CLAIM(name, what)	name = (what); assert(name)
 
@@ -154,39 +154,39 @@ hidden byte W1, W2, W3, W4, W5, W6, W7, W8;
 
 /* ---- The mutex ------------------------------------------------------------------------------------------------- */
 
-#ifdef NO_SELF
+#ifdef NO_HELD_CHECK
 #define HELD	0
 #else
 #define HELD	x
 #endif
 
-/* Sets entered if the process locks the mutex as its owner. */
-inline enter() {
+/* LockBiased. Sets entered if it locks the mutex. */
+inline lockbiased() {
 	entered = false;
-	load(x, OWNER);
+	load(x, BIAS);
 	if
 	:: x != me + 1
 #ifdef MOVES
 	:: true
 #endif
 	:: x == me + 1 ->
-		load(x, BYOWNER);
+		load(x, HELDBYBIAS);
 		if
 		:: HELD
 		:: else ->
 			store(INSIDE(me), 1);
-#ifdef NO_SECOND_LOOK
+#ifdef NO_SECOND_LOAD
 			x = me + 1;
 #else
-			load(x, OWNER);
+			load(x, BIAS);
 #endif
 			if
 			:: x == me + 1 ->
-				store(BYOWNER, 1);
+				store(HELDBYBIAS, 1);
 				entered = true
 			:: else ->
-				d_step { SEEN(W3, true); SEEN(W5, M[BYOWNER] && M[OWNER] != 0) };
-#ifndef NO_STEP_BACK
+				d_step { SEEN(W3, true); SEEN(W5, M[HELDBYBIAS] && M[BIAS] != 0) };
+#ifndef NO_BACK_OFF
 				store(INSIDE(me), 0)
 #endif
 			fi
@@ -204,17 +204,17 @@ inline heavy() {
 	i = 0
 }
 
-/* Sets took if there was an owner, which only FORGET asks about. */
-inline dispossess() {
-	load(x, OWNER);
+/* Sets took if there was a bias, which only FORGET_REVOKED uses. */
+inline revokebias() {
+	load(x, BIAS);
 	took = x != 0;
 	if
 	:: x != 0 ->
 #ifdef HEAVY_FIRST
 		heavy();
-		exchange(OWNER, 0)
+		exchange(BIAS, 0)
 #else
-		exchange(OWNER, 0);
+		exchange(BIAS, 0);
 #ifndef NO_HEAVY
 		heavy()
 #endif
@@ -224,14 +224,14 @@ inline dispossess() {
 	x = 0
 }
 
-#ifdef FORGET
+#ifdef FORGET_REVOKED
 #define ASKED	(took && x != 0)
 #else
 #define ASKED	(x != 0)
 #endif
 
-/* Waits as long as the latest owner is inside. The buffer of who asks is empty, for it has mu. */
-inline awaitowner() {
+/* Waits while the goroutine with the latest bias is inside. The caller's buffer is empty, because it has mu. */
+inline awaitbiased() {
 	load(x, LATEST);
 	d_step { SEEN(W2, x != 0 && M[INSIDE(x - 1)]) };
 #ifdef NO_WAIT
@@ -243,27 +243,27 @@ inline awaitowner() {
 }
 
 inline lock() {
-	enter();
+	lockbiased();
 	if
 	:: entered
 	:: else ->
 		d_step { !mu && EMPTY(me) -> mu = true };
-		dispossess();
-		awaitowner();
+		revokebias();
+		awaitbiased();
 		entered = true
 	fi
 }
 
-/* Sets entered if it has locked the mutex. */
+/* TryLock. Sets entered if it has locked the mutex. */
 inline trylock() {
-	enter();
+	lockbiased();
 	if
 	:: entered
 	:: else ->
 		d_step { EMPTY(me) -> entered = !mu; mu = true };
 		if
 		:: entered ->
-			dispossess();
+			revokebias();
 			load(x, LATEST);
 			if
 #ifndef NO_WAIT
@@ -283,15 +283,15 @@ inline trylock() {
 }
 
 inline unlock() {
-	load(x, BYOWNER);
+	load(x, HELDBYBIAS);
 	if
 	:: x ->
-		store(BYOWNER, 0);
+		store(HELDBYBIAS, 0);
 		load(x, LATEST);
 		store(INSIDE(x - 1), 0)
 	:: else ->
 		if
-		:: store(LATEST, me + 1); exchange(OWNER, me + 1)	/* promote */
+		:: store(LATEST, me + 1); exchange(BIAS, me + 1)	/* grantBias */
 		:: skip
 		fi;
 		d_step { EMPTY(me) -> mu = false }
@@ -299,14 +299,13 @@ inline unlock() {
 	x = 0
 }
 
-/* ---- Who uses it ----------------------------------------------------------------------------------------------- */
+/* ---- The users ------------------------------------------------------------------------------------------------- */
 
-#define SLEEPER	(N - 1)		/* goes to sleep in its last round, and does in the others what everybody does */
+#define SLEEPER	(N - 1)		/* sleeps in its last round; in the others it is like all processes */
 
-inline begin() { d_step { holders++; SEEN(W1, M[OWNER] == me + 1); CLAIM(O1_alone, holders == 1) } }
+inline begin() { d_step { holders++; SEEN(W1, M[BIAS] == me + 1); CLAIM(O1_alone, holders == 1) } }
 
-/* A critical section that pushes something, and the unlock. In the middle the holder may try to lock once more, which
- * must not succeed. */
+/* A critical section with a push, and the unlock. In between the holder may try to lock once more, which must fail. */
 inline push() {
 	begin();
 	load(x, DATA);
@@ -317,38 +316,38 @@ inline push() {
 	:: skip
 	fi;
 #endif
-#ifndef OUT_FIRST
+#ifndef UNLOCK_FIRST
 	store(DATA, mine);
 #endif
 	d_step { holders-- };
 	unlock();
-#ifdef OUT_FIRST
+#ifdef UNLOCK_FIRST
 	store(DATA, mine);
 #endif
 	skip
 }
 
-/* After the unlock: whoever sleeps is woken. */
+/* After the unlock: wakes the sleeper if its doorbell is armed. */
 inline ring() {
 	d_step {
 		if
-		:: M[ARMED] -> SEEN(W6, looked && seen < mine)
+		:: M[ARMED] -> SEEN(W6, checked && seen < mine)
 		:: else ->
 			SEEN(W7, EMPTY(me) == 0);
 			unrung = (unrung < mine -> mine : unrung);
-			CLAIM(O3_woken, !looked || seen >= mine)
+			CLAIM(O3_woken, !checked || seen >= mine)
 		fi;
 		mine = 0
 	}
 }
 
-/* The sleeper arms its bell, and then looks for the last time. */
+/* The sleeper arms its doorbell, and then checks for the last time. */
 inline sleep() {
 #ifdef NO_LOCK
 	exchange(ARMED, 1);
 	load(x, DATA);
 #else
-#if defined(LOOK_FIRST)
+#if defined(CHECK_FIRST)
 	skip;
 #elif defined(PLAIN_ARM)
 	store(ARMED, 1);
@@ -359,12 +358,12 @@ inline sleep() {
 	begin();
 	load(x, DATA);
 #endif
-	d_step { looked = true; seen = x; x = 0; CLAIM(O3_woken, seen >= unrung) };
+	d_step { checked = true; seen = x; x = 0; CLAIM(O3_woken, seen >= unrung) };
 #ifndef NO_LOCK
-	d_step { SEEN(W8, M[OWNER] == me + 1); holders-- };
+	d_step { SEEN(W8, M[BIAS] == me + 1); holders-- };
 	unlock();
 #endif
-#ifdef LOOK_FIRST
+#ifdef CHECK_FIRST
 	exchange(ARMED, 1);
 #endif
 	skip

@@ -10,6 +10,7 @@
 //
 // [BiasedMutex] is a lock built on this handshake.
 //
-// Where membarrier is not available (another processor, an old kernel, a container that refuses the call), and under the
-// race detector, which does not know membarrier, both sides use ordinary atomics and [BiasedMutex] is a [sync.Mutex].
+// Where membarrier is not available, both sides use ordinary atomics and [BiasedMutex] is a [sync.Mutex]. That is so on
+// processors other than amd64, with an old kernel, in a container that refuses the call, and under the race detector,
+// which does not know membarrier.
 package asym

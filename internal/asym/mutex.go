@@ -118,13 +118,13 @@ func (m *BiasedMutex) unlockSlow() {
 	if me := currentStack(); m.last != me {
 		m.last, m.streak = me, 0
 	} else if m.streak++; m.streak >= biasThreshold && canBias {
-		m.grantBias(me)
+		m.setBias(me)
 	}
 	m.mu.Unlock()
 }
 
-// grantBias biases m toward the goroutine that holds it.
-func (m *BiasedMutex) grantBias(me *stack) {
+// setBias biases m toward the goroutine that holds it.
+func (m *BiasedMutex) setBias(me *stack) {
 	m.streak = 0
 	if m.latest == nil || m.latest.record != me || m.latest.bounds != *me {
 		m.latest = &bias{record: me, bounds: *me}
