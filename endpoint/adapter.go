@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
 	"github.com/softnd/softnd/window"
@@ -59,8 +60,8 @@ func (a *Adapter) Query(version uint32) (nd.AdapterInfo, error) {
 		MaxReceiveQueueDepth:    maxQueueDepth,
 		MaxInitiatorQueueDepth:  maxQueueDepth,
 		MaxCompletionQueueDepth: maxCQDepth,
-		InlineRequestThreshold:  inlineThreshold,
-		LargeRequestThreshold:   inlinePayload,
+		InlineRequestThreshold:  captureThreshold,
+		LargeRequestThreshold:   wire.InlinePayload,
 		MaxCallerData:           maxPrivateData,
 		MaxCalleeData:           maxPrivateData,
 		AdapterFlags:            adapterFlags,

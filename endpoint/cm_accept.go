@@ -43,7 +43,7 @@ func (c *Connector) Accept(ctx context.Context, endpoint nd.Endpoint, params nd.
 	if err != nil {
 		return err
 	}
-	werr := p.wait(ctx, statuspage.Call{Op: op, Object: "connector", Peer: conn.peer.ID()}, func() { ep.drive() }, func() bool { return conn.state() != connAccepted || conn.isPeerGone() })
+	werr := p.wait(ctx, statuspage.Call{Op: op, Object: "connector", Peer: conn.peer.ID()}, func() { ep.progress() }, func() bool { return conn.state() != connAccepted || conn.isPeerGone() })
 	if werr != nil {
 		conn.transition(connAborted, connAccepted)
 	}
@@ -58,13 +58,13 @@ func (c *Connector) Accept(ctx context.Context, endpoint nd.Endpoint, params nd.
 	}
 	s := conn.state()
 	if ep.state() == connecting && s == connEstablished {
-		ep.step()
+		ep.progressLocked()
 	}
 	// If the active side aborts an established connection, this side was connected.
-	if ep.wasUp || ep.state() == connecting && s == connAborted && werr == nil {
+	if ep.life.wasConnected || ep.state() == connecting && s == connAborted && werr == nil {
 		if ep.state() == connecting {
 			ep.setState(connected)
-			ep.step()
+			ep.progressLocked()
 		}
 		c.phase = phaseConnected
 		return nil
@@ -118,7 +118,7 @@ func (c *Connector) startAccept(ep *Endpoint, params nd.ConnectParams) (*connect
 		// Accept's limits, cut to those that the active side requested.
 		c.inboundReads = int(min(clampReads(params.InboundReadLimit), uint32(c.inboundReads)))
 		c.outboundReads = int(min(clampReads(params.OutboundReadLimit), uint32(c.outboundReads)))
-		ep.readLimit = c.outboundReads
+		ep.req.readLimit = c.outboundReads
 		if conn.transition(connAccepted, connRequested) {
 			c.phase = phaseAccepting
 			return conn, nil

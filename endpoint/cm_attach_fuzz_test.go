@@ -3,6 +3,7 @@ package endpoint
 import (
 	"testing"
 
+	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
 )
@@ -12,9 +13,9 @@ import (
 func FuzzQueuePairState(f *testing.F) {
 	r := newRig(f)
 	const (
-		ring     = halfSize
+		ring     = wire.SharedQPSize
 		slots    = 16
-		receives = halfSize + slots*shm.SlotSize
+		receives = wire.SharedQPSize + slots*shm.SlotSize
 		count    = 8
 		stride   = 128
 	)
@@ -22,8 +23,8 @@ func FuzzQueuePairState(f *testing.F) {
 	slot := func(seq uint64, s shm.Slot) []byte { return append(bytesOf(seq), slotsOf(s)...) }
 	for _, victimConnects := range []bool{false, true} {
 		f.Add(landmark(liarsHalf, ring), uint64(slots), landmark(liarsHalf, receives), uint64(count), uint64(stride), uint64(1), uint64(3), []byte{}, victimConnects)
-		f.Add(inContent, uint64(4), inContent, uint64(4), uint64(64), uint64(1), uint64(3), slot(1, shm.Slot{head(sendInline, flagFirst|flagLast, 40, 0)}), victimConnects)
-		f.Add(inContent, uint64(1), inContent, uint64(1), uint64(64), ^uint64(0), uint64(1), append(slot(1, shm.Slot{head(sendPlaced, 0, 0, 0), 9}), bytesOf(100, 3)...), victimConnects)
+		f.Add(inContent, uint64(4), inContent, uint64(4), uint64(64), uint64(1), uint64(3), slot(1, shm.Slot{wire.Header(wire.SendInline, wire.FlagFirst|wire.FlagLast, 40, 0)}), victimConnects)
+		f.Add(inContent, uint64(1), inContent, uint64(1), uint64(64), ^uint64(0), uint64(1), append(slot(1, shm.Slot{wire.Header(wire.SendPlaced, 0, 0, 0), 9}), bytesOf(100, 3)...), victimConnects)
 	}
 	for n := range uint64(4) {
 		f.Add(landmark(liarsHalf, ring), uint64(slots), uint64(0), uint64(0), uint64(0), n<<62, uint64(0), []byte{}, n%2 == 0)
@@ -46,17 +47,17 @@ func FuzzQueuePairState(f *testing.F) {
 		defer r.begin(t)()
 		r.arrive(t)
 		v, l := r.victim, r.liar
-		h := l.ep.half
-		was := [...]uint64{h.ring, h.ringSlots, h.receives, h.receiveCount, h.receiveStride, h.endpoint}
+		h := l.ep.localQP
+		was := [...]uint64{h.Ring, h.RingSlots, h.Receives, h.ReceiveCount, h.ReceiveStride, h.Endpoint}
 		lie := func() {
-			h.ring, h.ringSlots, h.receives, h.receiveCount, h.receiveStride, h.endpoint = r.mean(ring), slots, r.mean(receives), count, stride, number
-			h.sharedReceive = number >> 62
-			h.posted.Store(posted)
+			h.Ring, h.RingSlots, h.Receives, h.ReceiveCount, h.ReceiveStride, h.Endpoint = r.mean(ring), slots, r.mean(receives), count, stride, number
+			h.SharedReceive = number >> 62
+			h.Posted.Store(posted)
 			copy(l.estates[inArena].of(vast), content)
 		}
 		tell := func() { // so that the false owner's endpoint does not use the false values
-			h.sharedReceive = 0
-			h.ring, h.ringSlots, h.receives, h.receiveCount, h.receiveStride, h.endpoint = was[0], was[1], was[2], was[3], was[4], was[5]
+			h.SharedReceive = 0
+			h.Ring, h.RingSlots, h.Receives, h.ReceiveCount, h.ReceiveStride, h.Endpoint = was[0], was[1], was[2], was[3], was[4], was[5]
 		}
 		var err error
 		if victimConnects {

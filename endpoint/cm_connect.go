@@ -159,7 +159,7 @@ func (c *connection) sendRequest(local, remote uint16, ep *Endpoint, params nd.C
 // fillRecord fills in this side's part of the record.
 func (c *connection) fillRecord(ep *Endpoint, params nd.ConnectParams) {
 	r, i := c.record, c.side
-	r.owner[i], r.half[i] = uint64(ep.adapter.space.AdapterID()), uint64(ep.halfOffset)
+	r.owner[i], r.half[i] = uint64(ep.adapter.space.AdapterID()), uint64(ep.localQPOffset)
 	r.readIn[i], r.readOut[i] = clampReads(params.InboundReadLimit), clampReads(params.OutboundReadLimit)
 	r.dataLen[i] = uint32(copy(r.data[i][:], params.PrivateData))
 }
@@ -181,7 +181,7 @@ func (ep *Endpoint) beginConnecting(c *connection, by *Connector) bool {
 	if ep.state() != idle {
 		return false
 	}
-	ep.conn, ep.connector = c, by
+	ep.conn, ep.life.connector = c, by
 	c.endpoint.Store(ep)
 	ep.setState(connecting)
 	return true
@@ -192,8 +192,8 @@ func (ep *Endpoint) beginConnecting(c *connection, by *Connector) bool {
 func (c *Connector) undoConnect(conn *connection) {
 	ep := c.ep
 	ep.mu.Lock()
-	if ep.conn == conn && (ep.state() == connecting || ep.state() == answered) {
-		ep.conn, ep.connector = nil, nil
+	if ep.conn == conn && (ep.state() == connecting || ep.state() == accepted) {
+		ep.conn, ep.life.connector = nil, nil
 		ep.setState(idle)
 	}
 	ep.mu.Unlock()
@@ -219,7 +219,7 @@ func (c *Connector) handleAccepted(conn *connection) error {
 	}
 	err := conn.attach(ep)
 	if err == nil {
-		ep.setState(answered)
+		ep.setState(accepted)
 	}
 	ep.mu.Unlock()
 	if err != nil {
@@ -253,12 +253,12 @@ func (c *Connector) CompleteConnect(ctx context.Context) error {
 	ep := c.ep
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
-	if ep.state() != answered || c.conn.isPeerGone() || !c.conn.transition(connEstablished, connAccepted) {
+	if ep.state() != accepted || c.conn.isPeerGone() || !c.conn.transition(connEstablished, connAccepted) {
 		c.phase = phaseEnded
 		ep.terminate(ep.fail(op, nd.ConnectionAborted, "the passive side is gone", ""))
 		return c.fail(op, nd.ConnectionAborted, "the passive side has ended the connection or is gone", "connect again with a new connector and endpoint")
 	}
-	ep.readLimit = c.outboundReads
+	ep.req.readLimit = c.outboundReads
 	c.phase = phaseConnected
 	ep.setState(connected)
 	return nil

@@ -84,7 +84,7 @@ func soon(f func() error) <-chan error {
 }
 
 // wire connects two new endpoints.
-func wire(a, b dialer, addr netip.AddrPort) (ca, cb nd.Connector, ea, eb nd.Endpoint) {
+func connectEndpoints(a, b dialer, addr netip.AddrPort) (ca, cb nd.Connector, ea, eb nd.Endpoint) {
 	a.t.Helper()
 	ca, ea, eb = a.connector(), a.endpoint(), b.endpoint()
 	limits := nd.ConnectParams{InboundReadLimit: 16, OutboundReadLimit: 16}
@@ -514,7 +514,7 @@ func TestConnectorHasOneConnection(t *testing.T) {
 func TestConnectionCallsCanceled(t *testing.T) {
 	a, b, addr := strangersPair(t)
 	cause := errors.New("a cause")
-	_, cb, _, _ := wire(a, b, addr)
+	_, cb, _, _ := connectEndpoints(a, b, addr)
 	ca, ea := a.connector(), a.endpoint()
 	for name, call := range map[string]func(ctx context.Context) error{
 		"connect": func(ctx context.Context) error { return ca.Connect(ctx, ea, addr, nd.ConnectParams{}) },
@@ -582,7 +582,7 @@ func TestConnectToSelf(t *testing.T) {
 				p := newParty(t, arena, "self", sideOptions{Options: Options{Executor: executor}, Private: private}, false)
 				memory := p.region(0)
 				me := dialer{t, p.local}
-				ca, cb, _, _ := wire(me, me, me.listen(0)) // endpoints 1 and 2
+				ca, cb, _, _ := connectEndpoints(me, me, me.listen(0)) // endpoints 1 and 2
 				p.fill(0, 0, 100_000, 1)
 				of := func(r nd.Result, ep int) nd.Result { r.EndpointContext = endpointContext(ep); return r }
 				for _, n := range []int{8, 1000, 100_000} {
@@ -732,7 +732,7 @@ func (s *side) meet(ctx context.Context, connect func(nd.Connector, nd.Endpoint)
 // TestConnectorClosed: all calls on a closed connector fail.
 func TestConnectorClosed(t *testing.T) {
 	a, b, addr := strangersPair(t)
-	connected, _, _, _ := wire(a, b, addr)
+	connected, _, _, _ := connectEndpoints(a, b, addr)
 	for _, c := range []nd.Connector{a.connector(), connected} {
 		for range 2 {
 			a.good(c.Close())

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/internal/asym"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
@@ -52,7 +53,7 @@ type connection struct {
 	ref        window.Peer
 	credit     credit // of this side's messages
 	peer       *shm.Peer
-	peerState  *half
+	peerState  *wire.SharedQP
 	in         *shm.Consumer
 	peerHasSRQ bool // the peer's receives come from a shared queue, and this side does not see them
 
@@ -73,7 +74,7 @@ type connection struct {
 
 	readsSent     uint64           // Reads sent to the peer so far
 	readEnds      [maxReads]uint64 // for each of the latest Reads: number after its last ring entry
-	peerFault     fault            // see fault
+	peerFault     peerFault        // see fault
 	inboundFailed bool             // a message of the peer failed here: later ones do not count
 	mu            sync.Mutex       // held while the record is written or peerDead is set
 	peerDead      atomic.Bool
@@ -152,36 +153,36 @@ func (c *connection) attach(ep *Endpoint) error {
 	arena := c.provider.arena
 	other := 1 - c.side
 	at, owner := shm.Offset(c.record.half[other]), window.AdapterID(c.record.owner[other])
-	if !c.peer.Owns(at, halfSize) || shm.MemberID(owner>>ownerShift) != c.peer.ID() {
+	if !c.peer.Owns(at, wire.SharedQPSize) || shm.MemberID(owner>>ownerShift) != c.peer.ID() {
 		return fmt.Errorf("queue-pair state at offset %#x, of adapter %#x, is not memory of %v: %w", uint64(at), uint64(owner), c.peer, shm.ErrDamaged)
 	}
-	far, err := shm.At[half](arena, at)
+	far, err := shm.At[wire.SharedQP](arena, at)
 	if err != nil {
 		return err
 	}
-	ring, slots := far.ring, far.ringSlots // loaded once; the copies are checked and used
+	ring, slots := far.Ring, far.RingSlots // loaded once; the copies are checked and used
 	if err := c.attachReceives(far); err != nil {
 		return err
 	}
-	if c.in, err = arena.NewConsumer(shm.Offset(ring), slots, &ep.half.consumed); err != nil {
+	if c.in, err = arena.NewConsumer(shm.Offset(ring), slots, &ep.localQP.Consumed); err != nil {
 		return err
 	}
 	if !c.peer.Owns(shm.Offset(ring), slots*shm.SlotSize) {
 		return fmt.Errorf("the queue-pair state of %v has its ring in memory of others: %w", c.peer, shm.ErrDamaged)
 	}
-	out, err := arena.NewProducer(shm.Offset(ep.half.ring), ep.half.ringSlots, &far.consumed)
+	out, err := arena.NewProducer(shm.Offset(ep.localQP.Ring), ep.localQP.RingSlots, &far.Consumed)
 	if err != nil {
 		return err
 	}
 	c.out = *out
-	if far.barriers == 1 && asym.HasHeavyGlobal() {
+	if far.Barriers == 1 && asym.HasHeavyGlobal() {
 		c.out.Relax()
 	}
 	c.peerState = far
-	c.ref = window.Peer{Adapter: owner, Endpoint: far.endpoint,
+	c.ref = window.Peer{Adapter: owner, Endpoint: far.Endpoint,
 		State: &c.record.state, Established: uint32(connEstablished), Disconnecting: &c.record.left[other]}
-	c.peerName = fmt.Sprintf("endpoint %d of %v", far.endpoint, c.peer)
-	c.hazard = window.NewHazard(&far.hazard, c.peer)
+	c.peerName = fmt.Sprintf("endpoint %d of %v", far.Endpoint, c.peer)
+	c.hazard = window.NewHazard(&far.Hazard, c.peer)
 	ep.adapter.space.AddHazard(c.hazard)
 	c.attached = true
 	ep.inbound.Store(c.in)
@@ -189,8 +190,8 @@ func (c *connection) attach(ep *Endpoint) error {
 }
 
 // attachReceives checks where the peer's receives are, unless they are in a shared queue.
-func (c *connection) attachReceives(far *half) (err error) {
-	receives, count, stride, shared := far.receives, far.receiveCount, far.receiveStride, far.sharedReceive // loaded once
+func (c *connection) attachReceives(far *wire.SharedQP) (err error) {
+	receives, count, stride, shared := far.Receives, far.ReceiveCount, far.ReceiveStride, far.SharedReceive // loaded once
 	switch {
 	case shared == 1:
 		c.peerHasSRQ = true
@@ -211,23 +212,23 @@ func (c *connection) attachReceives(far *half) (err error) {
 // hasReceive reports whether the peer has a posted receive for the next message.
 func (c *connection) hasReceive() bool {
 	pushed := c.out.Pushed()
-	if !c.credit.spent(pushed) {
+	if !c.credit.isSpent(pushed) {
 		return true
 	}
-	posted := c.peerState.posted.Load() // ORDER receive-posted: pairs with the stores in Endpoint.show
-	tight := c.peerState.tight.Load()   // ORDER receive-tight: after posted; pairs with the store in Endpoint.tighten
-	room := c.peerState.room.Load()     // ORDER receive-room: after tight; pairs with the store in Endpoint.tighten
+	posted := c.peerState.Posted.Load()    // ORDER receive-posted: pairs with the stores in Endpoint.publishPosted
+	tight := c.peerState.LimitedEnd.Load() // ORDER receive-limit: after posted; pairs with the store in Endpoint.limitRoom
+	room := c.peerState.LimitedRoom.Load() // ORDER receive-room: after tight; pairs with the store in Endpoint.limitRoom
 	return c.credit.refresh(pushed, posted, c.receiveCount, tight, room)
 }
 
 // renewCredit computes how many small messages may take the fast path, and how long they may be.
 // It reports whether any may.
 func (c *connection) renewCredit() bool {
-	return !c.peerHasSRQ && c.hasReceive() && c.credit.grant(c.out.Pushed(), c.out.FreeSlots())
+	return !c.peerHasSRQ && c.hasReceive() && c.credit.extend(c.out.Pushed(), c.out.FreeSlots())
 }
 
 // nextReceive returns a copy of the peer's oldest receive that no message has taken.
-func (c *connection) nextReceive(to *[maxSGE]entry) (entries []entry, capacity uint64) {
+func (c *connection) nextReceive(to *[maxSGE]wire.SGE) (entries []wire.SGE, capacity uint64) {
 	at := (c.credit.taken(c.out.Pushed()) & (c.receiveCount - 1)) * c.stride
 	// Plain loads: the peer wrote these words before posted, which hasReceive has loaded. It
 	// writes them again only after a message of this side has taken the receive.
@@ -236,7 +237,7 @@ func (c *connection) nextReceive(to *[maxSGE]entry) (entries []entry, capacity u
 	n := min(d[1], maxSGE, (c.stride-2)/2)
 	for i := range n {
 		address, word := d[2+2*i], d[3+2*i]
-		to[i] = entry{address, uint32(word), nd.Token(word >> 32)}
+		to[i] = wire.SGE{Address: address, Length: uint32(word), Token: nd.Token(word >> 32)}
 	}
 	return to[:n], capacity
 }
@@ -244,12 +245,12 @@ func (c *connection) nextReceive(to *[maxSGE]entry) (entries []entry, capacity u
 // hasUnsettled reports whether there are messages in flight whose outcome decides about
 // requests, or whose data the peer has not placed yet. Later requests must not overtake them.
 func (c *connection) hasUnsettled() bool {
-	last := c.credit.lastUnsettled(c.out.Pushed())
+	last := c.credit.orderBarrier(c.out.Pushed())
 	return last != 0 && int64(last-c.out.Consumed()) > 0
 }
 
 // hasUnacknowledged reports whether the peer has not yet executed a request that was sent to it.
-func (c *connection) hasUnacknowledged() bool { return int64(c.credit.awaited-c.out.Consumed()) > 0 }
+func (c *connection) hasUnacknowledged() bool { return int64(c.credit.ackEnd-c.out.Consumed()) > 0 }
 
 // hasReadsInFlight reports whether the peer has not yet delivered the data of n Reads or more. n
 // is 1 to maxReads.

@@ -208,7 +208,7 @@ func (p *pair) stopInMidCopy(t *testing.T, token nd.Token) {
 	ep := p.a.local.endpoint(0).(*Endpoint)
 	eventually(t, "the peer is caught in the middle of a copy", func() bool {
 		p.b.puppet.stop()
-		hazard := ep.conn.peerState.hazard.Load()
+		hazard := ep.conn.peerState.Hazard.Load()
 		if nd.Token(hazard>>32) == token || nd.Token(hazard) == token {
 			return true
 		}
@@ -258,11 +258,11 @@ func TestOwnerDeathDuringInvalidate(t *testing.T) {
 	// This process holds a hazard for the whole test, like a copy that never ends.
 	ep := p.a.local.endpoint(0).(*Endpoint)
 	ep.mu.Lock()
-	ep.half.hazard.Store(uint64(d.Token) << 32)
+	ep.localQP.Hazard.Store(uint64(d.Token) << 32)
 	p.b.must(order{Do: doInvalidate, Window: w})
 	p.b.nothing(initiatorQueue)
 	p.b.puppet.kill()
-	ep.half.hazard.Store(0)
+	ep.localQP.Hazard.Store(0)
 	ep.mu.Unlock()
 	p.a.must(order{Do: doNotify})
 	p.a.must(order{Do: doWrite, Parts: mine(0, 8), Far: d})
@@ -454,7 +454,7 @@ func TestHazardsOfDeadPeerIgnored(t *testing.T) {
 	space := p.a.local.adapter.(*Adapter).space
 	ep := p.a.local.endpoint(0).(*Endpoint)
 	const token = nd.Token(77)
-	ep.conn.peerState.hazard.Store(uint64(token))
+	ep.conn.peerState.Hazard.Store(uint64(token))
 	if space.Drained(token) {
 		t.Error("a token is drained while a live peer uses it")
 	}
@@ -482,7 +482,7 @@ func TestDamagedMemberRecordEndsConnections(t *testing.T) {
 				p.b.expect(receiveQueue, failure(nd.RequestReceive, 2, nd.Canceled))
 				p.a.refuse(nd.ConnectionAborted, order{Do: doWhy})
 				p.b.refuse(nd.ConnectionAborted, order{Do: doWhy})
-				if why := victim.why(); !strings.Contains(why, "that this one is dead") {
+				if why := victim.why(); !strings.Contains(why, "marked dead in the arena") {
 					t.Errorf("the member whose record is damaged says: %s", why)
 				}
 			})

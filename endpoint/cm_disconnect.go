@@ -21,9 +21,9 @@ func (c *Connector) NotifyDisconnect(ctx context.Context) error {
 	if ph != phaseConnected {
 		return c.fail(op, nd.ConnectionInvalid, "the connector was never connected", "")
 	}
-	err = c.adapter.provider.wait(ctx, statuspage.Call{Op: op, Object: "connector", Peer: conn.peer.ID()}, func() { ep.drive() }, func() bool {
+	err = c.adapter.provider.wait(ctx, statuspage.Call{Op: op, Object: "connector", Peer: conn.peer.ID()}, func() { ep.progress() }, func() bool {
 		s := ep.state()
-		return s == peerGone || s == failed || s == closed
+		return s == peerDisconnected || s == failed || s == closed
 	})
 	if err != nil {
 		return canceled(ctx, err, op, "connector")
@@ -57,17 +57,17 @@ func (c *Connector) Disconnect(ctx context.Context) error {
 		return c.fail(op, nd.ConnectionAborted, "the connection has already failed", "call Endpoint.Err for the cause")
 	}
 	// Until the drains end, a transfer of the peer may still access this process's memory.
-	err := p.wait(ctx, statuspage.Call{Op: op, Object: "connector", Peer: conn.peer.ID()}, func() { ep.drive(); p.runDeferred() }, func() bool {
-		return ep.state() != closing && ep.drains.Load() == 0
+	err := p.wait(ctx, statuspage.Call{Op: op, Object: "connector", Peer: conn.peer.ID()}, func() { ep.progress(); p.runDeferred() }, func() bool {
+		return ep.state() != disconnecting && ep.pendingDrains.Load() == 0
 	})
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
 	switch {
 	case err != nil:
 		return canceled(ctx, err, op, "connector")
-	case ep.parted: // even if Close was called since
+	case ep.life.bothDisconnected: // even if Close was called since
 		return nil
-	case ep.late:
+	case ep.life.disconnectTimedOut:
 		return c.fail(op, nd.IOTimeout, fmt.Sprintf("the other side did not disconnect within %v", p.options.DisconnectTimeout), "both sides must call Disconnect")
 	}
 	return c.fail(op, nd.ConnectionAborted, "the other side aborted the connection", "")
@@ -77,21 +77,21 @@ func (c *Connector) Disconnect(ctx context.Context) error {
 func (ep *Endpoint) beginDisconnect() bool {
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
-	ep.step()
+	ep.progressLocked()
 	c := ep.conn
 	switch ep.state() {
-	case connected, peerGone:
+	case connected, peerDisconnected:
 	default:
 		return false
 	}
 	ep.setCause(ep.fail("disconnect", nd.ConnectionDisconnected, "the connection was disconnected gracefully", ""))
-	byPeer := ep.state() == peerGone
-	ep.setState(closing)
-	ep.deadline = time.Now().Add(ep.provider.options.DisconnectTimeout)
-	c.writeRecord(func() { c.record.left[c.side].Swap(1) }) // ORDER left: pairs with the load in Endpoint.step; ORDER hazard: then the load in releasePeerState
+	byPeer := ep.state() == peerDisconnected
+	ep.setState(disconnecting)
+	ep.life.disconnectDeadline = time.Now().Add(ep.provider.options.DisconnectTimeout)
+	c.writeRecord(func() { c.record.left[c.side].Swap(1) }) // ORDER left: pairs with the load in Endpoint.progressLocked; ORDER hazard: then the load in releasePeerState
 	c.peer.Ring()
 	ep.tearDown()
-	if byPeer && ep.state() == closing {
+	if byPeer && ep.state() == disconnecting {
 		ep.completeDisconnect()
 	}
 	return ep.state() != failed

@@ -63,7 +63,7 @@ func TestEndpointConnector(t *testing.T) {
 	if c := a.endpoint().Connector(); c != nil {
 		t.Errorf("an idle endpoint has the connector %v", c)
 	}
-	ca, cb, ea, eb := wire(a, b, addr)
+	ca, cb, ea, eb := connectEndpoints(a, b, addr)
 	if ea.Connector() != ca || eb.Connector() != cb {
 		t.Errorf("connected by %p and %p, not by %p and %p", ea.Connector(), eb.Connector(), ca, cb)
 	}

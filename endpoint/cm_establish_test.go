@@ -125,7 +125,7 @@ func TestConnectorClosedDuringAccept(t *testing.T) {
 // TestEndpointClosedDuringDisconnect: the disconnect is not graceful then.
 func TestEndpointClosedDuringDisconnect(t *testing.T) {
 	a, b, addr := strangersPair(t)
-	ca, cb, ea, _ := wire(a, b, addr)
+	ca, cb, ea, _ := connectEndpoints(a, b, addr)
 	ended := soon(func() error { return ca.Disconnect(a.ctx) })
 	b.good(cb.NotifyDisconnect(b.ctx))
 	a.good(ea.Close())

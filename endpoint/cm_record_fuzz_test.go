@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
 	"github.com/softnd/softnd/window"
@@ -75,7 +76,7 @@ func FuzzConnectionRecord(f *testing.F) {
 	for _, owner := range []uint64{0, idOfVictim, strangerOfLiar, strangerOfVictim, ^uint64(0)} {
 		f.Add(request(0, connRequested, idOfLiar, idOfVictim, owner, landmark(liarsHalf, 0)), there, all)
 	}
-	for _, half := range []uint64{0, landmark(victimsHalf, 0), landmark(victimsMemory, 0), landmark(arenaEnd, -halfSize), landmark(arenaEnd, 8), ^uint64(7), landmark(liarsHalf, 4), landmark(tables, 0)} {
+	for _, half := range []uint64{0, landmark(victimsHalf, 0), landmark(victimsMemory, 0), landmark(arenaEnd, -wire.SharedQPSize), landmark(arenaEnd, 8), ^uint64(7), landmark(liarsHalf, 4), landmark(tables, 0)} {
 		f.Add(request(0, connRequested, idOfLiar, idOfVictim, idOfLiar, half), there, all)
 	}
 	for _, link := range []uint64{landmark(liarsRecord, 0), landmark(liarsMemory, margin), landmark(arenaEnd, -8), 12} {
@@ -287,14 +288,14 @@ func (r *rig) traffic(t *testing.T) {
 	v.receive(0)
 	v.receive(3)
 	valid := r.token(remote(theVictim, inArena, small))
-	put := shm.Slot{head(writeInline, flagFirst|flagLast|flagAwaited, 8, valid), r.mean(address(theVictim, inArena, small, 0)), 1}
-	send := shm.Slot{head(sendInline, flagFirst|flagLast, 8, 0), 1}
+	put := shm.Slot{wire.Header(wire.WriteInline, wire.FlagFirst|wire.FlagLast|wire.FlagAckRequest, 8, valid), r.mean(address(theVictim, inArena, small, 0)), 1}
+	send := shm.Slot{wire.Header(wire.SendInline, wire.FlagFirst|wire.FlagLast, 8, 0), 1}
 	// If the victim mistook its own tokens for the forger's, it would copy into its own memory.
-	sink := entry{r.mean(address(theVictim, inArena, local, 448)), 64, r.token(localOf(theVictim, inArena, local))}
+	sink := wire.SGE{Address: r.mean(address(theVictim, inArena, local, 448)), Length: 64, Token: r.token(localOf(theVictim, inArena, local))}
 	if conn.record.owner[1-conn.side] == uint64(v.stranger.space.AdapterID()) {
-		sink = entry{r.mean(address(theVictim, inArena, foreign, 0)), 64, r.token(localOf(theVictim, inArena, foreign))}
+		sink = wire.SGE{Address: r.mean(address(theVictim, inArena, foreign, 0)), Length: 64, Token: r.token(localOf(theVictim, inArena, foreign))}
 	}
-	gift := piece(readPiece, flagFirst|flagLast|flagAwaited, valid, sink, r.mean(address(theVictim, inArena, small, 0)), 64)
+	gift := wire.Fragment(wire.ReadFragment, wire.FlagFirst|wire.FlagLast|wire.FlagAckRequest, valid, sink, r.mean(address(theVictim, inArena, small, 0)), 64)
 	for i, s := range []shm.Slot{put, send, gift} {
 		r.write(uint64(i), &s)
 	}

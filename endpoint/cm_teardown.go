@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/internal/asym"
 	"github.com/softnd/softnd/internal/statuspage"
 	"github.com/softnd/softnd/nd"
@@ -21,7 +22,7 @@ func (ep *Endpoint) terminate(cause error) {
 	ep.setCause(cause)
 	ep.setState(failed)
 	if c := ep.conn; c != nil && c.attached {
-		ep.leaveReason()
+		ep.publishReason()
 		if c.side == passive || !c.transition(connWithdrawn, connAccepted) {
 			c.transition(connAborted, connEstablished, connAccepted)
 		}
@@ -31,8 +32,8 @@ func (ep *Endpoint) terminate(cause error) {
 
 // setCause records why the endpoint left the connected state. The first cause is kept.
 func (ep *Endpoint) setCause(err error) {
-	if ep.cause == nil {
-		ep.cause = err
+	if ep.life.cause == nil {
+		ep.life.cause = err
 	}
 }
 
@@ -40,10 +41,10 @@ func (ep *Endpoint) setCause(err error) {
 func (ep *Endpoint) peerAborted() {
 	c := ep.conn
 	ep.setState(failed)
-	if c.isPeerGone() || c.fault().number == 0 { // otherwise a request of this side was the cause
+	if c.isPeerGone() || c.fault().entry == 0 { // otherwise a request of this side was the cause
 		ep.provider.member.RecordLostPeer(c.peer.ID())
 	}
-	ep.endedByPeer()
+	ep.setCauseFromPeer()
 	ep.tearDown()
 }
 
@@ -51,22 +52,22 @@ func (ep *Endpoint) peerAborted() {
 // before it have been completed.
 func (ep *Endpoint) completeBlamed() {
 	c := ep.conn
-	for ep.done != ep.tail {
-		r := &ep.requests[ep.done&uint64(len(ep.requests)-1)]
+	for ep.sq.completed != ep.sq.posted {
+		r := ep.requestAt(ep.sq.completed)
 		switch {
 		case r.finished:
-		case ep.done == ep.next && (!r.awaited || r.end == 0):
+		case ep.sq.completed == ep.req.next && (!r.needsAck || r.endEntry == 0):
 			return
-		case ep.done != ep.next && int64(c.out.Consumed()-r.end) >= 0:
+		case ep.sq.completed != ep.req.next && int64(c.out.Consumed()-r.endEntry) >= 0:
 			r.finish(nd.Success)
-		case c.fault().blames(r):
+		case c.fault().concerns(r):
 			r.finish(c.fault().status)
 		default:
 			return
 		}
-		ep.complete(r)
-		ep.done++
-		ep.next = max(ep.next, ep.done)
+		ep.completeRequest(r)
+		ep.sq.completed++
+		ep.req.next = max(ep.req.next, ep.sq.completed)
 		if r.status != nd.Success {
 			return
 		}
@@ -76,24 +77,24 @@ func (ep *Endpoint) completeBlamed() {
 // deliverRemaining delivers messages in the ring that their sender has completed already. There
 // are none if the receives are in a shared queue.
 func (ep *Endpoint) deliverRemaining() {
-	if ep.shared != nil {
+	if ep.srq != nil {
 		return
 	}
 	c := ep.conn
-	m := &ep.message
-	for !c.inboundFailed && ep.delivered != ep.posted && c.in.Peek(&ep.arrived) && m.decode(&ep.arrived) {
-		r := &ep.receives[ep.delivered&uint64(len(ep.receives)-1)]
+	m := &ep.resp.entry
+	for !c.inboundFailed && ep.rq.delivered != ep.rq.posted && c.in.Peek(&ep.resp.slot) && ep.decode() {
+		r := ep.receiveAt(ep.rq.delivered)
 		switch {
-		case m.kind == sendPlaced:
-			ep.deliver(r, nd.Success, min(m.address, r.capacity), 0)
-		case m.kind == sendFailed:
-			ep.deliver(r, m.failure(), 0, 0)
-		case m.kind == sendInline && m.flags&flagAwaited == 0 && uint64(m.length) <= r.capacity:
-			ep.source = window.Operand{Mem: m.payload[:]}
-			if !ep.fill(r, 0, uint64(m.length)) {
+		case m.Kind == wire.SendPlaced:
+			ep.completeReceive(r, nd.Success, min(m.Address, r.capacity), 0)
+		case m.Kind == wire.SendFailed:
+			ep.completeReceive(r, m.ReceiveStatus(), 0, 0)
+		case m.Kind == wire.SendInline && m.Flags&wire.FlagAckRequest == 0 && uint64(m.Length) <= r.capacity:
+			ep.source = window.Operand{Mem: m.Payload[:]}
+			if !ep.fillReceive(r, 0, uint64(m.Length)) {
 				return
 			}
-			ep.deliver(r, nd.Success, uint64(m.length), 0)
+			ep.completeReceive(r, nd.Success, uint64(m.Length), 0)
 		default:
 			return
 		}
@@ -105,21 +106,21 @@ func (ep *Endpoint) deliverRemaining() {
 // a copy, it does so when the copy has ended. The state has changed before, and both sides see
 // that, so no other copy can begin.
 func (ep *Endpoint) tearDown() {
-	if ep.shared != nil {
-		ep.shared.removeWaiter(ep)
+	if ep.srq != nil {
+		ep.srq.removeWaiter(ep)
 	}
 	ep.revokeBound()
 	if ep.finishTeardown() {
 		return
 	}
-	ep.drains.Add(1)
+	ep.pendingDrains.Add(1)
 	ep.provider.deferWork(func() bool {
 		ep.mu.Lock()
 		defer ep.mu.Unlock()
 		if !ep.finishTeardown() {
 			return false
 		}
-		ep.drains.Add(-1)
+		ep.pendingDrains.Add(-1)
 		ep.provider.waiters.Wake()
 		return true
 	})
@@ -129,14 +130,14 @@ func (ep *Endpoint) tearDown() {
 // buffers back to the program, so the peer must have ended its copies. It returns false if the
 // peer has not.
 func (ep *Endpoint) finishTeardown() bool {
-	if ep.settled { // a graceful disconnect that now ends by force
+	if ep.life.flushed { // a graceful disconnect that now ends by force
 		ep.detachIfDone()
 		return true
 	}
 	if !ep.releasePeerState() || !ep.flushRequests() {
 		return false
 	}
-	ep.settled = true
+	ep.life.flushed = true
 	ep.detachIfDone()
 	return true
 }
@@ -144,11 +145,11 @@ func (ep *Endpoint) finishTeardown() bool {
 // releasePeerState reads the peer's shared state for the last time and acts on it. The state's
 // memory may be freed afterwards. It returns false if the peer is in the middle of a copy.
 func (ep *Endpoint) releasePeerState() bool {
-	if ep.swept {
+	if ep.life.remoteReleased {
 		return true
 	}
-	if c := ep.conn; c != nil && c.attached && ep.wasUp {
-		if !c.isPeerGone() && c.peerState.hazard.Load() != 0 { // ORDER hazard, hazard-clear: after the change of state; pairs with Guard.publish and then the check of the link, and with Guard.clear
+	if c := ep.conn; c != nil && c.attached && ep.life.wasConnected {
+		if !c.isPeerGone() && c.peerState.Hazard.Load() != 0 { // ORDER hazard, hazard-clear: after the change of state; pairs with Guard.publish and then the check of the link, and with Guard.clear
 			return false
 		}
 		asym.HeavyGlobal() // ORDER conn-state: after the change of state; a Send that counted as delivered is in the ring by now
@@ -157,11 +158,11 @@ func (ep *Endpoint) releasePeerState() bool {
 			ep.completeBlamed()
 		}
 	}
-	ep.swept = true
+	ep.life.remoteReleased = true
 	ep.cancelReceives()
-	if ep.revoking != nil {
-		ep.releaseWhenDrained(ep.revoking, ep.revokedToken)
-		ep.revoking = nil
+	if ep.resp.invalidating != nil {
+		ep.releaseWhenDrained(ep.resp.invalidating, ep.resp.invalidatedToken)
+		ep.resp.invalidating = nil
 	}
 	return true
 }
@@ -169,20 +170,20 @@ func (ep *Endpoint) releasePeerState() bool {
 // handlePeerDeath acts on the peer's death before its memory is reused.
 func (ep *Endpoint) handlePeerDeath() {
 	switch ep.state() {
-	case connecting, answered:
+	case connecting, accepted:
 		if c := ep.conn; c != nil && c.attached {
 			ep.peerAborted()
 		}
-	case failed, closing, closed:
+	case failed, disconnecting, closed:
 		ep.finishTeardown()
 	}
-	ep.step()
+	ep.progressLocked()
 }
 
 // detachIfDone ends the use of the peer's memory when nothing in its ring is left to deliver and
 // no graceful disconnect is in progress.
 func (ep *Endpoint) detachIfDone() {
-	if c := ep.conn; c != nil && c.attached && ep.settled && ep.state() != closing {
+	if c := ep.conn; c != nil && c.attached && ep.life.flushed && ep.state() != disconnecting {
 		c.detach()
 	}
 }
@@ -191,26 +192,26 @@ func (ep *Endpoint) detachIfDone() {
 // must succeed, but only when the token is drained, and later requests wait for that. It returns
 // false if that is not the case yet.
 func (ep *Endpoint) flushRequests() bool {
-	for ep.done != ep.tail {
-		r := &ep.requests[ep.done&uint64(len(ep.requests)-1)]
+	for ep.sq.completed != ep.sq.posted {
+		r := ep.requestAt(ep.sq.completed)
 		switch {
 		case !r.draining:
 			r.cancel()
-		case !r.loan.Drained(r.drain):
+		case !r.loan.Drained(r.drainToken):
 			return false
 		default:
-			ep.invalidated(r)
+			ep.completeInvalidate(r)
 		}
-		ep.done++
-		ep.complete(r)
+		ep.sq.completed++
+		ep.completeRequest(r)
 	}
-	ep.next, ep.ready, ep.stuck = ep.tail, ep.tail, false
+	ep.req.next, ep.req.submitted, ep.req.hasFailed = ep.sq.posted, ep.sq.posted, false
 	return true
 }
 
 func (ep *Endpoint) cancelReceives() {
-	for ep.delivered != ep.posted {
-		ep.deliver(&ep.receives[ep.delivered&uint64(len(ep.receives)-1)], nd.Canceled, 0, 0)
+	for ep.rq.delivered != ep.rq.posted {
+		ep.completeReceive(ep.receiveAt(ep.rq.delivered), nd.Canceled, 0, 0)
 	}
 }
 
@@ -225,13 +226,13 @@ func (ep *Endpoint) revokeBound() {
 }
 
 func (ep *Endpoint) releaseWhenDrained(l window.Invalidatable, token nd.Token) {
-	ep.drains.Add(1)
+	ep.pendingDrains.Add(1)
 	ep.provider.runOrDefer(func() bool {
 		if !l.Drained(token) {
 			return false
 		}
 		l.Release()
-		ep.drains.Add(-1)
+		ep.pendingDrains.Add(-1)
 		ep.provider.waiters.Wake()
 		return true
 	})
@@ -244,12 +245,12 @@ func (ep *Endpoint) handlePeerDisconnect() bool {
 	case connected:
 		ep.setCause(ep.fail("serve", nd.ConnectionDisconnected, "the peer ("+ep.conn.peerName+") has disconnected", "call Connector.Disconnect too"))
 		ep.provider.member.RecordLostPeer(ep.conn.peer.ID())
-		ep.setState(peerGone)
-		if ep.shared != nil {
-			ep.shared.removeWaiter(ep)
+		ep.setState(peerDisconnected)
+		if ep.srq != nil {
+			ep.srq.removeWaiter(ep)
 		}
 		return true
-	case closing:
+	case disconnecting:
 		ep.completeDisconnect()
 		return true
 	}
@@ -258,7 +259,7 @@ func (ep *Endpoint) handlePeerDisconnect() bool {
 
 // completeDisconnect ends a connection that both sides have disconnected.
 func (ep *Endpoint) completeDisconnect() {
-	ep.parted = true
+	ep.life.bothDisconnected = true
 	ep.setState(closed)
 	ep.detachIfDone()
 }
@@ -272,7 +273,7 @@ func (ep *Endpoint) Flush() error { return ep.FlushContext(context.Background())
 func (ep *Endpoint) FlushContext(ctx context.Context) error {
 	const op = "flush"
 	ep.mu.Lock()
-	if ep.state() != closing { // otherwise a graceful disconnect flushes it already
+	if ep.state() != disconnecting { // otherwise a graceful disconnect flushes it already
 		ep.terminate(ep.fail(op, nd.Canceled, "the endpoint was flushed", ""))
 	}
 	ep.mu.Unlock()
@@ -280,7 +281,7 @@ func (ep *Endpoint) FlushContext(ctx context.Context) error {
 	err := p.wait(ctx, statuspage.Call{Op: op, Object: ep.String()}, p.runDeferred, func() bool {
 		ep.mu.Lock()
 		defer ep.mu.Unlock()
-		return ep.settled
+		return ep.life.flushed
 	})
 	return drainError(ctx, err, op, ep.String())
 }
@@ -312,20 +313,20 @@ func (ep *Endpoint) Close() error {
 
 func (ep *Endpoint) close() {
 	ep.mu.Lock()
-	if ep.closedQ {
+	if ep.life.closeCalled {
 		ep.mu.Unlock()
 		return
 	}
-	ep.closedQ = true
+	ep.life.closeCalled = true
 	ep.terminate(ep.fail("close", nd.Canceled, "the endpoint was closed", ""))
 	ep.setState(closed)
-	connector := ep.connector
+	connector := ep.life.connector
 	ep.mu.Unlock()
 	if connector != nil {
 		connector.endpointClosed()
 	}
-	ep.receiveCQ.detach(ep)
-	ep.initiatorCQ.detach(ep)
+	ep.rq.cq.detach(ep)
+	ep.sq.cq.detach(ep)
 	ep.provider.removeEndpoint(ep)
 	ep.provider.runOrDefer(ep.free)
 }
@@ -334,15 +335,15 @@ func (ep *Endpoint) close() {
 func (ep *Endpoint) free() bool {
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
-	if ep.halfOffset == 0 {
+	if ep.localQPOffset == 0 {
 		return true
 	}
 	ep.guard.ClearForged() // the engine does not drive a closed endpoint
-	if c := ep.conn; c != nil && !c.released.Load() || ep.done != ep.tail {
+	if c := ep.conn; c != nil && !c.released.Load() || ep.sq.completed != ep.sq.posted {
 		return false
 	}
 	heap := ep.provider.member.Heap()
-	if s := &ep.stage; s.region != nil {
+	if s := &ep.req.bounce; s.region != nil {
 		local, remote, err := s.region.Deregister()
 		if err == nil {
 			s.local, s.remote = local, remote
@@ -356,7 +357,7 @@ func (ep *Endpoint) free() bool {
 		s.region = nil
 	}
 	ep.adapter.space.RemoveHazard(ep.hazard)
-	_ = heap.Free(ep.halfOffset)
-	ep.halfOffset = 0
+	_ = heap.Free(ep.localQPOffset)
+	ep.localQPOffset = 0
 	return true
 }

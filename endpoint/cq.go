@@ -125,8 +125,8 @@ func (q *CompletionQueue) Poll(results []nd.Result) (n int) {
 		asym.StoreRelease(&q.scans, q.scans.Load()+1)
 		if users := *q.endpoints.Load(); len(users) != 1 {
 			n = q.scanEndpoints(results, users)
-		} else if users[0].calls() { // the common case
-			n, _ = users[0].driveFor(q, results)
+		} else if users[0].hasWork() { // the common case
+			n, _ = users[0].progressInto(q, results)
 		}
 		if q.isEmpty() {
 			return n
@@ -190,11 +190,11 @@ func (q *CompletionQueue) scanSome(results []nd.Result, users []*Endpoint, at, l
 		}
 		ep := users[at]
 		at++
-		if !ep.calls() {
+		if !ep.hasWork() {
 			continue
 		}
-		n, m := ep.driveFor(q, results)
-		if m == still {
+		n, m := ep.progressInto(q, results)
+		if m == noProgress {
 			continue
 		}
 		asym.StoreRelease32(&q.nextLikely, uint32(at)) // the next endpoint goes first, so that no endpoint starves
@@ -214,7 +214,7 @@ func (q *CompletionQueue) progressSome() {
 		if at >= len(users) {
 			at = 0
 		}
-		users[at].drive()
+		users[at].progress()
 		at++
 	}
 	asym.StoreRelease32(&q.nextThorough, uint32(at))
@@ -223,7 +223,7 @@ func (q *CompletionQueue) progressSome() {
 func (q *CompletionQueue) progressAll() {
 	asym.StoreRelease(&q.scans, q.scans.Load()+1)
 	for _, ep := range *q.endpoints.Load() {
-		ep.drive()
+		ep.progress()
 	}
 }
 
@@ -343,7 +343,7 @@ func (q *CompletionQueue) overrun() {
 	// Each endpoint fails under its own lock, when it is driven next. The engine drives it if
 	// the program does not.
 	for _, ep := range *q.endpoints.Load() {
-		ep.now.Or(overran)
+		ep.stateWord.Or(overrunBit)
 	}
 	q.signal()
 	q.provider.engine.wake()

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
 	"github.com/softnd/softnd/window"
@@ -225,7 +226,7 @@ func newActor(f testing.TB, arena *shm.Arena, seed uint64) *actor {
 	a.addr, err = a.listener.LocalAddress()
 	must(err)
 	// The chunks out of which endpoints and records come stay this member's.
-	for _, n := range []uint64{halfSize + 16*shm.SlotSize + 8*128, recordSize} {
+	for _, n := range []uint64{wire.SharedQPSize + 16*shm.SlotSize + 8*128, recordSize} {
 		_, err = member.Heap().Alloc(n)
 		must(err)
 	}
@@ -371,10 +372,10 @@ func (r *rig) arrive(t *testing.T) {
 		}
 		a.ep, a.connector, a.ledger = ep.(*Endpoint), c.(*Connector), ledger{receives: a.ledger.receives[:0], requests: a.ledger.requests[:0]}
 	}
-	h := r.liar.ep.half
+	h := r.liar.ep.localQP
 	r.published = 0
 	var err error
-	if r.raw, err = shm.Slice[uint64](r.arena, shm.Offset(h.ring), h.ringSlots*shm.SlotSize/8); err != nil {
+	if r.raw, err = shm.Slice[uint64](r.arena, shm.Offset(h.Ring), h.RingSlots*shm.SlotSize/8); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -421,7 +422,7 @@ func (a *actor) complete(conn *connection) error {
 }
 
 func (a *actor) established() {
-	a.ep.drive()
+	a.ep.progress()
 	a.connector.mu.Lock()
 	a.connector.phase = phaseConnected
 	a.connector.mu.Unlock()
@@ -486,14 +487,14 @@ func (r *rig) landmark(which int) uint64 {
 	off := shm.Offset(0)
 	switch which % (arenaEnd + 1) {
 	case liarsHalf:
-		off = r.liar.ep.halfOffset
+		off = r.liar.ep.localQPOffset
 	case liarsRecord:
 		off = r.mail
 		if c := r.liar.ep.conn; c != nil {
 			off = c.offset
 		}
 	case victimsHalf:
-		off = r.victim.ep.halfOffset
+		off = r.victim.ep.localQPOffset
 	case victimsMemory:
 		off, _ = r.arena.Locate(r.victim.estates[inArena].mem)
 	case liarsMemory:
@@ -559,14 +560,14 @@ func (r *rig) write(n uint64, s *shm.Slot) {
 }
 
 func (r *rig) sequence(at uint64) *atomic.Uint64 {
-	h := r.liar.ep.half
-	word, _ := shm.At[atomic.Uint64](r.arena, shm.Offset(h.ring+at*8)) // it is there: arrive looked
+	h := r.liar.ep.localQP
+	word, _ := shm.At[atomic.Uint64](r.arena, shm.Offset(h.Ring+at*8)) // it is there: arrive looked
 	return word
 }
 
 // room tells whether the victim has taken as much as a sound producer waits for.
 func (r *rig) room() bool {
-	return r.published-r.victim.ep.half.consumed.Load() < uint64(len(r.raw)/8)
+	return r.published-r.victim.ep.localQP.Consumed.Load() < uint64(len(r.raw)/8)
 }
 
 // rest lets the victim move until it does not move any more, and calls between
@@ -574,15 +575,15 @@ func (r *rig) room() bool {
 func (r *rig) rest(t *testing.T, liarServes bool, between func()) {
 	t.Helper()
 	for range 2000 {
-		m := r.victim.ep.drive()
+		m := r.victim.ep.progress()
 		if between != nil {
 			between()
 		}
 		if liarServes {
-			m = max(m, r.liar.ep.drive())
+			m = max(m, r.liar.ep.progress())
 		}
 		r.victim.provider.runDeferred()
-		if m == still {
+		if m == noProgress {
 			r.victim.collect(t)
 			return
 		}
@@ -593,7 +594,7 @@ func (r *rig) rest(t *testing.T, liarServes bool, between func()) {
 // part closes both sides, and looks whether anything is left of them.
 func (r *rig) part(t *testing.T) {
 	t.Helper()
-	r.liar.ep.half.hazard.Store(0)
+	r.liar.ep.localQP.Hazard.Store(0)
 	for _, a := range []*actor{r.victim, r.liar} {
 		a.ep.Close()
 		a.connector.Close()
@@ -761,7 +762,7 @@ func (r *rig) alive(t *testing.T) {
 	v.posted(0, v.ep.Write(v.context(), []nd.SGE{v.sge(private, small, 0, 50)}, shm.AddressOf(e.of(small)), e.remote[small], 0))
 	r.rest(t, true, nil)
 	if v.ledger.completed != len(v.ledger.requests) || lived && v.ledger.success != before+1 {
-		t.Fatalf("of %d requests %d have ended, %d of them well, %d before the last: %v", len(v.ledger.requests), v.ledger.completed, v.ledger.success, before, v.ep.cause)
+		t.Fatalf("of %d requests %d have ended, %d of them well, %d before the last: %v", len(v.ledger.requests), v.ledger.completed, v.ledger.success, before, v.ep.life.cause)
 	}
 }
 

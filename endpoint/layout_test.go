@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
 )
@@ -51,8 +52,8 @@ func bitField(mask uint64, meaning string) string {
 
 func TestLayout(t *testing.T) {
 	const token = nd.Token(1<<32 - 1)
-	checkLayout(t, []string{"endpoint.", "word endpoint."},
-		shm.DescribeStruct("endpoint.half", reflect.TypeFor[half]()),
+	checkLayout(t, []string{"endpoint.", "word endpoint.", "wire.", "word wire."},
+		shm.DescribeStruct("wire.SharedQP", reflect.TypeFor[wire.SharedQP]()),
 		shm.DescribeStruct("endpoint.record", reflect.TypeFor[record]()),
 		fmt.Sprintf("word endpoint.record.state, 32 bits\n"+
 			"  %d requested, %d accepted, %d established, %d refused, %d withdrawn, %d aborted\n",
@@ -62,43 +63,24 @@ func TestLayout(t *testing.T) {
 		"word endpoint.record.owner, 64 bits, also window.entry.owner\n"+
 			bitField(1<<ownerShift-1, "number of the adapter among its member's")+
 			bitField(^uint64(1<<ownerShift-1), "shm.MemberID"),
-		fmt.Sprintf("endpoint.descriptor, 64-bit words, endpoint.half.receiveStride bytes from one to the next\n"+
+		fmt.Sprintf("endpoint.descriptor, 64-bit words, wire.SharedQP.ReceiveStride bytes from one to the next\n"+
 			"  word 0    capacity in bytes\n"+
 			"  word 1    number of entries, at most %d\n"+
 			"  word %d+%di address of entry i, as the receiver counts\n"+
 			"  word %d+%di its length (bits 0..31) and local token (32..63)\n",
 			maxSGE, descriptorHeader/8, descriptorEntry/8, descriptorHeader/8+1, descriptorEntry/8),
-		"word endpoint.message.0, 64 bits\n"+
-			bitField(head(0xff, 0, 0, 0), "kind")+
-			bitField(head(0, 0xff, 0, 0), fmt.Sprintf("flags: %d first, %d last, %d invalidate, %d awaited, %d solicited", flagFirst, flagLast, flagInvalidate, flagAwaited, flagSolicited))+
-			bitField(head(0, 0, 0xffff, 0), "length of the payload")+
-			bitField(head(0, 0, 0, token), "token"),
-		fmt.Sprintf("endpoint.message, words of shm.slotWords.data by kind\n"+
-			"  %d sendInline  1..%d payload, at most %d bytes\n"+
-			"  %d sendPlaced  1 bytes that lie in the receive already\n"+
-			"  %d sendFailed  1 status of the receive, 2 bytes of the message\n"+
-			"  %d sendPiece   1 sender's address, 2 length and sender's local token, 4 length of the whole message\n"+
-			"  %d writePiece  1 sender's address, 2 length and sender's local token, 3 receiver's address, 4 length of the whole request\n"+
-			"  %d readPiece   likewise\n"+
-			"  %d writeInline 1 receiver's address, 2..%d payload, at most %d bytes\n",
-			sendInline, shm.SlotWords-1, inlinePayload, sendPlaced, sendFailed, sendPiece, writePiece, readPiece, writeInline, shm.SlotWords-1, inlineWritePayload))
-}
-
-// What the description says about messages, seen in messages.
-func TestMessagesAreAsDescribed(t *testing.T) {
-	const token = nd.Token(1<<32 - 1)
-	s := piece(writePiece, flagFirst, 5, entry{11, 12, token}, 13, 14)
-	if want := (shm.Slot{head(writePiece, flagFirst, 0, 5), 11, 12 | uint64(token)<<32, 13, 14}); s != want {
-		t.Errorf("a piece is %x", s)
-	}
-	var m message
-	if !m.decode(&s) || m.address != 11 || m.size != 12 || m.local != token || m.remote != 13 || m.total != 14 || m.token != 5 {
-		t.Errorf("%x is read as %+v", s, m)
-	}
-	for first, k := range map[int]kind{1: sendInline, 2: writeInline} {
-		s := shm.Slot{head(k, 0, 9, 0), 1, 2, 3, 4}
-		if !m.decode(&s) || m.payload[0] != byte(first) || m.payload[8] != byte(first+1) {
-			t.Errorf("%x is read as %+v", s, m)
-		}
-	}
+		"word wire.Entry.0, 64 bits\n"+
+			bitField(wire.Header(0xff, 0, 0, 0), "kind")+
+			bitField(wire.Header(0, 0xff, 0, 0), fmt.Sprintf("flags: %d first, %d last, %d invalidate, %d ack request, %d solicited", wire.FlagFirst, wire.FlagLast, wire.FlagInvalidate, wire.FlagAckRequest, wire.FlagSolicited))+
+			bitField(wire.Header(0, 0, 0xffff, 0), "length of the payload")+
+			bitField(wire.Header(0, 0, 0, token), "token"),
+		fmt.Sprintf("wire.Entry, words of shm.slotWords.data by kind\n"+
+			"  %d SendInline  1..%d payload, at most %d bytes\n"+
+			"  %d SendPlaced  1 bytes that lie in the receive already\n"+
+			"  %d SendFailed  1 status of the receive, 2 bytes of the message\n"+
+			"  %d SendFragment 1 sender's address, 2 length and sender's local token, 4 length of the whole message\n"+
+			"  %d WriteFragment 1 sender's address, 2 length and sender's local token, 3 receiver's address, 4 length of the whole request\n"+
+			"  %d ReadFragment likewise\n"+
+			"  %d WriteInline 1 receiver's address, 2..%d payload, at most %d bytes\n",
+			wire.SendInline, shm.SlotWords-1, wire.InlinePayload, wire.SendPlaced, wire.SendFailed, wire.SendFragment, wire.WriteFragment, wire.ReadFragment, wire.WriteInline, shm.SlotWords-1, wire.InlineWritePayload))
 }

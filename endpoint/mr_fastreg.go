@@ -52,7 +52,7 @@ func (r *MemoryRegion) fastLimits() (pages int, remote bool) {
 // FastRegister posts the registration of pages in mr. The tokens are known when it returns, and
 // valid when the request has been executed.
 func (ep *Endpoint) FastRegister(reqCtx uint64, mr nd.MemoryRegion, pages []nd.LogicalPage, offset, length int, baseAddress uint64, rights nd.RegionFlags, flags nd.OpFlags) error {
-	return ep.answer(ep.postFastRegister(reqCtx, mr, pages, offset, length, baseAddress, rights, flags))
+	return ep.submitOnError(ep.postFastRegister(reqCtx, mr, pages, offset, length, baseAddress, rights, flags))
 }
 
 func (ep *Endpoint) postFastRegister(reqCtx uint64, mr nd.MemoryRegion, pages []nd.LogicalPage, offset, length int, baseAddress uint64, rights nd.RegionFlags, flags nd.OpFlags) error {
@@ -173,7 +173,7 @@ func (h *pinnedPages) release() {
 
 // InvalidateRegion posts the end of a fast registration.
 func (ep *Endpoint) InvalidateRegion(reqCtx uint64, mr nd.MemoryRegion, flags nd.OpFlags) error {
-	return ep.answer(ep.postInvalidateRegion(reqCtx, mr, flags))
+	return ep.submitOnError(ep.postInvalidateRegion(reqCtx, mr, flags))
 }
 
 func (ep *Endpoint) postInvalidateRegion(reqCtx uint64, mr nd.MemoryRegion, flags nd.OpFlags) error {
@@ -188,22 +188,22 @@ func (ep *Endpoint) postInvalidateRegion(reqCtx uint64, mr nd.MemoryRegion, flag
 	if !region.region.IsFastRegister() {
 		return ep.fail(op, nd.InvalidDeviceRequest, "the region is not set up for fast registration", "use MemoryRegion.Deregister")
 	}
-	return ep.takeBack(op, region.region, reqCtx, flags)
+	return ep.postInvalidation(op, region.region, reqCtx, flags)
 }
 
 // findSinkRegion finds the region that a Read with ReadLocalInvalidate invalidates. If it
 // returns false, there is none and it has failed r: no request ends the registration of a plain
 // region.
 func (ep *Endpoint) findSinkRegion(r *request) bool {
-	e := r.entries[0]
-	if r.loan = ep.adapter.space.FindLocal(e.token, ep.number); r.loan != nil {
+	e := r.sges[0]
+	if r.loan = ep.adapter.space.FindLocal(e.Token, ep.number); r.loan != nil {
 		return true
 	}
-	own(&ep.sink, e, window.Write)
-	if f := ep.guard.Check(&ep.sink, uint64(e.length)); f != window.NoFault {
-		ep.ownFault(r, e, f)
+	nameOwn(&ep.sink, e, window.Write)
+	if f := ep.guard.Check(&ep.sink, uint64(e.Length)); f != window.NoFault {
+		ep.rejectLocal(r, e, f)
 	} else {
-		ep.reject(r, nd.InvalidDeviceRequest, "local %v does not belong to a region fast-registered on this endpoint", e.token)
+		ep.reject(r, nd.InvalidDeviceRequest, "local %v does not belong to a region fast-registered on this endpoint", e.Token)
 	}
 	return false
 }
@@ -212,10 +212,10 @@ func (ep *Endpoint) findSinkRegion(r *request) bool {
 // through the ring. It invalidates the first entry's region before the Read succeeds.
 func (ep *Endpoint) invalidateSink(r *request) outcome {
 	switch {
-	case r.loan == nil, r.finished && r.status != nd.Success, r.finished && r.drain != 0:
-		return ready // nothing to invalidate, failed, or done
-	case r.awaited && int64(ep.conn.out.Consumed()-r.end) < 0:
-		return waits
+	case r.loan == nil, r.finished && r.status != nd.Success, r.finished && r.drainToken != 0:
+		return executed // nothing to invalidate, failed, or done
+	case r.needsAck && int64(ep.conn.out.Consumed()-r.endEntry) < 0:
+		return blocked
 	}
 	r.finished = false
 	return ep.executeInvalidate(r)

@@ -44,13 +44,13 @@ func TestTokenReusedDuringRequest(t *testing.T) {
 						}
 						p.a.must(order{Do: verb, Parts: mine(0, size), Far: far})
 						for bytes.IndexByte(to, 0x11) < 0 {
-							b.endpoint(0).(*Endpoint).drive()
-							a.endpoint(0).(*Endpoint).drive()
+							b.endpoint(0).(*Endpoint).progress()
+							a.endpoint(0).(*Endpoint).progress()
 						}
 						comesRound(t)
 						var results [1]nd.Result
 						eventually(t, "the request ends", func() bool {
-							b.endpoint(0).(*Endpoint).drive()
+							b.endpoint(0).(*Endpoint).progress()
 							return a.queues[initiatorQueue].Poll(results[:]) == 1
 						})
 						if s := results[0].Status; s == nd.Success || bytes.IndexByte(to, 0xee) < 0 {

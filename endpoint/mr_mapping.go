@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
 )
@@ -169,20 +170,20 @@ func (a *Adapter) PrivilegedToken() (nd.Token, error) {
 // resolvePrivileged replaces the privileged token in entries by the token of the mapping that
 // contains the entry. So no transfer uses the privileged token itself, and each mapping can be
 // drained on its own. An entry outside all mappings keeps the token and fails when it is used.
-func (a *Adapter) resolvePrivileged(entries []entry) {
+func (a *Adapter) resolvePrivileged(entries []wire.SGE) {
 	privileged := nd.Token(a.privileged.Load())
 	if privileged == 0 {
 		return
 	}
 	for i := range entries {
 		e := &entries[i]
-		if e.token != privileged {
+		if e.Token != privileged {
 			continue
 		}
 		for _, m := range *a.provider.mappings.list.Load() {
 			at := m.region.Address() // 0 if the mapping was just closed
-			if size := uint64(m.end - m.start); m.adapter == a && at != 0 && e.address >= at && uint64(e.length) <= size && e.address-at <= size-uint64(e.length) {
-				e.token = m.region.LocalToken()
+			if size := uint64(m.end - m.start); m.adapter == a && at != 0 && e.Address >= at && uint64(e.Length) <= size && e.Address-at <= size-uint64(e.Length) {
+				e.Token = m.region.LocalToken()
 				break
 			}
 		}

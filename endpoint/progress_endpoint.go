@@ -1,76 +1,74 @@
 package endpoint
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/softnd/softnd/internal/asym"
 	"github.com/softnd/softnd/nd"
 )
 
-// quantum is how many bytes one look at an endpoint moves at the most, so that
-// a large transfer keeps neither the program nor other endpoints waiting.
+// quantum is the number of bytes that one call of progress transfers at most in each direction, so that
+// a large transfer delays neither the program nor other endpoints.
 const quantum = 256 << 10
 
-// motion is the outcome of driving endpoints.
-type motion uint8
+// progressResult is the result of a call of progress.
+type progressResult uint8
 
 const (
-	still      motion = iota // nothing to move
-	held                     // another goroutine holds an endpoint, and may or may not serve it
-	progressed               // something has moved, or may have
+	noProgress   progressResult = iota // there was nothing to do
+	contended                          // another goroutine holds an endpoint's lock, and may or may not make progress
+	madeProgress                       // something has changed, or may have
 )
 
-func motionOf(moved bool) motion {
+func progressIf(moved bool) progressResult {
 	if moved {
-		return progressed
+		return madeProgress
 	}
-	return still
+	return noProgress
 }
 
-// drive moves what can be moved now, unless another goroutine holds the endpoint.
-func (ep *Endpoint) drive() motion {
-	_, m := ep.driveFor(nil, nil)
+// progress runs the requests and serves the ring entries that can proceed, unless another goroutine
+// holds the endpoint's lock.
+func (ep *Endpoint) progress() progressResult {
+	_, m := ep.progressInto(nil, nil)
 	return m
 }
 
-// driveFor is drive for one who takes results of a queue, and has room for some.
-// It returns how many it has put there instead of into the queue; if any, there
-// may be more to move.
-func (ep *Endpoint) driveFor(q *CompletionQueue, room []nd.Result) (n int, m motion) {
+// progressInto is progress for a poll of queue q. It may store results of receives in room instead of
+// adding them to q, and returns how many it has stored. If it has stored any, there may be more to do.
+func (ep *Endpoint) progressInto(q *CompletionQueue, room []nd.Result) (n int, m progressResult) {
 	if s := ep.state(); s != connected && (s == failed || s == closed || s == idle && !ep.hasOverrun()) {
-		return 0, still
+		return 0, noProgress
 	}
 	if !ep.mu.LockBiased() && !ep.mu.TryLock() {
-		return 0, held
+		return 0, contended
 	}
-	// Messages go straight to the one who polls if there is nothing else to be done before, and no result before theirs.
-	if q == ep.receiveCQ && ep.now.Load() == uint32(connected) && ep.done == ep.tail && !ep.halfway && q.canBypass() && ep.conn.ref.Connected() {
+	// Results of messages bypass the queue if nothing else is to be done before them and q has no earlier result.
+	if q == ep.rq.cq && ep.stateWord.Load() == uint32(connected) && ep.sq.completed == ep.sq.posted && !ep.serving && q.canBypass() && ep.conn.ref.Connected() {
 		in, polls := ep.conn.in, q.polls.Load()
 		most := in.Size() / 4
 		if polls-q.lastMessagePoll.Load() > 1 {
-			most = 1 // the poll before has found none: it is the answer to something, and to look for another would delay the next
+			most = 1 // the previous poll was empty: the message is an answer, and a check for a second one would delay the program's next request
 		}
-		if n = ep.takeRow(in.Front(), room[:min(len(room), int(most))]); n > 0 {
+		if n = ep.serveSendsFast(in.Front(), room[:min(len(room), int(most))]); n > 0 {
 			asym.StoreRelease(&q.lastMessagePoll, polls)
-			ep.receivesTaken.add(uint64(n))
-			ep.release(false) // the peer may hold requests back until it knows
+			ep.rq.slots.add(uint64(n))
+			ep.releaseEntries(false) // later requests of the peer may wait for this
 		}
 	}
-	m = motionOf(n > 0 || ep.step())
+	m = progressIf(n > 0 || ep.progressLocked())
 	ep.mu.Unlock()
 	return n, m
 }
 
-// calls tells, roughly and without the lock, whether there is something to do
-// for drive but to notice that the peer has left or died, or that a queue overran,
-// of which the engine has been told.
-func (ep *Endpoint) calls() bool {
-	return ep.now.Load() != uint32(connected) || ep.open.Load() != 0 || ep.inbound.Load().HasEntry() // a connected endpoint has one
+// hasWork reports, approximately and without the lock, whether progress has something to do. It ignores
+// the peer's disconnect or death, and overruns: the progress engine notices those.
+func (ep *Endpoint) hasWork() bool {
+	return ep.stateWord.Load() != uint32(connected) || ep.outstanding.Load() != 0 || ep.inbound.Load().HasEntry() // a connected endpoint has one
 }
 
-// step is drive with the lock held.
-func (ep *Endpoint) step() (moved bool) {
+// progressLocked is progress for a caller that holds ep.mu.
+func (ep *Endpoint) progressLocked() (moved bool) {
 	if ep.hasOverrun() {
 		ep.terminate(ep.overrunError("complete"))
 		return true
@@ -84,17 +82,17 @@ func (ep *Endpoint) step() (moved bool) {
 		if c.side == active || c.state() != connEstablished {
 			return false
 		}
-		ep.setState(connected) // whether or not Accept has looked yet
+		ep.setState(connected) // Accept may not have returned yet
 		moved = true
-	case connected, peerGone, closing:
+	case connected, peerDisconnected, disconnecting:
 	default:
 		return false
 	}
-	if c.record.left[1-c.side].Load() != 0 { // ORDER left: pairs with the store in Endpoint.beginDisconnect
+	if c.record.left[1-c.side].Load() != 0 { // ORDER left: pairs with the store in Endpoint.hangUp
 		moved = ep.handlePeerDisconnect() || moved
 	}
-	if ep.state() == closing && time.Now().After(ep.deadline) {
-		ep.late = true
+	if ep.state() == disconnecting && time.Now().After(ep.life.disconnectDeadline) {
+		ep.life.disconnectTimedOut = true
 		ep.terminate(ep.fail("disconnect", nd.IOTimeout, "the peer ("+c.peerName+") did not disconnect in time", ""))
 		return true
 	}
@@ -102,20 +100,19 @@ func (ep *Endpoint) step() (moved bool) {
 		ep.peerAborted()
 		return true
 	}
-	in, out := uint64(quantum), uint64(quantum) // one each, so that neither keeps the other waiting
-	if s := ep.state(); s == connected || s == peerGone {
-		moved = ep.serve(&in) || moved
-		moved = ep.advance(&out) || moved
+	in, out := uint64(quantum), uint64(quantum) // one each, so that neither direction delays the other
+	if s := ep.state(); s == connected || s == peerDisconnected {
+		moved = ep.serveRing(&in) || moved
+		moved = ep.runRequests(&out) || moved
 	}
-	asym.StoreRelease32(&ep.open, uint32(ep.tail-ep.done))
+	asym.StoreRelease32(&ep.outstanding, uint32(ep.sq.posted-ep.sq.completed))
 	return moved
 }
 
-// busy tells whether the endpoint has something under way that no ring
-// announces.
-func (ep *Endpoint) busy() bool {
+// hasSilentWork reports whether the endpoint has work in progress whose continuation no ring announces.
+func (ep *Endpoint) hasSilentWork() bool {
 	switch ep.state() {
-	case connected, peerGone, closing:
+	case connected, peerDisconnected, disconnecting:
 	default:
 		return false
 	}
@@ -124,156 +121,39 @@ func (ep *Endpoint) busy() bool {
 	}
 	defer ep.mu.Unlock()
 	switch {
-	case ep.state() == closing:
+	case ep.state() == disconnecting:
 		return true
-	case ep.next == ep.ready:
-		return ep.revoking != nil
+	case ep.req.next == ep.req.submitted:
+		return ep.resp.invalidating != nil
 	}
-	r := &ep.requests[ep.next&uint64(len(ep.requests)-1)]
-	// A request in the ring continues when the peer has rung. So does an Invalidate behind such
-	// requests, and a Send that waits for a receive without a limit; see stall.
+	r := ep.requestAt(ep.req.next)
+	// The peer rings when a request in the ring can continue. That also continues an Invalidate behind such
+	// requests, and a Send that waits for a receive without a time-out; see requestWakeup.
 	switch {
-	case r.kind == nd.RequestSend && !r.started && ep.provider.options.ReceiveTimeout == NoLimit:
+	case r.kind == nd.RequestSend && !r.hasReceive && ep.provider.options.ReceiveTimeout == NoLimit:
 		return false
 	case r.kind == nd.RequestInvalidate && !r.draining && ep.conn.hasUnacknowledged():
 		return false
 	}
-	return r.draining || ep.state() == connected && !r.awaited
+	return r.draining || ep.state() == connected && !r.needsAck
 }
 
-// outcome of an attempt to execute a request or to serve a message.
+// outcome is the result of an attempt to execute a request or to serve a ring entry.
 type outcome int
 
 const (
-	waits   outcome = iota // for the peer, or for time
-	partial                // did some of it
-	ready                  // executed; its status may still come from the peer
+	blocked  outcome = iota // it waits for the peer, or for a time-out
+	partial                 // the budget is used up; the rest follows
+	executed                // finished; a request's status may still come from the peer
 )
 
-// advance executes posted requests in order, and completes those that are
-// done.
-func (ep *Endpoint) advance(budget *uint64) (moved bool) {
-	for {
-		moved = ep.retire() || moved
-		if ep.next == ep.ready || ep.stuck {
-			return moved
-		}
-		r := &ep.requests[ep.next&uint64(len(ep.requests)-1)]
-		if r.doomed {
-			r.cancel()
-			ep.next++
-			continue
-		}
-		// An Invalidate that has begun goes on even if the peer has left.
-		if ep.state() != connected && !(r.draining && ep.state() == peerGone) || *budget == 0 {
-			return moved
-		}
-		before := r.moved
-		out := ep.execute(r, budget)
-		if r.flags.Has(nd.ReadLocalInvalidate) && out == ready {
-			out = ep.invalidateSink(r)
-		}
-		switch out {
-		case waits:
-			return moved || r.moved != before
-		case partial:
-			asym.StoreRelease32(&ep.parts, ep.parts.Load()+1)
-			return true
-		}
-		// A failed request must be completed, after those before it, and not
-		// be followed by another.
-		ep.stuck = r.finished && r.status != nd.Success
-		ep.next++
-		moved = true
-	}
-}
-
-func (r *request) finish(s nd.Status) { r.finished, r.status = true, s }
-
-func (r *request) cancel() {
-	if r.binding != nil {
-		r.binding.Cancel()
-		r.binding = nil
-	}
-	r.finish(nd.Canceled)
-}
-
-// retire completes executed requests in the order of posting.
-func (ep *Endpoint) retire() (moved bool) {
-	for ep.done != ep.next {
-		r := &ep.requests[ep.done&uint64(len(ep.requests)-1)]
-		if !r.finished {
-			if ep.swept || int64(ep.conn.out.Consumed()-r.end) < 0 {
-				return moved
-			}
-			r.finish(nd.Success)
-		}
-		ep.done++
-		ep.complete(r)
-		moved = true
-		if r.status != nd.Success && !r.doomed {
-			ep.terminate(ep.cause)
-			return true
-		}
-	}
-	return moved
-}
-
-// complete reports a finished request.
-func (ep *Endpoint) complete(r *request) {
-	if r.status == nd.Success && r.flags.Has(nd.SilentSuccess) {
-		ep.apart--
-		return
-	}
-	bytes := uint32(0)
-	if r.status == nd.Success && (r.kind == nd.RequestSend || r.kind == nd.RequestRead || r.kind == nd.RequestWrite) {
-		bytes = uint32(r.total)
-	}
-	if r.status == nd.Success {
-		ep.initiatorCQ.pushSuccess(ep, r.context, r.kind, int(bytes), &ep.taken)
-		return
-	}
-	ep.result = nd.Result{Status: r.status, BytesTransferred: bytes, RequestContext: r.context, RequestType: r.kind}
-	ep.initiatorCQ.push(&ep.result, &ep.taken, false)
-}
-
-// reject ends a request with an error, and says why.
-func (ep *Endpoint) reject(r *request, s nd.Status, format string, args ...any) outcome {
-	r.finish(s)
-	if ep.cause == nil {
-		ep.cause = ep.fail(opName(r), s, fmt.Sprintf(format, args...), "the connection has ended; connect a new endpoint")
-	}
-	return ready
-}
-
-func opName(r *request) string {
-	switch r.kind {
-	case nd.RequestSend:
-		if r.invalidate {
-			return "send and invalidate"
-		}
-		return "send"
-	case nd.RequestWrite:
-		return "write"
-	case nd.RequestRead:
-		return "read"
-	case nd.RequestBind:
-		return "bind"
-	case nd.RequestInvalidate:
-		return "invalidate"
-	case nd.RequestFastRegister:
-		return "fast register"
-	}
-	return r.kind.String()
-}
-
-// settleDeliveries takes what peers have delivered to an adapter's endpoints
-// already, before memory that it may lie in goes away.
+// settleDeliveries receives the messages that have arrived at an adapter's endpoints, before memory of
+// their receives is unmapped or freed.
 func (p *Provider) settleDeliveries(a *Adapter) {
 	for _, ep := range *p.endpoints.Load() {
 		if ep.adapter == a {
 			ep.mu.Lock()
-			ep.step()
+			ep.progressLocked()
 			ep.mu.Unlock()
 		}
 	}

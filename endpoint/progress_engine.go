@@ -94,18 +94,18 @@ func (e *engine) run() {
 	for !e.quit.Load() {
 		e.wakePending.Store(false)
 		waiting := p.waiters.Waiting() > 0
-		m := still
+		m := noProgress
 		if !waiting {
 			m = p.progressUnpolled()
 		}
 		if p.hasDeferred() {
 			p.runDeferred()
 		}
-		if m == progressed {
+		if m == madeProgress {
 			p.housekeeper.wakeIfQuiet()
 		}
 		p.housekeeper.checkDue()
-		if row++; m == progressed && row < maxBurst {
+		if row++; m == madeProgress && row < maxBurst {
 			continue
 		}
 		row = 0
@@ -114,7 +114,7 @@ func (e *engine) run() {
 		was := seen
 		seen = now
 		switch {
-		case m == held:
+		case m == contended:
 			// The holder may or may not drive the endpoint: poll it again later. Arming the
 			// doorbell would gain nothing, and each time costs every process a barrier.
 			time.Sleep(lookIn)
@@ -127,7 +127,7 @@ func (e *engine) run() {
 		case waiting || now != was:
 			// The program drives its own endpoints: poll them again later, with the doorbell
 			// disarmed.
-			if m == progressed {
+			if m == madeProgress {
 				lookIn = minPollGap
 			}
 			time.Sleep(lookIn)
@@ -142,15 +142,15 @@ func (e *engine) run() {
 
 // progressUnpolled is progressAll without the endpoints that the program has polled often since the
 // last call. The program moves the same bytes, and has them in its caches.
-func (p *Provider) progressUnpolled() motion {
-	m := motionOf(p.member.HasMail() && p.pollInbox())
+func (p *Provider) progressUnpolled() progressResult {
+	m := progressIf(p.member.HasMail() && p.pollInbox())
 	for _, ep := range *p.endpoints.Load() {
-		looks := ep.receiveCQ.scans.Load() + ep.initiatorCQ.scans.Load()
-		eager := enoughPolls * (1 + uint64(len(*ep.receiveCQ.endpoints.Load())/otherEndpoints)) // with many endpoints a scan covers only some of them
-		if looks-ep.looksSeen < eager || ep.hasOverrun() {
-			m = max(m, ep.drive())
+		looks := ep.rq.cq.scans.Load() + ep.sq.cq.scans.Load()
+		eager := enoughPolls * (1 + uint64(len(*ep.rq.cq.endpoints.Load())/otherEndpoints)) // with many endpoints a scan covers only some of them
+		if looks-ep.scansSeen < eager || ep.hasOverrun() {
+			m = max(m, ep.progress())
 		}
-		ep.looksSeen = looks
+		ep.scansSeen = looks
 	}
 	return m
 }
@@ -186,7 +186,7 @@ func (e *engine) sleep() {
 	ticket := e.bell.Arm()
 	defer e.bell.Disarm()
 	p.housekeeper.checkDue()
-	if p.progressAll() != still || e.quit.Load() {
+	if p.progressAll() != noProgress || e.quit.Load() {
 		return
 	}
 	limit := maxEngineSleep
@@ -202,7 +202,7 @@ func (p *Provider) needsPolling() bool {
 		return true
 	}
 	for _, ep := range *p.endpoints.Load() {
-		if ep.busy() {
+		if ep.hasSilentWork() {
 			return true
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
 )
@@ -62,7 +63,7 @@ func TestPeerThatTakesMessagesBack(t *testing.T) {
 	p := newPair(t, setup{})
 	x, y := p.a.local, p.b.local
 	ex, ey := any(x.endpoint(0)).(*Endpoint), any(y.endpoint(0)).(*Endpoint)
-	words, err := shm.Slice[atomic.Uint64](p.arena, shm.Offset(ey.half.ring), ey.half.ringSlots*8)
+	words, err := shm.Slice[atomic.Uint64](p.arena, shm.Offset(ey.localQP.Ring), ey.localQP.RingSlots*8)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,8 +73,8 @@ func TestPeerThatTakesMessagesBack(t *testing.T) {
 		defer close(stopped)
 		for !stop.Load() {
 			n := ex.inbound.Load().NextIndex()
-			at := (n % ey.half.ringSlots) * 8
-			words[at+1].Store(plainSend | 8<<16)
+			at := (n % ey.localQP.RingSlots) * 8
+			words[at+1].Store(wire.PlainSend | 8<<16)
 			for range 3 {
 				words[at].Store(n + 1)
 				words[at].Store(0)

@@ -14,8 +14,8 @@ import (
 func (p *pair) forge(x *party) {
 	local, remote := x.local.region(0).mr.LocalToken(), x.local.region(0).mr.RemoteToken()
 	a, b := p.a.local.endpoint(0).(*Endpoint), p.a.local.endpoint(0).(*Endpoint).conn.peerState
-	a.half.hazard.Store(uint64(local)<<32 | uint64(remote))
-	b.hazard.Store(uint64(remote)<<32 | uint64(local))
+	a.localQP.Hazard.Store(uint64(local)<<32 | uint64(remote))
+	b.Hazard.Store(uint64(remote)<<32 | uint64(local))
 }
 
 // TestForgedHazardCleared sets the hazards of two idle endpoints as a third process can,
@@ -35,7 +35,7 @@ func TestForgedHazardCleared(t *testing.T) {
 				p.a.must(call)
 				far := p.a.local.endpoint(0).(*Endpoint).conn.peerState
 				eventually(t, "both hazards are clear", func() bool {
-					return far.hazard.Load() == 0 && p.a.local.endpoint(0).(*Endpoint).half.hazard.Load() == 0
+					return far.Hazard.Load() == 0 && p.a.local.endpoint(0).(*Endpoint).localQP.Hazard.Load() == 0
 				})
 			})
 		}
@@ -63,13 +63,13 @@ func TestDrainEndsWithContext(t *testing.T) {
 		{"endpoint.Flush", r.LocalToken(), ep.FlushContext, ep.Flush},
 		{"region.Close", r.LocalToken(), r.CloseContext, r.Close},
 	} {
-		far.hazard.Store(uint64(c.token))
+		far.Hazard.Store(uint64(c.token))
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
 		if err := c.within(ctx); !errors.Is(err, nd.Canceled) || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%s returns %v while a peer is in the middle of a copy, want Canceled", c.name, err)
 		}
 		cancel()
-		far.hazard.Store(0)
+		far.Hazard.Store(0)
 		if err := c.whole(); err != nil {
 			t.Errorf("%s after the copy: %v", c.name, err)
 		}

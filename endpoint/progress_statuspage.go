@@ -66,12 +66,12 @@ func (w *reporter) sample(p *Provider) (mark uint64) {
 	now := time.Now()
 	note(p.waiters.Completed())
 	for _, ep := range *p.endpoints.Load() {
-		note(uint64(ep.now.Load()))
-		note(ep.taken.freed.Load())
-		note(ep.receivesTaken.freed.Load())
-		note(ep.half.consumed.Load())
-		note(uint64(ep.parts.Load()))
-		for _, q := range []*CompletionQueue{ep.initiatorCQ, ep.receiveCQ} {
+		note(uint64(ep.stateWord.Load()))
+		note(ep.sq.slots.freed.Load())
+		note(ep.rq.slots.freed.Load())
+		note(ep.localQP.Consumed.Load())
+		note(uint64(ep.req.chunks.Load()))
+		for _, q := range []*CompletionQueue{ep.sq.cq, ep.rq.cq} {
 			note(q.tail.Load())
 			if polls := q.polls.Load(); polls != q.reportedPolls {
 				q.reportedPolls, q.reportedPollsAt = polls, now
@@ -94,7 +94,7 @@ func (p *Provider) statusPage() (t statuspage.Page) {
 	}
 	queues := make(map[*CompletionQueue]bool)
 	for _, ep := range *p.endpoints.Load() {
-		queues[ep.initiatorCQ], queues[ep.receiveCQ] = true, true
+		queues[ep.sq.cq], queues[ep.rq.cq] = true, true
 		if e, busy := ep.statusEntry(); busy {
 			t.Endpoints = append(t.Endpoints, e)
 		}
@@ -136,16 +136,16 @@ func tryLockBriefly(try func() bool) bool {
 // statusEntry returns the endpoint's part of the status page. busy is false if there is nothing
 // to report.
 func (ep *Endpoint) statusEntry() (e statuspage.Endpoint, busy bool) {
-	e = statuspage.Endpoint{Number: ep.number, Busy: true, RequestQueue: ep.initiatorCQ.number, ReceiveQueue: ep.receiveCQ.number}
+	e = statuspage.Endpoint{Number: ep.number, Busy: true, RequestQueue: ep.sq.cq.number, ReceiveQueue: ep.rq.cq.number}
 	if !tryLockBriefly(ep.mu.TryLock) {
 		return e, true
 	}
 	defer ep.mu.Unlock()
-	if ep.shared != nil {
-		if !tryLockBriefly(ep.shared.mu.TryLock) {
+	if ep.srq != nil {
+		if !tryLockBriefly(ep.srq.mu.TryLock) {
 			return e, true
 		}
-		defer ep.shared.mu.Unlock()
+		defer ep.srq.mu.Unlock()
 	}
 	e.Busy = false
 	e.State = ep.state().String()
@@ -155,18 +155,18 @@ func (ep *Endpoint) statusEntry() (e statuspage.Endpoint, busy bool) {
 			e.PeerNumber = c.ref.Endpoint
 		}
 	}
-	if e.Requests = ep.tail - ep.done; e.Requests > 0 {
-		r := &ep.requests[ep.done&uint64(len(ep.requests)-1)]
-		e.OldestRequest, e.ReceiveMissing = opName(r), !r.deadline.IsZero() && !r.started
+	if e.Requests = ep.sq.posted - ep.sq.completed; e.Requests > 0 {
+		r := ep.requestAt(ep.sq.completed)
+		e.OldestRequest, e.ReceiveMissing = opName(r), !r.deadline.IsZero() && !r.hasReceive
 	}
-	if e.Receives = ep.posted - ep.delivered; ep.shared != nil {
-		e.Receives = ep.shared.outstanding()
+	if e.Receives = ep.rq.posted - ep.rq.delivered; ep.srq != nil {
+		e.Receives = ep.srq.outstanding()
 	}
-	if ep.state() == failed && ep.cause != nil {
-		e.Cause = ep.cause.Error()
+	if ep.state() == failed && ep.life.cause != nil {
+		e.Cause = ep.life.cause.Error()
 	}
 	switch ep.state() {
-	case connected, peerGone, closing:
+	case connected, peerDisconnected, disconnecting:
 		e.PeerCopying = ep.conn.attached && ep.conn.hazard.IsSet()
 		return e, e.Requests > 0 || e.Receives > 0 || e.PeerCopying
 	case failed:

@@ -137,7 +137,7 @@ func (p *Provider) park(ctx context.Context, ready func() bool) error {
 		ticket := p.waiters.Arm()
 		p.housekeeper.checkDue()
 		m := p.progressAll()
-		if m != held {
+		if m != contended {
 			yields = 0
 		}
 		done, err := ready(), ctx.Err()
@@ -146,11 +146,11 @@ func (p *Provider) park(ctx context.Context, ready func() bool) error {
 		}
 		switch {
 		case done || err != nil:
-		case m == progressed:
-		case m == held && yields < maxYieldsToHolder:
+		case m == madeProgress:
+		case m == contended && yields < maxYieldsToHolder:
 			yields++
 			shm.Yield()
-		case m == held || p.needsPolling():
+		case m == contended || p.needsPolling():
 			p.waiters.Sleep(ticket, pollInterval)
 		default:
 			p.waiters.Sleep(ticket, maxSleep)
@@ -158,11 +158,11 @@ func (p *Provider) park(ctx context.Context, ready func() bool) error {
 		p.waiters.Disarm()
 		// A ring while this wait was armed has woken no other process or goroutine.
 		left := p.progressAll()
-		if m == progressed {
+		if m == madeProgress {
 			p.housekeeper.wakeIfQuiet()
 		}
 		done = done || ready()
-		if left == held && (done || err != nil) {
+		if left == contended && (done || err != nil) {
 			p.engine.wake() // because this wait does not check again
 		}
 		switch {
@@ -193,10 +193,10 @@ func (p *Provider) countProcesses() {
 }
 
 // progressAll makes progress on everything of this process.
-func (p *Provider) progressAll() motion {
-	m := motionOf(p.member.HasMail() && p.pollInbox())
+func (p *Provider) progressAll() progressResult {
+	m := progressIf(p.member.HasMail() && p.pollInbox())
 	for _, ep := range *p.endpoints.Load() {
-		m = max(m, ep.drive())
+		m = max(m, ep.progress())
 	}
 	return m
 }

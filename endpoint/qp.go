@@ -7,125 +7,180 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/internal/asym"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
 	"github.com/softnd/softnd/window"
 )
 
-// state of an endpoint; section "queue pair and connector" of the model.
-type state uint32
+// qpState is the state of an endpoint.
+type qpState uint32
 
 const (
-	idle       state = iota
-	connecting       // Connect or Accept under way
-	answered         // active side: accepted, not completed
+	idle       qpState = iota
+	connecting         // a Connect or Accept is in progress
+	accepted           // active side: the peer has accepted, CompleteConnect has not returned
 	connected
-	peerGone // the peer disconnected in good order
-	failed   // an error, a flush, an abort, or the peer's death
-	closing  // own Disconnect under way
+	peerDisconnected // the peer has called Disconnect
+	failed           // after an error, a flush, an abort, or the peer's death
+	disconnecting    // this side has called Disconnect, the peer has not
 	closed
 )
 
 var stateText = [...]string{"idle", "connecting", "answered", "connected", "disconnected by the peer", "failed", "disconnecting", "closed"}
 
-func (s state) String() string { return stateText[s] }
+func (s qpState) String() string { return stateText[s] }
 
-// overran is the bit of Endpoint.now that says that a completion queue of the
-// endpoint has overrun. It shares the word with the state: the fast paths
-// check that now is connected, and need no second check.
-const overran = 1 << 8
+// overrunBit of Endpoint.stateWord says that a completion queue of the endpoint has overrun. It
+// shares a word with the state so that the fast path checks both with one comparison.
+const overrunBit = 1 << 8
 
-// Endpoint is a queue pair. Safe for concurrent use; requests of concurrent
-// posts are ordered in some order.
+// Endpoint is a queue pair. It is safe for concurrent use. Requests posted concurrently are ordered
+// arbitrarily.
 type Endpoint struct {
-	// What small requests and small messages need stands first, and close together:
-	// a program may use many endpoints in turn, and a processor's nearest cache holds
-	// some of their lines only. The allocator puts 8 bytes before the first.
+	// The fields that small requests and messages use come first, close together: a program may use
+	// many endpoints alternately, and the nearest cache holds few of their lines. The allocator puts
+	// 8 bytes before the first field. TestHotFieldsOfEndpointStayTogether guards the order.
 
-	now       atomic.Uint32    // state, which changes under mu, and overran
-	open      atomic.Uint32    // requests that are not done; see calls
-	initiates bool             // moves bytes itself where it can
-	batching  bool             // posts are deferred
-	stalled   bool             // the peer has been asked to ring
-	halfway   bool             // a message has been decoded, and is not done with
-	mu        asym.BiasedMutex // guards what changes, unless it is atomic
+	stateWord       atomic.Uint32    // the qpState, which changes under mu, and overrunBit
+	outstanding     atomic.Uint32    // requests that are not completed; see hasWork
+	localExecutor   bool             // this process copies the data of its requests where it can
+	batching        bool             // posts are deferred until SubmitRequestBatch
+	wakeupRequested bool             // localQP.NeedWakeup is set
+	serving         bool             // resp.entry is decoded and not finished
+	mu              asym.BiasedMutex // guards all fields that change and are not atomic
 
-	conn           *connection
-	guard          *window.Guard
-	tail           uint64 // posted; see requests
-	done           uint64 // completed
-	apart          uint64 // slots held by requests that have never had a place here, less those that silent successes gave back
-	initiatorDepth uint64
-	initiatorCQ    *CompletionQueue
-	taken          slotCounter
+	conn  *connection
+	guard *window.Guard
+	sq    sendQueue
 
-	inbound   atomic.Pointer[shm.Consumer]
-	receiveCQ *CompletionQueue
-	receives  []receive // a ring; with a shared queue the one that a message has taken
+	inbound atomic.Pointer[shm.Consumer] // the peer's ring, for hasWork; nil until the connection is joined
+	rq      recvQueue
+
+	localQP  *wire.SharedQP
+	srq      *SharedReceiveQueue // where receives come from; nil = they are posted to rq
+	adapter  *Adapter
+	provider *Provider
+
+	number        uint64 // in this process
+	limits        queueLimits
+	rqFull        error // made once: a full queue is no reason to allocate
+	sqFull        error
+	localQPOffset shm.Offset
+	hazard        *window.Hazard
+	pendingDrains atomic.Int32 // tokens of this endpoint that an ended connection may still use
+	scansSeen     uint64       // of both completion queues; used by the progress engine only
+
+	limited limitedReceives
+
+	req  requester
+	resp responder
+	life lifecycle
+
+	bound boundSet
+
+	sink, source window.Operand // of the copy in progress; here to avoid an allocation
+	result       nd.Result      // likewise, for a completion
+}
+
+// sendQueue holds the counters of the initiator queue that every request changes. Requests of the
+// slow path are numbered from 0 and kept in requester.ring.
+type sendQueue struct {
+	posted    uint64 // requests put into the ring
+	completed uint64
+	unqueued  uint64 // requests of the fast path, which are not in the ring, less silent successes, which have no result
+	depth     uint64
+	cq        *CompletionQueue
+	slots     slotCounter // of the queue; a poll that takes a result frees its slot
+}
+
+// recvQueue is the queue of posted receives. With a shared receive queue it has one place, for the
+// receive that a message has taken.
+type recvQueue struct {
+	cq        *CompletionQueue
+	receives  []receive // a ring
 	posted    uint64
-	delivered uint64
+	delivered uint64 // completed
 
-	receivesTaken slotCounter
-	receiveDepth  uint64
-	words         []uint64 // receive descriptors
-	stride        uint64   // words of one
-	half          *half
-	shared        *SharedReceiveQueue // instead of receives of its own
-	adapter       *Adapter
-	provider      *Provider
+	slots       slotCounter // of the queue; a poll that takes a result frees its slot
+	depth       uint64
+	descriptors []uint64 // in shared memory, one for each place in receives
+	stride      uint64   // words of a descriptor
+}
 
-	number       uint64 // in this process
+// limitedReceives are the posted receives that may not fit a full inline payload.
+type limitedReceives struct {
+	end  uint64 // see SharedQP.LimitedEnd
+	room uint64 // see SharedQP.LimitedRoom
+}
+
+// queueLimits are the limits that CreateEndpoint has granted.
+type queueLimits struct {
 	receiveSGE   int
 	initiatorSGE int
 	inlineSize   int
-	noRoom       [2]error // made once: a full queue is no reason to allocate
-	halfOffset   shm.Offset
-	hazard       *window.Hazard
-	drains       atomic.Int32  // windows of ours that an ended connection may still use
-	looksSeen    uint64        // of both queues, by the engine, whose own it is
-	parts        atomic.Uint32 // of long requests, done so far; for onlookers
+}
 
-	cause     error      // why the endpoint left the connected state
-	connector *Connector // by which it is being or was connected
-	readLimit int        // outbound Reads granted; 0 = none
+// requester is the state of executing this side's requests on the slow path.
+type requester struct {
+	readLimit int           // outbound Reads granted; 0 = none
+	chunks    atomic.Uint32 // chunks of long requests copied so far; the status page shows that it changes
 
-	requests []request // a ring
-	ready    uint64    // those before it may run; the rest is deferred
-	next     uint64    // to be executed
+	ring      []request
+	submitted uint64 // requests before this number may run; later ones are deferred
+	next      uint64 // number of the request to execute next
+	hasFailed bool   // a request has failed and is not completed; no other may run
 
-	tight uint64 // the last receive, plus one, that cannot take any inline payload for sure
-	roomy uint64 // what it and those like it can take for sure
+	gathered [wire.InlinePayload]byte // inline data
+	slot     shm.Slot                 // the entry to push
 
-	// Of the message being served.
-	served       uint64 // bytes of it done
-	placed       uint64 // bytes of the current Send in its receive
-	revoking     window.Invalidatable
-	revokedToken nd.Token
+	// The peer's receive that a Send is filling.
+	remoteSGEBuffer [maxSGE]wire.SGE
+	remoteSGEs      []wire.SGE
+	remoteCapacity  uint64
 
-	stage   stage
-	bound   boundSet
-	closedQ bool // Close was called
+	bounce bounceBuffers
+}
 
-	scratch         [inlinePayload]byte
-	message         message
-	sink, source    window.Operand
-	result          nd.Result
-	one             [1]nd.Result // see takeOne
-	slot            shm.Slot     // being sent
-	arrived         shm.Slot     // being served
-	receivedEntries [maxSGE]entry
-	farEntries      []entry // of the peer's receive that a Send is filling
-	farCapacity     uint64
-	stuck           bool      // a request has failed and is to be completed; none may follow
-	settled         bool      // nothing is outstanding any more, nor will be
-	deadline        time.Time // for the peer's half of a graceful end
-	late            bool      // it passed
-	parted          bool      // both sides have disconnected
-	swept           bool      // the peer's half has been looked at for the last time
-	wasUp           bool      // the connection was established
+// responder is the state of serving the peer's ring.
+type responder struct {
+	slot   shm.Slot   // private copy of the entry being served
+	entry  wire.Entry // slot, decoded
+	copied uint64     // bytes of the entry that are copied
 
-	ended chan struct{} // closed when the endpoint has left the connected state for good
+	received  uint64            // bytes of the current message in its receive
+	localUse  window.Generation // bind of the local token in use, from the first to the last entry of a request
+	remoteUse window.Generation // bind of the peer's token in use, in this entry
+
+	invalidating     window.Invalidatable // what the current message has invalidated, until its token is drained
+	invalidatedToken nd.Token
+
+	result [1]nd.Result // see serveSendFast
+}
+
+// lifecycle describes how an endpoint came into the connected state and out of it.
+type lifecycle struct {
+	connector          *Connector // that connects or has connected the endpoint
+	wasConnected       bool
+	cause              error         // why the endpoint left the connected state
+	done               chan struct{} // closed when the endpoint has left the connected state for good
+	flushed            bool          // no request or receive is outstanding, and none ever will be
+	remoteReleased     bool          // the peer's shared queue-pair state is not used any more
+	disconnectDeadline time.Time     // for the peer's Disconnect
+	disconnectTimedOut bool
+	bothDisconnected   bool
+	closeCalled        bool
+}
+
+// requestAt returns the place of the request with a number.
+func (ep *Endpoint) requestAt(number uint64) *request {
+	return &ep.req.ring[number&uint64(len(ep.req.ring)-1)]
+}
+
+// receiveAt returns the place of the receive with a number.
+func (ep *Endpoint) receiveAt(number uint64) *receive {
+	return &ep.rq.receives[number&uint64(len(ep.rq.receives)-1)]
 }
 
 // CreateEndpoint makes a queue pair.
@@ -170,27 +225,24 @@ func (a *Adapter) CreateEndpoint(ctx context.Context, cfg nd.EndpointConfig) (nd
 		}
 	}
 	ep := &Endpoint{
-		provider: a.provider, adapter: a,
-		taken: slotCounter{context: cfg.Context}, receivesTaken: slotCounter{context: cfg.Context},
-		number:    a.provider.endpointsCreated.Add(1),
-		receiveCQ: receiveCQ, initiatorCQ: initiatorCQ,
-		receiveDepth: uint64(cfg.ReceiveDepth), initiatorDepth: uint64(cfg.InitiatorDepth),
-		receiveSGE: max(cfg.MaxReceiveSGE, minSGE), initiatorSGE: max(cfg.MaxInitiatorSGE, minSGE),
-		inlineSize: cfg.InlineSize,
-		initiates:  a.provider.options.Executor != Target,
-		shared:     shared,
-		ended:      make(chan struct{}),
+		provider: a.provider, adapter: a, srq: shared,
+		number:        a.provider.endpointsCreated.Add(1),
+		localExecutor: a.provider.options.Executor != Target,
+		sq:            sendQueue{cq: initiatorCQ, depth: uint64(cfg.InitiatorDepth), slots: slotCounter{context: cfg.Context}},
+		rq:            recvQueue{cq: receiveCQ, depth: uint64(cfg.ReceiveDepth), slots: slotCounter{context: cfg.Context}},
+		limits:        queueLimits{max(cfg.MaxReceiveSGE, minSGE), max(cfg.MaxInitiatorSGE, minSGE), cfg.InlineSize},
+		life:          lifecycle{done: make(chan struct{})},
 	}
 	if shared != nil {
-		ep.receiveDepth, ep.receiveSGE = 1, shared.sge // for the one that a message has taken
+		ep.rq.depth, ep.limits.receiveSGE = 1, shared.sge // for the one that a message has taken
 	}
-	ep.noRoom[0] = ep.fail("receive", nd.NoMoreEntries, fmt.Sprintf("%d receives are outstanding", cfg.ReceiveDepth), "take results, then retry")
-	ep.noRoom[1] = ep.fail("post", nd.NoMoreEntries, fmt.Sprintf("%d requests are outstanding", cfg.InitiatorDepth), "take results, then retry")
-	ep.allot()
-	if err := ep.makeHalf(); err != nil {
+	ep.rqFull = ep.fail("receive", nd.NoMoreEntries, fmt.Sprintf("%d receives are outstanding", cfg.ReceiveDepth), "take results, then retry")
+	ep.sqFull = ep.fail("post", nd.NoMoreEntries, fmt.Sprintf("%d requests are outstanding", cfg.InitiatorDepth), "take results, then retry")
+	ep.allocateQueues()
+	if err := ep.makeSharedQP(); err != nil {
 		return nil, a.allocError(op, err)
 	}
-	ep.guard = window.NewGuard(a.space, &ep.half.hazard)
+	ep.guard = window.NewGuard(a.space, &ep.localQP.Hazard)
 	ep.hazard = ep.guard.LocalHazard()
 	a.space.AddHazard(ep.hazard)
 	receiveCQ.attach(ep)
@@ -202,8 +254,8 @@ func (a *Adapter) CreateEndpoint(ctx context.Context, cfg nd.EndpointConfig) (nd
 	return ep, nil
 }
 
-// sharedQueue returns the shared receive queue that cfg asks for, if any, and
-// clears the limits that do not count then.
+// sharedQueue returns the shared receive queue that cfg names, or nil. With a shared queue it clears
+// the receive limits of cfg, which do not apply.
 func (a *Adapter) sharedQueue(op string, cfg *nd.EndpointConfig) (*SharedReceiveQueue, error) {
 	if cfg.SharedReceive == nil {
 		return nil, nil
@@ -216,98 +268,99 @@ func (a *Adapter) sharedQueue(op string, cfg *nd.EndpointConfig) (*SharedReceive
 	return q, nil
 }
 
-// ownQueue returns a completion queue that endpoints of this adapter may use.
+// ownQueue returns cq as a completion queue. It reports false unless cq is open and of this adapter.
 func (a *Adapter) ownQueue(cq nd.CompletionQueue) (*CompletionQueue, bool) {
 	q, ok := cq.(*CompletionQueue)
 	return q, ok && q != nil && q.adapter == a && q.isOpen()
 }
 
-// allot makes the private queues, so that posting never allocates.
-func (ep *Endpoint) allot() {
-	ep.requests = make([]request, ceilPowerOfTwo(ep.initiatorDepth))
-	entries := make([]entry, len(ep.requests)*ep.initiatorSGE)
-	inline := make([]byte, len(ep.requests)*ep.inlineSize)
-	for i := range ep.requests {
-		ep.requests[i].captured = inline[i*ep.inlineSize : i*ep.inlineSize : (i+1)*ep.inlineSize]
-		ep.requests[i].entries = entries[i*ep.initiatorSGE : i*ep.initiatorSGE : (i+1)*ep.initiatorSGE]
+// allocateQueues allocates the private queues, so that posting never allocates.
+func (ep *Endpoint) allocateQueues() {
+	ep.req.ring = make([]request, ceilPowerOfTwo(ep.sq.depth))
+	entries := make([]wire.SGE, len(ep.req.ring)*ep.limits.initiatorSGE)
+	inline := make([]byte, len(ep.req.ring)*ep.limits.inlineSize)
+	for i := range ep.req.ring {
+		ep.req.ring[i].inline = inline[i*ep.limits.inlineSize : i*ep.limits.inlineSize : (i+1)*ep.limits.inlineSize]
+		ep.req.ring[i].sges = entries[i*ep.limits.initiatorSGE : i*ep.limits.initiatorSGE : (i+1)*ep.limits.initiatorSGE]
 	}
-	ep.receives = newReceives(ceilPowerOfTwo(ep.receiveDepth), ep.receiveSGE)
+	ep.rq.receives = newReceives(ceilPowerOfTwo(ep.rq.depth), ep.limits.receiveSGE)
 }
 
 func ceilPowerOfTwo(n uint64) uint64 { return 1 << bits.Len64(n-1) }
 
-// makeHalf lays out the shared half: the words, the ring, the descriptors.
-func (ep *Endpoint) makeHalf() error {
-	slots := ceilPowerOfTwo(min(max(ep.initiatorDepth, 64), 256))
-	count := uint64(len(ep.receives))
-	if ep.shared != nil {
-		count = 0 // peers have no business with them
+// makeSharedQP allocates the shared queue-pair state, followed by the outbound ring and the
+// receive descriptors.
+func (ep *Endpoint) makeSharedQP() error {
+	slots := ceilPowerOfTwo(min(max(ep.sq.depth, 64), 256))
+	count := uint64(len(ep.rq.receives))
+	if ep.srq != nil {
+		count = 0 // receives of a shared queue are not described to peers
 	}
-	stride := (descriptorHeader + uint64(ep.receiveSGE)*descriptorEntry + 63) / 64 * 64
+	stride := (descriptorHeader + uint64(ep.limits.receiveSGE)*descriptorEntry + 63) / 64 * 64
 	arena := ep.provider.arena
-	off, err := ep.provider.member.Heap().AllocColored(halfSize + slots*shm.SlotSize + count*stride)
+	off, err := ep.provider.member.Heap().AllocColored(wire.SharedQPSize + slots*shm.SlotSize + count*stride)
 	if err != nil {
 		return err
 	}
-	if ep.half, err = shm.At[half](arena, off); err != nil {
+	if ep.localQP, err = shm.At[wire.SharedQP](arena, off); err != nil {
 		return err
 	}
-	h := ep.half
-	h.ring, h.ringSlots = uint64(off)+halfSize, slots
-	h.receives, h.receiveCount, h.receiveStride = h.ring+slots*shm.SlotSize, count, stride
-	h.endpoint = ep.number
+	h := ep.localQP
+	h.Ring, h.RingSlots = uint64(off)+wire.SharedQPSize, slots
+	h.Receives, h.ReceiveCount, h.ReceiveStride = h.Ring+slots*shm.SlotSize, count, stride
+	h.Endpoint = ep.number
 	if asym.HasHeavyGlobal() {
-		h.barriers = 1
+		h.Barriers = 1
 	}
-	ep.halfOffset, ep.stride = off, stride/8
-	if ep.shared != nil {
-		h.sharedReceive = 1
+	ep.localQPOffset, ep.rq.stride = off, stride/8
+	if ep.srq != nil {
+		h.SharedReceive = 1
 		return nil
 	}
-	ep.words, err = shm.Slice[uint64](arena, shm.Offset(h.receives), count*ep.stride)
+	ep.rq.descriptors, err = shm.Slice[uint64](arena, shm.Offset(h.Receives), count*ep.rq.stride)
 	return err
 }
 
-func (ep *Endpoint) state() state { return state(ep.now.Load() &^ overran) }
+func (ep *Endpoint) state() qpState { return qpState(ep.stateWord.Load() &^ overrunBit) }
 
-func (ep *Endpoint) hasOverrun() bool { return ep.now.Load()&overran != 0 }
+func (ep *Endpoint) hasOverrun() bool { return ep.stateWord.Load()&overrunBit != 0 }
 
 // setState changes the state. The caller holds ep.mu.
-func (ep *Endpoint) setState(s state) {
-	ep.wasUp = ep.wasUp || s == connected
-	for was := ep.now.Load(); !ep.now.CompareAndSwap(was, uint32(s)|was&overran); was = ep.now.Load() {
+func (ep *Endpoint) setState(s qpState) {
+	ep.life.wasConnected = ep.life.wasConnected || s == connected
+	for was := ep.stateWord.Load(); !ep.stateWord.CompareAndSwap(was, uint32(s)|was&overrunBit); was = ep.stateWord.Load() {
 	}
-	if s >= peerGone && !isClosed(ep.ended) {
-		close(ep.ended)
+	if s >= peerDisconnected && !isClosed(ep.life.done) {
+		close(ep.life.done)
 	}
 	ep.provider.waiters.Wake()
 }
 
-// Done returns a channel that is closed when the endpoint leaves the connected
-// state for good. It needs no poll: the engine closes the channel.
-func (ep *Endpoint) Done() <-chan struct{} { return ep.ended }
+// Done returns a channel that is closed when the endpoint has left the connected state for good. The
+// program need not poll for that: the progress engine closes the channel.
+func (ep *Endpoint) Done() <-chan struct{} { return ep.life.done }
 
-// Connector returns the connector that has connected the endpoint, nil before.
+// Connector returns the connector that connected the endpoint, or nil if it never was connected.
 func (ep *Endpoint) Connector() nd.Connector {
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
-	if !ep.wasUp {
+	if !ep.life.wasConnected {
 		return nil
 	}
-	return ep.connector
+	return ep.life.connector
 }
 
-// Err returns why the endpoint left the connected state, nil before.
+// Err returns why the endpoint left the connected state, or nil if it has not.
 func (ep *Endpoint) Err() error {
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
 	if ep.hasOverrun() {
-		ep.step()
+		ep.progressLocked()
 	}
 	if ep.state() == connected {
-		return nil // a request has failed, but those before it come first
+		return nil // a request may have failed, but the requests before it complete first
 	}
-	return ep.cause
+	return ep.life.cause
 }
 
 func (ep *Endpoint) String() string { return fmt.Sprintf("endpoint %d", ep.number) }
@@ -322,7 +375,7 @@ func (q *CompletionQueue) attach(ep *Endpoint) {
 	}
 }
 
-// tryAttach is attach unless somebody else is the queue's sole endpoint.
+// tryAttach is attach, but reports false if another endpoint is the queue's sole user.
 func (q *CompletionQueue) tryAttach(ep *Endpoint) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -336,7 +389,7 @@ func (q *CompletionQueue) tryAttach(ep *Endpoint) bool {
 		q.endpoints.Store(with(list, ep))
 	}
 	if q.hasOverrun {
-		ep.now.Or(overran)
+		ep.stateWord.Or(overrunBit)
 	}
 	return true
 }

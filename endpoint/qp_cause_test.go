@@ -25,7 +25,7 @@ func TestReasonReachesThePeer(t *testing.T) {
 				p.a.must(order{Do: doWrite, Parts: mine(0, 8), Far: p.b.memory})
 			}
 			p.a.refuse(nd.InternalError, order{Do: doWhy})
-		}, "its initiator completion queue overran (8 results fit)", "its initiator completion queue overran (8 results fit), and results are lost)"},
+		}, "the initiator completion queue overran and lost results (it holds 8)", "the initiator completion queue overran and lost results (it holds 8))"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, processes := range []bool{false, true} {
@@ -77,12 +77,12 @@ func TestResultIsExplained(t *testing.T) {
 // TestReasonOfALiar: what is no text of a sound peer does no harm to the reader.
 func TestReasonOfALiar(t *testing.T) {
 	p := newPair(t, setup{})
-	liar, c := p.b.local.endpoint(0).(*Endpoint).half, p.a.local.endpoint(0).(*Endpoint).conn
-	for i := range liar.reason {
-		liar.reason[i] = byte(i)
+	liar, c := p.b.local.endpoint(0).(*Endpoint).localQP, p.a.local.endpoint(0).(*Endpoint).conn
+	for i := range liar.Reason {
+		liar.Reason[i] = byte(i)
 	}
-	for length, want := range map[uint32]int{0: 0, 5: 5, uint32(len(liar.reason)): len(liar.reason), 1 << 31: len(liar.reason), ^uint32(0): len(liar.reason)} {
-		liar.reasonLength.Store(length)
+	for length, want := range map[uint32]int{0: 0, 5: 5, uint32(len(liar.Reason)): len(liar.Reason), 1 << 31: len(liar.Reason), ^uint32(0): len(liar.Reason)} {
+		liar.ReasonLength.Store(length)
 		got := c.reason()
 		if utf8.RuneCountInString(got) != want || !utf8.ValidString(got) || strings.ContainsAny(got, "\x00\x07\n\r\x1b\x7f") {
 			t.Errorf("%d bytes are shown as %q", length, got)

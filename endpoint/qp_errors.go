@@ -3,39 +3,39 @@ package endpoint
 import (
 	"fmt"
 
+	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/window"
 )
 
-// What the messages of refused transfers say: the range that was asked for, its
-// token (of which nd.Token shows a part only), and what that grants.
-
-func (ep *Endpoint) granting(ref *window.Operand, n uint64) string {
+// describeAccess returns the range that a transfer asked for, its token, and what the token permits.
+// The text contains only a part of the token; see [nd.Token].
+func (ep *Endpoint) describeAccess(ref *window.Operand, n uint64) string {
 	return fmt.Sprintf("%d bytes at %#x with %v, which grants %s", n, ref.Address, ref.Token, ep.guard.DescribeAccess(ref))
 }
 
-// ownEntry words a scatter/gather entry of this side.
-func (ep *Endpoint) ownEntry(e entry) string {
-	ref := window.Operand{Token: e.token, Rights: window.Local, Address: e.address}
-	return ep.granting(&ref, uint64(e.length))
+// describeLocal is describeAccess for a scatter/gather entry of this side.
+func (ep *Endpoint) describeLocal(e wire.SGE) string {
+	ref := window.Operand{Token: e.Token, Rights: window.Local, Address: e.Address}
+	return ep.describeAccess(&ref, uint64(e.Length))
 }
 
-// faulty words what may be wrong with a receive that the sender could not fill.
-func (ep *Endpoint) faulty(r *receive) string {
-	for _, e := range r.entries() {
-		own(&ep.sink, e, window.Write)
-		if f := ep.guard.Check(&ep.sink, uint64(e.length)); f != window.NoFault {
-			return fmt.Sprintf("an entry of %s: %v", ep.ownEntry(e), f)
+// describeReceive says what may be wrong with a receive that the sender could not fill.
+func (ep *Endpoint) describeReceive(r *receive) string {
+	for _, e := range r.sges() {
+		nameOwn(&ep.sink, e, window.Write)
+		if f := ep.guard.Check(&ep.sink, uint64(e.Length)); f != window.NoFault {
+			return fmt.Sprintf("an entry of %s: %v", ep.describeLocal(e), f)
 		}
 	}
 	return fmt.Sprintf("a receive of %d", r.capacity)
 }
 
-// tooLong words what is wrong with a message that is longer than its receive.
+// tooLong is the detail of an error about a message that is longer than its receive.
 const tooLong = "a message of %d bytes for a receive of %d"
 
-// asked words what a request wants of the peer.
-func (ep *Endpoint) asked(r *request) string {
+// describeRequest says what a request asks of the peer.
+func (ep *Endpoint) describeRequest(r *request) string {
 	switch {
 	case r.invalidate:
 		return fmt.Sprintf("a message of %d bytes that invalidates %v", r.total, r.token)
@@ -43,24 +43,24 @@ func (ep *Endpoint) asked(r *request) string {
 		return fmt.Sprintf("a message of %d bytes", r.total)
 	}
 	ref := window.Operand{Token: r.token, Rights: window.Remote, Address: r.remote, Peer: &ep.conn.ref}
-	return ep.granting(&ref, r.total)
+	return ep.describeAccess(&ref, r.total)
 }
 
-// verb names what the peer wanted.
-func (m *message) verb() string {
-	if m.kind == readPiece {
+// readOrWrite names the peer's one-sided request.
+func readOrWrite(k wire.Kind) string {
+	if k == wire.ReadFragment {
 		return "read"
 	}
 	return "write"
 }
 
-// overrunError refuses an operation because a completion queue of the endpoint has
+// overrunError returns the error of an operation after a completion queue of the endpoint has
 // overrun. The caller holds ep.mu.
 func (ep *Endpoint) overrunError(op string) error {
-	name, q := "initiator", ep.initiatorCQ
+	name, q := "initiator", ep.sq.cq
 	if q.failure(op) == nil {
-		name, q = "receive", ep.receiveCQ
+		name, q = "receive", ep.rq.cq
 	}
-	return ep.fail(op, nd.InternalError, fmt.Sprintf("its %s completion queue overran (%d results fit), and results are lost", name, q.capacity()),
-		"create a deeper queue or take results sooner, and connect a new endpoint")
+	return ep.fail(op, nd.InternalError, fmt.Sprintf("the %s completion queue overran and lost results (it holds %d)", name, q.capacity()),
+		"create a deeper queue or poll more often, and connect a new endpoint")
 }

@@ -100,7 +100,7 @@ func TestRefusals(t *testing.T) {
 			p.b.must(order{Do: doReceive, Parts: mine(0, n)})
 			p.a.must(order{Do: doSendRevoking, Parts: mine(0, n), Far: p.b.memory})
 			return texts{"send and invalidate on endpoint 1: a message of 1234 bytes that invalidates " + p.b.memory.Token.String(),
-				"receive on endpoint 1: ", p.b.memory.Token.String() + ", which is no window or region of this endpoint that can be"}
+				"receive on endpoint 1: ", p.b.memory.Token.String() + ", which names no bound window or registered region of this endpoint"}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -3,6 +3,7 @@ package endpoint
 import (
 	"testing"
 
+	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
 )
@@ -98,7 +99,7 @@ func FuzzReceiveDescriptor(f *testing.F) {
 	f.Fuzz(func(t *testing.T, script []byte) {
 		defer r.begin(t)()
 		r.connect(t, len(script)/stepSize%2 == 0)
-		h, rec := r.liar.ep.half, r.liar.ep.conn.record
+		h, rec := r.liar.ep.localQP, r.liar.ep.conn.record
 		for range maxSteps {
 			if len(script) < stepSize {
 				break
@@ -107,18 +108,18 @@ func FuzzReceiveDescriptor(f *testing.F) {
 			words(word[:], script[2:])
 			r.step(t, h, rec, lie{script[0] % stepKinds, script[1], word[0]})
 			script = script[stepSize:]
-			r.victim.ep.drive()
+			r.victim.ep.progress()
 			r.victim.collect(t)
 			r.liar.collect(t)
 		}
-		h.hazard.Store(0)
+		h.Hazard.Store(0)
 		r.rest(t, true, nil)
 		r.part(t)
 	})
 }
 
 // step carries one step out.
-func (r *rig) step(t *testing.T, h *half, rec *record, s lie) {
+func (r *rig) step(t *testing.T, h *wire.SharedQP, rec *record, s lie) {
 	v, l := r.victim, r.liar
 	var descriptor []uint64
 	if c := v.ep.conn; s.step >= sayCapacity && s.step <= sayLength {
@@ -129,19 +130,19 @@ func (r *rig) step(t *testing.T, h *half, rec *record, s lie) {
 	lower, upper := word&(1<<32-1), r.token(nd.Token(word>>32))
 	switch s.step {
 	case sayPosted:
-		h.posted.Store(word)
+		h.Posted.Store(word)
 	case sayTight:
-		h.tight.Store(word)
+		h.LimitedEnd.Store(word)
 	case sayConsumed:
-		h.consumed.Store(word)
+		h.Consumed.Store(word)
 	case sayFault:
-		h.fault.Store(word)
+		h.Fault.Store(word)
 	case sayFaultStatus:
-		h.faultStatus.Store(uint32(word))
+		h.FaultStatus.Store(uint32(word))
 	case sayStalled:
-		h.stalled.Store(uint32(word))
+		h.NeedWakeup.Store(uint32(word))
 	case sayHazard:
-		h.hazard.Store(uint64(r.token(nd.Token(lower))) | uint64(upper)<<32)
+		h.Hazard.Store(uint64(r.token(nd.Token(lower))) | uint64(upper)<<32)
 	case sayCapacity:
 		descriptor[0] = word
 	case sayEntries:
@@ -157,11 +158,11 @@ func (r *rig) step(t *testing.T, h *half, rec *record, s lie) {
 	case sayLeft:
 		rec.left[l.ep.conn.side].Store(uint32(word))
 	case sayMore:
-		h.consumed.Store(v.ep.conn.out.Consumed() + uint64(int8(s.detail)))
+		h.Consumed.Store(v.ep.conn.out.Consumed() + uint64(int8(s.detail)))
 	case liarReceives:
 		l.receive(s.detail)
 	case liarServes:
-		l.ep.drive()
+		l.ep.progress()
 	case liarSends:
 		l.post(nd.RequestSend, s.detail, s.word, nil, 0)
 	case victimSends:

@@ -3,117 +3,90 @@ package endpoint
 import (
 	"time"
 
+	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
 	"github.com/softnd/softnd/window"
 )
 
-// entry is a scatter/gather entry as it is kept and shared: an address
-// instead of a pointer, which only its token turns into memory.
-type entry struct {
-	address uint64
-	length  uint32
-	token   nd.Token
-}
-
-// request is one posted initiator request.
+// request is one request of the initiator queue.
 type request struct {
 	kind    nd.RequestType
 	flags   nd.OpFlags
 	context uint64
-	entries []entry // capacity is allotted once
+	sges    []wire.SGE // the capacity is allocated once
 	total   uint64
 
-	captured []byte // the bytes of an inline request; capacity is allotted once
+	inline []byte // data of a request with nd.Inline; the capacity is allocated once
 
 	remote     uint64
-	token      nd.Token             // remote token, or the one to be invalidated at the peer
+	token      nd.Token             // remote token, or the token to invalidate at the peer
 	invalidate bool                 // SendAndInvalidate
 	binding    window.Prepared      // Bind and FastRegister
-	loan       window.Invalidatable // what is to be given or taken back
+	loan       window.Invalidatable // window or region to bind, register or invalidate
 
 	// Progress.
-	doomed      bool              // posted when it could only be canceled
-	byRing      bool              // travels to the peer
-	started     bool              // a Send that has its receive
-	moved       uint64            // bytes moved or, by ring, handed over
-	ours        window.Generation // of our token in use
-	far         window.Generation // and of the peer's
-	drain       nd.Token
-	draining    bool
-	deadline    time.Time // of a Send without a receive
-	staged      int       // staging buffer that holds the bytes of a Read; -1 = none
-	stagedEntry entry
+	tooLate     bool              // posted when the connection had ended: it can only be canceled
+	viaRing     bool              // the peer copies the data: the request goes through the ring
+	hasReceive  bool              // the peer has a receive for this Send
+	transferred uint64            // bytes copied or, through the ring, sent in fragments
+	localUse    window.Generation // bind of the local token that is in use
+	remoteUse   window.Generation // bind of the remote token that is in use
+	drainToken  nd.Token          // token that an Invalidate has revoked
+	draining    bool              // drain may still be in use
+	deadline    time.Time         // of a Send that has no receive
+	bounceIndex int               // bounce buffer that receives the data of a Read; -1 = none
+	bounceSGE   wire.SGE          // the part of that buffer in use
 
 	// Outcome.
-	awaited  bool   // the peer's progress completes it
-	first    uint64 // number of its first message
-	end      uint64 // number after its last message
-	status   nd.Status
-	finished bool // status is final
+	needsAck   bool   // the request completes when the peer has consumed its last entry
+	firstEntry uint64 // number of its first ring entry
+	endEntry   uint64 // number after its last ring entry; 0 = none
+	status     nd.Status
+	finished   bool // status is final
 }
 
-// reset readies a request for a new life.
+// reset clears a request for its next use. It keeps the allocated capacities.
 func (r *request) reset(k nd.RequestType, flags nd.OpFlags, context uint64) {
-	entries, captured := r.entries[:0], r.captured[:0]
-	*r = request{} // alone it is done in place, without a copy
+	entries, captured := r.sges[:0], r.inline[:0]
+	*r = request{} // a statement of its own: the compiler then clears r in place, without a copy
 	r.kind, r.flags, r.context = k, flags, context
-	r.entries, r.captured, r.staged = entries, captured, -1
+	r.sges, r.inline, r.bounceIndex = entries, captured, -1
 }
 
-// setEntries copies the list. It returns the number of bytes.
-func setEntries(to []entry, sge []nd.SGE) ([]entry, uint64) {
+// sendFlags returns the entry flags that depend on the request: for a Send, invalidate and solicited.
+func (r *request) sendFlags() (flags uint8) {
+	if r.invalidate {
+		flags |= wire.FlagInvalidate
+	}
+	if r.flags.Has(nd.SendAndSolicitEvent) {
+		flags |= wire.FlagSolicited
+	}
+	return flags
+}
+
+// appendSGEs appends the entries of sge that are not empty. It also returns their length in bytes.
+func appendSGEs(to []wire.SGE, sge []nd.SGE) ([]wire.SGE, uint64) {
 	total := uint64(0)
 	for i := range sge {
 		b := sge[i].Buffer
 		if len(b) == 0 {
 			continue
 		}
-		to = append(to, entry{shm.AddressOf(b), uint32(len(b)), sge[i].Token})
+		to = append(to, wire.SGE{Address: shm.AddressOf(b), Length: uint32(len(b)), Token: sge[i].Token})
 		total += uint64(len(b))
 	}
 	return to, total
 }
 
-// cut returns the part of the list that starts at byte at, as far as one
-// entry goes.
-func cut(entries []entry, at uint64) entry {
+// sgeAt returns the part of one entry that begins at byte at of the whole list, up to the end of
+// that entry. It returns the zero entry if the list is shorter.
+func sgeAt(entries []wire.SGE, at uint64) wire.SGE {
 	for _, e := range entries {
-		if at < uint64(e.length) {
-			return entry{e.address + at, e.length - uint32(at), e.token}
+		if at < uint64(e.Length) {
+			return wire.SGE{Address: e.Address + at, Length: e.Length - uint32(at), Token: e.Token}
 		}
-		at -= uint64(e.length)
+		at -= uint64(e.Length)
 	}
-	return entry{}
-}
-
-// receive is one posted Receive.
-type receive struct {
-	context  uint64
-	capacity uint64
-	one      [1]entry // the only entry, if it is single: it is in the same cache line
-	single   bool
-	several  []entry // all entries, if not; capacity is allotted once
-}
-
-// entries returns the list.
-func (r *receive) entries() []entry {
-	if r.single {
-		return r.one[:]
-	}
-	return r.several
-}
-
-// set copies the list.
-func (r *receive) set(context uint64, sge []nd.SGE) {
-	r.context = context
-	r.several, r.capacity = setEntries(r.several[:0], sge)
-	r.isolate()
-}
-
-// isolate puts a list of one where that belongs.
-func (r *receive) isolate() {
-	if r.single = len(r.several) == 1; r.single {
-		r.one[0] = r.several[0]
-	}
+	return wire.SGE{}
 }

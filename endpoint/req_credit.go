@@ -1,99 +1,99 @@
 package endpoint
 
-// credit is the flow-control credit of one direction of a connection: for how many of
-// our messages the peer has posted receives, and how long these may be to complete at
-// once. It also says which of them the peer may not have taken out of the ring.
-//
-// Messages are numbered from 0 in the order in which they are pushed into the ring. The
-// peer's receives are numbered in the order in which messages take them. pushed, the number
-// of messages so far, belongs to the ring; the methods take it as an argument. Nothing but pushed counts
-// a message of the fast path (Endpoint.Send), of which there are so many: each takes a
-// receive and has its data in its slot, so a row of them is known by its first. All other
-// messages, small Sends of the queue among them, call endRow before and add after they are
-// pushed.
-//
-// These hold between any two operations, whatever the peer writes into its half:
-//
-//	others <= pushed                        so taken = pushed - others
-//	posted - taken <= the peer's queue      a greater number from the peer is rejected
-//	rowStart <= pushed                      all messages from rowStart on are of the fast path
-//	inSlot <= pushed, awaited <= pushed
-//	limit <= pushed, or
-//	  limit - pushed <= posted - taken      a receive is posted for each message before limit,
-//	  limit - pushed <= free slots          there is a slot for it, and
-//	  maxLen <= room of these receives      maxLen bytes fit, unless the peer lies
-//	room, maxLen <= inlinePayload
-type credit struct {
-	rowStart uint64 // number of the first message of the present row
-	inSlot   uint64 // number after the last message whose data lies in its slot, of those before the row
-	awaited  uint64 // number after the last message whose end a request awaits
+import (
+	"github.com/softnd/softnd/endpoint/internal/wire"
+)
 
-	limit  uint64 // messages before this number may take the fast path
-	maxLen uint32 // if they have at most this many bytes
-	room   uint32 // bytes that the peer's receives before tight take for sure
-	others uint64 // messages that have taken no receive
-	posted uint64 // receives that the peer had posted when we last read it
-	tight  uint64 // number after the last of them that may not take any small message
+// credit is the flow-control credit of the requester: for how many ring entries the peer has
+// posted receives, and up to which length a message completes at once. It also tells which entries
+// the peer may not have consumed yet.
+//
+// Entries are numbered from 0 in the order in which they are pushed. The peer's receives are numbered
+// in the order in which entries take them. pushed, the number of entries so far, is kept by the ring,
+// and the methods take it as an argument. A message of the fast path changes nothing but pushed: it
+// takes a receive and is inline, so a run of such messages is known by its first. For any other
+// entry, call endRun before and countEntry after it is pushed.
+//
+// These hold between any two operations, whatever the peer stores in its shared queue-pair state:
+//
+//	otherEntries <= pushed                  so taken = pushed - otherEntries
+//	posted - taken <= the peer's queue      a greater number from the peer is rejected
+//	runStart <= pushed                      all entries from runStart on are of the fast path
+//	inlineEnd <= pushed, ackEnd <= pushed
+//	limit <= pushed, or
+//	  limit - pushed <= posted - taken      a receive is posted for each entry before limit,
+//	  limit - pushed <= free slots          the ring has a slot for it, and
+//	  maxLen <= room of these receives      maxLen bytes fit, if the peer is correct
+//	limitedRoom, maxLen <= wire.InlinePayload
+type credit struct {
+	runStart  uint64 // number of the first entry of the current run of fast-path messages
+	inlineEnd uint64 // number after the last inline entry before the run
+	ackEnd    uint64 // number after the last entry whose consumption completes a request
+
+	limit        uint64 // entries before this number may take the fast path
+	maxLen       uint32 // in bytes, of a message of the fast path
+	limitedRoom  uint32 // bytes that each receive before limitedEnd is sure to fit
+	otherEntries uint64 // entries that have taken no receive
+	posted       uint64 // receives that the peer had posted when Posted was last read
+	limitedEnd   uint64 // number after the last of them that may not fit a full inline payload
 }
 
-// taken returns how many of the peer's receives our messages have taken.
-func (k *credit) taken(pushed uint64) uint64 { return pushed - k.others }
+// taken returns how many of the peer's receives our entries have taken.
+func (k *credit) taken(pushed uint64) uint64 { return pushed - k.otherEntries }
 
-// spent reports whether our messages have taken all receives that we know of.
-func (k *credit) spent(pushed uint64) bool { return k.posted == k.taken(pushed) }
+// isSpent reports whether our entries have taken all known receives.
+func (k *credit) isSpent(pushed uint64) bool { return k.posted == k.taken(pushed) }
 
-// refresh takes over what the peer says of its receives, of which its queue holds size.
-// It reports whether there is one for the next message. All credit is spent.
+// refresh sets the credit from the peer's shared words. size is the depth of its receive queue. It
+// reports whether a receive is posted for the next message. The caller has found isSpent.
 func (k *credit) refresh(pushed, posted, size, tight, room uint64) bool {
-	if posted-k.taken(pushed) > size { // rejected: no sound peer says that
+	if posted-k.taken(pushed) > size { // rejected: no correct peer posts more than its queue holds
 		return false
 	}
-	k.posted, k.tight, k.room = posted, tight, uint32(min(room, inlinePayload))
-	return !k.spent(pushed)
+	k.posted, k.limitedEnd, k.limitedRoom = posted, tight, uint32(min(room, wire.InlinePayload))
+	return !k.isSpent(pushed)
 }
 
-// fits reports whether the peer's next receive takes a small message of n bytes for
-// sure. A receive that has been shown has a room no smaller than the one read with it,
-// or the message takes one after the tight ones.
+// fits reports whether the peer's next receive is sure to fit an inline message of n bytes: either it
+// comes after the limited receives, or n is at most the room read together with it.
 func (k *credit) fits(pushed, n uint64) bool {
-	return int64(k.tight-k.taken(pushed)) <= 0 || n <= uint64(k.room)
+	return int64(k.limitedEnd-k.taken(pushed)) <= 0 || n <= uint64(k.limitedRoom)
 }
 
-// grant lets messages take the fast path as far as the receives that we know of and the
-// free slots of the ring go. It reports whether any may.
-func (k *credit) grant(pushed, slots uint64) bool {
+// extend raises the limit of the fast path to the number of known receives, at most to the number of
+// free slots of the ring. It reports whether any message may take the fast path.
+func (k *credit) extend(pushed, slots uint64) bool {
 	n := min(k.posted-k.taken(pushed), slots)
-	k.limit, k.maxLen = pushed+n, inlinePayload
-	if !k.fits(pushed, inlinePayload) {
-		k.maxLen = k.room
+	k.limit, k.maxLen = pushed+n, wire.InlinePayload
+	if !k.fits(pushed, wire.InlinePayload) {
+		k.maxLen = k.limitedRoom
 	}
 	return n != 0
 }
 
-// endRow ends the row of messages of the fast path, before a message that takes another
-// path, or an attempt to send one. The limit stays: that message has one number, and
-// takes one slot and at most one receive.
-func (k *credit) endRow(pushed uint64) { k.inSlot = k.lastInSlot(pushed) }
+// endRun ends the run of fast-path messages before another entry, or an attempt to push one. The limit
+// stays valid: that entry has one number, and takes one slot and at most one receive.
+func (k *credit) endRun(pushed uint64) { k.inlineEnd = k.lastInline(pushed) }
 
-// add counts such a message when it has been pushed; takeReceive also counts it if it
-// takes a receive of the peer's.
-func (k *credit) add(pushed uint64) {
-	k.others++
-	k.rowStart = pushed
+// countEntry counts such an entry when it has been pushed. If the entry takes a receive of the peer,
+// the caller also calls takeReceive.
+func (k *credit) countEntry(pushed uint64) {
+	k.otherEntries++
+	k.runStart = pushed
 }
 
-func (k *credit) takeReceive() { k.others-- }
+func (k *credit) takeReceive() { k.otherEntries-- }
 
-// lastInSlot returns the number after the last message whose data lies in its slot.
-func (k *credit) lastInSlot(pushed uint64) uint64 {
-	if pushed != k.rowStart {
+// lastInline returns the number after the last inline entry.
+func (k *credit) lastInline(pushed uint64) uint64 {
+	if pushed != k.runStart {
 		return pushed
 	}
-	return k.inSlot
+	return k.inlineEnd
 }
 
-// lastUnsettled returns the number after the last message that later requests must not
-// overtake: its data lies in its slot, or its outcome decides about a request.
-func (k *credit) lastUnsettled(pushed uint64) uint64 {
-	return max(k.awaited, k.lastInSlot(pushed))
+// orderBarrier returns the number after the last entry that later requests must not overtake: the
+// entry is inline, or its consumption completes a request.
+func (k *credit) orderBarrier(pushed uint64) uint64 {
+	return max(k.ackEnd, k.lastInline(pushed))
 }

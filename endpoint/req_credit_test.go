@@ -3,6 +3,8 @@ package endpoint
 import (
 	"math/rand/v2"
 	"testing"
+
+	"github.com/softnd/softnd/endpoint/internal/wire"
 )
 
 // FuzzCredit sets a credit beside plain lists of messages and receives, and checks what
@@ -59,7 +61,7 @@ type creditModel struct {
 
 	receives     []uint64 // capacities of those posted so far
 	delivered    uint64
-	tight, roomy uint64 // as Endpoint.tighten keeps them
+	tight, roomy uint64 // as Endpoint.limitRoom keeps them
 }
 
 type creditMessage struct{ fast, takes, inSlot, awaited bool }
@@ -91,11 +93,11 @@ func (m *creditModel) step() {
 	case 0:
 		m.post(uint64(m.next(64)))
 	case 1, 2:
-		m.fastSend(1 + uint64(m.next(inlinePayload)))
+		m.fastSend(1 + uint64(m.next(wire.InlinePayload)))
 	case 3:
 		m.slowSend(uint64(m.next(64)))
 	case 4: // a Write, a Read, or a later part of any request
-		m.credit.endRow(m.pushed())
+		m.credit.endRun(m.pushed())
 		if m.free() > 0 {
 			m.push(creditMessage{awaited: m.next(2) == 0})
 		} // else it is tried again
@@ -104,13 +106,13 @@ func (m *creditModel) step() {
 	}
 }
 
-// post is Endpoint.show at the peer.
+// post is Endpoint.publishPosted at the peer.
 func (m *creditModel) post(capacity uint64) {
 	if uint64(len(m.receives))-m.delivered == creditQueue {
 		return
 	}
 	m.receives = append(m.receives, capacity)
-	if room := min(capacity, inlinePayload); room < inlinePayload {
+	if room := min(capacity, wire.InlinePayload); room < wire.InlinePayload {
 		if m.tight > m.delivered {
 			room = min(room, m.roomy)
 		}
@@ -121,7 +123,7 @@ func (m *creditModel) post(capacity uint64) {
 // hasReceive is connection.hasReceive.
 func (m *creditModel) hasReceive() bool {
 	k, pushed := &m.credit, m.pushed()
-	if !k.spent(pushed) {
+	if !k.isSpent(pushed) {
 		return true
 	}
 	posted, tight, room := uint64(len(m.receives)), m.tight, m.roomy
@@ -134,7 +136,7 @@ func (m *creditModel) hasReceive() bool {
 // fastSend is Endpoint.Send.
 func (m *creditModel) fastSend(n uint64) {
 	k := &m.credit
-	if m.pushed() >= k.limit && !(m.hasReceive() && k.grant(m.pushed(), m.free())) || n > uint64(k.maxLen) {
+	if m.pushed() >= k.limit && !(m.hasReceive() && k.extend(m.pushed(), m.free())) || n > uint64(k.maxLen) {
 		return
 	}
 	if m.free() == 0 {
@@ -149,11 +151,11 @@ func (m *creditModel) slowSend(n uint64) {
 	if !m.hasReceive() {
 		return
 	}
-	m.credit.endRow(m.pushed())
+	m.credit.endRun(m.pushed())
 	if m.free() == 0 {
 		return
 	}
-	small := n <= inlinePayload
+	small := n <= wire.InlinePayload
 	if small && m.credit.fits(m.pushed(), n) {
 		m.delivers(n)
 	}
@@ -170,19 +172,19 @@ func (m *creditModel) delivers(n uint64) {
 	}
 }
 
-// push is Endpoint.push, after endRow.
+// push is Endpoint.pushEntry, after endRun.
 func (m *creditModel) push(x creditMessage) {
 	m.messages = append(m.messages, x)
 	k, pushed := &m.credit, m.pushed()
-	k.add(pushed)
+	k.countEntry(pushed)
 	if x.takes {
 		k.takeReceive()
 	}
 	if x.inSlot {
-		k.inSlot = pushed
+		k.inlineEnd = pushed
 	}
 	if x.awaited {
-		k.awaited = pushed
+		k.ackEnd = pushed
 	}
 }
 
@@ -209,16 +211,16 @@ func (m *creditModel) check() {
 	}
 	credit := k.posted - taken
 	for what, ok := range map[string]bool{
-		"others <= pushed":              k.others <= pushed,
+		"others <= pushed":              k.otherEntries <= pushed,
 		"taken":                         k.taken(pushed) == taken,
 		"posted - taken <= queue":       credit <= creditQueue,
-		"rowStart":                      k.rowStart == rowStart,
-		"inSlot <= pushed":              k.inSlot <= pushed,
-		"awaited <= pushed":             k.awaited <= pushed,
+		"rowStart":                      k.runStart == rowStart,
+		"inSlot <= pushed":              k.inlineEnd <= pushed,
+		"awaited <= pushed":             k.ackEnd <= pushed,
 		"limit - pushed <= credit":      k.limit <= pushed || k.limit-pushed <= credit,
 		"limit - pushed <= slots":       k.limit <= pushed || k.limit-pushed <= m.free(),
-		"maxLen, room <= inlinePayload": k.maxLen <= inlinePayload && k.room <= inlinePayload,
-		"lastUnsettled":                 k.lastUnsettled(pushed) == unsettled,
+		"maxLen, room <= inlinePayload": k.maxLen <= wire.InlinePayload && k.limitedRoom <= wire.InlinePayload,
+		"lastUnsettled":                 k.orderBarrier(pushed) == unsettled,
 		"posted":                        m.liar || k.posted <= uint64(len(m.receives)),
 	} {
 		if !ok {

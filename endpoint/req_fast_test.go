@@ -208,7 +208,7 @@ func TestNoResultPassesAnother(t *testing.T) {
 			q.Poll(nil) // into the queue, where it stays
 			continue
 		}
-		if n, _ := ep.driveFor(q, room[:]); n != want {
+		if n, _ := ep.progressInto(q, room[:]); n != want {
 			t.Fatalf("message %d: %d results came past the queue, want %d", i, n, want)
 		}
 	}
@@ -266,11 +266,11 @@ func TestWithAndWithoutBarriers(t *testing.T) {
 			p := newPair(t, setup{Unwired: true})
 			sides := [2]*Endpoint{p.a.local.endpoint(0).(*Endpoint), p.b.local.endpoint(0).(*Endpoint)}
 			for i, ep := range sides {
-				ep.half.barriers = min(barriers[i], ep.half.barriers) // before the peer looks
+				ep.localQP.Barriers = min(barriers[i], ep.localQP.Barriers) // before the peer looks
 			}
 			p.connect(p.b.must(order{Do: doListen}).Addr)
 			for i, ep := range sides {
-				if want := sides[1-i].half.barriers == 1; ep.conn.out.Relaxed() != want {
+				if want := sides[1-i].localQP.Barriers == 1; ep.conn.out.Relaxed() != want {
 					t.Fatalf("side %d relies on barriers: %v, want %v", i, ep.conn.out.Relaxed(), want)
 				}
 			}

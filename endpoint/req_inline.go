@@ -3,51 +3,50 @@ package endpoint
 import (
 	"fmt"
 
+	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/window"
 )
 
-// An inline request has its bytes copied by the post, into room that belongs to
-// its place in the queue. Whoever executes it takes them from there, without a
-// token: into the slot if they fit, straight into the peer's memory, or, if the
-// peer executes, through the staging buffer.
+// The post of a request with nd.Inline copies the data into the request. Execution needs no token
+// for the copy. It moves the data into the ring entry if it fits, else directly to the peer's memory
+// or, if the peer executes the request, to a bounce buffer.
 const (
 	maxInline = 1024
-	// inlineThreshold is four cache lines: to copy them twice costs no more than
-	// the look at the source's token that is saved.
-	inlineThreshold = 256
+	// captureThreshold is reported to programs: up to four cache lines, the second copy costs no
+	// more than the check of the source's token that it saves.
+	captureThreshold = 256
 )
 
-// checkInline checks the length of an inline request; the number of its entries
-// does not matter.
+// checkInline checks the total length of an inline request. The number of entries is not limited.
 func (ep *Endpoint) checkInline(op string, sge []nd.SGE) error {
 	total := 0
 	for i := range sge {
-		if total += len(sge[i].Buffer); total > ep.inlineSize {
-			return ep.fail(op, nd.BufferOverflow, fmt.Sprintf("more than the %d bytes granted to inline requests", ep.inlineSize),
+		if total += len(sge[i].Buffer); total > ep.limits.inlineSize {
+			return ep.fail(op, nd.BufferOverflow, fmt.Sprintf("more than the granted InlineSize of %d bytes", ep.limits.inlineSize),
 				"raise InlineSize, or post without Inline")
 		}
 	}
 	return nil
 }
 
-// capture copies the bytes of an inline request, which has a single entry from
-// then on: one whose address counts from the first byte copied.
-func (r *request) capture(sge []nd.SGE) {
+// copyInline copies the data of an inline request. The request then has a single entry, whose
+// address is an index into r.inline.
+func (r *request) copyInline(sge []nd.SGE) {
 	for i := range sge {
-		r.captured = append(r.captured, sge[i].Buffer...)
+		r.inline = append(r.inline, sge[i].Buffer...)
 	}
-	if r.total = uint64(len(r.captured)); r.total > 0 {
-		r.entries = append(r.entries, entry{length: uint32(r.total)})
+	if r.total = uint64(len(r.inline)); r.total > 0 {
+		r.sges = append(r.sges, wire.SGE{Length: uint32(r.total)})
 	}
 }
 
-// name puts an entry of r, or a part of one, into ep.sink or ep.source.
-func (r *request) name(ref *window.Operand, e entry, rights window.Rights) {
+// nameLocal makes ref name e, which is an entry of r or a part of one. ref is ep.sink or ep.source.
+func (r *request) nameLocal(ref *window.Operand, e wire.SGE, rights window.Rights) {
 	if r.flags.Has(nd.Inline) {
-		*ref = window.Operand{Mem: r.captured[e.address:][:e.length]}
+		*ref = window.Operand{Mem: r.inline[e.Address:][:e.Length]}
 		return
 	}
-	own(ref, e, rights)
-	ref.Generation = &r.ours
+	nameOwn(ref, e, rights)
+	ref.Generation = &r.localUse
 }

@@ -30,7 +30,7 @@ func TestReadsInProgress(t *testing.T) {
 					want = append(want, success(nd.RequestRead, i, n))
 				}
 				handedOver := func() uint64 {
-					from.drive()
+					from.progress()
 					from.mu.Lock()
 					defer from.mu.Unlock()
 					return from.conn.readsSent

@@ -31,7 +31,7 @@ func TestRoomInTheRingWakesASleeper(t *testing.T) {
 		done <- err
 	}()
 	ep := a.endpoint(0).(*Endpoint)
-	eventually(t, "the Write sleeps", func() bool { return a.provider.waiters.Sleeping() == 1 && ep.half.stalled.Load() == 1 })
+	eventually(t, "the Write sleeps", func() bool { return a.provider.waiters.Sleeping() == 1 && ep.localQP.NeedWakeup.Load() == 1 })
 	bell := a.member.WaitDoorbell()
 	before := bell.Arm() // which it is, since somebody sleeps
 	var one [1]nd.Result

@@ -3,6 +3,7 @@ package endpoint
 import (
 	"testing"
 
+	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/nd"
 )
 
@@ -21,7 +22,7 @@ func TestTargetRefusesSmallWrites(t *testing.T) {
 		"a byte behind":      {nd.AllowWrite, 93, 8, false, false},
 		"invalidated":        {nd.AllowWrite, 0, 8, true, false},
 		"another connection": {nd.AllowWrite | nd.ThisEndpointOnly, 0, 8, false, true},
-		"the longest":        {nd.AllowRead, 0, inlineWritePayload, false, false},
+		"the longest":        {nd.AllowRead, 0, wire.InlineWritePayload, false, false},
 	} {
 		for _, s := range []setup{{Executors: [2]Executor{Target, Target}}, {Private: [2]bool{false, true}}} {
 			t.Run(name+"/"+s.String(), func(t *testing.T) {

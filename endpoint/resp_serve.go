@@ -3,37 +3,39 @@ package endpoint
 import (
 	"fmt"
 
+	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
 	"github.com/softnd/softnd/window"
 )
 
-// serve handles messages of the peer in order, as far as the budget goes.
-func (ep *Endpoint) serve(budget *uint64) (moved bool) {
+// serveRing serves the peer's ring entries in order, up to *budget bytes, which it subtracts. An entry
+// counts as at least one slot.
+func (ep *Endpoint) serveRing(budget *uint64) (moved bool) {
 	c := ep.conn
-	m := &ep.message
+	m := &ep.resp.entry
 	for *budget > 0 {
-		if !ep.halfway {
-			slot := c.in.Front() // once: the peer may take the message back
+		if !ep.serving {
+			slot := c.in.Front() // loaded once: a faulty peer may withdraw the entry
 			if slot == nil {
 				break
 			}
-			if ep.takeOne(slot) || ep.landNow(slot) {
+			if ep.serveSendFast(slot) || ep.serveWriteFast(slot) {
 				moved = true
 				*budget -= min(*budget, shm.SlotSize)
 				continue
 			}
-			ep.arrived = *slot
+			ep.resp.slot = *slot
 		}
-		if !ep.halfway && !m.decode(&ep.arrived) {
-			ep.terminate(ep.lie("a message of kind %d and length %d", m.kind, m.length))
+		if !ep.serving && !ep.decode() {
+			ep.terminate(ep.protocolError("a message of kind %d and length %d", m.Kind, m.Length))
 			return true
 		}
-		ep.halfway = true // until it is consumed the slot counts no more: the peer may scribble over it
-		before := ep.served
-		switch ep.handle(m, budget) {
-		case waits:
-			return moved || ep.served != before
+		ep.serving = true // from here on the slot is not read again: the peer can overwrite it
+		before := ep.resp.copied
+		switch ep.serveEntry(m, budget) {
+		case blocked:
+			return moved || ep.resp.copied != before
 		case partial:
 			return true
 		}
@@ -41,137 +43,148 @@ func (ep *Endpoint) serve(budget *uint64) (moved bool) {
 		if ep.state() == failed {
 			return true
 		}
-		ep.consumed(m)
-		*budget -= min(*budget, shm.SlotSize) // even if it moved nothing: the peer may never stop
+		ep.finishEntry(m)
+		*budget -= min(*budget, shm.SlotSize) // also for entries without data: the peer may never stop sending
 	}
 	if moved && c.in.Unreleased() > 0 {
-		c.in.Release() // the peer may hold requests back until it knows; it does not wait for a ring
+		c.in.Release() // later requests of the peer may wait for this, but not asleep
 	}
 	return moved
 }
 
-// consumed is done with a message.
-func (ep *Endpoint) consumed(m *message) {
+// decode decodes the ring entry in ep.arrived. It reports whether the entry is valid.
+func (ep *Endpoint) decode() bool {
+	m := &ep.resp.entry
+	if ep.resp.remoteUse = (window.Generation{}); uint8(ep.resp.slot[0]>>8)&wire.FlagFirst != 0 {
+		ep.resp.localUse = window.Generation{}
+	}
+	return m.Decode(&ep.resp.slot)
+}
+
+// finishEntry advances past an entry that has been served.
+func (ep *Endpoint) finishEntry(m *wire.Entry) {
 	c := ep.conn
 	c.in.Advance()
-	ep.halfway, ep.served = false, 0
-	awaited := m.flags&flagAwaited != 0
+	ep.serving, ep.resp.copied = false, 0
+	awaited := m.Flags&wire.FlagAckRequest != 0
 	if !awaited && c.in.Unreleased() < c.in.Size()/4 {
 		return
 	}
-	ep.release(awaited)
+	ep.releaseEntries(awaited)
 }
 
-// release gives consumed slots back, and wakes the peer if it waits for that.
-func (ep *Endpoint) release(awaited bool) {
+// releaseEntries returns the slots of finished entries to the peer. It rings if the peer sleeps until
+// then, or if the last entry asked for an acknowledgement.
+func (ep *Endpoint) releaseEntries(awaited bool) {
 	c := ep.conn
 	if c.out.Relaxed() {
 		c.in.Release()
 	} else {
 		c.in.ReleaseFenced()
 	}
-	if awaited || c.peerState.stalled.Load() != 0 { // ORDER stalled: after the release; pairs with the swap and the barrier in stall
+	if awaited || c.peerState.NeedWakeup.Load() != 0 { // ORDER need-wakeup: after the release; pairs with the swap and the barrier in stall
 		c.peer.Ring()
 	}
 }
 
-// lie describes what no sound peer does.
-func (ep *Endpoint) lie(format string, args ...any) error {
+// protocolError returns the error for an entry that no correct peer sends.
+func (ep *Endpoint) protocolError(format string, args ...any) error {
 	ep.provider.member.RecordLostPeer(ep.conn.peer.ID())
 	return ep.fail("serve", nd.ConnectionAborted, "the peer ("+ep.conn.peerName+") sent "+fmt.Sprintf(format, args...), "the peer's memory is damaged, or it runs other software")
 }
 
-func (ep *Endpoint) handle(m *message, budget *uint64) outcome {
-	switch m.kind {
-	case writePiece, readPiece:
-		return ep.servePiece(m, budget)
-	case writeInline:
-		return ep.serveWrite(m)
+func (ep *Endpoint) serveEntry(m *wire.Entry, budget *uint64) outcome {
+	switch m.Kind {
+	case wire.WriteFragment, wire.ReadFragment:
+		return ep.serveFragment(m, budget)
+	case wire.WriteInline:
+		return ep.serveInlineWrite(m)
 	}
 	switch {
-	case ep.shared != nil && (m.kind == sendPlaced || m.kind == sendFailed || m.flags&flagAwaited == 0):
-		ep.terminate(ep.lie("a message of kind %d and flags %#x to a shared receive queue", m.kind, m.flags))
-		return ready
-	case ep.delivered != ep.posted: // a part of the message has been here already, or the receive is our own
-	case ep.shared == nil:
-		ep.terminate(ep.lie("a message without a posted receive"))
-		return ready
-	case ep.state() == peerGone || !ep.shared.assignReceive(ep): // the peer has canceled what it sent when it left
-		return waits
+	case ep.srq != nil && (m.Kind == wire.SendPlaced || m.Kind == wire.SendFailed || m.Flags&wire.FlagAckRequest == 0):
+		ep.terminate(ep.protocolError("a message of kind %d and flags %#x to a shared receive queue", m.Kind, m.Flags))
+		return executed
+	case ep.rq.delivered != ep.rq.posted: // the endpoint's own receive, or one that an earlier fragment has taken
+	case ep.srq == nil:
+		ep.terminate(ep.protocolError("a message without a posted receive"))
+		return executed
+	case ep.state() == peerDisconnected || !ep.srq.assignReceive(ep): // a peer that has disconnected has canceled its requests
+		return blocked
 	}
-	r := &ep.receives[ep.delivered&uint64(len(ep.receives)-1)]
-	switch m.kind {
-	case sendPlaced:
-		ep.deliver(r, nd.Success, min(m.address, r.capacity), 0)
-		return ready
-	case sendFailed:
-		return ep.serveFailure(m, r)
-	case sendPiece:
-		return ep.servePieceOfSend(m, r, budget)
+	r := ep.receiveAt(ep.rq.delivered)
+	switch m.Kind {
+	case wire.SendPlaced:
+		ep.completeReceive(r, nd.Success, min(m.Address, r.capacity), 0)
+		return executed
+	case wire.SendFailed:
+		return ep.serveSendFailed(m, r)
+	case wire.SendFragment:
+		return ep.serveSendFragment(m, r, budget)
 	}
-	return ep.serveSend(m, r)
+	return ep.serveInlineSend(m, r)
 }
 
-// deliver completes the oldest receive.
-func (ep *Endpoint) deliver(r *receive, s nd.Status, bytes uint64, revoked nd.Token) {
+// completeReceive completes the oldest receive. invalidated is the token that the message has
+// invalidated, or 0.
+func (ep *Endpoint) completeReceive(r *receive, s nd.Status, bytes uint64, invalidated nd.Token) {
 	ep.result = nd.Result{Status: s, RequestContext: r.context, RequestType: nd.RequestReceive}
 	if s == nd.Success {
 		ep.result.BytesTransferred = uint32(bytes)
-		if revoked != 0 {
-			ep.result.RequestType, ep.result.InvalidatedToken = nd.RequestReceiveAndInvalidate, revoked
+		if invalidated != 0 {
+			ep.result.RequestType, ep.result.InvalidatedToken = nd.RequestReceiveAndInvalidate, invalidated
 		}
 	}
-	ep.delivered++
-	ep.placed = 0
-	// A result that no message has made is a failure, which everybody notices anyway.
-	ep.receiveCQ.push(&ep.result, &ep.receivesTaken, ep.message.flags&flagSolicited != 0)
+	ep.rq.delivered++
+	ep.resp.received = 0
+	// A receive that fails without a message makes an event of any kind, whatever the flags are.
+	ep.rq.cq.push(&ep.result, &ep.rq.slots, ep.resp.entry.Flags&wire.FlagSolicited != 0)
 }
 
-// serveSend takes a message that came within its slot.
-func (ep *Endpoint) serveSend(m *message, r *receive) outcome {
-	if ep.revoking == nil {
-		if m.flags&flagInvalidate != 0 && !ep.mayRevoke(m, r) {
-			return ready
+// serveInlineSend receives a message whose data is in the ring entry.
+func (ep *Endpoint) serveInlineSend(m *wire.Entry, r *receive) outcome {
+	if ep.resp.invalidating == nil {
+		if m.Flags&wire.FlagInvalidate != 0 && !ep.checkInvalidate(m, r) {
+			return executed
 		}
-		if uint64(m.length) > r.capacity {
-			return ep.overflow(r, uint64(m.length))
+		if uint64(m.Length) > r.capacity {
+			return ep.failTooLong(r, uint64(m.Length))
 		}
-		ep.source = window.Operand{Mem: m.payload[:]}
-		if !ep.fill(r, 0, uint64(m.length)) {
-			return ready
+		ep.source = window.Operand{Mem: m.Payload[:]}
+		if !ep.fillReceive(r, 0, uint64(m.Length)) {
+			return executed
 		}
 	}
-	return ep.endOfSend(m, r, uint64(m.length))
+	return ep.finishSend(m, r, uint64(m.Length))
 }
 
-// stopped is the outcome of a message that could not be filled in: over with
-// the connection, or not to be taken as done.
-func (ep *Endpoint) stopped() outcome {
+// stoppedOutcome returns the outcome of an entry whose data could not be copied. The entry is not
+// finished unless the connection has failed.
+func (ep *Endpoint) stoppedOutcome() outcome {
 	if ep.state() == failed {
-		return ready
+		return executed
 	}
-	return waits
+	return blocked
 }
 
-// fill copies n bytes of ep.source, which follows along, into the entries of a
-// receive from byte at on. false means that the receive has failed.
-func (ep *Endpoint) fill(r *receive, at, n uint64) bool {
+// fillReceive copies n bytes from ep.source into the entries of r, from byte at of the receive on. It
+// advances ep.source. It reports false if the copy has failed.
+func (ep *Endpoint) fillReceive(r *receive, at, n uint64) bool {
 	for n > 0 {
-		e := cut(r.entries(), at)
-		part := min(uint64(e.length), n)
-		own(&ep.sink, e, window.Write)
-		ep.sink.Generation = &ep.message.ours
+		e := sgeAt(r.sges(), at)
+		part := min(uint64(e.Length), n)
+		nameOwn(&ep.sink, e, window.Write)
+		ep.sink.Generation = &ep.resp.localUse
 		_, ownFault, farFault := ep.guard.Copy(&ep.sink, &ep.source, part)
 		switch {
 		case ownFault != window.NoFault:
-			ep.deliver(r, nd.AccessViolation, 0, 0)
-			ep.blame(nd.RemoteError, ep.fail("receive", nd.AccessViolation, fmt.Sprintf("entry of %s: %v", ep.ownEntry(e), ownFault), ""))
+			ep.completeReceive(r, nd.AccessViolation, 0, 0)
+			ep.failServing(nd.RemoteError, ep.fail("receive", nd.AccessViolation, fmt.Sprintf("entry of %s: %v", ep.describeLocal(e), ownFault), ""))
 			return false
 		case farFault == window.FaultDisconnected:
-			return false // the next look at the connection sees it too
+			return false // the next check of the connection notices the end too
 		case farFault != window.NoFault:
-			ep.blame(nd.AccessViolation, ep.fail("receive", nd.RemoteError,
-				fmt.Sprintf("the sender's memory, %s: %v", ep.granting(&ep.source, part), farFault), ""))
+			ep.failServing(nd.AccessViolation, ep.fail("receive", nd.RemoteError,
+				fmt.Sprintf("the sender's memory, %s: %v", ep.describeAccess(&ep.source, part), farFault), ""))
 			return false
 		}
 		if ep.source.Mem != nil {
@@ -185,183 +198,172 @@ func (ep *Endpoint) fill(r *receive, at, n uint64) bool {
 	return true
 }
 
-func (ep *Endpoint) overflow(r *receive, total uint64) outcome {
-	ep.deliver(r, nd.BufferOverflow, 0, 0)
-	ep.blame(nd.RemoteError, ep.fail("receive", nd.BufferOverflow, fmt.Sprintf(tooLong, total, r.capacity), "post larger receives"))
-	return ready
+func (ep *Endpoint) failTooLong(r *receive, total uint64) outcome {
+	ep.completeReceive(r, nd.BufferOverflow, 0, 0)
+	ep.failServing(nd.RemoteError, ep.fail("receive", nd.BufferOverflow, fmt.Sprintf(tooLong, total, r.capacity), "post larger receives"))
+	return executed
 }
 
-// blame fails the connection because of the message being served; status is
-// what the peer's request is to show.
-func (ep *Endpoint) blame(status nd.Status, cause error) {
+// failServing fails the connection because of the entry being served. status is that of the peer's
+// request.
+func (ep *Endpoint) failServing(status nd.Status, cause error) {
 	in := ep.conn.in
 	in.Release()
-	ep.half.faultStatus.Store(uint32(status))
-	ep.half.fault.Store(in.NextIndex() + 1) // ORDER fault: before the abort, whose reader loads it
-	in.Advance()                            // not released: the peer must not take it for done
+	ep.localQP.FaultStatus.Store(uint32(status))
+	ep.localQP.Fault.Store(in.NextIndex() + 1) // ORDER fault: before the abort, whose reader loads it
+	in.Advance()                               // not released: else the peer would complete the request with success
 	ep.conn.inboundFailed = true
 	ep.provider.member.RecordLostPeer(ep.conn.peer.ID())
 	ep.terminate(cause)
 }
 
-// mayRevoke checks the token that a message is to invalidate, before anything
-// else happens.
-func (ep *Endpoint) mayRevoke(m *message, r *receive) bool {
-	if ep.adapter.space.FindRemote(m.token, ep.number) != nil {
+// checkInvalidate checks the token that a message asks to invalidate, before any of its data is copied.
+func (ep *Endpoint) checkInvalidate(m *wire.Entry, r *receive) bool {
+	if ep.adapter.space.FindRemote(m.Token, ep.number) != nil {
 		return true
 	}
-	ep.deliver(r, nd.InvalidDeviceRequest, 0, 0)
-	ep.blame(nd.RemoteError, ep.fail("receive", nd.InvalidDeviceRequest, fmt.Sprintf("the peer asked to invalidate %v, which is no window or region of this endpoint that can be", m.token), ""))
+	ep.completeReceive(r, nd.InvalidDeviceRequest, 0, 0)
+	ep.failServing(nd.RemoteError, ep.fail("receive", nd.InvalidDeviceRequest, fmt.Sprintf("the peer asked to invalidate %v, which names no bound window or registered region of this endpoint", m.Token), ""))
 	return false
 }
 
-// endOfSend invalidates the window that the message names, if any, and then
-// completes the receive: whoever sees the completion knows that nobody uses
-// the window any more.
-func (ep *Endpoint) endOfSend(m *message, r *receive, total uint64) outcome {
-	if m.flags&flagInvalidate == 0 {
-		ep.deliver(r, nd.Success, total, 0)
-		return ready
+// finishSend invalidates the window or region that the message names, if any, and then completes the
+// receive. When the program takes the result, no copy uses the token any more.
+func (ep *Endpoint) finishSend(m *wire.Entry, r *receive, total uint64) outcome {
+	if m.Flags&wire.FlagInvalidate == 0 {
+		ep.completeReceive(r, nd.Success, total, 0)
+		return executed
 	}
-	if ep.revoking == nil {
-		l := ep.adapter.space.FindRemote(m.token, ep.number)
+	if ep.resp.invalidating == nil {
+		l := ep.adapter.space.FindRemote(m.Token, ep.number)
 		ok := l != nil
 		if ok {
-			ep.revokedToken, ok = l.Invalidate(ep.number)
+			ep.resp.invalidatedToken, ok = l.Invalidate(ep.number)
 		}
-		if !ok { // a local Invalidate was faster, or windows use the region
-			ep.deliver(r, nd.InvalidDeviceRequest, 0, 0)
-			ep.blame(nd.RemoteError, ep.fail("receive", nd.InvalidDeviceRequest, fmt.Sprintf("%v was invalidated while the message arrived, or windows are bound to its region", m.token), ""))
-			return ready
+		if !ok { // a local Invalidate came first, or windows use the region
+			ep.completeReceive(r, nd.InvalidDeviceRequest, 0, 0)
+			ep.failServing(nd.RemoteError, ep.fail("receive", nd.InvalidDeviceRequest, fmt.Sprintf("%v was invalidated while the message arrived, or windows are bound to its region", m.Token), ""))
+			return executed
 		}
-		ep.revoking = l
+		ep.resp.invalidating = l
 		ep.bound.remove(l)
-		if !l.Drained(ep.revokedToken) {
-			ep.provider.wakeProgress() // the end of a drain is not announced
+		if !l.Drained(ep.resp.invalidatedToken) {
+			ep.provider.wakeProgress() // no ring announces the end of a drain
 		}
 	}
-	if !ep.revoking.Drained(ep.revokedToken) {
-		return waits
+	if !ep.resp.invalidating.Drained(ep.resp.invalidatedToken) {
+		return blocked
 	}
-	ep.revoking.Release()
-	ep.revoking = nil
-	ep.deliver(r, nd.Success, total, ep.revokedToken)
-	return ready
+	ep.resp.invalidating.Release()
+	ep.resp.invalidating = nil
+	ep.completeReceive(r, nd.Success, total, ep.resp.invalidatedToken)
+	return executed
 }
 
-// failure is the status that a receive shows which the sender could not fill:
-// one that a sound peer can mean.
-func (m *message) failure() nd.Status {
-	if s := nd.Status(m.address); s == nd.BufferOverflow {
-		return s
-	}
-	return nd.AccessViolation
-}
-
-// serveFailure completes a receive that the sender could not fill.
-func (ep *Endpoint) serveFailure(m *message, r *receive) outcome {
-	status, detail := m.failure(), fmt.Sprintf(tooLong, m.total, r.capacity)
+// serveSendFailed completes a receive that the sender could not fill.
+func (ep *Endpoint) serveSendFailed(m *wire.Entry, r *receive) outcome {
+	status, detail := m.ReceiveStatus(), fmt.Sprintf(tooLong, m.Total, r.capacity)
 	if status == nd.AccessViolation {
-		detail = fmt.Sprintf("a message of %d bytes for %s", m.total, ep.faulty(r))
+		detail = fmt.Sprintf("a message of %d bytes for %s", m.Total, ep.describeReceive(r))
 	}
-	ep.deliver(r, status, 0, 0)
+	ep.completeReceive(r, status, 0, 0)
 	ep.conn.in.Advance()
-	ep.terminate(ep.fail("receive", status, detail+": not delivered by the peer ("+ep.conn.peerName+")", "post receives that are large enough, with valid tokens"))
-	return ready
+	ep.terminate(ep.fail("receive", status, detail+": the peer ("+ep.conn.peerName+") could not deliver it", "post receives that are large enough, with valid tokens"))
+	return executed
 }
 
-// servePieceOfSend copies a part of a message from the sender's memory.
-func (ep *Endpoint) servePieceOfSend(m *message, r *receive, budget *uint64) outcome {
-	if m.flags&flagFirst != 0 && ep.served == 0 && ep.revoking == nil {
-		ep.placed = 0
-		if m.flags&flagInvalidate != 0 && !ep.mayRevoke(m, r) {
-			return ready
+// serveSendFragment copies a fragment of a message from the sender's memory.
+func (ep *Endpoint) serveSendFragment(m *wire.Entry, r *receive, budget *uint64) outcome {
+	if m.Flags&wire.FlagFirst != 0 && ep.resp.copied == 0 && ep.resp.invalidating == nil {
+		ep.resp.received = 0
+		if m.Flags&wire.FlagInvalidate != 0 && !ep.checkInvalidate(m, r) {
+			return executed
 		}
-		if m.total > r.capacity {
-			return ep.overflow(r, m.total)
+		if m.Total > r.capacity {
+			return ep.failTooLong(r, m.Total)
 		}
 	}
-	if m.size > r.capacity-min(ep.placed, r.capacity)+ep.served {
-		ep.terminate(ep.lie("more than the %d bytes that it announced", m.total))
-		return ready
+	if m.Size > r.capacity-min(ep.resp.received, r.capacity)+ep.resp.copied {
+		ep.terminate(ep.protocolError("more than the announced %d bytes of a message", m.Total))
+		return executed
 	}
-	for ep.served < m.size {
+	for ep.resp.copied < m.Size {
 		if *budget == 0 {
 			return partial
 		}
-		n := min(m.size-ep.served, *budget)
-		ep.source = window.Operand{Token: m.local, Rights: window.Local | window.Read, Address: m.address + ep.served, Peer: &ep.conn.ref, Generation: &m.far}
-		if !ep.fill(r, ep.placed, n) {
-			return ep.stopped()
+		n := min(m.Size-ep.resp.copied, *budget)
+		ep.source = window.Operand{Token: m.Local, Rights: window.Local | window.Read, Address: m.Address + ep.resp.copied, Peer: &ep.conn.ref, Generation: &ep.resp.remoteUse}
+		if !ep.fillReceive(r, ep.resp.received, n) {
+			return ep.stoppedOutcome()
 		}
-		ep.placed += n
-		ep.served += n
+		ep.resp.received += n
+		ep.resp.copied += n
 		*budget -= n
 	}
-	if m.flags&flagLast == 0 {
-		return ready
+	if m.Flags&wire.FlagLast == 0 {
+		return executed
 	}
-	return ep.endOfSend(m, r, ep.placed)
+	return ep.finishSend(m, r, ep.resp.received)
 }
 
-// servePiece runs a part of the peer's Read or Write against our memory.
-func (ep *Endpoint) servePiece(m *message, budget *uint64) outcome {
+// serveFragment runs a fragment of the peer's Read or Write on local memory.
+func (ep *Endpoint) serveFragment(m *wire.Entry, budget *uint64) outcome {
 	ours, far, right, farRight := &ep.sink, &ep.source, window.Write, window.Read
-	if m.kind == readPiece {
+	if m.Kind == wire.ReadFragment {
 		ours, far, right, farRight = &ep.source, &ep.sink, window.Read, window.Write
 	}
-	*ours = window.Operand{Token: m.token, Rights: window.Remote | right, Address: m.remote, Endpoint: ep.number, Generation: &m.ours}
-	// The range of the request is checked as a whole before a byte of it moves.
-	whole := m.size
-	if m.flags&flagFirst != 0 {
-		whole = max(m.size, m.total)
+	*ours = window.Operand{Token: m.Token, Rights: window.Remote | right, Address: m.Remote, Endpoint: ep.number, Generation: &ep.resp.localUse}
+	// The whole range of the request is checked before its first byte is copied.
+	whole := m.Size
+	if m.Flags&wire.FlagFirst != 0 {
+		whole = max(m.Size, m.Total)
 	}
-	if ep.served == 0 && whole > min(m.size, *budget) {
+	if ep.resp.copied == 0 && whole > min(m.Size, *budget) {
 		if f := ep.guard.Check(ours, whole); f != window.NoFault {
-			ep.blameAccess(m, ours, whole, f)
-			return ready
+			ep.failAccess(m, ours, whole, f)
+			return executed
 		}
 	}
-	for ep.served < m.size {
+	for ep.resp.copied < m.Size {
 		if *budget == 0 {
 			return partial
 		}
-		n := min(m.size-ep.served, *budget)
-		ours.Address = m.remote + ep.served
-		*far = window.Operand{Token: m.local, Rights: window.Local | farRight, Address: m.address + ep.served, Peer: &ep.conn.ref, Generation: &m.far}
+		n := min(m.Size-ep.resp.copied, *budget)
+		ours.Address = m.Remote + ep.resp.copied
+		*far = window.Operand{Token: m.Local, Rights: window.Local | farRight, Address: m.Address + ep.resp.copied, Peer: &ep.conn.ref, Generation: &ep.resp.remoteUse}
 		_, sinkFault, sourceFault := ep.guard.Copy(&ep.sink, &ep.source, n)
 		switch f := sinkFault | sourceFault; f {
 		case window.NoFault:
 		case window.FaultDisconnected:
-			return waits
+			return blocked
 		default:
 			bad := &ep.sink
 			if sinkFault == window.NoFault {
 				bad = &ep.source
 			}
-			ep.blameAccess(m, bad, n, f)
-			return ready
+			ep.failAccess(m, bad, n, f)
+			return executed
 		}
-		ep.served += n
+		ep.resp.copied += n
 		*budget -= n
 	}
-	return ready
+	return executed
 }
 
-// serveWrite runs a Write whose data came within its slot.
-func (ep *Endpoint) serveWrite(m *message) outcome {
-	ep.sink = window.Operand{Token: m.token, Rights: window.Remote | window.Write, Address: m.address, Endpoint: ep.number}
-	ep.source = window.Operand{Mem: m.payload[:m.length]}
-	n := uint64(m.length)
+// serveInlineWrite runs a Write whose data is in the ring entry.
+func (ep *Endpoint) serveInlineWrite(m *wire.Entry) outcome {
+	ep.sink = window.Operand{Token: m.Token, Rights: window.Remote | window.Write, Address: m.Address, Endpoint: ep.number}
+	ep.source = window.Operand{Mem: m.Payload[:m.Length]}
+	n := uint64(m.Length)
 	if _, f, _ := ep.guard.Copy(&ep.sink, &ep.source, n); f != window.NoFault {
-		ep.blameAccess(m, &ep.sink, n, f)
+		ep.failAccess(m, &ep.sink, n, f)
 	}
-	return ready
+	return executed
 }
 
-// blameAccess fails a one-sided request of the peer. Here it makes no
-// completion, only the end of the connection.
-func (ep *Endpoint) blameAccess(m *message, refused *window.Operand, n uint64, f window.Fault) {
-	ep.blame(nd.AccessViolation, ep.fail("serve", nd.ConnectionAborted,
-		fmt.Sprintf("the peer (%s) was refused a %s of %s: %v", ep.conn.peerName, m.verb(), ep.granting(refused, n), f), ""))
+// failAccess fails a one-sided request of the peer, and with it the connection. It makes no
+// completion at this side.
+func (ep *Endpoint) failAccess(m *wire.Entry, refused *window.Operand, n uint64, f window.Fault) {
+	ep.failServing(nd.AccessViolation, ep.fail("serve", nd.ConnectionAborted,
+		fmt.Sprintf("the peer (%s) was refused a %s of %s: %v", ep.conn.peerName, readOrWrite(m.Kind), ep.describeAccess(refused, n), f), ""))
 }

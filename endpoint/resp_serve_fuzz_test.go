@@ -3,6 +3,7 @@ package endpoint
 import (
 	"testing"
 
+	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
 )
@@ -41,47 +42,47 @@ func fuzzMessages(f *testing.F, shared bool) {
 	r := newRig(f)
 	awaited := uint8(0)
 	if shared {
-		awaited = flagAwaited
+		awaited = wire.FlagAckRequest
 	}
-	whole := flagFirst | flagLast | awaited
+	whole := wire.FlagFirst | wire.FlagLast | awaited
 	v, l := theVictim, theLiar
-	from := func(estate, rng int, n uint32) entry {
-		return entry{address(l, estate, rng, 0), n, localOf(l, estate, rng)}
+	from := func(estate, rng int, n uint32) wire.SGE {
+		return wire.SGE{Address: address(l, estate, rng, 0), Length: n, Token: localOf(l, estate, rng)}
 	}
 	inline := func(flags uint8, n int, token nd.Token) shm.Slot {
-		return shm.Slot{head(sendInline, flags, n, token), 1, 2, 3, 4, 5, 6}
+		return shm.Slot{wire.Header(wire.SendInline, flags, n, token), 1, 2, 3, 4, 5, 6}
 	}
 	put := func(n int, token nd.Token, at uint64) shm.Slot {
-		return shm.Slot{head(writeInline, whole|flagAwaited, n, token), at, 7, 8, 9}
+		return shm.Slot{wire.Header(wire.WriteInline, whole|wire.FlagAckRequest, n, token), at, 7, 8, 9}
 	}
-	send := func(flags uint8, e entry, total uint64, token nd.Token) shm.Slot {
-		return piece(sendPiece, flags, token, e, 0, total)
+	send := func(flags uint8, e wire.SGE, total uint64, token nd.Token) shm.Slot {
+		return wire.Fragment(wire.SendFragment, flags, token, e, 0, total)
 	}
-	move := func(k kind, e entry, token nd.Token, at uint64) shm.Slot {
-		return piece(k, whole|flagAwaited, token, e, at, uint64(e.length))
+	move := func(k wire.Kind, e wire.SGE, token nd.Token, at uint64) shm.Slot {
+		return wire.Fragment(k, whole|wire.FlagAckRequest, token, e, at, uint64(e.Length))
 	}
 	one := func(n int) uint16 { return 1 << n }
 
 	f.Add([]byte{}, []byte{}, uint16(0))
 	f.Add([]byte{0, 1, 2}, slotsOf(inline(whole, 48, 0), inline(whole, 48, 0), inline(whole, 48, 0)), one(busyVictim))
-	f.Add([]byte{3}, slotsOf(inline(whole|flagAwaited, 48, 0)), uint16(0))
-	f.Add([]byte{4}, slotsOf(inline(whole|flagAwaited, 0, 0)), uint16(0))
+	f.Add([]byte{3}, slotsOf(inline(whole|wire.FlagAckRequest, 48, 0)), uint16(0))
+	f.Add([]byte{4}, slotsOf(inline(whole|wire.FlagAckRequest, 0, 0)), uint16(0))
 	f.Add([]byte{}, slotsOf(inline(whole, 8, 0)), one(lateToPost))
 	f.Add([]byte{5}, slotsOf(inline(whole, 8, 0)), uint16(0))
 	f.Add([]byte{8, 9}, slotsOf(inline(whole, 0, 0), inline(whole, 48, 0)), one(hangingUp))
-	f.Add([]byte{0, 0}, slotsOf(inline(whole|flagInvalidate|flagAwaited, 8, windowToken(v, 0)), inline(whole|flagInvalidate|flagAwaited, 8, windowToken(v, 0))), uint16(0))
-	f.Add([]byte{0}, slotsOf(inline(whole|flagInvalidate|flagAwaited, 8, windowToken(v, 3))), uint16(0))
-	f.Add([]byte{4, 3}, slotsOf(inline(whole|flagInvalidate, 0, windowToken(v, 2)), inline(whole, 48, 0), inline(whole, 48, 0)), one(swapping)|uint16(windowToken(v, 2))<<8)
-	f.Add([]byte{0, 6}, slotsOf(inline(0, 1, 0), shm.Slot{head(sendPlaced, whole, 0, 0), 1000}, shm.Slot{head(sendFailed, whole, 0, 0), 5}), uint16(0))
-	f.Add([]byte{0}, slotsOf(shm.Slot{head(sendPlaced, whole, 3, 0)}), uint16(0))
-	f.Add([]byte{0}, slotsOf(shm.Slot{head(sendPlaced, whole, 0, 0), 65}), uint16(0))
-	f.Add([]byte{0}, slotsOf(shm.Slot{head(sendFailed, whole, 0, 0), uint64(nd.BufferOverflow)}), one(leaving))
+	f.Add([]byte{0, 0}, slotsOf(inline(whole|wire.FlagInvalidate|wire.FlagAckRequest, 8, windowToken(v, 0)), inline(whole|wire.FlagInvalidate|wire.FlagAckRequest, 8, windowToken(v, 0))), uint16(0))
+	f.Add([]byte{0}, slotsOf(inline(whole|wire.FlagInvalidate|wire.FlagAckRequest, 8, windowToken(v, 3))), uint16(0))
+	f.Add([]byte{4, 3}, slotsOf(inline(whole|wire.FlagInvalidate, 0, windowToken(v, 2)), inline(whole, 48, 0), inline(whole, 48, 0)), one(swapping)|uint16(windowToken(v, 2))<<8)
+	f.Add([]byte{0, 6}, slotsOf(inline(0, 1, 0), shm.Slot{wire.Header(wire.SendPlaced, whole, 0, 0), 1000}, shm.Slot{wire.Header(wire.SendFailed, whole, 0, 0), 5}), uint16(0))
+	f.Add([]byte{0}, slotsOf(shm.Slot{wire.Header(wire.SendPlaced, whole, 3, 0)}), uint16(0))
+	f.Add([]byte{0}, slotsOf(shm.Slot{wire.Header(wire.SendPlaced, whole, 0, 0), 65}), uint16(0))
+	f.Add([]byte{0}, slotsOf(shm.Slot{wire.Header(wire.SendFailed, whole, 0, 0), uint64(nd.BufferOverflow)}), one(leaving))
 	f.Add([]byte{6, 7}, slotsOf(send(whole, from(inArena, vast, vastSize), vastSize, 0), send(whole, from(inArena, vast, vastSize), vastSize, 0)), one(swapping))
-	f.Add([]byte{1}, slotsOf(send(flagFirst|awaited, from(inArena, small, 60), 100, 0), send(flagLast|awaited, from(inArena, small, 40), 100, 0)), one(oneByOne))
-	f.Add([]byte{1}, slotsOf(send(flagFirst|awaited, from(inArena, small, 60), 100, 0), send(flagLast|awaited, from(inArena, small, 41), 100, 0)), one(oneByOne))
+	f.Add([]byte{1}, slotsOf(send(wire.FlagFirst|awaited, from(inArena, small, 60), 100, 0), send(wire.FlagLast|awaited, from(inArena, small, 40), 100, 0)), one(oneByOne))
+	f.Add([]byte{1}, slotsOf(send(wire.FlagFirst|awaited, from(inArena, small, 60), 100, 0), send(wire.FlagLast|awaited, from(inArena, small, 41), 100, 0)), one(oneByOne))
 	f.Add([]byte{1}, slotsOf(send(0, from(private, small, 60), 100, 0)), uint16(0))
-	f.Add([]byte{1}, slotsOf(send(whole|flagInvalidate, from(inArena, small, 60), 60, windowToken(v, 4))), uint16(0))
-	f.Add([]byte{1}, slotsOf(send(flagFirst|awaited, from(inArena, small, 0), 1<<40, 0)), one(busyVictim)|one(targeting))
+	f.Add([]byte{1}, slotsOf(send(whole|wire.FlagInvalidate, from(inArena, small, 60), 60, windowToken(v, 4))), uint16(0))
+	f.Add([]byte{1}, slotsOf(send(wire.FlagFirst|awaited, from(inArena, small, 0), 1<<40, 0)), one(busyVictim)|one(targeting))
 	f.Add([]byte{}, slotsOf(put(40, remote(v, inArena, small), address(v, inArena, small, 0)), put(8, windowToken(v, 2), address(v, inArena, windowy, 320))), one(busyVictim)|one(leaving))
 	f.Add([]byte{}, slotsOf(put(40, remote(v, inArena, small), address(v, inArena, small, rangeSize-39))), one(hangingUp))
 	f.Add([]byte{}, slotsOf(put(8, windowToken(v, 1), address(v, inArena, windowy, 160))), uint16(0))
@@ -89,13 +90,13 @@ func fuzzMessages(f *testing.F, shared bool) {
 	f.Add([]byte{}, slotsOf(put(8, localOf(v, private, local), address(v, private, local, 0))), uint16(0))
 	f.Add([]byte{}, slotsOf(put(41, remote(v, private, small), address(v, private, small, 0))), uint16(0))
 	f.Add([]byte{}, slotsOf(put(8, remote(v, private, foreign), address(v, private, foreign, 0))), uint16(0))
-	f.Add([]byte{}, slotsOf(move(writePiece, from(inArena, vast, vastSize), remote(v, private, vast), address(v, private, vast, 0))), uint16(0))
-	f.Add([]byte{}, slotsOf(move(writePiece, from(inArena, vast, vastSize), remote(v, private, vast), address(v, private, vast, 1))), one(oneByOne))
-	f.Add([]byte{}, slotsOf(move(readPiece, from(inArena, vast, vastSize), remote(v, private, vast), address(v, private, vast, 0)), move(writePiece, from(inArena, vast, 5), remote(v, private, small), address(v, private, small, 0))), one(swapping))
-	f.Add([]byte{}, slotsOf(move(readPiece, from(inArena, small, 100), remote(v, private, shown), address(v, private, shown, 0)), move(readPiece, from(inArena, shown, 100), remote(v, private, shown), address(v, private, shown, 0))), uint16(0))
-	f.Add([]byte{}, slotsOf(move(readPiece, from(inArena, small, ^uint32(0)), remote(v, inArena, shown), ^uint64(0))), uint16(0))
-	f.Add([]byte{}, slotsOf(move(writePiece, entry{address(v, inArena, local, 0), 64, localOf(v, inArena, local)}, remote(v, inArena, small), address(v, inArena, small, 0))), uint16(0))
-	f.Add([]byte{5}, slotsOf(move(readPiece, from(inArena, vast, quantum), remote(v, private, vast), address(v, private, vast, 0)), inline(whole, 8, 0)), one(hangingUp))
+	f.Add([]byte{}, slotsOf(move(wire.WriteFragment, from(inArena, vast, vastSize), remote(v, private, vast), address(v, private, vast, 0))), uint16(0))
+	f.Add([]byte{}, slotsOf(move(wire.WriteFragment, from(inArena, vast, vastSize), remote(v, private, vast), address(v, private, vast, 1))), one(oneByOne))
+	f.Add([]byte{}, slotsOf(move(wire.ReadFragment, from(inArena, vast, vastSize), remote(v, private, vast), address(v, private, vast, 0)), move(wire.WriteFragment, from(inArena, vast, 5), remote(v, private, small), address(v, private, small, 0))), one(swapping))
+	f.Add([]byte{}, slotsOf(move(wire.ReadFragment, from(inArena, small, 100), remote(v, private, shown), address(v, private, shown, 0)), move(wire.ReadFragment, from(inArena, shown, 100), remote(v, private, shown), address(v, private, shown, 0))), uint16(0))
+	f.Add([]byte{}, slotsOf(move(wire.ReadFragment, from(inArena, small, ^uint32(0)), remote(v, inArena, shown), ^uint64(0))), uint16(0))
+	f.Add([]byte{}, slotsOf(move(wire.WriteFragment, wire.SGE{Address: address(v, inArena, local, 0), Length: 64, Token: localOf(v, inArena, local)}, remote(v, inArena, small), address(v, inArena, small, 0))), uint16(0))
+	f.Add([]byte{5}, slotsOf(move(wire.ReadFragment, from(inArena, vast, quantum), remote(v, private, vast), address(v, private, vast, 0)), inline(whole, 8, 0)), one(hangingUp))
 	f.Add([]byte{0, 0, 0, 0, 0, 0, 0, 0}, slotsOf(shm.Slot{}, shm.Slot{8}, shm.Slot{^uint64(0)}), one(overrunning))
 
 	f.Fuzz(func(t *testing.T, receives, slots []byte, choices uint16) {
@@ -108,7 +109,7 @@ func fuzzMessages(f *testing.F, shared bool) {
 		if bit(choices, targeting) {
 			v.provider.options.Executor = Target
 		}
-		l.ep.half.hazard.Store(uint64(r.token(nd.Token(choices >> 8))))
+		l.ep.localQP.Hazard.Store(uint64(r.token(nd.Token(choices >> 8))))
 		if !bit(choices, lateToPost) {
 			v.receiveAll(receives)
 		}
@@ -123,7 +124,7 @@ func fuzzMessages(f *testing.F, shared bool) {
 		}
 		if bit(choices, swapping) {
 			swap = func() {
-				if len(list) > 0 && v.ep.state() == connected && (v.ep.served != 0 || v.ep.revoking != nil) {
+				if len(list) > 0 && v.ep.state() == connected && (v.ep.resp.copied != 0 || v.ep.resp.invalidating != nil) {
 					s := next()
 					r.write(v.ep.conn.in.NextIndex(), &s)
 				}
@@ -149,15 +150,15 @@ func fuzzMessages(f *testing.F, shared bool) {
 		if !bit(choices, hangingUp) || bit(choices, oneByOne) {
 			r.rest(t, false, swap)
 		}
-		l.ep.half.hazard.Store(0)
+		l.ep.localQP.Hazard.Store(0)
 		if bit(choices, hangingUp) {
 			v.ep.beginDisconnect()
-			if v.ep.state() == closing && v.ep.conn.detached {
+			if v.ep.state() == disconnecting && v.ep.conn.detached {
 				t.Fatal("a connection that has failed is being closed in good order")
 			}
 			r.rest(t, bit(choices, leaving), nil)
 		}
-		if v.ep.state() != closing {
+		if v.ep.state() != disconnecting {
 			r.alive(t)
 		}
 		r.part(t)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/internal/statuspage"
 	"github.com/softnd/softnd/nd"
 )
@@ -71,9 +72,9 @@ func (q *SharedReceiveQueue) setDepth(depth uint64) {
 // newReceives allocates receives and their entries, so that posting never allocates.
 func newReceives(n uint64, sge int) []receive {
 	receives := make([]receive, n)
-	entries := make([]entry, len(receives)*sge)
+	entries := make([]wire.SGE, len(receives)*sge)
 	for i := range receives {
-		receives[i].several = entries[i*sge : i*sge : (i+1)*sge]
+		receives[i].list = entries[i*sge : i*sge : (i+1)*sge]
 	}
 	return receives
 }
@@ -81,8 +82,8 @@ func newReceives(n uint64, sge int) []receive {
 // copyFrom makes r a copy of another receive.
 func (r *receive) copyFrom(from *receive) {
 	r.context, r.capacity = from.context, from.capacity
-	r.several = append(r.several[:0], from.entries()...)
-	r.isolate()
+	r.list = append(r.list[:0], from.sges()...)
+	r.setSingle()
 }
 
 // outstanding returns the number of posted receives that no message has taken. The caller holds
@@ -111,7 +112,7 @@ func (q *SharedReceiveQueue) Receive(reqCtx uint64, sge []nd.SGE) error {
 		defer q.mu.Unlock()
 		return q.fail(op, nd.BufferOverflow, fmt.Sprintf("%d bytes, at most %d", r.capacity, maxTransfer), "post smaller buffers")
 	}
-	q.adapter.resolvePrivileged(r.entries())
+	q.adapter.resolvePrivileged(r.sges())
 	q.tail++
 	wanted := len(q.waiting) > 0
 	q.mu.Unlock()
@@ -142,8 +143,8 @@ func (q *SharedReceiveQueue) assignReceive(ep *Endpoint) bool {
 	if place >= 0 {
 		q.waiting = slices.Delete(q.waiting, place, place+1)
 	}
-	ep.receives[0].copyFrom(&q.receives[q.head&uint64(len(q.receives)-1)])
-	ep.posted++
+	ep.rq.receives[0].copyFrom(&q.receives[q.head&uint64(len(q.receives)-1)])
+	ep.rq.posted++
 	wasLow := q.isLow()
 	q.head++
 	event := q.countLow(wasLow)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
 )
@@ -140,7 +141,7 @@ func (r *star) startMessage(t *testing.T, n int) {
 			return false
 		}
 		p.puppet.stop()
-		if ep.conn.peerState.hazard.Load() == 0 {
+		if ep.conn.peerState.Hazard.Load() == 0 {
 			return true
 		}
 		p.puppet.resume() // the end of the connection would wait for the end of the copy
@@ -152,7 +153,7 @@ func (r *star) startMessage(t *testing.T, n int) {
 	eventually(t, "the message is half-way through", func() bool {
 		ep.mu.Lock()
 		defer ep.mu.Unlock()
-		return ep.posted != ep.delivered && ep.placed > 0 && !ep.halfway
+		return ep.rq.posted != ep.rq.delivered && ep.resp.received > 0 && !ep.serving
 	})
 }
 
@@ -234,7 +235,7 @@ func TestSharedReceiveGoesToNextWaiter(t *testing.T) {
 	first := r.owner.local.endpoint(0).(*Endpoint)
 	first.mu.Lock() // so that it cannot take the receive
 	r.owner.must(order{Do: doReceive, Context: 1, Parts: mine(0, 8)})
-	r.owner.local.endpoint(1).(*Endpoint).drive()
+	r.owner.local.endpoint(1).(*Endpoint).progress()
 	r.owner.nothing(receiveQueue)
 	first.terminate(first.fail("test", nd.Canceled, "as asked", ""))
 	first.mu.Unlock()
@@ -246,11 +247,11 @@ func TestSharedReceiveGoesToNextWaiter(t *testing.T) {
 // connection, and takes none of them.
 func TestSharedReceiveForgedMessages(t *testing.T) {
 	for name, slot := range map[string]shm.Slot{
-		"placed":              {head(sendPlaced, flagFirst|flagLast, 0, 0), 8},
-		"placed and awaited":  {head(sendPlaced, flagFirst|flagLast|flagAwaited, 0, 0), 8},
-		"failed":              {head(sendFailed, flagFirst|flagLast|flagAwaited, 0, 0), uint64(nd.BufferOverflow)},
-		"inline, not awaited": {head(sendInline, flagFirst|flagLast, 8, 0), 8},
-		"fragment, no acknowledgement requested":  {head(sendPiece, flagFirst|flagLast, 0, 0), 8, 8, 0, 8},
+		"placed":                                 {wire.Header(wire.SendPlaced, wire.FlagFirst|wire.FlagLast, 0, 0), 8},
+		"placed, acknowledgement requested":      {wire.Header(wire.SendPlaced, wire.FlagFirst|wire.FlagLast|wire.FlagAckRequest, 0, 0), 8},
+		"failed":                                 {wire.Header(wire.SendFailed, wire.FlagFirst|wire.FlagLast|wire.FlagAckRequest, 0, 0), uint64(nd.BufferOverflow)},
+		"inline, no acknowledgement requested":   {wire.Header(wire.SendInline, wire.FlagFirst|wire.FlagLast, 8, 0), 8},
+		"fragment, no acknowledgement requested": {wire.Header(wire.SendFragment, wire.FlagFirst|wire.FlagLast, 0, 0), 8, 8, 0, 8},
 	} {
 		for _, over := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/connection over=%v", name, over), func(t *testing.T) {
@@ -266,7 +267,7 @@ func TestSharedReceiveForgedMessages(t *testing.T) {
 				if over { // the last read of the ring must reject it, too
 					owner.terminate(owner.fail("test", nd.ConnectionAborted, "as asked", ""))
 				} else {
-					owner.step()
+					owner.progressLocked()
 				}
 				owner.mu.Unlock()
 				r.owner.refuse(nd.ConnectionAborted, order{Do: doWhy})
@@ -287,11 +288,11 @@ func TestSharedReceiveForgedDuringMessage(t *testing.T) {
 	owner, liar := r.owner.local.endpoint(0).(*Endpoint), r.peers[0].local.endpoint(0).(*Endpoint)
 	owner.mu.Lock()
 	liar.mu.Lock()
-	liar.conn.out.Push(&shm.Slot{head(sendPiece, flagFirst|flagAwaited, 0, 0), 0, 0, 0, 50})
-	owner.step()
-	liar.conn.out.Push(&shm.Slot{head(sendPlaced, flagFirst|flagLast, 0, 0), 50})
+	liar.conn.out.Push(&shm.Slot{wire.Header(wire.SendFragment, wire.FlagFirst|wire.FlagAckRequest, 0, 0), 0, 0, 0, 50})
+	owner.progressLocked()
+	liar.conn.out.Push(&shm.Slot{wire.Header(wire.SendPlaced, wire.FlagFirst|wire.FlagLast, 0, 0), 50})
 	liar.mu.Unlock()
-	if owner.posted-owner.delivered != 1 {
+	if owner.rq.posted-owner.rq.delivered != 1 {
 		t.Error("the message has taken no receive")
 	}
 	owner.terminate(owner.fail("test", nd.ConnectionAborted, "as asked", ""))
@@ -303,7 +304,7 @@ func TestSharedReceiveForgedDuringMessage(t *testing.T) {
 // TestPeerStateWithUnknownReceiveKind: such queue-pair state is refused.
 func TestPeerStateWithUnknownReceiveKind(t *testing.T) {
 	p := newPair(t, setup{Unwired: true})
-	p.a.local.endpoint(0).(*Endpoint).half.sharedReceive = 2
+	p.a.local.endpoint(0).(*Endpoint).localQP.SharedReceive = 2
 	addr := p.b.must(order{Do: doListen}).Addr
 	connected := p.a.start(order{Do: doConnect, Addr: addr})
 	p.b.refuse(nd.ConnectionAborted, order{Do: doAccept})

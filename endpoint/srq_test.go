@@ -144,7 +144,7 @@ func TestSharedReceiveLetsEngineSleep(t *testing.T) {
 					}
 					for _, side := range []*side{r.owner.local, p.local} {
 						eventually(t, "no progress is made", func() bool {
-							return r.owner.local.provider.progressAll() == still && p.local.provider.progressAll() == still
+							return r.owner.local.provider.progressAll() == noProgress && p.local.provider.progressAll() == noProgress
 						})
 						// It can be armed for a moment while another goroutine drives the endpoint.
 						eventually(t, "the engine does not look again and again", func() bool { return !side.provider.needsPolling() })

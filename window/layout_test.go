@@ -60,7 +60,7 @@ func TestLayoutDescribesEntries(t *testing.T) {
 			field(uint64(wordOf(0, 0xff)), fmt.Sprintf("rights: %d read, %d write, %d remote token, %d local token", Read, Write, Remote, Local))+
 			field(uint64(boundWord(0, all, 0)&^wordOf(all, 0)), "generation: number of the bind, without the tag")+
 			field(uint64(validBit), "the token is valid"),
-		"word window.hazard, 64 bits: endpoint.half.hazard\n"+
+		"word window.hazard, 64 bits: wire.SharedQP.Hazard\n"+
 			field(makeHazard(0, all), "token that is in use as the source, 0 = none")+
 			field(makeHazard(all, 0), "token that is in use as the sink, 0 = none"))
 }

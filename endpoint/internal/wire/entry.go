@@ -1,0 +1,135 @@
+package wire
+
+import (
+	"encoding/binary"
+
+	"github.com/softnd/softnd/nd"
+	"github.com/softnd/softnd/shm"
+)
+
+// Kind says what a ring entry asks of the receiver.
+type Kind uint8
+
+const (
+	// SendInline carries a whole message in words 1..6. With FlagInvalidate, the header's
+	// token names the window or region to invalidate.
+	SendInline Kind = 1 + iota
+	// SendPlaced reports a message that the sender has copied into the posted receive. Word 1
+	// is its length in bytes.
+	SendPlaced
+	// SendFailed reports that the sender could not fill the posted receive. Word 1 is the
+	// receive's status, word 2 the length of the message.
+	SendFailed
+	// SendFragment, WriteFragment and ReadFragment ask the receiver to copy. Word 1 is the
+	// sender's address. Word 2 is the length (bits 0..31) and the sender's local token (32..63).
+	// Word 3 is the receiver's address (Write and Read). Word 4 is the length of the whole
+	// request. The header's token is the receiver's remote token, or the token to invalidate.
+	SendFragment
+	WriteFragment
+	ReadFragment
+	// WriteInline carries the data of a Write in words 2..6, and the receiver's address in word 1.
+	WriteInline
+)
+
+// Flags of a ring entry.
+const (
+	FlagFirst uint8 = 1 << iota // first entry of its request
+	FlagLast                    // last entry of its request
+	FlagInvalidate
+	FlagAckRequest // the sender's request completes when this entry has been consumed
+	FlagSolicited  // of a Send: its receive completes with a solicited event
+)
+
+// Limits of inline data, in bytes.
+const (
+	InlinePayload      = 8 * (shm.SlotWords - 1) // of a Send
+	InlineWritePayload = 8 * (shm.SlotWords - 2) // of a Write
+)
+
+// Headers of the entries of the fast path. PlainSend lacks the length, PlainWrite the length and the token.
+const (
+	PlainSend  = uint64(SendInline) | uint64(FlagFirst|FlagLast)<<8
+	PlainWrite = uint64(WriteInline) | uint64(FlagFirst|FlagLast|FlagAckRequest)<<8
+)
+
+// Header packs word 0 of an entry: the kind (bits 0..7), the flags (8..15), the length of the
+// inline payload in bytes (16..31) and a token (32..63).
+func Header(k Kind, flags uint8, length int, token nd.Token) uint64 {
+	return uint64(k) | uint64(flags)<<8 | uint64(length)<<16 | uint64(token)<<32
+}
+
+// Flags returns the flags in the header of an entry.
+func Flags(header uint64) uint8 { return uint8(header >> 8) }
+
+// Fragment packs an entry of kind SendFragment, WriteFragment or ReadFragment. local is the
+// sender's memory, remote the receiver's address, total the length of the whole request.
+func Fragment(k Kind, flags uint8, token nd.Token, local SGE, remote, total uint64) shm.Slot {
+	return shm.Slot{Header(k, flags, 0, token), local.Address, local.LengthAndToken(), remote, total}
+}
+
+// PutPayload stores b in the words of s from first on. If the length of b is no multiple of 8,
+// the rest of its last word is zero; later words keep their values.
+func PutPayload(s *shm.Slot, first int, b []byte) {
+	for ; len(b) >= 8; b = b[8:] {
+		s[first] = binary.NativeEndian.Uint64(b)
+		first++
+	}
+	if len(b) > 0 {
+		var last [8]byte
+		copy(last[:], b)
+		s[first] = binary.NativeEndian.Uint64(last[:])
+	}
+}
+
+// Entry is a decoded ring entry. Which fields are set depends on the kind.
+type Entry struct {
+	Kind    Kind
+	Flags   uint8
+	Length  int // of the inline payload, in bytes
+	Token   nd.Token
+	Address uint64 // word 1
+	Size    uint64 // of a fragment, in bytes
+	Local   nd.Token
+	Remote  uint64 // word 3
+	Total   uint64 // length of the whole request; of SendFailed, of the message
+	Payload [InlinePayload]byte
+}
+
+// Decode decodes a private copy of a slot that a peer wrote. It reports false if no correct peer
+// writes such an entry; Kind and Length are set even then.
+func (e *Entry) Decode(s *shm.Slot) bool {
+	e.Kind, e.Flags = Kind(s[0]), Flags(s[0])
+	e.Length, e.Token = int(uint16(s[0]>>16)), nd.Token(s[0]>>32)
+	first, limit := 1, InlinePayload
+	switch e.Kind {
+	case SendInline:
+	case WriteInline:
+		first, limit = 2, InlineWritePayload
+		e.Address = s[1]
+	case SendPlaced, SendFailed:
+		e.Address, e.Total = s[1], s[2]
+		return e.Length == 0
+	case SendFragment, WriteFragment, ReadFragment:
+		e.Address, e.Size, e.Local = s[1], uint64(uint32(s[2])), nd.Token(s[2]>>32)
+		e.Remote, e.Total = s[3], s[4]
+		return e.Length == 0
+	default:
+		return false
+	}
+	if e.Length > limit {
+		return false
+	}
+	for i := 0; i < e.Length; i += 8 {
+		binary.NativeEndian.PutUint64(e.Payload[i:], s[first+i/8])
+	}
+	return true
+}
+
+// ReceiveStatus returns the status that a SendFailed entry gives its receive. It is
+// [nd.BufferOverflow] or, for any other value of the peer, [nd.AccessViolation].
+func (e *Entry) ReceiveStatus() nd.Status {
+	if s := nd.Status(e.Address); s == nd.BufferOverflow {
+		return s
+	}
+	return nd.AccessViolation
+}

@@ -1,0 +1,60 @@
+package wire
+
+import (
+	"testing"
+
+	"github.com/softnd/softnd/nd"
+	"github.com/softnd/softnd/shm"
+)
+
+// The words of each kind are those that shm/LAYOUT.txt describes.
+func TestEntryWords(t *testing.T) {
+	const token = nd.Token(1<<32 - 1)
+	s := Fragment(WriteFragment, FlagFirst, 5, SGE{11, 12, token}, 13, 14)
+	if want := (shm.Slot{Header(WriteFragment, FlagFirst, 0, 5), 11, 12 | uint64(token)<<32, 13, 14}); s != want {
+		t.Errorf("a fragment is %x, want %x", s, want)
+	}
+	var e Entry
+	if !e.Decode(&s) || e.Address != 11 || e.Size != 12 || e.Local != token || e.Remote != 13 || e.Total != 14 || e.Token != 5 {
+		t.Errorf("%x is decoded as %+v", s, e)
+	}
+	for first, k := range map[int]Kind{1: SendInline, 2: WriteInline} {
+		s := shm.Slot{Header(k, 0, 9, 0), 1, 2, 3, 4}
+		if !e.Decode(&s) || e.Payload[0] != byte(first) || e.Payload[8] != byte(first+1) {
+			t.Errorf("%x is decoded as %+v", s, e)
+		}
+	}
+}
+
+func TestDecodeRejectsMalformedEntries(t *testing.T) {
+	for _, header := range []uint64{
+		0, // no kind
+		Header(WriteInline+1, FlagFirst|FlagLast, 0, 0),
+		Header(SendInline, FlagFirst|FlagLast, InlinePayload+1, 0),
+		Header(WriteInline, FlagFirst|FlagLast, InlineWritePayload+1, 0),
+		Header(SendPlaced, FlagFirst|FlagLast, 1, 0),
+		Header(SendFailed, FlagFirst|FlagLast, 1, 0),
+		Header(SendFragment, FlagFirst|FlagLast, 1, 0),
+	} {
+		var e Entry
+		if e.Decode(&shm.Slot{header}) {
+			t.Errorf("header %#x is accepted as %+v", header, e)
+		}
+	}
+}
+
+func TestPayloadRoundTrip(t *testing.T) {
+	data := make([]byte, InlinePayload)
+	for i := range data {
+		data[i] = byte(i + 1)
+	}
+	for n := range InlinePayload + 1 {
+		var s shm.Slot
+		var e Entry
+		s[0] = Header(SendInline, FlagFirst|FlagLast, n, 0)
+		PutPayload(&s, 1, data[:n])
+		if !e.Decode(&s) || e.Length != n || string(e.Payload[:n]) != string(data[:n]) {
+			t.Errorf("%d bytes are decoded as %+v", n, e)
+		}
+	}
+}

@@ -1,0 +1,57 @@
+package wire
+
+import (
+	"structs"
+	"sync/atomic"
+	"unsafe"
+)
+
+// SharedQP is the shared queue-pair state: the part of an endpoint that its peer reads. Only the
+// endpoint's process writes it. Each group of words has cache lines of its own, because the groups
+// are written at different times.
+type SharedQP struct {
+	_ structs.HostLayout
+
+	// Where the ring and the receive descriptors lie. The endpoint writes these words before it
+	// offers the state to a peer. The peer copies them once and checks the copies.
+	Ring          uint64 // offset of the outbound ring
+	RingSlots     uint64 // a power of two
+	Receives      uint64 // offset of the receive descriptors
+	ReceiveCount  uint64 // a power of two
+	ReceiveStride uint64 // bytes, a multiple of 64
+	Endpoint      uint64 // the endpoint's number in its process
+	SharedReceive uint64 // 1: the endpoint takes receives from a shared receive queue and describes none here
+	Barriers      uint64 // 1: its process calls asym.HeavyGlobal where others rely on that; see shm.Producer.Relax
+	_             [64]byte
+
+	Consumed    atomic.Uint64 // entries of the peer's ring that this side has finished
+	Fault       atomic.Uint64 // number of the entry that failed here, plus one; stored before the abort
+	FaultStatus atomic.Uint32 // status of the peer's request that the entry belongs to
+	_           [108]byte
+
+	Posted      atomic.Uint64 // receives posted so far
+	LimitedEnd  atomic.Uint64 // number after the last receive that may not fit a full inline payload
+	LimitedRoom atomic.Uint64 // bytes that each undelivered receive before LimitedEnd is sure to fit
+	_           [104]byte
+
+	Hazard atomic.Uint64 // tokens that this side's copies are using; see window.Hazard
+	_      [120]byte
+
+	NeedWakeup atomic.Uint32 // 1: this side waits for ring slots or for a receive; the peer must ring
+	_          [124]byte
+
+	// Why this side has ended the connection. Stored before the abort.
+	ReceiveStatus atomic.Uint32 // of the peer's receive that this side could not fill; 0 = none
+	ReasonLength  atomic.Uint32 // bytes
+	Reason        [376]byte
+}
+
+// SharedQPSize is the size of SharedQP in bytes.
+const SharedQPSize = 1024
+
+func _() { // a constant or index error here means that the shared layout has moved
+	var at [1]struct{}
+	_, _ = at[unsafe.Offsetof(SharedQP{}.Consumed)-128], at[unsafe.Offsetof(SharedQP{}.Posted)-256]
+	_, _ = at[unsafe.Offsetof(SharedQP{}.Hazard)-384], at[unsafe.Offsetof(SharedQP{}.NeedWakeup)-512]
+	_, _ = at[unsafe.Offsetof(SharedQP{}.ReceiveStatus)-640], at[unsafe.Sizeof(SharedQP{})-SharedQPSize]
+}

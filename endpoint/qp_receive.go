@@ -1,0 +1,182 @@
+package endpoint
+
+import (
+	"fmt"
+
+	"github.com/softnd/softnd/endpoint/internal/wire"
+	"github.com/softnd/softnd/internal/asym"
+	"github.com/softnd/softnd/nd"
+	"github.com/softnd/softnd/shm"
+	"github.com/softnd/softnd/window"
+)
+
+// Receive posts the buffers of sge for one message.
+func (ep *Endpoint) Receive(reqCtx uint64, sge []nd.SGE) error {
+	if len(sge) != 1 || uint64(len(sge[0].Buffer))-1 >= maxTransfer || ep.srq != nil {
+		return ep.postReceive(reqCtx, sge)
+	}
+	if !ep.mu.LockBiased() {
+		ep.mu.Lock()
+	}
+	if ep.stateWord.Load() == uint32(connected) && ep.rq.posted-ep.rq.slots.freed.Load() < ep.rq.depth && ep.adapter.privileged.Load() == 0 {
+		ep.postReceiveFast(reqCtx, &sge[0])
+		ep.mu.Unlock()
+		return nil
+	}
+	ep.mu.Unlock()
+	return ep.postReceive(reqCtx, sge[:1:1])
+}
+
+func (ep *Endpoint) postReceive(reqCtx uint64, sge []nd.SGE) error {
+	const op = "receive"
+	if ep.srq != nil {
+		return ep.fail(op, nd.InvalidDeviceRequest, "the endpoint takes its receives from a shared receive queue", "post to that queue")
+	}
+	if len(sge) > ep.limits.receiveSGE {
+		return ep.fail(op, nd.DataOverrun, fmt.Sprintf("%d scatter/gather entries, granted %d", len(sge), ep.limits.receiveSGE), "raise MaxReceiveSGE or post fewer entries")
+	}
+	if err := ep.checkLength(op, sge); err != nil {
+		return err
+	}
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	if ep.hasOverrun() {
+		return ep.overrunError(op)
+	}
+	if ep.rq.posted-ep.rq.slots.freed.Load() >= ep.rq.depth {
+		return ep.rqFull
+	}
+	r := ep.receiveAt(ep.rq.posted)
+	r.set(reqCtx, sge)
+	ep.adapter.resolvePrivileged(r.sges())
+	ep.rq.posted++
+	switch ep.state() {
+	case failed, disconnecting, closed:
+		if ep.life.remoteReleased { // else sweep cancels it after the receives before it
+			ep.cancelReceives()
+		}
+	default:
+		ep.publishReceive(r)
+	}
+	return nil
+}
+
+// postReceiveFast posts a receive of one entry. It skips stores that would not change the slot: the
+// previous receive in it usually had the same size.
+func (ep *Endpoint) postReceiveFast(reqCtx uint64, sge *nd.SGE) {
+	address, n, token := shm.AddressOf(sge.Buffer), uint64(len(sge.Buffer)), sge.Token
+	r := ep.receiveAt(ep.rq.posted)
+	r.context = reqCtx
+	if r.capacity != n {
+		r.capacity = n
+	}
+	if !r.isSingle {
+		r.isSingle = true
+	}
+	r.single[0] = wire.SGE{Address: address, Length: uint32(n), Token: token}
+	ep.rq.posted++
+	d := ep.descriptor()
+	if d[0] != n {
+		d[0] = n
+	}
+	if d[1] != 1 {
+		d[1] = 1
+	}
+	d[2], d[3] = address, n|uint64(token)<<32
+	room := min(n, wire.InlinePayload)
+	if !ep.guard.CanScatter(token, address, n) {
+		room = 0
+	}
+	ep.publishPosted(room)
+}
+
+// publishReceive describes the receive posted last in shared memory, and publishes it to the peer.
+func (ep *Endpoint) publishReceive(r *receive) {
+	d, entries := ep.descriptor(), r.sges()
+	d[0], d[1] = r.capacity, uint64(len(entries))
+	room := min(r.capacity, wire.InlinePayload)
+	for i, e := range entries {
+		d[2+2*i], d[3+2*i] = e.Address, uint64(e.Length)|uint64(e.Token)<<32
+		if !ep.canFill(e) {
+			room = 0
+		}
+	}
+	ep.publishPosted(room)
+}
+
+// descriptor returns the shared descriptor of the receive posted last. Plain stores suffice: the
+// peer reads a descriptor only after it has loaded Posted, and the descriptor is reused only when
+// its receive has been delivered.
+func (ep *Endpoint) descriptor() []uint64 {
+	at := ((ep.rq.posted - 1) & uint64(len(ep.rq.receives)-1)) * ep.rq.stride
+	return ep.rq.descriptors[at : at+ep.rq.stride]
+}
+
+// publishPosted publishes the receive posted last to the peer. An inline message of at most room
+// bytes is sure to fit that receive.
+func (ep *Endpoint) publishPosted(room uint64) {
+	if room < wire.InlinePayload {
+		ep.limitRoom(room)
+	}
+	c := ep.conn
+	if c == nil || !c.attached {
+		ep.localQP.Posted.Swap(ep.rq.posted) // ORDER receive-posted: pairs with the load in connection.hasReceive
+		return
+	}
+	if c.out.Relaxed() {
+		asym.StoreRelease(&ep.localQP.Posted, ep.rq.posted) // ORDER receive-posted: pairs with the load in connection.hasReceive
+	} else {
+		ep.localQP.Posted.Swap(ep.rq.posted) // ORDER receive-posted: pairs with the load in connection.hasReceive
+	}
+	if c.peerState.NeedWakeup.Load() != 0 { // ORDER need-wakeup: after posted; pairs with the swap and the barrier in stall
+		c.peer.Ring()
+	}
+}
+
+// limitRoom announces that the receive posted last may not fit a message of more than room bytes.
+// The peer completes a longer Send only when this side has received it.
+func (ep *Endpoint) limitRoom(room uint64) {
+	if int64(ep.limited.end-ep.rq.delivered) > 0 { // an earlier limited receive is undelivered
+		room = min(room, ep.limited.room)
+	}
+	ep.limited.end, ep.limited.room = ep.rq.posted, room
+	asym.StoreRelease(&ep.localQP.LimitedRoom, room)          // ORDER receive-room: before tight; pairs with the load in connection.hasReceive
+	asym.StoreRelease(&ep.localQP.LimitedEnd, ep.limited.end) // ORDER receive-limit: before posted; pairs with the load in connection.hasReceive
+}
+
+// canFill reports whether the token of e allows a message to be stored in e at this moment.
+func (ep *Endpoint) canFill(e wire.SGE) bool {
+	ep.sink = window.Operand{Token: e.Token, Rights: window.Local | window.Write, Address: e.Address}
+	return ep.guard.Check(&ep.sink, uint64(e.Length)) == window.NoFault
+}
+
+// receive is one posted receive.
+type receive struct {
+	context  uint64
+	capacity uint64
+	single   [1]wire.SGE // the only entry if isSingle, in the same cache line
+	isSingle bool
+	list     []wire.SGE // all entries if not isSingle; the capacity is allocated once
+}
+
+// sges returns the scatter/gather entries.
+func (r *receive) sges() []wire.SGE {
+	if r.isSingle {
+		return r.single[:]
+	}
+	return r.list
+}
+
+// set sets the context and the scatter/gather entries of a receive.
+func (r *receive) set(context uint64, sge []nd.SGE) {
+	r.context = context
+	r.list, r.capacity = appendSGEs(r.list[:0], sge)
+	r.setSingle()
+}
+
+// setSingle moves the only entry of a list of one into single.
+func (r *receive) setSingle() {
+	if r.isSingle = len(r.list) == 1; r.isSingle {
+		r.single[0] = r.list[0]
+	}
+}

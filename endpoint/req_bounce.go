@@ -1,0 +1,93 @@
+package endpoint
+
+import (
+	"github.com/softnd/softnd/endpoint/internal/wire"
+	"github.com/softnd/softnd/nd"
+	"github.com/softnd/softnd/shm"
+	"github.com/softnd/softnd/window"
+)
+
+const (
+	bounceCount = 2
+	bounceSize  = window.ChunkSize
+)
+
+// bounceBuffers are arena memory through which a peer copies to or from private memory of this
+// process. An endpoint allocates them when it first needs them.
+type bounceBuffers struct {
+	region  *window.Region
+	offset  shm.Offset
+	mem     []byte
+	freedBy [bounceCount]uint64 // number after the ring entry that uses the buffer
+
+	local, remote nd.Token // tokens being drained while the endpoint is freed
+}
+
+func (ep *Endpoint) allocateBounce() error {
+	heap := ep.provider.member.Heap()
+	off, err := heap.Alloc(bounceCount * bounceSize)
+	if err != nil {
+		return err
+	}
+	mem, err := ep.provider.arena.Bytes(off, bounceCount*bounceSize)
+	if err != nil {
+		return err
+	}
+	region, err := ep.adapter.space.NewRegion()
+	if err == nil {
+		err = region.Register(mem, nd.AllowLocalWrite)
+	}
+	if err != nil {
+		_ = heap.Free(off)
+		return err
+	}
+	ep.req.bounce = bounceBuffers{region: region, offset: off, mem: mem}
+	return nil
+}
+
+// bounceOut takes a free bounce buffer for as much of the private entry e as fits, and returns the
+// entry that names the buffer instead. Unless r is a Read, it copies the data into the buffer.
+func (ep *Endpoint) bounceOut(r *request, e wire.SGE) (buffer int, staged wire.SGE, out outcome) {
+	if ep.req.bounce.region == nil {
+		if err := ep.allocateBounce(); err != nil {
+			return 0, e, ep.reject(r, nd.InternalError, "no memory for bounce buffers: %v", err)
+		}
+	}
+	buffer = -1
+	for i, until := range ep.req.bounce.freedBy {
+		if int64(ep.conn.out.Consumed()-until) >= 0 {
+			buffer = i
+		}
+	}
+	if buffer < 0 {
+		return 0, e, blocked
+	}
+	n := min(uint64(e.Length), bounceSize)
+	mem := ep.req.bounce.mem[buffer*bounceSize:][:n]
+	if r.kind != nd.RequestRead {
+		r.nameLocal(&ep.source, e, window.Read)
+		ep.sink = window.Operand{Mem: mem}
+		if _, _, f := ep.guard.Copy(&ep.sink, &ep.source, n); f != window.NoFault {
+			return 0, e, ep.rejectLocal(r, e, f)
+		}
+	}
+	local, _ := ep.req.bounce.region.Tokens()
+	return buffer, wire.SGE{Address: shm.AddressOf(mem), Length: uint32(n), Token: local}, executed
+}
+
+// bounceIn copies a fragment of a Read from its bounce buffer to private memory, once the peer has
+// filled the buffer.
+func (ep *Endpoint) bounceIn(r *request) outcome {
+	if int64(ep.conn.out.Consumed()-r.endEntry) < 0 {
+		return blocked
+	}
+	n := uint64(r.bounceSGE.Length)
+	e := sgeAt(r.sges, r.transferred-n)
+	r.nameLocal(&ep.sink, e, window.Write)
+	ep.source = window.Operand{Mem: ep.req.bounce.mem[r.bounceIndex*bounceSize:][:n]}
+	r.bounceIndex = -1
+	if _, f, _ := ep.guard.Copy(&ep.sink, &ep.source, n); f != window.NoFault {
+		return ep.rejectLocal(r, e, f)
+	}
+	return executed
+}

@@ -1,0 +1,114 @@
+package endpoint
+
+import (
+	"github.com/softnd/softnd/endpoint/internal/wire"
+	"github.com/softnd/softnd/nd"
+	"github.com/softnd/softnd/window"
+)
+
+// sendFragments sends a request to the peer, which copies the data: one fragment for each
+// scatter/gather entry. Entries in private memory, which the peer cannot reach, go through a bounce
+// buffer, one fragment for each filling of the buffer.
+func (ep *Endpoint) sendFragments(r *request, budget *uint64) outcome {
+	c := ep.conn
+	r.needsAck = true
+	if r.kind == nd.RequestWrite && r.total <= wire.InlineWritePayload {
+		return ep.pushInlineWrite(r)
+	}
+	for {
+		if r.bounceIndex >= 0 {
+			if out := ep.bounceIn(r); out != executed {
+				return out
+			}
+		}
+		if r.finished || r.transferred == r.total {
+			return executed
+		}
+		if *budget == 0 {
+			return partial
+		}
+		if r.kind == nd.RequestRead && r.transferred == 0 && c.hasReadsInFlight(uint64(ep.req.readLimit)) {
+			return blocked
+		}
+		e := sgeAt(r.sges, r.transferred)
+		right := window.Read
+		if r.kind == nd.RequestRead {
+			right = window.Write
+		}
+		r.nameLocal(&ep.source, e, right)
+		private, f := ep.guard.IsPrivate(&ep.source, uint64(e.Length))
+		if f != window.NoFault {
+			return ep.rejectLocal(r, e, f)
+		}
+		if c.out.FreeSlots() == 0 {
+			if ep.requestWakeup(); c.out.FreeSlots() == 0 {
+				return blocked
+			}
+		}
+		n := uint64(e.Length)
+		buffer := -1
+		if private {
+			var out outcome
+			if buffer, e, out = ep.bounceOut(r, e); out != executed {
+				return out
+			}
+			if r.finished {
+				return executed
+			}
+			n = uint64(e.Length)
+			*budget -= min(n, *budget)
+		}
+		flags := wire.FlagAckRequest | r.sendFlags()
+		if r.transferred == 0 {
+			flags |= wire.FlagFirst
+		}
+		if r.transferred+n == r.total {
+			flags |= wire.FlagLast
+		}
+		ep.req.slot = wire.Fragment(fragmentKind(r.kind), flags, r.token, e, r.remote+r.transferred, r.total)
+		ep.pushEntry(r, &ep.req.slot)
+		if r.transferred == 0 && r.kind == nd.RequestSend {
+			c.credit.takeReceive()
+		}
+		c.peer.Ring()
+		if r.transferred += n; r.kind == nd.RequestRead && r.transferred == r.total {
+			c.readEnds[c.readsSent%maxReads] = r.endEntry
+			c.readsSent++
+		}
+		if buffer >= 0 {
+			ep.req.bounce.freedBy[buffer] = r.endEntry
+			if r.kind == nd.RequestRead {
+				r.bounceIndex, r.bounceSGE = buffer, e
+			}
+		}
+	}
+}
+
+func fragmentKind(t nd.RequestType) wire.Kind {
+	switch t {
+	case nd.RequestWrite:
+		return wire.WriteFragment
+	case nd.RequestRead:
+		return wire.ReadFragment
+	}
+	return wire.SendFragment
+}
+
+// pushInlineWrite sends a Write with its data in the ring entry.
+func (ep *Endpoint) pushInlineWrite(r *request) outcome {
+	c := ep.conn
+	if c.out.FreeSlots() == 0 {
+		if ep.requestWakeup(); c.out.FreeSlots() == 0 {
+			return blocked
+		}
+	}
+	payload, ok := ep.gather(r)
+	if !ok {
+		return executed
+	}
+	ep.req.slot[0], ep.req.slot[1] = wire.Header(wire.WriteInline, wire.FlagFirst|wire.FlagLast|wire.FlagAckRequest, int(r.total), r.token), r.remote
+	wire.PutPayload(&ep.req.slot, 2, payload)
+	ep.pushEntry(r, &ep.req.slot)
+	c.peer.Ring()
+	return executed
+}

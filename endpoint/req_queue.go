@@ -1,0 +1,124 @@
+package endpoint
+
+import (
+	"fmt"
+
+	"github.com/softnd/softnd/internal/asym"
+	"github.com/softnd/softnd/nd"
+)
+
+// runRequests executes submitted requests in order, and completes those that are done. It transfers
+// at most *budget bytes, which it subtracts.
+func (ep *Endpoint) runRequests(budget *uint64) (moved bool) {
+	for {
+		moved = ep.completeRequests() || moved
+		if ep.req.next == ep.req.submitted || ep.req.hasFailed {
+			return moved
+		}
+		r := ep.requestAt(ep.req.next)
+		if r.tooLate {
+			r.cancel()
+			ep.req.next++
+			continue
+		}
+		// An Invalidate that has begun continues even if the peer has disconnected.
+		if ep.state() != connected && !(r.draining && ep.state() == peerDisconnected) || *budget == 0 {
+			return moved
+		}
+		before := r.transferred
+		out := ep.execute(r, budget)
+		if r.flags.Has(nd.ReadLocalInvalidate) && out == executed {
+			out = ep.invalidateSink(r)
+		}
+		switch out {
+		case blocked:
+			return moved || r.transferred != before
+		case partial:
+			asym.StoreRelease32(&ep.req.chunks, ep.req.chunks.Load()+1)
+			return true
+		}
+		// After a failed request no other runs. It completes after the requests before it.
+		ep.req.hasFailed = r.finished && r.status != nd.Success
+		ep.req.next++
+		moved = true
+	}
+}
+
+func (r *request) finish(s nd.Status) { r.finished, r.status = true, s }
+
+func (r *request) cancel() {
+	if r.binding != nil {
+		r.binding.Cancel()
+		r.binding = nil
+	}
+	r.finish(nd.Canceled)
+}
+
+// completeRequests completes executed requests in the order of posting.
+func (ep *Endpoint) completeRequests() (moved bool) {
+	for ep.sq.completed != ep.req.next {
+		r := ep.requestAt(ep.sq.completed)
+		if !r.finished {
+			if ep.life.remoteReleased || int64(ep.conn.out.Consumed()-r.endEntry) < 0 {
+				return moved
+			}
+			r.finish(nd.Success)
+		}
+		ep.sq.completed++
+		ep.completeRequest(r)
+		moved = true
+		if r.status != nd.Success && !r.tooLate {
+			ep.terminate(ep.life.cause)
+			return true
+		}
+	}
+	return moved
+}
+
+// completeRequest adds the result of a finished request to the completion queue.
+func (ep *Endpoint) completeRequest(r *request) {
+	if r.status == nd.Success && r.flags.Has(nd.SilentSuccess) {
+		ep.sq.unqueued--
+		return
+	}
+	bytes := uint32(0)
+	if r.status == nd.Success && (r.kind == nd.RequestSend || r.kind == nd.RequestRead || r.kind == nd.RequestWrite) {
+		bytes = uint32(r.total)
+	}
+	if r.status == nd.Success {
+		ep.sq.cq.pushSuccess(ep, r.context, r.kind, int(bytes), &ep.sq.slots)
+		return
+	}
+	ep.result = nd.Result{Status: r.status, BytesTransferred: bytes, RequestContext: r.context, RequestType: r.kind}
+	ep.sq.cq.push(&ep.result, &ep.sq.slots, false)
+}
+
+// reject finishes a request with status s. The message becomes the endpoint's cause, if it has none yet.
+func (ep *Endpoint) reject(r *request, s nd.Status, format string, args ...any) outcome {
+	r.finish(s)
+	if ep.life.cause == nil {
+		ep.life.cause = ep.fail(opName(r), s, fmt.Sprintf(format, args...), "the connection has ended; connect a new endpoint")
+	}
+	return executed
+}
+
+func opName(r *request) string {
+	switch r.kind {
+	case nd.RequestSend:
+		if r.invalidate {
+			return "send and invalidate"
+		}
+		return "send"
+	case nd.RequestWrite:
+		return "write"
+	case nd.RequestRead:
+		return "read"
+	case nd.RequestBind:
+		return "bind"
+	case nd.RequestInvalidate:
+		return "invalidate"
+	case nd.RequestFastRegister:
+		return "fast register"
+	}
+	return r.kind.String()
+}

@@ -1,0 +1,204 @@
+package endpoint
+
+import (
+	"time"
+
+	"github.com/softnd/softnd/endpoint/internal/wire"
+	"github.com/softnd/softnd/nd"
+	"github.com/softnd/softnd/shm"
+	"github.com/softnd/softnd/window"
+)
+
+// executeSend sends a message to the peer's oldest receive.
+func (ep *Endpoint) executeSend(r *request, budget *uint64) outcome {
+	c := ep.conn
+	if !r.hasReceive && c.peerHasSRQ {
+		// Only the peer knows whether its shared queue has a receive. The message waits in the
+		// ring for one, without limit.
+		r.hasReceive, r.viaRing, r.needsAck = true, true, true
+	}
+	if !r.hasReceive {
+		if !c.hasReceive() {
+			if ep.requestWakeup(); !c.hasReceive() {
+				return ep.awaitReceive(r)
+			}
+		}
+		ep.cancelWakeup()
+		r.hasReceive = true
+		// The message must not overtake entries that the peer has yet to copy: an earlier message
+		// or Write may store to the same bytes, or fail.
+		r.viaRing = r.invalidate || ep.provider.options.Executor == Target || c.hasUnsettled()
+		if r.total > wire.InlinePayload && !r.viaRing {
+			ep.req.remoteSGEs, ep.req.remoteCapacity = c.nextReceive(&ep.req.remoteSGEBuffer)
+			if r.total > ep.req.remoteCapacity {
+				r.hasReceive = false // if the ring has no room for the report, execute starts over
+				if e, f := ep.checkLocal(r); f != window.NoFault {
+					return ep.rejectLocal(r, e, f) // an error of this side's own entries takes precedence
+				}
+				return ep.rejectReceive(r, nd.BufferOverflow, tooLong, r.total, ep.req.remoteCapacity)
+			}
+			r.viaRing = ep.needsPeerCopy(ep.req.remoteSGEs)
+		}
+	}
+	switch {
+	case r.total <= wire.InlinePayload:
+		return ep.pushInlineSend(r)
+	case r.viaRing:
+		return ep.sendFragments(r, budget)
+	}
+	return ep.copyToReceive(r, budget)
+}
+
+// checkLocal returns the first entry of r that must not be read, and why.
+func (ep *Endpoint) checkLocal(r *request) (wire.SGE, window.Fault) {
+	for _, e := range r.sges {
+		r.nameLocal(&ep.source, e, window.Read)
+		if f := ep.guard.Check(&ep.source, uint64(e.Length)); f != window.NoFault {
+			return e, f
+		}
+	}
+	return wire.SGE{}, window.NoFault
+}
+
+// needsPeerCopy reports whether only the peer can fill one of the entries of its receive after the
+// first. The copy itself detects that for the first entry.
+func (ep *Endpoint) needsPeerCopy(entries []wire.SGE) bool {
+	for i := 1; i < len(entries); i++ {
+		e := entries[i]
+		ep.sink = window.Operand{Token: e.Token, Rights: window.Local | window.Write, Address: e.Address, Peer: &ep.conn.ref}
+		if ep.guard.Check(&ep.sink, uint64(e.Length)) == window.FaultUnreachable {
+			return true
+		}
+	}
+	return false
+}
+
+// awaitReceive waits until the peer posts a receive, at most for the receive time-out.
+func (ep *Endpoint) awaitReceive(r *request) outcome {
+	limit := ep.provider.options.ReceiveTimeout
+	switch limit {
+	case NoLimit:
+		return blocked
+	case AtOnce:
+		return ep.reject(r, nd.IOTimeout, "the peer (%s) has no receive posted", ep.conn.peerName)
+	}
+	now := time.Now()
+	if r.deadline.IsZero() {
+		r.deadline = now.Add(limit)
+	}
+	if now.Before(r.deadline) {
+		return blocked
+	}
+	return ep.reject(r, nd.IOTimeout, "the peer (%s) has posted no receive for %v", ep.conn.peerName, limit)
+}
+
+// pushInlineSend sends a whole message in one ring entry.
+func (ep *Endpoint) pushInlineSend(r *request) outcome {
+	c := ep.conn
+	if c.out.FreeSlots() == 0 {
+		if ep.requestWakeup(); c.out.FreeSlots() == 0 {
+			return blocked
+		}
+	}
+	payload, ok := ep.gather(r)
+	if !ok {
+		return executed
+	}
+	flags := wire.FlagFirst | wire.FlagLast | r.sendFlags()
+	// Unless the next receive is sure to fit the message, only the peer knows whether it did.
+	if r.invalidate || r.needsAck || !c.credit.fits(c.out.Pushed(), r.total) {
+		r.needsAck = true
+		flags |= wire.FlagAckRequest
+	}
+	ep.req.slot[0] = wire.Header(wire.SendInline, flags, int(r.total), r.token)
+	wire.PutPayload(&ep.req.slot, 1, payload)
+	ep.pushEntry(r, &ep.req.slot)
+	c.credit.inlineEnd = r.endEntry
+	c.credit.takeReceive()
+	c.peer.Ring()
+	if !r.needsAck {
+		ep.completeIfOpen(r)
+	}
+	return executed
+}
+
+// gather copies the data of an inline Send or Write together. It reports false if it has rejected r.
+func (ep *Endpoint) gather(r *request) (payload []byte, ok bool) {
+	if r.flags.Has(nd.Inline) {
+		return r.inline, true
+	}
+	payload = ep.req.gathered[:r.total]
+	to := payload
+	for _, e := range r.sges {
+		nameOwn(&ep.source, e, window.Read)
+		ep.sink = window.Operand{Mem: to[:e.Length]}
+		if _, _, f := ep.guard.Copy(&ep.sink, &ep.source, uint64(e.Length)); f != window.NoFault {
+			ep.rejectLocal(r, e, f)
+			return nil, false
+		}
+		to = to[e.Length:]
+	}
+	return payload, true
+}
+
+// copyToReceive copies a message into the peer's posted receive, and then tells the peer.
+func (ep *Endpoint) copyToReceive(r *request, budget *uint64) outcome {
+	c := ep.conn
+	for r.transferred < r.total {
+		if *budget == 0 {
+			return partial
+		}
+		from, to := sgeAt(r.sges, r.transferred), sgeAt(ep.req.remoteSGEs, r.transferred)
+		n := min(uint64(from.Length), uint64(to.Length), *budget)
+		if n == 0 {
+			return ep.rejectReceive(r, nd.AccessViolation, "the entries of the posted receive hold less than its %d bytes", ep.req.remoteCapacity)
+		}
+		r.nameLocal(&ep.source, from, window.Read)
+		ep.sink = window.Operand{Token: to.Token, Rights: window.Local | window.Write, Address: to.Address, Peer: &c.ref, Generation: &r.remoteUse}
+		_, farFault, ownFault := ep.guard.Copy(&ep.sink, &ep.source, n)
+		switch {
+		case farFault == window.FaultDisconnected:
+			return blocked
+		case farFault == window.FaultUnreachable && r.transferred == 0:
+			r.viaRing = true
+			return ep.sendFragments(r, budget)
+		case farFault != window.NoFault:
+			return ep.rejectReceive(r, nd.AccessViolation, "the posted receive's entry of %s: %v", ep.describeAccess(&ep.sink, uint64(to.Length)), farFault)
+		case ownFault != window.NoFault:
+			return ep.rejectLocal(r, from, ownFault)
+		}
+		r.transferred += n
+		*budget -= n
+	}
+	ep.req.slot = shm.Slot{wire.Header(wire.SendPlaced, wire.FlagFirst|wire.FlagLast|r.sendFlags(), 0, 0), r.total}
+	if !ep.pushEntry(r, &ep.req.slot) {
+		return blocked
+	}
+	c.credit.takeReceive()
+	c.peer.Ring()
+	ep.completeIfOpen(r)
+	return executed
+}
+
+// completeIfOpen completes a Send whose entry is in the ring, if the peer is sure to consume it. The
+// side that ends a connection first changes its state and then reads the ring once more. So if the
+// state is unchanged after the push, the peer finds the entry. Otherwise only the peer knows.
+func (ep *Endpoint) completeIfOpen(r *request) {
+	if ep.conn.ref.Connected() { // ORDER conn-state: after the push; pairs with the store before settle's look at the ring
+		r.finish(nd.Success)
+		return
+	}
+	r.needsAck = true
+	ep.conn.credit.ackEnd = r.endEntry
+}
+
+// rejectReceive tells the peer that its receive has failed with status s, and rejects the Send.
+func (ep *Endpoint) rejectReceive(r *request, s nd.Status, format string, args ...any) outcome {
+	ep.req.slot = shm.Slot{wire.Header(wire.SendFailed, wire.FlagFirst|wire.FlagLast, 0, 0), uint64(s), r.total}
+	if !ep.pushEntry(r, &ep.req.slot) {
+		return blocked
+	}
+	ep.conn.credit.takeReceive()
+	ep.localQP.ReceiveStatus.Store(uint32(s)) // ORDER reason: before the swap in move; pairs with the load in setCauseFromPeer
+	return ep.reject(r, nd.RemoteError, format, args...)
+}

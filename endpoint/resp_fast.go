@@ -1,0 +1,71 @@
+package endpoint
+
+import (
+	"sync/atomic"
+
+	"github.com/softnd/softnd/endpoint/internal/wire"
+	"github.com/softnd/softnd/nd"
+	"github.com/softnd/softnd/shm"
+)
+
+// serveSendsFast receives consecutive inline Sends of the peer, the first of which is in slot. It
+// stops at the first entry or receive that needs the slow path; see serveInlineSend. It stores the
+// results in results and returns their number. The caller releases the ring entries, and adds the
+// results to rq.slots when a poll returns them.
+func (ep *Endpoint) serveSendsFast(slot *shm.Slot, results []nd.Result) (n int) {
+	in := ep.conn.in
+	for n < len(results) {
+		if n > 0 {
+			slot = in.Front()
+		}
+		if slot == nil || ep.rq.delivered == ep.rq.posted || ep.srq != nil {
+			break
+		}
+		word := atomic.LoadUint64(&slot[0]) // loaded once: the peer can overwrite it
+		size := word >> 16 & 0xffff
+		r := ep.receiveAt(ep.rq.delivered)
+		e := &r.single[0]
+		if word&^(0xffff<<16) != wire.PlainSend || size-1 >= wire.InlinePayload || !r.isSingle || size > uint64(e.Length) {
+			break
+		}
+		if !ep.guard.Scatter(e.Token, e.Address, slot.Bytes(1)[:size]) {
+			break
+		}
+		ep.rq.delivered++
+		setSuccess(&results[n], nd.RequestReceive, size, ep.rq.slots.context, r.context)
+		if index := in.Advance(); n > 0 { // prefetch only in a stream of messages
+			in.PrefetchForRead(index)
+		}
+		n++
+	}
+	return n
+}
+
+// serveSendFast is serveSendsFast for one message. It adds the result to the completion queue and
+// reports whether it has received the message.
+func (ep *Endpoint) serveSendFast(slot *shm.Slot) bool {
+	if ep.serveSendsFast(slot, ep.resp.result[:]) == 0 {
+		return false
+	}
+	r := &ep.resp.result[0]
+	ep.rq.cq.pushSuccess(ep, r.RequestContext, nd.RequestReceive, int(r.BytesTransferred), &ep.rq.slots)
+	c := ep.conn
+	if c.in.Unreleased() >= c.in.Size()/4 {
+		ep.releaseEntries(false)
+	}
+	return true
+}
+
+// serveWriteFast is serveInlineWrite for the fast path. It reports whether it has run the Write. The
+// sink is memory of this process, so the check of the link may come before the hazard is published.
+func (ep *Endpoint) serveWriteFast(slot *shm.Slot) bool {
+	c := ep.conn
+	word, address := atomic.LoadUint64(&slot[0]), atomic.LoadUint64(&slot[1]) // loaded once: the peer can overwrite them
+	n := word >> 16 & 0xffff
+	if word&0xffff != wire.PlainWrite || n-1 >= wire.InlineWritePayload || !c.ref.Connected() || !ep.guard.DeliverWrite(nd.Token(word>>32), address, slot.Bytes(2)[:n], ep.number) {
+		return false
+	}
+	c.in.Advance()
+	ep.releaseEntries(true)
+	return true
+}
