@@ -88,7 +88,7 @@ type Job struct {
 // process.
 //
 // Errors name what is wrong with the environment, or are those of
-// [shm.Attach] and [shm.OpenFabric] ([shm.ErrVersion], [shm.ErrTruncated],
+// [shm.Attach] and [shm.OpenFabric] ([shm.ErrVersion],
 // ...), or name the ranks that had not come when ctx ended, or a rank that
 // the launcher has put on another host.
 func Init(ctx context.Context, options ...Option) (*Job, error) {

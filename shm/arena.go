@@ -151,7 +151,7 @@ func (c constants) sum() uint64 {
 //
 // If the creator of the arena has not finished, Attach blocks until it has, or until ctx ends.
 //
-// Errors: [ErrVersion], [ErrTruncated], [ErrDamaged]. Attach also fails if file is no arena, is not
+// Errors: [ErrVersion], [ErrDamaged]. Attach also fails if file is no arena, is truncated, is not
 // sealed against shrinking, or is not ready when ctx ends. Each error says what Attach found.
 func Attach(ctx context.Context, file *os.File) (*Arena, error) {
 	size, err := sealedSize(file)
@@ -223,7 +223,7 @@ func inodeOf(fd int) (inode, error) {
 // useFile checks the arena's descriptor with checkFile and calls f with it. [Arena.Close] does not
 // close the descriptor before f returns.
 //
-// Errors: [ErrClosed]; those of f.
+// Errors: errClosed; those of f.
 func (a *Arena) useFile(f func(fd int) error) error {
 	return a.holdFile(func(fd int) error {
 		if err := a.checkFile(fd); err != nil {
@@ -241,7 +241,7 @@ func (a *Arena) holdFile(f func(fd int) error) error {
 		closed = conn.Control(func(fd uintptr) { err = f(int(fd)) })
 	}
 	if closed != nil {
-		return fmt.Errorf("shm: use arena: %w", ErrClosed)
+		return fmt.Errorf("shm: use arena: %w", errClosed)
 	}
 	return err
 }
@@ -250,11 +250,11 @@ func (a *Arena) holdFile(f func(fd int) error) error {
 // descriptors of others may have closed it. The number may then refer to another file, which softnd
 // must not write, and whose locks have no meaning.
 //
-// Errors: [ErrClosed].
+// Errors: errClosed.
 func (a *Arena) checkFile(fd int) error {
 	if node, err := inodeOf(fd); err != nil || node != a.node {
 		return fmt.Errorf("shm: descriptor %d is not the arena: the program closed it, or gave its number to another file: %w; close only descriptors that the program has opened itself",
-			fd, ErrClosed)
+			fd, errClosed)
 	}
 	return nil
 }
@@ -307,7 +307,7 @@ func readHeader(ctx context.Context, h *header, fileSize uint64) (c constants, g
 		return c, geo, fmt.Errorf("header checksum %#x, computed %#x: %w", c.checksum, want, ErrDamaged)
 	}
 	if c.size > fileSize {
-		return c, geo, fmt.Errorf("%w: the header says %d bytes, the file has %d", ErrTruncated, c.size, fileSize)
+		return c, geo, fmt.Errorf("%w: the header says %d bytes, the file has %d", errTruncated, c.size, fileSize)
 	}
 	if c.size != fileSize {
 		return c, geo, fmt.Errorf("the header says %d bytes, the file has %d: %w", c.size, fileSize, ErrDamaged)
@@ -356,7 +356,7 @@ func (a *Arena) closable() error {
 		return fmt.Errorf("%d of its members have not left: call Leave first", n)
 	}
 	if a.closed.Load() {
-		return ErrClosed
+		return errClosed
 	}
 	return nil
 }

@@ -131,8 +131,8 @@ func TestAttachRefuses(t *testing.T) {
 		{"random bytes, no version", image(append(append([]byte{}, random[:8]...), make([]byte, 4088)...), headerSize, sealed), errNotArena, "magic"},
 		{"not sealed", image(crafted(nil), testSize, 0), errUnsealed, "seals"},
 		{"sealed against growing only", image(crafted(nil), testSize, unix.F_SEAL_GROW), errUnsealed, "seals 0x4"},
-		{"shorter than its header says", image(crafted(nil), testSize-chunkSize, sealed), ErrTruncated, "100663296 bytes"},
-		{"only a header", image(crafted(nil), headerSize, sealed), ErrTruncated, "has 4096"},
+		{"shorter than its header says", image(crafted(nil), testSize-chunkSize, sealed), errTruncated, "100663296 bytes"},
+		{"only a header", image(crafted(nil), headerSize, sealed), errTruncated, "has 4096"},
 		{"longer than its header says", image(crafted(nil), testSize+chunkSize, sealed), ErrDamaged, "has"},
 		{"of another version", image(crafted(func(h *header) { h.version.Store(layoutVersion + 1); copy(h.build[:], "v7.8.9\a") }), testSize, sealed), ErrVersion,
 			"the arena was made by softnd v7.8.9?, this program contains softnd " + build.Name() + ": arena of another version (the arena's layout has version 2, this program's 1); build"},
@@ -266,25 +266,25 @@ func TestCloseWaitsForMembers(t *testing.T) {
 	if err := m.Leave(); err != nil {
 		t.Fatal(err)
 	}
-	if err := m.Leave(); !errors.Is(err, ErrClosed) {
+	if err := m.Leave(); !errors.Is(err, errClosed) {
 		t.Errorf("second leave: %v", err)
 	}
 	if err := a.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := a.Close(); !errors.Is(err, ErrClosed) {
+	if err := a.Close(); !errors.Is(err, errClosed) {
 		t.Errorf("second close: %v", err)
 	}
 }
 
 // TestCallsRacingArenaClose: a call that uses the arena's descriptor while the arena is closed
-// succeeds or fails with ErrClosed. The race detector checks that it never takes the number of a
+// succeeds or fails with errClosed. The race detector checks that it never takes the number of a
 // descriptor that is being closed.
 func TestCallsRacingArenaClose(t *testing.T) {
 	for name, call := range map[string]func(*Arena) error{
 		"reserve": func(a *Arena) error { return a.reserve(a.HeapStart(), PageSize) },
 		"punch":   func(a *Arena) error { return a.punch(a.HeapStart(), PageSize) },
-		"locked":  func(a *Arena) error { return map[bool]error{true: ErrClosed}[a.locked(0)] }, // it cannot tell
+		"locked":  func(a *Arena) error { return map[bool]error{true: errClosed}[a.locked(0)] }, // it cannot tell
 		"NewAlias": func(a *Arena) error {
 			alias, err := a.NewAlias([]Offset{a.HeapStart()})
 			if err == nil {
@@ -313,8 +313,8 @@ func TestCallsRacingArenaClose(t *testing.T) {
 			if err := a.Close(); err != nil {
 				t.Error(err)
 			}
-			if err := <-called; !errors.Is(err, ErrClosed) {
-				t.Errorf("after Close: %v, want ErrClosed", err)
+			if err := <-called; !errors.Is(err, errClosed) {
+				t.Errorf("after Close: %v, want errClosed", err)
 			}
 		})
 	}
@@ -341,7 +341,7 @@ func FuzzAttachHeader(f *testing.F) {
 		}
 		c, geo, err := readHeader(ctx, h, fileSize)
 		if err != nil {
-			for _, want := range []error{errNotArena, errNotReady, ErrVersion, ErrTruncated, ErrDamaged} {
+			for _, want := range []error{errNotArena, errNotReady, ErrVersion, errTruncated, ErrDamaged} {
 				if errors.Is(err, want) {
 					return
 				}

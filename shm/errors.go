@@ -9,8 +9,6 @@ import (
 var (
 	// ErrVersion: the arena has another layout version or layout hash.
 	ErrVersion = errors.New("arena of another version")
-	// ErrTruncated: the file is smaller than its header says.
-	ErrTruncated = errors.New("arena is truncated")
 	// ErrDamaged: a word in shared memory has a value that no correct peer writes.
 	ErrDamaged = errors.New("shared memory is damaged")
 	// ErrFull: a table of the arena has no free entry.
@@ -21,13 +19,15 @@ var (
 	ErrNotPublished = errors.New("nothing is published")
 	// ErrTooLong: a rank published more bytes than the limit.
 	ErrTooLong = errors.New("too many bytes are published")
-	// ErrClosed: this process has closed the object.
-	ErrClosed = errors.New("already closed")
 	// ErrNoMemory: memory could not be reserved. The error is a [NoMemoryError] too.
 	ErrNoMemory = errors.New("out of memory")
 
 	// errNotArena: the descriptor is not that of an arena.
 	errNotArena = errors.New("not a softnd arena")
+	// errTruncated: the file is smaller than its header says.
+	errTruncated = errors.New("arena is truncated")
+	// errClosed: this process has closed the object, or the program closed its descriptor.
+	errClosed = errors.New("already closed")
 	// errNotReady: the creator has not finished, or died before it did.
 	errNotReady = errors.New("arena is not ready")
 	// errUnsealed: a peer could shrink the file, which would crash this process.

@@ -37,7 +37,7 @@ func openTest(t testing.TB, name string) *Fabric {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := f.Close(); err != nil && !errors.Is(err, ErrClosed) {
+		if err := f.Close(); err != nil && !errors.Is(err, errClosed) {
 			t.Error(err)
 		}
 	})
@@ -155,7 +155,7 @@ func TestFabricOfTwoProcesses(t *testing.T) {
 	if err := f.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.Close(); !errors.Is(err, ErrClosed) {
+	if err := f.Close(); !errors.Is(err, errClosed) {
 		t.Errorf("second close: %v", err)
 	}
 }

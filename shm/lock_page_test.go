@@ -55,16 +55,16 @@ var roleStrayClose = role("stray close", func(a *actor) error {
 			return fmt.Errorf("descriptor %d was not used again, but %d", fds[0], fd)
 		}
 	}
-	if _, err := m.Heap().Alloc(chunkSize); !errors.Is(err, ErrClosed) {
+	if _, err := m.Heap().Alloc(chunkSize); !errors.Is(err, errClosed) {
 		return fmt.Errorf("an allocation without the descriptor: %v", err)
 	}
-	if err := m.Heap().Free(held); !errors.Is(err, ErrClosed) {
+	if err := m.Heap().Free(held); !errors.Is(err, errClosed) {
 		return fmt.Errorf("a free without the descriptor: %v", err)
 	}
-	if _, err := m.Arena().Join(NoRank); !errors.Is(err, ErrClosed) {
+	if _, err := m.Arena().Join(NoRank); !errors.Is(err, errClosed) {
 		return fmt.Errorf("a join without the descriptor: %v", err)
 	}
-	if _, err := m.Arena().NewAlias([]Offset{held}); !errors.Is(err, ErrClosed) {
+	if _, err := m.Arena().NewAlias([]Offset{held}); !errors.Is(err, errClosed) {
 		return fmt.Errorf("an alias without the descriptor: %v", err)
 	}
 	// It cannot detect which members live, so it marks none dead.

@@ -80,7 +80,7 @@ const NoRank = -1
 // Join makes this process a member. rank is its rank in the group, or NoRank.
 //
 // Errors: [ErrFull] if all member records are taken, [ErrNoMemory] if the pages of the status page
-// cannot be reserved, [ErrClosed].
+// cannot be reserved.
 func (a *Arena) Join(rank int) (*Member, error) {
 	if rank < NoRank || rank >= max(a.ranks, 1) {
 		return nil, fmt.Errorf("shm: join: rank %d of a group of %d ranks", rank, a.ranks)
@@ -162,11 +162,9 @@ func (m *Member) take(fd int) (bool, error) {
 // members have acknowledged that. The caller must not use anything that it got from the member
 // afterwards. Leave blocks until the functions passed to [Member.Watch] that are running return. Not
 // safe for concurrent use with other methods.
-//
-// Errors: [ErrClosed] if the member has left already.
 func (m *Member) Leave() error {
 	if m.left.Swap(true) {
-		return fmt.Errorf("shm: leave: %w", ErrClosed)
+		return fmt.Errorf("shm: leave: %w", errClosed)
 	}
 	m.watches.Lock()
 	defer m.watches.Unlock()
