@@ -40,7 +40,7 @@ type Connector struct {
 }
 
 func (c *Connector) fail(op string, s nd.Status, detail, next string) error {
-	return &nd.OpError{Op: op, Object: "connector", Status: s, Detail: detail, Next: next}
+	return &nd.OpError{Op: op, Object: "connector", Status: s, Field: parameterName(op, s), Detail: detail, Next: next}
 }
 
 // checkOpen returns an error if the connector is closed. The caller holds c.mu.

@@ -221,7 +221,7 @@ func (l *Listener) close() {
 }
 
 func (l *Listener) fail(op string, s nd.Status, detail, next string) error {
-	return &nd.OpError{Op: op, Object: "listener", Status: s, Detail: detail, Next: next}
+	return &nd.OpError{Op: op, Object: "listener", Status: s, Field: parameterName(op, s), Detail: detail, Next: next}
 }
 
 // pollInbox handles the connection requests that peers have sent. It reports whether there were

@@ -437,5 +437,5 @@ func (q *CompletionQueue) Close() error {
 }
 
 func (q *CompletionQueue) fail(op string, s nd.Status, detail, next string) error {
-	return &nd.OpError{Op: op, Object: "completion queue", Status: s, Detail: detail, Next: next}
+	return &nd.OpError{Op: op, Object: "completion queue", Status: s, Field: parameterName(op, s), Detail: detail, Next: next}
 }

@@ -231,7 +231,7 @@ func (r *MemoryRegion) finishClose() bool {
 func (r *MemoryRegion) isOpen() bool { return !r.closed.Load() }
 
 func (r *MemoryRegion) fail(op string, s nd.Status, detail, next string) error {
-	return &nd.OpError{Op: op, Object: "memory region", Status: s, Detail: detail, Next: next}
+	return &nd.OpError{Op: op, Object: "memory region", Status: s, Field: parameterName(op, s), Detail: detail, Next: next}
 }
 
 // MemoryWindow gives peers access to a part of a region.

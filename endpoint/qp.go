@@ -218,7 +218,8 @@ func (a *Adapter) CreateEndpoint(ctx context.Context, cfg nd.EndpointConfig) (nd
 			if shared != nil && l.status > nd.InvalidParameter6 {
 				l.status-- // with a shared queue the call has one parameter less before this one
 			}
-			return nil, a.fail(op, l.status, fmt.Sprintf("%s %d, at most %d", l.name, *l.value, l.atMost), "see Adapter.Query for the limits")
+			return nil, &nd.OpError{Op: op, Object: "adapter", Status: l.status, Field: l.name,
+				Detail: fmt.Sprintf("%d, at most %d", *l.value, l.atMost), Next: "see Adapter.Query for the limits"}
 		}
 		if *l.value == 0 {
 			*l.value = l.ifZero
@@ -366,7 +367,7 @@ func (ep *Endpoint) Err() error {
 func (ep *Endpoint) String() string { return fmt.Sprintf("endpoint %d", ep.number) }
 
 func (ep *Endpoint) fail(op string, s nd.Status, detail, next string) error {
-	return &nd.OpError{Op: op, Object: ep.String(), Status: s, Detail: detail, Next: next}
+	return &nd.OpError{Op: op, Object: ep.String(), Status: s, Field: parameterName(op, s), Detail: detail, Next: next}
 }
 
 func (q *CompletionQueue) attach(ep *Endpoint) {

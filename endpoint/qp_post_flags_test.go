@@ -231,9 +231,7 @@ type flagConstant struct {
 }
 
 // flagConstants reads the flags of requests, registrations and notifications from the source: those
-// that a program passes to the provider. Of the other flag types, AdapterFlags are what the provider
-// reports, QueryFlags select providers before one is asked, and NDKOpFlags become OpFlags and
-// RegionFlags before they are passed; the tests of package nd look at these two.
+// that a program passes to the provider. A program does not pass AdapterFlags.
 func flagConstants(t *testing.T) map[string]flagConstant {
 	f, err := parser.ParseFile(token.NewFileSet(), "../nd/flags.go", nil, 0)
 	if err != nil {

@@ -261,5 +261,5 @@ func (q *SharedReceiveQueue) isClosed() bool {
 func (q *SharedReceiveQueue) String() string { return "shared receive queue" }
 
 func (q *SharedReceiveQueue) fail(op string, s nd.Status, detail, next string) error {
-	return &nd.OpError{Op: op, Object: q.String(), Status: s, Detail: detail, Next: next}
+	return &nd.OpError{Op: op, Object: q.String(), Status: s, Field: parameterName(op, s), Detail: detail, Next: next}
 }

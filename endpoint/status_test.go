@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/softnd/softnd/nd"
+	"github.com/softnd/softnd/nd/ndcompat"
 )
 
 // A status counts as produced when a call or a result reports it. elsewhere holds those that only
@@ -120,20 +121,20 @@ var producers = map[string]func(t *testing.T) error{
 		return p.a.local.region(0).mr.Deregister(t.Context())
 	},
 	"Pending": func(t *testing.T) error {
-		var o nd.Overlapped
+		var o ndcompat.Overlapped
 		defer o.Cancel()
 		must(0, o.Start(t.Context(), func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }))
 		return o.Result(false)
 	},
 	"Unsuccessful": func(t *testing.T) error {
-		var o nd.Overlapped
-		var all nd.OverlappedSet
+		var o ndcompat.Overlapped
+		var all ndcompat.OverlappedSet
 		called := make(chan struct{})
 		must(0, all.Start(t.Context(), &o, func(ctx context.Context) error { close(called); <-ctx.Done(); return nil }))
 		<-called
 		return all.Cancel() // of a call that succeeds when it is asked to stop
 	},
-	"DeviceNotReady": func(*testing.T) error { return new(nd.Library).Cleanup() },
+	"DeviceNotReady": func(*testing.T) error { return new(ndcompat.Library).Cleanup() },
 
 	// Resources.
 	"NoMemory": func(t *testing.T) error { i := idle1(t); _, err := i.ad.Allocate(i.ctx, 2*testArena, 0); return err },

@@ -1,7 +1,6 @@
-// Package nd is the NetworkDirect model in Go: the objects of remote direct memory access as
-// interfaces, and the numbers (statuses, flags, limits) that go with them. It holds no
-// implementation and assumes none; a provider implements it, and programs written against it
-// run over any provider.
+// Package nd is the NetworkDirect model in Go: the objects of remote direct memory access (RDMA) as
+// interfaces, with the statuses, flags and limits that belong to them. It has no implementation. A
+// provider implements the interfaces, and a program written against them runs over any provider.
 //
 // # Objects
 //
@@ -9,58 +8,67 @@
 //
 //	MemoryRegion        registered memory, with a local token for own requests and a remote
 //	                    token for peers
-//	MemoryWindow        a part of a region lent to peers, until it is invalidated
-//	CompletionQueue     where the results of requests arrive
+//	MemoryWindow        gives peers access to a part of a region until it is invalidated
+//	CompletionQueue     receives the results of requests
 //	Endpoint            a queue pair: work requests are posted here
 //	SharedReceiveQueue  receives for several endpoints
-//	Connector, Listener join an endpoint with one of a peer, reliably and in order
+//	Connector, Listener connect an endpoint with one of a peer, reliably and in order
 //
-// Send and Receive move messages. Read and Write reach into the peer's memory by address and
-// token, and the program at the other end takes no part.
-//
-// A [Library] finds the adapter of an address among several providers.
+// Send and Receive move messages. Read and Write access the peer's memory by address and token;
+// the peer's program takes no part in them.
 //
 // # Two kinds of calls
 //
 // Control calls take a [context.Context] and return when they are done. The end of the context
-// cancels this one call, which then reports [Canceled]; [errors.Is] finds the context's own error
-// in it too. A call that finished at the same moment reports how it finished. Where a canceled
-// call may have had an effect, its comment says so.
+// cancels this one call, which then fails with [Canceled]; [errors.Is] finds the context's own
+// error too. A call that completes at the same moment returns its own result. Where a canceled call
+// may have had an effect, its comment says so.
 //
-// Data calls (the methods of [Endpoint] and [SharedReceiveQueue.Receive]) post a request and
-// return at once. An error from the call means that nothing was posted. Otherwise the outcome is
-// a [Result] in a completion queue, and a failed one ends the connection.
+// Data calls (the posting methods of [Endpoint], and [SharedReceiveQueue.Receive]) post a request
+// and return at once. An error of the call means that nothing was posted. Otherwise the outcome is
+// a [Result] in a completion queue. A failed one ends the connection.
+//
+// # Functions for common cases
+//
+// These functions work with any provider:
+//
+//	SGEOf, DescriptorOf     the entry of a scatter/gather list, or the descriptor, for memory of a region
+//	WriteTo, ReadFrom       Write and Read with a descriptor, and a check of the length
+//	SendInline              Send of bytes that are not registered
+//	WaitOne, Results        wait for results, with errors that say why a request failed
+//	FastRegister            Endpoint.FastRegister with named parameters
+//	View                    registered memory as a slice of numbers or structs
 //
 // # Errors
 //
 // Every error of a method is an [*OpError], in which errors.Is finds a [Status]. A comment that
-// lists errors names what errors.Is finds. Every creating call, and every call on an adapter that
-// has vanished, may also fail with [DeviceRemoved]; closing still works then.
+// lists errors names what errors.Is finds. Every call that creates an object, and every call on an
+// adapter that has vanished, may also fail with [DeviceRemoved]; closing still works then.
 //
-// Arguments that belong to another adapter, or a value outside its range, are refused with the
-// number of the parameter in version 2 of the model, [InvalidParameter1] to
-// [InvalidParameter10], counting from the first after the object itself. Version 2 passes a
-// slice as two parameters.
+// A call refuses an argument that belongs to another adapter, and a value out of range, with the
+// number of the parameter in version 2 of the model: [InvalidParameter1] to [InvalidParameter10],
+// counted from the first after the object itself. Version 2 passes a slice as two parameters.
+// [OpError].Field has the name of the parameter, if the provider sets it.
 //
 // # Rules for all objects
 //
-// All methods may be called by any number of goroutines at once. Requests that are posted to one
-// queue at the same time are ordered in some way.
+// All methods may be called by any number of goroutines at once. Requests that several goroutines
+// post to one queue at the same time are posted in some order.
 //
-// Objects may be closed in any order: what another open object needs lives on until that one is
-// closed. Close cancels the calls that are waiting on the object, oldest first, and nothing is
-// delivered for it afterwards. A method of a closed object returns [InvalidHandle], except that
-// Poll returns 0, that initiator posts return [ConnectionInvalid], that a region's or window's
-// tokens stay readable, and that Close returns nil.
+// Objects may be closed in any order: an object that another open object needs lives on until that
+// one is closed. Close cancels the calls that are waiting on the object, oldest first, and nothing
+// is delivered for it afterwards. A method of a closed object returns [InvalidHandle], with these
+// exceptions: Poll returns 0, initiator posts return [ConnectionInvalid], the tokens of a region or
+// window stay readable, and Close returns nil.
 //
-// # Flavours
+// # Versions of the model
 //
-// The model follows version 2 of NetworkDirect. From version 1 it takes SendAndInvalidate and
-// request batches, from NDK, the kernel flavour, fast registration, deferred posts and results
-// that name an invalidated token. Comments give the origin of each method under "Source".
-// Numbers are those of version 2. NDK's, where they differ, have types of their own
-// ([NDKOpFlags], [NDKOperationType]) so that the two cannot be mixed.
+// The model follows version 2 of NetworkDirect. SendAndInvalidate and request batches are from
+// version 1. Fast registration, deferred posts and results that name an invalidated token are from
+// NDK, the kernel interface. Comments give the origin of each method under "Source". Numbers are
+// those of version 2. Package [github.com/softnd/softnd/nd/ndcompat] has NDK's numbers where they
+// differ, overlapped requests, and the helper library for several providers.
 //
-// Parts that only some providers have are interfaces of their own, found by type assertion:
+// Optional parts of the model are interfaces of their own, which a program finds by type assertion:
 // [InterruptModerator], [RouteResolver], [NDKAdapter], [SharedAddressConnector].
 package nd

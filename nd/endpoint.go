@@ -2,91 +2,93 @@ package nd
 
 import "context"
 
-// Endpoint is a queue pair: a queue of receives, and a queue of initiator requests (all others).
+// Endpoint is a queue pair: a queue of receives, and a queue of initiator requests, which are all
+// other requests.
 //
-// Posting returns at once. A post that returns an error queues nothing, and neither the endpoint
-// nor later requests are affected. A post that returns nil yields exactly one [Result], except
-// that [SilentSuccess] suppresses the one of a success. The first failed result ends the
-// connection: every other outstanding request, at both sides, completes with [Canceled].
+// Posting returns at once. A post that fails queues nothing, and affects neither the endpoint nor
+// later requests. A post that returns nil yields exactly one [Result], except that
+// [SilentSuccess] suppresses the result of a success. The first failed result ends the connection:
+// every other outstanding request, at both sides, completes with [Canceled].
 //
-// Errors that every initiator post shares, after which the endpoint stays usable:
-// [ConnectionInvalid] before the connection is complete and after Disconnect or Close;
+// Every initiator post may fail with these errors, and the endpoint stays usable after them:
+// [ConnectionInvalid] before the connection is complete, and after Disconnect or Close;
 // [NoMoreEntries] when InitiatorDepth requests are outstanding (take results, then retry).
 // Once the connection has failed, or the peer has disconnected, posts succeed and their results
 // are [Canceled]. When a completion queue of the endpoint has overrun, posts of both kinds may fail
-// with [InternalError] instead: their results would be lost.
+// with [InternalError] instead, because their results would be lost.
 //
-// A request counts as outstanding until its result is taken; one that succeeds silently until it
-// has run. Requests of one queue complete in the order of posting. At the peer, the effects of
-// Send, Write, Bind and Invalidate appear in the order of posting too. A Read may still be under
-// way while later requests run, unless those carry [ReadFence]. Nothing is ordered between the
-// two queues, or between endpoints.
+// A request is outstanding until its result is taken, or, if it succeeds silently, until it has
+// run. Requests of one queue complete in the order of posting. At the peer, the effects of Send,
+// Write, Bind and Invalidate appear in the order of posting. Later requests may run before a Read
+// is complete, unless they have [ReadFence]. There is no order between the two queues, or between
+// endpoints.
 //
-// Results of every request may show [Success], [Canceled], [InvalidDeviceRequest] or
-// [InternalError]. Further statuses are named at each method.
+// The result of any request may be [Success], [Canceled], [InvalidDeviceRequest] or
+// [InternalError]. The comment of each method lists further ones.
 // Source: NetworkDirect IND2QueuePair, INDEndpoint, NDK_QP.
 type Endpoint interface {
 	// Send transfers a message into the oldest posted Receive of the peer. sge may be empty: an
-	// empty message takes a Receive as well. A Send succeeds only once its message has a Receive;
-	// without one it waits a bounded time, without limit for a shared receive queue.
+	// empty message takes a Receive too. A Send succeeds only when its message has a Receive. It
+	// waits a bounded time for one, or without limit if the peer uses a shared receive queue.
 	//
 	// Errors: [DataOverrun] for too many entries; [BufferOverflow] for more than
 	// MaxTransferLength bytes, or, with [Inline], more than InlineSize; [InvalidParameter4] for
 	// flags that Send does not take.
 	// Results: [IOTimeout] when the peer posted no Receive; [RemoteError] when its Receive was
-	// too small or invalid; [AccessViolation] when an entry's token does not cover it;
+	// too small or invalid; [AccessViolation] when the token of an entry does not cover it;
 	// [DataOverrun].
 	// Source: IND2QueuePair::Send, NdkSend.
 	Send(reqCtx uint64, sge []SGE, flags OpFlags) error
 
-	// SendAndInvalidate is Send that also invalidates the peer's window, or fast-register region,
-	// of the given remote token. Earlier Writes through it are placed first; earlier Reads need
-	// [ReadFence]. When the peer sees the result of its Receive, of type
+	// SendAndInvalidate is Send that also invalidates the peer's window or fast-registered region
+	// with the remote token. Earlier Writes through it are placed first; earlier Reads need
+	// [ReadFence]. When the peer has the result of its Receive, of type
 	// [RequestReceiveAndInvalidate] and with the token in it, no transfer uses that memory any
 	// more. The result here is a [RequestSend].
 	//
 	// Errors: as Send.
 	// Results: as Send, and [RemoteError] for a token that is unknown, not bound, bound on another
-	// connection, a plain region's, or that of a region to which windows are bound. The peer's
-	// Receive then shows [InvalidDeviceRequest].
+	// connection, that of a plain region, or that of a region to which windows are bound. The
+	// peer's Receive then completes with [InvalidDeviceRequest].
 	// Source: INDEndpoint::SendAndInvalidate, NdkSendAndInvalidate.
 	SendAndInvalidate(reqCtx uint64, sge []SGE, remote Token, flags OpFlags) error
 
-	// Receive offers buffers for one message, in any state of the connection: before it is made
-	// receives wait, after its end their results are [Canceled]. sge may be empty. Data fills the
-	// entries in order; an empty message touches nothing. With a shared receive queue post there
-	// instead.
+	// Receive posts buffers for one message. It works in any state of the connection: receives
+	// that are posted before it is made wait, and those after its end complete with [Canceled]. sge
+	// may be empty. A message fills the entries in order; an empty one changes nothing. An endpoint
+	// with a shared receive queue takes its receives from that queue.
 	//
 	// Errors: [NoMoreEntries] when ReceiveDepth requests are outstanding; [DataOverrun] for too
 	// many entries; [BufferOverflow] for more than MaxTransferLength bytes;
 	// [InvalidDeviceRequest] with a shared receive queue. Never [ConnectionInvalid].
 	// Results: [BufferOverflow] when the message was larger than the buffers; [AccessViolation]
-	// when an entry's token does not cover it or lacks [AllowLocalWrite]; [IOTimeout];
+	// when the token of an entry does not cover it or lacks [AllowLocalWrite]; [IOTimeout];
 	// [RemoteError].
 	// Source: IND2QueuePair::Receive, NdkReceive.
 	Receive(reqCtx uint64, sge []SGE) error
 
-	// Bind grants peers access to buf, a part of mr.Bytes(), through mw, which must be
-	// invalidated when the request runs; an Invalidate right before it will do. flags holds the
-	// rights, and decides alone: the region's AllowRemote flags do not matter here. With neither
-	// right the window grants nothing. Any connected peer that holds the token may use the window,
-	// unless [ThisEndpointOnly] is set.
+	// Bind gives peers access to buf, a part of mr.Bytes(), through mw. When the request runs, mw
+	// must be invalidated; an Invalidate posted right before the Bind is enough. The rights are
+	// those in flags; the AllowRemote flags of the region do not matter. A window with neither
+	// right gives no access. Every connected peer that has the token may use the window, unless
+	// [ThisEndpointOnly] is set.
 	//
-	// mw.RemoteToken is new when Bind returns. Tell it to the peer with a later Send on this
-	// endpoint; before telling it in another way wait for the result.
+	// mw.RemoteToken is new when Bind returns. A program may send it to the peer in a later Send on
+	// this endpoint. To tell it in another way, wait for the result first.
 	//
-	// Errors: [AccessViolation] when buf is empty or not within mr, mr is not registered, or
-	// [AllowWrite] is asked for without the region's [AllowLocalWrite]; [InvalidParameter2] or
+	// Errors: [AccessViolation] when buf is empty or not within mr, when mr is not registered, or
+	// when flags has [AllowWrite] and the region lacks [AllowLocalWrite]; [InvalidParameter2] or
 	// [InvalidParameter3] for an mr or mw of another adapter; [InvalidParameter6] for flags that
 	// Bind does not take.
 	// Results: [InvalidDeviceRequest] when mw is still bound.
 	// Source: IND2QueuePair::Bind, NdkBind.
 	Bind(reqCtx uint64, mr MemoryRegion, mw MemoryWindow, buf []byte, flags OpFlags) error
 
-	// Invalidate ends the access through mw, which must have been bound on this endpoint. Once
-	// its result is visible no byte of the range is read or written through the window. A transfer
-	// that was in progress fails at the peer with [AccessViolation], and that failure ends the
-	// connection; so let the peer say first that it is done, or use SendAndInvalidate.
+	// Invalidate ends the access through mw, which must have been bound on this endpoint. When the
+	// result is in the queue, no byte of the range is read or written through the window any more.
+	// A transfer in progress fails at the peer with [AccessViolation], and that ends the
+	// connection. To keep the connection, let the peer first tell that it is done, or let it use
+	// SendAndInvalidate.
 	//
 	// Errors: [InvalidParameter2] for an mw of another adapter; [InvalidParameter3] for flags that
 	// Invalidate does not take.
@@ -94,114 +96,119 @@ type Endpoint interface {
 	// Source: IND2QueuePair::Invalidate, INDEndpoint::Invalidate, NdkInvalidate.
 	Invalidate(reqCtx uint64, mw MemoryWindow, flags OpFlags) error
 
-	// InvalidateRegion is Invalidate for a region registered by FastRegister on this endpoint, and
-	// ends its local token as well; the region may then be registered again, and the mapping of
-	// its pages be closed. Requests posted before it may use the region: they run first. Windows
-	// bound to the region have to be invalidated before.
+	// InvalidateRegion is Invalidate for a region registered by FastRegister on this endpoint. It
+	// ends the local token too. Afterwards the region may be registered again, and the mapping of
+	// its pages may be closed. Requests posted before it run first, so they may use the region.
+	// Windows bound to the region must be invalidated before.
 	//
-	// Errors: [InvalidDeviceRequest] for a region that is not of this kind (use
-	// [MemoryRegion.Deregister]), which stays as it is; [NotSupported]; others as Invalidate.
+	// Errors: [InvalidDeviceRequest] for a region that is not of this kind, which is unchanged (use
+	// [MemoryRegion.Deregister]); [NotSupported]; others as Invalidate.
 	// Results: [InvalidDeviceRequest] when mr is not registered, registered on another endpoint,
 	// or has windows bound to it.
 	// Source: NdkInvalidate.
 	InvalidateRegion(reqCtx uint64, mr MemoryRegion, flags OpFlags) error
 
-	// FastRegister registers length bytes, which begin offset bytes into the first of pages, in a
-	// region set up by [MemoryRegion.InitializeFastRegister]. pages come from live mappings of the
-	// adapter, in any order; peers see them one after the other, and address the first byte as
-	// baseAddress, which must not be 0. The region's tokens are new when the call returns;
-	// requests posted later on this endpoint may use them. A Bind to the region needs the
-	// registration's result first.
+	// FastRegister registers length bytes, from offset bytes into the first of pages on, in a
+	// region set up by [MemoryRegion.InitializeFastRegister]. The function [FastRegister] takes
+	// these parameters in a struct. pages come from live mappings of the adapter, in any order.
+	// Peers access them as one range of addresses, in the given order, that begins at baseAddress,
+	// which must not be 0. The region's tokens are new when the call returns; requests posted later
+	// on this endpoint may use them. A Bind to the region needs the registration's result first.
 	//
-	// An [SGE] with the local token names the memory by the owner's slice of it, as anywhere; this
-	// is possible for pages that are neighbours in the given order. baseAddress is for peers alone.
+	// An [SGE] with the local token names the memory by the owner's slice of it, as anywhere. That
+	// is possible for pages that are contiguous in the owner's memory, in the given order. Only
+	// peers use baseAddress.
 	//
-	// The tokens serve every connection of the adapter, but the registration is this endpoint's,
-	// as a bind is: it is invalidated here, and ends when the endpoint fails, disconnects or is
-	// closed. Windows bound to it on other endpoints stay then, and the region cannot be
-	// registered again, nor the mapping be closed, before they are gone.
+	// The tokens are valid on every connection of the adapter, but the registration belongs to this
+	// endpoint, as a bind does: it is invalidated here, and ends when the endpoint fails,
+	// disconnects or is closed. Windows bound to the region on other endpoints stay then. Until
+	// they are invalidated, the region cannot be registered again, nor the mapping be closed.
 	//
-	// Errors: [AccessViolation] when rights holds remote ones and the region was not set up for
+	// Errors: [AccessViolation] when rights has remote rights and the region was not set up for
 	// them; [InvalidParameter2] for an mr of another adapter or kind; [InvalidParameter3] for
 	// no pages, or more than mr was set up for; [InvalidParameter4] for pages that are none of the
 	// adapter's; [InvalidParameter5] or [InvalidParameter6] when offset or length leaves the
-	// pages, or what was mapped of them; [InvalidParameter7] for a baseAddress of 0 or one too
+	// pages, or the mapped part of them; [InvalidParameter7] for a baseAddress of 0 or one too
 	// high for the length; [InvalidParameter8] for unknown rights or flags;
 	// [InsufficientResources]; [NotSupported].
 	// Results: [InvalidDeviceRequest] when mr is still registered.
 	// Source: NdkFastRegister.
 	FastRegister(reqCtx uint64, mr MemoryRegion, pages []LogicalPage, offset, length int, baseAddress uint64, rights RegionFlags, flags OpFlags) error
 
-	// Read copies the peer's memory from remoteAddr on into the entries of sge, in order. The
-	// address is in host byte order, and may be any within the range that remote stands for. An
-	// empty Read asks whether the connection lives; address and token are not looked at then.
-	// More Reads than the outbound limit wait their turn.
+	// Read copies the peer's memory from remoteAddr on into the entries of sge, in order. See
+	// [ReadFrom] for a Read with a descriptor. remoteAddr is a number in host byte order, and any
+	// address in the range that remote gives access to. An empty Read checks that the connection
+	// works; its address and token are ignored. Reads above the outbound limit wait until earlier
+	// ones are complete.
 	//
-	// Errors: [DataOverrun] for more than MaxReadSGE entries or those of the endpoint;
+	// Errors: [DataOverrun] for more entries than MaxReadSGE or the endpoint's limit;
 	// [BufferOverflow] for more than MaxTransferLength bytes; [InvalidParameter6] for flags that
-	// Read does not take; [RemoteError] where the provider knows at once that the range ends
+	// Read does not take; [RemoteError] if the provider knows at once that the range ends
 	// beyond the remote memory.
 	// Results: [AccessViolation] when the remote token is not valid, does not allow reading or
-	// does not cover the range, or a local token does not cover its entry with
+	// does not cover the range, or when a local token does not cover its entry with
 	// [AllowLocalWrite]; [DataOverrun]; [IOTimeout]; [RemoteError]. The peer gets no result for
-	// such an offence, only the end of the connection.
+	// such a failure, only the end of the connection.
 	// Source: IND2QueuePair::Read, NdkRead.
 	Read(reqCtx uint64, sge []SGE, remoteAddr uint64, remote Token, flags OpFlags) error
 
-	// Write copies the entries of sge, in order, into the peer's memory from remoteAddr on. What
-	// is said of Read's addresses holds. A message sent later on this endpoint is seen by the peer
-	// after the data; with [InOrderDMASupported] the last byte of a Write is seen last.
+	// Write copies the entries of sge, in order, into the peer's memory from remoteAddr on. See
+	// [WriteTo] for a Write with a descriptor. Addresses, and empty Writes, are as for Read. The
+	// data is in place before the peer gets a message sent later on this endpoint. With
+	// [InOrderDMASupported] the last byte of a Write is visible last.
 	//
-	// Errors: as Read, the limit of entries being the endpoint's, with [Inline] InlineSize bytes.
-	// Results: as Read, with writing for reading; a source needs no right.
+	// Errors: as Read, but the limit of entries is the endpoint's, and, with [Inline],
+	// [BufferOverflow] for more than InlineSize bytes.
+	// Results: as Read, with writing in place of reading; a source needs no right.
 	// Source: IND2QueuePair::Write, NdkWrite.
 	Write(reqCtx uint64, sge []SGE, remoteAddr uint64, remote Token, flags OpFlags) error
 
-	// Flush completes everything outstanding in both queues with [Canceled], each queue in the
-	// order of posting; the results are in the completion queues when it returns. It waits for
-	// copies by the peer that are under way; what the peer has completed by then keeps its result.
-	// It works in any state. The endpoint has failed then: it transfers no more and cannot be
-	// connected.
-	// Posts that lose a race against Flush complete with [Canceled].
+	// Flush completes all outstanding requests of both queues with [Canceled], each queue in the
+	// order of posting. When it returns, the results are in the completion queues. It waits for
+	// copies by the peer that are in progress; a request that the peer completes by then keeps its
+	// result. Flush works in any state. Afterwards the endpoint has failed: it transfers no more
+	// and cannot be connected. A post that races with Flush may complete with [Canceled].
 	// Source: IND2QueuePair::Flush, NdkFlush.
 	Flush() error
 
-	// FlushContext is Flush for a bounded time: a peer whose process is stopped in the middle of
-	// a copy blocks Flush for as long as it lives. Errors: [Canceled]. After it the endpoint has
-	// failed all the same. The results follow when the copy has ended; another call waits for that.
+	// FlushContext is Flush with a bound on the wait. A peer that is stopped in the middle of a
+	// copy blocks Flush until it continues or dies.
+	//
+	// Errors: [Canceled] when ctx ends. The endpoint has failed all the same. The results follow
+	// when the copy has ended; another call waits for that.
 	FlushContext(ctx context.Context) error
 
-	// StartRequestBatch begins a run of posts that may be held back until SubmitRequestBatch. A
-	// hint, with the effect of [Defer] on each post between; posts of other goroutines may fall
-	// into the run. Source: INDEndpoint::StartRequestBatch.
+	// StartRequestBatch begins a run of posts that the provider may hold back until
+	// SubmitRequestBatch. It is a hint, with the effect of [Defer] on each post in between, also
+	// those of other goroutines. Source: INDEndpoint::StartRequestBatch.
 	StartRequestBatch()
 
-	// SubmitRequestBatch starts whatever was held back.
+	// SubmitRequestBatch starts all requests that were held back.
 	// Source: INDEndpoint::SubmitRequestBatch.
 	SubmitRequestBatch()
 
-	// Err returns why the endpoint left the connected state, nil while it has not. It is the
-	// first cause, in words, and does not change afterwards: [ConnectionDisconnected] for a
-	// graceful disconnect, [ConnectionAborted] when the peer closed, died or did not answer,
-	// [Canceled] for Flush and Close, else the status of the request that failed, here or there.
-	// A provider that knows why the peer has ended the connection reports it at both sides. Once a
-	// failed result has been taken, Err is not nil: see [Result.Err].
+	// Err returns why the endpoint left the connected state, and nil as long as it has not. It is
+	// the first cause and does not change afterwards: [ConnectionDisconnected] for a graceful
+	// disconnect, [ConnectionAborted] when the peer closed, died or did not answer, [Canceled] for
+	// Flush and Close, else the status of the request that failed, here or at the peer. A provider
+	// that knows why the peer has ended the connection reports it at both sides. Err is not nil
+	// once a failed result has been taken; see [Result.Err].
 	Err() error
 
 	// Done returns a channel that is closed when the endpoint leaves the connected state for
 	// good: the connection has failed, the peer has disconnected or died, or the endpoint was
-	// flushed, disconnected or closed. From then on Err is not nil. The program need not
-	// poll, wait or post a receive for that. Outstanding requests may still be completing then;
-	// Flush waits for them. The channel of an endpoint that
-	// is idle or connecting stays open. Every call returns the same one.
+	// flushed, disconnected or closed. From then on Err is not nil. The program need not poll,
+	// wait or post a receive to be told. Outstanding requests may still be completing then; Flush
+	// waits for them. While the endpoint is idle or connecting, the channel is open. Every call
+	// returns the same channel.
 	Done() <-chan struct{}
 
-	// Connector returns the [Connector] that has connected the endpoint, nil until the connection
-	// is complete. It gives Disconnect, NotifyDisconnect and the addresses to a program that did
-	// not make the connector itself.
+	// Connector returns the [Connector] that has connected the endpoint, and nil until the
+	// connection is complete. A program that did not create the connector itself needs it for
+	// Disconnect, NotifyDisconnect and the addresses.
 	Connector() Connector
 
-	// Close flushes the endpoint, invalidates the windows bound on it, and releases it. A
-	// connection that is still up is aborted for the peer. Results may be taken afterwards.
+	// Close flushes the endpoint, invalidates the windows bound on it, and releases it. If it is
+	// connected, the peer's connection is aborted. Results may be taken afterwards.
 	Close() error
 }

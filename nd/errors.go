@@ -6,22 +6,26 @@ import (
 	"strings"
 )
 
-// OpError is the error of every failed control call and every refused post. It reads as one
-// sentence, such as
+// OpError is the error of every failed control call and every refused post. Its text is
+//
+//	nd: OP on OBJECT: DETAIL: STATUS (FIELD) (ERR); NEXT
+//
+// without the parts that are empty, such as
 //
 //	nd: write on endpoint 3: 2 bytes past the window: access violation; check the length
 //
-// and [errors.Is] finds Status as well as Err and what Err wraps.
+// [errors.Is] finds Status, Err, and what Err wraps.
 type OpError struct {
 	Op     string // the call in lower case: "write", "connect"
 	Object string // what it was made on: "endpoint 3"; may be empty
 	Detail string // what was asked and what was granted; may be empty
 	Next   string // what the reader can do; may be empty
+	Field  string // the parameter or the field of a configuration at fault, such as "InlineSize"; may be empty
 	Status Status
 	Err    error // the cause, when another error led here; may be nil
 }
 
-// Error returns the sentence. Empty parts leave no trace in it.
+// Error returns the text.
 func (e *OpError) Error() string {
 	var b strings.Builder
 	b.WriteString("nd:")
@@ -41,6 +45,9 @@ func (e *OpError) Error() string {
 		b.WriteString(" " + e.Detail + ":")
 	}
 	b.WriteString(" " + e.Status.words())
+	if e.Field != "" {
+		b.WriteString(" (" + e.Field + ")")
+	}
 	if e.Err != nil {
 		b.WriteString(" (" + e.Err.Error() + ")")
 	}

@@ -2,7 +2,8 @@ package nd
 
 import (
 	"strconv"
-	"strings"
+
+	"github.com/softnd/softnd/nd/internal/flagnames"
 )
 
 // OpFlags modify one work request. The numbers up to 0x20 are those of version 2 of the model;
@@ -52,131 +53,23 @@ const (
 // everyRequest holds the flags that any initiator request takes.
 const everyRequest = SilentSuccess | ReadFence | Defer
 
-// unknownOpFlag stands for NDK bits without a meaning; no operation accepts it.
-const unknownOpFlag OpFlags = 0x80000000
-
-var opFlagNames = []flagName{
-	{uint32(SilentSuccess), "SilentSuccess"},
-	{uint32(ReadFence), "ReadFence"},
-	{uint32(SendAndSolicitEvent), "SendAndSolicitEvent"},
-	{uint32(AllowRead), "AllowRead"},
-	{uint32(AllowWrite), "AllowWrite"},
-	{uint32(Inline), "Inline"},
-	{uint32(ReadLocalInvalidate), "ReadLocalInvalidate"},
-	{uint32(Defer), "Defer"},
-	{uint32(ThisEndpointOnly), "ThisEndpointOnly"},
+var opFlagNames = []flagnames.Name{
+	{Bits: uint32(SilentSuccess), Name: "SilentSuccess"},
+	{Bits: uint32(ReadFence), Name: "ReadFence"},
+	{Bits: uint32(SendAndSolicitEvent), Name: "SendAndSolicitEvent"},
+	{Bits: uint32(AllowRead), Name: "AllowRead"},
+	{Bits: uint32(AllowWrite), Name: "AllowWrite"},
+	{Bits: uint32(Inline), Name: "Inline"},
+	{Bits: uint32(ReadLocalInvalidate), Name: "ReadLocalInvalidate"},
+	{Bits: uint32(Defer), Name: "Defer"},
+	{Bits: uint32(ThisEndpointOnly), Name: "ThisEndpointOnly"},
 }
 
 // Has reports whether every flag of want is set.
 func (f OpFlags) Has(want OpFlags) bool { return f&want == want }
 
 // String lists the flags by name, joined by "|"; bits without a name appear as one hex number.
-func (f OpFlags) String() string { return flagString(uint32(f), opFlagNames) }
-
-// NDK returns the flags in NDK's numbers. ThisEndpointOnly, which NDK lacks, is dropped.
-func (f OpFlags) NDK() NDKOpFlags {
-	var n NDKOpFlags
-	for _, p := range opFlagPairs {
-		if f.Has(p.model) {
-			n |= p.ndk
-		}
-	}
-	return n
-}
-
-// NDKOpFlags are the same modifiers in the kernel flavour's numbers. The type is separate
-// because some numbers mean different things: 0x10 and 0x20 of [OpFlags] are not NDK's.
-// Source: NDK_OP_FLAG_*.
-type NDKOpFlags uint32
-
-const (
-	NDKSilentSuccess       NDKOpFlags = 0x1
-	NDKReadFence           NDKOpFlags = 0x2
-	NDKSendAndSolicitEvent NDKOpFlags = 0x4
-	NDKAllowRemoteRead     NDKOpFlags = 0x8
-	NDKAllowLocalWrite     NDKOpFlags = 0x10 // FastRegister only
-	NDKAllowRemoteWrite    NDKOpFlags = 0x30 // bit 0x20 together with NDKAllowLocalWrite
-	NDKInline              NDKOpFlags = 0x40
-	NDKReadSink            NDKOpFlags = 0x80  // FastRegister only. Source: NDK_OP_FLAG_RDMA_READ_SINK.
-	NDKReadLocalInvalidate NDKOpFlags = 0x100 // Source: NDK_OP_FLAG_RDMA_READ_LOCAL_INVALIDATE.
-	NDKDefer               NDKOpFlags = 0x200
-)
-
-// ndkRemoteWriteBit is what NDKAllowRemoteWrite adds to NDKAllowLocalWrite.
-const ndkRemoteWriteBit NDKOpFlags = 0x20
-
-// ndkKnown holds every NDK bit that has a meaning.
-const ndkKnown = NDKSilentSuccess | NDKReadFence | NDKSendAndSolicitEvent | NDKAllowRemoteRead |
-	NDKAllowRemoteWrite | NDKInline | NDKReadSink | NDKReadLocalInvalidate | NDKDefer
-
-// opFlagPairs gives both numbers of each modifier that has two.
-var opFlagPairs = []struct {
-	model OpFlags
-	ndk   NDKOpFlags
-}{
-	{SilentSuccess, NDKSilentSuccess},
-	{ReadFence, NDKReadFence},
-	{SendAndSolicitEvent, NDKSendAndSolicitEvent},
-	{AllowRead, NDKAllowRemoteRead},
-	{AllowWrite, NDKAllowRemoteWrite},
-	{Inline, NDKInline},
-	{ReadLocalInvalidate, NDKReadLocalInvalidate},
-	{Defer, NDKDefer},
-}
-
-var ndkOpFlagNames = []flagName{
-	{uint32(NDKSilentSuccess), "NDKSilentSuccess"},
-	{uint32(NDKReadFence), "NDKReadFence"},
-	{uint32(NDKSendAndSolicitEvent), "NDKSendAndSolicitEvent"},
-	{uint32(NDKAllowRemoteRead), "NDKAllowRemoteRead"},
-	{uint32(NDKAllowRemoteWrite), "NDKAllowRemoteWrite"},
-	{uint32(NDKAllowLocalWrite), "NDKAllowLocalWrite"},
-	{uint32(NDKInline), "NDKInline"},
-	{uint32(NDKReadSink), "NDKReadSink"},
-	{uint32(NDKReadLocalInvalidate), "NDKReadLocalInvalidate"},
-	{uint32(NDKDefer), "NDKDefer"},
-}
-
-// OpFlags returns the flags in the numbers of this package. The rights that only FastRegister
-// takes are left to [NDKOpFlags.RegionFlags]. Bits that mean nothing in NDK come out as
-// 0x80000000, which every operation refuses.
-func (f NDKOpFlags) OpFlags() OpFlags {
-	var m OpFlags
-	for _, p := range opFlagPairs {
-		bit := p.ndk
-		if p.model == AllowWrite {
-			bit = ndkRemoteWriteBit // its other half alone is a right of FastRegister
-		}
-		if f&bit != 0 {
-			m |= p.model
-		}
-	}
-	if f&^ndkKnown != 0 {
-		m |= unknownOpFlag
-	}
-	return m
-}
-
-// RegionFlags returns the rights in f as [Endpoint.FastRegister] takes them.
-func (f NDKOpFlags) RegionFlags() RegionFlags {
-	var r RegionFlags
-	if f&NDKAllowLocalWrite != 0 {
-		r |= AllowLocalWrite
-	}
-	if f&NDKAllowRemoteRead != 0 {
-		r |= AllowRemoteRead
-	}
-	if f&ndkRemoteWriteBit != 0 {
-		r |= AllowRemoteWrite
-	}
-	if f&NDKReadSink != 0 {
-		r |= RDMAReadSink
-	}
-	return r
-}
-
-// String lists the flags by name, joined by "|".
-func (f NDKOpFlags) String() string { return flagString(uint32(f), ndkOpFlagNames) }
+func (f OpFlags) String() string { return flagnames.Join(uint32(f), opFlagNames) }
 
 // RegionFlags are the rights that a registration grants. Use as the source of a Send or Write
 // needs none of them. Both flavours of the model share these numbers. Source: ND_MR_FLAG_*.
@@ -201,12 +94,12 @@ const (
 // AllRegionFlags holds every bit with a meaning; Register refuses others.
 const AllRegionFlags = AllowLocalWrite | AllowRemoteRead | AllowRemoteWrite | RDMAReadSink | DoNotSecureVM
 
-var regionFlagNames = []flagName{
-	{uint32(AllowRemoteWrite), "AllowRemoteWrite"},
-	{uint32(AllowLocalWrite), "AllowLocalWrite"},
-	{uint32(AllowRemoteRead), "AllowRemoteRead"},
-	{uint32(RDMAReadSink), "RDMAReadSink"},
-	{uint32(DoNotSecureVM), "DoNotSecureVM"},
+var regionFlagNames = []flagnames.Name{
+	{Bits: uint32(AllowRemoteWrite), Name: "AllowRemoteWrite"},
+	{Bits: uint32(AllowLocalWrite), Name: "AllowLocalWrite"},
+	{Bits: uint32(AllowRemoteRead), Name: "AllowRemoteRead"},
+	{Bits: uint32(RDMAReadSink), Name: "RDMAReadSink"},
+	{Bits: uint32(DoNotSecureVM), Name: "DoNotSecureVM"},
 }
 
 // LocalWrite reports whether the owner's requests may store into the region.
@@ -220,7 +113,7 @@ func (f RegionFlags) RemoteRead() bool { return f&AllowRemoteRead != 0 }
 func (f RegionFlags) RemoteWrite() bool { return f&0x4 != 0 }
 
 // String lists the flags by name, joined by "|".
-func (f RegionFlags) String() string { return flagString(uint32(f), regionFlagNames) }
+func (f RegionFlags) String() string { return flagnames.Join(uint32(f), regionFlagNames) }
 
 // NotifyType says which completions end a [CompletionQueue.Notify]. The numbers are common to
 // all flavours of the model. Source: ND_CQ_*.
@@ -259,27 +152,4 @@ func (t NotifyType) String() string {
 		return "NotifySolicited"
 	}
 	return "NotifyType(" + strconv.FormatUint(uint64(t), 10) + ")"
-}
-
-type flagName struct {
-	bits uint32
-	name string
-}
-
-// flagString names the bits of v; a composite must stand before its parts in names.
-func flagString(v uint32, names []flagName) string {
-	if v == 0 {
-		return "0"
-	}
-	var out []string
-	for _, n := range names {
-		if v&n.bits == n.bits {
-			out = append(out, n.name)
-			v &^= n.bits
-		}
-	}
-	if v != 0 {
-		out = append(out, "0x"+strconv.FormatUint(uint64(v), 16))
-	}
-	return strings.Join(out, "|")
 }

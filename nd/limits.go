@@ -1,6 +1,10 @@
 package nd
 
-import "strconv"
+import (
+	"strconv"
+
+	"github.com/softnd/softnd/nd/internal/flagnames"
+)
 
 // AdapterID names an adapter; two adapters of a host never share one.
 type AdapterID uint64
@@ -85,18 +89,18 @@ const (
 	LoopbackConnectionsSupported AdapterFlags = 0x10000
 )
 
-var adapterFlagNames = []flagName{
-	{uint32(InOrderDMASupported), "InOrderDMASupported"},
-	{uint32(ReadSinkNotRequired), "ReadSinkNotRequired"},
-	{uint32(InterruptModerationSupported), "InterruptModerationSupported"},
-	{uint32(MultiEngineSupported), "MultiEngineSupported"},
-	{uint32(ReadLocalInvalidateSupported), "ReadLocalInvalidateSupported"},
-	{uint32(CQResizeSupported), "CQResizeSupported"},
-	{uint32(LoopbackConnectionsSupported), "LoopbackConnectionsSupported"},
+var adapterFlagNames = []flagnames.Name{
+	{Bits: uint32(InOrderDMASupported), Name: "InOrderDMASupported"},
+	{Bits: uint32(ReadSinkNotRequired), Name: "ReadSinkNotRequired"},
+	{Bits: uint32(InterruptModerationSupported), Name: "InterruptModerationSupported"},
+	{Bits: uint32(MultiEngineSupported), Name: "MultiEngineSupported"},
+	{Bits: uint32(ReadLocalInvalidateSupported), Name: "ReadLocalInvalidateSupported"},
+	{Bits: uint32(CQResizeSupported), Name: "CQResizeSupported"},
+	{Bits: uint32(LoopbackConnectionsSupported), Name: "LoopbackConnectionsSupported"},
 }
 
 // Has reports whether every flag of want is set.
 func (f AdapterFlags) Has(want AdapterFlags) bool { return f&want == want }
 
 // String lists the flags by name, joined by "|".
-func (f AdapterFlags) String() string { return flagString(uint32(f), adapterFlagNames) }
+func (f AdapterFlags) String() string { return flagnames.Join(uint32(f), adapterFlagNames) }

@@ -7,10 +7,10 @@ import (
 	"strconv"
 )
 
-// Token stands for the right to use registered memory. It is opaque; 0 is never valid. Local
+// Token is the right to use registered memory, as a number. It is opaque; 0 is never valid. Local
 // tokens (in an [SGE]) and remote tokens (in Read, Write and SendAndInvalidate) are different
-// number spaces: one used in place of the other is refused. Whoever holds a remote token can
-// use it, so String does not show one in full.
+// number spaces: a request with a token of the wrong kind fails. Every peer that knows a remote
+// token can use it, so String does not print all of it.
 type Token uint32
 
 // String marks the value as a token and shows its low eight bits only.
@@ -26,24 +26,37 @@ func (t Token) String() string {
 func (t Token) GoString() string { return t.String() }
 
 // SGE is one entry of a scatter/gather list: a part of a registered region and that region's
-// local token. A request copies the list during the call; the buffers are the request's until
-// it completes (with [Inline]: until the call returns). What Send and Write take their data
-// from must not change until then; what Receive and Read fill is undefined meanwhile. Buffers
-// of several requests may overlap.
+// local token. [SGEOf] returns one. A request copies the list during the call. The buffers belong
+// to the request until it completes, or, with [Inline], until the call returns. Until then the
+// program must not change the buffers of a Send or Write, and the contents of the buffers of a
+// Receive or Read are undefined. Buffers of several requests may overlap.
 //
-// Whether the token covers the buffer is checked when the request runs: a mismatch is an
-// [AccessViolation] in the completion, not an error of the call. Source: ND2_SGE, NDK_SGE.
+// The provider checks that the token covers the buffer when the request runs: a mismatch is an
+// [AccessViolation] in the result, not an error of the call. Source: ND2_SGE, NDK_SGE.
 type SGE struct {
 	Buffer []byte
 	Token  Token
 }
 
+// SGEOf returns the entry for n bytes of mr's memory, from offset on: that part of mr.Bytes() with
+// mr.LocalToken(). As a slice expression does, it panics if the memory does not have these bytes.
+// mr.Bytes() has none if mr is not registered, or closed.
+func SGEOf(mr MemoryRegion, offset, n int) SGE {
+	mem := mr.Bytes()
+	if offset < 0 || n < 0 || offset > len(mem) || n > len(mem)-offset {
+		panic(fmt.Sprintf("nd: SGEOf: %d bytes at offset %d of a region of %d bytes", n, offset, len(mem)))
+	}
+	return SGE{Buffer: mem[offset : offset+n : offset+n], Token: mr.LocalToken()}
+}
+
 // WindowDescriptorSize is the length in bytes of an encoded [WindowDescriptor].
 const WindowDescriptorSize = 20
 
-// WindowDescriptor is what a peer needs to use a window: where it starts in the owner's
-// addresses, how many bytes it has, and its remote token. A peer may add offsets to Address;
-// it need not be an address in any process. Source: ND_MW_DESCRIPTOR.
+// WindowDescriptor is what a peer needs to access memory of another process: the address of the
+// first byte, the length, and the remote token. It describes a window ([MemoryWindow.Descriptor])
+// or a region ([DescriptorOf]). The owner sends it to the peer, for which WindowDescriptor has a
+// binary encoding. A peer may add offsets to Address; it need not be an address in any process.
+// Source: ND_MW_DESCRIPTOR.
 type WindowDescriptor struct {
 	Address, Length uint64
 	Token           Token
@@ -63,8 +76,9 @@ func (d WindowDescriptor) MarshalBinary() ([]byte, error) {
 	return d.AppendBinary(make([]byte, 0, WindowDescriptorSize))
 }
 
-// UnmarshalBinary reads what MarshalBinary wrote. Any [WindowDescriptorSize] bytes are a
-// descriptor: whether the window exists shows when it is used.
+// UnmarshalBinary decodes the encoding of [WindowDescriptor.MarshalBinary]. Any
+// [WindowDescriptorSize] bytes are a descriptor; a request that uses it fails if there is no such
+// memory.
 //
 // Errors: [InvalidBufferSize] for another length; d is unchanged then.
 func (d *WindowDescriptor) UnmarshalBinary(b []byte) error {
@@ -81,100 +95,124 @@ func (d *WindowDescriptor) UnmarshalBinary(b []byte) error {
 	return nil
 }
 
-// MemoryRegion is memory that requests may use, with the rights of its registration. It holds
-// one registration at a time, of a buffer that may be registered in other regions as well, and
-// serves every endpoint of its adapter. Source: NetworkDirect IND2MemoryRegion, NDK_MR.
+// Slice returns the descriptor of n bytes from offset on, with the same token.
+//
+// Errors: [AccessViolation] if d does not have these bytes.
+func (d WindowDescriptor) Slice(offset, n int) (WindowDescriptor, error) {
+	if offset < 0 || n < 0 || uint64(offset) > d.Length || uint64(n) > d.Length-uint64(offset) {
+		return WindowDescriptor{}, &OpError{
+			Op: "slice", Object: "window descriptor", Status: AccessViolation,
+			Detail: fmt.Sprintf("not within the memory described (asked %d bytes at offset %d, have %d)", n, offset, d.Length),
+			Next:   "check offset and length",
+		}
+	}
+	return WindowDescriptor{Address: d.Address + uint64(offset), Length: uint64(n), Token: d.Token}, nil
+}
+
+// DescriptorOf returns the descriptor of all memory of mr, with mr.RemoteToken(). Peers can use it
+// as far as the region's AllowRemote flags allow, until the registration ends. Length is 0 if
+// mr.Bytes() is nil: while mr is not registered, and for a fast registration whose pages are not
+// contiguous in this process.
+func DescriptorOf(mr MemoryRegion) WindowDescriptor {
+	return WindowDescriptor{Address: mr.Address(), Length: uint64(len(mr.Bytes())), Token: mr.RemoteToken()}
+}
+
+// MemoryRegion is memory that requests may use, with the rights of its registration. It has one
+// registration at a time. The same buffer may be registered in other regions too. All endpoints of
+// the adapter can use the region. [SGEOf] and [DescriptorOf] name its memory in requests. Source: NetworkDirect IND2MemoryRegion, NDK_MR.
 type MemoryRegion interface {
 	// Register makes buf usable with the rights in flags and gives the region new tokens. A
 	// region can be registered again after each Deregister.
 	//
 	// Errors: [InvalidParameter] for a nil buf or one above MaxRegistrationSize;
 	// [InvalidBufferSize] for a buf that is empty but not nil; [InvalidParameter3] for unknown
-	// flags; [AccessViolation] for memory that cannot be accessed as the flags ask, if the
-	// provider looks: it need not, and a transfer to memory that is not writable may then crash
-	// the process;
+	// flags; [AccessViolation] for memory that cannot be accessed as the flags ask, if the provider
+	// checks that (if it does not, a transfer to memory that is not writable may crash the process);
 	// [InvalidDeviceState] when already registered or set up for fast registration;
-	// [InsufficientResources]; [NoMemory]; [Canceled]. The region is as before after each.
+	// [InsufficientResources]; [NoMemory]; [Canceled]. The region is unchanged after each.
 	// Source: IND2MemoryRegion::Register, NdkRegisterMr.
 	Register(ctx context.Context, buf []byte, flags RegionFlags) error
 
-	// Deregister ends a registration. When it returns nil no transfer touches the memory any
-	// more; requests that name its tokens later fail with [AccessViolation], at whichever side
-	// they were posted. Requests in progress are stopped, not waited for to the end.
+	// Deregister ends a registration. When it returns nil, no transfer touches the memory any
+	// more. Requests with its tokens then fail with [AccessViolation], on whichever side they are
+	// posted. Deregister stops requests in progress and does not wait until they complete.
 	//
 	// Errors: [DeviceBusy], at once and without effect, while a window is bound to the region;
 	// [InvalidDeviceState] when not registered, or fast-registered; [Canceled], after which the
-	// tokens are dead already and another Deregister waits for the rest.
+	// tokens are invalid already, and another Deregister waits until no transfer touches the memory.
 	// Source: IND2MemoryRegion::Deregister, NdkDeregisterMr.
 	Deregister(ctx context.Context) error
 
-	// InitializeFastRegister makes an empty region ready for [Endpoint.FastRegister] of up to
-	// pages pages; remote says whether its registrations may carry remote rights. It may be
-	// called again with other values while nothing is registered. The region is for fast
-	// registration from then on, until Close.
+	// InitializeFastRegister prepares an empty region for [Endpoint.FastRegister] of up to pages
+	// pages. remote says whether its registrations may have remote rights. It may be called again
+	// with other values while nothing is registered. From then on, until Close, the region is for
+	// fast registration only.
 	//
 	// Errors: [NotSupported]; [ImplementationLimit] for too many pages; [InvalidParameter1] for
 	// pages below 1; [InvalidDeviceState] when registered; [Canceled].
 	// Source: NdkInitializeFastRegisterMr.
 	InitializeFastRegister(ctx context.Context, pages int, remote bool) error
 
-	// LocalToken returns the token for an [SGE] of this region; 0 before the first registration,
-	// the last one, of no use, after a registration ended. Source: IND2MemoryRegion::GetLocalToken.
+	// LocalToken returns the token for an [SGE] of this region. It returns 0 before the first
+	// registration, and the last token, which is invalid, after a registration ended. Source: IND2MemoryRegion::GetLocalToken.
 	LocalToken() Token
 
-	// RemoteToken returns the token for peers. It is worth something to any connected peer of
-	// the adapter, but only as far as the region's AllowRemote flags go. Values follow the rule
-	// of LocalToken. Source: IND2MemoryRegion::GetRemoteToken.
+	// RemoteToken returns the token for peers. Every connected peer of the adapter can use it, as
+	// far as the region's AllowRemote flags allow. It returns 0 before the first registration, and
+	// the last token, which is invalid, after a registration ended. Source: IND2MemoryRegion::GetRemoteToken.
 	RemoteToken() Token
 
-	// Bytes returns the registered memory, nil when not registered. A fast-registered region
-	// returns nil as well unless its pages are neighbours in this process.
+	// Bytes returns the registered memory, and nil when not registered. For a fast-registered
+	// region it returns nil too, unless the pages are contiguous in this process.
 	Bytes() []byte
 
-	// Address returns the address that peers use for Bytes()[0], 0 when not registered: of a
-	// fast-registered region its baseAddress. Add the offset for other bytes. The value only
-	// means something together with a token.
+	// Address returns the address that peers use for Bytes()[0], and 0 when not registered. For a
+	// fast-registered region it is the baseAddress. Add the offset for other bytes. The address is
+	// of use only together with a token.
 	Address() uint64
 
 	// Close releases the region and ends its registration as Deregister does. Windows bound to
-	// it keep the registration alive until the last of them is invalidated or closed. It waits
-	// for a copy that is under way, for as long as the process that copies lives.
+	// it keep the registration alive until the last of them is invalidated or closed. Close waits
+	// until a copy in progress has ended, at the latest by the death of the process that copies.
 	Close() error
 
-	// CloseContext is Close for a bounded time. Errors: [Canceled]. After it the region is
-	// closed and its tokens are invalid all the same. The memory must not be touched before
-	// another call has returned nil.
+	// CloseContext is Close with a bound on the wait.
+	//
+	// Errors: [Canceled] when ctx ends. The region is closed and its tokens are invalid all the
+	// same, but the memory must not be touched before another call has returned nil.
 	CloseContext(ctx context.Context) error
 }
 
-// MemoryWindow lends part of a region to peers, for as long as its owner likes. It is created
-// invalidated, becomes bound by [Endpoint.Bind] and invalidated again by [Endpoint.Invalidate]
-// or by the peer's [Endpoint.SendAndInvalidate]; this may be repeated without limit, with
-// another range, region or endpoint. A window is also invalidated when the endpoint that it was
-// bound on fails, disconnects or is closed. Windows may overlap.
+// MemoryWindow gives peers access to a part of a region, until its owner ends it. A new window is
+// invalidated. [Endpoint.Bind] binds it; [Endpoint.Invalidate], or [Endpoint.SendAndInvalidate] of
+// the peer, invalidates it again. This may be repeated without limit, with another range, region or
+// endpoint. A window is also invalidated when the endpoint that it was bound on fails, disconnects
+// or is closed. Windows may overlap.
 // Source: NetworkDirect IND2MemoryWindow, NDK_MW.
 type MemoryWindow interface {
-	// RemoteToken returns the token that the last Bind gave the window, as soon as that Bind has
-	// returned: 0 before the first, the last one, of no use, after invalidation. Every Bind
-	// gives a value that differs from all tokens of the adapter in recent use.
+	// RemoteToken returns the token of the last Bind, as soon as that Bind has returned. It returns
+	// 0 before the first Bind, and the last token, which is invalid, after invalidation. Every Bind
+	// gives the window a token that differs from all tokens of the adapter in recent use.
 	// Source: IND2MemoryWindow::GetRemoteToken.
 	RemoteToken() Token
 
-	// Descriptor returns the range and the token of the last Bind, under the rule of RemoteToken.
-	// The zero value before the first. Source: the descriptor of INDEndpoint::Bind.
+	// Descriptor returns the range and the token of the last Bind, as soon as that Bind has
+	// returned, and the zero value before the first Bind. Source: the descriptor of INDEndpoint::Bind.
 	Descriptor() WindowDescriptor
 
 	// Close invalidates the window if it is bound, waits until no transfer uses it, and releases
-	// it. A transfer that was in progress fails at the peer. The wait lasts for a copy that is
-	// under way, for as long as the process that copies lives.
+	// it. A transfer in progress fails at the peer. Close waits until a copy in progress has ended,
+	// at the latest by the death of the process that copies.
 	Close() error
 
-	// CloseContext is Close for a bounded time. Errors: [Canceled]. After it the window is
-	// closed and its token is invalid all the same. Another call waits for the rest.
+	// CloseContext is Close with a bound on the wait.
+	//
+	// Errors: [Canceled] when ctx ends. The window is closed and its token is invalid all the same.
+	// Another call waits until no transfer uses the memory.
 	CloseContext(ctx context.Context) error
 }
 
-// LogicalPage is the address of one page as the adapter counts them.
+// LogicalPage is the address of one page in the adapter's own addresses.
 type LogicalPage uint64
 
 // LogicalMapping lists the pages behind a buffer. Source: NDK's logical address mapping.
@@ -185,11 +223,14 @@ type LogicalMapping interface {
 	PageSize() int
 	// Offset returns where in the first page the buffer starts, in bytes.
 	Offset() int
-	// Close gives the mapping up; registrations made from it must be gone by then.
-	// Errors: [DeviceBusy], without effect, while one is not. Source: NdkReleaseLAM.
+	// Close releases the mapping. Registrations of its pages must have ended before.
+	//
+	// Errors: [DeviceBusy], without effect, while there is one. Source: NdkReleaseLAM.
 	Close() error
 
-	// CloseContext is Close for a bounded time. Errors: as Close; [Canceled]. After it the
-	// mapping takes no more registrations. Another call waits for the rest.
+	// CloseContext is Close with a bound on the wait.
+	//
+	// Errors: as Close; [Canceled] when ctx ends: the mapping accepts no further registrations, and
+	// another call waits until no transfer uses the memory.
 	CloseContext(ctx context.Context) error
 }

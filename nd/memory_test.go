@@ -87,3 +87,65 @@ func TestTokenIsMasked(t *testing.T) {
 		t.Errorf("the zero token prints as %q", got)
 	}
 }
+
+// fixedRegion is a region with the given memory.
+type fixedRegion struct {
+	MemoryRegion
+	mem []byte
+}
+
+func (r *fixedRegion) Bytes() []byte      { return r.mem }
+func (r *fixedRegion) Address() uint64    { return 5000 }
+func (r *fixedRegion) LocalToken() Token  { return 11 }
+func (r *fixedRegion) RemoteToken() Token { return 22 }
+
+func TestSGEOf(t *testing.T) {
+	r := &fixedRegion{mem: []byte("0123456789")}
+	for _, tc := range []struct{ offset, n int }{{0, 10}, {0, 0}, {10, 0}, {3, 4}} {
+		got := SGEOf(r, tc.offset, tc.n)
+		if want := "0123456789"[tc.offset:][:tc.n]; string(got.Buffer) != want || cap(got.Buffer) != tc.n || got.Token != 11 {
+			t.Errorf("SGEOf(%d, %d) = %q with capacity %d and %v, want %q", tc.offset, tc.n, got.Buffer, cap(got.Buffer), got.Token, want)
+		}
+	}
+	const top = int(^uint(0) >> 1)
+	for _, tc := range []struct {
+		mem       []byte
+		offset, n int
+	}{{r.mem, 0, 11}, {r.mem, 11, 0}, {r.mem, -1, 1}, {r.mem, 0, -1}, {r.mem, 5, 6}, {r.mem, top, top}, {nil, 0, 1}} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("SGEOf(%d, %d) of %d bytes does not panic", tc.offset, tc.n, len(tc.mem))
+				}
+			}()
+			SGEOf(&fixedRegion{mem: tc.mem}, tc.offset, tc.n)
+		}()
+	}
+}
+
+func TestDescriptorOf(t *testing.T) {
+	if got, want := DescriptorOf(&fixedRegion{mem: make([]byte, 30)}), (WindowDescriptor{Address: 5000, Length: 30, Token: 22}); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}
+
+func TestWindowDescriptorSlice(t *testing.T) {
+	d := WindowDescriptor{Address: 5000, Length: 30, Token: 22}
+	for _, tc := range []struct{ offset, n int }{{0, 30}, {30, 0}, {0, 0}, {7, 8}} {
+		got, err := d.Slice(tc.offset, tc.n)
+		if want := (WindowDescriptor{Address: 5000 + uint64(tc.offset), Length: uint64(tc.n), Token: 22}); err != nil || got != want {
+			t.Errorf("Slice(%d, %d) = %+v, %v, want %+v", tc.offset, tc.n, got, err, want)
+		}
+	}
+	const top = int(^uint(0) >> 1)
+	for _, tc := range []struct{ offset, n int }{{0, 31}, {31, 0}, {-1, 1}, {1, -1}, {20, 11}, {top, top}, {1, top}} {
+		if got, err := d.Slice(tc.offset, tc.n); !errors.Is(err, AccessViolation) || got != (WindowDescriptor{}) {
+			t.Errorf("Slice(%d, %d) = %+v, %v, want AccessViolation", tc.offset, tc.n, got, err)
+		}
+	}
+	_, err := d.Slice(20, 11)
+	const want = "nd: slice on window descriptor: not within the memory described (asked 11 bytes at offset 20, have 30): access violation; check offset and length"
+	if err.Error() != want {
+		t.Errorf("got  %v\nwant %s", err, want)
+	}
+}

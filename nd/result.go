@@ -20,17 +20,21 @@ type Result struct {
 	InvalidatedToken Token
 }
 
-// Err returns why the request failed, nil for [Success]: an [OpError] with the status of the
-// result and, behind it, the cause that ep gives for the end of its connection. ep is the endpoint
-// that the request was posted on, or that the message came in on; see EndpointContext. [Status.Err]
-// has the status alone.
+// Err returns nil for [Success]. Otherwise it returns an [OpError] with the status of the result
+// and the cause that ep gives for the end of its connection ([Endpoint.Err]). ep is the endpoint
+// that the request was posted on, or that received the message; see EndpointContext. If ep is nil,
+// the error has no cause. [Status.Err] returns the status alone.
 //
-// [errors.Is] finds the status, and every error that it finds in [Endpoint.Err].
+// [errors.Is] finds the status, and every error that it finds in ep.Err().
 func (r Result) Err(ep Endpoint) error {
 	if r.Status == Success {
 		return nil
 	}
-	return &OpError{Object: r.RequestType.String() + " " + strconv.FormatUint(r.RequestContext, 10), Status: r.Status, Err: ep.Err()}
+	err := &OpError{Object: r.RequestType.String() + " " + strconv.FormatUint(r.RequestContext, 10), Status: r.Status}
+	if ep != nil {
+		err.Err = ep.Err()
+	}
+	return err
 }
 
 // RequestType tells completions apart. The numbers 0 to 5 are those of version 2 of the model.
@@ -78,74 +82,21 @@ func (t RequestType) AllowedFlags() OpFlags {
 	return 0
 }
 
-// NDK returns the operation type in NDK's numbers, 0 for a value that is no constant of this
-// package.
-func (t RequestType) NDK() NDKOperationType {
-	for _, p := range requestTypePairs {
-		if p.model == t {
-			return p.ndk
-		}
-	}
-	return 0
-}
-
 // String returns the constant's name.
 func (t RequestType) String() string {
-	for _, p := range requestTypePairs {
-		if p.model == t {
-			return p.name
-		}
+	if name, ok := requestTypeNames[t]; ok {
+		return name
 	}
 	return "RequestType(0x" + strconv.FormatUint(uint64(t), 16) + ")"
 }
 
-// NDKOperationType is the type of a completion in the kernel flavour's numbers, which differ
-// from those of [RequestType] throughout. 0 is never valid. Source: NDK_OPERATION_TYPE.
-type NDKOperationType uint32
-
-const (
-	NDKOperationReceive              NDKOperationType = 1
-	NDKOperationSend                 NDKOperationType = 2
-	NDKOperationFastRegister         NDKOperationType = 4
-	NDKOperationBind                 NDKOperationType = 8
-	NDKOperationInvalidate           NDKOperationType = 16
-	NDKOperationRead                 NDKOperationType = 32
-	NDKOperationWrite                NDKOperationType = 64
-	NDKOperationReceiveAndInvalidate NDKOperationType = 0x8001
-)
-
-// RequestType returns the type in the numbers of this package; false for an unknown value.
-func (t NDKOperationType) RequestType() (RequestType, bool) {
-	for _, p := range requestTypePairs {
-		if p.ndk == t {
-			return p.model, true
-		}
-	}
-	return 0, false
-}
-
-// String returns the constant's name.
-func (t NDKOperationType) String() string {
-	for _, p := range requestTypePairs {
-		if p.ndk == t {
-			return "NDKOperation" + p.name[len("Request"):]
-		}
-	}
-	return "NDKOperationType(0x" + strconv.FormatUint(uint64(t), 16) + ")"
-}
-
-// requestTypePairs gives both numbers of each type, and the name that they share.
-var requestTypePairs = []struct {
-	model RequestType
-	ndk   NDKOperationType
-	name  string
-}{
-	{RequestReceive, NDKOperationReceive, "RequestReceive"},
-	{RequestSend, NDKOperationSend, "RequestSend"},
-	{RequestBind, NDKOperationBind, "RequestBind"},
-	{RequestInvalidate, NDKOperationInvalidate, "RequestInvalidate"},
-	{RequestRead, NDKOperationRead, "RequestRead"},
-	{RequestWrite, NDKOperationWrite, "RequestWrite"},
-	{RequestReceiveAndInvalidate, NDKOperationReceiveAndInvalidate, "RequestReceiveAndInvalidate"},
-	{RequestFastRegister, NDKOperationFastRegister, "RequestFastRegister"},
+var requestTypeNames = map[RequestType]string{
+	RequestReceive:              "RequestReceive",
+	RequestSend:                 "RequestSend",
+	RequestBind:                 "RequestBind",
+	RequestInvalidate:           "RequestInvalidate",
+	RequestRead:                 "RequestRead",
+	RequestWrite:                "RequestWrite",
+	RequestReceiveAndInvalidate: "RequestReceiveAndInvalidate",
+	RequestFastRegister:         "RequestFastRegister",
 }

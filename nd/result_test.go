@@ -8,42 +8,24 @@ import (
 
 func TestRequestTypeNumbers(t *testing.T) {
 	for _, tc := range []struct {
-		model, wantModel RequestType
-		ndk, wantNDK     NDKOperationType
-		initiator        bool
+		typ       RequestType
+		want      uint32
+		initiator bool
 	}{
-		{RequestReceive, 0, NDKOperationReceive, 1, false},
-		{RequestSend, 1, NDKOperationSend, 2, true},
-		{RequestBind, 2, NDKOperationBind, 8, true},
-		{RequestInvalidate, 3, NDKOperationInvalidate, 16, true},
-		{RequestRead, 4, NDKOperationRead, 32, true},
-		{RequestWrite, 5, NDKOperationWrite, 64, true},
-		{RequestReceiveAndInvalidate, 0x8001, NDKOperationReceiveAndInvalidate, 0x8001, false},
-		{RequestFastRegister, 0x8002, NDKOperationFastRegister, 4, true},
+		{RequestReceive, 0, false},
+		{RequestSend, 1, true},
+		{RequestBind, 2, true},
+		{RequestInvalidate, 3, true},
+		{RequestRead, 4, true},
+		{RequestWrite, 5, true},
+		{RequestReceiveAndInvalidate, 0x8001, false},
+		{RequestFastRegister, 0x8002, true},
 	} {
-		if tc.model != tc.wantModel || tc.ndk != tc.wantNDK {
-			t.Errorf("%v is %#x and %#x in NDK, want %#x and %#x", tc.model,
-				uint32(tc.model), uint32(tc.ndk), uint32(tc.wantModel), uint32(tc.wantNDK))
+		if uint32(tc.typ) != tc.want {
+			t.Errorf("%v is %#x, want %#x", tc.typ, uint32(tc.typ), tc.want)
 		}
-		if got := tc.model.NDK(); got != tc.ndk {
-			t.Errorf("%v.NDK() = %v, want %v", tc.model, got, tc.ndk)
-		}
-		if got, ok := tc.ndk.RequestType(); !ok || got != tc.model {
-			t.Errorf("%v.RequestType() = %v, %v, want %v", tc.ndk, got, ok, tc.model)
-		}
-		if got := tc.model.Initiator(); got != tc.initiator {
-			t.Errorf("%v.Initiator() = %v", tc.model, got)
-		}
-	}
-	if got := RequestType(99).NDK(); got != 0 {
-		t.Errorf("an unknown request type is %v in NDK, want 0", got)
-	}
-	if _, ok := NDKOperationType(3).RequestType(); ok {
-		t.Error("NDK type 3 should be unknown")
-	}
-	for _, p := range requestTypePairs {
-		if p.model != RequestFastRegister && NDKOperationType(RequestFastRegister) == p.ndk {
-			t.Errorf("the number of RequestFastRegister is NDK's for %v", p.model)
+		if got := tc.typ.Initiator(); got != tc.initiator {
+			t.Errorf("%v.Initiator() = %v", tc.typ, got)
 		}
 	}
 }
@@ -109,6 +91,9 @@ func TestResultErr(t *testing.T) {
 	}
 	if err := r.Err(whyEndpoint{}); err.Error() != "nd: RequestSend 7: canceled" {
 		t.Errorf("without a reason: %q", err)
+	}
+	if err := r.Err(nil); err.Error() != "nd: RequestSend 7: canceled" {
+		t.Errorf("without an endpoint: %q", err)
 	}
 	r.Status = Success
 	if err := r.Err(whyEndpoint{err: why}); err != nil {

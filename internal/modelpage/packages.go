@@ -12,6 +12,7 @@ import (
 
 const (
 	modelPath    = "github.com/softnd/softnd/nd"
+	compatPath   = modelPath + "/ndcompat"
 	suitePath    = modelPath + "/ndtest"
 	providerPath = "github.com/softnd/softnd/endpoint"
 )
@@ -26,7 +27,7 @@ func load(root string) (map[string]*source, error) {
 			packages.NeedTypesInfo,
 		Dir:   root,
 		Tests: true,
-	}, modelPath, suitePath, providerPath)
+	}, modelPath, compatPath, suitePath, providerPath)
 	if err != nil {
 		return nil, err
 	}
@@ -37,7 +38,7 @@ func load(root string) (map[string]*source, error) {
 		}
 		sources[p.ID] = newSource(p.Fset, p.Syntax, p.Types, p.TypesInfo)
 	}
-	for _, id := range []string{modelPath, suitePath, withTests(modelPath), withTests(providerPath)} {
+	for _, id := range []string{modelPath, compatPath, suitePath, withTests(modelPath), withTests(compatPath), withTests(providerPath)} {
 		if sources[id] == nil {
 			err = errors.Join(err, fmt.Errorf("no package %s", id))
 		}
@@ -51,6 +52,7 @@ type source struct {
 	files  []*ast.File
 	info   *types.Info
 	model  *types.Package            // package nd as it imports it
+	compat *types.Package            // package ndcompat as it imports it; nil if it does not
 	bodies map[types.Object]ast.Node // its functions, and the values of its variables
 	known  map[*types.Func][]string  // results of methods, which is slow
 }
@@ -58,8 +60,11 @@ type source struct {
 func newSource(fset *token.FileSet, files []*ast.File, pkg *types.Package, info *types.Info) *source {
 	s := &source{fset: fset, files: files, info: info, bodies: make(map[types.Object]ast.Node), known: make(map[*types.Func][]string)}
 	for _, p := range append(pkg.Imports(), pkg) {
-		if p.Path() == modelPath {
+		switch p.Path() {
+		case modelPath:
 			s.model = p
+		case compatPath:
+			s.compat = p
 		}
 	}
 	for _, f := range files {

@@ -86,7 +86,7 @@ func (p *page) read(root string) error {
 	if err != nil {
 		return err
 	}
-	p.parts = parts(sources[modelPath].files)
+	p.parts = append(parts(sources[modelPath].files), parts(sources[compatPath].files)...)
 	var known []string
 	for _, s := range ndtest.Scenarios() {
 		known = append(known, s.ID)
@@ -94,7 +94,9 @@ func (p *page) read(root string) error {
 	if p.uses, err = sources[suitePath].rows(known); err != nil {
 		return err
 	}
-	p.tests = append(sources[withTests(providerPath)].tests("endpoint"), sources[withTests(modelPath)].tests("nd")...)
+	for _, tested := range []struct{ path, short string }{{providerPath, "endpoint"}, {modelPath, "nd"}, {compatPath, "ndcompat"}} {
+		p.tests = append(p.tests, sources[withTests(tested.path)].tests(tested.short)...)
+	}
 	p.callers = sources[withTests(modelPath)].callers()
 	return nil
 }

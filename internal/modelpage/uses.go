@@ -58,10 +58,15 @@ func (s *source) names(obj types.Object) []string {
 			return s.field(o)
 		}
 	}
-	if s.model == nil || obj.Parent() != s.model.Scope() {
+	if !s.ofModel(obj) || obj.Parent() != obj.Pkg().Scope() {
 		return nil
 	}
 	return []string{obj.Name()}
+}
+
+// ofModel reports whether obj is declared in package nd or ndcompat.
+func (s *source) ofModel(obj types.Object) bool {
+	return obj.Pkg() != nil && (obj.Pkg() == s.model || obj.Pkg() == s.compat)
 }
 
 func (s *source) methods(m *types.Func, recv types.Type) (names []string) {
@@ -72,7 +77,7 @@ func (s *source) methods(m *types.Func, recv types.Type) (names []string) {
 	if p, ok := base.(*types.Pointer); ok {
 		base = p.Elem()
 	}
-	if m.Pkg() == s.model {
+	if s.ofModel(m) {
 		if named, ok := base.(*types.Named); ok {
 			names = []string{named.Obj().Name() + "." + m.Name()}
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/softnd/softnd/nd"
+	"github.com/softnd/softnd/nd/ndcompat"
 )
 
 // Connections at scale.
@@ -111,7 +112,7 @@ var manyScenarios = []scenario{
 		s.tell(addr)
 		c.accept(l)
 		events := make(chan error, 2)
-		o := nd.Overlapped{OnEnd: func(o *nd.Overlapped) { events <- o.Result(false) }}
+		o := ndcompat.Overlapped{OnEnd: func(o *ndcompat.Overlapped) { events <- o.Result(false) }}
 		s.must(o.Start(s.ctx, c.connector.NotifyDisconnect))
 		s.tell(c.memory.far())
 		hear[nd.WindowDescriptor](s)
@@ -274,8 +275,8 @@ func endTogether(s *side) {
 func endWatched(s *side) {
 	c := s.pair(shape{})
 	events := make(chan error, 2)
-	o := nd.Overlapped{OnEnd: func(o *nd.Overlapped) { events <- o.Result(false) }}
-	var set nd.OverlappedSet
+	o := ndcompat.Overlapped{OnEnd: func(o *ndcompat.Overlapped) { events <- o.Result(false) }}
+	var set ndcompat.OverlappedSet
 	s.must(set.Start(s.ctx, &o, c.connector.NotifyDisconnect))
 	s.pending(events)
 	s.meet()

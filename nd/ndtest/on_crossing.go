@@ -5,6 +5,7 @@ import (
 	"net/netip"
 
 	"github.com/softnd/softnd/nd"
+	"github.com/softnd/softnd/nd/ndcompat"
 )
 
 // Crossing connections.
@@ -238,8 +239,8 @@ var crossingScenarios = []scenario{
 		s.tell(addr)
 		c := s.prepare(shape{})
 		c.accept(l)
-		var o nd.Overlapped
-		var set nd.OverlappedSet
+		var o ndcompat.Overlapped
+		var set ndcompat.OverlappedSet
 		next := s.fresh()
 		s.must(set.Start(s.ctx, &o, func(ctx context.Context) error { return l.GetConnectionRequest(ctx, next) }))
 		c.disconnect()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/softnd/softnd/nd"
+	"github.com/softnd/softnd/nd/ndcompat"
 )
 
 // Notifications of completion queues, and overlapped requests.
@@ -85,7 +86,7 @@ var notifyScenarios = []scenario{
 	}},
 	{id: "C023", title: "the result of an operation that succeeded at once is success", active: func(s *side) {
 		for _, atOnce := range []bool{true, false} {
-			var o nd.Overlapped
+			var o ndcompat.Overlapped
 			c := s.prepare(shape{})
 			c.connect(hear[netip.AddrPort](s))
 			if atOnce {
@@ -113,15 +114,15 @@ var notifyScenarios = []scenario{
 type watch struct {
 	*side
 	queues   [2]nd.CompletionQueue
-	sets     [2]nd.OverlappedSet
-	requests [2]nd.Overlapped
-	events   chan *nd.Overlapped
+	sets     [2]ndcompat.OverlappedSet
+	requests [2]ndcompat.Overlapped
+	events   chan *ndcompat.Overlapped
 }
 
 func (s *side) watchTwo() *watch {
-	w := &watch{side: s, queues: [2]nd.CompletionQueue{s.queue(16), s.queue(16)}, events: make(chan *nd.Overlapped, 4)}
+	w := &watch{side: s, queues: [2]nd.CompletionQueue{s.queue(16), s.queue(16)}, events: make(chan *ndcompat.Overlapped, 4)}
 	for i := range w.requests {
-		w.requests[i].OnEnd = func(o *nd.Overlapped) { w.events <- o }
+		w.requests[i].OnEnd = func(o *ndcompat.Overlapped) { w.events <- o }
 	}
 	return w
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/softnd/softnd/nd"
+	"github.com/softnd/softnd/nd/ndcompat"
 )
 
 // Connections that do not come about.
@@ -67,13 +68,13 @@ var refusedScenarios = []scenario{
 		c.alive()
 	}, passive: func(s *side) {
 		l, addr := s.listen(0)
-		var set nd.OverlappedSet
-		events := make(chan *nd.Overlapped, 4)
+		var set ndcompat.OverlappedSet
+		events := make(chan *ndcompat.Overlapped, 4)
 		connectors := make([]nd.Connector, 3)
-		requests := make([]nd.Overlapped, 3)
+		requests := make([]ndcompat.Overlapped, 3)
 		for i := range requests {
 			connectors[i] = s.fresh()
-			requests[i].OnEnd = func(o *nd.Overlapped) { events <- o }
+			requests[i].OnEnd = func(o *ndcompat.Overlapped) { events <- o }
 			s.must(set.Start(s.ctx, &requests[i], func(ctx context.Context) error {
 				return l.GetConnectionRequest(ctx, connectors[i])
 			}))
@@ -136,7 +137,7 @@ var refusedScenarios = []scenario{
 		l, addr := s.listen(0)
 		c := s.prepare(shape{})
 		c.connector = s.fresh()
-		var o nd.Overlapped
+		var o ndcompat.Overlapped
 		s.must(o.Start(s.ctx, func(ctx context.Context) error { return l.GetConnectionRequest(ctx, c.connector) }))
 		for range 3 {
 			s.want(nd.Pending, o.Result(false))

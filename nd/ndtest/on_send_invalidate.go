@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/softnd/softnd/nd"
+	"github.com/softnd/softnd/nd/ndcompat"
 )
 
 var sendInvalidateScenarios = slices.Concat(revokedByMessage, revokedInVain, revokedWithFlags)
@@ -35,7 +36,7 @@ var revokedByMessage = []scenario{
 	}, passive: func(s *side) {
 		c, w, d := lender(s, shape{})
 		r := c.received(nd.Success, inbox)
-		if r.RequestType != nd.RequestReceiveAndInvalidate || r.RequestType.NDK() != nd.NDKOperationReceiveAndInvalidate {
+		if r.RequestType != nd.RequestReceiveAndInvalidate || ndcompat.NDKOperationTypeOf(r.RequestType) != ndcompat.NDKOperationReceiveAndInvalidate {
 			s.errorf("the result is of a %v", r.RequestType)
 		}
 		if r.InvalidatedToken != d.Token || r.InvalidatedToken != w.RemoteToken() {

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/softnd/softnd/nd"
+	"github.com/softnd/softnd/nd/ndcompat"
 )
 
 // Start-up, catalogue, adapter information.
@@ -180,10 +181,10 @@ var startScenarios = []scenario{
 		s.must(err)
 	}, passive: func(s *side) { s.tell(s.addr) }},
 	{id: "C012", title: "nothing works before the library is started", active: func(s *side) {
-		s.notReady(&nd.Library{V2: []nd.Provider{s.provider}})
+		s.notReady(&ndcompat.Library{V2: []nd.Provider{s.provider}})
 	}},
 	{id: "C013", title: "the library counts its users", active: func(s *side) {
-		lib := &nd.Library{V2: []nd.Provider{s.provider}}
+		lib := &ndcompat.Library{V2: []nd.Provider{s.provider}}
 		s.must(lib.Startup())
 		s.must(lib.Startup())
 		s.must(lib.Cleanup())
@@ -194,15 +195,15 @@ var startScenarios = []scenario{
 }
 
 // library returns the helper library, started, over this half's provider.
-func (s *side) library() *nd.Library {
-	lib := &nd.Library{V2: []nd.Provider{s.provider}}
+func (s *side) library() *ndcompat.Library {
+	lib := &ndcompat.Library{V2: []nd.Provider{s.provider}}
 	s.must(lib.Startup())
 	s.atEnd(func() { lib.Cleanup() })
 	return lib
 }
 
 // notReady checks that every call of a library without users is refused.
-func (s *side) notReady(lib *nd.Library) {
+func (s *side) notReady(lib *ndcompat.Library) {
 	_, err := lib.OpenAdapter(s.ctx, s.addr)
 	s.want(nd.DeviceNotReady, err)
 	_, err = lib.QueryAddressList(0)

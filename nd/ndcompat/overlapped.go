@@ -1,4 +1,4 @@
-package nd
+package ndcompat
 
 import (
 	"context"
@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+
+	"github.com/softnd/softnd/nd"
 )
 
 // Overlapped gives a blocking control call the life of an overlapped request: it is started, goes
@@ -36,7 +38,7 @@ type request struct {
 // after the other may reach their object in any order. While OnEnd reports the end of the latest
 // request, Start waits for it, so that OnEnd sees the result that it is called for.
 //
-// Errors: [InvalidDeviceState] while the latest request is pending, which goes on; [Canceled] when
+// Errors: [nd.InvalidDeviceState] while the latest request is pending, which goes on; [nd.Canceled] when
 // ctx ends before OnEnd has returned. Nothing is started then.
 func (o *Overlapped) Start(ctx context.Context, call func(context.Context) error) error {
 	_, err := o.start(ctx, call)
@@ -73,8 +75,8 @@ func (o *Overlapped) start(ctx context.Context, call func(context.Context) error
 // awaitReport waits, without the lock, until OnEnd has returned for r.
 func (o *Overlapped) awaitReport(ctx context.Context, r *request) error {
 	if r.pending() {
-		return &OpError{
-			Op: "start", Object: "overlapped request", Status: InvalidDeviceState,
+		return &nd.OpError{
+			Op: "start", Object: "overlapped request", Status: nd.InvalidDeviceState,
 			Detail: "its latest request is pending", Next: "wait for the end, or use another Overlapped",
 		}
 	}
@@ -84,14 +86,14 @@ func (o *Overlapped) awaitReport(ctx context.Context, r *request) error {
 	case <-r.reported:
 		return nil
 	case <-ctx.Done():
-		return CanceledError(ctx, "start", "overlapped request")
+		return nd.CanceledError(ctx, "start", "overlapped request")
 	}
 }
 
 // Result returns what the latest call returned. It may be asked for repeatedly. Without a
 // request the result is nil: the operation that was to be waited for succeeded at once.
 //
-// Errors: [Pending], not a failure, while the call runs and wait is false; else the call's own.
+// Errors: [nd.Pending], not a failure, while the call runs and wait is false; else the call's own.
 // Source: IND2Overlapped::GetOverlappedResult.
 func (o *Overlapped) Result(wait bool) error {
 	r := o.latest()
@@ -101,7 +103,7 @@ func (o *Overlapped) Result(wait bool) error {
 	case wait:
 		<-r.returned
 	case r.pending():
-		return &OpError{Op: "get result", Object: "overlapped request", Status: Pending, Next: "ask again, or wait"}
+		return &nd.OpError{Op: "get result", Object: "overlapped request", Status: nd.Pending, Next: "ask again, or wait"}
 	}
 	return r.err
 }
@@ -173,7 +175,7 @@ func (s *OverlappedSet) Start(ctx context.Context, o *Overlapped, call func(cont
 // when the one before it has ended and was reported, and returns after the last. Requests that
 // are started meanwhile go on.
 //
-// Errors: [Unsuccessful] when some of them ended with another result than [Canceled]; all have
+// Errors: [nd.Unsuccessful] when some of them ended with another result than [nd.Canceled]; all have
 // ended all the same.
 // Source: IND2Overlapped::CancelOverlappedRequests.
 func (s *OverlappedSet) Cancel() error {
@@ -184,13 +186,13 @@ func (s *OverlappedSet) Cancel() error {
 	escaped := 0
 	for _, r := range requests {
 		r.stop()
-		if !errors.Is(r.err, Canceled) {
+		if !errors.Is(r.err, nd.Canceled) {
 			escaped++
 		}
 	}
 	if escaped > 0 {
-		return &OpError{
-			Op: "cancel", Object: "overlapped requests", Status: Unsuccessful,
+		return &nd.OpError{
+			Op: "cancel", Object: "overlapped requests", Status: nd.Unsuccessful,
 			Detail: fmt.Sprintf("%d of %d ended before they could be canceled", escaped, len(requests)),
 			Next:   "look at their results",
 		}

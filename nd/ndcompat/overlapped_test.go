@@ -1,16 +1,18 @@
-package nd
+package ndcompat
 
 import (
 	"context"
 	"errors"
 	"testing"
 	"time"
+
+	"github.com/softnd/softnd/nd"
 )
 
 // untilCanceled is a call that waits for its context.
 func untilCanceled(ctx context.Context) error {
 	<-ctx.Done()
-	return CanceledError(ctx, "wait", "test")
+	return nd.CanceledError(ctx, "wait", "test")
 }
 
 func TestOverlappedLife(t *testing.T) {
@@ -22,16 +24,16 @@ func TestOverlappedLife(t *testing.T) {
 	}
 	o.Cancel() // nothing to cancel
 
-	for _, outcome := range []error{nil, ConnectionRefused} {
+	for _, outcome := range []error{nil, nd.ConnectionRefused} {
 		release := make(chan struct{})
 		if err := o.Start(t.Context(), func(context.Context) error { <-release; return outcome }); err != nil {
 			t.Fatal(err)
 		}
 		err := o.Result(false)
-		if !errors.Is(err, Pending) || StatusOf(err).Failed() {
+		if !errors.Is(err, nd.Pending) || nd.StatusOf(err).Failed() {
 			t.Fatalf("the result of a running call is %v, want Pending, which is no failure", err)
 		}
-		if err := o.Start(t.Context(), untilCanceled); !errors.Is(err, InvalidDeviceState) {
+		if err := o.Start(t.Context(), untilCanceled); !errors.Is(err, nd.InvalidDeviceState) {
 			t.Fatalf("a second request on the same Overlapped: %v, want InvalidDeviceState", err)
 		}
 		select {
@@ -55,7 +57,7 @@ func TestOverlappedCancel(t *testing.T) {
 		t.Fatal(err)
 	}
 	o.Cancel()
-	if err := o.Result(false); !errors.Is(err, Canceled) {
+	if err := o.Result(false); !errors.Is(err, nd.Canceled) {
 		t.Errorf("after Cancel the result is %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -63,7 +65,7 @@ func TestOverlappedCancel(t *testing.T) {
 		t.Fatal(err)
 	}
 	cancel()
-	if err := o.Result(true); !errors.Is(err, Canceled) || !errors.Is(err, context.Canceled) {
+	if err := o.Result(true); !errors.Is(err, nd.Canceled) || !errors.Is(err, context.Canceled) {
 		t.Errorf("the end of its context ends a request with %v", err)
 	}
 }
@@ -71,7 +73,7 @@ func TestOverlappedCancel(t *testing.T) {
 func TestOverlappedReportsOnce(t *testing.T) {
 	events := make(chan error, 4)
 	o := Overlapped{OnEnd: func(o *Overlapped) { events <- o.Result(false) }}
-	if err := o.Start(t.Context(), func(context.Context) error { return IOTimeout }); err != nil {
+	if err := o.Start(t.Context(), func(context.Context) error { return nd.IOTimeout }); err != nil {
 		t.Fatal(err)
 	}
 	if o.Done() != nil {
@@ -81,7 +83,7 @@ func TestOverlappedReportsOnce(t *testing.T) {
 	if len(events) != 1 {
 		t.Fatalf("%d reports of one request", len(events))
 	}
-	if err := <-events; err != IOTimeout {
+	if err := <-events; err != nd.IOTimeout {
 		t.Errorf("OnEnd saw the result %v, want IOTimeout", err)
 	}
 }
@@ -104,15 +106,15 @@ func stillWaits(t *testing.T, c <-chan struct{}, what string) {
 
 func TestOverlappedStartWaitsForTheReport(t *testing.T) {
 	o, gate, seen := slowReport()
-	if err := o.Start(t.Context(), func(context.Context) error { return IOTimeout }); err != nil {
+	if err := o.Start(t.Context(), func(context.Context) error { return nd.IOTimeout }); err != nil {
 		t.Fatal(err)
 	}
-	if err := o.Result(true); err != IOTimeout {
+	if err := o.Result(true); err != nd.IOTimeout {
 		t.Fatalf("the first request ended with %v", err)
 	}
 	brief, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
-	if err := o.Start(brief, untilCanceled); !errors.Is(err, Canceled) {
+	if err := o.Start(brief, untilCanceled); !errors.Is(err, nd.Canceled) {
 		t.Errorf("a Start whose context ends while OnEnd runs: %v, want Canceled", err)
 	}
 	started := make(chan struct{})
@@ -124,12 +126,12 @@ func TestOverlappedStartWaitsForTheReport(t *testing.T) {
 	}()
 	stillWaits(t, started, "a request was started before the end of the one before it was reported")
 	close(gate)
-	if err := <-seen; err != IOTimeout {
+	if err := <-seen; err != nd.IOTimeout {
 		t.Errorf("OnEnd saw the result %v, want that of the request that ended", err)
 	}
 	<-started
 	o.Cancel()
-	if err := <-seen; !errors.Is(err, Canceled) {
+	if err := <-seen; !errors.Is(err, nd.Canceled) {
 		t.Errorf("OnEnd saw the result %v of the second request, want Canceled", err)
 	}
 }
@@ -150,7 +152,7 @@ func TestOverlappedSetCancelWaitsForReports(t *testing.T) {
 	canceled := make(chan struct{})
 	go func() {
 		defer close(canceled)
-		if err := set.Cancel(); !errors.Is(err, Unsuccessful) {
+		if err := set.Cancel(); !errors.Is(err, nd.Unsuccessful) {
 			t.Errorf("Cancel of one request that had succeeded: %v, want Unsuccessful", err)
 		}
 	}()
@@ -188,11 +190,11 @@ func TestOverlappedSetCancelsInOrder(t *testing.T) {
 			t.Fatalf("round %d: %d of %d requests were reported when Cancel returned", round, len(events), len(requests))
 		}
 		for i := range requests {
-			if o := <-events; o != &requests[i] || !errors.Is(o.Result(false), Canceled) {
+			if o := <-events; o != &requests[i] || !errors.Is(o.Result(false), nd.Canceled) {
 				t.Fatalf("round %d: end %d is not of request %d, or not Canceled: %v", round, i, i, o.Result(false))
 			}
 		}
-		if err := moved.Result(false); !errors.Is(err, Pending) {
+		if err := moved.Result(false); !errors.Is(err, nd.Pending) {
 			t.Fatalf("a request of another set ended: %v", err)
 		}
 		other.Cancel()
@@ -200,7 +202,7 @@ func TestOverlappedSetCancelsInOrder(t *testing.T) {
 	if err := set.Start(t.Context(), &requests[0], untilCanceled); err != nil {
 		t.Fatal(err)
 	}
-	if err := set.Start(t.Context(), &requests[0], untilCanceled); !errors.Is(err, InvalidDeviceState) {
+	if err := set.Start(t.Context(), &requests[0], untilCanceled); !errors.Is(err, nd.InvalidDeviceState) {
 		t.Errorf("a second request on the same Overlapped: %v, want InvalidDeviceState", err)
 	}
 	set.Cancel()

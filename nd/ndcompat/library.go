@@ -1,4 +1,4 @@
-package nd
+package ndcompat
 
 import (
 	"context"
@@ -6,17 +6,20 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+
+	"github.com/softnd/softnd/nd"
+	"github.com/softnd/softnd/nd/internal/flagnames"
 )
 
 // Library is NetworkDirect's helper library: the addresses and adapters of all providers of a
 // process together. It counts who uses it: before the first Startup, and after as many calls of
-// Cleanup, every other call fails with [DeviceNotReady].
+// Cleanup, every other call fails with [nd.DeviceNotReady].
 //
 // Fill in the providers before use and leave them alone afterwards. The Library does not close
 // them; adapters opened through it live on after Cleanup. Source: NetworkDirect ndutil.
 type Library struct {
 	// The providers, by what they are to callers that exclude a kind. All are used alike.
-	V2, V1, Emulators []Provider
+	V2, V1, Emulators []nd.Provider
 
 	mu    sync.Mutex
 	users int
@@ -32,14 +35,14 @@ const (
 	ExcludeV2        QueryFlags = 4
 )
 
-var queryFlagNames = []flagName{
-	{uint32(ExcludeEmulators), "ExcludeEmulators"},
-	{uint32(ExcludeV1), "ExcludeV1"},
-	{uint32(ExcludeV2), "ExcludeV2"},
+var queryFlagNames = []flagnames.Name{
+	{Bits: uint32(ExcludeEmulators), Name: "ExcludeEmulators"},
+	{Bits: uint32(ExcludeV1), Name: "ExcludeV1"},
+	{Bits: uint32(ExcludeV2), Name: "ExcludeV2"},
 }
 
 // String lists the flags by name, joined by "|".
-func (f QueryFlags) String() string { return flagString(uint32(f), queryFlagNames) }
+func (f QueryFlags) String() string { return flagnames.Join(uint32(f), queryFlagNames) }
 
 // Startup adds a user. It does not fail. Source: NdStartup.
 func (l *Library) Startup() error {
@@ -51,7 +54,7 @@ func (l *Library) Startup() error {
 
 // Cleanup takes a user away.
 //
-// Errors: [DeviceNotReady] when there is none. Source: NdCleanup.
+// Errors: [nd.DeviceNotReady] when there is none. Source: NdCleanup.
 func (l *Library) Cleanup() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -72,20 +75,20 @@ func (l *Library) ready(op string) error {
 }
 
 func notStarted(op string) error {
-	return &OpError{Op: op, Object: "library", Status: DeviceNotReady, Detail: "nobody has started it", Next: "call Startup first"}
+	return &nd.OpError{Op: op, Object: "library", Status: nd.DeviceNotReady, Detail: "nobody has started it", Next: "call Startup first"}
 }
 
 // QueryAddressList returns the local addresses of all providers but those that flags exclude,
 // possibly none. The list is the caller's to keep.
 //
-// Errors: [DeviceNotReady]; [InvalidParameter1] for unknown flags. Source: NdQueryAddressList.
+// Errors: [nd.DeviceNotReady]; [nd.InvalidParameter1] for unknown flags. Source: NdQueryAddressList.
 func (l *Library) QueryAddressList(flags QueryFlags) ([]netip.Addr, error) {
 	const op = "query address list"
 	if err := l.ready(op); err != nil {
 		return nil, err
 	}
 	if flags&^(ExcludeEmulators|ExcludeV1|ExcludeV2) != 0 {
-		return nil, &OpError{Op: op, Object: "library", Status: InvalidParameter1, Detail: flags.String()}
+		return nil, &nd.OpError{Op: op, Object: "library", Status: nd.InvalidParameter1, Detail: flags.String()}
 	}
 	var all []netip.Addr
 	for _, p := range l.providers(flags) {
@@ -100,11 +103,11 @@ func (l *Library) QueryAddressList(flags QueryFlags) ([]netip.Addr, error) {
 
 // ResolveAddress returns the local address to bind for a connection to remote.
 //
-// Errors: [DeviceNotReady]; [InvalidAddress] when the route starts at no address of a provider;
-// [NetworkUnreachable] when there is no route. Source: NdResolveAddress.
+// Errors: [nd.DeviceNotReady]; [nd.InvalidAddress] when the route starts at no address of a provider;
+// [nd.NetworkUnreachable] when there is no route. Source: NdResolveAddress.
 func (l *Library) ResolveAddress(remote netip.Addr) (local netip.Addr, err error) {
-	err = l.firstOf("resolve address", remote, func(p Provider) (err error) {
-		local, err = ResolveRoute(p, remote)
+	err = l.firstOf("resolve address", remote, func(p nd.Provider) (err error) {
+		local, err = nd.ResolveRoute(p, remote)
 		return err
 	})
 	return local, err
@@ -112,18 +115,18 @@ func (l *Library) ResolveAddress(remote netip.Addr) (local netip.Addr, err error
 
 // CheckAddress returns nil if addr is a local address of one of the providers.
 //
-// Errors: [DeviceNotReady]; [InvalidAddress]. Source: NdCheckAddress.
+// Errors: [nd.DeviceNotReady]; [nd.InvalidAddress]. Source: NdCheckAddress.
 func (l *Library) CheckAddress(addr netip.Addr) error {
-	return l.firstOf("check address", addr, func(p Provider) error { return CheckAddress(p, addr) })
+	return l.firstOf("check address", addr, func(p nd.Provider) error { return nd.CheckAddress(p, addr) })
 }
 
 // OpenAdapter opens the adapter behind a local address.
 //
-// Errors: [DeviceNotReady]; [InvalidAddress], and those of [Provider.OpenAdapter].
+// Errors: [nd.DeviceNotReady]; [nd.InvalidAddress], and those of [nd.Provider.OpenAdapter].
 // Source: NdOpenAdapter, NdOpenV1Adapter.
-func (l *Library) OpenAdapter(ctx context.Context, addr netip.Addr) (ad Adapter, err error) {
-	err = l.firstOf("open adapter", addr, func(p Provider) (err error) {
-		ad, err = OpenAddress(ctx, p, addr)
+func (l *Library) OpenAdapter(ctx context.Context, addr netip.Addr) (ad nd.Adapter, err error) {
+	err = l.firstOf("open adapter", addr, func(p nd.Provider) (err error) {
+		ad, err = nd.OpenAddress(ctx, p, addr)
 		return err
 	})
 	return ad, err
@@ -131,13 +134,13 @@ func (l *Library) OpenAdapter(ctx context.Context, addr netip.Addr) (ad Adapter,
 
 // firstOf tries the providers until one does not say that addr is none of its own or out of its
 // reach. The error of the last one stays when all say so.
-func (l *Library) firstOf(op string, addr netip.Addr, try func(Provider) error) error {
+func (l *Library) firstOf(op string, addr netip.Addr, try func(nd.Provider) error) error {
 	if err := l.ready(op); err != nil {
 		return err
 	}
-	var err error = &OpError{Op: op, Object: addr.String(), Status: InvalidAddress, Detail: "the library has no provider"}
+	var err error = &nd.OpError{Op: op, Object: addr.String(), Status: nd.InvalidAddress, Detail: "the library has no provider"}
 	for _, p := range l.providers(0) {
-		if err = try(p); !errors.Is(err, InvalidAddress) && !errors.Is(err, NetworkUnreachable) {
+		if err = try(p); !errors.Is(err, nd.InvalidAddress) && !errors.Is(err, nd.NetworkUnreachable) {
 			break
 		}
 	}
@@ -145,11 +148,11 @@ func (l *Library) firstOf(op string, addr netip.Addr, try func(Provider) error) 
 }
 
 // providers lists those that flags do not exclude, in the order of preference.
-func (l *Library) providers(flags QueryFlags) []Provider {
-	var list []Provider
+func (l *Library) providers(flags QueryFlags) []nd.Provider {
+	var list []nd.Provider
 	for _, kind := range []struct {
 		exclude   QueryFlags
-		providers []Provider
+		providers []nd.Provider
 	}{{ExcludeV2, l.V2}, {ExcludeV1, l.V1}, {ExcludeEmulators, l.Emulators}} {
 		if flags&kind.exclude == 0 {
 			list = slices.Concat(list, kind.providers)

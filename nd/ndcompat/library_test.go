@@ -1,4 +1,4 @@
-package nd
+package ndcompat
 
 import (
 	"context"
@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 	"testing"
+
+	"github.com/softnd/softnd/nd"
 )
 
 // oneAddress is a provider with one address, which knows the route to one other.
@@ -18,15 +20,15 @@ type oneAddress struct {
 func (p *oneAddress) QueryAddressList() ([]netip.Addr, error) {
 	return []netip.Addr{p.addr}, p.listErr
 }
-func (p *oneAddress) ResolveAddress(netip.Addr) (AdapterID, error) {
-	return AdapterID(p.addr.As4()[3]), nil
+func (p *oneAddress) ResolveAddress(netip.Addr) (nd.AdapterID, error) {
+	return nd.AdapterID(p.addr.As4()[3]), nil
 }
-func (p *oneAddress) OpenAdapter(_ context.Context, id AdapterID) (Adapter, error) {
+func (p *oneAddress) OpenAdapter(_ context.Context, id nd.AdapterID) (nd.Adapter, error) {
 	return openedAdapter{id: id}, nil
 }
 func (p *oneAddress) ResolveRoute(remote netip.Addr) (netip.Addr, error) {
 	if remote != p.reaches {
-		return netip.Addr{}, &OpError{Op: "resolve route", Status: NetworkUnreachable}
+		return netip.Addr{}, &nd.OpError{Op: "resolve route", Status: nd.NetworkUnreachable}
 	}
 	return p.addr, nil
 }
@@ -34,8 +36,8 @@ func (p *oneAddress) Close() error { return nil }
 
 // openedAdapter tells which adapter was opened.
 type openedAdapter struct {
-	Adapter
-	id AdapterID
+	nd.Adapter
+	id nd.AdapterID
 }
 
 var (
@@ -46,9 +48,9 @@ var (
 
 func newLibrary() *Library {
 	return &Library{
-		V2:        []Provider{&oneAddress{addr: atV2, reaches: beyondV2}},
-		V1:        []Provider{&oneAddress{addr: atV1, reaches: beyondV1}},
-		Emulators: []Provider{&oneAddress{addr: atEmulator}},
+		V2:        []nd.Provider{&oneAddress{addr: atV2, reaches: beyondV2}},
+		V1:        []nd.Provider{&oneAddress{addr: atV1, reaches: beyondV1}},
+		Emulators: []nd.Provider{&oneAddress{addr: atEmulator}},
 	}
 }
 
@@ -64,7 +66,7 @@ func TestLibraryCountsItsUsers(t *testing.T) {
 	l := newLibrary()
 	for range 2 {
 		for i, err := range refusals(l) {
-			if !errors.Is(err, DeviceNotReady) {
+			if !errors.Is(err, nd.DeviceNotReady) {
 				t.Errorf("call %d before Startup: %v, want DeviceNotReady", i, err)
 			}
 		}
@@ -95,11 +97,11 @@ func TestLibraryExcludes(t *testing.T) {
 			t.Errorf("QueryAddressList(%v) = %v, %v, want %v", flags, got, err, want)
 		}
 	}
-	if _, err := l.QueryAddressList(8); !errors.Is(err, InvalidParameter1) {
+	if _, err := l.QueryAddressList(8); !errors.Is(err, nd.InvalidParameter1) {
 		t.Errorf("QueryAddressList(8): %v, want InvalidParameter1", err)
 	}
-	l.V1 = []Provider{&oneAddress{listErr: DeviceRemoved}}
-	if _, err := l.QueryAddressList(0); !errors.Is(err, DeviceRemoved) {
+	l.V1 = []nd.Provider{&oneAddress{listErr: nd.DeviceRemoved}}
+	if _, err := l.QueryAddressList(0); !errors.Is(err, nd.DeviceRemoved) {
 		t.Errorf("the error of a provider is hidden: %v", err)
 	}
 }
@@ -109,7 +111,7 @@ func TestLibraryFindsTheProvider(t *testing.T) {
 	l.Startup()
 	for _, addr := range []netip.Addr{atV2, atV1, atEmulator} {
 		ad, err := l.OpenAdapter(t.Context(), addr)
-		if err != nil || ad.(openedAdapter).id != AdapterID(addr.As4()[3]) {
+		if err != nil || ad.(openedAdapter).id != nd.AdapterID(addr.As4()[3]) {
 			t.Errorf("OpenAdapter(%v) = %v, %v", addr, ad, err)
 		}
 		if err := l.CheckAddress(addr); err != nil {
@@ -121,14 +123,14 @@ func TestLibraryFindsTheProvider(t *testing.T) {
 			t.Errorf("ResolveAddress(%v) = %v, %v, want %v", remote, got, err, want)
 		}
 	}
-	if _, err := l.ResolveAddress(nowhere); !errors.Is(err, NetworkUnreachable) {
+	if _, err := l.ResolveAddress(nowhere); !errors.Is(err, nd.NetworkUnreachable) {
 		t.Errorf("ResolveAddress(%v): %v, want NetworkUnreachable", nowhere, err)
 	}
 	var empty Library
 	empty.Startup()
 	for _, lib := range []*Library{l, &empty} {
 		_, open := lib.OpenAdapter(t.Context(), nowhere)
-		if err := lib.CheckAddress(nowhere); !errors.Is(err, InvalidAddress) || !errors.Is(open, InvalidAddress) {
+		if err := lib.CheckAddress(nowhere); !errors.Is(err, nd.InvalidAddress) || !errors.Is(open, nd.InvalidAddress) {
 			t.Errorf("foreign address: %v and %v, want InvalidAddress", err, open)
 		}
 	}
@@ -151,7 +153,7 @@ func TestLibraryIsSafeForConcurrentUse(t *testing.T) {
 		})
 	}
 	users.Wait()
-	if err := l.Cleanup(); !errors.Is(err, DeviceNotReady) {
+	if err := l.Cleanup(); !errors.Is(err, nd.DeviceNotReady) {
 		t.Errorf("after as many Cleanups as Startups: %v", err)
 	}
 }

@@ -1,0 +1,87 @@
+package endpoint
+
+import (
+	"errors"
+	"net/netip"
+	"testing"
+
+	"github.com/softnd/softnd/nd"
+)
+
+// TestErrorNamesTheParameter makes each call fail because of each parameter that has a number.
+func TestErrorNamesTheParameter(t *testing.T) {
+	a := newPair(t, setup{}).a.local
+	i := &loner{dialer{t, a}, a.adapter, a.queues[0], a.endpoint(0)}
+	ctx := t.Context()
+	mr := must(i.ad.Allocate(ctx, 8192, nd.AllowLocalWrite))
+	mw := must(i.ad.CreateMemoryWindow(ctx))
+	fast := must(i.ad.CreateMemoryRegion(ctx))
+	i.good(fast.InitializeFastRegister(ctx, 2, false))
+	pages := must(i.ad.BuildLogicalAddressMapping(ctx, mr.Bytes()))
+	defer pages.Close()
+	fastRegister := func(change func(*nd.FastRegistration)) error {
+		r := nd.FastRegistration{Region: fast, Pages: pages.Pages(), Offset: pages.Offset(), Length: 4096, BaseAddress: 1 << 20}
+		change(&r)
+		return nd.FastRegister(i.ep, 0, r, 0)
+	}
+	listener := i.listener()
+	i.good(listener.Bind(netip.AddrPortFrom(i.address(), 0)))
+	other := i.listener()
+	i.good(other.Bind(netip.AddrPortFrom(i.address(), 0)))
+	i.good(other.Listen(0))
+	const bad nd.OpFlags = 1 << 30
+	second := func(_ any, err error) error { return err }
+	covered := make(map[parameter]bool)
+	for name, errs := range map[string][]error{
+		"Receive":       {i.create(func(c *nd.EndpointConfig) { c.Receive = nil })},
+		"Initiator":     {i.create(func(c *nd.EndpointConfig) { c.Initiator = nil })},
+		"SharedReceive": {i.create(func(c *nd.EndpointConfig) { c.SharedReceive = (*SharedReceiveQueue)(nil) })},
+		"ReceiveDepth":  {i.create(func(c *nd.EndpointConfig) { c.ReceiveDepth = -1 })},
+		"InlineSize":    {i.create(func(c *nd.EndpointConfig) { c.InlineSize = -1 })},
+		"Depth":         {second(i.ad.CreateSharedReceiveQueue(ctx, nd.SharedReceiveQueueConfig{Depth: -1}))},
+		"MaxSGE":        {second(i.ad.CreateSharedReceiveQueue(ctx, nd.SharedReceiveQueueConfig{MaxSGE: -1}))},
+		"Threshold":     {second(i.ad.CreateSharedReceiveQueue(ctx, nd.SharedReceiveQueueConfig{Threshold: -1}))},
+		"depth":         {second(i.ad.CreateCompletionQueue(ctx, 0)), i.cq.Resize(0)},
+		"version":       {second(i.ad.Query(7))},
+		"size":          {second(i.ad.Allocate(ctx, -1, 0))},
+		"buf":           {second(i.ad.Register(ctx, nil, 0)), second(i.ad.BuildLogicalAddressMapping(ctx, nil))},
+		"results":       {second(i.cq.Wait(ctx, nil))},
+		"t":             {i.cq.Notify(ctx, 9)},
+		"c":             {other.GetConnectionRequest(ctx, nil)},
+		"backlog":       {listener.Listen(-1)},
+		"ep": {
+			i.connector().Connect(ctx, nil, netip.AddrPort{}, nd.ConnectParams{}),
+			i.connector().Accept(ctx, nil, nd.ConnectParams{}),
+		},
+		"mr":            {i.ep.Bind(0, nil, mw, mr.Bytes(), 0), i.ep.InvalidateRegion(0, nil, 0), fastRegister(func(r *nd.FastRegistration) { r.Region = nil })},
+		"mw":            {i.ep.Bind(0, mr, nil, mr.Bytes(), 0), i.ep.Invalidate(0, nil, 0)},
+		"offset":        {fastRegister(func(r *nd.FastRegistration) { r.Offset = -1 })},
+		"length":        {fastRegister(func(r *nd.FastRegistration) { r.Length = 0 })},
+		"baseAddress":   {fastRegister(func(r *nd.FastRegistration) { r.BaseAddress = 0 })},
+		"rights, flags": {fastRegister(func(r *nd.FastRegistration) { r.Rights = 1 << 20 })},
+		"pages": {
+			fast.InitializeFastRegister(ctx, 0, false),
+			fastRegister(func(r *nd.FastRegistration) { r.Pages = nil }),
+			fastRegister(func(r *nd.FastRegistration) { r.Pages = []nd.LogicalPage{1 << 50, 1 << 51} }),
+		},
+		"flags": {
+			second(i.ad.Register(ctx, make([]byte, 1), 1<<20)),
+			i.ep.Send(0, nil, bad), i.ep.SendAndInvalidate(0, nil, 0, bad), i.ep.Write(0, nil, 0, 0, bad), i.ep.Read(0, nil, 0, 0, bad),
+			i.ep.Bind(0, mr, mw, mr.Bytes(), bad), i.ep.Invalidate(0, mw, bad), i.ep.InvalidateRegion(0, fast, bad),
+		},
+	} {
+		for n, err := range errs {
+			var op *nd.OpError
+			if !errors.As(err, &op) || op.Field != name {
+				t.Errorf("error %d because of %s: %v", n, name, err)
+				continue
+			}
+			covered[parameter{op.Op, op.Status}] = true
+		}
+	}
+	for p := range parameterNames {
+		if !covered[p] {
+			t.Errorf("no call of this test makes %q fail with %v", p.op, p.status)
+		}
+	}
+}

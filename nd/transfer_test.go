@@ -1,0 +1,90 @@
+package nd
+
+import (
+	"errors"
+	"reflect"
+	"testing"
+)
+
+// postEndpoint is an endpoint that keeps the parameters of the last post.
+type postEndpoint struct {
+	Endpoint
+	posted []any
+}
+
+func (e *postEndpoint) Send(reqCtx uint64, sge []SGE, flags OpFlags) error {
+	e.posted = []any{"send", reqCtx, sge, flags}
+	return nil
+}
+
+func (e *postEndpoint) Write(reqCtx uint64, sge []SGE, addr uint64, remote Token, flags OpFlags) error {
+	e.posted = []any{"write", reqCtx, sge, addr, remote, flags}
+	return nil
+}
+
+func (e *postEndpoint) Read(reqCtx uint64, sge []SGE, addr uint64, remote Token, flags OpFlags) error {
+	e.posted = []any{"read", reqCtx, sge, addr, remote, flags}
+	return nil
+}
+
+func (e *postEndpoint) FastRegister(reqCtx uint64, mr MemoryRegion, pages []LogicalPage, offset, length int, base uint64, rights RegionFlags, flags OpFlags) error {
+	e.posted = []any{"fast register", reqCtx, mr, pages, offset, length, base, rights, flags}
+	return nil
+}
+
+func TestWriteToAndReadFromCheckTheLength(t *testing.T) {
+	memory := WindowDescriptor{Address: 1000, Length: 10, Token: 7}
+	for op, post := range map[string]func(Endpoint, uint64, []SGE, WindowDescriptor, OpFlags) error{"write": WriteTo, "read": ReadFrom} {
+		for _, tc := range []struct {
+			lengths []int
+			fits    bool
+		}{
+			{nil, true},
+			{[]int{0}, true},
+			{[]int{10}, true},
+			{[]int{4, 0, 6}, true},
+			{[]int{11}, false},
+			{[]int{4, 7}, false},
+		} {
+			var ep postEndpoint
+			var sge []SGE
+			for _, n := range tc.lengths {
+				sge = append(sge, SGE{Buffer: make([]byte, n), Token: 3})
+			}
+			err := post(&ep, 5, sge, memory, SilentSuccess)
+			switch {
+			case tc.fits && (err != nil || !reflect.DeepEqual(ep.posted, []any{op, uint64(5), sge, uint64(1000), Token(7), SilentSuccess})):
+				t.Errorf("%s of %v bytes: %v, posted %v", op, tc.lengths, err, ep.posted)
+			case !tc.fits && (!errors.Is(err, AccessViolation) || ep.posted != nil):
+				t.Errorf("%s of %v bytes: %v, posted %v, want AccessViolation", op, tc.lengths, err, ep.posted)
+			}
+		}
+	}
+	err := WriteTo(&postEndpoint{}, 0, []SGE{{Buffer: make([]byte, 11)}}, memory, 0)
+	const want = "nd: write on window descriptor: more bytes than the memory described (asked 11, have 10): access violation (sge); shorten the request"
+	if err == nil || err.Error() != want {
+		t.Errorf("got  %v\nwant %s", err, want)
+	}
+}
+
+func TestSendInlineAddsTheFlag(t *testing.T) {
+	var ep postEndpoint
+	message := []byte("hello")
+	if err := SendInline(&ep, 4, message, SendAndSolicitEvent); err != nil {
+		t.Fatal(err)
+	}
+	if want := []any{"send", uint64(4), []SGE{{Buffer: message}}, SendAndSolicitEvent | Inline}; !reflect.DeepEqual(ep.posted, want) {
+		t.Errorf("posted %v, want %v", ep.posted, want)
+	}
+}
+
+func TestFastRegisterPassesEachField(t *testing.T) {
+	var ep postEndpoint
+	r := FastRegistration{Region: &fixedRegion{}, Pages: []LogicalPage{8, 9}, Offset: 1, Length: 2, BaseAddress: 3, Rights: AllowRemoteRead}
+	if err := FastRegister(&ep, 6, r, ReadFence); err != nil {
+		t.Fatal(err)
+	}
+	if want := []any{"fast register", uint64(6), r.Region, r.Pages, 1, 2, uint64(3), AllowRemoteRead, ReadFence}; !reflect.DeepEqual(ep.posted, want) {
+		t.Errorf("posted %v, want %v", ep.posted, want)
+	}
+}
