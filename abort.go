@@ -8,49 +8,48 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/softnd/softnd/internal/bootstrap"
 )
 
-// current is the job that this process has joined last and not closed yet, if any.
+// current is the job that this process joined last, nil when that is closed.
 var current atomic.Pointer[Job]
 
-// longestReason is the longest reason that launchers are given to print, in bytes.
-const longestReason = 512
+// maxReason is the longest reason that Abort has the launcher print, in bytes.
+const maxReason = 512
 
-// Abort ends the job: this process at once, with an exit code of 1 to 255 (any other
-// counts as 1), and the other ranks by the launcher's hand. The reason, one line for
-// the user, appears with the rank that gave it. It never returns, runs no deferred
-// function, and may be called by any goroutine at any time.
+// Abort ends the job: this process at once, with an exit code of 1 to 255, and the other ranks
+// through the launcher. Any other code counts as 1. reason is one line for the user; it is printed
+// with the rank that gave it. Abort never returns and runs no deferred functions. Any goroutine
+// may call it at any time.
 //
-// ndrun ends with the code of the first rank that aborts or fails, also where a
-// wrapper hides it; so does Hydra's mpiexec. Other launchers end the job
-// because a rank has failed. Ranks that met by [Join] see the death of this one.
+// ndrun exits with the code of the first rank that aborts or fails, even if a wrapper of the rank
+// hides the code; so does Hydra's mpiexec. Other launchers end the job because a rank has failed.
+// Ranks that met by [Join] have no launcher: they see the death of this one.
 func Abort(code int, reason string) {
 	if code < 1 || code > 255 {
 		code = 1
 	}
-	who, p := "this process", (*place)(nil)
+	name, place := "this process", (*bootstrap.Place)(nil)
 	if j := current.Load(); j != nil {
-		who = fmt.Sprintf("rank %d of %d", j.Rank(), j.Size())
-		p = j.place
+		name, place = fmt.Sprintf("rank %d of %d", j.Rank(), j.Size()), j.place
 	}
-	say := func() { fmt.Fprintf(os.Stderr, "softnd: %s aborts the job with code %d: %s\n", who, code, reason) }
-	brief := len(reason) <= longestReason && !strings.ContainsAny(reason, "\r\n")
-	switch {
-	case p == nil || p.abort == nil:
-		say()
-	case p.mute || !brief:
-		say() // first: the launcher may kill this process as soon as it hears of it
-		letRead(os.Stderr)
-		_ = p.abort(code, "see what it said")
-	case p.abort(code, reason) != nil:
-		say()
+	report := func() {
+		fmt.Fprintf(os.Stderr, "softnd: %s aborts the job with code %d: %s\n", name, code, reason)
+	}
+	if place != nil && (place.Mute || len(reason) > maxReason || strings.ContainsAny(reason, "\r\n")) {
+		report() // first: the launcher may kill this process as soon as it is told
+		waitUntilRead(os.Stderr)
+		place.Abort(code, "the rank has printed the reason")
+	} else if !place.Abort(code, reason) {
+		report()
 	}
 	os.Exit(code)
 }
 
-// letRead gives whoever reads a pipe a moment to take what is in it. Hydra does not
-// look at the output of ranks any more once it has heard of an abort.
-func letRead(pipe *os.File) {
+// waitUntilRead waits, for a second at most, until the reader of a pipe has read what is in it.
+// Hydra does not read the output of ranks any more once it is told of an abort.
+func waitUntilRead(pipe *os.File) {
 	if info, err := pipe.Stat(); err != nil || info.Mode()&os.ModeNamedPipe == 0 {
 		return
 	}

@@ -14,46 +14,92 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// Connect makes an endpoint that is connected with one of the peer's, who
-// calls Connect for this rank too; the n-th call here meets the n-th call
-// there. Closing the endpoint ends the connection.
+// Connect creates an endpoint and connects it with one of rank peer, which calls Connect with this
+// rank. The n-th Connect here meets the n-th Connect there. Closing the endpoint ends the
+// connection.
 //
-// One goroutine that connects with several peers does so in the order of
-// their ranks, in every rank; then nobody waits in a circle.
+// A goroutine that connects with several peers must do so in the order of their ranks, in every
+// rank; otherwise ranks may wait for each other in a circle. [Job.ConnectAll] does that.
+// [Job.Listen] and [Job.Dial] connect ranks of which only one knows the other.
 //
-// Errors: those of [nd.Adapter.CreateEndpoint]; [nd.InvalidParameter1] for a
-// rank that is none, or this one; [nd.HostUnreachable] or
-// [nd.ConnectionAborted] when the peer has died or left; [nd.Canceled].
+// Errors: those of [nd.Adapter.CreateEndpoint]; [nd.InvalidParameter1] if peer is this rank, or no
+// rank of the job; [nd.HostUnreachable] or [nd.ConnectionAborted] if the peer has died or left the
+// job; [nd.Canceled] if ctx ends; [nd.InvalidHandle] after Close. No endpoint is left then.
 func (j *Job) Connect(ctx context.Context, peer int, cfg nd.EndpointConfig) (nd.Endpoint, error) {
+	return j.connectWith(ctx, "connect", peer, cfg, func(ep nd.Endpoint) error {
+		if peer > j.Rank() {
+			return j.answer(ctx, peer, ep)
+		}
+		err := j.dial(ctx, peer, connectPort, ep)
+		if errors.Is(err, nd.ConnectionRefused) { // every rank listens at this port
+			j.blame(peer)
+		}
+		return err
+	})
+}
+
+// blame records that a call failed because of rank peer.
+func (j *Job) blame(peer int) {
+	if id, ok := j.group.Member(peer); ok {
+		j.member.RecordLostPeer(id)
+	}
+}
+
+// connectWith creates an endpoint for op and connects it with one of peer by calling connect.
+func (j *Job) connectWith(ctx context.Context, op string, peer int, cfg nd.EndpointConfig, connect func(nd.Endpoint) error) (nd.Endpoint, error) {
 	if peer < 0 || peer >= j.Size() || peer == j.Rank() {
-		return nil, &nd.OpError{Op: "connect", Object: fmt.Sprintf("rank %d", peer), Status: nd.InvalidParameter1,
+		return nil, &nd.OpError{Op: op, Object: fmt.Sprintf("rank %d", peer), Status: nd.InvalidParameter1, Field: "peer",
 			Detail: fmt.Sprintf("this is rank %d of %d", j.Rank(), j.Size()), Next: "connect to another rank"}
 	}
-	if err := j.usable("connect"); err != nil {
+	if err := j.usable(op); err != nil {
 		return nil, err
 	}
 	ep, err := j.adapter.CreateEndpoint(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
-	if peer < j.Rank() {
-		err = j.dial(ctx, peer, ep)
-	} else {
-		err = j.answer(ctx, peer, ep)
-	}
-	if err != nil {
-		if id, ok := j.group.Member(peer); ok && (errors.Is(err, nd.HostUnreachable) || errors.Is(err, nd.ConnectionAborted) || errors.Is(err, nd.ConnectionRefused)) {
-			j.member.RecordLostPeer(id)
+	if err := connect(ep); err != nil {
+		if errors.Is(err, nd.HostUnreachable) || errors.Is(err, nd.ConnectionAborted) {
+			j.blame(peer)
 		}
-		return nil, errors.Join(fmt.Errorf("softnd: connect rank %d with rank %d: %w", j.Rank(), peer, err), ep.Close())
+		return nil, errors.Join(fmt.Errorf("softnd: %s to rank %d from rank %d: %w", op, peer, j.Rank(), err), ep.Close())
 	}
 	return ep, nil
 }
 
-// readLimit asks for as many Reads as the adapters grant: they reduce it.
+// ConnectAll connects this rank with every other rank, and returns the endpoints by rank. The entry
+// of this rank is nil. All ranks must call ConnectAll, and no Connect at the same time.
+//
+// cfg is used for each endpoint, with Context set to the peer's rank: the endpoint of a result r is
+// the element r.EndpointContext. The completion queues of cfg need room for the requests of all
+// endpoints.
+//
+// Errors: as [Job.Connect]. The endpoints that were connected before are closed then.
+func (j *Job) ConnectAll(ctx context.Context, cfg nd.EndpointConfig) ([]nd.Endpoint, error) {
+	endpoints := make([]nd.Endpoint, j.Size())
+	for peer := range endpoints {
+		if peer == j.Rank() {
+			continue
+		}
+		var err error
+		cfg.Context = uint64(peer)
+		if endpoints[peer], err = j.Connect(ctx, peer, cfg); err != nil {
+			for _, ep := range endpoints {
+				if ep != nil {
+					err = errors.Join(err, ep.Close())
+				}
+			}
+			return nil, err
+		}
+	}
+	return endpoints, nil
+}
+
+// readLimit asks for as many concurrent Reads as the adapters allow.
 const readLimit = math.MaxInt32
 
-func (j *Job) dial(ctx context.Context, peer int, ep nd.Endpoint) error {
+// dial connects ep with the peer's listener at port.
+func (j *Job) dial(ctx context.Context, peer int, port uint16, ep nd.Endpoint) error {
 	id, ok := j.group.Member(peer)
 	if !ok {
 		return &nd.OpError{Op: "connect", Object: fmt.Sprintf("rank %d", peer), Status: nd.HostUnreachable, Detail: "the rank is not there"}
@@ -72,6 +118,7 @@ func (j *Job) dial(ctx context.Context, peer int, ep nd.Endpoint) error {
 	return nil
 }
 
+// answer waits for the peer's request and accepts it with ep.
 func (j *Job) answer(ctx context.Context, peer int, ep nd.Endpoint) error {
 	id, ok := j.group.Member(peer)
 	if !ok {
@@ -99,31 +146,37 @@ func (j *Job) answer(ctx context.Context, peer int, ep nd.Endpoint) error {
 	return nil
 }
 
-// sortRequests takes all connection requests that have arrived, and keeps them
-// by the rank that they come from.
+// sortRequests takes all connection requests that have arrived, and keeps them by the rank that
+// made them.
 func (j *Job) sortRequests() {
 	now, cancel := context.WithCancel(context.Background())
-	cancel() // do not wait
+	cancel() // so that nextRequest does not wait
 	for {
-		c, err := j.adapter.CreateConnector(context.Background())
+		rank, c, err := j.nextRequest(now, j.listener)
 		if err != nil {
 			return
 		}
-		if j.listener.GetConnectionRequest(now, c) != nil {
-			c.Close()
-			return
+		j.keep(rank, c)
+	}
+}
+
+// nextRequest waits for a connection request of another rank, and returns it with that rank. It
+// closes requests of others.
+func (j *Job) nextRequest(ctx context.Context, l nd.Listener) (rank int, c nd.Connector, err error) {
+	for {
+		if c, err = j.adapter.CreateConnector(context.WithoutCancel(ctx)); err != nil {
+			return 0, nil, err
+		}
+		if err = l.GetConnectionRequest(ctx, c); err != nil {
+			return 0, nil, errors.Join(err, c.Close())
 		}
 		var b [4]byte
-		if n, err := c.GetPrivateData(b[:]); err != nil || n != len(b) {
-			c.Close() // not one of our ranks, or gone again
-			continue
+		if n, err := c.GetPrivateData(b[:]); err == nil && n == len(b) {
+			if rank = int(binary.LittleEndian.Uint32(b[:])); j.comesFrom(c, rank) {
+				return rank, c, nil
+			}
 		}
-		rank := int(binary.LittleEndian.Uint32(b[:]))
-		if !j.comesFrom(c, rank) {
-			c.Close()
-			continue
-		}
-		j.keep(rank, c)
+		c.Close() // the request is not from a rank, or has been given up
 	}
 }
 
@@ -134,8 +187,8 @@ func (j *Job) keep(rank int, c nd.Connector) {
 	j.waiting[rank] = append(slices.DeleteFunc(j.waiting[rank], givenUp), c)
 }
 
-// givenUp reports whether the side that has made a request has given it up, and closes it
-// then: the other side keeps memory for it until this one has let go.
+// givenUp reports whether the peer has given a request up, and closes the request then: the peer
+// keeps memory for it until this process closes it.
 func givenUp(c nd.Connector) bool {
 	if _, err := c.GetPrivateData(make([]byte, 4)); err == nil {
 		return false
@@ -144,7 +197,7 @@ func givenUp(c nd.Connector) bool {
 	return true
 }
 
-// comesFrom tells whether a request was made by the member that holds a rank.
+// comesFrom reports whether a request that names a rank comes from the address of that rank.
 func (j *Job) comesFrom(c nd.Connector, rank int) bool {
 	if rank < 0 || rank >= j.Size() {
 		return false
@@ -154,7 +207,7 @@ func (j *Job) comesFrom(c nd.Connector, rank int) bool {
 	return ok && err == nil && addr.Addr() == endpoint.Address(id)
 }
 
-// requestFrom takes the oldest request of a rank, nil if there is none.
+// requestFrom takes the oldest request of a rank. It returns nil if there is none.
 func (j *Job) requestFrom(rank int) nd.Connector {
 	j.mu.Lock()
 	defer j.mu.Unlock()

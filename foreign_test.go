@@ -185,31 +185,6 @@ func TestForeignElsewhere(t *testing.T) {
 	}
 }
 
-func TestCards(t *testing.T) {
-	own := card{"boot", "net:[1]", 7, "here"}
-	for _, tc := range []struct {
-		other card
-		want  string
-	}{
-		{own, ""},
-		{card{"boot", "net:[1]", 7, "a container's name"}, ""},
-		{card{"other", "net:[1]", 7, "there"}, "rank 3 runs on host there, rank 0 on host here; "},
-		{card{"boot", "net:[2]", 7, "here"}, "rank 3 is in another network namespace (net:[2]) than rank 0 (net:[1])"},
-		{card{"boot", "net:[1]", 8, "here"}, "rank 3 runs as user 8, rank 0 as user 7"},
-	} {
-		sent, err := parseCard(tc.other.String())
-		if err != nil || sent != tc.other || strings.ContainsAny(tc.other.String(), " \n") {
-			t.Errorf("%+v arrives as %+v, %v", tc.other, sent, err)
-		}
-		if got := own.apart(sent, 3); (tc.want == "") != (got == "") || !strings.HasPrefix(got, tc.want) {
-			t.Errorf("%+v: %q, want %q", tc.other, got, tc.want)
-		}
-	}
-	if _, err := parseCard("user=x"); err == nil {
-		t.Error("a card without a user")
-	}
-}
-
 func TestForeignErrors(t *testing.T) {
 	for _, tc := range []struct {
 		name string
@@ -218,11 +193,11 @@ func TestForeignErrors(t *testing.T) {
 	}{
 		{"no descriptor", []string{"PMI_FD=x"}, `PMI_FD="x" is no descriptor number`},
 		{"closed", []string{"PMI_FD=987654", "PMI_RANK=0", "PMI_SIZE=1"}, "descriptor 987654 (PMI_FD): it was not inherited"},
-		{"no memory", []string{"SOFTND_RANK=0", "SOFTND_SIZE=1"}, "SOFTND_RANK or SOFTND_SIZE is set, but nothing that leads to the memory of a job"},
+		{"no memory", []string{"SOFTND_RANK=0", "SOFTND_SIZE=1"}, "SOFTND_RANK or SOFTND_SIZE is set, but neither SOFTND_ARENA_FD nor SOFTND_FABRIC"},
 		{"no rank", []string{"PMI_FD=0", "PMI_SIZE=1"}, `PMI_RANK="" of PMI_SIZE="1" is no rank`},
 		{"rank too large", []string{"PMI_FD=0", "PMI_RANK=1", "PMI_SIZE=1"}, `PMI_RANK="1" of PMI_SIZE="1" is no rank`},
-		{"by port", []string{"PMI_ID=0", "PMI_PORT=host:1"}, "called by network (PMI_PORT)"},
-		{"Open MPI without size", []string{"OMPI_COMM_WORLD_RANK=0"}, `OMPI_COMM_WORLD_SIZE="", as Open MPI's mpirun should have set it, is no number`},
+		{"by port", []string{"PMI_ID=0", "PMI_PORT=host:1"}, "over the network only (PMI_PORT)"},
+		{"Open MPI without size", []string{"OMPI_COMM_WORLD_RANK=0"}, `OMPI_COMM_WORLD_SIZE="", set by Open MPI's mpirun: want a number`},
 		{"Open MPI, wrong rank", []string{"OMPI_COMM_WORLD_RANK=2", "OMPI_COMM_WORLD_SIZE=2", "OMPI_COMM_WORLD_LOCAL_SIZE=2"}, "OMPI_COMM_WORLD_RANK=2 of OMPI_COMM_WORLD_SIZE=2 is no rank"},
 		{"Open MPI without job", []string{"OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE=2", "OMPI_COMM_WORLD_LOCAL_SIZE=2"}, "but none of PMIX_NAMESPACE"},
 		{"Open MPI, two hosts", []string{"OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE=4", "OMPI_COMM_WORLD_LOCAL_SIZE=2"}, "has put the job on several hosts (OMPI_COMM_WORLD_LOCAL_SIZE is 2, not 4)"},

@@ -17,7 +17,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -25,6 +24,7 @@ import (
 
 	"github.com/softnd/softnd/endpoint"
 	"github.com/softnd/softnd/internal/asym"
+	"github.com/softnd/softnd/internal/bootstrap"
 	"github.com/softnd/softnd/internal/panicking"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
@@ -33,13 +33,13 @@ import (
 // Environment of a rank. ndrun sets the first five, and EnvTerminal; the user may set
 // EnvExec, EnvReceiveTimeout and EnvDebug.
 const (
-	EnvRank    = "SOFTND_RANK"     // 0 to size-1
-	EnvSize    = "SOFTND_SIZE"     // number of ranks
-	EnvArenaFD = "SOFTND_ARENA_FD" // number of the inherited descriptor of the arena
-	EnvAppNum  = "SOFTND_APPNUM"   // number of the program that the rank runs, from 0
-	EnvFabric  = "SOFTND_FABRIC"   // where ndrun gives the arena to ranks that have lost the descriptor, and hears how they end
-	EnvExec    = "SOFTND_EXEC"     // auto or target: which process moves the bytes
-	EnvDebug   = "SOFTND_DEBUG"    // 1: Init prints a line about the launcher that it has found
+	EnvRank    = bootstrap.EnvRank    // SOFTND_RANK: 0 to size-1
+	EnvSize    = bootstrap.EnvSize    // SOFTND_SIZE: number of ranks
+	EnvArenaFD = bootstrap.EnvArenaFD // SOFTND_ARENA_FD: number of the inherited descriptor of the arena
+	EnvAppNum  = "SOFTND_APPNUM"      // number of the program that the rank runs, from 0
+	EnvFabric  = bootstrap.EnvFabric  // SOFTND_FABRIC: where ndrun hands out the arena if the descriptor was lost, and learns how ranks end
+	EnvExec    = "SOFTND_EXEC"        // auto or target: which process moves the bytes, see WithExecutor
+	EnvDebug   = bootstrap.EnvDebug   // SOFTND_DEBUG: 1 makes Init print a line about the launcher that it has found
 
 	// EnvReceiveTimeout is how long a Send waits for the peer to post a Receive: a duration
 	// such as 500ms, 0, or unlimited. See WithReceiveTimeout.
@@ -50,16 +50,19 @@ const (
 	EnvTerminal = "SOFTND_TERMINAL"
 )
 
-// port is where every rank listens for the other ranks.
-const port = 1
+// Ports of a rank.
+const (
+	connectPort = 1 // of each rank, for Connect
+	dialPort    = 2 // of a rank that has called Listen, for Dial
+)
 
 // Job is this process's part in a job. Its methods are safe for concurrent
 // use; collective calls (Barrier, Exchange, ExchangeWindows) must be made by
 // all ranks in the same order.
 type Job struct {
 	arena    *shm.Arena
-	detach   func() error // gives the arena up
-	place    *place       // where the launcher has put this rank; nil after Join
+	detach   func() error     // closes the arena
+	place    *bootstrap.Place // nil after Join
 	member   *shm.Member
 	group    *shm.Group
 	provider *endpoint.Provider
@@ -96,18 +99,18 @@ func Init(ctx context.Context, options ...Option) (*Job, error) {
 	if err != nil {
 		return nil, fmt.Errorf("softnd: init: %w", err)
 	}
-	p, err := findPlace(ctx)
+	p, err := bootstrap.Find(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("softnd: init: %w", err)
 	}
-	j := newJob(p.arena, p.detach)
-	if err := j.start(ctx, p.rank, s); err != nil {
+	j := newJob(p.Arena, p.Detach)
+	if err := j.start(ctx, p.Rank, s); err != nil {
 		if errors.Is(err, shm.ErrTaken) {
-			err = fmt.Errorf("%w; %s", err, p.twice)
+			err = fmt.Errorf("%w; %s", err, p.Taken)
 		}
-		return nil, errors.Join(fmt.Errorf("softnd: init: rank %d of %d: %w", p.rank, p.arena.Ranks(), err), j.Close(), p.quit())
+		return nil, errors.Join(fmt.Errorf("softnd: init: rank %d of %d: %w", p.Rank, p.Arena.Ranks(), err), j.Close(), p.HangUp())
 	}
-	j.place, j.ballast = p, newBallast(p.arena.Ranks())
+	j.place, j.ballast = p, newBallast(p.Arena.Ranks())
 	current.Store(j)
 	return j, nil
 }
@@ -134,13 +137,7 @@ func (j *Job) start(ctx context.Context, rank int, s settings) (err error) {
 	if j.adapter, err = j.provider.OpenAdapter(ctx, id); err != nil {
 		return err
 	}
-	if j.listener, err = j.adapter.CreateListener(ctx); err != nil {
-		return err
-	}
-	if err = j.listener.Bind(netip.AddrPortFrom(endpoint.Address(j.member.ID()), port)); err != nil {
-		return err
-	}
-	if err = j.listener.Listen(0); err != nil {
+	if j.listener, err = j.listen(ctx, connectPort); err != nil {
 		return err
 	}
 	err = j.barrier(ctx, "init") // nobody else has this job yet
@@ -213,5 +210,5 @@ func (j *Job) Close() error {
 	}
 	current.CompareAndSwap(j, nil)
 	j.ballast = nil
-	return errors.Join(append(errs, j.detach(), j.place.bye())...)
+	return errors.Join(append(errs, j.detach(), j.place.Leave())...)
 }

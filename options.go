@@ -43,6 +43,51 @@ func WithReceiveTimeout(d time.Duration) Option {
 	}
 }
 
+// Executor selects which process moves the bytes of one-sided requests and of messages that are
+// longer than a ring entry.
+type Executor = endpoint.Executor
+
+const (
+	// ExecutorAuto is the default. The process that posts the request moves the bytes if it can
+	// reach the memory at both ends, which it can if that comes from [nd.Adapter.Allocate].
+	// Otherwise the peer moves them.
+	ExecutorAuto = endpoint.Auto
+	// ExecutorTarget has the peer of the process that posts the request move the bytes. It is
+	// slower, and good for tests: it runs other code, with other timing.
+	ExecutorTarget = endpoint.Target
+)
+
+// WithExecutor selects which process moves the bytes of this rank's requests. Ranks of one job may
+// differ. The variable is [EnvExec].
+func WithExecutor(e Executor) Option {
+	return func(s *settings) error {
+		if e != ExecutorAuto && e != ExecutorTarget {
+			return fmt.Errorf("executor %d: want ExecutorAuto or ExecutorTarget", e)
+		}
+		s.provider.Executor = e
+		return nil
+	}
+}
+
+// WithSpinBudget sets how often a call that blocks checks for its event before it offers its core
+// to other processes and then sleeps. The default is 500 checks, which take some 10 microseconds.
+// A larger budget saves the time of falling asleep and waking up where events come later than
+// that, at the price of a busy core. With 0 a call offers its core at once. A rank does not spin
+// while the ranks of its job outnumber the processors, whatever the budget is.
+//
+// Init and Join fail if checks is negative.
+func WithSpinBudget(checks int) Option {
+	return func(s *settings) error {
+		if checks < 0 {
+			return fmt.Errorf("spin budget of %d checks: want 0 or more", checks)
+		}
+		if s.provider.SpinBudget = checks; checks == 0 {
+			s.provider.SpinBudget = endpoint.NoSpin
+		}
+		return nil
+	}
+}
+
 // WithExchangeLimit sets how many bytes the blobs of all ranks of a [Job.Exchange] may have
 // together. The default is 256 MiB. If a rank offers more, Exchange fails, so this process does
 // not run out of memory. All ranks have to set the same limit.

@@ -1,4 +1,4 @@
-package softnd_test
+package softnd
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/softnd/softnd"
+	"github.com/softnd/softnd/endpoint"
 	"github.com/softnd/softnd/nd"
 )
 
@@ -18,14 +18,14 @@ import (
 func TestReceiveTimeout(t *testing.T) {
 	for name, c := range map[string]struct {
 		variable string
-		options  []softnd.Option
+		options  []Option
 	}{
-		"option":   {"", []softnd.Option{softnd.WithReceiveTimeout(0)}},
+		"option":   {"", []Option{WithReceiveTimeout(0)}},
 		"variable": {"0", nil},
-		"both":     {"unlimited", []softnd.Option{softnd.WithReceiveTimeout(time.Millisecond)}},
+		"both":     {"unlimited", []Option{WithReceiveTimeout(time.Millisecond)}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Setenv(softnd.EnvReceiveTimeout, c.variable)
+			t.Setenv(EnvReceiveTimeout, c.variable)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			job := fmt.Sprintf("softnd-test-%d-timeout", os.Getpid())
@@ -43,8 +43,8 @@ func TestReceiveTimeout(t *testing.T) {
 }
 
 // sendInVain is a rank of a job in which rank 0 sends what rank 1 does not receive.
-func sendInVain(ctx context.Context, name string, rank int, options []softnd.Option) (err error) {
-	job, err := softnd.Join(ctx, name, rank, 2, options...)
+func sendInVain(ctx context.Context, name string, rank int, options []Option) (err error) {
+	job, err := Join(ctx, name, rank, 2, options...)
 	if err != nil {
 		return err
 	}
@@ -77,14 +77,41 @@ func TestReceiveTimeoutRefuses(t *testing.T) {
 		option   time.Duration
 		want     string
 	}{
-		{"soon", 0, softnd.EnvReceiveTimeout + `: time-out "soon": want a duration such as 500ms or 10s, 0, or unlimited`},
-		{"-1s", 0, softnd.EnvReceiveTimeout + ": receive time-out of -1s: want 0 or more"},
+		{"soon", 0, EnvReceiveTimeout + `: time-out "soon": want a duration such as 500ms or 10s, 0, or unlimited`},
+		{"-1s", 0, EnvReceiveTimeout + ": receive time-out of -1s: want 0 or more"},
 		{"", -time.Second, "softnd: join: receive time-out of -1s: want 0 or more"},
 	} {
-		t.Setenv(softnd.EnvReceiveTimeout, c.variable)
-		_, err := softnd.Join(t.Context(), "softnd-test-refused", 0, 1, softnd.WithReceiveTimeout(c.option))
+		t.Setenv(EnvReceiveTimeout, c.variable)
+		_, err := Join(t.Context(), "softnd-test-refused", 0, 1, WithReceiveTimeout(c.option))
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%q, %v: %v, want %q", c.variable, c.option, err, c.want)
+		}
+	}
+}
+
+func TestExecutorAndSpinBudgetReachTheProvider(t *testing.T) {
+	t.Setenv(EnvExec, "target")
+	for _, c := range []struct {
+		options  []Option
+		executor Executor
+		spin     int
+	}{
+		{nil, ExecutorTarget, 0},
+		{[]Option{WithExecutor(ExecutorAuto)}, ExecutorAuto, 0},
+		{[]Option{WithExecutor(ExecutorTarget), WithSpinBudget(7)}, ExecutorTarget, 7},
+		{[]Option{WithSpinBudget(0)}, ExecutorTarget, endpoint.NoSpin},
+	} {
+		s, err := readSettings(c.options)
+		if err != nil || s.provider.Executor != c.executor || s.provider.SpinBudget != c.spin {
+			t.Errorf("executor %v, spin budget %d, %v; want %v, %d", s.provider.Executor, s.provider.SpinBudget, err, c.executor, c.spin)
+		}
+	}
+	for want, option := range map[string]Option{
+		"executor 9: want ExecutorAuto or ExecutorTarget": WithExecutor(9),
+		"spin budget of -1 checks: want 0 or more":        WithSpinBudget(-1),
+	} {
+		if _, err := Join(t.Context(), "softnd-test-refused", 0, 1, option); err == nil || err.Error() != "softnd: join: "+want {
+			t.Errorf("%v, want %q", err, want)
 		}
 	}
 }

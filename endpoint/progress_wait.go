@@ -88,7 +88,7 @@ func (p *Provider) wait(ctx context.Context, call statuspage.Call, drive func(),
 // machine each yield can take as long as the time slices of all other processes. The caller
 // unlists c unless it is nil.
 func (p *Provider) spin(ctx context.Context, call statuspage.Call, drive func(), ready func() bool) (c *waiter.Call, over bool, err error) {
-	spin, yields := waiter.Budget(int(p.processes.Load()), runtime.NumCPU())
+	spin, yields := p.spinBudget()
 	for i := range spin + yields {
 		if drive != nil {
 			drive()

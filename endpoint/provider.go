@@ -60,6 +60,10 @@ type Options struct {
 	ReceiveTimeout time.Duration
 	// DisconnectTimeout is how long Disconnect waits for the peer's Disconnect. 0 means 2 s.
 	DisconnectTimeout time.Duration
+
+	// SpinBudget is how many rounds a wait spins before it yields, unless processes outnumber
+	// cores. 0 means 500; NoSpin is allowed.
+	SpinBudget int
 }
 
 // Provider provides the adapters of one member of an arena, and makes progress on all their

@@ -165,7 +165,7 @@ func TestEnds(t *testing.T) {
 		{"abort", nil, 7, []string{why, "ndrun: 1     code 7, aborted the job  "}},
 		{"abort", shell, 7, []string{why}},
 		{"abort", python, 7, []string{why}},
-		{"abort at length", nil, 1, []string{"[1] softnd: rank 1 of 2 aborts the job with code 1: two\n[1] lines\n", "aborted the job with code 1: see what it said; the other rank was stopped\n"}},
+		{"abort at length", nil, 1, []string{"[1] softnd: rank 1 of 2 aborts the job with code 1: two\n[1] lines\n", "aborted the job with code 1: the rank has printed the reason; the other rank was stopped\n"}},
 		{"panic", nil, 2, []string{"[1] panic: no way out\n", "exited with code 2; the other rank was stopped\n",
 			"ndrun: rank 1 exited with code 2 without calling Job.Close, as after a Go panic: see its output above, labelled [1]\n"}},
 		{"panic before a deferred Close", nil, 2, []string{"[1] panic: no way out", "exited with code 2; the other rank was stopped\n"}},

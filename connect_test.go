@@ -1,0 +1,270 @@
+package softnd_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/softnd/softnd"
+	"github.com/softnd/softnd/nd"
+	"github.com/softnd/softnd/softndtest"
+)
+
+// oneQueue is the configuration of an endpoint with one new queue for both kinds of results.
+func oneQueue(ctx context.Context, job *softnd.Job) (nd.CompletionQueue, nd.EndpointConfig, error) {
+	cq, err := job.Adapter().CreateCompletionQueue(ctx, 64)
+	return cq, nd.EndpointConfig{Receive: cq, Initiator: cq, InlineSize: 16}, err
+}
+
+// Each rank sends its number to each other rank.
+func TestConnectAllConnectsEachPairOfRanks(t *testing.T) {
+	for _, n := range []int{1, 2, 5} {
+		softndtest.Run(t, n, func(ctx context.Context, job *softnd.Job) error {
+			cq, cfg, err := oneQueue(ctx, job)
+			if err != nil {
+				return err
+			}
+			memory, err := job.Adapter().Allocate(ctx, 8*n, nd.AllowLocalWrite)
+			if err != nil {
+				return err
+			}
+			endpoints, err := job.ConnectAll(ctx, cfg)
+			if err != nil {
+				return err
+			}
+			for peer, ep := range endpoints {
+				if ep == nil {
+					if peer != job.Rank() {
+						return fmt.Errorf("no endpoint for rank %d", peer)
+					}
+					continue
+				}
+				if err := ep.Receive(0, []nd.SGE{nd.SGEOf(memory, 8*peer, 8)}); err != nil {
+					return err
+				}
+				if err := nd.SendInline(ep, 1, []byte{byte(job.Rank())}, nd.SilentSuccess); err != nil {
+					return err
+				}
+			}
+			var seen []int
+			for len(seen) < n-1 {
+				r, err := nd.WaitOne(ctx, cq, nil)
+				if err == nil {
+					err = r.Err(endpoints[r.EndpointContext])
+				}
+				if err != nil {
+					return err
+				}
+				peer := int(r.EndpointContext)
+				if got := memory.Bytes()[8*peer]; int(got) != peer {
+					return fmt.Errorf("the message of rank %d says %d", peer, got)
+				}
+				seen = append(seen, peer)
+			}
+			if slices.Sort(seen); len(slices.Compact(seen)) != n-1 {
+				return fmt.Errorf("messages of ranks %v", seen)
+			}
+			return job.Barrier(ctx)
+		})
+	}
+}
+
+// A ConnectAll that fails leaves no connection: the peer's endpoint ends.
+func TestConnectAllClosesItsEndpointsAfterAnError(t *testing.T) {
+	softndtest.Run(t, 3, func(ctx context.Context, job *softnd.Job) error {
+		_, cfg, err := oneQueue(ctx, job)
+		if err != nil {
+			return err
+		}
+		switch job.Rank() {
+		case 0:
+			brief, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+			defer cancel()
+			if _, err := job.ConnectAll(brief, cfg); !errors.Is(err, nd.Canceled) {
+				return fmt.Errorf("without rank 2: %w, want Canceled", err)
+			}
+		case 1:
+			ep, err := job.Connect(ctx, 0, cfg)
+			if errors.Is(err, nd.ConnectionAborted) || errors.Is(err, nd.ConnectionRefused) {
+				break // rank 0 was slow and has given this request up
+			}
+			if err != nil {
+				return err
+			}
+			select {
+			case <-ep.Done():
+			case <-ctx.Done():
+				return errors.New("the connection with rank 0 stays")
+			}
+		}
+		return job.Barrier(ctx)
+	})
+}
+
+func TestConnectRefusesRanksThatAreNone(t *testing.T) {
+	job := softndtest.New(t, 1)[0]
+	_, cfg, err := oneQueue(t.Context(), job)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, peer := range []int{-1, 0, 1} {
+		for name, connect := range map[string]func(context.Context, int, nd.EndpointConfig) (nd.Endpoint, error){"connect": job.Connect, "dial": job.Dial} {
+			_, err := connect(t.Context(), peer, cfg)
+			var op *nd.OpError
+			if !errors.Is(err, nd.InvalidParameter1) || !errors.As(err, &op) || op.Field != "peer" || op.Op != name {
+				t.Errorf("%s with rank %d: %v", name, peer, err)
+			}
+		}
+	}
+}
+
+func TestDialReachesAListener(t *testing.T) {
+	const n = 4
+	softndtest.Run(t, n, func(ctx context.Context, job *softnd.Job) error {
+		cq, cfg, err := oneQueue(ctx, job)
+		if err != nil {
+			return err
+		}
+		var l *softnd.Listener
+		if job.Rank() == 0 {
+			if l, err = job.Listen(ctx); err != nil {
+				return err
+			}
+			defer l.Close()
+			if _, err := job.Listen(ctx); !errors.Is(err, nd.SharingViolation) {
+				return fmt.Errorf("a second listener: %w, want SharingViolation", err)
+			}
+		}
+		if err := job.Barrier(ctx); err != nil {
+			return err
+		}
+		if job.Rank() > 0 {
+			ep, err := job.Dial(ctx, 0, cfg)
+			if err != nil {
+				return err
+			}
+			defer ep.Close()
+			if err := nd.SendInline(ep, 1, []byte{byte(job.Rank())}, 0); err != nil {
+				return err
+			}
+			if _, err := nd.WaitOne(ctx, cq, ep); err != nil {
+				return err
+			}
+			return job.Barrier(ctx)
+		}
+		memory, err := job.Adapter().Allocate(ctx, 8, nd.AllowLocalWrite)
+		if err != nil {
+			return err
+		}
+		var seen []int
+		for range n - 1 {
+			ep, peer, err := l.Accept(ctx, cfg)
+			if err != nil {
+				return err
+			}
+			defer ep.Close()
+			if err := ep.Receive(0, []nd.SGE{nd.SGEOf(memory, 0, 8)}); err != nil {
+				return err
+			}
+			if _, err := nd.WaitOne(ctx, cq, ep); err != nil {
+				return err
+			}
+			if got := int(memory.Bytes()[0]); got != peer {
+				return fmt.Errorf("rank %d was accepted as rank %d", got, peer)
+			}
+			seen = append(seen, peer)
+		}
+		if slices.Sort(seen); !slices.Equal(seen, []int{1, 2, 3}) {
+			return fmt.Errorf("accepted ranks %v", seen)
+		}
+		return job.Barrier(ctx)
+	})
+}
+
+func TestDialFailsWithoutAListener(t *testing.T) {
+	jobs := softndtest.New(t, 2)
+	_, cfg, err := oneQueue(t.Context(), jobs[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := jobs[0].Dial(t.Context(), 1, cfg); !errors.Is(err, nd.ConnectionRefused) || !strings.HasPrefix(err.Error(), "softnd: dial to rank 1 from rank 0: ") {
+		t.Errorf("%v, want ConnectionRefused", err)
+	}
+	for range 2 { // the address is free again after Close
+		l, err := jobs[1].Listen(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := jobs[0].Dial(t.Context(), 1, cfg); !errors.Is(err, nd.ConnectionRefused) {
+		t.Errorf("after Close of the listener: %v, want ConnectionRefused", err)
+	}
+}
+
+// Accept skips a request that its rank has given up.
+func TestAcceptSkipsARequestThatIsGivenUp(t *testing.T) {
+	jobs := softndtest.New(t, 3)
+	l, err := jobs[0].Listen(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for i, patience := range []time.Duration{time.Millisecond, time.Hour} {
+		rank := i + 1
+		_, cfg, err := oneQueue(t.Context(), jobs[rank])
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		dialed := make(chan error, 1)
+		go func() {
+			ep, err := jobs[rank].Dial(ctx, 0, cfg)
+			if err == nil {
+				err = ep.Close()
+			}
+			dialed <- err
+		}()
+		if rank == 1 {
+			if err := <-dialed; !errors.Is(err, nd.Canceled) {
+				t.Errorf("a Dial that nobody accepts: %v, want Canceled", err)
+			}
+			continue
+		}
+		defer func() {
+			if err := <-dialed; err != nil {
+				t.Error(err)
+			}
+		}()
+	}
+	_, cfg, err := oneQueue(t.Context(), jobs[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, peer, err := l.Accept(t.Context(), cfg); err != nil || peer != 2 {
+		t.Errorf("accepted rank %d, %v, want rank 2", peer, err)
+	}
+}
+
+func TestAcceptEndsWithItsListener(t *testing.T) {
+	job := softndtest.New(t, 1)[0]
+	_, cfg, err := oneQueue(t.Context(), job)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := job.Listen(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.AfterFunc(10*time.Millisecond, func() { l.Close() })
+	if _, _, err := l.Accept(t.Context(), cfg); !errors.Is(err, nd.Canceled) {
+		t.Errorf("%v, want Canceled", err)
+	}
+}

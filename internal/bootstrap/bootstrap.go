@@ -1,0 +1,204 @@
+// Package bootstrap finds the rank of this process and the memory of its job. The launcher that has
+// started the process says both in the environment: ndrun, a launcher that speaks PMI, Open MPI's
+// mpirun, or Slurm's srun. Without a launcher the process is a job of its own.
+package bootstrap
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/softnd/softnd/internal/controlchannel"
+	"github.com/softnd/softnd/internal/pmi"
+	"github.com/softnd/softnd/shm"
+)
+
+// Variables of the environment that ndrun sets for each rank, and one that users set.
+const (
+	EnvRank    = "SOFTND_RANK"     // 0 to size-1
+	EnvSize    = "SOFTND_SIZE"     // number of ranks
+	EnvArenaFD = "SOFTND_ARENA_FD" // number of the inherited descriptor of the arena
+	EnvFabric  = "SOFTND_FABRIC"   // address of ndrun's control channel
+	EnvDebug   = "SOFTND_DEBUG"    // 1: Find prints a line about the launcher that it has found
+)
+
+// Place is the place of a process in a job. It is for use by one goroutine at a time, except Abort.
+type Place struct {
+	Rank  int
+	Arena *shm.Arena
+	Taken string // what the user can do if another process holds the rank already
+	// Mute reports that the launcher does not print the reasons that it is given.
+	Mute bool
+
+	launcher string       // for people
+	detach   func() error // closes the arena
+
+	// These tell the launcher something; nil if it does not listen.
+	leave  func() error
+	hangUp func() error
+	abort  func(code int, reason string) error
+}
+
+// Find finds the place of this process. It asks the innermost launcher first: ndrun sets its own
+// variables over those of a launcher that has started ndrun.
+func Find(ctx context.Context) (*Place, error) {
+	set := func(name string) bool {
+		_, ok := os.LookupEnv(name)
+		return ok
+	}
+	var p *Place
+	var err error
+	switch {
+	case set(EnvArenaFD) || set(EnvFabric):
+		p, err = fromNdrun(ctx)
+	case set(pmi.EnvFD):
+		p, err = fromPMI(ctx)
+	case set(pmi.EnvPort):
+		return nil, fmt.Errorf("the launcher offers PMI over the network only (%s), which softnd does not speak; "+
+			"start the program with a launcher that sets %s, such as mpiexec.hydra without -pmi-port", pmi.EnvPort, pmi.EnvFD)
+	case set(openMPI.rank):
+		p, err = openMPI.place(ctx)
+	case set(slurm.rank) && set(slurm.job[0]):
+		p, err = slurm.place(ctx)
+	case set(EnvRank) || set(EnvSize):
+		return nil, fmt.Errorf("%s or %s is set, but neither %s nor %s, which lead to the memory of the job; start the program with ndrun, or unset both to run it alone",
+			EnvRank, EnvSize, EnvArenaFD, EnvFabric)
+	default:
+		p, err = alone()
+	}
+	if err == nil && os.Getenv(EnvDebug) == "1" {
+		fmt.Fprintf(os.Stderr, "softnd: rank %d of %d, %s\n", p.Rank, p.Arena.Ranks(), p.launcher)
+	}
+	return p, err
+}
+
+// Detach closes the arena. The caller no longer uses it.
+func (p *Place) Detach() error { return p.detach() }
+
+// Leave tells the launcher, if it listens, that this rank ends well. p may be nil.
+func (p *Place) Leave() error {
+	if p == nil || p.leave == nil {
+		return nil
+	}
+	return p.leave()
+}
+
+// HangUp closes the connection with the launcher, which then takes this rank for failed.
+func (p *Place) HangUp() error {
+	if p.hangUp == nil {
+		return nil
+	}
+	return p.hangUp()
+}
+
+// Abort asks the launcher to end the job with an exit code. The launcher prints the reason unless
+// p.Mute. Abort returns false if the launcher was not told: it does not listen, or cannot be
+// reached. p may be nil. Any goroutine may call Abort at any time.
+func (p *Place) Abort(code int, reason string) bool {
+	return p != nil && p.abort != nil && p.abort(code, reason) == nil
+}
+
+// alone makes a job of this process alone.
+func alone() (*Place, error) {
+	arena, err := shm.Create(shm.Config{Ranks: 1})
+	if err != nil {
+		return nil, err
+	}
+	return &Place{launcher: "alone: no launcher's variables are set", Arena: arena, detach: arena.Close}, nil
+}
+
+// fromNdrun takes the arena from the inherited descriptor, or, if that is not the arena of the job,
+// from ndrun over the control channel.
+func fromNdrun(ctx context.Context) (*Place, error) {
+	rank, err := strconv.ParseUint(os.Getenv(EnvRank), 10, 31)
+	if err != nil {
+		return nil, fmt.Errorf("%s=%q is no rank; start the program with ndrun", EnvRank, os.Getenv(EnvRank))
+	}
+	p := &Place{Rank: int(rank), launcher: "started by ndrun", Taken: takenUnderNdrun()}
+	var home *controlchannel.Address
+	if text, ok := os.LookupEnv(EnvFabric); ok {
+		a, err := controlchannel.Parse(text)
+		if err != nil {
+			return nil, fmt.Errorf("%s=%q: %w; start the program with ndrun, or unset it", EnvFabric, text, err)
+		}
+		home = &a
+	}
+	arena, lost := inheritedArena(ctx, home)
+	if errors.Is(lost, shm.ErrVersion) {
+		return nil, lost
+	}
+	if home != nil {
+		channel, file, err := controlchannel.Dial(ctx, *home, p.Rank, arena == nil)
+		switch {
+		case err == nil:
+			p.leave, p.hangUp, p.abort = channel.Leave, channel.Close, channel.Abort
+		case arena == nil:
+			return nil, errors.Join(lost, fmt.Errorf("%s: %w", EnvFabric, err))
+		default:
+			p.launcher += fmt.Sprintf(" (which does not listen: %v)", err)
+		}
+		if file != nil {
+			defer file.Close()
+			p.launcher += " behind a wrapper, arena from ndrun"
+			if arena, err = shm.Attach(ctx, file); err != nil {
+				return nil, errors.Join(fmt.Errorf("the arena from ndrun: %w", err), p.HangUp())
+			}
+		}
+	}
+	if arena == nil {
+		return nil, lost
+	}
+	if size := os.Getenv(EnvSize); size != strconv.Itoa(arena.Ranks()) || rank >= uint64(arena.Ranks()) {
+		return nil, errors.Join(fmt.Errorf("%s=%d and %s=%q do not fit an arena for %d ranks", EnvRank, rank, EnvSize, size, arena.Ranks()), arena.Close(), p.HangUp())
+	}
+	p.Arena, p.detach = arena, arena.Close
+	return p, nil
+}
+
+// takenUnderNdrun says what the user can do if another process holds the rank already. A launcher
+// that runs as a rank of ndrun passes ndrun's variables on to its own ranks.
+func takenUnderNdrun() string {
+	unset := []string{EnvArenaFD, EnvFabric}
+	for _, inner := range []environment{openMPI, slurm} {
+		if _, ok := os.LookupEnv(inner.rank); ok {
+			unset = append(unset, pmi.EnvFD) // ndrun sets it too, and Find prefers it
+			break
+		}
+	}
+	return fmt.Sprintf("if a launcher that runs under ndrun has started this process, start that launcher with env -u %s; else start each rank once",
+		strings.Join(unset, " -u "))
+}
+
+// inheritedArena attaches the arena behind the inherited descriptor. If home is not nil, it must be
+// the arena that home names.
+func inheritedArena(ctx context.Context, home *controlchannel.Address) (*shm.Arena, error) {
+	fd, err := strconv.ParseUint(os.Getenv(EnvArenaFD), 10, 31)
+	if err != nil {
+		return nil, fmt.Errorf("%s=%q is no descriptor number; start the program with ndrun, or unset it", EnvArenaFD, os.Getenv(EnvArenaFD))
+	}
+	own, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("descriptor %d (%s; did a wrapper close it?): %w", fd, EnvArenaFD, err)
+	}
+	file := os.NewFile(uintptr(own), "arena")
+	defer file.Close()
+	arena, err := shm.Attach(ctx, file)
+	if errors.Is(err, shm.ErrVersion) {
+		return nil, err // the descriptor is the right one
+	}
+	if err != nil {
+		return nil, fmt.Errorf("descriptor %d (%s; did a wrapper close or replace it?): %w", fd, EnvArenaFD, err)
+	}
+	if home != nil && arena.ID() != home.File {
+		return nil, errors.Join(fmt.Errorf("descriptor %d (%s) is the arena of another job", fd, EnvArenaFD), arena.Close())
+	}
+	// The inherited descriptor stays open for another Init, but programs that this process starts
+	// do not inherit it.
+	unix.CloseOnExec(int(fd))
+	return arena, nil
+}

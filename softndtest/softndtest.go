@@ -1,0 +1,93 @@
+// Package softndtest starts jobs of several ranks inside a test. All ranks are in the process of
+// the test, so no launcher is needed, and the race detector sees what the ranks do with memory of
+// Go.
+//
+//	func TestSum(t *testing.T) {
+//		softndtest.Run(t, 4, func(ctx context.Context, job *softnd.Job) error {
+//			return sum(ctx, job) // each rank in a goroutine of its own
+//		})
+//	}
+//
+// What depends on separate processes, such as the death of a rank, needs a test that starts
+// processes, with ndrun for instance.
+package softndtest
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/softnd/softnd"
+)
+
+// New starts a job of n ranks in this process and returns them in the order of their ranks. The
+// options are those of [softnd.Join], the same for each rank. The job ends with the test: New
+// registers a cleanup that closes the ranks. A test may start several jobs.
+//
+// Collective calls, and [softnd.Job.Connect] at both ends, have to run at the same time, in a
+// goroutine for each rank: see [Run].
+//
+// New ends the test with tb.Fatal if the job does not start. It must be called by the goroutine
+// that runs the test.
+func New(tb testing.TB, n int, options ...softnd.Option) []*softnd.Job {
+	tb.Helper()
+	name := "softndtest-" + rand.Text()
+	jobs := make([]*softnd.Job, n)
+	tb.Cleanup(func() {
+		for rank, job := range jobs {
+			if job == nil {
+				continue
+			}
+			if err := job.Close(); err != nil {
+				tb.Errorf("softndtest: close rank %d: %v", rank, err)
+			}
+		}
+	})
+	if err := each(tb.Context(), n, func(ctx context.Context, rank int) (err error) {
+		jobs[rank], err = softnd.Join(ctx, name, rank, n, options...)
+		return err
+	}); err != nil {
+		tb.Fatalf("softndtest: %v", err)
+	}
+	return jobs
+}
+
+// Run starts a job as [New] does, calls rank for each rank in a goroutine of its own, and returns
+// when all calls have returned. If a call returns an error, Run cancels the context of the others
+// and reports the error with tb.Errorf.
+//
+// The contexts end with the test's ([testing.TB.Context]). The goroutines are not that of the test,
+// so rank must not call tb.Fatal or tb.Skip; it returns an error instead.
+func Run(tb testing.TB, n int, rank func(ctx context.Context, job *softnd.Job) error, options ...softnd.Option) {
+	tb.Helper()
+	jobs := New(tb, n, options...)
+	if err := each(tb.Context(), n, func(ctx context.Context, i int) error { return rank(ctx, jobs[i]) }); err != nil {
+		tb.Errorf("softndtest: %v", err)
+	}
+}
+
+// each calls f for each rank at the same time. It returns the first error, with its rank, when all
+// calls have returned; the context of the others ends with that error.
+func each(ctx context.Context, n int, f func(ctx context.Context, rank int) error) error {
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	var (
+		calls sync.WaitGroup
+		once  sync.Once
+		first error
+	)
+	for rank := range n {
+		calls.Go(func() {
+			if err := f(ctx, rank); err != nil {
+				once.Do(func() {
+					first = fmt.Errorf("rank %d: %w", rank, err)
+					fail(first)
+				})
+			}
+		})
+	}
+	calls.Wait()
+	return first
+}
