@@ -227,8 +227,8 @@ func TestDeregisterWaitsForCopy(t *testing.T) {
 				p := newPair(t, setup{Processes: true, Both: sideOptions{Size: n}})
 				p.b.start(repeat(doWrite, n, p.a.memory))
 				p.stopInMidCopy(t, p.a.memory.Token)
-				p.a.refuse(nd.Canceled, order{Do: doDeregister, Patience: 20 * time.Millisecond})
-				p.a.refuse(nd.Canceled, order{Do: doDeregister, Patience: 20 * time.Millisecond})
+				p.a.refuse(nd.Canceled, order{Do: doDeregister, Timeout: 20 * time.Millisecond})
+				p.a.refuse(nd.Canceled, order{Do: doDeregister, Timeout: 20 * time.Millisecond})
 				done := p.a.start(order{Do: do})
 				time.Sleep(20 * time.Millisecond)
 				select {

@@ -253,8 +253,8 @@ func TestAcceptOfConnectionClosedAtOnce(t *testing.T) {
 // TestDisconnectCanceled: a canceled Disconnect stops waiting, and the disconnect continues.
 func TestDisconnectCanceled(t *testing.T) {
 	p := newPair(t, setup{Both: sideOptions{Options: Options{DisconnectTimeout: watchdog}}})
-	p.a.refuse(nd.Canceled, order{Do: doNotify, Patience: time.Millisecond})
-	p.a.refuse(nd.Canceled, order{Do: doDisconnect, Patience: time.Millisecond})
+	p.a.refuse(nd.Canceled, order{Do: doNotify, Timeout: time.Millisecond})
+	p.a.refuse(nd.Canceled, order{Do: doDisconnect, Timeout: time.Millisecond})
 	p.b.must(order{Do: doNotify})
 	p.b.must(disconnect)
 	p.a.must(order{Do: doNotify})
@@ -266,7 +266,7 @@ func TestDisconnectCanceledStillTimesOut(t *testing.T) {
 	p := newPair(t, setup{Both: sideOptions{Options: Options{DisconnectTimeout: 30 * time.Millisecond}}})
 	p.b.must(order{Do: doReceive, Context: 1})
 	// On a slow machine the time-out can end before the context's end is noticed.
-	if r := p.a.do(order{Do: doDisconnect, Patience: time.Millisecond}); r.Status != nd.Canceled && r.Status != nd.IOTimeout {
+	if r := p.a.do(order{Do: doDisconnect, Timeout: time.Millisecond}); r.Status != nd.Canceled && r.Status != nd.IOTimeout {
 		t.Errorf("disconnect returns %v (%s), want canceled or an I/O timeout", r.Status, r.Text)
 	}
 	p.b.expect(receiveQueue, failure(nd.RequestReceive, 1, nd.Canceled))

@@ -22,7 +22,7 @@ import (
 )
 
 // conformanceTimeout is shorter than usual, because some scenarios wait for it, but long enough
-// for two sides of a busy machine to meet.
+// for two sides on a busy machine to meet.
 var conformanceTimeout = time.Second
 
 func init() {
@@ -31,7 +31,7 @@ func init() {
 	}
 }
 
-// hosted is a provider that takes its member along when it is closed.
+// hosted is a provider whose member leaves when it is closed.
 type hosted struct {
 	*Provider
 	member *shm.Member
@@ -39,7 +39,7 @@ type hosted struct {
 
 func (h hosted) Close() error { return errors.Join(h.Provider.Close(), h.member.Leave()) }
 
-// openerIn returns what opens providers in an arena.
+// openerIn returns a function that opens providers in an arena.
 func openerIn(arena *shm.Arena, e Executor) func() (nd.Provider, error) {
 	return func() (nd.Provider, error) {
 		member, err := arena.Join(shm.NoRank)
@@ -54,8 +54,8 @@ func openerIn(arena *shm.Arena, e Executor) func() (nd.Provider, error) {
 	}
 }
 
-// playConformance is the other process of a run. The arena is descriptor 3, the
-// executor is in the environment.
+// playConformance is the other process of a run. The arena is descriptor 3, the executor is in
+// the environment.
 func playConformance(ctx context.Context) error {
 	file := os.NewFile(3, "arena")
 	arena, err := shm.Attach(ctx, file)
@@ -84,10 +84,10 @@ type otherProcess struct {
 	cmd *exec.Cmd
 }
 
-// Close fails the test for a process that ended badly, unless the scenario killed it.
+// Close fails the test for a process that failed, unless the scenario killed it.
 func (o otherProcess) Close() error {
 	err := o.WriteCloser.Close()
-	_ = o.cmd.Wait() // the state tells more
+	_ = o.cmd.Wait() // the state says more
 	if status := o.cmd.ProcessState.Sys().(syscall.WaitStatus); !status.Signaled() && status.ExitStatus() != 0 || status.Signaled() && status.Signal() != syscall.SIGKILL {
 		o.t.Errorf("the other process: %v", o.cmd.ProcessState)
 	}
@@ -98,8 +98,8 @@ var update = flag.Bool("update", false, "write docs/conformance.md instead of co
 
 const allRuns = 2 * 2 * 2
 
-// TestConformance runs the suite in every way that the provider can be used, and checks that the
-// page about it tells the same.
+// TestConformance runs the suite with every executor and memory, and checks that the conformance
+// page shows the same.
 func TestConformance(t *testing.T) {
 	runs := make([]modelpage.Run, 0, allRuns)
 	t.Cleanup(func() { checkPage(t, runs) }) // after the runs, which are parallel
@@ -107,7 +107,7 @@ func TestConformance(t *testing.T) {
 		for _, private := range []bool{false, true} {
 			for _, processes := range []bool{false, true} {
 				if raceDetector && processes && e != "target" {
-					continue // it sees nothing of another process, and makes it slow
+					continue // the race detector sees nothing of another process, and slows it down
 				}
 				if raceDetector && private != (e == "auto") {
 					continue // one kind of memory with each executor: the locks are the same
@@ -116,7 +116,7 @@ func TestConformance(t *testing.T) {
 				runs = append(runs, modelpage.Run{Name: name})
 				run := &runs[len(runs)-1]
 				t.Run(name, func(t *testing.T) {
-					t.Parallel() // scenarios that wait do not keep the others from running
+					t.Parallel() // scenarios that wait let others run
 					run.Report = testConformance(t, e, private, processes)
 				})
 			}
@@ -131,7 +131,7 @@ func choose(b bool, yes, no string) string {
 	return no
 }
 
-// checkPage compares the page with what the runs found, if every row was run.
+// checkPage compares the page with the results of the runs, if every row was run.
 func checkPage(t *testing.T, runs []modelpage.Run) {
 	if len(runs) < allRuns {
 		return

@@ -18,19 +18,18 @@ import (
 	"github.com/softnd/softnd/window"
 )
 
-// A rig is a victim and a liar, two members of one arena whose engines stand
-// still. Things happen when a fuzz target lets them happen, so that an input
-// does the same each time.
+// A rig is a victim and a liar: two members of one arena with stopped engines. Everything
+// happens when a fuzz target drives it, so that an input has the same effect each time.
 type rig struct {
 	arena        *shm.Arena
 	victim, liar *actor
-	tokens       []nd.Token // what small numbers in an input stand for
+	tokens       []nd.Token // the tokens that small numbers in an input mean
 	raw          []uint64   // the ring of the liar
 	published    uint64
-	mail         shm.Offset // a record that the liar made by itself
+	mail         shm.Offset // a record that the liar made
 }
 
-// actor is one of the two. Its endpoint and its connector live for one input.
+// actor is one of the two. Its endpoint and its connector are used for one input.
 type actor struct {
 	member              *shm.Member
 	provider            *Provider
@@ -48,15 +47,15 @@ type actor struct {
 	ledger    ledger
 }
 
-// The ranges of an estate, and who may use them.
+// The ranges of an estate, and their users.
 const (
-	vast    = iota // everybody, for everything; large
-	small          // everybody, for everything
-	shown          // peers, to read
-	local          // the owner only
-	windowy        // the owner, and peers through windows
-	foreign        // as small, but through another adapter of the owner
-	stale          // nobody any more
+	vast     = iota // all processes, for everything; large
+	small           // all processes, for everything
+	forPeers        // peers, to read
+	local           // the owner only
+	windowy         // the owner, and peers through windows
+	foreign         // as small, but through another adapter of the owner
+	stale           // no process: the registration has ended
 	rangeCount
 )
 
@@ -67,20 +66,20 @@ const (
 	margin    = 4096
 )
 
-// estate is memory of an actor: ranges, and between them what nobody may touch.
+// estate is memory of an actor: ranges, and bytes between them that no transfer may touch.
 type estate struct {
 	mem, was []byte
 	regions  [rangeCount]*window.Region
 	local    [rangeCount]nd.Token
 	remote   [rangeCount]nd.Token
-	open     [][2]int // what may have changed, besides vast
+	open     [][2]int // ranges that may have changed, besides vast
 }
 
-// Small numbers in an input stand for tokens, those with a mark in their upper
-// byte for addresses or offsets: the real ones differ from run to run.
+// Small numbers in an input mean tokens. Numbers with a mark in their upper byte mean addresses
+// or offsets, because the real ones differ from run to run.
 const (
-	addressMark = 0xad // then: which range, and a signed distance of 32 bits
-	offsetMark  = 0xac // then: which landmark, and the distance
+	addressMark = 0xad // then: the range, and a signed distance of 32 bits
+	offsetMark  = 0xac // then: the landmark, and the distance
 )
 
 const (
@@ -108,10 +107,10 @@ func remote(who, estate, rng int) nd.Token {
 
 func localOf(who, estate, rng int) nd.Token { return remote(who, estate, rng) + 1 }
 
-func windowToken(who, i int) nd.Token { return nd.Token(1 + 8*rangeCount + who*len(grants) + i) }
+func windowToken(who, i int) nd.Token { return nd.Token(1 + 8*rangeCount + who*len(boundWindows) + i) }
 
-// grants are the windows of each actor: parts of its windowy ranges.
-var grants = [...]struct {
+// boundWindows are the windows of each actor: parts of its windowy ranges.
+var boundWindows = [...]struct {
 	estate, from, to int
 	flags            nd.OpFlags
 	otherwhere       bool // bound on another endpoint
@@ -126,7 +125,7 @@ var grants = [...]struct {
 
 const otherEndpoint = 1 << 40
 
-// Landmarks of the arena, for offsets that a liar gives away.
+// Landmarks of the arena, for offsets that a liar passes to a peer.
 const (
 	liarsHalf = iota
 	liarsRecord
@@ -168,8 +167,8 @@ func (r *rig) clear() error {
 	return errors.Join(append(errs, r.arena.Close())...)
 }
 
-// begin starts an input. The process ends if the input does not; after one that
-// fails the rig is built anew.
+// begin starts an input. The process ends if the input does not. After an input that fails the
+// rig is built again.
 func (r *rig) begin(t *testing.T) (end func()) {
 	hangs := time.AfterFunc(watchdog, func() { panic(t.Name() + " hangs\n" + allStacks()) })
 	return func() {
@@ -191,7 +190,7 @@ func newActor(f testing.TB, arena *shm.Arena, seed uint64) *actor {
 	}
 	member, err := arena.Join(shm.NoRank)
 	must(err)
-	// Nobody waits for a Receive in vain: how long that takes is no matter of chance.
+	// Sends wait without limit for a Receive, so that the result does not depend on time.
 	p, err := New(member, Options{ReceiveTimeout: time.Hour})
 	must(err)
 	p.engine.stop()
@@ -207,7 +206,7 @@ func newActor(f testing.TB, arena *shm.Arena, seed uint64) *actor {
 	for i := range a.estates {
 		a.estates[i] = newEstate(f, a, i == private, seed+uint64(i)*10)
 	}
-	for _, g := range grants {
+	for _, g := range boundWindows {
 		w, err := a.adapter.CreateMemoryWindow(ctx)
 		must(err)
 		win := w.(*MemoryWindow)
@@ -225,7 +224,7 @@ func newActor(f testing.TB, arena *shm.Arena, seed uint64) *actor {
 	must(a.listener.Listen(0))
 	a.addr, err = a.listener.LocalAddress()
 	must(err)
-	// The chunks out of which endpoints and records come stay this member's.
+	// The chunks from which endpoints and records are allocated stay this member's.
 	for _, n := range []uint64{wire.SharedQPSize + 16*shm.SlotSize + 8*128, recordSize} {
 		_, err = member.Heap().Alloc(n)
 		must(err)
@@ -249,13 +248,13 @@ func newEstate(f testing.TB, a *actor, private bool, seed uint64) *estate {
 	fill(e.mem, seed)
 	e.was = bytes.Clone(e.mem)
 	rights := [rangeCount]nd.RegionFlags{
-		vast:    nd.AllowLocalWrite | nd.AllowRemoteRead | nd.AllowRemoteWrite,
-		small:   nd.AllowLocalWrite | nd.AllowRemoteRead | nd.AllowRemoteWrite,
-		shown:   nd.AllowRemoteRead,
-		local:   nd.AllowLocalWrite,
-		windowy: nd.AllowLocalWrite,
-		foreign: nd.AllowLocalWrite | nd.AllowRemoteRead | nd.AllowRemoteWrite,
-		stale:   nd.AllowLocalWrite | nd.AllowRemoteRead | nd.AllowRemoteWrite,
+		vast:     nd.AllowLocalWrite | nd.AllowRemoteRead | nd.AllowRemoteWrite,
+		small:    nd.AllowLocalWrite | nd.AllowRemoteRead | nd.AllowRemoteWrite,
+		forPeers: nd.AllowRemoteRead,
+		local:    nd.AllowLocalWrite,
+		windowy:  nd.AllowLocalWrite,
+		foreign:  nd.AllowLocalWrite | nd.AllowRemoteRead | nd.AllowRemoteWrite,
+		stale:    nd.AllowLocalWrite | nd.AllowRemoteRead | nd.AllowRemoteWrite,
 	}
 	for i := range rangeCount {
 		space := a.adapter.space
@@ -280,7 +279,7 @@ func newEstate(f testing.TB, a *actor, private bool, seed uint64) *estate {
 	return e
 }
 
-// from returns where a range begins.
+// from returns the offset of a range.
 func (e *estate) from(rng int) int {
 	if rng == vast {
 		return margin
@@ -304,7 +303,7 @@ func (e *estate) allow(rng, from, to int) {
 	}
 }
 
-// check looks at what may not have changed, and restores what may.
+// check checks the bytes that may not have changed, and restores the others.
 func (e *estate) check(t *testing.T, whose string) {
 	t.Helper()
 	for _, o := range e.open {
@@ -332,8 +331,8 @@ func (e *estate) check(t *testing.T, whose string) {
 	}
 }
 
-// connect gives both actors an endpoint, connects the two, and binds their
-// windows. The liar connects, or else the victim does.
+// connect gives both actors an endpoint, connects the two, and binds their windows. The liar
+// connects, or else the victim does.
 func (r *rig) connect(t *testing.T, liarConnects bool) {
 	t.Helper()
 	r.arrive(t)
@@ -390,8 +389,7 @@ func (a *actor) share(t *testing.T) {
 	a.shared = q.(*SharedReceiveQueue)
 }
 
-// dial, accept, complete and established are the steps of a connection, none
-// of which waits.
+// dial, accept, complete and established are the steps of a connection. None of them waits.
 func (a *actor) dial(t *testing.T, to *actor) *connection {
 	t.Helper()
 	conn, err := a.connector.startConnect(context.Background(), a.ep, nil, to.addr, nd.ConnectParams{InboundReadLimit: 16, OutboundReadLimit: 16})
@@ -428,7 +426,7 @@ func (a *actor) established() {
 	a.connector.mu.Unlock()
 }
 
-// settle binds the windows, and learns all tokens.
+// settle binds the windows, and collects all tokens.
 func (r *rig) settle(t *testing.T) {
 	t.Helper()
 	r.tokens = append(r.tokens[:0], 0)
@@ -440,7 +438,7 @@ func (r *rig) settle(t *testing.T) {
 		}
 	}
 	for _, a := range []*actor{r.victim, r.liar} {
-		for i, g := range grants {
+		for i, g := range boundWindows {
 			if e := a.estates[g.estate]; !g.otherwhere && a.ep.state() == connected {
 				b, err := a.windows[i].window.Prepare(e.regions[windowy], e.of(windowy)[g.from:g.to], rightsOf(g.flags), a.ep.number, g.flags.Has(nd.ThisEndpointOnly))
 				if err != nil || !b.Apply() {
@@ -469,7 +467,7 @@ func rightsOf(f nd.OpFlags) (rights window.Rights) {
 	return rights
 }
 
-// mean replaces what stands for an address or an offset.
+// mean replaces a number of an input by the address or offset that it means.
 func (r *rig) mean(word uint64) uint64 {
 	which, distance := int(word>>48&0xff), uint64(int64(int32(word)))
 	switch word >> 56 {
@@ -518,7 +516,7 @@ func (r *rig) token(t nd.Token) nd.Token {
 	return t
 }
 
-// slot reads a slot out of an input.
+// slot reads a slot from an input.
 func (r *rig) slot(b []byte) (s shm.Slot) {
 	words(s[:], b)
 	for i := range s {
@@ -530,7 +528,7 @@ func (r *rig) slot(b []byte) (s shm.Slot) {
 	return s
 }
 
-// words fills w from b, and with zeros when that ends.
+// words fills w from b, and with zeros behind its end.
 func words(w []uint64, b []byte) {
 	var last [8]byte
 	for i := range w {
@@ -552,7 +550,7 @@ func bytesOf(words ...uint64) (b []byte) {
 	return b
 }
 
-// write puts a message into the liar's ring where message n has its place.
+// write puts a message into the liar's ring at the place of message n.
 func (r *rig) write(n uint64, s *shm.Slot) {
 	at := n % uint64(len(r.raw)/8) * 8
 	copy(r.raw[at+1:], s[:])
@@ -561,17 +559,17 @@ func (r *rig) write(n uint64, s *shm.Slot) {
 
 func (r *rig) sequence(at uint64) *atomic.Uint64 {
 	h := r.liar.ep.localQP
-	word, _ := shm.At[atomic.Uint64](r.arena, shm.Offset(h.Ring+at*8)) // it is there: arrive looked
+	word, _ := shm.At[atomic.Uint64](r.arena, shm.Offset(h.Ring+at*8)) // the offset is valid: arrive has checked it
 	return word
 }
 
-// room tells whether the victim has taken as much as a sound producer waits for.
+// room reports whether the victim has taken as many messages as a correct producer waits for.
 func (r *rig) room() bool {
 	return r.published-r.victim.ep.localQP.Consumed.Load() < uint64(len(r.raw)/8)
 }
 
-// rest lets the victim move until it does not move any more, and calls between
-// after each move. The liar's endpoint serves, too, if it is asked to.
+// rest drives the victim until it makes no progress, and calls between after each step. It also
+// drives the liar's endpoint if serve says so.
 func (r *rig) rest(t *testing.T, liarServes bool, between func()) {
 	t.Helper()
 	for range 2000 {
@@ -591,7 +589,7 @@ func (r *rig) rest(t *testing.T, liarServes bool, between func()) {
 	t.Fatal("the victim never comes to rest")
 }
 
-// part closes both sides, and looks whether anything is left of them.
+// part closes both sides, and checks that nothing is left of them.
 func (r *rig) part(t *testing.T) {
 	t.Helper()
 	r.liar.ep.localQP.Hazard.Store(0)
@@ -632,16 +630,16 @@ func (r *rig) part(t *testing.T) {
 	}
 }
 
-// ledger is what an actor has posted, and what has become of it.
+// ledger counts what an actor has posted, and the results.
 type ledger struct {
 	receives  []uint64 // capacities
 	requests  []nd.OpFlags
 	delivered int
 	completed int
-	success   int // requests that came to a good end
+	success   int // successful requests
 }
 
-// collect takes all results and compares them with what was posted.
+// collect takes all results and compares them with the posted requests.
 func (a *actor) collect(t *testing.T) {
 	t.Helper()
 	var results [16]nd.Result
@@ -678,7 +676,7 @@ func (a *actor) collect(t *testing.T) {
 	}
 }
 
-// close checks that there is a result for everything.
+// close checks that there is a result for each request.
 func (l *ledger) close(t *testing.T, name string) {
 	t.Helper()
 	for l.completed < len(l.requests) && l.requests[l.completed].Has(nd.SilentSuccess) {
@@ -695,7 +693,7 @@ func (a *actor) sge(estate, rng, from, n int) nd.SGE {
 	return nd.SGE{Buffer: e.of(rng)[from:][:n], Token: e.local[rng]}
 }
 
-// receiveKinds is how many kinds of Receive there are.
+// receiveKinds is the number of kinds of Receive.
 const receiveKinds = 10
 
 // receive posts a Receive of some kind.
@@ -711,9 +709,9 @@ func (a *actor) receive(kind byte) {
 		list = []nd.SGE{a.sge(inArena, local, from, 16), a.sge(private, local, from, 100)}
 	case 3:
 		list = []nd.SGE{a.sge(inArena, local, from, 10)}
-	case 4: // nothing
+	case 4: // empty
 	case 5:
-		list = []nd.SGE{a.sge(inArena, shown, from, 64)}
+		list = []nd.SGE{a.sge(inArena, forPeers, from, 64)}
 	case 6:
 		list = []nd.SGE{a.sge(inArena, vast, 0, vastSize)}
 	case 7:
@@ -748,8 +746,8 @@ func (a *actor) posted(flags nd.OpFlags, err error) {
 
 func (a *actor) context() uint64 { return uint64(len(a.ledger.requests)) }
 
-// alive posts a Write, and looks that all ends: well, if the connection lives.
-// A peer that has disconnected leaves what was posted before as it is.
+// alive posts a Write, and checks that everything completes: successfully, if the connection is
+// alive. A peer that has disconnected leaves earlier requests as they are.
 func (r *rig) alive(t *testing.T) {
 	t.Helper()
 	v := r.victim
@@ -766,5 +764,5 @@ func (r *rig) alive(t *testing.T) {
 	}
 }
 
-// bit tells whether a bit is set in the choices of an input.
+// bit reports whether a bit is set in the choices of an input.
 func bit(choices uint16, n int) bool { return bits.TrailingZeros16(choices>>n) == 0 }

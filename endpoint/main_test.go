@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// The test binary plays the other processes too: started with a role in the
-// environment it does what the role says, and nothing else.
+// The test binary also plays the other processes: started with a role in its environment, it
+// does only what the role says.
 const roleVariable = "ENDPOINT_TEST_ROLE"
 
 const (
@@ -21,7 +21,7 @@ const (
 	exitError  = 70 // the role returned an error; a panic exits with 2
 )
 
-// watchdog ends what has hung. No test depends on how long anything takes.
+// watchdog ends tests that hang. No test depends on how long anything takes.
 const watchdog = 60 * time.Second
 
 const (
@@ -64,7 +64,7 @@ func TestMain(m *testing.M) {
 	}
 	flag.Parse()
 	if f := flag.Lookup("test.parallel"); f.Value.String() == f.DefValue {
-		_ = f.Value.Set("12") // tests that are parallel wait more than they compute
+		_ = f.Value.Set("12") // parallel tests mostly wait
 	}
 	code := m.Run()
 	if code == 0 && !fuzzing() {
@@ -82,8 +82,8 @@ func fuzzing() bool {
 	return false
 }
 
-// checkLeftovers fails the run for arenas and process handles that are still
-// open, and for goroutines of this package that still run.
+// checkLeftovers fails the run for arenas and process handles that are still open, and for
+// goroutines of this package that still run.
 func checkLeftovers() int {
 	var left []string
 	for deadline := time.Now().Add(watchdog); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
@@ -123,7 +123,7 @@ func allStacks() string {
 	return string(buf[:runtime.Stack(buf, true)])
 }
 
-// eventually waits for a condition under the watchdog.
+// eventually waits for a condition, at most for the watchdog's time.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(watchdog); !ok(); time.Sleep(time.Millisecond) {
@@ -133,11 +133,11 @@ func eventually(t testing.TB, what string, ok func() bool) {
 	}
 }
 
-// TestRoles makes sure that a role that goes wrong is noticed.
+// TestRoles checks that the failure of a role is noticed.
 func TestRoles(t *testing.T) {
 	for role, want := range map[string]int{roleFail: exitError, rolePanic: 2, "no such role": exitNoRole} {
 		cmd := command(t.Context(), role)
-		out, _ := cmd.CombinedOutput() // the exit code tells more than the error
+		out, _ := cmd.CombinedOutput() // the exit code says more than the error
 		if got := cmd.ProcessState.ExitCode(); got != want {
 			t.Errorf("role %q exits with %d, want %d: %s", role, got, want, out)
 		}

@@ -10,8 +10,7 @@ import (
 	"github.com/softnd/softnd/shm"
 )
 
-// setup says what the two sides of a connection are like. Side 0 connects,
-// side 1 accepts.
+// setup describes the two sides of a connection. Side 0 connects, side 1 accepts.
 type setup struct {
 	Executors [2]Executor
 	Private   [2]bool // memory of the first region
@@ -43,7 +42,7 @@ func (s setup) String() string {
 	return name + "/one process"
 }
 
-// party is one side as a test sees it, wherever it lives.
+// party is one side as a test sees it, in this process or another one.
 type party struct {
 	t      testing.TB
 	name   string
@@ -60,7 +59,7 @@ type pair struct {
 	a, b  *party
 }
 
-// arenaSize makes an arena with some 90 MiB of heap.
+// testArena is the size of an arena with about 90 MiB of heap.
 const testArena = 176 << 20
 
 func newArena(t testing.TB) *shm.Arena {
@@ -77,8 +76,8 @@ func newArena(t testing.TB) *shm.Arena {
 	return arena
 }
 
-// newParty makes a side in this process or in another one. When the test ends
-// it closes everything, looks at the edges of its memory, and leaves.
+// newParty makes a side in this process or in another one. When the test ends it closes all
+// objects, checks the edges of its memory, and leaves.
 func newParty(t testing.TB, arena *shm.Arena, name string, o sideOptions, otherProcess bool) *party {
 	t.Helper()
 	p := &party{t: t, name: name}
@@ -107,7 +106,7 @@ func newParty(t testing.TB, arena *shm.Arena, name string, o sideOptions, otherP
 	return p
 }
 
-// newPair makes two sides and, unless told otherwise, connects them.
+// newPair makes two sides and connects them, unless s says otherwise.
 func newPair(t testing.TB, s setup) *pair {
 	t.Helper()
 	p := &pair{setup: s, arena: newArena(t)}
@@ -125,7 +124,7 @@ func newPair(t testing.TB, s setup) *pair {
 	return p
 }
 
-// connect makes the connection between two endpoints of the same number.
+// connect connects the two endpoints with a number.
 func (p *pair) connect(addr netip.AddrPort, endpoint ...int) {
 	p.a.t.Helper()
 	limit := p.ReadLimit
@@ -165,7 +164,7 @@ func (p *pair) addEndpoints(addr netip.AddrPort) int {
 	return n
 }
 
-// do carries an order out and returns how that went.
+// do executes an order and returns its reply.
 func (p *party) do(o order) reply {
 	if p.local != nil {
 		return p.local.obey(o)
@@ -173,14 +172,14 @@ func (p *party) do(o order) reply {
 	return p.puppet.obey(o)
 }
 
-// start carries an order out in the background.
+// start executes an order in the background.
 func (p *party) start(o order) <-chan reply {
 	c := make(chan reply, 1)
 	go func() { c <- p.do(o) }()
 	return c
 }
 
-// must carries an order out that has to succeed.
+// must executes an order that has to succeed.
 func (p *party) must(o order) reply {
 	p.t.Helper()
 	r := p.do(o)
@@ -190,7 +189,7 @@ func (p *party) must(o order) reply {
 	return r
 }
 
-// refuse carries an order out that has to return a status.
+// refuse executes an order that has to return a status.
 func (p *party) refuse(want nd.Status, o order) reply {
 	p.t.Helper()
 	r := p.do(o)
@@ -200,7 +199,7 @@ func (p *party) refuse(want nd.Status, o order) reply {
 	return r
 }
 
-// why tells why the endpoints of this side have ended.
+// why returns why the endpoints of this side have ended.
 func (p *party) why() string {
 	r := p.do(order{Do: doWhy})
 	return fmt.Sprintf("%s says: %q", p.name, r.Text)
@@ -222,8 +221,8 @@ func (p *party) results(q queue, n int) []nd.Result {
 	return r.Results
 }
 
-// expect waits for the results of a queue, which must be exactly these; the
-// first endpoint's context is filled in.
+// expect waits for the results of a queue, which must be exactly these. It fills in the first
+// endpoint's context.
 func (p *party) expect(q queue, want ...nd.Result) {
 	p.t.Helper()
 	for i := range want {
@@ -256,7 +255,7 @@ func (p *party) sum(region, off, n int) uint64 {
 	return p.must(order{Do: doSum, Region: region, Off: off, Len: n}).Sum
 }
 
-// at returns the descriptor of what begins off bytes into d.
+// at returns the descriptor of the bytes from off on in d.
 func at(d nd.WindowDescriptor, off int) nd.WindowDescriptor {
 	d.Address += uint64(off)
 	return d
@@ -274,12 +273,12 @@ func failure(t nd.RequestType, context uint64, s nd.Status) nd.Result {
 	return nd.Result{RequestType: t, RequestContext: context, Status: s}
 }
 
-// executors and placements that every rule of the data path must hold for.
+// executors and memory for which every rule of the data path must hold.
 func everySetup(s setup) (all []setup) {
 	for _, processes := range []bool{false, true} {
 		for _, executor := range []Executor{Auto, Target} {
 			for _, private := range []bool{false, true} {
-				// The race detector sees nothing of another process, and makes it slow.
+				// the race detector sees nothing of another process, and slows it down
 				if raceDetector && processes && private != (executor == Target) {
 					continue
 				}
@@ -293,8 +292,7 @@ func everySetup(s setup) (all []setup) {
 	return all
 }
 
-// onEvery runs a test with every executor and memory, within a process and
-// across two.
+// onEvery runs a test with every executor and memory, within a process and across two.
 func onEvery(t *testing.T, s setup, test func(t *testing.T, p *pair)) {
 	t.Helper()
 	onEach(t, everySetup(s), test)
@@ -306,8 +304,8 @@ func onEach(t *testing.T, all []setup, test func(t *testing.T, p *pair)) {
 	runEach(t, all, func(t *testing.T, s setup) { test(t, newPair(t, s)) })
 }
 
-// runEach runs a test for each of the setups. Those with another process wait for it most
-// of the time, so they do that together.
+// runEach runs a test for each of the setups. Those with another process mostly wait for it, so
+// they run in parallel.
 func runEach(t *testing.T, all []setup, test func(t *testing.T, s setup)) {
 	t.Helper()
 	for _, s := range all {

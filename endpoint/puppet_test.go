@@ -18,8 +18,8 @@ import (
 	"github.com/softnd/softnd/shm"
 )
 
-// A puppet is a process that obeys orders. They travel through its standard
-// input, the answers through its standard output; the arena is descriptor 3.
+// A puppet is a process that executes orders. They come through its standard input, and the
+// replies go through its standard output; the arena is descriptor 3.
 
 type puppetCall struct {
 	ID    int
@@ -31,7 +31,7 @@ type puppetAnswer struct {
 	Reply reply
 }
 
-// playPuppet is the puppet's process.
+// playPuppet is the main function of the puppet's process.
 func playPuppet(ctx context.Context) error {
 	file := os.NewFile(3, "arena")
 	arena, err := shm.Attach(ctx, file)
@@ -97,13 +97,13 @@ type puppet struct {
 func command(ctx context.Context, role string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "/proc/self/exe")
 	cmd.Env = append(os.Environ(), roleVariable+"="+role,
-		"GORACE="+os.Getenv("GORACE")+" atexit_sleep_ms=0") // else the race detector makes every end take a second
+		"GORACE="+os.Getenv("GORACE")+" atexit_sleep_ms=0") // otherwise the race detector delays each exit by a second
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	return cmd
 }
 
-// startPuppet starts a process with a side in the arena. It is killed when the
-// test ends, if need be.
+// startPuppet starts a process with a side in the arena. It is killed when the test ends, if it
+// still runs.
 func startPuppet(t testing.TB, arena *shm.Arena, o sideOptions) *puppet {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*watchdog)
@@ -134,7 +134,7 @@ func startPuppet(t testing.TB, arena *shm.Arena, o sideOptions) *puppet {
 		t.Fatal(err)
 	}
 	r := <-hello
-	if r.Lost {
+	if r.IsGone {
 		p.kill()
 		t.Fatalf("the puppet did not start: %s", &p.errs)
 	}
@@ -142,7 +142,7 @@ func startPuppet(t testing.TB, arena *shm.Arena, o sideOptions) *puppet {
 	return p
 }
 
-// listen hands out the answers until the process is gone.
+// listen distributes the replies until the process is gone.
 func (p *puppet) listen(dec *gob.Decoder) {
 	defer close(p.read)
 	for {
@@ -152,7 +152,7 @@ func (p *puppet) listen(dec *gob.Decoder) {
 		if err != nil {
 			p.over = true
 			for _, c := range p.pending {
-				c <- reply{Lost: true, Status: nd.Unsuccessful, Text: "the process is gone"}
+				c <- reply{IsGone: true, Status: nd.Unsuccessful, Text: "the process is gone"}
 			}
 			clear(p.pending)
 			p.mu.Unlock()
@@ -169,7 +169,7 @@ func (p *puppet) obey(o order) reply {
 	p.mu.Lock()
 	if p.over {
 		p.mu.Unlock()
-		return reply{Lost: true, Status: nd.Unsuccessful, Text: "the process is gone"}
+		return reply{IsGone: true, Status: nd.Unsuccessful, Text: "the process is gone"}
 	}
 	c := make(chan reply, 1)
 	id := p.next
@@ -177,12 +177,12 @@ func (p *puppet) obey(o order) reply {
 	err := p.enc.Encode(puppetCall{id, o})
 	p.mu.Unlock()
 	if err != nil {
-		return reply{Lost: true, Status: nd.Unsuccessful, Text: err.Error()}
+		return reply{IsGone: true, Status: nd.Unsuccessful, Text: err.Error()}
 	}
 	return <-c
 }
 
-// leave lets the process end in good order, and reports if it does not.
+// leave makes the process end normally, and reports if it does not.
 func (p *puppet) leave() {
 	p.t.Helper()
 	if p.ended {
@@ -204,7 +204,7 @@ func (p *puppet) end() error {
 // kill ends the process as the kernel's out-of-memory killer would.
 func (p *puppet) kill() {
 	if !p.ended {
-		_ = p.cmd.Process.Kill() // it may have ended by itself
+		_ = p.cmd.Process.Kill() // it may have ended already
 		_ = p.end()
 	}
 }
@@ -218,7 +218,7 @@ func (p *puppet) stop() {
 		list, err := os.ReadDir(tasks)
 		for _, task := range list {
 			stat, _ := os.ReadFile(tasks + task.Name() + "/stat")
-			_, state, _ := strings.Cut(string(stat), ") ") // gone tasks have none
+			_, state, _ := strings.Cut(string(stat), ") ") // a task that is gone has none
 			if err == nil && state != "" && state[0] != 'T' {
 				return false
 			}

@@ -191,7 +191,7 @@ func (a *actor) post(k nd.RequestType, detail byte, n uint64, far *actor, revoke
 	size := int(n % (vastSize + 1))
 	rng := vast
 	if size <= rangeSize/2 && k != nd.RequestRead {
-		rng = shown
+		rng = forPeers
 	}
 	list := []nd.SGE{a.sge(here, rng, 0, size/3), a.sge(here, rng, size/3, size-size/3)}
 	flags := nd.OpFlags(0)

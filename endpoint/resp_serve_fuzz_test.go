@@ -93,8 +93,8 @@ func fuzzMessages(f *testing.F, shared bool) {
 	f.Add([]byte{}, slotsOf(move(wire.WriteFragment, from(inArena, vast, vastSize), remote(v, private, vast), address(v, private, vast, 0))), uint16(0))
 	f.Add([]byte{}, slotsOf(move(wire.WriteFragment, from(inArena, vast, vastSize), remote(v, private, vast), address(v, private, vast, 1))), one(oneByOne))
 	f.Add([]byte{}, slotsOf(move(wire.ReadFragment, from(inArena, vast, vastSize), remote(v, private, vast), address(v, private, vast, 0)), move(wire.WriteFragment, from(inArena, vast, 5), remote(v, private, small), address(v, private, small, 0))), one(swapping))
-	f.Add([]byte{}, slotsOf(move(wire.ReadFragment, from(inArena, small, 100), remote(v, private, shown), address(v, private, shown, 0)), move(wire.ReadFragment, from(inArena, shown, 100), remote(v, private, shown), address(v, private, shown, 0))), uint16(0))
-	f.Add([]byte{}, slotsOf(move(wire.ReadFragment, from(inArena, small, ^uint32(0)), remote(v, inArena, shown), ^uint64(0))), uint16(0))
+	f.Add([]byte{}, slotsOf(move(wire.ReadFragment, from(inArena, small, 100), remote(v, private, forPeers), address(v, private, forPeers, 0)), move(wire.ReadFragment, from(inArena, forPeers, 100), remote(v, private, forPeers), address(v, private, forPeers, 0))), uint16(0))
+	f.Add([]byte{}, slotsOf(move(wire.ReadFragment, from(inArena, small, ^uint32(0)), remote(v, inArena, forPeers), ^uint64(0))), uint16(0))
 	f.Add([]byte{}, slotsOf(move(wire.WriteFragment, wire.SGE{Address: address(v, inArena, local, 0), Length: 64, Token: localOf(v, inArena, local)}, remote(v, inArena, small), address(v, inArena, small, 0))), uint16(0))
 	f.Add([]byte{5}, slotsOf(move(wire.ReadFragment, from(inArena, vast, quantum), remote(v, private, vast), address(v, private, vast, 0)), inline(whole, 8, 0)), one(hangingUp))
 	f.Add([]byte{0, 0, 0, 0, 0, 0, 0, 0}, slotsOf(shm.Slot{}, shm.Slot{8}, shm.Slot{^uint64(0)}), one(overrunning))
@@ -189,11 +189,11 @@ func (r *rig) busy() {
 	l.receive(0)
 	far := l.estates[inArena]
 	at, token := shm.AddressOf(far.of(vast)), far.remote[vast]
-	v.posted(0, v.ep.Send(v.context(), []nd.SGE{v.sge(private, shown, 0, 20)}, 0))
-	v.posted(0, v.ep.Write(v.context(), []nd.SGE{v.sge(inArena, shown, 0, 30)}, at, token, nd.SilentSuccess))
+	v.posted(0, v.ep.Send(v.context(), []nd.SGE{v.sge(private, forPeers, 0, 20)}, 0))
+	v.posted(0, v.ep.Write(v.context(), []nd.SGE{v.sge(inArena, forPeers, 0, 30)}, at, token, nd.SilentSuccess))
 	v.ledger.requests[len(v.ledger.requests)-1] = nd.SilentSuccess
 	v.posted(0, v.ep.Read(v.context(), []nd.SGE{v.sge(inArena, small, 0, 300), v.sge(inArena, vast, 0, vastSize)}, at, token, 0))
-	v.posted(0, v.ep.Send(v.context(), []nd.SGE{v.sge(inArena, shown, 0, 100)}, 0))
+	v.posted(0, v.ep.Send(v.context(), []nd.SGE{v.sge(inArena, forPeers, 0, 100)}, 0))
 	v.posted(0, v.ep.Write(v.context(), []nd.SGE{v.sge(inArena, vast, 0, vastSize)}, at, token, 0))
-	v.posted(0, v.ep.Send(v.context(), []nd.SGE{v.sge(inArena, shown, 0, 60)}, 0))
+	v.posted(0, v.ep.Send(v.context(), []nd.SGE{v.sge(inArena, forPeers, 0, 60)}, 0))
 }

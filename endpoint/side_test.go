@@ -14,8 +14,8 @@ import (
 	"github.com/softnd/softnd/shm"
 )
 
-// An order is something that one side of a connection is asked to do. Orders
-// travel, so the same test runs with both sides in one process or in two.
+// An order is an operation that one side of a connection executes. Orders can be sent, so the
+// same test runs with both sides in one process or in two.
 type order struct {
 	Do       verb
 	Endpoint int // which endpoint, and which connector
@@ -34,10 +34,10 @@ type order struct {
 	Addr     netip.AddrPort
 	Data     []byte
 	In, Out  int           // read limits
-	Patience time.Duration // bounds a control call; 0 = the watchdog does
+	Timeout  time.Duration // limits a control call; 0 = the watchdog's time
 }
 
-// part is one scatter/gather entry: a range of a region, which may leave it.
+// part is one scatter/gather entry: a range of a region, which may be out of bounds.
 type part struct {
 	Region, Off, Len int
 	Token            nd.Token // instead of the region's local token, if not 0
@@ -53,7 +53,7 @@ type reply struct {
 	In, Out int
 	Addr    netip.AddrPort
 	Data    []byte
-	Lost    bool // the process that was asked is gone
+	IsGone  bool // the process that received the order is gone
 }
 
 type queue int
@@ -75,7 +75,7 @@ const (
 	doInvalidate    verb = "invalidate"
 	doFlush         verb = "flush"
 	doWait          verb = "wait" // for N results of Queue
-	doPoll          verb = "poll" // for what is there
+	doPoll          verb = "poll" // for the queued results
 	doFill          verb = "fill"
 	doFillByte      verb = "fill with byte N"
 	doLongestRun    verb = "find the longest run of byte N"
@@ -100,15 +100,15 @@ const (
 	doNotify        verb = "notify disconnect"
 	doDisconnect    verb = "disconnect"
 	doCloseLink     verb = "close connector"
-	doVisit         verb = "visit"  // connect, talk, and end it
-	doServe         verb = "serve"  // the other side of that
+	doVisit         verb = "visit"  // connect, exchange messages, and end the connection
+	doServe         verb = "serve"  // the other side of a visit
 	doRepeat        verb = "repeat" // a transfer, until it fails
 	doCloseProvider verb = "close provider"
 	doInUse         verb = "count memory"
 	doLeave         verb = "leave"
 )
 
-// sideOptions say how a side is made.
+// sideOptions configure a side.
 type sideOptions struct {
 	Options
 	Private        bool // of the first region
@@ -122,7 +122,7 @@ type sideOptions struct {
 	Shared         *nd.SharedReceiveQueueConfig // all endpoints take their receives from such a queue
 }
 
-// edge is the bytes around each region that nobody may touch.
+// edge is the number of bytes around each region that no transfer may touch.
 const edge = 4096
 
 // regionMemory is a region with edges around it.
@@ -130,13 +130,13 @@ type regionMemory struct {
 	mr     nd.MemoryRegion
 	all    []byte
 	edge   int
-	holder nd.MemoryRegion // of all, when it lies in the arena
+	holder nd.MemoryRegion // of all of it, if it is in the arena
 	mapped nd.LogicalMapping
 }
 
 func (m *regionMemory) bytes() []byte { return m.all[m.edge : len(m.all)-m.edge] }
 
-// cut returns a range of the region, which may reach into the edges.
+// cut returns a range of the region, which may include a part of the edges.
 func (m *regionMemory) cut(off, n int) []byte { return m.all[m.edge+off:][:n] }
 
 const edgeByte = 0xa5
@@ -159,8 +159,8 @@ type side struct {
 	listener   nd.Listener
 }
 
-// newSide joins the arena and makes an adapter, queues, an endpoint, and a
-// region with all rights.
+// newSide joins the arena and makes an adapter, queues, an endpoint, and a region with all
+// rights.
 func newSide(ctx context.Context, arena *shm.Arena, o sideOptions) (*side, error) {
 	member, err := arena.Join(shm.NoRank)
 	if err != nil {
@@ -212,7 +212,7 @@ func (s *side) furnish() (err error) {
 	return nil
 }
 
-// obey carries an order out. Orders may run at the same time.
+// obey executes an order. Orders may run concurrently.
 func (s *side) obey(o order) (r reply) {
 	if err := s.try(o, &r); err != nil {
 		r.Status, r.Text = nd.StatusOf(err), err.Error()
@@ -222,9 +222,9 @@ func (s *side) obey(o order) (r reply) {
 
 func (s *side) try(o order, r *reply) (err error) {
 	ctx := s.ctx
-	if o.Patience != 0 {
+	if o.Timeout != 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, o.Patience)
+		ctx, cancel = context.WithTimeout(ctx, o.Timeout)
 		defer cancel()
 	}
 	switch o.Do {
@@ -232,7 +232,7 @@ func (s *side) try(o order, r *reply) (err error) {
 		err = s.post(o, r)
 	case doWait:
 		if r.Results, err = s.collect(ctx, o.Queue, o.N); err == nil && o.Len > 0 {
-			r.Sum = xxhash.Sum64(s.memory(o)) // as it is at this moment
+			r.Sum = xxhash.Sum64(s.memory(o)) // at this moment
 		}
 	case doPoll:
 		r.Results = make([]nd.Result, o.N)
@@ -319,7 +319,7 @@ func (s *side) try(o order, r *reply) (err error) {
 	return err
 }
 
-// post makes the work request that an order asks for.
+// post makes the work request of an order.
 func (s *side) post(o order, r *reply) error {
 	ep := s.endpoint(o.Endpoint)
 	sge := make([]nd.SGE, len(o.Parts))
@@ -378,7 +378,7 @@ func (s *side) link(ctx context.Context, o order, r *reply) (err error) {
 	case doCloseLink:
 		return s.connector(o.Endpoint).Close()
 	}
-	return fmt.Errorf("nobody knows how to %s", o.Do)
+	return fmt.Errorf("unknown order %q", o.Do)
 }
 
 func (s *side) listen(ctx context.Context, o order, r *reply) (err error) {
@@ -420,7 +420,7 @@ func (s *side) addEndpoint(ctx context.Context, r *reply) error {
 	return nil
 }
 
-// endpointContext is the Context of a side's i-th endpoint.
+// endpointContext is the Context of a side's endpoint i.
 func endpointContext(i int) uint64 { return 0xe0 + uint64(i) }
 
 // addRegion makes a region of o.Len bytes between two edges.
@@ -481,9 +481,9 @@ func (s *side) collect(ctx context.Context, q queue, n int) ([]nd.Result, error)
 	return all, nil
 }
 
-// repeat posts the transfer that o.Data names again and again, with o.N of them
-// outstanding at a time. It returns the status of the first that fails, when
-// nothing is outstanding any more, and the number of those before it.
+// repeat posts the transfer that o.Data names repeatedly, with o.N of them outstanding at a
+// time. It returns the status of the first failure, after all have completed, and the number of
+// transfers before it.
 func (s *side) repeat(o order, r *reply) error {
 	again := o
 	again.Do = verb(o.Data)
@@ -517,7 +517,7 @@ func (s *side) repeat(o order, r *reply) error {
 	}
 }
 
-// fill writes a pattern that differs at every place and for every seed.
+// fill writes a pattern that differs at every offset and for every seed.
 func fill(b []byte, seed uint64) {
 	x := seed*0x9e3779b97f4a7c15 + 1
 	for i := range b {
@@ -541,8 +541,8 @@ func longestRun(b []byte, x byte) (longest int) {
 	return longest
 }
 
-// showRaceDetector makes up for what it cannot see: that another process has
-// told us what it did to our memory, or we it.
+// showRaceDetector tells the race detector about synchronization with another process, which it
+// cannot see.
 func (s *side) showRaceDetector() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -568,7 +568,7 @@ func farOf(mr nd.MemoryRegion) nd.WindowDescriptor {
 	return nd.WindowDescriptor{Address: mr.Address(), Length: uint64(len(mr.Bytes())), Token: mr.RemoteToken()}
 }
 
-// leave closes what there is, and ends the membership.
+// leave closes all objects and ends the membership.
 func (s *side) leave() error {
 	var errs []error
 	close := func(what string, c interface{ Close() error }) {

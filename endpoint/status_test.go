@@ -16,13 +16,13 @@ import (
 	"github.com/softnd/softnd/nd/ndcompat"
 )
 
-// A status counts as produced when a call or a result reports it. elsewhere holds those that only
-// other providers and other flavours of the model report, with the reason.
+// A status counts as produced when a call or a result reports it. elsewhere holds the statuses of
+// other providers and other versions of the model, with the reason.
 var elsewhere = map[string]string{
 	"Timeout":            "old providers end Connect with it; nd/connect.go promises IOTimeout",
 	"BufferTooSmall":     "NDK's word for BufferOverflow in queries that Go slices make unnecessary",
 	"DataError":          "InfiniBand hardware reports it for a Send that its Receive could not hold; here the Send ends with RemoteError",
-	"InvalidParameter10": "the tenth parameter of version 2's CreateQueuePair tells where to store the queue pair, which is a return value here",
+	"InvalidParameter10": "the tenth parameter of version 2's CreateQueuePair says where to store the queue pair, which is a return value here",
 }
 
 // producers make the model's statuses happen, by the name of the constant.
@@ -73,7 +73,7 @@ var producers = map[string]func(t *testing.T) error{
 			p.a.must(order{Do: doReceive})
 		}
 		other := p.addEndpoints(p.b.listening(t))
-		p.a.must(order{Do: doFlush}) // overruns the queue that the other endpoint uses too
+		p.a.must(order{Do: doFlush}) // overruns the queue that the other endpoint uses, too
 		ep := p.a.local.endpoint(other)
 		eventually(t, "the other endpoint fails", func() bool { p.a.local.queues[0].Poll(nil); return ep.Err() != nil })
 		return ep.Err()
@@ -204,8 +204,8 @@ var producers = map[string]func(t *testing.T) error{
 	},
 }
 
-// TestEveryStatusIsProduced has a producer for each status constant of the model, and no status
-// that nothing produces.
+// TestEveryStatusIsProduced has a producer for each status constant of the model, and no other
+// entry.
 func TestEveryStatusIsProduced(t *testing.T) {
 	named := statusConstants(t)
 	for name, value := range named {
@@ -294,7 +294,7 @@ func (l *loner) connect(to string) error {
 	return l.connector().Connect(l.ctx, l.ep, netip.MustParseAddrPort(to), nd.ConnectParams{})
 }
 
-// listening makes a party listen and returns where.
+// listening makes a party listen and returns its address.
 func (p *party) listening(t *testing.T) netip.AddrPort {
 	t.Helper()
 	return p.must(order{Do: doListen}).Addr

@@ -12,9 +12,8 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// A duel is two sides that keep each other busy over several connections at
-// once, with requests of all kinds in random order. What each request must
-// have done is worked out beside it.
+// A duel is two sides with several connections that post requests of all kinds in random order.
+// The test computes what each request must have done.
 type duel struct {
 	t     *testing.T
 	p     *pair
@@ -28,17 +27,17 @@ const (
 	duelRegion      = (1 + 3*duelConnections) * duelArea
 )
 
-// lane is one direction of one connection. Every side's region starts with the
-// data it sends; then come, for each connection, what the peer writes, what
-// Reads bring, and what messages bring.
+// lane is one direction of one connection. Every side's region starts with the data it sends.
+// Then follow, for each connection, the areas for the peer's writes, for the results of Reads,
+// and for messages.
 type lane struct {
 	from, to *party
 	endpoint int
 	random   *rand.Rand
 	window   int // of to
 	far      nd.WindowDescriptor
-	source   []byte // what from sends from
-	written  []byte // what must be in to's area
+	source   []byte // the data that from sends
+	written  []byte // the expected content of to's area
 	checks   []func() error
 }
 
@@ -95,8 +94,8 @@ func newDuel(t *testing.T, p *pair, seed uint64) *duel {
 	return d
 }
 
-// round binds all windows, lets everybody go, looks at what has come of it, and
-// takes some of the windows back.
+// round binds all windows, starts all lanes, checks the results, and invalidates some of the
+// windows.
 func (d *duel) round() {
 	d.t.Helper()
 	for _, way := range d.lanes {
@@ -149,7 +148,7 @@ func (d *duel) round() {
 	}
 }
 
-// post posts each lane's orders in their order, and the lanes' mixed.
+// post posts each lane's orders in order, and the lanes interleaved.
 func post(t *testing.T, l *lane, orders [][]order) {
 	for len(orders) > 0 {
 		i := l.random.IntN(len(orders))
@@ -169,8 +168,7 @@ func post(t *testing.T, l *lane, orders [][]order) {
 	}
 }
 
-// check takes the results of a queue that all connections share, and compares
-// each connection's.
+// check takes the results of a queue that all connections share, and compares each connection's.
 func check(t *testing.T, p *party, q queue, want [duelConnections][]nd.Result) {
 	n := 0
 	for _, w := range want {
@@ -184,7 +182,7 @@ func check(t *testing.T, p *party, q queue, want [duelConnections][]nd.Result) {
 	for _, got := range r.Results {
 		i := int(got.EndpointContext - endpointContext(0))
 		if i < 0 || i >= len(want) || len(want[i]) == 0 {
-			t.Errorf("%s: nobody waits for %v", p.name, got)
+			t.Errorf("%s: unexpected result %v", p.name, got)
 			return
 		}
 		w := want[i][0]
@@ -197,10 +195,9 @@ func check(t *testing.T, p *party, q queue, want [duelConnections][]nd.Result) {
 	}
 }
 
-// invent makes up requests, with the receives they need first, and what is to
-// come of them.
+// invent makes random requests, with the receives they need first, and their expected results.
 func (l *lane) invent() (orders []order, want, receives []nd.Result) {
-	read, message := l.area(readArea), l.area(messageArea) // where the next one goes
+	read, message := l.area(readArea), l.area(messageArea) // offsets of the next one
 	var posts []order
 	n := 1 + l.random.IntN(12)
 	for i := range uint64(n) {
@@ -250,8 +247,7 @@ func (l *lane) invent() (orders []order, want, receives []nd.Result) {
 		}
 		posts = append(posts, o)
 	}
-	// The last one is a Read, so that everything before it has been done when
-	// its result is there.
+	// The last one is a Read, so that all requests before it are done when its result is there.
 	posts = append(posts, order{Do: doRead, Endpoint: l.endpoint, Context: 99, Flags: nd.ReadFence})
 	return append(orders, posts...), append(want, success(nd.RequestRead, 99, 0)), receives
 }
@@ -266,8 +262,8 @@ func (l *lane) split(at, size int) (parts []part) {
 	return append(parts, part{Off: at, Len: size})
 }
 
-// expect notes what must be in a party's memory after the round. Later writes
-// of the round are not in it.
+// expect notes what must be in a party's memory after the round. Later writes of the round are
+// not in it.
 func (l *lane) expect(what string, p *party, at int, data []byte) {
 	data = append([]byte(nil), data...)
 	l.checks = append(l.checks, func() error { return l.same(what, p, at, data) })
@@ -280,8 +276,8 @@ func (l *lane) same(what string, p *party, at int, data []byte) error {
 	return nil
 }
 
-// TestRevokedUnderFire invalidates a window while a peer in another process
-// moves bytes through it as fast as it can, and watches the memory.
+// TestRevokedUnderFire invalidates a window while a peer in another process copies through it as
+// fast as it can, and watches the memory.
 func TestRevokedUnderFire(t *testing.T) {
 	const n, rounds = 300_000, 6
 	seed := rand.Uint64()
@@ -311,13 +307,13 @@ func TestRevokedUnderFire(t *testing.T) {
 					time.Sleep(time.Duration(random.IntN(2000)) * time.Microsecond)
 					p.a.must(order{Do: doReceive, Endpoint: ep, Context: 3})
 					p.a.must(order{Do: doInvalidate, Endpoint: ep, Window: w})
-					// The result and the first look at the memory are one order.
+					// The result and the first check of the memory are one order.
 					r := p.a.must(order{Do: doWait, N: 1, Len: n})
 					if r.Results[0].Status != nd.Success {
 						t.Fatalf("round %d: %v, seed %d", i, r.Results[0], seed)
 					}
 					if do == doRead {
-						// Whatever is read from now on would be seen.
+						// A later copy would be seen.
 						p.a.must(order{Do: doFillByte, Len: n, N: 0x77})
 					} else if p.a.sum(0, 0, n) != r.Sum {
 						t.Fatalf("round %d: memory has changed after the invalidation, seed %d", i, seed)
@@ -340,15 +336,15 @@ func TestRevokedUnderFire(t *testing.T) {
 	}
 }
 
-// TestTargetSleeps: one-sided requests are done while the program at the other
-// end makes no call.
+// TestTargetSleeps: one-sided requests complete while the program at the other end makes no
+// call.
 func TestTargetSleeps(t *testing.T) {
 	onEvery(t, setup{Both: sideOptions{Size: 1 << 20}}, func(t *testing.T, p *pair) {
 		p.a.fill(0, 0, 400_000, 1)
 		for i := range uint64(30) {
 			n := []int{1, 8, 5000, 400_000}[i%4]
 			if i%10 == 9 {
-				time.Sleep(5 * time.Millisecond) // everybody sleeps
+				time.Sleep(5 * time.Millisecond) // both programs are idle
 			}
 			p.a.must(order{Do: doWrite, Context: i, Parts: mine(0, n), Far: p.b.memory})
 			p.a.must(order{Do: doRead, Context: i, Parts: mine(500_000, n), Far: p.b.memory})
@@ -360,8 +356,8 @@ func TestTargetSleeps(t *testing.T) {
 	})
 }
 
-// TestConcurrentPosts: every post has exactly one result, whoever posts and
-// flushes at the same time.
+// TestConcurrentPosts: every post has exactly one result while several goroutines post and
+// flush.
 func TestConcurrentPosts(t *testing.T) {
 	for _, s := range someSetups(setup{Both: sideOptions{InitiatorDepth: 2000, ReceiveDepth: 2000, QueueDepth: 8000}}) {
 		t.Run(s.String(), func(t *testing.T) {
