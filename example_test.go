@@ -3,58 +3,57 @@ package softnd_test
 import (
 	"context"
 	"fmt"
-	"log"
-	"os"
 
 	"github.com/softnd/softnd"
 	"github.com/softnd/softnd/nd"
 )
 
-// Each rank writes a line of text into memory of rank 0, which prints them
-// all. Started alone, as here, a program is rank 0 of 1; ndrun -n 4 would make
-// it print four lines.
+// Each rank writes a line of text into memory of rank 0, which prints them all. Started without a
+// launcher, as here, a program is rank 0 of 1. Under ndrun -n 4 it prints four lines.
 func Example() {
 	ctx := context.Background()
-	job := must(softnd.Init(ctx))
+	job := softnd.Must(softnd.Init(ctx))
 	defer job.Close()
-	rank, size, adapter := job.Rank(), job.Size(), job.Adapter()
-
 	const line = len("hello from rank 1234\n")
-	memory := must(adapter.Allocate(ctx, size*line, nd.AllowLocalWrite|nd.AllowRemoteWrite))
-	all := must(job.ExchangeWindows(ctx, nd.WindowDescriptor{
-		Address: memory.Address(), Length: uint64(size * line), Token: memory.RemoteToken(),
-	}))
-	mine := memory.Bytes()[rank*line:][:line]
-	copy(mine, fmt.Sprintf("hello from rank %4d\n", rank))
-
-	results := must(adapter.CreateCompletionQueue(ctx, 16))
-	for peer := range size {
-		if peer == rank || peer != 0 && rank != 0 {
-			continue // a star: rank 0 connects with everybody
-		}
-		ep := must(job.Connect(ctx, peer, nd.EndpointConfig{Receive: results, Initiator: results}))
-		if rank != 0 {
-			from := []nd.SGE{{Buffer: mine, Token: memory.LocalToken()}}
-			check(ep.Write(1, from, all[0].Address+uint64(rank*line), all[0].Token, 0))
-			var r [1]nd.Result
-			must(results.Wait(ctx, r[:]))
-			check(r[0].Err(ep))
-		}
+	memory := softnd.Must(job.Adapter().Allocate(ctx, job.Size()*line, nd.AllowLocalWrite|nd.AllowRemoteWrite))
+	all := softnd.Must(job.ExchangeWindows(ctx, nd.DescriptorOf(memory)))
+	results := softnd.Must(job.Adapter().CreateCompletionQueue(ctx, 16))
+	peers := softnd.Must(job.ConnectAll(ctx, nd.EndpointConfig{Receive: results, Initiator: results}))
+	mine := nd.SGEOf(memory, job.Rank()*line, line)
+	copy(mine.Buffer, fmt.Sprintf("hello from rank %4d\n", job.Rank()))
+	if ep := peers[0]; ep != nil { // nil at rank 0 itself
+		softnd.Check(nd.WriteTo(ep, 1, []nd.SGE{mine}, softnd.Must(all[0].Slice(job.Rank()*line, line)), 0))
+		softnd.Must(nd.WaitOne(ctx, results, ep))
 	}
-	check(job.Barrier(ctx)) // when everybody is here, all lines are there
-	if rank == 0 {
-		os.Stdout.Write(memory.Bytes())
+	softnd.Check(job.Barrier(ctx)) // all lines are in rank 0's memory
+	if job.Rank() == 0 {
+		fmt.Printf("%s", memory.Bytes())
 	}
 	// Output: hello from rank    0
 }
 
-func must[T any](v T, err error) T {
-	check(err)
-	return v
-}
-
-func check(err error) {
-	if err != nil {
-		log.Fatal(err)
+// A server accepts connections of ranks that it does not know before.
+func ExampleJob_Listen() {
+	ctx := context.Background()
+	job := softnd.Must(softnd.Init(ctx))
+	defer job.Close()
+	results := softnd.Must(job.Adapter().CreateCompletionQueue(ctx, 16))
+	cfg := nd.EndpointConfig{Receive: results, Initiator: results}
+	if job.Rank() > 0 { // a client
+		softnd.Check(job.Barrier(ctx)) // the server listens
+		ep := softnd.Must(job.Dial(ctx, 0, cfg))
+		defer ep.Close()
+		return
 	}
+	server := softnd.Must(job.Listen(ctx))
+	defer server.Close()
+	softnd.Check(job.Barrier(ctx))
+	for range job.Size() - 1 {
+		ep, peer, err := server.Accept(ctx, cfg)
+		softnd.Check(err)
+		defer ep.Close()
+		fmt.Println("accepted rank", peer)
+	}
+	fmt.Println("served", job.Size()-1, "ranks")
+	// Output: served 0 ranks
 }
