@@ -12,7 +12,7 @@ type Trigger int
 // Triggers of [Config.Diagnose].
 const (
 	TriggerTimeout Trigger = iota // Config.Timeout expired; the job is stopped afterwards
-	TriggerQuit                   // SIGQUIT arrived; it is forwarded afterwards
+	triggerQuit                   // SIGQUIT arrived; it is forwarded afterwards
 	TriggerSignal                 // another signal that ends the job arrived; it is forwarded afterwards
 	TriggerRequest                // a value from Config.DiagnoseNow arrived; the job continues
 )
@@ -93,10 +93,10 @@ func (f *frontEnd) endBySignal(sig syscall.Signal) {
 	forward := func() { f.end(order{Kind: orderSignal, Signal: sig}) }
 	trigger := TriggerSignal
 	if sig == syscall.SIGQUIT {
-		trigger = TriggerQuit
+		trigger = triggerQuit
 	}
 	ending := f.ending || f.report.First >= 0 || f.diagnosis.then != nil
-	if f.signaled || ending && trigger != TriggerQuit {
+	if f.signaled || ending && trigger != triggerQuit {
 		f.resumeEnd()
 		forward()
 		return

@@ -9,11 +9,12 @@ import (
 
 // exitStatus is the text about the exit status in the manual page and, checked by a test,
 // elsewhere.
-const exitStatus = `The exit status is 0 if every rank exited with 0, otherwise the code of the rank that failed first, ` +
-	`where a rank killed by signal n counts as 128 + n; 128 + n too if signal n to ndrun ended the job before any rank failed, ` +
-	`and 124 if --timeout did; 1 if ndrun itself failed, and 2 if the command line is invalid. ` +
-	`A rank that aborts the job (softnd.Abort, MPI_Abort) has failed with the given code, ` +
-	`and one that exits with 0 after PMI init without PMI finalize has failed with 1.`
+const exitStatus = `The exit status is 0 if every rank exited with 0. ` +
+	`Otherwise it is the code of the rank that failed first; a rank killed by signal n counts as 128 + n. ` +
+	`If signal n to ndrun ended the job before any rank failed, it is 128 + n. ` +
+	`It is 124 if --timeout ended the job, 1 if ndrun itself failed, and 2 if the command line is invalid. ` +
+	`A rank that aborts the job (softnd.Abort, MPI_Abort) has failed with the given code. ` +
+	`A rank that exits with 0 after PMI init without PMI finalize has failed with 1.`
 
 const description = `Runs programs as the ranks of a job on this host. Options end at the name of the program; the following words are its arguments. ` +
 	`A lone colon separates programs; ranks are numbered through all of them. ` +
