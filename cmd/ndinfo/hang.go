@@ -31,7 +31,7 @@ func tellHang(args []string, stdout, stderr io.Writer) int {
 		return 1
 	}
 	defer fabric.Close()
-	for _, line := range hang.Look(fabric.Arena(), processesOf(fabric.Arena()), answerTime).Lines() {
+	for _, line := range hang.Capture(fabric.Arena(), processesOf(fabric.Arena()), answerTime).Lines() {
 		if _, err := fmt.Fprintln(stdout, line); err != nil {
 			fmt.Fprintln(stderr, "ndinfo: hang: writing the report:", err)
 			return 1

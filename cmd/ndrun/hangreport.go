@@ -45,13 +45,13 @@ func (e *hangReporter) close() {
 }
 
 // look returns a snapshot of the job, nil if it is over.
-func (e *hangReporter) look(processes []hang.Process, patience time.Duration) *hang.Picture {
+func (e *hangReporter) look(processes []hang.Process, patience time.Duration) *hang.Snapshot {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.arena == nil {
 		return nil
 	}
-	return hang.Look(e.arena, processes, patience)
+	return hang.Capture(e.arena, processes, patience)
 }
 
 // diagnose examines the job, writes one message with the result, and returns the causes.

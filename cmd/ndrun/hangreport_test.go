@@ -186,7 +186,7 @@ func (s *stuck) result() error {
 func TestHangs(t *testing.T) {
 	for how, want := range map[string]string{
 		"missing receive":  `(?s)ndrun: likely cause: rank 0 (has posted no receive on endpoint 1 for the send of rank 1|waits for a result that cannot come.*failed: .*has posted no receive)`,
-		"lost notify":      `ndrun: likely cause: rank 0 waits in notify \(NotifySolicited\) at completion queue 1, in which there are results already \(1\)`,
+		"lost notify":      `ndrun: likely cause: rank 0 waits in notify \(NotifySolicited\) at completion queue 1, which already holds results \(1\)`,
 		"crossed barriers": `ndrun: likely cause: the ranks wait for each other in a circle\nndrun:   rank 0 waits for rank 1: barrier 2\nndrun:   rank 1 waits for rank 0: a message on endpoint 1\n`,
 		"crossed polls":    `ndrun: likely cause: the ranks wait for each other in a circle\nndrun:   rank 0 waits for rank 1: barrier 2\nndrun:   rank 1 waits for rank 0: a message on endpoint 1\n`,
 		"stopped rank":     `ndrun: likely cause: rank 1 \(.*, pid \d+\) is not responding: a signal or a debugger has stopped it; ranks 0,2 wait for it \(barrier 2\)`,
@@ -251,7 +251,7 @@ func TestExitBeforeInit(t *testing.T) {
 // progress is not explained.
 func TestSignalToHangingJob(t *testing.T) {
 	// A goroutine of a rank may just be seen to run where the machine is busy; then there is no circle for sure.
-	const crossed = `ndrun: likely cause: (the ranks wait for each other in a circle\n|rank [01] .* is in (barrier 2|wait at completion queue 1), and another goroutine of it runs)`
+	const crossed = `ndrun: likely cause: (the ranks wait for each other in a circle\n|rank [01] .* is in (barrier 2|wait at completion queue 1), and another of its goroutines runs)`
 	for _, tc := range []struct {
 		how    string
 		signal syscall.Signal

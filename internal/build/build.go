@@ -1,4 +1,4 @@
-// Package build names the build of softnd that a program contains.
+// Package build returns the name of the softnd build in a program.
 package build
 
 import (
@@ -9,12 +9,12 @@ import (
 
 const module = "github.com/softnd/softnd"
 
-// unknown is the name of a build without a recorded version or revision, such as that of a
-// test, or of a copy of the sources outside of version control.
+// unknown is the name of a build without a recorded version or revision, such as a test, or a build
+// from sources outside of version control.
 const unknown = "of unknown revision"
 
-// Name returns the module version of softnd in this program, such as "v0.4.1", or the first
-// digits of the revision. "+modified" follows if the sources were changed.
+// Name returns the module version of softnd in this program, such as "v0.4.1", or the first digits of
+// the revision, followed by "+modified" if the sources were changed.
 var Name = sync.OnceValue(func() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -50,7 +50,7 @@ func nameOf(info *debug.BuildInfo) string {
 	return version
 }
 
-// digits is how much of a revision is shown: as much as in a pseudo-version.
+// digits is the number of digits of a revision in a name, the same as in a pseudo-version.
 const digits = 12
 
 // revisionOf returns the revision of the main module, "" if it is not recorded.

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestNameOf(t *testing.T) {
+func TestNameOfBuildInfo(t *testing.T) {
 	vcs := func(modified string) []debug.BuildSetting {
 		return []debug.BuildSetting{{Key: "vcs.revision", Value: "0123456789abcdef"}, {Key: "vcs.modified", Value: modified}}
 	}

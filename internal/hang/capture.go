@@ -1,6 +1,6 @@
-// Package hang finds out why a job does not go on. It looks at the arena and at the
-// processes from outside, so it works when ranks cannot answer, and asks those that can
-// for their stacks.
+// Package hang finds out why a job makes no progress. It reads the arena and the kernel's process
+// table from outside of the ranks, so it works even if ranks cannot answer. It asks the ranks that
+// can answer for their stacks.
 package hang
 
 import (
@@ -11,46 +11,45 @@ import (
 	"github.com/softnd/softnd/shm"
 )
 
-// Process is what a launcher knows of a rank.
+// Process is a rank as its launcher knows it.
 type Process struct {
-	PID     int // 0: it was never started
+	PID     int // 0: the rank was not started
 	Program string
-	Ended   string // how: "exited with code 0"; "" if it still runs
+	Ended   string // how it ended: "exited with code 0"; "" if it still runs
 }
 
-// Picture is a job as it was at one moment.
-type Picture struct {
-	at    int64 // as shm.Clock counts
-	ranks []rank
-	heard int // bytes of answers
+// Snapshot is the state of a job at one moment.
+type Snapshot struct {
+	at          int64 // as shm.Clock counts
+	ranks       []rank
+	answerBytes int // bytes of stacks received
 
-	// What follows from the ranks; see resolve.
-	rankOf map[shm.MemberID]int
-	waits  [][]wait         // of each rank
-	wanted map[int]awaiters // by rank: who waits for it
-	stuck  []bool           // by rank: cannot go on before another of these does; includes those that are stopped, have ended, or have not joined
-	locked []bool           // the same of the waits alone: none continues even if all others do
+	// Computed from ranks by resolve.
+	rankOf     map[shm.MemberID]int
+	waits      [][]wait        // of each rank
+	waiters    map[int]waiters // by rank: the ranks that wait for it
+	stuck      []bool          // by rank: cannot continue before another stuck rank does; includes ranks that are stopped, have ended or have not joined
+	deadlocked []bool          // by rank: cannot continue before another deadlocked rank does, even if all other ranks continue
 }
 
-// rank is what can be seen of one.
+// rank is the state of one rank.
 type rank struct {
 	Process
-	pid     int          // of the process that has joined, which a wrapper may have started; else Process.PID
-	state   byte         // of that process, as ps shows it; 0: unknown
-	id      shm.MemberID // 0: it has not joined
-	left    bool         // it is no member any more
-	moved   int64
-	told    statuspage.Page
-	still   bool  // nothing has moved since it told that
-	unclear error // why its status page cannot be read
-	silent  bool  // it has not answered
-	stacks  []stack
+	pid          int          // of the process that has joined, which may be a child of Process.PID; else Process.PID
+	state        byte         // state of that process, as ps shows it; 0: unknown
+	id           shm.MemberID // 0: the rank has not joined
+	left         bool         // its member has left or died
+	lastProgress int64
+	page         statuspage.Page
+	idle         bool  // it has made no progress since it wrote page
+	pageErr      error // why its status page cannot be read
+	noAnswer     bool  // it has not published its stacks in time
+	stacks       []stack
 }
 
-// Look takes a picture. It waits for the stacks of the ranks for as long as patience
-// lasts.
-func Look(arena *shm.Arena, processes []Process, patience time.Duration) *Picture {
-	p := &Picture{ranks: make([]rank, len(processes))}
+// Capture reads the state of a job. It waits at most timeout for the stacks of the ranks.
+func Capture(arena *shm.Arena, processes []Process, timeout time.Duration) *Snapshot {
+	p := &Snapshot{ranks: make([]rank, len(processes))}
 	peers, questions := make([]*shm.Peer, len(processes)), make([]uint32, len(processes))
 	for i := range p.ranks {
 		r := &p.ranks[i]
@@ -61,7 +60,7 @@ func Look(arena *shm.Arena, processes []Process, patience time.Duration) *Pictur
 		}
 		peer, err := arena.Peer(id)
 		if err != nil {
-			r.unclear = err
+			r.pageErr = err
 			continue
 		}
 		r.id, r.left = id, peer.Gone()
@@ -69,14 +68,14 @@ func Look(arena *shm.Arena, processes []Process, patience time.Duration) *Pictur
 			r.pid = pid
 		}
 		r.state = stateOf(r.pid)
-		if !r.over() && !r.stopped() {
+		if !r.isGone() && !r.isStopped() {
 			peers[i], questions[i] = peer, peer.RequestStacks()
 		}
 	}
-	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(timeout); ; time.Sleep(10 * time.Millisecond) {
 		waits := false
 		for i, peer := range peers {
-			if peer != nil && p.hear(&p.ranks[i], peer, questions[i]) {
+			if peer != nil && p.readAnswer(&p.ranks[i], peer, questions[i]) {
 				peers[i] = nil
 			}
 			waits = waits || peers[i] != nil
@@ -88,89 +87,88 @@ func Look(arena *shm.Arena, processes []Process, patience time.Duration) *Pictur
 	p.at = shm.Clock()
 	for i := range p.ranks {
 		r := &p.ranks[i]
-		r.silent = peers[i] != nil
-		if r.joined() {
+		r.noAnswer = peers[i] != nil
+		if r.hasJoined() {
 			r.state = stateOf(r.pid)
 			r.read(arena)
 		}
 	}
-	p.lookAtOthers()
+	p.readOthers()
 	p.resolve()
 	return p
 }
 
-// mostAnswers is how many bytes of answers are looked at. Thousands of goroutines may
-// say the same in each of many ranks.
-const mostAnswers = 32 << 20
+// maxAnswers is the total number of bytes of stacks that readAnswer parses.
+const maxAnswers = 32 << 20
 
-// hear takes a rank's answer, and tells whether there was one.
-func (p *Picture) hear(r *rank, peer *shm.Peer, question uint32) bool {
+// readAnswer reads a rank's stacks, and reports whether the rank has answered.
+func (p *Snapshot) readAnswer(r *rank, peer *shm.Peer, question uint32) bool {
 	answer, ok, err := peer.Stacks(question)
 	if err != nil {
-		r.unclear = err
+		r.pageErr = err
 	}
-	if p.heard += len(answer); p.heard <= mostAnswers {
+	if p.answerBytes += len(answer); p.answerBytes <= maxAnswers {
 		r.stacks = readStacks(answer)
 	}
 	return ok
 }
 
-// read reads what a rank has told of itself.
+// read reads a rank's status page.
 func (r *rank) read(arena *shm.Arena) {
 	peer, err := arena.Peer(r.id)
 	if err == nil {
 		var s shm.StatusPage
 		if s, err = peer.StatusPage(); err == nil {
-			r.moved, r.still = s.LastProgress, s.WrittenAt >= s.LastProgress && len(s.Text) > 0
-			if r.still {
-				r.told, err = statuspage.Decode(s.Text)
+			r.lastProgress, r.idle = s.LastProgress, s.WrittenAt >= s.LastProgress && len(s.Text) > 0
+			if r.idle {
+				r.page, err = statuspage.Decode(s.Text)
 			}
 		}
 	}
 	if err != nil {
-		r.still, r.unclear = false, err
+		r.idle, r.pageErr = false, err
 	}
 }
 
-func (r *rank) joined() bool { return r.id != 0 }
+func (r *rank) hasJoined() bool { return r.id != 0 }
 
-// over tells whether the rank takes no part in the job any more.
-func (r *rank) over() bool { return r.Ended != "" || r.left }
+// isGone reports whether the rank has ended or left the job.
+func (r *rank) isGone() bool { return r.Ended != "" || r.left }
 
-// how tells how that came about.
-func (r *rank) how() string {
+// ending describes how the rank ended or left.
+func (r *rank) ending() string {
 	switch {
 	case r.PID == 0 && r.Ended != "":
 		return "was not started"
-	case r.Ended != "" && !r.joined():
+	case r.Ended != "" && !r.hasJoined():
 		return r.Ended + " without having called softnd.Init"
 	case r.Ended != "":
 		return r.Ended
 	case r.state == 0 || r.state == 'Z':
-		return "has ended, though what it was started by still runs"
+		return "has ended, but the wrapper that started it still runs"
 	}
 	return "has left the job (Job.Close) and still runs"
 }
 
-// stopped tells whether a signal or a debugger has stopped the process.
-func (r *rank) stopped() bool { return proctable.Process{State: r.state}.Stopped() }
+// isStopped reports whether a signal or a debugger has stopped the process.
+func (r *rank) isStopped() bool { return proctable.Process{State: r.state}.Stopped() }
 
-// lookAtOthers finds the states of ranks that have not joined. A wrapper stands in
-// front of some, and one of its children may be what is stopped.
-func (p *Picture) lookAtOthers() {
+// readOthers reads the process states of ranks that have not joined. The launcher may have started a
+// wrapper for a rank, and a child of the wrapper may be the stopped process.
+func (p *Snapshot) readOthers() {
 	byGroup := make(map[int]*rank)
 	for i := range p.ranks {
-		if r := &p.ranks[i]; !r.joined() && r.Ended == "" && r.PID > 0 {
+		if r := &p.ranks[i]; !r.hasJoined() && r.Ended == "" && r.PID > 0 {
 			byGroup[r.PID] = r // each rank leads a process group
 		}
 	}
 	if len(byGroup) == 0 {
 		return
 	}
-	table, _ := proctable.All() // else their states stay unknown
+	table, _ := proctable.All() // on error their states stay unknown
 	for pid, process := range table {
 		r := byGroup[process.Group]
-		if r == nil || r.stopped() || pid != r.PID && !process.Stopped() {
+		if r == nil || r.isStopped() || pid != r.PID && !process.Stopped() {
 			continue
 		}
 		r.pid, r.state = pid, process.State

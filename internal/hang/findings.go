@@ -7,66 +7,66 @@ import (
 	"github.com/softnd/softnd/internal/statuspage"
 )
 
-// Finding is something that may keep a job from going on.
+// Finding is a possible cause of a hang.
 type Finding struct {
 	Cause string
-	Steps []string // what it consists of, if of several parts
+	Steps []string // its parts, such as the waits of a circle
 }
 
-// Findings lists what may keep the job from going on, the likeliest first. What
-// cannot be otherwise stands before what can: a stopped rank before a circle of waits.
-func (p *Picture) Findings() []Finding {
-	return slices.Concat(p.stopped(), p.ended(), p.absent(), p.missedEvents(), p.missingReceives(),
-		p.hopeless(), p.deadlock(), p.elsewhere(), p.gone())
+// Findings returns the possible causes, the most likely first. Facts such as a stopped rank come
+// before conclusions such as a circle of waits.
+func (p *Snapshot) Findings() []Finding {
+	return slices.Concat(p.findStopped(), p.findEnded(), p.findAbsent(), p.findLostNotifies(), p.findMissingReceives(),
+		p.findImpossibleResults(), p.findDeadlock(), p.findBusy(), p.findUnawaitedEnds())
 }
 
-func (p *Picture) stopped() (found []Finding) {
+func (p *Snapshot) findStopped() (found []Finding) {
 	for i := range p.ranks {
-		if r := &p.ranks[i]; r.stopped() {
-			found = append(found, Finding{Cause: fmt.Sprintf("%s is not responding: a signal or a debugger has stopped it%s; wake it with kill -CONT %d",
+		if r := &p.ranks[i]; r.isStopped() {
+			found = append(found, Finding{Cause: fmt.Sprintf("%s is not responding: a signal or a debugger has stopped it%s; continue it with kill -CONT %d",
 				p.name(i), p.awaited(i), r.pid)})
 		}
 	}
 	return found
 }
 
-// ended finds ranks that have gone although others need something from them.
-func (p *Picture) ended() (found []Finding) {
+// findEnded finds ranks that have ended or left while others wait for them.
+func (p *Snapshot) findEnded() (found []Finding) {
 	for i := range p.ranks {
-		if who := p.awaited(i); who != "" && p.ranks[i].over() {
-			found = append(found, Finding{Cause: p.name(i) + " " + p.ranks[i].how() + who})
+		if who := p.awaited(i); who != "" && p.ranks[i].isGone() {
+			found = append(found, Finding{Cause: p.name(i) + " " + p.ranks[i].ending() + who})
 		}
 	}
 	return found
 }
 
-// gone finds ranks that have ended early, though nobody is seen to wait for them: who
-// looks at memory for what a peer is to write is not seen to wait.
-func (p *Picture) gone() (found []Finding) {
-	if !slices.ContainsFunc(p.ranks, func(r rank) bool { return !r.over() }) {
+// findUnawaitedEnds finds ranks that have ended or left early and that no rank is known to wait for.
+// A rank that polls memory for a Write of a peer makes no call, so its wait is not known.
+func (p *Snapshot) findUnawaitedEnds() (found []Finding) {
+	if !slices.ContainsFunc(p.ranks, func(r rank) bool { return !r.isGone() }) {
 		return nil
 	}
 	for i := range p.ranks {
-		if p.awaited(i) == "" && p.ranks[i].over() {
-			found = append(found, Finding{Cause: p.name(i) + " " + p.ranks[i].how() + ", while others still run"})
+		if p.awaited(i) == "" && p.ranks[i].isGone() {
+			found = append(found, Finding{Cause: p.name(i) + " " + p.ranks[i].ending() + ", while others still run"})
 		}
 	}
 	return found
 }
 
-// absent finds ranks that have not come.
-func (p *Picture) absent() []Finding {
+// findAbsent finds ranks that have not called softnd.Init.
+func (p *Snapshot) findAbsent() []Finding {
 	var absent []int
 	for i := range p.ranks {
-		if r := &p.ranks[i]; !r.joined() && r.Ended == "" && !r.stopped() {
+		if r := &p.ranks[i]; !r.hasJoined() && r.Ended == "" && !r.isStopped() {
 			absent = append(absent, i)
 		}
 	}
 	switch {
 	case len(absent) == 0:
 		return nil
-	case !slices.ContainsFunc(p.ranks, func(r rank) bool { return r.joined() }):
-		return []Finding{{Cause: "no rank has called softnd.Init: they are no programs of softnd, or something keeps them from getting there"}}
+	case !slices.ContainsFunc(p.ranks, func(r rank) bool { return r.hasJoined() }):
+		return []Finding{{Cause: "no rank has called softnd.Init: the programs do not use softnd, or block before that call"}}
 	}
 	who := ""
 	for _, i := range absent {
@@ -77,14 +77,14 @@ func (p *Picture) absent() []Finding {
 	return []Finding{{Cause: fmt.Sprintf("%s never arrived: not in softnd.Init%s", ranks(absent), who)}}
 }
 
-// missedEvents finds calls that wait for news of results which are there already.
-func (p *Picture) missedEvents() (found []Finding) {
+// findLostNotifies finds calls that wait for a notification at a queue that already holds results.
+func (p *Snapshot) findLostNotifies() (found []Finding) {
 	for i := range p.ranks {
 		for _, w := range p.waits[i] {
 			n := p.ranks[i].results(w.call.Queue)
 			if w.call.Op == "notify" && n > 0 {
-				found = append(found, Finding{Cause: fmt.Sprintf("rank %d waits in %s, in which there are results already (%d): "+
-					"they have ended an earlier one, or are not of the kind that it asks for, so there is no news of them; take results until there are none before each notify",
+				found = append(found, Finding{Cause: fmt.Sprintf("rank %d waits in %s, which already holds results (%d): "+
+					"they have completed an earlier notify, or are not of the requested kind; before each notify, poll until the queue is empty",
 					i, w.what, n)})
 			}
 		}
@@ -92,8 +92,8 @@ func (p *Picture) missedEvents() (found []Finding) {
 	return found
 }
 
-// missingReceives finds messages for which the peer has posted no receive.
-func (p *Picture) missingReceives() (found []Finding) {
+// findMissingReceives finds Sends for which the peer has posted no Receive.
+func (p *Snapshot) findMissingReceives() (found []Finding) {
 	for i := range p.ranks {
 		for _, e := range p.ranks[i].endpoints() {
 			if peer, ok := p.rankOf[e.Peer]; ok && e.ReceiveMissing && e.Cause == "" {
@@ -105,18 +105,18 @@ func (p *Picture) missingReceives() (found []Finding) {
 	return found
 }
 
-// hopeless finds waits for results that cannot come, of ranks that do nothing else.
-func (p *Picture) hopeless() (found []Finding) {
+// findImpossibleResults finds ranks whose only wait is for a result that cannot come.
+func (p *Snapshot) findImpossibleResults() (found []Finding) {
 	for i := range p.ranks {
 		r := &p.ranks[i]
-		if len(p.waits[i]) != 1 || r.computes() || r.stopped() {
+		if len(p.waits[i]) != 1 || r.isComputing() || r.isStopped() {
 			continue
 		}
 		w := p.waits[i][0]
-		if w.call.Queue == 0 || len(w.on) > 0 || w.unclear || r.results(w.call.Queue) > 0 {
+		if w.call.Queue == 0 || len(w.targets) > 0 || w.open || r.results(w.call.Queue) > 0 {
 			continue
 		}
-		f := Finding{Cause: fmt.Sprintf("rank %d waits for a result that cannot come (%s): no endpoint of that queue has a receive posted or a request under way", i, w.what)}
+		f := Finding{Cause: fmt.Sprintf("rank %d waits for a result that cannot come (%s): no endpoint of that queue has a posted receive or an outstanding request", i, w.what)}
 		for _, e := range r.endpoints() {
 			if e.Cause != "" && (e.RequestQueue == w.call.Queue || e.ReceiveQueue == w.call.Queue) {
 				f.Steps = append(f.Steps, fmt.Sprintf("endpoint %d of rank %d failed: %s", e.Number, i, e.Cause))
@@ -128,9 +128,9 @@ func (p *Picture) hopeless() (found []Finding) {
 	return found
 }
 
-// failuresWith tells how connections with a rank have failed at the other side, which
+// failuresWith returns the failures of other ranks' endpoints connected to a rank. The other side
 // often knows more about the reason.
-func (p *Picture) failuresWith(i int) (steps []string) {
+func (p *Snapshot) failuresWith(i int) (steps []string) {
 	for other := range p.ranks {
 		for _, e := range p.ranks[other].endpoints() {
 			if peer, ok := p.rankOf[e.Peer]; ok && peer == i && e.Cause != "" {
@@ -141,21 +141,21 @@ func (p *Picture) failuresWith(i int) (steps []string) {
 	return steps
 }
 
-// mostStarts is from how many ranks a circle is looked for: of a large job nobody would
-// see more.
-const mostStarts = 64
+// maxStarts is the number of ranks from which circle starts a search. In a large job more searches
+// take long and find no shorter circle that would tell the user more.
+const maxStarts = 64
 
-// deadlock finds a circle of waits, and the ranks that wait for a connection which the
-// other side does not make. While there are such ranks, more connections may come, so a
-// circle of ranks that only wait for messages proves nothing.
-func (p *Picture) deadlock() (found []Finding) {
+// findDeadlock finds a circle of waits, and ranks that wait for a connection that the other side does
+// not make. While there are such ranks, a new connection may bring a message. So a circle of ranks
+// that only wait for messages is not reported then.
+func (p *Snapshot) findDeadlock() (found []Finding) {
 	circle := p.circle()
 	for i := range p.ranks {
 		if slices.ContainsFunc(circle, func(s step) bool { return s.from == i }) {
 			continue
 		}
 		for _, w := range p.waits[i] {
-			if y, ok := p.unanswered(i, w); ok {
+			if y, ok := p.isUnanswered(i, w); ok {
 				found = append(found, Finding{Cause: fmt.Sprintf("rank %d waits in %s for rank %d, which does not connect with it: rank %d is %s", i, w.what, y, y, p.where(y))})
 			}
 		}
@@ -166,15 +166,15 @@ func (p *Picture) deadlock() (found []Finding) {
 	}
 	f := Finding{Cause: "the ranks wait for each other in a circle"}
 	for _, s := range circle {
-		f.Steps = append(f.Steps, fmt.Sprintf("rank %d waits for rank %d: %s", s.from, s.to.rank, s.to.what))
+		f.Steps = append(f.Steps, fmt.Sprintf("rank %d waits for rank %d: %s", s.from, s.to.rank, s.to.need))
 	}
 	return slices.Insert(found, 0, f)
 }
 
-// unanswered reports whether a rank waits for a connection with another rank that has
-// joined the job and does something else. It returns that rank.
-func (p *Picture) unanswered(i int, w wait) (peer int, ok bool) {
-	if !connects(w.call) {
+// isUnanswered reports whether rank i waits for a connection with a rank that has joined the job and
+// does something else, and returns that rank.
+func (p *Snapshot) isUnanswered(i int, w wait) (peer int, ok bool) {
+	if !isConnecting(w.call) {
 		return 0, false
 	}
 	peer, ok = p.rankOf[w.call.Peer]
@@ -182,23 +182,23 @@ func (p *Picture) unanswered(i int, w wait) (peer int, ok bool) {
 		return 0, false
 	}
 	r := &p.ranks[peer]
-	if r.over() || r.stopped() || !r.still {
+	if r.isGone() || r.isStopped() || !r.idle {
 		return 0, false
 	}
 	answers := func(c statuspage.Call) bool {
-		return c.Op == "get connection request" || connects(c) && c.Peer == p.ranks[i].id
+		return c.Op == "get connection request" || isConnecting(c) && c.Peer == p.ranks[i].id
 	}
 	return peer, !slices.ContainsFunc(r.calls(), answers)
 }
 
-// connects reports whether a call waits for the other side of a connection.
-func connects(c statuspage.Call) bool { return c.Op == "connect" || c.Op == "accept" }
+// isConnecting reports whether a call waits for the other side of a connection.
+func isConnecting(c statuspage.Call) bool { return c.Op == "connect" || c.Op == "accept" }
 
-// circle finds the shortest circle of ranks that wait for each other.
-func (p *Picture) circle() (best []step) {
+// circle returns the shortest circle of ranks that wait for each other, nil if there is none.
+func (p *Snapshot) circle() (best []step) {
 	starts := 0
 	for i := range p.ranks {
-		if !p.locked[i] || starts == mostStarts {
+		if !p.deadlocked[i] || starts == maxStarts {
 			continue
 		}
 		starts++
@@ -216,14 +216,14 @@ type step struct {
 	to   target
 }
 
-// circleFrom finds the shortest way from a rank back to itself, through ranks that wait for
-// each other whatever the others do.
-func (p *Picture) circleFrom(start int) []step {
-	came := make(map[int]step) // by which step each rank was reached first
+// circleFrom returns the shortest path of waits from a rank back to itself, through deadlocked ranks
+// only.
+func (p *Snapshot) circleFrom(start int) []step {
+	came := make(map[int]step) // the step that reached each rank first
 	for queue := []int{start}; len(queue) > 0; queue = queue[1:] {
 		for _, w := range p.waits[queue[0]] {
-			for _, t := range w.on {
-				if _, known := came[t.rank]; known || !p.locked[t.rank] {
+			for _, t := range w.targets {
+				if _, known := came[t.rank]; known || !p.deadlocked[t.rank] {
 					continue
 				}
 				came[t.rank] = step{queue[0], w, t}
@@ -242,60 +242,60 @@ func (p *Picture) circleFrom(start int) []step {
 	return nil
 }
 
-// elsewhere finds ranks for which others wait, and which could come.
-func (p *Picture) elsewhere() (found []Finding) {
+// findBusy finds ranks that others wait for and that do not wait themselves.
+func (p *Snapshot) findBusy() (found []Finding) {
 	for i := range p.ranks {
 		r := &p.ranks[i]
 		who := p.awaited(i)
-		if who == "" || p.stuck[i] || len(p.waits[i]) > 0 && !r.computes() {
+		if who == "" || p.stuck[i] || len(p.waits[i]) > 0 && !r.isComputing() {
 			continue
 		}
-		found = append(found, Finding{Cause: fmt.Sprintf("%s is %s%s; its stacks say more", p.name(i), p.where(i), who)})
+		found = append(found, Finding{Cause: fmt.Sprintf("%s is %s%s; see its stacks", p.name(i), p.where(i), who)})
 	}
 	return found
 }
 
-// awaited tells which ranks wait for a rank, and for what, "" if none does.
-func (p *Picture) awaited(i int) string {
-	switch a := p.wanted[i]; len(a.who) {
+// awaited returns text that names the ranks that wait for a rank, and their need; "" if none does.
+func (p *Snapshot) awaited(i int) string {
+	switch a := p.waiters[i]; len(a.ranks) {
 	case 0:
 		return ""
 	case 1:
-		return fmt.Sprintf("; rank %d waits for it (%s)", a.who[0], a.what)
+		return fmt.Sprintf("; rank %d waits for it (%s)", a.ranks[0], a.need)
 	default:
-		return fmt.Sprintf("; %s wait for it (%s)", ranks(a.who), a.what)
+		return fmt.Sprintf("; %s wait for it (%s)", ranks(a.ranks), a.need)
 	}
 }
 
-// name names a rank with its process.
-func (p *Picture) name(i int) string {
+// name returns the number and the process of a rank.
+func (p *Snapshot) name(i int) string {
 	return fmt.Sprintf("rank %d (%s)", i, p.ranks[i].process())
 }
 
-// where tells what a rank does.
-func (p *Picture) where(i int) string {
+// where describes what a rank does.
+func (p *Snapshot) where(i int) string {
 	r := &p.ranks[i]
 	switch {
-	case r.over():
-		return "gone: it " + r.how()
-	case !r.joined():
+	case r.isGone():
+		return "gone: it " + r.ending()
+	case !r.hasJoined():
 		return "not in the job yet"
-	case r.unclear != nil:
-		return "somewhere that cannot be told: " + r.unclear.Error()
-	case !r.still:
-		return "at work"
-	case len(r.told.Calls) == 0:
-		return "in no call of softnd: it computes, looks at memory, or waits for something else"
-	case r.computes():
-		return "in " + describe(r.told.Calls[0]) + ", and another goroutine of it runs"
+	case r.pageErr != nil:
+		return "somewhere that cannot be page: " + r.pageErr.Error()
+	case !r.idle:
+		return "running"
+	case len(r.page.Calls) == 0:
+		return "in no call of softnd: it computes, polls memory, or waits for something else"
+	case r.isComputing():
+		return "in " + callText(r.page.Calls[0]) + ", and another of its goroutines runs"
 	}
-	return "in " + describe(r.told.Calls[0])
+	return "in " + callText(r.page.Calls[0])
 }
 
-// endpoints lists the endpoints of a rank that matter now.
+// endpoints returns the endpoints on the status page of an idle rank.
 func (r *rank) endpoints() []statuspage.Endpoint {
-	if !r.still || r.over() {
+	if !r.idle || r.isGone() {
 		return nil
 	}
-	return r.told.Endpoints
+	return r.page.Endpoints
 }

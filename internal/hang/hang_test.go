@@ -12,17 +12,17 @@ import (
 	"github.com/softnd/softnd/shm"
 )
 
-// job makes a picture of ranks that have all told what they do, one second ago.
-func job(ranks ...rank) *Picture {
+// job returns a snapshot of ranks that made progress for the last time one second ago.
+func job(ranks ...rank) *Snapshot {
 	const second = int64(time.Second)
-	p := &Picture{at: 100 * second, ranks: ranks}
+	p := &Snapshot{at: 100 * second, ranks: ranks}
 	for i := range p.ranks {
 		r := &p.ranks[i]
 		if !away(*r) {
 			r.id = member(i)
 		}
 		r.Process.PID, r.Process.Program = 100+i, "prog"
-		r.pid, r.moved = r.Process.PID, 99*second
+		r.pid, r.lastProgress = r.Process.PID, 99*second
 		if r.state == 0 {
 			r.state = 'S'
 		}
@@ -42,19 +42,19 @@ func listening(to int) statuspage.Call {
 
 func member(rank int) shm.MemberID { return shm.MemberID(1<<16 | rank) }
 
-// in is a rank that stands still in some calls.
+// in is an idle rank that waits in some calls.
 func in(calls ...statuspage.Call) rank {
-	return rank{still: true, told: statuspage.Page{Calls: calls}}
+	return rank{idle: true, page: statuspage.Page{Calls: calls}}
 }
 
-// running gives a rank a goroutine that runs.
+// running adds a running goroutine to a rank.
 func (r rank) running() rank {
 	r.stacks = readStacks([]byte("goroutine 3 [runnable]:\nmain.compute()\n\t/src/main.go:3"))
 	return r
 }
 
 func (r rank) with(endpoints ...statuspage.Endpoint) rank {
-	r.told.Endpoints = endpoints
+	r.page.Endpoints = endpoints
 	return r
 }
 
@@ -66,52 +66,52 @@ func waitAt(queue uint64) statuspage.Call {
 	return statuspage.Call{Op: "wait", Queue: queue, Since: int64(98 * time.Second)}
 }
 
-// receiver is an endpoint that has receives posted for messages of a rank.
+// receiver is an endpoint with Receives outstanding for messages of a rank.
 func receiver(of int) statuspage.Endpoint {
 	return statuspage.Endpoint{Number: uint64(of) + 10, Peer: member(of), PeerNumber: 3, State: "connected", RequestQueue: 1, ReceiveQueue: 1, Receives: 2}
 }
 
-// sender is one that has a Send under way to a rank.
+// sender is an endpoint with a Send outstanding to a rank.
 func sender(to int, noReceive bool) statuspage.Endpoint {
 	return statuspage.Endpoint{Number: uint64(to) + 10, Peer: member(to), PeerNumber: 3, State: "connected", RequestQueue: 1, ReceiveQueue: 1, Requests: 1, OldestRequest: "send", ReceiveMissing: noReceive}
 }
 
-func TestCauses(t *testing.T) {
+func TestFindingsBeginWithTheCause(t *testing.T) {
 	failing := sender(1, false)
 	failing.Requests, failing.State, failing.Cause = 0, "failed", "send on endpoint 11: i/o timeout"
 	news := in(statuspage.Call{Op: "notify", Object: "NotifyAny", Queue: 1})
-	news.told.Queues = []statuspage.Queue{{Number: 1, Results: 3}}
-	strange := rank{unclear: shm.ErrDamaged}
+	news.page.Queues = []statuspage.Queue{{Number: 1, Results: 3}}
+	strange := rank{pageErr: shm.ErrDamaged}
 	for name, tc := range map[string]struct {
 		ranks []rank
-		want  []string // each is in the first cause, or in its steps
+		want  []string // each is part of the first cause or of its steps
 	}{
 		"circle of two":     {[]rank{in(barrier(4)), in(waitAt(1)).with(receiver(0))}, []string{"in a circle", "rank 0 waits for rank 1: barrier 4", "rank 1 waits for rank 0: a message on endpoint 10"}},
 		"circle of three":   {[]rank{in(waitAt(1)).with(receiver(1)), in(waitAt(1)).with(receiver(2)), in(waitAt(1)).with(receiver(0))}, []string{"in a circle", "rank 0 waits for rank 1", "rank 1 waits for rank 2", "rank 2 waits for rank 0"}},
 		"crossed connects":  {[]rank{in(statuspage.Call{Op: "accept", Peer: member(1)}), in(statuspage.Call{Op: "accept", Peer: member(0)})}, []string{"in a circle", "rank 0 waits for rank 1: accept"}},
-		"stopped":           {[]rank{in(barrier(4)), {still: true, state: 'T'}}, []string{"rank 1 (prog, pid 101) is not responding", "rank 0 waits for it (barrier 4)"}},
-		"traced":            {[]rank{in(barrier(4)), {still: true, state: 't'}}, []string{"rank 1 (prog, pid 101) is not responding"}},
+		"stopped":           {[]rank{in(barrier(4)), {idle: true, state: 'T'}}, []string{"rank 1 (prog, pid 101) is not responding", "rank 0 waits for it (barrier 4)"}},
+		"traced":            {[]rank{in(barrier(4)), {idle: true, state: 't'}}, []string{"rank 1 (prog, pid 101) is not responding"}},
 		"stopped in circle": {[]rank{in(barrier(4)), func() rank { r := in(waitAt(1)).with(receiver(0)); r.state = 'T'; return r }()}, []string{"rank 1 (prog, pid 101) is not responding"}},
 		"ended":             {[]rank{in(barrier(4)), {Process: Process{Ended: "exited with code 0"}}}, []string{"rank 1 (prog, pid 101) exited with code 0; rank 0 waits for it (barrier 4)"}},
 		"left":              {[]rank{in(barrier(4)), {left: true, state: 'S'}}, []string{"rank 1 (prog, pid 101) has left the job (Job.Close) and still runs; rank 0"}},
 		"missing receive":   {[]rank{in(waitAt(2)), in(waitAt(1)).with(sender(0, true))}, []string{"rank 0 has posted no receive on endpoint 3 for the send of rank 1 (on its endpoint 10), and is in wait at completion queue 2"}},
 		"hopeless":          {[]rank{in(waitAt(2)), in(barrier(1))}, []string{"rank 0 waits for a result that cannot come (wait at completion queue 2)"}},
 		"failed":            {[]rank{in(waitAt(1)).with(failing), in(barrier(1))}, []string{"rank 0 waits for a result that cannot come", "endpoint 11 of rank 0 failed: send on endpoint 11: i/o timeout"}},
-		"lost notify":       {[]rank{news.with(receiver(1)), in(barrier(1))}, []string{"rank 0 waits in notify (NotifyAny) at completion queue 1, in which there are results already (3)"}},
+		"lost notify":       {[]rank{news.with(receiver(1)), in(barrier(1))}, []string{"rank 0 waits in notify (NotifyAny) at completion queue 1, which already holds results (3)"}},
 		"computing":         {[]rank{in(barrier(4)), in()}, []string{"rank 1 (prog, pid 101) is in no call of softnd", "rank 0 waits for it"}},
-		"working":           {[]rank{in(barrier(4)), {}}, []string{"rank 1 (prog, pid 101) is at work", "rank 0 waits for it"}},
-		"behind a wrapper":  {[]rank{in(barrier(4)), {left: true, state: 'Z'}}, []string{"rank 1 (prog, pid 101) has ended, though what it was started by still runs; rank 0"}},
+		"working":           {[]rank{in(barrier(4)), {}}, []string{"rank 1 (prog, pid 101) is running", "rank 0 waits for it"}},
+		"behind a wrapper":  {[]rank{in(barrier(4)), {left: true, state: 'Z'}}, []string{"rank 1 (prog, pid 101) has ended, but the wrapper that started it still runs; rank 0"}},
 
-		// A worker computes for ever; master and the other worker wait for what would come then.
+		// A worker computes for ever. The master and the other worker wait for messages that depend on it.
 		"master and workers": {[]rank{in(waitAt(1)).with(receiver(1), receiver(2)), in(waitAt(1)).with(receiver(0)), in().running()},
 			[]string{"rank 2 (prog, pid 102) is in no call of softnd", "rank 0 waits for it (a message on endpoint 12)"}},
-		// Each has a goroutine that receives, beside what it does.
+		// Each has another goroutine that receives.
 		"background receivers": {[]rank{in(waitAt(1), barrier(2)).with(receiver(1), receiver(2)), in(waitAt(1), barrier(2)).with(receiver(0), receiver(2)),
 			in(waitAt(1)).with(receiver(0), receiver(1)).running()},
-			[]string{"rank 2 (prog, pid 102) is in wait at completion queue 1, and another goroutine of it runs; ranks 0-1 wait for it"}},
-		// Each has a goroutine that takes the results of what is sent, of which there is nothing now.
+			[]string{"rank 2 (prog, pid 102) is in wait at completion queue 1, and another of its goroutines runs; ranks 0-1 wait for it"}},
+		// Each has another goroutine that waits for results of requests; none is outstanding.
 		"idle reapers": {[]rank{in(waitAt(2), barrier(2)), in(waitAt(2), barrier(2)), in(waitAt(2)).running()},
-			[]string{"rank 2 (prog, pid 102) is in wait at completion queue 2, and another goroutine of it runs; ranks 0-1 wait for it (barrier 2)"}},
+			[]string{"rank 2 (prog, pid 102) is in wait at completion queue 2, and another of its goroutines runs; ranks 0-1 wait for it (barrier 2)"}},
 		"stopped amid a transfer": {[]rank{func() rank { r := in(); r.state = 'T'; return r }(),
 			in(statuspage.Call{Op: "deregister", Object: "memory region"}).with(statuspage.Endpoint{Number: 4, Peer: member(0), State: "connected", PeerCopying: true})},
 			[]string{"rank 0 (prog, pid 100) is not responding", "rank 1 waits for it (the end of its transfer on endpoint 4, for deregister (memory region))"}},
@@ -119,13 +119,13 @@ func TestCauses(t *testing.T) {
 			[]string{"rank 1 (prog, pid 101) is in notify disconnect (connector); rank 0 waits for it (barrier 2)"}},
 		"two circles of waits": {[]rank{in(waitAt(1), barrier(3)).with(receiver(1)), in(waitAt(1)).with(receiver(0))}, []string{"in a circle", "rank 1 waits for rank 0: a message"}},
 
-		"unclear": {[]rank{in(barrier(4)), strange}, []string{"rank 1 (prog, pid 101) is somewhere that cannot be told: "}},
+		"unclear": {[]rank{in(barrier(4)), strange}, []string{"rank 1 (prog, pid 101) is somewhere that cannot be page: "}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := job(tc.ranks...)
 			found := p.Findings()
 			if len(found) == 0 {
-				t.Fatal("nothing is found")
+				t.Fatal("no finding")
 			}
 			text := strings.Join(append([]string{found[0].Cause}, found[0].Steps...), "\n")
 			for _, want := range tc.want {
@@ -140,8 +140,8 @@ func TestCauses(t *testing.T) {
 	}
 }
 
-// One cause is reported once: waits that end when another rank continues are no circle.
-func TestOneCause(t *testing.T) {
+// Waits that end when another rank continues are no circle, so one cause gives one finding.
+func TestFindingsReportOneCauseOnce(t *testing.T) {
 	stopped := func(r rank) rank {
 		r.state = 'T'
 		return r
@@ -174,44 +174,44 @@ func TestOneCause(t *testing.T) {
 	}
 }
 
-// Where nothing is wrong nothing is found.
-func TestNoCause(t *testing.T) {
+// Ranks that can continue give no finding.
+func TestFindingsOfHealthyJobAreEmpty(t *testing.T) {
 	for name, ranks := range map[string][]rank{
 		"computing":     {in(), in()},
 		"working":       {{}, {}},
 		"served":        {in(waitAt(1)).with(receiver(1)), {}},
-		"more than fit": {func() rank { r := in(waitAt(1)); r.told.Omitted = 1; return r }(), {}},
-		"at it":         {in(waitAt(1)).with(statuspage.Endpoint{Number: 1, Busy: true, RequestQueue: 1, ReceiveQueue: 2}), {}},
+		"more than fit": {func() rank { r := in(waitAt(1)); r.page.Omitted = 1; return r }(), {}},
+		"busy":          {in(waitAt(1)).with(statuspage.Endpoint{Number: 1, Busy: true, RequestQueue: 1, ReceiveQueue: 2}), {}},
 		"all have left": {{left: true}, {left: true}},
 	} {
 		for _, f := range job(ranks...).Findings() {
-			if name != "served" || !strings.HasPrefix(f.Cause, "rank 1 (prog, pid 101) is at work") {
+			if name != "served" || !strings.HasPrefix(f.Cause, "rank 1 (prog, pid 101) is running") {
 				t.Errorf("%s: %s", name, f.Cause)
 			}
 		}
 	}
 }
 
-// Ranks may tell and answer anything; that takes neither long nor much.
-func TestLies(t *testing.T) {
+// Hostile status pages and stacks cost bounded time and memory.
+func TestHostilePagesAreBounded(t *testing.T) {
 	var calls []statuspage.Call
 	for i := range 2000 {
 		calls = append(calls, statuspage.Call{Op: "barrier", Round: uint64(i)})
 	}
-	lie, err := statuspage.Decode(statuspage.Page{Calls: calls}.Encode())
+	hostile, err := statuspage.Decode(statuspage.Page{Calls: calls}.Encode())
 	if err != nil {
 		t.Fatal(err)
 	}
 	deep := readStacks([]byte("goroutine 1 [x]:\n" + strings.Repeat("time.x\n\ty\n", 3<<20/10)))
 	many := readStacks([]byte(strings.Repeat("goroutine 1 [x]:\nmain.x()\n\ty\n\n", 1<<15)))
-	if len(deep) != 1 || len(deep[0].lines) > mostLines+1 || len(many) != mostBlocks {
+	if len(deep) != 1 || len(deep[0].lines) > maxLines+1 || len(many) != maxBlocks {
 		t.Errorf("%d and %d stacks", len(deep), len(many))
 	}
 	var ranks []rank
 	for i := range 256 {
-		r := rank{still: true, told: lie, stacks: deep}
-		r.told.Queues = []statuspage.Queue{{Number: uint64(i)}}
-		r.told.Calls = append([]statuspage.Call{{Op: "wait", Queue: 1}}, lie.Calls...)
+		r := rank{idle: true, page: hostile, stacks: deep}
+		r.page.Queues = []statuspage.Queue{{Number: uint64(i)}}
+		r.page.Calls = append([]statuspage.Call{{Op: "wait", Queue: 1}}, hostile.Calls...)
 		ranks = append(ranks, r)
 	}
 	if lines := job(ranks...).Lines(); len(lines) > 100_000 {
@@ -219,7 +219,7 @@ func TestLies(t *testing.T) {
 	}
 }
 
-func TestAbsentRanks(t *testing.T) {
+func TestAbsentRanksAreNamed(t *testing.T) {
 	waiting := in(statuspage.Call{Op: "init", Round: 1})
 	p := job(waiting, absent, absent)
 	if got, want := p.Findings()[0].Cause, "ranks 1-2 never arrived: not in softnd.Init; rank 0 waits for it (init (barrier 1))"; got != want {
@@ -231,12 +231,12 @@ func TestAbsentRanks(t *testing.T) {
 	}
 }
 
-// What is the same to tell about many ranks is told once, and ages may differ.
-func TestLinesOfManyRanks(t *testing.T) {
+// Ranks in the same state share lines, even if their ages differ.
+func TestLinesAreSharedByManyRanks(t *testing.T) {
 	var ranks []rank
 	for i := range 1024 {
 		r := in(barrier(7))
-		r.told.Calls[0].Since -= int64(i) * int64(time.Millisecond)
+		r.page.Calls[0].Since -= int64(i) * int64(time.Millisecond)
 		if i == 500 {
 			r = in()
 		}
@@ -249,7 +249,7 @@ func TestLinesOfManyRanks(t *testing.T) {
 	text := strings.Join(lines, "\n")
 	for _, want := range []string{
 		"rank 500 (prog, pid 600) is in no call of softnd", "ranks 0-499,501-1023 wait for it (barrier 7)",
-		"ranks 0-499,501-1023 (prog, pid 100 and others): barrier 7 for 2s; last progress 1s ago\n  barrier 7: rank 500 not there yet",
+		"ranks 0-499,501-1023 (prog, pid 100 and others): barrier 7 for 2s; last progress 1s ago\n  barrier 7: not arrived: rank 500",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in\n%s", want, text)
@@ -257,8 +257,8 @@ func TestLinesOfManyRanks(t *testing.T) {
 	}
 }
 
-// Half of a large job waits for the other half; nobody shall wait for the answer.
-func TestFindingsOfAHugeCircle(t *testing.T) {
+// In a job of 1024 ranks, every second rank waits for the one before it. The search must be fast.
+func TestFindingsOfLargeCircle(t *testing.T) {
 	var ranks []rank
 	for i := range 1024 {
 		r := in(barrier(1))
@@ -293,7 +293,7 @@ created by main.work in goroutine 1
 	/src/main.go:29 +0x99
 `
 
-func TestStacks(t *testing.T) {
+func TestStacksAreSharedByRanks(t *testing.T) {
 	p := job(in(), in(), in())
 	for i, text := range []string{answer,
 		strings.ReplaceAll(strings.ReplaceAll(answer, "goroutine 1 ", "goroutine 21 "), "0xc0", "0xd0"),
@@ -322,8 +322,8 @@ stack of rank 2, idle:
 	}
 }
 
-// Look at members of this process: one that tells, one that lies, one that is silent.
-func TestLook(t *testing.T) {
+// The members of this process: one writes its page, one writes garbage, one writes nothing.
+func TestCaptureReadsMembers(t *testing.T) {
 	arena, err := shm.Create(shm.Config{Ranks: 4})
 	if err != nil {
 		t.Fatal(err)
@@ -341,13 +341,13 @@ func TestLook(t *testing.T) {
 		}
 		members = append(members, m)
 	}
-	tell := func(rank int, text []byte) {
+	write := func(rank int, text []byte) {
 		if err := members[rank].WriteStatusPage(text); err != nil {
 			t.Fatal(err)
 		}
 	}
-	tell(0, statuspage.Page{Calls: []statuspage.Call{barrier(1)}}.Encode())
-	tell(1, []byte(`{"c": [{"op": "x`))
+	write(0, statuspage.Page{Calls: []statuspage.Call{barrier(1)}}.Encode())
+	write(1, []byte(`{"c": [{"op": "x`))
 	var answering sync.WaitGroup
 	defer answering.Wait()
 	answering.Go(func() {
@@ -359,14 +359,14 @@ func TestLook(t *testing.T) {
 		}
 	})
 	me := Process{PID: os.Getpid(), Program: "test"}
-	p := Look(arena, []Process{me, me, me, {PID: 1 << 30, Program: "test", Ended: "exited with code 3"}}, time.Second)
+	p := Capture(arena, []Process{me, me, me, {PID: 1 << 30, Program: "test", Ended: "exited with code 3"}}, time.Second)
 	text := strings.Join(p.Lines(), "\n")
 	for _, want := range []string{
 		"likely cause: rank 3 (test, pid 1073741824) exited with code 3 without having called softnd.Init; rank 0 waits for it (barrier 1)\n",
 		fmt.Sprintf("rank 0 (test, pid %d): barrier 1 for ", os.Getpid()),
-		"  barrier 1: ranks 1-3 not there yet\n",
+		"  barrier 1: not arrived: ranks 1-3\n",
 		fmt.Sprintf("rank 1 (test, pid %d): decode status page: ", os.Getpid()),
-		fmt.Sprintf("rank 2 (test, pid %d): at work, not responding\n", os.Getpid()),
+		fmt.Sprintf("rank 2 (test, pid %d): running, not responding\n", os.Getpid()),
 		"stack of rank 0, chan receive:\n",
 	} {
 		if !strings.Contains(text, want) {
@@ -375,15 +375,15 @@ func TestLook(t *testing.T) {
 	}
 }
 
-// A goroutine that waits in softnd may be found spinning or yielding: it does not compute.
-func TestComputes(t *testing.T) {
+// A goroutine that waits in softnd may spin or yield at that moment; it does not compute.
+func TestWaitingGoroutineIsNotComputing(t *testing.T) {
 	const waiting = "goroutine 1 [runnable]:\ngithub.com/softnd/softnd/endpoint.(*Provider).spin(0xc0)\n\t/src/progress_wait.go:1\n" +
 		"github.com/softnd/softnd/endpoint.(*Provider).wait(0xc0)\n\t/src/progress_wait.go:2\nmain.main()\n\t/src/main.go:3"
 	const computing = "goroutine 2 [running]:\nmain.compute()\n\t/src/main.go:4"
 	for stacks, want := range map[string]bool{waiting: false, computing: true, waiting + "\n\n" + computing: true} {
 		r := rank{stacks: readStacks([]byte(stacks))}
-		if len(r.stacks) == 0 || r.computes() != want {
-			t.Errorf("computes is %v with %d stacks read of\n%s", r.computes(), len(r.stacks), stacks)
+		if len(r.stacks) == 0 || r.isComputing() != want {
+			t.Errorf("isComputing is %v with %d stacks read of\n%s", r.isComputing(), len(r.stacks), stacks)
 		}
 	}
 }

@@ -6,22 +6,20 @@ import (
 	"time"
 )
 
-// mostFindings is how many findings are shown: what comes behind them is rather a
-// consequence.
-const mostFindings = 4
+// maxFindings is the number of findings in a report. Later findings are mostly consequences.
+const maxFindings = 4
 
-// How much is shown of one rank.
+// Limits on the lines about one rank.
 const (
-	mostCalls     = 16
-	mostEndpoints = 64
+	maxCalls     = 16
+	maxEndpoints = 64
 )
 
-// Lines tells a user, in whole lines, what keeps the job from going on, what each
-// rank is doing, and where its goroutines are.
-func (p *Picture) Lines() []string { return append(p.Brief(), p.stackLines()...) }
+// Lines returns the lines of a full report: the causes, what each rank does, and the stacks.
+func (p *Snapshot) Lines() []string { return append(p.Brief(), p.stackLines()...) }
 
-// Brief is Lines without the goroutines.
-func (p *Picture) Brief() []string {
+// Brief returns Lines without the stacks.
+func (p *Snapshot) Brief() []string {
 	lines := p.Causes()
 	for _, g := range p.groups() {
 		lines = append(lines, g...)
@@ -29,11 +27,11 @@ func (p *Picture) Brief() []string {
 	return lines
 }
 
-// Causes are the first of the lines: the findings.
-func (p *Picture) Causes() []string {
+// Causes returns the first of these lines: the findings.
+func (p *Snapshot) Causes() []string {
 	var lines []string
 	for i, f := range p.Findings() {
-		if i == mostFindings {
+		if i == maxFindings {
 			break
 		}
 		title := "also: "
@@ -46,13 +44,13 @@ func (p *Picture) Causes() []string {
 		}
 	}
 	if len(lines) == 0 {
-		lines = append(lines, "likely cause: none to be seen; what the ranks do is below")
+		lines = append(lines, "likely cause: none found; the state of each rank follows")
 	}
 	return lines
 }
 
-// groups describes all ranks; those about which there is the same to say come together.
-func (p *Picture) groups() (groups [][]string) {
+// groups returns the lines about all ranks. Ranks in the same state share lines.
+func (p *Snapshot) groups() (groups [][]string) {
 	index := make(map[string]int)
 	var members [][]int
 	for i := range p.ranks {
@@ -67,14 +65,14 @@ func (p *Picture) groups() (groups [][]string) {
 	}
 	for at, of := range members {
 		lines := p.describe(of[0], p.since)
-		lines[0] = fmt.Sprintf("%s (%s): %s", ranks(of), p.who(of), lines[0])
+		lines[0] = fmt.Sprintf("%s (%s): %s", ranks(of), p.processes(of), lines[0])
 		groups[at] = lines
 	}
 	return groups
 }
 
-// who names the processes of a group.
-func (p *Picture) who(of []int) string {
+// processes returns the name of a group's processes.
+func (p *Snapshot) processes(of []int) string {
 	r := &p.ranks[of[0]]
 	if len(of) == 1 || r.pid == 0 {
 		return r.process()
@@ -82,7 +80,7 @@ func (p *Picture) who(of []int) string {
 	return r.process() + " and others"
 }
 
-// process names the process of a rank.
+// process returns the name of a rank's process.
 func (r *rank) process() string {
 	if r.pid == 0 {
 		return r.Program
@@ -90,44 +88,44 @@ func (r *rank) process() string {
 	return fmt.Sprintf("%s, pid %d", r.Program, r.pid)
 }
 
-// describe tells about one rank, the first line to be put behind its name. since is how
-// long ago something was, as text.
-func (p *Picture) describe(i int, since func(int64) string) []string {
+// describe returns the lines about one rank; the first follows the rank's name. since formats the
+// time that has passed since a moment.
+func (p *Snapshot) describe(i int, since func(int64) string) []string {
 	r := &p.ranks[i]
 	switch {
-	case r.over():
-		return []string{r.how()}
-	case !r.joined():
+	case r.isGone():
+		return []string{r.ending()}
+	case !r.hasJoined():
 		return []string{"not in softnd.Init" + r.condition()}
-	case r.unclear != nil:
-		return []string{r.unclear.Error() + r.condition()}
-	case !r.still:
-		return []string{"at work" + r.condition()}
+	case r.pageErr != nil:
+		return []string{r.pageErr.Error() + r.condition()}
+	case !r.idle:
+		return []string{"running" + r.condition()}
 	}
-	first := fmt.Sprintf("in no call of softnd%s; the last that it did there was %s ago", r.condition(), since(r.moved))
-	if len(r.told.Calls) > 0 {
-		first = fmt.Sprintf("%s for %s%s; last progress %s ago", describe(r.told.Calls[0]), since(r.told.Calls[0].Since), r.condition(), since(r.moved))
+	first := fmt.Sprintf("in no call of softnd%s; last progress %s ago", r.condition(), since(r.lastProgress))
+	if len(r.page.Calls) > 0 {
+		first = fmt.Sprintf("%s for %s%s; last progress %s ago", callText(r.page.Calls[0]), since(r.page.Calls[0].Since), r.condition(), since(r.lastProgress))
 	}
 	lines := []string{first}
-	for n, call := range r.told.Calls[min(1, len(r.told.Calls)):] {
-		if n == mostCalls {
-			lines = append(lines, fmt.Sprintf("  and %d more calls", len(r.told.Calls)-1-n))
+	for n, call := range r.page.Calls[min(1, len(r.page.Calls)):] {
+		if n == maxCalls {
+			lines = append(lines, fmt.Sprintf("  and %d more calls", len(r.page.Calls)-1-n))
 			break
 		}
-		lines = append(lines, fmt.Sprintf("  also in %s for %s", describe(call), since(call.Since)))
+		lines = append(lines, fmt.Sprintf("  also in %s for %s", callText(call), since(call.Since)))
 	}
 	for _, w := range p.waits[i] {
-		if w.call.Round > 0 && len(w.on) > 0 {
+		if w.call.Round > 0 && len(w.targets) > 0 {
 			var missing []int
-			for _, t := range w.on {
+			for _, t := range w.targets {
 				missing = append(missing, t.rank)
 			}
-			lines = append(lines, fmt.Sprintf("  %s: %s not there yet", w.what, ranks(missing)))
+			lines = append(lines, fmt.Sprintf("  %s: not arrived: %s", w.what, ranks(missing)))
 		}
 	}
-	for n, e := range r.told.Endpoints {
-		if n == mostEndpoints {
-			lines = append(lines, fmt.Sprintf("  and %d more endpoints", len(r.told.Endpoints)-n+r.told.Omitted))
+	for n, e := range r.page.Endpoints {
+		if n == maxEndpoints {
+			lines = append(lines, fmt.Sprintf("  and %d more endpoints", len(r.page.Endpoints)-n+r.page.Omitted))
 			break
 		}
 		peer := "another process"
@@ -136,47 +134,47 @@ func (p *Picture) describe(i int, since func(int64) string) []string {
 		}
 		line := fmt.Sprintf("  endpoint %d with %s: %s", e.Number, peer, e.State)
 		if e.Busy {
-			line = fmt.Sprintf("  endpoint %d: in use", e.Number)
+			line = fmt.Sprintf("  endpoint %d: busy", e.Number)
 		}
 		if e.Requests > 0 {
-			line += fmt.Sprintf("; requests under way: %d, the oldest a %s", e.Requests, e.OldestRequest)
+			line += fmt.Sprintf("; requests outstanding: %d, the oldest a %s", e.Requests, e.OldestRequest)
 			if e.ReceiveMissing {
 				line += " for which the peer has posted no receive"
 			}
 		}
 		if e.Receives > 0 {
-			line += fmt.Sprintf("; receives posted: %d", e.Receives)
+			line += fmt.Sprintf("; receives outstanding: %d", e.Receives)
 		}
 		if e.PeerCopying {
-			line += "; the peer is in the middle of a transfer"
+			line += "; a transfer of the peer is in progress"
 		}
 		if e.Cause != "" {
 			line += ": " + e.Cause
 		}
 		lines = append(lines, line)
 	}
-	for _, q := range r.told.Queues {
-		lines = append(lines, fmt.Sprintf("  completion queue %d: results that nobody has taken: %d", q.Number, q.Results))
+	for _, q := range r.page.Queues {
+		lines = append(lines, fmt.Sprintf("  completion queue %d: results not polled yet: %d", q.Number, q.Results))
 	}
 	return lines
 }
 
-// condition tells about the process, if that is worth telling.
+// condition describes an unusual state of the process, "" if there is none.
 func (r *rank) condition() string {
 	switch {
-	case r.stopped():
+	case r.isStopped():
 		return ", not responding: stopped by a signal or a debugger"
 	case r.state == 'D':
-		return ", in a system call that cannot be interrupted"
+		return ", in an uninterruptible system call"
 	case r.state == 'Z':
-		return ", a zombie: its parent has not taken note of its end"
-	case r.silent:
+		return ", a zombie: its parent has not waited for it"
+	case r.noAnswer:
 		return ", not responding"
 	}
 	return ""
 }
 
-// since is how long before the picture something was.
-func (p *Picture) since(at int64) string {
+// since formats the time between a moment and the snapshot.
+func (p *Snapshot) since(at int64) string {
 	return max(0, time.Duration(p.at-at).Round(100*time.Millisecond)).String()
 }

@@ -11,29 +11,29 @@ import (
 	"github.com/softnd/softnd/internal/statuspage"
 )
 
-// What is shown of stacks at the most, whatever ranks have answered.
+// Limits on the stacks in a report. A rank can publish anything.
 const (
-	mostStacks = 64  // different ones
-	mostBlocks = 512 // of one rank
-	mostLines  = 60  // of one stack
+	maxStacks = 64  // different stacks
+	maxBlocks = 512 // stacks of one rank
+	maxLines  = 60  // lines of one stack
 )
 
-// patterns are made when they are needed: few jobs hang, and all have to start.
+// patterns are compiled at first use: few jobs hang, and all programs pay for work at their start.
 var patterns = sync.OnceValue(func() (p struct{ head, arguments, offset, creator, inner *regexp.Regexp }) {
 	p.head = regexp.MustCompile(`^goroutine \d+ (?:gp=\S+ m=\S+ (?:mp=\S+ )?)?\[([^\],]*)[^\]]*\]:$`)
-	// What differs between stacks that are the same to a reader.
+	// Parts in which stacks with the same calls differ.
 	p.arguments = regexp.MustCompile(`\([^()]*\)$`)
 	p.offset = regexp.MustCompile(` \+0x[0-9a-f]+$`)
 	p.creator = regexp.MustCompile(` in goroutine \d+$`)
-	// Functions of the runtime and of softnd. Of those that stand at the inner end of a
-	// stack only the outermost is shown, which is what the program has called.
+	// Functions of the runtime and of softnd. Of those at the inner end of a stack the report shows
+	// only the outermost, which is the function that the program has called.
 	p.inner = regexp.MustCompile(`^(runtime|syscall|time|sync|golang\.org/x/sys/unix|github\.com/softnd/softnd(/(shm|window|endpoint|internal/\w+))?)\.`)
 	return p
 })
 
-// ours are goroutines of softnd itself and of the runtime, which say nothing about
-// the program.
-var ours = []string{
+// internalGoroutines are functions of goroutines of softnd and of the runtime. The report omits
+// these goroutines.
+var internalGoroutines = []string{
 	"endpoint.(*engine).run", "endpoint.(*housekeeper).run", "shm.(*Member).watch", "shm.(*Fabric).serve",
 	"endpoint.(*Provider).park.", "os/signal.loop", "os/signal.signal_recv",
 }
@@ -41,22 +41,22 @@ var ours = []string{
 // stack is one of a rank's goroutines.
 type stack struct {
 	state string   // "running", "chan receive"
-	waits bool     // in a call of softnd that waits, and may spin or yield before it sleeps
-	lines []string // two by call, the innermost first
+	waits bool     // in a waiting call of softnd, which may spin or yield before it parks
+	lines []string // two for each call, the innermost call first
 }
 
-// waitFrame is in the stack of each call of softnd that waits.
+// waitFrame is in the stack of each waiting call of softnd.
 const waitFrame = "endpoint.(*Provider).wait("
 
-// computes reports whether a goroutine of the rank runs that is none of softnd's, does not
-// wait in softnd, and is not the one that polls.
-func (r *rank) computes() bool {
+// isComputing reports whether a goroutine of the program runs that neither waits in softnd nor
+// polls.
+func (r *rank) isComputing() bool {
 	return !slices.ContainsFunc(r.calls(), func(c statuspage.Call) bool { return c.Op == statuspage.OpPoll }) &&
 		slices.ContainsFunc(r.stacks, func(s stack) bool { return (s.state == "running" || s.state == "runnable") && !s.waits })
 }
 
-// stackLines shows each stack once, with the ranks that have it.
-func (p *Picture) stackLines() (lines []string) {
+// stackLines returns the lines of each stack once, with the ranks that have it.
+func (p *Snapshot) stackLines() (lines []string) {
 	type shared struct {
 		stack
 		ranks []int
@@ -78,7 +78,7 @@ func (p *Picture) stackLines() (lines []string) {
 		}
 	}
 	for n, s := range all {
-		if n == mostStacks {
+		if n == maxStacks {
 			lines = append(lines, fmt.Sprintf("and %d more stacks", len(all)-n))
 			break
 		}
@@ -90,11 +90,11 @@ func (p *Picture) stackLines() (lines []string) {
 	return lines
 }
 
-// readStacks cuts what a process has answered, which may be anything, into the stacks
-// that say something, each without what differs from one process to the next.
+// readStacks parses the stacks that a process has published, which may be anything. It leaves out
+// internal goroutines, and removes from each stack what differs between processes.
 func readStacks(answer []byte) (all []stack) {
 	for block := range bytes.SplitSeq(bytes.TrimSpace(answer), []byte("\n\n")) {
-		if len(all) == mostBlocks {
+		if len(all) == maxBlocks {
 			break
 		}
 		if s, ok := readStack(block); ok {
@@ -108,12 +108,12 @@ func readStack(block []byte) (s stack, ok bool) {
 	re := patterns()
 	first, rest, _ := bytes.Cut(block, []byte("\n"))
 	m := re.head.FindStringSubmatch(statuspage.Printable(string(first)))
-	if m == nil || slices.ContainsFunc(ours, func(name string) bool { return bytes.Contains(block, []byte(name)) }) {
+	if m == nil || slices.ContainsFunc(internalGoroutines, func(name string) bool { return bytes.Contains(block, []byte(name)) }) {
 		return stack{}, false
 	}
 	s.state, s.waits = m[1], bytes.Contains(block, []byte(waitFrame))
 	for line := range bytes.SplitSeq(rest, []byte("\n")) {
-		if len(s.lines) == mostLines {
+		if len(s.lines) == maxLines {
 			s.lines = append(s.lines, "...")
 			break
 		}
@@ -126,7 +126,7 @@ func readStack(block []byte) (s stack, ok bool) {
 		}
 		s.lines = append(s.lines, text)
 		if n := len(s.lines); n == 3 && re.inner.MatchString(s.lines[0]) && re.inner.MatchString(s.lines[2]) {
-			s.lines = append(s.lines[:0], text) // an outer one of the same
+			s.lines = append(s.lines[:0], text) // replaces the inner frames
 		}
 	}
 	return s, true

@@ -1,4 +1,4 @@
-// Package peeruser tells who is at the other end of a local socket.
+// Package peeruser returns the user of the process at the other end of a local socket.
 package peeruser
 
 import (
@@ -8,10 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Of returns the effective user of the process at the other end of a unix
-// socket: of the one that connected, or of the one that first listened. Safe for
-// concurrent use. Errors: those of the system for SO_PEERCRED, and for a socket
-// that is closed.
+// Of returns the effective user of the process at the other end of a Unix socket: of the process that
+// connected, or of the process that first listened. It fails if c is closed or no Unix socket. Safe
+// for concurrent use.
 func Of(c syscall.Conn) (uint32, error) {
 	raw, err := c.SyscallConn()
 	if err != nil {

@@ -8,10 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Listener is a socket of records to which others connect. Safe for concurrent use.
+// Listener is a listening socket of type SOCK_SEQPACKET. Safe for concurrent use.
 type Listener struct{ *os.File }
 
-// Listen takes the name and listens.
+// Listen binds a socket to the name and listens.
 func Listen(name string) (*Listener, error) {
 	fd, err := newSocket()
 	if err != nil {
@@ -27,13 +27,14 @@ func Listen(name string) (*Listener, error) {
 	return &Listener{os.NewFile(uintptr(fd), name)}, nil
 }
 
-// ListenerOf makes a listener of a copy of file, which should listen under that name.
+// ListenerOf returns a listener with a copy of file. It fails if file is not a SOCK_SEQPACKET socket
+// that listens under that name.
 func ListenerOf(file *os.File, name string) (*Listener, error) {
 	var fd int
 	err := control(file, func(own int) error {
 		listens, err := unix.GetsockoptInt(own, unix.SOL_SOCKET, unix.SO_ACCEPTCONN)
 		if err != nil || listens == 0 {
-			return errors.New("it is no listening socket")
+			return errors.New("not a listening socket")
 		}
 		kind, err := unix.GetsockoptInt(own, unix.SOL_SOCKET, unix.SO_TYPE)
 		if err != nil {
@@ -44,9 +45,9 @@ func ListenerOf(file *os.File, name string) (*Listener, error) {
 			return os.NewSyscallError("getsockname", err)
 		}
 		if a, ok := at.(*unix.SockaddrUnix); !ok || kind != unix.SOCK_SEQPACKET {
-			return errors.New("it listens at an address of another kind")
+			return errors.New("a listening socket of another type or address family")
 		} else if a.Name != name {
-			return fmt.Errorf("it listens at %s", a.Name)
+			return fmt.Errorf("listens at %s, want %s", a.Name, name)
 		}
 		if err := unix.SetNonblock(own, true); err != nil {
 			return os.NewSyscallError("fcntl", err)
@@ -60,7 +61,8 @@ func ListenerOf(file *os.File, name string) (*Listener, error) {
 	return &Listener{os.NewFile(uintptr(fd), name)}, nil
 }
 
-// Accept returns the next connection; [os.ErrClosed] when the listener is closed.
+// Accept blocks until a process connects, and returns the connection. It fails with [os.ErrClosed]
+// when the listener is closed.
 func (l *Listener) Accept() (*Conn, error) {
 	raw, err := l.SyscallConn()
 	if err != nil {

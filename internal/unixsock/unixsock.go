@@ -1,11 +1,10 @@
-// Package unixsock has as much of Unix sockets as softnd uses. Package net has more, and
-// with it every program that is built where cgo works is linked to the C library, for
-// looking up names. Such a program takes several times as long to start, and a job starts
-// many.
+// Package unixsock implements the Unix sockets that softnd uses. Package net would link programs to
+// the C library where cgo works, to resolve names. Such a program takes several times as long to
+// start, and a job starts many.
 //
-// Names are abstract, written with a leading @: they exist in no file system. Errors of
-// deadlines are [os.ErrDeadlineExceeded], of what is closed [os.ErrClosed]. A read at the
-// end gives [io.EOF], and so does an empty record.
+// Names are abstract, written with a leading @: they exist in no file system. A call whose deadline
+// passes fails with [os.ErrDeadlineExceeded], a call on a closed socket with [os.ErrClosed]. A read
+// at the end, or of an empty record, returns [io.EOF].
 package unixsock
 
 import (
@@ -18,12 +17,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Conn is one end of a connection. Reads, writes and deadlines are those of a file; all is
-// safe for concurrent use.
+// Conn is one end of a connection. Reads, writes and deadlines are those of [os.File]. Safe for
+// concurrent use.
 type Conn struct{ *os.File }
 
-// Pair makes two sockets that are connected with each other, of type SOCK_STREAM or
-// SOCK_SEQPACKET. The second is to be inherited, and blocks.
+// Pair returns two connected sockets of type SOCK_STREAM or SOCK_SEQPACKET. theirs, in blocking mode,
+// is for a child process.
 func Pair(kind int) (ours *Conn, theirs *os.File, err error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, kind|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -37,12 +36,11 @@ func Pair(kind int) (ours *Conn, theirs *os.File, err error) {
 	return ours, theirs, err
 }
 
-// Adopt makes a connection of a descriptor, which is its own from now on, even if that
-// fails: because it is no socket.
+// Adopt returns a connection that owns fd. If fd is not a socket, Adopt closes it and fails.
 func Adopt(fd int) (*Conn, error) {
 	_, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TYPE)
 	if err == nil {
-		err = unix.SetNonblock(fd, true) // before the file is made, which looks for it
+		err = unix.SetNonblock(fd, true) // before os.NewFile, which checks the mode
 	}
 	if err != nil {
 		unix.Close(fd)
@@ -51,8 +49,8 @@ func Adopt(fd int) (*Conn, error) {
 	return &Conn{os.NewFile(uintptr(fd), "socket")}, nil
 }
 
-// Dial connects to a socket of records. That does not wait: where too many others stand
-// in the queue, it fails with EAGAIN.
+// Dial connects to a socket of type SOCK_SEQPACKET. It does not block: if the listener's queue is
+// full, it fails with EAGAIN.
 func Dial(name string) (*Conn, error) {
 	fd, err := newSocket()
 	if err != nil {
@@ -70,7 +68,7 @@ func newSocket() (int, error) {
 	return fd, os.NewSyscallError("socket", err)
 }
 
-// Receive reads bytes, or a record, and the control messages that come along. flags are
+// Receive reads bytes, or one record, into b, and the control messages with them into oob. flags are
 // those of recvmsg.
 func (c *Conn) Receive(b, oob []byte) (n, oobn, flags int, err error) {
 	raw, err := c.SyscallConn()
@@ -99,8 +97,8 @@ func receive(fd int, b, oob []byte) (n, oobn, flags int, err error) {
 	}
 }
 
-// Send writes bytes, perhaps not all of them, or a record, with a control message; nil:
-// none.
+// Send writes bytes of b, perhaps not all of them, or one record, with the control message oob, which
+// may be nil.
 func (c *Conn) Send(b, oob []byte) (n int, err error) {
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -120,7 +118,8 @@ func (c *Conn) Send(b, oob []byte) (n int, err error) {
 	return max(n, 0), os.NewSyscallError("sendmsg", err)
 }
 
-// AtEnd tells whether the other side has closed and all that it has sent has been read.
+// AtEnd reports whether the other side has closed the connection and everything that it sent has been
+// read.
 func (c *Conn) AtEnd() bool {
 	err := control(c.File, func(fd int) error {
 		n, _, err := unix.Recvfrom(fd, make([]byte, 1), unix.MSG_PEEK|unix.MSG_DONTWAIT)
@@ -132,8 +131,8 @@ func (c *Conn) AtEnd() bool {
 	return err == io.EOF
 }
 
-// waited is an error of waiting. Files name the end of their waiting otherwise than
-// everything else of theirs.
+// waited returns the documented error for one from SyscallConn, whose methods wrap poll errors
+// differently from [os.File.Read].
 func waited(err error) error {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return os.ErrDeadlineExceeded
@@ -141,10 +140,10 @@ func waited(err error) error {
 	return os.ErrClosed
 }
 
-// CloseRead has reads end, and the other side's writes fail.
+// CloseRead shuts down the reading side: reads return io.EOF, and the other side's writes fail.
 func (c *Conn) CloseRead() error { return c.shutdown(unix.SHUT_RD) }
 
-// CloseWrite has the other side read the end.
+// CloseWrite shuts down the writing side: the other side's reads return io.EOF.
 func (c *Conn) CloseWrite() error { return c.shutdown(unix.SHUT_WR) }
 
 func (c *Conn) shutdown(how int) error {

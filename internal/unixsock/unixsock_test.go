@@ -11,10 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// watchdog ends what hangs. It is no requirement on speed.
+// watchdog bounds calls that hang. It is no requirement on speed.
 const watchdog = 30 * time.Second
 
-// ends are both ends of a connection, either of which waits without a thread.
+// ends returns both ends of a connection, in non-blocking mode.
 func ends(t *testing.T, kind int) (a, b *Conn) {
 	t.Helper()
 	a, file, err := Pair(kind)
@@ -36,7 +36,7 @@ func ends(t *testing.T, kind int) (a, b *Conn) {
 	return a, b
 }
 
-func TestFilesTravelWithBytes(t *testing.T) {
+func TestSendPassesFiles(t *testing.T) {
 	for _, kind := range []int{unix.SOCK_STREAM, unix.SOCK_SEQPACKET} {
 		a, b := ends(t, kind)
 		r, w, err := os.Pipe()
@@ -71,8 +71,8 @@ func TestFilesTravelWithBytes(t *testing.T) {
 	}
 }
 
-// What ends a wait is told apart, for those that read and those that receive.
-func TestEndsOfWaiting(t *testing.T) {
+// A blocked Read or Receive that ends returns an error that says why.
+func TestBlockedCallsReturnDocumentedErrors(t *testing.T) {
 	for _, kind := range []int{unix.SOCK_STREAM, unix.SOCK_SEQPACKET} {
 		for name, wait := range map[string]func(*Conn) error{
 			"read":    func(c *Conn) error { _, err := c.Read(make([]byte, 1)); return err },
@@ -109,7 +109,7 @@ func TestEndsOfWaiting(t *testing.T) {
 	}
 }
 
-func TestWriteToNobody(t *testing.T) {
+func TestSendToClosedPeerFails(t *testing.T) {
 	a, b := ends(t, unix.SOCK_STREAM)
 	b.Close()
 	if _, err := a.Write([]byte("x")); !errors.Is(err, unix.EPIPE) {
@@ -120,7 +120,7 @@ func TestWriteToNobody(t *testing.T) {
 	}
 }
 
-func TestAdoptRefuses(t *testing.T) {
+func TestAdoptRefusesOtherDescriptors(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -139,7 +139,7 @@ func TestAdoptRefuses(t *testing.T) {
 	}
 }
 
-func TestListener(t *testing.T) {
+func TestListenerAccepts(t *testing.T) {
 	name := fmt.Sprintf("@softnd-unixsock-test-%d", os.Getpid())
 	if c, err := Dial(name); !errors.Is(err, unix.ECONNREFUSED) {
 		t.Fatalf("%v, %v", c, err)
@@ -152,7 +152,7 @@ func TestListener(t *testing.T) {
 	if again, err := Listen(name); !errors.Is(err, unix.EADDRINUSE) {
 		t.Errorf("%v, %v", again, err)
 	}
-	if other, err := ListenerOf(l.File, name+"-other"); err == nil || err.Error() != "it listens at "+name {
+	if other, err := ListenerOf(l.File, name+"-other"); err == nil || err.Error() != "listens at "+name+", want "+name+"-other" {
 		t.Errorf("%v, %v", other, err)
 	}
 	same, err := ListenerOf(l.File, name)
@@ -198,7 +198,7 @@ func TestListener(t *testing.T) {
 	}
 }
 
-func TestAtEnd(t *testing.T) {
+func TestAtEndReportsClosedPeer(t *testing.T) {
 	a, b := ends(t, unix.SOCK_STREAM)
 	must := func(want bool, when string) {
 		t.Helper()
