@@ -142,8 +142,8 @@ func checkPage(t *testing.T, runs []modelpage.Run) {
 		}
 	}
 	page, err := modelpage.Render("..", runs, []modelpage.Table{
-		{Test: "endpoint.TestEveryStatusIsProduced", Names: slices.Collect(maps.Keys(producers)), Without: elsewhere},
-		{Test: "endpoint.TestEveryFlagMatters", Names: slices.Collect(maps.Keys(effects)), Without: inert},
+		{Test: "endpoint.TestEveryStatusHasProducer", Names: slices.Collect(maps.Keys(producers)), Without: elsewhere},
+		{Test: "endpoint.TestEveryFlagHasEffect", Names: slices.Collect(maps.Keys(effects)), Without: inert},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -10,9 +10,8 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// TestReasonReachesThePeer: whatever one side ends a connection for, the error of the
-// other says it too.
-func TestReasonReachesThePeer(t *testing.T) {
+// TestReasonReachesPeer ends connections in several ways: the error of each side contains the reason.
+func TestReasonReachesPeer(t *testing.T) {
 	for name, c := range map[string]struct {
 		end       func(p *pair)
 		own, told string // in the errors of the two sides
@@ -45,9 +44,8 @@ func TestReasonReachesThePeer(t *testing.T) {
 	}
 }
 
-// TestResultIsExplained: a program that has just taken a failed result, its first, gets
-// the reason from its endpoint, at the side that posted the request and at the other.
-func TestResultIsExplained(t *testing.T) {
+// TestFailedResultHasCause takes the first failed result at either side: Endpoint.Err returns the cause at once.
+func TestFailedResultHasCause(t *testing.T) {
 	for _, executors := range [][2]Executor{{Auto, Auto}, {Target, Target}} {
 		for i := range 50 {
 			p := newPair(t, setup{Executors: executors})
@@ -74,8 +72,8 @@ func TestResultIsExplained(t *testing.T) {
 	}
 }
 
-// TestReasonOfALiar: what is no text of a sound peer does no harm to the reader.
-func TestReasonOfALiar(t *testing.T) {
+// TestReasonOfFaultyPeerIsSanitized stores invalid text as the reason: the reader survives, and prints no control characters.
+func TestReasonOfFaultyPeerIsSanitized(t *testing.T) {
 	p := newPair(t, setup{})
 	liar, c := p.b.local.endpoint(0).(*Endpoint).localQP, p.a.local.endpoint(0).(*Endpoint).conn
 	for i := range liar.Reason {

@@ -10,10 +10,9 @@ import (
 	"github.com/softnd/softnd/shm"
 )
 
-// TestRefusals: the error of a refused transfer names the endpoint, the
-// operation, the token, the range that was asked for, the one granted and the
-// check that failed, whichever of the two sides finds the fault.
-func TestRefusals(t *testing.T) {
+// TestAccessErrorNamesRangeAndToken checks the error of a refused transfer at both sides. It names the endpoint, the operation, the
+// token, the requested range, the permitted range, and the check that failed.
+func TestAccessErrorNamesRangeAndToken(t *testing.T) {
 	const n = 1234
 	const size = 256 << 10                  // of the first regions
 	type texts struct{ a, b, fault string } // fault is said at both sides
@@ -121,8 +120,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestRefusedBind says what the region has.
-func TestRefusedBind(t *testing.T) {
+// TestBindErrorNamesRegion checks that the error of a refused Bind describes the region.
+func TestBindErrorNamesRegion(t *testing.T) {
 	p := newPair(t, setup{})
 	s := p.a.local
 	mem := make([]byte, 1000)

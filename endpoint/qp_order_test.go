@@ -6,7 +6,7 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-func TestResultsComeInTheOrderOfPosting(t *testing.T) {
+func TestResultsComeInPostOrder(t *testing.T) {
 	onEvery(t, setup{Both: sideOptions{Size: bigRegion}}, func(t *testing.T, p *pair) {
 		window := p.a.must(order{Do: doWindow}).N
 		kinds := []struct {
@@ -54,8 +54,8 @@ func TestResultsComeInTheOrderOfPosting(t *testing.T) {
 	})
 }
 
-// TestWritesAreThereWhenTheMessageIs has the receiver look at once.
-func TestWritesAreThereWhenTheMessageIs(t *testing.T) {
+// TestWritesArriveBeforeMessage checks the bytes of Writes as soon as the message that follows them has arrived.
+func TestWritesArriveBeforeMessage(t *testing.T) {
 	const rounds = 50
 	onEvery(t, setup{}, func(t *testing.T, p *pair) {
 		for i := range uint64(rounds) {
@@ -110,8 +110,8 @@ func TestSilentSuccess(t *testing.T) {
 	})
 }
 
-// TestSilentFailuresAreReported: what fails, and what is canceled after it.
-func TestSilentFailuresAreReported(t *testing.T) {
+// TestSilentFailureHasResult posts requests with SilentSuccess: the failed one and the canceled ones after it have results.
+func TestSilentFailureHasResult(t *testing.T) {
 	onEvery(t, setup{}, func(t *testing.T, p *pair) {
 		bad := p.b.memory
 		bad.Token ^= 1 << 20
@@ -123,9 +123,9 @@ func TestSilentFailuresAreReported(t *testing.T) {
 	})
 }
 
-// TestSlotsAreFreeWhenResultsAreTaken: exactly as many requests as the queue is
-// deep can be outstanding, done or not.
-func TestSlotsAreFreeWhenResultsAreTaken(t *testing.T) {
+// TestSlotIsFreeWhenResultIsTaken fills the initiator queue: a slot is in use until a poll takes the result, even if the request
+// is completed.
+func TestSlotIsFreeWhenResultIsTaken(t *testing.T) {
 	const depth = 5 // no power of two
 	onEvery(t, setup{Both: sideOptions{InitiatorDepth: depth, ReceiveDepth: depth}}, func(t *testing.T, p *pair) {
 		write := order{Do: doWrite, Parts: mine(0, 8), Far: p.b.memory}
@@ -167,9 +167,9 @@ func TestSlotsAreFreeWhenResultsAreTaken(t *testing.T) {
 	})
 }
 
-// TestReadFence sends what a Read has just brought. Without the fence the
-// bytes may be taken before they have arrived.
-func TestReadFence(t *testing.T) {
+// TestReadFenceWaitsForReads sends the bytes that a Read fetches. Without the fence the Send could copy them before they
+// have arrived.
+func TestReadFenceWaitsForReads(t *testing.T) {
 	for _, s := range everySetup(setup{Processes: true}) {
 		if !s.Processes {
 			continue
@@ -204,8 +204,8 @@ func TestReadFence(t *testing.T) {
 	}
 }
 
-// TestFenceWithoutReads is a fence with nothing to wait for, on every request.
-func TestFenceWithoutReads(t *testing.T) {
+// TestReadFenceWithoutReads posts each kind of request with a fence that has nothing to wait for.
+func TestReadFenceWithoutReads(t *testing.T) {
 	p := newPair(t, setup{})
 	window := p.a.must(order{Do: doWindow}).N
 	p.b.must(order{Do: doReceive})
@@ -218,9 +218,8 @@ func TestFenceWithoutReads(t *testing.T) {
 		success(nd.RequestWrite, 4, 9), success(nd.RequestSend, 5, 0))
 }
 
-// TestEndpointsShareACompletionQueue: each keeps its own order, and the context
-// tells which one a result belongs to.
-func TestEndpointsShareACompletionQueue(t *testing.T) {
+// TestEndpointsShareCompletionQueue checks that each endpoint keeps its order, and that the context identifies the endpoint.
+func TestEndpointsShareCompletionQueue(t *testing.T) {
 	const rounds = 30
 	for _, executor := range []Executor{Auto, Target} {
 		s := setup{Executors: [2]Executor{executor, executor}, Unwired: true, Both: sideOptions{OneQueue: true}}
@@ -263,7 +262,7 @@ func TestEndpointsShareACompletionQueue(t *testing.T) {
 	}
 }
 
-// TestFlushCancelsInOrder: both queues, each in the order of posting.
+// TestFlushCancelsInOrder checks the order of both queues.
 func TestFlushCancelsInOrder(t *testing.T) {
 	onEvery(t, setup{Both: sideOptions{Options: Options{ReceiveTimeout: watchdog}}}, func(t *testing.T, p *pair) {
 		var sends, receives []nd.Result
@@ -288,8 +287,8 @@ func TestFlushCancelsInOrder(t *testing.T) {
 	})
 }
 
-// TestFlushBeforeAConnection fails the endpoint for good.
-func TestFlushBeforeAConnection(t *testing.T) {
+// TestFlushBeforeConnect fails the endpoint for good.
+func TestFlushBeforeConnect(t *testing.T) {
 	p := newPair(t, setup{Unwired: true})
 	p.a.must(order{Do: doReceive, Context: 1})
 	p.a.must(order{Do: doReceive, Context: 2})

@@ -6,8 +6,8 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// TestDeferred: each deferred request has its result, in order.
-func TestDeferred(t *testing.T) {
+// TestDeferredRequestsComplete checks that each deferred request has its result, in order.
+func TestDeferredRequestsComplete(t *testing.T) {
 	onEvery(t, setup{}, func(t *testing.T, p *pair) {
 		w := p.a.window()
 		p.b.must(order{Do: doReceive, Context: 9, Parts: mine(0, 100)})
@@ -22,9 +22,8 @@ func TestDeferred(t *testing.T) {
 	})
 }
 
-// TestDeferredBeforeAnError: what was deferred does not wait for a request that
-// was refused.
-func TestDeferredBeforeAnError(t *testing.T) {
+// TestFailedPostSubmitsDeferred checks that a post which fails submits the requests deferred before it.
+func TestFailedPostSubmitsDeferred(t *testing.T) {
 	onEvery(t, setup{}, func(t *testing.T, p *pair) {
 		for context := uint64(1); context < 10; context += 2 {
 			p.a.must(order{Do: doWrite, Context: context, Parts: mine(0, 10), Far: p.b.memory, Flags: nd.Defer})
@@ -36,8 +35,8 @@ func TestDeferredBeforeAnError(t *testing.T) {
 	})
 }
 
-// TestRequestBatches owe the same results as anything else, ended or not.
-func TestRequestBatches(t *testing.T) {
+// TestRequestBatchesComplete checks the results of batches that are submitted and of one that is not.
+func TestRequestBatchesComplete(t *testing.T) {
 	onEvery(t, setup{}, func(t *testing.T, p *pair) {
 		ep := p.a.local.endpoint(0)
 		var want []nd.Result

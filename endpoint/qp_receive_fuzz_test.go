@@ -61,8 +61,8 @@ func script(steps ...lie) (b []byte) {
 	return b
 }
 
-// FuzzReceiveDescriptor has a liar change its half of a connection while the
-// victim has all kinds of requests under way.
+// FuzzReceiveDescriptor changes the shared queue-pair state of the faulty peer while the victim has all kinds of requests
+// in progress.
 func FuzzReceiveDescriptor(f *testing.F) {
 	r := newRig(f)
 	l := theLiar

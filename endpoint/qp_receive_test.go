@@ -12,7 +12,7 @@ import (
 // into the receive by the sender, fetched by the receiver.
 var messageSizes = []int{1, 4, 8, 47, 48, 49, 1000, 70_000}
 
-func TestMessagesThatFit(t *testing.T) {
+func TestMessagesArrive(t *testing.T) {
 	onEvery(t, setup{}, func(t *testing.T, p *pair) {
 		for i, n := range messageSizes {
 			context := uint64(i)
@@ -35,8 +35,8 @@ func TestMessagesThatFit(t *testing.T) {
 	})
 }
 
-// TestEmptyMessages take a receive and touch nothing.
-func TestEmptyMessages(t *testing.T) {
+// TestEmptyMessagesArrive checks that an empty message takes a receive and changes no memory.
+func TestEmptyMessagesArrive(t *testing.T) {
 	onEvery(t, setup{}, func(t *testing.T, p *pair) {
 		p.b.fill(0, 0, 200_000, 1)
 		before := p.b.sum(0, 0, 200_000)
@@ -53,9 +53,9 @@ func TestEmptyMessages(t *testing.T) {
 	})
 }
 
-// TestSmallReceives mixes receives that take any small message with receives
-// that hardly take one: those of the latter kind must not count as room.
-func TestSmallReceives(t *testing.T) {
+// TestSmallReceivesAmongLarge mixes receives that fit any inline message with receives that do not. Credit of the former must
+// not be used for the latter.
+func TestSmallReceivesAmongLarge(t *testing.T) {
 	onEvery(t, setup{}, func(t *testing.T, p *pair) {
 		lengths := []int{4, 4, 100, 0, 47, 48, 4, 1000, 1, 8, 64, 4, 4, 4, 50, 3}
 		for round := range 3 {
@@ -82,9 +82,8 @@ func TestSmallReceives(t *testing.T) {
 	})
 }
 
-// TestMessageTooLarge: both sides get the status that is theirs, everything
-// else is canceled, and the connection is over.
-func TestMessageTooLarge(t *testing.T) {
+// TestMessageTooLargeFailsBothSides checks the status of each side, and that everything else is canceled.
+func TestMessageTooLargeFailsBothSides(t *testing.T) {
 	for _, room := range []int{0, 4, 47, 48, 100, 69_999} {
 		for _, n := range []int{1, 5, 48, 49, 70_000} {
 			if n <= room {
@@ -130,9 +129,8 @@ func someSetups(s setup) (all []setup) {
 	return all
 }
 
-// TestInvalidReceives: a receive with a token that does not cover its entry
-// fails when a message comes for it.
-func TestInvalidReceives(t *testing.T) {
+// TestInvalidReceiveFailsAtMessage posts receives whose token does not cover the entry. They fail when a message arrives.
+func TestInvalidReceiveFailsAtMessage(t *testing.T) {
 	const size = 256 << 10
 	cases := map[string]func(p *pair, n int) []part{
 		"unknown token": func(_ *pair, n int) []part { return []part{{Len: n + 50, Token: 1<<31 + 12345}} },
@@ -176,8 +174,8 @@ func TestInvalidReceives(t *testing.T) {
 	}
 }
 
-// TestNoReceive: a message waits for a receive, but not for ever.
-func TestNoReceive(t *testing.T) {
+// TestSendWithoutReceiveTimesOut: a message waits for a receive, but not for ever.
+func TestSendWithoutReceiveTimesOut(t *testing.T) {
 	const patience = 60 * time.Millisecond
 	for _, n := range []int{0, 8, 100_000} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
@@ -202,9 +200,8 @@ func TestNoReceive(t *testing.T) {
 	}
 }
 
-// TestReceiveTimeoutAtOnce: a Send that finds no receive has failed when its post
-// returns.
-func TestReceiveTimeoutAtOnce(t *testing.T) {
+// TestSendWithoutReceiveFailsAtOnce uses the time-out AtOnce: the Send has failed when its post returns.
+func TestSendWithoutReceiveFailsAtOnce(t *testing.T) {
 	for _, n := range []int{0, 8, 100_000} {
 		p := newPair(t, setup{Both: sideOptions{Options: Options{ReceiveTimeout: AtOnce}}})
 		p.b.must(order{Do: doReceive, Parts: mine(0, n)})
@@ -216,9 +213,9 @@ func TestReceiveTimeoutAtOnce(t *testing.T) {
 	}
 }
 
-// TestNoReceiveTimeout: a Send without a limit waits for longer than the usual one,
-// while both processes sleep, and is woken by the receive.
-func TestNoReceiveTimeout(t *testing.T) {
+// TestSendWithoutTimeoutSleeps lets a Send without a time-out wait longer than the default one while both processes sleep. The
+// receive wakes the sender.
+func TestSendWithoutTimeoutSleeps(t *testing.T) {
 	for _, s := range []setup{{}, {Executors: [2]Executor{Target, Target}}, {Processes: true}} {
 		t.Run(s.String(), func(t *testing.T) {
 			t.Parallel()
@@ -236,8 +233,8 @@ func TestNoReceiveTimeout(t *testing.T) {
 	}
 }
 
-// TestReceiveComesLate: it is in time as long as the sender waits.
-func TestReceiveComesLate(t *testing.T) {
+// TestLateReceiveCompletesSend posts the receive while the Send waits for it.
+func TestLateReceiveCompletesSend(t *testing.T) {
 	onEvery(t, setup{Both: sideOptions{Options: Options{ReceiveTimeout: watchdog}}}, func(t *testing.T, p *pair) {
 		for i, n := range []int{0, 8, 48, 49, 100_000} {
 			context := uint64(i)
@@ -256,8 +253,8 @@ func TestReceiveComesLate(t *testing.T) {
 	})
 }
 
-// TestPostedBeforeTheConnection: receives wait for one.
-func TestPostedBeforeTheConnection(t *testing.T) {
+// TestReceivesPostedBeforeConnect posts receives before the endpoint is connected.
+func TestReceivesPostedBeforeConnect(t *testing.T) {
 	for _, s := range someSetups(setup{Unwired: true}) {
 		t.Run(s.String(), func(t *testing.T) {
 			p := newPair(t, s)

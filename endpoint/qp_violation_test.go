@@ -28,9 +28,8 @@ func kindOf(do verb) nd.RequestType {
 	return nd.RequestSend
 }
 
-// TestViolationByOwnEntries: the post of an entry that its token does not cover
-// succeeds, and the request fails in its turn.
-func TestViolationByOwnEntries(t *testing.T) {
+// TestLocalViolationFailsRequest posts entries that their tokens do not cover. The posts succeed and the requests fail.
+func TestLocalViolationFailsRequest(t *testing.T) {
 	const size = 256 << 10
 	cases := map[string]func(p *pair, n int) []part{
 		"unknown token": func(_ *pair, n int) []part { return []part{{Len: n, Token: 1<<31 + 12345}} },
@@ -122,9 +121,8 @@ func (p *pair) ownViolation(bad order) {
 	p.a.must(order{Do: doDeregister}) // the bind was canceled
 }
 
-// TestViolationAmongTen: what was posted before the bad request is done, what
-// was posted after it is not.
-func TestViolationAmongTen(t *testing.T) {
+// TestViolationSplitsQueue fails one of ten requests: those before it complete, those after it are canceled.
+func TestViolationSplitsQueue(t *testing.T) {
 	const room = 20_000 // of each
 	sizes := []int{8, 1000, room, 40, 41, 5000, 1, room, 700, 16}
 	for _, kth := range []int{0, 4, 9} {
@@ -173,9 +171,8 @@ func TestViolationAmongTen(t *testing.T) {
 	}
 }
 
-// TestViolationCancelsThePeersRequests that are outstanding, and gives them no
-// other status.
-func TestViolationCancelsThePeersRequests(t *testing.T) {
+// TestViolationCancelsPeerRequests checks that the outstanding requests of the peer have status Canceled and no other.
+func TestViolationCancelsPeerRequests(t *testing.T) {
 	onEvery(t, setup{Both: patient}, func(t *testing.T, p *pair) {
 		w := p.b.window()
 		p.b.must(order{Do: doSend, Context: 1}) // nobody receives
@@ -193,9 +190,9 @@ func TestViolationCancelsThePeersRequests(t *testing.T) {
 	})
 }
 
-// TestViolationThenPosts: whoever posts on a failed endpoint gets a result for
-// it, even if it asked for none of successes; bad arguments are still refused.
-func TestViolationThenPosts(t *testing.T) {
+// TestPostsAfterViolationAreCanceled posts on a failed endpoint. Each post has a result, even with SilentSuccess; invalid arguments
+// still fail the post.
+func TestPostsAfterViolationAreCanceled(t *testing.T) {
 	onEvery(t, setup{}, func(t *testing.T, p *pair) {
 		bad := p.b.memory
 		bad.Token ^= 1 << 25
@@ -221,9 +218,8 @@ func TestViolationThenPosts(t *testing.T) {
 	})
 }
 
-// TestViolationLeavesOtherConnections of the same endpoints' processes alone,
-// also those that use the same completion queues.
-func TestViolationLeavesOtherConnections(t *testing.T) {
+// TestViolationSparesOtherConnections checks connections between the same processes and on the same completion queues.
+func TestViolationSparesOtherConnections(t *testing.T) {
 	onEvery(t, setup{Unwired: true}, func(t *testing.T, p *pair) {
 		addr := p.b.must(order{Do: doListen}).Addr
 		p.connect(addr)
@@ -256,9 +252,8 @@ func TestViolationLeavesOtherConnections(t *testing.T) {
 	})
 }
 
-// TestViolationIsExplained: the error names endpoint, operation and range, and
-// gives nobody a token.
-func TestViolationIsExplained(t *testing.T) {
+// TestViolationErrorHidesToken checks that the error names endpoint, operation and range, and contains no complete token.
+func TestViolationErrorHidesToken(t *testing.T) {
 	const n = 1234
 	type secret = []nd.Token
 	cases := map[string]func(p *pair) (words []string, tokens secret){
@@ -352,9 +347,8 @@ func shows(text string, token nd.Token) bool {
 	return strings.Contains(text, fmt.Sprintf("%x", uint32(token))) || strings.Contains(text, fmt.Sprintf("%d", uint32(token)))
 }
 
-// TestViolationOfFlags: the status tells which parameter the flags are, and the
-// refusal has no effect.
-func TestViolationOfFlags(t *testing.T) {
+// TestInvalidFlagsFailPost checks that the status identifies the flags parameter, and that the post has no effect.
+func TestInvalidFlagsFailPost(t *testing.T) {
 	p := newPair(t, setup{})
 	w := p.a.window()
 	for do, want := range map[verb]nd.Status{
@@ -377,9 +371,8 @@ func TestViolationOfFlags(t *testing.T) {
 	p.a.must(order{Do: doWhy})
 }
 
-// TestViolationOfEntryLimits: more entries than were granted are refused at the
-// post.
-func TestViolationOfEntryLimits(t *testing.T) {
+// TestTooManyEntriesFailPost posts more scatter/gather entries than were granted.
+func TestTooManyEntriesFailPost(t *testing.T) {
 	for asked, granted := range map[int]int{0: 4, 1: 4, 5: 5, 16: 16} {
 		t.Run(fmt.Sprint(asked), func(t *testing.T) {
 			for _, s := range someSetups(setup{Both: sideOptions{SGE: asked}}) {
@@ -406,9 +399,8 @@ func TestViolationOfEntryLimits(t *testing.T) {
 	}
 }
 
-// TestViolationOfTheQueuesDepth: results that do not fit end the endpoints that
-// use the queue, those that fit stay.
-func TestViolationOfTheQueuesDepth(t *testing.T) {
+// TestCompletionQueueOverrunFailsEndpoints overruns a completion queue. Its endpoints fail, and the results that fit stay.
+func TestCompletionQueueOverrunFailsEndpoints(t *testing.T) {
 	const depth, room = 4, 8 // see newCompletionQueue
 	posted := room + 5
 	check := func(p *pair, over, other *party, q queue, kind nd.RequestType, bytes int) {

@@ -7,9 +7,8 @@ import (
 	"github.com/softnd/softnd/endpoint/internal/wire"
 )
 
-// FuzzCredit sets a credit beside plain lists of messages and receives, and checks what
-// its doc comment promises after each step. The peer may lie: then only those promises
-// count that do not depend on its words.
+// FuzzCredit compares a credit with plain lists of messages and receives. It checks the invariants of the doc comment
+// after each step; with a faulty peer, only those that do not depend on its words.
 func FuzzCredit(f *testing.F) {
 	for seed := range uint64(8) {
 		f.Add(randomScript(rand.New(rand.NewPCG(seed, 0)), 400), seed%4 == 3)
@@ -22,8 +21,8 @@ func FuzzCredit(f *testing.F) {
 	})
 }
 
-// TestCredit is FuzzCredit with more steps than the fuzz target's seeds have.
-func TestCredit(t *testing.T) {
+// TestCreditKeepsInvariants is FuzzCredit with more steps than its seeds have.
+func TestCreditKeepsInvariants(t *testing.T) {
 	for seed := range uint64(200) {
 		m := creditModel{t: t, liar: seed%4 == 3, script: randomScript(rand.New(rand.NewPCG(seed, 1)), 5000)}
 		for step := 0; len(m.script) > 0; step++ {

@@ -11,9 +11,9 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// TestSendsToTightReceives: a message that is known to fit is done when it is in
-// its slot; one that is not waits for what the receiver says about it.
-func TestSendsToTightReceives(t *testing.T) {
+// TestSendToLimitedReceiveWaitsForPeer completes a message at once if it is known to fit. A message that may not fit completes when the
+// peer has received it.
+func TestSendToLimitedReceiveWaitsForPeer(t *testing.T) {
 	for _, c := range []struct {
 		room, n int
 		atOnce  bool
@@ -54,9 +54,8 @@ func TestSendsToTightReceives(t *testing.T) {
 	}
 }
 
-// TestRoomOfReceivesTogether: of tight receives that wait together the tightest
-// counts for all, until they are gone.
-func TestRoomOfReceivesTogether(t *testing.T) {
+// TestLimitedRoomIsThatOfSmallestReceive posts several limited receives: the smallest limits all, until they are delivered.
+func TestLimitedRoomIsThatOfSmallestReceive(t *testing.T) {
 	p := newPair(t, setup{})
 	p.b.local.provider.engine.stop()
 	for round := range 3 {
@@ -83,9 +82,9 @@ func TestRoomOfReceivesTogether(t *testing.T) {
 	}
 }
 
-// TestReceiveRevokedAfterItsPost: it counted as one that takes any small
-// message, and fails when the message comes. What the sender was told stands.
-func TestReceiveRevokedAfterItsPost(t *testing.T) {
+// TestReceiveRevokedAfterPostFails invalidates the token of a posted receive, to which the peer has completed a Send. The receive
+// fails; the Send stays completed.
+func TestReceiveRevokedAfterPostFails(t *testing.T) {
 	for _, n := range []int{8, 48} {
 		for _, when := range []string{"before the message", "with the message in its slot"} {
 			t.Run(fmt.Sprintf("%d bytes, %s", n, when), func(t *testing.T) {
@@ -122,9 +121,9 @@ func TestReceiveRevokedAfterItsPost(t *testing.T) {
 	}
 }
 
-// TestTwoPollersOfOneQueue: a poll that begins when a result has been taken
-// brings later ones of that endpoint only, and in order, whoever polls.
-func TestTwoPollersOfOneQueue(t *testing.T) {
+// TestConcurrentPollsKeepOrder lets two goroutines poll one queue. The results of an endpoint that a poll returns are later than
+// those of any poll that ended before it began.
+func TestConcurrentPollsKeepOrder(t *testing.T) {
 	const endpoints, messages, depth = 3, 3000, 16
 	p := newPair(t, setup{Unwired: true, Both: sideOptions{OneQueue: true, ReceiveDepth: depth, Options: Options{ReceiveTimeout: watchdog}}})
 	addr := p.b.must(order{Do: doListen}).Addr
@@ -189,9 +188,8 @@ func TestTwoPollersOfOneQueue(t *testing.T) {
 	}
 }
 
-// TestNoResultPassesAnother: one who drives an endpoint is given its results past
-// the queue only if there is none in the queue.
-func TestNoResultPassesAnother(t *testing.T) {
+// TestResultsDoNotOvertakeQueuedOnes checks that results bypass the completion queue only while it is empty.
+func TestResultsDoNotOvertakeQueuedOnes(t *testing.T) {
 	p := newPair(t, setup{})
 	s := p.b.local
 	s.provider.engine.stop()
@@ -215,9 +213,8 @@ func TestNoResultPassesAnother(t *testing.T) {
 	p.b.expect(receiveQueue, success(nd.RequestReceive, 1, 8), success(nd.RequestReceive, 2, 8))
 }
 
-// TestPollingLearnsOfAnEnd: a program that does nothing but poll one queue of
-// many endpoints learns that a peer has gone, however it goes.
-func TestPollingLearnsOfAnEnd(t *testing.T) {
+// TestPollNoticesPeerGone only polls one queue of many endpoints. It notices each way in which a peer can disappear.
+func TestPollNoticesPeerGone(t *testing.T) {
 	const endpoints = 64
 	for name, leave := range map[string]func(p *pair, ep int){
 		"flush": func(p *pair, ep int) { p.b.must(order{Do: doFlush, Endpoint: ep}) },
@@ -258,9 +255,8 @@ func TestPollingLearnsOfAnEnd(t *testing.T) {
 	}
 }
 
-// TestWithAndWithoutBarriers: processes that cannot rely on each other's
-// barriers, or only one of which can, pay for their own.
-func TestWithAndWithoutBarriers(t *testing.T) {
+// TestPeersWithAndWithoutMembarrier connects processes of which none, one, or both can rely on membarrier.
+func TestPeersWithAndWithoutMembarrier(t *testing.T) {
 	for _, barriers := range [][2]uint64{{1, 1}, {0, 1}, {1, 0}, {0, 0}} {
 		t.Run(fmt.Sprint(barriers), func(t *testing.T) {
 			p := newPair(t, setup{Unwired: true})

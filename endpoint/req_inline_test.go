@@ -23,9 +23,9 @@ func scraps(b []byte, n int) []nd.SGE {
 	return sge
 }
 
-// TestInline: the bytes are those of the moment of the post, from any memory,
-// without a token, out of more entries than the endpoint has.
-func TestInline(t *testing.T) {
+// TestInlineDataIsCopiedByPost changes the memory right after the post. The data may lie in any memory, needs no token, and may
+// have more entries than the endpoint grants.
+func TestInlineDataIsCopiedByPost(t *testing.T) {
 	onEvery(t, setup{Both: sideOptions{InlineSize: maxInline}}, func(t *testing.T, p *pair) {
 		s := p.a.local
 		ep, taken := s.endpoint(0), s.region(0).bytes()
@@ -76,9 +76,8 @@ func TestInline(t *testing.T) {
 	})
 }
 
-// TestInlineWaits: requests that cannot run yet keep their bytes, whatever the
-// program does with its memory meanwhile, and in whatever place of the queue.
-func TestInlineWaits(t *testing.T) {
+// TestWaitingInlineRequestsKeepData overwrites the source of inline requests that cannot run yet, in all places of the queue.
+func TestWaitingInlineRequestsKeepData(t *testing.T) {
 	const depth, n = 8, 500
 	both := sideOptions{InlineSize: n, InitiatorDepth: depth, Options: Options{ReceiveTimeout: watchdog}}
 	onEvery(t, setup{Both: both}, func(t *testing.T, p *pair) {
@@ -110,8 +109,8 @@ func TestInlineWaits(t *testing.T) {
 	})
 }
 
-// TestInlineTooLong is refused at the post, and nothing else happens.
-func TestInlineTooLong(t *testing.T) {
+// TestInlineTooLongFailsPost checks that the post has no other effect.
+func TestInlineTooLongFailsPost(t *testing.T) {
 	for _, granted := range []int{0, 1, 100, maxInline} {
 		t.Run(fmt.Sprint(granted), func(t *testing.T) {
 			p := newPair(t, setup{Both: sideOptions{InlineSize: granted}})
@@ -131,8 +130,8 @@ func TestInlineTooLong(t *testing.T) {
 	}
 }
 
-// TestInlineLimits: what can be asked for is what the adapter says.
-func TestInlineLimits(t *testing.T) {
+// TestInlineLimitsMatchAdapter asks for the limits that the adapter reports, and for more.
+func TestInlineLimitsMatchAdapter(t *testing.T) {
 	s := newPair(t, setup{Unwired: true}).a.local
 	info := must(s.adapter.Query(nd.InfoVersion2))
 	if info.MaxInlineDataSize == 0 || info.InlineRequestThreshold > info.MaxInlineDataSize || info.InlineRequestThreshold == 0 {
@@ -148,8 +147,8 @@ func TestInlineLimits(t *testing.T) {
 	}
 }
 
-// TestInlineIntoNowhere fails as any other request does.
-func TestInlineIntoNowhere(t *testing.T) {
+// TestInlineToInvalidTokenFails checks that an inline request fails like any other.
+func TestInlineToInvalidTokenFails(t *testing.T) {
 	for _, n := range []int{8, 48, 100, maxInline} {
 		onEvery(t, setup{Both: sideOptions{InlineSize: maxInline}}, func(t *testing.T, p *pair) {
 			ep, far := p.a.local.endpoint(0), at(p.b.memory, 256<<10-n+1)

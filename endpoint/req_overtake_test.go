@@ -17,10 +17,10 @@ func (p *pair) whileBlocked(f func()) {
 	f()
 }
 
-// TestMessageStaysBehindEarlierRequests posts a message that does not fit a slot while earlier
+// TestMessageDoesNotOvertakeRequests posts a message that does not fit a slot while earlier
 // requests wait in the peer's ring. Its receive overlaps what those store to; the message is
 // posted last, so its bytes win.
-func TestMessageStaysBehindEarlierRequests(t *testing.T) {
+func TestMessageDoesNotOvertakeRequests(t *testing.T) {
 	const at, n = 1024, 100
 	for _, trial := range []struct {
 		name  string
@@ -73,8 +73,8 @@ func TestMessageStaysBehindEarlierRequests(t *testing.T) {
 	}
 }
 
-// TestMessageBehindRefusedWriteIsNotPlaced: its receive is canceled, and untouched.
-func TestMessageBehindRefusedWriteIsNotPlaced(t *testing.T) {
+// TestMessageBehindFailedWriteIsNotCopied checks that its receive is canceled and its memory unchanged.
+func TestMessageBehindFailedWriteIsNotCopied(t *testing.T) {
 	const at, n = 1024, 100
 	for _, s := range someSetups(setup{}) {
 		t.Run(s.String(), func(t *testing.T) {
@@ -102,9 +102,9 @@ func TestMessageBehindRefusedWriteIsNotPlaced(t *testing.T) {
 	}
 }
 
-// TestInvalidateRegionStaysBehindRequestsThatUseIt: earlier requests that the peer has yet to run
+// TestInvalidateRegionWaitsForItsUsers: earlier requests that the peer has yet to run
 // name the region's local token.
-func TestInvalidateRegionStaysBehindRequestsThatUseIt(t *testing.T) {
+func TestInvalidateRegionWaitsForItsUsers(t *testing.T) {
 	const n = 200_000
 	for _, s := range someSetups(setup{}) {
 		t.Run(s.String(), func(t *testing.T) {

@@ -7,9 +7,8 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// TestReadsInProgress are never more at the peer than the limit, and the others
-// take their turn when one is done.
-func TestReadsInProgress(t *testing.T) {
+// TestReadLimitBoundsReadsInProgress checks that the peer never has more Reads than the limit, and that the others follow.
+func TestReadLimitBoundsReadsInProgress(t *testing.T) {
 	const n = 1000
 	for _, limit := range []int{1, 2, 5, maxReads} {
 		for _, private := range []bool{false, true} {
@@ -57,9 +56,8 @@ func TestReadsInProgress(t *testing.T) {
 	}
 }
 
-// TestReadsBehindTheLimit hold up what was posted after them, and fences wait
-// for all of them.
-func TestReadsBehindTheLimit(t *testing.T) {
+// TestReadsBehindLimitDelayLaterRequests checks that requests after the Reads wait for them, and that fences wait for all of them.
+func TestReadsBehindLimitDelayLaterRequests(t *testing.T) {
 	onEvery(t, setup{ReadLimit: 2, Both: sideOptions{Size: 1 << 20}}, func(t *testing.T, p *pair) {
 		const n = 100_000
 		p.b.fill(0, 0, 5*n, 1)

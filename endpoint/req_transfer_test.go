@@ -131,9 +131,8 @@ func TestScatterGather(t *testing.T) {
 	onEach(t, mixed, test)
 }
 
-// TestMixedMemoryInOneList uses arena memory and private memory in the same
-// request, at both ends.
-func TestMixedMemoryInOneList(t *testing.T) {
+// TestArenaAndPrivateMemoryInOneList uses both in the same request, at both ends.
+func TestArenaAndPrivateMemoryInOneList(t *testing.T) {
 	for _, executor := range []Executor{Auto, Target} {
 		for _, processes := range []bool{false, true} {
 			s := setup{Executors: [2]Executor{executor, executor}, Processes: processes}
@@ -170,8 +169,8 @@ func TestMixedMemoryInOneList(t *testing.T) {
 	}
 }
 
-// TestManyOutstanding posts a full queue of each kind before it takes a result.
-func TestManyOutstanding(t *testing.T) {
+// TestFullQueuesComplete posts a full queue of each kind before it takes a result.
+func TestFullQueuesComplete(t *testing.T) {
 	const depth, n = 300, 200 // more than a ring has slots
 	onEvery(t, setup{Both: sideOptions{InitiatorDepth: depth, ReceiveDepth: depth}}, func(t *testing.T, p *pair) {
 		p.a.fill(0, 0, depth*n, 1)
@@ -217,9 +216,8 @@ func TestManyOutstanding(t *testing.T) {
 
 func atFar(p *party, off int) nd.WindowDescriptor { return at(p.memory, off) }
 
-// TestStallAndResume posts more than the ring holds while the peer is stopped,
-// and lets it go on.
-func TestStallAndResume(t *testing.T) {
+// TestFullRingResumes posts more than the ring holds while the peer is stopped, and then continues the peer.
+func TestFullRingResumes(t *testing.T) {
 	const depth, n = 700, 64
 	s := setup{Executors: [2]Executor{Target, Target}, Processes: true, Both: sideOptions{InitiatorDepth: depth, ReceiveDepth: depth}}
 	for _, request := range []nd.RequestType{nd.RequestWrite, nd.RequestRead, nd.RequestSend} {
@@ -261,8 +259,8 @@ func TestStallAndResume(t *testing.T) {
 	}
 }
 
-// TestBothWaysAtOnce keeps both directions busy with all kinds of requests.
-func TestBothWaysAtOnce(t *testing.T) {
+// TestTransfersInBothDirections keeps both directions busy with all kinds of requests.
+func TestTransfersInBothDirections(t *testing.T) {
 	const rounds, n = 40, 70_000
 	onEvery(t, setup{Both: sideOptions{Size: 1 << 20, OneQueue: true}}, func(t *testing.T, p *pair) {
 		for _, x := range []*party{p.a, p.b} {

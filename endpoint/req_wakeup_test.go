@@ -7,10 +7,9 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// TestRoomInTheRingWakesASleeper: a request that has found the ring full sleeps,
-// and is woken when the peer has made room, however few messages the peer takes
-// at a time.
-func TestRoomInTheRingWakesASleeper(t *testing.T) {
+// TestRingSlotsWakeSleepingRequester lets a request sleep because the ring is full. It wakes when the peer has released slots, even if
+// the peer consumes few entries at a time.
+func TestRingSlotsWakeSleepingRequester(t *testing.T) {
 	const slots = 64
 	p := newPair(t, setup{Both: sideOptions{InitiatorDepth: slots, ReceiveDepth: 2 * slots}})
 	a, b := p.a.local, p.b.local

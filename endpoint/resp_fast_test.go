@@ -6,9 +6,8 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// TestWriteWaitsForSmallMessages: a Write does not overtake a small message whose data lies in its slot, whatever else
-// has gone between the two.
-func TestWriteWaitsForSmallMessages(t *testing.T) {
+// TestWriteDoesNotOvertakeInlineSends posts other requests between the inline Send and the Write.
+func TestWriteDoesNotOvertakeInlineSends(t *testing.T) {
 	p := newPair(t, setup{})
 	for _, side := range []*party{p.a, p.b} {
 		side.local.provider.engine.stop() // nobody polls but us
@@ -41,8 +40,9 @@ func TestWriteWaitsForSmallMessages(t *testing.T) {
 	}
 }
 
-// TestAnswersComeAlone: a poll takes one message if the poll before has found none, and else as many as there are.
-func TestAnswersComeAlone(t *testing.T) {
+// TestPollAfterEmptyPollReturnsOneMessage checks that a poll returns at most one message if the previous poll was empty, and otherwise all
+// that have arrived.
+func TestPollAfterEmptyPollReturnsOneMessage(t *testing.T) {
 	p := newPair(t, setup{})
 	for _, side := range []*party{p.a, p.b} {
 		side.local.provider.engine.stop()

@@ -7,10 +7,9 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// TestTargetRefusesSmallWrites: a Write that comes within its slot is checked
-// like any other, whatever is wrong with it, and touches nothing then. A sound
-// one goes before it, so that both ends are on their short ways.
-func TestTargetRefusesSmallWrites(t *testing.T) {
+// TestResponderRejectsInvalidInlineWrites checks inline Writes with each kind of mistake: they change no memory. A valid one precedes each, so
+// that both ends are on their fast paths.
+func TestResponderRejectsInvalidInlineWrites(t *testing.T) {
 	for name, tc := range map[string]struct {
 		flags  nd.OpFlags
 		off, n int

@@ -8,7 +8,7 @@ import (
 	"github.com/softnd/softnd/shm"
 )
 
-// Choices of FuzzMessage, one bit each. The upper byte says which token the
+// Choices of FuzzRingEntry, one bit each. The upper byte says which token the
 // liar claims to be using meanwhile.
 const (
 	oneByOne   = iota // serve each message before the next is published
@@ -31,12 +31,12 @@ func slotsOf(slots ...shm.Slot) (b []byte) {
 	return b
 }
 
-// FuzzMessage publishes arbitrary slots in the ring of a connected peer.
-func FuzzMessage(f *testing.F) { fuzzMessages(f, false) }
+// FuzzRingEntry publishes arbitrary slots in the ring of a connected peer.
+func FuzzRingEntry(f *testing.F) { fuzzMessages(f, false) }
 
-// FuzzSharedMessage does so where a shared receive queue waits for them, to
-// which a sound peer sends only what it awaits.
-func FuzzSharedMessage(f *testing.F) { fuzzMessages(f, true) }
+// FuzzSharedReceiveEntry does the same where a shared receive queue provides the receives. A correct peer sends only entries
+// with FlagAckRequest there.
+func FuzzSharedReceiveEntry(f *testing.F) { fuzzMessages(f, true) }
 
 func fuzzMessages(f *testing.F, shared bool) {
 	r := newRig(f)

@@ -276,9 +276,9 @@ func (l *lane) same(what string, p *party, at int, data []byte) error {
 	return nil
 }
 
-// TestRevokedUnderFire invalidates a window while a peer in another process copies through it as
-// fast as it can, and watches the memory.
-func TestRevokedUnderFire(t *testing.T) {
+// TestInvalidateUnderLoad invalidates a window while a peer in another process uses it as fast as it can. The memory must
+// not change afterwards.
+func TestInvalidateUnderLoad(t *testing.T) {
 	const n, rounds = 300_000, 6
 	seed := rand.Uint64()
 	random := rand.New(rand.NewPCG(seed, 2))
@@ -336,9 +336,8 @@ func TestRevokedUnderFire(t *testing.T) {
 	}
 }
 
-// TestTargetSleeps: one-sided requests complete while the program at the other end makes no
-// call.
-func TestTargetSleeps(t *testing.T) {
+// TestRequestsCompleteWhileTargetSleeps runs one-sided requests while the program at the other end makes no call.
+func TestRequestsCompleteWhileTargetSleeps(t *testing.T) {
 	onEvery(t, setup{Both: sideOptions{Size: 1 << 20}}, func(t *testing.T, p *pair) {
 		p.a.fill(0, 0, 400_000, 1)
 		for i := range uint64(30) {
@@ -356,9 +355,8 @@ func TestTargetSleeps(t *testing.T) {
 	})
 }
 
-// TestConcurrentPosts: every post has exactly one result while several goroutines post and
-// flush.
-func TestConcurrentPosts(t *testing.T) {
+// TestConcurrentPostsHaveOneResultEach posts and flushes concurrently.
+func TestConcurrentPostsHaveOneResultEach(t *testing.T) {
 	for _, s := range someSetups(setup{Both: sideOptions{InitiatorDepth: 2000, ReceiveDepth: 2000, QueueDepth: 8000}}) {
 		t.Run(s.String(), func(t *testing.T) {
 			p := newPair(t, s)

@@ -57,7 +57,7 @@ func silence() error {
 	return unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&program)), 0, 0)
 }
 
-// TestPostAndPollMakeNoSystemCall, whoever moves the bytes, and wherever they lie.
+// TestPostAndPollMakeNoSystemCall checks each executor and each kind of memory.
 func TestPostAndPollMakeNoSystemCall(t *testing.T) {
 	if how, ok := os.LookupEnv(quietVariable); ok {
 		beQuiet(t, how)
