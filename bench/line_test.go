@@ -36,7 +36,7 @@ func TestLineBouncesBetweenTwoMappings(t *testing.T) {
 		t.Errorf("the last word echoed is %d, want %d", got, rounds)
 	}
 	for _, l := range []*Line{here, there} {
-		if err := l.Close(); err != nil {
+		if err := l.close(); err != nil {
 			t.Error(err)
 		}
 	}
@@ -54,7 +54,7 @@ func twoSides(t *testing.T) (sides [2]*Line) {
 		if sides[i], err = MapLine(f); err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { sides[i].Close() })
+		t.Cleanup(func() { sides[i].close() })
 	}
 	return sides
 }

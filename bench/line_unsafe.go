@@ -136,5 +136,5 @@ func (l *Line) EchoYielding() {
 // told of the call, which does not block.
 func yield() { unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }
 
-// Close unmaps the memory.
-func (l *Line) Close() error { return l.mem.Unmap() }
+// close unmaps the memory.
+func (l *Line) close() error { return l.mem.Unmap() }

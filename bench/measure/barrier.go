@@ -16,7 +16,7 @@ func runBarrier(ctx context.Context, w *World, o Options) ([]report.Result, erro
 		}
 		return nil
 	}
-	l := &Loop{Result: timed(w, o, "barrier", 0), Run: onAll(NsPerOp, barriers), Sample: sampleOnAll(w, barriers)}
-	l.AgainstMeeting(w)
-	return l.Measure(ctx, w, o)
+	l := &loop{result: timed(w, o, "barrier", 0), run: onAll(nsPerOp, barriers), sample: sampleOnAll(w, barriers)}
+	l.againstMeeting(w)
+	return l.measure(ctx, w, o)
 }

@@ -54,9 +54,9 @@ func newBinder(ctx context.Context, w *World, o Options, size int) (*binder, err
 }
 
 func (b *binder) measure(ctx context.Context, w *World, o Options) ([]report.Result, error) {
-	pair := &Loop{Result: b.timed("bind_invalidate"), Run: onRank0(w, b.together), Sample: sampleOnRank0(w, b.together)}
-	pair.AgainstExchange(w)
-	together, err := pair.Measure(ctx, w, o)
+	pair := &loop{result: b.timed("bind_invalidate"), run: onRank0(w, b.together), sample: sampleOnRank0(w, b.together)}
+	pair.againstExchange(w)
+	together, err := pair.measure(ctx, w, o)
 	if err != nil {
 		return nil, err
 	}

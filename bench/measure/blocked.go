@@ -34,7 +34,7 @@ func runBlocked(ctx context.Context, w *World, o Options) (found []report.Result
 		res := timed(w, o, way.test, 0)
 		res.Unit, res.Mode = "%", "event"
 		res.Note = fmt.Sprintf("blocked for %v", lasting)
-		l := &Loop{Result: res, Run: func(ctx context.Context, _ int) (float64, error) {
+		l := &loop{result: res, run: func(ctx context.Context, _ int) (float64, error) {
 			cost, err := processorShare(func() error { return way.wait(ctx, w, lasting) })
 			if err != nil {
 				return 0, err
@@ -46,7 +46,7 @@ func runBlocked(ctx context.Context, w *World, o Options) (found []report.Result
 			return slices.Max(all), nil
 		}}
 		o.Iterations, o.WarmUp = 1, 0
-		r, err := l.Measure(ctx, w, o)
+		r, err := l.measure(ctx, w, o)
 		if err != nil {
 			return nil, err
 		}

@@ -5,23 +5,23 @@ import (
 	"time"
 )
 
-// Clock is a cheap clock for single operations. Its own cost, some nanoseconds a
+// clock is a cheap clock for single operations. Its own cost, some nanoseconds a
 // reading, is part of what it measures: nothing is subtracted. Make one with
 // NewClock.
-type Clock struct {
+type clock struct {
 	nsPerTick float64
 }
 
-// NewClock returns the clock of this process, calibrated once.
-var NewClock = sync.OnceValue(func() *Clock {
-	return &Clock{nsPerTick: calibrate()}
+// newClock returns the clock of this process, calibrated once.
+var newClock = sync.OnceValue(func() *clock {
+	return &clock{nsPerTick: calibrate()}
 })
 
-// Now returns the time in ticks.
-func (c *Clock) Now() uint64 { return ticks() }
+// now returns the time in ticks.
+func (c *clock) now() uint64 { return ticks() }
 
-// Ns returns the nanoseconds from one time to a later one.
-func (c *Clock) Ns(from, to uint64) float64 { return float64(int64(to-from)) * c.nsPerTick }
+// ns returns the nanoseconds from one time to a later one.
+func (c *clock) ns(from, to uint64) float64 { return float64(int64(to-from)) * c.nsPerTick }
 
 // calibrate returns the length of a tick, in nanoseconds of the monotonic clock.
 func calibrate() float64 {

@@ -12,56 +12,56 @@ const (
 	Memcpy         = "memcpy"          // copy of the size
 )
 
-// AgainstRawLine compares a time with the half round trip of a cache line.
-func (l *Loop) AgainstRawLine() {
-	l.LimitName, l.LimitUnit = RawLine, "ns"
-	l.Limit = func(line float64) (float64, error) { return line, nil }
+// againstRawLine compares a time with the half round trip of a cache line.
+func (l *loop) againstRawLine() {
+	l.limitName, l.limitUnit = RawLine, "ns"
+	l.limit = func(line float64) (float64, error) { return line, nil }
 }
 
-// AgainstRawLineRate compares a rate with one operation for each half round trip
+// againstRawLineRate compares a rate with one operation for each half round trip
 // of a cache line.
-func (l *Loop) AgainstRawLineRate() {
-	l.LimitName, l.LimitUnit = RawLine, l.Result.Unit
-	l.Limit = func(line float64) (float64, error) { return 1e9 / line, nil }
+func (l *loop) againstRawLineRate() {
+	l.limitName, l.limitUnit = RawLine, l.result.Unit
+	l.limit = func(line float64) (float64, error) { return 1e9 / line, nil }
 }
 
-// AgainstRawRoundTrip compares a time with the round trip of a cache line.
-func (l *Loop) AgainstRawRoundTrip() {
-	l.LimitName, l.LimitUnit = RawRoundTrip, "ns"
-	l.Limit = func(line float64) (float64, error) { return 2 * line, nil }
+// againstRawRoundTrip compares a time with the round trip of a cache line.
+func (l *loop) againstRawRoundTrip() {
+	l.limitName, l.limitUnit = RawRoundTrip, "ns"
+	l.limit = func(line float64) (float64, error) { return 2 * line, nil }
 }
 
-// AgainstExchange compares a time with that of an atomic exchange.
-func (l *Loop) AgainstExchange(w *World) {
-	l.LimitName, l.LimitUnit = LockedExchange, "ns"
-	l.Limit = func(float64) (float64, error) { return w.Limits.Exchange() }
+// againstExchange compares a time with that of an atomic exchange.
+func (l *loop) againstExchange(w *World) {
+	l.limitName, l.limitUnit = LockedExchange, "ns"
+	l.limit = func(float64) (float64, error) { return w.limits.exchange() }
 }
 
-// AgainstMeeting compares a time in which all ranks have had their turn: with a
+// againstMeeting compares a time in which all ranks have had their turn: with a
 // cache line where each has a core, with the handing over of a core where there
 // are more ranks than cores. Nothing is compared where more than two ranks have a
 // core each.
-func (l *Loop) AgainstMeeting(w *World) {
+func (l *loop) againstMeeting(w *World) {
 	switch ranks := w.Job.Size(); {
 	case ranks > runtime.NumCPU():
-		l.LimitName, l.LimitUnit = RawSwitch, "ns"
-		l.Limit = func(float64) (float64, error) { return w.Limits.Switch() }
+		l.limitName, l.limitUnit = RawSwitch, "ns"
+		l.limit = func(float64) (float64, error) { return w.limits.rawSwitch() }
 	case ranks == 2:
-		l.AgainstRawLine()
+		l.againstRawLine()
 	}
 }
 
-// AgainstMemcpy compares a time with that of a copy of n bytes.
-func (l *Loop) AgainstMemcpy(w *World, n int) {
-	l.LimitName, l.LimitUnit = Memcpy, "ns"
-	l.Limit = func(float64) (float64, error) { return w.Limits.Memcpy(n) }
+// againstMemcpy compares a time with that of a copy of n bytes.
+func (l *loop) againstMemcpy(w *World, n int) {
+	l.limitName, l.limitUnit = Memcpy, "ns"
+	l.limit = func(float64) (float64, error) { return w.limits.memcpy(n) }
 }
 
-// AgainstMemcpyBandwidth compares a bandwidth with that of copies of n bytes.
-func (l *Loop) AgainstMemcpyBandwidth(w *World, n int) {
-	l.LimitName, l.LimitUnit = Memcpy, "MB/s"
-	l.Limit = func(float64) (float64, error) {
-		ns, err := w.Limits.Memcpy(n)
+// againstMemcpyBandwidth compares a bandwidth with that of copies of n bytes.
+func (l *loop) againstMemcpyBandwidth(w *World, n int) {
+	l.limitName, l.limitUnit = Memcpy, "MB/s"
+	l.limit = func(float64) (float64, error) {
+		ns, err := w.limits.memcpy(n)
 		return float64(n) / ns * 1e3, err
 	}
 }

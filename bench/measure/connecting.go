@@ -19,11 +19,11 @@ func runConnect(ctx context.Context, w *World, o Options) ([]report.Result, erro
 	rate := timed(w, o, "connect_rate", 0)
 	rate.Unit, rate.Better = "ops/s", "more"
 	var found []report.Result
-	for _, l := range []*Loop{
-		{Result: rate, Run: onAll(PerSecond, c.often)},
-		{Result: timed(w, o, "connect_lat", 0), Run: onAll(NsPerOp, c.often), Sample: sampleOnAll(w, c.often)},
+	for _, l := range []*loop{
+		{result: rate, run: onAll(perSecond, c.often)},
+		{result: timed(w, o, "connect_lat", 0), run: onAll(nsPerOp, c.often), sample: sampleOnAll(w, c.often)},
 	} {
-		r, err := l.Measure(ctx, w, o)
+		r, err := l.measure(ctx, w, o)
 		if err != nil {
 			return nil, errors.Join(err, cq.Close())
 		}

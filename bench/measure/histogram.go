@@ -6,9 +6,9 @@ import (
 	"github.com/softnd/softnd/bench/report"
 )
 
-// Histogram collects the figures of single operations, in tenths of the unit:
+// histogram collects the figures of single operations, in tenths of the unit:
 // of a nanosecond, as a rule. The zero value is ready for use.
-type Histogram struct {
+type histogram struct {
 	h *hdr.Histogram
 }
 
@@ -18,8 +18,8 @@ const (
 	histogramFigures = 3
 )
 
-// Record adds one operation.
-func (h *Histogram) Record(figure float64) {
+// record adds one operation.
+func (h *histogram) record(figure float64) {
 	if h.h == nil {
 		h.h = hdr.New(1, histogramMost, histogramFigures)
 	}
@@ -28,19 +28,19 @@ func (h *Histogram) Record(figure float64) {
 	}
 }
 
-// Count returns the number of operations recorded.
-func (h *Histogram) Count() int64 {
+// count returns the number of operations recorded.
+func (h *histogram) count() int64 {
 	if h.h == nil {
 		return 0
 	}
 	return h.h.TotalCount()
 }
 
-// Distribution describes what was recorded.
-func (h *Histogram) Distribution() *report.Distribution {
+// distribution describes what was recorded.
+func (h *histogram) distribution() *report.Distribution {
 	at := func(percent float64) float64 { return float64(h.h.ValueAtPercentile(percent)) / histogramParts }
 	return &report.Distribution{
-		Count: h.Count(),
+		Count: h.count(),
 		Min:   float64(h.h.Min()) / histogramParts,
 		P50:   at(50), P90: at(90), P99: at(99), P999: at(99.9), P9999: at(99.99),
 		Max:    float64(h.h.Max()) / histogramParts,

@@ -17,7 +17,7 @@ type pingPong struct {
 	kind        nd.RequestType
 	step        func(l *link, n int) error // n steps of the active rank
 	answer      func(l *link, n int) error // nil: the passive rank serves
-	against     func(loop *Loop, w *World, size int)
+	against     func(loop *loop, w *World, size int)
 	eventless   string // why event mode makes no sense, "" if it does
 	alwaysAside bool   // private memory whatever the options say
 }
@@ -40,17 +40,17 @@ var readLat = pingPong{
 
 var writeCompletion = pingPong{
 	name: "write_completion", parts: 1, kind: nd.RequestWrite, config: linkConfig{depth: 1}, alwaysAside: true,
-	step: (*link).writes, against: func(loop *Loop, _ *World, _ int) { loop.AgainstRawRoundTrip() },
+	step: (*link).writes, against: func(loop *loop, _ *World, _ int) { loop.againstRawRoundTrip() },
 	note: "from post to completion, the target moves the bytes",
 }
 
 // halfTrip compares small transfers with a cache line, large ones with a copy.
-func halfTrip(loop *Loop, w *World, size int) {
+func halfTrip(loop *loop, w *World, size int) {
 	const large = 8 << 10
 	if size < large {
-		loop.AgainstRawLine()
+		loop.againstRawLine()
 	} else {
-		loop.AgainstMemcpy(w, size)
+		loop.againstMemcpy(w, size)
 	}
 }
 
@@ -100,33 +100,33 @@ func (t pingPong) runSize(ctx context.Context, w *World, o Options, size int) (_
 	if t.alwaysAside {
 		res.Executor = "target"
 	}
-	loop := Loop{
-		Result: res,
-		Run: func(ctx context.Context, n int) (float64, error) {
+	loop := loop{
+		result: res,
+		run: func(ctx context.Context, n int) (float64, error) {
 			took, err := t.repeat(l, n)
-			return NsPerOp(took, n) / t.parts, err
+			return nsPerOp(took, n) / t.parts, err
 		},
-		Sample: func(ctx context.Context, n int, h *Histogram) error { return t.sample(l, n, h) },
+		sample: func(ctx context.Context, n int, h *histogram) error { return t.sample(l, n, h) },
 	}
 	t.against(&loop, w, size)
-	return loop.Measure(ctx, w, o)
+	return loop.measure(ctx, w, o)
 }
 
 // sample is repeat with a look at the clock for each step.
-func (t pingPong) sample(l *link, n int, h *Histogram) error {
+func (t pingPong) sample(l *link, n int, h *histogram) error {
 	if !l.active() {
 		return t.respond(l, l.leadIn()+n)
 	}
-	clock := NewClock()
+	clock := newClock()
 	if err := t.step(l, l.leadIn()); err != nil {
 		return err
 	}
 	for range n {
-		start := clock.Now()
+		start := clock.now()
 		if err := t.step(l, 1); err != nil {
 			return err
 		}
-		h.Record(clock.Ns(start, clock.Now()) / t.parts)
+		h.record(clock.ns(start, clock.now()) / t.parts)
 	}
 	return l.signal()
 }

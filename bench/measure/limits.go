@@ -8,14 +8,16 @@ import (
 	"github.com/softnd/softnd/bench/report"
 )
 
-// limits implements [Limits].
+// limits measures the best that the machine can do, in nanoseconds. Ranks 0 and 1 call its methods together, and other ranks
+// do not. Each call measures again. The methods return the figure on rank 0.
 type limits struct {
 	side     int // 0 measures, 1 answers
 	line     *bench.Line
 	from, to []byte
 }
 
-func (l *limits) RawLine() (float64, error) {
+// rawLine measures the half round trip of a cache line between the two ranks.
+func (l *limits) rawLine() (float64, error) {
 	if err := l.usable(); err != nil {
 		return 0, err
 	}
@@ -30,22 +32,24 @@ func (l *limits) RawLine() (float64, error) {
 	return trip / 2, nil
 }
 
-func (l *limits) SampleRawLine(n int, h *Histogram) error {
+// sampleRawLine makes n round trips of that line, and on rank 0 records half of each.
+func (l *limits) sampleRawLine(n int, h *histogram) error {
 	if err := l.usable(); err != nil {
 		return err
 	}
-	clock := NewClock()
+	clock := newClock()
 	l.bounces(l.line.Echo, func() {
 		for range n {
-			start := clock.Now()
+			start := clock.now()
 			l.line.Bounce()
-			h.Record(clock.Ns(start, clock.Now()) / 2)
+			h.record(clock.ns(start, clock.now()) / 2)
 		}
 	})
 	return nil
 }
 
-func (l *limits) Switch() (float64, error) {
+// rawSwitch measures how long the two ranks take to pass a core from one to the other with sched_yield(2).
+func (l *limits) rawSwitch() (float64, error) {
 	if err := l.usable(); err != nil {
 		return 0, err
 	}
@@ -78,11 +82,13 @@ func (l *limits) bounces(echo, f func()) {
 	l.line.Meet(0)
 }
 
-func (l *limits) Exchange() (float64, error) {
+// exchange measures an atomic exchange by one rank, of a word of its own, while the other rank waits.
+func (l *limits) exchange() (float64, error) {
 	return l.alone(func() float64 { return repeatedly(bench.Exchanges) })
 }
 
-func (l *limits) Memcpy(size int) (float64, error) {
+// memcpy measures a plain copy of size bytes by one rank while the other rank waits.
+func (l *limits) memcpy(size int) (float64, error) {
 	return l.alone(func() float64 {
 		if len(l.from) != size {
 			l.from, l.to = make([]byte, size), make([]byte, size)
@@ -131,7 +137,7 @@ func repeatedly(loop func(n int)) float64 {
 	}
 	var figures []float64
 	for start := time.Now(); len(figures) < fewWindows || len(figures) < windows && time.Since(start) < longestTime; {
-		figures = append(figures, NsPerOp(timed(n), n))
+		figures = append(figures, nsPerOp(timed(n), n))
 	}
 	return report.Median(figures)
 }

@@ -19,29 +19,10 @@ type Test struct {
 	Run   func(ctx context.Context, w *World, o Options) ([]report.Result, error)
 }
 
-// World is what a test runs in: a job whose ranks have been pinned, and the
-// limits of the machine between ranks 0 and 1.
+// World is the job of a measurement, with pinned ranks, and the limits of the machine between ranks 0 and 1.
 type World struct {
 	Job    *softnd.Job
-	Limits Limits
-}
-
-// Limits measures what the machine can do at best, in nanoseconds. Ranks 0 and 1
-// call its methods together; other ranks do not. Each call measures anew, briefly.
-// Figures are returned on rank 0.
-type Limits interface {
-	// RawLine is the half round trip of a cache line between the two ranks.
-	RawLine() (float64, error)
-	// SampleRawLine makes n round trips of that line, and on rank 0 records half of each.
-	SampleRawLine(n int, h *Histogram) error
-	// Exchange is an atomic exchange by one rank, of a word of its own, while the
-	// other rests.
-	Exchange() (float64, error)
-	// Switch is how long the two ranks take to hand over a core that they share, by
-	// sched_yield(2).
-	Switch() (float64, error)
-	// Memcpy is a plain copy of n bytes by one rank while the other rests.
-	Memcpy(n int) (float64, error)
+	limits *limits
 }
 
 // Options are what a user may choose. Zero values mean the default of the test.

@@ -24,8 +24,8 @@ func runNeighbours(ctx context.Context, w *World, o Options) (found []report.Res
 		}
 		res := timed(w, o, "oversubscribed", size)
 		res.Mode, res.Memory = "event", memoryName(o.Private)
-		l := &Loop{Result: res, Run: onAll(NsPerOp, r.steps), Sample: sampleOnAll(w, r.steps)}
-		results, err := l.Measure(ctx, w, o)
+		l := &loop{result: res, run: onAll(nsPerOp, r.steps), sample: sampleOnAll(w, r.steps)}
+		results, err := l.measure(ctx, w, o)
 		if err := afterAll(ctx, w, err, r.close); err != nil {
 			return nil, err
 		}

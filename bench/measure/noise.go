@@ -58,16 +58,16 @@ type tails struct{ write, line float64 }
 // and ending the noise takes as long as many of them.
 func (n *noise) measure(ctx context.Context, o Options, res report.Result) ([]report.Result, error) {
 	if o.Iterations == 0 {
-		quiet := &Loop{Result: res, Run: func(_ context.Context, ops int) (float64, error) { return n.tail(max(ops, 1)) }}
+		quiet := &loop{result: res, run: func(_ context.Context, ops int) (float64, error) { return n.tail(max(ops, 1)) }}
 		ops, err := quiet.iterations(ctx, n.w, o)
 		if err != nil {
 			return nil, quiet.failed("choice of iterations", err)
 		}
 		o.Iterations = max(ops, leastNoiseOps)
 	}
-	loop := &Loop{Result: res, Run: n.repeat, LimitName: RawLineNoise, LimitUnit: "ratio", Within: true}
-	loop.Limit = func(float64) (float64, error) { return n.noisy.line / n.quiet.line, nil }
-	return loop.Measure(ctx, n.w, o)
+	loop := &loop{result: res, run: n.repeat, limitName: RawLineNoise, limitUnit: "ratio", within: true}
+	loop.limit = func(float64) (float64, error) { return n.noisy.line / n.quiet.line, nil }
+	return loop.measure(ctx, n.w, o)
 }
 
 func (n *noise) repeat(ctx context.Context, ops int) (_ float64, err error) {
@@ -96,21 +96,21 @@ func (n *noise) tails(ops int) (found tails, err error) {
 	if found.write, err = n.tail(ops); err != nil {
 		return found, err
 	}
-	h := new(Histogram)
-	if err := n.w.Limits.SampleRawLine(ops, h); err != nil || !n.l.active() {
+	h := new(histogram)
+	if err := n.w.limits.sampleRawLine(ops, h); err != nil || !n.l.active() {
 		return found, err
 	}
-	found.line = h.Distribution().P999
+	found.line = h.distribution().P999
 	return found, nil
 }
 
 // tail makes Writes back and forth. On rank 0 it returns their p99.9.
 func (n *noise) tail(ops int) (float64, error) {
-	h := new(Histogram)
+	h := new(histogram)
 	if err := writeLat.sample(n.l, ops, h); err != nil || !n.l.active() {
 		return 0, err
 	}
-	return h.Distribution().P999, nil
+	return h.distribution().P999, nil
 }
 
 const (

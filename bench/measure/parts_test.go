@@ -36,12 +36,12 @@ func TestTurns(t *testing.T) {
 		if _, _, err := turns.time(n); err != nil {
 			t.Fatal(err)
 		}
-		var h Histogram
+		var h histogram
 		if err := turns.sample(n, &h, true); err != nil {
 			t.Fatal(err)
 		}
-		if done != 2*n || undone != 2*n || h.Count() != int64(n) {
-			t.Errorf("%d times: done %d, undone %d, %d recorded", n, done, undone, h.Count())
+		if done != 2*n || undone != 2*n || h.count() != int64(n) {
+			t.Errorf("%d times: done %d, undone %d, %d recorded", n, done, undone, h.count())
 		}
 	}
 }
@@ -53,7 +53,7 @@ func TestTurnsEndWithAnError(t *testing.T) {
 		if _, _, err := turns.time(5); err != broken {
 			t.Errorf("%s: time: %v", name, err)
 		}
-		if err := turns.sample(5, new(Histogram), false); err != broken {
+		if err := turns.sample(5, new(histogram), false); err != broken {
 			t.Errorf("%s: sample: %v", name, err)
 		}
 	}

@@ -74,7 +74,7 @@ func onRank0(w *World, op func(n int) error) func(context.Context, int) (float64
 		if w.Job.Rank() != 0 {
 			return 0, nil
 		}
-		return onAll(NsPerOp, op)(ctx, n)
+		return onAll(nsPerOp, op)(ctx, n)
 	}
 }
 
@@ -93,8 +93,8 @@ func onAll(figure func(time.Duration, int) float64, op func(n int) error) func(c
 }
 
 // sampleOnRank0 makes a Sample of something that one rank does while the others rest.
-func sampleOnRank0(w *World, op func(n int) error) func(context.Context, int, *Histogram) error {
-	return func(ctx context.Context, n int, h *Histogram) error {
+func sampleOnRank0(w *World, op func(n int) error) func(context.Context, int, *histogram) error {
+	return func(ctx context.Context, n int, h *histogram) error {
 		if w.Job.Rank() != 0 {
 			return nil
 		}
@@ -103,21 +103,21 @@ func sampleOnRank0(w *World, op func(n int) error) func(context.Context, int, *H
 }
 
 // sampleOnAll makes a Sample of something that all ranks do together.
-func sampleOnAll(w *World, op func(n int) error) func(context.Context, int, *Histogram) error {
-	return func(_ context.Context, n int, h *Histogram) error {
+func sampleOnAll(w *World, op func(n int) error) func(context.Context, int, *histogram) error {
+	return func(_ context.Context, n int, h *histogram) error {
 		if err := op(leadIn); err != nil {
 			return err
 		}
 		if w.Job.Rank() != 0 {
 			return op(n)
 		}
-		clock := NewClock()
+		clock := newClock()
 		for range n {
-			start := clock.Now()
+			start := clock.now()
 			if err := op(1); err != nil {
 				return err
 			}
-			h.Record(clock.Ns(start, clock.Now()))
+			h.record(clock.ns(start, clock.now()))
 		}
 		return nil
 	}

@@ -10,30 +10,30 @@ import (
 	"github.com/softnd/softnd/bench/report"
 )
 
-// Loop is one figure to be measured: what is repeated, and what it is compared
+// loop is one figure to be measured: what is repeated, and what it is compared
 // with. Every rank of a test makes the same Loop and calls [Loop.Measure].
-type Loop struct {
-	// Result has the test's name, settings, unit, what is better, and the note.
-	// Measure fills in the rest, Iterations and Pinned included.
-	Result report.Result
+type loop struct {
+	// result has the test's name, settings, unit, what is better, and the note.
+	// measure fills in the rest, Iterations and Pinned included.
+	result report.Result
 
-	// Run makes n operations and returns the figure of this repeat, in the unit
+	// run makes n operations and returns the figure of this repeat, in the unit
 	// of the result. All ranks are called at the same time with the same n; what
 	// ranks other than 0 return does not count. The clock is read outside of the
 	// loop over the operations, see [NsPerOp] and its like.
-	Run func(ctx context.Context, n int) (float64, error)
+	run func(ctx context.Context, n int) (float64, error)
 
-	// Limit measures, on ranks 0 and 1 at the same time, what the figure is
+	// limit measures, on ranks 0 and 1 at the same time, what the figure is
 	// compared with, in the unit LimitUnit. It is given the raw line of the same
 	// moment, 0 where there are more than two ranks. nil if there is no such thing.
-	Limit     func(line float64) (float64, error)
-	Within    bool // Run itself has measured the limit, and Limit returns that
-	LimitName string
-	LimitUnit string
+	limit     func(line float64) (float64, error)
+	within    bool // run itself has measured the limit, and Limit returns that
+	limitName string
+	limitUnit string
 
-	// Sample makes n operations as Run does, and on rank 0 records each of them.
+	// sample makes n operations as Run does, and on rank 0 records each of them.
 	// nil if single operations have no figure.
-	Sample func(ctx context.Context, n int, h *Histogram) error
+	sample func(ctx context.Context, n int, h *histogram) error
 }
 
 // Defaults of [Options] that all tests share.
@@ -52,9 +52,9 @@ const (
 	sampleCap = 1 << 20 // operations of a distribution
 )
 
-// Measure warms up, runs the repeats with the limit before and after each, then
+// measure warms up, runs the repeats with the limit before and after each, then
 // samples single operations. On rank 0 it returns the result, on others nil.
-func (l *Loop) Measure(ctx context.Context, w *World, o Options) ([]report.Result, error) {
+func (l *loop) measure(ctx context.Context, w *World, o Options) ([]report.Result, error) {
 	if err := l.warmUp(ctx, w, o); err != nil {
 		return nil, l.failed("warm-up", err)
 	}
@@ -62,19 +62,19 @@ func (l *Loop) Measure(ctx context.Context, w *World, o Options) ([]report.Resul
 	if err != nil {
 		return nil, l.failed("choice of iterations", err)
 	}
-	res := l.Result
+	res := l.result
 	res.Iterations, res.Pinned = n, o.Pinned
 	made, err := l.repeats(ctx, w, repeats(o), n)
 	if err != nil {
 		return nil, err
 	}
-	var h *Histogram
-	if l.Sample != nil {
-		h = new(Histogram)
+	var h *histogram
+	if l.sample != nil {
+		h = new(histogram)
 		if err := w.Job.Barrier(ctx); err != nil {
 			return nil, l.failed("distribution", err)
 		}
-		if err := l.Sample(ctx, min(n, sampleCap), h); err != nil {
+		if err := l.sample(ctx, min(n, sampleCap), h); err != nil {
 			return nil, l.failed("distribution", err)
 		}
 	}
@@ -100,25 +100,26 @@ func length(o Options) time.Duration {
 	return DefaultDuration
 }
 
-func (l *Loop) failed(part string, err error) error {
-	return fmt.Errorf("%s: %s: %w", l.Result.Test, part, err)
+func (l *loop) failed(part string, err error) error {
+	return fmt.Errorf("%s: %s: %w", l.result.Test, part, err)
 }
 
-func (l *Loop) run(ctx context.Context, w *World, n int) (float64, error) {
+// runTogether makes n operations after a barrier of all ranks.
+func (l *loop) runTogether(ctx context.Context, w *World, n int) (float64, error) {
 	if err := w.Job.Barrier(ctx); err != nil {
 		return 0, err
 	}
-	return l.Run(ctx, n)
+	return l.run(ctx, n)
 }
 
 // warmUp makes the operations of the warm-up, in ever longer runs, but no more of
 // them once they have taken the time of a repeat: large transfers are warm sooner
 // than small ones.
-func (l *Loop) warmUp(ctx context.Context, w *World, o Options) error {
+func (l *loop) warmUp(ctx context.Context, w *World, o Options) error {
 	start := time.Now()
 	for n, left := 1, o.WarmUp; left > 0; n *= 2 {
 		n = min(n, left)
-		if _, err := l.run(ctx, w, n); err != nil {
+		if _, err := l.runTogether(ctx, w, n); err != nil {
 			return err
 		}
 		left -= n
@@ -133,7 +134,7 @@ func (l *Loop) warmUp(ctx context.Context, w *World, o Options) error {
 // iterations returns the operations of one repeat, the same on every rank:
 // those asked for, or as many as fit into the duration. A run of no operations
 // shows what comes on top of them: the barrier and the lead-in.
-func (l *Loop) iterations(ctx context.Context, w *World, o Options) (int, error) {
+func (l *loop) iterations(ctx context.Context, w *World, o Options) (int, error) {
 	if o.Iterations > 0 {
 		return o.Iterations, nil
 	}
@@ -169,11 +170,11 @@ func (l *Loop) iterations(ctx context.Context, w *World, o Options) (int, error)
 
 // undisturbed returns the time of a run of n operations. Of short runs, which an
 // interruption makes many times as long, it makes several and takes the least.
-func (l *Loop) undisturbed(ctx context.Context, w *World, n int) (time.Duration, error) {
+func (l *loop) undisturbed(ctx context.Context, w *World, n int) (time.Duration, error) {
 	least := time.Duration(math.MaxInt64)
 	for run := 1; ; run++ {
 		start := time.Now()
-		if _, err := l.run(ctx, w, n); err != nil {
+		if _, err := l.runTogether(ctx, w, n); err != nil {
 			return 0, err
 		}
 		took := time.Since(start)
@@ -205,12 +206,12 @@ func agree(ctx context.Context, w *World, n int, enough bool) (decision, error) 
 }
 
 // conclude turns repeats into a result.
-func (l *Loop) conclude(res *report.Result, made []repeat, h *Histogram) {
+func (l *loop) conclude(res *report.Result, made []repeat, h *histogram) {
 	var limits, ratios []float64
 	for _, r := range made {
 		res.Repeats = append(res.Repeats, r.value)
 		limits, ratios = append(limits, r.limit), append(ratios, r.value/r.limit)
-		if l.Limit != nil {
+		if l.limit != nil {
 			res.Drifts = append(res.Drifts, r.drift)
 		}
 		if r.line > 0 {
@@ -219,10 +220,10 @@ func (l *Loop) conclude(res *report.Result, made []repeat, h *Histogram) {
 	}
 	res.Value = report.Median(res.Repeats)
 	res.Low, res.High = report.Confidence(res.Repeats)
-	if l.Limit != nil {
-		res.Limit = &report.Limit{Name: l.LimitName, Unit: l.LimitUnit, Value: report.Median(limits), Ratio: report.Median(ratios), Ratios: ratios}
+	if l.limit != nil {
+		res.Limit = &report.Limit{Name: l.limitName, Unit: l.limitUnit, Value: report.Median(limits), Ratio: report.Median(ratios), Ratios: ratios}
 	}
-	if h != nil && h.Count() > 0 {
-		res.Distribution = h.Distribution()
+	if h != nil && h.count() > 0 {
+		res.Distribution = h.distribution()
 	}
 }

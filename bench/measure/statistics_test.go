@@ -11,9 +11,9 @@ func TestUnits(t *testing.T) {
 		name      string
 		got, want float64
 	}{
-		{"ns", NsPerOp(time.Microsecond, 10), 100},
-		{"per second", PerSecond(2*time.Second, 10), 5},
-		{"MB/s", MBPerSecond(time.Second, 3, 1e6), 3},
+		{"ns", nsPerOp(time.Microsecond, 10), 100},
+		{"per second", perSecond(2*time.Second, 10), 5},
+		{"MB/s", mbPerSecond(time.Second, 3, 1e6), 3},
 	} {
 		if tc.got != tc.want {
 			t.Errorf("%s: %v, want %v", tc.name, tc.got, tc.want)
@@ -22,11 +22,11 @@ func TestUnits(t *testing.T) {
 }
 
 func TestHistogram(t *testing.T) {
-	var h Histogram
+	var h histogram
 	for i := range 1000 {
-		h.Record(float64(i+1) / 10)
+		h.record(float64(i+1) / 10)
 	}
-	d := h.Distribution()
+	d := h.distribution()
 	near := func(name string, got, want float64) {
 		if math.Abs(got-want) > want/500 {
 			t.Errorf("%s is %v, want about %v", name, got, want)
@@ -42,18 +42,18 @@ func TestHistogram(t *testing.T) {
 	near("p99.9", d.P999, 99.9)
 	near("max", d.Max, 100)
 	near("mean", d.Mean, 50.05)
-	h.Record(math.Inf(1))
-	if d := h.Distribution(); d.Max < 59e9 {
+	h.record(math.Inf(1))
+	if d := h.distribution(); d.Max < 59e9 {
 		t.Errorf("what is beyond all measure counts as %v", d.Max)
 	}
 }
 
 func TestClockAgreesWithTheMonotonicOne(t *testing.T) {
-	c := NewClock()
-	begin, from := time.Now(), c.Now()
+	c := newClock()
+	begin, from := time.Now(), c.now()
 	time.Sleep(5 * time.Millisecond)
-	to, took := c.Now(), time.Since(begin)
-	if ns := c.Ns(from, to); ns < 0.9*5e6 || ns > 1.1*float64(took.Nanoseconds()) {
+	to, took := c.now(), time.Since(begin)
+	if ns := c.ns(from, to); ns < 0.9*5e6 || ns > 1.1*float64(took.Nanoseconds()) {
 		t.Errorf("%v were %v ns", took, ns)
 	}
 }

@@ -28,13 +28,13 @@ type repeat struct {
 
 // repeats makes repeats until enough of them are steady, or too many have been
 // made. All of them are returned, in the order made.
-func (l *Loop) repeats(ctx context.Context, w *World, want, n int) (made []repeat, err error) {
-	before, err := l.beside(w, l.Within)
+func (l *loop) repeats(ctx context.Context, w *World, want, n int) (made []repeat, err error) {
+	before, err := l.beside(w, l.within)
 	if err != nil {
 		return nil, l.failed("limit of the machine", err)
 	}
 	for steady := 0; ; {
-		v, err := l.run(ctx, w, n)
+		v, err := l.runTogether(ctx, w, n)
 		if err != nil {
 			return nil, l.failed("repeat", err)
 		}
@@ -42,7 +42,7 @@ func (l *Loop) repeats(ctx context.Context, w *World, want, n int) (made []repea
 		if err != nil {
 			return nil, l.failed("limit of the machine", err)
 		}
-		if l.Within {
+		if l.within {
 			before = after
 		}
 		made = append(made, between(v, before, after))
@@ -53,7 +53,7 @@ func (l *Loop) repeats(ctx context.Context, w *World, want, n int) (made []repea
 		if len(made) < want {
 			continue
 		}
-		if l.Limit == nil {
+		if l.limit == nil {
 			return made, nil
 		}
 		decided, err := agree(ctx, w, 0, steady >= want || len(made) >= mostTries*want)
@@ -67,16 +67,16 @@ func (l *Loop) repeats(ctx context.Context, w *World, want, n int) (made []repea
 }
 
 // beside measures what the machine does at this moment, unless that is skipped.
-func (l *Loop) beside(w *World, skip bool) (now moment, err error) {
-	if l.Limit == nil || skip || w.Job.Rank() > 1 {
+func (l *loop) beside(w *World, skip bool) (now moment, err error) {
+	if l.limit == nil || skip || w.Job.Rank() > 1 {
 		return now, nil
 	}
-	if w.Job.Size() == 2 && !l.Within {
-		if now.line, err = w.Limits.RawLine(); err != nil {
+	if w.Job.Size() == 2 && !l.within {
+		if now.line, err = w.limits.rawLine(); err != nil {
 			return now, err
 		}
 	}
-	now.limit, err = l.Limit(now.line)
+	now.limit, err = l.limit(now.line)
 	return now, err
 }
 

@@ -29,9 +29,9 @@ func TestUnsteadyRepeatsAreMadeAnew(t *testing.T) {
 	w := alone(t)
 	limits := []float64{60, 300, 60, 60, 50, 300, 300} // around six repeats, of which the 3rd, 4th and 6th are steady
 	runs, asked := 0, 0
-	l := &Loop{LimitName: RawLine, LimitUnit: "ns",
-		Run:   func(context.Context, int) (float64, error) { runs++; return float64(runs), nil },
-		Limit: func(float64) (float64, error) { asked++; return limits[asked-1], nil },
+	l := &loop{limitName: RawLine, limitUnit: "ns",
+		run:   func(context.Context, int) (float64, error) { runs++; return float64(runs), nil },
+		limit: func(float64) (float64, error) { asked++; return limits[asked-1], nil },
 	}
 	made, err := l.repeats(t.Context(), w, 3, 1)
 	if err != nil {
@@ -54,9 +54,9 @@ func TestUnsteadyRepeatsAreMadeAnew(t *testing.T) {
 // for, and they say so.
 func TestRepeatsEnd(t *testing.T) {
 	w, limit := alone(t), 1.0
-	l := &Loop{LimitName: RawLine, LimitUnit: "ns",
-		Run:   func(context.Context, int) (float64, error) { return 1, nil },
-		Limit: func(float64) (float64, error) { limit *= 2; return limit, nil },
+	l := &loop{limitName: RawLine, limitUnit: "ns",
+		run:   func(context.Context, int) (float64, error) { return 1, nil },
+		limit: func(float64) (float64, error) { limit *= 2; return limit, nil },
 	}
 	made, err := l.repeats(t.Context(), w, 4, 1)
 	if err != nil {
@@ -73,7 +73,7 @@ func TestRepeatsEnd(t *testing.T) {
 // repeats, however long an operation takes.
 func TestWarmUpOfLargeTransfers(t *testing.T) {
 	w, ops := alone(t), 0
-	l := &Loop{Run: func(_ context.Context, n int) (float64, error) {
+	l := &loop{run: func(_ context.Context, n int) (float64, error) {
 		ops += n
 		time.Sleep(time.Duration(n) * 10 * time.Millisecond)
 		return 1, nil
@@ -85,7 +85,7 @@ func TestWarmUpOfLargeTransfers(t *testing.T) {
 		t.Errorf("%d operations of 10 ms to warm up for repeats of 20 ms", ops)
 	}
 	ops = 0
-	l.Run = func(_ context.Context, n int) (float64, error) { ops += n; return 1, nil }
+	l.run = func(_ context.Context, n int) (float64, error) { ops += n; return 1, nil }
 	if err := l.warmUp(t.Context(), w, Options{WarmUp: 1000, Duration: time.Hour}); err != nil || ops != 1000 {
 		t.Errorf("%d operations of 1000: %v", ops, err)
 	}

@@ -23,27 +23,27 @@ type stream struct {
 	oneWay  bool  // both ways make no sense
 	single  bool  // single operations have a figure in the same unit
 	figure  func(took time.Duration, n, size int) float64
-	against func(loop *Loop, w *World, size int)
+	against func(loop *loop, w *World, size int)
 }
 
 func bandwidth(name string, kind nd.RequestType) stream {
 	return stream{
-		name: name, kind: kind, unit: "MB/s", better: "more", figure: MBPerSecond, single: true,
+		name: name, kind: kind, unit: "MB/s", better: "more", figure: mbPerSecond, single: true,
 		size:    []int{64 << 10, 1 << 20},
-		against: (*Loop).AgainstMemcpyBandwidth,
+		against: (*loop).againstMemcpyBandwidth,
 	}
 }
 
 var msgRate = stream{
 	name: "msg_rate", kind: nd.RequestSend, unit: "msg/s", better: "more", size: []int{8}, depths: []int{rateDepth},
-	figure:  func(took time.Duration, n, _ int) float64 { return PerSecond(took, n) },
-	against: func(loop *Loop, _ *World, _ int) { loop.AgainstRawLineRate() },
+	figure:  func(took time.Duration, n, _ int) float64 { return perSecond(took, n) },
+	against: func(loop *loop, _ *World, _ int) { loop.againstRawLineRate() },
 }
 
 var posted = stream{
 	name: "posted", kind: nd.RequestWrite, unit: "ns", better: "less", size: []int{8}, depths: []int{1, 0}, oneWay: true, single: true,
-	figure:  func(took time.Duration, n, _ int) float64 { return NsPerOp(took, n) },
-	against: func(loop *Loop, w *World, _ int) { loop.AgainstExchange(w) },
+	figure:  func(took time.Duration, n, _ int) float64 { return nsPerOp(took, n) },
+	against: func(loop *loop, w *World, _ int) { loop.againstExchange(w) },
 	note:    "posted, completed and polled, back to back",
 }
 
@@ -124,17 +124,17 @@ func (t stream) runOne(ctx context.Context, w *World, o Options, size, depth int
 	}()
 	res.Settings = l.settings()
 	res.Depth = depth
-	loop := Loop{
-		Result: res,
-		Run:    func(ctx context.Context, n int) (float64, error) { return t.repeat(ctx, l, n) },
+	loop := loop{
+		result: res,
+		run:    func(ctx context.Context, n int) (float64, error) { return t.repeat(ctx, l, n) },
 	}
 	if t.single && !o.Bidirectional {
-		loop.Sample = func(ctx context.Context, n int, h *Histogram) error { return t.sample(l, n, h) }
+		loop.sample = func(ctx context.Context, n int, h *histogram) error { return t.sample(l, n, h) }
 	}
 	if t.against != nil {
 		t.against(&loop, w, size)
 	}
-	return loop.Measure(ctx, w, o)
+	return loop.measure(ctx, w, o)
 }
 
 // repeat makes n transfers, each way if both are wanted, and returns the figure:
@@ -192,23 +192,23 @@ func (t stream) finish(l *link) error {
 }
 
 // sample makes single transfers, each begun when the last is over.
-func (t stream) sample(l *link, n int, h *Histogram) error {
+func (t stream) sample(l *link, n int, h *histogram) error {
 	if !l.active() {
 		if err := t.part(l, l.leadIn()+n); err != nil {
 			return err
 		}
 		return l.serve()
 	}
-	clock := NewClock()
+	clock := newClock()
 	if err := t.part(l, l.leadIn()); err != nil {
 		return err
 	}
 	for range n {
-		start := clock.Now()
+		start := clock.now()
 		if err := l.flow(t.kind, 1, 0); err != nil {
 			return err
 		}
-		h.Record(t.figure(max(time.Duration(clock.Ns(start, clock.Now())), 1), 1, l.size))
+		h.record(t.figure(max(time.Duration(clock.ns(start, clock.now())), 1), 1, l.size))
 	}
 	return l.signal()
 }

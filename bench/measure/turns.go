@@ -44,15 +44,15 @@ func count(n int, f func(i int) error) error {
 }
 
 // sample does and undoes n times, as time does, and records one of the two.
-func (t turns) sample(n int, h *Histogram, undoing bool) error {
-	clock := NewClock()
+func (t turns) sample(n int, h *histogram, undoing bool) error {
+	clock := newClock()
 	recorded := func(f func(i int) error) func(i int) error {
 		return func(i int) error {
-			start := clock.Now()
+			start := clock.now()
 			if err := f(i); err != nil {
 				return err
 			}
-			h.Record(clock.Ns(start, clock.Now()))
+			h.record(clock.ns(start, clock.now()))
 			return nil
 		}
 	}
@@ -67,7 +67,7 @@ func (t turns) sample(n int, h *Histogram, undoing bool) error {
 
 // latency measures how long it takes to do, and to undo.
 func (t turns) latency(ctx context.Context, w *World, o Options, do, undo report.Result) ([]report.Result, error) {
-	return t.measure(ctx, w, o, do, undo, NsPerOp, true)
+	return t.measure(ctx, w, o, do, undo, nsPerOp, true)
 }
 
 // rate measures how often it can be done in a second, and undone.
@@ -75,14 +75,14 @@ func (t turns) rate(ctx context.Context, w *World, o Options, do, undo report.Re
 	for _, r := range []*report.Result{&do, &undo} {
 		r.Unit, r.Better, r.Depth = "ops/s", "more", t.objects
 	}
-	return t.measure(ctx, w, o, do, undo, PerSecond, false)
+	return t.measure(ctx, w, o, do, undo, perSecond, false)
 }
 
 func (t turns) measure(ctx context.Context, w *World, o Options, do, undo report.Result,
 	figure func(time.Duration, int) float64, sampled bool) (found []report.Result, err error) {
 	for i, res := range []report.Result{do, undo} {
-		l := &Loop{Result: res}
-		l.Run = func(_ context.Context, n int) (float64, error) {
+		l := &loop{result: res}
+		l.run = func(_ context.Context, n int) (float64, error) {
 			if w.Job.Rank() != 0 {
 				return 0, nil
 			}
@@ -90,14 +90,14 @@ func (t turns) measure(ctx context.Context, w *World, o Options, do, undo report
 			return figure([]time.Duration{doing, undoing}[i], n), err
 		}
 		if sampled {
-			l.Sample = func(_ context.Context, n int, h *Histogram) error {
+			l.sample = func(_ context.Context, n int, h *histogram) error {
 				if w.Job.Rank() != 0 {
 					return nil
 				}
 				return t.sample(n, h, i == 1)
 			}
 		}
-		r, err := l.Measure(ctx, w, o)
+		r, err := l.measure(ctx, w, o)
 		if err != nil {
 			return nil, err
 		}

@@ -37,7 +37,7 @@ func runWakeup(ctx context.Context, w *World, o Options) (found []report.Result,
 		if err != nil {
 			return nil, err
 		}
-		r, err := wakeupLoop(w, o, l, way.test, way.note, way.sleep).Measure(ctx, w, o)
+		r, err := wakeupLoop(w, o, l, way.test, way.note, way.sleep).measure(ctx, w, o)
 		if err := afterAll(ctx, w, err, l.release); err != nil {
 			return nil, err
 		}
@@ -51,17 +51,17 @@ func (c linkConfig) sized(size int) linkConfig {
 	return c
 }
 
-func wakeupLoop(w *World, o Options, l *link, test, remark string, sleep func(*link) error) *Loop {
+func wakeupLoop(w *World, o Options, l *link, test, remark string, sleep func(*link) error) *loop {
 	res := timed(w, o, test, wakeupBytes)
 	res.Mode, res.Memory, res.Note = "event", memoryName(o.Private), "from the post to the sight of the answer; "+remark
-	return &Loop{Result: res,
-		Run: func(_ context.Context, n int) (float64, error) {
+	return &loop{result: res,
+		run: func(_ context.Context, n int) (float64, error) {
 			sum := 0.0
 			err := l.wakeups(n, sleep, func(ns float64) { sum += ns })
 			return sum / float64(n), err
 		},
-		Sample: func(_ context.Context, n int, h *Histogram) error {
-			return l.wakeups(n*wakeupSamples, sleep, h.Record)
+		sample: func(_ context.Context, n int, h *histogram) error {
+			return l.wakeups(n*wakeupSamples, sleep, h.record)
 		},
 	}
 }
@@ -69,7 +69,7 @@ func wakeupLoop(w *World, o Options, l *link, test, remark string, sleep func(*l
 // wakeups makes n round trips to a rank that has had time to fall asleep. Each
 // is timed for itself: between them one waits.
 func (l *link) wakeups(n int, sleep func(*link) error, record func(ns float64)) error {
-	clock := NewClock()
+	clock := newClock()
 	for range n {
 		if !l.active() {
 			if err := l.answerAsleep(sleep); err != nil {
@@ -78,11 +78,11 @@ func (l *link) wakeups(n int, sleep func(*link) error, record func(ns float64)) 
 			continue
 		}
 		time.Sleep(wakeupPause)
-		start := clock.Now()
+		start := clock.now()
 		if err := l.throwSends(1); err != nil {
 			return err
 		}
-		record(clock.Ns(start, clock.Now()))
+		record(clock.ns(start, clock.now()))
 	}
 	return nil
 }

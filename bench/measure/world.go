@@ -23,7 +23,7 @@ func NewWorld(ctx context.Context, job *softnd.Job, pin bool) (*World, error) {
 	if err != nil {
 		return nil, fmt.Errorf("measure: a cache line that ranks 0 and 1 share: %w", err)
 	}
-	return &World{Job: job, Limits: &limits{side: job.Rank(), line: line}}, nil
+	return &World{Job: job, limits: &limits{side: job.Rank(), line: line}}, nil
 }
 
 // shareLine makes the line in rank 0 and maps it in rank 1, which finds it by

@@ -50,7 +50,7 @@ func figures(o Options) []Figure {
 	add("send_bw", o.Sizes...)
 	add("msg_rate", small)
 	if wanted("barrier") {
-		for _, n := range o.Ranks {
+		for _, n := range o.ranks {
 			all = append(all, Figure{"barrier", 0, n})
 		}
 	}

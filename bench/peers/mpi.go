@@ -53,7 +53,7 @@ func (s *session) mpi(launch program, f Figure) []*way {
 		defer s.sweep()
 		p := launch
 		p.argv = append(p.argv[:len(p.argv):len(p.argv)], "-n", strconv.Itoa(f.Ranks), s.mpiProgram(), mode,
-			strconv.Itoa(f.Size), strconv.Itoa(s.o.Iterations), fmt.Sprint(s.o.Duration.Seconds()), "1")
+			strconv.Itoa(f.Size), strconv.Itoa(s.o.iterations), fmt.Sprint(s.o.Duration.Seconds()), "1")
 		if s.o.Pinned {
 			p.argv = append(p.argv, strings.Trim(strings.ReplaceAll(fmt.Sprint(s.cores), " ", ","), "[]"))
 		}

@@ -21,7 +21,7 @@ type pair struct {
 // repeats returns a function that runs the pair, with as many iterations as fill
 // the time of a repeat. The first call finds out how many that are.
 func (s *session) repeats(p pair) func(context.Context) (sample, error) {
-	n := s.o.Iterations
+	n := s.o.iterations
 	return func(ctx context.Context) (sample, error) {
 		if n == 0 {
 			const probe = 500

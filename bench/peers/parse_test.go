@@ -90,7 +90,7 @@ func TestUnits(t *testing.T) {
 }
 
 func TestFigures(t *testing.T) {
-	o, err := Options{Sizes: []int{8, 64}, Ranks: []int{2, 4}}.withDefaults()
+	o, err := Options{Sizes: []int{8, 64}, ranks: []int{2, 4}}.withDefaults()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +101,7 @@ func TestFigures(t *testing.T) {
 	if got := figures(o); len(got) != 3 || got[0] != (Figure{"posted", 8, 2}) || got[2] != (Figure{"barrier", 0, 4}) {
 		t.Errorf("figures of %v: %v", o.Tests, got)
 	}
-	for _, o := range []Options{{Sizes: []int{0}}, {Ranks: []int{1}}, {Repeats: -1}} {
+	for _, o := range []Options{{Sizes: []int{0}}, {ranks: []int{1}}, {Repeats: -1}} {
 		if _, err := o.withDefaults(); err == nil {
 			t.Errorf("%+v is accepted", o)
 		}

@@ -13,8 +13,8 @@ import (
 type Peer struct {
 	Name    string // as in report.Result.Provider: ucx, libfabric, openmpi or mpich
 	Title   string // for people
-	Program string // that is run
-	Package string // of Debian, that has Program
+	program string
+	debian  string // the Debian package with the program
 
 	compiler need                              // what else it takes; empty for a peer that is measured by Program alone
 	ways     func(s *session, f Figure) []*way // to measure f; none if it does not have that
@@ -26,14 +26,14 @@ type need struct{ program, pkg string }
 // All returns the peers that this package knows, installed or not.
 func All() []Peer {
 	return []Peer{
-		{Name: "ucx", Title: "UCX", Program: "ucx_perftest", Package: "ucx-utils", ways: ucx},
-		{Name: "libfabric", Title: "libfabric", Program: "fi_pingpong", Package: "libfabric-bin", ways: libfabric},
+		{Name: "ucx", Title: "UCX", program: "ucx_perftest", debian: "ucx-utils", ways: ucx},
+		{Name: "libfabric", Title: "libfabric", program: "fi_pingpong", debian: "libfabric-bin", ways: libfabric},
 		{
-			Name: "openmpi", Title: "Open MPI", Program: "mpiexec.openmpi", Package: "openmpi-bin",
+			Name: "openmpi", Title: "Open MPI", program: "mpiexec.openmpi", debian: "openmpi-bin",
 			compiler: need{"mpicc.openmpi", "libopenmpi-dev"}, ways: openMPI,
 		},
 		{
-			Name: "mpich", Title: "MPICH", Program: "mpiexec.mpich", Package: "mpich",
+			Name: "mpich", Title: "MPICH", program: "mpiexec.mpich", debian: "mpich",
 			compiler: need{"mpicc.mpich", "libmpich-dev"}, ways: mpich,
 		},
 	}
@@ -57,7 +57,7 @@ func (p Peer) Missing() string {
 }
 
 func (p Peer) needs() []need {
-	needs := []need{{p.Program, p.Package}}
+	needs := []need{{p.program, p.debian}}
 	if p.compiler != (need{}) {
 		needs = append(needs, p.compiler)
 	}
@@ -68,20 +68,20 @@ func (p Peer) needs() []need {
 type Options struct {
 	Tests      []string      // names of tests; nil = all that the peer has
 	Sizes      []int         // bytes, from 1, for latencies and bandwidths; nil = 8, 64 KiB, 1 MiB
-	Ranks      []int         // of barriers, from 2; nil = 2, 8, 16
-	Iterations int           // of one repeat; 0 = as many as Duration takes
+	ranks      []int         // of barriers, from 2; nil = 2, 8, 16
+	iterations int           // of one repeat; 0 = as many as Duration takes
 	Duration   time.Duration // of one repeat; 0 = 200 ms
 	Repeats    int           // 0 = 5
 	Pinned     bool          // each process to a core of its own, as package bench does
-	Timeout    time.Duration // after which one program is ended; 0 = 20 s and five times what its repeats should take
+	timeout    time.Duration // after which one program is ended; 0 = 20 s and five times what its repeats should take
 }
 
 func (o Options) withDefaults() (Options, error) {
 	if o.Sizes == nil {
 		o.Sizes = []int{8, 64 << 10, 1 << 20}
 	}
-	if o.Ranks == nil {
-		o.Ranks = []int{2, 8, 16}
+	if o.ranks == nil {
+		o.ranks = []int{2, 8, 16}
 	}
 	if o.Duration == 0 {
 		o.Duration = 200 * time.Millisecond
@@ -89,15 +89,15 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Repeats == 0 {
 		o.Repeats = 5
 	}
-	if o.Timeout == 0 {
-		o.Timeout = 20*time.Second + time.Duration(5*o.Repeats)*o.Duration
+	if o.timeout == 0 {
+		o.timeout = 20*time.Second + time.Duration(5*o.Repeats)*o.Duration
 	}
 	switch {
 	case slices.ContainsFunc(o.Sizes, func(n int) bool { return n < 1 }):
 		return o, fmt.Errorf("peers: sizes %v: the least that can be measured is 1 byte", o.Sizes)
-	case slices.ContainsFunc(o.Ranks, func(n int) bool { return n < 2 }):
-		return o, fmt.Errorf("peers: barriers of %v ranks: it takes 2 at least", o.Ranks)
-	case o.Iterations < 0 || o.Duration < 0 || o.Repeats < 0 || o.Timeout < 0:
+	case slices.ContainsFunc(o.ranks, func(n int) bool { return n < 2 }):
+		return o, fmt.Errorf("peers: barriers of %v ranks: it takes 2 at least", o.ranks)
+	case o.iterations < 0 || o.Duration < 0 || o.Repeats < 0 || o.timeout < 0:
 		return o, errors.New("peers: iterations, durations, repeats and timeouts cannot be negative")
 	}
 	return o, nil

@@ -23,7 +23,7 @@ func TestWhatIsInstalled(t *testing.T) {
 	for _, p := range installed {
 		t.Run(p.Name, func(t *testing.T) {
 			nothingLeft(t)
-			o := Options{Sizes: []int{8}, Ranks: []int{2}, Iterations: 100, Repeats: 2, Pinned: true}
+			o := Options{Sizes: []int{8}, ranks: []int{2}, iterations: 100, Repeats: 2, Pinned: true}
 			results, err := measureAll(t.Context(), p, o)
 			if err != nil && strings.Contains(err.Error(), "#include <mpi.h>") {
 				t.Skipf("the headers of %s are not installed: %v", p.Title, err)

@@ -144,7 +144,7 @@ trap '' TERM
 /usr/bin/setsid /bin/sleep 1000 &
 echo figure,10,50.0
 while :; do /bin/sleep 1000; done`})
-	o := Options{Tests: []string{"msg_rate"}, Repeats: 3, Timeout: 300 * time.Millisecond}
+	o := Options{Tests: []string{"msg_rate"}, Repeats: 3, timeout: 300 * time.Millisecond}
 	results, err := measureAll(t.Context(), named(t, "mpich"), o)
 	if err != nil || len(results) != 1 {
 		t.Fatalf("results %v, %v", results, err)
@@ -163,7 +163,7 @@ while :; do /bin/sleep 1000; done`})
 func TestAHangIsNoFigure(t *testing.T) {
 	nothingLeft(t)
 	only(t, map[string]string{"mpicc.openmpi": "", "mpiexec.openmpi": "exec /bin/sleep 1000", "fi_pingpong": "exec /bin/sleep 1000"})
-	o := Options{Tests: []string{"send_lat"}, Sizes: []int{8}, Timeout: 200 * time.Millisecond}
+	o := Options{Tests: []string{"send_lat"}, Sizes: []int{8}, timeout: 200 * time.Millisecond}
 	for _, name := range []string{"openmpi", "libfabric"} {
 		results, err := measureAll(t.Context(), named(t, name), o)
 		if len(results) != 0 || !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "send_lat of 8 B") {
@@ -264,7 +264,7 @@ func TestServerAndClient(t *testing.T) {
 	if err := os.Symlink(self, filepath.Join(only(t, nil), "ucx_perftest")); err != nil {
 		t.Fatal(err)
 	}
-	o := Options{Tests: []string{"posted"}, Iterations: 10, Repeats: 1, Pinned: true}
+	o := Options{Tests: []string{"posted"}, iterations: 10, Repeats: 1, Pinned: true}
 	t.Setenv("PEERS_TEST_SAYS", "iterations,overall_mr\n10,25000000")
 	results, err := measureAll(t.Context(), named(t, "ucx"), o)
 	if err != nil || len(results) != 1 || results[0].Value != 40 || results[0].Iterations != 10 || !results[0].Pinned {

@@ -14,7 +14,7 @@ import (
 // between the repeats, so that all of them see the same minutes of a machine that
 // changes.
 type Runner struct {
-	Peer   Peer
+	peer   Peer
 	s      *session
 	trials map[Figure]*trial
 }
@@ -57,7 +57,7 @@ func Open(ctx context.Context, p Peer, o Options) (_ *Runner, err error) {
 		return nil, err
 	}
 	runtime.LockOSThread()
-	r := &Runner{Peer: p, trials: map[Figure]*trial{}}
+	r := &Runner{peer: p, trials: map[Figure]*trial{}}
 	defer func() {
 		if err != nil {
 			r.Close()
@@ -88,7 +88,7 @@ func (r *Runner) Has(f Figure) bool { return len(r.trial(f).ways) > 0 }
 func (r *Runner) trial(f Figure) *trial {
 	t := r.trials[f]
 	if t == nil {
-		t = &trial{ways: r.Peer.ways(r.s, f)}
+		t = &trial{ways: r.peer.ways(r.s, f)}
 		r.trials[f] = t
 	}
 	return t
@@ -134,7 +134,7 @@ func (r *Runner) Result(f Figure, limit *Around) (*report.Result, error) {
 	for _, w := range t.ways {
 		if len(w.repeats) == 0 {
 			if w.trouble != nil {
-				failed = errors.Join(failed, fmt.Errorf("peers: %s: %s: %w", r.Peer.Title, f, w.trouble))
+				failed = errors.Join(failed, fmt.Errorf("peers: %s: %s: %w", r.peer.Title, f, w.trouble))
 			}
 			continue
 		}
@@ -151,7 +151,7 @@ func (r *Runner) Result(f Figure, limit *Around) (*report.Result, error) {
 
 func (r *Runner) result(f Figure, w *way, limit *Around) *report.Result {
 	one := &report.Result{
-		Test: f.Test, Provider: r.Peer.Name, Note: w.name,
+		Test: f.Test, Provider: r.peer.Name, Note: w.name,
 		Settings: report.Settings{Size: f.Size, Iterations: w.iterations, Ranks: f.Ranks, Mode: "polling", Pinned: r.s.o.Pinned},
 	}
 	one.Unit, one.Better = f.unit()

@@ -57,8 +57,8 @@ func (s *session) close() {
 
 // limit is the time that one program may take.
 func (s *session) limit(ctx context.Context) (context.Context, context.CancelFunc) {
-	why := fmt.Errorf("did not finish within %v and was ended: %w", s.o.Timeout, context.DeadlineExceeded)
-	return context.WithTimeoutCause(ctx, s.o.Timeout, why)
+	why := fmt.Errorf("did not finish within %v and was ended: %w", s.o.timeout, context.DeadlineExceeded)
+	return context.WithTimeoutCause(ctx, s.o.timeout, why)
 }
 
 // sweep kills what is left of this session's processes, wherever it went, and

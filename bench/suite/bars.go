@@ -7,10 +7,10 @@ import "github.com/softnd/softnd/bench/measure"
 // Bar is one thing that softnd has to reach.
 type Bar struct {
 	Name     string
-	Unit     string // "" for ratios
-	Required float64
-	Aim      float64
-	More     bool // more is better
+	unit     string // "" for ratios
+	required float64
+	aim      float64
+	more     bool // more is better
 	figure
 }
 
@@ -39,41 +39,41 @@ const (
 //	barrier of 8         10, 5 µs      the same at a switch of 1.17 µs
 //	barrier of 16        25, 12 µs     the same at a switch of 1.17 µs
 var Bars = []Bar{
-	{Name: "Write 8 B, half round trip ÷ raw cache line", Required: 1.35, Aim: 1.15,
+	{Name: "Write 8 B, half round trip ÷ raw cache line", required: 1.35, aim: 1.15,
 		figure: toLimit(ours("write_lat", 8), measure.RawLine)},
-	{Name: "Write 8 B posted, completed, polled ÷ locked exchange", Required: 5.5, Aim: 3,
+	{Name: "Write 8 B posted, completed, polled ÷ locked exchange", required: 5.5, aim: 3,
 		figure: toLimit(ours("posted", 8).atDepth(1), measure.LockedExchange)},
-	{Name: "Write 1 MiB ÷ memcpy, bandwidth", Required: 0.95, Aim: 1, More: true,
+	{Name: "Write 1 MiB ÷ memcpy, bandwidth", required: 0.95, aim: 1, more: true,
 		figure: toLimit(ours("write_bw", mib), measure.Memcpy)},
-	{Name: "Read 1 MiB ÷ memcpy, bandwidth", Required: 0.95, Aim: 1, More: true,
+	{Name: "Read 1 MiB ÷ memcpy, bandwidth", required: 0.95, aim: 1, more: true,
 		figure: toLimit(ours("read_bw", mib), measure.Memcpy)},
-	{Name: "Send 8 B, half round trip ÷ raw cache line", Required: 1.5, Aim: 1.15,
+	{Name: "Send 8 B, half round trip ÷ raw cache line", required: 1.5, aim: 1.15,
 		figure: toLimit(ours("send_lat", 8), measure.RawLine)},
-	{Name: "Send 64 KiB, half round trip ÷ memcpy", Required: 2, Aim: 1.4,
+	{Name: "Send 64 KiB, half round trip ÷ memcpy", required: 2, aim: 1.4,
 		figure: toLimit(ours("send_lat", 64<<10), measure.Memcpy)},
-	{Name: "Send 1 MiB ÷ memcpy, bandwidth", Required: 0.8, Aim: 0.95, More: true,
+	{Name: "Send 1 MiB ÷ memcpy, bandwidth", required: 0.8, aim: 0.95, more: true,
 		figure: toLimit(ours("send_bw", mib), measure.Memcpy)},
-	{Name: "Sends of 8 B, one pair, in the time of a raw cache line", Required: 1.7, Aim: 2.9, More: true,
+	{Name: "Sends of 8 B, one pair, in the time of a raw cache line", required: 1.7, aim: 2.9, more: true,
 		figure: toLimit(ours("msg_rate", 8), measure.RawLine)},
-	{Name: "Write 8 B by the target, private memory ÷ raw round trip", Required: 1.7, Aim: 1.25,
+	{Name: "Write 8 B by the target, private memory ÷ raw round trip", required: 1.7, aim: 1.25,
 		figure: toLimit(which{test: "write_completion", size: 8, executor: "target", memory: "private"}, measure.RawRoundTrip)},
-	{Name: "Bind and Invalidate, nothing in flight ÷ locked exchange", Required: 26, Aim: 10.5,
+	{Name: "Bind and Invalidate, nothing in flight ÷ locked exchange", required: 26, aim: 10.5,
 		figure: toLimit(ours("bind_invalidate", 4096), measure.LockedExchange)},
-	{Name: "Write 8 B, 64 queue pairs ÷ one, each ÷ raw cache line", Required: 1.5, Aim: 1.1, figure: manyPairs("write_lat")},
-	{Name: "Send 8 B, 64 queue pairs ÷ one, each ÷ raw cache line", Required: 1.5, Aim: 1.1, figure: manyPairs("send_lat")},
-	{Name: "barrier of 2 ÷ raw cache line", Required: 1.5, Aim: 1.25,
+	{Name: "Write 8 B, 64 queue pairs ÷ one, each ÷ raw cache line", required: 1.5, aim: 1.1, figure: manyPairs("write_lat")},
+	{Name: "Send 8 B, 64 queue pairs ÷ one, each ÷ raw cache line", required: 1.5, aim: 1.1, figure: manyPairs("send_lat")},
+	{Name: "barrier of 2 ÷ raw cache line", required: 1.5, aim: 1.25,
 		figure: toLimit(which{test: "barrier", ranks: 2}, measure.RawLine)},
-	{Name: "barrier of 8 on 2 cores ÷ switch of a core", Required: 8.5, Aim: 4.3,
+	{Name: "barrier of 8 on 2 cores ÷ switch of a core", required: 8.5, aim: 4.3,
 		figure: toLimit(which{test: "barrier", ranks: 8}, measure.RawSwitch)},
-	{Name: "barrier of 16 on 2 cores ÷ switch of a core", Required: 21, Aim: 10,
+	{Name: "barrier of 16 on 2 cores ÷ switch of a core", required: 21, aim: 10,
 		figure: toLimit(which{test: "barrier", ranks: 16}, measure.RawSwitch)},
-	{Name: "a rank blocked in Wait, of a core", Unit: "%", Required: 1, Aim: 0.1,
+	{Name: "a rank blocked in Wait, of a core", unit: "%", required: 1, aim: 0.1,
 		figure: value(which{test: "blocked", events: true}, "%", 1)},
-	{Name: "a rank blocked in Barrier, of a core", Unit: "%", Required: 1, Aim: 0.1,
+	{Name: "a rank blocked in Barrier, of a core", unit: "%", required: 1, aim: 0.1,
 		figure: value(which{test: "blocked_barrier", events: true}, "%", 1)},
-	{Name: "p99.9 of Write 8 B, allocating 1 GB/s ÷ not, beyond the raw cache line's", Required: 5, Aim: 2,
+	{Name: "p99.9 of Write 8 B, allocating 1 GB/s ÷ not, beyond the raw cache line's", required: 5, aim: 2,
 		figure: beyondLimit(ours("alloc_noise", 8), measure.RawLineNoise)},
-	{Name: "arena memory of a rank, 64 connected", Unit: "MiB", Required: 8, Aim: 2,
+	{Name: "arena memory of a rank, 64 connected", unit: "MiB", required: 8, aim: 2,
 		figure: value(which{test: "arena_memory", ranks: 64, once: true}, "B", inMiB)},
 }
 

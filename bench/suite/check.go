@@ -13,18 +13,15 @@ type Outcome string
 
 // Outcomes, from the best to the worst.
 const (
-	AimMet      Outcome = "aim met"
-	Met         Outcome = "met"
-	Missed      Outcome = "MISSED"
-	Suspect     Outcome = "SUSPECT"      // better than the machine can be
-	Noisy       Outcome = "TOO NOISY"    // the interval says neither met nor missed
+	aimMet      Outcome = "aim met"
+	met         Outcome = "met"
+	missed      Outcome = "MISSED"
+	suspect     Outcome = "SUSPECT"      // better than the machine can be
+	noisy       Outcome = "TOO NOISY"    // the interval says neither met nor missed
 	NotMeasured Outcome = "NOT MEASURED" // or too few steady repeats
 )
 
-var worse = []Outcome{AimMet, Met, Missed, Suspect, Noisy, NotMeasured}
-
-// Passes reports whether the outcome is one of a bar that was met.
-func (o Outcome) Passes() bool { return o == AimMet || o == Met }
+var worse = []Outcome{aimMet, met, missed, suspect, noisy, NotMeasured}
 
 const (
 	// leastRatio is how little a transfer can take of the time of the cache line
@@ -40,8 +37,8 @@ const (
 type Verdict struct {
 	Bar       *Bar
 	Outcome   Outcome
-	All       *Seen // nil if not measured
-	Near, Far *Seen // at each distance of the cores, nil if too little was measured there
+	all       *seen // nil if not measured
+	near, far *seen // at each distance of the cores, nil if too little was measured there
 	Why       string
 	undecided []string // the distances whose interval holds the bar, if it was checked at each
 	open      bool     // more repeats may change the outcome
@@ -50,7 +47,7 @@ type Verdict struct {
 // Card is what a report says about all bars.
 type Card struct {
 	Verdicts          []Verdict
-	NearLine, FarLine float64 // ns; 0 if the cores were at one distance all the time
+	nearLine, farLine float64 // ns; 0 if the cores were at one distance all the time
 	rep               *report.Report
 }
 
@@ -59,7 +56,7 @@ func Check(rep *report.Report) *Card {
 	near, far := distances(rep)
 	c := &Card{rep: rep}
 	if near != nil {
-		c.NearLine, c.FarLine = near.Line, far.Line
+		c.nearLine, c.farLine = near.Line, far.Line
 	}
 	for i := range Bars {
 		c.Verdicts = append(c.Verdicts, Bars[i].check(rep, near, far))
@@ -74,23 +71,23 @@ func (b *Bar) check(rep *report.Report, near, far *distance) Verdict {
 	if err != nil {
 		return Verdict{Bar: b, Outcome: NotMeasured, Why: err.Error(), open: true}
 	}
-	v := Verdict{Bar: b, All: &all}
+	v := Verdict{Bar: b, all: &all}
 	if near != nil {
-		v.Near, v.Far = b.at(rep, near), b.at(rep, far)
+		v.near, v.far = b.at(rep, near), b.at(rep, far)
 	}
 	for _, at := range []struct {
 		name string
-		*Seen
-	}{{"near", v.Near}, {"far", v.Far}} {
-		if at.Seen == nil {
+		*seen
+	}{{"near", v.near}, {"far", v.far}} {
+		if at.seen == nil {
 			continue
 		}
-		if !b.decides(*at.Seen) {
+		if !b.decides(*at.seen) {
 			v.open = true
-			v.undecided = append(v.undecided, fmt.Sprintf("%s undecided: %s", at.name, b.interval(*at.Seen)))
+			v.undecided = append(v.undecided, fmt.Sprintf("%s undecided: %s", at.name, b.interval(*at.seen)))
 			continue
 		}
-		if outcome, why := b.judge(*at.Seen); v.Outcome == "" || slices.Index(worse, outcome) > slices.Index(worse, v.Outcome) {
+		if outcome, why := b.judge(*at.seen); v.Outcome == "" || slices.Index(worse, outcome) > slices.Index(worse, v.Outcome) {
 			v.Outcome, v.Why = outcome, why
 		}
 	}
@@ -101,7 +98,7 @@ func (b *Bar) check(rep *report.Report, near, far *distance) Verdict {
 	return v
 }
 
-func (b *Bar) at(rep *report.Report, d *distance) *Seen {
+func (b *Bar) at(rep *report.Report, d *distance) *seen {
 	s, err := b.seen(&view{rep, d})
 	if err != nil {
 		return nil
@@ -109,31 +106,31 @@ func (b *Bar) at(rep *report.Report, d *distance) *Seen {
 	return &s
 }
 
-func (b *Bar) judge(s Seen) (Outcome, string) {
+func (b *Bar) judge(s seen) (Outcome, string) {
 	switch {
-	case !b.More && (b.limit == measure.RawLine || b.limit == measure.RawRoundTrip) && s.Value < leastRatio:
-		return Suspect, fmt.Sprintf("it took %.2f of what the bare cache line took, so the machine changed between the two", s.Value)
-	case !b.decides(s) && s.High > widest*s.Low:
-		return Noisy, "the interval holds the bar: " + b.interval(s)
-	case b.clears(s.Value, b.Aim):
-		return AimMet, ""
-	case b.clears(s.Value, b.Required):
-		return Met, ""
+	case !b.more && (b.limit == measure.RawLine || b.limit == measure.RawRoundTrip) && s.value < leastRatio:
+		return suspect, fmt.Sprintf("it took %.2f of what the bare cache line took, so the machine changed between the two", s.value)
+	case !b.decides(s) && s.high > widest*s.low:
+		return noisy, "the interval holds the bar: " + b.interval(s)
+	case b.clears(s.value, b.aim):
+		return aimMet, ""
+	case b.clears(s.value, b.required):
+		return met, ""
 	}
-	return Missed, ""
+	return missed, ""
 }
 
 // decides reports whether the whole interval lies on one side of the bar.
-func (b *Bar) decides(s Seen) bool {
-	return b.clears(s.Low, b.Required) == b.clears(s.High, b.Required)
+func (b *Bar) decides(s seen) bool {
+	return b.clears(s.low, b.required) == b.clears(s.high, b.required)
 }
 
-func (b *Bar) interval(s Seen) string {
-	return fmt.Sprintf("%s to %s in %d repeats", b.format(s.Low), b.format(s.High), s.Repeats)
+func (b *Bar) interval(s seen) string {
+	return fmt.Sprintf("%s to %s in %d repeats", b.format(s.low), b.format(s.high), s.repeats)
 }
 
 func (b *Bar) clears(seen, bar float64) bool {
-	if b.More {
+	if b.more {
 		return seen >= bar
 	}
 	return seen <= bar
@@ -141,7 +138,7 @@ func (b *Bar) clears(seen, bar float64) bool {
 
 // Err says how many bars were not met, nil if all were.
 func (c *Card) Err() error {
-	missed, suspect, unknown := c.Count(Missed), c.Count(Suspect), c.Count(Noisy, NotMeasured)
+	missed, suspect, unknown := c.count(missed), c.count(suspect), c.count(noisy, NotMeasured)
 	if missed+suspect+unknown == 0 {
 		return nil
 	}
@@ -149,8 +146,8 @@ func (c *Card) Err() error {
 		len(c.Verdicts), missed, suspect, unknown)
 }
 
-// Count returns how many verdicts have one of the outcomes.
-func (c *Card) Count(outcomes ...Outcome) (n int) {
+// count returns how many verdicts have one of the outcomes.
+func (c *Card) count(outcomes ...Outcome) (n int) {
 	for _, v := range c.Verdicts {
 		if slices.Contains(outcomes, v.Outcome) {
 			n++
@@ -159,8 +156,8 @@ func (c *Card) Count(outcomes ...Outcome) (n int) {
 	return n
 }
 
-// Open reports whether more repeats of a run may change the outcome of a bar.
-func (c *Card) Open(r Run) bool {
+// open reports whether more repeats of a run may change the outcome of a bar.
+func (c *Card) open(r Run) bool {
 	for _, v := range c.Verdicts {
 		if v.open && slices.ContainsFunc(v.Bar.of, r.measures) {
 			return true

@@ -40,7 +40,7 @@ func changed(r report.Result, f func(*report.Result)) report.Result {
 	return r
 }
 
-var line = Bar{Required: 1.35, Aim: 1.15, figure: toLimit(ours("write_lat", 8), measure.RawLine)}
+var line = Bar{required: 1.35, aim: 1.15, figure: toLimit(ours("write_lat", 8), measure.RawLine)}
 
 func check(b Bar, results ...report.Result) Verdict {
 	rep := &report.Report{Results: results}
@@ -49,18 +49,18 @@ func check(b Bar, results ...report.Result) Verdict {
 }
 
 func TestOutcomes(t *testing.T) {
-	more := Bar{Required: 0.8, Aim: 0.95, More: true, figure: toLimit(ours("write_lat", 8), measure.Memcpy)}
+	more := Bar{required: 0.8, aim: 0.95, more: true, figure: toLimit(ours("write_lat", 8), measure.Memcpy)}
 	for _, c := range []struct {
 		bar   Bar
 		ratio float64
 		want  Outcome
 	}{
-		{line, 0.89, Suspect}, {line, 0.9, AimMet}, {line, 1.15, AimMet}, {line, 1.16, Met}, {line, 1.35, Met}, {line, 1.36, Missed},
-		{more, 0.95, AimMet}, {more, 0.94, Met}, {more, 0.8, Met}, {more, 0.79, Missed},
+		{line, 0.89, suspect}, {line, 0.9, aimMet}, {line, 1.15, aimMet}, {line, 1.16, met}, {line, 1.35, met}, {line, 1.36, missed},
+		{more, 0.95, aimMet}, {more, 0.94, met}, {more, 0.8, met}, {more, 0.79, missed},
 	} {
 		v := check(c.bar, compared(result("write_lat", 8, 50), c.bar.limit, c.ratio))
-		if v.Outcome != c.want || v.All.Value != c.ratio {
-			t.Errorf("ratio %v with more better %v: %v, seen %v; want %v", c.ratio, c.bar.More, v.Outcome, v.All, c.want)
+		if v.Outcome != c.want || v.all.value != c.ratio {
+			t.Errorf("ratio %v with more better %v: %v, seen %v; want %v", c.ratio, c.bar.more, v.Outcome, v.all, c.want)
 		}
 	}
 }
@@ -73,12 +73,12 @@ func TestInterval(t *testing.T) {
 		want   Outcome
 		open   bool
 	}{
-		"narrow, below the bar":     {[]float64{1.2, 1.3, 1.3, 1.34, 1.4}, Met, true},
-		"narrow, above the bar":     {[]float64{1.3, 1.3, 1.4, 1.4, 1.4}, Missed, true},
-		"wide, around the bar":      {[]float64{1, 1.2, 1.3, 1.4, 1.8}, Noisy, true},
-		"wide, but not at the bar":  {[]float64{1.4, 1.5, 2, 3, 4}, Missed, false},
-		"clear of the bar":          {[]float64{1.2, 1.2, 1.2, 1.25, 1.3}, Met, false},
-		"one interruption of seven": {[]float64{1.1, 1.1, 1.1, 1.1, 1.1, 1.1, 1.1, 1.1, 9}, AimMet, false},
+		"narrow, below the bar":     {[]float64{1.2, 1.3, 1.3, 1.34, 1.4}, met, true},
+		"narrow, above the bar":     {[]float64{1.3, 1.3, 1.4, 1.4, 1.4}, missed, true},
+		"wide, around the bar":      {[]float64{1, 1.2, 1.3, 1.4, 1.8}, noisy, true},
+		"wide, but not at the bar":  {[]float64{1.4, 1.5, 2, 3, 4}, missed, false},
+		"clear of the bar":          {[]float64{1.2, 1.2, 1.2, 1.25, 1.3}, met, false},
+		"one interruption of seven": {[]float64{1.1, 1.1, 1.1, 1.1, 1.1, 1.1, 1.1, 1.1, 9}, aimMet, false},
 	} {
 		r := result("write_lat", 8, 50)
 		r.Repeats, r.Drifts, r.Lines = slices.Repeat([]float64{50}, len(c.ratios)), slices.Repeat([]float64{1}, len(c.ratios)), slices.Repeat([]float64{near}, len(c.ratios))
@@ -100,25 +100,25 @@ func TestDistances(t *testing.T) {
 	for _, c := range []struct {
 		near, far float64
 		want      Outcome
-	}{{1.1, 1.1, AimMet}, {1.3, 1.1, Met}, {1.5, 1.1, Missed}, {1.1, 1.5, Missed}, {1.1, 0.5, Suspect}} {
+	}{{1.1, 1.1, aimMet}, {1.3, 1.1, met}, {1.5, 1.1, missed}, {1.1, 1.5, missed}, {1.1, 0.5, suspect}} {
 		v := check(line, both(c.near, c.far))
-		if v.Outcome != c.want || v.Near == nil || v.Far == nil || v.Near.Value != c.near || v.Far.Value != c.far {
-			t.Errorf("near %v, far %v: %v, seen %v and %v; want %v", c.near, c.far, v.Outcome, v.Near, v.Far, c.want)
+		if v.Outcome != c.want || v.near == nil || v.far == nil || v.near.value != c.near || v.far.value != c.far {
+			t.Errorf("near %v, far %v: %v, seen %v and %v; want %v", c.near, c.far, v.Outcome, v.near, v.far, c.want)
 		}
 	}
 	// A result without lines is checked as a whole, and asked for again if that does not decide.
 	noise := comparedEach(changed(result("alloc_noise", 8, 1.3), func(r *report.Result) { r.Lines = nil }), measure.RawLineNoise, []float64{1, 1, 1.3, 90, 110})
 	noise.Repeats = []float64{1, 1, 1.3, 90, 110}
-	wide := Bar{Required: 5, Aim: 2, figure: beyondLimit(ours("alloc_noise", 8), measure.RawLineNoise)}
-	if v := check(wide, noise, both(1.1, 1.1)); v.Outcome != Noisy || !v.open {
-		t.Errorf("noise beside two distances: %v, open %v; want %v, open", v.Outcome, v.open, Noisy)
+	wide := Bar{required: 5, aim: 2, figure: beyondLimit(ours("alloc_noise", 8), measure.RawLineNoise)}
+	if v := check(wide, noise, both(1.1, 1.1)); v.Outcome != noisy || !v.open {
+		t.Errorf("noise beside two distances: %v, open %v; want %v, open", v.Outcome, v.open, noisy)
 	}
 	// A distance whose interval holds the bar is asked for again, and does not count before it decides.
 	for _, c := range []struct {
 		near, far float64
 		held      int
 		want      Outcome
-	}{{1.4, 1.1, 0, AimMet}, {1.1, 1.4, 5, AimMet}, {1.4, 1.5, 0, Missed}} {
+	}{{1.4, 1.1, 0, aimMet}, {1.1, 1.4, 5, aimMet}, {1.4, 1.5, 0, missed}} {
 		r := both(c.near, c.far)
 		r.Limit.Ratios[c.held], r.Limit.Ratios[c.held+1] = 1.3, 1.3
 		if v := check(line, r); v.Outcome != c.want || !v.open || len(v.undecided) != 1 {
@@ -130,8 +130,8 @@ func TestDistances(t *testing.T) {
 			r.Drifts[5+i] = 2
 		}
 	}))
-	if v.Far != nil || v.Outcome != AimMet {
-		t.Errorf("one steady repeat of far cores counts: %v, %v", v.Far, v.Outcome)
+	if v.far != nil || v.Outcome != aimMet {
+		t.Errorf("one steady repeat of far cores counts: %v, %v", v.far, v.Outcome)
 	}
 }
 
@@ -154,7 +154,7 @@ func TestOneDistance(t *testing.T) {
 // TestNotMeasured: whatever is missing or does not fit is never a pass.
 func TestNotMeasured(t *testing.T) {
 	good := compared(result("write_lat", 8, 50), measure.RawLine, 1)
-	if v := check(line, good); v.Outcome != AimMet {
+	if v := check(line, good); v.Outcome != aimMet {
 		t.Fatalf("the good one: %v (%s)", v.Outcome, v.Why)
 	}
 	for name, r := range map[string]report.Result{
@@ -175,8 +175,8 @@ func TestNotMeasured(t *testing.T) {
 		"infinite":         compared(result("write_lat", 8, 50), measure.RawLine, math.Inf(1)),
 		"negative":         compared(result("write_lat", 8, 50), measure.RawLine, -1),
 	} {
-		if v := check(line, r); v.Outcome != NotMeasured || v.Why == "" || v.All != nil {
-			t.Errorf("%s: %v, seen %v (%s)", name, v.Outcome, v.All, v.Why)
+		if v := check(line, r); v.Outcome != NotMeasured || v.Why == "" || v.all != nil {
+			t.Errorf("%s: %v, seen %v (%s)", name, v.Outcome, v.all, v.Why)
 		}
 	}
 	if v := check(line, good, good); v.Outcome != NotMeasured {
@@ -186,8 +186,8 @@ func TestNotMeasured(t *testing.T) {
 
 func TestEmptyReportPassesNothing(t *testing.T) {
 	c := Check(&report.Report{})
-	if len(c.Verdicts) != len(Bars) || c.Count(NotMeasured) != len(Bars) || c.Err() == nil {
-		t.Errorf("%d bars, %d verdicts, of which %d say that nothing was measured: %v", len(Bars), len(c.Verdicts), c.Count(NotMeasured), c.Err())
+	if len(c.Verdicts) != len(Bars) || c.count(NotMeasured) != len(Bars) || c.Err() == nil {
+		t.Errorf("%d bars, %d verdicts, of which %d say that nothing was measured: %v", len(Bars), len(c.Verdicts), c.count(NotMeasured), c.Err())
 	}
 }
 
@@ -211,7 +211,7 @@ func TestFigures(t *testing.T) {
 		"beyond a noisy machine":   {beyondLimit(ours("alloc_noise", 8), measure.RawLineNoise), 2},
 		"beyond a machine at rest": {beyondLimit(ours("alloc_noise", 16), measure.RawLineNoise), 3},
 	} {
-		if got, err := c.seen(&view{rep: rep}); err != nil || math.Abs(got.Value-c.want) > 1e-9 {
+		if got, err := c.seen(&view{rep: rep}); err != nil || math.Abs(got.value-c.want) > 1e-9 {
 			t.Errorf("%s: %v, %v; want %v", name, got, err, c.want)
 		}
 	}
@@ -239,26 +239,26 @@ func TestBars(t *testing.T) {
 			t.Errorf("the name %q is taken", b.Name)
 		}
 		seen[b.Name] = true
-		if !b.clears(b.Aim, b.Required) || b.clears(b.Required, b.Aim) {
-			t.Errorf("%s: required %v, aim %v", b.Name, b.Required, b.Aim)
+		if !b.clears(b.aim, b.required) || b.clears(b.required, b.aim) {
+			t.Errorf("%s: required %v, aim %v", b.Name, b.required, b.aim)
 		}
 		for _, w := range b.of {
 			if !slices.ContainsFunc(Quick().Runs, func(r Run) bool { return r.measures(w) }) {
 				t.Errorf("%s: no run measures %v", b.Name, w)
 			}
 		}
-		if b.Unit == "ns" || b.Unit == "µs" || strings.HasSuffix(b.Unit, "/s") {
-			t.Errorf("%s: %v %s is a figure of one machine", b.Name, b.Required, b.Unit)
+		if b.unit == "ns" || b.unit == "µs" || strings.HasSuffix(b.unit, "/s") {
+			t.Errorf("%s: %v %s is a figure of one machine", b.Name, b.required, b.unit)
 		}
 	}
 }
 
 func TestTable(t *testing.T) {
-	bar := &Bar{Name: "a name", Unit: "%", Required: 35, Aim: 20}
-	rate := &Bar{Name: "a rate", Required: 27, Aim: 45, More: true, figure: toLimit(ours("msg_rate", 8), measure.RawLine)}
-	c := &Card{NearLine: 60, FarLine: 300, rep: &report.Report{}, Verdicts: []Verdict{
-		{Bar: bar, Outcome: Met, All: &Seen{Value: 33.333, Low: 30, High: 40}},
-		{Bar: rate, Outcome: Missed, All: &Seen{Value: 1234.5, Low: 1000, High: 2000}, Near: &Seen{Value: 7}},
+	bar := &Bar{Name: "a name", unit: "%", required: 35, aim: 20}
+	rate := &Bar{Name: "a rate", required: 27, aim: 45, more: true, figure: toLimit(ours("msg_rate", 8), measure.RawLine)}
+	c := &Card{nearLine: 60, farLine: 300, rep: &report.Report{}, Verdicts: []Verdict{
+		{Bar: bar, Outcome: met, all: &seen{value: 33.333, low: 30, high: 40}},
+		{Bar: rate, Outcome: missed, all: &seen{value: 1234.5, low: 1000, high: 2000}, near: &seen{value: 7}},
 		{Bar: bar, Outcome: NotMeasured, Why: "no repeats"},
 	}}
 	c.rep.Results = []report.Result{changed(compared(result("msg_rate", 8, 1), measure.RawLine, 2), func(r *report.Result) { r.Provider = UCX })}
@@ -316,7 +316,7 @@ func TestRounds(t *testing.T) {
 		want  bool
 	}{{0, lat, true}, {1, bind, true}, {2, bind, false}, {2, lat, true}, {0, once(lat), true}, {1, once(lat), false}, {2, once(lat), true}} {
 		if got := p.Wants(x.round, x.run, c); got != x.want {
-			t.Errorf("round %d, %s, once %v: %v", x.round, x.run.Test, x.run.Once, got)
+			t.Errorf("round %d, %s, once %v: %v", x.round, x.run.Test, x.run.once, got)
 		}
 	}
 }

@@ -16,13 +16,13 @@ const leastRepeats = 5
 type figure struct {
 	of    []which // results that it is taken from
 	limit string  // that it is a ratio to, or ""
-	seen  func(v *view) (Seen, error)
+	seen  func(v *view) (seen, error)
 }
 
-// Seen is a figure with the 95 % confidence interval of the median.
-type Seen struct {
-	Value, Low, High float64
-	Repeats          int
+// seen is a figure with the 95 % confidence interval of the median.
+type seen struct {
+	value, low, high float64
+	repeats          int
 }
 
 // view is a report as far as it was measured at one distance of the cores.
@@ -137,13 +137,13 @@ func (v *view) samples(w which) (r *report.Result, steady []sample, err error) {
 
 // value is what was measured in the given unit, times a factor.
 func value(w which, unit string, factor float64) figure {
-	return figure{of: []which{w}, seen: func(v *view) (Seen, error) {
+	return figure{of: []which{w}, seen: func(v *view) (seen, error) {
 		r, steady, err := v.samples(w)
 		if err != nil {
-			return Seen{}, err
+			return seen{}, err
 		}
 		if r.Unit != unit {
-			return Seen{}, fmt.Errorf("%v is given in %q, not in %q", w, r.Unit, unit)
+			return seen{}, fmt.Errorf("%v is given in %q, not in %q", w, r.Unit, unit)
 		}
 		return measured(steady, r.Unit == "%", func(s sample) float64 { return s.value * factor })
 	}}
@@ -151,10 +151,10 @@ func value(w which, unit string, factor float64) figure {
 
 // toLimit is the ratio to what the machine can do.
 func toLimit(w which, limit string) figure {
-	return figure{of: []which{w}, limit: limit, seen: func(v *view) (Seen, error) {
+	return figure{of: []which{w}, limit: limit, seen: func(v *view) (seen, error) {
 		_, steady, err := v.compared(w, limit)
 		if err != nil {
-			return Seen{}, err
+			return seen{}, err
 		}
 		return measured(steady, false, func(s sample) float64 { return s.ratio })
 	}}
@@ -163,10 +163,10 @@ func toLimit(w which, limit string) figure {
 // beyondLimit is a ratio of two measurements, divided by the same ratio of the
 // limit where that is above 1: what happens to the bare machine is not softnd's.
 func beyondLimit(w which, limit string) figure {
-	return figure{of: []which{w}, seen: func(v *view) (Seen, error) {
+	return figure{of: []which{w}, seen: func(v *view) (seen, error) {
 		_, steady, err := v.compared(w, limit)
 		if err != nil {
-			return Seen{}, err
+			return seen{}, err
 		}
 		return measured(steady, false, func(s sample) float64 { return min(s.value, s.ratio) })
 	}}
@@ -189,27 +189,27 @@ func (v *view) compared(w which, limit string) (*report.Result, []sample, error)
 // quotient is one figure in relation to another. Its interval is as wide as
 // those of both together.
 func quotient(of, by figure) figure {
-	return figure{of: append(of.of, by.of...), seen: func(v *view) (Seen, error) {
+	return figure{of: append(of.of, by.of...), seen: func(v *view) (seen, error) {
 		a, errOf := of.seen(v)
 		b, errBy := by.seen(v)
 		if err := errors.Join(errOf, errBy); err != nil {
-			return Seen{}, err
+			return seen{}, err
 		}
-		return Seen{a.Value / b.Value, a.Low / b.High, a.High / b.Low, min(a.Repeats, b.Repeats)}, nil
+		return seen{a.value / b.value, a.low / b.high, a.high / b.low, min(a.repeats, b.repeats)}, nil
 	}}
 }
 
 // measured refuses what no measurement can have found.
-func measured(steady []sample, mayBeZero bool, figure func(sample) float64) (Seen, error) {
+func measured(steady []sample, mayBeZero bool, figure func(sample) float64) (seen, error) {
 	values := make([]float64, len(steady))
 	for i, s := range steady {
 		v := figure(s)
 		if math.IsNaN(v) || math.IsInf(v, 0) || v < 0 || v == 0 && !mayBeZero {
-			return Seen{}, fmt.Errorf("%v is no measurement", v)
+			return seen{}, fmt.Errorf("%v is no measurement", v)
 		}
 		values[i] = v
 	}
-	s := Seen{Value: report.Median(values), Repeats: len(values)}
-	s.Low, s.High = report.Confidence(values)
+	s := seen{value: report.Median(values), repeats: len(values)}
+	s.low, s.high = report.Confidence(values)
 	return s, nil
 }

@@ -22,7 +22,7 @@ type Run struct {
 	Test    string
 	Ranks   int
 	Cores   int             // that the job may use; 0 = all
-	Once    bool            // in the first round only: it takes long, or says the same each time
+	once    bool            // in the first round only: it takes long, or says the same each time
 	Options measure.Options // the executor included
 }
 
@@ -103,7 +103,7 @@ func manyPaired(test string, o measure.Options) Run {
 func crowd(test string, ranks int) Run { return Run{Test: test, Ranks: ranks, Cores: 2} }
 
 func once(r Run) Run {
-	r.Once = true
+	r.once = true
 	return r
 }
 
@@ -114,9 +114,9 @@ func (p *Plan) Wants(round int, r Run, c *Card) bool {
 	case round == 0:
 		return true
 	case round < p.Rounds:
-		return !r.Once
+		return !r.once
 	}
-	return c.Open(r)
+	return c.open(r)
 }
 
 // measures reports whether a run finds what w names.

@@ -16,9 +16,9 @@ const UCX = "ucx"
 // Write prints the verdicts as a table. Near and far minutes have a column each
 // if there were both, and so has UCX if the report has figures of it.
 func (c *Card) Write(w io.Writer) error {
-	if c.NearLine > 0 {
+	if c.nearLine > 0 {
 		if _, err := fmt.Fprintf(w, "The distance of the cores changed: near, where a cache line takes %s, and far, where it takes %s.\n\n",
-			report.Figure(c.NearLine, "ns"), report.Figure(c.FarLine, "ns")); err != nil {
+			report.Figure(c.nearLine, "ns"), report.Figure(c.farLine, "ns")); err != nil {
 			return err
 		}
 	}
@@ -32,7 +32,7 @@ func (c *Card) Write(w io.Writer) error {
 func (c *Card) rows() [][]string {
 	ucx := c.ucx()
 	head := []string{"measure", "seen", "95 % from", "to"}
-	if c.NearLine > 0 {
+	if c.nearLine > 0 {
 		head = append(head, "near", "far")
 	}
 	if len(ucx) > 0 {
@@ -42,11 +42,11 @@ func (c *Card) rows() [][]string {
 	for _, v := range c.Verdicts {
 		b := v.Bar
 		row := []string{b.Name, "-", "", ""}
-		if v.All != nil {
-			row = []string{b.Name, b.format(v.All.Value), b.format(v.All.Low), b.format(v.All.High)}
+		if v.all != nil {
+			row = []string{b.Name, b.format(v.all.value), b.format(v.all.low), b.format(v.all.high)}
 		}
-		if c.NearLine > 0 {
-			row = append(row, b.optional(v.Near), b.optional(v.Far))
+		if c.nearLine > 0 {
+			row = append(row, b.optional(v.near), b.optional(v.far))
 		}
 		if len(ucx) > 0 {
 			row = append(row, ucx[b])
@@ -58,7 +58,7 @@ func (c *Card) rows() [][]string {
 		for _, u := range v.undecided {
 			outcome += "; " + u
 		}
-		rows = append(rows, append(row, b.bound(b.Required), b.bound(b.Aim), outcome))
+		rows = append(rows, append(row, b.bound(b.required), b.bound(b.aim), outcome))
 	}
 	return rows
 }
@@ -81,15 +81,15 @@ func (c *Card) ucx() map[*Bar]string {
 	return found
 }
 
-func (b *Bar) optional(s *Seen) string {
+func (b *Bar) optional(s *seen) string {
 	if s == nil {
 		return ""
 	}
-	return b.format(s.Value)
+	return b.format(s.value)
 }
 
 func (b *Bar) bound(v float64) string {
-	if b.More {
+	if b.more {
 		return "≥ " + b.format(v)
 	}
 	return "≤ " + b.format(v)
@@ -101,8 +101,8 @@ func (b *Bar) format(v float64) string {
 	if v >= 100 {
 		s = strconv.FormatFloat(v, 'f', 0, 64)
 	}
-	if b.Unit != "" {
-		s += " " + b.Unit
+	if b.unit != "" {
+		s += " " + b.unit
 	}
 	return s
 }
