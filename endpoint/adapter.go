@@ -62,8 +62,8 @@ func (a *Adapter) Query(version uint32) (nd.AdapterInfo, error) {
 		MaxCompletionQueueDepth: maxCQDepth,
 		InlineRequestThreshold:  captureThreshold,
 		LargeRequestThreshold:   wire.InlinePayload,
-		MaxCallerData:           maxPrivateData,
-		MaxCalleeData:           maxPrivateData,
+		MaxCallerData:           wire.MaxPrivateData,
+		MaxCalleeData:           wire.MaxPrivateData,
 		AdapterFlags:            adapterFlags,
 
 		MaxSharedReceiveQueueDepth: maxSharedDepth,

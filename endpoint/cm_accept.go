@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 
+	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/internal/statuspage"
 	"github.com/softnd/softnd/nd"
 )
@@ -19,10 +20,10 @@ func (c *Connector) takeRequest(conn *connection, local netip.AddrPort) error {
 	}
 	c.releaseAddress()
 	c.conn, c.phase, c.local = conn, phaseRequested, local
-	c.remote = netip.AddrPortFrom(Address(conn.peer.ID()), uint16(conn.record.port[active]))
+	c.remote = netip.AddrPortFrom(Address(conn.peer.ID()), uint16(conn.record.Port[active]))
 	c.privateData = conn.privateData(active)
-	c.inboundReads = int(min(conn.record.readOut[active], maxReads))
-	c.outboundReads = int(min(conn.record.readIn[active], maxReads))
+	c.inboundReads = int(min(conn.record.ReadOut[active], maxReads))
+	c.outboundReads = int(min(conn.record.ReadIn[active], maxReads))
 	return nil
 }
 
@@ -133,8 +134,8 @@ func (c *Connector) startAccept(ep *Endpoint, params nd.ConnectParams) (*connect
 // Reject refuses a connection, instead of Accept or CompleteConnect.
 func (c *Connector) Reject(private []byte) error {
 	const op = "reject"
-	if len(private) > maxPrivateData {
-		return c.fail(op, nd.InvalidBufferSize, fmt.Sprintf("%d bytes of private data, at most %d", len(private), maxPrivateData), "")
+	if len(private) > wire.MaxPrivateData {
+		return c.fail(op, nd.InvalidBufferSize, fmt.Sprintf("%d bytes of private data, at most %d", len(private), wire.MaxPrivateData), "")
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -144,7 +145,7 @@ func (c *Connector) Reject(private []byte) error {
 	conn := c.conn
 	switch c.phase {
 	case phaseRequested:
-		conn.writeRecord(func() { conn.record.dataLen[passive] = uint32(copy(conn.record.data[passive][:], private)) })
+		conn.writeRecord(func() { conn.record.DataLen[passive] = uint32(copy(conn.record.Data[passive][:], private)) })
 		c.phase = phaseEnded
 		ok := conn.transition(connRefused, connRequested)
 		conn.detach()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 
+	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/internal/statuspage"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
@@ -134,11 +135,11 @@ func (c *Connector) bindForConnect(op string, from *SharedAddress, addr netip.Ad
 // newRecord allocates the record of a new connection.
 func (c *Connector) newRecord(op string, peer *shm.Peer) (*connection, error) {
 	p := c.adapter.provider
-	off, err := p.member.Heap().AllocColored(recordSize)
+	off, err := p.member.Heap().AllocColored(wire.ConnectionRecordSize)
 	if err != nil {
 		return nil, c.adapter.allocError(op, err)
 	}
-	rec, err := shm.At[record](p.arena, off)
+	rec, err := shm.At[wire.ConnectionRecord](p.arena, off)
 	if err != nil {
 		return nil, c.adapter.allocError(op, err)
 	}
@@ -148,28 +149,28 @@ func (c *Connector) newRecord(op string, peer *shm.Peer) (*connection, error) {
 // sendRequest sends the connection request to the peer.
 func (c *connection) sendRequest(local, remote uint16, ep *Endpoint, params nd.ConnectParams) {
 	p, rec := c.provider, c.record
-	rec.member[active], rec.member[passive] = uint64(p.member.ID()), uint64(c.peer.ID())
-	rec.port[active], rec.port[passive] = uint32(local), uint32(remote)
+	rec.Member[active], rec.Member[passive] = uint64(p.member.ID()), uint64(c.peer.ID())
+	rec.Port[active], rec.Port[passive] = uint32(local), uint32(remote)
 	c.fillRecord(ep, params)
-	rec.state.Store(uint32(connRequested))
+	rec.State.Store(uint32(connRequested))
 	p.track(c)
-	_ = c.peer.SendMail(c.offset, &rec.link) // if the peer is gone by now, the wait notices
+	_ = c.peer.SendMail(c.offset, &rec.Link) // if the peer is gone by now, the wait notices
 }
 
 // fillRecord fills in this side's part of the record.
 func (c *connection) fillRecord(ep *Endpoint, params nd.ConnectParams) {
 	r, i := c.record, c.side
-	r.owner[i], r.half[i] = uint64(ep.adapter.space.AdapterID()), uint64(ep.localQPOffset)
-	r.readIn[i], r.readOut[i] = clampReads(params.InboundReadLimit), clampReads(params.OutboundReadLimit)
-	r.dataLen[i] = uint32(copy(r.data[i][:], params.PrivateData))
+	r.Adapter[i], r.QP[i] = uint64(ep.adapter.space.AdapterID()), uint64(ep.localQPOffset)
+	r.ReadIn[i], r.ReadOut[i] = clampReads(params.InboundReadLimit), clampReads(params.OutboundReadLimit)
+	r.DataLen[i] = uint32(copy(r.Data[i][:], params.PrivateData))
 }
 
 func clampReads(n int) uint32 { return uint32(min(max(n, 0), maxReads)) }
 
 // privateData returns a copy of one side's private data.
 func (c *connection) privateData(side int) []byte {
-	n := min(c.record.dataLen[side], maxPrivateData)
-	data := c.record.data[side]
+	n := min(c.record.DataLen[side], wire.MaxPrivateData)
+	data := c.record.Data[side]
 	return data[:n:n]
 }
 
@@ -229,8 +230,8 @@ func (c *Connector) handleAccepted(conn *connection) error {
 		return &nd.OpError{Op: "connect", Object: "connector", Status: nd.ConnectionAborted, Err: err}
 	}
 	c.privateData = conn.privateData(passive)
-	c.inboundReads = int(min(conn.record.readIn[active], conn.record.readOut[passive], maxReads))
-	c.outboundReads = int(min(conn.record.readOut[active], conn.record.readIn[passive], maxReads))
+	c.inboundReads = int(min(conn.record.ReadIn[active], conn.record.ReadOut[passive], maxReads))
+	c.outboundReads = int(min(conn.record.ReadOut[active], conn.record.ReadIn[passive], maxReads))
 	c.phase = phaseAccepted
 	return nil
 }
@@ -270,7 +271,7 @@ func (c *Connector) withdraw(private []byte) (ok bool) {
 	c.phase = phaseEnded
 	conn := c.conn
 	if private != nil {
-		conn.writeRecord(func() { conn.record.dataLen[active] = uint32(copy(conn.record.data[active][:], private)) })
+		conn.writeRecord(func() { conn.record.DataLen[active] = uint32(copy(conn.record.Data[active][:], private)) })
 	}
 	ok = conn.transition(connWithdrawn, connAccepted)
 	c.ep.mu.Lock()

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/nd"
 )
 
@@ -99,7 +100,7 @@ func connectEndpoints(a, b dialer, addr netip.AddrPort) (ca, cb nd.Connector, ea
 
 func privateDataOf(t *testing.T, c nd.Connector) []byte {
 	t.Helper()
-	buf := make([]byte, 2*maxPrivateData)
+	buf := make([]byte, 2*wire.MaxPrivateData)
 	n, err := c.GetPrivateData(buf)
 	if err != nil {
 		t.Fatal(err)
@@ -109,8 +110,8 @@ func privateDataOf(t *testing.T, c nd.Connector) []byte {
 
 func TestPrivateData(t *testing.T) {
 	a, b, addr := strangersPair(t)
-	for _, n := range []int{0, 1, 40, maxPrivateData} {
-		called, answer := make([]byte, n), make([]byte, maxPrivateData-n)
+	for _, n := range []int{0, 1, 40, wire.MaxPrivateData} {
+		called, answer := make([]byte, n), make([]byte, wire.MaxPrivateData-n)
 		fill(called, uint64(n)+1)
 		fill(answer, uint64(n)+2)
 		ca, ea, eb := a.connector(), a.endpoint(), b.endpoint()
@@ -153,7 +154,7 @@ func TestPrivateData(t *testing.T) {
 // TestPrivateDataTooLong: the call fails and has no effect.
 func TestPrivateDataTooLong(t *testing.T) {
 	a, b, addr := strangersPair(t)
-	tooMuch := nd.ConnectParams{PrivateData: make([]byte, maxPrivateData+1)}
+	tooMuch := nd.ConnectParams{PrivateData: make([]byte, wire.MaxPrivateData+1)}
 	ca, ea, eb := a.connector(), a.endpoint(), b.endpoint()
 	wantStatus(t, ca.Connect(a.ctx, ea, addr, tooMuch), nd.InvalidBufferSize)
 	connected := soon(func() error { return ca.Connect(a.ctx, ea, addr, nd.ConnectParams{}) })

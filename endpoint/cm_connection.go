@@ -58,7 +58,7 @@ type connection struct {
 	peerHasSRQ bool // the peer's receives come from a shared queue, and this side does not see them
 
 	provider *Provider
-	record   *record
+	record   *wire.ConnectionRecord
 	offset   shm.Offset // of the record in the arena
 	side     int
 	endpoint atomic.Pointer[Endpoint] // nil until Connect or Accept sets it
@@ -86,7 +86,7 @@ func (c *connection) state() connState {
 	if c.provider.closeDone.Load() {
 		return connAborted
 	}
-	s := connState(c.record.state.Load()) // ORDER conn-state: pairs with the swap in transition
+	s := connState(c.record.State.Load()) // ORDER conn-state: pairs with the swap in transition
 	if c.released.Load() {                // ORDER released: after the load of the state; pairs with the store in release
 		return connAborted // the record may be reused memory by now, and s meaningless
 	}
@@ -98,7 +98,7 @@ func (c *connection) state() connState {
 func (c *connection) transition(to connState, from ...connState) (moved bool) {
 	c.writeRecord(func() {
 		for _, f := range from {
-			moved = moved || c.record.state.CompareAndSwap(uint32(f), uint32(to)) // ORDER conn-state: pairs with the load in state, at the other side
+			moved = moved || c.record.State.CompareAndSwap(uint32(f), uint32(to)) // ORDER conn-state: pairs with the load in state, at the other side
 		}
 	})
 	if moved {
@@ -152,7 +152,7 @@ func (c *connection) isPeerGone() bool { return c.peerDead.Load() || c.peer.Gone
 func (c *connection) attach(ep *Endpoint) error {
 	arena := c.provider.arena
 	other := 1 - c.side
-	at, owner := shm.Offset(c.record.half[other]), window.AdapterID(c.record.owner[other])
+	at, owner := shm.Offset(c.record.QP[other]), window.AdapterID(c.record.Adapter[other])
 	if !c.peer.Owns(at, wire.SharedQPSize) || shm.MemberID(owner>>ownerShift) != c.peer.ID() {
 		return fmt.Errorf("queue-pair state at offset %#x, of adapter %#x, is not memory of %v: %w", uint64(at), uint64(owner), c.peer, shm.ErrDamaged)
 	}
@@ -180,7 +180,7 @@ func (c *connection) attach(ep *Endpoint) error {
 	}
 	c.peerState = far
 	c.ref = window.Peer{Adapter: owner, Endpoint: far.Endpoint,
-		State: &c.record.state, Established: uint32(connEstablished), Disconnecting: &c.record.left[other]}
+		State: &c.record.State, Established: uint32(connEstablished), Disconnecting: &c.record.Disconnected[other]}
 	c.peerName = fmt.Sprintf("endpoint %d of %v", far.Endpoint, c.peer)
 	c.hazard = window.NewHazard(&far.Hazard, c.peer)
 	ep.adapter.space.AddHazard(c.hazard)
@@ -268,21 +268,21 @@ func (c *connection) detach() {
 		return // the member's departure frees everything
 	}
 	defer c.provider.waiters.EndCall()
-	c.writeRecord(func() { c.record.detached[c.side].Store(leftHalf) }) // ORDER detached: pairs with the load in release
+	c.writeRecord(func() { c.record.Detached[c.side].Store(wire.DetachedQP) }) // ORDER detached: pairs with the load in release
 	c.peer.Ring()
 	c.provider.runOrDefer(c.release)
 }
 
 // release frees what the connection holds, once the other side has detached too. It reports
 // whether it has. The record is freed last. It belongs to the active side, but the passive side
-// reads the active side's detached word in it. So the passive side stores DetachedRecord when it
+// reads the active side's detached word in it. So the passive side stores wire.DetachedRecord when it
 // has read that word for the last time.
 func (c *connection) release() bool {
 	if c.released.Load() {
 		return true
 	}
-	theirs := c.record.detached[1-c.side].Load() // ORDER detached: pairs with the stores in detach and below
-	if !c.isPeerGone() && (theirs == 0 || c.side == active && theirs != leftRecord) {
+	theirs := c.record.Detached[1-c.side].Load() // ORDER detached: pairs with the stores in detach and below
+	if !c.isPeerGone() && (theirs == 0 || c.side == active && theirs != wire.DetachedRecord) {
 		return false
 	}
 	if c.hazard != nil {
@@ -298,7 +298,7 @@ func (c *connection) release() bool {
 	c.mu.Lock()            // held for both stores: a write between them could come after the record is freed
 	c.released.Store(true) // ORDER released: before detached, which lets the record be freed; pairs with the load in state
 	if c.side == passive && !c.peerDead.Load() {
-		c.record.detached[passive].Store(leftRecord) // ORDER detached: pairs with the load above
+		c.record.Detached[passive].Store(wire.DetachedRecord) // ORDER detached: pairs with the load above
 	}
 	c.mu.Unlock()
 	p.mu.Unlock()

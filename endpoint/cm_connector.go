@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"sync"
 
+	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/nd"
 )
 
@@ -97,8 +98,8 @@ func (c *Connector) checkParams(op string, endpoint nd.Endpoint, params nd.Conne
 	if !ok || ep == nil || ep.adapter != c.adapter {
 		return nil, c.fail(op, nd.InvalidParameter1, "the endpoint is not of this adapter", "create it with the connector's adapter")
 	}
-	if len(params.PrivateData) > maxPrivateData {
-		return nil, c.fail(op, nd.InvalidBufferSize, fmt.Sprintf("%d bytes of private data, at most %d", len(params.PrivateData), maxPrivateData), "send the rest with a Send")
+	if len(params.PrivateData) > wire.MaxPrivateData {
+		return nil, c.fail(op, nd.InvalidBufferSize, fmt.Sprintf("%d bytes of private data, at most %d", len(params.PrivateData), wire.MaxPrivateData), "send the rest with a Send")
 	}
 	return ep, nil
 }

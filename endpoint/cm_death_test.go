@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
 )
@@ -346,7 +347,7 @@ func TestConnectRequestOfDeadPeer(t *testing.T) {
 			wantStatus(t, c.Accept(s.ctx, s.endpoint(0), nd.ConnectParams{}), nd.ConnectionAborted)
 		},
 		"rejected": func(t *testing.T, _ *side, c nd.Connector) {
-			wantStatus(t, c.Reject(make([]byte, maxPrivateData)), nd.ConnectionAborted)
+			wantStatus(t, c.Reject(make([]byte, wire.MaxPrivateData)), nd.ConnectionAborted)
 		},
 		"read": func(t *testing.T, _ *side, c nd.Connector) {
 			_, err := c.GetPrivateData(nil)

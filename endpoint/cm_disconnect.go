@@ -88,7 +88,7 @@ func (ep *Endpoint) beginDisconnect() bool {
 	byPeer := ep.state() == peerDisconnected
 	ep.setState(disconnecting)
 	ep.life.disconnectDeadline = time.Now().Add(ep.provider.options.DisconnectTimeout)
-	c.writeRecord(func() { c.record.left[c.side].Swap(1) }) // ORDER left: pairs with the load in Endpoint.progressLocked; ORDER hazard: then the load in releasePeerState
+	c.writeRecord(func() { c.record.Disconnected[c.side].Swap(1) }) // ORDER disconnected: pairs with the load in Endpoint.progressLocked; ORDER hazard: then the load in releasePeerState
 	c.peer.Ring()
 	ep.tearDown()
 	if byPeer && ep.state() == disconnecting {

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/internal/statuspage"
 	"github.com/softnd/softnd/shm"
 )
@@ -20,7 +21,7 @@ func TestInboxFlooded(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer liar.Leave()
-	const stride = (recordSize + 63) / 64 * 64
+	const stride = (wire.ConnectionRecordSize + 63) / 64 * 64
 	base, err := liar.Heap().Alloc(requests * stride)
 	if err != nil {
 		t.Fatal(err)
@@ -31,14 +32,14 @@ func TestInboxFlooded(t *testing.T) {
 	}
 	victim.provider.inboxMu.Lock() // so that all requests are read at once
 	for i := range shm.Offset(requests) {
-		r, err := shm.At[record](arena, base+i*stride)
+		r, err := shm.At[wire.ConnectionRecord](arena, base+i*stride)
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.member[active], r.member[passive] = uint64(liar.ID()), uint64(peer.ID())
-		r.port[passive] = 7 // no listener has this port
-		r.state.Store(uint32(connRequested))
-		if err := peer.SendMail(base+i*stride, &r.link); err != nil {
+		r.Member[active], r.Member[passive] = uint64(liar.ID()), uint64(peer.ID())
+		r.Port[passive] = 7 // no listener has this port
+		r.State.Store(uint32(connRequested))
+		if err := peer.SendMail(base+i*stride, &r.Link); err != nil {
 			t.Fatal(err)
 		}
 	}

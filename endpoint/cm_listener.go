@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/internal/statuspage"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
@@ -236,9 +237,9 @@ func (p *Provider) pollInbox() bool {
 
 // readInbox handles all connection requests. The caller holds p.inboxMu.
 func (p *Provider) readInbox() bool {
-	records := make(map[shm.Offset]*record)
+	records := make(map[shm.Offset]*wire.ConnectionRecord)
 	list, _ := p.member.TakeMail(func(off shm.Offset) (*atomic.Uint64, error) { // requests of a damaged list are handled, too
-		r, err := shm.At[record](p.arena, off)
+		r, err := shm.At[wire.ConnectionRecord](p.arena, off)
 		if err != nil {
 			return nil, err
 		}
@@ -246,7 +247,7 @@ func (p *Provider) readInbox() bool {
 			return nil, fmt.Errorf("list of connection requests that leads back to offset %#x: %w", uint64(off), shm.ErrDamaged)
 		}
 		records[off] = r
-		return &r.link, nil
+		return &r.Link, nil
 	})
 	for _, off := range list {
 		p.handleRequest(records[off], off)
@@ -261,9 +262,9 @@ type requestKey struct {
 }
 
 // handleRequest handles one connection request. Every word of it was written by a peer.
-func (p *Provider) handleRequest(r *record, off shm.Offset) {
-	peer, err := p.arena.Peer(shm.MemberID(r.member[active]))
-	if err != nil || peer.Gone() || !peer.Owns(off, recordSize) || shm.MemberID(r.member[passive]) != p.member.ID() {
+func (p *Provider) handleRequest(r *wire.ConnectionRecord, off shm.Offset) {
+	peer, err := p.arena.Peer(shm.MemberID(r.Member[active]))
+	if err != nil || peer.Gone() || !peer.Owns(off, wire.ConnectionRecordSize) || shm.MemberID(r.Member[passive]) != p.member.ID() {
 		return // no correct peer sends this, or no peer is left to answer
 	}
 	if p.hasRequest(requestKey{peer.ID(), off}) {
@@ -271,7 +272,7 @@ func (p *Provider) handleRequest(r *record, off shm.Offset) {
 	}
 	c := &connection{provider: p, record: r, offset: off, side: passive, peer: peer}
 	p.track(c)
-	l := p.ports.listener(uint16(r.port[passive]))
+	l := p.ports.listener(uint16(r.Port[passive]))
 	if l == nil || !l.enqueue(c) {
 		c.refuse()
 	}

@@ -65,7 +65,7 @@ func FuzzConnectionRecord(f *testing.F) {
 		f.Add(answer(state, idOfLiar, idOfLiar, landmark(liarsHalf, 0)), there, all|one(dialled))
 	}
 	f.Add([]byte{}, there, all)
-	f.Add(bytes.Repeat([]byte{0xff}, recordSize), there, all)
+	f.Add(bytes.Repeat([]byte{0xff}, wire.ConnectionRecordSize), there, all)
 	for _, state := range []connState{0, connAccepted, connEstablished, connRefused, connWithdrawn, connAborted, 7, 1 << 31} {
 		f.Add(request(0, state, idOfLiar, idOfVictim, idOfLiar, landmark(liarsHalf, 0)), there, all)
 	}
@@ -82,7 +82,7 @@ func FuzzConnectionRecord(f *testing.F) {
 	for _, link := range []uint64{landmark(liarsRecord, 0), landmark(liarsMemory, margin), landmark(arenaEnd, -8), 12} {
 		f.Add(request(link, connRequested, idOfLiar, idOfVictim, idOfLiar, landmark(liarsHalf, 0)), there, all)
 	}
-	for _, offset := range []uint64{1, 8, landmark(tables, 0), landmark(tables, 512), landmark(windowTable, 0), landmark(heapStart, -8), landmark(arenaEnd, -recordSize), landmark(arenaEnd, -64), landmark(victimsHalf, 0), ^uint64(7)} {
+	for _, offset := range []uint64{1, 8, landmark(tables, 0), landmark(tables, 512), landmark(windowTable, 0), landmark(heapStart, -8), landmark(arenaEnd, -wire.ConnectionRecordSize), landmark(arenaEnd, -64), landmark(victimsHalf, 0), ^uint64(7)} {
 		f.Add(good, offset, all)
 	}
 	f.Add(good, landmark(liarsMemory, margin), all|one(planted))
@@ -93,7 +93,7 @@ func FuzzConnectionRecord(f *testing.F) {
 		r.arrive(t)
 		l := r.liar
 		heap := l.member.Heap()
-		off, err := heap.Alloc(recordSize)
+		off, err := heap.Alloc(wire.ConnectionRecordSize)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -103,7 +103,7 @@ func FuzzConnectionRecord(f *testing.F) {
 			at = uint64(off)
 		}
 		restore := r.plant(off, content)
-		if mem, err := r.arena.Bytes(shm.Offset(at), recordSize); err == nil && bit(uint16(choices), planted) && r.mayPlant(mem, content) {
+		if mem, err := r.arena.Bytes(shm.Offset(at), wire.ConnectionRecordSize); err == nil && bit(uint16(choices), planted) && r.mayPlant(mem, content) {
 			restore = r.plant(shm.Offset(at), content)
 		}
 		tables, err := r.arena.Bytes(0, 8192)
@@ -132,7 +132,7 @@ func FuzzConnectionRecord(f *testing.F) {
 
 // plant writes the content of a record, which may be in memory of the victim.
 func (r *rig) plant(off shm.Offset, content []byte) (restore func()) {
-	list := make([]uint64, recordSize/8)
+	list := make([]uint64, wire.ConnectionRecordSize/8)
 	words(list, content)
 	for i := range list[:14] {
 		switch i {
@@ -150,14 +150,14 @@ func (r *rig) plant(off shm.Offset, content []byte) (restore func()) {
 	}
 	saved := append([]uint64(nil), to...)
 	copy(to, list)
-	mem, _ := r.arena.Bytes(off, recordSize)
+	mem, _ := r.arena.Bytes(off, wire.ConnectionRecordSize)
 	e := r.victim.estates[inArena]
 	from, mine := within(e.mem, mem)
 	if mine { // so that the check sees only what the victim changes
 		copy(e.was[from:], mem)
 	}
 	return func() {
-		if mine && !bytes.Equal(mem, e.was[from:][:recordSize]) {
+		if mine && !bytes.Equal(mem, e.was[from:][:wire.ConnectionRecordSize]) {
 			return // the check reports it
 		}
 		copy(to, saved)
@@ -225,7 +225,7 @@ func (r *rig) receiveMail(t *testing.T, off shm.Offset, choices uint8) {
 	if v.connector.conn == nil {
 		return
 	}
-	_, _ = v.connector.GetPrivateData(make([]byte, maxPrivateData))
+	_, _ = v.connector.GetPrivateData(make([]byte, wire.MaxPrivateData))
 	if bit(c, rejecting) {
 		_ = v.connector.Reject([]byte("no")) // it fails if the forger has withdrawn
 		return
@@ -235,7 +235,7 @@ func (r *rig) receiveMail(t *testing.T, off shm.Offset, choices uint8) {
 		return
 	}
 	if bit(c, completing) {
-		conn.record.state.Store(uint32(connEstablished))
+		conn.record.State.Store(uint32(connEstablished))
 	}
 	v.established()
 	if bit(c, trafficking) {
@@ -265,7 +265,7 @@ func (r *rig) dialAndChange(t *testing.T, content []byte, choices uint8) {
 	t.Helper()
 	v, c := r.victim, uint16(choices)
 	conn := v.dial(t, r.liar)
-	if _, err := r.liar.member.TakeMail(func(shm.Offset) (*atomic.Uint64, error) { return &conn.record.link, nil }); err != nil {
+	if _, err := r.liar.member.TakeMail(func(shm.Offset) (*atomic.Uint64, error) { return &conn.record.Link, nil }); err != nil {
 		t.Fatal(err)
 	}
 	r.plant(conn.offset, content)
@@ -276,7 +276,7 @@ func (r *rig) dialAndChange(t *testing.T, content []byte, choices uint8) {
 	} else {
 		v.giveUp(conn)
 	}
-	_, _ = v.connector.GetPrivateData(make([]byte, maxPrivateData))
+	_, _ = v.connector.GetPrivateData(make([]byte, wire.MaxPrivateData))
 	_, _, _ = v.connector.ReadLimits()
 }
 
@@ -292,7 +292,7 @@ func (r *rig) traffic(t *testing.T) {
 	send := shm.Slot{wire.Header(wire.SendInline, wire.FlagFirst|wire.FlagLast, 8, 0), 1}
 	// If the victim mistook its own tokens for the forger's, it would copy into its own memory.
 	sink := wire.SGE{Address: r.mean(address(theVictim, inArena, local, 448)), Length: 64, Token: r.token(localOf(theVictim, inArena, local))}
-	if conn.record.owner[1-conn.side] == uint64(v.stranger.space.AdapterID()) {
+	if conn.record.Adapter[1-conn.side] == uint64(v.stranger.space.AdapterID()) {
 		sink = wire.SGE{Address: r.mean(address(theVictim, inArena, foreign, 0)), Length: 64, Token: r.token(localOf(theVictim, inArena, foreign))}
 	}
 	gift := wire.Fragment(wire.ReadFragment, wire.FlagFirst|wire.FlagLast|wire.FlagAckRequest, valid, sink, r.mean(address(theVictim, inArena, small, 0)), 64)
@@ -316,9 +316,9 @@ func (r *rig) liarLeaves(t *testing.T) {
 	v.ep.Close()
 	v.connector.Close()
 	for c := range v.provider.conns {
-		mem, _ := r.arena.Bytes(c.offset, recordSize)
+		mem, _ := r.arena.Bytes(c.offset, wire.ConnectionRecordSize)
 		if _, mine := within(v.estates[inArena].mem, mem); !mine {
-			c.record.detached[1-c.side].Store(leftRecord)
+			c.record.Detached[1-c.side].Store(wire.DetachedRecord)
 		} else {
 			t.Fatal("the victim took a request that lies in its own memory")
 		}

@@ -225,7 +225,7 @@ func newActor(f testing.TB, arena *shm.Arena, seed uint64) *actor {
 	a.addr, err = a.listener.LocalAddress()
 	must(err)
 	// The chunks from which endpoints and records are allocated stay this member's.
-	for _, n := range []uint64{wire.SharedQPSize + 16*shm.SlotSize + 8*128, recordSize} {
+	for _, n := range []uint64{wire.SharedQPSize + 16*shm.SlotSize + 8*128, wire.ConnectionRecordSize} {
 		_, err = member.Heap().Alloc(n)
 		must(err)
 	}

@@ -54,13 +54,13 @@ func TestLayout(t *testing.T) {
 	const token = nd.Token(1<<32 - 1)
 	checkLayout(t, []string{"endpoint.", "word endpoint.", "wire.", "word wire."},
 		shm.DescribeStruct("wire.SharedQP", reflect.TypeFor[wire.SharedQP]()),
-		shm.DescribeStruct("endpoint.record", reflect.TypeFor[record]()),
-		fmt.Sprintf("word endpoint.record.state, 32 bits\n"+
+		shm.DescribeStruct("wire.ConnectionRecord", reflect.TypeFor[wire.ConnectionRecord]()),
+		fmt.Sprintf("word wire.ConnectionRecord.State, 32 bits\n"+
 			"  %d requested, %d accepted, %d established, %d refused, %d withdrawn, %d aborted\n",
 			connRequested, connAccepted, connEstablished, connRefused, connWithdrawn, connAborted),
-		fmt.Sprintf("word endpoint.record.detached, 32 bits\n"+
-			"  %d no longer uses the other's half, %d nor the record\n", leftHalf, leftRecord),
-		"word endpoint.record.owner, 64 bits, also window.entry.owner\n"+
+		fmt.Sprintf("word wire.ConnectionRecord.Detached, 32 bits\n"+
+			"  %d no longer uses the other's SharedQP, %d nor the record\n", wire.DetachedQP, wire.DetachedRecord),
+		"word wire.ConnectionRecord.Adapter, 64 bits, also window.entry.owner\n"+
 			bitField(1<<ownerShift-1, "number of the adapter among its member's")+
 			bitField(^uint64(1<<ownerShift-1), "shm.MemberID"),
 		fmt.Sprintf("endpoint.descriptor, 64-bit words, wire.SharedQP.ReceiveStride bytes from one to the next\n"+

@@ -88,7 +88,7 @@ func (ep *Endpoint) progressLocked() (moved bool) {
 	default:
 		return false
 	}
-	if c.record.left[1-c.side].Load() != 0 { // ORDER left: pairs with the store in Endpoint.hangUp
+	if c.record.Disconnected[1-c.side].Load() != 0 { // ORDER disconnected: pairs with the store in Endpoint.beginDisconnect
 		moved = ep.handlePeerDisconnect() || moved
 	}
 	if ep.state() == disconnecting && time.Now().After(ep.life.disconnectDeadline) {

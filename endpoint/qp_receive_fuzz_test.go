@@ -119,7 +119,7 @@ func FuzzReceiveDescriptor(f *testing.F) {
 }
 
 // step carries one step out.
-func (r *rig) step(t *testing.T, h *wire.SharedQP, rec *record, s lie) {
+func (r *rig) step(t *testing.T, h *wire.SharedQP, rec *wire.ConnectionRecord, s lie) {
 	v, l := r.victim, r.liar
 	var descriptor []uint64
 	if c := v.ep.conn; s.step >= sayCapacity && s.step <= sayLength {
@@ -154,9 +154,9 @@ func (r *rig) step(t *testing.T, h *wire.SharedQP, rec *record, s lie) {
 	case sayWord:
 		v.ep.conn.descriptors[int(s.detail)%len(v.ep.conn.descriptors)] = word
 	case sayState:
-		rec.state.Store(uint32(word))
+		rec.State.Store(uint32(word))
 	case sayLeft:
-		rec.left[l.ep.conn.side].Store(uint32(word))
+		rec.Disconnected[l.ep.conn.side].Store(uint32(word))
 	case sayMore:
 		h.Consumed.Store(v.ep.conn.out.Consumed() + uint64(int8(s.detail)))
 	case liarReceives:

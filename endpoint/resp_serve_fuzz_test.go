@@ -131,7 +131,7 @@ func fuzzMessages(f *testing.F, shared bool) {
 			}
 		}
 		if bit(choices, leaving) {
-			l.ep.conn.record.left[l.ep.conn.side].Store(1)
+			l.ep.conn.record.Disconnected[l.ep.conn.side].Store(1)
 		}
 		for len(list) > 0 {
 			if bit(choices, oneByOne) || bit(choices, swapping) || !r.room() {

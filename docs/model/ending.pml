@@ -11,9 +11,9 @@
  *	        HeavyGlobal                                it is delivered          copy
  *	        take what lies in the peer's ring                                   hazard := 0
  *	        cancel the rest
- *	detachIfDone: detached[me] := leftHalf, unless a graceful disconnect is in progress
- *	release: passive: wait for leftHalf of the active side, detached := leftRecord
- *	        active: wait for leftRecord of the passive side, free the record
+ *	detachIfDone: detached[me] := detachedQP, unless a graceful disconnect is in progress
+ *	release: passive: wait for detachedQP of the active side, detached := detachedRecord
+ *	        active: wait for detachedRecord of the passive side, free the record
  *	free:   free the half
  *
  * A death is seen, then each survivor loses the connection (lost), settles and lets go (peerDied, handlePeerDeath), and

@@ -1,0 +1,45 @@
+package wire
+
+import (
+	"structs"
+	"sync/atomic"
+	"unsafe"
+)
+
+// ConnectionRecord is one connection, or an attempt at one. The active side allocates and frees it.
+// Index 0 of each pair belongs to the active side, index 1 to the passive side. Each side writes its
+// own elements before the state change that shows them to the other.
+type ConnectionRecord struct {
+	_            structs.HostLayout
+	Link         atomic.Uint64 // used by the inbox
+	State        atomic.Uint32 // see connState of package endpoint
+	_            uint32
+	Disconnected [2]atomic.Uint32        // 1: this side has disconnected gracefully
+	Detached     [2]atomic.Uint32        // 0, DetachedQP or DetachedRecord
+	Member       [2]uint64               // shm.MemberID
+	Adapter      [2]uint64               // window.AdapterID
+	QP           [2]uint64               // offset of the SharedQP
+	Port         [2]uint32               // port number
+	ReadIn       [2]uint32               // limit of inbound Reads
+	ReadOut      [2]uint32               // limit of outbound Reads
+	DataLen      [2]uint32               // length of the private data
+	Data         [2][MaxPrivateData]byte // private data
+}
+
+// Values of ConnectionRecord.Detached.
+const (
+	DetachedQP     = 1 + iota // this side never accesses the other's SharedQP again
+	DetachedRecord            // nor this record; the passive side only
+)
+
+// MaxPrivateData is the limit of Connect's and of Accept's private data in bytes.
+const MaxPrivateData = 512
+
+// ConnectionRecordSize is the size of a ConnectionRecord in bytes.
+const ConnectionRecordSize = 112 + 2*MaxPrivateData
+
+func _() { // a constant or index error here means that the shared layout has moved
+	var at [1]struct{}
+	_ = at[unsafe.Offsetof(ConnectionRecord{}.Data)-112]
+	_ = at[unsafe.Sizeof(ConnectionRecord{})-ConnectionRecordSize]
+}
