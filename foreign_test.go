@@ -191,11 +191,11 @@ func TestForeignErrors(t *testing.T) {
 		env  []string // "name=value"
 		want string
 	}{
-		{"no descriptor", []string{"PMI_FD=x"}, `PMI_FD="x" is no descriptor number`},
-		{"closed", []string{"PMI_FD=987654", "PMI_RANK=0", "PMI_SIZE=1"}, "descriptor 987654 (PMI_FD): it was not inherited"},
+		{"no descriptor", []string{"PMI_FD=x"}, `PMI_FD="x": not a descriptor number`},
+		{"closed", []string{"PMI_FD=987654", "PMI_RANK=0", "PMI_SIZE=1"}, "descriptor 987654 (PMI_FD): not inherited"},
 		{"no memory", []string{"SOFTND_RANK=0", "SOFTND_SIZE=1"}, "SOFTND_RANK or SOFTND_SIZE is set, but neither SOFTND_ARENA_FD nor SOFTND_FABRIC"},
-		{"no rank", []string{"PMI_FD=0", "PMI_SIZE=1"}, `PMI_RANK="" of PMI_SIZE="1" is no rank`},
-		{"rank too large", []string{"PMI_FD=0", "PMI_RANK=1", "PMI_SIZE=1"}, `PMI_RANK="1" of PMI_SIZE="1" is no rank`},
+		{"no rank", []string{"PMI_FD=0", "PMI_SIZE=1"}, `PMI_RANK="" (PMI_SIZE="1"): not a valid rank`},
+		{"rank too large", []string{"PMI_FD=0", "PMI_RANK=1", "PMI_SIZE=1"}, `PMI_RANK="1" (PMI_SIZE="1"): not a valid rank`},
 		{"by port", []string{"PMI_ID=0", "PMI_PORT=host:1"}, "over the network only (PMI_PORT)"},
 		{"Open MPI without size", []string{"OMPI_COMM_WORLD_RANK=0"}, `OMPI_COMM_WORLD_SIZE="", set by Open MPI's mpirun: want a number`},
 		{"Open MPI, wrong rank", []string{"OMPI_COMM_WORLD_RANK=2", "OMPI_COMM_WORLD_SIZE=2", "OMPI_COMM_WORLD_LOCAL_SIZE=2"}, "OMPI_COMM_WORLD_RANK=2 of OMPI_COMM_WORLD_SIZE=2 is no rank"},

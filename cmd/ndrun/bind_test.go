@@ -101,10 +101,10 @@ func TestInvalidBindings(t *testing.T) {
 	}
 	for option, want := range map[string]string{
 		"list:1023": fmt.Sprintf("ndrun: bind ranks: processor 1023 is not available: want some of %s", numlist.Format(allowed)),
-		"list:":     `option --bind-to: invalid value "list:": "" is no number and no range: write a list such as 0-3,5`,
-		"list:1-0":  `option --bind-to: invalid value "list:1-0": the range 1-0 runs backwards: write 0-1`,
-		"list:-1":   `"-1" is no number and no range`,
-		"list:5000": "5000 is too large: numbers go up to 1023",
+		"list:":     `option --bind-to: invalid value "list:": "" is not a number or range: want a list such as 0-3,5`,
+		"list:1-0":  `option --bind-to: invalid value "list:1-0": range 1-0 is descending: want 0-1`,
+		"list:-1":   `"-1" is not a number or range`,
+		"list:5000": "number 5000 is too large: want at most 1023",
 		"hwthread":  "want none, core, socket or list:CPUS",
 		"core:2":    "want none, core, socket or list:CPUS",
 	} {

@@ -70,8 +70,8 @@ func TestMPIFailures(t *testing.T) {
 		{"abort", nil, 9, "aborted the job with code 9; the other 2 ranks were stopped\n"},
 		{"abort", shell, 9, "aborted the job with code 9; the other 2 ranks were stopped\n"},
 		{"crash", nil, 139, "was killed by signal SIGSEGV"},
-		{"crash", shell, 1, "exited with code 0, but failed (status 1): it had begun to use PMI and ended without finalizing (in MPI, without MPI_Finalize); the other 2 ranks were stopped\n"},
-		{"unfinalized", nil, 1, "exited with code 0, but failed (status 1): it had begun to use PMI and ended without finalizing (in MPI, without MPI_Finalize); the other 2 ranks were stopped\n"},
+		{"crash", shell, 1, "exited with code 0, but failed (status 1): it sent PMI init and exited without PMI finalize (in MPI, without MPI_Finalize); the other 2 ranks were stopped\n"},
+		{"unfinalized", nil, 1, "exited with code 0, but failed (status 1): it sent PMI init and exited without PMI finalize (in MPI, without MPI_Finalize); the other 2 ranks were stopped\n"},
 	} {
 		t.Run(fmt.Sprint(tc.mode, len(tc.wrapper)), func(t *testing.T) {
 			args := append([]string{"-n", "3"}, tc.wrapper...)
@@ -148,7 +148,7 @@ func TestPMI(t *testing.T) {
 		}
 	}
 	status, _, errOut = finish(t, ndrun(t, "-n", "2", "-env", roleVar+"=pmi", testBinary(t), hello, "nonsense"))
-	if status != 1 || !strings.Contains(errOut, "what it said to PMI could not be understood: not a line of name=value pairs") {
+	if status != 1 || !strings.Contains(errOut, "it sent a malformed PMI request: want name=value pairs") {
 		t.Errorf("exit status %d, %s", status, errOut)
 	}
 }

@@ -148,7 +148,7 @@ func TestOutputUsageErrors(t *testing.T) {
 		want string // how it begins
 	}{
 		{[]string{"--stdin", "1"}, read + "option --stdin 1: rank 1 does not exist: want some of 0"},
-		{[]string{"-n", "4", "--stdin", "0,3-1"}, read + `option --stdin: invalid value "0,3-1": the range 3-1 runs backwards: write 1-3`},
+		{[]string{"-n", "4", "--stdin", "0,3-1"}, read + `option --stdin: invalid value "0,3-1": range 3-1 is descending: want 1-3`},
 		{[]string{"--output", ""}, read + `option --output: invalid value "": want a directory`},
 		{[]string{"--json-lines", "--no-label"}, read + "option --json-lines: includes rank and time: remove --no-label and --timestamps"},
 		{[]string{"--json-lines", "--timestamps"}, read + "option --json-lines: includes rank and time: remove --no-label and --timestamps"},

@@ -96,8 +96,8 @@ func TestBadWraps(t *testing.T) {
 	for _, tc := range []struct{ value, want string }{
 		{"gdb --args", read + `option --wrap: invalid value "gdb --args": want RANKS:COMMAND, such as 0:'gdb --args' or all:valgrind` + options},
 		{"0:", read + `option --wrap: invalid value "0:": no command after the colon: want RANKS:COMMAND` + options},
-		{"x:gdb", read + `option --wrap: invalid value "x:gdb": "x" is no number and no range: write a list such as 0-3,5` + options},
-		{"1-0:gdb", read + `option --wrap: invalid value "1-0:gdb": the range 1-0 runs backwards: write 0-1` + options},
+		{"x:gdb", read + `option --wrap: invalid value "x:gdb": "x" is not a number or range: want a list such as 0-3,5` + options},
+		{"1-0:gdb", read + `option --wrap: invalid value "1-0:gdb": range 1-0 is descending: want 0-1` + options},
 		{"0:gdb 'x", read + `option --wrap: invalid value "0:gdb 'x": split "gdb 'x" into words: Unterminated single-quoted string` + options},
 		{"0-4:env", read + `option --wrap 0-4:env: rank 2 does not exist: want some of 0-1` + options},
 		{"0:no-such-wrapper", find + "no-such-wrapper: executable file not found in $PATH: give its path or add its directory to PATH"},

@@ -1,5 +1,5 @@
-// Package numlist reads and writes lists of numbers as command lines and messages have
-// them: 0-3,5.
+// Package numlist parses and formats lists of numbers such as 0-3,5, for command lines and
+// messages.
 package numlist
 
 import (
@@ -10,9 +10,9 @@ import (
 	"strings"
 )
 
-// Parse reads a list of numbers from 0 to most and of ranges, such as "0-3,5".
-// The numbers stay in the order in which they are named.
-func Parse(list string, most int) ([]int, error) {
+// Parse parses a list of numbers and ranges such as "0-3,5", with numbers from 0 to max. The
+// result has the order of the list.
+func Parse(list string, max int) ([]int, error) {
 	var numbers []int
 	for item := range strings.SplitSeq(list, ",") {
 		from, to, isRange := strings.Cut(item, "-")
@@ -22,13 +22,13 @@ func Parse(list string, most int) ([]int, error) {
 		first, err := strconv.Atoi(from)
 		last, err2 := strconv.Atoi(to)
 		if errors.Join(err, err2) != nil || first < 0 || strings.ContainsAny(item, "+ ") {
-			return nil, fmt.Errorf("%q is no number and no range: write a list such as 0-3,5", item)
+			return nil, fmt.Errorf("%q is not a number or range: want a list such as 0-3,5", item)
 		}
 		if last < first {
-			return nil, fmt.Errorf("the range %s runs backwards: write %d-%d", item, last, first)
+			return nil, fmt.Errorf("range %s is descending: want %d-%d", item, last, first)
 		}
-		if last > most {
-			return nil, fmt.Errorf("%d is too large: numbers go up to %d", last, most)
+		if last > max {
+			return nil, fmt.Errorf("number %d is too large: want at most %d", last, max)
 		}
 		for n := first; n <= last; n++ {
 			numbers = append(numbers, n)
@@ -37,7 +37,7 @@ func Parse(list string, most int) ([]int, error) {
 	return numbers, nil
 }
 
-// Format writes numbers as Parse reads them, in ascending order.
+// Format formats numbers in the syntax of [Parse], in ascending order.
 func Format(numbers []int) string {
 	sorted := slices.Compact(slices.Sorted(slices.Values(numbers)))
 	var items []string

@@ -15,30 +15,31 @@ import (
 	"github.com/softnd/softnd/internal/unixsock"
 )
 
-// Client is a rank's side: its conversation with the launcher that started it. But for
-// Abort it is for one goroutine at a time. A process has one conversation: a launcher hangs up
-// when it is finalized, and takes a process that ends without for one that has failed.
+// Client is a rank's connection to the launcher that started it. Its methods are for one
+// goroutine at a time, except Abort. A process has one Client during its life: the launcher
+// closes the connection after finalize, and takes a process that exits without finalize for
+// failed.
 type Client struct {
 	Rank, Size int
 
 	conn  *unixsock.Conn
 	lines *bufio.Reader
-	name  string // of the job's store
+	name  string // of the job's key-value store
 }
 
-// Dial begins the conversation of this process, as PMI_FD, PMI_RANK and PMI_SIZE say.
-// The socket is taken over: programs that this one starts do not inherit it.
+// Dial connects this process to the launcher that PMI_FD, PMI_RANK and PMI_SIZE describe. It sets
+// close-on-exec on the socket, so programs that this one starts do not inherit it.
 //
-// Errors name what is wrong with the environment, or what the launcher said.
+// Errors name the invalid variable, or have the launcher's message.
 func Dial(ctx context.Context) (*Client, error) {
 	fd, err := strconv.ParseUint(os.Getenv(EnvFD), 10, 31)
 	if err != nil {
-		return nil, fmt.Errorf("%s=%q is no descriptor number; start the program with a launcher that speaks PMI, or unset it", EnvFD, os.Getenv(EnvFD))
+		return nil, fmt.Errorf("%s=%q: not a descriptor number: start the program with a launcher that speaks PMI, or unset it", EnvFD, os.Getenv(EnvFD))
 	}
 	rank, rankErr := strconv.ParseUint(os.Getenv(EnvRank), 10, 31)
 	size, sizeErr := strconv.ParseUint(os.Getenv(EnvSize), 10, 31)
 	if rankErr != nil || sizeErr != nil || rank >= size {
-		return nil, fmt.Errorf("%s=%q of %s=%q is no rank; start the program with a launcher that speaks PMI, or unset %s",
+		return nil, fmt.Errorf("%s=%q (%s=%q): not a valid rank: start the program with a launcher that speaks PMI, or unset %s",
 			EnvRank, os.Getenv(EnvRank), EnvSize, os.Getenv(EnvSize), EnvFD)
 	}
 	conn, err := inherited(int(fd))
@@ -53,18 +54,18 @@ func Dial(ctx context.Context) (*Client, error) {
 	return c, nil
 }
 
-// inherited makes a connection of a descriptor that was inherited. One that this
-// process has opened itself closes with the next program, which an inherited one does
-// not; so a number that a wrapper has closed is not taken for what now goes by it.
+// inherited returns the connection of an inherited descriptor. A descriptor that this process has
+// opened has close-on-exec set, an inherited one has not. So if a wrapper has closed the
+// descriptor, another file that now has its number is not taken for it.
 func inherited(fd int) (*unixsock.Conn, error) {
 	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
 	if err != nil || flags&unix.FD_CLOEXEC != 0 {
-		return nil, errors.New("it was not inherited, or is used up; did a wrapper close it, or has this process used PMI before?")
+		return nil, errors.New("not inherited: check that no wrapper closes it, and that this process uses PMI once")
 	}
-	unix.CloseOnExec(fd) // PMI is not for the programs that this one starts
+	unix.CloseOnExec(fd) // programs that this one starts must not use PMI
 	conn, err := unixsock.Adopt(fd)
 	if err != nil {
-		return nil, fmt.Errorf("it is no socket: %w; did a wrapper replace it?", err)
+		return nil, fmt.Errorf("not a socket: %w: check that no wrapper replaces it", err)
 	}
 	return conn, nil
 }
@@ -75,32 +76,32 @@ func (c *Client) begin(ctx context.Context) error {
 		return err
 	}
 	if m.values["pmi_version"] != "1" {
-		return fmt.Errorf("pmi: the launcher speaks version %q, this program 1", m.values["pmi_version"])
+		return fmt.Errorf("pmi: init: unsupported version %q of the launcher: want 1", m.values["pmi_version"])
 	}
 	if m, err = c.ask(ctx, "my_kvsname", "get_my_kvsname"); err != nil {
 		return err
 	}
 	if c.name = m.values["kvsname"]; c.name == "" {
-		return errors.New("pmi: the launcher gives the job's store no name")
+		return errors.New("pmi: get_my_kvsname: the launcher's answer has no name")
 	}
 	return nil
 }
 
-// JobName returns the name of the job's store, which launchers derive from the job's
-// number. No two running jobs of a launcher share it.
+// JobName returns the name of the job's key-value store. No two running jobs of a launcher have
+// the same name.
 func (c *Client) JobName() string { return c.name }
 
-// Put gives a key its value, once, for all ranks to see after the next [Client.Barrier].
-// A key has 1 to 64 characters, a value up to 960, printable and without spaces.
+// Put sets the value of a key, once. All ranks can get it after the next [Client.Barrier]. A key
+// has 1 to 64 characters, a value up to 960, printable and without spaces.
 func (c *Client) Put(ctx context.Context, key, value string) error {
 	if key == "" || len(key) > maxKey || !printable(key) || len(value) > maxValue || !printable(value) {
-		return fmt.Errorf("pmi: put %q: a key has 1 to %d printable characters, a value at most %d", key, maxKey, maxValue)
+		return fmt.Errorf("pmi: put %q: invalid key or value: want 1 to %d and at most %d printable characters", key, maxKey, maxValue)
 	}
 	_, err := c.ask(ctx, "put_result", "put", "kvsname", c.name, "key", key, "value", value)
 	return err
 }
 
-// Get returns what some rank has put.
+// Get returns the value of a key that a rank has put.
 func (c *Client) Get(ctx context.Context, key string) (string, error) {
 	m, err := c.ask(ctx, "get_result", "get", "kvsname", c.name, "key", key)
 	if err != nil {
@@ -108,12 +109,12 @@ func (c *Client) Get(ctx context.Context, key string) (string, error) {
 	}
 	value, ok := m.values["value"]
 	if !ok {
-		return "", fmt.Errorf("pmi: the launcher's answer has no value for %s", key)
+		return "", fmt.Errorf("pmi: get %s: the launcher's answer has no value", key)
 	}
 	return value, nil
 }
 
-// Barrier returns when all ranks have called it.
+// Barrier blocks until all ranks have called it.
 func (c *Client) Barrier(ctx context.Context) error {
 	_, err := c.ask(ctx, "barrier_out", "barrier_in")
 	return err
@@ -121,22 +122,21 @@ func (c *Client) Barrier(ctx context.Context) error {
 
 // Abort asks the launcher to end the job with an exit code.
 func (c *Client) Abort(code int) error {
-	_ = c.conn.SetDeadline(time.Now().Add(time.Second)) // the launcher may be in no state to listen
+	_ = c.conn.SetDeadline(time.Now().Add(time.Second)) // the launcher may not read
 	_, err := io.WriteString(c.conn, format("abort", "exitcode", strconv.Itoa(code)))
 	return err
 }
 
-// Finalize tells the launcher that this rank is about to end well, and hangs up.
+// Finalize tells the launcher that this rank will exit in good order, and closes the connection.
 func (c *Client) Finalize(ctx context.Context) error {
 	_, err := c.ask(ctx, "finalize_ack", "finalize")
 	return errors.Join(err, c.conn.Close())
 }
 
-// HangUp ends the conversation without Finalize: the launcher will take this rank for one that has failed.
+// HangUp closes the connection without finalize. The launcher then takes this rank for failed.
 func (c *Client) HangUp() error { return c.conn.Close() }
 
-// ask sends a command and returns the answer, which has to be the one expected and to
-// say that all is well.
+// ask sends a command and returns the answer, which must be the wanted one and report success.
 func (c *Client) ask(ctx context.Context, want, command string, pairs ...string) (message, error) {
 	_ = c.conn.SetDeadline(time.Time{})
 	stop := context.AfterFunc(ctx, func() { _ = c.conn.SetDeadline(time.Unix(1, 0)) })
@@ -155,20 +155,20 @@ func (c *Client) ask(ctx context.Context, want, command string, pairs ...string)
 	}
 	line, err := readLine(c.lines)
 	if errors.Is(err, io.EOF) {
-		return fail(errors.New("the launcher has hung up"))
+		return fail(errors.New("the launcher closed the connection"))
 	}
 	if err != nil {
 		return fail(err)
 	}
 	m, err := parse(line)
 	if err != nil {
-		return fail(fmt.Errorf("the launcher's answer is %w: %.80q", err, line))
+		return fail(fmt.Errorf("malformed answer %.80q: %w", line, err))
 	}
 	if rc, ok := m.values["rc"]; ok && rc != "0" {
 		return fail(fmt.Errorf("refused by the launcher: rc=%s %s", rc, m.values["msg"]))
 	}
 	if m.command != want {
-		return fail(fmt.Errorf("the launcher answers %.80q instead of %s", line, want))
+		return fail(fmt.Errorf("unexpected answer %.80q: want %s", line, want))
 	}
 	return m, nil
 }

@@ -213,7 +213,7 @@ func TestBarrierDoesNotWaitForTheDead(t *testing.T) {
 			if got, err := bufio.NewReader(ranks[0]).ReadString('\n'); got != "cmd=barrier_out rc=-1 msg=rank_1_has_gone\n" {
 				t.Fatalf("%q, %v", got, err)
 			}
-			if got := h.text(); got != "0: 1 waits in a barrier of PMI for rank 1, which has ended or left PMI" {
+			if got := h.text(); got != "0: 1 waits in a PMI barrier for rank 1, which has exited or finalized PMI" {
 				t.Errorf("notices: %s", got)
 			}
 		})
@@ -246,7 +246,7 @@ func TestBarrierNamesTheMissingRank(t *testing.T) {
 			t.Errorf("%q, %v", got, err)
 		}
 	}
-	const reason = "waits in a barrier of PMI for rank 3, which has ended or left PMI"
+	const reason = "waits in a PMI barrier for rank 3, which has exited or finalized PMI"
 	if got, want := h.text(), "1: 1 "+reason+"\n2: 1 "+reason; got != want {
 		t.Errorf("notices:\n%s\nwant\n%s", got, want)
 	}
@@ -262,7 +262,7 @@ func TestServeWhoHasGone(t *testing.T) {
 	}{
 		{"silent", "", false, ""},
 		{"silent before", "", true, ""},
-		{"unfinalized", hello + "\n", false, "ended without finalizing"},
+		{"unfinalized", hello + "\n", false, "exited without PMI finalize"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var h heard
@@ -293,7 +293,7 @@ func TestServeWhoHasGone(t *testing.T) {
 			if got, err := bufio.NewReader(waits).ReadString('\n'); got != "cmd=barrier_out rc=-1 msg=rank_1_has_gone\n" {
 				t.Fatalf("%q, %v", got, err)
 			}
-			if got := h.text(); got != "0: 1 waits in a barrier of PMI for rank 1, which has ended or left PMI" {
+			if got := h.text(); got != "0: 1 waits in a PMI barrier for rank 1, which has exited or finalized PMI" {
 				t.Errorf("notices: %s", got)
 			}
 			if err := s.Ended(1); (tc.want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), tc.want) {
@@ -315,11 +315,11 @@ func TestEndIsJudged(t *testing.T) {
 	}{
 		{"silent", "", ""},
 		{"good", hello + "\ncmd=finalize\n", ""},
-		{"unfinalized", hello + "\n", "ended without finalizing"},
+		{"unfinalized", hello + "\n", "exited without PMI finalize"},
 		{"aborted", hello + "\ncmd=abort exitcode=7\n", ""},
 		{"half a line", hello + "\ncmd=finalize\ncmd=ge", "unexpected EOF"},
-		{"no command", "hello\n", "not a line of name=value pairs"},
-		{"too long", "cmd=" + strings.Repeat("x", maxLine) + "\n", "longer than the protocol has any"},
+		{"no command", "hello\n", "want name=value pairs"},
+		{"too long", "cmd=" + strings.Repeat("x", maxLine) + "\n", "line is too long"},
 		{"endless spawn", hello + "\nmcmd=spawn\n" + strings.Repeat("x\n", maxSpawn+1), "more than 4096 lines"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -370,11 +370,11 @@ func TestClientErrors(t *testing.T) {
 		ctx          context.Context
 		answer, want string
 	}{
-		{t.Context(), "", "pmi: get: the launcher has hung up"},
+		{t.Context(), "", "pmi: get: the launcher closed the connection"},
 		{t.Context(), "cmd=get_result rc=-1 msg=no\n", "pmi: get: refused by the launcher: rc=-1 no"},
-		{t.Context(), "cmd=put_result rc=0\n", `pmi: get: the launcher answers "cmd=put_result rc=0" instead of get_result`},
-		{t.Context(), "gibberish\n", "pmi: get: the launcher's answer is not a line"},
-		{t.Context(), "cmd=get_result rc=0\n", "no value for k"},
+		{t.Context(), "cmd=put_result rc=0\n", `pmi: get: unexpected answer "cmd=put_result rc=0": want get_result`},
+		{t.Context(), "gibberish\n", "pmi: get: malformed answer \"gibberish\""},
+		{t.Context(), "cmd=get_result rc=0\n", "pmi: get k: the launcher's answer has no value"},
 		{ctx, "cmd=get_result rc=0 value=x\n", "context canceled"},
 	} {
 		launcher, conn := pair(t)

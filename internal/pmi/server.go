@@ -12,12 +12,12 @@ import (
 	"github.com/softnd/softnd/internal/unixsock"
 )
 
-// Server is the launcher's side for one job, all of whose ranks run on this host. Its
-// methods are safe for concurrent use. It believes nothing that a rank says about
-// another rank: the socket tells who speaks.
+// Server serves PMI to one job whose ranks all run on this host. Its methods are safe for
+// concurrent use. It identifies ranks by their sockets and trusts no rank's claims about another
+// rank.
 type Server struct {
 	size    int
-	name    string // of the job's own store
+	name    string // of the job's own key-value store
 	notices Notices
 
 	mu      sync.Mutex
@@ -26,63 +26,63 @@ type Server struct {
 	waiting int       // ranks in the barrier
 }
 
-// Notices are told what a server hears. Both are called from goroutines of the
-// server and must not call it back.
+// Notices are callbacks of a server. They are called from goroutines of the server and must not
+// call the server.
 type Notices struct {
-	// Abort: the job has to come down with this exit code. At most once a rank.
+	// Abort is called when the job must end with this exit code, at most once for each rank.
 	Abort func(rank, code int, reason string)
-	// Refused: a rank asked for something that the server does not do.
+	// Refused is called when a rank has sent an unsupported request.
 	Refused func(rank int, what string)
-	// AppNum is asked for the number of a rank's program among those of the job. nil: it
-	// is 0.
+	// AppNum returns the number of a rank's program among those of the job. nil means 0 for all.
 	AppNum func(rank int) int
 }
 
-// client is what the server knows of a rank. Guarded by Server.mu, but for conn and done.
+// client is the server's state of a rank. Guarded by Server.mu, except conn and done.
 type client struct {
 	rank      int
 	conn      *unixsock.Conn
-	done      chan struct{} // closed when nothing more will be read
-	begun     bool          // it has said init
+	done      chan struct{} // closed when reading has ended
+	begun     bool          // init received
 	finalized bool
 	aborted   bool
-	waits     bool // in the barrier
-	gone      bool // it will ask for nothing more
+	waits     bool // it waits in the barrier
+	gone      bool // its connection has ended
 	broken    error
 }
 
-// NewServer makes the server of a job of size ranks. name is the name of the job's
+// NewServer returns the server of a job of size ranks. name is the name of the job's key-value
 // store, 1 to 256 printable characters.
 func NewServer(size int, name string, notices Notices) *Server {
 	s := &Server{size: size, name: name, notices: notices, stores: newStores(name), clients: make([]*client, size)}
-	// All ranks are on one node; MPICH shares memory where it reads this.
+	// All ranks are on one node. MPICH uses shared memory if it finds this value.
 	if err := s.stores.put(name, "PMI_process_mapping", fmt.Sprintf("(vector,(0,1,%d))", size)); err != nil {
-		panic(err) // a store without room for its first value is a fault in here
+		panic(err) // cannot happen: the store is empty
 	}
 	return s
 }
 
-// Serve answers a rank on conn, which is the server's from now on, in the background
-// until the rank hangs up or [Server.Ended] is called. Once a rank.
+// Serve answers the requests of a rank on conn, in the background, until the rank closes the
+// connection or [Server.Ended] is called. It takes ownership of conn. It is called once for each
+// rank.
 func (s *Server) Serve(rank int, conn *unixsock.Conn) {
 	c := &client{rank: rank, conn: conn, done: make(chan struct{})}
-	over := conn.AtEnd() // as that of a program that has ended already, and does not know PMI
+	atEnd := conn.AtEnd() // a program that does not use PMI and has exited already
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.clients[rank] = c
-	if over {
+	if atEnd {
 		conn.Close()
 		close(c.done)
 		c.gone = true
 		if s.waiting > 0 {
-			go s.leftBarrier()
+			go s.releaseBarrierLocked()
 		}
 		return
 	}
 	go func() {
 		defer close(c.done)
 		defer conn.Close()
-		err := s.converse(c)
+		err := s.serveRequests(c)
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if !errors.Is(err, io.EOF) {
@@ -93,16 +93,16 @@ func (s *Server) Serve(rank int, conn *unixsock.Conn) {
 	}()
 }
 
-// leftBarrier is releaseBarrier without the lock.
-func (s *Server) leftBarrier() {
+// releaseBarrierLocked calls releaseBarrier with mu held.
+func (s *Server) releaseBarrierLocked() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.releaseBarrier()
 }
 
-// Ended tells the server that the rank's process has ended, takes what it said last,
-// and returns what was wrong with this end: that it had said init and not finalize,
-// or nothing that could be understood. nil for a rank that never used PMI.
+// Ended is called when the rank's process has exited. It handles the remaining requests of the
+// rank and returns an error if the rank sent init and not finalize, or a malformed request. It
+// returns nil for a rank that did not use PMI.
 func (s *Server) Ended(rank int) error {
 	s.mu.Lock()
 	c := s.clients[rank]
@@ -110,9 +110,9 @@ func (s *Server) Ended(rank int) error {
 	if c == nil {
 		return nil
 	}
-	// Reads go on to the end of what was sent, and then no longer wait for those who
-	// have inherited the rank's socket; nor do writes. Errors mean that it is closed
-	// already.
+	// Reads continue to the end of the data that was sent, and then do not wait for other
+	// processes that have inherited the rank's socket. Writes fail at once. Errors mean that conn
+	// is closed.
 	_ = c.conn.CloseRead()
 	_ = c.conn.SetWriteDeadline(time.Unix(1, 0))
 	<-c.done
@@ -120,15 +120,16 @@ func (s *Server) Ended(rank int) error {
 	defer s.mu.Unlock()
 	switch {
 	case c.broken != nil:
-		return fmt.Errorf("what it said to PMI could not be understood: %w", c.broken)
+		return fmt.Errorf("it sent a malformed PMI request: %w", c.broken)
 	case c.begun && !c.finalized && !c.aborted:
-		return errors.New("it had begun to use PMI and ended without finalizing (in MPI, without MPI_Finalize)")
+		return errors.New("it sent PMI init and exited without PMI finalize (in MPI, without MPI_Finalize)")
 	}
 	return nil
 }
 
-// converse answers until the client hangs up (io.EOF) or cannot be understood.
-func (s *Server) converse(c *client) error {
+// serveRequests answers requests until the client closes the connection (io.EOF) or sends a
+// malformed one.
+func (s *Server) serveRequests(c *client) error {
 	r := bufio.NewReaderSize(c.conn, maxLine)
 	for {
 		line, err := readLine(r)
@@ -137,7 +138,7 @@ func (s *Server) converse(c *client) error {
 		}
 		m, err := parse(line)
 		if err != nil {
-			s.say(c, format("error", "rc", "-1", "msg", sentence(err.Error())))
+			s.send(c, format("error", "rc", "-1", "msg", sentence(err.Error())))
 			return fmt.Errorf("%w: %.80q", err, line)
 		}
 		if m.command == "mcmd=spawn" {
@@ -148,12 +149,12 @@ func (s *Server) converse(c *client) error {
 		s.mu.Lock()
 		reply := s.answer(c, m)
 		s.mu.Unlock()
-		s.say(c, reply)
+		s.send(c, reply)
 	}
 }
 
-// skipSpawn reads the rest of a request for more processes, whose lines are no
-// commands. The last line of each is endcmd.
+// skipSpawn reads the rest of a request to spawn processes, whose lines are not commands. The
+// last line is endcmd.
 func skipSpawn(r *bufio.Reader) error {
 	for range maxSpawn {
 		line, err := readLine(r)
@@ -164,18 +165,18 @@ func skipSpawn(r *bufio.Reader) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("a request to spawn has more than %d lines", maxSpawn)
+	return fmt.Errorf("spawn request has more than %d lines", maxSpawn)
 }
 
-// say sends an answer. That the client has gone shows as the end of its requests.
-func (s *Server) say(c *client, reply string) {
+// send sends an answer. A closed connection shows as the end of the client's requests.
+func (s *Server) send(c *client, reply string) {
 	if reply != "" {
 		_, _ = io.WriteString(c.conn, reply)
 	}
 }
 
-// releaseBarrier lets the ranks out of the barrier if all are in it, and gives up on
-// it if one that is missing will not come. Called with mu held.
+// releaseBarrier releases the ranks from the barrier if all have entered it. If a missing rank
+// will not enter it, the ranks get an error and the job is aborted. Called with mu held.
 func (s *Server) releaseBarrier() {
 	if s.waiting == 0 {
 		return
@@ -187,7 +188,7 @@ func (s *Server) releaseBarrier() {
 			return
 		}
 		reply = format("barrier_out", "rc", "-1", "msg", fmt.Sprintf("rank_%d_has_gone", missing))
-		reason = fmt.Sprintf("waits in a barrier of PMI for rank %d, which has ended or left PMI", missing)
+		reason = fmt.Sprintf("waits in a PMI barrier for rank %d, which has exited or finalized PMI", missing)
 	}
 	for _, c := range s.clients {
 		if c == nil || !c.waits {
@@ -197,12 +198,12 @@ func (s *Server) releaseBarrier() {
 		if reason != "" && !c.gone {
 			s.abort(c, 1, reason)
 		}
-		go s.say(c, reply) // a client that does not read its answers delays no other
+		go s.send(c, reply) // a client that does not read its answers must not delay others
 	}
 	s.waiting = 0
 }
 
-// missing is a rank that is not in the barrier and will not come; -1 if there is none.
+// missing returns a rank that is not in the barrier and will not enter it; -1 if there is none.
 func (s *Server) missing() int {
 	for rank, c := range s.clients {
 		if c != nil && !c.waits && (c.gone || c.finalized) {
@@ -219,8 +220,8 @@ func (s *Server) abort(c *client, code int, reason string) {
 	}
 }
 
-// answer obeys one request and returns the line to be sent; "" for none. Called with
-// mu held.
+// answer executes one request and returns the line to be sent; "" means none. Called with mu
+// held.
 func (s *Server) answer(c *client, m message) string {
 	refuse := func(reply, why string, more ...string) string {
 		return format(reply, append([]string{"rc", "-1", "msg", sentence(why)}, more...)...)
@@ -281,7 +282,7 @@ func (s *Server) answer(c *client, m message) string {
 	return s.answerStore(c, m, refuse)
 }
 
-// answerStore obeys a request about keys and values.
+// answerStore executes a request about keys and values.
 func (s *Server) answerStore(c *client, m message, refuse func(reply, why string, more ...string) string) string {
 	name := m.values["kvsname"]
 	switch m.command {

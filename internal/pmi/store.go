@@ -2,24 +2,24 @@ package pmi
 
 import "fmt"
 
-// What all stores of a job may hold together.
+// Limits of all stores of a job together.
 const (
 	maxStored = 64 << 20 // bytes of keys and values
 	maxStores = 64
 )
 
-// store is a key-value space: keys in the order in which they were put, so that they
-// can be gone through by number.
+// store is a key-value space. keys has the keys in the order in which they were put, for
+// getbyidx.
 type store struct {
 	keys   []string
 	values map[string]string
 }
 
-// stores are the key-value spaces of a job, by name. Not safe for concurrent use.
+// stores are the key-value spaces of a job, by name. They are not safe for concurrent use.
 type stores struct {
 	byName map[string]*store
 	bytes  int // of all keys and values
-	made   int // by create, ever
+	made   int // number of calls of create
 }
 
 func newStores(own string) *stores {

@@ -1,12 +1,12 @@
-// Package pmi speaks version 1 of the Process Management Interface, the lines of
-// text by which MPICH's programs and their launcher find each other, on both sides:
-// [Server] for a launcher, [Client] for a program.
+// Package pmi implements version 1 of the Process Management Interface, by which programs of
+// MPICH and their launcher communicate: [Server] for a launcher, [Client] for a program. It is a
+// protocol of lines of text.
 //
-// A rank has a stream socket to its launcher, whose number is in PMI_FD. It asks, and
-// the launcher answers; nothing else is ever said.
+// A rank has a stream socket to its launcher, whose descriptor number is in PMI_FD. The rank
+// sends requests, and the launcher answers them.
 //
 //	rank                                    launcher
-//	cmd=init pmi_version=1 …           →    cmd=response_to_init …   first of all
+//	cmd=init pmi_version=1 …           →    cmd=response_to_init …   first
 //	cmd=get_maxes                      →    cmd=maxes …              longest name, key and value
 //	cmd=get_appnum                     →    cmd=appnum …
 //	cmd=get_universe_size              →    cmd=universe_size …
@@ -16,12 +16,12 @@
 //	cmd=getbyidx kvsname= idx=         →    cmd=getbyidx_results …
 //	cmd=create_kvs                     →    cmd=newkvs …
 //	cmd=destroy_kvs kvsname=           →    cmd=kvs_destroyed …
-//	cmd=barrier_in                     →    cmd=barrier_out          when all ranks have asked
+//	cmd=barrier_in                     →    cmd=barrier_out          when all ranks have entered
 //	cmd=abort exitcode=                     (no answer)
-//	cmd=finalize                       →    cmd=finalize_ack         last of all
+//	cmd=finalize                       →    cmd=finalize_ack         last
 //
-// Requests for more processes (mcmd=spawn) and for names that outlive the job
-// (publish_name, unpublish_name, lookup_name) are refused.
+// Requests to spawn processes (mcmd=spawn) and for names that outlive the job (publish_name,
+// unpublish_name, lookup_name) are refused.
 package pmi
 
 import (
@@ -32,37 +32,37 @@ import (
 	"strings"
 )
 
-// Environment of a rank. The launcher sets them.
+// Environment variables of a rank, set by the launcher.
 const (
-	EnvFD   = "PMI_FD"   // number of the rank's socket to the launcher
+	EnvFD   = "PMI_FD"   // descriptor number of the rank's socket to the launcher
 	EnvRank = "PMI_RANK" // 0 to size-1
 	EnvSize = "PMI_SIZE" // number of ranks
-	EnvPort = "PMI_PORT" // host and port of a launcher that wants to be called, which Client does not do
+	EnvPort = "PMI_PORT" // host and port of a launcher that expects a connection, which Client does not support
 )
 
-// Longest lines. Clients of MPICH read answers into 1024 bytes, so values have to
-// leave room for what stands around them.
+// Maximum lengths. Clients of MPICH read answers into 1024 bytes, so values must leave room for
+// the rest of the line.
 const (
 	maxName  = 256
 	maxKey   = 64
 	maxValue = 960
 	maxLine  = 4096
-	maxSpawn = 4096 // lines of one mcmd=spawn, which is read to its end to be refused
+	maxSpawn = 4096 // lines of one mcmd=spawn request
 )
 
 var (
-	errLine    = errors.New("a line is longer than the protocol has any")
-	errNoPairs = errors.New("not a line of name=value pairs that begins with cmd=")
+	errLine    = errors.New("line is too long")
+	errNoPairs = errors.New("want name=value pairs that begin with cmd=")
 )
 
-// message is a line taken apart.
+// message is a parsed line.
 type message struct {
 	command string
 	values  map[string]string
 }
 
-// parse takes a line apart: words that are separated by spaces, each name=value, of
-// which a value may hold further equals signs. The first word is cmd or mcmd.
+// parse parses a line: words name=value, separated by spaces. A value may contain equals signs.
+// The first word is cmd or mcmd.
 func parse(line string) (message, error) {
 	m := message{values: make(map[string]string)}
 	for i, word := range strings.Fields(line) {
@@ -89,7 +89,7 @@ func parse(line string) (message, error) {
 	return m, nil
 }
 
-// format is the line of a message; values hold no spaces, see [printable].
+// format returns the line of a message. Values must be [printable].
 func format(command string, pairs ...string) string {
 	var b strings.Builder
 	b.WriteString("cmd=" + command)
@@ -100,10 +100,10 @@ func format(command string, pairs ...string) string {
 	return b.String()
 }
 
-// sentence makes one word of a text, which is all that a value can be.
+// sentence replaces spaces in a text, because values contain none.
 func sentence(text string) string { return strings.ReplaceAll(text, " ", "_") }
 
-// printable tells whether s can be a name, key or value: 33 to 126 of ASCII.
+// printable reports whether s can be a name, key or value: ASCII 33 to 126.
 func printable(s string) bool {
 	for i := range len(s) {
 		if s[i] < '!' || s[i] > '~' {
@@ -113,10 +113,8 @@ func printable(s string) bool {
 	return true
 }
 
-// readLine reads one line, without its end.
-//
-// Errors: errLine for one longer than r's buffer; io.EOF, or io.ErrUnexpectedEOF in
-// the middle of a line.
+// readLine reads one line, without its end. It returns errLine if the line is longer than r's
+// buffer, io.EOF at the end, and io.ErrUnexpectedEOF at the end of an incomplete line.
 func readLine(r *bufio.Reader) (string, error) {
 	line, err := r.ReadSlice('\n')
 	switch {

@@ -9,20 +9,19 @@ import (
 	"strconv"
 )
 
-// Process is one entry. Number and start time together name a process for good: numbers
-// are handed out in a circle that takes far longer than the clock tick in which start is
-// counted.
+// Process is an entry of the process table. PID and Start together identify a process: PIDs are
+// reused only after far more time than the clock tick in which Start is counted.
 type Process struct {
 	PID, PPID, Group int
 	Start            uint64 // clock ticks since boot
-	State            byte   // as ps shows it
-	Name             string // as the kernel knows it, at most 15 bytes
+	State            byte   // state letter of ps
+	Name             string // comm of the process, at most 15 bytes
 }
 
-// Dead tells whether the process is a zombie, perhaps with threads that still run.
+// Dead reports whether the process is a zombie. It may still have running threads.
 func (p Process) Dead() bool { return p.State == 'Z' }
 
-// Stopped tells whether a signal or a tracer has stopped the process.
+// Stopped reports whether a signal or a tracer has stopped the process.
 func (p Process) Stopped() bool { return p.State == 'T' || p.State == 't' }
 
 // Read returns the entry of a process.
@@ -31,12 +30,12 @@ func Read(pid int) (Process, error) {
 	if err != nil {
 		return Process{}, err
 	}
-	// The name is in brackets and may itself hold brackets and spaces.
+	// The name is in parentheses and may contain parentheses and spaces.
 	from, to := bytes.IndexByte(b, '('), bytes.LastIndexByte(b, ')')
 	if from < 0 || to < from {
 		return Process{}, fmt.Errorf("read /proc/%d/stat: no name in %q", pid, b)
 	}
-	const state, ppid, pgrp, start = 0, 1, 2, 19 // fields after the name
+	const state, ppid, pgrp, start = 0, 1, 2, 19 // indexes of the fields after the name
 	f := bytes.Fields(b[to+1:])
 	if len(f) <= start {
 		return Process{}, fmt.Errorf("read /proc/%d/stat: only %d fields after the name", pid, len(f))
@@ -49,7 +48,7 @@ func Read(pid int) (Process, error) {
 	return p, errors.Join(err1, err2, err3)
 }
 
-// All returns all entries by process number. The table is not read in one instant.
+// All returns all entries by PID. The table is not read atomically.
 func All() (map[int]Process, error) {
 	dir, err := os.Open("/proc")
 	if err != nil {
@@ -66,7 +65,7 @@ func All() (map[int]Process, error) {
 		if err != nil {
 			continue
 		}
-		if p, err := Read(pid); err == nil { // else it ended meanwhile
+		if p, err := Read(pid); err == nil { // otherwise it has ended meanwhile
 			table[pid] = p
 		}
 	}
