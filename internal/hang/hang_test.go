@@ -273,10 +273,14 @@ func TestFindingsOfLargeCircle(t *testing.T) {
 }
 
 const answer = `goroutine 1 gp=0xc000002380 m=3 mp=0xc000080008 [chan receive, 2 minutes, locked to thread]:
-github.com/softnd/softnd/endpoint.(*Provider).park(0xc0001, {0x1, 0x2})
-	/src/endpoint/progress_wait.go:1 +0x1d
+github.com/softnd/softnd/shm.Doorbell.Sleep({0x1, 0x2})
+	/src/shm/doorbell.go:1 +0x1d
+github.com/softnd/softnd/endpoint/internal/waiter.(*Set).Sleep(0xc0001, {0x1, 0x2})
+	/src/endpoint/internal/waiter/waiter.go:1 +0x1d
 github.com/softnd/softnd/endpoint.(*CompletionQueue).Wait(0xc0001, {0x1, 0x2})
 	/src/endpoint/cq.go:1 +0x1d
+github.com/softnd/softnd/nd.WaitOne({0x1, 0x2}, {0x3, 0x4})
+	/src/nd/wait.go:1 +0x1d
 main.(*solver).exchange(0xc000012345)
 	/src/main.go:17 +0x1d
 main.main()
@@ -303,8 +307,8 @@ func TestStacksAreSharedByRanks(t *testing.T) {
 	}
 	got := strings.Join(p.stackLines(), "\n")
 	const want = `stack of ranks 0-1, chan receive:
-  github.com/softnd/softnd/endpoint.(*CompletionQueue).Wait
-  	/src/endpoint/cq.go:1
+  github.com/softnd/softnd/nd.WaitOne
+  	/src/nd/wait.go:1
   main.(*solver).exchange
   	/src/main.go:17
   main.main

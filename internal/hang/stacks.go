@@ -27,7 +27,7 @@ var patterns = sync.OnceValue(func() (p struct{ head, arguments, offset, creator
 	p.creator = regexp.MustCompile(` in goroutine \d+$`)
 	// Functions of the runtime and of softnd. Of those at the inner end of a stack the report shows
 	// only the outermost, which is the function that the program has called.
-	p.inner = regexp.MustCompile(`^(runtime|syscall|time|sync|golang\.org/x/sys/unix|github\.com/softnd/softnd(/(shm|window|endpoint|internal/\w+))?)\.`)
+	p.inner = regexp.MustCompile(`^(runtime|syscall|time|sync|golang\.org/x/sys/unix|github\.com/softnd/softnd(/(nd|shm|window|endpoint|(endpoint/)?internal/\w+))?)\.`)
 	return p
 })
 
