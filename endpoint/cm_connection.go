@@ -53,7 +53,7 @@ type connection struct {
 	ref        window.Peer
 	credit     credit // of this side's messages
 	peer       *shm.Peer
-	peerState  *wire.SharedQP
+	peerQP     *wire.SharedQP
 	in         *shm.Consumer
 	peerHasSRQ bool // the peer's receives come from a shared queue, and this side does not see them
 
@@ -156,12 +156,12 @@ func (c *connection) attach(ep *Endpoint) error {
 	if !c.peer.Owns(at, wire.SharedQPSize) || shm.MemberID(owner>>ownerShift) != c.peer.ID() {
 		return fmt.Errorf("queue-pair state at offset %#x, of adapter %#x, is not memory of %v: %w", uint64(at), uint64(owner), c.peer, shm.ErrDamaged)
 	}
-	far, err := shm.At[wire.SharedQP](arena, at)
+	peerQP, err := shm.At[wire.SharedQP](arena, at)
 	if err != nil {
 		return err
 	}
-	ring, slots := far.Ring, far.RingSlots // loaded once; the copies are checked and used
-	if err := c.attachReceives(far); err != nil {
+	ring, slots := peerQP.Ring, peerQP.RingSlots // loaded once; the copies are checked and used
+	if err := c.attachReceives(peerQP); err != nil {
 		return err
 	}
 	if c.in, err = arena.NewConsumer(shm.Offset(ring), slots, &ep.localQP.Consumed); err != nil {
@@ -170,19 +170,19 @@ func (c *connection) attach(ep *Endpoint) error {
 	if !c.peer.Owns(shm.Offset(ring), slots*shm.SlotSize) {
 		return fmt.Errorf("the queue-pair state of %v has its ring in memory of others: %w", c.peer, shm.ErrDamaged)
 	}
-	out, err := arena.NewProducer(shm.Offset(ep.localQP.Ring), ep.localQP.RingSlots, &far.Consumed)
+	out, err := arena.NewProducer(shm.Offset(ep.localQP.Ring), ep.localQP.RingSlots, &peerQP.Consumed)
 	if err != nil {
 		return err
 	}
 	c.out = *out
-	if far.Barriers == 1 && asym.HasHeavyGlobal() {
+	if peerQP.Barriers == 1 && asym.HasHeavyGlobal() {
 		c.out.Relax()
 	}
-	c.peerState = far
-	c.ref = window.Peer{Adapter: owner, Endpoint: far.Endpoint,
+	c.peerQP = peerQP
+	c.ref = window.Peer{Adapter: owner, Endpoint: peerQP.Endpoint,
 		State: &c.record.State, Established: uint32(connEstablished), Disconnecting: &c.record.Disconnected[other]}
-	c.peerName = fmt.Sprintf("endpoint %d of %v", far.Endpoint, c.peer)
-	c.hazard = window.NewHazard(&far.Hazard, c.peer)
+	c.peerName = fmt.Sprintf("endpoint %d of %v", peerQP.Endpoint, c.peer)
+	c.hazard = window.NewHazard(&peerQP.Hazard, c.peer)
 	ep.adapter.space.AddHazard(c.hazard)
 	c.attached = true
 	ep.inbound.Store(c.in)
@@ -190,8 +190,8 @@ func (c *connection) attach(ep *Endpoint) error {
 }
 
 // attachReceives checks where the peer's receives are, unless they are in a shared queue.
-func (c *connection) attachReceives(far *wire.SharedQP) (err error) {
-	receives, count, stride, shared := far.Receives, far.ReceiveCount, far.ReceiveStride, far.SharedReceive // loaded once
+func (c *connection) attachReceives(peerQP *wire.SharedQP) (err error) {
+	receives, count, stride, shared := peerQP.Receives, peerQP.ReceiveCount, peerQP.ReceiveStride, peerQP.SharedReceive // loaded once
 	switch {
 	case shared == 1:
 		c.peerHasSRQ = true
@@ -215,10 +215,10 @@ func (c *connection) hasReceive() bool {
 	if !c.credit.isSpent(pushed) {
 		return true
 	}
-	posted := c.peerState.Posted.Load()    // ORDER receive-posted: pairs with the stores in Endpoint.publishPosted
-	tight := c.peerState.LimitedEnd.Load() // ORDER receive-limit: after posted; pairs with the store in Endpoint.limitRoom
-	room := c.peerState.LimitedRoom.Load() // ORDER receive-room: after tight; pairs with the store in Endpoint.limitRoom
-	return c.credit.refresh(pushed, posted, c.receiveCount, tight, room)
+	posted := c.peerQP.Posted.Load()           // ORDER receive-posted: pairs with the stores in Endpoint.publishPosted
+	limitedEnd := c.peerQP.LimitedEnd.Load()   // ORDER receive-limit: after posted; pairs with the store in Endpoint.limitRoom
+	limitedRoom := c.peerQP.LimitedRoom.Load() // ORDER receive-room: after limitedEnd; pairs with the store in Endpoint.limitRoom
+	return c.credit.refresh(pushed, posted, c.receiveCount, limitedEnd, limitedRoom)
 }
 
 // renewCredit computes how many small messages may take the fast path, and how long they may be.
@@ -275,8 +275,8 @@ func (c *connection) detach() {
 
 // release frees what the connection holds, once the other side has detached too. It reports
 // whether it has. The record is freed last. It belongs to the active side, but the passive side
-// reads the active side's detached word in it. So the passive side stores wire.DetachedRecord when it
-// has read that word for the last time.
+// reads the active side's Detached word in it. So the passive side stores wire.DetachedRecord after
+// its last read of that word.
 func (c *connection) release() bool {
 	if c.released.Load() {
 		return true
@@ -289,7 +289,7 @@ func (c *connection) release() bool {
 		c.endpoint.Load().adapter.space.RemoveHazard(c.hazard)
 	}
 	p := c.provider
-	// In one step, for hasRequest and releaseDead.
+	// hasRequest and releaseDead must see these changes as one.
 	p.mu.Lock()
 	delete(p.conns, c)
 	if c.side == passive {

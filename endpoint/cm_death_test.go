@@ -209,7 +209,7 @@ func (p *pair) stopInMidCopy(t *testing.T, token nd.Token) {
 	ep := p.a.local.endpoint(0).(*Endpoint)
 	eventually(t, "the peer is caught in the middle of a copy", func() bool {
 		p.b.puppet.stop()
-		hazard := ep.conn.peerState.Hazard.Load()
+		hazard := ep.conn.peerQP.Hazard.Load()
 		if nd.Token(hazard>>32) == token || nd.Token(hazard) == token {
 			return true
 		}
@@ -455,7 +455,7 @@ func TestHazardsOfDeadPeerIgnored(t *testing.T) {
 	space := p.a.local.adapter.(*Adapter).space
 	ep := p.a.local.endpoint(0).(*Endpoint)
 	const token = nd.Token(77)
-	ep.conn.peerState.Hazard.Store(uint64(token))
+	ep.conn.peerQP.Hazard.Store(uint64(token))
 	if space.Drained(token) {
 		t.Error("a token is drained while a live peer uses it")
 	}

@@ -149,7 +149,7 @@ func (ep *Endpoint) releasePeerState() bool {
 		return true
 	}
 	if c := ep.conn; c != nil && c.attached && ep.life.wasConnected {
-		if !c.isPeerGone() && c.peerState.Hazard.Load() != 0 { // ORDER hazard, hazard-clear: after the change of state; pairs with Guard.publishHazard and then the check of the link, and with Guard.clearHazard
+		if !c.isPeerGone() && c.peerQP.Hazard.Load() != 0 { // ORDER hazard, hazard-clear: after the change of state; pairs with Guard.publishHazard and then the check of the link, and with Guard.clearHazard
 			return false
 		}
 		asym.HeavyGlobal() // ORDER conn-state: after the change of state; a Send that counted as delivered is in the ring by now

@@ -90,7 +90,7 @@ func (e *engine) sampleActivity() programActivity {
 func (e *engine) run() {
 	p := e.p
 	seen := e.sampleActivity()
-	lookIn, row := minPollGap, 0
+	gap, burst := minPollGap, 0
 	for !e.quit.Load() {
 		e.wakePending.Store(false)
 		waiting := p.waiters.Waiting() > 0
@@ -105,10 +105,10 @@ func (e *engine) run() {
 			p.housekeeper.wakeIfQuiet()
 		}
 		p.housekeeper.checkDue()
-		if row++; m == madeProgress && row < maxBurst {
+		if burst++; m == madeProgress && burst < maxBurst {
 			continue
 		}
-		row = 0
+		burst = 0
 
 		now := e.sampleActivity()
 		was := seen
@@ -117,8 +117,8 @@ func (e *engine) run() {
 		case m == contended:
 			// The holder may or may not drive the endpoint: poll it again later. Arming the
 			// doorbell would gain nothing, and each time costs every process a barrier.
-			time.Sleep(lookIn)
-			lookIn = min(2*lookIn, p.pollGapLimit())
+			time.Sleep(gap)
+			gap = min(2*gap, p.pollGapLimit())
 			continue
 		case e.eventLoops.Load() > 0: // the program may sleep where neither this process nor a peer sees it
 			e.sleep()
@@ -128,15 +128,15 @@ func (e *engine) run() {
 			// The program drives its own endpoints: poll them again later, with the doorbell
 			// disarmed.
 			if m == madeProgress {
-				lookIn = minPollGap
+				gap = minPollGap
 			}
-			time.Sleep(lookIn)
-			lookIn = min(2*lookIn, p.pollGapLimit())
+			time.Sleep(gap)
+			gap = min(2*gap, p.pollGapLimit())
 			continue
 		default:
 			e.sleep()
 		}
-		lookIn = minPollGap
+		gap = minPollGap
 	}
 }
 
@@ -145,12 +145,12 @@ func (e *engine) run() {
 func (p *Provider) progressUnpolled() progressResult {
 	m := progressIf(p.member.HasMail() && p.pollInbox())
 	for _, ep := range *p.endpoints.Load() {
-		looks := ep.rq.cq.scans.Load() + ep.sq.cq.scans.Load()
-		eager := enoughPolls * (1 + uint64(len(*ep.rq.cq.endpoints.Load())/otherEndpoints)) // with many endpoints a scan covers only some of them
-		if looks-ep.scansSeen < eager || ep.hasOverrun() {
+		scans := ep.rq.cq.scans.Load() + ep.sq.cq.scans.Load()
+		enough := enoughPolls * (1 + uint64(len(*ep.rq.cq.endpoints.Load())/otherEndpoints)) // with many endpoints a scan covers only some of them
+		if scans-ep.scansSeen < enough || ep.hasOverrun() {
 			m = max(m, ep.progress())
 		}
-		ep.scansSeen = looks
+		ep.scansSeen = scans
 	}
 	return m
 }

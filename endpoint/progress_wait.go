@@ -14,7 +14,7 @@ import (
 
 // See waiter.Budget for how long a wait spins and yields.
 const (
-	// After this many rounds a wait makes progress on everything of the process.
+	// After this many rounds a wait makes progress on all objects of the process.
 	spinsPerProgress  = 64
 	yieldsPerProgress = 4
 	// After this many rounds a wait lets other goroutines run. This is rare because the Go
@@ -192,7 +192,7 @@ func (p *Provider) countProcesses() {
 	p.processes.Store(int32(max(p.arena.LiveMemberCount(), p.arena.Ranks())))
 }
 
-// progressAll makes progress on everything of this process.
+// progressAll makes progress on all objects of this process.
 func (p *Provider) progressAll() progressResult {
 	m := progressIf(p.member.HasMail() && p.pollInbox())
 	for _, ep := range *p.endpoints.Load() {

@@ -25,8 +25,8 @@ func (ep *Endpoint) publishReason() {
 
 // reason returns the peer's text about why it has ended the connection, or "" if there is none.
 func (c *connection) reason() string {
-	n := c.peerState.ReasonLength.Load() // ORDER reason: after the load in state; pairs with the store in publishReason
-	text := c.peerState.Reason           // a copy: the peer can overwrite it
+	n := c.peerQP.ReasonLength.Load() // ORDER reason: after the load in state; pairs with the store in publishReason
+	text := c.peerQP.Reason           // a copy: the peer can overwrite it
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) && r != utf8.RuneError {
 			return r
@@ -54,7 +54,7 @@ func (c *connection) fault() *peerFault {
 	if f.read {
 		return f
 	}
-	*f = peerFault{true, c.peerState.Fault.Load(), nd.Status(c.peerState.FaultStatus.Load())} // ORDER fault: after the abort, before which it was stored
+	*f = peerFault{true, c.peerQP.Fault.Load(), nd.Status(c.peerQP.FaultStatus.Load())} // ORDER fault: after the abort, before which it was stored
 	if f.status != nd.RemoteError && f.status != nd.AccessViolation {
 		f.status = nd.InternalError // no correct peer stores another status
 	}
@@ -86,7 +86,7 @@ func (ep *Endpoint) setCauseFromPeer() {
 	if why != "" {
 		e.Err = peerError(why)
 	}
-	r, failed := ep.requestAtFault(), nd.Status(c.peerState.ReceiveStatus.Load()) // ORDER reason: as ReasonLength
+	r, failed := ep.requestAtFault(), nd.Status(c.peerQP.ReceiveStatus.Load()) // ORDER reason: as ReasonLength
 	switch {
 	case c.provider.member.MarkedDead():
 		e.Detail, e.Err = "this live process is marked dead in the arena", nil

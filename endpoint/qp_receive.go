@@ -128,7 +128,7 @@ func (ep *Endpoint) publishPosted(room uint64) {
 	} else {
 		ep.localQP.Posted.Swap(ep.rq.posted) // ORDER receive-posted: pairs with the load in connection.hasReceive
 	}
-	if c.peerState.NeedWakeup.Load() != 0 { // ORDER need-wakeup: after posted; pairs with the swap and the barrier in stall
+	if c.peerQP.NeedWakeup.Load() != 0 { // ORDER need-wakeup: after posted; pairs with the swap and the barrier in stall
 		c.peer.Ring()
 	}
 }

@@ -82,7 +82,7 @@ func (ep *Endpoint) releaseEntries(awaited bool) {
 	} else {
 		c.in.ReleaseFenced()
 	}
-	if awaited || c.peerState.NeedWakeup.Load() != 0 { // ORDER need-wakeup: after the release; pairs with the swap and the barrier in stall
+	if awaited || c.peerQP.NeedWakeup.Load() != 0 { // ORDER need-wakeup: after the release; pairs with the swap and the barrier in stall
 		c.peer.Ring()
 	}
 }

@@ -141,7 +141,7 @@ func (r *star) startMessage(t *testing.T, n int) {
 			return false
 		}
 		p.puppet.stop()
-		if ep.conn.peerState.Hazard.Load() == 0 {
+		if ep.conn.peerQP.Hazard.Load() == 0 {
 			return true
 		}
 		p.puppet.resume() // the end of the connection would wait for the end of the copy

@@ -80,7 +80,7 @@ func (s *Set) EndCall() {
 	}
 }
 
-// BeginWait counts a wait, which from now on makes progress on everything of this process.
+// BeginWait counts a wait, which from now on makes progress on all objects of this process.
 func (s *Set) BeginWait() {
 	s.started.Add(1)
 	s.waiting.Add(1)
