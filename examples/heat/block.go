@@ -39,6 +39,7 @@ type block struct {
 	rows   int
 	region nd.MemoryRegion
 	mem    []byte          // of the region
+	cells  []float64       // the same memory
 	window nd.MemoryWindow // lends the result to rank 0, in the end
 	above  border
 	below  border
@@ -74,14 +75,25 @@ func newBlock(ctx context.Context, job *softnd.Job, s size) (*block, error) {
 	if b.region, err = job.Adapter().Allocate(ctx, b.memorySize(), nd.AllowLocalWrite); err != nil {
 		return b, err
 	}
-	b.mem = b.region.Bytes()
+	if err := b.use(b.region.Bytes()); err != nil {
+		return b, err
+	}
 	if job.Rank() == 0 {
 		if b.sheet.region, err = job.Adapter().Allocate(ctx, s.Height*b.rowSize(), nd.AllowLocalWrite); err != nil {
 			return b, err
 		}
-		b.sheet.cells = floats(b.sheet.region.Bytes())
+		if b.sheet.cells, err = nd.View[float64](b.sheet.region.Bytes()); err != nil {
+			return b, err
+		}
 	}
 	return b, nil
+}
+
+// use makes mem the memory of the block.
+func (b *block) use(mem []byte) (err error) {
+	b.mem = mem
+	b.cells, err = nd.View[float64](mem)
+	return err
 }
 
 func (b *block) rowSize() int    { return b.size.Width * cellSize }
@@ -107,7 +119,7 @@ func (b *block) bytes(place, n int) []byte {
 
 // row returns the temperatures of row y.
 func (b *block) row(generation, y int) []float64 {
-	return floats(b.bytes(b.place(generation, y), 1))
+	return b.cells[b.place(generation, y)*b.size.Width:][:b.size.Width]
 }
 
 // connect makes the connections, in ascending order of ranks at both ends, and opens the
@@ -223,7 +235,11 @@ func (b *block) loadRows(ctx context.Context, from nd.WindowDescriptor, into []b
 		copy(into, b.sheet.region.Bytes()[at:])
 		return nil
 	}
-	return b.read(ctx, 0, nd.SGE{Buffer: into, Token: b.region.LocalToken()}, from.Address+uint64(at), from.Token)
+	rows, err := from.Slice(at, len(into))
+	if err != nil {
+		return err
+	}
+	return b.read(ctx, 0, nd.SGE{Buffer: into, Token: b.region.LocalToken()}, rows)
 }
 
 // withdrawSheet ends the access to the temperatures to start from.
@@ -260,31 +276,35 @@ func (b *block) collect(ctx context.Context, from []result, generation int) erro
 	copy(whole, b.bytes(b.place(generation, 0), b.rows))
 	for peer := 1; peer < len(from); peer++ {
 		first, end := rowsOf(peer, len(from), b.size.Height)
-		into := nd.SGE{Buffer: whole[first*b.rowSize() : end*b.rowSize()], Token: b.sheet.region.LocalToken()}
-		if err := b.read(ctx, peer, into, from[peer].Window.Address, from[peer].Window.Token); err != nil {
+		into := nd.SGEOf(b.sheet.region, first*b.rowSize(), (end-first)*b.rowSize())
+		if err := b.read(ctx, peer, into, from[peer].Window); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// read fills a buffer from a peer's window, in as many requests as that takes.
-func (b *block) read(ctx context.Context, peer int, into nd.SGE, address uint64, token nd.Token) error {
+// read fills a buffer from the beginning of a peer's window, in as many requests as that takes.
+func (b *block) read(ctx context.Context, peer int, into nd.SGE, from nd.WindowDescriptor) error {
 	info, err := b.job.Adapter().Query(nd.InfoVersion2)
 	if err != nil {
 		return err
 	}
-	for len(into.Buffer) > 0 {
-		n := min(len(into.Buffer), int(info.MaxTransferLength))
-		piece := nd.SGE{Buffer: into.Buffer[:n], Token: into.Token}
-		if err := b.peers[peer].Read(0, []nd.SGE{piece}, address, token, 0); err != nil {
+	for at := 0; at < len(into.Buffer); {
+		n := min(len(into.Buffer)-at, int(info.MaxTransferLength))
+		fragment, err := from.Slice(at, n)
+		if err != nil {
+			return err
+		}
+		buffer := nd.SGE{Buffer: into.Buffer[at:][:n], Token: into.Token}
+		if err := nd.ReadFrom(b.peers[peer], 0, []nd.SGE{buffer}, fragment, 0); err != nil {
 			return err
 		}
 		if err := b.finish(ctx); err != nil {
 			return err
 		}
 		b.moved += uint64(n)
-		into.Buffer, address = into.Buffer[n:], address+uint64(n)
+		at += n
 	}
 	return nil
 }

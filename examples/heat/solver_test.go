@@ -124,7 +124,9 @@ func TestBlocksAreSerial(t *testing.T) {
 			for rank := range blocks {
 				first, end := rowsOf(rank, ranks, s.Height)
 				b := &block{size: s, first: first, rows: end - first}
-				b.mem = make([]byte, b.memorySize())
+				if err := b.use(make([]byte, b.memorySize())); err != nil {
+					t.Fatal(err)
+				}
 				for y := max(first-1, 0); y < min(end+1, s.Height); y++ {
 					copy(b.row(0, y-first), start[y*s.Width:])
 				}

@@ -53,8 +53,12 @@ func (b *block) tell(to *border, generation, y, offset int) error {
 	if to.ep == nil {
 		return nil
 	}
-	row := nd.SGE{Buffer: b.bytes(b.place(generation, y), 1), Token: b.region.LocalToken()}
-	if err := to.ep.Write(0, []nd.SGE{row}, to.theirs.Address+uint64(offset), to.theirs.Token, nd.SilentSuccess); err != nil {
+	row := nd.SGEOf(b.region, b.place(generation, y)*b.rowSize(), b.rowSize())
+	target, err := to.theirs.Slice(offset, b.rowSize())
+	if err != nil {
+		return err
+	}
+	if err := nd.WriteTo(to.ep, 0, []nd.SGE{row}, target, nd.SilentSuccess); err != nil {
 		return err
 	}
 	b.moved += uint64(len(row.Buffer))
