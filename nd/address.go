@@ -5,8 +5,8 @@ import (
 	"net/netip"
 )
 
-// CheckAddress returns nil if addr is one of p's local addresses. An IPv4 address in IPv6 form
-// counts as the IPv4 address.
+// CheckAddress returns nil if addr is one of p's local addresses. An IPv4-mapped IPv6 address is
+// equal to the IPv4 address.
 //
 // Errors: [InvalidAddress]. Source: NdCheckAddress.
 func CheckAddress(p Provider, addr netip.Addr) error {
@@ -14,7 +14,7 @@ func CheckAddress(p Provider, addr netip.Addr) error {
 	return err
 }
 
-// OpenAddress opens the adapter behind one of p's local addresses.
+// OpenAddress opens the adapter that has addr, one of p's local addresses.
 //
 // Errors: [InvalidAddress], and those of [Provider.OpenAdapter]. Source: NdOpenAdapter.
 func OpenAddress(ctx context.Context, p Provider, addr netip.Addr) (Adapter, error) {
@@ -29,8 +29,8 @@ func OpenAddress(ctx context.Context, p Provider, addr netip.Addr) (Adapter, err
 	return p.OpenAdapter(ctx, id)
 }
 
-// ResolveRoute returns the local address of p to bind for a connection to remote. It asks p if
-// that is a [RouteResolver]; otherwise an address of p leads to itself and to nothing else.
+// ResolveRoute returns the local address of p to bind for a connection to remote. It asks p if p is
+// a [RouteResolver]. Otherwise it resolves only the addresses of p, each to itself.
 //
 // Errors: as [RouteResolver]. Source: NdResolveAddress.
 func ResolveRoute(p Provider, remote netip.Addr) (netip.Addr, error) {
@@ -60,6 +60,6 @@ func localAddress(p Provider, op string, addr netip.Addr) (netip.Addr, error) {
 	return netip.Addr{}, &OpError{
 		Op: op, Object: addr.String(), Status: InvalidAddress,
 		Detail: "not a local address of this provider",
-		Next:   "QueryAddressList lists those that are",
+		Next:   "use an address from QueryAddressList",
 	}
 }

@@ -13,7 +13,7 @@ import (
 // was closed, entries of it may still arrive.
 //
 // A provider has room for at least the depth asked for, and should have twice as much, because
-// existing programs ask for less than they use. An entry without room breaks the queue for good:
+// existing programs ask for less than they use. An entry without room breaks the queue permanently:
 // its endpoints fail, no further entry arrives, and Notify and Wait return [BufferOverflow].
 // Entries that arrived before can still be taken. A program that takes its results in time loses
 // none.

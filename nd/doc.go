@@ -45,10 +45,10 @@
 // lists errors names what errors.Is finds. Every call that creates an object, and every call on an
 // adapter that has vanished, may also fail with [DeviceRemoved]; closing still works then.
 //
-// A call refuses an argument that belongs to another adapter, and a value out of range, with the
-// number of the parameter in version 2 of the model: [InvalidParameter1] to [InvalidParameter10],
-// counted from the first after the object itself. Version 2 passes a slice as two parameters.
-// [OpError].Field has the name of the parameter, if the provider sets it.
+// A call refuses an argument of another adapter, and a value out of range, with one of
+// [InvalidParameter1] to [InvalidParameter10]. The number is that of the parameter in version 2 of
+// the model. It is counted from the first parameter after the object itself, and a slice counts as
+// two. [OpError].Field has the name of the parameter, if the provider sets it.
 //
 // # Rules for all objects
 //
@@ -57,9 +57,13 @@
 //
 // Objects may be closed in any order: an object that another open object needs lives on until that
 // one is closed. Close cancels the calls that are waiting on the object, oldest first, and nothing
-// is delivered for it afterwards. A method of a closed object returns [InvalidHandle], with these
-// exceptions: Poll returns 0, initiator posts return [ConnectionInvalid], the tokens of a region or
-// window stay readable, and Close returns nil.
+// is delivered for it afterwards. Methods of a closed object return [InvalidHandle], with four
+// exceptions:
+//
+//   - Poll returns 0;
+//   - initiator posts return [ConnectionInvalid];
+//   - the tokens of a region or window stay readable;
+//   - Close returns nil.
 //
 // # Versions of the model
 //

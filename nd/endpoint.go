@@ -42,14 +42,14 @@ type Endpoint interface {
 
 	// SendAndInvalidate is Send that also invalidates the peer's window or fast-registered region
 	// with the remote token. Earlier Writes through it are placed first; earlier Reads need
-	// [ReadFence]. When the peer has the result of its Receive, of type
-	// [RequestReceiveAndInvalidate] and with the token in it, no transfer uses that memory any
-	// more. The result here is a [RequestSend].
+	// [ReadFence]. The result of the peer's Receive is of type [RequestReceiveAndInvalidate] and has
+	// the token. Once the peer has taken it, no transfer uses that memory through the token. The
+	// result here is a [RequestSend].
 	//
 	// Errors: as Send.
-	// Results: as Send, and [RemoteError] for a token that is unknown, not bound, bound on another
-	// connection, that of a plain region, or that of a region to which windows are bound. The
-	// peer's Receive then completes with [InvalidDeviceRequest].
+	// Results: as Send, and [RemoteError] for a token that is unknown, not bound, or bound on
+	// another connection. The same holds for the token of a plain region, or of a region to which
+	// windows are bound. The peer's Receive then completes with [InvalidDeviceRequest].
 	// Source: INDEndpoint::SendAndInvalidate, NdkSendAndInvalidate.
 	SendAndInvalidate(reqCtx uint64, sge []SGE, remote Token, flags OpFlags) error
 
@@ -84,11 +84,11 @@ type Endpoint interface {
 	// Source: IND2QueuePair::Bind, NdkBind.
 	Bind(reqCtx uint64, mr MemoryRegion, mw MemoryWindow, buf []byte, flags OpFlags) error
 
-	// Invalidate ends the access through mw, which must have been bound on this endpoint. When the
-	// result is in the queue, no byte of the range is read or written through the window any more.
-	// A transfer in progress fails at the peer with [AccessViolation], and that ends the
-	// connection. To keep the connection, let the peer first tell that it is done, or let it use
-	// SendAndInvalidate.
+	// Invalidate ends the access through mw, which must have been bound on this endpoint. From the
+	// moment that the result is in the queue, no byte of the range is read or written through the
+	// window. A transfer in progress fails at the peer with [AccessViolation], and that ends the
+	// connection. To keep the connection, let the peer first send a message that it is done, or let
+	// it use SendAndInvalidate.
 	//
 	// Errors: [InvalidParameter2] for an mw of another adapter; [InvalidParameter3] for flags that
 	// Invalidate does not take.
@@ -119,9 +119,9 @@ type Endpoint interface {
 	// is possible for pages that are contiguous in the owner's memory, in the given order. Only
 	// peers use baseAddress.
 	//
-	// The tokens are valid on every connection of the adapter, but the registration belongs to this
-	// endpoint, as a bind does: it is invalidated here, and ends when the endpoint fails,
-	// disconnects or is closed. Windows bound to the region on other endpoints stay then. Until
+	// The tokens are valid on every connection of the adapter. The registration belongs to this
+	// endpoint, as a bind does: InvalidateRegion works on this endpoint only, and the registration
+	// ends when the endpoint fails, disconnects or is closed. Windows bound to the region on other endpoints stay then. Until
 	// they are invalidated, the region cannot be registered again, nor the mapping be closed.
 	//
 	// Errors: [AccessViolation] when rights has remote rights and the region was not set up for
@@ -146,7 +146,7 @@ type Endpoint interface {
 	// Read does not take; [RemoteError] if the provider knows at once that the range ends
 	// beyond the remote memory.
 	// Results: [AccessViolation] when the remote token is not valid, does not allow reading or
-	// does not cover the range, or when a local token does not cover its entry with
+	// does not cover the range; [AccessViolation] when a local token does not cover its entry with
 	// [AllowLocalWrite]; [DataOverrun]; [IOTimeout]; [RemoteError]. The peer gets no result for
 	// such a failure, only the end of the connection.
 	// Source: IND2QueuePair::Read, NdkRead.
@@ -188,16 +188,20 @@ type Endpoint interface {
 	SubmitRequestBatch()
 
 	// Err returns why the endpoint left the connected state, and nil as long as it has not. It is
-	// the first cause and does not change afterwards: [ConnectionDisconnected] for a graceful
-	// disconnect, [ConnectionAborted] when the peer closed, died or did not answer, [Canceled] for
-	// Flush and Close, else the status of the request that failed, here or at the peer. A provider
-	// that knows why the peer has ended the connection reports it at both sides. Err is not nil
-	// once a failed result has been taken; see [Result.Err].
+	// the first cause and does not change afterwards. [errors.Is] finds in it:
+	//
+	//   - [ConnectionDisconnected] after a graceful disconnect;
+	//   - [ConnectionAborted] when the peer closed, died or did not answer;
+	//   - [Canceled] after Flush and Close;
+	//   - else the status of the request that failed, here or at the peer.
+	//
+	// A provider that knows why the peer has ended the connection reports it at both sides. Err is
+	// not nil once a failed result has been taken; see [Result.Err].
 	Err() error
 
-	// Done returns a channel that is closed when the endpoint leaves the connected state for
-	// good: the connection has failed, the peer has disconnected or died, or the endpoint was
-	// flushed, disconnected or closed. From then on Err is not nil. The program need not poll,
+	// Done returns a channel that is closed when the endpoint leaves the connected state
+	// permanently. Then the connection has failed, the peer has disconnected or died, or the
+	// endpoint was flushed, disconnected or closed. From then on Err is not nil. The program need not poll,
 	// wait or post a receive to be told. Outstanding requests may still be completing then; Flush
 	// waits for them. While the endpoint is idle or connecting, the channel is open. Every call
 	// returns the same channel.

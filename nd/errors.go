@@ -17,9 +17,9 @@ import (
 // [errors.Is] finds Status, Err, and what Err wraps.
 type OpError struct {
 	Op     string // the call in lower case: "write", "connect"
-	Object string // what it was made on: "endpoint 3"; may be empty
-	Detail string // what was asked and what was granted; may be empty
-	Next   string // what the reader can do; may be empty
+	Object string // the object of the call: "endpoint 3"; may be empty
+	Detail string // the fault, with the value asked for and the value possible; may be empty
+	Next   string // a step that the reader can take; may be empty
 	Field  string // the parameter or the field of a configuration at fault, such as "InlineSize"; may be empty
 	Status Status
 	Err    error // the cause, when another error led here; may be nil
@@ -69,8 +69,9 @@ func (e *OpError) Unwrap() []error {
 	return errs
 }
 
-// CanceledError returns what a control call reports when its context has ended: an [OpError]
-// with status [Canceled] in which [errors.Is] also finds ctx.Err() and the context's cause.
+// CanceledError returns the error of a control call whose context has ended: an [OpError] with
+// status [Canceled], in which [errors.Is] also finds ctx.Err() and the context's cause. It is for
+// providers.
 func CanceledError(ctx context.Context, op, object string) error {
 	err := ctx.Err()
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, err) {
@@ -85,8 +86,8 @@ type canceledCause struct{ err, cause error }
 func (c *canceledCause) Error() string   { return c.err.Error() + ": " + c.cause.Error() }
 func (c *canceledCause) Unwrap() []error { return []error{c.err, c.cause} }
 
-// StatusOf returns the number to report for err where only a number fits: [Success] for nil, the
-// first [Status] in err's tree, [Canceled] for a context's error, else [Unsuccessful].
+// StatusOf returns the status of err: [Success] for nil, the first [Status] in err's tree,
+// [Canceled] for the error of a context, and [Unsuccessful] for all others.
 func StatusOf(err error) Status {
 	var s Status
 	switch {

@@ -6,9 +6,9 @@ import (
 	"strconv"
 )
 
-// NDKAdapter is implemented by adapters that have what only the kernel flavour knows.
+// NDKAdapter is implemented by adapters that have the parts of the model that only NDK has.
 type NDKAdapter interface {
-	// QueryNDK returns the limits that [AdapterInfo] has no field for.
+	// QueryNDK returns the limits for which [AdapterInfo] has no field.
 	// Source: NdkQueryAdapterInfo.
 	QueryNDK() (NDKInfo, error)
 
@@ -20,19 +20,19 @@ type NDKAdapter interface {
 	CreateSharedAddress(ctx context.Context, addr netip.AddrPort) (SharedAddress, error)
 }
 
-// NDKInfo holds limits of the kernel flavour.
+// NDKInfo has the limits that only NDK has.
 type NDKInfo struct {
-	// FastRegisterPageCount is the number of pages, 16 at least, that fast registration handles
-	// best; 0 without fast registration.
+	// FastRegisterPageCount is the number of pages, at least 16, with which fast registration works
+	// best. It is 0 without fast registration.
 	FastRegisterPageCount uint32
 	Technology            Technology
 }
 
-// Technology names what carries the bytes, in NDK's numbers. Source: RdmaTechnology of NDK_ADAPTER_INFO.
+// Technology is the transport that moves the bytes, in NDK's numbers. Source: RdmaTechnology of NDK_ADAPTER_INFO.
 type Technology uint32
 
 const (
-	TechnologyUndefined  Technology = 0 // none of the others, shared memory for one
+	TechnologyUndefined  Technology = 0 // none of the others, such as shared memory
 	TechnologyIWARP      Technology = 1
 	TechnologyInfiniBand Technology = 2
 	TechnologyRoCE       Technology = 3
@@ -48,27 +48,27 @@ func (t Technology) String() string {
 	return "Technology(" + strconv.FormatUint(uint64(t), 10) + ")"
 }
 
-// SharedAddress is a local address for many active connectors. Source: NDK_SHARED_ENDPOINT.
+// SharedAddress is a local address from which several connectors can connect. Source: NDK_SHARED_ENDPOINT.
 type SharedAddress interface {
 	// LocalAddress returns the address with the port in use. Source: NdkGetLocalAddress.
 	LocalAddress() (netip.AddrPort, error)
-	// Close gives the address up; it is free when the last connector that uses it is closed.
+	// Close releases the address. It is free when the last connector that uses it is closed.
 	Close() error
 }
 
 // SharedAddressConnector is implemented by connectors of adapters that are an [NDKAdapter].
 type SharedAddressConnector interface {
-	// ConnectFrom is [Connector.Connect] from a shared address, in place of Bind, with the same
-	// errors and [AddressAlreadyExists] when the two addresses are connected already.
+	// ConnectFrom is [Connector.Connect] from a shared address, and takes the place of Bind. It has
+	// the errors of Connect, and [AddressAlreadyExists] when the two addresses are connected already.
 	// Source: NdkConnectWithSharedEndpoint.
 	ConnectFrom(ctx context.Context, ep Endpoint, from SharedAddress, addr netip.AddrPort, p ConnectParams) error
 }
 
-// RouteResolver is implemented by providers that know which local address leads to a peer.
+// RouteResolver is implemented by providers that know the local address for each peer.
 type RouteResolver interface {
 	// ResolveRoute returns the local address to bind for a connection to remote.
 	//
-	// Errors: [InvalidAddress] when the route starts at no address of this provider;
+	// Errors: [InvalidAddress] when the route does not start at an address of this provider;
 	// [NetworkUnreachable] when there is no route. Source: NdResolveAddress.
 	ResolveRoute(remote netip.Addr) (netip.Addr, error)
 }

@@ -6,46 +6,47 @@ import (
 	"github.com/softnd/softnd/nd/internal/flagnames"
 )
 
-// OpFlags modify one work request. The numbers up to 0x20 are those of version 2 of the model;
-// the rest have no number there and use bits that version 2 leaves free. Source: ND_OP_FLAG_*.
+// OpFlags are the flags of a work request. The numbers up to 0x20 are those of version 2 of the
+// model. The others have no number there, and use bits that version 2 does not use.
+// Source: ND_OP_FLAG_*.
 type OpFlags uint32
 
 const (
-	// SilentSuccess: success leaves no entry in the completion queue and raises no event; a
-	// failed or flushed request is reported as usual. Every initiator request.
+	// SilentSuccess suppresses the result and the event of a success. A failed or flushed request
+	// is reported as usual. For every initiator request.
 	SilentSuccess OpFlags = 0x1
-	// ReadFence: the request starts only when the data of every earlier Read of this endpoint
-	// has arrived. Every initiator request.
+	// ReadFence delays the request until the data of every earlier Read of this endpoint has
+	// arrived. For every initiator request.
 	ReadFence OpFlags = 0x2
-	// SendAndSolicitEvent: the peer's receive completion satisfies [NotifySolicited]. Send and
-	// SendAndInvalidate.
+	// SendAndSolicitEvent makes the result of the peer's Receive satisfy [NotifySolicited]. For
+	// Send and SendAndInvalidate.
 	SendAndSolicitEvent OpFlags = 0x4
-	// AllowRead: peers may read through the window. Bind.
+	// AllowRead lets peers read through the window. For Bind.
 	AllowRead OpFlags = 0x8
-	// AllowWrite: peers may write through the window; its region needs [AllowLocalWrite]. Bind.
+	// AllowWrite lets peers write through the window. Its region needs [AllowLocalWrite]. For Bind.
 	AllowWrite OpFlags = 0x10
-	// Inline: the bytes are taken during the call. Tokens are ignored, any memory will do, the
-	// limit is the endpoint's inline size instead of its number of entries, and the buffers are
-	// the caller's again at return. Send, SendAndInvalidate, Write.
+	// Inline copies the bytes during the call: the caller may change the buffers when it returns.
+	// They can be any memory, and tokens are ignored. The limit is the endpoint's InlineSize in
+	// place of its number of entries. For Send, SendAndInvalidate and Write; see [SendInline].
 	Inline OpFlags = 0x20
 
-	// ReadLocalInvalidate: a successful Read also invalidates the token of its first entry that
-	// has bytes: it ends that region's registration as [Endpoint.InvalidateRegion] does, before
-	// the result is seen. The region must be fast-registered on this endpoint, with no window
-	// bound to it; else the Read fails with [InvalidDeviceRequest] and moves nothing: no request
-	// ends a plain registration. After a failed Read the state of the token is undefined. Ignored
-	// unless the adapter shows [ReadLocalInvalidateSupported]. Read. The number is NDK's.
+	// ReadLocalInvalidate makes a successful Read invalidate the token of its first entry that has
+	// bytes. It ends that region's registration as [Endpoint.InvalidateRegion] does, before the
+	// result is visible. The region must be fast-registered on this endpoint, with no window bound
+	// to it. Otherwise the Read fails with [InvalidDeviceRequest] and moves nothing: no request ends
+	// a plain registration. After a failed Read the state of the token is undefined. The flag is
+	// ignored unless the adapter has [ReadLocalInvalidateSupported]. For Read. The number is NDK's.
 	// Source: NDK_OP_FLAG_RDMA_READ_LOCAL_INVALIDATE.
 	ReadLocalInvalidate OpFlags = 0x100
-	// Defer: the request may wait until one without Defer follows. A hint; completions are owed
-	// all the same. A post that fails pushes out what was deferred before it, so a chain ends
-	// with a request without Defer or with an error. Every initiator request. The number is NDK's.
-	// Source: NDK_OP_FLAG_DEFER.
+	// Defer allows the provider to delay the request until one without Defer follows. It is a hint:
+	// the result comes all the same. A post that fails starts the requests deferred before it, so a
+	// chain ends with a request without Defer or with an error. For every initiator request. The
+	// number is NDK's. Source: NDK_OP_FLAG_DEFER.
 	Defer OpFlags = 0x200
-	// ThisEndpointOnly: the window can be used only over the connection that it was bound on;
-	// other connections get the fault of an invalid token. Without it any connected peer that
-	// holds the token may use the window. RDMA hardware that follows version 2 always behaves
-	// as if it were set, so programs meant for such hardware set it. Bind. The number is softnd's.
+	// ThisEndpointOnly limits the use of the window to the connection that it was bound on; on
+	// other connections its token is invalid. Without the flag, every connected peer that has the
+	// token may use the window. RDMA hardware that follows version 2 always behaves as if the flag
+	// were set, so programs for such hardware set it. For Bind. The number is softnd's.
 	// Source: none, softnd's own.
 	ThisEndpointOnly OpFlags = 0x10000
 )
@@ -71,23 +72,23 @@ func (f OpFlags) Has(want OpFlags) bool { return f&want == want }
 // String lists the flags by name, joined by "|"; bits without a name appear as one hex number.
 func (f OpFlags) String() string { return flagnames.Join(uint32(f), opFlagNames) }
 
-// RegionFlags are the rights that a registration grants. Use as the source of a Send or Write
-// needs none of them. Both flavours of the model share these numbers. Source: ND_MR_FLAG_*.
+// RegionFlags are the rights of a registration. The source of a Send or Write needs none of them.
+// The numbers are the same in version 2 and in NDK. Source: ND_MR_FLAG_*.
 type RegionFlags uint32
 
 const (
-	// AllowLocalWrite: the region may take received messages and the data of Reads, and windows
-	// over it may be bound with [AllowWrite].
+	// AllowLocalWrite lets messages and the data of Reads be placed in the region, and windows over
+	// it be bound with [AllowWrite].
 	AllowLocalWrite RegionFlags = 0x1
-	// AllowRemoteRead: peers may Read with the region's own remote token.
+	// AllowRemoteRead lets peers Read with the region's own remote token.
 	AllowRemoteRead RegionFlags = 0x2
-	// AllowRemoteWrite: peers may Write with the region's own remote token. Two bits, 0x4 and
-	// AllowLocalWrite: test with [RegionFlags.RemoteWrite].
+	// AllowRemoteWrite lets peers Write with the region's own remote token. It has two bits, 0x4
+	// and that of AllowLocalWrite: test it with [RegionFlags.RemoteWrite].
 	AllowRemoteWrite RegionFlags = 0x5
-	// RDMAReadSink: the region may take the data of Reads on adapters that want to be told so.
-	// Harmless everywhere else.
+	// RDMAReadSink lets the data of Reads be placed in the region, on adapters that require this
+	// flag. Other adapters ignore it.
 	RDMAReadSink RegionFlags = 0x8
-	// DoNotSecureVM has a meaning on Windows only; it is accepted and ignored.
+	// DoNotSecureVM has a meaning on Windows only. It is accepted and ignored.
 	DoNotSecureVM RegionFlags = 0x80000000
 )
 
@@ -102,35 +103,36 @@ var regionFlagNames = []flagnames.Name{
 	{Bits: uint32(DoNotSecureVM), Name: "DoNotSecureVM"},
 }
 
-// LocalWrite reports whether the owner's requests may store into the region.
+// LocalWrite reports whether the owner's requests may write to the region.
 func (f RegionFlags) LocalWrite() bool { return f&AllowLocalWrite != 0 }
 
 // RemoteRead reports whether peers may Read with the region's token.
 func (f RegionFlags) RemoteRead() bool { return f&AllowRemoteRead != 0 }
 
-// RemoteWrite reports whether peers may Write with the region's token. It looks at bit 0x4
-// alone: the other bit of [AllowRemoteWrite] is [AllowLocalWrite].
+// RemoteWrite reports whether peers may Write with the region's token. It checks bit 0x4 alone,
+// because the other bit of [AllowRemoteWrite] is [AllowLocalWrite].
 func (f RegionFlags) RemoteWrite() bool { return f&0x4 != 0 }
 
 // String lists the flags by name, joined by "|".
 func (f RegionFlags) String() string { return flagnames.Join(uint32(f), regionFlagNames) }
 
-// NotifyType says which completions end a [CompletionQueue.Notify]. The numbers are common to
-// all flavours of the model. Source: ND_CQ_*.
+// NotifyType selects the entries that end a [CompletionQueue.Notify]. The numbers are the same in
+// all versions of the model. Source: ND_CQ_*.
 type NotifyType uint32
 
 const (
-	// NotifyErrors: an entry with a failed status (flushed ones included), overrun, or breakdown.
+	// NotifyErrors selects entries with a failed status, flushed ones included. An overrun or
+	// another failure of the queue ends every Notify.
 	NotifyErrors NotifyType = 0
-	// NotifyAny: any new entry.
+	// NotifyAny selects every entry.
 	NotifyAny NotifyType = 1
-	// NotifySolicited: a receive completion of a message sent with [SendAndSolicitEvent], and
-	// whatever NotifyErrors fires on.
+	// NotifySolicited selects the entries of NotifyErrors, and those of receives whose message was
+	// sent with [SendAndSolicitEvent].
 	NotifySolicited NotifyType = 2
 )
 
-// Combine returns what a queue armed with t waits for once u is asked for as well: the wider
-// of the two. NotifyAny is widest, NotifyErrors narrowest.
+// Combine returns the type for which a queue waits when one call asks for t and another for u: the
+// wider of the two. NotifyAny is widest, NotifyErrors narrowest.
 func (t NotifyType) Combine(u NotifyType) NotifyType {
 	switch {
 	case t == NotifyAny || u == NotifyAny:

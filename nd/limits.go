@@ -6,7 +6,7 @@ import (
 	"github.com/softnd/softnd/nd/internal/flagnames"
 )
 
-// AdapterID names an adapter; two adapters of a host never share one.
+// AdapterID identifies an adapter. Each adapter of a host has another one.
 type AdapterID uint64
 
 // String prints the id as 16 hex digits.
@@ -15,22 +15,22 @@ func (id AdapterID) String() string {
 	return "0x" + "0000000000000000"[:16-len(s)] + s
 }
 
-// Versions of [AdapterInfo] that [Adapter.Query] answers. Both name the same fields: documents
-// ask for the first, programs in the field for the second.
+// Versions of [AdapterInfo] that [Adapter.Query] accepts. Both have the same fields. NetworkDirect's
+// documents use the first, existing programs the second.
 const (
 	InfoVersion1 uint32 = 1
 	InfoVersion2 uint32 = 0x20000
 )
 
-// Port 0 in a Bind asks for a free port of this range. Ports are the provider's own: they do
-// not collide with those of the host's TCP.
+// Port 0 in a Bind asks for a free port of this range. The ports belong to the provider and are
+// independent of the host's TCP ports.
 const (
 	EphemeralPortFirst = 49152
 	EphemeralPortLast  = 65535
 )
 
-// AdapterInfo holds the limits of an adapter. Sizes and lengths are bytes, depths are numbers
-// of outstanding requests, SGE limits are entries per request. A limit itself is still allowed.
+// AdapterInfo has the limits of an adapter. Sizes and lengths are in bytes, depths are numbers of
+// outstanding requests, and SGE limits are entries per request. A value equal to a limit is allowed.
 // Source: ND2_ADAPTER_INFO.
 type AdapterInfo struct {
 	InfoVersion uint32 // as asked for in Query
@@ -65,27 +65,28 @@ type AdapterInfo struct {
 	AdapterFlags AdapterFlags
 }
 
-// AdapterFlags say what an adapter can do beyond its numbers. Source: ND_ADAPTER_FLAG_*.
+// AdapterFlags are the capabilities of an adapter. Source: ND_ADAPTER_FLAG_*.
 type AdapterFlags uint32
 
 const (
-	// InOrderDMASupported: the last byte of a transfer is never visible before an earlier byte
-	// of it, so that a program may poll memory for it.
+	// InOrderDMASupported means that the last byte of a transfer is never visible before an earlier
+	// byte of it, so a program may poll memory for the last byte.
 	InOrderDMASupported AdapterFlags = 0x1
-	// ReadSinkNotRequired: Reads may land in regions registered without [RDMAReadSink]. NDK only.
+	// ReadSinkNotRequired means that the data of Reads can be placed in regions registered without
+	// [RDMAReadSink]. NDK only.
 	// Source: NDK_ADAPTER_FLAG_RDMA_READ_SINK_NOT_REQUIRED.
 	ReadSinkNotRequired AdapterFlags = 0x2
-	// InterruptModerationSupported: completion queues implement [InterruptModerator].
+	// InterruptModerationSupported means that completion queues implement [InterruptModerator].
 	// Source: ND_ADAPTER_FLAG_CQ_INTERRUPT_MODERATION_SUPPORTED.
 	InterruptModerationSupported AdapterFlags = 0x4
-	// MultiEngineSupported: several connections make progress at the same time.
+	// MultiEngineSupported means that several connections make progress at the same time.
 	MultiEngineSupported AdapterFlags = 0x8
-	// ReadLocalInvalidateSupported: [ReadLocalInvalidate] takes effect. NDK only.
+	// ReadLocalInvalidateSupported means that [ReadLocalInvalidate] takes effect. NDK only.
 	// Source: NDK_ADAPTER_FLAG_RDMA_READ_LOCAL_INVALIDATE_SUPPORTED.
 	ReadLocalInvalidateSupported AdapterFlags = 0x10
-	// CQResizeSupported: [CompletionQueue.Resize] works.
+	// CQResizeSupported means that [CompletionQueue.Resize] works.
 	CQResizeSupported AdapterFlags = 0x100
-	// LoopbackConnectionsSupported: an address of the adapter can be connected from itself.
+	// LoopbackConnectionsSupported means that an address of the adapter can be connected with itself.
 	LoopbackConnectionsSupported AdapterFlags = 0x10000
 )
 

@@ -126,15 +126,16 @@ type MemoryRegion interface {
 	//
 	// Errors: [InvalidParameter] for a nil buf or one above MaxRegistrationSize;
 	// [InvalidBufferSize] for a buf that is empty but not nil; [InvalidParameter3] for unknown
-	// flags; [AccessViolation] for memory that cannot be accessed as the flags ask, if the provider
-	// checks that (if it does not, a transfer to memory that is not writable may crash the process);
+	// flags; [AccessViolation] for memory that cannot be accessed as the flags ask;
 	// [InvalidDeviceState] when already registered or set up for fast registration;
-	// [InsufficientResources]; [NoMemory]; [Canceled]. The region is unchanged after each.
+	// [InsufficientResources]; [NoMemory]; [Canceled]. The region is unchanged after each. A
+	// provider need not check access to the memory. Then a transfer to memory that is not writable
+	// may crash the process.
 	// Source: IND2MemoryRegion::Register, NdkRegisterMr.
 	Register(ctx context.Context, buf []byte, flags RegionFlags) error
 
-	// Deregister ends a registration. When it returns nil, no transfer touches the memory any
-	// more. Requests with its tokens then fail with [AccessViolation], on whichever side they are
+	// Deregister ends a registration. After it has returned nil, no transfer touches the memory
+	// through this registration. Requests with its tokens then fail with [AccessViolation], on whichever side they are
 	// posted. Deregister stops requests in progress and does not wait until they complete.
 	//
 	// Errors: [DeviceBusy], at once and without effect, while a window is bound to the region;

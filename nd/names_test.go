@@ -9,7 +9,7 @@ import (
 )
 
 // TestConstantNames reads the source: each exported constant of a type below must print as its
-// own name, so that none is forgotten in a table of names.
+// own name, so the test finds a constant that a table of names lacks.
 func TestConstantNames(t *testing.T) {
 	stringOf := map[string]func(uint64) string{
 		"Status":       func(v uint64) string { return Status(v).String() },

@@ -4,26 +4,27 @@ import "strconv"
 
 // Result is one entry of a completion queue: the outcome of one work request.
 type Result struct {
-	// Status is [Success], or why the request failed; see [Endpoint] for the set per request.
+	// Status is [Success], or says why the request failed. The methods of [Endpoint] list which
+	// statuses their results have.
 	Status Status
-	// BytesTransferred counts the payload of a successful Send, Receive, Read or Write, and is 0
-	// otherwise. Programs meant for other providers rely on it for Receive only.
+	// BytesTransferred is the length of the payload of a successful Send, Receive, Read or Write,
+	// in bytes, and 0 for other results. Other providers may set it for Receive only.
 	BytesTransferred uint32
 	// EndpointContext is the Context of the endpoint's [EndpointConfig].
 	EndpointContext uint64
 	// RequestContext is the reqCtx given when the request was posted.
 	RequestContext uint64
-	// RequestType says what the request was.
+	// RequestType is the type of the request.
 	RequestType RequestType
-	// InvalidatedToken is the remote token that died before this entry became visible. Set for
-	// [RequestReceiveAndInvalidate] only, 0 otherwise.
+	// InvalidatedToken is the remote token that was invalidated before this entry became visible.
+	// It is 0 unless RequestType is [RequestReceiveAndInvalidate].
 	InvalidatedToken Token
 }
 
-// Err returns nil for [Success]. Otherwise it returns an [OpError] with the status of the result
-// and the cause that ep gives for the end of its connection ([Endpoint.Err]). ep is the endpoint
-// that the request was posted on, or that received the message; see EndpointContext. If ep is nil,
-// the error has no cause. [Status.Err] returns the status alone.
+// Err returns nil for [Success], and an [OpError] for a failure. The error has the status of the
+// result, and [Endpoint.Err] of ep as its cause. ep is the endpoint that the request was posted on,
+// or that received the message; see EndpointContext. If ep is nil, the error has no cause.
+// [Status.Err] returns the status alone.
 //
 // [errors.Is] finds the status, and every error that it finds in ep.Err().
 func (r Result) Err(ep Endpoint) error {
@@ -37,7 +38,8 @@ func (r Result) Err(ep Endpoint) error {
 	return err
 }
 
-// RequestType tells completions apart. The numbers 0 to 5 are those of version 2 of the model.
+// RequestType is the type of a request, as its result reports it. The numbers 0 to 5 are those of
+// version 2 of the model.
 // Source: ND2_REQUEST_TYPE.
 type RequestType uint32
 
@@ -49,23 +51,22 @@ const (
 	RequestRead       RequestType = 4
 	RequestWrite      RequestType = 5
 
-	// RequestReceiveAndInvalidate is a Receive that took a SendAndInvalidate. Version 2 has no
+	// RequestReceiveAndInvalidate is a Receive that received a SendAndInvalidate. Version 2 has no
 	// number for it; this is NDK's. Source: NDK_OPERATION_TYPE.
 	RequestReceiveAndInvalidate RequestType = 0x8001
-	// RequestFastRegister has no number in version 2, and NDK's, 4, is a Read there. This one is
-	// softnd's own: it is none of version 2's and, with two bits far apart, none of NDK's powers
-	// of two. Source: NDK_OPERATION_TYPE.
+	// RequestFastRegister has no number in version 2. NDK's number, 4, is a Read in version 2, so
+	// this one is softnd's own. It is no number of version 2 or NDK. Source: NDK_OPERATION_TYPE.
 	RequestFastRegister RequestType = 0x8002
 )
 
-// Initiator reports whether the completion goes to the endpoint's initiator queue; receives go
-// to the receive queue.
+// Initiator reports whether results of this type go to the completion queue for initiator requests.
+// Those of receives go to the one for receives.
 func (t RequestType) Initiator() bool {
 	return t != RequestReceive && t != RequestReceiveAndInvalidate
 }
 
-// AllowedFlags returns the flags that a request of this type takes; posting with any other bit
-// is refused. Receives take none.
+// AllowedFlags returns the flags that a request of this type takes. A post with any other bit is
+// refused. Receives take none.
 func (t RequestType) AllowedFlags() OpFlags {
 	switch t {
 	case RequestSend:

@@ -5,12 +5,17 @@ import "strconv"
 // Status is the outcome of a call or of a work request, in NetworkDirect's numbers, which are
 // Windows NTSTATUS values. The top two bits give the class: 00 success, 10 warning, 11 error.
 //
-// Some statuses mean different things at different places. [BufferOverflow] from a post: too
-// many bytes; in the result of a Receive: the message was larger than the buffers; from a query:
-// the buffer is too small; from Notify and Wait: the queue overran; from Resize and Modify: below
-// the present fill. [DataOverrun] from a post: too many entries; in a result: more data than the
-// adapter can send. [AccessViolation] from Bind or Register: rights or range; in a result: a
-// local or remote token does not allow the access.
+// Three statuses have several meanings:
+//
+//	BufferOverflow   from a post              the request has too many bytes
+//	                 in a Receive's result    the message was larger than the buffers
+//	                 from a query             the buffer is too short
+//	                 from Notify, Wait        the completion queue has overrun
+//	                 from Resize, Modify      more entries are stored than the new depth
+//	DataOverrun      from a post              the request has too many entries
+//	                 in a result              more data than the adapter can send
+//	AccessViolation  from Bind, Register      the rights or the range are not allowed
+//	                 in a result              a local or remote token does not allow the access
 //
 // Source: ND_*.
 type Status uint32
@@ -18,11 +23,11 @@ type Status uint32
 // Success class.
 const (
 	Success Status = 0x00000000
-	Timeout Status = 0x00000102 // not done in time, and not a failure; providers return IOTimeout
-	Pending Status = 0x00000103 // will be done later
+	Timeout Status = 0x00000102 // not done in time; not a failure. Providers return IOTimeout
+	Pending Status = 0x00000103 // not done yet
 )
 
-// Warnings. They are failures all the same.
+// Warnings, which are failures too.
 const (
 	BufferOverflow Status = 0x80000005 // see Status
 	DeviceBusy     Status = 0x80000011 // a window is bound to the region
@@ -36,7 +41,7 @@ const (
 	InvalidDeviceRequest     Status = 0xC0000010 // malformed, such as Invalidate of an unbound window
 	BufferTooSmall           Status = 0xC0000023 // NDK only. Source: STATUS_BUFFER_TOO_SMALL.
 	InvalidParameterMix      Status = 0xC0000030 // arguments contradict each other
-	NotSupported             Status = 0xC00000BB // optional and absent
+	NotSupported             Status = 0xC00000BB // an optional part that the provider does not have
 	InvalidParameter1        Status = 0xC00000EF // the first parameter, not counting the object
 	InvalidParameter2        Status = 0xC00000F0
 	InvalidParameter3        Status = 0xC00000F1
@@ -60,7 +65,7 @@ const (
 	InsufficientResources Status = 0xC000009A // the adapter's resources
 	DeviceNotReady        Status = 0xC00000A3 // the library was not started
 	InternalError         Status = 0xC00000E5 // the endpoint or queue is broken
-	DeviceRemoved         Status = 0xC00002B6 // the adapter is gone; only closing works
+	DeviceRemoved         Status = 0xC00002B6 // the adapter has vanished; only closing works
 )
 
 // Errors of requests. As the status of a result they end the connection.
@@ -89,13 +94,13 @@ const (
 	ConnectionAborted      Status = 0xC0000241 // the peer gave up or died
 )
 
-// Names that version 1 of the model gives to some of the numbers above.
+// Names of version 1 of the model for two of the numbers above.
 const (
 	InvalidationError = InvalidDeviceRequest
 	LocalLength       = DataOverrun
 )
 
-// statusTexts names every status; the constant's name, and what people read.
+// statusTexts has the name of each constant, and its text in messages.
 var statusTexts = map[Status]struct{ name, words string }{
 	Success:                  {"Success", "success"},
 	Timeout:                  {"Timeout", "not done in time"},
@@ -160,11 +165,11 @@ func (s Status) String() string {
 // Error returns the status in words, after "nd: ".
 func (s Status) Error() string { return "nd: " + s.words() }
 
-// Failed reports whether the status stands for a failure: its top bit is set. Warnings are
-// failures; Timeout and Pending are not.
+// Failed reports whether the status is a failure: its top bit is set. Warnings are failures;
+// Timeout and Pending are not.
 func (s Status) Failed() bool { return s&0x80000000 != 0 }
 
-// Err returns s as an error, nil for [Success], which must never travel as a non-nil error.
+// Err returns s as an error, and nil for [Success].
 func (s Status) Err() error {
 	if s == Success {
 		return nil

@@ -11,21 +11,21 @@ import (
 	"github.com/softnd/softnd/nd/internal/flagnames"
 )
 
-// Library is NetworkDirect's helper library: the addresses and adapters of all providers of a
-// process together. It counts who uses it: before the first Startup, and after as many calls of
-// Cleanup, every other call fails with [nd.DeviceNotReady].
+// Library is NetworkDirect's helper library: the addresses and adapters of several providers. It
+// counts its users. Before the first Startup, and after as many calls of Cleanup as of Startup,
+// every other call fails with [nd.DeviceNotReady].
 //
-// Fill in the providers before use and leave them alone afterwards. The Library does not close
-// them; adapters opened through it live on after Cleanup. Source: NetworkDirect ndutil.
+// Set the providers before use and do not change them afterwards. The Library does not close them.
+// Adapters opened through it stay usable after Cleanup. Source: NetworkDirect ndutil.
 type Library struct {
-	// The providers, by what they are to callers that exclude a kind. All are used alike.
+	// The providers, by kind. QueryAddressList can exclude a kind; otherwise all are used alike.
 	V2, V1, Emulators []nd.Provider
 
 	mu    sync.Mutex
 	users int
 }
 
-// QueryFlags leave kinds of providers out of [Library.QueryAddressList].
+// QueryFlags exclude kinds of providers from [Library.QueryAddressList].
 // Source: the flags of NdQueryAddressList.
 type QueryFlags uint32
 
@@ -44,7 +44,7 @@ var queryFlagNames = []flagnames.Name{
 // String lists the flags by name, joined by "|".
 func (f QueryFlags) String() string { return flagnames.Join(uint32(f), queryFlagNames) }
 
-// Startup adds a user. It does not fail. Source: NdStartup.
+// Startup adds a user. It never fails. Source: NdStartup.
 func (l *Library) Startup() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -52,7 +52,7 @@ func (l *Library) Startup() error {
 	return nil
 }
 
-// Cleanup takes a user away.
+// Cleanup removes a user.
 //
 // Errors: [nd.DeviceNotReady] when there is none. Source: NdCleanup.
 func (l *Library) Cleanup() error {
@@ -75,11 +75,11 @@ func (l *Library) ready(op string) error {
 }
 
 func notStarted(op string) error {
-	return &nd.OpError{Op: op, Object: "library", Status: nd.DeviceNotReady, Detail: "nobody has started it", Next: "call Startup first"}
+	return &nd.OpError{Op: op, Object: "library", Status: nd.DeviceNotReady, Detail: "it has not been started", Next: "call Startup first"}
 }
 
-// QueryAddressList returns the local addresses of all providers but those that flags exclude,
-// possibly none. The list is the caller's to keep.
+// QueryAddressList returns the local addresses of all providers except those that flags exclude,
+// possibly none. The caller may keep and change the list.
 //
 // Errors: [nd.DeviceNotReady]; [nd.InvalidParameter1] for unknown flags. Source: NdQueryAddressList.
 func (l *Library) QueryAddressList(flags QueryFlags) ([]netip.Addr, error) {
@@ -103,7 +103,7 @@ func (l *Library) QueryAddressList(flags QueryFlags) ([]netip.Addr, error) {
 
 // ResolveAddress returns the local address to bind for a connection to remote.
 //
-// Errors: [nd.DeviceNotReady]; [nd.InvalidAddress] when the route starts at no address of a provider;
+// Errors: [nd.DeviceNotReady]; [nd.InvalidAddress] when the route does not start at an address of a provider;
 // [nd.NetworkUnreachable] when there is no route. Source: NdResolveAddress.
 func (l *Library) ResolveAddress(remote netip.Addr) (local netip.Addr, err error) {
 	err = l.firstOf("resolve address", remote, func(p nd.Provider) (err error) {
@@ -120,7 +120,7 @@ func (l *Library) CheckAddress(addr netip.Addr) error {
 	return l.firstOf("check address", addr, func(p nd.Provider) error { return nd.CheckAddress(p, addr) })
 }
 
-// OpenAdapter opens the adapter behind a local address.
+// OpenAdapter opens the adapter that has a local address.
 //
 // Errors: [nd.DeviceNotReady]; [nd.InvalidAddress], and those of [nd.Provider.OpenAdapter].
 // Source: NdOpenAdapter, NdOpenV1Adapter.
@@ -132,8 +132,8 @@ func (l *Library) OpenAdapter(ctx context.Context, addr netip.Addr) (ad nd.Adapt
 	return ad, err
 }
 
-// firstOf tries the providers until one does not say that addr is none of its own or out of its
-// reach. The error of the last one stays when all say so.
+// firstOf calls try with each provider until one knows addr or a route to it. If none does, it
+// returns the error of the last.
 func (l *Library) firstOf(op string, addr netip.Addr, try func(nd.Provider) error) error {
 	if err := l.ready(op); err != nil {
 		return err
@@ -147,7 +147,7 @@ func (l *Library) firstOf(op string, addr netip.Addr, try func(nd.Provider) erro
 	return err
 }
 
-// providers lists those that flags do not exclude, in the order of preference.
+// providers returns the providers that flags do not exclude, in the order of preference.
 func (l *Library) providers(flags QueryFlags) []nd.Provider {
 	var list []nd.Provider
 	for _, kind := range []struct {

@@ -34,7 +34,7 @@ func (p *oneAddress) ResolveRoute(remote netip.Addr) (netip.Addr, error) {
 }
 func (p *oneAddress) Close() error { return nil }
 
-// openedAdapter tells which adapter was opened.
+// openedAdapter has the id of the adapter that was opened.
 type openedAdapter struct {
 	nd.Adapter
 	id nd.AdapterID

@@ -10,16 +10,16 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// Overlapped gives a blocking control call the life of an overlapped request: it is started, goes
-// on in the background, and its result is asked for later. One Overlapped carries one request at
-// a time and may be used again when that has ended. The zero value is ready for use.
+// Overlapped runs a blocking control call as an overlapped request: Start starts it in the
+// background, and Result returns its result later. An Overlapped has one request at a time, and may
+// be used again when that has ended. The zero value is ready for use.
 //
 // The end of a request is reported once, through Done or through OnEnd.
 // Source: NetworkDirect IND2Overlapped, INDOverlapped, OVERLAPPED.
 type Overlapped struct {
-	// OnEnd, when not nil, is called at the end of each request, and Done reports nothing: this is
-	// how several requests report to one queue of events. Result has the outcome by then. OnEnd
-	// must call neither Start nor Cancel, which wait for it. Set it before Start.
+	// OnEnd, if not nil, is called at the end of each request, and Done reports nothing. With it,
+	// several requests can report to one queue of events. Result returns the outcome by then. OnEnd
+	// must not call Start or Cancel, which wait for it. Set it before Start.
 	OnEnd func(*Overlapped)
 
 	mu      sync.Mutex
@@ -29,16 +29,16 @@ type Overlapped struct {
 // request is one call that Start has started.
 type request struct {
 	cancel   context.CancelFunc
-	err      error         // what the call returned; valid when returned is closed
+	err      error         // of the call; valid when returned is closed
 	returned chan struct{} // closed when the call has returned
 	reported chan struct{} // closed when OnEnd has returned too; without OnEnd the same channel
 }
 
-// Start runs call in the background; the end of ctx cancels it. Calls that are started one right
-// after the other may reach their object in any order. While OnEnd reports the end of the latest
-// request, Start waits for it, so that OnEnd sees the result that it is called for.
+// Start runs call in the background; the end of ctx cancels it. Calls started one right after the
+// other may reach their object in any order. While OnEnd runs for the latest request, Start waits
+// for its return, so that OnEnd sees the result of the request that has ended.
 //
-// Errors: [nd.InvalidDeviceState] while the latest request is pending, which goes on; [nd.Canceled] when
+// Errors: [nd.InvalidDeviceState] while the latest request is pending, which continues; [nd.Canceled] when
 // ctx ends before OnEnd has returned. Nothing is started then.
 func (o *Overlapped) Start(ctx context.Context, call func(context.Context) error) error {
 	_, err := o.start(ctx, call)
@@ -90,10 +90,11 @@ func (o *Overlapped) awaitReport(ctx context.Context, r *request) error {
 	}
 }
 
-// Result returns what the latest call returned. It may be asked for repeatedly. Without a
-// request the result is nil: the operation that was to be waited for succeeded at once.
+// Result returns the error of the latest call. It may be called repeatedly. Without a request it
+// returns nil: an operation that succeeds at once has no request to wait for.
 //
-// Errors: [nd.Pending], not a failure, while the call runs and wait is false; else the call's own.
+// Errors: [nd.Pending], which is not a failure, while the call runs and wait is false; otherwise
+// that of the call.
 // Source: IND2Overlapped::GetOverlappedResult.
 func (o *Overlapped) Result(wait bool) error {
 	r := o.latest()
@@ -108,8 +109,8 @@ func (o *Overlapped) Result(wait bool) error {
 	return r.err
 }
 
-// Done returns a channel that is closed when the latest request ends. It is nil, and reports
-// nothing, without a request and with OnEnd.
+// Done returns a channel that is closed when the latest request ends. Without a request, and with
+// OnEnd, it returns nil.
 func (o *Overlapped) Done() <-chan struct{} {
 	if r := o.latest(); r != nil && o.OnEnd == nil {
 		return r.returned
@@ -117,8 +118,8 @@ func (o *Overlapped) Done() <-chan struct{} {
 	return nil
 }
 
-// Cancel ends the context of the pending request, if there is one, and returns when it has ended
-// and was reported. A call that finished at the same moment keeps its own result.
+// Cancel ends the context of the pending request, if there is one, and returns when the request has
+// ended and was reported. A call that ends at the same moment keeps its own result.
 func (o *Overlapped) Cancel() {
 	if r := o.latest(); r != nil {
 		r.stop()
@@ -131,9 +132,11 @@ func (o *Overlapped) latest() *request {
 	return o.current
 }
 
-// pending tells whether the call runs; ended, whether its end was reported, too.
+// pending reports whether the call runs.
 func (r *request) pending() bool { return !closed(r.returned) }
-func (r *request) ended() bool   { return closed(r.reported) }
+
+// ended reports whether the call has returned and its end was reported.
+func (r *request) ended() bool { return closed(r.reported) }
 
 func closed(c <-chan struct{}) bool {
 	select {
@@ -149,8 +152,8 @@ func (r *request) stop() {
 	<-r.reported
 }
 
-// OverlappedSet is the requests of one object, so that all of them can be canceled together. The
-// zero value is ready for use.
+// OverlappedSet is a set of requests, usually those of one object, that can be canceled together.
+// The zero value is ready for use.
 type OverlappedSet struct {
 	mu       sync.Mutex
 	requests []*request // in the order of Start, some of them ended
@@ -171,12 +174,12 @@ func (s *OverlappedSet) Start(ctx context.Context, o *Overlapped, call func(cont
 	return nil
 }
 
-// Cancel cancels the pending requests of the set in the order in which they were started, each
-// when the one before it has ended and was reported, and returns after the last. Requests that
-// are started meanwhile go on.
+// Cancel cancels the pending requests of the set in the order in which they were started. It cancels
+// each when the one before it has ended and was reported, and returns after the last. Requests that
+// are started meanwhile continue.
 //
 // Errors: [nd.Unsuccessful] when some of them ended with another result than [nd.Canceled]; all have
-// ended all the same.
+// ended then too.
 // Source: IND2Overlapped::CancelOverlappedRequests.
 func (s *OverlappedSet) Cancel() error {
 	s.mu.Lock()
@@ -194,7 +197,7 @@ func (s *OverlappedSet) Cancel() error {
 		return &nd.OpError{
 			Op: "cancel", Object: "overlapped requests", Status: nd.Unsuccessful,
 			Detail: fmt.Sprintf("%d of %d ended before they could be canceled", escaped, len(requests)),
-			Next:   "look at their results",
+			Next:   "check their results",
 		}
 	}
 	return nil
