@@ -141,7 +141,7 @@ func (q *query) text(r *report.Result) (string, error) {
 	return "", fmt.Errorf("show=%s: want value, range, ratio or limit", q.show)
 }
 
-// short is a figure in two digits: what a reader remembers.
+// short rounds a figure to two digits, as readers quote it.
 func short(v float64, unit string) string {
 	if v != 0 {
 		step := math.Pow10(int(math.Floor(math.Log10(math.Abs(v)))) - 1)

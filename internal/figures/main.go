@@ -76,7 +76,7 @@ func pages() (all []string, err error) {
 	return all, nil
 }
 
-// page writes one page anew, or prints what in it differs.
+// page writes the figures of one page, or with check prints those that differ.
 func page(path string, rep *report.Report, check bool) error {
 	old, err := os.ReadFile(path)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/softnd/softnd/bench/report"
 )
 
-// measure runs the suite of ndbench and the benchmarks of single calls, writes a
-// report of both, and unless it is to be quick draws the pictures anew.
+// measure runs the suite of ndbench and the benchmarks of single calls, and writes a
+// report of both. Unless quick is set, it also draws the pictures.
 func measure(to string, quick bool) error {
 	dir, err := os.MkdirTemp("", "figures-")
 	if err != nil {

@@ -1,8 +1,7 @@
-// Package modelpage writes the page of docs/ that says how far the model is covered: for each
-// part of package nd its name in NetworkDirect, the scenarios that use it, and whether they pass;
-// and for each row of the conformance table whether it passes.
+// Package modelpage writes docs/conformance.md. For each part of package nd the page gives its name in NetworkDirect, the
+// scenarios that use it, and whether they pass. For each row of the conformance table it says whether the row passes.
 //
-// Nothing on the page is written by hand. The names come from the comments of package nd, the uses
-// from the types of package ndtest and of the tests of the packages nd and endpoint, and the results
-// from runs of the suite. The page cannot know how other tests end, and does not say that they pass.
+// The whole page is generated. The names come from the comments of package nd. The uses come from the types of package
+// ndtest and of the tests of packages nd and endpoint. The results come from runs of the suite. The page contains no
+// results of other tests.
 package modelpage

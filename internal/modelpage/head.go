@@ -70,7 +70,7 @@ func (p *page) exceptions() {
 		}
 	}
 	p.section("Rows that some runs skip", skips, "row", "skipped in", "why")
-	p.section("Adapted rows", adapted, "row", "what is checked instead, and why")
+	p.section("Adapted rows", adapted, "row", "check instead, and reason")
 	p.section("Rows without a test", without, "row", "why")
 }
 

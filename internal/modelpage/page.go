@@ -49,7 +49,7 @@ type page struct {
 	callers map[string][]string
 }
 
-// ids lists the rows of the table and what the suite checks beyond it.
+// ids lists the rows of the table and the further scenarios of the suite.
 func ids() (all []string) {
 	for i := range ndtest.Rows {
 		all = append(all, ndtest.RowID(i+1))
@@ -229,7 +229,7 @@ func andMore(names []string, more int) string {
 	return s
 }
 
-// table lists the conformance table, and what the suite checks beyond it.
+// table lists the conformance table and the further scenarios of the suite.
 func (p *page) table() {
 	p.printf("\n## The conformance table\n\n| row | requirement | result |\n|---|---|---|\n")
 	for _, s := range ndtest.Scenarios() {

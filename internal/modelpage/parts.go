@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// part is one exported piece of package nd.
+// part is one exported identifier of package nd.
 type part struct {
 	name   string // as in Go: "Endpoint.Send", "AccessViolation"
 	kind   string // the heading under which it is listed
-	source string // what the model calls it; may be empty
+	source string // its name in the model; may be empty
 }
 
 // parts lists package nd in the order of its files.
@@ -135,7 +135,7 @@ func firstSource(comments ...*ast.CommentGroup) string {
 	return ""
 }
 
-// sourceOf returns what stands after "Source:" in a comment, on one line.
+// sourceOf returns the text after "Source:" in a comment, on one line.
 func sourceOf(doc *ast.CommentGroup) string {
 	_, after, found := strings.Cut(doc.Text(), "Source:")
 	if !found {

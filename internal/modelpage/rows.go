@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// use tells which parts of package nd a scenario uses, or several that are made in one place.
+// use records the parts of package nd that a scenario uses, or several scenarios that are made in one place.
 type use struct {
 	label         string
 	ids           []string
@@ -44,7 +44,7 @@ func (s *source) rows(known []string) ([]use, error) {
 	return all, nil
 }
 
-// use looks at the expression n in d. Scenarios that are made in a loop depend on all of d.
+// use returns the use of the expression n in d. Scenarios that are made in a loop depend on all of d.
 func (s *source) use(n ast.Node, d ast.Decl, ids []string) use {
 	if len(ids) > 1 {
 		return use{ids[0] + " to " + ids[len(ids)-1], ids, nil, s.uses(d, everywhere)}

@@ -14,8 +14,8 @@ type test struct {
 	parts []string
 }
 
-// tests lists the tests of a package. What they call counts if it is in their own file: helpers of
-// many tests do more than each of these asks for.
+// tests lists the tests of a package. A function that they call counts if it is in their own file, because helpers of
+// many tests do more than each of these needs.
 func (s *source) tests(short string) (all []test) {
 	for _, f := range s.files {
 		file := s.fset.File(f.Pos())
@@ -33,7 +33,7 @@ func (s *source) tests(short string) (all []test) {
 	return all
 }
 
-// callers tells which exported functions of a package use which parts of package nd.
+// callers returns, for each part of package nd, the exported functions of a package that use it.
 func (s *source) callers() map[string][]string {
 	by := make(map[string][]string)
 	for _, f := range s.files {
@@ -48,7 +48,7 @@ func (s *source) callers() map[string][]string {
 	return by
 }
 
-// isTest: benchmarks do not run with the tests, fuzz targets do with what they have.
+// isTest reports whether go test runs the function. It runs fuzz targets with their stored inputs, and no benchmarks.
 func isTest(fn *ast.FuncDecl) bool {
 	name := fn.Name.Name
 	return fn.Recv == nil && name != "TestMain" && (strings.HasPrefix(name, "Test") || strings.HasPrefix(name, "Fuzz"))

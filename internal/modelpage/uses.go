@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// uses lists the parts of package nd that n names, and those that the functions and variables of
-// the same package name that n uses, and so on as far as follow allows.
+// uses lists the parts of package nd that n names. It follows the functions and variables of the same package that n uses,
+// as far as follow allows.
 func (s *source) uses(n ast.Node, follow func(types.Object) bool) []string {
 	names := make(map[string]bool)
 	seen := make(map[types.Object]bool)
@@ -40,7 +40,7 @@ func (s *source) uses(n ast.Node, follow func(types.Object) bool) []string {
 func everywhere(types.Object) bool { return true }
 func nowhere(types.Object) bool    { return false }
 
-// names tells which parts of package nd an object is. A method of a type that implements
+// names returns the parts of package nd that an object is. A method of a type that implements
 // interfaces of package nd is the method of those.
 func (s *source) names(obj types.Object) []string {
 	switch o := obj.(type) {

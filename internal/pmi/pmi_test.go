@@ -181,11 +181,11 @@ func TestBarrierWaitsForAll(t *testing.T) {
 	}
 }
 
-// Whoever waits for a rank that has gone is told so, and the job comes down.
+// A barrier fails at the ranks that wait for a rank that has ended, and the job ends.
 func TestBarrierDoesNotWaitForTheDead(t *testing.T) {
 	for _, tc := range []struct {
 		name, last string
-		before     bool // the rank goes before the other waits
+		before     bool // the rank ends before the other waits
 	}{
 		{"killed", "", false}, {"killed before", "", true}, {"finalized", "cmd=finalize", false}, {"finalized before", "cmd=finalize", true},
 	} {
@@ -309,7 +309,7 @@ func (s *Server) hasOneWaiting() bool {
 	return s.waiting == 1
 }
 
-func TestEndIsJudged(t *testing.T) {
+func TestEndedReportsWrongEnd(t *testing.T) {
 	for _, tc := range []struct {
 		name, last, want string
 	}{
@@ -328,7 +328,7 @@ func TestEndIsJudged(t *testing.T) {
 			if _, err := io.WriteString(ranks[0], tc.last); err != nil && !errors.Is(err, unix.EPIPE) {
 				t.Fatal(err)
 			}
-			// Nobody closes the rank's end: a process that it has left may hold it.
+			// The rank's end stays open: a child of the rank may hold it.
 			err := s.Ended(0)
 			if (tc.want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("%v, want %q", err, tc.want)
@@ -399,7 +399,7 @@ func FuzzServer(f *testing.F) {
 	f.Fuzz(func(t *testing.T, said []byte) {
 		var h heard
 		s, ranks := ends(t, 2, &h)
-		go io.Copy(io.Discard, ranks[1]) // answers that nobody reads are another test's
+		go io.Copy(io.Discard, ranks[1]) // another test covers answers that are not read
 		if _, err := ranks[1].Write(said); err != nil && !errors.Is(err, unix.EPIPE) && !errors.Is(err, unix.ECONNRESET) {
 			t.Fatal(err)
 		}
@@ -411,7 +411,7 @@ func FuzzServer(f *testing.F) {
 	})
 }
 
-// FuzzParse: whatever is taken apart can be put together again.
+// FuzzParse checks that each line that can be parsed can be formatted again.
 func FuzzParse(f *testing.F) {
 	f.Add("cmd=put kvsname=a key=b value=c=d")
 	f.Add("mcmd=spawn")

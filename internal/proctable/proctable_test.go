@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// The name in the process table is whatever the program likes it to be.
-func TestAnOddName(t *testing.T) {
+// A program can set any name in the process table.
+func TestProcessNameMayContainAnything(t *testing.T) {
 	old, err := os.ReadFile("/proc/self/comm")
 	if err != nil {
 		t.Fatal(err)

@@ -52,6 +52,9 @@ func TestRulesFindTheirExamples(t *testing.T) {
 					text = "Reads the " + text + " twice."
 				}
 				file, content := source(k, text)
+				if r.only != nil {
+					file = r.only[0] + "/" + file
+				}
 				if found := mustCheck(t, rules[i:i+1], file, content); len(found) == 0 {
 					t.Errorf("rule %s finds nothing in the %s %q", r.name, k, text)
 				}

@@ -37,7 +37,7 @@ var (
 type rule struct {
 	name      string
 	in        []kind
-	not       []string // paths
+	only, not []string // paths
 	find      *regexp.Regexp
 	unless    []*regexp.Regexp
 	advice    string
@@ -87,6 +87,8 @@ func (r *rule) set(key, value string) (err error) {
 			}
 			r.in = append(r.in, kind(f))
 		}
+	case "only":
+		r.only = strings.Fields(value)
 	case "not":
 		r.not = strings.Fields(value)
 	case "find":
@@ -111,7 +113,8 @@ func (r *rule) set(key, value string) (err error) {
 
 // isFor reports whether the rule applies to a kind of text in a file.
 func (r *rule) isFor(k kind, file string) bool {
-	return slices.Contains(r.in, k) && !slices.ContainsFunc(r.not, func(p string) bool { return isBelow(file, p) })
+	below := func(p string) bool { return isBelow(file, p) }
+	return slices.Contains(r.in, k) && !slices.ContainsFunc(r.not, below) && (r.only == nil || slices.ContainsFunc(r.only, below))
 }
 
 // matches returns the spans in text that the rule refuses.

@@ -166,9 +166,8 @@ func (c *Counter) Increase() uint64 {
 	return now - min(now, c.before)
 }
 
-// OOMKills returns the counter of processes killed by the out-of-memory killer: those of this
-// process's control group (in version 2 with the groups below it), or else of the machine. ok is
-// false if there is no such counter.
+// OOMKills returns the counter of processes killed by the out-of-memory killer. It counts those of this process's control
+// group, in version 2 with the groups below it, or else those of the machine. ok is false if there is no such counter.
 func OOMKills() (c Counter, ok bool) {
 	for _, dir := range cgroup.Dirs("memory") {
 		for _, file := range []string{"memory.events", "memory.oom_control"} {
