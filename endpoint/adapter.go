@@ -60,7 +60,7 @@ func (a *Adapter) Query(version uint32) (nd.AdapterInfo, error) {
 		MaxReceiveQueueDepth:    maxQueueDepth,
 		MaxInitiatorQueueDepth:  maxQueueDepth,
 		MaxCompletionQueueDepth: maxCQDepth,
-		InlineRequestThreshold:  captureThreshold,
+		InlineRequestThreshold:  inlineThreshold,
 		LargeRequestThreshold:   wire.InlinePayload,
 		MaxCallerData:           wire.MaxPrivateData,
 		MaxCalleeData:           wire.MaxPrivateData,

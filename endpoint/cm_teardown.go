@@ -82,7 +82,7 @@ func (ep *Endpoint) deliverRemaining() {
 	}
 	c := ep.conn
 	m := &ep.resp.entry
-	for !c.inboundFailed && ep.rq.delivered != ep.rq.posted && c.in.Peek(&ep.resp.slot) && ep.decode() {
+	for !c.inboundFailed && ep.rq.delivered != ep.rq.posted && c.in.Peek(&ep.resp.slot) && ep.decodeEntry() {
 		r := ep.receiveAt(ep.rq.delivered)
 		switch {
 		case m.Kind == wire.SendPlaced:
@@ -197,7 +197,7 @@ func (ep *Endpoint) flushRequests() bool {
 		switch {
 		case !r.draining:
 			r.cancel()
-		case !r.loan.Drained(r.drainToken):
+		case !r.object.Drained(r.drainToken):
 			return false
 		default:
 			ep.completeInvalidate(r)

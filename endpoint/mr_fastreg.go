@@ -92,7 +92,7 @@ func (ep *Endpoint) postFastRegister(reqCtx uint64, mr nd.MemoryRegion, pages []
 	if err != nil {
 		return err
 	}
-	r.loan = region.region
+	r.object = region.region
 	r.binding = region.region.PrepareFastRegister(held.bytes, baseAddress, rights, ep.number, held.release)
 	ep.enqueue(r)
 	return nil
@@ -196,10 +196,10 @@ func (ep *Endpoint) postInvalidateRegion(reqCtx uint64, mr nd.MemoryRegion, flag
 // region.
 func (ep *Endpoint) findSinkRegion(r *request) bool {
 	e := r.sges[0]
-	if r.loan = ep.adapter.space.FindLocal(e.Token, ep.number); r.loan != nil {
+	if r.object = ep.adapter.space.FindLocal(e.Token, ep.number); r.object != nil {
 		return true
 	}
-	nameOwn(&ep.sink, e, window.Write)
+	setLocalOperand(&ep.sink, e, window.Write)
 	if f := ep.guard.Check(&ep.sink, uint64(e.Length)); f != window.NoFault {
 		ep.rejectLocal(r, e, f)
 	} else {
@@ -212,7 +212,7 @@ func (ep *Endpoint) findSinkRegion(r *request) bool {
 // through the ring. It invalidates the first entry's region before the Read succeeds.
 func (ep *Endpoint) invalidateSink(r *request) outcome {
 	switch {
-	case r.loan == nil, r.finished && r.status != nd.Success, r.finished && r.drainToken != 0:
+	case r.object == nil, r.finished && r.status != nd.Success, r.finished && r.drainToken != 0:
 		return executed // nothing to invalidate, failed, or done
 	case r.needsAck && int64(ep.conn.out.Consumed()-r.endEntry) < 0:
 		return blocked

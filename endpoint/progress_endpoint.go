@@ -20,8 +20,8 @@ const (
 	madeProgress                       // something has changed, or may have
 )
 
-func progressIf(moved bool) progressResult {
-	if moved {
+func progressIf(progressed bool) progressResult {
+	if progressed {
 		return madeProgress
 	}
 	return noProgress
@@ -68,7 +68,7 @@ func (ep *Endpoint) hasWork() bool {
 }
 
 // progressLocked is progress for a caller that holds ep.mu.
-func (ep *Endpoint) progressLocked() (moved bool) {
+func (ep *Endpoint) progressLocked() (progressed bool) {
 	if ep.hasOverrun() {
 		ep.terminate(ep.overrunError("complete"))
 		return true
@@ -83,13 +83,13 @@ func (ep *Endpoint) progressLocked() (moved bool) {
 			return false
 		}
 		ep.setState(connected) // Accept may not have returned yet
-		moved = true
+		progressed = true
 	case connected, peerDisconnected, disconnecting:
 	default:
 		return false
 	}
 	if c.record.Disconnected[1-c.side].Load() != 0 { // ORDER disconnected: pairs with the store in Endpoint.beginDisconnect
-		moved = ep.handlePeerDisconnect() || moved
+		progressed = ep.handlePeerDisconnect() || progressed
 	}
 	if ep.state() == disconnecting && time.Now().After(ep.life.disconnectDeadline) {
 		ep.life.disconnectTimedOut = true
@@ -102,15 +102,15 @@ func (ep *Endpoint) progressLocked() (moved bool) {
 	}
 	in, out := uint64(quantum), uint64(quantum) // one each, so that neither direction delays the other
 	if s := ep.state(); s == connected || s == peerDisconnected {
-		moved = ep.serveRing(&in) || moved
-		moved = ep.runRequests(&out) || moved
+		progressed = ep.serveRing(&in) || progressed
+		progressed = ep.runRequests(&out) || progressed
 	}
 	asym.StoreRelease32(&ep.outstanding, uint32(ep.sq.posted-ep.sq.completed))
-	return moved
+	return progressed
 }
 
-// hasSilentWork reports whether the endpoint has work in progress whose continuation no ring announces.
-func (ep *Endpoint) hasSilentWork() bool {
+// needsPolling reports whether the endpoint has work in progress whose continuation no ring announces.
+func (ep *Endpoint) needsPolling() bool {
 	switch ep.state() {
 	case connected, peerDisconnected, disconnecting:
 	default:

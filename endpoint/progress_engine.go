@@ -202,7 +202,7 @@ func (p *Provider) needsPolling() bool {
 		return true
 	}
 	for _, ep := range *p.endpoints.Load() {
-		if ep.hasSilentWork() {
+		if ep.needsPolling() {
 			return true
 		}
 	}

@@ -28,7 +28,7 @@ const (
 	closed
 )
 
-var stateText = [...]string{"idle", "connecting", "answered", "connected", "disconnected by the peer", "failed", "disconnecting", "closed"}
+var stateText = [...]string{"idle", "connecting", "accepted by the peer", "connected", "disconnected by the peer", "failed", "disconnecting", "closed"}
 
 func (s qpState) String() string { return stateText[s] }
 
@@ -237,8 +237,8 @@ func (a *Adapter) CreateEndpoint(ctx context.Context, cfg nd.EndpointConfig) (nd
 	if shared != nil {
 		ep.rq.depth, ep.limits.receiveSGE = 1, shared.sge // for the one that a message has taken
 	}
-	ep.rqFull = ep.fail("receive", nd.NoMoreEntries, fmt.Sprintf("%d receives are outstanding", cfg.ReceiveDepth), "take results, then retry")
-	ep.sqFull = ep.fail("post", nd.NoMoreEntries, fmt.Sprintf("%d requests are outstanding", cfg.InitiatorDepth), "take results, then retry")
+	ep.rqFull = ep.fail("receive", nd.NoMoreEntries, fmt.Sprintf("all %d receives of ReceiveDepth are outstanding", cfg.ReceiveDepth), "poll for results, then retry, or create the endpoint with a greater ReceiveDepth")
+	ep.sqFull = ep.fail("post", nd.NoMoreEntries, fmt.Sprintf("all %d requests of InitiatorDepth are outstanding", cfg.InitiatorDepth), "poll for results, then retry, or create the endpoint with a greater InitiatorDepth")
 	ep.allocateQueues()
 	if err := ep.makeSharedQP(); err != nil {
 		return nil, a.allocError(op, err)

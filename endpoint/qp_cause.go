@@ -19,7 +19,7 @@ func (ep *Endpoint) publishReason() {
 	var why *nd.OpError
 	if errors.As(ep.life.cause, &why) {
 		n := copy(ep.localQP.Reason[:], why.Op+": "+why.Detail)
-		ep.localQP.ReasonLength.Store(uint32(n)) // ORDER reason: before the swap in move; pairs with the load in connection.reason
+		ep.localQP.ReasonLength.Store(uint32(n)) // ORDER reason: before the swap in transition; pairs with the load in connection.reason
 	}
 }
 

@@ -23,7 +23,7 @@ func (ep *Endpoint) describeLocal(e wire.SGE) string {
 // describeReceive says what may be wrong with a receive that the sender could not fill.
 func (ep *Endpoint) describeReceive(r *receive) string {
 	for _, e := range r.sges() {
-		nameOwn(&ep.sink, e, window.Write)
+		setLocalOperand(&ep.sink, e, window.Write)
 		if f := ep.guard.Check(&ep.sink, uint64(e.Length)); f != window.NoFault {
 			return fmt.Sprintf("an entry of %s: %v", ep.describeLocal(e), f)
 		}

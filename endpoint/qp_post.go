@@ -167,7 +167,7 @@ func (ep *Endpoint) newRequest(op string, k nd.RequestType, flags nd.OpFlags, re
 	}
 	r := ep.requestAt(ep.sq.posted)
 	r.reset(k, flags, reqCtx)
-	r.tooLate = ep.state() != connected
+	r.mustCancel = ep.state() != connected
 	return r, nil
 }
 
@@ -265,7 +265,7 @@ func (ep *Endpoint) postBind(reqCtx uint64, mr nd.MemoryRegion, mw nd.MemoryWind
 	if err != nil {
 		return err
 	}
-	r.loan = win.window
+	r.object = win.window
 	binding, err := win.window.Prepare(region.region, buf, rights, ep.number, flags.Has(nd.ThisEndpointOnly))
 	if err != nil {
 		asked := window.Operand{Token: region.LocalToken(), Rights: window.Local, Address: shm.AddressOf(buf)}
@@ -315,7 +315,7 @@ func (ep *Endpoint) postInvalidation(op string, l window.Invalidatable, reqCtx u
 	if err != nil {
 		return err
 	}
-	r.loan = l
+	r.object = l
 	ep.enqueue(r)
 	return nil
 }

@@ -52,7 +52,7 @@ func (ep *Endpoint) postReceive(reqCtx uint64, sge []nd.SGE) error {
 	ep.rq.posted++
 	switch ep.state() {
 	case failed, disconnecting, closed:
-		if ep.life.remoteReleased { // else sweep cancels it after the receives before it
+		if ep.life.remoteReleased { // else releasePeerState cancels it after the receives before it
 			ep.cancelReceives()
 		}
 	default:
@@ -96,7 +96,7 @@ func (ep *Endpoint) publishReceive(r *receive) {
 	d[0], d[1] = r.capacity, uint64(len(entries))
 	room := min(r.capacity, wire.InlinePayload)
 	for i, e := range entries {
-		d[2+2*i], d[3+2*i] = e.Address, uint64(e.Length)|uint64(e.Token)<<32
+		d[2+2*i], d[3+2*i] = e.Address, e.LengthAndToken()
 		if !ep.canFill(e) {
 			room = 0
 		}
@@ -128,7 +128,7 @@ func (ep *Endpoint) publishPosted(room uint64) {
 	} else {
 		ep.localQP.Posted.Swap(ep.rq.posted) // ORDER receive-posted: pairs with the load in connection.hasReceive
 	}
-	if c.peerQP.NeedWakeup.Load() != 0 { // ORDER need-wakeup: after posted; pairs with the swap and the barrier in stall
+	if c.peerQP.NeedWakeup.Load() != 0 { // ORDER need-wakeup: after Posted; pairs with the swap and the barrier in requestWakeup
 		c.peer.Ring()
 	}
 }
@@ -140,8 +140,8 @@ func (ep *Endpoint) limitRoom(room uint64) {
 		room = min(room, ep.limited.room)
 	}
 	ep.limited.end, ep.limited.room = ep.rq.posted, room
-	asym.StoreRelease(&ep.localQP.LimitedRoom, room)          // ORDER receive-room: before tight; pairs with the load in connection.hasReceive
-	asym.StoreRelease(&ep.localQP.LimitedEnd, ep.limited.end) // ORDER receive-limit: before posted; pairs with the load in connection.hasReceive
+	asym.StoreRelease(&ep.localQP.LimitedRoom, room)          // ORDER receive-room: before LimitedEnd; pairs with the load in connection.hasReceive
+	asym.StoreRelease(&ep.localQP.LimitedEnd, ep.limited.end) // ORDER receive-limit: before Posted; pairs with the load in connection.hasReceive
 }
 
 // canFill reports whether the token of e allows a message to be stored in e at this moment.

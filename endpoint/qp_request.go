@@ -23,17 +23,17 @@ type request struct {
 	token      nd.Token             // remote token, or the token to invalidate at the peer
 	invalidate bool                 // SendAndInvalidate
 	binding    window.Prepared      // Bind and FastRegister
-	loan       window.Invalidatable // window or region to bind, register or invalidate
+	object     window.Invalidatable // window or region to bind, register or invalidate
 
 	// Progress.
-	tooLate     bool              // posted when the connection had ended: it can only be canceled
+	mustCancel  bool              // posted when the connection had ended: it can only be canceled
 	viaRing     bool              // the peer copies the data: the request goes through the ring
 	hasReceive  bool              // the peer has a receive for this Send
 	transferred uint64            // bytes copied or, through the ring, sent in fragments
 	localUse    window.Generation // bind of the local token that is in use
 	remoteUse   window.Generation // bind of the remote token that is in use
 	drainToken  nd.Token          // token that an Invalidate has revoked
-	draining    bool              // drain may still be in use
+	draining    bool              // drainToken may still be in use
 	deadline    time.Time         // of a Send that has no receive
 	bounceIndex int               // bounce buffer that receives the data of a Read; -1 = none
 	bounceSGE   wire.SGE          // the part of that buffer in use
@@ -48,14 +48,14 @@ type request struct {
 
 // reset clears a request for its next use. It keeps the allocated capacities.
 func (r *request) reset(k nd.RequestType, flags nd.OpFlags, context uint64) {
-	entries, captured := r.sges[:0], r.inline[:0]
+	sges, inline := r.sges[:0], r.inline[:0]
 	*r = request{} // a statement of its own: the compiler then clears r in place, without a copy
 	r.kind, r.flags, r.context = k, flags, context
-	r.sges, r.inline, r.bounceIndex = entries, captured, -1
+	r.sges, r.inline, r.bounceIndex = sges, inline, -1
 }
 
-// sendFlags returns the entry flags that depend on the request: for a Send, invalidate and solicited.
-func (r *request) sendFlags() (flags uint8) {
+// entryFlags returns the entry flags that depend on the request: for a Send, invalidate and solicited.
+func (r *request) entryFlags() (flags uint8) {
 	if r.invalidate {
 		flags |= wire.FlagInvalidate
 	}

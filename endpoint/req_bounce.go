@@ -47,15 +47,15 @@ func (ep *Endpoint) allocateBounce() error {
 
 // bounceOut takes a free bounce buffer for as much of the private entry e as fits, and returns the
 // entry that names the buffer instead. Unless r is a Read, it copies the data into the buffer.
-func (ep *Endpoint) bounceOut(r *request, e wire.SGE) (buffer int, staged wire.SGE, out outcome) {
+func (ep *Endpoint) bounceOut(r *request, e wire.SGE) (buffer int, sge wire.SGE, out outcome) {
 	if ep.req.bounce.region == nil {
 		if err := ep.allocateBounce(); err != nil {
 			return 0, e, ep.reject(r, nd.InternalError, "no memory for bounce buffers: %v", err)
 		}
 	}
 	buffer = -1
-	for i, until := range ep.req.bounce.freedBy {
-		if int64(ep.conn.out.Consumed()-until) >= 0 {
+	for i, end := range ep.req.bounce.freedBy {
+		if int64(ep.conn.out.Consumed()-end) >= 0 {
 			buffer = i
 		}
 	}
@@ -65,7 +65,7 @@ func (ep *Endpoint) bounceOut(r *request, e wire.SGE) (buffer int, staged wire.S
 	n := min(uint64(e.Length), bounceSize)
 	mem := ep.req.bounce.mem[buffer*bounceSize:][:n]
 	if r.kind != nd.RequestRead {
-		r.nameLocal(&ep.source, e, window.Read)
+		r.setOperand(&ep.source, e, window.Read)
 		ep.sink = window.Operand{Mem: mem}
 		if _, _, f := ep.guard.Copy(&ep.sink, &ep.source, n); f != window.NoFault {
 			return 0, e, ep.rejectLocal(r, e, f)
@@ -83,7 +83,7 @@ func (ep *Endpoint) bounceIn(r *request) outcome {
 	}
 	n := uint64(r.bounceSGE.Length)
 	e := sgeAt(r.sges, r.transferred-n)
-	r.nameLocal(&ep.sink, e, window.Write)
+	r.setOperand(&ep.sink, e, window.Write)
 	ep.source = window.Operand{Mem: ep.req.bounce.mem[r.bounceIndex*bounceSize:][:n]}
 	r.bounceIndex = -1
 	if _, f, _ := ep.guard.Copy(&ep.sink, &ep.source, n); f != window.NoFault {

@@ -32,7 +32,7 @@ func (ep *Endpoint) execute(r *request, budget *uint64) outcome {
 		r.finish(nd.Success) // an empty Read or Write only checks the connection
 		return executed
 	}
-	if r.flags.Has(nd.ReadLocalInvalidate) && r.loan == nil && !ep.findSinkRegion(r) {
+	if r.flags.Has(nd.ReadLocalInvalidate) && r.object == nil && !ep.findSinkRegion(r) {
 		return executed
 	}
 	if !r.viaRing && r.transferred == 0 {
@@ -48,26 +48,26 @@ func (ep *Endpoint) executeBind(r *request) outcome {
 	b := r.binding
 	r.binding = nil
 	if !b.Apply() {
-		return ep.reject(r, nd.InvalidDeviceRequest, "the %s already, or closed: invalidate it first", describe(r.loan))
+		return ep.reject(r, nd.InvalidDeviceRequest, "the %s already, or closed: invalidate it first", describe(r.object))
 	}
-	ep.bound.add(r.loan)
+	ep.bound.add(r.object)
 	r.finish(nd.Success)
 	return executed
 }
 
 func (ep *Endpoint) executeInvalidate(r *request) outcome {
 	if !r.draining {
-		if _, region := r.loan.(*window.Region); region && ep.conn.hasUnacknowledged() {
+		if _, region := r.object.(*window.Region); region && ep.conn.hasUnacknowledged() {
 			return blocked // the peer has not run all requests that may name the region's local token
 		}
-		token, ok := r.loan.Invalidate(ep.number)
+		token, ok := r.object.Invalidate(ep.number)
 		if !ok {
-			return ep.reject(r, nd.InvalidDeviceRequest, "%s", whyNotInvalidated(r.loan))
+			return ep.reject(r, nd.InvalidDeviceRequest, "%s", whyNotInvalidated(r.object))
 		}
-		ep.bound.remove(r.loan)
+		ep.bound.remove(r.object)
 		r.draining, r.drainToken = true, token
 	}
-	if !r.loan.Drained(r.drainToken) {
+	if !r.object.Drained(r.drainToken) {
 		return blocked
 	}
 	ep.completeInvalidate(r)
@@ -83,13 +83,13 @@ func whyNotInvalidated(l window.Invalidatable) string {
 }
 
 func (ep *Endpoint) completeInvalidate(r *request) {
-	r.loan.Release()
+	r.object.Release()
 	r.draining = false
 	r.finish(nd.Success)
 }
 
-// nameOwn makes ref name memory of this process with the local token of e.
-func nameOwn(ref *window.Operand, e wire.SGE, rights window.Rights) {
+// setLocalOperand makes ref name memory of this process with the local token of e.
+func setLocalOperand(ref *window.Operand, e wire.SGE, rights window.Rights) {
 	*ref = window.Operand{Token: e.Token, Rights: window.Local | rights, Address: e.Address}
 }
 
@@ -97,15 +97,15 @@ func nameOwn(ref *window.Operand, e wire.SGE, rights window.Rights) {
 // If the peer's memory is not in the arena, it leaves the copy to the peer.
 func (ep *Endpoint) copyOneSided(r *request, budget *uint64) outcome {
 	write := r.kind == nd.RequestWrite
-	ours, far, right := &ep.source, &ep.sink, window.Write
+	local, remote, right := &ep.source, &ep.sink, window.Write
 	if !write {
-		ours, far, right = &ep.sink, &ep.source, window.Read
+		local, remote, right = &ep.sink, &ep.source, window.Read
 	}
-	*far = window.Operand{Token: r.token, Rights: window.Remote | right, Peer: &ep.conn.ref, Generation: &r.remoteUse}
+	*remote = window.Operand{Token: r.token, Rights: window.Remote | right, Peer: &ep.conn.ref, Generation: &r.remoteUse}
 	if r.transferred == 0 && (len(r.sges) > 1 || r.total > *budget) {
 		// The whole range is checked before the first byte is copied.
-		far.Address = r.remote
-		switch f := ep.guard.Check(far, r.total); f {
+		remote.Address = r.remote
+		switch f := ep.guard.Check(remote, r.total); f {
 		case window.NoFault, window.FaultUnreachable:
 		case window.FaultDisconnected:
 			return blocked
@@ -120,26 +120,26 @@ func (ep *Endpoint) copyOneSided(r *request, budget *uint64) outcome {
 		e := sgeAt(r.sges, r.transferred)
 		n := min(uint64(e.Length), *budget)
 		if write {
-			r.nameLocal(ours, e, window.Read)
+			r.setOperand(local, e, window.Read)
 		} else {
-			r.nameLocal(ours, e, window.Write)
+			r.setOperand(local, e, window.Write)
 		}
-		far.Address = r.remote + r.transferred
+		remote.Address = r.remote + r.transferred
 		_, sinkFault, sourceFault := ep.guard.Copy(&ep.sink, &ep.source, n)
-		farFault, ownFault := sinkFault, sourceFault
+		remoteFault, localFault := sinkFault, sourceFault
 		if !write {
-			farFault, ownFault = sourceFault, sinkFault
+			remoteFault, localFault = sourceFault, sinkFault
 		}
 		switch {
-		case farFault == window.FaultDisconnected:
+		case remoteFault == window.FaultDisconnected:
 			return blocked // the next check of the connection notices the end too
-		case farFault == window.FaultUnreachable && r.transferred == 0:
+		case remoteFault == window.FaultUnreachable && r.transferred == 0:
 			r.viaRing = true
 			return ep.sendFragments(r, budget)
-		case farFault != window.NoFault:
-			return ep.rejectRemote(r, farFault)
-		case ownFault != window.NoFault:
-			return ep.rejectLocal(r, e, ownFault)
+		case remoteFault != window.NoFault:
+			return ep.rejectRemote(r, remoteFault)
+		case localFault != window.NoFault:
+			return ep.rejectLocal(r, e, localFault)
 		}
 		r.transferred += n
 		*budget -= n

@@ -53,7 +53,7 @@ func (ep *Endpoint) invalidateFast(reqCtx uint64, l window.Invalidatable) bool {
 	// The token is revoked but still in use: queue a request that waits for the drain.
 	r := ep.requestAt(ep.sq.posted)
 	r.reset(nd.RequestInvalidate, 0, reqCtx)
-	r.loan, r.draining, r.drainToken = l, true, token
+	r.object, r.draining, r.drainToken = l, true, token
 	ep.enqueue(r)
 	return true
 }

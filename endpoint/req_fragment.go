@@ -35,7 +35,7 @@ func (ep *Endpoint) sendFragments(r *request, budget *uint64) outcome {
 		if r.kind == nd.RequestRead {
 			right = window.Write
 		}
-		r.nameLocal(&ep.source, e, right)
+		r.setOperand(&ep.source, e, right)
 		private, f := ep.guard.IsPrivate(&ep.source, uint64(e.Length))
 		if f != window.NoFault {
 			return ep.rejectLocal(r, e, f)
@@ -58,7 +58,7 @@ func (ep *Endpoint) sendFragments(r *request, budget *uint64) outcome {
 			n = uint64(e.Length)
 			*budget -= min(n, *budget)
 		}
-		flags := wire.FlagAckRequest | r.sendFlags()
+		flags := wire.FlagAckRequest | r.entryFlags()
 		if r.transferred == 0 {
 			flags |= wire.FlagFirst
 		}
@@ -102,7 +102,7 @@ func (ep *Endpoint) pushInlineWrite(r *request) outcome {
 			return blocked
 		}
 	}
-	payload, ok := ep.gather(r)
+	payload, ok := ep.gatherInline(r)
 	if !ok {
 		return executed
 	}

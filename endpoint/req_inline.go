@@ -13,9 +13,9 @@ import (
 // or, if the peer executes the request, to a bounce buffer.
 const (
 	maxInline = 1024
-	// captureThreshold is reported to programs: up to four cache lines, the second copy costs no
+	// inlineThreshold is reported to programs: up to four cache lines, the second copy costs no
 	// more than the check of the source's token that it saves.
-	captureThreshold = 256
+	inlineThreshold = 256
 )
 
 // checkInline checks the total length of an inline request. The number of entries is not limited.
@@ -41,12 +41,12 @@ func (r *request) copyInline(sge []nd.SGE) {
 	}
 }
 
-// nameLocal makes ref name e, which is an entry of r or a part of one. ref is ep.sink or ep.source.
-func (r *request) nameLocal(ref *window.Operand, e wire.SGE, rights window.Rights) {
+// setOperand makes ref name e, which is an entry of r or a part of one. ref is ep.sink or ep.source.
+func (r *request) setOperand(ref *window.Operand, e wire.SGE, rights window.Rights) {
 	if r.flags.Has(nd.Inline) {
 		*ref = window.Operand{Mem: r.inline[e.Address:][:e.Length]}
 		return
 	}
-	nameOwn(ref, e, rights)
+	setLocalOperand(ref, e, rights)
 	ref.Generation = &r.localUse
 }

@@ -9,21 +9,21 @@ import (
 
 // runRequests executes submitted requests in order, and completes those that are done. It transfers
 // at most *budget bytes, which it subtracts.
-func (ep *Endpoint) runRequests(budget *uint64) (moved bool) {
+func (ep *Endpoint) runRequests(budget *uint64) (progressed bool) {
 	for {
-		moved = ep.completeRequests() || moved
+		progressed = ep.completeRequests() || progressed
 		if ep.req.next == ep.req.submitted || ep.req.hasFailed {
-			return moved
+			return progressed
 		}
 		r := ep.requestAt(ep.req.next)
-		if r.tooLate {
+		if r.mustCancel {
 			r.cancel()
 			ep.req.next++
 			continue
 		}
 		// An Invalidate that has begun continues even if the peer has disconnected.
 		if ep.state() != connected && !(r.draining && ep.state() == peerDisconnected) || *budget == 0 {
-			return moved
+			return progressed
 		}
 		before := r.transferred
 		out := ep.execute(r, budget)
@@ -32,7 +32,7 @@ func (ep *Endpoint) runRequests(budget *uint64) (moved bool) {
 		}
 		switch out {
 		case blocked:
-			return moved || r.transferred != before
+			return progressed || r.transferred != before
 		case partial:
 			asym.StoreRelease32(&ep.req.chunks, ep.req.chunks.Load()+1)
 			return true
@@ -40,7 +40,7 @@ func (ep *Endpoint) runRequests(budget *uint64) (moved bool) {
 		// After a failed request no other runs. It completes after the requests before it.
 		ep.req.hasFailed = r.finished && r.status != nd.Success
 		ep.req.next++
-		moved = true
+		progressed = true
 	}
 }
 
@@ -55,24 +55,24 @@ func (r *request) cancel() {
 }
 
 // completeRequests completes executed requests in the order of posting.
-func (ep *Endpoint) completeRequests() (moved bool) {
+func (ep *Endpoint) completeRequests() (progressed bool) {
 	for ep.sq.completed != ep.req.next {
 		r := ep.requestAt(ep.sq.completed)
 		if !r.finished {
 			if ep.life.remoteReleased || int64(ep.conn.out.Consumed()-r.endEntry) < 0 {
-				return moved
+				return progressed
 			}
 			r.finish(nd.Success)
 		}
 		ep.sq.completed++
 		ep.completeRequest(r)
-		moved = true
-		if r.status != nd.Success && !r.tooLate {
+		progressed = true
+		if r.status != nd.Success && !r.mustCancel {
 			ep.terminate(ep.life.cause)
 			return true
 		}
 	}
-	return moved
+	return progressed
 }
 
 // completeRequest adds the result of a finished request to the completion queue.

@@ -32,7 +32,7 @@ func (ep *Endpoint) executeSend(r *request, budget *uint64) outcome {
 			ep.req.remoteSGEs, ep.req.remoteCapacity = c.nextReceive(&ep.req.remoteSGEBuffer)
 			if r.total > ep.req.remoteCapacity {
 				r.hasReceive = false // if the ring has no room for the report, execute starts over
-				if e, f := ep.checkLocal(r); f != window.NoFault {
+				if e, f := ep.checkLocalAccess(r); f != window.NoFault {
 					return ep.rejectLocal(r, e, f) // an error of this side's own entries takes precedence
 				}
 				return ep.rejectReceive(r, nd.BufferOverflow, tooLong, r.total, ep.req.remoteCapacity)
@@ -49,10 +49,10 @@ func (ep *Endpoint) executeSend(r *request, budget *uint64) outcome {
 	return ep.copyToReceive(r, budget)
 }
 
-// checkLocal returns the first entry of r that must not be read, and why.
-func (ep *Endpoint) checkLocal(r *request) (wire.SGE, window.Fault) {
+// checkLocalAccess returns the first entry of r that must not be read, and why.
+func (ep *Endpoint) checkLocalAccess(r *request) (wire.SGE, window.Fault) {
 	for _, e := range r.sges {
-		r.nameLocal(&ep.source, e, window.Read)
+		r.setOperand(&ep.source, e, window.Read)
 		if f := ep.guard.Check(&ep.source, uint64(e.Length)); f != window.NoFault {
 			return e, f
 		}
@@ -100,11 +100,11 @@ func (ep *Endpoint) pushInlineSend(r *request) outcome {
 			return blocked
 		}
 	}
-	payload, ok := ep.gather(r)
+	payload, ok := ep.gatherInline(r)
 	if !ok {
 		return executed
 	}
-	flags := wire.FlagFirst | wire.FlagLast | r.sendFlags()
+	flags := wire.FlagFirst | wire.FlagLast | r.entryFlags()
 	// Unless the next receive is sure to fit the message, only the peer knows whether it did.
 	if r.invalidate || r.needsAck || !c.credit.fits(c.out.Pushed(), r.total) {
 		r.needsAck = true
@@ -123,14 +123,14 @@ func (ep *Endpoint) pushInlineSend(r *request) outcome {
 }
 
 // gather copies the data of an inline Send or Write together. It reports false if it has rejected r.
-func (ep *Endpoint) gather(r *request) (payload []byte, ok bool) {
+func (ep *Endpoint) gatherInline(r *request) (payload []byte, ok bool) {
 	if r.flags.Has(nd.Inline) {
 		return r.inline, true
 	}
 	payload = ep.req.gathered[:r.total]
 	to := payload
 	for _, e := range r.sges {
-		nameOwn(&ep.source, e, window.Read)
+		setLocalOperand(&ep.source, e, window.Read)
 		ep.sink = window.Operand{Mem: to[:e.Length]}
 		if _, _, f := ep.guard.Copy(&ep.sink, &ep.source, uint64(e.Length)); f != window.NoFault {
 			ep.rejectLocal(r, e, f)
@@ -153,24 +153,24 @@ func (ep *Endpoint) copyToReceive(r *request, budget *uint64) outcome {
 		if n == 0 {
 			return ep.rejectReceive(r, nd.AccessViolation, "the entries of the posted receive hold less than its %d bytes", ep.req.remoteCapacity)
 		}
-		r.nameLocal(&ep.source, from, window.Read)
+		r.setOperand(&ep.source, from, window.Read)
 		ep.sink = window.Operand{Token: to.Token, Rights: window.Local | window.Write, Address: to.Address, Peer: &c.ref, Generation: &r.remoteUse}
-		_, farFault, ownFault := ep.guard.Copy(&ep.sink, &ep.source, n)
+		_, remoteFault, localFault := ep.guard.Copy(&ep.sink, &ep.source, n)
 		switch {
-		case farFault == window.FaultDisconnected:
+		case remoteFault == window.FaultDisconnected:
 			return blocked
-		case farFault == window.FaultUnreachable && r.transferred == 0:
+		case remoteFault == window.FaultUnreachable && r.transferred == 0:
 			r.viaRing = true
 			return ep.sendFragments(r, budget)
-		case farFault != window.NoFault:
-			return ep.rejectReceive(r, nd.AccessViolation, "the posted receive's entry of %s: %v", ep.describeAccess(&ep.sink, uint64(to.Length)), farFault)
-		case ownFault != window.NoFault:
-			return ep.rejectLocal(r, from, ownFault)
+		case remoteFault != window.NoFault:
+			return ep.rejectReceive(r, nd.AccessViolation, "the posted receive's entry of %s: %v", ep.describeAccess(&ep.sink, uint64(to.Length)), remoteFault)
+		case localFault != window.NoFault:
+			return ep.rejectLocal(r, from, localFault)
 		}
 		r.transferred += n
 		*budget -= n
 	}
-	ep.req.slot = shm.Slot{wire.Header(wire.SendPlaced, wire.FlagFirst|wire.FlagLast|r.sendFlags(), 0, 0), r.total}
+	ep.req.slot = shm.Slot{wire.Header(wire.SendPlaced, wire.FlagFirst|wire.FlagLast|r.entryFlags(), 0, 0), r.total}
 	if !ep.pushEntry(r, &ep.req.slot) {
 		return blocked
 	}
@@ -184,7 +184,7 @@ func (ep *Endpoint) copyToReceive(r *request, budget *uint64) outcome {
 // side that ends a connection first changes its state and then reads the ring once more. So if the
 // state is unchanged after the push, the peer finds the entry. Otherwise only the peer knows.
 func (ep *Endpoint) completeIfOpen(r *request) {
-	if ep.conn.ref.Connected() { // ORDER conn-state: after the push; pairs with the store before settle's look at the ring
+	if ep.conn.ref.Connected() { // ORDER conn-state: after the push; pairs with the change of state before releasePeerState reads the ring
 		r.finish(nd.Success)
 		return
 	}
@@ -199,6 +199,6 @@ func (ep *Endpoint) rejectReceive(r *request, s nd.Status, format string, args .
 		return blocked
 	}
 	ep.conn.credit.takeReceive()
-	ep.localQP.ReceiveStatus.Store(uint32(s)) // ORDER reason: before the swap in move; pairs with the load in setCauseFromPeer
+	ep.localQP.ReceiveStatus.Store(uint32(s)) // ORDER reason: before the swap in transition; pairs with the load in setCauseFromPeer
 	return ep.reject(r, nd.RemoteError, format, args...)
 }

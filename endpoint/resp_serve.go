@@ -11,7 +11,7 @@ import (
 
 // serveRing serves the peer's ring entries in order, up to *budget bytes, which it subtracts. An entry
 // counts as at least one slot.
-func (ep *Endpoint) serveRing(budget *uint64) (moved bool) {
+func (ep *Endpoint) serveRing(budget *uint64) (progressed bool) {
 	c := ep.conn
 	m := &ep.resp.entry
 	for *budget > 0 {
@@ -21,41 +21,41 @@ func (ep *Endpoint) serveRing(budget *uint64) (moved bool) {
 				break
 			}
 			if ep.serveSendFast(slot) || ep.serveWriteFast(slot) {
-				moved = true
+				progressed = true
 				*budget -= min(*budget, shm.SlotSize)
 				continue
 			}
 			ep.resp.slot = *slot
 		}
-		if !ep.serving && !ep.decode() {
-			ep.terminate(ep.protocolError("a message of kind %d and length %d", m.Kind, m.Length))
+		if !ep.serving && !ep.decodeEntry() {
+			ep.terminate(ep.protocolError("a ring entry of kind %d and length %d", m.Kind, m.Length))
 			return true
 		}
 		ep.serving = true // from here on the slot is not read again: the peer can overwrite it
 		before := ep.resp.copied
 		switch ep.serveEntry(m, budget) {
 		case blocked:
-			return moved || ep.resp.copied != before
+			return progressed || ep.resp.copied != before
 		case partial:
 			return true
 		}
-		moved = true
+		progressed = true
 		if ep.state() == failed {
 			return true
 		}
 		ep.finishEntry(m)
 		*budget -= min(*budget, shm.SlotSize) // also for entries without data: the peer may never stop sending
 	}
-	if moved && c.in.Unreleased() > 0 {
+	if progressed && c.in.Unreleased() > 0 {
 		c.in.Release() // later requests of the peer may wait for this, but not asleep
 	}
-	return moved
+	return progressed
 }
 
-// decode decodes the ring entry in ep.arrived. It reports whether the entry is valid.
-func (ep *Endpoint) decode() bool {
+// decodeEntry decodes the ring entry in ep.resp.slot. It reports whether the entry is valid.
+func (ep *Endpoint) decodeEntry() bool {
 	m := &ep.resp.entry
-	if ep.resp.remoteUse = (window.Generation{}); uint8(ep.resp.slot[0]>>8)&wire.FlagFirst != 0 {
+	if ep.resp.remoteUse = (window.Generation{}); wire.Flags(ep.resp.slot[0])&wire.FlagFirst != 0 {
 		ep.resp.localUse = window.Generation{}
 	}
 	return m.Decode(&ep.resp.slot)
@@ -66,23 +66,23 @@ func (ep *Endpoint) finishEntry(m *wire.Entry) {
 	c := ep.conn
 	c.in.Advance()
 	ep.serving, ep.resp.copied = false, 0
-	awaited := m.Flags&wire.FlagAckRequest != 0
-	if !awaited && c.in.Unreleased() < c.in.Size()/4 {
+	ackRequested := m.Flags&wire.FlagAckRequest != 0
+	if !ackRequested && c.in.Unreleased() < c.in.Size()/4 {
 		return
 	}
-	ep.releaseEntries(awaited)
+	ep.releaseEntries(ackRequested)
 }
 
 // releaseEntries returns the slots of finished entries to the peer. It rings if the peer sleeps until
 // then, or if the last entry asked for an acknowledgement.
-func (ep *Endpoint) releaseEntries(awaited bool) {
+func (ep *Endpoint) releaseEntries(ackRequested bool) {
 	c := ep.conn
 	if c.out.Relaxed() {
 		c.in.Release()
 	} else {
 		c.in.ReleaseFenced()
 	}
-	if awaited || c.peerQP.NeedWakeup.Load() != 0 { // ORDER need-wakeup: after the release; pairs with the swap and the barrier in stall
+	if ackRequested || c.peerQP.NeedWakeup.Load() != 0 { // ORDER need-wakeup: after the release; pairs with the swap and the barrier in requestWakeup
 		c.peer.Ring()
 	}
 }
@@ -102,7 +102,7 @@ func (ep *Endpoint) serveEntry(m *wire.Entry, budget *uint64) outcome {
 	}
 	switch {
 	case ep.srq != nil && (m.Kind == wire.SendPlaced || m.Kind == wire.SendFailed || m.Flags&wire.FlagAckRequest == 0):
-		ep.terminate(ep.protocolError("a message of kind %d and flags %#x to a shared receive queue", m.Kind, m.Flags))
+		ep.terminate(ep.protocolError("a ring entry of kind %d and flags %#x to a shared receive queue", m.Kind, m.Flags))
 		return executed
 	case ep.rq.delivered != ep.rq.posted: // the endpoint's own receive, or one that an earlier fragment has taken
 	case ep.srq == nil:
@@ -172,19 +172,19 @@ func (ep *Endpoint) fillReceive(r *receive, at, n uint64) bool {
 	for n > 0 {
 		e := sgeAt(r.sges(), at)
 		part := min(uint64(e.Length), n)
-		nameOwn(&ep.sink, e, window.Write)
+		setLocalOperand(&ep.sink, e, window.Write)
 		ep.sink.Generation = &ep.resp.localUse
-		_, ownFault, farFault := ep.guard.Copy(&ep.sink, &ep.source, part)
+		_, localFault, remoteFault := ep.guard.Copy(&ep.sink, &ep.source, part)
 		switch {
-		case ownFault != window.NoFault:
+		case localFault != window.NoFault:
 			ep.completeReceive(r, nd.AccessViolation, 0, 0)
-			ep.failServing(nd.RemoteError, ep.fail("receive", nd.AccessViolation, fmt.Sprintf("entry of %s: %v", ep.describeLocal(e), ownFault), ""))
+			ep.failServing(nd.RemoteError, ep.fail("receive", nd.AccessViolation, fmt.Sprintf("entry of %s: %v", ep.describeLocal(e), localFault), ""))
 			return false
-		case farFault == window.FaultDisconnected:
+		case remoteFault == window.FaultDisconnected:
 			return false // the next check of the connection notices the end too
-		case farFault != window.NoFault:
+		case remoteFault != window.NoFault:
 			ep.failServing(nd.AccessViolation, ep.fail("receive", nd.RemoteError,
-				fmt.Sprintf("the sender's memory, %s: %v", ep.describeAccess(&ep.source, part), farFault), ""))
+				fmt.Sprintf("the sender's memory, %s: %v", ep.describeAccess(&ep.source, part), remoteFault), ""))
 			return false
 		}
 		if ep.source.Mem != nil {
@@ -308,19 +308,19 @@ func (ep *Endpoint) serveSendFragment(m *wire.Entry, r *receive, budget *uint64)
 
 // serveFragment runs a fragment of the peer's Read or Write on local memory.
 func (ep *Endpoint) serveFragment(m *wire.Entry, budget *uint64) outcome {
-	ours, far, right, farRight := &ep.sink, &ep.source, window.Write, window.Read
+	local, remote, right, remoteRight := &ep.sink, &ep.source, window.Write, window.Read
 	if m.Kind == wire.ReadFragment {
-		ours, far, right, farRight = &ep.source, &ep.sink, window.Read, window.Write
+		local, remote, right, remoteRight = &ep.source, &ep.sink, window.Read, window.Write
 	}
-	*ours = window.Operand{Token: m.Token, Rights: window.Remote | right, Address: m.Remote, Endpoint: ep.number, Generation: &ep.resp.localUse}
+	*local = window.Operand{Token: m.Token, Rights: window.Remote | right, Address: m.Remote, Endpoint: ep.number, Generation: &ep.resp.localUse}
 	// The whole range of the request is checked before its first byte is copied.
 	whole := m.Size
 	if m.Flags&wire.FlagFirst != 0 {
 		whole = max(m.Size, m.Total)
 	}
 	if ep.resp.copied == 0 && whole > min(m.Size, *budget) {
-		if f := ep.guard.Check(ours, whole); f != window.NoFault {
-			ep.failAccess(m, ours, whole, f)
+		if f := ep.guard.Check(local, whole); f != window.NoFault {
+			ep.failAccess(m, local, whole, f)
 			return executed
 		}
 	}
@@ -329,8 +329,8 @@ func (ep *Endpoint) serveFragment(m *wire.Entry, budget *uint64) outcome {
 			return partial
 		}
 		n := min(m.Size-ep.resp.copied, *budget)
-		ours.Address = m.Remote + ep.resp.copied
-		*far = window.Operand{Token: m.Local, Rights: window.Local | farRight, Address: m.Address + ep.resp.copied, Peer: &ep.conn.ref, Generation: &ep.resp.remoteUse}
+		local.Address = m.Remote + ep.resp.copied
+		*remote = window.Operand{Token: m.Local, Rights: window.Local | remoteRight, Address: m.Address + ep.resp.copied, Peer: &ep.conn.ref, Generation: &ep.resp.remoteUse}
 		_, sinkFault, sourceFault := ep.guard.Copy(&ep.sink, &ep.source, n)
 		switch f := sinkFault | sourceFault; f {
 		case window.NoFault:
