@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestAlias(t *testing.T) {
+func TestAliasMapsPagesInAnyOrder(t *testing.T) {
 	m := join(t, newArena(t, 0), NoRank)
 	off, err := m.Heap().Alloc(16 * PageSize)
 	if err != nil {
@@ -17,7 +17,7 @@ func TestAlias(t *testing.T) {
 		t.Fatal(err)
 	}
 	page := func(i int) []byte { return mem[i*PageSize:][:PageSize] }
-	order := []int{5, 6, 7, 0, 15, 0} // neighbours, and one twice
+	order := []int{5, 6, 7, 0, 15, 0} // adjacent pages, and one page twice
 	var pages []Offset
 	for _, i := range order {
 		fill(page(i), byte(i+1))
@@ -38,7 +38,7 @@ func TestAlias(t *testing.T) {
 	}
 	fill(seen[5*PageSize:], 77)
 	if !bytes.Equal(page(0), bytes.Repeat([]byte{77}, PageSize)) || seen[3*PageSize] != 77 {
-		t.Error("what is stored in the alias is not in the page")
+		t.Error("a byte stored through the alias is not in the page")
 	}
 	if err := alias.Close(); err != nil {
 		t.Fatal(err)
@@ -50,7 +50,7 @@ func TestAlias(t *testing.T) {
 	}
 }
 
-func TestMemberOwns(t *testing.T) {
+func TestOwnsChecksWholeRange(t *testing.T) {
 	m := join(t, newArena(t, 0), NoRank)
 	off, err := m.Heap().Alloc(chunkSize)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/softnd/softnd/internal/build"
 )
 
-func TestCreateRefuses(t *testing.T) {
+func TestCreateRefusesBadConfigs(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		cfg  Config
@@ -42,7 +42,7 @@ func TestCreateRefuses(t *testing.T) {
 	}
 }
 
-func TestCreatedArenasDiffer(t *testing.T) {
+func TestCreateGivesEachArenaAnIdentity(t *testing.T) {
 	a, b := newArena(t, 0), newArena(t, 2)
 	if a.ID() == b.ID() || a.Secret() == b.Secret() {
 		t.Errorf("ids %x and %x, secrets %x and %x", a.ID(), b.ID(), a.Secret(), b.Secret())
@@ -61,7 +61,7 @@ func TestCreatedArenasDiffer(t *testing.T) {
 	}
 }
 
-func TestCreateTakesNoMemoryItDoesNotNeed(t *testing.T) {
+func TestCreateReservesTablesOnly(t *testing.T) {
 	a, err := Create(Config{Ranks: 4})
 	if err != nil {
 		t.Fatal(err)
@@ -91,7 +91,7 @@ func TestAttachSharesTheMemory(t *testing.T) {
 	}
 }
 
-func TestAttachRefuses(t *testing.T) {
+func TestAttachRefusesOtherFiles(t *testing.T) {
 	const sealed = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW
 	random := make([]byte, testSize>>8)
 	rng := rand.NewChaCha8([32]byte{1})
@@ -200,7 +200,7 @@ func TestAttachWaitsForTheCreator(t *testing.T) {
 			}
 
 			made := make(chan error, 1)
-			go func() { // the creator, late
+			go func() { // a creator that is late
 				time.Sleep(5 * time.Millisecond)
 				_, err := f.WriteAt(page, 0)
 				version := binary.NativeEndian.AppendUint32(nil, layoutVersion)
@@ -232,7 +232,7 @@ var roleAttach = role("attach", func(a *actor) error {
 	return errors.Join(m.Leave(), arena.Close())
 })
 
-func TestAttachThroughAnInheritedDescriptor(t *testing.T) {
+func TestAttachUsesInheritedDescriptor(t *testing.T) {
 	a := newArena(t, 7)
 	m := join(t, a, 0)
 	c := start(t, roleAttach, casting{files: []*os.File{a.File()}})
@@ -248,7 +248,7 @@ func TestAttachThroughAnInheritedDescriptor(t *testing.T) {
 	m.CheckLiveness(noDrop)
 }
 
-func TestCloseWaitsForMembers(t *testing.T) {
+func TestCloseFailsWhileMembersRemain(t *testing.T) {
 	a, err := Create(Config{Size: testSize})
 	if err != nil {
 		t.Fatal(err)
@@ -277,14 +277,14 @@ func TestCloseWaitsForMembers(t *testing.T) {
 	}
 }
 
-// TestCallsRacingArenaClose: a call that uses the arena's descriptor while the arena is closed
-// succeeds or fails with errClosed. The race detector checks that it never takes the number of a
+// A call that uses the arena's descriptor while the arena is being closed succeeds or fails with
+// errClosed. The race detector checks that it never takes the number of a
 // descriptor that is being closed.
-func TestCallsRacingArenaClose(t *testing.T) {
+func TestCallsRaceWithArenaClose(t *testing.T) {
 	for name, call := range map[string]func(*Arena) error{
 		"reserve": func(a *Arena) error { return a.reserve(a.HeapStart(), PageSize) },
 		"punch":   func(a *Arena) error { return a.punch(a.HeapStart(), PageSize) },
-		"locked":  func(a *Arena) error { return map[bool]error{true: errClosed}[a.locked(0)] }, // it cannot tell
+		"locked":  func(a *Arena) error { return map[bool]error{true: errClosed}[a.locked(0)] }, // unknown counts as locked
 		"NewAlias": func(a *Arena) error {
 			alias, err := a.NewAlias([]Offset{a.HeapStart()})
 			if err == nil {
@@ -329,12 +329,12 @@ func FuzzAttachHeader(f *testing.F) {
 	f.Add(headerPage(chunkSize, nil), uint64(chunkSize), true)
 	f.Add(headerPage(1<<41, nil), uint64(1<<41), true)
 	ctx, cancel := context.WithCancel(context.Background())
-	cancel() // nobody will finish this header
+	cancel() // no process will finish this header
 	f.Fuzz(func(t *testing.T, content []byte, fileSize uint64, honest bool) {
 		page := make([]byte, headerSize)
 		copy(page, content)
 		h := (&Arena{mem: page}).header()
-		if honest { // past the first checks
+		if honest { // passes the first checks
 			h.magic, h.layout = arenaMagic, layoutHash()
 			h.version.Store(layoutVersion)
 			h.checksum = h.constants().sum()
@@ -346,7 +346,7 @@ func FuzzAttachHeader(f *testing.F) {
 					return
 				}
 			}
-			t.Fatalf("an error that nobody can tell: %v", err)
+			t.Fatalf("an unexpected error: %v", err)
 		}
 		if geo.size != fileSize || c.ranks > MaxRanks || geo.chunks == 0 || uint64(geo.heap)+geo.chunks*chunkSize != geo.size {
 			t.Fatalf("accepted %+v with %+v for a file of %d bytes", c, geo, fileSize)
@@ -354,7 +354,7 @@ func FuzzAttachHeader(f *testing.F) {
 		if fileSize > 1<<32 {
 			return
 		}
-		// The same through a file.
+		// The same arena through a file.
 		file := memfd(t, page, int64(fileSize), unix.F_SEAL_SHRINK)
 		defer file.Close()
 		a, err := Attach(ctx, file)

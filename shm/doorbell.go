@@ -7,26 +7,26 @@ import (
 	"github.com/softnd/softnd/internal/asym"
 )
 
-// Doorbell wakes the sleepers of one member. A sleeper arms the doorbell, checks for work once more,
+// Doorbell wakes the waiters of one member. A waiter arms the doorbell, checks for work once more,
 // and sleeps. A ringer stores the work and then rings. A ring of an unarmed doorbell costs one load.
 //
-// No wake-up is lost: the sleeper stores armed and then loads the work; the ringer stores the work
+// No wake-up is lost: the waiter stores armed and then loads the work; the ringer stores the work
 // and then loads armed. One of them sees the other's store (ORDER doorbell-armed). The ringer's
-// store need not be a full barrier if [asym.HeavyGlobal] in the sleeper's process reaches the
+// store need not be a full barrier if [asym.HeavyGlobal] in the waiter's process reaches the
 // ringer. Safe for concurrent use.
 type Doorbell struct{ words *doorbellWords }
 
-// Values of the armed word. Any other value is the mark of a ringer that is waking the sleepers.
+// Values of the armed word. Any other value is the mark of a ringer that is waking the waiters.
 const (
 	unarmed = iota
-	armed   // a sleeper sleeps, or is about to
+	armed   // a waiter sleeps, or is about to
 )
 
 // mark is the mark of this process. A ringer removes only its own mark. If a ringer is stopped or
-// killed in the middle, its mark stays, and the next ringer wakes the sleepers.
+// killed in the middle, its mark stays, and the next ringer wakes the waiters.
 var mark = rand.Uint32() | 2
 
-// Arm announces a sleeper and returns the ticket for [Doorbell.Sleep]. The caller must check for
+// Arm announces a waiter and returns the ticket for [Doorbell.Sleep]. The caller must check for
 // work between Arm and Sleep.
 func (d Doorbell) Arm() (ticket uint32) {
 	ticket = d.words.seq.Load()
@@ -41,25 +41,25 @@ func (d Doorbell) Sleep(ticket uint32, timeout time.Duration) {
 	futexSleep(&d.words.seq, ticket, timeout)
 }
 
-// Disarm withdraws the announcement. The doorbell must have no other sleeper: Ring would not wake
+// Disarm withdraws the announcement. The doorbell must have no other waiter: Ring would not wake
 // it.
 func (d Doorbell) Disarm() { d.words.armed.Store(unarmed) }
 
-// Armed reports whether a sleeper sleeps or is about to.
+// Armed reports whether a waiter sleeps or is about to.
 func (d Doorbell) Armed() bool { return d.words.armed.Load() != unarmed }
 
-// unarmed reports whether a ring would wake no sleeper. The condition of [Doorbell.Ring] applies.
+// unarmed reports whether a ring would wake no waiter. The condition of [Doorbell.Ring] applies.
 func (d Doorbell) unarmed() bool {
 	raceFence(&d.words.armed)
 	return d.words.armed.Load() == unarmed // ORDER doorbell-armed: pairs with the swap in Arm
 }
 
-// Ring wakes all sleepers if the doorbell is armed, and reports whether it was. The caller has
-// stored the work before, with a full barrier unless the sleepers issue it; see [Producer.Relax].
+// Ring wakes all waiters if the doorbell is armed, and reports whether it was. The caller has
+// stored the work before, with a full barrier unless the waiters issue it; see [Producer.Relax].
 func (d Doorbell) Ring() bool { return !d.unarmed() && d.ring() }
 
-// ring wakes the sleepers of a doorbell that was armed, and reports whether it still was. If not,
-// the last sleeper may have checked for work before the caller's store was visible. The exchange in
+// ring wakes the waiters of a doorbell that was armed, and reports whether it still was. If not,
+// the last waiter may have checked for work before the caller's store was visible. The exchange in
 // claim makes the store visible, and the caller must ring another doorbell.
 func (d Doorbell) ring() bool {
 	left, ok := d.claim()
@@ -71,8 +71,8 @@ func (d Doorbell) ring() bool {
 	return true
 }
 
-// claim puts this process's mark on an armed doorbell before its sleepers are woken. It returns the
-// value that settle replaces afterwards. ok is false if the doorbell is no longer armed.
+// claim puts this process's mark on an armed doorbell before its waiters are woken. It returns the
+// value that settle replaces afterwards. ok is false if another ringer has disarmed the doorbell.
 func (d Doorbell) claim() (left uint32, ok bool) {
 	if d.words.armed.CompareAndSwap(armed, mark) {
 		return mark, true
@@ -80,17 +80,17 @@ func (d Doorbell) claim() (left uint32, ok bool) {
 	switch left = d.words.armed.Load(); left {
 	case unarmed:
 		return unarmed, false
-	case armed: // armed again: its sleeper checks for work after this exchange, so it stays armed
+	case armed: // armed again: its waiter checks for work after this exchange, so it stays armed
 		return unarmed, true
 	}
 	return left, true
 }
 
-// settle disarms a doorbell whose sleepers have been woken, unless a sleeper has armed it again or
+// settle disarms a doorbell whose waiters have been woken, unless a waiter has armed it again or
 // another ringer has marked it.
 func (d Doorbell) settle(left uint32) { d.words.armed.CompareAndSwap(left, unarmed) }
 
-// wake wakes all sleepers, even if the doorbell is not armed.
+// wake wakes all waiters, even if the doorbell is not armed.
 func (d Doorbell) wake() {
 	d.words.seq.Add(1)
 	futexWakeAll(&d.words.seq)

@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-func TestRingWithoutSleepers(t *testing.T) {
+func TestRingOfUnarmedDoorbellWakesNone(t *testing.T) {
 	bell := Doorbell{new(doorbellWords)}
 	if bell.Ring() || bell.Armed() {
-		t.Error("a bell that nobody has armed")
+		t.Error("an unarmed doorbell")
 	}
 	if seq := bell.words.seq.Load(); seq != 0 {
 		t.Errorf("the futex word has changed to %d", seq)
@@ -25,7 +25,7 @@ func TestRingWithoutSleepers(t *testing.T) {
 	if bell.Armed() || bell.Ring() {
 		t.Error("a bell that has been rung")
 	}
-	bell.Sleep(ticket, 0) // returns, since it was rung after the ticket was taken
+	bell.Sleep(ticket, 0) // returns: the doorbell was rung after Arm
 	bell.Arm()
 	bell.Disarm()
 	if bell.Armed() || bell.Ring() {
@@ -41,9 +41,9 @@ func TestSleepTimesOut(t *testing.T) {
 	}
 }
 
-// A ringer that dies over the bell leaves it in one of these states. The next
-// one must wake the sleepers all the same.
-func TestRingAfterARingerDied(t *testing.T) {
+// A ringer that dies in the middle of Ring leaves the doorbell in one of these states. The next ring
+// must wake the waiters.
+func TestRingWakesWaitersAfterRingerDied(t *testing.T) {
 	for name, die := range map[string]func(*doorbellWords){
 		"before it marked the bell": func(*doorbellWords) {},
 		"after it marked the bell":  func(w *doorbellWords) { w.armed.Store(mark ^ 4) },
@@ -54,10 +54,10 @@ func TestRingAfterARingerDied(t *testing.T) {
 			bell.Arm()
 			var asleep sync.WaitGroup
 			asleep.Go(func() {
-				// Asleep before the ringer began: seq is what the kernel has compared.
+				// Asleep before the ringer began: the kernel has compared this seq.
 				bell.Sleep(bell.words.seq.Load(), 0)
 			})
-			time.Sleep(5 * time.Millisecond) // most likely asleep; if not, or not any more, the test is only weaker
+			time.Sleep(5 * time.Millisecond) // probably asleep now; if not, the test is only weaker
 			die(bell.words)
 			if !bell.Ring() {
 				t.Error("the bell takes itself for rung")
@@ -71,15 +71,14 @@ func TestRingAfterARingerDied(t *testing.T) {
 	}
 }
 
-// A ringer that has seen a bell armed finds it disarmed: the sleeper may have
-// looked for work before the ringer's store was visible, so the engine's bell has
-// to be rung.
-func TestRingOfABellThatWasLeft(t *testing.T) {
+// A ringer loads armed, and then finds the doorbell disarmed. The waiter may have checked for work
+// before the ringer's store was visible, so Ring must ring the engine's doorbell too.
+func TestRingOfDisarmedDoorbellRingsTheOther(t *testing.T) {
 	bell := Doorbell{new(doorbellWords)}
 	bell.Arm()
 	bell.Disarm()
 	if bell.ring() {
-		t.Error("a bell that its last sleeper has left counts as rung")
+		t.Error("a bell that its last waiter has left counts as rung")
 	}
 	bell.Arm()
 	if !bell.ring() {
@@ -87,50 +86,49 @@ func TestRingOfABellThatWasLeft(t *testing.T) {
 	}
 }
 
-// A ringer that is slow must not take away the mark of another one that is stopped
-// before it has woken a sleeper.
-func TestRingLeavesTheMarksOfOthers(t *testing.T) {
+// A slow ringer must not remove the mark of another ringer, which may be stopped before it has woken
+// a waiter.
+func TestRingKeepsMarksOfOtherRingers(t *testing.T) {
 	words := new(doorbellWords)
 	bell := Doorbell{words}
 	other := mark ^ 4
 	bell.Arm()
-	left, ok := bell.claim()                 // this process is about to disarm the bell;
-	bell.Arm()                               // its sleeper sleeps again,
-	words.armed.CompareAndSwap(armed, other) // and another process has only marked the bell
+	left, ok := bell.claim()                 // this process is about to disarm the doorbell;
+	bell.Arm()                               // its waiter sleeps again,
+	words.armed.CompareAndSwap(armed, other) // and another process has marked the doorbell and not woken the waiter
 	bell.settle(left)
 	if !ok {
 		t.Error("an armed bell cannot be claimed")
 	}
 	if !bell.Armed() || !bell.Ring() {
-		t.Error("no ringer will wake the sleeper")
+		t.Error("no ringer will wake the waiter")
 	}
 }
 
-// Marks differ from both other values.
-func TestMark(t *testing.T) {
+// A mark differs from unarmed and from armed.
+func TestMarkDiffersFromArmedValues(t *testing.T) {
 	if mark == unarmed || mark == armed || mark^4 == unarmed || mark^4 == armed {
 		t.Errorf("the mark is %#x", mark)
 	}
 }
 
-// A sleeper that arms again while it is being woken stays armed.
-func TestArmWhileBeingRung(t *testing.T) {
+// A waiter that arms again while it is being woken stays armed.
+func TestArmDuringRingStaysArmed(t *testing.T) {
 	words := new(doorbellWords)
 	bell := Doorbell{words}
 	bell.Arm()
-	words.armed.CompareAndSwap(armed, mark) // the ringer, first half
+	words.armed.CompareAndSwap(armed, mark) // first part of Ring
 	ticket := bell.Arm()
-	words.seq.Add(1) // second half
+	words.seq.Add(1) // second part of Ring
 	words.armed.CompareAndSwap(mark, unarmed)
 	if !bell.Armed() {
-		t.Error("the ringer has disarmed a new sleeper")
+		t.Error("the ringer has disarmed a new waiter")
 	}
-	bell.Sleep(ticket, 0) // returns: it was rung after the ticket was taken
+	bell.Sleep(ticket, 0) // returns: the doorbell was rung after Arm
 }
 
-// lockstep runs two functions at the same moment, again and again, with a third
-// in between while both stand still. On a machine that is busy with other
-// things it makes fewer rounds; it returns how many.
+// lockstep runs first and second at the same moment, repeatedly, and between two rounds runs between
+// alone. It returns the number of rounds, which is less than rounds on a busy machine.
 func lockstep(rounds uint64, first, second, between func(round uint64)) uint64 {
 	var at [2]atomic.Uint64
 	var over atomic.Bool
@@ -166,14 +164,13 @@ func lockstep(rounds uint64, first, second, between func(round uint64)) uint64 {
 		}
 		first(i + 1)
 		meet(0, 2*i+2)
-		between(i + 1) // the other one waits for our next step
+		between(i + 1) // the other goroutine waits for the next step
 	}
 	done.Wait()
 	return i
 }
 
-// The heart of the bell: of one who arms it and one who makes work at the same
-// moment, one sees the other.
+// A waiter arms the doorbell while a ringer stores work: one of them sees the other's store.
 func TestArmAndRingSeeEachOther(t *testing.T) {
 	a := newArena(t, 0)
 	m := join(t, a, NoRank)
@@ -201,13 +198,13 @@ func TestArmAndRingSeeEachOther(t *testing.T) {
 	})
 	t.Logf("%d rounds", rounds)
 	if missed > 0 {
-		t.Errorf("in %d of %d rounds the sleeper saw no work and the ringer no sleeper", missed, rounds)
+		t.Errorf("in %d of %d rounds the waiter saw no work and the ringer no waiter", missed, rounds)
 	}
 }
 
-// pingPong waits for every other value of a turn word, the way all sleepers of
-// this package do: arm, look once more, sleep. There is no time-out that would
-// hide a lost wake-up. more tells whether to go on; it is asked by one side.
+// pingPong waits for every second value of a turn word, as all waiters do: arm, check again, sleep.
+// There is no timeout, which would hide a lost wake-up. more reports whether to continue; only one
+// side calls it.
 func pingPong(turn *atomic.Uint64, mine, theirs Doorbell, first uint64, more func(i uint64) bool) {
 	for i := first; ; i += 2 {
 		for now := turn.Load(); now != i; now = turn.Load() {
@@ -219,7 +216,7 @@ func pingPong(turn *atomic.Uint64, mine, theirs Doorbell, first uint64, more fun
 				mine.Sleep(ticket, 0)
 			}
 		}
-		for range i * 2654435761 >> 7 % 512 { // so that the ring comes at any moment of the other's way to sleep
+		for range i * 2654435761 >> 7 % 512 { // the delay varies, so that the ring comes at any point before the other side sleeps
 			turn.Load()
 		}
 		if !more(i) {
@@ -262,7 +259,7 @@ var rolePingPong = role("ping-pong", func(a *actor) error {
 	return m.Leave()
 })
 
-func TestNoWakeUpIsLost(t *testing.T) {
+func TestWakeUpsAreNotLost(t *testing.T) {
 	a := newArena(t, 0)
 	turns, budget := uint64(200_000), 4*time.Second // on a busy machine a turn takes milliseconds
 	if testing.Short() {
@@ -309,14 +306,14 @@ func TestNoWakeUpIsLost(t *testing.T) {
 	}
 }
 
-// Several sleepers on one bell, several ringers.
-func TestAllSleepersWake(t *testing.T) {
+// Several waiters sleep on one doorbell, and several ringers ring it.
+func TestRingWakesAllWaiters(t *testing.T) {
 	bell := Doorbell{new(doorbellWords)}
-	const sleepers, rounds = 4, 300
+	const waiters, rounds = 4, 300
 	var turn atomic.Uint64
-	var seen [sleepers]atomic.Uint64
+	var seen [waiters]atomic.Uint64
 	var done sync.WaitGroup
-	for i := range sleepers {
+	for i := range waiters {
 		done.Go(func() {
 			for want := uint64(1); want <= rounds; want++ {
 				for turn.Load() < want {
@@ -338,7 +335,7 @@ func TestAllSleepersWake(t *testing.T) {
 		}
 		ringers.Wait()
 		for i := range seen {
-			eventually(t, fmt.Sprintf("sleeper %d sees turn %d", i, want), func() bool { return seen[i].Load() >= want })
+			eventually(t, fmt.Sprintf("waiter %d sees turn %d", i, want), func() bool { return seen[i].Load() >= want })
 		}
 	}
 	done.Wait()

@@ -49,7 +49,7 @@ type NoMemoryError struct {
 	Requested uint64 // bytes requested
 	Available uint64 // bytes still available under Limit
 	Limit     string // the limit, such as "the machine's available memory"
-	Hint      string // what the user can do
+	Hint      string // advice for the user
 }
 
 func (e *NoMemoryError) Error() string {

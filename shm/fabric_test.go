@@ -22,7 +22,7 @@ import (
 	"github.com/softnd/softnd/internal/unixsock"
 )
 
-// fabricName makes a name that no other run uses.
+// fabricName returns a name that no other run uses.
 func fabricName(t testing.TB) string {
 	name := fmt.Sprintf("test-%d-%s", os.Getpid(), strings.NewReplacer("/", ".", "#", "_").Replace(t.Name()))
 	return name[:min(len(name), 64)]
@@ -49,8 +49,8 @@ func idOf(f *Fabric) string {
 	return fmt.Sprintf("%x.%x", id[0], id[1])
 }
 
-// roleFabric opens a fabric when told to, says whether it made it and its
-// arena's id, and holds it until told to close.
+// roleFabric opens a fabric when the test says so, prints whether it created the fabric and the
+// arena's id, and keeps it until the test says close.
 var roleFabric = role("fabric", func(a *actor) error {
 	ranks := 0
 	if len(a.args) > 1 {
@@ -103,7 +103,7 @@ func (c *child) opened() (created bool, id string, member MemberID) {
 	return parts[0] == "true", parts[1], MemberID(member64)
 }
 
-func TestFabricNames(t *testing.T) {
+func TestFabricNamesAreChecked(t *testing.T) {
 	for _, name := range []string{"", "a b", "a/b", "ü", "a\x00b", "@a", "a\n", strings.Repeat("x", 65)} {
 		if f, err := OpenFabric(shortly(t), name, smallFabric); err == nil {
 			f.Close()
@@ -126,7 +126,7 @@ func TestFabricNames(t *testing.T) {
 	}
 }
 
-func TestFabricOfTwoProcesses(t *testing.T) {
+func TestFabricIsSharedByTwoProcesses(t *testing.T) {
 	name := fabricName(t)
 	f := openTest(t, name)
 	if !f.created {
@@ -160,14 +160,14 @@ func TestFabricOfTwoProcesses(t *testing.T) {
 	}
 }
 
-func TestFabricsOfDifferentNamesAreApart(t *testing.T) {
+func TestFabricsOfDifferentNamesAreSeparate(t *testing.T) {
 	f, g := openTest(t, fabricName(t)+"1"), openTest(t, fabricName(t)+"2")
 	if !f.created || !g.created || idOf(f) == idOf(g) {
 		t.Errorf("created %v and %v, ids %s and %s", f.created, g.created, idOf(f), idOf(g))
 	}
 }
 
-func TestFabricRanks(t *testing.T) {
+func TestFabricRefusesOtherRankCount(t *testing.T) {
 	name := fabricName(t)
 	f, err := OpenFabric(shortly(t), name, Config{Size: testSize, Ranks: 4})
 	if err != nil {
@@ -190,11 +190,11 @@ func TestFabricRanks(t *testing.T) {
 	if _, err := OpenFabric(shortly(t), name+"x", Config{Ranks: -1}); err == nil {
 		t.Error("an arena that cannot be made was made")
 	}
-	// The failure has not kept the name.
+	// The failed call has released the name.
 	openTest(t, name+"x")
 }
 
-func TestFabricJoinedByManyAtTheSameTime(t *testing.T) {
+func TestFabricIsJoinedConcurrently(t *testing.T) {
 	const many = 20
 	name := fabricName(t)
 	var children []*child
@@ -267,8 +267,8 @@ func TestFabricOutlivesItsCreator(t *testing.T) {
 	}
 }
 
-// roleFabricChurn opens and closes a fabric over and over. While it holds one,
-// whoever opens the name must get the same.
+// roleFabricChurn opens and closes a fabric repeatedly. While it has a fabric open, each process that
+// opens the name must get the same fabric.
 var roleFabricChurn = role("fabric churn", func(a *actor) error {
 	rounds, err := strconv.Atoi(a.args[1])
 	if err != nil {
@@ -296,7 +296,7 @@ var roleFabricChurn = role("fabric churn", func(a *actor) error {
 	return nil
 })
 
-func TestFabricComingAndGoing(t *testing.T) {
+func TestFabricSurvivesChurn(t *testing.T) {
 	rounds := 60
 	if testing.Short() {
 		rounds = 15
@@ -310,7 +310,7 @@ func TestFabricComingAndGoing(t *testing.T) {
 	}
 }
 
-func TestFabricWithAStoppedMember(t *testing.T) {
+func TestFabricSkipsStoppedMember(t *testing.T) {
 	name := fabricName(t)
 	stopped, _, id, _ := fabricChild(t, name)
 	stopped.stop()
@@ -325,7 +325,7 @@ func TestFabricWithAStoppedMember(t *testing.T) {
 	if f.created || idOf(f) != id {
 		t.Fatalf("after the member goes on: created %v, id %s", f.created, idOf(f))
 	}
-	// One of two is stopped: the other one answers.
+	// One of two members is stopped: the other answers.
 	stopped.stop()
 	for range 10 {
 		g := openTest(t, name)
@@ -339,9 +339,9 @@ func TestFabricWithAStoppedMember(t *testing.T) {
 	stopped.wait()
 }
 
-func TestFabricGivesUpWithItsContext(t *testing.T) {
+func TestFabricOpenEndsWithContext(t *testing.T) {
 	name := fabricName(t)
-	// Bound, but nobody listens: neither joining nor making works.
+	// The name is bound, but no process listens: OpenFabric can neither join nor create.
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -360,7 +360,7 @@ func TestFabricGivesUpWithItsContext(t *testing.T) {
 	}
 }
 
-// dialTest connects as a joiner would, and speaks for itself.
+// dialTest connects as a joiner does; the test sends the records.
 func dialTest(t testing.TB, name string) *unixsock.Conn {
 	t.Helper()
 	c, err := unixsock.Dial(fabricAddress(uint32(os.Geteuid()), name))
@@ -391,7 +391,7 @@ func TestFabricAnswersAJoiner(t *testing.T) {
 	}
 	id, err := hello.checkReply(b, len(files))
 	if err != nil || id != f.Arena().ID() {
-		t.Fatalf("verdict %x, %v", id, err)
+		t.Fatalf("check of the reply %x, %v", id, err)
 	}
 	for i, file := range files {
 		if flags, err := unix.FcntlInt(file.Fd(), unix.F_GETFD, 0); err != nil || flags&unix.FD_CLOEXEC == 0 {
@@ -428,7 +428,7 @@ func TestFabricAnswersAJoiner(t *testing.T) {
 	}
 }
 
-func TestFabricWithHostileClients(t *testing.T) {
+func TestFabricSurvivesHostileClients(t *testing.T) {
 	name := fabricName(t)
 	f := openTest(t, name)
 	hello := ownRecord()
@@ -445,7 +445,7 @@ func TestFabricWithHostileClients(t *testing.T) {
 		if g.created || idOf(g) != idOf(f) {
 			t.Fatalf("after %s: created %v, id %s", after, g.created, idOf(g))
 		}
-		// Each answers, so that the next victim may be any.
+		// Each member answers, so the next hostile client may reach any of them.
 		g.Close()
 	}
 	for _, tc := range []struct {
@@ -465,7 +465,7 @@ func TestFabricWithHostileClients(t *testing.T) {
 			_, err := c.Write(r.encode())
 			return err
 		}},
-		{"descriptors that nobody wants", func(c *unixsock.Conn) error {
+		{"unexpected descriptors", func(c *unixsock.Conn) error {
 			_, err := c.Send(valid[:10], unix.UnixRights(int(pipe.Fd()), int(other.Fd())))
 			return err
 		}},
@@ -476,7 +476,7 @@ func TestFabricWithHostileClients(t *testing.T) {
 		{"many good records", func(c *unixsock.Conn) error {
 			for range 20 {
 				if _, err := c.Write(valid); err != nil {
-					break // it hangs up after one
+					break // the member closes the connection after one record
 				}
 			}
 			return nil
@@ -525,18 +525,18 @@ func TestFabricWithHostileClients(t *testing.T) {
 	})
 }
 
-// However many connect and say nothing, a process answers a limited number.
-func TestFabricPushesOutTheOldest(t *testing.T) {
-	patience := fabricReplyTimeout
+// A process keeps a limited number of connections of clients that send nothing.
+func TestFabricClosesOldestConnection(t *testing.T) {
+	before := fabricReplyTimeout
 	fabricReplyTimeout = 10 * watchdog
-	defer func() { fabricReplyTimeout = patience }()
+	defer func() { fabricReplyTimeout = before }()
 	name := fabricName(t)
 	f, err := OpenFabric(shortly(t), name, smallFabric)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() {
-		if err := f.Close(); err != nil { // with connections that still say nothing
+		if err := f.Close(); err != nil { // with silent connections open
 			t.Error(err)
 		}
 	}()
@@ -560,7 +560,7 @@ func TestFabricPushesOutTheOldest(t *testing.T) {
 	}
 }
 
-// impostor listens under a fabric's name and treats all who connect alike.
+// impostor listens under a fabric's name and calls treat for each connection.
 func impostor(t *testing.T, name string, treat func(c *unixsock.Conn)) *unixsock.Listener {
 	t.Helper()
 	l, err := unixsock.Listen(fabricAddress(uint32(os.Geteuid()), name))
@@ -588,7 +588,7 @@ func impostor(t *testing.T, name string, treat func(c *unixsock.Conn)) *unixsock
 	return l
 }
 
-func TestFabricWithHostileMembers(t *testing.T) {
+func TestFabricRefusesHostileMembers(t *testing.T) {
 	a := newArena(t, 0)
 	name := fabricName(t)
 	r, w, err := os.Pipe()
@@ -609,7 +609,7 @@ func TestFabricWithHostileMembers(t *testing.T) {
 	} else {
 		t.Logf("no TCP here: %v", err)
 	}
-	var own *unixsock.Listener // the impostor's
+	var own *unixsock.Listener // listener of the impostor
 	welcome := ownRecord()
 	welcome.status, welcome.id = fabricWelcome, a.ID()
 	with := func(change func(*fabricRecord)) fabricRecord {
@@ -635,10 +635,10 @@ func TestFabricWithHostileMembers(t *testing.T) {
 		{"one descriptor", welcome.encode(), []any{a.File()}, errNotFabric, "1 descriptors"},
 		{"three descriptors", welcome.encode(), []any{a.File(), &own, r}, errNotFabric, "3 descriptors"},
 		{"as many descriptors as there can be", welcome.encode(), slices.Repeat([]any{r}, maxPassed), errNotFabric, "253 descriptors"},
-		{"two pipes", welcome.encode(), []any{r, w}, errNotFabric, "no listening socket"},
-		{"the wrong way round", welcome.encode(), []any{&own, a.File()}, errNotFabric, "no listening socket"},
+		{"two pipes", welcome.encode(), []any{r, w}, errNotFabric, "not a listening socket"},
+		{"the wrong way round", welcome.encode(), []any{&own, a.File()}, errNotFabric, "not a listening socket"},
 		{"a listener elsewhere", welcome.encode(), []any{a.File(), elsewhere}, errNotFabric, "listens at"},
-		{"a listener of another family", welcome.encode(), []any{a.File(), tcp}, errNotFabric, "listens at"},
+		{"a listener of another family", welcome.encode(), []any{a.File(), tcp}, errNotFabric, "another type or address family"},
 		{"no arena", welcome.encode(), []any{r, &own}, errNotArena, "mode"},
 		{"a damaged arena", welcome.encode(), []any{noArena, &own}, errNotArena, "magic"},
 		{"another arena", with(func(r *fabricRecord) { r.id = [2]uint64{1, 2} }).encode(), []any{a.File(), &own}, errNotFabric, "announced"},
@@ -686,15 +686,15 @@ func TestFabricWithHostileMembers(t *testing.T) {
 	}
 }
 
-// A member that dies in the middle of the handshake, at each step.
-func TestFabricWithAMemberThatDies(t *testing.T) {
+// A member dies at each step of the handshake.
+func TestFabricSurvivesDeathInHandshake(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		treat func(c *unixsock.Conn)
 	}{
 		{"at once", func(c *unixsock.Conn) {}},
 		{"after the hello", func(c *unixsock.Conn) { c.Read(make([]byte, 1000)) }},
-		{"before it answers", func(c *unixsock.Conn) { c.Read(make([]byte, 1000)); c.Read(make([]byte, 1000)) }}, // until we hang up
+		{"before it answers", func(c *unixsock.Conn) { c.Read(make([]byte, 1000)); c.Read(make([]byte, 1000)) }}, // until the joiner closes the connection
 		{"slowly", func(c *unixsock.Conn) { time.Sleep(2 * fabricMinTimeout) }},
 		{"with an empty record", func(c *unixsock.Conn) { c.Read(make([]byte, 1000)); c.Write(nil) }},
 	} {
@@ -705,14 +705,14 @@ func TestFabricWithAMemberThatDies(t *testing.T) {
 				tc.treat(c)
 				tries <- struct{}{}
 			})
-			go func() { // once it has been asked twice, the last of it goes
+			go func() { // after two attempts the last process of the fabric ends
 				<-tries
 				<-tries
 				l.Close()
 			}()
 			f := openTest(t, name)
 			if !f.created {
-				t.Error("joined nobody")
+				t.Error("joined a fabric without members")
 			}
 		})
 	}
@@ -733,7 +733,7 @@ var roleAlien = role("alien", func(a *actor) error {
 		}
 		return nil
 	}
-	// Our own check.
+	// The joiner's check.
 	if _, err := openFabric(a.ctx, at, user, &smallFabric); err != nil {
 		if err := refused(err); err != nil {
 			return err
@@ -741,7 +741,7 @@ var roleAlien = role("alien", func(a *actor) error {
 	} else {
 		return errors.New("another user's fabric was joined")
 	}
-	// The member's check, against one that does not look.
+	// The member's check, for a joiner that does not check.
 	c, err := unixsock.Dial(at)
 	if err != nil {
 		return err
@@ -759,7 +759,7 @@ var roleAlien = role("alien", func(a *actor) error {
 	if err := refused(err); err != nil {
 		return err
 	}
-	// The same name is free for us.
+	// This user can use the same name.
 	f, err := OpenFabric(a.ctx, name, smallFabric)
 	if err != nil {
 		return err
@@ -767,12 +767,12 @@ var roleAlien = role("alien", func(a *actor) error {
 	if !f.created {
 		return errors.New("joined another user's fabric")
 	}
-	// And a name that is not ours to take: taken.
+	// The other user has bound this user's address.
 	squat, err := openFabric(a.ctx, fabricAddress(uint32(host), name+"-taken"), user, &smallFabric)
 	if err != nil {
 		return err
 	}
-	// There, we welcome everybody.
+	// There, this process answers every joiner.
 	trap, err := unixsock.Listen(fabricAddress(uint32(host), name+"-trap"))
 	if err != nil {
 		return err
@@ -803,14 +803,14 @@ var roleAlien = role("alien", func(a *actor) error {
 	return errors.Join(f.Close(), squat.Close(), trap.Close())
 })
 
-func TestFabricOfAnotherUser(t *testing.T) {
+func TestFabricRefusesOtherUsers(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skipf("only root can start a process of another user, this is user %d", os.Geteuid())
 	}
 	name := fabricName(t)
 	f := openTest(t, name)
-	// The test binary lies where only we can reach it, so it is started
-	// through a descriptor.
+	// Only this user can reach the test binary's path, so the child starts through a
+	// descriptor.
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -835,13 +835,13 @@ func TestFabricOfAnotherUser(t *testing.T) {
 	c.say("go")
 	c.wait()
 	if f.Arena().LiveMemberCount() != 0 {
-		t.Error("somebody has joined")
+		t.Error("a process has joined")
 	}
 }
 
 var roleFewDescriptors = role("few descriptors", func(a *actor) error {
 	name := a.args[0]
-	for range 2 { // the first opens what the runtime keeps
+	for range 2 { // the first call opens descriptors that the runtime keeps
 		f, err := OpenFabric(a.ctx, name, smallFabric)
 		if err != nil {
 			return err
@@ -879,8 +879,8 @@ var roleFewDescriptors = role("few descriptors", func(a *actor) error {
 	return errors.New("never joined")
 })
 
-// A joiner that runs out of descriptors at each step says so and keeps none.
-func TestFabricWithFewDescriptors(t *testing.T) {
+// A joiner that has no descriptors left at some step reports that, and leaks none.
+func TestFabricReportsMissingDescriptors(t *testing.T) {
 	name := fabricName(t)
 	openTest(t, name)
 	c := start(t, roleFewDescriptors, casting{args: []string{name}})
@@ -894,7 +894,7 @@ func TestFabricWithFewDescriptors(t *testing.T) {
 	}
 }
 
-func TestFabricRecord(t *testing.T) {
+func TestFabricRecordRoundTrips(t *testing.T) {
 	r := fabricRecord{status: fabricWelcome, version: 2, user: 3, hash: 4, id: [2]uint64{5, 6}, build: [16]byte{7}}
 	b := r.encode()
 	if len(b) != fabricRecordSize || string(b[:8]) != "SOFTNDFB" {
@@ -903,7 +903,7 @@ func TestFabricRecord(t *testing.T) {
 	if back, err := parseFabric(b); err != nil || back != r {
 		t.Errorf("%+v, %v", back, err)
 	}
-	for i := range b { // each byte counts
+	for i := range b { // each byte matters
 		c := slices.Clone(b)
 		c[i] ^= 0x80
 		if back, err := parseFabric(c); err == nil && back == r {
@@ -952,7 +952,7 @@ func FuzzFabricMessage(f *testing.F) {
 		switch {
 		case err == nil:
 			if descriptors != fabricDescriptors || id != r.id || r.status != fabricWelcome {
-				t.Fatalf("verdict %x for %+v with %d descriptors", id, r, descriptors)
+				t.Fatalf("check of the reply %x for %+v with %d descriptors", id, r, descriptors)
 			}
 		case !errors.Is(err, errNotFabric) && !errors.Is(err, ErrVersion) && !errors.Is(err, errUser):
 			t.Fatal(err)

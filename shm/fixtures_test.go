@@ -8,10 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// testSize makes an arena with some 30 MiB of heap.
+// testSize is the size of an arena with some 30 MiB of heap.
 const testSize = 96 << 20
 
-// newArena makes a small arena that is closed when the test ends.
+// newArena creates a small arena, and closes it when the test ends.
 func newArena(t testing.TB, ranks int) *Arena {
 	t.Helper()
 	a, err := Create(Config{Ranks: ranks, Size: testSize})
@@ -29,7 +29,7 @@ func newArena(t testing.TB, ranks int) *Arena {
 	return a
 }
 
-// join joins an arena until the test ends.
+// join joins an arena, and leaves it when the test ends.
 func join(t testing.TB, a *Arena, rank int) *Member {
 	t.Helper()
 	m, err := a.Join(rank)
@@ -46,7 +46,7 @@ func join(t testing.TB, a *Arena, rank int) *Member {
 	return m
 }
 
-// again maps an arena a second time, as another process would.
+// again maps an arena a second time, as another process does.
 func again(t testing.TB, a *Arena) *Arena {
 	t.Helper()
 	b, err := Attach(t.Context(), a.File())
@@ -61,7 +61,7 @@ func again(t testing.TB, a *Arena) *Arena {
 	return b
 }
 
-// peerOf returns what m knows about another member.
+// peerOf returns the peer with that identity.
 func peerOf(t testing.TB, m *Member, id MemberID) *Peer {
 	t.Helper()
 	p, err := m.Arena().Peer(id)
@@ -73,7 +73,7 @@ func peerOf(t testing.TB, m *Member, id MemberID) *Peer {
 
 func noDrop(MemberID) {}
 
-// blocks returns how many bytes of the arena exist as pages.
+// blocks returns how many bytes of the arena are allocated.
 func blocks(t testing.TB, a *Arena) int64 {
 	t.Helper()
 	var st unix.Stat_t
@@ -96,7 +96,7 @@ func chunksOf(a *Arena, slot int) (n int) {
 
 func stateIn(a *Arena, slot int) memberState { return memberState(a.member(slot).state.Load()) }
 
-// memfd makes a memory file that begins with content.
+// memfd creates a memory file that begins with content.
 func memfd(t testing.TB, content []byte, size int64, seals int) *os.File {
 	t.Helper()
 	fd, err := unix.MemfdCreate("crafted", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
@@ -117,8 +117,8 @@ func memfd(t testing.TB, content []byte, size int64, seals int) *os.File {
 	return f
 }
 
-// headerPage returns a sound header page for an arena of size bytes, after
-// change has had its way with it. The checksum is right for what change left.
+// headerPage returns a valid header page for an arena of size bytes, modified by change. The checksum
+// matches the modified page.
 func headerPage(size uint64, change func(*header)) []byte {
 	page := make([]byte, headerSize)
 	h := (&Arena{mem: page}).header()
@@ -135,9 +135,9 @@ func headerPage(size uint64, change func(*header)) []byte {
 // fakeChunks is the size of a fake arena's heap in chunks.
 const fakeChunks = 4
 
-// fakeArena returns an arena in the test's own memory, with no file behind it:
-// nothing in it can be locked, reserved or given back, and making one is
-// cheap. Its tables have the real sizes, the window table is missing.
+// fakeArena returns an arena in the test's memory, without a file. No record in it can be locked, and no
+// page reserved or released. It is cheap to create. Its tables have the real sizes; it has no window
+// table.
 func fakeArena(ranks int) *Arena {
 	g := geometry{chunks: fakeChunks}
 	at := uint64(headerSize)

@@ -14,7 +14,7 @@ const (
 	futexWake = 1
 )
 
-// futexSleep blocks until the word no longer holds seen, a wake arrives, or timeout has passed
+// futexSleep blocks until the word has another value than seen, a wake arrives, or timeout has passed
 // (0: no timeout). It may return early.
 func futexSleep(word *atomic.Uint32, seen uint32, timeout time.Duration) {
 	var ts *unix.Timespec
@@ -28,7 +28,7 @@ func futexSleep(word *atomic.Uint32, seen uint32, timeout time.Duration) {
 	}
 }
 
-// futexWakeAll wakes every sleeper on the word, in all processes.
+// futexWakeAll wakes every waiter on the word, in all processes.
 func futexWakeAll(word *atomic.Uint32) {
 	unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(word)), futexWake, 1<<30, 0, 0, 0)
 }

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// rendezvous waits in a barrier the way a rank does: it looks, yields, and
-// then sleeps on its doorbell until the last one rings.
+// rendezvous waits in a barrier as a rank does: it polls, yields, and then sleeps on its doorbell
+// until the last rank rings it.
 func rendezvous(g *Group, m *Member) {
 	ticket := g.Arrive()
 	for i := 0; !g.Passed(ticket); i++ {
@@ -33,8 +33,8 @@ func rendezvous(g *Group, m *Member) {
 	m.WaitDoorbell().Disarm()
 }
 
-// exchange runs rounds of barrier and publication, and fails when a rank sees
-// anything but what the others have published in this round.
+// exchange runs rounds of barriers and publications. It fails if a rank reads anything but the bytes
+// that the others published in this round.
 func exchange(m *Member, rounds int) error {
 	g, err := m.JoinGroup()
 	if err != nil {
@@ -70,7 +70,7 @@ func exchange(m *Member, rounds int) error {
 
 const noLimit = math.MaxUint64
 
-func TestBarrierOfGoroutines(t *testing.T) {
+func TestBarrierSynchronisesGoroutines(t *testing.T) {
 	for _, ranks := range []int{1, 2, 5} {
 		t.Run(fmt.Sprint(ranks), func(t *testing.T) {
 			a := newArena(t, ranks)
@@ -99,8 +99,8 @@ func TestBarrierOfGoroutines(t *testing.T) {
 	}
 }
 
-// Nobody passes before the last one has arrived.
-func TestBarrierHolds(t *testing.T) {
+// No rank passes before the last rank has arrived.
+func TestBarrierWaitsForLastRank(t *testing.T) {
 	for _, ranks := range []int{1, 2, 3, 5} {
 		t.Run(fmt.Sprint(ranks), func(t *testing.T) {
 			a := newArena(t, ranks)
@@ -120,7 +120,7 @@ func TestBarrierHolds(t *testing.T) {
 							t.Fatalf("round %d: rank %d passes with %d of %d", round, rank, i, ranks)
 						}
 					}
-					late := (round + i) % ranks // each is the last one now and then
+					late := (round + i) % ranks // each rank is the last one in some rounds
 					tickets[late] = groups[late].Arrive()
 				}
 				for rank, ticket := range tickets {
@@ -148,8 +148,8 @@ var roleRank = role("rank", func(a *actor) error {
 	return m.Leave()
 })
 
-func TestBarrierOfProcesses(t *testing.T) {
-	const ranks = 5 // more than most machines that run this have cores to spare
+func TestBarrierSynchronisesProcesses(t *testing.T) {
+	const ranks = 5 // more than most test machines have idle cores
 	rounds := 100
 	if testing.Short() {
 		rounds = 30
@@ -164,7 +164,7 @@ func TestBarrierOfProcesses(t *testing.T) {
 	}
 }
 
-func TestGroupRefuses(t *testing.T) {
+func TestJoinGroupRefusesTakenRanks(t *testing.T) {
 	a := newArena(t, 2)
 	m, guest := join(t, a, 0), join(t, a, NoRank)
 	if g, err := guest.JoinGroup(); err == nil {
@@ -192,7 +192,7 @@ func TestGroupRefuses(t *testing.T) {
 	if _, err := double.JoinGroup(); !errors.Is(err, ErrTaken) || !strings.Contains(err.Error(), "rank 0") {
 		t.Errorf("a second rank 0: %v", err)
 	}
-	// The rank of one that has died is free again, and nothing of its offer is left.
+	// The rank of a dead member is free again, and its publication is gone.
 	off, err := m.Heap().Alloc(64)
 	if err != nil {
 		t.Fatal(err)
@@ -214,7 +214,7 @@ func TestGroupRefuses(t *testing.T) {
 	}
 }
 
-func TestGroupTakenAtTheSameTime(t *testing.T) {
+func TestJoinGroupRaceHasOneWinner(t *testing.T) {
 	a := fakeArena(1)
 	one, two := fakeMember(a, 0, 0), fakeMember(a, 1, 0)
 	var won [2]atomic.Bool
@@ -275,7 +275,7 @@ func TestPublishedIsChecked(t *testing.T) {
 		{"a table", a.geo.memberTable, 100},
 		{"one byte before the heap", a.geo.heap - 1, 2},
 		{"another member's memory", foreign, 10},
-		{"nobody's memory", a.geo.heap + Offset((a.geo.chunks-1)*chunkSize), 10},
+		{"a free chunk", a.geo.heap + Offset((a.geo.chunks-1)*chunkSize), 10},
 		{"one byte beyond its memory", off + 1, 2 * chunkSize},
 		{"as much as the arena has", a.geo.heap, a.geo.chunks * chunkSize},
 		{"the end of the arena", Offset(a.Size()), 1},
@@ -306,8 +306,8 @@ func TestPublishedIsChecked(t *testing.T) {
 	}
 }
 
-// The last rank rings whoever it finds, whatever stands in the places.
-func TestBarrierRingsTheSleepersOnly(t *testing.T) {
+// The last rank rings the other ranks' wait doorbells, even if a rank record is damaged.
+func TestBarrierRingsWaitDoorbellsOnly(t *testing.T) {
 	a := newArena(t, 3)
 	m, last := join(t, a, 0), join(t, a, 1)
 	g, err := m.JoinGroup()
@@ -318,9 +318,9 @@ func TestBarrierRingsTheSleepersOnly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a.rankRecord(2).member.Store(^uint64(0)) // a rank whose place is damaged
+	a.rankRecord(2).member.Store(^uint64(0)) // a rank whose record is damaged
 	ticket := g.Arrive()
-	a.header().arrived.Add(1) // which arrives nevertheless
+	a.header().arrived.Add(1) // that rank arrives nevertheless
 	woken := make(chan struct{})
 	sleep := m.WaitDoorbell().Arm()
 	go func() {
@@ -331,7 +331,7 @@ func TestBarrierRingsTheSleepersOnly(t *testing.T) {
 	select {
 	case <-woken:
 	case <-time.After(watchdog):
-		t.Fatal("nobody was woken")
+		t.Fatal("no rank was woken")
 	}
 	if !g.Passed(ticket) {
 		t.Error("not passed")

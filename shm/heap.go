@@ -114,8 +114,8 @@ func (h *Heap) alloc(n uint64) (Offset, error) {
 	return off, nil
 }
 
-// Free frees an object of Alloc or AllocColored. No other member may use the memory any more. Pages
-// of whole chunks return to the system.
+// Free frees an object of Alloc or AllocColored. No other member may use the memory then. Pages of
+// whole chunks return to the system.
 //
 // Errors: [ErrDamaged] if a peer has given chunks of the object to another member. Free leaves those
 // chunks as they are.

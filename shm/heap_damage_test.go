@@ -8,8 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A peer can write any word of the table of owners. The heap acts upon what it has
-// noted itself.
+// A peer can write any word of the owner map. The heap relies on its private notes.
 func TestHeapSurvivesClearedChunkWords(t *testing.T) {
 	a := newArena(t, 0)
 	h := join(t, a, NoRank).Heap()
@@ -50,9 +49,8 @@ func TestHeapSurvivesClearedChunkWords(t *testing.T) {
 	}
 }
 
-// A chunk that has become another member's is neither punched nor given up by its
-// former owner.
-func TestFreeLeavesTheChunksOfOthersAlone(t *testing.T) {
+// A peer has given a chunk to another member: the former owner neither punches nor frees it.
+func TestFreeKeepsChunksOfOtherMembers(t *testing.T) {
 	a := newArena(t, 0)
 	m, other := join(t, a, NoRank), join(t, a, NoRank)
 	words := a.words(a.geo.chunkOwners, a.geo.chunks)
@@ -62,7 +60,7 @@ func TestFreeLeavesTheChunksOfOthersAlone(t *testing.T) {
 			t.Fatal(err)
 		}
 		first := m.Heap().chunkOf(off)
-		words[first].Store(0) // a peer's doing
+		words[first].Store(0) // a peer has cleared the word
 		theirs, err := other.Heap().Alloc(chunkSize)
 		if err != nil {
 			t.Fatal(err)
@@ -90,7 +88,7 @@ func TestFreeLeavesTheChunksOfOthersAlone(t *testing.T) {
 		if err := other.Heap().Free(theirs); err != nil {
 			t.Error(err)
 		}
-		// What the former owner has lost it can claim again.
+		// The former owner can claim the lost chunk again.
 		if off, err = m.Heap().Alloc(n); err != nil || m.Heap().chunkOf(off) != first {
 			t.Errorf("%d bytes lie at %#x, %v, want chunk %d", n, off, err, first)
 		}
@@ -120,9 +118,8 @@ func TestClearedBlockWordsAreNotClaimedTwice(t *testing.T) {
 	}
 }
 
-// Memory reads as zero when it is claimed, even if the kernel refuses to punch
-// holes when a member frees it.
-func TestMemoryIsClearedWhereNoHoleCanBePunched(t *testing.T) {
+// Claimed memory reads as zero even if the kernel refuses to punch holes.
+func TestMemoryIsClearedWithoutHolePunching(t *testing.T) {
 	file := memfd(t, headerPage(testSize, nil), testSize, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW)
 	a, err := Attach(t.Context(), file)
 	if err != nil {
@@ -130,7 +127,7 @@ func TestMemoryIsClearedWhereNoHoleCanBePunched(t *testing.T) {
 	}
 	defer a.Close()
 	m := join(t, a, NoRank)
-	// From here on, only existing mappings may write, and nothing can be punched out.
+	// From here on, only existing mappings can write, and no hole can be punched.
 	if _, err := unix.FcntlInt(a.File().Fd(), unix.F_ADD_SEALS, unix.F_SEAL_FUTURE_WRITE); err != nil {
 		t.Skipf("the kernel has no such seal: %v", err)
 	}

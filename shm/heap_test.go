@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-func TestHeapClasses(t *testing.T) {
+func TestHeapAllocatesBySizeClass(t *testing.T) {
 	a := newArena(t, 0)
 	h := join(t, a, NoRank).Heap()
 	for _, tc := range []struct{ n, takes uint64 }{
@@ -53,20 +53,20 @@ func TestHeapClasses(t *testing.T) {
 	}
 }
 
-// Objects that are spread lie in as many lines of a page as their class has room for, keep to their own room, and come
-// back as they were.
-func TestHeapSpreads(t *testing.T) {
+// Coloured objects begin in as many different lines as their class has unused lines, stay within their
+// allocation, and are zero when they are allocated again.
+func TestHeapColorsObjects(t *testing.T) {
 	a := newArena(t, 0)
 	h := join(t, a, NoRank).Heap()
 	for _, tc := range []struct{ n, takes, lines uint64 }{
 		{1, 64, 1}, {64, 64, 1}, {65, 128, 1}, {4096, 4096, 1}, {4000, 4096, 2},
 		{2049, 4096, 32}, {1136, 2048, 15}, {12928, 16384, 55}, {40_000, chunkSize, 1},
 	} {
-		if _, err := h.Alloc(tc.n); err != nil { // so that its chunk stays
+		if _, err := h.Alloc(tc.n); err != nil { // keeps the chunk allocated
 			t.Fatal(err)
 		}
 		kept, inUse := maps.Clone(h.objects), h.InUse()
-		for round := range 2 { // the second finds what the first has left
+		for round := range 2 { // the second round reuses the objects of the first
 			places, lines := make(map[Offset]bool), make(map[Offset]bool)
 			for range 2 * tc.lines {
 				off, err := h.AllocColored(tc.n)
@@ -110,7 +110,7 @@ func fill(b []byte, v byte) {
 	}
 }
 
-func TestHeapRefuses(t *testing.T) {
+func TestHeapRefusesBadArguments(t *testing.T) {
 	a := newArena(t, 0)
 	h := join(t, a, NoRank).Heap()
 	if _, err := h.Alloc(0); err == nil {
@@ -136,7 +136,7 @@ func TestHeapRefuses(t *testing.T) {
 func TestHeapZeroesAfterReuse(t *testing.T) {
 	a := newArena(t, 0)
 	h := join(t, a, NoRank).Heap()
-	keep, err := h.Alloc(256) // keeps the chunk, so that its objects are reused in place
+	keep, err := h.Alloc(256) // keeps the chunk, so that its objects are reused
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,11 +169,11 @@ func TestHeapZeroesAfterReuse(t *testing.T) {
 	}
 }
 
-func TestHeapReservesAndGivesBack(t *testing.T) {
+func TestHeapReservesAndReleasesPages(t *testing.T) {
 	a := newArena(t, 0)
 	h := join(t, a, NoRank).Heap()
 	before := blocks(t, a)
-	const n = 9<<20 + 1 // several steps of reservation and a bit
+	const n = 9<<20 + 1 // several steps of reservation and one byte
 	off, err := h.Alloc(n)
 	if err != nil {
 		t.Fatal(err)
@@ -187,7 +187,7 @@ func TestHeapReservesAndGivesBack(t *testing.T) {
 	if got := blocks(t, a); got != before {
 		t.Errorf("%d bytes exist after the free, %d did before", got, before)
 	}
-	// Small objects: the chunk goes with its last object.
+	// Small objects: the chunk is freed with its last object.
 	var offs []Offset
 	for range 3 * chunkSize / 1024 {
 		off, err := h.Alloc(1000)
@@ -218,7 +218,7 @@ func TestHeapReservesAndGivesBack(t *testing.T) {
 	}
 }
 
-func TestHeapShortageOfTheArena(t *testing.T) {
+func TestHeapReportsFullArena(t *testing.T) {
 	a := newArena(t, 0)
 	h := join(t, a, NoRank).Heap()
 	heap := a.geo.chunks * chunkSize
@@ -242,7 +242,7 @@ func TestHeapShortageOfTheArena(t *testing.T) {
 	if _, err := h.Alloc(1 << 60); !errors.Is(err, ErrNoMemory) {
 		t.Errorf("very many bytes: %v", err)
 	}
-	// Nothing was kept, and what was said to be left can be had.
+	// The failed call kept nothing, and the reported bytes can be allocated.
 	off, err := h.Alloc(short.Available)
 	if err != nil {
 		t.Fatal(err)
@@ -257,9 +257,9 @@ func TestHeapShortageOfTheArena(t *testing.T) {
 	}
 }
 
-func TestOwnerMapRuns(t *testing.T) {
+func TestOwnerMapFindsRuns(t *testing.T) {
 	a := fakeArena(0)
-	words := a.words(a.geo.memberTable, 10) // any words do
+	words := a.words(a.geo.memberTable, 10) // any words will do
 	one, two := newClaimMap(words, 0), newClaimMap(words, 1)
 	free := func(m claimMap, first, n uint64) {
 		t.Helper()
@@ -281,31 +281,31 @@ func TestOwnerMapRuns(t *testing.T) {
 	free(one, 0, 10)
 	claim(one, 3, 2, 3)
 	claim(two, 0, 4, 5)
-	claim(two, 0, 3, 0)   // the run before
+	claim(two, 0, 3, 0)   // the run before the first
 	claim(one, 8, 1, 9)   // to the end
 	claim(one, 20, 1, -1) // hint outside, all taken
-	free(two, 0, 10)      // releases only its own
+	free(two, 0, 10)      // frees its own words only
 	if got := one.largestFree(); got != 4 {
 		t.Errorf("longest free run is %d, want 4", got)
 	}
 	claim(two, 2, 5, -1) // 0..2 and 5..8 are free
 	claim(two, 9, 3, 0)  // from the start again
-	claim(two, 99, 4, 5) // likewise
+	claim(two, 99, 4, 5) // from the start again
 	claim(two, 0, 1, -1)
 	var runs [][2]uint64
 	two.runs(0, 10, func(first, n uint64) { runs = append(runs, [2]uint64{first, n}) })
 	if want := [][2]uint64{{0, 3}, {5, 4}}; !slices.Equal(runs, want) {
 		t.Errorf("runs %v, want %v", runs, want)
 	}
-	// A run that reaches over the hint is found in the second pass.
+	// The second pass finds a run that begins before the hint and ends after it.
 	free(one, 0, 10)
 	free(two, 0, 10)
 	claim(one, 8, 1, 8)
 	claim(two, 5, 7, 0)
 }
 
-// Claims that overlap in time never overlap in place.
-func TestOwnerMapUnderContention(t *testing.T) {
+// Concurrent claims never claim the same word.
+func TestOwnerMapClaimsNeverOverlap(t *testing.T) {
 	a := fakeArena(0)
 	const size = 7
 	words := a.words(a.geo.chunkOwners, size)
@@ -339,8 +339,8 @@ func TestOwnerMapUnderContention(t *testing.T) {
 	})
 }
 
-// churn allocates and frees at random, and fails when memory is not zero when
-// it comes or not its own when it goes.
+// churn allocates and frees at random. It fails if allocated memory is not zero, or if another member
+// has changed it before it is freed.
 func churn(m *Member, seed uint64, rounds int, between func(i int)) error {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	type object struct {
@@ -421,7 +421,7 @@ var roleChurn = role("churn", func(a *actor) error {
 	return m.Leave()
 })
 
-func TestHeapsOfSeveralMembersNeverOverlap(t *testing.T) {
+func TestHeapsOfMembersNeverOverlap(t *testing.T) {
 	a := newArena(t, 0)
 	rounds := 300
 	if testing.Short() {
@@ -459,9 +459,8 @@ func TestHeapsOfSeveralMembersNeverOverlap(t *testing.T) {
 	}
 }
 
-// Two members that want more than half of what is free at the same time: one
-// of them gets it, always.
-func TestHeapLongRunsUnderContention(t *testing.T) {
+// Two members want more than half of the free chunks at the same time: always one of them succeeds.
+func TestHeapFindsLongRunsUnderContention(t *testing.T) {
 	a := newArena(t, 0)
 	members := []*Member{join(t, a, NoRank), join(t, again(t, a), NoRank)}
 	want := (a.geo.chunks/2 + 1) * chunkSize
@@ -492,7 +491,7 @@ func TestHeapLongRunsUnderContention(t *testing.T) {
 	}
 }
 
-func TestWindowBlocks(t *testing.T) {
+func TestWindowBlocksAreClaimed(t *testing.T) {
 	a := newArena(t, 0)
 	m, other := join(t, a, NoRank), join(t, a, NoRank)
 	seen := map[int]bool{}

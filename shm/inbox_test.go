@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// letter is mail as the tests send it.
+// letter is the mail that the tests send.
 type letter struct {
 	link   atomic.Uint64
 	sender atomic.Uint64
@@ -23,7 +23,7 @@ type letter struct {
 
 const letterSize = 64
 
-// letterIn is the linkOf of the tests: mail lies on lines of the heap.
+// letterIn returns the linkOf of the tests: mail is aligned to lines of the heap.
 func letterIn(a *Arena) func(Offset) (*atomic.Uint64, error) {
 	return func(off Offset) (*atomic.Uint64, error) {
 		if off < a.HeapStart() || off%letterSize != 0 {
@@ -51,7 +51,7 @@ func newLetter(m *Member, number uint64) (Offset, *letter, error) {
 	return off, l, nil
 }
 
-func TestInboxOrder(t *testing.T) {
+func TestInboxKeepsOrder(t *testing.T) {
 	a := newArena(t, 0)
 	m, from := join(t, a, NoRank), join(t, a, NoRank)
 	if m.HasMail() {
@@ -87,7 +87,7 @@ func TestInboxOrder(t *testing.T) {
 	}
 }
 
-func TestMailToTheGone(t *testing.T) {
+func TestMailToGoneMemberFails(t *testing.T) {
 	a := newArena(t, 0)
 	from, watcher := join(t, a, NoRank), join(t, a, NoRank)
 	m := join(t, a, NoRank)
@@ -113,7 +113,7 @@ func TestMailToTheGone(t *testing.T) {
 	}
 }
 
-func TestInboxFromALyingPeer(t *testing.T) {
+func TestInboxRefusesHostileLists(t *testing.T) {
 	a := newArena(t, 0)
 	m := join(t, a, NoRank)
 	good, l, err := newLetter(m, 0)
@@ -149,8 +149,8 @@ func TestInboxFromALyingPeer(t *testing.T) {
 // lastLetter marks the number of a sender's last letter.
 const lastLetter = 1 << 63
 
-// correspond sends numbered letters from a pool, using each again when it has
-// been read, until the time is up or all are sent.
+// correspond sends numbered letters from a pool, and reuses each after the receiver has read it. It
+// ends when all are sent, or after the budget.
 func correspond(m *Member, to *Peer, letters uint64, budget time.Duration) error {
 	end := time.Now().Add(budget)
 	type sheet struct {
@@ -217,7 +217,7 @@ var roleCorrespondent = role("correspondent", func(a *actor) error {
 	return m.Leave()
 })
 
-func TestInboxBetweenProcesses(t *testing.T) {
+func TestInboxCarriesMailBetweenProcesses(t *testing.T) {
 	a := newArena(t, 0)
 	m := join(t, a, NoRank)
 	letters, budget := uint64(20000), 3*time.Second // on a busy machine
@@ -284,8 +284,8 @@ func TestInboxBetweenProcesses(t *testing.T) {
 	t.Logf("%d letters", got)
 }
 
-// A sender that dies leaves whole letters or none.
-func TestInboxAfterAKill(t *testing.T) {
+// A sender that dies has sent whole letters only.
+func TestInboxHoldsWholeMailAfterKill(t *testing.T) {
 	a := newArena(t, 0)
 	m := join(t, a, NoRank)
 	for round := range 3 {
@@ -310,10 +310,10 @@ func TestInboxAfterAKill(t *testing.T) {
 		}
 		eventually(t, "some letters arrive", func() bool { read(); return last > uint64(100*round) })
 		c.kill()
-		swept := false
-		m.CheckLiveness(func(MemberID) { read(); swept = true }) // the dead one's memory is still there
-		if !swept || m.HasMail() {
-			t.Errorf("round %d: swept %v, mail %v", round, swept, m.HasMail())
+		dropped := false
+		m.CheckLiveness(func(MemberID) { read(); dropped = true }) // the dead member's memory is not reclaimed yet
+		if !dropped || m.HasMail() {
+			t.Errorf("round %d: dropped %v, mail %v", round, dropped, m.HasMail())
 		}
 	}
 }
@@ -322,8 +322,8 @@ func FuzzInbox(f *testing.F) {
 	line := func(v uint64) []byte { return binary.NativeEndian.AppendUint64(nil, v) }
 	heap := uint64(fakeArena(0).geo.heap)
 	f.Add([]byte{}, uint64(0))
-	f.Add(line(heap), heap)                                  // itself
-	f.Add(append(line(heap+64), make([]byte, 120)...), heap) // two
+	f.Add(line(heap), heap)                                  // a list that links to itself
+	f.Add(append(line(heap+64), make([]byte, 120)...), heap) // a loop of two
 	f.Add(line(^uint64(0)), heap)
 	f.Add(line(0), uint64(12))
 	f.Fuzz(func(t *testing.T, mail []byte, head uint64) {

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// sections returns the paragraphs of the layout description by their first word.
+// sections returns the sections of LAYOUT.txt by their first word.
 func sections() map[string]string {
 	m := map[string]string{}
 	for paragraph := range strings.SplitSeq(strings.TrimSpace(Layout), "\n\n") {
@@ -71,7 +71,7 @@ func TestLayoutDescribesTheFile(t *testing.T) {
 	}
 }
 
-func TestGeometry(t *testing.T) {
+func TestGeometryPlacesTables(t *testing.T) {
 	least := uint64(0)
 	for size := uint64(0); ; size += chunkSize {
 		if _, err := geometryFor(size); err == nil {
@@ -115,7 +115,7 @@ func TestGeometry(t *testing.T) {
 	}
 }
 
-func TestHeaderCarriesTheHash(t *testing.T) {
+func TestHeaderHoldsLayoutHash(t *testing.T) {
 	a := newArena(t, 3)
 	h := a.header()
 	if h.layout != layoutHash() || h.layout == 0 {
@@ -124,7 +124,7 @@ func TestHeaderCarriesTheHash(t *testing.T) {
 	if h.checksum != h.constants().sum() {
 		t.Errorf("header carries checksum %#x", h.checksum)
 	}
-	// Each constant of the header is covered.
+	// The checksum covers each constant of the header.
 	for i, change := range []func(*constants){
 		func(c *constants) { c.magic++ }, func(c *constants) { c.layout++ }, func(c *constants) { c.size++ },
 		func(c *constants) { c.ranks++ }, func(c *constants) { c.secret[0]++ }, func(c *constants) { c.secret[1]++ },

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestArenaSize(t *testing.T) {
+func TestArenaSizeRespectsLimits(t *testing.T) {
 	total, ok := meminfo("MemTotal")
 	if !ok {
 		t.Fatal("/proc/meminfo has no MemTotal")
@@ -42,7 +42,7 @@ var roleFileSizeLimit = role("limit file size", func(a *actor) error {
 	if short.Requested != 256<<20 || short.Available != limit || !strings.Contains(short.Limit, "ulimit -f") {
 		return fmt.Errorf("wanted %d, left %d, limit %q", short.Requested, short.Available, short.Limit)
 	}
-	// A size that was not asked for is chosen within the limit.
+	// The default size stays within the limit.
 	arena, err = Create(Config{})
 	if err != nil {
 		return err
@@ -53,7 +53,7 @@ var roleFileSizeLimit = role("limit file size", func(a *actor) error {
 	if err := arena.Close(); err != nil {
 		return err
 	}
-	// An arena that somebody else made is not bound by our limit.
+	// The limit does not apply to an arena that another process created.
 	m, err := a.join(NoRank)
 	if err != nil {
 		return err
@@ -70,7 +70,7 @@ var roleFileSizeLimit = role("limit file size", func(a *actor) error {
 	return m.Leave()
 })
 
-func TestShortageByFileSizeLimit(t *testing.T) {
+func TestFileSizeLimitIsReported(t *testing.T) {
 	a := newArena(t, 0)
 	start(t, roleFileSizeLimit, casting{files: []*os.File{a.File()}}).wait()
 }
@@ -86,7 +86,7 @@ var roleFileSizeLimitTiny = role("limit file size, tiny", func(a *actor) error {
 	return nil
 })
 
-func TestShortageByFileSizeLimitThatHoldsNoArena(t *testing.T) {
+func TestFileSizeLimitTooSmallForArena(t *testing.T) {
 	start(t, roleFileSizeLimitTiny, casting{}).wait()
 }
 
@@ -105,27 +105,27 @@ var roleAddressSpaceLimit = role("limit address space", func(a *actor) error {
 	return nil
 })
 
-func TestShortageByAddressSpaceLimit(t *testing.T) {
+func TestAddressSpaceLimitIsReported(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector needs more address space than the limit leaves")
 	}
 	start(t, roleAddressSpaceLimit, casting{}).wait()
 }
 
-// cgroupLimit is what the test's memory cgroup allows a whole test process.
+// cgroupLimit is the limit of the test's memory cgroup, in bytes.
 const cgroupLimit = 256 << 20
 
 var cgroupSteps = []uint64{cgroupLimit + 1, 16 << 20, chunkSize}
 
 var roleCgroup = role("limit by cgroup", func(a *actor) error {
-	if _, err := a.hear(); err != nil { // until the test has moved us
+	if _, err := a.hear(); err != nil { // until the test has moved this process into the cgroup
 		return err
 	}
 	m, err := a.join(NoRank)
 	if err != nil {
 		return err
 	}
-	// At once far too much, then little by little until it ends, and then to the brim.
+	// First far too much at once, then small steps until one fails, then the last free bytes.
 	for _, n := range cgroupSteps {
 		for total := uint64(0); ; total += n {
 			off, err := m.Heap().Alloc(n)
@@ -146,17 +146,17 @@ var roleCgroup = role("limit by cgroup", func(a *actor) error {
 			if err != nil {
 				return err
 			}
-			fill(b, 1) // all of it exists
+			fill(b, 1) // all pages are allocated
 		}
 	}
-	// What the process needs for itself is still there.
-	if !raceEnabled { // the detector needs several times as much
+	// The margin for the process itself is still available.
+	if !raceEnabled { // the race detector needs several times as much
 		fill(make([]byte, memoryMargin(cgroupLimit)/2), 1)
 	}
 	return m.Leave()
 })
 
-// ownCgroup makes a memory cgroup below this process's, or says why not.
+// ownCgroup creates a memory cgroup below this process's, or returns why it cannot.
 func ownCgroup(t *testing.T) (dir string, limitFile string, err error) {
 	b, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
@@ -178,7 +178,7 @@ func ownCgroup(t *testing.T) (dir string, limitFile string, err error) {
 			continue
 		}
 		t.Cleanup(func() {
-			for end := time.Now().Add(watchdog); ; time.Sleep(10 * time.Millisecond) { // the kernel lets go of the dead a bit later
+			for end := time.Now().Add(watchdog); ; time.Sleep(10 * time.Millisecond) { // the kernel removes ended processes with a delay
 				err := unix.Rmdir(dir)
 				if err == nil || time.Now().After(end) {
 					if err != nil {
@@ -197,7 +197,7 @@ func ownCgroup(t *testing.T) (dir string, limitFile string, err error) {
 	return "", "", err
 }
 
-func TestShortageByMemoryCgroup(t *testing.T) {
+func TestMemoryCgroupLimitIsReported(t *testing.T) {
 	dir, limit, err := ownCgroup(t)
 	if err != nil {
 		t.Skipf("no memory cgroup can be made here: %v", err)
@@ -221,7 +221,7 @@ func TestShortageByMemoryCgroup(t *testing.T) {
 	c.wait()
 }
 
-func TestCgroupFiles(t *testing.T) {
+func TestCgroupFilesAreParsed(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, content string) {
 		t.Helper()
@@ -262,7 +262,7 @@ func TestCgroupFiles(t *testing.T) {
 	}
 }
 
-func TestReserveSpeaksOfTheWhole(t *testing.T) {
+func TestReserveReportsWholeRange(t *testing.T) {
 	short := &NoMemoryError{Requested: 10, Available: 4}
 	err := forWholeRange(100, short)
 	if !errors.Is(err, ErrNoMemory) || short.Requested != 100 || short.Available != 94 {

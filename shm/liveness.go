@@ -11,7 +11,7 @@ import (
 //
 //  1. Mark: a member finds the lock on a live record free, or the record's owner leaves. It marks
 //     the record dead. The kernel releases the lock after the last thread of the process has left
-//     user mode, so the process executes nothing any more.
+//     user mode, so the process executes nothing after that.
 //  2. Count: the number of deaths goes up, and the record stores the new value.
 //  3. Acknowledge: each live member drops everything that the dead member owned. Then it stores the
 //     number of the last death that it has acknowledged (Member.acknowledge).
@@ -65,7 +65,7 @@ func (a *Arena) numberDeath(slot int, first bool) bool {
 }
 
 // wakeAll wakes all members, whether their doorbells are armed or not: the dead member may have died
-// between marking a doorbell and waking its sleepers.
+// between marking a doorbell and waking its waiters.
 func (a *Arena) wakeAll() {
 	for slot := range maxMembers {
 		if rec := a.member(slot); rec.status() == statusLive {

@@ -33,7 +33,7 @@ func TestKilledMemberIsFound(t *testing.T) {
 	}
 }
 
-func TestSweepLetsGoAndReclaims(t *testing.T) {
+func TestCheckLivenessDropsAndReclaims(t *testing.T) {
 	a := newArena(t, 0)
 	m := join(t, a, NoRank)
 	c, id := startMember(t, a)
@@ -62,8 +62,7 @@ func TestSweepLetsGoAndReclaims(t *testing.T) {
 	m.CheckLiveness(func(id MemberID) { t.Errorf("asked again to let go of %v", id) })
 }
 
-// What a dead member owned must not be given to anybody while one live member
-// may still use it.
+// The memory of a dead member is not reclaimed while a live member may still use it.
 func TestReclaimWaitsForEveryLiveMember(t *testing.T) {
 	a := newArena(t, 0)
 	first, second := join(t, a, NoRank), join(t, again(t, a), NoRank)
@@ -86,22 +85,22 @@ func TestReclaimWaitsForEveryLiveMember(t *testing.T) {
 		}
 	}
 	first.CheckLiveness(noDrop)
-	kept("the first sweep")
+	kept("the first liveness check")
 	first.CheckLiveness(noDrop)
-	kept("the same member's second sweep")
-	third.say("sweep")
-	third.expect("swept")
-	kept("the third member's sweep")
-	// A member that joins now has nothing of the dead one's, and need not sweep.
+	kept("the same member's second liveness check")
+	third.say("check")
+	third.expect("checked")
+	kept("the third member's liveness check")
+	// A member that joins now has no memory of the dead member, and need not acknowledge the death.
 	late := join(t, a, NoRank)
 	late.CheckLiveness(noDrop)
-	kept("the sweep of a newcomer")
+	kept("the check of a new member")
 	second.acknowledge(noDrop)
 	if s := stateIn(a, id.Slot()); s.status() != statusFree || chunksOf(a, id.Slot()) != 0 {
-		t.Fatalf("after all sweeps the record is %#x and has %d chunks", uint64(s), chunksOf(a, id.Slot()))
+		t.Fatalf("after all checks the record is %#x and has %d chunks", uint64(s), chunksOf(a, id.Slot()))
 	}
 
-	// One that has not swept holds things up no longer when it dies itself.
+	// A member that has not acknowledged the death dies: the reclaim does not wait for it.
 	dead, id = startMember(t, a)
 	dead.say("alloc %d", 2*chunkSize)
 	dead.hear()
@@ -109,7 +108,7 @@ func TestReclaimWaitsForEveryLiveMember(t *testing.T) {
 	found(id)
 	for _, m := range []*Member{first, second, late} {
 		m.CheckLiveness(noDrop)
-		kept("a sweep without the third's")
+		kept("a check without the third member")
 	}
 	third.kill()
 	found(thirdID)
@@ -123,8 +122,8 @@ func TestReclaimWaitsForEveryLiveMember(t *testing.T) {
 	}
 }
 
-// drop comes before the acknowledgement: a reclaim in between would be a bug.
-func TestAcknowledgeComesAfterLettingGo(t *testing.T) {
+// A member drops a dead member before it acknowledges the death. A reclaim in between would be a bug.
+func TestAcknowledgeComesAfterDrop(t *testing.T) {
 	a := newArena(t, 0)
 	first, second := join(t, a, NoRank), join(t, a, NoRank)
 	leaver := join(t, a, NoRank)
@@ -137,7 +136,7 @@ func TestAcknowledgeComesAfterLettingGo(t *testing.T) {
 	}
 	second.CheckLiveness(noDrop)
 	first.CheckLiveness(func(MemberID) {
-		second.CheckLiveness(noDrop) // it must find that first is not done
+		second.CheckLiveness(noDrop) // it must find that first has not acknowledged
 		if chunksOf(a, slot) != 1 {
 			t.Error("reclaimed while a member was letting go")
 		}
@@ -147,7 +146,7 @@ func TestAcknowledgeComesAfterLettingGo(t *testing.T) {
 	}
 }
 
-func TestAcknowledgementNeverGoesBack(t *testing.T) {
+func TestAcknowledgedDeathsNeverDecrease(t *testing.T) {
 	a := newArena(t, 0)
 	m := join(t, a, NoRank)
 	nested := false
@@ -161,8 +160,7 @@ func TestAcknowledgementNeverGoesBack(t *testing.T) {
 			return
 		}
 		nested = true
-		// Another goroutine of this process acknowledges a later death
-		// while this one is at it.
+		// Another goroutine of this process acknowledges a later death meanwhile.
 		x, err := a.Join(NoRank)
 		if err != nil {
 			t.Fatal(err)
@@ -177,8 +175,8 @@ func TestAcknowledgementNeverGoesBack(t *testing.T) {
 	}
 }
 
-// A member killed in the middle of what it does to the shared ownership map.
-func TestKillInTheMiddleOfAllocations(t *testing.T) {
+// A member is killed while it changes the shared owner map.
+func TestKillDuringAllocationLosesNothing(t *testing.T) {
 	a := newArena(t, 0)
 	m, other := join(t, a, NoRank), join(t, again(t, a), NoRank)
 	rounds := 12
@@ -189,7 +187,7 @@ func TestKillInTheMiddleOfAllocations(t *testing.T) {
 	for i := range rounds {
 		c := start(t, roleChurn, casting{args: []string{fmt.Sprint(i), "1000000000"}, files: []*os.File{a.File()}})
 		id := memberIDFrom(t, c.hear())
-		time.Sleep(time.Duration(i) * 500 * time.Microsecond) // a different step each time
+		time.Sleep(time.Duration(i) * 500 * time.Microsecond) // at a different step in each round
 		c.kill()
 		if chunksOf(a, id.Slot()) > 0 {
 			caught++
@@ -201,7 +199,7 @@ func TestKillInTheMiddleOfAllocations(t *testing.T) {
 		}
 	}
 	t.Logf("%d of %d were killed with memory in their hands", caught, rounds)
-	// Nothing has got lost, and all that is left is clean.
+	// No chunk is lost, and all free chunks are zero.
 	off, err := m.Heap().Alloc(a.geo.chunks * chunkSize)
 	if err != nil {
 		t.Fatal(err)
@@ -211,8 +209,8 @@ func TestKillInTheMiddleOfAllocations(t *testing.T) {
 	}
 }
 
-// The reaper may itself die, and then another member continues.
-func TestDeathOfTheReaper(t *testing.T) {
+// A reaper dies in the middle, and another member continues.
+func TestReaperDeathIsContinued(t *testing.T) {
 	a := newArena(t, 0)
 	m, b := join(t, a, NoRank), again(t, a)
 	for round := range 3 {
@@ -226,10 +224,10 @@ func TestDeathOfTheReaper(t *testing.T) {
 			t.Fatal(err)
 		}
 		at := a.lockOf(x.slot)
-		if ok, err := lockRecord(int(b.file.Fd()), at); !ok { // the reaper's first step
+		if ok, err := lockRecord(int(b.file.Fd()), at); !ok { // first step of the reaper
 			t.Fatalf("the record of one that has left is locked (%v)", err)
 		}
-		if round > 0 { // and its second, half done
+		if round > 0 { // part of its second step
 			words := ownerMap{b.words(b.geo.chunkOwners, b.geo.chunks), uint32(x.slot) + 1}
 			words.runs(0, b.geo.chunks, func(first, _ uint64) { words.releaseRun(first, uint64(round)) })
 		}
@@ -238,7 +236,7 @@ func TestDeathOfTheReaper(t *testing.T) {
 		if s := stateIn(a, x.slot); s.status() != statusDead || chunksOf(a, x.slot) != keeps {
 			t.Errorf("round %d: another member has reaped meanwhile: state %#x, %d chunks", round, uint64(s), chunksOf(a, x.slot))
 		}
-		if err := unlockRecord(int(b.file.Fd()), at); err != nil { // it dies
+		if err := unlockRecord(int(b.file.Fd()), at); err != nil { // the reaper dies
 			t.Fatal(err)
 		}
 		m.CheckLiveness(noDrop)
@@ -248,9 +246,9 @@ func TestDeathOfTheReaper(t *testing.T) {
 	}
 }
 
-// A peer can write into a member's record that it is dead, or nonsense. As long as it
-// lives no member gives its memory away; it detects the mark, and the others let go of it.
-func TestLivingMemberThatIsMarkedDeadKeepsItsMemory(t *testing.T) {
+// A peer can mark a live member dead, or store an invalid state. No member reclaims its memory while
+// it lives. It detects the mark, and the others drop it.
+func TestLiveMemberMarkedDeadKeepsMemory(t *testing.T) {
 	a := newArena(t, 0)
 	m := join(t, a, NoRank)
 	for _, lie := range []memberState{
@@ -292,9 +290,9 @@ func TestLivingMemberThatIsMarkedDeadKeepsItsMemory(t *testing.T) {
 	}
 }
 
-// A counter that was delayed between looking and marking must not mark the
-// next owner of the record: its death would then never be acknowledged.
-func TestDelayedCountDoesNotHitTheNextOwner(t *testing.T) {
+// A process that counts a death is delayed between its check and its store. It must not change the
+// next owner's deathEpoch: that owner's death would never be acknowledged.
+func TestDelayedCountSparesNextOwner(t *testing.T) {
 	a := newArena(t, 0)
 	m := join(t, a, NoRank)
 	x := join(t, a, NoRank)
@@ -312,7 +310,7 @@ func TestDelayedCountDoesNotHitTheNextOwner(t *testing.T) {
 	}
 }
 
-func TestDeathsAreCountedOnceEach(t *testing.T) {
+func TestDeathsAreCountedOnce(t *testing.T) {
 	a := newArena(t, 0)
 	var members []*Member
 	for range 4 {
@@ -336,10 +334,10 @@ func TestDeathsAreCountedOnceEach(t *testing.T) {
 		})
 	}
 	done.Wait()
-	for _, m := range members { // the last of them may have found a death when the others were done
+	for _, m := range members { // the last member may have found a death after the others had finished
 		m.CheckLiveness(noDrop)
 	}
-	// Two who count one death at the same time skip a number; nobody is lost.
+	// Two processes that count one death at the same time skip a number. No death is lost.
 	if got := a.Deaths(); got < children || got > children*uint64(len(members)) {
 		t.Errorf("%d deaths counted of %d", got, children)
 	}
@@ -350,7 +348,7 @@ func TestDeathsAreCountedOnceEach(t *testing.T) {
 	}
 }
 
-func TestDeathWakesEverybody(t *testing.T) {
+func TestDeathWakesAllMembers(t *testing.T) {
 	a := newArena(t, 0)
 	armed, unarmed := join(t, a, NoRank), join(t, a, NoRank)
 	x, id := startMember(t, a)
@@ -359,7 +357,7 @@ func TestDeathWakesEverybody(t *testing.T) {
 	for _, m := range []*Member{armed, unarmed} {
 		for _, bell := range []Doorbell{m.WaitDoorbell(), m.EngineDoorbell()} {
 			ticket := bell.Arm()
-			if m == unarmed { // the dead one may have taken the mark away, and then not woken
+			if m == unarmed { // the dead member may have disarmed the doorbell without waking the waiters
 				bell.Disarm()
 			}
 			awake.Go(func() { bell.Sleep(ticket, 0) })
@@ -374,10 +372,10 @@ func TestDeathWakesEverybody(t *testing.T) {
 	}
 }
 
-func TestDepartureWakesWaits(t *testing.T) {
+func TestLeaveWakesWaitingMembers(t *testing.T) {
 	a := newArena(t, 0)
 	x := join(t, a, NoRank)
-	for range 2 * neighbours { // the last of them do not watch it
+	for range 2 * neighbours { // the last of these members do not watch the leaver
 		join(t, a, NoRank)
 	}
 	m := join(t, a, NoRank)
@@ -386,12 +384,12 @@ func TestDepartureWakesWaits(t *testing.T) {
 		t.Fatal(err)
 	}
 	if m.WaitDoorbell().Armed() {
-		t.Error("a departure does not ring who waits")
+		t.Error("Leave does not ring a waiting member")
 	}
 	m.WaitDoorbell().Sleep(ticket, 0)
 }
 
-func TestWatch(t *testing.T) {
+func TestWatchReportsEndOnce(t *testing.T) {
 	a := newArena(t, 0)
 	m := join(t, a, NoRank)
 	c, id := startMember(t, a)
@@ -413,7 +411,7 @@ func TestWatch(t *testing.T) {
 		t.Fatalf("the watch fires for a stopped process (%s)", what)
 	case <-time.After(20 * time.Millisecond):
 	}
-	c.cmd.Process.Kill() // and nobody waits for it yet: a zombie is gone as well
+	c.cmd.Process.Kill() // the parent has not waited for it: a zombie counts as ended
 	select {
 	case what := <-gone:
 		if what != "killed" {
@@ -426,7 +424,7 @@ func TestWatch(t *testing.T) {
 		t.Errorf("when the watch fires: gone %v, deaths %d", p.Gone(), a.Deaths())
 	}
 	c.kill()
-	// Too late to watch: told at once.
+	// The peer has ended already: gone is called at once.
 	if !m.Watch(p, stop, func() { gone <- "late" }) {
 		t.Error("the death of the gone is not told")
 	}
@@ -435,7 +433,7 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-func TestWatchFromAnotherProcess(t *testing.T) {
+func TestWatchWorksAcrossProcesses(t *testing.T) {
 	a := newArena(t, 0)
 	watcher, _ := startMember(t, a)
 	target, id := startMember(t, a)
@@ -465,14 +463,14 @@ func TestWatchDoesNotTrustTheRecord(t *testing.T) {
 		t.Error("a process of another namespace is watched")
 	}
 	other.kill()
-	time.Sleep(20 * time.Millisecond) // a wrong call would come about now
+	time.Sleep(20 * time.Millisecond) // a wrong call would happen about now
 	if fired.Load() {
 		t.Error("a live member was called gone")
 	}
 }
 
-// A member that leaves in good order while its process goes on.
-func TestLeaveWhileTheProcessStays(t *testing.T) {
+// A member leaves, and its process continues.
+func TestLeaveIsSeenWhileProcessRuns(t *testing.T) {
 	a := newArena(t, 0)
 	m := join(t, a, NoRank)
 	c, id := startMember(t, a)
@@ -504,8 +502,8 @@ func TestPIDNamespaceIsKnown(t *testing.T) {
 	}
 }
 
-// FuzzMemberTable plays a peer that scribbles over the member records. The
-// arena is a fake, so nothing can be locked, woken or given back.
+// FuzzMemberTable plays a peer that overwrites the member records. The arena is a fake, so no record
+// can be locked, no waiter woken and no memory released.
 func FuzzMemberTable(f *testing.F) {
 	record := func(s memberState, epoch uint64) []byte {
 		a := fakeArena(0)

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// arenaDescriptors returns the descriptors of this process that name an arena.
+// arenaDescriptors returns the descriptors of this process that refer to an arena.
 func arenaDescriptors() (fds []int) {
 	for fd, to := range openFiles() {
 		var n int
@@ -44,7 +44,7 @@ var roleStrayClose = role("stray close", func(a *actor) error {
 	if _, err := a.hear(); err != nil {
 		return err
 	}
-	// The numbers become those of a file of the program's own.
+	// The numbers now refer to a file of the program.
 	path := a.args[0]
 	for range fds {
 		fd, err := unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC, 0)
@@ -67,7 +67,7 @@ var roleStrayClose = role("stray close", func(a *actor) error {
 	if _, err := m.Arena().NewAlias([]Offset{held}); !errors.Is(err, errClosed) {
 		return fmt.Errorf("an alias without the descriptor: %v", err)
 	}
-	// It cannot detect which members live, so it marks none dead.
+	// It cannot check which members live, so it marks none dead.
 	m.CheckLiveness(noDrop)
 	for slot := range maxMembers {
 		if s := stateIn(m.Arena(), slot); s.status() == statusDead {
@@ -79,9 +79,9 @@ var roleStrayClose = role("stray close", func(a *actor) error {
 	return err
 })
 
-// A program may close descriptors that are not its own. Its life does not hang on
-// one, and what it does without them it does to no other file.
-func TestStrayCloseIsNoDeath(t *testing.T) {
+// A program closes descriptors that are not its own. The member stays alive, and does not write to
+// another file that has one of those numbers.
+func TestStrayCloseKeepsMemberAlive(t *testing.T) {
 	a := newArena(t, 0)
 	m := join(t, a, NoRank)
 	file := filepath.Join(t.TempDir(), "own")
@@ -122,7 +122,7 @@ var roleFork = role("fork", func(a *actor) error {
 	defer alias.Close()
 	rest := &unix.Timespec{Sec: int64(watchdog.Seconds())}
 	pid, _, errno := syscall.RawSyscall6(syscall.SYS_CLONE, uintptr(syscall.SIGCHLD), 0, 0, 0, 0, 0)
-	if pid == 0 { // a child that lives on without exec
+	if pid == 0 { // a child that continues without exec
 		syscall.RawSyscall(syscall.SYS_NANOSLEEP, uintptr(unsafe.Pointer(rest)), 0, 0)
 		syscall.RawSyscall(syscall.SYS_EXIT_GROUP, 0, 0, 0)
 	}
@@ -135,8 +135,8 @@ var roleFork = role("fork", func(a *actor) error {
 	return err
 })
 
-// A child that a member has forked neither keeps it alive nor has its memory.
-func TestForkedChildDoesNotHideADeath(t *testing.T) {
+// A child that a member has forked neither keeps the member alive nor has its memory mapped.
+func TestForkedChildHidesNoDeath(t *testing.T) {
 	a := newArena(t, 0)
 	m := join(t, a, NoRank)
 	c := start(t, roleFork, casting{files: []*os.File{a.File()}})

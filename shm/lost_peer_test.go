@@ -2,7 +2,7 @@ package shm
 
 import "testing"
 
-func TestBlame(t *testing.T) {
+func TestLostPeerIsRecorded(t *testing.T) {
 	a := newArena(t, 2)
 	var members [2]*Member
 	for rank := range members {

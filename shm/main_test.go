@@ -22,8 +22,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The test binary plays the other processes too: started with a role in the
-// environment it does what the role says, and nothing else.
+// The test binary plays other processes too: if the environment names a role, it runs that role and
+// exits.
 const roleVariable = "SHM_TEST_ROLE"
 
 const (
@@ -31,12 +31,12 @@ const (
 	exitNoRole = 64
 )
 
-// watchdog ends what has hung. No test depends on how long anything takes.
+// watchdog bounds calls that hang. No test depends on how long a call takes.
 const watchdog = 60 * time.Second
 
 var roles = map[string]func(*actor) error{}
 
-// role makes a function startable by [start]. To be used in a var declaration.
+// role registers a function for [start]. Use it in a var declaration.
 func role(name string, play func(*actor) error) string {
 	if roles[name] != nil {
 		panic("two roles named " + name)
@@ -45,7 +45,7 @@ func role(name string, play func(*actor) error) string {
 	return name
 }
 
-// actor is a role's view of the process that started it.
+// actor is the connection of a role with the test that started it.
 type actor struct {
 	args []string
 	in   *bufio.Scanner
@@ -61,10 +61,10 @@ func (a *actor) hear() (string, error) {
 	return a.in.Text(), nil
 }
 
-// file returns one of the files that the test handed over.
-func (a *actor) file(i int) *os.File { return os.NewFile(uintptr(3+i), "handed over") }
+// file returns one of the inherited files.
+func (a *actor) file(i int) *os.File { return os.NewFile(uintptr(3+i), "inherited") }
 
-// join attaches the first file handed over and joins.
+// join attaches to the arena in the first inherited file and joins it.
 func (a *actor) join(rank int) (*Member, error) {
 	f := a.file(0)
 	defer f.Close()
@@ -103,7 +103,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// warmUp makes the runtime open the descriptors that it keeps.
+// warmUp makes the runtime open the descriptors that it keeps open.
 func warmUp() {
 	if r, w, err := os.Pipe(); err == nil {
 		r.Close()
@@ -127,7 +127,7 @@ func openFiles() map[string]string {
 		return open
 	}
 	for _, e := range entries {
-		if to, err := os.Readlink("/proc/self/fd/" + e.Name()); err == nil { // the directory's own is closed by now
+		if to, err := os.Readlink("/proc/self/fd/" + e.Name()); err == nil { // the descriptor of the directory itself is closed now
 			open[e.Name()] = to
 		}
 	}
@@ -142,9 +142,9 @@ func segments() (names []string) {
 	return names
 }
 
-// checkLeftovers fails the run for descriptors and names that are still there.
+// checkLeftovers fails the run if descriptors or named objects are left.
 func checkLeftovers(files map[string]string, before []string) int {
-	deadline := time.Now().Add(watchdog) // goroutines that close descriptors may be on their way
+	deadline := time.Now().Add(watchdog) // goroutines may still be closing descriptors
 	for {
 		left := openFiles()
 		maps.DeleteFunc(left, func(fd, to string) bool { return files[fd] == to })
@@ -160,7 +160,7 @@ func checkLeftovers(files map[string]string, before []string) int {
 	}
 }
 
-// child is a process that plays a role.
+// child is a process that runs a role.
 type child struct {
 	t      testing.TB
 	role   string
@@ -171,7 +171,7 @@ type child struct {
 	waited bool
 }
 
-// casting says how to start a role.
+// casting configures start.
 type casting struct {
 	args  []string
 	files []*os.File
@@ -179,7 +179,7 @@ type casting struct {
 	env   []string
 }
 
-// start starts a role. The process is killed when the test ends, if need be.
+// start starts a role. If the process still runs when the test ends, it is killed.
 func start(t testing.TB, role string, how casting) *child {
 	t.Helper()
 	self, err := os.Executable()
@@ -194,7 +194,7 @@ func startPath(t testing.TB, self, role string, how casting) *child {
 	ctx, cancel := context.WithTimeout(context.Background(), watchdog)
 	cmd := exec.CommandContext(ctx, self, how.args...)
 	cmd.Env = append(os.Environ(), roleVariable+"="+role)
-	// The race detector waits a second at each exit unless told not to.
+	// By default the race detector waits a second at each exit.
 	cmd.Env = append(cmd.Env, strings.TrimSpace("GORACE="+os.Getenv("GORACE")+" atexit_sleep_ms=0"))
 	cmd.Env = append(cmd.Env, how.env...)
 	cmd.ExtraFiles = how.files
@@ -234,7 +234,7 @@ func (c *child) say(format string, args ...any) {
 	}
 }
 
-// hear returns the next line that the role says.
+// hear returns the next line from the role.
 func (c *child) hear() string {
 	c.t.Helper()
 	if !c.out.Scan() {
@@ -260,7 +260,7 @@ func (c *child) end() error {
 	return c.cmd.Wait()
 }
 
-// wait lets the role end and reports how, if not well.
+// wait waits for the end of the role, and fails the test if the role failed.
 func (c *child) wait() {
 	c.t.Helper()
 	if err := c.end(); err != nil {
@@ -274,7 +274,7 @@ func (c *child) kill() {
 	c.end()
 }
 
-// signal also works on a process that must not be waited for.
+// signal sends a signal. It works for processes that the test must not wait for, too.
 func (c *child) signal(s unix.Signal) {
 	c.t.Helper()
 	if err := c.cmd.Process.Signal(s); err != nil {
@@ -282,7 +282,7 @@ func (c *child) signal(s unix.Signal) {
 	}
 }
 
-// stop stops the process, and returns when none of its threads runs any more.
+// stop stops the process, and returns when all its threads have stopped.
 func (c *child) stop() {
 	c.t.Helper()
 	c.signal(unix.SIGSTOP)
@@ -299,7 +299,7 @@ func (c *child) stop() {
 	})
 }
 
-// eventually waits for a condition under the watchdog.
+// eventually waits until a condition holds, at most for the watchdog's time.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(watchdog); !ok(); time.Sleep(time.Millisecond) {
@@ -315,8 +315,8 @@ var (
 	rolePanic = role("panic", func(*actor) error { panic("as asked") })
 )
 
-// TestRoles makes sure that a role that goes wrong is noticed.
-func TestRoles(t *testing.T) {
+// A role that fails, panics or does not exist fails the test.
+func TestRolesReportFailures(t *testing.T) {
 	for name, want := range map[string]int{roleFail: exitError, rolePanic: 2, "no such role": exitNoRole} {
 		c := start(t, name, casting{})
 		c.end()

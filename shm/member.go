@@ -271,7 +271,7 @@ func (p *Peer) Gone() bool {
 func (p *Peer) Ring() { ring(p.rec) }
 
 // Unarmed reports whether both of the peer's doorbells are unarmed, so that Ring would wake no
-// sleeper. The condition of [Doorbell.Ring] applies.
+// waiter. The condition of [Doorbell.Ring] applies.
 func (p *Peer) Unarmed() bool {
 	return (Doorbell{&p.rec.waiters}).unarmed() && (Doorbell{&p.rec.engine}).unarmed()
 }

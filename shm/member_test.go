@@ -17,7 +17,7 @@ func TestJoinPrefersTheSlotOfTheRank(t *testing.T) {
 			t.Errorf("rank %d sits in slot %d, want %d", tc.rank, m.ID().Slot(), tc.slot)
 		}
 	}
-	// A slot that is taken is passed over.
+	// Join skips a slot that is taken.
 	if m := join(t, a, 2); m.ID().Slot() != 6 {
 		t.Errorf("a second rank 2 sits in slot %d", m.ID().Slot())
 	}
@@ -48,7 +48,7 @@ func TestJoinFillsTheTable(t *testing.T) {
 	}
 }
 
-func TestJoinAtTheSameTime(t *testing.T) {
+func TestJoinRaceGivesDistinctSlots(t *testing.T) {
 	a := newArena(t, 0)
 	b := again(t, a)
 	var mu sync.Mutex
@@ -76,7 +76,7 @@ func TestJoinAtTheSameTime(t *testing.T) {
 	}
 }
 
-func TestSlotsAreReusedUnderAnotherName(t *testing.T) {
+func TestSlotsAreReusedWithNewIncarnation(t *testing.T) {
 	a := newArena(t, 2)
 	watcher := join(t, a, 1)
 	seen := map[MemberID]bool{}
@@ -106,12 +106,12 @@ func TestSlotsAreReusedUnderAnotherName(t *testing.T) {
 		}
 		watcher.CheckLiveness(noDrop)
 		if s := stateIn(a, 0); s.status() != statusFree || s.incarnation() != uint32(i)+1 || chunksOf(a, 0) != 0 {
-			t.Fatalf("round %d: after the sweep the record is %#x with %d chunks", i, uint64(s), chunksOf(a, 0))
+			t.Fatalf("round %d: after the liveness check the record is %#x with %d chunks", i, uint64(s), chunksOf(a, 0))
 		}
 	}
 }
 
-func TestPeers(t *testing.T) {
+func TestPeersAreFound(t *testing.T) {
 	a := newArena(t, 2)
 	m := join(t, a, 1)
 	p, err := a.PeerInSlot(1)
@@ -175,9 +175,9 @@ var roleMember = role("member", func(a *actor) error {
 				return err
 			}
 			a.say("%v", m.checkAlive(p))
-		case "sweep":
+		case "check":
 			m.CheckLiveness(noDrop)
-			a.say("swept")
+			a.say("checked")
 		case "alloc":
 			off, err := m.Heap().Alloc(arg)
 			if err != nil {
@@ -196,7 +196,7 @@ var roleMember = role("member", func(a *actor) error {
 	}
 })
 
-// startMember starts a process that joins, and returns its identity.
+// startMember starts a process that joins, and returns the member's identity.
 func startMember(t *testing.T, a *Arena) (*child, MemberID) {
 	t.Helper()
 	c := start(t, roleMember, casting{files: []*os.File{a.File()}})
@@ -216,7 +216,7 @@ func TestLocksAreSeenByOtherProcesses(t *testing.T) {
 	m := join(t, a, NoRank)
 	c, id := startMember(t, a)
 	d, _ := startMember(t, a)
-	// Both ways, and with a record that says nothing else than "live".
+	// In both directions, and with a record that holds only a live state.
 	d.say("alive %d", m.ID())
 	d.expect("true")
 	d.say("alive %d", id)
@@ -226,7 +226,7 @@ func TestLocksAreSeenByOtherProcesses(t *testing.T) {
 	}
 	c.kill()
 	if peerOf(t, m, id).Gone() {
-		t.Error("marked as gone before anybody looked")
+		t.Error("marked dead before any liveness check")
 	}
 	d.say("alive %d", id)
 	d.expect("false")
@@ -239,9 +239,9 @@ func TestLocksAreSeenByOtherProcesses(t *testing.T) {
 	d.wait()
 }
 
-// A child that inherits the arena's descriptor shares its open file
-// description. Neither side's locks may live or die with that.
-func TestInheritedDescriptorsDoNotShareLocks(t *testing.T) {
+// A child that inherits the arena's descriptor shares its open file description. The locks of both
+// processes must not depend on that.
+func TestInheritedDescriptorSharesNoLock(t *testing.T) {
 	a := newArena(t, 0)
 	watcher := join(t, a, NoRank)
 	parent, err := a.Join(NoRank)
@@ -265,7 +265,7 @@ func TestInheritedDescriptorsDoNotShareLocks(t *testing.T) {
 	if !watcher.checkAlive(peerOf(t, watcher, id)) {
 		t.Errorf("the end of %v has freed the lock of %v", id2, id)
 	}
-	// Closing another descriptor of the file frees nothing either.
+	// Closing another descriptor of the file releases no lock.
 	f, err := reopen(int(a.File().Fd()))
 	if err != nil {
 		t.Fatal(err)

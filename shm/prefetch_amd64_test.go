@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestPrefetchLosesNoEntry fills and empties a ring at random, claiming slots in both ways, and looks at each word of
-// each message.
+// The test fills and empties a ring at random, with both ways to prefetch, and checks each word of each
+// entry.
 func TestPrefetchLosesNoEntry(t *testing.T) {
 	byStore, atOnce := prefetchByStore, prefetchBatch
 	defer func() { prefetchByStore, prefetchBatch = byStore, atOnce }()

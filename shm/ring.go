@@ -139,9 +139,9 @@ func (p *Producer) prefetchForWrite() {
 const prefetchWriteDistance = 8
 
 // Relax makes Publish a release store instead of a full barrier: a later load of the producer may
-// overtake the store. This is correct if the consumer's process calls [asym.HeavyGlobal] between
-// its store and its last check of the ring, before it sleeps or ends the connection, and if that
-// barrier reaches the producer's process.
+// overtake the store. The consumer's process must then issue the barrier for both. Before it
+// sleeps or ends the connection, it stores that, calls [asym.HeavyGlobal], and checks the ring for
+// the last time. The barrier must reach the producer's process.
 func (p *Producer) Relax() { p.relaxed = true }
 
 // Relaxed reports whether Relax was called.

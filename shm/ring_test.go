@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// fakeRing makes both sides of a ring of n slots in the test's memory.
+// fakeRing returns both sides of a ring of n slots in the test's memory.
 func fakeRing(t testing.TB, n uint64) (*Producer, *Consumer, *atomic.Uint64) {
 	t.Helper()
 	a := fakeArena(0)
@@ -71,7 +71,7 @@ func none(t *testing.T, c *Consumer) {
 	}
 }
 
-func TestRingScenarios(t *testing.T) {
+func TestRingFollowsScenarios(t *testing.T) {
 	t.Run("empty", func(t *testing.T) {
 		p, c, _ := fakeRing(t, 4)
 		none(t, c)
@@ -92,7 +92,7 @@ func TestRingScenarios(t *testing.T) {
 			pop(t, c, i)
 		}
 		none(t, c)
-		push(t, p, 4, false) // consumed, but nobody has told
+		push(t, p, 4, false) // consumed, but not released
 		c.Release()
 		push(t, p, 4, true)
 		pop(t, c, 4)
@@ -200,7 +200,7 @@ func TestRingScenarios(t *testing.T) {
 		push(t, p, 0, true)
 		pop(t, c, 0)
 		c.Release()
-		// A slot of the round before is not a message.
+		// A slot of the previous round is not an entry.
 		for i := range uint64(3) {
 			push(t, p, i+1, true)
 			pop(t, c, i+1)
@@ -216,12 +216,12 @@ func TestRingScenarios(t *testing.T) {
 		}
 		c.slots[0].data = *slotOf(99)
 		if s != *slotOf(1) {
-			t.Error("what was taken has changed")
+			t.Error("the copied entry has changed")
 		}
 	})
 	t.Run("counters that wrap", func(t *testing.T) {
 		p, c, head := fakeRing(t, 4)
-		const near = ^uint64(0) - 5 // reached in some thousand years
+		const near = ^uint64(0) - 5 // a ring would reach it after thousands of years
 		p.next, p.freed, c.released = near, near, near
 		c.next.Store(near)
 		head.Store(near)
@@ -269,7 +269,7 @@ func TestRingsAreChecked(t *testing.T) {
 
 const stressSlots = 64
 
-// stressRing is where the two processes of the stress test meet.
+// stressRing is the shared structure of the two processes in the stress test.
 type stressRing struct {
 	_    [stressSlots]slotWords
 	head atomic.Uint64
@@ -306,9 +306,9 @@ var roleProducer = role("producer", func(a *actor) error {
 	return m.Leave()
 })
 
-// In memory of our own the race detector sees whether a message is published
-// after it is whole, and a slot given back after it was read.
-func TestRingBetweenGoroutines(t *testing.T) {
+// In private memory the race detector checks that an entry is complete when it is published, and that a
+// slot is released after it was read.
+func TestRingPassesEntriesBetweenGoroutines(t *testing.T) {
 	p, c, _ := fakeRing(t, 8)
 	const messages = 20_000
 	var done sync.WaitGroup
@@ -339,7 +339,7 @@ func TestRingBetweenGoroutines(t *testing.T) {
 	done.Wait()
 }
 
-func TestRingBetweenProcesses(t *testing.T) {
+func TestRingPassesEntriesBetweenProcesses(t *testing.T) {
 	messages := uint64(10_000_000)
 	if testing.Short() || raceEnabled {
 		messages = 200_000

@@ -138,8 +138,8 @@ func (p *Peer) RequestStacks() (request uint32) {
 }
 
 // Stacks returns a copy of the stacks that the peer has published for a request, or for a later
-// one. ok is false if the peer has not answered the request yet. stacks is empty if the peer had
-// no memory for them.
+// one. If the peer has not answered the request yet, ok is false. If the peer had no memory for its
+// stacks, they are empty.
 //
 // Errors: [ErrDamaged] if the stacks are longer than [MaxStacks], or not in the peer's heap.
 func (p *Peer) Stacks(request uint32) (stacks []byte, ok bool, err error) {

@@ -93,7 +93,7 @@ func TestStatusPageIsReadWhole(t *testing.T) {
 }
 
 // A page that a member left half written is an error, and the next member in the slot resets it.
-func TestStatusPageHalfWrittenIsDamaged(t *testing.T) {
+func TestStatusPagePartlyWrittenIsDamaged(t *testing.T) {
 	m, p := reporter(t)
 	if err := m.WriteStatusPage([]byte("hello")); err != nil {
 		t.Fatal(err)

@@ -77,7 +77,7 @@ func TestSlicesAreChecked(t *testing.T) {
 	}
 }
 
-func TestLocate(t *testing.T) {
+func TestLocateFindsOffsets(t *testing.T) {
 	a := fakeArena(0)
 	size := a.Size()
 	for _, at := range [][2]uint64{{0, 1}, {0, size}, {100, 7}, {size - 1, 1}, {4096, 0}} {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// patrolled sweeps for a member as a provider does, until the test ends.
+// patrolled checks liveness for a member, as a provider does, until the test ends.
 func patrolled(t *testing.T, m *Member) {
 	quit, done := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -37,9 +37,8 @@ func watchedBy(m *Member) (slots []int) {
 	return slots
 }
 
-// A sweep is as long for many members as for few: it watches the next live ones, and
-// checks one more.
-func TestSweepWatchesTheNextLiveMembers(t *testing.T) {
+// A liveness check watches the next live members and checks one more, however many members there are.
+func TestCheckLivenessWatchesNextLiveMembers(t *testing.T) {
 	a := fakeArena(0)
 	const slot, others = 5, 1023
 	m := fakeMember(a, slot, NoRank)
@@ -58,9 +57,9 @@ func TestSweepWatchesTheNextLiveMembers(t *testing.T) {
 		visited[m.lastChecked] = true
 	}
 	if len(visited) != others-1 || visited[8] {
-		t.Errorf("%d sweeps have checked %d of %d members", others-1, len(visited), others-1)
+		t.Errorf("%d liveness checks have checked %d of %d members", others-1, len(visited), others-1)
 	}
-	// The last slot is followed by the first.
+	// Slot 0 follows the last slot.
 	last := fakeMember(a, maxMembers-1, NoRank)
 	defer last.unwatch()
 	last.CheckLiveness(noDrop)
@@ -69,20 +68,20 @@ func TestSweepWatchesTheNextLiveMembers(t *testing.T) {
 	}
 }
 
-// An event announces a neighbour's death: no member sweeps.
-func TestDeathOfANeighbourIsAnnounced(t *testing.T) {
+// An event reports a neighbour's death before the next liveness check.
+func TestNeighbourDeathIsReportedByEvent(t *testing.T) {
 	a := newArena(t, 0)
 	m := join(t, a, NoRank)
 	c, _ := startMember(t, a)
 	if again := m.CheckLiveness(noDrop); again != livenessIntervalLong {
-		t.Errorf("the end of a child makes no event: sweep again after %v", again)
+		t.Errorf("the end of a child makes no event: next check after %v", again)
 	}
 	c.kill()
 	eventually(t, "the death is counted", func() bool { return a.Deaths() == 1 })
 }
 
-// All neighbours that a member watches die together, with the ones that these watch.
-func TestNeighboursThatDieTogetherAreFound(t *testing.T) {
+// All neighbours of a member die together, and so do their neighbours.
+func TestNeighboursDyingTogetherAreFound(t *testing.T) {
 	a := newArena(t, 0)
 	m := join(t, a, NoRank)
 	var dead []*child
@@ -101,8 +100,8 @@ func TestNeighboursThatDieTogetherAreFound(t *testing.T) {
 	}
 }
 
-// A member that joins or leaves calls the members that have to watch others.
-func TestWatchersAreCalled(t *testing.T) {
+// A member that joins or leaves requests a liveness check of the members whose neighbours change.
+func TestWatchersAreAskedToCheck(t *testing.T) {
 	a := newArena(t, 0)
 	var members []*Member
 	for range neighbours + 2 {
@@ -131,16 +130,15 @@ func TestWatchersAreCalled(t *testing.T) {
 	}
 }
 
-// The death of a member whose watchers are stopped is found by those that check others in
-// turn.
-func TestStoppedWatchersDoNotHideADeath(t *testing.T) {
+// Members that check others in turn find the death of a member whose watchers are stopped.
+func TestStoppedWatchersHideNoDeath(t *testing.T) {
 	a := newArena(t, 0)
 	m := join(t, a, NoRank)
 	var watchers []*child
 	for range neighbours {
 		c, _ := startMember(t, a)
-		c.say("sweep")
-		c.expect("swept")
+		c.say("check")
+		c.expect("checked")
 		c.stop()
 		watchers = append(watchers, c)
 	}
@@ -155,8 +153,8 @@ func TestStoppedWatchersDoNotHideADeath(t *testing.T) {
 	}
 }
 
-// A peer can write any word of a record, its owner too: one word does not hide a death.
-func TestOneWordDoesNotHideADeath(t *testing.T) {
+// A peer, or the owner, can write any word of a record. One word does not hide a death.
+func TestHostileWordHidesNoDeath(t *testing.T) {
 	for name, scribble := range map[string]func(a *Arena, rec *memberRecord){
 		"deathEpoch 0":             func(_ *Arena, rec *memberRecord) { rec.deathEpoch.Store(0) },
 		"deathEpoch of a past one": func(_ *Arena, rec *memberRecord) { rec.deathEpoch.Store(1) },
@@ -165,13 +163,13 @@ func TestOneWordDoesNotHideADeath(t *testing.T) {
 		"process number":           func(_ *Arena, rec *memberRecord) { rec.pid.Store(1) },
 		"calls":                    func(_ *Arena, rec *memberRecord) { rec.livenessRequests.Store(77) },
 		"the word after the counts": func(a *Arena, _ *memberRecord) {
-			a.words(Offset(512), 1)[0].Store(0) // where an earlier layout bounded the table
+			a.words(Offset(512), 1)[0].Store(0) // padding
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := newArena(t, 0)
 			m := join(t, a, NoRank)
-			if err := join(t, a, NoRank).Leave(); err != nil { // so that number 1 is another's
+			if err := join(t, a, NoRank).Leave(); err != nil { // so that death number 1 belongs to another member
 				t.Fatal(err)
 			}
 			m.CheckLiveness(noDrop)
@@ -192,8 +190,8 @@ func TestOneWordDoesNotHideADeath(t *testing.T) {
 	}
 }
 
-// BenchmarkSweep is a sweep among many members, all of which this process holds.
-func BenchmarkSweep(b *testing.B) {
+// BenchmarkCheckLiveness checks liveness among many members, all in this process.
+func BenchmarkCheckLiveness(b *testing.B) {
 	a := newArena(b, 0)
 	var members []*Member
 	for range MaxRanks {
@@ -207,9 +205,9 @@ func BenchmarkSweep(b *testing.B) {
 	}
 }
 
-// The process of a neighbour has ended, and the lock on its record is not released yet: the
-// watcher does not wait for its next regular sweep.
-func TestEndThatComesBeforeTheLockIsReleased(t *testing.T) {
+// The process of a neighbour has ended, and the lock on its record is not released yet: a new liveness
+// check is due at once.
+func TestProcessEndBeforeLockReleaseIsRechecked(t *testing.T) {
 	a := newArena(t, 0)
 	m, other := join(t, a, NoRank), join(t, a, NoRank)
 	child := exec.Command("sleep", "600")
@@ -219,12 +217,12 @@ func TestEndThatComesBeforeTheLockIsReleased(t *testing.T) {
 	other.rec.pid.Store(uint32(child.Process.Pid))
 	defer m.unwatch()
 	if again := m.CheckLiveness(noDrop); again != livenessIntervalLong {
-		t.Errorf("the end of the process makes no event: sweep again after %v", again)
+		t.Errorf("no event would report the end of the process: next check after %v", again)
 	}
 	child.Process.Kill()
 	child.Wait()
-	eventually(t, "a sweep is due", m.LivenessCheckRequested)
+	eventually(t, "a liveness check is due", m.LivenessCheckRequested)
 	if again := m.CheckLiveness(noDrop); again != livenessIntervalShort {
-		t.Errorf("sweep again after %v", again)
+		t.Errorf("next check after %v", again)
 	}
 }

@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// A goroutine that yields and does nothing else can be stopped by the runtime: the
-// collector would wait for it, and everybody for the collector.
-func TestYieldCanBeStopped(t *testing.T) {
+// The runtime can preempt a goroutine that only yields. Otherwise the garbage collector would wait for
+// it, and all goroutines for the collector.
+func TestYieldIsPreemptible(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4 * runtime.NumCPU()))
 	var over atomic.Bool
 	var yielders sync.WaitGroup
