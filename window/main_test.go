@@ -170,7 +170,7 @@ func (c *child) kill() {
 	c.end()
 }
 
-// stop sends SIGSTOP and returns when the process executes nothing any more.
+// stop sends SIGSTOP and returns when no thread of the process runs.
 func (c *child) stop() {
 	c.t.Helper()
 	c.signal(unix.SIGSTOP)

@@ -3,7 +3,7 @@
  *
  * internal/asym.BiasedMutex costs the goroutine that has the bias plain loads and stores only. Any other goroutine that
  * locks it revokes the bias first, and pays for both with membarrier(2), which is Heavy. The model has LockBiased of
- * stack_unsafe.go, and lockSlow, tryLockSlow, revokeBias, grantBias and Unlock of mutex.go; each load or store is a step.
+ * stack_unsafe.go, and lockSlow, tryLockSlow, revokeBias, setBias and Unlock of mutex.go; each load or store is a step.
  * The promises of the mutex are assertions.
  *
  *	biased goroutine (LockBiased, Unlock)        any other (lockSlow, tryLockSlow), with mu held
@@ -12,7 +12,7 @@
  *	inside := 1                                  Heavy
  *	bias is still mine?  no: inside := 0, fail   the latest bias has inside = 1: wait; tryLockSlow: fail
  *	the critical section                         the critical section
- *	inside := 0                                  grant itself the bias, or not; unlock mu
+ *	inside := 0                                  take the bias, or not; unlock mu
  *
  * It is a store-then-load handshake: the biased goroutine stores inside and loads bias, the other one stores bias and
  * loads inside. The store to inside may wait in the store buffer during the load; Heavy empties that buffer.
@@ -21,20 +21,20 @@
  * sync.Mutex and of package atomic empty the buffer of their caller. Heavy passes all processes, one after the other:
  * each empties its buffer at some moment within the call, not all at the same one.
  *
- * A process is a goroutine. A bias has the number of its goroutine: the code makes a new bias for a goroutine that did
- * not have the latest one, but no goroutine still uses its old bias when it gets another. The model leaves open how many
- * consecutive locks give the bias: any unlock may grant it.
+ * A process is a goroutine. A bias has the number of its goroutine. The code makes a new bias for a goroutine that did
+ * not have the latest one, but no goroutine still uses its old bias when it gets another. The model does not say how many
+ * consecutive locks give the bias: any unlock may give it.
  *
  * Sizes, to be given with -D: N processes (2), ROUNDS locks of each (2), BUFFERED stores in a buffer (5).
  *
- * Variants, correct: AGAIN, a holder may try to lock once more, which must fail; MOVES, LockBiased may at any time not
+ * Variants, in which all claims hold: AGAIN, a holder may try to lock once more, which must fail; MOVES, LockBiased may at any time not
  * recognise the goroutine, because its stack has moved; the goroutine then revokes its own bias.
  *
  * Mutations:
  *	NO_HEAVY NO_SECOND_LOAD SHARED_FLAG NO_WAIT FORGET_REVOKED NO_BACK_OFF HEAVY_FIRST UNLOCK_FIRST PLAIN_ARM
  *	CHECK_FIRST NO_LOCK; with AGAIN: NO_HELD_CHECK
  *
- * README.md says what each of them takes away. WITNESS asserts that certain situations never occur; each of these
+ * README.md says what each of them takes away. REACH asserts that certain situations never occur; each of these
  * assertions must fail.
  */
 
@@ -53,8 +53,8 @@
 #define BIAS	0		/* 0 = none, else the process's number plus one */
 #define LATEST	1		/* likewise: the present bias, or the one that was revoked last */
 #define HELDBYBIAS 2
-#define DATA	3		/* what the mutex guards: the number of pushes */
-#define ARMED	4		/* the sleeper's doorbell */
+#define DATA	3		/* the guarded data: the number of pushes */
+#define ARMED	4		/* the waiter's doorbell */
 #ifdef SHARED_FLAG
 #define INSIDE(p)	5
 #define CELLS	6
@@ -137,16 +137,16 @@ endEmpty:
 /* Only the claims use these. */
 byte holders;			/* how many processes are in the critical section */
 byte pushes;			/* stores to DATA so far, in memory or not */
-byte unrung;			/* the newest push after which the sleeper's doorbell was not armed */
-bool checked;			/* the sleeper has checked, */
+byte unrung;			/* the newest push after which the waiter's doorbell was not armed */
+bool checked;			/* the waiter has checked, */
 byte seen;			/* and this is the newest push that it has seen */
 
 /* A claim's name is a variable with its truth value for one moment, so that the checker's message has the name. */
 hidden byte O1_alone, O2_seen, O3_woken;
 #define CLAIM(name, what)	name = (what); assert(name)
 
-#ifdef WITNESS
-hidden byte W1, W2, W3, W4, W5, W6, W7, W8;
+#ifdef REACH
+hidden byte S1, S2, S3, S4, S5, S6, S7, S8;
 #define SEEN(name, what)	name = !(what); assert(name)
 #else
 #define SEEN(name, what)	skip
@@ -185,7 +185,7 @@ inline lockbiased() {
 				store(HELDBYBIAS, 1);
 				entered = true
 			:: else ->
-				d_step { SEEN(W3, true); SEEN(W5, M[HELDBYBIAS] && M[BIAS] != 0) };
+				d_step { SEEN(S3, true); SEEN(S5, M[HELDBYBIAS] && M[BIAS] != 0) };
 #ifndef NO_BACK_OFF
 				store(INSIDE(me), 0)
 #endif
@@ -233,7 +233,7 @@ inline revokebias() {
 /* Waits while the goroutine with the latest bias is inside. The caller's buffer is empty, because it has mu. */
 inline awaitbiased() {
 	load(x, LATEST);
-	d_step { SEEN(W2, x != 0 && M[INSIDE(x - 1)]) };
+	d_step { SEEN(S2, x != 0 && M[INSIDE(x - 1)]) };
 #ifdef NO_WAIT
 	skip;
 #else
@@ -268,7 +268,7 @@ inline trylock() {
 			if
 #ifndef NO_WAIT
 			:: ASKED && M[INSIDE(x - 1)] ->
-				d_step { EMPTY(me) -> mu = false; SEEN(W4, true) };
+				d_step { EMPTY(me) -> mu = false; SEEN(S4, true) };
 				entered = false
 #endif
 			:: !ASKED || !M[INSIDE(x - 1)]
@@ -291,7 +291,7 @@ inline unlock() {
 		store(INSIDE(x - 1), 0)
 	:: else ->
 		if
-		:: store(LATEST, me + 1); exchange(BIAS, me + 1)	/* grantBias */
+		:: store(LATEST, me + 1); exchange(BIAS, me + 1)	/* setBias */
 		:: skip
 		fi;
 		d_step { EMPTY(me) -> mu = false }
@@ -301,9 +301,9 @@ inline unlock() {
 
 /* ---- The users ------------------------------------------------------------------------------------------------- */
 
-#define SLEEPER	(N - 1)		/* sleeps in its last round; in the others it is like all processes */
+#define WAITER	(N - 1)		/* sleeps in its last round; in the others it is like all processes */
 
-inline begin() { d_step { holders++; SEEN(W1, M[BIAS] == me + 1); CLAIM(O1_alone, holders == 1) } }
+inline begin() { d_step { holders++; SEEN(S1, M[BIAS] == me + 1); CLAIM(O1_alone, holders == 1) } }
 
 /* A critical section with a push, and the unlock. In between the holder may try to lock once more, which must fail. */
 inline push() {
@@ -327,13 +327,13 @@ inline push() {
 	skip
 }
 
-/* After the unlock: wakes the sleeper if its doorbell is armed. */
+/* After the unlock: wakes the waiter if its doorbell is armed. */
 inline ring() {
 	d_step {
 		if
-		:: M[ARMED] -> SEEN(W6, checked && seen < mine)
+		:: M[ARMED] -> SEEN(S6, checked && seen < mine)
 		:: else ->
-			SEEN(W7, EMPTY(me) == 0);
+			SEEN(S7, EMPTY(me) == 0);
 			unrung = (unrung < mine -> mine : unrung);
 			CLAIM(O3_woken, !checked || seen >= mine)
 		fi;
@@ -341,7 +341,7 @@ inline ring() {
 	}
 }
 
-/* The sleeper arms its doorbell, and then checks for the last time. */
+/* The waiter arms its doorbell, and then checks for the last time. */
 inline sleep() {
 #ifdef NO_LOCK
 	exchange(ARMED, 1);
@@ -360,7 +360,7 @@ inline sleep() {
 #endif
 	d_step { checked = true; seen = x; x = 0; CLAIM(O3_woken, seen >= unrung) };
 #ifndef NO_LOCK
-	d_step { SEEN(W8, M[BIAS] == me + 1); holders-- };
+	d_step { SEEN(S8, M[BIAS] == me + 1); holders-- };
 	unlock();
 #endif
 #ifdef CHECK_FIRST
@@ -373,7 +373,7 @@ proctype Process(byte me) {
 	byte x, i, k, mine, left = ROUNDS;
 	bool entered, took;
 	do
-	:: left > 1 || left == 1 && me != SLEEPER ->
+	:: left > 1 || left == 1 && me != WAITER ->
 		left--;
 		if :: lock() :: trylock() fi;
 		if
@@ -383,7 +383,7 @@ proctype Process(byte me) {
 	:: else -> break
 	od;
 	if
-	:: me == SLEEPER -> sleep()
+	:: me == WAITER -> sleep()
 	:: else
 	fi
 }

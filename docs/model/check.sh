@@ -1,17 +1,15 @@
 #!/usr/bin/env bash
-# Checks the models: of the invalidation handshake, of the asymmetric mutex, of the doorbell and the end of a connection,
-# of the two bells, of the reclaim after a death.
-# The correct protocol has to pass, and every mutation has to break exactly the claims that the table below names. Needs
-# spin and gcc.
+# Checks the models. Each correct variant must pass, and each mutation must break exactly the claims that the table below
+# names. Needs spin and gcc.
 #
-#	check.sh               all runs; exit status 0 if each of them found what it should
+#	check.sh               all runs; exit status 0 if each of them found the expected claims
 #	check.sh trail NAME    the steps of a counterexample of the run NAME (for assertions, a shortest one)
 #
-# JOBS in the environment sets how many runs go on at once.
+# JOBS in the environment is the number of parallel runs; by default one for each processor.
 #
-# "nothing" is reported only on evidence of a finished search: spin and gcc had no complaint, the checker says that it
-# searched the whole space with the checks that were asked for, it hit no limit, it stored states, and it counted no
-# error. Whatever else happens is a finding too, and the runs named "judge" make sure that it is seen.
+# A run finds "nothing" only if its search was complete. Spin and gcc must not complain. The checker must say that it
+# searched the whole space with the requested checks, reached no limit, stored states, and counted no error. The runs
+# named "self-test" make sure that every other outcome is reported.
 set -u -o pipefail
 export LC_ALL=C
 models=$(cd "$(dirname "$0")" && pwd) || exit 2
@@ -21,9 +19,9 @@ twotso="NEXEC=2 MORTAL=0 NXFER=1 NBIND=2 ONE_SIZE TSO"
 stop="STOPS N=2 WAITS=1"
 dying="OWNER_DIES REJOIN NXFER=1 NBIND=2"
 
-# A run a line: name | search | what it has to find | macros for the model. The runs below the name of a model are its
-# own; their names are theirs alone. The search is "safety" (assertions and deadlocks) or "liveness" (P4_ends, under weak fairness); what follows it changes a setting of run(), and only the
-# judge's own tests do that.
+# Each line is a run: name | search | expected findings | macros for the model. The runs below the name of a model are of
+# that model. Names are unique. The search is "safety" (assertions and deadlocks) or "liveness" (P4_ends, under weak
+# fairness). The words after it change a setting of run; only the self-tests have any.
 table=$(sed 's/[[:space:]]*|[[:space:]]*/|/g' <<END
 invalidate.pml
 base                        | safety   | nothing | -
@@ -35,10 +33,10 @@ store buffers, ends         | liveness | nothing | TSO
 two and buffers             | safety   | nothing | $twotso
 members rejoin              | safety   | nothing | REJOIN
 members rejoin, ends        | liveness | nothing | REJOIN
-owner dies                  | safety   | nothing | $dying
-owner dies, ends            | liveness | nothing | $dying
+bias dies                  | safety   | nothing | $dying
+bias dies, ends            | liveness | nothing | $dying
 hazards appear              | safety   | nothing | GROWS
-witnesses                   | safety   | W1 W2 W3 W4 W5 W6 W7 W8 | WITNESS $dying
+reachable                   | safety   | S1 S2 S3 S4 S5 S6 S7 S8 | REACH $dying
 NO_PUBLISH                  | safety   | P1_kept P1_touch P3_range | NO_PUBLISH
 NO_CHECK                    | safety   | P1_kept P1_touch P3_range | NO_CHECK NXFER=1
 CHECK_FIRST                 | safety   | P1_kept P1_touch P3_range | CHECK_FIRST
@@ -67,90 +65,90 @@ COUNT_FIRST                 | safety   | P1_kept P1_touch P3_range | COUNT_FIRST
 LOSE_TAG                    | safety   | P1_kept P1_touch | LOSE_TAG $dying
 NO_DRAIN, NO_RECHECK        | safety   | P1_kept P1_touch P2_clean P2_strict P3_range P4_chunk | NO_DRAIN NO_RECHECK NXFER=1
 EARLY_CLEAR, NO_RECHECK     | safety   | P1_kept P1_touch P2_clean P2_strict P4_chunk | EARLY_CLEAR NO_RECHECK NXFER=1
-judge: path too long        | safety depth=20         | unfinished    | -
-judge: memory used up       | safety memory=150       | unfinished    | $two
-judge: check switched off   | safety flags=-E         | other search  | -
-judge: claim left out       | liveness cflags=-DNOCLAIM | other search | -
-judge: checker refuses      | safety flags=-Z         | checker failed | -
-judge: no compiler          | safety cflags=-Zz       | not compiled  | -
-judge: no model             | safety                  | not translated | NEXEC=NO_SUCH
-judge: misspelt macro       | safety                  | unknown macro | NO_SUCH
+self-test: path too long        | safety depth=20         | unfinished    | -
+self-test: memory used up       | safety memory=150       | unfinished    | $two
+self-test: check switched off   | safety flags=-E         | other search  | -
+self-test: claim left out       | liveness cflags=-DNOCLAIM | other search | -
+self-test: checker refuses      | safety flags=-Z         | checker failed | -
+self-test: no compiler          | safety cflags=-Zz       | not compiled  | -
+self-test: no model             | safety                  | not translated | NEXEC=NO_SUCH
+self-test: misspelt macro       | safety                  | unknown macro | NO_SUCH
 
 bias.pml
-owner                       | safety   | nothing | -
-owner, longer               | safety   | nothing | ROUNDS=3
-owner, three                | safety   | nothing | N=3
-owner, again                | safety   | nothing | AGAIN ROUNDS=3
-owner, moves                | safety   | nothing | MOVES ROUNDS=3
-owner, moves, again         | safety   | nothing | MOVES AGAIN
-owner, witnesses            | safety   | W1 W2 W3 W4 W5 W6 W7 W8 | WITNESS
-owner, NO_HEAVY             | safety   | O1_alone O2_seen O3_woken deadlock | NO_HEAVY
-owner, HEAVY_FIRST          | safety   | O1_alone O2_seen O3_woken deadlock | HEAVY_FIRST
-owner, NO_SECOND_LOOK       | safety   | O1_alone O2_seen O3_woken deadlock | NO_SECOND_LOOK
-owner, NO_WAIT              | safety   | O1_alone O2_seen O3_woken deadlock | NO_WAIT
-owner, SHARED_FLAG          | safety   | O1_alone O2_seen O3_woken deadlock | SHARED_FLAG ROUNDS=3
-owner, FORGET               | safety   | O1_alone O2_seen O3_woken deadlock | FORGET ROUNDS=3
-owner, NO_SELF              | safety   | O1_alone O2_seen O3_woken deadlock | NO_SELF AGAIN
-owner, NO_STEP_BACK         | safety   | deadlock | NO_STEP_BACK
-owner, OUT_FIRST            | safety   | O2_seen O3_woken | OUT_FIRST
-owner, PLAIN_ARM            | safety   | nothing | PLAIN_ARM ROUNDS=3
-owner, LOOK_FIRST           | safety   | O3_woken | LOOK_FIRST
-owner, NO_LOCK              | safety   | O3_woken | NO_LOCK
+bias                       | safety   | nothing | -
+bias, longer               | safety   | nothing | ROUNDS=3
+bias, three                | safety   | nothing | N=3
+bias, again                | safety   | nothing | AGAIN ROUNDS=3
+bias, moves                | safety   | nothing | MOVES ROUNDS=3
+bias, moves, again         | safety   | nothing | MOVES AGAIN
+bias, reachable            | safety   | S1 S2 S3 S4 S5 S6 S7 S8 | REACH
+bias, NO_HEAVY             | safety   | O1_alone O2_seen O3_woken deadlock | NO_HEAVY
+bias, HEAVY_FIRST          | safety   | O1_alone O2_seen O3_woken deadlock | HEAVY_FIRST
+bias, NO_SECOND_LOAD       | safety   | O1_alone O2_seen O3_woken deadlock | NO_SECOND_LOAD
+bias, NO_WAIT              | safety   | O1_alone O2_seen O3_woken deadlock | NO_WAIT
+bias, SHARED_FLAG          | safety   | O1_alone O2_seen O3_woken deadlock | SHARED_FLAG ROUNDS=3
+bias, FORGET_REVOKED               | safety   | O1_alone O2_seen O3_woken deadlock | FORGET_REVOKED ROUNDS=3
+bias, NO_HELD_CHECK              | safety   | O1_alone O2_seen O3_woken deadlock | NO_HELD_CHECK AGAIN
+bias, NO_BACK_OFF         | safety   | deadlock | NO_BACK_OFF
+bias, UNLOCK_FIRST            | safety   | O2_seen O3_woken | UNLOCK_FIRST
+bias, PLAIN_ARM            | safety   | nothing | PLAIN_ARM ROUNDS=3
+bias, CHECK_FIRST           | safety   | O3_woken | CHECK_FIRST
+bias, NO_LOCK              | safety   | O3_woken | NO_LOCK
 
 doorbell.pml
-bell                        | safety   | nothing | -
-bell, two                   | safety   | nothing | N=2
-bell, strict                | safety   | nothing | STRICT NO_HEAVY
-bell, witnesses             | safety   | W1 W2 W3 W4 W5 W6 | WITNESS N=2 MESSAGES=1
-bell, NO_HEAVY              | safety   | D1_woken | NO_HEAVY
-bell, LOOK_EARLY            | safety   | D1_woken | LOOK_EARLY
-bell, HEAVY_EARLY           | safety   | D1_woken | HEAVY_EARLY
-bell, HEAR_FIRST            | safety   | D1_woken | HEAR_FIRST
-bell, NO_RING               | safety   | D1_woken | NO_RING
-bell, NO_TICKET             | safety   | D1_woken | NO_TICKET
-bell, DISARM_ALWAYS         | safety   | D1_woken | DISARM_ALWAYS N=2 MESSAGES=1
-bell, WAKE_ONE              | safety   | D1_woken | WAKE_ONE N=2 MESSAGES=1
+doorbell                        | safety   | nothing | -
+doorbell, two                   | safety   | nothing | N=2
+doorbell, strict                | safety   | nothing | STRICT NO_HEAVY
+doorbell, reachable             | safety   | S1 S2 S3 S4 S5 S6 | REACH N=2 MESSAGES=1
+doorbell, NO_HEAVY              | safety   | D1_woken | NO_HEAVY
+doorbell, CHECK_EARLY            | safety   | D1_woken | CHECK_EARLY
+doorbell, HEAVY_EARLY           | safety   | D1_woken | HEAVY_EARLY
+doorbell, LOAD_FIRST            | safety   | D1_woken | LOAD_FIRST
+doorbell, NO_RING               | safety   | D1_woken | NO_RING
+doorbell, NO_TICKET             | safety   | D1_woken | NO_TICKET
+doorbell, DISARM_ALWAYS         | safety   | D1_woken | DISARM_ALWAYS N=2 MESSAGES=1
+doorbell, WAKE_ONE              | safety   | D1_woken | WAKE_ONE N=2 MESSAGES=1
 
-ending.pml
-end                         | safety   | nothing | -
-end, strict                 | safety   | nothing | STRICT NO_HEAVY FORCED
-end, calls                  | safety   | nothing | CALLS FORCED
-end, active dies            | safety   | nothing | MORTAL=0 FORCED
-end, passive dies           | safety   | nothing | MORTAL=1 FORCED
-end, witnesses              | safety   | W1 W2 W3 W4 | WITNESS
-end, calls, witnesses       | safety   | W7 | WITNESS CALLS FORCED
-end, death, witnesses       | safety   | W1 W2 W3 W4 W5 W6 | WITNESS MORTAL=0 FORCED
-end, NO_HEAVY               | safety   | E1_found | NO_HEAVY FORCED
-end, LOOK_EARLY             | safety   | E1_found | LOOK_EARLY FORCED
-end, HEAVY_EARLY            | safety   | E1_found | HEAVY_EARLY FORCED
-end, STATE_FIRST            | safety   | E1_found | STATE_FIRST FORCED
-end, NO_LOOK                | safety   | E1_found | NO_LOOK FORCED
-end, LEFT_UNSEEN            | safety   | E1_found E4_alone | LEFT_UNSEEN
-end, NO_HAZARD              | safety   | E4_alone | NO_HAZARD FORCED
-end, FREE_AT_ONCE           | safety   | E2_touch | FREE_AT_ONCE FORCED
-end, LEAVE_ONCE             | safety   | E2_touch | LEAVE_ONCE FORCED
-end, BOTH_LAST              | safety   | E3_freed deadlock | BOTH_LAST FORCED
-end, LET_GO_EARLY           | safety   | E2_touch | LET_GO_EARLY
-end, WHILE_CLOSING          | safety   | E2_touch | WHILE_CLOSING
-end, SPLIT                  | safety   | E2_touch | SPLIT CALLS FORCED
-end, CHECK_FIRST            | safety   | E2_touch | CHECK_FIRST CALLS FORCED
-end, NO_GONE                | safety   | E2_touch E3_freed deadlock | NO_GONE MORTAL=0 FORCED
-end, NO_BEREAVED            | safety   | E2_touch | NO_BEREAVED MORTAL=0 FORCED
-end, NO_LOST                | safety   | E2_touch | NO_LOST MORTAL=0 FORCED
-end, APART                  | safety   | E2_touch | APART MORTAL=0 FORCED
+teardown.pml
+teardown                         | safety   | nothing | -
+teardown, strict                 | safety   | nothing | STRICT NO_HEAVY FORCED
+teardown, calls                  | safety   | nothing | CALLS FORCED
+teardown, active dies            | safety   | nothing | MORTAL=0 FORCED
+teardown, passive dies           | safety   | nothing | MORTAL=1 FORCED
+teardown, reachable              | safety   | S1 S2 S3 S4 | REACH
+teardown, calls, reachable       | safety   | S7 | REACH CALLS FORCED
+teardown, death, reachable       | safety   | S1 S2 S3 S4 S5 S6 | REACH MORTAL=0 FORCED
+teardown, NO_HEAVY               | safety   | E1_found | NO_HEAVY FORCED
+teardown, CHECK_EARLY             | safety   | E1_found | CHECK_EARLY FORCED
+teardown, HEAVY_EARLY            | safety   | E1_found | HEAVY_EARLY FORCED
+teardown, STATE_FIRST            | safety   | E1_found | STATE_FIRST FORCED
+teardown, NO_LAST_CHECK                | safety   | E1_found | NO_LAST_CHECK FORCED
+teardown, LEFT_UNSEEN            | safety   | E1_found E4_alone | LEFT_UNSEEN
+teardown, NO_HAZARD              | safety   | E4_alone | NO_HAZARD FORCED
+teardown, FREE_AT_ONCE           | safety   | E2_touch | FREE_AT_ONCE FORCED
+teardown, LEAVE_ONCE             | safety   | E2_touch | LEAVE_ONCE FORCED
+teardown, BOTH_LAST              | safety   | E3_freed deadlock | BOTH_LAST FORCED
+teardown, DETACH_EARLY           | safety   | E2_touch | DETACH_EARLY
+teardown, WHILE_CLOSING          | safety   | E2_touch | WHILE_CLOSING
+teardown, SPLIT                  | safety   | E2_touch | SPLIT CALLS FORCED
+teardown, CHECK_FIRST            | safety   | E2_touch | CHECK_FIRST CALLS FORCED
+teardown, NO_DEATH_CHECK                | safety   | E2_touch E3_freed deadlock | NO_DEATH_CHECK MORTAL=0 FORCED
+teardown, NO_PEER_DEATH            | safety   | E2_touch | NO_PEER_DEATH MORTAL=0 FORCED
+teardown, NO_LOST                | safety   | E2_touch | NO_LOST MORTAL=0 FORCED
+teardown, TWO_STEPS                  | safety   | E2_touch | TWO_STEPS MORTAL=0 FORCED
 
 doorbells.pml
-bells                       | safety   | nothing | -
-bells, held                 | safety   | nothing | HELD
-bells, stop                 | safety   | nothing | $stop
-bells, witnesses            | safety   | W1 W3 W4 W5 W6 W7 | WITNESS HELD
-bells, stop, witnesses      | safety   | W1 W2 W4 W5 W6 | WITNESS $stop
-bells, NO_ENGINE            | safety   | D2_served | NO_ENGINE
-bells, RANG_ANYWAY          | safety   | D2_served | RANG_ANYWAY
-bells, NO_LAST_LOOK         | safety   | D2_served | NO_LAST_LOOK
-bells, NO_HAND_OVER         | safety   | D2_served | NO_HAND_OVER HELD
-bells, ONE_MARK             | safety   | D2_served | ONE_MARK $stop
-bells, TRUST_MARK           | safety   | D2_served | TRUST_MARK $stop
+doorbells                       | safety   | nothing | -
+doorbells, held                 | safety   | nothing | HELD
+doorbells, stop                 | safety   | nothing | $stop
+doorbells, reachable            | safety   | S1 S3 S4 S5 S6 S7 | REACH HELD
+doorbells, stop, reachable      | safety   | S1 S2 S4 S5 S6 | REACH $stop
+doorbells, NO_ENGINE            | safety   | D2_served | NO_ENGINE
+doorbells, RANG_ANYWAY          | safety   | D2_served | RANG_ANYWAY
+doorbells, NO_LAST_CHECK         | safety   | D2_served | NO_LAST_CHECK
+doorbells, NO_ENGINE_RING         | safety   | D2_served | NO_ENGINE_RING HELD
+doorbells, ONE_MARK             | safety   | D2_served | ONE_MARK $stop
+doorbells, TRUST_MARK           | safety   | D2_served | TRUST_MARK $stop
 
 reclaim.pml
 reclaim                     | safety   | nothing | -
@@ -162,15 +160,15 @@ reclaim, NO_WAIT            | safety   | R1_touch | NO_WAIT
 reclaim, CONNECT_EARLY      | safety   | R1_touch | CONNECT_EARLY
 reclaim, SEEN_LATE          | safety   | R1_touch | SEEN_LATE LIVES=2 ALONE
 reclaim, STALE_EPOCH        | safety   | R1_touch | STALE_EPOCH LIVES=2
-reclaim, NO_SECOND_LOOK     | safety   | R1_touch | NO_SECOND_LOOK LIVES=2
-reclaim, witnesses          | safety   | W1 W2 W3 W4 W5 | WITNESS MORTAL FALSE_MARK
+reclaim, NO_SECOND_CHECK     | safety   | R1_touch | NO_SECOND_CHECK LIVES=2
+reclaim, reachable          | safety   | S1 S2 S3 S4 S5 | REACH MORTAL FALSE_MARK
 reclaim, NO_LOCK            | safety   | R2_own R3_back | NO_LOCK FALSE_MARK
 reclaim, NO_COUNT           | safety   | R3_back deadlock | NO_COUNT MORTAL
 reclaim, KEEP_DEAD          | safety   | R3_back deadlock | KEEP_DEAD MORTAL
 END
 )
 
-# translate MODEL MACROS...: spin's C files, in the working directory. Prints what went wrong.
+# translate MODEL MACROS...: makes spin's C files in the working directory. Prints the reason if it fails.
 translate() {
 	local model=$models/$1 m
 	shift
@@ -186,8 +184,8 @@ translate() {
 	fi
 }
 
-# judge SEARCH: what the checker found, from pan.out.
-judge() {
+# result SEARCH: the findings of the checker, from pan.out.
+result() {
 	local errors found
 	if ! grep -q '^Full statespace search for:' pan.out; then
 		echo "checker failed"
@@ -228,13 +226,13 @@ run() {
 		liveness) cflags="-DNFAIR=3 $cflags" flags="-a -f -A $flags" ;;
 		esac
 		case $5 in
-		*NEXEC=2* | *OWNER_DIES* | *TSO* | *N=[23]* | *LIVES=2* | *MORTAL=[01]* | *WHILE_CLOSING*) optimise=-O1 ;; # pays for large searches only
+		*NEXEC=2* | *OWNER_DIES* | *TSO* | *N=[23]* | *LIVES=2* | *MORTAL=[01]* | *WHILE_CLOSING*) optimise=-O1 ;; # worth its compile time for large searches only
 		esac
 		# -c0: past the first error, so that all broken claims show. -b: a path cut short is an error.
 		if ! gcc -w $optimise -DMEMLIM="$memory" $cflags -o pan pan.c >gcc.out 2>&1; then
 			found="not compiled"
 		elif ./pan -c0 -b -n -w22 -m"$depth" $flags >pan.out 2>&1 || grep -q MEMLIM pan.out; then
-			found=$(judge "$2")
+			found=$(result "$2")
 		else
 			found="checker failed"
 		fi
@@ -296,7 +294,7 @@ elif [ $# -gt 0 ]; then
 	exit 2
 fi
 
-# Each worker takes the next run that nobody has taken; results are printed in the table's order.
+# Each worker takes the next run that no other has taken. Results are printed in the table's order.
 set -m
 for ((w = 0; w < jobs; w++)); do
 	for i in "${!names[@]}"; do
@@ -314,11 +312,11 @@ for i in "${!names[@]}"; do
 	done
 	IFS='|' read -r found states <"$work/$i"
 	if [ "$found" = "${wanted[i]}" ]; then
-		verdict=ok passed=$((passed + 1))
+		outcome=ok passed=$((passed + 1))
 	else
-		verdict=FAIL failed=$((failed + 1))
+		outcome=FAIL failed=$((failed + 1))
 	fi
-	printf '%-4s %-26s %-46s %-46s %9s\n' $verdict "${names[i]}" "${wanted[i]}" "$found" "${states:--}"
+	printf '%-4s %-26s %-46s %-46s %9s\n' $outcome "${names[i]}" "${wanted[i]}" "$found" "${states:--}"
 done
 echo "$passed passed, $failed failed"
 [ $failed -eq 0 ] && [ $passed -eq ${#names[@]} ]

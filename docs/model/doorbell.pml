@@ -1,37 +1,36 @@
 /*
- * The doorbell, for Spin, with shm.Producer.Relax. The end of a connection rests on Relax too: ending.pml.
+ * The doorbell, for Spin, with shm.Producer.Relax. The end of a connection relies on Relax as well: teardown.pml.
  *
- * A producer stores a message into a slot and then loads a word of the other side: the doorbell's armed word, to see
- * whether somebody has to be woken. Relax
- * makes the store a plain one, which may wait in the store buffer while the word is loaded. So the other side, which
- * stores that word and then looks at the slot for the last time, calls HeavyGlobal in between.
+ * A producer stores a message into a ring entry and then loads the doorbell's armed word, to see whether it has to wake a
+ * waiter. With Relax the store is a plain one, which may wait in the store buffer during the load. So the waiter calls
+ * HeavyGlobal between its store to armed and its last check of the ring entry.
  *
- *	producer                    sleeper (Arm, look, Sleep)
+ *	producer                    waiter (Arm, check, Sleep)
  *	--------                    --------------------------
- *	slot := message             ticket := rings so far
+ *	slot := message             ticket := rings
  *	armed?  ring:               armed := 1
  *	  armed := 2 if it is 1     HeavyGlobal
- *	  rings++, wake all         look at the slot
+ *	  rings++, wake all         check the slot
  *	  armed := 0 if it is 2     sleep, if rings is the ticket
- *	                            nobody else sleeps: armed := 0
+ *	                            last waiter to leave: armed := 0
  *
- * Producers store through first-in-first-out store buffers, as on amd64; everything else that is stored here is stored
- * by an exchange or an atomic operation. (No store of the sleeper's has to wait for that: the barrier
- * empties the buffer of its caller too.) HeavyGlobal passes the producers one after the other, each at some moment
- * within the call. It takes in all processes; the model holds those that matter.
+ * Producers store through first-in-first-out store buffers, as on amd64. All other stores are exchanges or atomic
+ * operations. HeavyGlobal also empties the buffer of its caller, so the waiter has no store that must wait for that.
+ * HeavyGlobal passes the producers one after the other, each at some moment within the call. It passes all processes; the
+ * model has those that matter.
  *
- * Sizes, to be given with -D: N producers and sleepers (1), sleeper i waits for producer i, and all have one bell;
+ * Sizes, to be given with -D: N producers and waiters (1), waiter i waits for producer i, and all have one doorbell;
  * MESSAGES of each producer (2).
  *
- * Variants, all correct:
- *	STRICT  the store to the slot empties the buffer, as it does without Relax; HeavyGlobal is not needed
+ * Variants, in which all claims hold:
+ *	STRICT  the store to the slot empties the buffer, as without Relax; HeavyGlobal is not needed
  *
  * Mutations:
- *	NO_HEAVY, LOOK_EARLY (the look comes before HeavyGlobal), HEAVY_EARLY (HeavyGlobal comes before the store),
- *	NO_RING NO_TICKET HEAR_FIRST; with N=2: DISARM_ALWAYS WAKE_ONE
+ *	NO_HEAVY, CHECK_EARLY (the check is before HeavyGlobal), HEAVY_EARLY (HeavyGlobal is before the store), NO_RING,
+ *	NO_TICKET, LOAD_FIRST; with N=2: DISARM_ALWAYS WAKE_ONE
  *
- * README.md says what each of them means. WITNESS asserts that certain situations never come up, and each of these
- * assertions has to fail.
+ * README.md says what each of them takes away. REACH asserts that certain situations never occur. Each of these
+ * assertions must fail; else the model could pass by doing nothing.
  */
 
 #ifndef N
@@ -44,11 +43,11 @@
 /* ---- Shared memory --------------------------------------------------------------------------------------------- */
 
 byte slot[N];			/* the newest message: its number, from 1 */
-byte armed;			/* 0, 1, or 2: somebody is ringing */
+byte armed;			/* 0, 1, or 2: a producer is ringing */
 byte rings;			/* the word of the futex */
 
 #define BUFFERED	MESSAGES
-chan buffer[N] = [BUFFERED] of { byte };	/* stores to the process's slot; it stores nothing else plainly */
+chan buffer[N] = [BUFFERED] of { byte };	/* stores to the producer's slot, the only plain ones */
 #define FENCE(p)	empty(buffer[p])
 
 active proctype Buffers() {
@@ -61,7 +60,7 @@ endEmpty:
 	od
 }
 
-inline heavyforall() {
+inline heavyglobal() {
 	i = 0;
 	do
 	:: i < N -> atomic { FENCE(i) -> i++ }
@@ -79,17 +78,17 @@ inline heavyforall() {
 #if defined(NO_HEAVY) || defined(HEAVY_EARLY)
 #define BARRIER	skip
 #else
-#define BARRIER	heavyforall()
+#define BARRIER	heavyglobal()
 #endif
 
-/* ---- What is claimed ------------------------------------------------------------------------------------------- */
+/* ---- Claims ----------------------------------------------------------------------------------------------------- */
 
-/* D1_woken. When nothing goes on any more, nobody sleeps while there is a message for him. */
+/* D1_woken. When no process can take a further step, no waiter sleeps while there is a message for it. */
 hidden byte D1_woken;
 #define CLAIM(name, what)	name = (what); assert(name)
 
-#ifdef WITNESS
-hidden byte W1, W2, W3, W4, W5, W6;
+#ifdef REACH
+hidden byte S1, S2, S3, S4, S5, S6;
 #define SEEN(name, what)	name = !(what); assert(name)
 #else
 #define SEEN(name, what)	skip
@@ -97,9 +96,9 @@ hidden byte W1, W2, W3, W4, W5, W6;
 
 /* ---- The doorbell ---------------------------------------------------------------------------------------------- */
 
-byte taken[N];			/* messages that the sleeper has found */
+byte taken[N];			/* messages that the waiter has found */
 bool asleep[N];			/* it is in the futex */
-byte sleepers;			/* how many have armed the bell and not left it; guarded by lock */
+byte waiters;			/* how many have armed the doorbell and not left it; guarded by lock */
 bool lock;
 
 proctype Producer(byte me) {
@@ -107,12 +106,12 @@ proctype Producer(byte me) {
 	do
 	:: n < MESSAGES ->
 		n++;
-#ifdef HEAR_FIRST
+#ifdef LOAD_FIRST
 		a = armed;
 		STORE(n);
 #else
 		STORE(n);
-		d_step { a = armed; SEEN(W1, a == 0 && len(buffer[me]) > 0); SEEN(W2, a == 2) };
+		d_step { a = armed; SEEN(S1, a == 0 && len(buffer[me]) > 0); SEEN(S2, a == 2) };
 #endif
 		if
 		:: a != 0 ->
@@ -120,13 +119,13 @@ proctype Producer(byte me) {
 			d_step { FENCE(me) -> if :: armed == 1 -> armed = 2 :: else fi };
 			rings++;
 			d_step {
-				SEEN(W3, asleep[me]);
+				SEEN(S3, asleep[me]);
 				asleep[0] = false;
 #if N > 1 && !defined(WAKE_ONE)
 				asleep[1] = false
 #endif
 			};
-			d_step { if :: armed == 2 -> armed = 0 :: else -> SEEN(W4, armed == 1) fi };
+			d_step { if :: armed == 2 -> armed = 0 :: else -> SEEN(S4, armed == 1) fi };
 #endif
 			a = 0
 		:: else
@@ -135,57 +134,57 @@ proctype Producer(byte me) {
 	od
 }
 
-inline look() {
+inline check() {
 	d_step {
 		if :: slot[me] > taken[me] -> taken[me] = slot[me]; found = true :: else fi
 	}
 }
 
-proctype Sleeper(byte me) {
+proctype Waiter(byte me) {
 	byte i, ticket;
 	bool found;
 	do
 	:: taken[me] < MESSAGES ->
-		d_step { !lock -> lock = true; sleepers++ };
+		d_step { !lock -> lock = true; waiters++ };
 		ticket = rings;
 #ifdef HEAVY_EARLY
-		heavyforall();
+		heavyglobal();
 #endif
 		armed = 1;					/* an exchange */
-#ifdef LOOK_EARLY
-		look();
+#ifdef CHECK_EARLY
+		check();
 #endif
 		BARRIER;
 		lock = false;
-#ifndef LOOK_EARLY
-		look();
+#ifndef CHECK_EARLY
+		check();
 #endif
 		if
 		:: !found ->
 #ifdef NO_TICKET
 			asleep[me] = true;
 #else
-			d_step { if :: rings == ticket -> asleep[me] = true :: else -> SEEN(W5, true) fi };
+			d_step { if :: rings == ticket -> asleep[me] = true :: else -> SEEN(S5, true) fi };
 #endif
 endAsleep:
 			!asleep[me]
-		:: else -> SEEN(W6, true)
+		:: else -> SEEN(S6, true)
 		fi;
-		d_step { !lock -> lock = true; sleepers-- };
+		d_step { !lock -> lock = true; waiters-- };
 #ifdef DISARM_ALWAYS
 		armed = 0;
 #else
-		if :: sleepers == 0 -> armed = 0 :: else fi;
+		if :: waiters == 0 -> armed = 0 :: else fi;
 #endif
 		lock = false;
 		found = false; ticket = 0;
-		look();						/* as every wait does when it has left */
+		check();						/* each wait checks once more when it has left */
 		found = false
 	:: else -> break
 	od
 }
 
-/* What is left when nobody can take a step. */
+/* The state when no process can take a step. */
 active proctype Quiet() {
 endNever:
 	timeout ->
@@ -202,7 +201,7 @@ init {
 	byte p;
 	atomic {
 		do
-		:: p < N -> run Producer(p); run Sleeper(p); p++
+		:: p < N -> run Producer(p); run Waiter(p); p++
 		:: else -> break
 		od
 	}

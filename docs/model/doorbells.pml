@@ -1,42 +1,44 @@
 /*
  * The two doorbells of a member, for Spin: which of them a peer rings, and the state that a stopped ringer leaves.
  *
- * A member has a bell for the waits of its program, which serve everything while they are awake, and one for its
- * engine. A peer that has stored a message rings the waits, and the engine only if no wait sleeps. Either takes all
- * messages that it finds. A wait may end at any moment, for its own reasons, and the program need not wait again. While
- * the program waits, the engine may rest: it does not sleep on its bell, and goes on when the last wait has ended.
+ * A member has a doorbell for the waits of its program, which serve everything while they are awake, and one for its
+ * progress engine. A peer that has stored a message rings the waits, and the engine only if no wait sleeps. Either takes
+ * all messages that it finds. A wait may end at any moment, for its own reasons, and the program need not wait again.
+ * While the program waits, the engine may rest: it does not sleep on its doorbell, and continues when the last wait has
+ * ended.
  *
- *	ringer (Doorbell.Ring)                       sleeper, of either bell (Arm, look, Sleep)
- *	----------------------                       ------------------------------------------
- *	slot := message                              ticket := rings
- *	armed 0?  this bell is quiet                 armed := 1, then HeavyGlobal
- *	armed 1 -> the ringer's mark                 look at the slots
- *	  or it is 0 by now: this bell is quiet      sleep, if rings is the ticket
- *	  or 1 again: leave it armed                 armed := 0
- *	  or another ringer's mark: take it over     look at the slots
+ *	ringer (Doorbell.Ring)                        waiter, of either doorbell (Arm, check, Sleep)
+ *	----------------------                        ----------------------------------------------
+ *	slot := message                               ticket := rings
+ *	armed 0?  this doorbell is quiet              armed := 1, then HeavyGlobal
+ *	armed 1 -> the ringer's mark                  check the slots
+ *	  or it is 0 by now: this doorbell is quiet   sleep, if rings is the ticket
+ *	  or 1 again: leave it armed                  armed := 0
+ *	  or another ringer's mark: take it over      check the slots
  *	rings++, wake all
- *	armed := 0, if the mark is there still       a wait that ends, if that look failed: ring the engine
- *	if the waits were quiet: the engine, likewise
+ *	armed := 0, if the mark is still there        a wait that ends, if that check failed: ring the engine
+ *	if the waits were quiet: ring the engine
  *
  * The store to the slot is a plain one, which waits in the store buffer of its process until a locked instruction or
  * HeavyGlobal empties it.
  *
  * Sizes, to be given with -D: N ringers (1), WAITS of the program, one after another (2), MESSAGES of each ringer (2).
  *
- * Variants, all correct:
- *	HELD   a look fails once because another goroutine of the program holds the endpoint. A sleeper whose look failed does
- *	       not sleep but looks again, unless it is a wait that has ended
+ * Variants, in which all claims hold:
+ *	HELD   a check fails once because another goroutine of the program holds the endpoint. A waiter whose check failed
+ *	       does not sleep but checks again, unless it is a wait that has ended
  *	STOPS  the last ringer, which has one message, may stop for ever at any step. Its message may stay unfound; the others
  *	       still announce theirs. To keep the model small, stores are not plain, and there is one wait, which does
  *	       not end: the engine rests. Use N=2
  *
  * Mutations:
- *	NO_ENGINE (only the waits are rung), with HELD: NO_HAND_OVER (a wait that ends does not ring the engine), RANG_ANYWAY (a ring that finds the bell disarmed by now counts as rung), NO_LAST_LOOK (a wait
- *	that ends looks no more), with STOPS: ONE_MARK (all ringers have the same mark), TRUST_MARK (a bell that bears the mark
- *	of another ringer is not rung)
+ *	NO_ENGINE (only the waits are rung), RANG_ANYWAY (a ring that finds the doorbell disarmed by now counts as rung),
+ *	NO_LAST_CHECK (a wait that ends does not check again); with HELD: NO_ENGINE_RING (a wait that ends does not ring the
+ *	engine); with STOPS: ONE_MARK (all ringers have the same mark), TRUST_MARK (a doorbell with the mark of another
+ *	ringer is not rung)
  *
- * WITNESS asserts that certain situations never come up, and each of these assertions has to fail. README.md says what
- * each of these means.
+ * README.md says what each of them takes away. REACH asserts that certain situations never occur. Each of these
+ * assertions must fail; else the model could pass by doing nothing.
  */
 
 #ifndef N
@@ -53,12 +55,12 @@
 #define ENGINE		1
 
 byte slot[N];			/* the newest message of each ringer: its number, from 1 */
-byte taken[N];			/* what the member has found */
+byte taken[N];			/* the newest message that the member has found */
 byte armed[2];			/* 0, 1, or 2 and more: the mark of a ringer's process */
 byte rings[2];			/* the word of the futex */
 bool asleep[2];			/* in the futex */
 bool stopped[N];		/* the ringer's process has stopped */
-bool held;			/* a look has failed */
+bool held;			/* a check has failed */
 bool waiting;			/* the program waits */
 
 #ifdef STOPS
@@ -84,7 +86,7 @@ endEmpty:
 }
 #endif
 
-inline heavyforall() {
+inline heavyglobal() {
 #ifndef STOPS
 	i = 0;
 	do
@@ -102,8 +104,8 @@ inline heavyforall() {
 hidden byte D2_served;
 #define CLAIM(name, what)	name = (what); assert(name)
 
-#ifdef WITNESS
-hidden byte W1, W2, W3, W4, W5, W6, W7;
+#ifdef REACH
+hidden byte S1, S2, S3, S4, S5, S6, S7;
 #define SEEN(name, what)	name = !(what); assert(name)
 #else
 #define SEEN(name, what)	skip
@@ -115,7 +117,7 @@ hidden byte W1, W2, W3, W4, W5, W6, W7;
 #define MARK	(2 + me)
 #endif
 
-/* Doorbell.Ring. rang says whether the bell was armed. */
+/* Doorbell.Ring. rang says whether the doorbell was armed. */
 inline ring(b) {
 	rang = false;
 	if
@@ -125,21 +127,21 @@ inline ring(b) {
 			FENCE(me);				/* a compare-and-swap, and then a load */
 			if
 			:: armed[b] == 1 -> armed[b] = MARK; mark = MARK
-			:: armed[b] == 0 -> SEEN(W1, true)
-			:: else -> mark = armed[b]; other = true; SEEN(W2, true)
+			:: armed[b] == 0 -> SEEN(S1, true)
+			:: else -> mark = armed[b]; other = true; SEEN(S2, true)
 			fi
 		};
 		if
 #ifndef RANG_ANYWAY
-		:: mark == 0				/* the sleeper has left, and may have looked before our store */
+		:: mark == 0				/* the waiter has left, and may have checked before our store */
 #endif
 #ifdef TRUST_MARK
 		:: other -> rang = true
 #endif
 		:: else ->
 			rings[b]++;
-			d_step { SEEN(W3, b == ENGINE && asleep[b]); SEEN(W4, b == THE_WAITS && asleep[b]); asleep[b] = false };
-			d_step { if :: mark != 0 && armed[b] == mark -> armed[b] = 0 :: else -> SEEN(W5, armed[b] == 1) fi };
+			d_step { SEEN(S3, b == ENGINE && asleep[b]); SEEN(S4, b == THE_WAITS && asleep[b]); asleep[b] = false };
+			d_step { if :: mark != 0 && armed[b] == mark -> armed[b] = 0 :: else -> SEEN(S5, armed[b] == 1) fi };
 			rang = true
 		fi;
 		mark = 0; other = false
@@ -171,7 +173,7 @@ active proctype Stop() {
 #endif
 
 /* Takes all messages that are there, or fails. */
-inline look() {
+inline check() {
 	if
 #ifdef HELD
 	:: d_step { !held -> held = true; failed = true }
@@ -183,7 +185,7 @@ inline look() {
 			found = found || slot[1] != taken[1];
 			taken[1] = slot[1];
 #endif
-			SEEN(W6, found)
+			SEEN(S6, found)
 		}
 	fi
 }
@@ -199,9 +201,9 @@ active proctype Program() {
 		:: !over ->
 			ticket = rings[THE_WAITS];
 			armed[THE_WAITS] = 1;
-			heavyforall();
+			heavyglobal();
 			found = false; failed = false;
-			look();
+			check();
 			if
 			:: !found && !failed ->
 				atomic { if :: rings[THE_WAITS] == ticket -> asleep[THE_WAITS] = true :: else fi };
@@ -213,16 +215,16 @@ endAsleep:				!asleep[THE_WAITS]
 			:: else
 			fi;
 			armed[THE_WAITS] = 0;
-#ifndef NO_LAST_LOOK
+#ifndef NO_LAST_CHECK
 			found = false; failed = false;
-			look();
+			check();
 #endif
 			if :: EARLY -> over = true :: over = false fi
 		:: else -> break
 		od;
 		skip;
-#ifndef NO_HAND_OVER
-		d_step { if :: failed && armed[ENGINE] != 0 -> armed[ENGINE] = 0; rings[ENGINE]++; SEEN(W7, asleep[ENGINE]); asleep[ENGINE] = false :: else fi };
+#ifndef NO_ENGINE_RING
+		d_step { if :: failed && armed[ENGINE] != 0 -> armed[ENGINE] = 0; rings[ENGINE]++; SEEN(S7, asleep[ENGINE]); asleep[ENGINE] = false :: else fi };
 #endif
 		d_step { waiting = false; over = false; found = false; failed = false; ticket = 0 }
 	:: EARLY -> break
@@ -239,9 +241,9 @@ endRests:	!waiting
 	:: true ->
 		ticket = rings[ENGINE];
 		armed[ENGINE] = 1;
-		heavyforall();
+		heavyglobal();
 		found = false; failed = false;
-		look();
+		check();
 		if
 		:: !found && !failed ->
 			atomic { if :: rings[ENGINE] == ticket -> asleep[ENGINE] = true :: else fi };

@@ -1,10 +1,10 @@
 /*
  * The invalidation handshake, for Spin.
  *
- * A window is a grant: whoever holds its token may read and write a range of the owner's memory. Invalidate takes the
- * grant back, and its completion is a promise: from then on nobody touches the range through that token. This is the
- * handshake that keeps the promise, step by step, under the labels that the code uses; the promise itself is stated as
- * assertions. Each step can be taken out with a macro, and check.sh shows that each is missed.
+ * A process that has a window's token may read and write a range of the owner's memory. Invalidate ends that, and its
+ * completion is a promise: from then on no process accesses the range through that token. This is the handshake that
+ * keeps the promise, with the labels of the code. The promise is stated as assertions. A macro takes out each step, and
+ * check.sh shows that without it an assertion fails.
  *
  *	executor (the peer), per transfer       owner
  *	---------------------------------       -----
@@ -16,24 +16,24 @@
  *	                if so, the next chunk
  *	HAZARD-CLEAR    hazard := 0
  *
- * HAZARD-PUBLISH and ENTRY-CHECK face ENTRY-INVALIDATE and HAZARD-DRAIN: each side stores its own word and then loads
- * the other's, so at least one of them sees the other. Either the executor finds the token gone, or the owner finds the
- * hazard and waits. That is the proof in one sentence; it needs both stores to be in memory before the loads (see TSO).
+ * The proof: at HAZARD-PUBLISH and ENTRY-INVALIDATE each side stores its own word, and at ENTRY-CHECK and HAZARD-DRAIN it
+ * loads the other's. So either the executor finds that the token is invalid, or the owner finds the hazard and waits.
+ * Both stores must be in memory before the loads; see TSO.
  *
  * Sizes, to be given with -D:
- *	NEXEC     executors, each with its own hazard, that is, queue pairs  1
+ *	NEXEC     executors, each with its own hazard, that is queue pairs   1
  *	MORTAL    executors that may die                                     all
  *	NXFER     transfers that an executor attempts, until one fails       2
  *	NBIND     bindings that the owner makes, one after another           3
  *	ONE_SIZE  (no value) a transfer covers its binding's whole range, rather than one chunk or two
  *
- * Variants, all correct:
+ * Variants, in which all claims hold:
  *	TSO         each process stores through a first-in-first-out store buffer, as on amd64; HAZARD-PUBLISH and
- *	            ENTRY-INVALIDATE are exchanges, which empty it, and all other stores are plain
+ *	            ENTRY-INVALIDATE are exchanges, which empty it; all other stores are plain
  *	REJOIN      a new member may take a dead executor's place, hazard included
  *	OWNER_DIES  the owner may die at any point; a survivor invalidates in its place and takes the memory
- *	GROWS       an executor's hazard joins the ones that are counted when the executor begins
- *	PEEK        the executor also looks at the entry before HAZARD-PUBLISH
+ *	GROWS       an executor's hazard is added to those that are counted when the executor begins
+ *	PEEK        the executor also loads the entry before HAZARD-PUBLISH
  *
  * Mutations:
  *	NO_PUBLISH NO_CHECK CHECK_FIRST FIELDS_FIRST NO_BOUNDS NO_RECHECK NO_RECHECK_BETWEEN NO_RECHECK_LAST
@@ -41,8 +41,8 @@
  *	NO_DEATH LOCK_EARLY; with TSO: PLAIN_PUBLISH PLAIN_INVALIDATE; with REJOIN: DIRTY_JOIN; with OWNER_DIES:
  *	LOSE_TAG; with GROWS: COUNT_FIRST
  *
- * README.md says what each of them means and how it is found. WITNESS changes nothing in the protocol: it asserts that
- * certain situations never come up, and each of these assertions has to fail, or the model would be proving nothing.
+ * README.md says what each of them takes away. REACH asserts that certain situations never occur. Each of these
+ * assertions must fail; else the model could pass by doing nothing.
  */
 
 #ifndef NEXEC
@@ -72,7 +72,7 @@ byte M[CELLS];
 
 #define VALID	16		/* the valid bit of WORD */
 
-/* Two ranges take turns: A, two chunks long, for bindings 1 and 3; B, one chunk, for binding 2. The two bytes behind B
+/* Two ranges alternate: A, two chunks long, for bindings 1 and 3; B, one chunk, for binding 2. The two bytes behind B
  * belong to no binding; a transfer with B's base and A's length would reach them. A chunk's two bytes move one by one. */
 #define CHUNK		2
 #define USESA(g)	((g) % 2 == 1)
@@ -98,7 +98,7 @@ byte M[CELLS];
 /* ---- Members --------------------------------------------------------------------------------------------------- */
 
 bool running[NEXEC];		/* the executor's process executes */
-bool lock[NEXEC];		/* the kernel holds its lock: all that others can see of it */
+bool lock[NEXEC];		/* it has its lock, which is all that other processes can see of it */
 #ifdef OWNER_DIES
 bool ownerrunning = true, ownerlock = true;
 #endif
@@ -110,9 +110,9 @@ byte count;
 #define limit	NEXEC
 #endif
 
-/* ---- What is claimed ------------------------------------------------------------------------------------------- */
+/* ---- Claims ----------------------------------------------------------------------------------------------------- */
 
-/* How far the bindings have come. Only the claims look at it. It never goes back. */
+/* The progress of the bindings. Only the claims use it. It never decreases. */
 byte epoch;
 #define BOUND(g)	(3 * (g) - 2)	/* the valid word of binding g is in memory */
 #define STORED(g)	(3 * (g) - 1)	/* the invalid word is in memory */
@@ -122,7 +122,7 @@ byte epoch;
 
 bool invalidating;		/* an Invalidate has begun and has not completed */
 
-/* A claim's name is a variable that holds its truth for one moment, so that the checker's message gives the name. */
+/* A claim's name is a variable with its truth value for one moment, so that the checker's message has the name. */
 hidden byte P1_touch, P1_kept, P2_clean, P2_strict, P3_range, P4_chunk;
 #define CLAIM(name, what)	name = (what); assert(name)
 
@@ -136,8 +136,8 @@ ltl P4_ends { [] (invalidating -> <> !invalidating) }
 #define TOUCH(g, a) \
 	CLAIM(P3_range, INRANGE(g, a) && epoch >= BOUND(g)); CLAIM(P1_touch, !INRANGE(g, a) || epoch < DONE(g))
 
-#ifdef WITNESS
-hidden byte W1, W2, W3, W4, W5, W6, W7, W8;
+#ifdef REACH
+hidden byte S1, S2, S3, S4, S5, S6, S7, S8;
 #define SEEN(name, what)	name = !(what); assert(name)
 #else
 #define SEEN(name, what)	skip
@@ -147,7 +147,7 @@ hidden byte W1, W2, W3, W4, W5, W6, W7, W8;
 
 #define OWNER	NEXEC		/* the owner's number among the storing processes; executors have 0 to NEXEC-1 */
 
-/* A store by process who reaches memory. The binding in whose name it was made comes along for the claims. */
+/* A store by process number "who" reaches memory. The binding in whose name it was made comes along for the claims. */
 inline perform(who, a, v, g) {
 	if
 	:: (a) >= DATA && (who) != OWNER -> TOUCH(g, a)
@@ -169,8 +169,8 @@ chan buffer[NEXEC + 1] = [BUFFERED] of { byte, byte, byte };	/* cell, value, bin
 #define EXCHANGE(who, a, v, g)	atomic { perform(who, a, v, g) }
 #define FENCE(who)		skip
 #endif
-/* A load reads M. It need not look into its own process's buffer, because no process loads a cell to which it has a
- * store under way: a transfer begins with an exchange, and the owner fences before it inspects its bytes. (A mutation
+/* A load reads M. It ignores its own process's buffer, because no process loads a cell to which it has a store in its
+ * buffer. A transfer begins with an exchange, and the owner fences before it inspects its bytes. (A mutation
  * may break that; it then reads an older value, and is wrong enough without.) */
 
 #ifdef TSO
@@ -287,7 +287,7 @@ refused:
 	skip;
 #endif
 	d_step {
-		SEEN(W3, failed && length >= n * CHUNK);
+		SEEN(S3, failed && length >= n * CHUNK);
 		if
 		:: !failed ->
 			/* P2_clean. A transfer reported as successful moved no byte after the Invalidate had completed, and a
@@ -295,9 +295,9 @@ refused:
 			 * P2_strict. It even moved no byte after the invalid word was in memory. */
 			CLAIM(P2_clean, !late && greatest < OWNED(g));
 			CLAIM(P2_strict, after == 0);
-			SEEN(W1, g == NBIND && write);
-			SEEN(W2, g == 1 && !write && n == 2 && epoch >= DONE(1));
-			SEEN(W8, rejoined)
+			SEEN(S1, g == NBIND && write);
+			SEEN(S2, g == 1 && !write && n == 2 && epoch >= DONE(1));
+			SEEN(S8, rejoined)
 		:: else
 		fi;
 		word = 0; base = 0; length = 0; c = 0; after = 0; late = false; greatest = 0
@@ -305,7 +305,7 @@ refused:
 }
 
 /* The token may be that of any binding: the current one, a stale one, or one that is yet to be made, guessed. (Where
- * tags repeat, there is no telling a guess from the token of an earlier binding, and nobody guesses.) After a transfer
+ * tags repeat, there is no telling a guess from the token of an earlier binding, and no executor guesses.) After a transfer
  * that fails, the connection is gone and the executor does nothing more through it. */
 #if defined(NO_TAG) || defined(TAG_WRAP)
 #define TOLD(g)	epoch >= BOUND(g)
@@ -317,7 +317,7 @@ proctype Executor(byte me) {
 	byte g, n, c, word, base, length, after, greatest, left = NXFER;
 	bool write, late, failed, rejoined;
 #ifdef GROWS
-	d_step { if :: count < me + 1 -> count = me + 1 :: else fi };	/* Space.Watch */
+	d_step { if :: count < me + 1 -> count = me + 1 :: else fi };	/* Domain.AddHazard */
 #endif
 again:
 	{
@@ -347,7 +347,7 @@ again:
 		goto endExecutor
 	} unless { !running[me] };
 	d_step {
-		SEEN(W5, M[HAZARD + me] != 0 && c > 0 && M[WORD] < VALID);
+		SEEN(S5, M[HAZARD + me] != 0 && c > 0 && M[WORD] < VALID);
 		g = 0; n = 0; c = 0; word = 0; base = 0; length = 0; after = 0; greatest = 0; left = 0;
 		write = false; late = false; failed = false
 	};
@@ -369,8 +369,8 @@ endExecutor:
 	skip
 }
 
-/* An executor's process may die between any two of its steps. It executes nothing more, what it has stored reaches
- * memory, and then the kernel frees its lock. */
+/* An executor's process may die between any two of its steps. It executes nothing more, its stores reach
+ * memory, and then the kernel releases its lock. */
 proctype Death(byte i) {
 	if
 #ifdef LOCK_EARLY
@@ -410,7 +410,7 @@ inline bind(g) {
 /* Waits until no hazard names the token, except for hazards whose member's lock is free. */
 inline drain(token) {
 #if defined(GROWS) && !defined(COUNT_FIRST)
-	limit = count;						/* Space.Drained */
+	limit = count;						/* Domain.Drained */
 #endif
 	i = 0;
 	do
@@ -418,9 +418,9 @@ inline drain(token) {
 		do
 		:: M[HAZARD + i] != token -> break		/* HAZARD-DRAIN */
 #ifndef NO_DEATH
-		:: M[HAZARD + i] == token && !lock[i] -> d_step { SEEN(W6, true) }; break
+		:: M[HAZARD + i] == token && !lock[i] -> d_step { SEEN(S6, true) }; break
 #endif
-		:: else -> d_step { SEEN(W4, true) }		/* look again */
+		:: else -> d_step { SEEN(S4, true) }		/* check again */
 		od;
 #ifdef DRAIN_ONE
 		break;
@@ -458,7 +458,7 @@ inline fill(from, to, v, g) {
 	i = 0
 }
 
-/* P1_kept. Memory that is the owner's holds what the owner wrote. */
+/* P1_kept. Memory that the owner has back has the bytes that the owner wrote. */
 inline inspect(from, to, v) {
 	FENCE(OWNER);
 	d_step {
@@ -528,7 +528,7 @@ endWaiting:
 	!ownerlock;
 	invalidating = true;
 	tag = M[WORD] & (VALID - 1);
-	d_step { SEEN(W7, tag != 0 && M[WORD] < VALID && epoch == STORED(CURRENT)) };
+	d_step { SEEN(S7, tag != 0 && M[WORD] < VALID && epoch == STORED(CURRENT)) };
 	INVALIDATE(CURRENT, tag);				/* ENTRY-INVALIDATE */
 	if
 	:: tag != 0 -> drain(tag)				/* HAZARD-DRAIN */

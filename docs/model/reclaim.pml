@@ -1,34 +1,34 @@
 /*
  * The reclaim after a death, for Spin: mark, count, acknowledge, reap (shm/liveness.go, shm/member.go).
  *
- * A member owns a record, a lock on it that the kernel frees with its death, and memory. Survivors use that memory until
- * they let go of the dead member. When all have, one of them gives the memory and the record back, and a new member may
- * take both: the memory carries the number of the record, so it looks the same as that of the next owner.
+ * A member owns a record, a lock on it that the kernel releases with its death, and memory. Survivors use that memory
+ * until they have released the dead member. Then one of them gives the memory and the record back, and a new member may
+ * take both. The memory has the number of the record as its owner, so the next owner's looks the same.
  *
  *	mark          the lock is free, or the member leaves: state := dead
  *	count         epoch := ++deaths, unless it is the number of a death already; first by the process that marked
- *	acknowledge   noted := deaths; if the state is dead, let go; seen := noted
+ *	acknowledge   noted := deaths; if the state is dead, release it; seen := noted
  *	reap          epoch <= seen of all live members: take the lock; still dead? give the memory back; state := free
  *	join          take the lock; free? next incarnation, epoch := not counted; state := live
- *	connect       note that the memory is in use, so that letting go ends it; then look whether the member lives
+ *	connect       note that the memory is in use, so that the release ends it; then check that the member lives
  *
  * The member dies, or leaves, at any step. One more thread of the first survivor connects with it and uses its memory.
  *
  * Sizes, to be given with -D: LIVES of the member, one after another (1).
  *
- * Variants, all correct:
+ * Variants, in which all claims hold:
  *	MORTAL       the second survivor may die at any step, also while it holds the lock
  *	ALONE        there is one survivor
- *	FALSE_MARK   the record of a live member is marked dead once, by a process that writes where it must not
+ *	FALSE_MARK   the record of a live member is marked dead once, by a process that writes into memory of others
  *
  * Mutations:
- *	COUNT_FIRST (counted before the mark), NO_WAIT (seen is not asked), CONNECT_EARLY (the look comes before the note);
- *	with two lives: SEEN_LATE (noted is loaded after letting go), STALE_EPOCH (the next owner keeps the number), NO_SECOND_LOOK
+ *	COUNT_FIRST (counted before the mark), NO_WAIT (seen is not checked), CONNECT_EARLY (the check is before the note);
+ *	with two lives: SEEN_LATE (noted is loaded after the release), STALE_EPOCH (the next owner keeps the number), NO_SECOND_CHECK
  *	(not: still dead?); with FALSE_MARK: NO_LOCK (the reaper does not take the lock); with MORTAL: NO_COUNT (only the process that marks counts),
  *	KEEP_DEAD (a survivor that has died is waited for)
  *
- * WITNESS asserts that certain situations never come up, and each of these assertions has to fail. README.md says what
- * each of these means.
+ * README.md says what each of them takes away. REACH asserts that certain situations never occur. Each of these
+ * assertions must fail; else the model could pass by doing nothing.
  */
 
 #ifndef LIVES
@@ -38,7 +38,7 @@
 #define FREE	0
 #define LIVE	1
 #define DEAD	2
-#define UNCOUNTED(i)	(100 + (i))	/* names the incarnation */
+#define UNCOUNTED(i)	(100 + (i))	/* has the incarnation */
 
 byte state = FREE, inc;		/* the record: one word, in the code too */
 byte epoch;			/* number of the death */
@@ -49,16 +49,16 @@ byte seen[2];			/* of the survivors */
 byte using;			/* incarnation whose memory the first survivor uses, 0 = none */
 bool runs = true;		/* the second survivor's process executes */
 bool counts = true;		/* its record says that it lives */
-bool over;			/* the member has lived for the last time */
+bool over;			/* the last life of the member has ended */
 
-/* R1_touch. The first survivor touches memory of the incarnation that it means, and no other.
+/* R1_touch. The first survivor touches memory only of the incarnation that it has connected with.
  * R2_own.   A member's memory is not given back while the member executes.
  * R3_back.  When no process can take a further step, the dead member's record and memory have been given back. */
 hidden byte R1_touch, R2_own, R3_back;
 #define CLAIM(name, what)	name = (what); assert(name)
 
-#ifdef WITNESS
-hidden byte W1, W2, W3, W4, W5;
+#ifdef REACH
+hidden byte S1, S2, S3, S4, S5;
 #define SEEN(name, what)	name = !(what); assert(name)
 #else
 #define SEEN(name, what)	skip
@@ -76,7 +76,7 @@ inline count(first) {
 	:: state == DEAD && (first || !COUNTED(e)) ->
 #endif
 		d_step { deaths++; n = deaths };
-		d_step { if :: epoch == e -> epoch = n :: else -> SEEN(W1, true) fi }
+		d_step { if :: epoch == e -> epoch = n :: else -> SEEN(S1, true) fi }
 	:: else
 	fi;
 	d_step { e = 0; n = 0 }
@@ -121,7 +121,7 @@ active proctype Member() {
 }
 
 #ifdef FALSE_MARK
-active proctype Liar() {
+active proctype Corruptor() {
 	if :: d_step { state == LIVE -> state = DEAD } :: over fi
 }
 #endif
@@ -139,7 +139,7 @@ active proctype User() {
 #endif
 		if :: !gone -> using = i :: else fi;
 #ifndef CONNECT_EARLY
-		d_step { gone = (state != LIVE || inc != i); SEEN(W2, gone) };
+		d_step { gone = (state != LIVE || inc != i); SEEN(S2, gone) };
 		if :: gone -> using = 0 :: else fi;
 #endif
 		do
@@ -165,7 +165,7 @@ active proctype User() {
 #define UNLOCKED	lock == 0
 #endif
 
-/* A survivor does what is due, in any order. */
+/* A survivor takes the steps that are due, in any order. */
 proctype Survivor(byte me) {
 	byte e, n, i, noted;
 	bool marked;
@@ -198,14 +198,14 @@ proctype Survivor(byte me) {
 			:: d_step { COUNTED(e) && e <= ACKNOWLEDGED && UNLOCKED -> lock = 2 + me };
 #endif
 				if
-#ifdef NO_SECOND_LOOK
+#ifdef NO_SECOND_CHECK
 				:: true ->
 #else
 				:: state == DEAD && inc == i ->
 #endif
-					d_step { chunk = 0; SEEN(W3, me == 1) };
+					d_step { chunk = 0; SEEN(S3, me == 1) };
 					d_step { if :: state == DEAD && inc == i -> state = FREE :: else fi }
-				:: else -> SEEN(W4, true)
+				:: else -> SEEN(S4, true)
 				fi;
 #ifndef NO_LOCK
 				lock = 0
@@ -218,11 +218,11 @@ proctype Survivor(byte me) {
 	} unless { me == 1 && !runs }
 }
 
-/* The second survivor may die; the kernel frees what it has locked. */
+/* The second survivor may die; the kernel releases its lock. */
 #ifdef MORTAL
 active proctype Death() {
 	if
-	:: d_step { runs = false; SEEN(W5, lock == 3); if :: lock == 3 -> lock = 0 :: else fi }
+	:: d_step { runs = false; SEEN(S5, lock == 3); if :: lock == 3 -> lock = 0 :: else fi }
 	:: skip
 	fi
 }

@@ -1,45 +1,48 @@
 /*
- * The end of a connection, for Spin: last look, letting go, and who frees what (endpoint/cm_connection.go, cm_teardown.go).
+ * The teardown of a connection, for Spin: the last check for messages, detaching, and which side frees which memory
+ * (endpoint/cm_connection.go, cm_teardown.go).
  *
- * Two sides share a record, which is the active side's memory, and a half each, which is that side's memory. Either side
- * ends the connection by force or in good order, either process may die at any step, and in the end all three are freed.
+ * Two sides share a connection record, which is the active side's memory. Each side has a shared queue-pair state (here
+ * sharedqp), which is its own memory. Either side aborts or disconnects gracefully, and either process may die at any step.
+ * In the end all three are freed.
  *
  *	a side that ends it (terminate, beginDisconnect)   a side that sends, or copies by itself
  *	------------------------------------------------   --------------------------------------
  *	state := aborted, or left[me] := 1                 slot := message          hazard := token
  *	finishTeardown: the peer's hazard set? try again   state open, left 0?      state open, left 0?
  *	        HeavyGlobal                                it is delivered          copy
- *	        take what lies in the peer's ring                                   hazard := 0
+ *	        take the messages in the peer's ring                                   hazard := 0
  *	        cancel the rest
- *	detachIfDone: detached[me] := detachedQP, unless a graceful disconnect is in progress
- *	release: passive: wait for detachedQP of the active side, detached := detachedRecord
- *	        active: wait for detachedRecord of the passive side, free the record
- *	free:   free the half
+ *	detachIfDone: detached[me] := DetachedQP, unless a graceful disconnect is in progress
+ *	release: passive: wait for DetachedQP of the active side, detached := DetachedRecord
+ *	        active: wait for DetachedRecord of the passive side, free the record
+ *	free:   free the shared queue-pair state
  *
- * A death is seen, then each survivor loses the connection (lost), settles and lets go (peerDied, handlePeerDeath), and
- * acknowledges; then the dead one's memory is given back, in one step here. How that works is in reclaim.pml.
+ * A survivor that finds a death marks the connection lost, finishes its teardown and detaches (peerDied,
+ * handlePeerDeath). Then it acknowledges the death, and the dead side's memory is given back, in one step here;
+ * reclaim.pml has those steps.
  *
  * ep.mu, Provider.mu and connection.mu are locks of a process. Each side has three threads: one with its endpoint, one
  * that does its deferred work, and its housekeeper.
  *
  * The store to the slot is a plain one (Producer.Relax), which waits in the store buffer of its process. The other stores
- * here are atomic operations, but for that which clears the hazard: the owner only waits longer if that is late.
+ * here are atomic operations, except the one that clears the hazard: if that is late, the owner only waits longer.
  *
  * One of the sides sends one message or makes one copy, and may have ended the connection before it can.
  *
- * Variants, all correct:
- *	STRICT  the store to the slot empties the buffer, as it does without Relax; HeavyGlobal is not needed
- *	FORCED  nobody ends the connection in good order, which keeps the others small
+ * Variants, in which all claims hold:
+ *	STRICT  the store to the slot empties the buffer, as without Relax; HeavyGlobal is not needed
+ *	FORCED  no side disconnects gracefully, which keeps the other variants small
  *	CALLS   a call on the connector of the passive side asks for the state or aborts at any time, without ep.mu; no side
  *	        sends or copies
  *	MORTAL  the process of side MORTAL (0 is the active one) may die; it is the one that sends or copies
  *
  * Mutations:
- *	NO_HEAVY LOOK_EARLY HEAVY_EARLY STATE_FIRST NO_LOOK LEFT_UNSEEN NO_HAZARD FREE_AT_ONCE LEAVE_ONCE BOTH_LAST LET_GO_EARLY
- *	WHILE_CLOSING SPLIT CHECK_FIRST; with MORTAL: NO_GONE NO_BEREAVED NO_LOST APART
+ *	NO_HEAVY CHECK_EARLY HEAVY_EARLY STATE_FIRST NO_LAST_CHECK LEFT_UNSEEN NO_HAZARD FREE_AT_ONCE LEAVE_ONCE BOTH_LAST DETACH_EARLY
+ *	WHILE_CLOSING SPLIT CHECK_FIRST; with MORTAL: NO_DEATH_CHECK NO_PEER_DEATH NO_LOST TWO_STEPS
  *
- * README.md says what each of them means. WITNESS asserts that certain situations never come up, and each of these
- * assertions has to fail.
+ * README.md says what each of them takes away. REACH asserts that certain situations never occur. Each of these
+ * assertions must fail; else the model could pass by doing nothing.
  */
 
 #define ACTIVE	0
@@ -48,15 +51,15 @@
 /* ---- Shared memory --------------------------------------------------------------------------------------------- */
 
 bool record = true;		/* its memory is the active side's */
-bool half[2] = true;		/* likewise, of each side; in it the ring and the hazard */
+bool sharedqp[2] = true;		/* the shared queue-pair states, each its own side's memory, with ring and hazard */
 bool aborted;			/* the record's state; else it is established */
 bool left[2];
 byte detached[2];
-byte slot[2];			/* 1: a message lies in the ring of the side */
+byte slot[2];			/* 1: there is a message in the ring of the side */
 bool hazard[2];
 
-#define LEFT_HALF	1
-#define LEFT_RECORD	2
+#define DETACHED_QP	1
+#define DETACHED_RECORD	2
 
 chan buffer[2] = [1] of { byte };	/* stores to the side's slot */
 #define FENCE(p)	empty(buffer[p])
@@ -74,35 +77,35 @@ endEmpty:
 mtype = { connected, peergone, closing, failed, closed };
 mtype now[2] = connected;
 bool epmu[2], pmu[2];		/* locks; connection.mu is held for one step at a time */
-bool swept[2], settled[2], letgo[2];
+bool releasedpeer[2], settled[2], detachdone[2];
 bool known[2] = true;		/* Provider.conns has the connection */
-bool lost[2], finished[2];
+bool lost[2], released[2];
 
-byte does[2];			/* what it has yet to do, besides ending the connection */
+byte does[2];			/* the request that it has yet to make */
 #define SENDS	1
 #define COPIES	2
 
-bool dead[2];			/* it executes nothing any more */
+bool dead[2];			/* its process has ended */
 bool gone[2];			/* it has been marked dead */
 bool acknowledged[2];		/* by this side */
 
-/* ---- What is claimed ------------------------------------------------------------------------------------------- */
+/* ---- Claims ----------------------------------------------------------------------------------------------------- */
 
 byte delivered[2];		/* 1: the Send of the side counted as delivered */
-byte found[2];			/* 1: the side's last look has found a message */
+byte found[2];			/* 1: the side's last check has found a message */
 
-/* E1_found. A Send that counted as delivered is found by the last look.
- * E2_touch. Nothing is stored into memory that has been given back, and nothing loaded from there decides anything.
- * E3_freed. When nobody can take a step any more, the record and both halves have been given back.
- * E4_alone. Nothing is copied into the memory of a side that has canceled its receives and requests. */
+/* E1_found. A Send that counted as delivered is found by the last check.
+ * E2_touch. No side stores into memory that has been given back, or decides by a value loaded from there.
+ * E3_freed. When no process can take a further step, the record and both queue-pair states have been given back.
+ * E4_alone. No copy is made into the memory of a side that has canceled its receives and requests. */
 hidden byte E1_found, E2_touch, E3_freed, E4_alone;
 #define CLAIM(name, what)	name = (what); assert(name)
 
 #define RECORD	CLAIM(E2_touch, record)
-#define FAR	CLAIM(E2_touch, half[1 - me])
+#define FAR	CLAIM(E2_touch, sharedqp[1 - me])
 
-#ifdef WITNESS
-hidden byte W1, W2, W3, W4, W5, W6, W7;
+#ifdef REACH
+hidden byte S1, S2, S3, S4, S5, S6, S7;
 #define SEEN(name, what)	name = !(what); assert(name)
 #else
 #define SEEN(name, what)	skip
@@ -116,7 +119,7 @@ hidden byte W1, W2, W3, W4, W5, W6, W7;
 #define STORE(n)	buffer[me]!n
 #endif
 
-inline heavyforall() {
+inline heavyglobal() {
 	FENCE(0);
 	FENCE(1)
 }
@@ -124,7 +127,7 @@ inline heavyforall() {
 #if defined(NO_HEAVY) || defined(HEAVY_EARLY)
 #define BARRIER	skip
 #else
-#define BARRIER	heavyforall()
+#define BARRIER	heavyglobal()
 #endif
 
 #ifdef NO_LOST
@@ -132,14 +135,14 @@ inline heavyforall() {
 #else
 #define LOST	lost[me]
 #endif
-#define WRITABLE	(!LOST && !finished[me])
+#define WRITABLE	(!LOST && !released[me])
 
-/* connection.write: an atomic operation on the record, with connection.mu. */
+/* connection.writeRecord: an atomic operation on the record, with connection.mu. */
 #define WRITE(store)	d_step { FENCE(me) -> if :: WRITABLE -> RECORD; store :: else fi }
 
 #define GONE	(lost[me] || gone[1 - me])
 
-/* window.Link.IsOpen. */
+/* window.Peer.Connected. */
 inline isopen() {
 	d_step { RECORD; open = !aborted };
 #if !defined(LEFT_UNSEEN) && !defined(FORCED)
@@ -149,35 +152,35 @@ inline isopen() {
 
 /* ---- The endpoint, with ep.mu ---------------------------------------------------------------------------------- */
 
-inline look() {
+inline check() {
 	d_step { FAR; found[me] = slot[1 - me] }
 }
 
-/* Endpoint.releasePeerState, and what follows it in finishTeardown. It may have to be tried again. */
+/* Endpoint.releasePeerState, and the rest of finishTeardown. It may have to be tried again. */
 inline finishTeardown() {
 	if
-	:: !swept[me] ->
+	:: !releasedpeer[me] ->
 #ifdef NO_HAZARD
 		wait = false;
 #else
-		d_step { wait = !GONE; if :: wait -> FAR; wait = hazard[1 - me]; SEEN(W4, wait) :: else fi };
+		d_step { wait = !GONE; if :: wait -> FAR; wait = hazard[1 - me]; SEEN(S4, wait) :: else fi };
 #endif
 		if
 		:: !wait ->
-#ifdef LOOK_EARLY
-			look();
+#ifdef CHECK_EARLY
+			check();
 #endif
 			BARRIER;
-#if !defined(LOOK_EARLY) && !defined(NO_LOOK)
-			look();
+#if !defined(CHECK_EARLY) && !defined(NO_LAST_CHECK)
+			check();
 #endif
-			d_step { swept[me] = true; settled[me] = true; SEEN(W3, found[me] > delivered[1 - me]); CLAIM(E1_found, found[me] >= delivered[1 - me]) }
+			d_step { releasedpeer[me] = true; settled[me] = true; SEEN(S3, found[me] > delivered[1 - me]); CLAIM(E1_found, found[me] >= delivered[1 - me]) }
 		:: else
 		fi;
 		wait = false
 	:: else
 	fi;
-	letgonow()
+	detachifdone()
 }
 
 #ifdef WHILE_CLOSING
@@ -186,18 +189,18 @@ inline finishTeardown() {
 #define OVER	now[me] != closing
 #endif
 
-#ifdef LET_GO_EARLY
+#ifdef DETACH_EARLY
 #define SETTLED	true
 #else
 #define SETTLED	settled[me]
 #endif
 
 /* Endpoint.detachIfDone, and connection.detach but for its deferred work. */
-inline letgonow() {
+inline detachifdone() {
 	if
-	:: SETTLED && OVER && !letgo[me] ->
-		WRITE(detached[me] = LEFT_HALF);
-		d_step { letgo[me] = true }
+	:: SETTLED && OVER && !detachdone[me] ->
+		WRITE(detached[me] = DETACHED_QP);
+		d_step { detachdone[me] = true }
 	:: else
 	fi
 }
@@ -206,18 +209,18 @@ inline letgonow() {
 inline terminate() {
 	now[me] = failed;
 #ifdef HEAVY_EARLY
-	heavyforall();
+	heavyglobal();
 #endif
 	WRITE(aborted = true);
 	finishTeardown()
 }
 
 /* Endpoint.beginDisconnect. */
-inline hangup() {
+inline begindisconnect() {
 	byPeer = now[me] == peergone;
 	now[me] = closing;
 #ifdef HEAVY_EARLY
-	heavyforall();
+	heavyglobal();
 #endif
 	WRITE(left[me] = true);
 	finishTeardown();
@@ -227,7 +230,7 @@ inline hangup() {
 
 inline part() {
 	now[me] = closed;
-	letgonow()
+	detachifdone()
 }
 
 #define UP	(now[me] == connected || now[me] == peergone || now[me] == closing)
@@ -265,7 +268,7 @@ inline step() {
 #define LOCK(when)	d_step { (when) && !epmu[me] -> epmu[me] = true }
 #define UNLOCK	epmu[me] = false
 #else
-#define LOCK(when)	(when)		/* no other thread takes it */
+#define LOCK(when)	(when)		/* no other thread takes the lock */
 #define UNLOCK	skip
 #endif
 
@@ -285,10 +288,10 @@ proctype Endpoint(byte me) {
 			d_step {
 				if
 				:: open ->
-					SEEN(W1, len(buffer[me]) > 0);
+					SEEN(S1, len(buffer[me]) > 0);
 					delivered[me] = 1;
-					CLAIM(E1_found, !swept[1 - me] || found[1 - me] == 1)
-				:: else -> SEEN(W2, true)
+					CLAIM(E1_found, !releasedpeer[1 - me] || found[1 - me] == 1)
+				:: else -> SEEN(S2, true)
 				fi;
 				open = false
 			};
@@ -297,13 +300,13 @@ proctype Endpoint(byte me) {
 			d_step { does[me] = 0; hazard[me] = true };
 			isopen();
 			if
-			:: open -> d_step { FAR; CLAIM(E4_alone, !swept[1 - me]) }
+			:: open -> d_step { FAR; CLAIM(E4_alone, !releasedpeer[1 - me]) }
 			:: else
 			fi;
 			d_step { hazard[me] = false; open = false };
 			UNLOCK
 #ifndef FORCED
-		:: LOCK(now[me] == connected || now[me] == peergone) -> hangup(); UNLOCK
+		:: LOCK(now[me] == connected || now[me] == peergone) -> begindisconnect(); UNLOCK
 #endif
 		:: LOCK(UP) -> terminate(); UNLOCK
 		:: LOCK(UP && (left[1 - me] && now[me] != peergone || aborted || GONE)) -> step(); UNLOCK
@@ -320,28 +323,28 @@ proctype Endpoint(byte me) {
 #elif defined(LEAVE_ONCE)
 #define PARTED	theirs != 0
 #elif defined(BOTH_LAST)
-#define PARTED	theirs == LEFT_RECORD
+#define PARTED	theirs == DETACHED_RECORD
 #else
-#define PARTED	(me == ACTIVE -> theirs == LEFT_RECORD : theirs != 0)
+#define PARTED	(me == ACTIVE -> theirs == DETACHED_RECORD : theirs != 0)
 #endif
 
-#ifdef NO_GONE
+#ifdef NO_DEATH_CHECK
 #define DIED	false
 #else
 #define DIED	GONE
 #endif
 
-proctype Chores(byte me) {
+proctype Deferred(byte me) {
 	byte theirs;
 	bool was;
 endKept:
-	letgo[me];
+	detachdone[me];
 	{
 		/* connection.release */
 		do
 		:: d_step { theirs = detached[1 - me]; was = record };
 			if
-			:: d_step { DIED -> SEEN(W5, !lost[me]); SEEN(W6, !was) }; break
+			:: d_step { DIED -> SEEN(S5, !lost[me]); SEEN(S6, !was) }; break
 			:: else ->
 				d_step { CLAIM(E2_touch, was) };
 				if
@@ -351,19 +354,19 @@ endKept:
 			fi
 		od;
 		theirs = 0; was = false;
-#ifdef APART
+#ifdef TWO_STEPS
 		known[me] = false;
-		if :: me == PASSIVE -> WRITE(detached[me] = LEFT_RECORD) :: else fi;
-		finished[me] = true;
+		if :: me == PASSIVE -> WRITE(detached[me] = DETACHED_RECORD) :: else fi;
+		released[me] = true;
 #else
 		d_step { !pmu[me] -> pmu[me] = true };
 		known[me] = false;
 #ifdef SPLIT
-		if :: me == PASSIVE -> WRITE(detached[me] = LEFT_RECORD) :: else fi;
-		finished[me] = true;
+		if :: me == PASSIVE -> WRITE(detached[me] = DETACHED_RECORD) :: else fi;
+		released[me] = true;
 #else
-		finished[me] = true;		/* with connection.mu, which state does not take */
-		d_step { if :: me == PASSIVE && !LOST -> RECORD; detached[me] = LEFT_RECORD :: else fi };
+		released[me] = true;		/* with connection.mu, which state does not take */
+		d_step { if :: me == PASSIVE && !LOST -> RECORD; detached[me] = DETACHED_RECORD :: else fi };
 #endif
 		pmu[me] = false;
 #endif
@@ -372,7 +375,7 @@ endKept:
 		:: else
 		fi;
 		/* Endpoint.free */
-		half[me] = false
+		sharedqp[me] = false
 	} unless { dead[me] }
 }
 
@@ -385,13 +388,13 @@ proctype Connector(byte me) {
 		if
 		:: WRITE(aborted = true)
 #ifdef CHECK_FIRST
-		:: over = finished[me];
+		:: over = released[me];
 			d_step { was = record };
 #else
 		:: d_step { was = record };
-			over = finished[me];
+			over = released[me];
 #endif
-			d_step { SEEN(W7, over && !was); CLAIM(E2_touch, over || GONE || was) }
+			d_step { SEEN(S7, over && !was); CLAIM(E2_touch, over || GONE || was) }
 		:: skip
 		fi
 	} unless { dead[me] }
@@ -409,7 +412,7 @@ endWell:
 		if
 		:: mine ->
 			lost[me] = true;
-#ifndef NO_BEREAVED
+#ifndef NO_PEER_DEATH
 			LOCK(true);
 			if :: !UP -> finishTeardown() :: now[me] == closing -> finishTeardown() :: else fi;
 			step();
@@ -427,16 +430,16 @@ proctype Death() {
 	:: dead[MORTAL] = true;
 		gone[MORTAL] = true;
 		acknowledged[1 - MORTAL];
-		d_step { half[MORTAL] = false; if :: MORTAL == ACTIVE -> record = false :: else fi }
+		d_step { sharedqp[MORTAL] = false; if :: MORTAL == ACTIVE -> record = false :: else fi }
 	:: skip
 	fi
 }
 #endif
 
-/* What is left when nobody can take a step. */
+/* The state when no process can take a step. */
 active proctype Quiet() {
 endNever:
-	timeout -> d_step { CLAIM(E3_freed, !record && !half[ACTIVE] && !half[PASSIVE]) }
+	timeout -> d_step { CLAIM(E3_freed, !record && !sharedqp[ACTIVE] && !sharedqp[PASSIVE]) }
 }
 
 init {
@@ -458,7 +461,7 @@ init {
 #endif
 		do
 		:: me < 2 ->
-			run Endpoint(me); run Chores(me);
+			run Endpoint(me); run Deferred(me);
 			me++
 		:: else -> break
 		od
