@@ -40,8 +40,8 @@ func (r *Region) IsFastRegister() bool {
 }
 
 // PrepareFastRegister makes the tokens of a fast registration of mem, which [Region.Tokens] returns from now on. Peers use
-// address for the first byte. The owner's requests use the address of mem. The request is posted on
-// endpoint. Region calls ended when the registration has ended and mem is not accessed through it. It must not use the region.
+// address for the first byte. The owner's requests use the address of mem. The request is posted on endpoint. The region
+// calls ended when the registration has ended and no executor accesses mem through it. ended must not use the region.
 func (r *Region) PrepareFastRegister(mem []byte, address uint64, flags nd.RegionFlags, endpoint uint64, ended func()) Prepared {
 	r.mu.Lock()
 	defer r.mu.Unlock()
