@@ -22,18 +22,18 @@ func FuzzQueuePairState(f *testing.F) {
 	inContent := landmark(liarsMemory, margin)
 	slot := func(seq uint64, s shm.Slot) []byte { return append(bytesOf(seq), slotsOf(s)...) }
 	for _, victimConnects := range []bool{false, true} {
-		f.Add(landmark(liarsHalf, ring), uint64(slots), landmark(liarsHalf, receives), uint64(count), uint64(stride), uint64(1), uint64(3), []byte{}, victimConnects)
+		f.Add(landmark(liarsQP, ring), uint64(slots), landmark(liarsQP, receives), uint64(count), uint64(stride), uint64(1), uint64(3), []byte{}, victimConnects)
 		f.Add(inContent, uint64(4), inContent, uint64(4), uint64(64), uint64(1), uint64(3), slot(1, shm.Slot{wire.Header(wire.SendInline, wire.FlagFirst|wire.FlagLast, 40, 0)}), victimConnects)
 		f.Add(inContent, uint64(1), inContent, uint64(1), uint64(64), ^uint64(0), uint64(1), append(slot(1, shm.Slot{wire.Header(wire.SendPlaced, 0, 0, 0), 9}), bytesOf(100, 3)...), victimConnects)
 	}
 	for n := range uint64(4) {
-		f.Add(landmark(liarsHalf, ring), uint64(slots), uint64(0), uint64(0), uint64(0), n<<62, uint64(0), []byte{}, n%2 == 0)
+		f.Add(landmark(liarsQP, ring), uint64(slots), uint64(0), uint64(0), uint64(0), n<<62, uint64(0), []byte{}, n%2 == 0)
 	}
-	good := []uint64{landmark(liarsHalf, ring), slots, landmark(liarsHalf, receives), count, stride}
+	good := []uint64{landmark(liarsQP, ring), slots, landmark(liarsQP, receives), count, stride}
 	for i, lies := range [][]uint64{
-		{0, ^uint64(0), 12, landmark(arenaEnd, 0), landmark(arenaEnd, -64), landmark(victimsHalf, ring), landmark(victimsHalf, 0), landmark(tables, 0), landmark(windowTable, 64), landmark(liarsHalf, ring+8)},
+		{0, ^uint64(0), 12, landmark(arenaEnd, 0), landmark(arenaEnd, -64), landmark(victimsQP, ring), landmark(victimsQP, 0), landmark(tables, 0), landmark(windowTable, 64), landmark(liarsQP, ring+8)},
 		{0, 1, 2, 3, 1 << 20, 1 << 21, 1 << 58, 1 << 63, ^uint64(0)},
-		{0, ^uint64(0), 12, landmark(arenaEnd, 0), landmark(arenaEnd, -1024), landmark(victimsHalf, receives), landmark(victimsMemory, 0), landmark(heapStart, -8), landmark(liarsHalf, 8)},
+		{0, ^uint64(0), 12, landmark(arenaEnd, 0), landmark(arenaEnd, -1024), landmark(victimsQP, receives), landmark(victimsMemory, 0), landmark(heapStart, -8), landmark(liarsQP, 8)},
 		{0, 1, 3, maxQueueDepth, 2 * maxQueueDepth, 1 << 60, ^uint64(0)},
 		{0, 1, 8, 63, 64, 65, 4096, 4160, 1 << 60, ^uint64(0) - 63},
 	} {

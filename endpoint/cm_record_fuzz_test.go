@@ -44,10 +44,10 @@ func FuzzConnectionRecord(f *testing.F) {
 		return choices
 	}
 	two := func(lower, upper uint32) uint64 { return uint64(lower) | uint64(upper)<<32 }
-	request := func(link uint64, state connState, from, to, owner, half uint64) []byte {
-		return bytesOf(link, two(uint32(state), 0), 0, 0, from, to, owner, 0, half, 0, two(900, 7), two(16, 0), two(16, 0), two(3, 0), 0x636261)
+	request := func(link uint64, state connState, from, to, owner, qp uint64) []byte {
+		return bytesOf(link, two(uint32(state), 0), 0, 0, from, to, owner, 0, qp, 0, two(900, 7), two(16, 0), two(16, 0), two(3, 0), 0x636261)
 	}
-	good := request(0, connRequested, idOfLiar, idOfVictim, idOfLiar, landmark(liarsHalf, 0))
+	good := request(0, connRequested, idOfLiar, idOfVictim, idOfLiar, landmark(liarsQP, 0))
 	all := one(agreeing, completing, trafficking)
 	f.Add(good, there, all)
 	f.Add(good, there, one(rejecting))
@@ -55,34 +55,34 @@ func FuzzConnectionRecord(f *testing.F) {
 	f.Add(good, there, one(agreeing))
 	f.Add(good, there, one())
 	f.Add(good, there, all|one(sentTwice))
-	answer := func(state connState, to, owner, half uint64) []byte {
-		return bytesOf(0, two(uint32(state), 0), 0, 0, idOfVictim, to, 0, owner, 0, half, two(900, 7), two(16, 16), two(16, 16), two(3, ^uint32(0)))
+	answer := func(state connState, to, owner, qp uint64) []byte {
+		return bytesOf(0, two(uint32(state), 0), 0, 0, idOfVictim, to, 0, owner, 0, qp, two(900, 7), two(16, 16), two(16, 16), two(3, ^uint32(0)))
 	}
-	f.Add(answer(connAccepted, idOfLiar, idOfLiar, landmark(liarsHalf, 0)), there, all|one(dialled))
-	f.Add(answer(connAccepted, idOfLiar, idOfVictim, landmark(liarsHalf, 0)), there, all|one(dialled))
+	f.Add(answer(connAccepted, idOfLiar, idOfLiar, landmark(liarsQP, 0)), there, all|one(dialled))
+	f.Add(answer(connAccepted, idOfLiar, idOfVictim, landmark(liarsQP, 0)), there, all|one(dialled))
 	f.Add(answer(connAccepted, idOfLiar, idOfLiar, landmark(victimsMemory, 0)), there, all|one(dialled))
 	for _, state := range []connState{0, connRequested, connEstablished, connRefused, connWithdrawn, connAborted, 99} {
-		f.Add(answer(state, idOfLiar, idOfLiar, landmark(liarsHalf, 0)), there, all|one(dialled))
+		f.Add(answer(state, idOfLiar, idOfLiar, landmark(liarsQP, 0)), there, all|one(dialled))
 	}
 	f.Add([]byte{}, there, all)
 	f.Add(bytes.Repeat([]byte{0xff}, wire.ConnectionRecordSize), there, all)
 	for _, state := range []connState{0, connAccepted, connEstablished, connRefused, connWithdrawn, connAborted, 7, 1 << 31} {
-		f.Add(request(0, state, idOfLiar, idOfVictim, idOfLiar, landmark(liarsHalf, 0)), there, all)
+		f.Add(request(0, state, idOfLiar, idOfVictim, idOfLiar, landmark(liarsQP, 0)), there, all)
 	}
 	for _, from := range []uint64{idOfVictim, 0x10000, 0x20001, 1<<48 | 1, 0xffff, ^uint64(0)} {
-		f.Add(request(0, connRequested, from, idOfVictim, idOfLiar, landmark(liarsHalf, 0)), there, all)
+		f.Add(request(0, connRequested, from, idOfVictim, idOfLiar, landmark(liarsQP, 0)), there, all)
 	}
-	f.Add(request(0, connRequested, idOfLiar, idOfLiar, idOfLiar, landmark(liarsHalf, 0)), there, all)
+	f.Add(request(0, connRequested, idOfLiar, idOfLiar, idOfLiar, landmark(liarsQP, 0)), there, all)
 	for _, owner := range []uint64{0, idOfVictim, strangerOfLiar, strangerOfVictim, ^uint64(0)} {
-		f.Add(request(0, connRequested, idOfLiar, idOfVictim, owner, landmark(liarsHalf, 0)), there, all)
+		f.Add(request(0, connRequested, idOfLiar, idOfVictim, owner, landmark(liarsQP, 0)), there, all)
 	}
-	for _, half := range []uint64{0, landmark(victimsHalf, 0), landmark(victimsMemory, 0), landmark(arenaEnd, -wire.SharedQPSize), landmark(arenaEnd, 8), ^uint64(7), landmark(liarsHalf, 4), landmark(tables, 0)} {
-		f.Add(request(0, connRequested, idOfLiar, idOfVictim, idOfLiar, half), there, all)
+	for _, qp := range []uint64{0, landmark(victimsQP, 0), landmark(victimsMemory, 0), landmark(arenaEnd, -wire.SharedQPSize), landmark(arenaEnd, 8), ^uint64(7), landmark(liarsQP, 4), landmark(tables, 0)} {
+		f.Add(request(0, connRequested, idOfLiar, idOfVictim, idOfLiar, qp), there, all)
 	}
 	for _, link := range []uint64{landmark(liarsRecord, 0), landmark(liarsMemory, margin), landmark(arenaEnd, -8), 12} {
-		f.Add(request(link, connRequested, idOfLiar, idOfVictim, idOfLiar, landmark(liarsHalf, 0)), there, all)
+		f.Add(request(link, connRequested, idOfLiar, idOfVictim, idOfLiar, landmark(liarsQP, 0)), there, all)
 	}
-	for _, offset := range []uint64{1, 8, landmark(tables, 0), landmark(tables, 512), landmark(windowTable, 0), landmark(heapStart, -8), landmark(arenaEnd, -wire.ConnectionRecordSize), landmark(arenaEnd, -64), landmark(victimsHalf, 0), ^uint64(7)} {
+	for _, offset := range []uint64{1, 8, landmark(tables, 0), landmark(tables, 512), landmark(windowTable, 0), landmark(heapStart, -8), landmark(arenaEnd, -wire.ConnectionRecordSize), landmark(arenaEnd, -64), landmark(victimsQP, 0), ^uint64(7)} {
 		f.Add(good, offset, all)
 	}
 	f.Add(good, landmark(liarsMemory, margin), all|one(planted))

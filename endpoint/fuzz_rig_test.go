@@ -127,9 +127,9 @@ const otherEndpoint = 1 << 40
 
 // Landmarks of the arena, for offsets that a liar passes to a peer.
 const (
-	liarsHalf = iota
+	liarsQP = iota
 	liarsRecord
-	victimsHalf
+	victimsQP
 	victimsMemory
 	liarsMemory
 	tables
@@ -484,14 +484,14 @@ func (r *rig) mean(word uint64) uint64 {
 func (r *rig) landmark(which int) uint64 {
 	off := shm.Offset(0)
 	switch which % (arenaEnd + 1) {
-	case liarsHalf:
+	case liarsQP:
 		off = r.liar.ep.localQPOffset
 	case liarsRecord:
 		off = r.mail
 		if c := r.liar.ep.conn; c != nil {
 			off = c.offset
 		}
-	case victimsHalf:
+	case victimsQP:
 		off = r.victim.ep.localQPOffset
 	case victimsMemory:
 		off, _ = r.arena.Locate(r.victim.estates[inArena].mem)

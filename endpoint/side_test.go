@@ -44,7 +44,7 @@ type part struct {
 }
 
 type reply struct {
-	Status  nd.Status // what the call returned
+	Status  nd.Status // status that the call returned
 	Text    string    // its error
 	Results []nd.Result
 	Far     nd.WindowDescriptor
