@@ -27,75 +27,75 @@ type housekeeper struct {
 	once sync.Once
 	done sync.WaitGroup
 
-	deaths atomic.Uint64 // value of Arena.Deaths at the last sweep
+	deaths atomic.Uint64 // value of Arena.Deaths at the last liveness check
 	quiet  atomic.Bool   // no progress, and the status page says so: rounds are rare
 	reporter
 }
 
-func (r *housekeeper) start(p *Provider) {
-	r.p, r.kick, r.quit = p, make(chan struct{}, 1), make(chan struct{})
-	r.progressAt = shm.Clock()
-	r.done.Go(r.run)
+func (h *housekeeper) start(p *Provider) {
+	h.p, h.kick, h.quit = p, make(chan struct{}, 1), make(chan struct{})
+	h.progressAt = shm.Clock()
+	h.done.Go(h.run)
 }
 
-func (r *housekeeper) stop() {
-	r.once.Do(func() { close(r.quit) })
-	r.done.Wait()
+func (h *housekeeper) stop() {
+	h.once.Do(func() { close(h.quit) })
+	h.done.Wait()
 }
 
 // runNow makes a round due at once.
-func (r *housekeeper) runNow() {
+func (h *housekeeper) runNow() {
 	select {
-	case r.kick <- struct{}{}:
+	case h.kick <- struct{}{}:
 	default: // it is due already
 	}
 }
 
 // wakeIfQuiet makes a round due if rounds are rare. It is called when the process makes progress
 // again.
-func (r *housekeeper) wakeIfQuiet() {
-	if r.quiet.Load() {
-		r.runNow()
+func (h *housekeeper) wakeIfQuiet() {
+	if h.quiet.Load() {
+		h.runNow()
 	}
 }
 
-// checkDue makes a round due at once if a member has died since the last sweep or another
+// checkDue makes a round due at once if a member has died since the last liveness check or another
 // process has asked this one for something.
-func (r *housekeeper) checkDue() {
-	m := r.p.member
-	if r.p.arena.Deaths() != r.deaths.Load() || m.LivenessCheckRequested() || m.StacksRequested() {
-		r.runNow()
+func (h *housekeeper) checkDue() {
+	m := h.p.member
+	if h.p.arena.Deaths() != h.deaths.Load() || m.LivenessCheckRequested() || m.StacksRequested() {
+		h.runNow()
 	}
 }
 
-func (r *housekeeper) run() {
-	p := r.p
+func (h *housekeeper) run() {
+	p := h.p
 	timer := time.NewTimer(busyInterval)
 	defer timer.Stop()
-	sweep := time.Now()
+	nextCheck := time.Now()
 	for {
 		select {
-		case <-r.quit:
+		case <-h.quit:
 			return
-		case <-r.kick:
+		case <-h.kick:
 		case <-timer.C:
 		}
-		if deaths := p.arena.Deaths(); deaths != r.deaths.Load() || p.member.LivenessCheckRequested() || p.member.MarkedDead() || !time.Now().Before(sweep) {
-			r.deaths.Store(deaths)
-			sweep = time.Now().Add(p.member.CheckLiveness(p.releaseDead))
+		if deaths := p.arena.Deaths(); deaths != h.deaths.Load() || p.member.LivenessCheckRequested() || p.member.MarkedDead() || !time.Now().Before(nextCheck) {
+			h.deaths.Store(deaths)
+			nextCheck = time.Now().Add(p.member.CheckLiveness(p.releaseDead))
 			p.failIfMarkedDead()
 			p.countProcesses()
 		}
 		p.clearForgedHazards()
 		p.updateStatusPage()
-		r.quiet.Store(!r.publishedAt.IsZero() && time.Duration(shm.Clock()-r.progressAt) >= quietAfter)
+		h.quiet.Store(!h.publishedAt.IsZero() && time.Duration(shm.Clock()-h.progressAt) >= quietAfter)
 		next := busyInterval
 		if p.hasDeferred() {
 			p.engine.wake() // the engine runs the deferred work
-		} else if r.quiet.Load() && !p.member.StacksRequested() {
+		} else if h.quiet.Load() && !p.member.StacksRequested() {
 			next = quietInterval
 		}
-		timer.Reset(min(next, time.Until(sweep)))
+		timer.Reset(min(next, time.Until(nextCheck)))
 	}
 }
 

@@ -23,8 +23,8 @@ const (
 	answerLifetime = 10 * time.Second
 )
 
-// reporter is what the housekeeper keeps to publish where the process is, at most ten times a
-// second. Only the housekeeper's goroutine uses it.
+// reporter is the state with which the housekeeper publishes the progress of the process, at most
+// ten times a second. Only the housekeeper's goroutine uses it.
 type reporter struct {
 	progressMark uint64             // changes when the process makes progress
 	progressAt   int64              // shm.Clock at that time
@@ -37,32 +37,32 @@ type reporter struct {
 // updateStatusPage tells observers that the process has made progress. If it has made none since
 // the last call, it publishes what the process waits for. It answers a pending question.
 func (p *Provider) updateStatusPage() {
-	w := &p.housekeeper.reporter
-	// Any process can ask again and again, and an answer stops all goroutines.
-	asked := p.member.StacksRequested() && time.Since(w.answeredAt) >= busyInterval
-	switch mark := w.sample(p); {
-	case mark != w.progressMark:
-		w.progressMark, w.progressAt, w.publishedAt = mark, shm.Clock(), time.Time{}
+	r := &p.housekeeper.reporter
+	// Any process can ask repeatedly, and an answer stops all goroutines.
+	asked := p.member.StacksRequested() && time.Since(r.answeredAt) >= busyInterval
+	switch mark := r.sample(p); {
+	case mark != r.progressMark:
+		r.progressMark, r.progressAt, r.publishedAt = mark, shm.Clock(), time.Time{}
 		p.member.NoteProgress()
-	case w.publishedAt.IsZero() || asked || time.Since(w.publishedAt) >= republishInterval:
-		w.publishedAt = time.Now()
+	case r.publishedAt.IsZero() || asked || time.Since(r.publishedAt) >= republishInterval:
+		r.publishedAt = time.Now()
 		_ = p.member.WriteStatusPage(p.statusPage().Encode()) // never too long
 	}
 	switch {
 	case asked:
 		_ = p.member.PublishStacks(stacks()) // the answer is empty if there is no memory for it
-		w.answeredAt = time.Now()
-	case !w.answeredAt.IsZero() && time.Since(w.answeredAt) > answerLifetime:
+		r.answeredAt = time.Now()
+	case !r.answeredAt.IsZero() && time.Since(r.answeredAt) > answerLifetime:
 		_ = p.member.PublishStacks(nil) // give its memory back to the program
-		w.answeredAt = time.Time{}
+		r.answeredAt = time.Time{}
 	}
 }
 
 // sample computes progressMark, and notes which completion queues were polled. It takes no lock,
 // because the program may hold the endpoints' locks.
-func (w *reporter) sample(p *Provider) (mark uint64) {
+func (r *reporter) sample(p *Provider) (mark uint64) {
 	note := func(n uint64) { mark = mark*31 + n }
-	w.polled = w.polled[:0]
+	r.polled = r.polled[:0]
 	now := time.Now()
 	note(p.waiters.Completed())
 	for _, ep := range *p.endpoints.Load() {
@@ -76,8 +76,8 @@ func (w *reporter) sample(p *Provider) (mark uint64) {
 			if polls := q.polls.Load(); polls != q.reportedPolls {
 				q.reportedPolls, q.reportedPollsAt = polls, now
 			}
-			if now.Sub(q.reportedPollsAt) < pollLifetime && !slices.Contains(w.polled, q) {
-				w.polled = append(w.polled, q)
+			if now.Sub(q.reportedPollsAt) < pollLifetime && !slices.Contains(r.polled, q) {
+				r.polled = append(r.polled, q)
 			}
 		}
 	}
@@ -85,29 +85,29 @@ func (w *reporter) sample(p *Provider) (mark uint64) {
 }
 
 // statusPage collects the status of the process.
-func (p *Provider) statusPage() (t statuspage.Page) {
-	t.Calls = p.waiters.Calls()
+func (p *Provider) statusPage() (page statuspage.Page) {
+	page.Calls = p.waiters.Calls()
 	for _, q := range p.housekeeper.reporter.polled {
-		if !slices.ContainsFunc(t.Calls, func(c statuspage.Call) bool { return c.Queue == q.number }) {
-			t.Calls = append(t.Calls, statuspage.Call{Op: statuspage.OpPoll, Queue: q.number, Since: p.housekeeper.reporter.progressAt})
+		if !slices.ContainsFunc(page.Calls, func(c statuspage.Call) bool { return c.Queue == q.number }) {
+			page.Calls = append(page.Calls, statuspage.Call{Op: statuspage.OpPoll, Queue: q.number, Since: p.housekeeper.reporter.progressAt})
 		}
 	}
 	queues := make(map[*CompletionQueue]bool)
 	for _, ep := range *p.endpoints.Load() {
 		queues[ep.sq.cq], queues[ep.rq.cq] = true, true
 		if e, busy := ep.statusEntry(); busy {
-			t.Endpoints = append(t.Endpoints, e)
+			page.Endpoints = append(page.Endpoints, e)
 		}
 	}
 	for q := range queues {
 		if n := q.tail.Load() - q.head.Load(); n > 0 {
-			t.Queues = append(t.Queues, statuspage.Queue{Number: q.number, Results: n})
+			page.Queues = append(page.Queues, statuspage.Queue{Number: q.number, Results: n})
 		}
 	}
-	slices.SortFunc(t.Queues, func(a, b statuspage.Queue) int { return cmp.Compare(a.Number, b.Number) })
+	slices.SortFunc(page.Queues, func(a, b statuspage.Queue) int { return cmp.Compare(a.Number, b.Number) })
 	// The entries that explain most come first, because the rest may not fit.
-	slices.SortStableFunc(t.Endpoints, func(a, b statuspage.Endpoint) int { return diagnosticRank(b) - diagnosticRank(a) })
-	return t
+	slices.SortStableFunc(page.Endpoints, func(a, b statuspage.Endpoint) int { return diagnosticRank(b) - diagnosticRank(a) })
+	return page
 }
 
 // diagnosticRank is higher the more an endpoint explains.
