@@ -6,7 +6,7 @@
 //
 // An identifier is used if another package or its tests mention it. These count as used, too:
 //
-//   - methods with which a type implements an interface of another package
+//   - methods with which a type implements an interface of another package, or a used interface of its own
 //   - types in the signature of a used identifier
 //   - methods of a used interface
 //   - fields with a tag

@@ -246,7 +246,9 @@ func isTelling(i *types.Interface) bool {
 	return true
 }
 
-func (m *module) implement(i *types.Interface, owner string) {
+// implement marks the methods with which types of the extensions, except those of package owner, implement i. It reports
+// whether it has marked any.
+func (m *module) implement(i *types.Interface, owner string) (hasMarked bool) {
 	for _, d := range m.decls {
 		tn, ok := d.obj.(*types.TypeName)
 		if !ok || d.pkg == owner || types.IsInterface(tn.Type()) {
@@ -260,11 +262,12 @@ func (m *module) implement(i *types.Interface, owner string) {
 			if found == nil || !found.Pos().IsValid() {
 				continue
 			}
-			if of := m.byPlace[m.place(found)]; of != nil {
-				of.isUsed = true
+			if of := m.byPlace[m.place(found)]; of != nil && !of.isUsed {
+				of.isUsed, hasMarked = true, true
 			}
 		}
 	}
+	return hasMarked
 }
 
 // hasTag reports whether a field of the struct type t has a tag: package reflect uses it then.
@@ -281,8 +284,8 @@ func hasTag(t, field types.Object) bool {
 	return false
 }
 
-// spread marks the types of used methods and fields, the types in the signatures of used identifiers, and the methods of
-// used interfaces. It reports whether it has marked any.
+// spread marks the types of used methods and fields, the types in the signatures of used identifiers, the methods of used
+// interfaces, and the methods that implement those. It reports whether it has marked any.
 func (m *module) spread() (hasMarked bool) {
 	mark := func(d *decl) {
 		if d != nil && !d.isUsed {
@@ -293,6 +296,9 @@ func (m *module) spread() (hasMarked bool) {
 		if d.isUsed {
 			mark(d.owner)
 			m.mentioned(d.obj.Type(), mark)
+			if i, ok := d.obj.Type().Underlying().(*types.Interface); ok && i.NumMethods() > 0 && isTelling(i) {
+				hasMarked = m.implement(i, "") || hasMarked
+			}
 		} else if d.owner != nil && d.owner.isUsed && types.IsInterface(d.owner.obj.Type()) {
 			mark(d)
 		}

@@ -48,6 +48,18 @@ const (
 
 type Positional struct{ A, B int }
 
+type Handle interface{ Open(); Shut() }
+
+type File struct{}
+
+func (*File) Open() {}
+
+func (*File) Shut() {}
+
+func (*File) Unused() {}
+
+func NewFile() *File { return nil }
+
 type hidden struct{}
 
 func (hidden) Exported() {}
@@ -78,6 +90,8 @@ type backend struct{}
 func (backend) Do() {}
 
 func main() {
+	var file shm.Handle = shm.NewFile()
+	file.Open()
 	u := &shm.Used{Keyed: shm.UsedConst}
 	u.Called()
 	fmt.Println(u.Mentioned)
@@ -114,7 +128,7 @@ func TestRunListsUnused(t *testing.T) {
 	for line := range strings.Lines(out.String()) {
 		got = append(got, strings.Split(line, ": ")[1])
 	}
-	want := "bench/report.Nowhere shm.UnusedConst shm.Unused shm.Unused.Method shm.Used.Close shm.Used.Uncalled " +
+	want := "bench/report.Nowhere shm.File.Unused shm.UnusedConst shm.Unused shm.Unused.Method shm.Used.Close shm.Used.Uncalled " +
 		"shm.Used.Unmentioned shm.UsedByOwnTest"
 	if !equalSets(got, strings.Fields(want)) || n != len(got) {
 		t.Errorf("%d unused:\n%s\nwant %s", n, &out, want)
@@ -146,8 +160,8 @@ func TestRunCounts(t *testing.T) {
 		t.Fatal(err)
 	}
 	const want = `    2 example.com/m/bench/report
-   19 example.com/m/shm
-   21 exported identifiers: top level and methods, without fields
+   27 example.com/m/shm
+   29 exported identifiers: top level and methods, without fields
 `
 	if out.String() != want {
 		t.Errorf("got\n%swant\n%s", &out, want)
