@@ -8,8 +8,7 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// TestPostAndPollAllocateNothing, whoever moves the bytes, and wherever they
-// lie.
+// TestPostAndPollAllocateNothing checks each executor and each kind of memory.
 func TestPostAndPollAllocateNothing(t *testing.T) {
 	for _, executor := range []Executor{Auto, Target} {
 		for _, private := range []bool{false, true} {
@@ -61,7 +60,7 @@ func (h *hotPath) measure(t *testing.T) {
 		if h.n > 4096 || name == "full queue" || testing.Short() {
 			runs = 20
 		}
-		f() // what is made once is made now
+		f() // first, so that one-time allocations are not counted
 		if allocs := testing.AllocsPerRun(runs, f); allocs != 0 {
 			t.Errorf("%s of %d bytes: %v allocations", name, h.n, allocs)
 		}

@@ -32,7 +32,7 @@ func (o *oracle) cancel() {
 	}
 }
 
-// flush ends the connection in the middle of everything. What has been done by then shows success,
+// flush ends the connection in the middle of everything. Requests that are done by then have status Success,
 // the rest is canceled; the test cannot know which request is which.
 func (o *oracle) flush() {
 	p := o.players[o.IntN(2)]
@@ -61,7 +61,7 @@ func (o *oracle) flush() {
 	}
 }
 
-// flushed compares a result with what is owed, or its cancellation.
+// flushed compares a result with the expected one, or with its cancellation.
 func (p *player) flushed(r nd.Result) {
 	p.o.note("%s: result %+v", p.name, r)
 	q := receiveQueue
@@ -157,7 +157,7 @@ func (p *player) some(most int) {
 func (p *player) doomed() {
 	o := p.o
 	parts := p.split(1, o.size(), p.limits.MaxInitiatorSGE)
-	g, to := p.target(lengthOf(parts), func(g *oracleGrant) bool { return g.plain })
+	g, to := p.target(lengthOf(parts), func(g *oracleAccess) bool { return g.plain })
 	f := p.flags() &^ nd.Defer
 	if o.one(2) {
 		p.post(failing(nd.RequestSend, nd.Canceled, "doomed send"), f, func(c uint64) error { return p.ep.Send(c, entriesOf(parts), f) })
@@ -169,13 +169,13 @@ func (p *player) doomed() {
 // violations post requests that fail. They report whether they could.
 var violations = []func(p *player) bool{
 	func(p *player) bool { // an unknown token
-		return p.fail(nd.AccessViolation, true, func(g *oracleGrant, to *oraclePart) { g.token ^= 1 << 20 })
+		return p.fail(nd.AccessViolation, true, func(g *oracleAccess, to *oraclePart) { g.token ^= 1 << 20 })
 	},
 	func(p *player) bool { // beyond the end
-		return p.fail(nd.AccessViolation, true, func(g *oracleGrant, to *oraclePart) { to.off = g.off + g.n - to.n + 1 })
+		return p.fail(nd.AccessViolation, true, func(g *oracleAccess, to *oraclePart) { to.off = g.off + g.n - to.n + 1 })
 	},
 	func(p *player) bool { // before the beginning
-		return p.fail(nd.AccessViolation, true, func(g *oracleGrant, to *oraclePart) { to.off = g.off - 1 })
+		return p.fail(nd.AccessViolation, true, func(g *oracleAccess, to *oraclePart) { to.off = g.off - 1 })
 	},
 	func(p *player) bool { // a local token that is none
 		return p.fail(nd.AccessViolation, false, nil)
@@ -188,11 +188,11 @@ var violations = []func(p *player) bool{
 }
 
 // fail posts a Read or Write of a few bytes, or with a bad local token a Send, that is refused.
-func (p *player) fail(s nd.Status, remote bool, spoil func(g *oracleGrant, to *oraclePart)) bool {
+func (p *player) fail(s nd.Status, remote bool, spoil func(g *oracleAccess, to *oraclePart)) bool {
 	o := p.o
-	g := *p.far.pick(func(g *oracleGrant) bool { return g.read && g.write })
+	g := *p.far.pick(func(g *oracleAccess) bool { return g.read && g.write })
 	if g.plain {
-		g.n = 2 * areaHalf
+		g.n = 2 * areaMiddle
 	}
 	n := 1 + o.IntN(min(g.n, []int{8, 48, 100, 5000, 300_000}[o.IntN(5)]))
 	to := oraclePart{span{g.off + o.IntN(g.n-n+1), n}, g.area, g.token}
@@ -224,14 +224,14 @@ func (p *player) must(r *oracleRequest, f nd.OpFlags, call func(c uint64) error)
 
 // failWithoutRight uses a window that does not allow it.
 func (p *player) failWithoutRight() bool {
-	g := p.far.pick(func(g *oracleGrant) bool { return !g.write })
+	g := p.far.pick(func(g *oracleAccess) bool { return !g.write })
 	if g == nil {
 		return false
 	}
 	return p.failWrite(g, "write without the right")
 }
 
-func (p *player) failWrite(g *oracleGrant, what string) bool {
+func (p *player) failWrite(g *oracleAccess, what string) bool {
 	sge := entriesOf(p.split(1, 1+p.o.IntN(g.n), p.limits.MaxInitiatorSGE))
 	return p.must(failing(nd.RequestWrite, nd.AccessViolation, what), 0, func(c uint64) error { return p.ep.Write(c, sge, g.address, g.token, 0) })
 }
@@ -239,13 +239,13 @@ func (p *player) failWrite(g *oracleGrant, what string) bool {
 // failStale uses a window after the end of its bind, with a message or without.
 func (p *player) failStale() bool {
 	far := p.far
-	g := far.pick(func(g *oracleGrant) bool { return !g.plain && g.read && g.write && g.users == 0 })
+	g := far.pick(func(g *oracleAccess) bool { return !g.plain && g.read && g.write && g.users == 0 })
 	if g == nil {
 		return false
 	}
-	far.takeBack(g)
+	far.invalidateNow(g)
 	p.o.drain()
-	if len(far.grants) > 0 && p.o.one(2) {
+	if len(far.access) > 0 && p.o.one(2) {
 		far.receive()
 		if len(far.receives) == 0 {
 			return false
@@ -260,7 +260,7 @@ func (p *player) failStale() bool {
 func (p *player) failOverflow() bool {
 	far := p.far
 	far.receive()
-	if len(far.receives) == 0 || far.receives[0].capacity >= areaHalf {
+	if len(far.receives) == 0 || far.receives[0].capacity >= areaMiddle {
 		return false
 	}
 	return p.failSend(far.receives[0].capacity+1, nd.BufferOverflow)

@@ -8,7 +8,7 @@ import (
 	"github.com/softnd/softnd/shm"
 )
 
-// oracleArea is registered memory of a player and what the model says that it holds. Its first
+// oracleArea is registered memory of a player, and its contents according to the model. Its first
 // half is what requests of the peer read, write and fill; its second half is what requests of
 // the player itself take bytes from and Reads fill. So each byte changes in the order of one
 // endpoint's requests.
@@ -20,7 +20,7 @@ type oracleArea struct {
 }
 
 const (
-	areaHalf = 4<<20 + 1<<18
+	areaMiddle = 4<<20 + 1<<18
 	// Where most ranges lie, and most of the short ones, so that they overlap.
 	hotBytes     = 4096
 	hottestBytes = 256
@@ -86,7 +86,7 @@ func scatter(parts []oraclePart, data []byte) {
 // differs returns the first byte near a change that is not what the model says.
 func (a *oracleArea) differs() (at int, ok bool) {
 	const around = 256
-	for _, s := range append(a.changed, span{0, hotBytes}, span{areaHalf, hotBytes}) {
+	for _, s := range append(a.changed, span{0, hotBytes}, span{areaMiddle, hotBytes}) {
 		lo, hi := max(s.off-around, 0), min(s.off+s.n+around, len(a.mem))
 		if bytes.Equal(a.mem[lo:hi], a.model[lo:hi]) {
 			continue
@@ -107,7 +107,7 @@ func (a *oracleArea) refill(seed uint64, all bool) {
 		copy(a.mem, a.model)
 		return
 	}
-	for _, at := range []int{0, areaHalf} {
+	for _, at := range []int{0, areaMiddle} {
 		fill(a.model[at:][:hotBytes], seed+uint64(at))
 		copy(a.mem[at:], a.model[at:][:hotBytes])
 	}
@@ -132,46 +132,46 @@ func (o *oracle) size() int {
 	return 1 + o.IntN(4<<20)
 }
 
-// place picks a range of n bytes in one half of an area.
-func (o *oracle) place(half, n int) span {
-	at := half * areaHalf
+// place picks a range of n bytes in the first (0) or second (1) part of an area.
+func (o *oracle) place(part, n int) span {
+	at := part * areaMiddle
 	switch {
 	case n < hottestBytes/2 && o.one(2):
 		return span{at + o.IntN(hottestBytes-n), n}
 	case n < hotBytes && !o.one(4):
 		return span{at + o.IntN(hotBytes-n), n}
 	}
-	return span{at + o.IntN(areaHalf-n+1), n}
+	return span{at + o.IntN(areaMiddle-n+1), n}
 }
 
-// split picks a list of n bytes in one half of a player's areas.
-func (p *player) split(half, n, most int) (parts []oraclePart) {
+// split picks a list of n bytes in the first (0) or second (1) part of a player's areas.
+func (p *player) split(part, n, most int) (parts []oraclePart) {
 	for n > 0 {
 		k := n
 		if len(parts)+1 < most && p.o.one(3) {
 			k = 1 + p.o.IntN(n)
 		}
 		area := p.areas[p.o.IntN(len(p.areas))]
-		s := p.o.place(half, k)
+		s := p.o.place(part, k)
 		token := area.mr.LocalToken()
-		if f := p.fast[1]; half == 1 && area == p.areas[0] && f.live && f.covers(s) && !p.o.one(4) {
+		if f := p.fast[1]; part == 1 && area == p.areas[0] && f.live && f.covers(s) && !p.o.one(4) {
 			token = f.mr.LocalToken()
 		}
 		parts = append(parts, oraclePart{s, area, token})
 		n -= k
 	}
 	if len(parts) < most && p.o.one(20) {
-		parts = append(parts, oraclePart{span{half * areaHalf, 0}, p.areas[0], p.areas[0].mr.LocalToken()})
+		parts = append(parts, oraclePart{span{part * areaMiddle, 0}, p.areas[0], p.areas[0].mr.LocalToken()})
 	}
 	return parts
 }
 
-// fastArea is a fast-register region over one half of the memory that lies in the arena.
+// fastArea is a fast-register region over the first or second part of the memory that lies in the arena.
 type fastArea struct {
 	mr      nd.MemoryRegion
 	mapping nd.LogicalMapping
-	half    int
-	span         // what is registered
+	part    int
+	span         // registered bytes
 	live    bool // from the post of its registration to that of the end
 }
 
@@ -179,8 +179,8 @@ func (f *fastArea) covers(s span) bool { return s.off >= f.off && s.off+s.n <= f
 
 // choose picks what to register.
 func (f *fastArea) choose(o *oracle) (pages []nd.LogicalPage, offset int) {
-	f.span = o.place(f.half, 1+o.IntN(3*hotBytes))
-	at := f.mapping.Offset() + f.off - f.half*areaHalf
+	f.span = o.place(f.part, 1+o.IntN(3*hotBytes))
+	at := f.mapping.Offset() + f.off - f.part*areaMiddle
 	first, last := at/shm.PageSize, (at+f.n-1)/shm.PageSize
 	return f.mapping.Pages()[first : last+1], at % shm.PageSize
 }

@@ -26,8 +26,8 @@ type player struct {
 	shared    nd.SharedReceiveQueue // nil = receives of its own
 	limits    nd.EndpointConfig
 	windows   []*oracleWindow
-	fast      [2]*fastArea // what the peer uses; what requests of our own use
-	grants    []*oracleGrant
+	fast      [2]*fastArea // for the peer; for requests of this player
+	access    []*oracleAccess
 	context   uint64
 	want      [2][]*expectation // results owed, in order
 	requests  []*oracleRequest  // that the model has yet to apply: the first waits for a receive
@@ -68,8 +68,8 @@ type oracleRead struct {
 	fenced bool // nothing after it overtakes it
 }
 
-// oracleGrant is memory that the peer may use.
-type oracleGrant struct {
+// oracleAccess is memory that the peer may use.
+type oracleAccess struct {
 	oraclePart        // token is the remote one
 	address    uint64 // of its first byte, for peers
 	read       bool
@@ -90,9 +90,9 @@ func newPlayer(o *oracle, x *party) *player {
 	p := &player{o: o, name: x.name, side: x.local}
 	const all = nd.AllowLocalWrite | nd.AllowRemoteRead | nd.AllowRemoteWrite
 	for i, name := range []string{"arena", "private"} {
-		n := x.must(order{Do: doRegion, Len: 2 * areaHalf, Private: i == 1, Rights: all}).N
+		n := x.must(order{Do: doRegion, Len: 2 * areaMiddle, Private: i == 1, Rights: all}).N
 		m := x.local.region(n)
-		a := &oracleArea{name: name, mr: m.mr, mem: m.bytes(), model: make([]byte, 2*areaHalf)}
+		a := &oracleArea{name: name, mr: m.mr, mem: m.bytes(), model: make([]byte, 2*areaMiddle)}
 		a.refill(uint64(i), true)
 		p.areas = append(p.areas, a)
 	}
@@ -122,14 +122,14 @@ func (p *player) begin() {
 		p.windows = append(p.windows, &oracleWindow{mw: must(ad.CreateMemoryWindow(ctx))})
 	}
 	for i := range p.fast {
-		f := &fastArea{half: i, mr: must(ad.CreateMemoryRegion(ctx))}
-		f.mapping = must(ad.BuildLogicalAddressMapping(ctx, p.areas[0].mem[i*areaHalf:][:areaHalf]))
+		f := &fastArea{part: i, mr: must(ad.CreateMemoryRegion(ctx))}
+		f.mapping = must(ad.BuildLogicalAddressMapping(ctx, p.areas[0].mem[i*areaMiddle:][:areaMiddle]))
 		o.must(f.mr.InitializeFastRegister(ctx, 8, true))
 		p.fast[i] = f
 	}
 	for _, a := range p.areas {
 		a.refill(o.Uint64(), p.confused)
-		p.grants = append(p.grants, &oracleGrant{oraclePart: oraclePart{span{0, areaHalf}, a, a.mr.RemoteToken()}, address: a.mr.Address(),
+		p.access = append(p.access, &oracleAccess{oraclePart: oraclePart{span{0, areaMiddle}, a, a.mr.RemoteToken()}, address: a.mr.Address(),
 			read: true, write: true, usable: true, plain: true})
 	}
 	p.confused = false
@@ -255,7 +255,7 @@ func (p *player) pollAll() {
 	}
 }
 
-// result compares a result with what is owed.
+// result compares a result with the expected one.
 func (p *player) result(r nd.Result) {
 	p.o.note("%s: result %+v", p.name, r)
 	q := receiveQueue

@@ -25,7 +25,7 @@ func (p *player) request() {
 	}
 }
 
-// flags picks flags that every request takes; often none, as requests without any take a short way.
+// flags picks flags that every request takes; often none, as requests without flags take the fast path.
 func (p *player) flags() (f nd.OpFlags) {
 	if p.o.one(2) {
 		return 0
@@ -107,7 +107,7 @@ func (p *player) send() {
 	if f != 0 && o.one(3) {
 		f |= nd.SendAndSolicitEvent
 	}
-	g := p.far.pick(func(g *oracleGrant) bool { return !g.plain })
+	g := p.far.pick(func(g *oracleAccess) bool { return !g.plain })
 	if !o.one(8) {
 		g = nil
 	}
@@ -149,7 +149,7 @@ func (p *player) send() {
 }
 
 // target picks a range of the peer's memory, of n bytes at most.
-func (p *player) target(n int, allowed func(*oracleGrant) bool) (g *oracleGrant, part oraclePart) {
+func (p *player) target(n int, allowed func(*oracleAccess) bool) (g *oracleAccess, part oraclePart) {
 	o := p.o
 	g = p.far.pick(allowed)
 	if g.plain {
@@ -160,10 +160,10 @@ func (p *player) target(n int, allowed func(*oracleGrant) bool) (g *oracleGrant,
 	return g, oraclePart{span{g.off + o.IntN(g.n-n+1), n}, g.area, g.token}
 }
 
-func (g *oracleGrant) addressOf(part oraclePart) uint64 { return g.address + uint64(part.off-g.off) }
+func (g *oracleAccess) addressOf(part oraclePart) uint64 { return g.address + uint64(part.off-g.off) }
 
 func (p *player) write() {
-	g, to := p.target(p.o.size(), func(g *oracleGrant) bool { return g.write })
+	g, to := p.target(p.o.size(), func(g *oracleAccess) bool { return g.write })
 	parts := p.split(1, to.n, p.limits.MaxInitiatorSGE)
 	f := p.inline(p.fence(p.flags(), parts, []oraclePart{to}, false), parts)
 	var now []byte
@@ -188,7 +188,7 @@ func (p *player) write() {
 }
 
 func (p *player) read() {
-	g, from := p.target(p.o.size(), func(g *oracleGrant) bool { return g.read })
+	g, from := p.target(p.o.size(), func(g *oracleAccess) bool { return g.read })
 	parts := p.split(1, from.n, p.limits.MaxInitiatorSGE)
 	f := p.fence(p.flags(), parts, nil, true)
 	fast := p.fast[1]
@@ -210,9 +210,9 @@ func (p *player) read() {
 }
 
 // pick returns a random grant that can be used and that a condition holds for; nil if there is none.
-func (p *player) pick(allowed func(*oracleGrant) bool) *oracleGrant {
-	var some []*oracleGrant
-	for _, g := range p.grants {
+func (p *player) pick(allowed func(*oracleAccess) bool) *oracleAccess {
+	var some []*oracleAccess
+	for _, g := range p.access {
 		if g.usable && allowed(g) {
 			some = append(some, g)
 		}
@@ -224,12 +224,12 @@ func (p *player) pick(allowed func(*oracleGrant) bool) *oracleGrant {
 }
 
 // drop removes a grant that can be used no more.
-func (p *player) drop(g *oracleGrant) {
-	p.grants = slices.DeleteFunc(p.grants, func(x *oracleGrant) bool { return x == g })
+func (p *player) drop(g *oracleAccess) {
+	p.access = slices.DeleteFunc(p.access, func(x *oracleAccess) bool { return x == g })
 }
 
 // free makes what a grant was given through available again.
-func (g *oracleGrant) free() {
+func (g *oracleAccess) free() {
 	if g.window != nil {
 		g.window.busy = false
 	} else {
@@ -238,12 +238,12 @@ func (g *oracleGrant) free() {
 }
 
 // grant posts what gives the peer a part of our memory.
-func (p *player) grant(g *oracleGrant, f nd.OpFlags, k nd.RequestType, what string, call func(context uint64) error) {
+func (p *player) giveAccess(g *oracleAccess, f nd.OpFlags, k nd.RequestType, what string, call func(context uint64) error) {
 	r := &oracleRequest{expectation: &expectation{what: what, Result: nd.Result{RequestType: k}, done: func() { g.usable = true }}, apply: func(*oracleReceive) {}}
 	if p.post(r, f, call) {
 		p.fenced(f)
 		if g.area != nil {
-			p.grants = append(p.grants, g)
+			p.access = append(p.access, g)
 		}
 	}
 }
@@ -255,7 +255,7 @@ func (p *player) bind() {
 		return
 	}
 	area := p.areas[o.IntN(len(p.areas))]
-	g := &oracleGrant{oraclePart: oraclePart{span: o.place(0, 1+o.IntN(3*hotBytes)), area: area}, read: !o.one(4), write: !o.one(4), window: w}
+	g := &oracleAccess{oraclePart: oraclePart{span: o.place(0, 1+o.IntN(3*hotBytes)), area: area}, read: !o.one(4), write: !o.one(4), window: w}
 	f := p.flags()
 	if g.read {
 		f |= nd.AllowRead
@@ -266,7 +266,7 @@ func (p *player) bind() {
 	if o.one(4) {
 		f |= nd.ThisEndpointOnly
 	}
-	p.grant(g, f, nd.RequestBind, fmt.Sprintf("bind %v", g), func(c uint64) error {
+	p.giveAccess(g, f, nd.RequestBind, fmt.Sprintf("bind %v", g), func(c uint64) error {
 		err := p.ep.Bind(c, area.mr, w.mw, area.mem[g.off:][:g.n], f)
 		if err == nil {
 			w.busy = true
@@ -277,7 +277,7 @@ func (p *player) bind() {
 	})
 }
 
-func (g *oracleGrant) String() string { return fmt.Sprintf("%v token %v", g.oraclePart, g.token) }
+func (g *oracleAccess) String() string { return fmt.Sprintf("%v token %v", g.oraclePart, g.token) }
 
 func (p *player) fastRegister(fa *fastArea) {
 	o := p.o
@@ -285,9 +285,9 @@ func (p *player) fastRegister(fa *fastArea) {
 		return
 	}
 	pages, offset := fa.choose(o)
-	g := &oracleGrant{oraclePart: oraclePart{span: fa.span}, address: 1 + o.Uint64()>>1, read: !o.one(4), write: !o.one(4), fast: fa}
+	g := &oracleAccess{oraclePart: oraclePart{span: fa.span}, address: 1 + o.Uint64()>>1, read: !o.one(4), write: !o.one(4), fast: fa}
 	rights := nd.AllowLocalWrite
-	if fa.half == 0 {
+	if fa.part == 0 {
 		g.area = p.areas[0]
 		if g.read {
 			rights |= nd.AllowRemoteRead
@@ -297,7 +297,7 @@ func (p *player) fastRegister(fa *fastArea) {
 		}
 	}
 	f := p.flags()
-	p.grant(g, f, nd.RequestFastRegister, fmt.Sprintf("fast register %v", fa.span), func(c uint64) error {
+	p.giveAccess(g, f, nd.RequestFastRegister, fmt.Sprintf("fast register %v", fa.span), func(c uint64) error {
 		err := p.ep.FastRegister(c, fa.mr, pages, offset, fa.n, g.address, rights, f)
 		if err == nil {
 			fa.live = true
@@ -307,18 +307,18 @@ func (p *player) fastRegister(fa *fastArea) {
 	})
 }
 
-// invalidate takes back a window or region that no request uses.
+// invalidate invalidates a window or region that no request uses.
 func (p *player) invalidate() {
 	if p.o.one(2) && p.fast[1].live {
-		p.takeBack(&oracleGrant{fast: p.fast[1]})
+		p.invalidateNow(&oracleAccess{fast: p.fast[1]})
 		return
 	}
-	if g := p.pick(func(g *oracleGrant) bool { return !g.plain && g.users == 0 }); g != nil {
-		p.takeBack(g)
+	if g := p.pick(func(g *oracleAccess) bool { return !g.plain && g.users == 0 }); g != nil {
+		p.invalidateNow(g)
 	}
 }
 
-func (p *player) takeBack(g *oracleGrant) {
+func (p *player) invalidateNow(g *oracleAccess) {
 	f := p.flags()
 	r := &oracleRequest{expectation: &expectation{what: fmt.Sprintf("invalidate %v", g.token), Result: nd.Result{RequestType: nd.RequestInvalidate}}, apply: func(*oracleReceive) {}}
 	if p.post(r, f, func(c uint64) error {

@@ -44,7 +44,7 @@ func TestOracle(t *testing.T) {
 				return
 			}
 			connections := 0
-			for goesOn := o.patience(); goesOn(); connections++ {
+			for goesOn := o.withinBudget(); goesOn(); connections++ {
 				o.try(rand.Uint64())
 			}
 			t.Logf("%d operations on %d connections", o.ops, connections)
@@ -52,8 +52,8 @@ func TestOracle(t *testing.T) {
 	}
 }
 
-// patience returns what reports whether there is another connection to be tried.
-func (o *oracle) patience() func() bool {
+// withinBudget returns a function that reports whether to try another connection.
+func (o *oracle) withinBudget() func() bool {
 	if n := numberFrom(o.t, oracleOps); n != 0 {
 		return func() bool { return o.ops < int(n) }
 	}
@@ -182,7 +182,7 @@ func (o *oracle) unblock() {
 	}
 }
 
-// compare checks all bytes that may have changed, and what is around them.
+// compare checks all bytes that may have changed, and the bytes around them.
 func (o *oracle) compare() {
 	for _, p := range o.players {
 		for _, a := range p.areas {

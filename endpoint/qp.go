@@ -111,8 +111,8 @@ type recvQueue struct {
 
 // limitedReceives are the posted receives that may not fit a full inline payload.
 type limitedReceives struct {
-	end  uint64 // see SharedQP.LimitedEnd
-	room uint64 // see SharedQP.LimitedRoom
+	end      uint64 // see wire.SharedQP.LimitedEnd
+	capacity uint64 // see wire.SharedQP.LimitedRoom
 }
 
 // queueLimits are the limits that CreateEndpoint has granted.
@@ -153,7 +153,7 @@ type responder struct {
 	localUse  window.Generation // bind of the local token in use, from the first to the last entry of a request
 	remoteUse window.Generation // bind of the peer's token in use, in this entry
 
-	invalidating     window.Invalidatable // what the current message has invalidated, until its token is drained
+	invalidating     window.Invalidatable // invalidated by the current message; nil when its token is drained
 	invalidatedToken nd.Token
 
 	result [1]nd.Result // see serveSendFast
@@ -164,9 +164,9 @@ type lifecycle struct {
 	connector          *Connector // that connects or has connected the endpoint
 	wasConnected       bool
 	cause              error         // why the endpoint left the connected state
-	done               chan struct{} // closed when the endpoint has left the connected state for good
+	done               chan struct{} // closed when the endpoint has left the connected state permanently
 	flushed            bool          // no request or receive is outstanding, and none ever will be
-	remoteReleased     bool          // the peer's shared queue-pair state is not used any more
+	remoteReleased     bool          // no code uses the peer's shared queue-pair state from now on
 	disconnectDeadline time.Time     // for the peer's Disconnect
 	disconnectTimedOut bool
 	bothDisconnected   bool
@@ -337,7 +337,7 @@ func (ep *Endpoint) setState(s qpState) {
 	ep.provider.waiters.Wake()
 }
 
-// Done returns a channel that is closed when the endpoint has left the connected state for good. The
+// Done returns a channel that is closed when the endpoint has left the connected state permanently. The
 // program need not poll for that: the progress engine closes the channel.
 func (ep *Endpoint) Done() <-chan struct{} { return ep.life.done }
 

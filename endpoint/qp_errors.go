@@ -8,8 +8,8 @@ import (
 	"github.com/softnd/softnd/window"
 )
 
-// describeAccess returns the range that a transfer asked for, its token, and what the token permits.
-// The text contains only a part of the token; see [nd.Token].
+// describeAccess describes the range that a transfer asked for, its token, and the access that the token
+// permits. The text contains only a part of the token; see [nd.Token].
 func (ep *Endpoint) describeAccess(ref *window.Operand, n uint64) string {
 	return fmt.Sprintf("%d bytes at %#x with %v, which grants %s", n, ref.Address, ref.Token, ep.guard.DescribeAccess(ref))
 }

@@ -95,7 +95,7 @@ func TestAccessErrorNamesRangeAndToken(t *testing.T) {
 			p.a.must(order{Do: doSend, Parts: mine(0, n)})
 			return texts{"send on endpoint 1: ", "receive on endpoint 1: ", "a message of 1234 bytes for a receive of 1000"}
 		},
-		"invalidation of what is no window": func(p *pair) texts {
+		"invalidation of a token of no window": func(p *pair) texts {
 			p.b.must(order{Do: doReceive, Parts: mine(0, n)})
 			p.a.must(order{Do: doSendRevoking, Parts: mine(0, n), Far: p.b.memory})
 			return texts{"send and invalidate on endpoint 1: a message of 1234 bytes that invalidates " + p.b.memory.Token.String(),

@@ -267,7 +267,7 @@ func TestFlushCancelsInOrder(t *testing.T) {
 	onEvery(t, setup{Both: sideOptions{Options: Options{ReceiveTimeout: watchdog}}}, func(t *testing.T, p *pair) {
 		var sends, receives []nd.Result
 		for i := range uint64(20) {
-			p.a.must(order{Do: doSend, Context: i, Parts: mine(0, int(i)*5000)}) // nobody receives
+			p.a.must(order{Do: doSend, Context: i, Parts: mine(0, int(i)*5000)}) // the peer posts no receive
 			p.a.must(order{Do: doReceive, Context: i, Parts: mine(0, 10)})
 			sends = append(sends, failure(nd.RequestSend, i, nd.Canceled))
 			receives = append(receives, failure(nd.RequestReceive, i, nd.Canceled))
@@ -287,7 +287,7 @@ func TestFlushCancelsInOrder(t *testing.T) {
 	})
 }
 
-// TestFlushBeforeConnect fails the endpoint for good.
+// TestFlushBeforeConnect flushes an endpoint that is not connected: it fails permanently.
 func TestFlushBeforeConnect(t *testing.T) {
 	p := newPair(t, setup{Unwired: true})
 	p.a.must(order{Do: doReceive, Context: 1})

@@ -20,7 +20,7 @@ var inert = map[string]string{
 	"DoNotSecureVM": "it has a meaning on Windows only, and is accepted and ignored",
 }
 
-// effects tell what happens, in words, with a flag and without it. The flag is passed as its
+// effects describe the outcome with a flag and without it. The flag is passed as its
 // number, 0 for none.
 var effects = map[string]func(t *testing.T, flag uint32) string{
 	"SilentSuccess": func(t *testing.T, flag uint32) string {
@@ -37,8 +37,8 @@ var effects = map[string]func(t *testing.T, flag uint32) string{
 			p.a.must(order{Do: doSend, Flags: nd.OpFlags(flag)})
 		})
 	},
-	"AllowRead":  func(t *testing.T, flag uint32) string { return grantEffect(t, nd.OpFlags(flag), doRead) },
-	"AllowWrite": func(t *testing.T, flag uint32) string { return grantEffect(t, nd.OpFlags(flag), doWrite) },
+	"AllowRead":  func(t *testing.T, flag uint32) string { return bindFlagEffect(t, nd.OpFlags(flag), doRead) },
+	"AllowWrite": func(t *testing.T, flag uint32) string { return bindFlagEffect(t, nd.OpFlags(flag), doWrite) },
 	"Inline": func(t *testing.T, flag uint32) string {
 		p := newPair(t, setup{Both: sideOptions{InlineSize: 8}})
 		parts := []part{{Len: 8, Token: 1}} // no such token
@@ -107,8 +107,8 @@ func readFenceEffect(t *testing.T, flag uint32) string {
 	return "a Write through the window: " + status.String()
 }
 
-// grantEffect uses a window that was bound with flags only.
-func grantEffect(t *testing.T, flags nd.OpFlags, do verb) string {
+// bindFlagEffect uses a window that was bound with flags only.
+func bindFlagEffect(t *testing.T, flags nd.OpFlags, do verb) string {
 	p := newPair(t, setup{})
 	far := p.b.must(order{Do: doBind, Window: p.b.window(), Len: 8, Flags: flags}).Far
 	p.b.results(initiatorQueue, 1)
@@ -143,7 +143,7 @@ func notifyEffect(t *testing.T, kind nd.NotifyType) (ends string) {
 	return ends
 }
 
-// notified tells whether something ends a Notify of b's receive queue.
+// notified reports whether something ends a Notify of b's receive queue.
 func notified(t *testing.T, p *pair, kind nd.NotifyType, something func()) string {
 	q := p.b.local.queues[receiveQueue]
 	ctx, cancel := context.WithCancel(t.Context())
@@ -169,14 +169,14 @@ func notified(t *testing.T, p *pair, kind nd.NotifyType, something func()) strin
 	}
 }
 
-// waited tells whether a Notify waits that no result so far has released.
+// waited reports whether a Notify waits that no result so far has released.
 func (q *CompletionQueue) waited() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return len(q.calls) > 0
 }
 
-// filled tells whether a result is there, without taking it.
+// filled reports whether the queue has a result, without taking it.
 func (q *CompletionQueue) filled() bool {
 	q.progressAll()
 	q.mu.Lock()

@@ -137,9 +137,9 @@ func (ep *Endpoint) publishPosted(room uint64) {
 // The peer completes a longer Send only when this side has received it.
 func (ep *Endpoint) limitRoom(room uint64) {
 	if int64(ep.limited.end-ep.rq.delivered) > 0 { // an earlier limited receive is undelivered
-		room = min(room, ep.limited.room)
+		room = min(room, ep.limited.capacity)
 	}
-	ep.limited.end, ep.limited.room = ep.rq.posted, room
+	ep.limited.end, ep.limited.capacity = ep.rq.posted, room
 	asym.StoreRelease(&ep.localQP.LimitedRoom, room)          // ORDER receive-room: before LimitedEnd; pairs with the load in connection.hasReceive
 	asym.StoreRelease(&ep.localQP.LimitedEnd, ep.limited.end) // ORDER receive-limit: before Posted; pairs with the load in connection.hasReceive
 }

@@ -11,24 +11,24 @@ import (
 // The steps of FuzzReceiveDescriptor. Each is a byte that names it, a byte
 // that details it, and a word of 8.
 const (
-	// The liar stores the word: in its half, in its descriptors, in the record.
-	sayPosted = iota
-	sayTight
-	sayConsumed
-	sayFault
-	sayFaultStatus
-	sayStalled
-	sayHazard
-	sayCapacity // of the receive that the victim's next message takes
-	sayEntries
-	sayAddress // of entry: detail
-	sayLength  // and token; in the upper half of the word
-	sayWord    // of all descriptors: detail
-	sayState
-	sayLeft
-	// The liar lies about how many messages it has done with: detail is the difference.
-	sayMore
-	// What a sound peer does.
+	// The faulty peer stores the word in its shared queue-pair state, its descriptors, or the record.
+	storePosted = iota
+	storeLimitedEnd
+	storeConsumed
+	storeFault
+	storeFaultStatus
+	storeNeedWakeup
+	storeHazard
+	storeCapacity // of the receive that the victim's next message takes
+	storeEntries
+	storeAddress // of entry: detail
+	storeLength  // and token; in the upper 32 bits of the word
+	storeWord    // of all descriptors: detail
+	storeState
+	storeDisconnected
+	// The faulty peer stores a wrong count of consumed entries: detail is the difference.
+	storeMoreConsumed
+	// Steps of a correct peer.
 	liarReceives // detail is the kind
 	liarServes
 	liarSends
@@ -39,7 +39,7 @@ const (
 	victimRevokes // the word is the token
 	victimReceives
 	victimMoves
-	victimTargets // its requests travel from now on; if the detail is even, they no longer do
+	victimTargets // its requests go through the ring; if the detail is even, it executes them itself again
 	victimInvalidates
 	stepKinds
 )
@@ -72,30 +72,30 @@ func FuzzReceiveDescriptor(f *testing.F) {
 	f.Add([]byte{})
 	f.Add(script(lie{liarReceives, 6, 0}, lie{victimSends, 0, 1000}, lie{victimSends, 1, 20}, lie{liarReceives, 0, 0}, lie{victimWrites, 2, 500}, lie{victimReads, 1, vastly}))
 	f.Add(script(lie{victimTargets, 1, 0}, lie{liarReceives, 6, 0}, lie{victimSends, 0, 1000}, lie{victimSends, 1, 20}, lie{liarReceives, 0, 0}, lie{victimWrites, 3, 500}, lie{victimReads, 1, vastly}, lie{victimReads, 0, 100}, lie{liarServes, 0, 0}))
-	f.Add(script(lie{sayPosted, 0, 1 << 40}, lie{victimSends, 0, 100}))
-	f.Add(script(lie{sayPosted, 0, ^uint64(0)}, lie{victimSends, 0, 100}))
-	f.Add(script(lie{sayPosted, 0, 8}, lie{victimSends, 0, 0}, lie{victimSends, 0, 48}, lie{victimSends, 0, 49}, lie{sayPosted, 0, 2}, lie{victimSends, 0, 1}))
-	f.Add(script(lie{sayPosted, 0, 8}, lie{sayTight, 0, 3}, lie{victimSends, 0, 10}, lie{sayTight, 0, ^uint64(0)}, lie{victimSends, 0, 10}, lie{sayMore, 0, 0}))
-	f.Add(script(lie{sayPosted, 0, 1}, lie{sayCapacity, 0, 1000}, lie{sayEntries, 0, 1}, lie{sayAddress, 0, address(l, inArena, vast, 0)}, lie{sayLength, 0, mine(vast, 1000)}, lie{victimSends, 0, 1000}))
-	f.Add(script(lie{sayPosted, 0, 1}, lie{sayCapacity, 0, 1000}, lie{sayEntries, 0, 2}, lie{sayAddress, 0, address(l, inArena, vast, 0)}, lie{sayLength, 0, mine(vast, 500)}, lie{victimSends, 0, 1000}))
-	f.Add(script(lie{sayPosted, 0, 1}, lie{sayCapacity, 0, ^uint64(0)}, lie{sayEntries, 0, ^uint64(0)}, lie{victimSends, 0, 1000}))
-	f.Add(script(lie{sayPosted, 0, 1}, lie{sayCapacity, 0, 100}, lie{victimSends, 0, 100}))
-	f.Add(script(lie{sayPosted, 0, 1}, lie{sayCapacity, 0, 100}, lie{sayEntries, 0, 1}, lie{sayAddress, 0, address(theVictim, inArena, local, 0)}, lie{sayLength, 0, entryWord(100, localOf(theVictim, inArena, local))}, lie{victimSends, 0, 100}))
-	f.Add(script(lie{sayPosted, 0, 1}, lie{sayCapacity, 0, 100}, lie{sayEntries, 0, 1}, lie{sayAddress, 0, address(l, inArena, foreign, 0)}, lie{sayLength, 0, mine(foreign, 100)}, lie{victimSends, 0, 100}))
-	f.Add(script(lie{sayPosted, 0, 1}, lie{sayCapacity, 0, 100}, lie{sayEntries, 0, 1}, lie{sayAddress, 0, ^uint64(0) - 10}, lie{sayLength, 0, mine(small, ^uint32(0))}, lie{victimSends, 0, 100}))
-	f.Add(script(lie{sayPosted, 0, 1}, lie{sayCapacity, 0, 200}, lie{sayEntries, 0, 2}, lie{sayAddress, 0, address(l, inArena, small, 0)}, lie{sayLength, 0, mine(small, 100)},
-		lie{sayAddress, 1, address(l, private, small, 0)}, lie{sayLength, 1, entryWord(100, localOf(l, private, small))}, lie{victimSends, 0, 150}))
-	f.Add(script(lie{sayPosted, 0, 1}, lie{sayCapacity, 0, 400}, lie{sayEntries, 0, 1}, lie{sayAddress, 0, address(l, private, small, 0)}, lie{sayLength, 0, entryWord(400, localOf(l, private, small))}, lie{victimSends, 1, 150}, lie{liarServes, 0, 0}))
-	f.Add(script(lie{victimTargets, 1, 0}, lie{victimWrites, 1, vastly}, lie{sayMore, 1, 0}, lie{sayMore, 2, 0}, lie{liarServes, 0, 0}, lie{sayConsumed, 0, 1 << 50}))
-	f.Add(script(lie{victimTargets, 1, 0}, lie{victimReads, 1, 70_000}, lie{sayMore, 1, 0}, lie{victimMoves, 0, 0}, lie{sayMore, 1, 0}))
-	f.Add(script(lie{victimTargets, 1, 0}, lie{victimReads, 1, 7}, lie{sayHazard, 0, 3}, lie{victimReads, 1, 7}))
-	f.Add(script(lie{victimTargets, 1, 0}, lie{victimReads, 0, 100}, lie{victimWrites, 0, 100}, lie{sayFault, 0, 2}, lie{sayFaultStatus, 0, uint64(nd.AccessViolation)}, lie{sayState, 0, uint64(connAborted)}))
-	f.Add(script(lie{victimTargets, 1, 0}, lie{victimReads, 0, 100}, lie{victimWrites, 0, 100}, lie{sayMore, 1, 0}, lie{sayFault, 0, 1}, lie{sayFaultStatus, 0, 0}, lie{sayState, 0, uint64(connAborted)}))
-	f.Add(script(lie{sayFault, 0, ^uint64(0)}, lie{victimSends, 0, 8}, lie{sayState, 0, 77}))
+	f.Add(script(lie{storePosted, 0, 1 << 40}, lie{victimSends, 0, 100}))
+	f.Add(script(lie{storePosted, 0, ^uint64(0)}, lie{victimSends, 0, 100}))
+	f.Add(script(lie{storePosted, 0, 8}, lie{victimSends, 0, 0}, lie{victimSends, 0, 48}, lie{victimSends, 0, 49}, lie{storePosted, 0, 2}, lie{victimSends, 0, 1}))
+	f.Add(script(lie{storePosted, 0, 8}, lie{storeLimitedEnd, 0, 3}, lie{victimSends, 0, 10}, lie{storeLimitedEnd, 0, ^uint64(0)}, lie{victimSends, 0, 10}, lie{storeMoreConsumed, 0, 0}))
+	f.Add(script(lie{storePosted, 0, 1}, lie{storeCapacity, 0, 1000}, lie{storeEntries, 0, 1}, lie{storeAddress, 0, address(l, inArena, vast, 0)}, lie{storeLength, 0, mine(vast, 1000)}, lie{victimSends, 0, 1000}))
+	f.Add(script(lie{storePosted, 0, 1}, lie{storeCapacity, 0, 1000}, lie{storeEntries, 0, 2}, lie{storeAddress, 0, address(l, inArena, vast, 0)}, lie{storeLength, 0, mine(vast, 500)}, lie{victimSends, 0, 1000}))
+	f.Add(script(lie{storePosted, 0, 1}, lie{storeCapacity, 0, ^uint64(0)}, lie{storeEntries, 0, ^uint64(0)}, lie{victimSends, 0, 1000}))
+	f.Add(script(lie{storePosted, 0, 1}, lie{storeCapacity, 0, 100}, lie{victimSends, 0, 100}))
+	f.Add(script(lie{storePosted, 0, 1}, lie{storeCapacity, 0, 100}, lie{storeEntries, 0, 1}, lie{storeAddress, 0, address(theVictim, inArena, local, 0)}, lie{storeLength, 0, entryWord(100, localOf(theVictim, inArena, local))}, lie{victimSends, 0, 100}))
+	f.Add(script(lie{storePosted, 0, 1}, lie{storeCapacity, 0, 100}, lie{storeEntries, 0, 1}, lie{storeAddress, 0, address(l, inArena, foreign, 0)}, lie{storeLength, 0, mine(foreign, 100)}, lie{victimSends, 0, 100}))
+	f.Add(script(lie{storePosted, 0, 1}, lie{storeCapacity, 0, 100}, lie{storeEntries, 0, 1}, lie{storeAddress, 0, ^uint64(0) - 10}, lie{storeLength, 0, mine(small, ^uint32(0))}, lie{victimSends, 0, 100}))
+	f.Add(script(lie{storePosted, 0, 1}, lie{storeCapacity, 0, 200}, lie{storeEntries, 0, 2}, lie{storeAddress, 0, address(l, inArena, small, 0)}, lie{storeLength, 0, mine(small, 100)},
+		lie{storeAddress, 1, address(l, private, small, 0)}, lie{storeLength, 1, entryWord(100, localOf(l, private, small))}, lie{victimSends, 0, 150}))
+	f.Add(script(lie{storePosted, 0, 1}, lie{storeCapacity, 0, 400}, lie{storeEntries, 0, 1}, lie{storeAddress, 0, address(l, private, small, 0)}, lie{storeLength, 0, entryWord(400, localOf(l, private, small))}, lie{victimSends, 1, 150}, lie{liarServes, 0, 0}))
+	f.Add(script(lie{victimTargets, 1, 0}, lie{victimWrites, 1, vastly}, lie{storeMoreConsumed, 1, 0}, lie{storeMoreConsumed, 2, 0}, lie{liarServes, 0, 0}, lie{storeConsumed, 0, 1 << 50}))
+	f.Add(script(lie{victimTargets, 1, 0}, lie{victimReads, 1, 70_000}, lie{storeMoreConsumed, 1, 0}, lie{victimMoves, 0, 0}, lie{storeMoreConsumed, 1, 0}))
+	f.Add(script(lie{victimTargets, 1, 0}, lie{victimReads, 1, 7}, lie{storeHazard, 0, 3}, lie{victimReads, 1, 7}))
+	f.Add(script(lie{victimTargets, 1, 0}, lie{victimReads, 0, 100}, lie{victimWrites, 0, 100}, lie{storeFault, 0, 2}, lie{storeFaultStatus, 0, uint64(nd.AccessViolation)}, lie{storeState, 0, uint64(connAborted)}))
+	f.Add(script(lie{victimTargets, 1, 0}, lie{victimReads, 0, 100}, lie{victimWrites, 0, 100}, lie{storeMoreConsumed, 1, 0}, lie{storeFault, 0, 1}, lie{storeFaultStatus, 0, 0}, lie{storeState, 0, uint64(connAborted)}))
+	f.Add(script(lie{storeFault, 0, ^uint64(0)}, lie{victimSends, 0, 8}, lie{storeState, 0, 77}))
 	f.Add(script(lie{liarReceives, 0, 0}, lie{victimRevokes, 0, uint64(windowToken(l, 0))}, lie{liarServes, 0, 0}, lie{victimRevokes, 0, 0}, lie{liarReceives, 0, 0}, lie{liarServes, 0, 0}))
-	f.Add(script(lie{sayLeft, 0, 1}, lie{victimSends, 0, 8}, lie{victimReads, 0, 8}))
-	f.Add(script(lie{victimReceives, 0, 0}, lie{sayStalled, 0, 1}, lie{liarSends, 0, 20}, lie{victimReceives, 6, 0}, lie{liarSends, 1, vastly}, lie{sayStalled, 0, 9}))
-	f.Add(script(lie{victimTargets, 1, 0}, lie{victimWrites, 2, 300}, lie{victimWrites, 3, 40}, lie{victimInvalidates, 0, 0}, lie{sayHazard, 0, uint64(windowToken(theVictim, 1))}, lie{victimInvalidates, 1, 0}, lie{liarServes, 0, 0}))
+	f.Add(script(lie{storeDisconnected, 0, 1}, lie{victimSends, 0, 8}, lie{victimReads, 0, 8}))
+	f.Add(script(lie{victimReceives, 0, 0}, lie{storeNeedWakeup, 0, 1}, lie{liarSends, 0, 20}, lie{victimReceives, 6, 0}, lie{liarSends, 1, vastly}, lie{storeNeedWakeup, 0, 9}))
+	f.Add(script(lie{victimTargets, 1, 0}, lie{victimWrites, 2, 300}, lie{victimWrites, 3, 40}, lie{victimInvalidates, 0, 0}, lie{storeHazard, 0, uint64(windowToken(theVictim, 1))}, lie{victimInvalidates, 1, 0}, lie{liarServes, 0, 0}))
 	f.Fuzz(func(t *testing.T, script []byte) {
 		defer r.begin(t)()
 		r.connect(t, len(script)/stepSize%2 == 0)
@@ -122,42 +122,42 @@ func FuzzReceiveDescriptor(f *testing.F) {
 func (r *rig) step(t *testing.T, h *wire.SharedQP, rec *wire.ConnectionRecord, s lie) {
 	v, l := r.victim, r.liar
 	var descriptor []uint64
-	if c := v.ep.conn; s.step >= sayCapacity && s.step <= sayLength {
+	if c := v.ep.conn; s.step >= storeCapacity && s.step <= storeLength {
 		at := c.credit.taken(c.out.Pushed()) & (c.receiveCount - 1) * c.stride
 		descriptor = c.descriptors[at : at+c.stride]
 	}
 	word := r.mean(s.word)
 	lower, upper := word&(1<<32-1), r.token(nd.Token(word>>32))
 	switch s.step {
-	case sayPosted:
+	case storePosted:
 		h.Posted.Store(word)
-	case sayTight:
+	case storeLimitedEnd:
 		h.LimitedEnd.Store(word)
-	case sayConsumed:
+	case storeConsumed:
 		h.Consumed.Store(word)
-	case sayFault:
+	case storeFault:
 		h.Fault.Store(word)
-	case sayFaultStatus:
+	case storeFaultStatus:
 		h.FaultStatus.Store(uint32(word))
-	case sayStalled:
+	case storeNeedWakeup:
 		h.NeedWakeup.Store(uint32(word))
-	case sayHazard:
+	case storeHazard:
 		h.Hazard.Store(uint64(r.token(nd.Token(lower))) | uint64(upper)<<32)
-	case sayCapacity:
+	case storeCapacity:
 		descriptor[0] = word
-	case sayEntries:
+	case storeEntries:
 		descriptor[1] = word
-	case sayAddress:
+	case storeAddress:
 		descriptor[2+2*(uint64(s.detail)%(v.ep.conn.stride/2-1))] = word
-	case sayLength:
+	case storeLength:
 		descriptor[3+2*(uint64(s.detail)%(v.ep.conn.stride/2-1))] = lower | uint64(upper)<<32
-	case sayWord:
+	case storeWord:
 		v.ep.conn.descriptors[int(s.detail)%len(v.ep.conn.descriptors)] = word
-	case sayState:
+	case storeState:
 		rec.State.Store(uint32(word))
-	case sayLeft:
+	case storeDisconnected:
 		rec.Disconnected[l.ep.conn.side].Store(uint32(word))
-	case sayMore:
+	case storeMoreConsumed:
 		h.Consumed.Store(v.ep.conn.out.Consumed() + uint64(int8(s.detail)))
 	case liarReceives:
 		l.receive(s.detail)

@@ -176,10 +176,10 @@ func TestInvalidReceiveFailsAtMessage(t *testing.T) {
 
 // TestSendWithoutReceiveTimesOut: a message waits for a receive, but not for ever.
 func TestSendWithoutReceiveTimesOut(t *testing.T) {
-	const patience = 60 * time.Millisecond
+	const receiveTimeout = 60 * time.Millisecond
 	for _, n := range []int{0, 8, 100_000} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
-			for _, s := range everySetup(setup{Both: sideOptions{Options: Options{ReceiveTimeout: patience}}}) {
+			for _, s := range everySetup(setup{Both: sideOptions{Options: Options{ReceiveTimeout: receiveTimeout}}}) {
 				t.Run(s.String(), func(t *testing.T) {
 					t.Parallel()
 					p := newPair(t, s)
@@ -188,8 +188,8 @@ func TestSendWithoutReceiveTimesOut(t *testing.T) {
 					p.a.must(order{Do: doSend, Context: 2, Parts: mine(0, n)})
 					p.a.must(order{Do: doWrite, Context: 3, Parts: mine(0, 8), Far: p.b.memory})
 					p.a.expect(initiatorQueue, failure(nd.RequestSend, 2, nd.IOTimeout), failure(nd.RequestWrite, 3, nd.Canceled))
-					if took := time.Since(began); took < patience {
-						t.Errorf("the peer was given %v, want %v at least", took, patience)
+					if took := time.Since(began); took < receiveTimeout {
+						t.Errorf("the peer was given %v, want %v at least", took, receiveTimeout)
 					}
 					p.a.expect(receiveQueue, failure(nd.RequestReceive, 1, nd.Canceled))
 					p.b.must(order{Do: doNotify})

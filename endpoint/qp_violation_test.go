@@ -8,8 +8,8 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// patient lets Sends wait for a receive as long as a test takes.
-var patient = sideOptions{Options: Options{ReceiveTimeout: watchdog}}
+// longReceiveTimeout lets Sends wait for a receive as long as a test may run.
+var longReceiveTimeout = sideOptions{Options: Options{ReceiveTimeout: watchdog}}
 
 // kindOf is the type of result that an order to post leads to.
 func kindOf(do verb) nd.RequestType {
@@ -54,7 +54,7 @@ func TestLocalViolationFailsRequest(t *testing.T) {
 	for name, bad := range cases {
 		for _, do := range []verb{doSend, doWrite, doRead} {
 			t.Run(fmt.Sprintf("%s/%s", do, name), func(t *testing.T) {
-				for _, s := range someSetups(setup{Both: patient}) {
+				for _, s := range someSetups(setup{Both: longReceiveTimeout}) {
 					for _, n := range []int{8, 1000, 100_000} {
 						t.Run(fmt.Sprintf("%d bytes/%v", n, s), func(t *testing.T) {
 							p := newPair(t, s)
@@ -66,7 +66,7 @@ func TestLocalViolationFailsRequest(t *testing.T) {
 		}
 	}
 	t.Run("read into a region without AllowLocalWrite", func(t *testing.T) {
-		for _, s := range someSetups(setup{Both: patient}) {
+		for _, s := range someSetups(setup{Both: longReceiveTimeout}) {
 			t.Run(s.String(), func(t *testing.T) {
 				p := newPair(t, s)
 				r := p.a.must(order{Do: doRegion, Len: 1000, Private: s.Private[0], Rights: nd.AllowRemoteRead})
@@ -127,7 +127,7 @@ func TestViolationSplitsQueue(t *testing.T) {
 	sizes := []int{8, 1000, room, 40, 41, 5000, 1, room, 700, 16}
 	for _, kth := range []int{0, 4, 9} {
 		t.Run(fmt.Sprintf("request %d", kth+1), func(t *testing.T) {
-			onEvery(t, setup{Both: patient}, func(t *testing.T, p *pair) {
+			onEvery(t, setup{Both: longReceiveTimeout}, func(t *testing.T, p *pair) {
 				for i := range uint64(3) {
 					p.a.must(order{Do: doReceive, Context: i})
 					p.b.must(order{Do: doReceive, Context: i})
@@ -173,9 +173,9 @@ func TestViolationSplitsQueue(t *testing.T) {
 
 // TestViolationCancelsPeerRequests checks that the outstanding requests of the peer have status Canceled and no other.
 func TestViolationCancelsPeerRequests(t *testing.T) {
-	onEvery(t, setup{Both: patient}, func(t *testing.T, p *pair) {
+	onEvery(t, setup{Both: longReceiveTimeout}, func(t *testing.T, p *pair) {
 		w := p.b.window()
-		p.b.must(order{Do: doSend, Context: 1}) // nobody receives
+		p.b.must(order{Do: doSend, Context: 1}) // the peer posts no receive
 		p.b.must(order{Do: doWrite, Context: 2, Parts: mine(0, 100), Far: p.a.memory, Flags: nd.SilentSuccess})
 		p.b.must(order{Do: doBind, Context: 3, Window: w, Len: 100, Flags: nd.AllowRead})
 		p.b.must(order{Do: doInvalidate, Context: 4, Window: w})
@@ -337,8 +337,8 @@ func TestViolationErrorHidesToken(t *testing.T) {
 	}
 }
 
-// shows tells whether a text gives a token away. Tokens so small that they may
-// be a part of some other number are not looked for.
+// shows reports whether a text contains a token. It ignores tokens so small that they may
+// be a part of another number.
 func shows(text string, token nd.Token) bool {
 	if token < 1<<24 {
 		return false

@@ -5,12 +5,12 @@ import (
 )
 
 // credit is the flow-control credit of the requester: for how many ring entries the peer has
-// posted receives, and up to which length a message completes at once. It also tells which entries
+// posted receives, and up to which length a message completes at once. It also records which entries
 // the peer may not have consumed yet.
 //
 // Entries are numbered from 0 in the order in which they are pushed. The peer's receives are numbered
-// in the order in which entries take them. pushed, the number of entries so far, is kept by the ring,
-// and the methods take it as an argument. A message of the fast path changes nothing but pushed: it
+// in the order in which entries take them. The ring counts the entries pushed so far, and the methods take
+// that count as their argument pushed. A message of the fast path changes nothing but pushed: it
 // takes a receive and is inline, so a run of such messages is known by its first. For any other
 // entry, call endRun before and countEntry after it is pushed.
 //
@@ -46,16 +46,16 @@ func (k *credit) isSpent(pushed uint64) bool { return k.posted == k.taken(pushed
 
 // refresh sets the credit from the peer's shared words. size is the depth of its receive queue. It
 // reports whether a receive is posted for the next message. The caller has found isSpent.
-func (k *credit) refresh(pushed, posted, size, tight, room uint64) bool {
+func (k *credit) refresh(pushed, posted, size, limitedEnd, limitedRoom uint64) bool {
 	if posted-k.taken(pushed) > size { // rejected: no correct peer posts more than its queue holds
 		return false
 	}
-	k.posted, k.limitedEnd, k.limitedRoom = posted, tight, uint32(min(room, wire.InlinePayload))
+	k.posted, k.limitedEnd, k.limitedRoom = posted, limitedEnd, uint32(min(limitedRoom, wire.InlinePayload))
 	return !k.isSpent(pushed)
 }
 
-// fits reports whether the peer's next receive is sure to fit an inline message of n bytes: either it
-// comes after the limited receives, or n is at most the room read together with it.
+// fits reports whether the peer's next receive is sure to fit an inline message of n bytes. It
+// is if it comes after the limited receives, or if n is at most limitedRoom.
 func (k *credit) fits(pushed, n uint64) bool {
 	return int64(k.limitedEnd-k.taken(pushed)) <= 0 || n <= uint64(k.limitedRoom)
 }

@@ -23,7 +23,7 @@ func TestSendToLimitedReceiveWaitsForPeer(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%d for %d", c.n, c.room), func(t *testing.T) {
 			p := newPair(t, setup{})
-			p.b.local.provider.engine.stop() // nobody serves the receiver
+			p.b.local.provider.engine.stop() // no goroutine serves the receiver
 			p.a.fill(0, 0, c.n, 1)
 			for i := range uint64(2) {
 				p.b.must(order{Do: doReceive, Context: i, Parts: mine(0, c.room)})
@@ -66,7 +66,7 @@ func TestLimitedRoomIsThatOfSmallestReceive(t *testing.T) {
 			p.a.must(order{Do: doSend, Context: uint64(i), Parts: mine(0, n)})
 		}
 		if n := len(p.a.must(order{Do: doPoll, N: 4}).Results); n != 0 {
-			t.Fatalf("round %d: %d sends are done, although nobody knows whether the first fits", round, n)
+			t.Fatalf("round %d: %d sends are done, although the first may not fit", round, n)
 		}
 		p.b.expect(receiveQueue, success(nd.RequestReceive, 0, 30), success(nd.RequestReceive, 1, 8), success(nd.RequestReceive, 2, 30),
 			success(nd.RequestReceive, 3, 48))

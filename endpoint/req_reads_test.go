@@ -28,7 +28,7 @@ func TestReadLimitBoundsReadsInProgress(t *testing.T) {
 					p.a.must(order{Do: doRead, Context: i, Parts: mine(int(i)*n, n), Far: at(p.b.memory, int(i)*n)})
 					want = append(want, success(nd.RequestRead, i, n))
 				}
-				handedOver := func() uint64 {
+				readsSent := func() uint64 {
 					from.progress()
 					from.mu.Lock()
 					defer from.mu.Unlock()
@@ -39,9 +39,9 @@ func TestReadLimitBoundsReadsInProgress(t *testing.T) {
 					// One is in progress at a time: its data pass through a buffer.
 					most = 1
 				}
-				eventually(t, "as many Reads as may are under way", func() bool { return handedOver() >= most })
+				eventually(t, "as many Reads as may are under way", func() bool { return readsSent() >= most })
 				for range 10 {
-					if got := handedOver(); got != most {
+					if got := readsSent(); got != most {
 						t.Errorf("%d Reads in progress, want %d", got, most)
 					}
 				}

@@ -122,7 +122,7 @@ func (ep *Endpoint) pushInlineSend(r *request) outcome {
 	return executed
 }
 
-// gather copies the data of an inline Send or Write together. It reports false if it has rejected r.
+// gatherInline copies the data of an inline Send or Write together. It reports false if it has rejected r.
 func (ep *Endpoint) gatherInline(r *request) (payload []byte, ok bool) {
 	if r.flags.Has(nd.Inline) {
 		return r.inline, true

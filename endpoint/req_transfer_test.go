@@ -7,7 +7,7 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// Sizes around the edges of a slot's payload, a chunk, and a look at an
+// Sizes around the limits of a slot's payload, a chunk, and one call of progress on an
 // endpoint.
 var transferSizes = []int{0, 1, 8, 39, 40, 41, 47, 48, 49, 63, 64, 65, 4 << 10, 64<<10 - 1, 64 << 10, 64<<10 + 1, 256<<10 + 5, 1<<20 + 3}
 
@@ -44,7 +44,7 @@ func transferAllSizes(t *testing.T, p *pair) {
 			from.must(order{Do: doWrite, Context: context, Parts: mine(src, n), Far: at(to.memory, dst)})
 			from.expect(initiatorQueue, success(nd.RequestWrite, context, n))
 			same("write", from.sum(0, src, n), to.sum(0, dst, n))
-			same("write: what follows", before, to.sum(0, dst+n, 8))
+			same("write: bytes behind the range", before, to.sum(0, dst+n, 8))
 
 			to.fill(0, dst, n, seed+1<<32)
 			from.must(order{Do: doRead, Context: context, Parts: mine(src, n), Far: at(to.memory, dst)})
@@ -58,7 +58,7 @@ func transferAllSizes(t *testing.T, p *pair) {
 			to.expect(receiveQueue, success(nd.RequestReceive, context, n))
 			from.expect(initiatorQueue, success(nd.RequestSend, context, n))
 			same("send", from.sum(0, src, n), to.sum(0, dst, n))
-			same("send: what follows", before, to.sum(0, dst+n, 8))
+			same("send: bytes behind the range", before, to.sum(0, dst+n, 8))
 		}
 	}
 }

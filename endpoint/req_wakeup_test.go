@@ -13,14 +13,14 @@ func TestRingSlotsWakeSleepingRequester(t *testing.T) {
 	const slots = 64
 	p := newPair(t, setup{Both: sideOptions{InitiatorDepth: slots, ReceiveDepth: 2 * slots}})
 	a, b := p.a.local, p.b.local
-	a.provider.engine.stop() // so that nobody else takes or moves anything
+	a.provider.engine.stop() // so that only this test takes results and makes progress
 	b.provider.engine.stop()
 	for i := range uint64(slots) {
 		p.b.must(order{Do: doReceive, Context: i, Parts: mine(0, 8)})
 		p.a.must(order{Do: doSend, Context: i, Parts: mine(0, 8)})
 		p.a.expect(initiatorQueue, success(nd.RequestSend, i, 8))
 	}
-	p.a.must(order{Do: doWrite, Context: slots, Parts: mine(0, 8), Far: p.b.memory}) // behind what lies in the ring
+	p.a.must(order{Do: doWrite, Context: slots, Parts: mine(0, 8), Far: p.b.memory}) // behind the entries in the ring
 	ctx, cancel := context.WithTimeout(t.Context(), watchdog)
 	defer cancel()
 	done := make(chan error)
@@ -32,13 +32,13 @@ func TestRingSlotsWakeSleepingRequester(t *testing.T) {
 	ep := a.endpoint(0).(*Endpoint)
 	eventually(t, "the Write sleeps", func() bool { return a.provider.waiters.Sleeping() == 1 && ep.localQP.NeedWakeup.Load() == 1 })
 	bell := a.member.WaitDoorbell()
-	before := bell.Arm() // which it is, since somebody sleeps
+	before := bell.Arm() // it is armed, because the Write sleeps
 	var one [1]nd.Result
 	if n := b.queues[receiveQueue].Poll(one[:]); n != 1 {
 		t.Fatalf("%d messages", n)
 	}
 	if bell.Arm() == before {
-		t.Error("the peer has made room, and has woken nobody")
+		t.Error("the peer has released slots, and the doorbell has not rung")
 	}
 	for {
 		select {

@@ -10,7 +10,7 @@ import (
 func TestWriteDoesNotOvertakeInlineSends(t *testing.T) {
 	p := newPair(t, setup{})
 	for _, side := range []*party{p.a, p.b} {
-		side.local.provider.engine.stop() // nobody polls but us
+		side.local.provider.engine.stop() // only this test polls
 	}
 	x, y := p.a.local, p.b.local
 	ep, m := x.endpoint(0).(*Endpoint), x.region(0)
@@ -30,7 +30,7 @@ func TestWriteDoesNotOvertakeInlineSends(t *testing.T) {
 	}
 	must(ep.Send(2, part(1000), 0)) // placed in the receive
 	if !ep.conn.hasUnsettled() {
-		t.Error("a large message follows, and nothing is pending any more")
+		t.Error("a large message follows, and no entry is pending")
 	}
 	var results [4]nd.Result
 	for n := 0; n < 2; n += y.queues[receiveQueue].Poll(results[:]) {

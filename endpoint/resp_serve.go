@@ -228,7 +228,7 @@ func (ep *Endpoint) checkInvalidate(m *wire.Entry, r *receive) bool {
 }
 
 // finishSend invalidates the window or region that the message names, if any, and then completes the
-// receive. When the program takes the result, no copy uses the token any more.
+// receive. When the program takes the result, no copy uses the token.
 func (ep *Endpoint) finishSend(m *wire.Entry, r *receive, total uint64) outcome {
 	if m.Flags&wire.FlagInvalidate == 0 {
 		ep.completeReceive(r, nd.Success, total, 0)

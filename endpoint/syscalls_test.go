@@ -14,9 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What posts and polls do runs on a thread that the kernel lets make no system
-// call: the first ends the process. Such a thread is no good for anything
-// afterwards, so the test runs itself again for that.
+// Posts and polls run on a thread that a seccomp filter keeps from system calls: the first call ends
+// the process. The thread cannot be used afterwards, so the test starts its binary again.
 const (
 	quietVariable = "ENDPOINT_TEST_QUIET"
 	quietAll      = "all"
@@ -25,8 +24,8 @@ const (
 	quietRefused  = "no filter: "
 )
 
-// allowed are the calls of the Go runtime: of its scheduler, whose futexes are
-// private to the process, which no doorbell is; and those that tell of the end.
+// allowed are system calls of the Go runtime: those of its signal handling, and those that report the end.
+// Futexes are allowed if they are private to the process, which no doorbell is.
 var allowed = []uint32{
 	unix.SYS_RT_SIGRETURN, unix.SYS_RT_SIGPROCMASK, unix.SYS_RT_SIGACTION, unix.SYS_SIGALTSTACK, unix.SYS_GETTID, unix.SYS_TGKILL,
 	unix.SYS_EXIT_GROUP,
@@ -34,7 +33,7 @@ var allowed = []uint32{
 
 // silence lets the calling thread make no further system call.
 func silence() error {
-	const number, futexOperation, descriptor, private = 0, 24, 16, 128 // seccomp_data: nr, the low halves of args[1] and args[0]
+	const number, futexOperation, descriptor, private = 0, 24, 16, 128 // seccomp_data: nr, the low 32 bits of args[1] and args[0]
 	load := func(at uint32) unix.SockFilter {
 		return unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: at}
 	}
@@ -119,7 +118,7 @@ func beQuiet(t *testing.T, how string) {
 		runtime.LockOSThread()
 		makeRoom()
 		for _, s := range steps {
-			s.run() // what is made once is made now
+			s.run() // first, so that one-time system calls are not counted
 		}
 		if err := silence(); err != nil {
 			result <- fmt.Errorf("%s%w", quietRefused, err)
