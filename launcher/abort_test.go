@@ -18,8 +18,8 @@ func init() {
 	roles["own"] = playOwn
 }
 
-// playOwn says through the rank's socket who it is, what it has inherited, and waits
-// for an answer, whose first byte is its exit code. "-" waits for the end instead.
+// playOwn reports its rank and its inherited descriptors over the rank's socket, and waits for an
+// answer. The first byte of the answer is its exit code; "-" makes it wait for a signal.
 func playOwn() error {
 	var open []string
 	for fd := FirstFile; fd < 64; fd++ {
@@ -49,7 +49,7 @@ func playOwn() error {
 	return nil
 }
 
-// owners is a job whose ranks have a socket each, and the launcher's ends of them.
+// owners returns a job whose ranks have a socket each, and the launcher's ends of the sockets.
 func owners(t *testing.T, ranks int) (Config, []*net.UnixConn) {
 	t.Helper()
 	cfg := config("own", ranks)
@@ -69,7 +69,7 @@ func owners(t *testing.T, ranks int) (Config, []*net.UnixConn) {
 	return cfg, conns
 }
 
-// hear returns what a rank says over its socket.
+// hear returns the next message of a rank on its socket.
 func hear(t *testing.T, conn *net.UnixConn) string {
 	t.Helper()
 	b := make([]byte, 100)
@@ -87,7 +87,7 @@ func tell(t *testing.T, conn *net.UnixConn, answer string) {
 	}
 }
 
-// started waits until Run has handed over the ranks' sockets.
+// started waits until Run has passed the ranks' sockets to the test.
 func started(t *testing.T, cfg *Config, ranks int) *runningJob {
 	t.Helper()
 	given := make(chan int, ranks)
@@ -103,8 +103,8 @@ func started(t *testing.T, cfg *Config, ranks int) *runningJob {
 	return j
 }
 
-// A rank has its own socket and nobody else's.
-func TestSocket(t *testing.T) {
+// A rank inherits its own socket and no other rank's.
+func TestRankSocket(t *testing.T) {
 	cfg, conns := owners(t, 3)
 	j := started(t, &cfg, 3)
 	for rank, conn := range conns {
@@ -114,7 +114,7 @@ func TestSocket(t *testing.T) {
 	}
 	for _, conn := range conns {
 		tell(t, conn, "0")
-		if n, err := conn.Read(make([]byte, 1)); err != io.EOF { // while the others still run: nobody else holds it
+		if n, err := conn.Read(make([]byte, 1)); err != io.EOF { // while the others still run: no other process holds it
 			t.Errorf("%d bytes, %v, want the end", n, err)
 		}
 	}
@@ -123,8 +123,8 @@ func TestSocket(t *testing.T) {
 	}
 }
 
-// A socket that its server does not take costs the job, and says whose it was.
-func TestSocketRefused(t *testing.T) {
+// An error of Config.RankSocket stops the job and names the rank.
+func TestRankSocketError(t *testing.T) {
 	cfg, _ := owners(t, 2)
 	cfg.RankSocket = func(rank int, file *os.File) error { return errors.Join(file.Close(), syscall.EMFILE) }
 	r, err := start(t, cfg).result()
@@ -166,7 +166,7 @@ func TestAbort(t *testing.T) {
 	}
 }
 
-// The rank that failed first gives the job its status, not one that aborts at the loss of it.
+// The rank that failed first determines the exit status, not a rank that aborts because of it.
 func TestAbortAfterFailure(t *testing.T) {
 	aborts := make(chan Abort)
 	cfg, conns := owners(t, 2)
@@ -176,7 +176,7 @@ func TestAbortAfterFailure(t *testing.T) {
 	hear(t, conns[0])
 	hear(t, conns[1])
 	tell(t, conns[0], "4")
-	hear(t, conns[1]) // it tells of the SIGTERM
+	hear(t, conns[1]) // the rank reports SIGTERM
 	aborts <- Abort{Rank: 1, Code: 7}
 	tell(t, conns[1], "7")
 	r := j.wait()
@@ -185,12 +185,12 @@ func TestAbortAfterFailure(t *testing.T) {
 	}
 }
 
-// A rank that exited with 0 may have failed all the same; then the others are stopped.
-func TestEndJudged(t *testing.T) {
-	var judged []int
+// If Config.CheckExit rejects an exit with 0, the other ranks are stopped.
+func TestCheckExitRejectsExit(t *testing.T) {
+	var checked []int
 	cfg, conns := owners(t, 2)
 	cfg.CheckExit = func(rank int) error {
-		judged = append(judged, rank)
+		checked = append(checked, rank)
 		return errors.New("it has left its work undone")
 	}
 	j := started(t, &cfg, 2)
@@ -203,7 +203,7 @@ func TestEndJudged(t *testing.T) {
 	if got := strings.Join(r.Messages(), "\n"); r.ExitStatus() != 1 || !strings.HasPrefix(got, "rank 1 (") || !strings.HasSuffix(got, want) {
 		t.Errorf("exit status %d, %s", r.ExitStatus(), got)
 	}
-	if len(judged) != 1 || judged[0] != 1 {
-		t.Errorf("judged: %v", judged)
+	if len(checked) != 1 || checked[0] != 1 {
+		t.Errorf("checked: %v", checked)
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestRanksStartOnTheirProcessors(t *testing.T) {
+func TestRanksAreBoundAtStart(t *testing.T) {
 	var set unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &set); err != nil {
 		t.Fatal(err)
@@ -42,7 +42,7 @@ func TestRanksStartOnTheirProcessors(t *testing.T) {
 	}
 }
 
-func TestProcessorThatIsNotThere(t *testing.T) {
+func TestBindToMissingProcessorFails(t *testing.T) {
 	cfg := config("plan", 2)
 	cfg.CPUs = func(rank int) []int { return [][]int{nil, {1023}}[rank] }
 	_, err := start(t, cfg).result()

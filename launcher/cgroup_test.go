@@ -16,7 +16,7 @@ import (
 	"github.com/softnd/softnd/internal/proctable"
 )
 
-// needCgroups skips a test where this user may not make cgroups.
+// needCgroups skips a test if this user may not create cgroups.
 func needCgroups(t *testing.T) {
 	t.Helper()
 	g := cgroupDirNamed(newCgroupName())
@@ -29,7 +29,7 @@ func needCgroups(t *testing.T) {
 	t.Skipf("no cgroup can be made at %q", g)
 }
 
-// cgroupOf is the directory of the cgroup that a process is in.
+// cgroupOf returns the directory of a process's cgroup.
 func cgroupOf(t *testing.T, pid int) string {
 	t.Helper()
 	memberships, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
@@ -49,8 +49,8 @@ func cgroupOf(t *testing.T, pid int) string {
 	return ""
 }
 
-// mustGo waits until a directory has gone.
-func mustGo(t *testing.T, dir string) {
+// mustVanish waits until a directory is removed.
+func mustVanish(t *testing.T, dir string) {
 	t.Helper()
 	for end := time.Now().Add(testTimeout); ; time.Sleep(time.Millisecond) {
 		if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
@@ -62,8 +62,9 @@ func mustGo(t *testing.T, dir string) {
 	}
 }
 
-// With watchdog and supervisor killed at once, the front ends what has left the ranks' sessions.
-func TestGrandchildrenDieWithBothSupervisors(t *testing.T) {
+// If watchdog and supervisor are killed at once, the front end kills processes that have left the
+// ranks' sessions.
+func TestGrandchildrenDieWithBothHelpers(t *testing.T) {
 	needCgroups(t)
 	bystander(t)
 	front := startFrontEnd(t, "family", 3)
@@ -83,13 +84,13 @@ func TestGrandchildrenDieWithBothSupervisors(t *testing.T) {
 	if got := front.wait(); got != 72 {
 		t.Errorf("the front ended with %d, want 72", got)
 	}
-	mustGo(t, dir)
+	mustVanish(t, dir)
 }
 
-// Whoever is killed, and if nobody is, the cgroup goes.
-func TestCgroupGoes(t *testing.T) {
+// The cgroup is removed at the end of the job, also if one of its processes is killed.
+func TestCgroupIsRemoved(t *testing.T) {
 	needCgroups(t)
-	for _, victim := range []string{"nobody", "rank", "front", "watchdog", "supervisor", "front and watchdog", "front and supervisor"} {
+	for _, victim := range []string{"none", "rank", "front", "watchdog", "supervisor", "front and watchdog", "front and supervisor"} {
 		t.Run(victim, func(t *testing.T) {
 			front := startFrontEnd(t, "plan", 2, "PLAN_0=gate exit 0", "PLAN_1=gate exit 0")
 			var rank, supervisor int
@@ -100,7 +101,7 @@ func TestCgroupGoes(t *testing.T) {
 				t.Fatal(err)
 			}
 			processes := map[string]watched{"rank": watch(t, rank), "front": front.watched, "watchdog": watch(t, p.PPID), "supervisor": watch(t, supervisor)}
-			if victim == "nobody" {
+			if victim == "none" {
 				front.signal(syscall.SIGTERM)
 			}
 			for name, w := range processes {
@@ -116,13 +117,13 @@ func TestCgroupGoes(t *testing.T) {
 			for _, w := range processes {
 				w.mustDie()
 			}
-			mustGo(t, dir)
+			mustVanish(t, dir)
 		})
 	}
 }
 
-// A rank may have made groups below its own, as a job within a job does.
-func TestCgroupGoesWithWhatIsBelow(t *testing.T) {
+// A rank may have created groups below its own, as a nested job does.
+func TestCgroupIsRemovedWithSubgroups(t *testing.T) {
 	needCgroups(t)
 	g := cgroupDirNamed(newCgroupName())
 	g.make()
@@ -144,7 +145,7 @@ func TestCgroupGoesWithWhatIsBelow(t *testing.T) {
 	}
 }
 
-// Where no cgroup may be made, all of it does nothing, at once.
+// Without permission to create cgroups, all methods return at once and do nothing.
 func TestWithoutCgroup(t *testing.T) {
 	for _, g := range []cgroupDir{"", "/proc/softnd-none"} {
 		g.make()

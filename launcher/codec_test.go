@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// fill gives everything in v that goes over the wire a value of its own.
+// fill sets each encoded field in v to a value of its own.
 func fill(v reflect.Value, next *int) {
 	*next++
 	switch v.Kind() {
@@ -35,7 +35,7 @@ func fill(v reflect.Value, next *int) {
 	}
 }
 
-// messages are one of each type, with all fields filled in, and what they are read into.
+// messages returns one message of each type with all fields set, and an empty one to decode into.
 func messages() map[string][2]message {
 	var o order
 	var e event
@@ -52,7 +52,7 @@ func written(m message) []byte {
 	return s.bytes
 }
 
-func TestMessagesArriveWhole(t *testing.T) {
+func TestMessagesRoundTrip(t *testing.T) {
 	for name, m := range messages() {
 		b := written(m[0])
 		from := bufio.NewReader(bytes.NewReader(append(b, b...)))
@@ -70,8 +70,8 @@ func TestMessagesArriveWhole(t *testing.T) {
 	}
 }
 
-// Of a process that is killed half a message may come.
-func TestHalfAMessage(t *testing.T) {
+// A truncated message, as from a process that is killed, is not delivered.
+func TestTruncatedMessage(t *testing.T) {
 	for name, m := range messages() {
 		b := written(m[0])
 		for n := range b {
@@ -92,7 +92,7 @@ func FuzzMessage(f *testing.F) {
 			if m.fields(&c); c.bad {
 				continue
 			}
-			// Whatever was read can be written and read again.
+			// A decoded message can be encoded and decoded again.
 			again := reflect.New(reflect.TypeOf(m).Elem()).Interface().(message)
 			if !get(bufio.NewReader(bytes.NewReader(written(m))), again) || !reflect.DeepEqual(m, again) {
 				t.Errorf("%+v has become %+v", m, again)

@@ -19,7 +19,7 @@ const helperPeriod = time.Second
 type helpers struct {
 	watchdog, supervisor proctable.Process // PID 0 until it is found
 
-	reported map[int]bool // by PID: the user was told that it is stopped
+	reported map[int]bool // by PID: helpers whose stop has been reported
 	limit    time.Time    // when a stopped helper is killed; zero means never
 	killed   bool         // this process has killed a helper
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/softnd/softnd/internal/proctable"
 )
 
-// A watchdog or supervisor that is stopped is named, and does not keep the job from its end.
+// A stopped watchdog or supervisor is reported and does not prevent the end of the job.
 func TestStoppedHelper(t *testing.T) {
 	for _, victims := range []string{watchdogName, supervisorName, watchdogName + " and " + supervisorName} {
 		for _, tc := range []struct {
@@ -55,7 +55,7 @@ func TestStoppedHelper(t *testing.T) {
 						w.awaitEnd()
 					}
 					if strings.Contains(victims, supervisorName) {
-						supervisor.signal(syscall.SIGCONT) // nothing else tells that the job is over
+						supervisor.signal(syscall.SIGCONT) // a stopped supervisor does not notice the end of the job
 					}
 				}
 				for range tc.signals {
@@ -75,7 +75,7 @@ func TestStoppedHelper(t *testing.T) {
 	}
 }
 
-// stopAgain stops processes whenever they have been woken, until end is closed.
+// stopAgain stops processes each time that they are resumed, until end is closed.
 func stopAgain(ws []watched, end chan struct{}) {
 	for {
 		select {
@@ -89,7 +89,7 @@ func stopAgain(ws []watched, end chan struct{}) {
 	}
 }
 
-// helpers finds the supervisor, the watchdog and the ranks of a front when its ranks run.
+// helpers finds the supervisor, the watchdog and the ranks of a front end when its ranks run.
 func (f *frontEndProcess) helpers(ranks int) (supervisor, watchdog watched, started []watched) {
 	f.t.Helper()
 	await(f.t, "the front's ranks run", func() bool {
@@ -115,7 +115,7 @@ func (f *frontEndProcess) helpers(ranks int) (supervisor, watchdog watched, star
 	return supervisor, watchdog, started
 }
 
-// awaitEnd waits until the process has ended; its parent may not have waited for it yet.
+// awaitEnd waits until the process has ended. It may still be a zombie.
 func (w watched) awaitEnd() {
 	w.t.Helper()
 	if !w.dead(testTimeout) {

@@ -16,13 +16,13 @@ import (
 	"github.com/softnd/softnd/internal/proctable"
 )
 
-// family are the processes of a job whose ranks play "family".
+// family has the processes of a job whose ranks play "family".
 type family struct {
 	supervisor           watched
 	ranks, grandchildren []watched
 }
 
-// parseFamily reads what the ranks wrote about themselves.
+// parseFamily parses the output of those ranks.
 func parseFamily(t *testing.T, told map[int]string) *family {
 	t.Helper()
 	f := new(family)
@@ -50,8 +50,8 @@ func (f *family) mustDie() {
 	f.supervisor.mustDie()
 }
 
-// bystander starts a process in our session that is none of the job's, and checks at
-// the end of the test that it lives.
+// bystander starts a process that is in the same session but does not belong to the job, and
+// checks at the end of the test that it lives.
 func bystander(t *testing.T) {
 	t.Helper()
 	cmd := self("stubborn")
@@ -110,9 +110,9 @@ func TestNothingOutlivesTheJob(t *testing.T) {
 	}
 }
 
-// A process that has left the rank's session is asked to end like the ranks, and may
-// say something about it.
-func TestStraysAreAskedFirst(t *testing.T) {
+// A process that has left the rank's session gets SIGTERM like the ranks, and can still write
+// output.
+func TestStraysGetSIGTERMFirst(t *testing.T) {
 	for _, tc := range []struct {
 		name, end string
 		leftover  bool
@@ -142,8 +142,8 @@ func TestStraysAreAskedFirst(t *testing.T) {
 	}
 }
 
-// What is forked while the supervisor looks for what there is does not get away.
-func TestNothingOutlivesTheJobThatGoesOnForking(t *testing.T) {
+// Processes that are forked while the supervisor walks the process table are killed too.
+func TestNothingOutlivesAForkingJob(t *testing.T) {
 	mark := fmt.Sprintf("LAUNCHER_TEST_MARK=%d.forking", os.Getpid())
 	cfg := config("", 4, mark)
 	cfg.Apps[0].Path, cfg.Apps[0].Args = "/bin/sh", []string{"sh", "-c", `
@@ -166,11 +166,11 @@ func TestNothingOutlivesTheJobThatGoesOnForking(t *testing.T) {
 	}
 }
 
-// Whoever of the supervisors is killed, the whole job goes, and only the job.
-func TestKilledSupervisor(t *testing.T) {
+// If one of the launcher's processes is killed, the whole job is killed, and no other process.
+func TestKilledHelperEndsJob(t *testing.T) {
 	for _, tc := range []struct {
 		victim string
-		status int // of the front
+		status int // of the front end
 		text   string
 	}{
 		{"front", -1, ""},
@@ -180,7 +180,7 @@ func TestKilledSupervisor(t *testing.T) {
 		t.Run(tc.victim, func(t *testing.T) {
 			bystander(t)
 			front := startFrontEnd(t, "family", 3, "FRONT_BYSTANDER=1")
-			// A child that the front had before the job, as if a shell had become it.
+			// A child that the front end had before the job, as if a shell had called exec.
 			var own int
 			if _, err := fmt.Sscan(front.out.await(1, "bystander")[-1], &own); err != nil {
 				t.Fatal(err)
@@ -211,7 +211,7 @@ func TestKilledSupervisor(t *testing.T) {
 	}
 }
 
-// With supervisor and watchdog gone at once, it is the kernel that ends the ranks.
+// If supervisor and watchdog are killed at once, the kernel kills the ranks.
 func TestRanksDieWithTheSupervisor(t *testing.T) {
 	front := startFrontEnd(t, "plan", 3)
 	var ranks []watched
@@ -239,8 +239,8 @@ func TestRanksDieWithTheSupervisor(t *testing.T) {
 	}
 }
 
-// Guard and supervisor keep neither the job's files nor its pipes busy.
-func TestSupervisorsHoldNoFiles(t *testing.T) {
+// Watchdog and supervisor hold neither the job's files nor its pipes open.
+func TestHelpersHoldNoFiles(t *testing.T) {
 	front := startFrontEnd(t, "plan", 2)
 	var rank, supervisor int
 	fmt.Sscan(front.out.await(2, "ready")[1], &rank, &supervisor)
@@ -266,7 +266,7 @@ func TestSupervisorsHoldNoFiles(t *testing.T) {
 	}
 }
 
-// heldPipes lists a process's descriptors of pipes, standard error excepted.
+// heldPipes returns a process's descriptors of pipes, except standard error.
 func heldPipes(t *testing.T, pid int) (held []string) {
 	t.Helper()
 	dir := fmt.Sprintf("/proc/%d/fd/", pid)
@@ -283,7 +283,7 @@ func heldPipes(t *testing.T, pid int) (held []string) {
 	return held
 }
 
-// The front is killed at any moment, also while it starts the others.
+// The front end is killed at random moments, also while it starts the other processes.
 func TestFrontEndKilledAtAnyMoment(t *testing.T) {
 	begin := time.Now()
 	startFrontEnd(t, "family", 4).out.await(4, "grandchild")
@@ -306,7 +306,7 @@ func TestFrontEndKilledAtAnyMoment(t *testing.T) {
 	}
 }
 
-// marked lists the processes that have mark in their environment.
+// marked returns the processes that have mark in their environment.
 func marked(t *testing.T, mark string) (found []string) {
 	all, err := os.ReadDir("/proc")
 	if err != nil {
@@ -325,7 +325,7 @@ func marked(t *testing.T, mark string) (found []string) {
 	return found
 }
 
-// frontEndProcess is a front in a process of its own.
+// frontEndProcess is a front end in its own process.
 type frontEndProcess struct {
 	watched
 	out, err *lineLog
@@ -334,7 +334,7 @@ type frontEndProcess struct {
 	open     func(c byte) // the gate
 }
 
-// startFrontEnd starts a front, with a gate as the ranks' FirstFile.
+// startFrontEnd starts a front end, with a gate as the ranks' FirstFile.
 func startFrontEnd(t *testing.T, role string, ranks int, env ...string) *frontEndProcess {
 	t.Helper()
 	r, open := gate(t)
@@ -360,12 +360,12 @@ func startFrontEnd(t *testing.T, role string, ranks int, env ...string) *frontEn
 	return f
 }
 
-// wait waits for the front's end and for the end of its output, and returns its exit
-// code, -1 if it was killed.
+// wait waits for the exit of the front end and for the end of its output. It returns the exit
+// code, -1 if the front end was killed.
 func (f *frontEndProcess) wait() int {
 	f.t.Helper()
 	if err := <-f.ended; errors.Is(err, exec.ErrWaitDelay) {
-		f.t.Error("someone still holds the front's output")
+		f.t.Error("a process still holds the front end's output")
 	}
 	return f.cmd.ProcessState.ExitCode()
 }

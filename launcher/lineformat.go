@@ -31,7 +31,7 @@ type line struct {
 }
 
 // add appends lines of s to out. Only the last line may lack its end. A line longer than maxLine,
-// not counting its end, is added in pieces.
+// not counting its end, is added in parts.
 func (f lineFormat) add(out []byte, s *stream, b []byte, now time.Time) []byte {
 	if f.isRaw() {
 		return append(out, b...)

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// One rank's bytes as they are, in every piece that it writes, ended or not.
-func TestRawOutputIsByteExact(t *testing.T) {
+// The bytes of one rank arrive unchanged in each write, with or without line feeds.
+func TestRawOutputIsUnchanged(t *testing.T) {
 	cfg := config("writer", 1)
 	cfg.Output.Format = Raw
 	j := start(t, cfg)
@@ -24,8 +24,8 @@ func TestRawOutputIsByteExact(t *testing.T) {
 	}
 }
 
-// A prompt of a rank that has nobody beside it does not wait for the end of its line.
-func TestRawOutputOfOneRankComesAtOnce(t *testing.T) {
+// An incomplete line of a single rank is written at once.
+func TestRawOutputOfOneRankIsImmediate(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -50,7 +50,7 @@ func TestRawOutputOfOneRankComesAtOnce(t *testing.T) {
 	}
 }
 
-// The lines of several ranks come whole in plain form too.
+// Lines of several ranks are not mixed in raw format either.
 func TestRawOutputOfSeveralRanks(t *testing.T) {
 	cfg := config("", 4)
 	cfg.Apps[0].Path, cfg.Apps[0].Args = "/bin/sh", []string{"sh", "-c", `for i in 1 2 3 4 5 6 7 8 9; do printf "rank "; printf "$RANK\n"; done; printf "last $RANK;"`}
@@ -90,7 +90,7 @@ func TestTimestamps(t *testing.T) {
 	}
 }
 
-// Whatever ranks write comes back from the JSON, byte by byte.
+// JSON Lines give back every byte of the output.
 func TestJSONLinesAreLossless(t *testing.T) {
 	const ranks = 3
 	cfg := config("writer", ranks)
@@ -140,7 +140,7 @@ func TestJSONLinesAreLossless(t *testing.T) {
 	}
 }
 
-func TestFilesOfTheRanks(t *testing.T) {
+func TestOutputFiles(t *testing.T) {
 	const ranks = 3
 	for _, only := range []bool{false, true} {
 		t.Run(fmt.Sprint("files only ", only), func(t *testing.T) {
@@ -169,8 +169,8 @@ func TestFilesOfTheRanks(t *testing.T) {
 	}
 }
 
-// A file that takes no more stops the job, by name.
-func TestFileThatCannotBeWritten(t *testing.T) {
+// A write error of an output file stops the job, and the error names the file.
+func TestOutputFileWriteErrorStopsJob(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Symlink("/dev/full", filepath.Join(dir, "rank.1.out")); err != nil {
 		t.Fatal(err)
@@ -186,7 +186,7 @@ func TestFileThatCannotBeWritten(t *testing.T) {
 	}
 }
 
-func TestOutputRefusals(t *testing.T) {
+func TestOutputCheckFails(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)

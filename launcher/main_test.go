@@ -16,7 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The test binary plays front and ranks too: roleVar names the part.
+// The test binary is also started as front end and as rank. roleVar is the variable with its
+// role.
 const roleVar = "LAUNCHER_TEST_ROLE"
 
 // testTimeout ends tests that hang. It is no requirement on speed.
@@ -49,7 +50,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// config is a job of ranks that play role.
+// config returns a job of ranks that play role.
 func config(role string, ranks int, env ...string) Config {
 	return Config{
 		Apps: []App{{
@@ -70,7 +71,7 @@ func run(ctx context.Context, cfg Config) (*Report, error) {
 	return Prepare(cfg.ranks()).Run(ctx, cfg)
 }
 
-// runningJob is a job whose front is this process.
+// runningJob is a job whose front end is this process.
 type runningJob struct {
 	t        *testing.T
 	out, err *lineLog
@@ -80,7 +81,7 @@ type runningJob struct {
 	failure  error
 }
 
-// start runs a job in the background, with its output collected unless cfg says where to.
+// start runs a job in the background. It collects the output unless cfg has writers for it.
 func start(t *testing.T, cfg Config) *runningJob {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -102,7 +103,7 @@ func start(t *testing.T, cfg Config) *runningJob {
 	return j
 }
 
-// wait waits for the end of a job that Run itself has no complaint about.
+// wait waits for the end of a job and fails the test if Run returns an error.
 func (j *runningJob) wait() *Report {
 	j.t.Helper()
 	report, err := j.result()
@@ -122,7 +123,7 @@ func (j *runningJob) result() (*Report, error) {
 	return j.report, j.failure
 }
 
-// lineLog collects what is written, for tests that wait for a line.
+// lineLog collects output, for tests that wait for a line.
 type lineLog struct {
 	t    *testing.T
 	mu   sync.Mutex
@@ -148,8 +149,8 @@ func (l *lineLog) String() string {
 	return l.b.String()
 }
 
-// await waits until n whole lines have text after their label and returns what follows
-// it, by rank.
+// await waits until n complete lines have text after their label. It returns the rest of those
+// lines by rank.
 func (l *lineLog) await(n int, text string) map[int]string {
 	l.t.Helper()
 	alarm := time.After(testTimeout)
@@ -176,7 +177,7 @@ func (l *lineLog) await(n int, text string) map[int]string {
 	}
 }
 
-// watched is a living process whose death is to be seen.
+// watched is a running process whose end the test waits for.
 type watched struct {
 	t     *testing.T
 	pid   int
@@ -193,7 +194,7 @@ func watch(t *testing.T, pid int) watched {
 	return watched{t, pid, fd}
 }
 
-// dead tells whether the process has died, waiting for at most d.
+// dead reports whether the process has ended, and waits for at most d.
 func (w watched) dead(d time.Duration) bool {
 	w.t.Helper()
 	fds := []unix.PollFd{{Fd: int32(w.pidfd), Events: unix.POLLIN}}
@@ -220,7 +221,7 @@ func (w watched) mustLive() {
 	}
 }
 
-// signal signals through the pidfd: a test must not hit a stranger either.
+// signal sends a signal through the pidfd, so it cannot hit another process.
 func (w watched) signal(sig syscall.Signal) {
 	w.t.Helper()
 	if err := unix.PidfdSendSignal(w.pidfd, sig, nil, 0); err != nil {
@@ -228,8 +229,7 @@ func (w watched) signal(sig syscall.Signal) {
 	}
 }
 
-// gate returns a file for the ranks, and a function that sends one byte through it to
-// the rank that reads.
+// gate returns a file for the ranks, and a function that sends one byte to a rank that reads it.
 func gate(t *testing.T) (*os.File, func(c byte)) {
 	t.Helper()
 	r, w, err := os.Pipe()
@@ -244,8 +244,7 @@ func gate(t *testing.T) (*os.File, func(c byte)) {
 	}
 }
 
-// readGate waits for a byte through the gate that a rank has as descriptor GATE, or
-// else as FirstFile.
+// readGate waits for a byte from descriptor GATE, or else FirstFile.
 func readGate() (byte, error) {
 	fd, err := strconv.Atoi(os.Getenv("GATE"))
 	if err != nil {
@@ -256,7 +255,7 @@ func readGate() (byte, error) {
 	return b[0], err
 }
 
-// take receives from c, but not for ever.
+// take receives from c and fails the test after testTimeout.
 func take[T any](t *testing.T, c <-chan T) (v T) {
 	t.Helper()
 	select {
@@ -267,7 +266,7 @@ func take[T any](t *testing.T, c <-chan T) (v T) {
 	return v
 }
 
-// field gives a line of a process's status.
+// field returns a line of /proc/PID/status.
 func field(t *testing.T, pid int, name string) string {
 	t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
@@ -279,7 +278,7 @@ func field(t *testing.T, pid int, name string) string {
 	return strings.TrimSpace(value)
 }
 
-// await waits for what no event tells.
+// await polls until is returns true.
 func await(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	for end := time.Now().Add(testTimeout); !is(); time.Sleep(time.Millisecond) {

@@ -22,8 +22,8 @@ const (
 	JSONLines               // one JSON object for each line, both streams to Stdout
 )
 
-// Output says where the ranks' output goes, and in which format. The zero value is [Labeled]
-// output to Stdout and Stderr.
+// Output selects the destinations and the format of the ranks' output. The zero value is
+// [Labeled] output to Stdout and Stderr.
 type Output struct {
 	Format     Format
 	Timestamps bool   // each line also begins with the time of its arrival; JSONLines always has it

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// unlabel takes labelled output apart again. It fails on any byte outside a labelled line.
+// unlabel splits labelled output by rank. It fails on any byte outside of a labelled line.
 func unlabel(t *testing.T, out []byte, ranks int) [][]byte {
 	t.Helper()
 	got := make([][]byte, ranks)
@@ -39,7 +39,7 @@ func checkWriters(t *testing.T, out []byte, ranks, stream int) {
 	}
 }
 
-func TestEveryByteArrivesInWholeLabelledLines(t *testing.T) {
+func TestLabelledLinesAreCompleteAndWhole(t *testing.T) {
 	const ranks = 8
 	j := start(t, config("writer", ranks))
 	if status := j.wait().ExitStatus(); status != 0 {
@@ -49,7 +49,7 @@ func TestEveryByteArrivesInWholeLabelledLines(t *testing.T) {
 	checkWriters(t, []byte(j.err.String()), ranks, 1)
 }
 
-// Both streams in one file, by two descriptors, as after 2>&1: lines stay whole.
+// Both streams go to one file through two descriptors, as after 2>&1. Lines are not mixed.
 func TestStreamsInOneFile(t *testing.T) {
 	const ranks = 4
 	name := t.TempDir() + "/log"
@@ -98,7 +98,7 @@ func (w *slowWriter) Write(p []byte) (int, error) {
 	return w.lineLog.Write(p)
 }
 
-// Far more than the pipes hold, and the last of it after the ranks have ended.
+// The ranks write far more than the pipes hold and exit before all of it is read.
 func TestSlowOutputLosesNothing(t *testing.T) {
 	w := &slowWriter{newLineLog(t)}
 	cfg := config("writer", 2)
@@ -107,7 +107,7 @@ func TestSlowOutputLosesNothing(t *testing.T) {
 	checkWriters(t, []byte(w.String()), 2, 0)
 }
 
-func TestLastWordsOfAKilledRank(t *testing.T) {
+func TestOutputOfKilledRank(t *testing.T) {
 	j := start(t, config("plan", 2, "PLAN_1=signal 9"))
 	if report := j.wait(); report.ExitStatus() != 137 {
 		t.Errorf("exit status %d", report.ExitStatus())
@@ -117,7 +117,7 @@ func TestLastWordsOfAKilledRank(t *testing.T) {
 	}
 }
 
-// heldWriter takes its first write only when it is released.
+// heldWriter blocks its first write until it is released.
 type heldWriter struct {
 	*lineLog
 	held, release chan struct{}
@@ -132,8 +132,8 @@ func (w *heldWriter) Write(p []byte) (int, error) {
 	return w.lineLog.Write(p)
 }
 
-// A stranger holds the writing end for ever; what was written until the job was over
-// still arrives, although it lies in the pipe until then.
+// A process outside of the job holds the writing end open. Data that was written before the end
+// of the job still arrives, although it is in the pipe until then.
 func TestForeignWriterDoesNotHoldTheJob(t *testing.T) {
 	w := &heldWriter{lineLog: newLineLog(t), held: make(chan struct{}), release: make(chan struct{})}
 	r, open := gate(t)
@@ -174,10 +174,10 @@ func TestClosedEmptyPipes(t *testing.T) {
 		do   func(w *os.File)
 		want bool
 	}{
-		"open":             {func(*os.File) {}, false},
-		"closed":           {func(w *os.File) { w.Close() }, true},
-		"last words":       {func(w *os.File) { w.WriteString("x"); w.Close() }, false},
-		"held by somebody": {func(w *os.File) { keepCopy(t, w); w.Close() }, false},
+		"open":                    {func(*os.File) {}, false},
+		"closed":                  {func(w *os.File) { w.Close() }, true},
+		"last words":              {func(w *os.File) { w.WriteString("x"); w.Close() }, false},
+		"open in another process": {func(w *os.File) { keepCopy(t, w); w.Close() }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, w := pipe(t)
@@ -223,9 +223,9 @@ func TestOutputThatCannotBeWrittenStopsTheJob(t *testing.T) {
 	}
 }
 
-// passThrough gives each of the pieces to a stream in a read of its own and returns
-// what comes out before the next is written, and at the end.
-func passThrough(t *testing.T, ends string, pieces ...string) (after []string) {
+// passThrough gives each of the reads to a stream and returns the output after each of them and
+// at the end.
+func passThrough(t *testing.T, ends string, reads ...string) (after []string) {
 	t.Helper()
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -242,14 +242,14 @@ func passThrough(t *testing.T, ends string, pieces ...string) (after []string) {
 		defer func() { seen = len(all) }()
 		return all[seen:]
 	}
-	for _, piece := range pieces {
-		if _, err := w.WriteString(piece); err != nil {
+	for _, data := range reads {
+		if _, err := w.WriteString(data); err != nil {
 			t.Fatal(err)
 		}
-		if strings.ContainsAny(piece, ends) {
+		if strings.ContainsAny(data, ends) {
 			for alarm := time.Now().Add(testTimeout); len(out.String()) == seen; time.Sleep(time.Millisecond) {
 				if time.Now().After(alarm) {
-					t.Fatalf("nothing comes out for %q", piece)
+					t.Fatalf("nothing comes out for %q", data)
 				}
 			}
 		}
@@ -263,10 +263,10 @@ func passThrough(t *testing.T, ends string, pieces ...string) (after []string) {
 func TestLinesOfOneStream(t *testing.T) {
 	long := strings.Repeat("x", maxLine)
 	for _, tc := range []struct {
-		name   string
-		ends   string
-		pieces []string
-		want   []string
+		name  string
+		ends  string
+		reads []string
+		want  []string
 	}{
 		{"nothing", "\n", nil, []string{""}},
 		{"empty line", "\n", []string{"\n"}, []string{"[7] \n", ""}},
@@ -285,9 +285,9 @@ func TestLinesOfOneStream(t *testing.T) {
 		{"longer", "\n", []string{long + "yz\nb"}, []string{"[7] " + long + "\n[7] yz\n", "[7] b\n"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			got := passThrough(t, tc.ends, tc.pieces...)
+			got := passThrough(t, tc.ends, tc.reads...)
 			// Where a long line is cut into reads is the pipe's business.
-			if len(tc.pieces) == 1 && len(tc.pieces[0]) >= maxLine {
+			if len(tc.reads) == 1 && len(tc.reads[0]) >= maxLine {
 				got, tc.want = []string{strings.Join(got, "")}, []string{strings.Join(tc.want, "")}
 			}
 			if fmt.Sprintf("%q", got) != fmt.Sprintf("%q", tc.want) {
@@ -297,7 +297,7 @@ func TestLinesOfOneStream(t *testing.T) {
 	}
 }
 
-func TestTerminalIsRecognised(t *testing.T) {
+func TestIsTerminal(t *testing.T) {
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)

@@ -100,20 +100,27 @@ func (p *Job) startWatchdog(theirs *os.File, cgroup string) (pid int, err error)
 // Run starts the job, forwards its output and signals, and returns when no process of the job is
 // left. cfg must have as many ranks as were given to [Prepare]. Run is called at most once.
 //
-// The launcher stops the job when a rank fails or aborts the job, when a signal ends the job,
-// when cfg.Timeout expires, when ctx is done, when the output cannot be written, and when the
-// calling process dies.
+// The launcher stops the job when:
 //
-// Each line of a rank is written in one piece, with the prefix "[rank] " unless cfg.Output says
+//   - a rank fails or aborts the job,
+//   - a signal ends the job, cfg.Timeout expires, or ctx is done,
+//   - the output cannot be written,
+//   - the calling process dies.
+//
+// Each line of a rank is written in one call, with the prefix "[rank] " unless cfg.Output says
 // otherwise. The launcher adds a missing line feed at the end of the output of a rank, except in
-// format [Raw] without time stamps. A line longer than 1 MiB is written in pieces of that
-// length. If Stdout or Stderr is a terminal, a carriage return ends a line too and is kept. All
-// other bytes are written unchanged. No byte is dropped: a slow writer slows down the ranks.
+// format [Raw] without time stamps. A line longer than 1 MiB is written in parts of that length.
+// If Stdout or Stderr is a terminal, a carriage return ends a line too and is kept. All other
+// bytes are written unchanged. No byte is dropped: a slow writer slows down the ranks.
 //
 // Run returns a nil report only if the job could not be started. The failure of a rank is not an
-// error of Run. Run returns an error if main does not call [Serve], if a helper process was
-// killed (the ranks are dead then too), if ctx ended (its cause), if writing the output failed
-// (the first error), and if the system refused to create pipes or processes.
+// error of Run. Run returns an error in these cases:
+//
+//   - main does not call [Serve];
+//   - a helper process was killed (the ranks are dead then too);
+//   - ctx ended: the error is its cause;
+//   - the output could not be written: the error is the first one;
+//   - the system refused to create pipes or processes.
 func (p *Job) Run(ctx context.Context, cfg Config) (*Report, error) {
 	defer p.Close()
 	err := cfg.check()
@@ -122,7 +129,7 @@ func (p *Job) Run(ctx context.Context, cfg Config) (*Report, error) {
 	case p.refused != nil:
 		err = p.refused
 	case p.ranks != cfg.ranks():
-		err = fmt.Errorf("Config has %d ranks, Prepare was called for %d: use one number", cfg.ranks(), p.ranks)
+		err = fmt.Errorf("%d ranks in Config, but %d in the call of Prepare: use one number", cfg.ranks(), p.ranks)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("start job: %w", err)

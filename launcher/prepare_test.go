@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// What has been prepared and is not run leaves nothing behind.
-func TestPreparedInVain(t *testing.T) {
+// A prepared job that is not run leaves no process and no cgroup.
+func TestCloseWithoutRun(t *testing.T) {
 	for range 5 {
 		p := Prepare(3)
 		p.Close()
@@ -18,10 +18,10 @@ func TestPreparedInVain(t *testing.T) {
 	}
 }
 
-func TestPreparedForAnotherJob(t *testing.T) {
+func TestRunFailsWithOtherRanksThanPrepared(t *testing.T) {
 	p := Prepare(3)
 	cfg := config("plan", 2)
-	if r, err := p.Run(t.Context(), cfg); r != nil || err == nil || !strings.Contains(err.Error(), "Config has 2 ranks, Prepare was called for 3") {
+	if r, err := p.Run(t.Context(), cfg); r != nil || err == nil || !strings.Contains(err.Error(), "2 ranks in Config, but 3 in the call of Prepare") {
 		t.Errorf("%v, %v", r, err)
 	}
 	if left, err := descendants(os.Getpid()); err != nil || len(left) > 0 {

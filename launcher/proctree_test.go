@@ -12,7 +12,7 @@ import (
 	"github.com/softnd/softnd/internal/proctable"
 )
 
-// startChild starts a child that stays until it is killed.
+// startChild starts a child that runs until it is killed.
 func startChild(t *testing.T) *exec.Cmd {
 	t.Helper()
 	cmd := self("stubborn")
@@ -47,8 +47,8 @@ func TestDescendants(t *testing.T) {
 	}
 }
 
-// A number in the table whose process has gone may belong to a stranger by now.
-func TestKillSparesTheNextOwnerOfANumber(t *testing.T) {
+// The PID of an entry whose process has ended may belong to another process now.
+func TestSendSparesReusedPID(t *testing.T) {
 	child := startChild(t)
 	w := watch(t, child.Process.Pid)
 	p, err := proctable.Read(child.Process.Pid)
@@ -68,12 +68,12 @@ func TestKillSparesTheNextOwnerOfANumber(t *testing.T) {
 		t.Error("the child ended by itself")
 	}
 	if err := send(p, syscall.SIGKILL); err != nil {
-		t.Errorf("killing who has gone: %v", err)
+		t.Errorf("signal to an ended process: %v", err)
 	}
 }
 
-// Of the two kills above the first must do nothing; a death would come at once.
-func TestKillOfAFormerOwnerDoesNothing(t *testing.T) {
+// The first of the two signals must not be sent; a kill would take effect at once.
+func TestSendToReusedPIDDoesNothing(t *testing.T) {
 	child := startChild(t)
 	p, err := proctable.Read(child.Process.Pid)
 	if err != nil {
@@ -93,8 +93,8 @@ func TestKillOfAFormerOwnerDoesNothing(t *testing.T) {
 	}
 }
 
-// Ranks 0, 1, 2 die in the order 2, 0, 1 and are reaped in the order 0, 1, 2.
-func TestDeathsComeInTheirOrder(t *testing.T) {
+// Ranks 0, 1, 2 exit in the order 2, 0, 1 and are reaped in the order 0, 1, 2.
+func TestExitOrderIsThatOfTheExits(t *testing.T) {
 	d, err := newExitOrder(3)
 	if err != nil {
 		t.Fatal(err)

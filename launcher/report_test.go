@@ -16,7 +16,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// checkedJSON writes a report and returns it as its schema has it.
+// checkedJSON writes a report, checks it against the schema, and returns it.
 func checkedJSON(t *testing.T, r *Report, status int, err error) map[string]any {
 	t.Helper()
 	var b bytes.Buffer
@@ -43,7 +43,7 @@ func checkedJSON(t *testing.T, r *Report, status int, err error) map[string]any 
 	return m
 }
 
-// Real ranks that exit, fail, are killed and are stopped, in one report.
+// A report has ranks that exit, fail, are killed and are stopped.
 func TestReport(t *testing.T) {
 	r, open := gate(t)
 	cfg := config("plan", 4, "PLAN_0=exit 0", "PLAN_1=gate signal 9")
@@ -52,7 +52,7 @@ func TestReport(t *testing.T) {
 	var first int
 	fmt.Sscan(j.out.await(4, "ready")[0], &first)
 	w := watched{t: t, pid: first}
-	for end := time.Now().Add(testTimeout); ; { // a zombie until it is reaped, and then nobody
+	for end := time.Now().Add(testTimeout); ; { // a zombie until it is reaped
 		if syscall.Kill(w.pid, 0) == syscall.ESRCH {
 			break
 		}
@@ -90,8 +90,8 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// Time on a core and memory are those of the rank: one burns and fills, the other rests.
-func TestUsageIsThatOfTheRank(t *testing.T) {
+// CPU time and memory are those of the rank: one is busy and allocates, the other is idle.
+func TestUsageIsPerRank(t *testing.T) {
 	cfg := config("", 2)
 	cfg.Apps[0].Path, cfg.Apps[0].Args = "/bin/sh", []string{"sh", "-c", `[ $RANK = 0 ] || exec head -c 64M /dev/zero | tail -c 64M >/dev/null`}
 	report := start(t, cfg).wait()
@@ -101,7 +101,7 @@ func TestUsageIsThatOfTheRank(t *testing.T) {
 	}
 }
 
-func TestReportOfEveryKindOfEnd(t *testing.T) {
+func TestReportHasEachKindOfEnd(t *testing.T) {
 	r := &Report{First: 3, Signal: syscall.SIGINT, Ranks: []Result{
 		{},       // never started
 		{PID: 5}, // not known
@@ -134,12 +134,12 @@ func TestTableOfManyRanks(t *testing.T) {
 	if len(table) != 1+tableRows+1 || !strings.HasPrefix(table[tableRows], "90    code 2, first to fail") {
 		t.Errorf("%d lines:\n%s", len(table), strings.Join(table, "\n"))
 	}
-	if want := "not shown: 9 ranks failed, 21 ranks succeeded, 38 ranks stopped"; table[len(table)-1] != want {
+	if want := "not listed: 9 ranks failed, 21 ranks succeeded, 38 ranks stopped"; table[len(table)-1] != want {
 		t.Errorf("last line %q, want %q", table[len(table)-1], want)
 	}
 }
 
-func TestLastWordsInTheReport(t *testing.T) {
+func TestReportHasStandardError(t *testing.T) {
 	cfg := config("", 2)
 	cfg.Apps[0].Path, cfg.Apps[0].Args = "/bin/sh", []string{"sh", "-c", `
 		[ $RANK = 1 ] || exec sleep 1000
@@ -155,7 +155,7 @@ func TestLastWordsInTheReport(t *testing.T) {
 	}
 }
 
-// A rank may crash without a word: it has no stream.
+// A rank that crashes without output has no stream.
 func TestCoreOfASilentRank(t *testing.T) {
 	crashed := syscall.WaitStatus(0x80 | syscall.SIGSEGV) // with a core
 	f := &frontEnd{report: &Report{Ranks: []Result{{Ended: true, Status: crashed}}}, streams: make([]*stream, 2)}
@@ -166,7 +166,7 @@ func TestCoreOfASilentRank(t *testing.T) {
 	}
 }
 
-func TestCoreFileIsFound(t *testing.T) {
+func TestCorePatternFindsFile(t *testing.T) {
 	dir := t.TempDir() + "/odd [name]*"
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)

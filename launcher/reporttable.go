@@ -19,18 +19,18 @@ func (r *Report) Table() []string {
 	fmt.Fprintln(w, "rank\tend\twall\tcpu\tmemory")
 	hidden := make(map[string]int)
 	var kinds []string
-	shown := 0
+	listed := 0
 	for rank := range r.Ranks {
 		one := &r.Ranks[rank]
 		interesting := one.failed() && !one.Stopped
-		if len(r.Ranks) > tableRows && rank != r.firstToFail() && (!interesting || shown >= tableRows-1) {
+		if len(r.Ranks) > tableRows && rank != r.firstToFail() && (!interesting || listed >= tableRows-1) {
 			kind := one.kind()
 			if hidden[kind]++; hidden[kind] == 1 {
 				kinds = append(kinds, kind)
 			}
 			continue
 		}
-		shown++
+		listed++
 		u := one.usage
 		fmt.Fprintf(w, "%d\t%s\t%.3f s\t%.3f s\t%.1f MiB\n", rank, r.end(rank),
 			u.Wall.Seconds(), (u.User + u.System).Seconds(), float64(u.MaxRSS)/(1<<20))
@@ -44,7 +44,7 @@ func (r *Report) Table() []string {
 		for i, kind := range kinds {
 			kinds[i] = fmt.Sprintf("%s %s", count(hidden[kind], "rank", "ranks"), kind)
 		}
-		lines = append(lines, "not shown: "+strings.Join(kinds, ", "))
+		lines = append(lines, "not listed: "+strings.Join(kinds, ", "))
 	}
 	return lines
 }

@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// roles are the parts that the test binary can play.
+// roles are the roles of the test binary.
 var roles = map[string]func() error{
 	"plan":     playPlan,
 	"family":   playFamily,
@@ -31,8 +31,8 @@ var roles = map[string]func() error{
 	"front":    playFrontEnd,
 }
 
-// playPlan does what PLAN_<rank> says: "exit N", "signal N", or nothing, which waits
-// for the end. With "gate " before, it waits for a byte through the gate first.
+// playPlan follows PLAN_<rank>: "exit N", "signal N", or "", which waits for a signal. After
+// "gate " it waits for a byte from the gate first.
 func playPlan() error {
 	plan := os.Getenv("PLAN_" + os.Getenv("RANK"))
 	fmt.Println("ready", os.Getpid(), os.Getppid())
@@ -58,8 +58,8 @@ func playPlan() error {
 	return nil
 }
 
-// playFamily leaves a grandchild that has a session of its own, an ended parent, and
-// ears for nothing but SIGKILL. Then it ends as FAMILY says.
+// playFamily starts a grandchild in its own session that ignores all signals but SIGKILL and
+// whose parent has exited. Then it ends as FAMILY says.
 func playFamily() error {
 	cmd := self("child")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
@@ -81,7 +81,7 @@ func playFamily() error {
 	return nil
 }
 
-// playChild starts the grandchild, tells its number, and ends.
+// playChild starts the grandchild, prints its PID, and exits.
 func playChild() error {
 	cmd := self("stubborn")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
@@ -104,7 +104,7 @@ func playStubborn() error {
 	return nil
 }
 
-// playTell tells what a rank has inherited.
+// playTell prints what a rank has inherited.
 func playTell() error {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -130,8 +130,8 @@ func playTell() error {
 	return nil
 }
 
-// wantOutput is what a rank of role writer writes to a stream: lines of any bytes, the
-// last one without an end.
+// wantOutput returns the output of a rank of role writer to a stream: lines of arbitrary bytes,
+// the last one without line feed.
 func wantOutput(rank, stream int) []byte {
 	r := rand.New(rand.NewPCG(uint64(rank), uint64(stream)))
 	var b []byte
@@ -149,7 +149,7 @@ func wantOutput(rank, stream int) []byte {
 	return append(b, "end"...)
 }
 
-// playWriter writes wantOutput to both streams in pieces that care for no line.
+// playWriter writes wantOutput to both streams, split at arbitrary positions.
 func playWriter() error {
 	rank, _ := strconv.Atoi(os.Getenv("RANK"))
 	left := [][]byte{wantOutput(rank, 0), wantOutput(rank, 1)}
@@ -168,8 +168,8 @@ func playWriter() error {
 	return nil
 }
 
-// playListener tells of each signal it gets, and ends with 0 on the one in LISTEN_END.
-// SIGTSTP suspends it.
+// playListener prints each signal that it gets, and exits with 0 on the one in LISTEN_END.
+// SIGTSTP stops it.
 func playListener() error {
 	deaf := signal.Ignored(syscall.SIGHUP)
 	c := make(chan os.Signal, 16)
@@ -193,9 +193,9 @@ func playReader() error {
 	return err
 }
 
-// playFrontEnd runs a job whose ranks play FRONT_RANK, from a process that may be killed.
-// FRONT_BYSTANDER gives it a child that is none of the job's, FRONT_DEAF makes it ignore
-// hangups as nohup does.
+// playFrontEnd runs a job whose ranks play FRONT_RANK, in a process that may be killed.
+// FRONT_BYSTANDER gives it a child outside of the job. FRONT_DEAF makes it ignore SIGHUP as nohup
+// does.
 func playFrontEnd() error {
 	if os.Getenv("FRONT_DEAF") != "" {
 		signal.Ignore(syscall.SIGHUP)
@@ -239,7 +239,7 @@ func playFrontEnd() error {
 	return nil
 }
 
-// self is a command that runs this binary in another role.
+// self returns a command that runs this binary in another role.
 func self(role string, env ...string) *exec.Cmd {
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Args[0] = filepath.Join("/somewhere", role)
@@ -247,8 +247,7 @@ func self(role string, env ...string) *exec.Cmd {
 	return cmd
 }
 
-// forever waits to be killed. An empty select is an error where the runtime sees that
-// nothing else will happen.
+// forever waits to be killed. An empty select would be a deadlock for the Go runtime.
 func forever() {
 	for {
 		time.Sleep(time.Hour)

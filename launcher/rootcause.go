@@ -18,8 +18,9 @@ type causeSearch struct {
 	begun    bool
 }
 
-// recordFirstFailure records a rank that has failed as the first to fail, unless another rank is
-// already recorded, or a rank that has aborted the job may have caused this failure.
+// recordFirstFailure records a rank that has failed as the first to fail. It does nothing if
+// another rank is already recorded, or if a rank that has aborted the job may have caused this
+// failure.
 func (f *frontEnd) recordFirstFailure(rank int) {
 	if f.report.First >= 0 || f.causeSearch.limit != nil || f.pipesLost || slices.ContainsFunc(f.causes(rank), f.hasAborted) {
 		return

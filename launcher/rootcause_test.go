@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Rank 1 ends first, and its end was caused by rank 0, or by what rank 2 did to that one.
-func TestCauseCountsAsFirst(t *testing.T) {
+// Rank 1 exits first, because of rank 0, or because of an action of rank 2 on rank 0.
+func TestRootCauseIsFirstToFail(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		plans   [3]string // of ranks 0 to 2; rank 1 ends first

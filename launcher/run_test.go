@@ -66,8 +66,8 @@ func TestExitStatusIsThatOfTheFirstFailure(t *testing.T) {
 	}
 }
 
-// Rank 2 fails, then rank 0, while the supervisor cannot look: wait4 would name rank 0.
-func TestFirstFailureWhenTheSupervisorIsLate(t *testing.T) {
+// Rank 2 fails, then rank 0, while the supervisor is stopped: wait4 would return rank 0 first.
+func TestFirstFailureWithLateSupervisor(t *testing.T) {
 	var gates []*os.File
 	var open []func(byte)
 	for range 3 {
@@ -98,8 +98,8 @@ func TestFirstFailureWhenTheSupervisorIsLate(t *testing.T) {
 	}
 }
 
-// Some ranks have ended well before another fails.
-func TestMessageCountsThoseThatStillRan(t *testing.T) {
+// Some ranks have succeeded before another fails.
+func TestMessageCountsRunningRanks(t *testing.T) {
 	r, open := gate(t)
 	cfg := config("plan", 4, "PLAN_0=exit 0", "PLAN_1=exit 0", "PLAN_3=gate exit 1")
 	cfg.Files = []*os.File{r}
@@ -122,7 +122,7 @@ func TestMessageCountsThoseThatStillRan(t *testing.T) {
 	}
 }
 
-func TestRankInheritsWhatItIsGivenAndNothingElse(t *testing.T) {
+func TestRankInheritsOnlyItsFiles(t *testing.T) {
 	// A descriptor that a careless parent left open to us must stop here.
 	stray, err := unix.FcntlInt(2, unix.F_DUPFD, 200)
 	if err != nil {
@@ -163,7 +163,7 @@ func TestRankInheritsWhatItIsGivenAndNothingElse(t *testing.T) {
 	}
 }
 
-func TestStandardInputIsRankZeros(t *testing.T) {
+func TestStandardInputGoesToRank0(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -182,7 +182,7 @@ func TestStandardInputIsRankZeros(t *testing.T) {
 	}
 }
 
-// The program may be a file without a name.
+// The program may be an open file without a name.
 func TestProgramAsDescriptor(t *testing.T) {
 	cfg := config("tell", 2)
 	cfg.Apps[0].Path = ""
@@ -198,9 +198,9 @@ func TestProgramAsDescriptor(t *testing.T) {
 	}
 }
 
-// Ranks are numbered through the parts, and each has what its part says. Two parts may
-// share an open program.
-func TestParts(t *testing.T) {
+// Ranks are numbered through the programs, and each has the settings of its program. Two programs
+// may share an open file.
+func TestApps(t *testing.T) {
 	exe, err := os.Open("/proc/self/exe")
 	if err != nil {
 		t.Fatal(err)
@@ -235,7 +235,7 @@ func TestParts(t *testing.T) {
 	}
 }
 
-// program makes an executable file.
+// program creates an executable file.
 func program(t *testing.T, content string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "program")
@@ -245,7 +245,7 @@ func program(t *testing.T, content string) string {
 	return path
 }
 
-// loadedBy is a program for this machine that asks for a dynamic loader.
+// loadedBy returns an ELF file for this machine with the given dynamic loader.
 func loadedBy(t *testing.T, loader string) string {
 	t.Helper()
 	const headers, name = 64, 64 + 56
@@ -311,7 +311,7 @@ func TestRunRefuses(t *testing.T) {
 	})
 }
 
-func TestContextStopsTheJob(t *testing.T) {
+func TestContextStopsJob(t *testing.T) {
 	j := start(t, config("plan", 2))
 	j.out.await(2, "ready")
 	j.cancel()

@@ -24,8 +24,9 @@ const (
 // ownProgram is the executable that runs as watchdog and supervisor.
 const ownProgram = "/proc/self/exe"
 
-// killTimeout limits how long watchdog and supervisor try to kill a process that does not die,
-// such as one that waits for a dead file server. killPeriod is the time between two attempts.
+// killTimeout limits how long watchdog and supervisor try to kill a process that does not die. An
+// example is a process that waits for a dead file server. killPeriod is the time between two
+// attempts.
 const (
 	killTimeout = 3 * time.Second
 	killPeriod  = 10 * time.Millisecond

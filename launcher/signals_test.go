@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// withSignals makes a job whose signals come from the test.
+// withSignals returns a job whose signals the test sends.
 func withSignals(cfg Config) (Config, chan<- os.Signal) {
 	c := make(chan os.Signal)
 	cfg.Signals = c
 	return cfg, c
 }
 
-func TestSignalsArePassedOn(t *testing.T) {
+func TestSignalsAreForwarded(t *testing.T) {
 	cfg, send := withSignals(config("listener", 3, "LISTEN_END=15"))
 	cfg.SignalGrace = testTimeout
 	j := start(t, cfg)
@@ -41,10 +41,10 @@ func TestSignalsArePassedOn(t *testing.T) {
 	}
 }
 
-// A signal that kills a rank is the rank's failure like any other.
-func TestPassedOnSignalThatKills(t *testing.T) {
+// A forwarded signal that kills a rank is a failure of the rank.
+func TestForwardedSignalKillsRank(t *testing.T) {
 	cfg, send := withSignals(config("", 1))
-	// Not this binary: Go's runtime drops SIGUSR1 where nobody asks for it.
+	// Not this binary: the Go runtime drops SIGUSR1 without signal.Notify.
 	cfg.Apps[0].Path, cfg.Apps[0].Args = "/bin/sh", []string{"sh", "-c", "echo ready; exec sleep 600"}
 	j := start(t, cfg)
 	j.out.await(1, "ready")
@@ -84,8 +84,8 @@ func TestGraceEnds(t *testing.T) {
 	}
 }
 
-// A rank that is suspended gets its chance to end in order.
-func TestSuspendedRankIsWokenToEnd(t *testing.T) {
+// A suspended rank is resumed so that it can exit in good order.
+func TestSuspendedRankIsResumedToEnd(t *testing.T) {
 	cfg, send := withSignals(config("listener", 1, "LISTEN_END=15"))
 	cfg.SignalGrace = testTimeout
 	j := start(t, cfg)
@@ -98,7 +98,7 @@ func TestSuspendedRankIsWokenToEnd(t *testing.T) {
 	}
 }
 
-// From outside, through the signal handlers of a real front.
+// Signals come from another process, through the signal handlers of a front end process.
 func TestFrontEndSuspendsWithItsRanks(t *testing.T) {
 	front := startFrontEnd(t, "listener", 2, "LISTEN_END=15")
 	ready := front.out.await(2, "ready")
@@ -134,8 +134,8 @@ func (w watched) awaitState(state byte) {
 	w.t.Fatalf("process %d does not come to state %c", w.pid, state)
 }
 
-// Under nohup neither the front nor its ranks end at a hangup.
-func TestInheritedIgnoranceIsKept(t *testing.T) {
+// Under nohup, SIGHUP ends neither the front end nor its ranks.
+func TestIgnoredSignalStaysIgnored(t *testing.T) {
 	front := startFrontEnd(t, "listener", 2, "LISTEN_END=15", "FRONT_DEAF=1")
 	for rank, rest := range front.out.await(2, "ready") {
 		if !strings.HasSuffix(rest, "ignores hangup: true") {
@@ -154,8 +154,8 @@ func TestInheritedIgnoranceIsKept(t *testing.T) {
 	}
 }
 
-// The front ignores the signals that stop readers and writers in the background; its
-// ranks, which did not ask for that, do not inherit it.
+// The front end ignores the signals that stop readers and writers in the background. Ranks do not
+// inherit that.
 func TestRanksStopInTheBackground(t *testing.T) {
 	signal.Ignore(syscall.SIGTTIN, syscall.SIGTTOU)
 	defer signal.Reset(syscall.SIGTTIN, syscall.SIGTTOU)

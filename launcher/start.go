@@ -20,9 +20,9 @@ type stepError struct {
 func (e *stepError) Error() string { return e.step + ": " + e.err.Error() }
 func (e *stepError) Unwrap() error { return e.err }
 
-// start starts one rank in its own process group and returns its PID and its pidfd, -1 if the
-// kernel has no pidfds. ends are the rank's ends of its pipes. cgroup is the descriptor of the
-// cgroup directory, or -1.
+// start starts one rank in its own process group. It returns the PID and the pidfd of the rank;
+// pidfd is -1 if the kernel has no pidfds. ends are the rank's ends of its pipes. cgroup is the
+// descriptor of the cgroup directory, or -1.
 func (j *jobSpec) start(rank int, ends []int, cgroup int) (pid, pidfd int, err error) {
 	files := []uintptr{uintptr(j.input(rank)), uintptr(ends[0]), uintptr(ends[1])}
 	for _, fd := range slices.Concat(j.files, ends[2:]) {
@@ -36,11 +36,11 @@ func (j *jobSpec) start(rank int, ends []int, cgroup int) (pid, pidfd int, err e
 		path = fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), j.programs[app.Program-1])
 	}
 	pidfd = -1
-	unbind, err := affinity.Bind(j.CPUs[rank])
+	restore, err := affinity.Bind(j.CPUs[rank])
 	if err != nil {
 		return 0, pidfd, &stepError{fmt.Sprintf("bind it to processors %v", j.CPUs[rank]), err}
 	}
-	defer unbind()
+	defer restore()
 	pid, err = forkExec(path, app.Args, &syscall.ProcAttr{
 		Dir:   app.Dir,
 		Env:   mergeEnv(slices.Clone(app.Env), j.RankEnv[rank]),

@@ -64,7 +64,7 @@ func (c *stdinCopier) close() {
 	c.to = nil
 }
 
-// copy copies until the input ends, no rank reads any more, or stop is readable.
+// copy copies until the input ends, no rank is left that reads, or stop is readable.
 func (c *stdinCopier) copy() {
 	defer c.close()
 	defer c.stop.Close()

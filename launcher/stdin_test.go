@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// inputOf starts a job of shells that get an input from the returned file.
+// inputOf starts a job of shells whose input is the returned file.
 func inputOf(t *testing.T, script string, ranks int, readers []int) (*runningJob, *os.File) {
 	t.Helper()
 	r, w, err := os.Pipe()
@@ -24,7 +24,7 @@ func inputOf(t *testing.T, script string, ranks int, readers []int) (*runningJob
 	return start(t, cfg), w
 }
 
-func TestInputGoesToTheRanksNamed(t *testing.T) {
+func TestInputGoesToSelectedRanks(t *testing.T) {
 	for _, tc := range []struct {
 		readers []int
 		want    [3]string
@@ -49,8 +49,9 @@ func TestInputGoesToTheRanksNamed(t *testing.T) {
 	}
 }
 
-// A rank that closes its input, and one that ends, are left out; the third gets all.
-func TestInputWithoutThoseWhoDoNotListen(t *testing.T) {
+// A rank that closes its input, and one that exits, get no more copies; the third rank gets all
+// input.
+func TestInputSkipsRanksThatStopReading(t *testing.T) {
 	done := t.TempDir() + "/done"
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -77,8 +78,8 @@ func TestInputWithoutThoseWhoDoNotListen(t *testing.T) {
 	}
 }
 
-// What no rank listens to is not taken from the caller's input.
-func TestInputStaysWhereItIs(t *testing.T) {
+// Input is not read if no rank reads it.
+func TestInputIsNotReadWithoutReaders(t *testing.T) {
 	for _, readers := range [][]int{nil, {0, 1}} {
 		r, w, err := os.Pipe()
 		if err != nil {
@@ -99,8 +100,8 @@ func TestInputStaysWhereItIs(t *testing.T) {
 	}
 }
 
-// The end of the job ends the copying, though the input goes on for ever.
-func TestInputThatDoesNotEnd(t *testing.T) {
+// The end of the job ends the copying, although the input has no end.
+func TestEndlessInput(t *testing.T) {
 	j, _ := inputOf(t, "echo ready; sleep 1000", 2, []int{0, 1})
 	j.out.await(2, "ready")
 	j.cancel()
@@ -109,7 +110,7 @@ func TestInputThatDoesNotEnd(t *testing.T) {
 	}
 }
 
-func TestInputRefusals(t *testing.T) {
+func TestInputCheckFails(t *testing.T) {
 	for _, tc := range []struct {
 		readers []int
 		want    string
@@ -126,8 +127,8 @@ func TestInputRefusals(t *testing.T) {
 	}
 }
 
-// An input that cannot be read is not one that has ended.
-func TestInputThatCannotBeRead(t *testing.T) {
+// After a read error, the ranks see no end of input.
+func TestInputReadErrorStopsJob(t *testing.T) {
 	dir, err := os.Open(t.TempDir())
 	if err != nil {
 		t.Fatal(err)

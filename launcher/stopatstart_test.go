@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// A rank that is stopped at its start has its program but has not run an instruction of
-// it, nobody traces it, and it runs when it gets SIGCONT.
+// A rank that is stopped at start has loaded its program but not run an instruction. It has no
+// tracer, and it runs when it gets SIGCONT.
 func TestStopAtStart(t *testing.T) {
 	cfg := config("plan", 3, "PLAN_0=exit 0", "PLAN_1=exit 0", "PLAN_2=exit 0")
 	cfg.StopAtStart = func(rank int) bool { return rank == 1 }
@@ -42,8 +42,8 @@ func TestStopAtStart(t *testing.T) {
 	j.out.await(3, "ready")
 }
 
-// A job with a rank that never gets its SIGCONT ends like any other.
-func TestEndOfAStoppedRank(t *testing.T) {
+// A job with a rank that gets no SIGCONT ends like any other.
+func TestStoppedRankIsEnded(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		end    func(open func(byte), stopped watched)

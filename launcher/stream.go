@@ -14,9 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxLine is the maximum length of a line. Longer lines are written in pieces of that length,
-// each as a line of its own. Otherwise a rank that never ends its line would take all memory or
-// block the others.
+// maxLine is the maximum length of a line. Longer lines are written in parts of that length, each
+// as a line of its own. Otherwise a rank that never ends its line would take all memory or block
+// the others.
 const maxLine = 1 << 20
 
 // quietBuffer is the initial buffer size of a stream: most ranks write little. It grows to

@@ -170,7 +170,7 @@ func (k *supervisor) wait() {
 		k.flush()
 	}
 	if k.toFrontEnd.failed() != nil && k.phase != killing {
-		k.kill() // the front end can no longer receive events
+		k.kill() // no event reaches the front end now
 	}
 	switch {
 	case k.phase == failing || k.phase == stopping:

@@ -47,8 +47,8 @@ func TestTimeoutStopsTheJob(t *testing.T) {
 	}
 }
 
-// The ranks are still as they were when the job is explained, and have not been asked to end.
-func TestRanksRunWhileTheJobIsExplained(t *testing.T) {
+// While Config.Diagnose runs, the ranks run and have not been asked to end.
+func TestRanksRunDuringDiagnosis(t *testing.T) {
 	cfg := config("listener", 2, "LISTEN_END=15")
 	cfg.Timeout = 500 * time.Millisecond
 	cfg.Grace = testTimeout
@@ -78,7 +78,7 @@ func TestRanksRunWhileTheJobIsExplained(t *testing.T) {
 	j.out.await(2, "signal 15")
 }
 
-func TestJobThatEndsInTime(t *testing.T) {
+func TestJobEndsBeforeTimeout(t *testing.T) {
 	cfg := config("plan", 2, "PLAN_0=exit 0", "PLAN_1=exit 0")
 	cfg.Timeout = testTimeout
 	cfg.Diagnose = func(Trigger, *Report) []string { t.Error("timed out"); return nil }
@@ -87,8 +87,8 @@ func TestJobThatEndsInTime(t *testing.T) {
 	}
 }
 
-// The end of the time does not matter to a job that comes down already.
-func TestTimeoutOfAnEndingJob(t *testing.T) {
+// A timeout has no effect on a job that is being stopped.
+func TestTimeoutOfEndingJob(t *testing.T) {
 	for name, report := range map[string]*Report{
 		"a rank has failed":    {Ranks: []Result{{PID: 10, Ended: true}, {PID: 11}}, First: 0},
 		"a signal has come":    {Ranks: []Result{{PID: 10}, {PID: 11}}, First: -1, Signal: syscall.SIGINT},
@@ -105,9 +105,9 @@ func TestTimeoutOfAnEndingJob(t *testing.T) {
 	}
 }
 
-// An diagnosis that does not come to an end keeps nobody from ending the job: neither
-// its time, nor a second signal.
-func TestExplanationWithoutEnd(t *testing.T) {
+// A call of Config.Diagnose that does not return prevents neither the timeout nor a second signal
+// from ending the job.
+func TestDiagnosisThatDoesNotReturn(t *testing.T) {
 	for name, tc := range map[string]struct {
 		timeout time.Duration
 		signals []syscall.Signal

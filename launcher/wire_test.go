@@ -14,7 +14,7 @@ import (
 	"github.com/softnd/softnd/internal/unixsock"
 )
 
-// wire is a sender with the receiver of what it sends.
+// wire returns a sender and the receiver of its messages.
 func wire(t *testing.T) (*sender, *receiver) {
 	t.Helper()
 	ours, theirs, err := unixsock.Pair(unix.SOCK_STREAM)
@@ -44,8 +44,8 @@ func inode(t *testing.T, fd int) uint64 {
 	return st.Ino
 }
 
-// More files than travel at once arrive with the value that they belong to, in order, and
-// so does a value that is longer than the socket takes at once.
+// More files than fit into one message arrive with their message, in order. So does a message
+// that is longer than the socket buffer.
 func TestWireCarriesFiles(t *testing.T) {
 	out, in := wire(t)
 	var sent []int
@@ -91,9 +91,9 @@ func TestWireCarriesFiles(t *testing.T) {
 	}
 }
 
-// A process that may open no more files says so instead of taking the next for those
-// that were lost.
-func TestWireWithoutRoomForFiles(t *testing.T) {
+// A receiver that may open no more files reports that and does not take later files for the lost
+// ones.
+func TestWireReportsLostFiles(t *testing.T) {
 	out, in := wire(t)
 	null, err := os.Open(os.DevNull)
 	if err != nil {

@@ -10,13 +10,13 @@ import (
 	"testing"
 )
 
-// say is a program whose ranks tell what they have got.
+// say is a program that prints its rank, directory, variables and arguments.
 var say = []string{"/bin/sh", "-c", `echo "$SOFTND_RANK/$SOFTND_SIZE app $SOFTND_APPNUM dir $(pwd) PWD $PWD A $A B $B args $0 $*"`}
 
-// saying is the command line of ndrun with options before say and arguments behind it.
+// saying returns a command line of ndrun with options before say and arguments after it.
 func saying(options []string, args ...string) []string { return slices.Concat(options, say, args) }
 
-// mustSay runs ndrun and wants these lines of output and no others, in any order.
+// mustSay runs ndrun and checks that the output has exactly the wanted lines, in any order.
 func mustSay(t *testing.T, dir string, args []string, want ...string) {
 	t.Helper()
 	cmd := ndrun(t, args...)
@@ -36,8 +36,8 @@ func mustSay(t *testing.T, dir string, args []string, want ...string) {
 	}
 }
 
-// Each part has its own number of ranks, directory, variables and arguments; what is said
-// for all holds for all, and less than what a part says.
+// Each program has its own number of ranks, directory, variables and arguments. Its options take
+// precedence over those of the job.
 func TestSeveralPrograms(t *testing.T) {
 	here, one := t.TempDir(), t.TempDir()
 	mustSay(t, here, slices.Concat(
@@ -54,15 +54,15 @@ func TestSeveralPrograms(t *testing.T) {
 	)
 }
 
-func TestFailureNamesTheProgramOfItsRank(t *testing.T) {
+func TestFailureNamesProgram(t *testing.T) {
 	status, _, errOut := finish(t, ndrun(t, "sleep", "600", ":", "sh", "-c", "exit 9"))
 	if status != 9 || !strings.HasPrefix(errOut, "ndrun: rank 1 (sh, pid ") {
 		t.Errorf("exit status %d, %s", status, errOut)
 	}
 }
 
-// A package that several parts name is built once.
-func TestGoPackageInSeveralParts(t *testing.T) {
+// A package that is given several times is built once.
+func TestGoPackageIsBuiltOnce(t *testing.T) {
 	dir := goPackage(t, heat)
 	compiler, err := exec.LookPath("go")
 	if err != nil {
@@ -122,7 +122,7 @@ func TestInvalidPrograms(t *testing.T) {
 	dir := t.TempDir()
 	for _, tc := range []struct {
 		args []string
-		file []string // what is in the file that the arguments name as FILE
+		file []string // lines of the file that replaces FILE in args
 		want string   // behind "ndrun: parse command line: "
 	}{
 		{[]string{"true", ":"}, nil, "program 2 of 2: no program given: name it after its options or remove a colon"},
@@ -159,7 +159,7 @@ func TestInvalidPrograms(t *testing.T) {
 	}
 }
 
-func TestHostsThatAreThisOne(t *testing.T) {
+func TestLocalHostIsAccepted(t *testing.T) {
 	own, err := os.Hostname()
 	if err != nil {
 		t.Fatal(err)
@@ -173,6 +173,6 @@ func TestHostsThatAreThisOne(t *testing.T) {
 	}
 }
 
-func TestWhatIsAlwaysSo(t *testing.T) {
+func TestCompatibilityOptionsAreAccepted(t *testing.T) {
 	mustSay(t, "/", saying([]string{"--oversubscribe", "-allow-run-as-root"}, "x"), "[0] 0/1 app 0 dir / PWD / A outer B outer args x ")
 }

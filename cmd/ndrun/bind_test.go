@@ -13,7 +13,7 @@ import (
 
 const cpusAllowed = "echo cpus $(grep Cpus_allowed_list: /proc/self/status)"
 
-// Every rank is where the report says, and that is where the option wants it.
+// Every rank runs where --report-bindings says and where --bind-to wants it.
 func TestBinding(t *testing.T) {
 	allowed, err := affinity.CPUs()
 	if err != nil {
@@ -69,8 +69,8 @@ func TestBinding(t *testing.T) {
 	}
 }
 
-// A process that may use one processor binds its ranks to no other.
-func TestBindingStaysWithinOwnProcessors(t *testing.T) {
+// If ndrun may use one processor, it binds its ranks to no other.
+func TestBindingUsesAllowedProcessorsOnly(t *testing.T) {
 	allowed, err := affinity.CPUs()
 	if err != nil {
 		t.Fatal(err)
@@ -115,7 +115,7 @@ func TestInvalidBindings(t *testing.T) {
 	}
 }
 
-// Two sockets of two cores of two processors each, as Linux numbers them.
+// The machine has two sockets of two cores with two hardware threads each, numbered as by Linux.
 func TestGroups(t *testing.T) {
 	sys := fstest.MapFS{}
 	for cpu := range 8 {
@@ -162,7 +162,7 @@ func TestGroups(t *testing.T) {
 	}
 }
 
-// taskset makes cmd, whose first arguments are taskset's, run under it.
+// taskset makes cmd run under taskset. The first arguments of cmd are those of taskset.
 func taskset(t *testing.T, cmd *exec.Cmd) {
 	t.Helper()
 	path, err := exec.LookPath("taskset")

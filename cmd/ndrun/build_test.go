@@ -43,8 +43,8 @@ func main() {
 }
 `
 
-// inEmptyTemp makes ndrun use a directory for temporary files that has nothing in it,
-// and checks at the end of the test that it still has nothing.
+// inEmptyTemp gives ndrun an empty directory for temporary files, and checks at the end of the
+// test that it is still empty.
 func inEmptyTemp(t *testing.T, cmd *exec.Cmd) {
 	t.Helper()
 	dir := t.TempDir()
@@ -85,7 +85,7 @@ func TestGoPackageIsBuiltAndRun(t *testing.T) {
 	}
 }
 
-func TestCompilerSpeaksForItself(t *testing.T) {
+func TestCompilerErrorsAreForwarded(t *testing.T) {
 	cmd := ndrun(t, goPackage(t, "package main\n\nfunc main() { one(); two() }\n"))
 	inEmptyTemp(t, cmd)
 	status, out, errOut := finish(t, cmd)
@@ -99,7 +99,7 @@ func TestCompilerSpeaksForItself(t *testing.T) {
 	}
 }
 
-func TestPackageThatIsNoProgram(t *testing.T) {
+func TestPackageWithoutMainFails(t *testing.T) {
 	cmd := ndrun(t, goPackage(t, "package heat\n"))
 	inEmptyTemp(t, cmd)
 	status, _, errOut := finish(t, cmd)
@@ -108,7 +108,7 @@ func TestPackageThatIsNoProgram(t *testing.T) {
 	}
 }
 
-func TestWithoutGo(t *testing.T) {
+func TestBuildFailsWithoutGo(t *testing.T) {
 	cmd := ndrun(t, goPackage(t, heat))
 	cmd.Env = append(cmd.Env, "PATH="+t.TempDir())
 	status, _, errOut := finish(t, cmd)
@@ -117,7 +117,7 @@ func TestWithoutGo(t *testing.T) {
 	}
 }
 
-// Killed while its ranks run, ndrun leaves neither them nor what it built.
+// If ndrun is killed while its ranks run, neither ranks nor the built program remain.
 func TestKilledNdrunLeavesNothing(t *testing.T) {
 	cmd := ndrun(t, "-n", "3", goPackage(t, heat), "stay")
 	inEmptyTemp(t, cmd)
@@ -142,8 +142,8 @@ func TestKilledNdrunLeavesNothing(t *testing.T) {
 	_ = cmd.Wait()
 }
 
-// A build that hangs ends with ndrun, whether that is asked to end or killed.
-func TestEndOfTheBuild(t *testing.T) {
+// A build that hangs ends with ndrun, whether ndrun gets SIGTERM or is killed.
+func TestBuildEndsWithNdrun(t *testing.T) {
 	for _, tc := range []struct {
 		sig    syscall.Signal
 		status int

@@ -54,8 +54,8 @@ rank 2 of 3
 	}
 }
 
-// A dry run finds the same mistakes as a run.
-func TestDryRunOfWhatIsNotThere(t *testing.T) {
+// A dry run fails for the same errors as a run.
+func TestDryRunFails(t *testing.T) {
 	for _, args := range [][]string{{"no-such-program"}, {"--wrap", "0:no-such-program", "true"}, {"--bind-to", "list:1023", "true"}} {
 		if status, out, errOut := finish(t, ndrun(t, append([]string{"--dry-run"}, args...)...)); status != 2 || out != "" || errOut == "" {
 			t.Errorf("%q: exit status %d, output %q, message %q", args, status, out, errOut)

@@ -45,7 +45,7 @@ func (e *hangReporter) reportEarlyExits() {
 }
 
 // earlyExitMessage returns a message about the ranks that exited early and the ranks that wait
-// for them, and forgets the former. over is set if nothing is left to wait for.
+// for them. It forgets the former. over is set if nothing is left to wait for.
 func (e *hangReporter) earlyExitMessage() (line string, over bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -36,7 +36,7 @@ type hangReporter struct {
 }
 
 // close closes the arena. A diagnosis may still be running, because its message cannot be written
-// or because the launcher no longer waits for it.
+// or because the launcher does not wait for it.
 func (e *hangReporter) close() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -45,19 +45,19 @@ func (e *hangReporter) close() {
 }
 
 // look returns a snapshot of the job, nil if it is over.
-func (e *hangReporter) look(processes []hang.Process, patience time.Duration) *hang.Snapshot {
+func (e *hangReporter) look(processes []hang.Process, timeout time.Duration) *hang.Snapshot {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.arena == nil {
 		return nil
 	}
-	return hang.Capture(e.arena, processes, patience)
+	return hang.Capture(e.arena, processes, timeout)
 }
 
 // diagnose examines the job, writes one message with the result, and returns the causes.
 func (e *hangReporter) diagnose(trigger launcher.Trigger, r *launcher.Report) []string {
 	var text bytes.Buffer
-	patience := stackTimeout
+	timeout := stackTimeout
 	add := func(line string) { fmt.Fprintf(&text, "ndrun: %s\n", line) }
 	switch trigger {
 	case launcher.TriggerTimeout:
@@ -73,7 +73,7 @@ func (e *hangReporter) diagnose(trigger launcher.Trigger, r *launcher.Report) []
 			return nil
 		}
 		add(fmt.Sprintf("a signal ends the job; no rank has made progress for %v", idle.Round(100*time.Millisecond)))
-		patience = stackTimeoutOnSignal
+		timeout = stackTimeoutOnSignal
 	}
 	var processes []hang.Process
 	for _, rank := range r.Ranks {
@@ -86,7 +86,7 @@ func (e *hangReporter) diagnose(trigger launcher.Trigger, r *launcher.Report) []
 		}
 		processes = append(processes, p)
 	}
-	picture := e.look(processes, patience)
+	picture := e.look(processes, timeout)
 	if picture == nil {
 		return nil
 	}
@@ -108,8 +108,8 @@ func (e *hangReporter) diagnose(trigger launcher.Trigger, r *launcher.Report) []
 // watch requests a diagnosis each time that no rank has made progress for --hang-after, until ctx
 // ends.
 func (e *hangReporter) watch(ctx context.Context) {
-	patience := e.plan.command.hangAfter
-	tick := time.NewTicker(max(patience/20, 10*time.Millisecond))
+	hangAfter := e.plan.command.hangAfter
+	tick := time.NewTicker(max(hangAfter/20, 10*time.Millisecond))
 	defer tick.Stop()
 	seen, since, told := e.progress(), time.Now(), false
 	for {
@@ -121,7 +121,7 @@ func (e *hangReporter) watch(ctx context.Context) {
 		switch now := e.progress(); {
 		case now != seen:
 			seen, since, told = now, time.Now(), false
-		case !told && time.Since(since) >= patience:
+		case !told && time.Since(since) >= hangAfter:
 			told = true
 			select {
 			case e.diagnoseNow <- struct{}{}:

@@ -20,7 +20,7 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// stuck is a rank that has got where it hangs.
+// stuck is the state of a rank that is about to hang.
 type stuck struct {
 	ctx    context.Context
 	job    *softnd.Job
@@ -30,8 +30,8 @@ type stuck struct {
 	peer   nd.Endpoint // of rank 1 in rank 0, and the reverse; else nil
 }
 
-// deadlocks are the ways in which ranks hang, by name: what each does after Init, and
-// after rank 0 and rank 1 have been connected.
+// deadlocks are the ways in which ranks hang, by name: the actions of each rank after Init and
+// after ranks 0 and 1 are connected.
 var deadlocks = map[string]func(s *stuck) error{
 	"missing receive": func(s *stuck) error {
 		switch s.job.Rank() {
@@ -133,7 +133,7 @@ var deadlocks = map[string]func(s *stuck) error{
 	},
 }
 
-// deep waits for ever, that many calls down.
+// deep waits forever, below the given number of calls.
 func deep(calls int, never <-chan struct{}) {
 	if calls > 0 {
 		deep(calls-1, never)
@@ -176,14 +176,14 @@ func (s *stuck) list() []nd.SGE {
 	return []nd.SGE{{Buffer: s.mem[:8], Token: s.region.LocalToken()}}
 }
 
-// result waits for one.
+// result waits for one result.
 func (s *stuck) result() error {
 	_, err := s.cq.Wait(s.ctx, make([]nd.Result, 1))
 	return err
 }
 
-// The likely cause that ndrun names is the right one.
-func TestHangs(t *testing.T) {
+// ndrun names the cause of a hang.
+func TestHangReport(t *testing.T) {
 	for how, want := range map[string]string{
 		"missing receive":  `(?s)ndrun: likely cause: rank 0 (has posted no receive on endpoint 1 for the send of rank 1|waits for a result that cannot come.*failed: .*has posted no receive)`,
 		"lost notify":      `ndrun: likely cause: rank 0 waits in notify \(NotifySolicited\) at completion queue 1, which already holds results \(1\)`,
@@ -200,7 +200,7 @@ func TestHangs(t *testing.T) {
 			cmd := ndrun(t, "-n", "3", "-env", roleVar+"=hang", "--hang-after", "0.7", "--report", report, testBinary(t), how)
 			lines := startReadingErrors(t, cmd)
 			cause, text := regexp.MustCompile(want), ""
-			// A slow job may stand still before it hangs; then there is another report.
+			// A slow job may make no progress before it hangs; then there is another report.
 			for !cause.MatchString(text) && lines.Scan() {
 				text += lines.Text() + "\n"
 			}
@@ -247,10 +247,10 @@ func TestExitBeforeInit(t *testing.T) {
 	_ = cmd.Wait()
 }
 
-// A signal that ends a hanging job makes ndrun report the causes. A job that makes
-// progress is not explained.
+// If a signal ends a hanging job, ndrun reports the causes. A job that makes progress is not
+// diagnosed.
 func TestSignalToHangingJob(t *testing.T) {
-	// A goroutine of a rank may just be seen to run where the machine is busy; then there is no circle for sure.
+	// On a busy machine a goroutine of a rank may be running; then ndrun cannot report a circle.
 	const crossed = `ndrun: likely cause: (the ranks wait for each other in a circle\n|rank [01] .* is in (barrier 2|wait at completion queue 1), and another of its goroutines runs)`
 	for _, tc := range []struct {
 		how    string
@@ -285,8 +285,8 @@ func TestSignalToHangingJob(t *testing.T) {
 	}
 }
 
-// A job that goes on and stands still again is explained again.
-func TestHangAgain(t *testing.T) {
+// A job that makes progress and hangs again is reported again.
+func TestHangIsReportedAgain(t *testing.T) {
 	cmd := ndrun(t, "-n", "2", "-env", roleVar+"=hang", "--hang-after", "0.5", testBinary(t), "again and again")
 	lines := startReadingErrors(t, cmd)
 	reports := 0
@@ -300,8 +300,8 @@ func TestHangAgain(t *testing.T) {
 	}
 }
 
-// Where nobody reads what ndrun has to say, the job's time is over all the same.
-func TestHangThatNobodyHears(t *testing.T) {
+// If no process reads the messages of ndrun, --timeout still ends the job.
+func TestHangReportWithoutReader(t *testing.T) {
 	for _, args := range [][]string{{"--timeout", "1"}, {"--hang-after", "0.5"}} {
 		cmd := ndrun(t, append(args, "-n", "2", "-env", roleVar+"=hang", testBinary(t), "many stacks")...)
 		r, w, err := os.Pipe()

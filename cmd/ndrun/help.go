@@ -29,15 +29,15 @@ func printHelp(*command, string) error {
 	for _, s := range sections {
 		fmt.Fprintf(&b, "\n%s\n", s.title)
 		for _, o := range s.options {
-			fmt.Fprintf(&b, "  %-24s %s\n", o.shown(), o.help)
+			fmt.Fprintf(&b, "  %-24s %s\n", o.usage(), o.help)
 		}
 	}
 	b.WriteString("\nOne or two dashes are equivalent. Options of the job apply to all programs, wherever they are given.\n")
 	return text(b.String())
 }
 
-// shown returns the option with its placeholder, as the help shows it.
-func (o *option) shown() string { return strings.TrimSpace(o.names + " " + o.value) }
+// usage returns the option with its placeholder, as the help shows it.
+func (o *option) usage() string { return strings.TrimSpace(o.names + " " + o.value) }
 
 // printVersion prints the version of softnd of which this ndrun is a part.
 func printVersion(*command, string) error {

@@ -25,7 +25,7 @@ func TestHelp(t *testing.T) {
 			}
 		}
 		eachOption(func(o *option) {
-			if !strings.Contains(out, o.shown()+" ") {
+			if !strings.Contains(out, o.usage()+" ") {
 				t.Errorf("nothing about %s", o.names)
 			}
 		})
@@ -41,8 +41,7 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// The page in the documentation is the one that ndrun prints, and man finds nothing wrong
-// with it.
+// docs/ndrun.1 is the output of ndrun --man, and man prints no warnings for it.
 func TestManualPage(t *testing.T) {
 	status, out, errOut := finish(t, ndrun(t, "--man"))
 	if status != 0 || errOut != "" {
@@ -53,7 +52,7 @@ func TestManualPage(t *testing.T) {
 		t.Errorf("docs/ndrun.1 is not what ndrun --man prints (%v): run go generate ./cmd/ndrun", err)
 	}
 	eachOption(func(o *option) {
-		if !strings.Contains(out, "\n.B "+roff(o.shown())+"\n"+roff(o.help)+"\n") {
+		if !strings.Contains(out, "\n.B "+roff(o.usage())+"\n"+roff(o.help)+"\n") {
 			t.Errorf("nothing about %s", o.names)
 		}
 	})
@@ -70,7 +69,7 @@ func TestManualPage(t *testing.T) {
 	}
 }
 
-// What is written about the exit status is one rule.
+// The text about the exit status is the same everywhere.
 func TestExitStatusIsDocumented(t *testing.T) {
 	bare := strings.NewReplacer("//", " ", "`", "")
 	words := func(s string) string { return strings.Join(strings.Fields(bare.Replace(s)), " ") }
@@ -85,7 +84,7 @@ func TestExitStatusIsDocumented(t *testing.T) {
 	}
 }
 
-// Every option stands in the page about ndrun.
+// docs/ndrun.md describes every option.
 func TestOptionsAreDocumented(t *testing.T) {
 	page, err := os.ReadFile("../../docs/ndrun.md")
 	if err != nil {
@@ -100,7 +99,7 @@ func TestOptionsAreDocumented(t *testing.T) {
 	})
 }
 
-// Each script completes as the shell itself would be asked to.
+// Each script works in its shell.
 func TestCompletion(t *testing.T) {
 	for _, tc := range []struct{ shell, test, want string }{
 		{"bash", `. "$1"

@@ -17,8 +17,8 @@ import (
 	"github.com/softnd/softnd/internal/cgroup"
 )
 
-// limitedTo has cmd run in a control group of its own whose file holds limit. It skips the
-// test where such a group cannot be made.
+// limitedTo makes cmd run in its own control group whose file has limit. It skips the test if the
+// group cannot be created.
 func limitedTo(t *testing.T, cmd *exec.Cmd, controller, files, limit string) (dir string) {
 	t.Helper()
 	err := errors.New("no control group has that file")
@@ -49,7 +49,7 @@ func limitedTo(t *testing.T, cmd *exec.Cmd, controller, files, limit string) (di
 	return ""
 }
 
-// Where a limit leaves too few processes and threads for a job, ndrun names it, and says
+// If a limit allows too few processes and threads for a job, ndrun names the limit and prints
 // nothing else.
 func TestFewProcesses(t *testing.T) {
 	for _, limit := range []string{"20", "26"} {
@@ -64,7 +64,7 @@ func TestFewProcesses(t *testing.T) {
 	}
 }
 
-// A rank that cannot have more processes says so in its own way; ndrun names the limit.
+// If a rank cannot create processes, ndrun names the limit.
 func TestRankReachesLimitOfProcesses(t *testing.T) {
 	cmd := ndrun(t, "-n", "1", "sh", "-c", "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30; do sleep 100 & done; wait")
 	dir := limitedTo(t, cmd, "pids", "pids.max", "40")
@@ -74,8 +74,7 @@ func TestRankReachesLimitOfProcesses(t *testing.T) {
 	}
 }
 
-// The out-of-memory killer is named where it has killed a rank, or a process that a rank
-// has started.
+// ndrun reports that the out-of-memory killer killed a rank or a process that a rank has started.
 func TestOutOfMemory(t *testing.T) {
 	const eat = "tail /dev/zero"
 	for name, script := range map[string]string{"a rank": "exec " + eat, "its child": eat + "; exit $?"} {

@@ -18,7 +18,7 @@ import (
 	"github.com/softnd/softnd/launcher"
 )
 
-// The test binary is ndrun itself where roleVar says so, and a rank under it.
+// The test binary is ndrun if roleVar says so, and a rank under it.
 const roleVar = "NDRUN_TEST_ROLE"
 
 // testTimeout ends tests that hang. It is no requirement on speed.
@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 		if os.Getenv("GORACE") == "" {
 			os.Setenv("GORACE", "atexit_sleep_ms=0")
 		}
-		// Ranks would inherit that a shell's background or nohup ignores these. What is caught is not inherited.
+		// Background jobs of a shell and nohup ignore these, which ranks would inherit. They do not inherit handlers.
 		for _, sig := range []os.Signal{syscall.SIGINT, syscall.SIGHUP} {
 			if signal.Ignored(sig) {
 				signal.Notify(make(chan os.Signal, 1), sig)
@@ -59,13 +59,13 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// plays are the parts of ranks that have more to do than rank has.
+// plays are further roles of ranks.
 var plays = map[string]func(args []string) error{
 	"lines": playLines,
 	"hash":  playHash,
 }
 
-// rank tells where it is and ends as its first argument says.
+// rank prints its job's variables and ends as its first argument says.
 func rank() error {
 	if len(os.Args) > 1 {
 		if play, ok := plays[os.Args[1]]; ok {
@@ -90,7 +90,7 @@ func rank() error {
 	return nil
 }
 
-// ndrun is a command that runs ndrun.
+// ndrun returns a command that runs ndrun.
 func ndrun(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), testBinary(t), args...)
@@ -136,7 +136,7 @@ func finish(t *testing.T, cmd *exec.Cmd) (status int, stdout, stderr string) {
 	return cmd.ProcessState.ExitCode(), out.String(), errOut.String()
 }
 
-func TestRanksFindTheirJob(t *testing.T) {
+func TestRanksGetJobVariables(t *testing.T) {
 	dir := t.TempDir()
 	status, out, errOut := finish(t, ndrun(t, "-np", "2", "--wdir", dir, "-env", "X=a", "-env=X=b=c", testBinary(t), "-n", "7", "--", "-wdir"))
 	if status != 0 || errOut != "" {
@@ -156,7 +156,7 @@ func TestRanksFindTheirJob(t *testing.T) {
 	}
 }
 
-func TestOneRankByDefault(t *testing.T) {
+func TestDefaultIsOneRank(t *testing.T) {
 	status, out, _ := finish(t, ndrun(t, testBinary(t)))
 	if status != 0 || !strings.Contains(out, "[0] rank 0 of 1\n") || strings.Contains(out, "[1]") {
 		t.Errorf("exit status %d, output\n%s", status, out)
@@ -228,7 +228,7 @@ func TestUsageErrors(t *testing.T) {
 	}
 }
 
-// Nobody reads the output any more: the job ends instead of writing for ever.
+// If the output is a closed pipe, the job ends.
 func TestClosedOutput(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -245,7 +245,7 @@ func TestClosedOutput(t *testing.T) {
 	}
 }
 
-// watched is a process seen through a pidfd, which no other process can come to own.
+// watched is a process with a pidfd, which never refers to another process.
 type watched struct {
 	t     *testing.T
 	pid   int
@@ -287,8 +287,7 @@ func (w watched) signal(sig syscall.Signal) {
 	}
 }
 
-// forever waits to be killed. An empty select is an error where the runtime sees that
-// nothing else will happen.
+// forever waits to be killed. An empty select would be a deadlock for the Go runtime.
 func forever() {
 	for {
 		time.Sleep(time.Hour)

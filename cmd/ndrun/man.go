@@ -36,7 +36,7 @@ func printManual(*command, string) error {
 	for _, s := range sections {
 		fmt.Fprintf(&b, ".SS %s\n", roff(strings.TrimSuffix(s.title, ":")))
 		for _, o := range s.options {
-			fmt.Fprintf(&b, ".TP\n.B %s\n%s\n", roff(o.shown()), roff(o.help))
+			fmt.Fprintf(&b, ".TP\n.B %s\n%s\n", roff(o.usage()), roff(o.help))
 		}
 	}
 	fmt.Fprintf(&b, ".SH EXIT STATUS\n%s\n", roff(exitStatus))

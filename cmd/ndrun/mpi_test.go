@@ -57,7 +57,7 @@ func TestMPI(t *testing.T) {
 	}
 }
 
-// However a rank of MPI fails, the others do not wait for it, and the status tells.
+// If a rank of MPI fails, the others do not wait for it, and the exit status is that of the rank.
 func TestMPIFailures(t *testing.T) {
 	program := mpiProgram(t)
 	shell := []string{"sh", "-c", `"$@"; true`, "sh"} // hides the code
@@ -89,7 +89,7 @@ func TestMPIFailures(t *testing.T) {
 	}
 }
 
-// A job has the ranks that it was started with.
+// MPI_Comm_spawn is refused.
 func TestMPISpawn(t *testing.T) {
 	status, out, errOut := finish(t, ndrun(t, "-n", "1", mpiProgram(t), "spawn"))
 	if status != 0 || !strings.Contains(out, "[0] spawn failed\n") {
@@ -97,7 +97,7 @@ func TestMPISpawn(t *testing.T) {
 	}
 }
 
-// playPMI is a rank that says its arguments to PMI, a line each, and prints the answers.
+// playPMI is a rank that sends its arguments to PMI, one per line, and prints the answers.
 func playPMI() error {
 	fd, err := strconv.Atoi(os.Getenv("PMI_FD"))
 	if err != nil {
@@ -153,9 +153,8 @@ func TestPMI(t *testing.T) {
 	}
 }
 
-// The end of a job's time is what ends it, also where ranks wait in a barrier of PMI for
-// one that the same end stops.
-func TestTimeoutInABarrierOfPMI(t *testing.T) {
+// --timeout ends a job whose ranks wait in a PMI barrier.
+func TestTimeoutInPMIBarrier(t *testing.T) {
 	for range 4 {
 		status, _, errOut := finish(t, ndrun(t, "--timeout", "1", "-n", "3", "-env", roleVar+"=pmi", testBinary(t),
 			"cmd=init pmi_version=1 pmi_subversion=1", "cmd=barrier_in", ":", "-n", "1", "sleep", "600"))

@@ -7,8 +7,9 @@ import (
 	"testing"
 )
 
-// The ranks of a launcher that runs as a rank of ndrun find ndrun's variables and take one
-// rank twice. The error says how to start that launcher, and that works.
+// The ranks of a launcher that runs as a rank of ndrun find ndrun's variables and join as one
+// rank. The error of Init has a command that starts this launcher correctly, and that command
+// works.
 func TestNestedLauncher(t *testing.T) {
 	for _, inner := range [][]string{
 		{"mpiexec.hydra", "-n", "2"},

@@ -8,9 +8,9 @@ import (
 // option is a row of the table from which the command line parser, the help, the manual page and
 // the completion scripts are made.
 //
-// The parser is our own because option libraries do not read mpiexec's command line: long names
-// have one dash (pflag takes -np for -n -p), options belong to the program between two colons,
-// and some take two words.
+// Option libraries do not read mpiexec's command line, so ndrun has a parser of its own. In that
+// command line, long names have one dash, which pflag takes for several short options. Options
+// belong to the program between two colons, and some take two words.
 type option struct {
 	names   string // with dashes, as help shows them; one or two dashes are equivalent
 	value   string // placeholder in the help; "" for a switch; two words also accept NAME=VALUE

@@ -11,7 +11,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-func TestFormsOfOutput(t *testing.T) {
+func TestOutputFormats(t *testing.T) {
 	const stamp = `\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z`
 	for _, tc := range []struct {
 		args []string
@@ -34,8 +34,8 @@ func TestFormsOfOutput(t *testing.T) {
 	}
 }
 
-// An error of ndrun itself is shown all the same.
-func TestQuietDoesNotHideErrors(t *testing.T) {
+// --quiet does not suppress errors of ndrun itself.
+func TestQuietPrintsErrors(t *testing.T) {
 	script := filepath.Join(t.TempDir(), "script")
 	if err := os.WriteFile(script, []byte("#!/nowhere\n"), 0o700); err != nil {
 		t.Fatal(err)
@@ -75,7 +75,7 @@ func TestQuiet(t *testing.T) {
 	}
 }
 
-// The report is written, by its schema, whether the job went well or not.
+// The report conforms to its schema, after success and after failure.
 func TestReportFile(t *testing.T) {
 	schema, err := jsonschema.NewCompiler().Compile("../../launcher/report.schema.json")
 	if err != nil {
@@ -119,7 +119,7 @@ func TestReportFile(t *testing.T) {
 
 func TestInputOptions(t *testing.T) {
 	for _, tc := range []struct {
-		ranks, want string // who reads
+		ranks, want string // ranks that read
 	}{{"", "0"}, {"0", "0"}, {"2", "2"}, {"0,2-3", "0 2 3"}, {"3,1", "1 3"}, {"0-1,1", "0 1"}, {"all", "0 1 2 3"}, {"none", ""}} {
 		args := []string{"-n", "4", "sh", "-c", "cat"}
 		if tc.ranks != "" {
@@ -128,14 +128,14 @@ func TestInputOptions(t *testing.T) {
 		cmd := ndrun(t, args...)
 		cmd.Stdin = strings.NewReader("x\n")
 		status, out, errOut := finish(t, cmd)
-		var who []string
+		var readers []string
 		for rank := range "0123" {
 			if strings.Contains(out, "["+string(rune('0'+rank))+"] x\n") {
-				who = append(who, string(rune('0'+rank)))
+				readers = append(readers, string(rune('0'+rank)))
 			}
 		}
-		if status != 0 || strings.Join(who, " ") != tc.want {
-			t.Errorf("--stdin %s: %v read it; exit status %d, %s", tc.ranks, who, status, errOut)
+		if status != 0 || strings.Join(readers, " ") != tc.want {
+			t.Errorf("--stdin %s: %v read it; exit status %d, %s", tc.ranks, readers, status, errOut)
 		}
 	}
 }

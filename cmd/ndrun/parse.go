@@ -158,22 +158,22 @@ var otherNames = map[string]string{
 
 // suggestion returns the end of the message about an unknown option: the option that was probably
 // meant, or "".
-func suggestion(name string) string {
-	bare := strings.TrimLeft(name, "-")
+func suggestion(unknown string) string {
+	bare := strings.TrimLeft(unknown, "-")
 	if own, ok := otherNames[strings.ToLower(bare)]; ok {
 		return ": did you mean " + own + "?"
 	}
 	best, bestDistance := "", 0
 	for _, s := range sections {
 		for _, o := range s.options {
-			for shown := range strings.SplitSeq(o.names, ", ") {
-				known := withoutDashes(shown)
+			for name := range strings.SplitSeq(o.names, ", ") {
+				known := withoutDashes(name)
 				if len(bare) > 1 && strings.HasPrefix(known, bare) {
-					return ": did you mean " + shown + "?"
+					return ": did you mean " + name + "?"
 				}
 				d := levenshtein.ComputeDistance(bare, known)
 				if isNear(d, bare, known) && (best == "" || d < bestDistance) {
-					best, bestDistance = shown, d
+					best, bestDistance = name, d
 				}
 			}
 		}
@@ -184,8 +184,8 @@ func suggestion(name string) string {
 	return ": did you mean " + best + "?"
 }
 
-// isNear reports whether one of two words at the given edit distance is a likely misspelling of the
-// other: at least half of the shorter word is right, and two thirds of a long one.
+// isNear reports whether one of two words is a likely misspelling of the other, by their edit
+// distance. At least half of a short word, and two thirds of a long one, must be right.
 func isNear(distance int, a, b string) bool {
 	return 2*distance <= min(len(a), len(b)) && distance <= len(a)/3+1
 }

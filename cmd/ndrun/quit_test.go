@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// SIGQUIT before there is a job, here while ndrun waits for its configuration file, ends
-// ndrun without its own stacks.
+// SIGQUIT ends ndrun without a stack dump before there is a job, here while ndrun reads a FIFO as
+// its configuration file.
 func TestQuitBeforeTheJob(t *testing.T) {
 	fifo := filepath.Join(t.TempDir(), "job")
 	if err := syscall.Mkfifo(fifo, 0o600); err != nil {

@@ -71,7 +71,7 @@ func playJob() error {
 	return nil
 }
 
-// lament waits to be stopped if err tells of a rank that has gone.
+// lament waits to be stopped if err reports the loss of a rank.
 func lament(err error) error {
 	if !errors.Is(err, nd.ConnectionAborted) {
 		return fmt.Errorf("barrier without rank 1: %w", err)
@@ -80,7 +80,7 @@ func lament(err error) error {
 	return nil
 }
 
-// playWrapper starts its arguments with another arena in the place of the job's.
+// playWrapper starts its arguments with another arena instead of the job's.
 func playWrapper() error {
 	other, err := shm.Create(shm.Config{Ranks: 2})
 	if err != nil {
@@ -93,7 +93,7 @@ func playWrapper() error {
 	return unix.Exec("/proc/self/exe", os.Args, os.Environ())
 }
 
-// jobs is an ndrun of ranks of softnd behind a wrapper.
+// jobs returns a command that runs ndrun with ranks of softnd behind a wrapper.
 func jobs(t *testing.T, role string, wrapper []string, how string) *exec.Cmd {
 	args := append([]string{"-n", "2", "-env", roleVar + "=" + role}, wrapper...)
 	return ndrun(t, append(args, testBinary(t), how)...)
@@ -143,7 +143,7 @@ func TestWrappers(t *testing.T) {
 	}
 }
 
-// Without the secret the memory stays where it is.
+// Without the secret, a rank does not get the memory.
 func TestWrongSecret(t *testing.T) {
 	const change = `exec 3<&-; SOFTND_FABRIC=${SOFTND_FABRIC%%:*}:00000000000000000000000000000000:${SOFTND_FABRIC##*:}; exec "$@"`
 	status, _, errOut := finish(t, jobs(t, "job", []string{"sh", "-c", change, "sh"}, "close"))
@@ -152,7 +152,7 @@ func TestWrongSecret(t *testing.T) {
 	}
 }
 
-func TestEnds(t *testing.T) {
+func TestRankEnds(t *testing.T) {
 	shell := []string{"sh", "-c", `"$@"; true`, "sh"} // hides the code
 	python := []string{"python3", "-c", closing + "; sys.exit(0)"}
 	const why = "aborted the job with code 7: the disk is full; the other rank was stopped\n"

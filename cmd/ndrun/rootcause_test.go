@@ -13,7 +13,7 @@ import (
 	"github.com/softnd/softnd/shm"
 )
 
-// endings are the ways in which a rank ends the job that it is in, by name.
+// endings are the ways in which a rank ends its job, by name.
 var endings = map[string]func(job *softnd.Job, ep nd.Endpoint) error{
 	"panic": func(*softnd.Job, nd.Endpoint) error { panic(diskFull) },
 	"panic past Endpoint.Close": func(_ *softnd.Job, ep nd.Endpoint) error {
@@ -43,8 +43,8 @@ var endings = map[string]func(job *softnd.Job, ep nd.Endpoint) error{
 
 const diskFull = "the disk is full"
 
-// playCause is a rank of two: the one that its second argument names ends the job as its
-// first argument says, and the other one, its victim, fails because of that.
+// playCause is one of two ranks. The rank in the second argument ends the job as the first
+// argument says. The other rank, its victim, fails because of that.
 func playCause() error {
 	ctx := context.Background()
 	job, err := softnd.Init(ctx)
@@ -88,8 +88,8 @@ func playCause() error {
 	return fmt.Errorf("victim: %w", err)
 }
 
-// The rank that has caused the end of a job is the first to fail, not its victim, and its
-// error is printed.
+// The rank that caused the end of a job is the first to fail, not its victim, and its error is
+// printed.
 func TestCauseIsFirstToFail(t *testing.T) {
 	runs := scale(4, 60)
 	for how := range endings {
@@ -123,7 +123,7 @@ func TestCauseIsFirstToFail(t *testing.T) {
 	}
 }
 
-// causes follows blame back in time, as long as it is fresh, and no further.
+// causes follows lost peers back in time as long as the losses are recent.
 func TestCauses(t *testing.T) {
 	arena, err := shm.Create(shm.Config{Ranks: 4})
 	if err != nil {

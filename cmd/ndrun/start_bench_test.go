@@ -9,11 +9,8 @@ import (
 	"time"
 )
 
-// BenchmarkStart64 starts and ends 64 ranks of true, and beside it, if it is installed,
-// has MPICH's launcher do the same in turns, so that both see the same machine. Reported
-// are the median milliseconds of each, the least, and the time on cores.
-//
-//	go test -run '^$' -bench Start64 -benchtime 50x ./cmd/ndrun
+// BenchmarkStart64 starts and ends 64 ranks of true. If MPICH's launcher is installed, it does
+// the same alternately. It reports the median and minimum times in milliseconds and the CPU time.
 func BenchmarkStart64(b *testing.B) {
 	const ranks = "64"
 	type launcher struct {
@@ -46,14 +43,11 @@ func BenchmarkStart64(b *testing.B) {
 		b.ReportMetric(ms(l.took[0]), l.name+"-min-ms")
 		b.ReportMetric(ms(l.cores[len(l.cores)/2]), l.name+"-core-ms")
 	}
-	b.ReportMetric(0, "ns/op") // of both together, which is nothing that anybody asks for
+	b.ReportMetric(0, "ns/op") // suppresses the meaningless total of both
 }
 
-// BenchmarkStart256 starts 256 ranks that join their job, meet in a barrier and leave.
-// Reported are the median milliseconds, and what their arena takes of the memory while
-// all are in it.
-//
-//	go test -run '^$' -bench Start256 -benchtime 10x ./cmd/ndrun
+// BenchmarkStart256 starts 256 ranks that join their job, enter a barrier and leave. It reports
+// the median time in milliseconds, and the memory of the arena while all ranks are in it.
 func BenchmarkStart256(b *testing.B) {
 	var took []time.Duration
 	var arena int

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// The stopped ranks are named with commands that work as they stand.
+// The messages about stopped ranks have commands that work when they are pasted.
 func TestStopAtStart(t *testing.T) {
 	cmd := ndrun(t, "-n", "3", "--stop-at-start", "0-1", "sh", "-c", "echo runs")
 	errOut := startReadingErrors(t, cmd)
@@ -42,7 +42,7 @@ func TestStopAtStart(t *testing.T) {
 	}
 }
 
-// The command that is shown attaches gdb at the program's first instruction.
+// The printed command attaches gdb at the program's first instruction.
 func TestAttachToStoppedRank(t *testing.T) {
 	if _, err := exec.LookPath("gdb"); err != nil {
 		t.Skip("gdb is not installed: ", err)
@@ -58,7 +58,7 @@ func TestAttachToStoppedRank(t *testing.T) {
 		if err != nil || !strings.Contains(string(out), "_start in section .text") {
 			t.Errorf("%v, %s", err, out)
 		}
-		_ = cmd.Process.Signal(os.Interrupt) // should it still stand there
+		_ = cmd.Process.Signal(os.Interrupt) // if it is still stopped
 	}
 	_ = cmd.Wait()
 	if out := fmt.Sprint(cmd.Stdout); out != "[0] runs\n" {

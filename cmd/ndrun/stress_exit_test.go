@@ -17,14 +17,14 @@ import (
 	"time"
 )
 
-// fate is what a rank of a stress job is to do, as a shell says it, and the exit status
-// by which it is then known; 0 if it does not fail by itself.
+// fate is a shell command of a rank in a stress job, with its exit status; 0 if it does not fail
+// by itself.
 type fate struct {
 	script string
 	status int
 }
 
-// drawFates draws what the ranks of a job do, of which at most two fail by themselves.
+// drawFates draws the commands of the ranks of a job. At most two of them fail by themselves.
 func drawFates(r *rand.Rand) []fate {
 	fates := make([]fate, 1+r.IntN(4))
 	failing := r.IntN(3)
@@ -47,7 +47,7 @@ func drawFates(r *rand.Rand) []fate {
 	return fates
 }
 
-// A shell ignores SIGQUIT, so that is left out.
+// Without SIGQUIT, which a shell ignores.
 func drawFailure(r *rand.Rand) fate {
 	if r.IntN(2) == 0 {
 		code := 1 + r.IntN(255)
@@ -58,7 +58,7 @@ func drawFailure(r *rand.Rand) fate {
 	return fate{fmt.Sprintf("ulimit -c 0; kill -%d $$", sig), 128 + sig}
 }
 
-// runFates runs a job and compares what it reports with what its ranks did.
+// runFates runs a job and compares its report with the fates of its ranks.
 func runFates(t *testing.T, left *leftovers, fates []fate, report string) error {
 	args := []string{"-n", strconv.Itoa(len(fates)), "--quiet", "--report", report}
 	for rank, f := range fates {
@@ -135,7 +135,8 @@ func TestStressExitStatus(t *testing.T) {
 	t.Logf("%d jobs", jobs)
 }
 
-// The launcher is killed at any moment of a job's life: as it starts, while it starts ranks, and once a rank runs.
+// ndrun is killed at any time of a job: while it starts, while it starts ranks, and when ranks
+// run.
 func TestStressKilledLauncher(t *testing.T) {
 	jobs := scale(20, 1000)
 	r, _ := seeded(t)
@@ -166,8 +167,8 @@ func TestStressKilledLauncher(t *testing.T) {
 	t.Logf("%d jobs, of which at least %d had ranks when their launcher was killed", jobs, running)
 }
 
-// The keeper is killed while ranks start: what they have written arrives all the same.
-func TestStressKilledKeeper(t *testing.T) {
+// If the supervisor is killed while ranks start, the output of the ranks still arrives.
+func TestStressKilledSupervisor(t *testing.T) {
 	jobs := scale(8, 200)
 	r, _ := seeded(t)
 	left := watchLeftovers(t)
@@ -181,15 +182,15 @@ func TestStressKilledKeeper(t *testing.T) {
 		if err := left.start(cmd); err != nil {
 			t.Fatal(err)
 		}
-		keeper := 0
-		for end := time.Now().Add(testTimeout); keeper == 0 && time.Now().Before(end); time.Sleep(time.Millisecond) {
-			keeper = keeperOf(cmd.Process.Pid)
+		supervisor := 0
+		for end := time.Now().Add(testTimeout); supervisor == 0 && time.Now().Before(end); time.Sleep(time.Millisecond) {
+			supervisor = supervisorOf(cmd.Process.Pid)
 		}
-		if keeper == 0 {
-			t.Fatal("there is no keeper")
+		if supervisor == 0 {
+			t.Fatal("ndrun has no supervisor")
 		}
 		time.Sleep(time.Duration(r.IntN(60)) * time.Millisecond)
-		if err := syscall.Kill(keeper, syscall.SIGKILL); err != nil {
+		if err := syscall.Kill(supervisor, syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
 		cmd.Wait()
@@ -211,8 +212,8 @@ func TestStressKilledKeeper(t *testing.T) {
 	}
 }
 
-// keeperOf finds the keeper of an ndrun, 0 if it is not there yet: the child of its child.
-func keeperOf(ndrun int) int {
+// supervisorOf finds the supervisor of an ndrun, 0 if it is not there yet: the child of its child.
+func supervisorOf(ndrun int) int {
 	child := func(of int) int {
 		lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", of)) // of each thread its own
 		for _, list := range lists {
@@ -224,8 +225,8 @@ func keeperOf(ndrun int) int {
 		}
 		return 0
 	}
-	if guard := child(ndrun); guard > 0 {
-		return child(guard)
+	if watchdog := child(ndrun); watchdog > 0 {
+		return child(watchdog)
 	}
 	return 0
 }

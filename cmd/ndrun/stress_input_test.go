@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// playHash tells the hash and the length of its standard input.
+// playHash prints the hash and the length of its standard input.
 func playHash([]string) error {
 	h := xxhash.New()
 	n, err := io.Copy(h, os.Stdin)
@@ -62,7 +62,7 @@ func TestStressInput(t *testing.T) {
 	}
 }
 
-// openTerminal makes a pseudoterminal.
+// openTerminal creates a pseudoterminal.
 func openTerminal(t *testing.T) (master, terminal *os.File) {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
@@ -85,8 +85,8 @@ func openTerminal(t *testing.T) (master, terminal *os.File) {
 	return master, terminal
 }
 
-// inTerminal runs a script of an interactive shell, with job control, in a terminal whose
-// keyboard has typed what it is given, and returns what the terminal shows.
+// inTerminal runs a script of an interactive shell with job control in a terminal, with typed as
+// keyboard input. It returns the output of the terminal.
 func inTerminal(t *testing.T, typed, script string, env ...string) string {
 	t.Helper()
 	ndrun, err := build1()
@@ -106,52 +106,52 @@ func inTerminal(t *testing.T, typed, script string, env ...string) string {
 	if _, err := io.WriteString(master, typed); err != nil {
 		t.Fatal(err)
 	}
-	shown := make(chan string)
+	output := make(chan string)
 	go func() {
 		var all strings.Builder
 		for s := bufio.NewScanner(master); s.Scan(); { // until the last one closes the terminal
 			all.WriteString(strings.TrimSuffix(s.Text(), "\r") + "\n")
 		}
-		shown <- all.String()
+		output <- all.String()
 	}()
 	cmd.Wait()
-	return <-shown
+	return <-output
 }
 
-// The terminal stops a program that reads or, here, writes in the background. Not ndrun;
-// nor does it take what is typed for the shell, whoever is to read it.
-func TestTerminalDoesNotStopTheBackground(t *testing.T) {
+// The terminal does not stop ndrun in the background, and no rank takes input that is typed for
+// the shell.
+func TestBackgroundJobIsNotStopped(t *testing.T) {
 	for _, readers := range []string{"0", "all", "none"} {
-		shown := inTerminal(t, "for the shell\n", `
-			/bin/echo never shown &
+		output := inTerminal(t, "for the shell\n", `
+			/bin/echo never output &
 			until state=$(jobs) && [[ $state == *Stopped* ]]; do sleep 0.01; done; echo Stopped
 			"$NDRUN" -n 2 --stdin `+readers+` sh -c 'cat; echo rank $SOFTND_RANK' & wait $!
 			echo status $?; kill -9 %1; read line; echo left: $line`)
 		for _, want := range []string{"Stopped", "[0] rank 0\n", "[1] rank 1\n", "status 0\n", "left: for the shell\n"} {
-			if !strings.Contains(shown, want) {
-				t.Errorf("--stdin %s: no %q in\n%s", readers, want, shown)
+			if !strings.Contains(output, want) {
+				t.Errorf("--stdin %s: no %q in\n%s", readers, want, output)
 			}
 		}
 	}
 }
 
-// In the foreground rank 0 reads the terminal, and what it does not read stays there.
-func TestUnreadInputStaysInTheTerminal(t *testing.T) {
-	shown := inTerminal(t, "for rank 0\nfor the shell\n", `
+// In the foreground rank 0 reads the terminal. Input that it does not read stays in the terminal.
+func TestUnreadInputStaysInTerminal(t *testing.T) {
+	output := inTerminal(t, "for rank 0\nfor the shell\n", `
 		"$NDRUN" -n 2 sh -c 'if [ $SOFTND_RANK = 0 ]; then read line; echo got $line; fi'
 		echo status $?; read line; echo left: $line`)
 	for _, want := range []string{"[0] got for rank 0\n", "status 0\n", "left: for the shell\n"} {
-		if !strings.Contains(shown, want) {
-			t.Errorf("no %q in\n%s", want, shown)
+		if !strings.Contains(output, want) {
+			t.Errorf("no %q in\n%s", want, output)
 		}
 	}
 }
 
-// Nobody but the job is harmed, and all of the job goes, though it forks, has sessions of
-// its own and ignores SIGTERM.
-func TestStubbornTreeGoes(t *testing.T) {
+// All processes of a job end, although they fork, start sessions and ignore SIGTERM. No other
+// process is harmed.
+func TestStubbornTreeIsKilled(t *testing.T) {
 	left := watchLeftovers(t)
-	shown := inTerminal(t, "", `
+	output := inTerminal(t, "", `
 		sleep 1000 & bystander=$!
 		env "`+left.mark+`" "$NDRUN" -n 2 --quiet bash -c '
 			trap "" TERM
@@ -159,8 +159,8 @@ func TestStubbornTreeGoes(t *testing.T) {
 		echo status $?
 		kill -0 $bystander && echo bystander lives; kill -9 $bystander`)
 	for _, want := range []string{"status 137\n", "bystander lives\n"} {
-		if !strings.Contains(shown, want) {
-			t.Errorf("no %q in\n%s", want, shown)
+		if !strings.Contains(output, want) {
+			t.Errorf("no %q in\n%s", want, output)
 		}
 	}
 	if left := marked(left.mark); len(left) > 0 {

@@ -16,11 +16,11 @@ import (
 	"unsafe"
 )
 
-// writing says what the ranks of a test write, from a seed that all know.
+// writing describes the output of the ranks of a test, derived from a common seed.
 type writing struct {
 	seed  uint64
 	lines int
-	text  []byte // of which every line is a piece
+	text  []byte // every line is a substring of it
 }
 
 func newWriting(seed uint64, lines int) *writing {
@@ -35,12 +35,11 @@ func newWriting(seed uint64, lines int) *writing {
 	return w
 }
 
-// largestWrite is the most bytes that a rank writes at once, and one for the end that
-// ndrun gives to a last line.
+// largestWrite is the maximum number of bytes that a rank writes at once, plus the line feed that
+// ndrun adds to the last line.
 const largestWrite = 4096 + 10_000 + 1
 
-// line is line i of a rank, without its end. The last one is not empty, so that it can
-// be seen.
+// line returns line i of a rank, without line feed. The last one is not empty.
 func (w *writing) line(rank, i int) []byte {
 	if i == w.lines-1 {
 		return []byte("the end")
@@ -56,8 +55,8 @@ func (w *writing) line(rank, i int) []byte {
 	return w.text[from:][:length]
 }
 
-// progress is memory that a test shares with its ranks: for each the bytes that write(2)
-// has taken, and then for each its number as a process.
+// progress returns memory that a test shares with its ranks: for each rank the number of bytes
+// that write(2) has accepted, and its PID.
 func progress(path string, ranks int) (written, pids []atomic.Int64, err error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -75,9 +74,9 @@ func progress(path string, ranks int) (written, pids []atomic.Int64, err error) 
 	return all[:ranks], all[ranks:], nil
 }
 
-// playLines writes the lines of a rank in pieces that care for no line, with pauses; the
-// last line has no end. Its arguments are "lines SEED LINES PROGRESS END", where END is
-// "exit", or "stay" to wait for being killed.
+// playLines writes the lines of a rank, split at arbitrary positions, with pauses; the last line
+// has no line feed. Its arguments are "lines SEED LINES PROGRESS END". END is "exit", or "stay"
+// to wait until it is killed.
 func playLines(args []string) error {
 	seed, err := strconv.ParseUint(args[0], 10, 64)
 	if err != nil {
@@ -126,8 +125,8 @@ func playLines(args []string) error {
 	return nil
 }
 
-// arrived follows what comes out of ndrun, label by label, and counts the bytes of each
-// rank that are those it wrote.
+// arrived checks the output of ndrun, label by label, and counts for each rank the bytes that
+// match its output.
 type arrived struct {
 	w     *writing
 	next  []int   // by rank: the line that has to come
@@ -135,7 +134,7 @@ type arrived struct {
 	cut   []bool  // the last line that came was shorter than it should be
 }
 
-// take checks one line of output, with its end.
+// take checks one line of output with its line feed.
 func (a *arrived) take(line []byte) error {
 	var rank int
 	label, text, ok := bytes.Cut(line, []byte("] "))
@@ -192,7 +191,7 @@ func TestStressOutput(t *testing.T) {
 				defer close(killed)
 				for kill && done[victim].Load() < at {
 					if t.Context().Err() != nil {
-						return // perhaps nobody has a number yet, and 0 would be ourselves
+						return // the PIDs may not be set yet, and PID 0 is this process group
 					}
 					time.Sleep(100 * time.Microsecond)
 				}

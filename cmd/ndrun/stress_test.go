@@ -15,11 +15,11 @@ import (
 	"time"
 )
 
-// The tests named TestStress run ndrun as it is built, with what chance makes of a seed.
-// They take seconds; with SOFTND_STRESS=1 they are at the scale that softnd promises, and
-// take minutes. SOFTND_SEED repeats a run.
+// The tests named TestStress run ndrun as an installed program, with random decisions from a
+// seed. They take seconds. With SOFTND_STRESS=1 they run at full scale and take minutes.
+// SOFTND_SEED repeats a run.
 
-// scale is small in an ordinary run and full where it is asked for.
+// scale returns small in an ordinary run and full with SOFTND_STRESS.
 func scale(small, full int) int {
 	if os.Getenv("SOFTND_STRESS") == "1" {
 		return full
@@ -27,7 +27,7 @@ func scale(small, full int) int {
 	return small
 }
 
-// seeded makes the source of a test's decisions and says how to get the same ones again.
+// seeded returns the random source of a test and logs how to repeat its decisions.
 func seeded(t *testing.T) (*rand.Rand, uint64) {
 	t.Helper()
 	seed := rand.Uint64()
@@ -40,7 +40,7 @@ func seeded(t *testing.T) (*rand.Rand, uint64) {
 	return rand.New(rand.NewPCG(seed, 0)), seed
 }
 
-// builtDir is where the built ndrun lies; TestMain removes it.
+// builtDir is the directory of the built ndrun. TestMain removes it.
 var builtDir string
 
 var build1 = sync.OnceValues(func() (string, error) {
@@ -56,8 +56,8 @@ var build1 = sync.OnceValues(func() (string, error) {
 	return dir + "/ndrun", nil
 })
 
-// built is a command that runs ndrun as it is built. What it and its ranks inherit from
-// env marks them as this command's.
+// built returns a command that runs the built ndrun. Its processes inherit env, by which
+// leftovers finds them.
 func built(t testing.TB, env []string, args ...string) *exec.Cmd {
 	t.Helper()
 	path, err := build1()
@@ -70,7 +70,7 @@ func built(t testing.TB, env []string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// leftovers watches for what jobs leave: processes that inherited mark, temporary files,
+// leftovers checks for objects that jobs leave: processes that inherited mark, temporary files,
 // cgroups, and descriptors of this process.
 type leftovers struct {
 	t      *testing.T
@@ -101,7 +101,7 @@ func watchLeftovers(t *testing.T) *leftovers {
 	return l
 }
 
-// start starts a command in the cgroup that is watched.
+// start starts a command in the checked cgroup.
 func (l *leftovers) start(cmd *exec.Cmd) error {
 	if l.cgroup == "" {
 		return cmd.Start()
@@ -125,8 +125,8 @@ func entries(dir string) int {
 
 func (l *leftovers) env() []string { return []string{l.mark, "TMPDIR=" + l.temp} }
 
-// mustBeNone waits until no process is left, as the job of a killed ndrun needs a moment,
-// and looks at all the rest.
+// mustBeNone waits until no process is left, because a killed ndrun's job takes a moment to end,
+// and then checks the other objects.
 func (l *leftovers) mustBeNone() {
 	l.t.Helper()
 	for end := time.Now().Add(testTimeout); ; time.Sleep(5 * time.Millisecond) {
@@ -150,7 +150,7 @@ func (l *leftovers) mustBeNone() {
 	}
 }
 
-// marked lists the processes that have mark in their environment.
+// marked returns the processes that have mark in their environment.
 func marked(mark string) (found []string) {
 	environs, _ := filepath.Glob("/proc/[0-9]*/environ")
 	for _, name := range environs {
@@ -163,7 +163,7 @@ func marked(mark string) (found []string) {
 	return found
 }
 
-// status is the exit status of a command that has ended, as a shell shows it.
+// status returns the exit status of a command that has ended, as in a shell.
 func status(err error) int {
 	var exit *exec.ExitError
 	switch {

@@ -26,7 +26,7 @@ func TestTimeout(t *testing.T) {
 	}
 }
 
-func TestTimedOutNamesWhatRuns(t *testing.T) {
+func TestTimedOutNamesRunningRanks(t *testing.T) {
 	p := &plan{command: &command{timeout: 90 * time.Second}, ranks: make([]plannedRank, 5)}
 	for want, running := range map[string][]int{
 		"timeout of 1m30s expired: all ranks still run; stopping the job":           {0, 1, 2, 3, 4},
@@ -43,7 +43,7 @@ func TestTimedOutNamesWhatRuns(t *testing.T) {
 	}
 }
 
-// A rank gets the time that it needs, far beyond the quarter of a second that is the default.
+// --grace gives a rank more time than the default of 250 ms.
 func TestGrace(t *testing.T) {
 	const slow = "trap 'sleep 1; echo has ended; exit 0' TERM; echo ready; test $SOFTND_RANK = 0 && sleep 1 && exit 3; while :; do sleep 0.1; done"
 	if status, out, errOut := finish(t, ndrun(t, "-n", "2", "--grace", testTimeout.String(), "sh", "-c", slow)); status != 3 || !strings.Contains(out, "[1] has ended\n") {
@@ -57,7 +57,7 @@ func TestGrace(t *testing.T) {
 	}
 }
 
-func TestBadTimes(t *testing.T) {
+func TestInvalidDurations(t *testing.T) {
 	for _, tc := range []struct{ option, value, want string }{
 		{"--timeout", "0", "want a positive duration"},
 		{"--hang-after", "0.4", "want 500ms or more, because ranks publish their state every 100ms"},

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// Only the ranks that are named run under the wrapper, whose words are a shell's; of two
-// wrappers of a rank the first is the outer one.
+// Only the given ranks run under the wrapper, whose words are split as by a shell. The first of
+// two wrappers is the outer one.
 func TestWrap(t *testing.T) {
 	status, out, errOut := finish(t, ndrun(t, "-n", "3",
 		"--wrap", `0,2:env 'A=a "b"' C=c\ d`, "--wrap=2:env A=inner",
@@ -24,9 +24,9 @@ func TestWrap(t *testing.T) {
 	}
 }
 
-// A wrapper finds the program by a path that it can hand on to processes of its own, also
-// when that is a package which was built into memory.
-func TestWrapOfPathsThatWrappersCanUse(t *testing.T) {
+// A wrapper gets a path of the program that it can pass on to other processes, also for a package
+// that was built in memory.
+func TestWrapperGetsUsablePath(t *testing.T) {
 	bin := t.TempDir()
 	script := filepath.Join(bin, "program")
 	if err := os.WriteFile(script, []byte("#!/bin/sh\necho program \"$@\"\n"), 0o700); err != nil {
@@ -50,8 +50,8 @@ func TestWrapOfPathsThatWrappersCanUse(t *testing.T) {
 	}
 }
 
-// The line about gdb in the documentation leaves a rank that ends by itself its exit status,
-// and shows where one is that crashes.
+// The gdb command in the documentation keeps the exit status of a rank that exits, and prints the
+// stack of one that crashes.
 func TestWrapInDebuggerAsDocumented(t *testing.T) {
 	if _, err := exec.LookPath("gdb"); err != nil {
 		t.Skip("gdb is not installed: ", err)
@@ -76,7 +76,7 @@ func TestWrapInDebuggerAsDocumented(t *testing.T) {
 	}
 }
 
-// gdb runs a package that lives in memory and shows where it is.
+// gdb runs a package that was built in memory and prints source lines.
 func TestWrapInDebugger(t *testing.T) {
 	if _, err := exec.LookPath("gdb"); err != nil {
 		t.Skip("gdb is not installed: ", err)
@@ -90,7 +90,7 @@ func TestWrapInDebugger(t *testing.T) {
 	}
 }
 
-func TestBadWraps(t *testing.T) {
+func TestInvalidWraps(t *testing.T) {
 	dir := t.TempDir()
 	const read, find, options = "ndrun: parse command line: ", "ndrun: find wrapper ", `; "ndrun -h" lists the options`
 	for _, tc := range []struct{ value, want string }{
