@@ -1,8 +1,7 @@
-// Package bench measures what the machine itself can do, which every figure of
-// softnd is set in relation to: a cache line that goes back and forth between two
-// processes, an atomic exchange that no other thread contends for, a core that passes from
-// one process to another, and a plain copy.
+// Package bench measures the limits of the machine, to which the figures of softnd are relative. They are a cache line
+// that goes back and forth between two processes, an uncontended atomic exchange, a switch of a core from one process to
+// another, and a copy.
 //
-// Machines are shared and noisy, so a limit is measured in the same run, by the
-// same two processes on the same cores, as the figure that is compared with it.
+// Machines are shared and noisy. A limit is therefore measured in the same run, by the same two processes and on the same
+// cores as the figure that is compared with it.
 package bench

@@ -20,7 +20,7 @@ const (
 )
 
 // Line is two words, each on a cache line of its own, in memory that two
-// processes map. One process bounces, the other echoes; nobody else may use it.
+// processes map. One process bounces, the other echoes; no other process may use it.
 type Line struct {
 	mem        mmap.MMap
 	ping, pong *atomic.Uint64
@@ -79,7 +79,7 @@ func (l *Line) Stop() { l.ping.Store(stop) } // ORDER ping: pairs with the load 
 func (l *Line) Restart() { l.ping.Store(l.value) } // ORDER ping: pairs with the load in Echo
 
 // Meet returns when both processes have called it, one with side 0 and the
-// other with side 1. Who waits for long rests.
+// other with side 1. A process that waits long yields its core.
 func (l *Line) Meet(side int) {
 	const eager = 1000
 	l.meets++
@@ -132,8 +132,8 @@ func (l *Line) EchoYielding() {
 	}
 }
 
-// yield gives the core to another process that wants it. The Go runtime is not
-// told of the call, which does not block.
+// yield gives the core to another process that wants it. The Go runtime
+// does not see the call, which does not block.
 func yield() { unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }
 
 // close unmaps the memory.

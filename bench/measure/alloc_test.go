@@ -8,7 +8,7 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// What the timed loops run allocates nothing.
+// The timed loops allocate nothing.
 func TestLoopsAllocateNothing(t *testing.T) {
 	inPairs(t, func(ctx context.Context, w *World) error {
 		l, err := openLink(ctx, w, Options{Pairs: 3}, linkConfig{size: 8, depth: 16, receives: 32, repost: true})
@@ -20,14 +20,14 @@ func TestLoopsAllocateNothing(t *testing.T) {
 		}
 		var failed error
 		for name, step := range map[string]func() error{
-			"writes":          func() error { return l.writes(10) },
-			"reads":           func() error { return l.reads(10) },
-			"writes in a row": func() error { return l.flow(nd.RequestWrite, 100, 0) },
-			"reads in a row":  func() error { return l.flow(nd.RequestRead, 100, 0) },
-			"on one pair":     func() error { return l.pour(nd.RequestWrite, 100) },
+			"writes":             func() error { return l.writes(10) },
+			"reads":              func() error { return l.reads(10) },
+			"consecutive writes": func() error { return l.flow(nd.RequestWrite, 100, 0) },
+			"consecutive reads":  func() error { return l.flow(nd.RequestRead, 100, 0) },
+			"on one pair":        func() error { return l.pour(nd.RequestWrite, 100) },
 		} {
-			// The other rank and the runtime allocate at times, in the same process. What
-			// allocates in every round is the loop.
+			// The other rank and the runtime allocate at times, in the same process. An
+			// allocation in every round is the loop's.
 			n := 1.0
 			for round := 0; n != 0 && round < 20 && failed == nil; round++ {
 				n = testing.AllocsPerRun(100, func() {

@@ -10,8 +10,8 @@ import (
 )
 
 // runArenaMemory counts the memory of the arena that a job takes when each rank
-// is connected with every other, with default depths: all of it, tables included,
-// divided by the ranks. It is counted once, since it is always the same.
+// is connected with every other, with default depths. The sum, with tables, is
+// divided by the number of ranks. It is counted once, since it is always the same.
 func runArenaMemory(ctx context.Context, w *World, o Options) ([]report.Result, error) {
 	before, err := countArena(ctx, w)
 	if err != nil {

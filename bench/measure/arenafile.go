@@ -16,8 +16,8 @@ import (
 // sectorBytes is the unit of st_blocks, whatever the size of a page.
 const sectorBytes = 512
 
-// arenaBytes returns how many bytes of the job's arena exist, whoever owns
-// them: the arena is a sparse file, and the kernel counts its pages.
+// arenaBytes returns how many bytes of the job's arena exist, for all
+// owners: the arena is a sparse file, and the kernel counts its pages.
 func arenaBytes(ctx context.Context, ad nd.Adapter) (int64, error) {
 	mr, err := ad.Allocate(ctx, 1, nd.AllowLocalWrite)
 	if err != nil {

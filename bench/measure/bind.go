@@ -12,9 +12,8 @@ import (
 // where the two are timed apart.
 const windowsAtOnce = 256
 
-// runBind measures lending memory and taking it back, with nothing in flight,
-// each request posted and its completion polled: the two as a pair, and each for
-// itself.
+// runBind measures Bind and Invalidate with no other request in flight. Each request is
+// posted and its completion polled. The two are measured as a pair, and each alone.
 func runBind(ctx context.Context, w *World, o Options) (found []report.Result, err error) {
 	for _, size := range sizes(o, 64, 4096, 1<<20) {
 		b, err := newBinder(ctx, w, o, size)

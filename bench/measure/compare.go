@@ -8,7 +8,7 @@ const (
 	RawRoundTrip   = "raw_round_trip"  // whole round trip of a cache line
 	RawLineNoise   = "raw_line_noise"  // p99.9 of a cache line's half round trip beside allocations, to that without
 	LockedExchange = "locked_exchange" // atomic exchange that no other thread contends for
-	RawSwitch      = "raw_switch"      // handing over a core to another process
+	RawSwitch      = "raw_switch"      // switch of a core to another process
 	Memcpy         = "memcpy"          // copy of the size
 )
 
@@ -37,10 +37,9 @@ func (l *loop) againstExchange(w *World) {
 	l.limit = func(float64) (float64, error) { return w.limits.exchange() }
 }
 
-// againstMeeting compares a time in which all ranks have had their turn: with a
-// cache line where each has a core, with the handing over of a core where there
-// are more ranks than cores. Nothing is compared where more than two ranks have a
-// core each.
+// againstMeeting sets the limit of an operation of all ranks. If each of two ranks has a core, the limit is a cache line.
+// If there are more ranks than cores, it is the switch of a core. If more than two ranks have a core each, there is no
+// limit.
 func (l *loop) againstMeeting(w *World) {
 	switch ranks := w.Job.Size(); {
 	case ranks > runtime.NumCPU():

@@ -53,7 +53,7 @@ func (c *connecting) once() error {
 	if err != nil {
 		return err
 	}
-	// Who closes while the other's Connect is about to return makes it fail.
+	// A Close while the peer's Connect is about to return makes that fail.
 	err = c.w.Job.Barrier(c.ctx)
 	return errors.Join(err, ep.Close())
 }

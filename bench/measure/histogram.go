@@ -14,7 +14,7 @@ type histogram struct {
 
 const (
 	histogramParts   = 10
-	histogramMost    = 60e9 * histogramParts // a minute; what is beyond counts as that
+	histogramMost    = 60e9 * histogramParts // a minute; a longer time counts as a minute
 	histogramFigures = 3
 )
 

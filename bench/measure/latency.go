@@ -112,7 +112,7 @@ func (t pingPong) runSize(ctx context.Context, w *World, o Options, size int) (_
 	return loop.measure(ctx, w, o)
 }
 
-// sample is repeat with a look at the clock for each step.
+// sample is repeat, and reads the clock for each step.
 func (t pingPong) sample(l *link, n int, h *histogram) error {
 	if !l.active() {
 		return t.respond(l, l.leadIn()+n)

@@ -211,7 +211,7 @@ func (l *link) failure(r *nd.Result) error {
 	return fmt.Errorf("queue pair %d: %w", r.EndpointContext, r.Err(l.pairs[r.EndpointContext].ep))
 }
 
-// helps tells whether the passive rank has to poll, since it moves the bytes.
+// helps reports whether the passive rank has to poll, since it moves the bytes.
 // In event mode its provider does so without being asked.
 func (l *link) helps() bool { return (l.o.Private || l.o.Executor == "target") && !l.o.Events }
 
@@ -230,7 +230,7 @@ func (l *link) signal() error {
 }
 
 // serve polls until the other rank signals. When the other rank needs no help
-// serve returns at once: whoever has nothing to do rests in a barrier.
+// serve returns at once, and the rank waits in a barrier.
 func (l *link) serve() error {
 	if !l.helps() {
 		return nil

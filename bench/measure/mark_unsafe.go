@@ -29,10 +29,10 @@ func newMark(b []byte) mark {
 // value returns what word holds, within mask, when the mark shows n.
 func (m *mark) value(n uint64) uint64 { return n << m.shift & m.mask }
 
-// shows tells whether n has arrived.
+// shows reports whether n has arrived.
 func (m *mark) shows(n uint64) bool { return m.word.Load()&m.mask == m.value(n) }
 
-// put makes the mark show n. Nobody else may use the memory meanwhile.
+// put makes the mark show n. No other thread may use the memory during the call.
 func (m *mark) put(n uint64) {
 	w := (*uint64)(unsafe.Pointer(m.word))
 	*w = *w&^m.mask | m.value(n)

@@ -15,11 +15,9 @@ const (
 	leastNoiseOps = 20000
 )
 
-// runAllocNoise compares the latency that one Write in a thousand exceeds while
-// a goroutine of each rank allocates memory with the same while none does. The
-// two are measured one after the other in each repeat, and so is the bare cache
-// line, which has nothing to do with softnd: what happens to that happens to
-// whoever polls while the Go runtime needs the processors.
+// runAllocNoise measures the latency that one Write in a thousand exceeds, with and without a goroutine of each rank that
+// allocates memory. Each repeat measures both, one after the other. It also measures the bare cache line both ways, which
+// shows the effect of the Go runtime on any loop that polls.
 func runAllocNoise(ctx context.Context, w *World, o Options) (found []report.Result, err error) {
 	o.Pairs = 1
 	for _, size := range sizes(o, noiseSize) {
@@ -54,8 +52,8 @@ type noise struct {
 // tails are 99.9th percentiles, in nanoseconds.
 type tails struct{ write, line float64 }
 
-// measure chooses the operations by what is repeated without noise: beginning
-// and ending the noise takes as long as many of them.
+// measure chooses the number of operations without noise, because beginning
+// and ending the noise takes as long as many operations.
 func (n *noise) measure(ctx context.Context, o Options, res report.Result) ([]report.Result, error) {
 	if o.Iterations == 0 {
 		quiet := &loop{result: res, run: func(_ context.Context, ops int) (float64, error) { return n.tail(max(ops, 1)) }}

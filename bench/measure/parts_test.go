@@ -59,8 +59,7 @@ func TestTurnsEndWithAnError(t *testing.T) {
 	}
 }
 
-// TestArenaIsCounted: to the byte, what is allocated shows, and what is freed
-// does not.
+// TestArenaIsCounted checks that the count includes each allocated byte, and no freed one.
 func TestArenaIsCounted(t *testing.T) {
 	ctx := t.Context()
 	job, err := softnd.Init(ctx)

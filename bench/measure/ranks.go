@@ -13,8 +13,8 @@ import (
 )
 
 // afterAll closes what connects this rank with others when all are done with
-// it: a rank that closes early breaks the others' work. Where something has
-// failed nobody is waited for.
+// it: a rank that closes early breaks the others' work. After a
+// failure it waits for no rank.
 func afterAll(ctx context.Context, w *World, err error, close func() error) error {
 	if err == nil {
 		err = w.Job.Barrier(ctx)

@@ -10,17 +10,17 @@ import (
 	"github.com/softnd/softnd/bench/report"
 )
 
-// loop is one figure to be measured: what is repeated, and what it is compared
-// with. Every rank of a test makes the same Loop and calls [Loop.Measure].
+// loop is one figure to be measured: the operation and its limit. Every rank of a test makes the same loop and calls
+// [loop.measure].
 type loop struct {
 	// result has the test's name, settings, unit, what is better, and the note.
 	// measure fills in the rest, Iterations and Pinned included.
 	result report.Result
 
 	// run makes n operations and returns the figure of this repeat, in the unit
-	// of the result. All ranks are called at the same time with the same n; what
-	// ranks other than 0 return does not count. The clock is read outside of the
-	// loop over the operations, see [NsPerOp] and its like.
+	// of the result. All ranks are called at the same time with the same n. The
+	// results of ranks other than 0 are ignored. The clock is read outside of the
+	// loop over the operations, see [nsPerOp].
 	run func(ctx context.Context, n int) (float64, error)
 
 	// limit measures, on ranks 0 and 1 at the same time, what the figure is
@@ -41,10 +41,10 @@ const (
 	DefaultRepeats  = 5
 	DefaultDuration = 200 * time.Millisecond
 
-	// A run that lasts for one such part of the duration tells how many operations
-	// fit into it. A shorter one may have lasted that long by accident.
+	// A run that lasts for one such part of the duration is long enough to estimate how many operations fit into it. The
+	// time of a shorter run may be due to chance.
 	tellingPart = 4
-	boldest     = 64 // times more operations than before are tried next
+	boldest     = 64 // the greatest growth of the number of operations from one try to the next
 
 	longRun   = 10 * time.Millisecond
 	shortRuns = 3
@@ -112,9 +112,8 @@ func (l *loop) runTogether(ctx context.Context, w *World, n int) (float64, error
 	return l.run(ctx, n)
 }
 
-// warmUp makes the operations of the warm-up, in ever longer runs, but no more of
-// them once they have taken the time of a repeat: large transfers are warm sooner
-// than small ones.
+// warmUp makes the operations of the warm-up, in ever longer runs. It ends early when they
+// have taken the time of a repeat, since large transfers need fewer operations.
 func (l *loop) warmUp(ctx context.Context, w *World, o Options) error {
 	start := time.Now()
 	for n, left := 1, o.WarmUp; left > 0; n *= 2 {

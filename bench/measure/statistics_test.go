@@ -44,7 +44,7 @@ func TestHistogram(t *testing.T) {
 	near("mean", d.Mean, 50.05)
 	h.record(math.Inf(1))
 	if d := h.distribution(); d.Max < 59e9 {
-		t.Errorf("what is beyond all measure counts as %v", d.Max)
+		t.Errorf("a time above the maximum counts as %v", d.Max)
 	}
 }
 

@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// Steady is the greatest drift of a repeat that counts: what the machine did
-	// before it and after it differs by no more than this factor. Where the host
+	// Steady is the greatest drift of a repeat that counts. The limits measured
+	// before and after it differ by no more than this factor. Where the host
 	// moves a virtual core, a cache line changes by a factor of 3 to 6.
 	Steady = 1.25
 

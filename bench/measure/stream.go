@@ -178,7 +178,7 @@ func (t stream) part(l *link, n int) error {
 	return l.flow(t.kind, out, in)
 }
 
-// finish ends a repeat: whoever was active says so, the other helps until then.
+// finish ends a repeat: the active rank signals the end, and the other helps until then.
 func (t stream) finish(l *link) error {
 	if l.active() || l.o.Bidirectional {
 		if err := l.signal(); err != nil {

@@ -14,7 +14,7 @@ type turns struct {
 	do, undo func(i int) error
 }
 
-// time does and undoes n times. It looks at the clock once for all objects.
+// time does and undoes n times. It reads the clock once for all objects.
 func (t turns) time(n int) (doing, undoing time.Duration, err error) {
 	for n > 0 {
 		now := min(n, t.objects)

@@ -12,9 +12,8 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// Data are checked apart from the timed loops, which have to be tight: the same
-// requests, as many at once, but each with data of its own and a place of its
-// own to land.
+// Data are checked outside the timed loops, to keep these short. The check makes the same requests, as many at once. Each
+// has data of its own and a destination of its own.
 const (
 	validationRounds = 4
 	validationMemory = 64 << 20
@@ -138,7 +137,7 @@ func (l *link) prepare(kind nd.RequestType, i, slot, round int) {
 	clear(l.entry(to, slot)[0].Buffer)
 }
 
-// check looks at what has come from the other rank.
+// check compares the data from the other rank with the expected ones.
 func (l *link) check(kind nd.RequestType, i, slot, round int) error {
 	half := i
 	if kind == nd.RequestRead {

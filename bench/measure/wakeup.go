@@ -129,4 +129,4 @@ func sleepInPoll(l *link) error {
 	return err
 }
 
-const lookAround = 100 // ms after which a sleeper sees whether its context has ended
+const lookAround = 100 // ms after which a blocked goroutine checks whether its context has ended

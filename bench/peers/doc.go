@@ -1,6 +1,6 @@
 // Package peers measures other transports between processes of this host, to be
 // set beside the figures of softnd. It runs the programs that are installed and
-// depends on none of them; what is missing is named with its Debian package.
+// depends on none of them. It names the Debian package of a missing program.
 //
 //	peer       programs                           packages
 //	ucx        ucx_perftest                       ucx-utils
@@ -37,23 +37,23 @@
 //
 // # What can be compared
 //
-// Write with put: neither UCX nor MPI checks who may write where. A put of UCX
-// over shared memory is a plain copy by the initiator to an address that it was
-// told, and it is done when the call returns: no window that could be revoked,
+// Write with put: neither UCX nor MPI checks which process may write where. A put of UCX
+// over shared memory is a plain copy by the initiator to an address that it
+// got from the peer. It is done when the call returns: no window that could be revoked,
 // no bounds, no completion to be polled, and it can be used on memory of UCX
 // only. MPI checks bounds at best; put and flush together are what a posted and
 // completed Write is.
 //
 // Send with messages: tags and MPI match by tag, softnd, active messages and
 // fi_pingpong do not. The active messages of package uct in UCX (am_lat, am_bw)
-// lend the receiver a buffer of the transport for the time of a callback; all
+// give the receiver a buffer of the transport for the time of a callback; all
 // others leave the bytes where the receiver wants them, as Send does. They exist
 // for small sizes only.
 //
 // Barriers of MPI with more ranks than cores: Open MPI yields the processor
 // then, MPICH spins on.
 //
-// All peers run as they do by default, with two exceptions. UCX is told to use
-// shared memory (UCX_TLS=posix,cma; posix alone for put). Open MPI is told that
-// there is a slot per core, or two, if there is but one.
+// All peers run as they do by default, with two exceptions. UCX is made to use
+// shared memory (UCX_TLS=posix,cma; posix alone for put). Open MPI is configured as if
+// there were a slot per core, or two, if there is but one.
 package peers

@@ -72,7 +72,7 @@ func (s *session) pin(p program, r int) program {
 	return p
 }
 
-// freePort finds a port that nobody uses at this moment.
+// freePort finds a port that is free at this moment.
 func freePort() (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

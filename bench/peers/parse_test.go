@@ -41,7 +41,7 @@ func TestParse(t *testing.T) {
 		name  string
 		parse func(string) (float64, error)
 		text  string
-		want  []string // what the error has to name
+		want  []string // words that the error must contain
 	}{
 		{"ucx, nothing", parseUCX, "", []string{"ucx_perftest", `""`, "iterations"}},
 		{"ucx, rubbish", parseUCX, "hello\nworld\n", []string{"ucx_perftest", `"hello"`, "iterations"}},

@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// TestWhatIsInstalled runs what this machine has, too briefly for figures that
+// TestInstalledPeersGiveFigures runs what this machine has, too briefly for figures that
 // mean anything.
-func TestWhatIsInstalled(t *testing.T) {
+func TestInstalledPeersGiveFigures(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the programs of others take seconds")
 	}

@@ -57,7 +57,7 @@ func named(t *testing.T, name string) Peer {
 	return Peer{}
 }
 
-// nothingLeft looks at the end of a test for processes and files of Run.
+// nothingLeft fails the test if processes or files of Run are left at its end.
 func nothingLeft(t *testing.T) {
 	t.Helper()
 	tmp := t.TempDir()
@@ -132,9 +132,9 @@ func TestMissingNamesThePackages(t *testing.T) {
 	}
 }
 
-// TestAHangIsEndedAndTriedAgain with a launcher that ignores the request to end
+// TestHangIsEndedAndTriedAgain with a launcher that ignores the request to end
 // and has a child in a session of its own.
-func TestAHangIsEndedAndTriedAgain(t *testing.T) {
+func TestHangIsEndedAndTriedAgain(t *testing.T) {
 	nothingLeft(t)
 	first := filepath.Join(t.TempDir(), "first")
 	only(t, map[string]string{"mpicc.mpich": "", "mpiexec.mpich": `
@@ -160,7 +160,7 @@ while :; do /bin/sleep 1000; done`})
 	}
 }
 
-func TestAHangIsNoFigure(t *testing.T) {
+func TestHangIsNoFigure(t *testing.T) {
 	nothingLeft(t)
 	only(t, map[string]string{"mpicc.openmpi": "", "mpiexec.openmpi": "exec /bin/sleep 1000", "fi_pingpong": "exec /bin/sleep 1000"})
 	o := Options{Tests: []string{"send_lat"}, Sizes: []int{8}, timeout: 200 * time.Millisecond}
@@ -196,7 +196,7 @@ func TestEachRepeatHasItsOwnLimit(t *testing.T) {
 }
 
 // A way that fails again and again is not waited for in each round.
-func TestAWayIsGivenUp(t *testing.T) {
+func TestBrokenWayIsGivenUp(t *testing.T) {
 	tries := 0
 	r := &Runner{trials: map[Figure]*trial{{}: {ways: []*way{{name: "broken", run: func(context.Context) (sample, error) {
 		tries++
@@ -230,7 +230,7 @@ func TestCancelling(t *testing.T) {
 	}
 }
 
-func TestWhatAProgramSaysIsQuoted(t *testing.T) {
+func TestErrorQuotesProgramOutput(t *testing.T) {
 	nothingLeft(t)
 	only(t, map[string]string{
 		"mpicc.mpich": "", "mpiexec.mpich": "echo oil on the road",
@@ -277,7 +277,7 @@ func TestServerAndClient(t *testing.T) {
 	}
 }
 
-func TestTheBestWayCounts(t *testing.T) {
+func TestBestWayCounts(t *testing.T) {
 	takes := func(name string, ns float64) *way {
 		return &way{name: name, run: func(context.Context) (sample, error) { return sample{ns, 5}, nil }}
 	}

@@ -19,7 +19,7 @@ type Runner struct {
 	trials map[Figure]*trial
 }
 
-// trial is what was tried for one figure.
+// trial records the attempts at one figure.
 type trial struct {
 	rounds int
 	ways   []*way
@@ -95,7 +95,7 @@ func (r *Runner) trial(f Figure) *trial {
 }
 
 // Repeat makes one repeat of a figure in each of the ways that the peer has for
-// it. What fails is tried once more, and then shows in Result. A program that
+// it. A way that fails is tried once more, and its error is then in Result. A program that
 // takes longer than the time-out is ended.
 func (r *Runner) Repeat(ctx context.Context, f Figure) {
 	t := r.trial(f)

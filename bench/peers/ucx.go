@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// A UCX test is one of those that ucx_perftest lists: of package uct, the
+// ucxTest is a test that ucx_perftest lists: of package uct, the
 // transports themselves, or of ucp, the layer that programs use.
 type ucxTest struct {
 	name  string
@@ -19,7 +19,7 @@ type ucxTest struct {
 
 const (
 	ucxHeader = 8  // the part of an active message of uct that ucx_perftest takes for its header
-	ucxShort  = 92 // what a short active message of uct can carry in any case
+	ucxShort  = 92 // payload that fits into each short active message of uct
 )
 
 var ucxTests = map[string][]ucxTest{

@@ -12,7 +12,7 @@ import (
 
 // kind is how the figures of a unit are drawn.
 type kind struct {
-	title string // what it is
+	title string
 	axis  string
 	log   bool    // a logarithmic axis
 	per   float64 // units in one of the axis

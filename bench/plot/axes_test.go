@@ -60,7 +60,7 @@ func TestCloseTimesHaveNamesAroundThem(t *testing.T) {
 }
 
 // A limit far above the providers leaves the panel, a close one does not.
-func TestTheTopOfAPanel(t *testing.T) {
+func TestPanelTop(t *testing.T) {
 	for _, c := range []struct{ provider, limit, want float64 }{
 		{10e3, 0, 10},
 		{10e3, 9e3, 10},

@@ -18,7 +18,7 @@ const margin = 14 // points
 
 var titles = letters(12, ink, true)
 
-// head is what stands above the panels.
+// head is the text above the panels.
 type head struct {
 	title string
 	lines []string
@@ -94,7 +94,7 @@ func paint(c draw.Canvas, h head, panels []panel) {
 	}
 }
 
-// build makes the plot of a panel, and the legend that is to stand beside it.
+// build makes the plot of a panel, and the legend beside it.
 func build(p *panel, style *looks) (*gonum.Plot, gonum.Legend) {
 	k := kinds[p.unit]
 	g := gonum.New()

@@ -55,7 +55,7 @@ func texts(t *testing.T, svg []byte) []string {
 	}
 }
 
-func TestTheSVGSaysWhatIsDrawn(t *testing.T) {
+func TestSVGNamesCurves(t *testing.T) {
 	got := texts(t, save(t, "a.svg", sample()))
 	for _, want := range []string{
 		"Latency and bandwidth by size",
@@ -75,7 +75,7 @@ func TestTheSVGSaysWhatIsDrawn(t *testing.T) {
 	}
 }
 
-func TestThePNGHasLinesOnWhite(t *testing.T) {
+func TestPNGHasLinesOnWhite(t *testing.T) {
 	picture, err := png.Decode(bytes.NewReader(save(t, "a.PNG", sample())))
 	if err != nil {
 		t.Fatal(err)
@@ -98,7 +98,7 @@ func TestThePNGHasLinesOnWhite(t *testing.T) {
 	}
 }
 
-func TestTheSameReportMakesTheSameFile(t *testing.T) {
+func TestPlotIsDeterministic(t *testing.T) {
 	for name, times := range map[string]int{"a.png": 1, "a.svg": 5} { // a PNG takes long
 		first := save(t, name, sample(), sample())
 		for range times {
@@ -148,7 +148,7 @@ func TestSeveralReportsAreToldApart(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeSaved(t *testing.T) {
+func TestSaveRefuses(t *testing.T) {
 	one := sample()
 	one.Results = one.Results[len(one.Results)-1:]
 	dir := t.TempDir()

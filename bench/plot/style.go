@@ -17,8 +17,8 @@ var (
 	rule  = color.Gray{Y: 0xdd}
 )
 
-// The colours are told apart by people who see fewer of them too; marks and
-// dashes tell the lines apart without any.
+// Colour-blind readers can distinguish the colours. Marks and dashes distinguish the
+// lines without colours.
 var (
 	colours = []color.Color{
 		color.RGBA{R: 0x00, G: 0x72, B: 0xb2, A: 0xff},

@@ -2,7 +2,7 @@ package report
 
 import "fmt"
 
-// What a comparison can say of a result.
+// Outcomes of a comparison.
 const (
 	Same    = "same"    // no change that the noise could not have made
 	Better  = "better"  // changed beyond the noise
@@ -10,7 +10,7 @@ const (
 	Unclear = "unclear" // too few repeats to know the noise
 )
 
-// What tells a change from noise.
+// Parameters of the test for a change.
 const (
 	chance      = 0.05 // that anything at all is called a change when nothing has
 	threshold   = 0.02 // of the median; smaller changes differ from run to run by themselves
@@ -22,9 +22,8 @@ const (
 // A result has changed if two things hold. The means of its repeats differ by
 // Welch's t-test, and the medians differ by more than 2 %.
 //
-// The chances of the tests are corrected by Holm's method, so that the chance of
-// calling anything a change when nothing has is 5 % for the comparison as a whole
-// and not for each result; of a hundred results five would otherwise be wrong each
+// The chances of the tests are corrected by Holm's method. The chance of a false
+// change is then 5 % for the comparison as a whole, and not for each result. Of a hundred results, five would otherwise be wrong each
 // time. A test by ranks, which would assume less, cannot be corrected so: with
 // five repeats its least chance is 0.8 %, far too much for a hundred results.
 //
@@ -42,10 +41,10 @@ type Change struct {
 	Old, New Result
 
 	Compared      string  // "value", or "ratio" to the limit
-	Before, After float64 // medians of what was compared
+	Before, After float64 // medians of the compared values
 	Relative      float64 // change of the median: 0.05 is 5 % more; infinite from 0
 	Chance        float64 // of such a difference by noise alone, corrected; 1 if unclear
-	Verdict       string  // Same, Better, Worse or Unclear
+	Outcome       string  // Same, Better, Worse or Unclear
 }
 
 // Compare matches results by test, provider and settings. Iterations are no part
@@ -76,7 +75,7 @@ func Compare(old, new *Report) (*Comparison, error) {
 	if len(c.Changes) == 0 {
 		return nil, fmt.Errorf("report: nothing can be compared: %s", nothingInCommon(old.Results, new.Results))
 	}
-	c.judge()
+	c.decide()
 	return c, nil
 }
 
@@ -101,7 +100,7 @@ func index(r *Report) map[key][]Result {
 }
 
 func change(old, new Result) Change {
-	c := Change{Old: old, New: new, Compared: "value", Verdict: Unclear, Chance: 1}
+	c := Change{Old: old, New: new, Compared: "value", Outcome: Unclear, Chance: 1}
 	a, b := old.Repeats, new.Repeats
 	if old.Limit != nil && new.Limit != nil && old.Limit.Name == new.Limit.Name &&
 		len(old.Limit.Ratios) > 0 && len(new.Limit.Ratios) > 0 {
@@ -113,16 +112,16 @@ func change(old, new Result) Change {
 		c.Relative = (c.After - c.Before) / c.Before
 	}
 	if len(a) >= fewestKnown && len(b) >= fewestKnown {
-		c.Verdict, c.Chance = Same, welch(a, b)
+		c.Outcome, c.Chance = Same, welch(a, b)
 	}
 	return c
 }
 
-// judge corrects the chances, and calls changes what they are.
-func (c *Comparison) judge() {
+// decide corrects the chances and sets the outcomes.
+func (c *Comparison) decide() {
 	var known []*Change
 	for i := range c.Changes {
-		if c.Changes[i].Verdict != Unclear {
+		if c.Changes[i].Outcome != Unclear {
 			known = append(known, &c.Changes[i])
 		}
 	}
@@ -131,23 +130,23 @@ func (c *Comparison) judge() {
 		switch {
 		case k.Chance >= chance || max(k.Relative, -k.Relative) <= threshold:
 		case (k.Relative < 0) == (k.New.Better == "less"):
-			k.Verdict = Better
+			k.Outcome = Better
 		default:
-			k.Verdict = Worse
+			k.Outcome = Worse
 		}
 	}
 }
 
-// Changed tells whether anything has become better or worse beyond the noise.
+// Changed reports whether anything has become better or worse beyond the noise.
 func (c *Comparison) Changed() bool { return c.count(Better)+c.count(Worse) > 0 }
 
-// Worse tells whether anything has become worse beyond the noise.
+// Worse reports whether anything has become worse beyond the noise.
 func (c *Comparison) Worse() bool { return c.count(Worse) > 0 }
 
-func (c *Comparison) count(verdict string) int {
+func (c *Comparison) count(outcome string) int {
 	n := 0
 	for _, one := range c.Changes {
-		if one.Verdict == verdict {
+		if one.Outcome == outcome {
 			n++
 		}
 	}

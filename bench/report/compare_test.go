@@ -54,7 +54,7 @@ func TestNoiseIsNoChange(t *testing.T) {
 	}
 }
 
-func TestAChangeIsFoundInNoise(t *testing.T) {
+func TestCompareFindsChangeInNoise(t *testing.T) {
 	const runs, at = 200, 7
 	found := 0
 	for seed := range uint64(runs) {
@@ -65,7 +65,7 @@ func TestAChangeIsFoundInNoise(t *testing.T) {
 			return 1
 		}
 		c := compare(t, noisy(2*seed, 20, "less", asBefore), noisy(2*seed+1, 20, "less", slower))
-		if c.Changes[at].Verdict == report.Worse && c.Worse() && c.Changed() {
+		if c.Changes[at].Outcome == report.Worse && c.Worse() && c.Changed() {
 			found++
 		}
 	}
@@ -74,7 +74,7 @@ func TestAChangeIsFoundInNoise(t *testing.T) {
 	}
 }
 
-func TestTheDirectionOfAChange(t *testing.T) {
+func TestCompareReportsDirection(t *testing.T) {
 	twice := func(int) float64 { return 2 }
 	for _, c := range []struct {
 		better string
@@ -88,7 +88,7 @@ func TestTheDirectionOfAChange(t *testing.T) {
 		{"more", twice, asBefore, report.Worse},
 	} {
 		got := compare(t, noisy(1, 1, c.better, c.before), noisy(2, 1, c.better, c.after))
-		if v := got.Changes[0].Verdict; v != c.want || !got.Changed() || got.Worse() != (c.want == report.Worse) {
+		if v := got.Changes[0].Outcome; v != c.want || !got.Changed() || got.Worse() != (c.want == report.Worse) {
 			t.Errorf("%s is better: %s, changed %v, worse %v", c.better, v, got.Changed(), got.Worse())
 		}
 	}
@@ -101,7 +101,7 @@ func one(change func(*report.Result)) *report.Report {
 	return r
 }
 
-func TestWhatIsCompared(t *testing.T) {
+func TestComparePrefersRatios(t *testing.T) {
 	with := func(ratios ...float64) func(*report.Result) {
 		return func(r *report.Result) {
 			r.Limit = &report.Limit{Name: "raw_line", Unit: "ns", Value: 90, Ratio: 1.12, Ratios: ratios}
@@ -115,8 +115,8 @@ func TestWhatIsCompared(t *testing.T) {
 		}
 	}
 	c := compare(t, one(with(ratios...)), one(halfSpeed)).Changes[0]
-	if c.Compared != "ratio" || c.Verdict != report.Same {
-		t.Errorf("a slower machine: compared the %s, found it %s", c.Compared, c.Verdict)
+	if c.Compared != "ratio" || c.Outcome != report.Same {
+		t.Errorf("a slower machine: compared the %s, found it %s", c.Compared, c.Outcome)
 	}
 	c = compare(t, one(with(ratios...)), one(with())).Changes[0]
 	if c.Compared != "value" {
@@ -124,7 +124,7 @@ func TestWhatIsCompared(t *testing.T) {
 	}
 }
 
-func TestVerdictsAtTheEdges(t *testing.T) {
+func TestOutcomesAtEdges(t *testing.T) {
 	repeats := func(v ...float64) func(*report.Result) { return func(r *report.Result) { r.Repeats = v } }
 	for _, c := range []struct {
 		name     string
@@ -140,7 +140,7 @@ func TestVerdictsAtTheEdges(t *testing.T) {
 		{"nothing", repeats(0, 0, 0), repeats(0, 0, 0), report.Same},
 		{"a large change in larger noise", repeats(100, 150, 220), repeats(120, 180, 250), report.Same},
 	} {
-		if got := compare(t, one(c.old), one(c.new)).Changes[0].Verdict; got != c.want {
+		if got := compare(t, one(c.old), one(c.new)).Changes[0].Outcome; got != c.want {
 			t.Errorf("%s: %s, want %s", c.name, got, c.want)
 		}
 	}
@@ -217,7 +217,7 @@ test     provider   size  settings     median
 read_bw  softnd    1 MiB  depth 8   12.3 GB/s
 `
 
-func TestTheTableOfAComparison(t *testing.T) {
+func TestComparisonTable(t *testing.T) {
 	old, new := sample(), sample()
 	new.Machine.Softnd, new.Machine.Cores = "abc", 1
 	new.Results[0].Limit.Ratios = []float64{2.12, 2.13, 2.14}

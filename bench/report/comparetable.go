@@ -42,11 +42,11 @@ func (c *Change) row() []string {
 	if compared == "ratio" {
 		unit, compared = "ratio", "ratio to "+c.New.Limit.Name
 	}
-	by, verdict := fmt.Sprintf("%.2g", c.Chance), c.Verdict
+	by, outcome := fmt.Sprintf("%.2g", c.Chance), c.Outcome
 	switch {
-	case c.Verdict == Unclear:
+	case c.Outcome == Unclear:
 		by = ""
-		verdict = fmt.Sprintf("unclear: fewer than %d repeats", fewestKnown)
+		outcome = fmt.Sprintf("unclear: fewer than %d repeats", fewestKnown)
 	case c.Chance < 0.001:
 		by = "< 0.001"
 	}
@@ -54,7 +54,7 @@ func (c *Change) row() []string {
 	if math.IsInf(c.Relative, 0) {
 		moved = "from 0"
 	}
-	return append(names(&c.New), compared, Figure(c.Before, unit), Figure(c.After, unit), moved, by, verdict)
+	return append(names(&c.New), compared, Figure(c.Before, unit), Figure(c.After, unit), moved, by, outcome)
 }
 
 // names are what a result is known by, in a table of several tests.

@@ -10,8 +10,8 @@ import (
 
 // WriteCSV writes a line for each result, below a line with the names of the
 // columns. They are the names in the JSON, with a dot between the name of an
-// object and what is in it: distribution.p50. A cell is empty where the JSON
-// has nothing; the items of a list stand in one cell, with semicolons between.
+// object and that of its field: distribution.p50. A cell is empty where the JSON
+// has nothing. The items of a list are in one cell, with semicolons between.
 func (r *Report) WriteCSV(w io.Writer) error {
 	c := csv.NewWriter(w)
 	t := reflect.TypeFor[Result]()
@@ -22,7 +22,7 @@ func (r *Report) WriteCSV(w io.Writer) error {
 	return c.WriteAll(lines)
 }
 
-// columns are the names of the fields of t, and of what is in them.
+// columns are the names of the fields of t, and of the fields in these.
 func columns(t reflect.Type, prefix string) []string {
 	var names []string
 	for i := range t.NumField() {

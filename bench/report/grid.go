@@ -7,7 +7,7 @@ import (
 )
 
 // grid is a table of text. Its first row names the columns; a column whose name
-// starts with < stands flush left, the others flush right.
+// starts with < is flush left, the others are flush right.
 type grid struct{ rows [][]string }
 
 func (g *grid) add(row ...string) { g.rows = append(g.rows, row) }

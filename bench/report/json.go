@@ -32,8 +32,8 @@ var compiled = sync.OnceValues(func() (*jsonschema.Schema, error) {
 })
 
 // WriteJSON writes the report by its schema. A report that breaks the schema is
-// written nevertheless, since measuring it again costs more than mending it, and
-// the error says what is wrong with it.
+// written nevertheless, since repairing it costs less than measuring it again.
+// The error then says what is wrong with it.
 func (r *Report) WriteJSON(w io.Writer) error {
 	text, err := json.MarshalIndent(r.filled(), "", "\t")
 	if err != nil {
@@ -88,7 +88,7 @@ func ReadJSON(rd io.Reader) (*Report, error) {
 	return r, nil
 }
 
-// check tells what a schema cannot.
+// check checks the relations between values, which a schema cannot express.
 func (r *Result) check() error {
 	if !(r.Low <= r.Value && r.Value <= r.High) {
 		return fmt.Errorf("value %v lies outside of its interval from %v to %v", r.Value, r.Low, r.High)

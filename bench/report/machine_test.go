@@ -19,7 +19,7 @@ func TestThisMachineHasNoBlanks(t *testing.T) {
 	}
 }
 
-func TestTheProcessorIsFound(t *testing.T) {
+func TestProcessorIsFound(t *testing.T) {
 	for info, want := range map[string]string{
 		"processor\t: 0\nmodel\t\t: 207\nmodel name\t: Some  Processor\nmodel name\t: Another\n": "Some Processor",
 		"processor\t: 0\nBogoMIPS\t: 50.00\nModel\t\t: Board 5\n":                                "Board 5",

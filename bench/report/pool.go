@@ -20,8 +20,8 @@ func Pool(all, more []Result) []Result {
 	return all
 }
 
-// add takes the repeats of another result. What is kept beside each repeat stays
-// only if both results have it.
+// add takes the repeats of another result. Values beside the repeats are
+// kept only if both results have them.
 func (r *Result) add(other Result) {
 	limits := append(r.limits(), other.limits()...)
 	drifts, lines := together(r.Drifts, other.Drifts), together(r.Lines, other.Lines)

@@ -6,11 +6,11 @@ import (
 	"slices"
 )
 
-// own is the provider whose column stands first.
+// own is the provider of the first column.
 const own = "softnd"
 
-// WriteProviders writes a table that sets the providers side by side: a row for
-// each test, size and number of ranks, and for each provider its figure, the 95 %
+// WriteProviders writes a table with the providers side by side. It has a row for
+// each test, size and number of ranks. Each provider has its figure, the 95 %
 // confidence interval of that, and the ratio to the limit of the machine measured
 // next to it. Where a provider has several figures for a row, the best of them
 // counts.

@@ -69,7 +69,7 @@ func TestNoStarWithoutAnInterval(t *testing.T) {
 	}
 }
 
-func TestTheBestFigureOfEachProvider(t *testing.T) {
+func TestBestKeepsOneFigureOfEachProvider(t *testing.T) {
 	best := providers().Best()
 	if len(best.Results) != 7 {
 		t.Errorf("%d figures, want 7", len(best.Results))

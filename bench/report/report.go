@@ -44,7 +44,7 @@ type Result struct {
 	Lines  []float64 `json:"lines,omitempty"`  // half round trip of a cache line in ns, if there are two ranks
 
 	Distribution *Distribution `json:"distribution,omitempty"` // of single operations
-	Limit        *Limit        `json:"limit,omitempty"`        // what the machine can do at best, in the same run
+	Limit        *Limit        `json:"limit,omitempty"`        // the limit of the machine, in the same run
 	Note         string        `json:"note,omitempty"`
 }
 

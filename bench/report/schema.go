@@ -30,8 +30,8 @@ func checkForm(doc any) error {
 	return fmt.Errorf("report: not as its schema says: %s", strings.Join(faults(invalid), "; "))
 }
 
-// faults are the leaves of a validation error, each with its place. What is
-// above them says only that something below is wrong.
+// faults are the leaves of a validation error, each with its place. The
+// nodes above them add nothing.
 func faults(e *jsonschema.ValidationError) []string {
 	if len(e.Causes) == 0 {
 		what := e.ErrorKind.LocalizedString(message.NewPrinter(language.English))

@@ -33,7 +33,7 @@ func TestReadingGivesWhatWasWritten(t *testing.T) {
 	}
 }
 
-func TestAReportWithoutResultsHasAForm(t *testing.T) {
+func TestReportWithoutResultsIsValid(t *testing.T) {
 	r := &report.Report{Version: report.Version, Machine: report.ThisMachine()}
 	if _, err := report.ReadJSON(strings.NewReader(text(t, r))); err != nil {
 		t.Error(err)
@@ -48,7 +48,7 @@ func TestWritingKeepsABadReportAndSaysSo(t *testing.T) {
 		t.Errorf("error %v does not name the place", err)
 	}
 	if !strings.Contains(b.String(), "parsec") {
-		t.Error("what was measured is lost")
+		t.Error("the measured results are lost")
 	}
 }
 
@@ -64,7 +64,7 @@ func TestDamagedReportsAreRefused(t *testing.T) {
 		{"no version", func(d object) { delete(d, "version") }, "version"},
 		{"no machine", func(d object) { delete(d, "machine") }, "machine"},
 		{"results null", func(d object) { d["results"] = nil }, "results"},
-		{"a field nobody knows", func(d object) { d["colour"] = "red" }, "colour"},
+		{"an unknown field", func(d object) { d["colour"] = "red" }, "colour"},
 		{"time in words", func(d object) { d["time"] = "noon" }, "date-time"},
 		{"no cores", func(d object) { d["machine"].(object)["cores"] = 0 }, "machine/cores"},
 		{"half a core", func(d object) { d["machine"].(object)["cores"] = 1.5 }, "machine/cores"},
@@ -109,7 +109,7 @@ func TestDamagedReportsAreRefused(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoJSONIsRefused(t *testing.T) {
+func TestReadRefusesInvalidJSON(t *testing.T) {
 	whole := text(t, sample())
 	for _, bad := range []string{"", "ndbench: no such test\n", whole[:len(whole)/2], whole + whole, "[]", "null"} {
 		if _, err := report.ReadJSON(strings.NewReader(bad)); err == nil {
@@ -120,7 +120,7 @@ func TestWhatIsNoJSONIsRefused(t *testing.T) {
 
 // The schema names the fields of the structs, all of them and no others, and
 // has words for each.
-func TestTheSchemaKnowsEachField(t *testing.T) {
+func TestSchemaKnowsEachField(t *testing.T) {
 	var s struct {
 		Properties map[string]object
 		Defs       map[string]struct{ Properties map[string]object } `json:"$defs"`

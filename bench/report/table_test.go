@@ -20,7 +20,7 @@ send_bw (more is better)
   softnd    1 MiB  depth 8   12.3 GB/s  12.0 GB/s  12.5 GB/s   0.950 ×  13.0 GB/s  memcpy
 `
 
-func TestTheTable(t *testing.T) {
+func TestTable(t *testing.T) {
 	var b bytes.Buffer
 	if err := sample().WriteTable(&b); err != nil {
 		t.Fatal(err)

@@ -21,8 +21,8 @@ const (
 
 // Bars are all of them, in the order in which people read them.
 //
-// A time means nothing without the machine that it was measured on: a processor
-// with a slower clock misses a figure in nanoseconds, and a cache line takes 60 ns
+// A time means nothing without its machine. A processor with a slower clock misses
+// a figure in nanoseconds. A cache line takes 60 ns
 // between two cores in one minute and 300 ns in the next. So bars are ratios to
 // what the machine did directly before and after each repeat.
 //

@@ -33,8 +33,8 @@ const (
 	widest = 1.5
 )
 
-// Verdict is what a report says about one bar.
-type Verdict struct {
+// Result is the result of one bar.
+type Result struct {
 	Bar       *Bar
 	Outcome   Outcome
 	all       *seen // nil if not measured
@@ -44,34 +44,34 @@ type Verdict struct {
 	open      bool     // more repeats may change the outcome
 }
 
-// Card is what a report says about all bars.
-type Card struct {
-	Verdicts          []Verdict
+// Results are the results of all bars.
+type Results struct {
+	Bars              []Result
 	nearLine, farLine float64 // ns; 0 if the cores were at one distance all the time
 	rep               *report.Report
 }
 
 // Check compares a report with every bar.
-func Check(rep *report.Report) *Card {
+func Check(rep *report.Report) *Results {
 	near, far := distances(rep)
-	c := &Card{rep: rep}
+	c := &Results{rep: rep}
 	if near != nil {
 		c.nearLine, c.farLine = near.Line, far.Line
 	}
 	for i := range Bars {
-		c.Verdicts = append(c.Verdicts, Bars[i].check(rep, near, far))
+		c.Bars = append(c.Bars, Bars[i].check(rep, near, far))
 	}
 	return c
 }
 
 // check checks a bar at each distance where the interval decides it, and the
 // worse outcome counts. If no distance decides it, all repeats together do.
-func (b *Bar) check(rep *report.Report, near, far *distance) Verdict {
+func (b *Bar) check(rep *report.Report, near, far *distance) Result {
 	all, err := b.seen(&view{rep: rep})
 	if err != nil {
-		return Verdict{Bar: b, Outcome: NotMeasured, Why: err.Error(), open: true}
+		return Result{Bar: b, Outcome: NotMeasured, Why: err.Error(), open: true}
 	}
-	v := Verdict{Bar: b, all: &all}
+	v := Result{Bar: b, all: &all}
 	if near != nil {
 		v.near, v.far = b.at(rep, near), b.at(rep, far)
 	}
@@ -87,12 +87,12 @@ func (b *Bar) check(rep *report.Report, near, far *distance) Verdict {
 			v.undecided = append(v.undecided, fmt.Sprintf("%s undecided: %s", at.name, b.interval(*at.seen)))
 			continue
 		}
-		if outcome, why := b.judge(*at.seen); v.Outcome == "" || slices.Index(worse, outcome) > slices.Index(worse, v.Outcome) {
+		if outcome, why := b.decide(*at.seen); v.Outcome == "" || slices.Index(worse, outcome) > slices.Index(worse, v.Outcome) {
 			v.Outcome, v.Why = outcome, why
 		}
 	}
 	if v.Outcome == "" {
-		v.Outcome, v.Why = b.judge(all)
+		v.Outcome, v.Why = b.decide(all)
 		v.open = v.open || !b.decides(all)
 	}
 	return v
@@ -106,7 +106,7 @@ func (b *Bar) at(rep *report.Report, d *distance) *seen {
 	return &s
 }
 
-func (b *Bar) judge(s seen) (Outcome, string) {
+func (b *Bar) decide(s seen) (Outcome, string) {
 	switch {
 	case !b.more && (b.limit == measure.RawLine || b.limit == measure.RawRoundTrip) && s.value < leastRatio:
 		return suspect, fmt.Sprintf("it took %.2f of what the bare cache line took, so the machine changed between the two", s.value)
@@ -137,18 +137,18 @@ func (b *Bar) clears(seen, bar float64) bool {
 }
 
 // Err says how many bars were not met, nil if all were.
-func (c *Card) Err() error {
+func (c *Results) Err() error {
 	missed, suspect, unknown := c.count(missed), c.count(suspect), c.count(noisy, NotMeasured)
 	if missed+suspect+unknown == 0 {
 		return nil
 	}
 	return fmt.Errorf("suite: of %d required figures %d are missed, %d are suspect, and %d could not be measured well enough",
-		len(c.Verdicts), missed, suspect, unknown)
+		len(c.Bars), missed, suspect, unknown)
 }
 
-// count returns how many verdicts have one of the outcomes.
-func (c *Card) count(outcomes ...Outcome) (n int) {
-	for _, v := range c.Verdicts {
+// count returns how many results have one of the outcomes.
+func (c *Results) count(outcomes ...Outcome) (n int) {
+	for _, v := range c.Bars {
 		if slices.Contains(outcomes, v.Outcome) {
 			n++
 		}
@@ -157,8 +157,8 @@ func (c *Card) count(outcomes ...Outcome) (n int) {
 }
 
 // open reports whether more repeats of a run may change the outcome of a bar.
-func (c *Card) open(r Run) bool {
-	for _, v := range c.Verdicts {
+func (c *Results) open(r Run) bool {
+	for _, v := range c.Bars {
 		if v.open && slices.ContainsFunc(v.Bar.of, r.measures) {
 			return true
 		}

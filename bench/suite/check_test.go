@@ -42,7 +42,7 @@ func changed(r report.Result, f func(*report.Result)) report.Result {
 
 var line = Bar{required: 1.35, aim: 1.15, figure: toLimit(ours("write_lat", 8), measure.RawLine)}
 
-func check(b Bar, results ...report.Result) Verdict {
+func check(b Bar, results ...report.Result) Result {
 	rep := &report.Report{Results: results}
 	near, far := distances(rep)
 	return b.check(rep, near, far)
@@ -88,8 +88,8 @@ func TestInterval(t *testing.T) {
 	}
 }
 
-// TestDistances: what was measured between near cores and between far ones is
-// judged apart, and the worse of the two counts.
+// TestDistances checks that figures of near cores and of far ones are
+// compared separately, and that the worse of the two counts.
 func TestDistances(t *testing.T) {
 	both := func(ratioNear, ratioFar float64) report.Result {
 		r := result("write_lat", 8, 50)
@@ -135,8 +135,8 @@ func TestDistances(t *testing.T) {
 	}
 }
 
-// TestOneDistance: the noise of one distance is not taken for two.
-func TestOneDistance(t *testing.T) {
+// TestSingleDistance checks that the noise of one distance is not taken for two.
+func TestSingleDistance(t *testing.T) {
 	r := result("write_lat", 8, 50)
 	r.Repeats, r.Drifts, r.Lines = nil, nil, nil
 	for i := range 20 {
@@ -151,7 +151,7 @@ func TestOneDistance(t *testing.T) {
 	}
 }
 
-// TestNotMeasured: whatever is missing or does not fit is never a pass.
+// TestNotMeasured checks that a missing or unsuitable figure is never a pass.
 func TestNotMeasured(t *testing.T) {
 	good := compared(result("write_lat", 8, 50), measure.RawLine, 1)
 	if v := check(line, good); v.Outcome != aimMet {
@@ -186,8 +186,8 @@ func TestNotMeasured(t *testing.T) {
 
 func TestEmptyReportPassesNothing(t *testing.T) {
 	c := Check(&report.Report{})
-	if len(c.Verdicts) != len(Bars) || c.count(NotMeasured) != len(Bars) || c.Err() == nil {
-		t.Errorf("%d bars, %d verdicts, of which %d say that nothing was measured: %v", len(Bars), len(c.Verdicts), c.count(NotMeasured), c.Err())
+	if len(c.Bars) != len(Bars) || c.count(NotMeasured) != len(Bars) || c.Err() == nil {
+		t.Errorf("%d bars, %d results, of which %d say that nothing was measured: %v", len(Bars), len(c.Bars), c.count(NotMeasured), c.Err())
 	}
 }
 
@@ -225,12 +225,12 @@ func TestFigures(t *testing.T) {
 		}
 	}
 	if got, err := value(which{test: "arena_memory", once: true}, "B", 1).seen(&view{rep, &distance{0, 100, 60}}); err == nil {
-		t.Errorf("what has no line is at a distance: %v", got)
+		t.Errorf("a figure without a line has a distance: %v", got)
 	}
 }
 
-// TestBars: each has an aim that is not easier than what is required, a name of
-// its own, and a run that measures it.
+// TestBars checks that each bar has an aim that is not easier than the required
+// figure, a name of its own, and a run that measures it.
 func TestBars(t *testing.T) {
 	seen := map[string]bool{}
 	for i := range Bars {
@@ -256,7 +256,7 @@ func TestBars(t *testing.T) {
 func TestTable(t *testing.T) {
 	bar := &Bar{Name: "a name", unit: "%", required: 35, aim: 20}
 	rate := &Bar{Name: "a rate", required: 27, aim: 45, more: true, figure: toLimit(ours("msg_rate", 8), measure.RawLine)}
-	c := &Card{nearLine: 60, farLine: 300, rep: &report.Report{}, Verdicts: []Verdict{
+	c := &Results{nearLine: 60, farLine: 300, rep: &report.Report{}, Bars: []Result{
 		{Bar: bar, Outcome: met, all: &seen{value: 33.333, low: 30, high: 40}},
 		{Bar: rate, Outcome: missed, all: &seen{value: 1234.5, low: 1000, high: 2000}, near: &seen{value: 7}},
 		{Bar: bar, Outcome: NotMeasured, Why: "no repeats"},

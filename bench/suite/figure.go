@@ -161,7 +161,7 @@ func toLimit(w which, limit string) figure {
 }
 
 // beyondLimit is a ratio of two measurements, divided by the same ratio of the
-// limit where that is above 1: what happens to the bare machine is not softnd's.
+// limit where that is above 1. Slowness of the bare machine does not count.
 func beyondLimit(w which, limit string) figure {
 	return figure{of: []which{w}, seen: func(v *view) (seen, error) {
 		_, steady, err := v.compared(w, limit)

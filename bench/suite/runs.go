@@ -6,9 +6,9 @@ import (
 	"github.com/softnd/softnd/bench/measure"
 )
 
-// Plan is how the suite is measured: all runs in each of several rounds, so that
-// each figure has repeats from several minutes, and from several processes whose
-// memory came to lie elsewhere. Further rounds, up to Extra, are of those runs
+// Plan is the order of the suite's measurements: all runs in each of several rounds. Each
+// figure then has repeats from several minutes, and from several processes with
+// memory at different addresses. Further rounds, up to Extra, are of those runs
 // alone whose bars are not decided.
 type Plan struct {
 	Runs   []Run
@@ -35,9 +35,9 @@ func Quick() Plan { return plan(20, Plan{Rounds: 3, Extra: 3, Time: 2 * time.Min
 // Thorough is the same with more repeats.
 func Thorough() Plan { return plan(40, Plan{Rounds: 6, Extra: 6, Time: 15 * time.Minute}) }
 
-// repeatTime is short: a kernel lets processes that share a core take turns of
-// some milliseconds, so most of such repeats are not interrupted even where half
-// of the core belongs to other processes.
+// repeatTime is short. Processes that share a core alternate every few
+// milliseconds, so most repeats are not interrupted even if other processes use
+// half of the core.
 const repeatTime = time.Millisecond
 
 func plan(repeats int, p Plan) Plan {
@@ -91,8 +91,8 @@ func pinned(test string, o measure.Options) Run {
 	return Run{Test: test, Ranks: 2, Options: o}
 }
 
-// manyPaired is a pinned run with 64 queue pairs, and longer repeats: the engine
-// visits endpoints often at first and seldom later, which delays the first
+// manyPaired is a pinned run with 64 queue pairs, and longer repeats. The engine
+// visits endpoints often at first and seldom later. That delays the first
 // milliseconds of a loop over so many.
 func manyPaired(test string, o measure.Options) Run {
 	o.Pairs, o.Duration, o.Repeats = 64, 20*time.Millisecond, 10
@@ -109,7 +109,7 @@ func once(r Run) Run {
 
 // Wants reports whether a run is part of a round, which is counted from 0. The
 // card is of the rounds before it.
-func (p *Plan) Wants(round int, r Run, c *Card) bool {
+func (p *Plan) Wants(round int, r Run, c *Results) bool {
 	switch {
 	case round == 0:
 		return true

@@ -13,9 +13,9 @@ import (
 // UCX is the peer whose figures are shown beside those of softnd.
 const UCX = "ucx"
 
-// Write prints the verdicts as a table. Near and far minutes have a column each
+// Write prints the results as a table. Near and far minutes have a column each
 // if there were both, and so has UCX if the report has figures of it.
-func (c *Card) Write(w io.Writer) error {
+func (c *Results) Write(w io.Writer) error {
 	if c.nearLine > 0 {
 		if _, err := fmt.Fprintf(w, "The distance of the cores changed: near, where a cache line takes %s, and far, where it takes %s.\n\n",
 			report.Figure(c.nearLine, "ns"), report.Figure(c.farLine, "ns")); err != nil {
@@ -29,7 +29,7 @@ func (c *Card) Write(w io.Writer) error {
 	return table.Flush()
 }
 
-func (c *Card) rows() [][]string {
+func (c *Results) rows() [][]string {
 	ucx := c.ucx()
 	head := []string{"measure", "seen", "95 % from", "to"}
 	if c.nearLine > 0 {
@@ -39,7 +39,7 @@ func (c *Card) rows() [][]string {
 		head = append(head, "UCX")
 	}
 	rows := [][]string{append(head, "required", "aim", "")}
-	for _, v := range c.Verdicts {
+	for _, v := range c.Bars {
 		b := v.Bar
 		row := []string{b.Name, "-", "", ""}
 		if v.all != nil {
@@ -64,9 +64,9 @@ func (c *Card) rows() [][]string {
 }
 
 // ucx has the ratios of UCX to the same limits, as far as the report has them.
-func (c *Card) ucx() map[*Bar]string {
+func (c *Results) ucx() map[*Bar]string {
 	found := map[*Bar]string{}
-	for _, v := range c.Verdicts {
+	for _, v := range c.Bars {
 		b := v.Bar
 		if b.limit == "" {
 			continue

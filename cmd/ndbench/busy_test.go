@@ -23,6 +23,6 @@ func TestBusyness(t *testing.T) {
 	var b busyness
 	b.look()
 	if b.looks != 1 {
-		t.Errorf("%+v after a look", b)
+		t.Errorf("%+v after one read", b)
 	}
 }

@@ -22,7 +22,7 @@ type contest struct {
 	duration time.Duration
 	pinned   bool
 	runners  []*peers.Runner
-	tell     func(error) // of what is missing
+	tell     func(error) // reports a missing program
 	failures int
 }
 
@@ -98,7 +98,7 @@ func around(limits []*report.Limit, rounds int) *peers.Around {
 	return a
 }
 
-// note counts and tells what has failed. An interruption is no failure.
+// note counts and reports a failure. An interruption is no failure.
 func (c *contest) note(err error) {
 	if err == nil || c.ctx.Err() != nil {
 		return

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// onCores calls start, and what that starts may use n cores only: the first of
-// those that this process may use, or all if there are fewer. n = 0 means all.
+// onCores calls start. Processes started there may use only the first n of the
+// cores that this process may use, or all if there are fewer. n = 0 means all.
 // The calling goroutine is locked to its thread, see main.
 func onCores(n int, start func() error) error {
 	var allowed, few unix.CPUSet

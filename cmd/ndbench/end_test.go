@@ -16,8 +16,8 @@ import (
 )
 
 // rankOf returns the rank that a process has started, once it runs. Before that
-// there may be other children for a moment: the Go runtime makes one to find out
-// what the kernel can do, and a rank that has yet to become another program.
+// there may be other children for a moment. The Go runtime makes one to test the
+// kernel, and the rank is one before its exec.
 func rankOf(t *testing.T, pid int) int {
 	t.Helper()
 	for end := time.Now().Add(watchdog); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
@@ -58,8 +58,8 @@ func mustEnd(t *testing.T, pidfd int) {
 	}
 }
 
-// However one of the two processes ends, the other does not stay.
-func TestNobodyIsLeftBehind(t *testing.T) {
+// The end of one of the two processes ends the other, in each way to end.
+func TestEndOfOneProcessEndsOther(t *testing.T) {
 	for _, tc := range []struct {
 		sig   syscall.Signal
 		child bool // the signal goes to the rank that was started

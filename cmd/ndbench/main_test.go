@@ -75,7 +75,7 @@ var transfers = []string{"write_lat", "read_lat", "send_lat", "write_completion"
 // runs, and are not pinned: one that spins must not keep the other waiting.
 var tiny = []string{"-n", "20", "-w", "5", "-r", "3", "--no-pin", "-c", "-s", "8,5000"}
 
-// checkReport reads a report and looks at its form.
+// checkReport reads a report and checks its form.
 func checkReport(t *testing.T, text []byte, test string) *report.Report {
 	t.Helper()
 	r, err := report.ReadJSON(bytes.NewReader(text))

@@ -135,7 +135,7 @@ func (o *options) chooseSizes() error {
 	return nil
 }
 
-// pinned tells whether the ranks of a job of this size are to be pinned.
+// pinned reports whether the ranks of a job of this size are to be pinned.
 func (o *options) pinned(ranks int) bool {
 	return o.pin || !o.noPin && runtime.NumCPU() >= ranks
 }

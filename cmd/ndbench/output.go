@@ -21,9 +21,9 @@ type output struct {
 	quiet                    bool
 
 	old     *report.Report // to compare with
-	machine report.Machine // as it was before ranks were pinned
+	machine report.Machine // its state before the ranks are pinned
 
-	table func(*report.Report, io.Writer) error // nil: the usual one
+	table func(*report.Report, io.Writer) error // nil for the default
 }
 
 func (o *output) addFlags(f *pflag.FlagSet) {

@@ -72,7 +72,7 @@ func newPeers() *cobra.Command {
 	f.BoolVarP(&o.allSizes, "all-sizes", "a", false, "all powers of two from 1 to 4M bytes")
 	f.DurationVarP(&o.Duration, "duration", "D", measure.DefaultDuration, "length of a repeat")
 	f.IntVarP(&o.Repeats, "repeats", "r", measure.DefaultRepeats, "repeats; the figure is their median")
-	f.BoolVar(&o.quick, "quick", false, fmt.Sprintf("a first look: --duration %v --repeats %d --size 8,64K, but for those that are given", quickDuration, quickRepeats))
+	f.BoolVar(&o.quick, "quick", false, fmt.Sprintf("short run: defaults --duration %v --repeats %d --size 8,64K", quickDuration, quickRepeats))
 	f.BoolVar(&o.pin, "pin", false, "keep each process on a core of its own (default if there are enough)")
 	f.BoolVar(&o.noPin, "no-pin", false, "let processes move between cores")
 	o.output.addFlags(f)
@@ -170,7 +170,7 @@ func (o *peersOptions) prepare() error {
 func unknown(option string, given, known []string) error {
 	for _, name := range given {
 		if !slices.Contains(known, name) {
-			return fmt.Errorf("%s %s: there is no such one; take some of %s", option, name, strings.Join(known, ", "))
+			return fmt.Errorf("%s: unknown value %q: want some of %s", option, name, strings.Join(known, ", "))
 		}
 	}
 	return nil
@@ -206,7 +206,7 @@ func (o *peersOptions) run(stdout, stderr io.Writer) error {
 	return nil
 }
 
-// writeTable is followed by what is not installed.
+// writeTable writes the table, and below it the programs that are not installed.
 func (o *peersOptions) writeTable(r *report.Report, w io.Writer) error {
 	if err := r.WriteProviders(w); err != nil {
 		return err

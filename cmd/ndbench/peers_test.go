@@ -128,7 +128,7 @@ func TestPeersInOneReport(t *testing.T) {
 	}
 }
 
-func TestAPeerThatFailsStopsNobody(t *testing.T) {
+func TestFailingPeerDoesNotStopOthers(t *testing.T) {
 	status, out, errOut := finish(t, amongPeers(t, both("echo oil on the road", aNanosecond), "--tests", "msg_rate,posted"))
 	if status != exitPeers {
 		t.Errorf("exit status %d, want %d", status, exitPeers)

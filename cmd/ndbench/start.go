@@ -19,8 +19,8 @@ type session struct {
 	wait   func() error // waits for the processes that this one has started
 }
 
-// start makes the process a rank of a job of that many ranks: of the one that
-// it was started in, of the one whose name was given, or of its own.
+// start makes the process a rank of a job of that many ranks. The job is that of its launcher, the one whose name was
+// given, or a new one.
 func (o *options) start(ctx context.Context, ranks int) (s *session, err error) {
 	os.Setenv(softnd.EnvExec, o.executor)
 	s = &session{over: new(atomic.Bool), wait: func() error { return nil }}

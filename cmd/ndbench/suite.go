@@ -43,7 +43,7 @@ func newSuite() *cobra.Command {
 	var s suiteCommand
 	cmd := &cobra.Command{
 		Use:   "suite",
-		Short: "Run all that softnd has to be good at, and compare it with what is required",
+		Short: "Measure the required figures and compare them with their bars",
 		Args:  none,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := s.valid(); err != nil {
@@ -77,14 +77,14 @@ func (s *suiteCommand) run(stdout, stderr io.Writer) error {
 		if err != nil {
 			return fmt.Errorf("suite: %w", err)
 		}
-		return s.judge(rep, stdout)
+		return s.decide(rep, stdout)
 	}
 	results, err := s.measure(stderr)
 	out := s.output
 	out.quiet = out.quiet || s.check // which shows the figures in a table of its own
 	err = errors.Join(err, out.emit(results, stdout))
 	if s.check {
-		err = errors.Join(err, s.judge(&report.Report{Results: results}, stdout))
+		err = errors.Join(err, s.decide(&report.Report{Results: results}, stdout))
 	}
 	return err
 }
@@ -102,7 +102,7 @@ func readReport(path string) (*report.Report, error) {
 	return r, nil
 }
 
-// measure runs the rounds of a plan. What fails is left out of the results, and
+// measure runs the rounds of a plan. A run that fails is left out of the results, and
 // named in the error.
 func (s *suiteCommand) measure(stderr io.Writer) (found []report.Result, err error) {
 	plan := suite.Thorough()
@@ -117,9 +117,9 @@ func (s *suiteCommand) measure(stderr io.Writer) (found []report.Result, err err
 		if round == 1 {
 			found = append(found, s.besideUCX(stderr)...)
 		}
-		card := suite.Check(&report.Report{Results: found})
+		results := suite.Check(&report.Report{Results: found})
 		for _, r := range plan.Runs {
-			if !plan.Wants(round, r, card) {
+			if !plan.Wants(round, r, results) {
 				continue
 			}
 			s.others.look()
@@ -208,16 +208,16 @@ func arguments(r suite.Run) []string {
 	return args
 }
 
-// judge shows what the report says about each bar.
-func (s *suiteCommand) judge(rep *report.Report, stdout io.Writer) error {
-	card := suite.Check(rep)
+// decide prints the result of each bar.
+func (s *suiteCommand) decide(rep *report.Report, stdout io.Writer) error {
+	results := suite.Check(rep)
 	if s.json != "-" && s.csv != "-" {
-		if err := card.Write(stdout); err != nil {
+		if err := results.Write(stdout); err != nil {
 			return err
 		}
 		if _, err := io.WriteString(stdout, s.others.String()); err != nil {
 			return err
 		}
 	}
-	return card.Err()
+	return results.Err()
 }
