@@ -202,10 +202,12 @@ func deep(levels int, f func()) {
 // BenchmarkMutex compares one uncontended lock and unlock: the biased lock, and the two portable locks that could
 // replace it. docs/decisions/biased-locks.md has the figures and the rule.
 func BenchmarkMutex(b *testing.B) {
+	var guarded int
 	b.Run("biased", func(b *testing.B) {
 		var m BiasedMutex
 		for b.Loop() {
 			m.Lock()
+			guarded++
 			m.Unlock()
 		}
 	})
@@ -215,6 +217,7 @@ func BenchmarkMutex(b *testing.B) {
 			if !m.LockBiased() {
 				m.Lock()
 			}
+			guarded++
 			m.Unlock()
 		}
 	})
@@ -222,6 +225,7 @@ func BenchmarkMutex(b *testing.B) {
 		var m casMutex
 		for b.Loop() {
 			m.lock()
+			guarded++
 			m.unlock()
 		}
 	})
@@ -229,6 +233,7 @@ func BenchmarkMutex(b *testing.B) {
 		var m sync.Mutex
 		for b.Loop() {
 			m.Lock()
+			guarded++
 			m.Unlock()
 		}
 	})
