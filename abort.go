@@ -47,8 +47,8 @@ func Abort(code int, reason string) {
 	os.Exit(code)
 }
 
-// waitUntilRead waits, for a second at most, until the reader of a pipe has read what is in it.
-// Hydra does not read the output of ranks any more once it is told of an abort.
+// waitUntilRead waits, for a second at most, until the reader of a pipe has read all of it. Hydra
+// does not read the output of ranks after it has been told to abort.
 func waitUntilRead(pipe *os.File) {
 	if info, err := pipe.Stat(); err != nil || info.Mode()&os.ModeNamedPipe == 0 {
 		return

@@ -10,17 +10,19 @@ import (
 	"github.com/softnd/softnd/shm"
 )
 
-// ballastSize is how much idle memory a rank shows the garbage collector. It goes by the
-// size of the heap: a program with little in it is collected after every few megabytes, which
-// beside a goroutine that allocates 1 GB/s is hundreds of times a second, and every
-// collection stops who polls. With the ballast it is collected after that many bytes.
-// Together with a small heap it fits into the address space that the runtime maps at first.
+// ballastSize is the size of an allocation that is never used, in bytes. The garbage collector runs
+// when the heap has grown by its own size. With a small heap that is after every few megabytes: next
+// to a goroutine that allocates 1 GB/s, hundreds of times a second. Each collection stops the
+// goroutines that poll. With the ballast, at least ballastSize bytes are allocated between two
+// collections. Ballast and a small heap fit into the address space that the runtime maps first.
 const ballastSize = 32 << 20
 
-// newBallast returns memory that nobody touches, so that it takes none of the machine's.
-// It returns nil, and leaves the collector alone, if the user has tuned it (GOGC, GOMEMLIMIT,
-// package debug), if the process may not map what it likes, where more than there is for it
-// would be fatal, or if the machine has no memory for that much garbage in each rank.
+// newBallast returns memory whose pages are never touched, so it needs no memory of the machine. It
+// returns nil in three cases:
+//
+//   - the user has tuned the collector (GOGC, GOMEMLIMIT, package debug);
+//   - a limit on the address space or data of the process is set, where a larger heap could be fatal;
+//   - the machine has too little memory for that much garbage in each rank.
 func newBallast(ranks int) *strings.Builder {
 	tuned := []metrics.Sample{{Name: "/gc/gogc:percent"}, {Name: "/gc/gomemlimit:bytes"}}
 	metrics.Read(tuned)
@@ -33,11 +35,11 @@ func newBallast(ranks int) *strings.Builder {
 			return nil
 		}
 	}
-	const share = 8 // of the memory that is left, at most the eighth part
+	const share = 8 // the ballasts of all ranks may be an eighth of the memory available
 	if left, _ := shm.AvailableMemory(); left/share < uint64(ranks)*ballastSize {
 		return nil
 	}
-	ballast := new(strings.Builder) // which, unlike make, clears no memory that has been used before
+	ballast := new(strings.Builder) // unlike make, it does not clear memory
 	ballast.Grow(ballastSize)
 	return ballast
 }

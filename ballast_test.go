@@ -18,7 +18,7 @@ func untuned(t *testing.T) {
 	t.Cleanup(func() { debug.SetGCPercent(percent); debug.SetMemoryLimit(limit) })
 }
 
-var litter []byte // what is assigned here, the compiler has to allocate
+var litter []byte // global, so that the compiler allocates each value on the heap
 
 // collections counts them while so many bytes of garbage are made.
 func collections(bytes int) uint32 {
@@ -32,7 +32,7 @@ func collections(bytes int) uint32 {
 	return after.NumGC - before.NumGC
 }
 
-func TestBallast(t *testing.T) {
+func TestBallastDelaysCollections(t *testing.T) {
 	untuned(t)
 	if left, _ := shm.AvailableMemory(); left < 1<<30 {
 		t.Skipf("%d bytes of memory are left here, too few for a ballast", left)
@@ -59,7 +59,7 @@ func TestBallast(t *testing.T) {
 	}
 }
 
-func TestNoBallast(t *testing.T) {
+func TestBallastNeedsUntunedCollectorAndFreeMemory(t *testing.T) {
 	var space unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_AS, &space); err != nil {
 		t.Fatal(err)

@@ -14,9 +14,9 @@ import (
 
 // Barrier returns when all ranks have called it.
 //
-// Errors: [nd.ConnectionAborted] when a rank has died or left, which is named;
-// [nd.Canceled] when ctx ended. The barrier cannot be used again after either.
-// [nd.InvalidHandle] after Close.
+// Errors: [nd.ConnectionAborted] when a rank has died or left the job; the error names it.
+// [nd.Canceled] when ctx ends or the job is closed. After either, all collective calls of this rank
+// fail with [nd.InvalidDeviceState]. [nd.InvalidHandle] after Close.
 func (j *Job) Barrier(ctx context.Context) error {
 	j.collective.Lock()
 	defer j.collective.Unlock()
@@ -26,34 +26,34 @@ func (j *Job) Barrier(ctx context.Context) error {
 	return j.barrier(ctx, "barrier")
 }
 
-// barrier is Barrier as a part of op.
+// barrier is Barrier, called by op. The caller holds j.collective.
 func (j *Job) barrier(ctx context.Context, op string) error {
 	if j.broken != nil {
 		return &nd.OpError{Op: "barrier", Object: "job", Status: nd.InvalidDeviceState, Err: j.broken,
 			Detail: "an earlier barrier of this rank has failed, and the ranks are no longer in step", Next: "start the job again"}
 	}
 	ticket := j.group.Arrive()
-	if j.glance(ticket) {
+	if j.spin(ticket) {
 		return nil
 	}
 	return j.await(ctx, op, ticket)
 }
 
-// How often a rank looks whether the others have come before it makes a wait of
-// it. It serves nobody so long: that is a microsecond or two if each rank can
-// have a core, else a few turns of the ranks that share this one's.
+// Spin budgets of a barrier, in checks. While a rank spins it does not make progress on its
+// endpoints. So it spins for one or two microseconds if each rank can have a core, and otherwise
+// yields a few times to ranks on the same core.
 const (
-	glances = 1000
-	turns   = 4
+	spins  = 1000
+	yields = 4
 )
 
-// glance tells whether all ranks have arrived, and gives them a moment.
-func (j *Job) glance(ticket uint64) bool {
+// spin reports whether all ranks arrive while it spins.
+func (j *Job) spin(ticket uint64) bool {
 	if j.group.Passed(ticket) {
-		return true // ours was the last
+		return true // this rank was the last
 	}
 	if j.Size() > runtime.NumCPU() {
-		for range turns {
+		for range yields {
 			shm.Yield()
 			if j.group.Passed(ticket) {
 				return true
@@ -61,7 +61,7 @@ func (j *Job) glance(ticket uint64) bool {
 		}
 		return false
 	}
-	for range glances {
+	for range spins {
 		if j.group.Passed(ticket) {
 			return true
 		}
@@ -69,7 +69,7 @@ func (j *Job) glance(ticket uint64) bool {
 	return false
 }
 
-// await is the rest of a barrier for a rank that has arrived.
+// await waits until all ranks have arrived, or one is missing, and makes progress meanwhile.
 func (j *Job) await(ctx context.Context, op string, ticket uint64) error {
 	var gone error
 	err := j.provider.WaitFor(ctx, statuspage.Call{Op: op, Round: j.group.Round()}, func() bool {
@@ -94,23 +94,24 @@ func (j *Job) await(ctx context.Context, op string, ticket uint64) error {
 	return nil
 }
 
-// canceled is the error of a wait that ended with err: because ctx did, or
-// because the job was closed meanwhile.
+// canceled returns the error of a wait that ended with err, because ctx ended or the job was closed.
 func canceled(ctx context.Context, err error, op, object string) error {
 	if ctx.Err() != nil {
 		return nd.CanceledError(ctx, op, object)
 	}
-	return &nd.OpError{Op: op, Object: object, Status: nd.Canceled, Err: err, Next: "close the job when no call waits any more"}
+	return &nd.OpError{Op: op, Object: object, Status: nd.Canceled, Err: err, Next: "close the job when all calls have returned"}
 }
 
-// lookAgain is how long the ranks count as alive if no death has been counted since. A peer
-// can write the words that report a death, so no rank relies on them for longer.
-const lookAgain = 100 * time.Millisecond
+// checkInterval is the longest time between two checks of all ranks in a barrier. Without it, a
+// check would follow only a change of the arena's count of deaths. A peer can overwrite that count,
+// and so hide a death.
+const checkInterval = 100 * time.Millisecond
 
-// missing names a rank that was here and is gone.
+// missing returns an error that names a rank that has joined the job and is gone, nil if there is
+// none.
 func (j *Job) missing() error {
 	deaths, now := j.arena.Deaths(), time.Now()
-	if deaths == j.deaths && now.Sub(j.looked) < lookAgain {
+	if deaths == j.deaths && now.Sub(j.checkedAt) < checkInterval {
 		return nil
 	}
 	for rank := range j.Size() {
@@ -123,20 +124,17 @@ func (j *Job) missing() error {
 			return fmt.Errorf("rank %d has died or left", rank)
 		}
 	}
-	j.deaths, j.looked = deaths, now
+	j.deaths, j.checkedAt = deaths, now
 	return nil
 }
 
-// Exchange gives every rank the blobs of all ranks, indexed by rank.
+// Exchange returns the blobs of all ranks, indexed by rank. Each rank passes its own. The result is
+// a copy; blob may be changed when Exchange returns.
 //
-// All ranks make the same collective calls in the same order. Where one calls Barrier
-// instead, this is noticed here, and not there.
-//
-// Errors: as Barrier, [nd.InvalidHandle] after Close included;
-// [nd.InvalidDeviceState] when a rank has come to another collective call;
-// [nd.InvalidBufferSize] when the blobs of all ranks together are longer than 256 MiB, or
-// the limit that [WithExchangeLimit] sets: this process copies no more than that;
-// [shm.ErrNoMemory] when there is no room for the blob.
+// Errors: as Barrier; [nd.InvalidDeviceState] when a rank has made another collective call, such as
+// Barrier, which itself cannot detect that; [nd.InvalidBufferSize] when the blobs of all ranks
+// together are longer than 256 MiB, or the limit of [WithExchangeLimit]; [shm.ErrNoMemory] when the
+// arena has no room for the blob.
 func (j *Job) Exchange(ctx context.Context, blob []byte) ([][]byte, error) {
 	j.collective.Lock()
 	defer j.collective.Unlock()
@@ -168,7 +166,7 @@ func (j *Job) Exchange(ctx context.Context, blob []byte) ([][]byte, error) {
 			return nil, &nd.OpError{Op: "exchange", Object: "job", Status: nd.InvalidDeviceState, Err: j.broken,
 				Next: "let all ranks make the same collective calls in the same order"}
 		}
-		if errors.Is(err, shm.ErrTooLong) { // all ranks find that, and stay in step
+		if errors.Is(err, shm.ErrTooLong) { // in all ranks, so they stay in step
 			all, tooLong = nil, &nd.OpError{Op: "exchange", Object: "job", Status: nd.InvalidBufferSize, Err: err,
 				Detail: fmt.Sprintf("the blobs of all ranks have more than %d bytes", j.exchangeLimit), Next: "move them by Write or Read, or raise the limit with WithExchangeLimit in all ranks"}
 			break
@@ -181,8 +179,8 @@ func (j *Job) Exchange(ctx context.Context, blob []byte) ([][]byte, error) {
 	return all, errors.Join(tooLong, j.barrier(ctx, "exchange"))
 }
 
-// ExchangeWindows gives every rank the window descriptors of all ranks,
-// indexed by rank. A rank without a window passes the zero descriptor.
+// ExchangeWindows returns the descriptors of all ranks, indexed by rank. Each rank passes that of a
+// window ([nd.MemoryWindow.Descriptor]) or region ([nd.DescriptorOf]), or the zero descriptor.
 //
 // Errors: as Exchange.
 func (j *Job) ExchangeWindows(ctx context.Context, w nd.WindowDescriptor) ([]nd.WindowDescriptor, error) {

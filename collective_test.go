@@ -20,7 +20,7 @@ import (
 	"github.com/softnd/softnd/shm"
 )
 
-// dawdle lets any amount of time pass, most often none.
+// dawdle waits for a random time, most often none.
 func dawdle() {
 	switch k := rand.IntN(100); {
 	case k < 60:
@@ -67,8 +67,8 @@ func playRounds(ctx context.Context, j *Job, rounds int) error {
 	return nil
 }
 
-// Nobody leaves a barrier before all have come, and nobody stays in it.
-func TestBarrierOfProcesses(t *testing.T) {
+// A barrier ends for a rank when all ranks have entered it, and not before.
+func TestBarrierWaitsForAllRanks(t *testing.T) {
 	for _, ranks := range []int{1, 2, 3, 8} {
 		t.Run(strconv.Itoa(ranks), func(t *testing.T) {
 			rounds := 200
@@ -93,7 +93,7 @@ func playVictim(ctx context.Context, j *Job, last int) error {
 			time.AfterFunc(time.Duration(rand.IntN(300))*time.Microsecond, func() { syscall.Kill(os.Getpid(), syscall.SIGKILL) })
 		}
 		err := round(ctx, j, n)
-		if err == nil || errors.Is(err, shm.ErrDamaged) { // what the dead one had to say may be gone before it was read
+		if err == nil || errors.Is(err, shm.ErrDamaged) { // the blob of the dead rank may be reclaimed before this rank has read it
 			continue
 		}
 		if !errors.Is(err, nd.ConnectionAborted) {
@@ -112,14 +112,12 @@ func playVictim(ctx context.Context, j *Job, last int) error {
 }
 
 // A barrier ends with an error when a rank dies before, in, or after it.
-func TestBarrierWithoutADeadRank(t *testing.T) {
+func TestBarrierFailsAfterDeathOfARank(t *testing.T) {
 	for _, ranks := range []int{2, 5} {
 		for range 3 {
 			all := start(t, ranks, "victim", 10)
-			// Before the others, so that it is gone, and not only a corpse that nobody has fetched.
-			if err := all[ranks-1].cmd.Wait(); all[ranks-1].cmd.ProcessState.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
-				t.Fatalf("the victim: %v: %s", err, &all[ranks-1].err)
-			}
+			// First, so that the process is reaped and no zombie stays.
+			all[ranks-1].waitKilled(t)
 			for _, r := range all[:ranks-1] {
 				r.finish(t)
 				if got := r.out.String(); !strings.Contains(got, "has died or left") {
@@ -146,7 +144,7 @@ func playClosing(ctx context.Context, j *Job, pause int) error {
 	return nil
 }
 
-// Close ends a barrier, whether it spins or sleeps, and what is left of it in the others.
+// Close ends a barrier of its rank, whether that spins or sleeps. The barriers of other ranks fail.
 func TestCloseEndsBarrier(t *testing.T) {
 	for _, pause := range []int{0, 50, 1000, 50_000} {
 		all := start(t, 3, "closing", pause)
@@ -175,8 +173,8 @@ func playCrossed(ctx context.Context, j *Job, _ int) error {
 	return nil
 }
 
-// An exchange with a rank that has come for a barrier gives nobody old bytes.
-func TestExchangeWithABarrier(t *testing.T) {
+// An exchange fails, and returns no old bytes, if a rank calls Barrier instead.
+func TestExchangeFailsAgainstABarrier(t *testing.T) {
 	for _, ranks := range []int{2, 3} {
 		for _, r := range start(t, ranks, "crossed", 0) {
 			r.finish(t)
@@ -184,7 +182,7 @@ func TestExchangeWithABarrier(t *testing.T) {
 	}
 }
 
-// playTimed tells how long n barriers take.
+// playTimed prints the time of n barriers, in nanoseconds.
 func playTimed(ctx context.Context, j *Job, n int) error {
 	if j.Size() <= runtime.NumCPU() {
 		runtime.LockOSThread()

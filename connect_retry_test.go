@@ -15,7 +15,7 @@ import (
 
 // A rank that gives up and connects again, with a rank that is waiting for a third one,
 // leaves nothing behind in either of them.
-func TestRetriedConnectsLeaveNothing(t *testing.T) {
+func TestConnectRetriesLeaveNothing(t *testing.T) {
 	var longer time.Duration
 	if os.Getenv("SOFTND_STRESS") == "1" {
 		longer = 10 * time.Minute

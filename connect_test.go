@@ -216,13 +216,13 @@ func TestAcceptSkipsARequestThatIsGivenUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	for i, patience := range []time.Duration{time.Millisecond, time.Hour} {
+	for i, limit := range []time.Duration{time.Millisecond, time.Hour} {
 		rank := i + 1
 		_, cfg, err := oneQueue(t.Context(), jobs[rank])
 		if err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		ctx, cancel := context.WithTimeout(t.Context(), limit)
 		defer cancel()
 		dialed := make(chan error, 1)
 		go func() {
@@ -234,7 +234,7 @@ func TestAcceptSkipsARequestThatIsGivenUp(t *testing.T) {
 		}()
 		if rank == 1 {
 			if err := <-dialed; !errors.Is(err, nd.Canceled) {
-				t.Errorf("a Dial that nobody accepts: %v, want Canceled", err)
+				t.Errorf("a Dial that is not accepted: %v, want Canceled", err)
 			}
 			continue
 		}

@@ -11,9 +11,8 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// Blobs that are longer than the limit fail the exchange in all ranks, and these stay in
-// step: what comes after it works.
-func TestExchangeLimit(t *testing.T) {
+// Blobs that are longer than the limit fail the exchange in all ranks. Later collective calls work.
+func TestExchangeLimitFailsAllRanks(t *testing.T) {
 	const ranks, limit = 3, 1 << 20
 	ctx, cancel := context.WithTimeout(t.Context(), watchdog)
 	defer cancel()
@@ -56,9 +55,8 @@ func TestExchangeLimit(t *testing.T) {
 	}
 }
 
-// A rank that announces all memory of the arena that it can get hold of does not make the
-// others copy it.
-func TestExchangeWithARankThatAnnouncesTooMuch(t *testing.T) {
+// A rank that announces more bytes than it has does not make the others copy them.
+func TestExchangeDoesNotCopyMoreThanTheLimit(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), watchdog)
 	defer cancel()
 	const huge = defaultExchangeLimit + 1

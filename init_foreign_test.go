@@ -19,12 +19,12 @@ import (
 
 // foreignJob is a job that this test starts in the way of another launcher.
 type foreignJob struct {
-	word   string // stands in the name of the fabric
+	word   string // part of the name of the fabric
 	ranks  []*rank
 	server *pmi.Server // of PMI, else nil
 }
 
-// foreign are the ways: what a rank finds in its environment besides its socket for PMI.
+// foreign has, for each kind of launcher, the variables that a rank gets besides its socket for PMI.
 var foreign = map[string]func(word string, rank, size int) []string{
 	"PMI": func(_ string, rank, size int) []string {
 		return []string{fmt.Sprint("PMI_RANK=", rank), fmt.Sprint("PMI_SIZE=", size), "PMI_FD=3"}
@@ -48,26 +48,18 @@ func startForeign(t *testing.T, way, role string, size, n int, change func(rank 
 		j.server = pmi.NewServer(size, sentenceFor(j.word), pmi.Notices{Abort: func(int, int, string) {}, Refused: func(int, string) {}})
 	}
 	for number := range size {
-		r := &rank{cmd: exec.CommandContext(t.Context(), "/proc/self/exe", strconv.Itoa(n))}
-		r.cmd.Env = append(append(os.Environ(), roleVariable+"="+role), foreign[way](j.word, number, size)...)
-		r.cmd.Stdout, r.cmd.Stderr = &r.out, &r.err
+		var files []*os.File
 		if j.server != nil {
-			r.cmd.ExtraFiles = []*os.File{pmiSocket(t, j.server, number)}
+			files = append(files, pmiSocket(t, j.server, number))
 		}
+		r := newRank(t, role, []string{strconv.Itoa(n)}, foreign[way](j.word, number, size), files...)
 		if change != nil {
 			change(number, r.cmd)
 		}
-		err := r.cmd.Start()
-		for _, file := range r.cmd.ExtraFiles {
+		r.start(t)
+		for _, file := range files {
 			file.Close()
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { // of those that nobody has waited for
-			r.cmd.Process.Kill()
-			r.cmd.Wait()
-		})
 		j.ranks = append(j.ranks, r)
 	}
 	return j
@@ -110,7 +102,7 @@ func eachWay(t *testing.T, test func(t *testing.T, way string)) {
 	}
 }
 
-func TestForeignLaunchers(t *testing.T) {
+func TestInitUnderForeignLaunchers(t *testing.T) {
 	eachWay(t, func(t *testing.T, way string) {
 		j := startForeign(t, way, "rounds", 3, 5, func(_ int, cmd *exec.Cmd) { cmd.Env = append(cmd.Env, EnvDebug+"=1") })
 		for number, r := range j.ranks {
@@ -131,7 +123,7 @@ func TestForeignLaunchers(t *testing.T) {
 }
 
 // Where a launcher leaves the others alone when one rank dies, they get errors.
-func TestForeignDeath(t *testing.T) {
+func TestForeignRanksSeeDeath(t *testing.T) {
 	eachWay(t, func(t *testing.T, way string) {
 		j := startForeign(t, way, "victim", 3, 10, nil)
 		for number, r := range j.ranks {
@@ -142,9 +134,7 @@ func TestForeignDeath(t *testing.T) {
 				}
 				continue
 			}
-			if err := r.cmd.Wait(); err == nil || r.cmd.ProcessState.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
-				t.Errorf("the victim: %v, %s", err, &r.err)
-			}
+			r.waitKilled(t)
 			if j.server != nil && j.server.Ended(number) == nil {
 				t.Error("the launcher takes the victim's end for a good one")
 			}
@@ -153,7 +143,7 @@ func TestForeignDeath(t *testing.T) {
 }
 
 // A rank that dies before it has come is not waited for.
-func TestForeignDeathBeforeInit(t *testing.T) {
+func TestInitFailsAfterDeathOfAForeignRank(t *testing.T) {
 	j := startForeign(t, "PMI", "rounds", 2, 1, func(rank int, cmd *exec.Cmd) {
 		if rank == 1 {
 			cmd.Path = "/bin/true"
@@ -169,7 +159,7 @@ func TestForeignDeathBeforeInit(t *testing.T) {
 }
 
 // Ranks that cannot meet are told so, all of them.
-func TestForeignElsewhere(t *testing.T) {
+func TestInitRefusesOtherNetworkNamespace(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can start a process in a network namespace of its own")
 	}
@@ -185,7 +175,7 @@ func TestForeignElsewhere(t *testing.T) {
 	}
 }
 
-func TestForeignErrors(t *testing.T) {
+func TestInitReportsBadEnvironment(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		env  []string // "name=value"
@@ -223,7 +213,7 @@ func TestForeignErrors(t *testing.T) {
 }
 
 // Launchers that speak PMI let a process in once.
-func TestSecondInit(t *testing.T) {
+func TestInitTwiceUnderPMIFails(t *testing.T) {
 	j := startForeign(t, "PMI", "again", 1, 0, nil)
 	j.ranks[0].finish(t)
 	if err := j.server.Ended(0); err != nil {
@@ -235,7 +225,7 @@ func playAgain(ctx context.Context, j *Job, _ int) error {
 	if err := j.Close(); err != nil {
 		return err
 	}
-	if _, err := Init(ctx); err == nil || !strings.Contains(err.Error(), "has this process used PMI before?") {
+	if _, err := Init(ctx); err == nil || !strings.Contains(err.Error(), "that this process uses PMI once") {
 		return fmt.Errorf("a second Init: %v", err)
 	}
 	return nil

@@ -97,7 +97,7 @@ func aborts(t *testing.T, env, launcher []string) int {
 	return status
 }
 
-func TestHydra(t *testing.T) {
+func TestInitUnderHydra(t *testing.T) {
 	launcher := hydra(t)
 	t.Run("heat", func(t *testing.T) { computes(t, nil, launcher, "a launcher that speaks PMI (job kvs_") })
 	t.Run("abort", func(t *testing.T) {
@@ -107,7 +107,7 @@ func TestHydra(t *testing.T) {
 	})
 }
 
-func TestOpenMPI(t *testing.T) {
+func TestInitUnderOpenMPI(t *testing.T) {
 	launcher := mpirun(t)
 	t.Run("heat", func(t *testing.T) { computes(t, nil, launcher, "Open MPI's mpirun, ") })
 	t.Run("abort", func(t *testing.T) {

@@ -106,7 +106,7 @@ func freePort(t *testing.T) int {
 	return l.Addr().(*net.TCPAddr).Port
 }
 
-// wait asks ready now and then: daemons tell nobody that they are.
+// wait calls ready until it returns true: daemons do not report that they are ready.
 func wait(t *testing.T, what string, ready func() bool) {
 	t.Helper()
 	for end := time.Now().Add(watchdog); !ready(); time.Sleep(50 * time.Millisecond) {
@@ -177,7 +177,7 @@ func noProcess(t *testing.T, variable string) {
 	}
 }
 
-func TestSlurm(t *testing.T) {
+func TestInitUnderSlurm(t *testing.T) {
 	env := []string{startSlurm(t)}
 	t.Run("heat", func(t *testing.T) {
 		computes(t, env, []string{"srun", "--mpi=pmi2"}, "a launcher that speaks PMI (job 1.0)")

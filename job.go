@@ -1,16 +1,17 @@
-// Package softnd is the door for one rank of a job: who am I, who are the
-// others, and the adapter through which all memory moves.
+// Package softnd makes a process a rank of a job. A [Job] has the rank's number, collective calls,
+// connections with other ranks, and the adapter, which creates all other objects.
 //
-// Under ndrun every process that calls [Init] becomes the rank that it was
-// started as, and so it does under mpiexec, mpirun and srun; started alone, a
-// program is rank 0 of 1.
+// A process that calls [Init] becomes the rank as which ndrun, mpiexec, mpirun or srun has started
+// it. Started without a launcher, a program is rank 0 of 1. [Join] makes a job of processes that no
+// common launcher has started.
 //
 //	job, err := softnd.Init(ctx)
 //	if err != nil { ... }
 //	defer job.Close()
 //	mr, err := job.Adapter().Allocate(ctx, 1<<20, nd.AllowLocalWrite)
 //
-// Everything after that is the NetworkDirect model of package nd.
+// Memory, requests and completions are those of the NetworkDirect model in package nd. Package
+// softndtest starts the ranks of a job inside a test.
 package softnd
 
 import (
@@ -30,8 +31,8 @@ import (
 	"github.com/softnd/softnd/shm"
 )
 
-// Environment of a rank. ndrun sets the first five, and EnvTerminal; the user may set
-// EnvExec, EnvReceiveTimeout and EnvDebug.
+// Variables of the environment. ndrun sets the first five, and EnvTerminal. Users set EnvExec,
+// EnvReceiveTimeout and EnvDebug.
 const (
 	EnvRank    = bootstrap.EnvRank    // SOFTND_RANK: 0 to size-1
 	EnvSize    = bootstrap.EnvSize    // SOFTND_SIZE: number of ranks
@@ -45,8 +46,8 @@ const (
 	// such as 500ms, 0, or unlimited. See WithReceiveTimeout.
 	EnvReceiveTimeout = "SOFTND_RECEIVE_TIMEOUT"
 
-	// EnvTerminal is 1 if what a rank prints appears on a terminal. Its standard
-	// output is a pipe all the same. A carriage return shows a line at once.
+	// EnvTerminal is 1 if the output of a rank appears on a terminal, although its standard output
+	// is a pipe. ndrun then shows a line at a carriage return too.
 	EnvTerminal = "SOFTND_TERMINAL"
 )
 
@@ -56,9 +57,9 @@ const (
 	dialPort    = 2 // of a rank that has called Listen, for Dial
 )
 
-// Job is this process's part in a job. Its methods are safe for concurrent
-// use; collective calls (Barrier, Exchange, ExchangeWindows) must be made by
-// all ranks in the same order.
+// Job is this process's membership in a job. Any number of goroutines may call its methods at once.
+// All ranks must make the same collective calls (Barrier, Exchange, ExchangeWindows) in the same
+// order.
 type Job struct {
 	arena    *shm.Arena
 	detach   func() error     // closes the arena
@@ -70,11 +71,11 @@ type Job struct {
 	listener nd.Listener
 
 	collective asym.BiasedMutex // one collective call at a time
-	broken     error            // why no collective call can succeed any more; guarded by collective
-	deaths     uint64           // when we last looked who is gone; guarded by collective
-	looked     time.Time        // when that was; guarded by collective
+	broken     error            // why every further collective call fails; guarded by collective
+	deaths     uint64           // number of deaths at the last check of all ranks; guarded by collective
+	checkedAt  time.Time        // time of that check; guarded by collective
 
-	exchangeLimit uint64 // bytes of the blobs of all ranks
+	exchangeLimit uint64 // of the blobs of all ranks together, in bytes
 
 	closed  atomic.Bool
 	ballast *strings.Builder // see newBallast
@@ -83,17 +84,19 @@ type Job struct {
 	waiting map[int][]nd.Connector // connection requests by rank; guarded by mu
 }
 
-// Init makes the process a rank of its job, and returns when all ranks have
-// done so or ctx ends. Which job that is, the launcher has said in the
-// environment: ndrun, one that speaks PMI (MPICH's mpiexec, srun with
-// --mpi=pmi2), Open MPI's mpirun, or srun alone; without any of them the
-// process is a job of its own. Launchers that speak PMI allow one Init in a
-// process.
+// Init makes the process a rank of its job, and returns when all ranks have called it, or ctx ends.
+// The launcher names the job and the rank in the environment: ndrun, a launcher that speaks PMI
+// (MPICH's mpiexec, srun with --mpi=pmi2), Open MPI's mpirun, or srun alone. Without a launcher the
+// process is a job of its own. Launchers that speak PMI allow one Init in a process.
 //
-// Errors name what is wrong with the environment, or are those of
-// [shm.Attach] and [shm.OpenFabric] ([shm.ErrVersion],
-// ...), or name the ranks that had not come when ctx ended, or a rank that
-// the launcher has put on another host.
+// Init fails if
+//
+//   - the environment is incomplete or contradictory; the error names the variable;
+//   - the arena cannot be attached or created, with the errors of [shm.Attach] and
+//     [shm.OpenFabric], such as [shm.ErrVersion];
+//   - ctx ends before all ranks have called Init; the error has [nd.Canceled], and names the ranks
+//     that are missing;
+//   - the launcher has started a rank on another host; the error names the rank.
 func Init(ctx context.Context, options ...Option) (*Job, error) {
 	s, err := readSettings(options)
 	if err != nil {
@@ -115,10 +118,13 @@ func Init(ctx context.Context, options ...Option) (*Job, error) {
 	return j, nil
 }
 
+// newJob returns a job without a rank yet: Close releases only the arena.
 func newJob(arena *shm.Arena, detach func() error) *Job {
 	return &Job{arena: arena, detach: detach, waiting: make(map[int][]nd.Connector)}
 }
 
+// start makes this process a rank of the arena's job, and waits for the other ranks. If it fails,
+// the caller closes the job.
 func (j *Job) start(ctx context.Context, rank int, s settings) (err error) {
 	j.exchangeLimit = s.exchange
 	if j.member, err = j.arena.Join(rank); err != nil {
@@ -140,24 +146,24 @@ func (j *Job) start(ctx context.Context, rank int, s settings) (err error) {
 	if j.listener, err = j.listen(ctx, connectPort); err != nil {
 		return err
 	}
-	err = j.barrier(ctx, "init") // nobody else has this job yet
+	err = j.barrier(ctx, "init") // without the lock: no other goroutine has this job yet
 	if absent := j.absent(); errors.Is(err, nd.Canceled) && absent != "" {
-		err = fmt.Errorf("%w; not here: %s", err, absent)
+		err = fmt.Errorf("%w; missing: %s", err, absent)
 	}
 	return err
 }
 
-// absent names the ranks that have not joined the group yet, "" if all have.
+// absent returns the names of the ranks that have not joined the group yet, and "" if all have.
 func (j *Job) absent() string {
-	const shown = 8
+	const most = 8
 	var names []string
 	for rank := range j.Size() {
 		if _, ok := j.group.Member(rank); !ok {
 			names = append(names, fmt.Sprintf("rank %d", rank))
 		}
 	}
-	if more := len(names) - shown; more > 0 {
-		names = append(names[:shown], fmt.Sprintf("and %d more", more))
+	if more := len(names) - most; more > 0 {
+		names = append(names[:most], fmt.Sprintf("and %d more", more))
 	}
 	return strings.Join(names, ", ")
 }
@@ -171,6 +177,7 @@ func (j *Job) Size() int { return j.group.Size() }
 // Adapter returns the adapter of this rank.
 func (j *Job) Adapter() nd.Adapter { return j.adapter }
 
+// usable returns an error of op if the job is closed.
 func (j *Job) usable(op string) error {
 	if j.closed.Load() {
 		return &nd.OpError{Op: op, Object: "job", Status: nd.InvalidHandle, Detail: "the job is closed"}
@@ -178,16 +185,16 @@ func (j *Job) usable(op string) error {
 	return nil
 }
 
-// Close leaves the job. Connections that are still up end by force, so ranks
-// that want to end together call Barrier first. Nothing taken from the job may
-// be used afterwards: calls fail, [nd.MemoryRegion.Bytes] returns nil, and a slice of
-// memory from Allocate that was kept shows zeros and loses what is stored there.
-// Calls that race with Close return an error or nothing; they do no harm. A launcher that
-// listens is told that this rank ends well; ndrun names those that end without.
+// Close leaves the job. Connections that are still up are aborted, so ranks that end at the same
+// time call Barrier first. Objects of the job cannot be used afterwards: their calls fail, and
+// [nd.MemoryRegion.Bytes] returns nil. A slice of memory from Allocate that the program has kept
+// reads as zeros, and stores to it are lost. Calls that race with Close return an error or no
+// result; they do no harm. Close tells the launcher, if that listens, that this rank ends well;
+// ndrun reports the ranks that end without it.
 //
-// In a goroutine that panics Close returns [nd.Pending] and takes effect a second later,
-// if the process still lives because the panic was recovered: the
-// other ranks must not fail at the end of this one before its panic has been printed.
+// In a goroutine that panics, Close returns [nd.Pending] and takes effect a second later, if the
+// process still runs because the panic was recovered. Otherwise the other ranks would fail at the
+// end of this one before its panic is printed.
 func (j *Job) Close() error {
 	if panicking.Postpone(func() { _ = j.Close() }) {
 		return &nd.OpError{Op: "close", Object: "job", Status: nd.Pending, Detail: "the goroutine panics: the job is closed in a second if the process still runs"}
@@ -202,7 +209,7 @@ func (j *Job) Close() error {
 	if j.provider != nil {
 		errs = append(errs, j.provider.Close())
 	}
-	// A collective call that Close has just ended still has memory to give back.
+	// A collective call that Close has just ended still has to free memory.
 	j.collective.Lock()
 	defer j.collective.Unlock()
 	if j.member != nil {

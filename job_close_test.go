@@ -9,7 +9,7 @@ import (
 )
 
 // A Close that is deferred past a panic takes effect when the panic has been recovered.
-func TestCloseWhilePanicking(t *testing.T) {
+func TestCloseWaitsForPanic(t *testing.T) {
 	ctx := t.Context()
 	j, err := Init(ctx)
 	if err != nil {

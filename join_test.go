@@ -14,7 +14,7 @@ import (
 
 // Processes that no launcher has started find each other by a name. Here both
 // ranks are in one process.
-func TestJoin(t *testing.T) {
+func TestJoinMeetsByName(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	name := fmt.Sprintf("softnd-test-%d", os.Getpid())
@@ -56,7 +56,7 @@ func TestJoinRefuses(t *testing.T) {
 		{free, 2, 2, "rank 2 of 2"},
 		{free, -1, 2, "rank -1 of 2"},
 		{free, 0, 0, "rank 0 of 0"},
-		{free, 0, 2, "not here: rank 1"},
+		{free, 0, 2, "missing: rank 1"},
 	} {
 		job, err := softnd.Join(ctx, tc.name, tc.rank, tc.size)
 		if err == nil {
@@ -73,7 +73,7 @@ func TestJoinRefuses(t *testing.T) {
 }
 
 // Two processes cannot be the same rank.
-func TestJoinTwice(t *testing.T) {
+func TestJoinRefusesARankThatIsTaken(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	name := fmt.Sprintf("softnd-test-%d-twice", os.Getpid())

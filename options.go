@@ -9,26 +9,26 @@ import (
 	"github.com/softnd/softnd/endpoint"
 )
 
-// Option changes how [Init] or [Join] sets the rank up. An option takes precedence over the
-// variable of the environment that means the same.
+// Option is a setting of [Init] or [Join]. An option takes precedence over the variable of the
+// environment with the same meaning.
 type Option func(*settings) error
 
-// NoLimit is a time-out that never passes.
+// NoLimit is a timeout that never expires.
 const NoLimit = endpoint.NoLimit
 
-// settings are what options and environment choose.
+// settings are the values that options and environment set.
 type settings struct {
 	provider endpoint.Options
-	exchange uint64 // bytes that an Exchange copies
+	exchange uint64 // limit of an Exchange, in bytes
 }
 
-// defaultExchangeLimit bounds an Exchange without WithExchangeLimit.
+// defaultExchangeLimit is the limit of an Exchange without WithExchangeLimit.
 const defaultExchangeLimit = 256 << 20
 
 // WithReceiveTimeout sets how long a Send of this rank waits for the peer to post a Receive
 // before its result is [nd.IOTimeout]. The default is 2 s. With 0 a Send fails at once if no
-// Receive is posted, with [NoLimit] it waits until the connection ends. The Sends of an endpoint
-// whose peer uses a shared receive queue always wait.
+// Receive is posted. With [NoLimit] it waits until the connection ends. The Sends of an endpoint
+// whose peer uses a shared receive queue always wait without limit.
 //
 // Init and Join fail if d is negative. The variable is [EnvReceiveTimeout].
 func WithReceiveTimeout(d time.Duration) Option {
@@ -89,8 +89,8 @@ func WithSpinBudget(checks int) Option {
 }
 
 // WithExchangeLimit sets how many bytes the blobs of all ranks of a [Job.Exchange] may have
-// together. The default is 256 MiB. If a rank offers more, Exchange fails, so this process does
-// not run out of memory. All ranks have to set the same limit.
+// together. The default is 256 MiB. If the ranks pass more, Exchange fails, and this process does
+// not copy them. All ranks must set the same limit.
 //
 // Init and Join fail if the limit is 0.
 func WithExchangeLimit(bytes uint64) Option {

@@ -23,7 +23,7 @@ func playMany(ctx context.Context, j *Job, _ int) error {
 }
 
 // The time of a job with many times more ranks than cores grows with their number, and not
-// with its square or its cube. The log tells how long it took.
+// with its square or its cube. The log has the time.
 func TestManyRanks(t *testing.T) {
 	ranks := 400
 	switch {

@@ -150,7 +150,7 @@ type session struct {
 	mapping nd.LogicalMapping
 	mapped  bool // by the fast region
 	srq     nd.SharedReceiveQueue
-	far     []nd.WindowDescriptor // what the peer has told of its memory
+	far     []nd.WindowDescriptor // memory that the peer has described
 	results [8]nd.Result
 }
 

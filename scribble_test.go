@@ -1,11 +1,9 @@
 package softnd
 
 import (
-	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"slices"
 	"strconv"
 	"sync"
@@ -224,18 +222,12 @@ func scribbleOnce(t *testing.T, executors []string, r *rand.Rand, sum *work) {
 	defer arena.Close()
 	s := newScribbler(t, arena, r)
 	aim, targets := s.aim()
-	ranks := make([]*exec.Cmd, scribbleRanks)
-	output, said := make([]bytes.Buffer, scribbleRanks), make([]bytes.Buffer, scribbleRanks)
+	ranks := make([]*rank, scribbleRanks)
 	for i := range ranks {
-		cmd := exec.CommandContext(t.Context(), "/proc/self/exe", scribbleRound.String(), strconv.FormatUint(r.Uint64(), 10))
-		cmd.Env = append(os.Environ(), roleVariable+"="+scribbledRole, EnvArenaFD+"=3", EnvExec+"="+executors[i%len(executors)],
-			EnvRank+"="+strconv.Itoa(i), EnvSize+"="+strconv.Itoa(scribbleRanks))
-		cmd.ExtraFiles = []*os.File{arena.File()}
-		cmd.Stdout, cmd.Stderr = &said[i], &output[i]
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		ranks[i] = cmd
+		args := []string{scribbleRound.String(), strconv.FormatUint(r.Uint64(), 10)}
+		env := append(inArena(i, scribbleRanks), EnvExec+"="+executors[i%len(executors)])
+		ranks[i] = newRank(t, scribbledRole, args, env, arena.File())
+		ranks[i].start(t)
 	}
 	stop := make(chan struct{})
 	var done sync.WaitGroup
@@ -243,20 +235,20 @@ func scribbleOnce(t *testing.T, executors []string, r *rand.Rand, sum *work) {
 	victim, fate := -1, time.Duration(r.Int64N(int64(scribbleRound)))
 	if r.IntN(5) == 0 {
 		victim = r.IntN(scribbleRanks)
-		killer := time.AfterFunc(fate, func() { ranks[victim].Process.Kill() })
+		killer := time.AfterFunc(fate, func() { ranks[victim].cmd.Process.Kill() })
 		defer killer.Stop()
 	}
 	done.Go(func() {
 		time.Sleep(late) // some rounds reach the ranks while they join, others while they work
 		s.scribble(targets, stop)
 	})
-	for i, cmd := range ranks {
-		if err := cmd.Wait(); err != nil && i != victim {
-			text := output[i].String()
+	for i, rank := range ranks {
+		if err := rank.cmd.Wait(); err != nil && i != victim {
+			text := rank.err.String()
 			t.Errorf("%s: rank %d: %v\n%s", aim, i, err, text[:min(len(text), 20_000)])
 		}
 		var w work
-		fmt.Sscan(said[i].String(), &w[0], &w[1], &w[2], &w[3]) // one that was killed has said nothing
+		fmt.Sscan(rank.out.String(), &w[0], &w[1], &w[2], &w[3]) // one that was killed has said nothing
 		for what, n := range w {
 			sum[what] += n
 		}

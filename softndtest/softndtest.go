@@ -8,8 +8,8 @@
 //		})
 //	}
 //
-// What depends on separate processes, such as the death of a rank, needs a test that starts
-// processes, with ndrun for instance.
+// A test of effects between processes, such as the death of a rank, has to start processes, with
+// ndrun for example.
 package softndtest
 
 import (

@@ -31,7 +31,7 @@ const (
 type Place struct {
 	Rank  int
 	Arena *shm.Arena
-	Taken string // what the user can do if another process holds the rank already
+	Taken string // the next step for the user if another process has the rank already
 	// Mute reports that the launcher does not print the reasons that it is given.
 	Mute bool
 
@@ -77,7 +77,7 @@ func Find(ctx context.Context) (*Place, error) {
 	return p, err
 }
 
-// Detach closes the arena. The caller no longer uses it.
+// Detach closes the arena. The caller must not use it afterwards.
 func (p *Place) Detach() error { return p.detach() }
 
 // Leave tells the launcher, if it listens, that this rank ends well. p may be nil.
