@@ -6,8 +6,8 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// BenchmarkHotPath is what the calls themselves cost, without another core:
-// both sides are served by one goroutine.
+// BenchmarkHotPath measures the cost of the calls themselves, without another core: one
+// goroutine drives both sides.
 func BenchmarkHotPath(b *testing.B) {
 	p := newPair(b, setup{})
 	x, y := p.a.local, p.b.local

@@ -20,8 +20,8 @@ import (
 	"github.com/softnd/softnd/shm"
 )
 
-// The benchmarks run between two processes, each on a core of its own: the
-// test binary starts itself once more as the other side.
+// The benchmarks run between two processes, each on its own core. The test binary starts itself
+// once more as the other side.
 
 const benchPeer = "SOFTND_BENCH_PEER"
 
@@ -36,15 +36,15 @@ func init() {
 	os.Exit(0)
 }
 
-// benchSide is what both sides have: memory that the other writes into, the
-// other's window, and an endpoint.
+// benchSide is what both sides have: memory for the other's writes, the other's window, and an
+// endpoint.
 type benchSide struct {
 	job  *softnd.Job
 	cq   nd.CompletionQueue
 	ep   nd.Endpoint
 	mr   nd.MemoryRegion
 	far  nd.WindowDescriptor
-	here []nd.SGE // one entry over the source half of mr
+	here []nd.SGE // one entry for the source part of mr
 	res  [16]nd.Result
 }
 
@@ -53,8 +53,8 @@ const (
 	stopWord      = ^uint64(0)
 )
 
-// openBench connects the two sides. The first half of the region is the
-// window, the second the source of writes.
+// openBench connects the two sides. The first part of the region is the window, the second the
+// source of writes.
 func openBench(ctx context.Context) (*benchSide, error) {
 	job, err := softnd.Init(ctx)
 	if err != nil {
@@ -83,7 +83,7 @@ func openBench(ctx context.Context) (*benchSide, error) {
 	return s, nil
 }
 
-// word views 8 bytes of the region that both processes use.
+// word returns 8 bytes of the region that both processes use.
 func (s *benchSide) word(at int) *atomic.Uint64 {
 	return (*atomic.Uint64)(unsafe.Pointer(&s.mr.Bytes()[at]))
 }
@@ -110,8 +110,8 @@ func (s *benchSide) complete(n int) error {
 	return nil
 }
 
-// bounce sends value to the other side and, unless it is the last, waits until
-// it comes back.
+// bounce sends value to the other side and, unless it is the last one, waits until it comes
+// back.
 func (s *benchSide) bounce(value uint64) error {
 	binary.NativeEndian.PutUint64(s.mr.Bytes()[benchTransfer:], value)
 	if err := s.write(8); err != nil || value == stopWord {
@@ -122,8 +122,7 @@ func (s *benchSide) bounce(value uint64) error {
 	return nil
 }
 
-// serveBench is the other side: it echoes raw words and writes until told to
-// stop each.
+// serveBench is the other side: it echoes raw words and writes until it is told to stop each.
 func serveBench() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
@@ -149,7 +148,7 @@ func serveBench() error {
 	return s.job.Barrier(ctx)
 }
 
-// startBench makes the arena and the other side, and returns ours.
+// startBench makes the arena and the other side, and returns this side.
 func startBench(b *testing.B) (*benchSide, *bench.Line) {
 	arena, err := shm.Create(shm.Config{Ranks: 2})
 	if err != nil {
@@ -174,7 +173,7 @@ func startBench(b *testing.B) (*benchSide, *bench.Line) {
 			b.Error(err)
 		}
 	})
-	own, err := unix.Dup(int(arena.File().Fd())) // as if inherited: Init leaves it open
+	own, err := unix.Dup(int(arena.File().Fd())) // like an inherited one, because Init leaves it open
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -193,8 +192,7 @@ func startBench(b *testing.B) (*benchSide, *bench.Line) {
 	return s, line
 }
 
-// BenchmarkTwoProcesses measures, in one run, what the machine can do and what
-// softnd makes of it.
+// BenchmarkTwoProcesses measures in one run what the machine can do and what softnd achieves.
 //
 // The sub-benchmarks report the time of one operation; "x-raw" and "x-memcpy"
 // are their ratios to the limits that the first and the last but one measured.
@@ -223,15 +221,15 @@ func BenchmarkTwoProcesses(b *testing.B) {
 				b.Fatal(err)
 			}
 		}
-		half := perOp(b, 2)
-		b.ReportMetric(half, "ns/half-rtt")
-		b.ReportMetric(half/rawLine, "x-raw")
+		oneWay := perOp(b, 2)
+		b.ReportMetric(oneWay, "ns/oneWay-rtt")
+		b.ReportMetric(oneWay/rawLine, "x-raw")
 	})
 	if err := s.bounce(stopWord); err != nil {
 		b.Fatal(err)
 	}
 
-	// From here on the other side only waits for the end.
+	// The other side only waits for the end from here on.
 	b.Run("Write8PostedAndCompleted", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
