@@ -97,7 +97,7 @@ func (ep *Endpoint) Read(reqCtx uint64, sge []nd.SGE, remoteAddr uint64, remote 
 
 func (ep *Endpoint) postTransfer(op string, k nd.RequestType, reqCtx uint64, sge []nd.SGE, remoteAddr uint64, remote nd.Token, flags nd.OpFlags, badFlags nd.Status, invalidate bool) error {
 	if flags&^k.AllowedFlags() != 0 {
-		return ep.fail(op, badFlags, "flags "+flags.String(), "use only flags that the request takes")
+		return ep.fail(op, badFlags, "invalid flags "+flags.String(), "pass only flags that the call documents")
 	}
 	inline := flags.Has(nd.Inline)
 	if inline {
@@ -240,7 +240,7 @@ func (ep *Endpoint) postBind(reqCtx uint64, mr nd.MemoryRegion, mw nd.MemoryWind
 		return ep.fail(op, nd.InvalidHandle, "the region or the window is closed", "create another")
 	}
 	if flags&^nd.RequestBind.AllowedFlags() != 0 {
-		return ep.fail(op, nd.InvalidParameter6, "flags "+flags.String(), "use only flags that Bind takes")
+		return ep.fail(op, nd.InvalidParameter6, "invalid flags "+flags.String(), "pass only flags that Bind documents")
 	}
 	var rights window.Rights
 	if flags.Has(nd.AllowRead) {
@@ -286,10 +286,10 @@ func (ep *Endpoint) postInvalidate(reqCtx uint64, mw nd.MemoryWindow, flags nd.O
 	const op = "invalidate"
 	win, ok := mw.(*MemoryWindow)
 	if !ok || win == nil || win.adapter != ep.adapter {
-		return ep.fail(op, nd.InvalidParameter2, "the window is not of this adapter", "")
+		return ep.fail(op, nd.InvalidParameter2, "the window is not of this adapter", "create it with the endpoint's adapter")
 	}
 	if !win.isOpen() {
-		return ep.fail(op, nd.InvalidHandle, "the window is closed", "")
+		return ep.fail(op, nd.InvalidHandle, "the window is closed", "create another")
 	}
 	return ep.postInvalidation(op, win.window, reqCtx, flags)
 }
@@ -297,7 +297,7 @@ func (ep *Endpoint) postInvalidate(reqCtx uint64, mw nd.MemoryWindow, flags nd.O
 // postInvalidation posts the invalidation of a bound window or a fast-registered region.
 func (ep *Endpoint) postInvalidation(op string, l window.Invalidatable, reqCtx uint64, flags nd.OpFlags) error {
 	if flags&^nd.RequestInvalidate.AllowedFlags() != 0 {
-		return ep.fail(op, nd.InvalidParameter3, "flags "+flags.String(), "use only flags that Invalidate takes")
+		return ep.fail(op, nd.InvalidParameter3, "invalid flags "+flags.String(), "pass only flags that Invalidate documents")
 	}
 	if flags == 0 {
 		if !ep.mu.LockBiased() {
