@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"runtime"
 
-	"golang.org/x/sys/unix"
+	"github.com/softnd/softnd/internal/affinity"
 )
 
 // Pin keeps the calling goroutine on one core: the n-th, modulo their number,
@@ -21,37 +21,25 @@ func Pin(n int) error {
 func OnCore(n int, f func() error) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	before, err := moveTo(n)
+	restore, err := moveTo(n)
 	if err != nil {
 		return err
 	}
 	err = f()
-	if back := unix.SchedSetaffinity(0, &before); back != nil {
-		err = errors.Join(err, fmt.Errorf("bench: leave core %d: %w", n, back))
+	if restoreErr := restore(); restoreErr != nil {
+		err = errors.Join(err, fmt.Errorf("bench: leave core %d: %w", n, restoreErr))
 	}
 	return err
 }
 
-// moveTo moves the calling thread to the n-th of its cores, and returns all of
-// them.
-func moveTo(n int) (allowed unix.CPUSet, err error) {
-	var one unix.CPUSet
-	if err := unix.SchedGetaffinity(0, &allowed); err != nil {
-		return allowed, fmt.Errorf("bench: pin: %w", err)
+// moveTo binds the calling thread to the n-th of its cores, modulo their number. restore undoes that.
+func moveTo(n int) (restore func() error, err error) {
+	cpus, err := affinity.CPUs()
+	if err == nil {
+		restore, err = affinity.Bind([]int{cpus[n%len(cpus)]})
 	}
-	n %= allowed.Count()
-	for cpu := 0; ; cpu++ {
-		if !allowed.IsSet(cpu) {
-			continue
-		}
-		if n == 0 {
-			one.Set(cpu)
-			break
-		}
-		n--
+	if err != nil {
+		return nil, fmt.Errorf("bench: pin: %w", err)
 	}
-	if err := unix.SchedSetaffinity(0, &one); err != nil {
-		return allowed, fmt.Errorf("bench: pin: %w", err)
-	}
-	return allowed, nil
+	return restore, nil
 }

@@ -1,18 +1,27 @@
 package endpoint
 
-import "golang.org/x/sys/unix"
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/softnd/softnd/internal/affinity"
+)
 
 // processAffinity returns the first group of 64 processors that contains a processor this
 // process may run on, and the mask of those processors.
 func processAffinity() (group uint16, mask uint64, err error) {
-	var set unix.CPUSet
-	if err := unix.SchedGetaffinity(unix.Getpid(), &set); err != nil {
+	cpus, err := affinity.ProcessCPUs()
+	if err != nil {
 		return 0, 0, err
 	}
-	for i, word := range set {
-		if word != 0 {
-			return uint16(i), uint64(word), nil
+	if len(cpus) == 0 {
+		return 0, 0, unix.ENODEV
+	}
+	const groupSize = 64
+	group = uint16(cpus[0] / groupSize)
+	for _, cpu := range cpus {
+		if cpu/groupSize == int(group) {
+			mask |= 1 << (cpu % groupSize)
 		}
 	}
-	return 0, 0, unix.ENODEV
+	return group, mask, nil
 }

@@ -40,7 +40,7 @@ func (j *jobSpec) start(rank int, ends []int, cgroup int) (pid, pidfd int, err e
 	if err != nil {
 		return 0, pidfd, &stepError{fmt.Sprintf("bind it to processors %v", j.CPUs[rank]), err}
 	}
-	defer restore()
+	defer func() { _ = restore() }() // on failure, the next rank that is bound sets the affinity again
 	pid, err = forkExec(path, app.Args, &syscall.ProcAttr{
 		Dir:   app.Dir,
 		Env:   mergeEnv(slices.Clone(app.Env), j.RankEnv[rank]),

@@ -1,7 +1,6 @@
 package shm
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"math"
@@ -11,6 +10,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/softnd/softnd/internal/cgroup"
 )
 
 // arenaSize returns the size of an arena. asked is the size that the caller wants; 0 means the size
@@ -196,28 +197,16 @@ func memoryLine(meminfo []byte, key string) (uint64, bool) {
 // cgroupAvailable returns the least memory that any memory cgroup above this process has available,
 // and the name of that limit.
 func cgroupAvailable() (left uint64, name string, ok bool) {
-	f, err := os.Open("/proc/self/cgroup")
-	if err != nil {
-		return 0, "", false
-	}
-	defer f.Close()
 	left = math.MaxUint64
-	for s := bufio.NewScanner(f); s.Scan(); {
-		parts := strings.SplitN(s.Text(), ":", 3)
-		if len(parts) != 3 {
-			continue
-		}
-		kind := cgroupKindOf(parts[1])
+	for _, m := range cgroup.Self() {
+		kind := cgroupKindOf(m)
 		if kind == nil {
 			continue
 		}
-		for dir := path.Clean("/" + parts[2]); ; dir = path.Dir(dir) {
+		for _, dir := range m.Ancestors() {
 			if l, found := kind.available(kind.root + dir); found && l < left {
 				left, ok = l, true
 				name = fmt.Sprintf("the memory cgroup's limit (%s in %s)", kind.limit, path.Join(kind.root, dir))
-			}
-			if dir == "/" {
-				break
 			}
 		}
 	}
@@ -227,14 +216,13 @@ func cgroupAvailable() (left uint64, name string, ok bool) {
 // cgroupKind holds the file names of one version of the memory controller.
 type cgroupKind struct{ root, limit, used, cache string }
 
-func cgroupKindOf(controllers string) *cgroupKind {
-	if controllers == "" {
-		return &cgroupKind{"/sys/fs/cgroup", "memory.max", "memory.current", "inactive_file"}
-	}
-	for c := range strings.SplitSeq(controllers, ",") {
-		if c == "memory" {
-			return &cgroupKind{"/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"}
-		}
+// cgroupKindOf returns the kind of a membership, nil if it has no memory controller.
+func cgroupKindOf(m cgroup.Membership) *cgroupKind {
+	switch {
+	case m.IsV2():
+		return &cgroupKind{cgroup.Mount, "memory.max", "memory.current", "inactive_file"}
+	case m.Has("memory"):
+		return &cgroupKind{cgroup.Mount + "/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"}
 	}
 	return nil
 }

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/softnd/softnd/internal/cgroup"
 )
 
 func TestArenaSizeRespectsLimits(t *testing.T) {
@@ -158,21 +160,13 @@ var roleCgroup = role("limit by cgroup", func(a *actor) error {
 
 // ownCgroup creates a memory cgroup below this process's, or returns why it cannot.
 func ownCgroup(t *testing.T) (dir string, limitFile string, err error) {
-	b, err := os.ReadFile("/proc/self/cgroup")
-	if err != nil {
-		return "", "", err
-	}
 	err = errors.New("no memory controller")
-	for line := range strings.Lines(string(b)) {
-		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
-		if len(parts) != 3 {
-			continue
-		}
-		kind := cgroupKindOf(parts[1])
+	for _, m := range cgroup.Self() {
+		kind := cgroupKindOf(m)
 		if kind == nil {
 			continue
 		}
-		dir := path.Join(kind.root, parts[2], fmt.Sprintf("softnd-shm-test-%d", os.Getpid()))
+		dir := path.Join(kind.root, m.Path, fmt.Sprintf("softnd-shm-test-%d", os.Getpid()))
 		if e := os.Mkdir(dir, 0o755); e != nil {
 			err = e
 			continue
@@ -229,7 +223,7 @@ func TestCgroupFilesAreParsed(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, k := range []*cgroupKind{cgroupKindOf(""), cgroupKindOf("cpu,memory")} {
+	for _, k := range []*cgroupKind{cgroupKindOf(cgroup.Membership{}), cgroupKindOf(cgroup.Membership{Controllers: []string{"cpu", "memory"}})} {
 		expect := func(what string, want uint64, wantOK bool) {
 			t.Helper()
 			if got, ok := k.available(dir); ok != wantOK || got != want {
@@ -257,7 +251,7 @@ func TestCgroupFilesAreParsed(t *testing.T) {
 			os.Remove(filepath.Join(dir, name))
 		}
 	}
-	if k := cgroupKindOf("cpu,cpuacct"); k != nil {
+	if k := cgroupKindOf(cgroup.Membership{Controllers: []string{"cpu", "cpuacct"}}); k != nil {
 		t.Errorf("controllers without memory: %v", k)
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/softnd/softnd/internal/affinity"
 )
 
 // grace is how long a program may take to end after it has been told to.
@@ -70,15 +70,11 @@ func startOn(cmd *exec.Cmd, p program) error {
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	var before, one unix.CPUSet
-	if err := unix.SchedGetaffinity(0, &before); err != nil {
-		return fmt.Errorf("%s: pin: %w", p.argv[0], err)
-	}
-	one.Set(p.core)
-	if err := unix.SchedSetaffinity(0, &one); err != nil {
+	restore, err := affinity.Bind([]int{p.core})
+	if err != nil {
 		return fmt.Errorf("%s: pin to core %d: %w", p.argv[0], p.core, err)
 	}
-	defer unix.SchedSetaffinity(0, &before)
+	defer func() { _ = restore() }()
 	return cmd.Start()
 }
 

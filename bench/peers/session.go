@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/softnd/softnd/internal/affinity"
 )
 
 // mark is a variable in the environment of all that a session starts. Launchers
@@ -28,16 +28,10 @@ type session struct {
 
 func open(o Options) (*session, error) {
 	s := &session{o: o, tag: rand.Text()}
-	var set unix.CPUSet
-	if err := unix.SchedGetaffinity(0, &set); err != nil {
+	var err error
+	if s.cores, err = affinity.CPUs(); err != nil {
 		return nil, fmt.Errorf("peers: which cores may be used: %w", err)
 	}
-	for core := 0; len(s.cores) < set.Count(); core++ {
-		if set.IsSet(core) {
-			s.cores = append(s.cores, core)
-		}
-	}
-	var err error
 	if s.dir, err = os.MkdirTemp("", "ndbench-peers-"); err != nil {
 		return nil, fmt.Errorf("peers: %w", err)
 	}

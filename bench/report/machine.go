@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/softnd/softnd/internal/affinity"
 	"github.com/softnd/softnd/internal/build"
 )
 
@@ -52,11 +53,11 @@ func model(cpuinfo io.Reader) string {
 }
 
 func cores() int {
-	var allowed unix.CPUSet
-	if err := unix.SchedGetaffinity(0, &allowed); err != nil {
+	allowed, err := affinity.CPUs()
+	if err != nil {
 		return runtime.NumCPU()
 	}
-	return allowed.Count()
+	return len(allowed)
 }
 
 func kernel() string {

@@ -9,15 +9,13 @@ import (
 	"strconv"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/softnd/softnd/internal/affinity"
 	"github.com/softnd/softnd/internal/cgroup"
 )
 
 // checkCores compares the cores that may be used with the time that cgroups grant on them.
 func checkCores() check {
-	var set unix.CPUSet
-	if err := unix.SchedGetaffinity(0, &set); err != nil {
+	if _, err := affinity.CPUs(); err != nil {
 		return bad(fail, "cores", "sched_getaffinity: "+err.Error(), "allow the system call (seccomp profile?)")
 	}
 	cores := runtime.NumCPU()

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/softnd/softnd/internal/cgroup"
 )
 
 // mustFail checks a report of a machine that cannot start jobs, and that the check says why.
@@ -120,16 +122,14 @@ func TestLittleMemory(t *testing.T) {
 // memoryCgroup makes a memory cgroup below this process's; it skips the test where that is not allowed.
 func memoryCgroup(t *testing.T, limit int) string {
 	t.Helper()
-	memberships, err := os.ReadFile("/proc/self/cgroup")
-	for line := range strings.Lines(string(memberships)) {
-		f := strings.SplitN(strings.TrimSpace(line), ":", 3)
-		parent, file := path.Join("/sys/fs/cgroup", f[2]), "memory.max"
-		switch f[1] {
-		case "":
-		case "memory":
-			parent, file = path.Join("/sys/fs/cgroup/memory", f[2]), "memory.limit_in_bytes"
-		default:
+	var err error
+	for _, m := range cgroup.Self() {
+		if !m.Has("memory") {
 			continue
+		}
+		parent, file := path.Join(cgroup.Mount, m.Path), "memory.max"
+		if !m.IsV2() {
+			parent, file = path.Join(cgroup.Mount, "memory", m.Path), "memory.limit_in_bytes"
 		}
 		dir := path.Join(parent, fmt.Sprintf("ndinfo-test-%d", os.Getpid()))
 		if err = os.Mkdir(dir, 0o755); err != nil {

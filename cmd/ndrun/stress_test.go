@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/softnd/softnd/internal/cgroup"
 )
 
 // The tests named TestStress run ndrun as an installed program, with random decisions from a
@@ -87,12 +89,10 @@ func watchLeftovers(t *testing.T) *leftovers {
 		t.Fatal(err)
 	}
 	l.held = entries("/proc/self/fd")
-	memberships, _ := os.ReadFile("/proc/self/cgroup")
-	for line := range strings.Lines(string(memberships)) {
-		own, ok := strings.CutPrefix(strings.TrimSpace(line), "0::")
-		for _, root := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/unified"} {
-			dir := filepath.Join(root, own, "ndrun-test-"+strconv.Itoa(os.Getpid())+strings.ReplaceAll(t.Name(), "/", "."))
-			if _, err := os.Stat(filepath.Join(root, own, "cgroup.procs")); ok && err == nil && os.Mkdir(dir, 0o755) == nil {
+	for _, m := range cgroup.Self() {
+		for _, root := range []string{cgroup.Mount, cgroup.Mount + "/unified"} {
+			dir := filepath.Join(root, m.Path, "ndrun-test-"+strconv.Itoa(os.Getpid())+strings.ReplaceAll(t.Name(), "/", "."))
+			if _, err := os.Stat(filepath.Join(root, m.Path, "cgroup.procs")); m.IsV2() && err == nil && os.Mkdir(dir, 0o755) == nil {
 				l.cgroup = dir
 				t.Cleanup(func() { os.Remove(dir) })
 			}

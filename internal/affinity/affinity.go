@@ -1,16 +1,27 @@
-// Package affinity reads the processors on which this process may run.
+// Package affinity reads and sets the processors on which this process may run. It is the only
+// reader of the affinity mask in this module.
 package affinity
 
-import "golang.org/x/sys/unix"
+import (
+	"os"
+
+	"golang.org/x/sys/unix"
+)
 
 // MaxCPU is the highest processor number that can be represented.
 const MaxCPU = len(unix.CPUSet{})*64 - 1
 
 // CPUs returns the numbers of the processors on which the calling thread may run, in ascending
 // order.
-func CPUs() ([]int, error) {
+func CPUs() ([]int, error) { return cpusOf(0) }
+
+// ProcessCPUs is [CPUs] for the main thread of this process. Threads that [Bind] has bound do not
+// affect it.
+func ProcessCPUs() ([]int, error) { return cpusOf(os.Getpid()) }
+
+func cpusOf(thread int) ([]int, error) {
 	var set unix.CPUSet
-	if err := unix.SchedGetaffinity(0, &set); err != nil {
+	if err := unix.SchedGetaffinity(thread, &set); err != nil {
 		return nil, err
 	}
 	var cpus []int
@@ -23,11 +34,11 @@ func CPUs() ([]int, error) {
 }
 
 // Bind binds the calling thread, and the processes that it starts from now on, to the given
-// processors. undo restores the previous affinity. The caller has locked the goroutine to its
+// processors. restore restores the previous affinity. The caller has locked the goroutine to its
 // thread. Without processors, Bind does nothing.
-func Bind(cpus []int) (undo func(), err error) {
+func Bind(cpus []int) (restore func() error, err error) {
 	if len(cpus) == 0 {
-		return func() {}, nil
+		return func() error { return nil }, nil
 	}
 	var before, wanted unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &before); err != nil {
@@ -39,6 +50,5 @@ func Bind(cpus []int) (undo func(), err error) {
 	if err := unix.SchedSetaffinity(0, &wanted); err != nil {
 		return nil, err
 	}
-	// A failure is harmless: the next Bind sets the affinity again.
-	return func() { _ = unix.SchedSetaffinity(0, &before) }, nil
+	return func() error { return unix.SchedSetaffinity(0, &before) }, nil
 }
