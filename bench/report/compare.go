@@ -4,10 +4,10 @@ import "fmt"
 
 // Outcomes of a comparison.
 const (
-	Same    = "same"    // no change that the noise could not have made
-	Better  = "better"  // changed beyond the noise
-	Worse   = "worse"   // changed beyond the noise
-	Unclear = "unclear" // too few repeats to know the noise
+	unchanged = "same"    // no change that the noise could not have made
+	improved  = "better"  // changed beyond the noise
+	worsened  = "worse"   // changed beyond the noise
+	unclear   = "unclear" // too few repeats to know the noise
 )
 
 // Parameters of the test for a change.
@@ -31,32 +31,32 @@ const (
 // what else the machine had to do. Hence the threshold, and hence the ratios to
 // the limit are compared where both reports have them, and not the values.
 type Comparison struct {
-	Old, New         Machine
-	Changes          []Change // in the order of the new report
-	OnlyOld, OnlyNew []Result
+	old, new         Machine
+	changes          []delta // in the order of the new report
+	onlyOld, onlyNew []Result
 }
 
-// Change is what has become of one result.
-type Change struct {
-	Old, New Result
+// delta compares one result of both reports.
+type delta struct {
+	old, new Result
 
-	Compared      string  // "value", or "ratio" to the limit
-	Before, After float64 // medians of the compared values
-	Relative      float64 // change of the median: 0.05 is 5 % more; infinite from 0
-	Chance        float64 // of such a difference by noise alone, corrected; 1 if unclear
-	Outcome       string  // Same, Better, Worse or Unclear
+	compared      string  // "value", or "ratio" to the limit
+	before, after float64 // medians of the compared values
+	relative      float64 // change of the median: 0.05 is 5 % more; infinite from 0
+	chance        float64 // of such a difference by noise alone, corrected; 1 if unclear
+	outcome       string  // unchanged, improved, worsened or unclear
 }
 
 // Compare matches results by test, provider and settings. Iterations are no part
 // of that, since a run chooses them by the time they take. If a report has
 // several of a kind, the first is matched with the first.
 func Compare(old, new *Report) (*Comparison, error) {
-	c := &Comparison{Old: old.Machine, New: new.Machine}
+	c := &Comparison{old: old.Machine, new: new.Machine}
 	before := index(old)
 	for _, b := range new.Results {
 		k := keyOf(b)
 		if len(before[k]) == 0 {
-			c.OnlyNew = append(c.OnlyNew, b)
+			c.onlyNew = append(c.onlyNew, b)
 			continue
 		}
 		a := before[k][0]
@@ -64,15 +64,15 @@ func Compare(old, new *Report) (*Comparison, error) {
 		if a.Better != b.Better {
 			return nil, fmt.Errorf("report: %s of %s: %s was better, and now %s is", b.Test, b.Provider, a.Better, b.Better)
 		}
-		c.Changes = append(c.Changes, change(a, b))
+		c.changes = append(c.changes, change(a, b))
 	}
 	for _, a := range old.Results {
 		if k := keyOf(a); len(before[k]) > 0 {
-			c.OnlyOld = append(c.OnlyOld, before[k][0])
+			c.onlyOld = append(c.onlyOld, before[k][0])
 			before[k] = before[k][1:]
 		}
 	}
-	if len(c.Changes) == 0 {
+	if len(c.changes) == 0 {
 		return nil, fmt.Errorf("report: nothing can be compared: %s", nothingInCommon(old.Results, new.Results))
 	}
 	c.decide()
@@ -99,54 +99,54 @@ func index(r *Report) map[key][]Result {
 	return all
 }
 
-func change(old, new Result) Change {
-	c := Change{Old: old, New: new, Compared: "value", Outcome: Unclear, Chance: 1}
+func change(old, new Result) delta {
+	c := delta{old: old, new: new, compared: "value", outcome: unclear, chance: 1}
 	a, b := old.Repeats, new.Repeats
 	if old.Limit != nil && new.Limit != nil && old.Limit.Name == new.Limit.Name &&
 		len(old.Limit.Ratios) > 0 && len(new.Limit.Ratios) > 0 {
-		c.Compared = "ratio"
+		c.compared = "ratio"
 		a, b = old.Limit.Ratios, new.Limit.Ratios
 	}
-	c.Before, c.After = Median(a), Median(b)
-	if c.After != c.Before {
-		c.Relative = (c.After - c.Before) / c.Before
+	c.before, c.after = Median(a), Median(b)
+	if c.after != c.before {
+		c.relative = (c.after - c.before) / c.before
 	}
 	if len(a) >= fewestKnown && len(b) >= fewestKnown {
-		c.Outcome, c.Chance = Same, welch(a, b)
+		c.outcome, c.chance = unchanged, welch(a, b)
 	}
 	return c
 }
 
 // decide corrects the chances and sets the outcomes.
 func (c *Comparison) decide() {
-	var known []*Change
-	for i := range c.Changes {
-		if c.Changes[i].Outcome != Unclear {
-			known = append(known, &c.Changes[i])
+	var known []*delta
+	for i := range c.changes {
+		if c.changes[i].outcome != unclear {
+			known = append(known, &c.changes[i])
 		}
 	}
 	holm(known)
 	for _, k := range known {
 		switch {
-		case k.Chance >= chance || max(k.Relative, -k.Relative) <= threshold:
-		case (k.Relative < 0) == (k.New.Better == "less"):
-			k.Outcome = Better
+		case k.chance >= chance || max(k.relative, -k.relative) <= threshold:
+		case (k.relative < 0) == (k.new.Better == "less"):
+			k.outcome = improved
 		default:
-			k.Outcome = Worse
+			k.outcome = worsened
 		}
 	}
 }
 
 // Changed reports whether anything has become better or worse beyond the noise.
-func (c *Comparison) Changed() bool { return c.count(Better)+c.count(Worse) > 0 }
+func (c *Comparison) Changed() bool { return c.count(improved)+c.count(worsened) > 0 }
 
-// Worse reports whether anything has become worse beyond the noise.
-func (c *Comparison) Worse() bool { return c.count(Worse) > 0 }
+// worsened reports whether anything has become worse beyond the noise.
+func (c *Comparison) worsened() bool { return c.count(worsened) > 0 }
 
 func (c *Comparison) count(outcome string) int {
 	n := 0
-	for _, one := range c.Changes {
-		if one.Outcome == outcome {
+	for _, one := range c.changes {
+		if one.outcome == outcome {
 			n++
 		}
 	}

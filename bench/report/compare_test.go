@@ -1,4 +1,4 @@
-package report_test
+package report
 
 import (
 	"bytes"
@@ -6,19 +6,17 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
-
-	"github.com/softnd/softnd/bench/report"
 )
 
 // noisy is a report of n results of five repeats each, with 3 % of noise, and
 // each result changed by its factor.
-func noisy(seed uint64, n int, better string, factor func(i int) float64) *report.Report {
+func noisy(seed uint64, n int, better string, factor func(i int) float64) *Report {
 	random := rand.New(rand.NewPCG(seed, 0))
 	r := sample()
 	r.Results = nil
 	for i := range n {
-		one := report.Result{
-			Test: "write_lat", Provider: "softnd", Settings: report.Settings{Size: 1 << i, Iterations: int(seed)},
+		one := Result{
+			Test: "write_lat", Provider: "softnd", Settings: Settings{Size: 1 << i, Iterations: int(seed)},
 			Unit: "ns", Better: better,
 		}
 		for range 5 {
@@ -31,9 +29,9 @@ func noisy(seed uint64, n int, better string, factor func(i int) float64) *repor
 
 func asBefore(int) float64 { return 1 }
 
-func compare(t *testing.T, old, new *report.Report) *report.Comparison {
+func compare(t *testing.T, old, new *Report) *Comparison {
 	t.Helper()
-	c, err := report.Compare(old, new)
+	c, err := Compare(old, new)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +63,7 @@ func TestCompareFindsChangeInNoise(t *testing.T) {
 			return 1
 		}
 		c := compare(t, noisy(2*seed, 20, "less", asBefore), noisy(2*seed+1, 20, "less", slower))
-		if c.Changes[at].Outcome == report.Worse && c.Worse() && c.Changed() {
+		if c.changes[at].outcome == worsened && c.worsened() && c.Changed() {
 			found++
 		}
 	}
@@ -82,19 +80,19 @@ func TestCompareReportsDirection(t *testing.T) {
 		after  func(int) float64
 		want   string
 	}{
-		{"less", asBefore, twice, report.Worse},
-		{"less", twice, asBefore, report.Better},
-		{"more", asBefore, twice, report.Better},
-		{"more", twice, asBefore, report.Worse},
+		{"less", asBefore, twice, worsened},
+		{"less", twice, asBefore, improved},
+		{"more", asBefore, twice, improved},
+		{"more", twice, asBefore, worsened},
 	} {
 		got := compare(t, noisy(1, 1, c.better, c.before), noisy(2, 1, c.better, c.after))
-		if v := got.Changes[0].Outcome; v != c.want || !got.Changed() || got.Worse() != (c.want == report.Worse) {
-			t.Errorf("%s is better: %s, changed %v, worse %v", c.better, v, got.Changed(), got.Worse())
+		if v := got.changes[0].outcome; v != c.want || !got.Changed() || got.worsened() != (c.want == worsened) {
+			t.Errorf("%s is better: %s, changed %v, worse %v", c.better, v, got.Changed(), got.worsened())
 		}
 	}
 }
 
-func one(change func(*report.Result)) *report.Report {
+func one(change func(*Result)) *Report {
 	r := noisy(1, 1, "less", asBefore)
 	r.Results[0].Repeats = []float64{100, 101, 102, 103, 104}
 	change(&r.Results[0])
@@ -102,45 +100,45 @@ func one(change func(*report.Result)) *report.Report {
 }
 
 func TestComparePrefersRatios(t *testing.T) {
-	with := func(ratios ...float64) func(*report.Result) {
-		return func(r *report.Result) {
-			r.Limit = &report.Limit{Name: "raw_line", Unit: "ns", Value: 90, Ratio: 1.12, Ratios: ratios}
+	with := func(ratios ...float64) func(*Result) {
+		return func(r *Result) {
+			r.Limit = &Limit{Name: "raw_line", Unit: "ns", Value: 90, Ratio: 1.12, Ratios: ratios}
 		}
 	}
 	ratios := []float64{1.10, 1.11, 1.12, 1.13, 1.14}
-	halfSpeed := func(r *report.Result) {
+	halfSpeed := func(r *Result) {
 		with(ratios...)(r)
 		for i := range r.Repeats {
 			r.Repeats[i] *= 2
 		}
 	}
-	c := compare(t, one(with(ratios...)), one(halfSpeed)).Changes[0]
-	if c.Compared != "ratio" || c.Outcome != report.Same {
-		t.Errorf("a slower machine: compared the %s, found it %s", c.Compared, c.Outcome)
+	c := compare(t, one(with(ratios...)), one(halfSpeed)).changes[0]
+	if c.compared != "ratio" || c.outcome != unchanged {
+		t.Errorf("a slower machine: compared the %s, found it %s", c.compared, c.outcome)
 	}
-	c = compare(t, one(with(ratios...)), one(with())).Changes[0]
-	if c.Compared != "value" {
-		t.Errorf("ratios in one report only: compared the %s", c.Compared)
+	c = compare(t, one(with(ratios...)), one(with())).changes[0]
+	if c.compared != "value" {
+		t.Errorf("ratios in one report only: compared the %s", c.compared)
 	}
 }
 
 func TestOutcomesAtEdges(t *testing.T) {
-	repeats := func(v ...float64) func(*report.Result) { return func(r *report.Result) { r.Repeats = v } }
+	repeats := func(v ...float64) func(*Result) { return func(r *Result) { r.Repeats = v } }
 	for _, c := range []struct {
 		name     string
-		old, new func(*report.Result)
+		old, new func(*Result)
 		want     string
 	}{
-		{"two repeats", repeats(100, 101), repeats(200, 201, 202, 203), report.Unclear},
-		{"the same figure always", repeats(5, 5, 5), repeats(5, 5, 5), report.Same},
-		{"another figure always", repeats(100, 100, 100), repeats(110, 110, 110), report.Worse},
-		{"a certain but small change", repeats(100, 100, 100), repeats(101, 101, 101), report.Same},
-		{"from nothing", repeats(0, 0, 0), repeats(1, 1, 1), report.Worse},
-		{"to nothing", repeats(1, 1, 1), repeats(0, 0, 0), report.Better},
-		{"nothing", repeats(0, 0, 0), repeats(0, 0, 0), report.Same},
-		{"a large change in larger noise", repeats(100, 150, 220), repeats(120, 180, 250), report.Same},
+		{"two repeats", repeats(100, 101), repeats(200, 201, 202, 203), unclear},
+		{"the same figure always", repeats(5, 5, 5), repeats(5, 5, 5), unchanged},
+		{"another figure always", repeats(100, 100, 100), repeats(110, 110, 110), worsened},
+		{"a certain but small change", repeats(100, 100, 100), repeats(101, 101, 101), unchanged},
+		{"from nothing", repeats(0, 0, 0), repeats(1, 1, 1), worsened},
+		{"to nothing", repeats(1, 1, 1), repeats(0, 0, 0), improved},
+		{"nothing", repeats(0, 0, 0), repeats(0, 0, 0), unchanged},
+		{"a large change in larger noise", repeats(100, 150, 220), repeats(120, 180, 250), unchanged},
 	} {
-		if got := compare(t, one(c.old), one(c.new)).Changes[0].Outcome; got != c.want {
+		if got := compare(t, one(c.old), one(c.new)).changes[0].outcome; got != c.want {
 			t.Errorf("%s: %s, want %s", c.name, got, c.want)
 		}
 	}
@@ -150,12 +148,12 @@ func TestWelchAgreesWithTheTables(t *testing.T) {
 	// Two samples of five, whose means differ by t standard errors: 8 degrees of freedom.
 	for _, c := range []struct{ t, want float64 }{{2.306, 0.05}, {3.355, 0.01}, {5.041, 0.001}} {
 		shift := c.t // each sample's mean has a squared standard error of 1/2
-		at := func(by float64) func(*report.Result) {
-			return func(r *report.Result) {
+		at := func(by float64) func(*Result) {
+			return func(r *Result) {
 				r.Repeats = []float64{100 + by - 2, 100 + by - 1, 100 + by, 100 + by + 1, 100 + by + 2}
 			}
 		}
-		got := compare(t, one(at(0)), one(at(shift))).Changes[0].Chance
+		got := compare(t, one(at(0)), one(at(shift))).changes[0].chance
 		if got < c.want*0.998 || got > c.want*1.002 {
 			t.Errorf("t = %v: chance %v, want %v", c.t, got, c.want)
 		}
@@ -165,38 +163,38 @@ func TestWelchAgreesWithTheTables(t *testing.T) {
 func TestResultsAreMatched(t *testing.T) {
 	r := sample()
 	old, new := sample(), sample()
-	old.Results = append(r.Results, report.Result{Test: "read_lat", Provider: "softnd", Unit: "ns", Better: "less", Repeats: []float64{1}})
-	new.Results = []report.Result{r.Results[2], r.Results[0], r.Results[0]}
+	old.Results = append(r.Results, Result{Test: "read_lat", Provider: "softnd", Unit: "ns", Better: "less", Repeats: []float64{1}})
+	new.Results = []Result{r.Results[2], r.Results[0], r.Results[0]}
 	new.Results[0].Iterations = 77
 	new.Results[2].Depth++
 	c := compare(t, old, new)
 	if got := fmt.Sprint(labels(c)); got != "[send_bw 1048576 write_lat 65536] [write_lat 8 read_lat 0] [write_lat 65536]" {
 		t.Errorf("matched, only old, only new: %s", got)
 	}
-	old.Results = []report.Result{r.Results[1]}
-	if _, err := report.Compare(old, new); err == nil {
+	old.Results = []Result{r.Results[1]}
+	if _, err := Compare(old, new); err == nil {
 		t.Error("reports with nothing in common were compared")
 	}
-	old.Results = []report.Result{new.Results[0]}
+	old.Results = []Result{new.Results[0]}
 	old.Results[0].Better = "less"
-	if _, err := report.Compare(old, new); err == nil {
+	if _, err := Compare(old, new); err == nil {
 		t.Error("reports with opposite directions were compared")
 	}
 }
 
-func labels(c *report.Comparison) string {
-	name := func(all []report.Result) string {
+func labels(c *Comparison) string {
+	name := func(all []Result) string {
 		var names []string
 		for _, r := range all {
 			names = append(names, fmt.Sprint(r.Test, " ", r.Size))
 		}
 		return "[" + strings.Join(names, " ") + "]"
 	}
-	var both []report.Result
-	for _, one := range c.Changes {
-		both = append(both, one.New)
+	var both []Result
+	for _, one := range c.changes {
+		both = append(both, one.new)
 	}
-	return name(both) + " " + name(c.OnlyOld) + " " + name(c.OnlyNew)
+	return name(both) + " " + name(c.onlyOld) + " " + name(c.onlyNew)
 }
 
 const comparison = `old: softnd unknown on Example(R) Processor 9000, 2 cores, kernel 6.18.44, linux/amd64, go1.26.8
@@ -233,20 +231,20 @@ func TestComparisonTable(t *testing.T) {
 
 // Where nothing can be compared, the error says what differs.
 func TestNothingToCompare(t *testing.T) {
-	of := func(change func(*report.Result)) *report.Report {
-		r := report.Result{Test: "write_lat", Provider: "softnd", Unit: "ns", Better: "less", Value: 1, Repeats: []float64{1}, Low: 1, High: 1}
+	of := func(change func(*Result)) *Report {
+		r := Result{Test: "write_lat", Provider: "softnd", Unit: "ns", Better: "less", Value: 1, Repeats: []float64{1}, Low: 1, High: 1}
 		r.Size, r.Ranks, r.Pinned = 8, 2, true
 		change(&r)
-		return &report.Report{Results: []report.Result{r}}
+		return &Report{Results: []Result{r}}
 	}
-	old := of(func(*report.Result) {})
-	for want, new := range map[string]*report.Report{
-		"the old report has the tests write_lat, the new one read_lat": of(func(r *report.Result) { r.Test = "read_lat" }),
-		"size 8 and 64, pinned true and false":                         of(func(r *report.Result) { r.Size, r.Pinned = 64, false }),
-		"provider softnd and ucx":                                      of(func(r *report.Result) { r.Provider = "ucx" }),
+	old := of(func(*Result) {})
+	for want, new := range map[string]*Report{
+		"the old report has the tests write_lat, the new one read_lat": of(func(r *Result) { r.Test = "read_lat" }),
+		"size 8 and 64, pinned true and false":                         of(func(r *Result) { r.Size, r.Pinned = 64, false }),
+		"provider softnd and ucx":                                      of(func(r *Result) { r.Provider = "ucx" }),
 		"the new one 0":                                                {},
 	} {
-		if _, err := report.Compare(old, new); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := Compare(old, new); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v does not say %q", err, want)
 		}
 	}

@@ -13,48 +13,48 @@ func (c *Comparison) WriteTable(w io.Writer) error {
 	}
 	g := new(grid)
 	g.add("<test", "<provider", "size", "<settings", "<compared", "old", "new", "change", "by chance", "<")
-	for i := range c.Changes {
-		g.add(c.Changes[i].row()...)
+	for i := range c.changes {
+		g.add(c.changes[i].row()...)
 	}
 	if err := g.write(w, ""); err != nil {
 		return err
 	}
-	if err := writeOnly(w, "old", c.OnlyOld); err != nil {
+	if err := writeOnly(w, "old", c.onlyOld); err != nil {
 		return err
 	}
-	return writeOnly(w, "new", c.OnlyNew)
+	return writeOnly(w, "new", c.onlyNew)
 }
 
 func (c *Comparison) heading() string {
-	text := fmt.Sprintf("old: softnd %s on %v\nnew: softnd %s on %v\n", c.Old.Softnd, c.Old, c.New.Softnd, c.New)
-	old, new := c.Old, c.New
+	text := fmt.Sprintf("old: softnd %s on %v\nnew: softnd %s on %v\n", c.old.Softnd, c.old, c.new.Softnd, c.new)
+	old, new := c.old, c.new
 	old.Softnd, new.Softnd = "", ""
 	if old != new {
 		text += "The machines differ, so not every change is one of softnd.\n"
 	}
 	return text + fmt.Sprintf("%d compared: %d better, %d worse, %d same, %d unclear\n\n",
-		len(c.Changes), c.count(Better), c.count(Worse), c.count(Same), c.count(Unclear))
+		len(c.changes), c.count(improved), c.count(worsened), c.count(unchanged), c.count(unclear))
 }
 
-func (c *Change) row() []string {
-	unit := c.New.Unit
-	compared := c.Compared
+func (c *delta) row() []string {
+	unit := c.new.Unit
+	compared := c.compared
 	if compared == "ratio" {
-		unit, compared = "ratio", "ratio to "+c.New.Limit.Name
+		unit, compared = "ratio", "ratio to "+c.new.Limit.Name
 	}
-	by, outcome := fmt.Sprintf("%.2g", c.Chance), c.Outcome
+	by, outcome := fmt.Sprintf("%.2g", c.chance), c.outcome
 	switch {
-	case c.Outcome == Unclear:
+	case c.outcome == unclear:
 		by = ""
 		outcome = fmt.Sprintf("unclear: fewer than %d repeats", fewestKnown)
-	case c.Chance < 0.001:
+	case c.chance < 0.001:
 		by = "< 0.001"
 	}
-	moved := fmt.Sprintf("%+.1f %%", 100*c.Relative)
-	if math.IsInf(c.Relative, 0) {
+	moved := fmt.Sprintf("%+.1f %%", 100*c.relative)
+	if math.IsInf(c.relative, 0) {
 		moved = "from 0"
 	}
-	return append(names(&c.New), compared, Figure(c.Before, unit), Figure(c.After, unit), moved, by, outcome)
+	return append(names(&c.new), compared, Figure(c.before, unit), Figure(c.after, unit), moved, by, outcome)
 }
 
 // names are what a result is known by, in a table of several tests.

@@ -1,4 +1,4 @@
-package report_test
+package report
 
 import (
 	"bytes"
@@ -8,8 +8,6 @@ import (
 	"reflect"
 	"strings"
 	"testing"
-
-	"github.com/softnd/softnd/bench/report"
 )
 
 // The columns and cells are those of the JSON: each line is compared with the
@@ -44,18 +42,18 @@ func TestCSVHasWhatTheJSONHas(t *testing.T) {
 
 func TestCSVHasAColumnForEachField(t *testing.T) {
 	var want []string
-	for _, tag := range tags(reflect.TypeFor[report.Result]()) {
+	for _, tag := range tags(reflect.TypeFor[Result]()) {
 		switch tag {
 		case "distribution":
-			want = append(want, prefixed(tag, tags(reflect.TypeFor[report.Distribution]()))...)
+			want = append(want, prefixed(tag, tags(reflect.TypeFor[Distribution]()))...)
 		case "limit":
-			want = append(want, prefixed(tag, tags(reflect.TypeFor[report.Limit]()))...)
+			want = append(want, prefixed(tag, tags(reflect.TypeFor[Limit]()))...)
 		default:
 			want = append(want, tag)
 		}
 	}
 	var b bytes.Buffer
-	if err := new(report.Report).WriteCSV(&b); err != nil {
+	if err := new(Report).WriteCSV(&b); err != nil {
 		t.Fatal(err)
 	}
 	if got := strings.TrimSpace(b.String()); got != strings.Join(want, ",") {
@@ -71,23 +69,23 @@ func prefixed(with string, names []string) []string {
 	return all
 }
 
-func flatten(t *testing.T, into map[string]string, r report.Result) {
+func flatten(t *testing.T, into map[string]string, r Result) {
 	t.Helper()
 	raw, err := json.Marshal(r)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var d object
+	var d jsonObject
 	if err := json.Unmarshal(raw, &d); err != nil {
 		t.Fatal(err)
 	}
 	flattenObject(into, "", d)
 }
 
-func flattenObject(into map[string]string, prefix string, d object) {
+func flattenObject(into map[string]string, prefix string, d jsonObject) {
 	for name, v := range d {
 		switch v := v.(type) {
-		case object:
+		case jsonObject:
 			flattenObject(into, prefix+name+".", v)
 		case []any:
 			items := make([]string, len(v))

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"slices"
 	"sync"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -14,9 +13,6 @@ import (
 
 //go:embed schema.json
 var schema []byte
-
-// Schema is the published form of a report, in JSON Schema 2020-12.
-func Schema() []byte { return slices.Clone(schema) }
 
 var compiled = sync.OnceValues(func() (*jsonschema.Schema, error) {
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(schema))

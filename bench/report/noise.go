@@ -55,20 +55,20 @@ func simpson(f func(float64) float64, from, to float64) float64 {
 
 // holm corrects the chances of several tests for their number: the least is
 // multiplied by it, the next by one fewer, and none may fall below one before it.
-func holm(tests []*Change) {
+func holm(tests []*delta) {
 	tests = slices.Clone(tests)
-	slices.SortStableFunc(tests, func(a, b *Change) int {
+	slices.SortStableFunc(tests, func(a, b *delta) int {
 		switch {
-		case a.Chance < b.Chance:
+		case a.chance < b.chance:
 			return -1
-		case a.Chance > b.Chance:
+		case a.chance > b.chance:
 			return 1
 		}
 		return 0
 	})
 	least := 0.0
 	for i, t := range tests {
-		least = max(least, min(1, t.Chance*float64(len(tests)-i)))
-		t.Chance = least
+		least = max(least, min(1, t.chance*float64(len(tests)-i)))
+		t.chance = least
 	}
 }

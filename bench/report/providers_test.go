@@ -1,11 +1,9 @@
-package report_test
+package report
 
 import (
 	"bytes"
 	"strings"
 	"testing"
-
-	"github.com/softnd/softnd/bench/report"
 )
 
 const sideBySide = `Example(R) Processor 9000, 2 cores, kernel 6.18.44, linux/amd64, go1.26.8
@@ -21,15 +19,15 @@ barrier   8 ranks          –                                     –          
 
 // providers has two figures of one provider for a row, a row with one provider,
 // and a provider that lacks the first test.
-func providers() *report.Report {
+func providers() *Report {
 	r := sample()
 	r.Results = nil
 	add := func(test, provider string, size, ranks int, unit, better string, value, ratio float64) {
-		one := report.Result{Test: test, Provider: provider, Unit: unit, Better: better, Value: value,
+		one := Result{Test: test, Provider: provider, Unit: unit, Better: better, Value: value,
 			Repeats: []float64{value, value, value}, Low: value * 0.9, High: value * 1.1}
 		one.Size, one.Ranks = size, ranks
 		if ratio > 0 {
-			one.Limit = &report.Limit{Name: "raw_line", Unit: unit, Value: value / ratio, Ratio: ratio}
+			one.Limit = &Limit{Name: "raw_line", Unit: unit, Value: value / ratio, Ratio: ratio}
 		}
 		r.Results = append(r.Results, one)
 	}

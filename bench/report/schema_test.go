@@ -1,4 +1,4 @@
-package report_test
+package report
 
 import (
 	"bytes"
@@ -8,13 +8,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/softnd/softnd/bench/report"
 )
 
-type object = map[string]any
+type jsonObject = map[string]any
 
-func text(t *testing.T, r *report.Report) string {
+func text(t *testing.T, r *Report) string {
 	t.Helper()
 	var b bytes.Buffer
 	if err := r.WriteJSON(&b); err != nil {
@@ -24,7 +22,7 @@ func text(t *testing.T, r *report.Report) string {
 }
 
 func TestReadingGivesWhatWasWritten(t *testing.T) {
-	back, err := report.ReadJSON(strings.NewReader(text(t, sample())))
+	back, err := ReadJSON(strings.NewReader(text(t, sample())))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,8 +32,8 @@ func TestReadingGivesWhatWasWritten(t *testing.T) {
 }
 
 func TestReportWithoutResultsIsValid(t *testing.T) {
-	r := &report.Report{Version: report.Version, Machine: report.ThisMachine()}
-	if _, err := report.ReadJSON(strings.NewReader(text(t, r))); err != nil {
+	r := &Report{Version: Version, Machine: ThisMachine()}
+	if _, err := ReadJSON(strings.NewReader(text(t, r))); err != nil {
 		t.Error(err)
 	}
 }
@@ -53,45 +51,45 @@ func TestWritingKeepsABadReportAndSaysSo(t *testing.T) {
 }
 
 func TestDamagedReportsAreRefused(t *testing.T) {
-	result := func(d object) object { return d["results"].([]any)[0].(object) }
-	inside := func(d object, name string) object { return result(d)[name].(object) }
+	result := func(d jsonObject) jsonObject { return d["results"].([]any)[0].(jsonObject) }
+	inside := func(d jsonObject, name string) jsonObject { return result(d)[name].(jsonObject) }
 	for _, c := range []struct {
 		damage string
-		do     func(object)
+		do     func(jsonObject)
 		says   string
 	}{
-		{"another version", func(d object) { d["version"] = "softnd-bench/2" }, `"softnd-bench/2", but this program reads "softnd-bench/1"`},
-		{"no version", func(d object) { delete(d, "version") }, "version"},
-		{"no machine", func(d object) { delete(d, "machine") }, "machine"},
-		{"results null", func(d object) { d["results"] = nil }, "results"},
-		{"an unknown field", func(d object) { d["colour"] = "red" }, "colour"},
-		{"time in words", func(d object) { d["time"] = "noon" }, "date-time"},
-		{"no cores", func(d object) { d["machine"].(object)["cores"] = 0 }, "machine/cores"},
-		{"half a core", func(d object) { d["machine"].(object)["cores"] = 1.5 }, "machine/cores"},
-		{"a processor without a name", func(d object) { d["machine"].(object)["processor"] = "" }, "machine/processor"},
-		{"a system without an architecture", func(d object) { d["machine"].(object)["system"] = "linux" }, "machine/system"},
-		{"no test", func(d object) { delete(result(d), "test") }, "results/0"},
-		{"a test with spaces", func(d object) { result(d)["test"] = "write lat" }, "results/0/test"},
-		{"negative size", func(d object) { result(d)["size"] = -8 }, "results/0/size"},
-		{"an unknown unit", func(d object) { result(d)["unit"] = "us" }, "results/0/unit"},
-		{"neither less nor more", func(d object) { result(d)["better"] = "lower" }, "results/0/better"},
-		{"an unknown mode", func(d object) { result(d)["mode"] = "sleeping" }, "results/0/mode"},
-		{"an unknown executor", func(d object) { result(d)["executor"] = "both" }, "results/0/executor"},
-		{"an unknown memory", func(d object) { result(d)["memory"] = "heap" }, "results/0/memory"},
-		{"depth of nothing", func(d object) { result(d)["depth"] = 0 }, "results/0/depth"},
-		{"a figure in words", func(d object) { result(d)["value"] = "fast" }, "results/0/value"},
-		{"a negative figure", func(d object) { result(d)["value"] = -1 }, "results/0/value"},
-		{"no repeats", func(d object) { result(d)["repeats"] = []any{} }, "results/0/repeats"},
-		{"a negative repeat", func(d object) { result(d)["repeats"] = []any{1, -1, 2} }, "results/0/repeats/1"},
-		{"a value below its interval", func(d object) { result(d)["value"] = 1 }, "outside of its interval"},
-		{"a value above its interval", func(d object) { result(d)["value"] = 9e9 }, "outside of its interval"},
-		{"a distribution without a median", func(d object) { delete(inside(d, "distribution"), "p50") }, "results/0/distribution"},
-		{"a distribution of nothing", func(d object) { inside(d, "distribution")["count"] = 0 }, "results/0/distribution/count"},
-		{"no limit at all", func(d object) { inside(d, "limit")["value"] = 0 }, "results/0/limit/value"},
-		{"a limit without a name", func(d object) { inside(d, "limit")["name"] = "" }, "results/0/limit/name"},
-		{"a ratio too few", func(d object) { inside(d, "limit")["ratios"] = []any{1, 2} }, "2 ratios for 3 repeats"},
+		{"another version", func(d jsonObject) { d["version"] = "softnd-bench/2" }, `"softnd-bench/2", but this program reads "softnd-bench/1"`},
+		{"no version", func(d jsonObject) { delete(d, "version") }, "version"},
+		{"no machine", func(d jsonObject) { delete(d, "machine") }, "machine"},
+		{"results null", func(d jsonObject) { d["results"] = nil }, "results"},
+		{"an unknown field", func(d jsonObject) { d["colour"] = "red" }, "colour"},
+		{"time in words", func(d jsonObject) { d["time"] = "noon" }, "date-time"},
+		{"no cores", func(d jsonObject) { d["machine"].(jsonObject)["cores"] = 0 }, "machine/cores"},
+		{"half a core", func(d jsonObject) { d["machine"].(jsonObject)["cores"] = 1.5 }, "machine/cores"},
+		{"a processor without a name", func(d jsonObject) { d["machine"].(jsonObject)["processor"] = "" }, "machine/processor"},
+		{"a system without an architecture", func(d jsonObject) { d["machine"].(jsonObject)["system"] = "linux" }, "machine/system"},
+		{"no test", func(d jsonObject) { delete(result(d), "test") }, "results/0"},
+		{"a test with spaces", func(d jsonObject) { result(d)["test"] = "write lat" }, "results/0/test"},
+		{"negative size", func(d jsonObject) { result(d)["size"] = -8 }, "results/0/size"},
+		{"an unknown unit", func(d jsonObject) { result(d)["unit"] = "us" }, "results/0/unit"},
+		{"neither less nor more", func(d jsonObject) { result(d)["better"] = "lower" }, "results/0/better"},
+		{"an unknown mode", func(d jsonObject) { result(d)["mode"] = "sleeping" }, "results/0/mode"},
+		{"an unknown executor", func(d jsonObject) { result(d)["executor"] = "both" }, "results/0/executor"},
+		{"an unknown memory", func(d jsonObject) { result(d)["memory"] = "heap" }, "results/0/memory"},
+		{"depth of nothing", func(d jsonObject) { result(d)["depth"] = 0 }, "results/0/depth"},
+		{"a figure in words", func(d jsonObject) { result(d)["value"] = "fast" }, "results/0/value"},
+		{"a negative figure", func(d jsonObject) { result(d)["value"] = -1 }, "results/0/value"},
+		{"no repeats", func(d jsonObject) { result(d)["repeats"] = []any{} }, "results/0/repeats"},
+		{"a negative repeat", func(d jsonObject) { result(d)["repeats"] = []any{1, -1, 2} }, "results/0/repeats/1"},
+		{"a value below its interval", func(d jsonObject) { result(d)["value"] = 1 }, "outside of its interval"},
+		{"a value above its interval", func(d jsonObject) { result(d)["value"] = 9e9 }, "outside of its interval"},
+		{"a distribution without a median", func(d jsonObject) { delete(inside(d, "distribution"), "p50") }, "results/0/distribution"},
+		{"a distribution of nothing", func(d jsonObject) { inside(d, "distribution")["count"] = 0 }, "results/0/distribution/count"},
+		{"no limit at all", func(d jsonObject) { inside(d, "limit")["value"] = 0 }, "results/0/limit/value"},
+		{"a limit without a name", func(d jsonObject) { inside(d, "limit")["name"] = "" }, "results/0/limit/name"},
+		{"a ratio too few", func(d jsonObject) { inside(d, "limit")["ratios"] = []any{1, 2} }, "2 ratios for 3 repeats"},
 	} {
-		var d object
+		var d jsonObject
 		if err := json.Unmarshal([]byte(text(t, sample())), &d); err != nil {
 			t.Fatal(err)
 		}
@@ -100,7 +98,7 @@ func TestDamagedReportsAreRefused(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		switch _, err := report.ReadJSON(bytes.NewReader(damaged)); {
+		switch _, err := ReadJSON(bytes.NewReader(damaged)); {
 		case err == nil:
 			t.Errorf("%s: accepted", c.damage)
 		case !strings.Contains(err.Error(), c.says):
@@ -112,7 +110,7 @@ func TestDamagedReportsAreRefused(t *testing.T) {
 func TestReadRefusesInvalidJSON(t *testing.T) {
 	whole := text(t, sample())
 	for _, bad := range []string{"", "ndbench: no such test\n", whole[:len(whole)/2], whole + whole, "[]", "null"} {
-		if _, err := report.ReadJSON(strings.NewReader(bad)); err == nil {
+		if _, err := ReadJSON(strings.NewReader(bad)); err == nil {
 			t.Errorf("accepted %.20q", bad)
 		}
 	}
@@ -122,21 +120,21 @@ func TestReadRefusesInvalidJSON(t *testing.T) {
 // has words for each.
 func TestSchemaKnowsEachField(t *testing.T) {
 	var s struct {
-		Properties map[string]object
-		Defs       map[string]struct{ Properties map[string]object } `json:"$defs"`
+		Properties map[string]jsonObject
+		Defs       map[string]struct{ Properties map[string]jsonObject } `json:"$defs"`
 	}
-	if err := json.Unmarshal(report.Schema(), &s); err != nil {
+	if err := json.Unmarshal(schema, &s); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
 		of         any
-		properties map[string]object
+		properties map[string]jsonObject
 	}{
-		{report.Report{}, s.Properties},
-		{report.Machine{}, s.Defs["machine"].Properties},
-		{report.Result{}, s.Defs["result"].Properties},
-		{report.Distribution{}, s.Defs["distribution"].Properties},
-		{report.Limit{}, s.Defs["limit"].Properties},
+		{Report{}, s.Properties},
+		{Machine{}, s.Defs["machine"].Properties},
+		{Result{}, s.Defs["result"].Properties},
+		{Distribution{}, s.Defs["distribution"].Properties},
+		{Limit{}, s.Defs["limit"].Properties},
 	} {
 		want := tags(reflect.TypeOf(c.of))
 		slices.Sort(want)

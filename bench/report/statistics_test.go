@@ -1,10 +1,8 @@
-package report_test
+package report
 
 import (
 	"math"
 	"testing"
-
-	"github.com/softnd/softnd/bench/report"
 )
 
 func TestMedian(t *testing.T) {
@@ -16,11 +14,11 @@ func TestMedian(t *testing.T) {
 		{[]float64{9, 1, 5}, 5},
 		{[]float64{4, 1, 3, 2}, 2.5},
 	} {
-		if got := report.Median(tc.values); got != tc.want {
+		if got := Median(tc.values); got != tc.want {
 			t.Errorf("Median(%v) = %v, want %v", tc.values, got, tc.want)
 		}
 	}
-	if got := report.Median(nil); !math.IsNaN(got) {
+	if got := Median(nil); !math.IsNaN(got) {
 		t.Errorf("the median of nothing is %v", got)
 	}
 }
@@ -34,7 +32,7 @@ func TestConfidence(t *testing.T) {
 		for i := range values {
 			values[i] = float64((i*7+3)%tc.n + 1) // 1 to n in some order, unless 7 divides n
 		}
-		if low, high := report.Confidence(values); low != float64(tc.low) || high != float64(tc.high) {
+		if low, high := Confidence(values); low != float64(tc.low) || high != float64(tc.high) {
 			t.Errorf("of %d values: from the %v. to the %v., want %d and %d", tc.n, low, high, tc.low, tc.high)
 		}
 	}

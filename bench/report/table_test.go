@@ -1,10 +1,8 @@
-package report_test
+package report
 
 import (
 	"bytes"
 	"testing"
-
-	"github.com/softnd/softnd/bench/report"
 )
 
 const table = `Example(R) Processor 9000, 2 cores, kernel 6.18.44, linux/amd64, go1.26.8
@@ -32,26 +30,26 @@ func TestTable(t *testing.T) {
 
 func TestFiguresForPeople(t *testing.T) {
 	for _, c := range []struct{ got, want string }{
-		{report.Size(0), "0 B"},
-		{report.Size(8), "8 B"},
-		{report.Size(1000), "1000 B"},
-		{report.Size(1024), "1 KiB"},
-		{report.Size(1536), "1.50 KiB"},
-		{report.Size(64 << 10), "64 KiB"},
-		{report.Size(1 << 20), "1 MiB"},
-		{report.Figure(0, "ns"), "0 ns"},
-		{report.Figure(0.12345, "ns"), "0.123 ns"},
-		{report.Figure(9.996, "ns"), "10.0 ns"},
-		{report.Figure(61.25, "ns"), "61.2 ns"},
-		{report.Figure(99.96, "ns"), "100 ns"},
-		{report.Figure(999.7, "ns"), "1.00 µs"},
-		{report.Figure(2.5e9, "ns"), "2.50 s"},
-		{report.Figure(12345, "MB/s"), "12.3 GB/s"},
-		{report.Figure(34.5e6, "msg/s"), "34.5 M msg/s"},
-		{report.Figure(1200, "ops/s"), "1.20 k ops/s"},
-		{report.Figure(2<<20, "B"), "2 MiB"},
-		{report.Figure(0.00123, "%"), "0.00123 %"},
-		{report.Figure(1.084, "ratio"), "1.08"},
+		{Size(0), "0 B"},
+		{Size(8), "8 B"},
+		{Size(1000), "1000 B"},
+		{Size(1024), "1 KiB"},
+		{Size(1536), "1.50 KiB"},
+		{Size(64 << 10), "64 KiB"},
+		{Size(1 << 20), "1 MiB"},
+		{Figure(0, "ns"), "0 ns"},
+		{Figure(0.12345, "ns"), "0.123 ns"},
+		{Figure(9.996, "ns"), "10.0 ns"},
+		{Figure(61.25, "ns"), "61.2 ns"},
+		{Figure(99.96, "ns"), "100 ns"},
+		{Figure(999.7, "ns"), "1.00 µs"},
+		{Figure(2.5e9, "ns"), "2.50 s"},
+		{Figure(12345, "MB/s"), "12.3 GB/s"},
+		{Figure(34.5e6, "msg/s"), "34.5 M msg/s"},
+		{Figure(1200, "ops/s"), "1.20 k ops/s"},
+		{Figure(2<<20, "B"), "2 MiB"},
+		{Figure(0.00123, "%"), "0.00123 %"},
+		{Figure(1.084, "ratio"), "1.08"},
 	} {
 		if c.got != c.want {
 			t.Errorf("got %q, want %q", c.got, c.want)

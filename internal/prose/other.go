@@ -48,6 +48,7 @@ func fromScript(_, text string) (ex extracted, err error) {
 var (
 	modelComment = regexp.MustCompile(`(?s)/\*.*?\*/|//[^\n]*`)
 	modelName    = regexp.MustCompile(`\b[A-Za-z_]\w*\b`)
+	diagram      = regexp.MustCompile(`\S {3,}\S`) // a line of two columns
 	modelString  = regexp.MustCompile(`"[^"\n]*"`)
 )
 
@@ -69,7 +70,7 @@ func fromModel(_, text string) (ex extracted, err error) {
 		}
 		for i, line := range strings.Split(text[at[0]:at[1]], "\n") {
 			line = strings.Trim(line, "/* \t-")
-			if line == "" {
+			if line == "" || diagram.MatchString(line) {
 				end()
 			} else {
 				current.add(line, first+i)

@@ -163,7 +163,7 @@ func (m *module) findUses() {
 		}
 	}
 	for _, d := range m.decls {
-		if d.isField && hasTag(d.owner.obj, d.obj) {
+		if d.isField && hasTag(d.owner.obj, d.obj) || !d.isField && d.owner != nil && isForErrors(d.obj.Name()) {
 			d.isUsed = true
 		}
 	}
@@ -269,6 +269,9 @@ func (m *module) implement(i *types.Interface, owner string) (hasMarked bool) {
 	}
 	return hasMarked
 }
+
+// isForErrors reports whether package errors calls a method of this name, by interfaces that it does not name.
+func isForErrors(method string) bool { return method == "Unwrap" || method == "Is" || method == "As" }
 
 // hasTag reports whether a field of the struct type t has a tag: package reflect uses it then.
 func hasTag(t, field types.Object) bool {
