@@ -28,7 +28,7 @@ type Peer struct {
 // Connected reports whether neither side has ended the connection.
 func (p *Peer) Connected() bool {
 	// ORDER hazard: after Guard.publishHazard; pairs with the change of either word
-	// before the load of the hazard, in Endpoint.settle of package endpoint.
+	// before the load of the hazard, in Endpoint.releasePeerState of package endpoint.
 	return p.State.Load() == p.Established && p.Disconnecting.Load() == 0
 }
 

@@ -123,7 +123,7 @@ teardown, CHECK_EARLY             | safety   | E1_found | CHECK_EARLY FORCED
 teardown, HEAVY_EARLY            | safety   | E1_found | HEAVY_EARLY FORCED
 teardown, STATE_FIRST            | safety   | E1_found | STATE_FIRST FORCED
 teardown, NO_LAST_CHECK                | safety   | E1_found | NO_LAST_CHECK FORCED
-teardown, LEFT_UNSEEN            | safety   | E1_found E4_alone | LEFT_UNSEEN
+teardown, DISCONNECT_UNSEEN            | safety   | E1_found E4_alone | DISCONNECT_UNSEEN
 teardown, NO_HAZARD              | safety   | E4_alone | NO_HAZARD FORCED
 teardown, FREE_AT_ONCE           | safety   | E2_touch | FREE_AT_ONCE FORCED
 teardown, LEAVE_ONCE             | safety   | E2_touch | LEAVE_ONCE FORCED

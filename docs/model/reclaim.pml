@@ -66,7 +66,7 @@ hidden byte S1, S2, S3, S4, S5;
 
 #define COUNTED(e)	((e) != 0 && (e) <= deaths)
 
-/* Arena.number. first says whether the caller has marked the record. */
+/* Arena.numberDeath. first says whether the caller has marked the record. */
 inline count(first) {
 	e = epoch;
 	if
@@ -174,13 +174,13 @@ proctype Survivor(byte me) {
 #ifndef KEEP_DEAD
 		:: d_step { !runs && counts -> counts = false }
 #endif
-		:: d_step { lock == 0 && state == LIVE -> i = inc };	/* CheckAlive */
+		:: d_step { lock == 0 && state == LIVE -> i = inc };	/* checkAlive */
 			mark(i);
 			i = 0
 #ifndef NO_COUNT
 		:: state == DEAD && !COUNTED(epoch) -> count(false)
 #endif
-		:: deaths != seen[me] ->				/* Acknowledge */
+		:: deaths != seen[me] ->				/* acknowledge */
 #ifndef SEEN_LATE
 			noted = deaths;
 #endif

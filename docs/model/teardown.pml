@@ -6,12 +6,12 @@
  * sharedqp), which is its own memory. Either side aborts or disconnects gracefully, and either process may die at any step.
  * In the end all three are freed.
  *
- *	a side that ends it (terminate, beginDisconnect)   a side that sends, or copies by itself
- *	------------------------------------------------   --------------------------------------
- *	state := aborted, or left[me] := 1                 slot := message          hazard := token
- *	finishTeardown: the peer's hazard set? try again   state open, left 0?      state open, left 0?
- *	        HeavyGlobal                                it is delivered          copy
- *	        take the messages in the peer's ring                                   hazard := 0
+ *	a side that ends it (terminate, beginDisconnect)   a side that sends             a side that copies
+ *	------------------------------------------------   -------------                 ------------------
+ *	state := aborted, or disconnected[me] := 1         slot := message               hazard := token
+ *	finishTeardown: the peer's hazard set? try again   state open, disconnected 0?   state open, disconnected 0?
+ *	        HeavyGlobal                                it is delivered               copy
+ *	        take the messages in the peer's ring                                     hazard := 0
  *	        cancel the rest
  *	detachIfDone: detached[me] := DetachedQP, unless a graceful disconnect is in progress
  *	release: passive: wait for DetachedQP of the active side, detached := DetachedRecord
@@ -38,7 +38,7 @@
  *	MORTAL  the process of side MORTAL (0 is the active one) may die; it is the one that sends or copies
  *
  * Mutations:
- *	NO_HEAVY CHECK_EARLY HEAVY_EARLY STATE_FIRST NO_LAST_CHECK LEFT_UNSEEN NO_HAZARD FREE_AT_ONCE LEAVE_ONCE BOTH_LAST DETACH_EARLY
+ *	NO_HEAVY CHECK_EARLY HEAVY_EARLY STATE_FIRST NO_LAST_CHECK DISCONNECT_UNSEEN NO_HAZARD FREE_AT_ONCE LEAVE_ONCE BOTH_LAST DETACH_EARLY
  *	WHILE_CLOSING SPLIT CHECK_FIRST; with MORTAL: NO_DEATH_CHECK NO_PEER_DEATH NO_LOST TWO_STEPS
  *
  * README.md says what each of them takes away. REACH asserts that certain situations never occur. Each of these
@@ -53,7 +53,7 @@
 bool record = true;		/* its memory is the active side's */
 bool sharedqp[2] = true;		/* the shared queue-pair states, each its own side's memory, with ring and hazard */
 bool aborted;			/* the record's state; else it is established */
-bool left[2];
+bool disconnected[2];
 byte detached[2];
 byte slot[2];			/* 1: there is a message in the ring of the side */
 bool hazard[2];
@@ -145,8 +145,8 @@ inline heavyglobal() {
 /* window.Peer.Connected. */
 inline isopen() {
 	d_step { RECORD; open = !aborted };
-#if !defined(LEFT_UNSEEN) && !defined(FORCED)
-	if :: open -> d_step { RECORD; open = !left[1 - me] } :: else fi
+#if !defined(DISCONNECT_UNSEEN) && !defined(FORCED)
+	if :: open -> d_step { RECORD; open = !disconnected[1 - me] } :: else fi
 #endif
 }
 
@@ -222,7 +222,7 @@ inline begindisconnect() {
 #ifdef HEAVY_EARLY
 	heavyglobal();
 #endif
-	WRITE(left[me] = true);
+	WRITE(disconnected[me] = true);
 	finishTeardown();
 	if :: byPeer -> part() :: else fi;
 	byPeer = false
@@ -235,16 +235,16 @@ inline part() {
 
 #define UP	(now[me] == connected || now[me] == peergone || now[me] == closing)
 
-/* Endpoint.step. */
-inline step() {
+/* Endpoint.progressLocked. */
+inline progresslocked() {
 	if
 	:: UP ->
 #ifndef FORCED
-		d_step { RECORD; leftnow = left[1 - me] };
+		d_step { RECORD; disconnectednow = disconnected[1 - me] };
 #endif
 		if
-		:: leftnow && now[me] == connected -> now[me] = peergone
-		:: leftnow && now[me] == closing -> part()
+		:: disconnectednow && now[me] == connected -> now[me] = peergone
+		:: disconnectednow && now[me] == closing -> part()
 		:: else
 		fi;
 		if
@@ -259,7 +259,7 @@ inline step() {
 			fi
 		:: else
 		fi;
-		leftnow = false; ended = false
+		disconnectednow = false; ended = false
 	:: else
 	fi
 }
@@ -273,7 +273,7 @@ inline step() {
 #endif
 
 proctype Endpoint(byte me) {
-	bool open, wait, byPeer, leftnow, ended;
+	bool open, wait, byPeer, disconnectednow, ended;
 	{
 		do
 		:: LOCK(does[me] == SENDS && now[me] == connected) ->
@@ -309,7 +309,7 @@ proctype Endpoint(byte me) {
 		:: LOCK(now[me] == connected || now[me] == peergone) -> begindisconnect(); UNLOCK
 #endif
 		:: LOCK(UP) -> terminate(); UNLOCK
-		:: LOCK(UP && (left[1 - me] && now[me] != peergone || aborted || GONE)) -> step(); UNLOCK
+		:: LOCK(UP && (disconnected[1 - me] && now[me] != peergone || aborted || GONE)) -> progresslocked(); UNLOCK
 		:: LOCK((!UP || now[me] == closing) && !settled[me] && (!hazard[1 - me] || GONE)) -> finishTeardown(); UNLOCK
 		:: !UP && settled[me] -> break
 		od
@@ -404,7 +404,7 @@ proctype Connector(byte me) {
 /* Provider.releaseDead for the other side, and the acknowledgement. */
 proctype Patrol(byte me) {
 	byte n;
-	bool open, wait, leftnow, ended, mine;
+	bool open, wait, disconnectednow, ended, mine;
 endWell:
 	gone[1 - me];
 	{
@@ -415,7 +415,7 @@ endWell:
 #ifndef NO_PEER_DEATH
 			LOCK(true);
 			if :: !UP -> finishTeardown() :: now[me] == closing -> finishTeardown() :: else fi;
-			step();
+			progresslocked();
 			UNLOCK
 #endif
 		:: else
