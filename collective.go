@@ -133,7 +133,7 @@ func (j *Job) missing() error {
 //
 // Errors: as Barrier; [nd.InvalidDeviceState] when a rank has made another collective call, such as
 // Barrier, which itself cannot detect that; [nd.InvalidBufferSize] when the blobs of all ranks
-// together are longer than 256 MiB, or the limit of [WithExchangeLimit]; [shm.ErrNoMemory] when the
+// together are longer than 256 MiB, or the limit of [WithExchangeLimit]; [shm.NoMemoryError] when the
 // arena has no room for the blob.
 func (j *Job) Exchange(ctx context.Context, blob []byte) ([][]byte, error) {
 	j.collective.Lock()

@@ -232,8 +232,9 @@ func (a *Adapter) fail(op string, s nd.Status, detail, next string) error {
 // allocError returns the error of a call for which the arena has no room, with a fitting status.
 func (a *Adapter) allocError(op string, err error) error {
 	status, next := nd.InsufficientResources, ""
+	_, isNoMemory := errors.AsType[*shm.NoMemoryError](err)
 	switch {
-	case errors.Is(err, shm.ErrNoMemory): // its text says what to do
+	case isNoMemory: // its text says what to do
 		status = nd.NoMemory
 	case errors.Is(err, shm.ErrFull):
 		next = "close unused regions and windows, here or in other processes"

@@ -45,7 +45,7 @@ type Arena struct {
 
 // Create creates an arena, sealed against shrinking and growing, and maps it.
 //
-// Errors: [ErrNoMemory] if this process's limits on address space, file size or memory do not allow
+// Errors: [NoMemoryError] if this process's limits on address space, file size or memory do not allow
 // an arena of that size.
 func Create(cfg Config) (*Arena, error) {
 	if cfg.Ranks < 0 || cfg.Ranks > MaxRanks {

@@ -19,8 +19,6 @@ var (
 	ErrNotPublished = errors.New("nothing is published")
 	// ErrTooLong: a rank published more bytes than the limit.
 	ErrTooLong = errors.New("too many bytes are published")
-	// ErrNoMemory: memory could not be reserved. The error is a [NoMemoryError] too.
-	ErrNoMemory = errors.New("out of memory")
 
 	// errNotArena: the descriptor is not that of an arena.
 	errNotArena = errors.New("not a softnd arena")
@@ -44,7 +42,7 @@ var (
 	errNoAnswer = errors.New("no member of the fabric answers")
 )
 
-// NoMemoryError says which limit stopped a reservation. It wraps [ErrNoMemory].
+// NoMemoryError says which limit stopped a reservation.
 type NoMemoryError struct {
 	Requested uint64 // bytes requested
 	Available uint64 // bytes still available under Limit
@@ -55,5 +53,3 @@ type NoMemoryError struct {
 func (e *NoMemoryError) Error() string {
 	return fmt.Sprintf("shm: reserve memory: asked %d bytes, have %d under %s; %s", e.Requested, e.Available, e.Limit, e.Hint)
 }
-
-func (e *NoMemoryError) Unwrap() error { return ErrNoMemory }

@@ -2,6 +2,7 @@ package shm
 
 import (
 	"context"
+	"errors"
 	"os"
 	"testing"
 
@@ -169,4 +170,10 @@ func shortly(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), watchdog)
 	t.Cleanup(cancel)
 	return ctx
+}
+
+// isNoMemory reports whether err is a [NoMemoryError].
+func isNoMemory(err error) bool {
+	_, ok := errors.AsType[*NoMemoryError](err)
+	return ok
 }

@@ -54,7 +54,7 @@ func newHeap(a *Arena, slot int) *Heap {
 
 // Alloc allocates n > 0 bytes of zeroed arena memory.
 //
-// Errors: [ErrNoMemory] (see [NoMemoryError]) if the arena, the machine or the memory cgroup does
+// Errors: [NoMemoryError] if the arena, the machine or the memory cgroup does
 // not have enough left. Alloc has allocated nothing then.
 func (h *Heap) Alloc(n uint64) (Offset, error) {
 	h.mu.Lock()

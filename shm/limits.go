@@ -62,7 +62,7 @@ const reserveStep = 4 << 20
 // reserve allocates the pages of a range, so that a later access can neither fail nor kill the
 // process. After an error, some of the pages may be allocated.
 //
-// Errors: [ErrNoMemory].
+// Errors: [NoMemoryError].
 func (a *Arena) reserve(off Offset, n uint64) error {
 	return a.useFile(func(fd int) error { return reserveIn(fd, off, n) })
 }

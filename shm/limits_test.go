@@ -82,7 +82,7 @@ var roleFileSizeLimitTiny = role("limit file size, tiny", func(a *actor) error {
 		return err
 	}
 	arena, err := Create(Config{})
-	if !errors.Is(err, ErrNoMemory) || !strings.Contains(err.Error(), "ulimit -f") {
+	if !isNoMemory(err) || !strings.Contains(err.Error(), "ulimit -f") {
 		return fmt.Errorf("%v, %v", arena, err)
 	}
 	return nil
@@ -101,7 +101,7 @@ var roleAddressSpaceLimit = role("limit address space", func(a *actor) error {
 		return fmt.Errorf("default size %d, %v", size, err)
 	}
 	arena, err := Create(Config{Size: limit})
-	if !errors.Is(err, ErrNoMemory) || !strings.Contains(err.Error(), "ulimit -v") {
+	if !isNoMemory(err) || !strings.Contains(err.Error(), "ulimit -v") {
 		return fmt.Errorf("create beyond the limit: %v, %v", arena, err)
 	}
 	return nil
@@ -259,7 +259,7 @@ func TestCgroupFilesAreParsed(t *testing.T) {
 func TestReserveReportsWholeRange(t *testing.T) {
 	short := &NoMemoryError{Requested: 10, Available: 4}
 	err := forWholeRange(100, short)
-	if !errors.Is(err, ErrNoMemory) || short.Requested != 100 || short.Available != 94 {
+	if !isNoMemory(err) || short.Requested != 100 || short.Available != 94 {
 		t.Errorf("%v", err)
 	}
 	if plain := errors.New("x"); forWholeRange(1, plain) != plain {

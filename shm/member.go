@@ -79,7 +79,7 @@ const NoRank = -1
 
 // Join makes this process a member. rank is its rank in the group, or NoRank.
 //
-// Errors: [ErrFull] if all member records are taken, [ErrNoMemory] if the pages of the status page
+// Errors: [ErrFull] if all member records are taken, [NoMemoryError] if the pages of the status page
 // cannot be reserved.
 func (a *Arena) Join(rank int) (*Member, error) {
 	if rank < NoRank || rank >= max(a.ranks, 1) {

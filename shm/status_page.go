@@ -67,7 +67,7 @@ func (m *Member) StacksRequested() bool {
 // member's heap, where they stay until the next call; stacks may be nil. Not safe for concurrent
 // use.
 //
-// Errors: [ErrNoMemory] if the heap has no room. Observers get an empty answer then.
+// Errors: [NoMemoryError] if the heap has no room. Observers get an empty answer then.
 func (m *Member) PublishStacks(stacks []byte) error {
 	s := m.statusPage
 	request := s.requested.Load()

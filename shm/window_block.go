@@ -14,7 +14,7 @@ func (a *Arena) HeapStart() Offset { return a.geo.heap }
 // pages, and returns the index of the block. The entries hold what their previous owner stored.
 // Safe for concurrent use.
 //
-// Errors: [ErrFull], [ErrNoMemory].
+// Errors: [ErrFull], [NoMemoryError].
 func (m *Member) ClaimWindowBlock() (block int, err error) {
 	a := m.arena
 	m.blocksMu.Lock()

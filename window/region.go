@@ -42,7 +42,7 @@ func (r *Region) setMemory(mem []byte, address uint64) {
 
 // NewRegion returns an empty region. It takes two entries of the window table.
 //
-// Errors: [shm.ErrFull], [shm.ErrNoMemory].
+// Errors: [shm.ErrFull], [shm.NoMemoryError].
 func (d *Domain) NewRegion() (*Region, error) {
 	local, err := d.table.take()
 	if err != nil {

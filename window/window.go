@@ -29,7 +29,7 @@ type binding struct {
 
 // NewWindow returns an invalid window. It takes one entry of the window table.
 //
-// Errors: [shm.ErrFull], [shm.ErrNoMemory].
+// Errors: [shm.ErrFull], [shm.NoMemoryError].
 func (d *Domain) NewWindow() (*Window, error) {
 	e, err := d.table.take()
 	if err != nil {
