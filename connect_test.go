@@ -268,3 +268,28 @@ func TestAcceptEndsWithItsListener(t *testing.T) {
 		t.Errorf("%v, want Canceled", err)
 	}
 }
+
+// An Accept that cannot create its endpoint refuses the request.
+func TestAcceptRefusesTheRequestIfItsConfigurationIsWrong(t *testing.T) {
+	jobs := softndtest.New(t, 2)
+	l, err := jobs[0].Listen(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	_, cfg, err := oneQueue(t.Context(), jobs[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	dialed := make(chan error, 1)
+	go func() {
+		_, err := jobs[1].Dial(t.Context(), 0, cfg)
+		dialed <- err
+	}()
+	if _, _, err := l.Accept(t.Context(), nd.EndpointConfig{}); !errors.Is(err, nd.InvalidParameter2) {
+		t.Errorf("Accept: %v, want InvalidParameter2", err)
+	}
+	if err := <-dialed; !errors.Is(err, nd.ConnectionRefused) {
+		t.Errorf("Dial: %v, want ConnectionRefused", err)
+	}
+}

@@ -100,7 +100,7 @@ func (r *fixedRegion) LocalToken() Token  { return 11 }
 func (r *fixedRegion) RemoteToken() Token { return 22 }
 
 func TestSGEOf(t *testing.T) {
-	r := &fixedRegion{mem: []byte("0123456789")}
+	r := &fixedRegion{mem: append(make([]byte, 0, 32), "0123456789"...)} // with room behind the length
 	for _, tc := range []struct{ offset, n int }{{0, 10}, {0, 0}, {10, 0}, {3, 4}} {
 		got := SGEOf(r, tc.offset, tc.n)
 		if want := "0123456789"[tc.offset:][:tc.n]; string(got.Buffer) != want || cap(got.Buffer) != tc.n || got.Token != 11 {
