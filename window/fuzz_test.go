@@ -219,30 +219,30 @@ func FuzzEntry(f *testing.F) {
 		}
 
 		// The owner itself, with its own tokens and with that of the forged entry.
-		for own, grant := range map[nd.Token]struct {
+		for own, allowed := range map[nd.Token]struct {
 			rights Rights
 			mem    []byte
 			scope  uint64
 		}{local: {Local | Read | Write, mem[:2048], 0}, remote: {Remote | Read, mem[:2048], 0}, bound: {Remote | Write, mem[1000:2000], 7}} {
 			var mine [8]uint64
-			mine[0] = uint64(grant.rights)<<32 | uint64(own) | 1<<63
-			mine[1], mine[2], mine[3], mine[5] = shm.AddressOf(grant.mem), uint64(len(grant.mem)), offset, grant.scope
+			mine[0] = uint64(allowed.rights)<<32 | uint64(own) | 1<<63
+			mine[1], mine[2], mine[3], mine[5] = shm.AddressOf(allowed.mem), uint64(len(allowed.mem)), offset, allowed.scope
 			mine[4] = uint64(owner.domain.AdapterID())
 			ref := &Operand{Token: own, Rights: Rights(rights), Address: shm.AddressOf(mem) + address%8192 - 2048, Endpoint: number64(number)}
 			same := *ref
 			if same.Peer = owner.peer(ref.Endpoint); ref.Endpoint == 0 {
-				same.Peer = owner.peer(grant.scope)
+				same.Peer = owner.peer(allowed.scope)
 			}
 			want, _ := expected(mine, owner.domain.AdapterID(), a, &same, n)
 			if got := owner.guard.Check(ref, n); got != want {
-				t.Errorf("own token with rights %d: %v, want %v", grant.rights, got, want)
+				t.Errorf("own token with rights %d: %v, want %v", allowed.rights, got, want)
 			}
 			if private, got := owner.guard.IsPrivate(ref, n); got != want || private {
-				t.Errorf("own token with rights %d: private %v, %v, want %v", grant.rights, private, got, want)
+				t.Errorf("own token with rights %d: private %v, %v, want %v", allowed.rights, private, got, want)
 			}
 			if n <= uint64(len(plain)) {
 				if moved, _, got := owner.guard.Copy(&Operand{Mem: plain}, ref, n); got != want || want == NoFault && moved != n {
-					t.Errorf("own token with rights %d: moved %d, %v, want %v", grant.rights, moved, got, want)
+					t.Errorf("own token with rights %d: moved %d, %v, want %v", allowed.rights, moved, got, want)
 				}
 			}
 		}

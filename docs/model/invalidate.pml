@@ -147,7 +147,7 @@ hidden byte S1, S2, S3, S4, S5, S6, S7, S8;
 
 #define OWNER	NEXEC		/* the owner's number among the storing processes; executors have 0 to NEXEC-1 */
 
-/* A store by process number "who" reaches memory. The binding in whose name it was made comes along for the claims. */
+/* A store by process number `who` reaches memory. The binding in whose name it was made comes along for the claims. */
 inline perform(who, a, v, g) {
 	if
 	:: (a) >= DATA && (who) != OWNER -> TOUCH(g, a)
