@@ -15,7 +15,7 @@ import (
 // The least values of these checks are measured: ndrun fails below them with a single rank that
 // does nothing but start.
 const (
-	leastMemory       = 8 << 20 // of ndrun, its guard and the rank, beside what their program files take
+	leastMemory       = 8 << 20 // of ndrun, its watchdog and the rank, without their program files
 	fairMemory        = 256 << 20
 	leastFileSize     = 67 << 20 // the tables of an arena and one chunk
 	fairFileSize      = 1 << 30

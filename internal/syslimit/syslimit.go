@@ -166,8 +166,9 @@ func (c *Counter) Increase() uint64 {
 	return now - min(now, c.before)
 }
 
-// OOMKills returns the counter of processes killed by the out-of-memory killer. It counts those of this process's control
-// group, in version 2 with the groups below it, or else those of the machine. ok is false if there is no such counter.
+// OOMKills returns the counter of processes killed by the out-of-memory killer in this process's
+// control group. In version 2, that includes the groups below it. Without such a counter, OOMKills
+// returns that of the machine. ok is false if there is none.
 func OOMKills() (c Counter, ok bool) {
 	for _, dir := range cgroup.Dirs("memory") {
 		for _, file := range []string{"memory.events", "memory.oom_control"} {
