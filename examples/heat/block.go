@@ -18,20 +18,20 @@ const (
 	initiatorDepth = 8
 )
 
-// block is one rank's share of the grid: the rows from first to end of the whole, in two
-// generations of which one is computed from the other, and the two rows beyond its edges, which
-// the neighbours write. Beside the rows it holds the connections.
+// block is one rank's share of the grid: the rows from first to end of the whole, and the two rows
+// beyond its edges, which the neighbours write. It has each row in two generations, of which one is
+// computed from the other. It also has the connections.
 //
-// Its memory holds, row by row:
+// Its memory has, row by row:
 //
 //	2      the row above the block, of an even and of an odd generation
 //	rows   the block, even generations
 //	rows   the block, odd generations
 //	2      the row below the block, of an even and of an odd generation
 //
-// The rows beyond the edges need no lock, and no more than one message per row. The neighbour
-// writes generation g+2 where g was. It does so after it got our row of generation g+1, and that
-// row was sent after it had been computed, which was the only use of the neighbour's row of g.
+// The rows beyond the edges need no lock, and one message per row. The neighbour writes generation
+// g+2 in the place of g. It does so after it has received this block's row of g+1. This block
+// sends that row after it has computed it, and computing it is the only use of the neighbour's g.
 type block struct {
 	job    *softnd.Job
 	size   size // of the whole grid
@@ -40,14 +40,14 @@ type block struct {
 	region nd.MemoryRegion
 	mem    []byte          // of the region
 	cells  []float64       // the same memory
-	window nd.MemoryWindow // lends the result to rank 0, in the end
+	window nd.MemoryWindow // gives rank 0 access to the result, in the end
 	above  border
 	below  border
 	sheet  sheet // rank 0 only
 
 	cq      nd.CompletionQueue
 	results [16]nd.Result
-	peers   map[int]nd.Endpoint // rank 0 and the neighbours; of rank 0 everybody
+	peers   map[int]nd.Endpoint // rank 0 and the neighbours; of rank 0 all ranks
 	done    int                 // requests completed that are not receives
 	moved   uint64              // bytes written and read through windows of others
 }
@@ -55,7 +55,7 @@ type block struct {
 // border is one edge of a block. Without a neighbour there, its endpoint is nil.
 type border struct {
 	ep      nd.Endpoint
-	window  nd.MemoryWindow     // lends the two rows beyond the edge to the neighbour
+	window  nd.MemoryWindow     // gives the neighbour access to the two rows beyond the edge
 	theirs  nd.WindowDescriptor // the neighbour's two rows beyond its edge, for our edge row
 	arrived int                 // rows that have come: those of generations 1 to arrived are there
 }
@@ -122,9 +122,9 @@ func (b *block) row(generation, y int) []float64 {
 	return b.cells[b.place(generation, y)*b.size.Width:][:b.size.Width]
 }
 
-// connect makes the connections, in ascending order of ranks at both ends, and opens the
-// windows: for each neighbour one over the two rows that it writes, at rank 0 one to read the
-// temperatures to start from.
+// connect makes the connections, in ascending order of ranks at both ends, and binds the windows.
+// Each neighbour gets one over the two rows that it writes. Rank 0 has one through which the others
+// read the temperatures to start from.
 func (b *block) connect(ctx context.Context) error {
 	rank, ranks, adapter := b.job.Rank(), b.job.Size(), b.job.Adapter()
 	if ranks == 1 {
@@ -158,24 +158,24 @@ func (b *block) connect(ctx context.Context) error {
 	}
 	if b.above.ep = b.peers[rank-1]; b.above.ep != nil {
 		edge := b.bytes(b.place(0, -1), 2)
-		if b.above.window, err = b.lend(ctx, b.above.ep, b.region, edge, nd.AllowWrite|nd.ThisEndpointOnly); err != nil {
+		if b.above.window, err = b.bind(ctx, b.above.ep, b.region, edge, nd.AllowWrite|nd.ThisEndpointOnly); err != nil {
 			return err
 		}
 	}
 	if b.below.ep = b.peers[rank+1]; b.below.ep != nil {
 		edge := b.bytes(b.place(0, b.rows), 2)
-		if b.below.window, err = b.lend(ctx, b.below.ep, b.region, edge, nd.AllowWrite|nd.ThisEndpointOnly); err != nil {
+		if b.below.window, err = b.bind(ctx, b.below.ep, b.region, edge, nd.AllowWrite|nd.ThisEndpointOnly); err != nil {
 			return err
 		}
 	}
 	if rank == 0 { // bound on one connection, used over all
-		b.sheet.window, err = b.lend(ctx, b.peers[1], b.sheet.region, b.sheet.region.Bytes(), nd.AllowRead)
+		b.sheet.window, err = b.bind(ctx, b.peers[1], b.sheet.region, b.sheet.region.Bytes(), nd.AllowRead)
 	}
 	return err
 }
 
-// lend opens a new window and returns when peers may use it.
-func (b *block) lend(ctx context.Context, ep nd.Endpoint, region nd.MemoryRegion, part []byte, rights nd.OpFlags) (nd.MemoryWindow, error) {
+// bind binds a new window and returns when peers may use it.
+func (b *block) bind(ctx context.Context, ep nd.Endpoint, region nd.MemoryRegion, part []byte, rights nd.OpFlags) (nd.MemoryWindow, error) {
 	window, err := b.job.Adapter().CreateMemoryWindow(ctx)
 	if err != nil {
 		return nil, err
@@ -186,11 +186,11 @@ func (b *block) lend(ctx context.Context, ep nd.Endpoint, region nd.MemoryRegion
 	return window, b.finish(ctx)
 }
 
-// lent is what a rank tells the others about its windows.
-type lent struct{ Sheet, Above, Below nd.WindowDescriptor }
+// descriptors are those of the windows of a rank, for the other ranks.
+type descriptors struct{ Sheet, Above, Below nd.WindowDescriptor }
 
-func (b *block) windows() lent {
-	return lent{describe(b.sheet.window), describe(b.above.window), describe(b.below.window)}
+func (b *block) windows() descriptors {
+	return descriptors{describe(b.sheet.window), describe(b.above.window), describe(b.below.window)}
 }
 
 // describe returns the zero descriptor for a window that does not exist.
@@ -201,9 +201,9 @@ func describe(w nd.MemoryWindow) nd.WindowDescriptor {
 	return w.Descriptor()
 }
 
-// meet takes what the neighbours lend: our first row goes below the block above, our last row
-// above the block below.
-func (b *block) meet(all []lent) {
+// meet takes the descriptors of the neighbours: the first row of this block goes below the block
+// above, its last row above the block below.
+func (b *block) meet(all []descriptors) {
 	if b.above.ep != nil {
 		b.above.theirs = all[b.job.Rank()-1].Below
 	}
@@ -253,11 +253,11 @@ func (b *block) withdrawSheet(ctx context.Context) error {
 	return b.finish(ctx)
 }
 
-// offerResult lends the block's rows of a generation to rank 0.
+// offerResult gives rank 0 access to the block's rows of a generation.
 func (b *block) offerResult(ctx context.Context, generation int) (err error) {
 	if b.job.Rank() > 0 {
 		rows := b.bytes(b.place(generation, 0), b.rows)
-		b.window, err = b.lend(ctx, b.peers[0], b.region, rows, nd.AllowRead|nd.ThisEndpointOnly)
+		b.window, err = b.bind(ctx, b.peers[0], b.region, rows, nd.AllowRead|nd.ThisEndpointOnly)
 	}
 	return err
 }
@@ -309,8 +309,7 @@ func (b *block) read(ctx context.Context, peer int, into nd.SGE, from nd.WindowD
 	return nil
 }
 
-// close gives everything up. A neighbour that still waits for rows learns of it by its
-// connection's end.
+// close closes everything. A neighbour that still waits for rows sees the end of its connection.
 func (b *block) close() {
 	for _, ep := range b.peers {
 		ep.Close()

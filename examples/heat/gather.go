@@ -8,13 +8,13 @@ import (
 	"github.com/softnd/softnd"
 )
 
-// verdict is an error that all ranks have learned of; rank 0 speaks for all of them.
-type verdict struct{ text string }
+// commonError is an error that all ranks have; rank 0 prints it.
+type commonError struct{ text string }
 
-func (v verdict) Error() string { return v.text }
+func (e commonError) Error() string { return e.text }
 
-// gather tells every rank's value to all ranks, in the order of ranks. If any rank comes with a
-// problem instead, all of them return the first one as a [verdict].
+// gather returns the values of all ranks, in the order of ranks. If a rank passes a problem instead,
+// all ranks return the first one as a [commonError].
 func gather[T any](ctx context.Context, job *softnd.Job, problem error, mine T) ([]T, error) {
 	type envelope struct {
 		Problem string
@@ -36,13 +36,13 @@ func gather[T any](ctx context.Context, job *softnd.Job, problem error, mine T) 
 	for rank, blob := range blobs {
 		var in envelope
 		if err := json.Unmarshal(blob, &in); err != nil {
-			return nil, fmt.Errorf("what rank %d says cannot be read: %w", rank, err)
+			return nil, fmt.Errorf("value of rank %d: %w", rank, err)
 		}
 		switch {
 		case in.Problem != "" && rank > 0:
-			return nil, verdict{fmt.Sprintf("rank %d: %s", rank, in.Problem)}
+			return nil, commonError{fmt.Sprintf("rank %d: %s", rank, in.Problem)}
 		case in.Problem != "":
-			return nil, verdict{in.Problem}
+			return nil, commonError{in.Problem}
 		}
 		values[rank] = in.Value
 	}

@@ -1,16 +1,16 @@
-// Heat lets the brightness of a picture spread as if it were temperature: two-dimensional heat
-// diffusion on a grid with one cell per pixel, divided among the ranks of a job.
+// Heat computes the diffusion of heat on a grid with one cell per pixel of a picture, divided among
+// the ranks of a job. The brightness of a pixel is its temperature at the start.
 //
 //	go run ./cmd/ndrun -n 4 ./examples/heat -in photo.jpeg -out heat.png -steps 2000 -verify
 //	go run ./examples/heat -out heat.png
 //
-// Each rank owns a block of rows. It reads its rows from rank 0's memory, and after each step
-// writes its first and last row straight into windows that its neighbours opened for it. An
-// empty message behind each row says that the row has arrived, so a rank that waits sleeps. In
-// the end rank 0 reads all blocks from the other ranks' memory and writes a PNG.
+// Each rank owns a block of rows. It reads its rows from rank 0's memory. After each step it writes
+// its first and last row directly into windows of its neighbours. An empty message after each row
+// says that the row has arrived, so a rank that waits sleeps. In the end rank 0 reads all blocks
+// from the other ranks' memory and writes a PNG.
 //
-// Black is 0 degrees and white is 100; colours count by their brightness, and what is
-// transparent counts as black. The cells at the rim keep their temperature. With -verify rank 0
+// Black is 0 degrees and white is 100; colours count by their brightness, and transparent pixels
+// count as black. The cells at the rim keep their temperature. With -verify rank 0
 // computes everything once more by itself, and every bit of the two results must agree.
 package main
 
@@ -100,7 +100,7 @@ func run(ctx context.Context, args []string) int {
 	}
 
 	err = heat(ctx, job, set, problem)
-	var common verdict
+	var common commonError
 	switch {
 	case err == nil:
 		return 0
@@ -112,7 +112,7 @@ func run(ctx context.Context, args []string) int {
 		if job.Rank() == 0 {
 			fmt.Fprintln(os.Stderr, "heat:", err)
 		}
-		job.Barrier(ctx) // so that nobody's exit ends the job before the message is out
+		job.Barrier(ctx) // so that no rank's exit ends the job before the message is printed
 	case job.Rank() == 0:
 		fmt.Fprintln(os.Stderr, "heat:", err)
 	case !consequence(err):
@@ -167,7 +167,7 @@ func heat(ctx context.Context, job *softnd.Job, set settings, problem error) err
 	if err := job.Barrier(ctx); err != nil {
 		return err
 	}
-	if err := b.withdrawSheet(ctx); err != nil { // everybody has what it needs
+	if err := b.withdrawSheet(ctx); err != nil { // all ranks have their rows
 		return err
 	}
 	show := newProgress(os.Stdout, set.progress, set.steps)

@@ -27,8 +27,8 @@ func (s size) String() string { return fmt.Sprintf("%dx%d", s.Width, s.Height) }
 // picture is what a run starts from.
 type picture struct{ img image.Image }
 
-// openPicture reads the picture in a file, or the one that comes with the program if name is
-// empty, and refuses it if it cannot be divided among that many ranks.
+// openPicture reads the picture in a file, or the program's own if name is empty. It refuses a
+// picture that cannot be divided among that many ranks.
 func openPicture(name string, ranks int) (*picture, error) {
 	var from io.Reader = bytes.NewReader(startPicture)
 	label := "the program's own picture"
@@ -51,7 +51,7 @@ func openPicture(name string, ranks int) (*picture, error) {
 	return pic, nil
 }
 
-// readPicture reads a PNG or JPEG picture. It looks at the size before it reads the rest.
+// readPicture reads a PNG or JPEG picture. It checks the size before it reads the rest.
 func readPicture(r io.Reader) (*picture, error) {
 	in := bufio.NewReader(r)
 	switch _, err := in.Peek(1); {
@@ -146,12 +146,11 @@ func heatColour(degrees float64) color.RGBA {
 	return color.RGBA{glow(t), glow(t - 1), glow(t - 2), 255}
 }
 
-// output is the file that the result goes to. It is opened before the computation, so that a
-// name that cannot be written is found out at once; what it holds stays as it is until the
-// result is there. A nil output is none.
+// output is the file for the result. It is opened before the computation, so that an error is
+// reported at once. Its contents stay until there is a result. A nil output is none.
 type output struct {
 	file    *os.File
-	created bool // by us: if the run fails it goes again
+	created bool // by this run, which removes it if it fails
 	written bool
 }
 

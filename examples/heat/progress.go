@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// progress is a line that says how far the computation is: one that is overwritten on a
-// terminal, one after the other elsewhere, and none unless somebody looks or asks.
+// progress prints how far the computation is. On a terminal it overwrites one line. Elsewhere it
+// prints one line after the other, and only if the user asks for it.
 type progress struct {
 	to       *os.File
 	on, tty  bool
-	shown    bool // the terminal shows a line of it
+	shown    bool // the terminal has a line of it
 	steps    int
 	last     time.Time
 	interval time.Duration
@@ -19,7 +19,7 @@ type progress struct {
 
 func newProgress(to *os.File, wanted bool, steps int) *progress {
 	info, err := to.Stat()
-	// Under ndrun this is a pipe, but ndrun tells whether its own output is seen.
+	// Under ndrun this is a pipe, but ndrun reports whether its own output is a terminal.
 	tty := err == nil && info.Mode()&os.ModeCharDevice != 0 || os.Getenv("SOFTND_TERMINAL") == "1"
 	return &progress{to: to, on: wanted || tty, tty: tty, steps: steps,
 		last: time.Now(), interval: 200 * time.Millisecond}

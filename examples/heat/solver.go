@@ -10,8 +10,8 @@ import (
 const rate = 0.2
 
 // spread returns the next temperature of the cell with temperature here. The conversion keeps
-// compilers from fusing the multiplication with the addition in one place and not in another:
-// however the grid is divided, each cell is computed with the same roundings.
+// compilers from fusing the multiplication with the addition in some places only. So each cell is
+// computed with the same roundings, however the grid is divided.
 func spread(here, north, south, west, east float64) float64 {
 	return here + float64(rate*(((north+south)+(west+east))-float64(4*here)))
 }

@@ -186,7 +186,7 @@ func TestCompare(t *testing.T) {
 		t.Errorf("one bit differs: %v", err)
 	}
 	if err := compare([]float64{1, 2, 3, 4, 5, math.Copysign(0, -1)}, want, 3); err == nil {
-		t.Error("the sign of zero is not looked at")
+		t.Error("the sign of zero is not compared")
 	}
 }
 

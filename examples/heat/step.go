@@ -11,7 +11,7 @@ import (
 func (b *block) compute(ctx context.Context, steps int, after func(step int)) error {
 	for g := range steps {
 		if ctx.Err() != nil {
-			return ctx.Err() // who never waits must ask
+			return ctx.Err() // a rank that never waits would not notice
 		}
 		if err := b.neighboursAt(ctx, g); err != nil {
 			return err
@@ -47,8 +47,8 @@ func (b *block) spread(g, y int) {
 	spreadRow(next, b.row(g, y-1), here, b.row(g, y+1))
 }
 
-// tell writes row y of a generation to the neighbour's memory, offset bytes into the window that
-// it lends, and sends an empty message after it. Nothing is reported back as long as all is well.
+// tell writes row y of a generation to the neighbour's memory, offset bytes into its window, and
+// sends an empty message after it. Neither request has a result if it succeeds.
 func (b *block) tell(to *border, generation, y, offset int) error {
 	if to.ep == nil {
 		return nil

@@ -74,8 +74,8 @@ func (m *mailbox) send(ctx context.Context, message []byte) error {
 	return nil
 }
 
-// receive waits for a message and returns a copy of its slot. What follows the message in the
-// slot means nothing.
+// receive waits for a message and returns a copy of its slot. The bytes after the message in
+// the slot have no meaning.
 func (m *mailbox) receive(ctx context.Context) ([]byte, error) {
 	for len(m.inbox) == 0 {
 		if err := m.take(ctx); err != nil {

@@ -1,14 +1,14 @@
-// Revoke shows that what was lent can be taken back. Rank 0 opens a window on its memory for
-// every other rank, and closes it again while that rank writes through it as fast as it can.
-// Some transfer is cut off in the middle each time; what counts is that not one byte of the
-// memory changes after the invalidation is complete.
+// Revoke shows that access through a window ends with its invalidation. Rank 0 binds a window on
+// its memory for every other rank, and invalidates it while that rank writes through it as fast as
+// it can. Some transfer is cut off in the middle each time. Not one byte of the memory may change
+// after the invalidation is complete.
 //
 //	go run ./cmd/ndrun -n 4 ./examples/revoke -seconds 5
 //
-// The promise is checked by looking. As soon as rank 0 sees the completion of its invalidation
-// it records the memory, waits until the writer has seen the failure and a little longer, and
-// compares every byte. Beyond that, every byte found must come from a transfer that the writer
-// reports as done or as the one that failed, and all bytes of the former must be there.
+// Rank 0 checks that as follows. When it has the completion of its invalidation, it records the
+// memory. It waits until the writer has seen the failure and a little longer, and then compares
+// every byte. It also checks that every byte comes from a transfer that the writer reports, as done
+// or as the one that failed. All bytes of the transfers that are done must be there.
 //
 // A transfer that failed counts as "in flight" if it had begun to change the memory, and as
 // "refused" if not. It ends its connection, so each round makes a new one.
@@ -51,11 +51,11 @@ func parse(args []string) (settings, error) {
 	var help bytes.Buffer
 	flags := flag.NewFlagSet("revoke", flag.ContinueOnError)
 	flags.SetOutput(&help)
-	flags.Float64Var(&s.seconds, "seconds", 5, "how long to grant and take back")
+	flags.Float64Var(&s.seconds, "seconds", 5, "how long to bind and invalidate windows")
 	flags.IntVar(&s.min, "min", smallest, "`bytes` of the smallest transfer")
 	flags.IntVar(&s.max, "max", largest, "`bytes` of the largest transfer")
 	flags.Uint64Var(&s.seed, "seed", 0, "repeats the sizes and pauses of another run (default: a new seed, printed)")
-	flags.BoolVar(&s.private, "private", false, "lend ordinary memory of the process instead of memory from the adapter")
+	flags.BoolVar(&s.private, "private", false, "use ordinary memory of the process instead of memory from the adapter")
 	err := flags.Parse(args)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
@@ -103,13 +103,13 @@ func run(ctx context.Context, args []string) int {
 		}
 		return 0
 	case problem == nil && job.Size() < 2:
-		problem = errors.New("needs at least 2 ranks, one that lends memory and one that writes; start it with ndrun -n 2")
+		problem = errors.New("needs at least 2 ranks, one with the memory and one that writes; start it with ndrun -n 2")
 	}
 	if problem != nil { // all ranks have the same one
 		if job.Rank() == 0 {
 			fmt.Fprintln(os.Stderr, "revoke:", problem)
 		}
-		job.Barrier(ctx) // so that nobody's exit ends the job before the message is out
+		job.Barrier(ctx) // so that no rank's exit ends the job before the message is printed
 		return 1
 	}
 
@@ -187,7 +187,7 @@ func lead(ctx context.Context, job *softnd.Job, set settings) error {
 	if err := job.Barrier(ctx); err != nil {
 		return err
 	}
-	return total.verdict()
+	return total.err()
 }
 
 // follow is every other rank: a writer.

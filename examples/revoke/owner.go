@@ -33,7 +33,7 @@ type owner struct {
 	tally   tally
 }
 
-// serve lends memory to a writer, over and over until the deadline, and once after it.
+// serve binds and invalidates windows for a writer until the deadline, and once after it.
 func serve(ctx context.Context, job *softnd.Job, set settings, writer int, pattern []byte, deadline time.Time) (tally, error) {
 	o := &owner{job: job, set: set, writer: writer, pattern: pattern,
 		rng: rand.New(rand.NewPCG(set.seed, uint64(writer)))}
@@ -78,10 +78,11 @@ func (o *owner) connect(ctx context.Context) (nd.Endpoint, error) {
 		ReceiveDepth: 1, InitiatorDepth: ownRequests})
 }
 
-// round lends the memory once, takes it back, and looks at what became of it.
+// round binds the window once, invalidates it, and checks the memory afterwards.
 //
-// In one round the window belongs to the connection that the transfers use, in the next one to
-// the steady one, so that the invalidation has to reach transfers of another connection.
+// In every second round the window is bound on the connection that the transfers use. In the other
+// rounds it is bound on the steady one, so the invalidation has to reach transfers of another
+// connection.
 func (o *owner) round(ctx context.Context, round uint64, last bool) error {
 	mem := o.region.Bytes()
 	clear(mem)
@@ -140,7 +141,7 @@ func (o *owner) revoke(ctx context.Context, ep nd.Endpoint) error {
 	case status == nd.Success:
 		return nil
 	case status != nd.Canceled:
-		return fmt.Errorf("taking the window back: %w", status)
+		return fmt.Errorf("invalidating the window: %w", status)
 	}
 	// The writer's failure ended the connection before the invalidation was complete. Close
 	// gives the same promise.

@@ -112,7 +112,7 @@ func TestWatchSeesEveryByte(t *testing.T) {
 	}
 }
 
-// What changes between the samples and the copy of the rest is seen too.
+// A change between the samples and the copy of the rest is counted too.
 func TestWatchPrefersTheSamples(t *testing.T) {
 	mem := make([]byte, 2*stretch)
 	w := newWatch(mem)
@@ -174,7 +174,7 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-func TestVerdict(t *testing.T) {
+func TestTallyErr(t *testing.T) {
 	for _, tc := range []struct {
 		tally tally
 		wrong string
@@ -184,7 +184,7 @@ func TestVerdict(t *testing.T) {
 		{tally{inFlight: 1, wrong: 3}, "3 bytes are not those"},
 		{tally{refused: 4}, "no transfer failed in flight"},
 	} {
-		err := tc.tally.verdict()
+		err := tc.tally.err()
 		if tc.wrong == "" && err != nil || tc.wrong != "" && (err == nil || !strings.Contains(err.Error(), tc.wrong)) {
 			t.Errorf("%+v: %v", tc.tally, err)
 		}
@@ -192,9 +192,9 @@ func TestVerdict(t *testing.T) {
 	var total tally
 	total.add(tally{1, 2, 3, 4, 5, 6, 7 << 30, 8, 9})
 	total.add(tally{1, 0, 0, 0, 0, 0, 0, 0, 0})
-	const want = "revoke: in 1.5 s 2 windows granted and taken back: 3 transfers (7 GiB) succeeded, " +
+	const want = "revoke: in 1.5 s 2 windows bound and invalidated: 3 transfers (7 GiB) succeeded, " +
 		"4 failed in flight, 5 were refused, 6 cancelled; 8 bytes changed after an invalidation completed " +
-		"(2 windows were taken back by closing them); 9 bytes are not those of the transfers reported"
+		"(2 windows were invalidated by closing them); 9 bytes are not those of the transfers reported"
 	if got := total.text(1500 * time.Millisecond); got != want {
 		t.Errorf("the report is\n%s\nand should be\n%s", got, want)
 	}

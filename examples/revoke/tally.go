@@ -8,8 +8,8 @@ import (
 
 // tally counts what happened.
 type tally struct {
-	grants    int    // windows lent and taken back
-	closed    int    // of these, taken back by closing the window
+	grants    int    // windows bound and invalidated
+	closed    int    // of these, invalidated by closing the window
 	done      uint64 // transfers that succeeded
 	inFlight  uint64 // transfers that failed after they had begun to change the memory
 	refused   uint64 // transfers that failed before that
@@ -33,11 +33,11 @@ func (t *tally) add(u tally) {
 
 // text is the report.
 func (t *tally) text(elapsed time.Duration) string {
-	s := fmt.Sprintf("revoke: in %.1f s %d windows granted and taken back: %d transfers (%s) succeeded, "+
+	s := fmt.Sprintf("revoke: in %.1f s %d windows bound and invalidated: %d transfers (%s) succeeded, "+
 		"%d failed in flight, %d were refused, %d cancelled; %d bytes changed after an invalidation completed",
 		elapsed.Seconds(), t.grants, t.done, bytesText(t.bytes), t.inFlight, t.refused, t.cancelled, t.late)
 	if t.closed > 0 {
-		s += fmt.Sprintf(" (%d windows were taken back by closing them)", t.closed)
+		s += fmt.Sprintf(" (%d windows were invalidated by closing them)", t.closed)
 	}
 	if t.wrong > 0 {
 		s += fmt.Sprintf("; %d bytes are not those of the transfers reported", t.wrong)
@@ -45,8 +45,8 @@ func (t *tally) text(elapsed time.Duration) string {
 	return s
 }
 
-// verdict is the error that the counts amount to.
-func (t *tally) verdict() error {
+// err returns an error if the counts are wrong.
+func (t *tally) err() error {
 	switch {
 	case t.late > 0:
 		return fmt.Errorf("the promise was broken: %d bytes changed after an invalidation had completed", t.late)

@@ -7,10 +7,10 @@ import (
 
 // watch finds out which bytes of a memory change after a certain moment.
 //
-// Recording takes time, and what changes before it is recorded goes unseen. So record looks at
-// one word per stretch first, which takes a few microseconds, and goes through the memory from
-// its end, against the direction in which transfers usually proceed: a transfer that is still
-// running then has its way before it, and meets recorded bytes.
+// Recording takes time, and a byte that changes before it is recorded is not counted. So record
+// reads one word per stretch first, which takes a few microseconds. It reads the memory from its
+// end, against the usual direction of transfers. A transfer that still runs then writes to bytes
+// that are recorded already.
 type watch struct {
 	mem     []byte
 	image   []byte
@@ -19,7 +19,7 @@ type watch struct {
 
 const (
 	stretch = 64 << 10 // the last word of each is sampled
-	piece   = 64 << 10 // copied and compared at a time
+	chunk   = 64 << 10 // copied and compared at a time
 )
 
 func newWatch(mem []byte) *watch {
@@ -39,11 +39,11 @@ func (w *watch) sample() {
 }
 
 func (w *watch) copy() {
-	for end := len(w.mem); end > 0; end -= piece {
-		start := max(end-piece, 0)
+	for end := len(w.mem); end > 0; end -= chunk {
+		start := max(end-chunk, 0)
 		copy(w.image[start:end], w.mem[start:end])
 	}
-	for i, word := range w.samples { // the older look counts
+	for i, word := range w.samples { // the older value counts
 		binary.NativeEndian.PutUint64(w.image[(i+1)*stretch-8:], word)
 	}
 }
@@ -55,7 +55,7 @@ func (w *watch) changed() int { return different(w.mem, w.image) }
 func different(a, b []byte) int {
 	n := 0
 	for len(a) > 0 {
-		k := min(len(a), piece)
+		k := min(len(a), chunk)
 		if !bytes.Equal(a[:k], b[:k]) {
 			for i := range k {
 				if a[i] != b[i] {
@@ -69,12 +69,12 @@ func different(a, b []byte) int {
 }
 
 // zeros is what memory is compared with that no transfer has reached.
-var zeros [piece]byte
+var zeros [chunk]byte
 
 // explain compares memory, which was zero at first, with the transfers that were made: those in
-// done one after the other, and part of failed. It tells whether failed had begun to change the
-// memory, and returns the number of bytes that come from none of them or from one that a later
-// one has overwritten.
+// done one after the other, and part of failed. begun reports whether failed had begun to change
+// the memory. wrong is the number of bytes that come from none of the transfers, or from one that a
+// later one has overwritten.
 //
 // A failed transfer may have left any of its bytes, so each byte in its range may be the old one
 // or the new one.
@@ -83,7 +83,7 @@ func explain(mem, pattern []byte, done []transfer, failed transfer) (begun bool,
 	check := func(start, end int, before []byte) {
 		overlap := min(max(start, failed.size), end) // from here on failed has no say
 		for start < overlap {
-			stop := min(start+piece/16, overlap)
+			stop := min(start+chunk/16, overlap)
 			m, old, new := mem[start:stop], before[:stop-start], after[start:stop]
 			if !bytes.Equal(m, old) {
 				for i := range m {

@@ -12,7 +12,7 @@ import (
 // as one is done.
 const postedWrites = 4
 
-// write takes grants from rank 0 and writes through each of them until it is taken back.
+// write receives grants from rank 0 and writes through each window until it is invalidated.
 func write(ctx context.Context, job *softnd.Job, set settings) error {
 	size := len(newPattern(0, set.max))
 	region, err := job.Adapter().Allocate(ctx, size, 0) // a source needs no rights
@@ -71,8 +71,8 @@ func write(ctx context.Context, job *softnd.Job, set settings) error {
 func flood(ctx context.Context, ep nd.Endpoint, cq nd.CompletionQueue, source nd.MemoryRegion, g grant, p *plan) (report, error) {
 	var r report
 	post := func() error {
-		piece := nd.SGE{Buffer: p.next().of(source.Bytes()), Token: source.LocalToken()}
-		return ep.Write(0, []nd.SGE{piece}, g.window.Address, g.window.Token, 0)
+		entry := nd.SGE{Buffer: p.next().of(source.Bytes()), Token: source.LocalToken()}
+		return ep.Write(0, []nd.SGE{entry}, g.window.Address, g.window.Token, 0)
 	}
 	for range postedWrites {
 		if err := post(); err != nil {
