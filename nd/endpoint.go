@@ -213,6 +213,8 @@ type Endpoint interface {
 	Connector() Connector
 
 	// Close flushes the endpoint, invalidates the windows bound on it, and releases it. If it is
-	// connected, the peer's connection is aborted. Results may be taken afterwards.
+	// connected, the peer's connection is aborted. Results may be taken afterwards. Close need not
+	// wait for copies by the peer that are in progress: the results of their requests follow, and
+	// their buffers belong to the requests until then. To wait, call FlushContext first.
 	Close() error
 }
