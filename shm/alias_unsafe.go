@@ -37,7 +37,7 @@ func (a *Arena) NewAlias(pages []Offset) (*Alias, error) {
 	alias := &Alias{at, size}
 	err = a.useFile(func(fd int) error { return alias.show(fd, pages) })
 	if err == nil {
-		err = notInherited(alias.Bytes())
+		err = ownProcessOnly(alias.Bytes())
 	}
 	if err != nil {
 		alias.Close()

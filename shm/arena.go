@@ -199,13 +199,13 @@ func attach(ctx context.Context, file *os.File, size uint64) (*Arena, error) {
 	return &Arena{file: file, mem: mem, geo: geo, node: node, ranks: int(c.ranks), id: c.id, secret: c.secret}, nil
 }
 
-// mapWhole maps the whole file. Forked children do not inherit the mapping.
+// mapWhole maps the whole file. Neither forked children nor core dumps contain the mapping.
 func mapWhole(file *os.File, size uint64) (mmap.MMap, error) {
 	mem, err := mmap.MapRegion(file, int(size), mmap.RDWR, 0, 0)
 	if err != nil {
 		return nil, fmt.Errorf("mmap of %d bytes (address space limit? see ulimit -v): %w", size, err)
 	}
-	if err := notInherited(mem); err != nil {
+	if err := ownProcessOnly(mem); err != nil {
 		return nil, errors.Join(err, mem.Unmap())
 	}
 	return mem, nil

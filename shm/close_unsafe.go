@@ -36,5 +36,5 @@ func (a *Arena) replaceMapping() error {
 		return fmt.Errorf("mmap of %d bytes: %w", size, err)
 	}
 	runtime.AddCleanup(a, func(mem mmap.MMap) { _ = mem.Unmap() }, a.mem)
-	return notInherited(a.mem)
+	return ownProcessOnly(a.mem)
 }
