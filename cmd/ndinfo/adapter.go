@@ -10,9 +10,8 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// adapter is what an adapter says of itself. It is a format that programs read, so it does not
-// follow when nd.AdapterInfo changes; and ids are strings, since many a reader of JSON
-// rounds numbers above 2^53.
+// adapter describes an adapter in the report. Programs read this format, so it stays as it is if
+// nd.AdapterInfo changes. Identifiers are strings because many JSON parsers round numbers above 2^53.
 type adapter struct {
 	ID        string   `json:"id"`
 	Addresses []string `json:"addresses"`
@@ -23,7 +22,7 @@ type adapter struct {
 	Limits    limits   `json:"limits"`
 }
 
-// limits are in the model's order and have its names.
+// limits has the limits of nd.AdapterInfo, in the same order and with the same names.
 type limits struct {
 	MaxRegistrationSize        uint64 `json:"max_registration_size"`
 	MaxWindowSize              uint64 `json:"max_window_size"`
@@ -81,7 +80,7 @@ func describe(info nd.AdapterInfo, addresses []netip.Addr) adapter {
 	return a
 }
 
-// print writes lines with a tab before each value.
+// print writes one line for each field, with a tab before the value.
 func (a *adapter) print(w io.Writer) {
 	fmt.Fprintf(w, "\nadapter %s at %s\n", a.ID, strings.Join(a.Addresses, ", "))
 	fmt.Fprintf(w, "  Version\t%s\n  Vendor\t%s\n  Device\t%s\n", a.Version, a.Vendor, a.Device)

@@ -13,7 +13,7 @@ import (
 	"github.com/softnd/softnd/internal/cgroup"
 )
 
-// checkCores compares the cores that may be used with the time that cgroups grant on them.
+// checkCores compares the usable cores with the CPU time that the cgroups allow.
 func checkCores() check {
 	if _, err := affinity.CPUs(); err != nil {
 		return bad(fail, "cores", "sched_getaffinity: "+err.Error(), "allow the system call (seccomp profile?)")
@@ -21,17 +21,17 @@ func checkCores() check {
 	cores := runtime.NumCPU()
 	quota, where := cpuQuota(cgroup.Dirs("cpu"))
 	if quota < float64(cores) {
-		return bad(warn, "cores", fmt.Sprintf("%d usable, but %s grants the time of %.1f", cores, where, quota),
-			"more ranks than that take turns; raise the limit for speed")
+		return bad(warn, "cores", fmt.Sprintf("%d usable, but %s limits CPU time to %.1f cores", cores, where, quota),
+			"raise the limit if a job has more ranks than that: they share the time")
 	}
 	if cores == 1 {
-		return bad(warn, "cores", "1 usable", "ranks take turns on it; use 2 cores or more for speed")
+		return bad(warn, "cores", "1 usable", "use 2 cores or more: ranks share one")
 	}
 	return good("cores", "%d usable", cores)
 }
 
-// cpuQuota returns how many cores' worth of time the strictest of the control groups grants,
-// infinity if none limits it, and the file that says so.
+// cpuQuota returns the smallest CPU limit of the cgroups, in cores, and the file that sets it. It
+// returns infinity if no cgroup has a limit.
 func cpuQuota(groups []string) (cores float64, where string) {
 	cores = math.Inf(1)
 	for _, dir := range groups {
@@ -42,7 +42,7 @@ func cpuQuota(groups []string) (cores float64, where string) {
 	return cores, where
 }
 
-// groupQuota reads what one cgroup of either version grants.
+// groupQuota reads the CPU limit of one cgroup, of version 1 or 2.
 func groupQuota(dir string) (cores float64, file string) {
 	file = path.Join(dir, "cpu.max")
 	both, _ := os.ReadFile(file)

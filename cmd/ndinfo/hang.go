@@ -12,18 +12,18 @@ import (
 )
 
 const (
-	findTime   = 5 * time.Second // in which a process of the job has to hand over the arena
-	answerTime = 2 * time.Second // in which ranks have to give their stacks
+	findTimeout  = 5 * time.Second // for a process of the job to pass the arena
+	stackTimeout = 2 * time.Second // for ranks to write their stacks
 )
 
-// tellHang prints why a job hangs whose ranks met under a name. It returns the exit
-// status.
-func tellHang(args []string, stdout, stderr io.Writer) int {
+// printHangReport prints why the job hangs whose ranks called softnd.Join with a name, the only
+// argument. It returns the exit status.
+func printHangReport(args []string, stdout, stderr io.Writer) int {
 	if len(args) != 1 {
-		fmt.Fprintf(stderr, "ndinfo: hang: want the name of one job, as given to softnd.Join (have %d arguments)\n", len(args))
+		fmt.Fprintf(stderr, "ndinfo: hang: %d arguments: want one, the name that the ranks pass to softnd.Join\n", len(args))
 		return 2
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), findTime)
+	ctx, cancel := context.WithTimeout(context.Background(), findTimeout)
 	defer cancel()
 	fabric, err := shm.FindFabric(ctx, args[0])
 	if err != nil {
@@ -31,17 +31,17 @@ func tellHang(args []string, stdout, stderr io.Writer) int {
 		return 1
 	}
 	defer fabric.Close()
-	for _, line := range hang.Capture(fabric.Arena(), processesOf(fabric.Arena()), answerTime).Lines() {
+	for _, line := range hang.Capture(fabric.Arena(), processesOf(fabric.Arena()), stackTimeout).Lines() {
 		if _, err := fmt.Fprintln(stdout, line); err != nil {
-			fmt.Fprintln(stderr, "ndinfo: hang: writing the report:", err)
+			fmt.Fprintln(stderr, "ndinfo: hang: write the report:", err)
 			return 1
 		}
 	}
 	return 0
 }
 
-// processesOf lists what is known of the processes of a job that no common launcher has
-// started, by rank.
+// processesOf returns the processes of a job by rank, for a job without a common launcher. Unknown
+// fields are zero.
 func processesOf(arena *shm.Arena) []hang.Process {
 	all := make([]hang.Process, arena.Ranks())
 	for rank := range all {

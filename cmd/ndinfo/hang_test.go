@@ -12,7 +12,7 @@ import (
 	"github.com/softnd/softnd"
 )
 
-// A job that no launcher has started is asked by its name why it does not go on.
+// ndinfo hang explains a job of softnd.Join.
 func TestHang(t *testing.T) {
 	name := fmt.Sprintf("ndinfo-test-%d", os.Getpid())
 	var out, errs bytes.Buffer

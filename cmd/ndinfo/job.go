@@ -22,21 +22,21 @@ import (
 // trialRanks is the number of ranks of the job that ndinfo tries.
 const trialRanks = 2
 
-// trialTimeout bounds the trial: a machine on which it takes this long is not usable.
+// trialTimeout limits the trial job. It takes well under a second on a working machine.
 const trialTimeout = 20 * time.Second
 
-// rankName is argv[0] of the ranks: this executable plays them too.
+// rankName is argv[0] of the ranks, which run this executable.
 const rankName = "ndinfo-rank"
 
 const jobCheck = "job"
 
-// findings are what a rank prints.
+// findings is the JSON object that a rank prints.
 type findings struct {
 	Failed  *check   `json:"failed,omitempty"`
 	Adapter *adapter `json:"adapter,omitempty"`
 }
 
-// tryJob starts a job as ndrun does, whose ranks connect and write through a window.
+// tryJob runs a job as ndrun does. Its ranks connect, and one writes through a window of the other.
 func tryJob() (check, []adapter) {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), trialTimeout,
 		fmt.Errorf("the job has not ended in %v", trialTimeout))
@@ -65,13 +65,13 @@ func tryJob() (check, []adapter) {
 	case err != nil:
 		return failed(err), adapters
 	case report.ExitStatus() != 0:
-		said, _, _ := strings.Cut(errOut.String(), "\n")
-		return failed(errors.New(strings.Join(append(report.Messages(), said), ", "))), adapters
+		firstLine, _, _ := strings.Cut(errOut.String(), "\n")
+		return failed(errors.New(strings.Join(append(report.Messages(), firstLine), ", "))), adapters
 	}
 	return good(jobCheck, "%d ranks started, connected and wrote %d bytes through a window", trialRanks, trialBytes), adapters
 }
 
-// runJob runs the job with what ndrun gives its ranks, but for PMI.
+// runJob runs the job with the environment and descriptors of ndrun, but without PMI.
 func runJob(ctx context.Context, out, errOut io.Writer) (*launcher.Report, error) {
 	job := launcher.Prepare(trialRanks)
 	defer job.Close()
@@ -89,7 +89,7 @@ func runJob(ctx context.Context, out, errOut io.Writer) (*launcher.Report, error
 		Apps:  []launcher.App{{Ranks: trialRanks, Path: "/proc/self/exe", Args: []string{rankName}, Env: ownEnvironment()}},
 		Files: []*os.File{arena.File()},
 		RankSocket: func(_ int, file *os.File) error {
-			return file.Close() // PMI, which these ranks do not speak
+			return file.Close() // the ranks do not use PMI
 		},
 		RankEnv: func(rank int) []string {
 			return []string{
@@ -105,7 +105,7 @@ func runJob(ctx context.Context, out, errOut io.Writer) (*launcher.Report, error
 	})
 }
 
-// ownEnvironment is the environment without what a launcher has said to ndinfo.
+// ownEnvironment returns the environment without the variables that a launcher has set for ndinfo.
 func ownEnvironment() (env []string) {
 	for _, entry := range os.Environ() {
 		if !strings.HasPrefix(entry, "SOFTND_") {
@@ -115,7 +115,8 @@ func ownEnvironment() (env []string) {
 	return env
 }
 
-// failed makes the error's own advice, which its text holds too, the remedy.
+// failed returns a failed check of the job. The advice that the error's text contains becomes the
+// remedy, and is removed from the text.
 func failed(err error) check {
 	var next string
 	text := err.Error()

@@ -10,11 +10,11 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// The format is a promise: programs read it.
-func TestFormat(t *testing.T) {
+// Programs depend on the format.
+func TestJSONFormat(t *testing.T) {
 	r := &report{
 		Ranks:    2,
-		Checks:   []check{good("cores", "2 usable"), bad(fail, "job", "broken", "mend it")},
+		Checks:   []check{good("cores", "2 usable"), bad(fail, "job", "broken", "repair it")},
 		Adapters: []adapter{describe(numbered(), []netip.Addr{netip.MustParseAddr("127.77.0.1")})},
 	}
 	var out bytes.Buffer
@@ -30,7 +30,7 @@ func TestFormat(t *testing.T) {
 	}
 }
 
-// numbered gives each field of the information a value of its own.
+// numbered returns an AdapterInfo in which each field has a different value.
 func numbered() (info nd.AdapterInfo) {
 	v := reflect.ValueOf(&info).Elem()
 	for i := range v.NumField() {
@@ -41,8 +41,8 @@ func numbered() (info nd.AdapterInfo) {
 	return info
 }
 
-// Each field of the information is in the report: the adapter's own five, and the limits.
-func TestAllLimits(t *testing.T) {
+// The report has each field of AdapterInfo: five of adapter, and the limits.
+func TestReportHasAllLimits(t *testing.T) {
 	info, own := reflect.TypeFor[nd.AdapterInfo](), reflect.TypeFor[limits]()
 	const others = 5 // version, vendor, device, id, flags
 	if info.NumField() != own.NumField()+others {
@@ -50,7 +50,7 @@ func TestAllLimits(t *testing.T) {
 	}
 }
 
-func TestNoFlags(t *testing.T) {
+func TestDescribeWithoutFlags(t *testing.T) {
 	if a := describe(nd.AdapterInfo{}, nil); len(a.Flags) != 0 || a.Flags == nil || a.Addresses == nil {
 		t.Errorf("%#v", a)
 	}

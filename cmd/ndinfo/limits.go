@@ -12,37 +12,37 @@ import (
 	"github.com/softnd/softnd/shm"
 )
 
-// The least values of these checks are measured: ndrun fails below them with a single rank that
-// does nothing but start.
+// The minima are measured: below them, ndrun fails to start a single rank that returns from main
+// at once. Below the recommended values, jobs start but are limited.
 const (
-	leastMemory       = 8 << 20 // of ndrun, its watchdog and the rank, without their program files
-	fairMemory        = 256 << 20
-	leastFileSize     = 67 << 20 // the tables of an arena and one chunk
-	fairFileSize      = 1 << 30
-	leastAddressSpace = 2304 << 20 // with less it depends on how a program was built, and on chance
-	fairAddressSpace  = 4 << 30
+	minMemory               = 8 << 20 // of ndrun, its watchdog and the rank, without their program files
+	recommendedMemory       = 256 << 20
+	minFileSize             = 67 << 20 // the tables of an arena and one chunk
+	recommendedFileSize     = 1 << 30
+	minAddressSpace         = 2304 << 20 // with less, some programs do not start
+	recommendedAddressSpace = 4 << 30
 )
 
-// descriptorsFor returns how many descriptors a job needs. Its supervisor, which closes what it
-// inherits, needs at most the first number, and exactly that for up to 16 ranks, which it
-// starts at once; ndrun, which keeps what it inherits, needs at most the second.
+// descriptorsFor returns how many descriptors a job needs: the larger of the needs of its supervisor
+// and of ndrun. The supervisor closes inherited descriptors, and starts up to 16 ranks at the same
+// time. ndrun keeps inherited descriptors.
 func descriptorsFor(ranks, inherited uint64) uint64 {
 	const atOnce = 16
 	supervisor := 13 + ranks + 5*min(ranks, atOnce)
 	return max(supervisor, inherited+10+3*ranks)
 }
 
-func checkMemory() check { return judgeMemory(shm.AvailableMemory()) }
+func checkMemory() check { return checkMemoryLeft(shm.AvailableMemory()) }
 
-func judgeMemory(left uint64, limit string) check {
+func checkMemoryLeft(left uint64, limit string) check {
 	found := fmt.Sprintf("%s left under %s", mebibytes(left), limit)
 	switch {
 	case limit == "":
-		return bad(warn, "memory", "/proc tells nothing about it", "mount /proc; shortage cannot be foreseen without it")
-	case left < leastMemory:
-		return bad(fail, "memory", found, "free memory or raise the limit: a job needs "+mebibytes(leastMemory))
-	case left < fairMemory:
-		return bad(warn, "memory", found, "enough for a small job; what ranks allocate beyond it is refused")
+		return bad(warn, "memory", "unknown: /proc has no memory information", "mount /proc: softnd reads the free memory there")
+	case left < minMemory:
+		return bad(fail, "memory", found, "free memory or raise the limit: a job needs "+mebibytes(minMemory))
+	case left < recommendedMemory:
+		return bad(warn, "memory", found, "free memory or raise the limit for larger jobs: softnd refuses allocations beyond it")
 	}
 	return good("memory", "%s", found)
 }
@@ -51,45 +51,45 @@ func mebibytes(n uint64) string { return fmt.Sprintf("%d MiB", n>>20) }
 
 const processesCheck = "processes"
 
-// checkProcesses finds fair twice what a job takes with a rank for each core: a Go program has
-// more threads than at its start when it works. The launcher refuses a job with less than the
-// least; the reserve is for processes that others start between this check and the job.
+// checkProcesses recommends twice the tasks of a job with a rank for each core, because a Go program
+// starts more threads as it runs. It requires 4 tasks more than the launcher does, as a reserve for
+// processes that other programs start before the job.
 func checkProcesses() check {
 	t, limited := syslimit.TightestTaskLimit()
-	return judgeProcesses(t, limited, launcher.MinTasks(trialRanks)+4, 2*launcher.MinTasks(max(trialRanks, runtime.NumCPU())))
+	return checkTaskLimit(t, limited, launcher.MinTasks(trialRanks)+4, 2*launcher.MinTasks(max(trialRanks, runtime.NumCPU())))
 }
 
-func judgeProcesses(t syslimit.TaskLimit, limited bool, least, fair uint64) check {
+func checkTaskLimit(t syslimit.TaskLimit, limited bool, required, recommended uint64) check {
 	const name = processesCheck
 	switch {
 	case !limited:
 		return good(name, "no limit below the machine's")
-	case t.Left() < least:
-		return bad(fail, name, t.String(), fmt.Sprintf("raise it by %d or more: a job of %d ranks takes %d processes and threads", least-t.Left(), trialRanks, least))
-	case t.Left() < fair:
-		return bad(warn, name, t.String(), fmt.Sprintf("raise it by %d for a job with a rank on each core", fair-t.Left()))
+	case t.Left() < required:
+		return bad(fail, name, t.String(), fmt.Sprintf("raise it by %d or more: a job of %d ranks takes %d processes and threads", required-t.Left(), trialRanks, required))
+	case t.Left() < recommended:
+		return bad(warn, name, t.String(), fmt.Sprintf("raise it by %d for a job with a rank on each core", recommended-t.Left()))
 	}
 	return good(name, "%v", t)
 }
 
 func checkAddressSpace() check {
-	return checkLimit("address space", unix.RLIMIT_AS, leastAddressSpace, fairAddressSpace, "ulimit -v", mebibytes)
+	return checkLimit("address space", unix.RLIMIT_AS, minAddressSpace, recommendedAddressSpace, "ulimit -v", mebibytes)
 }
 
 func checkFileSize() check {
-	return checkLimit("file size", unix.RLIMIT_FSIZE, leastFileSize, fairFileSize, "ulimit -f", mebibytes)
+	return checkLimit("file size", unix.RLIMIT_FSIZE, minFileSize, recommendedFileSize, "ulimit -f", mebibytes)
 }
 
-// checkDescriptors finds fair what a job with a rank for each core needs. It sees the hard limit:
-// Go programs raise the soft one to it when they start.
+// checkDescriptors recommends the number for a job with a rank for each core. It sees the hard
+// limit, because the Go runtime raises the soft limit to it at start.
 func checkDescriptors() check {
 	open, cores := inherited(), uint64(runtime.NumCPU())
 	decimal := func(n uint64) string { return strconv.FormatUint(n, 10) }
 	return checkLimit("descriptors", unix.RLIMIT_NOFILE, descriptorsFor(trialRanks, open), descriptorsFor(cores, open), "ulimit -Hn", decimal)
 }
 
-// inherited counts the descriptors within the limit that whoever started ndinfo left open; ndrun
-// would have them too.
+// inherited returns the number of descriptors that ndinfo has inherited from its parent process, up
+// to 1024. ndrun inherits the same ones.
 func inherited() (n uint64) {
 	var l unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &l) != nil {
@@ -104,19 +104,19 @@ func inherited() (n uint64) {
 	return n
 }
 
-// checkLimit looks at a resource limit: below least nothing starts, below fair large jobs do not.
-func checkLimit(name string, resource int, least, fair uint64, option string, show func(uint64) string) check {
+// checkLimit checks a resource limit: below required no job starts, below recommended no large one.
+func checkLimit(name string, resource int, required, recommended uint64, option string, show func(uint64) string) check {
 	var l unix.Rlimit
 	if err := unix.Getrlimit(resource, &l); err != nil {
 		return bad(warn, name, err.Error(), "allow the system call (seccomp profile?)")
 	}
-	remedy := fmt.Sprintf("raise it with %s to %s or more", option, show(fair))
+	remedy := fmt.Sprintf("raise it with %s to %s or more", option, show(recommended))
 	switch {
 	case l.Cur == unix.RLIM_INFINITY:
 		return good(name, "unlimited")
-	case l.Cur < least:
+	case l.Cur < required:
 		return bad(fail, name, "at most "+show(l.Cur), remedy)
-	case l.Cur < fair:
+	case l.Cur < recommended:
 		return bad(warn, name, "at most "+show(l.Cur), remedy)
 	}
 	return good(name, "at most %s", show(l.Cur))

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// machineChecks look at one thing each. What a job cannot do without fails here as well as in
-// the trial, so that the reader learns why.
+// machineChecks are run in this order. Each checks one feature. If a job needs a missing feature, its
+// check names the cause of the trial job's failure.
 var machineChecks = []func() check{
 	checkKernel, checkCores, checkMemory, checkAddressSpace, checkFileSize, checkDescriptors, checkProcesses,
 	checkProc, checkNull, checkMemfd, checkLocks, checkPidfd, checkFutex, checkSubreaper,
@@ -20,18 +20,18 @@ var machineChecks = []func() check{
 func checkKernel() check {
 	var u unix.Utsname
 	if err := unix.Uname(&u); err != nil {
-		return bad(warn, "kernel", err.Error(), "softnd needs Linux 5.10 or newer")
+		return bad(warn, "kernel", err.Error(), "use Linux 5.10 or newer")
 	}
-	return judgeKernel(unix.ByteSliceToString(u.Release[:]))
+	return checkRelease(unix.ByteSliceToString(u.Release[:]))
 }
 
-// judgeKernel only warns: distributions carry features into kernels of older numbers, and the
-// other checks try what is needed.
-func judgeKernel(release string) check {
+// checkRelease warns, and never fails: distributions backport features to older kernels, and the
+// other checks test each feature.
+func checkRelease(release string) check {
 	var major, minor int
 	fmt.Sscanf(release, "%d.%d", &major, &minor)
 	if major < 5 || major == 5 && minor < 10 {
-		return bad(warn, "kernel", fmt.Sprintf("Linux %s, %s", release, runtime.GOARCH), "softnd is made for 5.10 or newer")
+		return bad(warn, "kernel", fmt.Sprintf("Linux %s, %s", release, runtime.GOARCH), "use Linux 5.10 or newer: softnd is not tested on older kernels")
 	}
 	return good("kernel", "Linux %s, %s", release, runtime.GOARCH)
 }
@@ -45,7 +45,7 @@ func checkProc() check {
 	return good("/proc", "mounted")
 }
 
-// checkNull opens what ndrun gives its helpers and most ranks as standard input.
+// checkNull opens /dev/null, the standard input of ndrun's helper processes and of most ranks.
 func checkNull() check {
 	f, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
@@ -55,8 +55,8 @@ func checkNull() check {
 	return good(os.DevNull, "opens")
 }
 
-// checkMemfd makes what arenas are made of: a file without a name, sealed, with pages that are
-// reserved and given back. The size of /dev/shm does not matter to it.
+// checkMemfd makes the system calls of an arena: it creates a memory file, seals it, and reserves and
+// releases a page. The size of /dev/shm does not limit memory files.
 func checkMemfd() check {
 	const name = "shared memory"
 	fd, err := unix.MemfdCreate("ndinfo", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
@@ -74,12 +74,12 @@ func checkMemfd() check {
 		return bad(fail, name, "fallocate: "+err.Error(), "free memory, or allow the system call")
 	}
 	if err := unix.Fallocate(fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 0, 4096); err != nil {
-		return bad(warn, name, "memory cannot be given back: fallocate: "+err.Error(), "allow FALLOC_FL_PUNCH_HOLE")
+		return bad(warn, name, "freed memory is not released before the job ends: fallocate: "+err.Error(), "allow fallocate(FALLOC_FL_PUNCH_HOLE)")
 	}
-	return good(name, "nameless files can be made, sealed, reserved and given back")
+	return good(name, "memory files can be created, sealed, reserved and released")
 }
 
-// checkLocks tries the locks by which members see each other's death.
+// checkLocks tries the locks by which processes of a job detect each other's death.
 func checkLocks() check {
 	const name = "file locks"
 	fd, err := unix.MemfdCreate("ndinfo", unix.MFD_CLOEXEC)
@@ -97,26 +97,26 @@ func checkLocks() check {
 func checkPidfd() check {
 	fd, err := unix.PidfdOpen(os.Getpid(), 0)
 	if err != nil {
-		return bad(warn, "pidfd", err.Error(), "deaths of ranks are noticed within 100 ms instead of at once")
+		return bad(warn, "pidfd", err.Error(), "allow the system call: without it, softnd detects the death of a rank within 100 ms instead of at once")
 	}
 	unix.Close(fd)
-	return good("pidfd", "deaths are noticed at once")
+	return good("pidfd", "the death of a rank is detected at once")
 }
 
 func checkFutex() check {
-	if err := futexWorks(); err != nil {
+	if err := probeFutex(); err != nil {
 		return bad(fail, "futex", err.Error(), "allow the system call (seccomp profile?)")
 	}
-	if !waitsOnMany() {
-		return good("futex", "waits on shared memory sleep; none on several words, which softnd does not need")
+	if !hasFutexWaitv() {
+		return good("futex", "processes can sleep on a word of shared memory; not on several words, which softnd does not need")
 	}
-	return good("futex", "waits on shared memory sleep, also on several words")
+	return good("futex", "processes can sleep on one or several words of shared memory")
 }
 
-// checkSubreaper asks for what the launcher needs to find grandchildren.
+// checkSubreaper tries the system call that the launcher needs to find orphaned descendants of ranks.
 func checkSubreaper() check {
-	if err := subreaperKnown(); err != nil {
-		return bad(warn, "subreaper", err.Error(), "ndrun may not find processes that a rank leaves behind")
+	if err := probeSubreaper(); err != nil {
+		return bad(warn, "subreaper", err.Error(), "allow the system call: without it, ndrun may miss processes that a rank leaves behind")
 	}
 	return good("subreaper", "ndrun finds the processes that a rank leaves behind")
 }
@@ -124,7 +124,7 @@ func checkSubreaper() check {
 func checkUserNamespaces() check {
 	b, err := os.ReadFile("/proc/sys/user/max_user_namespaces")
 	if err != nil {
-		return good("user namespaces", "not known; softnd needs none")
+		return good("user namespaces", "unknown; softnd needs none")
 	}
 	return good("user namespaces", "at most %s; softnd needs none", strings.TrimSpace(string(b)))
 }
@@ -145,7 +145,7 @@ func checkIOUring() check {
 	b, err := os.ReadFile("/proc/sys/kernel/io_uring_disabled")
 	switch {
 	case err != nil:
-		return good("io_uring", "not known; softnd does not use it")
+		return good("io_uring", "unknown; softnd does not use it")
 	case strings.TrimSpace(string(b)) == "0":
 		return good("io_uring", "allowed; softnd does not use it")
 	}

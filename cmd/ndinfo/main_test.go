@@ -16,38 +16,38 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// asNdinfo makes the test binary play ndinfo. Its value is a strait.
-const asNdinfo = "NDINFO_TEST_STRAIT"
+// envConstraint makes the test binary run as ndinfo. Its value is a constraint.
+const envConstraint = "NDINFO_TEST_CONSTRAINT"
 
-// strait is what ndinfo has to live with: "limit resource value", "cgroup directory", "no proc",
+// constraint restricts a process: "limit resource value", "cgroup directory", "no proc",
 // "refuse call", or "none".
-type strait string
+type constraint string
 
-func limitOf(resource int, value uint64) strait {
-	return strait(fmt.Sprint("limit ", resource, " ", value))
+func limitOf(resource int, value uint64) constraint {
+	return constraint(fmt.Sprint("limit ", resource, " ", value))
 }
 
 func TestMain(m *testing.M) {
-	play()
-	s, ok := os.LookupEnv(asNdinfo)
+	serveChild()
+	s, ok := os.LookupEnv(envConstraint)
 	if !ok {
 		os.Exit(m.Run())
 	}
-	if err := strait(s).enter(); err != nil {
+	if err := constraint(s).enter(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
-		os.Exit(notHere)
+		os.Exit(exitUnsupported)
 	}
 	if args := os.Args[1:]; len(args) > 0 && path.Base(args[0]) == "ndrun" {
-		os.Unsetenv(asNdinfo) // for the ranks, which are this binary too
+		os.Unsetenv(envConstraint) // for the ranks, which are this binary too
 		fmt.Fprintln(os.Stderr, unix.Exec(args[0], args, os.Environ()))
 		os.Exit(71)
 	}
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
 
-const notHere = 70 // exit status: the strait cannot be made on this machine
+const exitUnsupported = 70 // exit status: the constraint cannot be set up on this machine
 
-func (s strait) enter() error {
+func (s constraint) enter() error {
 	f := strings.Fields(string(s))
 	switch f[0] {
 	case "limit":
@@ -65,11 +65,12 @@ func (s strait) enter() error {
 	return nil
 }
 
-// ndinfo runs ndinfo --json in a process of its own. It skips the test where that cannot be had.
-func ndinfo(t *testing.T, s strait, attr *syscall.SysProcAttr) (r report, exit int) {
+// ndinfo runs ndinfo --json in a process of its own. It skips the test if the machine does not allow
+// the constraint.
+func ndinfo(t *testing.T, s constraint, attr *syscall.SysProcAttr) (r report, exit int) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "--json")
-	cmd.Env = append(os.Environ(), asNdinfo+"="+string(s))
+	cmd.Env = append(os.Environ(), envConstraint+"="+string(s))
 	cmd.SysProcAttr = attr
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
@@ -77,7 +78,7 @@ func ndinfo(t *testing.T, s strait, attr *syscall.SysProcAttr) (r report, exit i
 	switch exit := cmd.ProcessState.ExitCode(); {
 	case attr != nil && (errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOSPC)):
 		t.Skipf("this machine allows no user namespaces: %v", err)
-	case exit == notHere:
+	case exit == exitUnsupported:
 		t.Skipf("this machine does not allow %q: %s", s, &errs)
 	case err != nil && exit != 1:
 		t.Fatalf("%v: %s", err, &errs)
@@ -88,7 +89,7 @@ func ndinfo(t *testing.T, s strait, attr *syscall.SysProcAttr) (r report, exit i
 	return r, cmd.ProcessState.ExitCode()
 }
 
-// mustStart checks a report of a machine that can start jobs.
+// mustStart checks the report of a machine that can start jobs.
 func mustStart(t *testing.T, r report, exit int) {
 	t.Helper()
 	if exit != 0 || !r.Starts {
@@ -104,13 +105,13 @@ func mustStart(t *testing.T, r report, exit int) {
 	}
 }
 
-func TestHere(t *testing.T) {
+func TestThisMachine(t *testing.T) {
 	r, exit := ndinfo(t, "none", nil)
 	mustStart(t, r, exit)
 }
 
-// In namespaces of its own, an ordinary user without any rights finds the same.
-func TestOrdinaryUserInAContainer(t *testing.T) {
+// An unprivileged user in namespaces of its own can start jobs.
+func TestUnprivilegedContainer(t *testing.T) {
 	r, exit := ndinfo(t, "none", &syscall.SysProcAttr{
 		Cloneflags:  unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWNET,
 		UidMappings: []syscall.SysProcIDMap{{ContainerID: 1000, HostID: os.Getuid(), Size: 1}},
@@ -119,13 +120,13 @@ func TestOrdinaryUserInAContainer(t *testing.T) {
 	mustStart(t, r, exit)
 }
 
-func TestPrinted(t *testing.T) {
-	r := &report{Ranks: 2, Checks: []check{good("cores", "2 usable"), bad(warn, "memory", "little", "free some"), bad(fail, "job", "broken", "mend it")}}
+func TestReportPrint(t *testing.T) {
+	r := &report{Ranks: 2, Checks: []check{good("cores", "2 usable"), bad(warn, "memory", "little", "free some"), bad(fail, "job", "broken", "repair it")}}
 	var out bytes.Buffer
 	if err := r.print(&out); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"ok    cores   2 usable\n", "warn  memory  little; free some\n", "fail  job     broken; mend it\n", "A job of 2 ranks does not start here"} {
+	for _, want := range []string{"ok    cores   2 usable\n", "warn  memory  little; free some\n", "fail  job     broken; repair it\n", "A job of 2 ranks does not start here"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, &out)
 		}

@@ -14,8 +14,8 @@ import (
 
 const trialBytes = 64 << 10
 
-// playRank is the life of a rank of the trial; it returns the exit status.
-func playRank() int {
+// runRank runs one rank of the trial job. It returns the exit status.
+func runRank() int {
 	ctx, cancel := context.WithTimeout(context.Background(), trialTimeout)
 	defer cancel()
 	var f findings
@@ -71,7 +71,7 @@ func transfer(ctx context.Context) (_ *adapter, err error) {
 		if err := ep.Bind(1, mr, mw, mr.Bytes(), nd.AllowWrite); err != nil {
 			return nil, err
 		}
-		if err := await(ctx, cq, ep); err != nil {
+		if err := waitForOne(ctx, cq, ep); err != nil {
 			return nil, err
 		}
 	}
@@ -84,7 +84,7 @@ func transfer(ctx context.Context) (_ *adapter, err error) {
 		if err := ep.Write(2, []nd.SGE{{Buffer: mr.Bytes(), Token: mr.LocalToken()}}, windows[0].Address, windows[0].Token, 0); err != nil {
 			return nil, err
 		}
-		if err := await(ctx, cq, ep); err != nil {
+		if err := waitForOne(ctx, cq, ep); err != nil {
 			return nil, err
 		}
 	}
@@ -102,7 +102,8 @@ func transfer(ctx context.Context) (_ *adapter, err error) {
 	return &a, nil
 }
 
-func await(ctx context.Context, cq nd.CompletionQueue, ep nd.Endpoint) error {
+// waitForOne waits for one result, and returns its error.
+func waitForOne(ctx context.Context, cq nd.CompletionQueue, ep nd.Endpoint) error {
 	var r [1]nd.Result
 	if _, err := cq.Wait(ctx, r[:]); err != nil {
 		return err

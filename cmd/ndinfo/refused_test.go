@@ -16,8 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// refuse has the kernel answer a system call with EPERM from here on, in this process and
-// those that it starts.
+// refuse makes a system call fail with EPERM in this process and in its children, from now on.
 func refuse(call uint32) error {
 	const number = 0 // in struct seccomp_data
 	program := []unix.SockFilter{
@@ -52,7 +51,7 @@ var refusable = map[string]uint32{
 	"socketpair": unix.SYS_SOCKETPAIR, "wait4": unix.SYS_WAIT4, "waitid": unix.SYS_WAITID,
 }
 
-// Whatever system call is refused, ndinfo says that a job starts only where ndrun starts one.
+// For each refused system call, ndinfo reports that a job starts only if ndrun can start one.
 func TestRefusedSystemCalls(t *testing.T) {
 	if testing.Short() {
 		t.Skip("some refusals end in a time limit of ten seconds")
@@ -72,10 +71,10 @@ func TestRefusedSystemCalls(t *testing.T) {
 	agreed := 0
 	for name, call := range refusable {
 		t.Run(name, func(t *testing.T) {
-			s := strait(fmt.Sprint("refuse ", call))
+			s := constraint(fmt.Sprint("refuse ", call))
 			r, exit := ndinfo(t, s, nil)
 			cmd := exec.CommandContext(t.Context(), "/proc/self/exe", ndrun, "--timeout", "20", "-n", "2", rankName)
-			cmd.Env = append(os.Environ(), asNdinfo+"="+string(s), "PATH="+dir+":"+os.Getenv("PATH"))
+			cmd.Env = append(os.Environ(), envConstraint+"="+string(s), "PATH="+dir+":"+os.Getenv("PATH"))
 			out, err := cmd.CombinedOutput()
 			starts := err == nil
 			if r.Starts != starts {
@@ -98,11 +97,11 @@ func TestRefusedSystemCalls(t *testing.T) {
 	}
 }
 
-// expectNoProcesses fails the test if processes of the given programs live on, but this one.
+// expectNoProcesses fails the test if a process of the given programs still runs, apart from this one.
 func expectNoProcesses(t *testing.T, programs ...string) {
 	t.Helper()
 	var left []string
-	for range 100 { // a killed process takes a moment to end
+	for range 100 { // the end of a killed process takes some time
 		left = nil
 		exes, _ := filepath.Glob("/proc/[0-9]*/exe")
 		for _, exe := range exes {

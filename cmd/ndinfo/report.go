@@ -8,7 +8,7 @@ import (
 	"text/tabwriter"
 )
 
-// report is all that ndinfo finds out.
+// report is the result of all checks.
 type report struct {
 	Starts   bool      `json:"starts"` // a job of that many ranks starts
 	Ranks    int       `json:"ranks"`
@@ -20,8 +20,8 @@ type report struct {
 type check struct {
 	Name   string `json:"name"`
 	Status status `json:"status"`
-	Found  string `json:"found"`            // what is there
-	Remedy string `json:"remedy,omitempty"` // what to do about it
+	Found  string `json:"found"`            // the state of the feature
+	Remedy string `json:"remedy,omitempty"` // how to improve it; "" if there is nothing to do
 }
 
 type status string
@@ -40,20 +40,20 @@ func bad(s status, name, found, remedy string) check {
 	return check{Name: name, Status: s, Found: found, Remedy: remedy}
 }
 
-// survey makes all checks.
-func survey() *report {
+// runChecks makes all checks, the trial job last.
+func runChecks() *report {
 	r := &report{Ranks: trialRanks, Adapters: []adapter{}}
 	for _, c := range machineChecks {
 		r.Checks = append(r.Checks, c())
 	}
-	job, adapters := bad(fail, jobCheck, "not tried: it would end in traces of the Go runtime", ""), []adapter(nil)
+	job, adapters := bad(fail, jobCheck, "not tried, because the limit on processes is too low", ""), []adapter(nil)
 	if r.check(processesCheck).Status != fail {
 		job, adapters = tryJob()
 	}
 	if job.Status == fail && job.Remedy == "" {
 		job.Remedy = "rerun under strace -f to see which call is refused"
 		if r.failed() {
-			job.Remedy = "mend what failed above first"
+			job.Remedy = "fix the failed checks above first"
 		}
 	}
 	r.Checks = append(r.Checks, job)
@@ -72,8 +72,8 @@ func (r *report) check(name string) check {
 	return check{}
 }
 
-// failed reports whether any check did. The trial alone does not decide: it may succeed by
-// chance where there is less than a job needs.
+// failed reports whether any check failed. The trial job alone does not decide: it may succeed by
+// chance if a limit is below the minimum.
 func (r *report) failed() bool {
 	return slices.ContainsFunc(r.Checks, func(c check) bool { return c.Status == fail })
 }

@@ -14,17 +14,17 @@ import (
 	"github.com/softnd/softnd/shm"
 )
 
-func TestKernel(t *testing.T) {
+func TestCheckRelease(t *testing.T) {
 	for release, want := range map[string]status{
 		"5.10.0-28-amd64": ok, "6.1": ok, "10.0-rc1": ok, "5.9.16": warn, "4.18.0-553.el8": warn, "odd": warn,
 	} {
-		if c := judgeKernel(release); c.Status != want || c.Remedy == "" && want == warn {
+		if c := checkRelease(release); c.Status != want || c.Remedy == "" && want == warn {
 			t.Errorf("%s: %+v", release, c)
 		}
 	}
 }
 
-func TestMemory(t *testing.T) {
+func TestCheckMemoryLeft(t *testing.T) {
 	for _, tc := range []struct {
 		left  uint64
 		limit string
@@ -32,29 +32,29 @@ func TestMemory(t *testing.T) {
 	}{
 		{0, "", warn},
 		{0, "x", fail},
-		{leastMemory - 1, "x", fail},
+		{minMemory - 1, "x", fail},
 		{64 << 20, "x", warn},
-		{fairMemory, "x", ok},
+		{recommendedMemory, "x", ok},
 	} {
-		if c := judgeMemory(tc.left, tc.limit); c.Status != tc.want {
+		if c := checkMemoryLeft(tc.left, tc.limit); c.Status != tc.want {
 			t.Errorf("%d under %q: %+v", tc.left, tc.limit, c)
 		}
 	}
 }
 
-func TestProcesses(t *testing.T) {
+func TestCheckTaskLimit(t *testing.T) {
 	for _, tc := range []struct {
 		used    uint64
 		limited bool
 		want    status
 	}{{0, false, ok}, {0, true, ok}, {40, true, ok}, {41, true, warn}, {80, true, warn}, {81, true, fail}, {200, true, fail}} {
-		if c := judgeProcesses(syslimit.TaskLimit{Limit: 100, Used: tc.used, Name: "x"}, tc.limited, 20, 60); c.Status != tc.want || c.Remedy == "" && tc.want != ok {
+		if c := checkTaskLimit(syslimit.TaskLimit{Limit: 100, Used: tc.used, Name: "x"}, tc.limited, 20, 60); c.Status != tc.want || c.Remedy == "" && tc.want != ok {
 			t.Errorf("%+v: %+v", tc, c)
 		}
 	}
 }
 
-func TestQuota(t *testing.T) {
+func TestCPUQuota(t *testing.T) {
 	root := t.TempDir()
 	write := func(file, text string) {
 		t.Helper()
@@ -94,8 +94,8 @@ func TestQuota(t *testing.T) {
 	}
 }
 
-// An error's advice is said once, as the remedy.
-func TestAdvice(t *testing.T) {
+// The advice of an error is only in the remedy.
+func TestRemedyFromError(t *testing.T) {
 	for _, tc := range []struct {
 		err         error
 		text, after string

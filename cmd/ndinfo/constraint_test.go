@@ -17,7 +17,7 @@ import (
 	"github.com/softnd/softnd/internal/cgroup"
 )
 
-// mustFail checks a report of a machine that cannot start jobs, and that the check says why.
+// mustFail checks the report of a machine that cannot start jobs. The named check must have failed.
 func mustFail(t *testing.T, r report, exit int, name string) {
 	t.Helper()
 	if exit != 1 || r.Starts {
@@ -35,11 +35,11 @@ func TestFileSizeLimit(t *testing.T) {
 	r, exit := ndinfo(t, limitOf(unix.RLIMIT_FSIZE, 1<<20), nil)
 	mustFail(t, r, exit, "file size")
 	if job := r.check("job"); !strings.Contains(job.Remedy, "raise the limit") || strings.Contains(job.Found, job.Remedy) {
-		t.Errorf("the error's own advice is not the remedy, and only there: %+v", job)
+		t.Errorf("the advice of the error is not the remedy, or also in the text: %+v", job)
 	}
 }
 
-// ndinfo says of a number of descriptors what ndrun makes of it.
+// For each number of descriptors, ndinfo reports that a job starts only if ndrun can start one.
 func TestDescriptors(t *testing.T) {
 	ndrun := filepath.Join(t.TempDir(), "ndrun")
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", ndrun, "../ndrun").CombinedOutput(); err != nil {
@@ -49,7 +49,7 @@ func TestDescriptors(t *testing.T) {
 		name      string
 		inherited int
 		first     uint64 // not enough
-		exact     bool   // with many of them, the least number is a matter of chance
+		exact     bool   // false: the minimum varies between runs
 	}{{"none inherited", 0, 16, true}, {"many inherited", 14, 26, false}} {
 		t.Run(tt.name, func(t *testing.T) {
 			inheritOnly(t, tt.inherited)
@@ -76,8 +76,7 @@ func TestDescriptors(t *testing.T) {
 	}
 }
 
-// inheritOnly lets the programs that a test starts inherit so many descriptors besides the
-// standard three, and none that this process happens to have inherited.
+// inheritOnly makes programs that a test starts inherit n descriptors besides the standard three.
 func inheritOnly(t *testing.T, n int) {
 	open, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
@@ -112,14 +111,14 @@ func TestNoProc(t *testing.T) {
 func TestLittleMemory(t *testing.T) {
 	const limit = memoryFactor * 64 << 20
 	dir := memoryCgroup(t, limit)
-	r, exit := ndinfo(t, strait("cgroup "+dir), nil)
+	r, exit := ndinfo(t, constraint("cgroup "+dir), nil)
 	mustStart(t, r, exit)
 	if c := r.check("memory"); c.Status != warn || !strings.Contains(c.Found, dir) {
 		t.Errorf("%+v", c)
 	}
 }
 
-// memoryCgroup makes a memory cgroup below this process's; it skips the test where that is not allowed.
+// memoryCgroup creates a memory cgroup below that of this process. It skips the test if that is not allowed.
 func memoryCgroup(t *testing.T, limit int) string {
 	t.Helper()
 	var err error
@@ -144,7 +143,7 @@ func memoryCgroup(t *testing.T, limit int) string {
 	return ""
 }
 
-// removeCgroup tries for a while: the kernel lets go of the dead a bit later.
+// removeCgroup tries again if the kernel has not removed dead processes from the cgroup yet.
 func removeCgroup(t *testing.T, dir string) {
 	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		err := unix.Rmdir(dir)
