@@ -25,7 +25,7 @@ one: ## run one test: make one T=TestName P=./endpoint
 	@test -n "$(T)" && test -n "$(P)" || { echo 'usage: make one T=TestName P=./endpoint' >&2; exit 2; }
 	go test -v -count=1 -run '^$(T)$$' $(P)
 
-bench: ## run the Go benchmarks of a package: make bench P=./endpoint B=Write
+bench: ## run the Go benchmarks of a package: make bench P=./endpoint B=TwoProcesses/Write
 	go test -run '^$$' -bench '$(B)' -benchmem $(or $(P),./endpoint)
 
 fuzz: ## run one fuzz target: make fuzz F=FuzzRing P=./shm D=1m
