@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"time"
 
 	"github.com/softnd/softnd/nd"
@@ -110,7 +111,7 @@ func (s *side) where() string {
 	for {
 		f, more := frames.Next()
 		base := filepath.Base(f.File)
-		if len(base) > 3 && base[:3] == "on_" { // files of scenarios; the outermost line is the scenario's own
+		if strings.HasPrefix(base, "scenarios_") { // the outermost frame is the line of the scenario itself
 			at = fmt.Sprintf("%s:%d", base, f.Line)
 		}
 		if !more {
