@@ -32,7 +32,7 @@ func TestConformanceStress(t *testing.T) {
 						rounds = 5
 					}
 					arena := newArena(t)
-					cfg := ndtest.Config{Open: openersIn(arena, here, there), Private: private}
+					cfg := ndtest.Config{Open: openersIn(arena, here, there), PrivateMemory: private}
 					if processes {
 						cfg.Open = openersIn(arena, here)
 						cfg.Spawn = func() (io.ReadWriteCloser, error) { return startConformance(t, arena, there) }

@@ -137,7 +137,7 @@ func checkPage(t *testing.T, runs []modelpage.Run) {
 		return
 	}
 	for _, r := range runs {
-		if r.Report == nil || r.Report.Count(ndtest.NotAsked) > 0 || r.Report.Count(ndtest.Failed) > 0 {
+		if r.Report == nil || r.Report.Count(ndtest.NotRun) > 0 || r.Report.Count(ndtest.Failed) > 0 {
 			return
 		}
 	}
@@ -168,7 +168,7 @@ func testConformance(t *testing.T, executor string, private, processes bool) *nd
 		t.Fatal(err)
 	}
 	cfg := ndtest.Config{
-		Open: openerIn(arena, e), Private: private,
+		Open: openerIn(arena, e), PrivateMemory: private,
 		ReceiveTimeout: conformanceTimeout, DisconnectTimeout: conformanceTimeout,
 	}
 	if processes {

@@ -18,13 +18,13 @@ The suite of package [nd/ndtest](../nd/ndtest) checks a provider against the %d 
 conformance table. Each row is a subtest named by its number. The runs of softnd are named by executor, kind of memory,
 and whether the two sides are goroutines or processes:
 
-`, ndtest.Rows)
+`, ndtest.RowCount)
 	for _, r := range p.runs {
 		p.printf("- %s\n", r.Name)
 	}
 	count := make(map[ndtest.Outcome]int)
 	inSome, adapted := 0, 0
-	for i := range ndtest.Rows {
+	for i := range ndtest.RowCount {
 		id := ndtest.RowID(i + 1)
 		result := p.result(id)
 		count[result]++

@@ -51,7 +51,7 @@ type page struct {
 
 // ids lists the rows of the table and the further scenarios of the suite.
 func ids() (all []string) {
-	for i := range ndtest.Rows {
+	for i := range ndtest.RowCount {
 		all = append(all, ndtest.RowID(i+1))
 	}
 	for _, s := range ndtest.Scenarios() {

@@ -12,61 +12,61 @@ import (
 
 const readWrite = nd.AllowRead | nd.AllowWrite
 
-// writes checks how a Write of n bytes of the region from off on, to place at of d, ends.
-func (c *conn) writes(status nd.Status, off, n int, d nd.WindowDescriptor, at int) {
+// writeAndCheck checks how a Write of n bytes of the region from off on, to place at of d, ends.
+func (c *conn) writeAndCheck(status nd.Status, off, n int, d nd.WindowDescriptor, at int) {
 	const probe = 0x3717e
 	c.must(c.ep.Write(probe, c.sge(off, n), d.Address+uint64(at), d.Token, 0))
-	c.done(status, probe)
+	c.wantResult(status, probe)
 }
 
-// reads checks how a Read of n bytes from place at of d, to the region from off on, ends.
-func (c *conn) reads(status nd.Status, off, n int, d nd.WindowDescriptor, at int) {
+// readAndCheck checks how a Read of n bytes from place at of d, to the region from off on, ends.
+func (c *conn) readAndCheck(status nd.Status, off, n int, d nd.WindowDescriptor, at int) {
 	const probe = 0x4ead
 	c.must(c.ep.Read(probe, c.sge(off, n), d.Address+uint64(at), d.Token, 0))
-	c.done(status, probe)
+	c.wantResult(status, probe)
 }
 
-// isOver checks that the connection has failed. Results must have been taken.
-func (c *conn) isOver() {
-	c.peerEnded()
-	c.dead()
+// wantBroken checks that the connection has failed. Results must have been taken.
+func (c *conn) wantBroken() {
+	c.wantDisconnected()
+	c.wantErrorState()
 }
 
-// refusedWrite checks that the peer refuses a Write, and that this ends the connection; isOver is
+// wantWriteRefused checks that the peer refuses a Write, and that this ends the connection; isOver is
 // the peer's half of it.
-func (c *conn) refusedWrite(off, n int, d nd.WindowDescriptor, at int) {
-	c.writes(nd.AccessViolation, off, n, d, at)
-	c.isOver()
+func (c *conn) wantWriteRefused(off, n int, d nd.WindowDescriptor, at int) {
+	c.writeAndCheck(nd.AccessViolation, off, n, d, at)
+	c.wantBroken()
 }
 
-// refusedRead is refusedWrite for a Read.
-func (c *conn) refusedRead(off, n int, d nd.WindowDescriptor, at int) {
-	c.reads(nd.AccessViolation, off, n, d, at)
-	c.isOver()
+// wantReadRefused is refusedWrite for a Read.
+func (c *conn) wantReadRefused(off, n int, d nd.WindowDescriptor, at int) {
+	c.readAndCheck(nd.AccessViolation, off, n, d, at)
+	c.wantBroken()
 }
 
-// another makes one more connection of the same adapter, with the same queues and region; both
+// anotherConn makes one more connection of the same adapter, with the same queues and region; both
 // halves call it.
-func (c *conn) another() *conn { return c.pair(shape{With: c}) }
+func (c *conn) anotherConn() *conn { return c.pair(connOptions{ShareWith: c}) }
 
-// others is another, n times.
-func (c *conn) others(n int) []*conn {
+// moreConns is another, n times.
+func (c *conn) moreConns(n int) []*conn {
 	var list []*conn
 	for range n {
-		list = append(list, c.another())
+		list = append(list, c.anotherConn())
 	}
 	return list
 }
 
-// shut releases what a connection does not share with others.
-func (c *conn) shut() {
+// closeConnection releases what a connection does not share with others.
+func (c *conn) closeConnection() {
 	c.must(c.ep.Close())
 	c.must(c.connector.Close())
 }
 
-// paint sets every byte of b to v. It begins at the end, where a copy that goes on wrongly has
+// setAll sets every byte of b to v. It begins at the end, where a copy that goes on wrongly has
 // not yet been.
-func paint(b []byte, v byte) {
+func setAll(b []byte, v byte) {
 	stripe := bytes.Repeat([]byte{v}, 64<<10)
 	for len(b) > 0 {
 		n := min(len(b), len(stripe))
@@ -75,15 +75,15 @@ func paint(b []byte, v byte) {
 	}
 }
 
-// painted checks that every byte of b is v.
-func (s *side) painted(b []byte, v byte) {
+// wantAll checks that every byte of b is v.
+func (s *side) wantAll(b []byte, v byte) {
 	if n := bytes.Count(b, []byte{v}); n != len(b) {
 		s.fatalf("%d of %d bytes are not %d", len(b)-n, len(b), v)
 	}
 }
 
-// sumBack is a checksum that begins at the end of b, for the reason that paint does.
-func sumBack(b []byte) (sum uint32) {
+// checksumBackward is a checksum that begins at the end of b, for the reason that paint does.
+func checksumBackward(b []byte) (sum uint32) {
 	const stripe = 64 << 10
 	for len(b) > 0 {
 		n := min(len(b), stripe)

@@ -22,7 +22,7 @@ type Config struct {
 
 	// Private makes the scenarios register ordinary Go memory where they would otherwise ask
 	// the adapter to allocate.
-	Private bool
+	PrivateMemory bool
 
 	// ReceiveTimeout is how long the provider lets a Send wait for a Receive, DisconnectTimeout
 	// how long a Disconnect waits for the peer's. A provider that can be told should use short
@@ -38,15 +38,15 @@ type Config struct {
 	Only []string
 }
 
-// terms is the part of a Config that the other half of a scenario needs.
-type terms struct {
-	Private                                     bool
+// settings is the part of a Config that the other half of a scenario needs.
+type settings struct {
+	PrivateMemory                               bool
 	ReceiveTimeout, DisconnectTimeout, Watchdog time.Duration
-	Remote                                      bool // the halves are in two processes
+	TwoProcesses                                bool // the halves are in two processes
 }
 
-func (c *Config) terms() terms {
-	t := terms{c.Private, c.ReceiveTimeout, c.DisconnectTimeout, c.Watchdog, c.Spawn != nil}
+func (c *Config) settings() settings {
+	t := settings{c.PrivateMemory, c.ReceiveTimeout, c.DisconnectTimeout, c.Watchdog, c.Spawn != nil}
 	for _, d := range []*time.Duration{&t.ReceiveTimeout, &t.DisconnectTimeout} {
 		if *d == 0 {
 			*d = 2 * time.Second

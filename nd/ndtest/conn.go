@@ -7,58 +7,58 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// shape says what one side of a connection is like; the zero value is the usual pair: one
+// connOptions says what one side of a connection is like; the zero value is the usual pair: one
 // completion queue for both queues, a region of 64 KiB with all rights, depths of 16, 4 entries,
 // inline data up to the adapter's threshold, read limits of 4, no private data.
-type shape struct {
-	CQ     int               // its depth; 0 = 256
-	Split  bool              // a completion queue for each queue
-	Region int               // bytes; 0 = 64 KiB
-	Flags  nd.RegionFlags    // of the region; 0 = all rights
-	Bare   bool              // Flags are meant to be 0
-	Limits nd.EndpointConfig // 0 = the usual; queues and context are filled in
-	In     int               // read limits; 0 = 4, -1 = 0
-	Out    int
-	Data   []byte      // private data for the peer
-	With   *conn       // use its completion queues and its region
-	Before func(*conn) // called when all objects are there, before they are connected
+type connOptions struct {
+	CQDepth       int               // its depth; 0 = 256
+	SplitCQs      bool              // a completion queue for each queue
+	RegionSize    int               // bytes; 0 = 64 KiB
+	RegionFlags   nd.RegionFlags    // of the region; 0 = all rights
+	NoRegionFlags bool              // Flags are meant to be 0
+	Endpoint      nd.EndpointConfig // 0 = the usual; queues and context are filled in
+	InboundReads  int               // read limits; 0 = 4, -1 = 0
+	OutboundReads int
+	PrivateData   []byte      // private data for the peer
+	ShareWith     *conn       // use its completion queues and its region
+	BeforeConnect func(*conn) // called when all objects are there, before they are connected
 }
 
 // conn is one side's half of a connection, and what belongs to it.
 type conn struct {
 	*side
-	ep        nd.Endpoint
-	cq, rcq   nd.CompletionQueue // of the initiator queue and of the receive queue
-	memory    *region
-	connector nd.Connector
-	far       nd.WindowDescriptor // the peer's region, by its own remote token
-	data      []byte              // the peer's private data
-	context   uint64              // of the endpoint
-	probe     *region             // for alive; nil until then
-	adapter   nd.Adapter          // of the endpoint, which need not be the half's own
-	shape     shape
+	ep          nd.Endpoint
+	cq, rcq     nd.CompletionQueue // of the initiator queue and of the receive queue
+	memory      *region
+	connector   nd.Connector
+	peerRegion  nd.WindowDescriptor // the peer's region, by its own remote token
+	peerData    []byte              // the peer's private data
+	context     uint64              // of the endpoint
+	aliveRegion *region             // for alive; nil until then
+	adapter     nd.Adapter          // of the endpoint, which need not be the half's own
+	opts        connOptions
 }
 
-// queue creates a completion queue.
-func (s *side) queue(depth int) nd.CompletionQueue {
+// newQueue creates a completion queue.
+func (s *side) newQueue(depth int) nd.CompletionQueue {
 	q, err := s.ad.CreateCompletionQueue(s.ctx, depth)
 	s.must(err)
-	s.atEnd(func() { q.Close() })
+	s.cleanup(func() { q.Close() })
 	return q
 }
 
-// connectorBound creates a connector and binds it to a port of the adapter.
-func (s *side) connectorBound(port uint16) nd.Connector {
-	c := s.fresh()
+// newBoundConnector creates a connector and binds it to a port of the adapter.
+func (s *side) newBoundConnector(port uint16) nd.Connector {
+	c := s.newConnector()
 	s.must(c.Bind(netip.AddrPortFrom(s.addr, port)))
 	return c
 }
 
-// fresh creates a connector.
-func (s *side) fresh() nd.Connector {
+// newConnector creates a connector.
+func (s *side) newConnector() nd.Connector {
 	c, err := s.ad.CreateConnector(s.ctx)
 	s.must(err)
-	s.atEnd(func() { c.Close() })
+	s.cleanup(func() { c.Close() })
 	return c
 }
 
@@ -66,7 +66,7 @@ func (s *side) fresh() nd.Connector {
 func (s *side) listen(backlog int) (nd.Listener, netip.AddrPort) {
 	l, err := s.ad.CreateListener(s.ctx)
 	s.must(err)
-	s.atEnd(func() { l.Close() })
+	s.cleanup(func() { l.Close() })
 	s.must(l.Bind(netip.AddrPortFrom(s.addr, 0)))
 	s.must(l.Listen(backlog))
 	addr, err := l.LocalAddress()
@@ -75,26 +75,26 @@ func (s *side) listen(backlog int) (nd.Listener, netip.AddrPort) {
 }
 
 // prepare creates everything that a connection needs, without connecting.
-func (s *side) prepare(o shape) *conn {
-	c := &conn{side: s, shape: o, adapter: s.ad}
-	if o.With != nil {
-		c.cq, c.rcq, c.memory = o.With.cq, o.With.rcq, o.With.memory
+func (s *side) prepare(o connOptions) *conn {
+	c := &conn{side: s, opts: o, adapter: s.ad}
+	if o.ShareWith != nil {
+		c.cq, c.rcq, c.memory = o.ShareWith.cq, o.ShareWith.rcq, o.ShareWith.memory
 	} else {
-		depth := or(o.CQ, min(256, int(s.info.MaxCompletionQueueDepth)))
-		c.cq = s.queue(depth)
+		depth := or(o.CQDepth, min(256, int(s.info.MaxCompletionQueueDepth)))
+		c.cq = s.newQueue(depth)
 		c.rcq = c.cq
-		if o.Split {
-			c.rcq = s.queue(depth)
+		if o.SplitCQs {
+			c.rcq = s.newQueue(depth)
 		}
-		flags := o.Flags
-		if flags == 0 && !o.Bare {
+		flags := o.RegionFlags
+		if flags == 0 && !o.NoRegionFlags {
 			flags = allRights
 		}
-		c.memory = s.region(or(o.Region, 64<<10), flags)
+		c.memory = s.region(or(o.RegionSize, 64<<10), flags)
 	}
 	s.serial++
 	c.context = s.serial<<8 | uint64(s.role)
-	l := o.Limits
+	l := o.Endpoint
 	l.Receive, l.Initiator, l.Context = c.rcq, c.cq, c.context
 	if l.SharedReceive == nil {
 		l.ReceiveDepth, l.MaxReceiveSGE = or(l.ReceiveDepth, 16), or(l.MaxReceiveSGE, min(4, int(s.info.MaxReceiveSGE)))
@@ -103,10 +103,10 @@ func (s *side) prepare(o shape) *conn {
 	l.InlineSize = or(l.InlineSize, int(s.info.InlineRequestThreshold))
 	ep, err := s.ad.CreateEndpoint(s.ctx, l)
 	s.must(err)
-	s.atEnd(func() { ep.Close() })
+	s.cleanup(func() { ep.Close() })
 	c.ep, s.endpoints = ep, append(s.endpoints, ep)
-	if o.Before != nil {
-		o.Before(c)
+	if o.BeforeConnect != nil {
+		o.BeforeConnect(c)
 	}
 	return c
 }
@@ -118,60 +118,60 @@ func or(n, ifZero int) int {
 	return n
 }
 
-func (o *shape) params() nd.ConnectParams {
+func (o *connOptions) connectParams() nd.ConnectParams {
 	limit := func(n int) int {
 		if n < 0 {
 			return 0
 		}
 		return or(n, 4)
 	}
-	return nd.ConnectParams{InboundReadLimit: limit(o.In), OutboundReadLimit: limit(o.Out), PrivateData: o.Data}
+	return nd.ConnectParams{InboundReadLimit: limit(o.InboundReads), OutboundReadLimit: limit(o.OutboundReads), PrivateData: o.PrivateData}
 }
 
 // pair makes one side of a connection; both halves call it, with shapes of their own. When it
 // returns both sides are connected, and each knows the other's region.
-func (s *side) pair(o shape) *conn {
+func (s *side) pair(o connOptions) *conn {
 	c := s.prepare(o)
 	if s.role == active {
 		c.connect(hear[netip.AddrPort](s))
-		c.complete()
+		c.completeConnect()
 	} else {
 		l, addr := s.listen(0)
 		s.tell(addr)
 		c.accept(l)
 		l.Close()
 	}
-	s.tell(c.memory.far())
-	c.far = hear[nd.WindowDescriptor](s)
+	s.tell(c.memory.descriptor())
+	c.peerRegion = hear[nd.WindowDescriptor](s)
 	return c
 }
 
 // connect makes the active side's connector and connects it, without completing.
 func (c *conn) connect(to netip.AddrPort) {
-	c.connector = c.connectorBound(0)
-	c.must(c.connector.Connect(c.ctx, c.ep, to, c.shape.params()))
-	c.data = c.privateData()
+	c.connector = c.newBoundConnector(0)
+	c.must(c.connector.Connect(c.ctx, c.ep, to, c.opts.connectParams()))
+	c.peerData = c.privateData()
 }
 
-// complete is the active side's last step.
-func (c *conn) complete() {
+// completeConnect is the active side's last step.
+func (c *conn) completeConnect() {
 	c.must(c.connector.CompleteConnect(c.ctx))
 	if c.ep.Connector() != c.connector {
 		c.errorf("the endpoint names %v as its connector, not %v", c.ep.Connector(), c.connector)
 	}
 }
 
-// request takes the next request into a fresh connector.
-func (c *conn) request(l nd.Listener) {
-	c.connector = c.fresh()
+// getRequest takes the next request into a fresh connector.
+func (c *conn) getRequest(l nd.Listener) {
+	c.connector = c.newConnector()
 	c.must(l.GetConnectionRequest(c.ctx, c.connector))
-	c.data = c.privateData()
+	c.peerData = c.privateData()
 }
 
 // accept takes the next request and accepts it.
 func (c *conn) accept(l nd.Listener) {
-	c.request(l)
-	c.must(c.connector.Accept(c.ctx, c.ep, c.shape.params()))
+	c.getRequest(l)
+	c.must(c.connector.Accept(c.ctx, c.ep, c.opts.connectParams()))
 }
 
 func (c *conn) privateData() []byte {
@@ -186,8 +186,8 @@ func (c *conn) sge(off, n int) []nd.SGE { return c.memory.sge(off, n) }
 
 // ---- Results ----
 
-// take waits for the next result in cq, of whichever endpoint.
-func (s *side) take(cq nd.CompletionQueue) nd.Result {
+// takeResult waits for the next result in cq, of whichever endpoint.
+func (s *side) takeResult(cq nd.CompletionQueue) nd.Result {
 	if kept := s.stash[cq]; len(kept) > 0 {
 		s.stash[cq] = kept[1:]
 		return kept[0]
@@ -198,15 +198,15 @@ func (s *side) take(cq nd.CompletionQueue) nd.Result {
 	return one[0]
 }
 
-// next waits for the next result of this endpoint's initiator or receive queue; others that come
+// nextResult waits for the next result of this endpoint's initiator or receive queue; others that come
 // before it are kept.
-func (c *conn) next(initiator bool) nd.Result {
+func (c *conn) nextResult(initiator bool) nd.Result {
 	cq := c.rcq
 	if initiator {
 		cq = c.cq
 	}
 	for i, r := range c.stash[cq] {
-		if c.owns(r, initiator) {
+		if c.ownsResult(r, initiator) {
 			c.stash[cq] = append(append([]nd.Result(nil), c.stash[cq][:i]...), c.stash[cq][i+1:]...)
 			return r
 		}
@@ -220,28 +220,28 @@ func (c *conn) next(initiator bool) nd.Result {
 			}
 			c.fatalf("waiting for a result of the %s queue: %v (the endpoint says: %v)", kind, err, c.ep.Err())
 		}
-		if c.owns(one[0], initiator) {
+		if c.ownsResult(one[0], initiator) {
 			return one[0]
 		}
 		c.stash[cq] = append(c.stash[cq], one[0])
 	}
 }
 
-func (c *conn) owns(r nd.Result, initiator bool) bool {
+func (c *conn) ownsResult(r nd.Result, initiator bool) bool {
 	return r.EndpointContext == c.context && r.RequestType.Initiator() == initiator
 }
 
-// done waits for the next initiator result and checks its status and its context.
-func (c *conn) done(status nd.Status, reqCtx uint64) nd.Result {
-	return c.check(c.next(true), status, reqCtx)
+// wantResult waits for the next initiator result and checks its status and its context.
+func (c *conn) wantResult(status nd.Status, reqCtx uint64) nd.Result {
+	return c.checkResult(c.nextResult(true), status, reqCtx)
 }
 
-// received waits for the next receive result and checks its status and its context.
-func (c *conn) received(status nd.Status, reqCtx uint64) nd.Result {
-	return c.check(c.next(false), status, reqCtx)
+// wantReceive waits for the next receive result and checks its status and its context.
+func (c *conn) wantReceive(status nd.Status, reqCtx uint64) nd.Result {
+	return c.checkResult(c.nextResult(false), status, reqCtx)
 }
 
-func (c *conn) check(r nd.Result, status nd.Status, reqCtx uint64) nd.Result {
+func (c *conn) checkResult(r nd.Result, status nd.Status, reqCtx uint64) nd.Result {
 	if r.Status != status || r.RequestContext != reqCtx {
 		c.fatalf("result %v of request %d (%v), want %v of request %d (the endpoint says: %v)",
 			r.Status, r.RequestContext, r.RequestType, status, reqCtx, c.ep.Err())
@@ -252,34 +252,34 @@ func (c *conn) check(r nd.Result, status nd.Status, reqCtx uint64) nd.Result {
 	return r
 }
 
-// flushed checks that the initiator requests of the given contexts complete with Canceled, in
+// wantFlushed checks that the initiator requests of the given contexts complete with Canceled, in
 // this order, and that nothing else is left in that queue.
-func (c *conn) flushed(reqCtx ...uint64) {
+func (c *conn) wantFlushed(reqCtx ...uint64) {
 	for _, x := range reqCtx {
-		c.done(nd.Canceled, x)
+		c.wantResult(nd.Canceled, x)
 	}
 }
 
-// receivesFlushed is flushed for the receive queue.
-func (c *conn) receivesFlushed(reqCtx ...uint64) {
+// wantReceivesFlushed is flushed for the receive queue.
+func (c *conn) wantReceivesFlushed(reqCtx ...uint64) {
 	for _, x := range reqCtx {
-		c.received(nd.Canceled, x)
+		c.wantReceive(nd.Canceled, x)
 	}
 }
 
-// dead checks that the endpoint is in the error state: posts succeed, and complete with
+// wantErrorState checks that the endpoint is in the error state: posts succeed, and complete with
 // Canceled. Results of earlier requests must have been taken.
-func (c *conn) dead() {
+func (c *conn) wantErrorState() {
 	c.eventually("the endpoint fails", func() bool { return c.ep.Err() != nil })
 	const probe = 0xdead
 	c.must(c.ep.Receive(probe, nil))
-	c.received(nd.Canceled, probe)
+	c.wantReceive(nd.Canceled, probe)
 	c.must(c.ep.Send(probe+1, nil, 0))
-	c.done(nd.Canceled, probe+1)
+	c.wantResult(nd.Canceled, probe+1)
 }
 
-// peerEnded checks that NotifyDisconnect returns, and that Done does without a poll.
-func (c *conn) peerEnded() {
+// wantDisconnected checks that NotifyDisconnect returns, and that Done does without a poll.
+func (c *conn) wantDisconnected() {
 	c.must(c.connector.NotifyDisconnect(c.ctx))
 	select {
 	case <-c.ep.Done():
@@ -291,27 +291,27 @@ func (c *conn) peerEnded() {
 	}
 }
 
-// alive checks that the connection still carries a message of one byte in each direction, from and
+// wantAlive checks that the connection still carries a message of one byte in each direction, from and
 // to memory of its own. Both halves call it.
-func (c *conn) alive() {
+func (c *conn) wantAlive() {
 	const probe = 0xa11fe
 	sent := [2]byte{passive: 0x9a, active: 0xa5}
-	if c.probe == nil {
-		c.through(c.adapter, func() { c.probe = c.region(2, nd.AllowLocalWrite) })
+	if c.aliveRegion == nil {
+		c.withAdapter(c.adapter, func() { c.aliveRegion = c.region(2, nd.AllowLocalWrite) })
 	}
-	c.probe.mem[0], c.probe.mem[1] = 0, sent[c.role]
-	c.must(c.ep.Receive(probe, c.probe.sge(0, 1)))
-	c.meet() // both receives are posted
-	c.must(c.ep.Send(probe+1, c.probe.sge(1, 1), 0))
-	c.done(nd.Success, probe+1)
-	if r := c.received(nd.Success, probe); r.BytesTransferred != 1 || c.probe.mem[0] != sent[1-c.role] {
-		c.fatalf("a message of %d bytes holds %#x, want %#x in one", r.BytesTransferred, c.probe.mem[0], sent[1-c.role])
+	c.aliveRegion.mem[0], c.aliveRegion.mem[1] = 0, sent[c.role]
+	c.must(c.ep.Receive(probe, c.aliveRegion.sge(0, 1)))
+	c.barrier() // both receives are posted
+	c.must(c.ep.Send(probe+1, c.aliveRegion.sge(1, 1), 0))
+	c.wantResult(nd.Success, probe+1)
+	if r := c.wantReceive(nd.Success, probe); r.BytesTransferred != 1 || c.aliveRegion.mem[0] != sent[1-c.role] {
+		c.fatalf("a message of %d bytes holds %#x, want %#x in one", r.BytesTransferred, c.aliveRegion.mem[0], sent[1-c.role])
 	}
 }
 
-// empty checks that no result is in the queue of this endpoint's requests, now and for a little
+// wantEmpty checks that no result is in the queue of this endpoint's requests, now and for a little
 // while.
-func (s *side) empty(cq nd.CompletionQueue) {
+func (s *side) wantEmpty(cq nd.CompletionQueue) {
 	time.Sleep(5 * time.Millisecond)
 	var one [1]nd.Result
 	if n := cq.Poll(one[:]); n > 0 {
@@ -327,7 +327,7 @@ func (s *side) empty(cq nd.CompletionQueue) {
 func (c *conn) bind(w nd.MemoryWindow, off, n int, flags nd.OpFlags) nd.WindowDescriptor {
 	const probe = 0xb14d
 	c.must(c.ep.Bind(probe, c.memory.mr, w, c.memory.mem[off:off+n], flags))
-	c.done(nd.Success, probe)
+	c.wantResult(nd.Success, probe)
 	return w.Descriptor()
 }
 
@@ -335,25 +335,25 @@ func (c *conn) bind(w nd.MemoryWindow, off, n int, flags nd.OpFlags) nd.WindowDe
 func (c *conn) invalidate(w nd.MemoryWindow) {
 	const probe = 0x1b7a
 	c.must(c.ep.Invalidate(probe, w, 0))
-	c.done(nd.Success, probe)
+	c.wantResult(nd.Success, probe)
 }
 
 // disconnect ends the connection in good order; both halves call it.
 func (c *conn) disconnect() { c.must(c.connector.Disconnect(c.ctx)) }
 
-// lend binds a new window to n bytes of the region and tells the other half what it needs; see
+// bindAndTell binds a new window to n bytes of the region and tells the other half what it needs; see
 // borrow.
-func (c *conn) lend(off, n int, flags nd.OpFlags) nd.MemoryWindow {
-	w := c.window()
+func (c *conn) bindAndTell(off, n int, flags nd.OpFlags) nd.MemoryWindow {
+	w := c.newWindow()
 	c.tell(c.bind(w, off, n, flags))
 	return w
 }
 
-// borrow hears what the other half lends.
-func (c *conn) borrow() nd.WindowDescriptor { return hear[nd.WindowDescriptor](c.side) }
+// hearDescriptor hears what the other half lends.
+func (c *conn) hearDescriptor() nd.WindowDescriptor { return hear[nd.WindowDescriptor](c.side) }
 
-// carried checks how many bytes a request carried.
-func (c *conn) carried(r nd.Result, n int) {
+// wantLength checks how many bytes a request carried.
+func (c *conn) wantLength(r nd.Result, n int) {
 	if int(r.BytesTransferred) != n {
 		c.fatalf("a %v carried %d bytes, want %d", r.RequestType, r.BytesTransferred, n)
 	}

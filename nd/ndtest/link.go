@@ -30,15 +30,15 @@ func newLinks() (a, p *link) {
 
 // frame is what travels between the test and the other process.
 type frame struct {
-	Run     string          `json:",omitempty"` // scenario to run the away half of
-	Terms   terms           `json:",omitzero"`
-	Say     json.RawMessage `json:",omitempty"` // from one half to the other
-	Abandon bool            `json:",omitempty"` // the half here is to give up
-	End     *verdict        `json:",omitempty"` // the away half has ended
+	Run      string          `json:",omitempty"` // scenario to run the away half of
+	Settings settings        `json:",omitzero"`
+	Message  json.RawMessage `json:",omitempty"` // from one half to the other
+	Abandon  bool            `json:",omitempty"` // the half here is to give up
+	Result   *sideResult     `json:",omitempty"` // the away half has ended
 }
 
-// verdict is how one half ended.
-type verdict struct {
+// sideResult is how one half ended.
+type sideResult struct {
 	Failures []string
 	Notes    []string
 	Skipped  string // why the scenario does not apply to this provider
@@ -46,19 +46,19 @@ type verdict struct {
 	Stuck    bool   // it did not end, and was given up
 }
 
-// wire writes and reads frames.
-type wire struct {
+// frameStream writes and reads frames.
+type frameStream struct {
 	conn io.ReadWriteCloser
 	mu   sync.Mutex // of enc
 	enc  *json.Encoder
 	dec  *json.Decoder
 }
 
-func newWire(conn io.ReadWriteCloser) *wire {
-	return &wire{conn: conn, enc: json.NewEncoder(conn), dec: json.NewDecoder(bufio.NewReader(conn))}
+func newFrameStream(conn io.ReadWriteCloser) *frameStream {
+	return &frameStream{conn: conn, enc: json.NewEncoder(conn), dec: json.NewDecoder(bufio.NewReader(conn))}
 }
 
-func (w *wire) write(f frame) error {
+func (w *frameStream) write(f frame) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.enc.Encode(f)
@@ -70,10 +70,10 @@ var errAbandoned = errors.New("the other half of the scenario has failed")
 // Serve plays the other process of a run: it runs the halves that [Run] asks for until the
 // stream ends, with the providers that cfg.Open opens. cfg needs nothing else.
 func Serve(conn io.ReadWriteCloser, cfg Config) error {
-	w := newWire(conn)
-	house := &house{open: cfg.Open}
-	defer house.close()
-	var half *link
+	w := newFrameStream(conn)
+	opened := &providers{open: cfg.Open}
+	defer opened.close()
+	var toSide *link
 	cancel := func(error) {}
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -94,17 +94,17 @@ func Serve(conn io.ReadWriteCloser, cfg Config) error {
 				return fmt.Errorf("ndtest: no scenario %q; build both processes from the same source", f.Run)
 			}
 			l := &link{in: make(chan json.RawMessage, inFlight)}
-			l.send = func(m json.RawMessage) error { return w.write(frame{Say: m}) }
-			half = l
+			l.send = func(m json.RawMessage) error { return w.write(frame{Message: m}) }
+			toSide = l
 			ctx, stop := context.WithCancelCause(context.Background())
 			cancel = stop
 			running.Go(func() {
 				defer stop(nil)
-				v := supervise(ctx, house, sc, sc.away, l, f.Terms)
-				_ = w.write(frame{End: &v}) // a stream that is broken ends the loop
+				v := supervise(ctx, opened, sc, sc.remote, l, f.Settings)
+				_ = w.write(frame{Result: &v}) // a stream that is broken ends the loop
 			})
-		case f.Say != nil && half != nil:
-			half.in <- f.Say
+		case f.Message != nil && toSide != nil:
+			toSide.in <- f.Message
 		case f.Abandon:
 			cancel(errAbandoned)
 		}

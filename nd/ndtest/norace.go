@@ -2,5 +2,5 @@
 
 package ndtest
 
-// leastPolled is the smallest transfer that a program waits for in memory.
-const leastPolled = 1
+// minPolledSize is the smallest transfer that a program waits for in memory.
+const minPolledSize = 1

@@ -39,7 +39,7 @@ func TestOutsideImports(t *testing.T) {
 // TestOutside runs the suite over that provider. What it may leave out is few.
 func TestOutside(t *testing.T) {
 	before := files(t)
-	ended := verdicts(t, output(t, goIn("test", "-json", "-count=1", "-timeout=5m", "./...")))
+	ended := outcomes(t, output(t, goIn("test", "-json", "-count=1", "-timeout=5m", "./...")))
 	passed := 0
 	for _, s := range ndtest.Scenarios() {
 		switch how := ended[s.ID]; how {
@@ -67,7 +67,7 @@ func TestOutsideBroken(t *testing.T) {
 	if err == nil {
 		t.Errorf("the run succeeded:\n%s", out)
 	}
-	ended := verdicts(t, out)
+	ended := outcomes(t, out)
 	if ended["C081"] != "fail" || ended["C176"] != "pass" {
 		t.Errorf("C081 ended with %q, want fail, and C176 with %q, want pass:\n%s", ended["C081"], ended["C176"], out)
 	}
@@ -126,8 +126,8 @@ func events(out []byte) (list []event) {
 	return list
 }
 
-// verdicts returns how each scenario ended: pass, fail or skip.
-func verdicts(t *testing.T, out []byte) map[string]string {
+// outcomes returns how each scenario ended: pass, fail or skip.
+func outcomes(t *testing.T, out []byte) map[string]string {
 	t.Helper()
 	ended := make(map[string]string)
 	for _, e := range events(out) {

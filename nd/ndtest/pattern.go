@@ -22,15 +22,15 @@ func fill(b []byte, seed uint64) {
 	}
 }
 
-// holds checks that b is what fill wrote with this seed.
-func (s *side) holds(b []byte, seed uint64) {
+// wantPattern checks that b is what fill wrote with this seed.
+func (s *side) wantPattern(b []byte, seed uint64) {
 	want := make([]byte, len(b))
 	fill(want, seed)
-	s.same(b, want)
+	s.wantEqual(b, want)
 }
 
-// same checks that b is the same as want.
-func (s *side) same(b, want []byte) {
+// wantEqual checks that b is the same as want.
+func (s *side) wantEqual(b, want []byte) {
 	if bytes.Equal(b, want) {
 		return
 	}
@@ -41,8 +41,8 @@ func (s *side) same(b, want []byte) {
 	}
 }
 
-// blank checks that b is all zero.
-func (s *side) blank(b []byte) {
+// wantZero checks that b is all zero.
+func (s *side) wantZero(b []byte) {
 	for i := range b {
 		if b[i] != 0 {
 			s.fatalf("byte %d of %d is %#x, want 0", i, len(b), b[i])

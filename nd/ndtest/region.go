@@ -13,8 +13,8 @@ func (r *region) sge(off, n int) []nd.SGE {
 	return []nd.SGE{{Buffer: r.mem[off : off+n], Token: r.mr.LocalToken()}}
 }
 
-// far is what a peer needs for the region's own remote token.
-func (r *region) far() nd.WindowDescriptor {
+// descriptor is what a peer needs for the region's own remote token.
+func (r *region) descriptor() nd.WindowDescriptor {
 	return nd.WindowDescriptor{Address: r.mr.Address(), Length: uint64(len(r.mem)), Token: r.mr.RemoteToken()}
 }
 
@@ -22,20 +22,20 @@ const allRights = nd.AllowLocalWrite | nd.AllowRemoteRead | nd.AllowRemoteWrite
 
 // region creates and registers memory of the kind that this run is about.
 func (s *side) region(size int, flags nd.RegionFlags) *region {
-	if s.Private {
-		return s.registered(make([]byte, size), flags)
+	if s.PrivateMemory {
+		return s.register(make([]byte, size), flags)
 	}
 	mr, err := s.ad.Allocate(s.ctx, size, flags)
 	s.must(err)
-	s.atEnd(func() { mr.Close() })
+	s.cleanup(func() { mr.Close() })
 	return &region{mr, mr.Bytes()}
 }
 
-// registered registers memory that another region may hold as well.
-func (s *side) registered(mem []byte, flags nd.RegionFlags) *region {
+// register registers memory that another region may hold as well.
+func (s *side) register(mem []byte, flags nd.RegionFlags) *region {
 	mr, err := s.ad.Register(s.ctx, mem, flags)
 	s.must(err)
-	s.atEnd(func() { mr.Close() })
+	s.cleanup(func() { mr.Close() })
 	return &region{mr, mem}
 }
 
@@ -43,14 +43,14 @@ func (s *side) registered(mem []byte, flags nd.RegionFlags) *region {
 func (s *side) emptyRegion() nd.MemoryRegion {
 	mr, err := s.ad.CreateMemoryRegion(s.ctx)
 	s.must(err)
-	s.atEnd(func() { mr.Close() })
+	s.cleanup(func() { mr.Close() })
 	return mr
 }
 
-// window creates a memory window.
-func (s *side) window() nd.MemoryWindow {
+// newWindow creates a memory window.
+func (s *side) newWindow() nd.MemoryWindow {
 	w, err := s.ad.CreateMemoryWindow(s.ctx)
 	s.must(err)
-	s.atEnd(func() { w.Close() })
+	s.cleanup(func() { w.Close() })
 	return w
 }

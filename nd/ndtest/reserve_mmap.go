@@ -11,6 +11,6 @@ func (s *side) reserve(n int) []byte {
 	if err != nil {
 		s.fatalf("reserve %d bytes of address space: %v", n, err)
 	}
-	s.atEnd(func() { _ = unix.Munmap(b) }) // fails for no mapping of ours
+	s.cleanup(func() { _ = unix.Munmap(b) }) // fails for no mapping of ours
 	return b
 }

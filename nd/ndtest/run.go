@@ -17,11 +17,11 @@ import (
 type Outcome string
 
 const (
-	Passed   Outcome = "passed"
-	Failed   Outcome = "failed"
-	Skipped  Outcome = "skipped" // the provider lacks an optional feature, or the run another process
-	NoTest   Outcome = "no test" // the row is in Untestable
-	NotAsked Outcome = "not run" // left out by Config.Only or by the command line
+	Passed  Outcome = "passed"
+	Failed  Outcome = "failed"
+	Skipped Outcome = "skipped" // the provider lacks an optional feature, or the run another process
+	NoTest  Outcome = "no test" // the row is in Untestable
+	NotRun  Outcome = "not run" // left out by Config.Only or by the command line
 )
 
 // Report is what a run found out.
@@ -40,29 +40,29 @@ func (r *Report) Count(o Outcome) (n int) {
 	return n
 }
 
-// house keeps the provider of a process open from one scenario to the next.
-type house struct {
-	open     func() (nd.Provider, error)
-	provider [2]nd.Provider // by role: the two halves of one process have one each
-	stuck    atomic.Bool    // a half was given up, and may still use them
+// providers keeps the provider of a process open from one scenario to the next.
+type providers struct {
+	open   func() (nd.Provider, error)
+	byRole [2]nd.Provider // by role: the two halves of one process have one each
+	stuck  atomic.Bool    // a half was given up, and may still use them
 }
 
-func (h *house) of(r role) (nd.Provider, error) {
-	if h.provider[r] == nil {
+func (h *providers) forRole(r role) (nd.Provider, error) {
+	if h.byRole[r] == nil {
 		p, err := h.open()
 		if err != nil {
 			return nil, fmt.Errorf("open provider: %w", err)
 		}
-		h.provider[r] = p
+		h.byRole[r] = p
 	}
-	return h.provider[r], nil
+	return h.byRole[r], nil
 }
 
-func (h *house) close() {
+func (h *providers) close() {
 	if h.stuck.Load() {
 		return // it might not return
 	}
-	for _, p := range h.provider {
+	for _, p := range h.byRole {
 		if p != nil {
 			p.Close()
 		}
@@ -74,16 +74,16 @@ func (h *house) close() {
 func Run(t *testing.T, cfg Config) *Report {
 	t.Helper()
 	report := &Report{Outcomes: make(map[string]Outcome), Reasons: make(map[string]string)}
-	for i := range Rows {
+	for i := range RowCount {
 		id := RowID(i + 1)
-		report.Outcomes[id] = NotAsked
+		report.Outcomes[id] = NotRun
 		if reason, ok := Untestable[id]; ok {
 			report.Outcomes[id], report.Reasons[id] = NoTest, reason
 		}
 	}
 	for _, sc := range all() {
 		if _, ok := report.Outcomes[sc.id]; !ok {
-			report.Outcomes[sc.id] = NotAsked
+			report.Outcomes[sc.id] = NotRun
 		}
 	}
 	r := newRunner(t, cfg)
@@ -108,15 +108,15 @@ func Run(t *testing.T, cfg Config) *Report {
 			}
 		})
 	}
-	t.Logf("%d rows and %d further scenarios: %d passed, %d failed, %d skipped, %d without a test, %d not run", Rows, len(report.Outcomes)-Rows,
-		report.Count(Passed), report.Count(Failed), report.Count(Skipped), report.Count(NoTest), report.Count(NotAsked))
-	for i := range Rows {
+	t.Logf("%d rows and %d further scenarios: %d passed, %d failed, %d skipped, %d without a test, %d not run", RowCount, len(report.Outcomes)-RowCount,
+		report.Count(Passed), report.Count(Failed), report.Count(Skipped), report.Count(NoTest), report.Count(NotRun))
+	for i := range RowCount {
 		if id := RowID(i + 1); report.Outcomes[id] == NoTest || report.Outcomes[id] == Skipped {
 			t.Logf("%s %s: %s", id, report.Outcomes[id], report.Reasons[id])
 		}
 	}
 	t.Logf("%d rows check something in place of what the table asks for:", len(Adapted))
-	for i := range Rows {
+	for i := range RowCount {
 		if what, ok := Adapted[RowID(i+1)]; ok {
 			t.Logf("%s %s: %s", RowID(i+1), report.Outcomes[RowID(i+1)], what)
 		}
@@ -126,93 +126,93 @@ func Run(t *testing.T, cfg Config) *Report {
 
 // runner runs scenarios one after the other.
 type runner struct {
-	cfg   Config
-	terms terms
-	home  *house
-	other *process // nil until a scenario needs it
-	stuck bool     // a half was given up: there can be no further scenario
+	cfg          Config
+	settings     settings
+	providers    *providers
+	otherProcess *otherProcess // nil until a scenario needs it
+	stuck        bool          // a half was given up: there can be no further scenario
 }
 
 func newRunner(t *testing.T, cfg Config) *runner {
-	r := &runner{cfg: cfg, terms: cfg.terms(), home: &house{open: cfg.Open}}
-	t.Cleanup(r.home.close)
-	t.Cleanup(r.dismiss)
+	r := &runner{cfg: cfg, settings: cfg.settings(), providers: &providers{open: cfg.Open}}
+	t.Cleanup(r.providers.close)
+	t.Cleanup(r.stopProcess)
 	return r
 }
 
-// process is the other process of a run.
-type process struct {
-	*wire
-	mu   sync.Mutex
-	half *link
-	ends chan verdict // of the half there; closed when the stream ends
+// otherProcess is the other process of a run.
+type otherProcess struct {
+	*frameStream
+	mu      sync.Mutex
+	link    *link
+	results chan sideResult // of the half there; closed when the stream ends
 }
 
-func (r *runner) process() (*process, error) {
-	if r.other == nil {
+func (r *runner) process() (*otherProcess, error) {
+	if r.otherProcess == nil {
 		conn, err := r.cfg.Spawn()
 		if err != nil {
 			return nil, fmt.Errorf("start the other process: %w", err)
 		}
-		p := &process{wire: newWire(conn), ends: make(chan verdict, 1)}
+		p := &otherProcess{frameStream: newFrameStream(conn), results: make(chan sideResult, 1)}
 		go p.listen()
-		r.other = p
+		r.otherProcess = p
 	}
-	return r.other, nil
+	return r.otherProcess, nil
 }
 
-func (p *process) listen() {
-	defer close(p.ends)
+func (p *otherProcess) listen() {
+	defer close(p.results)
 	for {
 		var f frame
 		if p.dec.Decode(&f) != nil {
 			return
 		}
-		if f.End != nil {
-			p.ends <- *f.End
+		if f.Result != nil {
+			p.results <- *f.Result
 			continue
 		}
 		p.mu.Lock()
-		half := p.half
+		to := p.link
 		p.mu.Unlock()
-		if f.Say != nil && half != nil {
-			half.in <- f.Say
+		if f.Message != nil && to != nil {
+			to.in <- f.Message
 		}
 	}
 }
 
-// dismiss ends the other process.
-func (r *runner) dismiss() {
-	if r.other != nil {
-		r.other.conn.Close()
-		for range r.other.ends {
+// stopProcess ends the other process.
+func (r *runner) stopProcess() {
+	if r.otherProcess != nil {
+		r.otherProcess.conn.Close()
+		for range r.otherProcess.results {
 		}
-		r.other = nil
+		r.otherProcess = nil
 	}
 }
 
 // run runs one scenario and reports its failures; it returns why it does not apply.
 func (r *runner) run(t *testing.T, sc scenario) (skipped string) {
 	t.Helper()
-	if sc.process && r.cfg.Spawn == nil {
+	if sc.needsProcess && r.cfg.Spawn == nil {
 		return "needs a second process"
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
-	var verdicts []verdict
+	var results []sideResult
 	switch {
 	case sc.passive == nil:
-		verdicts = []verdict{supervise(ctx, r.home, sc, active, nil, r.terms)}
+		results = []sideResult{supervise(ctx, r.providers, sc, active, nil, r.settings)}
 	case r.cfg.Spawn == nil:
-		verdicts = r.here(ctx, cancel, sc)
+		results = r.runLocal(ctx, cancel, sc)
 	default:
-		v, err := r.apart(ctx, cancel, sc)
+		v, err := r.runInTwoProcesses(ctx, cancel, sc)
 		if err != nil {
 			t.Fatal(err)
 		}
-		verdicts = v
+		results = v
 	}
-	for _, v := range verdicts {
+	for _, v := range results {
 		if v.Skipped != "" {
 			skipped = v.Skipped
 		}
@@ -222,10 +222,10 @@ func (r *runner) run(t *testing.T, sc scenario) (skipped string) {
 		r.stuck = r.stuck || v.Stuck
 	}
 	if r.stuck {
-		r.dismiss()
+		r.stopProcess()
 	}
-	derived := skipped == "" && !slices.ContainsFunc(verdicts, func(v verdict) bool { return len(v.Failures) > 0 && !v.Derived })
-	for _, v := range verdicts {
+	derived := skipped == "" && !slices.ContainsFunc(results, func(v sideResult) bool { return len(v.Failures) > 0 && !v.Derived })
+	for _, v := range results {
 		for _, f := range v.Failures {
 			if !v.Derived || derived {
 				t.Error(f)
@@ -235,70 +235,70 @@ func (r *runner) run(t *testing.T, sc scenario) (skipped string) {
 	return skipped
 }
 
-// here runs both halves in this process.
-func (r *runner) here(ctx context.Context, cancel context.CancelCauseFunc, sc scenario) []verdict {
+// runLocal runs both halves in this process.
+func (r *runner) runLocal(ctx context.Context, cancel context.CancelCauseFunc, sc scenario) []sideResult {
 	a, p := newLinks()
-	verdicts := make([]verdict, 2)
-	var halves sync.WaitGroup
+	results := make([]sideResult, 2)
+	var running sync.WaitGroup
 	for part, l := range map[role]*link{active: a, passive: p} {
-		halves.Go(func() {
-			verdicts[part] = supervise(ctx, r.home, sc, part, l, r.terms)
-			if verdicts[part].ended() {
+		running.Go(func() {
+			results[part] = supervise(ctx, r.providers, sc, part, l, r.settings)
+			if results[part].endsPeer() {
 				cancel(errAbandoned)
 			}
 		})
 	}
-	halves.Wait()
-	return verdicts
+	running.Wait()
+	return results
 }
 
-// ended tells whether the other half waits in vain.
-func (v *verdict) ended() bool { return len(v.Failures) > 0 || v.Skipped != "" }
+// endsPeer tells whether the other half waits in vain.
+func (v *sideResult) endsPeer() bool { return len(v.Failures) > 0 || v.Skipped != "" }
 
-// apart runs one half here and the other in the other process.
-func (r *runner) apart(ctx context.Context, cancel context.CancelCauseFunc, sc scenario) ([]verdict, error) {
+// runInTwoProcesses runs one half here and the other in the other process.
+func (r *runner) runInTwoProcesses(ctx context.Context, cancel context.CancelCauseFunc, sc scenario) ([]sideResult, error) {
 	p, err := r.process()
 	if err != nil {
 		return nil, err
 	}
 	l := &link{in: make(chan json.RawMessage, inFlight)}
-	l.send = func(m json.RawMessage) error { return p.write(frame{Say: m}) }
+	l.send = func(m json.RawMessage) error { return p.write(frame{Message: m}) }
 	p.mu.Lock()
-	p.half = l
+	p.link = l
 	p.mu.Unlock()
-	if err := p.write(frame{Run: sc.id, Terms: r.terms}); err != nil {
+	if err := p.write(frame{Run: sc.id, Settings: r.settings}); err != nil {
 		return nil, fmt.Errorf("ask the other process: %w", err)
 	}
-	here := make(chan verdict, 1)
-	go func() { here <- supervise(ctx, r.home, sc, 1-sc.away, l, r.terms) }()
-	var verdicts []verdict
-	ends := p.ends
-	silent := time.After(r.terms.Watchdog + 2*r.terms.grace()) // it has had time to give up its half
-	for len(verdicts) < 2 {
+	here := make(chan sideResult, 1)
+	go func() { here <- supervise(ctx, r.providers, sc, 1-sc.remote, l, r.settings) }()
+	var results []sideResult
+	ends := p.results
+	silent := time.After(r.settings.Watchdog + 2*r.settings.grace()) // it has had time to give up its half
+	for len(results) < 2 {
 		select {
 		case v := <-here:
-			if v.ended() {
+			if v.endsPeer() {
 				_ = p.write(frame{Abandon: true}) // a broken stream shows in ends
 			}
-			verdicts = append(verdicts, v)
+			results = append(results, v)
 		case v, ok := <-ends:
 			silent = nil
 			if !ok {
-				r.other.conn.Close()
-				r.other, ends = nil, nil // of a scenario that kills it, or a crash
-				if !sc.process && !sc.exits {
+				r.otherProcess.conn.Close()
+				r.otherProcess, ends = nil, nil // of a scenario that kills it, or a crash
+				if !sc.needsProcess && !sc.exits {
 					v.Failures = []string{"the other process ended in the middle of the scenario"}
 				}
 			}
-			if v.ended() {
+			if v.endsPeer() {
 				cancel(errAbandoned)
 			}
-			verdicts = append(verdicts, v)
+			results = append(results, v)
 		case <-silent:
 			ends, silent = nil, nil
 			cancel(errAbandoned)
-			verdicts = append(verdicts, verdict{Stuck: true, Failures: []string{"the other process does not tell how its half ended"}})
+			results = append(results, sideResult{Stuck: true, Failures: []string{"the other process does not tell how its half ended"}})
 		}
 	}
-	return verdicts, nil
+	return results, nil
 }

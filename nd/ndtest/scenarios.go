@@ -14,10 +14,10 @@ type scenario struct {
 	// The two halves. A scenario that needs one side has active only.
 	active, passive func(*side)
 
-	away    role // the half that runs in the other process, if there is one
-	process bool // needs another process: one half is killed
-	exits   bool // a half calls s.exit, and the other s.survive
-	own     bool // opens providers of its own, since it closes one or leaves it in a bad state
+	remote       role // the half that runs in the other process, if there is one
+	needsProcess bool // needs another process: one half is killed
+	exits        bool // a half calls s.exit, and the other s.survive
+	ownProvider  bool // opens providers of its own, since it closes one or leaves it in a bad state
 }
 
 // role is the part that a half plays.
@@ -40,8 +40,8 @@ func all() []scenario {
 	list := slices.Concat(
 		startScenarios, notifyScenarios, connectScenarios, crossingScenarios, // parts A to D
 		overflowScenarios, windowScenarios, // E, F
-		memoryScenarios, refusalScenarios, violationScenarios, // G
-		exampleScenarios, remoteScenarios, registrationScenarios, // H
+		limitScenarios, connectErrorScenarios, violationScenarios, // G
+		messageScenarios, remoteScenarios, registrationScenarios, // H
 		invalidateScenarios, sendInvalidateScenarios, bindScenarios, writeScenarios, // I
 		queueScenarios, endpointScenarios, endpointOrderScenarios, connectorScenarios, listenerScenarios, regionScenarios, sharedScenarios, // J
 		revocationScenarios, // R001 and on: no rows of the table
@@ -62,8 +62,8 @@ func Scenarios() []Scenario {
 	return list
 }
 
-// Rows is the number of rows of the conformance table: C001 to C248.
-const Rows = 248
+// RowCount is the number of rows of the conformance table: C001 to C248.
+const RowCount = 248
 
 // RowID returns the number of row i, counted from 1.
 func RowID(i int) string { return fmt.Sprintf("C%03d", i) }

@@ -6,59 +6,59 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// connected is the active half up to the end of Connect, which is where these rows begin.
-func connected(s *side) *conn {
-	c := s.prepare(shape{})
+// connectOnly is the active half up to the end of Connect, which is where these rows begin.
+func connectOnly(s *side) *conn {
+	c := s.prepare(connOptions{})
 	c.connect(hear[netip.AddrPort](s))
 	return c
 }
 
-// acceptTurnedDown is the passive half of an active side that gives up after its Connect.
-func acceptTurnedDown(s *side) {
-	c := s.prepare(shape{})
+// acceptRefused is the passive half of an active side that gives up after its Connect.
+func acceptRefused(s *side) {
+	c := s.prepare(connOptions{})
 	l, addr := s.listen(0)
 	s.tell(addr)
-	c.request(l)
-	s.want(nd.ConnectionRefused, c.connector.Accept(s.ctx, c.ep, c.shape.params()))
+	c.getRequest(l)
+	s.want(nd.ConnectionRefused, c.connector.Accept(s.ctx, c.ep, c.opts.connectParams()))
 }
 
-// tooMuch is the private data that does not fit, with its last byte, and that fits, without it.
-func tooMuch(limit uint32) []byte {
+// oversizedData is the private data that does not fit, with its last byte, and that fits, without it.
+func oversizedData(limit uint32) []byte {
 	data := make([]byte, limit+1)
 	fill(data, 8)
 	return data
 }
 
-// connectWithTooMuch tries to connect with a byte of private data too many.
-func (c *conn) connectWithTooMuch(to netip.AddrPort) {
-	c.connector = c.connectorBound(0)
-	err := c.connector.Connect(c.ctx, c.ep, to, nd.ConnectParams{PrivateData: tooMuch(c.info.MaxCallerData)})
+// connectOversized tries to connect with a byte of private data too many.
+func (c *conn) connectOversized(to netip.AddrPort) {
+	c.connector = c.newBoundConnector(0)
+	err := c.connector.Connect(c.ctx, c.ep, to, nd.ConnectParams{PrivateData: oversizedData(c.info.MaxCallerData)})
 	c.want(nd.InvalidBufferSize, err)
 }
 
-// acceptWithTooMuch takes a request and tries to accept with a byte of private data too many.
-func acceptWithTooMuch(s *side) *conn {
-	c := s.prepare(shape{})
+// acceptOversized takes a request and tries to accept with a byte of private data too many.
+func acceptOversized(s *side) *conn {
+	c := s.prepare(connOptions{})
 	l, addr := s.listen(0)
 	s.tell(addr)
-	c.request(l)
-	err := c.connector.Accept(s.ctx, c.ep, nd.ConnectParams{PrivateData: tooMuch(s.info.MaxCalleeData)})
+	c.getRequest(l)
+	err := c.connector.Accept(s.ctx, c.ep, nd.ConnectParams{PrivateData: oversizedData(s.info.MaxCalleeData)})
 	s.want(nd.InvalidBufferSize, err)
 	return c
 }
 
-// connectMeanwhile starts a Connect that ends when the peer accepts.
-func connectMeanwhile(s *side) (c *conn, done <-chan error) {
-	c = s.prepare(shape{})
-	c.connector = c.connectorBound(0)
+// startConnect starts a Connect that ends when the peer accepts.
+func startConnect(s *side) (c *conn, done <-chan error) {
+	c = s.prepare(connOptions{})
+	c.connector = c.newBoundConnector(0)
 	to := hear[netip.AddrPort](s)
-	return c, s.begun(func() error { return c.connector.Connect(s.ctx, c.ep, to, c.shape.params()) })
+	return c, s.async(func() error { return c.connector.Connect(s.ctx, c.ep, to, c.opts.connectParams()) })
 }
 
-var refusalScenarios = []scenario{
+var connectErrorScenarios = []scenario{
 	{id: "C068", title: "Connect to a listener that was closed", active: func(s *side) {
-		c := s.prepare(shape{})
-		err := c.connectorBound(0).Connect(s.ctx, c.ep, hear[netip.AddrPort](s), c.shape.params())
+		c := s.prepare(connOptions{})
+		err := c.newBoundConnector(0).Connect(s.ctx, c.ep, hear[netip.AddrPort](s), c.opts.connectParams())
 		s.want(nd.ConnectionRefused, err)
 	}, passive: func(s *side) {
 		l, addr := s.listen(0)
@@ -66,36 +66,36 @@ var refusalScenarios = []scenario{
 		s.tell(addr)
 	}},
 	{id: "C070", title: "the active side rejects after its Connect", active: func(s *side) {
-		s.must(connected(s).connector.Reject(nil))
-	}, passive: acceptTurnedDown},
+		s.must(connectOnly(s).connector.Reject(nil))
+	}, passive: acceptRefused},
 	{id: "C071", title: "the active side closes its connector after its Connect", active: func(s *side) {
-		s.must(connected(s).connector.Close())
-	}, passive: acceptTurnedDown},
+		s.must(connectOnly(s).connector.Close())
+	}, passive: acceptRefused},
 	{id: "C072", title: "Bind after Connect", active: func(s *side) {
-		c := connected(s)
+		c := connectOnly(s)
 		s.want(nd.AddressAlreadyAssociated, c.connector.Bind(netip.AddrPortFrom(s.addr, 0)))
 		s.must(c.connector.Reject(nil))
-	}, passive: acceptTurnedDown},
+	}, passive: acceptRefused},
 	{id: "C073", title: "Connect after Connect, which changes nothing", active: func(s *side) {
-		c := s.prepare(shape{})
+		c := s.prepare(connOptions{})
 		addr := hear[netip.AddrPort](s)
 		c.connect(addr)
-		s.want(nd.ConnectionActive, c.connector.Connect(s.ctx, c.ep, addr, c.shape.params()))
-		c.complete()
-		c.alive()
+		s.want(nd.ConnectionActive, c.connector.Connect(s.ctx, c.ep, addr, c.opts.connectParams()))
+		c.completeConnect()
+		c.wantAlive()
 	}, passive: func(s *side) {
-		c := s.prepare(shape{})
+		c := s.prepare(connOptions{})
 		l, addr := s.listen(0)
 		s.tell(addr)
 		c.accept(l)
-		c.alive()
+		c.wantAlive()
 	}},
-	{id: "C074", title: "the active side exits after its Connect", exits: true, own: true, away: active, active: func(s *side) {
-		connected(s)
+	{id: "C074", title: "the active side exits after its Connect", exits: true, ownProvider: true, remote: active, active: func(s *side) {
+		connectOnly(s)
 		s.exit()
 	}, passive: func(s *side) {
-		s.survive()
-		acceptTurnedDown(s)
+		s.expectPeerExit()
+		acceptRefused(s)
 	}},
 	{id: "C075", title: "Bind of a listener that listens", active: func(s *side) {
 		l, addr := s.listen(0)
@@ -111,9 +111,9 @@ var refusalScenarios = []scenario{
 	}},
 	{id: "C077", title: "a second listener, of another adapter handle, at the same address", active: func(s *side) {
 		_, addr := s.listen(0)
-		l, err := s.open().CreateListener(s.ctx)
+		l, err := s.openAdapter().CreateListener(s.ctx)
 		s.must(err)
-		s.atEnd(func() { l.Close() })
+		s.cleanup(func() { l.Close() })
 		s.want(nd.SharingViolation, l.Bind(addr))
 		s.must(l.Bind(netip.AddrPortFrom(s.addr, 0)))
 	}},
@@ -123,74 +123,74 @@ var refusalScenarios = []scenario{
 			nowhere = netip.IPv4Unspecified()
 		}
 		_, addr := s.listen(0)
-		c := s.prepare(shape{})
-		connector := c.connectorBound(0)
-		err := connector.Connect(s.ctx, c.ep, netip.AddrPortFrom(nowhere, addr.Port()), c.shape.params())
+		c := s.prepare(connOptions{})
+		connector := c.newBoundConnector(0)
+		err := connector.Connect(s.ctx, c.ep, netip.AddrPortFrom(nowhere, addr.Port()), c.opts.connectParams())
 		s.want(nd.BadNetworkName, err)
 	}},
 	{id: "C085", title: "Connect with too much private data sends nothing", active: func(s *side) {
-		c := s.prepare(shape{})
-		c.connectWithTooMuch(hear[netip.AddrPort](s))
-		s.meet()
+		c := s.prepare(connOptions{})
+		c.connectOversized(hear[netip.AddrPort](s))
+		s.barrier()
 	}, passive: func(s *side) {
 		l, addr := s.listen(0)
-		ctx, cancel := s.cancelable()
-		c := s.fresh()
-		request := s.begun(func() error { return l.GetConnectionRequest(ctx, c) })
+		ctx, cancel := s.withCancel()
+		c := s.newConnector()
+		request := s.async(func() error { return l.GetConnectionRequest(ctx, c) })
 		s.tell(addr)
-		s.meet()
-		s.pending(request)
+		s.barrier()
+		s.wantPending(request)
 		cancel()
-		s.want(nd.Canceled, s.ended(request))
+		s.want(nd.Canceled, s.await(request))
 	}},
 	{id: "C086", title: "the same connector with just as much as allowed", active: func(s *side) {
-		data := tooMuch(s.info.MaxCallerData)
-		c := s.prepare(shape{Data: data[:len(data)-1]})
+		data := oversizedData(s.info.MaxCallerData)
+		c := s.prepare(connOptions{PrivateData: data[:len(data)-1]})
 		addr := hear[netip.AddrPort](s)
-		c.connectWithTooMuch(addr)
-		s.must(c.connector.Connect(s.ctx, c.ep, addr, c.shape.params()))
-		c.complete()
-		c.alive()
+		c.connectOversized(addr)
+		s.must(c.connector.Connect(s.ctx, c.ep, addr, c.opts.connectParams()))
+		c.completeConnect()
+		c.wantAlive()
 	}, passive: func(s *side) {
-		c := s.prepare(shape{})
+		c := s.prepare(connOptions{})
 		l, addr := s.listen(0)
 		s.tell(addr)
 		c.accept(l)
-		c.gotAll(s.info.MaxCallerData)
-		c.alive()
+		c.wantPrivateData(s.info.MaxCallerData)
+		c.wantAlive()
 	}},
 	{id: "C087", title: "Accept with too much private data leaves the request pending", active: func(s *side) {
-		_, done := connectMeanwhile(s)
-		s.meet()
-		s.pending(done)
-		s.meet()
-		s.want(nd.ConnectionRefused, s.ended(done))
+		_, done := startConnect(s)
+		s.barrier()
+		s.wantPending(done)
+		s.barrier()
+		s.want(nd.ConnectionRefused, s.await(done))
 	}, passive: func(s *side) {
-		c := acceptWithTooMuch(s)
-		s.meet()
-		s.meet()
+		c := acceptOversized(s)
+		s.barrier()
+		s.barrier()
 		s.must(c.connector.Reject(nil))
 	}},
 	{id: "C088", title: "the same connector accepts with just as much as allowed", active: func(s *side) {
-		c, done := connectMeanwhile(s)
-		s.must(s.ended(done))
-		c.data = c.privateData()
-		c.gotAll(s.info.MaxCalleeData)
-		c.complete()
-		c.alive()
+		c, done := startConnect(s)
+		s.must(s.await(done))
+		c.peerData = c.privateData()
+		c.wantPrivateData(s.info.MaxCalleeData)
+		c.completeConnect()
+		c.wantAlive()
 	}, passive: func(s *side) {
-		c := acceptWithTooMuch(s)
-		data := tooMuch(s.info.MaxCalleeData)
-		c.shape.Data = data[:len(data)-1]
-		s.must(c.connector.Accept(s.ctx, c.ep, c.shape.params()))
-		c.alive()
+		c := acceptOversized(s)
+		data := oversizedData(s.info.MaxCalleeData)
+		c.opts.PrivateData = data[:len(data)-1]
+		s.must(c.connector.Accept(s.ctx, c.ep, c.opts.connectParams()))
+		c.wantAlive()
 	}},
 }
 
-// gotAll checks that the peer's private data is tooMuch without its last byte.
-func (c *conn) gotAll(limit uint32) {
-	if len(c.data) != int(limit) {
-		c.fatalf("%d bytes of private data, want %d", len(c.data), limit)
+// wantPrivateData checks that the peer's private data is tooMuch without its last byte.
+func (c *conn) wantPrivateData(limit uint32) {
+	if len(c.peerData) != int(limit) {
+		c.fatalf("%d bytes of private data, want %d", len(c.peerData), limit)
 	}
-	c.holds(c.data, 8)
+	c.wantPattern(c.peerData, 8)
 }

@@ -11,136 +11,136 @@ import (
 )
 
 // Connections at scale.
-var connectScenarios = slices.Concat(manyScenarios, refusedScenarios)
+var connectScenarios = slices.Concat(connectionBasics, connectRefusedScenarios)
 
-var manyScenarios = []scenario{
+var connectionBasics = []scenario{
 	{id: "C024", title: "each connection request ends one waiting call, oldest first", active: func(s *side) {
 		to := hear[netip.AddrPort](s)
-		s.crew(3, func(i int, w *side) {
-			c := w.prepare(shape{Region: 4096, Data: []byte{byte(i)}})
+		s.workers(3, func(i int, w *side) {
+			c := w.prepare(connOptions{RegionSize: 4096, PrivateData: []byte{byte(i)}})
 			c.connect(to)
-			c.complete()
-			if len(c.data) != 1 || c.data[0] != byte(i) {
-				w.errorf("client %d got the answer %v", i, c.data)
+			c.completeConnect()
+			if len(c.peerData) != 1 || c.peerData[0] != byte(i) {
+				w.errorf("client %d got the answer %v", i, c.peerData)
 			}
 		})()
 		for range 3 { // one at a time
-			s.meet()
-			c := s.prepare(shape{Region: 4096})
+			s.barrier()
+			c := s.prepare(connOptions{RegionSize: 4096})
 			c.connect(to)
-			c.complete()
+			c.completeConnect()
 		}
 	}, passive: func(s *side) {
 		l, addr := s.listen(0)
 		s.tell(addr)
 		var seen [3]bool
 		var mu sync.Mutex
-		s.crew(3, func(i int, w *side) {
-			c := w.prepare(shape{Region: 4096})
-			c.request(l)
-			c.shape.Data = c.data
-			c.must(c.connector.Accept(c.ctx, c.ep, c.shape.params()))
+		s.workers(3, func(i int, w *side) {
+			c := w.prepare(connOptions{RegionSize: 4096})
+			c.getRequest(l)
+			c.opts.PrivateData = c.peerData
+			c.must(c.connector.Accept(c.ctx, c.ep, c.opts.connectParams()))
 			mu.Lock()
 			defer mu.Unlock()
-			if len(c.data) != 1 || c.data[0] > 2 || seen[c.data[0]] {
-				w.fatalf("request %v came twice, or from nowhere", c.data)
+			if len(c.peerData) != 1 || c.peerData[0] > 2 || seen[c.peerData[0]] {
+				w.fatalf("request %v came twice, or from nowhere", c.peerData)
 			}
-			seen[c.data[0]] = true
+			seen[c.peerData[0]] = true
 		})()
 		var connectors [3]nd.Connector
 		ended := make(chan int, len(connectors))
 		for i := range connectors {
-			connectors[i] = s.fresh()
-			call := s.begun(func() error {
+			connectors[i] = s.newConnector()
+			call := s.async(func() error {
 				err := l.GetConnectionRequest(s.ctx, connectors[i])
 				ended <- i
 				return err
 			})
-			s.pending(call) // so that it is before the next
+			s.wantPending(call) // so that it is before the next
 		}
 		for i := range connectors {
-			s.meet()
+			s.barrier()
 			s.eventually("a call takes the request", func() bool { return len(ended) > 0 })
 			if got := <-ended; got != i {
 				s.fatalf("call %d took request %d", got, i)
 			}
-			c := s.prepare(shape{Region: 4096})
-			s.must(connectors[i].Accept(s.ctx, c.ep, c.shape.params()))
+			c := s.prepare(connOptions{RegionSize: 4096})
+			s.must(connectors[i].Accept(s.ctx, c.ep, c.opts.connectParams()))
 		}
 	}},
 	{id: "C025", title: "receives are posted before the connection exists", active: func(s *side) {
-		c := s.pair(first)
-		c.bothWays()
+		c := s.pair(depthOne)
+		c.exchange4096()
 	}, passive: func(s *side) {
-		c := s.pair(first)
-		c.bothWays()
+		c := s.pair(depthOne)
+		c.exchange4096()
 	}},
 	{id: "C026", title: "a message of 4,096 bytes each way on queues of depth 1", active: func(s *side) {
-		c := s.pair(first)
-		c.bothWays()
-		s.empty(c.cq)
-		s.meet()
+		c := s.pair(depthOne)
+		c.exchange4096()
+		s.wantEmpty(c.cq)
+		s.barrier()
 	}, passive: func(s *side) {
-		c := s.pair(first)
-		c.bothWays()
-		s.empty(c.cq)
-		s.meet()
+		c := s.pair(depthOne)
+		c.exchange4096()
+		s.wantEmpty(c.cq)
+		s.barrier()
 	}},
 	{id: "C027", title: "data that has completed is not lost in the disconnection", active: func(s *side) {
 		for range 5 {
-			c := s.pair(first)
-			c.bothWays()
+			c := s.pair(depthOne)
+			c.exchange4096()
 			s.must(c.connector.Disconnect(s.ctx)) // right after the Receive
-			s.empty(c.cq)
+			s.wantEmpty(c.cq)
 		}
 	}, passive: func(s *side) {
 		for range 5 {
-			c := s.pair(first)
-			c.bothWays()
+			c := s.pair(depthOne)
+			c.exchange4096()
 			s.must(c.connector.Disconnect(s.ctx)) // right after the Send, which the peer may not have seen
-			s.empty(c.cq)
+			s.wantEmpty(c.cq)
 		}
 	}},
-	{id: "C028", title: "both sides disconnect", active: endTogether, passive: endTogether},
+	{id: "C028", title: "both sides disconnect", active: disconnectTogether, passive: disconnectTogether},
 	{id: "C029", title: "NotifyDisconnect reports the peer's disconnection once", active: func(s *side) {
-		c := s.pair(shape{})
-		s.meet()
+		c := s.pair(connOptions{})
+		s.barrier()
 		c.disconnect()
 	}, passive: func(s *side) {
-		c := s.prepare(shape{})
+		c := s.prepare(connOptions{})
 		l, addr := s.listen(0)
 		s.tell(addr)
 		c.accept(l)
 		events := make(chan error, 2)
 		o := ndcompat.Overlapped{OnEnd: func(o *ndcompat.Overlapped) { events <- o.Result(false) }}
 		s.must(o.Start(s.ctx, c.connector.NotifyDisconnect))
-		s.tell(c.memory.far())
+		s.tell(c.memory.descriptor())
 		hear[nd.WindowDescriptor](s)
-		s.pending(events)
+		s.wantPending(events)
 		s.want(nd.Pending, o.Result(false))
-		s.meet()
-		s.must(s.ended(events))
+		s.barrier()
+		s.must(s.await(events))
 		c.disconnect()
 		if len(events) != 0 {
 			s.errorf("a second report")
 		}
 	}},
-	{id: "C030", title: "a pending NotifyDisconnect ends once, whatever comes together", active: endWatched, passive: endWatched},
+	{id: "C030", title: "a pending NotifyDisconnect ends once, whatever comes together", active: disconnectNotified, passive: disconnectNotified},
 	{id: "C035", title: "two workers a side connect, exchange, disconnect and release for 100 ms", active: func(s *side) {
 		to := hear[netip.AddrPort](s)
 		until := time.Now().Add(100 * time.Millisecond)
 		var mu sync.Mutex
 		var used []netip.AddrPort
-		s.crew(2, func(_ int, w *side) {
+		s.workers(2, func(_ int, w *side) {
 			for ok := true; ok; ok = time.Now().Before(until) {
-				c := w.prepare(first)
+				c := w.prepare(depthOne)
 				c.connect(to)
-				c.complete()
+				c.completeConnect()
 				local, err := c.connector.LocalAddress()
 				w.must(err)
-				c.bothWays()
+				c.exchange4096()
 				c.disconnect()
-				w.release()
+				w.releaseAll()
 				mu.Lock()
 				used = append(used, local)
 				mu.Unlock()
@@ -148,28 +148,28 @@ var manyScenarios = []scenario{
 		})()
 		slices.SortFunc(used, netip.AddrPort.Compare)
 		for _, a := range slices.Compact(used) { // no address is still taken
-			c := s.fresh()
+			c := s.newConnector()
 			s.must(c.Bind(a))
 			s.must(c.Close())
 		}
 		s.tell("over")
-		s.pair(shape{}).alive()
+		s.pair(connOptions{}).wantAlive()
 	}, passive: func(s *side) {
 		l, addr := s.listen(0)
 		s.tell(addr)
-		ctx, cancel := s.cancelable()
-		join := s.crew(2, func(_ int, w *side) {
+		ctx, cancel := s.withCancel()
+		join := s.workers(2, func(_ int, w *side) {
 			for {
-				c := w.prepare(first)
-				c.connector = w.fresh()
+				c := w.prepare(depthOne)
+				c.connector = w.newConnector()
 				if err := l.GetConnectionRequest(ctx, c.connector); err != nil {
 					w.want(nd.Canceled, err)
 					return
 				}
-				w.must(c.connector.Accept(w.ctx, c.ep, c.shape.params()))
-				c.bothWays()
+				w.must(c.connector.Accept(w.ctx, c.ep, c.opts.connectParams()))
+				c.exchange4096()
 				c.disconnect()
-				w.release()
+				w.releaseAll()
 			}
 		})
 		hear[string](s)
@@ -177,39 +177,39 @@ var manyScenarios = []scenario{
 		join()
 		s.must(l.Close())
 		s.listenAt(addr) // the address is not taken any more
-		s.pair(shape{}).alive()
+		s.pair(connOptions{}).wantAlive()
 	}},
 	{id: "C036", title: "read limits out of range are capped silently", active: func(s *side) {
 		most := int(s.info.MaxInboundReadLimit)
 		for _, in := range []int{6, most + 6} {
-			c := s.pair(shape{In: in, Out: -1})
+			c := s.pair(connOptions{InboundReads: in, OutboundReads: -1})
 			inbound, outbound, err := c.connector.ReadLimits()
 			s.must(err)
 			if inbound > min(in, most) || outbound != 0 {
 				s.errorf("asked for %d and 0, got %d and %d", in, inbound, outbound)
 			}
-			c.alive()
+			c.wantAlive()
 		}
 	}, passive: func(s *side) {
 		for range 2 {
-			c := s.pair(shape{In: 6, Out: 6})
+			c := s.pair(connOptions{InboundReads: 6, OutboundReads: 6})
 			inbound, outbound, err := c.connector.ReadLimits()
 			s.must(err)
 			if inbound != 0 || outbound > 6 || outbound < 1 {
 				s.errorf("the peer lets 6 Reads in and sends none; got %d and %d", inbound, outbound)
 			}
-			c.alive()
+			c.wantAlive()
 		}
 	}},
 	{id: "C037", title: "port 0 becomes an ephemeral port that no other live connector has", active: func(s *side) {
 		to := hear[netip.AddrPort](s)
 		var seen []uint16
 		for range 4 {
-			c := s.prepare(shape{Region: 4096})
+			c := s.prepare(connOptions{RegionSize: 4096})
 			c.connect(to)
 			local, err := c.connector.LocalAddress()
 			s.must(err)
-			c.complete()
+			c.completeConnect()
 			after, err := c.connector.LocalAddress()
 			s.must(err)
 			if p := local.Port(); p < nd.EphemeralPortFirst || slices.Contains(seen, p) || local.Addr() != s.addr || after != local {
@@ -222,7 +222,7 @@ var manyScenarios = []scenario{
 		l, addr := s.listen(0)
 		s.tell(addr)
 		for range 4 {
-			c := s.prepare(shape{Region: 4096})
+			c := s.prepare(connOptions{RegionSize: 4096})
 			c.accept(l)
 			local := hear[netip.AddrPort](s)
 			if peer, err := c.connector.PeerAddress(); err != nil || peer != local {
@@ -232,54 +232,54 @@ var manyScenarios = []scenario{
 	}},
 }
 
-// first is the shape of a connection of ndconn: one request in each queue, and a receive posted
+// depthOne is the shape of a connection of ndconn: one request in each queue, and a receive posted
 // before there is a connection.
-var first = shape{
-	Limits: nd.EndpointConfig{ReceiveDepth: 1, InitiatorDepth: 1, MaxReceiveSGE: 1, MaxInitiatorSGE: 1},
-	Before: func(c *conn) { c.must(c.ep.Receive(1, c.sge(0, 4096))) },
+var depthOne = connOptions{
+	Endpoint:      nd.EndpointConfig{ReceiveDepth: 1, InitiatorDepth: 1, MaxReceiveSGE: 1, MaxInitiatorSGE: 1},
+	BeforeConnect: func(c *conn) { c.must(c.ep.Receive(1, c.sge(0, 4096))) },
 }
 
-// bothWays has the active side send 4,096 bytes into the receive of shape first, and the passive
+// exchange4096 has the active side send 4,096 bytes into the receive of shape first, and the passive
 // side answer.
-func (c *conn) bothWays() {
+func (c *conn) exchange4096() {
 	if c.role == passive {
-		c.take4096()
+		c.receive4096()
 	}
 	fill(c.memory.mem[8192:8192+4096], uint64(c.role))
 	c.must(c.ep.Send(2, c.sge(8192, 4096), 0))
-	c.done(nd.Success, 2)
+	c.wantResult(nd.Success, 2)
 	if c.role == active {
-		c.take4096()
+		c.receive4096()
 	}
 }
 
-func (c *conn) take4096() {
-	if r := c.received(nd.Success, 1); r.BytesTransferred != 4096 {
+func (c *conn) receive4096() {
+	if r := c.wantReceive(nd.Success, 1); r.BytesTransferred != 4096 {
 		c.errorf("%d bytes, want 4096", r.BytesTransferred)
 	}
-	c.holds(c.memory.mem[:4096], uint64(1-c.role))
+	c.wantPattern(c.memory.mem[:4096], uint64(1-c.role))
 }
 
-// endTogether is either half of a graceful disconnection.
-func endTogether(s *side) {
-	c := s.pair(first)
-	c.bothWays()
-	s.meet()
+// disconnectTogether is either half of a graceful disconnection.
+func disconnectTogether(s *side) {
+	c := s.pair(depthOne)
+	c.exchange4096()
+	s.barrier()
 	c.disconnect()
 	s.want(nd.ConnectionDisconnected, c.ep.Err())
-	s.empty(c.cq)
+	s.wantEmpty(c.cq)
 }
 
-// endWatched is either half of a disconnection with a NotifyDisconnect under way, which is
+// disconnectNotified is either half of a disconnection with a NotifyDisconnect under way, which is
 // canceled afterwards.
-func endWatched(s *side) {
-	c := s.pair(shape{})
+func disconnectNotified(s *side) {
+	c := s.pair(connOptions{})
 	events := make(chan error, 2)
 	o := ndcompat.Overlapped{OnEnd: func(o *ndcompat.Overlapped) { events <- o.Result(false) }}
 	var set ndcompat.OverlappedSet
 	s.must(set.Start(s.ctx, &o, c.connector.NotifyDisconnect))
-	s.pending(events)
-	s.meet()
+	s.wantPending(events)
+	s.barrier()
 	c.disconnect()
 	set.Cancel()
 	if len(events) != 1 {

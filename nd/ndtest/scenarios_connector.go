@@ -9,22 +9,22 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// dialing begins a Connect with a fresh connector.
-func (c *conn) dialing(ctx context.Context, to netip.AddrPort) <-chan error {
-	c.connector = c.connectorBound(0)
-	connector, params := c.connector, c.shape.params()
-	return c.begun(func() error { return connector.Connect(ctx, c.ep, to, params) })
+// startConnect begins a Connect with a fresh connector.
+func (c *conn) startConnect(ctx context.Context, to netip.AddrPort) <-chan error {
+	c.connector = c.newBoundConnector(0)
+	connector, params := c.connector, c.opts.connectParams()
+	return c.async(func() error { return connector.Connect(ctx, c.ep, to, params) })
 }
 
-// asked takes the next request of l into a fresh connector.
-func (s *side) asked(l nd.Listener) nd.Connector {
-	c := s.fresh()
+// getRequest takes the next request of l into a fresh connector.
+func (s *side) getRequest(l nd.Listener) nd.Connector {
+	c := s.newConnector()
 	s.must(l.GetConnectionRequest(s.ctx, c))
 	return c
 }
 
-// within checks the read limits of a connector.
-func (s *side) within(c nd.Connector, mostIn, mostOut int) {
+// wantReadLimits checks the read limits of a connector.
+func (s *side) wantReadLimits(c nd.Connector, mostIn, mostOut int) {
 	in, out, err := c.ReadLimits()
 	s.must(err)
 	mostIn, mostOut = min(mostIn, int(s.info.MaxInboundReadLimit)), min(mostOut, int(s.info.MaxOutboundReadLimit))
@@ -35,8 +35,8 @@ func (s *side) within(c nd.Connector, mostIn, mostOut int) {
 
 var connectorScenarios = []scenario{
 	{id: "C220", title: "the data of a Reject can be read at the active side", active: func(s *side) {
-		c := s.prepare(shape{})
-		s.want(nd.ConnectionRefused, s.ended(c.dialing(s.ctx, hear[netip.AddrPort](s))))
+		c := s.prepare(connOptions{})
+		s.want(nd.ConnectionRefused, s.await(c.startConnect(s.ctx, hear[netip.AddrPort](s))))
 		got := c.privateData()
 		want := make([]byte, s.info.MaxCalleeData)
 		fill(want, 5)
@@ -48,169 +48,169 @@ var connectorScenarios = []scenario{
 		s.tell(addr)
 		data := make([]byte, s.info.MaxCalleeData)
 		fill(data, 5)
-		s.must(s.asked(l).Reject(data))
+		s.must(s.getRequest(l).Reject(data))
 	}},
 
 	{id: "C221", title: "read limits are the smallest of both sides and the adapters", active: func(s *side) {
 		to := hear[netip.AddrPort](s)
 		for _, want := range [][4]int{{100, 50, 4, 8}, {1 << 30, 1 << 30, 1 << 30, 1 << 30}} {
-			c := s.prepare(shape{In: want[0], Out: want[1]})
-			_, _, err := s.fresh().ReadLimits()
+			c := s.prepare(connOptions{InboundReads: want[0], OutboundReads: want[1]})
+			_, _, err := s.newConnector().ReadLimits()
 			s.want(nd.ConnectionInvalid, err)
 			c.connect(to)
-			s.within(c.connector, want[2], want[3])
-			c.complete()
-			c.alive()
+			s.wantReadLimits(c.connector, want[2], want[3])
+			c.completeConnect()
+			c.wantAlive()
 		}
 	}, passive: func(s *side) {
 		l, addr := s.listen(0)
 		s.tell(addr)
 		for _, want := range [][4]int{{8, 4, 50, 100}, {1 << 30, 1 << 30, 1 << 30, 1 << 30}} {
-			c := s.prepare(shape{In: want[0], Out: want[1]})
-			c.request(l)
-			s.within(c.connector, want[2], want[3])
-			s.must(c.connector.Accept(s.ctx, c.ep, c.shape.params()))
-			c.alive()
+			c := s.prepare(connOptions{InboundReads: want[0], OutboundReads: want[1]})
+			c.getRequest(l)
+			s.wantReadLimits(c.connector, want[2], want[3])
+			s.must(c.connector.Accept(s.ctx, c.ep, c.opts.connectParams()))
+			c.wantAlive()
 		}
 	}},
 
 	{id: "C222", title: "CompleteConnect without Connect", active: func(s *side) {
-		s.want(nd.ConnectionInvalid, s.fresh().CompleteConnect(s.ctx))
-		s.want(nd.ConnectionInvalid, s.connectorBound(0).CompleteConnect(s.ctx))
+		s.want(nd.ConnectionInvalid, s.newConnector().CompleteConnect(s.ctx))
+		s.want(nd.ConnectionInvalid, s.newBoundConnector(0).CompleteConnect(s.ctx))
 	}},
 
 	{id: "C223", title: "Disconnect and NotifyDisconnect without a connection", active: func(s *side) {
-		for _, c := range []nd.Connector{s.fresh(), s.connectorBound(0)} {
+		for _, c := range []nd.Connector{s.newConnector(), s.newBoundConnector(0)} {
 			s.want(nd.ConnectionInvalid, c.Disconnect(s.ctx))
 			s.want(nd.ConnectionInvalid, c.NotifyDisconnect(s.ctx))
 		}
 	}},
 
 	{id: "C224", title: "neither endpoint nor connector can be connected again", active: func(s *side) {
-		c, unused := s.pair(shape{}), s.prepare(shape{})
+		c, unused := s.pair(connOptions{}), s.prepare(connOptions{})
 		used := c.connector
 		c.disconnect()
 		to := hear[netip.AddrPort](s)
 		for _, try := range []struct {
 			connector nd.Connector
 			ep        nd.Endpoint
-		}{{s.connectorBound(0), c.ep}, {used, unused.ep}, {used, c.ep}} {
-			err := try.connector.Connect(s.ctx, try.ep, to, c.shape.params())
+		}{{s.newBoundConnector(0), c.ep}, {used, unused.ep}, {used, c.ep}} {
+			err := try.connector.Connect(s.ctx, try.ep, to, c.opts.connectParams())
 			s.wantOneOf(err, nd.ConnectionActive, nd.ConnectionInvalid)
 		}
-		s.meet()
+		s.barrier()
 	}, passive: func(s *side) {
-		c := s.pair(shape{})
+		c := s.pair(connOptions{})
 		l, addr := s.listen(0)
 		c.disconnect()
 		s.tell(addr)
-		s.meetAfter(l)
+		s.barrierWithoutRequest(l)
 	}},
 
 	{id: "C225", title: "the peer's Disconnect leaves Receives outstanding until the own", active: func(s *side) {
-		c := s.pair(shape{})
+		c := s.pair(connOptions{})
 		c.receiveAny(1)
-		s.meet()
+		s.barrier()
 		c.disconnect()
-		c.receivesFlushed(0)
+		c.wantReceivesFlushed(0)
 	}, passive: func(s *side) {
-		c := s.pair(shape{})
+		c := s.pair(connOptions{})
 		c.receiveAny(2)
-		s.meet()
-		c.peerEnded()
-		s.empty(c.cq)
+		s.barrier()
+		c.wantDisconnected()
+		s.wantEmpty(c.cq)
 		c.disconnect()
-		c.receivesFlushed(0, 1)
+		c.wantReceivesFlushed(0, 1)
 	}},
 
 	{id: "C226", title: "a Disconnect that the peer does not answer ends in IOTimeout, and both are flushed", active: func(s *side) {
-		c := s.pair(shape{})
+		c := s.pair(connOptions{})
 		c.receiveAny(1)
-		s.meet()
+		s.barrier()
 		begin := time.Now()
 		s.want(nd.IOTimeout, c.connector.Disconnect(s.ctx))
 		if d := time.Since(begin); d < s.DisconnectTimeout*9/10 {
 			s.errorf("gave up after %v, before %v", d, s.DisconnectTimeout)
 		}
-		c.receivesFlushed(0)
+		c.wantReceivesFlushed(0)
 	}, passive: func(s *side) {
-		c := s.pair(shape{})
+		c := s.pair(connOptions{})
 		c.receiveAny(2)
-		s.meet()
-		c.receivesFlushed(0, 1)
-		c.peerEnded()
-		c.dead()
+		s.barrier()
+		c.wantReceivesFlushed(0, 1)
+		c.wantDisconnected()
+		c.wantErrorState()
 		s.want(nd.ConnectionAborted, c.connector.Disconnect(s.ctx))
 	}},
 
-	{id: "C227", title: "the peer's process is killed while it is written to and read from", process: true, active: func(s *side) {
+	{id: "C227", title: "the peer's process is killed while it is written to and read from", needsProcess: true, active: func(s *side) {
 		const size = 1 << 20
-		c := s.pair(shape{Region: size})
+		c := s.pair(connOptions{RegionSize: size})
 		c.receiveAny(2)
 		s.tell("go")
 		post := func(x uint64) {
 			if x%2 == 0 {
-				c.write(x, size)
+				c.postWrite(x, size)
 			} else {
-				c.read(x, size/2)
+				c.postRead(x, size/2)
 			}
 		}
 		const ahead = 6
 		for x := range uint64(ahead) {
 			post(x)
 		}
-		s.lone = true
+		s.peerExits = true
 		for x, left := uint64(0), ahead; left > 0; x++ {
-			r := c.next(true)
+			r := c.nextResult(true)
 			if r.Status == nd.Success {
 				post(x + ahead)
 				continue
 			}
-			c.check(r, nd.Canceled, x)
+			c.checkResult(r, nd.Canceled, x)
 			left--
 		}
-		c.receivesFlushed(0, 1)
-		c.peerEnded()
-		c.dead()
+		c.wantReceivesFlushed(0, 1)
+		c.wantDisconnected()
+		c.wantErrorState()
 		s.want(nd.ConnectionAborted, c.connector.Disconnect(s.ctx))
 	}, passive: func(s *side) {
-		c := s.pair(shape{Region: 1 << 20})
+		c := s.pair(connOptions{RegionSize: 1 << 20})
 		_ = hear[string](s)
-		half := c.memory.mem[:1<<19]
+		part := c.memory.mem[:1<<19]
 		for range 4 { // until requests of the peer are under way
-			c.read(1, len(half))
-			c.done(nd.Success, 1)
+			c.postRead(1, len(part))
+			c.wantResult(nd.Success, 1)
 		}
-		s.die()
+		s.killProcess()
 	}},
 
 	{id: "C228", title: "a Connect that is canceled withdraws its request", active: func(s *side) {
-		c := s.prepare(shape{})
+		c := s.prepare(connOptions{})
 		to := hear[netip.AddrPort](s)
 		for range 2 {
-			ctx, cancel := s.cancelable()
-			connecting := c.dialing(ctx, to)
-			s.pending(connecting)
-			s.meet()
+			ctx, cancel := s.withCancel()
+			connecting := c.startConnect(ctx, to)
+			s.wantPending(connecting)
+			s.barrier()
 			cancel()
-			s.want(nd.Canceled, s.ended(connecting))
-			s.meet()
+			s.want(nd.Canceled, s.await(connecting))
+			s.barrier()
 		}
 		c.connect(to) // the endpoint is unchanged
-		c.complete()
-		c.alive()
+		c.completeConnect()
+		c.wantAlive()
 	}, passive: func(s *side) {
-		c, unused := s.prepare(shape{}), s.prepare(shape{})
+		c, unused := s.prepare(connOptions{}), s.prepare(connOptions{})
 		l, addr := s.listen(0)
 		s.tell(addr)
-		taken := s.asked(l)
-		s.meet()
-		s.meet() // withdrawn while the program has it
-		s.want(nd.ConnectionAborted, taken.Accept(s.ctx, unused.ep, c.shape.params()))
-		s.meet()
-		s.meet() // withdrawn while the listener has it: never seen, or dead
+		taken := s.getRequest(l)
+		s.barrier()
+		s.barrier() // withdrawn while the program has it
+		s.want(nd.ConnectionAborted, taken.Accept(s.ctx, unused.ep, c.opts.connectParams()))
+		s.barrier()
+		s.barrier() // withdrawn while the listener has it: never seen, or dead
 		c.acceptLasting(l)
-		c.alive()
+		c.wantAlive()
 	}},
 }
 
@@ -218,21 +218,21 @@ var connectorScenarios = []scenario{
 // they are delivered at all.
 func (c *conn) acceptLasting(l nd.Listener) {
 	for {
-		c.connector = c.fresh()
+		c.connector = c.newConnector()
 		c.must(l.GetConnectionRequest(c.ctx, c.connector))
-		err := c.connector.Accept(c.ctx, c.ep, c.shape.params())
+		err := c.connector.Accept(c.ctx, c.ep, c.opts.connectParams())
 		if err == nil {
-			c.data = c.privateData()
+			c.peerData = c.privateData()
 			return
 		}
 		c.want(nd.ConnectionAborted, err)
 	}
 }
 
-// meetAfter meets the other half, and checks that no request has reached l until then.
-func (s *side) meetAfter(l nd.Listener) {
-	s.meet()
-	err := l.GetConnectionRequest(s.brief(5*time.Millisecond), s.fresh())
+// barrierWithoutRequest meets the other half, and checks that no request has reached l until then.
+func (s *side) barrierWithoutRequest(l nd.Listener) {
+	s.barrier()
+	err := l.GetConnectionRequest(s.withTimeout(5*time.Millisecond), s.newConnector())
 	if !errors.Is(err, nd.Canceled) {
 		s.errorf("a request has arrived, or %v", err)
 	}

@@ -13,14 +13,14 @@ var crossingScenarios = []scenario{
 	{id: "C038", title: "40 bytes of private data arrive as they are", active: func(s *side) {
 		data := make([]byte, 40)
 		fill(data, 38)
-		c := s.prepare(shape{Data: data})
+		c := s.prepare(connOptions{PrivateData: data})
 		c.connect(hear[netip.AddrPort](s))
-		c.complete()
+		c.completeConnect()
 	}, passive: func(s *side) {
 		l, addr := s.listen(0)
 		s.tell(addr)
-		c := s.prepare(shape{})
-		c.connector = s.fresh()
+		c := s.prepare(connOptions{})
+		c.connector = s.newConnector()
 		s.must(l.GetConnectionRequest(s.ctx, c.connector))
 		buf := make([]byte, 40)
 		n, err := c.connector.GetPrivateData(buf)
@@ -28,193 +28,193 @@ var crossingScenarios = []scenario{
 		if n != len(buf) {
 			s.errorf("%d bytes of private data, want 40", n)
 		}
-		s.holds(buf, 38)
-		s.must(c.connector.Accept(s.ctx, c.ep, c.shape.params()))
+		s.wantPattern(buf, 38)
+		s.must(c.connector.Accept(s.ctx, c.ep, c.opts.connectParams()))
 	}},
 	{id: "C039", title: "a request tells the address of its sender", active: func(s *side) {
 		to := hear[netip.AddrPort](s)
-		c := s.prepare(shape{})
-		c.connector = s.connectorBound(0)
+		c := s.prepare(connOptions{})
+		c.connector = s.newBoundConnector(0)
 		local, err := c.connector.LocalAddress()
 		s.must(err)
 		s.tell(local)
-		s.must(c.connector.Connect(s.ctx, c.ep, to, c.shape.params()))
+		s.must(c.connector.Connect(s.ctx, c.ep, to, c.opts.connectParams()))
 		if peer, err := c.connector.PeerAddress(); err != nil || peer != to {
 			s.errorf("connected to %v, and the peer is at %v, %v", to, peer, err)
 		}
-		c.complete()
+		c.completeConnect()
 	}, passive: func(s *side) {
 		l, addr := s.listen(0)
 		s.tell(addr)
 		sender := hear[netip.AddrPort](s)
-		c := s.prepare(shape{})
-		c.request(l)
+		c := s.prepare(connOptions{})
+		c.getRequest(l)
 		if peer, err := c.connector.PeerAddress(); err != nil || peer != sender {
 			s.errorf("before Accept the peer is at %v, %v, want %v", peer, err, sender)
 		}
-		s.must(c.connector.Accept(s.ctx, c.ep, c.shape.params()))
+		s.must(c.connector.Accept(s.ctx, c.ep, c.opts.connectParams()))
 	}},
 	{id: "C040", title: "of two crossing connections one is rejected, the other is made", active: func(s *side) {
 		c := s.cross()
 		c.must(c.taken.Reject(nil)) // the higher rank turns the other's request down
-		c.must(c.ended(c.dialed))
-		c.complete()
-		c.alive()
+		c.must(c.await(c.dialed))
+		c.completeConnect()
+		c.wantAlive()
 	}, passive: func(s *side) {
 		c := s.cross()
-		accepted := s.begun(func() error { return c.taken.Accept(s.ctx, c.spare.ep, c.shape.params()) })
-		s.want(nd.ConnectionRefused, s.ended(c.dialed))
+		accepted := s.async(func() error { return c.taken.Accept(s.ctx, c.spare.ep, c.opts.connectParams()) })
+		s.want(nd.ConnectionRefused, s.await(c.dialed))
 		if n, err := c.connector.GetPrivateData(nil); err != nil || n != 0 {
 			s.errorf("%d bytes came with the rejection, %v", n, err)
 		}
-		s.must(s.ended(accepted))
-		c.spare.alive()
+		s.must(s.await(accepted))
+		c.spare.wantAlive()
 	}},
 	{id: "C041", title: "after a rejection a new connector takes the next request", active: func(s *side) {
-		c := s.prepare(shape{})
-		c.connector = s.connectorBound(0)
+		c := s.prepare(connOptions{})
+		c.connector = s.newBoundConnector(0)
 		to := hear[netip.AddrPort](s)
-		s.want(nd.ConnectionRefused, c.connector.Connect(s.ctx, c.ep, to, c.shape.params()))
+		s.want(nd.ConnectionRefused, c.connector.Connect(s.ctx, c.ep, to, c.opts.connectParams()))
 		s.must(c.connector.Close())
 		c.connect(to)
-		c.complete()
-		c.alive()
+		c.completeConnect()
+		c.wantAlive()
 	}, passive: func(s *side) {
 		l, addr := s.listen(0)
 		s.tell(addr)
-		c := s.prepare(shape{})
-		c.request(l)
+		c := s.prepare(connOptions{})
+		c.getRequest(l)
 		s.must(c.connector.Reject(nil))
 		s.must(c.connector.Close())
 		c.accept(l)
-		c.alive()
+		c.wantAlive()
 	}},
 	{id: "C042", title: "receives of a refused endpoint are flushed", active: func(s *side) {
-		c := s.prepare(shape{})
+		c := s.prepare(connOptions{})
 		s.must(c.ep.Receive(1, c.sge(0, 64)))
 		s.must(c.ep.Receive(2, c.sge(64, 64)))
-		c.connector = s.connectorBound(0)
-		s.want(nd.ConnectionRefused, c.connector.Connect(s.ctx, c.ep, hear[netip.AddrPort](s), c.shape.params()))
-		s.empty(c.cq) // the endpoint is unchanged
+		c.connector = s.newBoundConnector(0)
+		s.want(nd.ConnectionRefused, c.connector.Connect(s.ctx, c.ep, hear[netip.AddrPort](s), c.opts.connectParams()))
+		s.wantEmpty(c.cq) // the endpoint is unchanged
 		s.must(c.ep.Flush())
 		var results [3]nd.Result
 		if n := c.cq.Poll(results[:]); n != 2 {
 			s.fatalf("%d results when Flush has returned, want 2", n)
 		}
-		c.check(results[0], nd.Canceled, 1)
-		c.check(results[1], nd.Canceled, 2)
+		c.checkResult(results[0], nd.Canceled, 1)
+		c.checkResult(results[1], nd.Canceled, 2)
 	}, passive: func(s *side) {
 		l, addr := s.listen(0)
 		s.tell(addr)
-		c := s.prepare(shape{})
-		c.request(l)
+		c := s.prepare(connOptions{})
+		c.getRequest(l)
 		s.must(c.connector.Reject(nil))
 	}},
-	{id: "C043", title: "close and close_ack cross: messages of 4 bytes and of none", active: crossClosing, passive: crossClosing},
+	{id: "C043", title: "close and close_ack cross: messages of 4 bytes and of none", active: closeHandshake, passive: closeHandshake},
 	{id: "C044", title: "the passive side sends before the end of Accept was noticed", active: func(s *side) {
-		c := s.prepare(shape{})
+		c := s.prepare(connOptions{})
 		s.must(c.ep.Receive(1, c.sge(0, 64)))
 		c.connect(hear[netip.AddrPort](s))
-		c.complete()
+		c.completeConnect()
 		s.must(c.ep.Send(2, c.sge(64, 4), 0))
-		c.done(nd.Success, 2)
-		if r := c.received(nd.Success, 1); r.BytesTransferred != 8 {
+		c.wantResult(nd.Success, 2)
+		if r := c.wantReceive(nd.Success, 1); r.BytesTransferred != 8 {
 			s.errorf("%d bytes, want 8", r.BytesTransferred)
 		}
 	}, passive: func(s *side) {
 		l, addr := s.listen(0)
 		s.tell(addr)
-		c := s.prepare(shape{})
+		c := s.prepare(connOptions{})
 		s.must(c.ep.Receive(1, c.sge(0, 64)))
-		c.request(l)
-		accepted := s.begun(func() error { return c.connector.Accept(s.ctx, c.ep, c.shape.params()) })
-		c.received(nd.Success, 1)
+		c.getRequest(l)
+		accepted := s.async(func() error { return c.connector.Accept(s.ctx, c.ep, c.opts.connectParams()) })
+		c.wantReceive(nd.Success, 1)
 		s.must(c.ep.Send(2, c.sge(64, 8), 0))
-		c.done(nd.Success, 2)
-		s.must(s.ended(accepted))
+		c.wantResult(nd.Success, 2)
+		s.must(s.await(accepted))
 	}},
 	{id: "C045", title: "Accept ends without anybody looking at the first message", active: func(s *side) {
-		c := s.prepare(shape{})
+		c := s.prepare(connOptions{})
 		c.connect(hear[netip.AddrPort](s))
-		c.complete()
+		c.completeConnect()
 		s.must(c.ep.Send(2, c.sge(64, 4), 0))
-		c.done(nd.Success, 2)
+		c.wantResult(nd.Success, 2)
 	}, passive: func(s *side) {
 		l, addr := s.listen(0)
 		s.tell(addr)
-		c := s.prepare(shape{})
+		c := s.prepare(connOptions{})
 		s.must(c.ep.Receive(1, c.sge(0, 64)))
 		c.accept(l)
-		c.received(nd.Success, 1)
+		c.wantReceive(nd.Success, 1)
 	}},
 	{id: "C046", title: "closing a connector ends its Connect, and the peer learns of it", active: func(s *side) {
 		to := hear[netip.AddrPort](s)
 		for round := range 2 { // the first request is delivered, the second may be, unless Close comes before Connect
-			c := s.prepare(shape{Data: []byte("withdrawn")})
-			c.connector = s.connectorBound(0)
-			dialed := s.begun(func() error { return c.connector.Connect(s.ctx, c.ep, to, c.shape.params()) })
-			s.meet()
-			s.pending(dialed)
+			c := s.prepare(connOptions{PrivateData: []byte("withdrawn")})
+			c.connector = s.newBoundConnector(0)
+			dialed := s.async(func() error { return c.connector.Connect(s.ctx, c.ep, to, c.opts.connectParams()) })
+			s.barrier()
+			s.wantPending(dialed)
 			s.must(c.connector.Close())
-			if err := s.ended(dialed); round == 0 || err == nil {
+			if err := s.await(dialed); round == 0 || err == nil {
 				s.want(nd.Canceled, err)
 			}
-			s.meet()
+			s.barrier()
 		}
-		c := s.prepare(shape{Data: []byte("lasting")})
+		c := s.prepare(connOptions{PrivateData: []byte("lasting")})
 		c.connect(to)
-		c.complete()
-		c.alive()
+		c.completeConnect()
+		c.wantAlive()
 	}, passive: func(s *side) {
 		l, addr := s.listen(0)
 		s.tell(addr)
-		c := s.prepare(shape{})
-		c.connector = s.fresh()
+		c := s.prepare(connOptions{})
+		c.connector = s.newConnector()
 		s.must(l.GetConnectionRequest(s.ctx, c.connector))
-		s.meet()
-		s.meet() // the peer has closed its connector
-		s.want(nd.ConnectionAborted, c.connector.Accept(s.ctx, c.ep, c.shape.params()))
-		s.meet()
-		s.meet() // the second request was withdrawn before anybody asked for it
-		c = s.prepare(shape{})
+		s.barrier()
+		s.barrier() // the peer has closed its connector
+		s.want(nd.ConnectionAborted, c.connector.Accept(s.ctx, c.ep, c.opts.connectParams()))
+		s.barrier()
+		s.barrier() // the second request was withdrawn before anybody asked for it
+		c = s.prepare(connOptions{})
 		c.acceptLasting(l)
-		if string(c.data) != "lasting" {
-			s.errorf("the request with the data %q was accepted", c.data)
+		if string(c.peerData) != "lasting" {
+			s.errorf("the request with the data %q was accepted", c.peerData)
 		}
-		c.alive()
+		c.wantAlive()
 	}},
 	{id: "C047", title: "a request whose sender has left is aborted", active: func(s *side) {
-		c := s.prepare(shape{Data: []byte("gone")})
-		c.connector = s.connectorBound(0)
+		c := s.prepare(connOptions{PrivateData: []byte("gone")})
+		c.connector = s.newBoundConnector(0)
 		to := hear[netip.AddrPort](s)
-		ctx, cancel := s.cancelable()
-		dialed := s.begun(func() error { return c.connector.Connect(ctx, c.ep, to, c.shape.params()) })
-		s.meet() // the request was delivered
+		ctx, cancel := s.withCancel()
+		dialed := s.async(func() error { return c.connector.Connect(ctx, c.ep, to, c.opts.connectParams()) })
+		s.barrier() // the request was delivered
 		cancel()
-		s.want(nd.Canceled, s.ended(dialed))
-		s.meet()
+		s.want(nd.Canceled, s.await(dialed))
+		s.barrier()
 	}, passive: func(s *side) {
 		l, addr := s.listen(0)
 		s.tell(addr)
-		c := s.prepare(shape{})
-		c.connector = s.fresh()
+		c := s.prepare(connOptions{})
+		c.connector = s.newConnector()
 		s.must(l.GetConnectionRequest(s.ctx, c.connector))
-		s.meet()
-		s.meet() // the sender has left
+		s.barrier()
+		s.barrier() // the sender has left
 		_, err := c.connector.GetPrivateData(make([]byte, 64))
 		s.want(nd.ConnectionAborted, err)
-		s.want(nd.ConnectionAborted, c.connector.Accept(s.ctx, c.ep, c.shape.params()))
+		s.want(nd.ConnectionAborted, c.connector.Accept(s.ctx, c.ep, c.opts.connectParams()))
 	}},
 	{id: "C048", title: "two connectors cannot have one port", active: func(s *side) {
-		free, err := s.connectorBound(0).LocalAddress()
+		free, err := s.newBoundConnector(0).LocalAddress()
 		s.must(err)
-		s.release()
-		s.ad = s.open()
-		one := s.connectorBound(free.Port())
-		two := s.fresh()
+		s.releaseAll()
+		s.ad = s.openAdapter()
+		one := s.newBoundConnector(free.Port())
+		two := s.newConnector()
 		s.want(nd.SharingViolation, two.Bind(free))
-		s.ad = s.open()
-		s.want(nd.SharingViolation, s.fresh().Bind(free)) // of another handle
+		s.ad = s.openAdapter()
+		s.want(nd.SharingViolation, s.newConnector().Bind(free)) // of another handle
 		s.must(one.Close())
 		s.must(two.Bind(free)) // the refusals had no effect
 		if got, err := two.LocalAddress(); err != nil || got != free {
@@ -222,35 +222,35 @@ var crossingScenarios = []scenario{
 		}
 	}},
 	{id: "C049", title: "after all connections a canceled listener leaves nothing behind", active: func(s *side) {
-		c := s.prepare(shape{})
+		c := s.prepare(connOptions{})
 		to := hear[netip.AddrPort](s)
 		c.connect(to)
-		c.complete()
+		c.completeConnect()
 		c.disconnect()
-		s.release()
-		s.meet()
-		s.meet() // the listener is closed
-		s.ad = s.open()
-		c = s.prepare(shape{})
-		c.connector = s.connectorBound(0)
-		s.want(nd.ConnectionRefused, c.connector.Connect(s.ctx, c.ep, to, c.shape.params()))
+		s.releaseAll()
+		s.barrier()
+		s.barrier() // the listener is closed
+		s.ad = s.openAdapter()
+		c = s.prepare(connOptions{})
+		c.connector = s.newBoundConnector(0)
+		s.want(nd.ConnectionRefused, c.connector.Connect(s.ctx, c.ep, to, c.opts.connectParams()))
 	}, passive: func(s *side) {
 		l, addr := s.listen(0)
 		s.tell(addr)
-		c := s.prepare(shape{})
+		c := s.prepare(connOptions{})
 		c.accept(l)
 		var o ndcompat.Overlapped
 		var set ndcompat.OverlappedSet
-		next := s.fresh()
+		next := s.newConnector()
 		s.must(set.Start(s.ctx, &o, func(ctx context.Context) error { return l.GetConnectionRequest(ctx, next) }))
 		c.disconnect()
-		s.meet()
+		s.barrier()
 		s.want(nd.Pending, o.Result(false))
 		set.Cancel()
 		s.want(nd.Canceled, o.Result(false))
-		s.release()
-		s.meet()
-		s.ad = s.open()
+		s.releaseAll()
+		s.barrier()
+		s.ad = s.openAdapter()
 		again, err := s.ad.CreateListener(s.ctx) // at the same address
 		s.must(err)
 		s.must(again.Bind(addr))
@@ -271,35 +271,35 @@ func (s *side) cross() *crossed {
 	l, addr := s.listen(0)
 	s.tell(addr)
 	to := hear[netip.AddrPort](s)
-	x := &crossed{conn: s.prepare(shape{}), spare: s.prepare(shape{})}
-	x.connector = s.connectorBound(0)
-	x.dialed = s.begun(func() error { return x.connector.Connect(s.ctx, x.ep, to, x.shape.params()) })
-	x.taken = s.fresh()
+	x := &crossed{conn: s.prepare(connOptions{}), spare: s.prepare(connOptions{})}
+	x.connector = s.newBoundConnector(0)
+	x.dialed = s.async(func() error { return x.connector.Connect(s.ctx, x.ep, to, x.opts.connectParams()) })
+	x.taken = s.newConnector()
 	s.must(l.GetConnectionRequest(s.ctx, x.taken))
 	return x
 }
 
-// crossClosing is either half of ndmpic's way to end a connection: each side sends close, and
+// closeHandshake is either half of ndmpic's way to end a connection: each side sends close, and
 // answers the other's with close_ack.
-func crossClosing(s *side) {
+func closeHandshake(s *side) {
 	limits := nd.EndpointConfig{ReceiveDepth: 2, InitiatorDepth: 2, MaxReceiveSGE: 1, MaxInitiatorSGE: 1}
-	c := s.pair(shape{CQ: 4, Limits: limits, Before: func(c *conn) {
+	c := s.pair(connOptions{CQDepth: 4, Endpoint: limits, BeforeConnect: func(c *conn) {
 		c.must(c.ep.Receive(1, c.sge(0, 64)))
 		c.must(c.ep.Receive(2, c.sge(64, 64)))
 	}})
 	fill(c.memory.mem[128:132], uint64(c.role))
 	s.must(c.ep.Send(3, c.sge(128, 4), 0))
-	if r := c.received(nd.Success, 1); r.BytesTransferred != 4 {
+	if r := c.wantReceive(nd.Success, 1); r.BytesTransferred != 4 {
 		s.errorf("close has %d bytes, want 4", r.BytesTransferred)
 	}
-	s.holds(c.memory.mem[:4], uint64(1-c.role))
+	s.wantPattern(c.memory.mem[:4], uint64(1-c.role))
 	s.must(c.ep.Send(4, nil, 0))
-	if r := c.received(nd.Success, 2); r.BytesTransferred != 0 {
+	if r := c.wantReceive(nd.Success, 2); r.BytesTransferred != 0 {
 		s.errorf("close_ack has %d bytes, want 0", r.BytesTransferred)
 	}
-	s.blank(c.memory.mem[64:128])
-	c.done(nd.Success, 3)
-	c.done(nd.Success, 4)
+	s.wantZero(c.memory.mem[64:128])
+	c.wantResult(nd.Success, 3)
+	c.wantResult(nd.Success, 4)
 	c.disconnect()
-	s.empty(c.cq)
+	s.wantEmpty(c.cq)
 }

@@ -8,58 +8,58 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// refused checks that CreateEndpoint reports the field that change spoils.
-func (s *side) refused(status nd.Status, change func(*nd.EndpointConfig)) {
-	q := s.queue(16)
+// wantCreateRefused checks that CreateEndpoint reports the field that change spoils.
+func (s *side) wantCreateRefused(status nd.Status, change func(*nd.EndpointConfig)) {
+	q := s.newQueue(16)
 	cfg := nd.EndpointConfig{Receive: q, Initiator: q, ReceiveDepth: 4, InitiatorDepth: 4, MaxReceiveSGE: 1, MaxInitiatorSGE: 1}
 	change(&cfg)
 	_, err := s.ad.CreateEndpoint(s.ctx, cfg)
 	s.want(status, err)
 }
 
-// faulty is a row in which the peer's only part is to lose the connection, with two receives
+// failingRequest is a row in which the peer's only part is to lose the connection, with two receives
 // outstanding. post posts requests of which the first fails with status at A.
-func faulty(id, title string, status nd.Status, a, p shape, post func(c *conn)) scenario {
+func failingRequest(id, title string, status nd.Status, a, p connOptions, post func(c *conn)) scenario {
 	return scenario{id: id, title: title, active: func(s *side) {
 		c := s.pair(a)
 		fill(c.memory.mem, 1)
 		s.must(c.ep.Receive(90, nil))
-		s.meet()
+		s.barrier()
 		post(c)
-		c.done(status, 1)
+		c.wantResult(status, 1)
 		s.must(c.ep.Send(2, nil, 0))
-		c.flushed(2)
-		c.receivesFlushed(90)
-		c.dead()
-		s.meet()
-		c.holdsAll(1)
+		c.wantFlushed(2)
+		c.wantReceivesFlushed(90)
+		c.wantErrorState()
+		s.barrier()
+		c.wantRegionPattern(1)
 	}, passive: func(s *side) {
 		c := s.pair(p)
 		fill(c.memory.mem, 2)
 		c.receiveAny(2)
-		s.meet()
-		c.peerEnded()
-		c.receivesFlushed(0, 1)
-		c.dead()
-		s.meet()
-		c.holdsAll(2)
+		s.barrier()
+		c.wantDisconnected()
+		c.wantReceivesFlushed(0, 1)
+		c.wantErrorState()
+		s.barrier()
+		c.wantRegionPattern(2)
 	}}
 }
 
-func (c *conn) holdsAll(seed uint64) { c.holds(c.memory.mem, seed) }
+func (c *conn) wantRegionPattern(seed uint64) { c.wantPattern(c.memory.mem, seed) }
 
-// write posts a Write of the first n bytes of the region to the start of the peer's.
-func (c *conn) write(reqCtx uint64, n int) {
-	c.must(c.ep.Write(reqCtx, c.sge(0, n), c.far.Address, c.far.Token, 0))
+// postWrite posts a Write of the first n bytes of the region to the start of the peer's.
+func (c *conn) postWrite(reqCtx uint64, n int) {
+	c.must(c.ep.Write(reqCtx, c.sge(0, n), c.peerRegion.Address, c.peerRegion.Token, 0))
 }
 
-// read posts a Read of the peer's first n bytes.
-func (c *conn) read(reqCtx uint64, n int) {
-	c.must(c.ep.Read(reqCtx, c.sge(0, n), c.far.Address, c.far.Token, 0))
+// postRead posts a Read of the peer's first n bytes.
+func (c *conn) postRead(reqCtx uint64, n int) {
+	c.must(c.ep.Read(reqCtx, c.sge(0, n), c.peerRegion.Address, c.peerRegion.Token, 0))
 }
 
-// noFlag is a bit that is nobody's flag.
-const noFlag nd.OpFlags = 0x40
+// unknownFlag is a bit that is nobody's flag.
+const unknownFlag nd.OpFlags = 0x40
 
 var endpointScenarios = []scenario{
 	{id: "C201", title: "depths that a completion queue can have", active: func(s *side) {
@@ -68,21 +68,21 @@ var endpointScenarios = []scenario{
 			_, err := s.ad.CreateCompletionQueue(s.ctx, depth)
 			s.want(nd.InvalidParameter3, err)
 		}
-		s.queue(1)
+		s.newQueue(1)
 	}},
 
 	{id: "C202", title: "CreateEndpoint names the limit that was exceeded", active: func(s *side) {
 		i := s.info
-		s.refused(nd.InvalidParameter5, func(c *nd.EndpointConfig) { c.ReceiveDepth = int(i.MaxReceiveQueueDepth) + 1 })
-		s.refused(nd.InvalidParameter6, func(c *nd.EndpointConfig) { c.InitiatorDepth = int(i.MaxInitiatorQueueDepth) + 1 })
-		s.refused(nd.InvalidParameter7, func(c *nd.EndpointConfig) { c.MaxReceiveSGE = int(i.MaxReceiveSGE) + 1 })
-		s.refused(nd.InvalidParameter8, func(c *nd.EndpointConfig) { c.MaxInitiatorSGE = int(i.MaxInitiatorSGE) + 1 })
-		s.refused(nd.InvalidParameter9, func(c *nd.EndpointConfig) { c.InlineSize = int(i.MaxInlineDataSize) + 1 })
+		s.wantCreateRefused(nd.InvalidParameter5, func(c *nd.EndpointConfig) { c.ReceiveDepth = int(i.MaxReceiveQueueDepth) + 1 })
+		s.wantCreateRefused(nd.InvalidParameter6, func(c *nd.EndpointConfig) { c.InitiatorDepth = int(i.MaxInitiatorQueueDepth) + 1 })
+		s.wantCreateRefused(nd.InvalidParameter7, func(c *nd.EndpointConfig) { c.MaxReceiveSGE = int(i.MaxReceiveSGE) + 1 })
+		s.wantCreateRefused(nd.InvalidParameter8, func(c *nd.EndpointConfig) { c.MaxInitiatorSGE = int(i.MaxInitiatorSGE) + 1 })
+		s.wantCreateRefused(nd.InvalidParameter9, func(c *nd.EndpointConfig) { c.InlineSize = int(i.MaxInlineDataSize) + 1 })
 	}},
 
 	{id: "C203", title: "CreateEndpoint needs both completion queues", active: func(s *side) {
-		s.refused(nd.InvalidParameter2, func(c *nd.EndpointConfig) { c.Receive = nil })
-		s.refused(nd.InvalidParameter3, func(c *nd.EndpointConfig) { c.Initiator = nil })
+		s.wantCreateRefused(nd.InvalidParameter2, func(c *nd.EndpointConfig) { c.Receive = nil })
+		s.wantCreateRefused(nd.InvalidParameter3, func(c *nd.EndpointConfig) { c.Initiator = nil })
 	}},
 
 	{id: "C204", title: "Query of both versions and of no other; lists are the caller's", active: func(s *side) {
@@ -117,137 +117,137 @@ var endpointScenarios = []scenario{
 
 	{id: "C205", title: "a list above the granted entries is refused and does no harm", active: func(s *side) {
 		i := s.info
-		c := s.pair(shape{Limits: nd.EndpointConfig{MaxInitiatorSGE: int(i.MaxInitiatorSGE), MaxReceiveSGE: int(i.MaxReceiveSGE)}})
+		c := s.pair(connOptions{Endpoint: nd.EndpointConfig{MaxInitiatorSGE: int(i.MaxInitiatorSGE), MaxReceiveSGE: int(i.MaxReceiveSGE)}})
 		entries := func(n uint32) []nd.SGE { return slices.Repeat(c.sge(0, 1), int(n)) }
 		most := entries(i.MaxInitiatorSGE + 1)
 		s.want(nd.DataOverrun, c.ep.Send(1, most, 0))
-		s.want(nd.DataOverrun, c.ep.Write(2, most, c.far.Address, c.far.Token, 0))
-		s.want(nd.DataOverrun, c.ep.Read(3, entries(i.MaxReadSGE+1), c.far.Address, c.far.Token, 0))
+		s.want(nd.DataOverrun, c.ep.Write(2, most, c.peerRegion.Address, c.peerRegion.Token, 0))
+		s.want(nd.DataOverrun, c.ep.Read(3, entries(i.MaxReadSGE+1), c.peerRegion.Address, c.peerRegion.Token, 0))
 		s.want(nd.DataOverrun, c.ep.Receive(4, entries(i.MaxReceiveSGE+1)))
-		s.empty(c.cq)
-		s.must(c.ep.Write(5, most[1:], c.far.Address, c.far.Token, 0))
-		c.done(nd.Success, 5)
-		c.alive()
+		s.wantEmpty(c.cq)
+		s.must(c.ep.Write(5, most[1:], c.peerRegion.Address, c.peerRegion.Token, 0))
+		c.wantResult(nd.Success, 5)
+		c.wantAlive()
 	}, passive: func(s *side) {
-		s.pair(shape{}).alive()
+		s.pair(connOptions{}).wantAlive()
 	}},
 
 	{id: "C206", title: "a request above MaxTransferLength is refused and does no harm", active: func(s *side) {
 		i := s.info
 		n := min(i.MaxInitiatorSGE, i.MaxReceiveSGE, i.MaxReadSGE)
-		c := s.pair(shape{Limits: nd.EndpointConfig{MaxInitiatorSGE: int(n), MaxReceiveSGE: int(n)}})
+		c := s.pair(connOptions{Endpoint: nd.EndpointConfig{MaxInitiatorSGE: int(n), MaxReceiveSGE: int(n)}})
 		part := nd.SGE{Buffer: s.reserve(int(i.MaxTransferLength/n) + 1), Token: c.memory.mr.LocalToken()}
 		huge := slices.Repeat([]nd.SGE{part}, int(n))
 		s.want(nd.BufferOverflow, c.ep.Send(1, huge, 0))
-		s.want(nd.BufferOverflow, c.ep.Write(2, huge, c.far.Address, c.far.Token, 0))
-		s.want(nd.BufferOverflow, c.ep.Read(3, huge, c.far.Address, c.far.Token, 0))
+		s.want(nd.BufferOverflow, c.ep.Write(2, huge, c.peerRegion.Address, c.peerRegion.Token, 0))
+		s.want(nd.BufferOverflow, c.ep.Read(3, huge, c.peerRegion.Address, c.peerRegion.Token, 0))
 		s.want(nd.BufferOverflow, c.ep.Receive(4, huge))
-		s.empty(c.cq)
-		c.alive()
+		s.wantEmpty(c.cq)
+		c.wantAlive()
 	}, passive: func(s *side) {
-		s.pair(shape{}).alive()
+		s.pair(connOptions{}).wantAlive()
 	}},
 
 	{id: "C207", title: "unknown flags are refused and do no harm", active: func(s *side) {
-		c, w := s.pair(shape{}), s.window()
-		s.want(nd.InvalidParameter4, c.ep.Send(1, nil, noFlag))
-		s.want(nd.InvalidParameter6, c.ep.Write(2, nil, c.far.Address, c.far.Token, noFlag))
-		s.want(nd.InvalidParameter6, c.ep.Read(3, nil, c.far.Address, c.far.Token, noFlag))
-		s.want(nd.InvalidParameter6, c.ep.Bind(4, c.memory.mr, w, c.memory.mem, nd.AllowRead|noFlag))
-		s.want(nd.InvalidParameter3, c.ep.Invalidate(5, w, noFlag))
-		s.empty(c.cq)
-		c.alive()
+		c, w := s.pair(connOptions{}), s.newWindow()
+		s.want(nd.InvalidParameter4, c.ep.Send(1, nil, unknownFlag))
+		s.want(nd.InvalidParameter6, c.ep.Write(2, nil, c.peerRegion.Address, c.peerRegion.Token, unknownFlag))
+		s.want(nd.InvalidParameter6, c.ep.Read(3, nil, c.peerRegion.Address, c.peerRegion.Token, unknownFlag))
+		s.want(nd.InvalidParameter6, c.ep.Bind(4, c.memory.mr, w, c.memory.mem, nd.AllowRead|unknownFlag))
+		s.want(nd.InvalidParameter3, c.ep.Invalidate(5, w, unknownFlag))
+		s.wantEmpty(c.cq)
+		c.wantAlive()
 	}, passive: func(s *side) {
-		s.pair(shape{}).alive()
+		s.pair(connOptions{}).wantAlive()
 	}},
 
-	faulty("C208", "a Send from memory with an unknown token", nd.AccessViolation, shape{}, shape{}, func(c *conn) {
+	failingRequest("C208", "a Send from memory with an unknown token", nd.AccessViolation, connOptions{}, connOptions{}, func(c *conn) {
 		sge := c.sge(0, 64)
 		sge[0].Token ^= 0x55555555
 		c.must(c.ep.Send(1, sge, 0))
 	}),
 
 	{id: "C209", title: "a Receive into memory without AllowLocalWrite", active: func(s *side) {
-		c := s.pair(shape{})
+		c := s.pair(connOptions{})
 		fill(c.memory.mem, 1)
 		s.must(c.ep.Receive(90, nil))
-		s.meet()
+		s.barrier()
 		s.must(c.ep.Send(1, c.sge(0, 64), 0))
 		s.must(c.ep.Send(2, c.sge(0, 64), 0))
-		c.done(nd.RemoteError, 1)
-		c.flushed(2)
-		c.receivesFlushed(90)
-		c.dead()
+		c.wantResult(nd.RemoteError, 1)
+		c.wantFlushed(2)
+		c.wantReceivesFlushed(90)
+		c.wantErrorState()
 	}, passive: func(s *side) {
-		c := s.pair(shape{Flags: nd.AllowRemoteRead})
+		c := s.pair(connOptions{RegionFlags: nd.AllowRemoteRead})
 		s.must(c.ep.Receive(1, c.sge(0, 64)))
 		s.must(c.ep.Receive(2, c.sge(64, 64)))
-		s.meet()
-		c.received(nd.AccessViolation, 1)
-		c.receivesFlushed(2)
-		c.peerEnded()
-		c.dead()
-		s.blank(c.memory.mem)
+		s.barrier()
+		c.wantReceive(nd.AccessViolation, 1)
+		c.wantReceivesFlushed(2)
+		c.wantDisconnected()
+		c.wantErrorState()
+		s.wantZero(c.memory.mem)
 	}},
 
-	faulty("C210", "a Read into memory without AllowLocalWrite", nd.AccessViolation,
-		shape{Flags: nd.AllowRemoteRead}, shape{}, func(c *conn) { c.read(1, 64) }),
+	failingRequest("C210", "a Read into memory without AllowLocalWrite", nd.AccessViolation,
+		connOptions{RegionFlags: nd.AllowRemoteRead}, connOptions{}, func(c *conn) { c.postRead(1, 64) }),
 
 	{id: "C211", title: "a region of AllowRemoteRead can be read and not written by its own token", active: func(s *side) {
-		c := s.pair(shape{})
-		s.meet()
-		c.read(1, 4096)
-		c.done(nd.Success, 1)
-		s.holds(c.memory.mem[:4096], 2)
-		c.write(2, 100)
-		c.write(3, 100)
-		c.done(nd.AccessViolation, 2)
-		c.flushed(3)
-		c.dead()
-		s.meet()
+		c := s.pair(connOptions{})
+		s.barrier()
+		c.postRead(1, 4096)
+		c.wantResult(nd.Success, 1)
+		s.wantPattern(c.memory.mem[:4096], 2)
+		c.postWrite(2, 100)
+		c.postWrite(3, 100)
+		c.wantResult(nd.AccessViolation, 2)
+		c.wantFlushed(3)
+		c.wantErrorState()
+		s.barrier()
 	}, passive: func(s *side) {
-		c := s.pair(shape{Region: 4096, Flags: nd.AllowRemoteRead})
+		c := s.pair(connOptions{RegionSize: 4096, RegionFlags: nd.AllowRemoteRead})
 		fill(c.memory.mem, 2)
 		s.must(c.ep.Receive(1, nil))
-		s.meet()
-		c.peerEnded()
-		c.receivesFlushed(1)
-		c.dead()
-		s.meet()
-		c.holdsAll(2)
+		s.barrier()
+		c.wantDisconnected()
+		c.wantReceivesFlushed(1)
+		c.wantErrorState()
+		s.barrier()
+		c.wantRegionPattern(2)
 	}},
 
-	faulty("C212", "a Write to a region that has only the lower bit of AllowRemoteWrite", nd.AccessViolation,
-		shape{}, shape{Flags: nd.AllowLocalWrite}, func(c *conn) { c.write(1, 64) }),
+	failingRequest("C212", "a Write to a region that has only the lower bit of AllowRemoteWrite", nd.AccessViolation,
+		connOptions{}, connOptions{RegionFlags: nd.AllowLocalWrite}, func(c *conn) { c.postWrite(1, 64) }),
 
 	{id: "C213", title: "a failing request in the middle: success before, Canceled behind", active: func(s *side) {
 		const fails, n = 5, 10
-		c := s.pair(shape{})
-		s.meet()
+		c := s.pair(connOptions{})
+		s.barrier()
 		for i := range uint64(n) {
-			token := c.far.Token
+			token := c.peerRegion.Token
 			if i == fails {
 				token = 0
 			}
-			s.must(c.ep.Write(i, c.sge(0, 64), c.far.Address, token, 0))
+			s.must(c.ep.Write(i, c.sge(0, 64), c.peerRegion.Address, token, 0))
 		}
 		for i := range uint64(n) {
 			switch {
 			case i < fails:
-				c.done(nd.Success, i)
+				c.wantResult(nd.Success, i)
 			case i == fails:
-				c.done(nd.AccessViolation, i)
+				c.wantResult(nd.AccessViolation, i)
 			default:
-				c.done(nd.Canceled, i)
+				c.wantResult(nd.Canceled, i)
 			}
 		}
-		c.dead()
+		c.wantErrorState()
 	}, passive: func(s *side) {
-		c := s.pair(shape{})
+		c := s.pair(connOptions{})
 		c.receiveAny(1)
-		s.meet()
-		c.peerEnded()
-		c.receivesFlushed(0)
-		c.dead()
+		s.barrier()
+		c.wantDisconnected()
+		c.wantReceivesFlushed(0)
+		c.wantErrorState()
 	}},
 }

@@ -9,63 +9,63 @@ import (
 
 var endpointOrderScenarios = []scenario{
 	{id: "C214", title: "posts to a failed endpoint succeed and complete with Canceled", active: func(s *side) {
-		c, w := s.pair(shape{}), s.window()
+		c, w := s.pair(connOptions{}), s.newWindow()
 		s.must(c.ep.Flush())
 		s.must(c.ep.Receive(1, c.sge(0, 64)))
-		c.received(nd.Canceled, 1)
+		c.wantReceive(nd.Canceled, 1)
 		s.must(c.ep.Send(2, c.sge(0, 64), 0))
-		c.write(3, 64)
-		c.read(4, 64)
+		c.postWrite(3, 64)
+		c.postRead(4, 64)
 		s.must(c.ep.Bind(5, c.memory.mr, w, c.memory.mem, nd.AllowRead))
 		s.must(c.ep.Invalidate(6, w, 0))
-		c.flushed(2, 3, 4, 5, 6)
-		s.empty(c.cq)
+		c.wantFlushed(2, 3, 4, 5, 6)
+		s.wantEmpty(c.cq)
 	}, passive: func(s *side) {
-		c := s.pair(shape{})
-		c.peerEnded()
-		c.dead()
+		c := s.pair(connOptions{})
+		c.wantDisconnected()
+		c.wantErrorState()
 	}},
 
 	{id: "C215", title: "an empty Read succeeds, whatever it names", active: func(s *side) {
-		c := s.pair(shape{})
-		s.must(c.ep.Read(1, nil, c.far.Address, c.far.Token, 0))
+		c := s.pair(connOptions{})
+		s.must(c.ep.Read(1, nil, c.peerRegion.Address, c.peerRegion.Token, 0))
 		s.must(c.ep.Read(2, nil, 0, 0, 0))
 		for i := range uint64(2) {
-			if r := c.done(nd.Success, i+1); r.BytesTransferred != 0 || r.RequestType != nd.RequestRead {
+			if r := c.wantResult(nd.Success, i+1); r.BytesTransferred != 0 || r.RequestType != nd.RequestRead {
 				s.errorf("%+v", r)
 			}
 		}
-		c.alive()
+		c.wantAlive()
 	}, passive: func(s *side) {
-		s.pair(shape{}).alive()
+		s.pair(connOptions{}).wantAlive()
 	}},
 
 	{id: "C216", title: "more Reads than the outbound limit all succeed, in order", active: func(s *side) {
 		const n, size = 16, 4096
-		c := s.pair(shape{In: 2, Out: 2})
-		s.meet()
+		c := s.pair(connOptions{InboundReads: 2, OutboundReads: 2})
+		s.barrier()
 		for i := range n {
 			at := (n - 1 - i) * size // elsewhere than at the peer
-			s.must(c.ep.Read(uint64(i), c.sge(at, size), c.far.Address+uint64(i*size), c.far.Token, 0))
+			s.must(c.ep.Read(uint64(i), c.sge(at, size), c.peerRegion.Address+uint64(i*size), c.peerRegion.Token, 0))
 		}
 		for i := range n {
-			c.done(nd.Success, uint64(i))
+			c.wantResult(nd.Success, uint64(i))
 			at := (n - 1 - i) * size
-			s.holds(c.memory.mem[at:at+size], uint64(i))
+			s.wantPattern(c.memory.mem[at:at+size], uint64(i))
 		}
-		c.alive()
+		c.wantAlive()
 	}, passive: func(s *side) {
-		c := s.pair(shape{In: 2, Out: 2})
+		c := s.pair(connOptions{InboundReads: 2, OutboundReads: 2})
 		for i := range 16 {
 			fill(c.memory.mem[i*4096:(i+1)*4096], uint64(i))
 		}
-		s.meet()
-		c.alive()
+		s.barrier()
+		c.wantAlive()
 	}},
 
 	{id: "C217", title: "a Read into three entries is split at the right bytes", active: func(s *side) {
-		c := s.pair(shape{})
-		s.meet()
+		c := s.pair(connOptions{})
+		s.barrier()
 		sizes := []int{100, 1, 5000}[:min(3, s.info.MaxReadSGE)]
 		starts := []int{20_000, 10_000, 1000} // not in order, and with gaps
 		var sge []nd.SGE
@@ -74,8 +74,8 @@ var endpointOrderScenarios = []scenario{
 			sge = append(sge, c.sge(starts[i], n)...)
 			total += n
 		}
-		s.must(c.ep.Read(1, sge, c.far.Address+3, c.far.Token, 0))
-		if r := c.done(nd.Success, 1); r.BytesTransferred != uint32(total) {
+		s.must(c.ep.Read(1, sge, c.peerRegion.Address+3, c.peerRegion.Token, 0))
+		if r := c.wantResult(nd.Success, 1); r.BytesTransferred != uint32(total) {
 			s.errorf("%d bytes, want %d", r.BytesTransferred, total)
 		}
 		want := make([]byte, total+3)
@@ -89,18 +89,18 @@ var endpointOrderScenarios = []scenario{
 			want = want[n:]
 			clear(got)
 		}
-		s.blank(c.memory.mem) // nothing beside the entries
+		s.wantZero(c.memory.mem) // nothing beside the entries
 	}, passive: func(s *side) {
-		c := s.pair(shape{})
+		c := s.pair(connOptions{})
 		fill(c.memory.mem, 2)
-		s.meet()
+		s.barrier()
 	}},
 
 	{id: "C218", title: "results of a closed endpoint may be taken", active: func(s *side) {
-		c := s.pair(shape{})
+		c := s.pair(connOptions{})
 		c.receiveAny(3)
 		for i := range uint64(8) {
-			c.write(100+i, 64)
+			c.postWrite(100+i, 64)
 		}
 		s.must(c.ep.Close())
 		next := map[bool]uint64{true: 100, false: 0} // by kind of queue
@@ -114,65 +114,65 @@ var endpointOrderScenarios = []scenario{
 			next[kind]++
 		}
 	}, passive: func(s *side) {
-		c := s.pair(shape{})
+		c := s.pair(connOptions{})
 		c.receiveAny(1)
-		c.peerEnded()
-		c.receivesFlushed(0)
-		c.dead()
+		c.wantDisconnected()
+		c.wantReceivesFlushed(0)
+		c.wantErrorState()
 	}},
 
 	{id: "C219", title: "Flush of one endpoint leaves the other on its queue alone", active: func(s *side) {
-		c := s.pair(shape{})
-		d := s.pair(shape{With: c})
+		c := s.pair(connOptions{})
+		d := s.pair(connOptions{ShareWith: c})
 		c.receiveAny(3)
 		d.receiveAny(3)
 		s.must(c.ep.Flush())
-		c.receivesFlushed(0, 1, 2)
-		s.empty(c.cq)
-		c.dead()
-		s.meet()
+		c.wantReceivesFlushed(0, 1, 2)
+		s.wantEmpty(c.cq)
+		c.wantErrorState()
+		s.barrier()
 		for i := range uint64(3) {
-			d.received(nd.Success, i)
+			d.wantReceive(nd.Success, i)
 		}
-		d.alive()
+		d.wantAlive()
 	}, passive: func(s *side) {
-		c := s.pair(shape{})
-		d := s.pair(shape{With: c})
+		c := s.pair(connOptions{})
+		d := s.pair(connOptions{ShareWith: c})
 		c.receiveAny(1)
-		s.meet()
-		c.peerEnded()
-		c.receivesFlushed(0)
+		s.barrier()
+		c.wantDisconnected()
+		c.wantReceivesFlushed(0)
 		for i := range uint64(3) {
 			s.must(d.ep.Send(i, nil, 0))
-			d.done(nd.Success, i)
+			d.wantResult(nd.Success, i)
 		}
-		c.dead()
-		d.alive()
+		c.wantErrorState()
+		d.wantAlive()
 	}},
 
 	{id: "C245", title: "a fenced Send starts when the data of earlier Reads is in place: it can carry it", active: func(s *side) {
-		c := s.pair(shape{Region: fencedSize})
+		c := s.pair(connOptions{RegionSize: fencedSize})
 		want := make([]byte, fencedSize)
 		for i := range uint64(fencedRounds) {
 			fill(want, i)
-			s.meet()
-			c.read(1, fencedSize)
+			s.barrier()
+			c.postRead(1, fencedSize)
 			s.must(c.ep.Send(2, c.sge(fencedSize-fencedTail, fencedTail), nd.ReadFence))
 			_ = hear[string](s) // no result has been taken, nor looked for
 			if !bytes.Equal(c.memory.mem, want) {
 				s.fatalf("the data of the Read was not in place in round %d", i)
 			}
-			c.done(nd.Success, 1)
-			c.done(nd.Success, 2)
+			c.wantResult(nd.Success, 1)
+			c.wantResult(nd.Success, 2)
 		}
 	}, passive: func(s *side) {
-		c := s.pair(shape{Region: fencedSize + fencedTail})
+		c := s.pair(connOptions{RegionSize: fencedSize + fencedTail})
 		source, tail := c.memory.mem[:fencedSize], c.memory.mem[fencedSize:]
 		for i := range uint64(fencedRounds) {
 			fill(source, i)
 			s.must(c.ep.Receive(i, c.sge(fencedSize, fencedTail)))
-			s.meet()
-			c.received(nd.Success, i)
+			s.barrier()
+			c.wantReceive(nd.Success, i)
 			s.tell("received")
 			if !bytes.Equal(tail, source[fencedSize-fencedTail:]) {
 				s.fatalf("the message was sent before the data of the Read was in place")
@@ -184,61 +184,61 @@ var endpointOrderScenarios = []scenario{
 	}},
 
 	{id: "C246", title: "a Send behind a Read completes behind it, without a fence", active: func(s *side) {
-		c := s.pair(shape{Region: fencedSize})
+		c := s.pair(connOptions{RegionSize: fencedSize})
 		for i := range uint64(fencedRounds) {
-			s.meet()
-			c.read(2*i, fencedSize)
+			s.barrier()
+			c.postRead(2*i, fencedSize)
 			s.must(c.ep.Send(2*i+1, c.sge(0, 0), 0))
-			c.done(nd.Success, 2*i)
-			c.holdsAll(i)
-			c.done(nd.Success, 2*i+1)
-			s.meet()
+			c.wantResult(nd.Success, 2*i)
+			c.wantRegionPattern(i)
+			c.wantResult(nd.Success, 2*i+1)
+			s.barrier()
 		}
 	}, passive: func(s *side) {
-		c := s.pair(shape{Region: fencedSize})
+		c := s.pair(connOptions{RegionSize: fencedSize})
 		for i := range uint64(fencedRounds) {
 			fill(c.memory.mem, i)
 			s.must(c.ep.Receive(i, nil))
-			s.meet()
-			c.received(nd.Success, i)
-			s.meet() // the Read may still be under way
+			s.barrier()
+			c.wantReceive(nd.Success, i)
+			s.barrier() // the Read may still be under way
 		}
 	}},
 
 	{id: "C247", title: "posts of two goroutines and a Flush of a third: one result each", active: func(s *side) {
-		n := s.posts()
-		c := s.pair(shape{CQ: 4 * n, Split: true, Limits: nd.EndpointConfig{ReceiveDepth: n, InitiatorDepth: n}})
-		s.must(posted(0, n/2, func(x uint64) error { return c.ep.Receive(x, c.sge(0, 64)) })) // for the peer's messages
-		s.meet()
+		n := s.concurrentPosts()
+		c := s.pair(connOptions{CQDepth: 4 * n, SplitCQs: true, Endpoint: nd.EndpointConfig{ReceiveDepth: n, InitiatorDepth: n}})
+		s.must(postRange(0, n/2, func(x uint64) error { return c.ep.Receive(x, c.sge(0, 64)) })) // for the peer's messages
+		s.barrier()
 		done := []<-chan error{
-			s.begun(func() error {
-				return posted(n/2, n, func(x uint64) error { return c.ep.Receive(x, c.sge(0, 64)) })
+			s.async(func() error {
+				return postRange(n/2, n, func(x uint64) error { return c.ep.Receive(x, c.sge(0, 64)) })
 			}),
-			s.begun(func() error { return posted(0, n, func(x uint64) error { return c.ep.Send(x, c.sge(64, 64), 0) }) }),
+			s.async(func() error { return postRange(0, n, func(x uint64) error { return c.ep.Send(x, c.sge(64, 64), 0) }) }),
 		}
 		_ = hear[string](s)
 		s.must(c.ep.Flush())
 		for _, d := range done {
-			s.must(s.ended(d))
+			s.must(s.await(d))
 		}
-		c.inTwoParts(n, true)
-		c.inTwoParts(n, false)
+		c.wantSuccessThenCanceled(n, true)
+		c.wantSuccessThenCanceled(n, false)
 	}, passive: func(s *side) {
-		n := s.posts()
-		c := s.pair(shape{CQ: 4 * n, Split: true, Limits: nd.EndpointConfig{ReceiveDepth: n, InitiatorDepth: n}})
+		n := s.concurrentPosts()
+		c := s.pair(connOptions{CQDepth: 4 * n, SplitCQs: true, Endpoint: nd.EndpointConfig{ReceiveDepth: n, InitiatorDepth: n}})
 		for i := range uint64(n) {
 			s.must(c.ep.Receive(i, c.sge(0, 64)))
 		}
-		s.meet()
+		s.barrier()
 		for i := range n / 2 {
 			if i == n/4 {
 				s.tell("flush") // while both sides transfer
 			}
 			s.must(c.ep.Send(uint64(i), c.sge(64, 64), 0))
 		}
-		c.peerEnded()
-		c.inTwoParts(n/2, true)
-		c.inTwoParts(n, false)
+		c.wantDisconnected()
+		c.wantSuccessThenCanceled(n/2, true)
+		c.wantSuccessThenCanceled(n, false)
 	}},
 }
 
@@ -248,13 +248,13 @@ const (
 	fencedTail   = 16 // so small that a provider may take it at once
 )
 
-// posts is how many requests of each kind C247 posts.
-func (s *side) posts() int {
+// concurrentPosts is how many requests of each kind C247 posts.
+func (s *side) concurrentPosts() int {
 	return int(min(600, s.info.MaxInitiatorQueueDepth, s.info.MaxReceiveQueueDepth))
 }
 
-// posted posts the requests first to end-1.
-func posted(first, end int, post func(uint64) error) error {
+// postRange posts the requests first to end-1.
+func postRange(first, end int, post func(uint64) error) error {
 	for x := first; x < end; x++ {
 		if err := post(uint64(x)); err != nil {
 			return fmt.Errorf("post %d: %w", x, err)
@@ -263,22 +263,22 @@ func posted(first, end int, post func(uint64) error) error {
 	return nil
 }
 
-// inTwoParts checks that the requests 0 to n-1 of a queue have one result each, in order, and
+// wantSuccessThenCanceled checks that the requests 0 to n-1 of a queue have one result each, in order, and
 // that those that succeeded come before those that were canceled.
-func (c *conn) inTwoParts(n int, initiator bool) {
+func (c *conn) wantSuccessThenCanceled(n int, initiator bool) {
 	canceled := false
 	for i := range uint64(n) {
-		r := c.next(initiator)
+		r := c.nextResult(initiator)
 		canceled = canceled || r.Status == nd.Canceled
 		if canceled {
-			c.check(r, nd.Canceled, i)
+			c.checkResult(r, nd.Canceled, i)
 		} else {
-			c.check(r, nd.Success, i)
+			c.checkResult(r, nd.Success, i)
 		}
 	}
 	if initiator {
-		c.empty(c.cq)
+		c.wantEmpty(c.cq)
 	} else {
-		c.empty(c.rcq)
+		c.wantEmpty(c.rcq)
 	}
 }

@@ -9,14 +9,14 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// polled takes the next result without ever blocking in the provider.
-func (s *side) polled(cq nd.CompletionQueue) nd.Result {
+// pollResult takes the next result without ever blocking in the provider.
+func (s *side) pollResult(cq nd.CompletionQueue) nd.Result {
 	var one [1]nd.Result
-	for looks := 1; cq.Poll(one[:]) == 0; looks++ {
+	for polls := 1; cq.Poll(one[:]) == 0; polls++ {
 		if s.ctx.Err() != nil {
 			s.fatalf("polled in vain")
 		}
-		idle(looks)
+		yield(polls)
 	}
 	return one[0]
 }
@@ -26,10 +26,10 @@ const roundTrips = 200
 
 // pingPong is either half: the active one serves.
 func pingPong(s *side) {
-	c := s.pair(shape{Split: true})
-	for _, take := range []func(nd.CompletionQueue) nd.Result{s.take, s.polled} {
+	c := s.pair(connOptions{SplitCQs: true})
+	for _, take := range []func(nd.CompletionQueue) nd.Result{s.takeResult, s.pollResult} {
 		c.must(c.ep.Receive(0, c.sge(0, 1)))
-		s.meet()
+		s.barrier()
 		for i := range uint64(roundTrips) {
 			send := func() {
 				c.memory.mem[64] = byte(i)
@@ -38,7 +38,7 @@ func pingPong(s *side) {
 			if s.role == active {
 				send()
 			}
-			c.carried(c.check(take(c.rcq), nd.Success, i), 1)
+			c.wantLength(c.checkResult(take(c.rcq), nd.Success, i), 1)
 			if got := c.memory.mem[0]; got != byte(i) {
 				c.fatalf("round %d: got %d", i, got)
 			}
@@ -48,16 +48,16 @@ func pingPong(s *side) {
 			if s.role == passive {
 				send()
 			}
-			c.carried(c.check(take(c.cq), nd.Success, 1000+i), 1)
+			c.wantLength(c.checkResult(take(c.cq), nd.Success, 1000+i), 1)
 		}
-		s.meet()
+		s.barrier()
 	}
 }
 
-var exampleScenarios = []scenario{
+var messageScenarios = []scenario{
 	{id: "C104", title: "as many Receives as the queue is deep, all with one list", active: func(s *side) {
 		const depth = 12
-		c := s.prepare(shape{CQ: depth, Limits: nd.EndpointConfig{ReceiveDepth: depth}})
+		c := s.prepare(connOptions{CQDepth: depth, Endpoint: nd.EndpointConfig{ReceiveDepth: depth}})
 		list := slices.Concat(c.sge(0, 40), c.sge(64, 100))
 		for i := range uint64(depth) {
 			c.must(c.ep.Receive(i, list))
@@ -65,176 +65,176 @@ var exampleScenarios = []scenario{
 		s.want(nd.NoMoreEntries, c.ep.Receive(depth, list))
 		c.must(c.ep.Flush())
 		for i := range uint64(depth) {
-			c.receivesFlushed(i)
+			c.wantReceivesFlushed(i)
 		}
-		c.empty(c.cq)
+		c.wantEmpty(c.cq)
 	}},
 	{id: "C105", title: "what Accept carries is there before CompleteConnect", active: func(s *side) {
-		c := s.prepare(shape{})
+		c := s.prepare(connOptions{})
 		c.connect(hear[netip.AddrPort](s))
-		if !bytes.Equal(c.data, []byte{0, 0, 1, 44}) {
-			s.errorf("the private data is %x", c.data)
+		if !bytes.Equal(c.peerData, []byte{0, 0, 1, 44}) {
+			s.errorf("the private data is %x", c.peerData)
 		}
-		c.complete()
-		c.alive()
+		c.completeConnect()
+		c.wantAlive()
 	}, passive: func(s *side) {
-		c := s.prepare(shape{Data: []byte{0, 0, 1, 44}})
+		c := s.prepare(connOptions{PrivateData: []byte{0, 0, 1, 44}})
 		l, addr := s.listen(0)
 		s.tell(addr)
 		c.accept(l)
-		c.alive()
+		c.wantAlive()
 	}},
 	{id: "C106", title: "results tell a Send (1) from a Receive (0)", active: func(s *side) {
-		c := s.pair(shape{})
+		c := s.pair(connOptions{})
 		c.must(c.ep.Receive(1, nil))
-		s.meet()
+		s.barrier()
 		c.must(c.ep.Send(2, nil, 0))
-		if r := c.done(nd.Success, 2); r.RequestType != 1 {
+		if r := c.wantResult(nd.Success, 2); r.RequestType != 1 {
 			s.errorf("a Send has the type %d", r.RequestType)
 		}
-		if r := c.received(nd.Success, 1); r.RequestType != 0 {
+		if r := c.wantReceive(nd.Success, 1); r.RequestType != 0 {
 			s.errorf("a Receive has the type %d", r.RequestType)
 		}
 	}, passive: func(s *side) {
-		c := s.pair(shape{})
+		c := s.pair(connOptions{})
 		c.must(c.ep.Receive(7, nil))
-		s.meet()
-		if r := c.check(s.take(c.cq), nd.Success, 7); r.RequestType != 0 {
+		s.barrier()
+		if r := c.checkResult(s.takeResult(c.cq), nd.Success, 7); r.RequestType != 0 {
 			s.errorf("a Receive has the type %d", r.RequestType)
 		}
 		c.must(c.ep.Send(7, nil, 0))
-		if r := c.check(s.take(c.cq), nd.Success, 7); r.RequestType != 1 {
+		if r := c.checkResult(s.takeResult(c.cq), nd.Success, 7); r.RequestType != 1 {
 			s.errorf("a Send has the type %d", r.RequestType)
 		}
 	}},
-	{id: "C107", title: "a stream of messages of 1 B to 1 MiB under credits", active: stream, passive: drain},
+	{id: "C107", title: "a stream of messages of 1 B to 1 MiB under credits", active: streamSend, passive: streamReceive},
 	{id: "C108", title: "Inline for less than the threshold", active: func(s *side) {
-		c := s.pair(shape{})
-		s.meet()
+		c := s.pair(connOptions{})
+		s.barrier()
 		mem := make([]byte, max(int(s.info.InlineRequestThreshold), 1)-1)
 		fill(mem, 1)
 		c.must(c.ep.Send(1, []nd.SGE{{Buffer: mem}}, nd.Inline)) // not registered
 		clear(mem)                                               // and ours again
-		c.carried(c.done(nd.Success, 1), len(mem))
+		c.wantLength(c.wantResult(nd.Success, 1), len(mem))
 		s.tell(len(mem))
 	}, passive: func(s *side) {
-		c := s.pair(shape{})
+		c := s.pair(connOptions{})
 		c.must(c.ep.Receive(1, c.sge(0, 64<<10)))
-		s.meet()
-		r := c.received(nd.Success, 1)
+		s.barrier()
+		r := c.wantReceive(nd.Success, 1)
 		n := hear[int](s)
-		c.carried(r, n)
-		c.holds(c.memory.mem[:n], 1)
+		c.wantLength(r, n)
+		c.wantPattern(c.memory.mem[:n], 1)
 	}},
 	{id: "C109", title: "messages of 0 and of 1 byte are told apart", active: func(s *side) {
-		c := s.pair(shape{})
-		s.meet()
+		c := s.pair(connOptions{})
+		s.barrier()
 		for i := range 10 {
 			c.must(c.ep.Send(uint64(i), c.sge(0, i%2), 0))
-			c.carried(c.done(nd.Success, uint64(i)), i%2)
+			c.wantLength(c.wantResult(nd.Success, uint64(i)), i%2)
 		}
 	}, passive: func(s *side) {
-		c := s.pair(shape{})
+		c := s.pair(connOptions{})
 		for i := range uint64(10) {
 			c.must(c.ep.Receive(i, c.sge(0, 64)))
 		}
-		s.meet()
+		s.barrier()
 		for i := range 10 {
-			c.carried(c.received(nd.Success, uint64(i)), i%2)
+			c.wantLength(c.wantReceive(nd.Success, uint64(i)), i%2)
 		}
 	}},
-	{id: "C110", title: "a server's Receives are canceled when its client exits", exits: true, own: true, away: active, active: func(s *side) {
-		c := s.pair(shape{})
+	{id: "C110", title: "a server's Receives are canceled when its client exits", exits: true, ownProvider: true, remote: active, active: func(s *side) {
+		c := s.pair(connOptions{})
 		c.must(c.ep.Send(1, nil, 0))
-		c.done(nd.Success, 1)
+		c.wantResult(nd.Success, 1)
 		s.exit()
 	}, passive: func(s *side) {
-		s.survive()
-		c := s.pair(shape{Before: func(c *conn) {
+		s.expectPeerExit()
+		c := s.pair(connOptions{BeforeConnect: func(c *conn) {
 			for i := range uint64(3) {
 				c.must(c.ep.Receive(i, c.sge(0, 64)))
 			}
 		}})
-		c.received(nd.Success, 0)
-		c.receivesFlushed(1, 2)
+		c.wantReceive(nd.Success, 0)
+		c.wantReceivesFlushed(1, 2)
 	}},
 	{id: "C111", title: "a completion queue as deep as the queues, and all results unread", active: func(s *side) {
-		c := s.pair(shape{})
+		c := s.pair(connOptions{})
 		for i := range uint64(16) {
 			c.must(c.ep.Receive(i, c.sge(0, 64)))
 		}
-		s.meet()
+		s.barrier()
 		for i := range uint64(16) {
 			c.must(c.ep.Send(i, c.sge(0, 64), 0))
 		}
 		for i := range uint64(16) {
-			c.done(nd.Success, i)
-			c.received(nd.Success, i)
+			c.wantResult(nd.Success, i)
+			c.wantReceive(nd.Success, i)
 		}
-		s.meet()
-		c.alive()
+		s.barrier()
+		c.wantAlive()
 	}, passive: func(s *side) {
-		c := s.pair(shape{CQ: 16})
+		c := s.pair(connOptions{CQDepth: 16})
 		for i := range uint64(16) {
 			c.must(c.ep.Receive(i, c.sge(0, 64)))
 		}
-		s.meet()
+		s.barrier()
 		for i := range uint64(16) {
 			c.must(c.ep.Send(i, c.sge(64, 64), 0))
 		}
-		s.meet() // the peer has got all its results
+		s.barrier() // the peer has got all its results
 		for i := range uint64(16) {
-			c.done(nd.Success, i)
-			c.received(nd.Success, i)
+			c.wantResult(nd.Success, i)
+			c.wantReceive(nd.Success, i)
 		}
-		c.alive()
+		c.wantAlive()
 	}},
 	{id: "C112", title: "each result has the context of its own request", active: func(s *side) {
-		c := s.pair(shape{})
-		s.meet()
+		c := s.pair(connOptions{})
+		s.barrier()
 		for _, x := range contexts {
 			c.must(c.ep.Send(x, nil, 0))
-			c.must(c.ep.Write(x^1, c.sge(0, 8), c.far.Address, c.far.Token, 0))
-			c.must(c.ep.Read(x^2, c.sge(0, 8), c.far.Address, c.far.Token, 0))
+			c.must(c.ep.Write(x^1, c.sge(0, 8), c.peerRegion.Address, c.peerRegion.Token, 0))
+			c.must(c.ep.Read(x^2, c.sge(0, 8), c.peerRegion.Address, c.peerRegion.Token, 0))
 		}
 		for _, x := range contexts {
-			c.done(nd.Success, x)
-			c.done(nd.Success, x^1)
-			c.done(nd.Success, x^2)
+			c.wantResult(nd.Success, x)
+			c.wantResult(nd.Success, x^1)
+			c.wantResult(nd.Success, x^2)
 		}
 	}, passive: func(s *side) {
-		c := s.pair(shape{})
+		c := s.pair(connOptions{})
 		for _, x := range contexts {
 			c.must(c.ep.Receive(x, nil))
 		}
-		s.meet()
+		s.barrier()
 		for _, x := range contexts {
-			c.received(nd.Success, x)
+			c.wantReceive(nd.Success, x)
 		}
 	}},
 	{id: "C113", title: "round trips of 1 byte, blocking and polling (200)", active: pingPong, passive: pingPong},
-	{id: "C114", title: "a flush that nobody reads", active: unread, passive: unread},
+	{id: "C114", title: "a flush that nobody reads", active: disconnectUnread, passive: disconnectUnread},
 	{id: "C127", title: "a message out of a region of 1 byte", active: func(s *side) {
-		c := s.pair(shape{Region: 1, Before: filled(9)})
-		s.meet()
+		c := s.pair(connOptions{RegionSize: 1, BeforeConnect: fillRegion(9)})
+		s.barrier()
 		c.must(c.ep.Send(1, c.sge(0, 1), 0))
-		c.carried(c.done(nd.Success, 1), 1)
+		c.wantLength(c.wantResult(nd.Success, 1), 1)
 	}, passive: func(s *side) {
-		c := s.pair(shape{Region: 1})
+		c := s.pair(connOptions{RegionSize: 1})
 		c.must(c.ep.Receive(1, c.sge(0, 1)))
-		s.meet()
-		c.carried(c.received(nd.Success, 1), 1)
-		c.holds(c.memory.mem, 9)
+		s.barrier()
+		c.wantLength(c.wantReceive(nd.Success, 1), 1)
+		c.wantPattern(c.memory.mem, 9)
 	}},
 }
 
 // contexts that a program might use. They stay distinct when the lowest two bits change.
 var contexts = []uint64{math.MaxUint64, 0, 1 << 63, math.MaxUint32, 0x7fff_dead_beef_0008}
 
-// unread is either half of a connection that ends with a full receive queue.
-func unread(s *side) {
+// disconnectUnread is either half of a connection that ends with a full receive queue.
+func disconnectUnread(s *side) {
 	const depth = 8
-	c := s.pair(shape{CQ: depth, Limits: nd.EndpointConfig{ReceiveDepth: depth}, Before: func(c *conn) {
+	c := s.pair(connOptions{CQDepth: depth, Endpoint: nd.EndpointConfig{ReceiveDepth: depth}, BeforeConnect: func(c *conn) {
 		for i := range uint64(depth) {
 			c.must(c.ep.Receive(i, c.sge(0, 64)))
 		}

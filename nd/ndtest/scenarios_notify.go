@@ -14,21 +14,21 @@ import (
 var notifyScenarios = []scenario{
 	{id: "C014", title: "two completion queues of the largest depth at once", active: func(s *side) {
 		most := int(s.info.MaxCompletionQueueDepth)
-		for _, q := range []nd.CompletionQueue{s.queue(most), s.queue(most)} {
-			s.empty(q)
+		for _, q := range []nd.CompletionQueue{s.newQueue(most), s.newQueue(most)} {
+			s.wantEmpty(q)
 		}
 	}},
 	{id: "C015", title: "canceled notifications end in the order of cancellation", active: func(s *side) {
-		s.watchTwo().cancelBoth(0, 1, true)
+		s.newNotifyRequests().cancelBoth(0, 1, true)
 	}},
 	{id: "C016", title: "canceled notifications end in the order of cancellation, reversed", active: func(s *side) {
-		s.watchTwo().cancelBoth(1, 0, true)
+		s.newNotifyRequests().cancelBoth(1, 0, true)
 	}},
 	{id: "C017", title: "one cancel ends all notifications of a queue in the order of request", active: func(s *side) {
-		s.watchTwo().cancelOne(true)
+		s.newNotifyRequests().cancelOne(true)
 	}},
 	{id: "C018", title: "notify and cancel 200 times with the same objects", active: func(s *side) {
-		w := s.watchTwo()
+		w := s.newNotifyRequests()
 		for range 200 {
 			w.cancelBoth(0, 1, false)
 			w.cancelBoth(1, 0, false)
@@ -38,80 +38,80 @@ var notifyScenarios = []scenario{
 			cfg := nd.EndpointConfig{Receive: q, Initiator: q, ReceiveDepth: 1, InitiatorDepth: 1, MaxReceiveSGE: 1, MaxInitiatorSGE: 1}
 			ep, err := s.ad.CreateEndpoint(s.ctx, cfg)
 			s.must(err)
-			s.atEnd(func() { ep.Close() })
+			s.cleanup(func() { ep.Close() })
 			s.must(ep.Receive(5, nil))
 			s.must(ep.Flush())
 			s.must(q.Notify(s.ctx, nd.NotifyAny))
 		}
 	}},
 	{id: "C019", title: "a completion ends a Notify", active: func(s *side) {
-		c := s.pair(shape{})
-		s.meet()
+		c := s.pair(connOptions{})
+		s.barrier()
 		c.must(c.ep.Send(7, c.sge(0, 64), 0))
-		c.done(nd.Success, 7)
+		c.wantResult(nd.Success, 7)
 	}, passive: func(s *side) {
-		c := s.pair(shape{})
+		c := s.pair(connOptions{})
 		c.must(c.ep.Receive(9, c.sge(0, 128)))
-		s.empty(c.cq)
-		n := s.begun(func() error { return c.cq.Notify(s.ctx, nd.NotifyAny) })
-		s.pending(n)
-		s.meet()
-		s.must(s.ended(n))
-		c.one(nd.Result{RequestContext: 9, BytesTransferred: 64})
+		s.wantEmpty(c.cq)
+		n := s.async(func() error { return c.cq.Notify(s.ctx, nd.NotifyAny) })
+		s.wantPending(n)
+		s.barrier()
+		s.must(s.await(n))
+		c.wantOneReceive(nd.Result{RequestContext: 9, BytesTransferred: 64})
 	}},
 	{id: "C020", title: "a completion between Poll and Notify is not missed", active: func(s *side) {
-		c := s.pair(shape{})
-		s.meet()
+		c := s.pair(connOptions{})
+		s.barrier()
 		c.must(c.ep.Send(7, c.sge(0, 64), 0))
-		c.done(nd.Success, 7)
-		s.meet()
+		c.wantResult(nd.Success, 7)
+		s.barrier()
 	}, passive: func(s *side) {
-		c := s.pair(shape{})
+		c := s.pair(connOptions{})
 		c.must(c.ep.Receive(9, c.sge(0, 128)))
-		s.empty(c.cq)
-		s.meet()
-		s.meet() // the Send has completed, so the result is here
+		s.wantEmpty(c.cq)
+		s.barrier()
+		s.barrier() // the Send has completed, so the result is here
 		s.must(c.cq.Notify(s.ctx, nd.NotifyAny))
-		c.one(nd.Result{RequestContext: 9, BytesTransferred: 64})
+		c.wantOneReceive(nd.Result{RequestContext: 9, BytesTransferred: 64})
 	}},
 	{id: "C021", title: "Notify only after an empty Poll: 2,048 messages, none missed", active: func(s *side) {
-		sendAll(s, (*conn).notified, 32)
+		sendAll(s, (*conn).gatherNotified, 32)
 	}, passive: func(s *side) {
-		receiveAll(s, (*conn).notified, 32)
+		receiveAll(s, (*conn).gatherNotified, 32)
 	}},
 	{id: "C022", title: "polling alone finds every completion, and nothing else comes", active: func(s *side) {
-		sendAll(s, (*conn).polled, 8)
+		sendAll(s, (*conn).gatherPolling, 8)
 	}, passive: func(s *side) {
-		receiveAll(s, (*conn).polled, 8)
+		receiveAll(s, (*conn).gatherPolling, 8)
 	}},
 	{id: "C023", title: "the result of an operation that succeeded at once is success", active: func(s *side) {
 		for _, atOnce := range []bool{true, false} {
 			var o ndcompat.Overlapped
-			c := s.prepare(shape{})
+			c := s.prepare(connOptions{})
 			c.connect(hear[netip.AddrPort](s))
 			if atOnce {
-				c.complete()
+				c.completeConnect()
 			} else {
 				s.must(o.Start(s.ctx, c.connector.CompleteConnect))
 			}
 			s.must(o.Result(true))
 			s.must(o.Result(false))
-			c.alive()
+			c.wantAlive()
 		}
 	}, passive: func(s *side) {
 		for range 2 {
 			l, addr := s.listen(0)
 			s.tell(addr)
-			c := s.prepare(shape{})
+			c := s.prepare(connOptions{})
 			c.accept(l)
-			c.alive()
+			c.wantAlive()
 		}
 	}},
 }
 
-// watch is two idle completion queues, the overlapped requests of each, and the queue of events
+// notifyRequests is two idle completion queues, the overlapped requests of each, and the queue of events
 // that all of them report to.
-type watch struct {
+type notifyRequests struct {
 	*side
 	queues   [2]nd.CompletionQueue
 	sets     [2]ndcompat.OverlappedSet
@@ -119,8 +119,8 @@ type watch struct {
 	events   chan *ndcompat.Overlapped
 }
 
-func (s *side) watchTwo() *watch {
-	w := &watch{side: s, queues: [2]nd.CompletionQueue{s.queue(16), s.queue(16)}, events: make(chan *ndcompat.Overlapped, 4)}
+func (s *side) newNotifyRequests() *notifyRequests {
+	w := &notifyRequests{side: s, queues: [2]nd.CompletionQueue{s.newQueue(16), s.newQueue(16)}, events: make(chan *ndcompat.Overlapped, 4)}
 	for i := range w.requests {
 		w.requests[i].OnEnd = func(o *ndcompat.Overlapped) { w.events <- o }
 	}
@@ -128,12 +128,12 @@ func (s *side) watchTwo() *watch {
 }
 
 // start has the request i wait for a notification of the queue q.
-func (w *watch) start(i, q int) {
+func (w *notifyRequests) start(i, q int) {
 	w.must(w.sets[q].Start(w.ctx, &w.requests[i], func(ctx context.Context) error { return w.queues[q].Notify(ctx, nd.NotifyAny) }))
 }
 
-// stay checks that both requests are pending, and with patience that they remain so.
-func (w *watch) stay(patience bool) {
+// wantPending checks that both requests are pending, and with patience that they remain so.
+func (w *notifyRequests) wantPending(patience bool) {
 	if patience {
 		time.Sleep(10 * time.Millisecond)
 	}
@@ -142,8 +142,8 @@ func (w *watch) stay(patience bool) {
 	}
 }
 
-// over checks that the events of the requests are there, in this order, and no others.
-func (w *watch) over(order ...int) {
+// wantCanceled checks that the events of the requests are there, in this order, and no others.
+func (w *notifyRequests) wantCanceled(order ...int) {
 	if len(w.events) != len(order) {
 		w.fatalf("%d events of %d requests when Cancel returned", len(w.events), len(order))
 	}
@@ -156,28 +156,28 @@ func (w *watch) over(order ...int) {
 }
 
 // cancelBoth waits at both queues and cancels one after the other.
-func (w *watch) cancelBoth(first, second int, patience bool) {
+func (w *notifyRequests) cancelBoth(first, second int, patience bool) {
 	w.start(0, 0)
 	w.start(1, 1)
-	w.stay(patience)
+	w.wantPending(patience)
 	w.sets[first].Cancel()
-	w.over(first)
+	w.wantCanceled(first)
 	w.want(nd.Pending, w.requests[second].Result(false))
 	w.sets[second].Cancel()
-	w.over(second)
+	w.wantCanceled(second)
 }
 
 // cancelOne waits twice at one queue and cancels once.
-func (w *watch) cancelOne(patience bool) {
+func (w *notifyRequests) cancelOne(patience bool) {
 	w.start(0, 0)
 	w.start(1, 0)
-	w.stay(patience)
+	w.wantPending(patience)
 	w.sets[0].Cancel()
-	w.over(0, 1)
+	w.wantCanceled(0, 1)
 }
 
-// one checks that exactly one result, of a receive, is in the connection's queue.
-func (c *conn) one(want nd.Result) {
+// wantOneReceive checks that exactly one result, of a receive, is in the connection's queue.
+func (c *conn) wantOneReceive(want nd.Result) {
 	var results [2]nd.Result
 	n := c.rcq.Poll(results[:])
 	want.EndpointContext, want.RequestType = c.context, nd.RequestReceive
@@ -189,18 +189,18 @@ func (c *conn) one(want nd.Result) {
 // A gatherer takes n results in its own way of waiting for them.
 type gatherer func(c *conn, n int, each func(nd.Result))
 
-// notified waits for a notification whenever the queue was found empty.
-func (c *conn) notified(n int, each func(nd.Result)) {
+// gatherNotified waits for a notification whenever the queue was found empty.
+func (c *conn) gatherNotified(n int, each func(nd.Result)) {
 	c.gather(n, each, func() { c.must(c.cq.Notify(c.ctx, nd.NotifyAny)) })
 }
 
-// polled asks again and again.
-func (c *conn) polled(n int, each func(nd.Result)) {
-	looks := 0
+// gatherPolling asks again and again.
+func (c *conn) gatherPolling(n int, each func(nd.Result)) {
+	polls := 0
 	c.gather(n, each, func() {
 		c.must(c.ctx.Err())
-		looks++
-		idle(looks)
+		polls++
+		yield(polls)
 	})
 }
 
@@ -225,24 +225,24 @@ func (c *conn) gather(n int, each func(nd.Result), idle func()) {
 }
 
 const (
-	numbered = 8  // bytes of a message that carries its number
-	batch    = 64 // messages for which there are receives at a time
+	messageSize = 8  // bytes of a message that carries its number
+	batch       = 64 // messages for which there are receives at a time
 )
 
-var deep = shape{Limits: nd.EndpointConfig{ReceiveDepth: batch, InitiatorDepth: batch}}
+var deepQueues = connOptions{Endpoint: nd.EndpointConfig{ReceiveDepth: batch, InitiatorDepth: batch}}
 
 // sendAll sends n batches of numbered messages, eight at a time.
 func sendAll(s *side, gather gatherer, n int) {
-	c := s.pair(deep)
+	c := s.pair(deepQueues)
 	sent, completed := 0, 0
 	post := func() {
-		at := sent % batch * numbered
+		at := sent % batch * messageSize
 		binary.LittleEndian.PutUint64(c.memory.mem[at:], uint64(sent))
-		s.must(c.ep.Send(uint64(sent), c.sge(at, numbered), 0))
+		s.must(c.ep.Send(uint64(sent), c.sge(at, messageSize), 0))
 		sent++
 	}
 	for end := batch; end <= n*batch; end += batch {
-		s.meet() // the receives are posted, so that no Send waits for a slow peer
+		s.barrier() // the receives are posted, so that no Send waits for a slow peer
 		for range 8 {
 			post()
 		}
@@ -256,25 +256,25 @@ func sendAll(s *side, gather gatherer, n int) {
 			}
 		})
 	}
-	s.empty(c.cq)
+	s.wantEmpty(c.cq)
 }
 
 // receiveAll receives n batches of numbered messages.
 func receiveAll(s *side, gather gatherer, n int) {
-	c := s.pair(deep)
+	c := s.pair(deepQueues)
 	received := 0
 	for range n {
 		for i := range batch {
-			s.must(c.ep.Receive(uint64(received+i), c.sge(i*numbered, numbered)))
+			s.must(c.ep.Receive(uint64(received+i), c.sge(i*messageSize, messageSize)))
 		}
-		s.meet()
+		s.barrier()
 		gather(c, batch, func(r nd.Result) {
-			number := binary.LittleEndian.Uint64(c.memory.mem[received%batch*numbered:])
+			number := binary.LittleEndian.Uint64(c.memory.mem[received%batch*messageSize:])
 			if r.RequestContext != uint64(received) || number != uint64(received) || r.RequestType != nd.RequestReceive {
 				s.fatalf("result %d is %+v, with message %d", received, r, number)
 			}
 			received++
 		})
 	}
-	s.empty(c.cq)
+	s.wantEmpty(c.cq)
 }

@@ -23,24 +23,24 @@ var regionScenarios = []scenario{
 	}},
 
 	{id: "C236", title: "one buffer in two regions has the rights of the region that is named", active: func(s *side) {
-		c := s.pair(shape{})
+		c := s.pair(connOptions{})
 		readable := hear[nd.WindowDescriptor](s)
 		fill(c.memory.mem, 1)
-		s.must(c.ep.Write(1, c.sge(0, 4096), c.far.Address, c.far.Token, 0))
-		c.done(nd.Success, 1)
+		s.must(c.ep.Write(1, c.sge(0, 4096), c.peerRegion.Address, c.peerRegion.Token, 0))
+		c.wantResult(nd.Success, 1)
 		s.must(c.ep.Read(2, c.sge(8192, 4096), readable.Address, readable.Token, 0))
-		c.done(nd.Success, 2)
+		c.wantResult(nd.Success, 2)
 		if !bytes.Equal(c.memory.mem[:4096], c.memory.mem[8192:8192+4096]) {
 			s.errorf("the second region shows other bytes")
 		}
 		s.must(c.ep.Write(3, c.sge(0, 64), readable.Address, readable.Token, 0))
-		c.done(nd.AccessViolation, 3)
-		c.dead()
+		c.wantResult(nd.AccessViolation, 3)
+		c.wantErrorState()
 	}, passive: func(s *side) {
-		c := s.pair(shape{})
-		s.tell(s.registered(c.memory.mem, nd.AllowRemoteRead).far())
-		c.peerEnded()
-		c.dead()
+		c := s.pair(connOptions{})
+		s.tell(s.register(c.memory.mem, nd.AllowRemoteRead).descriptor())
+		c.wantDisconnected()
+		c.wantErrorState()
 	}},
 
 	{id: "C237", title: "Register of a registered region, Deregister of one that is not", active: func(s *side) {
@@ -61,76 +61,76 @@ var regionScenarios = []scenario{
 	}},
 
 	{id: "C238", title: "one region serves two endpoints by one local token", active: func(s *side) {
-		c := s.pair(shape{})
-		d := s.pair(shape{With: c})
+		c := s.pair(connOptions{})
+		d := s.pair(connOptions{ShareWith: c})
 		fill(c.memory.mem[:1000], 1)
-		s.meet()
+		s.barrier()
 		for _, x := range []*conn{c, d} {
 			s.must(x.ep.Send(1, c.sge(0, 1000), 0))
-			x.done(nd.Success, 1)
-			s.must(x.ep.Read(2, c.sge(2000, 1000), x.far.Address, x.far.Token, 0))
-			x.done(nd.Success, 2)
-			s.holds(c.memory.mem[2000:3000], 2)
+			x.wantResult(nd.Success, 1)
+			s.must(x.ep.Read(2, c.sge(2000, 1000), x.peerRegion.Address, x.peerRegion.Token, 0))
+			x.wantResult(nd.Success, 2)
+			s.wantPattern(c.memory.mem[2000:3000], 2)
 			clear(c.memory.mem[2000:3000])
 		}
 	}, passive: func(s *side) {
-		c := s.pair(shape{})
-		d := s.pair(shape{With: c})
+		c := s.pair(connOptions{})
+		d := s.pair(connOptions{ShareWith: c})
 		fill(c.memory.mem[:1000], 2)
 		for i, x := range []*conn{c, d} {
 			s.must(x.ep.Receive(1, c.sge(10_000+i*1000, 1000)))
 		}
-		s.meet()
+		s.barrier()
 		for i, x := range []*conn{c, d} {
-			x.received(nd.Success, 1)
-			s.holds(c.memory.mem[10_000+i*1000:][:1000], 1)
+			x.wantReceive(nd.Success, 1)
+			s.wantPattern(c.memory.mem[10_000+i*1000:][:1000], 1)
 		}
 	}},
 
 	{id: "C239", title: "a window over another connection than that of its Bind, in both scopes", active: func(s *side) {
-		c := s.pair(shape{})
-		d := s.pair(shape{With: c})
+		c := s.pair(connOptions{})
+		d := s.pair(connOptions{ShareWith: c})
 		fill(c.memory.mem, 1)
 		open := hear[nd.WindowDescriptor](s)
 		s.must(d.ep.Write(1, c.sge(0, 1000), open.Address, open.Token, 0))
-		d.done(nd.Success, 1)
-		s.meet()
+		d.wantResult(nd.Success, 1)
+		s.barrier()
 		closed := hear[nd.WindowDescriptor](s)
 		s.must(d.ep.Write(2, c.sge(0, 1000), closed.Address, closed.Token, 0))
-		d.done(nd.AccessViolation, 2)
-		d.dead()
-		s.meet()
+		d.wantResult(nd.AccessViolation, 2)
+		d.wantErrorState()
+		s.barrier()
 		s.must(c.ep.Write(3, c.sge(0, 1000), closed.Address, closed.Token, 0))
-		c.done(nd.Success, 3)
-		s.meet()
-		c.alive()
+		c.wantResult(nd.Success, 3)
+		s.barrier()
+		c.wantAlive()
 	}, passive: func(s *side) {
-		c := s.pair(shape{})
-		d := s.pair(shape{With: c})
-		w := s.window()
+		c := s.pair(connOptions{})
+		d := s.pair(connOptions{ShareWith: c})
+		w := s.newWindow()
 		s.tell(c.bind(w, 100, 1000, nd.AllowWrite))
-		s.meet()
-		s.holds(c.memory.mem[100:1100], 1)
+		s.barrier()
+		s.wantPattern(c.memory.mem[100:1100], 1)
 		c.invalidate(w)
 		clear(c.memory.mem)
 		s.tell(c.bind(w, 100, 1000, nd.AllowWrite|nd.ThisEndpointOnly))
-		d.peerEnded()
-		d.dead()
-		s.blank(c.memory.mem)
-		s.meet()
-		s.meet()
-		s.holds(c.memory.mem[100:1100], 1)
+		d.wantDisconnected()
+		d.wantErrorState()
+		s.wantZero(c.memory.mem)
+		s.barrier()
+		s.barrier()
+		s.wantPattern(c.memory.mem[100:1100], 1)
 		c.invalidate(w)
-		c.alive()
+		c.wantAlive()
 	}},
 
-	faulty("C240", "a Write with token 0, while a window is fresh", nd.AccessViolation,
-		shape{}, shape{Before: func(c *conn) {
-			if w := c.window(); w.RemoteToken() != 0 || w.Descriptor() != (nd.WindowDescriptor{}) {
+	failingRequest("C240", "a Write with token 0, while a window is fresh", nd.AccessViolation,
+		connOptions{}, connOptions{BeforeConnect: func(c *conn) {
+			if w := c.newWindow(); w.RemoteToken() != 0 || w.Descriptor() != (nd.WindowDescriptor{}) {
 				c.errorf("a fresh window has a token or a descriptor")
 			}
 		}}, func(c *conn) {
-			c.must(c.ep.Write(1, c.sge(0, 64), c.far.Address, 0, 0))
+			c.must(c.ep.Write(1, c.sge(0, 64), c.peerRegion.Address, 0, 0))
 		}),
 
 	{id: "C248", title: "a window descriptor is 20 bytes, in network byte order", active: func(s *side) {

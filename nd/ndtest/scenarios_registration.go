@@ -9,11 +9,11 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// threads is how many goroutines share an adapter.
-const threads = 4
+// goroutines is how many goroutines share an adapter.
+const goroutines = 4
 
-// closing closes what a goroutine made and keeps the first error.
-func closing(err error, objects ...interface{ Close() error }) error {
+// closeAll closes what a goroutine made and keeps the first error.
+func closeAll(err error, objects ...interface{ Close() error }) error {
 	for _, o := range objects {
 		err = errors.Join(err, o.Close())
 	}
@@ -42,8 +42,8 @@ func cancelRace(s *side, mr nd.MemoryRegion, buf []byte) error {
 	return mr.Deregister(s.ctx)
 }
 
-// oneOfEach creates an object of each kind, registers buf, and closes them.
-func oneOfEach(s *side, buf []byte) error {
+// createAndCloseEach creates an object of each kind, registers buf, and closes them.
+func createAndCloseEach(s *side, buf []byte) error {
 	q, err := s.ad.CreateCompletionQueue(s.ctx, 16)
 	if err != nil {
 		return err
@@ -77,7 +77,7 @@ func oneOfEach(s *side, buf []byte) error {
 	if _, err := s.ad.Query(nd.InfoVersion2); err != nil {
 		return err
 	}
-	return closing(nil, l, c, ep, w, mr, q)
+	return closeAll(nil, l, c, ep, w, mr, q)
 }
 
 var registrationScenarios = []scenario{
@@ -98,22 +98,22 @@ var registrationScenarios = []scenario{
 	}},
 	{id: "C124", title: "each operation reports once, and the truth, even as its context ends", active: func(s *side) {
 		mem := s.region(4096, 0).mem
-		s.each(threads, func(int) error {
+		s.parallel(goroutines, func(int) error {
 			mr, err := s.ad.CreateMemoryRegion(s.ctx)
 			for range 100 {
 				if err == nil {
 					err = cancelRace(s, mr, mem)
 				}
 			}
-			return closing(err, mr)
+			return closeAll(err, mr)
 		})
 	}},
 	{id: "C125", title: "many regions over one buffer at once (4 x 300)", active: func(s *side) {
 		mem := s.region(64<<10, 0).mem
 		var mu sync.Mutex
 		tokens := make(map[nd.Token]bool)
-		regions := make([][]nd.MemoryRegion, threads)
-		s.each(threads, func(i int) error {
+		regions := make([][]nd.MemoryRegion, goroutines)
+		s.parallel(goroutines, func(i int) error {
 			for range 300 {
 				mr, err := s.ad.Register(s.ctx, mem, nd.AllowLocalWrite)
 				if err != nil {
@@ -130,24 +130,24 @@ var registrationScenarios = []scenario{
 			}
 			return nil
 		})
-		s.each(threads, func(i int) (err error) {
+		s.parallel(goroutines, func(i int) (err error) {
 			for _, mr := range regions[i] {
 				err = errors.Join(err, mr.Deregister(s.ctx))
 			}
 			return err
 		})
-		s.each(threads, func(i int) (err error) {
+		s.parallel(goroutines, func(i int) (err error) {
 			for _, mr := range regions[i] {
-				err = closing(err, mr)
+				err = closeAll(err, mr)
 			}
 			return err
 		})
 	}},
 	{id: "C126", title: "goroutines that share an adapter handle", active: func(s *side) {
 		mem := s.region(4096, 0).mem
-		s.each(threads, func(int) (err error) {
+		s.parallel(goroutines, func(int) (err error) {
 			for range 25 {
-				err = errors.Join(err, oneOfEach(s, mem))
+				err = errors.Join(err, createAndCloseEach(s, mem))
 			}
 			return err
 		})

@@ -7,29 +7,29 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// state is what has become of a grant, or of its object, when it is taken away. It returns the
+// accessState is what has become of a grant, or of its object, when it is taken away. It returns the
 // two halves for each way, the user's first.
-type state struct {
-	name   string
-	halves func(way) (active, passive func(*side))
+type accessState struct {
+	name  string
+	sides func(revocation) (active, passive func(*side))
 }
 
 // revocationScenarios are no rows of the conformance table: every way to take access away meets
 // every state. Some connections of the two adapters offend each time, and the others go on.
-var revocationScenarios = revocations()
+var revocationScenarios = revocationTable()
 
-func revocations() (list []scenario) {
-	for _, st := range []state{
+func revocationTable() (list []scenario) {
+	for _, st := range []accessState{
 		{"a grant that is being used now and then", inUse},
 		{"a grant with a transfer (of 4 MiB) in progress", inProgress(1)},
 		{"a grant with transfers (of 4 MiB together) of three peers in progress", inProgress(3)},
 		{"what was granted again", grantedAgain},
 		{"what was never granted", neverGranted},
-		{"what was taken away already", takenAlready},
-		{"what is another adapter's", ofAnotherAdapter},
+		{"what was taken away already", alreadyRevoked},
+		{"what is another adapter's", ofOtherAdapter},
 	} {
-		for _, w := range ways {
-			a, p := st.halves(w)
+		for _, w := range revocations {
+			a, p := st.sides(w)
 			list = append(list, scenario{
 				id: fmt.Sprintf("R%03d", len(list)+1), title: w.name + " of " + st.name, active: a, passive: p,
 			})
@@ -38,50 +38,50 @@ func revocations() (list []scenario) {
 	return list
 }
 
-func inUse(w way) (active, passive func(*side)) {
+func inUse(w revocation) (active, passive func(*side)) {
 	return func(s *side) {
-			base := s.pair(shape{})
-			writer, reader := base.another(), base.another()
+			base := s.pair(connOptions{})
+			writer, reader := base.anotherConn(), base.anotherConn()
 			d := hear[nd.WindowDescriptor](s)
-			base.writes(nd.Success, 0, 1000, d, 0)
-			writer.writes(nd.Success, 0, 1000, d, 0)
-			reader.reads(nd.Success, 0, 1000, d, 0)
-			s.meet()
-			w.took(base, d)
-			s.meet() // it is taken away, and the memory changed
-			writer.refusedWrite(0, 8, d, 0)
-			reader.refusedRead(0, 1000, d, 0)
-			if bytes.IndexByte(reader.memory.mem, afterwards) >= 0 {
+			base.writeAndCheck(nd.Success, 0, 1000, d, 0)
+			writer.writeAndCheck(nd.Success, 0, 1000, d, 0)
+			reader.readAndCheck(nd.Success, 0, 1000, d, 0)
+			s.barrier()
+			w.requestIfPeer(base, d)
+			s.barrier() // it is taken away, and the memory changed
+			writer.wantWriteRefused(0, 8, d, 0)
+			reader.wantReadRefused(0, 1000, d, 0)
+			if bytes.IndexByte(reader.memory.mem, afterRevoke) >= 0 {
 				s.errorf("a Read that was refused has brought something")
 			}
-			base.alive()
+			base.wantAlive()
 		}, func(s *side) {
-			base := s.pair(shape{})
-			writer, reader := base.another(), base.another()
-			g := base.grants(w, base.memory.mem)
-			s.meet()
-			g.take(g)
-			paint(g.mem, afterwards)
-			s.meet()
-			writer.isOver()
-			reader.isOver()
-			s.painted(g.mem, afterwards)
-			base.alive()
+			base := s.pair(connOptions{})
+			writer, reader := base.anotherConn(), base.anotherConn()
+			g := base.grantAccess(w, base.memory.mem)
+			s.barrier()
+			g.revoke(g)
+			setAll(g.mem, afterRevoke)
+			s.barrier()
+			writer.wantBroken()
+			reader.wantBroken()
+			s.wantAll(g.mem, afterRevoke)
+			base.wantAlive()
 		}
 }
 
 // inProgress has n peers read and write at the same time, each its own part of the memory. Which
 // of them are still at it when the grant goes is a matter of luck, so there are some rounds.
-func inProgress(n int) func(way) (active, passive func(*side)) {
+func inProgress(n int) func(revocation) (active, passive func(*side)) {
 	const size, rounds = 4 << 20, 2
 	part := size / n
-	return func(w way) (active, passive func(*side)) {
+	return func(w revocation) (active, passive func(*side)) {
 		return func(s *side) {
-				base := s.pair(shape{Region: 2 * size}) // what Writes take, and what Reads fill
-				witness := base.another()
+				base := s.pair(connOptions{RegionSize: 2 * size}) // what Writes take, and what Reads fill
+				bystander := base.anotherConn()
 				for round := range rounds {
-					users, late := base.others(n), base.another()
-					paint(base.memory.mem, written)
+					users, late := base.moreConns(n), base.anotherConn()
+					setAll(base.memory.mem, byPeer)
 					d := hear[nd.WindowDescriptor](s)
 					for i, u := range users {
 						if (round+i)%2 == 0 {
@@ -91,84 +91,84 @@ func inProgress(n int) func(way) (active, passive func(*side)) {
 						}
 					}
 					s.tell("started")
-					w.took(base, d)
+					w.requestIfPeer(base, d)
 					for _, u := range users {
-						status := u.next(true).Status
+						status := u.nextResult(true).Status
 						s.tell(status)
-						u.survivesOnly(status)
+						u.checkAfterRevocation(status)
 					}
-					if bytes.IndexByte(base.memory.mem, afterwards) >= 0 {
+					if bytes.IndexByte(base.memory.mem, afterRevoke) >= 0 {
 						s.errorf("a Read has read what was written afterwards")
 					}
-					late.refusedWrite(0, 8, d, 0)
+					late.wantWriteRefused(0, 8, d, 0)
 					for _, c := range append(users, late) {
-						c.shut()
+						c.closeConnection()
 					}
-					s.meet()
+					s.barrier()
 				}
-				witness.alive()
-				base.alive()
+				bystander.wantAlive()
+				base.wantAlive()
 			}, func(s *side) {
-				base := s.pair(shape{Region: size})
-				witness := base.another()
+				base := s.pair(connOptions{RegionSize: size})
+				bystander := base.anotherConn()
 				for range rounds {
-					users, late := base.others(n), base.another()
-					paint(base.memory.mem, beforehand)
-					g := base.grants(w, base.memory.mem)
+					users, late := base.moreConns(n), base.anotherConn()
+					setAll(base.memory.mem, beforeRevoke)
+					g := base.grantAccess(w, base.memory.mem)
 					hear[string](s)
-					g.take(g)
-					paint(g.mem, afterwards)
+					g.revoke(g)
+					setAll(g.mem, afterRevoke)
 					for _, u := range users {
-						u.survivesOnly(hear[nd.Status](s))
+						u.checkAfterRevocation(hear[nd.Status](s))
 					}
-					late.isOver()
-					s.painted(g.mem, afterwards)
+					late.wantBroken()
+					s.wantAll(g.mem, afterRevoke)
 					for _, c := range append(users, late) {
-						c.shut()
+						c.closeConnection()
 					}
-					s.meet()
+					s.barrier()
 				}
-				witness.alive()
-				base.alive()
+				bystander.wantAlive()
+				base.wantAlive()
 			}
 	}
 }
 
-func grantedAgain(w way) (active, passive func(*side)) {
+func grantedAgain(w revocation) (active, passive func(*side)) {
 	return func(s *side) {
-			base := s.pair(shape{})
-			early, late := base.another(), base.another()
+			base := s.pair(connOptions{})
+			early, late := base.anotherConn(), base.anotherConn()
 			first := hear[nd.WindowDescriptor](s)
-			base.writes(nd.Success, 0, 100, first, 0)
-			s.meet()
-			w.took(base, first)
+			base.writeAndCheck(nd.Success, 0, 100, first, 0)
+			s.barrier()
+			w.requestIfPeer(base, first)
 			second := hear[nd.WindowDescriptor](s)
 			if first.Token == second.Token {
 				s.errorf("both grants have the token %v", first.Token)
 			}
-			base.writes(nd.Success, 0, 100, second, 0)
-			early.refusedWrite(0, 100, first, 0)
-			base.writes(nd.Success, 0, 100, second, 0)
-			s.meet()
-			w.took(base, second)
-			s.meet() // it is taken away, and the memory changed
-			late.refusedWrite(0, 100, second, 0)
-			base.alive()
+			base.writeAndCheck(nd.Success, 0, 100, second, 0)
+			early.wantWriteRefused(0, 100, first, 0)
+			base.writeAndCheck(nd.Success, 0, 100, second, 0)
+			s.barrier()
+			w.requestIfPeer(base, second)
+			s.barrier() // it is taken away, and the memory changed
+			late.wantWriteRefused(0, 100, second, 0)
+			base.wantAlive()
 		}, func(s *side) {
-			base := s.pair(shape{})
-			early, late := base.another(), base.another()
-			g := base.grants(w, base.memory.mem)
-			s.meet()
-			g.take(g)
-			g.renew(g)
-			g.issue()
-			early.isOver()
-			s.meet()
-			g.take(g)
-			paint(g.mem, afterwards)
-			s.meet()
-			late.isOver()
-			s.painted(g.mem, afterwards)
-			base.alive()
+			base := s.pair(connOptions{})
+			early, late := base.anotherConn(), base.anotherConn()
+			g := base.grantAccess(w, base.memory.mem)
+			s.barrier()
+			g.revoke(g)
+			g.prepareAgain(g)
+			g.grant()
+			early.wantBroken()
+			s.barrier()
+			g.revoke(g)
+			setAll(g.mem, afterRevoke)
+			s.barrier()
+			late.wantBroken()
+			s.wantAll(g.mem, afterRevoke)
+			base.wantAlive()
 		}
 }

@@ -4,161 +4,161 @@ import "github.com/softnd/softnd/nd"
 
 // Taking away what is not there to be taken.
 
-func neverGranted(w way) (active, passive func(*side)) {
-	asked := w.ask != nil
+func neverGranted(w revocation) (active, passive func(*side)) {
+	asked := w.request != nil
 	return func(s *side) {
-			c := s.pair(shape{})
-			offender := c.another()
+			c := s.pair(connOptions{})
+			offender := c.anotherConn()
 			switch {
 			case asked:
-				offender.revokesInVain(hear[nd.Token](s), 0)
+				offender.sendRefusedInvalidate(hear[nd.Token](s), 0)
 			case w.name == "Invalidate":
-				offender.isOver()
+				offender.wantBroken()
 			default:
-				offender.alive()
+				offender.wantAlive()
 			}
-			c.writes(nd.Success, 0, 100, c.far, 0)
-			c.alive()
+			c.writeAndCheck(nd.Success, 0, 100, c.peerRegion, 0)
+			c.wantAlive()
 		}, func(s *side) {
-			c := s.pair(shape{})
-			offender := c.another()
+			c := s.pair(connOptions{})
+			offender := c.anotherConn()
 			mr := s.emptyRegion()
-			g := &grant{way: w, c: offender, mr: mr, w: s.window()}
+			g := &access{revocation: w, c: offender, mr: mr, w: s.newWindow()}
 			switch w.name {
 			case "Invalidate":
-				offender.cannotInvalidate(g.w)
+				offender.wantInvalidateFails(g.w)
 			case "SendAndInvalidate":
 				s.tell(g.w.RemoteToken())
-				offender.refusesToRevoke()
+				offender.refuseInvalidate()
 			case "Deregister":
 				s.want(nd.InvalidDeviceState, mr.Deregister(s.ctx))
-				offender.alive()
+				offender.wantAlive()
 			default:
-				g.take(g)
-				offender.alive()
+				g.revoke(g)
+				offender.wantAlive()
 			}
-			c.alive()
+			c.wantAlive()
 		}
 }
 
-// cannotInvalidate checks that Invalidate fails, and ends the connection.
-func (c *conn) cannotInvalidate(w nd.MemoryWindow) {
+// wantInvalidateFails checks that Invalidate fails, and ends the connection.
+func (c *conn) wantInvalidateFails(w nd.MemoryWindow) {
 	c.must(c.ep.Invalidate(1, w, 0))
-	c.done(nd.InvalidDeviceRequest, 1)
-	c.isOver()
+	c.wantResult(nd.InvalidDeviceRequest, 1)
+	c.wantBroken()
 }
 
-// wayOfFailure is not in the list of ways, since it spares no connection.
-var wayOfFailure = way{name: "end of the connection", window: true,
-	take: func(g *grant) {
-		g.c.receivesFlushed(inbox)
-		g.c.isOver()
+// byConnectionEnd is not in the list of ways, since it spares no connection.
+var byConnectionEnd = revocation{name: "end of the connection", window: true,
+	revoke: func(g *access) {
+		g.c.wantReceivesFlushed(inbox)
+		g.c.wantBroken()
 	},
-	ask: func(c *conn, d nd.WindowDescriptor) { c.refusedWrite(0, 1, d, grantSize) },
+	request: func(c *conn, d nd.WindowDescriptor) { c.wantWriteRefused(0, 1, d, accessSize) },
 }
 
-// takenAlready takes a grant away in each of the ways that fit, or lets it go with its connection,
+// alreadyRevoked takes a grant away in each of the ways that fit, or lets it go with its connection,
 // and then once more.
-func takenAlready(w way) (active, passive func(*side)) {
-	var before []way
-	for _, b := range ways {
-		if b.window == w.window && b.name != "Close of the region" && (b.name != "Close of the window" || w.ask != nil) {
+func alreadyRevoked(w revocation) (active, passive func(*side)) {
+	var before []revocation
+	for _, b := range revocations {
+		if b.window == w.window && b.name != "Close of the region" && (b.name != "Close of the window" || w.request != nil) {
 			before = append(before, b)
 		}
 	}
 	if w.window {
-		before = append(before, wayOfFailure)
+		before = append(before, byConnectionEnd)
 	}
 	return func(s *side) {
-			base := s.pair(shape{})
+			base := s.pair(connOptions{})
 			for _, b := range before {
-				c, again := base.another(), base.another()
+				c, again := base.anotherConn(), base.anotherConn()
 				d := hear[nd.WindowDescriptor](s)
-				b.took(c, d)
-				s.meet()
+				b.requestIfPeer(c, d)
+				s.barrier()
 				switch {
-				case w.ask != nil:
-					again.revokesInVain(d.Token, 0)
+				case w.request != nil:
+					again.sendRefusedInvalidate(d.Token, 0)
 				case w.name == "Invalidate":
-					again.isOver()
+					again.wantBroken()
 				default:
-					again.alive()
+					again.wantAlive()
 				}
 			}
-			base.alive()
+			base.wantAlive()
 		}, func(s *side) {
-			base := s.pair(shape{})
+			base := s.pair(connOptions{})
 			for _, b := range before {
-				c, again := base.another(), base.another()
-				g := c.grants(b, base.memory.mem[:grantSize])
-				g.take(g)
-				s.meet()
+				c, again := base.anotherConn(), base.anotherConn()
+				g := c.grantAccess(b, base.memory.mem[:accessSize])
+				g.revoke(g)
+				s.barrier()
 				switch w.name {
 				case "Invalidate":
-					again.cannotInvalidate(g.w)
+					again.wantInvalidateFails(g.w)
 				case "SendAndInvalidate":
-					again.refusesToRevoke()
+					again.refuseInvalidate()
 				case "Deregister":
 					s.want(nd.InvalidDeviceState, g.mr.Deregister(s.ctx))
-					again.alive()
+					again.wantAlive()
 				default:
-					w.take(g)
-					again.alive()
+					w.revoke(g)
+					again.wantAlive()
 				}
 				if w.window {
 					s.must(g.mr.Deregister(s.ctx)) // no window is bound to it
 				}
 			}
-			base.alive()
+			base.wantAlive()
 		}
 }
 
 // ofAnotherAdapter: an adapter's objects and grants are not the affair of another adapter, even
 // one of the same provider and over the same memory.
-func ofAnotherAdapter(w way) (active, passive func(*side)) {
+func ofOtherAdapter(w revocation) (active, passive func(*side)) {
 	return func(s *side) {
-			c, other := s.pair(shape{}), s.pair(shape{})
-			offender := c.another()
+			c, other := s.pair(connOptions{}), s.pair(connOptions{})
+			offender := c.anotherConn()
 			mine, theirs := hear[nd.WindowDescriptor](s), hear[nd.WindowDescriptor](s)
-			other.writes(nd.Success, 0, 100, theirs, 0)
+			other.writeAndCheck(nd.Success, 0, 100, theirs, 0)
 			switch {
-			case w.ask != nil:
-				offender.revokesInVain(theirs.Token, 0)
+			case w.request != nil:
+				offender.sendRefusedInvalidate(theirs.Token, 0)
 			case w.name == "Invalidate":
-				s.meet()
+				s.barrier()
 			default:
-				c.writes(nd.Success, 0, 100, mine, 0)
-				s.meet() // it may go
-				s.meet()
-				offender.refusedWrite(0, 100, mine, 0)
+				c.writeAndCheck(nd.Success, 0, 100, mine, 0)
+				s.barrier() // it may go
+				s.barrier()
+				offender.wantWriteRefused(0, 100, mine, 0)
 			}
-			other.writes(nd.Success, 0, 100, theirs, 0)
-			w.took(other, theirs)
-			other.alive()
-			c.alive()
+			other.writeAndCheck(nd.Success, 0, 100, theirs, 0)
+			w.requestIfPeer(other, theirs)
+			other.wantAlive()
+			c.wantAlive()
 		}, func(s *side) {
 			var other *conn
-			var theirs *grant
-			c, second := s.pair(shape{}), s.open()
-			s.through(second, func() { other = s.pair(shape{}) })
-			offender := c.another()
-			mine := c.grants(way{window: w.window}, c.memory.mem[:grantSize])
-			s.through(second, func() { theirs = other.grants(w, c.memory.mem[:grantSize]) })
+			var theirs *access
+			c, second := s.pair(connOptions{}), s.openAdapter()
+			s.withAdapter(second, func() { other = s.pair(connOptions{}) })
+			offender := c.anotherConn()
+			mine := c.grantAccess(revocation{window: w.window}, c.memory.mem[:accessSize])
+			s.withAdapter(second, func() { theirs = other.grantAccess(w, c.memory.mem[:accessSize]) })
 			switch {
-			case w.ask != nil:
-				offender.refusesToRevoke()
-				theirs.take(theirs)
+			case w.request != nil:
+				offender.refuseInvalidate()
+				theirs.revoke(theirs)
 			case w.name == "Invalidate":
 				s.want(nd.InvalidParameter2, c.ep.Invalidate(1, theirs.w, 0))
-				s.empty(c.cq)
-				s.meet()
+				s.wantEmpty(c.cq)
+				s.barrier()
 			default:
-				s.meet()
-				w.take(mine)
-				s.meet()
-				offender.isOver()
+				s.barrier()
+				w.revoke(mine)
+				s.barrier()
+				offender.wantBroken()
 			}
-			other.alive()
-			c.alive()
+			other.wantAlive()
+			c.wantAlive()
 		}
 }

@@ -52,7 +52,7 @@ var startScenarios = []scenario{
 	}},
 	{id: "C004", title: "the check looks at no port", active: func(s *side) {
 		l, listening := s.listen(0)
-		bound, err := s.connectorBound(0).LocalAddress()
+		bound, err := s.newBoundConnector(0).LocalAddress()
 		s.must(err)
 		s.must(l.Close())
 		for _, a := range []netip.AddrPort{listening, bound, netip.AddrPortFrom(s.addr, 0), netip.AddrPortFrom(s.addr, 1)} {
@@ -153,10 +153,10 @@ var startScenarios = []scenario{
 	}},
 	{id: "C010", title: "parents may be closed before their children", active: func(s *side) {
 		for range 25 {
-			s.ad = s.open()
-			c := s.prepare(shape{Region: 4 << 20}) // what is not given back is missed soon
-			w := s.window()
-			connector := s.connectorBound(0)
+			s.ad = s.openAdapter()
+			c := s.prepare(connOptions{RegionSize: 4 << 20}) // what is not given back is missed soon
+			w := s.newWindow()
+			connector := s.newBoundConnector(0)
 			listener, _ := s.listen(0)
 			objects := []interface{ Close() error }{c.memory.mr, w, c.cq}
 			if s.info.MaxSharedReceiveQueueDepth > 0 {
@@ -176,7 +176,7 @@ var startScenarios = []scenario{
 		local, err := lib.ResolveAddress(server)
 		s.must(err)
 		s.must(lib.CheckAddress(local))
-		s.must(s.fresh().Bind(netip.AddrPortFrom(local, 0)))
+		s.must(s.newConnector().Bind(netip.AddrPortFrom(local, 0)))
 		_, err = lib.ResolveAddress(s.addr) // to itself
 		s.must(err)
 	}, passive: func(s *side) { s.tell(s.addr) }},
@@ -198,7 +198,7 @@ var startScenarios = []scenario{
 func (s *side) library() *ndcompat.Library {
 	lib := &ndcompat.Library{V2: []nd.Provider{s.provider}}
 	s.must(lib.Startup())
-	s.atEnd(func() { lib.Cleanup() })
+	s.cleanup(func() { lib.Cleanup() })
 	return lib
 }
 

@@ -2,12 +2,12 @@ package ndtest
 
 import "github.com/softnd/softnd/nd"
 
-// streamMost is the size of the largest message of a stream; the table goes up to 4 MiB.
-const streamMost = 1 << 20
+// maxStreamSize is the size of the largest message of a stream; the table goes up to 4 MiB.
+const maxStreamSize = 1 << 20
 
 // streamSizes doubles from 1 byte on.
 func streamSizes() (sizes []int) {
-	for n := 1; n <= streamMost; n *= 2 {
+	for n := 1; n <= maxStreamSize; n *= 2 {
 		sizes = append(sizes, n)
 	}
 	return sizes
@@ -38,54 +38,54 @@ func (c *conn) split(off, n, entries int) []nd.SGE {
 	return list
 }
 
-// entries varies the number of entries from one message to the next.
-func (c *conn) entries(i int) int { return 1 + i%min(4, int(c.info.MaxInitiatorSGE)) }
+// entryCount varies the number of entries from one message to the next.
+func (c *conn) entryCount(i int) int { return 1 + i%min(4, int(c.info.MaxInitiatorSGE)) }
 
-// stream sends perSize messages of each size, as credits come in.
-func stream(s *side) {
-	c := s.pair(shape{Region: credits*streamMost + 64, Split: true})
+// streamSend sends perSize messages of each size, as credits come in.
+func streamSend(s *side) {
+	c := s.pair(connOptions{RegionSize: credits*maxStreamSize + 64, SplitCQs: true})
 	for i := range uint64(credits) {
-		c.must(c.ep.Receive(i, c.sge(credits*streamMost, 1)))
+		c.must(c.ep.Receive(i, c.sge(credits*maxStreamSize, 1)))
 	}
-	s.meet()
+	s.barrier()
 	i := 0
 	for _, n := range streamSizes() {
 		for range perSize {
 			if i >= credits {
-				c.carried(c.received(nd.Success, uint64(i-credits)), 1)
-				c.must(c.ep.Receive(uint64(i), c.sge(credits*streamMost, 1)))
-				c.done(nd.Success, uint64(i-credits))
+				c.wantLength(c.wantReceive(nd.Success, uint64(i-credits)), 1)
+				c.must(c.ep.Receive(uint64(i), c.sge(credits*maxStreamSize, 1)))
+				c.wantResult(nd.Success, uint64(i-credits))
 			}
-			off := i % credits * streamMost
+			off := i % credits * maxStreamSize
 			fill(c.memory.mem[off:off+n], uint64(i))
-			c.must(c.ep.Send(uint64(i), c.split(off, n, c.entries(i)), 0))
+			c.must(c.ep.Send(uint64(i), c.split(off, n, c.entryCount(i)), 0))
 			i++
 		}
 	}
 	for j := i - credits; j < i; j++ {
-		c.done(nd.Success, uint64(j))
-		c.received(nd.Success, uint64(j))
+		c.wantResult(nd.Success, uint64(j))
+		c.wantReceive(nd.Success, uint64(j))
 	}
 }
 
-// drain receives the stream and hands out the credits.
-func drain(s *side) {
-	c := s.pair(shape{Region: credits * streamMost, Split: true})
+// streamReceive receives the stream and hands out the credits.
+func streamReceive(s *side) {
+	c := s.pair(connOptions{RegionSize: credits * maxStreamSize, SplitCQs: true})
 	offer := func(i int) {
-		c.must(c.ep.Receive(uint64(i), c.split(i%credits*streamMost, streamMost, c.entries(i+1))))
+		c.must(c.ep.Receive(uint64(i), c.split(i%credits*maxStreamSize, maxStreamSize, c.entryCount(i+1))))
 	}
 	for i := range credits {
 		offer(i)
 	}
-	s.meet()
+	s.barrier()
 	i := 0
 	for _, n := range streamSizes() {
 		for range perSize {
-			c.carried(c.received(nd.Success, uint64(i)), n)
-			c.holds(c.memory.mem[i%credits*streamMost:][:n], uint64(i))
+			c.wantLength(c.wantReceive(nd.Success, uint64(i)), n)
+			c.wantPattern(c.memory.mem[i%credits*maxStreamSize:][:n], uint64(i))
 			offer(i + credits)
 			c.must(c.ep.Send(uint64(i), c.sge(0, 1), 0))
-			c.done(nd.Success, uint64(i))
+			c.wantResult(nd.Success, uint64(i))
 			i++
 		}
 	}

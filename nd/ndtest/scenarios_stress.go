@@ -9,8 +9,8 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// stressed is one connection while it is under stress, as one half sees it.
-type stressed struct {
+// stressConn is one connection while it is under stress, as one half sees it.
+type stressConn struct {
 	*conn
 	index  int
 	window nd.MemoryWindow
@@ -19,12 +19,12 @@ type stressed struct {
 	token  nd.Token            // of our grant
 	peer   nd.WindowDescriptor // the peer's grant
 
-	post     []step      // what is left to post
-	posted   uint64      // steps posted in this round
-	results  []nd.Result // owed by the initiator queue
-	incoming []step      // messages that have not been received
-	receives uint64      // taken in this round
-	heard    bool        // the peer's grant of this round
+	post       []step      // what is left to post
+	posted     uint64      // steps posted in this round
+	results    []nd.Result // owed by the initiator queue
+	incoming   []step      // messages that have not been received
+	receives   uint64      // taken in this round
+	grantHeard bool        // the peer's grant of this round
 }
 
 // stressFeatures is what an adapter can do.
@@ -35,8 +35,8 @@ type stressFeatures struct {
 
 // stress runs one half.
 func (s *side) stress(task stressTask) {
-	conns := s.stressedConns()
-	mine := stressFeatures{s.inlineLimit(), conns[0].fastRegisters()}
+	conns := s.newStressConns()
+	mine := stressFeatures{s.inlineLimit(), conns[0].supportsFastRegister()}
 	s.tell(mine)
 	other := hear[stressFeatures](s)
 	p := newPlan(task.Seed, min(mine.Inline, other.Inline), mine.Fast && other.Fast)
@@ -49,27 +49,27 @@ func (s *side) stress(task stressTask) {
 	for round := range task.Rounds {
 		p.round()
 		for i, c := range conns {
-			c.begin(p.lanes[s.role][i], p.lanes[1-s.role][i])
+			c.postReceives(p.directions[s.role][i], p.directions[1-s.role][i])
 		}
-		s.meet() // all receives are posted
+		s.barrier() // all receives are posted
 		s.exchange(p, conns)
-		s.meet() // the peer's requests are done, too
-		s.empty(conns[0].cq)
+		s.barrier() // the peer's requests are done, too
+		s.wantEmpty(conns[0].cq)
 		for i, c := range conns {
-			c.settle(round, p.lanes[s.role][i], p.lanes[1-s.role][i])
+			c.checkMemory(round, p.directions[s.role][i], p.directions[1-s.role][i])
 		}
 	}
 	for _, c := range conns {
-		c.alive()
+		c.wantAlive()
 	}
 }
 
 // inlineLimit returns how many bytes an inline request may have; 0 if there are none.
 func (s *side) inlineLimit() int { return int(min(s.info.InlineRequestThreshold, 512)) }
 
-// fastRegisters tells whether the adapter has fast registration of the kind of memory in use.
-func (c *stressed) fastRegisters() bool {
-	pages, err := c.ad.BuildLogicalAddressMapping(c.ctx, c.place())
+// supportsFastRegister tells whether the adapter has fast registration of the kind of memory in use.
+func (c *stressConn) supportsFastRegister() bool {
+	pages, err := c.ad.BuildLogicalAddressMapping(c.ctx, c.peerArea())
 	if errors.Is(err, nd.NotSupported) || errors.Is(err, nd.InvalidParameter) {
 		return false
 	}
@@ -78,42 +78,42 @@ func (c *stressed) fastRegisters() bool {
 	return true
 }
 
-func (s *side) stressedConns() (conns []*stressed) {
-	o := shape{CQ: 1024, Region: stressRegion, Limits: nd.EndpointConfig{InitiatorDepth: 64, ReceiveDepth: 64, InlineSize: s.inlineLimit()}}
+func (s *side) newStressConns() (conns []*stressConn) {
+	o := connOptions{CQDepth: 1024, RegionSize: stressRegion, Endpoint: nd.EndpointConfig{InitiatorDepth: 64, ReceiveDepth: 64, InlineSize: s.inlineLimit()}}
 	for i := range stressConns {
-		c := &stressed{conn: s.pair(o), index: i, window: s.window()}
-		o.With = c.conn
+		c := &stressConn{conn: s.pair(o), index: i, window: s.newWindow()}
+		o.ShareWith = c.conn
 		conns = append(conns, c)
 	}
 	return conns
 }
 
-func (c *stressed) mapPages() {
+func (c *stressConn) mapPages() {
 	var err error
-	c.pages, err = c.ad.BuildLogicalAddressMapping(c.ctx, c.place())
+	c.pages, err = c.ad.BuildLogicalAddressMapping(c.ctx, c.peerArea())
 	c.must(err)
-	c.atEnd(func() { c.pages.Close() })
+	c.cleanup(func() { c.pages.Close() })
 	c.fast = c.emptyRegion()
 	c.must(c.fast.InitializeFastRegister(c.ctx, len(c.pages.Pages()), true))
 }
 
-// place is where the peer writes over this connection.
-func (c *stressed) place() []byte { return c.memory.mem[writtenAt(c.index):][:stressArea] }
+// peerArea is where the peer writes over this connection.
+func (c *stressConn) peerArea() []byte { return c.memory.mem[writtenAt(c.index):][:stressArea] }
 
-// begin posts the receives of a round.
-func (c *stressed) begin(mine, theirs *lane) {
+// postReceives posts the receives of a round.
+func (c *stressConn) postReceives(mine, theirs *direction) {
 	c.post, c.posted, c.results = mine.steps, 0, nil
-	c.incoming, c.receives, c.heard = nil, 0, false
+	c.incoming, c.receives, c.grantHeard = nil, 0, false
 	for _, st := range theirs.steps {
 		if !st.sends() {
 			continue
 		}
-		c.must(c.ep.Receive(uint64(len(c.incoming)), c.entries(st.room)))
+		c.must(c.ep.Receive(uint64(len(c.incoming)), c.entries(st.receiveInto)))
 		c.incoming = append(c.incoming, st)
 	}
 }
 
-func (c *stressed) entries(parts []span) (sge []nd.SGE) {
+func (c *stressConn) entries(parts []span) (sge []nd.SGE) {
 	for _, s := range parts {
 		sge = append(sge, c.sge(s.off, s.n)...)
 	}
@@ -121,8 +121,8 @@ func (c *stressed) entries(parts []span) (sge []nd.SGE) {
 }
 
 // exchange posts the requests of all connections, mixed, and takes all results.
-func (s *side) exchange(p *plan, conns []*stressed) {
-	byContext := make(map[uint64]*stressed)
+func (s *side) exchange(p *plan, conns []*stressConn) {
+	byContext := make(map[uint64]*stressConn)
 	for _, c := range conns {
 		byContext[c.context] = c
 	}
@@ -133,69 +133,69 @@ func (s *side) exchange(p *plan, conns []*stressed) {
 		for range conns {
 			mix = mix*6364136223846793005 + 1442695040888963407
 			c := conns[mix>>33%uint64(len(conns))]
-			if c.ready() {
+			if c.canPost() {
 				c.postNext(p)
 			}
 		}
 		for _, c := range conns {
 			busy = busy || len(c.post)+len(c.results)+len(c.incoming) > 0
-			stuck = stuck && !c.ready()
+			stuck = stuck && !c.canPost()
 		}
 		if !busy {
 			return
 		}
 		n := conns[0].cq.Poll(buf[:1+mix>>40%uint64(len(buf))])
 		if n == 0 && stuck {
-			buf[0], n = s.take(conns[0].cq), 1
+			buf[0], n = s.takeResult(conns[0].cq), 1
 		}
 		for _, r := range buf[:n] {
 			c := byContext[r.EndpointContext]
 			if c == nil {
 				s.fatalf("a result of nobody: %+v", r)
 			}
-			c.result(r)
+			c.handleResult(r)
 		}
 	}
 }
 
-// ready tells whether the next step can be posted.
-func (c *stressed) ready() bool {
-	return len(c.post) > 0 && (c.post[0].verb != doAwait || c.heard)
+// canPost tells whether the next step can be posted.
+func (c *stressConn) canPost() bool {
+	return len(c.post) > 0 && (c.post[0].stepKind != doAwait || c.grantHeard)
 }
 
 // postNext posts the next step.
-func (c *stressed) postNext(p *plan) {
+func (c *stressConn) postNext(p *plan) {
 	st := c.post[0]
 	c.post = c.post[1:]
 	x := c.posted
 	c.posted++
-	if st.verb == doAwait {
+	if st.stepKind == doAwait {
 		return
 	}
-	if err := c.postStep(x, st, &p.lanes[c.role][c.index].grant.rights); err != nil {
+	if err := c.postStep(x, st, &p.directions[c.role][c.index].grant.rights); err != nil {
 		c.fatalf("connection %d, step %d: %v", c.index, x, err)
 	}
 	if st.flags.Has(nd.SilentSuccess) {
 		return
 	}
 	want := nd.Result{EndpointContext: c.context, RequestContext: x, RequestType: st.request()}
-	if st.verb == doWrite || st.verb == doRead || st.sends() {
+	if st.stepKind == doWrite || st.stepKind == doRead || st.sends() {
 		want.BytesTransferred = uint32(st.size)
 	}
 	c.results = append(c.results, want)
 }
 
-func (c *stressed) postStep(x uint64, st step, rights *nd.OpFlags) error {
+func (c *stressConn) postStep(x uint64, st step, rights *nd.OpFlags) error {
 	sge := c.entries(st.parts)
 	if st.flags.Has(nd.Inline) {
-		defer spoil(&sge)()
+		defer copyUnregistered(&sge)()
 	}
-	far := c.far
+	far := c.peerRegion
 	far.Address += uint64(writtenAt(c.index))
-	if st.granted || st.verb == doSendInvalidate {
+	if st.usesGrant || st.stepKind == doSendInvalidate {
 		far = c.peer
 	}
-	switch st.verb {
+	switch st.stepKind {
 	case doWrite:
 		return c.ep.Write(x, sge, far.Address+uint64(st.at), far.Token, st.flags)
 	case doRead:
@@ -203,13 +203,13 @@ func (c *stressed) postStep(x uint64, st step, rights *nd.OpFlags) error {
 	case doSendInvalidate:
 		return c.ep.SendAndInvalidate(x, sge, far.Token, st.flags)
 	case doBind:
-		err := c.ep.Bind(x, c.memory.mr, c.window, c.place(), st.flags)
-		c.describe(c.window.Descriptor())
+		err := c.ep.Bind(x, c.memory.mr, c.window, c.peerArea(), st.flags)
+		c.storeDescriptor(c.window.Descriptor())
 		return err
 	case doFastRegister:
 		const base = 1 << 40
 		err := c.ep.FastRegister(x, c.fast, c.pages.Pages(), c.pages.Offset(), stressArea, base, regionRights(*rights), st.flags)
-		c.describe(nd.WindowDescriptor{Address: base, Length: stressArea, Token: c.fast.RemoteToken()})
+		c.storeDescriptor(nd.WindowDescriptor{Address: base, Length: stressArea, Token: c.fast.RemoteToken()})
 		return err
 	case doInvalidate:
 		if c.fast != nil && c.token == c.fast.RemoteToken() {
@@ -220,8 +220,8 @@ func (c *stressed) postStep(x uint64, st step, rights *nd.OpFlags) error {
 	return c.ep.Send(x, sge, st.flags)
 }
 
-// describe puts the descriptor of our grant where doGrant sends it from.
-func (c *stressed) describe(d nd.WindowDescriptor) {
+// storeDescriptor puts the descriptor of our grant where doGrant sends it from.
+func (c *stressConn) storeDescriptor(d nd.WindowDescriptor) {
 	c.token = d.Token
 	b, err := d.MarshalBinary()
 	c.must(err)
@@ -238,9 +238,9 @@ func regionRights(f nd.OpFlags) (r nd.RegionFlags) {
 	return r
 }
 
-// spoil replaces the entries of an inline request by a copy in memory that is not registered, and
+// copyUnregistered replaces the entries of an inline request by a copy in memory that is not registered, and
 // returns what overwrites that, since it is the caller's again when the post returns.
-func spoil(sge *[]nd.SGE) func() {
+func copyUnregistered(sge *[]nd.SGE) func() {
 	var data []byte
 	for _, e := range *sge {
 		data = append(data, e.Buffer...)
@@ -253,8 +253,8 @@ func spoil(sge *[]nd.SGE) func() {
 	}
 }
 
-// result checks one result, and what it says about memory.
-func (c *stressed) result(r nd.Result) {
+// handleResult checks one result, and what it says about memory.
+func (c *stressConn) handleResult(r nd.Result) {
 	if r.RequestType.Initiator() {
 		if len(c.results) == 0 || r != c.results[0] {
 			c.fatalf("connection %d: result %+v, owed are %+v (the endpoint says: %v)", c.index, r, c.results[:min(1, len(c.results))], c.ep.Err())
@@ -268,20 +268,20 @@ func (c *stressed) result(r nd.Result) {
 	st := c.incoming[0]
 	c.incoming = c.incoming[1:]
 	want := nd.Result{EndpointContext: c.context, RequestContext: c.receives, RequestType: nd.RequestReceive, BytesTransferred: uint32(st.size)}
-	if st.verb == doSendInvalidate {
+	if st.stepKind == doSendInvalidate {
 		want.RequestType, want.InvalidatedToken = nd.RequestReceiveAndInvalidate, c.token
 	}
 	if r != want {
 		c.fatalf("connection %d: result %+v, want %+v (the endpoint says: %v)", c.index, r, want, c.ep.Err())
 	}
 	c.receives++
-	if st.verb == doGrant {
-		c.must(c.peer.UnmarshalBinary(c.bytesOf(st.room, st.size)))
-		c.heard = true
-	} else if got := xxhash.Sum64(c.bytesOf(st.room, st.size)); got != st.sum {
+	if st.stepKind == doGrant {
+		c.must(c.peer.UnmarshalBinary(c.bytesOf(st.receiveInto, st.size)))
+		c.grantHeard = true
+	} else if got := xxhash.Sum64(c.bytesOf(st.receiveInto, st.size)); got != st.sum {
 		c.fatalf("connection %d: message %d of %d bytes has the sum %#x, want %#x", c.index, want.RequestContext, st.size, got, st.sum)
 	}
-	for _, w := range st.seen {
+	for _, w := range st.visible {
 		if xxhash.Sum64(c.memory.mem[w.off:][:w.n]) != w.sum {
 			c.fatalf("connection %d: message %d came before the %d bytes of the Write in front of it", c.index, want.RequestContext, w.n)
 		}
@@ -289,7 +289,7 @@ func (c *stressed) result(r nd.Result) {
 }
 
 // bytesOf gathers the first n bytes of a list.
-func (c *stressed) bytesOf(parts []span, n int) []byte {
+func (c *stressConn) bytesOf(parts []span, n int) []byte {
 	var b bytes.Buffer
 	for _, s := range parts {
 		b.Write(c.memory.mem[s.off:][:s.n])
@@ -297,14 +297,14 @@ func (c *stressed) bytesOf(parts []span, n int) []byte {
 	return b.Bytes()[:n]
 }
 
-// settle compares the memory with the model after a round.
-func (c *stressed) settle(round int, mine, theirs *lane) {
+// checkMemory compares the memory with the model after a round.
+func (c *stressConn) checkMemory(round int, mine, theirs *direction) {
 	for x, st := range mine.steps {
-		if st.verb == doRead && xxhash.Sum64(c.bytesOf(st.parts, st.size)) != st.sum {
+		if st.stepKind == doRead && xxhash.Sum64(c.bytesOf(st.parts, st.size)) != st.sum {
 			c.fatalf("connection %d, round %d: step %d has read other bytes", c.index, round, x)
 		}
 	}
-	if xxhash.Sum64(c.place()) != xxhash.Sum64(theirs.written) {
+	if xxhash.Sum64(c.peerArea()) != xxhash.Sum64(theirs.written) {
 		c.fatalf("connection %d, round %d: the Writes of the peer have left other bytes", c.index, round)
 	}
 }

@@ -18,20 +18,20 @@ import (
 // which scenarios are written. Its methods end the half when something fails.
 type side struct {
 	role
-	terms
-	ctx      context.Context // ends when the other half fails, or the watchdog barks
-	provider nd.Provider
-	ad       nd.Adapter
-	info     nd.AdapterInfo
-	addr     netip.Addr // of the adapter
-	link     *link
-	lone     bool // the other half will not come to the end
+	settings
+	ctx       context.Context // ends when the other half fails, or the watchdog barks
+	provider  nd.Provider
+	ad        nd.Adapter
+	info      nd.AdapterInfo
+	addr      netip.Addr // of the adapter
+	link      *link
+	peerExits bool // the other half will not come to the end
 
 	endpoints []nd.Endpoint // of prepare
 
 	stash    map[nd.CompletionQueue][]nd.Result // taken, and not yet asked for
 	serial   uint64
-	last     []func() // run at the end, latest first
+	cleanups []func() // run at the end, latest first
 	failures []string
 	notes    []string
 }
@@ -39,19 +39,19 @@ type side struct {
 // stop ends a half.
 type stop struct{ skipped string }
 
-// begin opens the adapter.
-func (s *side) begin(h *house, sc scenario) {
+// setUp opens the adapter.
+func (s *side) setUp(h *providers, sc scenario) {
 	var err error
-	if sc.own {
+	if sc.ownProvider {
 		s.provider, err = h.open()
 		if err == nil {
-			s.atEnd(func() { s.provider.Close() })
+			s.cleanup(func() { s.provider.Close() })
 		}
 	} else {
-		s.provider, err = h.of(s.role)
+		s.provider, err = h.forRole(s.role)
 	}
 	s.must(err)
-	s.ad = s.open()
+	s.ad = s.openAdapter()
 	s.info, err = s.ad.Query(nd.InfoVersion2)
 	s.must(err)
 	list, err := s.ad.QueryAddressList()
@@ -62,8 +62,8 @@ func (s *side) begin(h *house, sc scenario) {
 	s.addr = list[0]
 }
 
-// open opens another adapter of the same provider.
-func (s *side) open() nd.Adapter {
+// openAdapter opens another adapter of the same provider.
+func (s *side) openAdapter() nd.Adapter {
 	list, err := s.provider.QueryAddressList()
 	s.must(err)
 	if len(list) == 0 {
@@ -71,24 +71,24 @@ func (s *side) open() nd.Adapter {
 	}
 	ad, err := nd.OpenAddress(s.ctx, s.provider, list[0])
 	s.must(err)
-	s.atEnd(func() { ad.Close() })
+	s.cleanup(func() { ad.Close() })
 	return ad
 }
 
-// through runs f with another adapter in place of the half's own.
-func (s *side) through(ad nd.Adapter, f func()) {
+// withAdapter runs f with another adapter in place of the half's own.
+func (s *side) withAdapter(ad nd.Adapter, f func()) {
 	own := s.ad
 	s.ad = ad
 	f()
 	s.ad = own
 }
 
-// atEnd has f called when the half has ended, before what was said earlier.
-func (s *side) atEnd(f func()) { s.last = append(s.last, f) }
+// cleanup has f called when the half has ended, before what was said earlier.
+func (s *side) cleanup(f func()) { s.cleanups = append(s.cleanups, f) }
 
-func (s *side) tidy() {
-	for i := len(s.last) - 1; i >= 0; i-- {
-		s.last[i]()
+func (s *side) runCleanups() {
+	for i := len(s.cleanups) - 1; i >= 0; i-- {
+		s.cleanups[i]()
 	}
 }
 
@@ -100,11 +100,11 @@ func (s *side) fatalf(format string, args ...any) {
 
 // errorf fails the scenario.
 func (s *side) errorf(format string, args ...any) {
-	s.failures = append(s.failures, fmt.Sprintf("%s at %s: %s", s.role, s.where(), fmt.Sprintf(format, args...)))
+	s.failures = append(s.failures, fmt.Sprintf("%s at %s: %s", s.role, s.scenarioLine(), fmt.Sprintf(format, args...)))
 }
 
-// where returns the line of the scenario that is running.
-func (s *side) where() string {
+// scenarioLine returns the line of the scenario that is running.
+func (s *side) scenarioLine() string {
 	var pcs [32]uintptr
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs[:])])
 	at := "?"
@@ -163,37 +163,37 @@ func (s *side) wantOneOf(err error, statuses ...nd.Status) {
 	s.fatalf("got %v, want one of %v", err, statuses)
 }
 
-// optional is must for a feature that a provider may lack.
-func (s *side) optional(err error) {
+// mustOrSkip is must for a feature that a provider may lack.
+func (s *side) mustOrSkip(err error) {
 	if errors.Is(err, nd.NotSupported) {
 		s.skipf("%v", err)
 	}
 	s.must(err)
 }
 
-// brief returns a context for a call that is expected to be canceled after d.
-func (s *side) brief(d time.Duration) context.Context {
+// withTimeout returns a context for a call that is expected to be canceled after d.
+func (s *side) withTimeout(d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(s.ctx, d)
-	s.atEnd(cancel)
+	s.cleanup(cancel)
 	return ctx
 }
 
-// cancelable returns a context and what ends it.
-func (s *side) cancelable() (context.Context, context.CancelFunc) {
+// withCancel returns a context and what ends it.
+func (s *side) withCancel() (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(s.ctx)
-	s.atEnd(cancel)
+	s.cleanup(cancel)
 	return ctx, cancel
 }
 
-// begun starts f in a goroutine and returns where its error arrives.
-func (s *side) begun(f func() error) <-chan error {
+// async starts f in a goroutine and returns where its error arrives.
+func (s *side) async(f func() error) <-chan error {
 	c := make(chan error, 1)
 	go func() { c <- f() }()
 	return c
 }
 
-// ended waits for what begun started.
-func (s *side) ended(c <-chan error) error {
+// await waits for what begun started.
+func (s *side) await(c <-chan error) error {
 	select {
 	case err := <-c:
 		return err
@@ -203,8 +203,8 @@ func (s *side) ended(c <-chan error) error {
 	}
 }
 
-// pending fails if what begun started has returned.
-func (s *side) pending(c <-chan error) {
+// wantPending fails if what begun started has returned.
+func (s *side) wantPending(c <-chan error) {
 	select {
 	case err := <-c:
 		s.fatalf("a call returned %v that should be waiting", err)
@@ -226,7 +226,7 @@ func (s *side) eventually(what string, f func() bool) {
 func (s *side) tell(v any) {
 	b, err := json.Marshal(v)
 	s.must(err)
-	s.showRaceDetector()
+	s.syncForRaceDetector()
 	s.must(s.link.send(b))
 }
 
@@ -234,7 +234,7 @@ func (s *side) tell(v any) {
 func hear[T any](s *side) (v T) {
 	select {
 	case b := <-s.link.in:
-		s.showRaceDetector()
+		s.syncForRaceDetector()
 		s.must(json.Unmarshal(b, &v))
 	case <-s.ctx.Done():
 		s.fatalf("heard nothing from the other half: %v", context.Cause(s.ctx))
@@ -242,9 +242,9 @@ func hear[T any](s *side) (v T) {
 	return v
 }
 
-// meet waits until the other half gets here too.
-func (s *side) meet() {
-	if s.link == nil || s.lone {
+// barrier waits until the other half gets here too.
+func (s *side) barrier() {
+	if s.link == nil || s.peerExits {
 		return
 	}
 	s.tell("here")
@@ -253,8 +253,8 @@ func (s *side) meet() {
 	}
 }
 
-// die kills the process of this half.
-func (s *side) die() {
+// killProcess kills the process of this half.
+func (s *side) killProcess() {
 	kill()
 	s.fatalf("survived its own SIGKILL")
 }
@@ -262,31 +262,31 @@ func (s *side) die() {
 // exit ends this half's program: its process is killed or, where both halves are in one, all that
 // it made is closed. The scenario needs exits and own.
 func (s *side) exit() {
-	if s.Remote {
-		s.die()
+	if s.TwoProcesses {
+		s.killProcess()
 	}
-	s.tidy()
-	s.last = nil
+	s.runCleanups()
+	s.cleanups = nil
 }
 
-// survive says that the other half will exit.
-func (s *side) survive() { s.lone = s.Remote }
+// expectPeerExit says that the other half will exit.
+func (s *side) expectPeerExit() { s.peerExits = s.TwoProcesses }
 
-// each calls f in n goroutines at once and waits for all of them.
-func (s *side) each(n int, f func(i int) error) {
+// parallel calls f in n goroutines at once and waits for all of them.
+func (s *side) parallel(n int, f func(i int) error) {
 	var calls []<-chan error
 	for i := range n {
-		calls = append(calls, s.begun(func() error { return f(i) }))
+		calls = append(calls, s.async(func() error { return f(i) }))
 	}
 	for _, c := range calls {
-		s.must(s.ended(c))
+		s.must(s.await(c))
 	}
 }
 
-// showRaceDetector makes up for what it cannot see: that the order of what the program and the
+// syncForRaceDetector makes up for what it cannot see: that the order of what the program and the
 // provider do to memory comes about through another process. A call into each endpoint takes the
 // locks that the provider, if it is written in Go, holds while it copies.
-func (s *side) showRaceDetector() {
+func (s *side) syncForRaceDetector() {
 	for _, ep := range s.endpoints {
 		_ = ep.Err()
 	}

@@ -23,7 +23,7 @@ func Stress(t *testing.T, cfg Config, seed uint64, rounds int) {
 		if part == passive && cfg.Spawn != nil {
 			continue
 		}
-		if _, err := r.home.of(part); err != nil {
+		if _, err := r.providers.forRole(part); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -14,12 +14,12 @@ import (
 
 // grace is how long a half may take to end when the watchdog has barked: calls of the provider
 // have to notice that their context is over, and the half closes what it has made.
-func (t *terms) grace() time.Duration { return t.Watchdog / 4 }
+func (t *settings) grace() time.Duration { return t.Watchdog / 4 }
 
 // supervise is play, except that it does not wait for ever: a half that ends neither by itself nor
 // when its context does is given up. Its goroutine stays.
-func supervise(ctx context.Context, h *house, sc scenario, part role, l *link, t terms) verdict {
-	ended := make(chan verdict, 1)
+func supervise(ctx context.Context, h *providers, sc scenario, part role, l *link, t settings) sideResult {
+	ended := make(chan sideResult, 1)
 	go func() { ended <- play(ctx, h, sc, part, l, t) }()
 	limit := t.Watchdog + t.grace()
 	select {
@@ -27,7 +27,7 @@ func supervise(ctx context.Context, h *house, sc scenario, part role, l *link, t
 		return v
 	case <-time.After(limit):
 		h.stuck.Store(true)
-		return verdict{Stuck: true, Failures: []string{fmt.Sprintf(
+		return sideResult{Stuck: true, Failures: []string{fmt.Sprintf(
 			"%s did not end within %v: a call does not return although its context has ended. "+
 				"The goroutines of the scenarios:\n\n%s", part, limit, stacks())}}
 	}
@@ -48,12 +48,12 @@ func stacks() string {
 }
 
 // play runs one half.
-func play(ctx context.Context, h *house, sc scenario, part role, l *link, t terms) (v verdict) {
+func play(ctx context.Context, h *providers, sc scenario, part role, l *link, t settings) (v sideResult) {
 	ctx, cancel := context.WithTimeout(ctx, t.Watchdog)
 	defer cancel()
-	s := &side{role: part, ctx: ctx, terms: t, link: l, stash: make(map[nd.CompletionQueue][]nd.Result)}
+	s := &side{role: part, ctx: ctx, settings: t, link: l, stash: make(map[nd.CompletionQueue][]nd.Result)}
 	defer func() {
-		s.tidy()
+		s.runCleanups()
 		v.Failures, v.Notes = s.failures, s.notes
 	}()
 	defer func() {
@@ -66,12 +66,12 @@ func play(ctx context.Context, h *house, sc scenario, part role, l *link, t term
 			panic(e)
 		}
 	}()
-	s.begin(h, sc)
+	s.setUp(h, sc)
 	if part == active {
 		sc.active(s)
 	} else {
 		sc.passive(s)
 	}
-	s.meet() // so that neither half takes away what the other still looks at
+	s.barrier() // so that neither half takes away what the other still looks at
 	return v
 }
