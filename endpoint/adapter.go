@@ -14,7 +14,7 @@ import (
 	"github.com/softnd/softnd/window"
 )
 
-// Limits of the adapter; see Adapter.Query.
+// Limits of the adapter; see adapter.Query.
 const (
 	maxRegistration   = 64 << 30
 	maxTransfer       = 1 << 30
@@ -30,8 +30,8 @@ const (
 const adapterFlags = nd.InOrderDMASupported | nd.MultiEngineSupported | nd.LoopbackConnectionsSupported |
 	nd.CQResizeSupported | nd.InterruptModerationSupported | nd.ReadLocalInvalidateSupported
 
-// Adapter is one handle of the member's adapter. Safe for concurrent use.
-type Adapter struct {
+// adapter is one handle of the member's adapter. Safe for concurrent use.
+type adapter struct {
 	provider *Provider
 	space    *window.Domain
 	closed   atomic.Bool
@@ -41,7 +41,7 @@ type Adapter struct {
 }
 
 // Query returns the limits of the adapter.
-func (a *Adapter) Query(version uint32) (nd.AdapterInfo, error) {
+func (a *adapter) Query(version uint32) (nd.AdapterInfo, error) {
 	if version != nd.InfoVersion1 && version != nd.InfoVersion2 {
 		return nd.AdapterInfo{}, a.fail("query", nd.InvalidParameter, fmt.Sprintf("structure version %#x", version), "ask for nd.InfoVersion2")
 	}
@@ -71,15 +71,15 @@ func (a *Adapter) Query(version uint32) (nd.AdapterInfo, error) {
 }
 
 // QueryAddressList returns the address of the member.
-func (a *Adapter) QueryAddressList() ([]netip.Addr, error) { return a.provider.QueryAddressList() }
+func (a *adapter) QueryAddressList() ([]netip.Addr, error) { return a.provider.QueryAddressList() }
 
 // Control fails with nd.NotSupported: softnd defines no vendor-specific control codes.
-func (a *Adapter) Control(context.Context, uint32, []byte, []byte) (int, error) {
+func (a *adapter) Control(context.Context, uint32, []byte, []byte) (int, error) {
 	return 0, a.fail("control", nd.NotSupported, "softnd defines no control codes", "use the methods of nd.Adapter")
 }
 
 // CreateCompletionQueue makes a queue that holds at least depth results.
-func (a *Adapter) CreateCompletionQueue(ctx context.Context, depth int) (nd.CompletionQueue, error) {
+func (a *adapter) CreateCompletionQueue(ctx context.Context, depth int) (nd.CompletionQueue, error) {
 	const op = "create completion queue"
 	if err := a.checkUsable(ctx, op); err != nil {
 		return nil, err
@@ -91,7 +91,7 @@ func (a *Adapter) CreateCompletionQueue(ctx context.Context, depth int) (nd.Comp
 }
 
 // CreateMemoryRegion makes a region without memory.
-func (a *Adapter) CreateMemoryRegion(ctx context.Context) (nd.MemoryRegion, error) {
+func (a *adapter) CreateMemoryRegion(ctx context.Context) (nd.MemoryRegion, error) {
 	const op = "create memory region"
 	if err := a.beginCall(ctx, op); err != nil {
 		return nil, err
@@ -101,11 +101,11 @@ func (a *Adapter) CreateMemoryRegion(ctx context.Context) (nd.MemoryRegion, erro
 	if err != nil {
 		return nil, a.allocError(op, err)
 	}
-	return &MemoryRegion{adapter: a, region: r}, nil
+	return &memoryRegion{adapter: a, region: r}, nil
 }
 
 // Register makes a region of any memory of the process.
-func (a *Adapter) Register(ctx context.Context, buf []byte, flags nd.RegionFlags) (nd.MemoryRegion, error) {
+func (a *adapter) Register(ctx context.Context, buf []byte, flags nd.RegionFlags) (nd.MemoryRegion, error) {
 	r, err := a.CreateMemoryRegion(ctx)
 	if err != nil {
 		return nil, err
@@ -124,7 +124,7 @@ func (a *Adapter) Register(ctx context.Context, buf []byte, flags nd.RegionFlags
 // memory. A test that looks for races in a program can register memory from make instead. All
 // requests except fast registrations work on it. The detector then sees the program's accesses
 // and those that this process makes for requests.
-func (a *Adapter) Allocate(ctx context.Context, size int, flags nd.RegionFlags) (nd.MemoryRegion, error) {
+func (a *adapter) Allocate(ctx context.Context, size int, flags nd.RegionFlags) (nd.MemoryRegion, error) {
 	const op = "allocate memory region"
 	switch {
 	case size < 0:
@@ -142,7 +142,7 @@ func (a *Adapter) Allocate(ctx context.Context, size int, flags nd.RegionFlags) 
 	if err != nil {
 		return nil, err
 	}
-	mr := r.(*MemoryRegion)
+	mr := r.(*memoryRegion)
 	mr.size = uint64(size)
 	if mr.offset, err = a.provider.member.Heap().Alloc(mr.size); err != nil {
 		mr.Close()
@@ -160,7 +160,7 @@ func (a *Adapter) Allocate(ctx context.Context, size int, flags nd.RegionFlags) 
 }
 
 // CreateMemoryWindow makes a window that is not bound.
-func (a *Adapter) CreateMemoryWindow(ctx context.Context) (nd.MemoryWindow, error) {
+func (a *adapter) CreateMemoryWindow(ctx context.Context) (nd.MemoryWindow, error) {
 	const op = "create memory window"
 	if err := a.beginCall(ctx, op); err != nil {
 		return nil, err
@@ -170,32 +170,32 @@ func (a *Adapter) CreateMemoryWindow(ctx context.Context) (nd.MemoryWindow, erro
 	if err != nil {
 		return nil, a.allocError(op, err)
 	}
-	return &MemoryWindow{adapter: a, window: w, closeDone: make(chan struct{})}, nil
+	return &memoryWindow{adapter: a, window: w, closeDone: make(chan struct{})}, nil
 }
 
 // CreateConnector makes an unbound connector.
-func (a *Adapter) CreateConnector(ctx context.Context) (nd.Connector, error) {
+func (a *adapter) CreateConnector(ctx context.Context) (nd.Connector, error) {
 	if err := a.checkUsable(ctx, "create connector"); err != nil {
 		return nil, err
 	}
-	return &Connector{adapter: a}, nil
+	return &connector{adapter: a}, nil
 }
 
 // CreateListener makes an unbound listener.
-func (a *Adapter) CreateListener(ctx context.Context) (nd.Listener, error) {
+func (a *adapter) CreateListener(ctx context.Context) (nd.Listener, error) {
 	if err := a.checkUsable(ctx, "create listener"); err != nil {
 		return nil, err
 	}
-	return &Listener{adapter: a}, nil
+	return &listener{adapter: a}, nil
 }
 
 // Close closes the handle. Objects created through it stay usable until they are closed.
-func (a *Adapter) Close() error {
+func (a *adapter) Close() error {
 	a.closed.Store(true)
 	return nil
 }
 
-func (a *Adapter) checkUsable(ctx context.Context, op string) error {
+func (a *adapter) checkUsable(ctx context.Context, op string) error {
 	if a.closed.Load() {
 		return a.fail(op, nd.InvalidHandle, "the adapter is closed", "open it again")
 	}
@@ -211,7 +211,7 @@ func (a *Adapter) checkUsable(ctx context.Context, op string) error {
 // beginCall is checkUsable for a call that uses the arena. Provider.Close blocks until the call
 // ends with endCall: the arena may be unmapped afterwards, and its descriptor may be another
 // file's.
-func (a *Adapter) beginCall(ctx context.Context, op string) error {
+func (a *adapter) beginCall(ctx context.Context, op string) error {
 	if err := a.checkUsable(ctx, op); err != nil {
 		return err
 	}
@@ -221,16 +221,16 @@ func (a *Adapter) beginCall(ctx context.Context, op string) error {
 	return nil
 }
 
-func (a *Adapter) closedProviderError(op string) error {
+func (a *adapter) closedProviderError(op string) error {
 	return a.fail(op, nd.DeviceRemoved, "the provider is closed", "close the objects that are left")
 }
 
-func (a *Adapter) fail(op string, s nd.Status, detail, next string) error {
+func (a *adapter) fail(op string, s nd.Status, detail, next string) error {
 	return &nd.OpError{Op: op, Object: "adapter", Status: s, Field: parameterName(op, s), Detail: detail, Next: next}
 }
 
 // allocError returns the error of a call for which the arena has no room, with a fitting status.
-func (a *Adapter) allocError(op string, err error) error {
+func (a *adapter) allocError(op string, err error) error {
 	status, next := nd.InsufficientResources, ""
 	_, isNoMemory := errors.AsType[*shm.NoMemoryError](err)
 	switch {

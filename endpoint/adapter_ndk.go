@@ -9,13 +9,13 @@ import (
 )
 
 var (
-	_ nd.NDKAdapter             = (*Adapter)(nil)
-	_ nd.SharedAddressConnector = (*Connector)(nil)
+	_ nd.NDKAdapter             = (*adapter)(nil)
+	_ nd.SharedAddressConnector = (*connector)(nil)
 	_ nd.RouteResolver          = (*Provider)(nil)
 )
 
 // QueryNDK returns the limits that only the kernel version of the model has.
-func (a *Adapter) QueryNDK() (nd.NDKInfo, error) {
+func (a *adapter) QueryNDK() (nd.NDKInfo, error) {
 	return nd.NDKInfo{FastRegisterPageCount: fastRegisterPages, Technology: nd.TechnologyUndefined}, nil
 }
 
@@ -38,10 +38,10 @@ func (p *Provider) ResolveRoute(remote netip.Addr) (netip.Addr, error) {
 	return Address(p.member.ID()), nil
 }
 
-// SharedAddress is a local address for many active connectors. Its port stays in use until the
+// sharedAddress is a local address for many active connectors. Its port stays in use until the
 // address and the last connector that uses it are closed.
-type SharedAddress struct {
-	adapter *Adapter
+type sharedAddress struct {
+	adapter *adapter
 	addr    netip.AddrPort
 
 	mu      sync.Mutex
@@ -50,7 +50,7 @@ type SharedAddress struct {
 }
 
 // CreateSharedAddress makes addr, or a free port of it, a local address for many connectors.
-func (a *Adapter) CreateSharedAddress(ctx context.Context, addr netip.AddrPort) (nd.SharedAddress, error) {
+func (a *adapter) CreateSharedAddress(ctx context.Context, addr netip.AddrPort) (nd.SharedAddress, error) {
 	const op = "create shared address"
 	if err := a.checkUsable(ctx, op); err != nil {
 		return nil, err
@@ -59,11 +59,11 @@ func (a *Adapter) CreateSharedAddress(ctx context.Context, addr netip.AddrPort) 
 	if err != nil {
 		return nil, err
 	}
-	return &SharedAddress{adapter: a, addr: local, remotes: make(map[netip.AddrPort]struct{})}, nil
+	return &sharedAddress{adapter: a, addr: local, remotes: make(map[netip.AddrPort]struct{})}, nil
 }
 
 // LocalAddress returns the address with its port.
-func (s *SharedAddress) LocalAddress() (netip.AddrPort, error) {
+func (s *sharedAddress) LocalAddress() (netip.AddrPort, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -73,7 +73,7 @@ func (s *SharedAddress) LocalAddress() (netip.AddrPort, error) {
 }
 
 // Close gives up the address. Its connections stay connected.
-func (s *SharedAddress) Close() error {
+func (s *sharedAddress) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.closed {
@@ -84,8 +84,8 @@ func (s *SharedAddress) Close() error {
 }
 
 // ConnectFrom is Connect from a shared address.
-func (c *Connector) ConnectFrom(ctx context.Context, endpoint nd.Endpoint, from nd.SharedAddress, addr netip.AddrPort, params nd.ConnectParams) error {
-	shared, ok := from.(*SharedAddress)
+func (c *connector) ConnectFrom(ctx context.Context, endpoint nd.Endpoint, from nd.SharedAddress, addr netip.AddrPort, params nd.ConnectParams) error {
+	shared, ok := from.(*sharedAddress)
 	if !ok || shared == nil || shared.adapter != c.adapter {
 		return c.fail("connect", nd.InvalidAddress, "the shared address is not of this adapter", "create it with the connector's adapter")
 	}
@@ -93,7 +93,7 @@ func (c *Connector) ConnectFrom(ctx context.Context, endpoint nd.Endpoint, from 
 }
 
 // addRemote notes a connection to remote.
-func (s *SharedAddress) addRemote(remote netip.AddrPort) error {
+func (s *sharedAddress) addRemote(remote netip.AddrPort) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -108,7 +108,7 @@ func (s *SharedAddress) addRemote(remote netip.AddrPort) error {
 }
 
 // removeRemote is called when the connector to remote is closed or has failed.
-func (s *SharedAddress) removeRemote(remote netip.AddrPort) {
+func (s *sharedAddress) removeRemote(remote netip.AddrPort) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.remotes, remote)
@@ -117,16 +117,16 @@ func (s *SharedAddress) removeRemote(remote netip.AddrPort) {
 
 // releaseIfUnused frees the port if the address is closed and no connector uses it. The caller
 // holds s.mu.
-func (s *SharedAddress) releaseIfUnused() {
+func (s *sharedAddress) releaseIfUnused() {
 	if s.closed && len(s.remotes) == 0 {
 		s.adapter.provider.ports.release(s.addr.Port())
 	}
 }
 
-func (s *SharedAddress) closedError(op string) error {
+func (s *sharedAddress) closedError(op string) error {
 	return s.fail(op, nd.InvalidHandle, "it is closed", "create another")
 }
 
-func (s *SharedAddress) fail(op string, status nd.Status, detail, next string) error {
+func (s *sharedAddress) fail(op string, status nd.Status, detail, next string) error {
 	return &nd.OpError{Op: op, Object: "shared address", Status: status, Detail: detail, Next: next}
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // takeRequest puts a connection request into a new connector.
-func (c *Connector) takeRequest(conn *connection, local netip.AddrPort) error {
+func (c *connector) takeRequest(conn *connection, local netip.AddrPort) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.phase != phaseNew || c.closed {
@@ -29,7 +29,7 @@ func (c *Connector) takeRequest(conn *connection, local netip.AddrPort) error {
 
 // Accept accepts a connection request and blocks until the active side has called
 // CompleteConnect.
-func (c *Connector) Accept(ctx context.Context, endpoint nd.Endpoint, params nd.ConnectParams) error {
+func (c *connector) Accept(ctx context.Context, endpoint nd.Endpoint, params nd.ConnectParams) error {
 	const op = "accept"
 	ep, err := c.checkParams(op, endpoint, params)
 	if err != nil {
@@ -87,7 +87,7 @@ func (c *Connector) Accept(ctx context.Context, endpoint nd.Endpoint, params nd.
 }
 
 // startAccept checks the state, attaches to the peer and answers the request.
-func (c *Connector) startAccept(ep *Endpoint, params nd.ConnectParams) (*connection, error) {
+func (c *connector) startAccept(ep *queuePair, params nd.ConnectParams) (*connection, error) {
 	const op = "accept"
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -132,7 +132,7 @@ func (c *Connector) startAccept(ep *Endpoint, params nd.ConnectParams) (*connect
 }
 
 // Reject refuses a connection, instead of Accept or CompleteConnect.
-func (c *Connector) Reject(private []byte) error {
+func (c *connector) Reject(private []byte) error {
 	const op = "reject"
 	if len(private) > wire.MaxPrivateData {
 		return c.fail(op, nd.InvalidBufferSize, fmt.Sprintf("%d bytes of private data, at most %d", len(private), wire.MaxPrivateData), "")

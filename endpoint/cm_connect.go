@@ -13,11 +13,11 @@ import (
 
 // Connect requests a connection from the listener at addr and blocks until the listener's side
 // has answered.
-func (c *Connector) Connect(ctx context.Context, endpoint nd.Endpoint, addr netip.AddrPort, params nd.ConnectParams) error {
+func (c *connector) Connect(ctx context.Context, endpoint nd.Endpoint, addr netip.AddrPort, params nd.ConnectParams) error {
 	return c.connect(ctx, endpoint, nil, addr, params)
 }
 
-func (c *Connector) connect(ctx context.Context, endpoint nd.Endpoint, from *SharedAddress, addr netip.AddrPort, params nd.ConnectParams) error {
+func (c *connector) connect(ctx context.Context, endpoint nd.Endpoint, from *sharedAddress, addr netip.AddrPort, params nd.ConnectParams) error {
 	const op = "connect"
 	p := c.adapter.provider
 	if !p.waiters.BeginCall() { // Provider.Close blocks until the call ends
@@ -55,7 +55,7 @@ func (c *Connector) connect(ctx context.Context, endpoint nd.Endpoint, from *Sha
 }
 
 // startConnect checks the arguments and sends the connection request.
-func (c *Connector) startConnect(ctx context.Context, endpoint nd.Endpoint, from *SharedAddress, addr netip.AddrPort, params nd.ConnectParams) (*connection, error) {
+func (c *connector) startConnect(ctx context.Context, endpoint nd.Endpoint, from *sharedAddress, addr netip.AddrPort, params nd.ConnectParams) (*connection, error) {
 	const op = "connect"
 	ep, err := c.checkParams(op, endpoint, params)
 	if err != nil {
@@ -99,7 +99,7 @@ func (c *Connector) startConnect(ctx context.Context, endpoint nd.Endpoint, from
 }
 
 // findPeer returns the process that has an address.
-func (c *Connector) findPeer(op string, addr netip.AddrPort) (*shm.Peer, error) {
+func (c *connector) findPeer(op string, addr netip.AddrPort) (*shm.Peer, error) {
 	slot, ok := slotOf(addr.Addr())
 	if !ok {
 		return nil, c.fail(op, nd.NetworkUnreachable, addr.String()+" is not an address of this arena", "connect to an address that a peer got from QueryAddressList")
@@ -113,7 +113,7 @@ func (c *Connector) findPeer(op string, addr netip.AddrPort) (*shm.Peer, error) 
 
 // bindForConnect gives the connector a local address: from unless it is nil, the address that it
 // is bound to, or any. release undoes that.
-func (c *Connector) bindForConnect(op string, from *SharedAddress, addr netip.AddrPort) (release func(), err error) {
+func (c *connector) bindForConnect(op string, from *sharedAddress, addr netip.AddrPort) (release func(), err error) {
 	switch {
 	case from != nil:
 		if err := from.addRemote(addr); err != nil {
@@ -133,7 +133,7 @@ func (c *Connector) bindForConnect(op string, from *SharedAddress, addr netip.Ad
 }
 
 // newRecord allocates the record of a new connection.
-func (c *Connector) newRecord(op string, peer *shm.Peer) (*connection, error) {
+func (c *connector) newRecord(op string, peer *shm.Peer) (*connection, error) {
 	p := c.adapter.provider
 	off, err := p.member.Heap().AllocColored(wire.ConnectionRecordSize)
 	if err != nil {
@@ -147,7 +147,7 @@ func (c *Connector) newRecord(op string, peer *shm.Peer) (*connection, error) {
 }
 
 // sendRequest sends the connection request to the peer.
-func (c *connection) sendRequest(local, remote uint16, ep *Endpoint, params nd.ConnectParams) {
+func (c *connection) sendRequest(local, remote uint16, ep *queuePair, params nd.ConnectParams) {
 	p, rec := c.provider, c.record
 	rec.Member[active], rec.Member[passive] = uint64(p.member.ID()), uint64(c.peer.ID())
 	rec.Port[active], rec.Port[passive] = uint32(local), uint32(remote)
@@ -158,7 +158,7 @@ func (c *connection) sendRequest(local, remote uint16, ep *Endpoint, params nd.C
 }
 
 // fillRecord fills in this side's part of the record.
-func (c *connection) fillRecord(ep *Endpoint, params nd.ConnectParams) {
+func (c *connection) fillRecord(ep *queuePair, params nd.ConnectParams) {
 	r, i := c.record, c.side
 	r.Adapter[i], r.QP[i] = uint64(ep.adapter.space.AdapterID()), uint64(ep.localQPOffset)
 	r.ReadIn[i], r.ReadOut[i] = clampReads(params.InboundReadLimit), clampReads(params.OutboundReadLimit)
@@ -176,7 +176,7 @@ func (c *connection) privateData(side int) []byte {
 
 // beginConnecting ties an idle endpoint to a connection. It returns false if the endpoint is not
 // idle.
-func (ep *Endpoint) beginConnecting(c *connection, by *Connector) bool {
+func (ep *queuePair) beginConnecting(c *connection, by *connector) bool {
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
 	if ep.state() != idle {
@@ -190,7 +190,7 @@ func (ep *Endpoint) beginConnecting(c *connection, by *Connector) bool {
 
 // undoConnect resets the connector and the endpoint after a failed Connect, so that the caller
 // can try again. After some failures the caller also releases the connector's address.
-func (c *Connector) undoConnect(conn *connection) {
+func (c *connector) undoConnect(conn *connection) {
 	ep := c.ep
 	ep.mu.Lock()
 	if ep.conn == conn && (ep.state() == connecting || ep.state() == accepted) {
@@ -209,7 +209,7 @@ func (c *Connector) undoConnect(conn *connection) {
 }
 
 // handleAccepted takes note that the passive side has accepted.
-func (c *Connector) handleAccepted(conn *connection) error {
+func (c *connector) handleAccepted(conn *connection) error {
 	ep := c.ep
 	ep.mu.Lock()
 	if ep.state() != connecting {
@@ -238,7 +238,7 @@ func (c *Connector) handleAccepted(conn *connection) error {
 
 // CompleteConnect is the active side's last step. When it returns nil, both endpoints are
 // connected.
-func (c *Connector) CompleteConnect(ctx context.Context) error {
+func (c *connector) CompleteConnect(ctx context.Context) error {
 	const op = "complete connect"
 	if ctx.Err() != nil {
 		return nd.CanceledError(ctx, op, "connector")
@@ -267,7 +267,7 @@ func (c *Connector) CompleteConnect(ctx context.Context) error {
 
 // withdraw ends an accepted Connect that is not going to be completed. It returns false if the
 // passive side has ended it before.
-func (c *Connector) withdraw(private []byte) (ok bool) {
+func (c *connector) withdraw(private []byte) (ok bool) {
 	c.phase = phaseEnded
 	conn := c.conn
 	if private != nil {

@@ -333,7 +333,7 @@ func TestConnectWithdrawn(t *testing.T) {
 	} {
 		t.Run("before the request is read/"+name, func(t *testing.T) {
 			a, b, addr := strangersPair(t)
-			l := b.listener.(*Listener)
+			l := b.listener.(*listener)
 			ctx, cancel := context.WithCancel(a.ctx)
 			defer cancel()
 			ca, ea := a.connector(), a.endpoint()

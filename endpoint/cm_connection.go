@@ -47,7 +47,7 @@ const (
 // connection is one side's private, checked view of a connection. The endpoint's lock guards
 // the fields that attach sets, and those derived from them.
 type connection struct {
-	// The first fields are those that small requests and messages need; see Endpoint.
+	// The first fields are those that small requests and messages need; see queuePair.
 
 	out        shm.Producer
 	ref        window.Peer
@@ -61,7 +61,7 @@ type connection struct {
 	record   *wire.ConnectionRecord
 	offset   shm.Offset // of the record in the arena
 	side     int
-	endpoint atomic.Pointer[Endpoint] // nil until Connect or Accept sets it
+	endpoint atomic.Pointer[queuePair] // nil until Connect or Accept sets it
 
 	attached bool
 	peerName string // of the peer's endpoint, for messages
@@ -149,7 +149,7 @@ func (c *connection) isPeerGone() bool { return c.peerDead.Load() || c.peer.Gone
 // attach checks the peer's shared queue-pair state and makes the rings, the hazards and the view
 // of the peer's receives. It is called before the connection is established, because from then
 // on the peer may use this side's tokens.
-func (c *connection) attach(ep *Endpoint) error {
+func (c *connection) attach(ep *queuePair) error {
 	arena := c.provider.arena
 	other := 1 - c.side
 	at, owner := shm.Offset(c.record.QP[other]), window.AdapterID(c.record.Adapter[other])
@@ -304,7 +304,7 @@ func (c *connection) release() bool {
 	p.mu.Unlock()
 	c.peer.Ring()
 	if c.side == active {
-		// The record is allocated memory of this member; see MemoryRegion.finishClose for what Free may report.
+		// The record is allocated memory of this member; see memoryRegion.finishClose for what Free may report.
 		_ = p.member.Heap().Free(c.offset)
 	}
 	return true

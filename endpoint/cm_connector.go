@@ -22,44 +22,44 @@ const (
 	phaseEnded
 )
 
-// Connector establishes and ends one connection. Safe for concurrent use.
-type Connector struct {
-	adapter *Adapter
+// connector establishes and ends one connection. Safe for concurrent use.
+type connector struct {
+	adapter *adapter
 
 	mu                          sync.Mutex
 	phase                       phase
 	closed                      bool
 	local                       netip.AddrPort
 	ownsPort                    bool
-	shared                      *SharedAddress // replaces a port of its own
+	shared                      *sharedAddress // replaces a port of its own
 	remote                      netip.AddrPort
 	conn                        *connection
-	ep                          *Endpoint
+	ep                          *queuePair
 	privateData                 []byte
 	inboundReads, outboundReads int  // read limits
 	disconnectCalled            bool // Disconnect was called
 }
 
-func (c *Connector) fail(op string, s nd.Status, detail, next string) error {
+func (c *connector) fail(op string, s nd.Status, detail, next string) error {
 	return &nd.OpError{Op: op, Object: "connector", Status: s, Field: parameterName(op, s), Detail: detail, Next: next}
 }
 
 // checkOpen returns an error if the connector is closed. The caller holds c.mu.
-func (c *Connector) checkOpen(op string) error {
+func (c *connector) checkOpen(op string) error {
 	if c.closed {
 		return c.fail(op, nd.InvalidHandle, "the connector is closed", "create another")
 	}
 	return nil
 }
 
-func (c *Connector) isNew() bool {
+func (c *connector) isNew() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.phase == phaseNew && !c.closed
 }
 
 // Bind gives the connector its local address. Port 0 selects a free port.
-func (c *Connector) Bind(addr netip.AddrPort) error {
+func (c *connector) Bind(addr netip.AddrPort) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := c.checkOpen("bind"); err != nil {
@@ -80,7 +80,7 @@ func (c *Connector) Bind(addr netip.AddrPort) error {
 	return nil
 }
 
-func (c *Connector) releaseAddress() {
+func (c *connector) releaseAddress() {
 	if c.ownsPort {
 		c.adapter.provider.ports.release(c.local.Port())
 		c.ownsPort = false
@@ -93,8 +93,8 @@ func (c *Connector) releaseAddress() {
 
 // checkParams checks the parameters that Connect and Accept have in common. It has no side
 // effects.
-func (c *Connector) checkParams(op string, endpoint nd.Endpoint, params nd.ConnectParams) (*Endpoint, error) {
-	ep, ok := endpoint.(*Endpoint)
+func (c *connector) checkParams(op string, endpoint nd.Endpoint, params nd.ConnectParams) (*queuePair, error) {
+	ep, ok := endpoint.(*queuePair)
 	if !ok || ep == nil || ep.adapter != c.adapter {
 		return nil, c.fail(op, nd.InvalidParameter1, "the endpoint is not of this adapter", "create it with the connector's adapter")
 	}
@@ -105,7 +105,7 @@ func (c *Connector) checkParams(op string, endpoint nd.Endpoint, params nd.Conne
 }
 
 // ReadLimits returns how many Reads each side may have in flight.
-func (c *Connector) ReadLimits() (inbound, outbound int, err error) {
+func (c *connector) ReadLimits() (inbound, outbound int, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := c.checkOpen("get read limits"); err != nil {
@@ -119,7 +119,7 @@ func (c *Connector) ReadLimits() (inbound, outbound int, err error) {
 }
 
 // GetPrivateData copies the other side's private data.
-func (c *Connector) GetPrivateData(buf []byte) (int, error) {
+func (c *connector) GetPrivateData(buf []byte) (int, error) {
 	const op = "get private data"
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -145,7 +145,7 @@ func (c *Connector) GetPrivateData(buf []byte) (int, error) {
 }
 
 // LocalAddress returns the address of this side.
-func (c *Connector) LocalAddress() (netip.AddrPort, error) {
+func (c *connector) LocalAddress() (netip.AddrPort, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := c.checkOpen("get local address"); err != nil {
@@ -158,7 +158,7 @@ func (c *Connector) LocalAddress() (netip.AddrPort, error) {
 }
 
 // PeerAddress returns the address of the other side.
-func (c *Connector) PeerAddress() (netip.AddrPort, error) {
+func (c *connector) PeerAddress() (netip.AddrPort, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := c.checkOpen("get peer address"); err != nil {

@@ -206,7 +206,7 @@ func TestPeerStoppedDuringCopy(t *testing.T) {
 // stopInMidCopy stops the puppet while a token is in its hazard word.
 func (p *pair) stopInMidCopy(t *testing.T, token nd.Token) {
 	t.Helper()
-	ep := p.a.local.endpoint(0).(*Endpoint)
+	ep := p.a.local.endpoint(0).(*queuePair)
 	eventually(t, "the peer is caught in the middle of a copy", func() bool {
 		p.b.puppet.stop()
 		hazard := ep.conn.peerQP.Hazard.Load()
@@ -257,7 +257,7 @@ func TestOwnerDeathDuringInvalidate(t *testing.T) {
 	w := p.b.window()
 	d := p.b.bind(w, 0, 1<<20, nd.AllowWrite)
 	// This process holds a hazard for the whole test, like a copy that never ends.
-	ep := p.a.local.endpoint(0).(*Endpoint)
+	ep := p.a.local.endpoint(0).(*queuePair)
 	ep.mu.Lock()
 	ep.localQP.Hazard.Store(uint64(d.Token) << 32)
 	p.b.must(order{Do: doInvalidate, Window: w})
@@ -364,7 +364,7 @@ func TestConnectRequestOfDeadPeer(t *testing.T) {
 			s := p.a.local
 			addr := p.a.must(order{Do: doListen}).Addr
 			p.b.start(order{Do: doConnect, Addr: addr, Data: []byte("about to die")})
-			l := s.listener.(*Listener)
+			l := s.listener.(*listener)
 			eventually(t, "the request is there", func() bool {
 				l.mu.Lock()
 				defer l.mu.Unlock()
@@ -452,8 +452,8 @@ func TestConnectRequestBehindDeadPeer(t *testing.T) {
 // TestHazardsOfDeadPeerIgnored, whichever goroutine notices the death first.
 func TestHazardsOfDeadPeerIgnored(t *testing.T) {
 	p := newPair(t, setup{Processes: true})
-	space := p.a.local.adapter.(*Adapter).space
-	ep := p.a.local.endpoint(0).(*Endpoint)
+	space := p.a.local.adapter.(*adapter).space
+	ep := p.a.local.endpoint(0).(*queuePair)
 	const token = nd.Token(77)
 	ep.conn.peerQP.Hazard.Store(uint64(token))
 	if space.Drained(token) {

@@ -10,7 +10,7 @@ import (
 )
 
 // NotifyDisconnect blocks until the connection has ended, for any reason. It returns nil then.
-func (c *Connector) NotifyDisconnect(ctx context.Context) error {
+func (c *connector) NotifyDisconnect(ctx context.Context) error {
 	const op = "notify disconnect"
 	c.mu.Lock()
 	ep, conn, ph, err := c.ep, c.conn, c.phase, c.checkOpen(op)
@@ -38,7 +38,7 @@ func (c *Connector) NotifyDisconnect(ctx context.Context) error {
 
 // Disconnect ends the connection gracefully. It blocks until the other side has also called
 // Disconnect, and fails with nd.IOTimeout after Options.DisconnectTimeout.
-func (c *Connector) Disconnect(ctx context.Context) error {
+func (c *connector) Disconnect(ctx context.Context) error {
 	const op = "disconnect"
 	c.mu.Lock()
 	ep, conn := c.ep, c.conn
@@ -74,7 +74,7 @@ func (c *Connector) Disconnect(ctx context.Context) error {
 }
 
 // beginDisconnect starts a graceful disconnect. It returns false if the connection has failed.
-func (ep *Endpoint) beginDisconnect() bool {
+func (ep *queuePair) beginDisconnect() bool {
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
 	ep.progressLocked()
@@ -98,7 +98,7 @@ func (ep *Endpoint) beginDisconnect() bool {
 }
 
 // endpointClosed releases the port of a connection whose endpoint is closed.
-func (c *Connector) endpointClosed() {
+func (c *connector) endpointClosed() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.phase == phaseConnected || c.phase == phaseEnded {
@@ -107,8 +107,8 @@ func (c *Connector) endpointClosed() {
 }
 
 // Close releases the connector. It cancels what the connector is doing, and aborts an
-// established connection. In a goroutine that panics it is postponed, see [Endpoint.Close].
-func (c *Connector) Close() error {
+// established connection. In a goroutine that panics it is postponed, see [nd.Endpoint.Close].
+func (c *connector) Close() error {
 	p := c.adapter.provider
 	if err := p.postponed("connector", c.Close); err != nil {
 		return err

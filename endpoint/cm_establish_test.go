@@ -54,7 +54,7 @@ func TestListenerPaused(t *testing.T) {
 	cb := b.connector()
 	taken := soon(func() error { return l.GetConnectionRequest(b.ctx, cb) })
 	eventually(t, "the call waits", func() bool {
-		x := l.(*Listener)
+		x := l.(*listener)
 		x.mu.Lock()
 		defer x.mu.Unlock()
 		return len(x.calls) == 1
@@ -98,12 +98,12 @@ func TestConnectorClosedDuringAccept(t *testing.T) {
 		cb := b.request()
 		accepted := soon(func() error { return cb.Accept(b.ctx, eb, nd.ConnectParams{}) })
 		a.good(<-dialed)
-		held := cb.(*Connector)
+		held := cb.(*connector)
 		held.mu.Lock()
 		closed := soon(cb.Close)
 		completed := soon(func() error { return ca.CompleteConnect(a.ctx) })
 		if i%2 == 0 { // Accept is about to return, but Close comes first
-			eventually(t, "the connection is up", func() bool { return eb.(*Endpoint).state() == connected })
+			eventually(t, "the connection is up", func() bool { return eb.(*queuePair).state() == connected })
 		}
 		held.mu.Unlock()
 		b.good(<-closed)
@@ -178,7 +178,7 @@ func TestCreateEndpointDuringProviderClose(t *testing.T) {
 			t.Errorf("%d endpoints of a closed provider are left", len(left))
 		}
 		for _, q := range s.queues {
-			if left := *q.(*CompletionQueue).endpoints.Load(); len(left) != 0 {
+			if left := *q.(*completionQueue).endpoints.Load(); len(left) != 0 {
 				t.Errorf("%d endpoints of a closed provider use a queue", len(left))
 			}
 		}

@@ -14,9 +14,9 @@ import (
 	"github.com/softnd/softnd/shm"
 )
 
-// Listener accepts connection requests for one port. Safe for concurrent use.
-type Listener struct {
-	adapter *Adapter
+// listener accepts connection requests for one port. Safe for concurrent use.
+type listener struct {
+	adapter *adapter
 
 	mu      sync.Mutex
 	addr    netip.AddrPort
@@ -43,7 +43,7 @@ type requestCall struct {
 }
 
 // Bind gives the listener its local address. Port 0 selects a free port.
-func (l *Listener) Bind(addr netip.AddrPort) error {
+func (l *listener) Bind(addr netip.AddrPort) error {
 	const op = "bind"
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -63,7 +63,7 @@ func (l *Listener) Bind(addr netip.AddrPort) error {
 
 // Listen starts to accept requests. backlog is how many requests may wait for a
 // GetConnectionRequest; 0 means any number.
-func (l *Listener) Listen(backlog int) error {
+func (l *listener) Listen(backlog int) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.state != listenerBound {
@@ -78,7 +78,7 @@ func (l *Listener) Listen(backlog int) error {
 }
 
 // LocalAddress returns the address that peers connect to.
-func (l *Listener) LocalAddress() (netip.AddrPort, error) {
+func (l *listener) LocalAddress() (netip.AddrPort, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.state != listening {
@@ -89,9 +89,9 @@ func (l *Listener) LocalAddress() (netip.AddrPort, error) {
 
 // GetConnectionRequest blocks until there is a request and puts it into c, a new connector.
 // Concurrent calls are served in the order in which they were made.
-func (l *Listener) GetConnectionRequest(ctx context.Context, c nd.Connector) error {
+func (l *listener) GetConnectionRequest(ctx context.Context, c nd.Connector) error {
 	const op = "get connection request"
-	connector, ok := c.(*Connector)
+	connector, ok := c.(*connector)
 	if !ok || connector == nil || connector.adapter != l.adapter {
 		return l.fail(op, nd.InvalidParameter1, "the connector is not of this adapter", "create it with the listener's adapter")
 	}
@@ -134,7 +134,7 @@ func (l *Listener) GetConnectionRequest(ctx context.Context, c nd.Connector) err
 }
 
 // matchRequests gives queued requests to pending calls.
-func (l *Listener) matchRequests() {
+func (l *listener) matchRequests() {
 	for len(l.calls) > 0 && len(l.queue) > 0 && !l.paused {
 		c := l.queue[0]
 		l.queue = l.queue[1:]
@@ -149,7 +149,7 @@ func (l *Listener) matchRequests() {
 
 // enqueue adds a request. It returns false if the listener is not listening or its backlog is
 // full.
-func (l *Listener) enqueue(c *connection) bool {
+func (l *listener) enqueue(c *connection) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.state != listening {
@@ -166,12 +166,12 @@ func (l *Listener) enqueue(c *connection) bool {
 	return true
 }
 
-func (l *Listener) isFull() bool {
+func (l *listener) isFull() bool {
 	return l.backlog > 0 && len(l.queue) >= l.backlog
 }
 
 // dropAbandoned removes requests whose other side has withdrawn them or is gone.
-func (l *Listener) dropAbandoned() {
+func (l *listener) dropAbandoned() {
 	l.queue = slices.DeleteFunc(l.queue, func(c *connection) bool {
 		over := c.isPeerGone() || c.state() != connRequested
 		if over {
@@ -182,7 +182,7 @@ func (l *Listener) dropAbandoned() {
 }
 
 // PauseEvents holds requests back, or delivers them again.
-func (l *Listener) PauseEvents(pause bool) error {
+func (l *listener) PauseEvents(pause bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.state != listening {
@@ -195,8 +195,8 @@ func (l *Listener) PauseEvents(pause bool) error {
 }
 
 // Close refuses queued and new requests, and ends pending calls. Accepted connections stay
-// connected. In a goroutine that panics it is postponed, see [Endpoint.Close].
-func (l *Listener) Close() error {
+// connected. In a goroutine that panics it is postponed, see [nd.Endpoint.Close].
+func (l *listener) Close() error {
 	if err := l.adapter.provider.postponed("listener", l.Close); err != nil {
 		return err
 	}
@@ -204,7 +204,7 @@ func (l *Listener) Close() error {
 	return nil
 }
 
-func (l *Listener) close() {
+func (l *listener) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.state == listenerBound || l.state == listening {
@@ -221,7 +221,7 @@ func (l *Listener) close() {
 	l.adapter.provider.waiters.Wake()
 }
 
-func (l *Listener) fail(op string, s nd.Status, detail, next string) error {
+func (l *listener) fail(op string, s nd.Status, detail, next string) error {
 	return &nd.OpError{Op: op, Object: "listener", Status: s, Field: parameterName(op, s), Detail: detail, Next: next}
 }
 

@@ -13,12 +13,12 @@ import (
 type ports struct {
 	mu        sync.Mutex
 	used      map[uint16]bool
-	listeners map[uint16]*Listener
+	listeners map[uint16]*listener
 	next      uint16
 }
 
 func (p *ports) init() {
-	p.used, p.listeners = make(map[uint16]bool), make(map[uint16]*Listener)
+	p.used, p.listeners = make(map[uint16]bool), make(map[uint16]*listener)
 	p.next = nd.EphemeralPortFirst
 }
 
@@ -55,26 +55,26 @@ func (p *ports) release(port uint16) {
 	delete(p.listeners, port)
 }
 
-func (p *ports) setListener(port uint16, l *Listener) {
+func (p *ports) setListener(port uint16, l *listener) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.listeners[port] = l
 }
 
-func (p *ports) listenerList() []*Listener {
+func (p *ports) listenerList() []*listener {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Collect(maps.Values(p.listeners))
 }
 
-func (p *ports) listener(port uint16) *Listener {
+func (p *ports) listener(port uint16) *listener {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.listeners[port]
 }
 
 // bindLocal checks a local address and reserves its port.
-func (a *Adapter) bindLocal(op, object string, addr netip.AddrPort) (netip.AddrPort, error) {
+func (a *adapter) bindLocal(op, object string, addr netip.AddrPort) (netip.AddrPort, error) {
 	own := Address(a.provider.member.ID())
 	fail := func(s nd.Status, detail, next string) error {
 		return &nd.OpError{Op: op, Object: object, Status: s, Detail: detail, Next: next}

@@ -14,7 +14,7 @@ import (
 // terminate ends the connection because of an error of this side. The result of the failed
 // operation has been added already; everything else outstanding is canceled. The caller holds
 // ep.mu, as for all functions in this file without a lock of their own.
-func (ep *Endpoint) terminate(cause error) {
+func (ep *queuePair) terminate(cause error) {
 	switch ep.state() {
 	case failed, closed:
 		return
@@ -31,14 +31,14 @@ func (ep *Endpoint) terminate(cause error) {
 }
 
 // setCause records why the endpoint left the connected state. The first cause is kept.
-func (ep *Endpoint) setCause(err error) {
+func (ep *queuePair) setCause(err error) {
 	if ep.life.cause == nil {
 		ep.life.cause = err
 	}
 }
 
 // peerAborted ends the connection because the other side has ended it or is dead.
-func (ep *Endpoint) peerAborted() {
+func (ep *queuePair) peerAborted() {
 	c := ep.conn
 	ep.setState(failed)
 	if c.isPeerGone() || c.fault().entry == 0 { // otherwise a request of this side was the cause
@@ -50,7 +50,7 @@ func (ep *Endpoint) peerAborted() {
 
 // completeBlamed completes the request that failed at the peer with its status, after those
 // before it have been completed.
-func (ep *Endpoint) completeBlamed() {
+func (ep *queuePair) completeBlamed() {
 	c := ep.conn
 	for ep.sq.completed != ep.sq.posted {
 		r := ep.requestAt(ep.sq.completed)
@@ -76,7 +76,7 @@ func (ep *Endpoint) completeBlamed() {
 
 // deliverRemaining delivers messages in the ring that their sender has completed already. There
 // are none if the receives are in a shared queue.
-func (ep *Endpoint) deliverRemaining() {
+func (ep *queuePair) deliverRemaining() {
 	if ep.srq != nil {
 		return
 	}
@@ -105,7 +105,7 @@ func (ep *Endpoint) deliverRemaining() {
 // tearDown revokes the windows and cancels what is outstanding. If the peer is in the middle of
 // a copy, it does so when the copy has ended. The state has changed before, and both sides see
 // that, so no other copy can begin.
-func (ep *Endpoint) tearDown() {
+func (ep *queuePair) tearDown() {
 	if ep.srq != nil {
 		ep.srq.removeWaiter(ep)
 	}
@@ -129,7 +129,7 @@ func (ep *Endpoint) tearDown() {
 // finishTeardown delivers what the peer has completed and cancels the rest. A result gives its
 // buffers back to the program, so the peer must have ended its copies. It returns false if the
 // peer has not.
-func (ep *Endpoint) finishTeardown() bool {
+func (ep *queuePair) finishTeardown() bool {
 	if ep.life.flushed { // a graceful disconnect that now ends by force
 		ep.detachIfDone()
 		return true
@@ -144,7 +144,7 @@ func (ep *Endpoint) finishTeardown() bool {
 
 // releasePeerState reads the peer's shared state for the last time and acts on it. The state's
 // memory may be freed afterwards. It returns false if the peer is in the middle of a copy.
-func (ep *Endpoint) releasePeerState() bool {
+func (ep *queuePair) releasePeerState() bool {
 	if ep.life.remoteReleased {
 		return true
 	}
@@ -168,7 +168,7 @@ func (ep *Endpoint) releasePeerState() bool {
 }
 
 // handlePeerDeath acts on the peer's death before its memory is reused.
-func (ep *Endpoint) handlePeerDeath() {
+func (ep *queuePair) handlePeerDeath() {
 	switch ep.state() {
 	case connecting, accepted:
 		if c := ep.conn; c != nil && c.attached {
@@ -182,7 +182,7 @@ func (ep *Endpoint) handlePeerDeath() {
 
 // detachIfDone ends the use of the peer's memory when nothing in its ring is left to deliver and
 // no graceful disconnect is in progress.
-func (ep *Endpoint) detachIfDone() {
+func (ep *queuePair) detachIfDone() {
 	if c := ep.conn; c != nil && c.attached && ep.life.flushed && ep.state() != disconnecting {
 		c.detach()
 	}
@@ -191,7 +191,7 @@ func (ep *Endpoint) detachIfDone() {
 // flushRequests cancels the initiator queue. An Invalidate that has already revoked its token
 // must succeed, but only when the token is drained, and later requests wait for that. It returns
 // false if that is not the case yet.
-func (ep *Endpoint) flushRequests() bool {
+func (ep *queuePair) flushRequests() bool {
 	for ep.sq.completed != ep.sq.posted {
 		r := ep.requestAt(ep.sq.completed)
 		switch {
@@ -209,7 +209,7 @@ func (ep *Endpoint) flushRequests() bool {
 	return true
 }
 
-func (ep *Endpoint) cancelReceives() {
+func (ep *queuePair) cancelReceives() {
 	for ep.rq.delivered != ep.rq.posted {
 		ep.completeReceive(ep.receiveAt(ep.rq.delivered), nd.Canceled, 0, 0)
 	}
@@ -217,7 +217,7 @@ func (ep *Endpoint) cancelReceives() {
 
 // revokeBound revokes all windows and regions that were bound or registered on this endpoint,
 // because no further request can invalidate them.
-func (ep *Endpoint) revokeBound() {
+func (ep *queuePair) revokeBound() {
 	ep.bound.clear(func(l window.Invalidatable) {
 		if token, ok := l.ForceInvalidate(ep.number); ok {
 			ep.releaseWhenDrained(l, token)
@@ -225,7 +225,7 @@ func (ep *Endpoint) revokeBound() {
 	})
 }
 
-func (ep *Endpoint) releaseWhenDrained(l window.Invalidatable, token nd.Token) {
+func (ep *queuePair) releaseWhenDrained(l window.Invalidatable, token nd.Token) {
 	ep.pendingDrains.Add(1)
 	ep.provider.runOrDefer(func() bool {
 		if !l.Drained(token) {
@@ -240,7 +240,7 @@ func (ep *Endpoint) releaseWhenDrained(l window.Invalidatable, token nd.Token) {
 
 // handlePeerDisconnect handles the peer's graceful disconnect. It reports whether the state has
 // changed.
-func (ep *Endpoint) handlePeerDisconnect() bool {
+func (ep *queuePair) handlePeerDisconnect() bool {
 	switch ep.state() {
 	case connected:
 		ep.setCause(ep.fail("serve", nd.ConnectionDisconnected, "the peer ("+ep.conn.peerName+") has disconnected", "call Connector.Disconnect too"))
@@ -258,19 +258,19 @@ func (ep *Endpoint) handlePeerDisconnect() bool {
 }
 
 // completeDisconnect ends a connection that both sides have disconnected.
-func (ep *Endpoint) completeDisconnect() {
+func (ep *queuePair) completeDisconnect() {
 	ep.life.bothDisconnected = true
 	ep.setState(closed)
 	ep.detachIfDone()
 }
 
 // Flush is FlushContext without a deadline.
-func (ep *Endpoint) Flush() error { return ep.FlushContext(context.Background()) }
+func (ep *queuePair) Flush() error { return ep.FlushContext(context.Background()) }
 
 // FlushContext cancels everything outstanding; the endpoint is in the failed state then. It
 // blocks until a copy of the peer that is in progress has ended. If ctx ends first, the endpoint
 // has failed all the same, and the results follow when the copy has ended.
-func (ep *Endpoint) FlushContext(ctx context.Context) error {
+func (ep *queuePair) FlushContext(ctx context.Context) error {
 	const op = "flush"
 	ep.mu.Lock()
 	if ep.state() != disconnecting { // otherwise a graceful disconnect flushes it already
@@ -299,7 +299,7 @@ func drainError(ctx context.Context, err error, op, object string) error {
 // connection. In a goroutine that panics, Close returns [nd.Pending] and takes effect a second
 // later. The peer then does not fail before the panic is printed. If the process ends before
 // that, the peer sees its death.
-func (ep *Endpoint) Close() error {
+func (ep *queuePair) Close() error {
 	if err := ep.provider.postponed(ep.String(), ep.Close); err != nil {
 		return err
 	}
@@ -311,7 +311,7 @@ func (ep *Endpoint) Close() error {
 	return nil
 }
 
-func (ep *Endpoint) close() {
+func (ep *queuePair) close() {
 	ep.mu.Lock()
 	if ep.life.closeCalled {
 		ep.mu.Unlock()
@@ -332,7 +332,7 @@ func (ep *Endpoint) close() {
 }
 
 // free frees the endpoint's memory after the peer has stopped using it. It reports whether it has.
-func (ep *Endpoint) free() bool {
+func (ep *queuePair) free() bool {
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
 	if ep.localQPOffset == 0 {

@@ -12,17 +12,17 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// CompletionQueue holds the results of the endpoints that use it. It is local to the process.
+// completionQueue holds the results of the endpoints that use it. It is local to the process.
 // Polling it makes progress on those endpoints. Safe for concurrent use.
-type CompletionQueue struct {
-	adapter   *Adapter
+type completionQueue struct {
+	adapter   *adapter
 	provider  *Provider
-	endpoints atomic.Pointer[[]*Endpoint] // endpoints that use the queue; replaced as a whole
+	endpoints atomic.Pointer[[]*queuePair] // endpoints that use the queue; replaced as a whole
 
 	// soleEndpoint is set while only one endpoint has ever used the queue and the program has
 	// only taken results from it. That endpoint adds results under its own lock alone. It is set
 	// before the endpoint is in use, and cleared with both locks held.
-	soleEndpoint *Endpoint
+	soleEndpoint *queuePair
 	isShared     bool // soleEndpoint is never set again; guarded by mu
 
 	mu         asym.BiasedMutex // guards the fields below
@@ -97,15 +97,15 @@ func (a *slotCounter) add(n uint64) { asym.StoreRelease(&a.freed, a.freed.Load()
 
 // newCompletionQueue allocates twice the depth. A program that counts on exactly its depth then
 // never overruns the queue.
-func newCompletionQueue(a *Adapter, depth int) *CompletionQueue {
-	q := &CompletionQueue{adapter: a, provider: a.provider, number: a.provider.queuesCreated.Add(1), entries: makeRing(depth), eventDescriptor: eventDescriptor{fd: noDescriptor}}
-	q.endpoints.Store(new([]*Endpoint))
+func newCompletionQueue(a *adapter, depth int) *completionQueue {
+	q := &completionQueue{adapter: a, provider: a.provider, number: a.provider.queuesCreated.Add(1), entries: makeRing(depth), eventDescriptor: eventDescriptor{fd: noDescriptor}}
+	q.endpoints.Store(new([]*queuePair))
 	q.callEnded.L = &q.mu
 	q.timer = q.checkModeration
 	return q
 }
 
-func (q *CompletionQueue) isOpen() bool {
+func (q *completionQueue) isOpen() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return !q.closed
@@ -117,7 +117,7 @@ func makeRing(depth int) []completion { return make([]completion, 1<<bits.Len(ui
 // system call only if an event descriptor or moderation is in use, or if it must wake a peer. It
 // also makes one after another goroutine has used the queue or its endpoints, and after this
 // goroutine's stack has moved; see [asym.BiasedMutex].
-func (q *CompletionQueue) Poll(results []nd.Result) (n int) {
+func (q *completionQueue) Poll(results []nd.Result) (n int) {
 	switch thorough := q.countPoll()%thoroughInterval == 0; {
 	case thorough:
 		q.progressSome()
@@ -139,11 +139,11 @@ func (q *CompletionQueue) Poll(results []nd.Result) (n int) {
 // canBypass reports whether a new result can go to the poller directly, without being queued.
 // The queue must be empty, so that no result is overtaken. The caller holds the lock of the
 // result's endpoint. Calls that wait for results miss nothing: the poller takes this one.
-func (q *CompletionQueue) canBypass() bool { return q.isEmpty() && !q.unusable.Load() }
+func (q *completionQueue) canBypass() bool { return q.isEmpty() && !q.unusable.Load() }
 
 // isEmpty reports whether the queue holds no result. Without the lock it can miss a concurrent
 // change.
-func (q *CompletionQueue) isEmpty() bool { return q.head.Load() == q.tail.Load() }
+func (q *completionQueue) isEmpty() bool { return q.head.Load() == q.tail.Load() }
 
 // One poll in thoroughInterval drives thoroughEndpoints endpoints even if results are queued,
 // and even endpoints without visible work: a peer may have disconnected or died. It does not
@@ -157,7 +157,7 @@ const (
 // be returned directly: n of them are in results. It scans only some endpoints of a large queue:
 // those after the latest that had a result, because programs often use endpoints in turn, and a
 // few others that rotate.
-func (q *CompletionQueue) scanEndpoints(results []nd.Result, users []*Endpoint) (n int) {
+func (q *completionQueue) scanEndpoints(results []nd.Result, users []*queuePair) (n int) {
 	if len(users) <= likelyEndpoints+otherEndpoints {
 		n, _ = q.scanSome(results, users, int(q.nextLikely.Load()), len(users))
 		return n
@@ -183,7 +183,7 @@ const (
 
 // scanSome scans count endpoints from index at on. It drives those that have work until there is
 // a result. It returns the number of results stored directly, and whether there is any result.
-func (q *CompletionQueue) scanSome(results []nd.Result, users []*Endpoint, at, looks int) (n int, found bool) {
+func (q *completionQueue) scanSome(results []nd.Result, users []*queuePair, at, looks int) (n int, found bool) {
 	for range looks {
 		if at >= len(users) {
 			at = 0
@@ -206,7 +206,7 @@ func (q *CompletionQueue) scanSome(results []nd.Result, users []*Endpoint, at, l
 }
 
 // progressSome drives the next thoroughEndpoints endpoints in rotation.
-func (q *CompletionQueue) progressSome() {
+func (q *completionQueue) progressSome() {
 	asym.StoreRelease(&q.scans, q.scans.Load()+1)
 	users := *q.endpoints.Load()
 	at := int(q.nextThorough.Load())
@@ -220,14 +220,14 @@ func (q *CompletionQueue) progressSome() {
 	asym.StoreRelease32(&q.nextThorough, uint32(at))
 }
 
-func (q *CompletionQueue) progressAll() {
+func (q *completionQueue) progressAll() {
 	asym.StoreRelease(&q.scans, q.scans.Load()+1)
 	for _, ep := range *q.endpoints.Load() {
 		ep.progress()
 	}
 }
 
-func (q *CompletionQueue) pop(results []nd.Result) (n int) {
+func (q *completionQueue) pop(results []nd.Result) (n int) {
 	if !q.mu.LockBiased() {
 		q.mu.Lock()
 	}
@@ -249,7 +249,7 @@ func (q *CompletionQueue) pop(results []nd.Result) (n int) {
 // prepareSlot returns the slot of the next result. The caller has checked that it is free. The
 // first result after the queue was empty goes into entries[0], so that a queue that is usually
 // empty touches few cache lines.
-func (q *CompletionQueue) prepareSlot(tail, head uint64, a *slotCounter) *completion {
+func (q *completionQueue) prepareSlot(tail, head uint64, a *slotCounter) *completion {
 	if tail == head {
 		q.firstIndex = tail
 	}
@@ -261,13 +261,13 @@ func (q *CompletionQueue) prepareSlot(tail, head uint64, a *slotCounter) *comple
 }
 
 // slot returns the slot of the result with a number.
-func (q *CompletionQueue) slot(number uint64) *completion {
+func (q *completionQueue) slot(number uint64) *completion {
 	return &q.entries[(number-q.firstIndex)&uint64(len(q.entries)-1)]
 }
 
 // countPoll counts a poll. It tells the engine of one poll in 16: the engine needs to know only
 // that the program polls.
-func (q *CompletionQueue) countPoll() uint64 {
+func (q *completionQueue) countPoll() uint64 {
 	polls := q.polls.Load() + 1
 	asym.StoreRelease(&q.polls, polls)
 	if polls%16 == 1 {
@@ -278,7 +278,7 @@ func (q *CompletionQueue) countPoll() uint64 {
 
 // push adds a result of the endpoint that slots belongs to. solicited marks a result for which
 // the sender requested a solicited event. The caller holds the endpoint's lock.
-func (q *CompletionQueue) push(r *nd.Result, a *slotCounter, solicited bool) {
+func (q *completionQueue) push(r *nd.Result, a *slotCounter, solicited bool) {
 	q.mu.Lock()
 	if e := q.reserveSlot(a); e != nil {
 		e.set(r)
@@ -291,7 +291,7 @@ func (q *CompletionQueue) push(r *nd.Result, a *slotCounter, solicited bool) {
 }
 
 // pushSuccess is push for a successful, unsolicited result of ep.
-func (q *CompletionQueue) pushSuccess(ep *Endpoint, request uint64, k nd.RequestType, n int, a *slotCounter) {
+func (q *completionQueue) pushSuccess(ep *queuePair, request uint64, k nd.RequestType, n int, a *slotCounter) {
 	tail, head := q.tail.Load(), q.head.Load() // ORDER queue-head: pairs with the store in pop
 	if q.soleEndpoint != ep || q.unusable.Load() || tail-head == uint64(len(q.entries)) {
 		ep.result = nd.Result{BytesTransferred: uint32(n), RequestContext: request, RequestType: k}
@@ -307,7 +307,7 @@ func (q *CompletionQueue) pushSuccess(ep *Endpoint, request uint64, k nd.Request
 
 // makeShared ends the time in which soleEndpoint adds results without the queue's lock. This is
 // permanent. The caller holds no lock.
-func (q *CompletionQueue) makeShared() {
+func (q *completionQueue) makeShared() {
 	q.mu.Lock()
 	q.isShared = true
 	ep := q.soleEndpoint
@@ -324,7 +324,7 @@ func (q *CompletionQueue) makeShared() {
 }
 
 // reserveSlot returns the slot of the next result, nil if the queue is closed or full.
-func (q *CompletionQueue) reserveSlot(a *slotCounter) *completion {
+func (q *completionQueue) reserveSlot(a *slotCounter) *completion {
 	tail, head := q.tail.Load(), q.head.Load()
 	if q.unusable.Load() || tail-head == uint64(len(q.entries)) {
 		q.overrun()
@@ -334,7 +334,7 @@ func (q *CompletionQueue) reserveSlot(a *slotCounter) *completion {
 }
 
 // overrun marks a full queue as overrun, permanently. It does nothing to a closed queue.
-func (q *CompletionQueue) overrun() {
+func (q *completionQueue) overrun() {
 	if q.unusable.Load() {
 		return
 	}
@@ -351,7 +351,7 @@ func (q *CompletionQueue) overrun() {
 
 // Wait is Poll that blocks until there is a result, the queue is closed or has overrun, or ctx
 // ends.
-func (q *CompletionQueue) Wait(ctx context.Context, results []nd.Result) (int, error) {
+func (q *completionQueue) Wait(ctx context.Context, results []nd.Result) (int, error) {
 	const op = "wait"
 	if len(results) == 0 {
 		return 0, q.fail(op, nd.InvalidParameter, "results is empty", "pass a slice of length 1 or more")
@@ -373,14 +373,14 @@ func (q *CompletionQueue) Wait(ctx context.Context, results []nd.Result) (int, e
 }
 
 // failure returns why the queue gets no further results, nil if it does.
-func (q *CompletionQueue) failure(op string) error {
+func (q *completionQueue) failure(op string) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.failureLocked(op)
 }
 
 // failureLocked is failure with q.mu held.
-func (q *CompletionQueue) failureLocked(op string) error {
+func (q *completionQueue) failureLocked(op string) error {
 	switch {
 	case q.closed:
 		return q.fail(op, nd.Canceled, "the queue was closed", "")
@@ -391,14 +391,14 @@ func (q *CompletionQueue) failureLocked(op string) error {
 }
 
 // capacity returns how many results the queue can hold.
-func (q *CompletionQueue) capacity() int {
+func (q *completionQueue) capacity() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return len(q.entries)
 }
 
 // Resize changes the depth. Queued results and their order are kept.
-func (q *CompletionQueue) Resize(depth int) error {
+func (q *completionQueue) Resize(depth int) error {
 	const op = "resize"
 	if depth < 1 || depth > maxCQDepth {
 		return q.fail(op, nd.InvalidParameter, fmt.Sprintf("depth %d, allowed 1 to %d", depth, maxCQDepth), "choose a depth within the limits")
@@ -423,7 +423,7 @@ func (q *CompletionQueue) Resize(depth int) error {
 
 // Close discards the queued results and ends all waits. It blocks until the pending calls of
 // Notify have returned, one after the other, the oldest first.
-func (q *CompletionQueue) Close() error {
+func (q *completionQueue) Close() error {
 	q.makeShared()
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -436,6 +436,6 @@ func (q *CompletionQueue) Close() error {
 	return nil
 }
 
-func (q *CompletionQueue) fail(op string, s nd.Status, detail, next string) error {
+func (q *completionQueue) fail(op string, s nd.Status, detail, next string) error {
 	return &nd.OpError{Op: op, Object: "completion queue", Status: s, Field: parameterName(op, s), Detail: detail, Next: next}
 }

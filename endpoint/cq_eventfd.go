@@ -24,7 +24,7 @@ var eventIncrement = binary.NativeEndian.AppendUint64(nil, 1)
 
 // EventFD returns a descriptor that becomes readable when a result is queued and when the queue
 // overruns.
-func (q *CompletionQueue) EventFD() (int, error) {
+func (q *completionQueue) EventFD() (int, error) {
 	const op = "get event descriptor"
 	q.makeShared()
 	q.mu.Lock()
@@ -49,7 +49,7 @@ func (q *CompletionQueue) EventFD() (int, error) {
 }
 
 // signal makes the descriptor readable if it exists and is not readable yet.
-func (q *CompletionQueue) signal() {
+func (q *completionQueue) signal() {
 	if q.fd != noDescriptor && (!q.signaled || q.hasOverrun) {
 		q.signaled = true
 		_, _ = unix.Write(q.fd, eventIncrement) // fails only at the maximal count, when the descriptor is readable
@@ -57,7 +57,7 @@ func (q *CompletionQueue) signal() {
 }
 
 // closeDescriptor closes the descriptor if the queue is closed and no endpoint uses it.
-func (q *CompletionQueue) closeDescriptor() {
+func (q *completionQueue) closeDescriptor() {
 	if q.closed && len(*q.endpoints.Load()) == 0 && q.fd != noDescriptor {
 		_ = unix.Close(q.fd)
 		q.fd = noDescriptor

@@ -102,7 +102,7 @@ func TestEventFD(t *testing.T) {
 // The descriptor outlives Close until the last endpoint of the queue is closed.
 func TestEventFDClosedWithQueue(t *testing.T) {
 	q := newTestQueue(t, 64)
-	ep, err := q.owner.adapter.CreateEndpoint(q.owner.ctx, nd.EndpointConfig{Receive: q.CompletionQueue, Initiator: q.CompletionQueue})
+	ep, err := q.owner.adapter.CreateEndpoint(q.owner.ctx, nd.EndpointConfig{Receive: q.completionQueue, Initiator: q.completionQueue})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,7 +20,7 @@ type moderator struct {
 // ModerateInterrupts delays Notify and the event descriptor until count results are queued or
 // the oldest of them is older than interval. An interval of 0 or a count below 2 ends
 // moderation. A negative interval or count leaves the decision to the other.
-func (q *CompletionQueue) ModerateInterrupts(interval time.Duration, count int) error {
+func (q *completionQueue) ModerateInterrupts(interval time.Duration, count int) error {
 	if interval < 0 && count < 0 {
 		return q.fail("moderate interrupts", nd.InvalidParameterMix, "neither an interval nor a count", "pass at least one of them")
 	}
@@ -37,12 +37,12 @@ func (q *CompletionQueue) ModerateInterrupts(interval time.Duration, count int) 
 }
 
 // unannounced returns the number of queued results for which no event was raised.
-func (q *CompletionQueue) unannounced() uint64 {
+func (q *completionQueue) unannounced() uint64 {
 	return q.tail.Load() - max(q.eventsByType()[nd.NotifyAny], q.head.Load())
 }
 
 // delayEvent reports whether moderation delays the event of the result that was just added.
-func (q *CompletionQueue) delayEvent() bool {
+func (q *completionQueue) delayEvent() bool {
 	if q.count >= 0 && q.unannounced() >= uint64(q.count) {
 		return false
 	}
@@ -59,7 +59,7 @@ func (q *CompletionQueue) delayEvent() bool {
 // checkModeration raises the delayed event when its time has come. It is deferred work while
 // results are delayed. If the oldest result was taken meanwhile, the event of the others is
 // slightly early.
-func (q *CompletionQueue) checkModeration() bool {
+func (q *completionQueue) checkModeration() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.unannounced() > 0 && q.interval >= 0 {

@@ -31,7 +31,7 @@ type notifyCall struct {
 
 // Notify blocks until a result satisfies t that has not ended another Notify and has not been
 // taken. A result that was taken needs no notification.
-func (q *CompletionQueue) Notify(ctx context.Context, t nd.NotifyType) error {
+func (q *completionQueue) Notify(ctx context.Context, t nd.NotifyType) error {
 	const op = "notify"
 	if t > nd.NotifySolicited {
 		return q.fail(op, nd.InvalidParameter1, t.String(), "ask for NotifyAny, NotifySolicited or NotifyErrors")
@@ -53,7 +53,7 @@ func (q *CompletionQueue) Notify(ctx context.Context, t nd.NotifyType) error {
 }
 
 // addNotify adds a call. An earlier result may release it at once.
-func (q *CompletionQueue) addNotify(op string, w *notifyCall) error {
+func (q *completionQueue) addNotify(op string, w *notifyCall) error {
 	q.makeShared()
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -65,7 +65,7 @@ func (q *CompletionQueue) addNotify(op string, w *notifyCall) error {
 	return nil
 }
 
-func (q *CompletionQueue) removeNotify(w *notifyCall) {
+func (q *completionQueue) removeNotify(w *notifyCall) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.calls = *without(&q.calls, w)
@@ -74,7 +74,7 @@ func (q *CompletionQueue) removeNotify(w *notifyCall) {
 
 // endNotifyCalls ends the pending calls one after the other. Each call has returned before the
 // next one is released, so that an observer is likely to see them return in order.
-func (q *CompletionQueue) endNotifyCalls() {
+func (q *completionQueue) endNotifyCalls() {
 	for len(q.calls) > 0 {
 		oldest := q.calls[0]
 		oldest.mayReturn = true
@@ -86,7 +86,7 @@ func (q *CompletionQueue) endNotifyCalls() {
 }
 
 // notifyResult reports whether a call is over, and its error.
-func (q *CompletionQueue) notifyResult(op string, w *notifyCall) (bool, error) {
+func (q *completionQueue) notifyResult(op string, w *notifyCall) (bool, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if w.released || q.closed && !w.mayReturn {
@@ -98,7 +98,7 @@ func (q *CompletionQueue) notifyResult(op string, w *notifyCall) (bool, error) {
 
 // noteResult notes the result that was just added. It raises the event now or, with moderation,
 // later.
-func (q *CompletionQueue) noteResult(failed, solicited bool) {
+func (q *completionQueue) noteResult(failed, solicited bool) {
 	tail := q.tail.Load()
 	q.latest[nd.NotifyAny] = tail
 	if failed {
@@ -114,7 +114,7 @@ func (q *CompletionQueue) noteResult(failed, solicited bool) {
 }
 
 // raiseEvent raises an event for all results so far.
-func (q *CompletionQueue) raiseEvent() {
+func (q *completionQueue) raiseEvent() {
 	if q.moderated {
 		q.announced = q.latest
 	}
@@ -127,7 +127,7 @@ func (q *CompletionQueue) raiseEvent() {
 }
 
 // eventsByType returns the latest results that can release a Notify.
-func (q *CompletionQueue) eventsByType() *latestByType {
+func (q *completionQueue) eventsByType() *latestByType {
 	if q.moderated {
 		return &q.announced
 	}
@@ -135,7 +135,7 @@ func (q *CompletionQueue) eventsByType() *latestByType {
 }
 
 // releaseNotifyCalls releases all pending calls if there is a new result of their widest type.
-func (q *CompletionQueue) releaseNotifyCalls() {
+func (q *completionQueue) releaseNotifyCalls() {
 	if len(q.calls) == 0 {
 		return
 	}
@@ -155,7 +155,7 @@ func (q *CompletionQueue) releaseNotifyCalls() {
 
 // NotifyAffinity returns the processors that this process may run on, because goroutines of this
 // process serve the notifications.
-func (q *CompletionQueue) NotifyAffinity() (group uint16, mask uint64, err error) {
+func (q *completionQueue) NotifyAffinity() (group uint16, mask uint64, err error) {
 	if group, mask, err = processAffinity(); err != nil {
 		return 0, 0, &nd.OpError{Op: "get notify affinity", Object: "completion queue", Status: nd.NotSupported, Err: err}
 	}

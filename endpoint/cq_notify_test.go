@@ -12,7 +12,7 @@ import (
 
 // testQueue is a completion queue to which the test adds results itself.
 type testQueue struct {
-	*CompletionQueue
+	*completionQueue
 	t     testing.TB
 	owner *side
 	slots slotCounter
@@ -22,17 +22,17 @@ type testQueue struct {
 func newTestQueue(t testing.TB, depth int) *testQueue {
 	t.Helper()
 	s := newParty(t, newArena(t), "a", sideOptions{}, false).local
-	return &testQueue{CompletionQueue: s.newQueue(t, depth), t: t, owner: s}
+	return &testQueue{completionQueue: s.newQueue(t, depth), t: t, owner: s}
 }
 
-func (s *side) newQueue(t testing.TB, depth int) *CompletionQueue {
+func (s *side) newQueue(t testing.TB, depth int) *completionQueue {
 	t.Helper()
 	q, err := s.adapter.CreateCompletionQueue(s.ctx, depth)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { q.Close() })
-	return q.(*CompletionQueue)
+	return q.(*completionQueue)
 }
 
 // sort is the kind of a result, as Notify distinguishes them.
@@ -204,7 +204,7 @@ func TestNotifyEndsWithContext(t *testing.T) {
 func TestNotifyEndsOnClose(t *testing.T) {
 	s := newParty(t, newArena(t), "a", sideOptions{}, false).local
 	for range 30 {
-		q := &testQueue{CompletionQueue: s.newQueue(t, 4), t: t}
+		q := &testQueue{completionQueue: s.newQueue(t, 4), t: t}
 		var calls []*call
 		for range 4 {
 			calls = append(calls, q.begin(nd.NotifyErrors))
@@ -245,7 +245,7 @@ func TestNotifyEndsOnProviderClose(t *testing.T) {
 func TestSolicitedEvents(t *testing.T) {
 	onEvery(t, setup{}, func(t *testing.T, p *pair) {
 		// The receiving side is in this process.
-		q := &testQueue{CompletionQueue: p.a.local.queues[receiveQueue].(*CompletionQueue), t: t}
+		q := &testQueue{completionQueue: p.a.local.queues[receiveQueue].(*completionQueue), t: t}
 		for _, n := range []int{0, 8, 48, 4096, 100_000} {
 			c := q.begin(nd.NotifySolicited)
 			for j, send := range []order{{Do: doSend}, {Do: doSend, Flags: nd.SendAndSolicitEvent}} {

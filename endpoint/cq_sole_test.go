@@ -13,8 +13,8 @@ import (
 // TestCQBecomesShared: a queue of one endpoint gets a second endpoint or a Notify
 // while results are added and taken. Each result appears once, in the order of posting.
 func TestCQBecomesShared(t *testing.T) {
-	for name, meddle := range map[string]func(t *testing.T, s *side, q *CompletionQueue){
-		"another endpoint": func(t *testing.T, s *side, q *CompletionQueue) {
+	for name, meddle := range map[string]func(t *testing.T, s *side, q *completionQueue){
+		"another endpoint": func(t *testing.T, s *side, q *completionQueue) {
 			ep, err := s.adapter.CreateEndpoint(t.Context(), nd.EndpointConfig{Receive: q, Initiator: q})
 			if err != nil {
 				t.Fatal(err)
@@ -23,14 +23,14 @@ func TestCQBecomesShared(t *testing.T) {
 				t.Error(err)
 			}
 		},
-		"resize": func(t *testing.T, s *side, q *CompletionQueue) {
+		"resize": func(t *testing.T, s *side, q *completionQueue) {
 			for depth := range 50 {
 				if err := q.Resize(100 + depth); err != nil {
 					t.Fatal(err)
 				}
 			}
 		},
-		"notify": func(t *testing.T, s *side, q *CompletionQueue) {
+		"notify": func(t *testing.T, s *side, q *completionQueue) {
 			if err := q.Notify(t.Context(), nd.NotifyAny); err != nil {
 				t.Error(err)
 			}
@@ -39,7 +39,7 @@ func TestCQBecomesShared(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := newPair(t, setup{})
 			s := p.a.local
-			q := s.queues[initiatorQueue].(*CompletionQueue)
+			q := s.queues[initiatorQueue].(*completionQueue)
 			if q.soleEndpoint != s.endpoint(0) {
 				t.Fatal("the queue's only endpoint does not have it to itself")
 			}

@@ -113,13 +113,13 @@ func TestCQResizeInUse(t *testing.T) {
 // results stay.
 func TestCQOverrun(t *testing.T) {
 	q := newTestQueue(t, 4)
-	endpoint := func() *Endpoint {
-		ep, err := q.owner.adapter.CreateEndpoint(q.owner.ctx, nd.EndpointConfig{Receive: q.CompletionQueue, Initiator: q.CompletionQueue, ReceiveDepth: 1024})
+	endpoint := func() *queuePair {
+		ep, err := q.owner.adapter.CreateEndpoint(q.owner.ctx, nd.EndpointConfig{Receive: q.completionQueue, Initiator: q.completionQueue, ReceiveDepth: 1024})
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { ep.Close() })
-		return ep.(*Endpoint)
+		return ep.(*queuePair)
 	}
 	flushed, other := endpoint(), endpoint()
 	for i := range uint64(1024) {
@@ -150,7 +150,7 @@ func TestCQOverrun(t *testing.T) {
 	if err := <-waited; !errors.Is(err, nd.BufferOverflow) {
 		t.Errorf("Wait after the overrun: %v", err)
 	}
-	for name, ep := range map[string]*Endpoint{"another": other, "a later": endpoint()} {
+	for name, ep := range map[string]*queuePair{"another": other, "a later": endpoint()} {
 		eventually(t, name+" endpoint fails", func() bool { return ep.state() == failed })
 		if err := ep.Err(); !errors.Is(err, nd.InternalError) {
 			t.Errorf("%s endpoint has failed with %v", name, err)

@@ -32,9 +32,9 @@
 //
 //   - Provider.deferredMu, while deferred work runs; its holder holds no other lock when it takes it;
 //   - Provider.inboxMu, on which only the housekeeper blocks;
-//   - Listener, then Connector, then SharedAddress, then ports; or MemoryRegion or MemoryWindow;
-//   - Endpoint;
-//   - CompletionQueue, SharedReceiveQueue, the waiters' lock: none of them while another is held;
+//   - listener, then connector, then sharedAddress, then ports; or memoryRegion or memoryWindow;
+//   - queuePair;
+//   - completionQueue, sharedReceiveQueue, the waiters' lock: none of them while another is held;
 //   - Provider.mu, then connection.mu, which is held while a connection record is written;
 //   - those of packages window and shm.
 package endpoint

@@ -33,17 +33,17 @@ type rig struct {
 type actor struct {
 	member              *shm.Member
 	provider            *Provider
-	adapter, stranger   *Adapter
-	initiated, received *CompletionQueue
-	listener            *Listener
+	adapter, stranger   *adapter
+	initiated, received *completionQueue
+	listener            *listener
 	addr                netip.AddrPort
 	estates             [2]*estate // in the arena, private
-	windows             []*MemoryWindow
+	windows             []*memoryWindow
 	inUse               uint64
 
-	ep        *Endpoint
-	shared    *SharedReceiveQueue // of ep, if any
-	connector *Connector
+	ep        *queuePair
+	shared    *sharedReceiveQueue // of ep, if any
+	connector *connector
 	ledger    ledger
 }
 
@@ -197,11 +197,11 @@ func newActor(f testing.TB, arena *shm.Arena, seed uint64) *actor {
 	p.housekeeper.stop()
 	a := &actor{member: member, provider: p}
 	ctx := context.Background()
-	adapter, err := p.OpenAdapter(ctx, p.adapterID())
+	opened, err := p.OpenAdapter(ctx, p.adapterID())
 	must(err)
 	stranger, err := p.OpenAdapter(ctx, p.adapterID())
 	must(err)
-	a.adapter, a.stranger = adapter.(*Adapter), stranger.(*Adapter)
+	a.adapter, a.stranger = opened.(*adapter), stranger.(*adapter)
 	a.initiated, a.received = newCompletionQueue(a.adapter, 256), newCompletionQueue(a.adapter, 256)
 	for i := range a.estates {
 		a.estates[i] = newEstate(f, a, i == private, seed+uint64(i)*10)
@@ -209,7 +209,7 @@ func newActor(f testing.TB, arena *shm.Arena, seed uint64) *actor {
 	for _, g := range boundWindows {
 		w, err := a.adapter.CreateMemoryWindow(ctx)
 		must(err)
-		win := w.(*MemoryWindow)
+		win := w.(*memoryWindow)
 		a.windows = append(a.windows, win)
 		if e := a.estates[g.estate]; g.otherwhere {
 			b, err := win.window.Prepare(e.regions[windowy], e.of(windowy)[g.from:g.to], window.Read|window.Write, otherEndpoint, true)
@@ -219,7 +219,7 @@ func newActor(f testing.TB, arena *shm.Arena, seed uint64) *actor {
 	}
 	l, err := a.adapter.CreateListener(ctx)
 	must(err)
-	a.listener = l.(*Listener)
+	a.listener = l.(*listener)
 	must(a.listener.Bind(netip.AddrPortFrom(Address(member.ID()), 7)))
 	must(a.listener.Listen(0))
 	a.addr, err = a.listener.LocalAddress()
@@ -369,7 +369,7 @@ func (r *rig) arrive(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		a.ep, a.connector, a.ledger = ep.(*Endpoint), c.(*Connector), ledger{receives: a.ledger.receives[:0], requests: a.ledger.requests[:0]}
+		a.ep, a.connector, a.ledger = ep.(*queuePair), c.(*connector), ledger{receives: a.ledger.receives[:0], requests: a.ledger.requests[:0]}
 	}
 	h := r.liar.ep.localQP
 	r.published = 0
@@ -386,7 +386,7 @@ func (a *actor) share(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a.shared = q.(*SharedReceiveQueue)
+	a.shared = q.(*sharedReceiveQueue)
 }
 
 // dial, accept, complete and established are the steps of a connection. None of them waits.
@@ -654,7 +654,7 @@ func (a *actor) collect(t *testing.T) {
 				t.Fatalf("result %v for a receive of %d bytes", res, limit)
 			}
 			if res.RequestType == nd.RequestReceiveAndInvalidate &&
-				!slices.ContainsFunc(a.windows, func(w *MemoryWindow) bool { return w.RemoteToken() == res.InvalidatedToken }) {
+				!slices.ContainsFunc(a.windows, func(w *memoryWindow) bool { return w.RemoteToken() == res.InvalidatedToken }) {
 				t.Fatalf("result %v names none of the windows", res)
 			}
 			l.delivered++

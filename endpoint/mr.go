@@ -13,9 +13,9 @@ import (
 	"github.com/softnd/softnd/window"
 )
 
-// MemoryRegion is registered memory of one adapter.
-type MemoryRegion struct {
-	adapter *Adapter
+// memoryRegion is registered memory of one adapter.
+type memoryRegion struct {
+	adapter *adapter
 	region  *window.Region
 	offset  shm.Offset // arena memory that Allocate made for the region; 0 = none
 	size    uint64     // of that memory in bytes
@@ -30,7 +30,7 @@ type MemoryRegion struct {
 }
 
 // Register makes buf usable by the adapter's endpoints, and by peers as far as flags allow.
-func (r *MemoryRegion) Register(ctx context.Context, buf []byte, flags nd.RegionFlags) error {
+func (r *memoryRegion) Register(ctx context.Context, buf []byte, flags nd.RegionFlags) error {
 	const op = "register"
 	switch {
 	case buf == nil:
@@ -62,7 +62,7 @@ func (r *MemoryRegion) Register(ctx context.Context, buf []byte, flags nd.Region
 // Deregister ends the registration. When it returns nil, no transfer uses the memory through
 // this region. If ctx ends while a peer is still copying, the tokens are invalid all the same,
 // and the drain continues.
-func (r *MemoryRegion) Deregister(ctx context.Context) error {
+func (r *memoryRegion) Deregister(ctx context.Context) error {
 	const op = "deregister"
 	p := r.adapter.provider
 	if !p.waiters.BeginCall() {
@@ -95,7 +95,7 @@ func (r *MemoryRegion) Deregister(ctx context.Context) error {
 }
 
 // revoke starts a deregistration, or returns the one in progress. The caller holds r.mu.
-func (r *MemoryRegion) revoke() (drained <-chan struct{}, err error) {
+func (r *memoryRegion) revoke() (drained <-chan struct{}, err error) {
 	if r.drained != nil && !isClosed(r.drained) {
 		return r.drained, nil
 	}
@@ -127,15 +127,15 @@ func isClosed(c <-chan struct{}) bool {
 }
 
 // LocalToken returns the token for scatter/gather entries.
-func (r *MemoryRegion) LocalToken() nd.Token { t, _ := r.region.Tokens(); return t }
+func (r *memoryRegion) LocalToken() nd.Token { t, _ := r.region.Tokens(); return t }
 
 // RemoteToken returns the token for peers.
-func (r *MemoryRegion) RemoteToken() nd.Token { _, t := r.region.Tokens(); return t }
+func (r *memoryRegion) RemoteToken() nd.Token { _, t := r.region.Tokens(); return t }
 
 // Bytes returns the registered memory. It returns nil for a fast registration of pages that are
 // not adjacent, because their adjacent mapping ends with the registration. It also returns nil
 // when the provider is closed, because the memory may be another process's then.
-func (r *MemoryRegion) Bytes() []byte {
+func (r *memoryRegion) Bytes() []byte {
 	if r.adapter.provider.closeDone.Load() {
 		return nil
 	}
@@ -148,17 +148,17 @@ func (r *MemoryRegion) Bytes() []byte {
 
 // Address returns the address by which peers name the first byte. It is FastRegister's base
 // address or this process's virtual address, which peers use only as a number.
-func (r *MemoryRegion) Address() uint64 { return r.region.Address() }
+func (r *memoryRegion) Address() uint64 { return r.region.Address() }
 
 // Close is CloseContext without a deadline.
-func (r *MemoryRegion) Close() error { return r.CloseContext(context.Background()) }
+func (r *memoryRegion) Close() error { return r.CloseContext(context.Background()) }
 
 // CloseContext releases the region. It deregisters a registered region first. While a window is
 // bound to the region, that is delayed until the window is released. Memory from Allocate is
 // kept while it is mapped. If ctx ends while a peer is still copying, the tokens are invalid all
 // the same, the drain continues, and the memory is freed at its end. In a goroutine that panics
-// it is postponed, see [Endpoint.Close].
-func (r *MemoryRegion) CloseContext(ctx context.Context) error {
+// it is postponed, see [nd.Endpoint.Close].
+func (r *memoryRegion) CloseContext(ctx context.Context) error {
 	const op, object = "close", "memory region"
 	if err := r.adapter.provider.postponed(object, r.Close); err != nil {
 		return err
@@ -188,7 +188,7 @@ func (r *MemoryRegion) CloseContext(ctx context.Context) error {
 // finishClose is the deferred work of Close. It ends while a window or a mapping needs the
 // region, and is deferred again when the last of them is gone. So the engine need not poll for
 // that.
-func (r *MemoryRegion) finishClose() bool {
+func (r *memoryRegion) finishClose() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closeDone {
@@ -228,15 +228,15 @@ func (r *MemoryRegion) finishClose() bool {
 }
 
 // isOpen reports whether windows may be bound to the region.
-func (r *MemoryRegion) isOpen() bool { return !r.closed.Load() }
+func (r *memoryRegion) isOpen() bool { return !r.closed.Load() }
 
-func (r *MemoryRegion) fail(op string, s nd.Status, detail, next string) error {
+func (r *memoryRegion) fail(op string, s nd.Status, detail, next string) error {
 	return &nd.OpError{Op: op, Object: "memory region", Status: s, Field: parameterName(op, s), Detail: detail, Next: next}
 }
 
-// MemoryWindow gives peers access to a part of a region.
-type MemoryWindow struct {
-	adapter *Adapter
+// memoryWindow gives peers access to a part of a region.
+type memoryWindow struct {
+	adapter *adapter
 	window  *window.Window
 
 	closed    atomic.Bool
@@ -244,18 +244,18 @@ type MemoryWindow struct {
 }
 
 // RemoteToken returns the token of the latest bind.
-func (w *MemoryWindow) RemoteToken() nd.Token { return w.window.Descriptor().Token }
+func (w *memoryWindow) RemoteToken() nd.Token { return w.window.Descriptor().Token }
 
 // Descriptor returns address, length and token of the latest bind.
-func (w *MemoryWindow) Descriptor() nd.WindowDescriptor { return w.window.Descriptor() }
+func (w *memoryWindow) Descriptor() nd.WindowDescriptor { return w.window.Descriptor() }
 
 // Close is CloseContext without a deadline.
-func (w *MemoryWindow) Close() error { return w.CloseContext(context.Background()) }
+func (w *memoryWindow) Close() error { return w.CloseContext(context.Background()) }
 
 // CloseContext releases the window. It invalidates a bound window first. When it returns nil, no
 // transfer uses the window. If ctx ends first, the token is invalid all the same, and the drain
-// continues. In a goroutine that panics it is postponed, see [Endpoint.Close].
-func (w *MemoryWindow) CloseContext(ctx context.Context) error {
+// continues. In a goroutine that panics it is postponed, see [nd.Endpoint.Close].
+func (w *memoryWindow) CloseContext(ctx context.Context) error {
 	const op, object = "close", "memory window"
 	if err := w.adapter.provider.postponed(object, w.Close); err != nil {
 		return err
@@ -274,7 +274,7 @@ func (w *MemoryWindow) CloseContext(ctx context.Context) error {
 }
 
 // startClose invalidates the window, and frees it when it is drained.
-func (w *MemoryWindow) startClose() {
+func (w *memoryWindow) startClose() {
 	p, space, token := w.adapter.provider, w.adapter.space, w.window.Retire()
 	p.runOrDefer(func() bool {
 		switch {
@@ -293,4 +293,4 @@ func (w *MemoryWindow) startClose() {
 }
 
 // isOpen reports whether the window may be bound and invalidated.
-func (w *MemoryWindow) isOpen() bool { return !w.closed.Load() }
+func (w *memoryWindow) isOpen() bool { return !w.closed.Load() }

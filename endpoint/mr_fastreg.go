@@ -15,8 +15,8 @@ import (
 // each, and the kernel allows a process about 65,000. Register suits more memory better.
 const fastRegisterPages = 4096
 
-// InitializeFastRegister prepares the region for Endpoint.FastRegister.
-func (r *MemoryRegion) InitializeFastRegister(ctx context.Context, pages int, remote bool) error {
+// InitializeFastRegister prepares the region for queuePair.FastRegister.
+func (r *memoryRegion) InitializeFastRegister(ctx context.Context, pages int, remote bool) error {
 	const op = "initialize fast register"
 	switch {
 	case pages < 1:
@@ -43,7 +43,7 @@ func (r *MemoryRegion) InitializeFastRegister(ctx context.Context, pages int, re
 }
 
 // fastLimits returns what InitializeFastRegister has set; 0 pages means nothing.
-func (r *MemoryRegion) fastLimits() (pages int, remote bool) {
+func (r *memoryRegion) fastLimits() (pages int, remote bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.maxPages, r.remoteAllowed
@@ -51,13 +51,13 @@ func (r *MemoryRegion) fastLimits() (pages int, remote bool) {
 
 // FastRegister posts the registration of pages in mr. The tokens are known when it returns, and
 // valid when the request has been executed.
-func (ep *Endpoint) FastRegister(reqCtx uint64, mr nd.MemoryRegion, pages []nd.LogicalPage, offset, length int, baseAddress uint64, rights nd.RegionFlags, flags nd.OpFlags) error {
+func (ep *queuePair) FastRegister(reqCtx uint64, mr nd.MemoryRegion, pages []nd.LogicalPage, offset, length int, baseAddress uint64, rights nd.RegionFlags, flags nd.OpFlags) error {
 	return ep.submitOnError(ep.postFastRegister(reqCtx, mr, pages, offset, length, baseAddress, rights, flags))
 }
 
-func (ep *Endpoint) postFastRegister(reqCtx uint64, mr nd.MemoryRegion, pages []nd.LogicalPage, offset, length int, baseAddress uint64, rights nd.RegionFlags, flags nd.OpFlags) error {
+func (ep *queuePair) postFastRegister(reqCtx uint64, mr nd.MemoryRegion, pages []nd.LogicalPage, offset, length int, baseAddress uint64, rights nd.RegionFlags, flags nd.OpFlags) error {
 	const op = "fast register"
-	region, ok := mr.(*MemoryRegion)
+	region, ok := mr.(*memoryRegion)
 	if !ok || region == nil || region.adapter != ep.adapter {
 		return ep.fail(op, nd.InvalidParameter2, "the region is not of this adapter", "create it with the endpoint's adapter")
 	}
@@ -101,12 +101,12 @@ func (ep *Endpoint) postFastRegister(reqCtx uint64, mr nd.MemoryRegion, pages []
 // pinnedPages is the memory of a fast registration, and the mappings that keep it in place.
 type pinnedPages struct {
 	bytes    []byte
-	mappings []*LogicalMapping // one entry for each time that a mapping is used
+	mappings []*logicalMapping // one entry for each time that a mapping is used
 	alias    *shm.Alias        // adjacent mapping of pages that are not adjacent in the arena; nil = they are adjacent
 }
 
 // pinPages checks that the pages are the adapter's, and keeps their mappings open.
-func (ep *Endpoint) pinPages(pages []nd.LogicalPage, offset, length int) (h *pinnedPages, err error) {
+func (ep *queuePair) pinPages(pages []nd.LogicalPage, offset, length int) (h *pinnedPages, err error) {
 	const op = "fast register"
 	h = &pinnedPages{}
 	defer func() {
@@ -117,7 +117,7 @@ func (ep *Endpoint) pinPages(pages []nd.LogicalPage, offset, length int) (h *pin
 	list := &ep.provider.mappings
 	list.mu.Lock()
 	defer list.mu.Unlock()
-	var last *LogicalMapping
+	var last *logicalMapping
 	for i, page := range pages {
 		// The requested part of the page; empty if the range has not begun or has ended.
 		lo := min(max(offset-i*shm.PageSize, 0), shm.PageSize)
@@ -143,7 +143,7 @@ func (ep *Endpoint) pinPages(pages []nd.LogicalPage, offset, length int) (h *pin
 
 // mapPages finds the memory of the pages. If they are not adjacent in the arena, it maps them
 // adjacently.
-func (h *pinnedPages) mapPages(ep *Endpoint, pages []nd.LogicalPage, offset, length int) error {
+func (h *pinnedPages) mapPages(ep *queuePair, pages []nd.LogicalPage, offset, length int) error {
 	offsets := make([]shm.Offset, len(pages))
 	neighbours := true
 	for i, page := range pages {
@@ -172,13 +172,13 @@ func (h *pinnedPages) release() {
 }
 
 // InvalidateRegion posts the end of a fast registration.
-func (ep *Endpoint) InvalidateRegion(reqCtx uint64, mr nd.MemoryRegion, flags nd.OpFlags) error {
+func (ep *queuePair) InvalidateRegion(reqCtx uint64, mr nd.MemoryRegion, flags nd.OpFlags) error {
 	return ep.submitOnError(ep.postInvalidateRegion(reqCtx, mr, flags))
 }
 
-func (ep *Endpoint) postInvalidateRegion(reqCtx uint64, mr nd.MemoryRegion, flags nd.OpFlags) error {
+func (ep *queuePair) postInvalidateRegion(reqCtx uint64, mr nd.MemoryRegion, flags nd.OpFlags) error {
 	const op = "invalidate region"
-	region, ok := mr.(*MemoryRegion)
+	region, ok := mr.(*memoryRegion)
 	if !ok || region == nil || region.adapter != ep.adapter {
 		return ep.fail(op, nd.InvalidParameter2, "the region is not of this adapter", "")
 	}
@@ -194,7 +194,7 @@ func (ep *Endpoint) postInvalidateRegion(reqCtx uint64, mr nd.MemoryRegion, flag
 // findSinkRegion finds the region that a Read with ReadLocalInvalidate invalidates. If it
 // returns false, there is none and it has failed r: no request ends the registration of a plain
 // region.
-func (ep *Endpoint) findSinkRegion(r *request) bool {
+func (ep *queuePair) findSinkRegion(r *request) bool {
 	e := r.sges[0]
 	if r.object = ep.adapter.space.FindLocal(e.Token, ep.number); r.object != nil {
 		return true
@@ -210,7 +210,7 @@ func (ep *Endpoint) findSinkRegion(r *request) bool {
 
 // invalidateSink follows a Read with ReadLocalInvalidate whose data has arrived or is on its way
 // through the ring. It invalidates the first entry's region before the Read succeeds.
-func (ep *Endpoint) invalidateSink(r *request) outcome {
+func (ep *queuePair) invalidateSink(r *request) outcome {
 	switch {
 	case r.object == nil, r.finished && r.status != nd.Success, r.finished && r.drainToken != 0:
 		return executed // nothing to invalidate, failed, or done

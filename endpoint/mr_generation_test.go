@@ -44,13 +44,13 @@ func TestTokenReusedDuringRequest(t *testing.T) {
 						}
 						p.a.must(order{Do: verb, Parts: mine(0, size), Far: far})
 						for bytes.IndexByte(to, 0x11) < 0 {
-							b.endpoint(0).(*Endpoint).progress()
-							a.endpoint(0).(*Endpoint).progress()
+							b.endpoint(0).(*queuePair).progress()
+							a.endpoint(0).(*queuePair).progress()
 						}
 						comesRound(t)
 						var results [1]nd.Result
 						eventually(t, "the request ends", func() bool {
-							b.endpoint(0).(*Endpoint).progress()
+							b.endpoint(0).(*queuePair).progress()
 							return a.queues[initiatorQueue].Poll(results[:]) == 1
 						})
 						if s := results[0].Status; s == nd.Success || bytes.IndexByte(to, 0xee) < 0 {
@@ -66,14 +66,14 @@ func TestTokenReusedDuringRequest(t *testing.T) {
 // roundOfRegion deregisters the first region, and registers it until the local token is valid
 // again.
 func (s *side) roundOfRegion(t *testing.T) {
-	r := s.region(0).mr.(*MemoryRegion).region
+	r := s.region(0).mr.(*memoryRegion).region
 	mem, first := r.Bytes(), localToken(r)
 	for {
 		local, remote, err := r.Deregister()
 		if err != nil {
 			t.Fatal(err)
 		}
-		if space := s.adapter.(*Adapter).space; !space.Drained(local) || !space.Drained(remote) {
+		if space := s.adapter.(*adapter).space; !space.Drained(local) || !space.Drained(remote) {
 			t.Fatal("the region is in use between two parts of a request")
 		}
 		r.Release()
@@ -93,7 +93,7 @@ func (s *side) roundOfWindow(t *testing.T) (d nd.WindowDescriptor, comesRound fu
 	if err != nil {
 		t.Fatal(err)
 	}
-	ep, r, w := s.endpoint(0).(*Endpoint), s.region(0).mr.(*MemoryRegion).region, mw.(*MemoryWindow).window
+	ep, r, w := s.endpoint(0).(*queuePair), s.region(0).mr.(*memoryRegion).region, mw.(*memoryWindow).window
 	bind := func(t *testing.T) nd.WindowDescriptor {
 		if !w.Bind(r, r.Bytes(), window.Read|window.Write, ep.number) {
 			t.Fatal("the window cannot be bound")

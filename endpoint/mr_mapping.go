@@ -12,13 +12,13 @@ import (
 	"github.com/softnd/softnd/shm"
 )
 
-// LogicalMapping lists the pages of a part of the member's arena memory. The address of a page
+// logicalMapping lists the pages of a part of the member's arena memory. The address of a page
 // is its offset in the arena. Safe for concurrent use.
-type LogicalMapping struct {
-	adapter       *Adapter
+type logicalMapping struct {
+	adapter       *adapter
 	start, end    shm.Offset
 	pages         []nd.LogicalPage
-	region        *MemoryRegion // region for requests that use the privileged token
+	region        *memoryRegion // region for requests that use the privileged token
 	registrations atomic.Int32  // fast registrations, also posted ones; incremented under mappings.mu
 	closing       atomic.Bool   // no further registrations; set under mappings.mu
 }
@@ -26,13 +26,13 @@ type LogicalMapping struct {
 // mappings holds the open mappings of a provider's adapters.
 type mappings struct {
 	mu            sync.Mutex                        // held to change the fields below
-	list          atomic.Pointer[[]*LogicalMapping] // replaced as a whole
+	list          atomic.Pointer[[]*logicalMapping] // replaced as a whole
 	blockedCloses []deferredWork                    // closes of regions whose memory is mapped; run again when a mapping is closed
 }
 
 // BuildLogicalAddressMapping lists the pages of buf. buf must be memory from Adapter.Allocate of
 // this provider: the adapter knows no address of other memory.
-func (a *Adapter) BuildLogicalAddressMapping(ctx context.Context, buf []byte) (nd.LogicalMapping, error) {
+func (a *adapter) BuildLogicalAddressMapping(ctx context.Context, buf []byte) (nd.LogicalMapping, error) {
 	const op = "build logical address mapping"
 	p := a.provider
 	if err := a.beginCall(ctx, op); err != nil {
@@ -50,7 +50,7 @@ func (a *Adapter) BuildLogicalAddressMapping(ctx context.Context, buf []byte) (n
 	if err != nil {
 		return nil, err
 	}
-	m := &LogicalMapping{adapter: a, start: start, end: start + shm.Offset(len(buf)), region: region.(*MemoryRegion)}
+	m := &logicalMapping{adapter: a, start: start, end: start + shm.Offset(len(buf)), region: region.(*memoryRegion)}
 	for page := start - start%shm.PageSize; page < m.end; page += shm.PageSize {
 		m.pages = append(m.pages, nd.LogicalPage(page))
 	}
@@ -67,21 +67,21 @@ func (a *Adapter) BuildLogicalAddressMapping(ctx context.Context, buf []byte) (n
 }
 
 // Pages returns the pages in the order of the buffer.
-func (m *LogicalMapping) Pages() []nd.LogicalPage { return m.pages }
+func (m *logicalMapping) Pages() []nd.LogicalPage { return m.pages }
 
 // PageSize returns the number of bytes per page.
-func (m *LogicalMapping) PageSize() int { return shm.PageSize }
+func (m *logicalMapping) PageSize() int { return shm.PageSize }
 
 // Offset returns the offset of the buffer in the first page.
-func (m *LogicalMapping) Offset() int { return int(m.start % shm.PageSize) }
+func (m *logicalMapping) Offset() int { return int(m.start % shm.PageSize) }
 
 // Close is CloseContext without a deadline.
-func (m *LogicalMapping) Close() error { return m.CloseContext(context.Background()) }
+func (m *logicalMapping) Close() error { return m.CloseContext(context.Background()) }
 
 // CloseContext closes the mapping. It fails with nd.DeviceBusy while a fast registration uses
 // its pages. When it returns nil, no transfer uses the memory under the privileged token. If ctx
 // ends first, the mapping is closing, and another call waits for the rest.
-func (m *LogicalMapping) CloseContext(ctx context.Context) error {
+func (m *logicalMapping) CloseContext(ctx context.Context) error {
 	p := m.adapter.provider
 	if !p.waiters.BeginCall() {
 		return nil // the member's departure frees all that it owned
@@ -115,7 +115,7 @@ func (m *LogicalMapping) CloseContext(ctx context.Context) error {
 // acquire finds the mapping of an adapter that contains the bytes from lo to hi of a page, hi
 // excluded. It keeps the mapping open. known reports whether any mapping of the adapter contains
 // a part of the page. The caller holds l.mu.
-func (l *mappings) acquire(a *Adapter, page, lo, hi shm.Offset) (m *LogicalMapping, known bool) {
+func (l *mappings) acquire(a *adapter, page, lo, hi shm.Offset) (m *logicalMapping, known bool) {
 	for _, m := range *l.list.Load() {
 		if m.adapter != a || m.closing.Load() || page%shm.PageSize != 0 || page >= m.end || page+shm.PageSize <= m.start {
 			continue
@@ -129,7 +129,7 @@ func (l *mappings) acquire(a *Adapter, page, lo, hi shm.Offset) (m *LogicalMappi
 }
 
 // contains reports whether byte lo of a page is mapped by the adapter. The caller holds l.mu.
-func (l *mappings) contains(a *Adapter, page, lo shm.Offset) bool {
+func (l *mappings) contains(a *adapter, page, lo shm.Offset) bool {
 	m, _ := l.acquire(a, page, lo, lo+1)
 	if m == nil {
 		return false
@@ -149,7 +149,7 @@ func (l *mappings) overlaps(off shm.Offset, n uint64) bool {
 }
 
 // PrivilegedToken returns the local token for the memory of all open mappings of the adapter.
-func (a *Adapter) PrivilegedToken() (nd.Token, error) {
+func (a *adapter) PrivilegedToken() (nd.Token, error) {
 	const op = "get privileged token"
 	if err := a.beginCall(context.Background(), op); err != nil {
 		return 0, err
@@ -170,7 +170,7 @@ func (a *Adapter) PrivilegedToken() (nd.Token, error) {
 // resolvePrivileged replaces the privileged token in entries by the token of the mapping that
 // contains the entry. So no transfer uses the privileged token itself, and each mapping can be
 // drained on its own. An entry outside all mappings keeps the token and fails when it is used.
-func (a *Adapter) resolvePrivileged(entries []wire.SGE) {
+func (a *adapter) resolvePrivileged(entries []wire.SGE) {
 	privileged := nd.Token(a.privileged.Load())
 	if privileged == 0 {
 		return

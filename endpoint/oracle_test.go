@@ -211,7 +211,7 @@ func (o *oracle) failf(format string, args ...any) {
 
 // pause keeps a player from serving the other one, whose requests wait in its ring, until goOn.
 func (o *oracle) pause(p *player) {
-	ep := p.ep.(*Endpoint)
+	ep := p.ep.(*queuePair)
 	ep.mu.Lock()
 	o.release = ep.mu.Unlock
 }

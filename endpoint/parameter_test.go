@@ -35,7 +35,7 @@ func TestErrorNamesTheParameter(t *testing.T) {
 	for name, errs := range map[string][]error{
 		"Receive":       {i.create(func(c *nd.EndpointConfig) { c.Receive = nil })},
 		"Initiator":     {i.create(func(c *nd.EndpointConfig) { c.Initiator = nil })},
-		"SharedReceive": {i.create(func(c *nd.EndpointConfig) { c.SharedReceive = (*SharedReceiveQueue)(nil) })},
+		"SharedReceive": {i.create(func(c *nd.EndpointConfig) { c.SharedReceive = (*sharedReceiveQueue)(nil) })},
 		"ReceiveDepth":  {i.create(func(c *nd.EndpointConfig) { c.ReceiveDepth = -1 })},
 		"InlineSize":    {i.create(func(c *nd.EndpointConfig) { c.InlineSize = -1 })},
 		"Depth":         {second(i.ad.CreateSharedReceiveQueue(ctx, nd.SharedReceiveQueueConfig{Depth: -1}))},

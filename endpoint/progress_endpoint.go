@@ -29,14 +29,14 @@ func progressIf(progressed bool) progressResult {
 
 // progress runs the requests and serves the ring entries that can proceed, unless another goroutine
 // holds the endpoint's lock.
-func (ep *Endpoint) progress() progressResult {
+func (ep *queuePair) progress() progressResult {
 	_, m := ep.progressInto(nil, nil)
 	return m
 }
 
 // progressInto is progress for a poll of queue q. It may store results of receives in room instead of
 // adding them to q, and returns how many it has stored. If it has stored any, there may be more to do.
-func (ep *Endpoint) progressInto(q *CompletionQueue, room []nd.Result) (n int, m progressResult) {
+func (ep *queuePair) progressInto(q *completionQueue, room []nd.Result) (n int, m progressResult) {
 	if s := ep.state(); s != connected && (s == failed || s == closed || s == idle && !ep.hasOverrun()) {
 		return 0, noProgress
 	}
@@ -63,12 +63,12 @@ func (ep *Endpoint) progressInto(q *CompletionQueue, room []nd.Result) (n int, m
 
 // hasWork reports, approximately and without the lock, whether progress has something to do. It ignores
 // the peer's disconnect or death, and overruns: the progress engine notices those.
-func (ep *Endpoint) hasWork() bool {
+func (ep *queuePair) hasWork() bool {
 	return ep.stateWord.Load() != uint32(connected) || ep.outstanding.Load() != 0 || ep.inbound.Load().HasEntry() // a connected endpoint has one
 }
 
 // progressLocked is progress for a caller that holds ep.mu.
-func (ep *Endpoint) progressLocked() (progressed bool) {
+func (ep *queuePair) progressLocked() (progressed bool) {
 	if ep.hasOverrun() {
 		ep.terminate(ep.overrunError("complete"))
 		return true
@@ -110,7 +110,7 @@ func (ep *Endpoint) progressLocked() (progressed bool) {
 }
 
 // needsPolling reports whether the endpoint has work in progress whose continuation no ring announces.
-func (ep *Endpoint) needsPolling() bool {
+func (ep *queuePair) needsPolling() bool {
 	switch ep.state() {
 	case connected, peerDisconnected, disconnecting:
 	default:
@@ -149,7 +149,7 @@ const (
 
 // settleDeliveries receives the messages that have arrived at an adapter's endpoints, before memory of
 // their receives is unmapped or freed.
-func (p *Provider) settleDeliveries(a *Adapter) {
+func (p *Provider) settleDeliveries(a *adapter) {
 	for _, ep := range *p.endpoints.Load() {
 		if ep.adapter == a {
 			ep.mu.Lock()

@@ -62,7 +62,7 @@ func TestBusyProgramServesItsPeer(t *testing.T) {
 func TestPeerThatTakesMessagesBack(t *testing.T) {
 	p := newPair(t, setup{})
 	x, y := p.a.local, p.b.local
-	ex, ey := any(x.endpoint(0)).(*Endpoint), any(y.endpoint(0)).(*Endpoint)
+	ex, ey := any(x.endpoint(0)).(*queuePair), any(y.endpoint(0)).(*queuePair)
 	words, err := shm.Slice[atomic.Uint64](p.arena, shm.Offset(ey.localQP.Ring), ey.localQP.RingSlots*8)
 	if err != nil {
 		t.Fatal(err)

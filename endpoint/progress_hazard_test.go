@@ -13,7 +13,7 @@ import (
 // of a region.
 func (p *pair) forge(x *party) {
 	local, remote := x.local.region(0).mr.LocalToken(), x.local.region(0).mr.RemoteToken()
-	a, b := p.a.local.endpoint(0).(*Endpoint), p.a.local.endpoint(0).(*Endpoint).conn.peerQP
+	a, b := p.a.local.endpoint(0).(*queuePair), p.a.local.endpoint(0).(*queuePair).conn.peerQP
 	a.localQP.Hazard.Store(uint64(local)<<32 | uint64(remote))
 	b.Hazard.Store(uint64(remote)<<32 | uint64(local))
 }
@@ -33,9 +33,9 @@ func TestForgedHazardCleared(t *testing.T) {
 				p := newPair(t, setup{Processes: processes})
 				p.forge(p.a)
 				p.a.must(call)
-				far := p.a.local.endpoint(0).(*Endpoint).conn.peerQP
+				far := p.a.local.endpoint(0).(*queuePair).conn.peerQP
 				eventually(t, "both hazards are clear", func() bool {
-					return far.Hazard.Load() == 0 && p.a.local.endpoint(0).(*Endpoint).localQP.Hazard.Load() == 0
+					return far.Hazard.Load() == 0 && p.a.local.endpoint(0).(*queuePair).localQP.Hazard.Load() == 0
 				})
 			})
 		}
@@ -52,7 +52,7 @@ func TestDrainEndsWithContext(t *testing.T) {
 	p.a.must(order{Do: doBind, Len: 64, Flags: nd.AllowRead})
 	p.a.expect(initiatorQueue, success(nd.RequestBind, 0, 0))
 	p.b.puppet.stop()
-	far := ep.(*Endpoint).conn.peerQP
+	far := ep.(*queuePair).conn.peerQP
 	for _, c := range []struct {
 		name   string
 		token  nd.Token

@@ -16,7 +16,7 @@ func TestLockedEndpointKeepsThreadsIdle(t *testing.T) {
 	for _, waiting := range []bool{false, true} {
 		p := newPair(t, setup{})
 		s := p.b.local
-		ep := s.endpoint(0).(*Endpoint)
+		ep := s.endpoint(0).(*queuePair)
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		if waiting {

@@ -29,7 +29,7 @@ type reporter struct {
 	progressMark uint64             // changes when the process makes progress
 	progressAt   int64              // shm.Clock at that time
 	publishedAt  time.Time          // when the status was published since then; zero: not published
-	polled       []*CompletionQueue // queues polled recently
+	polled       []*completionQueue // queues polled recently
 
 	answeredAt time.Time // zero: no answer is published
 }
@@ -71,7 +71,7 @@ func (r *reporter) sample(p *Provider) (mark uint64) {
 		note(ep.rq.slots.freed.Load())
 		note(ep.localQP.Consumed.Load())
 		note(uint64(ep.req.chunks.Load()))
-		for _, q := range []*CompletionQueue{ep.sq.cq, ep.rq.cq} {
+		for _, q := range []*completionQueue{ep.sq.cq, ep.rq.cq} {
 			note(q.tail.Load())
 			if polls := q.polls.Load(); polls != q.reportedPolls {
 				q.reportedPolls, q.reportedPollsAt = polls, now
@@ -92,7 +92,7 @@ func (p *Provider) statusPage() (page statuspage.Page) {
 			page.Calls = append(page.Calls, statuspage.Call{Op: statuspage.OpPoll, Queue: q.number, Since: p.housekeeper.reporter.progressAt})
 		}
 	}
-	queues := make(map[*CompletionQueue]bool)
+	queues := make(map[*completionQueue]bool)
 	for _, ep := range *p.endpoints.Load() {
 		queues[ep.sq.cq], queues[ep.rq.cq] = true, true
 		if e, busy := ep.statusEntry(); busy {
@@ -135,7 +135,7 @@ func tryLockBriefly(try func() bool) bool {
 
 // statusEntry returns the endpoint's part of the status page. busy is false if there is nothing
 // to report.
-func (ep *Endpoint) statusEntry() (e statuspage.Endpoint, busy bool) {
+func (ep *queuePair) statusEntry() (e statuspage.Endpoint, busy bool) {
 	e = statuspage.Endpoint{Number: ep.number, Busy: true, RequestQueue: ep.sq.cq.number, ReceiveQueue: ep.rq.cq.number}
 	if !tryLockBriefly(ep.mu.TryLock) {
 		return e, true

@@ -37,7 +37,7 @@ func TestStatusPageShowsWait(t *testing.T) {
 	p := newPair(t, setup{})
 	p.b.must(order{Do: doReceive, Parts: mine(0, 8)})
 	before := shm.Clock()
-	q := p.b.local.queues[receiveQueue].(*CompletionQueue)
+	q := p.b.local.queues[receiveQueue].(*completionQueue)
 	done := background(t, p.b.local.provider, func() error { return q.Notify(p.b.local.ctx, nd.NotifySolicited) })
 	page := awaitStatus(t, p.b, "b reports a wait", func(page statuspage.Page) bool {
 		return len(page.Calls) == 1 && page.Calls[0].Op != statuspage.OpPoll // not the poll before
@@ -47,7 +47,7 @@ func TestStatusPageShowsWait(t *testing.T) {
 		t.Errorf("call: %+v", call)
 	}
 	want := statuspage.Endpoint{Number: 1, Peer: p.a.member, PeerNumber: 1, State: "connected",
-		RequestQueue: p.b.local.queues[initiatorQueue].(*CompletionQueue).number, ReceiveQueue: q.number, Receives: 1}
+		RequestQueue: p.b.local.queues[initiatorQueue].(*completionQueue).number, ReceiveQueue: q.number, Receives: 1}
 	if len(page.Endpoints) != 1 || page.Endpoints[0] != want {
 		t.Errorf("endpoints: %+v, want %+v", page.Endpoints, want)
 	}
@@ -68,7 +68,7 @@ func TestStatusPageShowsWait(t *testing.T) {
 func TestStatusPageShowsPolls(t *testing.T) {
 	p := newPair(t, setup{Both: sideOptions{Options: Options{ReceiveTimeout: watchdog}}})
 	p.a.must(order{Do: doSend, Parts: mine(0, 8)})
-	q := p.a.local.queues[initiatorQueue].(*CompletionQueue)
+	q := p.a.local.queues[initiatorQueue].(*completionQueue)
 	page := awaitStatus(t, p.a, "a reports polls", func(page statuspage.Page) bool {
 		for range 100 {
 			q.Poll(make([]nd.Result, 1))
@@ -101,7 +101,7 @@ func TestObserverGetsStacks(t *testing.T) {
 	p := newPair(t, setup{})
 	for _, waits := range []bool{false, true} {
 		if waits {
-			q := p.a.local.queues[receiveQueue].(*CompletionQueue)
+			q := p.a.local.queues[receiveQueue].(*completionQueue)
 			background(t, p.a.local.provider, func() error { return q.Notify(p.a.local.ctx, nd.NotifyAny) })
 		}
 		peer, err := p.arena.Peer(p.a.member)

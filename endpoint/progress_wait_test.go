@@ -38,7 +38,7 @@ func TestSleepingWaitSeesPosts(t *testing.T) {
 // not late.
 func TestModerationChecksInterval(t *testing.T) {
 	p := newPair(t, setup{})
-	q := p.a.local.queues[initiatorQueue].(*CompletionQueue)
+	q := p.a.local.queues[initiatorQueue].(*completionQueue)
 	if err := q.ModerateInterrupts(watchdog, -1); err != nil {
 		t.Fatal(err)
 	}

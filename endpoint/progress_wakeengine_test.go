@@ -14,7 +14,7 @@ func TestEndedWaitWakesEngine(t *testing.T) {
 	p := newPair(t, setup{})
 	b := p.b.local.provider
 	b.engine.stop()
-	ep := p.b.local.endpoint(0).(*Endpoint)
+	ep := p.b.local.endpoint(0).(*queuePair)
 	var over atomic.Bool
 	done := make(chan error)
 	go func() { done <- b.WaitFor(t.Context(), statuspage.Call{Op: "test"}, over.Load) }()

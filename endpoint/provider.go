@@ -91,7 +91,7 @@ type Provider struct {
 
 	mu              sync.Mutex // guards the fields below
 	closed          bool
-	endpoints       atomic.Pointer[[]*Endpoint] // open endpoints; replaced as a whole
+	endpoints       atomic.Pointer[[]*queuePair] // open endpoints; replaced as a whole
 	conns           map[*connection]struct{}
 	requests        map[requestKey]struct{} // names of those of conns for which this process is the passive side
 	deferred        []deferredWork
@@ -124,8 +124,8 @@ func New(m *shm.Member, o Options) (*Provider, error) {
 		requests: make(map[requestKey]struct{}),
 		watched:  make(map[shm.MemberID]chan struct{}),
 	}
-	p.endpoints.Store(new([]*Endpoint))
-	p.mappings.list.Store(new([]*LogicalMapping))
+	p.endpoints.Store(new([]*queuePair))
+	p.mappings.list.Store(new([]*logicalMapping))
 	p.ports.init()
 	p.waiters.Init(m.WaitDoorbell(), p.engine.endRest)
 	p.countProcesses()
@@ -196,7 +196,7 @@ func (p *Provider) OpenAdapter(ctx context.Context, id nd.AdapterID) (nd.Adapter
 		return nil, &nd.OpError{Op: "open adapter", Status: nd.InsufficientResources, Detail: "this member has opened 65,535 handles, the maximum", Next: "keep adapters open and reuse them"}
 	}
 	owner := window.AdapterID(uint64(p.member.ID())<<ownerShift | uint64(serial))
-	return &Adapter{provider: p, space: window.NewDomain(p.table, owner)}, nil
+	return &adapter{provider: p, space: window.NewDomain(p.table, owner)}, nil
 }
 
 // Close ends all connections and waits, and stops the engine. Pending calls return
@@ -298,7 +298,7 @@ func (p *Provider) keepDeferredRecent() {
 
 // addEndpoint reports whether the endpoint was added. A closed provider adds none, because it
 // would never close it.
-func (p *Provider) addEndpoint(ep *Endpoint) bool {
+func (p *Provider) addEndpoint(ep *queuePair) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
@@ -308,7 +308,7 @@ func (p *Provider) addEndpoint(ep *Endpoint) bool {
 	return true
 }
 
-func (p *Provider) removeEndpoint(ep *Endpoint) {
+func (p *Provider) removeEndpoint(ep *queuePair) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.endpoints.Store(without(p.endpoints.Load(), ep))

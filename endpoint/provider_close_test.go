@@ -21,7 +21,7 @@ func copying(s *side, token nd.Token) (done func()) {
 	var word atomic.Uint64
 	word.Store(uint64(token))
 	h := window.NewHazard(&word, nil)
-	space := s.adapter.(*Adapter).space
+	space := s.adapter.(*adapter).space
 	space.AddHazard(h)
 	return func() {
 		word.Store(0)
@@ -34,8 +34,8 @@ func copying(s *side, token nd.Token) (done func()) {
 func TestMappingKeepsMemoryAfterDrain(t *testing.T) {
 	s := newParty(t, newArena(t), "alone", sideOptions{}, false).local
 	memory := must(s.adapter.Allocate(s.ctx, 100_000, nd.AllowLocalWrite))
-	mapping := must(s.adapter.BuildLogicalAddressMapping(s.ctx, memory.Bytes())).(*LogicalMapping)
-	off := memory.(*MemoryRegion).offset
+	mapping := must(s.adapter.BuildLogicalAddressMapping(s.ctx, memory.Bytes())).(*logicalMapping)
+	off := memory.(*memoryRegion).offset
 	wantStatus(t, memory.Close(), nd.Success)
 	done := copying(s, mapping.region.LocalToken())
 	closed, again := soon(mapping.Close), soon(mapping.Close)
@@ -84,7 +84,7 @@ func TestClosedRegionInUseKeepsEngineIdle(t *testing.T) {
 	for _, holders := range [][]string{{"window"}, {"bind"}, {"mapping"}, {"window", "bind"}, {"window", "mapping"}, {"mapping", "mapping"}} {
 		t.Run(strings.Join(holders, " and "), func(t *testing.T) {
 			mr := must(s.adapter.Allocate(s.ctx, 100_000, nd.AllowLocalWrite))
-			off := mr.(*MemoryRegion).offset
+			off := mr.(*memoryRegion).offset
 			var releases []func() error
 			for _, h := range holders {
 				releases = append(releases, hold[h](mr))

@@ -32,13 +32,13 @@ var stateText = [...]string{"idle", "connecting", "accepted by the peer", "conne
 
 func (s qpState) String() string { return stateText[s] }
 
-// overrunBit of Endpoint.stateWord says that a completion queue of the endpoint has overrun. It
+// overrunBit of queuePair.stateWord says that a completion queue of the endpoint has overrun. It
 // shares a word with the state so that the fast path checks both with one comparison.
 const overrunBit = 1 << 8
 
-// Endpoint is a queue pair. It is safe for concurrent use. Requests posted concurrently are ordered
+// queuePair is a queue pair. It is safe for concurrent use. Requests posted concurrently are ordered
 // arbitrarily.
-type Endpoint struct {
+type queuePair struct {
 	// The fields that small requests and messages use come first, close together: a program may use
 	// many endpoints alternately, and the nearest cache holds few of their lines. The allocator puts
 	// 8 bytes before the first field. TestHotFieldsOfEndpointStayTogether guards the order.
@@ -59,8 +59,8 @@ type Endpoint struct {
 	rq      recvQueue
 
 	localQP  *wire.SharedQP
-	srq      *SharedReceiveQueue // where receives come from; nil = they are posted to rq
-	adapter  *Adapter
+	srq      *sharedReceiveQueue // where receives come from; nil = they are posted to rq
+	adapter  *adapter
 	provider *Provider
 
 	number        uint64 // in this process
@@ -91,14 +91,14 @@ type sendQueue struct {
 	completed uint64
 	unqueued  uint64 // requests of the fast path, which are not in the ring, less silent successes, which have no result
 	depth     uint64
-	cq        *CompletionQueue
+	cq        *completionQueue
 	slots     slotCounter // of the queue; a poll that takes a result frees its slot
 }
 
 // recvQueue is the queue of posted receives. With a shared receive queue it has one place, for the
 // receive that a message has taken.
 type recvQueue struct {
-	cq        *CompletionQueue
+	cq        *completionQueue
 	receives  []receive // a ring
 	posted    uint64
 	delivered uint64 // completed
@@ -161,7 +161,7 @@ type responder struct {
 
 // lifecycle describes how an endpoint came into the connected state and out of it.
 type lifecycle struct {
-	connector          *Connector // that connects or has connected the endpoint
+	connector          *connector // that connects or has connected the endpoint
 	wasConnected       bool
 	cause              error         // why the endpoint left the connected state
 	done               chan struct{} // closed when the endpoint has left the connected state permanently
@@ -174,17 +174,17 @@ type lifecycle struct {
 }
 
 // requestAt returns the place of the request with a number.
-func (ep *Endpoint) requestAt(number uint64) *request {
+func (ep *queuePair) requestAt(number uint64) *request {
 	return &ep.req.ring[number&uint64(len(ep.req.ring)-1)]
 }
 
 // receiveAt returns the place of the receive with a number.
-func (ep *Endpoint) receiveAt(number uint64) *receive {
+func (ep *queuePair) receiveAt(number uint64) *receive {
 	return &ep.rq.receives[number&uint64(len(ep.rq.receives)-1)]
 }
 
 // CreateEndpoint makes a queue pair.
-func (a *Adapter) CreateEndpoint(ctx context.Context, cfg nd.EndpointConfig) (nd.Endpoint, error) {
+func (a *adapter) CreateEndpoint(ctx context.Context, cfg nd.EndpointConfig) (nd.Endpoint, error) {
 	const op = "create endpoint"
 	if err := a.beginCall(ctx, op); err != nil {
 		return nil, err
@@ -225,7 +225,7 @@ func (a *Adapter) CreateEndpoint(ctx context.Context, cfg nd.EndpointConfig) (nd
 			*l.value = l.ifZero
 		}
 	}
-	ep := &Endpoint{
+	ep := &queuePair{
 		provider: a.provider, adapter: a, srq: shared,
 		number:        a.provider.endpointsCreated.Add(1),
 		localExecutor: a.provider.options.Executor != Target,
@@ -257,11 +257,11 @@ func (a *Adapter) CreateEndpoint(ctx context.Context, cfg nd.EndpointConfig) (nd
 
 // sharedQueue returns the shared receive queue that cfg names, or nil. With a shared queue it clears
 // the receive limits of cfg, which do not apply.
-func (a *Adapter) sharedQueue(op string, cfg *nd.EndpointConfig) (*SharedReceiveQueue, error) {
+func (a *adapter) sharedQueue(op string, cfg *nd.EndpointConfig) (*sharedReceiveQueue, error) {
 	if cfg.SharedReceive == nil {
 		return nil, nil
 	}
-	q, ok := cfg.SharedReceive.(*SharedReceiveQueue)
+	q, ok := cfg.SharedReceive.(*sharedReceiveQueue)
 	if !ok || q == nil || q.adapter != a || q.isClosed() {
 		return nil, a.fail(op, nd.InvalidParameter4, "no shared receive queue of this adapter, or one that is closed", "create it with the endpoint's adapter")
 	}
@@ -270,13 +270,13 @@ func (a *Adapter) sharedQueue(op string, cfg *nd.EndpointConfig) (*SharedReceive
 }
 
 // ownQueue returns cq as a completion queue. It reports false unless cq is open and of this adapter.
-func (a *Adapter) ownQueue(cq nd.CompletionQueue) (*CompletionQueue, bool) {
-	q, ok := cq.(*CompletionQueue)
+func (a *adapter) ownQueue(cq nd.CompletionQueue) (*completionQueue, bool) {
+	q, ok := cq.(*completionQueue)
 	return q, ok && q != nil && q.adapter == a && q.isOpen()
 }
 
 // allocateQueues allocates the private queues, so that posting never allocates.
-func (ep *Endpoint) allocateQueues() {
+func (ep *queuePair) allocateQueues() {
 	ep.req.ring = make([]request, ceilPowerOfTwo(ep.sq.depth))
 	entries := make([]wire.SGE, len(ep.req.ring)*ep.limits.initiatorSGE)
 	inline := make([]byte, len(ep.req.ring)*ep.limits.inlineSize)
@@ -291,7 +291,7 @@ func ceilPowerOfTwo(n uint64) uint64 { return 1 << bits.Len64(n-1) }
 
 // makeSharedQP allocates the shared queue-pair state, followed by the outbound ring and the
 // receive descriptors.
-func (ep *Endpoint) makeSharedQP() error {
+func (ep *queuePair) makeSharedQP() error {
 	slots := ceilPowerOfTwo(min(max(ep.sq.depth, 64), 256))
 	count := uint64(len(ep.rq.receives))
 	if ep.srq != nil {
@@ -322,12 +322,12 @@ func (ep *Endpoint) makeSharedQP() error {
 	return err
 }
 
-func (ep *Endpoint) state() qpState { return qpState(ep.stateWord.Load() &^ overrunBit) }
+func (ep *queuePair) state() qpState { return qpState(ep.stateWord.Load() &^ overrunBit) }
 
-func (ep *Endpoint) hasOverrun() bool { return ep.stateWord.Load()&overrunBit != 0 }
+func (ep *queuePair) hasOverrun() bool { return ep.stateWord.Load()&overrunBit != 0 }
 
 // setState changes the state. The caller holds ep.mu.
-func (ep *Endpoint) setState(s qpState) {
+func (ep *queuePair) setState(s qpState) {
 	ep.life.wasConnected = ep.life.wasConnected || s == connected
 	for was := ep.stateWord.Load(); !ep.stateWord.CompareAndSwap(was, uint32(s)|was&overrunBit); was = ep.stateWord.Load() {
 	}
@@ -339,10 +339,10 @@ func (ep *Endpoint) setState(s qpState) {
 
 // Done returns a channel that is closed when the endpoint has left the connected state permanently. The
 // program need not poll for that: the progress engine closes the channel.
-func (ep *Endpoint) Done() <-chan struct{} { return ep.life.done }
+func (ep *queuePair) Done() <-chan struct{} { return ep.life.done }
 
 // Connector returns the connector that connected the endpoint, or nil if it never was connected.
-func (ep *Endpoint) Connector() nd.Connector {
+func (ep *queuePair) Connector() nd.Connector {
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
 	if !ep.life.wasConnected {
@@ -352,7 +352,7 @@ func (ep *Endpoint) Connector() nd.Connector {
 }
 
 // Err returns why the endpoint left the connected state, or nil if it has not.
-func (ep *Endpoint) Err() error {
+func (ep *queuePair) Err() error {
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
 	if ep.hasOverrun() {
@@ -364,20 +364,20 @@ func (ep *Endpoint) Err() error {
 	return ep.life.cause
 }
 
-func (ep *Endpoint) String() string { return fmt.Sprintf("endpoint %d", ep.number) }
+func (ep *queuePair) String() string { return fmt.Sprintf("endpoint %d", ep.number) }
 
-func (ep *Endpoint) fail(op string, s nd.Status, detail, next string) error {
+func (ep *queuePair) fail(op string, s nd.Status, detail, next string) error {
 	return &nd.OpError{Op: op, Object: ep.String(), Status: s, Field: parameterName(op, s), Detail: detail, Next: next}
 }
 
-func (q *CompletionQueue) attach(ep *Endpoint) {
+func (q *completionQueue) attach(ep *queuePair) {
 	for !q.tryAttach(ep) {
 		q.makeShared()
 	}
 }
 
 // tryAttach is attach, but reports false if another endpoint is the queue's sole user.
-func (q *CompletionQueue) tryAttach(ep *Endpoint) bool {
+func (q *completionQueue) tryAttach(ep *queuePair) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if list := q.endpoints.Load(); len(*list) == 0 || (*list)[len(*list)-1] != ep {
@@ -395,7 +395,7 @@ func (q *CompletionQueue) tryAttach(ep *Endpoint) bool {
 	return true
 }
 
-func (q *CompletionQueue) detach(ep *Endpoint) {
+func (q *completionQueue) detach(ep *queuePair) {
 	q.makeShared()
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 
 // publishReason stores the reason for which this side is about to end the connection. The caller
 // holds ep.mu.
-func (ep *Endpoint) publishReason() {
+func (ep *queuePair) publishReason() {
 	var why *nd.OpError
 	if errors.As(ep.life.cause, &why) {
 		n := copy(ep.localQP.Reason[:], why.Op+": "+why.Detail)
@@ -67,7 +67,7 @@ func (f *peerFault) concerns(r *request) bool {
 }
 
 // requestAtFault returns the request that failed at the peer, or nil.
-func (ep *Endpoint) requestAtFault() *request {
+func (ep *queuePair) requestAtFault() *request {
 	for i := ep.sq.completed; i != ep.sq.posted; i++ {
 		r := ep.requestAt(i)
 		if !r.finished && ep.conn.fault().concerns(r) {
@@ -79,7 +79,7 @@ func (ep *Endpoint) requestAtFault() *request {
 
 // setCauseFromPeer sets the cause of the end of a connection that the peer has ended, or that has ended
 // because the peer died. The caller holds ep.mu.
-func (ep *Endpoint) setCauseFromPeer() {
+func (ep *queuePair) setCauseFromPeer() {
 	c := ep.conn
 	why, peer := c.reason(), "the peer ("+c.peerName+")"
 	e := &nd.OpError{Op: "serve", Object: ep.String(), Status: nd.ConnectionAborted, Next: "connect a new endpoint"}

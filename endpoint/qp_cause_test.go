@@ -75,7 +75,7 @@ func TestFailedResultHasCause(t *testing.T) {
 // TestReasonOfFaultyPeerIsSanitized stores invalid text as the reason: the reader survives, and prints no control characters.
 func TestReasonOfFaultyPeerIsSanitized(t *testing.T) {
 	p := newPair(t, setup{})
-	liar, c := p.b.local.endpoint(0).(*Endpoint).localQP, p.a.local.endpoint(0).(*Endpoint).conn
+	liar, c := p.b.local.endpoint(0).(*queuePair).localQP, p.a.local.endpoint(0).(*queuePair).conn
 	for i := range liar.Reason {
 		liar.Reason[i] = byte(i)
 	}

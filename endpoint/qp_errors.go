@@ -10,18 +10,18 @@ import (
 
 // describeAccess describes the range that a transfer asked for, its token, and the access that the token
 // permits. The text contains only a part of the token; see [nd.Token].
-func (ep *Endpoint) describeAccess(ref *window.Operand, n uint64) string {
+func (ep *queuePair) describeAccess(ref *window.Operand, n uint64) string {
 	return fmt.Sprintf("%d bytes at %#x with %v, which grants %s", n, ref.Address, ref.Token, ep.guard.DescribeAccess(ref))
 }
 
 // describeLocal is describeAccess for a scatter/gather entry of this side.
-func (ep *Endpoint) describeLocal(e wire.SGE) string {
+func (ep *queuePair) describeLocal(e wire.SGE) string {
 	ref := window.Operand{Token: e.Token, Rights: window.Local, Address: e.Address}
 	return ep.describeAccess(&ref, uint64(e.Length))
 }
 
 // describeReceive says what may be wrong with a receive that the sender could not fill.
-func (ep *Endpoint) describeReceive(r *receive) string {
+func (ep *queuePair) describeReceive(r *receive) string {
 	for _, e := range r.sges() {
 		setLocalOperand(&ep.sink, e, window.Write)
 		if f := ep.guard.Check(&ep.sink, uint64(e.Length)); f != window.NoFault {
@@ -35,7 +35,7 @@ func (ep *Endpoint) describeReceive(r *receive) string {
 const tooLong = "a message of %d bytes for a receive of %d"
 
 // describeRequest says what a request asks of the peer.
-func (ep *Endpoint) describeRequest(r *request) string {
+func (ep *queuePair) describeRequest(r *request) string {
 	switch {
 	case r.invalidate:
 		return fmt.Sprintf("a message of %d bytes that invalidates %v", r.total, r.token)
@@ -56,7 +56,7 @@ func readOrWrite(k wire.Kind) string {
 
 // overrunError returns the error of an operation after a completion queue of the endpoint has
 // overrun. The caller holds ep.mu.
-func (ep *Endpoint) overrunError(op string) error {
+func (ep *queuePair) overrunError(op string) error {
 	name, q := "initiator", ep.sq.cq
 	if q.failure(op) == nil {
 		name, q = "receive", ep.rq.cq

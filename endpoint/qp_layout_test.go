@@ -5,10 +5,10 @@ import (
 	"unsafe"
 )
 
-// The fast path reads and writes the first fields of an Endpoint. No other field may come between
+// The fast path reads and writes the first fields of a queuePair. No other field may come between
 // them: that would add cache lines to each request.
 func TestHotFieldsOfEndpointStayTogether(t *testing.T) {
-	var ep Endpoint
+	var ep queuePair
 	next := uintptr(0)
 	for _, f := range []struct {
 		name         string

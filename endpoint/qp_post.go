@@ -15,7 +15,7 @@ import (
 const smallTransfer = window.ChunkSize
 
 // Send posts a message for the peer's oldest posted receive.
-func (ep *Endpoint) Send(reqCtx uint64, sge []nd.SGE, flags nd.OpFlags) error {
+func (ep *queuePair) Send(reqCtx uint64, sge []nd.SGE, flags nd.OpFlags) error {
 	if flags != 0 || len(sge) != 1 || uint(len(sge[0].Buffer))-1 >= wire.InlinePayload {
 		return ep.postSend(reqCtx, sge, flags)
 	}
@@ -47,17 +47,17 @@ func (ep *Endpoint) Send(reqCtx uint64, sge []nd.SGE, flags nd.OpFlags) error {
 	return ep.postSend(reqCtx, sge[:1:1], 0)
 }
 
-func (ep *Endpoint) postSend(reqCtx uint64, sge []nd.SGE, flags nd.OpFlags) error {
+func (ep *queuePair) postSend(reqCtx uint64, sge []nd.SGE, flags nd.OpFlags) error {
 	return ep.submitOnError(ep.postTransfer("send", nd.RequestSend, reqCtx, sge, 0, 0, flags, nd.InvalidParameter4, false))
 }
 
 // SendAndInvalidate posts a message that also invalidates the peer's window or region with token remote.
-func (ep *Endpoint) SendAndInvalidate(reqCtx uint64, sge []nd.SGE, remote nd.Token, flags nd.OpFlags) error {
+func (ep *queuePair) SendAndInvalidate(reqCtx uint64, sge []nd.SGE, remote nd.Token, flags nd.OpFlags) error {
 	return ep.submitOnError(ep.postTransfer("send and invalidate", nd.RequestSend, reqCtx, sge, 0, remote, flags, nd.InvalidParameter4, true))
 }
 
 // Write posts a copy of the bytes in sge to the peer's memory at remoteAddr.
-func (ep *Endpoint) Write(reqCtx uint64, sge []nd.SGE, remoteAddr uint64, remote nd.Token, flags nd.OpFlags) error {
+func (ep *queuePair) Write(reqCtx uint64, sge []nd.SGE, remoteAddr uint64, remote nd.Token, flags nd.OpFlags) error {
 	if flags == 0 && len(sge) == 1 && uint(len(sge[0].Buffer))-1 < smallTransfer {
 		if !ep.mu.LockBiased() {
 			ep.mu.Lock()
@@ -79,7 +79,7 @@ func (ep *Endpoint) Write(reqCtx uint64, sge []nd.SGE, remoteAddr uint64, remote
 }
 
 // Read posts a copy of the peer's memory at remoteAddr into the bytes of sge.
-func (ep *Endpoint) Read(reqCtx uint64, sge []nd.SGE, remoteAddr uint64, remote nd.Token, flags nd.OpFlags) error {
+func (ep *queuePair) Read(reqCtx uint64, sge []nd.SGE, remoteAddr uint64, remote nd.Token, flags nd.OpFlags) error {
 	if flags == 0 && len(sge) == 1 && ep.localExecutor && uint(len(sge[0].Buffer))-1 < smallTransfer {
 		if !ep.mu.LockBiased() {
 			ep.mu.Lock()
@@ -95,7 +95,7 @@ func (ep *Endpoint) Read(reqCtx uint64, sge []nd.SGE, remoteAddr uint64, remote 
 	return ep.submitOnError(ep.postTransfer("read", nd.RequestRead, reqCtx, sge, remoteAddr, remote, flags, nd.InvalidParameter6, false))
 }
 
-func (ep *Endpoint) postTransfer(op string, k nd.RequestType, reqCtx uint64, sge []nd.SGE, remoteAddr uint64, remote nd.Token, flags nd.OpFlags, badFlags nd.Status, invalidate bool) error {
+func (ep *queuePair) postTransfer(op string, k nd.RequestType, reqCtx uint64, sge []nd.SGE, remoteAddr uint64, remote nd.Token, flags nd.OpFlags, badFlags nd.Status, invalidate bool) error {
 	if flags&^k.AllowedFlags() != 0 {
 		return ep.fail(op, badFlags, "invalid flags "+flags.String(), "pass only flags that the call documents")
 	}
@@ -127,7 +127,7 @@ func (ep *Endpoint) postTransfer(op string, k nd.RequestType, reqCtx uint64, sge
 	return nil
 }
 
-func (ep *Endpoint) checkLength(op string, sge []nd.SGE) error {
+func (ep *queuePair) checkLength(op string, sge []nd.SGE) error {
 	total := uint64(0)
 	for i := range sge {
 		total += uint64(len(sge[i].Buffer))
@@ -140,7 +140,7 @@ func (ep *Endpoint) checkLength(op string, sge []nd.SGE) error {
 
 // notConnectedError returns the error of a post on an endpoint that is not connected yet, was
 // disconnected, or was closed.
-func (ep *Endpoint) notConnectedError(op string) error {
+func (ep *queuePair) notConnectedError(op string) error {
 	detail, next := "the endpoint is not connected yet", "post when Connect and CompleteConnect, or Accept, have returned"
 	switch s := ep.state(); {
 	case ep.life.closeCalled:
@@ -153,7 +153,7 @@ func (ep *Endpoint) notConnectedError(op string) error {
 
 // newRequest returns the next request of the initiator queue, reset. The request is posted only
 // when enqueue is called. The caller holds ep.mu.
-func (ep *Endpoint) newRequest(op string, k nd.RequestType, flags nd.OpFlags, reqCtx uint64) (*request, error) {
+func (ep *queuePair) newRequest(op string, k nd.RequestType, flags nd.OpFlags, reqCtx uint64) (*request, error) {
 	switch ep.state() {
 	case connected, peerDisconnected, failed:
 		if ep.hasOverrun() {
@@ -173,13 +173,13 @@ func (ep *Endpoint) newRequest(op string, k nd.RequestType, flags nd.OpFlags, re
 
 // hasSlot reports whether another request may be outstanding. A slot becomes free when a poll takes
 // the request's result, or when the request succeeds silently.
-func (ep *Endpoint) hasSlot() bool {
+func (ep *queuePair) hasSlot() bool {
 	return ep.sq.posted+ep.sq.unqueued-ep.sq.slots.freed.Load() < ep.sq.depth
 }
 
 // enqueue posts the request that newRequest returned. Unless that request is deferred, enqueue
 // submits it together with the requests deferred before it.
-func (ep *Endpoint) enqueue(r *request) {
+func (ep *queuePair) enqueue(r *request) {
 	ep.sq.posted++
 	asym.StoreRelease32(&ep.outstanding, uint32(ep.sq.posted-ep.sq.completed))
 	if (r.flags.Has(nd.Defer) || ep.batching) && ep.state() == connected {
@@ -190,7 +190,7 @@ func (ep *Endpoint) enqueue(r *request) {
 
 // submit lets all posted requests run. They run within this call if no earlier request waits and the
 // last of them is small.
-func (ep *Endpoint) submit() {
+func (ep *queuePair) submit() {
 	if ep.req.submitted == ep.sq.posted {
 		return
 	}
@@ -212,7 +212,7 @@ func (ep *Endpoint) submit() {
 
 // submitOnError returns err, the result of a post. If the post failed, submitOnError submits the
 // deferred requests: the program may never post again.
-func (ep *Endpoint) submitOnError(err error) error {
+func (ep *queuePair) submitOnError(err error) error {
 	if err != nil {
 		ep.mu.Lock()
 		defer ep.mu.Unlock()
@@ -222,17 +222,17 @@ func (ep *Endpoint) submitOnError(err error) error {
 }
 
 // Bind posts the binding of buf, which is a part of mr, to mw. flags contain the remote access.
-func (ep *Endpoint) Bind(reqCtx uint64, mr nd.MemoryRegion, mw nd.MemoryWindow, buf []byte, flags nd.OpFlags) error {
+func (ep *queuePair) Bind(reqCtx uint64, mr nd.MemoryRegion, mw nd.MemoryWindow, buf []byte, flags nd.OpFlags) error {
 	return ep.submitOnError(ep.postBind(reqCtx, mr, mw, buf, flags))
 }
 
-func (ep *Endpoint) postBind(reqCtx uint64, mr nd.MemoryRegion, mw nd.MemoryWindow, buf []byte, flags nd.OpFlags) error {
+func (ep *queuePair) postBind(reqCtx uint64, mr nd.MemoryRegion, mw nd.MemoryWindow, buf []byte, flags nd.OpFlags) error {
 	const op = "bind"
-	region, ok := mr.(*MemoryRegion)
+	region, ok := mr.(*memoryRegion)
 	if !ok || region == nil || region.adapter != ep.adapter {
 		return ep.fail(op, nd.InvalidParameter2, "the region is not of this adapter", "register the memory with the endpoint's adapter")
 	}
-	win, ok := mw.(*MemoryWindow)
+	win, ok := mw.(*memoryWindow)
 	if !ok || win == nil || win.adapter != ep.adapter {
 		return ep.fail(op, nd.InvalidParameter3, "the window is not of this adapter", "create it with the endpoint's adapter")
 	}
@@ -278,13 +278,13 @@ func (ep *Endpoint) postBind(reqCtx uint64, mr nd.MemoryRegion, mw nd.MemoryWind
 }
 
 // Invalidate posts the end of the remote access through mw.
-func (ep *Endpoint) Invalidate(reqCtx uint64, mw nd.MemoryWindow, flags nd.OpFlags) error {
+func (ep *queuePair) Invalidate(reqCtx uint64, mw nd.MemoryWindow, flags nd.OpFlags) error {
 	return ep.submitOnError(ep.postInvalidate(reqCtx, mw, flags))
 }
 
-func (ep *Endpoint) postInvalidate(reqCtx uint64, mw nd.MemoryWindow, flags nd.OpFlags) error {
+func (ep *queuePair) postInvalidate(reqCtx uint64, mw nd.MemoryWindow, flags nd.OpFlags) error {
 	const op = "invalidate"
-	win, ok := mw.(*MemoryWindow)
+	win, ok := mw.(*memoryWindow)
 	if !ok || win == nil || win.adapter != ep.adapter {
 		return ep.fail(op, nd.InvalidParameter2, "the window is not of this adapter", "create it with the endpoint's adapter")
 	}
@@ -295,7 +295,7 @@ func (ep *Endpoint) postInvalidate(reqCtx uint64, mw nd.MemoryWindow, flags nd.O
 }
 
 // postInvalidation posts the invalidation of a bound window or a fast-registered region.
-func (ep *Endpoint) postInvalidation(op string, l window.Invalidatable, reqCtx uint64, flags nd.OpFlags) error {
+func (ep *queuePair) postInvalidation(op string, l window.Invalidatable, reqCtx uint64, flags nd.OpFlags) error {
 	if flags&^nd.RequestInvalidate.AllowedFlags() != 0 {
 		return ep.fail(op, nd.InvalidParameter3, "invalid flags "+flags.String(), "pass only flags that Invalidate documents")
 	}
@@ -321,14 +321,14 @@ func (ep *Endpoint) postInvalidation(op string, l window.Invalidatable, reqCtx u
 }
 
 // StartRequestBatch defers all requests that are posted before the next SubmitRequestBatch.
-func (ep *Endpoint) StartRequestBatch() {
+func (ep *queuePair) StartRequestBatch() {
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
 	ep.batching = true
 }
 
 // SubmitRequestBatch submits the deferred requests.
-func (ep *Endpoint) SubmitRequestBatch() {
+func (ep *queuePair) SubmitRequestBatch() {
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
 	ep.batching = false

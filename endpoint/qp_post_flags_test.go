@@ -96,7 +96,7 @@ func readFenceEffect(t *testing.T, flag uint32) string {
 	far := p.a.must(order{Do: doBind, Window: w, Len: 8, Flags: nd.AllowWrite}).Far
 	p.a.results(initiatorQueue, 1)
 	// The peer serves nothing on the first connection while its lock is held.
-	serving := p.b.local.endpoint(0).(*Endpoint)
+	serving := p.b.local.endpoint(0).(*queuePair)
 	serving.mu.Lock()
 	p.a.must(order{Do: doRead, Context: 1, Parts: mine(0, 8), Far: p.b.memory})
 	p.a.must(order{Do: doInvalidate, Context: 2, Window: w, Flags: nd.OpFlags(flag)})
@@ -150,8 +150,8 @@ func notified(t *testing.T, p *pair, kind nd.NotifyType, something func()) strin
 	defer cancel()
 	ended := soon(func() error { return q.Notify(ctx, kind) })
 	something()
-	eventually(t, "the result is there", func() bool { return q.(*CompletionQueue).filled() })
-	for waits := false; ; waits = q.(*CompletionQueue).waited() {
+	eventually(t, "the result is there", func() bool { return q.(*completionQueue).filled() })
+	for waits := false; ; waits = q.(*completionQueue).waited() {
 		select {
 		case err := <-ended:
 			if err != nil {
@@ -170,14 +170,14 @@ func notified(t *testing.T, p *pair, kind nd.NotifyType, something func()) strin
 }
 
 // waited reports whether a Notify waits that no result so far has released.
-func (q *CompletionQueue) waited() bool {
+func (q *completionQueue) waited() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return len(q.calls) > 0
 }
 
 // filled reports whether the queue has a result, without taking it.
-func (q *CompletionQueue) filled() bool {
+func (q *completionQueue) filled() bool {
 	q.progressAll()
 	q.mu.Lock()
 	defer q.mu.Unlock()

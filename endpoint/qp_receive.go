@@ -11,7 +11,7 @@ import (
 )
 
 // Receive posts the buffers of sge for one message.
-func (ep *Endpoint) Receive(reqCtx uint64, sge []nd.SGE) error {
+func (ep *queuePair) Receive(reqCtx uint64, sge []nd.SGE) error {
 	if len(sge) != 1 || uint64(len(sge[0].Buffer))-1 >= maxTransfer || ep.srq != nil {
 		return ep.postReceive(reqCtx, sge)
 	}
@@ -27,7 +27,7 @@ func (ep *Endpoint) Receive(reqCtx uint64, sge []nd.SGE) error {
 	return ep.postReceive(reqCtx, sge[:1:1])
 }
 
-func (ep *Endpoint) postReceive(reqCtx uint64, sge []nd.SGE) error {
+func (ep *queuePair) postReceive(reqCtx uint64, sge []nd.SGE) error {
 	const op = "receive"
 	if ep.srq != nil {
 		return ep.fail(op, nd.InvalidDeviceRequest, "the endpoint takes its receives from a shared receive queue", "post to that queue")
@@ -63,7 +63,7 @@ func (ep *Endpoint) postReceive(reqCtx uint64, sge []nd.SGE) error {
 
 // postReceiveFast posts a receive of one entry. It skips stores that would not change the slot: the
 // previous receive in it usually had the same size.
-func (ep *Endpoint) postReceiveFast(reqCtx uint64, sge *nd.SGE) {
+func (ep *queuePair) postReceiveFast(reqCtx uint64, sge *nd.SGE) {
 	address, n, token := shm.AddressOf(sge.Buffer), uint64(len(sge.Buffer)), sge.Token
 	r := ep.receiveAt(ep.rq.posted)
 	r.context = reqCtx
@@ -91,7 +91,7 @@ func (ep *Endpoint) postReceiveFast(reqCtx uint64, sge *nd.SGE) {
 }
 
 // publishReceive describes the receive posted last in shared memory, and publishes it to the peer.
-func (ep *Endpoint) publishReceive(r *receive) {
+func (ep *queuePair) publishReceive(r *receive) {
 	d, entries := ep.descriptor(), r.sges()
 	d[0], d[1] = r.capacity, uint64(len(entries))
 	room := min(r.capacity, wire.InlinePayload)
@@ -107,14 +107,14 @@ func (ep *Endpoint) publishReceive(r *receive) {
 // descriptor returns the shared descriptor of the receive posted last. Plain stores suffice: the
 // peer reads a descriptor only after it has loaded Posted, and the descriptor is reused only when
 // its receive has been delivered.
-func (ep *Endpoint) descriptor() []uint64 {
+func (ep *queuePair) descriptor() []uint64 {
 	at := ((ep.rq.posted - 1) & uint64(len(ep.rq.receives)-1)) * ep.rq.stride
 	return ep.rq.descriptors[at : at+ep.rq.stride]
 }
 
 // publishPosted publishes the receive posted last to the peer. An inline message of at most room
 // bytes is sure to fit that receive.
-func (ep *Endpoint) publishPosted(room uint64) {
+func (ep *queuePair) publishPosted(room uint64) {
 	if room < wire.InlinePayload {
 		ep.limitRoom(room)
 	}
@@ -135,7 +135,7 @@ func (ep *Endpoint) publishPosted(room uint64) {
 
 // limitRoom announces that the receive posted last may not fit a message of more than room bytes.
 // The peer completes a longer Send only when this side has received it.
-func (ep *Endpoint) limitRoom(room uint64) {
+func (ep *queuePair) limitRoom(room uint64) {
 	if int64(ep.limited.end-ep.rq.delivered) > 0 { // an earlier limited receive is undelivered
 		room = min(room, ep.limited.capacity)
 	}
@@ -145,7 +145,7 @@ func (ep *Endpoint) limitRoom(room uint64) {
 }
 
 // canFill reports whether the token of e allows a message to be stored in e at this moment.
-func (ep *Endpoint) canFill(e wire.SGE) bool {
+func (ep *queuePair) canFill(e wire.SGE) bool {
 	ep.sink = window.Operand{Token: e.Token, Rights: window.Local | window.Write, Address: e.Address}
 	return ep.guard.Check(&ep.sink, uint64(e.Length)) == window.NoFault
 }

@@ -23,7 +23,7 @@ type bounceBuffers struct {
 	local, remote nd.Token // tokens being drained while the endpoint is freed
 }
 
-func (ep *Endpoint) allocateBounce() error {
+func (ep *queuePair) allocateBounce() error {
 	heap := ep.provider.member.Heap()
 	off, err := heap.Alloc(bounceCount * bounceSize)
 	if err != nil {
@@ -47,7 +47,7 @@ func (ep *Endpoint) allocateBounce() error {
 
 // bounceOut takes a free bounce buffer for as much of the private entry e as fits, and returns the
 // entry that names the buffer instead. Unless r is a Read, it copies the data into the buffer.
-func (ep *Endpoint) bounceOut(r *request, e wire.SGE) (buffer int, sge wire.SGE, out outcome) {
+func (ep *queuePair) bounceOut(r *request, e wire.SGE) (buffer int, sge wire.SGE, out outcome) {
 	if ep.req.bounce.region == nil {
 		if err := ep.allocateBounce(); err != nil {
 			return 0, e, ep.reject(r, nd.InternalError, "no memory for bounce buffers: %v", err)
@@ -77,7 +77,7 @@ func (ep *Endpoint) bounceOut(r *request, e wire.SGE) (buffer int, sge wire.SGE,
 
 // bounceIn copies a fragment of a Read from its bounce buffer to private memory, once the peer has
 // filled the buffer.
-func (ep *Endpoint) bounceIn(r *request) outcome {
+func (ep *queuePair) bounceIn(r *request) outcome {
 	if int64(ep.conn.out.Consumed()-r.endEntry) < 0 {
 		return blocked
 	}

@@ -105,7 +105,7 @@ func (m *creditModel) step() {
 	}
 }
 
-// post is Endpoint.publishPosted at the peer.
+// post is queuePair.publishPosted at the peer.
 func (m *creditModel) post(capacity uint64) {
 	if uint64(len(m.receives))-m.delivered == creditQueue {
 		return
@@ -132,7 +132,7 @@ func (m *creditModel) hasReceive() bool {
 	return k.refresh(pushed, posted, creditQueue, tight, room)
 }
 
-// fastSend is Endpoint.Send.
+// fastSend is queuePair.Send.
 func (m *creditModel) fastSend(n uint64) {
 	k := &m.credit
 	if m.pushed() >= k.limit && !(m.hasReceive() && k.extend(m.pushed(), m.free())) || n > uint64(k.maxLen) {
@@ -145,7 +145,7 @@ func (m *creditModel) fastSend(n uint64) {
 	m.messages = append(m.messages, creditMessage{fast: true, takes: true, inSlot: true})
 }
 
-// slowSend is Endpoint.executeSend.
+// slowSend is queuePair.executeSend.
 func (m *creditModel) slowSend(n uint64) {
 	if !m.hasReceive() {
 		return
@@ -171,7 +171,7 @@ func (m *creditModel) delivers(n uint64) {
 	}
 }
 
-// push is Endpoint.pushEntry, after endRun.
+// push is queuePair.pushEntry, after endRun.
 func (m *creditModel) push(x creditMessage) {
 	m.messages = append(m.messages, x)
 	k, pushed := &m.credit, m.pushed()

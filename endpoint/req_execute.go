@@ -10,7 +10,7 @@ import (
 
 // execute runs or continues request r, the oldest that is not executed. It transfers at most *budget
 // bytes and subtracts them.
-func (ep *Endpoint) execute(r *request, budget *uint64) outcome {
+func (ep *queuePair) execute(r *request, budget *uint64) outcome {
 	if r.flags.Has(nd.ReadFence) && ep.conn.hasReadsInFlight(1) {
 		return blocked
 	}
@@ -44,7 +44,7 @@ func (ep *Endpoint) execute(r *request, budget *uint64) outcome {
 	return ep.copyOneSided(r, budget)
 }
 
-func (ep *Endpoint) executeBind(r *request) outcome {
+func (ep *queuePair) executeBind(r *request) outcome {
 	b := r.binding
 	r.binding = nil
 	if !b.Apply() {
@@ -55,7 +55,7 @@ func (ep *Endpoint) executeBind(r *request) outcome {
 	return executed
 }
 
-func (ep *Endpoint) executeInvalidate(r *request) outcome {
+func (ep *queuePair) executeInvalidate(r *request) outcome {
 	if !r.draining {
 		if _, region := r.object.(*window.Region); region && ep.conn.hasUnacknowledged() {
 			return blocked // the peer has not run all requests that may name the region's local token
@@ -82,7 +82,7 @@ func whyNotInvalidated(l window.Invalidatable) string {
 	return "the window is not bound on this endpoint"
 }
 
-func (ep *Endpoint) completeInvalidate(r *request) {
+func (ep *queuePair) completeInvalidate(r *request) {
 	r.object.Release()
 	r.draining = false
 	r.finish(nd.Success)
@@ -95,7 +95,7 @@ func setLocalOperand(ref *window.Operand, e wire.SGE, rights window.Rights) {
 
 // copyOneSided runs a Read or a Write in this process: it copies between local memory and the peer's.
 // If the peer's memory is not in the arena, it leaves the copy to the peer.
-func (ep *Endpoint) copyOneSided(r *request, budget *uint64) outcome {
+func (ep *queuePair) copyOneSided(r *request, budget *uint64) outcome {
 	write := r.kind == nd.RequestWrite
 	local, remote, right := &ep.source, &ep.sink, window.Write
 	if !write {
@@ -148,17 +148,17 @@ func (ep *Endpoint) copyOneSided(r *request, budget *uint64) outcome {
 	return executed
 }
 
-func (ep *Endpoint) rejectRemote(r *request, f window.Fault) outcome {
+func (ep *queuePair) rejectRemote(r *request, f window.Fault) outcome {
 	return ep.reject(r, nd.AccessViolation, "%s: %v", ep.describeRequest(r), f)
 }
 
-func (ep *Endpoint) rejectLocal(r *request, e wire.SGE, f window.Fault) outcome {
+func (ep *queuePair) rejectLocal(r *request, e wire.SGE, f window.Fault) outcome {
 	return ep.reject(r, nd.AccessViolation, "scatter/gather entry of %s: %v", ep.describeLocal(e), f)
 }
 
 // pushEntry pushes a ring entry of r. It reports false if the ring is full; the peer then rings when
 // it has released slots.
-func (ep *Endpoint) pushEntry(r *request, slot *shm.Slot) bool {
+func (ep *queuePair) pushEntry(r *request, slot *shm.Slot) bool {
 	c := ep.conn
 	c.credit.endRun(c.out.Pushed())
 	index, ok := c.out.Push(slot)
@@ -183,7 +183,7 @@ func (ep *Endpoint) pushEntry(r *request, slot *shm.Slot) bool {
 // requestWakeup asks the peer to ring when it has released ring slots or posted a receive. It does so
 // only if a wait of this process or its engine sleeps or is about to; otherwise a poll notices the
 // change. The caller checks the slots or the receive once more afterwards.
-func (ep *Endpoint) requestWakeup() {
+func (ep *queuePair) requestWakeup() {
 	if !ep.wakeupRequested && ep.provider.hasArmedDoorbell() {
 		ep.wakeupRequested = true
 		ep.localQP.NeedWakeup.Swap(1) // ORDER need-wakeup: pairs with the loads in Endpoint.publishPosted and Endpoint.releaseEntries
@@ -191,7 +191,7 @@ func (ep *Endpoint) requestWakeup() {
 	}
 }
 
-func (ep *Endpoint) cancelWakeup() {
+func (ep *queuePair) cancelWakeup() {
 	if ep.wakeupRequested {
 		ep.wakeupRequested = false
 		ep.localQP.NeedWakeup.Store(0)

@@ -15,18 +15,18 @@ import (
 // canRunFast reports whether a request may run now, within its post: the endpoint is connected, all
 // earlier requests are completed, and the initiator queue has a free slot. The caller holds ep.mu,
 // as for all functions of the fast path.
-func (ep *Endpoint) canRunFast() bool {
+func (ep *queuePair) canRunFast() bool {
 	return ep.stateWord.Load() == uint32(connected) && ep.sq.completed == ep.sq.posted && !ep.batching && ep.hasSlot()
 }
 
 // completeFast completes a request of the fast path with success. n is the number of bytes transferred.
-func (ep *Endpoint) completeFast(k nd.RequestType, reqCtx uint64, n int) {
+func (ep *queuePair) completeFast(k nd.RequestType, reqCtx uint64, n int) {
 	ep.sq.unqueued++
 	ep.sq.cq.pushSuccess(ep, reqCtx, k, n, &ep.sq.slots)
 }
 
 // bindFast is executeBind for the fast path. It reports whether it has bound the window.
-func (ep *Endpoint) bindFast(reqCtx uint64, r *window.Region, w *window.Window, buf []byte, rights window.Rights) bool {
+func (ep *queuePair) bindFast(reqCtx uint64, r *window.Region, w *window.Window, buf []byte, rights window.Rights) bool {
 	if !ep.canRunFast() || !w.Bind(r, buf, rights, ep.number) {
 		return false
 	}
@@ -37,7 +37,7 @@ func (ep *Endpoint) bindFast(reqCtx uint64, r *window.Region, w *window.Window, 
 
 // invalidateFast is executeInvalidate for the fast path. It reports whether it has invalidated l. If
 // a peer still uses the token, it queues a request that completes when the token is drained.
-func (ep *Endpoint) invalidateFast(reqCtx uint64, l window.Invalidatable) bool {
+func (ep *queuePair) invalidateFast(reqCtx uint64, l window.Invalidatable) bool {
 	if !ep.canRunFast() {
 		return false
 	}
@@ -60,7 +60,7 @@ func (ep *Endpoint) invalidateFast(reqCtx uint64, l window.Invalidatable) bool {
 
 // enqueuePushed queues a request for the entry that the fast path has just pushed into the ring. The
 // request completes when the peer has consumed that entry.
-func (ep *Endpoint) enqueuePushed(k nd.RequestType, reqCtx uint64) *request {
+func (ep *queuePair) enqueuePushed(k nd.RequestType, reqCtx uint64) *request {
 	r := ep.requestAt(ep.sq.posted)
 	r.reset(k, 0, reqCtx)
 	r.endEntry, r.needsAck = ep.conn.out.Pushed(), true
@@ -74,7 +74,7 @@ func (ep *Endpoint) enqueuePushed(k nd.RequestType, reqCtx uint64) *request {
 
 // pushWriteFast is pushInlineWrite for the fast path. It reports whether it has pushed the Write; it
 // does not if the data exceeds InlineWritePayload or the ring is full.
-func (ep *Endpoint) pushWriteFast(reqCtx uint64, sge *nd.SGE, address uint64, remote nd.Token) (done bool) {
+func (ep *queuePair) pushWriteFast(reqCtx uint64, sge *nd.SGE, address uint64, remote nd.Token) (done bool) {
 	c := ep.conn
 	n := len(sge.Buffer)
 	if n > wire.InlineWritePayload || c.out.FreeSlots() == 0 || !c.ref.Connected() {

@@ -193,7 +193,7 @@ func TestResultsDoNotOvertakeQueuedOnes(t *testing.T) {
 	p := newPair(t, setup{})
 	s := p.b.local
 	s.provider.engine.stop()
-	q, ep := s.queues[receiveQueue].(*CompletionQueue), s.endpoint(0).(*Endpoint)
+	q, ep := s.queues[receiveQueue].(*completionQueue), s.endpoint(0).(*queuePair)
 	var room [4]nd.Result
 	for i := range uint64(3) {
 		p.b.must(order{Do: doReceive, Context: i, Parts: mine(0, 64)})
@@ -260,7 +260,7 @@ func TestPeersWithAndWithoutMembarrier(t *testing.T) {
 	for _, barriers := range [][2]uint64{{1, 1}, {0, 1}, {1, 0}, {0, 0}} {
 		t.Run(fmt.Sprint(barriers), func(t *testing.T) {
 			p := newPair(t, setup{Unwired: true})
-			sides := [2]*Endpoint{p.a.local.endpoint(0).(*Endpoint), p.b.local.endpoint(0).(*Endpoint)}
+			sides := [2]*queuePair{p.a.local.endpoint(0).(*queuePair), p.b.local.endpoint(0).(*queuePair)}
 			for i, ep := range sides {
 				ep.localQP.Barriers = min(barriers[i], ep.localQP.Barriers) // before the peer looks
 			}

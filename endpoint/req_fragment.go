@@ -9,7 +9,7 @@ import (
 // sendFragments sends a request to the peer, which copies the data: one fragment for each
 // scatter/gather entry. Entries in private memory, which the peer cannot reach, go through a bounce
 // buffer, one fragment for each filling of the buffer.
-func (ep *Endpoint) sendFragments(r *request, budget *uint64) outcome {
+func (ep *queuePair) sendFragments(r *request, budget *uint64) outcome {
 	c := ep.conn
 	r.needsAck = true
 	if r.kind == nd.RequestWrite && r.total <= wire.InlineWritePayload {
@@ -95,7 +95,7 @@ func fragmentKind(t nd.RequestType) wire.Kind {
 }
 
 // pushInlineWrite sends a Write with its data in the ring entry.
-func (ep *Endpoint) pushInlineWrite(r *request) outcome {
+func (ep *queuePair) pushInlineWrite(r *request) outcome {
 	c := ep.conn
 	if c.out.FreeSlots() == 0 {
 		if ep.requestWakeup(); c.out.FreeSlots() == 0 {

@@ -19,7 +19,7 @@ const (
 )
 
 // checkInline checks the total length of an inline request. The number of entries is not limited.
-func (ep *Endpoint) checkInline(op string, sge []nd.SGE) error {
+func (ep *queuePair) checkInline(op string, sge []nd.SGE) error {
 	total := 0
 	for i := range sge {
 		if total += len(sge[i].Buffer); total > ep.limits.inlineSize {

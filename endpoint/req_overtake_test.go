@@ -11,7 +11,7 @@ const overtakingTrials = 200
 
 // whileBlocked runs f while the peer takes nothing out of its rings.
 func (p *pair) whileBlocked(f func()) {
-	ep := p.b.local.endpoint(0).(*Endpoint)
+	ep := p.b.local.endpoint(0).(*queuePair)
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
 	f()

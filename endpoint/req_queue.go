@@ -9,7 +9,7 @@ import (
 
 // runRequests executes submitted requests in order, and completes those that are done. It transfers
 // at most *budget bytes, which it subtracts.
-func (ep *Endpoint) runRequests(budget *uint64) (progressed bool) {
+func (ep *queuePair) runRequests(budget *uint64) (progressed bool) {
 	for {
 		progressed = ep.completeRequests() || progressed
 		if ep.req.next == ep.req.submitted || ep.req.hasFailed {
@@ -55,7 +55,7 @@ func (r *request) cancel() {
 }
 
 // completeRequests completes executed requests in the order of posting.
-func (ep *Endpoint) completeRequests() (progressed bool) {
+func (ep *queuePair) completeRequests() (progressed bool) {
 	for ep.sq.completed != ep.req.next {
 		r := ep.requestAt(ep.sq.completed)
 		if !r.finished {
@@ -76,7 +76,7 @@ func (ep *Endpoint) completeRequests() (progressed bool) {
 }
 
 // completeRequest adds the result of a finished request to the completion queue.
-func (ep *Endpoint) completeRequest(r *request) {
+func (ep *queuePair) completeRequest(r *request) {
 	if r.status == nd.Success && r.flags.Has(nd.SilentSuccess) {
 		ep.sq.unqueued--
 		return
@@ -94,7 +94,7 @@ func (ep *Endpoint) completeRequest(r *request) {
 }
 
 // reject finishes a request with status s. The message becomes the endpoint's cause, if it has none yet.
-func (ep *Endpoint) reject(r *request, s nd.Status, format string, args ...any) outcome {
+func (ep *queuePair) reject(r *request, s nd.Status, format string, args ...any) outcome {
 	r.finish(s)
 	if ep.life.cause == nil {
 		ep.life.cause = ep.fail(opName(r), s, fmt.Sprintf(format, args...), "the connection has ended; connect a new endpoint")

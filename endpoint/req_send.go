@@ -10,7 +10,7 @@ import (
 )
 
 // executeSend sends a message to the peer's oldest receive.
-func (ep *Endpoint) executeSend(r *request, budget *uint64) outcome {
+func (ep *queuePair) executeSend(r *request, budget *uint64) outcome {
 	c := ep.conn
 	if !r.hasReceive && c.peerHasSRQ {
 		// Only the peer knows whether its shared queue has a receive. The message waits in the
@@ -50,7 +50,7 @@ func (ep *Endpoint) executeSend(r *request, budget *uint64) outcome {
 }
 
 // checkLocalAccess returns the first entry of r that must not be read, and why.
-func (ep *Endpoint) checkLocalAccess(r *request) (wire.SGE, window.Fault) {
+func (ep *queuePair) checkLocalAccess(r *request) (wire.SGE, window.Fault) {
 	for _, e := range r.sges {
 		r.setOperand(&ep.source, e, window.Read)
 		if f := ep.guard.Check(&ep.source, uint64(e.Length)); f != window.NoFault {
@@ -62,7 +62,7 @@ func (ep *Endpoint) checkLocalAccess(r *request) (wire.SGE, window.Fault) {
 
 // needsPeerCopy reports whether only the peer can fill one of the entries of its receive after the
 // first. The copy itself detects that for the first entry.
-func (ep *Endpoint) needsPeerCopy(entries []wire.SGE) bool {
+func (ep *queuePair) needsPeerCopy(entries []wire.SGE) bool {
 	for i := 1; i < len(entries); i++ {
 		e := entries[i]
 		ep.sink = window.Operand{Token: e.Token, Rights: window.Local | window.Write, Address: e.Address, Peer: &ep.conn.ref}
@@ -74,7 +74,7 @@ func (ep *Endpoint) needsPeerCopy(entries []wire.SGE) bool {
 }
 
 // awaitReceive waits until the peer posts a receive, at most for the receive time-out.
-func (ep *Endpoint) awaitReceive(r *request) outcome {
+func (ep *queuePair) awaitReceive(r *request) outcome {
 	limit := ep.provider.options.ReceiveTimeout
 	switch limit {
 	case NoLimit:
@@ -93,7 +93,7 @@ func (ep *Endpoint) awaitReceive(r *request) outcome {
 }
 
 // pushInlineSend sends a whole message in one ring entry.
-func (ep *Endpoint) pushInlineSend(r *request) outcome {
+func (ep *queuePair) pushInlineSend(r *request) outcome {
 	c := ep.conn
 	if c.out.FreeSlots() == 0 {
 		if ep.requestWakeup(); c.out.FreeSlots() == 0 {
@@ -123,7 +123,7 @@ func (ep *Endpoint) pushInlineSend(r *request) outcome {
 }
 
 // gatherInline copies the data of an inline Send or Write together. It reports false if it has rejected r.
-func (ep *Endpoint) gatherInline(r *request) (payload []byte, ok bool) {
+func (ep *queuePair) gatherInline(r *request) (payload []byte, ok bool) {
 	if r.flags.Has(nd.Inline) {
 		return r.inline, true
 	}
@@ -142,7 +142,7 @@ func (ep *Endpoint) gatherInline(r *request) (payload []byte, ok bool) {
 }
 
 // copyToReceive copies a message into the peer's posted receive, and then tells the peer.
-func (ep *Endpoint) copyToReceive(r *request, budget *uint64) outcome {
+func (ep *queuePair) copyToReceive(r *request, budget *uint64) outcome {
 	c := ep.conn
 	for r.transferred < r.total {
 		if *budget == 0 {
@@ -183,7 +183,7 @@ func (ep *Endpoint) copyToReceive(r *request, budget *uint64) outcome {
 // completeIfOpen completes a Send whose entry is in the ring, if the peer is sure to consume it. The
 // side that ends a connection first changes its state and then reads the ring once more. So if the
 // state is unchanged after the push, the peer finds the entry. Otherwise only the peer knows.
-func (ep *Endpoint) completeIfOpen(r *request) {
+func (ep *queuePair) completeIfOpen(r *request) {
 	if ep.conn.ref.Connected() { // ORDER conn-state: after the push; pairs with the change of state before releasePeerState reads the ring
 		r.finish(nd.Success)
 		return
@@ -193,7 +193,7 @@ func (ep *Endpoint) completeIfOpen(r *request) {
 }
 
 // rejectReceive tells the peer that its receive has failed with status s, and rejects the Send.
-func (ep *Endpoint) rejectReceive(r *request, s nd.Status, format string, args ...any) outcome {
+func (ep *queuePair) rejectReceive(r *request, s nd.Status, format string, args ...any) outcome {
 	ep.req.slot = shm.Slot{wire.Header(wire.SendFailed, wire.FlagFirst|wire.FlagLast, 0, 0), uint64(s), r.total}
 	if !ep.pushEntry(r, &ep.req.slot) {
 		return blocked

@@ -29,7 +29,7 @@ func TestRingSlotsWakeSleepingRequester(t *testing.T) {
 		_, err := a.queues[initiatorQueue].Wait(ctx, results[:])
 		done <- err
 	}()
-	ep := a.endpoint(0).(*Endpoint)
+	ep := a.endpoint(0).(*queuePair)
 	eventually(t, "the Write sleeps", func() bool { return a.provider.waiters.Sleeping() == 1 && ep.localQP.NeedWakeup.Load() == 1 })
 	bell := a.member.WaitDoorbell()
 	before := bell.Arm() // it is armed, because the Write sleeps

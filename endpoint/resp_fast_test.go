@@ -13,7 +13,7 @@ func TestWriteDoesNotOvertakeInlineSends(t *testing.T) {
 		side.local.provider.engine.stop() // only this test polls
 	}
 	x, y := p.a.local, p.b.local
-	ep, m := x.endpoint(0).(*Endpoint), x.region(0)
+	ep, m := x.endpoint(0).(*queuePair), x.region(0)
 	part := func(n int) []nd.SGE { return []nd.SGE{{Buffer: m.cut(0, n), Token: m.mr.LocalToken()}} }
 	must := func(err error) {
 		t.Helper()

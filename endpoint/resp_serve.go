@@ -11,7 +11,7 @@ import (
 
 // serveRing serves the peer's ring entries in order, up to *budget bytes, which it subtracts. An entry
 // counts as at least one slot.
-func (ep *Endpoint) serveRing(budget *uint64) (progressed bool) {
+func (ep *queuePair) serveRing(budget *uint64) (progressed bool) {
 	c := ep.conn
 	m := &ep.resp.entry
 	for *budget > 0 {
@@ -53,7 +53,7 @@ func (ep *Endpoint) serveRing(budget *uint64) (progressed bool) {
 }
 
 // decodeEntry decodes the ring entry in ep.resp.slot. It reports whether the entry is valid.
-func (ep *Endpoint) decodeEntry() bool {
+func (ep *queuePair) decodeEntry() bool {
 	m := &ep.resp.entry
 	if ep.resp.remoteUse = (window.Generation{}); wire.Flags(ep.resp.slot[0])&wire.FlagFirst != 0 {
 		ep.resp.localUse = window.Generation{}
@@ -62,7 +62,7 @@ func (ep *Endpoint) decodeEntry() bool {
 }
 
 // finishEntry advances past an entry that has been served.
-func (ep *Endpoint) finishEntry(m *wire.Entry) {
+func (ep *queuePair) finishEntry(m *wire.Entry) {
 	c := ep.conn
 	c.in.Advance()
 	ep.serving, ep.resp.copied = false, 0
@@ -75,7 +75,7 @@ func (ep *Endpoint) finishEntry(m *wire.Entry) {
 
 // releaseEntries returns the slots of finished entries to the peer. It rings if the peer sleeps until
 // then, or if the last entry asked for an acknowledgement.
-func (ep *Endpoint) releaseEntries(ackRequested bool) {
+func (ep *queuePair) releaseEntries(ackRequested bool) {
 	c := ep.conn
 	if c.out.Relaxed() {
 		c.in.Release()
@@ -88,12 +88,12 @@ func (ep *Endpoint) releaseEntries(ackRequested bool) {
 }
 
 // protocolError returns the error for an entry that no correct peer sends.
-func (ep *Endpoint) protocolError(format string, args ...any) error {
+func (ep *queuePair) protocolError(format string, args ...any) error {
 	ep.provider.member.RecordLostPeer(ep.conn.peer.ID())
 	return ep.fail("serve", nd.ConnectionAborted, "the peer ("+ep.conn.peerName+") sent "+fmt.Sprintf(format, args...), "the peer's memory is damaged, or it runs other software")
 }
 
-func (ep *Endpoint) serveEntry(m *wire.Entry, budget *uint64) outcome {
+func (ep *queuePair) serveEntry(m *wire.Entry, budget *uint64) outcome {
 	switch m.Kind {
 	case wire.WriteFragment, wire.ReadFragment:
 		return ep.serveFragment(m, budget)
@@ -126,7 +126,7 @@ func (ep *Endpoint) serveEntry(m *wire.Entry, budget *uint64) outcome {
 
 // completeReceive completes the oldest receive. invalidated is the token that the message has
 // invalidated, or 0.
-func (ep *Endpoint) completeReceive(r *receive, s nd.Status, bytes uint64, invalidated nd.Token) {
+func (ep *queuePair) completeReceive(r *receive, s nd.Status, bytes uint64, invalidated nd.Token) {
 	ep.result = nd.Result{Status: s, RequestContext: r.context, RequestType: nd.RequestReceive}
 	if s == nd.Success {
 		ep.result.BytesTransferred = uint32(bytes)
@@ -141,7 +141,7 @@ func (ep *Endpoint) completeReceive(r *receive, s nd.Status, bytes uint64, inval
 }
 
 // serveInlineSend receives a message whose data is in the ring entry.
-func (ep *Endpoint) serveInlineSend(m *wire.Entry, r *receive) outcome {
+func (ep *queuePair) serveInlineSend(m *wire.Entry, r *receive) outcome {
 	if ep.resp.invalidating == nil {
 		if m.Flags&wire.FlagInvalidate != 0 && !ep.checkInvalidate(m, r) {
 			return executed
@@ -159,7 +159,7 @@ func (ep *Endpoint) serveInlineSend(m *wire.Entry, r *receive) outcome {
 
 // stoppedOutcome returns the outcome of an entry whose data could not be copied. The entry is not
 // finished unless the connection has failed.
-func (ep *Endpoint) stoppedOutcome() outcome {
+func (ep *queuePair) stoppedOutcome() outcome {
 	if ep.state() == failed {
 		return executed
 	}
@@ -168,7 +168,7 @@ func (ep *Endpoint) stoppedOutcome() outcome {
 
 // fillReceive copies n bytes from ep.source into the entries of r, from byte at of the receive on. It
 // advances ep.source. It reports false if the copy has failed.
-func (ep *Endpoint) fillReceive(r *receive, at, n uint64) bool {
+func (ep *queuePair) fillReceive(r *receive, at, n uint64) bool {
 	for n > 0 {
 		e := sgeAt(r.sges(), at)
 		part := min(uint64(e.Length), n)
@@ -198,7 +198,7 @@ func (ep *Endpoint) fillReceive(r *receive, at, n uint64) bool {
 	return true
 }
 
-func (ep *Endpoint) failTooLong(r *receive, total uint64) outcome {
+func (ep *queuePair) failTooLong(r *receive, total uint64) outcome {
 	ep.completeReceive(r, nd.BufferOverflow, 0, 0)
 	ep.failServing(nd.RemoteError, ep.fail("receive", nd.BufferOverflow, fmt.Sprintf(tooLong, total, r.capacity), "post larger receives"))
 	return executed
@@ -206,7 +206,7 @@ func (ep *Endpoint) failTooLong(r *receive, total uint64) outcome {
 
 // failServing fails the connection because of the entry being served. status is that of the peer's
 // request.
-func (ep *Endpoint) failServing(status nd.Status, cause error) {
+func (ep *queuePair) failServing(status nd.Status, cause error) {
 	in := ep.conn.in
 	in.Release()
 	ep.localQP.FaultStatus.Store(uint32(status))
@@ -218,7 +218,7 @@ func (ep *Endpoint) failServing(status nd.Status, cause error) {
 }
 
 // checkInvalidate checks the token that a message asks to invalidate, before any of its data is copied.
-func (ep *Endpoint) checkInvalidate(m *wire.Entry, r *receive) bool {
+func (ep *queuePair) checkInvalidate(m *wire.Entry, r *receive) bool {
 	if ep.adapter.space.FindRemote(m.Token, ep.number) != nil {
 		return true
 	}
@@ -229,7 +229,7 @@ func (ep *Endpoint) checkInvalidate(m *wire.Entry, r *receive) bool {
 
 // finishSend invalidates the window or region that the message names, if any, and then completes the
 // receive. When the program takes the result, no copy uses the token.
-func (ep *Endpoint) finishSend(m *wire.Entry, r *receive, total uint64) outcome {
+func (ep *queuePair) finishSend(m *wire.Entry, r *receive, total uint64) outcome {
 	if m.Flags&wire.FlagInvalidate == 0 {
 		ep.completeReceive(r, nd.Success, total, 0)
 		return executed
@@ -261,7 +261,7 @@ func (ep *Endpoint) finishSend(m *wire.Entry, r *receive, total uint64) outcome 
 }
 
 // serveSendFailed completes a receive that the sender could not fill.
-func (ep *Endpoint) serveSendFailed(m *wire.Entry, r *receive) outcome {
+func (ep *queuePair) serveSendFailed(m *wire.Entry, r *receive) outcome {
 	status, detail := m.ReceiveStatus(), fmt.Sprintf(tooLong, m.Total, r.capacity)
 	if status == nd.AccessViolation {
 		detail = fmt.Sprintf("a message of %d bytes for %s", m.Total, ep.describeReceive(r))
@@ -273,7 +273,7 @@ func (ep *Endpoint) serveSendFailed(m *wire.Entry, r *receive) outcome {
 }
 
 // serveSendFragment copies a fragment of a message from the sender's memory.
-func (ep *Endpoint) serveSendFragment(m *wire.Entry, r *receive, budget *uint64) outcome {
+func (ep *queuePair) serveSendFragment(m *wire.Entry, r *receive, budget *uint64) outcome {
 	if m.Flags&wire.FlagFirst != 0 && ep.resp.copied == 0 && ep.resp.invalidating == nil {
 		ep.resp.received = 0
 		if m.Flags&wire.FlagInvalidate != 0 && !ep.checkInvalidate(m, r) {
@@ -307,7 +307,7 @@ func (ep *Endpoint) serveSendFragment(m *wire.Entry, r *receive, budget *uint64)
 }
 
 // serveFragment runs a fragment of the peer's Read or Write on local memory.
-func (ep *Endpoint) serveFragment(m *wire.Entry, budget *uint64) outcome {
+func (ep *queuePair) serveFragment(m *wire.Entry, budget *uint64) outcome {
 	local, remote, right, remoteRight := &ep.sink, &ep.source, window.Write, window.Read
 	if m.Kind == wire.ReadFragment {
 		local, remote, right, remoteRight = &ep.source, &ep.sink, window.Read, window.Write
@@ -351,7 +351,7 @@ func (ep *Endpoint) serveFragment(m *wire.Entry, budget *uint64) outcome {
 }
 
 // serveInlineWrite runs a Write whose data is in the ring entry.
-func (ep *Endpoint) serveInlineWrite(m *wire.Entry) outcome {
+func (ep *queuePair) serveInlineWrite(m *wire.Entry) outcome {
 	ep.sink = window.Operand{Token: m.Token, Rights: window.Remote | window.Write, Address: m.Address, Endpoint: ep.number}
 	ep.source = window.Operand{Mem: m.Payload[:m.Length]}
 	n := uint64(m.Length)
@@ -363,7 +363,7 @@ func (ep *Endpoint) serveInlineWrite(m *wire.Entry) outcome {
 
 // failAccess fails a one-sided request of the peer, and with it the connection. It makes no
 // completion at this side.
-func (ep *Endpoint) failAccess(m *wire.Entry, refused *window.Operand, n uint64, f window.Fault) {
+func (ep *queuePair) failAccess(m *wire.Entry, refused *window.Operand, n uint64, f window.Fault) {
 	ep.failServing(nd.AccessViolation, ep.fail("serve", nd.ConnectionAborted,
 		fmt.Sprintf("the peer (%s) was refused a %s of %s: %v", ep.conn.peerName, readOrWrite(m.Kind), ep.describeAccess(refused, n), f), ""))
 }

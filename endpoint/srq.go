@@ -11,11 +11,11 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// SharedReceiveQueue holds receives for several endpoints of one adapter. It is local to the
+// sharedReceiveQueue holds receives for several endpoints of one adapter. It is local to the
 // process. Peers know only that their messages have to travel by ring and wait there for a
 // receive. Safe for concurrent use.
-type SharedReceiveQueue struct {
-	adapter *Adapter
+type sharedReceiveQueue struct {
+	adapter *adapter
 	sge     int // maximum per receive
 
 	mu           sync.Mutex
@@ -24,14 +24,14 @@ type SharedReceiveQueue struct {
 	tail         uint64    // number of the next to post
 	depth        uint64
 	lowThreshold uint64
-	fullError    error       // made when the depth is set, so that Receive does not allocate
-	waiting      []*Endpoint // endpoints with a message that found no receive, oldest first
-	events       uint64      // how often the number of receives fell below the threshold
+	fullError    error        // made when the depth is set, so that Receive does not allocate
+	waiting      []*queuePair // endpoints with a message that found no receive, oldest first
+	events       uint64       // how often the number of receives fell below the threshold
 	closed       bool
 }
 
 // CreateSharedReceiveQueue makes a queue of receives for several endpoints.
-func (a *Adapter) CreateSharedReceiveQueue(ctx context.Context, cfg nd.SharedReceiveQueueConfig) (nd.SharedReceiveQueue, error) {
+func (a *adapter) CreateSharedReceiveQueue(ctx context.Context, cfg nd.SharedReceiveQueueConfig) (nd.SharedReceiveQueue, error) {
 	const op = "create shared receive queue"
 	if err := a.checkUsable(ctx, op); err != nil {
 		return nil, err
@@ -48,13 +48,13 @@ func (a *Adapter) CreateSharedReceiveQueue(ctx context.Context, cfg nd.SharedRec
 	case cfg.Threshold < 0 || cfg.Threshold > depth:
 		return nil, a.fail(op, nd.InvalidParameter5, fmt.Sprintf("Threshold %d, at most the depth of %d", cfg.Threshold, depth), "choose a threshold of at most the depth")
 	}
-	q := &SharedReceiveQueue{adapter: a, sge: sge, lowThreshold: uint64(cfg.Threshold)}
+	q := &sharedReceiveQueue{adapter: a, sge: sge, lowThreshold: uint64(cfg.Threshold)}
 	q.setDepth(uint64(depth))
 	return q, nil
 }
 
 // setDepth makes room for depth receives, and keeps those that are posted.
-func (q *SharedReceiveQueue) setDepth(depth uint64) {
+func (q *sharedReceiveQueue) setDepth(depth uint64) {
 	q.depth = depth
 	q.fullError = q.fail("receive", nd.NoMoreEntries, fmt.Sprintf("%d receives are outstanding", depth), "wait until messages have taken some, then retry")
 	size := ceilPowerOfTwo(depth)
@@ -88,12 +88,12 @@ func (r *receive) copyFrom(from *receive) {
 
 // outstanding returns the number of posted receives that no message has taken. The caller holds
 // q.mu, also for isLow.
-func (q *SharedReceiveQueue) outstanding() uint64 { return q.tail - q.head }
+func (q *sharedReceiveQueue) outstanding() uint64 { return q.tail - q.head }
 
-func (q *SharedReceiveQueue) isLow() bool { return q.outstanding() < q.lowThreshold }
+func (q *sharedReceiveQueue) isLow() bool { return q.outstanding() < q.lowThreshold }
 
 // Receive posts buffers for one message to any of the endpoints.
-func (q *SharedReceiveQueue) Receive(reqCtx uint64, sge []nd.SGE) error {
+func (q *sharedReceiveQueue) Receive(reqCtx uint64, sge []nd.SGE) error {
 	const op = "receive"
 	if len(sge) > q.sge {
 		return q.fail(op, nd.DataOverrun, fmt.Sprintf("%d scatter/gather entries, granted %d", len(sge), q.sge), "raise MaxSGE or post fewer entries")
@@ -126,7 +126,7 @@ func (q *SharedReceiveQueue) Receive(reqCtx uint64, sge []nd.SGE) error {
 // false if the endpoint has to wait. The endpoint that has waited longest is served first,
 // because otherwise an endpoint with a steady stream of messages could starve the others. The
 // caller holds the endpoint's lock.
-func (q *SharedReceiveQueue) assignReceive(ep *Endpoint) bool {
+func (q *sharedReceiveQueue) assignReceive(ep *queuePair) bool {
 	q.mu.Lock()
 	place := slices.Index(q.waiting, ep)
 	ahead := place
@@ -157,7 +157,7 @@ func (q *SharedReceiveQueue) assignReceive(ep *Endpoint) bool {
 
 // countLow counts an event if the number of receives has just fallen below the threshold. The
 // caller holds q.mu, and wakes all waits afterwards if it returns true.
-func (q *SharedReceiveQueue) countLow(wasLow bool) bool {
+func (q *sharedReceiveQueue) countLow(wasLow bool) bool {
 	event := !wasLow && q.isLow()
 	if event {
 		q.events++
@@ -167,7 +167,7 @@ func (q *SharedReceiveQueue) countLow(wasLow bool) bool {
 
 // removeWaiter removes an endpoint from the waiting ones because its connection has ended. The
 // next one gets its receive.
-func (q *SharedReceiveQueue) removeWaiter(ep *Endpoint) {
+func (q *sharedReceiveQueue) removeWaiter(ep *queuePair) {
 	q.mu.Lock()
 	place := slices.Index(q.waiting, ep)
 	if place >= 0 {
@@ -183,7 +183,7 @@ func (q *SharedReceiveQueue) removeWaiter(ep *Endpoint) {
 // Notify blocks until fewer receives are outstanding than the threshold. It returns at once if
 // that is already true. A call that waits when it becomes true returns even if receives are
 // posted before it checks.
-func (q *SharedReceiveQueue) Notify(ctx context.Context) error {
+func (q *sharedReceiveQueue) Notify(ctx context.Context) error {
 	const op = "notify"
 	q.mu.Lock()
 	seen, closed := q.events, false
@@ -204,7 +204,7 @@ func (q *SharedReceiveQueue) Notify(ctx context.Context) error {
 }
 
 // Modify changes depth and threshold; 0 keeps a value.
-func (q *SharedReceiveQueue) Modify(depth, threshold int) error {
+func (q *sharedReceiveQueue) Modify(depth, threshold int) error {
 	const op = "modify"
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -235,7 +235,7 @@ func (q *SharedReceiveQueue) Modify(depth, threshold int) error {
 
 // NotifyAffinity returns the processors that this process may run on, because goroutines of this
 // process serve the notifications.
-func (q *SharedReceiveQueue) NotifyAffinity() (group uint16, mask uint64, err error) {
+func (q *sharedReceiveQueue) NotifyAffinity() (group uint16, mask uint64, err error) {
 	if group, mask, err = processAffinity(); err != nil {
 		return 0, 0, &nd.OpError{Op: "get notify affinity", Object: q.String(), Status: nd.NotSupported, Err: err}
 	}
@@ -244,7 +244,7 @@ func (q *SharedReceiveQueue) NotifyAffinity() (group uint16, mask uint64, err er
 
 // Close ends all waits and refuses further receives. Posted receives continue to serve the
 // endpoints of the queue.
-func (q *SharedReceiveQueue) Close() error {
+func (q *sharedReceiveQueue) Close() error {
 	q.mu.Lock()
 	q.closed = true
 	q.mu.Unlock()
@@ -252,14 +252,14 @@ func (q *SharedReceiveQueue) Close() error {
 	return nil
 }
 
-func (q *SharedReceiveQueue) isClosed() bool {
+func (q *sharedReceiveQueue) isClosed() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.closed
 }
 
-func (q *SharedReceiveQueue) String() string { return "shared receive queue" }
+func (q *sharedReceiveQueue) String() string { return "shared receive queue" }
 
-func (q *SharedReceiveQueue) fail(op string, s nd.Status, detail, next string) error {
+func (q *sharedReceiveQueue) fail(op string, s nd.Status, detail, next string) error {
 	return &nd.OpError{Op: op, Object: q.String(), Status: s, Field: parameterName(op, s), Detail: detail, Next: next}
 }

@@ -132,7 +132,7 @@ func (r *star) startMessage(t *testing.T, n int) {
 	t.Helper()
 	p := r.peers[0]
 	p.must(order{Do: doSend, Context: 1, Parts: mine(0, n)})
-	ep := r.owner.local.endpoint(0).(*Endpoint)
+	ep := r.owner.local.endpoint(0).(*queuePair)
 	eventually(t, "the start of the message waits, and the sender is stopped between two copies", func() bool {
 		r.queue().mu.Lock()
 		waits := len(r.queue().waiting) == 1
@@ -232,10 +232,10 @@ func TestSharedReceiveWaitingConnectionEnds(t *testing.T) {
 func TestSharedReceiveGoesToNextWaiter(t *testing.T) {
 	r := newStar(t, setup{Processes: true}, nd.SharedReceiveQueueConfig{}, 2)
 	r.bothWait(t)
-	first := r.owner.local.endpoint(0).(*Endpoint)
+	first := r.owner.local.endpoint(0).(*queuePair)
 	first.mu.Lock() // so that it cannot take the receive
 	r.owner.must(order{Do: doReceive, Context: 1, Parts: mine(0, 8)})
-	r.owner.local.endpoint(1).(*Endpoint).progress()
+	r.owner.local.endpoint(1).(*queuePair).progress()
 	r.owner.nothing(receiveQueue)
 	first.terminate(first.fail("test", nd.Canceled, "as asked", ""))
 	first.mu.Unlock()
@@ -259,7 +259,7 @@ func TestSharedReceiveForgedMessages(t *testing.T) {
 				for context := uint64(1); context <= 2; context++ {
 					r.owner.must(order{Do: doReceive, Context: context, Parts: mine(0, 100)})
 				}
-				owner, liar := r.owner.local.endpoint(0).(*Endpoint), r.peers[0].local.endpoint(0).(*Endpoint)
+				owner, liar := r.owner.local.endpoint(0).(*queuePair), r.peers[0].local.endpoint(0).(*queuePair)
 				owner.mu.Lock()
 				liar.mu.Lock()
 				liar.conn.out.Push(&slot)
@@ -285,7 +285,7 @@ func TestSharedReceiveForgedDuringMessage(t *testing.T) {
 	for context := uint64(1); context <= 2; context++ {
 		r.owner.must(order{Do: doReceive, Context: context, Parts: mine(0, 100)})
 	}
-	owner, liar := r.owner.local.endpoint(0).(*Endpoint), r.peers[0].local.endpoint(0).(*Endpoint)
+	owner, liar := r.owner.local.endpoint(0).(*queuePair), r.peers[0].local.endpoint(0).(*queuePair)
 	owner.mu.Lock()
 	liar.mu.Lock()
 	liar.conn.out.Push(&shm.Slot{wire.Header(wire.SendFragment, wire.FlagFirst|wire.FlagAckRequest, 0, 0), 0, 0, 0, 50})
@@ -304,7 +304,7 @@ func TestSharedReceiveForgedDuringMessage(t *testing.T) {
 // TestPeerStateWithUnknownReceiveKind: such queue-pair state is refused.
 func TestPeerStateWithUnknownReceiveKind(t *testing.T) {
 	p := newPair(t, setup{Unwired: true})
-	p.a.local.endpoint(0).(*Endpoint).localQP.SharedReceive = 2
+	p.a.local.endpoint(0).(*queuePair).localQP.SharedReceive = 2
 	addr := p.b.must(order{Do: doListen}).Addr
 	connected := p.a.start(order{Do: doConnect, Addr: addr})
 	p.b.refuse(nd.ConnectionAborted, order{Do: doAccept})

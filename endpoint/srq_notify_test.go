@@ -10,13 +10,13 @@ import (
 )
 
 // loneQueue is a shared receive queue without endpoints, with some receives.
-func loneQueue(t *testing.T, cfg nd.SharedReceiveQueueConfig, receives int) (*side, *SharedReceiveQueue) {
+func loneQueue(t *testing.T, cfg nd.SharedReceiveQueueConfig, receives int) (*side, *sharedReceiveQueue) {
 	t.Helper()
 	p := newParty(t, newArena(t), "owner", sideOptions{Shared: &cfg}, false)
 	for i := range receives {
 		p.must(order{Do: doReceive, Context: uint64(i), Parts: mine(0, 8)})
 	}
-	return p.local, p.local.shared.(*SharedReceiveQueue)
+	return p.local, p.local.shared.(*sharedReceiveQueue)
 }
 
 // background starts a call that blocks, and waits until it does.

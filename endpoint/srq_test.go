@@ -53,7 +53,7 @@ func (r *star) connect(i int, listener reply) {
 	}
 }
 
-func (r *star) queue() *SharedReceiveQueue { return r.owner.local.shared.(*SharedReceiveQueue) }
+func (r *star) queue() *sharedReceiveQueue { return r.owner.local.shared.(*sharedReceiveQueue) }
 
 // onEveryStar runs a test with every executor and memory, within a process and across several.
 func onEveryStar(t *testing.T, s setup, peers int, test func(t *testing.T, r *star)) {

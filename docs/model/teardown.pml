@@ -156,7 +156,7 @@ inline check() {
 	d_step { FAR; found[me] = slot[1 - me] }
 }
 
-/* Endpoint.releasePeerState, and the rest of finishTeardown. It may have to be tried again. */
+/* queuePair.releasePeerState, and the rest of finishTeardown. It may have to be tried again. */
 inline finishTeardown() {
 	if
 	:: !releasedpeer[me] ->
@@ -195,7 +195,7 @@ inline finishTeardown() {
 #define SETTLED	settled[me]
 #endif
 
-/* Endpoint.detachIfDone, and connection.detach but for its deferred work. */
+/* queuePair.detachIfDone, and connection.detach but for its deferred work. */
 inline detachifdone() {
 	if
 	:: SETTLED && OVER && !detachdone[me] ->
@@ -205,7 +205,7 @@ inline detachifdone() {
 	fi
 }
 
-/* Endpoint.terminate. */
+/* queuePair.terminate. */
 inline terminate() {
 	now[me] = failed;
 #ifdef HEAVY_EARLY
@@ -215,7 +215,7 @@ inline terminate() {
 	finishTeardown()
 }
 
-/* Endpoint.beginDisconnect. */
+/* queuePair.beginDisconnect. */
 inline begindisconnect() {
 	byPeer = now[me] == peergone;
 	now[me] = closing;
@@ -235,7 +235,7 @@ inline part() {
 
 #define UP	(now[me] == connected || now[me] == peergone || now[me] == closing)
 
-/* Endpoint.progressLocked. */
+/* queuePair.progressLocked. */
 inline progresslocked() {
 	if
 	:: UP ->
@@ -374,7 +374,7 @@ endKept:
 		:: me == ACTIVE -> d_step { RECORD; record = false }
 		:: else
 		fi;
-		/* Endpoint.free */
+		/* queuePair.free */
 		sharedqp[me] = false
 	} unless { dead[me] }
 }

@@ -277,7 +277,7 @@ github.com/softnd/softnd/shm.Doorbell.Sleep({0x1, 0x2})
 	/src/shm/doorbell.go:1 +0x1d
 github.com/softnd/softnd/endpoint/internal/waiter.(*Set).Sleep(0xc0001, {0x1, 0x2})
 	/src/endpoint/internal/waiter/waiter.go:1 +0x1d
-github.com/softnd/softnd/endpoint.(*CompletionQueue).Wait(0xc0001, {0x1, 0x2})
+github.com/softnd/softnd/endpoint.(*completionQueue).Wait(0xc0001, {0x1, 0x2})
 	/src/endpoint/cq.go:1 +0x1d
 github.com/softnd/softnd/nd.WaitOne({0x1, 0x2}, {0x3, 0x4})
 	/src/nd/wait.go:1 +0x1d
