@@ -162,13 +162,13 @@ func (j *Job) Exchange(ctx context.Context, blob []byte) ([][]byte, error) {
 	for rank := range all {
 		all[rank], err = j.group.Published(rank, left)
 		if errors.Is(err, shm.ErrNotPublished) {
-			j.broken = fmt.Errorf("rank %d takes part in another collective call", rank)
+			j.broken = fmt.Errorf("rank %d makes another collective call", rank)
 			return nil, &nd.OpError{Op: "exchange", Object: "job", Status: nd.InvalidDeviceState, Err: j.broken,
 				Next: "let all ranks make the same collective calls in the same order"}
 		}
 		if errors.Is(err, shm.ErrTooLong) { // in all ranks, so they stay in step
 			all, tooLong = nil, &nd.OpError{Op: "exchange", Object: "job", Status: nd.InvalidBufferSize, Err: err,
-				Detail: fmt.Sprintf("the blobs of all ranks have more than %d bytes", j.exchangeLimit), Next: "move them by Write or Read, or raise the limit with WithExchangeLimit in all ranks"}
+				Detail: fmt.Sprintf("the blobs of all ranks together have more than %d bytes", j.exchangeLimit), Next: "raise the limit with WithExchangeLimit in all ranks, or transfer the bytes with Write or Read"}
 			break
 		}
 		if err != nil {

@@ -164,7 +164,7 @@ func playCrossed(ctx context.Context, j *Job, _ int) error {
 		return j.Barrier(ctx)
 	}
 	all, err := j.Exchange(ctx, []byte("x"))
-	if !errors.Is(err, nd.InvalidDeviceState) || !strings.Contains(err.Error(), "rank 0 takes part in another collective call") {
+	if !errors.Is(err, nd.InvalidDeviceState) || !strings.Contains(err.Error(), "rank 0 makes another collective call") {
 		return fmt.Errorf("%q, %w, want %v", all, err, nd.InvalidDeviceState)
 	}
 	if err := j.Barrier(ctx); !errors.Is(err, nd.InvalidDeviceState) {

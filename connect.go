@@ -102,7 +102,7 @@ const readLimit = math.MaxInt32
 func (j *Job) dial(ctx context.Context, peer int, port uint16, ep nd.Endpoint) error {
 	id, ok := j.group.Member(peer)
 	if !ok {
-		return &nd.OpError{Op: "connect", Object: fmt.Sprintf("rank %d", peer), Status: nd.HostUnreachable, Detail: "the rank is not there"}
+		return &nd.OpError{Op: "connect", Object: fmt.Sprintf("rank %d", peer), Status: nd.HostUnreachable, Detail: "the rank has not joined the job", Next: "connect after Init has returned in both ranks"}
 	}
 	c, err := j.adapter.CreateConnector(ctx)
 	if err != nil {
@@ -122,7 +122,7 @@ func (j *Job) dial(ctx context.Context, peer int, port uint16, ep nd.Endpoint) e
 func (j *Job) answer(ctx context.Context, peer int, ep nd.Endpoint) error {
 	id, ok := j.group.Member(peer)
 	if !ok {
-		return &nd.OpError{Op: "accept", Object: fmt.Sprintf("rank %d", peer), Status: nd.HostUnreachable, Detail: "the rank is not there"}
+		return &nd.OpError{Op: "accept", Object: fmt.Sprintf("rank %d", peer), Status: nd.HostUnreachable, Detail: "the rank has not joined the job", Next: "connect after Init has returned in both ranks"}
 	}
 	who, err := j.arena.Peer(id)
 	if err != nil {

@@ -188,10 +188,10 @@ func TestInitReportsBadEnvironment(t *testing.T) {
 		{"rank too large", []string{"PMI_FD=0", "PMI_RANK=1", "PMI_SIZE=1"}, `PMI_RANK="1" (PMI_SIZE="1"): not a valid rank`},
 		{"by port", []string{"PMI_ID=0", "PMI_PORT=host:1"}, "over the network only (PMI_PORT)"},
 		{"Open MPI without size", []string{"OMPI_COMM_WORLD_RANK=0"}, `OMPI_COMM_WORLD_SIZE="", set by Open MPI's mpirun: want a number`},
-		{"Open MPI, wrong rank", []string{"OMPI_COMM_WORLD_RANK=2", "OMPI_COMM_WORLD_SIZE=2", "OMPI_COMM_WORLD_LOCAL_SIZE=2"}, "OMPI_COMM_WORLD_RANK=2 of OMPI_COMM_WORLD_SIZE=2 is no rank"},
+		{"Open MPI, wrong rank", []string{"OMPI_COMM_WORLD_RANK=2", "OMPI_COMM_WORLD_SIZE=2", "OMPI_COMM_WORLD_LOCAL_SIZE=2"}, "OMPI_COMM_WORLD_RANK=2 is not a rank of OMPI_COMM_WORLD_SIZE=2"},
 		{"Open MPI without job", []string{"OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE=2", "OMPI_COMM_WORLD_LOCAL_SIZE=2"}, "but none of PMIX_NAMESPACE"},
-		{"Open MPI, two hosts", []string{"OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE=4", "OMPI_COMM_WORLD_LOCAL_SIZE=2"}, "has put the job on several hosts (OMPI_COMM_WORLD_LOCAL_SIZE is 2, not 4)"},
-		{"Slurm, two hosts", []string{"SLURM_PROCID=0", "SLURM_STEP_ID=0", "SLURM_STEP_NUM_TASKS=4", "SLURM_STEP_NUM_NODES=2"}, "has put the job on several hosts (SLURM_STEP_NUM_NODES is 2, not 1)"},
+		{"Open MPI, two hosts", []string{"OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE=4", "OMPI_COMM_WORLD_LOCAL_SIZE=2"}, "runs the job on several hosts (OMPI_COMM_WORLD_LOCAL_SIZE is 2, not 4)"},
+		{"Slurm, two hosts", []string{"SLURM_PROCID=0", "SLURM_STEP_ID=0", "SLURM_STEP_NUM_TASKS=4", "SLURM_STEP_NUM_NODES=2"}, "runs the job on several hosts (SLURM_STEP_NUM_NODES is 2, not 1)"},
 		{"line", []string{"SOFTND_RANK=0", "SOFTND_FABRIC=x"}, `SOFTND_FABRIC="x": want name:secret:identity`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

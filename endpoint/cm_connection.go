@@ -168,7 +168,7 @@ func (c *connection) attach(ep *queuePair) error {
 		return err
 	}
 	if !c.peer.Owns(shm.Offset(ring), slots*shm.SlotSize) {
-		return fmt.Errorf("the queue-pair state of %v has its ring in memory of others: %w", c.peer, shm.ErrDamaged)
+		return fmt.Errorf("the queue-pair state of %v refers to a ring in memory of another member: %w", c.peer, shm.ErrDamaged)
 	}
 	out, err := arena.NewProducer(shm.Offset(ep.localQP.Ring), ep.localQP.RingSlots, &peerQP.Consumed)
 	if err != nil {
@@ -203,7 +203,7 @@ func (c *connection) attachReceives(peerQP *wire.SharedQP) (err error) {
 		return err
 	}
 	if !c.peer.Owns(shm.Offset(receives), count*stride) {
-		return fmt.Errorf("the queue-pair state of %v has its receives in memory of others: %w", c.peer, shm.ErrDamaged)
+		return fmt.Errorf("the queue-pair state of %v refers to receives in memory of another member: %w", c.peer, shm.ErrDamaged)
 	}
 	c.receiveCount, c.stride = count, stride/8
 	return nil

@@ -90,7 +90,7 @@ func (ep *queuePair) releaseEntries(ackRequested bool) {
 // protocolError returns the error for an entry that no correct peer sends.
 func (ep *queuePair) protocolError(format string, args ...any) error {
 	ep.provider.member.RecordLostPeer(ep.conn.peer.ID())
-	return ep.fail("serve", nd.ConnectionAborted, "the peer ("+ep.conn.peerName+") sent "+fmt.Sprintf(format, args...), "the peer's memory is damaged, or it runs other software")
+	return ep.fail("serve", nd.ConnectionAborted, "the peer ("+ep.conn.peerName+") sent "+fmt.Sprintf(format, args...), "the peer's memory is damaged, or it does not run softnd")
 }
 
 func (ep *queuePair) serveEntry(m *wire.Entry, budget *uint64) outcome {

@@ -56,7 +56,7 @@ func (a *adapter) CreateSharedReceiveQueue(ctx context.Context, cfg nd.SharedRec
 // setDepth makes room for depth receives, and keeps those that are posted.
 func (q *sharedReceiveQueue) setDepth(depth uint64) {
 	q.depth = depth
-	q.fullError = q.fail("receive", nd.NoMoreEntries, fmt.Sprintf("%d receives are outstanding", depth), "wait until messages have taken some, then retry")
+	q.fullError = q.fail("receive", nd.NoMoreEntries, fmt.Sprintf("%d receives are outstanding", depth), "poll for results, then retry, or create the queue with a greater depth")
 	size := ceilPowerOfTwo(depth)
 	if size <= uint64(len(q.receives)) {
 		return

@@ -85,8 +85,8 @@ func (d *WindowDescriptor) UnmarshalBinary(b []byte) error {
 	if len(b) != WindowDescriptorSize {
 		return &OpError{
 			Op: "decode", Object: "window descriptor", Status: InvalidBufferSize,
-			Detail: fmt.Sprintf("%d bytes instead of %d", len(b), WindowDescriptorSize),
-			Next:   "pass exactly what MarshalBinary returned at the owner",
+			Detail: fmt.Sprintf("%d bytes, want %d", len(b), WindowDescriptorSize),
+			Next:   "pass the bytes that MarshalBinary returned at the owner",
 		}
 	}
 	d.Address = binary.BigEndian.Uint64(b)

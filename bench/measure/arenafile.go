@@ -48,7 +48,7 @@ func mappedInode(address uint64) (uint64, error) {
 			return strconv.ParseUint(fields[4], 10, 64)
 		}
 	}
-	return 0, fmt.Errorf("measure: which file is the arena: nothing is mapped at %#x", address)
+	return 0, fmt.Errorf("measure: find the arena's file: no mapping contains address %#x", address)
 }
 
 // allocated returns the bytes of the file with an inode, which this process
@@ -69,5 +69,5 @@ func allocated(inode uint64) (int64, error) {
 			return st.Blocks * sectorBytes, nil
 		}
 	}
-	return 0, errors.New("measure: the size of the arena: no descriptor leads to it")
+	return 0, errors.New("measure: find the arena's size: no open descriptor refers to its file")
 }

@@ -25,7 +25,7 @@ type pingPong struct {
 var writeLat = pingPong{
 	name: "write_lat", parts: 2, kind: nd.RequestWrite, config: linkConfig{depth: 1},
 	step: (*link).throwWrites, answer: (*link).catchWrites, against: halfTrip,
-	eventless: "a Write raises no event where it arrives; use send_lat, or write_completion",
+	eventless: "use send_lat or write_completion: a Write causes no event at the target",
 }
 
 var sendLat = pingPong{
@@ -57,7 +57,7 @@ func halfTrip(loop *loop, w *World, size int) {
 // check refuses options that the test cannot have.
 func (t pingPong) check(o Options) error {
 	if o.Events && t.eventless != "" {
-		return &nd.OpError{Op: t.name, Object: "event mode", Status: nd.NotSupported, Detail: "there is nothing to wait for", Next: t.eventless}
+		return &nd.OpError{Op: t.name, Object: "event mode", Status: nd.NotSupported, Detail: "the test has no completion to wait for", Next: t.eventless}
 	}
 	if o.Bidirectional {
 		return noBothWays(t.name)
@@ -139,6 +139,6 @@ func (t pingPong) respond(l *link, n int) error {
 }
 
 func noBothWays(test string) error {
-	return &nd.OpError{Op: test, Object: "both ways at once", Status: nd.NotSupported, Detail: "the test is of one operation at a time",
-		Next: "leave the option out, or use a bandwidth test"}
+	return &nd.OpError{Op: test, Object: "both ways at once", Status: nd.NotSupported, Detail: "a latency test has one operation outstanding",
+		Next: "omit the option, or use a bandwidth test"}
 }

@@ -144,7 +144,7 @@ func repeatedly(loop func(n int)) float64 {
 
 func (l *limits) usable() error {
 	if l.side > 1 {
-		return fmt.Errorf("measure: a limit was asked for on rank %d; ranks 0 and 1 measure it", l.side)
+		return fmt.Errorf("measure: limit: called on rank %d: want rank 0 or 1", l.side)
 	}
 	return nil
 }

@@ -16,7 +16,7 @@ import (
 func runNeighbours(ctx context.Context, w *World, o Options) (found []report.Result, err error) {
 	for _, size := range sizes(o, 64) {
 		if size < stampBytes {
-			return nil, fmt.Errorf("oversubscribed: messages of %d bytes have no room for the number of the step; use %d at least", size, stampBytes)
+			return nil, fmt.Errorf("oversubscribed: size %d: too small for a step number: want %d bytes or more", size, stampBytes)
 		}
 		r, err := newRing(ctx, w, o, size)
 		if err != nil {
@@ -148,7 +148,7 @@ func (r *ring) handle(res nd.Result) error {
 	i, step := int(res.EndpointContext), res.RequestContext
 	in := r.buffer(i, step, false)[0].Buffer
 	if stamp := binary.NativeEndian.Uint64(in); stamp != r.neighbour[i].received || step != stamp {
-		return fmt.Errorf("measure: the message of step %d has the stamp %d, and is number %d", step, stamp, r.neighbour[i].received)
+		return fmt.Errorf("measure: receive of step %d: wrong message (stamp %d, want %d)", step, stamp, r.neighbour[i].received)
 	}
 	r.neighbour[i].received++
 	return r.receive(i, step+slotsAhead)

@@ -129,7 +129,7 @@ func gather(ctx context.Context, w *World, v float64) ([]float64, error) {
 	all := make([]float64, len(blobs))
 	for i, b := range blobs {
 		if len(b) != 8 {
-			return nil, fmt.Errorf("measure: rank %d gave %d bytes instead of a number", i, len(b))
+			return nil, fmt.Errorf("measure: exchange: rank %d sent %d bytes, want 8", i, len(b))
 		}
 		all[i] = math.Float64frombits(binary.NativeEndian.Uint64(b))
 	}

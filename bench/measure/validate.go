@@ -148,8 +148,8 @@ func (l *link) check(kind nd.RequestType, i, slot, round int) error {
 		return nil
 	}
 	return &nd.OpError{Op: "validate", Object: fmt.Sprintf("%v of %d bytes on queue pair %d", kind, l.size, i), Status: nd.DataError,
-		Detail: fmt.Sprintf("the data differ from byte %d on (place %d, round %d)", at, slot, round),
-		Next:   "do not trust figures of this provider; report it"}
+		Detail: fmt.Sprintf("the data differ from byte %d on (slot %d, round %d)", at, slot, round),
+		Next:   "report this as a bug of the provider; its figures are wrong"}
 }
 
 func (l *link) seed(rank, pair, slot, round int) uint64 {

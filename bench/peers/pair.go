@@ -94,7 +94,7 @@ func (r *process) listening(port string) error {
 		case <-r.done:
 			text, err := r.wait()
 			if err == nil {
-				err = fmt.Errorf("%s: ended before there was a client%s", r.cmd.Path, ending(text))
+				err = fmt.Errorf("%s: the server exited before the client started%s", r.cmd.Path, ending(text))
 			}
 			return err
 		case <-time.After(2 * time.Millisecond):

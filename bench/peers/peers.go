@@ -94,11 +94,11 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	switch {
 	case slices.ContainsFunc(o.Sizes, func(n int) bool { return n < 1 }):
-		return o, fmt.Errorf("peers: sizes %v: the least that can be measured is 1 byte", o.Sizes)
+		return o, fmt.Errorf("peers: sizes %v: want 1 byte or more", o.Sizes)
 	case slices.ContainsFunc(o.ranks, func(n int) bool { return n < 2 }):
-		return o, fmt.Errorf("peers: barriers of %v ranks: it takes 2 at least", o.ranks)
+		return o, fmt.Errorf("peers: barrier of %v ranks: want 2 or more", o.ranks)
 	case o.iterations < 0 || o.Duration < 0 || o.Repeats < 0 || o.timeout < 0:
-		return o, errors.New("peers: iterations, durations, repeats and timeouts cannot be negative")
+		return o, errors.New("peers: iterations, duration, repeats or timeout is negative: want 0 or more")
 	}
 	return o, nil
 }

@@ -51,7 +51,7 @@ func (s *session) close() {
 
 // limit is the time that one program may take.
 func (s *session) limit(ctx context.Context) (context.Context, context.CancelFunc) {
-	why := fmt.Errorf("did not finish within %v and was ended: %w", s.o.timeout, context.DeadlineExceeded)
+	why := fmt.Errorf("did not finish within %v and was killed: %w", s.o.timeout, context.DeadlineExceeded)
 	return context.WithTimeoutCause(ctx, s.o.timeout, why)
 }
 

@@ -38,7 +38,7 @@ const (
 func Save(path string, reports ...*report.Report) error {
 	panels := panelsOf(reports)
 	if len(panels) == 0 {
-		return errors.New("plot: no test was measured at two sizes or more, in ns, MB/s or msg/s")
+		return errors.New("plot: no test to draw: want results of two or more sizes, in ns, MB/s or msg/s")
 	}
 	head := heading(panels, reports)
 	high := vg.Length(len(panels))*panelHeight + head.height()
@@ -50,7 +50,7 @@ func Save(path string, reports ...*report.Report) error {
 	case ".svg":
 		canvas = vgsvg.New(width, high)
 	default:
-		return fmt.Errorf("plot: %s: the name has to end with .png or .svg", path)
+		return fmt.Errorf("plot: %s: unknown format: want a name that ends with .png or .svg", path)
 	}
 	paint(draw.NewCanvas(canvas, width, high), head, panels)
 	var file bytes.Buffer

@@ -160,8 +160,8 @@ func TestSaveRefuses(t *testing.T) {
 		{"a.pdf", []*report.Report{sample()}, ".png or .svg"},
 		{"a", []*report.Report{sample()}, ".png or .svg"},
 		{"none/a.png", []*report.Report{sample()}, "none"},
-		{"a.png", []*report.Report{one}, "two sizes or more"},
-		{"a.png", nil, "two sizes or more"},
+		{"a.png", []*report.Report{one}, "two or more sizes"},
+		{"a.png", nil, "two or more sizes"},
 	} {
 		err := plot.Save(filepath.Join(dir, c.path), c.reports...)
 		if err == nil || !strings.Contains(err.Error(), c.says) {

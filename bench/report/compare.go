@@ -62,7 +62,7 @@ func Compare(old, new *Report) (*Comparison, error) {
 		a := before[k][0]
 		before[k] = before[k][1:]
 		if a.Better != b.Better {
-			return nil, fmt.Errorf("report: %s of %s: %s was better, and now %s is", b.Test, b.Provider, a.Better, b.Better)
+			return nil, fmt.Errorf("report: compare %s of %s: the old report says that %s is better, the new one %s", b.Test, b.Provider, a.Better, b.Better)
 		}
 		c.changes = append(c.changes, change(a, b))
 	}
@@ -73,7 +73,7 @@ func Compare(old, new *Report) (*Comparison, error) {
 		}
 	}
 	if len(c.changes) == 0 {
-		return nil, fmt.Errorf("report: nothing can be compared: %s", nothingInCommon(old.Results, new.Results))
+		return nil, fmt.Errorf("report: compare: no result in common: %s", nothingInCommon(old.Results, new.Results))
 	}
 	c.decide()
 	return c, nil

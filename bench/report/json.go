@@ -87,7 +87,7 @@ func ReadJSON(rd io.Reader) (*Report, error) {
 // check checks the relations between values, which a schema cannot express.
 func (r *Result) check() error {
 	if !(r.Low <= r.Value && r.Value <= r.High) {
-		return fmt.Errorf("value %v lies outside of its interval from %v to %v", r.Value, r.Low, r.High)
+		return fmt.Errorf("value %v is outside its interval from %v to %v", r.Value, r.Low, r.High)
 	}
 	if l := r.Limit; l != nil && l.Ratios != nil && len(l.Ratios) != len(r.Repeats) {
 		return fmt.Errorf("%d ratios for %d repeats", len(l.Ratios), len(r.Repeats))

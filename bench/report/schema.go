@@ -19,7 +19,7 @@ func checkForm(doc any) error {
 	}
 	if m, ok := doc.(map[string]any); ok {
 		if v, ok := m["version"].(string); ok && v != Version {
-			return fmt.Errorf("report: version is %q, but this program reads %q", v, Version)
+			return fmt.Errorf("report: version %q: want %q", v, Version)
 		}
 	}
 	err = s.Validate(doc)
@@ -27,7 +27,7 @@ func checkForm(doc any) error {
 	if !errors.As(err, &invalid) {
 		return err
 	}
-	return fmt.Errorf("report: not as its schema says: %s", strings.Join(faults(invalid), "; "))
+	return fmt.Errorf("report: the file does not match the schema: %s", strings.Join(faults(invalid), "; "))
 }
 
 // faults are the leaves of a validation error, each with its place. The

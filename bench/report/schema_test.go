@@ -58,7 +58,7 @@ func TestDamagedReportsAreRefused(t *testing.T) {
 		do     func(jsonObject)
 		says   string
 	}{
-		{"another version", func(d jsonObject) { d["version"] = "softnd-bench/2" }, `"softnd-bench/2", but this program reads "softnd-bench/1"`},
+		{"another version", func(d jsonObject) { d["version"] = "softnd-bench/2" }, `"softnd-bench/2": want "softnd-bench/1"`},
 		{"no version", func(d jsonObject) { delete(d, "version") }, "version"},
 		{"no machine", func(d jsonObject) { delete(d, "machine") }, "machine"},
 		{"results null", func(d jsonObject) { d["results"] = nil }, "results"},
@@ -81,8 +81,8 @@ func TestDamagedReportsAreRefused(t *testing.T) {
 		{"a negative figure", func(d jsonObject) { result(d)["value"] = -1 }, "results/0/value"},
 		{"no repeats", func(d jsonObject) { result(d)["repeats"] = []any{} }, "results/0/repeats"},
 		{"a negative repeat", func(d jsonObject) { result(d)["repeats"] = []any{1, -1, 2} }, "results/0/repeats/1"},
-		{"a value below its interval", func(d jsonObject) { result(d)["value"] = 1 }, "outside of its interval"},
-		{"a value above its interval", func(d jsonObject) { result(d)["value"] = 9e9 }, "outside of its interval"},
+		{"a value below its interval", func(d jsonObject) { result(d)["value"] = 1 }, "outside its interval"},
+		{"a value above its interval", func(d jsonObject) { result(d)["value"] = 9e9 }, "outside its interval"},
 		{"a distribution without a median", func(d jsonObject) { delete(inside(d, "distribution"), "p50") }, "results/0/distribution"},
 		{"a distribution of nothing", func(d jsonObject) { inside(d, "distribution")["count"] = 0 }, "results/0/distribution/count"},
 		{"no limit at all", func(d jsonObject) { inside(d, "limit")["value"] = 0 }, "results/0/limit/value"},

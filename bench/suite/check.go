@@ -142,7 +142,7 @@ func (c *Results) Err() error {
 	if missed+suspect+unknown == 0 {
 		return nil
 	}
-	return fmt.Errorf("suite: of %d required figures %d are missed, %d are suspect, and %d could not be measured well enough",
+	return fmt.Errorf("suite: check of %d figures: %d missed, %d suspect, %d not measured precisely enough",
 		len(c.Bars), missed, suspect, unknown)
 }
 

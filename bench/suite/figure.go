@@ -101,12 +101,12 @@ func (w which) find(rep *report.Report) (*report.Result, error) {
 			continue
 		}
 		if found != nil {
-			return nil, fmt.Errorf("%v is there more than once", w)
+			return nil, fmt.Errorf("%v: more than one result in the report", w)
 		}
 		found = r
 	}
 	if found == nil {
-		return nil, fmt.Errorf("no %v", w)
+		return nil, fmt.Errorf("%v: no result in the report", w)
 	}
 	return found, nil
 }
@@ -130,7 +130,7 @@ func (v *view) samples(w which) (r *report.Result, steady []sample, err error) {
 		steady = append(steady, s)
 	}
 	if least := w.least(); len(steady) < least {
-		return nil, nil, fmt.Errorf("%v has %d steady repeats of %d, and %d are needed", w, len(steady), len(r.Repeats), least)
+		return nil, nil, fmt.Errorf("%v: too few steady repeats (%d of %d, want %d)", w, len(steady), len(r.Repeats), least)
 	}
 	return r, steady, nil
 }
@@ -143,7 +143,7 @@ func value(w which, unit string, factor float64) figure {
 			return seen{}, err
 		}
 		if r.Unit != unit {
-			return seen{}, fmt.Errorf("%v is given in %q, not in %q", w, r.Unit, unit)
+			return seen{}, fmt.Errorf("%v: unit %q, want %q", w, r.Unit, unit)
 		}
 		return measured(steady, r.Unit == "%", func(s sample) float64 { return s.value * factor })
 	}}
@@ -179,9 +179,9 @@ func (v *view) compared(w which, limit string) (*report.Result, []sample, error)
 	case err != nil:
 		return nil, nil, err
 	case r.Limit == nil:
-		return nil, nil, fmt.Errorf("%v was not compared with %s", w, limit)
+		return nil, nil, fmt.Errorf("%v: not compared with %s", w, limit)
 	case r.Limit.Name != limit:
-		return nil, nil, fmt.Errorf("%v was compared with %s, not with %s", w, r.Limit.Name, limit)
+		return nil, nil, fmt.Errorf("%v: compared with %s, want %s", w, r.Limit.Name, limit)
 	}
 	return r, steady, nil
 }
@@ -205,7 +205,7 @@ func measured(steady []sample, mayBeZero bool, figure func(sample) float64) (see
 	for i, s := range steady {
 		v := figure(s)
 		if math.IsNaN(v) || math.IsInf(v, 0) || v < 0 || v == 0 && !mayBeZero {
-			return seen{}, fmt.Errorf("%v is no measurement", v)
+			return seen{}, fmt.Errorf("invalid value %v: want a positive number", v)
 		}
 		values[i] = v
 	}

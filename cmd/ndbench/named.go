@@ -20,7 +20,7 @@ func (o *options) meet(ctx context.Context, ranks int, over *atomic.Bool) (*soft
 		rank, name = 1, o.client
 	}
 	if ranks != 2 {
-		return nil, fmt.Errorf("a server and a client are 2 ranks, not %d; leave --ranks out, or use ndrun -n %d", ranks, ranks)
+		return nil, fmt.Errorf("--ranks %d: --server and --client are 2 ranks: omit --ranks, or use ndrun -n %d", ranks, ranks)
 	}
 	if rank == 0 && !o.quiet {
 		fmt.Fprintf(os.Stderr, "waiting for the same command with --client %s\n", name)

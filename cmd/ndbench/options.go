@@ -74,15 +74,15 @@ func (o *options) check() error {
 	case "arena", "private":
 		o.Private = o.memory == "private"
 	default:
-		return fmt.Errorf("--memory %s: there is no such kind; take arena or private", o.memory)
+		return fmt.Errorf("--memory %s: unknown kind: want arena or private", o.memory)
 	}
 	switch {
 	case o.pin && o.noPin:
-		return fmt.Errorf("--pin and --no-pin exclude each other; leave one out")
+		return fmt.Errorf("--pin and --no-pin exclude each other: omit one")
 	case o.server != "" && o.client != "":
-		return fmt.Errorf("--server and --client exclude each other; a terminal is one of them")
+		return fmt.Errorf("--server and --client exclude each other: start a process for each")
 	case o.Iterations > 0 && o.Duration > 0:
-		return fmt.Errorf("--iterations and --duration exclude each other; leave one out")
+		return fmt.Errorf("--iterations and --duration exclude each other: omit one")
 	}
 	return o.output.check()
 }
@@ -101,18 +101,18 @@ func (o *options) checkNumbers() error {
 		{"--ranks", o.ranks, 0, 1024},
 	} {
 		if n.value < n.least || n.value > n.most {
-			return fmt.Errorf("%s %d: out of range; take %d to %d", n.name, n.value, n.least, n.most)
+			return fmt.Errorf("%s %d: out of range: want %d to %d", n.name, n.value, n.least, n.most)
 		}
 	}
 	if o.Duration < 0 || o.Duration > time.Hour {
-		return fmt.Errorf("--duration %v: out of range; take up to 1h", o.Duration)
+		return fmt.Errorf("--duration %v: out of range: want 0 to 1h", o.Duration)
 	}
 	return nil
 }
 
 func (o *options) chooseSizes() error {
 	if o.allSizes && len(o.sizes) > 0 {
-		return fmt.Errorf("--size and --all-sizes exclude each other; leave one out")
+		return fmt.Errorf("--size and --all-sizes exclude each other: omit one")
 	}
 	if o.allSizes || o.plot != "" && len(o.sizes) == 0 { // a plot is one by size
 		for size := 1; size <= 4<<20; size *= 2 {
@@ -130,7 +130,7 @@ func (o *options) chooseSizes() error {
 		}
 	}
 	if o.plot != "" && len(o.Sizes) == 1 {
-		return fmt.Errorf("--plot %s: it shows figures by size, and there is one; give two sizes or more, or leave --size out", o.plot)
+		return fmt.Errorf("--plot %s: only one size: give two or more, or omit --size", o.plot)
 	}
 	return nil
 }

@@ -38,19 +38,19 @@ func (o *output) addFlags(f *pflag.FlagSet) {
 func (o *output) check() (err error) {
 	o.machine = report.ThisMachine()
 	if o.json == "-" && o.csv == "-" {
-		return errors.New("--json - and --csv - both want standard output; give one of them a file")
+		return errors.New("--json - and --csv -: both write to standard output: give a file to one of them")
 	}
 	switch ending := strings.ToLower(filepath.Ext(o.plot)); {
 	case o.plot == "", ending == ".png", ending == ".svg":
 	default:
-		return fmt.Errorf("--plot %s: ndbench does not draw %q; name a file .png or .svg", o.plot, ending)
+		return fmt.Errorf("--plot %s: unknown format %q: want a name that ends with .png or .svg", o.plot, ending)
 	}
 	for _, path := range []string{o.json, o.csv, o.plot} {
 		if path == "" || path == "-" {
 			continue
 		}
 		if s, err := os.Stat(filepath.Dir(path)); err != nil || !s.IsDir() {
-			return fmt.Errorf("%s: there is no directory %s; make it, or name another file", path, filepath.Dir(path))
+			return fmt.Errorf("%s: no directory %s: create it, or give another file", path, filepath.Dir(path))
 		}
 	}
 	if o.compare == "" {
@@ -58,11 +58,11 @@ func (o *output) check() (err error) {
 	}
 	f, err := os.Open(o.compare)
 	if err != nil {
-		return fmt.Errorf("--compare: %w; name a file that --json has written", err)
+		return fmt.Errorf("--compare: %w: give a file that --json has written", err)
 	}
 	defer f.Close()
 	if o.old, err = report.ReadJSON(f); err != nil {
-		return fmt.Errorf("--compare %s: %w; name a file that --json has written", o.compare, err)
+		return fmt.Errorf("--compare %s: %w: give a file that --json has written", o.compare, err)
 	}
 	return nil
 }

@@ -132,10 +132,10 @@ func (o *peersOptions) prepare() error {
 		return err
 	}
 	if _, inJob := os.LookupEnv(softnd.EnvArenaFD); inJob {
-		return errors.New("this is a rank of a job; start it without ndrun, it starts the processes itself")
+		return errors.New("ndbench peers runs as a rank of a job: start it without ndrun")
 	}
 	if o.Duration == 0 {
-		return errors.New("--duration 0s: out of range; take 1ms or more")
+		return errors.New("--duration 0s: out of range: want 1ms or more")
 	}
 	if err := unknown("--tests", o.tests, peerTests()); err != nil {
 		return err
@@ -162,7 +162,7 @@ func (o *peersOptions) prepare() error {
 	}
 	largest := slices.Max(o.Sizes)
 	if !slices.ContainsFunc(o.figures, func(f peers.Figure) bool { return f.Size == largest }) {
-		return fmt.Errorf("--plot %s: it shows figures by size, which %s do not have; add write_lat, write_bw or their like", o.plot, strings.Join(o.tests, ", "))
+		return fmt.Errorf("--plot %s: no test with sizes in %s: add one, such as write_lat or write_bw", o.plot, strings.Join(o.tests, ", "))
 	}
 	return nil
 }
@@ -188,7 +188,7 @@ func (o *peersOptions) run(stdout, stderr io.Writer) error {
 	for _, f := range o.figures {
 		results = append(results, c.figure(f)...)
 		if ctx.Err() != nil {
-			return errors.New("peers: interrupted; nothing is reported")
+			return errors.New("peers: interrupted: no report is written")
 		}
 	}
 	if err := o.emit(results, stdout); err != nil {

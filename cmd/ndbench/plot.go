@@ -18,11 +18,11 @@ func newPlot() *cobra.Command {
 		Short: "Draw earlier reports of --json, several of them in one picture",
 		RunE: func(_ *cobra.Command, paths []string) error {
 			if len(paths) == 0 {
-				return usageError{errors.New("plot: no report: name files that --json has written")}
+				return usageError{errors.New("plot: no report: give files that --json has written")}
 			}
 			o := output{plot: to}
 			if to == "" {
-				return usageError{errors.New("plot: no picture: give --to a file .png or .svg")}
+				return usageError{errors.New("plot: no output file: give --to a name that ends with .png or .svg")}
 			}
 			if err := o.check(); err != nil {
 				return usagef("plot: %w", err)

@@ -19,7 +19,7 @@ func (o *options) runTest(cmd *cobra.Command, t measure.Test) error {
 		ranks = max(o.ranks, 2)
 	}
 	if o.ranks != 0 && o.ranks != ranks {
-		return usagef("%s: --ranks %d: the test is one of %d ranks; leave the option out", t.Name, o.ranks, ranks)
+		return usagef("%s: --ranks %d: the test has %d ranks: omit the option", t.Name, o.ranks, ranks)
 	}
 	s, err := o.start(ctx, ranks)
 	if err != nil {
@@ -51,7 +51,7 @@ func (s *session) run(ctx context.Context, t measure.Test, o measure.Options) ([
 	job := s.world.Job
 	if have := job.Size(); t.Ranks != 0 && have != t.Ranks || have < 2 {
 		need := max(t.Ranks, 2)
-		return nil, fmt.Errorf("%s: the test needs %[3]d ranks, and the number of them in the job is %[2]d; start it with ndrun -n %[3]d, or without ndrun", t.Name, have, need)
+		return nil, fmt.Errorf("%s: wrong number of ranks (asked %[3]d, the job has %[2]d): start it with ndrun -n %[3]d, or without ndrun", t.Name, have, need)
 	}
 	o, err := s.agree(ctx, plan{t.Name, o})
 	if err != nil {
@@ -84,7 +84,7 @@ func (s *session) agree(ctx context.Context, own plan) (measure.Options, error) 
 			first = p
 		}
 		if p.Test != first.Test || p.Options.Executor != first.Options.Executor {
-			return own.Options, fmt.Errorf("rank 0 runs %s with executor %s, rank %d %s with %s; give all ranks the same",
+			return own.Options, fmt.Errorf("rank 0 runs %s with executor %s, but rank %d runs %s with %s: give all ranks the same test and options",
 				first.Test, first.Options.Executor, rank, p.Test, p.Options.Executor)
 		}
 	}

@@ -24,10 +24,10 @@ func parseSize(text string) (int, error) {
 	}
 	n, err := strconv.Atoi(number)
 	if err != nil {
-		return 0, errors.New("no size; write it as 8, 64K or 1M")
+		return 0, errors.New("want a size such as 8, 64K or 1M")
 	}
 	if n < 1 || n > largestSize/factor {
-		return 0, fmt.Errorf("out of range; take 1 to %d bytes", largestSize)
+		return 0, fmt.Errorf("out of range: want 1 to %d bytes", largestSize)
 	}
 	return n * factor, nil
 }

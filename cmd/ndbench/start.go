@@ -29,7 +29,7 @@ func (o *options) start(ctx context.Context, ranks int) (s *session, err error) 
 	named := o.server != "" || o.client != ""
 	switch {
 	case inJob && named:
-		return nil, errors.New("start: this is a rank of a job already; leave --server and --client out, or start it without ndrun")
+		return nil, errors.New("start: this process is a rank of a job: omit --server and --client, or start it without ndrun")
 	case inJob:
 		job, err = softnd.Init(ctx)
 	case named:

@@ -63,10 +63,10 @@ func newSuite() *cobra.Command {
 
 func (s *suiteCommand) valid() error {
 	if s.from != "" && (!s.check || s.quick) {
-		return errors.New("--from is for --check and measures nothing; leave --quick out and --check in")
+		return errors.New("--from: measures nothing: give --check and omit --quick")
 	}
 	if _, inJob := os.LookupEnv(softnd.EnvArenaFD); inJob {
-		return errors.New("this is a rank of a job; the suite starts jobs of its own, so run it without ndrun")
+		return errors.New("ndbench suite runs as a rank of a job: start it without ndrun")
 	}
 	return s.output.check()
 }

@@ -75,7 +75,7 @@ func (l *Library) ready(op string) error {
 }
 
 func notStarted(op string) error {
-	return &nd.OpError{Op: op, Object: "library", Status: nd.DeviceNotReady, Detail: "it has not been started", Next: "call Startup first"}
+	return &nd.OpError{Op: op, Object: "library", Status: nd.DeviceNotReady, Detail: "the library is not started", Next: "call Startup first"}
 }
 
 // QueryAddressList returns the local addresses of all providers except those that flags exclude,
@@ -138,7 +138,7 @@ func (l *Library) firstOf(op string, addr netip.Addr, try func(nd.Provider) erro
 	if err := l.ready(op); err != nil {
 		return err
 	}
-	var err error = &nd.OpError{Op: op, Object: addr.String(), Status: nd.InvalidAddress, Detail: "the library has no provider"}
+	var err error = &nd.OpError{Op: op, Object: addr.String(), Status: nd.InvalidAddress, Detail: "the library has no provider", Next: "set V2, V1 or Emulators of the Library"}
 	for _, p := range l.providers(0) {
 		if err = try(p); !errors.Is(err, nd.InvalidAddress) && !errors.Is(err, nd.NetworkUnreachable) {
 			break

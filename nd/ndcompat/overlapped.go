@@ -77,7 +77,7 @@ func (o *Overlapped) awaitReport(ctx context.Context, r *request) error {
 	if r.pending() {
 		return &nd.OpError{
 			Op: "start", Object: "overlapped request", Status: nd.InvalidDeviceState,
-			Detail: "its latest request is pending", Next: "wait for the end, or use another Overlapped",
+			Detail: "the previous request is pending", Next: "wait until it completes, or use another Overlapped",
 		}
 	}
 	o.mu.Unlock()
