@@ -36,7 +36,7 @@ func TestMistakesAreExplained(t *testing.T) {
 		{"write_lat --executor me", "want auto or target"},
 		{"write_lat --pin --no-pin", "omit one"},
 		{"write_lat --server a --client a", "start a process for each"},
-		{"write_lat --ranks 3", "the test is one of 2 ranks"},
+		{"write_lat --ranks 3", "the test has 2 ranks"},
 		{"write_lat --events", "use send_lat or write_completion"},
 		{"read_lat --bidirectional", "use a bandwidth test"},
 		{"peers --tests read_lat", "want some of write_lat, "},
