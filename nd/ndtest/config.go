@@ -9,40 +9,42 @@ import (
 
 // Config describes the provider under test.
 type Config struct {
-	// Open opens the provider for one side. It is called once for each side, and again for rows
-	// that close their provider or leave it in a bad state; the suite closes what it returns. The
-	// providers of one run must be able to connect to each other and to themselves, by the first
-	// address that they list.
+	// Open opens the provider for one side. The suite calls it once for each side, and again for
+	// rows that close their provider or leave it in a bad state. The suite closes each provider
+	// that Open returns. The providers of a run must be able to connect to each other and to
+	// themselves, at the first address of each provider's list.
 	Open func() (nd.Provider, error)
 
-	// Spawn starts another process, which opens the provider in its own way and calls [Serve]
-	// with the other end of the stream. Closing the stream must end the process. nil: both
-	// sides are goroutines of this process, and scenarios that kill a side are left out.
+	// Spawn starts another process and returns a stream to it. That process calls [Serve] with
+	// the other end of the stream and a Config of its own. It must exit when the stream is closed.
+	// If Spawn is nil, both sides are goroutines of this process, and scenarios that kill a side
+	// are skipped.
 	Spawn func() (io.ReadWriteCloser, error)
 
-	// Private makes the scenarios register ordinary Go memory where they would otherwise ask
-	// the adapter to allocate.
+	// PrivateMemory makes the scenarios register ordinary Go memory instead of memory that the
+	// adapter allocates.
 	PrivateMemory bool
 
-	// ReceiveTimeout is how long the provider lets a Send wait for a Receive, DisconnectTimeout
-	// how long a Disconnect waits for the peer's. A provider that can be told should use short
-	// ones here, since some scenarios wait for them. 0 means 2 s.
+	// ReceiveTimeout is how long the provider lets a Send wait for a Receive. DisconnectTimeout is
+	// how long it lets a Disconnect wait for the peer's Disconnect. They describe the provider and
+	// do not configure it. Some scenarios wait for these times, so short ones make a run faster.
+	// 0 means 2 s.
 	ReceiveTimeout, DisconnectTimeout time.Duration
 
-	// Watchdog is how long a scenario may take; then the contexts of its calls end. A half that
-	// has not ended a quarter of that time later, since some call does not look at its context,
-	// is given up: the row fails and shows where, and the run ends. 0 means 60 s.
+	// Watchdog is how long a scenario may take. After that time, the contexts of its calls end. If
+	// a call ignores its context for a further quarter of that time, the row fails with the stacks
+	// of its goroutines, and the run ends. 0 means 60 s.
 	Watchdog time.Duration
 
-	// Only, if not empty, names the scenarios to run.
+	// Only lists the numbers of the scenarios to run, such as "C056". If it is empty, all run.
 	Only []string
 }
 
-// settings is the part of a Config that the other half of a scenario needs.
+// settings is the part of a Config that both sides of a scenario need.
 type settings struct {
 	PrivateMemory                               bool
 	ReceiveTimeout, DisconnectTimeout, Watchdog time.Duration
-	TwoProcesses                                bool // the halves are in two processes
+	TwoProcesses                                bool // the sides run in two processes
 }
 
 func (c *Config) settings() settings {

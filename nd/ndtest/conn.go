@@ -7,24 +7,24 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// connOptions says what one side of a connection is like; the zero value is the usual pair: one
-// completion queue for both queues, a region of 64 KiB with all rights, depths of 16, 4 entries,
-// inline data up to the adapter's threshold, read limits of 4, no private data.
+// connOptions describes one side of a connection. The zero value has one completion queue for both
+// queues and a region of 64 KiB with all rights. Queues have a depth of 16 and 4 entries per request.
+// Inline data goes up to the adapter's threshold, read limits are 4, and there is no private data.
 type connOptions struct {
-	CQDepth       int               // its depth; 0 = 256
-	SplitCQs      bool              // a completion queue for each queue
+	CQDepth       int               // 0 = 256
+	SplitCQs      bool              // a completion queue for each of the two queues
 	RegionSize    int               // bytes; 0 = 64 KiB
 	RegionFlags   nd.RegionFlags    // of the region; 0 = all rights
-	NoRegionFlags bool              // Flags are meant to be 0
-	Endpoint      nd.EndpointConfig // 0 = the usual; queues and context are filled in
-	InboundReads  int               // read limits; 0 = 4, -1 = 0
+	NoRegionFlags bool              // use RegionFlags even if it is 0
+	Endpoint      nd.EndpointConfig // 0 = as above; prepare sets queues and context
+	InboundReads  int               // read limit; 0 = 4, -1 = none
 	OutboundReads int
 	PrivateData   []byte      // private data for the peer
-	ShareWith     *conn       // use its completion queues and its region
-	BeforeConnect func(*conn) // called when all objects are there, before they are connected
+	ShareWith     *conn       // use its completion queues and region
+	BeforeConnect func(*conn) // called when all objects exist, before they are connected
 }
 
-// conn is one side's half of a connection, and what belongs to it.
+// conn is one side of a connection, with its objects.
 type conn struct {
 	*side
 	ep          nd.Endpoint
@@ -34,8 +34,8 @@ type conn struct {
 	peerRegion  nd.WindowDescriptor // the peer's region, by its own remote token
 	peerData    []byte              // the peer's private data
 	context     uint64              // of the endpoint
-	aliveRegion *region             // for alive; nil until then
-	adapter     nd.Adapter          // of the endpoint, which need not be the half's own
+	aliveRegion *region             // of wantAlive; nil until its first call
+	adapter     nd.Adapter          // of the endpoint; may differ from side.ad
 	opts        connOptions
 }
 
@@ -74,7 +74,7 @@ func (s *side) listen(backlog int) (nd.Listener, netip.AddrPort) {
 	return l, addr
 }
 
-// prepare creates everything that a connection needs, without connecting.
+// prepare creates the objects of a connection, without connecting them.
 func (s *side) prepare(o connOptions) *conn {
 	c := &conn{side: s, opts: o, adapter: s.ad}
 	if o.ShareWith != nil {
@@ -128,8 +128,8 @@ func (o *connOptions) connectParams() nd.ConnectParams {
 	return nd.ConnectParams{InboundReadLimit: limit(o.InboundReads), OutboundReadLimit: limit(o.OutboundReads), PrivateData: o.PrivateData}
 }
 
-// pair makes one side of a connection; both halves call it, with shapes of their own. When it
-// returns both sides are connected, and each knows the other's region.
+// pair makes one side of a connection. Both sides call it, each with its own options. When it returns,
+// the sides are connected, and each knows the other's region.
 func (s *side) pair(o connOptions) *conn {
 	c := s.prepare(o)
 	if s.role == active {
@@ -146,29 +146,29 @@ func (s *side) pair(o connOptions) *conn {
 	return c
 }
 
-// connect makes the active side's connector and connects it, without completing.
+// connect creates the active side's connector and connects it, without CompleteConnect.
 func (c *conn) connect(to netip.AddrPort) {
 	c.connector = c.newBoundConnector(0)
 	c.must(c.connector.Connect(c.ctx, c.ep, to, c.opts.connectParams()))
 	c.peerData = c.privateData()
 }
 
-// completeConnect is the active side's last step.
+// completeConnect is the last step of the active side.
 func (c *conn) completeConnect() {
 	c.must(c.connector.CompleteConnect(c.ctx))
 	if c.ep.Connector() != c.connector {
-		c.errorf("the endpoint names %v as its connector, not %v", c.ep.Connector(), c.connector)
+		c.errorf("Endpoint.Connector: got %v, want %v", c.ep.Connector(), c.connector)
 	}
 }
 
-// getRequest takes the next request into a fresh connector.
+// getRequest takes the next connection request into a new connector.
 func (c *conn) getRequest(l nd.Listener) {
 	c.connector = c.newConnector()
 	c.must(l.GetConnectionRequest(c.ctx, c.connector))
 	c.peerData = c.privateData()
 }
 
-// accept takes the next request and accepts it.
+// accept takes the next connection request and accepts it.
 func (c *conn) accept(l nd.Listener) {
 	c.getRequest(l)
 	c.must(c.connector.Accept(c.ctx, c.ep, c.opts.connectParams()))
@@ -181,12 +181,12 @@ func (c *conn) privateData() []byte {
 	return buf[:n]
 }
 
-// sge names n bytes of the connection's region from off on.
+// sge returns a list of one entry: n bytes of the connection's region at offset off.
 func (c *conn) sge(off, n int) []nd.SGE { return c.memory.sge(off, n) }
 
 // ---- Results ----
 
-// takeResult waits for the next result in cq, of whichever endpoint.
+// takeResult waits for the next result in cq, of any endpoint.
 func (s *side) takeResult(cq nd.CompletionQueue) nd.Result {
 	if kept := s.stash[cq]; len(kept) > 0 {
 		s.stash[cq] = kept[1:]
@@ -198,8 +198,8 @@ func (s *side) takeResult(cq nd.CompletionQueue) nd.Result {
 	return one[0]
 }
 
-// nextResult waits for the next result of this endpoint's initiator or receive queue; others that come
-// before it are kept.
+// nextResult waits for the next result of this endpoint's initiator or receive queue. Results of other
+// queues that arrive before it go to the stash.
 func (c *conn) nextResult(initiator bool) nd.Result {
 	cq := c.rcq
 	if initiator {
@@ -218,7 +218,7 @@ func (c *conn) nextResult(initiator bool) nd.Result {
 			if initiator {
 				kind = "initiator"
 			}
-			c.fatalf("waiting for a result of the %s queue: %v (the endpoint says: %v)", kind, err, c.ep.Err())
+			c.fatalf("CompletionQueue.Wait for a result of the %s queue: %v (Endpoint.Err: %v)", kind, err, c.ep.Err())
 		}
 		if c.ownsResult(one[0], initiator) {
 			return one[0]
@@ -231,46 +231,46 @@ func (c *conn) ownsResult(r nd.Result, initiator bool) bool {
 	return r.EndpointContext == c.context && r.RequestType.Initiator() == initiator
 }
 
-// wantResult waits for the next initiator result and checks its status and its context.
+// wantResult waits for the next initiator result and checks its status and request context.
 func (c *conn) wantResult(status nd.Status, reqCtx uint64) nd.Result {
 	return c.checkResult(c.nextResult(true), status, reqCtx)
 }
 
-// wantReceive waits for the next receive result and checks its status and its context.
+// wantReceive waits for the next receive result and checks its status and request context.
 func (c *conn) wantReceive(status nd.Status, reqCtx uint64) nd.Result {
 	return c.checkResult(c.nextResult(false), status, reqCtx)
 }
 
 func (c *conn) checkResult(r nd.Result, status nd.Status, reqCtx uint64) nd.Result {
 	if r.Status != status || r.RequestContext != reqCtx {
-		c.fatalf("result %v of request %d (%v), want %v of request %d (the endpoint says: %v)",
+		c.fatalf("result %v of request %d (%v), want %v of request %d (Endpoint.Err: %v)",
 			r.Status, r.RequestContext, r.RequestType, status, reqCtx, c.ep.Err())
 	}
 	if status != nd.Success && c.ep.Err() == nil {
-		c.errorf("a result is %v, and the endpoint has no reason for it", status)
+		c.errorf("Endpoint.Err is nil after a result with status %v, want a reason", status)
 	}
 	return r
 }
 
-// wantFlushed checks that the initiator requests of the given contexts complete with Canceled, in
-// this order, and that nothing else is left in that queue.
+// wantFlushed checks that the next initiator results are Canceled, with these request contexts in this
+// order.
 func (c *conn) wantFlushed(reqCtx ...uint64) {
 	for _, x := range reqCtx {
 		c.wantResult(nd.Canceled, x)
 	}
 }
 
-// wantReceivesFlushed is flushed for the receive queue.
+// wantReceivesFlushed is wantFlushed for the receive queue.
 func (c *conn) wantReceivesFlushed(reqCtx ...uint64) {
 	for _, x := range reqCtx {
 		c.wantReceive(nd.Canceled, x)
 	}
 }
 
-// wantErrorState checks that the endpoint is in the error state: posts succeed, and complete with
-// Canceled. Results of earlier requests must have been taken.
+// wantErrorState checks that the endpoint is in the error state: a post succeeds, and its result is
+// Canceled. The caller has taken the results of earlier requests.
 func (c *conn) wantErrorState() {
-	c.eventually("the endpoint fails", func() bool { return c.ep.Err() != nil })
+	c.eventually("Endpoint.Err is not nil", func() bool { return c.ep.Err() != nil })
 	const probe = 0xdead
 	c.must(c.ep.Receive(probe, nil))
 	c.wantReceive(nd.Canceled, probe)
@@ -278,21 +278,21 @@ func (c *conn) wantErrorState() {
 	c.wantResult(nd.Canceled, probe+1)
 }
 
-// wantDisconnected checks that NotifyDisconnect returns, and that Done does without a poll.
+// wantDisconnected checks that NotifyDisconnect returns, and that Done is closed without a poll.
 func (c *conn) wantDisconnected() {
 	c.must(c.connector.NotifyDisconnect(c.ctx))
 	select {
 	case <-c.ep.Done():
 	case <-c.ctx.Done():
-		c.fatalf("the connection has ended, and Done is still open: %v", c.ctx.Err())
+		c.fatalf("Endpoint.Done is open after NotifyDisconnect has returned, want it closed: %v", c.ctx.Err())
 	}
 	if c.ep.Err() == nil {
-		c.errorf("Done is closed, and Err is nil")
+		c.errorf("Endpoint.Err is nil after Done was closed, want a reason")
 	}
 }
 
-// wantAlive checks that the connection still carries a message of one byte in each direction, from and
-// to memory of its own. Both halves call it.
+// wantAlive checks that the connection transfers a message of one byte in each direction. The bytes are
+// in a region of its own. Both sides call it.
 func (c *conn) wantAlive() {
 	const probe = 0xa11fe
 	sent := [2]byte{passive: 0x9a, active: 0xa5}
@@ -301,29 +301,28 @@ func (c *conn) wantAlive() {
 	}
 	c.aliveRegion.mem[0], c.aliveRegion.mem[1] = 0, sent[c.role]
 	c.must(c.ep.Receive(probe, c.aliveRegion.sge(0, 1)))
-	c.barrier() // both receives are posted
+	c.barrier() // both Receives are posted
 	c.must(c.ep.Send(probe+1, c.aliveRegion.sge(1, 1), 0))
 	c.wantResult(nd.Success, probe+1)
 	if r := c.wantReceive(nd.Success, probe); r.BytesTransferred != 1 || c.aliveRegion.mem[0] != sent[1-c.role] {
-		c.fatalf("a message of %d bytes holds %#x, want %#x in one", r.BytesTransferred, c.aliveRegion.mem[0], sent[1-c.role])
+		c.fatalf("the message has %d bytes, the first %#x, want 1 byte %#x", r.BytesTransferred, c.aliveRegion.mem[0], sent[1-c.role])
 	}
 }
 
-// wantEmpty checks that no result is in the queue of this endpoint's requests, now and for a little
-// while.
+// wantEmpty checks that no result is in cq or arrives within 5 ms.
 func (s *side) wantEmpty(cq nd.CompletionQueue) {
 	time.Sleep(5 * time.Millisecond)
 	var one [1]nd.Result
 	if n := cq.Poll(one[:]); n > 0 {
-		s.fatalf("an unexpected result: %+v", one[0])
+		s.fatalf("result %+v, want none", one[0])
 	}
 	if kept := s.stash[cq]; len(kept) > 0 {
-		s.fatalf("an unexpected result: %+v", kept[0])
+		s.fatalf("result %+v, want none", kept[0])
 	}
 }
 
-// bind binds w to n bytes of the region from off on, waits for the result, and returns what a
-// peer needs.
+// bind binds w to n bytes of the region at offset off, waits for the result, and returns the
+// window's descriptor.
 func (c *conn) bind(w nd.MemoryWindow, off, n int, flags nd.OpFlags) nd.WindowDescriptor {
 	const probe = 0xb14d
 	c.must(c.ep.Bind(probe, c.memory.mr, w, c.memory.mem[off:off+n], flags))
@@ -331,30 +330,30 @@ func (c *conn) bind(w nd.MemoryWindow, off, n int, flags nd.OpFlags) nd.WindowDe
 	return w.Descriptor()
 }
 
-// invalidate ends a window's grant and waits for the result.
+// invalidate posts Invalidate of w and waits for the result.
 func (c *conn) invalidate(w nd.MemoryWindow) {
 	const probe = 0x1b7a
 	c.must(c.ep.Invalidate(probe, w, 0))
 	c.wantResult(nd.Success, probe)
 }
 
-// disconnect ends the connection in good order; both halves call it.
+// disconnect calls Disconnect, which must succeed. Both sides call it.
 func (c *conn) disconnect() { c.must(c.connector.Disconnect(c.ctx)) }
 
-// bindAndTell binds a new window to n bytes of the region and tells the other half what it needs; see
-// borrow.
+// bindAndTell binds a new window to n bytes of the region and tells the other side the descriptor. The
+// other side calls hearDescriptor.
 func (c *conn) bindAndTell(off, n int, flags nd.OpFlags) nd.MemoryWindow {
 	w := c.newWindow()
 	c.tell(c.bind(w, off, n, flags))
 	return w
 }
 
-// hearDescriptor hears what the other half lends.
+// hearDescriptor returns the next descriptor that the other side tells.
 func (c *conn) hearDescriptor() nd.WindowDescriptor { return hear[nd.WindowDescriptor](c.side) }
 
-// wantLength checks how many bytes a request carried.
+// wantLength checks the number of bytes of a result.
 func (c *conn) wantLength(r nd.Result, n int) {
 	if int(r.BytesTransferred) != n {
-		c.fatalf("a %v carried %d bytes, want %d", r.RequestType, r.BytesTransferred, n)
+		c.fatalf("the result of a %v has %d bytes, want %d", r.RequestType, r.BytesTransferred, n)
 	}
 }

@@ -8,16 +8,17 @@
 //		ndtest.Run(t, ndtest.Config{Open: func() (nd.Provider, error) { return mine.New() }})
 //	}
 //
-// Each scenario is a subtest named by its number; those beyond the table (R001, R002, ...) pair
-// every way to take access to memory away with every state that the access can be in. A scenario
-// has one or two halves: the active side A, which connects, and the passive side P, which
-// listens. Each half opens an adapter of its own. The halves run as goroutines or, with
-// [Config.Spawn], one of them in a process of its own that calls [Serve].
+// Each scenario is a subtest named by its number. C001 and later are the rows of the conformance
+// table. R001 and later combine each way to revoke access to memory with each state that the
+// access can be in.
 //
-// [Stress] goes beyond the table: random requests of all kinds over several connections at once,
-// compared with a sequential model.
+// A scenario has one or two sides: the active side A connects, the passive side P listens. Each
+// side opens an adapter of its own. Both sides run as goroutines by default. With [Config.Spawn],
+// one side runs in a process of its own that calls [Serve].
 //
-// Rows of the model that no program can check are in [Untestable], each with its reason, and a
-// run counts them. A scenario of an optional feature that the adapter says it lacks is skipped,
-// and counted as such in the [Report].
+// [Stress] makes random requests of all kinds on several connections at once, and compares results
+// and memory with a sequential model.
+//
+// [Untestable] lists the rows that no program can check, each with its reason. A scenario is
+// skipped if the adapter reports that it lacks the optional feature. The [Report] counts both.
 package ndtest

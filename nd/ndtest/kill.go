@@ -2,7 +2,7 @@ package ndtest
 
 import "os"
 
-// kill ends this process at once, as a crash would: nothing is closed, nobody is told.
+// kill kills this process without cleanup, like a crash.
 func kill() {
 	if p, err := os.FindProcess(os.Getpid()); err == nil {
 		_ = p.Kill()

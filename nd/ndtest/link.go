@@ -10,17 +10,17 @@ import (
 	"sync"
 )
 
-// link is how the two halves of a scenario talk to each other, apart from the provider under
-// test: what one tells, the other hears, in order.
+// link carries messages between the two sides of a scenario, in order and independently of the
+// provider under test.
 type link struct {
 	send func(json.RawMessage) error
 	in   chan json.RawMessage
 }
 
-// inFlight is how many messages one half may be ahead of the other.
+// inFlight is how many messages a side may send before the other side reads one.
 const inFlight = 1024
 
-// newLinks returns the two ends of a link within this process.
+// newLinks returns the ends of a link between two sides in this process.
 func newLinks() (a, p *link) {
 	a, p = &link{in: make(chan json.RawMessage, inFlight)}, &link{in: make(chan json.RawMessage, inFlight)}
 	a.send = func(m json.RawMessage) error { p.in <- m; return nil }
@@ -28,28 +28,29 @@ func newLinks() (a, p *link) {
 	return a, p
 }
 
-// frame is what travels between the test and the other process.
+// frame is one unit on the stream between the process of Run and that of Serve. It has one purpose: one
+// of Run, Message, Abandon and Result is set.
 type frame struct {
-	Run      string          `json:",omitempty"` // scenario to run the away half of
+	Run      string          `json:",omitempty"` // start the remote side of this scenario, with Settings
 	Settings settings        `json:",omitzero"`
-	Message  json.RawMessage `json:",omitempty"` // from one half to the other
-	Abandon  bool            `json:",omitempty"` // the half here is to give up
-	Result   *sideResult     `json:",omitempty"` // the away half has ended
+	Message  json.RawMessage `json:",omitempty"` // from one side to the other
+	Abandon  bool            `json:",omitempty"` // cancel the side that runs here
+	Result   *sideResult     `json:",omitempty"` // how the remote side ended
 }
 
-// sideResult is how one half ended.
+// sideResult is how one side ended.
 type sideResult struct {
 	Failures []string
 	Notes    []string
 	Skipped  string // why the scenario does not apply to this provider
-	Derived  bool   // it failed only because the other half did
-	Stuck    bool   // it did not end, and was given up
+	Derived  bool   // it failed only because the other side did
+	Stuck    bool   // it did not return in time; its goroutine is left running
 }
 
-// frameStream writes and reads frames.
+// frameStream reads and writes frames.
 type frameStream struct {
 	conn io.ReadWriteCloser
-	mu   sync.Mutex // of enc
+	mu   sync.Mutex // held for each use of enc
 	enc  *json.Encoder
 	dec  *json.Decoder
 }
@@ -64,11 +65,13 @@ func (w *frameStream) write(f frame) error {
 	return w.enc.Encode(f)
 }
 
-// errAbandoned ends a half whose other half has failed.
-var errAbandoned = errors.New("the other half of the scenario has failed")
+// errAbandoned cancels a side when the other side has failed.
+var errAbandoned = errors.New("the other side of the scenario has failed")
 
-// Serve plays the other process of a run: it runs the halves that [Run] asks for until the
-// stream ends, with the providers that cfg.Open opens. cfg needs nothing else.
+// Serve runs the sides of scenarios that [Run] or [Stress] of another process requests over conn, and
+// returns nil when conn ends. Of cfg it uses only Open; the other settings come from that process.
+// Both processes must be built from the same version of this package. Serve is called in the process
+// that [Config.Spawn] starts.
 func Serve(conn io.ReadWriteCloser, cfg Config) error {
 	w := newFrameStream(conn)
 	opened := &providers{open: cfg.Open}
@@ -84,14 +87,14 @@ func Serve(conn io.ReadWriteCloser, cfg Config) error {
 			if errors.Is(err, io.EOF) {
 				return nil
 			}
-			return fmt.Errorf("ndtest: reading what the test says: %w", err)
+			return fmt.Errorf("ndtest: read a frame from the test process: %w", err)
 		}
 		switch {
 		case f.Run != "":
 			running.Wait()
 			sc, ok := find(f.Run)
 			if !ok {
-				return fmt.Errorf("ndtest: no scenario %q; build both processes from the same source", f.Run)
+				return fmt.Errorf("ndtest: unknown scenario %q: build both processes from the same version of package ndtest", f.Run)
 			}
 			l := &link{in: make(chan json.RawMessage, inFlight)}
 			l.send = func(m json.RawMessage) error { return w.write(frame{Message: m}) }
@@ -101,7 +104,7 @@ func Serve(conn io.ReadWriteCloser, cfg Config) error {
 			running.Go(func() {
 				defer stop(nil)
 				v := supervise(ctx, opened, sc, sc.remote, l, f.Settings)
-				_ = w.write(frame{Result: &v}) // a stream that is broken ends the loop
+				_ = w.write(frame{Result: &v}) // a broken stream also ends the loop
 			})
 		case f.Message != nil && toSide != nil:
 			toSide.in <- f.Message

@@ -2,5 +2,5 @@
 
 package ndtest
 
-// minPolledSize is the smallest transfer that a program waits for in memory.
+// minPolledSize is the smallest transfer whose last byte a program polls in memory.
 const minPolledSize = 1

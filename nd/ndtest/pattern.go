@@ -5,7 +5,8 @@ import (
 	"encoding/binary"
 )
 
-// fill writes a pattern that depends on seed. A shorter one is the beginning of a longer one.
+// fill writes a pattern that depends on seed. The pattern of a shorter slice is a prefix of that of a
+// longer one.
 func fill(b []byte, seed uint64) {
 	x := seed*0x9e3779b97f4a7c15 + 1
 	for at := 0; at < len(b); at += 8 {
@@ -22,14 +23,14 @@ func fill(b []byte, seed uint64) {
 	}
 }
 
-// wantPattern checks that b is what fill wrote with this seed.
+// wantPattern checks that b has the pattern of fill with this seed.
 func (s *side) wantPattern(b []byte, seed uint64) {
 	want := make([]byte, len(b))
 	fill(want, seed)
 	s.wantEqual(b, want)
 }
 
-// wantEqual checks that b is the same as want.
+// wantEqual checks that b equals want.
 func (s *side) wantEqual(b, want []byte) {
 	if bytes.Equal(b, want) {
 		return
@@ -41,7 +42,7 @@ func (s *side) wantEqual(b, want []byte) {
 	}
 }
 
-// wantZero checks that b is all zero.
+// wantZero checks that all bytes of b are 0.
 func (s *side) wantZero(b []byte) {
 	for i := range b {
 		if b[i] != 0 {

@@ -2,6 +2,7 @@
 
 package ndtest
 
-// leastPolled is the smallest transfer that a program may wait for in memory under the race
-// detector: it takes a store of less than a word for a race with the load.
-const leastPolled = 4
+// minPolledSize is the smallest transfer whose last byte a program polls in memory. The program loads
+// that byte with an atomic load of its 4-byte word. The race detector reports a race between this load
+// and a shorter store, so the transfer stores the whole word.
+const minPolledSize = 4

@@ -2,25 +2,25 @@ package ndtest
 
 import "github.com/softnd/softnd/nd"
 
-// region is registered memory.
+// region is a memory region and its memory.
 type region struct {
 	mr  nd.MemoryRegion
-	mem []byte // stays known when it is deregistered
+	mem []byte // also after Deregister
 }
 
-// sge names n bytes of the region from off on.
+// sge returns a list of one entry: n bytes of the region at offset off.
 func (r *region) sge(off, n int) []nd.SGE {
 	return []nd.SGE{{Buffer: r.mem[off : off+n], Token: r.mr.LocalToken()}}
 }
 
-// descriptor is what a peer needs for the region's own remote token.
+// descriptor describes the whole region with its own remote token.
 func (r *region) descriptor() nd.WindowDescriptor {
 	return nd.WindowDescriptor{Address: r.mr.Address(), Length: uint64(len(r.mem)), Token: r.mr.RemoteToken()}
 }
 
 const allRights = nd.AllowLocalWrite | nd.AllowRemoteRead | nd.AllowRemoteWrite
 
-// region creates and registers memory of the kind that this run is about.
+// region returns a registered region of the kind of memory that the run tests.
 func (s *side) region(size int, flags nd.RegionFlags) *region {
 	if s.PrivateMemory {
 		return s.register(make([]byte, size), flags)
@@ -31,7 +31,7 @@ func (s *side) region(size int, flags nd.RegionFlags) *region {
 	return &region{mr, mr.Bytes()}
 }
 
-// register registers memory that another region may hold as well.
+// register registers mem, which may also be registered with another region.
 func (s *side) register(mem []byte, flags nd.RegionFlags) *region {
 	mr, err := s.ad.Register(s.ctx, mem, flags)
 	s.must(err)
@@ -39,7 +39,7 @@ func (s *side) register(mem []byte, flags nd.RegionFlags) *region {
 	return &region{mr, mem}
 }
 
-// emptyRegion creates a region without memory.
+// emptyRegion creates a region that is not registered.
 func (s *side) emptyRegion() nd.MemoryRegion {
 	mr, err := s.ad.CreateMemoryRegion(s.ctx)
 	s.must(err)

@@ -4,8 +4,8 @@ package ndtest
 
 import "runtime"
 
-// reserve skips the row: without it the bytes would take up memory.
+// reserve skips the row, because n bytes would use memory on this system.
 func (s *side) reserve(n int) []byte {
-	s.skipf("the suite cannot reserve address space (%d bytes) on %s", n, runtime.GOOS)
+	s.skipf("package ndtest cannot reserve address space on %[2]s (asked %[1]d bytes)", n, runtime.GOOS)
 	return nil
 }

@@ -13,24 +13,24 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// Outcome of a row.
+// Outcome is how a row or further scenario ended.
 type Outcome string
 
 const (
 	Passed  Outcome = "passed"
 	Failed  Outcome = "failed"
-	Skipped Outcome = "skipped" // the provider lacks an optional feature, or the run another process
+	Skipped Outcome = "skipped" // the adapter lacks an optional feature, or Config.Spawn is nil
 	NoTest  Outcome = "no test" // the row is in Untestable
 	NotRun  Outcome = "not run" // left out by Config.Only or by the command line
 )
 
-// Report is what a run found out.
+// Report holds the results of a run.
 type Report struct {
-	Outcomes map[string]Outcome // by row, and by further scenario
-	Reasons  map[string]string  // of rows that were skipped or have no test
+	Outcomes map[string]Outcome // by number, for each row and each further scenario
+	Reasons  map[string]string  // by number, for each row that was skipped or has no test
 }
 
-// Count returns how many rows and further scenarios had an outcome.
+// Count returns the number of rows and further scenarios with outcome o.
 func (r *Report) Count(o Outcome) (n int) {
 	for _, got := range r.Outcomes {
 		if got == o {
@@ -40,11 +40,11 @@ func (r *Report) Count(o Outcome) (n int) {
 	return n
 }
 
-// providers keeps the provider of a process open from one scenario to the next.
+// providers keeps the providers of a process open between scenarios.
 type providers struct {
 	open   func() (nd.Provider, error)
-	byRole [2]nd.Provider // by role: the two halves of one process have one each
-	stuck  atomic.Bool    // a half was given up, and may still use them
+	byRole [2]nd.Provider // one for each side that runs in this process
+	stuck  atomic.Bool    // a side did not return and may still use them
 }
 
 func (h *providers) forRole(r role) (nd.Provider, error) {
@@ -60,7 +60,7 @@ func (h *providers) forRole(r role) (nd.Provider, error) {
 
 func (h *providers) close() {
 	if h.stuck.Load() {
-		return // it might not return
+		return // Close might not return
 	}
 	for _, p := range h.byRole {
 		if p != nil {
@@ -69,8 +69,8 @@ func (h *providers) close() {
 	}
 }
 
-// Run checks the provider against every scenario and returns what it found. Each row is a subtest
-// of t, named by its number; so is each scenario beyond the table.
+// Run checks the provider against every scenario of [Scenarios] and returns the results. Each
+// scenario is a subtest of t, named by its number. Run logs the skipped, untestable and adapted rows.
 func Run(t *testing.T, cfg Config) *Report {
 	t.Helper()
 	report := &Report{Outcomes: make(map[string]Outcome), Reasons: make(map[string]string)}
@@ -92,7 +92,7 @@ func Run(t *testing.T, cfg Config) *Report {
 			continue
 		}
 		if r.stuck {
-			t.Logf("the run ends before %s, since a half of a scenario had to be given up", sc.id)
+			t.Logf("run: stopped before %s, because a side of the previous scenario did not return", sc.id)
 			break
 		}
 		t.Run(sc.id, func(t *testing.T) {
@@ -115,7 +115,7 @@ func Run(t *testing.T, cfg Config) *Report {
 			t.Logf("%s %s: %s", id, report.Outcomes[id], report.Reasons[id])
 		}
 	}
-	t.Logf("%d rows check something in place of what the table asks for:", len(Adapted))
+	t.Logf("%d rows check a property in Go that replaces the one of the table:", len(Adapted))
 	for i := range RowCount {
 		if what, ok := Adapted[RowID(i+1)]; ok {
 			t.Logf("%s %s: %s", RowID(i+1), report.Outcomes[RowID(i+1)], what)
@@ -124,13 +124,13 @@ func Run(t *testing.T, cfg Config) *Report {
 	return report
 }
 
-// runner runs scenarios one after the other.
+// runner runs scenarios, one at a time.
 type runner struct {
 	cfg          Config
 	settings     settings
 	providers    *providers
-	otherProcess *otherProcess // nil until a scenario needs it
-	stuck        bool          // a half was given up: there can be no further scenario
+	otherProcess *otherProcess // nil until the first scenario with two sides
+	stuck        bool          // a side did not return: no further scenario can run
 }
 
 func newRunner(t *testing.T, cfg Config) *runner {
@@ -140,19 +140,19 @@ func newRunner(t *testing.T, cfg Config) *runner {
 	return r
 }
 
-// otherProcess is the other process of a run.
+// otherProcess is the process that Config.Spawn started.
 type otherProcess struct {
 	*frameStream
 	mu      sync.Mutex
 	link    *link
-	results chan sideResult // of the half there; closed when the stream ends
+	results chan sideResult // of the side that runs there; closed when the stream ends
 }
 
 func (r *runner) process() (*otherProcess, error) {
 	if r.otherProcess == nil {
 		conn, err := r.cfg.Spawn()
 		if err != nil {
-			return nil, fmt.Errorf("start the other process: %w", err)
+			return nil, fmt.Errorf("Config.Spawn: start the other process: %w", err)
 		}
 		p := &otherProcess{frameStream: newFrameStream(conn), results: make(chan sideResult, 1)}
 		go p.listen()
@@ -181,7 +181,7 @@ func (p *otherProcess) listen() {
 	}
 }
 
-// stopProcess ends the other process.
+// stopProcess closes the stream, which ends the other process.
 func (r *runner) stopProcess() {
 	if r.otherProcess != nil {
 		r.otherProcess.conn.Close()
@@ -191,7 +191,7 @@ func (r *runner) stopProcess() {
 	}
 }
 
-// run runs one scenario and reports its failures; it returns why it does not apply.
+// run runs one scenario and reports its failures to t. It returns why the scenario was skipped, or "".
 func (r *runner) run(t *testing.T, sc scenario) (skipped string) {
 	t.Helper()
 	if sc.needsProcess && r.cfg.Spawn == nil {
@@ -235,7 +235,7 @@ func (r *runner) run(t *testing.T, sc scenario) (skipped string) {
 	return skipped
 }
 
-// runLocal runs both halves in this process.
+// runLocal runs both sides in this process.
 func (r *runner) runLocal(ctx context.Context, cancel context.CancelCauseFunc, sc scenario) []sideResult {
 	a, p := newLinks()
 	results := make([]sideResult, 2)
@@ -252,10 +252,10 @@ func (r *runner) runLocal(ctx context.Context, cancel context.CancelCauseFunc, s
 	return results
 }
 
-// endsPeer tells whether the other half waits in vain.
+// endsPeer reports whether the other side must be canceled, because this one will not answer it.
 func (v *sideResult) endsPeer() bool { return len(v.Failures) > 0 || v.Skipped != "" }
 
-// runInTwoProcesses runs one half here and the other in the other process.
+// runInTwoProcesses runs one side here and the other side in the other process.
 func (r *runner) runInTwoProcesses(ctx context.Context, cancel context.CancelCauseFunc, sc scenario) ([]sideResult, error) {
 	p, err := r.process()
 	if err != nil {
@@ -267,27 +267,27 @@ func (r *runner) runInTwoProcesses(ctx context.Context, cancel context.CancelCau
 	p.link = l
 	p.mu.Unlock()
 	if err := p.write(frame{Run: sc.id, Settings: r.settings}); err != nil {
-		return nil, fmt.Errorf("ask the other process: %w", err)
+		return nil, fmt.Errorf("start scenario %s in the other process: %w", sc.id, err)
 	}
 	here := make(chan sideResult, 1)
 	go func() { here <- supervise(ctx, r.providers, sc, 1-sc.remote, l, r.settings) }()
 	var results []sideResult
 	ends := p.results
-	silent := time.After(r.settings.Watchdog + 2*r.settings.grace()) // it has had time to give up its half
+	silent := time.After(r.settings.Watchdog + 2*r.settings.grace()) // the other process reports a side that hangs before this
 	for len(results) < 2 {
 		select {
 		case v := <-here:
 			if v.endsPeer() {
-				_ = p.write(frame{Abandon: true}) // a broken stream shows in ends
+				_ = p.write(frame{Abandon: true}) // a broken stream closes results
 			}
 			results = append(results, v)
 		case v, ok := <-ends:
 			silent = nil
 			if !ok {
 				r.otherProcess.conn.Close()
-				r.otherProcess, ends = nil, nil // of a scenario that kills it, or a crash
+				r.otherProcess, ends = nil, nil // the scenario killed it, or it crashed
 				if !sc.needsProcess && !sc.exits {
-					v.Failures = []string{"the other process ended in the middle of the scenario"}
+					v.Failures = []string{"other process: it exited before the scenario ended"}
 				}
 			}
 			if v.endsPeer() {
@@ -297,7 +297,7 @@ func (r *runner) runInTwoProcesses(ctx context.Context, cancel context.CancelCau
 		case <-silent:
 			ends, silent = nil, nil
 			cancel(errAbandoned)
-			results = append(results, sideResult{Stuck: true, Failures: []string{"the other process does not tell how its half ended"}})
+			results = append(results, sideResult{Stuck: true, Failures: []string{"other process: it has not reported the result of its side"}})
 		}
 	}
 	return results, nil

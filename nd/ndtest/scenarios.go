@@ -6,25 +6,25 @@ import (
 	"strings"
 )
 
-// scenario is one row of the conformance table, C001 and on, or beyond it, R001 and on.
+// scenario is a row of the conformance table, C001 and later, or a further scenario, R001 and later.
 type scenario struct {
 	id    string
-	title string // what must hold, in a few words
+	title string // the property that is checked
 
-	// The two halves. A scenario that needs one side has active only.
+	// The code of the sides. A scenario with one side has active only.
 	active, passive func(*side)
 
-	remote       role // the half that runs in the other process, if there is one
-	needsProcess bool // needs another process: one half is killed
-	exits        bool // a half calls s.exit, and the other s.survive
-	ownProvider  bool // opens providers of its own, since it closes one or leaves it in a bad state
+	remote       role // the side that runs in the other process, if there is one
+	needsProcess bool // a side is killed, so that another process is needed
+	exits        bool // one side calls exit, the other expectPeerExit
+	ownProvider  bool // each side opens a provider for this scenario, because it closes the provider or leaves it in a bad state
 }
 
-// role is the part that a half plays.
+// role says which side of a scenario runs.
 type role int
 
 const (
-	passive role = iota // listens; runs away from the test unless the scenario says otherwise
+	passive role = iota // listens; runs in the other process, if there is one, unless scenario.remote is active
 	active              // connects
 )
 
@@ -44,16 +44,16 @@ func all() []scenario {
 		messageScenarios, remoteScenarios, registrationScenarios, // H
 		invalidateScenarios, sendInvalidateScenarios, bindScenarios, writeScenarios, // I
 		queueScenarios, endpointScenarios, endpointOrderScenarios, connectorScenarios, listenerScenarios, regionScenarios, sharedScenarios, // J
-		revocationScenarios, // R001 and on: no rows of the table
+		revocationScenarios, // R001 and later
 	)
 	slices.SortFunc(list, func(a, b scenario) int { return strings.Compare(a.id, b.id) })
 	return list
 }
 
-// Scenario tells what a row of the conformance table, or a scenario beyond it, is about.
+// Scenario is the number and the title of a row of the conformance table or of a further scenario.
 type Scenario struct{ ID, Title string }
 
-// Scenarios lists what Run checks, in the order of the numbers, rows of the table first.
+// Scenarios returns the scenarios that Run checks, ordered by number. Rows of the table come first.
 func Scenarios() []Scenario {
 	var list []Scenario
 	for _, s := range all() {
@@ -62,8 +62,8 @@ func Scenarios() []Scenario {
 	return list
 }
 
-// RowCount is the number of rows of the conformance table: C001 to C248.
+// RowCount is the number of rows of the conformance table, C001 to C248. It includes those of Untestable.
 const RowCount = 248
 
-// RowID returns the number of row i, counted from 1.
+// RowID returns the name of row i, counted from 1: RowID(7) is "C007".
 func RowID(i int) string { return fmt.Sprintf("C%03d", i) }

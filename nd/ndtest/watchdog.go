@@ -12,12 +12,12 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// grace is how long a half may take to end when the watchdog has barked: calls of the provider
-// have to notice that their context is over, and the half closes what it has made.
+// grace is how long a side may take to return after its context has ended. In that time the calls of the
+// provider return, and the side closes its objects.
 func (t *settings) grace() time.Duration { return t.Watchdog / 4 }
 
-// supervise is play, except that it does not wait for ever: a half that ends neither by itself nor
-// when its context does is given up. Its goroutine stays.
+// supervise runs play with a limit on its time. If the side does not return soon after its context has
+// ended, supervise reports it as stuck and leaves its goroutine running.
 func supervise(ctx context.Context, h *providers, sc scenario, part role, l *link, t settings) sideResult {
 	ended := make(chan sideResult, 1)
 	go func() { ended <- play(ctx, h, sc, part, l, t) }()
@@ -28,12 +28,12 @@ func supervise(ctx context.Context, h *providers, sc scenario, part role, l *lin
 	case <-time.After(limit):
 		h.stuck.Store(true)
 		return sideResult{Stuck: true, Failures: []string{fmt.Sprintf(
-			"%s did not end within %v: a call does not return although its context has ended. "+
-				"The goroutines of the scenarios:\n\n%s", part, limit, stacks())}}
+			"side %s: has not returned after %v: a call of the provider ignores the end of its context. "+
+				"Goroutines of the scenario:\n\n%s", part, limit, stacks())}}
 	}
 }
 
-// stacks returns those of the goroutines of this process that play a half, or were begun by one.
+// stacks returns the stacks of this process's goroutines that run a side, or that a side started.
 func stacks() string {
 	buf := make([]byte, 1<<20)
 	buf = buf[:runtime.Stack(buf, true)]
@@ -47,7 +47,7 @@ func stacks() string {
 	return strings.Join(ours, "\n\n")
 }
 
-// play runs one half.
+// play runs one side.
 func play(ctx context.Context, h *providers, sc scenario, part role, l *link, t settings) (v sideResult) {
 	ctx, cancel := context.WithTimeout(ctx, t.Watchdog)
 	defer cancel()
@@ -72,6 +72,6 @@ func play(ctx context.Context, h *providers, sc scenario, part role, l *link, t 
 	} else {
 		sc.passive(s)
 	}
-	s.barrier() // so that neither half takes away what the other still looks at
+	s.barrier() // so that neither side closes objects that the other still uses
 	return v
 }

@@ -15,13 +15,13 @@ import (
 	"github.com/softnd/softnd/nd/ndtest"
 )
 
-// hanging is a provider of which a call never returns; it would hang again in each row.
+// hanging is a provider with calls that never return.
 type hanging struct{ nd.Provider }
 
 func (hanging) QueryAddressList() ([]netip.Addr, error) { select {} }
 func (hanging) Close() error                            { select {} }
 
-// refusing is one of which the same call fails.
+// refusing is a provider whose QueryAddressList fails.
 type refusing struct{ nd.Provider }
 
 func (refusing) QueryAddressList() ([]netip.Addr, error) { return nil, errors.New("refused") }
@@ -31,7 +31,7 @@ func open(p nd.Provider) func() (nd.Provider, error) {
 	return func() (nd.Provider, error) { return p, nil }
 }
 
-// served returns a Spawn whose process is a goroutine.
+// served returns a Spawn that runs Serve in a goroutine instead of a process.
 func served(t *testing.T, p nd.Provider) func() (io.ReadWriteCloser, error) {
 	return func() (io.ReadWriteCloser, error) {
 		here, there := net.Pipe()
@@ -42,12 +42,12 @@ func served(t *testing.T, p nd.Provider) func() (io.ReadWriteCloser, error) {
 				t.Error(err)
 			}
 		}()
-		t.Cleanup(func() { <-ended }) // after the run, which closes the stream
+		t.Cleanup(func() { <-ended }) // runs after the run has closed the stream
 		return here, nil
 	}
 }
 
-// deaf returns a Spawn whose process never answers.
+// deaf is a Spawn whose process never answers.
 func deaf() (io.ReadWriteCloser, error) {
 	here, there := net.Pipe()
 	go func() { _, _ = io.Copy(io.Discard, there) }()
@@ -56,8 +56,8 @@ func deaf() (io.ReadWriteCloser, error) {
 
 const hangingVariable = "NDTEST_HANGS"
 
-// TestHangingProvider makes runs, in processes of their own, of rows in which a call does not
-// return although its context has ended.
+// TestHangingProvider runs rows whose call does not return although its context has ended. Each run
+// is in a process of its own and must fail with the stack of that call.
 func TestHangingProvider(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -78,14 +78,14 @@ func TestHangingProvider(t *testing.T) {
 		}, "hanging.QueryAddressList"},
 		{"deaf", func(*testing.T) ndtest.Config {
 			return ndtest.Config{Open: open(refusing{}), Spawn: deaf}
-		}, "the other process does not tell"},
+		}, "other process: it has not reported"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if os.Getenv(hangingVariable) != "" {
 				cfg := c.config(t)
 				cfg.Watchdog = 200 * time.Millisecond
 				if cfg.Only == nil {
-					cfg.Only = []string{"C019", "C021"} // rows of two halves
+					cfg.Only = []string{"C019", "C021"} // rows with two sides
 				}
 				ndtest.Run(t, cfg)
 				return
@@ -98,7 +98,7 @@ func TestHangingProvider(t *testing.T) {
 			if err == nil || strings.Contains(text, "panic:") {
 				t.Errorf("the run ended with %v, want a failure", err)
 			}
-			for _, want := range []string{c.want, "--- FAIL: TestHangingProvider/" + c.name + "/C0", "the run ends before C0", "1 failed"} {
+			for _, want := range []string{c.want, "--- FAIL: TestHangingProvider/" + c.name + "/C0", "run: stopped before C0", "1 failed"} {
 				if !strings.Contains(text, want) {
 					t.Errorf("the output lacks %q", want)
 				}

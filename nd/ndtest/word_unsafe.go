@@ -5,9 +5,10 @@ import (
 	"unsafe"
 )
 
-// loadLastByte loads the last byte of b with an atomic load of its word. What the provider has stored
-// before it is seen afterwards. b ends at a multiple of 8 and is of 1, 2, 4 or a multiple of 8
-// bytes; the bytes before a short one are the caller's too.
+// loadLastByte loads the last byte of b with an atomic load of its word. Loads after it see each store
+// that the provider made before it stored that byte. b ends at an address that is a multiple of 8. Its
+// length is 1, 2, 4 or a multiple of 8. If b is shorter than a word, the caller also owns the bytes of
+// the word before b.
 func loadLastByte(b []byte) byte {
 	end := unsafe.Pointer(&b[len(b)-1])
 	if len(b) >= 8 {
@@ -18,7 +19,7 @@ func loadLastByte(b []byte) byte {
 	return (*[4]byte)(unsafe.Pointer(&w))[3]
 }
 
-// alignedOffset returns where the first byte of b is whose address is a multiple of 8.
+// alignedOffset returns the index of the first byte of b at an address that is a multiple of 8.
 func alignedOffset(b []byte) int {
 	return int(-uintptr(unsafe.Pointer(unsafe.SliceData(b))) % 8)
 }

@@ -8,12 +8,12 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// errWorkerFailed ends the workers of a crew of which one has failed.
-var errWorkerFailed = errors.New("another worker has failed")
+// errWorkerFailed cancels the other workers when one has failed.
+var errWorkerFailed = errors.New("another worker of this side has failed")
 
-// workers runs f in n goroutines and returns what waits for them. Each worker is a side of its own,
-// without a link to the other half; what it has created lives until the half ends. When one
-// fails, the calls of the others are canceled, and waiting for them fails this half.
+// workers runs f in n goroutines and returns a function that waits for them. Each worker is a side of
+// its own without a link to the other side. Its objects live until this side ends, or until it calls
+// releaseAll. If a worker fails, the contexts of the others end, and join fails this side.
 func (s *side) workers(n int, f func(i int, w *side)) (join func()) {
 	ctx, cancel := context.WithCancelCause(s.ctx)
 	workers := make([]side, n)
@@ -55,7 +55,7 @@ func (s *side) workers(n int, f func(i int, w *side)) (join func()) {
 	}
 }
 
-// releaseAll closes what this worker has created so far.
+// releaseAll closes the objects that this side or worker has created so far.
 func (s *side) releaseAll() {
 	s.runCleanups()
 	s.cleanups = nil
