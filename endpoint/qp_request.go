@@ -54,7 +54,7 @@ func (r *request) reset(k nd.RequestType, flags nd.OpFlags, context uint64) {
 	r.sges, r.inline, r.bounceIndex = sges, inline, -1
 }
 
-// entryFlags returns the entry flags that depend on the request: for a Send, invalidate and solicited.
+// entryFlags returns the entry flags that depend on the request. Only a Send has any: invalidate and solicited.
 func (r *request) entryFlags() (flags uint8) {
 	if r.invalidate {
 		flags |= wire.FlagInvalidate

@@ -106,7 +106,8 @@ func (ep *queuePair) pushInlineWrite(r *request) outcome {
 	if !ok {
 		return executed
 	}
-	ep.req.slot[0], ep.req.slot[1] = wire.Header(wire.WriteInline, wire.FlagFirst|wire.FlagLast|wire.FlagAckRequest, int(r.total), r.token), r.remote
+	flags := wire.FlagFirst | wire.FlagLast | wire.FlagAckRequest | r.entryFlags()
+	ep.req.slot[0], ep.req.slot[1] = wire.Header(wire.WriteInline, flags, int(r.total), r.token), r.remote
 	wire.PutPayload(&ep.req.slot, 2, payload)
 	ep.pushEntry(r, &ep.req.slot)
 	c.peer.Ring()
