@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/softnd/softnd"
 	"github.com/softnd/softnd/nd"
@@ -11,27 +10,27 @@ import (
 // cellSize is the number of bytes of a temperature.
 const cellSize = 8
 
-// Depths of the queues. A neighbour is one generation ahead at most, so there are never more
-// than two messages on their way, each behind a row.
+// Depths of the queues. A neighbour is one generation ahead at most, so at most two rows, each with
+// a message, are in flight.
 const (
 	receiveDepth   = 4
 	initiatorDepth = 8
 )
 
-// block is one rank's share of the grid: the rows from first to end of the whole, and the two rows
-// beyond its edges, which the neighbours write. It has each row in two generations, of which one is
-// computed from the other. It also has the connections.
+// block is one rank's part of the grid: its own rows, and a row beyond each edge, which a neighbour
+// writes. The block stores each row in two generations, and computes one from the other. It also has
+// the connections.
 //
-// Its memory has, row by row:
+// The memory consists of these rows:
 //
 //	2      the row above the block, of an even and of an odd generation
 //	rows   the block, even generations
 //	rows   the block, odd generations
 //	2      the row below the block, of an even and of an odd generation
 //
-// The rows beyond the edges need no lock, and one message per row. The neighbour writes generation
-// g+2 in the place of g. It does so after it has received this block's row of g+1. This block
-// sends that row after it has computed it, and computing it is the only use of the neighbour's g.
+// The rows beyond the edges need no lock. The neighbour overwrites generation g with g+2 only after
+// it has received this block's row of generation g+1. This block sends that row after it has computed
+// it, which is the last use of the neighbour's row g.
 type block struct {
 	job    *softnd.Job
 	size   size // of the whole grid
@@ -40,34 +39,34 @@ type block struct {
 	region nd.MemoryRegion
 	mem    []byte          // of the region
 	cells  []float64       // the same memory
-	window nd.MemoryWindow // gives rank 0 access to the result, in the end
+	window nd.MemoryWindow // rank 0 reads the result through it
 	above  border
 	below  border
 	sheet  sheet // rank 0 only
 
 	cq      nd.CompletionQueue
 	results [16]nd.Result
-	peers   map[int]nd.Endpoint // rank 0 and the neighbours; of rank 0 all ranks
-	done    int                 // requests completed that are not receives
-	moved   uint64              // bytes written and read through windows of others
+	peers   map[int]nd.Endpoint // by rank: rank 0 and the neighbours; at rank 0 all ranks
+	done    int                 // completed requests other than receives
+	moved   uint64              // bytes written and read through windows of other ranks
 }
 
-// border is one edge of a block. Without a neighbour there, its endpoint is nil.
+// border is one edge of a block. ep is nil if there is no neighbour.
 type border struct {
 	ep      nd.Endpoint
-	window  nd.MemoryWindow     // gives the neighbour access to the two rows beyond the edge
-	theirs  nd.WindowDescriptor // the neighbour's two rows beyond its edge, for our edge row
-	arrived int                 // rows that have come: those of generations 1 to arrived are there
+	window  nd.MemoryWindow     // the neighbour writes the two rows beyond the edge through it
+	remote  nd.WindowDescriptor // the neighbour's two rows beyond its edge
+	arrived int                 // the rows of generations 1 to arrived have arrived
 }
 
-// sheet is the whole grid, at rank 0: the temperatures to start from, later the result.
+// sheet is the whole grid, at rank 0: the initial temperatures, later the result.
 type sheet struct {
 	region nd.MemoryRegion
 	window nd.MemoryWindow
 	cells  []float64
 }
 
-// newBlock allocates the memory. Even with an error its result must be closed.
+// newBlock allocates the memory. The caller must close the block even if there is an error.
 func newBlock(ctx context.Context, job *softnd.Job, s size) (*block, error) {
 	first, end := rowsOf(job.Rank(), job.Size(), s.Height)
 	b := &block{job: job, size: s, first: first, rows: end - first, peers: map[int]nd.Endpoint{}}
@@ -75,7 +74,7 @@ func newBlock(ctx context.Context, job *softnd.Job, s size) (*block, error) {
 	if b.region, err = job.Adapter().Allocate(ctx, b.memorySize(), nd.AllowLocalWrite); err != nil {
 		return b, err
 	}
-	if err := b.use(b.region.Bytes()); err != nil {
+	if err := b.setMemory(b.region.Bytes()); err != nil {
 		return b, err
 	}
 	if job.Rank() == 0 {
@@ -89,8 +88,8 @@ func newBlock(ctx context.Context, job *softnd.Job, s size) (*block, error) {
 	return b, nil
 }
 
-// use makes mem the memory of the block.
-func (b *block) use(mem []byte) (err error) {
+// setMemory makes mem the memory of the block.
+func (b *block) setMemory(mem []byte) (err error) {
 	b.mem = mem
 	b.cells, err = nd.View[float64](mem)
 	return err
@@ -99,9 +98,9 @@ func (b *block) use(mem []byte) (err error) {
 func (b *block) rowSize() int    { return b.size.Width * cellSize }
 func (b *block) memorySize() int { return (2*b.rows + 4) * b.rowSize() }
 
-// place returns where row y of a generation lies in the block's memory, counted in rows. Rows -1
-// and b.rows are those beyond the edges.
-func (b *block) place(generation, y int) int {
+// rowIndex returns the index of row y of a generation in the block's memory. Rows -1 and b.rows are
+// those beyond the edges.
+func (b *block) rowIndex(generation, y int) int {
 	parity := generation & 1
 	switch y {
 	case -1:
@@ -112,19 +111,19 @@ func (b *block) place(generation, y int) int {
 	return 2 + parity*b.rows + y
 }
 
-// bytes returns n rows of the block's memory.
-func (b *block) bytes(place, n int) []byte {
-	return b.mem[place*b.rowSize() : (place+n)*b.rowSize()]
+// bytes returns n rows of the block's memory, from an index on.
+func (b *block) bytes(index, n int) []byte {
+	return b.mem[index*b.rowSize() : (index+n)*b.rowSize()]
 }
 
 // row returns the temperatures of row y.
 func (b *block) row(generation, y int) []float64 {
-	return b.cells[b.place(generation, y)*b.size.Width:][:b.size.Width]
+	return b.cells[b.rowIndex(generation, y)*b.size.Width:][:b.size.Width]
 }
 
-// connect makes the connections, in ascending order of ranks at both ends, and binds the windows.
-// Each neighbour gets one over the two rows that it writes. Rank 0 has one through which the others
-// read the temperatures to start from.
+// connect connects with rank 0 and the neighbours, in the order of ranks, and binds the windows. There
+// is one for each neighbour, over the two rows that it writes. Rank 0 has one more, over the initial
+// temperatures.
 func (b *block) connect(ctx context.Context) error {
 	rank, ranks, adapter := b.job.Rank(), b.job.Size(), b.job.Adapter()
 	if ranks == 1 {
@@ -135,8 +134,8 @@ func (b *block) connect(ctx context.Context) error {
 		return err
 	}
 	for peer := range ranks {
-		near := peer == rank-1 || peer == rank+1
-		if peer == rank || !near && peer != 0 && rank != 0 {
+		isNeighbour := peer == rank-1 || peer == rank+1
+		if peer == rank || !isNeighbour && peer != 0 && rank != 0 {
 			continue
 		}
 		ep, err := b.job.Connect(ctx, peer, nd.EndpointConfig{
@@ -144,11 +143,11 @@ func (b *block) connect(ctx context.Context) error {
 			ReceiveDepth: receiveDepth, InitiatorDepth: initiatorDepth,
 		})
 		if err != nil {
-			return fmt.Errorf("connecting with rank %d: %w", peer, err)
+			return err // it names the ranks
 		}
 		b.peers[peer] = ep
 		for range receiveDepth {
-			if !near {
+			if !isNeighbour {
 				break
 			}
 			if err := ep.Receive(0, nil); err != nil {
@@ -157,24 +156,24 @@ func (b *block) connect(ctx context.Context) error {
 		}
 	}
 	if b.above.ep = b.peers[rank-1]; b.above.ep != nil {
-		edge := b.bytes(b.place(0, -1), 2)
+		edge := b.bytes(b.rowIndex(0, -1), 2)
 		if b.above.window, err = b.bind(ctx, b.above.ep, b.region, edge, nd.AllowWrite|nd.ThisEndpointOnly); err != nil {
 			return err
 		}
 	}
 	if b.below.ep = b.peers[rank+1]; b.below.ep != nil {
-		edge := b.bytes(b.place(0, b.rows), 2)
+		edge := b.bytes(b.rowIndex(0, b.rows), 2)
 		if b.below.window, err = b.bind(ctx, b.below.ep, b.region, edge, nd.AllowWrite|nd.ThisEndpointOnly); err != nil {
 			return err
 		}
 	}
-	if rank == 0 { // bound on one connection, used over all
+	if rank == 0 { // without ThisEndpointOnly, all connections of the adapter can use the window
 		b.sheet.window, err = b.bind(ctx, b.peers[1], b.sheet.region, b.sheet.region.Bytes(), nd.AllowRead)
 	}
 	return err
 }
 
-// bind binds a new window and returns when peers may use it.
+// bind binds a new window to part of a region. Peers may use the window when bind has returned.
 func (b *block) bind(ctx context.Context, ep nd.Endpoint, region nd.MemoryRegion, part []byte, rights nd.OpFlags) (nd.MemoryWindow, error) {
 	window, err := b.job.Adapter().CreateMemoryWindow(ctx)
 	if err != nil {
@@ -183,49 +182,49 @@ func (b *block) bind(ctx context.Context, ep nd.Endpoint, region nd.MemoryRegion
 	if err := ep.Bind(0, region, window, part, rights); err != nil {
 		return window, err
 	}
-	return window, b.finish(ctx)
+	return window, b.waitForOne(ctx)
 }
 
-// descriptors are those of the windows of a rank, for the other ranks.
+// descriptors describes the windows of a rank to the other ranks.
 type descriptors struct{ Sheet, Above, Below nd.WindowDescriptor }
 
 func (b *block) windows() descriptors {
-	return descriptors{describe(b.sheet.window), describe(b.above.window), describe(b.below.window)}
+	return descriptors{descriptorOf(b.sheet.window), descriptorOf(b.above.window), descriptorOf(b.below.window)}
 }
 
-// describe returns the zero descriptor for a window that does not exist.
-func describe(w nd.MemoryWindow) nd.WindowDescriptor {
+// descriptorOf returns the zero descriptor for a window that does not exist.
+func descriptorOf(w nd.MemoryWindow) nd.WindowDescriptor {
 	if w == nil {
 		return nd.WindowDescriptor{}
 	}
 	return w.Descriptor()
 }
 
-// meet takes the descriptors of the neighbours: the first row of this block goes below the block
+// setNeighbours stores the descriptors of the neighbours: the first row of this block goes below the block
 // above, its last row above the block below.
-func (b *block) meet(all []descriptors) {
+func (b *block) setNeighbours(all []descriptors) {
 	if b.above.ep != nil {
-		b.above.theirs = all[b.job.Rank()-1].Below
+		b.above.remote = all[b.job.Rank()-1].Below
 	}
 	if b.below.ep != nil {
-		b.below.theirs = all[b.job.Rank()+1].Above
+		b.below.remote = all[b.job.Rank()+1].Above
 	}
 }
 
-// load brings in the block's rows of generation 0 and those beyond its edges.
+// load reads the block's rows of generation 0, and those beyond its edges.
 func (b *block) load(ctx context.Context, from nd.WindowDescriptor) error {
 	end := b.first + b.rows
 	if end < b.size.Height {
-		if err := b.loadRows(ctx, from, b.bytes(b.place(0, b.rows), 1), end); err != nil {
+		if err := b.loadRows(ctx, from, b.bytes(b.rowIndex(0, b.rows), 1), end); err != nil {
 			return err
 		}
 	}
 	if b.first > 0 {
-		if err := b.loadRows(ctx, from, b.bytes(b.place(0, -1), 1), b.first-1); err != nil {
+		if err := b.loadRows(ctx, from, b.bytes(b.rowIndex(0, -1), 1), b.first-1); err != nil {
 			return err
 		}
 	}
-	return b.loadRows(ctx, from, b.bytes(b.place(0, 0), b.rows), b.first)
+	return b.loadRows(ctx, from, b.bytes(b.rowIndex(0, 0), b.rows), b.first)
 }
 
 // loadRows fills part of the block's memory with rows of the whole grid from y on.
@@ -242,38 +241,38 @@ func (b *block) loadRows(ctx context.Context, from nd.WindowDescriptor, into []b
 	return b.read(ctx, 0, nd.SGE{Buffer: into, Token: b.region.LocalToken()}, rows)
 }
 
-// withdrawSheet ends the access to the temperatures to start from.
-func (b *block) withdrawSheet(ctx context.Context) error {
+// invalidateSheet ends all access to the initial temperatures.
+func (b *block) invalidateSheet(ctx context.Context) error {
 	if b.sheet.window == nil {
 		return nil
 	}
 	if err := b.peers[1].Invalidate(0, b.sheet.window, 0); err != nil {
 		return err
 	}
-	return b.finish(ctx)
+	return b.waitForOne(ctx)
 }
 
-// offerResult gives rank 0 access to the block's rows of a generation.
-func (b *block) offerResult(ctx context.Context, generation int) (err error) {
+// bindResult lets rank 0 read the block's rows of a generation.
+func (b *block) bindResult(ctx context.Context, generation int) (err error) {
 	if b.job.Rank() > 0 {
-		rows := b.bytes(b.place(generation, 0), b.rows)
+		rows := b.bytes(b.rowIndex(generation, 0), b.rows)
 		b.window, err = b.bind(ctx, b.peers[0], b.region, rows, nd.AllowRead|nd.ThisEndpointOnly)
 	}
 	return err
 }
 
-// result is what a rank tells rank 0 in the end.
+// result describes the result of a rank to rank 0.
 type result struct {
 	Window nd.WindowDescriptor
 	Moved  uint64
 }
 
-func (b *block) result() result { return result{describe(b.window), b.moved} }
+func (b *block) result() result { return result{descriptorOf(b.window), b.moved} }
 
-// collect puts the result together, at rank 0.
-func (b *block) collect(ctx context.Context, from []result, generation int) error {
+// readResults reads the blocks of all ranks into the sheet, at rank 0.
+func (b *block) readResults(ctx context.Context, from []result, generation int) error {
 	whole := b.sheet.region.Bytes()
-	copy(whole, b.bytes(b.place(generation, 0), b.rows))
+	copy(whole, b.bytes(b.rowIndex(generation, 0), b.rows))
 	for peer := 1; peer < len(from); peer++ {
 		first, end := rowsOf(peer, len(from), b.size.Height)
 		into := nd.SGEOf(b.sheet.region, first*b.rowSize(), (end-first)*b.rowSize())
@@ -284,7 +283,8 @@ func (b *block) collect(ctx context.Context, from []result, generation int) erro
 	return nil
 }
 
-// read fills a buffer from the beginning of a peer's window, in as many requests as that takes.
+// read fills a buffer from the beginning of a peer's window. One request can transfer
+// MaxTransferLength bytes, so it may take several.
 func (b *block) read(ctx context.Context, peer int, into nd.SGE, from nd.WindowDescriptor) error {
 	info, err := b.job.Adapter().Query(nd.InfoVersion2)
 	if err != nil {
@@ -300,7 +300,7 @@ func (b *block) read(ctx context.Context, peer int, into nd.SGE, from nd.WindowD
 		if err := nd.ReadFrom(b.peers[peer], 0, []nd.SGE{buffer}, fragment, 0); err != nil {
 			return err
 		}
-		if err := b.finish(ctx); err != nil {
+		if err := b.waitForOne(ctx); err != nil {
 			return err
 		}
 		b.moved += uint64(n)
@@ -309,7 +309,7 @@ func (b *block) read(ctx context.Context, peer int, into nd.SGE, from nd.WindowD
 	return nil
 }
 
-// close closes everything. A neighbour that still waits for rows sees the end of its connection.
+// close closes all objects. The waiting requests of a neighbour then fail.
 func (b *block) close() {
 	for _, ep := range b.peers {
 		ep.Close()

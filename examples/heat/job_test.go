@@ -89,7 +89,7 @@ func TestJob(t *testing.T) {
 }
 
 // Each mistake is reported once, whatever the number of ranks, and fails the job.
-func TestJobRefuses(t *testing.T) {
+func TestJobReportsMistakes(t *testing.T) {
 	run := launch(t)
 	dir := t.TempDir()
 	write := func(name string, data []byte) string {
@@ -101,7 +101,7 @@ func TestJobRefuses(t *testing.T) {
 	}
 	small := write("small.png", encodePNG(t, image.NewGray(image.Rect(0, 0, 8, 3))))
 	for _, tc := range []struct{ args, want string }{
-		{"-steps -4", "heat: -steps -4: the number of steps cannot be negative"},
+		{"-steps -4", "heat: -steps -4: want 0 or more"},
 		{"-sreps 4", "-h lists the flags"},
 		{"-in " + filepath.Join(dir, "none.png"), "none.png: no such file or directory"},
 		{"-in " + write("text.png", []byte("hello")), "text.png: not a PNG or JPEG picture"},

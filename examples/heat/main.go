@@ -43,7 +43,7 @@ type settings struct {
 	verify, progress bool
 }
 
-// parse reads the command line. Its error is complete, with the usage where that helps.
+// parse parses the command line.
 func parse(args []string) (settings, error) {
 	var s settings
 	var help bytes.Buffer
@@ -57,25 +57,25 @@ func parse(args []string) (settings, error) {
 	err := flags.Parse(args)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
-		return s, helpWanted{help.String()}
+		return s, helpRequested{help.String()}
 	case err != nil:
 		return s, fmt.Errorf("%w (-h lists the flags)", err)
 	case flags.NArg() > 0:
-		return s, fmt.Errorf("%q is not a flag; the picture to start from is given with -in", flags.Arg(0))
+		return s, fmt.Errorf("%q is not a flag: give the picture with -in", flags.Arg(0))
 	case s.steps < 0:
-		return s, fmt.Errorf("-steps %d: the number of steps cannot be negative", s.steps)
+		return s, fmt.Errorf("-steps %d: want 0 or more", s.steps)
 	}
 	return s, nil
 }
 
-// helpWanted carries the text that -h asks for.
-type helpWanted struct{ text string }
+// helpRequested is the error of parse for -h, with the help text.
+type helpRequested struct{ text string }
 
-func (h helpWanted) Error() string { return h.text }
+func (h helpRequested) Error() string { return h.text }
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, func() { time.AfterFunc(time.Second, stop) }) // later signals end us at once
+	context.AfterFunc(ctx, func() { time.AfterFunc(time.Second, stop) }) // later signals end the process at once
 	status := run(ctx, os.Args[1:])
 	stop()
 	os.Exit(status)
@@ -91,7 +91,7 @@ func run(ctx context.Context, args []string) int {
 	}
 	defer job.Close()
 
-	var help helpWanted
+	var help helpRequested
 	if errors.As(problem, &help) {
 		if job.Rank() == 0 {
 			fmt.Print(help.text)
@@ -104,7 +104,7 @@ func run(ctx context.Context, args []string) int {
 	switch {
 	case err == nil:
 		return 0
-	case ctx.Err() != nil: // a signal; whatever else went wrong came from that
+	case ctx.Err() != nil: // a signal caused the error
 		if job.Rank() == 0 {
 			fmt.Fprintln(os.Stderr, "heat: stopped by a signal")
 		}
@@ -115,21 +115,20 @@ func run(ctx context.Context, args []string) int {
 		job.Barrier(ctx) // so that no rank's exit ends the job before the message is printed
 	case job.Rank() == 0:
 		fmt.Fprintln(os.Stderr, "heat:", err)
-	case !consequence(err):
+	case !isConsequence(err):
 		fmt.Fprintf(os.Stderr, "heat: rank %d: %v\n", job.Rank(), err)
 	}
 	return 1
 }
 
-// consequence tells errors that only say that another rank has ended. Rank 0 reports them too,
-// the others are silent.
-func consequence(err error) bool {
+// isConsequence reports whether err means that another rank has ended. Only rank 0 prints such errors.
+func isConsequence(err error) bool {
 	return errors.Is(err, nd.Canceled) || errors.Is(err, nd.ConnectionAborted) ||
 		errors.Is(err, nd.ConnectionDisconnected) || errors.Is(err, nd.HostUnreachable)
 }
 
-// heat is the whole computation. A problem that this rank has found already is brought in as
-// an argument, since all ranks must learn of it.
+// heat is the whole computation. problem is an error of this rank before it: heat then fails in all
+// ranks.
 func heat(ctx context.Context, job *softnd.Job, set settings, problem error) error {
 	var pic *picture
 	var out *output
@@ -159,7 +158,7 @@ func heat(ctx context.Context, job *softnd.Job, set settings, problem error) err
 	if err != nil {
 		return err
 	}
-	b.meet(windows)
+	b.setNeighbours(windows)
 	if err := b.load(ctx, windows[0].Sheet); err != nil {
 		return err
 	}
@@ -167,7 +166,7 @@ func heat(ctx context.Context, job *softnd.Job, set settings, problem error) err
 	if err := job.Barrier(ctx); err != nil {
 		return err
 	}
-	if err := b.withdrawSheet(ctx); err != nil { // all ranks have their rows
+	if err := b.invalidateSheet(ctx); err != nil { // all ranks have their rows
 		return err
 	}
 	show := newProgress(os.Stdout, set.progress, set.steps)
@@ -186,7 +185,7 @@ func heat(ctx context.Context, job *softnd.Job, set settings, problem error) err
 	}
 	elapsed := time.Since(start)
 
-	if err := b.offerResult(ctx, set.steps); err != nil {
+	if err := b.bindResult(ctx, set.steps); err != nil {
 		return err
 	}
 	results, err := gather(ctx, job, nil, b.result())
@@ -194,11 +193,11 @@ func heat(ctx context.Context, job *softnd.Job, set settings, problem error) err
 		return err
 	}
 	if job.Rank() == 0 {
-		if err := b.collect(ctx, results, set.steps); err != nil {
+		if err := b.readResults(ctx, results, set.steps); err != nil {
 			return err
 		}
 	}
-	if err := job.Barrier(ctx); err != nil { // the results have been read: their windows may go
+	if err := job.Barrier(ctx); err != nil { // rank 0 has read the results: the windows can be closed
 		return err
 	}
 	if job.Rank() != 0 {

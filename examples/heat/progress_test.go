@@ -9,7 +9,7 @@ import (
 
 // A rank that has shown no progress has nothing to take off the terminal: ndrun would end
 // its bytes as a line.
-func TestProgressIsTakenOffOnce(t *testing.T) {
+func TestProgressClearsLineOnce(t *testing.T) {
 	t.Setenv("SOFTND_TERMINAL", "1")
 	f, err := os.Create(filepath.Join(t.TempDir(), "out"))
 	if err != nil {

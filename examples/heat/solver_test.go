@@ -48,7 +48,7 @@ func TestSerialKnownValues(t *testing.T) {
 	}
 }
 
-func TestSerialKeepsWhatIsEven(t *testing.T) {
+func TestSerialKeepsUniformGrid(t *testing.T) {
 	cells := make([]float64, 30*20)
 	for i := range cells {
 		cells[i] = 37.5
@@ -76,7 +76,7 @@ func TestSerialKeepsTheRim(t *testing.T) {
 
 // Nothing becomes hotter than the hottest or colder than the coldest cell, and in the end the
 // rim decides.
-func TestSerialEvensOut(t *testing.T) {
+func TestSerialConverges(t *testing.T) {
 	const w, h = 17, 13
 	cells := randomCells(w * h)
 	for i := range cells {
@@ -115,7 +115,7 @@ func TestSerialIsSymmetric(t *testing.T) {
 }
 
 // Blocks that hand each other their edge rows compute what the whole grid does, bit for bit.
-func TestBlocksAreSerial(t *testing.T) {
+func TestBlocksMatchSerial(t *testing.T) {
 	const steps = 25
 	for _, s := range []size{{1, 6}, {2, 2}, {5, 4}, {16, 11}} {
 		for ranks := 1; ranks <= s.Height; ranks++ {
@@ -124,7 +124,7 @@ func TestBlocksAreSerial(t *testing.T) {
 			for rank := range blocks {
 				first, end := rowsOf(rank, ranks, s.Height)
 				b := &block{size: s, first: first, rows: end - first}
-				if err := b.use(make([]byte, b.memorySize())); err != nil {
+				if err := b.setMemory(make([]byte, b.memorySize())); err != nil {
 					t.Fatal(err)
 				}
 				for y := max(first-1, 0); y < min(end+1, s.Height); y++ {
@@ -159,13 +159,13 @@ func TestBlocksAreSerial(t *testing.T) {
 
 // The places of a block's rows are all different, but for those beyond the edges, and fill the
 // memory.
-func TestPlaces(t *testing.T) {
+func TestRowIndex(t *testing.T) {
 	b := &block{size: size{3, 50}, rows: 5}
 	seen := map[int]bool{}
 	for generation := range 2 {
 		for y := -1; y <= b.rows; y++ {
-			p := b.place(generation, y)
-			if seen[p] || p != b.place(generation+2, y) {
+			p := b.rowIndex(generation, y)
+			if seen[p] || p != b.rowIndex(generation+2, y) {
 				t.Errorf("row %d of generation %d lies at %d", y, generation, p)
 			}
 			seen[p] = true
@@ -212,10 +212,10 @@ func TestParse(t *testing.T) {
 	}{
 		{"", ""},
 		{"-in a.png -out b.png -steps 0 -verify -progress", ""},
-		{"-steps -1", "-steps -1: the number of steps cannot be negative"},
+		{"-steps -1", "-steps -1: want 0 or more"},
 		{"-steps many", "-h lists the flags"},
 		{"-size 3x3", "-h lists the flags"},
-		{"a.png", `"a.png" is not a flag; the picture to start from is given with -in`},
+		{"a.png", `"a.png" is not a flag: give the picture with -in`},
 	} {
 		_, err := parse(strings.Fields(tc.args))
 		if tc.wrong == "" && err != nil || tc.wrong != "" && (err == nil || !strings.Contains(err.Error(), tc.wrong)) {

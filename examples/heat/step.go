@@ -7,25 +7,25 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// compute runs the steps and calls after behind each of them.
+// compute computes the steps, and calls after when each is complete.
 func (b *block) compute(ctx context.Context, steps int, after func(step int)) error {
 	for g := range steps {
 		if ctx.Err() != nil {
-			return ctx.Err() // a rank that never waits would not notice
+			return ctx.Err() // with one rank, no call below checks ctx
 		}
-		if err := b.neighboursAt(ctx, g); err != nil {
+		if err := b.waitForNeighbours(ctx, g); err != nil {
 			return err
 		}
-		// The edges first, so that the neighbours can go on while we do the rest.
+		// Compute and send the edges first: the neighbours then work at the same time as this rank.
 		b.spread(g, 0)
 		if b.rows > 1 {
 			b.spread(g, b.rows-1)
 		}
 		if g+1 < steps {
-			if err := b.tell(&b.above, g+1, 0, b.rowSize()*((g+1)&1)); err != nil {
+			if err := b.sendRow(&b.above, g+1, 0, b.rowSize()*((g+1)&1)); err != nil {
 				return err
 			}
-			if err := b.tell(&b.below, g+1, b.rows-1, b.rowSize()*((g+1)&1)); err != nil {
+			if err := b.sendRow(&b.below, g+1, b.rows-1, b.rowSize()*((g+1)&1)); err != nil {
 				return err
 			}
 		}
@@ -47,14 +47,14 @@ func (b *block) spread(g, y int) {
 	spreadRow(next, b.row(g, y-1), here, b.row(g, y+1))
 }
 
-// tell writes row y of a generation to the neighbour's memory, offset bytes into its window, and
-// sends an empty message after it. Neither request has a result if it succeeds.
-func (b *block) tell(to *border, generation, y, offset int) error {
+// sendRow writes row y of a generation into the neighbour's window at offset. It then sends an empty
+// message, which arrives after the row. With SilentSuccess, requests have a result only if they fail.
+func (b *block) sendRow(to *border, generation, y, offset int) error {
 	if to.ep == nil {
 		return nil
 	}
-	row := nd.SGEOf(b.region, b.place(generation, y)*b.rowSize(), b.rowSize())
-	target, err := to.theirs.Slice(offset, b.rowSize())
+	row := nd.SGEOf(b.region, b.rowIndex(generation, y)*b.rowSize(), b.rowSize())
+	target, err := to.remote.Slice(offset, b.rowSize())
 	if err != nil {
 		return err
 	}
@@ -65,11 +65,11 @@ func (b *block) tell(to *border, generation, y, offset int) error {
 	return to.ep.Send(0, nil, nd.SilentSuccess)
 }
 
-// neighboursAt waits until the rows beyond the edges are those of a generation.
-func (b *block) neighboursAt(ctx context.Context, generation int) error {
+// waitForNeighbours waits until the rows of a generation beyond the edges have arrived.
+func (b *block) waitForNeighbours(ctx context.Context, generation int) error {
 	for _, side := range []*border{&b.above, &b.below} {
 		for side.ep != nil && side.arrived < generation {
-			if err := b.takeResults(ctx); err != nil {
+			if err := b.handleResults(ctx); err != nil {
 				return err
 			}
 		}
@@ -77,10 +77,10 @@ func (b *block) neighboursAt(ctx context.Context, generation int) error {
 	return nil
 }
 
-// finish waits for the one request that is outstanding, apart from receives.
-func (b *block) finish(ctx context.Context) error {
+// waitForOne waits for the only outstanding request that is not a receive.
+func (b *block) waitForOne(ctx context.Context) error {
 	for b.done == 0 {
-		if err := b.takeResults(ctx); err != nil {
+		if err := b.handleResults(ctx); err != nil {
 			return err
 		}
 	}
@@ -88,8 +88,8 @@ func (b *block) finish(ctx context.Context) error {
 	return nil
 }
 
-// takeResults waits for results and acts on them. A receive says that a row has come.
-func (b *block) takeResults(ctx context.Context) error {
+// handleResults waits for results. A completed receive means that a row has arrived.
+func (b *block) handleResults(ctx context.Context) error {
 	n, err := b.cq.Wait(ctx, b.results[:])
 	if err != nil {
 		return err
@@ -99,7 +99,7 @@ func (b *block) takeResults(ctx context.Context) error {
 		ep := b.peers[peer]
 		switch {
 		case r.Status.Failed():
-			return lost(r, peer, ep)
+			return fmt.Errorf("connection with rank %d: %w", peer, r.Err(ep))
 		case r.RequestType != nd.RequestReceive:
 			b.done++
 			continue
@@ -113,9 +113,4 @@ func (b *block) takeResults(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// lost says why there is no going on with a peer.
-func lost(r nd.Result, peer int, ep nd.Endpoint) error {
-	return fmt.Errorf("the connection with rank %d has ended: %w", peer, r.Err(ep))
 }

@@ -9,14 +9,14 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// mailbox is a connection for short messages between the owner and one writer. It lives as long
-// as the run, while the connections for the transfers come and go.
+// mailbox is a connection for short messages between the owner and one writer. It exists during the
+// whole run. Each round has another connection for the transfers.
 type mailbox struct {
 	cq     nd.CompletionQueue
 	ep     nd.Endpoint
-	region nd.MemoryRegion // the outgoing message, then the incoming ones
-	inbox  []int           // slots with messages that came while something else was waited for
-	sent   bool
+	region nd.MemoryRegion // slot 0 for the outgoing message, the others for incoming ones
+	inbox  []int           // slots with messages that are not received yet
+	sent   bool            // the last Send has completed
 }
 
 const (
@@ -26,7 +26,7 @@ const (
 	boxMemory = slotSize * (inSlots + 1)
 )
 
-// openMailbox connects with a peer. Even with an error its result must be closed.
+// openMailbox connects with a peer. The caller must close the mailbox even if there is an error.
 func openMailbox(ctx context.Context, job *softnd.Job, peer int) (*mailbox, error) {
 	m := &mailbox{}
 	var err error
@@ -42,19 +42,20 @@ func openMailbox(ctx context.Context, job *softnd.Job, peer int) (*mailbox, erro
 		return m, err
 	}
 	for slot := 1; slot <= inSlots; slot++ {
-		if err := m.offer(slot); err != nil {
+		if err := m.postReceive(slot); err != nil {
 			return m, err
 		}
 	}
 	return m, nil
 }
 
-// slot returns a slot of the memory as an entry for a request. Number 0 is the outgoing one.
+// slot returns a slot as an entry of a request.
 func (m *mailbox) slot(n int) nd.SGE {
-	return nd.SGE{Buffer: m.region.Bytes()[n*slotSize : (n+1)*slotSize], Token: m.region.LocalToken()}
+	return nd.SGEOf(m.region, n*slotSize, slotSize)
 }
 
-func (m *mailbox) offer(slot int) error {
+// postReceive posts a Receive into a slot.
+func (m *mailbox) postReceive(slot int) error {
 	return m.ep.Receive(uint64(slot), []nd.SGE{m.slot(slot)})
 }
 
@@ -67,7 +68,7 @@ func (m *mailbox) send(ctx context.Context, message []byte) error {
 		return err
 	}
 	for !m.sent {
-		if err := m.take(ctx); err != nil {
+		if err := m.waitForResult(ctx); err != nil {
 			return err
 		}
 	}
@@ -78,18 +79,18 @@ func (m *mailbox) send(ctx context.Context, message []byte) error {
 // the slot have no meaning.
 func (m *mailbox) receive(ctx context.Context) ([]byte, error) {
 	for len(m.inbox) == 0 {
-		if err := m.take(ctx); err != nil {
+		if err := m.waitForResult(ctx); err != nil {
 			return nil, err
 		}
 	}
 	slot := m.inbox[0]
 	m.inbox = m.inbox[1:]
 	message := append([]byte(nil), m.slot(slot).Buffer...)
-	return message, m.offer(slot)
+	return message, m.postReceive(slot)
 }
 
-// take waits for one result.
-func (m *mailbox) take(ctx context.Context) error {
+// waitForResult waits for one result.
+func (m *mailbox) waitForResult(ctx context.Context) error {
 	var r [1]nd.Result
 	if _, err := m.cq.Wait(ctx, r[:]); err != nil {
 		return err
@@ -117,31 +118,31 @@ func (m *mailbox) close() {
 	}
 }
 
-// grant tells the writer that the window is open.
-type grant struct {
+// access tells the writer that it can use a window.
+type access struct {
 	window nd.WindowDescriptor
 	round  uint64
-	last   bool // no further grant will follow
+	last   bool // this round is the last one
 }
 
-func (g grant) encode() []byte {
-	b, _ := g.window.AppendBinary(nil) // never fails
-	b = binary.BigEndian.AppendUint64(b, g.round)
-	if g.last {
+func (a access) encode() []byte {
+	b, _ := a.window.AppendBinary(nil) // never fails
+	b = binary.BigEndian.AppendUint64(b, a.round)
+	if a.last {
 		return append(b, 1)
 	}
 	return append(b, 0)
 }
 
-func decodeGrant(b []byte) (g grant, err error) {
-	err = g.window.UnmarshalBinary(b[:nd.WindowDescriptorSize])
-	g.round = binary.BigEndian.Uint64(b[nd.WindowDescriptorSize:])
-	g.last = b[nd.WindowDescriptorSize+8] == 1
-	return g, err
+func decodeAccess(b []byte) (a access, err error) {
+	err = a.window.UnmarshalBinary(b[:nd.WindowDescriptorSize])
+	a.round = binary.BigEndian.Uint64(b[nd.WindowDescriptorSize:])
+	a.last = b[nd.WindowDescriptorSize+8] == 1
+	return a, err
 }
 
-// report tells the owner what became of the writer's transfers in one round. The first ones
-// succeeded, the next failed, and the rest were cancelled.
+// report gives the owner the results of the writer's transfers in one round: done transfers
+// succeeded, the next failed, and the others were cancelled.
 type report struct{ done, cancelled uint64 }
 
 func (r report) encode() []byte {

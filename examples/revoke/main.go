@@ -1,17 +1,17 @@
-// Revoke shows that access through a window ends with its invalidation. Rank 0 binds a window on
+// Revoke checks that access through a window ends with its invalidation. Rank 0 binds a window on
 // its memory for every other rank, and invalidates it while that rank writes through it as fast as
-// it can. Some transfer is cut off in the middle each time. Not one byte of the memory may change
-// after the invalidation is complete.
+// it can. Each invalidation interrupts a transfer. After it has completed, no byte of the memory may
+// change.
 //
 //	go run ./cmd/ndrun -n 4 ./examples/revoke -seconds 5
 //
-// Rank 0 checks that as follows. When it has the completion of its invalidation, it records the
-// memory. It waits until the writer has seen the failure and a little longer, and then compares
-// every byte. It also checks that every byte comes from a transfer that the writer reports, as done
-// or as the one that failed. All bytes of the transfers that are done must be there.
+// When the invalidation has completed, rank 0 records the memory. When the writer has reported its
+// failed transfer, and a millisecond later, rank 0 compares every byte. It also checks that every byte
+// comes from a transfer that the writer reports as done or failed, and that the bytes of all done
+// transfers are there.
 //
-// A transfer that failed counts as "in flight" if it had begun to change the memory, and as
-// "refused" if not. It ends its connection, so each round makes a new one.
+// A failed transfer counts as "in flight" if it had begun to change the memory, and as "refused"
+// otherwise. It ends its connection, so each round makes a new one.
 package main
 
 import (
@@ -59,27 +59,27 @@ func parse(args []string) (settings, error) {
 	err := flags.Parse(args)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
-		return s, helpWanted{help.String()}
+		return s, helpRequested{help.String()}
 	case err != nil:
 		return s, fmt.Errorf("%w (-h lists the flags)", err)
 	case flags.NArg() > 0:
 		return s, fmt.Errorf("%q is not a flag", flags.Arg(0))
 	case !(s.seconds > 0 && s.seconds <= 1e6):
-		return s, fmt.Errorf("-seconds %v: must be above 0", s.seconds)
+		return s, fmt.Errorf("-seconds %v: want more than 0, and at most 1e6", s.seconds)
 	case s.min < 1 || s.max > ceiling || s.min > s.max:
-		return s, fmt.Errorf("-min %d -max %d: sizes go from 1 to %d bytes, the smaller one first", s.min, s.max, ceiling)
+		return s, fmt.Errorf("-min %d -max %d: want 1 to %d bytes, and -min at most -max", s.min, s.max, ceiling)
 	}
 	return s, nil
 }
 
-// helpWanted carries the text that -h asks for.
-type helpWanted struct{ text string }
+// helpRequested is the error of parse for -h, with the help text.
+type helpRequested struct{ text string }
 
-func (h helpWanted) Error() string { return h.text }
+func (h helpRequested) Error() string { return h.text }
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, func() { time.AfterFunc(time.Second, stop) }) // later signals end us at once
+	context.AfterFunc(ctx, func() { time.AfterFunc(time.Second, stop) }) // later signals end the process at once
 	status := run(ctx, os.Args[1:])
 	stop()
 	os.Exit(status)
@@ -95,7 +95,7 @@ func run(ctx context.Context, args []string) int {
 	}
 	defer job.Close()
 
-	var help helpWanted
+	var help helpRequested
 	switch {
 	case errors.As(problem, &help):
 		if job.Rank() == 0 {
@@ -103,7 +103,7 @@ func run(ctx context.Context, args []string) int {
 		}
 		return 0
 	case problem == nil && job.Size() < 2:
-		problem = errors.New("needs at least 2 ranks, one with the memory and one that writes; start it with ndrun -n 2")
+		problem = errors.New("needs at least 2 ranks: start it with ndrun -n 2")
 	}
 	if problem != nil { // all ranks have the same one
 		if job.Rank() == 0 {
@@ -114,34 +114,33 @@ func run(ctx context.Context, args []string) int {
 	}
 
 	if job.Rank() == 0 {
-		err = lead(ctx, job, set)
+		err = runOwner(ctx, job, set)
 	} else {
-		err = follow(ctx, job, set)
+		err = runWriter(ctx, job, set)
 	}
 	switch {
 	case err == nil:
 		return 0
-	case ctx.Err() != nil: // a signal; whatever else went wrong came from that
+	case ctx.Err() != nil: // a signal caused the error
 		if job.Rank() == 0 {
 			fmt.Fprintln(os.Stderr, "revoke: stopped by a signal")
 		}
 	case job.Rank() == 0:
 		fmt.Fprintln(os.Stderr, "revoke:", err)
-	case !consequence(err):
+	case !isConsequence(err):
 		fmt.Fprintf(os.Stderr, "revoke: rank %d: %v\n", job.Rank(), err)
 	}
 	return 1
 }
 
-// consequence tells errors that only say that another rank has ended. Rank 0 reports them too,
-// the others are silent.
-func consequence(err error) bool {
+// isConsequence reports whether err means that another rank has ended. Only rank 0 prints such errors.
+func isConsequence(err error) bool {
 	return errors.Is(err, nd.Canceled) || errors.Is(err, nd.ConnectionAborted) ||
 		errors.Is(err, nd.ConnectionDisconnected) || errors.Is(err, nd.HostUnreachable)
 }
 
-// lead is rank 0: it serves all writers at the same time, and reports.
-func lead(ctx context.Context, job *softnd.Job, set settings) error {
+// runOwner is the part of rank 0, the owner of the memory: it serves all writers at the same time, and reports.
+func runOwner(ctx context.Context, job *softnd.Job, set settings) error {
 	for set.seed == 0 {
 		set.seed = rand.Uint64()
 	}
@@ -166,7 +165,7 @@ func lead(ctx context.Context, job *softnd.Job, set settings) error {
 			t, err := serve(ctx, job, set, writer, pattern, deadline)
 			if err != nil {
 				err = fmt.Errorf("serving rank %d: %w", writer, err)
-				cancel(err) // the others need not go on
+				cancel(err) // stops the other goroutines
 			}
 			outcomes <- outcome{t, err}
 		}()
@@ -190,14 +189,14 @@ func lead(ctx context.Context, job *softnd.Job, set settings) error {
 	return total.err()
 }
 
-// follow is every other rank: a writer.
-func follow(ctx context.Context, job *softnd.Job, set settings) error {
+// runWriter is the part of every other rank: it writes through windows of rank 0.
+func runWriter(ctx context.Context, job *softnd.Job, set settings) error {
 	blobs, err := job.Exchange(ctx, nil)
 	if err != nil {
 		return err
 	}
 	if len(blobs[0]) != 8 {
-		return fmt.Errorf("rank 0 sent %d bytes instead of a seed", len(blobs[0]))
+		return fmt.Errorf("rank 0 sent %d bytes, want a seed of 8", len(blobs[0]))
 	}
 	set.seed = binary.BigEndian.Uint64(blobs[0])
 	if err := write(ctx, job, set); err != nil {

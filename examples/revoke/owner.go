@@ -11,10 +11,10 @@ import (
 )
 
 const (
-	longestPause = 3 * time.Millisecond   // that a window stays open, after the writer was told
-	pollFor      = 100 * time.Microsecond // how long to look for a completion before sleeping
-	watchFor     = time.Millisecond       // how long to watch after the writer's report
-	ownRequests  = 2                      // room for Bind and Invalidate
+	longestPause = 3 * time.Millisecond   // from the message to the writer to the invalidation
+	pollFor      = 100 * time.Microsecond // how long to poll for a completion before sleeping
+	watchFor     = time.Millisecond       // how long to watch the memory after the writer's report
+	ownRequests  = 2                      // Bind and Invalidate
 )
 
 // owner serves one writer.
@@ -28,7 +28,7 @@ type owner struct {
 	window  nd.MemoryWindow // nil before the first round, and after it had to be closed
 	cq      nd.CompletionQueue
 	box     *mailbox
-	steady  nd.Endpoint // a connection that no transfer uses, so none can end it
+	steady  nd.Endpoint // a connection that no transfer uses, so no failed transfer ends it
 	watch   *watch
 	tally   tally
 }
@@ -50,7 +50,7 @@ func serve(ctx context.Context, job *softnd.Job, set settings, writer int, patte
 	return o.tally, nil
 }
 
-// open gets everything that stays for all rounds.
+// open creates the objects that all rounds use.
 func (o *owner) open(ctx context.Context) (err error) {
 	adapter := o.job.Adapter()
 	if o.set.private {
@@ -106,15 +106,15 @@ func (o *owner) round(ctx context.Context, round uint64, last bool) error {
 	if status, err := o.completion(ctx); err != nil {
 		return err
 	} else if status != nd.Success {
-		return fmt.Errorf("opening the window: %w", status)
+		return fmt.Errorf("bind the window: %w", status)
 	}
-	message := grant{window: o.window.Descriptor(), round: round, last: last}
+	message := access{window: o.window.Descriptor(), round: round, last: last}
 	if err := o.box.send(ctx, message.encode()); err != nil {
 		return err
 	}
 	time.Sleep(time.Duration(o.rng.Int64N(int64(longestPause))))
 
-	if err := o.revoke(ctx, ep); err != nil {
+	if err := o.invalidate(ctx, ep); err != nil {
 		return err
 	}
 	o.watch.record()
@@ -125,12 +125,12 @@ func (o *owner) round(ctx context.Context, round uint64, last bool) error {
 	}
 	time.Sleep(watchFor)
 	o.tally.late += o.watch.changed()
-	o.settle(round, decodeReport(answer))
+	o.verify(round, decodeReport(answer))
 	return nil
 }
 
-// revoke invalidates the window, and returns as soon as that is complete.
-func (o *owner) revoke(ctx context.Context, ep nd.Endpoint) error {
+// invalidate invalidates the window, and returns as soon as that is complete.
+func (o *owner) invalidate(ctx context.Context, ep nd.Endpoint) error {
 	if err := ep.Invalidate(0, o.window, 0); err != nil {
 		return err
 	}
@@ -141,18 +141,18 @@ func (o *owner) revoke(ctx context.Context, ep nd.Endpoint) error {
 	case status == nd.Success:
 		return nil
 	case status != nd.Canceled:
-		return fmt.Errorf("invalidating the window: %w", status)
+		return fmt.Errorf("invalidate the window: %w", status)
 	}
 	// The writer's failure ended the connection before the invalidation was complete. Close
-	// gives the same promise.
+	// invalidates the window, too.
 	o.tally.closed++
 	err = o.window.Close()
 	o.window = nil
 	return err
 }
 
-// completion returns the status of the one request that is outstanding. It looks for it without
-// sleeping at first, so as to be there when it comes.
+// completion returns the status of the only outstanding request. It polls before it sleeps, so that it
+// returns shortly after the completion.
 func (o *owner) completion(ctx context.Context) (nd.Status, error) {
 	var r [1]nd.Result
 	for start := time.Now(); time.Since(start) < pollFor; {
@@ -164,8 +164,8 @@ func (o *owner) completion(ctx context.Context) (nd.Status, error) {
 	return r[0].Status, err
 }
 
-// settle holds the writer's report against the memory, and counts.
-func (o *owner) settle(round uint64, r report) {
+// verify compares the memory with the writer's report, and counts.
+func (o *owner) verify(round uint64, r report) {
 	p := newPlan(o.set, o.writer, round)
 	done := make([]transfer, r.done)
 	for i := range done {
@@ -178,7 +178,7 @@ func (o *owner) settle(round uint64, r report) {
 	} else {
 		o.tally.refused++
 	}
-	o.tally.grants++
+	o.tally.windows++
 	o.tally.done += r.done
 	o.tally.cancelled += r.cancelled
 	o.tally.wrong += wrong

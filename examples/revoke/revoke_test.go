@@ -17,11 +17,11 @@ func TestParse(t *testing.T) {
 	}{
 		{"", ""},
 		{"-seconds 0.5 -min 65536 -max 1048576 -seed 7 -private", ""},
-		{"-seconds 0", "must be above 0"},
-		{"-seconds NaN", "must be above 0"},
-		{"-min 0", "the smaller one first"},
-		{"-min 100 -max 99", "the smaller one first"},
-		{"-max 1000000000", "the smaller one first"},
+		{"-seconds 0", "want more than 0"},
+		{"-seconds NaN", "want more than 0"},
+		{"-min 0", "-min at most -max"},
+		{"-min 100 -max 99", "-min at most -max"},
+		{"-max 1000000000", "-min at most -max"},
 		{"-minimum 3", "-h lists the flags"},
 		{"5", `"5" is not a flag`},
 	} {
@@ -33,7 +33,7 @@ func TestParse(t *testing.T) {
 			t.Errorf("%q: error %v, want one with %q", tc.args, err, tc.wrong)
 		}
 	}
-	var help helpWanted
+	var help helpRequested
 	if _, err := parse([]string{"-h"}); !errors.As(err, &help) || !strings.Contains(help.text, "-private") {
 		t.Errorf("-h: %v", err)
 	}
@@ -81,9 +81,9 @@ func TestPlanRepeatsAndKeepsItsLimits(t *testing.T) {
 func TestMessages(t *testing.T) {
 	slot := make([]byte, slotSize)
 	for _, last := range []bool{false, true} {
-		want := grant{nd.WindowDescriptor{Address: 1 << 40, Length: 77, Token: 0xfffffffe}, 1 << 33, last}
+		want := access{nd.WindowDescriptor{Address: 1 << 40, Length: 77, Token: 0xfffffffe}, 1 << 33, last}
 		copy(slot, want.encode())
-		got, err := decodeGrant(slot)
+		got, err := decodeAccess(slot)
 		if err != nil || got != want {
 			t.Errorf("%+v arrives as %+v, %v", want, got, err)
 		}

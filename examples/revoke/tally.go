@@ -8,19 +8,19 @@ import (
 
 // tally counts what happened.
 type tally struct {
-	grants    int    // windows bound and invalidated
-	closed    int    // of these, invalidated by closing the window
+	windows   int    // windows bound and invalidated
+	closed    int    // the number of these that Close invalidated
 	done      uint64 // transfers that succeeded
 	inFlight  uint64 // transfers that failed after they had begun to change the memory
 	refused   uint64 // transfers that failed before that
-	cancelled uint64 // transfers that were waiting behind a failed one
+	cancelled uint64 // transfers posted after a failed one
 	bytes     uint64 // of the transfers that succeeded
 	late      int    // bytes that changed after an invalidation was complete
 	wrong     int    // bytes that are not those of the transfers reported
 }
 
 func (t *tally) add(u tally) {
-	t.grants += u.grants
+	t.windows += u.windows
 	t.closed += u.closed
 	t.done += u.done
 	t.inFlight += u.inFlight
@@ -31,11 +31,11 @@ func (t *tally) add(u tally) {
 	t.wrong += u.wrong
 }
 
-// text is the report.
+// text returns the line that rank 0 prints at the end.
 func (t *tally) text(elapsed time.Duration) string {
 	s := fmt.Sprintf("revoke: in %.1f s %d windows bound and invalidated: %d transfers (%s) succeeded, "+
 		"%d failed in flight, %d were refused, %d cancelled; %d bytes changed after an invalidation completed",
-		elapsed.Seconds(), t.grants, t.done, bytesText(t.bytes), t.inFlight, t.refused, t.cancelled, t.late)
+		elapsed.Seconds(), t.windows, t.done, bytesText(t.bytes), t.inFlight, t.refused, t.cancelled, t.late)
 	if t.closed > 0 {
 		s += fmt.Sprintf(" (%d windows were invalidated by closing them)", t.closed)
 	}
@@ -49,16 +49,16 @@ func (t *tally) text(elapsed time.Duration) string {
 func (t *tally) err() error {
 	switch {
 	case t.late > 0:
-		return fmt.Errorf("the promise was broken: %d bytes changed after an invalidation had completed", t.late)
+		return fmt.Errorf("%d bytes changed after an invalidation had completed: this is a bug of softnd", t.late)
 	case t.wrong > 0:
 		return fmt.Errorf("%d bytes are not those of the transfers reported", t.wrong)
 	case t.inFlight == 0:
-		return errors.New("no transfer failed in flight, so nothing was shown; give it more -seconds or a larger -min")
+		return errors.New("no transfer failed in flight: increase -seconds or -min")
 	}
 	return nil
 }
 
-// bytesText writes a number of bytes with three digits or so.
+// bytesText formats a number of bytes with a unit.
 func bytesText(n uint64) string {
 	value, units := float64(n), []string{"bytes", "KiB", "MiB", "GiB", "TiB", "PiB"}
 	for value >= 1024 && len(units) > 1 {

@@ -5,12 +5,11 @@ import (
 	"encoding/binary"
 )
 
-// watch finds out which bytes of a memory change after a certain moment.
+// watch counts the bytes of a memory that change after a call of record.
 //
-// Recording takes time, and a byte that changes before it is recorded is not counted. So record
-// reads one word per stretch first, which takes a few microseconds. It reads the memory from its
-// end, against the usual direction of transfers. A transfer that still runs then writes to bytes
-// that are recorded already.
+// A change before its byte is recorded is not counted, and recording takes time. So record first
+// reads one word per stretch, which takes a few microseconds. It then reads the memory from its end,
+// against the direction of transfers. A transfer that still runs then writes to recorded bytes.
 type watch struct {
 	mem     []byte
 	image   []byte
@@ -26,7 +25,7 @@ func newWatch(mem []byte) *watch {
 	return &watch{mem, make([]byte, len(mem)), make([]uint64, len(mem)/stretch)}
 }
 
-// record remembers the memory.
+// record copies the memory.
 func (w *watch) record() {
 	w.sample()
 	w.copy()
@@ -48,7 +47,7 @@ func (w *watch) copy() {
 	}
 }
 
-// changed returns the number of bytes that are not as recorded.
+// changed returns the number of bytes that differ from the recorded ones.
 func (w *watch) changed() int { return different(w.mem, w.image) }
 
 // different returns the number of positions at which two slices of one length differ.
@@ -68,20 +67,18 @@ func different(a, b []byte) int {
 	return n
 }
 
-// zeros is what memory is compared with that no transfer has reached.
+// zeros is the expected content of memory that no transfer has reached.
 var zeros [chunk]byte
 
-// explain compares memory, which was zero at first, with the transfers that were made: those in
-// done one after the other, and part of failed. begun reports whether failed had begun to change
-// the memory. wrong is the number of bytes that come from none of the transfers, or from one that a
-// later one has overwritten.
+// explain compares memory, which was zero before, with the transfers of a round. The transfers in done
+// have succeeded in this order. The transfer failed came last, and may have written any of its bytes.
 //
-// A failed transfer may have left any of its bytes, so each byte in its range may be the old one
-// or the new one.
+// begun reports whether failed had begun to change the memory. wrong is the number of bytes that come
+// from no transfer, or from one that a later transfer has overwritten.
 func explain(mem, pattern []byte, done []transfer, failed transfer) (begun bool, wrong int) {
 	after := failed.of(pattern)
 	check := func(start, end int, before []byte) {
-		overlap := min(max(start, failed.size), end) // from here on failed has no say
+		overlap := min(max(start, failed.size), end) // failed writes no bytes from here on
 		for start < overlap {
 			stop := min(start+chunk/16, overlap)
 			m, old, new := mem[start:stop], before[:stop-start], after[start:stop]
@@ -97,8 +94,8 @@ func explain(mem, pattern []byte, done []transfer, failed transfer) (begun bool,
 		}
 		wrong += different(mem[start:end], before)
 	}
-	// From the last transfer back: all begin at the start of the memory, so each shows only
-	// beyond the end of the longest later one.
+	// All transfers begin at the start of the memory. So the bytes of a transfer remain only beyond
+	// the end of the longest later one. Check the transfers from the last to the first.
 	shown := 0
 	for i := len(done) - 1; i >= 0; i-- {
 		if t := done[i]; t.size > shown {

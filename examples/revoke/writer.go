@@ -8,14 +8,13 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// postedWrites is how many transfers a writer keeps posted, so that the next one starts as soon
-// as one is done.
+// postedWrites is the number of transfers that a writer keeps outstanding.
 const postedWrites = 4
 
-// write receives grants from rank 0 and writes through each window until it is invalidated.
+// write writes through each window of rank 0 until it is invalidated.
 func write(ctx context.Context, job *softnd.Job, set settings) error {
 	size := len(newPattern(0, set.max))
-	region, err := job.Adapter().Allocate(ctx, size, 0) // a source needs no rights
+	region, err := job.Adapter().Allocate(ctx, size, 0) // the source of a Write needs no permissions
 	if err != nil {
 		return err
 	}
@@ -35,7 +34,7 @@ func write(ctx context.Context, job *softnd.Job, set settings) error {
 		return job.Connect(ctx, 0, nd.EndpointConfig{Receive: cq, Initiator: cq,
 			ReceiveDepth: 1, InitiatorDepth: postedWrites})
 	}
-	steady, err := connect() // the owner's; no transfer uses it
+	steady, err := connect() // the owner's steady connection; no transfer uses it
 	if err != nil {
 		return err
 	}
@@ -49,11 +48,11 @@ func write(ctx context.Context, job *softnd.Job, set settings) error {
 		if err != nil {
 			return err
 		}
-		g, err := decodeGrant(message)
+		a, err := decodeAccess(message)
 		if err != nil {
 			return err
 		}
-		r, err := flood(ctx, ep, cq, region, g, newPlan(set, job.Rank(), g.round))
+		r, err := flood(ctx, ep, cq, region, a, newPlan(set, job.Rank(), a.round))
 		ep.Close()
 		if err != nil {
 			return err
@@ -61,18 +60,18 @@ func write(ctx context.Context, job *softnd.Job, set settings) error {
 		if err := box.send(ctx, r.encode()); err != nil {
 			return err
 		}
-		last = g.last
+		last = a.last
 	}
 	return nil
 }
 
-// flood writes through a window until a transfer fails, which ends the connection, and takes
-// the results of all that were posted behind it.
-func flood(ctx context.Context, ep nd.Endpoint, cq nd.CompletionQueue, source nd.MemoryRegion, g grant, p *plan) (report, error) {
+// flood writes through a window until a transfer fails, which ends the connection. It then waits for
+// the results of the transfers posted after it.
+func flood(ctx context.Context, ep nd.Endpoint, cq nd.CompletionQueue, source nd.MemoryRegion, a access, p *plan) (report, error) {
 	var r report
 	post := func() error {
 		entry := nd.SGE{Buffer: p.next().of(source.Bytes()), Token: source.LocalToken()}
-		return ep.Write(0, []nd.SGE{entry}, g.window.Address, g.window.Token, 0)
+		return nd.WriteTo(ep, 0, []nd.SGE{entry}, a.window, 0)
 	}
 	for range postedWrites {
 		if err := post(); err != nil {
@@ -100,9 +99,9 @@ func flood(ctx context.Context, ep nd.Endpoint, cq nd.CompletionQueue, source nd
 			case result.Status == nd.Canceled && failed:
 				r.cancelled++
 			case failed:
-				return r, fmt.Errorf("a transfer behind the failed one ended with %v: %w", nd.Canceled, result.Status)
+				return r, fmt.Errorf("transfer after the failed one: want status %v: %w", nd.Canceled, result.Status)
 			default:
-				return r, fmt.Errorf("a transfer failed with an error other than %v: %w", nd.AccessViolation, result.Err(ep))
+				return r, fmt.Errorf("transfer: want status %v: %w", nd.AccessViolation, result.Err(ep))
 			}
 		}
 	}
