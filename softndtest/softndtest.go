@@ -15,6 +15,7 @@ package softndtest
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -33,6 +34,9 @@ import (
 // that runs the test.
 func New(tb testing.TB, n int, options ...softnd.Option) []*softnd.Job {
 	tb.Helper()
+	if n < 1 {
+		tb.Fatalf("softndtest: a job of %d ranks: want 1 or more", n)
+	}
 	name := "softndtest-" + rand.Text()
 	jobs := make([]*softnd.Job, n)
 	tb.Cleanup(func() {
@@ -59,7 +63,8 @@ func New(tb testing.TB, n int, options ...softnd.Option) []*softnd.Job {
 // and reports the error with tb.Errorf.
 //
 // The contexts end with the test's ([testing.TB.Context]). The goroutines are not that of the test,
-// so rank must not call tb.Fatal or tb.Skip; it returns an error instead.
+// so rank must not call tb.Fatal or tb.Skip; it returns an error instead. A call that does so all
+// the same counts as a call that returns an error.
 func Run(tb testing.TB, n int, rank func(ctx context.Context, job *softnd.Job) error, options ...softnd.Option) {
 	tb.Helper()
 	jobs := New(tb, n, options...)
@@ -68,8 +73,11 @@ func Run(tb testing.TB, n int, rank func(ctx context.Context, job *softnd.Job) e
 	}
 }
 
+// errGoexit is the error of a call that does not return, because it ends its goroutine.
+var errGoexit = errors.New("the function has ended its goroutine, as tb.Fatal and tb.Skip do: return an error instead")
+
 // each calls f for each rank at the same time. It returns the first error, with its rank, when all
-// calls have returned; the context of the others ends with that error.
+// calls have ended; the context of the others ends with that error.
 func each(ctx context.Context, n int, f func(ctx context.Context, rank int) error) error {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
@@ -80,12 +88,16 @@ func each(ctx context.Context, n int, f func(ctx context.Context, rank int) erro
 	)
 	for rank := range n {
 		calls.Go(func() {
-			if err := f(ctx, rank); err != nil {
-				once.Do(func() {
-					first = fmt.Errorf("rank %d: %w", rank, err)
-					fail(first)
-				})
-			}
+			err := errGoexit
+			defer func() {
+				if err != nil {
+					once.Do(func() {
+						first = fmt.Errorf("rank %d: %w", rank, err)
+						fail(first)
+					})
+				}
+			}()
+			err = f(ctx, rank)
 		})
 	}
 	calls.Wait()

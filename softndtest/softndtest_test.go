@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/softnd/softnd"
 	"github.com/softnd/softnd/nd"
@@ -71,6 +73,40 @@ func TestRunCancelsTheOtherRanksAfterAnError(t *testing.T) {
 	})
 	if len(r.errors) != 1 || r.errors[0] != "softndtest: rank 1: no more" {
 		t.Errorf("reported %q", r.errors)
+	}
+}
+
+// A rank that calls FailNow does not leave the others waiting for it.
+func TestRunCancelsTheOtherRanksAfterGoexit(t *testing.T) {
+	r := &recorder{TB: t}
+	softndtest.Run(r, 3, func(ctx context.Context, job *softnd.Job) error {
+		if job.Rank() == 1 {
+			runtime.Goexit()
+		}
+		ctx, cancel := context.WithTimeout(ctx, time.Minute)
+		defer cancel()
+		err := job.Barrier(ctx) // which rank 1 does not enter
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			t.Errorf("rank %d is not canceled", job.Rank())
+		}
+		return err
+	})
+	if len(r.errors) != 1 || !strings.HasPrefix(r.errors[0], "softndtest: rank 1: the function has ended its goroutine") {
+		t.Errorf("reported %q", r.errors)
+	}
+}
+
+func TestNewRefusesAJobWithoutRanks(t *testing.T) {
+	for _, n := range []int{0, -1} {
+		r := &recorder{TB: t}
+		func() {
+			defer func() {
+				if got := recover(); got != any(r) {
+					t.Errorf("%d ranks: recovered %v, reported %q", n, got, r.errors)
+				}
+			}()
+			softndtest.New(r, n)
+		}()
 	}
 }
 
