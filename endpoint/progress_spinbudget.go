@@ -1,6 +1,7 @@
 package endpoint
 
 import (
+	"math"
 	"runtime"
 
 	"github.com/softnd/softnd/endpoint/internal/waiter"
@@ -17,7 +18,7 @@ func (p *Provider) spinBudget() (spins, yields int) {
 	case p.options.SpinBudget == NoSpin:
 		spins = 0
 	case p.options.SpinBudget > 0:
-		spins = p.options.SpinBudget
+		spins = min(p.options.SpinBudget, math.MaxInt-yields) // their sum must not overflow
 	}
 	return spins, yields
 }

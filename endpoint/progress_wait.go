@@ -22,6 +22,9 @@ const (
 	spinsPerGosched     = 512
 	yieldsPerGosched    = 32
 	yieldsBeforeListing = 40 // after this many yields a wait is listed for observers
+	// A wait that spins for longer than this many rounds, about a millisecond, is listed while it
+	// spins.
+	maxSpinsBeforeListing = 1 << 16
 	// A sleeping wait wakes up after maxSleep even if its doorbell is not rung. Correctness does
 	// not depend on it. It is long because a blocking system call is expensive in the Go
 	// runtime.
@@ -85,10 +88,11 @@ func (p *Provider) wait(ctx context.Context, call statuspage.Call, drive func(),
 
 // spin is the first part of a wait, in which it does not sleep. It reports whether the wait is
 // over, and its error. After many yields it lists the call for observers, because on a crowded
-// machine each yield can take as long as the time slices of all other processes. The caller
-// unlists c unless it is nil.
+// machine each yield can take as long as the time slices of all other processes. It also does so
+// after maxSpinsBeforeListing spins. The caller unlists c unless it is nil.
 func (p *Provider) spin(ctx context.Context, call statuspage.Call, drive func(), ready func() bool) (c *waiter.Call, over bool, err error) {
 	spin, yields := p.spinBudget()
+	listAt := min(spin, maxSpinsBeforeListing) + yieldsBeforeListing
 	for i := range spin + yields {
 		if drive != nil {
 			drive()
@@ -96,7 +100,7 @@ func (p *Provider) spin(ctx context.Context, call statuspage.Call, drive func(),
 		if ready() {
 			return c, true, nil
 		}
-		if i == spin+yieldsBeforeListing {
+		if i == listAt {
 			c = p.waiters.List(call)
 		}
 		serve, share := spinsPerProgress, spinsPerGosched
