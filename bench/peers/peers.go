@@ -39,11 +39,6 @@ func All() []Peer {
 	}
 }
 
-// Installed returns those peers of All that can be run.
-func Installed() []Peer {
-	return slices.DeleteFunc(All(), func(p Peer) bool { return p.Missing() != "" })
-}
-
 // Missing names the Debian packages to install before the peer can be run, with
 // a space between, or returns "".
 func (p Peer) Missing() string {

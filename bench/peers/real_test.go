@@ -1,6 +1,7 @@
 package peers
 
 import (
+	"slices"
 	"strings"
 	"testing"
 )
@@ -11,7 +12,7 @@ func TestInstalledPeersGiveFigures(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the programs of others take seconds")
 	}
-	installed := Installed()
+	installed := runnable()
 	if len(installed) == 0 {
 		t.Skip("no peer is installed on this machine")
 	}
@@ -43,4 +44,9 @@ func TestInstalledPeersGiveFigures(t *testing.T) {
 			}
 		})
 	}
+}
+
+// runnable returns the peers that can be run on this machine.
+func runnable() []Peer {
+	return slices.DeleteFunc(All(), func(p Peer) bool { return p.Missing() != "" })
 }

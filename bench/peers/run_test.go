@@ -123,7 +123,7 @@ func TestMissingNamesThePackages(t *testing.T) {
 			t.Errorf("%s: error %v does not name %s", p.Name, err, want[p.Name])
 		}
 	}
-	if got := Installed(); len(got) != 0 {
+	if got := runnable(); len(got) != 0 {
 		t.Errorf("installed without a PATH: %v", got)
 	}
 	only(t, map[string]string{"mpiexec.mpich": ""})

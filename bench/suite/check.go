@@ -8,20 +8,20 @@ import (
 	"github.com/softnd/softnd/bench/report"
 )
 
-// Outcome says how a bar was met.
-type Outcome string
+// outcome says how a bar was met.
+type outcome string
 
 // Outcomes, from the best to the worst.
 const (
-	aimMet      Outcome = "aim met"
-	met         Outcome = "met"
-	missed      Outcome = "MISSED"
-	suspect     Outcome = "SUSPECT"      // better than the machine can be
-	noisy       Outcome = "TOO NOISY"    // the interval says neither met nor missed
-	NotMeasured Outcome = "NOT MEASURED" // or too few steady repeats
+	aimMet      outcome = "aim met"
+	met         outcome = "met"
+	missed      outcome = "MISSED"
+	suspect     outcome = "SUSPECT"      // better than the machine can be
+	noisy       outcome = "TOO NOISY"    // the interval says neither met nor missed
+	notMeasured outcome = "NOT MEASURED" // or too few steady repeats
 )
 
-var worse = []Outcome{aimMet, met, missed, suspect, noisy, NotMeasured}
+var worse = []outcome{aimMet, met, missed, suspect, noisy, notMeasured}
 
 const (
 	// leastRatio is how little a transfer can take of the time of the cache line
@@ -33,22 +33,32 @@ const (
 	widest = 1.5
 )
 
-// Result is the result of one bar.
-type Result struct {
-	Bar       *Bar
-	Outcome   Outcome
+// checkedBar is the result of one bar.
+type checkedBar struct {
+	bar       *requirement
+	outcome   outcome
 	all       *seen // nil if not measured
 	near, far *seen // at each distance of the cores, nil if too little was measured there
-	Why       string
+	why       string
 	undecided []string // the distances whose interval holds the bar, if it was checked at each
 	open      bool     // more repeats may change the outcome
 }
 
 // Results are the results of all bars.
 type Results struct {
-	Bars              []Result
+	checked           []checkedBar
 	nearLine, farLine float64 // ns; 0 if the cores were at one distance all the time
 	rep               *report.Report
+}
+
+// Unmeasured returns a line for each bar that was not measured: its name and the reason.
+func (c *Results) Unmeasured() (lines []string) {
+	for _, v := range c.checked {
+		if v.outcome == notMeasured {
+			lines = append(lines, v.bar.Name+": "+v.why)
+		}
+	}
+	return lines
 }
 
 // Check compares a report with every bar.
@@ -58,20 +68,20 @@ func Check(rep *report.Report) *Results {
 	if near != nil {
 		c.nearLine, c.farLine = near.Line, far.Line
 	}
-	for i := range Bars {
-		c.Bars = append(c.Bars, Bars[i].check(rep, near, far))
+	for i := range requirements {
+		c.checked = append(c.checked, requirements[i].check(rep, near, far))
 	}
 	return c
 }
 
 // check checks a bar at each distance where the interval decides it, and the
 // worse outcome counts. If no distance decides it, all repeats together do.
-func (b *Bar) check(rep *report.Report, near, far *distance) Result {
+func (b *requirement) check(rep *report.Report, near, far *distance) checkedBar {
 	all, err := b.seen(&view{rep: rep})
 	if err != nil {
-		return Result{Bar: b, Outcome: NotMeasured, Why: err.Error(), open: true}
+		return checkedBar{bar: b, outcome: notMeasured, why: err.Error(), open: true}
 	}
-	v := Result{Bar: b, all: &all}
+	v := checkedBar{bar: b, all: &all}
 	if near != nil {
 		v.near, v.far = b.at(rep, near), b.at(rep, far)
 	}
@@ -87,18 +97,18 @@ func (b *Bar) check(rep *report.Report, near, far *distance) Result {
 			v.undecided = append(v.undecided, fmt.Sprintf("%s undecided: %s", at.name, b.interval(*at.seen)))
 			continue
 		}
-		if outcome, why := b.decide(*at.seen); v.Outcome == "" || slices.Index(worse, outcome) > slices.Index(worse, v.Outcome) {
-			v.Outcome, v.Why = outcome, why
+		if outcome, why := b.decide(*at.seen); v.outcome == "" || slices.Index(worse, outcome) > slices.Index(worse, v.outcome) {
+			v.outcome, v.why = outcome, why
 		}
 	}
-	if v.Outcome == "" {
-		v.Outcome, v.Why = b.decide(all)
+	if v.outcome == "" {
+		v.outcome, v.why = b.decide(all)
 		v.open = v.open || !b.decides(all)
 	}
 	return v
 }
 
-func (b *Bar) at(rep *report.Report, d *distance) *seen {
+func (b *requirement) at(rep *report.Report, d *distance) *seen {
 	s, err := b.seen(&view{rep, d})
 	if err != nil {
 		return nil
@@ -106,7 +116,7 @@ func (b *Bar) at(rep *report.Report, d *distance) *seen {
 	return &s
 }
 
-func (b *Bar) decide(s seen) (Outcome, string) {
+func (b *requirement) decide(s seen) (outcome, string) {
 	switch {
 	case !b.more && (b.limit == measure.RawLine || b.limit == measure.RawRoundTrip) && s.value < leastRatio:
 		return suspect, fmt.Sprintf("it took %.2f of what the bare cache line took, so the machine changed between the two", s.value)
@@ -121,15 +131,15 @@ func (b *Bar) decide(s seen) (Outcome, string) {
 }
 
 // decides reports whether the whole interval lies on one side of the bar.
-func (b *Bar) decides(s seen) bool {
+func (b *requirement) decides(s seen) bool {
 	return b.clears(s.low, b.required) == b.clears(s.high, b.required)
 }
 
-func (b *Bar) interval(s seen) string {
+func (b *requirement) interval(s seen) string {
 	return fmt.Sprintf("%s to %s in %d repeats", b.format(s.low), b.format(s.high), s.repeats)
 }
 
-func (b *Bar) clears(seen, bar float64) bool {
+func (b *requirement) clears(seen, bar float64) bool {
 	if b.more {
 		return seen >= bar
 	}
@@ -138,18 +148,18 @@ func (b *Bar) clears(seen, bar float64) bool {
 
 // Err says how many bars were not met, nil if all were.
 func (c *Results) Err() error {
-	missed, suspect, unknown := c.count(missed), c.count(suspect), c.count(noisy, NotMeasured)
+	missed, suspect, unknown := c.count(missed), c.count(suspect), c.count(noisy, notMeasured)
 	if missed+suspect+unknown == 0 {
 		return nil
 	}
 	return fmt.Errorf("suite: check of %d figures: %d missed, %d suspect, %d not measured precisely enough",
-		len(c.Bars), missed, suspect, unknown)
+		len(c.checked), missed, suspect, unknown)
 }
 
 // count returns how many results have one of the outcomes.
-func (c *Results) count(outcomes ...Outcome) (n int) {
-	for _, v := range c.Bars {
-		if slices.Contains(outcomes, v.Outcome) {
+func (c *Results) count(outcomes ...outcome) (n int) {
+	for _, v := range c.checked {
+		if slices.Contains(outcomes, v.outcome) {
 			n++
 		}
 	}
@@ -158,8 +168,8 @@ func (c *Results) count(outcomes ...Outcome) (n int) {
 
 // open reports whether more repeats of a run may change the outcome of a bar.
 func (c *Results) open(r Run) bool {
-	for _, v := range c.Bars {
-		if v.open && slices.ContainsFunc(v.Bar.of, r.measures) {
+	for _, v := range c.checked {
+		if v.open && slices.ContainsFunc(v.bar.of, r.measures) {
 			return true
 		}
 	}

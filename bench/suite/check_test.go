@@ -40,27 +40,27 @@ func changed(r report.Result, f func(*report.Result)) report.Result {
 	return r
 }
 
-var line = Bar{required: 1.35, aim: 1.15, figure: toLimit(ours("write_lat", 8), measure.RawLine)}
+var line = requirement{required: 1.35, aim: 1.15, figure: toLimit(ours("write_lat", 8), measure.RawLine)}
 
-func check(b Bar, results ...report.Result) Result {
+func check(b requirement, results ...report.Result) checkedBar {
 	rep := &report.Report{Results: results}
 	near, far := distances(rep)
 	return b.check(rep, near, far)
 }
 
 func TestOutcomes(t *testing.T) {
-	more := Bar{required: 0.8, aim: 0.95, more: true, figure: toLimit(ours("write_lat", 8), measure.Memcpy)}
+	more := requirement{required: 0.8, aim: 0.95, more: true, figure: toLimit(ours("write_lat", 8), measure.Memcpy)}
 	for _, c := range []struct {
-		bar   Bar
+		bar   requirement
 		ratio float64
-		want  Outcome
+		want  outcome
 	}{
 		{line, 0.89, suspect}, {line, 0.9, aimMet}, {line, 1.15, aimMet}, {line, 1.16, met}, {line, 1.35, met}, {line, 1.36, missed},
 		{more, 0.95, aimMet}, {more, 0.94, met}, {more, 0.8, met}, {more, 0.79, missed},
 	} {
 		v := check(c.bar, compared(result("write_lat", 8, 50), c.bar.limit, c.ratio))
-		if v.Outcome != c.want || v.all.value != c.ratio {
-			t.Errorf("ratio %v with more better %v: %v, seen %v; want %v", c.ratio, c.bar.more, v.Outcome, v.all, c.want)
+		if v.outcome != c.want || v.all.value != c.ratio {
+			t.Errorf("ratio %v with more better %v: %v, seen %v; want %v", c.ratio, c.bar.more, v.outcome, v.all, c.want)
 		}
 	}
 }
@@ -70,7 +70,7 @@ func TestOutcomes(t *testing.T) {
 func TestInterval(t *testing.T) {
 	for name, c := range map[string]struct {
 		ratios []float64
-		want   Outcome
+		want   outcome
 		open   bool
 	}{
 		"narrow, below the bar":     {[]float64{1.2, 1.3, 1.3, 1.34, 1.4}, met, true},
@@ -82,8 +82,8 @@ func TestInterval(t *testing.T) {
 	} {
 		r := result("write_lat", 8, 50)
 		r.Repeats, r.Drifts, r.Lines = slices.Repeat([]float64{50}, len(c.ratios)), slices.Repeat([]float64{1}, len(c.ratios)), slices.Repeat([]float64{near}, len(c.ratios))
-		if v := check(line, comparedEach(r, measure.RawLine, c.ratios)); v.Outcome != c.want || v.open != c.open {
-			t.Errorf("%s: %v, open %v; want %v, %v", name, v.Outcome, v.open, c.want, c.open)
+		if v := check(line, comparedEach(r, measure.RawLine, c.ratios)); v.outcome != c.want || v.open != c.open {
+			t.Errorf("%s: %v, open %v; want %v, %v", name, v.outcome, v.open, c.want, c.open)
 		}
 	}
 }
@@ -99,30 +99,30 @@ func TestDistances(t *testing.T) {
 	}
 	for _, c := range []struct {
 		near, far float64
-		want      Outcome
+		want      outcome
 	}{{1.1, 1.1, aimMet}, {1.3, 1.1, met}, {1.5, 1.1, missed}, {1.1, 1.5, missed}, {1.1, 0.5, suspect}} {
 		v := check(line, both(c.near, c.far))
-		if v.Outcome != c.want || v.near == nil || v.far == nil || v.near.value != c.near || v.far.value != c.far {
-			t.Errorf("near %v, far %v: %v, seen %v and %v; want %v", c.near, c.far, v.Outcome, v.near, v.far, c.want)
+		if v.outcome != c.want || v.near == nil || v.far == nil || v.near.value != c.near || v.far.value != c.far {
+			t.Errorf("near %v, far %v: %v, seen %v and %v; want %v", c.near, c.far, v.outcome, v.near, v.far, c.want)
 		}
 	}
 	// A result without lines is checked as a whole, and asked for again if that does not decide.
 	noise := comparedEach(changed(result("alloc_noise", 8, 1.3), func(r *report.Result) { r.Lines = nil }), measure.RawLineNoise, []float64{1, 1, 1.3, 90, 110})
 	noise.Repeats = []float64{1, 1, 1.3, 90, 110}
-	wide := Bar{required: 5, aim: 2, figure: beyondLimit(ours("alloc_noise", 8), measure.RawLineNoise)}
-	if v := check(wide, noise, both(1.1, 1.1)); v.Outcome != noisy || !v.open {
-		t.Errorf("noise beside two distances: %v, open %v; want %v, open", v.Outcome, v.open, noisy)
+	wide := requirement{required: 5, aim: 2, figure: beyondLimit(ours("alloc_noise", 8), measure.RawLineNoise)}
+	if v := check(wide, noise, both(1.1, 1.1)); v.outcome != noisy || !v.open {
+		t.Errorf("noise beside two distances: %v, open %v; want %v, open", v.outcome, v.open, noisy)
 	}
 	// A distance whose interval holds the bar is asked for again, and does not count before it decides.
 	for _, c := range []struct {
 		near, far float64
 		held      int
-		want      Outcome
+		want      outcome
 	}{{1.4, 1.1, 0, aimMet}, {1.1, 1.4, 5, aimMet}, {1.4, 1.5, 0, missed}} {
 		r := both(c.near, c.far)
 		r.Limit.Ratios[c.held], r.Limit.Ratios[c.held+1] = 1.3, 1.3
-		if v := check(line, r); v.Outcome != c.want || !v.open || len(v.undecided) != 1 {
-			t.Errorf("near %v, far %v, one undecided: %v, open %v, undecided %q; want %v", c.near, c.far, v.Outcome, v.open, v.undecided, c.want)
+		if v := check(line, r); v.outcome != c.want || !v.open || len(v.undecided) != 1 {
+			t.Errorf("near %v, far %v, one undecided: %v, open %v, undecided %q; want %v", c.near, c.far, v.outcome, v.open, v.undecided, c.want)
 		}
 	}
 	v := check(line, changed(both(1.1, 1.1), func(r *report.Result) {
@@ -130,8 +130,8 @@ func TestDistances(t *testing.T) {
 			r.Drifts[5+i] = 2
 		}
 	}))
-	if v.far != nil || v.Outcome != aimMet {
-		t.Errorf("one steady repeat of far cores counts: %v, %v", v.far, v.Outcome)
+	if v.far != nil || v.outcome != aimMet {
+		t.Errorf("one steady repeat of far cores counts: %v, %v", v.far, v.outcome)
 	}
 }
 
@@ -154,8 +154,8 @@ func TestSingleDistance(t *testing.T) {
 // TestNotMeasured checks that a missing or unsuitable figure is never a pass.
 func TestNotMeasured(t *testing.T) {
 	good := compared(result("write_lat", 8, 50), measure.RawLine, 1)
-	if v := check(line, good); v.Outcome != aimMet {
-		t.Fatalf("the good one: %v (%s)", v.Outcome, v.Why)
+	if v := check(line, good); v.outcome != aimMet {
+		t.Fatalf("the good one: %v (%s)", v.outcome, v.why)
 	}
 	for name, r := range map[string]report.Result{
 		"another test":     changed(good, func(r *report.Result) { r.Test = "send_lat" }),
@@ -175,19 +175,19 @@ func TestNotMeasured(t *testing.T) {
 		"infinite":         compared(result("write_lat", 8, 50), measure.RawLine, math.Inf(1)),
 		"negative":         compared(result("write_lat", 8, 50), measure.RawLine, -1),
 	} {
-		if v := check(line, r); v.Outcome != NotMeasured || v.Why == "" || v.all != nil {
-			t.Errorf("%s: %v, seen %v (%s)", name, v.Outcome, v.all, v.Why)
+		if v := check(line, r); v.outcome != notMeasured || v.why == "" || v.all != nil {
+			t.Errorf("%s: %v, seen %v (%s)", name, v.outcome, v.all, v.why)
 		}
 	}
-	if v := check(line, good, good); v.Outcome != NotMeasured {
-		t.Errorf("two figures: %v", v.Outcome)
+	if v := check(line, good, good); v.outcome != notMeasured {
+		t.Errorf("two figures: %v", v.outcome)
 	}
 }
 
 func TestEmptyReportPassesNothing(t *testing.T) {
 	c := Check(&report.Report{})
-	if len(c.Bars) != len(Bars) || c.count(NotMeasured) != len(Bars) || c.Err() == nil {
-		t.Errorf("%d bars, %d results, of which %d say that nothing was measured: %v", len(Bars), len(c.Bars), c.count(NotMeasured), c.Err())
+	if len(c.checked) != len(requirements) || c.count(notMeasured) != len(requirements) || c.Err() == nil {
+		t.Errorf("%d bars, %d results, of which %d say that nothing was measured: %v", len(requirements), len(c.checked), c.count(notMeasured), c.Err())
 	}
 }
 
@@ -233,8 +233,8 @@ func TestFigures(t *testing.T) {
 // figure, a name of its own, and a run that measures it.
 func TestBars(t *testing.T) {
 	seen := map[string]bool{}
-	for i := range Bars {
-		b := &Bars[i]
+	for i := range requirements {
+		b := &requirements[i]
 		if seen[b.Name] || b.Name == "" {
 			t.Errorf("the name %q is taken", b.Name)
 		}
@@ -254,12 +254,12 @@ func TestBars(t *testing.T) {
 }
 
 func TestTable(t *testing.T) {
-	bar := &Bar{Name: "a name", unit: "%", required: 35, aim: 20}
-	rate := &Bar{Name: "a rate", required: 27, aim: 45, more: true, figure: toLimit(ours("msg_rate", 8), measure.RawLine)}
-	c := &Results{nearLine: 60, farLine: 300, rep: &report.Report{}, Bars: []Result{
-		{Bar: bar, Outcome: met, all: &seen{value: 33.333, low: 30, high: 40}},
-		{Bar: rate, Outcome: missed, all: &seen{value: 1234.5, low: 1000, high: 2000}, near: &seen{value: 7}},
-		{Bar: bar, Outcome: NotMeasured, Why: "no repeats"},
+	bar := &requirement{Name: "a name", unit: "%", required: 35, aim: 20}
+	rate := &requirement{Name: "a rate", required: 27, aim: 45, more: true, figure: toLimit(ours("msg_rate", 8), measure.RawLine)}
+	c := &Results{nearLine: 60, farLine: 300, rep: &report.Report{}, checked: []checkedBar{
+		{bar: bar, outcome: met, all: &seen{value: 33.333, low: 30, high: 40}},
+		{bar: rate, outcome: missed, all: &seen{value: 1234.5, low: 1000, high: 2000}, near: &seen{value: 7}},
+		{bar: bar, outcome: notMeasured, why: "no repeats"},
 	}}
 	c.rep.Results = []report.Result{changed(compared(result("msg_rate", 8, 1), measure.RawLine, 2), func(r *report.Result) { r.Provider = UCX })}
 	var text strings.Builder

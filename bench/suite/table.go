@@ -39,8 +39,8 @@ func (c *Results) rows() [][]string {
 		head = append(head, "UCX")
 	}
 	rows := [][]string{append(head, "required", "aim", "")}
-	for _, v := range c.Bars {
-		b := v.Bar
+	for _, v := range c.checked {
+		b := v.bar
 		row := []string{b.Name, "-", "", ""}
 		if v.all != nil {
 			row = []string{b.Name, b.format(v.all.value), b.format(v.all.low), b.format(v.all.high)}
@@ -51,9 +51,9 @@ func (c *Results) rows() [][]string {
 		if len(ucx) > 0 {
 			row = append(row, ucx[b])
 		}
-		outcome := string(v.Outcome)
-		if v.Why != "" {
-			outcome += ": " + v.Why
+		outcome := string(v.outcome)
+		if v.why != "" {
+			outcome += ": " + v.why
 		}
 		for _, u := range v.undecided {
 			outcome += "; " + u
@@ -64,10 +64,10 @@ func (c *Results) rows() [][]string {
 }
 
 // ucx has the ratios of UCX to the same limits, as far as the report has them.
-func (c *Results) ucx() map[*Bar]string {
-	found := map[*Bar]string{}
-	for _, v := range c.Bars {
-		b := v.Bar
+func (c *Results) ucx() map[*requirement]string {
+	found := map[*requirement]string{}
+	for _, v := range c.checked {
+		b := v.bar
 		if b.limit == "" {
 			continue
 		}
@@ -81,14 +81,14 @@ func (c *Results) ucx() map[*Bar]string {
 	return found
 }
 
-func (b *Bar) optional(s *seen) string {
+func (b *requirement) optional(s *seen) string {
 	if s == nil {
 		return ""
 	}
 	return b.format(s.value)
 }
 
-func (b *Bar) bound(v float64) string {
+func (b *requirement) bound(v float64) string {
 	if b.more {
 		return "≥ " + b.format(v)
 	}
@@ -96,7 +96,7 @@ func (b *Bar) bound(v float64) string {
 }
 
 // format shows three digits, which is more than a measurement is good for.
-func (b *Bar) format(v float64) string {
+func (b *requirement) format(v float64) string {
 	s := strconv.FormatFloat(v, 'g', 3, 64)
 	if v >= 100 {
 		s = strconv.FormatFloat(v, 'f', 0, 64)

@@ -148,7 +148,7 @@ func (s *suiteCommand) besideUCX(stderr io.Writer) []report.Result {
 	}
 	c := &contest{ctx: context.Background(), repeats: o.Repeats, duration: o.Duration, pinned: true,
 		tell: func(err error) { fmt.Fprintf(stderr, "ndbench: suite: %v\n", err) }}
-	c.open(slices.DeleteFunc(peers.Installed(), func(p peers.Peer) bool { return p.Name != suite.UCX }), o)
+	c.open(slices.DeleteFunc(peers.All(), func(p peers.Peer) bool { return p.Name != suite.UCX || p.Missing() != "" }), o)
 	defer c.close()
 	if len(c.runners) == 0 {
 		return nil
