@@ -16,7 +16,7 @@ import (
 // The bytes of one rank arrive unchanged in each write, with or without line feeds.
 func TestRawOutputIsUnchanged(t *testing.T) {
 	cfg := config("writer", 1)
-	cfg.Output.Format = Raw
+	cfg.Output.Raw = true
 	j := start(t, cfg)
 	j.wait()
 	if !bytes.Equal([]byte(j.out.String()), wantOutput(0, 0)) || !bytes.Equal([]byte(j.err.String()), wantOutput(0, 1)) {
@@ -33,7 +33,7 @@ func TestRawOutputOfOneRankIsImmediate(t *testing.T) {
 	defer r.Close()
 	cfg := config("", 1)
 	cfg.Apps[0].Path, cfg.Apps[0].Args = "/bin/sh", []string{"sh", "-c", "printf 'name? '; read name; printf %s \"$name\""}
-	cfg.Stdin, cfg.Output.Format = r, Raw
+	cfg.Stdin, cfg.Output.Raw = r, true
 	j := start(t, cfg)
 	for alarm := time.After(testTimeout); j.out.String() != "name? "; {
 		select {
@@ -54,7 +54,7 @@ func TestRawOutputOfOneRankIsImmediate(t *testing.T) {
 func TestRawOutputOfSeveralRanks(t *testing.T) {
 	cfg := config("", 4)
 	cfg.Apps[0].Path, cfg.Apps[0].Args = "/bin/sh", []string{"sh", "-c", `for i in 1 2 3 4 5 6 7 8 9; do printf "rank "; printf "$RANK\n"; done; printf "last $RANK;"`}
-	cfg.Output.Format = Raw
+	cfg.Output.Raw = true
 	j := start(t, cfg)
 	j.wait()
 	rest := j.out.String()
@@ -94,7 +94,7 @@ func TestTimestamps(t *testing.T) {
 func TestJSONLinesAreLossless(t *testing.T) {
 	const ranks = 3
 	cfg := config("writer", ranks)
-	cfg.Output.Format = JSONLines
+	cfg.Output.JSONLines = true
 	j := start(t, cfg)
 	j.wait()
 	if j.err.String() != "" {
@@ -195,7 +195,7 @@ func TestOutputCheckFails(t *testing.T) {
 		output Output
 		text   string
 	}{
-		{Output{Format: 3}, "start job: output: unknown format 3: want Labeled, Raw or JSONLines"},
+		{Output{Raw: true, JSONLines: true}, "start job: output: Raw and JSONLines: set one of them"},
 		{Output{FilesOnly: true}, "start job: output: FilesOnly without Dir: set Dir"},
 		{Output{Dir: file}, "start job: create output directory: mkdir " + file + ": not a directory"},
 	} {

@@ -12,20 +12,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Format is the format in which lines of ranks are written to [Config.Stdout] and
-// [Config.Stderr].
-type Format int
-
-const (
-	Labeled   Format = iota // "[2] text"; standard output and error stay apart
-	Raw                     // unchanged bytes; lines of several ranks are still not mixed
-	JSONLines               // one JSON object for each line, both streams to Stdout
-)
-
 // Output selects the destinations and the format of the ranks' output. The zero value is
-// [Labeled] output to Stdout and Stderr.
+// labeled output, "[2] text", to Stdout and Stderr, which stay apart.
 type Output struct {
-	Format     Format
+	Raw        bool   // unchanged bytes; lines of several ranks are still not mixed
+	JSONLines  bool   // one JSON object for each line, both streams to Stdout
 	Timestamps bool   // each line also begins with the time of its arrival; JSONLines always has it
 	Dir        string // if not "": directory for copies in rank.N.out and rank.N.err; it is created if necessary
 	FilesOnly  bool   // write nothing to Stdout and Stderr; requires Dir
@@ -33,8 +24,8 @@ type Output struct {
 
 func (o *Output) check() error {
 	switch {
-	case o.Format < Labeled || o.Format > JSONLines:
-		return fmt.Errorf("output: unknown format %d: want Labeled, Raw or JSONLines", o.Format)
+	case o.Raw && o.JSONLines:
+		return errors.New("output: Raw and JSONLines: set one of them")
 	case o.FilesOnly && o.Dir == "":
 		return errors.New("output: FilesOnly without Dir: set Dir")
 	}
@@ -63,7 +54,7 @@ func newSinks(cfg *Config, onErr func(error)) [2]*sink {
 		return [2]*sink{}
 	}
 	first := newSink(cfg, cfg.Stdout, onErr)
-	if cfg.Output.Format == JSONLines || cfg.Stderr == cfg.Stdout || sameFile(cfg.Stdout, cfg.Stderr) {
+	if cfg.Output.JSONLines || cfg.Stderr == cfg.Stdout || sameFile(cfg.Stdout, cfg.Stderr) {
 		return [2]*sink{first, first}
 	}
 	return [2]*sink{first, newSink(cfg, cfg.Stderr, onErr)}
@@ -71,8 +62,8 @@ func newSinks(cfg *Config, onErr func(error)) [2]*sink {
 
 func newSink(cfg *Config, w io.Writer, onErr func(error)) *sink {
 	s := &sink{w: w, ends: "\n", onErr: onErr, format: lineFormat{
-		label: cfg.Output.Format == Labeled,
-		json:  cfg.Output.Format == JSONLines,
+		label: !cfg.Output.Raw && !cfg.Output.JSONLines,
+		json:  cfg.Output.JSONLines,
 		times: cfg.Output.Timestamps,
 	}}
 	s.eager = s.format.isRaw() && cfg.ranks() == 1

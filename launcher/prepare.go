@@ -109,7 +109,7 @@ func (p *Job) startWatchdog(theirs *os.File, cgroup string) (pid int, err error)
 //
 // Each line of a rank is written in one call, with the prefix "[rank] " unless cfg.Output says
 // otherwise. The launcher adds a missing line feed at the end of the output of a rank, except in
-// format [Raw] without time stamps. A line longer than 1 MiB is written in parts of that length.
+// format Raw without time stamps. A line longer than 1 MiB is written in parts of that length.
 // If Stdout or Stderr is a terminal, a carriage return ends a line too and is kept. All other
 // bytes are written unchanged. No byte is dropped: a slow writer slows down the ranks.
 //

@@ -161,7 +161,7 @@ func TestRanksStopInTheBackground(t *testing.T) {
 	defer signal.Reset(syscall.SIGTTIN, syscall.SIGTTOU)
 	cfg := config("plan", 1)
 	cfg.Apps[0].Path, cfg.Apps[0].Args = "/bin/grep", []string{"grep", "SigIgn", "/proc/self/status"}
-	cfg.Output.Format = Raw
+	cfg.Output.Raw = true
 	j := start(t, cfg)
 	j.wait()
 	var ignored uint64

@@ -5,17 +5,6 @@ import (
 	"time"
 )
 
-// Running returns the ranks that have been started and are not known to have ended.
-func (r *Report) Running() []int {
-	var running []int
-	for rank, r := range r.Ranks {
-		if r.PID != 0 && !r.Ended {
-			running = append(running, rank)
-		}
-	}
-	return running
-}
-
 // startTimeout starts the timer of the job; it returns nil if there is no limit.
 func (f *frontEnd) startTimeout() <-chan time.Time {
 	if f.cfg.Timeout <= 0 {

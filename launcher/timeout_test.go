@@ -21,7 +21,12 @@ func TestTimeoutStopsTheJob(t *testing.T) {
 			t.Errorf("occasion %v", why)
 		}
 		calls++
-		running = r.Running()
+		running = nil
+		for rank, r := range r.Ranks {
+			if r.PID != 0 && !r.Ended {
+				running = append(running, rank)
+			}
+		}
 		return []string{"why"}
 	}
 	j := start(t, cfg)

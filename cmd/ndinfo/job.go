@@ -101,7 +101,7 @@ func runJob(ctx context.Context, out, errOut io.Writer) (*launcher.Report, error
 		},
 		Stdout: out,
 		Stderr: errOut,
-		Output: launcher.Output{Format: launcher.Raw},
+		Output: launcher.Output{Raw: true},
 	})
 }
 

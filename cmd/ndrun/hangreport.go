@@ -63,7 +63,7 @@ func (e *hangReporter) diagnose(trigger launcher.Trigger, r *launcher.Report) []
 	case launcher.TriggerTimeout:
 		add(e.plan.timedOut(r))
 	case launcher.TriggerRequest:
-		if len(r.Running()) == 0 {
+		if len(runningRanks(r)) == 0 {
 			return r.Hang // the job is over
 		}
 		add(fmt.Sprintf("no rank has made progress for %v", e.plan.command.hangAfter))

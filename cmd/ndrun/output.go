@@ -12,7 +12,7 @@ import (
 // outputOptions are the options about the ranks' output and input, and about ndrun's own
 // messages.
 type outputOptions struct {
-	format     launcher.Format
+	raw        bool
 	timestamps bool
 	jsonLines  bool
 	files      string   // directory
@@ -22,12 +22,12 @@ type outputOptions struct {
 }
 
 func setLabel(c *command, _ string) error {
-	c.output.format = launcher.Labeled
+	c.output.raw = false
 	return nil
 }
 
 func setNoLabel(c *command, _ string) error {
-	c.output.format = launcher.Raw
+	c.output.raw = true
 	return nil
 }
 
@@ -73,7 +73,7 @@ func setQuiet(c *command, _ string) error {
 
 // check returns an error if options contradict each other.
 func (o *outputOptions) check(size int) error {
-	if o.jsonLines && (o.format == launcher.Raw || o.timestamps) {
+	if o.jsonLines && (o.raw || o.timestamps) {
 		return errors.New("option --json-lines: includes rank and time: remove --no-label and --timestamps")
 	}
 	if o.stdin == nil {
@@ -87,9 +87,9 @@ func (o *outputOptions) check(size int) error {
 
 // apply sets the options in the configuration of a job.
 func (o *outputOptions) apply(cfg *launcher.Config, size int) {
-	cfg.Output = launcher.Output{Format: o.format, Timestamps: o.timestamps, Dir: o.files, FilesOnly: o.quiet && o.files != ""}
+	cfg.Output = launcher.Output{Raw: o.raw, Timestamps: o.timestamps, Dir: o.files, FilesOnly: o.quiet && o.files != ""}
 	if o.jsonLines {
-		cfg.Output.Format = launcher.JSONLines
+		cfg.Output.JSONLines = true
 	}
 	if o.stdin == nil {
 		return

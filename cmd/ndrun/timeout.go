@@ -9,7 +9,7 @@ import (
 
 // timedOut returns the message about the expired --timeout and the ranks that still run.
 func (p *plan) timedOut(r *launcher.Report) string {
-	running, still := r.Running(), "all ranks still run"
+	running, still := runningRanks(r), "all ranks still run"
 	if len(running) < len(p.ranks) {
 		still = fmt.Sprintf("of %d ranks, %s still run", len(p.ranks), numlist.Format(running))
 		if len(running) == 1 {
@@ -17,4 +17,15 @@ func (p *plan) timedOut(r *launcher.Report) string {
 		}
 	}
 	return "timeout of " + p.command.timeout.String() + " expired: " + still + "; stopping the job"
+}
+
+// runningRanks returns the ranks that have been started and are not known to have ended.
+func runningRanks(r *launcher.Report) []int {
+	var running []int
+	for rank, r := range r.Ranks {
+		if r.PID != 0 && !r.Ended {
+			running = append(running, rank)
+		}
+	}
+	return running
 }
