@@ -115,7 +115,7 @@ func (j *Job) missing() error {
 		return nil
 	}
 	for rank := range j.Size() {
-		id, ok := j.group.Member(rank)
+		id, ok := j.arena.MemberOf(rank)
 		if !ok {
 			continue
 		}

@@ -40,7 +40,7 @@ func (j *Job) Connect(ctx context.Context, peer int, cfg nd.EndpointConfig) (nd.
 
 // blame records that a call failed because of rank peer.
 func (j *Job) blame(peer int) {
-	if id, ok := j.group.Member(peer); ok {
+	if id, ok := j.arena.MemberOf(peer); ok {
 		j.member.RecordLostPeer(id)
 	}
 }
@@ -100,7 +100,7 @@ const readLimit = math.MaxInt32
 
 // dial connects ep with the peer's listener at port.
 func (j *Job) dial(ctx context.Context, peer int, port uint16, ep nd.Endpoint) error {
-	id, ok := j.group.Member(peer)
+	id, ok := j.arena.MemberOf(peer)
 	if !ok {
 		return &nd.OpError{Op: "connect", Object: fmt.Sprintf("rank %d", peer), Status: nd.HostUnreachable, Detail: "the rank has not joined the job", Next: "connect after Init has returned in both ranks"}
 	}
@@ -120,7 +120,7 @@ func (j *Job) dial(ctx context.Context, peer int, port uint16, ep nd.Endpoint) e
 
 // answer waits for the peer's request and accepts it with ep.
 func (j *Job) answer(ctx context.Context, peer int, ep nd.Endpoint) error {
-	id, ok := j.group.Member(peer)
+	id, ok := j.arena.MemberOf(peer)
 	if !ok {
 		return &nd.OpError{Op: "accept", Object: fmt.Sprintf("rank %d", peer), Status: nd.HostUnreachable, Detail: "the rank has not joined the job", Next: "connect after Init has returned in both ranks"}
 	}
@@ -202,7 +202,7 @@ func (j *Job) comesFrom(c nd.Connector, rank int) bool {
 	if rank < 0 || rank >= j.Size() {
 		return false
 	}
-	id, ok := j.group.Member(rank)
+	id, ok := j.arena.MemberOf(rank)
 	addr, err := c.PeerAddress()
 	return ok && err == nil && addr.Addr() == endpoint.Address(id)
 }

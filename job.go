@@ -158,7 +158,7 @@ func (j *Job) absent() string {
 	const most = 8
 	var names []string
 	for rank := range j.Size() {
-		if _, ok := j.group.Member(rank); !ok {
+		if _, ok := j.arena.MemberOf(rank); !ok {
 			names = append(names, fmt.Sprintf("rank %d", rank))
 		}
 	}
@@ -172,7 +172,7 @@ func (j *Job) absent() string {
 func (j *Job) Rank() int { return j.group.Rank() }
 
 // Size returns the number of ranks.
-func (j *Job) Size() int { return j.group.Size() }
+func (j *Job) Size() int { return j.arena.Ranks() }
 
 // Adapter returns the adapter of this rank.
 func (j *Job) Adapter() nd.Adapter { return j.adapter }

@@ -68,7 +68,7 @@ func (c *connector) Disconnect(ctx context.Context) error {
 	case ep.life.bothDisconnected: // even if Close was called since
 		return nil
 	case ep.life.disconnectTimedOut:
-		return c.fail(op, nd.IOTimeout, fmt.Sprintf("the other side did not disconnect within %v", p.options.DisconnectTimeout), "both sides must call Disconnect")
+		return c.fail(op, nd.IOTimeout, fmt.Sprintf("the other side did not disconnect within %v", p.options.disconnectTimeout), "both sides must call Disconnect")
 	}
 	return c.fail(op, nd.ConnectionAborted, "the other side aborted the connection", "")
 }
@@ -87,7 +87,7 @@ func (ep *queuePair) beginDisconnect() bool {
 	ep.setCause(ep.fail("disconnect", nd.ConnectionDisconnected, "the connection was disconnected gracefully", ""))
 	byPeer := ep.state() == peerDisconnected
 	ep.setState(disconnecting)
-	ep.life.disconnectDeadline = time.Now().Add(ep.provider.options.DisconnectTimeout)
+	ep.life.disconnectDeadline = time.Now().Add(ep.provider.options.disconnectTimeout)
 	c.writeRecord(func() { c.record.Disconnected[c.side].Swap(1) }) // ORDER disconnected: pairs with the load in Endpoint.progressLocked; ORDER hazard: then the load in releasePeerState
 	c.peer.Ring()
 	ep.tearDown()

@@ -219,7 +219,7 @@ func (ep *queuePair) cancelReceives() {
 // because no further request can invalidate them.
 func (ep *queuePair) revokeBound() {
 	ep.bound.clear(func(l window.Invalidatable) {
-		if token, ok := l.ForceInvalidate(ep.number); ok {
+		if token, ok := l.Invalidate(ep.number, true); ok {
 			ep.releaseWhenDrained(l, token)
 		}
 	})

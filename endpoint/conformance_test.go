@@ -46,7 +46,7 @@ func openerIn(arena *shm.Arena, e Executor) func() (nd.Provider, error) {
 		if err != nil {
 			return nil, err
 		}
-		p, err := New(member, Options{Executor: e, ReceiveTimeout: conformanceTimeout, DisconnectTimeout: conformanceTimeout})
+		p, err := New(member, Options{Executor: e, ReceiveTimeout: conformanceTimeout, disconnectTimeout: conformanceTimeout})
 		if err != nil {
 			return nil, errors.Join(err, member.Leave())
 		}

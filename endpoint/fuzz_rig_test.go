@@ -620,7 +620,7 @@ func (r *rig) part(t *testing.T) {
 				len(p.conns), len(p.deferred), len(*p.endpoints.Load()), len(a.listener.queue), len(p.ports.used), len(p.watched))
 		}
 		for n, w := range a.windows {
-			if _, bound := w.window.Invalidate(a.ep.number); bound {
+			if _, bound := w.window.Invalidate(a.ep.number, false); bound {
 				t.Fatalf("%s: window %d is still bound", name, n)
 			}
 		}

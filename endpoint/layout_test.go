@@ -82,5 +82,5 @@ func TestLayout(t *testing.T) {
 			"  %d WriteFragment 1 sender's address, 2 length and sender's local token, 3 receiver's address, 4 length of the whole request\n"+
 			"  %d ReadFragment likewise\n"+
 			"  %d WriteInline 1 receiver's address, 2..%d payload, at most %d bytes\n",
-			wire.SendInline, shm.SlotWords-1, wire.InlinePayload, wire.SendPlaced, wire.SendFailed, wire.SendFragment, wire.WriteFragment, wire.ReadFragment, wire.WriteInline, shm.SlotWords-1, wire.InlineWritePayload))
+			wire.SendInline, len(shm.Slot{})-1, wire.InlinePayload, wire.SendPlaced, wire.SendFailed, wire.SendFragment, wire.WriteFragment, wire.ReadFragment, wire.WriteInline, len(shm.Slot{})-1, wire.InlineWritePayload))
 }

@@ -102,7 +102,7 @@ func (ep *queuePair) postFastRegister(reqCtx uint64, mr nd.MemoryRegion, pages [
 type pinnedPages struct {
 	bytes    []byte
 	mappings []*logicalMapping // one entry for each time that a mapping is used
-	alias    *shm.Alias        // adjacent mapping of pages that are not adjacent in the arena; nil = they are adjacent
+	unmap    func() error      // removes the adjacent mapping of pages that are not adjacent in the arena; nil = they are adjacent
 }
 
 // pinPages checks that the pages are the adapter's, and keeps their mappings open.
@@ -155,16 +155,16 @@ func (h *pinnedPages) mapPages(ep *queuePair, pages []nd.LogicalPage, offset, le
 		h.bytes, err = ep.provider.arena.Bytes(offsets[0]+shm.Offset(offset), uint64(length))
 		return err
 	}
-	if h.alias, err = ep.provider.arena.NewAlias(offsets); err != nil {
+	if h.bytes, h.unmap, err = ep.provider.arena.MapPages(offsets); err != nil {
 		return &nd.OpError{Op: "fast register", Object: ep.String(), Status: nd.InsufficientResources, Err: err}
 	}
-	h.bytes = h.alias.Bytes()[offset:][:length]
+	h.bytes = h.bytes[offset:][:length]
 	return nil
 }
 
 func (h *pinnedPages) release() {
-	if h.alias != nil {
-		_ = h.alias.Close() // it cannot fail for a mapping of this process
+	if h.unmap != nil {
+		_ = h.unmap() // it cannot fail for a mapping of this process
 	}
 	for _, m := range h.mappings {
 		m.registrations.Add(-1)
@@ -196,7 +196,7 @@ func (ep *queuePair) postInvalidateRegion(reqCtx uint64, mr nd.MemoryRegion, fla
 // region.
 func (ep *queuePair) findSinkRegion(r *request) bool {
 	e := r.sges[0]
-	if r.object = ep.adapter.space.FindLocal(e.Token, ep.number); r.object != nil {
+	if r.object = ep.adapter.space.Find(e.Token, window.Local, ep.number); r.object != nil {
 		return true
 	}
 	setLocalOperand(&ep.sink, e, window.Write)

@@ -58,8 +58,8 @@ type Options struct {
 	// ReceiveTimeout is how long a Send waits for the peer to post a Receive before it fails
 	// with nd.IOTimeout. 0 means 2 s; AtOnce and NoLimit are allowed.
 	ReceiveTimeout time.Duration
-	// DisconnectTimeout is how long Disconnect waits for the peer's Disconnect. 0 means 2 s.
-	DisconnectTimeout time.Duration
+	// disconnectTimeout is how long Disconnect waits for the peer's Disconnect. 0 means 2 s. Tests set it.
+	disconnectTimeout time.Duration
 
 	// SpinBudget is how many rounds a wait spins before it yields, unless processes outnumber
 	// cores. 0 means 500; NoSpin is allowed.
@@ -115,8 +115,8 @@ func New(m *shm.Member, o Options) (*Provider, error) {
 	if o.ReceiveTimeout == 0 {
 		o.ReceiveTimeout = defaultReceiveTimeout
 	}
-	if o.DisconnectTimeout == 0 {
-		o.DisconnectTimeout = 2 * time.Second
+	if o.disconnectTimeout == 0 {
+		o.disconnectTimeout = 2 * time.Second
 	}
 	p := &Provider{
 		member: m, arena: m.Arena(), table: table, options: o,

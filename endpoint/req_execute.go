@@ -60,7 +60,7 @@ func (ep *queuePair) executeInvalidate(r *request) outcome {
 		if _, region := r.object.(*window.Region); region && ep.conn.hasUnacknowledged() {
 			return blocked // the peer has not run all requests that may name the region's local token
 		}
-		token, ok := r.object.Invalidate(ep.number)
+		token, ok := r.object.Invalidate(ep.number, false)
 		if !ok {
 			return ep.reject(r, nd.InvalidDeviceRequest, "%s", whyNotInvalidated(r.object))
 		}

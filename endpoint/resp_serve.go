@@ -219,7 +219,7 @@ func (ep *queuePair) failServing(status nd.Status, cause error) {
 
 // checkInvalidate checks the token that a message asks to invalidate, before any of its data is copied.
 func (ep *queuePair) checkInvalidate(m *wire.Entry, r *receive) bool {
-	if ep.adapter.space.FindRemote(m.Token, ep.number) != nil {
+	if ep.adapter.space.Find(m.Token, window.Remote, ep.number) != nil {
 		return true
 	}
 	ep.completeReceive(r, nd.InvalidDeviceRequest, 0, 0)
@@ -235,10 +235,10 @@ func (ep *queuePair) finishSend(m *wire.Entry, r *receive, total uint64) outcome
 		return executed
 	}
 	if ep.resp.invalidating == nil {
-		l := ep.adapter.space.FindRemote(m.Token, ep.number)
+		l := ep.adapter.space.Find(m.Token, window.Remote, ep.number)
 		ok := l != nil
 		if ok {
-			ep.resp.invalidatedToken, ok = l.Invalidate(ep.number)
+			ep.resp.invalidatedToken, ok = l.Invalidate(ep.number, false)
 		}
 		if !ok { // a local Invalidate came first, or windows use the region
 			ep.completeReceive(r, nd.InvalidDeviceRequest, 0, 0)

@@ -167,7 +167,7 @@ func fuzzMessages(f *testing.F, shared bool) {
 
 // cutSlots cuts a part of an input into slots.
 func cutSlots(b []byte) (list [][]byte) {
-	const size = 8 * shm.SlotWords
+	const size = 8 * len(shm.Slot{})
 	for len(b) > 0 && len(list) < maxMessages {
 		n := min(size, len(b))
 		list, b = append(list, b[:n]), b[n:]

@@ -23,11 +23,10 @@ func TestAliasMapsPagesInAnyOrder(t *testing.T) {
 		fill(page(i), byte(i+1))
 		pages = append(pages, off+Offset(i*PageSize))
 	}
-	alias, err := m.Arena().NewAlias(pages)
+	seen, unmap, err := m.Arena().MapPages(pages)
 	if err != nil {
 		t.Fatal(err)
 	}
-	seen := alias.Bytes()
 	if _, ok := m.Arena().Locate(seen); ok || len(seen) != len(order)*PageSize {
 		t.Fatalf("%d bytes, in the arena: %v", len(seen), ok)
 	}
@@ -40,11 +39,11 @@ func TestAliasMapsPagesInAnyOrder(t *testing.T) {
 	if !bytes.Equal(page(0), bytes.Repeat([]byte{77}, PageSize)) || seen[3*PageSize] != 77 {
 		t.Error("a byte stored through the alias is not in the page")
 	}
-	if err := alias.Close(); err != nil {
+	if err := unmap(); err != nil {
 		t.Fatal(err)
 	}
 	for _, wrong := range []Offset{off + 1, off + 8, Offset(m.Arena().Size()), 1<<64 - PageSize} {
-		if _, err := m.Arena().NewAlias([]Offset{off, wrong}); !errors.Is(err, ErrDamaged) {
+		if _, _, err := m.Arena().MapPages([]Offset{off, wrong}); !errors.Is(err, ErrDamaged) {
 			t.Errorf("page %#x: %v", uint64(wrong), err)
 		}
 	}

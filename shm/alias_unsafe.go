@@ -7,47 +7,47 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// PageSize is the size of the pages that an [Alias] maps, in bytes.
+// PageSize is the size of the pages that [Arena.MapPages] maps, in bytes.
 const PageSize = 4096
 
-// Alias is a second mapping of pages of the arena in this process. It maps them at consecutive
-// addresses, in any order; a page may occur several times.
-type Alias struct {
+// alias is a second mapping of pages of the arena in this process.
+type alias struct {
 	at   unsafe.Pointer
 	size uintptr
 }
 
-// NewAlias maps one or more pages at consecutive addresses. Each page must be reserved, and must
-// belong to the caller until Close.
+// MapPages maps one or more pages of the arena a second time, at consecutive addresses and in any
+// order; a page may occur several times. Each page must be reserved, and must belong to the caller
+// until unmap, which removes the mapping. The pages stay in the arena.
 //
 // Errors: [ErrDamaged] if an offset is not that of a page of the arena; the error of mmap if the
 // process has no address space or no mappings left, or if the kernel's pages are larger than
 // PageSize.
-func (a *Arena) NewAlias(pages []Offset) (*Alias, error) {
+func (a *Arena) MapPages(pages []Offset) (mem []byte, unmap func() error, err error) {
 	for _, page := range pages {
 		if err := a.check(page, PageSize, PageSize); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	size := uintptr(len(pages)) * PageSize
 	at, err := unix.MmapPtr(-1, 0, nil, size, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
 	if err != nil {
-		return nil, fmt.Errorf("mmap of %d bytes (address space limit? see ulimit -v): %w", size, err)
+		return nil, nil, fmt.Errorf("mmap of %d bytes (address space limit? see ulimit -v): %w", size, err)
 	}
-	alias := &Alias{at, size}
-	err = a.useFile(func(fd int) error { return alias.show(fd, pages) })
+	s := &alias{at, size}
+	err = a.useFile(func(fd int) error { return s.show(fd, pages) })
 	if err == nil {
-		err = ownProcessOnly(alias.Bytes())
+		err = ownProcessOnly(s.bytes())
 	}
 	if err != nil {
-		alias.Close()
-		return nil, err
+		_ = s.unmap()
+		return nil, nil, err
 	}
-	return alias, nil
+	return s.bytes(), s.unmap, nil
 }
 
 // show maps pages of the file at consecutive addresses.
-func (s *Alias) show(fd int, pages []Offset) error {
+func (s *alias) show(fd int, pages []Offset) error {
 	for i := 0; i < len(pages); {
 		n := 1 // one call maps a run of adjacent pages
 		for i+n < len(pages) && pages[i+n] == pages[i]+Offset(n*PageSize) {
@@ -63,8 +63,8 @@ func (s *Alias) show(fd int, pages []Offset) error {
 	return nil
 }
 
-// Bytes returns the mapped memory, which must not be accessed after Close.
-func (s *Alias) Bytes() []byte { return unsafe.Slice((*byte)(s.at), s.size) }
+// bytes returns the mapped memory.
+func (s *alias) bytes() []byte { return unsafe.Slice((*byte)(s.at), s.size) }
 
-// Close unmaps the addresses. The pages stay in the arena.
-func (s *Alias) Close() error { return unix.MunmapPtr(s.at, s.size) }
+// unmap removes the mapping.
+func (s *alias) unmap() error { return unix.MunmapPtr(s.at, s.size) }

@@ -285,10 +285,10 @@ func TestCallsRaceWithArenaClose(t *testing.T) {
 		"reserve": func(a *Arena) error { return a.reserve(a.HeapStart(), PageSize) },
 		"punch":   func(a *Arena) error { return a.punch(a.HeapStart(), PageSize) },
 		"locked":  func(a *Arena) error { return map[bool]error{true: errClosed}[a.locked(0)] }, // unknown counts as locked
-		"NewAlias": func(a *Arena) error {
-			alias, err := a.NewAlias([]Offset{a.HeapStart()})
+		"map pages": func(a *Arena) error {
+			_, unmap, err := a.MapPages([]Offset{a.HeapStart()})
 			if err == nil {
-				err = alias.Close()
+				err = unmap()
 			}
 			return err
 		},

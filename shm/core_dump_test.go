@@ -44,16 +44,16 @@ func TestCoreDumpContainsArena(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			alias, err := attached.NewAlias([]Offset{0, PageSize})
+			alias, unmap, err := attached.MapPages([]Offset{0, PageSize})
 			if err != nil {
 				t.Fatal(err)
 			}
-			for name, mem := range map[string][]byte{"created": created.mem, "attached": attached.mem, "alias": alias.Bytes()} {
+			for name, mem := range map[string][]byte{"created": created.mem, "attached": attached.mem, "alias": alias} {
 				if got := isDumped(t, mem); got != want {
 					t.Errorf("%s: in core dumps: %v, want %v", name, got, want)
 				}
 			}
-			if err := alias.Close(); err != nil {
+			if err := unmap(); err != nil {
 				t.Error(err)
 			}
 			if err := attached.Close(); err != nil {

@@ -46,12 +46,12 @@ func (m *Member) JoinGroup() (*Group, error) {
 
 func (m *Member) newGroup() *Group {
 	g := &Group{member: m, rank: m.rank, mine: m.arena.rankRecord(m.rank)}
-	if g.Size() == 2 {
+	if g.size() == 2 {
 		g.other = m.arena.rankRecord(1 - m.rank)
 	}
 	g.round = g.mine.round.Load()
 	if g.other == nil {
-		g.round = m.arena.header().opened.Load() / uint64(g.Size())
+		g.round = m.arena.header().opened.Load() / uint64(g.size())
 	}
 	membarrier := uint32(0)
 	if asym.HasHeavyGlobal() {
@@ -61,17 +61,10 @@ func (m *Member) newGroup() *Group {
 	return g
 }
 
-// Rank returns the rank of this member, 0 to Size-1.
+// Rank returns the rank of this member, from 0.
 func (g *Group) Rank() int { return g.rank }
 
-// Size returns the number of ranks.
-func (g *Group) Size() int { return g.member.arena.ranks }
-
-// Member returns the member that has a rank, which may be dead; ok is false if none has taken it
-// yet.
-func (g *Group) Member(rank int) (id MemberID, ok bool) {
-	return g.member.arena.MemberOf(rank)
-}
+func (g *Group) size() int { return g.member.arena.ranks }
 
 // Arrive records that this rank has reached the barrier, and returns the ticket for [Group.Passed].
 // The last rank to arrive opens the barrier and wakes the others. Not safe for concurrent use.
@@ -79,7 +72,7 @@ func (g *Group) Arrive() (ticket uint64) {
 	if g.other != nil {
 		return g.arrivePair()
 	}
-	h, ranks := g.member.arena.header(), uint64(g.Size())
+	h, ranks := g.member.arena.header(), uint64(g.size())
 	n := h.arrived.Add(1) // ORDER barrier-arrived: pairs with itself in the last rank
 	ticket = (n + ranks - 1) / ranks * ranks
 	g.round = ticket / ranks
@@ -116,7 +109,7 @@ func (g *Group) arrivePair() (ticket uint64) {
 func (g *Group) wakeOthers() {
 	a := g.member.arena
 	for rank := range a.ranks {
-		if id, ok := g.Member(rank); ok && rank != g.rank {
+		if id, ok := g.member.arena.MemberOf(rank); ok && rank != g.rank {
 			if slot := id.Slot(); slot < maxMembers {
 				Doorbell{&a.member(slot).waiters}.Ring()
 			}
@@ -175,7 +168,7 @@ func (g *Group) Publish(off Offset, length uint64) {
 // with another error if no member has the rank.
 func (g *Group) Published(rank int, limit uint64) ([]byte, error) {
 	a := g.member.arena
-	id, ok := g.Member(rank)
+	id, ok := g.member.arena.MemberOf(rank)
 	if !ok {
 		return nil, fmt.Errorf("shm: bytes published by rank %d: %w", rank, errGone)
 	}

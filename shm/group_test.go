@@ -54,7 +54,7 @@ func exchange(m *Member, rounds int) error {
 		copy(b, mine)
 		g.Publish(off, uint64(len(mine)))
 		rendezvous(g, m)
-		for rank := range g.Size() {
+		for rank := range g.size() {
 			theirs, err := g.Published(rank, noLimit)
 			if err != nil {
 				return err
@@ -177,11 +177,11 @@ func TestJoinGroupRefusesTakenRanks(t *testing.T) {
 	if again, err := m.JoinGroup(); err != nil || again.Rank() != 0 {
 		t.Errorf("the same member, once more: %v, %v", again, err)
 	}
-	if id, ok := g.Member(0); !ok || id != m.ID() {
+	if id, ok := g.member.arena.MemberOf(0); !ok || id != m.ID() {
 		t.Errorf("rank 0 is %v, %v", id, ok)
 	}
 	for _, rank := range []int{-1, 1, 2, 1 << 30} {
-		if id, ok := g.Member(rank); ok {
+		if id, ok := g.member.arena.MemberOf(rank); ok {
 			t.Errorf("rank %d is %v", rank, id)
 		}
 		if b, err := g.Published(rank, noLimit); !errors.Is(err, errGone) {

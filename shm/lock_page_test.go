@@ -64,7 +64,7 @@ var roleStrayClose = role("stray close", func(a *actor) error {
 	if _, err := m.Arena().Join(NoRank); !errors.Is(err, errClosed) {
 		return fmt.Errorf("a join without the descriptor: %v", err)
 	}
-	if _, err := m.Arena().NewAlias([]Offset{held}); !errors.Is(err, errClosed) {
+	if _, _, err := m.Arena().MapPages([]Offset{held}); !errors.Is(err, errClosed) {
 		return fmt.Errorf("an alias without the descriptor: %v", err)
 	}
 	// It cannot check which members live, so it marks none dead.
@@ -115,11 +115,11 @@ var roleFork = role("fork", func(a *actor) error {
 	if err != nil {
 		return err
 	}
-	alias, err := m.Arena().NewAlias([]Offset{m.Arena().HeapStart()})
+	_, unmap, err := m.Arena().MapPages([]Offset{m.Arena().HeapStart()})
 	if err != nil {
 		return err
 	}
-	defer alias.Close()
+	defer unmap()
 	rest := &unix.Timespec{Sec: int64(watchdog.Seconds())}
 	pid, _, errno := syscall.RawSyscall6(syscall.SYS_CLONE, uintptr(syscall.SIGCHLD), 0, 0, 0, 0, 0)
 	if pid == 0 { // a child that continues without exec

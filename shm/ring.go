@@ -17,12 +17,12 @@ import (
 //
 // The slots are in the producer's memory, head is in the consumer's.
 const (
-	SlotSize  = 64
-	SlotWords = 7 // 64-bit words of payload
+	SlotSize     = 64
+	payloadWords = 7 // 64-bit words of payload
 )
 
 // Slot is the payload of one ring entry.
-type Slot [SlotWords]uint64
+type Slot [payloadWords]uint64
 
 // Producer is the sending side of a ring. It is not safe for concurrent use.
 type Producer struct {
@@ -127,7 +127,7 @@ func (p *Producer) prefetchForWrite() {
 	for i := range prefetchBatch {
 		slot := &p.slots[(p.next+prefetchWriteDistance+i)&uint64(len(p.slots)-1)]
 		if prefetchByStore {
-			slot.data[SlotWords-1] = 0
+			slot.data[payloadWords-1] = 0
 		} else {
 			prefetchWrite(&slot.seq)
 		}

@@ -72,27 +72,9 @@ func (g *registration) Apply() bool {
 func (g *registration) Cancel() { g.ended() }
 
 // Invalidate makes the tokens of a fast registration invalid and returns the remote one; see [Invalidatable]. It fails
-// while a window is bound to the region.
-func (r *Region) Invalidate(endpoint uint64) (token nd.Token, ok bool) {
-	return r.invalidate(endpoint, false)
-}
-
-// InvalidateAndRelease is Invalidate and, if both tokens are drained already, Release.
-func (r *Region) InvalidateAndRelease(endpoint uint64) (token nd.Token, drained, ok bool) {
-	if token, ok = r.Invalidate(endpoint); ok && r.Drained(token) {
-		r.Release()
-		drained = true
-	}
-	return token, drained, ok
-}
-
-// ForceInvalidate is Invalidate even while windows are bound to the region. The windows remain valid, and the region stays
-// in use until they are invalidated.
-func (r *Region) ForceInvalidate(endpoint uint64) (token nd.Token, ok bool) {
-	return r.invalidate(endpoint, true)
-}
-
-func (r *Region) invalidate(endpoint uint64, force bool) (token nd.Token, ok bool) {
+// while a window is bound to the region, unless force is true. Then the windows remain valid, and the region stays in use
+// until they are invalidated.
+func (r *Region) Invalidate(endpoint uint64, force bool) (token nd.Token, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.Bytes() == nil || !r.fast.enabled || endpoint != 0 && r.fast.boundOn != endpoint || r.windows > 0 && !force {
@@ -100,6 +82,15 @@ func (r *Region) invalidate(endpoint uint64, force bool) (token nd.Token, ok boo
 	}
 	r.fast.stale, token = r.revoke()
 	return token, true
+}
+
+// InvalidateAndRelease is Invalidate and, if both tokens are drained already, Release.
+func (r *Region) InvalidateAndRelease(endpoint uint64) (token nd.Token, drained, ok bool) {
+	if token, ok = r.Invalidate(endpoint, false); ok && r.Drained(token) {
+		r.Release()
+		drained = true
+	}
+	return token, drained, ok
 }
 
 // Drained reports whether no executor uses the remote token that Invalidate has returned, or the local token that became

@@ -79,14 +79,14 @@ func TestFastRegisterLifeCycle(t *testing.T) {
 				t.Fatal("the second runs as well")
 			}
 			ends.want(t, "one runs, one has failed", 1)
-			if _, ok := r.Invalidate(8); ok {
+			if _, ok := r.Invalidate(8, false); ok {
 				t.Error("invalidated by another endpoint")
 			}
-			token, ok := r.Invalidate(7)
+			token, ok := r.Invalidate(7, false)
 			if !ok || token != remote {
 				t.Fatalf("invalidate: %v, %v", token, ok)
 			}
-			if _, ok := r.Invalidate(7); ok || !r.Bound() {
+			if _, ok := r.Invalidate(7, false); ok || !r.Bound() {
 				t.Error("it is invalidated twice")
 			}
 			if r.PrepareFastRegister(mem, base, allRights, 7, ends.ended).Apply() {
@@ -125,7 +125,7 @@ func TestFastRegisterDrainsBothTokens(t *testing.T) {
 			used = remote
 		}
 		executor.guard.publishHazard(makeHazard(used, 0))
-		token, ok := r.Invalidate(7)
+		token, ok := r.Invalidate(7, false)
 		if !ok || r.Drained(token) {
 			t.Errorf("drained, while an executor uses the %s token", kind)
 		}
@@ -147,7 +147,7 @@ func TestForceInvalidateWaitsForWindows(t *testing.T) {
 	r, w, v := owner.fastRegion(t), owner.window(t), owner.window(t)
 	r.PrepareFastRegister(mem, 1000, nd.AllowLocalWrite, 7, ends.ended).Apply()
 	_, remote := r.Tokens()
-	if owner.domain.FindRemote(remote, 7) != Invalidatable(r) || owner.domain.FindRemote(remote, 8) != nil {
+	if owner.domain.Find(remote, Remote, 7) != Invalidatable(r) || owner.domain.Find(remote, Remote, 8) != nil {
 		t.Error("the registration is not found, or by another endpoint")
 	}
 	token := bind(t, w, r, mem[8:24], Write, 9, false)
@@ -158,16 +158,16 @@ func TestForceInvalidateWaitsForWindows(t *testing.T) {
 	if d := w.Descriptor(); d.Address != 1008 {
 		t.Errorf("the window starts at %d", d.Address)
 	}
-	if owner.domain.FindRemote(remote, 7) != nil {
+	if owner.domain.Find(remote, Remote, 7) != nil {
 		t.Error("a region with a window is found")
 	}
-	if _, ok := r.Invalidate(7); ok {
+	if _, ok := r.Invalidate(7, false); ok {
 		t.Error("a region with a window is invalidated")
 	}
 	if _, _, err := r.Deregister(); !errors.Is(err, nd.DeviceBusy) {
 		t.Errorf("revoke: %v", err)
 	}
-	if gone, ok := r.ForceInvalidate(7); !ok || gone != remote || !r.Drained(gone) {
+	if gone, ok := r.Invalidate(7, true); !ok || gone != remote || !r.Drained(gone) {
 		t.Fatal("it does not expire")
 	}
 	r.Release()
@@ -187,7 +187,7 @@ func TestForceInvalidateWaitsForWindows(t *testing.T) {
 	}
 }
 
-func TestFindLocalFindsFastRegistration(t *testing.T) {
+func TestFindFindsFastRegistration(t *testing.T) {
 	owner := join(t, newArena(t))
 	mem := owner.alloc(t, 64)
 	var ends counter
@@ -206,11 +206,11 @@ func TestFindLocalFindsFastRegistration(t *testing.T) {
 		"plain region":     {plainLocal, 0, nil},
 		"no token":         {0, 7, nil},
 	} {
-		if got := owner.domain.FindLocal(c.token, c.endpoint); got != c.want {
+		if got := owner.domain.Find(c.token, Local, c.endpoint); got != c.want {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
 	}
-	if owner.domain.FindRemote(local, 7) != nil {
+	if owner.domain.Find(local, Remote, 7) != nil {
 		t.Error("found by the local token in place of the remote one")
 	}
 }

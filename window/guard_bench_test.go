@@ -82,7 +82,7 @@ func BenchmarkBindInvalidate(b *testing.B) {
 				if err != nil || !binding.Apply() {
 					b.Fatal(err)
 				}
-				token, _ := w.Invalidate(1)
+				token, _ := w.Invalidate(1, false)
 				if !owner.domain.Drained(token) {
 					b.Fatal("not drained")
 				}

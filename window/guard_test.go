@@ -334,7 +334,7 @@ func TestInvalidateFailsCopyInProgress(t *testing.T) {
 				eventually(t, "the copy begins", func() bool {
 					return executor.hazard.Load() != 0 || owner.hazard.Load() != 0 || copying.over()
 				})
-				gone, ok := w.Invalidate(0)
+				gone, ok := w.Invalidate(0, false)
 				if !ok || gone != token {
 					t.Fatal("invalidate")
 				}

@@ -120,7 +120,7 @@ func TestOwnerIgnoresItsSharedEntries(t *testing.T) {
 	local, remote := r.Tokens()
 	_, privateRemote := private.Tokens()
 	stale := bind(t, owner.window(t), r, mem, Read, 0, false)
-	staleWindow := owner.domain.FindRemote(stale, 0)
+	staleWindow := owner.domain.Find(stale, Remote, 0)
 	invalidate(t, staleWindow.(*Window))
 	refs := []struct {
 		ref  Operand
@@ -178,7 +178,7 @@ func TestOwnerIgnoresItsSharedEntries(t *testing.T) {
 	// The owner can invalidate a token whose word was forged, and the word is
 	// then that of the invalid token.
 	lies[0](owner.entry(bound), bound)
-	token, ok := w.Invalidate(7)
+	token, ok := w.Invalidate(7, false)
 	if !ok || token != bound || !owner.domain.Drained(token) {
 		t.Fatal("invalidate")
 	}

@@ -8,14 +8,12 @@ type Invalidatable interface {
 	// Invalidate makes the remote token invalid and returns it. When the token is
 	// Drained, the caller calls Release. The access must have been given on that
 	// endpoint; 0 means any. ok is false, and nothing has changed, if there is no
-	// such access.
-	Invalidate(endpoint uint64) (token nd.Token, ok bool)
-	// InvalidateAndRelease is Invalidate and, if the token is drained already,
+	// such access. Windows that are bound to a region prevent it, unless force is
+	// true, as for an endpoint that has ended.
+	Invalidate(endpoint uint64, force bool) (token nd.Token, ok bool)
+	// InvalidateAndRelease is Invalidate without force and, if the token is drained already,
 	// Release.
 	InvalidateAndRelease(endpoint uint64) (token nd.Token, drained, ok bool)
-	// ForceInvalidate is Invalidate for an endpoint that has ended. Windows that
-	// are bound to a region do not prevent it.
-	ForceInvalidate(endpoint uint64) (token nd.Token, ok bool)
 	// Drained reports whether no executor uses the token.
 	Drained(token nd.Token) bool
 	// Release ends an invalidation whose token is drained.
@@ -35,19 +33,10 @@ type Prepared interface {
 	Cancel()
 }
 
-// FindRemote returns what an Invalidate of a remote token on an endpoint ends: the window that was bound, or the region
-// that was registered, on that endpoint. It returns nil if there is none, or if windows are bound to the region.
-func (d *Domain) FindRemote(token nd.Token, endpoint uint64) Invalidatable {
-	return d.find(token, Remote, endpoint)
-}
-
-// FindLocal returns the fast registration that was made on an endpoint and has a local token. It returns nil if there is
-// none, or if windows are bound to the region.
-func (d *Domain) FindLocal(token nd.Token, endpoint uint64) Invalidatable {
-	return d.find(token, Local, endpoint)
-}
-
-func (d *Domain) find(token nd.Token, kind Rights, endpoint uint64) Invalidatable {
+// Find returns what an Invalidate of a token on an endpoint ends: the window that was bound, or the region that was
+// registered, on that endpoint. kind is [Remote], or [Local] for the local token of a fast registration. It returns nil if
+// there is none, or if windows are bound to the region.
+func (d *Domain) Find(token nd.Token, kind Rights, endpoint uint64) Invalidatable {
 	_, p, word := d.table.lookup(token)
 	if p == nil || p.adapter != d.adapter || word.rights()&kind == 0 || p.invalidates == nil || !p.invalidates.isBoundOn(endpoint) {
 		return nil

@@ -75,7 +75,7 @@ func (m *race) let(most int) {
 // binds the window again.
 func (m *race) invalidate() (drained func() bool, again func()) {
 	o := m.owner
-	token, ok := o.window.Invalidate(0)
+	token, ok := o.window.Invalidate(0, false)
 	if !ok {
 		m.t.Fatal("invalidate")
 	}

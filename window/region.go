@@ -132,7 +132,7 @@ func (r *Region) revoke() (local, remote nd.Token) {
 	return r.local.revoke(), r.remote.revoke()
 }
 
-// Release ends a registration whose tokens are drained. If windows are still bound, as [Region.ForceInvalidate] allows, the
+// Release ends a registration whose tokens are drained. If windows are still bound, as [Region.Invalidate] allows with force, the
 // registration ends with the last of them.
 func (r *Region) Release() {
 	r.mu.Lock()

@@ -250,7 +250,7 @@ func TestDeregisterFailsWhileWindowsAreBound(t *testing.T) {
 		t.Fatal("the second runs as well")
 	}
 	busy("one runs", true)
-	token, ok := w.Invalidate(0)
+	token, ok := w.Invalidate(0, false)
 	if !ok || !owner.domain.Drained(token) {
 		t.Fatal("invalidate")
 	}

@@ -175,7 +175,7 @@ func bind(t testing.TB, w *Window, r *Region, mem []byte, rights Rights, endpoin
 // invalidate invalidates a window that no executor is using.
 func invalidate(t testing.TB, w *Window) {
 	t.Helper()
-	token, ok := w.Invalidate(0)
+	token, ok := w.Invalidate(0, false)
 	if !ok || !w.domain.Drained(token) {
 		t.Fatalf("invalidate: %v, drained: %v", ok, w.domain.Drained(token))
 	}

@@ -97,7 +97,7 @@ func (o *bindingOwner) someLength() uint64 {
 // invalidate invalidates the window, waits for the drain, and checks that no copier writes afterwards.
 func (o *bindingOwner) invalidate(mem []byte, checks int) {
 	o.t.Helper()
-	token, ok := o.window.Invalidate(0)
+	token, ok := o.window.Invalidate(0, false)
 	if !ok {
 		o.t.Fatal("invalidate")
 	}
@@ -118,7 +118,7 @@ func (o *bindingOwner) disconnect(mem []byte, checks int) {
 		o.await("a copier is seen idle", func() bool { return h.word.Load() == 0 || h.peer.Gone() })
 	}
 	o.reuse(mem, checks)
-	token, ok := o.window.Invalidate(0)
+	token, ok := o.window.Invalidate(0, false)
 	if !ok {
 		o.t.Fatal("invalidate")
 	}
@@ -365,7 +365,7 @@ func TestStoppedExecutorDelaysDrain(t *testing.T) {
 	for began := time.Now(); cutOff < 3; {
 		o.board.stop.Store(0)
 		c, mem := o.catch()
-		token, ok := o.window.Invalidate(0)
+		token, ok := o.window.Invalidate(0, false)
 		if !ok {
 			t.Fatal("invalidate")
 		}
@@ -400,7 +400,7 @@ func TestDrainEndsAfterStoppedExecutorIsKilled(t *testing.T) {
 	o := newBindingOwner(t)
 	for range 3 {
 		c, mem := o.catch()
-		token, ok := o.window.Invalidate(0)
+		token, ok := o.window.Invalidate(0, false)
 		if !ok {
 			t.Fatal("invalidate")
 		}

@@ -115,8 +115,8 @@ func (b *binding) Cancel() { b.region.detach() }
 
 // Invalidate makes the window's token invalid and returns it. When the token is drained, the caller calls Release. endpoint
 // is the one on which the request is posted; 0 is the owner itself. It returns false if the window is not bound, is bound
-// on another endpoint, or is already being invalidated.
-func (w *Window) Invalidate(endpoint uint64) (token nd.Token, ok bool) {
+// on another endpoint, or is already being invalidated. force changes nothing for a window.
+func (w *Window) Invalidate(endpoint uint64, _ bool) (token nd.Token, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.invalidate(endpoint)
@@ -155,11 +155,6 @@ func (w *Window) Retire() (token nd.Token) {
 		return 0
 	}
 	return w.access.revoke()
-}
-
-// ForceInvalidate is Invalidate: nothing prevents the invalidation of a window.
-func (w *Window) ForceInvalidate(endpoint uint64) (token nd.Token, ok bool) {
-	return w.Invalidate(endpoint)
 }
 
 // Drained reports whether no executor uses an invalid token of the window.

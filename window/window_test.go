@@ -23,7 +23,7 @@ func TestWindowLifeCycle(t *testing.T) {
 	}
 	refused := func(when string, endpoint uint64) {
 		t.Helper()
-		if token, ok := w.Invalidate(endpoint); ok || token != 0 {
+		if token, ok := w.Invalidate(endpoint, false); ok || token != 0 {
 			t.Errorf("invalidate by %d, %s: %v, %v", endpoint, when, token, ok)
 		}
 	}
@@ -65,7 +65,7 @@ func TestWindowLifeCycle(t *testing.T) {
 	expect("after the refused bind", d1.Token, NoFault)
 	expect("refused", d2.Token, faultBadToken)
 
-	token, ok := w.Invalidate(7)
+	token, ok := w.Invalidate(7, false)
 	if !ok || token != d1.Token {
 		t.Fatalf("invalidate: %#x, %v", uint32(token), ok)
 	}
@@ -89,7 +89,7 @@ func TestWindowLifeCycle(t *testing.T) {
 	d3 := bind(t, w, r, mem[:64], Read, 9, false)
 	expect("bound again", d3, NoFault)
 	expect("the last bind's token", d1.Token, faultBadToken)
-	if token, ok := w.Invalidate(0); !ok || token != d3 { // the owner names no endpoint
+	if token, ok := w.Invalidate(0, false); !ok || token != d3 { // the owner names no endpoint
 		t.Errorf("invalidate by the owner: %#x, %v", uint32(token), ok)
 	}
 	w.Release()
@@ -150,7 +150,7 @@ func TestRetiredWindowCannotBeBound(t *testing.T) {
 		t.Errorf("a bound window: %#x, want %#x; bound %v", uint32(got), uint32(token), bound.Bound())
 	}
 	check(bound, faultBadToken)
-	if got, ok := bound.Invalidate(7); ok || bound.Retire() != 0 {
+	if got, ok := bound.Invalidate(7, false); ok || bound.Retire() != 0 {
 		t.Errorf("invalidated twice: %#x", uint32(got))
 	}
 	if _, _, err := r.Deregister(); !errors.Is(err, nd.DeviceBusy) {
@@ -160,7 +160,7 @@ func TestRetiredWindowCannotBeBound(t *testing.T) {
 	unbindable(bound)
 
 	bind(t, ending, r, mem, Read, 7, false)
-	if _, ok := ending.Invalidate(7); !ok {
+	if _, ok := ending.Invalidate(7, false); !ok {
 		t.Fatal("invalidate")
 	}
 	if got := ending.Retire(); got != 0 || !ending.Bound() {
@@ -231,7 +231,7 @@ func TestConcurrentBindsApplyOnce(t *testing.T) {
 		done.Wait()
 		for i := range 4 {
 			done.Go(func() {
-				if token, ok := w.Invalidate(0); ok {
+				if token, ok := w.Invalidate(0, false); ok {
 					invalidated.Store(i, token)
 				}
 			})
@@ -369,7 +369,7 @@ func TestWithin(t *testing.T) {
 	}
 }
 
-func TestFindRemoteFindsBoundWindow(t *testing.T) {
+func TestFindFindsBoundWindow(t *testing.T) {
 	a := newArena(t)
 	s, other := join(t, a), join(t, a)
 	twin := NewDomain(s.table, s.domain.AdapterID()+1) // another adapter of the same process
@@ -377,7 +377,7 @@ func TestFindRemoteFindsBoundWindow(t *testing.T) {
 	r, w := s.region(t, mem, allRights), s.window(t)
 	find := func(when string, in *Domain, token nd.Token, endpoint uint64, want Invalidatable) {
 		t.Helper()
-		if got := in.FindRemote(token, endpoint); got != want {
+		if got := in.Find(token, Remote, endpoint); got != want {
 			t.Errorf("%s, on endpoint %d: %v, want %v", when, endpoint, got, want)
 		}
 	}
@@ -398,7 +398,7 @@ func TestFindRemoteFindsBoundWindow(t *testing.T) {
 	local, remote := r.Tokens()
 	find("a region's token", s.domain, remote, 0, nil)
 	find("a region's local token", s.domain, local, 0, nil)
-	w.Invalidate(0)
+	w.Invalidate(0, false)
 	find("invalidated", s.domain, token, 7, nil)
 	w.Release()
 	find("released", s.domain, token, 7, nil)

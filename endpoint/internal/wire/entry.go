@@ -42,8 +42,8 @@ const (
 
 // Limits of inline data, in bytes.
 const (
-	InlinePayload      = 8 * (shm.SlotWords - 1) // of a Send
-	InlineWritePayload = 8 * (shm.SlotWords - 2) // of a Write
+	InlinePayload      = shm.SlotSize - 2*8 // of a Send; the ring has one word of each slot, the header of the entry another
+	InlineWritePayload = shm.SlotSize - 3*8 // of a Write
 )
 
 // Headers of the entries of the fast path. PlainSend lacks the length, PlainWrite the length and the token.
