@@ -37,7 +37,7 @@ func (c *connector) NotifyDisconnect(ctx context.Context) error {
 }
 
 // Disconnect ends the connection gracefully. It blocks until the other side has also called
-// Disconnect, and fails with nd.IOTimeout after Options.DisconnectTimeout.
+// Disconnect, and fails with nd.IOTimeout after Options.disconnectTimeout.
 func (c *connector) Disconnect(ctx context.Context) error {
 	const op = "disconnect"
 	c.mu.Lock()
