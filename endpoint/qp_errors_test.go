@@ -16,8 +16,8 @@ func TestAccessErrorNamesRangeAndToken(t *testing.T) {
 	const n = 1234
 	const size = 256 << 10                  // of the first regions
 	type texts struct{ a, b, fault string } // fault is said at both sides
-	granting := func(length int, far nd.WindowDescriptor, grants string) string {
-		return fmt.Sprintf("%d bytes at %#x with %v, which grants %s", length, far.Address, far.Token, grants)
+	rangeText := func(length int, far nd.WindowDescriptor, permits string) string {
+		return fmt.Sprintf("%d bytes at %#x with %v, which grants %s", length, far.Address, far.Token, permits)
 	}
 	all := func(d nd.WindowDescriptor) string {
 		return fmt.Sprintf("%d bytes at %#x to read and write", size, d.Address)
@@ -28,13 +28,13 @@ func TestAccessErrorNamesRangeAndToken(t *testing.T) {
 		"write out of range": func(p *pair) texts {
 			far := at(p.b.memory, size-n+1)
 			p.a.must(order{Do: doWrite, Parts: mine(0, n), Far: far})
-			text := granting(n, far, all(p.b.memory))
+			text := rangeText(n, far, all(p.b.memory))
 			return texts{"write on endpoint 1: " + text, "write", text + beyond}
 		},
 		"small write out of range": func(p *pair) texts {
 			far := at(p.b.memory, size-7)
 			p.a.must(order{Do: doWrite, Parts: mine(0, 8), Far: far})
-			text := granting(8, far, all(p.b.memory))
+			text := rangeText(8, far, all(p.b.memory))
 			return texts{"write on endpoint 1: " + text, "write", text + beyond}
 		},
 		"read with a stale token": func(p *pair) texts {
@@ -42,7 +42,7 @@ func TestAccessErrorNamesRangeAndToken(t *testing.T) {
 			far := p.b.bind(w, 0, n, nd.AllowRead)
 			p.b.invalidate(w)
 			p.a.must(order{Do: doRead, Parts: mine(0, n), Far: far})
-			return texts{"read on endpoint 1: " + granting(n, far, fmt.Sprintf("nothing, since it was invalidated (it granted %d bytes at %#x)", n, far.Address)),
+			return texts{"read on endpoint 1: " + rangeText(n, far, fmt.Sprintf("nothing, since it was invalidated (it granted %d bytes at %#x)", n, far.Address)),
 				"read", "the token is not valid"}
 		},
 		"read through a window for writing": func(p *pair) texts {
@@ -56,39 +56,39 @@ func TestAccessErrorNamesRangeAndToken(t *testing.T) {
 			own := p.a.memory
 			own.Token = nd.Token(p.a.must(order{Do: doRegionInfo}).Sum)
 			p.a.must(order{Do: doWrite, Parts: mine(size-1, 2), Far: p.b.memory})
-			return texts{"write on endpoint 1: ", "write: ", "scatter/gather entry of " + granting(2, at(own, size-1), all(own)) + beyond}
+			return texts{"write on endpoint 1: ", "write: ", "scatter/gather entry of " + rangeText(2, at(own, size-1), all(own)) + beyond}
 		},
 		"entry without a token": func(p *pair) texts {
 			own := p.a.memory
 			own.Token = bogus
 			p.a.must(order{Do: doRead, Parts: []part{{Len: n, Token: bogus}}, Far: p.b.memory})
-			return texts{"read on endpoint 1: ", "read: ", "scatter/gather entry of " + granting(n, own, "nothing: the token is not valid")}
+			return texts{"read on endpoint 1: ", "read: ", "scatter/gather entry of " + rangeText(n, own, "nothing: the token is not valid")}
 		},
 		"write with the peer's local token": func(p *pair) texts {
 			far := p.b.memory
 			far.Token = nd.Token(p.b.must(order{Do: doRegionInfo}).Sum)
 			p.a.must(order{Do: doWrite, Parts: mine(0, n), Far: far})
-			text := granting(n, far, localToken)
+			text := rangeText(n, far, localToken)
 			return texts{"write on endpoint 1: " + text, "write", text}
 		},
 		"read with a local token of its own": func(p *pair) texts {
 			far := p.b.memory
 			far.Token = nd.Token(p.a.must(order{Do: doRegionInfo}).Sum)
 			p.a.must(order{Do: doRead, Parts: mine(0, n), Far: far})
-			return texts{"read on endpoint 1: " + granting(n, far, localToken), "read", ": the token is not valid"}
+			return texts{"read on endpoint 1: " + rangeText(n, far, localToken), "read", ": the token is not valid"}
 		},
 		"entry with a remote token": func(p *pair) texts {
 			own := p.a.memory
 			p.a.must(order{Do: doWrite, Parts: []part{{Len: n, Token: own.Token}}, Far: p.b.memory})
 			return texts{"write on endpoint 1: ", "write: ", "scatter/gather entry of " +
-				granting(n, own, "nothing here, since it is a remote token (pass the local token of the region)")}
+				rangeText(n, own, "nothing here, since it is a remote token (pass the local token of the region)")}
 		},
 		"receive without a token": func(p *pair) texts {
 			own := p.b.memory
 			own.Token = bogus
 			p.b.must(order{Do: doReceive, Parts: []part{{Len: n, Token: bogus}}})
 			p.a.must(order{Do: doSend, Parts: mine(0, n)})
-			return texts{"send on endpoint 1: ", "receive on endpoint 1: ", "entry of " + granting(n, own, "nothing: the token is not valid")}
+			return texts{"send on endpoint 1: ", "receive on endpoint 1: ", "entry of " + rangeText(n, own, "nothing: the token is not valid")}
 		},
 		"receive too small": func(p *pair) texts {
 			p.b.must(order{Do: doReceive, Parts: mine(0, 1000)})

@@ -371,14 +371,14 @@ func TestInvalidFlagsFailPost(t *testing.T) {
 	p.a.must(order{Do: doWhy})
 }
 
-// TestTooManyEntriesFailPost posts more scatter/gather entries than were granted.
+// TestTooManyEntriesFailPost posts more scatter/gather entries than the endpoint allows.
 func TestTooManyEntriesFailPost(t *testing.T) {
-	for asked, granted := range map[int]int{0: 4, 1: 4, 5: 5, 16: 16} {
+	for asked, limit := range map[int]int{0: 4, 1: 4, 5: 5, 16: 16} {
 		t.Run(fmt.Sprint(asked), func(t *testing.T) {
 			for _, s := range someSetups(setup{Both: sideOptions{SGE: asked}}) {
 				t.Run(s.String(), func(t *testing.T) {
 					p := newPair(t, s)
-					parts := make([]part, granted+1)
+					parts := make([]part, limit+1)
 					for i := range parts {
 						parts[i] = part{Off: 10 * i, Len: 10}
 					}
@@ -386,13 +386,13 @@ func TestTooManyEntriesFailPost(t *testing.T) {
 						p.a.refuse(nd.DataOverrun, order{Do: do, Parts: parts, Far: p.b.memory})
 					}
 					p.a.nothing(initiatorQueue)
-					p.b.must(order{Do: doReceive, Context: 1, Parts: parts[:granted]})
-					p.a.must(order{Do: doSend, Context: 1, Parts: parts[:granted]})
-					p.a.must(order{Do: doWrite, Context: 2, Parts: parts[:granted], Far: p.b.memory})
-					p.a.must(order{Do: doRead, Context: 3, Parts: parts[:granted], Far: p.b.memory})
-					p.a.expect(initiatorQueue, success(nd.RequestSend, 1, 10*granted), success(nd.RequestWrite, 2, 10*granted),
-						success(nd.RequestRead, 3, 10*granted))
-					p.b.expect(receiveQueue, success(nd.RequestReceive, 1, 10*granted))
+					p.b.must(order{Do: doReceive, Context: 1, Parts: parts[:limit]})
+					p.a.must(order{Do: doSend, Context: 1, Parts: parts[:limit]})
+					p.a.must(order{Do: doWrite, Context: 2, Parts: parts[:limit], Far: p.b.memory})
+					p.a.must(order{Do: doRead, Context: 3, Parts: parts[:limit], Far: p.b.memory})
+					p.a.expect(initiatorQueue, success(nd.RequestSend, 1, 10*limit), success(nd.RequestWrite, 2, 10*limit),
+						success(nd.RequestRead, 3, 10*limit))
+					p.b.expect(receiveQueue, success(nd.RequestReceive, 1, 10*limit))
 				})
 			}
 		})

@@ -15,18 +15,18 @@ import (
 // peer has received it.
 func TestSendToLimitedReceiveWaitsForPeer(t *testing.T) {
 	for _, c := range []struct {
-		room, n int
-		atOnce  bool
+		capacity, n int
+		atOnce      bool
 	}{
 		{1, 1, true}, {8, 8, true}, {8, 1, true}, {47, 47, true}, {48, 48, true}, {200, 48, true},
 		{8, 9, false}, {47, 48, false}, {1, 2, false},
 	} {
-		t.Run(fmt.Sprintf("%d for %d", c.n, c.room), func(t *testing.T) {
+		t.Run(fmt.Sprintf("%d for %d", c.n, c.capacity), func(t *testing.T) {
 			p := newPair(t, setup{})
 			p.b.local.provider.engine.stop() // no goroutine serves the receiver
 			p.a.fill(0, 0, c.n, 1)
 			for i := range uint64(2) {
-				p.b.must(order{Do: doReceive, Context: i, Parts: mine(0, c.room)})
+				p.b.must(order{Do: doReceive, Context: i, Parts: mine(0, c.capacity)})
 				p.b.must(order{Do: doReceive, Context: 9, Parts: mine(0, 64)}) // it is not this one that counts
 				p.a.must(order{Do: doSend, Context: i, Parts: mine(0, c.n)})
 				p.a.must(order{Do: doSend, Context: 10})

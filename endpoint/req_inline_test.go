@@ -8,7 +8,7 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// Sizes around the edges of a slot's payload, up to what is granted.
+// Sizes around the edges of a slot's payload, up to the InlineSize of the endpoint.
 var inlineSizes = []int{0, 1, 39, 40, 41, 47, 48, 49, 255, maxInline}
 
 // bogus is the token of no region.
@@ -111,21 +111,21 @@ func TestWaitingInlineRequestsKeepData(t *testing.T) {
 
 // TestInlineTooLongFailsPost checks that the post has no other effect.
 func TestInlineTooLongFailsPost(t *testing.T) {
-	for _, granted := range []int{0, 1, 100, maxInline} {
-		t.Run(fmt.Sprint(granted), func(t *testing.T) {
-			p := newPair(t, setup{Both: sideOptions{InlineSize: granted}})
+	for _, limit := range []int{0, 1, 100, maxInline} {
+		t.Run(fmt.Sprint(limit), func(t *testing.T) {
+			p := newPair(t, setup{Both: sideOptions{InlineSize: limit}})
 			ep, far := p.a.local.endpoint(0), p.b.memory
-			for _, sge := range [][]nd.SGE{scraps(make([]byte, granted+1), 1), scraps(make([]byte, granted+1), 40), scraps(make([]byte, 3<<20), 7)} {
+			for _, sge := range [][]nd.SGE{scraps(make([]byte, limit+1), 1), scraps(make([]byte, limit+1), 40), scraps(make([]byte, 3<<20), 7)} {
 				wantStatus(t, ep.Send(1, sge, nd.Inline), nd.BufferOverflow)
 				wantStatus(t, ep.SendAndInvalidate(1, sge, 1, nd.Inline|nd.SilentSuccess), nd.BufferOverflow)
 				wantStatus(t, ep.Write(1, sge, far.Address, far.Token, nd.Inline), nd.BufferOverflow)
 			}
 			wantStatus(t, ep.Read(1, nil, far.Address, far.Token, nd.Inline), nd.InvalidParameter6)
 			p.a.nothing(initiatorQueue)
-			if err := ep.Write(2, scraps(make([]byte, granted), 3), far.Address, far.Token, nd.Inline); err != nil {
+			if err := ep.Write(2, scraps(make([]byte, limit), 3), far.Address, far.Token, nd.Inline); err != nil {
 				t.Error(err)
 			}
-			p.a.expect(initiatorQueue, success(nd.RequestWrite, 2, granted))
+			p.a.expect(initiatorQueue, success(nd.RequestWrite, 2, limit))
 		})
 	}
 }

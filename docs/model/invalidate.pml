@@ -147,7 +147,7 @@ hidden byte S1, S2, S3, S4, S5, S6, S7, S8;
 
 #define OWNER	NEXEC		/* the owner's number among the storing processes; executors have 0 to NEXEC-1 */
 
-/* A store by process number `who` reaches memory. The binding in whose name it was made comes along for the claims. */
+/* A store of a process reaches memory. For the claims, it carries the binding g for which it was made. */
 inline perform(who, a, v, g) {
 	if
 	:: (a) >= DATA && (who) != OWNER -> TOUCH(g, a)
@@ -197,8 +197,8 @@ endEmpty:
 #endif
 #define CLEAR	STORE(me, HAZARD + me, 0, g)
 
-/* For the claims, as a byte of chunk c is moved: the chunks moved, even in part, after the invalid word was in memory,
- * and whether anything moved after the completion.
+/* NOTE runs when a byte of chunk c moves, for the claims. It adds c to `after` once the invalid word is in memory. It sets
+ * `late` once the invalidation has completed.
  * P4_chunk. A transfer moves at most one chunk after the invalid word is in memory, so the owner waits for no more. */
 #define NOTE \
 	if :: epoch >= STORED(g) -> after = after | (1 << c); CLAIM(P4_chunk, (after & (after - 1)) == 0) :: else fi; \

@@ -12,10 +12,10 @@
  *	finishTeardown: the peer's hazard set? try again   state open, disconnected 0?   state open, disconnected 0?
  *	        HeavyGlobal                                it is delivered               copy
  *	        take the messages in the peer's ring                                     hazard := 0
- *	        cancel the rest
- *	detachIfDone: detached[me] := DetachedQP, unless a graceful disconnect is in progress
+ *	        cancel the rest;
+ *	detachIfDone: detached[me] := DetachedQP, unless a graceful disconnect is in progress;
  *	release: passive: wait for DetachedQP of the active side, detached := DetachedRecord
- *	        active: wait for DetachedRecord of the passive side, free the record
+ *	        active: wait for DetachedRecord of the passive side, free the record;
  *	free:   free the shared queue-pair state
  *
  * A survivor that finds a death marks the connection lost, finishes its teardown and detaches (peerDied,
