@@ -15,8 +15,9 @@ import (
 // Barrier returns when all ranks have called it.
 //
 // Errors: [nd.ConnectionAborted] when a rank has died or left the job; the error names it.
-// [nd.Canceled] when ctx ends or the job is closed. After either, all collective calls of this rank
-// fail with [nd.InvalidDeviceState]. [nd.InvalidHandle] after Close.
+// [nd.Canceled] when ctx ends or the job is closed. [nd.InvalidHandle] after Close. After
+// ConnectionAborted or Canceled, all collective calls of this rank fail with
+// [nd.InvalidDeviceState].
 func (j *Job) Barrier(ctx context.Context) error {
 	j.collective.Lock()
 	defer j.collective.Unlock()
@@ -131,10 +132,10 @@ func (j *Job) missing() error {
 // Exchange returns the blobs of all ranks, indexed by rank. Each rank passes its own. The result is
 // a copy; blob may be changed when Exchange returns.
 //
-// Errors: as Barrier; [nd.InvalidDeviceState] when a rank has made another collective call, such as
-// Barrier, which itself cannot detect that; [nd.InvalidBufferSize] when the blobs of all ranks
-// together are longer than 256 MiB, or the limit of [WithExchangeLimit]; [shm.NoMemoryError] when the
-// arena has no room for the blob.
+// Errors: as Barrier; [nd.InvalidDeviceState] when another rank called [Job.Barrier] instead
+// (Barrier cannot detect such a mismatch); [nd.InvalidBufferSize] when the blobs of all ranks
+// together are longer than 256 MiB, or the limit of [WithExchangeLimit]; [shm.NoMemoryError] when
+// the arena has no room for the blob.
 func (j *Job) Exchange(ctx context.Context, blob []byte) ([][]byte, error) {
 	j.collective.Lock()
 	defer j.collective.Unlock()

@@ -14,13 +14,13 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// Connect creates an endpoint and connects it with one of rank peer, which calls Connect with this
-// rank. The n-th Connect here meets the n-th Connect there. Closing the endpoint ends the
-// connection.
+// Connect creates an endpoint and connects it with an endpoint of rank peer. The peer must call
+// Connect with this rank. The n-th Connect here meets the n-th Connect there. Closing the endpoint
+// ends the connection.
 //
 // A goroutine that connects with several peers must do so in the order of their ranks, in every
-// rank; otherwise ranks may wait for each other in a circle. [Job.ConnectAll] does that.
-// [Job.Listen] and [Job.Dial] connect ranks of which only one knows the other.
+// rank; otherwise the ranks may deadlock. [Job.ConnectAll] connects in that order. [Job.Listen] and
+// [Job.Dial] connect ranks of which only one knows the other.
 //
 // Errors: those of [nd.Adapter.CreateEndpoint]; [nd.InvalidParameter1] if peer is this rank, or no
 // rank of the job; [nd.HostUnreachable] or [nd.ConnectionAborted] if the peer has died or left the
@@ -68,7 +68,7 @@ func (j *Job) connectWith(ctx context.Context, op string, peer int, cfg nd.Endpo
 }
 
 // ConnectAll connects this rank with every other rank, and returns the endpoints by rank. The entry
-// of this rank is nil. All ranks must call ConnectAll, and no Connect at the same time.
+// of this rank is nil. All ranks must call ConnectAll. No rank may call Connect meanwhile.
 //
 // cfg is used for each endpoint, with Context set to the peer's rank: the endpoint of a result r is
 // the element r.EndpointContext. The completion queues of cfg need room for the requests of all

@@ -38,7 +38,7 @@ const (
 	EnvSize    = bootstrap.EnvSize    // SOFTND_SIZE: number of ranks
 	EnvArenaFD = bootstrap.EnvArenaFD // SOFTND_ARENA_FD: number of the inherited descriptor of the arena
 	EnvAppNum  = "SOFTND_APPNUM"      // number of the program that the rank runs, from 0
-	EnvFabric  = bootstrap.EnvFabric  // SOFTND_FABRIC: where ndrun hands out the arena if the descriptor was lost, and learns how ranks end
+	EnvFabric  = bootstrap.EnvFabric  // SOFTND_FABRIC: address of ndrun's control channel
 	EnvExec    = "SOFTND_EXEC"        // auto or target: which process moves the bytes, see WithExecutor
 	EnvDebug   = bootstrap.EnvDebug   // SOFTND_DEBUG: 1 makes Init print a line about the launcher that it has found
 
@@ -185,16 +185,16 @@ func (j *Job) usable(op string) error {
 	return nil
 }
 
-// Close leaves the job. Connections that are still up are aborted, so ranks that end at the same
-// time call Barrier first. Objects of the job cannot be used afterwards: their calls fail, and
+// Close leaves the job. Connections that are still up are aborted. Call Barrier first if the ranks
+// end together. Objects of the job cannot be used afterwards: their calls fail, and
 // [nd.MemoryRegion.Bytes] returns nil. A slice of memory from Allocate that the program has kept
 // reads as zeros, and stores to it are lost. Calls that race with Close return an error or no
-// result; they do no harm. Close tells the launcher, if that listens, that this rank ends well;
-// ndrun reports the ranks that end without it.
+// result. Close reports to ndrun that this rank ends normally. ndrun names the ranks that exit
+// without Close.
 //
 // In a goroutine that panics, Close returns [nd.Pending] and takes effect a second later, if the
-// process still runs because the panic was recovered. Otherwise the other ranks would fail at the
-// end of this one before its panic is printed.
+// process still runs because the panic was recovered. Without this delay, the other ranks would
+// fail, and could hide the panic, before it is printed.
 func (j *Job) Close() error {
 	if panicking.Postpone(func() { _ = j.Close() }) {
 		return &nd.OpError{Op: "close", Object: "job", Status: nd.Pending, Detail: "the goroutine panics: the job is closed in a second if the process still runs"}

@@ -70,10 +70,10 @@ func WithExecutor(e Executor) Option {
 }
 
 // WithSpinBudget sets how often a call that blocks checks for its event before it offers its core
-// to other processes and then sleeps. The default is 500 checks, which take some 10 microseconds.
-// A larger budget saves the time of falling asleep and waking up where events come later than
-// that, at the price of a busy core. With 0 a call offers its core at once. A rank does not spin
-// while the ranks of its job outnumber the processors, whatever the budget is.
+// to other processes and then sleeps. The default is 500 checks, which take some 10 microseconds. A
+// larger budget avoids a sleep when the event comes a little later, and keeps the core busy. With 0
+// a call offers its core at once. A rank does not spin while the ranks of its job outnumber the
+// processors, whatever the budget is.
 //
 // Init and Join fail if checks is negative.
 func WithSpinBudget(checks int) Option {

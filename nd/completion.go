@@ -33,10 +33,10 @@ type CompletionQueue interface {
 	Wait(ctx context.Context, results []Result) (int, error)
 
 	// Notify blocks until an entry that satisfies t is queued, and takes no entry. It returns at
-	// once if such an entry arrived after the last one that ended a Notify and has not been taken.
-	// So no entry between the last Poll and this call is missed. One entry ends all Notify calls
-	// that are waiting, and no later one. Calls that wait at the same time wait for the widest of
-	// their types, see [NotifyType.Combine].
+	// once if the queue has such an entry that has not ended a Notify before. So a program misses
+	// no entry that arrives between its last Poll and this call. One entry ends all Notify calls
+	// that are waiting, and no later one. Calls that wait together all wait for the widest type
+	// among theirs, see [NotifyType.Combine].
 	//
 	// The usual loop is: Poll until it returns fewer entries than asked for, Notify, Poll again.
 	//
@@ -87,10 +87,10 @@ type InterruptModerator interface {
 // and the result goes to the completion queue for receives of the endpoint that got the message. A
 // message that arrives while the queue is empty waits without limit; its connection stays up.
 //
-// A receive is outstanding until a message takes it. When an endpoint of the queue fails, is
-// flushed or closed, a receive that one of its messages has taken completes there like any other.
-// Outstanding receives stay for the other endpoints. The queue itself has no results: a receive that
-// no message takes gets none.
+// A receive of this queue is outstanding only until a message takes it. When an endpoint of the
+// queue fails, is flushed or closed, a receive that one of its messages has taken completes there
+// like any other. Outstanding receives stay for the other endpoints. The queue itself has no
+// results: a receive that no message takes gets none.
 // Source: NetworkDirect IND2SharedReceiveQueue, NDK_SRQ.
 type SharedReceiveQueue interface {
 	// Receive posts a receive; no endpoint needs to be connected. sge is as for [Endpoint.Receive].
@@ -101,9 +101,9 @@ type SharedReceiveQueue interface {
 	// Source: IND2SharedReceiveQueue::Receive, NdkSrqReceive.
 	Receive(reqCtx uint64, sge []SGE) error
 
-	// Notify blocks until fewer receives are outstanding than the threshold, and returns at once
-	// if there are fewer already. One event ends all waiting calls, even if receives are posted
-	// before these calls run again. With a threshold of 0 there are no events.
+	// Notify blocks until fewer receives are outstanding than the threshold, and returns at once if
+	// there are fewer already. One event ends all waiting calls, even if receives are posted before
+	// the waiting goroutines run. With a threshold of 0 there are no events.
 	//
 	// Errors: [Canceled] when ctx ends or the queue is closed; [Unsuccessful] when the queue is
 	// broken. Source: IND2SharedReceiveQueue::Notify.

@@ -24,8 +24,8 @@ type ConnectParams struct {
 // peer has accepted. Accept returns when the peer has called CompleteConnect; then both endpoints
 // can transfer. Reject takes the place of Accept, or of CompleteConnect.
 //
-// A call that is refused because of an argument has no effect: the connector may be used again.
-// The methods say what holds after other errors.
+// A call that is refused because of an argument has no effect: the connector may be used again. The
+// comments of the methods say in which state other errors leave the connector.
 //
 // A disconnection is graceful when both sides call Disconnect. The peer's Disconnect flushes nothing
 // on this side; this side's own Disconnect does. A peer that closes, exits or does not answer in
@@ -46,13 +46,22 @@ type Connector interface {
 	// has accepted. The peer's private data and limits can be read then; ep cannot send before
 	// CompleteConnect.
 	//
-	// Errors: [ConnectionRefused] when no listener has the address, its backlog is full or the
-	// peer rejected (its private data can be read); [NetworkUnreachable]; [HostUnreachable];
-	// [IOTimeout]. After these four the connector is unbound again and Connect may be retried.
-	// Without effect: [BadNetworkName] for the unspecified address, [InvalidBufferSize] for too much
-	// private data, [ConnectionActive] when the connector or ep is connecting or connected,
-	// [InvalidParameter1] for an ep of another adapter. [Canceled] when ctx ends, which withdraws
-	// the request. ep is unchanged after each.
+	// Errors. ep is unchanged after each. After these the connector is unbound again, and Connect
+	// may be called again:
+	//
+	//   - [ConnectionRefused] when no listener has the address, its backlog is full, or the peer
+	//     rejected the request (its private data can be read);
+	//   - [NetworkUnreachable], [HostUnreachable], [IOTimeout].
+	//
+	// These have no effect:
+	//
+	//   - [BadNetworkName] for the unspecified address;
+	//   - [InvalidBufferSize] for too much private data;
+	//   - [ConnectionActive] when the connector or ep is connecting or connected;
+	//   - [InvalidParameter1] for an ep of another adapter.
+	//
+	// [Canceled] when ctx ends, which withdraws the request.
+	//
 	// Source: IND2Connector::Connect, NdkConnect.
 	Connect(ctx context.Context, ep Endpoint, addr netip.AddrPort, p ConnectParams) error
 
@@ -60,8 +69,8 @@ type Connector interface {
 	// The time between Connect and this call is not limited.
 	//
 	// Errors: [ConnectionInvalid] without a successful Connect; [ConnectionAborted] when the
-	// passive side is gone, and [IOTimeout], after which the connector is of no further use;
-	// [Canceled] when ctx has ended; the call may be made again.
+	// passive side has ended, or [IOTimeout]: the connector cannot be used again; [Canceled] when
+	// ctx has ended: the call may be repeated.
 	// Source: IND2Connector::CompleteConnect, NdkCompleteConnect.
 	CompleteConnect(ctx context.Context) error
 
@@ -98,9 +107,9 @@ type Connector interface {
 	// sent. It works when ReadLimits does, and also after a Connect that was rejected, until the
 	// connector is closed.
 	//
-	// Errors: [BufferOverflow] when buf is too short: it has the first part then, and the number
-	// returned is the length needed. [ConnectionInvalid] at other times. [ConnectionAborted] when
-	// the peer gave up.
+	// Errors: [BufferOverflow] when buf is too short: it then has the first part of the data, and
+	// the number returned is the length of all of it. [ConnectionInvalid] at other times.
+	// [ConnectionAborted] when the peer gave up.
 	// Source: IND2Connector::GetPrivateData.
 	GetPrivateData(buf []byte) (int, error)
 
@@ -126,7 +135,7 @@ type Connector interface {
 	//
 	// Errors: [ConnectionInvalid] when not connected or already disconnected; [ConnectionAborted]
 	// when the connection aborted; [IOTimeout] when the peer did not answer in time, which aborts
-	// the connection; [Canceled] when ctx ends: the call stops waiting, the disconnection goes on.
+	// the connection; [Canceled] when ctx ends: the call returns, and the disconnection continues.
 	// Source: IND2Connector::Disconnect, NdkDisconnect.
 	Disconnect(ctx context.Context) error
 

@@ -19,14 +19,16 @@
 //
 // # Two kinds of calls
 //
-// Control calls take a [context.Context] and return when they are done. The end of the context
-// cancels this one call, which then fails with [Canceled]; [errors.Is] finds the context's own
-// error too. A call that completes at the same moment returns its own result. Where a canceled call
-// may have had an effect, its comment says so.
+// Control calls return when they are done. Those that may wait for long take a [context.Context].
+// The end of the context cancels this one call, which then fails with [Canceled]; [errors.Is] finds
+// the context's own error too. A call that completes just as the context ends returns its own
+// result. If a canceled call may have had an effect, its comment says so. Flush and Close take no
+// context, but may block until a copy in progress has ended; FlushContext and CloseContext bound
+// the wait.
 //
 // Data calls (the posting methods of [Endpoint], and [SharedReceiveQueue.Receive]) post a request
 // and return at once. An error of the call means that nothing was posted. Otherwise the outcome is
-// a [Result] in a completion queue. A failed one ends the connection.
+// a [Result] in a completion queue. A failed result ends the connection.
 //
 // # Functions for common cases
 //
@@ -47,8 +49,9 @@
 //
 // A call refuses an argument of another adapter, and a value out of range, with one of
 // [InvalidParameter1] to [InvalidParameter10]. The number is that of the parameter in version 2 of
-// the model. It is counted from the first parameter after the object itself, and a slice counts as
-// two. [OpError].Field has the name of the parameter, if the provider sets it.
+// the model: of the C function, not of the Go method. For example, CreateCompletionQueue refuses a
+// depth with InvalidParameter3. [OpError].Field has the name of the parameter, if the provider sets
+// it.
 //
 // # Rules for all objects
 //
@@ -57,13 +60,10 @@
 //
 // Objects may be closed in any order: an object that another open object needs lives on until that
 // one is closed. Close cancels the calls that are waiting on the object, oldest first, and nothing
-// is delivered for it afterwards. Methods of a closed object return [InvalidHandle], with four
-// exceptions:
-//
-//   - Poll returns 0;
-//   - initiator posts return [ConnectionInvalid];
-//   - the tokens of a region or window stay readable;
-//   - Close returns nil.
+// is delivered for it afterwards. Methods of a closed object that return an error return
+// [InvalidHandle], with three exceptions: initiator posts return [ConnectionInvalid], and Flush and
+// Close work. Of the other methods, Poll returns 0, Bytes returns nil, Address returns 0, and
+// tokens, Err and Done stay readable.
 //
 // # Versions of the model
 //

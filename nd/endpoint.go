@@ -6,15 +6,16 @@ import "context"
 // other requests.
 //
 // Posting returns at once. A post that fails queues nothing, and affects neither the endpoint nor
-// later requests. A post that returns nil yields exactly one [Result], except that
-// [SilentSuccess] suppresses the result of a success. The first failed result ends the connection:
-// every other outstanding request, at both sides, completes with [Canceled].
+// later requests. A post that returns nil yields exactly one [Result], except that [SilentSuccess]
+// suppresses the result of a success. The first failed result ends the connection: all other
+// requests that are not complete, at both sides, complete with [Canceled]. The exception is the
+// peer's Receive of a message that failed, which has a status of its own.
 //
 // Every initiator post may fail with these errors, and the endpoint stays usable after them:
-// [ConnectionInvalid] before the connection is complete, and after Disconnect or Close;
-// [NoMoreEntries] when InitiatorDepth requests are outstanding (take results, then retry).
-// Once the connection has failed, or the peer has disconnected, posts succeed and their results
-// are [Canceled]. When a completion queue of the endpoint has overrun, posts of both kinds may fail
+// [ConnectionInvalid] before the endpoint is connected, and after Disconnect or Close;
+// [NoMoreEntries] when InitiatorDepth requests are outstanding (take results, then retry). Once the
+// connection has failed, or the peer has disconnected, posts succeed and their results are
+// [Canceled]. When a completion queue of the endpoint has overrun, posts of both kinds may fail
 // with [InternalError] instead, because their results would be lost.
 //
 // A request is outstanding until its result is taken, or, if it succeeds silently, until it has
@@ -28,8 +29,8 @@ import "context"
 // Source: NetworkDirect IND2QueuePair, INDEndpoint, NDK_QP.
 type Endpoint interface {
 	// Send transfers a message into the oldest posted Receive of the peer. sge may be empty: an
-	// empty message takes a Receive too. A Send succeeds only when its message has a Receive. It
-	// waits a bounded time for one, or without limit if the peer uses a shared receive queue.
+	// empty message uses a Receive too. A Send succeeds only if its message has a Receive. It waits
+	// a bounded time for one, or without limit if the peer uses a shared receive queue.
 	//
 	// Errors: [DataOverrun] for too many entries; [BufferOverflow] for more than
 	// MaxTransferLength bytes, or, with [Inline], more than InlineSize; [InvalidParameter4] for
@@ -41,10 +42,10 @@ type Endpoint interface {
 	Send(reqCtx uint64, sge []SGE, flags OpFlags) error
 
 	// SendAndInvalidate is Send that also invalidates the peer's window or fast-registered region
-	// with the remote token. Earlier Writes through it are placed first; earlier Reads need
-	// [ReadFence]. The result of the peer's Receive is of type [RequestReceiveAndInvalidate] and has
-	// the token. Once the peer has taken it, no transfer uses that memory through the token. The
-	// result here is a [RequestSend].
+	// with the remote token. Earlier Writes with this token take effect first. To wait for earlier
+	// Reads, set [ReadFence]. The result of the peer's Receive is of type
+	// [RequestReceiveAndInvalidate] and has the token. Once the peer has taken it, no transfer uses
+	// that memory through the token. The result here is a [RequestSend].
 	//
 	// Errors: as Send.
 	// Results: as Send, and [RemoteError] for a token that is unknown, not bound, or bound on
@@ -74,7 +75,8 @@ type Endpoint interface {
 	// [ThisEndpointOnly] is set.
 	//
 	// mw.RemoteToken is new when Bind returns. A program may send it to the peer in a later Send on
-	// this endpoint. To tell it in another way, wait for the result first.
+	// this endpoint. Before it passes the token in any other way, it must wait for the Bind's
+	// result.
 	//
 	// Errors: [AccessViolation] when buf is empty or not within mr, when mr is not registered, or
 	// when flags has [AllowWrite] and the region lacks [AllowLocalWrite]; [InvalidParameter2] or
@@ -115,22 +117,23 @@ type Endpoint interface {
 	// which must not be 0. The region's tokens are new when the call returns; requests posted later
 	// on this endpoint may use them. A Bind to the region needs the registration's result first.
 	//
-	// An [SGE] with the local token names the memory by the owner's slice of it, as anywhere. That
-	// is possible for pages that are contiguous in the owner's memory, in the given order. Only
-	// peers use baseAddress.
+	// An [SGE] with the local token has a slice of the owner's memory, as for any other region. So
+	// the pages of an SGE must be contiguous in the owner's memory, in the given order. Only peers
+	// use baseAddress.
 	//
 	// The tokens are valid on every connection of the adapter. The registration belongs to this
 	// endpoint, as a bind does: InvalidateRegion works on this endpoint only, and the registration
-	// ends when the endpoint fails, disconnects or is closed. Windows bound to the region on other endpoints stay then. Until
-	// they are invalidated, the region cannot be registered again, nor the mapping be closed.
+	// ends when the endpoint fails, disconnects or is closed. Windows that were bound to the region
+	// on other endpoints remain bound. Until they are invalidated, neither can the region be
+	// registered again nor the mapping be closed.
 	//
 	// Errors: [AccessViolation] when rights has remote rights and the region was not set up for
-	// them; [InvalidParameter2] for an mr of another adapter or kind; [InvalidParameter3] for
-	// no pages, or more than mr was set up for; [InvalidParameter4] for pages that are none of the
-	// adapter's; [InvalidParameter5] or [InvalidParameter6] when offset or length leaves the
-	// pages, or the mapped part of them; [InvalidParameter7] for a baseAddress of 0 or one too
-	// high for the length; [InvalidParameter8] for unknown rights or flags;
-	// [InsufficientResources]; [NotSupported].
+	// them; [InvalidParameter2] for an mr of another adapter or kind; [InvalidParameter3] for no
+	// pages, or more than mr was set up for; [InvalidParameter4] for pages of no live mapping of
+	// the adapter; [InvalidParameter5] or [InvalidParameter6] when offset or length leaves the
+	// pages, or the mapped part of them; [InvalidParameter7] for a baseAddress of 0 or one too high
+	// for the length; [InvalidParameter8] for unknown rights or flags; [InsufficientResources];
+	// [NotSupported].
 	// Results: [InvalidDeviceRequest] when mr is still registered.
 	// Source: NdkFastRegister.
 	FastRegister(reqCtx uint64, mr MemoryRegion, pages []LogicalPage, offset, length int, baseAddress uint64, rights RegionFlags, flags OpFlags) error
@@ -145,10 +148,10 @@ type Endpoint interface {
 	// [BufferOverflow] for more than MaxTransferLength bytes; [InvalidParameter6] for flags that
 	// Read does not take; [RemoteError] if the provider knows at once that the range ends
 	// beyond the remote memory.
-	// Results: [AccessViolation] when the remote token is not valid, does not allow reading or
-	// does not cover the range; [AccessViolation] when a local token does not cover its entry with
+	// Results: [AccessViolation] when the remote token is not valid, does not allow reading or does
+	// not cover the range; [AccessViolation] when a local token does not cover its entry with
 	// [AllowLocalWrite]; [DataOverrun]; [IOTimeout]; [RemoteError]. The peer gets no result for
-	// such a failure, only the end of the connection.
+	// such a failure, but its connection ends.
 	// Source: IND2QueuePair::Read, NdkRead.
 	Read(reqCtx uint64, sge []SGE, remoteAddr uint64, remote Token, flags OpFlags) error
 
@@ -163,11 +166,11 @@ type Endpoint interface {
 	// Source: IND2QueuePair::Write, NdkWrite.
 	Write(reqCtx uint64, sge []SGE, remoteAddr uint64, remote Token, flags OpFlags) error
 
-	// Flush completes all outstanding requests of both queues with [Canceled], each queue in the
-	// order of posting. When it returns, the results are in the completion queues. It waits for
-	// copies by the peer that are in progress; a request that the peer completes by then keeps its
-	// result. Flush works in any state. Afterwards the endpoint has failed: it transfers no more
-	// and cannot be connected. A post that races with Flush may complete with [Canceled].
+	// Flush completes all requests of both queues that are not complete with [Canceled], each queue
+	// in the order of posting. When it returns, the results are in the completion queues. It waits
+	// for copies by the peer that are in progress; a request that completes in the meantime keeps
+	// its result. Flush works in any state. Afterwards the endpoint has failed: it transfers no
+	// more and cannot be connected. A post that races with Flush may complete with [Canceled].
 	// Source: IND2QueuePair::Flush, NdkFlush.
 	Flush() error
 
@@ -178,9 +181,9 @@ type Endpoint interface {
 	// when the copy has ended; another call waits for that.
 	FlushContext(ctx context.Context) error
 
-	// StartRequestBatch begins a run of posts that the provider may hold back until
-	// SubmitRequestBatch. It is a hint, with the effect of [Defer] on each post in between, also
-	// those of other goroutines. Source: INDEndpoint::StartRequestBatch.
+	// StartRequestBatch allows the provider to hold back requests until SubmitRequestBatch. It is a
+	// hint: all posts in between, also those of other goroutines, are treated as if they had
+	// [Defer]. Source: INDEndpoint::StartRequestBatch.
 	StartRequestBatch()
 
 	// SubmitRequestBatch starts all requests that were held back.
@@ -201,10 +204,10 @@ type Endpoint interface {
 
 	// Done returns a channel that is closed when the endpoint leaves the connected state
 	// permanently. Then the connection has failed, the peer has disconnected or died, or the
-	// endpoint was flushed, disconnected or closed. From then on Err is not nil. The program need not poll,
-	// wait or post a receive to be told. Outstanding requests may still be completing then; Flush
-	// waits for them. While the endpoint is idle or connecting, the channel is open. Every call
-	// returns the same channel.
+	// endpoint was flushed, disconnected or closed. From then on Err is not nil. The channel is
+	// closed even if the program does not poll, wait or post a receive. Requests may still be
+	// completing then; Flush waits for them. While the endpoint is idle or connecting, the channel
+	// is open. Every call returns the same channel.
 	Done() <-chan struct{}
 
 	// Connector returns the [Connector] that has connected the endpoint, and nil until the

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// OpError is the error of every failed control call and every refused post. Its text is
+// OpError is the error of every failed control call, refused post and failed [Result]. Its text is
 //
 //	nd: OP on OBJECT: DETAIL: STATUS (FIELD) (ERR); NEXT
 //
@@ -16,8 +16,8 @@ import (
 //
 // [errors.Is] finds Status, Err, and what Err wraps.
 type OpError struct {
-	Op     string // the call in lower case: "write", "connect"
-	Object string // the object of the call: "endpoint 3"; may be empty
+	Op     string // the call in lower case: "write", "connect"; empty in the error of a Result
+	Object string // the object of the call: "endpoint 3"; for a Result its request: "RequestWrite 7"; may be empty
 	Detail string // the fault, with the value asked for and the value possible; may be empty
 	Next   string // a step that the reader can take; may be empty
 	Field  string // the parameter or the field of a configuration at fault, such as "InlineSize"; may be empty

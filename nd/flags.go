@@ -39,8 +39,8 @@ const (
 	// Source: NDK_OP_FLAG_RDMA_READ_LOCAL_INVALIDATE.
 	ReadLocalInvalidate OpFlags = 0x100
 	// Defer allows the provider to delay the request until one without Defer follows. It is a hint:
-	// the result comes all the same. A post that fails starts the requests deferred before it, so a
-	// chain ends with a request without Defer or with an error. For every initiator request. The
+	// the result comes all the same. A failed post also starts the deferred requests. So a chain
+	// ends with a request without Defer, or with a failed post. For every initiator request. The
 	// number is NDK's. Source: NDK_OP_FLAG_DEFER.
 	Defer OpFlags = 0x200
 	// ThisEndpointOnly limits the use of the window to the connection that it was bound on; on

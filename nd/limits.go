@@ -6,7 +6,7 @@ import (
 	"github.com/softnd/softnd/nd/internal/flagnames"
 )
 
-// AdapterID identifies an adapter. Each adapter of a host has another one.
+// AdapterID identifies an adapter. Each adapter of a host has a different one.
 type AdapterID uint64
 
 // String prints the id as 16 hex digits.

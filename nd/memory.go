@@ -39,8 +39,8 @@ type SGE struct {
 }
 
 // SGEOf returns the entry for n bytes of mr's memory, from offset on: that part of mr.Bytes() with
-// mr.LocalToken(). As a slice expression does, it panics if the memory does not have these bytes.
-// mr.Bytes() has none if mr is not registered, or closed.
+// mr.LocalToken(). Like a slice expression, it panics if these bytes are not all within the memory.
+// mr.Bytes() is empty if mr is not registered, or closed.
 func SGEOf(mr MemoryRegion, offset, n int) SGE {
 	mem := mr.Bytes()
 	if offset < 0 || n < 0 || offset > len(mem) || n > len(mem)-offset {
@@ -54,8 +54,9 @@ const WindowDescriptorSize = 20
 
 // WindowDescriptor is what a peer needs to access memory of another process: the address of the
 // first byte, the length, and the remote token. It describes a window ([MemoryWindow.Descriptor])
-// or a region ([DescriptorOf]). The owner sends it to the peer, for which WindowDescriptor has a
-// binary encoding. A peer may add offsets to Address; it need not be an address in any process.
+// or a region ([DescriptorOf]). The owner sends it to the peer, in a binary encoding: see
+// [WindowDescriptor.MarshalBinary]. A peer may add offsets to Address, which need not be an address
+// in any process.
 // Source: ND_MW_DESCRIPTOR.
 type WindowDescriptor struct {
 	Address, Length uint64
@@ -119,7 +120,8 @@ func DescriptorOf(mr MemoryRegion) WindowDescriptor {
 
 // MemoryRegion is memory that requests may use, with the rights of its registration. It has one
 // registration at a time. The same buffer may be registered in other regions too. All endpoints of
-// the adapter can use the region. [SGEOf] and [DescriptorOf] name its memory in requests. Source: NetworkDirect IND2MemoryRegion, NDK_MR.
+// the adapter can use the region. [SGEOf] and [DescriptorOf] name its memory in requests.
+// Source: NetworkDirect IND2MemoryRegion, NDK_MR.
 type MemoryRegion interface {
 	// Register makes buf usable with the rights in flags and gives the region new tokens. A
 	// region can be registered again after each Deregister.
@@ -134,33 +136,38 @@ type MemoryRegion interface {
 	// Source: IND2MemoryRegion::Register, NdkRegisterMr.
 	Register(ctx context.Context, buf []byte, flags RegionFlags) error
 
-	// Deregister ends a registration. After it has returned nil, no transfer touches the memory
-	// through this registration. Requests with its tokens then fail with [AccessViolation], on whichever side they are
-	// posted. Deregister stops requests in progress and does not wait until they complete.
+	// Deregister ends a registration. Once it has returned nil, no transfer accesses the memory
+	// through this registration. Requests with its tokens then fail with [AccessViolation], on
+	// whichever side they are posted. Deregister stops requests in progress and does not wait until
+	// they complete.
 	//
 	// Errors: [DeviceBusy], at once and without effect, while a window is bound to the region;
 	// [InvalidDeviceState] when not registered, or fast-registered; [Canceled], after which the
-	// tokens are invalid already, and another Deregister waits until no transfer touches the memory.
+	// tokens are invalid already, and another Deregister waits until no transfer accesses the
+	// memory.
 	// Source: IND2MemoryRegion::Deregister, NdkDeregisterMr.
 	Deregister(ctx context.Context) error
 
 	// InitializeFastRegister prepares an empty region for [Endpoint.FastRegister] of up to pages
-	// pages. remote says whether its registrations may have remote rights. It may be called again
-	// with other values while nothing is registered. From then on, until Close, the region is for
-	// fast registration only.
+	// pages. remote determines whether its registrations may have remote rights. It may be called
+	// again with other values while nothing is registered. From then on, until Close, the region is
+	// for fast registration only.
 	//
 	// Errors: [NotSupported]; [ImplementationLimit] for too many pages; [InvalidParameter1] for
 	// pages below 1; [InvalidDeviceState] when registered; [Canceled].
 	// Source: NdkInitializeFastRegisterMr.
 	InitializeFastRegister(ctx context.Context, pages int, remote bool) error
 
-	// LocalToken returns the token for an [SGE] of this region. It returns 0 before the first
-	// registration, and the last token, which is invalid, after a registration ended. Source: IND2MemoryRegion::GetLocalToken.
+	// LocalToken returns the token for an [SGE] of this region, and 0 before the first
+	// registration. After the registration has ended it still returns the last token, which is
+	// invalid then.
+	// Source: IND2MemoryRegion::GetLocalToken.
 	LocalToken() Token
 
 	// RemoteToken returns the token for peers. Every connected peer of the adapter can use it, as
-	// far as the region's AllowRemote flags allow. It returns 0 before the first registration, and
-	// the last token, which is invalid, after a registration ended. Source: IND2MemoryRegion::GetRemoteToken.
+	// far as the region's AllowRemote flags allow. It returns 0 before the first registration.
+	// After the registration has ended it still returns the last token, which is invalid then.
+	// Source: IND2MemoryRegion::GetRemoteToken.
 	RemoteToken() Token
 
 	// Bytes returns the registered memory, and nil when not registered. For a fast-registered
@@ -168,8 +175,8 @@ type MemoryRegion interface {
 	Bytes() []byte
 
 	// Address returns the address that peers use for Bytes()[0], and 0 when not registered. For a
-	// fast-registered region it is the baseAddress. Add the offset for other bytes. The address is
-	// of use only together with a token.
+	// fast-registered region it is the baseAddress. Add the offset for other bytes. Peers need a
+	// token, too, to use the address.
 	Address() uint64
 
 	// Close releases the region and ends its registration as Deregister does. Windows bound to
@@ -184,16 +191,17 @@ type MemoryRegion interface {
 	CloseContext(ctx context.Context) error
 }
 
-// MemoryWindow gives peers access to a part of a region, until its owner ends it. A new window is
-// invalidated. [Endpoint.Bind] binds it; [Endpoint.Invalidate], or [Endpoint.SendAndInvalidate] of
-// the peer, invalidates it again. This may be repeated without limit, with another range, region or
-// endpoint. A window is also invalidated when the endpoint that it was bound on fails, disconnects
-// or is closed. Windows may overlap.
+// MemoryWindow gives peers access to a part of a region, until its owner invalidates it. A new
+// window is invalidated. [Endpoint.Bind] binds it; [Endpoint.Invalidate], or
+// [Endpoint.SendAndInvalidate] of the peer, invalidates it again. This may be repeated without
+// limit, with another range, region or endpoint. A window is also invalidated when the endpoint
+// that it was bound on fails, disconnects or is closed. Windows may overlap.
 // Source: NetworkDirect IND2MemoryWindow, NDK_MW.
 type MemoryWindow interface {
 	// RemoteToken returns the token of the last Bind, as soon as that Bind has returned. It returns
-	// 0 before the first Bind, and the last token, which is invalid, after invalidation. Every Bind
-	// gives the window a token that differs from all tokens of the adapter in recent use.
+	// 0 before the first Bind. After the invalidation it still returns the last token, which is
+	// invalid then. Every Bind gives the window a token that differs from all tokens of the adapter
+	// in recent use.
 	// Source: IND2MemoryWindow::GetRemoteToken.
 	RemoteToken() Token
 
@@ -226,7 +234,8 @@ type LogicalMapping interface {
 	Offset() int
 	// Close releases the mapping. Registrations of its pages must have ended before.
 	//
-	// Errors: [DeviceBusy], without effect, while there is one. Source: NdkReleaseLAM.
+	// Errors: [DeviceBusy], without effect, while a registration of its pages exists.
+	// Source: NdkReleaseLAM.
 	Close() error
 
 	// CloseContext is Close with a bound on the wait.

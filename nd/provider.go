@@ -9,7 +9,7 @@ import (
 // Source: NetworkDirect IND2Provider.
 type Provider interface {
 	// QueryAddressList returns every local address of this provider, possibly none. The caller may
-	// keep and change the list. The next call may return another one.
+	// keep and change the list. The next call may return a different list.
 	// Source: IND2Provider::QueryAddressList.
 	QueryAddressList() ([]netip.Addr, error)
 
@@ -57,8 +57,8 @@ type Adapter interface {
 	Control(ctx context.Context, code uint32, in, out []byte) (int, error)
 
 	// CreateCompletionQueue creates a queue for at least depth entries, 1 to
-	// MaxCompletionQueueDepth. The queues of an endpoint may be deeper than their completion queue.
-	// An overrun is detected when it happens, see [CompletionQueue].
+	// MaxCompletionQueueDepth. The queues of an endpoint may be deeper than their completion queue:
+	// only an actual overrun is an error, see [CompletionQueue].
 	//
 	// Errors: [InvalidParameter3] for a depth out of range.
 	// Source: IND2Adapter::CreateCompletionQueue, NdkCreateCq.
@@ -96,8 +96,8 @@ type Adapter interface {
 	CreateSharedReceiveQueue(ctx context.Context, cfg SharedReceiveQueueConfig) (SharedReceiveQueue, error)
 
 	// CreateEndpoint creates a queue pair that is not connected. Its limits cannot change later. A
-	// provider may grant more than asked for, and grants at least 4 SGEs if the adapter allows as
-	// many. All limits may be at their maximum at the same time.
+	// provider may grant more than asked for. It grants at least 4 SGEs if the adapter allows 4.
+	// All limits may be at their maximum at the same time.
 	//
 	// Errors, by the field at fault. Without SharedReceive: [InvalidParameter2] Receive,
 	// [InvalidParameter3] Initiator, [InvalidParameter5] ReceiveDepth, [InvalidParameter6]
@@ -153,7 +153,8 @@ type EndpointConfig struct {
 
 	// ReceiveDepth and InitiatorDepth limit the outstanding requests of the two queues.
 	// MaxReceiveSGE and MaxInitiatorSGE limit the entries of one request. 0 means the provider's
-	// default, which is at least 1 and within the adapter's limits.
+	// default, which is at least 1 and within the adapter's limits. softnd's defaults are 64
+	// requests per queue, and 4 entries.
 	ReceiveDepth, InitiatorDepth   int
 	MaxReceiveSGE, MaxInitiatorSGE int
 
@@ -164,7 +165,7 @@ type EndpointConfig struct {
 // SharedReceiveQueueConfig has the limits of a shared receive queue.
 type SharedReceiveQueueConfig struct {
 	// Depth limits the outstanding receives, MaxSGE the entries of one. 0 means the provider's
-	// default.
+	// default. softnd's defaults are 64 receives and 4 entries.
 	Depth, MaxSGE int
 	// Threshold is the number of outstanding receives below which Notify returns, at most Depth.
 	// With 0 it never does.

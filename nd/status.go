@@ -5,7 +5,7 @@ import "strconv"
 // Status is the outcome of a call or of a work request, in NetworkDirect's numbers, which are
 // Windows NTSTATUS values. The top two bits give the class: 00 success, 10 warning, 11 error.
 //
-// Three statuses have several meanings:
+// These statuses have several meanings:
 //
 //	BufferOverflow   from a post              the request has too many bytes
 //	                 in a Receive's result    the message was larger than the buffers
@@ -14,7 +14,7 @@ import "strconv"
 //	                 from Resize, Modify      more entries are stored than the new depth
 //	DataOverrun      from a post              the request has too many entries
 //	                 in a result              more data than the adapter can send
-//	AccessViolation  from Bind, Register      the rights or the range are not allowed
+//	AccessViolation  from a call              the rights or the range are not allowed
 //	                 in a result              a local or remote token does not allow the access
 //
 // Source: ND_*.
@@ -30,11 +30,12 @@ const (
 // Warnings, which are failures too.
 const (
 	BufferOverflow Status = 0x80000005 // see Status
-	DeviceBusy     Status = 0x80000011 // a window is bound to the region
+	DeviceBusy     Status = 0x80000011 // a window is bound to the region, or pages of the mapping are registered
 	NoMoreEntries  Status = 0x8000001A // the queue is full
 )
 
-// Errors of arguments and object states. The call had no effect.
+// Errors of arguments and object states. The call had no effect. InvalidDeviceRequest may also be
+// the status of a result, which ends the connection.
 const (
 	InvalidHandle            Status = 0xC0000008 // the object was closed
 	InvalidParameter         Status = 0xC000000D
@@ -75,7 +76,7 @@ const (
 	DataError       Status = 0xC000003E // some hardware, for a Send that its Receive could not hold. Source: STATUS_DATA_ERROR.
 	IOTimeout       Status = 0xC00000B5 // the peer did not answer, or posted no Receive
 	Canceled        Status = 0xC0000120 // flushed before it ran, or its context ended
-	RemoteError     Status = 0xC000013D // the request failed at the peer
+	RemoteError     Status = 0xC000013D // the request failed at the peer; see also Endpoint.Read
 )
 
 // Errors of addresses and connections.
