@@ -105,6 +105,30 @@ func TestConnectAllClosesItsEndpointsAfterAnError(t *testing.T) {
 	})
 }
 
+// ConnectAll ends in all ranks if one has left, because the ranks that fail leave too.
+func TestConnectAllFailsIfARankLeaves(t *testing.T) {
+	const n = 4
+	for gone := range n {
+		t.Run(fmt.Sprintf("rank %d", gone), func(t *testing.T) {
+			softndtest.Run(t, n, func(ctx context.Context, job *softnd.Job) error {
+				if job.Rank() == gone {
+					return job.Close()
+				}
+				ctx, cancel := context.WithTimeout(ctx, time.Minute)
+				defer cancel()
+				_, cfg, err := oneQueue(ctx, job)
+				if err != nil {
+					return err
+				}
+				if _, err = job.ConnectAll(ctx, cfg); err == nil || errors.Is(err, nd.Canceled) {
+					return fmt.Errorf("ConnectAll: %v, want a failure because of a rank that has left", err)
+				}
+				return job.Close()
+			})
+		})
+	}
+}
+
 func TestConnectRefusesRanksThatAreNone(t *testing.T) {
 	job := softndtest.New(t, 1)[0]
 	_, cfg, err := oneQueue(t.Context(), job)
