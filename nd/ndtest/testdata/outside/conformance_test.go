@@ -9,7 +9,7 @@ import (
 )
 
 // TestConformance runs the suite. With TINY_BREAK set, windows stay usable after Invalidate, and
-// the suite has to notice.
+// the suite must fail.
 func TestConformance(t *testing.T) {
 	f := NewFabric()
 	f.ReceiveTimeout, f.DisconnectTimeout = 300*time.Millisecond, 300*time.Millisecond

@@ -22,25 +22,25 @@ const (
 	leaving         // Disconnect was called
 	ended           // by Disconnect of both sides
 	aborted         // by force
-	dead            // was never connected, and will not be
+	dead            // can never be connected
 )
 
-// connector makes and ends one connection.
+// connector establishes and ends one connection.
 type connector struct {
 	adapter       *adapter
 	phase         phase
 	closed        bool
-	failure       nd.Status // why Connect or Accept has ended
+	failure       nd.Status // the reason if Connect or Accept failed
 	local, remote netip.AddrPort
 	in, out       int // read limits
 	data          []byte
-	known         bool // data and limits are the peer's
+	known         bool // the private data and limits of the peer are known
 	gone          bool // the peer gave up before Accept
-	noticed       bool // the peer has disconnected, or the connection was aborted
+	peerEnded     bool // the peer has disconnected, or the connection was aborted
 	late          bool // the peer did not disconnect in time
 	ep            *endpoint
 	peer          *connector
-	listener      *listener // that has the request
+	listener      *listener // the listener that holds the request
 }
 
 func (c *connector) Bind(addr netip.AddrPort) error {
@@ -61,8 +61,8 @@ func (c *connector) Bind(addr netip.AddrPort) error {
 	return refuse(op, status, addr.String())
 }
 
-// argue checks what Connect and Accept are given.
-func (c *connector) argue(op string, given nd.Endpoint, p nd.ConnectParams) (*endpoint, error) {
+// checkArguments checks the arguments of Connect and Accept.
+func (c *connector) checkArguments(op string, given nd.Endpoint, p nd.ConnectParams) (*endpoint, error) {
 	ep, ok := given.(*endpoint)
 	switch {
 	case !ok || ep.adapter != c.adapter:
@@ -88,7 +88,7 @@ func (c *connector) Connect(ctx context.Context, given nd.Endpoint, addr netip.A
 	case addr.Addr().IsUnspecified():
 		return refuse(op, nd.BadNetworkName, addr.String())
 	}
-	ep, err := c.argue(op, given, p)
+	ep, err := c.checkArguments(op, given, p)
 	if err != nil {
 		return err
 	}
@@ -115,24 +115,24 @@ func (c *connector) Connect(ctx context.Context, given nd.Endpoint, addr netip.A
 
 func limit(n int) int { return min(max(n, 0), maxReads) }
 
-// refused ends a Connect; the connector may be bound again.
+// refused ends a Connect. The connector may be bound again.
 func (c *connector) refused(data []byte) {
-	c.unuse()
-	c.adapter.giveBack(c.local, c)
+	c.releaseEndpoint()
+	c.adapter.freeAddress(c.local, c)
 	c.phase, c.data, c.known, c.local = fresh, bytes.Clone(data), true, netip.AddrPort{}
 }
 
-// unuse gives the endpoint of a connection that did not come about back.
-func (c *connector) unuse() {
+// releaseEndpoint makes the endpoint of a failed connection usable again.
+func (c *connector) releaseEndpoint() {
 	if c.ep != nil && c.ep.state == connecting {
 		c.ep.state = idle
 	}
 	c.ep = nil
 }
 
-// withdraw takes this side's request back.
+// withdraw withdraws this side's request.
 func (c *connector) withdraw() {
-	c.unuse()
+	c.releaseEndpoint()
 	if c.listener != nil {
 		c.listener.drop(c)
 	}
@@ -153,7 +153,7 @@ func (c *connector) Accept(ctx context.Context, given nd.Endpoint, p nd.ConnectP
 	case c.gone:
 		return refuse(op, nd.ConnectionAborted, "the peer has left")
 	}
-	ep, err := c.argue(op, given, p)
+	ep, err := c.checkArguments(op, given, p)
 	if err != nil {
 		return err
 	}
@@ -173,13 +173,13 @@ func (c *connector) Accept(ctx context.Context, given nd.Endpoint, p nd.ConnectP
 	return refuse(op, c.failure, "the peer gave up")
 }
 
-// give ends the establishment at this side and tells the other, which has failed then as well.
+// give ends the establishment at both sides.
 func (c *connector) give(theirs nd.Status) {
 	if p := c.peer; p != nil {
-		p.unuse()
+		p.releaseEndpoint()
 		p.failure, p.phase = theirs, dead
 	}
-	c.unuse()
+	c.releaseEndpoint()
 	c.phase = dead
 }
 
@@ -221,12 +221,12 @@ func (c *connector) Reject(private []byte) error {
 	case len(private) > maxData:
 		return refuse(op, nd.InvalidBufferSize, "private data")
 	}
-	c.turnDown(private)
+	c.rejectPeer(private)
 	return nil
 }
 
-// turnDown rejects the peer.
-func (c *connector) turnDown(private []byte) {
+// rejectPeer rejects the peer.
+func (c *connector) rejectPeer(private []byte) {
 	if c.phase == asked && c.peer != nil {
 		c.peer.refused(private)
 		c.phase = dead

@@ -16,10 +16,10 @@ func (c *connector) NotifyDisconnect(ctx context.Context) error {
 	case c.phase < joined || c.phase == dead:
 		return refuse(op, nd.ConnectionInvalid, "not connected")
 	}
-	if !c.adapter.wait(ctx, func() bool { return c.noticed || c.closed }) {
+	if !c.adapter.wait(ctx, func() bool { return c.peerEnded || c.closed }) {
 		return nd.CanceledError(ctx, op, "connector")
 	}
-	if !c.noticed {
+	if !c.peerEnded {
 		return refuse(op, nd.Canceled, "the connector was closed")
 	}
 	return nil
@@ -57,14 +57,14 @@ func (c *connector) leave() {
 	c.phase = leaving
 	c.ep.end(disconnected, nd.ConnectionDisconnected)
 	p := c.peer
-	p.noticed = true
+	p.peerEnded = true
 	if p.phase == leaving {
 		c.phase, p.phase = ended, ended
 		return
 	}
 	p.ep.state = peerGone
-	p.ep.leaveFor(nd.ConnectionDisconnected)
-	time.AfterFunc(orUsual(c.adapter.DisconnectTimeout), func() {
+	p.ep.setEnded(nd.ConnectionDisconnected)
+	time.AfterFunc(orDefault(c.adapter.DisconnectTimeout), func() {
 		defer c.adapter.lock()()
 		if c.phase == leaving {
 			c.late = true
@@ -83,12 +83,12 @@ func (c *connector) Close() error {
 	case asking:
 		c.withdraw()
 	case asked, answered:
-		c.turnDown(nil)
+		c.rejectPeer(nil)
 	case accepting:
 		c.give(nd.ConnectionAborted)
 	case joined, leaving:
 		c.ep.fail(nd.Canceled, nd.ConnectionAborted)
 	}
-	c.adapter.giveBack(c.local, c)
+	c.adapter.freeAddress(c.local, c)
 	return nil
 }

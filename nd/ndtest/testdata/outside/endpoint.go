@@ -24,12 +24,12 @@ type endpoint struct {
 	cfg                   nd.EndpointConfig
 	receiving, initiating *queue
 	state                 state
-	why                   nd.Status  // it left the connected state; Success while it has not
+	why                   nd.Status  // the reason for which it left the connected state; Success before
 	peer                  *endpoint  // from the connection on
-	connector             *connector // likewise
+	connector             *connector // from the connection on
 	reads                 int        // the outbound limit
 	released              bool
-	ended                 chan struct{} // closed when it has left the connected state for good
+	ended                 chan struct{} // closed when it has left the connected state
 
 	receives, requests               []*request           // outstanding, the oldest first
 	receivesInQueue, requestsInQueue int                  // slots in use
@@ -44,18 +44,18 @@ type request struct {
 	sge     []nd.SGE
 	inline  []byte
 
-	far   uint64   // of Read and Write
-	token nd.Token // of these, of SendAndInvalidate and of Bind
-	also  bool     // a Send that invalidates
-	win   *window  // of Bind and Invalidate
-	grant *grant   // of Bind
+	far    uint64   // of Read and Write
+	token  nd.Token // of these, of SendAndInvalidate and of Bind
+	also   bool     // the request is SendAndInvalidate
+	win    *window  // of Bind and Invalidate
+	access *access  // of Bind
 
 	late  bool // posted after the peer had disconnected
 	done  bool
 	timer *time.Timer // of a Send without a Receive
 }
 
-// check refuses what a request of this kind cannot have, and copies what the caller keeps.
+// check checks a request, and copies the slices that belong to the caller.
 func (e *endpoint) check(op string, r *request, parameter nd.Status) error {
 	if bad := r.flags &^ r.kind.AllowedFlags(); bad != 0 {
 		return refuse(op, parameter, bad.String())
@@ -82,7 +82,7 @@ func (e *endpoint) check(op string, r *request, parameter nd.Status) error {
 	return nil
 }
 
-// post queues an initiator request, and runs what can run.
+// post queues an initiator request, and runs the requests that need not wait.
 func (e *endpoint) post(op string, r *request, parameter nd.Status) error {
 	if err := e.check(op, r, parameter); err != nil {
 		return err
@@ -97,7 +97,7 @@ func (e *endpoint) post(op string, r *request, parameter nd.Status) error {
 	r.late = e.state == peerGone
 	e.requests = append(e.requests, r)
 	if r.kind == nd.RequestBind {
-		r.win.last = nd.WindowDescriptor{Address: r.grant.base, Length: uint64(len(r.grant.mem)), Token: r.token}
+		r.win.last = nd.WindowDescriptor{Address: r.access.base, Length: uint64(len(r.access.mem)), Token: r.token}
 	}
 	e.run()
 	return nil
@@ -156,11 +156,11 @@ func (e *endpoint) Bind(reqCtx uint64, mr nd.MemoryRegion, mw nd.MemoryWindow, b
 	if flags.Has(nd.AllowWrite) && !m.flags.LocalWrite() {
 		return refuse(op, nd.AccessViolation, "the region has no right to write")
 	}
-	g := &grant{
+	g := &access{
 		region: m, window: w, endpoint: e, base: address(buf), mem: buf, only: flags.Has(nd.ThisEndpointOnly),
 		read: flags.Has(nd.AllowRead), write: flags.Has(nd.AllowWrite),
 	}
-	r := &request{kind: nd.RequestBind, context: reqCtx, flags: flags, win: w, grant: g, token: e.adapter.token()}
+	r := &request{kind: nd.RequestBind, context: reqCtx, flags: flags, win: w, access: g, token: e.adapter.token()}
 	return e.post(op, r, nd.InvalidParameter6)
 }
 
@@ -213,8 +213,8 @@ func (e *endpoint) Connector() nd.Connector {
 	return e.connector
 }
 
-// leaveFor notes that the endpoint has left the connected state for good, and the first reason.
-func (e *endpoint) leaveFor(why nd.Status) {
+// setEnded records that the endpoint has left the connected state, and the first reason.
+func (e *endpoint) setEnded(why nd.Status) {
 	if e.why == nd.Success {
 		e.why = why
 		close(e.ended)

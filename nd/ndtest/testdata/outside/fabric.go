@@ -1,10 +1,9 @@
-// Package tiny is the NetworkDirect model in a few hundred lines: every adapter lives in this
-// process, one lock guards all of them, and a request runs while it is posted. It is no use for
-// speed. It shows that the conformance suite needs package nd and nothing else, and what a
-// provider has to do at least.
+// Package tiny implements the NetworkDirect model in a few hundred lines. All adapters are in this
+// process. One lock protects them, and a request runs while it is posted. It is not fast. It shows
+// that the conformance suite needs only package nd, and the least that a provider must implement.
 //
-// Left out, as the model allows: shared receive queues, fast registration, moderation of
-// interrupts, event descriptors.
+// Optional parts are absent: shared receive queues, fast registration, interrupt moderation and event
+// descriptors.
 package tiny
 
 import (
@@ -19,12 +18,12 @@ import (
 
 // Fabric connects the adapters of all providers that were opened on it.
 type Fabric struct {
-	// ReceiveTimeout is how long a Send waits for a Receive, DisconnectTimeout how long a
-	// Disconnect waits for the peer's. Set them before Open; 0 means 2 s.
+	// ReceiveTimeout limits how long a Send waits for a Receive, DisconnectTimeout how long a
+	// Disconnect waits for that of the peer. Set them before Open; 0 means 2 s.
 	ReceiveTimeout, DisconnectTimeout time.Duration
 
 	mu        sync.Mutex
-	changed   sync.Cond              // anything below, or in any object
+	changed   sync.Cond              // signalled when a field below or any object changes
 	ports     map[netip.AddrPort]any // the connector or listener that is bound there
 	nextPort  uint16
 	nextToken nd.Token
@@ -40,8 +39,8 @@ func NewFabric() *Fabric {
 	return f
 }
 
-// lock takes the lock; the function that it returns gives it back, and has every waiting call
-// look again.
+// lock acquires the lock. The returned function wakes all waiting calls, which check their conditions
+// again, and releases the lock.
 func (f *Fabric) lock() (unlock func()) {
 	f.mu.Lock()
 	return func() {
@@ -50,11 +49,11 @@ func (f *Fabric) lock() (unlock func()) {
 	}
 }
 
-// wait releases the lock until done is true; false means that ctx ended first.
+// wait releases the lock until done returns true. It returns false if ctx ended first.
 func (f *Fabric) wait(ctx context.Context, done func() bool) bool {
 	stop := context.AfterFunc(ctx, func() { f.lock()() })
 	defer stop()
-	f.changed.Broadcast() // of what the caller did before
+	f.changed.Broadcast() // the caller may have changed objects
 	for !done() {
 		if ctx.Err() != nil {
 			return false
@@ -70,7 +69,7 @@ func (f *Fabric) token() nd.Token {
 	return f.nextToken
 }
 
-// take gives addr to owner, with a free port in place of 0.
+// take assigns addr to owner. It replaces port 0 by a free port.
 func (f *Fabric) take(addr netip.AddrPort, owner any) (netip.AddrPort, nd.Status) {
 	if addr.Port() != 0 {
 		if f.ports[addr] != nil {
@@ -92,14 +91,14 @@ func (f *Fabric) take(addr netip.AddrPort, owner any) (netip.AddrPort, nd.Status
 	return addr, nd.TooManyAddresses
 }
 
-// giveBack frees addr if owner has it.
-func (f *Fabric) giveBack(addr netip.AddrPort, owner any) {
+// freeAddress frees addr if owner has it.
+func (f *Fabric) freeAddress(addr netip.AddrPort, owner any) {
 	if f.ports[addr] == owner {
 		delete(f.ports, addr)
 	}
 }
 
-// line is the calls that wait for the same thing, the oldest first.
+// line is a queue of calls that wait for the same event, the oldest first.
 type line []*call
 
 type call struct{ served bool }
@@ -114,8 +113,8 @@ func (l *line) leave(c *call) {
 	*l = slices.DeleteFunc(*l, func(other *call) bool { return other == c })
 }
 
-// orUsual replaces a time-out that was not set.
-func orUsual(d time.Duration) time.Duration {
+// orDefault replaces a time-out of 0 by the default.
+func orDefault(d time.Duration) time.Duration {
 	if d == 0 {
 		return 2 * time.Second
 	}

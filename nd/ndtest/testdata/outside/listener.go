@@ -8,7 +8,7 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// listener hands out the requests for one address.
+// listener receives the connection requests for one address.
 type listener struct {
 	adapter                   *adapter
 	local                     netip.AddrPort
@@ -63,7 +63,7 @@ func (l *listener) LocalAddress() (netip.AddrPort, error) {
 	return l.local, nil
 }
 
-// offer queues a request; false means that it is refused.
+// offer queues a request. It returns false if the listener refuses the request.
 func (l *listener) offer(c *connector) bool {
 	waited := !l.paused && len(l.calls) > len(l.requests)
 	if !l.listening || !waited && l.backlog > 0 && len(l.requests) >= l.backlog {
@@ -127,7 +127,7 @@ func (l *listener) PauseEvents(pause bool) error {
 	return nil
 }
 
-// Close refuses the requests that were not handed out.
+// Close refuses the queued requests.
 func (l *listener) Close() error {
 	defer l.adapter.lock()()
 	if l.closed {
@@ -138,6 +138,6 @@ func (l *listener) Close() error {
 		c.refused(nil)
 	}
 	l.requests = nil
-	l.adapter.giveBack(l.local, l)
+	l.adapter.freeAddress(l.local, l)
 	return nil
 }

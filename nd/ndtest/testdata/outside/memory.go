@@ -7,7 +7,7 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// region is memory that peers find at its own address in this process.
+// region is registered memory. Peers use its address in this process.
 type region struct {
 	adapter       *adapter
 	mem           []byte // nil when not registered
@@ -17,12 +17,12 @@ type region struct {
 	closed        bool
 }
 
-// grant is what a remote token stands for.
-type grant struct {
+// access is the memory that a remote token refers to, and the permissions.
+type access struct {
 	region      *region
 	window      *window   // nil for a region's own token
 	endpoint    *endpoint // that the window was bound on
-	only        bool      // for the peer of that endpoint
+	only        bool      // only the peer of that endpoint may use the token
 	base        uint64
 	mem         []byte
 	read, write bool
@@ -30,7 +30,7 @@ type grant struct {
 
 func address(b []byte) uint64 { return uint64(reflect.ValueOf(b).Pointer()) }
 
-// within tells whether the n bytes at addr lie in mem, and where.
+// within reports whether the n bytes at addr are in mem, and returns their offset.
 func within(mem []byte, base, addr uint64, n int) (offset int, ok bool) {
 	if addr < base || n > len(mem) || addr-base > uint64(len(mem)-n) {
 		return 0, false
@@ -82,7 +82,7 @@ func (r *region) Register(ctx context.Context, buf []byte, flags nd.RegionFlags)
 	r.mem, r.flags = buf, flags
 	r.local, r.remote = r.adapter.token(), r.adapter.token()
 	r.adapter.local[r.local] = r
-	r.adapter.remote[r.remote] = &grant{
+	r.adapter.remote[r.remote] = &access{
 		region: r, base: address(buf), mem: buf, read: flags.RemoteRead(), write: flags.RemoteWrite(),
 	}
 	return nil
@@ -103,7 +103,7 @@ func (r *region) Deregister(ctx context.Context) error {
 	return nil
 }
 
-// end takes the tokens back. Windows have what they need in their grants.
+// end invalidates the tokens of the region. Windows bound to it have an access of their own.
 func (r *region) end() {
 	delete(r.adapter.local, r.local)
 	delete(r.adapter.remote, r.remote)
@@ -146,10 +146,10 @@ func (r *region) Close() error {
 
 func (r *region) CloseContext(context.Context) error { return r.Close() } // it never waits
 
-// window lends a part of a region while its grant is not nil.
+// window gives access to a part of a region while its access is not nil.
 type window struct {
 	adapter *adapter
-	grant   *grant              // in force
+	access  *access             // nil if the window is not bound
 	last    nd.WindowDescriptor // of the last Bind
 	closed  bool
 }
@@ -158,29 +158,29 @@ func (a *adapter) CreateMemoryWindow(ctx context.Context) (nd.MemoryWindow, erro
 	return &window{adapter: a}, a.usable("create memory window")
 }
 
-// bind puts a grant in force.
-func (w *window) bind(g *grant, token nd.Token) {
-	w.grant = g
+// bind makes a token valid.
+func (w *window) bind(g *access, token nd.Token) {
+	w.access = g
 	g.region.windows++
 	g.endpoint.windows[token] = w
 	w.adapter.remote[token] = g
 }
 
-// end takes the grant back.
+// end invalidates the window.
 func (w *window) end() {
-	if w.grant == nil {
+	if w.access == nil {
 		return
 	}
-	w.grant.region.windows--
-	for token, bound := range w.grant.endpoint.windows {
+	w.access.region.windows--
+	for token, bound := range w.access.endpoint.windows {
 		if bound == w {
-			delete(w.grant.endpoint.windows, token)
+			delete(w.access.endpoint.windows, token)
 			if !w.adapter.keepWindows {
 				delete(w.adapter.remote, token)
 			}
 		}
 	}
-	w.grant = nil
+	w.access = nil
 }
 
 func (w *window) RemoteToken() nd.Token { return w.Descriptor().Token }

@@ -48,7 +48,7 @@ func (p *Provider) OpenAdapter(ctx context.Context, id nd.AdapterID) (nd.Adapter
 	}
 	return &adapter{
 		Fabric: p.fabric, addr: p.addr, id: id,
-		local: make(map[nd.Token]*region), remote: make(map[nd.Token]*grant),
+		local: make(map[nd.Token]*region), remote: make(map[nd.Token]*access),
 	}, nil
 }
 
@@ -64,14 +64,14 @@ const (
 	maxData   = 256
 )
 
-// adapter is a handle; objects of two handles do not go together.
+// adapter is a handle. Objects of different handles cannot be used together.
 type adapter struct {
 	*Fabric
 	addr   netip.Addr
 	id     nd.AdapterID
 	closed bool
 	local  map[nd.Token]*region // by local token
-	remote map[nd.Token]*grant  // by remote token
+	remote map[nd.Token]*access // by remote token
 }
 
 func (a *adapter) Query(version uint32) (nd.AdapterInfo, error) {
@@ -158,7 +158,7 @@ func (a *adapter) CreateEndpoint(ctx context.Context, cfg nd.EndpointConfig) (nd
 	return e, nil
 }
 
-// choose replaces 0 by the usual value; false means that v is out of range.
+// choose replaces 0 by the default. It returns false if v is out of range.
 func choose(v *int, most, usual int) bool {
 	if *v == 0 {
 		*v = usual

@@ -22,7 +22,7 @@ type queue struct {
 	trigger   uint64        // the latest entry that ended a Notify
 }
 
-// entry is a result, and the slot in its endpoint's queue that is free when the result is taken.
+// entry is a result, and the slot in its endpoint's queue that is freed when the program takes the result.
 type entry struct {
 	nd.Result
 	serial    uint64
@@ -34,7 +34,7 @@ func (e *entry) satisfies(t nd.NotifyType) bool {
 	return t == nd.NotifyAny || e.Status != nd.Success || t == nd.NotifySolicited && e.solicited
 }
 
-// add stores an entry. Programs ask for less than they use, so there is room for twice the depth.
+// add stores an entry. The queue has twice the depth that the program asked for.
 func (q *queue) add(e entry) {
 	switch {
 	case q.closed || q.broken:
@@ -67,7 +67,7 @@ func (q *queue) wake() {
 	}
 }
 
-// fault returns why the queue is of no use.
+// fault returns the reason for which the queue is unusable.
 func (q *queue) fault(op string) error {
 	switch {
 	case q.closed:

@@ -7,38 +7,38 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// fail ends the connection by force, at both sides.
+// fail aborts the connection at both sides.
 func (e *endpoint) fail(mine, theirs nd.Status) {
 	if e.state == failed {
 		return
 	}
 	e.end(failed, mine)
-	if e.peer != nil && e.peer.state != failed && !e.peer.over() {
+	if e.peer != nil && e.peer.state != failed && !e.peer.isDisconnected() {
 		e.peer.end(failed, theirs)
 	}
 }
 
-// over tells whether the disconnection has come to its good end.
-func (e *endpoint) over() bool {
+// isDisconnected reports whether both sides have disconnected gracefully.
+func (e *endpoint) isDisconnected() bool {
 	return e.state == disconnected && e.connector.phase == ended
 }
 
-// end takes the endpoint out of use.
+// end makes the endpoint unusable.
 func (e *endpoint) end(to state, why nd.Status) {
 	if e.state != disconnected {
 		e.state = to
 	}
-	e.leaveFor(why)
+	e.setEnded(why)
 	for _, w := range e.windows {
 		w.end()
 	}
 	if c := e.connector; c != nil && to == failed && c.phase != ended {
-		c.noticed, c.phase = true, aborted
+		c.peerEnded, c.phase = true, aborted
 	}
 	e.flush()
 }
 
-// flush completes everything that is outstanding.
+// flush completes all outstanding requests.
 func (e *endpoint) flush() {
 	requests, receives := e.requests, e.receives
 	e.requests, e.receives = nil, nil

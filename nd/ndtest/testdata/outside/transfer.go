@@ -27,22 +27,22 @@ func (e *endpoint) run() {
 	}
 }
 
-// await ends a Send for which the peer posts no Receive.
+// await fails a Send if the peer posts no Receive in time.
 func (e *endpoint) await(r *request) {
 	if r.timer != nil {
 		return
 	}
-	r.timer = time.AfterFunc(orUsual(e.adapter.ReceiveTimeout), func() {
+	r.timer = time.AfterFunc(orDefault(e.adapter.ReceiveTimeout), func() {
 		defer e.adapter.lock()()
 		if !r.done && e.state == connected {
-			e.requests = e.requests[1:] // r, since whatever was before it has run
+			e.requests = e.requests[1:] // this is r: the requests before it have run
 			e.complete(r, nd.Result{Status: nd.IOTimeout})
 			e.fail(nd.IOTimeout, nd.IOTimeout)
 		}
 	})
 }
 
-// execute runs one request to its end, and ends the connection if it fails.
+// execute runs one request, and ends the connection if it fails.
 func (e *endpoint) execute(r *request) {
 	var result nd.Result
 	switch r.kind {
@@ -50,13 +50,13 @@ func (e *endpoint) execute(r *request) {
 		e.deliver(r)
 		return
 	case nd.RequestBind:
-		if r.win.grant != nil || r.win.closed || r.grant.region.mem == nil {
+		if r.win.access != nil || r.win.closed || r.access.region.mem == nil {
 			result.Status = nd.InvalidDeviceRequest
 		} else {
-			r.win.bind(r.grant, r.token)
+			r.win.bind(r.access, r.token)
 		}
 	case nd.RequestInvalidate:
-		if r.win.grant == nil || r.win.grant.endpoint != e {
+		if r.win.access == nil || r.win.access.endpoint != e {
 			result.Status = nd.InvalidDeviceRequest
 		} else {
 			r.win.end()
@@ -70,7 +70,7 @@ func (e *endpoint) execute(r *request) {
 	}
 }
 
-// deliver puts a message into the peer's oldest receive.
+// deliver copies a message into the peer's oldest receive.
 func (e *endpoint) deliver(r *request) {
 	data, ok := e.fetch(r)
 	if !ok {
@@ -83,15 +83,15 @@ func (e *endpoint) deliver(r *request) {
 	p.receives = p.receives[1:]
 	g := p.adapter.remote[r.token]
 	theirs := nd.Result{BytesTransferred: uint32(len(data))}
-	switch sinks, room := p.sinks(recv); {
+	switch destinations, room := p.destinations(recv); {
 	case r.also && (g == nil || g.endpoint != p):
 		theirs.Status = nd.InvalidDeviceRequest
-	case sinks == nil:
+	case destinations == nil:
 		theirs.Status = nd.AccessViolation
 	case len(data) > room:
 		theirs.Status = nd.BufferOverflow
 	default:
-		scatter(sinks, data)
+		scatter(destinations, data)
 	}
 	if theirs.Status != nd.Success {
 		p.complete(recv, nd.Result{Status: theirs.Status})
@@ -131,11 +131,11 @@ func (e *endpoint) reach(r *request) nd.Result {
 		return nd.Result{Status: nd.AccessViolation}
 	}
 	if read {
-		sinks, _ := e.sinks(r)
-		if sinks == nil {
+		destinations, _ := e.destinations(r)
+		if destinations == nil {
 			return nd.Result{Status: nd.AccessViolation}
 		}
-		scatter(sinks, slices.Clone(g.mem[at:at+n]))
+		scatter(destinations, slices.Clone(g.mem[at:at+n]))
 	} else {
 		data, ok := e.fetch(r)
 		if !ok {
@@ -146,8 +146,8 @@ func (e *endpoint) reach(r *request) nd.Result {
 	return nd.Result{BytesTransferred: uint32(n)}
 }
 
-// covered tells whether the entry's token stands for its buffer.
-func (e *endpoint) covered(s nd.SGE, write bool) bool {
+// isPermitted reports whether the token of an entry permits the access to its buffer.
+func (e *endpoint) isPermitted(s nd.SGE, write bool) bool {
 	if len(s.Buffer) == 0 {
 		return true
 	}
@@ -160,7 +160,7 @@ func (e *endpoint) covered(s nd.SGE, write bool) bool {
 }
 
 func (e *endpoint) fetchable(r *request) bool {
-	return r.flags.Has(nd.Inline) || !slices.ContainsFunc(r.sge, func(s nd.SGE) bool { return !e.covered(s, false) })
+	return r.flags.Has(nd.Inline) || !slices.ContainsFunc(r.sge, func(s nd.SGE) bool { return !e.isPermitted(s, false) })
 }
 
 // fetch returns a copy of the bytes to be sent.
@@ -174,26 +174,26 @@ func (e *endpoint) fetch(r *request) (data []byte, ok bool) {
 	return data, e.fetchable(r)
 }
 
-// sinks returns the buffers that take data, nil if one of them may not, and their size.
-func (e *endpoint) sinks(r *request) (sinks [][]byte, room int) {
-	sinks = [][]byte{}
+// destinations returns the buffers to write, and their size. It returns nil if one may not be written.
+func (e *endpoint) destinations(r *request) (destinations [][]byte, room int) {
+	destinations = [][]byte{}
 	for _, s := range r.sge {
-		if !e.covered(s, true) {
+		if !e.isPermitted(s, true) {
 			return nil, 0
 		}
-		sinks = append(sinks, s.Buffer)
+		destinations = append(destinations, s.Buffer)
 		room += len(s.Buffer)
 	}
-	return sinks, room
+	return destinations, room
 }
 
-func scatter(sinks [][]byte, data []byte) {
-	for _, b := range sinks {
+func scatter(destinations [][]byte, data []byte) {
+	for _, b := range destinations {
 		data = data[copy(b, data):]
 	}
 }
 
-// complete hands the result of a request out, unless it succeeded and was to be silent.
+// complete adds the result of a request to the queue, unless the request is silent and has succeeded.
 func (e *endpoint) complete(r *request, result nd.Result) {
 	r.done = true
 	if r.timer != nil {
