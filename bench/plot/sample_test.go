@@ -8,7 +8,6 @@ import (
 // 8 B to 1 MiB, and a test of one size.
 func sample() *report.Report {
 	r := &report.Report{
-		Version: report.Version,
 		Machine: report.Machine{
 			Processor: "Example(R) Processor 9000", Cores: 2, Kernel: "6.18.44", System: "linux/amd64", Go: "go1.26.8",
 			Softnd: "0123456789abcdef0123456789abcdef01234567+modified",

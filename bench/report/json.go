@@ -42,10 +42,11 @@ func (r *Report) WriteJSON(w io.Writer) error {
 	return err
 }
 
-// filled is the report with empty lists where there are none, which JSON would
-// show as null.
+// filled is the report with the version of its form, and with empty lists where
+// there are none, which JSON would show as null.
 func (r *Report) filled() *Report {
 	c := *r
+	c.Version = version
 	if c.Command == nil {
 		c.Command = []string{}
 	}

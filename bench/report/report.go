@@ -4,8 +4,8 @@ package report
 
 import "time"
 
-// Version names the form of a report. It changes when the schema does.
-const Version = "softnd-bench/1"
+// version names the form of a report. It changes when the schema does.
+const version = "softnd-bench/1"
 
 // Report is what one run has found.
 type Report struct {

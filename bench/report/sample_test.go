@@ -31,7 +31,7 @@ func sample() *Report {
 		Limit: &Limit{Name: "memcpy", Unit: "MB/s", Value: 13000, Ratio: 0.9496},
 	}
 	return &Report{
-		Version: Version,
+		Version: version,
 		Time:    time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC),
 		Command: []string{"ndbench", "suite", "--quick"},
 		Machine: Machine{

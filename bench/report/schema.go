@@ -18,8 +18,8 @@ func checkForm(doc any) error {
 		return fmt.Errorf("report: schema: %w", err)
 	}
 	if m, ok := doc.(map[string]any); ok {
-		if v, ok := m["version"].(string); ok && v != Version {
-			return fmt.Errorf("report: version %q: want %q", v, Version)
+		if v, ok := m["version"].(string); ok && v != version {
+			return fmt.Errorf("report: version %q: want %q", v, version)
 		}
 	}
 	err = s.Validate(doc)

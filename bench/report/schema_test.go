@@ -32,7 +32,7 @@ func TestReadingGivesWhatWasWritten(t *testing.T) {
 }
 
 func TestReportWithoutResultsIsValid(t *testing.T) {
-	r := &Report{Version: Version, Machine: ThisMachine()}
+	r := &Report{Version: version, Machine: ThisMachine()}
 	if _, err := ReadJSON(strings.NewReader(text(t, r))); err != nil {
 		t.Error(err)
 	}

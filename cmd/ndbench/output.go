@@ -70,7 +70,7 @@ func (o *output) check() (err error) {
 // emit writes a report in all the ways asked for. The error is errChanged if
 // the comparison found a change.
 func (o *output) emit(results []report.Result, stdout io.Writer) error {
-	r := &report.Report{Version: report.Version, Time: time.Now().UTC(), Command: os.Args, Machine: o.machine, Results: results}
+	r := &report.Report{Time: time.Now().UTC(), Command: os.Args, Machine: o.machine, Results: results}
 	for _, form := range []struct {
 		path  string
 		write func(io.Writer) error
