@@ -4,6 +4,8 @@
 //	go run ./internal/surface          lists them, one in a line
 //	go run ./internal/surface -count   counts the exported identifiers of each package
 //
+// With -max N, it also exits with 1 if there are more than N exported identifiers.
+//
 // An identifier is used if another package or its tests mention it. These count as used, too:
 //
 //   - methods with which a type implements an interface of another package, or a used interface of its own
@@ -23,26 +25,31 @@ import (
 
 func main() {
 	count := flag.Bool("count", false, "count the exported identifiers of each package")
+	limit := flag.Int("max", 0, "fail if there are more exported identifiers than this; 0 means no limit")
 	flag.Parse()
-	unused, err := run(os.Stdout, ".", *count)
+	unused, err := run(os.Stdout, ".", *count, *limit)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "surface:", err)
-		os.Exit(2)
+		os.Exit(1)
 	}
 	if unused > 0 {
 		os.Exit(1)
 	}
 }
 
-// run writes the list or the counts of the module in dir, and returns the number of unused identifiers in the list.
-func run(out io.Writer, dir string, count bool) (unused int, err error) {
+// run writes the list or the counts of the module in dir, and returns the number of unused identifiers in the list. It
+// returns an error if there are more than limit exported identifiers; 0 means no limit.
+func run(out io.Writer, dir string, count bool, limit int) (unused int, err error) {
 	m, err := load(dir)
 	if err != nil {
 		return 0, err
 	}
+	if have := m.count(); limit > 0 && have > limit {
+		err = fmt.Errorf("%d exported identifiers: want at most %d: unexport some", have, limit)
+	}
 	if count {
 		m.printCounts(out)
-		return 0, nil
+		return 0, err
 	}
 	m.findUses()
 	for _, d := range m.decls {
@@ -51,5 +58,5 @@ func run(out io.Writer, dir string, count bool) (unused int, err error) {
 			unused++
 		}
 	}
-	return unused, nil
+	return unused, err
 }

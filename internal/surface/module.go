@@ -131,11 +131,20 @@ func (m *module) declare(p *packages.Package) {
 	}
 }
 
+// count returns the number of exported identifiers, fields apart.
+func (m *module) count() (n int) {
+	for _, d := range m.decls {
+		if !d.isField {
+			n++
+		}
+	}
+	return n
+}
+
 // printCounts writes the number of exported identifiers of each package, fields apart.
 func (m *module) printCounts(out io.Writer) {
 	count := make(map[string]int)
 	var paths []string
-	total := 0
 	for _, d := range m.decls {
 		if d.isField {
 			continue
@@ -144,12 +153,11 @@ func (m *module) printCounts(out io.Writer) {
 			paths = append(paths, d.pkg)
 		}
 		count[d.pkg]++
-		total++
 	}
 	for _, path := range paths {
 		fmt.Fprintf(out, "%5d %s\n", count[path], path)
 	}
-	fmt.Fprintf(out, "%5d exported identifiers: top level and methods, without fields\n", total)
+	fmt.Fprintf(out, "%5d exported identifiers: top level and methods, without fields\n", m.count())
 }
 
 // findUses marks the identifiers that other packages use.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -120,7 +121,7 @@ func writeModule(t *testing.T) string {
 
 func TestRunListsUnused(t *testing.T) {
 	var out strings.Builder
-	n, err := run(&out, writeModule(t), false)
+	n, err := run(&out, writeModule(t), false, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +157,7 @@ func equalSets(a, b []string) bool {
 
 func TestRunCounts(t *testing.T) {
 	var out strings.Builder
-	if _, err := run(&out, writeModule(t), true); err != nil {
+	if _, err := run(&out, writeModule(t), true, 0); err != nil {
 		t.Fatal(err)
 	}
 	const want = `    2 example.com/m/bench/report
@@ -170,14 +171,28 @@ func TestRunCounts(t *testing.T) {
 
 func TestRunRefusesBrokenModule(t *testing.T) {
 	var out strings.Builder
-	if _, err := run(&out, t.TempDir(), false); err == nil {
+	if _, err := run(&out, t.TempDir(), false, 0); err == nil {
 		t.Error("a directory without a module is accepted")
 	}
 	dir := writeModule(t)
 	if err := os.WriteFile(filepath.Join(dir, "shm/broken.go"), []byte("package shm\n\nvar x = undefined\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := run(&out, dir, false); err == nil {
+	if _, err := run(&out, dir, false, 0); err == nil {
 		t.Error("a module that does not compile is accepted")
+	}
+}
+
+func TestRunLimitsTheCount(t *testing.T) {
+	dir := writeModule(t)
+	m, err := load(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	have := m.count()
+	for limit, want := range map[int]bool{0: true, have: true, have - 1: false} {
+		if _, err := run(io.Discard, dir, false, limit); (err == nil) != want {
+			t.Errorf("%d identifiers, limit %d: %v", have, limit, err)
+		}
 	}
 }
