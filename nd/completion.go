@@ -33,10 +33,10 @@ type CompletionQueue interface {
 	Wait(ctx context.Context, results []Result) (int, error)
 
 	// Notify blocks until an entry that satisfies t is queued, and takes no entry. It returns at
-	// once if the queue has such an entry that has not ended a Notify before. So a program misses
-	// no entry that arrives between its last Poll and this call. One entry ends all Notify calls
-	// that are waiting, and no later one. Calls that wait together all wait for the widest type
-	// among theirs, see [NotifyType.Combine].
+	// once if such an entry is still queued and arrived after the last entry that ended a Notify.
+	// So a program misses no entry that arrives between its last Poll and this call. One entry ends
+	// all Notify calls that are waiting, and no later one. Calls that wait together all wait for
+	// the widest type among theirs, see [NotifyType.Combine].
 	//
 	// The usual loop is: Poll until it returns fewer entries than asked for, Notify, Poll again.
 	//

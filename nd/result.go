@@ -22,9 +22,9 @@ type Result struct {
 }
 
 // Err returns nil for [Success], and an [OpError] for a failure. The error has the status of the
-// result, and [Endpoint.Err] of ep as its cause. ep is the endpoint that the request was posted on,
-// or that received the message; see EndpointContext. If ep is nil, the error has no cause.
-// [Status.Err] returns the status alone.
+// result, and [Endpoint.Err] of ep as its cause; its text ends with the cause's Next. ep is the
+// endpoint that the request was posted on, or that received the message; see EndpointContext. If ep
+// is nil, the error has no cause. [Status.Err] returns the status alone.
 //
 // [errors.Is] finds the status, and every error that it finds in ep.Err().
 func (r Result) Err(ep Endpoint) error {
@@ -34,9 +34,23 @@ func (r Result) Err(ep Endpoint) error {
 	err := &OpError{Object: r.RequestType.String() + " " + strconv.FormatUint(r.RequestContext, 10), Status: r.Status}
 	if ep != nil {
 		err.Err = ep.Err()
+		if cause, ok := err.Err.(*OpError); ok {
+			err.Err, err.Next = causeWithoutNext{cause}, cause.Next
+		}
 	}
 	return err
 }
+
+// causeWithoutNext is a cause whose text leaves out Next, which the error of the result has.
+type causeWithoutNext struct{ cause *OpError }
+
+func (c causeWithoutNext) Error() string {
+	e := *c.cause
+	e.Next = ""
+	return e.Error()
+}
+
+func (c causeWithoutNext) Unwrap() error { return c.cause }
 
 // RequestType is the type of a request, as its result reports it. The numbers 0 to 5 are those of
 // version 2 of the model.
