@@ -133,6 +133,9 @@ func (j *Job) start(ctx context.Context, rank int, s settings) (err error) {
 	if j.group, err = j.member.JoinGroup(); err != nil {
 		return err
 	}
+	if s.logger != nil {
+		s.provider.EventHandler = s.logger.With("rank", rank).Handler()
+	}
 	if j.provider, err = endpoint.New(j.member, s.provider); err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package softnd
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"time"
 
@@ -19,7 +20,8 @@ const NoLimit = endpoint.NoLimit
 // settings are the values that options and environment set.
 type settings struct {
 	provider endpoint.Options
-	exchange uint64 // limit of an Exchange, in bytes
+	logger   *slog.Logger // nil = none
+	exchange uint64       // limit of an Exchange, in bytes
 }
 
 // defaultExchangeLimit is the limit of an Exchange without WithExchangeLimit.
@@ -99,6 +101,51 @@ func WithExchangeLimit(bytes uint64) Option {
 			return errors.New("exchange limit of 0 bytes: want 1 or more")
 		}
 		s.exchange = bytes
+		return nil
+	}
+}
+
+// WithLogger passes the events of this rank's connections and queues to the handler of a logger. Without
+// this option, softnd logs nothing. Each event has the attribute rank. Events of a connection also have
+// endpoint, the number of the endpoint in this process, and peer, the peer's endpoint and process.
+//
+//	connected                 Info   active: whether this side called Connect
+//	disconnected              Info   by: self or peer, the side that disconnected first
+//	connection failed         Error  by self, with status and cause
+//	                          Warn   by the peer, with status and cause
+//	peer died                 Warn   once for each peer
+//	request waits             Warn   request, context, for, waited: the oldest request of an endpoint
+//	                                 has waited longer than the receive time-out, or 2 s if that is
+//	                                 0 or NoLimit
+//	completion queue overran  Error  queue, depth
+//	events dropped            Warn   count
+//
+// The process that closes an endpoint reports "disconnected", the other one "connection failed" by the
+// peer. A Connect or Accept that fails makes no event, because the call returns the error.
+//
+// One goroutine calls the handler, for one event after the other, and holds no lock. So the handler may
+// block, and may call any function of softnd. While it blocks, up to 1024 events are kept; further ones
+// are dropped and counted. [Job.Close] waits at most one second until the handler has got all events. A
+// handler that calls Close itself waits for that second too.
+//
+// Init and Join fail if the logger is nil.
+func WithLogger(logger *slog.Logger) Option {
+	return func(s *settings) error {
+		if logger == nil {
+			return errors.New("logger is nil: pass a logger, such as slog.Default(), or omit the option")
+		}
+		s.logger = logger
+		return nil
+	}
+}
+
+// WithStats makes this rank count results and bytes by type: see Operations in [nd.EndpointStats] and
+// [nd.CompletionQueueStats]. All other counters of [Job.Stats] are kept without this option, too. With
+// it, small requests and messages are slower: each result passes through its completion queue, under a
+// lock.
+func WithStats() Option {
+	return func(s *settings) error {
+		s.provider.CountOperations = true
 		return nil
 	}
 }

@@ -85,13 +85,16 @@ func (ep *queuePair) beginDisconnect() bool {
 		return false
 	}
 	ep.setCause(ep.fail("disconnect", nd.ConnectionDisconnected, "the connection was disconnected gracefully", ""))
-	byPeer := ep.state() == peerDisconnected
+	peerWasFirst := ep.state() == peerDisconnected
 	ep.setState(disconnecting)
+	if !peerWasFirst {
+		ep.logDisconnected(bySelf)
+	}
 	ep.life.disconnectDeadline = time.Now().Add(ep.provider.options.disconnectTimeout)
 	c.writeRecord(func() { c.record.Disconnected[c.side].Swap(1) }) // ORDER disconnected: pairs with the load in Endpoint.progressLocked; ORDER hazard: then the load in releasePeerState
 	c.peer.Ring()
 	ep.tearDown()
-	if byPeer && ep.state() == disconnecting {
+	if peerWasFirst && ep.state() == disconnecting {
 		ep.completeDisconnect()
 	}
 	return ep.state() != failed

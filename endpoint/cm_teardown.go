@@ -19,8 +19,10 @@ func (ep *queuePair) terminate(cause error) {
 	case failed, closed:
 		return
 	}
+	was := ep.state()
 	ep.setCause(cause)
 	ep.setState(failed)
+	ep.logEnd(was, false)
 	if c := ep.conn; c != nil && c.attached {
 		ep.publishReason()
 		if c.side == passive || !c.transition(connWithdrawn, connAccepted) {
@@ -39,12 +41,13 @@ func (ep *queuePair) setCause(err error) {
 
 // peerAborted ends the connection because the other side has ended it or is dead.
 func (ep *queuePair) peerAborted() {
-	c := ep.conn
+	c, was := ep.conn, ep.state()
 	ep.setState(failed)
 	if c.isPeerGone() || c.fault().entry == 0 { // otherwise a request of this side was the cause
 		ep.provider.member.RecordLostPeer(c.peer.ID())
 	}
 	ep.setCauseFromPeer()
+	ep.logEnd(was, true)
 	ep.tearDown()
 }
 
@@ -62,6 +65,7 @@ func (ep *queuePair) completeBlamed() {
 			r.finish(nd.Success)
 		case c.fault().concerns(r):
 			r.finish(c.fault().status)
+			ep.counters.accessRefused++
 		default:
 			return
 		}
@@ -246,6 +250,7 @@ func (ep *queuePair) handlePeerDisconnect() bool {
 		ep.setCause(ep.fail("serve", nd.ConnectionDisconnected, "the peer ("+ep.conn.peerName+") has disconnected", "call Connector.Disconnect too"))
 		ep.provider.member.RecordLostPeer(ep.conn.peer.ID())
 		ep.setState(peerDisconnected)
+		ep.logDisconnected(byPeer)
 		if ep.srq != nil {
 			ep.srq.removeWaiter(ep)
 		}
@@ -359,5 +364,6 @@ func (ep *queuePair) free() bool {
 	ep.adapter.space.RemoveHazard(ep.hazard)
 	_ = heap.Free(ep.localQPOffset)
 	ep.localQPOffset = 0
+	ep.provider.countFreed(ep)
 	return true
 }

@@ -32,7 +32,7 @@ type completionQueue struct {
 	tail       atomic.Uint64    // number of the next result to add
 	hasOverrun bool
 	closed     bool
-	unusable   atomic.Bool // hasOverrun or closed
+	mustLock   atomic.Bool // results are added under mu only: hasOverrun, closed, or operations != nil
 
 	polls           atomic.Uint64 // number of polls; approximate
 	lastMessagePoll atomic.Uint64 // number of the latest poll that took messages; approximate
@@ -48,6 +48,8 @@ type completionQueue struct {
 	number          uint64 // of the queue in this process
 	reportedPolls   uint64 // value of polls when the status page was last updated; owned by the housekeeper
 	reportedPollsAt time.Time
+
+	operations *nd.OperationStats // results by type; nil = not counted; guarded by mu
 }
 
 // completion is a queued result and the slot counter that it increments when it is taken. It is
@@ -102,6 +104,10 @@ func newCompletionQueue(a *adapter, depth int) *completionQueue {
 	q.endpoints.Store(new([]*queuePair))
 	q.callEnded.L = &q.mu
 	q.timer = q.checkModeration
+	if a.provider.options.CountOperations {
+		q.operations = new(nd.OperationStats)
+		q.mustLock.Store(true)
+	}
 	return q
 }
 
@@ -139,7 +145,7 @@ func (q *completionQueue) Poll(results []nd.Result) (n int) {
 // canBypass reports whether a new result can go to the poller directly, without being queued.
 // The queue must be empty, so that no result is overtaken. The caller holds the lock of the
 // result's endpoint. Calls that wait for results miss nothing: the poller takes this one.
-func (q *completionQueue) canBypass() bool { return q.isEmpty() && !q.unusable.Load() }
+func (q *completionQueue) canBypass() bool { return q.isEmpty() && !q.mustLock.Load() }
 
 // isEmpty reports whether the queue holds no result. Without the lock it can miss a concurrent
 // change.
@@ -284,18 +290,29 @@ func (q *completionQueue) push(r *nd.Result, a *slotCounter, solicited bool) {
 		e.set(r)
 		asym.StoreRelease(&q.tail, q.tail.Load()+1)
 		q.noteResult(r.Status != nd.Success, solicited)
+		if q.operations != nil {
+			countResult(q.operations, r)
+		}
 	}
 	q.mu.Unlock()
 	asym.Light() // ORDER asleep: between the store of the result and the load in Wake
 	q.provider.waiters.Wake()
 }
 
+// pushResult adds ep.result to the queue, and counts it.
+func (ep *queuePair) pushResult(q *completionQueue, a *slotCounter, solicited bool) {
+	if ep.counters.operations != nil {
+		countResult(ep.counters.operations, &ep.result)
+	}
+	q.push(&ep.result, a, solicited)
+}
+
 // pushSuccess is push for a successful, unsolicited result of ep.
 func (q *completionQueue) pushSuccess(ep *queuePair, request uint64, k nd.RequestType, n int, a *slotCounter) {
 	tail, head := q.tail.Load(), q.head.Load() // ORDER queue-head: pairs with the store in pop
-	if q.soleEndpoint != ep || q.unusable.Load() || tail-head == uint64(len(q.entries)) {
+	if q.soleEndpoint != ep || q.mustLock.Load() || tail-head == uint64(len(q.entries)) {
 		ep.result = nd.Result{BytesTransferred: uint32(n), RequestContext: request, RequestType: k}
-		q.push(&ep.result, a, false)
+		ep.pushResult(q, a, false)
 		return
 	}
 	e := q.prepareSlot(tail, head, a)
@@ -326,7 +343,7 @@ func (q *completionQueue) makeShared() {
 // reserveSlot returns the slot of the next result, nil if the queue is closed or full.
 func (q *completionQueue) reserveSlot(a *slotCounter) *completion {
 	tail, head := q.tail.Load(), q.head.Load()
-	if q.unusable.Load() || tail-head == uint64(len(q.entries)) {
+	if q.closed || q.hasOverrun || tail-head == uint64(len(q.entries)) {
 		q.overrun()
 		return nil
 	}
@@ -335,11 +352,12 @@ func (q *completionQueue) reserveSlot(a *slotCounter) *completion {
 
 // overrun marks a full queue as overrun, permanently. It does nothing to a closed queue.
 func (q *completionQueue) overrun() {
-	if q.unusable.Load() {
+	if q.closed || q.hasOverrun {
 		return
 	}
 	q.hasOverrun = true
-	q.unusable.Store(true)
+	q.mustLock.Store(true)
+	q.provider.events.queueOverran(q)
 	// Each endpoint fails under its own lock, when it is driven next. The engine drives it if
 	// the program does not.
 	for _, ep := range *q.endpoints.Load() {
@@ -428,7 +446,7 @@ func (q *completionQueue) Close() error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.closed = true
-	q.unusable.Store(true)
+	q.mustLock.Store(true)
 	q.head.Store(q.tail.Load())
 	q.provider.waiters.Wake()
 	q.endNotifyCalls()

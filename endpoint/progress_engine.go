@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/softnd/softnd/internal/pproflabel"
 	"github.com/softnd/softnd/shm"
 )
 
@@ -88,6 +89,7 @@ func (e *engine) sampleActivity() programActivity {
 }
 
 func (e *engine) run() {
+	pproflabel.Set("progress engine")
 	p := e.p
 	seen := e.sampleActivity()
 	gap, burst := minPollGap, 0

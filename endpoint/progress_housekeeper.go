@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/softnd/softnd/internal/pproflabel"
 	"github.com/softnd/softnd/shm"
 )
 
@@ -69,6 +70,7 @@ func (h *housekeeper) checkDue() {
 }
 
 func (h *housekeeper) run() {
+	pproflabel.Set("housekeeper")
 	p := h.p
 	timer := time.NewTimer(busyInterval)
 	defer timer.Stop()
@@ -87,6 +89,7 @@ func (h *housekeeper) run() {
 			p.countProcesses()
 		}
 		p.clearForgedHazards()
+		p.logWaiting()
 		p.updateStatusPage()
 		h.quiet.Store(!h.publishedAt.IsZero() && time.Duration(shm.Clock()-h.progressAt) >= quietAfter)
 		next := busyInterval

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"log/slog"
 	"maps"
 	"math"
 	"net/netip"
@@ -64,6 +65,13 @@ type Options struct {
 	// SpinBudget is how many rounds a wait spins before it yields, unless processes outnumber
 	// cores. 0 means 500; NoSpin is allowed.
 	SpinBudget int
+
+	// CountOperations counts results and their bytes by type. Each result then passes through its
+	// completion queue, under the queue's lock.
+	CountOperations bool
+
+	// EventHandler gets the events of connections and queues; see eventLog. nil means none.
+	EventHandler slog.Handler
 }
 
 // Provider provides the adapters of one member of an arena, and makes progress on all their
@@ -85,6 +93,8 @@ type Provider struct {
 	engine      engine
 	housekeeper housekeeper
 
+	events *eventLog // nil = no logger
+
 	deferredMu sync.Mutex // held while deferred work runs
 
 	closeDone atomic.Bool // Close is done: the member may leave, and its memory may be given to another process
@@ -97,6 +107,9 @@ type Provider struct {
 	deferred        []deferredWork
 	deferredChanged time.Time // when deferred work was last added or done
 	watched         map[shm.MemberID]chan struct{}
+	unfreed         []*queuePair     // closed endpoints whose memory is not freed yet
+	freedStats      nd.EndpointStats // sums of the freed endpoints
+	freedEndpoints  int
 
 	mappings mappings
 }
@@ -129,6 +142,9 @@ func New(m *shm.Member, o Options) (*Provider, error) {
 	p.ports.init()
 	p.waiters.Init(m.WaitDoorbell(), p.engine.endRest)
 	p.countProcesses()
+	if o.EventHandler != nil {
+		p.events = newEventLog(o.EventHandler)
+	}
 	p.housekeeper.start(p)
 	p.engine.start(p)
 	return p, nil
@@ -220,6 +236,7 @@ func (p *Provider) Close() error {
 	p.engine.stop()
 	p.housekeeper.stop()
 	p.closeDone.Store(true)
+	p.events.close()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for c := range p.conns {
@@ -312,6 +329,7 @@ func (p *Provider) removeEndpoint(ep *queuePair) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.endpoints.Store(without(p.endpoints.Load(), ep))
+	p.unfreed = append(p.unfreed, ep)
 }
 
 // watchPeer makes the housekeeper learn of a peer's death soon.

@@ -78,7 +78,9 @@ type queuePair struct {
 	resp responder
 	life lifecycle
 
-	bound boundSet
+	bound    boundSet
+	counters endpointCounters
+	waiting  waitObserver // of the housekeeper
 
 	sink, source window.Operand // of the copy in progress; here to avoid an allocation
 	result       nd.Result      // likewise, for a completion
@@ -234,6 +236,9 @@ func (a *adapter) CreateEndpoint(ctx context.Context, cfg nd.EndpointConfig) (nd
 		limits:        queueLimits{max(cfg.MaxReceiveSGE, minSGE), max(cfg.MaxInitiatorSGE, minSGE), cfg.InlineSize},
 		life:          lifecycle{done: make(chan struct{})},
 	}
+	if a.provider.options.CountOperations {
+		ep.counters.operations = new(nd.OperationStats)
+	}
 	if shared != nil {
 		ep.rq.depth, ep.limits.receiveSGE = 1, shared.sge // for the one that a message has taken
 	}
@@ -329,6 +334,9 @@ func (ep *queuePair) hasOverrun() bool { return ep.stateWord.Load()&overrunBit !
 // setState changes the state. The caller holds ep.mu.
 func (ep *queuePair) setState(s qpState) {
 	ep.life.wasConnected = ep.life.wasConnected || s == connected
+	if s == connected && ep.state() != connected {
+		ep.logConnected()
+	}
 	for was := ep.stateWord.Load(); !ep.stateWord.CompareAndSwap(was, uint32(s)|was&overrunBit); was = ep.stateWord.Load() {
 	}
 	if s >= peerDisconnected && !isClosed(ep.life.done) {

@@ -163,6 +163,7 @@ func (ep *queuePair) newRequest(op string, k nd.RequestType, flags nd.OpFlags, r
 		return nil, ep.notConnectedError(op)
 	}
 	if !ep.hasSlot() {
+		ep.counters.postsRefused++
 		return nil, ep.sqFull
 	}
 	r := ep.requestAt(ep.sq.posted)

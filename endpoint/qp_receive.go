@@ -44,6 +44,7 @@ func (ep *queuePair) postReceive(reqCtx uint64, sge []nd.SGE) error {
 		return ep.overrunError(op)
 	}
 	if ep.rq.posted-ep.rq.slots.freed.Load() >= ep.rq.depth {
+		ep.counters.postsRefused++
 		return ep.rqFull
 	}
 	r := ep.receiveAt(ep.rq.posted)

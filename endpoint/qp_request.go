@@ -29,6 +29,7 @@ type request struct {
 	mustCancel  bool              // posted when the connection had ended: it can only be canceled
 	viaRing     bool              // the peer copies the data: the request goes through the ring
 	hasReceive  bool              // the peer has a receive for this Send
+	stalls      uint8             // a bit for each stallCause that has been counted
 	transferred uint64            // bytes copied or, through the ring, sent in fragments
 	localUse    window.Generation // bind of the local token that is in use
 	remoteUse   window.Generation // bind of the remote token that is in use

@@ -60,7 +60,7 @@ func (ep *queuePair) bounceOut(r *request, e wire.SGE) (buffer int, sge wire.SGE
 		}
 	}
 	if buffer < 0 {
-		return 0, e, blocked
+		return 0, e, ep.stall(r, stallQueue)
 	}
 	n := min(uint64(e.Length), bounceSize)
 	mem := ep.req.bounce.mem[buffer*bounceSize:][:n]

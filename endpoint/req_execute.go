@@ -12,7 +12,7 @@ import (
 // bytes and subtracts them.
 func (ep *queuePair) execute(r *request, budget *uint64) outcome {
 	if r.flags.Has(nd.ReadFence) && ep.conn.hasReadsInFlight(1) {
-		return blocked
+		return ep.stall(r, stallOrder)
 	}
 	if r.draining {
 		return ep.executeInvalidate(r)
@@ -58,7 +58,7 @@ func (ep *queuePair) executeBind(r *request) outcome {
 func (ep *queuePair) executeInvalidate(r *request) outcome {
 	if !r.draining {
 		if _, region := r.object.(*window.Region); region && ep.conn.hasUnacknowledged() {
-			return blocked // the peer has not run all requests that may name the region's local token
+			return ep.stall(r, stallOrder) // the peer has not run all requests that may name the region's local token
 		}
 		token, ok := r.object.Invalidate(ep.number, false)
 		if !ok {
@@ -68,7 +68,7 @@ func (ep *queuePair) executeInvalidate(r *request) outcome {
 		r.draining, r.drainToken = true, token
 	}
 	if !r.object.Drained(r.drainToken) {
-		return blocked
+		return ep.stall(r, stallDrain)
 	}
 	ep.completeInvalidate(r)
 	return executed
@@ -149,10 +149,12 @@ func (ep *queuePair) copyOneSided(r *request, budget *uint64) outcome {
 }
 
 func (ep *queuePair) rejectRemote(r *request, f window.Fault) outcome {
+	ep.counters.accessRefused++
 	return ep.reject(r, nd.AccessViolation, "%s: %v", ep.describeRequest(r), f)
 }
 
 func (ep *queuePair) rejectLocal(r *request, e wire.SGE, f window.Fault) outcome {
+	ep.counters.accessRefused++
 	return ep.reject(r, nd.AccessViolation, "scatter/gather entry of %s: %v", ep.describeLocal(e), f)
 }
 

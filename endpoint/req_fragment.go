@@ -28,7 +28,7 @@ func (ep *queuePair) sendFragments(r *request, budget *uint64) outcome {
 			return partial
 		}
 		if r.kind == nd.RequestRead && r.transferred == 0 && c.hasReadsInFlight(uint64(ep.req.readLimit)) {
-			return blocked
+			return ep.stall(r, stallOrder)
 		}
 		e := sgeAt(r.sges, r.transferred)
 		right := window.Read
@@ -42,7 +42,7 @@ func (ep *queuePair) sendFragments(r *request, budget *uint64) outcome {
 		}
 		if c.out.FreeSlots() == 0 {
 			if ep.requestWakeup(); c.out.FreeSlots() == 0 {
-				return blocked
+				return ep.stall(r, stallQueue)
 			}
 		}
 		n := uint64(e.Length)
@@ -67,6 +67,7 @@ func (ep *queuePair) sendFragments(r *request, budget *uint64) outcome {
 		}
 		ep.req.slot = wire.Fragment(fragmentKind(r.kind), flags, r.token, e, r.remote+r.transferred, r.total)
 		ep.pushEntry(r, &ep.req.slot)
+		ep.counters.fragments++
 		if r.transferred == 0 && r.kind == nd.RequestSend {
 			c.credit.takeReceive()
 		}
@@ -99,7 +100,7 @@ func (ep *queuePair) pushInlineWrite(r *request) outcome {
 	c := ep.conn
 	if c.out.FreeSlots() == 0 {
 		if ep.requestWakeup(); c.out.FreeSlots() == 0 {
-			return blocked
+			return ep.stall(r, stallQueue)
 		}
 	}
 	payload, ok := ep.gatherInline(r)

@@ -32,6 +32,7 @@ func (ep *queuePair) runRequests(budget *uint64) (progressed bool) {
 		}
 		switch out {
 		case blocked:
+			ep.counters.retries++
 			return progressed || r.transferred != before
 		case partial:
 			asym.StoreRelease32(&ep.req.chunks, ep.req.chunks.Load()+1)
@@ -79,18 +80,27 @@ func (ep *queuePair) completeRequests() (progressed bool) {
 func (ep *queuePair) completeRequest(r *request) {
 	if r.status == nd.Success && r.flags.Has(nd.SilentSuccess) {
 		ep.sq.unqueued--
+		ep.counters.silent++
+		if ep.counters.operations != nil {
+			countResult(ep.counters.operations, &nd.Result{RequestType: r.kind, BytesTransferred: r.bytesTransferred()})
+		}
 		return
-	}
-	bytes := uint32(0)
-	if r.status == nd.Success && (r.kind == nd.RequestSend || r.kind == nd.RequestRead || r.kind == nd.RequestWrite) {
-		bytes = uint32(r.total)
 	}
 	if r.status == nd.Success {
-		ep.sq.cq.pushSuccess(ep, r.context, r.kind, int(bytes), &ep.sq.slots)
+		ep.sq.cq.pushSuccess(ep, r.context, r.kind, int(r.bytesTransferred()), &ep.sq.slots)
 		return
 	}
-	ep.result = nd.Result{Status: r.status, BytesTransferred: bytes, RequestContext: r.context, RequestType: r.kind}
-	ep.sq.cq.push(&ep.result, &ep.sq.slots, false)
+	ep.result = nd.Result{Status: r.status, RequestContext: r.context, RequestType: r.kind}
+	ep.pushResult(ep.sq.cq, &ep.sq.slots, false)
+}
+
+// bytesTransferred returns the number of bytes in the result of a successful request.
+func (r *request) bytesTransferred() uint32 {
+	switch r.kind {
+	case nd.RequestSend, nd.RequestRead, nd.RequestWrite:
+		return uint32(r.total)
+	}
+	return 0
 }
 
 // reject finishes a request with status s. The message becomes the endpoint's cause, if it has none yet.

@@ -78,7 +78,7 @@ func (ep *queuePair) awaitReceive(r *request) outcome {
 	limit := ep.provider.options.ReceiveTimeout
 	switch limit {
 	case NoLimit:
-		return blocked
+		return ep.stall(r, stallReceive)
 	case AtOnce:
 		return ep.reject(r, nd.IOTimeout, "the peer (%s) has no receive posted", ep.conn.peerName)
 	}
@@ -87,7 +87,7 @@ func (ep *queuePair) awaitReceive(r *request) outcome {
 		r.deadline = now.Add(limit)
 	}
 	if now.Before(r.deadline) {
-		return blocked
+		return ep.stall(r, stallReceive)
 	}
 	return ep.reject(r, nd.IOTimeout, "the peer (%s) has posted no receive for %v", ep.conn.peerName, limit)
 }
@@ -97,7 +97,7 @@ func (ep *queuePair) pushInlineSend(r *request) outcome {
 	c := ep.conn
 	if c.out.FreeSlots() == 0 {
 		if ep.requestWakeup(); c.out.FreeSlots() == 0 {
-			return blocked
+			return ep.stall(r, stallQueue)
 		}
 	}
 	payload, ok := ep.gatherInline(r)
@@ -172,7 +172,7 @@ func (ep *queuePair) copyToReceive(r *request, budget *uint64) outcome {
 	}
 	ep.req.slot = shm.Slot{wire.Header(wire.SendPlaced, wire.FlagFirst|wire.FlagLast|r.entryFlags(), 0, 0), r.total}
 	if !ep.pushEntry(r, &ep.req.slot) {
-		return blocked
+		return ep.stall(r, stallQueue)
 	}
 	c.credit.takeReceive()
 	c.peer.Ring()
@@ -196,8 +196,9 @@ func (ep *queuePair) completeIfOpen(r *request) {
 func (ep *queuePair) rejectReceive(r *request, s nd.Status, format string, args ...any) outcome {
 	ep.req.slot = shm.Slot{wire.Header(wire.SendFailed, wire.FlagFirst|wire.FlagLast, 0, 0), uint64(s), r.total}
 	if !ep.pushEntry(r, &ep.req.slot) {
-		return blocked
+		return ep.stall(r, stallQueue)
 	}
+	ep.counters.accessRefused++
 	ep.conn.credit.takeReceive()
 	ep.localQP.ReceiveStatus.Store(uint32(s)) // ORDER reason: before the swap in transition; pairs with the load in setCauseFromPeer
 	return ep.reject(r, nd.RemoteError, format, args...)

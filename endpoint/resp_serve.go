@@ -137,7 +137,7 @@ func (ep *queuePair) completeReceive(r *receive, s nd.Status, bytes uint64, inva
 	ep.rq.delivered++
 	ep.resp.received = 0
 	// A receive that fails without a message makes an event of any kind, whatever the flags are.
-	ep.rq.cq.push(&ep.result, &ep.rq.slots, ep.resp.entry.Flags&wire.FlagSolicited != 0)
+	ep.pushResult(ep.rq.cq, &ep.rq.slots, ep.resp.entry.Flags&wire.FlagSolicited != 0)
 }
 
 // serveInlineSend receives a message whose data is in the ring entry.
@@ -207,6 +207,7 @@ func (ep *queuePair) failTooLong(r *receive, total uint64) outcome {
 // failServing fails the connection because of the entry being served. status is that of the peer's
 // request.
 func (ep *queuePair) failServing(status nd.Status, cause error) {
+	ep.counters.accessRefused++
 	in := ep.conn.in
 	in.Release()
 	ep.localQP.FaultStatus.Store(uint32(status))
@@ -266,6 +267,7 @@ func (ep *queuePair) serveSendFailed(m *wire.Entry, r *receive) outcome {
 	if status == nd.AccessViolation {
 		detail = fmt.Sprintf("a message of %d bytes for %s", m.Total, ep.describeReceive(r))
 	}
+	ep.counters.accessRefused++
 	ep.completeReceive(r, status, 0, 0)
 	ep.conn.in.Advance()
 	ep.terminate(ep.fail("receive", status, detail+": the peer ("+ep.conn.peerName+") could not deliver it", "post receives that are large enough, with valid tokens"))

@@ -136,6 +136,7 @@ func (q *sharedReceiveQueue) assignReceive(ep *queuePair) bool {
 	if uint64(ahead) >= q.outstanding() {
 		if place < 0 {
 			q.waiting = append(q.waiting, ep)
+			ep.counters.sharedStalls++
 		}
 		q.mu.Unlock()
 		return false

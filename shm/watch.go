@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/softnd/softnd/internal/pproflabel"
 )
 
 // How members find deaths. Each member watches its neighbours: the next two live members in the
@@ -208,6 +210,7 @@ func (m *Member) watch(pidfd *os.File, stop <-chan struct{}, ended func()) bool 
 	}
 	end := make(chan error, 1)
 	go func() {
+		pproflabel.Set("liveness check")
 		// The runtime's poller waits until the pidfd is readable, which means that the process has
 		// ended.
 		end <- conn.Read(func(fd uintptr) bool {
@@ -217,6 +220,7 @@ func (m *Member) watch(pidfd *os.File, stop <-chan struct{}, ended func()) bool 
 		})
 	}()
 	go func() {
+		pproflabel.Set("liveness check")
 		defer pidfd.Close()
 		select {
 		case <-stop:

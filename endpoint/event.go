@@ -1,0 +1,245 @@
+package endpoint
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/softnd/softnd/internal/pproflabel"
+	"github.com/softnd/softnd/nd"
+	"github.com/softnd/softnd/shm"
+)
+
+const (
+	// maxEvents limits the events that wait for the handler. Further events are counted and dropped.
+	maxEvents = 1024
+	// closeGrace is how long Provider.Close waits for the handler.
+	closeGrace = time.Second
+	// defaultWaitLimit is how long a request waits before that is an event, if Sends wait without limit.
+	defaultWaitLimit = defaultReceiveTimeout
+)
+
+// Values of the attribute "by".
+const (
+	bySelf = "self"
+	byPeer = "peer"
+)
+
+// eventLog passes events to a handler. Its methods add events with an endpoint's or a
+// queue's lock held, but never call the handler: a goroutine of its own does, without any lock. So a
+// handler may block and may call softnd. An event contains only private memory, because the arena may be
+// unmapped when the handler gets it. A nil eventLog drops all events.
+type eventLog struct {
+	handler slog.Handler
+	wake    chan struct{} // has an element if there may be something to do
+	ended   chan struct{} // closed when all events are delivered after close
+
+	mu      sync.Mutex // held for moments only; no other lock is taken under it
+	queue   []slog.Record
+	dropped int                       // events since the last delivery
+	deaths  map[shm.MemberID]struct{} // peers whose death is in the log
+	closed  bool
+}
+
+func newEventLog(h slog.Handler) *eventLog {
+	l := &eventLog{handler: h, wake: make(chan struct{}, 1), ended: make(chan struct{}), deaths: make(map[shm.MemberID]struct{})}
+	go l.deliver()
+	return l
+}
+
+// add adds an event. It never blocks.
+func (l *eventLog) add(level slog.Level, message string, attrs ...slog.Attr) {
+	r := slog.NewRecord(time.Now(), level, message, 0)
+	r.AddAttrs(attrs...)
+	l.mu.Lock()
+	switch {
+	case l.closed:
+	case len(l.queue) == maxEvents:
+		l.dropped++
+	default:
+		l.queue = append(l.queue, r)
+	}
+	l.mu.Unlock()
+	l.signal()
+}
+
+func (l *eventLog) signal() {
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+// deliver calls the handler for each event, in order, until close was called and no event is left.
+func (l *eventLog) deliver() {
+	pproflabel.Set("event log")
+	defer close(l.ended)
+	ctx := context.Background()
+	for range l.wake {
+		l.mu.Lock()
+		queue, dropped, closed := l.queue, l.dropped, l.closed
+		l.queue, l.dropped = nil, 0
+		l.mu.Unlock()
+		if dropped > 0 {
+			r := slog.NewRecord(time.Now(), slog.LevelWarn, "events dropped", 0)
+			r.AddAttrs(slog.Int("count", dropped))
+			queue = append(queue, r)
+		}
+		for _, r := range queue {
+			if l.handler.Enabled(ctx, r.Level) {
+				_ = l.handler.Handle(ctx, r) // there is no other place to report the error
+			}
+		}
+		if closed {
+			return
+		}
+	}
+}
+
+// close drops later events, and waits for the handler, at most closeGrace. The caller holds no lock.
+func (l *eventLog) close() {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	l.closed = true
+	l.mu.Unlock()
+	l.signal()
+	select {
+	case <-l.ended:
+	case <-time.After(closeGrace):
+	}
+}
+
+// queueOverran adds the event that a result did not fit into a completion queue. The caller holds q.mu.
+func (l *eventLog) queueOverran(q *completionQueue) {
+	if l != nil {
+		l.add(slog.LevelError, "completion queue overran", slog.Uint64("queue", q.number), slog.Int("depth", len(q.entries)))
+	}
+}
+
+// peerDied adds the event that a peer died, once for each peer.
+func (l *eventLog) peerDied(peer *shm.Peer) {
+	l.mu.Lock()
+	_, known := l.deaths[peer.ID()]
+	l.deaths[peer.ID()] = struct{}{}
+	l.mu.Unlock()
+	if !known {
+		l.add(slog.LevelWarn, "peer died", slog.String("peer", peer.Name()))
+	}
+}
+
+// attrs returns the attributes that all events of an endpoint have. The caller holds ep.mu, as for the
+// other methods of this file.
+func (ep *queuePair) attrs(more ...slog.Attr) []slog.Attr {
+	return append([]slog.Attr{slog.Uint64("endpoint", ep.number), slog.String("peer", ep.conn.peerName)}, more...)
+}
+
+func (ep *queuePair) logConnected() {
+	if l := ep.provider.events; l != nil {
+		l.add(slog.LevelInfo, "connected", ep.attrs(slog.Bool("active", ep.conn.side == active))...)
+	}
+}
+
+func (ep *queuePair) logDisconnected(by string) {
+	if l := ep.provider.events; l != nil {
+		l.add(slog.LevelInfo, "disconnected", ep.attrs(slog.String("by", by))...)
+	}
+}
+
+// logEnd adds the event that the connection has ended without a graceful disconnect. The state was another
+// before, and the cause is set. fromPeer says that the peer ended the connection or died.
+func (ep *queuePair) logEnd(was qpState, fromPeer bool) {
+	l := ep.provider.events
+	if l == nil || !ep.life.wasConnected {
+		return
+	}
+	c, cause := ep.conn, ep.life.cause
+	if cause == nil {
+		cause = ep.fail("serve", nd.ConnectionAborted, "the connection ended", "")
+	}
+	var why *nd.OpError
+	switch errors.As(cause, &why); {
+	case !fromPeer && why != nil && (why.Op == "close" || why.Op == "flush"): // the program ended it
+		if was == connected {
+			ep.logDisconnected(bySelf)
+		}
+		return
+	case fromPeer && c.isPeerGone() && c.state() == connEstablished:
+		l.peerDied(c.peer) // a process that leaves the job has ended its connections before
+	}
+	by, level := bySelf, slog.LevelError
+	if fromPeer {
+		by, level = byPeer, slog.LevelWarn
+	}
+	l.add(level, "connection failed", ep.attrs(slog.String("by", by), slog.String("status", nd.StatusOf(cause).String()), slog.String("cause", cause.Error()))...)
+}
+
+// waitObserver notes how long the oldest request has waited. Only the housekeeper's goroutine uses it.
+type waitObserver struct {
+	number   uint64 // of the request
+	since    time.Time
+	reported bool // there is an event for this request
+}
+
+// logWaiting adds an event for each oldest request of an endpoint that has waited longer than the
+// receive time-out.
+func (p *Provider) logWaiting() {
+	if p.events == nil {
+		return
+	}
+	limit := p.options.ReceiveTimeout
+	if limit == NoLimit || limit == AtOnce {
+		limit = defaultWaitLimit
+	}
+	now := time.Now()
+	for _, ep := range *p.endpoints.Load() {
+		if ep.outstanding.Load() != 0 && ep.mu.TryLock() {
+			ep.logWaitingLocked(now, limit)
+			ep.mu.Unlock()
+		}
+	}
+}
+
+func (ep *queuePair) logWaitingLocked(now time.Time, limit time.Duration) {
+	w := &ep.waiting
+	number := ep.sq.completed
+	if number == ep.req.submitted || ep.state() != connected {
+		w.since = time.Time{}
+		return
+	}
+	if w.since.IsZero() || w.number != number {
+		*w = waitObserver{number: number, since: now}
+		return
+	}
+	waited := now.Sub(w.since)
+	if w.reported || waited < limit {
+		return
+	}
+	w.reported = true
+	r := ep.requestAt(number)
+	ep.provider.events.add(slog.LevelWarn, "request waits", ep.attrs(slog.String("request", opName(r)), slog.Uint64("context", r.context),
+		slog.String("for", ep.awaited(r)), slog.Duration("waited", waited.Round(time.Millisecond)))...)
+}
+
+// awaited says what the oldest request waits for.
+func (ep *queuePair) awaited(r *request) string {
+	switch {
+	case ep.req.next != ep.sq.completed && ep.conn.peerHasSRQ && r.kind == nd.RequestSend:
+		return "the peer to take a receive from its shared queue"
+	case ep.req.next != ep.sq.completed:
+		return "the peer to process it"
+	}
+	for cause := range stallCauses {
+		if r.stalls == 1<<cause {
+			return stallText[cause]
+		}
+	}
+	if r.stalls == 0 {
+		return fmt.Sprintf("the transfer of %d bytes", r.total)
+	}
+	return "several causes, see the endpoint's Stalls"
+}

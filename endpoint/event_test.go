@@ -1,0 +1,270 @@
+package endpoint
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/softnd/softnd/nd"
+)
+
+// recorder is a slog handler that keeps the events.
+type recorder struct {
+	handle func(slog.Record) // called for each event, if not nil
+
+	mu     sync.Mutex
+	events []event
+}
+
+type event struct {
+	message string
+	level   slog.Level
+	attrs   map[string]string
+}
+
+func (h *recorder) Enabled(context.Context, slog.Level) bool { return true }
+func (h *recorder) WithAttrs([]slog.Attr) slog.Handler       { return h }
+func (h *recorder) WithGroup(string) slog.Handler            { return h }
+
+func (h *recorder) Handle(_ context.Context, r slog.Record) error {
+	e := event{r.Message, r.Level, make(map[string]string)}
+	r.Attrs(func(a slog.Attr) bool {
+		e.attrs[a.Key] = a.Value.String()
+		return true
+	})
+	h.mu.Lock()
+	h.events = append(h.events, e)
+	h.mu.Unlock()
+	if h.handle != nil {
+		h.handle(r)
+	}
+	return nil
+}
+
+// find returns the events with a message.
+func (h *recorder) find(message string) (found []event) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, e := range h.events {
+		if e.message == message {
+			found = append(found, e)
+		}
+	}
+	return found
+}
+
+// await returns the first event with a message, and waits until there is one.
+func (h *recorder) await(t *testing.T, message string) event {
+	t.Helper()
+	for end := time.Now().Add(watchdog); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		if found := h.find(message); len(found) > 0 {
+			return found[0]
+		}
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	t.Fatalf("no event %q; events: %v", message, h.events)
+	return event{}
+}
+
+func (e event) check(t *testing.T, level slog.Level, want map[string]string) {
+	t.Helper()
+	if e.level != level {
+		t.Errorf("%s: level %v, want %v", e.message, e.level, level)
+	}
+	for key, text := range want {
+		if got, ok := e.attrs[key]; !ok || !strings.Contains(got, text) {
+			t.Errorf("%s: attribute %s is %q, want %q in it", e.message, key, got, text)
+		}
+	}
+}
+
+// newLoggedPair returns two connected sides in this process, both with the logger of h.
+func newLoggedPair(t *testing.T, h *recorder, s setup) *pair {
+	t.Helper()
+	s.Both.EventHandler = h
+	return newPair(t, s)
+}
+
+func TestEventConnected(t *testing.T) {
+	var h recorder
+	newLoggedPair(t, &h, setup{})
+	for end := time.Now().Add(watchdog); len(h.find("connected")) < 2 && time.Now().Before(end); time.Sleep(time.Millisecond) {
+	}
+	roles := make(map[string]bool)
+	for _, e := range h.find("connected") {
+		e.check(t, slog.LevelInfo, map[string]string{"endpoint": "1", "peer": "endpoint 1 of"})
+		roles[e.attrs["active"]] = true
+	}
+	if n := len(h.find("connected")); n != 2 || !roles["true"] || !roles["false"] {
+		t.Errorf("%d events with the values %v of active, want one of each side", n, roles)
+	}
+}
+
+func TestEventDisconnected(t *testing.T) {
+	var h recorder
+	p := newLoggedPair(t, &h, setup{})
+	ctx, cancel := context.WithTimeout(t.Context(), watchdog)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- p.a.local.connector(0).Disconnect(ctx) }()
+	if err := p.b.local.connector(0).NotifyDisconnect(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.b.local.connector(0).Disconnect(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	seen := make(map[string]bool)
+	for end := time.Now().Add(watchdog); len(seen) < 2 && time.Now().Before(end); time.Sleep(time.Millisecond) {
+		for _, e := range h.find("disconnected") {
+			e.check(t, slog.LevelInfo, nil)
+			seen[e.attrs["by"]] = true
+		}
+	}
+	if !seen[bySelf] || !seen[byPeer] || len(h.find("disconnected")) != 2 {
+		t.Errorf("events %v, want one by self and one by peer", h.find("disconnected"))
+	}
+	if failed := h.find("connection failed"); len(failed) > 0 {
+		t.Errorf("a graceful disconnect also made %v", failed)
+	}
+}
+
+func TestEventConnectionFailed(t *testing.T) {
+	var h recorder
+	p := newLoggedPair(t, &h, setup{})
+	bad := nd.SGE{Buffer: p.a.local.regions[0].bytes()[:8], Token: 12345}
+	if err := p.a.local.endpoint(0).Send(1, []nd.SGE{bad}, 0); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(watchdog); len(h.find("connection failed")) < 2 && time.Now().Before(end); time.Sleep(time.Millisecond) {
+	}
+	for _, e := range h.find("connection failed") {
+		switch e.attrs["by"] {
+		case bySelf:
+			e.check(t, slog.LevelError, map[string]string{"cause": "send"})
+		case byPeer:
+			e.check(t, slog.LevelWarn, map[string]string{"status": nd.ConnectionAborted.String(), "cause": "the peer"})
+		}
+	}
+	if n := len(h.find("connection failed")); n != 2 {
+		t.Errorf("%d events, want one of each side", n)
+	}
+}
+
+func TestEventPeerDied(t *testing.T) {
+	var h recorder
+	p := &pair{arena: newArena(t)}
+	p.a = newParty(t, p.arena, "a", sideOptions{Options: Options{EventHandler: &h}}, false)
+	p.b = newParty(t, p.arena, "b", sideOptions{}, true) // a handler cannot be passed to a process
+	p.connect(p.b.must(order{Do: doListen}).Addr)
+	p.b.puppet.kill()
+	h.await(t, "peer died").check(t, slog.LevelWarn, map[string]string{"peer": "member"})
+	h.await(t, "connection failed").check(t, slog.LevelWarn, map[string]string{"by": byPeer, "cause": "died"})
+}
+
+func TestEventQueueOverran(t *testing.T) {
+	var h recorder
+	s := setup{}
+	s.Both.QueueDepth = 1
+	p := newLoggedPair(t, &h, s)
+	for range 64 {
+		_ = p.a.local.endpoint(0).Write(1, nil, 0, 0, 0)
+	}
+	h.await(t, "completion queue overran").check(t, slog.LevelError, map[string]string{"queue": "", "depth": "2"})
+	h.await(t, "connection failed")
+	for _, e := range h.find("connection failed") {
+		if e.attrs["by"] == bySelf {
+			e.check(t, slog.LevelError, map[string]string{"cause": "overran"})
+		}
+	}
+}
+
+func TestEventRequestWaits(t *testing.T) {
+	var h recorder
+	s := setup{}
+	s.Both.ReceiveTimeout = NoLimit
+	p := newLoggedPair(t, &h, s)
+	if err := p.a.local.endpoint(0).Send(77, nil, 0); err != nil {
+		t.Fatal(err)
+	}
+	h.await(t, "request waits").check(t, slog.LevelWarn, map[string]string{"request": "send", "context": "77", "for": "receive", "endpoint": "1"})
+	if n := len(h.find("request waits")); n != 1 {
+		t.Errorf("%d events for one request, want 1", n)
+	}
+}
+
+// A handler that never returns holds up neither calls nor Close.
+func TestEventHandlerBlocks(t *testing.T) {
+	release := make(chan struct{})
+	defer close(release)
+	h := recorder{handle: func(slog.Record) { <-release }}
+	p := newLoggedPair(t, &h, setup{})
+	h.await(t, "connected")
+	if err := p.a.local.endpoint(0).Write(1, nil, 0, 0, 0); err != nil {
+		t.Error(err)
+	}
+	if err := p.a.local.endpoint(0).Close(); err != nil {
+		t.Error(err)
+	}
+	if err := p.a.local.provider.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A handler may call softnd, also the calls that end what the event is about.
+func TestEventHandlerCallsBack(t *testing.T) {
+	var p *pair
+	ready, ended := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	h := recorder{handle: func(r slog.Record) {
+		<-ready
+		p.a.local.provider.Stats()
+		if err := p.a.local.endpoint(0).Flush(); err != nil {
+			t.Error(err)
+		}
+		if err := p.a.local.endpoint(0).Close(); err != nil {
+			t.Error(err)
+		}
+		if err := p.a.local.provider.Close(); err != nil {
+			t.Error(err)
+		}
+		once.Do(func() { close(ended) })
+	}}
+	p = newLoggedPair(t, &h, setup{})
+	close(ready)
+	select {
+	case <-ended:
+	case <-time.After(watchdog):
+		t.Fatal("the handler's calls did not return")
+	}
+}
+
+func TestEventLogDropsWhatExceedsItsLimit(t *testing.T) {
+	release, entered := make(chan struct{}), make(chan struct{}, 1)
+	h := recorder{handle: func(r slog.Record) {
+		select {
+		case entered <- struct{}{}:
+		default:
+		}
+		<-release
+	}}
+	l := newEventLog(&h)
+	l.add(slog.LevelInfo, "first")
+	<-entered
+	for range maxEvents + 5 {
+		l.add(slog.LevelInfo, "later")
+	}
+	close(release)
+	l.close()
+	<-l.ended
+	if n := len(h.find("later")); n != maxEvents {
+		t.Errorf("%d events delivered, want %d", n, maxEvents)
+	}
+	h.await(t, "events dropped").check(t, slog.LevelWarn, map[string]string{"count": "5"})
+}
