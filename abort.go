@@ -24,8 +24,8 @@ const maxReason = 512
 // may call it at any time.
 //
 // ndrun exits with the code of the first rank that aborts or fails, even if a wrapper of the rank
-// hides the code; so does Hydra's mpiexec. Other launchers end the job because a rank has failed.
-// Ranks that met by [Join] have no launcher: they see the death of this one.
+// hides the code; so does Hydra's mpiexec. Other launchers end the job because a rank has failed. A
+// job of [Join] has no launcher: its other ranks detect that this process has died.
 func Abort(code int, reason string) {
 	if code < 1 || code > 255 {
 		code = 1

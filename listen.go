@@ -51,7 +51,7 @@ func (j *Job) listen(ctx context.Context, port uint16) (nd.Listener, error) {
 
 // Accept waits for a rank that calls [Job.Dial] for this one, and returns a new endpoint that is
 // connected with that rank's, and the rank. Calls of several goroutines are served in the order of
-// the requests. A request that its rank gives up, or whose rank dies, is skipped.
+// the requests. Accept skips a request whose rank has given up or died.
 //
 // Errors: those of [nd.Adapter.CreateEndpoint], which refuse the request; [nd.Canceled] if ctx ends
 // or the listener is closed.

@@ -51,16 +51,15 @@ type Executor = endpoint.Executor
 
 const (
 	// ExecutorAuto is the default. The process that posts the request moves the bytes if it can
-	// reach the memory at both ends, which it can if that comes from [nd.Adapter.Allocate].
-	// Otherwise the peer moves them.
+	// reach the peer's memory: memory of [nd.Adapter.Allocate]. Otherwise the peer moves them.
 	ExecutorAuto = endpoint.Auto
-	// ExecutorTarget has the peer of the process that posts the request move the bytes. It is
-	// slower, and good for tests: it runs other code, with other timing.
+	// ExecutorTarget selects the peer of the process that posts the request. It is slower. Use it
+	// in tests: it runs different code, with different timing.
 	ExecutorTarget = endpoint.Target
 )
 
-// WithExecutor selects which process moves the bytes of this rank's requests. Ranks of one job may
-// differ. The variable is [EnvExec].
+// WithExecutor selects which process moves the bytes of this rank's requests. The ranks of a job
+// may use different executors. The variable is [EnvExec].
 func WithExecutor(e Executor) Option {
 	return func(s *settings) error {
 		if e != ExecutorAuto && e != ExecutorTarget {

@@ -10,21 +10,21 @@ import (
 //
 // Entries of an endpoint's initiator queue are in the order of posting, and so are those of its
 // receive queue. There is no order between the two queues, or between endpoints. After an endpoint
-// was closed, entries of it may still arrive.
+// is closed, its entries may still arrive.
 //
 // A provider has room for at least the depth asked for, and should have twice as much, because
-// existing programs ask for less than they use. An entry without room breaks the queue permanently:
-// its endpoints fail, no further entry arrives, and Notify and Wait return [BufferOverflow].
-// Entries that arrived before can still be taken. A program that takes its results in time loses
-// none.
+// existing programs ask for less than they use. If there is no room for an entry, the queue is
+// broken permanently: its endpoints fail, no further entry arrives, and Notify and Wait return
+// [BufferOverflow]. Entries that arrived before can still be taken. A program that takes its
+// results in time loses none.
 // Source: NetworkDirect IND2CompletionQueue, NDK_CQ.
 type CompletionQueue interface {
 	// Poll takes up to len(results) entries, oldest first, and returns their number. It never
-	// blocks. A number below len(results) means that the queue was empty at that moment.
+	// blocks. If the number is below len(results), the queue was empty at that moment.
 	// Source: IND2CompletionQueue::GetResults, NdkGetCqResultsEx.
 	Poll(results []Result) int
 
-	// Wait is Poll that blocks until there is at least one entry. Several goroutines may wait;
+	// Wait is like Poll, but blocks until there is at least one entry. Several goroutines may wait;
 	// each entry goes to one of them.
 	//
 	// Errors, each with 0 entries: [Canceled] when ctx ends or the queue is closed;
@@ -71,14 +71,14 @@ type CompletionQueue interface {
 	Close() error
 }
 
-// InterruptModerator is implemented by completion queues of adapters that show
+// InterruptModerator is implemented by completion queues of adapters with
 // [InterruptModerationSupported].
 type InterruptModerator interface {
-	// ModerateInterrupts delays events until count entries have arrived, or the oldest entry
-	// is as old as interval. A negative value leaves out one of the two. A failed entry raises its
-	// event at once, together with the events that were delayed.
+	// ModerateInterrupts delays events until count entries have arrived, or the oldest entry is as
+	// old as interval. A negative value disables that condition. A failed entry raises its event at
+	// once, together with the events that were delayed.
 	//
-	// Errors: [InvalidParameterMix] when both are left out.
+	// Errors: [InvalidParameterMix] when both are negative.
 	// Source: NdkControlCqInterruptModeration.
 	ModerateInterrupts(interval time.Duration, count int) error
 }

@@ -5,7 +5,7 @@ import (
 	"net/netip"
 )
 
-// ConnectParams is what the two sides tell each other while they connect.
+// ConnectParams has the values that each side passes to the other while they connect.
 type ConnectParams struct {
 	// InboundReadLimit bounds the Reads that the peer may have in progress on this side's
 	// memory, OutboundReadLimit those that this side may have in progress on the peer's. Values
@@ -27,9 +27,9 @@ type ConnectParams struct {
 // A call that is refused because of an argument has no effect: the connector may be used again. The
 // comments of the methods say in which state other errors leave the connector.
 //
-// A disconnection is graceful when both sides call Disconnect. The peer's Disconnect flushes nothing
-// on this side; this side's own Disconnect does. A peer that closes, exits or does not answer in
-// time aborts the connection, and all outstanding requests are flushed.
+// A disconnection is graceful when both sides call Disconnect. This side's Disconnect flushes its
+// own requests; the peer's Disconnect does not flush them. A peer that closes, exits or does not
+// answer in time aborts the connection, and all outstanding requests are flushed.
 // Source: NetworkDirect IND2Connector, NDK_CONNECTOR.
 type Connector interface {
 	// Bind sets the local address. Port 0 picks one of [EphemeralPortFirst] to
@@ -60,7 +60,7 @@ type Connector interface {
 	//   - [ConnectionActive] when the connector or ep is connecting or connected;
 	//   - [InvalidParameter1] for an ep of another adapter.
 	//
-	// [Canceled] when ctx ends, which withdraws the request.
+	// When ctx ends, Connect withdraws the request and fails with [Canceled].
 	//
 	// Source: IND2Connector::Connect, NdkConnect.
 	Connect(ctx context.Context, ep Endpoint, addr netip.AddrPort, p ConnectParams) error
@@ -130,8 +130,8 @@ type Connector interface {
 
 	// Disconnect flushes this side's requests, tells the peer, and returns nil when the peer has
 	// disconnected too. No transfer touches this side's memory afterwards. Call it when this side's
-	// requests have completed: the data of a request whose result was [Success] arrives all the
-	// same, other data is lost. Neither connector nor endpoint can be connected again.
+	// requests have completed: only the data of requests whose result is [Success] is sure to
+	// arrive. Neither connector nor endpoint can be connected again.
 	//
 	// Errors: [ConnectionInvalid] when not connected or already disconnected; [ConnectionAborted]
 	// when the connection aborted; [IOTimeout] when the peer did not answer in time, which aborts

@@ -18,11 +18,11 @@ import "context"
 // [Canceled]. When a completion queue of the endpoint has overrun, posts of both kinds may fail
 // with [InternalError] instead, because their results would be lost.
 //
-// A request is outstanding until its result is taken, or, if it succeeds silently, until it has
-// run. Requests of one queue complete in the order of posting. At the peer, the effects of Send,
-// Write, Bind and Invalidate appear in the order of posting. Later requests may run before a Read
-// is complete, unless they have [ReadFence]. There is no order between the two queues, or between
-// endpoints.
+// A request is outstanding until its result is taken. A request that succeeds silently is
+// outstanding until it has run. Requests of one queue complete in the order of posting. At the
+// peer, the effects of Send, Write, Bind and Invalidate appear in the order of posting. Later
+// requests may run before a Read is complete, unless they have [ReadFence]. There is no order
+// between the two queues, or between endpoints.
 //
 // The result of any request may be [Success], [Canceled], [InvalidDeviceRequest] or
 // [InternalError]. The comment of each method lists further ones.
@@ -54,10 +54,11 @@ type Endpoint interface {
 	// Source: INDEndpoint::SendAndInvalidate, NdkSendAndInvalidate.
 	SendAndInvalidate(reqCtx uint64, sge []SGE, remote Token, flags OpFlags) error
 
-	// Receive posts buffers for one message. It works in any state of the connection: receives
-	// that are posted before it is made wait, and those after its end complete with [Canceled]. sge
-	// may be empty. A message fills the entries in order; an empty one changes nothing. An endpoint
-	// with a shared receive queue takes its receives from that queue.
+	// Receive posts buffers for one message. It works in any state of the connection. A receive
+	// that is posted before the connection is made waits for it. A receive that is posted after its
+	// end completes with [Canceled]. sge may be empty. A message fills the entries in order; an
+	// empty one changes nothing. An endpoint with a shared receive queue takes its receives from
+	// that queue.
 	//
 	// Errors: [NoMoreEntries] when ReceiveDepth requests are outstanding; [DataOverrun] for too
 	// many entries; [BufferOverflow] for more than MaxTransferLength bytes;
@@ -74,9 +75,9 @@ type Endpoint interface {
 	// right gives no access. Every connected peer that has the token may use the window, unless
 	// [ThisEndpointOnly] is set.
 	//
-	// mw.RemoteToken is new when Bind returns. A program may send it to the peer in a later Send on
-	// this endpoint. Before it passes the token in any other way, it must wait for the Bind's
-	// result.
+	// Once Bind has returned, mw.RemoteToken returns the new token. A program may send it to the
+	// peer in a later Send on this endpoint. Before it passes the token in any other way, it must
+	// wait for the Bind's result.
 	//
 	// Errors: [AccessViolation] when buf is empty or not within mr, when mr is not registered, or
 	// when flags has [AllowWrite] and the region lacks [AllowLocalWrite]; [InvalidParameter2] or
@@ -103,19 +104,20 @@ type Endpoint interface {
 	// its pages may be closed. Requests posted before it run first, so they may use the region.
 	// Windows bound to the region must be invalidated before.
 	//
-	// Errors: [InvalidDeviceRequest] for a region that is not of this kind, which is unchanged (use
-	// [MemoryRegion.Deregister]); [NotSupported]; others as Invalidate.
+	// Errors: [InvalidDeviceRequest] for a region that is not set up for fast registration, without
+	// effect (use [MemoryRegion.Deregister]); [NotSupported]; others as Invalidate.
 	// Results: [InvalidDeviceRequest] when mr is not registered, registered on another endpoint,
 	// or has windows bound to it.
 	// Source: NdkInvalidate.
 	InvalidateRegion(reqCtx uint64, mr MemoryRegion, flags OpFlags) error
 
-	// FastRegister registers length bytes, from offset bytes into the first of pages on, in a
-	// region set up by [MemoryRegion.InitializeFastRegister]. The function [FastRegister] takes
-	// these parameters in a struct. pages come from live mappings of the adapter, in any order.
-	// Peers access them as one range of addresses, in the given order, that begins at baseAddress,
-	// which must not be 0. The region's tokens are new when the call returns; requests posted later
-	// on this endpoint may use them. A Bind to the region needs the registration's result first.
+	// FastRegister registers length bytes of pages, beginning offset bytes into the first page. The
+	// region must be set up by [MemoryRegion.InitializeFastRegister]. The function [FastRegister]
+	// takes these parameters in a struct. pages come from live mappings of the adapter, in any
+	// order. Peers access them as one range of addresses, in the given order, that begins at
+	// baseAddress, which must not be 0. The region's tokens are new when the call returns; requests
+	// posted later on this endpoint may use them. To bind a window to the region, wait for the
+	// registration's result first.
 	//
 	// An [SGE] with the local token has a slice of the owner's memory, as for any other region. So
 	// the pages of an SGE must be contiguous in the owner's memory, in the given order. Only peers
@@ -139,10 +141,10 @@ type Endpoint interface {
 	FastRegister(reqCtx uint64, mr MemoryRegion, pages []LogicalPage, offset, length int, baseAddress uint64, rights RegionFlags, flags OpFlags) error
 
 	// Read copies the peer's memory from remoteAddr on into the entries of sge, in order. See
-	// [ReadFrom] for a Read with a descriptor. remoteAddr is a number in host byte order, and any
-	// address in the range that remote gives access to. An empty Read checks that the connection
-	// works; its address and token are ignored. Reads above the outbound limit wait until earlier
-	// ones are complete.
+	// [ReadFrom] for a Read with a descriptor. remoteAddr is an address, in host byte order, within
+	// the range that remote gives access to. An empty Read checks that the connection works; its
+	// address and token are ignored. Reads above the outbound limit wait until earlier ones are
+	// complete.
 	//
 	// Errors: [DataOverrun] for more entries than MaxReadSGE or the endpoint's limit;
 	// [BufferOverflow] for more than MaxTransferLength bytes; [InvalidParameter6] for flags that
@@ -162,7 +164,8 @@ type Endpoint interface {
 	//
 	// Errors: as Read, but the limit of entries is the endpoint's, and, with [Inline],
 	// [BufferOverflow] for more than InlineSize bytes.
-	// Results: as Read, with writing in place of reading; a source needs no right.
+	// Results: as Read, but the remote token must allow writing, and the local tokens need no
+	// right.
 	// Source: IND2QueuePair::Write, NdkWrite.
 	Write(reqCtx uint64, sge []SGE, remoteAddr uint64, remote Token, flags OpFlags) error
 
@@ -177,8 +180,8 @@ type Endpoint interface {
 	// FlushContext is Flush with a bound on the wait. A peer that is stopped in the middle of a
 	// copy blocks Flush until it continues or dies.
 	//
-	// Errors: [Canceled] when ctx ends. The endpoint has failed all the same. The results follow
-	// when the copy has ended; another call waits for that.
+	// Errors: [Canceled] when ctx ends. The endpoint has failed even so. The results follow when
+	// the copy has ended; another call waits for them.
 	FlushContext(ctx context.Context) error
 
 	// StartRequestBatch allows the provider to hold back requests until SubmitRequestBatch. It is a

@@ -39,7 +39,7 @@ const (
 	// Source: NDK_OP_FLAG_RDMA_READ_LOCAL_INVALIDATE.
 	ReadLocalInvalidate OpFlags = 0x100
 	// Defer allows the provider to delay the request until one without Defer follows. It is a hint:
-	// the result comes all the same. A failed post also starts the deferred requests. So a chain
+	// the request runs in any case. A failed post also starts the deferred requests. So a chain
 	// ends with a request without Defer, or with a failed post. For every initiator request. The
 	// number is NDK's. Source: NDK_OP_FLAG_DEFER.
 	Defer OpFlags = 0x200

@@ -15,8 +15,8 @@ func (id AdapterID) String() string {
 	return "0x" + "0000000000000000"[:16-len(s)] + s
 }
 
-// Versions of [AdapterInfo] that [Adapter.Query] accepts. Both have the same fields. NetworkDirect's
-// documents use the first, existing programs the second.
+// Versions of [AdapterInfo] that [Adapter.Query] accepts. Both have the same fields.
+// NetworkDirect's documentation uses the first; existing programs use the second.
 const (
 	InfoVersion1 uint32 = 1
 	InfoVersion2 uint32 = 0x20000

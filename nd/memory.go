@@ -131,8 +131,8 @@ type MemoryRegion interface {
 	// flags; [AccessViolation] for memory that cannot be accessed as the flags ask;
 	// [InvalidDeviceState] when already registered or set up for fast registration;
 	// [InsufficientResources]; [NoMemory]; [Canceled]. The region is unchanged after each. A
-	// provider need not check access to the memory. Then a transfer to memory that is not writable
-	// may crash the process.
+	// provider need not check access to the memory. If it does not, a transfer to memory that is
+	// not writable may crash the process.
 	// Source: IND2MemoryRegion::Register, NdkRegisterMr.
 	Register(ctx context.Context, buf []byte, flags RegionFlags) error
 
@@ -186,8 +186,8 @@ type MemoryRegion interface {
 
 	// CloseContext is Close with a bound on the wait.
 	//
-	// Errors: [Canceled] when ctx ends. The region is closed and its tokens are invalid all the
-	// same, but the memory must not be touched before another call has returned nil.
+	// Errors: [Canceled] when ctx ends. The region is closed and its tokens are invalid even so,
+	// but the memory must not be accessed before another call has returned nil.
 	CloseContext(ctx context.Context) error
 }
 
@@ -216,7 +216,7 @@ type MemoryWindow interface {
 
 	// CloseContext is Close with a bound on the wait.
 	//
-	// Errors: [Canceled] when ctx ends. The window is closed and its token is invalid all the same.
+	// Errors: [Canceled] when ctx ends. The window is closed and its token is invalid even so.
 	// Another call waits until no transfer uses the memory.
 	CloseContext(ctx context.Context) error
 }

@@ -13,13 +13,14 @@ type Provider interface {
 	// Source: IND2Provider::QueryAddressList.
 	QueryAddressList() ([]netip.Addr, error)
 
-	// ResolveAddress returns the adapter that has a local address. An adapter may have several.
+	// ResolveAddress returns the adapter that has a local address. An adapter may have several
+	// addresses.
 	//
 	// Errors: [InvalidAddress] when local is not an address of this provider.
 	// Source: IND2Provider::ResolveAddress.
 	ResolveAddress(local netip.Addr) (AdapterID, error)
 
-	// OpenAdapter opens an adapter. Each call returns a handle of its own.
+	// OpenAdapter opens an adapter. Each call returns a new handle.
 	//
 	// Errors: [InvalidParameter] for an unknown id; [NoMemory]; [InsufficientResources];
 	// [DeviceRemoved]; [Canceled].
@@ -158,7 +159,8 @@ type EndpointConfig struct {
 	ReceiveDepth, InitiatorDepth   int
 	MaxReceiveSGE, MaxInitiatorSGE int
 
-	// InlineSize limits the bytes of a request posted with [Inline]. 0 allows empty ones only.
+	// InlineSize limits the bytes of a request posted with [Inline]. With 0, only empty requests
+	// can have [Inline].
 	InlineSize int
 }
 

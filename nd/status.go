@@ -95,7 +95,7 @@ const (
 	ConnectionAborted      Status = 0xC0000241 // the peer gave up or died
 )
 
-// Names of version 1 of the model for two of the numbers above.
+// Names that version 1 of the model has for two of the statuses.
 const (
 	InvalidationError = InvalidDeviceRequest
 	LocalLength       = DataOverrun

@@ -1,6 +1,6 @@
 // Package softndtest starts jobs of several ranks inside a test. All ranks are in the process of
-// the test, so no launcher is needed, and the race detector sees what the ranks do with memory of
-// Go.
+// the test, so no launcher is needed, and the race detector sees all accesses of the ranks to Go
+// memory.
 //
 //	func TestSum(t *testing.T) {
 //		softndtest.Run(t, 4, func(ctx context.Context, job *softnd.Job) error {
