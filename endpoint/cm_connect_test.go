@@ -25,7 +25,7 @@ type dialer struct {
 // one listens.
 func strangersPair(t *testing.T) (a, b dialer, addr netip.AddrPort) {
 	t.Helper()
-	p := newPair(t, setup{Unwired: true, Both: sideOptions{Options: Options{disconnectTimeout: watchdog, ReceiveTimeout: watchdog}}})
+	p := newPair(t, setup{Unwired: true, Both: sideOptions{DisconnectTimeout: watchdog, Options: Options{ReceiveTimeout: watchdog}}})
 	a, b = dialer{t, p.a.local}, dialer{t, p.b.local}
 	return a, b, b.listen(0)
 }

@@ -49,7 +49,7 @@ func TestDisconnect(t *testing.T) {
 // TestDisconnectByPeerOnly: the peer's Disconnect is a notice. Requests outstanding here
 // stay outstanding.
 func TestDisconnectByPeerOnly(t *testing.T) {
-	onEvery(t, setup{Both: sideOptions{Options: Options{disconnectTimeout: watchdog}}}, func(t *testing.T, p *pair) {
+	onEvery(t, setup{Both: sideOptions{DisconnectTimeout: watchdog}}, func(t *testing.T, p *pair) {
 		p.b.must(order{Do: doReceive, Context: 1, Parts: mine(0, 100)})
 		notice := p.b.start(order{Do: doNotify})
 		left := p.a.start(disconnect)
@@ -79,15 +79,18 @@ func TestDisconnectByPeerOnly(t *testing.T) {
 
 func TestDisconnectTimeout(t *testing.T) {
 	const timeout = 50 * time.Millisecond
-	for _, s := range everySetup(setup{Both: sideOptions{Options: Options{disconnectTimeout: timeout}}}) {
+	for _, s := range everySetup(setup{Both: sideOptions{DisconnectTimeout: timeout}}) {
 		t.Run(s.String(), func(t *testing.T) {
 			t.Parallel()
 			p := newPair(t, s)
 			p.b.must(order{Do: doReceive, Context: 1})
 			began := time.Now()
-			p.a.refuse(nd.IOTimeout, disconnect)
+			r := p.a.refuse(nd.IOTimeout, disconnect)
 			if took := time.Since(began); took < timeout {
 				t.Errorf("the peer was given %v, want %v at least", took, timeout)
+			}
+			if !strings.Contains(r.Text, "within "+timeout.String()) {
+				t.Errorf("error %q, want it to name the time limit %v", r.Text, timeout)
 			}
 			p.b.expect(receiveQueue, failure(nd.RequestReceive, 1, nd.Canceled))
 			p.b.refuse(nd.ConnectionAborted, disconnect)
@@ -108,7 +111,7 @@ func TestDisconnectDeliversData(t *testing.T) {
 	}
 	for name, end := range ends {
 		for _, private := range []bool{false, true} {
-			s := setup{Processes: true, Private: [2]bool{private, false}, Both: sideOptions{Options: Options{disconnectTimeout: watchdog}}}
+			s := setup{Processes: true, Private: [2]bool{private, false}, Both: sideOptions{DisconnectTimeout: watchdog}}
 			t.Run(fmt.Sprintf("%s/%v", name, s), func(t *testing.T) {
 				p := newPair(t, s)
 				at, sizes := 0, []int{49, 5000, 70_000, 3000, 0, 8, 48, 1} // a large message behind a small one would wait for the receiver
@@ -252,7 +255,7 @@ func TestAcceptOfConnectionClosedAtOnce(t *testing.T) {
 
 // TestDisconnectCanceled: a canceled Disconnect stops waiting, and the disconnect continues.
 func TestDisconnectCanceled(t *testing.T) {
-	p := newPair(t, setup{Both: sideOptions{Options: Options{disconnectTimeout: watchdog}}})
+	p := newPair(t, setup{Both: sideOptions{DisconnectTimeout: watchdog}})
 	p.a.refuse(nd.Canceled, order{Do: doNotify, Timeout: time.Millisecond})
 	p.a.refuse(nd.Canceled, order{Do: doDisconnect, Timeout: time.Millisecond})
 	p.b.must(order{Do: doNotify})
@@ -263,7 +266,7 @@ func TestDisconnectCanceled(t *testing.T) {
 // TestDisconnectCanceledStillTimesOut: the peer's time to disconnect stays limited after the call
 // was canceled.
 func TestDisconnectCanceledStillTimesOut(t *testing.T) {
-	p := newPair(t, setup{Both: sideOptions{Options: Options{disconnectTimeout: 30 * time.Millisecond}}})
+	p := newPair(t, setup{Both: sideOptions{DisconnectTimeout: 30 * time.Millisecond}})
 	p.b.must(order{Do: doReceive, Context: 1})
 	// On a slow machine the time-out can end before the context's end is noticed.
 	if r := p.a.do(order{Do: doDisconnect, Timeout: time.Millisecond}); r.Status != nd.Canceled && r.Status != nd.IOTimeout {

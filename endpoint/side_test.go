@@ -111,15 +111,16 @@ const (
 // sideOptions configure a side.
 type sideOptions struct {
 	Options
-	Private        bool // of the first region
-	Size           int  // of the first region, bytes; 0 = 256 KiB
-	ReceiveDepth   int
-	InitiatorDepth int
-	QueueDepth     int  // of the completion queues; 0 = 1024
-	OneQueue       bool // one completion queue instead of two
-	SGE            int
-	InlineSize     int
-	Shared         *nd.SharedReceiveQueueConfig // all endpoints take their receives from such a queue
+	DisconnectTimeout time.Duration // becomes Options.disconnectTimeout, which gob does not send to other processes
+	Private           bool          // of the first region
+	Size              int           // of the first region, bytes; 0 = 256 KiB
+	ReceiveDepth      int
+	InitiatorDepth    int
+	QueueDepth        int  // of the completion queues; 0 = 1024
+	OneQueue          bool // one completion queue instead of two
+	SGE               int
+	InlineSize        int
+	Shared            *nd.SharedReceiveQueueConfig // all endpoints take their receives from such a queue
 }
 
 // edge is the number of bytes around each region that no transfer may touch.
@@ -167,6 +168,7 @@ func newSide(ctx context.Context, arena *shm.Arena, o sideOptions) (*side, error
 		return nil, err
 	}
 	s := &side{ctx: ctx, options: o, member: member}
+	o.Options.disconnectTimeout = o.DisconnectTimeout
 	if s.provider, err = New(member, o.Options); err != nil {
 		return nil, errors.Join(err, member.Leave())
 	}
