@@ -140,7 +140,7 @@ func TestFastRegisterDrainsBothTokens(t *testing.T) {
 
 // A region with windows cannot be invalidated. When its endpoint ends, its tokens become invalid, but the registration ends
 // with the last window.
-func TestForceInvalidateWaitsForWindows(t *testing.T) {
+func TestForcedInvalidateWaitsForWindows(t *testing.T) {
 	owner, executor, to := pair(t)
 	mem := owner.alloc(t, 64)
 	var ends counter

@@ -33,8 +33,8 @@ type Prepared interface {
 	Cancel()
 }
 
-// Find returns what an Invalidate of a token on an endpoint ends: the window that was bound, or the region that was
-// registered, on that endpoint. kind is [Remote], or [Local] for the local token of a fast registration. It returns nil if
+// Find returns what an Invalidate of a token on an endpoint ends. That is the window that was bound, or the region that was
+// registered, on that endpoint. kind is [Remote], or [Local] for the local token of a fast registration. Find returns nil if
 // there is none, or if windows are bound to the region.
 func (d *Domain) Find(token nd.Token, kind Rights, endpoint uint64) Invalidatable {
 	_, p, word := d.table.lookup(token)
