@@ -7,49 +7,50 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// Words about grants: memory that peers use through a window or a region's token, and the end of
-// that use.
+// Helpers for access by remote token, through a window or a region, and for its revocation.
 
 const readWrite = nd.AllowRead | nd.AllowWrite
 
-// writeAndCheck checks how a Write of n bytes of the region from off on, to place at of d, ends.
+// writeAndCheck posts a Write of n bytes of the region at offset off, to offset at of d, and checks
+// the status of its result.
 func (c *conn) writeAndCheck(status nd.Status, off, n int, d nd.WindowDescriptor, at int) {
 	const probe = 0x3717e
 	c.must(c.ep.Write(probe, c.sge(off, n), d.Address+uint64(at), d.Token, 0))
 	c.wantResult(status, probe)
 }
 
-// readAndCheck checks how a Read of n bytes from place at of d, to the region from off on, ends.
+// readAndCheck posts a Read of n bytes at offset at of d, into the region at offset off, and checks
+// the status of its result.
 func (c *conn) readAndCheck(status nd.Status, off, n int, d nd.WindowDescriptor, at int) {
 	const probe = 0x4ead
 	c.must(c.ep.Read(probe, c.sge(off, n), d.Address+uint64(at), d.Token, 0))
 	c.wantResult(status, probe)
 }
 
-// wantBroken checks that the connection has failed. Results must have been taken.
+// wantBroken checks that the connection has failed. The caller has taken the results of earlier requests.
 func (c *conn) wantBroken() {
 	c.wantDisconnected()
 	c.wantErrorState()
 }
 
-// wantWriteRefused checks that the peer refuses a Write, and that this ends the connection; isOver is
-// the peer's half of it.
+// wantWriteRefused checks that a Write fails with AccessViolation and breaks the connection. The other
+// side calls wantBroken.
 func (c *conn) wantWriteRefused(off, n int, d nd.WindowDescriptor, at int) {
 	c.writeAndCheck(nd.AccessViolation, off, n, d, at)
 	c.wantBroken()
 }
 
-// wantReadRefused is refusedWrite for a Read.
+// wantReadRefused is wantWriteRefused for a Read.
 func (c *conn) wantReadRefused(off, n int, d nd.WindowDescriptor, at int) {
 	c.readAndCheck(nd.AccessViolation, off, n, d, at)
 	c.wantBroken()
 }
 
-// anotherConn makes one more connection of the same adapter, with the same queues and region; both
-// halves call it.
+// anotherConn makes another connection of the same adapter, with the same completion queues and
+// region. Both sides call it.
 func (c *conn) anotherConn() *conn { return c.pair(connOptions{ShareWith: c}) }
 
-// moreConns is another, n times.
+// moreConns makes n connections like anotherConn.
 func (c *conn) moreConns(n int) []*conn {
 	var list []*conn
 	for range n {
@@ -58,14 +59,14 @@ func (c *conn) moreConns(n int) []*conn {
 	return list
 }
 
-// closeConnection releases what a connection does not share with others.
+// closeConnection closes the endpoint and the connector, which connections do not share.
 func (c *conn) closeConnection() {
 	c.must(c.ep.Close())
 	c.must(c.connector.Close())
 }
 
-// setAll sets every byte of b to v. It begins at the end, where a copy that goes on wrongly has
-// not yet been.
+// setAll sets every byte of b to v, from the end to the start. A copy that wrongly continues has not
+// yet reached the end, so it overwrites or reads the new bytes.
 func setAll(b []byte, v byte) {
 	stripe := bytes.Repeat([]byte{v}, 64<<10)
 	for len(b) > 0 {
@@ -78,11 +79,12 @@ func setAll(b []byte, v byte) {
 // wantAll checks that every byte of b is v.
 func (s *side) wantAll(b []byte, v byte) {
 	if n := bytes.Count(b, []byte{v}); n != len(b) {
-		s.fatalf("%d of %d bytes are not %d", len(b)-n, len(b), v)
+		s.fatalf("%d of %d bytes have another value than %d", len(b)-n, len(b), v)
 	}
 }
 
-// checksumBackward is a checksum that begins at the end of b, for the reason that paint does.
+// checksumBackward returns a checksum of b. It reads from the end to the start, for the same reason as
+// setAll.
 func checksumBackward(b []byte) (sum uint32) {
 	const stripe = 64 << 10
 	for len(b) > 0 {

@@ -16,10 +16,10 @@ import (
 	"github.com/softnd/softnd/nd/ndtest"
 )
 
-// outside is a module of its own, with a provider that knows nothing of this module's.
+// outside is the directory of a module with a provider that is independent of softnd's.
 const outside = "testdata/outside"
 
-// TestOutsideImports: a module that uses the suite gets the packages below nd with it, and no other
+// TestOutsideImports checks that a module that uses the suite builds the packages below nd, and no other
 // part of this module.
 func TestOutsideImports(t *testing.T) {
 	const module = "github.com/softnd/softnd/"
@@ -32,11 +32,11 @@ func TestOutsideImports(t *testing.T) {
 	}
 	slices.Sort(parts)
 	if want := []string{"nd", "nd/internal/flagnames", "nd/ndcompat", "nd/ndtest"}; !slices.Equal(parts, want) {
-		t.Errorf("the module outside is built from %v, want %v", parts, want)
+		t.Errorf("module %[3]s: its build includes packages %[1]v of softnd, want %[2]v", parts, want, outside)
 	}
 }
 
-// TestOutside runs the suite over that provider. What it may leave out is few.
+// TestOutside runs the suite with the provider of module outside. At most 10 scenarios may be skipped.
 func TestOutside(t *testing.T) {
 	before := files(t)
 	ended := outcomes(t, output(t, goIn("test", "-json", "-count=1", "-timeout=5m", "./...")))
@@ -47,34 +47,34 @@ func TestOutside(t *testing.T) {
 			passed++
 		case "skip":
 		default:
-			t.Errorf("%s (%s) ended with %q, want pass or skip", s.ID, s.Title, how)
+			t.Errorf("%s (%s): result %q, want pass or skip", s.ID, s.Title, how)
 		}
 	}
 	if all := len(ndtest.Scenarios()); passed < all-10 || passed < 230 {
-		t.Errorf("%d of %d scenarios passed, the others were skipped", passed, all)
+		t.Errorf("%d of %d scenarios passed and the others were skipped, want at most 10 skipped", passed, all)
 	}
 	if !maps.Equal(files(t), before) {
-		t.Errorf("the run has changed files in %s", outside)
+		t.Errorf("the run of the suite has changed files in %s", outside)
 	}
 }
 
-// TestOutsideBroken breaks that provider, so that windows stay usable after Invalidate. The row
-// about that has to fail, and one that invalidates nothing has to pass as before.
+// TestOutsideBroken runs two rows with a provider whose windows stay usable after Invalidate. C081, which
+// checks that, must fail. C176, which invalidates nothing, must pass.
 func TestOutsideBroken(t *testing.T) {
 	cmd := goIn("test", "-json", "-count=1", "-timeout=5m", "-run", "^TestConformance$/^(C081|C176)$", "./...")
 	cmd.Env = append(cmd.Env, "TINY_BREAK=1")
 	out, err := cmd.Output()
 	if err == nil {
-		t.Errorf("the run succeeded:\n%s", out)
+		t.Errorf("the run of a broken provider succeeded, want a failure:\n%s", out)
 	}
 	ended := outcomes(t, out)
 	if ended["C081"] != "fail" || ended["C176"] != "pass" {
-		t.Errorf("C081 ended with %q, want fail, and C176 with %q, want pass:\n%s", ended["C081"], ended["C176"], out)
+		t.Errorf("C081: result %q, want fail; C176: result %q, want pass:\n%s", ended["C081"], ended["C176"], out)
 	}
 }
 
-// files returns the contents of the module's files. Since this test reads them, the go command
-// does not take an earlier outcome for today's after one of them has changed.
+// files returns the contents of the files of module outside. Because this test reads them, the go
+// command does not use a cached result of this test after one of them has changed.
 func files(t *testing.T) map[string]string {
 	t.Helper()
 	contents := make(map[string]string)
@@ -92,8 +92,8 @@ func files(t *testing.T) map[string]string {
 	return contents
 }
 
-// goIn returns a go command that runs in the module outside, in its usual way whatever flags this
-// test was built with, and changes none of its files.
+// goIn returns a go command that runs in module outside. Its environment does not depend on the flags of
+// this test, and it changes no file of the module.
 func goIn(args ...string) *exec.Cmd {
 	cmd := exec.Command("go", args...)
 	cmd.Dir = outside
@@ -101,7 +101,7 @@ func goIn(args ...string) *exec.Cmd {
 	return cmd
 }
 
-// output returns what cmd, which has to succeed, prints.
+// output runs cmd, which must succeed, and returns its standard output.
 func output(t *testing.T, cmd *exec.Cmd) []byte {
 	t.Helper()
 	var complaints bytes.Buffer
@@ -113,7 +113,7 @@ func output(t *testing.T, cmd *exec.Cmd) []byte {
 	return out
 }
 
-// event is what go test -json prints on a line.
+// event is a line of the output of go test -json.
 type event struct{ Action, Test, Output string }
 
 func events(out []byte) (list []event) {
@@ -126,7 +126,7 @@ func events(out []byte) (list []event) {
 	return list
 }
 
-// outcomes returns how each scenario ended: pass, fail or skip.
+// outcomes returns the result of each scenario: pass, fail or skip.
 func outcomes(t *testing.T, out []byte) map[string]string {
 	t.Helper()
 	ended := make(map[string]string)
@@ -137,12 +137,12 @@ func outcomes(t *testing.T, out []byte) map[string]string {
 		}
 	}
 	if len(ended) == 0 {
-		t.Fatalf("no scenario has run:\n%s", out)
+		t.Fatalf("no scenario has a result:\n%s", out)
 	}
 	return ended
 }
 
-// failures returns what the failed tests of a run have printed, or out if it is of another kind.
+// failures returns the output of the failed tests of a run, or out if no test has failed.
 func failures(out []byte) []byte {
 	printed, failed := make(map[string]string), false
 	var text []byte

@@ -2,25 +2,25 @@ package ndtest
 
 import "github.com/softnd/softnd/nd"
 
-// revocation is a way to take access away.
+// revocation is a way to revoke access.
 type revocation struct {
 	name   string
-	window bool // what was granted is a window; else it is a region's own token
-	// take is what the owner does. When it returns no transfer uses the grant any more.
+	window bool // of a window; otherwise of a region's own token
+	// revoke is called at the owner. After it returns, no transfer uses the access.
 	revoke func(*access)
-	// ask is the peer's part, if it is the peer who begins.
+	// request is called at the peer if the peer starts the revocation; otherwise it is nil.
 	request func(*conn, nd.WindowDescriptor)
-	// renew gets ready what take has used up.
+	// prepareAgain makes the objects ready for another grant, after revoke.
 	prepareAgain func(*access)
 }
 
-// access is what an owner has granted, and may grant again.
+// access is access that an owner grants to a peer, with the revocation that will end it.
 type access struct {
 	revocation
 	c   *conn
-	mem []byte // outlives the region
+	mem []byte // stays valid when the region is closed
 	mr  nd.MemoryRegion
-	w   nd.MemoryWindow // nil where the region's own token is used
+	w   nd.MemoryWindow // nil if the region's own token is used
 	d   nd.WindowDescriptor
 }
 
@@ -43,7 +43,7 @@ var revocations = []revocation{
 		prepareAgain: func(g *access) { g.w = g.c.newWindow() }},
 }
 
-// grantAccess grants mem such that w can end it.
+// grantAccess registers mem and grants access to it that w can revoke.
 func (c *conn) grantAccess(w revocation, mem []byte) *access {
 	g := &access{revocation: w, c: c, mem: mem, mr: c.register(mem, allRights).mr}
 	if w.window {
@@ -53,7 +53,7 @@ func (c *conn) grantAccess(w revocation, mem []byte) *access {
 	return g
 }
 
-// grant makes the grant, and tells the peer.
+// grant grants the access and tells the peer its descriptor.
 func (g *access) grant() {
 	const probe = 0x155
 	g.d = nd.WindowDescriptor{Address: g.mr.Address(), Length: uint64(len(g.mem)), Token: g.mr.RemoteToken()}
@@ -68,7 +68,7 @@ func (g *access) grant() {
 	g.c.tell(g.d)
 }
 
-// requestIfPeer lets the peer begin, if that is the way.
+// requestIfPeer starts the revocation if the peer starts it.
 func (w *revocation) requestIfPeer(c *conn, d nd.WindowDescriptor) {
 	if w.request != nil {
 		w.request(c, d)

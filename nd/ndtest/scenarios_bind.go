@@ -6,14 +6,14 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// The passive side binds, the active side uses the window.
+// Bind. The passive side binds the window, the active side uses it.
 var bindScenarios = []scenario{
 	{id: "C171", title: "Bind on an endpoint that is not connected is refused", active: func(s *side) {
 		c := s.prepare(connOptions{})
 		w := s.newWindow()
 		s.want(nd.ConnectionInvalid, c.ep.Bind(1, c.memory.mr, w, c.memory.mem, nd.AllowRead))
 		if w.RemoteToken() != 0 {
-			s.errorf("the window has the token %v", w.RemoteToken())
+			s.errorf("RemoteToken after a refused Bind: %v, want 0", w.RemoteToken())
 		}
 		s.wantEmpty(c.cq)
 	}},
@@ -27,13 +27,13 @@ var bindScenarios = []scenario{
 			s.want(nd.AccessViolation, c.ep.Bind(1, r.mr, w, r.mem, nd.AllowWrite))
 			s.want(nd.AccessViolation, c.ep.Bind(1, r.mr, w, r.mem, readWrite))
 			s.wantEmpty(c.cq)
-			s.must(r.mr.Deregister(s.ctx)) // no window is bound to it
+			s.must(r.mr.Deregister(s.ctx)) // no window is bound to the region
 		}
 		c.bind(w, 0, accessSize, nd.AllowWrite)
 		c.invalidate(w)
 		c.wantAlive()
 	}},
-	{id: "C173", title: "Bind with AllowRead needs no right of the region", active: func(s *side) {
+	{id: "C173", title: "Bind with AllowRead needs no flag of the region", active: func(s *side) {
 		c, d := windowUser(s, connOptions{})
 		c.readAndCheck(nd.Success, 0, 1000, d, 0)
 		s.wantPattern(c.memory.mem[:1000], 4)
@@ -59,10 +59,10 @@ var bindScenarios = []scenario{
 		s.cleanup(func() { mr.Close() })
 		w := s.newWindow()
 		for _, part := range [][2]int{
-			{base - 1, base + 100}, {base - 100, base}, {0, end + 1}, // starts before
-			{end, end + 100}, {end, end + 1}, // starts behind
-			{end - 100, end + 1}, {base, end + 1}, // starts inside
-			{base, base}, {base + 100, base + 100}, {end, end}, // nothing
+			{base - 1, base + 100}, {base - 100, base}, {0, end + 1}, // start before the region
+			{end, end + 100}, {end, end + 1}, // start after it
+			{end - 100, end + 1}, {base, end + 1}, // start inside and end after it
+			{base, base}, {base + 100, base + 100}, {end, end}, // empty
 		} {
 			err := c.ep.Bind(1, mr, w, around.mem[part[0]:part[1]], nd.AllowRead)
 			s.want(nd.AccessViolation, err)
@@ -73,7 +73,7 @@ var bindScenarios = []scenario{
 		c.wantResult(nd.Success, 2)
 		c.wantAlive()
 	}},
-	{id: "C175", title: "the token is good as soon as Bind has returned, for who learns it by a later Send", active: func(s *side) {
+	{id: "C175", title: "a Send posted after Bind can carry the token: it is valid when the peer receives it", active: func(s *side) {
 		c := s.pair(connOptions{})
 		c.must(c.ep.Receive(1, c.sge(0, nd.WindowDescriptorSize)))
 		s.barrier()
@@ -90,18 +90,18 @@ var bindScenarios = []scenario{
 		c.must(c.ep.Bind(1, c.memory.mr, w, c.memory.mem[:accessSize], nd.AllowWrite))
 		d := w.Descriptor()
 		if d.Token == 0 || d.Token != w.RemoteToken() || d.Length != accessSize {
-			s.errorf("after Bind the descriptor is %v, the token %v", d, w.RemoteToken())
+			s.errorf("Descriptor after Bind: %v, want %d bytes with token %v, not 0", d, accessSize, w.RemoteToken())
 		}
 		message, err := d.MarshalBinary()
 		s.must(err)
 		copy(c.memory.mem[inboxAt:], message)
 		c.must(c.ep.Send(2, c.sge(inboxAt, len(message)), 0))
-		s.barrier() // the peer has written, and no result has been taken
+		s.barrier() // the peer has written, although this side has taken no result
 		c.wantResult(nd.Success, 1)
 		c.wantResult(nd.Success, 2)
 		s.wantPattern(c.memory.mem[:accessSize], 2)
 	}},
-	{id: "C176", title: "a window ends at its first and at its last byte", active: func(s *side) {
+	{id: "C176", title: "a window includes its first and its last byte; access beyond them is refused", active: func(s *side) {
 		c, d := windowUser(s, connOptions{})
 		setAll(c.memory.mem, byPeer)
 		c.writeAndCheck(nd.Success, 0, 1, d, 0)
@@ -125,12 +125,12 @@ var bindScenarios = []scenario{
 		s.wantZero(mem[4097:8191])
 		s.wantZero(mem[8192:])
 	}},
-	{id: "C177", title: "a window for writing cannot be read", active: func(s *side) {
+	{id: "C177", title: "a Read through a window for writing is refused", active: func(s *side) {
 		c, d := windowUser(s, connOptions{})
 		c.writeAndCheck(nd.Success, 0, 1, d, 0)
 		c.wantReadRefused(0, 1000, d, 0)
 		if bytes.IndexByte(c.memory.mem, beforeRevoke) >= 0 {
-			s.errorf("the Read that was refused has brought something")
+			s.errorf("the refused Read has stored bytes, want none")
 		}
 	}, passive: func(s *side) {
 		c := s.pair(connOptions{})
@@ -138,7 +138,7 @@ var bindScenarios = []scenario{
 		s.tell(c.bind(s.newWindow(), 0, 1000, nd.AllowWrite))
 		c.wantBroken()
 	}},
-	{id: "C178", title: "overlapping windows have rights of their own", active: func(s *side) {
+	{id: "C178", title: "overlapping windows have independent rights", active: func(s *side) {
 		c := s.pair(connOptions{})
 		reading, writing := hear[nd.WindowDescriptor](s), hear[nd.WindowDescriptor](s)
 		c.readAndCheck(nd.Success, 0, 8192, reading, 0)
@@ -148,7 +148,7 @@ var bindScenarios = []scenario{
 		c.readAndCheck(nd.Success, 0, 8192, reading, 0)
 		s.wantAll(c.memory.mem[:4096], beforeRevoke)
 		s.wantAll(c.memory.mem[4096:8192], byPeer)
-		c.anotherConn().wantWriteRefused(0, 8, reading, 4096) // both cover these bytes
+		c.anotherConn().wantWriteRefused(0, 8, reading, 4096) // both windows contain these bytes
 		c.anotherConn().wantReadRefused(0, 8, writing, 0)
 		c.wantAlive()
 	}, passive: func(s *side) {
@@ -171,11 +171,11 @@ var bindScenarios = []scenario{
 		c.bind(w, 0, 1000, nd.AllowRead)
 		c.must(c.ep.Bind(1, c.memory.mr, w, c.memory.mem[2000:3000], nd.AllowRead))
 		if r := c.wantResult(nd.InvalidDeviceRequest, 1); r.RequestType != nd.RequestBind {
-			s.errorf("the result is of a %v", r.RequestType)
+			s.errorf("result of a %v, want a Bind", r.RequestType)
 		}
 		c.wantBroken()
 	}},
-	{id: "C180", title: "Invalidate and Bind may be posted back to back", active: func(s *side) {
+	{id: "C180", title: "Bind may be posted right after Invalidate of the same window", active: func(s *side) {
 		c := s.pair(connOptions{})
 		first, second := hear[nd.WindowDescriptor](s), hear[nd.WindowDescriptor](s)
 		c.writeAndCheck(nd.Success, 0, 1000, second, 0)
@@ -191,7 +191,7 @@ var bindScenarios = []scenario{
 		s.tell(w.Descriptor())
 		c.wantBroken()
 	}},
-	{id: "C181", title: "the owner's address plus an offset names that byte, wherever the memory lies here", active: func(s *side) {
+	{id: "C181", title: "the address of a byte is the owner's address plus its offset", active: func(s *side) {
 		c, d := windowUser(s, connOptions{})
 		for i, at := range []int{0, 1, 999, 1000, 5000 - 16} {
 			fill(c.memory.mem[:16], uint64(i))
@@ -209,11 +209,11 @@ var bindScenarios = []scenario{
 			s.wantPattern(c.memory.mem[10_000+at:10_000+at+16], i)
 			clear(c.memory.mem[10_000+at : 10_000+at+16])
 			clear(c.memory.mem[20_000+at : 20_000+at+16])
-			s.wantZero(c.memory.mem) // nothing landed elsewhere
+			s.wantZero(c.memory.mem) // no other byte has changed
 			s.barrier()
 		}
 	}},
-	{id: "C182", title: "a silent Bind leaves no result, and works", active: func(s *side) {
+	{id: "C182", title: "a silent Bind makes no result, and binds", active: func(s *side) {
 		c := s.pair(connOptions{})
 		c.must(c.ep.Receive(1, nil))
 		s.barrier()
@@ -236,5 +236,5 @@ var bindScenarios = []scenario{
 	}},
 }
 
-// outsideWindow lists places, and numbers of bytes, that leave a window of 4096 bytes.
+// outsideWindow lists offsets and numbers of bytes that are not inside a window of 4096 bytes.
 var outsideWindow = [][2]int{{-1, 1}, {-1, 2}, {4096, 1}, {4095, 2}}

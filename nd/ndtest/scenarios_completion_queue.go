@@ -8,14 +8,14 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// startNotifyAny begins a Notify and makes sure that it waits.
-func (s *side) startNotifyAny(q nd.CompletionQueue, t nd.NotifyType) <-chan error {
+// startPendingNotify starts a Notify of type t and checks that it blocks.
+func (s *side) startPendingNotify(q nd.CompletionQueue, t nd.NotifyType) <-chan error {
 	w := s.async(func() error { return q.Notify(s.ctx, t) })
 	s.wantPending(w)
 	return w
 }
 
-// sendOnDemand sends an empty message each of the n times that the other half asks.
+// sendOnDemand sends n empty messages, each after a barrier.
 func (c *conn) sendOnDemand(n int) {
 	for i := range uint64(n) {
 		c.barrier()
@@ -24,15 +24,16 @@ func (c *conn) sendOnDemand(n int) {
 	}
 }
 
-// receiveAny posts n empty receives, numbered from 0.
+// receiveAny posts n empty Receives with request contexts from 0.
 func (c *conn) receiveAny(n int) {
 	for i := range uint64(n) {
 		c.must(c.ep.Receive(i, nil))
 	}
 }
 
-// notifyAllWaiters checks that one plain message ends one Notify call of each type. Nothing tells when
-// a call waits, so that one of a busy machine may be late: it is given more time then.
+// notifyAllWaiters checks that one plain message ends a Notify of each of the types. It cannot observe
+// when a Notify begins to wait. On a busy machine a Notify may start after the message, so a failed
+// attempt is repeated with more time.
 func notifyAllWaiters(types ...nd.NotifyType) (a, p func(*side)) {
 	return func(s *side) {
 			c := s.pair(connOptions{})
@@ -42,7 +43,7 @@ func notifyAllWaiters(types ...nd.NotifyType) (a, p func(*side)) {
 					return
 				}
 			}
-			s.fatalf("one message has not ended all of %v", types)
+			s.fatalf("one message has not ended all Notify calls of types %v", types)
 		}, func(s *side) {
 			c := s.pair(connOptions{})
 			for hear[bool](s) {
@@ -52,7 +53,8 @@ func notifyAllWaiters(types ...nd.NotifyType) (a, p func(*side)) {
 		}
 }
 
-// notifyWithin has Notify calls wait for a message, and tells whether it has ended all of them in time.
+// notifyWithin starts the Notify calls and has the peer send a message. It reports whether the message has
+// ended all of them within settle.
 func (s *side) notifyWithin(c *conn, types []nd.NotifyType, settle time.Duration) bool {
 	ctx, cancel := s.withCancel()
 	c.receiveAny(1)
@@ -83,39 +85,41 @@ func (s *side) notifyWithin(c *conn, types []nd.NotifyType, settle time.Duration
 	return all
 }
 
-// overrunQueue makes more entries than the queue of c, created for 4, has room for.
+// overrunQueue posts n requests, which have more results than c's completion queue has entries.
 func (c *conn) overrunQueue(n int, post func(reqCtx uint64) error) {
 	for i := range uint64(n) {
 		if err := post(i); errors.Is(err, nd.InternalError) {
-			return // the overrun is known already
+			return // the endpoint has failed because of the overrun
 		} else {
 			c.must(err)
 		}
 	}
 }
 
-// overrunDepth is a depth far above what any provider adds to a queue of 4.
+// overrunDepth returns a number of requests far above the entries of a completion queue of depth 4.
+// Providers may add entries to the depth.
 func (s *side) overrunDepth() int {
 	return int(min(1024, s.info.MaxReceiveQueueDepth, s.info.MaxInitiatorQueueDepth))
 }
 
-// wantOverrun checks what a broken queue says.
+// wantOverrun checks that Notify of an overrun queue fails with BufferOverflow.
 func (s *side) wantOverrun(q nd.CompletionQueue) {
 	for range 2 {
 		s.want(nd.BufferOverflow, q.Notify(s.ctx, nd.NotifyAny))
 	}
 }
 
-// skipUnlessResize skips the row for an adapter without Resize, which has to say so.
+// skipUnlessResize skips the row if the adapter lacks CQResizeSupported. Resize must then fail with
+// NotSupported.
 func (s *side) skipUnlessResize() {
 	if !s.info.AdapterFlags.Has(nd.CQResizeSupported) {
 		s.want(nd.NotSupported, s.newQueue(16).Resize(32))
-		s.skipf("the adapter does not show CQResizeSupported")
+		s.skipf("the adapter lacks the flag CQResizeSupported")
 	}
 }
 
 var queueScenarios = []scenario{
-	{id: "C191", title: "an overrun breaks the queue and the endpoints that use it", active: func(s *side) {
+	{id: "C191", title: "an overrun breaks the completion queue and the endpoints that use it", active: func(s *side) {
 		n := s.overrunDepth()
 		c := s.pair(connOptions{CQDepth: 4, Endpoint: nd.EndpointConfig{ReceiveDepth: n}})
 		other := s.pair(connOptions{ShareWith: c})
@@ -125,21 +129,21 @@ var queueScenarios = []scenario{
 		stored := make([]nd.Result, n)
 		stored = stored[:c.cq.Poll(stored)]
 		if len(stored) < 4 || len(stored) == n {
-			s.fatalf("%d entries are stored of %d, in a queue for 4", len(stored), n)
+			s.fatalf("Poll of the overrun queue: %d results of %d requests, want at least the depth 4, and not all", len(stored), n)
 		}
 		for i, r := range stored {
 			if r.Status != nd.Canceled || r.RequestContext != uint64(i) || r.EndpointContext != c.context {
-				s.fatalf("entry %d is %+v", i, r)
+				s.fatalf("result %d is %+v, want Canceled of that request", i, r)
 			}
 		}
 		s.wantOverrun(c.cq)
-		s.eventually("the other endpoint fails", func() bool { return other.ep.Err() != nil })
+		s.eventually("Endpoint.Err of the other endpoint is not nil", func() bool { return other.ep.Err() != nil })
 		if err := other.ep.Send(1, nil, 0); err != nil {
 			s.want(nd.InternalError, err)
 		}
 		s.wantEmpty(c.cq)
 		if k, err := c.cq.Wait(s.ctx, stored[:1]); k != 0 || !errors.Is(err, nd.BufferOverflow) {
-			s.errorf("Wait returns %d, %v", k, err)
+			s.errorf("Wait of the overrun queue: %d, %v, want 0 and BufferOverflow", k, err)
 		}
 	}, passive: func(s *side) {
 		c, other := s.pair(connOptions{}), s.pair(connOptions{})
@@ -149,16 +153,16 @@ var queueScenarios = []scenario{
 		}
 	}},
 
-	{id: "C192", title: "an overrun by entries that do not end a Notify ends it with BufferOverflow", active: func(s *side) {
+	{id: "C192", title: "an overrun ends Notify with BufferOverflow, even if its entries do not end Notify", active: func(s *side) {
 		n := s.overrunDepth()
 		c := s.pair(connOptions{CQDepth: 4, Endpoint: nd.EndpointConfig{InitiatorDepth: n}})
-		waiter := s.startNotifyAny(c.cq, nd.NotifyErrors)
+		waiter := s.startPendingNotify(c.cq, nd.NotifyErrors)
 		c.overrunQueue(n, func(x uint64) error { return c.ep.Write(x, nil, c.peerRegion.Address, c.peerRegion.Token, 0) })
 		s.want(nd.BufferOverflow, s.await(waiter))
 		s.wantOverrun(c.cq)
 		var first [4]nd.Result
 		if k := c.cq.Poll(first[:]); k != len(first) {
-			s.fatalf("%d stored entries can be read, of 4 at least", k)
+			s.fatalf("Poll of the overrun queue: %d results, want the 4 stored ones", k)
 		}
 		for i, r := range first {
 			c.checkResult(r, nd.Success, uint64(i))
@@ -169,13 +173,13 @@ var queueScenarios = []scenario{
 		c.wantErrorState()
 	}},
 
-	{id: "C193", title: "an entry ends Notify once, even if it is left unread", active: func(s *side) {
+	{id: "C193", title: "an entry ends one Notify, even if it is not taken", active: func(s *side) {
 		c := s.pair(connOptions{})
 		c.receiveAny(2)
-		first := s.startNotifyAny(c.cq, nd.NotifyAny)
+		first := s.startPendingNotify(c.cq, nd.NotifyAny)
 		s.barrier()
 		s.must(s.await(first))
-		second := s.startNotifyAny(c.cq, nd.NotifyAny)
+		second := s.startPendingNotify(c.cq, nd.NotifyAny)
 		s.barrier()
 		s.must(s.await(second))
 		c.wantReceive(nd.Success, 0)
@@ -185,10 +189,10 @@ var queueScenarios = []scenario{
 	}},
 
 	rowOf("C194", "one entry ends all waiting Notify calls")(notifyAllWaiters(nd.NotifyAny, nd.NotifyAny, nd.NotifyAny)),
-	rowOf("C195", "a queue armed SOLICITED and then ANY fires for a plain message")(notifyAllWaiters(nd.NotifySolicited, nd.NotifyAny)),
-	rowOf("C196", "a queue armed ANY and then ERRORS fires for a plain message")(notifyAllWaiters(nd.NotifyAny, nd.NotifyErrors)),
+	rowOf("C195", "a plain message ends Notify of a queue armed for solicited events and then for any")(notifyAllWaiters(nd.NotifySolicited, nd.NotifyAny)),
+	rowOf("C196", "a plain message ends Notify of a queue armed for any event and then for errors")(notifyAllWaiters(nd.NotifyAny, nd.NotifyErrors)),
 
-	{id: "C197", title: "Resize keeps its limits and the entries", active: func(s *side) {
+	{id: "C197", title: "Resize checks its limits and keeps the entries", active: func(s *side) {
 		s.skipUnlessResize()
 		const depth = 100
 		c := s.prepare(connOptions{CQDepth: 16, Endpoint: nd.EndpointConfig{ReceiveDepth: depth}})
@@ -198,7 +202,7 @@ var queueScenarios = []scenario{
 		s.want(nd.InvalidParameter, c.cq.Resize(int(s.info.MaxCompletionQueueDepth)+1))
 		s.want(nd.InvalidParameter, c.cq.Resize(0))
 		s.must(c.cq.Resize(depth))
-		for i := uint64(10); i < depth; i++ { // flushed at once, so that the queue fills up
+		for i := uint64(10); i < depth; i++ { // flushed at once, so that the queue becomes full
 			s.must(c.ep.Receive(i, nil))
 		}
 		for i := range uint64(depth) {
@@ -207,7 +211,7 @@ var queueScenarios = []scenario{
 		s.wantEmpty(c.cq)
 	}},
 
-	{id: "C198", title: "Resize up and down under traffic loses and doubles nothing", active: func(s *side) {
+	{id: "C198", title: "Resize under traffic neither loses nor duplicates results", active: func(s *side) {
 		s.skipUnlessResize()
 		c := s.pair(connOptions{})
 		for range resizeRounds {
@@ -248,10 +252,10 @@ var queueScenarios = []scenario{
 		s.wantEmpty(c.cq)
 	}},
 
-	{id: "C199", title: "two endpoints share a queue, each with its order and its context", active: func(s *side) {
+	{id: "C199", title: "two endpoints that share a completion queue keep their order and contexts", active: func(s *side) {
 		c := s.pair(connOptions{})
 		d := s.pair(connOptions{ShareWith: c})
-		s.barrier() // receives are posted
+		s.barrier() // the Receives are posted
 		for i := range uint64(16) {
 			s.must(c.ep.Send(i, nil, 0))
 			s.must(d.ep.Write(i, d.sge(0, 8), d.peerRegion.Address, d.peerRegion.Token, 0))
@@ -270,13 +274,13 @@ var queueScenarios = []scenario{
 		s.wantInterleaved(16, c, d)
 	}},
 
-	{id: "C200", title: "Close of a queue cancels its waiters", active: func(s *side) {
+	{id: "C200", title: "Close of a completion queue cancels its Notify and Wait calls", active: func(s *side) {
 		q := s.newQueue(16)
 		waiters := []<-chan error{
-			s.startNotifyAny(q, nd.NotifyAny), s.startNotifyAny(q, nd.NotifyErrors), s.startNotifyAny(q, nd.NotifySolicited),
+			s.startPendingNotify(q, nd.NotifyAny), s.startPendingNotify(q, nd.NotifyErrors), s.startPendingNotify(q, nd.NotifySolicited),
 			s.async(func() error { _, err := q.Wait(s.ctx, make([]nd.Result, 1)); return err }),
 		}
-		for _, w := range waiters { // so long that all have begun
+		for _, w := range waiters { // long enough that all calls wait
 			s.wantPending(w)
 		}
 		s.must(q.Close())
@@ -291,13 +295,13 @@ const (
 	resizeBatch  = 16
 )
 
-// rowOf makes a row of two halves that a function returns.
+// rowOf makes a row from the two sides that a function returns.
 func rowOf(id, title string) func(a, p func(*side)) scenario {
 	return func(a, p func(*side)) scenario { return scenario{id: id, title: title, active: a, passive: p} }
 }
 
-// wantInterleaved takes n results of each connection from the queue that they share: those of each come
-// in the order of posting, and successful.
+// wantInterleaved takes n results of each connection from their shared completion queue. The results of
+// each connection must be Success, in the order of posting.
 func (s *side) wantInterleaved(n int, conns ...*conn) {
 	seen := make(map[uint64]uint64)
 	for _, c := range conns {
@@ -307,7 +311,7 @@ func (s *side) wantInterleaved(n int, conns ...*conn) {
 		r := s.takeResult(conns[0].cq)
 		want, ok := seen[r.EndpointContext]
 		if !ok || r.Status != nd.Success || r.RequestContext != want {
-			s.fatalf("got %+v, and had seen %v", r, seen)
+			s.fatalf("result %+v, want Success of the next request of a connection (next by context: %v)", r, seen)
 		}
 		seen[r.EndpointContext]++
 	}

@@ -9,13 +9,13 @@ import (
 	"github.com/softnd/softnd/nd/ndcompat"
 )
 
-// Connections that do not come about.
+// Connections that are refused, canceled or aborted.
 var connectRefusedScenarios = []scenario{
 	{id: "C031", title: "a refused Connect leaves the other objects usable", active: func(s *side) {
 		c := s.prepare(connOptions{})
 		c.connector = s.newBoundConnector(0)
-		nobody := hear[netip.AddrPort](s)
-		s.want(nd.ConnectionRefused, c.connector.Connect(s.ctx, c.ep, nobody, c.opts.connectParams()))
+		closed := hear[netip.AddrPort](s)
+		s.want(nd.ConnectionRefused, c.connector.Connect(s.ctx, c.ep, closed, c.opts.connectParams()))
 
 		full := hear[netip.AddrPort](s)
 		ctx, cancel := s.withCancel()
@@ -25,7 +25,7 @@ var connectRefusedScenarios = []scenario{
 			d.connector = s.newBoundConnector(0)
 			go func() { ends <- d.connector.Connect(ctx, d.ep, full, d.opts.connectParams()) }()
 		}
-		s.want(nd.ConnectionRefused, s.await(ends)) // one of them finds no place to wait
+		s.want(nd.ConnectionRefused, s.await(ends)) // the backlog has room for one of the two
 		s.wantPending(ends)
 		cancel()
 		s.want(nd.Canceled, s.await(ends))
@@ -45,7 +45,7 @@ var connectRefusedScenarios = []scenario{
 		to := hear[netip.AddrPort](s)
 		s.want(nd.ConnectionRefused, c.connector.Connect(s.ctx, c.ep, to, c.opts.connectParams()))
 		s.barrier()
-		s.barrier() // now there is a listener
+		s.barrier() // the peer listens again
 		s.must(c.connector.Bind(netip.AddrPortFrom(s.addr, 0)))
 		s.must(c.connector.Connect(s.ctx, c.ep, to, c.opts.connectParams()))
 		c.completeConnect()
@@ -61,7 +61,7 @@ var connectRefusedScenarios = []scenario{
 		c.accept(l)
 		c.wantAlive()
 	}},
-	{id: "C033", title: "canceled calls of a listener end in order, and leave it in use", active: func(s *side) {
+	{id: "C033", title: "canceled calls of a listener end in order, and the listener stays usable", active: func(s *side) {
 		c := s.prepare(connOptions{})
 		c.connect(hear[netip.AddrPort](s))
 		c.completeConnect()
@@ -85,28 +85,28 @@ var connectRefusedScenarios = []scenario{
 		}
 		set.Cancel()
 		if len(events) != len(requests) {
-			s.fatalf("%d events of %d requests when Cancel returned", len(events), len(requests))
+			s.fatalf("%d calls have ended when Cancel returned, want %d", len(events), len(requests))
 		}
 		for i := range requests {
 			if o := <-events; o != &requests[i] {
-				s.errorf("the requests did not end in the order in which they were made")
+				s.errorf("the canceled calls ended in another order than they started")
 			}
 			s.want(nd.Canceled, requests[i].Result(false))
 		}
 		s.tell(addr)
 		c := s.prepare(connOptions{})
-		c.connector = connectors[1] // unused, as the call was canceled
+		c.connector = connectors[1] // usable, because its call was canceled
 		s.must(l.GetConnectionRequest(s.ctx, c.connector))
 		s.must(c.connector.Accept(s.ctx, c.ep, c.opts.connectParams()))
 		c.wantAlive()
 	}},
-	{id: "C034", title: "Flush after an Accept that failed because the peer left", active: func(s *side) {
+	{id: "C034", title: "Flush after an Accept that failed because the peer withdrew", active: func(s *side) {
 		to := hear[netip.AddrPort](s)
 		c := s.prepare(connOptions{})
 		c.connector = s.newBoundConnector(0)
 		ctx, cancel := s.withCancel()
 		dialed := s.async(func() error { return c.connector.Connect(ctx, c.ep, to, c.opts.connectParams()) })
-		s.barrier() // the request is there
+		s.barrier() // the peer has the request
 		cancel()
 		s.want(nd.Canceled, s.await(dialed))
 		s.barrier()
@@ -121,7 +121,7 @@ var connectRefusedScenarios = []scenario{
 		s.must(c.ep.Receive(3, c.sge(0, 64)))
 		c.getRequest(l)
 		s.barrier()
-		s.barrier() // the peer has left
+		s.barrier() // the peer has withdrawn its request
 		s.want(nd.ConnectionAborted, c.connector.Accept(s.ctx, c.ep, c.opts.connectParams()))
 		c.wantOneFlushed(3)
 
@@ -131,7 +131,7 @@ var connectRefusedScenarios = []scenario{
 		s.want(nd.ConnectionRefused, c.connector.Accept(s.ctx, c.ep, c.opts.connectParams()))
 		c.wantOneFlushed(4)
 	}},
-	{id: "C244", title: "the result of a call that has not ended is Pending, and then its own", active: func(s *side) {
+	{id: "C244", title: "the result of an overlapped call is Pending until the call ends", active: func(s *side) {
 		s.pair(connOptions{}).wantAlive()
 	}, passive: func(s *side) {
 		l, addr := s.listen(0)
@@ -144,7 +144,7 @@ var connectRefusedScenarios = []scenario{
 		}
 		s.tell(addr)
 		s.must(o.Result(true))
-		s.must(o.Result(false)) // as often as anybody asks
+		s.must(o.Result(false)) // every later call returns the same
 		s.must(c.connector.Accept(s.ctx, c.ep, c.opts.connectParams()))
 		s.tell(c.memory.descriptor())
 		c.peerRegion = hear[nd.WindowDescriptor](s)
@@ -152,15 +152,14 @@ var connectRefusedScenarios = []scenario{
 	}},
 }
 
-// wantOneFlushed flushes the endpoint, if that has not happened yet, and checks that its one receive
-// completes with Canceled.
+// wantOneFlushed calls Flush and checks that the only Receive completes with Canceled.
 func (c *conn) wantOneFlushed(reqCtx uint64) {
 	c.must(c.ep.Flush())
 	c.wantReceivesFlushed(reqCtx)
 	c.wantEmpty(c.rcq)
 }
 
-// listenAt creates a listener at an address.
+// listenAt creates a listener at addr.
 func (s *side) listenAt(addr netip.AddrPort) nd.Listener {
 	l, err := s.ad.CreateListener(s.ctx)
 	s.must(err)

@@ -10,18 +10,18 @@ import (
 	"github.com/softnd/softnd/nd/ndcompat"
 )
 
-// Connections at scale.
+// Connections: establishment, exchange, disconnection, addresses.
 var connectScenarios = slices.Concat(connectionBasics, connectRefusedScenarios)
 
 var connectionBasics = []scenario{
-	{id: "C024", title: "each connection request ends one waiting call, oldest first", active: func(s *side) {
+	{id: "C024", title: "each connection request completes one GetConnectionRequest, the oldest first", active: func(s *side) {
 		to := hear[netip.AddrPort](s)
 		s.workers(3, func(i int, w *side) {
 			c := w.prepare(connOptions{RegionSize: 4096, PrivateData: []byte{byte(i)}})
 			c.connect(to)
 			c.completeConnect()
 			if len(c.peerData) != 1 || c.peerData[0] != byte(i) {
-				w.errorf("client %d got the answer %v", i, c.peerData)
+				w.errorf("client %[1]d: private data %[2]v, want its own number %[1]d", i, c.peerData)
 			}
 		})()
 		for range 3 { // one at a time
@@ -43,7 +43,7 @@ var connectionBasics = []scenario{
 			mu.Lock()
 			defer mu.Unlock()
 			if len(c.peerData) != 1 || c.peerData[0] > 2 || seen[c.peerData[0]] {
-				w.fatalf("request %v came twice, or from nowhere", c.peerData)
+				w.fatalf("connection request with data %v: delivered twice, or sent by no client", c.peerData)
 			}
 			seen[c.peerData[0]] = true
 		})()
@@ -56,19 +56,19 @@ var connectionBasics = []scenario{
 				ended <- i
 				return err
 			})
-			s.wantPending(call) // so that it is before the next
+			s.wantPending(call) // so that it waits before the next
 		}
 		for i := range connectors {
 			s.barrier()
-			s.eventually("a call takes the request", func() bool { return len(ended) > 0 })
+			s.eventually("a GetConnectionRequest has returned", func() bool { return len(ended) > 0 })
 			if got := <-ended; got != i {
-				s.fatalf("call %d took request %d", got, i)
+				s.fatalf("GetConnectionRequest %d returned for request %d, want the oldest call", got, i)
 			}
 			c := s.prepare(connOptions{RegionSize: 4096})
 			s.must(connectors[i].Accept(s.ctx, c.ep, c.opts.connectParams()))
 		}
 	}},
-	{id: "C025", title: "receives are posted before the connection exists", active: func(s *side) {
+	{id: "C025", title: "Receives may be posted before the connection exists", active: func(s *side) {
 		c := s.pair(depthOne)
 		c.exchange4096()
 	}, passive: func(s *side) {
@@ -86,7 +86,7 @@ var connectionBasics = []scenario{
 		s.wantEmpty(c.cq)
 		s.barrier()
 	}},
-	{id: "C027", title: "data that has completed is not lost in the disconnection", active: func(s *side) {
+	{id: "C027", title: "a Disconnect loses no data of completed requests", active: func(s *side) {
 		for range 5 {
 			c := s.pair(depthOne)
 			c.exchange4096()
@@ -97,7 +97,7 @@ var connectionBasics = []scenario{
 		for range 5 {
 			c := s.pair(depthOne)
 			c.exchange4096()
-			s.must(c.connector.Disconnect(s.ctx)) // right after the Send, which the peer may not have seen
+			s.must(c.connector.Disconnect(s.ctx)) // right after the Send, whose message the peer may not have polled yet
 			s.wantEmpty(c.cq)
 		}
 	}},
@@ -122,11 +122,11 @@ var connectionBasics = []scenario{
 		s.must(s.await(events))
 		c.disconnect()
 		if len(events) != 0 {
-			s.errorf("a second report")
+			s.errorf("NotifyDisconnect reported a second disconnection, want one")
 		}
 	}},
-	{id: "C030", title: "a pending NotifyDisconnect ends once, whatever comes together", active: disconnectNotified, passive: disconnectNotified},
-	{id: "C035", title: "two workers a side connect, exchange, disconnect and release for 100 ms", active: func(s *side) {
+	{id: "C030", title: "a pending NotifyDisconnect ends once if disconnection and cancellation race", active: disconnectNotified, passive: disconnectNotified},
+	{id: "C035", title: "two workers on each side connect, exchange, disconnect and close for 100 ms", active: func(s *side) {
 		to := hear[netip.AddrPort](s)
 		until := time.Now().Add(100 * time.Millisecond)
 		var mu sync.Mutex
@@ -147,7 +147,7 @@ var connectionBasics = []scenario{
 			}
 		})()
 		slices.SortFunc(used, netip.AddrPort.Compare)
-		for _, a := range slices.Compact(used) { // no address is still taken
+		for _, a := range slices.Compact(used) { // every address is free again
 			c := s.newConnector()
 			s.must(c.Bind(a))
 			s.must(c.Close())
@@ -176,17 +176,17 @@ var connectionBasics = []scenario{
 		cancel()
 		join()
 		s.must(l.Close())
-		s.listenAt(addr) // the address is not taken any more
+		s.listenAt(addr) // the address is free again
 		s.pair(connOptions{}).wantAlive()
 	}},
-	{id: "C036", title: "read limits out of range are capped silently", active: func(s *side) {
+	{id: "C036", title: "read limits above the maximum are reduced without an error", active: func(s *side) {
 		most := int(s.info.MaxInboundReadLimit)
 		for _, in := range []int{6, most + 6} {
 			c := s.pair(connOptions{InboundReads: in, OutboundReads: -1})
 			inbound, outbound, err := c.connector.ReadLimits()
 			s.must(err)
 			if inbound > min(in, most) || outbound != 0 {
-				s.errorf("asked for %d and 0, got %d and %d", in, inbound, outbound)
+				s.errorf("ReadLimits after a request for %d in and 0 out: %d in and %d out", in, inbound, outbound)
 			}
 			c.wantAlive()
 		}
@@ -196,12 +196,12 @@ var connectionBasics = []scenario{
 			inbound, outbound, err := c.connector.ReadLimits()
 			s.must(err)
 			if inbound != 0 || outbound > 6 || outbound < 1 {
-				s.errorf("the peer lets 6 Reads in and sends none; got %d and %d", inbound, outbound)
+				s.errorf("ReadLimits with a peer that asked for 6 in and 0 out: %d in and %d out, want 0 in and 1 to 6 out", inbound, outbound)
 			}
 			c.wantAlive()
 		}
 	}},
-	{id: "C037", title: "port 0 becomes an ephemeral port that no other live connector has", active: func(s *side) {
+	{id: "C037", title: "Bind to port 0 assigns an ephemeral port that no other open connector has", active: func(s *side) {
 		to := hear[netip.AddrPort](s)
 		var seen []uint16
 		for range 4 {
@@ -213,7 +213,7 @@ var connectionBasics = []scenario{
 			after, err := c.connector.LocalAddress()
 			s.must(err)
 			if p := local.Port(); p < nd.EphemeralPortFirst || slices.Contains(seen, p) || local.Addr() != s.addr || after != local {
-				s.errorf("bound to %v, later %v; taken are %v", local, after, seen)
+				s.errorf("LocalAddress: %v, after CompleteConnect %v, want the same, with an ephemeral port other than %v", local, after, seen)
 			}
 			seen = append(seen, local.Port())
 			s.tell(local)
@@ -226,21 +226,21 @@ var connectionBasics = []scenario{
 			c.accept(l)
 			local := hear[netip.AddrPort](s)
 			if peer, err := c.connector.PeerAddress(); err != nil || peer != local {
-				s.errorf("the peer is at %v, %v, and says %v", peer, err, local)
+				s.errorf("PeerAddress: %v, %v, want %v", peer, err, local)
 			}
 		}
 	}},
 }
 
-// depthOne is the shape of a connection of ndconn: one request in each queue, and a receive posted
-// before there is a connection.
+// depthOne describes the connection that ndconn makes: both queues have depth 1, and a Receive is posted
+// before the connection exists.
 var depthOne = connOptions{
 	Endpoint:      nd.EndpointConfig{ReceiveDepth: 1, InitiatorDepth: 1, MaxReceiveSGE: 1, MaxInitiatorSGE: 1},
 	BeforeConnect: func(c *conn) { c.must(c.ep.Receive(1, c.sge(0, 4096))) },
 }
 
-// exchange4096 has the active side send 4,096 bytes into the receive of shape first, and the passive
-// side answer.
+// exchange4096 sends 4,096 bytes from the active side into the Receive of depthOne, and then 4,096 bytes
+// back.
 func (c *conn) exchange4096() {
 	if c.role == passive {
 		c.receive4096()
@@ -255,12 +255,12 @@ func (c *conn) exchange4096() {
 
 func (c *conn) receive4096() {
 	if r := c.wantReceive(nd.Success, 1); r.BytesTransferred != 4096 {
-		c.errorf("%d bytes, want 4096", r.BytesTransferred)
+		c.errorf("result of the Receive: %d bytes, want 4096", r.BytesTransferred)
 	}
 	c.wantPattern(c.memory.mem[:4096], uint64(1-c.role))
 }
 
-// disconnectTogether is either half of a graceful disconnection.
+// disconnectTogether is each side of a disconnection by both sides.
 func disconnectTogether(s *side) {
 	c := s.pair(depthOne)
 	c.exchange4096()
@@ -270,8 +270,8 @@ func disconnectTogether(s *side) {
 	s.wantEmpty(c.cq)
 }
 
-// disconnectNotified is either half of a disconnection with a NotifyDisconnect under way, which is
-// canceled afterwards.
+// disconnectNotified is each side of a disconnection with a pending NotifyDisconnect, which is canceled
+// after the disconnection.
 func disconnectNotified(s *side) {
 	c := s.pair(connOptions{})
 	events := make(chan error, 2)
@@ -283,7 +283,7 @@ func disconnectNotified(s *side) {
 	c.disconnect()
 	set.Cancel()
 	if len(events) != 1 {
-		s.fatalf("%d events of one request", len(events))
+		s.fatalf("NotifyDisconnect ended %d times, want once", len(events))
 	}
 	s.wantOneOf(<-events, nd.Success, nd.Canceled)
 }

@@ -9,39 +9,40 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// startConnect begins a Connect with a fresh connector.
+// startConnect starts a Connect with a new connector.
 func (c *conn) startConnect(ctx context.Context, to netip.AddrPort) <-chan error {
 	c.connector = c.newBoundConnector(0)
 	connector, params := c.connector, c.opts.connectParams()
 	return c.async(func() error { return connector.Connect(ctx, c.ep, to, params) })
 }
 
-// getRequest takes the next request of l into a fresh connector.
+// getRequest takes the next connection request of l into a new connector.
 func (s *side) getRequest(l nd.Listener) nd.Connector {
 	c := s.newConnector()
 	s.must(l.GetConnectionRequest(s.ctx, c))
 	return c
 }
 
-// wantReadLimits checks the read limits of a connector.
+// wantReadLimits checks that the read limits of a connector are at least 1 and at most those given, or
+// the adapter's if these are lower.
 func (s *side) wantReadLimits(c nd.Connector, mostIn, mostOut int) {
 	in, out, err := c.ReadLimits()
 	s.must(err)
 	mostIn, mostOut = min(mostIn, int(s.info.MaxInboundReadLimit)), min(mostOut, int(s.info.MaxOutboundReadLimit))
 	if in > mostIn || out > mostOut || in < 1 || out < 1 {
-		s.errorf("read limits %d in and %d out, want 1 to %d and 1 to %d", in, out, mostIn, mostOut)
+		s.errorf("ReadLimits: %d in and %d out, want 1 to %d and 1 to %d", in, out, mostIn, mostOut)
 	}
 }
 
 var connectorScenarios = []scenario{
-	{id: "C220", title: "the data of a Reject can be read at the active side", active: func(s *side) {
+	{id: "C220", title: "the active side can read the private data of a Reject", active: func(s *side) {
 		c := s.prepare(connOptions{})
 		s.want(nd.ConnectionRefused, s.await(c.startConnect(s.ctx, hear[netip.AddrPort](s))))
 		got := c.privateData()
 		want := make([]byte, s.info.MaxCalleeData)
 		fill(want, 5)
 		if string(got) != string(want) {
-			s.errorf("%d bytes of private data, want the %d that were sent", len(got), len(want))
+			s.errorf("GetPrivateData: %d bytes, or other ones, want the %d bytes of the Reject", len(got), len(want))
 		}
 	}, passive: func(s *side) {
 		l, addr := s.listen(0)
@@ -51,7 +52,7 @@ var connectorScenarios = []scenario{
 		s.must(s.getRequest(l).Reject(data))
 	}},
 
-	{id: "C221", title: "read limits are the smallest of both sides and the adapters", active: func(s *side) {
+	{id: "C221", title: "read limits are the minimum of both sides and the adapters", active: func(s *side) {
 		to := hear[netip.AddrPort](s)
 		for _, want := range [][4]int{{100, 50, 4, 8}, {1 << 30, 1 << 30, 1 << 30, 1 << 30}} {
 			c := s.prepare(connOptions{InboundReads: want[0], OutboundReads: want[1]})
@@ -74,12 +75,12 @@ var connectorScenarios = []scenario{
 		}
 	}},
 
-	{id: "C222", title: "CompleteConnect without Connect", active: func(s *side) {
+	{id: "C222", title: "CompleteConnect without Connect is refused", active: func(s *side) {
 		s.want(nd.ConnectionInvalid, s.newConnector().CompleteConnect(s.ctx))
 		s.want(nd.ConnectionInvalid, s.newBoundConnector(0).CompleteConnect(s.ctx))
 	}},
 
-	{id: "C223", title: "Disconnect and NotifyDisconnect without a connection", active: func(s *side) {
+	{id: "C223", title: "Disconnect and NotifyDisconnect without a connection are refused", active: func(s *side) {
 		for _, c := range []nd.Connector{s.newConnector(), s.newBoundConnector(0)} {
 			s.want(nd.ConnectionInvalid, c.Disconnect(s.ctx))
 			s.want(nd.ConnectionInvalid, c.NotifyDisconnect(s.ctx))
@@ -107,7 +108,7 @@ var connectorScenarios = []scenario{
 		s.barrierWithoutRequest(l)
 	}},
 
-	{id: "C225", title: "the peer's Disconnect leaves Receives outstanding until the own", active: func(s *side) {
+	{id: "C225", title: "Receives stay outstanding after the peer's Disconnect, until this side disconnects", active: func(s *side) {
 		c := s.pair(connOptions{})
 		c.receiveAny(1)
 		s.barrier()
@@ -123,14 +124,14 @@ var connectorScenarios = []scenario{
 		c.wantReceivesFlushed(0, 1)
 	}},
 
-	{id: "C226", title: "a Disconnect that the peer does not answer ends in IOTimeout, and both are flushed", active: func(s *side) {
+	{id: "C226", title: "a Disconnect that the peer does not answer fails with IOTimeout, and both sides are flushed", active: func(s *side) {
 		c := s.pair(connOptions{})
 		c.receiveAny(1)
 		s.barrier()
 		begin := time.Now()
 		s.want(nd.IOTimeout, c.connector.Disconnect(s.ctx))
 		if d := time.Since(begin); d < s.DisconnectTimeout*9/10 {
-			s.errorf("gave up after %v, before %v", d, s.DisconnectTimeout)
+			s.errorf("Disconnect returned after %v, want at least 9/10 of DisconnectTimeout (%v)", d, s.DisconnectTimeout)
 		}
 		c.wantReceivesFlushed(0)
 	}, passive: func(s *side) {
@@ -143,7 +144,7 @@ var connectorScenarios = []scenario{
 		s.want(nd.ConnectionAborted, c.connector.Disconnect(s.ctx))
 	}},
 
-	{id: "C227", title: "the peer's process is killed while it is written to and read from", needsProcess: true, active: func(s *side) {
+	{id: "C227", title: "a peer that is killed during Writes and Reads breaks the connection", needsProcess: true, active: func(s *side) {
 		const size = 1 << 20
 		c := s.pair(connOptions{RegionSize: size})
 		c.receiveAny(2)
@@ -177,7 +178,7 @@ var connectorScenarios = []scenario{
 		c := s.pair(connOptions{RegionSize: 1 << 20})
 		_ = hear[string](s)
 		part := c.memory.mem[:1<<19]
-		for range 4 { // until requests of the peer are under way
+		for range 4 { // long enough that requests of the peer are in progress
 			c.postRead(1, len(part))
 			c.wantResult(nd.Success, 1)
 		}
@@ -196,7 +197,7 @@ var connectorScenarios = []scenario{
 			s.want(nd.Canceled, s.await(connecting))
 			s.barrier()
 		}
-		c.connect(to) // the endpoint is unchanged
+		c.connect(to) // the canceled Connects have not changed the endpoint
 		c.completeConnect()
 		c.wantAlive()
 	}, passive: func(s *side) {
@@ -205,17 +206,17 @@ var connectorScenarios = []scenario{
 		s.tell(addr)
 		taken := s.getRequest(l)
 		s.barrier()
-		s.barrier() // withdrawn while the program has it
+		s.barrier() // the first request was withdrawn after its delivery
 		s.want(nd.ConnectionAborted, taken.Accept(s.ctx, unused.ep, c.opts.connectParams()))
 		s.barrier()
-		s.barrier() // withdrawn while the listener has it: never seen, or dead
+		s.barrier() // the second request was withdrawn in the listener: it is not delivered, or aborted
 		c.acceptLasting(l)
 		c.wantAlive()
 	}},
 }
 
-// acceptLasting accepts the first request that has not been withdrawn. Those before it are dead, if
-// they are delivered at all.
+// acceptLasting accepts the first request that has not been withdrawn. Accept of a withdrawn request, if
+// the listener delivers it, must fail with ConnectionAborted.
 func (c *conn) acceptLasting(l nd.Listener) {
 	for {
 		c.connector = c.newConnector()
@@ -229,11 +230,11 @@ func (c *conn) acceptLasting(l nd.Listener) {
 	}
 }
 
-// barrierWithoutRequest meets the other half, and checks that no request has reached l until then.
+// barrierWithoutRequest is a barrier that also checks that no request has reached l.
 func (s *side) barrierWithoutRequest(l nd.Listener) {
 	s.barrier()
 	err := l.GetConnectionRequest(s.withTimeout(5*time.Millisecond), s.newConnector())
 	if !errors.Is(err, nd.Canceled) {
-		s.errorf("a request has arrived, or %v", err)
+		s.errorf("GetConnectionRequest: %v, want Canceled, because no request was sent", err)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// wantCreateRefused checks that CreateEndpoint reports the field that change spoils.
+// wantCreateRefused checks that CreateEndpoint fails with status after change has made a field invalid.
 func (s *side) wantCreateRefused(status nd.Status, change func(*nd.EndpointConfig)) {
 	q := s.newQueue(16)
 	cfg := nd.EndpointConfig{Receive: q, Initiator: q, ReceiveDepth: 4, InitiatorDepth: 4, MaxReceiveSGE: 1, MaxInitiatorSGE: 1}
@@ -17,8 +17,8 @@ func (s *side) wantCreateRefused(status nd.Status, change func(*nd.EndpointConfi
 	s.want(status, err)
 }
 
-// failingRequest is a row in which the peer's only part is to lose the connection, with two receives
-// outstanding. post posts requests of which the first fails with status at A.
+// failingRequest returns a row in which a request of the active side fails with status. post posts it
+// with request context 1. The passive side has two Receives outstanding and only loses the connection.
 func failingRequest(id, title string, status nd.Status, a, p connOptions, post func(c *conn)) scenario {
 	return scenario{id: id, title: title, active: func(s *side) {
 		c := s.pair(a)
@@ -53,16 +53,16 @@ func (c *conn) postWrite(reqCtx uint64, n int) {
 	c.must(c.ep.Write(reqCtx, c.sge(0, n), c.peerRegion.Address, c.peerRegion.Token, 0))
 }
 
-// postRead posts a Read of the peer's first n bytes.
+// postRead posts a Read of the first n bytes of the peer's region.
 func (c *conn) postRead(reqCtx uint64, n int) {
 	c.must(c.ep.Read(reqCtx, c.sge(0, n), c.peerRegion.Address, c.peerRegion.Token, 0))
 }
 
-// unknownFlag is a bit that is nobody's flag.
+// unknownFlag is a bit that no flag uses.
 const unknownFlag nd.OpFlags = 0x40
 
 var endpointScenarios = []scenario{
-	{id: "C201", title: "depths that a completion queue can have", active: func(s *side) {
+	{id: "C201", title: "CreateCompletionQueue refuses depths out of range", active: func(s *side) {
 		limit := int(s.info.MaxCompletionQueueDepth)
 		for _, depth := range []int{0, -1, limit + 1} {
 			_, err := s.ad.CreateCompletionQueue(s.ctx, depth)
@@ -71,7 +71,7 @@ var endpointScenarios = []scenario{
 		s.newQueue(1)
 	}},
 
-	{id: "C202", title: "CreateEndpoint names the limit that was exceeded", active: func(s *side) {
+	{id: "C202", title: "the status of CreateEndpoint names the limit that was exceeded", active: func(s *side) {
 		i := s.info
 		s.wantCreateRefused(nd.InvalidParameter5, func(c *nd.EndpointConfig) { c.ReceiveDepth = int(i.MaxReceiveQueueDepth) + 1 })
 		s.wantCreateRefused(nd.InvalidParameter6, func(c *nd.EndpointConfig) { c.InitiatorDepth = int(i.MaxInitiatorQueueDepth) + 1 })
@@ -85,17 +85,17 @@ var endpointScenarios = []scenario{
 		s.wantCreateRefused(nd.InvalidParameter3, func(c *nd.EndpointConfig) { c.Initiator = nil })
 	}},
 
-	{id: "C204", title: "Query of both versions and of no other; lists are the caller's", active: func(s *side) {
+	{id: "C204", title: "Query knows two versions only; address lists belong to the caller", active: func(s *side) {
 		one, err := s.ad.Query(nd.InfoVersion1)
 		s.must(err)
 		two, err := s.ad.Query(nd.InfoVersion2)
 		s.must(err)
 		if one.InfoVersion != nd.InfoVersion1 || two.InfoVersion != nd.InfoVersion2 {
-			s.errorf("the versions come back as %#x and %#x", one.InfoVersion, two.InfoVersion)
+			s.errorf("Query: InfoVersion %#x and %#x, want 1 and 2 as requested", one.InfoVersion, two.InfoVersion)
 		}
 		two.InfoVersion = one.InfoVersion
 		if one != two {
-			s.errorf("the versions differ: %+v, %+v", one, two)
+			s.errorf("Query: version 1 has %+v, version 2 has %+v, want the same", one, two)
 		}
 		for _, version := range []uint32{0, 2, nd.InfoVersion2 + 1, math.MaxUint32} {
 			_, err := s.ad.Query(version)
@@ -110,12 +110,12 @@ var endpointScenarios = []scenario{
 			again, err := query()
 			s.must(err)
 			if !slices.Equal(again, want) {
-				s.errorf("a list has changed to %v, from %v", again, want)
+				s.errorf("QueryAddressList: %v, after a change of the previous list, want %v", again, want)
 			}
 		}
 	}},
 
-	{id: "C205", title: "a list above the granted entries is refused and does no harm", active: func(s *side) {
+	{id: "C205", title: "a list with more entries than the limit is refused without effect", active: func(s *side) {
 		i := s.info
 		c := s.pair(connOptions{Endpoint: nd.EndpointConfig{MaxInitiatorSGE: int(i.MaxInitiatorSGE), MaxReceiveSGE: int(i.MaxReceiveSGE)}})
 		entries := func(n uint32) []nd.SGE { return slices.Repeat(c.sge(0, 1), int(n)) }
@@ -132,7 +132,7 @@ var endpointScenarios = []scenario{
 		s.pair(connOptions{}).wantAlive()
 	}},
 
-	{id: "C206", title: "a request above MaxTransferLength is refused and does no harm", active: func(s *side) {
+	{id: "C206", title: "a request above MaxTransferLength is refused without effect", active: func(s *side) {
 		i := s.info
 		n := min(i.MaxInitiatorSGE, i.MaxReceiveSGE, i.MaxReadSGE)
 		c := s.pair(connOptions{Endpoint: nd.EndpointConfig{MaxInitiatorSGE: int(n), MaxReceiveSGE: int(n)}})
@@ -148,7 +148,7 @@ var endpointScenarios = []scenario{
 		s.pair(connOptions{}).wantAlive()
 	}},
 
-	{id: "C207", title: "unknown flags are refused and do no harm", active: func(s *side) {
+	{id: "C207", title: "unknown flags are refused without effect", active: func(s *side) {
 		c, w := s.pair(connOptions{}), s.newWindow()
 		s.want(nd.InvalidParameter4, c.ep.Send(1, nil, unknownFlag))
 		s.want(nd.InvalidParameter6, c.ep.Write(2, nil, c.peerRegion.Address, c.peerRegion.Token, unknownFlag))
@@ -161,13 +161,13 @@ var endpointScenarios = []scenario{
 		s.pair(connOptions{}).wantAlive()
 	}},
 
-	failingRequest("C208", "a Send from memory with an unknown token", nd.AccessViolation, connOptions{}, connOptions{}, func(c *conn) {
+	failingRequest("C208", "a Send from memory with an unknown token fails", nd.AccessViolation, connOptions{}, connOptions{}, func(c *conn) {
 		sge := c.sge(0, 64)
 		sge[0].Token ^= 0x55555555
 		c.must(c.ep.Send(1, sge, 0))
 	}),
 
-	{id: "C209", title: "a Receive into memory without AllowLocalWrite", active: func(s *side) {
+	{id: "C209", title: "a Receive into memory without AllowLocalWrite fails", active: func(s *side) {
 		c := s.pair(connOptions{})
 		fill(c.memory.mem, 1)
 		s.must(c.ep.Receive(90, nil))
@@ -190,10 +190,10 @@ var endpointScenarios = []scenario{
 		s.wantZero(c.memory.mem)
 	}},
 
-	failingRequest("C210", "a Read into memory without AllowLocalWrite", nd.AccessViolation,
+	failingRequest("C210", "a Read into memory without AllowLocalWrite fails", nd.AccessViolation,
 		connOptions{RegionFlags: nd.AllowRemoteRead}, connOptions{}, func(c *conn) { c.postRead(1, 64) }),
 
-	{id: "C211", title: "a region of AllowRemoteRead can be read and not written by its own token", active: func(s *side) {
+	{id: "C211", title: "a region with AllowRemoteRead can be read and not written with its own token", active: func(s *side) {
 		c := s.pair(connOptions{})
 		s.barrier()
 		c.postRead(1, 4096)
@@ -217,10 +217,10 @@ var endpointScenarios = []scenario{
 		c.wantRegionPattern(2)
 	}},
 
-	failingRequest("C212", "a Write to a region that has only the lower bit of AllowRemoteWrite", nd.AccessViolation,
+	failingRequest("C212", "a Write to a region with only the lower bit of AllowRemoteWrite fails", nd.AccessViolation,
 		connOptions{}, connOptions{RegionFlags: nd.AllowLocalWrite}, func(c *conn) { c.postWrite(1, 64) }),
 
-	{id: "C213", title: "a failing request in the middle: success before, Canceled behind", active: func(s *side) {
+	{id: "C213", title: "requests before a failing one succeed, and those after it are canceled", active: func(s *side) {
 		const fails, n = 5, 10
 		c := s.pair(connOptions{})
 		s.barrier()

@@ -26,13 +26,13 @@ var endpointOrderScenarios = []scenario{
 		c.wantErrorState()
 	}},
 
-	{id: "C215", title: "an empty Read succeeds, whatever it names", active: func(s *side) {
+	{id: "C215", title: "an empty Read succeeds with any address and token", active: func(s *side) {
 		c := s.pair(connOptions{})
 		s.must(c.ep.Read(1, nil, c.peerRegion.Address, c.peerRegion.Token, 0))
 		s.must(c.ep.Read(2, nil, 0, 0, 0))
 		for i := range uint64(2) {
 			if r := c.wantResult(nd.Success, i+1); r.BytesTransferred != 0 || r.RequestType != nd.RequestRead {
-				s.errorf("%+v", r)
+				s.errorf("result %+v, want a Read of 0 bytes", r)
 			}
 		}
 		c.wantAlive()
@@ -45,7 +45,7 @@ var endpointOrderScenarios = []scenario{
 		c := s.pair(connOptions{InboundReads: 2, OutboundReads: 2})
 		s.barrier()
 		for i := range n {
-			at := (n - 1 - i) * size // elsewhere than at the peer
+			at := (n - 1 - i) * size // other offsets than at the peer
 			s.must(c.ep.Read(uint64(i), c.sge(at, size), c.peerRegion.Address+uint64(i*size), c.peerRegion.Token, 0))
 		}
 		for i := range n {
@@ -63,11 +63,11 @@ var endpointOrderScenarios = []scenario{
 		c.wantAlive()
 	}},
 
-	{id: "C217", title: "a Read into three entries is split at the right bytes", active: func(s *side) {
+	{id: "C217", title: "a Read into three entries fills them in order", active: func(s *side) {
 		c := s.pair(connOptions{})
 		s.barrier()
 		sizes := []int{100, 1, 5000}[:min(3, s.info.MaxReadSGE)]
-		starts := []int{20_000, 10_000, 1000} // not in order, and with gaps
+		starts := []int{20_000, 10_000, 1000} // out of order and with gaps
 		var sge []nd.SGE
 		total := 0
 		for i, n := range sizes {
@@ -76,7 +76,7 @@ var endpointOrderScenarios = []scenario{
 		}
 		s.must(c.ep.Read(1, sge, c.peerRegion.Address+3, c.peerRegion.Token, 0))
 		if r := c.wantResult(nd.Success, 1); r.BytesTransferred != uint32(total) {
-			s.errorf("%d bytes, want %d", r.BytesTransferred, total)
+			s.errorf("result of the Read: %d bytes, want %d", r.BytesTransferred, total)
 		}
 		want := make([]byte, total+3)
 		fill(want, 2)
@@ -84,19 +84,19 @@ var endpointOrderScenarios = []scenario{
 		for i, n := range sizes {
 			got := c.memory.mem[starts[i] : starts[i]+n]
 			if string(got) != string(want[:n]) {
-				s.errorf("entry %d holds other bytes", i)
+				s.errorf("entry %d has other bytes than the source", i)
 			}
 			want = want[n:]
 			clear(got)
 		}
-		s.wantZero(c.memory.mem) // nothing beside the entries
+		s.wantZero(c.memory.mem) // no byte outside the entries has changed
 	}, passive: func(s *side) {
 		c := s.pair(connOptions{})
 		fill(c.memory.mem, 2)
 		s.barrier()
 	}},
 
-	{id: "C218", title: "results of a closed endpoint may be taken", active: func(s *side) {
+	{id: "C218", title: "results of an endpoint may be taken after its Close", active: func(s *side) {
 		c := s.pair(connOptions{})
 		c.receiveAny(3)
 		for i := range uint64(8) {
@@ -109,7 +109,7 @@ var endpointOrderScenarios = []scenario{
 			kind := r.RequestType.Initiator()
 			ok := r.Status == nd.Canceled || kind && r.Status == nd.Success
 			if !ok || r.EndpointContext != c.context || r.RequestContext != next[kind] {
-				s.fatalf("%+v, want request %d", r, next[kind])
+				s.fatalf("result %+v, want Canceled (or Success of a Write) of request %d", r, next[kind])
 			}
 			next[kind]++
 		}
@@ -121,7 +121,7 @@ var endpointOrderScenarios = []scenario{
 		c.wantErrorState()
 	}},
 
-	{id: "C219", title: "Flush of one endpoint leaves the other on its queue alone", active: func(s *side) {
+	{id: "C219", title: "Flush of an endpoint does not affect another one with the same completion queue", active: func(s *side) {
 		c := s.pair(connOptions{})
 		d := s.pair(connOptions{ShareWith: c})
 		c.receiveAny(3)
@@ -150,7 +150,7 @@ var endpointOrderScenarios = []scenario{
 		d.wantAlive()
 	}},
 
-	{id: "C245", title: "a fenced Send starts when the data of earlier Reads is in place: it can carry it", active: func(s *side) {
+	{id: "C245", title: "a Send with ReadFence can carry the data of an earlier Read", active: func(s *side) {
 		c := s.pair(connOptions{RegionSize: fencedSize})
 		want := make([]byte, fencedSize)
 		for i := range uint64(fencedRounds) {
@@ -158,9 +158,9 @@ var endpointOrderScenarios = []scenario{
 			s.barrier()
 			c.postRead(1, fencedSize)
 			s.must(c.ep.Send(2, c.sge(fencedSize-fencedTail, fencedTail), nd.ReadFence))
-			_ = hear[string](s) // no result has been taken, nor looked for
+			_ = hear[string](s) // this side has not polled
 			if !bytes.Equal(c.memory.mem, want) {
-				s.fatalf("the data of the Read was not in place in round %d", i)
+				s.fatalf("round %d: the data of the Read is not in memory when the fenced Send has arrived, want it there", i)
 			}
 			c.wantResult(nd.Success, 1)
 			c.wantResult(nd.Success, 2)
@@ -175,15 +175,15 @@ var endpointOrderScenarios = []scenario{
 			c.wantReceive(nd.Success, i)
 			s.tell("received")
 			if !bytes.Equal(tail, source[fencedSize-fencedTail:]) {
-				s.fatalf("the message was sent before the data of the Read was in place")
+				s.fatalf("the fenced Send has carried other bytes than those of the Read before it")
 			}
-			for k := len(source) - 1; k >= 0; k -= 4096 { // what would be read late is read wrong
+			for k := len(source) - 1; k >= 0; k -= 4096 { // a Read that has not copied its data yet reads wrong bytes
 				source[k] ^= 0xff
 			}
 		}
 	}},
 
-	{id: "C246", title: "a Send behind a Read completes behind it, without a fence", active: func(s *side) {
+	{id: "C246", title: "a Send posted after a Read completes after it, without a fence", active: func(s *side) {
 		c := s.pair(connOptions{RegionSize: fencedSize})
 		for i := range uint64(fencedRounds) {
 			s.barrier()
@@ -201,11 +201,11 @@ var endpointOrderScenarios = []scenario{
 			s.must(c.ep.Receive(i, nil))
 			s.barrier()
 			c.wantReceive(nd.Success, i)
-			s.barrier() // the Read may still be under way
+			s.barrier() // the peer's Read may still be in progress
 		}
 	}},
 
-	{id: "C247", title: "posts of two goroutines and a Flush of a third: one result each", active: func(s *side) {
+	{id: "C247", title: "concurrent posts of two goroutines and a Flush: each request has one result", active: func(s *side) {
 		n := s.concurrentPosts()
 		c := s.pair(connOptions{CQDepth: 4 * n, SplitCQs: true, Endpoint: nd.EndpointConfig{ReceiveDepth: n, InitiatorDepth: n}})
 		s.must(postRange(0, n/2, func(x uint64) error { return c.ep.Receive(x, c.sge(0, 64)) })) // for the peer's messages
@@ -232,7 +232,7 @@ var endpointOrderScenarios = []scenario{
 		s.barrier()
 		for i := range n / 2 {
 			if i == n/4 {
-				s.tell("flush") // while both sides transfer
+				s.tell("flush") // while both sides send
 			}
 			s.must(c.ep.Send(uint64(i), c.sge(64, 64), 0))
 		}
@@ -245,10 +245,10 @@ var endpointOrderScenarios = []scenario{
 const (
 	fencedSize   = 2 << 20
 	fencedRounds = 4
-	fencedTail   = 16 // so small that a provider may take it at once
+	fencedTail   = 16 // so small that a provider may copy it when posted
 )
 
-// concurrentPosts is how many requests of each kind C247 posts.
+// concurrentPosts returns how many requests of each kind C247 posts.
 func (s *side) concurrentPosts() int {
 	return int(min(600, s.info.MaxInitiatorQueueDepth, s.info.MaxReceiveQueueDepth))
 }
@@ -263,8 +263,8 @@ func postRange(first, end int, post func(uint64) error) error {
 	return nil
 }
 
-// wantSuccessThenCanceled checks that the requests 0 to n-1 of a queue have one result each, in order, and
-// that those that succeeded come before those that were canceled.
+// wantSuccessThenCanceled checks that the requests 0 to n-1 of a queue have one result each, in order.
+// Results with Success must precede those with Canceled.
 func (c *conn) wantSuccessThenCanceled(n int, initiator bool) {
 	canceled := false
 	for i := range uint64(n) {

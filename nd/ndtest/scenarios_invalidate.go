@@ -2,14 +2,14 @@ package ndtest
 
 import "github.com/softnd/softnd/nd"
 
-// The passive side owns the window, the active side uses it.
+// Invalidate. The passive side owns the window, the active side uses it.
 var invalidateScenarios = []scenario{
 	{id: "C128", title: "Invalidate on an endpoint that is not connected is refused", active: func(s *side) {
 		c := s.prepare(connOptions{})
 		s.want(nd.ConnectionInvalid, c.ep.Invalidate(1, s.newWindow(), 0))
 		s.wantEmpty(c.cq)
 	}},
-	{id: "C129", title: "Invalidate is refused while the queue is full of results nobody took", active: func(s *side) {
+	{id: "C129", title: "Invalidate is refused while results that were not taken fill the queue", active: func(s *side) {
 		s.pair(connOptions{}).wantAlive()
 	}, passive: func(s *side) {
 		const depth = 16
@@ -27,14 +27,14 @@ var invalidateScenarios = []scenario{
 		c.invalidate(w)
 		c.wantAlive()
 	}},
-	{id: "C130", title: "a silent Invalidate leaves no result, and works", active: func(s *side) {
+	{id: "C130", title: "a silent Invalidate makes no result, and invalidates", active: func(s *side) {
 		c := s.pair(connOptions{})
 		d := hear[nd.WindowDescriptor](s)
 		c.writeAndCheck(nd.Success, 0, 100, d, 0)
 		c.must(c.ep.Receive(1, nil))
-		s.barrier() // the window may go
+		s.barrier() // the owner may invalidate now
 		c.wantReceive(nd.Success, 1)
-		s.barrier() // the owner has looked at its queue
+		s.barrier() // the owner has polled its queue
 		c.wantWriteRefused(0, 100, d, 0)
 	}, passive: func(s *side) {
 		c := s.pair(connOptions{})
@@ -48,7 +48,7 @@ var invalidateScenarios = []scenario{
 		s.barrier()
 		c.wantBroken()
 	}},
-	{id: "C131", title: "a silent Invalidate that fails leaves a result", active: func(s *side) {
+	{id: "C131", title: "a silent Invalidate that fails makes a result", active: func(s *side) {
 		s.pair(connOptions{}).wantBroken()
 	}, passive: func(s *side) {
 		c := s.pair(connOptions{})
@@ -56,11 +56,11 @@ var invalidateScenarios = []scenario{
 		c.wantResult(nd.InvalidDeviceRequest, 2)
 		c.wantBroken()
 	}},
-	{id: "C132", title: "of a window bound again the new token is good, the old one not", active: func(s *side) {
+	{id: "C132", title: "after a window is bound again, its new token is valid and its old one is not", active: func(s *side) {
 		c := s.pair(connOptions{})
 		first, second := hear[nd.WindowDescriptor](s), hear[nd.WindowDescriptor](s)
 		if first.Token == second.Token {
-			s.errorf("both bindings have the token %v", first.Token)
+			s.errorf("Bind: both bindings have token %v, want different ones", first.Token)
 		}
 		fill(c.memory.mem[:1000], 5)
 		c.writeAndCheck(nd.Success, 0, 1000, second, 0)
@@ -76,7 +76,7 @@ var invalidateScenarios = []scenario{
 		s.wantPattern(c.memory.mem[2000:3000], 5)
 		s.wantZero(c.memory.mem[3000:])
 	}},
-	{id: "C133", title: "an invalid window may go to another region, with other rights", active: func(s *side) {
+	{id: "C133", title: "an invalidated window may be bound to another region, with other rights", active: func(s *side) {
 		c := s.pair(connOptions{})
 		c.writeAndCheck(nd.Success, 0, 1000, hear[nd.WindowDescriptor](s), 0)
 		s.barrier()
@@ -98,7 +98,7 @@ var invalidateScenarios = []scenario{
 		c.wantBroken()
 		s.wantPattern(r.mem, 6)
 	}},
-	{id: "C134", title: "an invalid window may go to another connection, and to that peer only", active: func(s *side) {
+	{id: "C134", title: "an invalidated window may be bound on another connection, for the peer of that one only", active: func(s *side) {
 		c := s.pair(connOptions{})
 		other := c.anotherConn()
 		d := hear[nd.WindowDescriptor](s)
@@ -116,24 +116,24 @@ var invalidateScenarios = []scenario{
 		c.wantBroken()
 		other.wantAlive()
 	}},
-	{id: "C135", title: "a Write in progress (of 8 MiB) changes nothing after the Invalidate's result",
+	{id: "C135", title: "a Write of 8 MiB in progress changes no memory after the result of Invalidate",
 		active: writeDuringInvalidate, passive: func(s *side) {
 			invalidateDuringTransfer(s, func(mem []byte, tried func()) {
 				before := checksumBackward(mem)
 				tried()
 				if checksumBackward(mem) != before {
-					s.errorf("the memory has changed after the Invalidate")
+					s.errorf("the memory has changed after the result of Invalidate, want no change")
 				}
 			})
 		}},
-	{id: "C136", title: "a Read in progress (of 8 MiB) sees nothing that is written after the Invalidate's result",
+	{id: "C136", title: "a Read of 8 MiB in progress returns no byte that is stored after the result of Invalidate",
 		active: readDuringInvalidate, passive: func(s *side) {
 			invalidateDuringTransfer(s, func(mem []byte, tried func()) {
 				setAll(mem, afterRevoke)
 				tried()
 			})
 		}},
-	{id: "C137", title: "Invalidate with ReadFence waits for the data of the owner's own Reads (4 of 2 MiB)",
+	{id: "C137", title: "Invalidate with ReadFence waits for the data of the owner's Reads (4 of 2 MiB)",
 		active: fencedInvalidatePeer, passive: fencedInvalidateOwner},
 	{id: "C138", title: "Invalidate on another endpoint fails, and the window stays bound", active: func(s *side) {
 		c := s.pair(connOptions{})
@@ -153,7 +153,7 @@ var invalidateScenarios = []scenario{
 		c.wantAlive()
 		c.invalidate(w)
 	}},
-	{id: "C139", title: "the second of two Invalidates fails", active: func(s *side) {
+	{id: "C139", title: "the second Invalidate of a window fails", active: func(s *side) {
 		s.pair(connOptions{}).wantBroken()
 	}, passive: func(s *side) {
 		c := s.pair(connOptions{})
@@ -165,7 +165,7 @@ var invalidateScenarios = []scenario{
 		c.wantResult(nd.InvalidDeviceRequest, 2)
 		c.wantBroken()
 	}},
-	{id: "C140", title: "an Invalidate behind a Send that fails is canceled", active: func(s *side) {
+	{id: "C140", title: "an Invalidate posted after a Send that fails is canceled", active: func(s *side) {
 		c := s.pair(connOptions{RegionSize: 1 << 20})
 		c.must(c.ep.Receive(1, c.sge(0, 100)))
 		s.barrier()
@@ -178,7 +178,7 @@ var invalidateScenarios = []scenario{
 		w := s.newWindow()
 		c.bind(w, 0, 100, readWrite)
 		s.barrier()
-		remote := c.memory.mr.RemoteToken() // of no use here
+		remote := c.memory.mr.RemoteToken() // not valid as a local token
 		c.must(c.ep.Read(1, c.sge(0, long), c.peerRegion.Address, c.peerRegion.Token, 0))
 		c.must(c.ep.Send(2, []nd.SGE{{Buffer: c.memory.mem[:8], Token: remote}}, 0))
 		c.must(c.ep.Invalidate(3, w, 0))
@@ -186,9 +186,9 @@ var invalidateScenarios = []scenario{
 		c.wantResult(nd.AccessViolation, 2)
 		c.wantFlushed(3)
 		c.wantBroken()
-		c.must(c.memory.mr.Deregister(s.ctx)) // no window is bound any more
+		c.must(c.memory.mr.Deregister(s.ctx)) // the end of the connection has unbound the window
 	}},
-	{id: "C141", title: "Invalidate of a plain region is refused, and changes nothing", active: func(s *side) {
+	{id: "C141", title: "Invalidate of a region that was not fast-registered is refused without effect", active: func(s *side) {
 		c := s.pair(connOptions{})
 		d := hear[nd.WindowDescriptor](s)
 		c.writeAndCheck(nd.Success, 0, 100, c.peerRegion, 0)
@@ -203,12 +203,12 @@ var invalidateScenarios = []scenario{
 		s.tell(d)
 		c.wantAlive()
 	}},
-	{id: "C142", title: "Deregister ends the use of both tokens", active: func(s *side) {
+	{id: "C142", title: "Deregister invalidates the local and the remote token", active: func(s *side) {
 		c := s.pair(connOptions{})
 		other, bystander := c.anotherConn(), c.anotherConn()
 		d := hear[nd.WindowDescriptor](s)
 		c.writeAndCheck(nd.Success, 0, 100, d, 0)
-		s.barrier() // the region may go
+		s.barrier() // the owner may deregister now
 		s.barrier()
 		c.wantWriteRefused(0, 100, d, 0)
 		other.wantBroken()
@@ -230,7 +230,7 @@ var invalidateScenarios = []scenario{
 		s.wantZero(r.mem)
 		bystander.wantAlive()
 	}},
-	{id: "C143", title: "a fast-registered region can be invalidated, and registered again", active: func(s *side) {
+	{id: "C143", title: "a fast-registered region can be invalidated and registered again", active: func(s *side) {
 		c := s.pair(connOptions{})
 		first := hear[nd.WindowDescriptor](s)
 		fill(c.memory.mem[:100], 1)
@@ -240,12 +240,12 @@ var invalidateScenarios = []scenario{
 		s.barrier()
 		second := hear[nd.WindowDescriptor](s)
 		if first.Token == second.Token {
-			s.errorf("both registrations have the token %v", first.Token)
+			s.errorf("FastRegister: both registrations have token %v, want different ones", first.Token)
 		}
 		c.writeAndCheck(nd.Success, 0, 100, second, 0)
 		c.wantWriteRefused(0, 8, first, 0)
 	}, passive: fastRegisterOwner},
-	{id: "C144", title: "deferred requests complete, in order", active: func(s *side) {
+	{id: "C144", title: "deferred requests complete in order", active: func(s *side) {
 		c := s.pair(connOptions{})
 		c.must(c.ep.Receive(9, nil))
 		s.barrier()
@@ -259,11 +259,11 @@ var invalidateScenarios = []scenario{
 		c.must(c.ep.Send(3, nil, 0))
 		for i, want := range []nd.RequestType{nd.RequestBind, nd.RequestInvalidate, nd.RequestSend} {
 			if r := c.wantResult(nd.Success, uint64(i)+1); r.RequestType != want {
-				s.errorf("result %d is of a %v, want %v", i+1, r.RequestType, want)
+				s.errorf("result %d is of a %v, want a %v", i+1, r.RequestType, want)
 			}
 		}
 	}},
-	{id: "C145", title: "a post that fails pushes out what was deferred", active: func(s *side) {
+	{id: "C145", title: "a post that fails starts the deferred requests", active: func(s *side) {
 		c := s.pair(connOptions{})
 		c.must(c.ep.Receive(9, nil))
 		s.barrier()

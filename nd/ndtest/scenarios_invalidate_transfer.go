@@ -6,31 +6,31 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// Transfers that lose their window half-way. Whether one is still in progress when the window
-// goes is a matter of luck, so there are some attempts, each with connections of its own.
+// Transfers whose window is invalidated while they are in progress. The transfer may already be complete
+// when Invalidate takes effect, so there are several attempts, each with connections of its own.
 const (
 	longTransfer = 8 << 20
 	attempts     = 4
 
-	beforeRevoke byte = 1 // what the owner's memory holds before a window goes
-	afterRevoke  byte = 2 // and what the owner writes there then
-	byPeer       byte = 3 // what peers write
+	beforeRevoke byte = 1 // in the owner's memory before the revocation
+	afterRevoke  byte = 2 // stored there by the owner after the revocation
+	byPeer       byte = 3 // written by peers
 )
 
-// writeDuringInvalidate writes all of the owner's memory in each attempt.
+// writeDuringInvalidate writes to all of the owner's memory in each attempt.
 func writeDuringInvalidate(s *side) {
 	transferDuringInvalidate(s, func(c *conn, d nd.WindowDescriptor) error {
 		return c.ep.Write(1, c.sge(0, longTransfer), d.Address, d.Token, 0)
 	}, func(*conn, nd.Status) {})
 }
 
-// readDuringInvalidate reads it, and looks at what it got.
+// readDuringInvalidate reads all of the owner's memory in each attempt, and checks the bytes.
 func readDuringInvalidate(s *side) {
 	transferDuringInvalidate(s, func(c *conn, d nd.WindowDescriptor) error {
 		return c.ep.Read(1, c.sge(0, longTransfer), d.Address, d.Token, 0)
 	}, func(c *conn, status nd.Status) {
 		if bytes.IndexByte(c.memory.mem, afterRevoke) >= 0 {
-			s.errorf("a Read that ended with %v has read what was written after the Invalidate", status)
+			s.errorf("a Read with result %v has returned bytes that were stored after the result of Invalidate, want none", status)
 		}
 		if status == nd.Success {
 			s.wantAll(c.memory.mem, beforeRevoke)
@@ -38,7 +38,8 @@ func readDuringInvalidate(s *side) {
 	})
 }
 
-// transferDuringInvalidate starts a transfer in each attempt, while the owner takes the window away.
+// transferDuringInvalidate starts a transfer in each attempt, while the owner invalidates the window.
+// check is called with the status of its result.
 func transferDuringInvalidate(s *side, start func(*conn, nd.WindowDescriptor) error, check func(*conn, nd.Status)) {
 	base := s.pair(connOptions{RegionSize: longTransfer})
 	cut := 0
@@ -60,12 +61,12 @@ func transferDuringInvalidate(s *side, start func(*conn, nd.WindowDescriptor) er
 		late.closeConnection()
 		s.barrier()
 	}
-	s.logf("%d of %d transfers lost their window before their end", cut, attempts)
+	s.logf("%d of %d transfers ended by the invalidation of their window", cut, attempts)
 	base.wantAlive()
 }
 
-// checkAfterRevocation checks what is left of a connection whose transfer ended with this status when its
-// grant was taken away.
+// checkAfterRevocation checks the connection of a transfer that ended with this status during a
+// revocation. After Success the connection is alive, after AccessViolation it is broken.
 func (c *conn) checkAfterRevocation(status nd.Status) {
 	switch status {
 	case nd.Success:
@@ -73,12 +74,13 @@ func (c *conn) checkAfterRevocation(status nd.Status) {
 	case nd.AccessViolation:
 		c.wantBroken()
 	default:
-		c.fatalf("the transfer ended with %v", status)
+		c.fatalf("result of a transfer during the revocation: %v, want Success or AccessViolation", status)
 	}
 }
 
-// invalidateDuringTransfer takes the window away in each attempt. check runs as soon as the Invalidate's result
-// is there; tried returns when the peer's transfer has ended, and the peer has tried once more.
+// invalidateDuringTransfer invalidates the window in each attempt and calls check right after the result
+// of Invalidate. The function tried blocks until the peer's transfer has ended and a further Write was
+// refused.
 func invalidateDuringTransfer(s *side, check func(mem []byte, tried func())) {
 	base := s.pair(connOptions{RegionSize: longTransfer})
 	w := s.newWindow()
@@ -99,8 +101,8 @@ func invalidateDuringTransfer(s *side, check func(mem []byte, tried func())) {
 	base.wantAlive()
 }
 
-// The Reads in front of a fenced Invalidate: so many bytes that they take a while, and so many
-// times that a window which goes too early is seen to.
+// The Reads before a fenced Invalidate. They are long, and there are several trials, so that a window that
+// is invalidated too early is detected.
 const (
 	fencedReads  = 4
 	fencedRead   = 2 << 20
@@ -108,7 +110,8 @@ const (
 	fencedTrials = 6
 )
 
-// fencedInvalidatePeer is read from while it looks whether the window is still there.
+// fencedInvalidatePeer is the source of the Reads. Meanwhile it reads through the window until that is
+// refused.
 func fencedInvalidatePeer(s *side) {
 	c := s.pair(connOptions{RegionSize: fencedTotal + 64})
 	source := c.memory.mem[:fencedTotal]
@@ -125,7 +128,7 @@ func fencedInvalidatePeer(s *side) {
 				break
 			}
 		}
-		setAll(source, afterRevoke) // what would be read late is read wrong
+		setAll(source, afterRevoke) // a Read that has not copied its data yet reads wrong bytes
 		s.tell("refused")
 		late.wantBroken()
 		late.closeConnection()
@@ -133,7 +136,7 @@ func fencedInvalidatePeer(s *side) {
 	c.wantAlive()
 }
 
-// fencedInvalidateOwner reads into the memory under a window, and posts the window's end.
+// fencedInvalidateOwner posts Reads into the memory of a window, and then a fenced Invalidate of it.
 func fencedInvalidateOwner(s *side) {
 	c := s.pair(connOptions{RegionSize: fencedTotal, OutboundReads: fencedReads})
 	w := s.newWindow()
@@ -141,21 +144,21 @@ func fencedInvalidateOwner(s *side) {
 		late := c.anotherConn()
 		setAll(c.memory.mem, beforeRevoke)
 		s.tell(c.bind(w, 0, fencedTotal, nd.AllowRead))
-		hear[string](s) // the peer looks, so that it sees the end at once
+		hear[string](s) // the peer reads through the window, so that it detects the invalidation at once
 		for i := range fencedReads {
 			at := i * fencedRead
 			c.must(c.ep.Read(uint64(i), c.sge(at, fencedRead), c.peerRegion.Address+uint64(at), c.peerRegion.Token, 0))
 		}
 		c.must(c.ep.Invalidate(fencedReads, w, nd.ReadFence))
 		hear[string](s)
-		s.wantAll(c.memory.mem, byPeer) // although nobody here has looked for a result
+		s.wantAll(c.memory.mem, byPeer) // although this side has not polled
 		for i := range uint64(fencedReads) {
 			if r := c.wantResult(nd.Success, i); r.RequestType != nd.RequestRead {
-				s.errorf("result %d is of a %v", i, r.RequestType)
+				s.errorf("result %d is of a %v, want a Read", i, r.RequestType)
 			}
 		}
 		if r := c.wantResult(nd.Success, fencedReads); r.RequestType != nd.RequestInvalidate {
-			s.errorf("the last result is of a %v", r.RequestType)
+			s.errorf("the last result is of a %v, want an Invalidate", r.RequestType)
 		}
 		late.wantBroken()
 		late.closeConnection()
@@ -163,7 +166,7 @@ func fencedInvalidateOwner(s *side) {
 	c.wantAlive()
 }
 
-// fastRegisterOwner registers, invalidates and registers again.
+// fastRegisterOwner fast-registers a region, invalidates it, and registers it again.
 func fastRegisterOwner(s *side) {
 	const size, base = 10_000, 0x1234000
 	c := s.pair(connOptions{})
@@ -179,7 +182,7 @@ func fastRegisterOwner(s *side) {
 		s.must(c.ep.FastRegister(1, mr, mapping.Pages(), mapping.Offset(), size, base, allRights, 0))
 		d := nd.WindowDescriptor{Address: base, Length: size, Token: mr.RemoteToken()}
 		if r := c.wantResult(nd.Success, 1); r.RequestType != nd.RequestFastRegister {
-			s.errorf("the result is of a %v", r.RequestType)
+			s.errorf("result of a %v, want a FastRegister", r.RequestType)
 		}
 		s.tell(d)
 	}
@@ -187,7 +190,7 @@ func fastRegisterOwner(s *side) {
 	s.barrier() // the peer has used it
 	s.must(c.ep.InvalidateRegion(2, mr, 0))
 	if r := c.wantResult(nd.Success, 2); r.RequestType != nd.RequestInvalidate {
-		s.errorf("the result is of a %v", r.RequestType)
+		s.errorf("result of a %v, want an Invalidate", r.RequestType)
 	}
 	s.wantPattern(memory.Bytes()[50:150], 1)
 	register()

@@ -6,10 +6,10 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// unreceivedSize is how large the message is that finds no Receive; 4 MiB in the table.
+// unreceivedSize is the size of the message without a Receive; 4 MiB in the table.
 const unreceivedSize = 1 << 20
 
-// maxLimits returns the limits of an endpoint that is as large as can be.
+// maxLimits returns the configuration of an endpoint with all limits at the adapter's maximum.
 func maxLimits(i nd.AdapterInfo) nd.EndpointConfig {
 	return nd.EndpointConfig{
 		ReceiveDepth: int(i.MaxReceiveQueueDepth), InitiatorDepth: int(i.MaxInitiatorQueueDepth),
@@ -18,24 +18,25 @@ func maxLimits(i nd.AdapterInfo) nd.EndpointConfig {
 	}
 }
 
-// bindWithoutRights binds a window without rights and tells the other half about it.
+// bindWithoutRights binds a window without rights and tells the other side its descriptor.
 func bindWithoutRights(s *side) (*conn, nd.MemoryWindow) {
 	c := s.pair(connOptions{})
 	w := s.newWindow()
 	c.must(c.ep.Bind(1, c.memory.mr, w, c.memory.mem[:4096], 0))
 	if r := c.wantResult(nd.Success, 1); r.RequestType != nd.RequestBind {
-		c.errorf("the result is of a %v", r.RequestType)
+		c.errorf("result of a %v, want a Bind", r.RequestType)
 	}
 	s.tell(w.Descriptor())
 	return c, w
 }
 
-// wantBufferRefused checks how Register refuses a buffer, and that the region can be used afterwards.
+// wantBufferRefused checks that Register of buf fails with status want, and that the region can then be
+// registered with another buffer.
 func (s *side) wantBufferRefused(buf []byte, want nd.Status) {
 	mr := s.emptyRegion()
 	s.want(want, mr.Register(s.ctx, buf, nd.AllowLocalWrite))
 	if mr.LocalToken() != 0 || mr.Bytes() != nil || mr.Address() != 0 {
-		s.errorf("the region looks registered")
+		s.errorf("the region has a token, bytes or an address after a refused Register, want none")
 	}
 	good := s.region(10, 0)
 	s.must(mr.Register(s.ctx, good.mem, nd.AllowLocalWrite))
@@ -43,19 +44,19 @@ func (s *side) wantBufferRefused(buf []byte, want nd.Status) {
 }
 
 var limitScenarios = []scenario{
-	{id: "C069", title: "queues that are deeper than their completion queue", active: func(s *side) {
+	{id: "C069", title: "queues may be deeper than their completion queue", active: func(s *side) {
 		c := s.prepare(connOptions{CQDepth: 2, Endpoint: nd.EndpointConfig{ReceiveDepth: 64, InitiatorDepth: 64, MaxReceiveSGE: 2, MaxInitiatorSGE: 2}})
 		for i := range uint64(64) {
 			c.must(c.ep.Receive(i, nil))
 		}
 	}},
-	{id: "C089", title: "a receive queue deeper than the maximum", active: func(s *side) {
+	{id: "C089", title: "a receive queue deeper than the maximum is refused", active: func(s *side) {
 		limits := nd.EndpointConfig{Receive: s.newQueue(16), ReceiveDepth: int(s.info.MaxReceiveQueueDepth) + 1, InitiatorDepth: 1}
 		limits.Initiator = limits.Receive
 		_, err := s.ad.CreateEndpoint(s.ctx, limits)
 		s.want(nd.InvalidParameter5, err)
 	}},
-	{id: "C090", title: "a window without rights can be bound, and grants nothing", active: func(s *side) {
+	{id: "C090", title: "a window without rights can be bound, and allows no access", active: func(s *side) {
 		c, _ := bindWithoutRights(s)
 		c.wantDisconnected()
 	}, passive: func(s *side) {
@@ -64,11 +65,11 @@ var limitScenarios = []scenario{
 		c.must(c.ep.Read(1, c.sge(0, 8), d.Address, d.Token, 0))
 		c.wantResult(nd.AccessViolation, 1)
 	}},
-	{id: "C091", title: "Deregister while a window is bound, without effect", active: func(s *side) {
+	{id: "C091", title: "Deregister fails without effect while a window is bound", active: func(s *side) {
 		c, w := bindWithoutRights(s)
 		s.want(nd.DeviceBusy, c.memory.mr.Deregister(s.ctx))
 		if !nd.DeviceBusy.Failed() {
-			s.errorf("DeviceBusy does not count as a failure")
+			s.errorf("Status.Failed of DeviceBusy is false, want true")
 		}
 		s.barrier()
 		s.barrier()
@@ -79,11 +80,11 @@ var limitScenarios = []scenario{
 		c := s.pair(connOptions{})
 		c.hearDescriptor()
 		s.barrier()
-		c.read(0, 4096, c.peerRegion.Address, c.peerRegion.Token) // by the region's own token
+		c.read(0, 4096, c.peerRegion.Address, c.peerRegion.Token) // with the region's own token
 		s.barrier()
 		c.wantAlive()
 	}},
-	{id: "C092", title: "Disconnect unbinds: Deregister, then the region goes before its window", active: func(s *side) {
+	{id: "C092", title: "Disconnect unbinds windows: the region can be deregistered and closed before its window", active: func(s *side) {
 		c, w := bindWithoutRights(s)
 		s.want(nd.DeviceBusy, c.memory.mr.Deregister(s.ctx))
 		s.barrier()
@@ -97,18 +98,18 @@ var limitScenarios = []scenario{
 		s.barrier()
 		c.disconnect()
 	}},
-	{id: "C093", title: "Register without a buffer", active: func(s *side) {
+	{id: "C093", title: "Register of a nil buffer is refused", active: func(s *side) {
 		s.wantBufferRefused(nil, nd.InvalidParameter)
 	}},
-	{id: "C094", title: "Register of an empty buffer", active: func(s *side) {
+	{id: "C094", title: "Register of an empty buffer is refused", active: func(s *side) {
 		s.wantBufferRefused(make([]byte, 10)[:0], nd.InvalidBufferSize)
 	}},
-	{id: "C097", title: "an endpoint with all limits at their maximum", active: func(s *side) {
+	{id: "C097", title: "an endpoint can have all limits at their maximum", active: func(s *side) {
 		s.prepare(connOptions{CQDepth: int(s.info.MaxCompletionQueueDepth), Endpoint: maxLimits(s.info)})
 	}},
 	{id: "C098", title: "a peer that disconnects and exits flushes a posted Receive", exits: true, ownProvider: true, remote: active, active: func(s *side) {
 		c := s.pair(connOptions{})
-		err := c.connector.Disconnect(s.withTimeout(20 * time.Millisecond)) // which starts it
+		err := c.connector.Disconnect(s.withTimeout(20 * time.Millisecond)) // starts the disconnection
 		s.wantOneOf(err, nd.Canceled, nd.IOTimeout)
 		s.exit()
 	}, passive: func(s *side) {
@@ -117,7 +118,7 @@ var limitScenarios = []scenario{
 		c.wantReceive(nd.Canceled, 1)
 		c.wantDisconnected()
 	}},
-	{id: "C099", title: "Flush of an unconnected endpoint: one wait, two results", active: func(s *side) {
+	{id: "C099", title: "Flush of an unconnected endpoint: one Notify, two results", active: func(s *side) {
 		c := s.prepare(connOptions{CQDepth: 2})
 		c.must(c.ep.Receive(1, nil))
 		c.must(c.ep.Receive(2, nil))
@@ -125,23 +126,23 @@ var limitScenarios = []scenario{
 		s.must(c.cq.Notify(s.ctx, nd.NotifyAny))
 		results := make([]nd.Result, 3)
 		if n := c.cq.Poll(results[:2]); n != 2 {
-			s.fatalf("%d results after one wait, want 2", n)
+			s.fatalf("Poll after one Notify: %d results, want 2", n)
 		}
 		for i, r := range results[:2] {
 			c.checkResult(r, nd.Canceled, uint64(i+1))
 			if !c.ownsResult(r, false) {
-				s.errorf("result %+v", r)
+				s.errorf("result %+v, want one of a Receive of this endpoint", r)
 			}
 		}
 		c.wantEmpty(c.cq)
 	}},
-	{id: "C100", title: "a Send without a Receive ends by itself (1 MiB)", active: func(s *side) {
+	{id: "C100", title: "a Send without a Receive completes with IOTimeout (1 MiB)", active: func(s *side) {
 		c := s.pair(connOptions{RegionSize: unreceivedSize})
 		begin := time.Now()
 		c.must(c.ep.Send(1, c.sge(0, unreceivedSize), 0))
-		c.wantResult(nd.IOTimeout, 1) // the peer does nothing until the connection ends
+		c.wantResult(nd.IOTimeout, 1) // the peer posts no Receive
 		if d := time.Since(begin); d < s.ReceiveTimeout*9/10 {
-			s.errorf("gave up after %v, before %v", d, s.ReceiveTimeout)
+			s.errorf("the Send completed after %v, want at least 9/10 of ReceiveTimeout (%v)", d, s.ReceiveTimeout)
 		}
 		c.wantErrorState()
 		s.barrier()

@@ -8,7 +8,7 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// prepareMany prepares n small endpoints on the completion queue and the region of the first.
+// prepareMany prepares n small endpoints that share the completion queue and the region of the first.
 func (s *side) prepareMany(n int) []*conn {
 	small := connOptions{CQDepth: 16, RegionSize: 4096, Endpoint: nd.EndpointConfig{ReceiveDepth: 1, InitiatorDepth: 1, MaxReceiveSGE: 1, MaxInitiatorSGE: 1}}
 	conns := []*conn{s.prepare(small)}
@@ -20,7 +20,7 @@ func (s *side) prepareMany(n int) []*conn {
 }
 
 var listenerScenarios = []scenario{
-	{id: "C230", title: "a backlog of 1 keeps one request and refuses two", active: func(s *side) {
+	{id: "C230", title: "of three requests, a backlog of 1 keeps one and refuses two", active: func(s *side) {
 		to := hear[netip.AddrPort](s)
 		type end struct {
 			c   *conn
@@ -32,7 +32,7 @@ var listenerScenarios = []scenario{
 			go func() { ends <- end{c, c.connector.Connect(s.ctx, c.ep, to, c.opts.connectParams())} }()
 		}
 		for range 2 {
-			s.want(nd.ConnectionRefused, (<-ends).err) // the watchdog ends all three
+			s.want(nd.ConnectionRefused, (<-ends).err) // at the watchdog's limit all three end
 		}
 		last := s.async(func() error {
 			e := <-ends
@@ -51,7 +51,7 @@ var listenerScenarios = []scenario{
 		s.prepare(connOptions{}).accept(l)
 	}},
 
-	{id: "C231", title: "without a backlog limit 100 early requests are all delivered", active: func(s *side) {
+	{id: "C231", title: "a listener without a backlog limit delivers 100 requests that arrived early", active: func(s *side) {
 		to := hear[netip.AddrPort](s)
 		var connecting []<-chan error
 		for i, c := range s.prepareMany(earlyRequests) {
@@ -72,17 +72,17 @@ var listenerScenarios = []scenario{
 			c := &conn{side: s}
 			c.getRequest(l)
 			if len(c.peerData) != 4 {
-				s.fatalf("%d bytes of private data", len(c.peerData))
+				s.fatalf("GetPrivateData: %d bytes, want 4", len(c.peerData))
 			}
 			seen[binary.BigEndian.Uint32(c.peerData)] = true
 			s.must(c.connector.Reject(nil))
 		}
 		if len(seen) != earlyRequests {
-			s.errorf("%d different requests of %d", len(seen), earlyRequests)
+			s.errorf("%d different requests were delivered, want %d", len(seen), earlyRequests)
 		}
 	}},
 
-	{id: "C232", title: "Bind to port 0 takes a port of the range, known from Listen on", active: func(s *side) {
+	{id: "C232", title: "Bind to port 0 assigns an ephemeral port, which LocalAddress returns after Listen", active: func(s *side) {
 		l, err := s.ad.CreateListener(s.ctx)
 		s.must(err)
 		s.cleanup(func() { l.Close() })
@@ -95,11 +95,11 @@ var listenerScenarios = []scenario{
 		addr, err := l.LocalAddress()
 		s.must(err)
 		if addr.Addr() != s.addr || addr.Port() < nd.EphemeralPortFirst { // the last port is 65535
-			s.errorf("listening at %v", addr)
+			s.errorf("LocalAddress: %v, want the adapter's address with an ephemeral port", addr)
 		}
 	}},
 
-	{id: "C233", title: "a listener at the unspecified address takes requests to each address", active: func(s *side) {
+	{id: "C233", title: "a listener at the unspecified address accepts requests to each address", active: func(s *side) {
 		for range hear[int](s) {
 			c := s.prepare(connOptions{})
 			c.connect(hear[netip.AddrPort](s))
@@ -126,13 +126,13 @@ var listenerScenarios = []scenario{
 			s.tell(at)
 			c.accept(l)
 			if local, err := c.connector.LocalAddress(); err != nil || local != at {
-				s.errorf("the connection is at %v, %v; want %v", local, err, at)
+				s.errorf("LocalAddress of the connection: %v, %v, want %v", local, err, at)
 			}
 			c.wantAlive()
 		}
 	}},
 
-	{id: "C234", title: "Close of a listener ends its waiters and refuses its queue; connections live on", active: func(s *side) {
+	{id: "C234", title: "Close of a listener cancels its calls and refuses queued requests; connections stay", active: func(s *side) {
 		for range 2 {
 			c := s.prepare(connOptions{})
 			to := hear[netip.AddrPort](s)
@@ -151,7 +151,7 @@ var listenerScenarios = []scenario{
 			for _, q := range queued {
 				s.want(nd.ConnectionRefused, s.await(q))
 			}
-			s.barrier() // closed
+			s.barrier() // the listener is closed
 			s.want(nd.ConnectionRefused, s.await(s.prepareMany(1)[0].startConnect(s.ctx, to)))
 			c.wantAlive()
 		}
@@ -181,9 +181,10 @@ var listenerScenarios = []scenario{
 	}},
 }
 
-// earlyRequests is how many requests come before the first GetConnectionRequest in C231.
+// earlyRequests is the number of requests before the first GetConnectionRequest in C231.
 const earlyRequests = 100
 
+// getRequestFunc returns a GetConnectionRequest for async.
 func getRequestFunc(ctx context.Context, l nd.Listener, c nd.Connector) func() error {
 	return func() error { return l.GetConnectionRequest(ctx, c) }
 }

@@ -9,22 +9,22 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// pollResult takes the next result without ever blocking in the provider.
+// pollResult takes the next result with Poll, without blocking in the provider.
 func (s *side) pollResult(cq nd.CompletionQueue) nd.Result {
 	var one [1]nd.Result
 	for polls := 1; cq.Poll(one[:]) == 0; polls++ {
 		if s.ctx.Err() != nil {
-			s.fatalf("polled in vain")
+			s.fatalf("Poll has returned no result before the scenario ended, want one")
 		}
 		yield(polls)
 	}
 	return one[0]
 }
 
-// roundTrips is how many messages of 1 byte go to and fro, in each mode.
+// roundTrips is the number of round trips in each mode.
 const roundTrips = 200
 
-// pingPong is either half: the active one serves.
+// pingPong is each side of the round trips. The active side sends first.
 func pingPong(s *side) {
 	c := s.pair(connOptions{SplitCQs: true})
 	for _, take := range []func(nd.CompletionQueue) nd.Result{s.takeResult, s.pollResult} {
@@ -40,7 +40,7 @@ func pingPong(s *side) {
 			}
 			c.wantLength(c.checkResult(take(c.rcq), nd.Success, i), 1)
 			if got := c.memory.mem[0]; got != byte(i) {
-				c.fatalf("round %d: got %d", i, got)
+				c.fatalf("round %d: the message is %d, want %d", i, got, byte(i))
 			}
 			if i+1 < roundTrips {
 				c.must(c.ep.Receive(i+1, c.sge(0, 1)))
@@ -55,7 +55,7 @@ func pingPong(s *side) {
 }
 
 var messageScenarios = []scenario{
-	{id: "C104", title: "as many Receives as the queue is deep, all with one list", active: func(s *side) {
+	{id: "C104", title: "as many Receives as the queue's depth, all with the same list", active: func(s *side) {
 		const depth = 12
 		c := s.prepare(connOptions{CQDepth: depth, Endpoint: nd.EndpointConfig{ReceiveDepth: depth}})
 		list := slices.Concat(c.sge(0, 40), c.sge(64, 100))
@@ -69,11 +69,11 @@ var messageScenarios = []scenario{
 		}
 		c.wantEmpty(c.cq)
 	}},
-	{id: "C105", title: "what Accept carries is there before CompleteConnect", active: func(s *side) {
+	{id: "C105", title: "the private data of Accept can be read before CompleteConnect", active: func(s *side) {
 		c := s.prepare(connOptions{})
 		c.connect(hear[netip.AddrPort](s))
 		if !bytes.Equal(c.peerData, []byte{0, 0, 1, 44}) {
-			s.errorf("the private data is %x", c.peerData)
+			s.errorf("GetPrivateData: %x, want 0000012c", c.peerData)
 		}
 		c.completeConnect()
 		c.wantAlive()
@@ -84,37 +84,37 @@ var messageScenarios = []scenario{
 		c.accept(l)
 		c.wantAlive()
 	}},
-	{id: "C106", title: "results tell a Send (1) from a Receive (0)", active: func(s *side) {
+	{id: "C106", title: "the request type of a Send is 1, that of a Receive 0", active: func(s *side) {
 		c := s.pair(connOptions{})
 		c.must(c.ep.Receive(1, nil))
 		s.barrier()
 		c.must(c.ep.Send(2, nil, 0))
 		if r := c.wantResult(nd.Success, 2); r.RequestType != 1 {
-			s.errorf("a Send has the type %d", r.RequestType)
+			s.errorf("result of a Send: request type %d, want 1", r.RequestType)
 		}
 		if r := c.wantReceive(nd.Success, 1); r.RequestType != 0 {
-			s.errorf("a Receive has the type %d", r.RequestType)
+			s.errorf("result of a Receive: request type %d, want 0", r.RequestType)
 		}
 	}, passive: func(s *side) {
 		c := s.pair(connOptions{})
 		c.must(c.ep.Receive(7, nil))
 		s.barrier()
 		if r := c.checkResult(s.takeResult(c.cq), nd.Success, 7); r.RequestType != 0 {
-			s.errorf("a Receive has the type %d", r.RequestType)
+			s.errorf("result of a Receive: request type %d, want 0", r.RequestType)
 		}
 		c.must(c.ep.Send(7, nil, 0))
 		if r := c.checkResult(s.takeResult(c.cq), nd.Success, 7); r.RequestType != 1 {
-			s.errorf("a Send has the type %d", r.RequestType)
+			s.errorf("result of a Send: request type %d, want 1", r.RequestType)
 		}
 	}},
-	{id: "C107", title: "a stream of messages of 1 B to 1 MiB under credits", active: streamSend, passive: streamReceive},
-	{id: "C108", title: "Inline for less than the threshold", active: func(s *side) {
+	{id: "C107", title: "a stream of messages of 1 B to 1 MiB with flow-control credits", active: streamSend, passive: streamReceive},
+	{id: "C108", title: "an inline Send below the threshold", active: func(s *side) {
 		c := s.pair(connOptions{})
 		s.barrier()
 		mem := make([]byte, max(int(s.info.InlineRequestThreshold), 1)-1)
 		fill(mem, 1)
 		c.must(c.ep.Send(1, []nd.SGE{{Buffer: mem}}, nd.Inline)) // not registered
-		clear(mem)                                               // and ours again
+		clear(mem)                                               // the caller's again when Send returns
 		c.wantLength(c.wantResult(nd.Success, 1), len(mem))
 		s.tell(len(mem))
 	}, passive: func(s *side) {
@@ -126,7 +126,7 @@ var messageScenarios = []scenario{
 		c.wantLength(r, n)
 		c.wantPattern(c.memory.mem[:n], 1)
 	}},
-	{id: "C109", title: "messages of 0 and of 1 byte are told apart", active: func(s *side) {
+	{id: "C109", title: "results distinguish messages of 0 and of 1 byte", active: func(s *side) {
 		c := s.pair(connOptions{})
 		s.barrier()
 		for i := range 10 {
@@ -158,7 +158,7 @@ var messageScenarios = []scenario{
 		c.wantReceive(nd.Success, 0)
 		c.wantReceivesFlushed(1, 2)
 	}},
-	{id: "C111", title: "a completion queue as deep as the queues, and all results unread", active: func(s *side) {
+	{id: "C111", title: "a completion queue as deep as the queues holds the results of both", active: func(s *side) {
 		c := s.pair(connOptions{})
 		for i := range uint64(16) {
 			c.must(c.ep.Receive(i, c.sge(0, 64)))
@@ -182,14 +182,14 @@ var messageScenarios = []scenario{
 		for i := range uint64(16) {
 			c.must(c.ep.Send(i, c.sge(64, 64), 0))
 		}
-		s.barrier() // the peer has got all its results
+		s.barrier() // the peer has taken all its results
 		for i := range uint64(16) {
 			c.wantResult(nd.Success, i)
 			c.wantReceive(nd.Success, i)
 		}
 		c.wantAlive()
 	}},
-	{id: "C112", title: "each result has the context of its own request", active: func(s *side) {
+	{id: "C112", title: "each result has the context of its request", active: func(s *side) {
 		c := s.pair(connOptions{})
 		s.barrier()
 		for _, x := range contexts {
@@ -212,9 +212,9 @@ var messageScenarios = []scenario{
 			c.wantReceive(nd.Success, x)
 		}
 	}},
-	{id: "C113", title: "round trips of 1 byte, blocking and polling (200)", active: pingPong, passive: pingPong},
-	{id: "C114", title: "a flush that nobody reads", active: disconnectUnread, passive: disconnectUnread},
-	{id: "C127", title: "a message out of a region of 1 byte", active: func(s *side) {
+	{id: "C113", title: "200 round trips of 1 byte, blocking and polling", active: pingPong, passive: pingPong},
+	{id: "C114", title: "flushed results need not be taken before Close", active: disconnectUnread, passive: disconnectUnread},
+	{id: "C127", title: "a message from a region of 1 byte to a region of 1 byte", active: func(s *side) {
 		c := s.pair(connOptions{RegionSize: 1, BeforeConnect: fillRegion(9)})
 		s.barrier()
 		c.must(c.ep.Send(1, c.sge(0, 1), 0))
@@ -228,10 +228,11 @@ var messageScenarios = []scenario{
 	}},
 }
 
-// contexts that a program might use. They stay distinct when the lowest two bits change.
+// contexts are request contexts that a program might use. They stay distinct if their lowest two bits
+// change.
 var contexts = []uint64{math.MaxUint64, 0, 1 << 63, math.MaxUint32, 0x7fff_dead_beef_0008}
 
-// disconnectUnread is either half of a connection that ends with a full receive queue.
+// disconnectUnread is each side of a connection that ends with a full receive queue.
 func disconnectUnread(s *side) {
 	const depth = 8
 	c := s.pair(connOptions{CQDepth: depth, Endpoint: nd.EndpointConfig{ReceiveDepth: depth}, BeforeConnect: func(c *conn) {

@@ -34,7 +34,7 @@ var notifyScenarios = []scenario{
 			w.cancelBoth(1, 0, false)
 			w.cancelOne(false)
 		}
-		for _, q := range w.queues { // no waiter was left behind that would take the event
+		for _, q := range w.queues { // no canceled waiter remains that takes the event
 			cfg := nd.EndpointConfig{Receive: q, Initiator: q, ReceiveDepth: 1, InitiatorDepth: 1, MaxReceiveSGE: 1, MaxInitiatorSGE: 1}
 			ep, err := s.ad.CreateEndpoint(s.ctx, cfg)
 			s.must(err)
@@ -74,12 +74,12 @@ var notifyScenarios = []scenario{
 		s.must(c.cq.Notify(s.ctx, nd.NotifyAny))
 		c.wantOneReceive(nd.Result{RequestContext: 9, BytesTransferred: 64})
 	}},
-	{id: "C021", title: "Notify only after an empty Poll: 2,048 messages, none missed", active: func(s *side) {
+	{id: "C021", title: "Notify only after an empty Poll misses none of 2,048 messages", active: func(s *side) {
 		sendAll(s, (*conn).gatherNotified, 32)
 	}, passive: func(s *side) {
 		receiveAll(s, (*conn).gatherNotified, 32)
 	}},
-	{id: "C022", title: "polling alone finds every completion, and nothing else comes", active: func(s *side) {
+	{id: "C022", title: "Poll without Notify returns every completion, and nothing else", active: func(s *side) {
 		sendAll(s, (*conn).gatherPolling, 8)
 	}, passive: func(s *side) {
 		receiveAll(s, (*conn).gatherPolling, 8)
@@ -109,8 +109,8 @@ var notifyScenarios = []scenario{
 	}},
 }
 
-// notifyRequests is two idle completion queues, the overlapped requests of each, and the queue of events
-// that all of them report to.
+// notifyRequests is two idle completion queues, two overlapped requests for notifications, and the
+// channel that receives the requests that end.
 type notifyRequests struct {
 	*side
 	queues   [2]nd.CompletionQueue
@@ -127,14 +127,14 @@ func (s *side) newNotifyRequests() *notifyRequests {
 	return w
 }
 
-// start has the request i wait for a notification of the queue q.
+// start starts request i as a Notify of queue q.
 func (w *notifyRequests) start(i, q int) {
 	w.must(w.sets[q].Start(w.ctx, &w.requests[i], func(ctx context.Context) error { return w.queues[q].Notify(ctx, nd.NotifyAny) }))
 }
 
-// wantPending checks that both requests are pending, and with patience that they remain so.
-func (w *notifyRequests) wantPending(patience bool) {
-	if patience {
+// wantPending checks that both requests are pending. With wait, it checks after 10 ms.
+func (w *notifyRequests) wantPending(wait bool) {
+	if wait {
 		time.Sleep(10 * time.Millisecond)
 	}
 	for i := range w.requests {
@@ -142,24 +142,24 @@ func (w *notifyRequests) wantPending(patience bool) {
 	}
 }
 
-// wantCanceled checks that the events of the requests are there, in this order, and no others.
+// wantCanceled checks that these requests have ended with Canceled, in this order, and no others.
 func (w *notifyRequests) wantCanceled(order ...int) {
 	if len(w.events) != len(order) {
-		w.fatalf("%d events of %d requests when Cancel returned", len(w.events), len(order))
+		w.fatalf("%d requests have ended when Cancel returned, want %d", len(w.events), len(order))
 	}
 	for _, i := range order {
 		if o := <-w.events; o != &w.requests[i] {
-			w.fatalf("the requests did not end in the order %v", order)
+			w.fatalf("the requests ended in another order than %v", order)
 		}
 		w.want(nd.Canceled, w.requests[i].Result(false))
 	}
 }
 
-// cancelBoth waits at both queues and cancels one after the other.
-func (w *notifyRequests) cancelBoth(first, second int, patience bool) {
+// cancelBoth starts a Notify of each queue and cancels the queues, one after the other.
+func (w *notifyRequests) cancelBoth(first, second int, wait bool) {
 	w.start(0, 0)
 	w.start(1, 1)
-	w.wantPending(patience)
+	w.wantPending(wait)
 	w.sets[first].Cancel()
 	w.wantCanceled(first)
 	w.want(nd.Pending, w.requests[second].Result(false))
@@ -167,34 +167,34 @@ func (w *notifyRequests) cancelBoth(first, second int, patience bool) {
 	w.wantCanceled(second)
 }
 
-// cancelOne waits twice at one queue and cancels once.
-func (w *notifyRequests) cancelOne(patience bool) {
+// cancelOne starts two Notify of one queue and cancels the queue once.
+func (w *notifyRequests) cancelOne(wait bool) {
 	w.start(0, 0)
 	w.start(1, 0)
-	w.wantPending(patience)
+	w.wantPending(wait)
 	w.sets[0].Cancel()
 	w.wantCanceled(0, 1)
 }
 
-// wantOneReceive checks that exactly one result, of a receive, is in the connection's queue.
+// wantOneReceive checks that the receive completion queue contains one result, of a Receive.
 func (c *conn) wantOneReceive(want nd.Result) {
 	var results [2]nd.Result
 	n := c.rcq.Poll(results[:])
 	want.EndpointContext, want.RequestType = c.context, nd.RequestReceive
 	if n != 1 || results[0] != want {
-		c.fatalf("Poll: %d results, %+v, want %+v", n, results[:n], want)
+		c.fatalf("Poll: %d results %+v, want one: %+v", n, results[:n], want)
 	}
 }
 
-// A gatherer takes n results in its own way of waiting for them.
+// gatherer takes n results and calls each for every one. Gatherers differ in how they wait.
 type gatherer func(c *conn, n int, each func(nd.Result))
 
-// gatherNotified waits for a notification whenever the queue was found empty.
+// gatherNotified calls Notify when a Poll was empty.
 func (c *conn) gatherNotified(n int, each func(nd.Result)) {
 	c.gather(n, each, func() { c.must(c.cq.Notify(c.ctx, nd.NotifyAny)) })
 }
 
-// gatherPolling asks again and again.
+// gatherPolling calls Poll only.
 func (c *conn) gatherPolling(n int, each func(nd.Result)) {
 	polls := 0
 	c.gather(n, each, func() {
@@ -213,25 +213,25 @@ func (c *conn) gather(n int, each func(nd.Result), idle func()) {
 		}
 		for _, r := range results[:got] {
 			if r.Status != nd.Success {
-				c.fatalf("result %+v (the endpoint says: %v)", r, c.ep.Err())
+				c.fatalf("result %+v, want status Success (Endpoint.Err: %v)", r, c.ep.Err())
 			}
 			each(r)
 		}
 		n -= got
 	}
 	if n < 0 {
-		c.fatalf("%d results too many", -n)
+		c.fatalf("Poll: %d results more than requests", -n)
 	}
 }
 
 const (
-	messageSize = 8  // bytes of a message that carries its number
-	batch       = 64 // messages for which there are receives at a time
+	messageSize = 8  // size of a message that contains its number
+	batch       = 64 // messages per batch of Receives
 )
 
 var deepQueues = connOptions{Endpoint: nd.EndpointConfig{ReceiveDepth: batch, InitiatorDepth: batch}}
 
-// sendAll sends n batches of numbered messages, eight at a time.
+// sendAll sends n batches of numbered messages, with eight outstanding.
 func sendAll(s *side, gather gatherer, n int) {
 	c := s.pair(deepQueues)
 	sent, completed := 0, 0
@@ -242,13 +242,13 @@ func sendAll(s *side, gather gatherer, n int) {
 		sent++
 	}
 	for end := batch; end <= n*batch; end += batch {
-		s.barrier() // the receives are posted, so that no Send waits for a slow peer
+		s.barrier() // the Receives are posted, so that no Send waits for a slow peer
 		for range 8 {
 			post()
 		}
 		gather(c, batch, func(r nd.Result) {
 			if r.RequestContext != uint64(completed) || r.RequestType != nd.RequestSend {
-				s.fatalf("result %d is %+v", completed, r)
+				s.fatalf("result %d is %+v, want that of Send %d", completed, r, completed)
 			}
 			completed++
 			if sent < end {
@@ -271,7 +271,7 @@ func receiveAll(s *side, gather gatherer, n int) {
 		gather(c, batch, func(r nd.Result) {
 			number := binary.LittleEndian.Uint64(c.memory.mem[received%batch*messageSize:])
 			if r.RequestContext != uint64(received) || number != uint64(received) || r.RequestType != nd.RequestReceive {
-				s.fatalf("result %d is %+v, with message %d", received, r, number)
+				s.fatalf("result %[1]d is %+[2]v with message %[3]d, want Receive %[1]d with message %[1]d", received, r, number)
 			}
 			received++
 		})

@@ -2,7 +2,7 @@ package ndtest
 
 import "github.com/softnd/softnd/nd"
 
-// sendTooMuch is the active half of a message that is one byte larger than its Receive.
+// sendTooMuch is the active side of a message that is one byte larger than its Receive.
 func sendTooMuch(s *side) *conn {
 	c := s.pair(connOptions{BeforeConnect: fillRegion(1)})
 	s.barrier()
@@ -10,7 +10,7 @@ func sendTooMuch(s *side) *conn {
 	return c
 }
 
-// receiveTooMuch is the passive half.
+// receiveTooMuch is the passive side of sendTooMuch.
 func receiveTooMuch(s *side) *conn {
 	c := s.pair(connOptions{})
 	c.must(c.ep.Receive(2, c.sge(0, 1023)))
@@ -18,26 +18,26 @@ func receiveTooMuch(s *side) *conn {
 	return c
 }
 
-// fillRegion returns a shape's Before that gives the region contents.
+// fillRegion returns a function for connOptions.BeforeConnect that fills the region.
 func fillRegion(seed uint64) func(*conn) {
 	return func(c *conn) { fill(c.memory.mem, seed) }
 }
 
 var overflowScenarios = []scenario{
-	{id: "C050", title: "a Receive that is too small ends with BufferOverflow", active: func(s *side) {
+	{id: "C050", title: "a Receive that is too small completes with BufferOverflow", active: func(s *side) {
 		sendTooMuch(s).wantDisconnected()
 	}, passive: func(s *side) {
 		c := receiveTooMuch(s)
 		c.wantLength(c.wantReceive(nd.BufferOverflow, 2), 0)
 		c.wantZero(c.memory.mem[1023:])
 	}},
-	{id: "C051", title: "its Send ends with RemoteError", active: func(s *side) {
+	{id: "C051", title: "the Send to a Receive that is too small completes with RemoteError", active: func(s *side) {
 		c := sendTooMuch(s)
 		c.wantLength(c.wantResult(nd.RemoteError, 1), 0)
 	}, passive: func(s *side) {
 		receiveTooMuch(s).wantDisconnected()
 	}},
-	{id: "C052", title: "all else that is outstanding is flushed at both sides", active: func(s *side) {
+	{id: "C052", title: "after an overflow, all other requests of both sides are flushed", active: func(s *side) {
 		c := s.pair(connOptions{})
 		notice := s.async(func() error { return c.connector.NotifyDisconnect(s.ctx) })
 		c.must(c.ep.Receive(1, c.sge(0, 64)))
@@ -78,7 +78,7 @@ var overflowScenarios = []scenario{
 		c.wantPattern(c.memory.mem[:1024], 1)
 		c.wantAlive()
 	}},
-	{id: "C054", title: "a Receive with a byte to spare keeps that byte", active: func(s *side) {
+	{id: "C054", title: "a message one byte shorter than its Receive leaves the last byte unchanged", active: func(s *side) {
 		c := s.pair(connOptions{BeforeConnect: fillRegion(1)})
 		s.barrier()
 		c.must(c.ep.Send(1, c.sge(0, 1023), 0))
@@ -91,10 +91,10 @@ var overflowScenarios = []scenario{
 		c.wantLength(c.wantReceive(nd.Success, 2), 1023)
 		c.wantPattern(c.memory.mem[:1023], 1)
 		if got := c.memory.mem[1023]; got != keep {
-			c.errorf("the byte after the message became %#x", got)
+			c.errorf("the byte after the message is %#x, want it unchanged", got)
 		}
 	}},
-	{id: "C055", title: "both queues at the receive queue's maximum, on the deepest completion queue", active: func(s *side) {
+	{id: "C055", title: "both queues can have MaxReceiveQueueDepth with a completion queue of the maximum depth", active: func(s *side) {
 		depth := int(s.info.MaxReceiveQueueDepth)
 		c := s.prepare(connOptions{CQDepth: int(s.info.MaxCompletionQueueDepth),
 			Endpoint: nd.EndpointConfig{ReceiveDepth: depth, InitiatorDepth: depth}})

@@ -7,22 +7,22 @@ import (
 )
 
 var regionScenarios = []scenario{
-	{id: "C235", title: "a registration above MaxRegistrationSize", active: func(s *side) {
+	{id: "C235", title: "a registration above MaxRegistrationSize is refused", active: func(s *side) {
 		limit := s.info.MaxRegistrationSize
 		if limit >= 1<<46 {
-			s.skipf("the limit of %d bytes is beyond the address space of a process", limit)
+			s.skipf("MaxRegistrationSize is %d, and no process can have a buffer larger than that", limit)
 		}
 		huge := s.reserve(int(limit) + 1)
 		_, err := s.ad.Register(s.ctx, huge, 0)
 		s.want(nd.InvalidParameter, err)
 		mr := s.emptyRegion()
 		s.want(nd.InvalidParameter, mr.Register(s.ctx, huge, 0))
-		s.must(mr.Register(s.ctx, make([]byte, 64), 0)) // as before, so still of use
+		s.must(mr.Register(s.ctx, make([]byte, 64), 0)) // the refused Register has not changed it
 		_, err = s.ad.Allocate(s.ctx, len(huge), 0)
 		s.want(nd.InvalidParameter, err)
 	}},
 
-	{id: "C236", title: "one buffer in two regions has the rights of the region that is named", active: func(s *side) {
+	{id: "C236", title: "access to a buffer in two regions has the rights of the token's region", active: func(s *side) {
 		c := s.pair(connOptions{})
 		readable := hear[nd.WindowDescriptor](s)
 		fill(c.memory.mem, 1)
@@ -31,7 +31,7 @@ var regionScenarios = []scenario{
 		s.must(c.ep.Read(2, c.sge(8192, 4096), readable.Address, readable.Token, 0))
 		c.wantResult(nd.Success, 2)
 		if !bytes.Equal(c.memory.mem[:4096], c.memory.mem[8192:8192+4096]) {
-			s.errorf("the second region shows other bytes")
+			s.errorf("the Read with the second region's token has returned other bytes than the Write stored")
 		}
 		s.must(c.ep.Write(3, c.sge(0, 64), readable.Address, readable.Token, 0))
 		c.wantResult(nd.AccessViolation, 3)
@@ -43,7 +43,7 @@ var regionScenarios = []scenario{
 		c.wantErrorState()
 	}},
 
-	{id: "C237", title: "Register of a registered region, Deregister of one that is not", active: func(s *side) {
+	{id: "C237", title: "Register of a registered region and Deregister of an unregistered one are refused", active: func(s *side) {
 		mr := s.emptyRegion()
 		s.want(nd.InvalidDeviceState, mr.Deregister(s.ctx))
 		buf := make([]byte, 4096)
@@ -53,14 +53,14 @@ var regionScenarios = []scenario{
 			s.want(nd.InvalidDeviceState, mr.Register(s.ctx, again, allRights))
 		}
 		if mr.LocalToken() != local || mr.RemoteToken() != remote || len(mr.Bytes()) != len(buf) || &mr.Bytes()[0] != &buf[0] {
-			s.errorf("a Register that was refused has changed the region")
+			s.errorf("a refused Register has changed the tokens or the bytes of the region")
 		}
 		s.must(mr.Deregister(s.ctx))
 		s.want(nd.InvalidDeviceState, mr.Deregister(s.ctx))
 		s.must(mr.Register(s.ctx, buf, 0))
 	}},
 
-	{id: "C238", title: "one region serves two endpoints by one local token", active: func(s *side) {
+	{id: "C238", title: "two endpoints may use one local token", active: func(s *side) {
 		c := s.pair(connOptions{})
 		d := s.pair(connOptions{ShareWith: c})
 		fill(c.memory.mem[:1000], 1)
@@ -87,7 +87,7 @@ var regionScenarios = []scenario{
 		}
 	}},
 
-	{id: "C239", title: "a window over another connection than that of its Bind, in both scopes", active: func(s *side) {
+	{id: "C239", title: "a window can be used on other connections unless bound with ThisEndpointOnly", active: func(s *side) {
 		c := s.pair(connOptions{})
 		d := s.pair(connOptions{ShareWith: c})
 		fill(c.memory.mem, 1)
@@ -124,10 +124,10 @@ var regionScenarios = []scenario{
 		c.wantAlive()
 	}},
 
-	failingRequest("C240", "a Write with token 0, while a window is fresh", nd.AccessViolation,
+	failingRequest("C240", "a Write with token 0 fails while a window is not bound", nd.AccessViolation,
 		connOptions{}, connOptions{BeforeConnect: func(c *conn) {
 			if w := c.newWindow(); w.RemoteToken() != 0 || w.Descriptor() != (nd.WindowDescriptor{}) {
-				c.errorf("a fresh window has a token or a descriptor")
+				c.errorf("a new window has a token or a descriptor, want neither")
 			}
 		}}, func(c *conn) {
 			c.must(c.ep.Write(1, c.sge(0, 64), c.peerRegion.Address, 0, 0))
@@ -139,18 +139,18 @@ var regionScenarios = []scenario{
 		got, err := d.MarshalBinary()
 		s.must(err)
 		if !bytes.Equal(got, want) || len(got) != nd.WindowDescriptorSize {
-			s.errorf("% x, want % x", got, want)
+			s.errorf("MarshalBinary: % x, want % x", got, want)
 		}
 		var back nd.WindowDescriptor
 		s.must(back.UnmarshalBinary(got))
 		if back != d {
-			s.errorf("%+v comes back as %+v", d, back)
+			s.errorf("UnmarshalBinary of MarshalBinary of %+v: %+v, want the same", d, back)
 		}
 		for _, wrong := range [][]byte{nil, got[:19], append(got, 0)} {
 			s.want(nd.InvalidBufferSize, back.UnmarshalBinary(wrong))
 		}
 		if back != d {
-			s.errorf("decoding a wrong length has changed the descriptor")
+			s.errorf("UnmarshalBinary of a wrong length has changed the descriptor")
 		}
 	}},
 }

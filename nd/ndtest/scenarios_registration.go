@@ -9,10 +9,10 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// goroutines is how many goroutines share an adapter.
+// goroutines is the number of goroutines that share an adapter.
 const goroutines = 4
 
-// closeAll closes what a goroutine made and keeps the first error.
+// closeAll closes the objects and joins their errors to err.
 func closeAll(err error, objects ...interface{ Close() error }) error {
 	for _, o := range objects {
 		err = errors.Join(err, o.Close())
@@ -20,7 +20,8 @@ func closeAll(err error, objects ...interface{ Close() error }) error {
 	return err
 }
 
-// cancelRace lets the end of a context race with Register; whatever Register reports must be so.
+// cancelRace cancels the context of a Register concurrently, and checks that the region is registered if
+// and only if Register returns nil.
 func cancelRace(s *side, mr nd.MemoryRegion, buf []byte) error {
 	ctx, cancel := context.WithCancel(s.ctx)
 	go cancel()
@@ -28,7 +29,7 @@ func cancelRace(s *side, mr nd.MemoryRegion, buf []byte) error {
 	switch {
 	case errors.Is(err, nd.Canceled): // not registered
 		if err := mr.Deregister(s.ctx); !errors.Is(err, nd.InvalidDeviceState) {
-			return fmt.Errorf("deregistering after a canceled registration: %v", err)
+			return fmt.Errorf("after a canceled Register, Deregister returned %v, want InvalidDeviceState", err)
 		}
 		if err := mr.Register(s.ctx, buf, nd.AllowLocalWrite); err != nil {
 			return err
@@ -37,12 +38,12 @@ func cancelRace(s *side, mr nd.MemoryRegion, buf []byte) error {
 		return err
 	}
 	if err := mr.Register(s.ctx, buf, nd.AllowLocalWrite); !errors.Is(err, nd.InvalidDeviceState) {
-		return fmt.Errorf("registering a registered region: %v", err)
+		return fmt.Errorf("with a registered region, Register returned %v, want InvalidDeviceState", err)
 	}
 	return mr.Deregister(s.ctx)
 }
 
-// createAndCloseEach creates an object of each kind, registers buf, and closes them.
+// createAndCloseEach creates an object of each kind, registers buf, and closes the objects.
 func createAndCloseEach(s *side, buf []byte) error {
 	q, err := s.ad.CreateCompletionQueue(s.ctx, 16)
 	if err != nil {
@@ -81,7 +82,7 @@ func createAndCloseEach(s *side, buf []byte) error {
 }
 
 var registrationScenarios = []scenario{
-	{id: "C123", title: "Register and Deregister over and over (500 times, up to 1 MiB)", active: func(s *side) {
+	{id: "C123", title: "Register and Deregister of one region 500 times (up to 1 MiB)", active: func(s *side) {
 		mem := s.region(1<<20, 0).mem
 		mr := s.emptyRegion()
 		last := mr.LocalToken()
@@ -89,14 +90,14 @@ var registrationScenarios = []scenario{
 			for range 500 {
 				s.must(mr.Register(s.ctx, mem[:n], nd.AllowLocalWrite))
 				if t := mr.LocalToken(); t == 0 || t == last || len(mr.Bytes()) != n {
-					s.fatalf("after Register: %v after %v, %d bytes, want %d", t, last, len(mr.Bytes()), n)
+					s.fatalf("after Register: token %v, before it %v, want another; %d bytes, want %d", t, last, len(mr.Bytes()), n)
 				}
 				last = mr.LocalToken()
 				s.must(mr.Deregister(s.ctx))
 			}
 		}
 	}},
-	{id: "C124", title: "each operation reports once, and the truth, even as its context ends", active: func(s *side) {
+	{id: "C124", title: "Register reports the truth if its context ends at the same time", active: func(s *side) {
 		mem := s.region(4096, 0).mem
 		s.parallel(goroutines, func(int) error {
 			mr, err := s.ad.CreateMemoryRegion(s.ctx)
@@ -108,7 +109,7 @@ var registrationScenarios = []scenario{
 			return closeAll(err, mr)
 		})
 	}},
-	{id: "C125", title: "many regions over one buffer at once (4 x 300)", active: func(s *side) {
+	{id: "C125", title: "1,200 regions on one buffer, registered by 4 goroutines", active: func(s *side) {
 		mem := s.region(64<<10, 0).mem
 		var mu sync.Mutex
 		tokens := make(map[nd.Token]bool)
@@ -125,7 +126,7 @@ var registrationScenarios = []scenario{
 				tokens[mr.LocalToken()] = true
 				mu.Unlock()
 				if known {
-					return errors.New("two regions have one token")
+					return errors.New("register: the local token is also that of another region, want a unique one")
 				}
 			}
 			return nil
@@ -143,7 +144,7 @@ var registrationScenarios = []scenario{
 			return err
 		})
 	}},
-	{id: "C126", title: "goroutines that share an adapter handle", active: func(s *side) {
+	{id: "C126", title: "goroutines may share an adapter handle", active: func(s *side) {
 		mem := s.region(4096, 0).mem
 		s.parallel(goroutines, func(int) (err error) {
 			for range 25 {

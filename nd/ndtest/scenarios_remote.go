@@ -6,20 +6,20 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// maxReads is how many Reads the adapter lets an endpoint have in progress, as far as each of them
-// can have some bytes of the usual region.
+// maxReads returns how many Reads an endpoint may have in progress, at most 4,096, so that each Read
+// has some bytes of the default region.
 func (s *side) maxReads() int {
 	return int(min(s.info.MaxOutboundReadLimit, s.info.MaxInitiatorQueueDepth, s.info.MaxCompletionQueueDepth, 4096))
 }
 
-// disconnectRaces is how many connections C122 ends.
+// disconnectRaces is the number of connections of C122.
 const disconnectRaces = 8
 
-// pendingWrites is how many Writes C117 has outstanding, if the adapter allows.
+// pendingWrites is how many Writes C117 has outstanding, unless the adapter's limit is lower.
 const pendingWrites = 256
 
 var remoteScenarios = []scenario{
-	{id: "C115", title: "Reads up to the pipeline's depth, of a side that allows none itself", active: func(s *side) {
+	{id: "C115", title: "as many Reads as the outbound limit, by a side with an inbound limit of 0", active: func(s *side) {
 		n := s.maxReads()
 		entries := min(max(256, 2*n), int(s.info.MaxCompletionQueueDepth))
 		c := s.pair(connOptions{CQDepth: entries, InboundReads: -1, OutboundReads: n, Endpoint: nd.EndpointConfig{InitiatorDepth: n}})
@@ -39,7 +39,7 @@ var remoteScenarios = []scenario{
 		s.tell(in)
 		c.wantExactReadLimits(min(in, hear[int](s)), 0)
 	}},
-	{id: "C116", title: "the passive side sends first", active: func(s *side) {
+	{id: "C116", title: "the passive side may send first", active: func(s *side) {
 		c := s.prepare(connOptions{BeforeConnect: fillRegion(2)})
 		c.must(c.ep.Receive(1, c.sge(0, nd.WindowDescriptorSize)))
 		c.connect(hear[netip.AddrPort](s))
@@ -67,7 +67,7 @@ var remoteScenarios = []scenario{
 		fill(want, 2)
 		s.wantEqual(c.memory.mem[4096:][:512], want[64:])
 	}},
-	{id: "C117", title: "Writes up to the queue's depth (at most 256), in order", active: func(s *side) {
+	{id: "C117", title: "as many Writes as the queue's depth (at most 256) complete in order", active: func(s *side) {
 		n := int(min(pendingWrites, s.info.MaxInitiatorQueueDepth))
 		c := s.pair(connOptions{Endpoint: nd.EndpointConfig{InitiatorDepth: n}, BeforeConnect: fillRegion(1)})
 		d := c.hearDescriptor()
@@ -87,7 +87,7 @@ var remoteScenarios = []scenario{
 		c.wantReceive(nd.Success, 1)
 		c.wantPattern(c.memory.mem[:64*n], 1)
 	}},
-	{id: "C118", title: "the target's program sleeps", active: func(s *side) {
+	{id: "C118", title: "Writes and Reads complete although the target's program makes no call", active: func(s *side) {
 		c := s.pair(connOptions{RegionSize: windowSize, BeforeConnect: fillRegion(1)})
 		_ = hear[string](s)
 		c.write(0, 512, c.peerRegion.Address, c.peerRegion.Token)
@@ -104,27 +104,27 @@ var remoteScenarios = []scenario{
 		c := s.pair(connOptions{RegionSize: windowSize, BeforeConnect: fillRegion(2)})
 		c.must(c.ep.Receive(1, nil))
 		s.tell("asleep")
-		_ = hear[string](s) // unlike meet it calls nothing of the provider before the peer is done
+		_ = hear[string](s) // unlike barrier, no call of the provider before the peer is done
 		c.wantReceive(nd.Success, 1)
 		c.wantPattern(c.memory.mem, 3)
 	}},
-	{id: "C119", title: "the adapter writes in order", active: func(s *side) {
+	{id: "C119", title: "the adapter has the flag InOrderDMASupported", active: func(s *side) {
 		if !s.info.AdapterFlags.Has(nd.InOrderDMASupported) {
-			s.errorf("the adapter's flags are %v", s.info.AdapterFlags)
+			s.errorf("Query: AdapterFlags %v, want InOrderDMASupported", s.info.AdapterFlags)
 		}
 	}},
-	{id: "C120", title: "Writes whose end is waited for in memory (up to 1 MiB)",
+	{id: "C120", title: "a target may poll in memory for the last byte of a Write (up to 1 MiB)",
 		active: func(s *side) { pingPongWrites(s, false) }, passive: func(s *side) { pingPongWrites(s, false) }},
-	{id: "C121", title: "the answer to a Write lands in its source before its result was taken (up to 1 MiB)",
+	{id: "C121", title: "the peer may write into the source of a Write whose result has not been taken (up to 1 MiB)",
 		active: func(s *side) { pingPongWrites(s, true) }, passive: func(s *side) { pingPongWrites(s, true) }},
-	{id: "C122", title: "a last Send that races with the peer's Disconnect", active: func(s *side) {
+	{id: "C122", title: "a Send that races with the peer's Disconnect completes with Success or Canceled", active: func(s *side) {
 		for range disconnectRaces {
 			c := s.pair(connOptions{})
 			s.barrier()
 			c.must(c.ep.Send(1, c.sge(0, 1), 0))
 			r := c.nextResult(true)
 			if r.RequestContext != 1 || r.Status != nd.Success && r.Status != nd.Canceled {
-				s.errorf("the last Send ended with %v", r.Status)
+				s.errorf("result of the last Send: %v, want request 1 with Success or Canceled", r.Status)
 			}
 			c.disconnectRacing()
 		}
@@ -134,13 +134,14 @@ var remoteScenarios = []scenario{
 			s.barrier()
 			c.disconnectRacing()
 			if r := c.nextResult(false); r.Status != nd.Success && r.Status != nd.Canceled {
-				s.errorf("the Receive ended with %v", r.Status)
+				s.errorf("result of the Receive: %v, want Success or Canceled", r.Status)
 			}
 		}
 	}},
 }
 
-// disconnectRacing disconnects; on a slow machine the peer may be late, which is not the point here.
+// disconnectRacing calls Disconnect. On a slow machine the peer may disconnect too late, which is allowed
+// here.
 func (c *conn) disconnectRacing() {
 	c.wantOneOf(c.connector.Disconnect(c.ctx), nd.Success, nd.IOTimeout, nd.ConnectionAborted)
 }

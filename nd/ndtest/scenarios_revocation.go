@@ -7,31 +7,31 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// accessState is what has become of a grant, or of its object, when it is taken away. It returns the
-// two halves for each way, the user's first.
+// accessState is a state of access, or of its object, at the time of its revocation. sides returns the
+// sides of the scenario for a revocation. The active side uses the access, the passive side owns it.
 type accessState struct {
 	name  string
 	sides func(revocation) (active, passive func(*side))
 }
 
-// revocationScenarios are no rows of the conformance table: every way to take access away meets
-// every state. Some connections of the two adapters offend each time, and the others go on.
+// revocationScenarios combine every revocation with every state. They are not rows of the conformance
+// table. In each, some connections of the two adapters violate access and break, and the others stay.
 var revocationScenarios = revocationTable()
 
 func revocationTable() (list []scenario) {
 	for _, st := range []accessState{
-		{"a grant that is being used now and then", inUse},
-		{"a grant with a transfer (of 4 MiB) in progress", inProgress(1)},
-		{"a grant with transfers (of 4 MiB together) of three peers in progress", inProgress(3)},
-		{"what was granted again", grantedAgain},
-		{"what was never granted", neverGranted},
-		{"what was taken away already", alreadyRevoked},
-		{"what is another adapter's", ofOtherAdapter},
+		{"access in use, without a transfer in progress", inUse},
+		{"access with a transfer of 4 MiB in progress", inProgress(1)},
+		{"access with transfers on three connections in progress, 4 MiB together", inProgress(3)},
+		{"access that was revoked and granted again", grantedAgain},
+		{"access that was never granted", neverGranted},
+		{"access that was already revoked", alreadyRevoked},
+		{"access of another adapter", ofOtherAdapter},
 	} {
 		for _, w := range revocations {
 			a, p := st.sides(w)
 			list = append(list, scenario{
-				id: fmt.Sprintf("R%03d", len(list)+1), title: w.name + " of " + st.name, active: a, passive: p,
+				id: fmt.Sprintf("R%03d", len(list)+1), title: w.name + ": " + st.name, active: a, passive: p,
 			})
 		}
 	}
@@ -48,11 +48,11 @@ func inUse(w revocation) (active, passive func(*side)) {
 			reader.readAndCheck(nd.Success, 0, 1000, d, 0)
 			s.barrier()
 			w.requestIfPeer(base, d)
-			s.barrier() // it is taken away, and the memory changed
+			s.barrier() // the owner has revoked the access and changed the memory
 			writer.wantWriteRefused(0, 8, d, 0)
 			reader.wantReadRefused(0, 1000, d, 0)
 			if bytes.IndexByte(reader.memory.mem, afterRevoke) >= 0 {
-				s.errorf("a Read that was refused has brought something")
+				s.errorf("the refused Read has stored bytes, want none")
 			}
 			base.wantAlive()
 		}, func(s *side) {
@@ -70,14 +70,14 @@ func inUse(w revocation) (active, passive func(*side)) {
 		}
 }
 
-// inProgress has n peers read and write at the same time, each its own part of the memory. Which
-// of them are still at it when the grant goes is a matter of luck, so there are some rounds.
+// inProgress makes transfers on n connections at the same time, each of its own part of the memory. Some
+// may be complete when the revocation takes effect, so there are several rounds.
 func inProgress(n int) func(revocation) (active, passive func(*side)) {
 	const size, rounds = 4 << 20, 2
 	part := size / n
 	return func(w revocation) (active, passive func(*side)) {
 		return func(s *side) {
-				base := s.pair(connOptions{RegionSize: 2 * size}) // what Writes take, and what Reads fill
+				base := s.pair(connOptions{RegionSize: 2 * size}) // the sources of Writes, then the sinks of Reads
 				bystander := base.anotherConn()
 				for round := range rounds {
 					users, late := base.moreConns(n), base.anotherConn()
@@ -98,7 +98,7 @@ func inProgress(n int) func(revocation) (active, passive func(*side)) {
 						u.checkAfterRevocation(status)
 					}
 					if bytes.IndexByte(base.memory.mem, afterRevoke) >= 0 {
-						s.errorf("a Read has read what was written afterwards")
+						s.errorf("a Read has returned bytes that were stored after the revocation, want none")
 					}
 					late.wantWriteRefused(0, 8, d, 0)
 					for _, c := range append(users, late) {
@@ -144,14 +144,14 @@ func grantedAgain(w revocation) (active, passive func(*side)) {
 			w.requestIfPeer(base, first)
 			second := hear[nd.WindowDescriptor](s)
 			if first.Token == second.Token {
-				s.errorf("both grants have the token %v", first.Token)
+				s.errorf("both grants of access have token %v, want different ones", first.Token)
 			}
 			base.writeAndCheck(nd.Success, 0, 100, second, 0)
 			early.wantWriteRefused(0, 100, first, 0)
 			base.writeAndCheck(nd.Success, 0, 100, second, 0)
 			s.barrier()
 			w.requestIfPeer(base, second)
-			s.barrier() // it is taken away, and the memory changed
+			s.barrier() // the owner has revoked the access and changed the memory
 			late.wantWriteRefused(0, 100, second, 0)
 			base.wantAlive()
 		}, func(s *side) {

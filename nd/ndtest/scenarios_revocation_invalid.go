@@ -2,8 +2,10 @@ package ndtest
 
 import "github.com/softnd/softnd/nd"
 
-// Taking away what is not there to be taken.
+// Revocation of access that does not exist, or that belongs to another adapter. Each function returns the
+// sides of a scenario.
 
+// neverGranted revokes access that was never granted.
 func neverGranted(w revocation) (active, passive func(*side)) {
 	asked := w.request != nil
 	return func(s *side) {
@@ -41,14 +43,15 @@ func neverGranted(w revocation) (active, passive func(*side)) {
 		}
 }
 
-// wantInvalidateFails checks that Invalidate fails, and ends the connection.
+// wantInvalidateFails checks that Invalidate completes with InvalidDeviceRequest and breaks the connection.
 func (c *conn) wantInvalidateFails(w nd.MemoryWindow) {
 	c.must(c.ep.Invalidate(1, w, 0))
 	c.wantResult(nd.InvalidDeviceRequest, 1)
 	c.wantBroken()
 }
 
-// byConnectionEnd is not in the list of ways, since it spares no connection.
+// byConnectionEnd revokes access by breaking the connection. It is not in the list revocations, because
+// their scenarios need the connection later.
 var byConnectionEnd = revocation{name: "end of the connection", window: true,
 	revoke: func(g *access) {
 		g.c.wantReceivesFlushed(inbox)
@@ -57,8 +60,7 @@ var byConnectionEnd = revocation{name: "end of the connection", window: true,
 	request: func(c *conn, d nd.WindowDescriptor) { c.wantWriteRefused(0, 1, d, accessSize) },
 }
 
-// alreadyRevoked takes a grant away in each of the ways that fit, or lets it go with its connection,
-// and then once more.
+// alreadyRevoked revokes access in each suitable way, and then again with w.
 func alreadyRevoked(w revocation) (active, passive func(*side)) {
 	var before []revocation
 	for _, b := range revocations {
@@ -106,15 +108,15 @@ func alreadyRevoked(w revocation) (active, passive func(*side)) {
 					again.wantAlive()
 				}
 				if w.window {
-					s.must(g.mr.Deregister(s.ctx)) // no window is bound to it
+					s.must(g.mr.Deregister(s.ctx)) // no window is bound to the region
 				}
 			}
 			base.wantAlive()
 		}
 }
 
-// ofAnotherAdapter: an adapter's objects and grants are not the affair of another adapter, even
-// one of the same provider and over the same memory.
+// ofOtherAdapter checks that a revocation has no effect on access of another adapter handle. The two
+// handles belong to one provider, and both accesses are to the same memory.
 func ofOtherAdapter(w revocation) (active, passive func(*side)) {
 	return func(s *side) {
 			c, other := s.pair(connOptions{}), s.pair(connOptions{})
@@ -128,7 +130,7 @@ func ofOtherAdapter(w revocation) (active, passive func(*side)) {
 				s.barrier()
 			default:
 				c.writeAndCheck(nd.Success, 0, 100, mine, 0)
-				s.barrier() // it may go
+				s.barrier() // the owner may revoke now
 				s.barrier()
 				offender.wantWriteRefused(0, 100, mine, 0)
 			}

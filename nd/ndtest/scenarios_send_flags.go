@@ -4,15 +4,15 @@ import "github.com/softnd/softnd/nd"
 
 // SendAndInvalidate with flags, and notifications.
 var sendInvalidateFlagScenarios = []scenario{
-	{id: "C157", title: "only a solicited SendAndInvalidate ends a Notify for solicited events", active: func(s *side) {
+	{id: "C157", title: "a SendAndInvalidate ends a Notify for solicited events only with SendAndSolicitEvent", active: func(s *side) {
 		c, d := windowUser(s, connOptions{})
 		s.barrier()
 		for i := range uint64(3) {
 			c.must(c.ep.Send(i, nil, 0))
 			c.wantResult(nd.Success, i)
 		}
-		s.barrier() // the three have arrived
-		s.barrier() // and have woken nobody
+		s.barrier() // the three messages have arrived
+		s.barrier() // and the Notify is still pending
 		c.sendInvalidate(100, d.Token, nd.SendAndSolicitEvent)
 	}, passive: func(s *side) {
 		c := s.pair(connOptions{SplitCQs: true})
@@ -29,15 +29,15 @@ var sendInvalidateFlagScenarios = []scenario{
 		s.must(s.await(first))
 		var results [8]nd.Result
 		if n := c.rcq.Poll(results[:]); n != 4 {
-			s.fatalf("%d results are there at the wake-up, want 4", n)
+			s.fatalf("Poll after Notify: %d results, want 4", n)
 		}
 		for i, r := range results[:4] {
 			if r.Status != nd.Success || r.RequestContext != uint64(i) {
-				s.errorf("result %d is %+v", i, r)
+				s.errorf("result %d is %+v, want Success of that request", i, r)
 			}
 		}
 		if results[3].InvalidatedToken != w.RemoteToken() {
-			s.errorf("the last result is %+v", results[3])
+			s.errorf("the last result is %+v, want the token of the window", results[3])
 		}
 		second, stop := c.startNotify(c.rcq, nd.NotifySolicited)
 		s.wantPending(second)
@@ -59,7 +59,7 @@ var sendInvalidateFlagScenarios = []scenario{
 			s.wantPending(wait)
 		}
 		if r := c.wantReceive(nd.Success, inbox); r.BytesTransferred != 50 {
-			s.errorf("the result is %+v", r)
+			s.errorf("result %+v, want 50 bytes", r)
 		}
 		stop()
 	}},
@@ -78,7 +78,7 @@ var sendInvalidateFlagScenarios = []scenario{
 		c.wantReceive(nd.BufferOverflow, inbox)
 		c.wantBroken()
 	}},
-	{id: "C160", title: "an inline SendAndInvalidate takes its bytes at once, from any memory", active: func(s *side) {
+	{id: "C160", title: "an inline SendAndInvalidate copies its bytes when posted, from any memory", active: func(s *side) {
 		n := s.inlineSize()
 		c, d := windowUser(s, connOptions{Endpoint: nd.EndpointConfig{InlineSize: n}})
 		source := make([]byte, n)
@@ -94,7 +94,7 @@ var sendInvalidateFlagScenarios = []scenario{
 		s.wantPattern(c.memory.mem[inboxAt:inboxAt+n], 8)
 		c.wantAlive()
 	}},
-	{id: "C161", title: "an inline SendAndInvalidate may have more entries than others", active: func(s *side) {
+	{id: "C161", title: "an inline SendAndInvalidate may have more than MaxInitiatorSGE entries", active: func(s *side) {
 		s.inlineSize()
 		n := int(s.info.MaxInitiatorSGE) + 1
 		c, d := windowUser(s, connOptions{Endpoint: nd.EndpointConfig{InlineSize: n}})
@@ -111,14 +111,14 @@ var sendInvalidateFlagScenarios = []scenario{
 		c.wantInvalidated(n, d.Token)
 		for i, b := range c.memory.mem[inboxAt : inboxAt+n] {
 			if b != byte(i) {
-				s.errorf("byte %d is %d", i, b)
+				s.errorf("byte %[1]d is %[2]d, want %[1]d", i, b)
 			}
 		}
 		c.wantAlive()
 	}},
 	{id: "C162", title: "an inline SendAndInvalidate that is too long is refused", active: func(s *side) {
 		s.inlineSize()
-		n := int(s.info.MaxInlineDataSize) // no endpoint can grant more
+		n := int(s.info.MaxInlineDataSize) // the largest size that an endpoint can have
 		c, d := windowUser(s, connOptions{Endpoint: nd.EndpointConfig{InlineSize: n}})
 		source := make([]byte, n+1)
 		s.want(nd.BufferOverflow, c.ep.SendAndInvalidate(1, []nd.SGE{{Buffer: source}}, d.Token, nd.Inline))
@@ -131,7 +131,7 @@ var sendInvalidateFlagScenarios = []scenario{
 		c.wantInvalidated(100, d.Token)
 		c.wantAlive()
 	}},
-	{id: "C163", title: "a silent SendAndInvalidate leaves no result at its sender", active: func(s *side) {
+	{id: "C163", title: "a silent SendAndInvalidate makes no result at its sender", active: func(s *side) {
 		c, d := windowUser(s, connOptions{})
 		c.must(c.ep.SendAndInvalidate(1, c.sge(0, 100), d.Token, nd.SilentSuccess))
 		s.barrier()
@@ -147,9 +147,9 @@ var sendInvalidateFlagScenarios = []scenario{
 		c.wantReceive(nd.Success, 1)
 		c.wantAlive()
 	}},
-	// A provider that runs its requests strictly one after the other satisfies this row without
-	// looking at the fence, and so does one whose target serves them in order: see C137 and C245.
-	{id: "C165", title: "SendAndInvalidate with ReadFence lets an earlier Read (of 1 MiB) have its data", active: func(s *side) {
+	// A provider passes this row without an implementation of the fence if its initiator runs one request
+	// at a time, or if its target serves requests in order. C137 and C245 need the fence.
+	{id: "C165", title: "SendAndInvalidate with ReadFence waits for the data of an earlier Read (1 MiB)", active: func(s *side) {
 		c := s.pair(connOptions{RegionSize: 1 << 20})
 		d := hear[nd.WindowDescriptor](s)
 		c.must(c.ep.Read(1, c.sge(0, 1<<20), d.Address, d.Token, 0))
@@ -157,7 +157,7 @@ var sendInvalidateFlagScenarios = []scenario{
 		c.wantResult(nd.Success, 1)
 		s.wantAll(c.memory.mem, 4)
 		if r := c.wantResult(nd.Success, 2); r.RequestType != nd.RequestSend {
-			s.errorf("the result is of a %v", r.RequestType)
+			s.errorf("result of a %v, want a Send", r.RequestType)
 		}
 		c.wantAlive()
 	}, passive: func(s *side) {
@@ -167,10 +167,10 @@ var sendInvalidateFlagScenarios = []scenario{
 		c.must(c.ep.Receive(inbox, nil))
 		s.tell(d)
 		c.wantInvalidated(0, d.Token)
-		clear(c.memory.mem) // nobody reads it any more
+		clear(c.memory.mem) // the Read is complete
 		c.wantAlive()
 	}},
-	{id: "C166", title: "what was written before SendAndInvalidate is there when its message is", active: func(s *side) {
+	{id: "C166", title: "Writes before a SendAndInvalidate are visible when its message is received", active: func(s *side) {
 		c := s.pair(connOptions{RegionSize: 1 << 20})
 		for i, n := range writeSizes {
 			d := hear[nd.WindowDescriptor](s)
@@ -197,10 +197,10 @@ var sendInvalidateFlagScenarios = []scenario{
 
 var writeSizes = []int{1, 40, 41, 4096, 100_000, 1 << 20}
 
-// inlineSize returns a number of bytes that inline requests may have.
+// inlineSize returns a legal size of inline requests, at most 100. It skips the row if there is none.
 func (s *side) inlineSize() int {
 	if s.info.MaxInlineDataSize == 0 {
-		s.skipf("the adapter takes no inline data")
+		s.skipf("the adapter has no inline data (MaxInlineDataSize is 0)")
 	}
 	return min(int(s.info.MaxInlineDataSize), 100)
 }

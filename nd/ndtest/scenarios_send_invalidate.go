@@ -10,7 +10,7 @@ import (
 var sendInvalidateScenarios = slices.Concat(sendInvalidateBasics, refusedInvalidateScenarios, sendInvalidateFlagScenarios)
 
 var sendInvalidateBasics = []scenario{
-	{id: "C146", title: "SendAndInvalidate: the window is dead when the Receive's result is there", active: func(s *side) {
+	{id: "C146", title: "SendAndInvalidate: the window is invalid when the Receive has a result", active: func(s *side) {
 		c, d := windowUser(s, connOptions{})
 		late := c.anotherConn()
 		fill(c.memory.mem[:100], 7)
@@ -37,14 +37,14 @@ var sendInvalidateBasics = []scenario{
 		c, w, d := windowOwner(s, connOptions{})
 		r := c.wantReceive(nd.Success, inbox)
 		if r.RequestType != nd.RequestReceiveAndInvalidate || ndcompat.NDKOperationTypeOf(r.RequestType) != ndcompat.NDKOperationReceiveAndInvalidate {
-			s.errorf("the result is of a %v", r.RequestType)
+			s.errorf("result of a %v, want a ReceiveAndInvalidate", r.RequestType)
 		}
 		if r.InvalidatedToken != d.Token || r.InvalidatedToken != w.RemoteToken() {
-			s.errorf("the result names %v, the window had %v", r.InvalidatedToken, d.Token)
+			s.errorf("InvalidatedToken: %v, want that of the window, %v", r.InvalidatedToken, d.Token)
 		}
 		c.wantAlive()
 	}},
-	{id: "C148", title: "to a program that looks at no more than a plain result, it is a Receive", active: func(s *side) {
+	{id: "C148", title: "the Receive of a SendAndInvalidate has the fields of a plain Receive", active: func(s *side) {
 		c, d := windowUser(s, connOptions{})
 		c.sendInvalidate(100, d.Token, 0)
 		c.wantWriteRefused(0, 8, d, 0)
@@ -52,16 +52,16 @@ var sendInvalidateBasics = []scenario{
 		c, _, _ := windowOwner(s, connOptions{SplitCQs: true})
 		r := s.takeResult(c.rcq)
 		if r.Status != nd.Success || r.RequestContext != inbox || r.EndpointContext != c.context || r.BytesTransferred != 100 {
-			s.errorf("the result is %+v", r)
+			s.errorf("result %+v, want Success with the contexts of the Receive and 100 bytes", r)
 		}
 		s.wantEmpty(c.cq)
 		c.wantBroken()
 	}},
-	{id: "C149", title: "to the sender it is a Send", active: func(s *side) {
+	{id: "C149", title: "the sender's result of SendAndInvalidate is that of a Send", active: func(s *side) {
 		c, d := windowUser(s, connOptions{})
 		r := c.sendInvalidate(100, d.Token, 0)
 		if r.RequestType != nd.RequestSend || r.InvalidatedToken != 0 || r.BytesTransferred != 100 {
-			s.errorf("the result is %+v", r)
+			s.errorf("result %+v, want a Send of 100 bytes without InvalidatedToken", r)
 		}
 		s.wantEmpty(c.cq)
 		c.wantAlive()
@@ -86,7 +86,7 @@ var sendInvalidateBasics = []scenario{
 		c.sendInvalidate(100, d.Token, 0)
 		again := hear[nd.WindowDescriptor](s)
 		if again.Token == d.Token {
-			s.errorf("the window has its old token")
+			s.errorf("Bind: the window has its old token, want another")
 		}
 		fill(c.memory.mem[:1000], 3)
 		c.writeAndCheck(nd.Success, 0, 1000, again, 0)
@@ -98,7 +98,7 @@ var sendInvalidateBasics = []scenario{
 		c.wantAlive()
 		s.wantPattern(c.memory.mem[8192:9192], 3)
 	}},
-	{id: "C152", title: "after the peer has invalidated its window the region is no longer busy", active: func(s *side) {
+	{id: "C152", title: "Deregister succeeds after the peer has invalidated the window of the region", active: func(s *side) {
 		c, d := windowUser(s, connOptions{})
 		s.barrier()
 		c.sendInvalidate(100, d.Token, 0)
@@ -127,7 +127,7 @@ var refusedInvalidateScenarios = []scenario{
 		}
 		base.wantAlive()
 	}},
-	{id: "C154", title: "and so does one with a token that was invalidated, by its owner or by the peer", active: func(s *side) {
+	{id: "C154", title: "SendAndInvalidate with a token that its owner or the peer has invalidated ends the connection", active: func(s *side) {
 		base := s.pair(connOptions{})
 		c := base.anotherConn()
 		c.sendRefusedInvalidate(hear[nd.WindowDescriptor](s).Token, 0)
@@ -153,7 +153,7 @@ var refusedInvalidateScenarios = []scenario{
 		c.refuseInvalidate()
 		base.wantAlive()
 	}},
-	{id: "C155", title: "and one with the token of a window that is bound on another connection, which does not suffer", active: func(s *side) {
+	{id: "C155", title: "SendAndInvalidate with the token of a window on another connection ends its own connection only", active: func(s *side) {
 		c, d := windowUser(s, connOptions{})
 		c.anotherConn().sendRefusedInvalidate(d.Token, 0)
 		c.writeAndCheck(nd.Success, 0, 100, d, 0)
@@ -165,7 +165,7 @@ var refusedInvalidateScenarios = []scenario{
 		c.wantInvalidated(100, d.Token)
 		c.wantAlive()
 	}},
-	{id: "C156", title: "and one with a plain region's token; the region does not suffer", active: func(s *side) {
+	{id: "C156", title: "SendAndInvalidate with a region's token ends the connection and leaves the region registered", active: func(s *side) {
 		c := s.pair(connOptions{})
 		c.anotherConn().sendRefusedInvalidate(c.peerRegion.Token, 0)
 		c.writeAndCheck(nd.Success, 0, 100, c.peerRegion, 0)
@@ -175,7 +175,7 @@ var refusedInvalidateScenarios = []scenario{
 		c.anotherConn().refuseInvalidate()
 		c.wantAlive()
 	}},
-	{id: "C164", title: "a silent SendAndInvalidate that fails leaves a result", active: func(s *side) {
+	{id: "C164", title: "a silent SendAndInvalidate that fails makes a result", active: func(s *side) {
 		c := s.pair(connOptions{})
 		c.sendRefusedInvalidate(^c.peerRegion.Token, nd.SilentSuccess)
 	}, passive: func(s *side) {
@@ -186,7 +186,7 @@ var refusedInvalidateScenarios = []scenario{
 		s.want(nd.ConnectionInvalid, c.ep.SendAndInvalidate(1, c.sge(0, 8), 1, 0))
 		s.wantEmpty(c.cq)
 	}},
-	{id: "C168", title: "SendAndInvalidate to a Receive that is too small", active: func(s *side) {
+	{id: "C168", title: "SendAndInvalidate to a Receive that is too small fails and names no token", active: func(s *side) {
 		c, d := windowUser(s, connOptions{})
 		c.must(c.ep.SendAndInvalidate(1, c.sge(0, inboxSize+1), d.Token, 0))
 		c.wantResult(nd.RemoteError, 1)
@@ -195,12 +195,12 @@ var refusedInvalidateScenarios = []scenario{
 		c, _, _ := windowOwner(s, connOptions{})
 		r := c.wantReceive(nd.BufferOverflow, inbox)
 		if r.InvalidatedToken != 0 || r.BytesTransferred != 0 {
-			s.errorf("the result is %+v", r)
+			s.errorf("result %+v, want 0 bytes and no InvalidatedToken", r)
 		}
 		c.wantBroken()
-		s.must(c.memory.mr.Deregister(s.ctx)) // the window went with the connection
+		s.must(c.memory.mr.Deregister(s.ctx)) // the end of the connection has unbound the window
 	}},
-	{id: "C169", title: "of the owner's Invalidate and the peer's at the same time one succeeds, the other ends the connection (60 times)",
+	{id: "C169", title: "of concurrent Invalidates by owner and peer, one succeeds and the other ends the connection (60 times)",
 		active: raceInvalidatePeer, passive: raceInvalidateOwner},
 }
 
@@ -238,19 +238,19 @@ func raceInvalidateOwner(s *side) {
 		case nd.Success:
 			first++
 			if message.Status != nd.InvalidDeviceRequest || sender != nd.RemoteError {
-				s.fatalf("invalidated here; the Receive ended with %v, the Send with %v", message.Status, sender)
+				s.fatalf("Invalidate: Success; Receive: %v, want InvalidDeviceRequest; Send: %v, want RemoteError", message.Status, sender)
 			}
 		case nd.InvalidDeviceRequest:
 			if message.Status != nd.Success || message.InvalidatedToken != d.Token || sender != nd.Success {
-				s.fatalf("not invalidated here; the Receive ended with %v and %v, the Send with %v", message.Status, message.InvalidatedToken, sender)
+				s.fatalf("Invalidate: InvalidDeviceRequest; Receive: %v with token %v, want Success with the window's; Send: %v, want Success", message.Status, message.InvalidatedToken, sender)
 			}
 		default:
-			s.fatalf("the Invalidate ended with %v, the Receive with %v, the Send with %v", own.Status, message.Status, sender)
+			s.fatalf("Invalidate: %v, want Success or InvalidDeviceRequest; Receive: %v; Send: %v", own.Status, message.Status, sender)
 		}
 		c.wantBroken()
 		c.closeConnection()
 	}
-	s.logf("the owner's Invalidate came first in %d of %d races", first, races)
-	s.must(base.memory.mr.Deregister(s.ctx)) // no window is bound any more
+	s.logf("the owner's Invalidate succeeded in %d of %d races", first, races)
+	s.must(base.memory.mr.Deregister(s.ctx)) // no window is bound
 	base.wantAlive()
 }

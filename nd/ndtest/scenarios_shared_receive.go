@@ -6,12 +6,13 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// skipUnlessSharedReceive skips the row for an adapter without shared receive queues, which has to say so.
+// skipUnlessSharedReceive skips the row if the adapter has no shared receive queues. Creating one must then
+// fail with NotSupported.
 func (s *side) skipUnlessSharedReceive() {
 	if s.info.MaxSharedReceiveQueueDepth == 0 {
 		_, err := s.ad.CreateSharedReceiveQueue(s.ctx, nd.SharedReceiveQueueConfig{Depth: 16, MaxSGE: 1})
 		s.want(nd.NotSupported, err)
-		s.skipf("the adapter has no shared receive queues")
+		s.skipf("the adapter has no shared receive queues (MaxSharedReceiveQueueDepth is 0)")
 	}
 }
 
@@ -23,13 +24,13 @@ func (s *side) newSharedQueue(threshold int) nd.SharedReceiveQueue {
 	return q
 }
 
-// sharedReceiveOptions is the shape of an endpoint that takes its receives from q.
+// sharedReceiveOptions describes an endpoint that takes its Receives from q.
 func sharedReceiveOptions(q nd.SharedReceiveQueue) connOptions {
 	return connOptions{SplitCQs: true, Endpoint: nd.EndpointConfig{SharedReceive: q}}
 }
 
 var sharedScenarios = []scenario{
-	{id: "C241", title: "a message waits for a receive of a shared queue (2 x ReceiveTimeout), without limit", active: func(s *side) {
+	{id: "C241", title: "a message waits for a Receive of a shared queue without limit (tested: 2 x ReceiveTimeout)", active: func(s *side) {
 		s.skipUnlessSharedReceive()
 		c := s.pair(connOptions{})
 		fill(c.memory.mem[:100], 1)
@@ -46,11 +47,11 @@ var sharedScenarios = []scenario{
 		q := s.newSharedQueue(0)
 		c := s.pair(sharedReceiveOptions(q))
 		s.barrier()
-		time.Sleep(2 * s.ReceiveTimeout) // the row is about this wait
+		time.Sleep(2 * s.ReceiveTimeout) // the time that the row tests
 		s.wantEmpty(c.rcq)
 		s.must(q.Receive(7, c.sge(0, 200)))
 		if r := c.wantReceive(nd.Success, 7); r.BytesTransferred != 100 {
-			s.errorf("%+v", r)
+			s.errorf("result %+v, want 100 bytes", r)
 		}
 		s.wantPattern(c.memory.mem[:100], 1)
 		s.must(q.Receive(8, nil))
@@ -60,7 +61,7 @@ var sharedScenarios = []scenario{
 		c.wantResult(nd.Success, 9)
 	}},
 
-	{id: "C242", title: "Notify of a shared queue returns when fewer receives than the threshold are left", active: func(s *side) {
+	{id: "C242", title: "Notify of a shared queue returns when it has fewer Receives than the threshold", active: func(s *side) {
 		s.skipUnlessSharedReceive()
 		s.pair(connOptions{}).sendOnDemand(3)
 	}, passive: func(s *side) {
@@ -79,7 +80,7 @@ var sharedScenarios = []scenario{
 		s.must(s.await(low))
 	}},
 
-	{id: "C243", title: "results of a shared queue go to the endpoint that took the receive", active: func(s *side) {
+	{id: "C243", title: "the result of a shared Receive goes to the endpoint that took the Receive", active: func(s *side) {
 		s.skipUnlessSharedReceive()
 		ends := []*conn{s.pair(connOptions{}), s.pair(connOptions{})}
 		s.barrier()
@@ -108,5 +109,5 @@ var sharedScenarios = []scenario{
 	}},
 }
 
-// sharedOrder says which endpoint takes the messages of C243, one after the other.
+// sharedOrder gives the endpoint of each message of C243, in order.
 var sharedOrder = []int{0, 1, 1, 0, 1, 0, 0, 1}

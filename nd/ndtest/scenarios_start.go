@@ -8,7 +8,7 @@ import (
 	"github.com/softnd/softnd/nd/ndcompat"
 )
 
-// Start-up, catalogue, adapter information.
+// Library start-up, address lists, adapter information.
 var startScenarios = []scenario{
 	{id: "C001", title: "the address list is not empty", active: func(s *side) {
 		list, err := s.library().QueryAddressList(0)
@@ -16,11 +16,11 @@ var startScenarios = []scenario{
 		own, err := s.provider.QueryAddressList()
 		s.must(err)
 		if len(list) == 0 || !slices.Equal(list, own) {
-			s.errorf("the library lists %v, the provider %v", list, own)
+			s.errorf("Library.QueryAddressList: %v, want the provider's list %v, not empty", list, own)
 		}
 		for _, a := range list {
 			if !a.IsValid() || a.IsUnspecified() {
-				s.errorf("%v is no address that a peer could connect to", a)
+				s.errorf("QueryAddressList: %v is not an address that a peer can connect to", a)
 			}
 		}
 	}},
@@ -35,11 +35,11 @@ var startScenarios = []scenario{
 				list[i] = netip.IPv6Unspecified()
 			}
 			if after, err := query(); err != nil || len(after) == 0 || !slices.Equal(after, before) {
-				s.errorf("the %s lists %v, and after a change of that slice %v, %v", what, before, after, err)
+				s.errorf("%s.QueryAddressList: %v, after a change of that slice %v, %v, want the same list", what, before, after, err)
 			}
 		}
 	}},
-	{id: "C003", title: "every listed address passes the check", active: func(s *side) {
+	{id: "C003", title: "CheckAddress accepts every listed address", active: func(s *side) {
 		lib := s.library()
 		list, err := lib.QueryAddressList(0)
 		s.must(err)
@@ -50,7 +50,7 @@ var startScenarios = []scenario{
 			s.must(nd.CheckAddress(s.provider, a))
 		}
 	}},
-	{id: "C004", title: "the check looks at no port", active: func(s *side) {
+	{id: "C004", title: "CheckAddress ignores the port", active: func(s *side) {
 		l, listening := s.listen(0)
 		bound, err := s.newBoundConnector(0).LocalAddress()
 		s.must(err)
@@ -60,7 +60,7 @@ var startScenarios = []scenario{
 			s.must(s.library().CheckAddress(netip.AddrFrom16(a.Addr().As16()))) // IPv4 in IPv6 form
 		}
 	}},
-	{id: "C005", title: "a foreign address fails the check", active: func(s *side) {
+	{id: "C005", title: "CheckAddress refuses an address that is not local", active: func(s *side) {
 		lib := s.library()
 		for _, a := range []string{"203.0.113.77", "2001:db8::77"} { // reserved for documentation
 			foreign := netip.MustParseAddr(a)
@@ -79,7 +79,7 @@ var startScenarios = []scenario{
 			ad, err := lib.OpenAdapter(s.ctx, s.addr)
 			s.must(err)
 			s.ad = ad
-			r := s.region(1<<20, allRights) // what is not given back is missed soon
+			r := s.region(1<<20, allRights) // large, so that a leak exhausts the memory soon
 			s.must(ad.Close())
 			s.must(r.mr.Close())
 			_, err = ad.CreateCompletionQueue(s.ctx, 1)
@@ -92,17 +92,17 @@ var startScenarios = []scenario{
 		i, err := s.ad.Query(nd.InfoVersion2)
 		s.must(err)
 		if old.InfoVersion != nd.InfoVersion1 || i.InfoVersion != nd.InfoVersion2 {
-			s.errorf("versions %#x and %#x, want those asked for", old.InfoVersion, i.InfoVersion)
+			s.errorf("Query: InfoVersion %#x and %#x, want 1 and 2 as requested", old.InfoVersion, i.InfoVersion)
 		}
 		if old.InfoVersion = i.InfoVersion; old != i {
-			s.errorf("the limits differ by version: %+v and %+v", old, i)
+			s.errorf("Query: version 1 has %+v, version 2 has %+v, want the same", old, i)
 		}
 		if id, err := s.provider.ResolveAddress(s.addr); err != nil || id != i.AdapterID || id == 0 {
-			s.errorf("AdapterID is %v, and ResolveAddress says %v, %v", i.AdapterID, id, err)
+			s.errorf("Query: AdapterID %v, want that of ResolveAddress, %v, %v, not 0", i.AdapterID, id, err)
 		}
 		for _, f := range []struct {
 			name       string
-			got, least uint64 // what the programs in the field need
+			got, least uint64 // least: the needs of existing programs
 		}{
 			{"MaxRegistrationSize", i.MaxRegistrationSize, 64 << 20},
 			{"MaxWindowSize", i.MaxWindowSize, 64 << 20},
@@ -120,7 +120,7 @@ var startScenarios = []scenario{
 			{"MaxCalleeData", uint64(i.MaxCalleeData), 36},
 		} {
 			if f.got < f.least {
-				s.errorf("%s is %d, want %d at least", f.name, f.got, f.least)
+				s.errorf("Query: %s is %d, want at least %d", f.name, f.got, f.least)
 			}
 		}
 		_, err = s.ad.Query(7)
@@ -128,33 +128,33 @@ var startScenarios = []scenario{
 	}},
 	{id: "C008", title: "the limits agree with each other", active: func(s *side) {
 		if s.info.MaxReadSGE > s.info.MaxInitiatorSGE {
-			s.errorf("MaxReadSGE %d is above MaxInitiatorSGE %d", s.info.MaxReadSGE, s.info.MaxInitiatorSGE)
+			s.errorf("Query: MaxReadSGE %d, want at most MaxInitiatorSGE %d", s.info.MaxReadSGE, s.info.MaxInitiatorSGE)
 		}
 		if s.info.InlineRequestThreshold > s.info.MaxInlineDataSize {
-			s.errorf("InlineRequestThreshold %d is above MaxInlineDataSize %d", s.info.InlineRequestThreshold, s.info.MaxInlineDataSize)
+			s.errorf("Query: InlineRequestThreshold %d, want at most MaxInlineDataSize %d", s.info.InlineRequestThreshold, s.info.MaxInlineDataSize)
 		}
 		if s.info.MaxReceiveQueueDepth == 1<<32-1 {
-			s.errorf("MaxReceiveQueueDepth leaves no larger number to refuse")
+			s.errorf("Query: MaxReceiveQueueDepth is the largest uint32, want less, so that a larger depth can be refused")
 		}
 		const known = nd.InOrderDMASupported | nd.ReadSinkNotRequired | nd.InterruptModerationSupported |
 			nd.MultiEngineSupported | nd.ReadLocalInvalidateSupported | nd.CQResizeSupported | nd.LoopbackConnectionsSupported
 		if unknown := s.info.AdapterFlags &^ known; unknown != 0 {
-			s.errorf("unknown adapter flags %v", unknown)
+			s.errorf("Query: unknown adapter flags %v", unknown)
 		}
 	}},
-	{id: "C009", title: "one depth and one SGE count serve both queues", active: func(s *side) {
+	{id: "C009", title: "the limits of both queues are equal, or the completion queue limit is the lower depth", active: func(s *side) {
 		r, i, cq := s.info.MaxReceiveQueueDepth, s.info.MaxInitiatorQueueDepth, s.info.MaxCompletionQueueDepth
 		if r != i && cq > min(r, i) {
-			s.errorf("queue depths %d and %d differ, and completion queues may be deeper: %d", r, i, cq)
+			s.errorf("Query: queue depths %d and %d differ, and MaxCompletionQueueDepth is %d, want at most the lower of them", r, i, cq)
 		}
 		if s.info.MaxReceiveSGE != s.info.MaxInitiatorSGE {
-			s.errorf("SGE limits %d and %d differ", s.info.MaxReceiveSGE, s.info.MaxInitiatorSGE)
+			s.errorf("Query: MaxReceiveSGE %d, MaxInitiatorSGE %d, want the same", s.info.MaxReceiveSGE, s.info.MaxInitiatorSGE)
 		}
 	}},
-	{id: "C010", title: "parents may be closed before their children", active: func(s *side) {
+	{id: "C010", title: "objects may be closed before the objects that use them", active: func(s *side) {
 		for range 25 {
 			s.ad = s.openAdapter()
-			c := s.prepare(connOptions{RegionSize: 4 << 20}) // what is not given back is missed soon
+			c := s.prepare(connOptions{RegionSize: 4 << 20}) // large, so that a leak exhausts the memory soon
 			w := s.newWindow()
 			connector := s.newBoundConnector(0)
 			listener, _ := s.listen(0)
@@ -177,10 +177,10 @@ var startScenarios = []scenario{
 		s.must(err)
 		s.must(lib.CheckAddress(local))
 		s.must(s.newConnector().Bind(netip.AddrPortFrom(local, 0)))
-		_, err = lib.ResolveAddress(s.addr) // to itself
+		_, err = lib.ResolveAddress(s.addr) // the route to itself
 		s.must(err)
 	}, passive: func(s *side) { s.tell(s.addr) }},
-	{id: "C012", title: "nothing works before the library is started", active: func(s *side) {
+	{id: "C012", title: "calls of the library fail before Startup", active: func(s *side) {
 		s.notReady(&ndcompat.Library{V2: []nd.Provider{s.provider}})
 	}},
 	{id: "C013", title: "the library counts its users", active: func(s *side) {
@@ -188,13 +188,13 @@ var startScenarios = []scenario{
 		s.must(lib.Startup())
 		s.must(lib.Startup())
 		s.must(lib.Cleanup())
-		s.must(lib.CheckAddress(s.addr)) // one user is left
+		s.must(lib.CheckAddress(s.addr)) // one user remains
 		s.must(lib.Cleanup())
 		s.notReady(lib)
 	}},
 }
 
-// library returns the helper library, started, over this half's provider.
+// library returns a started library with this side's provider.
 func (s *side) library() *ndcompat.Library {
 	lib := &ndcompat.Library{V2: []nd.Provider{s.provider}}
 	s.must(lib.Startup())
@@ -202,7 +202,7 @@ func (s *side) library() *ndcompat.Library {
 	return lib
 }
 
-// notReady checks that every call of a library without users is refused.
+// notReady checks that every call of a library that is not started fails with DeviceNotReady.
 func (s *side) notReady(lib *ndcompat.Library) {
 	_, err := lib.OpenAdapter(s.ctx, s.addr)
 	s.want(nd.DeviceNotReady, err)

@@ -2,10 +2,10 @@ package ndtest
 
 import "github.com/softnd/softnd/nd"
 
-// maxStreamSize is the size of the largest message of a stream; the table goes up to 4 MiB.
+// maxStreamSize is the size of the largest message of a stream; 4 MiB in the table.
 const maxStreamSize = 1 << 20
 
-// streamSizes doubles from 1 byte on.
+// streamSizes returns the powers of 2 from 1 to maxStreamSize.
 func streamSizes() (sizes []int) {
 	for n := 1; n <= maxStreamSize; n *= 2 {
 		sizes = append(sizes, n)
@@ -13,13 +13,14 @@ func streamSizes() (sizes []int) {
 	return sizes
 }
 
-// credits is how many messages may be on their way: each takes a Receive.
+// credits is the number of messages that may be outstanding. Each needs a Receive.
 const credits = 2
 
-// perSize is how many messages of each size a stream has.
+// perSize is the number of messages of each size.
 const perSize = 3
 
-// split names n bytes in as many entries: a header of 40 bytes, and the rest in equal parts.
+// split returns a list of n bytes at offset off with at most the given number of entries: a header of
+// 40 bytes, and the rest in equal parts.
 func (c *conn) split(off, n, entries int) []nd.SGE {
 	const header = 40
 	if entries == 1 || n <= header {
@@ -38,10 +39,10 @@ func (c *conn) split(off, n, entries int) []nd.SGE {
 	return list
 }
 
-// entryCount varies the number of entries from one message to the next.
+// entryCount returns the number of entries of message i, which varies.
 func (c *conn) entryCount(i int) int { return 1 + i%min(4, int(c.info.MaxInitiatorSGE)) }
 
-// streamSend sends perSize messages of each size, as credits come in.
+// streamSend sends perSize messages of each size, as far as it has credits.
 func streamSend(s *side) {
 	c := s.pair(connOptions{RegionSize: credits*maxStreamSize + 64, SplitCQs: true})
 	for i := range uint64(credits) {
@@ -68,7 +69,7 @@ func streamSend(s *side) {
 	}
 }
 
-// streamReceive receives the stream and hands out the credits.
+// streamReceive receives the stream and sends a credit for each message.
 func streamReceive(s *side) {
 	c := s.pair(connOptions{RegionSize: credits * maxStreamSize, SplitCQs: true})
 	offer := func(i int) {

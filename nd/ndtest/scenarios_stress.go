@@ -9,31 +9,31 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// stressConn is one connection while it is under stress, as one half sees it.
+// stressConn is one side of a connection of Stress.
 type stressConn struct {
 	*conn
 	index  int
 	window nd.MemoryWindow
-	fast   nd.MemoryRegion     // for grants by fast registration
-	pages  nd.LogicalMapping   // of the place that the peer writes to
-	token  nd.Token            // of our grant
-	peer   nd.WindowDescriptor // the peer's grant
+	fast   nd.MemoryRegion     // of access by fast registration
+	pages  nd.LogicalMapping   // of peerArea
+	token  nd.Token            // of the access that this side has granted
+	peer   nd.WindowDescriptor // the access that the peer has granted
 
-	post       []step      // what is left to post
+	post       []step      // steps left to post
 	posted     uint64      // steps posted in this round
-	results    []nd.Result // owed by the initiator queue
-	incoming   []step      // messages that have not been received
-	receives   uint64      // taken in this round
-	grantHeard bool        // the peer's grant of this round
+	results    []nd.Result // expected of the initiator queue
+	incoming   []step      // messages not received yet
+	receives   uint64      // results of Receives in this round
+	grantHeard bool        // the peer's descriptor of this round has arrived
 }
 
-// stressFeatures is what an adapter can do.
+// stressFeatures are optional features of an adapter.
 type stressFeatures struct {
 	Inline int
 	Fast   bool
 }
 
-// stress runs one half.
+// stress runs one side.
 func (s *side) stress(task stressTask) {
 	conns := s.newStressConns()
 	mine := stressFeatures{s.inlineLimit(), conns[0].supportsFastRegister()}
@@ -51,9 +51,9 @@ func (s *side) stress(task stressTask) {
 		for i, c := range conns {
 			c.postReceives(p.directions[s.role][i], p.directions[1-s.role][i])
 		}
-		s.barrier() // all receives are posted
+		s.barrier() // all Receives are posted
 		s.exchange(p, conns)
-		s.barrier() // the peer's requests are done, too
+		s.barrier() // the peer's requests are complete, too
 		s.wantEmpty(conns[0].cq)
 		for i, c := range conns {
 			c.checkMemory(round, p.directions[s.role][i], p.directions[1-s.role][i])
@@ -64,10 +64,10 @@ func (s *side) stress(task stressTask) {
 	}
 }
 
-// inlineLimit returns how many bytes an inline request may have; 0 if there are none.
+// inlineLimit returns the maximum size of inline requests, or 0 if the adapter has none.
 func (s *side) inlineLimit() int { return int(min(s.info.InlineRequestThreshold, 512)) }
 
-// supportsFastRegister tells whether the adapter has fast registration of the kind of memory in use.
+// supportsFastRegister reports whether the adapter can fast-register the kind of memory in use.
 func (c *stressConn) supportsFastRegister() bool {
 	pages, err := c.ad.BuildLogicalAddressMapping(c.ctx, c.peerArea())
 	if errors.Is(err, nd.NotSupported) || errors.Is(err, nd.InvalidParameter) {
@@ -97,10 +97,10 @@ func (c *stressConn) mapPages() {
 	c.must(c.fast.InitializeFastRegister(c.ctx, len(c.pages.Pages()), true))
 }
 
-// peerArea is where the peer writes over this connection.
+// peerArea is the area that the peer writes over this connection.
 func (c *stressConn) peerArea() []byte { return c.memory.mem[writtenAt(c.index):][:stressArea] }
 
-// postReceives posts the receives of a round.
+// postReceives starts a round and posts its Receives.
 func (c *stressConn) postReceives(mine, theirs *direction) {
 	c.post, c.posted, c.results = mine.steps, 0, nil
 	c.incoming, c.receives, c.grantHeard = nil, 0, false
@@ -120,13 +120,13 @@ func (c *stressConn) entries(parts []span) (sge []nd.SGE) {
 	return sge
 }
 
-// exchange posts the requests of all connections, mixed, and takes all results.
+// exchange posts the requests of all connections in a mixed order and takes all results.
 func (s *side) exchange(p *plan, conns []*stressConn) {
 	byContext := make(map[uint64]*stressConn)
 	for _, c := range conns {
 		byContext[c.context] = c
 	}
-	mix := s.serial // which connection posts next is no part of the plan
+	mix := s.serial // the order of posts on different connections is not part of the plan
 	var buf [8]nd.Result
 	for {
 		busy, stuck := false, true
@@ -151,14 +151,14 @@ func (s *side) exchange(p *plan, conns []*stressConn) {
 		for _, r := range buf[:n] {
 			c := byContext[r.EndpointContext]
 			if c == nil {
-				s.fatalf("a result of nobody: %+v", r)
+				s.fatalf("result %+v: its endpoint context is of no connection", r)
 			}
 			c.handleResult(r)
 		}
 	}
 }
 
-// canPost tells whether the next step can be posted.
+// canPost reports whether the next step can be posted.
 func (c *stressConn) canPost() bool {
 	return len(c.post) > 0 && (c.post[0].stepKind != doAwait || c.grantHeard)
 }
@@ -220,7 +220,7 @@ func (c *stressConn) postStep(x uint64, st step, rights *nd.OpFlags) error {
 	return c.ep.Send(x, sge, st.flags)
 }
 
-// storeDescriptor puts the descriptor of our grant where doGrant sends it from.
+// storeDescriptor stores the descriptor of the granted access where doGrant sends it from.
 func (c *stressConn) storeDescriptor(d nd.WindowDescriptor) {
 	c.token = d.Token
 	b, err := d.MarshalBinary()
@@ -238,9 +238,9 @@ func regionRights(f nd.OpFlags) (r nd.RegionFlags) {
 	return r
 }
 
-// copyUnregistered replaces the entries of an inline request by a copy in memory that is not registered, and
-// returns what overwrites that, since it is the caller's again when the post returns.
-func copyUnregistered(sge *[]nd.SGE) func() {
+// copyUnregistered replaces the entries of an inline request by one entry with a copy in unregistered
+// memory. The caller calls overwrite after the post, because the memory is the caller's again.
+func copyUnregistered(sge *[]nd.SGE) (overwrite func()) {
 	var data []byte
 	for _, e := range *sge {
 		data = append(data, e.Buffer...)
@@ -253,17 +253,17 @@ func copyUnregistered(sge *[]nd.SGE) func() {
 	}
 }
 
-// handleResult checks one result, and what it says about memory.
+// handleResult checks a result and the memory that it covers.
 func (c *stressConn) handleResult(r nd.Result) {
 	if r.RequestType.Initiator() {
 		if len(c.results) == 0 || r != c.results[0] {
-			c.fatalf("connection %d: result %+v, owed are %+v (the endpoint says: %v)", c.index, r, c.results[:min(1, len(c.results))], c.ep.Err())
+			c.fatalf("connection %d: initiator result %+v, want %+v (Endpoint.Err: %v)", c.index, r, c.results[:min(1, len(c.results))], c.ep.Err())
 		}
 		c.results = c.results[1:]
 		return
 	}
 	if len(c.incoming) == 0 {
-		c.fatalf("connection %d: nobody sent %+v", c.index, r)
+		c.fatalf("connection %d: receive result %+v, want none: the peer has sent no further message", c.index, r)
 	}
 	st := c.incoming[0]
 	c.incoming = c.incoming[1:]
@@ -272,23 +272,23 @@ func (c *stressConn) handleResult(r nd.Result) {
 		want.RequestType, want.InvalidatedToken = nd.RequestReceiveAndInvalidate, c.token
 	}
 	if r != want {
-		c.fatalf("connection %d: result %+v, want %+v (the endpoint says: %v)", c.index, r, want, c.ep.Err())
+		c.fatalf("connection %d: receive result %+v, want %+v (Endpoint.Err: %v)", c.index, r, want, c.ep.Err())
 	}
 	c.receives++
 	if st.stepKind == doGrant {
 		c.must(c.peer.UnmarshalBinary(c.bytesOf(st.receiveInto, st.size)))
 		c.grantHeard = true
 	} else if got := xxhash.Sum64(c.bytesOf(st.receiveInto, st.size)); got != st.sum {
-		c.fatalf("connection %d: message %d of %d bytes has the sum %#x, want %#x", c.index, want.RequestContext, st.size, got, st.sum)
+		c.fatalf("connection %d: message %d of %d bytes has checksum %#x, want %#x", c.index, want.RequestContext, st.size, got, st.sum)
 	}
 	for _, w := range st.visible {
 		if xxhash.Sum64(c.memory.mem[w.off:][:w.n]) != w.sum {
-			c.fatalf("connection %d: message %d came before the %d bytes of the Write in front of it", c.index, want.RequestContext, w.n)
+			c.fatalf("connection %d: message %d was received before the %d bytes of the Write before it were visible", c.index, want.RequestContext, w.n)
 		}
 	}
 }
 
-// bytesOf gathers the first n bytes of a list.
+// bytesOf returns a copy of the first n bytes of the spans.
 func (c *stressConn) bytesOf(parts []span, n int) []byte {
 	var b bytes.Buffer
 	for _, s := range parts {
@@ -297,14 +297,14 @@ func (c *stressConn) bytesOf(parts []span, n int) []byte {
 	return b.Bytes()[:n]
 }
 
-// checkMemory compares the memory with the model after a round.
+// checkMemory compares memory with the model after a round.
 func (c *stressConn) checkMemory(round int, mine, theirs *direction) {
 	for x, st := range mine.steps {
 		if st.stepKind == doRead && xxhash.Sum64(c.bytesOf(st.parts, st.size)) != st.sum {
-			c.fatalf("connection %d, round %d: step %d has read other bytes", c.index, round, x)
+			c.fatalf("connection %d, round %d: the Read of step %d has returned other bytes than the model", c.index, round, x)
 		}
 	}
 	if xxhash.Sum64(c.peerArea()) != xxhash.Sum64(theirs.written) {
-		c.fatalf("connection %d, round %d: the Writes of the peer have left other bytes", c.index, round)
+		c.fatalf("connection %d, round %d: the memory that the peer writes has other bytes than the model", c.index, round)
 	}
 }

@@ -2,16 +2,16 @@ package ndtest
 
 import "github.com/softnd/softnd/nd"
 
-// windowSize is how much the owner's window covers where the table says 4 MiB, excess by how much a
-// request exceeds it.
+// windowSize is the size of the owner's window; 4 MiB in the table. excess is by how many bytes a request
+// exceeds it.
 const (
 	windowSize = 1 << 20
 	excess     = 41
 )
 
-// sufferViolation is the half whose memory an offence is aimed at. It lends the first part of its region,
-// which is a little larger, takes the grant back if stale, and sees the end: its Receive is
-// canceled, its memory is as it was, and there is no other result.
+// sufferViolation is the side that a forbidden request targets. It binds a window to the first part of
+// its region and, if stale, invalidates it. When the request breaks the connection, its Receive must be
+// canceled, its memory unchanged, and its queue otherwise empty.
 func sufferViolation(s *side, flags nd.RegionFlags, rights nd.OpFlags, stale bool) {
 	const seed = 4
 	c := s.pair(connOptions{RegionSize: windowSize + 4096, RegionFlags: flags, BeforeConnect: fillRegion(seed)})
@@ -28,7 +28,7 @@ func sufferViolation(s *side, flags nd.RegionFlags, rights nd.OpFlags, stale boo
 	c.wantEmpty(c.cq)
 }
 
-// commitViolation is the half that makes one forbidden request and gets its status.
+// commitViolation is the side that posts one forbidden request and checks its result.
 func commitViolation(s *side, request nd.RequestType, n int) {
 	c := s.pair(connOptions{RegionSize: windowSize + 4096})
 	d := c.hearDescriptor()
@@ -40,19 +40,19 @@ func commitViolation(s *side, request nd.RequestType, n int) {
 	r := c.wantResult(nd.AccessViolation, 1)
 	c.wantLength(r, 0)
 	if r.RequestType != request {
-		c.errorf("the result is of a %v, want %v", r.RequestType, request)
+		c.errorf("result of a %v, want a %v", r.RequestType, request)
 	}
 	if n <= windowSize {
-		c.wantZero(c.memory.mem) // no byte came through
+		c.wantZero(c.memory.mem) // no byte was transferred
 	}
 	c.wantErrorState()
 }
 
 var violationScenarios = []scenario{
-	{id: "C079", title: "Read through an invalidated window (1 MiB)", active: func(s *side) {
+	{id: "C079", title: "a Read through an invalidated window fails (1 MiB)", active: func(s *side) {
 		sufferViolation(s, 0, readWrite, true)
 	}, passive: func(s *side) { commitViolation(s, nd.RequestRead, windowSize) }},
-	{id: "C080", title: "a sink that is a byte longer than its region fails in the result", active: func(s *side) {
+	{id: "C080", title: "a Read into a buffer one byte longer than its region fails in its result", active: func(s *side) {
 		sufferViolation(s, 0, readWrite, false)
 	}, passive: func(s *side) {
 		c := s.pair(connOptions{})
@@ -65,26 +65,26 @@ var violationScenarios = []scenario{
 		c.wantZero(c.memory.mem[4096:])
 		c.wantErrorState()
 	}},
-	{id: "C081", title: "Write through an invalidated window (1 MiB)", active: func(s *side) {
+	{id: "C081", title: "a Write through an invalidated window fails (1 MiB)", active: func(s *side) {
 		sufferViolation(s, 0, readWrite, true)
 	}, passive: func(s *side) { commitViolation(s, nd.RequestWrite, windowSize) }},
-	{id: "C082", title: "the owner's Invalidate succeeds, and its Receive is canceled by the offence", active: func(s *side) {
+	{id: "C082", title: "the owner's Invalidate succeeds, and a later violation cancels its Receive", active: func(s *side) {
 		c := s.pair(connOptions{})
 		c.must(c.ep.Receive(1, nil))
 		w := s.newWindow()
 		d := c.bind(w, 0, 4096, readWrite)
 		c.must(c.ep.Invalidate(2, w, 0))
 		if r := c.wantResult(nd.Success, 2); r.RequestType != nd.RequestInvalidate {
-			c.errorf("the result is of a %v", r.RequestType)
+			c.errorf("result of a %v, want a Receive", r.RequestType)
 		}
-		c.wantEmpty(c.cq) // the Receive waits still
+		c.wantEmpty(c.cq) // the Receive is still pending
 		s.tell(d)
 		if r := c.wantReceive(nd.Canceled, 1); r.RequestType != nd.RequestReceive {
-			c.errorf("the result is of a %v", r.RequestType)
+			c.errorf("result of a %v, want a Receive", r.RequestType)
 		}
 		c.wantErrorState()
 	}, passive: func(s *side) { commitViolation(s, nd.RequestRead, 4096) }},
-	{id: "C083", title: "a window for writing over a region with no more than remote rights", active: func(s *side) {
+	{id: "C083", title: "a window for writing on a region with remote rights only", active: func(s *side) {
 		c := s.pair(connOptions{RegionFlags: nd.AllowRemoteRead | nd.AllowRemoteWrite})
 		c.must(c.ep.Receive(1, nil))
 		c.bindAndTell(0, 4096, readWrite)
@@ -97,7 +97,7 @@ var violationScenarios = []scenario{
 		c.read(0, 4096, d.Address, d.Token)
 		c.sendDone()
 	}},
-	{id: "C084", title: "queues of depth 1: a slot is free when its result was taken", active: func(s *side) {
+	{id: "C084", title: "queues of depth 1: the entry is free when its result has been taken", active: func(s *side) {
 		c := s.pair(connOptions{})
 		s.barrier()
 		c.must(c.ep.Send(1, c.sge(0, 64), 0))
@@ -120,16 +120,16 @@ var violationScenarios = []scenario{
 		s.barrier()
 		c.wantReceive(nd.Success, 2)
 	}},
-	{id: "C095", title: "Read of 41 bytes too many (1 MiB)", active: func(s *side) {
+	{id: "C095", title: "a Read of 41 bytes more than the window fails (1 MiB)", active: func(s *side) {
 		sufferViolation(s, 0, readWrite, false)
 	}, passive: func(s *side) { commitViolation(s, nd.RequestRead, windowSize+excess) }},
-	{id: "C096", title: "Write of 41 bytes too many stores nothing (1 MiB)", active: func(s *side) {
+	{id: "C096", title: "a Write of 41 bytes more than the window fails and stores nothing (1 MiB)", active: func(s *side) {
 		sufferViolation(s, 0, readWrite, false)
 	}, passive: func(s *side) { commitViolation(s, nd.RequestWrite, windowSize+excess) }},
-	{id: "C102", title: "Write through a window for reading (1 MiB)", active: func(s *side) {
+	{id: "C102", title: "a Write through a window for reading fails (1 MiB)", active: func(s *side) {
 		sufferViolation(s, 0, nd.AllowRead, false)
 	}, passive: func(s *side) { commitViolation(s, nd.RequestWrite, windowSize) }},
-	{id: "C103", title: "the same where the region itself may be written (1 MiB)", active: func(s *side) {
+	{id: "C103", title: "a Write through a window for reading fails on a region with AllowLocalWrite (1 MiB)", active: func(s *side) {
 		sufferViolation(s, nd.AllowLocalWrite, nd.AllowRead, false)
 	}, passive: func(s *side) { commitViolation(s, nd.RequestWrite, windowSize) }},
 }

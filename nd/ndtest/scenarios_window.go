@@ -8,38 +8,39 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// large stands for the 64 MiB of the table: more than a provider moves in one go.
+// large replaces the 64 MiB of the table. It is more than a provider copies in one step.
 const large = 2 << 20
 
-// exposeRegion is the active half of the rows whose work is done by the passive side: it lends its
-// whole region and waits for a message of no bytes.
+// exposeRegion is the active side of rows in which the passive side makes the requests. It binds a window
+// to its whole region, tells the peer, and waits for an empty message.
 func exposeRegion(s *side, flags nd.RegionFlags) *conn {
 	c := s.pair(connOptions{RegionSize: large, RegionFlags: flags, BeforeConnect: fillRegion(1)})
-	c.must(c.ep.Receive(9, c.sge(0, large))) // over the memory that is lent
+	c.must(c.ep.Receive(9, c.sge(0, large))) // into the memory of the window
 	c.bindAndTell(0, large, nd.AllowRead|nd.AllowWrite)
 	c.wantLength(c.wantReceive(nd.Success, 9), 0)
 	return c
 }
 
-// accessRegion is the passive half's part before its work, finish the one after it.
+// accessRegion is the start of the passive side of exposeRegion; sendDone is its end.
 func accessRegion(s *side, flags nd.RegionFlags) (*conn, nd.WindowDescriptor) {
 	c := s.pair(connOptions{RegionSize: large, RegionFlags: flags})
 	return c, c.hearDescriptor()
 }
 
+// sendDone sends the empty message that exposeRegion waits for.
 func (c *conn) sendDone() {
 	c.must(c.ep.Send(99, nil, 0))
 	c.wantResult(nd.Success, 99)
 }
 
-// read reads into the region and waits for the result.
+// read posts a Read into the region and waits for the result.
 func (c *conn) read(off, n int, addr uint64, t nd.Token) {
 	const probe = 0xfe7c
 	c.must(c.ep.Read(probe, c.sge(off, n), addr, t, 0))
 	c.wantLength(c.wantResult(nd.Success, probe), n)
 }
 
-// write writes out of the region and waits for the result.
+// write posts a Write from the region and waits for the result.
 func (c *conn) write(off, n int, addr uint64, t nd.Token) {
 	const probe = 0x5707
 	c.must(c.ep.Write(probe, c.sge(off, n), addr, t, 0))
@@ -59,11 +60,11 @@ var windowScenarios = []scenario{
 		c.must(c.ep.Bind(0xabcdef, c.memory.mr, w, c.memory.mem, nd.AllowRead|nd.AllowWrite))
 		d := w.Descriptor()
 		if d.Address != c.memory.mr.Address() || d.Length != large || d.Token == 0 || d.Token != w.RemoteToken() {
-			c.errorf("the descriptor is %+v right after Bind", d)
+			c.errorf("Descriptor after Bind: %+v, want the whole region, with the window's token", d)
 		}
 		r := c.wantResult(nd.Success, 0xabcdef)
 		if r.RequestType != nd.RequestBind {
-			c.errorf("the result is of a %v", r.RequestType)
+			c.errorf("result of a %v, want a Bind", r.RequestType)
 		}
 		s.tell(d)
 	}, passive: func(s *side) {
@@ -86,7 +87,7 @@ var windowScenarios = []scenario{
 		c.write(64, 64, d.Address+64, d.Token)
 		c.sendDone()
 	}},
-	{id: "C058", title: "two entries on an endpoint made for one", active: func(s *side) {
+	{id: "C058", title: "a Send of two entries on an endpoint that asked for one", active: func(s *side) {
 		c := s.pair(connOptions{Endpoint: nd.EndpointConfig{MaxInitiatorSGE: 1}, BeforeConnect: fillRegion(3)})
 		s.barrier()
 		c.must(c.ep.Send(1, slices.Concat(c.sge(0, 1024), c.sge(1024, 16)), 0))
@@ -117,7 +118,7 @@ var windowScenarios = []scenario{
 		c.must(c.connector.Accept(s.ctx, c.ep, c.opts.connectParams()))
 		c.wantAlive()
 	}},
-	{id: "C060", title: "a Read sees what a message carried along (2 MiB)", active: func(s *side) {
+	{id: "C060", title: "a Read returns the same bytes as a Send of them (2 MiB)", active: func(s *side) {
 		c := s.pair(connOptions{RegionSize: large, BeforeConnect: fillRegion(1)})
 		d := c.bind(s.newWindow(), 0, large, nd.AllowRead)
 		words, err := d.MarshalBinary()
@@ -136,10 +137,10 @@ var windowScenarios = []scenario{
 		s.must(d.UnmarshalBinary(c.memory.mem[:n]))
 		c.read(4096, 1024, d.Address+large/2, d.Token)
 		if !bytes.Equal(c.memory.mem[4096:][:1024], c.memory.mem[n:][:1024]) {
-			c.errorf("the Read and the message differ")
+			c.errorf("the bytes of the Read differ from those of the message")
 		}
 	}},
-	{id: "C061", title: "half of a large window in one Read (2 MiB)", active: func(s *side) {
+	{id: "C061", title: "one Read of half of a large window (2 MiB)", active: func(s *side) {
 		exposeRegion(s, 0)
 	}, passive: func(s *side) {
 		c, d := accessRegion(s, 0)
@@ -158,7 +159,7 @@ var windowScenarios = []scenario{
 		c.wantPattern(c.memory.mem[:4096], 1)
 		c.sendDone()
 	}},
-	{id: "C063", title: "Writes are there when a later message is (2 MiB)", active: func(s *side) {
+	{id: "C063", title: "Writes are visible when a later message is received (2 MiB)", active: func(s *side) {
 		c := exposeRegion(s, 0)
 		invert(c.memory.mem)
 		c.wantPattern(c.memory.mem, 1)
@@ -170,20 +171,20 @@ var windowScenarios = []scenario{
 		c.write(large/2, large/2, d.Address+large/2, d.Token)
 		c.sendDone()
 	}},
-	{id: "C064", title: "a message of no bytes leaves its Receive's memory alone", active: func(s *side) {
-		c := exposeRegion(s, 0) // checks the byte count
+	{id: "C064", title: "an empty message does not change the memory of its Receive", active: func(s *side) {
+		c := exposeRegion(s, 0) // checks the number of bytes
 		c.wantPattern(c.memory.mem, 1)
 	}, passive: func(s *side) {
 		c, _ := accessRegion(s, 0)
 		c.sendDone()
 	}},
-	{id: "C065", title: "many Writes of 4 bytes, from the end to the start (4,096)", active: func(s *side) {
+	{id: "C065", title: "4,096 Writes of 4 bytes, from the end to the start", active: func(s *side) {
 		c := exposeRegion(s, 0)
 		want := make([]byte, mirroredSize)
 		fill(want, 5)
 		for i := 0; i < mirroredSize; i += 4 {
 			if !bytes.Equal(c.memory.mem[i:i+4], want[mirroredSize-4-i:][:4]) {
-				c.fatalf("the word at %d is not the one from %d", i, mirroredSize-4-i)
+				c.fatalf("the word at offset %d differs from the word at offset %d of the source", i, mirroredSize-4-i)
 			}
 		}
 	}, passive: func(s *side) {
@@ -200,7 +201,7 @@ var windowScenarios = []scenario{
 		}
 		c.sendDone()
 	}},
-	{id: "C066", title: "regions and windows released after Disconnect, the window still bound", active: func(s *side) {
+	{id: "C066", title: "regions can be deregistered and closed after Disconnect, with the window still bound", active: func(s *side) {
 		c := exposeRegion(s, 0)
 		c.disconnect()
 		s.must(c.memory.mr.Deregister(s.ctx))
@@ -213,7 +214,7 @@ var windowScenarios = []scenario{
 		s.must(c.memory.mr.Deregister(s.ctx))
 		s.must(c.memory.mr.Close())
 	}},
-	{id: "C067", title: "Reads one after the other with read limits of 1", active: func(s *side) {
+	{id: "C067", title: "consecutive Reads with read limits of 1", active: func(s *side) {
 		c := s.pair(connOptions{InboundReads: 1, OutboundReads: 1, BeforeConnect: fillRegion(1)})
 		c.wantExactReadLimits(1, 1)
 		c.bindAndTell(0, 4096, nd.AllowRead)
@@ -228,15 +229,15 @@ var windowScenarios = []scenario{
 	}},
 }
 
-// mirroredSize is the size of what C065 mirrors.
+// mirroredSize is the number of bytes that C065 writes.
 const mirroredSize = 4 * 4096
 
-// wantPrivateDataInTwoSteps asks for the peer's 36 bytes of private data as programs do: the size first.
+// wantPrivateDataInTwoSteps queries the size of the peer's private data, and then the 36 bytes.
 func (c *conn) wantPrivateDataInTwoSteps(seed uint64) {
 	n, err := c.connector.GetPrivateData(nil)
 	c.want(nd.BufferOverflow, err)
 	if n != 36 {
-		c.fatalf("%d bytes of private data, want 36", n)
+		c.fatalf("GetPrivateData: %d bytes, want 36", n)
 	}
 	data := make([]byte, n)
 	_, err = c.connector.GetPrivateData(data)
@@ -244,11 +245,11 @@ func (c *conn) wantPrivateDataInTwoSteps(seed uint64) {
 	c.wantPattern(data, seed)
 }
 
-// wantExactReadLimits checks the connection's read limits.
+// wantExactReadLimits checks the read limits of the connection.
 func (c *conn) wantExactReadLimits(in, out int) {
 	gotIn, gotOut, err := c.connector.ReadLimits()
 	c.must(err)
 	if gotIn != in || gotOut != out {
-		c.errorf("read limits %d and %d, want %d and %d", gotIn, gotOut, in, out)
+		c.errorf("ReadLimits: %d in and %d out, want %d and %d", gotIn, gotOut, in, out)
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// rounds returns how often messages of a size go to and fro.
+// rounds returns the number of round trips for a size.
 func rounds(size int) int {
 	if size > 4096 {
 		return 2
@@ -15,12 +15,12 @@ func rounds(size int) int {
 	return 4
 }
 
-// pingPongSizes are bytes; the largest is 4 MiB in the table. Each message ends at a multiple of 8.
+// pingPongSizes are the sizes of the Writes in bytes; the largest is 4 MiB in the table.
 var pingPongSizes = []int{minPolledSize, 8, 64, 512, 4096, 64 << 10, 1 << 20}
 
-// pingPongWrites is either half of a game: both Write into each other's window, and each waits for the
-// last byte of what it gets. The active half serves. With shared, what comes in lands where the
-// answered Write has come from, and that Write's result is taken only afterwards.
+// pingPongWrites is each side of round trips of Writes into the other's window. A side polls in memory
+// for the last byte of the other's Write, and then posts its own. The active side begins. With shared,
+// the peer's Write stores into the source of this side's latest Write, whose result is taken only then.
 func pingPongWrites(s *side, shared bool) {
 	const room = 1<<20 + 8
 	c := s.pair(connOptions{RegionSize: 2 * room})
@@ -42,7 +42,7 @@ func pingPongWrites(s *side, shared bool) {
 		}
 	}
 	for _, n := range pingPongSizes {
-		skip := (8 - n%8) % 8 // so that it ends at a multiple of 8
+		skip := (8 - n%8) % 8 // the transfer ends at a multiple of 8
 		sink, source := c.memory.mem[in+skip:][:n], c.memory.mem[out+skip:][:n]
 		for range 2 * rounds(n) {
 			turn++
@@ -62,28 +62,28 @@ func pingPongWrites(s *side, shared bool) {
 	}
 }
 
-// fillTurn fills b with what is sent in a turn; the last byte differs from the turn before.
+// fillTurn fills b with the bytes of a turn. The last byte differs from that of the turn before.
 func fillTurn(b []byte, turn uint64) []byte {
 	fill(b, turn)
 	b[len(b)-1] = byte(turn)
 	return b
 }
 
-// pollLastByte waits until the last byte of b is the given one.
+// pollLastByte polls until the last byte of b is last.
 func (s *side) pollLastByte(b []byte, last byte) {
 	for polls := 1; loadLastByte(b) != last; polls++ {
 		if polls%256 != 0 {
-			continue // close behind the writer, to catch a last byte that comes too early
+			continue // poll fast, to detect a last byte that is stored before the others
 		}
 		if s.ctx.Err() != nil {
-			s.fatalf("the last of %d bytes did not come", len(b))
+			s.fatalf("polling for the last of %d bytes of a Write: it has not been stored", len(b))
 		}
 		yield(polls / 256)
 	}
 }
 
-// yield lets others run after a look in vain: goroutines, and now and then processes, which may
-// outnumber the cores and would else wait for the end of a time slice.
+// yield is called after an unsuccessful poll. It lets other goroutines run. Every 256 polls it sleeps, so
+// that other processes can run before the end of this process's time slice.
 func yield(polls int) {
 	if polls%256 == 0 {
 		time.Sleep(time.Microsecond)

@@ -6,18 +6,18 @@ import (
 	"testing"
 )
 
-// Stress lets two halves keep each other busy over several connections at once, with legal
-// requests of all kinds in random order, and compares every result and every byte with what a
-// small sequential model says. The two halves make the same plan from seed, of so many rounds
-// of up to some hundred requests each. The same seed gives the same plan again.
+// Stress makes random legal requests of all kinds on several connections at once, and compares every
+// result and every byte of memory with a small sequential model. Both sides derive the same plan from
+// seed. The plan has the given number of rounds, each of up to a few hundred requests. The same seed
+// produces the same plan, but not the same timing. Stress prints the seed before the first request.
 //
-// The adapters of the two halves may work in different ways, but have to be of one provider: the
-// first provider that cfg opens is that of the active half, the second, without Spawn, that of the
-// passive one.
+// The sides may use providers that are configured differently, but that can connect to each other.
+// Stress calls cfg.Open for the active side first. Without cfg.Spawn, it calls cfg.Open again for the
+// passive side.
 func Stress(t *testing.T, cfg Config, seed uint64, rounds int) {
 	t.Helper()
-	again := fmt.Sprintf("Stress(t, cfg, %d, %d) makes the same plan again", seed, rounds)
-	fmt.Fprintf(os.Stderr, "%s: %s\n", t.Name(), again) // t's own log would be lost with a crash
+	again := fmt.Sprintf("Stress(t, cfg, %d, %d) repeats this plan", seed, rounds)
+	fmt.Fprintf(os.Stderr, "%s: %s\n", t.Name(), again) // t.Log would be lost if the program crashes
 	r := newRunner(t, cfg)
 	for _, part := range []role{active, passive} {
 		if part == passive && cfg.Spawn != nil {
@@ -41,13 +41,13 @@ func Stress(t *testing.T, cfg Config, seed uint64, rounds int) {
 	}
 }
 
-// stressTask is what the passive half has to know.
+// stressTask is the part of the plan's parameters that the passive side is told.
 type stressTask struct {
 	Seed   uint64
 	Rounds int
 }
 
-// stressScenario is no row of the table; Serve finds it by its name.
+// stressScenario is the passive side of Stress. Serve finds it by its id.
 var stressScenario = scenario{id: "stress", title: "random requests", passive: func(s *side) {
 	s.stress(hear[stressTask](s))
 }}

@@ -6,15 +6,15 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// The region of each side: the bytes that it sends, then for every connection a place that the
-// peer writes to and reads from, one for what its own Reads bring, one for messages, and at the
-// end room for the descriptors that it sends.
+// The layout of each side's region. The first area holds the bytes that the side sends. Three areas
+// follow for each connection: one that the peer writes and reads, one for the data of the side's own
+// Reads, and one for messages. The descriptors that the side sends are at the end.
 const (
 	stressConns  = 3
 	stressArea   = 192 << 10
 	stressGrants = (1 + 3*stressConns) * stressArea
 	stressRegion = stressGrants + stressConns*nd.WindowDescriptorSize
-	stressBody   = 20 // requests of a round, besides those around them
+	stressBody   = 20 // most transfers of a round
 )
 
 func sourceAt() int          { return 0 }
@@ -34,11 +34,11 @@ const (
 	doRead
 	doSend
 	doSendInvalidate
-	doBind         // grant the peer access, by a window
-	doFastRegister // the same by a region
-	doGrant        // send what doBind or doFastRegister made
-	doInvalidate   // end the grant
-	doAwait        // wait for the peer's doGrant
+	doBind         // grant the peer access by a window
+	doFastRegister // grant the peer access by a region
+	doGrant        // send the descriptor of doBind or doFastRegister
+	doInvalidate   // invalidate the access
+	doAwait        // wait for the message of the peer's doGrant
 )
 
 func (v stepKind) sends() bool { return v == doSend || v == doSendInvalidate || v == doGrant }
@@ -59,43 +59,43 @@ func (v stepKind) request() nd.RequestType {
 	return nd.RequestSend
 }
 
-// step is one request, and what is to come of it.
+// step is one request with its expected effects.
 type step struct {
 	stepKind
 	flags       nd.OpFlags
-	parts       []span // of the own region: from where, or for a Read to where
+	parts       []span // of the own region: the source, or for a Read the sink
 	size        int
-	at          int             // in the place that the peer keeps for this connection
-	usesGrant   bool            // by the peer's grant instead of its region's token
-	sum         uint64          // of the bytes: for a Read what it brings, for a message what it carries
-	receiveInto []span          // of the peer's region: the Receive that takes the message
-	visible     []expectedBytes // what the peer sees when it has the message
+	at          int             // offset in the area of the peer's region for this connection
+	usesGrant   bool            // by the access that the peer granted, instead of its region's token
+	sum         uint64          // checksum of the bytes of a Read or of a message
+	receiveInto []span          // of the peer's region: the list of the Receive for the message
+	visible     []expectedBytes // bytes that the peer must see when it has the result of the message
 }
 
-// expectedBytes is a part of a side's region and the sum of its bytes.
+// expectedBytes is a part of a side's region and the checksum of its bytes.
 type expectedBytes struct {
 	span
 	sum uint64
 }
 
-// direction is the model of one direction of one connection.
+// direction is the model of one direction of a connection.
 type direction struct {
 	conn    int
 	source  []byte // of the side that posts
-	written []byte // what is in the other side's place
+	written []byte // contents of the other side's area
 	grant   struct {
-		live, fresh bool // fresh: made in this round
+		live, fresh bool // fresh: granted in this round
 		fast        bool
 		rights      nd.OpFlags
-	} // by the side that posts, to the other
+	} // access that the side that posts grants to the other
 	steps []step // of this round
 }
 
-// plan is the model of a run. Both halves have the same.
+// plan is the model of a run. Both sides compute the same plan.
 type plan struct {
 	*rand.Rand
 	inline     int                        // bytes; 0 = no inline requests
-	fast       bool                       // there is fast registration
+	fast       bool                       // use fast registration
 	directions [2][stressConns]*direction // by the side that posts
 }
 
@@ -111,7 +111,7 @@ func newPlan(seed uint64, inline int, fast bool) *plan {
 	return p
 }
 
-// round makes the steps of the next round.
+// round computes the steps of the next round.
 func (p *plan) round() {
 	for i := range stressConns {
 		for side := range p.directions {
@@ -123,7 +123,7 @@ func (p *plan) round() {
 	}
 }
 
-// addGrants makes the first steps of a lane: those that grant the peer access, or end it.
+// addGrants starts a round of a direction with the steps that invalidate access or grant it.
 func (p *plan) addGrants(l *direction) {
 	l.steps, l.grant.fresh = nil, false
 	if l.grant.live && p.oneIn(2) {
@@ -154,10 +154,10 @@ func (l *direction) add(s step) *step {
 	return &l.steps[len(l.steps)-1]
 }
 
-// oneIn is true once in n times.
+// oneIn returns true with probability 1/n.
 func (p *plan) oneIn(n int) bool { return p.IntN(n) == 0 }
 
-// flags picks flags that every request takes, and those of messages.
+// flags chooses flags that are legal for every request and, for a message, flags of messages.
 func (p *plan) flags(v stepKind) (f nd.OpFlags) {
 	if p.oneIn(3) {
 		f |= nd.SilentSuccess

@@ -6,20 +6,20 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// roundState is what invent keeps in mind within a round.
+// roundState is the state of addTransfers within a round.
 type roundState struct {
 	*direction
-	peer     *direction // the other direction, which may hold a grant for this one
-	waited   bool       // for the grant
-	sink     int        // bytes used of the place for Reads
-	messages int        // bytes used of the peer's place for messages
-	brought  []byte     // by the latest Read, to be sent on
-	from     int        // where in the place for Reads
-	reads    []span     // of the peer's place, by Reads that no fence has followed
-	writes   []span     // of the peer's place, in order
+	peer     *direction // the other direction, whose access this one may use
+	waited   bool       // a doAwait for the access was added
+	sink     int        // bytes used of the area for Reads
+	messages int        // bytes used of the peer's area for messages
+	brought  []byte     // data of the latest Read, which later requests may send
+	from     int        // its offset in the area for Reads
+	reads    []span     // read from the peer's area since the latest fence
+	writes   []span     // written to the peer's area, in order
 }
 
-// addTransfers makes the other steps of a lane.
+// addTransfers adds the transfers of a round to direction l.
 func (p *plan) addTransfers(l, peer *direction) {
 	v := &roundState{direction: l, peer: peer}
 	for i := range l.steps {
@@ -42,24 +42,25 @@ func (p *plan) addTransfers(l, peer *direction) {
 		p.send(v, doSendInvalidate)
 		peer.grant.live = false
 	}
-	// When its result is there, everything before it has been done.
+	// When the result of this Read arrives, all requests before it are complete.
 	l.add(step{stepKind: doRead, flags: nd.ReadFence, sum: xxhash.Sum64(nil)})
 	l.noteVisible(v.writes)
 }
 
-// await makes sure that the peer's grant has arrived.
+// await adds a step that waits for the descriptor of the peer's access, if the peer grants it in
+// this round.
 func (p *plan) await(v *roundState) {
 	if v.waited || !v.peer.grant.fresh {
 		return
 	}
 	v.waited = true
 	if n := len(v.steps); n > 0 {
-		v.steps[n-1].flags &^= nd.Defer // else what is held back might be waited for
+		v.steps[n-1].flags &^= nd.Defer // a deferred request must not precede a wait that depends on it
 	}
 	v.add(step{stepKind: doAwait})
 }
 
-// useGrant decides whether to use the peer's grant.
+// useGrant decides whether a request uses the access that the peer granted.
 func (p *plan) useGrant(v *roundState, right nd.OpFlags) bool {
 	if !v.peer.grant.live || !v.peer.grant.rights.Has(right) || p.oneIn(2) {
 		return false
@@ -68,7 +69,7 @@ func (p *plan) useGrant(v *roundState, right nd.OpFlags) bool {
 	return true
 }
 
-// size picks mostly small sizes, and now and then one that takes a while to copy.
+// size chooses the size of a request. Most are small; one in twelve can take long to copy.
 func (p *plan) size() int {
 	if p.oneIn(12) {
 		return p.IntN(stressArea / 2)
@@ -76,8 +77,8 @@ func (p *plan) size() int {
 	return []int{p.IntN(64), p.IntN(2000), 8, 48, p.IntN(300)}[p.IntN(5)]
 }
 
-// bytes picks what to send: a part of the source, or of what the latest Read has brought, which
-// takes a fence.
+// bytes chooses the bytes of a request: a part of the source area, or of the data of the latest Read.
+// The latter needs a fence.
 func (p *plan) bytes(v *roundState, s *step) []byte {
 	if len(v.brought) > 0 && p.oneIn(3) {
 		s.flags |= nd.ReadFence
@@ -92,7 +93,7 @@ func (p *plan) bytes(v *roundState, s *step) []byte {
 	return v.source[off : off+s.size]
 }
 
-// split cuts a span into up to four.
+// split divides a span into one to four parts.
 func (p *plan) split(off, n int) (parts []span) {
 	for n > 1 && len(parts) < 3 && p.oneIn(3) {
 		k := 1 + p.IntN(n-1)
@@ -102,15 +103,16 @@ func (p *plan) split(off, n int) (parts []span) {
 	return append(parts, span{off, n})
 }
 
-// noteFence notes a step's fence: it lets later Writes change what earlier Reads have brought.
+// noteFence records the fence of a step. Later Writes may overwrite bytes that Reads before the fence
+// have read.
 func (v *roundState) noteFence(f nd.OpFlags) {
 	if f.Has(nd.ReadFence) {
 		v.reads = nil
 	}
 }
 
-// maybeInline makes some requests inline; not those that send on what a Read brings, since their
-// bytes are taken when they are posted.
+// maybeInline makes some requests inline. A request that sends the data of a Read cannot be inline,
+// because the post copies inline bytes before the Read is complete.
 func (p *plan) maybeInline(s *step) {
 	if fromSink := len(s.parts) > 0 && s.parts[0].off >= stressArea; fromSink {
 		return
@@ -127,7 +129,7 @@ func (p *plan) write(v *roundState) {
 	s.at = p.IntN(stressArea - s.size)
 	to := span{s.at, s.size}
 	if overlaps(to, v.reads) {
-		s.flags |= nd.ReadFence // without it the Read might see this Write
+		s.flags |= nd.ReadFence // without a fence the Read could see this Write
 	}
 	v.noteFence(s.flags)
 	copy(v.written[s.at:], data)
@@ -157,7 +159,7 @@ func (p *plan) send(v *roundState, how stepKind) {
 	data := p.bytes(v, &s)
 	p.maybeInline(&s)
 	if how == doSendInvalidate && len(v.reads) > 0 {
-		s.flags |= nd.ReadFence // Reads by the grant need it
+		s.flags |= nd.ReadFence // Reads that use the access must complete first
 	}
 	s.sum = xxhash.Sum64(data)
 	if v.messages+s.size > stressArea {
@@ -168,7 +170,7 @@ func (p *plan) send(v *roundState, how stepKind) {
 	p.addReceive(v, v.add(s))
 }
 
-// addReceive makes the Receive for a message.
+// addReceive chooses the list of the Receive for a message.
 func (p *plan) addReceive(v *roundState, s *step) {
 	room := min(s.size+p.IntN(40), stressArea-v.messages)
 	s.receiveInto = p.split(messagesAt(v.conn)+v.messages, room)
@@ -184,8 +186,8 @@ func overlaps(s span, list []span) bool {
 	return false
 }
 
-// noteVisible notes for each message the latest Write before it, if none after it changes the same
-// bytes: the peer must see it when it has the message.
+// noteVisible records for each message the latest Write before it. The peer must see the bytes of that
+// Write when it has the result of the message. A Write is left out if a later one changes its bytes.
 func (l *direction) noteVisible(writes []span) {
 	k := 0
 	for i := range l.steps {
