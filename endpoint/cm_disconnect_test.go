@@ -100,6 +100,15 @@ func TestDisconnectTimeout(t *testing.T) {
 	}
 }
 
+// TestDisconnectTimeoutInOtherProcess: the limit reaches the other process of a pair.
+func TestDisconnectTimeoutInOtherProcess(t *testing.T) {
+	const timeout = 50 * time.Millisecond
+	p := newPair(t, setup{Processes: true, Both: sideOptions{DisconnectTimeout: timeout}})
+	if r := p.b.refuse(nd.IOTimeout, disconnect); !strings.Contains(r.Text, "within "+timeout.String()) {
+		t.Errorf("error %q, want it to name the time limit %v", r.Text, timeout)
+	}
+}
+
 // TestDisconnectDeliversData: data whose send has succeeded arrives, however the connection ends, even
 // if the receiver has not run in between.
 func TestDisconnectDeliversData(t *testing.T) {
