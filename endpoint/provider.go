@@ -77,9 +77,6 @@ type Options struct {
 // Provider provides the adapters of one member of an arena, and makes progress on all their
 // objects. Its methods are safe for concurrent use.
 type Provider struct {
-	member  *shm.Member
-	arena   *shm.Arena
-	table   *window.Table
 	options Options
 	ports   ports
 
@@ -93,7 +90,10 @@ type Provider struct {
 	engine      engine
 	housekeeper housekeeper
 
-	events *eventLog // nil = no logger
+	member *shm.Member
+	arena  *shm.Arena
+	table  *window.Table
+	events *eventLog // nil = no handler
 
 	deferredMu sync.Mutex // held while deferred work runs
 

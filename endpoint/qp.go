@@ -78,12 +78,13 @@ type queuePair struct {
 	resp responder
 	life lifecycle
 
-	bound    boundSet
-	counters endpointCounters
-	waiting  waitObserver // of the housekeeper
+	bound boundSet
 
 	sink, source window.Operand // of the copy in progress; here to avoid an allocation
 	result       nd.Result      // likewise, for a completion
+
+	counters endpointCounters
+	waiting  waitObserver // of the housekeeper
 }
 
 // sendQueue holds the counters of the initiator queue that every request changes. Requests of the

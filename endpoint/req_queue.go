@@ -79,11 +79,7 @@ func (ep *queuePair) completeRequests() (progressed bool) {
 // completeRequest adds the result of a finished request to the completion queue.
 func (ep *queuePair) completeRequest(r *request) {
 	if r.status == nd.Success && r.flags.Has(nd.SilentSuccess) {
-		ep.sq.unqueued--
-		ep.counters.silent++
-		if ep.counters.operations != nil {
-			countResult(ep.counters.operations, &nd.Result{RequestType: r.kind, BytesTransferred: r.bytesTransferred()})
-		}
+		ep.completeSilently(r)
 		return
 	}
 	if r.status == nd.Success {
@@ -92,6 +88,15 @@ func (ep *queuePair) completeRequest(r *request) {
 	}
 	ep.result = nd.Result{Status: r.status, RequestContext: r.context, RequestType: r.kind}
 	ep.pushResult(ep.sq.cq, &ep.sq.slots, false)
+}
+
+// completeSilently completes a successful request that adds no result to the queue.
+func (ep *queuePair) completeSilently(r *request) {
+	ep.sq.unqueued--
+	ep.counters.silent++
+	if ep.counters.operations != nil {
+		countResult(ep.counters.operations, &nd.Result{RequestType: r.kind, BytesTransferred: r.bytesTransferred()})
+	}
 }
 
 // bytesTransferred returns the number of bytes in the result of a successful request.

@@ -45,7 +45,10 @@ func (ep *queuePair) stall(r *request, cause stallCause) outcome {
 	return blocked
 }
 
-// countResult counts a result by type. The caller adds the result to a queue.
+// countResult counts a result by type. The caller adds the result to a queue. It is not inlined into
+// the functions that add results, which rarely call it.
+//
+//go:noinline
 func countResult(s *nd.OperationStats, r *nd.Result) {
 	c := s.Of(r.RequestType)
 	switch {
