@@ -17,7 +17,7 @@ type scenario struct {
 	remote       role // the side that runs in the other process, if there is one
 	needsProcess bool // a side is killed, so that another process is needed
 	exits        bool // one side calls exit, the other expectPeerExit
-	ownProvider  bool // each side opens a provider for this scenario, because it closes the provider or leaves it in a bad state
+	ownProvider  bool // a side closes its provider or leaves it in a bad state, so each side opens one of its own
 }
 
 // role says which side of a scenario runs.

@@ -13,8 +13,8 @@ type roundState struct {
 	waited   bool       // a doAwait for the access was added
 	sink     int        // bytes used of the area for Reads
 	messages int        // bytes used of the peer's area for messages
-	brought  []byte     // data of the latest Read, which later requests may send
-	from     int        // its offset in the area for Reads
+	readData []byte     // data of the latest Read, which later requests may send
+	readAt   int        // its offset in the area for Reads
 	reads    []span     // read from the peer's area since the latest fence
 	writes   []span     // written to the peer's area, in order
 }
@@ -80,12 +80,12 @@ func (p *plan) size() int {
 // bytes chooses the bytes of a request: a part of the source area, or of the data of the latest Read.
 // The latter needs a fence.
 func (p *plan) bytes(v *roundState, s *step) []byte {
-	if len(v.brought) > 0 && p.oneIn(3) {
+	if len(v.readData) > 0 && p.oneIn(3) {
 		s.flags |= nd.ReadFence
-		s.size = 1 + p.IntN(len(v.brought))
-		off := p.IntN(len(v.brought) - s.size + 1)
-		s.parts = p.split(sinkAt(v.conn)+v.from+off, s.size)
-		return v.brought[off : off+s.size]
+		s.size = 1 + p.IntN(len(v.readData))
+		off := p.IntN(len(v.readData) - s.size + 1)
+		s.parts = p.split(sinkAt(v.conn)+v.readAt+off, s.size)
+		return v.readData[off : off+s.size]
 	}
 	s.size = p.size()
 	off := p.IntN(stressArea - s.size)
@@ -146,11 +146,11 @@ func (p *plan) read(v *roundState) {
 	v.noteFence(s.flags)
 	s.at = p.IntN(stressArea - s.size)
 	s.parts = p.split(sinkAt(v.conn)+v.sink, s.size)
-	v.brought = append([]byte(nil), v.written[s.at:s.at+s.size]...)
-	v.from = v.sink
+	v.readData = append([]byte(nil), v.written[s.at:s.at+s.size]...)
+	v.readAt = v.sink
 	v.sink += s.size
 	v.reads = append(v.reads, span{s.at, s.size})
-	s.sum = xxhash.Sum64(v.brought)
+	s.sum = xxhash.Sum64(v.readData)
 	v.add(s)
 }
 
