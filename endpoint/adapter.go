@@ -43,7 +43,7 @@ type adapter struct {
 // Query returns the limits of the adapter.
 func (a *adapter) Query(version uint32) (nd.AdapterInfo, error) {
 	if version != nd.InfoVersion1 && version != nd.InfoVersion2 {
-		return nd.AdapterInfo{}, a.fail("query", nd.InvalidParameter, fmt.Sprintf("structure version %#x", version), "ask for nd.InfoVersion2")
+		return nd.AdapterInfo{}, a.opError("query", nd.InvalidParameter, fmt.Sprintf("structure version %#x", version), "ask for nd.InfoVersion2")
 	}
 	return nd.AdapterInfo{
 		InfoVersion:             version,
@@ -75,7 +75,7 @@ func (a *adapter) QueryAddressList() ([]netip.Addr, error) { return a.provider.Q
 
 // Control fails with nd.NotSupported: softnd defines no vendor-specific control codes.
 func (a *adapter) Control(context.Context, uint32, []byte, []byte) (int, error) {
-	return 0, a.fail("control", nd.NotSupported, "softnd defines no control codes", "use the methods of nd.Adapter")
+	return 0, a.opError("control", nd.NotSupported, "softnd defines no control codes", "use the methods of nd.Adapter")
 }
 
 // CreateCompletionQueue makes a queue that holds at least depth results.
@@ -85,7 +85,7 @@ func (a *adapter) CreateCompletionQueue(ctx context.Context, depth int) (nd.Comp
 		return nil, err
 	}
 	if depth < 1 || depth > maxCQDepth {
-		return nil, a.fail(op, nd.InvalidParameter3, fmt.Sprintf("depth %d, allowed 1 to %d", depth, maxCQDepth), "choose a depth within the limits")
+		return nil, a.opError(op, nd.InvalidParameter3, fmt.Sprintf("depth %d, allowed 1 to %d", depth, maxCQDepth), "choose a depth within the limits")
 	}
 	return newCompletionQueue(a, depth), nil
 }
@@ -128,11 +128,11 @@ func (a *adapter) Allocate(ctx context.Context, size int, flags nd.RegionFlags) 
 	const op = "allocate memory region"
 	switch {
 	case size < 0:
-		return nil, a.fail(op, nd.InvalidParameter, fmt.Sprintf("%d bytes", size), "ask for at least 1 byte")
+		return nil, a.opError(op, nd.InvalidParameter, fmt.Sprintf("%d bytes", size), "ask for at least 1 byte")
 	case size == 0:
-		return nil, a.fail(op, nd.InvalidBufferSize, fmt.Sprintf("%d bytes", size), "ask for at least 1 byte")
+		return nil, a.opError(op, nd.InvalidBufferSize, fmt.Sprintf("%d bytes", size), "ask for at least 1 byte")
 	case size > maxRegistration:
-		return nil, a.fail(op, nd.InvalidParameter, fmt.Sprintf("%d bytes, at most %d in one region", size, maxRegistration), "use several regions")
+		return nil, a.opError(op, nd.InvalidParameter, fmt.Sprintf("%d bytes, at most %d in one region", size, maxRegistration), "use several regions")
 	}
 	if err := a.beginCall(ctx, op); err != nil {
 		return nil, err
@@ -197,7 +197,7 @@ func (a *adapter) Close() error {
 
 func (a *adapter) checkUsable(ctx context.Context, op string) error {
 	if a.closed.Load() {
-		return a.fail(op, nd.InvalidHandle, "the adapter is closed", "open it again")
+		return a.opError(op, nd.InvalidHandle, "the adapter is closed", "open it again")
 	}
 	if a.provider.waiters.IsClosed() {
 		return a.closedProviderError(op)
@@ -222,10 +222,10 @@ func (a *adapter) beginCall(ctx context.Context, op string) error {
 }
 
 func (a *adapter) closedProviderError(op string) error {
-	return a.fail(op, nd.DeviceRemoved, "the provider is closed", "close the objects that are left")
+	return a.opError(op, nd.DeviceRemoved, "the provider is closed", "close the objects that are left")
 }
 
-func (a *adapter) fail(op string, s nd.Status, detail, next string) error {
+func (a *adapter) opError(op string, s nd.Status, detail, next string) error {
 	return &nd.OpError{Op: op, Object: "adapter", Status: s, Field: parameterName(op, s), Detail: detail, Next: next}
 }
 

@@ -87,7 +87,7 @@ func (s *sharedAddress) Close() error {
 func (c *connector) ConnectFrom(ctx context.Context, endpoint nd.Endpoint, from nd.SharedAddress, addr netip.AddrPort, params nd.ConnectParams) error {
 	shared, ok := from.(*sharedAddress)
 	if !ok || shared == nil || shared.adapter != c.adapter {
-		return c.fail("connect", nd.InvalidAddress, "the shared address is not of this adapter", "create it with the connector's adapter")
+		return c.opError("connect", nd.InvalidAddress, "the shared address is not of this adapter", "create it with the connector's adapter")
 	}
 	return c.connect(ctx, endpoint, shared, addr, params)
 }
@@ -100,7 +100,7 @@ func (s *sharedAddress) addRemote(remote netip.AddrPort) error {
 		return s.closedError("connect")
 	}
 	if _, ok := s.remotes[remote]; ok {
-		return s.fail("connect", nd.AddressAlreadyExists, s.addr.String()+" and "+remote.String()+" are connected, or being connected",
+		return s.opError("connect", nd.AddressAlreadyExists, s.addr.String()+" and "+remote.String()+" are connected, or being connected",
 			"close that connector first, or connect from another address")
 	}
 	s.remotes[remote] = struct{}{}
@@ -124,9 +124,9 @@ func (s *sharedAddress) releaseIfUnused() {
 }
 
 func (s *sharedAddress) closedError(op string) error {
-	return s.fail(op, nd.InvalidHandle, "it is closed", "create another")
+	return s.opError(op, nd.InvalidHandle, "it is closed", "create another")
 }
 
-func (s *sharedAddress) fail(op string, status nd.Status, detail, next string) error {
+func (s *sharedAddress) opError(op string, status nd.Status, detail, next string) error {
 	return &nd.OpError{Op: op, Object: "shared address", Status: status, Detail: detail, Next: next}
 }

@@ -16,7 +16,7 @@ func (c *connector) takeRequest(conn *connection, local netip.AddrPort) error {
 	defer c.mu.Unlock()
 	if c.phase != phaseNew || c.closed {
 		conn.refuse()
-		return c.fail("get connection request", nd.InvalidParameter1, "the connector was used by another call", "pass a new connector")
+		return c.opError("get connection request", nd.InvalidParameter1, "the connector was used by another call", "pass a new connector")
 	}
 	c.releaseAddress()
 	c.conn, c.phase, c.local = conn, phaseRequested, local
@@ -54,8 +54,8 @@ func (c *connector) Accept(ctx context.Context, endpoint nd.Endpoint, params nd.
 	defer ep.mu.Unlock()
 	if c.closed {
 		c.phase = phaseEnded
-		ep.terminate(ep.fail(op, nd.ConnectionAborted, "the connector was closed", ""))
-		return c.fail(op, nd.Canceled, "the connector was closed", "")
+		ep.terminate(ep.opError(op, nd.ConnectionAborted, "the connector was closed", ""))
+		return c.opError(op, nd.Canceled, "the connector was closed", "")
 	}
 	s := conn.state()
 	if ep.state() == connecting && s == connEstablished {
@@ -74,16 +74,16 @@ func (c *connector) Accept(ctx context.Context, endpoint nd.Endpoint, params nd.
 	if s == connWithdrawn {
 		c.privateData = conn.privateData(active)
 	}
-	ep.terminate(ep.fail(op, nd.ConnectionAborted, "the active side has withdrawn or is gone", ""))
+	ep.terminate(ep.opError(op, nd.ConnectionAborted, "the active side has withdrawn or is gone", ""))
 	switch {
 	case s == connWithdrawn:
-		return c.fail(op, nd.ConnectionRefused, "the active side rejected or closed the connection", "")
+		return c.opError(op, nd.ConnectionRefused, "the active side rejected or closed the connection", "")
 	case werr != nil:
 		return canceled(ctx, werr, op, "connector")
 	case conn.isPeerGone(): // and has not completed, as far as this process can know: the record's memory may be reused by now
-		return c.fail(op, nd.ConnectionRefused, conn.peer.String()+" has died or left", "")
+		return c.opError(op, nd.ConnectionRefused, conn.peer.String()+" has died or left", "")
 	}
-	return c.fail(op, nd.ConnectionAborted, "the endpoint was flushed or closed during the call", "")
+	return c.opError(op, nd.ConnectionAborted, "the endpoint was flushed or closed during the call", "")
 }
 
 // startAccept checks the state, attaches to the peer and answers the request.
@@ -98,17 +98,17 @@ func (c *connector) startAccept(ep *queuePair, params nd.ConnectParams) (*connec
 	switch {
 	case c.phase == phaseRequested:
 	case c.phase == phaseAccepting || c.phase == phaseConnected || c.phase == phaseConnecting || c.phase == phaseAccepted:
-		return nil, c.fail(op, nd.ConnectionActive, "the connector is connecting or connected", "")
+		return nil, c.opError(op, nd.ConnectionActive, "the connector is connecting or connected", "")
 	default:
-		return nil, c.fail(op, nd.ConnectionInvalid, "the connector holds no connection request", "call Listener.GetConnectionRequest first")
+		return nil, c.opError(op, nd.ConnectionInvalid, "the connector holds no connection request", "call Listener.GetConnectionRequest first")
 	}
 	if conn.isPeerGone() || conn.state() != connRequested {
 		c.phase = phaseEnded
 		conn.detach()
-		return nil, c.fail(op, nd.ConnectionAborted, "the active side has withdrawn or is gone", "")
+		return nil, c.opError(op, nd.ConnectionAborted, "the active side has withdrawn or is gone", "")
 	}
 	if !ep.beginConnecting(conn, c) {
-		return nil, c.fail(op, nd.ConnectionActive, "the endpoint is "+ep.state().String(), "accept with an idle endpoint")
+		return nil, c.opError(op, nd.ConnectionActive, "the endpoint is "+ep.state().String(), "accept with an idle endpoint")
 	}
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
@@ -126,7 +126,7 @@ func (c *connector) startAccept(ep *queuePair, params nd.ConnectParams) (*connec
 		}
 	}
 	c.phase = phaseEnded
-	ep.terminate(ep.fail(op, nd.ConnectionAborted, "the active side has withdrawn or is gone", ""))
+	ep.terminate(ep.opError(op, nd.ConnectionAborted, "the active side has withdrawn or is gone", ""))
 	conn.detach()
 	return nil, &nd.OpError{Op: op, Object: "connector", Status: nd.ConnectionAborted, Detail: "the active side has withdrawn or is gone", Err: err}
 }
@@ -135,7 +135,7 @@ func (c *connector) startAccept(ep *queuePair, params nd.ConnectParams) (*connec
 func (c *connector) Reject(private []byte) error {
 	const op = "reject"
 	if len(private) > wire.MaxPrivateData {
-		return c.fail(op, nd.InvalidBufferSize, fmt.Sprintf("%d bytes of private data, at most %d", len(private), wire.MaxPrivateData), "")
+		return c.opError(op, nd.InvalidBufferSize, fmt.Sprintf("%d bytes of private data, at most %d", len(private), wire.MaxPrivateData), "")
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -150,14 +150,14 @@ func (c *connector) Reject(private []byte) error {
 		ok := conn.transition(connRefused, connRequested)
 		conn.detach()
 		if !ok || conn.isPeerGone() {
-			return c.fail(op, nd.ConnectionAborted, "the active side has withdrawn or is gone", "")
+			return c.opError(op, nd.ConnectionAborted, "the active side has withdrawn or is gone", "")
 		}
 		return nil
 	case phaseAccepted:
 		if !c.withdraw(private) || conn.isPeerGone() {
-			return c.fail(op, nd.ConnectionAborted, "the passive side has ended the connection or is gone", "")
+			return c.opError(op, nd.ConnectionAborted, "the passive side has ended the connection or is gone", "")
 		}
 		return nil
 	}
-	return c.fail(op, nd.ConnectionInvalid, "the connector holds no request and no accepted Connect", "")
+	return c.opError(op, nd.ConnectionInvalid, "the connector holds no request and no accepted Connect", "")
 }

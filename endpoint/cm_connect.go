@@ -41,17 +41,17 @@ func (c *connector) connect(ctx context.Context, endpoint nd.Endpoint, from *sha
 		c.privateData = conn.privateData(passive)
 		c.undoConnect(conn)
 		c.releaseAddress()
-		return c.fail(op, nd.ConnectionRefused, "no listener at "+addr.String()+", its backlog is full, or it rejected the request", "retry, or read the reason with GetPrivateData")
+		return c.opError(op, nd.ConnectionRefused, "no listener at "+addr.String()+", its backlog is full, or it rejected the request", "retry, or read the reason with GetPrivateData")
 	case s == connWithdrawn:
 		c.undoConnect(conn)
 		if werr != nil {
 			return canceled(ctx, werr, op, "connector")
 		}
-		return c.fail(op, nd.Canceled, "the connector was closed", "")
+		return c.opError(op, nd.Canceled, "the connector was closed", "")
 	}
 	c.undoConnect(conn)
 	c.releaseAddress()
-	return c.fail(op, nd.HostUnreachable, conn.peer.String()+" has died or left", "")
+	return c.opError(op, nd.HostUnreachable, conn.peer.String()+" has died or left", "")
 }
 
 // startConnect checks the arguments and sends the connection request.
@@ -62,7 +62,7 @@ func (c *connector) startConnect(ctx context.Context, endpoint nd.Endpoint, from
 		return nil, err
 	}
 	if addr.Addr().IsUnspecified() || !addr.IsValid() {
-		return nil, c.fail(op, nd.BadNetworkName, "address "+addr.String()+" is unspecified or invalid", "connect to a listener's address")
+		return nil, c.opError(op, nd.BadNetworkName, "address "+addr.String()+" is unspecified or invalid", "connect to a listener's address")
 	}
 	if ctx.Err() != nil {
 		return nil, nd.CanceledError(ctx, op, "connector")
@@ -73,7 +73,7 @@ func (c *connector) startConnect(ctx context.Context, endpoint nd.Endpoint, from
 		return nil, err
 	}
 	if c.phase != phaseNew {
-		return nil, c.fail(op, nd.ConnectionActive, "the connector is connecting or connected, or was", "create another connector")
+		return nil, c.opError(op, nd.ConnectionActive, "the connector is connecting or connected, or was", "create another connector")
 	}
 	peer, err := c.findPeer(op, addr)
 	if err != nil {
@@ -87,7 +87,7 @@ func (c *connector) startConnect(ctx context.Context, endpoint nd.Endpoint, from
 	conn, err := c.newRecord(op, peer)
 	if err == nil && !ep.beginConnecting(conn, c) {
 		_ = conn.provider.member.Heap().Free(conn.offset)
-		err = c.fail(op, nd.ConnectionActive, "the endpoint is "+ep.state().String(), "connect an idle endpoint")
+		err = c.opError(op, nd.ConnectionActive, "the endpoint is "+ep.state().String(), "connect an idle endpoint")
 	}
 	if err != nil {
 		release()
@@ -102,7 +102,7 @@ func (c *connector) startConnect(ctx context.Context, endpoint nd.Endpoint, from
 func (c *connector) findPeer(op string, addr netip.AddrPort) (*shm.Peer, error) {
 	slot, ok := slotOf(addr.Addr())
 	if !ok {
-		return nil, c.fail(op, nd.NetworkUnreachable, addr.String()+" is not an address of this arena", "connect to an address that a peer got from QueryAddressList")
+		return nil, c.opError(op, nd.NetworkUnreachable, addr.String()+" is not an address of this arena", "connect to an address that a peer got from QueryAddressList")
 	}
 	peer, err := c.adapter.provider.arena.PeerInSlot(slot)
 	if err != nil {
@@ -216,7 +216,7 @@ func (c *connector) handleAccepted(conn *connection) error {
 		ep.mu.Unlock()
 		conn.transition(connWithdrawn, connAccepted)
 		c.undoConnect(conn)
-		return c.fail("connect", nd.Canceled, "the endpoint was flushed or closed during the call", "connect another endpoint")
+		return c.opError("connect", nd.Canceled, "the endpoint was flushed or closed during the call", "connect another endpoint")
 	}
 	err := conn.attach(ep)
 	if err == nil {
@@ -249,15 +249,15 @@ func (c *connector) CompleteConnect(ctx context.Context) error {
 		return err
 	}
 	if c.phase != phaseAccepted {
-		return c.fail(op, nd.ConnectionInvalid, "no Connect has been accepted", "call Connect first")
+		return c.opError(op, nd.ConnectionInvalid, "no Connect has been accepted", "call Connect first")
 	}
 	ep := c.ep
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
 	if ep.state() != accepted || c.conn.isPeerGone() || !c.conn.transition(connEstablished, connAccepted) {
 		c.phase = phaseEnded
-		ep.terminate(ep.fail(op, nd.ConnectionAborted, "the passive side is gone", ""))
-		return c.fail(op, nd.ConnectionAborted, "the passive side has ended the connection or is gone", "connect again with a new connector and endpoint")
+		ep.terminate(ep.opError(op, nd.ConnectionAborted, "the passive side is gone", ""))
+		return c.opError(op, nd.ConnectionAborted, "the passive side has ended the connection or is gone", "connect again with a new connector and endpoint")
 	}
 	ep.req.readLimit = c.outboundReads
 	c.phase = phaseConnected
@@ -275,7 +275,7 @@ func (c *connector) withdraw(private []byte) (ok bool) {
 	}
 	ok = conn.transition(connWithdrawn, connAccepted)
 	c.ep.mu.Lock()
-	c.ep.terminate(c.ep.fail("reject", nd.Canceled, "the connection was rejected", ""))
+	c.ep.terminate(c.ep.opError("reject", nd.Canceled, "the connection was rejected", ""))
 	c.ep.mu.Unlock()
 	return ok
 }

@@ -50,7 +50,7 @@ type connection struct {
 	// The first fields are those that small requests and messages need; see queuePair.
 
 	out        shm.Producer
-	ref        window.Peer
+	guardPeer  window.Peer
 	credit     credit // of this side's messages
 	peer       *shm.Peer
 	peerQP     *wire.SharedQP
@@ -179,7 +179,7 @@ func (c *connection) attach(ep *queuePair) error {
 		c.out.Relax()
 	}
 	c.peerQP = peerQP
-	c.ref = window.Peer{Adapter: owner, Endpoint: peerQP.Endpoint,
+	c.guardPeer = window.Peer{Adapter: owner, Endpoint: peerQP.Endpoint,
 		State: &c.record.State, Established: uint32(connEstablished), Disconnecting: &c.record.Disconnected[other]}
 	c.peerName = fmt.Sprintf("endpoint %d of %v", peerQP.Endpoint, c.peer)
 	c.hazard = window.NewHazard(&peerQP.Hazard, c.peer)
@@ -215,10 +215,10 @@ func (c *connection) hasReceive() bool {
 	if !c.credit.isSpent(pushed) {
 		return true
 	}
-	posted := c.peerQP.Posted.Load()           // ORDER receive-posted: pairs with the stores in Endpoint.publishPosted
-	limitedEnd := c.peerQP.LimitedEnd.Load()   // ORDER receive-limit: after posted; pairs with the store in Endpoint.limitRoom
-	limitedRoom := c.peerQP.LimitedRoom.Load() // ORDER receive-room: after limitedEnd; pairs with the store in Endpoint.limitRoom
-	return c.credit.refresh(pushed, posted, c.receiveCount, limitedEnd, limitedRoom)
+	posted := c.peerQP.Posted.Load()                 // ORDER receive-posted: pairs with the stores in Endpoint.publishPosted
+	smallReceivesEnd := c.peerQP.LimitedEnd.Load()   // ORDER receive-limit: after posted; pairs with the store in Endpoint.limitRoom
+	smallReceiveBytes := c.peerQP.LimitedRoom.Load() // ORDER receive-room: after smallReceivesEnd; pairs with the store in Endpoint.limitRoom
+	return c.credit.refresh(pushed, posted, c.receiveCount, smallReceivesEnd, smallReceiveBytes)
 }
 
 // renewCredit computes how many small messages may take the fast path, and how long they may be.
@@ -242,15 +242,17 @@ func (c *connection) nextReceive(to *[maxSGE]wire.SGE) (entries []wire.SGE, capa
 	return to[:n], capacity
 }
 
-// hasUnsettled reports whether there are messages in flight whose outcome decides about
+// mustNotOvertake reports whether there are messages in flight whose outcome decides about
 // requests, or whose data the peer has not placed yet. Later requests must not overtake them.
-func (c *connection) hasUnsettled() bool {
+func (c *connection) mustNotOvertake() bool {
 	last := c.credit.orderBarrier(c.out.Pushed())
 	return last != 0 && int64(last-c.out.Consumed()) > 0
 }
 
-// hasUnacknowledged reports whether the peer has not yet executed a request that was sent to it.
-func (c *connection) hasUnacknowledged() bool { return int64(c.credit.ackEnd-c.out.Consumed()) > 0 }
+// hasUnexecutedAtPeer reports whether the peer has not yet executed a request that was sent to it.
+func (c *connection) hasUnexecutedAtPeer() bool {
+	return int64(c.credit.ackRequestEnd-c.out.Consumed()) > 0
+}
 
 // hasReadsInFlight reports whether the peer has not yet delivered the data of n Reads or more. n
 // is 1 to maxReads.

@@ -40,14 +40,14 @@ type connector struct {
 	disconnectCalled            bool // Disconnect was called
 }
 
-func (c *connector) fail(op string, s nd.Status, detail, next string) error {
+func (c *connector) opError(op string, s nd.Status, detail, next string) error {
 	return &nd.OpError{Op: op, Object: "connector", Status: s, Field: parameterName(op, s), Detail: detail, Next: next}
 }
 
 // checkOpen returns an error if the connector is closed. The caller holds c.mu.
 func (c *connector) checkOpen(op string) error {
 	if c.closed {
-		return c.fail(op, nd.InvalidHandle, "the connector is closed", "create another")
+		return c.opError(op, nd.InvalidHandle, "the connector is closed", "create another")
 	}
 	return nil
 }
@@ -66,7 +66,7 @@ func (c *connector) Bind(addr netip.AddrPort) error {
 		return err
 	}
 	if c.phase != phaseNew {
-		return c.fail("bind", nd.AddressAlreadyAssociated, "the connector is connecting or connected", "create another connector")
+		return c.opError("bind", nd.AddressAlreadyAssociated, "the connector is connecting or connected", "create another connector")
 	}
 	if c.ownsPort && addr.Port() == c.local.Port() && (addr.Addr() == c.local.Addr() || addr.Addr().IsUnspecified()) {
 		return nil // Bind may be repeated after a failed Connect
@@ -96,10 +96,10 @@ func (c *connector) releaseAddress() {
 func (c *connector) checkParams(op string, endpoint nd.Endpoint, params nd.ConnectParams) (*queuePair, error) {
 	ep, ok := endpoint.(*queuePair)
 	if !ok || ep == nil || ep.adapter != c.adapter {
-		return nil, c.fail(op, nd.InvalidParameter1, "the endpoint is not of this adapter", "create it with the connector's adapter")
+		return nil, c.opError(op, nd.InvalidParameter1, "the endpoint is not of this adapter", "create it with the connector's adapter")
 	}
 	if len(params.PrivateData) > wire.MaxPrivateData {
-		return nil, c.fail(op, nd.InvalidBufferSize, fmt.Sprintf("%d bytes of private data, at most %d", len(params.PrivateData), wire.MaxPrivateData), "send the rest with a Send")
+		return nil, c.opError(op, nd.InvalidBufferSize, fmt.Sprintf("%d bytes of private data, at most %d", len(params.PrivateData), wire.MaxPrivateData), "send the rest with a Send")
 	}
 	return ep, nil
 }
@@ -115,7 +115,7 @@ func (c *connector) ReadLimits() (inbound, outbound int, err error) {
 	case phaseRequested, phaseAccepted, phaseAccepting, phaseConnected:
 		return c.inboundReads, c.outboundReads, nil
 	}
-	return 0, 0, c.fail("get read limits", nd.ConnectionInvalid, "not connecting or connected", "")
+	return 0, 0, c.opError("get read limits", nd.ConnectionInvalid, "not connecting or connected", "")
 }
 
 // GetPrivateData copies the other side's private data.
@@ -129,17 +129,17 @@ func (c *connector) GetPrivateData(buf []byte) (int, error) {
 	switch c.phase {
 	case phaseRequested:
 		if c.conn.isPeerGone() || c.conn.state() != connRequested {
-			return 0, c.fail(op, nd.ConnectionAborted, "the active side has withdrawn or is gone", "")
+			return 0, c.opError(op, nd.ConnectionAborted, "the active side has withdrawn or is gone", "")
 		}
 	case phaseAccepted, phaseAccepting, phaseConnected:
 	default:
 		if c.privateData == nil {
-			return 0, c.fail(op, nd.ConnectionInvalid, "not connecting or connected", "")
+			return 0, c.opError(op, nd.ConnectionInvalid, "not connecting or connected", "")
 		}
 	}
 	n := copy(buf, c.privateData)
 	if n < len(c.privateData) {
-		return len(c.privateData), c.fail(op, nd.BufferOverflow, fmt.Sprintf("a buffer of %d bytes for %d bytes of private data", len(buf), len(c.privateData)), "pass a buffer of the size returned")
+		return len(c.privateData), c.opError(op, nd.BufferOverflow, fmt.Sprintf("a buffer of %d bytes for %d bytes of private data", len(buf), len(c.privateData)), "pass a buffer of the size returned")
 	}
 	return n, nil
 }
@@ -152,7 +152,7 @@ func (c *connector) LocalAddress() (netip.AddrPort, error) {
 		return netip.AddrPort{}, err
 	}
 	if c.phase == phaseNew && !c.ownsPort || c.phase == phaseEnded {
-		return netip.AddrPort{}, c.fail("get local address", nd.ConnectionInvalid, "not connecting or connected", "")
+		return netip.AddrPort{}, c.opError("get local address", nd.ConnectionInvalid, "not connecting or connected", "")
 	}
 	return c.local, nil
 }
@@ -168,5 +168,5 @@ func (c *connector) PeerAddress() (netip.AddrPort, error) {
 	case phaseRequested, phaseAccepted, phaseAccepting, phaseConnected:
 		return c.remote, nil
 	}
-	return netip.AddrPort{}, c.fail("get peer address", nd.ConnectionInvalid, "not connected", "")
+	return netip.AddrPort{}, c.opError("get peer address", nd.ConnectionInvalid, "not connected", "")
 }

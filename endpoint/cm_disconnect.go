@@ -19,7 +19,7 @@ func (c *connector) NotifyDisconnect(ctx context.Context) error {
 		return err
 	}
 	if ph != phaseConnected {
-		return c.fail(op, nd.ConnectionInvalid, "the connector was never connected", "")
+		return c.opError(op, nd.ConnectionInvalid, "the connector was never connected", "")
 	}
 	err = c.adapter.provider.wait(ctx, statuspage.Call{Op: op, Object: "connector", Peer: conn.peer.ID()}, func() { ep.progress() }, func() bool {
 		s := ep.state()
@@ -31,7 +31,7 @@ func (c *connector) NotifyDisconnect(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
-		return c.fail(op, nd.Canceled, "the connector was closed", "")
+		return c.opError(op, nd.Canceled, "the connector was closed", "")
 	}
 	return nil
 }
@@ -48,13 +48,13 @@ func (c *connector) Disconnect(ctx context.Context) error {
 	}
 	if c.phase != phaseConnected || c.disconnectCalled {
 		c.mu.Unlock()
-		return c.fail(op, nd.ConnectionInvalid, "not connected", "")
+		return c.opError(op, nd.ConnectionInvalid, "not connected", "")
 	}
 	c.disconnectCalled = true
 	c.mu.Unlock()
 	p := c.adapter.provider
 	if !ep.beginDisconnect() {
-		return c.fail(op, nd.ConnectionAborted, "the connection has already failed", "call Endpoint.Err for the cause")
+		return c.opError(op, nd.ConnectionAborted, "the connection has already failed", "call Endpoint.Err for the cause")
 	}
 	// Until the drains end, a transfer of the peer may still access this process's memory.
 	err := p.wait(ctx, statuspage.Call{Op: op, Object: "connector", Peer: conn.peer.ID()}, func() { ep.progress(); p.runDeferred() }, func() bool {
@@ -68,9 +68,9 @@ func (c *connector) Disconnect(ctx context.Context) error {
 	case ep.life.bothDisconnected: // even if Close was called since
 		return nil
 	case ep.life.disconnectTimedOut:
-		return c.fail(op, nd.IOTimeout, fmt.Sprintf("the other side did not disconnect within %v", p.options.disconnectTimeout), "both sides must call Disconnect")
+		return c.opError(op, nd.IOTimeout, fmt.Sprintf("the other side did not disconnect within %v", p.options.disconnectTimeout), "both sides must call Disconnect")
 	}
-	return c.fail(op, nd.ConnectionAborted, "the other side aborted the connection", "")
+	return c.opError(op, nd.ConnectionAborted, "the other side aborted the connection", "")
 }
 
 // beginDisconnect starts a graceful disconnect. It returns false if the connection has failed.
@@ -84,7 +84,7 @@ func (ep *queuePair) beginDisconnect() bool {
 	default:
 		return false
 	}
-	ep.setCause(ep.fail("disconnect", nd.ConnectionDisconnected, "the connection was disconnected gracefully", ""))
+	ep.setCause(ep.opError("disconnect", nd.ConnectionDisconnected, "the connection was disconnected gracefully", ""))
 	peerWasFirst := ep.state() == peerDisconnected
 	ep.setState(disconnecting)
 	if !peerWasFirst {
@@ -140,7 +140,7 @@ func (c *connector) Close() error {
 		p.waiters.Wake()
 	case phaseConnected:
 		c.ep.mu.Lock()
-		c.ep.terminate(c.ep.fail("close", nd.ConnectionAborted, "the connector was closed", ""))
+		c.ep.terminate(c.ep.opError("close", nd.ConnectionAborted, "the connector was closed", ""))
 		c.ep.mu.Unlock()
 	}
 	c.releaseAddress()

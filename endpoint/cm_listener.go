@@ -49,9 +49,9 @@ func (l *listener) Bind(addr netip.AddrPort) error {
 	defer l.mu.Unlock()
 	switch l.state {
 	case listenerBound, listening:
-		return l.fail(op, nd.AddressAlreadyAssociated, "the listener is already bound to "+l.addr.String(), "create another listener")
+		return l.opError(op, nd.AddressAlreadyAssociated, "the listener is already bound to "+l.addr.String(), "create another listener")
 	case listenerClosed:
-		return l.fail(op, nd.InvalidHandle, "the listener is closed", "create another")
+		return l.opError(op, nd.InvalidHandle, "the listener is closed", "create another")
 	}
 	bound, err := l.adapter.bindLocal(op, "listener", addr)
 	if err != nil {
@@ -67,10 +67,10 @@ func (l *listener) Listen(backlog int) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.state != listenerBound {
-		return l.fail("listen", nd.InvalidDeviceState, "the listener is not bound, or is listening already", "call Bind, then Listen, once")
+		return l.opError("listen", nd.InvalidDeviceState, "the listener is not bound, or is listening already", "call Bind, then Listen, once")
 	}
 	if backlog < 0 {
-		return l.fail("listen", nd.InvalidParameter1, "negative backlog", "pass 0 for no limit")
+		return l.opError("listen", nd.InvalidParameter1, "negative backlog", "pass 0 for no limit")
 	}
 	l.backlog, l.state = backlog, listening
 	l.adapter.provider.ports.setListener(l.addr.Port(), l)
@@ -82,7 +82,7 @@ func (l *listener) LocalAddress() (netip.AddrPort, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.state != listening {
-		return netip.AddrPort{}, l.fail("get local address", nd.InvalidDeviceState, "the listener is not listening", "call Listen first")
+		return netip.AddrPort{}, l.opError("get local address", nd.InvalidDeviceState, "the listener is not listening", "call Listen first")
 	}
 	return l.addr, nil
 }
@@ -93,16 +93,16 @@ func (l *listener) GetConnectionRequest(ctx context.Context, c nd.Connector) err
 	const op = "get connection request"
 	connector, ok := c.(*connector)
 	if !ok || connector == nil || connector.adapter != l.adapter {
-		return l.fail(op, nd.InvalidParameter1, "the connector is not of this adapter", "create it with the listener's adapter")
+		return l.opError(op, nd.InvalidParameter1, "the connector is not of this adapter", "create it with the listener's adapter")
 	}
 	if !connector.isNew() {
-		return l.fail(op, nd.InvalidParameter1, "the connector is in use", "pass a new connector")
+		return l.opError(op, nd.InvalidParameter1, "the connector is in use", "pass a new connector")
 	}
 	t := new(requestCall)
 	l.mu.Lock()
 	if l.state != listening {
 		l.mu.Unlock()
-		return l.fail(op, nd.InvalidDeviceState, "the listener is not listening", "call Listen first")
+		return l.opError(op, nd.InvalidDeviceState, "the listener is not listening", "call Listen first")
 	}
 	l.calls = append(l.calls, t)
 	l.matchRequests()
@@ -119,7 +119,7 @@ func (l *listener) GetConnectionRequest(ctx context.Context, c nd.Connector) err
 	case t.conn != nil:
 		return connector.takeRequest(t.conn, l.addr)
 	case t.closed:
-		return l.fail(op, nd.Canceled, "the listener was closed", "")
+		return l.opError(op, nd.Canceled, "the listener was closed", "")
 	}
 	for i, other := range l.calls {
 		if other == t {
@@ -186,7 +186,7 @@ func (l *listener) PauseEvents(pause bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.state != listening {
-		return l.fail("pause events", nd.InvalidDeviceState, "the listener is not listening", "call Listen first")
+		return l.opError("pause events", nd.InvalidDeviceState, "the listener is not listening", "call Listen first")
 	}
 	l.paused = pause
 	l.matchRequests()
@@ -221,7 +221,7 @@ func (l *listener) close() {
 	l.adapter.provider.waiters.Wake()
 }
 
-func (l *listener) fail(op string, s nd.Status, detail, next string) error {
+func (l *listener) opError(op string, s nd.Status, detail, next string) error {
 	return &nd.OpError{Op: op, Object: "listener", Status: s, Field: parameterName(op, s), Detail: detail, Next: next}
 }
 

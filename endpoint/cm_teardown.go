@@ -86,8 +86,8 @@ func (ep *queuePair) deliverRemaining() {
 	}
 	c := ep.conn
 	m := &ep.resp.entry
-	for !c.inboundFailed && ep.rq.delivered != ep.rq.posted && c.in.Peek(&ep.resp.slot) && ep.decodeEntry() {
-		r := ep.receiveAt(ep.rq.delivered)
+	for !c.inboundFailed && ep.rq.completed != ep.rq.posted && c.in.Peek(&ep.resp.slot) && ep.decodeEntry() {
+		r := ep.receiveAt(ep.rq.completed)
 		switch {
 		case m.Kind == wire.SendPlaced:
 			ep.completeReceive(r, nd.Success, min(m.Address, r.capacity), 0)
@@ -214,8 +214,8 @@ func (ep *queuePair) flushRequests() bool {
 }
 
 func (ep *queuePair) cancelReceives() {
-	for ep.rq.delivered != ep.rq.posted {
-		ep.completeReceive(ep.receiveAt(ep.rq.delivered), nd.Canceled, 0, 0)
+	for ep.rq.completed != ep.rq.posted {
+		ep.completeReceive(ep.receiveAt(ep.rq.completed), nd.Canceled, 0, 0)
 	}
 }
 
@@ -247,7 +247,7 @@ func (ep *queuePair) releaseWhenDrained(l window.Invalidatable, token nd.Token) 
 func (ep *queuePair) handlePeerDisconnect() bool {
 	switch ep.state() {
 	case connected:
-		ep.setCause(ep.fail("serve", nd.ConnectionDisconnected, "the peer ("+ep.conn.peerName+") has disconnected", "call Connector.Disconnect too"))
+		ep.setCause(ep.opError("serve", nd.ConnectionDisconnected, "the peer ("+ep.conn.peerName+") has disconnected", "call Connector.Disconnect too"))
 		ep.provider.member.RecordLostPeer(ep.conn.peer.ID())
 		ep.setState(peerDisconnected)
 		ep.logDisconnected(byPeer)
@@ -279,7 +279,7 @@ func (ep *queuePair) FlushContext(ctx context.Context) error {
 	const op = "flush"
 	ep.mu.Lock()
 	if ep.state() != disconnecting { // otherwise a graceful disconnect flushes it already
-		ep.terminate(ep.fail(op, nd.Canceled, "the endpoint was flushed", ""))
+		ep.terminate(ep.opError(op, nd.Canceled, "the endpoint was flushed", ""))
 	}
 	ep.mu.Unlock()
 	p := ep.provider
@@ -323,7 +323,7 @@ func (ep *queuePair) close() {
 		return
 	}
 	ep.life.closeCalled = true
-	ep.terminate(ep.fail("close", nd.Canceled, "the endpoint was closed", ""))
+	ep.terminate(ep.opError("close", nd.Canceled, "the endpoint was closed", ""))
 	ep.setState(closed)
 	connector := ep.life.connector
 	ep.mu.Unlock()

@@ -372,7 +372,7 @@ func (q *completionQueue) overrun() {
 func (q *completionQueue) Wait(ctx context.Context, results []nd.Result) (int, error) {
 	const op = "wait"
 	if len(results) == 0 {
-		return 0, q.fail(op, nd.InvalidParameter, "results is empty", "pass a slice of length 1 or more")
+		return 0, q.opError(op, nd.InvalidParameter, "results is empty", "pass a slice of length 1 or more")
 	}
 	if n := q.Poll(results); n > 0 {
 		return n, nil
@@ -401,9 +401,9 @@ func (q *completionQueue) failure(op string) error {
 func (q *completionQueue) failureLocked(op string) error {
 	switch {
 	case q.closed:
-		return q.fail(op, nd.Canceled, "the queue was closed", "")
+		return q.opError(op, nd.Canceled, "the queue was closed", "")
 	case q.hasOverrun:
-		return q.fail(op, nd.BufferOverflow, "the queue overran, and results were lost", "create a deeper queue")
+		return q.opError(op, nd.BufferOverflow, "the queue overran, and results were lost", "create a deeper queue")
 	}
 	return nil
 }
@@ -419,18 +419,18 @@ func (q *completionQueue) capacity() int {
 func (q *completionQueue) Resize(depth int) error {
 	const op = "resize"
 	if depth < 1 || depth > maxCQDepth {
-		return q.fail(op, nd.InvalidParameter, fmt.Sprintf("depth %d, allowed 1 to %d", depth, maxCQDepth), "choose a depth within the limits")
+		return q.opError(op, nd.InvalidParameter, fmt.Sprintf("depth %d, allowed 1 to %d", depth, maxCQDepth), "choose a depth within the limits")
 	}
 	entries := makeRing(depth)
 	q.makeShared()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
-		return q.fail(op, nd.InvalidHandle, "the queue is closed", "create another")
+		return q.opError(op, nd.InvalidHandle, "the queue is closed", "create another")
 	}
 	head, tail := q.head.Load(), q.tail.Load()
 	if n := tail - head; n > uint64(depth) {
-		return q.fail(op, nd.BufferOverflow, fmt.Sprintf("depth %d, but %d results are queued", depth, n), "take results, then retry")
+		return q.opError(op, nd.BufferOverflow, fmt.Sprintf("depth %d, but %d results are queued", depth, n), "take results, then retry")
 	}
 	for i := head; i != tail; i++ {
 		entries[(i-q.firstIndex)&uint64(len(entries)-1)] = *q.slot(i)
@@ -454,6 +454,6 @@ func (q *completionQueue) Close() error {
 	return nil
 }
 
-func (q *completionQueue) fail(op string, s nd.Status, detail, next string) error {
+func (q *completionQueue) opError(op string, s nd.Status, detail, next string) error {
 	return &nd.OpError{Op: op, Object: "completion queue", Status: s, Field: parameterName(op, s), Detail: detail, Next: next}
 }

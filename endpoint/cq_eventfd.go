@@ -31,7 +31,7 @@ func (q *completionQueue) EventFD() (int, error) {
 	defer q.mu.Unlock()
 	switch {
 	case q.closed || q.provider.waiters.IsClosed():
-		return noDescriptor, q.fail(op, nd.InvalidHandle, "the queue or its provider is closed", "create another")
+		return noDescriptor, q.opError(op, nd.InvalidHandle, "the queue or its provider is closed", "create another")
 	case q.fd != noDescriptor:
 		return q.fd, nil
 	}

@@ -22,7 +22,7 @@ type moderator struct {
 // moderation. A negative interval or count leaves the decision to the other.
 func (q *completionQueue) ModerateInterrupts(interval time.Duration, count int) error {
 	if interval < 0 && count < 0 {
-		return q.fail("moderate interrupts", nd.InvalidParameterMix, "neither an interval nor a count", "pass at least one of them")
+		return q.opError("moderate interrupts", nd.InvalidParameterMix, "neither an interval nor a count", "pass at least one of them")
 	}
 	q.makeShared()
 	q.mu.Lock()

@@ -34,7 +34,7 @@ type notifyCall struct {
 func (q *completionQueue) Notify(ctx context.Context, t nd.NotifyType) error {
 	const op = "notify"
 	if t > nd.NotifySolicited {
-		return q.fail(op, nd.InvalidParameter1, t.String(), "ask for NotifyAny, NotifySolicited or NotifyErrors")
+		return q.opError(op, nd.InvalidParameter1, t.String(), "ask for NotifyAny, NotifySolicited or NotifyErrors")
 	}
 	w := &notifyCall{kind: t}
 	err := q.addNotify(op, w)

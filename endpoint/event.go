@@ -159,7 +159,7 @@ func (ep *queuePair) logEnd(was qpState, fromPeer bool) {
 	}
 	c, cause := ep.conn, ep.life.cause
 	if cause == nil {
-		cause = ep.fail("serve", nd.ConnectionAborted, "the connection ended", "")
+		cause = ep.opError("serve", nd.ConnectionAborted, "the connection ended", "")
 	}
 	var why *nd.OpError
 	switch errors.As(cause, &why); {
@@ -197,7 +197,7 @@ func (p *Provider) logWaiting() {
 	}
 	now := time.Now()
 	for _, ep := range *p.endpoints.Load() {
-		if ep.outstanding.Load() != 0 && ep.mu.TryLock() {
+		if ep.uncompleted.Load() != 0 && ep.mu.TryLock() {
 			ep.logWaitingLocked(now, limit)
 			ep.mu.Unlock()
 		}

@@ -34,27 +34,27 @@ func (r *memoryRegion) Register(ctx context.Context, buf []byte, flags nd.Region
 	const op = "register"
 	switch {
 	case buf == nil:
-		return r.fail(op, nd.InvalidParameter, "no buffer", "pass the memory to register")
+		return r.opError(op, nd.InvalidParameter, "no buffer", "pass the memory to register")
 	case len(buf) == 0:
-		return r.fail(op, nd.InvalidBufferSize, "an empty buffer", "register at least 1 byte")
+		return r.opError(op, nd.InvalidBufferSize, "an empty buffer", "register at least 1 byte")
 	case len(buf) > maxRegistration:
-		return r.fail(op, nd.InvalidParameter, fmt.Sprintf("%d bytes, at most %d", len(buf), maxRegistration), "use several regions")
+		return r.opError(op, nd.InvalidParameter, fmt.Sprintf("%d bytes, at most %d", len(buf), maxRegistration), "use several regions")
 	case flags&^nd.AllRegionFlags != 0:
-		return r.fail(op, nd.InvalidParameter3, "unknown flags "+flags.String(), "use the nd.RegionFlags constants")
+		return r.opError(op, nd.InvalidParameter3, "unknown flags "+flags.String(), "use the nd.RegionFlags constants")
 	case ctx.Err() != nil:
 		return nd.CanceledError(ctx, op, "memory region")
 	}
 	if !r.adapter.provider.waiters.BeginCall() {
-		return r.fail(op, nd.InvalidHandle, "the provider is closed", "")
+		return r.opError(op, nd.InvalidHandle, "the provider is closed", "")
 	}
 	defer r.adapter.provider.waiters.EndCall()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed.Load() {
-		return r.fail(op, nd.InvalidHandle, "the region is closed", "create another")
+		return r.opError(op, nd.InvalidHandle, "the region is closed", "create another")
 	}
 	if err := r.region.Register(buf, flags); err != nil {
-		return r.fail(op, nd.StatusOf(err), "the region is already registered, or set up for fast registration", "deregister it first, or use another region")
+		return r.opError(op, nd.StatusOf(err), "the region is already registered, or set up for fast registration", "deregister it first, or use another region")
 	}
 	return nil
 }
@@ -66,7 +66,7 @@ func (r *memoryRegion) Deregister(ctx context.Context) error {
 	const op = "deregister"
 	p := r.adapter.provider
 	if !p.waiters.BeginCall() {
-		return r.fail(op, nd.InvalidHandle, "the provider is closed", "")
+		return r.opError(op, nd.InvalidHandle, "the provider is closed", "")
 	}
 	defer p.waiters.EndCall()
 	p.settleDeliveries(r.adapter)
@@ -74,19 +74,19 @@ func (r *memoryRegion) Deregister(ctx context.Context) error {
 	r.mu.Lock()
 	if r.closed.Load() {
 		r.mu.Unlock()
-		return r.fail(op, nd.InvalidHandle, "the region is closed", "")
+		return r.opError(op, nd.InvalidHandle, "the region is closed", "")
 	}
 	if r.region.IsFastRegister() {
 		r.mu.Unlock()
-		return r.fail(op, nd.InvalidDeviceState, "the region is set up for fast registration", "use Endpoint.InvalidateRegion")
+		return r.opError(op, nd.InvalidDeviceState, "the region is set up for fast registration", "use Endpoint.InvalidateRegion")
 	}
 	drained, err := r.revoke()
 	r.mu.Unlock()
 	switch {
 	case errors.Is(err, nd.DeviceBusy):
-		return r.fail(op, nd.DeviceBusy, "a window is bound to the region", "invalidate the window first")
+		return r.opError(op, nd.DeviceBusy, "a window is bound to the region", "invalidate the window first")
 	case err != nil:
-		return r.fail(op, nd.StatusOf(err), "the region is not registered", "")
+		return r.opError(op, nd.StatusOf(err), "the region is not registered", "")
 	}
 	if err := p.wait(ctx, statuspage.Call{Op: op, Object: "memory region"}, p.runDeferred, func() bool { return isClosed(drained) }); err != nil {
 		return canceled(ctx, err, op, "memory region")
@@ -230,7 +230,7 @@ func (r *memoryRegion) finishClose() bool {
 // isOpen reports whether windows may be bound to the region.
 func (r *memoryRegion) isOpen() bool { return !r.closed.Load() }
 
-func (r *memoryRegion) fail(op string, s nd.Status, detail, next string) error {
+func (r *memoryRegion) opError(op string, s nd.Status, detail, next string) error {
 	return &nd.OpError{Op: op, Object: "memory region", Status: s, Field: parameterName(op, s), Detail: detail, Next: next}
 }
 

@@ -20,23 +20,23 @@ func (r *memoryRegion) InitializeFastRegister(ctx context.Context, pages int, re
 	const op = "initialize fast register"
 	switch {
 	case pages < 1:
-		return r.fail(op, nd.InvalidParameter1, fmt.Sprintf("%d pages", pages), "ask for at least 1 page")
+		return r.opError(op, nd.InvalidParameter1, fmt.Sprintf("%d pages", pages), "ask for at least 1 page")
 	case pages > fastRegisterPages:
-		return r.fail(op, nd.ImplementationLimit, fmt.Sprintf("%d pages, at most %d", pages, fastRegisterPages), "use several regions, or Register")
+		return r.opError(op, nd.ImplementationLimit, fmt.Sprintf("%d pages, at most %d", pages, fastRegisterPages), "use several regions, or Register")
 	case ctx.Err() != nil:
 		return nd.CanceledError(ctx, op, "memory region")
 	}
 	if !r.adapter.provider.waiters.BeginCall() {
-		return r.fail(op, nd.InvalidHandle, "the provider is closed", "")
+		return r.opError(op, nd.InvalidHandle, "the provider is closed", "")
 	}
 	defer r.adapter.provider.waiters.EndCall()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed.Load() {
-		return r.fail(op, nd.InvalidHandle, "the region is closed", "create another")
+		return r.opError(op, nd.InvalidHandle, "the region is closed", "create another")
 	}
 	if err := r.region.InitializeFastRegister(); err != nil {
-		return r.fail(op, nd.StatusOf(err), "the region is registered", "end the registration first")
+		return r.opError(op, nd.StatusOf(err), "the region is registered", "end the registration first")
 	}
 	r.maxPages, r.remoteAllowed = pages, remote
 	return nil
@@ -59,28 +59,28 @@ func (ep *queuePair) postFastRegister(reqCtx uint64, mr nd.MemoryRegion, pages [
 	const op = "fast register"
 	region, ok := mr.(*memoryRegion)
 	if !ok || region == nil || region.adapter != ep.adapter {
-		return ep.fail(op, nd.InvalidParameter2, "the region is not of this adapter", "create it with the endpoint's adapter")
+		return ep.opError(op, nd.InvalidParameter2, "the region is not of this adapter", "create it with the endpoint's adapter")
 	}
 	if !region.isOpen() {
-		return ep.fail(op, nd.InvalidHandle, "the region is closed", "create another")
+		return ep.opError(op, nd.InvalidHandle, "the region is closed", "create another")
 	}
 	limit, remote := region.fastLimits()
 	total := len(pages) * shm.PageSize
 	switch {
 	case limit == 0:
-		return ep.fail(op, nd.InvalidParameter2, "the region is not set up for fast registration", "call InitializeFastRegister")
+		return ep.opError(op, nd.InvalidParameter2, "the region is not set up for fast registration", "call InitializeFastRegister")
 	case len(pages) == 0 || len(pages) > limit:
-		return ep.fail(op, nd.InvalidParameter3, fmt.Sprintf("%d pages, from 1 to %d", len(pages), limit), "call InitializeFastRegister with more pages")
+		return ep.opError(op, nd.InvalidParameter3, fmt.Sprintf("%d pages, from 1 to %d", len(pages), limit), "call InitializeFastRegister with more pages")
 	case offset < 0 || offset >= total:
-		return ep.fail(op, nd.InvalidParameter5, fmt.Sprintf("offset %d in pages of %d bytes", offset, total), "see LogicalMapping.Offset")
+		return ep.opError(op, nd.InvalidParameter5, fmt.Sprintf("offset %d in pages of %d bytes", offset, total), "see LogicalMapping.Offset")
 	case length < 1 || length > total-offset:
-		return ep.fail(op, nd.InvalidParameter6, fmt.Sprintf("%d bytes at offset %d of %d", length, offset, total), "pass all pages of the range")
+		return ep.opError(op, nd.InvalidParameter6, fmt.Sprintf("%d bytes at offset %d of %d", length, offset, total), "pass all pages of the range")
 	case baseAddress == 0 || baseAddress > math.MaxUint64-uint64(length):
-		return ep.fail(op, nd.InvalidParameter7, fmt.Sprintf("base address %#x for %d bytes", baseAddress, length), "choose an address above 0 that leaves room for the length")
+		return ep.opError(op, nd.InvalidParameter7, fmt.Sprintf("base address %#x for %d bytes", baseAddress, length), "choose an address above 0 that leaves room for the length")
 	case rights&^nd.AllRegionFlags != 0 || flags&^nd.RequestFastRegister.AllowedFlags() != 0:
-		return ep.fail(op, nd.InvalidParameter8, fmt.Sprintf("rights %v, flags %v", rights, flags), "use the nd.RegionFlags constants, and only flags that FastRegister takes")
+		return ep.opError(op, nd.InvalidParameter8, fmt.Sprintf("rights %v, flags %v", rights, flags), "use the nd.RegionFlags constants, and only flags that FastRegister takes")
 	case (rights.RemoteRead() || rights.RemoteWrite()) && !remote:
-		return ep.fail(op, nd.AccessViolation, fmt.Sprintf("rights %v for a region without remote access", rights), "call InitializeFastRegister with remote true")
+		return ep.opError(op, nd.AccessViolation, fmt.Sprintf("rights %v for a region without remote access", rights), "call InitializeFastRegister with remote true")
 	}
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
@@ -129,11 +129,11 @@ func (ep *queuePair) pinPages(pages []nd.LogicalPage, offset, length int) (h *pi
 		m, known := list.acquire(ep.adapter, at, shm.Offset(lo), shm.Offset(hi))
 		switch {
 		case !known:
-			return h, ep.fail(op, nd.InvalidParameter4, fmt.Sprintf("page %d of %d is in no open mapping of the adapter", i, len(pages)), "pass pages from LogicalMapping.Pages")
+			return h, ep.opError(op, nd.InvalidParameter4, fmt.Sprintf("page %d of %d is in no open mapping of the adapter", i, len(pages)), "pass pages from LogicalMapping.Pages")
 		case m == nil && i == offset/shm.PageSize && !list.contains(ep.adapter, at, shm.Offset(lo)):
-			return h, ep.fail(op, nd.InvalidParameter5, fmt.Sprintf("byte %d of page %d is not mapped", lo, i), "see LogicalMapping.Offset")
+			return h, ep.opError(op, nd.InvalidParameter5, fmt.Sprintf("byte %d of page %d is not mapped", lo, i), "see LogicalMapping.Offset")
 		case m == nil:
-			return h, ep.fail(op, nd.InvalidParameter6, fmt.Sprintf("%d bytes extend beyond the mapped part of page %d", length, i), "map all bytes to register")
+			return h, ep.opError(op, nd.InvalidParameter6, fmt.Sprintf("%d bytes extend beyond the mapped part of page %d", length, i), "map all bytes to register")
 		}
 		h.mappings = append(h.mappings, m)
 		last = m
@@ -180,13 +180,13 @@ func (ep *queuePair) postInvalidateRegion(reqCtx uint64, mr nd.MemoryRegion, fla
 	const op = "invalidate region"
 	region, ok := mr.(*memoryRegion)
 	if !ok || region == nil || region.adapter != ep.adapter {
-		return ep.fail(op, nd.InvalidParameter2, "the region is not of this adapter", "")
+		return ep.opError(op, nd.InvalidParameter2, "the region is not of this adapter", "")
 	}
 	if !region.isOpen() {
-		return ep.fail(op, nd.InvalidHandle, "the region is closed", "")
+		return ep.opError(op, nd.InvalidHandle, "the region is closed", "")
 	}
 	if !region.region.IsFastRegister() {
-		return ep.fail(op, nd.InvalidDeviceRequest, "the region is not set up for fast registration", "use MemoryRegion.Deregister")
+		return ep.opError(op, nd.InvalidDeviceRequest, "the region is not set up for fast registration", "use MemoryRegion.Deregister")
 	}
 	return ep.postInvalidation(op, region.region, reqCtx, flags)
 }

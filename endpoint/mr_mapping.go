@@ -42,9 +42,9 @@ func (a *adapter) BuildLogicalAddressMapping(ctx context.Context, buf []byte) (n
 	start, ok := p.arena.Locate(buf)
 	switch {
 	case len(buf) == 0:
-		return nil, a.fail(op, nd.InvalidParameter, "an empty buffer", "map at least 1 byte")
+		return nil, a.opError(op, nd.InvalidParameter, "an empty buffer", "map at least 1 byte")
 	case !ok || !p.member.Owns(start, uint64(len(buf))):
-		return nil, a.fail(op, nd.InvalidParameter, fmt.Sprintf("%d bytes outside the adapter's memory", len(buf)), "map memory from Adapter.Allocate")
+		return nil, a.opError(op, nd.InvalidParameter, fmt.Sprintf("%d bytes outside the adapter's memory", len(buf)), "map memory from Adapter.Allocate")
 	}
 	region, err := a.Register(ctx, buf, nd.AllowLocalWrite)
 	if err != nil {
@@ -61,7 +61,7 @@ func (a *adapter) BuildLogicalAddressMapping(ctx context.Context, buf []byte) (n
 	}
 	p.mappings.mu.Unlock()
 	if !known {
-		return nil, errors.Join(a.fail(op, nd.InvalidParameter, "the memory was freed during the call", "map memory of an open region"), region.Close())
+		return nil, errors.Join(a.opError(op, nd.InvalidParameter, "the memory was freed during the call", "map memory of an open region"), region.Close())
 	}
 	return m, nil
 }

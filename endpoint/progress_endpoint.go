@@ -44,7 +44,7 @@ func (ep *queuePair) progressInto(q *completionQueue, room []nd.Result) (n int, 
 		return 0, contended
 	}
 	// Results of messages bypass the queue if nothing else is to be done before them and q has no earlier result.
-	if q == ep.rq.cq && ep.stateWord.Load() == uint32(connected) && ep.sq.completed == ep.sq.posted && !ep.serving && q.canBypass() && ep.conn.ref.Connected() {
+	if q == ep.rq.cq && ep.stateWord.Load() == uint32(connected) && ep.sq.completed == ep.sq.posted && !ep.serving && q.canBypass() && ep.conn.guardPeer.Connected() {
 		in, polls := ep.conn.in, q.polls.Load()
 		most := in.Size() / 4
 		if polls-q.lastMessagePoll.Load() > 1 {
@@ -64,7 +64,7 @@ func (ep *queuePair) progressInto(q *completionQueue, room []nd.Result) (n int, 
 // hasWork reports, approximately and without the lock, whether progress has something to do. It ignores
 // the peer's disconnect or death, and overruns: the progress engine notices those.
 func (ep *queuePair) hasWork() bool {
-	return ep.stateWord.Load() != uint32(connected) || ep.outstanding.Load() != 0 || ep.inbound.Load().HasEntry() // a connected endpoint has one
+	return ep.stateWord.Load() != uint32(connected) || ep.uncompleted.Load() != 0 || ep.inbound.Load().HasEntry() // a connected endpoint has one
 }
 
 // progressLocked is progress for a caller that holds ep.mu.
@@ -93,7 +93,7 @@ func (ep *queuePair) progressLocked() (progressed bool) {
 	}
 	if ep.state() == disconnecting && time.Now().After(ep.life.disconnectDeadline) {
 		ep.life.disconnectTimedOut = true
-		ep.terminate(ep.fail("disconnect", nd.IOTimeout, "the peer ("+c.peerName+") did not disconnect in time", ""))
+		ep.terminate(ep.opError("disconnect", nd.IOTimeout, "the peer ("+c.peerName+") did not disconnect in time", ""))
 		return true
 	}
 	if ep.state() != closed && (c.isPeerGone() || c.state() != connEstablished) {
@@ -105,7 +105,7 @@ func (ep *queuePair) progressLocked() (progressed bool) {
 		progressed = ep.serveRing(&in) || progressed
 		progressed = ep.runRequests(&out) || progressed
 	}
-	asym.StoreRelease32(&ep.outstanding, uint32(ep.sq.posted-ep.sq.completed))
+	asym.StoreRelease32(&ep.uncompleted, uint32(ep.sq.posted-ep.sq.completed))
 	return progressed
 }
 
@@ -132,7 +132,7 @@ func (ep *queuePair) needsPolling() bool {
 	switch {
 	case r.kind == nd.RequestSend && !r.hasReceive && ep.provider.options.ReceiveTimeout == NoLimit:
 		return false
-	case r.kind == nd.RequestInvalidate && !r.draining && ep.conn.hasUnacknowledged():
+	case r.kind == nd.RequestInvalidate && !r.draining && ep.conn.hasUnexecutedAtPeer():
 		return false
 	}
 	return r.draining || ep.state() == connected && !r.needsAck

@@ -152,14 +152,14 @@ func (ep *queuePair) statusEntry() (e statuspage.Endpoint, busy bool) {
 	if c := ep.conn; c != nil {
 		e.Peer = c.peer.ID()
 		if c.attached {
-			e.PeerNumber = c.ref.Endpoint
+			e.PeerNumber = c.guardPeer.Endpoint
 		}
 	}
 	if e.Requests = ep.sq.posted - ep.sq.completed; e.Requests > 0 {
 		r := ep.requestAt(ep.sq.completed)
 		e.OldestRequest, e.ReceiveMissing = opName(r), !r.deadline.IsZero() && !r.hasReceive
 	}
-	if e.Receives = ep.rq.posted - ep.rq.delivered; ep.srq != nil {
+	if e.Receives = ep.rq.posted - ep.rq.completed; ep.srq != nil {
 		e.Receives = ep.srq.outstanding()
 	}
 	if ep.state() == failed && ep.life.cause != nil {

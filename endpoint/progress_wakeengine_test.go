@@ -20,12 +20,12 @@ func TestEndedWaitWakesEngine(t *testing.T) {
 	go func() { done <- b.WaitFor(t.Context(), statuspage.Call{Op: "test"}, over.Load) }()
 	eventually(t, "the wait sleeps", func() bool { return b.waiters.Sleeping() == 1 })
 	ep.mu.Lock()
-	ep.outstanding.Store(1) // so that a wait checks it
+	ep.uncompleted.Store(1) // so that a wait checks it
 	b.engine.bell.Arm()
 	over.Store(true)
 	b.waiters.Wake()
 	err := <-done
-	ep.outstanding.Store(0)
+	ep.uncompleted.Store(0)
 	ep.mu.Unlock()
 	if err != nil {
 		t.Fatal(err)

@@ -44,7 +44,7 @@ type queuePair struct {
 	// 8 bytes before the first field. TestHotFieldsOfEndpointStayTogether guards the order.
 
 	stateWord       atomic.Uint32    // the qpState, which changes under mu, and overrunBit
-	outstanding     atomic.Uint32    // requests that are not completed; see hasWork
+	uncompleted     atomic.Uint32    // requests that are not completed; see hasWork
 	localExecutor   bool             // this process copies the data of its requests where it can
 	batching        bool             // posts are deferred until SubmitRequestBatch
 	wakeupRequested bool             // localQP.NeedWakeup is set
@@ -63,16 +63,16 @@ type queuePair struct {
 	adapter  *adapter
 	provider *Provider
 
-	number        uint64 // in this process
-	limits        queueLimits
-	rqFull        error // made once: a full queue is no reason to allocate
-	sqFull        error
-	localQPOffset shm.Offset
-	hazard        *window.Hazard
-	pendingDrains atomic.Int32 // tokens of this endpoint that an ended connection may still use
-	scansSeen     uint64       // of both completion queues; used by the progress engine only
+	number           uint64 // in this process
+	limits           queueLimits
+	errReceiveFull   error // made once: a full queue is no reason to allocate
+	errInitiatorFull error
+	localQPOffset    shm.Offset
+	hazard           *window.Hazard
+	pendingDrains    atomic.Int32 // tokens of this endpoint that an ended connection may still use
+	scansSeen        uint64       // of both completion queues; used by the progress engine only
 
-	limited limitedReceives
+	smallReceives smallReceives
 
 	req  requester
 	resp responder
@@ -88,14 +88,14 @@ type queuePair struct {
 }
 
 // sendQueue holds the counters of the initiator queue that every request changes. Requests of the
-// slow path are numbered from 0 and kept in requester.ring.
+// slow path are numbered from 0 and kept in requester.requests.
 type sendQueue struct {
-	posted    uint64 // requests put into the ring
-	completed uint64
-	unqueued  uint64 // requests of the fast path, which are not in the ring, less silent successes, which have no result
-	depth     uint64
-	cq        *completionQueue
-	slots     slotCounter // of the queue; a poll that takes a result frees its slot
+	posted         uint64 // requests put into the ring
+	completed      uint64
+	slotAdjustment uint64 // requests of the fast path, which are not in the ring, less silent successes, which have no result
+	depth          uint64
+	cq             *completionQueue
+	slots          slotCounter // of the queue; a poll that takes a result frees its slot
 }
 
 // recvQueue is the queue of posted receives. With a shared receive queue it has one place, for the
@@ -104,7 +104,7 @@ type recvQueue struct {
 	cq        *completionQueue
 	receives  []receive // a ring
 	posted    uint64
-	delivered uint64 // completed
+	completed uint64 // completed
 
 	slots       slotCounter // of the queue; a poll that takes a result frees its slot
 	depth       uint64
@@ -112,8 +112,8 @@ type recvQueue struct {
 	stride      uint64   // words of a descriptor
 }
 
-// limitedReceives are the posted receives that may not fit a full inline payload.
-type limitedReceives struct {
+// smallReceives are the posted receives that may not fit a full inline payload.
+type smallReceives struct {
 	end      uint64 // see wire.SharedQP.LimitedEnd
 	capacity uint64 // see wire.SharedQP.LimitedRoom
 }
@@ -130,7 +130,7 @@ type requester struct {
 	readLimit int           // outbound Reads granted; 0 = none
 	chunks    atomic.Uint32 // chunks of long requests copied so far; the status page shows that it changes
 
-	ring      []request
+	requests  []request
 	submitted uint64 // requests before this number may run; later ones are deferred
 	next      uint64 // number of the request to execute next
 	hasFailed bool   // a request has failed and is not completed; no other may run
@@ -148,13 +148,13 @@ type requester struct {
 
 // responder is the state of serving the peer's ring.
 type responder struct {
-	slot   shm.Slot   // private copy of the entry being served
-	entry  wire.Entry // slot, decoded
-	copied uint64     // bytes of the entry that are copied
+	slot        shm.Slot   // private copy of the entry being served
+	entry       wire.Entry // slot, decoded
+	entryCopied uint64     // bytes of the entry that are copied
 
-	received  uint64            // bytes of the current message in its receive
-	localUse  window.Generation // bind of the local token in use, from the first to the last entry of a request
-	remoteUse window.Generation // bind of the peer's token in use, in this entry
+	messageReceived uint64            // bytes of the current message in its receive
+	localBind       window.Generation // bind of the local token in use, from the first to the last entry of a request
+	remoteBind      window.Generation // bind of the peer's token in use, in this entry
 
 	invalidating     window.Invalidatable // invalidated by the current message; nil when its token is drained
 	invalidatedToken nd.Token
@@ -178,7 +178,7 @@ type lifecycle struct {
 
 // requestAt returns the place of the request with a number.
 func (ep *queuePair) requestAt(number uint64) *request {
-	return &ep.req.ring[number&uint64(len(ep.req.ring)-1)]
+	return &ep.req.requests[number&uint64(len(ep.req.requests)-1)]
 }
 
 // receiveAt returns the place of the receive with a number.
@@ -195,11 +195,11 @@ func (a *adapter) CreateEndpoint(ctx context.Context, cfg nd.EndpointConfig) (nd
 	defer a.provider.waiters.EndCall()
 	receiveCQ, ok := a.ownQueue(cfg.Receive)
 	if !ok {
-		return nil, a.fail(op, nd.InvalidParameter2, "no open completion queue of this adapter for receives", "set EndpointConfig.Receive")
+		return nil, a.opError(op, nd.InvalidParameter2, "no open completion queue of this adapter for receives", "set EndpointConfig.Receive")
 	}
 	initiatorCQ, ok := a.ownQueue(cfg.Initiator)
 	if !ok {
-		return nil, a.fail(op, nd.InvalidParameter3, "no open completion queue of this adapter for initiator requests", "set EndpointConfig.Initiator")
+		return nil, a.opError(op, nd.InvalidParameter3, "no open completion queue of this adapter for initiator requests", "set EndpointConfig.Initiator")
 	}
 	shared, err := a.sharedQueue(op, &cfg)
 	if err != nil {
@@ -243,8 +243,8 @@ func (a *adapter) CreateEndpoint(ctx context.Context, cfg nd.EndpointConfig) (nd
 	if shared != nil {
 		ep.rq.depth, ep.limits.receiveSGE = 1, shared.sge // for the one that a message has taken
 	}
-	ep.rqFull = ep.fail("receive", nd.NoMoreEntries, fmt.Sprintf("all %d receives of ReceiveDepth are outstanding", cfg.ReceiveDepth), "poll for results, then retry, or create the endpoint with a greater ReceiveDepth")
-	ep.sqFull = ep.fail("post", nd.NoMoreEntries, fmt.Sprintf("all %d requests of InitiatorDepth are outstanding", cfg.InitiatorDepth), "poll for results, then retry, or create the endpoint with a greater InitiatorDepth")
+	ep.errReceiveFull = ep.opError("receive", nd.NoMoreEntries, fmt.Sprintf("all %d receives of ReceiveDepth are outstanding", cfg.ReceiveDepth), "poll for results, then retry, or create the endpoint with a greater ReceiveDepth")
+	ep.errInitiatorFull = ep.opError("post", nd.NoMoreEntries, fmt.Sprintf("all %d requests of InitiatorDepth are outstanding", cfg.InitiatorDepth), "poll for results, then retry, or create the endpoint with a greater InitiatorDepth")
 	ep.allocateQueues()
 	if err := ep.makeSharedQP(); err != nil {
 		return nil, a.allocError(op, err)
@@ -269,7 +269,7 @@ func (a *adapter) sharedQueue(op string, cfg *nd.EndpointConfig) (*sharedReceive
 	}
 	q, ok := cfg.SharedReceive.(*sharedReceiveQueue)
 	if !ok || q == nil || q.adapter != a || q.isClosed() {
-		return nil, a.fail(op, nd.InvalidParameter4, "no shared receive queue of this adapter, or one that is closed", "create it with the endpoint's adapter")
+		return nil, a.opError(op, nd.InvalidParameter4, "no shared receive queue of this adapter, or one that is closed", "create it with the endpoint's adapter")
 	}
 	cfg.ReceiveDepth, cfg.MaxReceiveSGE = 0, 0
 	return q, nil
@@ -283,12 +283,12 @@ func (a *adapter) ownQueue(cq nd.CompletionQueue) (*completionQueue, bool) {
 
 // allocateQueues allocates the private queues, so that posting never allocates.
 func (ep *queuePair) allocateQueues() {
-	ep.req.ring = make([]request, ceilPowerOfTwo(ep.sq.depth))
-	entries := make([]wire.SGE, len(ep.req.ring)*ep.limits.initiatorSGE)
-	inline := make([]byte, len(ep.req.ring)*ep.limits.inlineSize)
-	for i := range ep.req.ring {
-		ep.req.ring[i].inline = inline[i*ep.limits.inlineSize : i*ep.limits.inlineSize : (i+1)*ep.limits.inlineSize]
-		ep.req.ring[i].sges = entries[i*ep.limits.initiatorSGE : i*ep.limits.initiatorSGE : (i+1)*ep.limits.initiatorSGE]
+	ep.req.requests = make([]request, ceilPowerOfTwo(ep.sq.depth))
+	entries := make([]wire.SGE, len(ep.req.requests)*ep.limits.initiatorSGE)
+	inline := make([]byte, len(ep.req.requests)*ep.limits.inlineSize)
+	for i := range ep.req.requests {
+		ep.req.requests[i].inline = inline[i*ep.limits.inlineSize : i*ep.limits.inlineSize : (i+1)*ep.limits.inlineSize]
+		ep.req.requests[i].sges = entries[i*ep.limits.initiatorSGE : i*ep.limits.initiatorSGE : (i+1)*ep.limits.initiatorSGE]
 	}
 	ep.rq.receives = newReceives(ceilPowerOfTwo(ep.rq.depth), ep.limits.receiveSGE)
 }
@@ -375,7 +375,7 @@ func (ep *queuePair) Err() error {
 
 func (ep *queuePair) String() string { return fmt.Sprintf("endpoint %d", ep.number) }
 
-func (ep *queuePair) fail(op string, s nd.Status, detail, next string) error {
+func (ep *queuePair) opError(op string, s nd.Status, detail, next string) error {
 	return &nd.OpError{Op: op, Object: ep.String(), Status: s, Field: parameterName(op, s), Detail: detail, Next: next}
 }
 

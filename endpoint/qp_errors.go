@@ -38,11 +38,11 @@ const tooLong = "a message of %d bytes for a receive of %d"
 func (ep *queuePair) describeRequest(r *request) string {
 	switch {
 	case r.invalidate:
-		return fmt.Sprintf("a message of %d bytes that invalidates %v", r.total, r.token)
+		return fmt.Sprintf("a message of %d bytes that invalidates %v", r.total, r.remoteToken)
 	case r.kind == nd.RequestSend:
 		return fmt.Sprintf("a message of %d bytes", r.total)
 	}
-	ref := window.Operand{Token: r.token, Rights: window.Remote, Address: r.remote, Peer: &ep.conn.ref}
+	ref := window.Operand{Token: r.remoteToken, Rights: window.Remote, Address: r.remoteAddress, Peer: &ep.conn.guardPeer}
 	return ep.describeAccess(&ref, r.total)
 }
 
@@ -61,6 +61,6 @@ func (ep *queuePair) overrunError(op string) error {
 	if q.failure(op) == nil {
 		name, q = "receive", ep.rq.cq
 	}
-	return ep.fail(op, nd.InternalError, fmt.Sprintf("the %s completion queue overran and lost results (it holds %d)", name, q.capacity()),
+	return ep.opError(op, nd.InternalError, fmt.Sprintf("the %s completion queue overran and lost results (it holds %d)", name, q.capacity()),
 		"create a deeper queue or poll more often, and connect a new endpoint")
 }

@@ -15,7 +15,7 @@ func TestHotFieldsOfEndpointStayTogether(t *testing.T) {
 		offset, size uintptr
 	}{
 		{"stateWord", unsafe.Offsetof(ep.stateWord), unsafe.Sizeof(ep.stateWord)},
-		{"outstanding", unsafe.Offsetof(ep.outstanding), unsafe.Sizeof(ep.outstanding)},
+		{"outstanding", unsafe.Offsetof(ep.uncompleted), unsafe.Sizeof(ep.uncompleted)},
 		{"localExecutor, batching, wakeupRequested, serving", unsafe.Offsetof(ep.localExecutor), unsafe.Offsetof(ep.serving) - unsafe.Offsetof(ep.localExecutor) + 1},
 		{"mu", unsafe.Offsetof(ep.mu), unsafe.Sizeof(ep.mu)},
 		{"conn", unsafe.Offsetof(ep.conn), unsafe.Sizeof(ep.conn)},

@@ -34,7 +34,7 @@ func (ep *queuePair) Send(reqCtx uint64, sge []nd.SGE, flags nd.OpFlags) error {
 				c.peer.Ring()
 			}
 			ep.cancelWakeup()
-			if c.ref.Connected() { // ORDER conn-state: after the push; see completeIfOpen
+			if c.guardPeer.Connected() { // ORDER conn-state: after the push; see completeIfOpen
 				ep.completeFast(nd.RequestSend, reqCtx, int(n))
 			} else { // the connection is ending: only the peer knows whether it has received the message
 				ep.enqueuePushed(nd.RequestSend, reqCtx).total = n
@@ -63,10 +63,10 @@ func (ep *queuePair) Write(reqCtx uint64, sge []nd.SGE, remoteAddr uint64, remot
 			ep.mu.Lock()
 		}
 		done := false
-		if ep.canRunFast() && !ep.conn.hasUnsettled() {
+		if ep.canRunFast() && !ep.conn.mustNotOvertake() {
 			if !ep.localExecutor || ep.guard.KnownUnreachable(remote) {
 				done = ep.pushWriteFast(reqCtx, &sge[0], remoteAddr, remote)
-			} else if done = ep.guard.Put(&ep.conn.ref, remote, remoteAddr, sge[0].Token, sge[0].Buffer); done {
+			} else if done = ep.guard.Put(&ep.conn.guardPeer, remote, remoteAddr, sge[0].Token, sge[0].Buffer); done {
 				ep.completeFast(nd.RequestWrite, reqCtx, len(sge[0].Buffer))
 			}
 		}
@@ -84,8 +84,8 @@ func (ep *queuePair) Read(reqCtx uint64, sge []nd.SGE, remoteAddr uint64, remote
 		if !ep.mu.LockBiased() {
 			ep.mu.Lock()
 		}
-		if ep.canRunFast() && !ep.conn.hasUnsettled() && ep.req.readLimit > 0 &&
-			ep.guard.Get(&ep.conn.ref, remote, remoteAddr, sge[0].Token, sge[0].Buffer) {
+		if ep.canRunFast() && !ep.conn.mustNotOvertake() && ep.req.readLimit > 0 &&
+			ep.guard.Get(&ep.conn.guardPeer, remote, remoteAddr, sge[0].Token, sge[0].Buffer) {
 			ep.completeFast(nd.RequestRead, reqCtx, len(sge[0].Buffer))
 			ep.mu.Unlock()
 			return nil
@@ -95,9 +95,9 @@ func (ep *queuePair) Read(reqCtx uint64, sge []nd.SGE, remoteAddr uint64, remote
 	return ep.submitOnError(ep.postTransfer("read", nd.RequestRead, reqCtx, sge, remoteAddr, remote, flags, nd.InvalidParameter6, false))
 }
 
-func (ep *queuePair) postTransfer(op string, k nd.RequestType, reqCtx uint64, sge []nd.SGE, remoteAddr uint64, remote nd.Token, flags nd.OpFlags, badFlags nd.Status, invalidate bool) error {
-	if flags&^k.AllowedFlags() != 0 {
-		return ep.fail(op, badFlags, "invalid flags "+flags.String(), "pass only flags that the call documents")
+func (ep *queuePair) postTransfer(op string, kind nd.RequestType, reqCtx uint64, sge []nd.SGE, remoteAddr uint64, remote nd.Token, flags nd.OpFlags, badFlags nd.Status, invalidate bool) error {
+	if flags&^kind.AllowedFlags() != 0 {
+		return ep.opError(op, badFlags, "invalid flags "+flags.String(), "pass only flags that the call documents")
 	}
 	inline := flags.Has(nd.Inline)
 	if inline {
@@ -105,14 +105,14 @@ func (ep *queuePair) postTransfer(op string, k nd.RequestType, reqCtx uint64, sg
 			return err
 		}
 	} else if len(sge) > ep.limits.initiatorSGE {
-		return ep.fail(op, nd.DataOverrun, fmt.Sprintf("%d scatter/gather entries, granted %d", len(sge), ep.limits.initiatorSGE), "raise MaxInitiatorSGE or split the request")
+		return ep.opError(op, nd.DataOverrun, fmt.Sprintf("%d scatter/gather entries, granted %d", len(sge), ep.limits.initiatorSGE), "raise MaxInitiatorSGE or split the request")
 	}
 	if err := ep.checkLength(op, sge); err != nil {
 		return err
 	}
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
-	r, err := ep.newRequest(op, k, flags, reqCtx)
+	r, err := ep.newRequest(op, kind, flags, reqCtx)
 	if err != nil {
 		return err
 	}
@@ -122,7 +122,7 @@ func (ep *queuePair) postTransfer(op string, k nd.RequestType, reqCtx uint64, sg
 		r.sges, r.total = appendSGEs(r.sges, sge)
 		ep.adapter.resolvePrivileged(r.sges)
 	}
-	r.remote, r.token, r.invalidate = remoteAddr, remote, invalidate
+	r.remoteAddress, r.remoteToken, r.invalidate = remoteAddr, remote, invalidate
 	ep.enqueue(r)
 	return nil
 }
@@ -133,7 +133,7 @@ func (ep *queuePair) checkLength(op string, sge []nd.SGE) error {
 		total += uint64(len(sge[i].Buffer))
 	}
 	if total > maxTransfer {
-		return ep.fail(op, nd.BufferOverflow, fmt.Sprintf("%d bytes, at most %d", total, maxTransfer), "split the request")
+		return ep.opError(op, nd.BufferOverflow, fmt.Sprintf("%d bytes, at most %d", total, maxTransfer), "split the request")
 	}
 	return nil
 }
@@ -148,12 +148,12 @@ func (ep *queuePair) notConnectedError(op string) error {
 	case s == disconnecting || s == closed:
 		detail, next = "the endpoint has been disconnected", "connect a new endpoint"
 	}
-	return ep.fail(op, nd.ConnectionInvalid, detail, next)
+	return ep.opError(op, nd.ConnectionInvalid, detail, next)
 }
 
 // newRequest returns the next request of the initiator queue, reset. The request is posted only
 // when enqueue is called. The caller holds ep.mu.
-func (ep *queuePair) newRequest(op string, k nd.RequestType, flags nd.OpFlags, reqCtx uint64) (*request, error) {
+func (ep *queuePair) newRequest(op string, kind nd.RequestType, flags nd.OpFlags, reqCtx uint64) (*request, error) {
 	switch ep.state() {
 	case connected, peerDisconnected, failed:
 		if ep.hasOverrun() {
@@ -162,27 +162,27 @@ func (ep *queuePair) newRequest(op string, k nd.RequestType, flags nd.OpFlags, r
 	default:
 		return nil, ep.notConnectedError(op)
 	}
-	if !ep.hasSlot() {
+	if !ep.hasQueueSlot() {
 		ep.counters.postsRefused++
-		return nil, ep.sqFull
+		return nil, ep.errInitiatorFull
 	}
 	r := ep.requestAt(ep.sq.posted)
-	r.reset(k, flags, reqCtx)
+	r.reset(kind, flags, reqCtx)
 	r.mustCancel = ep.state() != connected
 	return r, nil
 }
 
-// hasSlot reports whether another request may be outstanding. A slot becomes free when a poll takes
+// hasQueueSlot reports whether another request may be outstanding. A slot becomes free when a poll takes
 // the request's result, or when the request succeeds silently.
-func (ep *queuePair) hasSlot() bool {
-	return ep.sq.posted+ep.sq.unqueued-ep.sq.slots.freed.Load() < ep.sq.depth
+func (ep *queuePair) hasQueueSlot() bool {
+	return ep.sq.posted+ep.sq.slotAdjustment-ep.sq.slots.freed.Load() < ep.sq.depth
 }
 
 // enqueue posts the request that newRequest returned. Unless that request is deferred, enqueue
 // submits it together with the requests deferred before it.
 func (ep *queuePair) enqueue(r *request) {
 	ep.sq.posted++
-	asym.StoreRelease32(&ep.outstanding, uint32(ep.sq.posted-ep.sq.completed))
+	asym.StoreRelease32(&ep.uncompleted, uint32(ep.sq.posted-ep.sq.completed))
 	if (r.flags.Has(nd.Defer) || ep.batching) && ep.state() == connected {
 		return
 	}
@@ -231,17 +231,17 @@ func (ep *queuePair) postBind(reqCtx uint64, mr nd.MemoryRegion, mw nd.MemoryWin
 	const op = "bind"
 	region, ok := mr.(*memoryRegion)
 	if !ok || region == nil || region.adapter != ep.adapter {
-		return ep.fail(op, nd.InvalidParameter2, "the region is not of this adapter", "register the memory with the endpoint's adapter")
+		return ep.opError(op, nd.InvalidParameter2, "the region is not of this adapter", "register the memory with the endpoint's adapter")
 	}
 	win, ok := mw.(*memoryWindow)
 	if !ok || win == nil || win.adapter != ep.adapter {
-		return ep.fail(op, nd.InvalidParameter3, "the window is not of this adapter", "create it with the endpoint's adapter")
+		return ep.opError(op, nd.InvalidParameter3, "the window is not of this adapter", "create it with the endpoint's adapter")
 	}
 	if !region.isOpen() || !win.isOpen() {
-		return ep.fail(op, nd.InvalidHandle, "the region or the window is closed", "create another")
+		return ep.opError(op, nd.InvalidHandle, "the region or the window is closed", "create another")
 	}
 	if flags&^nd.RequestBind.AllowedFlags() != 0 {
-		return ep.fail(op, nd.InvalidParameter6, "invalid flags "+flags.String(), "pass only flags that Bind documents")
+		return ep.opError(op, nd.InvalidParameter6, "invalid flags "+flags.String(), "pass only flags that Bind documents")
 	}
 	var rights window.Rights
 	if flags.Has(nd.AllowRead) {
@@ -270,7 +270,7 @@ func (ep *queuePair) postBind(reqCtx uint64, mr nd.MemoryRegion, mw nd.MemoryWin
 	binding, err := win.window.Prepare(region.region, buf, rights, ep.number, flags.Has(nd.ThisEndpointOnly))
 	if err != nil {
 		asked := window.Operand{Token: region.LocalToken(), Rights: window.Local, Address: shm.AddressOf(buf)}
-		return ep.fail(op, nd.StatusOf(err), fmt.Sprintf("%v for %s", flags&(nd.AllowRead|nd.AllowWrite), ep.describeAccess(&asked, uint64(len(buf)))),
+		return ep.opError(op, nd.StatusOf(err), fmt.Sprintf("%v for %s", flags&(nd.AllowRead|nd.AllowWrite), ep.describeAccess(&asked, uint64(len(buf)))),
 			"pass a part of mr.Bytes(); AllowWrite needs a region with AllowLocalWrite")
 	}
 	r.binding = binding
@@ -287,24 +287,24 @@ func (ep *queuePair) postInvalidate(reqCtx uint64, mw nd.MemoryWindow, flags nd.
 	const op = "invalidate"
 	win, ok := mw.(*memoryWindow)
 	if !ok || win == nil || win.adapter != ep.adapter {
-		return ep.fail(op, nd.InvalidParameter2, "the window is not of this adapter", "create it with the endpoint's adapter")
+		return ep.opError(op, nd.InvalidParameter2, "the window is not of this adapter", "create it with the endpoint's adapter")
 	}
 	if !win.isOpen() {
-		return ep.fail(op, nd.InvalidHandle, "the window is closed", "create another")
+		return ep.opError(op, nd.InvalidHandle, "the window is closed", "create another")
 	}
 	return ep.postInvalidation(op, win.window, reqCtx, flags)
 }
 
 // postInvalidation posts the invalidation of a bound window or a fast-registered region.
-func (ep *queuePair) postInvalidation(op string, l window.Invalidatable, reqCtx uint64, flags nd.OpFlags) error {
+func (ep *queuePair) postInvalidation(op string, object window.Invalidatable, reqCtx uint64, flags nd.OpFlags) error {
 	if flags&^nd.RequestInvalidate.AllowedFlags() != 0 {
-		return ep.fail(op, nd.InvalidParameter3, "invalid flags "+flags.String(), "pass only flags that Invalidate documents")
+		return ep.opError(op, nd.InvalidParameter3, "invalid flags "+flags.String(), "pass only flags that Invalidate documents")
 	}
 	if flags == 0 {
 		if !ep.mu.LockBiased() {
 			ep.mu.Lock()
 		}
-		done := ep.invalidateFast(reqCtx, l)
+		done := ep.invalidateFast(reqCtx, object)
 		ep.mu.Unlock()
 		if done {
 			return nil
@@ -316,7 +316,7 @@ func (ep *queuePair) postInvalidation(op string, l window.Invalidatable, reqCtx 
 	if err != nil {
 		return err
 	}
-	r.object = l
+	r.object = object
 	ep.enqueue(r)
 	return nil
 }

@@ -30,10 +30,10 @@ func (ep *queuePair) Receive(reqCtx uint64, sge []nd.SGE) error {
 func (ep *queuePair) postReceive(reqCtx uint64, sge []nd.SGE) error {
 	const op = "receive"
 	if ep.srq != nil {
-		return ep.fail(op, nd.InvalidDeviceRequest, "the endpoint takes its receives from a shared receive queue", "post to that queue")
+		return ep.opError(op, nd.InvalidDeviceRequest, "the endpoint takes its receives from a shared receive queue", "post to that queue")
 	}
 	if len(sge) > ep.limits.receiveSGE {
-		return ep.fail(op, nd.DataOverrun, fmt.Sprintf("%d scatter/gather entries, granted %d", len(sge), ep.limits.receiveSGE), "raise MaxReceiveSGE or post fewer entries")
+		return ep.opError(op, nd.DataOverrun, fmt.Sprintf("%d scatter/gather entries, granted %d", len(sge), ep.limits.receiveSGE), "raise MaxReceiveSGE or post fewer entries")
 	}
 	if err := ep.checkLength(op, sge); err != nil {
 		return err
@@ -45,7 +45,7 @@ func (ep *queuePair) postReceive(reqCtx uint64, sge []nd.SGE) error {
 	}
 	if ep.rq.posted-ep.rq.slots.freed.Load() >= ep.rq.depth {
 		ep.counters.postsRefused++
-		return ep.rqFull
+		return ep.errReceiveFull
 	}
 	r := ep.receiveAt(ep.rq.posted)
 	r.set(reqCtx, sge)
@@ -137,12 +137,12 @@ func (ep *queuePair) publishPosted(room uint64) {
 // limitRoom announces that the receive posted last may not fit a message of more than room bytes.
 // The peer completes a longer Send only when this side has received it.
 func (ep *queuePair) limitRoom(room uint64) {
-	if int64(ep.limited.end-ep.rq.delivered) > 0 { // an earlier limited receive is undelivered
-		room = min(room, ep.limited.capacity)
+	if int64(ep.smallReceives.end-ep.rq.completed) > 0 { // an earlier limited receive is undelivered
+		room = min(room, ep.smallReceives.capacity)
 	}
-	ep.limited.end, ep.limited.capacity = ep.rq.posted, room
-	asym.StoreRelease(&ep.localQP.LimitedRoom, room)          // ORDER receive-room: before LimitedEnd; pairs with the load in connection.hasReceive
-	asym.StoreRelease(&ep.localQP.LimitedEnd, ep.limited.end) // ORDER receive-limit: before Posted; pairs with the load in connection.hasReceive
+	ep.smallReceives.end, ep.smallReceives.capacity = ep.rq.posted, room
+	asym.StoreRelease(&ep.localQP.LimitedRoom, room)                // ORDER receive-room: before LimitedEnd; pairs with the load in connection.hasReceive
+	asym.StoreRelease(&ep.localQP.LimitedEnd, ep.smallReceives.end) // ORDER receive-limit: before Posted; pairs with the load in connection.hasReceive
 }
 
 // canFill reports whether the token of e allows a message to be stored in e at this moment.

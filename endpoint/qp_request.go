@@ -19,11 +19,11 @@ type request struct {
 
 	inline []byte // data of a request with nd.Inline; the capacity is allocated once
 
-	remote     uint64
-	token      nd.Token             // remote token, or the token to invalidate at the peer
-	invalidate bool                 // SendAndInvalidate
-	binding    window.Prepared      // Bind and FastRegister
-	object     window.Invalidatable // window or region to bind, register or invalidate
+	remoteAddress uint64
+	remoteToken   nd.Token             // remote token, or the token to invalidate at the peer
+	invalidate    bool                 // SendAndInvalidate
+	binding       window.Prepared      // Bind and FastRegister
+	object        window.Invalidatable // window or region to bind, register or invalidate
 
 	// Progress.
 	mustCancel  bool              // posted when the connection had ended: it can only be canceled
@@ -31,8 +31,8 @@ type request struct {
 	hasReceive  bool              // the peer has a receive for this Send
 	stalls      uint8             // a bit for each stallCause that has been counted
 	transferred uint64            // bytes copied or, through the ring, sent in fragments
-	localUse    window.Generation // bind of the local token that is in use
-	remoteUse   window.Generation // bind of the remote token that is in use
+	localBind   window.Generation // bind of the local token that is in use
+	remoteBind  window.Generation // bind of the remote token that is in use
 	drainToken  nd.Token          // token that an Invalidate has revoked
 	draining    bool              // drainToken may still be in use
 	deadline    time.Time         // of a Send that has no receive

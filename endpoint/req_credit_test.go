@@ -96,7 +96,7 @@ func (m *creditModel) step() {
 	case 3:
 		m.slowSend(uint64(m.next(64)))
 	case 4: // a Write, a Read, or a later part of any request
-		m.credit.endRun(m.pushed())
+		m.credit.endFastRun(m.pushed())
 		if m.free() > 0 {
 			m.push(creditMessage{awaited: m.next(2) == 0})
 		} // else it is tried again
@@ -150,7 +150,7 @@ func (m *creditModel) slowSend(n uint64) {
 	if !m.hasReceive() {
 		return
 	}
-	m.credit.endRun(m.pushed())
+	m.credit.endFastRun(m.pushed())
 	if m.free() == 0 {
 		return
 	}
@@ -171,19 +171,19 @@ func (m *creditModel) delivers(n uint64) {
 	}
 }
 
-// push is queuePair.pushEntry, after endRun.
+// push is queuePair.pushEntry, after endFastRun.
 func (m *creditModel) push(x creditMessage) {
 	m.messages = append(m.messages, x)
 	k, pushed := &m.credit, m.pushed()
-	k.countEntry(pushed)
+	k.countSlowEntry(pushed)
 	if x.takes {
 		k.takeReceive()
 	}
 	if x.inSlot {
-		k.inlineEnd = pushed
+		k.slowPayloadEnd = pushed
 	}
 	if x.awaited {
-		k.ackEnd = pushed
+		k.ackRequestEnd = pushed
 	}
 }
 
@@ -213,12 +213,12 @@ func (m *creditModel) check() {
 		"others <= pushed":              k.otherEntries <= pushed,
 		"taken":                         k.taken(pushed) == taken,
 		"posted - taken <= queue":       credit <= creditQueue,
-		"rowStart":                      k.runStart == rowStart,
-		"inSlot <= pushed":              k.inlineEnd <= pushed,
-		"awaited <= pushed":             k.ackEnd <= pushed,
+		"rowStart":                      k.fastRunStart == rowStart,
+		"inSlot <= pushed":              k.slowPayloadEnd <= pushed,
+		"awaited <= pushed":             k.ackRequestEnd <= pushed,
 		"limit - pushed <= credit":      k.limit <= pushed || k.limit-pushed <= credit,
 		"limit - pushed <= slots":       k.limit <= pushed || k.limit-pushed <= m.free(),
-		"maxLen, room <= inlinePayload": k.maxLen <= wire.InlinePayload && k.limitedRoom <= wire.InlinePayload,
+		"maxLen, room <= inlinePayload": k.maxLen <= wire.InlinePayload && k.smallReceiveBytes <= wire.InlinePayload,
 		"lastUnsettled":                 k.orderBarrier(pushed) == unsettled,
 		"posted":                        m.liar || k.posted <= uint64(len(m.receives)),
 	} {

@@ -36,7 +36,7 @@ func (ep *queuePair) execute(r *request, budget *uint64) outcome {
 		return executed
 	}
 	if !r.viaRing && r.transferred == 0 {
-		r.viaRing = ep.provider.options.Executor == Target || ep.conn.hasUnsettled()
+		r.viaRing = ep.provider.options.Executor == Target || ep.conn.mustNotOvertake()
 	}
 	if r.viaRing {
 		return ep.sendFragments(r, budget)
@@ -57,7 +57,7 @@ func (ep *queuePair) executeBind(r *request) outcome {
 
 func (ep *queuePair) executeInvalidate(r *request) outcome {
 	if !r.draining {
-		if _, region := r.object.(*window.Region); region && ep.conn.hasUnacknowledged() {
+		if _, region := r.object.(*window.Region); region && ep.conn.hasUnexecutedAtPeer() {
 			return ep.stall(r, stallOrder) // the peer has not run all requests that may name the region's local token
 		}
 		token, ok := r.object.Invalidate(ep.number, false)
@@ -74,9 +74,9 @@ func (ep *queuePair) executeInvalidate(r *request) outcome {
 	return executed
 }
 
-// whyNotInvalidated says why l could not be invalidated on an endpoint.
-func whyNotInvalidated(l window.Invalidatable) string {
-	if _, region := l.(*window.Region); region {
+// whyNotInvalidated says why object could not be invalidated on an endpoint.
+func whyNotInvalidated(object window.Invalidatable) string {
+	if _, region := object.(*window.Region); region {
 		return "the region is not registered on this endpoint, or a window still uses it"
 	}
 	return "the window is not bound on this endpoint"
@@ -101,10 +101,10 @@ func (ep *queuePair) copyOneSided(r *request, budget *uint64) outcome {
 	if !write {
 		local, remote, right = &ep.sink, &ep.source, window.Read
 	}
-	*remote = window.Operand{Token: r.token, Rights: window.Remote | right, Peer: &ep.conn.ref, Generation: &r.remoteUse}
+	*remote = window.Operand{Token: r.remoteToken, Rights: window.Remote | right, Peer: &ep.conn.guardPeer, Generation: &r.remoteBind}
 	if r.transferred == 0 && (len(r.sges) > 1 || r.total > *budget) {
 		// The whole range is checked before the first byte is copied.
-		remote.Address = r.remote
+		remote.Address = r.remoteAddress
 		switch f := ep.guard.Check(remote, r.total); f {
 		case window.NoFault, window.FaultUnreachable:
 		case window.FaultDisconnected:
@@ -124,7 +124,7 @@ func (ep *queuePair) copyOneSided(r *request, budget *uint64) outcome {
 		} else {
 			r.setOperand(local, e, window.Write)
 		}
-		remote.Address = r.remote + r.transferred
+		remote.Address = r.remoteAddress + r.transferred
 		_, sinkFault, sourceFault := ep.guard.Copy(&ep.sink, &ep.source, n)
 		remoteFault, localFault := sinkFault, sourceFault
 		if !write {
@@ -162,7 +162,7 @@ func (ep *queuePair) rejectLocal(r *request, e wire.SGE, f window.Fault) outcome
 // it has released slots.
 func (ep *queuePair) pushEntry(r *request, slot *shm.Slot) bool {
 	c := ep.conn
-	c.credit.endRun(c.out.Pushed())
+	c.credit.endFastRun(c.out.Pushed())
 	index, ok := c.out.Push(slot)
 	if !ok {
 		if ep.requestWakeup(); c.out.FreeSlots() == 0 {
@@ -170,14 +170,14 @@ func (ep *queuePair) pushEntry(r *request, slot *shm.Slot) bool {
 		}
 		index, _ = c.out.Push(slot)
 	}
-	c.credit.countEntry(c.out.Pushed())
+	c.credit.countSlowEntry(c.out.Pushed())
 	ep.cancelWakeup()
 	if r.endEntry == 0 {
 		r.firstEntry = index
 	}
 	r.endEntry = index + 1
 	if r.needsAck {
-		c.credit.ackEnd = r.endEntry
+		c.credit.ackRequestEnd = r.endEntry
 	}
 	return true
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/softnd/softnd/window"
 )
 
-// The fast path runs a request within its post, without a place in req.ring. A request takes the
+// The fast path runs a request within its post, without a place in req.requests. A request takes the
 // fast path if it is small, has no flags, and follows only completed requests. The fast path has the
 // same effects as the slow path. It handles no errors: it does nothing in that case, and the caller
 // posts the request on the slow path, which reports the error.
@@ -16,13 +16,13 @@ import (
 // earlier requests are completed, and the initiator queue has a free slot. The caller holds ep.mu,
 // as for all functions of the fast path.
 func (ep *queuePair) canRunFast() bool {
-	return ep.stateWord.Load() == uint32(connected) && ep.sq.completed == ep.sq.posted && !ep.batching && ep.hasSlot()
+	return ep.stateWord.Load() == uint32(connected) && ep.sq.completed == ep.sq.posted && !ep.batching && ep.hasQueueSlot()
 }
 
 // completeFast completes a request of the fast path with success. n is the number of bytes transferred.
-func (ep *queuePair) completeFast(k nd.RequestType, reqCtx uint64, n int) {
-	ep.sq.unqueued++
-	ep.sq.cq.pushSuccess(ep, reqCtx, k, n, &ep.sq.slots)
+func (ep *queuePair) completeFast(kind nd.RequestType, reqCtx uint64, n int) {
+	ep.sq.slotAdjustment++
+	ep.sq.cq.pushSuccess(ep, reqCtx, kind, n, &ep.sq.slots)
 }
 
 // bindFast is executeBind for the fast path. It reports whether it has bound the window.
@@ -35,17 +35,17 @@ func (ep *queuePair) bindFast(reqCtx uint64, r *window.Region, w *window.Window,
 	return true
 }
 
-// invalidateFast is executeInvalidate for the fast path. It reports whether it has invalidated l. If
+// invalidateFast is executeInvalidate for the fast path. It reports whether it has invalidated object. If
 // a peer still uses the token, it queues a request that completes when the token is drained.
-func (ep *queuePair) invalidateFast(reqCtx uint64, l window.Invalidatable) bool {
+func (ep *queuePair) invalidateFast(reqCtx uint64, object window.Invalidatable) bool {
 	if !ep.canRunFast() {
 		return false
 	}
-	token, drained, ok := l.InvalidateAndRelease(ep.number)
+	token, drained, ok := object.InvalidateAndRelease(ep.number)
 	if !ok {
 		return false
 	}
-	ep.bound.remove(l)
+	ep.bound.remove(object)
 	if drained {
 		ep.completeFast(nd.RequestInvalidate, reqCtx, 0)
 		return true
@@ -53,47 +53,47 @@ func (ep *queuePair) invalidateFast(reqCtx uint64, l window.Invalidatable) bool 
 	// The token is revoked but still in use: queue a request that waits for the drain.
 	r := ep.requestAt(ep.sq.posted)
 	r.reset(nd.RequestInvalidate, 0, reqCtx)
-	r.object, r.draining, r.drainToken = l, true, token
+	r.object, r.draining, r.drainToken = object, true, token
 	ep.enqueue(r)
 	return true
 }
 
 // enqueuePushed queues a request for the entry that the fast path has just pushed into the ring. The
 // request completes when the peer has consumed that entry.
-func (ep *queuePair) enqueuePushed(k nd.RequestType, reqCtx uint64) *request {
+func (ep *queuePair) enqueuePushed(kind nd.RequestType, reqCtx uint64) *request {
 	r := ep.requestAt(ep.sq.posted)
-	r.reset(k, 0, reqCtx)
+	r.reset(kind, 0, reqCtx)
 	r.endEntry, r.needsAck = ep.conn.out.Pushed(), true
 	r.firstEntry = r.endEntry - 1
-	ep.conn.credit.ackEnd = r.endEntry
+	ep.conn.credit.ackRequestEnd = r.endEntry
 	ep.sq.posted++
 	ep.req.submitted, ep.req.next = ep.sq.posted, ep.sq.posted
-	asym.StoreRelease32(&ep.outstanding, uint32(ep.sq.posted-ep.sq.completed))
+	asym.StoreRelease32(&ep.uncompleted, uint32(ep.sq.posted-ep.sq.completed))
 	return r
 }
 
-// pushWriteFast is pushInlineWrite for the fast path. It reports whether it has pushed the Write; it
+// pushWriteFast is pushWriteInEntry for the fast path. It reports whether it has pushed the Write; it
 // does not if the data exceeds InlineWritePayload or the ring is full.
 func (ep *queuePair) pushWriteFast(reqCtx uint64, sge *nd.SGE, address uint64, remote nd.Token) (done bool) {
 	c := ep.conn
 	n := len(sge.Buffer)
-	if n > wire.InlineWritePayload || c.out.FreeSlots() == 0 || !c.ref.Connected() {
+	if n > wire.InlineWritePayload || c.out.FreeSlots() == 0 || !c.guardPeer.Connected() {
 		return false
 	}
 	slot := c.out.NextSlot()
 	if !ep.guard.Gather(slot.Bytes(2), sge.Token, sge.Buffer) {
 		return false
 	}
-	c.credit.endRun(c.out.Pushed())
+	c.credit.endFastRun(c.out.Pushed())
 	slot[0], slot[1] = wire.PlainWrite|uint64(n)<<16|uint64(remote)<<32, address
 	c.out.Publish()
 	c.out.PrefetchForWrite()
-	c.credit.countEntry(c.out.Pushed())
+	c.credit.countSlowEntry(c.out.Pushed())
 	if !c.peer.Unarmed() {
 		c.peer.Ring()
 	}
 	ep.cancelWakeup()
 	r := ep.enqueuePushed(nd.RequestWrite, reqCtx)
-	r.total, r.remote, r.token = uint64(n), address, remote
+	r.total, r.remoteAddress, r.remoteToken = uint64(n), address, remote
 	return true
 }

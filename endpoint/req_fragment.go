@@ -13,7 +13,7 @@ func (ep *queuePair) sendFragments(r *request, budget *uint64) outcome {
 	c := ep.conn
 	r.needsAck = true
 	if r.kind == nd.RequestWrite && r.total <= wire.InlineWritePayload {
-		return ep.pushInlineWrite(r)
+		return ep.pushWriteInEntry(r)
 	}
 	for {
 		if r.bounceIndex >= 0 {
@@ -65,7 +65,7 @@ func (ep *queuePair) sendFragments(r *request, budget *uint64) outcome {
 		if r.transferred+n == r.total {
 			flags |= wire.FlagLast
 		}
-		ep.req.slot = wire.Fragment(fragmentKind(r.kind), flags, r.token, e, r.remote+r.transferred, r.total)
+		ep.req.slot = wire.Fragment(fragmentKind(r.kind), flags, r.remoteToken, e, r.remoteAddress+r.transferred, r.total)
 		ep.pushEntry(r, &ep.req.slot)
 		ep.counters.fragments++
 		if r.transferred == 0 && r.kind == nd.RequestSend {
@@ -95,20 +95,20 @@ func fragmentKind(t nd.RequestType) wire.Kind {
 	return wire.SendFragment
 }
 
-// pushInlineWrite sends a Write with its data in the ring entry.
-func (ep *queuePair) pushInlineWrite(r *request) outcome {
+// pushWriteInEntry sends a Write with its data in the ring entry.
+func (ep *queuePair) pushWriteInEntry(r *request) outcome {
 	c := ep.conn
 	if c.out.FreeSlots() == 0 {
 		if ep.requestWakeup(); c.out.FreeSlots() == 0 {
 			return ep.stall(r, stallQueue)
 		}
 	}
-	payload, ok := ep.gatherInline(r)
+	payload, ok := ep.gatherPayload(r)
 	if !ok {
 		return executed
 	}
 	flags := wire.FlagFirst | wire.FlagLast | wire.FlagAckRequest | r.entryFlags()
-	ep.req.slot[0], ep.req.slot[1] = wire.Header(wire.WriteInline, flags, int(r.total), r.token), r.remote
+	ep.req.slot[0], ep.req.slot[1] = wire.Header(wire.WriteInline, flags, int(r.total), r.remoteToken), r.remoteAddress
 	wire.PutPayload(&ep.req.slot, 2, payload)
 	ep.pushEntry(r, &ep.req.slot)
 	c.peer.Ring()

@@ -23,7 +23,7 @@ func (ep *queuePair) checkInline(op string, sge []nd.SGE) error {
 	total := 0
 	for i := range sge {
 		if total += len(sge[i].Buffer); total > ep.limits.inlineSize {
-			return ep.fail(op, nd.BufferOverflow, fmt.Sprintf("more than the granted InlineSize of %d bytes", ep.limits.inlineSize),
+			return ep.opError(op, nd.BufferOverflow, fmt.Sprintf("more than the granted InlineSize of %d bytes", ep.limits.inlineSize),
 				"raise InlineSize, or post without Inline")
 		}
 	}
@@ -48,5 +48,5 @@ func (r *request) setOperand(ref *window.Operand, e wire.SGE, rights window.Righ
 		return
 	}
 	setLocalOperand(ref, e, rights)
-	ref.Generation = &r.localUse
+	ref.Generation = &r.localBind
 }

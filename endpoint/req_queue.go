@@ -92,7 +92,7 @@ func (ep *queuePair) completeRequest(r *request) {
 
 // completeSilently completes a successful request that adds no result to the queue.
 func (ep *queuePair) completeSilently(r *request) {
-	ep.sq.unqueued--
+	ep.sq.slotAdjustment--
 	ep.counters.silent++
 	if ep.counters.operations != nil {
 		countResult(ep.counters.operations, &nd.Result{RequestType: r.kind, BytesTransferred: r.bytesTransferred()})
@@ -112,7 +112,7 @@ func (r *request) bytesTransferred() uint32 {
 func (ep *queuePair) reject(r *request, s nd.Status, format string, args ...any) outcome {
 	r.finish(s)
 	if ep.life.cause == nil {
-		ep.life.cause = ep.fail(opName(r), s, fmt.Sprintf(format, args...), "the connection has ended; connect a new endpoint")
+		ep.life.cause = ep.opError(opName(r), s, fmt.Sprintf(format, args...), "the connection has ended; connect a new endpoint")
 	}
 	return executed
 }

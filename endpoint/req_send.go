@@ -27,7 +27,7 @@ func (ep *queuePair) executeSend(r *request, budget *uint64) outcome {
 		r.hasReceive = true
 		// The message must not overtake entries that the peer has yet to copy: an earlier message
 		// or Write may store to the same bytes, or fail.
-		r.viaRing = r.invalidate || ep.provider.options.Executor == Target || c.hasUnsettled()
+		r.viaRing = r.invalidate || ep.provider.options.Executor == Target || c.mustNotOvertake()
 		if r.total > wire.InlinePayload && !r.viaRing {
 			ep.req.remoteSGEs, ep.req.remoteCapacity = c.nextReceive(&ep.req.remoteSGEBuffer)
 			if r.total > ep.req.remoteCapacity {
@@ -42,7 +42,7 @@ func (ep *queuePair) executeSend(r *request, budget *uint64) outcome {
 	}
 	switch {
 	case r.total <= wire.InlinePayload:
-		return ep.pushInlineSend(r)
+		return ep.pushSendInEntry(r)
 	case r.viaRing:
 		return ep.sendFragments(r, budget)
 	}
@@ -65,7 +65,7 @@ func (ep *queuePair) checkLocalAccess(r *request) (wire.SGE, window.Fault) {
 func (ep *queuePair) needsPeerCopy(entries []wire.SGE) bool {
 	for i := 1; i < len(entries); i++ {
 		e := entries[i]
-		ep.sink = window.Operand{Token: e.Token, Rights: window.Local | window.Write, Address: e.Address, Peer: &ep.conn.ref}
+		ep.sink = window.Operand{Token: e.Token, Rights: window.Local | window.Write, Address: e.Address, Peer: &ep.conn.guardPeer}
 		if ep.guard.Check(&ep.sink, uint64(e.Length)) == window.FaultUnreachable {
 			return true
 		}
@@ -92,15 +92,15 @@ func (ep *queuePair) awaitReceive(r *request) outcome {
 	return ep.reject(r, nd.IOTimeout, "the peer (%s) has posted no receive for %v", ep.conn.peerName, limit)
 }
 
-// pushInlineSend sends a whole message in one ring entry.
-func (ep *queuePair) pushInlineSend(r *request) outcome {
+// pushSendInEntry sends a whole message in one ring entry.
+func (ep *queuePair) pushSendInEntry(r *request) outcome {
 	c := ep.conn
 	if c.out.FreeSlots() == 0 {
 		if ep.requestWakeup(); c.out.FreeSlots() == 0 {
 			return ep.stall(r, stallQueue)
 		}
 	}
-	payload, ok := ep.gatherInline(r)
+	payload, ok := ep.gatherPayload(r)
 	if !ok {
 		return executed
 	}
@@ -110,10 +110,10 @@ func (ep *queuePair) pushInlineSend(r *request) outcome {
 		r.needsAck = true
 		flags |= wire.FlagAckRequest
 	}
-	ep.req.slot[0] = wire.Header(wire.SendInline, flags, int(r.total), r.token)
+	ep.req.slot[0] = wire.Header(wire.SendInline, flags, int(r.total), r.remoteToken)
 	wire.PutPayload(&ep.req.slot, 1, payload)
 	ep.pushEntry(r, &ep.req.slot)
-	c.credit.inlineEnd = r.endEntry
+	c.credit.slowPayloadEnd = r.endEntry
 	c.credit.takeReceive()
 	c.peer.Ring()
 	if !r.needsAck {
@@ -122,8 +122,8 @@ func (ep *queuePair) pushInlineSend(r *request) outcome {
 	return executed
 }
 
-// gatherInline copies the data of an inline Send or Write together. It reports false if it has rejected r.
-func (ep *queuePair) gatherInline(r *request) (payload []byte, ok bool) {
+// gatherPayload copies the data of an inline Send or Write together. It reports false if it has rejected r.
+func (ep *queuePair) gatherPayload(r *request) (payload []byte, ok bool) {
 	if r.flags.Has(nd.Inline) {
 		return r.inline, true
 	}
@@ -154,7 +154,7 @@ func (ep *queuePair) copyToReceive(r *request, budget *uint64) outcome {
 			return ep.rejectReceive(r, nd.AccessViolation, "the entries of the posted receive hold less than its %d bytes", ep.req.remoteCapacity)
 		}
 		r.setOperand(&ep.source, from, window.Read)
-		ep.sink = window.Operand{Token: to.Token, Rights: window.Local | window.Write, Address: to.Address, Peer: &c.ref, Generation: &r.remoteUse}
+		ep.sink = window.Operand{Token: to.Token, Rights: window.Local | window.Write, Address: to.Address, Peer: &c.guardPeer, Generation: &r.remoteBind}
 		_, remoteFault, localFault := ep.guard.Copy(&ep.sink, &ep.source, n)
 		switch {
 		case remoteFault == window.FaultDisconnected:
@@ -184,12 +184,12 @@ func (ep *queuePair) copyToReceive(r *request, budget *uint64) outcome {
 // side that ends a connection first changes its state and then reads the ring once more. So if the
 // state is unchanged after the push, the peer finds the entry. Otherwise only the peer knows.
 func (ep *queuePair) completeIfOpen(r *request) {
-	if ep.conn.ref.Connected() { // ORDER conn-state: after the push; pairs with the change of state before releasePeerState reads the ring
+	if ep.conn.guardPeer.Connected() { // ORDER conn-state: after the push; pairs with the change of state before releasePeerState reads the ring
 		r.finish(nd.Success)
 		return
 	}
 	r.needsAck = true
-	ep.conn.credit.ackEnd = r.endEntry
+	ep.conn.credit.ackRequestEnd = r.endEntry
 }
 
 // rejectReceive tells the peer that its receive has failed with status s, and rejects the Send.

@@ -9,7 +9,7 @@ import (
 )
 
 // serveSendsFast receives consecutive inline Sends of the peer, the first of which is in slot. It
-// stops at the first entry or receive that needs the slow path; see serveInlineSend. It stores the
+// stops at the first entry or receive that needs the slow path; see serveSendInEntry. It stores the
 // results in results and returns their number. The caller releases the ring entries, and adds the
 // results to rq.slots when a poll returns them.
 func (ep *queuePair) serveSendsFast(slot *shm.Slot, results []nd.Result) (n int) {
@@ -18,12 +18,12 @@ func (ep *queuePair) serveSendsFast(slot *shm.Slot, results []nd.Result) (n int)
 		if n > 0 {
 			slot = in.Front()
 		}
-		if slot == nil || ep.rq.delivered == ep.rq.posted || ep.srq != nil {
+		if slot == nil || ep.rq.completed == ep.rq.posted || ep.srq != nil {
 			break
 		}
 		word := atomic.LoadUint64(&slot[0]) // loaded once: the peer can overwrite it
 		size := word >> 16 & 0xffff
-		r := ep.receiveAt(ep.rq.delivered)
+		r := ep.receiveAt(ep.rq.completed)
 		e := &r.single[0]
 		if word&^(0xffff<<16) != wire.PlainSend || size-1 >= wire.InlinePayload || !r.isSingle || size > uint64(e.Length) {
 			break
@@ -31,7 +31,7 @@ func (ep *queuePair) serveSendsFast(slot *shm.Slot, results []nd.Result) (n int)
 		if !ep.guard.Scatter(e.Token, e.Address, slot.Bytes(1)[:size]) {
 			break
 		}
-		ep.rq.delivered++
+		ep.rq.completed++
 		setSuccess(&results[n], nd.RequestReceive, size, ep.rq.slots.context, r.context)
 		if index := in.Advance(); n > 0 { // prefetch only in a stream of messages
 			in.PrefetchForRead(index)
@@ -56,13 +56,13 @@ func (ep *queuePair) serveSendFast(slot *shm.Slot) bool {
 	return true
 }
 
-// serveWriteFast is serveInlineWrite for the fast path. It reports whether it has run the Write. The
+// serveWriteFast is serveWriteInEntry for the fast path. It reports whether it has run the Write. The
 // sink is memory of this process, so the check of the link may come before the hazard is published.
 func (ep *queuePair) serveWriteFast(slot *shm.Slot) bool {
 	c := ep.conn
 	word, address := atomic.LoadUint64(&slot[0]), atomic.LoadUint64(&slot[1]) // loaded once: the peer can overwrite them
 	n := word >> 16 & 0xffff
-	if word&0xffff != wire.PlainWrite || n-1 >= wire.InlineWritePayload || !c.ref.Connected() || !ep.guard.DeliverWrite(nd.Token(word>>32), address, slot.Bytes(2)[:n], ep.number) {
+	if word&0xffff != wire.PlainWrite || n-1 >= wire.InlineWritePayload || !c.guardPeer.Connected() || !ep.guard.DeliverWrite(nd.Token(word>>32), address, slot.Bytes(2)[:n], ep.number) {
 		return false
 	}
 	c.in.Advance()

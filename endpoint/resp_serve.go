@@ -13,7 +13,7 @@ import (
 // counts as at least one slot.
 func (ep *queuePair) serveRing(budget *uint64) (progressed bool) {
 	c := ep.conn
-	m := &ep.resp.entry
+	entry := &ep.resp.entry
 	for *budget > 0 {
 		if !ep.serving {
 			slot := c.in.Front() // loaded once: a faulty peer may withdraw the entry
@@ -28,14 +28,14 @@ func (ep *queuePair) serveRing(budget *uint64) (progressed bool) {
 			ep.resp.slot = *slot
 		}
 		if !ep.serving && !ep.decodeEntry() {
-			ep.terminate(ep.protocolError("a ring entry of kind %d and length %d", m.Kind, m.Length))
+			ep.terminate(ep.protocolError("a ring entry of kind %d and length %d", entry.Kind, entry.Length))
 			return true
 		}
 		ep.serving = true // from here on the slot is not read again: the peer can overwrite it
-		before := ep.resp.copied
-		switch ep.serveEntry(m, budget) {
+		before := ep.resp.entryCopied
+		switch ep.serveEntry(entry, budget) {
 		case blocked:
-			return progressed || ep.resp.copied != before
+			return progressed || ep.resp.entryCopied != before
 		case partial:
 			return true
 		}
@@ -43,7 +43,7 @@ func (ep *queuePair) serveRing(budget *uint64) (progressed bool) {
 		if ep.state() == failed {
 			return true
 		}
-		ep.finishEntry(m)
+		ep.finishEntry(entry)
 		*budget -= min(*budget, shm.SlotSize) // also for entries without data: the peer may never stop sending
 	}
 	if progressed && c.in.Unreleased() > 0 {
@@ -54,19 +54,19 @@ func (ep *queuePair) serveRing(budget *uint64) (progressed bool) {
 
 // decodeEntry decodes the ring entry in ep.resp.slot. It reports whether the entry is valid.
 func (ep *queuePair) decodeEntry() bool {
-	m := &ep.resp.entry
-	if ep.resp.remoteUse = (window.Generation{}); wire.Flags(ep.resp.slot[0])&wire.FlagFirst != 0 {
-		ep.resp.localUse = window.Generation{}
+	entry := &ep.resp.entry
+	if ep.resp.remoteBind = (window.Generation{}); wire.Flags(ep.resp.slot[0])&wire.FlagFirst != 0 {
+		ep.resp.localBind = window.Generation{}
 	}
-	return m.Decode(&ep.resp.slot)
+	return entry.Decode(&ep.resp.slot)
 }
 
 // finishEntry advances past an entry that has been served.
-func (ep *queuePair) finishEntry(m *wire.Entry) {
+func (ep *queuePair) finishEntry(entry *wire.Entry) {
 	c := ep.conn
 	c.in.Advance()
-	ep.serving, ep.resp.copied = false, 0
-	ackRequested := m.Flags&wire.FlagAckRequest != 0
+	ep.serving, ep.resp.entryCopied = false, 0
+	ackRequested := entry.Flags&wire.FlagAckRequest != 0
 	if !ackRequested && c.in.Unreleased() < c.in.Size()/4 {
 		return
 	}
@@ -90,38 +90,38 @@ func (ep *queuePair) releaseEntries(ackRequested bool) {
 // protocolError returns the error for an entry that no correct peer sends.
 func (ep *queuePair) protocolError(format string, args ...any) error {
 	ep.provider.member.RecordLostPeer(ep.conn.peer.ID())
-	return ep.fail("serve", nd.ConnectionAborted, "the peer ("+ep.conn.peerName+") sent "+fmt.Sprintf(format, args...), "the peer's memory is damaged, or it does not run softnd")
+	return ep.opError("serve", nd.ConnectionAborted, "the peer ("+ep.conn.peerName+") sent "+fmt.Sprintf(format, args...), "the peer's memory is damaged, or it does not run softnd")
 }
 
-func (ep *queuePair) serveEntry(m *wire.Entry, budget *uint64) outcome {
-	switch m.Kind {
+func (ep *queuePair) serveEntry(entry *wire.Entry, budget *uint64) outcome {
+	switch entry.Kind {
 	case wire.WriteFragment, wire.ReadFragment:
-		return ep.serveFragment(m, budget)
+		return ep.serveFragment(entry, budget)
 	case wire.WriteInline:
-		return ep.serveInlineWrite(m)
+		return ep.serveWriteInEntry(entry)
 	}
 	switch {
-	case ep.srq != nil && (m.Kind == wire.SendPlaced || m.Kind == wire.SendFailed || m.Flags&wire.FlagAckRequest == 0):
-		ep.terminate(ep.protocolError("a ring entry of kind %d and flags %#x to a shared receive queue", m.Kind, m.Flags))
+	case ep.srq != nil && (entry.Kind == wire.SendPlaced || entry.Kind == wire.SendFailed || entry.Flags&wire.FlagAckRequest == 0):
+		ep.terminate(ep.protocolError("a ring entry of kind %d and flags %#x to a shared receive queue", entry.Kind, entry.Flags))
 		return executed
-	case ep.rq.delivered != ep.rq.posted: // the endpoint's own receive, or one that an earlier fragment has taken
+	case ep.rq.completed != ep.rq.posted: // the endpoint's own receive, or one that an earlier fragment has taken
 	case ep.srq == nil:
 		ep.terminate(ep.protocolError("a message without a posted receive"))
 		return executed
 	case ep.state() == peerDisconnected || !ep.srq.assignReceive(ep): // a peer that has disconnected has canceled its requests
 		return blocked
 	}
-	r := ep.receiveAt(ep.rq.delivered)
-	switch m.Kind {
+	r := ep.receiveAt(ep.rq.completed)
+	switch entry.Kind {
 	case wire.SendPlaced:
-		ep.completeReceive(r, nd.Success, min(m.Address, r.capacity), 0)
+		ep.completeReceive(r, nd.Success, min(entry.Address, r.capacity), 0)
 		return executed
 	case wire.SendFailed:
-		return ep.serveSendFailed(m, r)
+		return ep.serveSendFailed(entry, r)
 	case wire.SendFragment:
-		return ep.serveSendFragment(m, r, budget)
+		return ep.serveSendFragment(entry, r, budget)
 	}
-	return ep.serveInlineSend(m, r)
+	return ep.serveSendInEntry(entry, r)
 }
 
 // completeReceive completes the oldest receive. invalidated is the token that the message has
@@ -134,27 +134,27 @@ func (ep *queuePair) completeReceive(r *receive, s nd.Status, bytes uint64, inva
 			ep.result.RequestType, ep.result.InvalidatedToken = nd.RequestReceiveAndInvalidate, invalidated
 		}
 	}
-	ep.rq.delivered++
-	ep.resp.received = 0
+	ep.rq.completed++
+	ep.resp.messageReceived = 0
 	// A receive that fails without a message makes an event of any kind, whatever the flags are.
 	ep.pushResult(ep.rq.cq, &ep.rq.slots, ep.resp.entry.Flags&wire.FlagSolicited != 0)
 }
 
-// serveInlineSend receives a message whose data is in the ring entry.
-func (ep *queuePair) serveInlineSend(m *wire.Entry, r *receive) outcome {
+// serveSendInEntry receives a message whose data is in the ring entry.
+func (ep *queuePair) serveSendInEntry(entry *wire.Entry, r *receive) outcome {
 	if ep.resp.invalidating == nil {
-		if m.Flags&wire.FlagInvalidate != 0 && !ep.checkInvalidate(m, r) {
+		if entry.Flags&wire.FlagInvalidate != 0 && !ep.checkInvalidate(entry, r) {
 			return executed
 		}
-		if uint64(m.Length) > r.capacity {
-			return ep.failTooLong(r, uint64(m.Length))
+		if uint64(entry.Length) > r.capacity {
+			return ep.failTooLong(r, uint64(entry.Length))
 		}
-		ep.source = window.Operand{Mem: m.Payload[:]}
-		if !ep.fillReceive(r, 0, uint64(m.Length)) {
+		ep.source = window.Operand{Mem: entry.Payload[:]}
+		if !ep.fillReceive(r, 0, uint64(entry.Length)) {
 			return executed
 		}
 	}
-	return ep.finishSend(m, r, uint64(m.Length))
+	return ep.finishSend(entry, r, uint64(entry.Length))
 }
 
 // stoppedOutcome returns the outcome of an entry whose data could not be copied. The entry is not
@@ -173,17 +173,17 @@ func (ep *queuePair) fillReceive(r *receive, at, n uint64) bool {
 		e := sgeAt(r.sges(), at)
 		part := min(uint64(e.Length), n)
 		setLocalOperand(&ep.sink, e, window.Write)
-		ep.sink.Generation = &ep.resp.localUse
+		ep.sink.Generation = &ep.resp.localBind
 		_, localFault, remoteFault := ep.guard.Copy(&ep.sink, &ep.source, part)
 		switch {
 		case localFault != window.NoFault:
 			ep.completeReceive(r, nd.AccessViolation, 0, 0)
-			ep.failServing(nd.RemoteError, ep.fail("receive", nd.AccessViolation, fmt.Sprintf("entry of %s: %v", ep.describeLocal(e), localFault), ""))
+			ep.failServing(nd.RemoteError, ep.opError("receive", nd.AccessViolation, fmt.Sprintf("entry of %s: %v", ep.describeLocal(e), localFault), ""))
 			return false
 		case remoteFault == window.FaultDisconnected:
 			return false // the next check of the connection notices the end too
 		case remoteFault != window.NoFault:
-			ep.failServing(nd.AccessViolation, ep.fail("receive", nd.RemoteError,
+			ep.failServing(nd.AccessViolation, ep.opError("receive", nd.RemoteError,
 				fmt.Sprintf("the sender's memory, %s: %v", ep.describeAccess(&ep.source, part), remoteFault), ""))
 			return false
 		}
@@ -200,7 +200,7 @@ func (ep *queuePair) fillReceive(r *receive, at, n uint64) bool {
 
 func (ep *queuePair) failTooLong(r *receive, total uint64) outcome {
 	ep.completeReceive(r, nd.BufferOverflow, 0, 0)
-	ep.failServing(nd.RemoteError, ep.fail("receive", nd.BufferOverflow, fmt.Sprintf(tooLong, total, r.capacity), "post larger receives"))
+	ep.failServing(nd.RemoteError, ep.opError("receive", nd.BufferOverflow, fmt.Sprintf(tooLong, total, r.capacity), "post larger receives"))
 	return executed
 }
 
@@ -219,36 +219,36 @@ func (ep *queuePair) failServing(status nd.Status, cause error) {
 }
 
 // checkInvalidate checks the token that a message asks to invalidate, before any of its data is copied.
-func (ep *queuePair) checkInvalidate(m *wire.Entry, r *receive) bool {
-	if ep.adapter.space.Find(m.Token, window.Remote, ep.number) != nil {
+func (ep *queuePair) checkInvalidate(entry *wire.Entry, r *receive) bool {
+	if ep.adapter.space.Find(entry.Token, window.Remote, ep.number) != nil {
 		return true
 	}
 	ep.completeReceive(r, nd.InvalidDeviceRequest, 0, 0)
-	ep.failServing(nd.RemoteError, ep.fail("receive", nd.InvalidDeviceRequest, fmt.Sprintf("the peer asked to invalidate %v, which names no bound window or registered region of this endpoint", m.Token), ""))
+	ep.failServing(nd.RemoteError, ep.opError("receive", nd.InvalidDeviceRequest, fmt.Sprintf("the peer asked to invalidate %v, which names no bound window or registered region of this endpoint", entry.Token), ""))
 	return false
 }
 
 // finishSend invalidates the window or region that the message names, if any, and then completes the
 // receive. When the program takes the result, no copy uses the token.
-func (ep *queuePair) finishSend(m *wire.Entry, r *receive, total uint64) outcome {
-	if m.Flags&wire.FlagInvalidate == 0 {
+func (ep *queuePair) finishSend(entry *wire.Entry, r *receive, total uint64) outcome {
+	if entry.Flags&wire.FlagInvalidate == 0 {
 		ep.completeReceive(r, nd.Success, total, 0)
 		return executed
 	}
 	if ep.resp.invalidating == nil {
-		l := ep.adapter.space.Find(m.Token, window.Remote, ep.number)
-		ok := l != nil
+		object := ep.adapter.space.Find(entry.Token, window.Remote, ep.number)
+		ok := object != nil
 		if ok {
-			ep.resp.invalidatedToken, ok = l.Invalidate(ep.number, false)
+			ep.resp.invalidatedToken, ok = object.Invalidate(ep.number, false)
 		}
 		if !ok { // a local Invalidate came first, or windows use the region
 			ep.completeReceive(r, nd.InvalidDeviceRequest, 0, 0)
-			ep.failServing(nd.RemoteError, ep.fail("receive", nd.InvalidDeviceRequest, fmt.Sprintf("%v was invalidated while the message arrived, or windows are bound to its region", m.Token), ""))
+			ep.failServing(nd.RemoteError, ep.opError("receive", nd.InvalidDeviceRequest, fmt.Sprintf("%v was invalidated while the message arrived, or windows are bound to its region", entry.Token), ""))
 			return executed
 		}
-		ep.resp.invalidating = l
-		ep.bound.remove(l)
-		if !l.Drained(ep.resp.invalidatedToken) {
+		ep.resp.invalidating = object
+		ep.bound.remove(object)
+		if !object.Drained(ep.resp.invalidatedToken) {
 			ep.provider.wakeProgress() // no ring announces the end of a drain
 		}
 	}
@@ -262,77 +262,77 @@ func (ep *queuePair) finishSend(m *wire.Entry, r *receive, total uint64) outcome
 }
 
 // serveSendFailed completes a receive that the sender could not fill.
-func (ep *queuePair) serveSendFailed(m *wire.Entry, r *receive) outcome {
-	status, detail := m.ReceiveStatus(), fmt.Sprintf(tooLong, m.Total, r.capacity)
+func (ep *queuePair) serveSendFailed(entry *wire.Entry, r *receive) outcome {
+	status, detail := entry.ReceiveStatus(), fmt.Sprintf(tooLong, entry.Total, r.capacity)
 	if status == nd.AccessViolation {
-		detail = fmt.Sprintf("a message of %d bytes for %s", m.Total, ep.describeReceive(r))
+		detail = fmt.Sprintf("a message of %d bytes for %s", entry.Total, ep.describeReceive(r))
 	}
 	ep.counters.accessRefused++
 	ep.completeReceive(r, status, 0, 0)
 	ep.conn.in.Advance()
-	ep.terminate(ep.fail("receive", status, detail+": the peer ("+ep.conn.peerName+") could not deliver it", "post receives that are large enough, with valid tokens"))
+	ep.terminate(ep.opError("receive", status, detail+": the peer ("+ep.conn.peerName+") could not deliver it", "post receives that are large enough, with valid tokens"))
 	return executed
 }
 
 // serveSendFragment copies a fragment of a message from the sender's memory.
-func (ep *queuePair) serveSendFragment(m *wire.Entry, r *receive, budget *uint64) outcome {
-	if m.Flags&wire.FlagFirst != 0 && ep.resp.copied == 0 && ep.resp.invalidating == nil {
-		ep.resp.received = 0
-		if m.Flags&wire.FlagInvalidate != 0 && !ep.checkInvalidate(m, r) {
+func (ep *queuePair) serveSendFragment(entry *wire.Entry, r *receive, budget *uint64) outcome {
+	if entry.Flags&wire.FlagFirst != 0 && ep.resp.entryCopied == 0 && ep.resp.invalidating == nil {
+		ep.resp.messageReceived = 0
+		if entry.Flags&wire.FlagInvalidate != 0 && !ep.checkInvalidate(entry, r) {
 			return executed
 		}
-		if m.Total > r.capacity {
-			return ep.failTooLong(r, m.Total)
+		if entry.Total > r.capacity {
+			return ep.failTooLong(r, entry.Total)
 		}
 	}
-	if m.Size > r.capacity-min(ep.resp.received, r.capacity)+ep.resp.copied {
-		ep.terminate(ep.protocolError("more than the announced %d bytes of a message", m.Total))
+	if entry.Size > r.capacity-min(ep.resp.messageReceived, r.capacity)+ep.resp.entryCopied {
+		ep.terminate(ep.protocolError("more than the announced %d bytes of a message", entry.Total))
 		return executed
 	}
-	for ep.resp.copied < m.Size {
+	for ep.resp.entryCopied < entry.Size {
 		if *budget == 0 {
 			return partial
 		}
-		n := min(m.Size-ep.resp.copied, *budget)
-		ep.source = window.Operand{Token: m.Local, Rights: window.Local | window.Read, Address: m.Address + ep.resp.copied, Peer: &ep.conn.ref, Generation: &ep.resp.remoteUse}
-		if !ep.fillReceive(r, ep.resp.received, n) {
+		n := min(entry.Size-ep.resp.entryCopied, *budget)
+		ep.source = window.Operand{Token: entry.Local, Rights: window.Local | window.Read, Address: entry.Address + ep.resp.entryCopied, Peer: &ep.conn.guardPeer, Generation: &ep.resp.remoteBind}
+		if !ep.fillReceive(r, ep.resp.messageReceived, n) {
 			return ep.stoppedOutcome()
 		}
-		ep.resp.received += n
-		ep.resp.copied += n
+		ep.resp.messageReceived += n
+		ep.resp.entryCopied += n
 		*budget -= n
 	}
-	if m.Flags&wire.FlagLast == 0 {
+	if entry.Flags&wire.FlagLast == 0 {
 		return executed
 	}
-	return ep.finishSend(m, r, ep.resp.received)
+	return ep.finishSend(entry, r, ep.resp.messageReceived)
 }
 
 // serveFragment runs a fragment of the peer's Read or Write on local memory.
-func (ep *queuePair) serveFragment(m *wire.Entry, budget *uint64) outcome {
+func (ep *queuePair) serveFragment(entry *wire.Entry, budget *uint64) outcome {
 	local, remote, right, remoteRight := &ep.sink, &ep.source, window.Write, window.Read
-	if m.Kind == wire.ReadFragment {
+	if entry.Kind == wire.ReadFragment {
 		local, remote, right, remoteRight = &ep.source, &ep.sink, window.Read, window.Write
 	}
-	*local = window.Operand{Token: m.Token, Rights: window.Remote | right, Address: m.Remote, Endpoint: ep.number, Generation: &ep.resp.localUse}
+	*local = window.Operand{Token: entry.Token, Rights: window.Remote | right, Address: entry.Remote, Endpoint: ep.number, Generation: &ep.resp.localBind}
 	// The whole range of the request is checked before its first byte is copied.
-	whole := m.Size
-	if m.Flags&wire.FlagFirst != 0 {
-		whole = max(m.Size, m.Total)
+	whole := entry.Size
+	if entry.Flags&wire.FlagFirst != 0 {
+		whole = max(entry.Size, entry.Total)
 	}
-	if ep.resp.copied == 0 && whole > min(m.Size, *budget) {
+	if ep.resp.entryCopied == 0 && whole > min(entry.Size, *budget) {
 		if f := ep.guard.Check(local, whole); f != window.NoFault {
-			ep.failAccess(m, local, whole, f)
+			ep.failAccess(entry, local, whole, f)
 			return executed
 		}
 	}
-	for ep.resp.copied < m.Size {
+	for ep.resp.entryCopied < entry.Size {
 		if *budget == 0 {
 			return partial
 		}
-		n := min(m.Size-ep.resp.copied, *budget)
-		local.Address = m.Remote + ep.resp.copied
-		*remote = window.Operand{Token: m.Local, Rights: window.Local | remoteRight, Address: m.Address + ep.resp.copied, Peer: &ep.conn.ref, Generation: &ep.resp.remoteUse}
+		n := min(entry.Size-ep.resp.entryCopied, *budget)
+		local.Address = entry.Remote + ep.resp.entryCopied
+		*remote = window.Operand{Token: entry.Local, Rights: window.Local | remoteRight, Address: entry.Address + ep.resp.entryCopied, Peer: &ep.conn.guardPeer, Generation: &ep.resp.remoteBind}
 		_, sinkFault, sourceFault := ep.guard.Copy(&ep.sink, &ep.source, n)
 		switch f := sinkFault | sourceFault; f {
 		case window.NoFault:
@@ -343,29 +343,29 @@ func (ep *queuePair) serveFragment(m *wire.Entry, budget *uint64) outcome {
 			if sinkFault == window.NoFault {
 				bad = &ep.source
 			}
-			ep.failAccess(m, bad, n, f)
+			ep.failAccess(entry, bad, n, f)
 			return executed
 		}
-		ep.resp.copied += n
+		ep.resp.entryCopied += n
 		*budget -= n
 	}
 	return executed
 }
 
-// serveInlineWrite runs a Write whose data is in the ring entry.
-func (ep *queuePair) serveInlineWrite(m *wire.Entry) outcome {
-	ep.sink = window.Operand{Token: m.Token, Rights: window.Remote | window.Write, Address: m.Address, Endpoint: ep.number}
-	ep.source = window.Operand{Mem: m.Payload[:m.Length]}
-	n := uint64(m.Length)
+// serveWriteInEntry runs a Write whose data is in the ring entry.
+func (ep *queuePair) serveWriteInEntry(entry *wire.Entry) outcome {
+	ep.sink = window.Operand{Token: entry.Token, Rights: window.Remote | window.Write, Address: entry.Address, Endpoint: ep.number}
+	ep.source = window.Operand{Mem: entry.Payload[:entry.Length]}
+	n := uint64(entry.Length)
 	if _, f, _ := ep.guard.Copy(&ep.sink, &ep.source, n); f != window.NoFault {
-		ep.failAccess(m, &ep.sink, n, f)
+		ep.failAccess(entry, &ep.sink, n, f)
 	}
 	return executed
 }
 
 // failAccess fails a one-sided request of the peer, and with it the connection. It makes no
 // completion at this side.
-func (ep *queuePair) failAccess(m *wire.Entry, refused *window.Operand, n uint64, f window.Fault) {
-	ep.failServing(nd.AccessViolation, ep.fail("serve", nd.ConnectionAborted,
-		fmt.Sprintf("the peer (%s) was refused a %s of %s: %v", ep.conn.peerName, readOrWrite(m.Kind), ep.describeAccess(refused, n), f), ""))
+func (ep *queuePair) failAccess(entry *wire.Entry, refused *window.Operand, n uint64, f window.Fault) {
+	ep.failServing(nd.AccessViolation, ep.opError("serve", nd.ConnectionAborted,
+		fmt.Sprintf("the peer (%s) was refused a %s of %s: %v", ep.conn.peerName, readOrWrite(entry.Kind), ep.describeAccess(refused, n), f), ""))
 }

@@ -42,11 +42,11 @@ func (a *adapter) CreateSharedReceiveQueue(ctx context.Context, cfg nd.SharedRec
 	}
 	switch {
 	case depth < 0 || depth > maxSharedDepth:
-		return nil, a.fail(op, nd.InvalidParameter3, fmt.Sprintf("Depth %d, at most %d", depth, maxSharedDepth), "see Adapter.Query for the limits")
+		return nil, a.opError(op, nd.InvalidParameter3, fmt.Sprintf("Depth %d, at most %d", depth, maxSharedDepth), "see Adapter.Query for the limits")
 	case cfg.MaxSGE < 0 || cfg.MaxSGE > maxSGE:
-		return nil, a.fail(op, nd.InvalidParameter4, fmt.Sprintf("MaxSGE %d, at most %d", cfg.MaxSGE, maxSGE), "see Adapter.Query for the limits")
+		return nil, a.opError(op, nd.InvalidParameter4, fmt.Sprintf("MaxSGE %d, at most %d", cfg.MaxSGE, maxSGE), "see Adapter.Query for the limits")
 	case cfg.Threshold < 0 || cfg.Threshold > depth:
-		return nil, a.fail(op, nd.InvalidParameter5, fmt.Sprintf("Threshold %d, at most the depth of %d", cfg.Threshold, depth), "choose a threshold of at most the depth")
+		return nil, a.opError(op, nd.InvalidParameter5, fmt.Sprintf("Threshold %d, at most the depth of %d", cfg.Threshold, depth), "choose a threshold of at most the depth")
 	}
 	q := &sharedReceiveQueue{adapter: a, sge: sge, lowThreshold: uint64(cfg.Threshold)}
 	q.setDepth(uint64(depth))
@@ -56,7 +56,7 @@ func (a *adapter) CreateSharedReceiveQueue(ctx context.Context, cfg nd.SharedRec
 // setDepth makes room for depth receives, and keeps those that are posted.
 func (q *sharedReceiveQueue) setDepth(depth uint64) {
 	q.depth = depth
-	q.fullError = q.fail("receive", nd.NoMoreEntries, fmt.Sprintf("%d receives are outstanding", depth), "poll for results, then retry, or create the queue with a greater depth")
+	q.fullError = q.opError("receive", nd.NoMoreEntries, fmt.Sprintf("%d receives are outstanding", depth), "poll for results, then retry, or create the queue with a greater depth")
 	size := ceilPowerOfTwo(depth)
 	if size <= uint64(len(q.receives)) {
 		return
@@ -96,13 +96,13 @@ func (q *sharedReceiveQueue) isLow() bool { return q.outstanding() < q.lowThresh
 func (q *sharedReceiveQueue) Receive(reqCtx uint64, sge []nd.SGE) error {
 	const op = "receive"
 	if len(sge) > q.sge {
-		return q.fail(op, nd.DataOverrun, fmt.Sprintf("%d scatter/gather entries, granted %d", len(sge), q.sge), "raise MaxSGE or post fewer entries")
+		return q.opError(op, nd.DataOverrun, fmt.Sprintf("%d scatter/gather entries, granted %d", len(sge), q.sge), "raise MaxSGE or post fewer entries")
 	}
 	q.mu.Lock()
 	switch {
 	case q.closed || q.adapter.provider.waiters.IsClosed():
 		q.mu.Unlock()
-		return q.fail(op, nd.InvalidHandle, "the queue is closed", "create another")
+		return q.opError(op, nd.InvalidHandle, "the queue is closed", "create another")
 	case q.outstanding() >= q.depth:
 		defer q.mu.Unlock()
 		return q.fullError
@@ -110,7 +110,7 @@ func (q *sharedReceiveQueue) Receive(reqCtx uint64, sge []nd.SGE) error {
 	r := &q.receives[q.tail&uint64(len(q.receives)-1)]
 	if r.set(reqCtx, sge); r.capacity > maxTransfer {
 		defer q.mu.Unlock()
-		return q.fail(op, nd.BufferOverflow, fmt.Sprintf("%d bytes, at most %d", r.capacity, maxTransfer), "post smaller buffers")
+		return q.opError(op, nd.BufferOverflow, fmt.Sprintf("%d bytes, at most %d", r.capacity, maxTransfer), "post smaller buffers")
 	}
 	q.adapter.resolvePrivileged(r.sges())
 	q.tail++
@@ -199,7 +199,7 @@ func (q *sharedReceiveQueue) Notify(ctx context.Context) error {
 	case err != nil:
 		return canceled(ctx, err, op, q.String())
 	case closed:
-		return q.fail(op, nd.Canceled, "the queue was closed", "")
+		return q.opError(op, nd.Canceled, "the queue was closed", "")
 	}
 	return nil
 }
@@ -217,13 +217,13 @@ func (q *sharedReceiveQueue) Modify(depth, threshold int) error {
 	}
 	switch {
 	case q.closed:
-		return q.fail(op, nd.InvalidHandle, "the queue is closed", "create another")
+		return q.opError(op, nd.InvalidHandle, "the queue is closed", "create another")
 	case depth < 0 || depth > maxSharedDepth:
-		return q.fail(op, nd.InvalidParameter, fmt.Sprintf("depth %d, at most %d", depth, maxSharedDepth), "see Adapter.Query for the limits")
+		return q.opError(op, nd.InvalidParameter, fmt.Sprintf("depth %d, at most %d", depth, maxSharedDepth), "see Adapter.Query for the limits")
 	case uint64(depth) < q.outstanding():
-		return q.fail(op, nd.BufferOverflow, fmt.Sprintf("depth %d, and %d receives are outstanding", depth, q.outstanding()), "retry when messages have taken some")
+		return q.opError(op, nd.BufferOverflow, fmt.Sprintf("depth %d, and %d receives are outstanding", depth, q.outstanding()), "retry when messages have taken some")
 	case threshold < 0 || threshold > depth:
-		return q.fail(op, nd.InvalidParameter, fmt.Sprintf("threshold %d, at most the depth of %d", threshold, depth), "choose a threshold of at most the depth")
+		return q.opError(op, nd.InvalidParameter, fmt.Sprintf("threshold %d, at most the depth of %d", threshold, depth), "choose a threshold of at most the depth")
 	}
 	wasLow := q.isLow()
 	q.setDepth(uint64(depth))
@@ -261,6 +261,6 @@ func (q *sharedReceiveQueue) isClosed() bool {
 
 func (q *sharedReceiveQueue) String() string { return "shared receive queue" }
 
-func (q *sharedReceiveQueue) fail(op string, s nd.Status, detail, next string) error {
+func (q *sharedReceiveQueue) opError(op string, s nd.Status, detail, next string) error {
 	return &nd.OpError{Op: op, Object: q.String(), Status: s, Field: parameterName(op, s), Detail: detail, Next: next}
 }

@@ -153,7 +153,7 @@ func (r *star) startMessage(t *testing.T, n int) {
 	eventually(t, "the message is half-way through", func() bool {
 		ep.mu.Lock()
 		defer ep.mu.Unlock()
-		return ep.rq.posted != ep.rq.delivered && ep.resp.received > 0 && !ep.serving
+		return ep.rq.posted != ep.rq.completed && ep.resp.messageReceived > 0 && !ep.serving
 	})
 }
 
@@ -237,7 +237,7 @@ func TestSharedReceiveGoesToNextWaiter(t *testing.T) {
 	r.owner.must(order{Do: doReceive, Context: 1, Parts: mine(0, 8)})
 	r.owner.local.endpoint(1).(*queuePair).progress()
 	r.owner.nothing(receiveQueue)
-	first.terminate(first.fail("test", nd.Canceled, "as asked", ""))
+	first.terminate(first.opError("test", nd.Canceled, "as asked", ""))
 	first.mu.Unlock()
 	r.owner.expect(receiveQueue, of(1, success(nd.RequestReceive, 1, 8)))
 	r.peers[1].expect(initiatorQueue, success(nd.RequestSend, 1, 8))
@@ -265,7 +265,7 @@ func TestSharedReceiveForgedMessages(t *testing.T) {
 				liar.conn.out.Push(&slot)
 				liar.mu.Unlock()
 				if over { // the last read of the ring must reject it, too
-					owner.terminate(owner.fail("test", nd.ConnectionAborted, "as asked", ""))
+					owner.terminate(owner.opError("test", nd.ConnectionAborted, "as asked", ""))
 				} else {
 					owner.progressLocked()
 				}
@@ -292,10 +292,10 @@ func TestSharedReceiveForgedDuringMessage(t *testing.T) {
 	owner.progressLocked()
 	liar.conn.out.Push(&shm.Slot{wire.Header(wire.SendPlaced, wire.FlagFirst|wire.FlagLast, 0, 0), 50})
 	liar.mu.Unlock()
-	if owner.rq.posted-owner.rq.delivered != 1 {
+	if owner.rq.posted-owner.rq.completed != 1 {
 		t.Error("the message has taken no receive")
 	}
-	owner.terminate(owner.fail("test", nd.ConnectionAborted, "as asked", ""))
+	owner.terminate(owner.opError("test", nd.ConnectionAborted, "as asked", ""))
 	owner.mu.Unlock()
 	r.owner.expect(receiveQueue, failure(nd.RequestReceive, 1, nd.Canceled))
 	r.stays(1, 1, 2)

@@ -72,11 +72,11 @@ func (ep *queuePair) Stats() nd.EndpointStats {
 // after the arena was unmapped.
 func (ep *queuePair) statsLocked() nd.EndpointStats {
 	k := &ep.counters
-	immediate := ep.sq.unqueued + k.silent
+	immediate := ep.sq.slotAdjustment + k.silent
 	s := nd.EndpointStats{
 		Number: ep.number, State: ep.state().String(),
 		RequestsPosted: ep.sq.posted + immediate, RequestsCompleted: ep.sq.completed + immediate, RequestsImmediate: immediate,
-		ReceivesPosted: ep.rq.posted, ReceivesCompleted: ep.rq.delivered,
+		ReceivesPosted: ep.rq.posted, ReceivesCompleted: ep.rq.completed,
 		PostsRefused: k.postsRefused, AccessesRefused: k.accessRefused,
 		Fragments: k.fragments, Retries: k.retries,
 		Stalls: nd.Stalls{Receive: k.stalls[stallReceive], SharedReceive: k.sharedStalls, Queue: k.stalls[stallQueue], Order: k.stalls[stallOrder], Drain: k.stalls[stallDrain]},
