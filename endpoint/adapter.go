@@ -61,7 +61,7 @@ func (a *adapter) Query(version uint32) (nd.AdapterInfo, error) {
 		MaxInitiatorQueueDepth:  maxQueueDepth,
 		MaxCompletionQueueDepth: maxCQDepth,
 		InlineRequestThreshold:  inlineThreshold,
-		LargeRequestThreshold:   wire.InlinePayload,
+		LargeRequestThreshold:   wire.MaxSendInEntry,
 		MaxCallerData:           wire.MaxPrivateData,
 		MaxCalleeData:           wire.MaxPrivateData,
 		AdapterFlags:            adapterFlags,

@@ -215,9 +215,9 @@ func (c *connection) hasReceive() bool {
 	if !c.credit.isSpent(pushed) {
 		return true
 	}
-	posted := c.peerQP.Posted.Load()                 // ORDER receive-posted: pairs with the stores in Endpoint.publishPosted
-	smallReceivesEnd := c.peerQP.LimitedEnd.Load()   // ORDER receive-limit: after posted; pairs with the store in Endpoint.limitRoom
-	smallReceiveBytes := c.peerQP.LimitedRoom.Load() // ORDER receive-room: after smallReceivesEnd; pairs with the store in Endpoint.limitRoom
+	posted := c.peerQP.Posted.Load()                       // ORDER receive-posted: pairs with the stores in Endpoint.publishPosted
+	smallReceivesEnd := c.peerQP.SmallReceivesEnd.Load()   // ORDER receive-limit: after posted; pairs with the store in Endpoint.limitRoom
+	smallReceiveBytes := c.peerQP.SmallReceiveBytes.Load() // ORDER receive-room: after smallReceivesEnd; pairs with the store in Endpoint.limitRoom
 	return c.credit.refresh(pushed, posted, c.receiveCount, smallReceivesEnd, smallReceiveBytes)
 }
 

@@ -85,20 +85,20 @@ func (ep *queuePair) deliverRemaining() {
 		return
 	}
 	c := ep.conn
-	m := &ep.resp.entry
+	entry := &ep.resp.entry
 	for !c.inboundFailed && ep.rq.completed != ep.rq.posted && c.in.Peek(&ep.resp.slot) && ep.decodeEntry() {
 		r := ep.receiveAt(ep.rq.completed)
 		switch {
-		case m.Kind == wire.SendPlaced:
-			ep.completeReceive(r, nd.Success, min(m.Address, r.capacity), 0)
-		case m.Kind == wire.SendFailed:
-			ep.completeReceive(r, m.ReceiveStatus(), 0, 0)
-		case m.Kind == wire.SendInline && m.Flags&wire.FlagAckRequest == 0 && uint64(m.Length) <= r.capacity:
-			ep.source = window.Operand{Mem: m.Payload[:]}
-			if !ep.fillReceive(r, 0, uint64(m.Length)) {
+		case entry.Kind == wire.SendPlaced:
+			ep.completeReceive(r, nd.Success, min(entry.RequestLength, r.capacity), 0)
+		case entry.Kind == wire.SendFailed:
+			ep.completeReceive(r, entry.ReceiveStatus(), 0, 0)
+		case entry.Kind == wire.SendInEntry && entry.Flags&wire.FlagAckRequest == 0 && uint64(entry.PayloadLength) <= r.capacity:
+			ep.source = window.Operand{Mem: entry.Payload[:]}
+			if !ep.fillReceive(r, 0, uint64(entry.PayloadLength)) {
 				return
 			}
-			ep.completeReceive(r, nd.Success, uint64(m.Length), 0)
+			ep.completeReceive(r, nd.Success, uint64(entry.PayloadLength), 0)
 		default:
 			return
 		}

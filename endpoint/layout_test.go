@@ -75,12 +75,12 @@ func TestLayout(t *testing.T) {
 			bitField(wire.Header(0, 0, 0xffff, 0), "length of the payload")+
 			bitField(wire.Header(0, 0, 0, token), "token"),
 		fmt.Sprintf("wire.Entry, words of shm.slotWords.data by kind\n"+
-			"  %d SendInline  1..%d payload, at most %d bytes\n"+
+			"  %d SendInEntry 1..%d payload, at most %d bytes\n"+
 			"  %d SendPlaced  1 bytes that lie in the receive already\n"+
 			"  %d SendFailed  1 status of the receive, 2 bytes of the message\n"+
 			"  %d SendFragment 1 sender's address, 2 length and sender's local token, 4 length of the whole message\n"+
 			"  %d WriteFragment 1 sender's address, 2 length and sender's local token, 3 receiver's address, 4 length of the whole request\n"+
 			"  %d ReadFragment likewise\n"+
-			"  %d WriteInline 1 receiver's address, 2..%d payload, at most %d bytes\n",
-			wire.SendInline, len(shm.Slot{})-1, wire.InlinePayload, wire.SendPlaced, wire.SendFailed, wire.SendFragment, wire.WriteFragment, wire.ReadFragment, wire.WriteInline, len(shm.Slot{})-1, wire.InlineWritePayload))
+			"  %d WriteInEntry 1 receiver's address, 2..%d payload, at most %d bytes\n",
+			wire.SendInEntry, len(shm.Slot{})-1, wire.MaxSendInEntry, wire.SendPlaced, wire.SendFailed, wire.SendFragment, wire.WriteFragment, wire.ReadFragment, wire.WriteInEntry, len(shm.Slot{})-1, wire.MaxWriteInEntry))
 }

@@ -114,8 +114,8 @@ type recvQueue struct {
 
 // smallReceives are the posted receives that may not fit a full inline payload.
 type smallReceives struct {
-	end      uint64 // see wire.SharedQP.LimitedEnd
-	capacity uint64 // see wire.SharedQP.LimitedRoom
+	end      uint64 // see wire.SharedQP.SmallReceivesEnd
+	capacity uint64 // see wire.SharedQP.SmallReceiveBytes
 }
 
 // queueLimits are the limits that CreateEndpoint has granted.
@@ -135,8 +135,8 @@ type requester struct {
 	next      uint64 // number of the request to execute next
 	hasFailed bool   // a request has failed and is not completed; no other may run
 
-	gathered [wire.InlinePayload]byte // inline data
-	slot     shm.Slot                 // the entry to push
+	gathered [wire.MaxSendInEntry]byte // inline data
+	slot     shm.Slot                  // the entry to push
 
 	// The peer's receive that a Send is filling.
 	remoteSGEBuffer [maxSGE]wire.SGE

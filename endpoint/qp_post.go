@@ -16,7 +16,7 @@ const smallTransfer = window.ChunkSize
 
 // Send posts a message for the peer's oldest posted receive.
 func (ep *queuePair) Send(reqCtx uint64, sge []nd.SGE, flags nd.OpFlags) error {
-	if flags != 0 || len(sge) != 1 || uint(len(sge[0].Buffer))-1 >= wire.InlinePayload {
+	if flags != 0 || len(sge) != 1 || uint(len(sge[0].Buffer))-1 >= wire.MaxSendInEntry {
 		return ep.postSend(reqCtx, sge, flags)
 	}
 	if !ep.mu.LockBiased() {

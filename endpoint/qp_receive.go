@@ -84,7 +84,7 @@ func (ep *queuePair) postReceiveFast(reqCtx uint64, sge *nd.SGE) {
 		d[1] = 1
 	}
 	d[2], d[3] = address, n|uint64(token)<<32
-	room := min(n, wire.InlinePayload)
+	room := min(n, wire.MaxSendInEntry)
 	if !ep.guard.CanScatter(token, address, n) {
 		room = 0
 	}
@@ -95,7 +95,7 @@ func (ep *queuePair) postReceiveFast(reqCtx uint64, sge *nd.SGE) {
 func (ep *queuePair) publishReceive(r *receive) {
 	d, entries := ep.descriptor(), r.sges()
 	d[0], d[1] = r.capacity, uint64(len(entries))
-	room := min(r.capacity, wire.InlinePayload)
+	room := min(r.capacity, wire.MaxSendInEntry)
 	for i, e := range entries {
 		d[2+2*i], d[3+2*i] = e.Address, e.LengthAndToken()
 		if !ep.canFill(e) {
@@ -116,7 +116,7 @@ func (ep *queuePair) descriptor() []uint64 {
 // publishPosted publishes the receive posted last to the peer. An inline message of at most room
 // bytes is sure to fit that receive.
 func (ep *queuePair) publishPosted(room uint64) {
-	if room < wire.InlinePayload {
+	if room < wire.MaxSendInEntry {
 		ep.limitRoom(room)
 	}
 	c := ep.conn
@@ -141,8 +141,8 @@ func (ep *queuePair) limitRoom(room uint64) {
 		room = min(room, ep.smallReceives.capacity)
 	}
 	ep.smallReceives.end, ep.smallReceives.capacity = ep.rq.posted, room
-	asym.StoreRelease(&ep.localQP.LimitedRoom, room)                // ORDER receive-room: before LimitedEnd; pairs with the load in connection.hasReceive
-	asym.StoreRelease(&ep.localQP.LimitedEnd, ep.smallReceives.end) // ORDER receive-limit: before Posted; pairs with the load in connection.hasReceive
+	asym.StoreRelease(&ep.localQP.SmallReceiveBytes, room)                // ORDER receive-room: before SmallReceivesEnd; pairs with the load in connection.hasReceive
+	asym.StoreRelease(&ep.localQP.SmallReceivesEnd, ep.smallReceives.end) // ORDER receive-limit: before Posted; pairs with the load in connection.hasReceive
 }
 
 // canFill reports whether the token of e allows a message to be stored in e at this moment.

@@ -132,7 +132,7 @@ func (r *rig) step(t *testing.T, h *wire.SharedQP, rec *wire.ConnectionRecord, s
 	case storePosted:
 		h.Posted.Store(word)
 	case storeLimitedEnd:
-		h.LimitedEnd.Store(word)
+		h.SmallReceivesEnd.Store(word)
 	case storeConsumed:
 		h.Consumed.Store(word)
 	case storeFault:

@@ -24,7 +24,7 @@ import (
 //	  limit - pushed <= posted - taken      a receive is posted for each entry before limit,
 //	  limit - pushed <= free slots          the ring has a slot for it, and
 //	  maxLen <= room of these receives      maxLen bytes fit, if the peer is correct
-//	smallReceiveBytes, maxLen <= wire.InlinePayload
+//	smallReceiveBytes, maxLen <= wire.MaxSendInEntry
 type credit struct {
 	fastRunStart   uint64 // number of the first entry of the current run of fast-path messages
 	slowPayloadEnd uint64 // number after the last inline entry before the run
@@ -50,7 +50,7 @@ func (c *credit) refresh(pushed, posted, size, smallReceivesEnd, smallReceiveByt
 	if posted-c.taken(pushed) > size { // rejected: no correct peer posts more than its queue holds
 		return false
 	}
-	c.posted, c.smallReceivesEnd, c.smallReceiveBytes = posted, smallReceivesEnd, uint32(min(smallReceiveBytes, wire.InlinePayload))
+	c.posted, c.smallReceivesEnd, c.smallReceiveBytes = posted, smallReceivesEnd, uint32(min(smallReceiveBytes, wire.MaxSendInEntry))
 	return !c.isSpent(pushed)
 }
 
@@ -64,8 +64,8 @@ func (c *credit) fits(pushed, n uint64) bool {
 // free slots of the ring. It reports whether any message may take the fast path.
 func (c *credit) extend(pushed, slots uint64) bool {
 	n := min(c.posted-c.taken(pushed), slots)
-	c.limit, c.maxLen = pushed+n, wire.InlinePayload
-	if !c.fits(pushed, wire.InlinePayload) {
+	c.limit, c.maxLen = pushed+n, wire.MaxSendInEntry
+	if !c.fits(pushed, wire.MaxSendInEntry) {
 		c.maxLen = c.smallReceiveBytes
 	}
 	return n != 0

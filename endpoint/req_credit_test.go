@@ -92,7 +92,7 @@ func (m *creditModel) step() {
 	case 0:
 		m.post(uint64(m.next(64)))
 	case 1, 2:
-		m.fastSend(1 + uint64(m.next(wire.InlinePayload)))
+		m.fastSend(1 + uint64(m.next(wire.MaxSendInEntry)))
 	case 3:
 		m.slowSend(uint64(m.next(64)))
 	case 4: // a Write, a Read, or a later part of any request
@@ -111,7 +111,7 @@ func (m *creditModel) post(capacity uint64) {
 		return
 	}
 	m.receives = append(m.receives, capacity)
-	if room := min(capacity, wire.InlinePayload); room < wire.InlinePayload {
+	if room := min(capacity, wire.MaxSendInEntry); room < wire.MaxSendInEntry {
 		if m.tight > m.delivered {
 			room = min(room, m.roomy)
 		}
@@ -154,7 +154,7 @@ func (m *creditModel) slowSend(n uint64) {
 	if m.free() == 0 {
 		return
 	}
-	small := n <= wire.InlinePayload
+	small := n <= wire.MaxSendInEntry
 	if small && m.credit.fits(m.pushed(), n) {
 		m.delivers(n)
 	}
@@ -218,7 +218,7 @@ func (m *creditModel) check() {
 		"awaited <= pushed":             k.ackRequestEnd <= pushed,
 		"limit - pushed <= credit":      k.limit <= pushed || k.limit-pushed <= credit,
 		"limit - pushed <= slots":       k.limit <= pushed || k.limit-pushed <= m.free(),
-		"maxLen, room <= inlinePayload": k.maxLen <= wire.InlinePayload && k.smallReceiveBytes <= wire.InlinePayload,
+		"maxLen, room <= inlinePayload": k.maxLen <= wire.MaxSendInEntry && k.smallReceiveBytes <= wire.MaxSendInEntry,
 		"lastUnsettled":                 k.orderBarrier(pushed) == unsettled,
 		"posted":                        m.liar || k.posted <= uint64(len(m.receives)),
 	} {

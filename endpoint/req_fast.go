@@ -73,11 +73,11 @@ func (ep *queuePair) enqueuePushed(kind nd.RequestType, reqCtx uint64) *request 
 }
 
 // pushWriteFast is pushWriteInEntry for the fast path. It reports whether it has pushed the Write; it
-// does not if the data exceeds InlineWritePayload or the ring is full.
+// does not if the data exceeds MaxWriteInEntry or the ring is full.
 func (ep *queuePair) pushWriteFast(reqCtx uint64, sge *nd.SGE, address uint64, remote nd.Token) (done bool) {
 	c := ep.conn
 	n := len(sge.Buffer)
-	if n > wire.InlineWritePayload || c.out.FreeSlots() == 0 || !c.guardPeer.Connected() {
+	if n > wire.MaxWriteInEntry || c.out.FreeSlots() == 0 || !c.guardPeer.Connected() {
 		return false
 	}
 	slot := c.out.NextSlot()

@@ -12,7 +12,7 @@ import (
 func (ep *queuePair) sendFragments(r *request, budget *uint64) outcome {
 	c := ep.conn
 	r.needsAck = true
-	if r.kind == nd.RequestWrite && r.total <= wire.InlineWritePayload {
+	if r.kind == nd.RequestWrite && r.total <= wire.MaxWriteInEntry {
 		return ep.pushWriteInEntry(r)
 	}
 	for {
@@ -108,7 +108,7 @@ func (ep *queuePair) pushWriteInEntry(r *request) outcome {
 		return executed
 	}
 	flags := wire.FlagFirst | wire.FlagLast | wire.FlagAckRequest | r.entryFlags()
-	ep.req.slot[0], ep.req.slot[1] = wire.Header(wire.WriteInline, flags, int(r.total), r.remoteToken), r.remoteAddress
+	ep.req.slot[0], ep.req.slot[1] = wire.Header(wire.WriteInEntry, flags, int(r.total), r.remoteToken), r.remoteAddress
 	wire.PutPayload(&ep.req.slot, 2, payload)
 	ep.pushEntry(r, &ep.req.slot)
 	c.peer.Ring()

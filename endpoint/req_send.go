@@ -28,7 +28,7 @@ func (ep *queuePair) executeSend(r *request, budget *uint64) outcome {
 		// The message must not overtake entries that the peer has yet to copy: an earlier message
 		// or Write may store to the same bytes, or fail.
 		r.viaRing = r.invalidate || ep.provider.options.Executor == Target || c.mustNotOvertake()
-		if r.total > wire.InlinePayload && !r.viaRing {
+		if r.total > wire.MaxSendInEntry && !r.viaRing {
 			ep.req.remoteSGEs, ep.req.remoteCapacity = c.nextReceive(&ep.req.remoteSGEBuffer)
 			if r.total > ep.req.remoteCapacity {
 				r.hasReceive = false // if the ring has no room for the report, execute starts over
@@ -41,7 +41,7 @@ func (ep *queuePair) executeSend(r *request, budget *uint64) outcome {
 		}
 	}
 	switch {
-	case r.total <= wire.InlinePayload:
+	case r.total <= wire.MaxSendInEntry:
 		return ep.pushSendInEntry(r)
 	case r.viaRing:
 		return ep.sendFragments(r, budget)
@@ -110,7 +110,7 @@ func (ep *queuePair) pushSendInEntry(r *request) outcome {
 		r.needsAck = true
 		flags |= wire.FlagAckRequest
 	}
-	ep.req.slot[0] = wire.Header(wire.SendInline, flags, int(r.total), r.remoteToken)
+	ep.req.slot[0] = wire.Header(wire.SendInEntry, flags, int(r.total), r.remoteToken)
 	wire.PutPayload(&ep.req.slot, 1, payload)
 	ep.pushEntry(r, &ep.req.slot)
 	c.credit.slowPayloadEnd = r.endEntry

@@ -25,7 +25,7 @@ func (ep *queuePair) serveSendsFast(slot *shm.Slot, results []nd.Result) (n int)
 		size := word >> 16 & 0xffff
 		r := ep.receiveAt(ep.rq.completed)
 		e := &r.single[0]
-		if word&^(0xffff<<16) != wire.PlainSend || size-1 >= wire.InlinePayload || !r.isSingle || size > uint64(e.Length) {
+		if word&^(0xffff<<16) != wire.PlainSend || size-1 >= wire.MaxSendInEntry || !r.isSingle || size > uint64(e.Length) {
 			break
 		}
 		if !ep.guard.Scatter(e.Token, e.Address, slot.Bytes(1)[:size]) {
@@ -62,7 +62,7 @@ func (ep *queuePair) serveWriteFast(slot *shm.Slot) bool {
 	c := ep.conn
 	word, address := atomic.LoadUint64(&slot[0]), atomic.LoadUint64(&slot[1]) // loaded once: the peer can overwrite them
 	n := word >> 16 & 0xffff
-	if word&0xffff != wire.PlainWrite || n-1 >= wire.InlineWritePayload || !c.guardPeer.Connected() || !ep.guard.DeliverWrite(nd.Token(word>>32), address, slot.Bytes(2)[:n], ep.number) {
+	if word&0xffff != wire.PlainWrite || n-1 >= wire.MaxWriteInEntry || !c.guardPeer.Connected() || !ep.guard.DeliverWrite(nd.Token(word>>32), address, slot.Bytes(2)[:n], ep.number) {
 		return false
 	}
 	c.in.Advance()

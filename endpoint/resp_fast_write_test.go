@@ -21,7 +21,7 @@ func TestResponderRejectsInvalidInlineWrites(t *testing.T) {
 		"a byte behind":      {nd.AllowWrite, 93, 8, false, false},
 		"invalidated":        {nd.AllowWrite, 0, 8, true, false},
 		"another connection": {nd.AllowWrite | nd.ThisEndpointOnly, 0, 8, false, true},
-		"the longest":        {nd.AllowRead, 0, wire.InlineWritePayload, false, false},
+		"the longest":        {nd.AllowRead, 0, wire.MaxWriteInEntry, false, false},
 	} {
 		for _, s := range []setup{{Executors: [2]Executor{Target, Target}}, {Private: [2]bool{false, true}}} {
 			t.Run(name+"/"+s.String(), func(t *testing.T) {

@@ -28,7 +28,7 @@ func (ep *queuePair) serveRing(budget *uint64) (progressed bool) {
 			ep.resp.slot = *slot
 		}
 		if !ep.serving && !ep.decodeEntry() {
-			ep.terminate(ep.protocolError("a ring entry of kind %d and length %d", entry.Kind, entry.Length))
+			ep.terminate(ep.protocolError("a ring entry of kind %d and length %d", entry.Kind, entry.PayloadLength))
 			return true
 		}
 		ep.serving = true // from here on the slot is not read again: the peer can overwrite it
@@ -97,7 +97,7 @@ func (ep *queuePair) serveEntry(entry *wire.Entry, budget *uint64) outcome {
 	switch entry.Kind {
 	case wire.WriteFragment, wire.ReadFragment:
 		return ep.serveFragment(entry, budget)
-	case wire.WriteInline:
+	case wire.WriteInEntry:
 		return ep.serveWriteInEntry(entry)
 	}
 	switch {
@@ -114,7 +114,7 @@ func (ep *queuePair) serveEntry(entry *wire.Entry, budget *uint64) outcome {
 	r := ep.receiveAt(ep.rq.completed)
 	switch entry.Kind {
 	case wire.SendPlaced:
-		ep.completeReceive(r, nd.Success, min(entry.Address, r.capacity), 0)
+		ep.completeReceive(r, nd.Success, min(entry.RequestLength, r.capacity), 0)
 		return executed
 	case wire.SendFailed:
 		return ep.serveSendFailed(entry, r)
@@ -146,15 +146,15 @@ func (ep *queuePair) serveSendInEntry(entry *wire.Entry, r *receive) outcome {
 		if entry.Flags&wire.FlagInvalidate != 0 && !ep.checkInvalidate(entry, r) {
 			return executed
 		}
-		if uint64(entry.Length) > r.capacity {
-			return ep.failTooLong(r, uint64(entry.Length))
+		if uint64(entry.PayloadLength) > r.capacity {
+			return ep.failTooLong(r, uint64(entry.PayloadLength))
 		}
 		ep.source = window.Operand{Mem: entry.Payload[:]}
-		if !ep.fillReceive(r, 0, uint64(entry.Length)) {
+		if !ep.fillReceive(r, 0, uint64(entry.PayloadLength)) {
 			return executed
 		}
 	}
-	return ep.finishSend(entry, r, uint64(entry.Length))
+	return ep.finishSend(entry, r, uint64(entry.PayloadLength))
 }
 
 // stoppedOutcome returns the outcome of an entry whose data could not be copied. The entry is not
@@ -263,9 +263,9 @@ func (ep *queuePair) finishSend(entry *wire.Entry, r *receive, total uint64) out
 
 // serveSendFailed completes a receive that the sender could not fill.
 func (ep *queuePair) serveSendFailed(entry *wire.Entry, r *receive) outcome {
-	status, detail := entry.ReceiveStatus(), fmt.Sprintf(tooLong, entry.Total, r.capacity)
+	status, detail := entry.ReceiveStatus(), fmt.Sprintf(tooLong, entry.RequestLength, r.capacity)
 	if status == nd.AccessViolation {
-		detail = fmt.Sprintf("a message of %d bytes for %s", entry.Total, ep.describeReceive(r))
+		detail = fmt.Sprintf("a message of %d bytes for %s", entry.RequestLength, ep.describeReceive(r))
 	}
 	ep.counters.accessRefused++
 	ep.completeReceive(r, status, 0, 0)
@@ -281,20 +281,20 @@ func (ep *queuePair) serveSendFragment(entry *wire.Entry, r *receive, budget *ui
 		if entry.Flags&wire.FlagInvalidate != 0 && !ep.checkInvalidate(entry, r) {
 			return executed
 		}
-		if entry.Total > r.capacity {
-			return ep.failTooLong(r, entry.Total)
+		if entry.RequestLength > r.capacity {
+			return ep.failTooLong(r, entry.RequestLength)
 		}
 	}
-	if entry.Size > r.capacity-min(ep.resp.messageReceived, r.capacity)+ep.resp.entryCopied {
-		ep.terminate(ep.protocolError("more than the announced %d bytes of a message", entry.Total))
+	if entry.FragmentLength > r.capacity-min(ep.resp.messageReceived, r.capacity)+ep.resp.entryCopied {
+		ep.terminate(ep.protocolError("more than the announced %d bytes of a message", entry.RequestLength))
 		return executed
 	}
-	for ep.resp.entryCopied < entry.Size {
+	for ep.resp.entryCopied < entry.FragmentLength {
 		if *budget == 0 {
 			return partial
 		}
-		n := min(entry.Size-ep.resp.entryCopied, *budget)
-		ep.source = window.Operand{Token: entry.Local, Rights: window.Local | window.Read, Address: entry.Address + ep.resp.entryCopied, Peer: &ep.conn.guardPeer, Generation: &ep.resp.remoteBind}
+		n := min(entry.FragmentLength-ep.resp.entryCopied, *budget)
+		ep.source = window.Operand{Token: entry.SenderToken, Rights: window.Local | window.Read, Address: entry.SenderAddress + ep.resp.entryCopied, Peer: &ep.conn.guardPeer, Generation: &ep.resp.remoteBind}
 		if !ep.fillReceive(r, ep.resp.messageReceived, n) {
 			return ep.stoppedOutcome()
 		}
@@ -314,25 +314,25 @@ func (ep *queuePair) serveFragment(entry *wire.Entry, budget *uint64) outcome {
 	if entry.Kind == wire.ReadFragment {
 		local, remote, right, remoteRight = &ep.source, &ep.sink, window.Read, window.Write
 	}
-	*local = window.Operand{Token: entry.Token, Rights: window.Remote | right, Address: entry.Remote, Endpoint: ep.number, Generation: &ep.resp.localBind}
+	*local = window.Operand{Token: entry.Token, Rights: window.Remote | right, Address: entry.ReceiverAddress, Endpoint: ep.number, Generation: &ep.resp.localBind}
 	// The whole range of the request is checked before its first byte is copied.
-	whole := entry.Size
+	whole := entry.FragmentLength
 	if entry.Flags&wire.FlagFirst != 0 {
-		whole = max(entry.Size, entry.Total)
+		whole = max(entry.FragmentLength, entry.RequestLength)
 	}
-	if ep.resp.entryCopied == 0 && whole > min(entry.Size, *budget) {
+	if ep.resp.entryCopied == 0 && whole > min(entry.FragmentLength, *budget) {
 		if f := ep.guard.Check(local, whole); f != window.NoFault {
 			ep.failAccess(entry, local, whole, f)
 			return executed
 		}
 	}
-	for ep.resp.entryCopied < entry.Size {
+	for ep.resp.entryCopied < entry.FragmentLength {
 		if *budget == 0 {
 			return partial
 		}
-		n := min(entry.Size-ep.resp.entryCopied, *budget)
-		local.Address = entry.Remote + ep.resp.entryCopied
-		*remote = window.Operand{Token: entry.Local, Rights: window.Local | remoteRight, Address: entry.Address + ep.resp.entryCopied, Peer: &ep.conn.guardPeer, Generation: &ep.resp.remoteBind}
+		n := min(entry.FragmentLength-ep.resp.entryCopied, *budget)
+		local.Address = entry.ReceiverAddress + ep.resp.entryCopied
+		*remote = window.Operand{Token: entry.SenderToken, Rights: window.Local | remoteRight, Address: entry.SenderAddress + ep.resp.entryCopied, Peer: &ep.conn.guardPeer, Generation: &ep.resp.remoteBind}
 		_, sinkFault, sourceFault := ep.guard.Copy(&ep.sink, &ep.source, n)
 		switch f := sinkFault | sourceFault; f {
 		case window.NoFault:
@@ -354,9 +354,9 @@ func (ep *queuePair) serveFragment(entry *wire.Entry, budget *uint64) outcome {
 
 // serveWriteInEntry runs a Write whose data is in the ring entry.
 func (ep *queuePair) serveWriteInEntry(entry *wire.Entry) outcome {
-	ep.sink = window.Operand{Token: entry.Token, Rights: window.Remote | window.Write, Address: entry.Address, Endpoint: ep.number}
-	ep.source = window.Operand{Mem: entry.Payload[:entry.Length]}
-	n := uint64(entry.Length)
+	ep.sink = window.Operand{Token: entry.Token, Rights: window.Remote | window.Write, Address: entry.ReceiverAddress, Endpoint: ep.number}
+	ep.source = window.Operand{Mem: entry.Payload[:entry.PayloadLength]}
+	n := uint64(entry.PayloadLength)
 	if _, f, _ := ep.guard.Copy(&ep.sink, &ep.source, n); f != window.NoFault {
 		ep.failAccess(entry, &ep.sink, n, f)
 	}

@@ -50,10 +50,10 @@ func fuzzMessages(f *testing.F, shared bool) {
 		return wire.SGE{Address: address(l, estate, rng, 0), Length: n, Token: localOf(l, estate, rng)}
 	}
 	inline := func(flags uint8, n int, token nd.Token) shm.Slot {
-		return shm.Slot{wire.Header(wire.SendInline, flags, n, token), 1, 2, 3, 4, 5, 6}
+		return shm.Slot{wire.Header(wire.SendInEntry, flags, n, token), 1, 2, 3, 4, 5, 6}
 	}
 	put := func(n int, token nd.Token, at uint64) shm.Slot {
-		return shm.Slot{wire.Header(wire.WriteInline, whole|wire.FlagAckRequest, n, token), at, 7, 8, 9}
+		return shm.Slot{wire.Header(wire.WriteInEntry, whole|wire.FlagAckRequest, n, token), at, 7, 8, 9}
 	}
 	send := func(flags uint8, e wire.SGE, total uint64, token nd.Token) shm.Slot {
 		return wire.Fragment(wire.SendFragment, flags, token, e, 0, total)

@@ -250,7 +250,7 @@ func TestSharedReceiveForgedMessages(t *testing.T) {
 		"placed":                                 {wire.Header(wire.SendPlaced, wire.FlagFirst|wire.FlagLast, 0, 0), 8},
 		"placed, acknowledgement requested":      {wire.Header(wire.SendPlaced, wire.FlagFirst|wire.FlagLast|wire.FlagAckRequest, 0, 0), 8},
 		"failed":                                 {wire.Header(wire.SendFailed, wire.FlagFirst|wire.FlagLast|wire.FlagAckRequest, 0, 0), uint64(nd.BufferOverflow)},
-		"inline, no acknowledgement requested":   {wire.Header(wire.SendInline, wire.FlagFirst|wire.FlagLast, 8, 0), 8},
+		"inline, no acknowledgement requested":   {wire.Header(wire.SendInEntry, wire.FlagFirst|wire.FlagLast, 8, 0), 8},
 		"fragment, no acknowledgement requested": {wire.Header(wire.SendFragment, wire.FlagFirst|wire.FlagLast, 0, 0), 8, 8, 0, 8},
 	} {
 		for _, over := range []bool{false, true} {

@@ -11,9 +11,9 @@ import (
 type Kind uint8
 
 const (
-	// SendInline carries a whole message in words 1..6. With FlagInvalidate, the header's
-	// token names the window or region to invalidate.
-	SendInline Kind = 1 + iota
+	// SendInEntry carries a whole message in words 1..6. It is used with and without [nd.Inline].
+	// With FlagInvalidate, the header's token names the window or region to invalidate.
+	SendInEntry Kind = 1 + iota
 	// SendPlaced reports a message that the sender has copied into the posted receive. Word 1
 	// is its length in bytes.
 	SendPlaced
@@ -27,8 +27,8 @@ const (
 	SendFragment
 	WriteFragment
 	ReadFragment
-	// WriteInline carries the data of a Write in words 2..6, and the receiver's address in word 1.
-	WriteInline
+	// WriteInEntry carries the data of a Write in words 2..6, and the receiver's address in word 1.
+	WriteInEntry
 )
 
 // Flags of a ring entry.
@@ -40,20 +40,20 @@ const (
 	FlagSolicited  // of a Send: its receive completes with a solicited event
 )
 
-// Limits of inline data, in bytes.
+// Limits of the data that a ring entry can carry, in bytes.
 const (
-	InlinePayload      = shm.SlotSize - 2*8 // of a Send; the ring has one word of each slot, the header of the entry another
-	InlineWritePayload = shm.SlotSize - 3*8 // of a Write
+	MaxSendInEntry  = shm.SlotSize - 2*8 // of a Send; the ring has one word of each slot, the header of the entry another
+	MaxWriteInEntry = shm.SlotSize - 3*8 // of a Write
 )
 
 // Headers of the entries of the fast path. PlainSend lacks the length, PlainWrite the length and the token.
 const (
-	PlainSend  = uint64(SendInline) | uint64(FlagFirst|FlagLast)<<8
-	PlainWrite = uint64(WriteInline) | uint64(FlagFirst|FlagLast|FlagAckRequest)<<8
+	PlainSend  = uint64(SendInEntry) | uint64(FlagFirst|FlagLast)<<8
+	PlainWrite = uint64(WriteInEntry) | uint64(FlagFirst|FlagLast|FlagAckRequest)<<8
 )
 
 // Header packs word 0 of an entry: the kind (bits 0..7), the flags (8..15), the length of the
-// inline payload in bytes (16..31) and a token (32..63).
+// payload in bytes (16..31) and a token (32..63).
 func Header(k Kind, flags uint8, length int, token nd.Token) uint64 {
 	return uint64(k) | uint64(flags)<<8 | uint64(length)<<16 | uint64(token)<<32
 }
@@ -67,8 +67,8 @@ func Fragment(k Kind, flags uint8, token nd.Token, local SGE, remote, total uint
 	return shm.Slot{Header(k, flags, 0, token), local.Address, local.LengthAndToken(), remote, total}
 }
 
-// PutPayload stores b in the words of s from first on. If the length of b is no multiple of 8,
-// the rest of its last word is zero; later words keep their values.
+// PutPayload stores b in the words of s, from index first on. If the length of b is not a multiple of 8,
+// the rest of the last word is set to zero. Later words keep their values.
 func PutPayload(s *shm.Slot, first int, b []byte) {
 	for ; len(b) >= 8; b = b[8:] {
 		s[first] = binary.NativeEndian.Uint64(b)
@@ -81,45 +81,50 @@ func PutPayload(s *shm.Slot, first int, b []byte) {
 	}
 }
 
-// Entry is a decoded ring entry. Which fields are set depends on the kind.
+// Entry is a decoded ring entry. Which fields are set depends on the kind. The sender is the process
+// that pushed the entry, the receiver the one that serves it.
 type Entry struct {
-	Kind    Kind
-	Flags   uint8
-	Length  int // of the inline payload, in bytes
-	Token   nd.Token
-	Address uint64 // word 1
-	Size    uint64 // of a fragment, in bytes
-	Local   nd.Token
-	Remote  uint64 // word 3
-	Total   uint64 // length of the whole request; of SendFailed, of the message
-	Payload [InlinePayload]byte
+	Kind            Kind
+	Flags           uint8
+	PayloadLength   int      // bytes of the data in the entry
+	Token           nd.Token // the receiver's remote token, or the token to invalidate
+	SenderAddress   uint64   // of the bytes of a fragment
+	SenderToken     nd.Token // local token for these bytes
+	ReceiverAddress uint64   // of a Write or Read
+	FragmentLength  uint64   // bytes
+	RequestLength   uint64   // bytes of the whole request or message
+	status          uint64   // see ReceiveStatus
+	Payload         [MaxSendInEntry]byte
 }
 
 // Decode decodes a private copy of a slot that a peer wrote. It reports false if no correct peer
-// writes such an entry; Kind and Length are set even then.
+// writes such an entry; Kind and PayloadLength are set even then.
 func (e *Entry) Decode(s *shm.Slot) bool {
 	e.Kind, e.Flags = Kind(s[0]), Flags(s[0])
-	e.Length, e.Token = int(uint16(s[0]>>16)), nd.Token(s[0]>>32)
-	first, limit := 1, InlinePayload
+	e.PayloadLength, e.Token = int(uint16(s[0]>>16)), nd.Token(s[0]>>32)
+	first, limit := 1, MaxSendInEntry
 	switch e.Kind {
-	case SendInline:
-	case WriteInline:
-		first, limit = 2, InlineWritePayload
-		e.Address = s[1]
-	case SendPlaced, SendFailed:
-		e.Address, e.Total = s[1], s[2]
-		return e.Length == 0
+	case SendInEntry:
+	case WriteInEntry:
+		first, limit = 2, MaxWriteInEntry
+		e.ReceiverAddress = s[1]
+	case SendPlaced:
+		e.RequestLength = s[1]
+		return e.PayloadLength == 0
+	case SendFailed:
+		e.status, e.RequestLength = s[1], s[2]
+		return e.PayloadLength == 0
 	case SendFragment, WriteFragment, ReadFragment:
-		e.Address, e.Size, e.Local = s[1], uint64(uint32(s[2])), nd.Token(s[2]>>32)
-		e.Remote, e.Total = s[3], s[4]
-		return e.Length == 0
+		e.SenderAddress, e.FragmentLength, e.SenderToken = s[1], uint64(uint32(s[2])), nd.Token(s[2]>>32)
+		e.ReceiverAddress, e.RequestLength = s[3], s[4]
+		return e.PayloadLength == 0
 	default:
 		return false
 	}
-	if e.Length > limit {
+	if e.PayloadLength > limit {
 		return false
 	}
-	for i := 0; i < e.Length; i += 8 {
+	for i := 0; i < e.PayloadLength; i += 8 {
 		binary.NativeEndian.PutUint64(e.Payload[i:], s[first+i/8])
 	}
 	return true
@@ -128,7 +133,7 @@ func (e *Entry) Decode(s *shm.Slot) bool {
 // ReceiveStatus returns the status that a SendFailed entry gives its receive. It is
 // [nd.BufferOverflow] or, for any other value of the peer, [nd.AccessViolation].
 func (e *Entry) ReceiveStatus() nd.Status {
-	if s := nd.Status(e.Address); s == nd.BufferOverflow {
+	if s := nd.Status(e.status); s == nd.BufferOverflow {
 		return s
 	}
 	return nd.AccessViolation

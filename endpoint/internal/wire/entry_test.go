@@ -15,10 +15,10 @@ func TestEntryWords(t *testing.T) {
 		t.Errorf("a fragment is %x, want %x", s, want)
 	}
 	var e Entry
-	if !e.Decode(&s) || e.Address != 11 || e.Size != 12 || e.Local != token || e.Remote != 13 || e.Total != 14 || e.Token != 5 {
+	if !e.Decode(&s) || e.SenderAddress != 11 || e.FragmentLength != 12 || e.SenderToken != token || e.ReceiverAddress != 13 || e.RequestLength != 14 || e.Token != 5 {
 		t.Errorf("%x is decoded as %+v", s, e)
 	}
-	for first, k := range map[int]Kind{1: SendInline, 2: WriteInline} {
+	for first, k := range map[int]Kind{1: SendInEntry, 2: WriteInEntry} {
 		s := shm.Slot{Header(k, 0, 9, 0), 1, 2, 3, 4}
 		if !e.Decode(&s) || e.Payload[0] != byte(first) || e.Payload[8] != byte(first+1) {
 			t.Errorf("%x is decoded as %+v", s, e)
@@ -29,9 +29,9 @@ func TestEntryWords(t *testing.T) {
 func TestDecodeRejectsMalformedEntries(t *testing.T) {
 	for _, header := range []uint64{
 		0, // no kind
-		Header(WriteInline+1, FlagFirst|FlagLast, 0, 0),
-		Header(SendInline, FlagFirst|FlagLast, InlinePayload+1, 0),
-		Header(WriteInline, FlagFirst|FlagLast, InlineWritePayload+1, 0),
+		Header(WriteInEntry+1, FlagFirst|FlagLast, 0, 0),
+		Header(SendInEntry, FlagFirst|FlagLast, MaxSendInEntry+1, 0),
+		Header(WriteInEntry, FlagFirst|FlagLast, MaxWriteInEntry+1, 0),
 		Header(SendPlaced, FlagFirst|FlagLast, 1, 0),
 		Header(SendFailed, FlagFirst|FlagLast, 1, 0),
 		Header(SendFragment, FlagFirst|FlagLast, 1, 0),
@@ -44,16 +44,16 @@ func TestDecodeRejectsMalformedEntries(t *testing.T) {
 }
 
 func TestPayloadRoundTrip(t *testing.T) {
-	data := make([]byte, InlinePayload)
+	data := make([]byte, MaxSendInEntry)
 	for i := range data {
 		data[i] = byte(i + 1)
 	}
-	for n := range InlinePayload + 1 {
+	for n := range MaxSendInEntry + 1 {
 		var s shm.Slot
 		var e Entry
-		s[0] = Header(SendInline, FlagFirst|FlagLast, n, 0)
+		s[0] = Header(SendInEntry, FlagFirst|FlagLast, n, 0)
 		PutPayload(&s, 1, data[:n])
-		if !e.Decode(&s) || e.Length != n || string(e.Payload[:n]) != string(data[:n]) {
+		if !e.Decode(&s) || e.PayloadLength != n || string(e.Payload[:n]) != string(data[:n]) {
 			t.Errorf("%d bytes are decoded as %+v", n, e)
 		}
 	}

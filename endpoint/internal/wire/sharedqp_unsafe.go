@@ -29,10 +29,10 @@ type SharedQP struct {
 	FaultStatus atomic.Uint32 // status of the peer's request that the entry belongs to
 	_           [108]byte
 
-	Posted      atomic.Uint64 // receives posted so far
-	LimitedEnd  atomic.Uint64 // number after the last receive that may not fit a full inline payload
-	LimitedRoom atomic.Uint64 // bytes that each undelivered receive before LimitedEnd is sure to fit
-	_           [104]byte
+	Posted            atomic.Uint64 // receives posted so far
+	SmallReceivesEnd  atomic.Uint64 // number after the last receive that may not fit a full inline payload
+	SmallReceiveBytes atomic.Uint64 // bytes that each undelivered receive before SmallReceivesEnd is sure to fit
+	_                 [104]byte
 
 	Hazard atomic.Uint64 // tokens that this side's copies are using; see window.Hazard
 	_      [120]byte
