@@ -343,7 +343,7 @@ func (ep *queuePair) free() bool {
 	if ep.localQPOffset == 0 {
 		return true
 	}
-	ep.guard.ClearForged() // the engine does not drive a closed endpoint
+	ep.guard.ClearOverwrittenHazard() // the engine does not drive a closed endpoint
 	if c := ep.conn; c != nil && !c.released.Load() || ep.sq.completed != ep.sq.posted {
 		return false
 	}

@@ -60,7 +60,7 @@ func TestLayout(t *testing.T) {
 			connRequested, connAccepted, connEstablished, connRefused, connWithdrawn, connAborted),
 		fmt.Sprintf("word wire.ConnectionRecord.Detached, 32 bits\n"+
 			"  %d no longer uses the other's SharedQP, %d nor the record\n", wire.DetachedQP, wire.DetachedRecord),
-		"word wire.ConnectionRecord.Adapter, 64 bits, also window.entry.owner\n"+
+		"word wire.ConnectionRecord.Adapter, 64 bits, also window.accessEntry.owner\n"+
 			bitField(1<<ownerShift-1, "number of the adapter among its member's")+
 			bitField(^uint64(1<<ownerShift-1), "shm.MemberID"),
 		fmt.Sprintf("endpoint.descriptor, 64-bit words, wire.SharedQP.ReceiveStride bytes from one to the next\n"+

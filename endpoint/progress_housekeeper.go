@@ -106,8 +106,8 @@ func (h *housekeeper) run() {
 // owners of the tokens would otherwise wait as long as this process lives.
 func (p *Provider) clearForgedHazards() {
 	for _, ep := range *p.endpoints.Load() {
-		if ep.guard.Forged() && ep.mu.TryLock() { // rarely true; the check costs two loads
-			ep.guard.ClearForged()
+		if ep.guard.HazardOverwritten() && ep.mu.TryLock() { // rarely true; the check costs two loads
+			ep.guard.ClearOverwrittenHazard()
 			ep.mu.Unlock()
 		}
 	}

@@ -152,9 +152,9 @@ type responder struct {
 	entry       wire.Entry // slot, decoded
 	entryCopied uint64     // bytes of the entry that are copied
 
-	messageReceived uint64            // bytes of the current message in its receive
-	localBind       window.Generation // bind of the local token in use, from the first to the last entry of a request
-	remoteBind      window.Generation // bind of the peer's token in use, in this entry
+	messageReceived uint64           // bytes of the current message in its receive
+	localBind       window.BindCheck // bind of the local token in use, from the first to the last entry of a request
+	remoteBind      window.BindCheck // bind of the peer's token in use, in this entry
 
 	invalidating     window.Invalidatable // invalidated by the current message; nil when its token is drained
 	invalidatedToken nd.Token

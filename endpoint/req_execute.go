@@ -88,9 +88,9 @@ func (ep *queuePair) completeInvalidate(r *request) {
 	r.finish(nd.Success)
 }
 
-// setLocalOperand makes ref name memory of this process with the local token of e.
-func setLocalOperand(ref *window.Operand, e wire.SGE, rights window.Rights) {
-	*ref = window.Operand{Token: e.Token, Rights: window.Local | rights, Address: e.Address}
+// setLocalOperand makes operand name memory of this process with the local token of e.
+func setLocalOperand(operand *window.Operand, e wire.SGE, rights window.Rights) {
+	*operand = window.Operand{Token: e.Token, Rights: window.Local | rights, Address: e.Address}
 }
 
 // copyOneSided runs a Read or a Write in this process: it copies between local memory and the peer's.
@@ -101,7 +101,7 @@ func (ep *queuePair) copyOneSided(r *request, budget *uint64) outcome {
 	if !write {
 		local, remote, right = &ep.sink, &ep.source, window.Read
 	}
-	*remote = window.Operand{Token: r.remoteToken, Rights: window.Remote | right, Peer: &ep.conn.guardPeer, Generation: &r.remoteBind}
+	*remote = window.Operand{Token: r.remoteToken, Rights: window.Remote | right, Peer: &ep.conn.guardPeer, BindCheck: &r.remoteBind}
 	if r.transferred == 0 && (len(r.sges) > 1 || r.total > *budget) {
 		// The whole range is checked before the first byte is copied.
 		remote.Address = r.remoteAddress

@@ -41,12 +41,12 @@ func (r *request) copyInline(sge []nd.SGE) {
 	}
 }
 
-// setOperand makes ref name e, which is an entry of r or a part of one. ref is ep.sink or ep.source.
-func (r *request) setOperand(ref *window.Operand, e wire.SGE, rights window.Rights) {
+// setOperand makes operand name e, which is an entry of r or a part of one. operand is ep.sink or ep.source.
+func (r *request) setOperand(operand *window.Operand, e wire.SGE, rights window.Rights) {
 	if r.flags.Has(nd.Inline) {
-		*ref = window.Operand{Mem: r.inline[e.Address:][:e.Length]}
+		*operand = window.Operand{Mem: r.inline[e.Address:][:e.Length]}
 		return
 	}
-	setLocalOperand(ref, e, rights)
-	ref.Generation = &r.localBind
+	setLocalOperand(operand, e, rights)
+	operand.BindCheck = &r.localBind
 }

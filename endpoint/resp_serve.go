@@ -55,8 +55,8 @@ func (ep *queuePair) serveRing(budget *uint64) (progressed bool) {
 // decodeEntry decodes the ring entry in ep.resp.slot. It reports whether the entry is valid.
 func (ep *queuePair) decodeEntry() bool {
 	entry := &ep.resp.entry
-	if ep.resp.remoteBind = (window.Generation{}); wire.Flags(ep.resp.slot[0])&wire.FlagFirst != 0 {
-		ep.resp.localBind = window.Generation{}
+	if ep.resp.remoteBind = (window.BindCheck{}); wire.Flags(ep.resp.slot[0])&wire.FlagFirst != 0 {
+		ep.resp.localBind = window.BindCheck{}
 	}
 	return entry.Decode(&ep.resp.slot)
 }
@@ -173,7 +173,7 @@ func (ep *queuePair) fillReceive(r *receive, at, n uint64) bool {
 		e := sgeAt(r.sges(), at)
 		part := min(uint64(e.Length), n)
 		setLocalOperand(&ep.sink, e, window.Write)
-		ep.sink.Generation = &ep.resp.localBind
+		ep.sink.BindCheck = &ep.resp.localBind
 		_, localFault, remoteFault := ep.guard.Copy(&ep.sink, &ep.source, part)
 		switch {
 		case localFault != window.NoFault:
@@ -294,7 +294,7 @@ func (ep *queuePair) serveSendFragment(entry *wire.Entry, r *receive, budget *ui
 			return partial
 		}
 		n := min(entry.FragmentLength-ep.resp.entryCopied, *budget)
-		ep.source = window.Operand{Token: entry.SenderToken, Rights: window.Local | window.Read, Address: entry.SenderAddress + ep.resp.entryCopied, Peer: &ep.conn.guardPeer, Generation: &ep.resp.remoteBind}
+		ep.source = window.Operand{Token: entry.SenderToken, Rights: window.Local | window.Read, Address: entry.SenderAddress + ep.resp.entryCopied, Peer: &ep.conn.guardPeer, BindCheck: &ep.resp.remoteBind}
 		if !ep.fillReceive(r, ep.resp.messageReceived, n) {
 			return ep.stoppedOutcome()
 		}
@@ -314,7 +314,7 @@ func (ep *queuePair) serveFragment(entry *wire.Entry, budget *uint64) outcome {
 	if entry.Kind == wire.ReadFragment {
 		local, remote, right, remoteRight = &ep.source, &ep.sink, window.Read, window.Write
 	}
-	*local = window.Operand{Token: entry.Token, Rights: window.Remote | right, Address: entry.ReceiverAddress, Endpoint: ep.number, Generation: &ep.resp.localBind}
+	*local = window.Operand{Token: entry.Token, Rights: window.Remote | right, Address: entry.ReceiverAddress, Endpoint: ep.number, BindCheck: &ep.resp.localBind}
 	// The whole range of the request is checked before its first byte is copied.
 	whole := entry.FragmentLength
 	if entry.Flags&wire.FlagFirst != 0 {
@@ -332,7 +332,7 @@ func (ep *queuePair) serveFragment(entry *wire.Entry, budget *uint64) outcome {
 		}
 		n := min(entry.FragmentLength-ep.resp.entryCopied, *budget)
 		local.Address = entry.ReceiverAddress + ep.resp.entryCopied
-		*remote = window.Operand{Token: entry.SenderToken, Rights: window.Local | remoteRight, Address: entry.SenderAddress + ep.resp.entryCopied, Peer: &ep.conn.guardPeer, Generation: &ep.resp.remoteBind}
+		*remote = window.Operand{Token: entry.SenderToken, Rights: window.Local | remoteRight, Address: entry.SenderAddress + ep.resp.entryCopied, Peer: &ep.conn.guardPeer, BindCheck: &ep.resp.remoteBind}
 		_, sinkFault, sourceFault := ep.guard.Copy(&ep.sink, &ep.source, n)
 		switch f := sinkFault | sourceFault; f {
 		case window.NoFault:

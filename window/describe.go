@@ -23,9 +23,9 @@ func (g *Guard) DescribeAccess(o *Operand) string {
 func (g *Guard) describePeerAccess(o *Operand) string {
 	index, t := indexOf(o.Token), g.domain.table
 	e := &t.entries[index]
-	word := entryWord(e.word.Load()) // ORDER entry-valid: pairs with the store in accessEntry.bind
+	word := entryWord(e.word.Load()) // ORDER entry-valid: pairs with the store in ownEntry.bind
 	adapter, base, length := AdapterID(e.owner.Load()), e.base.Load(), e.length.Load()
-	latest := makeToken(index, firstTag(t.arena.Secret(), index)+e.binds.Load())
+	latest := makeToken(index, bindBaseOf(t.arena.Secret(), index)+e.binds.Load())
 	switch {
 	case word.valid() && word.token() == o.Token && word.rights()&kindOf(o.Rights) == 0: // of any adapter
 		return describeWrongKind(word)

@@ -65,7 +65,7 @@ func (d *Domain) Drained(token nd.Token) bool {
 		return true
 	}
 	for _, h := range *d.hazards.Load() {
-		// ORDER hazard, hazard-clear: pairs with Guard.publishHazard, see accessEntry.revoke, and with Guard.clearHazard
+		// ORDER hazard, hazard-clear: pairs with Guard.publishHazard, see ownEntry.revoke, and with Guard.clearHazard
 		if hazardNames(h.word.Load(), token) && (h.peer == nil || !h.peer.Gone()) {
 			return false
 		}

@@ -47,7 +47,7 @@ func FuzzToken(f *testing.F) {
 		if h := makeHazard(token, nd.Token(word)); !hazardNames(h, token) || !hazardNames(h, nd.Token(word)) {
 			t.Errorf("hazard %#x", h)
 		}
-		if first := firstTag([2]uint64{word, uint64(tag)}, index); first > tagMask {
+		if first := bindBaseOf([2]uint64{word, uint64(tag)}, index); first > tagMask {
 			t.Errorf("first tag %#x", first)
 		}
 	})

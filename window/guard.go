@@ -34,30 +34,30 @@ func (p *Peer) Connected() bool {
 
 // Operand is the memory at one end of a copy, as a token and an address or as plain bytes.
 type Operand struct {
-	Token      nd.Token
-	Rights     Rights // all that the token must allow
-	Address    uint64 // of the first byte, as the token's owner counts
-	Peer       *Peer  // the peer whose token it is; nil = a token of this domain
-	Endpoint   uint64 // for a token of this domain in a peer's request: the endpoint connected to that peer; 0 = our own request
-	Mem        []byte // not nil: plain memory that needs no token; all other fields are ignored
-	Generation *Generation
+	Token     nd.Token
+	Rights    Rights // all that the token must allow
+	Address   uint64 // of the first byte, as the token's owner counts
+	Peer      *Peer  // the peer whose token it is; nil = a token of this domain
+	Endpoint  uint64 // for a token of this domain in a peer's request: the endpoint connected to that peer; 0 = our own request
+	Mem       []byte // not nil: plain memory that needs no token; all other fields are ignored
+	BindCheck *BindCheck
 }
 
-// Generation is the bind of a token under which the first part of a request has run. Between two parts no hazard names the
+// BindCheck is the bind of a token under which the first part of a request has run. Between two parts no hazard names the
 // token, so it can be invalidated and, after 4,096 binds, valid again. A part that finds the token under another bind
 // fails. The first part with another token stores the bind of that token. The zero value is for a request of which no part has run; an
 // [Operand] without one is a request of a single part.
-type Generation struct{ word entryWord }
+type BindCheck struct{ first entryWord }
 
 // continues reports whether the request may continue under a bind, which is the first one or the same as before.
-func (g *Generation) continues(word entryWord) bool {
+func (g *BindCheck) continues(word entryWord) bool {
 	switch {
 	case g == nil:
 		return true
-	case g.word.token() != word.token(): // no token is 0
-		g.word = word
+	case g.first.token() != word.token(): // no token is 0
+		g.first = word
 	}
-	return g.word == word
+	return g.first == word
 }
 
 // Fault says why a copy was refused.
@@ -90,8 +90,8 @@ func (f Fault) String() string {
 type Guard struct {
 	domain      *Domain
 	arena       *shm.Arena
-	entries     *[shm.WindowEntries]entry
-	cached      *accessEntry   // of the local token that was used last; never nil
+	entries     *[shm.WindowEntries]accessEntry
+	cached      *ownEntry      // of the local token that was used last; never nil
 	unreachable nd.Token       // see KnownUnreachable
 	hazard      *atomic.Uint64 // in the arena, for the peers that own tokens
 	localHazard atomic.Uint64  // the same for this process: a peer could clear the other
@@ -100,7 +100,7 @@ type Guard struct {
 // NewGuard returns a guard that publishes in a hazard word of the arena. That word must be among the hazards of each domain
 // whose tokens are used through the guard.
 func NewGuard(d *Domain, hazard *atomic.Uint64) *Guard {
-	return &Guard{domain: d, arena: d.table.arena, entries: (*[shm.WindowEntries]entry)(d.table.entries), cached: new(accessEntry), hazard: hazard}
+	return &Guard{domain: d, arena: d.table.arena, entries: (*[shm.WindowEntries]accessEntry)(d.table.entries), cached: new(ownEntry), hazard: hazard}
 }
 
 // LocalHazard returns the hazard that the domains of this process must have.
@@ -109,19 +109,19 @@ func (g *Guard) LocalHazard() *Hazard { return NewHazard(&g.localHazard, nil) }
 // checkedRange is the memory of an operand that has been checked, and the words that must be the same after the copy.
 type checkedRange struct {
 	mem         []byte
-	shared      *entry // of a peer's token: its word must still be word
+	entry       *accessEntry // of a peer's token: its word must still be word
 	word        entryWord
-	own         *accessEntry // of a token of this domain: its permissions must still be permissions
+	ownEntry    *ownEntry // of a token of this domain: its permissions must still be permissions
 	permissions *permissions
 }
 
 // isUnchanged is ENTRY-RECHECK.
 func (r *checkedRange) isUnchanged() bool {
 	switch {
-	case r.shared != nil:
-		return entryWord(r.shared.word.Load()) == r.word // ORDER entry-recheck: after the copy; pairs with the exchange in accessEntry.revoke
-	case r.own != nil:
-		return r.own.permissions.Load() == r.permissions
+	case r.entry != nil:
+		return entryWord(r.entry.word.Load()) == r.word // ORDER entry-recheck: after the copy; pairs with the exchange in ownEntry.revoke
+	case r.ownEntry != nil:
+		return r.ownEntry.permissions.Load() == r.permissions
 	}
 	return true
 }
@@ -170,7 +170,7 @@ func (g *Guard) Check(o *Operand, n uint64) Fault {
 // publishHazard is HAZARD-PUBLISH.
 func (g *Guard) publishHazard(hazard uint64) {
 	// ORDER hazard: this exchange, then the loads of check, or of copyFast; pairs with the
-	// exchange of accessEntry.revoke and the loads of Domain.Drained. Either the owner sees
+	// exchange of ownEntry.revoke and the loads of Domain.Drained. Either the owner sees
 	// the hazard, or we see that the token is invalid.
 	asym.StoreRelease(&g.localHazard, hazard)
 	g.hazard.Swap(hazard)
@@ -182,13 +182,13 @@ func (g *Guard) clearHazard() {
 	asym.StoreRelease(&g.localHazard, 0)
 }
 
-// Forged reports whether another process has written the hazard word: it is set although this guard is not in a copy. The
+// HazardOverwritten reports whether another process has written the hazard word: it is set although this guard is not in a copy. The
 // caller holds the endpoint's lock, or takes a true answer as a hint only.
-func (g *Guard) Forged() bool { return g.hazard.Load() != 0 && g.localHazard.Load() == 0 }
+func (g *Guard) HazardOverwritten() bool { return g.hazard.Load() != 0 && g.localHazard.Load() == 0 }
 
-// ClearForged clears a forged hazard, for which the tokens' owners would wait. The caller holds the endpoint's lock.
-func (g *Guard) ClearForged() {
-	if g.Forged() {
+// ClearOverwrittenHazard clears a forged hazard, for which the tokens' owners would wait. The caller holds the endpoint's lock.
+func (g *Guard) ClearOverwrittenHazard() {
+	if g.HazardOverwritten() {
 		g.clearHazard()
 	}
 }
@@ -223,11 +223,11 @@ func (g *Guard) checkOwn(r *checkedRange, o *Operand, n uint64) Fault {
 		return rightsFault(word.rights(), o.Rights)
 	case !within(o.Address, n, p.base, uint64(len(p.mem))):
 		return faultOutOfRange
-	case !o.Generation.continues(word):
+	case !o.BindCheck.continues(word):
 		return faultRevoked
 	}
 	at := o.Address - p.base
-	r.mem, r.own, r.permissions = p.mem[at:at+n], g.cached, p
+	r.mem, r.ownEntry, r.permissions = p.mem[at:at+n], g.cached, p
 	return NoFault
 }
 
@@ -250,7 +250,7 @@ func (g *Guard) checkPeer(r *checkedRange, o *Operand, n uint64) Fault {
 		return FaultDisconnected
 	}
 	e := &g.entries[indexOf(o.Token)]
-	word := entryWord(e.word.Load()) // ORDER entry-valid: pairs with the store in accessEntry.bind
+	word := entryWord(e.word.Load()) // ORDER entry-valid: pairs with the store in ownEntry.bind
 	if !word.valid() || word.token() != o.Token || AdapterID(e.owner.Load()) != peer.Adapter {
 		return faultBadToken
 	}
@@ -272,10 +272,10 @@ func (g *Guard) checkPeer(r *checkedRange, o *Operand, n uint64) Fault {
 	if r.mem = g.arena.HeapBytes(offset+shm.Offset(o.Address-base), n); r.mem == nil {
 		return faultOutOfRange // the entry names memory outside the heap
 	}
-	if !o.Generation.continues(word) {
+	if !o.BindCheck.continues(word) {
 		return faultRevoked
 	}
-	r.shared, r.word = e, word
+	r.entry, r.word = e, word
 	return NoFault
 }
 

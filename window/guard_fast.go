@@ -30,7 +30,7 @@ func (g *Guard) copyFast(peer *Peer, remote nd.Token, rights Rights, address uin
 	}
 	p, own := g.cached.load()
 	e := &g.entries[indexOf(remote)]
-	word := e.word.Load() // ORDER entry-valid: pairs with the store in accessEntry.bind
+	word := e.word.Load() // ORDER entry-valid: pairs with the store in ownEntry.bind
 	// ENTRY-CHECK, of the local token and of the remote one.
 	if p.covers(own, local, rights^(Remote|Local|Read|Write), shm.AddressOf(buf), n) && peer.Connected() &&
 		entryWord(word)&(validBit|wordOf(^nd.Token(0), rights)) == validBit|wordOf(remote, rights) && AdapterID(e.owner.Load()) == peer.Adapter {
@@ -48,7 +48,7 @@ func (g *Guard) copyFast(peer *Peer, remote nd.Token, rights Rights, address uin
 				if !copyWord(to, from) {
 					copyOrdered(to, from) // COPY
 				}
-				ok = e.word.Load() == word && g.cached.permissions.Load() == p // ORDER entry-recheck: after the copy; pairs with the exchange in accessEntry.revoke
+				ok = e.word.Load() == word && g.cached.permissions.Load() == p // ORDER entry-recheck: after the copy; pairs with the exchange in ownEntry.revoke
 			}
 		}
 	}
@@ -57,13 +57,13 @@ func (g *Guard) copyFast(peer *Peer, remote nd.Token, rights Rights, address uin
 }
 
 // Gather copies buf, memory of ours with a local token, to plain memory. Only this process invalidates a local token, and
-// it does so rarely. So the hazard needs no fence here; accessEntry.revoke calls [asym.Heavy].
+// it does so rarely. So the hazard needs no fence here; ownEntry.revoke calls [asym.Heavy].
 func (g *Guard) Gather(to []byte, local nd.Token, buf []byte) (ok bool) {
 	if !g.cached.isLatest(local) {
 		return g.cacheEntry(local) && g.Gather(to, local, buf)
 	}
 	asym.StoreRelease(&g.localHazard, makeHazard(0, local))
-	asym.Light() // ORDER local-hazard: between the store of the hazard and the load of permissions; pairs with Heavy in accessEntry.revoke
+	asym.Light() // ORDER local-hazard: between the store of the hazard and the load of permissions; pairs with Heavy in ownEntry.revoke
 	p, word := g.cached.load()
 	if p.covers(word, local, Local|Read, shm.AddressOf(buf), uint64(len(buf))) {
 		if to = to[:len(buf)]; !copyWord(to, buf) {
@@ -99,7 +99,7 @@ func (g *Guard) Scatter(local nd.Token, address uint64, from []byte) (ok bool) {
 		return g.cacheEntry(local) && g.Scatter(local, address, from)
 	}
 	asym.StoreRelease(&g.localHazard, makeHazard(local, 0))
-	asym.Light() // ORDER local-hazard: between the store of the hazard and the load of permissions; pairs with Heavy in accessEntry.revoke
+	asym.Light() // ORDER local-hazard: between the store of the hazard and the load of permissions; pairs with Heavy in ownEntry.revoke
 	p, word := g.cached.load()
 	if p.covers(word, local, Local|Write, address, uint64(len(from))) {
 		if at := p.mem[address-p.base:][:len(from)]; !copyWord(at, from) {

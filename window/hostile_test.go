@@ -141,19 +141,19 @@ func TestOwnerIgnoresItsSharedEntries(t *testing.T) {
 		{Operand{Token: privateRemote, Rights: Remote | Write, Address: shm.AddressOf(secret)}, 1, faultNoRight},
 		{Operand{Token: stale, Rights: Remote | Read, Address: shm.AddressOf(mem)}, 1, faultBadToken},
 	}
-	lies := []func(e *entry, token nd.Token){
-		func(e *entry, token nd.Token) { // access to everything
+	lies := []func(e *accessEntry, token nd.Token){
+		func(e *accessEntry, token nd.Token) { // access to everything
 			e.base.Store(0)
 			e.length.Store(math.MaxUint64)
 			e.offset.Store(uint64(a.HeapStart()))
 			e.scope.Store(0)
 			e.word.Store(uint64(wordOf(token, Read|Write|Local|Remote) | validBit))
 		},
-		func(e *entry, _ nd.Token) { e.word.Store(0) },
-		func(e *entry, _ nd.Token) { e.word.Store(math.MaxUint64) },
-		func(e *entry, _ nd.Token) { e.owner.Store(12345) },
-		func(e *entry, _ nd.Token) { e.offset.Store(math.MaxUint64); e.length.Store(0) },
-		func(e *entry, _ nd.Token) { e.binds.Store(math.MaxUint32) },
+		func(e *accessEntry, _ nd.Token) { e.word.Store(0) },
+		func(e *accessEntry, _ nd.Token) { e.word.Store(math.MaxUint64) },
+		func(e *accessEntry, _ nd.Token) { e.owner.Store(12345) },
+		func(e *accessEntry, _ nd.Token) { e.offset.Store(math.MaxUint64); e.length.Store(0) },
+		func(e *accessEntry, _ nd.Token) { e.binds.Store(math.MaxUint32) },
 	}
 	for i, lie := range lies {
 		for _, r := range refs {

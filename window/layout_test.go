@@ -51,11 +51,11 @@ func field(mask uint64, meaning string) string {
 func TestLayoutDescribesEntries(t *testing.T) {
 	const all = 1<<32 - 1
 	checkLayout(t, []string{"window.", "word window."},
-		shm.DescribeStruct("window.entry", reflect.TypeFor[entry]()),
+		shm.DescribeStruct("window.accessEntry", reflect.TypeFor[accessEntry]()),
 		"word window.token, 32 bits\n"+
 			field(uint64(makeToken(1<<indexBits-1, 0)), "index of its entry, never 0")+
 			field(uint64(makeToken(0, tagMask)), "tag: another one with each bind of the index"),
-		"word window.entry.word, 64 bits\n"+
+		"word window.accessEntry.word, 64 bits\n"+
 			field(uint64(wordOf(all, 0)), "token")+
 			field(uint64(wordOf(0, 0xff)), fmt.Sprintf("rights: %d read, %d write, %d remote token, %d local token", Read, Write, Remote, Local))+
 			field(uint64(boundWord(0, all, 0)&^wordOf(all, 0)), "generation: number of the bind, without the tag")+

@@ -14,7 +14,7 @@ import (
 // Source: IND2MemoryRegion, NDK_MR.
 type Region struct {
 	domain        *Domain
-	local, remote *accessEntry
+	local, remote *ownEntry
 
 	mu       asym.BiasedMutex
 	draining bool // from the invalidation of the tokens to the end of the registration

@@ -251,7 +251,7 @@ func (s *side) raw(t testing.TB, token nd.Token) []byte {
 	return b
 }
 
-func (s *side) entry(token nd.Token) *entry { return &s.table.entries[indexOf(token)] }
+func (s *side) entry(token nd.Token) *accessEntry { return &s.table.entries[indexOf(token)] }
 
 // offsetOf returns the offset of memory in the arena.
 func (s *side) offsetOf(t testing.TB, b []byte) shm.Offset {

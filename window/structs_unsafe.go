@@ -8,9 +8,9 @@ import (
 	"github.com/softnd/softnd/shm"
 )
 
-// entry is one entry of the shared window table, which describes a token to peers. Only the owner of the entry writes it. It
+// accessEntry is one entry of the shared window table, which describes a token to peers. Only the owner of the entry writes it. It
 // changes base, length, offset, owner and scope only while word is invalid.
-type entry struct {
+type accessEntry struct {
 	_      structs.HostLayout
 	word   atomic.Uint64 // see entryWord
 	base   atomic.Uint64 // address of the first byte for peers
@@ -24,5 +24,5 @@ type entry struct {
 
 func _() { // a constant or index error here means that the shared layout has changed
 	var at [1]struct{}
-	_, _ = at[unsafe.Offsetof(entry{}.binds)-48], at[unsafe.Sizeof(entry{})-shm.WindowEntrySize]
+	_, _ = at[unsafe.Offsetof(accessEntry{}.binds)-48], at[unsafe.Sizeof(accessEntry{})-shm.WindowEntrySize]
 }

@@ -15,21 +15,21 @@ import (
 type Table struct {
 	member  *shm.Member
 	arena   *shm.Arena
-	entries []entry
+	entries []accessEntry
 
 	// own has the private records. A peer can write anything into the shared
 	// entries, so the owner never relies on what it reads there.
-	own [shm.WindowEntries / shm.WindowBlockEntries]atomic.Pointer[accessBlock]
+	own [shm.WindowEntries / shm.WindowBlockEntries]atomic.Pointer[ownBlock]
 
 	mu   sync.Mutex
 	free []uint32 // indexes, the one that has been free for longest first
 }
 
-type accessBlock [shm.WindowBlockEntries]atomic.Pointer[accessEntry]
+type ownBlock [shm.WindowBlockEntries]atomic.Pointer[ownEntry]
 
 // NewTable returns the member's view of the table.
 func NewTable(m *shm.Member) (*Table, error) {
-	entries, err := shm.Slice[entry](m.Arena(), m.Arena().WindowTable(), shm.WindowEntries)
+	entries, err := shm.Slice[accessEntry](m.Arena(), m.Arena().WindowTable(), shm.WindowEntries)
 	if err != nil {
 		return nil, fmt.Errorf("window: map the window table: %w", err)
 	}
@@ -39,18 +39,18 @@ func NewTable(m *shm.Member) (*Table, error) {
 // AdapterID identifies an adapter among all adapters of the arena.
 type AdapterID uint64
 
-// accessEntry is the private record of one entry that this member owns. Its permissions are nil while its token is invalid.
-type accessEntry struct {
+// ownEntry is the private record of one entry that this member owns. Its permissions are nil while its token is invalid.
+type ownEntry struct {
 	index       uint32
-	first       uint32 // see firstTag
-	shared      *entry
+	bindBase    uint32 // see bindBaseOf
+	entry       *accessEntry
 	permissions atomic.Pointer[permissions]
 	word        atomic.Uint64 // boundWord of the latest permissions; loaded after them
 }
 
 // permissions are what a token allows, from its bind to its invalidation. They do not change until the token is drained.
 // Then they may be used for another bind. So a reader first stores a hazard that names the token, and then finds the token
-// in accessEntry.word. Only adapter and invalidates never change.
+// in ownEntry.word. Only adapter and invalidates never change.
 type permissions struct {
 	token       nd.Token
 	bind        uint32 // number of the bind; its lower part is the token's tag
@@ -65,7 +65,7 @@ type permissions struct {
 }
 
 // take returns an unused entry: the one that has been unused for longest.
-func (t *Table) take() (*accessEntry, error) {
+func (t *Table) take() (*ownEntry, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	// A reserve of unused entries keeps each of them from being used again soon.
@@ -76,8 +76,8 @@ func (t *Table) take() (*accessEntry, error) {
 	}
 	index := t.free[0]
 	t.free = t.free[1:]
-	e := &accessEntry{index: index, first: firstTag(t.arena.Secret(), index), shared: &t.entries[index]}
-	t.slot(index).Store(e)
+	e := &ownEntry{index: index, bindBase: bindBaseOf(t.arena.Secret(), index), entry: &t.entries[index]}
+	t.ownSlotOf(index).Store(e)
 	return e, nil
 }
 
@@ -88,7 +88,7 @@ func (t *Table) claimBlock() error {
 	if err != nil {
 		return err
 	}
-	t.own[block].Store(new(accessBlock))
+	t.own[block].Store(new(ownBlock))
 	for i := range uint32(shm.WindowBlockEntries) {
 		index := uint32(block)*shm.WindowBlockEntries + i
 		t.entries[index].word.Store(0)
@@ -100,19 +100,19 @@ func (t *Table) claimBlock() error {
 }
 
 // giveBack returns an entry whose token is invalid and drained.
-func (t *Table) giveBack(e *accessEntry) {
-	t.slot(e.index).Store(nil)
+func (t *Table) giveBack(e *ownEntry) {
+	t.ownSlotOf(e.index).Store(nil)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.free = append(t.free, e.index)
 }
 
-func (t *Table) slot(index uint32) *atomic.Pointer[accessEntry] {
+func (t *Table) ownSlotOf(index uint32) *atomic.Pointer[ownEntry] {
 	return &t.own[index/shm.WindowBlockEntries].Load()[index%shm.WindowBlockEntries]
 }
 
 // lookup returns the entry of a valid token of this member, its permissions and its word; nil if there is none.
-func (t *Table) lookup(token nd.Token) (*accessEntry, *permissions, entryWord) {
+func (t *Table) lookup(token nd.Token) (*ownEntry, *permissions, entryWord) {
 	index := indexOf(token)
 	block := t.own[index/shm.WindowBlockEntries].Load()
 	if block == nil {
@@ -129,39 +129,39 @@ func (t *Table) lookup(token nd.Token) (*accessEntry, *permissions, entryWord) {
 }
 
 // load returns the permissions, nil if the token is invalid, and the word with token and rights.
-func (e *accessEntry) load() (*permissions, entryWord) {
+func (e *ownEntry) load() (*permissions, entryWord) {
 	p := e.permissions.Load()
-	return p, entryWord(e.word.Load()) // ORDER own-permissions: after the permissions; pairs with the store in accessEntry.bind
+	return p, entryWord(e.word.Load()) // ORDER own-permissions: after the permissions; pairs with the store in ownEntry.bind
 }
 
 // isLatest reports whether the latest permissions have that token, which may be invalid by now.
-func (e *accessEntry) isLatest(token nd.Token) bool { return entryWord(e.word.Load()).token() == token }
+func (e *ownEntry) isLatest(token nd.Token) bool { return entryWord(e.word.Load()).token() == token }
 
 // nextToken reserves the number of the next bind, and its token. The caller holds the lock of the window or region that
 // owns the entry.
-func (e *accessEntry) nextToken() (token nd.Token, bind uint32) {
-	binds := e.shared.binds.Load() + 1
-	asym.StoreRelease32(&e.shared.binds, binds)
-	bind = e.first + binds
+func (e *ownEntry) nextToken() (token nd.Token, bind uint32) {
+	binds := e.entry.binds.Load() + 1
+	asym.StoreRelease32(&e.entry.binds, binds)
+	bind = e.bindBase + binds
 	return makeToken(e.index, bind), bind
 }
 
 // bind makes a token valid (ENTRY-BIND). The entry's last token must be invalid and drained.
-func (e *accessEntry) bind(p *permissions) {
-	s, word := e.shared, boundWord(e.index, p.bind, p.rights)
+func (e *ownEntry) bind(p *permissions) {
+	s, word := e.entry, boundWord(e.index, p.bind, p.rights)
 	asym.StoreRelease(&s.base, p.base)
 	asym.StoreRelease(&s.length, uint64(len(p.mem)))
 	asym.StoreRelease(&s.offset, uint64(p.offset))
 	asym.StoreRelease(&s.owner, uint64(p.adapter))
 	asym.StoreRelease(&s.scope, p.scope)
-	asym.StoreRelease(&e.word, uint64(word)) // ORDER own-permissions: before the permissions; pairs with the load in accessEntry.load
+	asym.StoreRelease(&e.word, uint64(word)) // ORDER own-permissions: before the permissions; pairs with the load in ownEntry.load
 	asym.StoreReleasePointer(&e.permissions, p)
 	asym.StoreRelease(&s.word, uint64(word|validBit)) // ORDER entry-valid: pairs with the loads in Guard.checkPeer and Guard.copyFast
 }
 
 // revoke makes the token invalid and returns it; 0 if it was invalid already. The memory may be in use until the token is
 // drained. The caller holds the lock of the window or region that owns the entry.
-func (e *accessEntry) revoke() nd.Token {
+func (e *ownEntry) revoke() nd.Token {
 	p := e.permissions.Load()
 	if p == nil {
 		return 0
@@ -169,7 +169,7 @@ func (e *accessEntry) revoke() nd.Token {
 	asym.StoreReleasePointer(&e.permissions, nil) // before the exchange, which is a full fence
 	// ENTRY-INVALIDATE. ORDER hazard: this exchange, then the loads of Domain.Drained;
 	// pairs with the exchange of Guard.publishHazard and the loads that follow it.
-	e.shared.word.Swap(uint64(boundWord(e.index, p.bind, 0))) // ORDER entry-recheck: pairs with the loads in checkedRange.isUnchanged and Guard.copyFast
+	e.entry.word.Swap(uint64(boundWord(e.index, p.bind, 0))) // ORDER entry-recheck: pairs with the loads in checkedRange.isUnchanged and Guard.copyFast
 	if p.rights&Local != 0 {
 		asym.Heavy() // ORDER local-hazard: between the store to permissions and the loads of hazards; pairs with Guard.Gather and Guard.Scatter
 	}

@@ -11,7 +11,7 @@ import (
 
 func TestTableReusesOldestEntryFirst(t *testing.T) {
 	table := join(t, newArena(t)).table
-	take := func() *accessEntry {
+	take := func() *ownEntry {
 		t.Helper()
 		g, err := table.take()
 		if err != nil {
@@ -25,7 +25,7 @@ func TestTableReusesOldestEntryFirst(t *testing.T) {
 	}
 	back := []int{3, 0, 4, 1}
 	for _, i := range back {
-		table.giveBack(&accessEntry{index: given[i], shared: &table.entries[given[i]]})
+		table.giveBack(&ownEntry{index: given[i], entry: &table.entries[given[i]]})
 	}
 	var again []uint32
 	for i := 0; len(again) < len(back); i++ {

@@ -14,7 +14,7 @@ import (
 // from the arena's secret, so that a token cannot be guessed by counting. Index 0 is never used, so no token is 0.
 //
 // The upper part of the number is the generation, which only the entry's word has. A request that has begun does not
-// continue under another bind of the same token for 2^32 binds. See [Generation].
+// continue under another bind of the same token for 2^32 binds. See [BindCheck].
 const (
 	indexBits      = 20
 	tagBits        = 12
@@ -32,8 +32,8 @@ func makeToken(index, bind uint32) nd.Token {
 	return nd.Token(bind&tagMask<<indexBits | index)
 }
 
-// firstTag returns the number before that of the first bind of an index.
-func firstTag(secret [2]uint64, index uint32) uint32 {
+// bindBaseOf returns the number before that of the first bind of an index.
+func bindBaseOf(secret [2]uint64, index uint32) uint32 {
 	var b [20]byte
 	binary.LittleEndian.PutUint64(b[0:], secret[0])
 	binary.LittleEndian.PutUint64(b[8:], secret[1])

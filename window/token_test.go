@@ -61,7 +61,7 @@ func TestGenerationFailsUnderLaterBind(t *testing.T) {
 	region, w := owner.region(t, mem, allRights), owner.window(t)
 	token := bind(t, w, region, mem, Read|Write, 0, false)
 	peer, own := remoteOperand(to, token, Read, shm.AddressOf(mem)), remoteOperand(nil, token, Read, shm.AddressOf(mem))
-	peer.Generation, own.Generation = new(Generation), new(Generation)
+	peer.BindCheck, own.BindCheck = new(BindCheck), new(BindCheck)
 	check := func(when string, want Fault) {
 		t.Helper()
 		if f := executor.guard.Check(peer, 1); f != want {
@@ -79,7 +79,7 @@ func TestGenerationFailsUnderLaterBind(t *testing.T) {
 		invalidate(t, w)
 	}
 	check("when it has come round", faultRevoked)
-	*peer.Generation, *own.Generation = Generation{}, Generation{}
+	*peer.BindCheck, *own.BindCheck = BindCheck{}, BindCheck{}
 	check("in a request that begins then", NoFault)
 }
 
@@ -167,9 +167,9 @@ func TestFirstTagsDiffer(t *testing.T) {
 	var count [1 << tagBits]int
 	same := 0
 	for index := range uint32(1 << indexBits) {
-		tag := firstTag(secret, index)
+		tag := bindBaseOf(secret, index)
 		count[tag]++
-		if tag == firstTag(secret, index+1) {
+		if tag == bindBaseOf(secret, index+1) {
 			same++
 		}
 	}
@@ -187,7 +187,7 @@ func TestFirstTagsDiffer(t *testing.T) {
 		for i := range uint64(1 << 16) {
 			other := secret
 			other[part] += i + 1
-			if firstTag(secret, 7) == firstTag(other, 7) {
+			if bindBaseOf(secret, 7) == bindBaseOf(other, 7) {
 				same++
 			}
 		}

@@ -11,7 +11,7 @@ import (
 // Source: IND2MemoryWindow, NDK_MW.
 type Window struct {
 	domain *Domain
-	access *accessEntry
+	entry  *ownEntry
 
 	mu      asym.BiasedMutex
 	bound   *binding // in effect, or waiting for Release; nil = the window can be bound
@@ -35,7 +35,7 @@ func (d *Domain) NewWindow() (*Window, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Window{domain: d, access: e}, nil
+	return &Window{domain: d, entry: e}, nil
 }
 
 // Prepare checks a bind of the window to mem, a part of r, and makes its token. [Window.Descriptor] returns that token from
@@ -65,7 +65,7 @@ func (w *Window) Bind(r *Region, mem []byte, rights Rights, endpoint uint64) (ok
 	if w.bound == nil && !w.retired {
 		if b := w.prepare(r, mem, rights, endpoint); b != nil {
 			w.bound = b
-			w.access.bind(&b.permissions)
+			w.entry.bind(&b.permissions)
 			ok = true
 		}
 	}
@@ -84,7 +84,7 @@ func (w *Window) prepare(r *Region, mem []byte, rights Rights, endpoint uint64) 
 		return nil
 	}
 	b.region, w.spare = r, nil
-	p.token, p.bind = w.access.nextToken()
+	p.token, p.bind = w.entry.nextToken()
 	p.rights, p.boundOn, p.scope = rights&(Read|Write)|Remote, endpoint, 0
 	w.latest = nd.WindowDescriptor{Address: p.base, Length: uint64(len(mem)), Token: p.token}
 	return b
@@ -106,7 +106,7 @@ func (b *binding) Apply() bool {
 		return false
 	}
 	w.bound = b
-	w.access.bind(&b.permissions)
+	w.entry.bind(&b.permissions)
 	return true
 }
 
@@ -140,7 +140,7 @@ func (w *Window) invalidate(endpoint uint64) (token nd.Token, ok bool) {
 	if w.bound == nil || endpoint != 0 && w.bound.permissions.boundOn != endpoint {
 		return 0, false
 	}
-	token = w.access.revoke()
+	token = w.entry.revoke()
 	return token, token != 0
 }
 
@@ -154,7 +154,7 @@ func (w *Window) Retire() (token nd.Token) {
 	if w.bound == nil {
 		return 0
 	}
-	return w.access.revoke()
+	return w.entry.revoke()
 }
 
 // Drained reports whether no executor uses an invalid token of the window.
@@ -192,4 +192,4 @@ func (w *Window) Descriptor() nd.WindowDescriptor {
 }
 
 // Free gives the entry of the window table back. The window must be invalid and drained, and must not be used afterwards.
-func (w *Window) Free() { w.domain.table.giveBack(w.access) }
+func (w *Window) Free() { w.domain.table.giveBack(w.entry) }
