@@ -209,7 +209,7 @@ func (a *adapter) checkUsable(ctx context.Context, op string) error {
 }
 
 // beginCall is checkUsable for a call that uses the arena. Provider.Close blocks until the call
-// ends with endCall: the arena may be unmapped afterwards, and its descriptor may be another
+// ends with waiters.EndCall: the arena may be unmapped afterwards, and its descriptor may be another
 // file's.
 func (a *adapter) beginCall(ctx context.Context, op string) error {
 	if err := a.checkUsable(ctx, op); err != nil {

@@ -7,7 +7,7 @@ import (
 
 // clock is a cheap clock for single operations. Its own cost, some nanoseconds a
 // reading, is part of what it measures: nothing is subtracted. Make one with
-// NewClock.
+// newClock.
 type clock struct {
 	nsPerTick float64
 }

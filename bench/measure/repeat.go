@@ -24,14 +24,14 @@ type loop struct {
 	run func(ctx context.Context, n int) (float64, error)
 
 	// limit measures, on ranks 0 and 1 at the same time, what the figure is
-	// compared with, in the unit LimitUnit. It is given the raw line of the same
+	// compared with, in the unit limitUnit. It is given the raw line of the same
 	// moment, 0 where there are more than two ranks. nil if there is no such thing.
 	limit     func(line float64) (float64, error)
-	within    bool // run itself has measured the limit, and Limit returns that
+	within    bool // run itself has measured the limit, and limit returns that
 	limitName string
 	limitUnit string
 
-	// sample makes n operations as Run does, and on rank 0 records each of them.
+	// sample makes n operations as run does, and on rank 0 records each of them.
 	// nil if single operations have no figure.
 	sample func(ctx context.Context, n int, h *histogram) error
 }
