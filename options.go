@@ -140,8 +140,8 @@ func WithLogger(logger *slog.Logger) Option {
 
 // WithStats makes this rank count results and bytes by type: see Operations in [nd.EndpointStats] and
 // [nd.CompletionQueueStats]. All other counters of [Job.Stats] are kept without this option, too. With
-// it, small requests and messages are slower: each result passes through its completion queue, under a
-// lock.
+// it, each small request or message takes some ten nanoseconds longer, because its result passes through
+// the completion queue, under a lock.
 func WithStats() Option {
 	return func(s *settings) error {
 		s.provider.CountOperations = true
