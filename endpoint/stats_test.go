@@ -79,8 +79,9 @@ func TestStatsCountOperationsByType(t *testing.T) {
 			if !ok || q.Results != 3 || q.Queued != 0 || *q.Operations != want {
 				t.Errorf("receive queue: %+v %+v, want 3 results, none queued, and the same operations", q, q.Operations)
 			}
-			if fragmented := a.Fragments > 0; fragmented != (x == Target) {
-				t.Errorf("%d fragments, with executor %d", a.Fragments, x)
+			// With executor Auto, a request behind a message in flight may be fragmented, too.
+			if x == Target && a.Fragments == 0 {
+				t.Error("no fragments, although the peer copies")
 			}
 		})
 	}
