@@ -1,6 +1,7 @@
 package softndvar_test
 
 import (
+	"crypto/rand"
 	"encoding/json"
 	"expvar"
 	"testing"
@@ -13,7 +14,8 @@ import (
 
 func TestPublish(t *testing.T) {
 	job := softndtest.New(t, 1, softnd.WithStats())[0]
-	if err := softndvar.Publish("softndvar test", job); err != nil {
+	name := "softndvar-" + rand.Text() // a variable cannot be removed
+	if err := softndvar.Publish(name, job); err != nil {
 		t.Fatal(err)
 	}
 	queue, err := job.Adapter().CreateCompletionQueue(t.Context(), 16)
@@ -25,7 +27,7 @@ func TestPublish(t *testing.T) {
 	}
 	read := func() (s softnd.Stats) {
 		t.Helper()
-		if err := json.Unmarshal([]byte(expvar.Get("softndvar test").String()), &s); err != nil {
+		if err := json.Unmarshal([]byte(expvar.Get(name).String()), &s); err != nil {
 			t.Fatal(err)
 		}
 		return s
@@ -33,7 +35,7 @@ func TestPublish(t *testing.T) {
 	if s := read(); s.Size != 1 || len(s.Endpoints) != 1 || s.Endpoints[0].Operations == nil || len(s.CompletionQueues) != 1 || s.CompletionQueues[0].Depth < 16 {
 		t.Errorf("the variable contains %+v", s)
 	}
-	if err := softndvar.Publish("softndvar test", job); err == nil {
+	if err := softndvar.Publish(name, job); err == nil {
 		t.Error("a name was published twice")
 	}
 	if err := job.Close(); err != nil {
