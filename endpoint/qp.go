@@ -90,9 +90,9 @@ type queuePair struct {
 // sendQueue holds the counters of the initiator queue that every request changes. Requests of the
 // slow path are numbered from 0 and kept in requester.requests.
 type sendQueue struct {
-	posted         uint64 // requests put into the ring
+	posted         uint64 // requests put into requester.requests
 	completed      uint64
-	slotAdjustment uint64 // requests of the fast path, which are not in the ring, less silent successes, which have no result
+	slotAdjustment uint64 // what posted misses of the slots in use: requests of the fast path, less silent successes
 	depth          uint64
 	cq             *completionQueue
 	slots          slotCounter // of the queue; a poll that takes a result frees its slot
@@ -112,7 +112,7 @@ type recvQueue struct {
 	stride      uint64   // words of a descriptor
 }
 
-// smallReceives are the posted receives that may not fit a full inline payload.
+// smallReceives are the posted receives that may be smaller than wire.MaxSendInEntry.
 type smallReceives struct {
 	end      uint64 // see wire.SharedQP.SmallReceivesEnd
 	capacity uint64 // see wire.SharedQP.SmallReceiveBytes
@@ -168,7 +168,7 @@ type lifecycle struct {
 	wasConnected       bool
 	cause              error         // why the endpoint left the connected state
 	done               chan struct{} // closed when the endpoint has left the connected state permanently
-	flushed            bool          // no request or receive is outstanding, and none ever will be
+	flushed            bool          // all requests and receives are completed, and no other is accepted
 	remoteReleased     bool          // no code uses the peer's shared queue-pair state from now on
 	disconnectDeadline time.Time     // for the peer's Disconnect
 	disconnectTimedOut bool

@@ -23,7 +23,7 @@ func (ep *queuePair) Send(reqCtx uint64, sge []nd.SGE, flags nd.OpFlags) error {
 		ep.mu.Lock()
 	}
 	c, n := ep.conn, uint64(len(sge[0].Buffer))
-	// Within the credit a receive is posted that the message is sure to fit.
+	// The credit guarantees that the peer has posted a receive into which maxLen bytes fit.
 	if ep.canRunFast() && (c.out.Pushed() < c.credit.limit || c.renewCredit()) && n <= uint64(c.credit.maxLen) {
 		slot := c.out.NextSlot()
 		slot[0] = wire.PlainSend | n<<16

@@ -11,7 +11,7 @@ import (
 // Entries are numbered from 0 in the order in which they are pushed. The peer's receives are numbered
 // in the order in which entries take them. The ring counts the entries pushed so far, and the methods take
 // that count as their argument pushed. A message of the fast path changes nothing but pushed: it
-// takes a receive and is inline, so a run of such messages is known by its first. For any other
+// takes a receive and has its data in the entry, so a run of such messages is known by its first. For any other
 // entry, call endFastRun before and countSlowEntry after it is pushed.
 //
 // These hold between any two operations, whatever the peer stores in its shared queue-pair state:
@@ -27,7 +27,7 @@ import (
 //	smallReceiveBytes, maxLen <= wire.MaxSendInEntry
 type credit struct {
 	fastRunStart   uint64 // number of the first entry of the current run of fast-path messages
-	slowPayloadEnd uint64 // number after the last inline entry before the run
+	slowPayloadEnd uint64 // number after the last entry with data before the run
 	ackRequestEnd  uint64 // number after the last entry whose consumption completes a request
 
 	limit             uint64 // entries before this number may take the fast path
@@ -35,7 +35,7 @@ type credit struct {
 	smallReceiveBytes uint32 // bytes that each receive before smallReceivesEnd is sure to fit
 	otherEntries      uint64 // entries that have taken no receive
 	posted            uint64 // receives that the peer had posted when Posted was last read
-	smallReceivesEnd  uint64 // number after the last of them that may not fit a full inline payload
+	smallReceivesEnd  uint64 // number after the last of them that may be smaller than wire.MaxSendInEntry
 }
 
 // taken returns how many of the peer's receives our entries have taken.
@@ -54,7 +54,7 @@ func (c *credit) refresh(pushed, posted, size, smallReceivesEnd, smallReceiveByt
 	return !c.isSpent(pushed)
 }
 
-// fits reports whether the peer's next receive is sure to fit an inline message of n bytes. It
+// fits reports whether the peer's next receive is sure to fit a message of n bytes that is in a ring entry. It
 // is if it comes after the limited receives, or if n is at most smallReceiveBytes.
 func (c *credit) fits(pushed, n uint64) bool {
 	return int64(c.smallReceivesEnd-c.taken(pushed)) <= 0 || n <= uint64(c.smallReceiveBytes)
@@ -84,7 +84,7 @@ func (c *credit) countSlowEntry(pushed uint64) {
 
 func (c *credit) takeReceive() { c.otherEntries-- }
 
-// payloadEnd returns the number after the last inline entry.
+// payloadEnd returns the number after the last entry with data.
 func (c *credit) payloadEnd(pushed uint64) uint64 {
 	if pushed != c.fastRunStart {
 		return pushed
@@ -93,7 +93,7 @@ func (c *credit) payloadEnd(pushed uint64) uint64 {
 }
 
 // orderBarrier returns the number after the last entry that later requests must not overtake: the
-// entry is inline, or its consumption completes a request.
+// entry has data, or its consumption completes a request.
 func (c *credit) orderBarrier(pushed uint64) uint64 {
 	return max(c.ackRequestEnd, c.payloadEnd(pushed))
 }

@@ -7,10 +7,11 @@ import (
 	"github.com/softnd/softnd/window"
 )
 
-// The fast path runs a request within its post, without a place in req.requests. A request takes the
+// The fast path runs a request within its post. Only a request that must still wait for the peer
+// (enqueuePushed, invalidateFast) takes a place in req.requests. A request takes the
 // fast path if it is small, has no flags, and follows only completed requests. The fast path has the
-// same effects as the slow path. It handles no errors: it does nothing in that case, and the caller
-// posts the request on the slow path, which reports the error.
+// same effects as the slow path. It handles no errors: it returns false, and the caller posts the
+// request on the slow path, which reports the error. A Write that fails may have written some bytes.
 
 // canRunFast reports whether a request may run now, within its post: the endpoint is connected, all
 // earlier requests are completed, and the initiator queue has a free slot. The caller holds ep.mu,

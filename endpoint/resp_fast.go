@@ -8,7 +8,7 @@ import (
 	"github.com/softnd/softnd/shm"
 )
 
-// serveSendsFast receives consecutive inline Sends of the peer, the first of which is in slot. It
+// serveSendsFast receives consecutive Sends of the peer with their data in the entry, the first of which is in slot. It
 // stops at the first entry or receive that needs the slow path; see serveSendInEntry. It stores the
 // results in results and returns their number. The caller releases the ring entries, and adds the
 // results to rq.slots when a poll returns them.

@@ -47,7 +47,7 @@ func (ep *queuePair) serveRing(budget *uint64) (progressed bool) {
 		*budget -= min(*budget, shm.SlotSize) // also for entries without data: the peer may never stop sending
 	}
 	if progressed && c.in.Unreleased() > 0 {
-		c.in.Release() // later requests of the peer may wait for this, but not asleep
+		c.in.Release() // without Ring: later requests of the peer may wait for this, but its process polls meanwhile
 	}
 	return progressed
 }
@@ -73,16 +73,16 @@ func (ep *queuePair) finishEntry(entry *wire.Entry) {
 	ep.releaseEntries(ackRequested)
 }
 
-// releaseEntries returns the slots of finished entries to the peer. It rings if the peer sleeps until
-// then, or if the last entry asked for an acknowledgement.
-func (ep *queuePair) releaseEntries(ackRequested bool) {
+// releaseEntries returns the slots of finished entries to the peer. It rings if
+// alwaysRing is set, or if the peer asked to be woken when slots are free.
+func (ep *queuePair) releaseEntries(alwaysRing bool) {
 	c := ep.conn
 	if c.out.Relaxed() {
 		c.in.Release()
 	} else {
 		c.in.ReleaseFenced()
 	}
-	if ackRequested || c.peerQP.NeedWakeup.Load() != 0 { // ORDER need-wakeup: after the release; pairs with the swap and the barrier in requestWakeup
+	if alwaysRing || c.peerQP.NeedWakeup.Load() != 0 { // ORDER need-wakeup: after the release; pairs with the swap and the barrier in requestWakeup
 		c.peer.Ring()
 	}
 }

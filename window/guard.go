@@ -43,10 +43,11 @@ type Operand struct {
 	BindCheck *BindCheck
 }
 
-// BindCheck is the bind of a token under which the first part of a request has run. Between two parts no hazard names the
-// token, so it can be invalidated and, after 4,096 binds, valid again. A part that finds the token under another bind
-// fails. The first part with another token stores the bind of that token. The zero value is for a request of which no part has run; an
-// [Operand] without one is a request of a single part.
+// BindCheck is the bind of a token under which the first part of a request has run. Between two
+// parts no hazard names the token. The owner can then invalidate it, and after 4,096 binds the same token is valid again for
+// other memory. A part fails if the token's bind is not the one of the first part. When the request goes on to another
+// token, the BindCheck stores the bind of that one. The zero value belongs to a request of which no part has run. An
+// [Operand] without a BindCheck belongs to a request of a single part.
 type BindCheck struct{ first entryWord }
 
 // continues reports whether the request may continue under a bind, which is the first one or the same as before.
@@ -182,11 +183,11 @@ func (g *Guard) clearHazard() {
 	asym.StoreRelease(&g.localHazard, 0)
 }
 
-// HazardOverwritten reports whether another process has written the hazard word: it is set although this guard is not in a copy. The
-// caller holds the endpoint's lock, or takes a true answer as a hint only.
+// HazardOverwritten reports whether another process has written the hazard word: it is set although this guard is not in a
+// copy. The caller holds the endpoint's lock, or takes a true answer as a hint only.
 func (g *Guard) HazardOverwritten() bool { return g.hazard.Load() != 0 && g.localHazard.Load() == 0 }
 
-// ClearOverwrittenHazard clears a forged hazard, for which the tokens' owners would wait. The caller holds the endpoint's lock.
+// ClearOverwrittenHazard clears a hazard that another process wrote: the tokens' owners would wait for it. The caller holds the endpoint's lock.
 func (g *Guard) ClearOverwrittenHazard() {
 	if g.HazardOverwritten() {
 		g.clearHazard()

@@ -124,8 +124,8 @@ func (g *Guard) CanScatter(local nd.Token, address, n uint64) bool {
 // transfer is the peer's to make.
 func (g *Guard) KnownUnreachable(remote nd.Token) bool { return remote != 0 && g.unreachable == remote }
 
-// covers is ENTRY-CHECK for memory of ours. p and word are those of Guard.cached; it is false if they are not those of the
-// token, or if the token is invalid.
+// covers is ENTRY-CHECK for memory of ours. p and word are the permissions and the word of
+// Guard.cached. covers returns false if they belong to another token, or if the token is invalid.
 func (p *permissions) covers(word entryWord, token nd.Token, rights Rights, address, n uint64) bool {
 	asked := wordOf(token, rights)
 	return p != nil && word&(asked|wordOf(^nd.Token(0), 0)) == asked && within(address, n, p.base, uint64(len(p.mem)))

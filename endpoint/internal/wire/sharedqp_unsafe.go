@@ -30,8 +30,8 @@ type SharedQP struct {
 	_           [108]byte
 
 	Posted            atomic.Uint64 // receives posted so far
-	SmallReceivesEnd  atomic.Uint64 // number after the last receive that may not fit a full inline payload
-	SmallReceiveBytes atomic.Uint64 // bytes that each undelivered receive before SmallReceivesEnd is sure to fit
+	SmallReceivesEnd  atomic.Uint64 // number after the last receive that may be smaller than MaxSendInEntry
+	SmallReceiveBytes atomic.Uint64 // each uncompleted receive before SmallReceivesEnd can take at least so many bytes
 	_                 [104]byte
 
 	Hazard atomic.Uint64 // tokens that this side's copies are using; see window.Hazard
