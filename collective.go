@@ -142,7 +142,7 @@ func (j *Job) Exchange(ctx context.Context, blob []byte) ([][]byte, error) {
 	if err := j.usable("exchange"); err != nil {
 		return nil, err
 	}
-	heap := j.member.Heap()
+	heap := j.member
 	off, err := heap.Alloc(uint64(max(len(blob), 1)))
 	if err != nil {
 		return nil, fmt.Errorf("softnd: exchange: %w", err)

@@ -76,7 +76,7 @@ func TestConnectRetriesLeaveNothing(t *testing.T) {
 		jobs[0].mu.Lock()
 		kept = len(jobs[0].waiting[2])
 		jobs[0].mu.Unlock()
-		return kept, jobs[2].member.Heap().InUse()
+		return kept, jobs[2].member.InUse()
 	}
 	const few, many, slack = 50, 400, 64 << 10
 	_, before := retry(few)

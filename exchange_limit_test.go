@@ -77,7 +77,7 @@ func TestExchangeDoesNotCopyMoreThanTheLimit(t *testing.T) {
 					}
 					return nil
 				}
-				j.group.Publish(j.arena.HeapStart(), huge) // which it need not have
+				j.group.Publish(j.arena.Info().HeapStart, huge) // which it need not have
 				if err := j.Barrier(ctx); err != nil {
 					return err
 				}

@@ -29,7 +29,7 @@ func Join(ctx context.Context, name string, rank, size int, options ...Option) (
 	if err != nil {
 		return nil, fmt.Errorf("softnd: join: %w", err)
 	}
-	j := newJob(fabric.Arena(), fabric.Close)
+	j := newJob(fabric.Arena, fabric.Close)
 	if err := j.start(ctx, rank, s); err != nil {
 		if errors.Is(err, shm.ErrTaken) {
 			err = fmt.Errorf("%w; start each rank once", err)

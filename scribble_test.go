@@ -51,12 +51,12 @@ type scribbler struct {
 
 func newScribbler(t *testing.T, a *shm.Arena, r *rand.Rand) *scribbler {
 	t.Helper()
-	words, err := shm.Slice[atomic.Uint32](a, 0, a.Size()/4)
+	words, err := shm.Slice[atomic.Uint32](a, 0, a.Info().Size/4)
 	if err != nil {
 		t.Fatal(err)
 	}
 	// As LAYOUT.txt has it; of each table the part that so few ranks use.
-	entries, heap := uint64(a.WindowTable()), uint64(a.HeapStart())
+	entries, heap := uint64(a.Info().WindowTable), uint64(a.Info().HeapStart)
 	chunks := entries + shm.WindowEntries*shm.WindowEntrySize
 	const header, record, rankRecord, statusPage = 4096, 512, 64, 8192
 	rankRecords := uint64(header + maxMembers*record)

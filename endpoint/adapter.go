@@ -144,7 +144,7 @@ func (a *adapter) Allocate(ctx context.Context, size int, flags nd.RegionFlags) 
 	}
 	mr := r.(*memoryRegion)
 	mr.size = uint64(size)
-	if mr.offset, err = a.provider.member.Heap().Alloc(mr.size); err != nil {
+	if mr.offset, err = a.provider.member.Alloc(mr.size); err != nil {
 		mr.Close()
 		return nil, a.allocError(op, err)
 	}

@@ -86,7 +86,7 @@ func (c *connector) startConnect(ctx context.Context, endpoint nd.Endpoint, from
 	}
 	conn, err := c.newRecord(op, peer)
 	if err == nil && !ep.beginConnecting(conn, c) {
-		_ = conn.provider.member.Heap().Free(conn.offset)
+		_ = conn.provider.member.Free(conn.offset)
 		err = c.opError(op, nd.ConnectionActive, "the endpoint is "+ep.state().String(), "connect an idle endpoint")
 	}
 	if err != nil {
@@ -135,7 +135,7 @@ func (c *connector) bindForConnect(op string, from *sharedAddress, addr netip.Ad
 // newRecord allocates the record of a new connection.
 func (c *connector) newRecord(op string, peer *shm.Peer) (*connection, error) {
 	p := c.adapter.provider
-	off, err := p.member.Heap().AllocColored(wire.ConnectionRecordSize)
+	off, err := p.member.AllocColored(wire.ConnectionRecordSize)
 	if err != nil {
 		return nil, c.adapter.allocError(op, err)
 	}
@@ -160,7 +160,7 @@ func (c *connection) sendRequest(local, remote uint16, ep *queuePair, params nd.
 // fillRecord fills in this side's part of the record.
 func (c *connection) fillRecord(ep *queuePair, params nd.ConnectParams) {
 	r, i := c.record, c.side
-	r.Adapter[i], r.QP[i] = uint64(ep.adapter.space.AdapterID()), uint64(ep.localQPOffset)
+	r.Adapter[i], r.QP[i] = ep.adapter.space.Adapter, uint64(ep.localQPOffset)
 	r.ReadIn[i], r.ReadOut[i] = clampReads(params.InboundReadLimit), clampReads(params.OutboundReadLimit)
 	r.DataLen[i] = uint32(copy(r.Data[i][:], params.PrivateData))
 }

@@ -152,7 +152,7 @@ func (c *connection) isPeerGone() bool { return c.peerDead.Load() || c.peer.Gone
 func (c *connection) attach(ep *queuePair) error {
 	arena := c.provider.arena
 	other := 1 - c.side
-	at, owner := shm.Offset(c.record.QP[other]), window.AdapterID(c.record.Adapter[other])
+	at, owner := shm.Offset(c.record.QP[other]), c.record.Adapter[other]
 	if !c.peer.Owns(at, wire.SharedQPSize) || shm.MemberID(owner>>ownerShift) != c.peer.ID() {
 		return fmt.Errorf("queue-pair state at offset %#x, of adapter %#x, is not memory of %v: %w", uint64(at), uint64(owner), c.peer, shm.ErrDamaged)
 	}
@@ -182,7 +182,7 @@ func (c *connection) attach(ep *queuePair) error {
 	c.guardPeer = window.Peer{Adapter: owner, Endpoint: peerQP.Endpoint,
 		State: &c.record.State, Established: uint32(connEstablished), Disconnecting: &c.record.Disconnected[other]}
 	c.peerName = fmt.Sprintf("endpoint %d of %v", peerQP.Endpoint, c.peer)
-	c.hazard = window.NewHazard(&peerQP.Hazard, c.peer)
+	c.hazard = &window.Hazard{Word: &peerQP.Hazard, Peer: c.peer}
 	ep.adapter.space.AddHazard(c.hazard)
 	c.attached = true
 	ep.inbound.Store(c.in)
@@ -307,7 +307,7 @@ func (c *connection) release() bool {
 	c.peer.Ring()
 	if c.side == active {
 		// The record is allocated memory of this member; see memoryRegion.finishClose for what Free may report.
-		_ = p.member.Heap().Free(c.offset)
+		_ = p.member.Free(c.offset)
 	}
 	return true
 }

@@ -17,7 +17,7 @@ import (
 func (p *pair) settledAfterDeath(t *testing.T, before uint64) {
 	t.Helper()
 	s := p.a.local
-	eventually(t, "the survivor's memory for the connection is free", func() bool { return s.member.Heap().InUse() <= before })
+	eventually(t, "the survivor's memory for the connection is free", func() bool { return s.member.InUse() <= before })
 	eventually(t, "the dead member's memory is reclaimed", func() bool {
 		// A member's record is reused when all that it owned is freed.
 		m, err := p.arena.Join(shm.NoRank)
@@ -55,7 +55,7 @@ func TestPeerDeathUnderLoad(t *testing.T) {
 					s := setup{Processes: true, Executors: [2]Executor{executor, executor}, Private: [2]bool{private, private}}
 					t.Run(fmt.Sprintf("%s/peer is %s/survivor %s", s, peer, name), func(t *testing.T) {
 						p := newPair(t, s)
-						before := p.a.local.member.Heap().InUse()
+						before := p.a.local.member.InUse()
 						for i := range 60 {
 							p.b.must(order{Do: doReceive, Context: uint64(i), Parts: mine(0, n)})
 						}
@@ -326,7 +326,7 @@ func TestPeerDeathWhileConnecting(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			p := newPair(t, setup{Processes: true, Unwired: true})
-			before := p.a.local.member.Heap().InUse()
+			before := p.a.local.member.InUse()
 			test(t, p)
 			p.a.must(order{Do: doCloseEndpoint})
 			p.settledAfterDeath(t, before)
@@ -378,7 +378,7 @@ func TestConnectRequestOfDeadPeer(t *testing.T) {
 				}
 			}
 			p.b.puppet.kill()
-			p.settledAfterDeath(t, s.member.Heap().InUse())
+			p.settledAfterDeath(t, s.member.InUse())
 			// The next owner of that memory.
 			other, err := p.arena.Join(shm.NoRank)
 			if err != nil {
@@ -406,7 +406,7 @@ const chunkSize = 64 << 10
 func claim(t *testing.T, arena *shm.Arena, m *shm.Member, at shm.Offset) []byte {
 	t.Helper()
 	for range 1000 {
-		off, err := m.Heap().Alloc(chunkSize)
+		off, err := m.Alloc(chunkSize)
 		if err != nil {
 			t.Fatal(err)
 		}

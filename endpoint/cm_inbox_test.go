@@ -22,7 +22,7 @@ func TestInboxFlooded(t *testing.T) {
 	}
 	defer liar.Leave()
 	const stride = (wire.ConnectionRecordSize + 63) / 64 * 64
-	base, err := liar.Heap().Alloc(requests * stride)
+	base, err := liar.Alloc(requests * stride)
 	if err != nil {
 		t.Fatal(err)
 	}

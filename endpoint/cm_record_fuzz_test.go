@@ -9,7 +9,6 @@ import (
 	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
-	"github.com/softnd/softnd/window"
 )
 
 // Choices of FuzzConnectionRecord, one bit each.
@@ -92,7 +91,7 @@ func FuzzConnectionRecord(f *testing.F) {
 		defer r.begin(t)()
 		r.arrive(t)
 		l := r.liar
-		heap := l.member.Heap()
+		heap := l.member
 		off, err := heap.Alloc(wire.ConnectionRecordSize)
 		if err != nil {
 			t.Fatal(err)
@@ -194,9 +193,9 @@ func (r *rig) member(word uint64) uint64 {
 }
 
 func (r *rig) owner(word uint64) uint64 {
-	of := map[uint64]window.AdapterID{
-		idOfLiar: r.liar.adapter.space.AdapterID(), idOfVictim: r.victim.adapter.space.AdapterID(),
-		strangerOfLiar: r.liar.stranger.space.AdapterID(), strangerOfVictim: r.victim.stranger.space.AdapterID(),
+	of := map[uint64]uint64{
+		idOfLiar: r.liar.adapter.space.Adapter, idOfVictim: r.victim.adapter.space.Adapter,
+		strangerOfLiar: r.liar.stranger.space.Adapter, strangerOfVictim: r.victim.stranger.space.Adapter,
 	}
 	if o, ok := of[word]; ok {
 		return uint64(o)
@@ -292,7 +291,7 @@ func (r *rig) traffic(t *testing.T) {
 	send := shm.Slot{wire.Header(wire.SendInEntry, wire.FlagFirst|wire.FlagLast, 8, 0), 1}
 	// If the victim mistook its own tokens for the forger's, it would copy into its own memory.
 	sink := wire.SGE{Address: r.mean(address(theVictim, inArena, local, 448)), Length: 64, Token: r.token(localOf(theVictim, inArena, local))}
-	if conn.record.Adapter[1-conn.side] == uint64(v.stranger.space.AdapterID()) {
+	if conn.record.Adapter[1-conn.side] == v.stranger.space.Adapter {
 		sink = wire.SGE{Address: r.mean(address(theVictim, inArena, foreign, 0)), Length: 64, Token: r.token(localOf(theVictim, inArena, foreign))}
 	}
 	gift := wire.Fragment(wire.ReadFragment, wire.FlagFirst|wire.FlagLast|wire.FlagAckRequest, valid, sink, r.mean(address(theVictim, inArena, small, 0)), 64)

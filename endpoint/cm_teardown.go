@@ -347,7 +347,7 @@ func (ep *queuePair) free() bool {
 	if c := ep.conn; c != nil && !c.released.Load() || ep.sq.completed != ep.sq.posted {
 		return false
 	}
-	heap := ep.provider.member.Heap()
+	heap := ep.provider.member
 	if s := &ep.req.bounce; s.region != nil {
 		local, remote, err := s.region.Deregister()
 		if err == nil {

@@ -226,10 +226,10 @@ func newActor(f testing.TB, arena *shm.Arena, seed uint64) *actor {
 	must(err)
 	// The chunks from which endpoints and records are allocated stay this member's.
 	for _, n := range []uint64{wire.SharedQPSize + 16*shm.SlotSize + 8*128, wire.ConnectionRecordSize} {
-		_, err = member.Heap().Alloc(n)
+		_, err = member.Alloc(n)
 		must(err)
 	}
-	a.inUse = member.Heap().InUse()
+	a.inUse = member.InUse()
 	return a
 }
 
@@ -237,7 +237,7 @@ func newEstate(f testing.TB, a *actor, private bool, seed uint64) *estate {
 	f.Helper()
 	e := &estate{mem: make([]byte, 3*margin+vastSize+rangeCount*rangeStep)}
 	if !private {
-		off, err := a.member.Heap().Alloc(uint64(len(e.mem)))
+		off, err := a.member.Alloc(uint64(len(e.mem)))
 		if err == nil {
 			e.mem, err = a.provider.arena.Bytes(off, uint64(len(e.mem)))
 		}
@@ -500,11 +500,11 @@ func (r *rig) landmark(which int) uint64 {
 	case tables:
 		off = 4096
 	case windowTable:
-		off = r.arena.WindowTable()
+		off = r.arena.Info().WindowTable
 	case heapStart:
-		off = r.arena.HeapStart()
+		off = r.arena.Info().HeapStart
 	case arenaEnd:
-		off = shm.Offset(r.arena.Size())
+		off = shm.Offset(r.arena.Info().Size)
 	}
 	return uint64(off)
 }
@@ -612,7 +612,7 @@ func (r *rig) part(t *testing.T) {
 		}
 		a.ledger.close(t, name)
 		p := a.provider
-		if n := a.member.Heap().InUse(); n != a.inUse {
+		if n := a.member.InUse(); n != a.inUse {
 			t.Fatalf("%s: %d bytes in use, %d before", name, n, a.inUse)
 		}
 		if len(p.conns) != 0 || len(p.deferred) != 0 || len(*p.endpoints.Load()) != 0 || len(a.listener.queue) != 0 || len(p.ports.used) != 1 || len(p.watched) > 1 {

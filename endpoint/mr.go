@@ -221,7 +221,7 @@ func (r *memoryRegion) finishClose() bool {
 	if r.offset != 0 {
 		// The offset is allocated memory of this member. If Free fails all the same, the kernel
 		// has not freed the pages yet, or a peer has changed the allocation's owner.
-		_ = r.adapter.provider.member.Heap().Free(r.offset)
+		_ = r.adapter.provider.member.Free(r.offset)
 	}
 	r.closeDone = true
 	return true

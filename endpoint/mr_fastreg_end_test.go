@@ -240,17 +240,17 @@ func (p *pair) morePeers(addr netip.AddrPort, n, size int) (peers []*party) {
 func TestMappingKeepsMemoryOfClosedRegion(t *testing.T) {
 	p := newPair(t, setup{})
 	s := p.a.local
-	inUse := s.member.Heap().InUse()
+	inUse := s.member.InUse()
 	memory := must(s.adapter.Allocate(s.ctx, 100_000, nd.AllowLocalWrite))
-	held := s.member.Heap().InUse()
+	held := s.member.InUse()
 	mapping := must(s.adapter.BuildLogicalAddressMapping(s.ctx, memory.Bytes()[10:20]))
 	wantStatus(t, memory.Close(), nd.Success)
 	s.provider.runDeferred()
-	if got := s.member.Heap().InUse(); got != held {
+	if got := s.member.InUse(); got != held {
 		t.Fatalf("%d bytes in use after the region's end, want %d", got, held)
 	}
 	wantStatus(t, mapping.Close(), nd.Success)
-	eventually(t, "the memory is free", func() bool { return s.member.Heap().InUse() == inUse })
+	eventually(t, "the memory is free", func() bool { return s.member.InUse() == inUse })
 }
 
 // TestRegionClosedBeforeQueuedFastRegister: the registration then fails.

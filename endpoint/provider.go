@@ -182,7 +182,7 @@ func (p *Provider) ResolveAddress(local netip.Addr) (nd.AdapterID, error) {
 }
 
 func (p *Provider) adapterID() nd.AdapterID {
-	id := p.arena.ID()
+	id := p.arena.Info().ID
 	var b [24]byte
 	binary.LittleEndian.PutUint64(b[0:], id[0])
 	binary.LittleEndian.PutUint64(b[8:], id[1])
@@ -190,7 +190,7 @@ func (p *Provider) adapterID() nd.AdapterID {
 	return nd.AdapterID(xxhash.Sum64(b[:]))
 }
 
-// A window.AdapterID is the member's number and, in the lowest ownerShift bits, the adapter's serial
+// A window.Domain's Adapter is the member's number and, in the lowest ownerShift bits, the adapter's serial
 // number.
 const ownerShift = 16
 
@@ -211,7 +211,7 @@ func (p *Provider) OpenAdapter(ctx context.Context, id nd.AdapterID) (nd.Adapter
 	if serial >= 1<<ownerShift {
 		return nil, &nd.OpError{Op: "open adapter", Status: nd.InsufficientResources, Detail: "this member has opened 65,535 handles, the maximum", Next: "keep adapters open and reuse them"}
 	}
-	owner := window.AdapterID(uint64(p.member.ID())<<ownerShift | uint64(serial))
+	owner := uint64(p.member.ID())<<ownerShift | uint64(serial)
 	return &adapter{provider: p, space: window.NewDomain(p.table, owner)}, nil
 }
 

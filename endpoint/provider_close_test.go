@@ -20,7 +20,7 @@ import (
 func copying(s *side, token nd.Token) (done func()) {
 	var word atomic.Uint64
 	word.Store(uint64(token))
-	h := window.NewHazard(&word, nil)
+	h := &window.Hazard{Word: &word}
 	space := s.adapter.(*adapter).space
 	space.AddHazard(h)
 	return func() {

@@ -305,7 +305,7 @@ func (ep *queuePair) makeSharedQP() error {
 	}
 	stride := (descriptorHeader + uint64(ep.limits.receiveSGE)*descriptorEntry + 63) / 64 * 64
 	arena := ep.provider.arena
-	off, err := ep.provider.member.Heap().AllocColored(wire.SharedQPSize + slots*shm.SlotSize + count*stride)
+	off, err := ep.provider.member.AllocColored(wire.SharedQPSize + slots*shm.SlotSize + count*stride)
 	if err != nil {
 		return err
 	}

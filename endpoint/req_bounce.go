@@ -24,7 +24,7 @@ type bounceBuffers struct {
 }
 
 func (ep *queuePair) allocateBounce() error {
-	heap := ep.provider.member.Heap()
+	heap := ep.provider.member
 	off, err := heap.Alloc(bounceCount * bounceSize)
 	if err != nil {
 		return err

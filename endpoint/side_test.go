@@ -309,7 +309,7 @@ func (s *side) try(o order, r *reply) (err error) {
 	case doCloseProvider:
 		err = s.provider.Close()
 	case doInUse:
-		r.N = int(s.member.Heap().InUse())
+		r.N = int(s.member.InUse())
 	case doLeave:
 		err = s.leave()
 	default:

@@ -8,7 +8,7 @@ import (
 
 func TestAliasMapsPagesInAnyOrder(t *testing.T) {
 	m := join(t, newArena(t, 0), NoRank)
-	off, err := m.Heap().Alloc(16 * PageSize)
+	off, err := m.heap.Alloc(16 * PageSize)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +42,7 @@ func TestAliasMapsPagesInAnyOrder(t *testing.T) {
 	if err := unmap(); err != nil {
 		t.Fatal(err)
 	}
-	for _, wrong := range []Offset{off + 1, off + 8, Offset(m.Arena().Size()), 1<<64 - PageSize} {
+	for _, wrong := range []Offset{off + 1, off + 8, Offset(m.Arena().geo.size), 1<<64 - PageSize} {
 		if _, _, err := m.Arena().MapPages([]Offset{off, wrong}); !errors.Is(err, ErrDamaged) {
 			t.Errorf("page %#x: %v", uint64(wrong), err)
 		}
@@ -51,7 +51,7 @@ func TestAliasMapsPagesInAnyOrder(t *testing.T) {
 
 func TestOwnsChecksWholeRange(t *testing.T) {
 	m := join(t, newArena(t, 0), NoRank)
-	off, err := m.Heap().Alloc(chunkSize)
+	off, err := m.heap.Alloc(chunkSize)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +59,7 @@ func TestOwnsChecksWholeRange(t *testing.T) {
 		off  Offset
 		n    uint64
 		want bool
-	}{{off, chunkSize, true}, {off + 5, 7, true}, {off, chunkSize + 1, false}, {off - 1, 2, false}, {0, 1, false}, {Offset(m.Arena().Size()), 1, false}} {
+	}{{off, chunkSize, true}, {off + 5, 7, true}, {off, chunkSize + 1, false}, {off - 1, 2, false}, {0, 1, false}, {Offset(m.Arena().geo.size), 1, false}} {
 		if got := m.Owns(c.off, c.n); got != c.want {
 			t.Errorf("%d bytes at %#x: %v", c.n, uint64(c.off), got)
 		}

@@ -327,15 +327,24 @@ func (a *Arena) File() *os.File { return a.file }
 // Ranks returns the number of ranks in the group, 0 if the arena has none.
 func (a *Arena) Ranks() int { return a.ranks }
 
-// Size returns the size of the arena in bytes of address space.
-func (a *Arena) Size() uint64 { return a.geo.size }
+// Info describes an arena. It does not change.
+type Info struct {
+	ID     [2]uint64 // random identity of the arena
+	Secret [2]uint64 // random number that only processes of the arena know; the seed of tokens' tags
+	Size   uint64    // bytes of address space
 
-// ID returns the arena's random identity.
-func (a *Arena) ID() [2]uint64 { return a.id }
+	// WindowTable is the offset of the window table: [WindowEntries] entries of [WindowEntrySize] bytes. Package window
+	// defines the entries. Package shm only assigns them to members, in blocks of [WindowBlockEntries].
+	WindowTable Offset
 
-// Secret returns a random number that only processes of this arena know. It is the seed of tokens'
-// tags.
-func (a *Arena) Secret() [2]uint64 { return a.secret }
+	// HeapStart is the offset of the heap, which extends to the end of the arena.
+	HeapStart Offset
+}
+
+// Info returns the identity and the geometry of the arena.
+func (a *Arena) Info() Info {
+	return Info{ID: a.id, Secret: a.secret, Size: a.geo.size, WindowTable: a.geo.windowTable, HeapStart: a.geo.heap}
+}
 
 // Close closes the arena and releases its memory. Every [Member] that joined through it must have
 // left; otherwise Close returns an error and does nothing.

@@ -44,11 +44,11 @@ func TestCreateRefusesBadConfigs(t *testing.T) {
 
 func TestCreateGivesEachArenaAnIdentity(t *testing.T) {
 	a, b := newArena(t, 0), newArena(t, 2)
-	if a.ID() == b.ID() || a.Secret() == b.Secret() {
-		t.Errorf("ids %x and %x, secrets %x and %x", a.ID(), b.ID(), a.Secret(), b.Secret())
+	if a.id == b.id || a.secret == b.secret {
+		t.Errorf("ids %x and %x, secrets %x and %x", a.id, b.id, a.secret, b.secret)
 	}
-	if a.Ranks() != 0 || b.Ranks() != 2 || a.Size() != testSize {
-		t.Errorf("ranks %d and %d, size %d", a.Ranks(), b.Ranks(), a.Size())
+	if a.Ranks() != 0 || b.Ranks() != 2 || a.geo.size != testSize {
+		t.Errorf("ranks %d and %d, size %d", a.Ranks(), b.Ranks(), a.geo.size)
 	}
 	if err := unix.Ftruncate(int(a.File().Fd()), testSize/2); !errors.Is(err, unix.EPERM) {
 		t.Errorf("shrinking the arena: %v", err)
@@ -68,18 +68,18 @@ func TestCreateReservesTablesOnly(t *testing.T) {
 	}
 	defer a.Close()
 	if got := blocks(t, a); got > 16<<20 {
-		t.Errorf("an arena of %d bytes takes %d bytes of memory when it is new", a.Size(), got)
+		t.Errorf("an arena of %d bytes takes %d bytes of memory when it is new", a.geo.size, got)
 	}
 }
 
 func TestAttachSharesTheMemory(t *testing.T) {
 	a := newArena(t, 5)
 	b := again(t, a)
-	if a.ID() != b.ID() || a.Secret() != b.Secret() || a.Ranks() != b.Ranks() || a.Size() != b.Size() {
-		t.Errorf("attached %x %x %d %d", b.ID(), b.Secret(), b.Ranks(), b.Size())
+	if a.id != b.id || a.secret != b.secret || a.Ranks() != b.Ranks() || a.geo.size != b.geo.size {
+		t.Errorf("attached %x %x %d %d", b.id, b.secret, b.Ranks(), b.geo.size)
 	}
 	m := join(t, a, 0)
-	off, err := m.Heap().Alloc(100)
+	off, err := m.heap.Alloc(100)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -225,7 +225,7 @@ var roleAttach = role("attach", func(a *actor) error {
 		return err
 	}
 	arena := m.Arena()
-	a.say("%x %x %d %d", arena.ID(), arena.Secret(), arena.Ranks(), arena.Size())
+	a.say("%x %x %d %d", arena.id, arena.secret, arena.Ranks(), arena.geo.size)
 	if _, err := a.hear(); err != nil {
 		return err
 	}
@@ -236,7 +236,7 @@ func TestAttachUsesInheritedDescriptor(t *testing.T) {
 	a := newArena(t, 7)
 	m := join(t, a, 0)
 	c := start(t, roleAttach, casting{files: []*os.File{a.File()}})
-	c.expect(fmt.Sprintf("%x %x %d %d", a.ID(), a.Secret(), a.Ranks(), a.Size()))
+	c.expect(fmt.Sprintf("%x %x %d %d", a.id, a.secret, a.Ranks(), a.geo.size))
 	if got := a.LiveMemberCount(); got != 2 {
 		t.Errorf("%d live members", got)
 	}
@@ -260,7 +260,7 @@ func TestCloseFailsWhileMembersRemain(t *testing.T) {
 	if err := a.Close(); err == nil || !strings.Contains(err.Error(), "1 of its members") {
 		t.Fatalf("close with a member: %v", err)
 	}
-	if _, err := m.Heap().Alloc(1); err != nil {
+	if _, err := m.heap.Alloc(1); err != nil {
 		t.Fatalf("the refused close has done something: %v", err)
 	}
 	if err := m.Leave(); err != nil {
@@ -282,11 +282,11 @@ func TestCloseFailsWhileMembersRemain(t *testing.T) {
 // descriptor that is being closed.
 func TestCallsRaceWithArenaClose(t *testing.T) {
 	for name, call := range map[string]func(*Arena) error{
-		"reserve": func(a *Arena) error { return a.reserve(a.HeapStart(), PageSize) },
-		"punch":   func(a *Arena) error { return a.punch(a.HeapStart(), PageSize) },
+		"reserve": func(a *Arena) error { return a.reserve(a.geo.heap, PageSize) },
+		"punch":   func(a *Arena) error { return a.punch(a.geo.heap, PageSize) },
 		"locked":  func(a *Arena) error { return map[bool]error{true: errClosed}[a.locked(0)] }, // unknown counts as locked
 		"map pages": func(a *Arena) error {
-			_, unmap, err := a.MapPages([]Offset{a.HeapStart()})
+			_, unmap, err := a.MapPages([]Offset{a.geo.heap})
 			if err == nil {
 				err = unmap()
 			}

@@ -174,7 +174,7 @@ func lockstep(rounds uint64, first, second, between func(round uint64)) uint64 {
 func TestArmAndRingSeeEachOther(t *testing.T) {
 	a := newArena(t, 0)
 	m := join(t, a, NoRank)
-	off, err := m.Heap().Alloc(64)
+	off, err := m.heap.Alloc(64)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -266,7 +266,7 @@ func TestWakeUpsAreNotLost(t *testing.T) {
 		turns, budget = 5000, time.Second
 	}
 	m := join(t, a, NoRank)
-	off, err := m.Heap().Alloc(64)
+	off, err := m.heap.Alloc(64)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,9 +24,10 @@ import (
 // both, and answers later joiners too. So the fabric does not depend on any one process. Safe for
 // concurrent use, except for Close.
 type Fabric struct {
+	Arena *Arena // Close closes it; does not change
+
 	name     string
 	created  bool
-	arena    *Arena
 	listener *unixsock.Listener
 	local    fabricRecord
 
@@ -121,11 +122,11 @@ func openFabric(ctx context.Context, at string, user uint32, cfg *Config) (*Fabr
 		}
 		pause = min(2*pause, fabricMaxPause)
 	}
-	if cfg != nil && !f.created && cfg.Ranks != 0 && cfg.Ranks != f.arena.Ranks() {
-		err := fmt.Errorf("wrong number of ranks (asked %d, the fabric has %d)", cfg.Ranks, f.arena.Ranks())
-		return nil, errors.Join(err, f.listener.Close(), f.arena.Close())
+	if cfg != nil && !f.created && cfg.Ranks != 0 && cfg.Ranks != f.Arena.Ranks() {
+		err := fmt.Errorf("wrong number of ranks (asked %d, the fabric has %d)", cfg.Ranks, f.Arena.Ranks())
+		return nil, errors.Join(err, f.listener.Close(), f.Arena.Close())
 	}
-	f.local.id = f.arena.ID()
+	f.local.id = f.Arena.id
 	f.done.Go(f.serve)
 	return f, nil
 }
@@ -154,7 +155,7 @@ func (f *Fabric) create(at string, cfg Config) (again bool, err error) {
 		l.Close()
 		return false, err
 	}
-	f.created, f.arena, f.listener = true, a, l
+	f.created, f.Arena, f.listener = true, a, l
 	return false, nil
 }
 
@@ -201,10 +202,10 @@ func (f *Fabric) join(ctx context.Context, at string, try time.Duration) (again 
 		listener.Close()
 		return false, err
 	}
-	if a.ID() != id {
+	if a.id != id {
 		return false, errors.Join(fmt.Errorf("%w: the arena in the reply is not the announced one", errNotFabric), listener.Close(), a.Close())
 	}
-	f.arena, f.listener = a, listener
+	f.Arena, f.listener = a, listener
 	return false, nil
 }
 
@@ -309,18 +310,15 @@ func (f *Fabric) reply(c *unixsock.Conn) error {
 		return err
 	}
 	ctlErr := raw.Control(func(socket uintptr) {
-		_, err = c.Send(r.encode(), unix.UnixRights(int(f.arena.File().Fd()), int(socket)))
+		_, err = c.Send(r.encode(), unix.UnixRights(int(f.Arena.File().Fd()), int(socket)))
 	})
 	return errors.Join(ctlErr, err)
 }
 
-// Arena returns the fabric's arena, which Close closes.
-func (f *Fabric) Arena() *Arena { return f.arena }
-
 // Close stops answering joiners and closes the arena. As with [Arena.Close], every [Member] that
 // joined through it must have left; otherwise Close returns an error and does nothing.
 func (f *Fabric) Close() error {
-	if err := f.arena.closable(); err != nil {
+	if err := f.Arena.closable(); err != nil {
 		return fmt.Errorf("shm: close fabric: %w", err)
 	}
 	f.mu.Lock()
@@ -333,5 +331,5 @@ func (f *Fabric) Close() error {
 	f.mu.Unlock()
 	err := f.listener.Close()
 	f.done.Wait()
-	return errors.Join(err, f.arena.Close())
+	return errors.Join(err, f.Arena.Close())
 }

@@ -45,7 +45,7 @@ func openTest(t testing.TB, name string) *Fabric {
 }
 
 func idOf(f *Fabric) string {
-	id := f.Arena().ID()
+	id := f.Arena.id
 	return fmt.Sprintf("%x.%x", id[0], id[1])
 }
 
@@ -68,7 +68,7 @@ var roleFabric = role("fabric", func(a *actor) error {
 		a.say("error %v", err)
 		return nil
 	}
-	m, err := f.Arena().Join(NoRank)
+	m, err := f.Arena.Join(NoRank)
 	if err != nil {
 		return err
 	}
@@ -117,7 +117,7 @@ func TestFabricNamesAreChecked(t *testing.T) {
 			t.Errorf("name %q: %v", name, err)
 			continue
 		}
-		if f.name != name || !f.created || f.Arena() == nil {
+		if f.name != name || !f.created || f.Arena == nil {
 			t.Errorf("name %q: fabric %q, created %v", name, f.name, f.created)
 		}
 		if err := f.Close(); err != nil {
@@ -136,7 +136,7 @@ func TestFabricIsSharedByTwoProcesses(t *testing.T) {
 	if created || id != idOf(f) {
 		t.Fatalf("the second one: created %v, id %s, want %s", created, id, idOf(f))
 	}
-	m := join(t, f.Arena(), NoRank)
+	m := join(t, f.Arena, NoRank)
 	p := peerOf(t, m, member)
 	if !m.checkAlive(p) {
 		t.Error("the other process's member is not alive")
@@ -174,12 +174,12 @@ func TestFabricRefusesOtherRankCount(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if g, err := OpenFabric(shortly(t), name, Config{Ranks: 4}); err != nil || g.Arena().Ranks() != 4 {
+	if g, err := OpenFabric(shortly(t), name, Config{Ranks: 4}); err != nil || g.Arena.Ranks() != 4 {
 		t.Errorf("as many ranks: %v", err)
 	} else {
 		g.Close()
 	}
-	if g, err := OpenFabric(shortly(t), name, Config{}); err != nil || g.Arena().Ranks() != 4 {
+	if g, err := OpenFabric(shortly(t), name, Config{}); err != nil || g.Arena.Ranks() != 4 {
 		t.Errorf("ranks left open: %v", err)
 	} else {
 		g.Close()
@@ -245,7 +245,7 @@ func TestFabricOutlivesItsCreator(t *testing.T) {
 	same("the third, after the creator's death", created, got)
 	f := openTest(t, name)
 	same("the fourth", f.created, idOf(f))
-	m := join(t, f.Arena(), NoRank)
+	m := join(t, f.Arena, NoRank)
 	if m.checkAlive(peerOf(t, m, creatorID)) {
 		t.Error("the creator lives")
 	}
@@ -390,7 +390,7 @@ func TestFabricAnswersAJoiner(t *testing.T) {
 		t.Fatal(err)
 	}
 	id, err := hello.checkReply(b, len(files))
-	if err != nil || id != f.Arena().ID() {
+	if err != nil || id != f.Arena.id {
 		t.Fatalf("check of the reply %x, %v", id, err)
 	}
 	for i, file := range files {
@@ -611,7 +611,7 @@ func TestFabricRefusesHostileMembers(t *testing.T) {
 	}
 	var own *unixsock.Listener // listener of the impostor
 	welcome := ownRecord()
-	welcome.status, welcome.id = fabricWelcome, a.ID()
+	welcome.status, welcome.id = fabricWelcome, a.id
 	with := func(change func(*fabricRecord)) fabricRecord {
 		r := welcome
 		r.id = [2]uint64{}
@@ -777,7 +777,7 @@ var roleAlien = role("alien", func(a *actor) error {
 	if err != nil {
 		return err
 	}
-	arena := int(f.Arena().File().Fd())
+	arena := int(f.Arena.File().Fd())
 	go func() {
 		for {
 			c, err := trap.Accept()
@@ -786,7 +786,7 @@ var roleAlien = role("alien", func(a *actor) error {
 			}
 			c.Read(make([]byte, 1000))
 			r := ownRecord()
-			r.status, r.id = fabricWelcome, f.Arena().ID()
+			r.status, r.id = fabricWelcome, f.Arena.id
 			raw, err := trap.SyscallConn()
 			if err == nil {
 				raw.Control(func(fd uintptr) {
@@ -834,7 +834,7 @@ func TestFabricRefusesOtherUsers(t *testing.T) {
 	}
 	c.say("go")
 	c.wait()
-	if f.Arena().LiveMemberCount() != 0 {
+	if f.Arena.LiveMemberCount() != 0 {
 		t.Error("a process has joined")
 	}
 }

@@ -40,7 +40,7 @@ func exchange(m *Member, rounds int) error {
 	if err != nil {
 		return err
 	}
-	off, err := m.Heap().Alloc(4096)
+	off, err := m.heap.Alloc(4096)
 	if err != nil {
 		return err
 	}
@@ -193,7 +193,7 @@ func TestJoinGroupRefusesTakenRanks(t *testing.T) {
 		t.Errorf("a second rank 0: %v", err)
 	}
 	// The rank of a dead member is free again, and its publication is gone.
-	off, err := m.Heap().Alloc(64)
+	off, err := m.heap.Alloc(64)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -250,11 +250,11 @@ func TestPublishedIsChecked(t *testing.T) {
 		t.Errorf("nothing was published, but there is %q, %v", b, err)
 	}
 	meet := func() { theirs.Arrive(); ours.Arrive() }
-	off, err := liar.Heap().Alloc(2 * chunkSize)
+	off, err := liar.heap.Alloc(2 * chunkSize)
 	if err != nil {
 		t.Fatal(err)
 	}
-	foreign, err := m.Heap().Alloc(100)
+	foreign, err := m.heap.Alloc(100)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -278,8 +278,8 @@ func TestPublishedIsChecked(t *testing.T) {
 		{"a free chunk", a.geo.heap + Offset((a.geo.chunks-1)*chunkSize), 10},
 		{"one byte beyond its memory", off + 1, 2 * chunkSize},
 		{"as much as the arena has", a.geo.heap, a.geo.chunks * chunkSize},
-		{"the end of the arena", Offset(a.Size()), 1},
-		{"beyond the arena", Offset(a.Size()), 1 << 40},
+		{"the end of the arena", Offset(a.geo.size), 1},
+		{"beyond the arena", Offset(a.geo.size), 1 << 40},
 		{"a length that wraps", off, 1<<64 - 1},
 		{"an offset that wraps", 1<<64 - 1, 2},
 	} {

@@ -20,13 +20,13 @@ const claimTries = 16
 // lineSize is the size of a cache line, in bytes.
 const lineSize = 64
 
-// Heap allocates arena memory for one member. It claims whole chunks in the shared owner map, with
+// heap allocates arena memory for one member. It claims whole chunks in the shared owner map, with
 // one compare-and-swap for each chunk, and divides some of them into small objects. That division is
 // private to the process. The memory is zeroed, reserved, and aligned to 64 bytes at least.
 //
 // When the member dies, other members find its chunks by its number in the map. Safe for concurrent
 // use.
-type Heap struct {
+type heap struct {
 	arena *Arena
 
 	mu      sync.Mutex
@@ -43,8 +43,8 @@ type carvedChunk struct {
 	used  int
 }
 
-func newHeap(a *Arena, slot int) *Heap {
-	return &Heap{
+func newHeap(a *Arena, slot int) *heap {
+	return &heap{
 		arena:   a,
 		owners:  newClaimMap(a.words(a.geo.chunkOwners, a.geo.chunks), slot),
 		carved:  make(map[uint64]*carvedChunk),
@@ -52,15 +52,12 @@ func newHeap(a *Arena, slot int) *Heap {
 	}
 }
 
-// Alloc allocates n > 0 bytes of zeroed arena memory.
+// Alloc allocates n > 0 bytes of zeroed arena memory, aligned to 64 bytes at least. Other members find it
+// by its owner when the member dies. Alloc, AllocColored and Free are safe for concurrent use.
 //
 // Errors: [NoMemoryError] if the arena, the machine or the memory cgroup does
 // not have enough left. Alloc has allocated nothing then.
-func (h *Heap) Alloc(n uint64) (Offset, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.alloc(n)
-}
+func (m *Member) Alloc(n uint64) (Offset, error) { return m.heap.Alloc(n) }
 
 // AllocColored is Alloc with cache colouring, for objects of which a program has many and uses in
 // turn. Objects begin at multiples of a power of two, so the same field of all objects would map to
@@ -68,7 +65,25 @@ func (h *Heap) Alloc(n uint64) (Offset, error) {
 // unused part of its allocation than the previous object.
 //
 // Errors: as for Alloc.
-func (h *Heap) AllocColored(n uint64) (Offset, error) {
+func (m *Member) AllocColored(n uint64) (Offset, error) { return m.heap.AllocColored(n) }
+
+// Free frees an object of Alloc or AllocColored. No other member may use the memory then. Pages of
+// whole chunks return to the system.
+//
+// Errors: [ErrDamaged] if a peer has given chunks of the object to another member. Free leaves those
+// chunks as they are.
+func (m *Member) Free(off Offset) error { return m.heap.Free(off) }
+
+// InUse returns the number of bytes that the member has allocated and not freed.
+func (m *Member) InUse() uint64 { return m.heap.InUse() }
+
+func (h *heap) Alloc(n uint64) (Offset, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.alloc(n)
+}
+
+func (h *heap) AllocColored(n uint64) (Offset, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	off, err := h.alloc(n)
@@ -83,7 +98,7 @@ func (h *Heap) AllocColored(n uint64) (Offset, error) {
 	return off, nil
 }
 
-func (h *Heap) alloc(n uint64) (Offset, error) {
+func (h *heap) alloc(n uint64) (Offset, error) {
 	if n == 0 {
 		return 0, errors.New("shm: alloc: size is 0: want at least 1 byte")
 	}
@@ -114,12 +129,7 @@ func (h *Heap) alloc(n uint64) (Offset, error) {
 	return off, nil
 }
 
-// Free frees an object of Alloc or AllocColored. No other member may use the memory then. Pages of
-// whole chunks return to the system.
-//
-// Errors: [ErrDamaged] if a peer has given chunks of the object to another member. Free leaves those
-// chunks as they are.
-func (h *Heap) Free(off Offset) error {
+func (h *heap) Free(off Offset) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	n, ok := h.objects[off]
@@ -148,8 +158,7 @@ func (h *Heap) Free(off Offset) error {
 	return h.unclaim(chunk, 1)
 }
 
-// InUse returns the number of bytes allocated and not freed.
-func (h *Heap) InUse() (n uint64) {
+func (h *heap) InUse() (n uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, size := range h.objects {
@@ -158,11 +167,11 @@ func (h *Heap) InUse() (n uint64) {
 	return n
 }
 
-func (h *Heap) chunkOffset(i uint64) Offset { return h.arena.geo.heap + Offset(i*chunkSize) }
-func (h *Heap) chunkOf(off Offset) uint64   { return uint64(off-h.arena.geo.heap) / chunkSize }
+func (h *heap) chunkOffset(i uint64) Offset { return h.arena.geo.heap + Offset(i*chunkSize) }
+func (h *heap) chunkOf(off Offset) uint64   { return uint64(off-h.arena.geo.heap) / chunkSize }
 
 // carve claims a chunk and divides it into objects of one size class.
-func (h *Heap) carve(class int) error {
+func (h *heap) carve(class int) error {
 	chunk, err := h.claim(1)
 	if err != nil {
 		return err
@@ -175,7 +184,7 @@ func (h *Heap) carve(class int) error {
 	return nil
 }
 
-func (h *Heap) claim(chunks uint64) (first uint64, err error) {
+func (h *heap) claim(chunks uint64) (first uint64, err error) {
 	first, ok := h.owners.claimRun(h.hint, chunks)
 	// Two members that claim long runs can each fail because of the other's incomplete run. So
 	// search again while a free run is long enough.
@@ -200,7 +209,7 @@ func (h *Heap) claim(chunks uint64) (first uint64, err error) {
 //
 // Errors: [ErrDamaged] if a peer has written another member's number into the map. unclaim leaves
 // those chunks as they are.
-func (h *Heap) unclaim(first, chunks uint64) error {
+func (h *heap) unclaim(first, chunks uint64) error {
 	freed, err := h.owners.free(first, chunks, func(first, n uint64) error {
 		return h.arena.release(h.chunkOffset(first), n*chunkSize)
 	})
@@ -247,7 +256,7 @@ func (m *Member) Owns(off Offset, n uint64) bool {
 	return err == nil
 }
 
-func (h *Heap) arenaFull(wanted uint64) error {
+func (h *heap) arenaFull(wanted uint64) error {
 	return &NoMemoryError{Requested: wanted, Available: h.owners.largestFree() * chunkSize,
 		Limit: fmt.Sprintf("the arena's size (largest free run of %d bytes in all)", h.arena.geo.size),
 		Hint:  "free memory or start the job with a larger arena"}

@@ -11,7 +11,7 @@ import (
 // A peer can write any word of the owner map. The heap relies on its private notes.
 func TestHeapSurvivesClearedChunkWords(t *testing.T) {
 	a := newArena(t, 0)
-	h := join(t, a, NoRank).Heap()
+	h := join(t, a, NoRank).heap
 	words := a.words(a.geo.chunkOwners, a.geo.chunks)
 	var objects []Offset
 	taken := map[uint64]uint64{} // chunk -> size of its objects
@@ -55,17 +55,17 @@ func TestFreeKeepsChunksOfOtherMembers(t *testing.T) {
 	m, other := join(t, a, NoRank), join(t, a, NoRank)
 	words := a.words(a.geo.chunkOwners, a.geo.chunks)
 	for _, n := range []uint64{100, chunkSize, 3 * chunkSize} {
-		off, err := m.Heap().Alloc(n)
+		off, err := m.heap.Alloc(n)
 		if err != nil {
 			t.Fatal(err)
 		}
-		first := m.Heap().chunkOf(off)
+		first := m.heap.chunkOf(off)
 		words[first].Store(0) // a peer has cleared the word
-		theirs, err := other.Heap().Alloc(chunkSize)
+		theirs, err := other.heap.Alloc(chunkSize)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if theirs != m.Heap().chunkOffset(first) {
+		if theirs != m.heap.chunkOffset(first) {
 			t.Fatalf("the other member has got offset %#x, not the chunk of %#x", theirs, off)
 		}
 		b, err := a.Bytes(theirs, chunkSize)
@@ -73,26 +73,26 @@ func TestFreeKeepsChunksOfOtherMembers(t *testing.T) {
 			t.Fatal(err)
 		}
 		fill(b[chunkSize/2:], 7) // past the small object, which its owner clears
-		if err := m.Heap().Free(off); !errors.Is(err, ErrDamaged) {
+		if err := m.heap.Free(off); !errors.Is(err, ErrDamaged) {
 			t.Errorf("free of %d bytes, of which a chunk is another's: %v", n, err)
 		}
 		if slices.Contains(b[chunkSize/2:], 0) {
 			t.Errorf("%d bytes: the free has punched out pages of the other member", n)
 		}
-		if got := words[first].Load(); got != other.Heap().owners.self {
-			t.Errorf("%d bytes: the chunk's owner is %d, want %d", n, got, other.Heap().owners.self)
+		if got := words[first].Load(); got != other.heap.owners.self {
+			t.Errorf("%d bytes: the chunk's owner is %d, want %d", n, got, other.heap.owners.self)
 		}
 		if chunksOf(a, m.slot) != 0 {
 			t.Errorf("%d bytes: the other %d chunks were kept", n, chunksOf(a, m.slot))
 		}
-		if err := other.Heap().Free(theirs); err != nil {
+		if err := other.heap.Free(theirs); err != nil {
 			t.Error(err)
 		}
 		// The former owner can claim the lost chunk again.
-		if off, err = m.Heap().Alloc(n); err != nil || m.Heap().chunkOf(off) != first {
+		if off, err = m.heap.Alloc(n); err != nil || m.heap.chunkOf(off) != first {
 			t.Errorf("%d bytes lie at %#x, %v, want chunk %d", n, off, err, first)
 		}
-		if err := m.Heap().Free(off); err != nil {
+		if err := m.heap.Free(off); err != nil {
 			t.Error(err)
 		}
 	}
@@ -135,7 +135,7 @@ func TestMemoryIsClearedWithoutHolePunching(t *testing.T) {
 		t.Fatalf("punching a hole: %v, want EPERM", err)
 	}
 	dirty := func(m *Member, n uint64) Offset {
-		off, err := m.Heap().Alloc(n)
+		off, err := m.heap.Alloc(n)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -151,7 +151,7 @@ func TestMemoryIsClearedWithoutHolePunching(t *testing.T) {
 	}
 	for range 2 {
 		for _, n := range []uint64{chunkSize, 5 * chunkSize} {
-			if err := m.Heap().Free(dirty(m, n)); err != nil {
+			if err := m.heap.Free(dirty(m, n)); err != nil {
 				t.Error(err)
 			}
 		}

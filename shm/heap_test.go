@@ -16,7 +16,7 @@ import (
 
 func TestHeapAllocatesBySizeClass(t *testing.T) {
 	a := newArena(t, 0)
-	h := join(t, a, NoRank).Heap()
+	h := join(t, a, NoRank).heap
 	for _, tc := range []struct{ n, takes uint64 }{
 		{1, 64}, {63, 64}, {64, 64}, {65, 128}, {4096, 4096}, {4097, 8192},
 		{32767, 32768}, {32768, 32768}, {32769, chunkSize}, {chunkSize, chunkSize},
@@ -30,7 +30,7 @@ func TestHeapAllocatesBySizeClass(t *testing.T) {
 		if got := h.InUse() - before; got != tc.takes {
 			t.Errorf("%d bytes take %d, want %d", tc.n, got, tc.takes)
 		}
-		if align := min(tc.takes, chunkSize); uint64(off)%align != 0 || off < a.HeapStart() {
+		if align := min(tc.takes, chunkSize); uint64(off)%align != 0 || off < a.geo.heap {
 			t.Errorf("%d bytes lie at %#x", tc.n, off)
 		}
 		b, err := a.Bytes(off, tc.takes)
@@ -57,7 +57,7 @@ func TestHeapAllocatesBySizeClass(t *testing.T) {
 // allocation, and are zero when they are allocated again.
 func TestHeapColorsObjects(t *testing.T) {
 	a := newArena(t, 0)
-	h := join(t, a, NoRank).Heap()
+	h := join(t, a, NoRank).heap
 	for _, tc := range []struct{ n, takes, lines uint64 }{
 		{1, 64, 1}, {64, 64, 1}, {65, 128, 1}, {4096, 4096, 1}, {4000, 4096, 2},
 		{2049, 4096, 32}, {1136, 2048, 15}, {12928, 16384, 55}, {40_000, chunkSize, 1},
@@ -112,7 +112,7 @@ func fill(b []byte, v byte) {
 
 func TestHeapRefusesBadArguments(t *testing.T) {
 	a := newArena(t, 0)
-	h := join(t, a, NoRank).Heap()
+	h := join(t, a, NoRank).heap
 	if _, err := h.Alloc(0); err == nil {
 		t.Error("0 bytes were allocated")
 	}
@@ -120,7 +120,7 @@ func TestHeapRefusesBadArguments(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, wrong := range []Offset{0, off + 1, off + 64, off - 64, a.HeapStart() + chunkSize, 1 << 60} {
+	for _, wrong := range []Offset{0, off + 1, off + 64, off - 64, a.geo.heap + chunkSize, 1 << 60} {
 		if err := h.Free(wrong); err == nil {
 			t.Errorf("free of %#x was accepted", wrong)
 		}
@@ -135,7 +135,7 @@ func TestHeapRefusesBadArguments(t *testing.T) {
 
 func TestHeapZeroesAfterReuse(t *testing.T) {
 	a := newArena(t, 0)
-	h := join(t, a, NoRank).Heap()
+	h := join(t, a, NoRank).heap
 	keep, err := h.Alloc(256) // keeps the chunk, so that its objects are reused
 	if err != nil {
 		t.Fatal(err)
@@ -171,7 +171,7 @@ func TestHeapZeroesAfterReuse(t *testing.T) {
 
 func TestHeapReservesAndReleasesPages(t *testing.T) {
 	a := newArena(t, 0)
-	h := join(t, a, NoRank).Heap()
+	h := join(t, a, NoRank).heap
 	before := blocks(t, a)
 	const n = 9<<20 + 1 // several steps of reservation and one byte
 	off, err := h.Alloc(n)
@@ -220,7 +220,7 @@ func TestHeapReservesAndReleasesPages(t *testing.T) {
 
 func TestHeapReportsFullArena(t *testing.T) {
 	a := newArena(t, 0)
-	h := join(t, a, NoRank).Heap()
+	h := join(t, a, NoRank).heap
 	heap := a.geo.chunks * chunkSize
 	var offs []Offset
 	for range 3 {
@@ -361,7 +361,7 @@ func churn(m *Member, seed uint64, rounds int, between func(i int)) error {
 				return fmt.Errorf("byte %d of %d at %#x is %#x instead of %#x", at, o.n, o.off, b[at], mark)
 			}
 		}
-		return m.Heap().Free(o.off)
+		return m.heap.Free(o.off)
 	}
 	for i := range rounds {
 		n := 1 + rng.Uint64N(300)
@@ -371,7 +371,7 @@ func churn(m *Member, seed uint64, rounds int, between func(i int)) error {
 		case 1:
 			n = 1 + rng.Uint64N(chunkSize)
 		}
-		off, err := m.Heap().Alloc(n)
+		off, err := m.heap.Alloc(n)
 		if err != nil {
 			return err
 		}
@@ -444,8 +444,8 @@ func TestHeapsOfMembersNeverOverlap(t *testing.T) {
 			if err := churn(m, 100+uint64(i), rounds, nil); err != nil {
 				t.Error(err)
 			}
-			if n := chunksOf(a, m.slot); n != 0 || m.Heap().InUse() != 0 {
-				t.Errorf("%v is left with %d chunks and %d bytes", m.ID(), n, m.Heap().InUse())
+			if n := chunksOf(a, m.slot); n != 0 || m.heap.InUse() != 0 {
+				t.Errorf("%v is left with %d chunks and %d bytes", m.ID(), n, m.heap.InUse())
 			}
 		})
 	}
@@ -469,7 +469,7 @@ func TestHeapFindsLongRunsUnderContention(t *testing.T) {
 		var got [2]Offset
 		for i, m := range members {
 			done.Go(func() {
-				off, err := m.Heap().Alloc(want)
+				off, err := m.heap.Alloc(want)
 				if err == nil {
 					got[i] = off
 				} else if !isNoMemory(err) {
@@ -483,7 +483,7 @@ func TestHeapFindsLongRunsUnderContention(t *testing.T) {
 		}
 		for i, off := range got {
 			if off != 0 {
-				if err := members[i].Heap().Free(off); err != nil {
+				if err := members[i].heap.Free(off); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -26,7 +26,7 @@ const letterSize = 64
 // letterIn returns the linkOf of the tests: mail is aligned to lines of the heap.
 func letterIn(a *Arena) func(Offset) (*atomic.Uint64, error) {
 	return func(off Offset) (*atomic.Uint64, error) {
-		if off < a.HeapStart() || off%letterSize != 0 {
+		if off < a.geo.heap || off%letterSize != 0 {
 			return nil, fmt.Errorf("no letter at %#x: %w", uint64(off), ErrDamaged)
 		}
 		l, err := At[letter](a, off)
@@ -38,7 +38,7 @@ func letterIn(a *Arena) func(Offset) (*atomic.Uint64, error) {
 }
 
 func newLetter(m *Member, number uint64) (Offset, *letter, error) {
-	off, err := m.Heap().Alloc(letterSize)
+	off, err := m.heap.Alloc(letterSize)
 	if err != nil {
 		return 0, nil, err
 	}

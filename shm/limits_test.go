@@ -49,8 +49,8 @@ var roleFileSizeLimit = role("limit file size", func(a *actor) error {
 	if err != nil {
 		return err
 	}
-	if arena.Size() > limit {
-		return fmt.Errorf("size %d", arena.Size())
+	if arena.geo.size > limit {
+		return fmt.Errorf("size %d", arena.geo.size)
 	}
 	if err := arena.Close(); err != nil {
 		return err
@@ -60,7 +60,7 @@ var roleFileSizeLimit = role("limit file size", func(a *actor) error {
 	if err != nil {
 		return err
 	}
-	off, err := m.Heap().Alloc(1 << 20)
+	off, err := m.heap.Alloc(1 << 20)
 	if err != nil {
 		return err
 	}
@@ -130,7 +130,7 @@ var roleCgroup = role("limit by cgroup", func(a *actor) error {
 	// First far too much at once, then small steps until one fails, then the last free bytes.
 	for _, n := range cgroupSteps {
 		for total := uint64(0); ; total += n {
-			off, err := m.Heap().Alloc(n)
+			off, err := m.heap.Alloc(n)
 			if short, ok := errors.AsType[*NoMemoryError](err); ok {
 				if short.Requested != roundUp(n, chunkSize) || short.Available >= short.Requested || !strings.Contains(short.Limit, "cgroup's limit") {
 					return fmt.Errorf("wanted %d, left %d under %q", short.Requested, short.Available, short.Limit)

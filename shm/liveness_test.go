@@ -127,7 +127,7 @@ func TestAcknowledgeComesAfterDrop(t *testing.T) {
 	a := newArena(t, 0)
 	first, second := join(t, a, NoRank), join(t, a, NoRank)
 	leaver := join(t, a, NoRank)
-	if _, err := leaver.Heap().Alloc(1); err != nil {
+	if _, err := leaver.heap.Alloc(1); err != nil {
 		t.Fatal(err)
 	}
 	slot := leaver.ID().Slot()
@@ -200,7 +200,7 @@ func TestKillDuringAllocationLosesNothing(t *testing.T) {
 	}
 	t.Logf("%d of %d were killed with memory in their hands", caught, rounds)
 	// No chunk is lost, and all free chunks are zero.
-	off, err := m.Heap().Alloc(a.geo.chunks * chunkSize)
+	off, err := m.heap.Alloc(a.geo.chunks * chunkSize)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -216,7 +216,7 @@ func TestReaperDeathIsContinued(t *testing.T) {
 	for round := range 3 {
 		x := join(t, a, NoRank)
 		for range 2 {
-			if _, err := x.Heap().Alloc(chunkSize); err != nil {
+			if _, err := x.heap.Alloc(chunkSize); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -255,7 +255,7 @@ func TestLiveMemberMarkedDeadKeepsMemory(t *testing.T) {
 		stateOf(statusDead, 0), stateOf(statusFree, 0), stateOf(statusLive, 9), stateOf(statusDead, 9), stateOf(77, 0), ^memberState(0),
 	} {
 		x := join(t, again(t, a), NoRank)
-		off, err := x.Heap().Alloc(3 * chunkSize)
+		off, err := x.heap.Alloc(3 * chunkSize)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -29,7 +29,7 @@ var roleStrayClose = role("stray close", func(a *actor) error {
 	if err != nil {
 		return err
 	}
-	held, err := m.Heap().Alloc(3 * chunkSize)
+	held, err := m.heap.Alloc(3 * chunkSize)
 	if err != nil {
 		return err
 	}
@@ -55,10 +55,10 @@ var roleStrayClose = role("stray close", func(a *actor) error {
 			return fmt.Errorf("descriptor %d was not used again, but %d", fds[0], fd)
 		}
 	}
-	if _, err := m.Heap().Alloc(chunkSize); !errors.Is(err, errClosed) {
+	if _, err := m.heap.Alloc(chunkSize); !errors.Is(err, errClosed) {
 		return fmt.Errorf("an allocation without the descriptor: %v", err)
 	}
-	if err := m.Heap().Free(held); !errors.Is(err, errClosed) {
+	if err := m.heap.Free(held); !errors.Is(err, errClosed) {
 		return fmt.Errorf("a free without the descriptor: %v", err)
 	}
 	if _, err := m.Arena().Join(NoRank); !errors.Is(err, errClosed) {
@@ -115,7 +115,7 @@ var roleFork = role("fork", func(a *actor) error {
 	if err != nil {
 		return err
 	}
-	_, unmap, err := m.Arena().MapPages([]Offset{m.Arena().HeapStart()})
+	_, unmap, err := m.Arena().MapPages([]Offset{m.Arena().geo.heap})
 	if err != nil {
 		return err
 	}

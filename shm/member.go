@@ -61,7 +61,7 @@ type Member struct {
 	rank       int // or NoRank
 	id         MemberID
 	rec        *memberRecord
-	heap       *Heap
+	heap       *heap
 	blocksMu   sync.Mutex
 	blocks     claimMap // blocks of window entries; guarded by blocksMu
 	statusPage *statusPage
@@ -197,9 +197,6 @@ func (m *Member) ID() MemberID { return m.id }
 
 // Arena returns the member's arena.
 func (m *Member) Arena() *Arena { return m.arena }
-
-// Heap returns the member's allocator.
-func (m *Member) Heap() *Heap { return m.heap }
 
 // WaitDoorbell returns the doorbell on which the program's waiting calls sleep.
 func (m *Member) WaitDoorbell() Doorbell { return Doorbell{&m.rec.waiters} }

@@ -95,7 +95,7 @@ func TestSlotsAreReusedWithNewIncarnation(t *testing.T) {
 			t.Errorf("round %d: the last owner of the slot lives", i)
 		}
 		last = p
-		if off, err := m.Heap().Alloc(1000); err != nil || off == 0 {
+		if off, err := m.heap.Alloc(1000); err != nil || off == 0 {
 			t.Fatal(err)
 		}
 		if err := m.Leave(); err != nil {
@@ -179,7 +179,7 @@ var roleMember = role("member", func(a *actor) error {
 			m.CheckLiveness(noDrop)
 			a.say("checked")
 		case "alloc":
-			off, err := m.Heap().Alloc(arg)
+			off, err := m.heap.Alloc(arg)
 			if err != nil {
 				return err
 			}

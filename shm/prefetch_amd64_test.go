@@ -17,7 +17,7 @@ func TestPrefetchLosesNoEntry(t *testing.T) {
 			prefetchBatch = batchSize()
 			t.Run(fmt.Sprintf("%d slots, by store %v", slots, prefetchByStore), func(t *testing.T) {
 				a := newArena(t, 0)
-				h := join(t, a, NoRank).Heap()
+				h := join(t, a, NoRank).heap
 				off, err := h.Alloc(slots * SlotSize)
 				if err != nil {
 					t.Fatal(err)

@@ -251,8 +251,8 @@ func TestRingsAreChecked(t *testing.T) {
 		{"so many that the size wraps", heap, 1 << 58},
 		{"not on a line", heap + 8, 4},
 		{"odd", heap + 1, 4},
-		{"beyond the end", Offset(a.Size()), 4},
-		{"over the end", Offset(a.Size()) - 64, 2},
+		{"beyond the end", Offset(a.geo.size), 4},
+		{"over the end", Offset(a.geo.size) - 64, 2},
 		{"far away", 1<<64 - 64, 1},
 	} {
 		if p, err := a.NewProducer(tc.off, tc.n, head); !errors.Is(err, ErrDamaged) {
@@ -262,7 +262,7 @@ func TestRingsAreChecked(t *testing.T) {
 			t.Errorf("%s: %v, %v", tc.name, c, err)
 		}
 	}
-	if c, err := a.NewConsumer(Offset(a.Size())-4*SlotSize, 4, head); err != nil || c.Size() != 4 {
+	if c, err := a.NewConsumer(Offset(a.geo.size)-4*SlotSize, 4, head); err != nil || c.Size() != 4 {
 		t.Errorf("the last four lines: %v", err)
 	}
 }
@@ -346,7 +346,7 @@ func TestRingPassesEntriesBetweenProcesses(t *testing.T) {
 	}
 	a := newArena(t, 0)
 	m := join(t, a, NoRank)
-	off, err := m.Heap().Alloc(uint64(stressSlots*SlotSize + 2*64))
+	off, err := m.heap.Alloc(uint64(stressSlots*SlotSize + 2*64))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -133,7 +133,7 @@ func TestStacksArePublished(t *testing.T) {
 			t.Errorf("stacks: %q, %v, %v", b, ok, err)
 		}
 	}
-	other, err := m.Heap().Alloc(100)
+	other, err := m.heap.Alloc(100)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +141,7 @@ func TestStacksArePublished(t *testing.T) {
 	if err := m.PublishStacks([]byte("stacks")); err != nil {
 		t.Error(err)
 	}
-	if err := m.Heap().Free(other); err != nil {
+	if err := m.heap.Free(other); err != nil {
 		t.Errorf("the object whose offset a peer wrote was freed: %v", err)
 	}
 	m.statusPage.stacks.Store(uint64(m.arena.geo.heap) + 1<<20) // in a free chunk
@@ -158,7 +158,7 @@ func TestStacksArePublished(t *testing.T) {
 func TestStacksWithoutMemoryAreEmpty(t *testing.T) {
 	m, p := reporter(t)
 	request := p.RequestStacks()
-	if err := m.PublishStacks(make([]byte, m.arena.Size())); !isNoMemory(err) {
+	if err := m.PublishStacks(make([]byte, m.arena.geo.size)); !isNoMemory(err) {
 		t.Errorf("error %v", err)
 	}
 	if b, ok, err := p.Stacks(request); !ok || err != nil || b != nil {

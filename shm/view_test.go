@@ -8,7 +8,7 @@ import (
 
 func TestViewsAreChecked(t *testing.T) {
 	a := fakeArena(0)
-	size := Offset(a.Size())
+	size := Offset(a.geo.size)
 	type pair [2]uint64
 	for _, tc := range []struct {
 		name string
@@ -54,7 +54,7 @@ func TestViewsAreChecked(t *testing.T) {
 
 func TestSlicesAreChecked(t *testing.T) {
 	a := fakeArena(0)
-	size := a.Size()
+	size := a.geo.size
 	for _, tc := range []struct {
 		name string
 		off  Offset
@@ -79,7 +79,7 @@ func TestSlicesAreChecked(t *testing.T) {
 
 func TestLocateFindsOffsets(t *testing.T) {
 	a := fakeArena(0)
-	size := a.Size()
+	size := a.geo.size
 	for _, at := range [][2]uint64{{0, 1}, {0, size}, {100, 7}, {size - 1, 1}, {4096, 0}} {
 		b, err := a.Bytes(Offset(at[0]), at[1])
 		if err != nil {

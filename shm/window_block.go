@@ -2,14 +2,6 @@ package shm
 
 import "fmt"
 
-// WindowTable returns the offset of the window table: [WindowEntries] entries of
-// [WindowEntrySize] bytes. Package window defines the entries. Package shm only assigns them to
-// members, in blocks of [WindowBlockEntries].
-func (a *Arena) WindowTable() Offset { return a.geo.windowTable }
-
-// HeapStart returns the offset of the heap, which extends to the end of the arena.
-func (a *Arena) HeapStart() Offset { return a.geo.heap }
-
 // ClaimWindowBlock makes the member the owner of a free block of window entries, reserves its
 // pages, and returns the index of the block. The entries hold what their previous owner stored.
 // Safe for concurrent use.

@@ -12,7 +12,7 @@ func (g *Guard) DescribeAccess(o *Operand) string {
 	defer g.clearHazard()
 	_, p, word := g.domain.table.lookup(o.Token)
 	switch {
-	case p == nil || p.adapter != g.domain.adapter:
+	case p == nil || p.adapter != g.domain.Adapter:
 		return "nothing"
 	case word.rights()&kindOf(o.Rights) == 0:
 		return describeWrongKind(word)
@@ -24,8 +24,8 @@ func (g *Guard) describePeerAccess(o *Operand) string {
 	index, t := indexOf(o.Token), g.domain.table
 	e := &t.entries[index]
 	word := entryWord(e.word.Load()) // ORDER entry-valid: pairs with the store in ownEntry.bind
-	adapter, base, length := AdapterID(e.owner.Load()), e.base.Load(), e.length.Load()
-	latest := makeToken(index, bindBaseOf(t.arena.Secret(), index)+e.binds.Load())
+	adapter, base, length := e.owner.Load(), e.base.Load(), e.length.Load()
+	latest := makeToken(index, bindBaseOf(t.arena.Info().Secret, index)+e.binds.Load())
 	switch {
 	case word.valid() && word.token() == o.Token && word.rights()&kindOf(o.Rights) == 0: // of any adapter
 		return describeWrongKind(word)

@@ -12,34 +12,27 @@ import (
 // Domain is a protection domain: the tokens of one adapter, and the hazards of all executors that may use them, those of
 // its own endpoints and of their peers. Safe for concurrent use.
 type Domain struct {
-	table   *Table
-	adapter AdapterID
+	Adapter uint64 // number of the adapter, unique in the arena; does not change
+
+	table *Table
 
 	mu      sync.Mutex
 	hazards atomic.Pointer[[]*Hazard] // replaced as a whole, so that Drained takes no lock
 }
 
-// Hazard is a hazard word: the two tokens that one executor is using at the moment.
+// Hazard is a hazard word: the two tokens that one executor is using at the moment, 0 while it is not in a transfer. The
+// fields must not change after [Domain.AddHazard].
 type Hazard struct {
-	word *atomic.Uint64
-	peer *shm.Peer // the process of the executor; nil = this process
+	Word *atomic.Uint64
+	Peer *shm.Peer // the process of the executor; nil = this process
 }
 
-// NewHazard returns the hazard for a word. peer is the process of its executor, nil for this process.
-func NewHazard(word *atomic.Uint64, peer *shm.Peer) *Hazard { return &Hazard{word, peer} }
-
-// IsSet reports whether the executor is in a transfer at this moment.
-func (h *Hazard) IsSet() bool { return h.word.Load() != 0 }
-
-// NewDomain returns the domain of an adapter.
-func NewDomain(t *Table, adapter AdapterID) *Domain {
-	d := &Domain{table: t, adapter: adapter}
+// NewDomain returns the domain of an adapter. No other adapter of the arena may have the same number.
+func NewDomain(t *Table, adapter uint64) *Domain {
+	d := &Domain{Adapter: adapter, table: t}
 	d.hazards.Store(new([]*Hazard))
 	return d
 }
-
-// AdapterID returns the adapter of the domain.
-func (d *Domain) AdapterID() AdapterID { return d.adapter }
 
 // AddHazard adds a hazard. The caller must add it before its executor can use a token of this domain, that is before the
 // connection is established.
@@ -66,7 +59,7 @@ func (d *Domain) Drained(token nd.Token) bool {
 	}
 	for _, h := range *d.hazards.Load() {
 		// ORDER hazard, hazard-clear: pairs with Guard.publishHazard, see ownEntry.revoke, and with Guard.clearHazard
-		if hazardNames(h.word.Load(), token) && (h.peer == nil || !h.peer.Gone()) {
+		if hazardNames(h.Word.Load(), token) && (h.Peer == nil || !h.Peer.Gone()) {
 			return false
 		}
 	}

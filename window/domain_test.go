@@ -34,9 +34,9 @@ func TestDrainedIgnoresDeadExecutors(t *testing.T) {
 	words := [3]atomic.Uint64{}
 	dying := join(t, s.arena)
 	hazards := []*Hazard{
-		NewHazard(&words[0], nil),
-		NewHazard(&words[1], peer(t, s.arena, other.member.ID())),
-		NewHazard(&words[2], peer(t, s.arena, dying.member.ID())),
+		&Hazard{&words[0], nil},
+		&Hazard{&words[1], peer(t, s.arena, other.member.ID())},
+		&Hazard{&words[2], peer(t, s.arena, dying.member.ID())},
 	}
 	const token, another = nd.Token(0x00500007), nd.Token(0x00600007)
 	expect := func(when string, want bool) {
@@ -100,7 +100,7 @@ func TestDrainedWhileHazardsChange(t *testing.T) {
 	const token = nd.Token(0x00500007)
 	var named, free atomic.Uint64
 	named.Store(makeHazard(token, 0))
-	s.domain.AddHazard(NewHazard(&named, nil))
+	s.domain.AddHazard(&Hazard{&named, nil})
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(stopped)
@@ -110,7 +110,7 @@ func TestDrainedWhileHazardsChange(t *testing.T) {
 				return
 			default:
 			}
-			h := NewHazard(&free, nil)
+			h := &Hazard{&free, nil}
 			s.domain.AddHazard(h)
 			s.domain.RemoveHazard(h)
 		}

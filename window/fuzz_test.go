@@ -55,7 +55,7 @@ func FuzzToken(f *testing.F) {
 
 // expected returns what the words of an entry allow to an operand with a token of owner. It follows the documented format,
 // with arithmetic that detects overflow.
-func expected(words [8]uint64, owner AdapterID, a *shm.Arena, r *Operand, n uint64) (f Fault, at uint64) {
+func expected(words [8]uint64, owner uint64, a *shm.Arena, r *Operand, n uint64) (f Fault, at uint64) {
 	rights := Rights(words[0] >> 32)
 	base, length, offset, scope := words[1], words[2], words[3], words[5]
 	end, over := bits.Add64(r.Address, n, 0)
@@ -65,7 +65,7 @@ func expected(words [8]uint64, owner AdapterID, a *shm.Arena, r *Operand, n uint
 	switch {
 	case r.Peer.State.Load() != established || r.Peer.Disconnecting.Load() != 0:
 		return FaultDisconnected, 0
-	case words[0]>>63 == 0 || nd.Token(words[0]) != r.Token || AdapterID(words[4]) != owner:
+	case words[0]>>63 == 0 || nd.Token(words[0]) != r.Token || words[4] != owner:
 		return faultBadToken, 0
 	case scope != 0 && scope != r.Peer.Endpoint:
 		return faultOtherScope, 0
@@ -77,7 +77,7 @@ func expected(words [8]uint64, owner AdapterID, a *shm.Arena, r *Operand, n uint
 		return faultOutOfRange, 0
 	case offset == 0:
 		return FaultUnreachable, 0
-	case at < uint64(a.HeapStart()) || atOver != 0 || last > a.Size():
+	case at < uint64(a.Info().HeapStart) || atOver != 0 || last > a.Info().Size:
 		return faultOutOfRange, 0
 	}
 	return NoFault, at
@@ -111,7 +111,7 @@ func helped(raw []byte, token nd.Token, number uint32, a *shm.Arena, far *Peer, 
 		words[5] = far.Endpoint
 	}
 	if help&makeArena != 0 {
-		words[3] = uint64(a.HeapStart()) - 4096 + words[3]%(1<<20)
+		words[3] = uint64(a.Info().HeapStart) - 4096 + words[3]%(1<<20)
 	}
 	for i := range words {
 		binary.NativeEndian.PutUint64(entry[8*i:], words[i])
@@ -145,7 +145,7 @@ func FuzzEntry(f *testing.F) {
 	base, offset := shm.AddressOf(mem), uint64(owner.offsetOf(f, mem))
 	// The entries of this block are in use, so reading them does not allocate memory.
 	block := indexOf(bound) / shm.WindowBlockEntries * shm.WindowBlockEntries
-	entries, err := a.Bytes(a.WindowTable()+shm.Offset(block)*shm.WindowEntrySize, shm.WindowBlockEntries*shm.WindowEntrySize)
+	entries, err := a.Bytes(a.Info().WindowTable+shm.Offset(block)*shm.WindowEntrySize, shm.WindowBlockEntries*shm.WindowEntrySize)
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -153,7 +153,7 @@ func FuzzEntry(f *testing.F) {
 
 	f.Add(entryOf(0, base, 4096, offset), uint32(9), byte(Remote|Read), base, uint64(64), byte(makeValid|makeOurs))
 	f.Add(entryOf(0, base, 4096, 0, 0, 7), uint32(9), byte(Remote|Write), base+1, uint64(4096), byte(makeValid|makeOurs))
-	f.Add(entryOf(uint64(Remote|Read|Write)<<32, base, math.MaxUint64, a.Size()-1), uint32(1<<20|9), byte(Remote|Read), uint64(0), uint64(2), byte(makeValid|makeOurs|makeNear))
+	f.Add(entryOf(uint64(Remote|Read|Write)<<32, base, math.MaxUint64, a.Info().Size-1), uint32(1<<20|9), byte(Remote|Read), uint64(0), uint64(2), byte(makeValid|makeOurs|makeNear))
 	f.Add(entryOf(uint64(Remote|Read|Write)<<32, math.MaxUint64-5, 100, 1), uint32(200), byte(Remote|Write), uint64(0), uint64(5), byte(makeValid|makeOurs|makeNear|makeArena|scribbleOwn))
 	f.Add(bytes.Repeat([]byte{0xff}, 64), uint32(math.MaxUint32), byte(255), uint64(math.MaxUint64), uint64(math.MaxUint64), byte(scribbleOwn))
 	f.Add([]byte{}, uint32(0), byte(0), uint64(0), uint64(0), byte(0))
@@ -227,13 +227,13 @@ func FuzzEntry(f *testing.F) {
 			var mine [8]uint64
 			mine[0] = uint64(allowed.rights)<<32 | uint64(own) | 1<<63
 			mine[1], mine[2], mine[3], mine[5] = shm.AddressOf(allowed.mem), uint64(len(allowed.mem)), offset, allowed.scope
-			mine[4] = uint64(owner.domain.AdapterID())
+			mine[4] = owner.domain.Adapter
 			ref := &Operand{Token: own, Rights: Rights(rights), Address: shm.AddressOf(mem) + address%8192 - 2048, Endpoint: number64(number)}
 			same := *ref
 			if same.Peer = owner.peer(ref.Endpoint); ref.Endpoint == 0 {
 				same.Peer = owner.peer(allowed.scope)
 			}
-			want, _ := expected(mine, owner.domain.AdapterID(), a, &same, n)
+			want, _ := expected(mine, owner.domain.Adapter, a, &same, n)
 			if got := owner.guard.Check(ref, n); got != want {
 				t.Errorf("own token with rights %d: %v, want %v", allowed.rights, got, want)
 			}

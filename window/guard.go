@@ -18,7 +18,7 @@ const ChunkSize = 64 << 10
 // connection and then loads the executor's hazard. Once the hazard is 0, no transfer over this connection accesses the
 // memory of that side.
 type Peer struct {
-	Adapter       AdapterID      // the only adapter whose tokens are accepted
+	Adapter       uint64         // the only adapter whose tokens are accepted
 	Endpoint      uint64         // the endpoint at the other end, for tokens that are limited to one connection
 	State         *atomic.Uint32 // of the connection; equal to Established while it is open
 	Established   uint32
@@ -105,7 +105,7 @@ func NewGuard(d *Domain, hazard *atomic.Uint64) *Guard {
 }
 
 // LocalHazard returns the hazard that the domains of this process must have.
-func (g *Guard) LocalHazard() *Hazard { return NewHazard(&g.localHazard, nil) }
+func (g *Guard) LocalHazard() *Hazard { return &Hazard{Word: &g.localHazard} }
 
 // checkedRange is the memory of an operand that has been checked, and the words that must be the same after the copy.
 type checkedRange struct {
@@ -236,7 +236,7 @@ func (g *Guard) checkOwn(r *checkedRange, o *Operand, n uint64) Fault {
 // entry never changes its domain.
 func (g *Guard) cacheEntry(token nd.Token) bool {
 	e, p, _ := g.domain.table.lookup(token)
-	if p == nil || p.adapter != g.domain.adapter {
+	if p == nil || p.adapter != g.domain.Adapter {
 		return false
 	}
 	g.cached = e
@@ -252,7 +252,7 @@ func (g *Guard) checkPeer(r *checkedRange, o *Operand, n uint64) Fault {
 	}
 	e := &g.entries[indexOf(o.Token)]
 	word := entryWord(e.word.Load()) // ORDER entry-valid: pairs with the store in ownEntry.bind
-	if !word.valid() || word.token() != o.Token || AdapterID(e.owner.Load()) != peer.Adapter {
+	if !word.valid() || word.token() != o.Token || e.owner.Load() != peer.Adapter {
 		return faultBadToken
 	}
 	if scope := e.scope.Load(); scope != 0 && scope != peer.Endpoint {

@@ -33,7 +33,7 @@ func (g *Guard) copyFast(peer *Peer, remote nd.Token, rights Rights, address uin
 	word := e.word.Load() // ORDER entry-valid: pairs with the store in ownEntry.bind
 	// ENTRY-CHECK, of the local token and of the remote one.
 	if p.covers(own, local, rights^(Remote|Local|Read|Write), shm.AddressOf(buf), n) && peer.Connected() &&
-		entryWord(word)&(validBit|wordOf(^nd.Token(0), rights)) == validBit|wordOf(remote, rights) && AdapterID(e.owner.Load()) == peer.Adapter {
+		entryWord(word)&(validBit|wordOf(^nd.Token(0), rights)) == validBit|wordOf(remote, rights) && e.owner.Load() == peer.Adapter {
 		// ENTRY-FIELDS
 		scope, base, offset := e.scope.Load(), e.base.Load(), shm.Offset(e.offset.Load())
 		switch {

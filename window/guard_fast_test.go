@@ -42,7 +42,7 @@ func newFastPath(t testing.TB, s *side) *fastPath {
 	if err := again.Register(d.registered, allRights); err != nil {
 		t.Fatal(err)
 	}
-	elsewhere := &side{arena: s.arena, member: s.member, table: s.table, domain: NewDomain(s.table, s.domain.adapter+1)}
+	elsewhere := &side{arena: s.arena, member: s.member, table: s.table, domain: NewDomain(s.table, s.domain.Adapter+1)}
 	local, remote := full.Tokens()
 	only, _ := readOnly.Tokens()
 	foreign, _ := elsewhere.region(t, d.registered, allRights).Tokens()
@@ -296,7 +296,7 @@ func FuzzFastPath(f *testing.F) {
 	remote := bind(f, owner.window(f), owner.region(f, mem, allRights), mem, Read|Write, 7, false)
 	base, offset := shm.AddressOf(mem), uint64(owner.offsetOf(f, mem))
 	block := indexOf(remote) / shm.WindowBlockEntries * shm.WindowBlockEntries
-	entries, err := a.Bytes(a.WindowTable()+shm.Offset(block)*shm.WindowEntrySize, shm.WindowBlockEntries*shm.WindowEntrySize)
+	entries, err := a.Bytes(a.Info().WindowTable+shm.Offset(block)*shm.WindowEntrySize, shm.WindowBlockEntries*shm.WindowEntrySize)
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -305,9 +305,9 @@ func FuzzFastPath(f *testing.F) {
 	f.Add(entryOf(all, base, 4096, offset), uint32(9), uint64(5), uint32(ChunkSize), uint32(47), byte(readOnlyToken), byte(makeValid|makeOurs|makeScope|makeNear))
 	f.Add(entryOf(all, math.MaxUint64-7, 8, offset), uint32(9), uint64(0), uint32(ChunkSize), uint32(8), byte(fullToken), byte(makeValid|makeOurs|makeNear))
 	f.Add(entryOf(all, math.MaxUint64-7, 80, 1<<40), uint32(1<<20|9), uint64(3), uint32(2*ChunkSize-8), uint32(9), byte(staleToken), byte(makeValid|makeOurs|makeNear|makeArena))
-	f.Add(entryOf(all, base, math.MaxUint64, a.Size()-4), uint32(1<<20|9), uint64(0), uint32(ChunkSize), uint32(8), byte(fullToken), byte(makeValid|makeOurs|makeNear))
+	f.Add(entryOf(all, base, math.MaxUint64, a.Info().Size-4), uint32(1<<20|9), uint64(0), uint32(ChunkSize), uint32(8), byte(fullToken), byte(makeValid|makeOurs|makeNear))
 	f.Add(entryOf(all, base, 4096, offset), uint32(9), base, uint32(ChunkSize), uint32(8), byte(fullToken), byte(makeValid|makeOurs|disconnect))
-	f.Add(entryOf(all, 0, math.MaxUint64), uint32(9), uint64(a.HeapStart()), uint32(ChunkSize), uint32(8), byte(fullToken), byte(makeValid|makeOurs))
+	f.Add(entryOf(all, 0, math.MaxUint64), uint32(9), uint64(a.Info().HeapStart), uint32(ChunkSize), uint32(8), byte(fullToken), byte(makeValid|makeOurs))
 	f.Add(entryOf(all|uint64(makeToken(block+9, 0)), base, 4096, offset), uint32(9), base, uint32(ChunkSize), uint32(8), byte(fullToken), byte(makeOurs))
 	f.Add(bytes.Repeat([]byte{0xff}, 64), uint32(math.MaxUint32), uint64(math.MaxUint64), uint32(math.MaxUint32), uint32(math.MaxUint32), byte(255), byte(0))
 	f.Add([]byte{}, uint32(0), uint64(0), uint32(0), uint32(0), byte(foreignToken), byte(abort))

@@ -22,7 +22,7 @@ func watchTables(t testing.TB, a *shm.Arena) (unchanged func() bool) {
 		n  uint64
 	}{
 		{0, 8 << 10}, // header, first member records
-		{a.WindowTable() + shm.WindowEntries*shm.WindowEntrySize, 4 << 10}, // chunk words
+		{a.Info().WindowTable + shm.WindowEntries*shm.WindowEntrySize, 4 << 10}, // chunk words
 	} {
 		b, err := a.Bytes(r.at, r.n)
 		if err != nil {
@@ -42,7 +42,7 @@ func TestForgedEntryIsRefused(t *testing.T) {
 	token := bind(t, w, owner.region(t, mem, allRights), mem, Read|Write, 0, false)
 	e := owner.entry(token)
 	base, good := e.base.Load(), e.offset.Load()
-	size, heap := a.Size(), uint64(a.HeapStart())
+	size, heap := a.Info().Size, uint64(a.Info().HeapStart)
 	unchanged := watchTables(t, a)
 	plain := make([]byte, 4096)
 	for _, tc := range []struct {
@@ -57,7 +57,7 @@ func TestForgedEntryIsRefused(t *testing.T) {
 		{"none of the arena", base, 4096, 0, base, 1, FaultUnreachable},
 		{"the header", base, 4096, 1, base, 8, faultOutOfRange},
 		{"the member records", base, 4096, 4096, base, 64, faultOutOfRange},
-		{"its own entry", base, 4096, uint64(a.WindowTable()) + uint64(indexOf(token))*64, base, 64, faultOutOfRange},
+		{"its own entry", base, 4096, uint64(a.Info().WindowTable) + uint64(indexOf(token))*64, base, 64, faultOutOfRange},
 		{"the last byte before the heap", base, 4096, heap - 1, base, 2, faultOutOfRange},
 		{"a range that begins before the heap", base, 1 << 20, heap - 4096, base, 8192, faultOutOfRange},
 		{"the last byte and one more", base, 4096, size - 1, base, 2, faultOutOfRange},
@@ -145,7 +145,7 @@ func TestOwnerIgnoresItsSharedEntries(t *testing.T) {
 		func(e *accessEntry, token nd.Token) { // access to everything
 			e.base.Store(0)
 			e.length.Store(math.MaxUint64)
-			e.offset.Store(uint64(a.HeapStart()))
+			e.offset.Store(uint64(a.Info().HeapStart))
 			e.scope.Store(0)
 			e.word.Store(uint64(wordOf(token, Read|Write|Local|Remote) | validBit))
 		},
@@ -205,7 +205,7 @@ func TestEntriesChangeDuringAccess(t *testing.T) {
 	go func() {
 		defer close(stopped)
 		random := rand.New(rand.NewPCG(1, 2))
-		interesting := []uint64{0, 1, math.MaxUint64, 1 << 63, uint64(a.HeapStart()), uint64(a.HeapStart()) - 8, a.Size(), a.Size() - 64,
+		interesting := []uint64{0, 1, math.MaxUint64, 1 << 63, uint64(a.Info().HeapStart), uint64(a.Info().HeapStart) - 8, a.Info().Size, a.Info().Size - 64,
 			shm.AddressOf(mem), uint64(owner.offsetOf(t, mem)), 1 << 16, 0}
 		for {
 			select {

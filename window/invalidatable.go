@@ -38,7 +38,7 @@ type Prepared interface {
 // there is none, or if windows are bound to the region.
 func (d *Domain) Find(token nd.Token, kind Rights, endpoint uint64) Invalidatable {
 	_, p, word := d.table.lookup(token)
-	if p == nil || p.adapter != d.adapter || word.rights()&kind == 0 || p.invalidates == nil || !p.invalidates.isBoundOn(endpoint) {
+	if p == nil || p.adapter != d.Adapter || word.rights()&kind == 0 || p.invalidates == nil || !p.invalidates.isBoundOn(endpoint) {
 		return nil
 	}
 	if r, ok := p.invalidates.(*Region); ok && r.hasWindows() {

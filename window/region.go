@@ -85,7 +85,7 @@ func (r *Region) prepare(mem []byte, address uint64, flags nd.RegionFlags) (loca
 	if !inArena {
 		offset = 0
 	}
-	local = permissions{base: shm.AddressOf(mem), mem: mem, offset: offset, adapter: r.domain.adapter}
+	local = permissions{base: shm.AddressOf(mem), mem: mem, offset: offset, adapter: r.domain.Adapter}
 	remote = local
 	remote.base = address
 

@@ -48,15 +48,15 @@ func newSide(a *shm.Arena) (*side, error) {
 	if s.table, err = NewTable(m); err != nil {
 		return nil, err
 	}
-	s.domain = NewDomain(s.table, AdapterID(m.ID())<<16|1)
-	if s.at, err = m.Heap().Alloc(128); err != nil {
+	s.domain = NewDomain(s.table, uint64(m.ID())<<16|1)
+	if s.at, err = m.Alloc(128); err != nil {
 		return nil, err
 	}
 	if s.hazard, err = shm.At[atomic.Uint64](a, s.at); err != nil {
 		return nil, err
 	}
 	s.guard = NewGuard(s.domain, s.hazard)
-	s.domain.AddHazard(NewHazard(s.hazard, nil))
+	s.domain.AddHazard(&Hazard{s.hazard, nil})
 	return s, nil
 }
 
@@ -96,13 +96,13 @@ func peer(t testing.TB, a *shm.Arena, id shm.MemberID) *shm.Peer {
 // admit adds another side's hazard to our domain, as a connection does, and returns the Peer for that side's executor.
 func (s *side) admit(t testing.TB, executor *side) *Peer {
 	t.Helper()
-	s.domain.AddHazard(NewHazard(executor.hazard, peer(t, s.arena, executor.member.ID())))
+	s.domain.AddHazard(&Hazard{executor.hazard, peer(t, s.arena, executor.member.ID())})
 	return s.peer(0)
 }
 
 // peer returns the Peer of an executor that is connected to one of our endpoints.
 func (s *side) peer(endpoint uint64) *Peer {
-	p := &Peer{Adapter: s.domain.AdapterID(), Endpoint: endpoint,
+	p := &Peer{Adapter: s.domain.Adapter, Endpoint: endpoint,
 		State: new(atomic.Uint32), Established: established, Disconnecting: new(atomic.Uint32)}
 	p.State.Store(established)
 	return p
@@ -122,7 +122,7 @@ func pair(t testing.TB) (owner, executor *side, to *Peer) {
 // alloc returns n bytes of the side's arena memory.
 func (s *side) alloc(t testing.TB, n uint64) []byte {
 	t.Helper()
-	off, err := s.member.Heap().Alloc(n)
+	off, err := s.member.Alloc(n)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -244,7 +244,7 @@ func only(b []byte, values ...byte) bool {
 // raw returns the 64 shared bytes of a token's entry.
 func (s *side) raw(t testing.TB, token nd.Token) []byte {
 	t.Helper()
-	b, err := s.arena.Bytes(s.arena.WindowTable()+shm.Offset(indexOf(token))*shm.WindowEntrySize, shm.WindowEntrySize)
+	b, err := s.arena.Bytes(s.arena.Info().WindowTable+shm.Offset(indexOf(token))*shm.WindowEntrySize, shm.WindowEntrySize)
 	if err != nil {
 		t.Fatal(err)
 	}

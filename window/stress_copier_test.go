@@ -93,7 +93,7 @@ type known struct {
 	source []byte // each byte is the value of its bind
 }
 
-func newCopier(s *side, b *board, number int, owner AdapterID, whole bool) (*copier, error) {
+func newCopier(s *side, b *board, number int, owner uint64, whole bool) (*copier, error) {
 	c := &copier{
 		side: s, board: b, tally: &b.copiers[number], whole: whole,
 		to:     &Peer{Adapter: owner, State: &b.state, Established: established, Disconnecting: &b.disconnecting},
@@ -271,7 +271,7 @@ func playCopier(a *actor) error {
 	if err != nil {
 		return err
 	}
-	c, err := newCopier(s, b, int(words[1]), AdapterID(words[2]), a.args[3] == "true")
+	c, err := newCopier(s, b, int(words[1]), words[2], a.args[3] == "true")
 	if err != nil {
 		return err
 	}

@@ -39,7 +39,7 @@ func newBindingOwner(t *testing.T) *bindingOwner {
 	o := &bindingOwner{side: s, t: t, random: rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 0)), mem: s.alloc(t, maxMemory), saved: make([]byte, maxRange)}
 	o.region, o.window = s.region(t, o.mem, allRights), s.window(t)
 	var err error
-	if o.at, err = s.member.Heap().Alloc(boardSize); err != nil {
+	if o.at, err = s.member.Alloc(boardSize); err != nil {
 		t.Fatal(err)
 	}
 	if o.board, err = shm.At[board](s.arena, o.at); err != nil {
@@ -61,7 +61,7 @@ type remoteCopier struct {
 
 func (o *bindingOwner) startCopier(number int, whole bool) *remoteCopier {
 	o.t.Helper()
-	c := start(o.t, o.arena, "copier", uint64(o.at), number, uint64(o.domain.AdapterID()), whole)
+	c := start(o.t, o.arena, "copier", uint64(o.at), number, o.domain.Adapter, whole)
 	var id shm.MemberID
 	var at shm.Offset
 	if _, err := fmt.Sscan(c.hear(), &id, &at); err != nil {
@@ -71,7 +71,7 @@ func (o *bindingOwner) startCopier(number int, whole bool) *remoteCopier {
 	if err != nil {
 		o.t.Fatal(err)
 	}
-	h := NewHazard(hazard, peer(o.t, o.arena, id))
+	h := &Hazard{hazard, peer(o.t, o.arena, id)}
 	o.domain.AddHazard(h)
 	o.peers = append(o.peers, h)
 	c.say("go")
@@ -115,7 +115,7 @@ func (o *bindingOwner) disconnect(mem []byte, checks int) {
 	}
 	word.Swap(ended)
 	for _, h := range o.peers {
-		o.await("a copier is seen idle", func() bool { return h.word.Load() == 0 || h.peer.Gone() })
+		o.await("a copier is seen idle", func() bool { return h.Word.Load() == 0 || h.Peer.Gone() })
 	}
 	o.reuse(mem, checks)
 	token, ok := o.window.Invalidate(0, false)
@@ -270,10 +270,10 @@ func TestDrainedMemoryIsNotAccessedInOneProcess(t *testing.T) {
 	}
 	for i := range 3 {
 		s := join(t, o.arena)
-		h := NewHazard(s.hazard, peer(t, o.arena, s.member.ID()))
+		h := &Hazard{s.hazard, peer(t, o.arena, s.member.ID())}
 		o.domain.AddHazard(h)
 		o.peers = append(o.peers, h)
-		c, err := newCopier(s, o.board, i, o.domain.AdapterID(), false)
+		c, err := newCopier(s, o.board, i, o.domain.Adapter, false)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -16,7 +16,7 @@ type accessEntry struct {
 	base   atomic.Uint64 // address of the first byte for peers
 	length atomic.Uint64 // bytes
 	offset atomic.Uint64 // of the first byte in the arena; 0 = memory that is private to the owner
-	owner  atomic.Uint64 // the adapter (AdapterID) over whose connections the token is accepted
+	owner  atomic.Uint64 // the adapter (Domain.Adapter) over whose connections the token is accepted
 	scope  atomic.Uint64 // the endpoint whose peer alone may use the token; 0 = any of the adapter's
 	binds  atomic.Uint32 // how many binds the entry has had, of all its owners
 	_      [12]byte

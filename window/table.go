@@ -29,15 +29,12 @@ type ownBlock [shm.WindowBlockEntries]atomic.Pointer[ownEntry]
 
 // NewTable returns the member's view of the table.
 func NewTable(m *shm.Member) (*Table, error) {
-	entries, err := shm.Slice[accessEntry](m.Arena(), m.Arena().WindowTable(), shm.WindowEntries)
+	entries, err := shm.Slice[accessEntry](m.Arena(), m.Arena().Info().WindowTable, shm.WindowEntries)
 	if err != nil {
 		return nil, fmt.Errorf("window: map the window table: %w", err)
 	}
 	return &Table{member: m, arena: m.Arena(), entries: entries}, nil
 }
-
-// AdapterID identifies an adapter among all adapters of the arena.
-type AdapterID uint64
 
 // ownEntry is the private record of one entry that this member owns. Its permissions are nil while its token is invalid.
 type ownEntry struct {
@@ -57,8 +54,8 @@ type permissions struct {
 	rights      Rights
 	base        uint64 // address of mem[0] for peers
 	mem         []byte
-	offset      shm.Offset // of mem in the arena; 0 = mem is private memory
-	adapter     AdapterID
+	offset      shm.Offset    // of mem in the arena; 0 = mem is private memory
+	adapter     uint64        // see Domain.Adapter
 	scope       uint64        // the endpoint whose peer alone may use the token; 0 = any
 	invalidates Invalidatable // the object of an Invalidate of the token; nil = a request cannot invalidate it
 	boundOn     uint64        // the endpoint on which the window was bound or the region was registered
@@ -76,7 +73,7 @@ func (t *Table) take() (*ownEntry, error) {
 	}
 	index := t.free[0]
 	t.free = t.free[1:]
-	e := &ownEntry{index: index, bindBase: bindBaseOf(t.arena.Secret(), index), entry: &t.entries[index]}
+	e := &ownEntry{index: index, bindBase: bindBaseOf(t.arena.Info().Secret, index), entry: &t.entries[index]}
 	t.ownSlotOf(index).Store(e)
 	return e, nil
 }

@@ -77,7 +77,7 @@ func (w *Window) Bind(r *Region, mem []byte, rights Rights, endpoint uint64) (ok
 func (w *Window) prepare(r *Region, mem []byte, rights Rights, endpoint uint64) *binding {
 	b := w.spare
 	if b == nil {
-		b = &binding{window: w, permissions: permissions{adapter: w.domain.adapter, invalidates: w}}
+		b = &binding{window: w, permissions: permissions{adapter: w.domain.Adapter, invalidates: w}}
 	}
 	p := &b.permissions
 	if !r.attach(p, mem, rights&Write != 0) {

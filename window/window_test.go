@@ -372,7 +372,7 @@ func TestWithin(t *testing.T) {
 func TestFindFindsBoundWindow(t *testing.T) {
 	a := newArena(t)
 	s, other := join(t, a), join(t, a)
-	twin := NewDomain(s.table, s.domain.AdapterID()+1) // another adapter of the same process
+	twin := NewDomain(s.table, s.domain.Adapter+1) // another adapter of the same process
 	mem := s.alloc(t, 64)
 	r, w := s.region(t, mem, allRights), s.window(t)
 	find := func(when string, in *Domain, token nd.Token, endpoint uint64, want Invalidatable) {

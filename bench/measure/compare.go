@@ -4,36 +4,36 @@ import "runtime"
 
 // Names of limits in reports.
 const (
-	RawLine        = "raw_line"        // half round trip of a cache line
-	RawRoundTrip   = "raw_round_trip"  // whole round trip of a cache line
-	RawLineNoise   = "raw_line_noise"  // p99.9 of a cache line's half round trip beside allocations, to that without
-	LockedExchange = "locked_exchange" // atomic exchange that no other thread contends for
-	RawSwitch      = "raw_switch"      // switch of a core to another process
-	Memcpy         = "memcpy"          // copy of the size
+	rawLineLimit        = "raw_line"        // half round trip of a cache line
+	rawRoundTripLimit   = "raw_round_trip"  // whole round trip of a cache line
+	rawLineNoiseLimit   = "raw_line_noise"  // p99.9 of a cache line's half round trip beside allocations, to that without
+	lockedExchangeLimit = "locked_exchange" // atomic exchange that no other thread contends for
+	rawSwitchLimit      = "raw_switch"      // switch of a core to another process
+	memcpyLimit         = "memcpy"          // copy of the size
 )
 
 // againstRawLine compares a time with the half round trip of a cache line.
 func (l *loop) againstRawLine() {
-	l.limitName, l.limitUnit = RawLine, "ns"
+	l.limitName, l.limitUnit = rawLineLimit, "ns"
 	l.limit = func(line float64) (float64, error) { return line, nil }
 }
 
 // againstRawLineRate compares a rate with one operation for each half round trip
 // of a cache line.
 func (l *loop) againstRawLineRate() {
-	l.limitName, l.limitUnit = RawLine, l.result.Unit
+	l.limitName, l.limitUnit = rawLineLimit, l.result.Unit
 	l.limit = func(line float64) (float64, error) { return 1e9 / line, nil }
 }
 
 // againstRawRoundTrip compares a time with the round trip of a cache line.
 func (l *loop) againstRawRoundTrip() {
-	l.limitName, l.limitUnit = RawRoundTrip, "ns"
+	l.limitName, l.limitUnit = rawRoundTripLimit, "ns"
 	l.limit = func(line float64) (float64, error) { return 2 * line, nil }
 }
 
 // againstExchange compares a time with that of an atomic exchange.
 func (l *loop) againstExchange(w *World) {
-	l.limitName, l.limitUnit = LockedExchange, "ns"
+	l.limitName, l.limitUnit = lockedExchangeLimit, "ns"
 	l.limit = func(float64) (float64, error) { return w.limits.exchange() }
 }
 
@@ -43,7 +43,7 @@ func (l *loop) againstExchange(w *World) {
 func (l *loop) againstMeeting(w *World) {
 	switch ranks := w.Job.Size(); {
 	case ranks > runtime.NumCPU():
-		l.limitName, l.limitUnit = RawSwitch, "ns"
+		l.limitName, l.limitUnit = rawSwitchLimit, "ns"
 		l.limit = func(float64) (float64, error) { return w.limits.rawSwitch() }
 	case ranks == 2:
 		l.againstRawLine()
@@ -52,13 +52,13 @@ func (l *loop) againstMeeting(w *World) {
 
 // againstMemcpy compares a time with that of a copy of n bytes.
 func (l *loop) againstMemcpy(w *World, n int) {
-	l.limitName, l.limitUnit = Memcpy, "ns"
+	l.limitName, l.limitUnit = memcpyLimit, "ns"
 	l.limit = func(float64) (float64, error) { return w.limits.memcpy(n) }
 }
 
 // againstMemcpyBandwidth compares a bandwidth with that of copies of n bytes.
 func (l *loop) againstMemcpyBandwidth(w *World, n int) {
-	l.limitName, l.limitUnit = Memcpy, "MB/s"
+	l.limitName, l.limitUnit = memcpyLimit, "MB/s"
 	l.limit = func(float64) (float64, error) {
 		ns, err := w.limits.memcpy(n)
 		return float64(n) / ns * 1e3, err

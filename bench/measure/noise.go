@@ -63,7 +63,7 @@ func (n *noise) measure(ctx context.Context, o Options, res report.Result) ([]re
 		}
 		o.Iterations = max(ops, leastNoiseOps)
 	}
-	loop := &loop{result: res, run: n.repeat, limitName: RawLineNoise, limitUnit: "ratio", within: true}
+	loop := &loop{result: res, run: n.repeat, limitName: rawLineNoiseLimit, limitUnit: "ratio", within: true}
 	loop.limit = func(float64) (float64, error) { return n.noisy.line / n.quiet.line, nil }
 	return loop.measure(ctx, n.w, o)
 }

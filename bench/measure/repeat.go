@@ -36,10 +36,9 @@ type loop struct {
 	sample func(ctx context.Context, n int, h *histogram) error
 }
 
-// Defaults of [Options] that all tests share.
 const (
-	DefaultRepeats  = 5
-	DefaultDuration = 200 * time.Millisecond
+	defaultRepeats  = 5
+	defaultDuration = 200 * time.Millisecond
 
 	// A run that lasts for one such part of the duration is long enough to estimate how many operations fit into it. The
 	// time of a shorter run may be due to chance.
@@ -51,6 +50,9 @@ const (
 
 	sampleCap = 1 << 20 // operations of a distribution
 )
+
+// Defaults returns the options that have the same default in all tests: Repeats and Duration. The others are zero.
+func Defaults() Options { return Options{Repeats: defaultRepeats, Duration: defaultDuration} }
 
 // measure warms up, runs the repeats with the limit before and after each, then
 // samples single operations. On rank 0 it returns the result, on others nil.
@@ -89,7 +91,7 @@ func repeats(o Options) int {
 	if o.Repeats > 0 {
 		return o.Repeats
 	}
-	return DefaultRepeats
+	return defaultRepeats
 }
 
 // length is the time of a repeat.
@@ -97,7 +99,7 @@ func length(o Options) time.Duration {
 	if o.Duration > 0 {
 		return o.Duration
 	}
-	return DefaultDuration
+	return defaultDuration
 }
 
 func (l *loop) failed(part string, err error) error {

@@ -29,7 +29,7 @@ func TestUnsteadyRepeatsAreMadeAnew(t *testing.T) {
 	w := alone(t)
 	limits := []float64{60, 300, 60, 60, 50, 300, 300} // around six repeats, of which the 3rd, 4th and 6th are steady
 	runs, asked := 0, 0
-	l := &loop{limitName: RawLine, limitUnit: "ns",
+	l := &loop{limitName: rawLineLimit, limitUnit: "ns",
 		run:   func(context.Context, int) (float64, error) { runs++; return float64(runs), nil },
 		limit: func(float64) (float64, error) { asked++; return limits[asked-1], nil },
 	}
@@ -54,7 +54,7 @@ func TestUnsteadyRepeatsAreMadeAnew(t *testing.T) {
 // for, and they say so.
 func TestRepeatsEnd(t *testing.T) {
 	w, limit := alone(t), 1.0
-	l := &loop{limitName: RawLine, limitUnit: "ns",
+	l := &loop{limitName: rawLineLimit, limitUnit: "ns",
 		run:   func(context.Context, int) (float64, error) { return 1, nil },
 		limit: func(float64) (float64, error) { limit *= 2; return limit, nil },
 	}

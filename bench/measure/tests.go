@@ -7,9 +7,6 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// Provider names softnd in the results.
-const Provider = "softnd"
-
 // Tests returns all measurements, in the order in which people see them.
 func Tests() []Test {
 	return []Test{
@@ -65,7 +62,7 @@ func sizes(o Options, own ...int) []int {
 }
 
 func newResult(test, unit, better, remark string, o Options) report.Result {
-	res := report.Result{Test: test, Provider: Provider, Unit: unit, Better: better, Note: remark}
+	res := report.Result{Test: test, Provider: "softnd", Unit: unit, Better: better, Note: remark}
 	if o.Inline {
 		note(&res, "inline")
 	}

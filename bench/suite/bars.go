@@ -2,8 +2,6 @@
 // and the comparison of the two.
 package suite
 
-import "github.com/softnd/softnd/bench/measure"
-
 // requirement is one thing that softnd has to reach.
 type requirement struct {
 	Name     string
@@ -40,39 +38,39 @@ const (
 //	barrier of 16        25, 12 µs     the same at a switch of 1.17 µs
 var requirements = []requirement{
 	{Name: "Write 8 B, half round trip ÷ raw cache line", required: 1.35, aim: 1.15,
-		figure: toLimit(ours("write_lat", 8), measure.RawLine)},
+		figure: toLimit(ours("write_lat", 8), rawLineLimit)},
 	{Name: "Write 8 B posted, completed, polled ÷ locked exchange", required: 5.5, aim: 3,
-		figure: toLimit(ours("posted", 8).atDepth(1), measure.LockedExchange)},
+		figure: toLimit(ours("posted", 8).atDepth(1), lockedExchangeLimit)},
 	{Name: "Write 1 MiB ÷ memcpy, bandwidth", required: 0.95, aim: 1, more: true,
-		figure: toLimit(ours("write_bw", mib), measure.Memcpy)},
+		figure: toLimit(ours("write_bw", mib), memcpyLimit)},
 	{Name: "Read 1 MiB ÷ memcpy, bandwidth", required: 0.95, aim: 1, more: true,
-		figure: toLimit(ours("read_bw", mib), measure.Memcpy)},
+		figure: toLimit(ours("read_bw", mib), memcpyLimit)},
 	{Name: "Send 8 B, half round trip ÷ raw cache line", required: 1.5, aim: 1.15,
-		figure: toLimit(ours("send_lat", 8), measure.RawLine)},
+		figure: toLimit(ours("send_lat", 8), rawLineLimit)},
 	{Name: "Send 64 KiB, half round trip ÷ memcpy", required: 2, aim: 1.4,
-		figure: toLimit(ours("send_lat", 64<<10), measure.Memcpy)},
+		figure: toLimit(ours("send_lat", 64<<10), memcpyLimit)},
 	{Name: "Send 1 MiB ÷ memcpy, bandwidth", required: 0.8, aim: 0.95, more: true,
-		figure: toLimit(ours("send_bw", mib), measure.Memcpy)},
+		figure: toLimit(ours("send_bw", mib), memcpyLimit)},
 	{Name: "Sends of 8 B, one pair, in the time of a raw cache line", required: 1.7, aim: 2.9, more: true,
-		figure: toLimit(ours("msg_rate", 8), measure.RawLine)},
+		figure: toLimit(ours("msg_rate", 8), rawLineLimit)},
 	{Name: "Write 8 B by the target, private memory ÷ raw round trip", required: 1.7, aim: 1.25,
-		figure: toLimit(which{test: "write_completion", size: 8, executor: "target", memory: "private"}, measure.RawRoundTrip)},
+		figure: toLimit(which{test: "write_completion", size: 8, executor: "target", memory: "private"}, rawRoundTripLimit)},
 	{Name: "Bind and Invalidate, nothing in flight ÷ locked exchange", required: 26, aim: 10.5,
-		figure: toLimit(ours("bind_invalidate", 4096), measure.LockedExchange)},
+		figure: toLimit(ours("bind_invalidate", 4096), lockedExchangeLimit)},
 	{Name: "Write 8 B, 64 queue pairs ÷ one, each ÷ raw cache line", required: 1.5, aim: 1.1, figure: manyPairs("write_lat")},
 	{Name: "Send 8 B, 64 queue pairs ÷ one, each ÷ raw cache line", required: 1.5, aim: 1.1, figure: manyPairs("send_lat")},
 	{Name: "barrier of 2 ÷ raw cache line", required: 1.5, aim: 1.25,
-		figure: toLimit(which{test: "barrier", ranks: 2}, measure.RawLine)},
+		figure: toLimit(which{test: "barrier", ranks: 2}, rawLineLimit)},
 	{Name: "barrier of 8 on 2 cores ÷ switch of a core", required: 8.5, aim: 4.3,
-		figure: toLimit(which{test: "barrier", ranks: 8}, measure.RawSwitch)},
+		figure: toLimit(which{test: "barrier", ranks: 8}, rawSwitchLimit)},
 	{Name: "barrier of 16 on 2 cores ÷ switch of a core", required: 21, aim: 10,
-		figure: toLimit(which{test: "barrier", ranks: 16}, measure.RawSwitch)},
+		figure: toLimit(which{test: "barrier", ranks: 16}, rawSwitchLimit)},
 	{Name: "a rank blocked in Wait, of a core", unit: "%", required: 1, aim: 0.1,
 		figure: value(which{test: "blocked", events: true}, "%", 1)},
 	{Name: "a rank blocked in Barrier, of a core", unit: "%", required: 1, aim: 0.1,
 		figure: value(which{test: "blocked_barrier", events: true}, "%", 1)},
 	{Name: "p99.9 of Write 8 B, allocating 1 GB/s ÷ not, beyond the raw cache line's", required: 5, aim: 2,
-		figure: beyondLimit(ours("alloc_noise", 8), measure.RawLineNoise)},
+		figure: beyondLimit(ours("alloc_noise", 8), rawLineNoiseLimit)},
 	{Name: "arena memory of a rank, 64 connected", unit: "MiB", required: 8, aim: 2,
 		figure: value(which{test: "arena_memory", ranks: 64, once: true}, "B", inMiB)},
 }
@@ -88,5 +86,5 @@ func ours(test string, size int) which {
 func manyPairs(test string) figure {
 	one, many := ours(test, 8), ours(test, 8)
 	many.pairs = 64
-	return quotient(toLimit(many, measure.RawLine), toLimit(one, measure.RawLine))
+	return quotient(toLimit(many, rawLineLimit), toLimit(one, rawLineLimit))
 }

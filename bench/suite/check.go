@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/softnd/softnd/bench/measure"
 	"github.com/softnd/softnd/bench/report"
 )
 
@@ -118,7 +117,7 @@ func (b *requirement) at(rep *report.Report, d *distance) *seen {
 
 func (b *requirement) decide(s seen) (outcome, string) {
 	switch {
-	case !b.more && (b.limit == measure.RawLine || b.limit == measure.RawRoundTrip) && s.value < leastRatio:
+	case !b.more && (b.limit == rawLineLimit || b.limit == rawRoundTripLimit) && s.value < leastRatio:
 		return suspect, fmt.Sprintf("it took %.2f of what the bare cache line took, so the machine changed between the two", s.value)
 	case !b.decides(s) && s.high > widest*s.low:
 		return noisy, "the interval holds the bar: " + b.interval(s)

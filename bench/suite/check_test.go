@@ -18,7 +18,7 @@ const (
 
 // result has five steady repeats between near cores.
 func result(test string, size int, v float64) report.Result {
-	return report.Result{Test: test, Provider: measure.Provider, Unit: "ns", Better: "less", Value: v, Low: v, High: v,
+	return report.Result{Test: test, Provider: softnd, Unit: "ns", Better: "less", Value: v, Low: v, High: v,
 		Repeats: five(v), Drifts: five(1.1), Lines: five(near),
 		Settings: report.Settings{Size: size, Pairs: 1, Ranks: 2, Executor: "auto", Memory: "arena", Mode: "polling", Pinned: true}}
 }
@@ -40,7 +40,7 @@ func changed(r report.Result, f func(*report.Result)) report.Result {
 	return r
 }
 
-var line = requirement{required: 1.35, aim: 1.15, figure: toLimit(ours("write_lat", 8), measure.RawLine)}
+var line = requirement{required: 1.35, aim: 1.15, figure: toLimit(ours("write_lat", 8), rawLineLimit)}
 
 func check(b requirement, results ...report.Result) checkedBar {
 	rep := &report.Report{Results: results}
@@ -49,7 +49,7 @@ func check(b requirement, results ...report.Result) checkedBar {
 }
 
 func TestOutcomes(t *testing.T) {
-	more := requirement{required: 0.8, aim: 0.95, more: true, figure: toLimit(ours("write_lat", 8), measure.Memcpy)}
+	more := requirement{required: 0.8, aim: 0.95, more: true, figure: toLimit(ours("write_lat", 8), memcpyLimit)}
 	for _, c := range []struct {
 		bar   requirement
 		ratio float64
@@ -82,7 +82,7 @@ func TestInterval(t *testing.T) {
 	} {
 		r := result("write_lat", 8, 50)
 		r.Repeats, r.Drifts, r.Lines = slices.Repeat([]float64{50}, len(c.ratios)), slices.Repeat([]float64{1}, len(c.ratios)), slices.Repeat([]float64{near}, len(c.ratios))
-		if v := check(line, comparedEach(r, measure.RawLine, c.ratios)); v.outcome != c.want || v.open != c.open {
+		if v := check(line, comparedEach(r, rawLineLimit, c.ratios)); v.outcome != c.want || v.open != c.open {
 			t.Errorf("%s: %v, open %v; want %v, %v", name, v.outcome, v.open, c.want, c.open)
 		}
 	}
@@ -95,7 +95,7 @@ func TestDistances(t *testing.T) {
 		r := result("write_lat", 8, 50)
 		r.Repeats, r.Drifts = append(five(70), five(300)...), append(five(1), five(1)...)
 		r.Lines = append(five(near), five(far)...)
-		return comparedEach(r, measure.RawLine, append(five(ratioNear), five(ratioFar)...))
+		return comparedEach(r, rawLineLimit, append(five(ratioNear), five(ratioFar)...))
 	}
 	for _, c := range []struct {
 		near, far float64
@@ -107,9 +107,9 @@ func TestDistances(t *testing.T) {
 		}
 	}
 	// A result without lines is checked as a whole, and asked for again if that does not decide.
-	noise := comparedEach(changed(result("alloc_noise", 8, 1.3), func(r *report.Result) { r.Lines = nil }), measure.RawLineNoise, []float64{1, 1, 1.3, 90, 110})
+	noise := comparedEach(changed(result("alloc_noise", 8, 1.3), func(r *report.Result) { r.Lines = nil }), rawLineNoiseLimit, []float64{1, 1, 1.3, 90, 110})
 	noise.Repeats = []float64{1, 1, 1.3, 90, 110}
-	wide := requirement{required: 5, aim: 2, figure: beyondLimit(ours("alloc_noise", 8), measure.RawLineNoise)}
+	wide := requirement{required: 5, aim: 2, figure: beyondLimit(ours("alloc_noise", 8), rawLineNoiseLimit)}
 	if v := check(wide, noise, both(1.1, 1.1)); v.outcome != noisy || !v.open {
 		t.Errorf("noise beside two distances: %v, open %v; want %v, open", v.outcome, v.open, noisy)
 	}
@@ -153,7 +153,7 @@ func TestSingleDistance(t *testing.T) {
 
 // TestNotMeasured checks that a missing or unsuitable figure is never a pass.
 func TestNotMeasured(t *testing.T) {
-	good := compared(result("write_lat", 8, 50), measure.RawLine, 1)
+	good := compared(result("write_lat", 8, 50), rawLineLimit, 1)
 	if v := check(line, good); v.outcome != aimMet {
 		t.Fatalf("the good one: %v (%s)", v.outcome, v.why)
 	}
@@ -169,11 +169,11 @@ func TestNotMeasured(t *testing.T) {
 		"four repeats":     changed(good, func(r *report.Result) { r.Repeats = r.Repeats[:4] }),
 		"four are steady":  changed(good, func(r *report.Result) { r.Drifts = []float64{1, 1, 1, 1, 1.3} }),
 		"no limit":         changed(good, func(r *report.Result) { r.Limit = nil }),
-		"another limit":    compared(result("write_lat", 8, 50), measure.Memcpy, 1),
-		"a ratio of 0":     compared(result("write_lat", 8, 50), measure.RawLine, 0),
-		"no number":        compared(result("write_lat", 8, 50), measure.RawLine, math.NaN()),
-		"infinite":         compared(result("write_lat", 8, 50), measure.RawLine, math.Inf(1)),
-		"negative":         compared(result("write_lat", 8, 50), measure.RawLine, -1),
+		"another limit":    compared(result("write_lat", 8, 50), memcpyLimit, 1),
+		"a ratio of 0":     compared(result("write_lat", 8, 50), rawLineLimit, 0),
+		"no number":        compared(result("write_lat", 8, 50), rawLineLimit, math.NaN()),
+		"infinite":         compared(result("write_lat", 8, 50), rawLineLimit, math.Inf(1)),
+		"negative":         compared(result("write_lat", 8, 50), rawLineLimit, -1),
 	} {
 		if v := check(line, r); v.outcome != notMeasured || v.why == "" || v.all != nil {
 			t.Errorf("%s: %v, seen %v (%s)", name, v.outcome, v.all, v.why)
@@ -192,14 +192,14 @@ func TestEmptyReportPassesNothing(t *testing.T) {
 }
 
 func TestFigures(t *testing.T) {
-	one, many := compared(result("send_lat", 8, 100), measure.RawLine, 1.1), compared(result("send_lat", 8, 500), measure.RawLine, 1.21)
+	one, many := compared(result("send_lat", 8, 100), rawLineLimit, 1.1), compared(result("send_lat", 8, 500), rawLineLimit, 1.21)
 	many.Pairs = 64
 	counted := changed(result("arena_memory", 0, 3<<20), func(r *report.Result) {
 		r.Unit, r.Ranks, r.Repeats, r.Drifts, r.Lines = "B", 64, r.Repeats[:1], nil, nil
 	})
 	idle := changed(result("blocked", 0, 0), func(r *report.Result) { r.Unit, r.Mode, r.Drifts, r.Lines = "%", "event", nil, nil })
-	noise := compared(changed(result("alloc_noise", 8, 30), func(r *report.Result) { r.Unit = "ratio" }), measure.RawLineNoise, 2)
-	calm := compared(changed(result("alloc_noise", 16, 3), func(r *report.Result) { r.Unit = "ratio" }), measure.RawLineNoise, 6)
+	noise := compared(changed(result("alloc_noise", 8, 30), func(r *report.Result) { r.Unit = "ratio" }), rawLineNoiseLimit, 2)
+	calm := compared(changed(result("alloc_noise", 16, 3), func(r *report.Result) { r.Unit = "ratio" }), rawLineNoiseLimit, 6)
 	rep := &report.Report{Results: []report.Result{one, many, counted, idle, noise, calm}}
 	for name, c := range map[string]struct {
 		figure
@@ -208,8 +208,8 @@ func TestFigures(t *testing.T) {
 		"a quotient of ratios":     {manyPairs("send_lat"), 1.1},
 		"another scale":            {value(which{test: "arena_memory", ranks: 64, once: true}, "B", inMiB), 3},
 		"nothing at all":           {value(which{test: "blocked", events: true}, "%", 1), 0},
-		"beyond a noisy machine":   {beyondLimit(ours("alloc_noise", 8), measure.RawLineNoise), 2},
-		"beyond a machine at rest": {beyondLimit(ours("alloc_noise", 16), measure.RawLineNoise), 3},
+		"beyond a noisy machine":   {beyondLimit(ours("alloc_noise", 8), rawLineNoiseLimit), 2},
+		"beyond a machine at rest": {beyondLimit(ours("alloc_noise", 16), rawLineNoiseLimit), 3},
 	} {
 		if got, err := c.seen(&view{rep: rep}); err != nil || math.Abs(got.value-c.want) > 1e-9 {
 			t.Errorf("%s: %v, %v; want %v", name, got, err, c.want)
@@ -243,7 +243,7 @@ func TestBars(t *testing.T) {
 			t.Errorf("%s: required %v, aim %v", b.Name, b.required, b.aim)
 		}
 		for _, w := range b.of {
-			if !slices.ContainsFunc(Quick().Runs, func(r Run) bool { return r.measures(w) }) {
+			if !slices.ContainsFunc(NewPlan(true).Runs, func(r Run) bool { return r.measures(w) }) {
 				t.Errorf("%s: no run measures %v", b.Name, w)
 			}
 		}
@@ -255,13 +255,13 @@ func TestBars(t *testing.T) {
 
 func TestTable(t *testing.T) {
 	bar := &requirement{Name: "a name", unit: "%", required: 35, aim: 20}
-	rate := &requirement{Name: "a rate", required: 27, aim: 45, more: true, figure: toLimit(ours("msg_rate", 8), measure.RawLine)}
+	rate := &requirement{Name: "a rate", required: 27, aim: 45, more: true, figure: toLimit(ours("msg_rate", 8), rawLineLimit)}
 	c := &Results{nearLine: 60, farLine: 300, rep: &report.Report{}, checked: []checkedBar{
 		{bar: bar, outcome: met, all: &seen{value: 33.333, low: 30, high: 40}},
 		{bar: rate, outcome: missed, all: &seen{value: 1234.5, low: 1000, high: 2000}, near: &seen{value: 7}},
 		{bar: bar, outcome: notMeasured, why: "no repeats"},
 	}}
-	c.rep.Results = []report.Result{changed(compared(result("msg_rate", 8, 1), measure.RawLine, 2), func(r *report.Result) { r.Provider = UCX })}
+	c.rep.Results = []report.Result{changed(compared(result("msg_rate", 8, 1), rawLineLimit, 2), func(r *report.Result) { r.Provider = UCX })}
 	var text strings.Builder
 	if err := c.Write(&text); err != nil {
 		t.Fatal(err)
@@ -288,7 +288,7 @@ func TestPlans(t *testing.T) {
 	for _, test := range measure.Tests() {
 		tests[test.Name] = test
 	}
-	for _, p := range []Plan{Quick(), Thorough()} {
+	for _, p := range []Plan{NewPlan(true), NewPlan(false)} {
 		for _, r := range p.Runs {
 			test, ok := tests[r.Test]
 			if !ok || test.Ranks != 0 && test.Ranks != r.Ranks {
@@ -305,9 +305,9 @@ func TestPlans(t *testing.T) {
 // are of runs whose bars are undecided.
 func TestRounds(t *testing.T) {
 	p := Plan{Rounds: 2, Extra: 1}
-	undecided := compared(result("write_lat", 8, 50), measure.RawLine, 1)
+	undecided := compared(result("write_lat", 8, 50), rawLineLimit, 1)
 	undecided.Limit.Ratios = []float64{1, 1.2, 1.3, 1.4, 1.8}
-	decided := compared(result("bind_invalidate", 4096, 50), measure.LockedExchange, 9)
+	decided := compared(result("bind_invalidate", 4096, 50), lockedExchangeLimit, 9)
 	c := Check(&report.Report{Results: []report.Result{undecided, decided}})
 	lat, bind := pinned("write_lat", measure.Options{Pairs: 1}), pinned("bind_invalidate", measure.Options{Pairs: 1})
 	for _, x := range []struct {

@@ -28,7 +28,7 @@ func distances(rep *report.Report) (near, far *distance) {
 	var lines []float64
 	for i := range rep.Results {
 		r := &rep.Results[i]
-		if r.Provider != measure.Provider {
+		if r.Provider != softnd {
 			continue
 		}
 		for n, line := range r.Lines {

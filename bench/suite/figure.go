@@ -9,6 +9,19 @@ import (
 	"github.com/softnd/softnd/bench/report"
 )
 
+// softnd is the provider of softnd's own results.
+const softnd = "softnd"
+
+// Names of the limits in the reports of package measure.
+const (
+	rawLineLimit        = "raw_line"
+	rawRoundTripLimit   = "raw_round_trip"
+	rawLineNoiseLimit   = "raw_line_noise"
+	lockedExchangeLimit = "locked_exchange"
+	rawSwitchLimit      = "raw_switch"
+	memcpyLimit         = "memcpy"
+)
+
 // leastRepeats is how many steady repeats a figure needs to count.
 const leastRepeats = 5
 
@@ -74,7 +87,7 @@ func (w which) atDepth(depth int) which {
 }
 
 func (w which) matches(r *report.Result) bool {
-	return r.Provider == measure.Provider && r.Test == w.test && !r.Bidirectional && (r.Mode != "event" || w.events) &&
+	return r.Provider == softnd && r.Test == w.test && !r.Bidirectional && (r.Mode != "event" || w.events) &&
 		(w.size == 0 || r.Size == w.size) &&
 		(w.ranks == 0 || r.Ranks == w.ranks) &&
 		(w.pairs == 0 || r.Pairs == w.pairs) &&

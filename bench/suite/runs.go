@@ -28,12 +28,14 @@ type Run struct {
 
 const warmUp = 1000 // operations
 
-// Quick returns a plan of less than three minutes: the jobs whose results the
-// bars are about, and a few more that people ask for.
-func Quick() Plan { return plan(20, Plan{Rounds: 3, Extra: 3, Time: 2 * time.Minute}) }
-
-// Thorough is the same with more repeats.
-func Thorough() Plan { return plan(40, Plan{Rounds: 6, Extra: 6, Time: 15 * time.Minute}) }
+// NewPlan returns the plan of a suite: the jobs whose results the bars are about, and a few more that people ask for. A
+// quick plan takes less than three minutes. A thorough one has more repeats.
+func NewPlan(quick bool) Plan {
+	if quick {
+		return plan(20, Plan{Rounds: 3, Extra: 3, Time: 2 * time.Minute})
+	}
+	return plan(40, Plan{Rounds: 6, Extra: 6, Time: 15 * time.Minute})
+}
 
 // repeatTime is short. Processes that share a core alternate every few
 // milliseconds, so most repeats are not interrupted even if other processes use

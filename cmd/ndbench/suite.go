@@ -105,10 +105,7 @@ func readReport(path string) (*report.Report, error) {
 // measure runs the rounds of a plan. A run that fails is left out of the results, and
 // named in the error.
 func (s *suiteCommand) measure(stderr io.Writer) (found []report.Result, err error) {
-	plan := suite.Thorough()
-	if s.quick {
-		plan = suite.Quick()
-	}
+	plan := suite.NewPlan(s.quick)
 	begun := time.Now()
 	for round := range plan.Rounds + plan.Extra {
 		if round > 0 && time.Since(begun) > plan.Time {

@@ -17,7 +17,7 @@ import (
 
 // TestSuiteArguments: the command line of a run gives its options back.
 func TestSuiteArguments(t *testing.T) {
-	for _, r := range append(suite.Quick().Runs, suite.Thorough().Runs...) {
+	for _, r := range append(suite.NewPlan(true).Runs, suite.NewPlan(false).Runs...) {
 		args := arguments(r)
 		var o options
 		f := pflag.NewFlagSet(r.Test, pflag.ContinueOnError)
@@ -40,7 +40,7 @@ func TestSuiteArguments(t *testing.T) {
 // has a figure.
 func TestSuiteMeasuresEveryBar(t *testing.T) {
 	var found []report.Result
-	for _, r := range suite.Quick().Runs {
+	for _, r := range suite.NewPlan(true).Runs {
 		o := &r.Options
 		o.WarmUp, o.Repeats, o.Pinned = 2, 5, false
 		if r.Test == "blocked" { // which lasts for a time

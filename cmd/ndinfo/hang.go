@@ -31,7 +31,7 @@ func printHangReport(args []string, stdout, stderr io.Writer) int {
 		return 1
 	}
 	defer fabric.Close()
-	for _, line := range hang.Capture(fabric.Arena(), processesOf(fabric.Arena()), stackTimeout).Lines() {
+	for _, line := range hang.Capture(fabric.Arena, processesOf(fabric.Arena), stackTimeout).Lines() {
 		if _, err := fmt.Fprintln(stdout, line); err != nil {
 			fmt.Fprintln(stderr, "ndinfo: hang: write the report:", err)
 			return 1

@@ -40,7 +40,7 @@ func startRankServices(p *plan, cfg *launcher.Config, arena *shm.Arena, ended fu
 		}
 	}
 	var err error
-	if s.channel, err = controlchannel.Listen(s.ranks, arena.File(), arena.ID(), abort); err != nil {
+	if s.channel, err = controlchannel.Listen(s.ranks, arena.File(), arena.Info().ID, abort); err != nil {
 		return nil, fmt.Errorf("listen on control channel: %w", err)
 	}
 	s.pmi = pmi.NewServer(s.ranks, "softnd-"+strconv.Itoa(os.Getpid()), pmi.Notices{

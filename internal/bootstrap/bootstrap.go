@@ -194,7 +194,7 @@ func inheritedArena(ctx context.Context, home *controlchannel.Address) (*shm.Are
 	if err != nil {
 		return nil, fmt.Errorf("descriptor %d (%s; did a wrapper close or replace it?): %w", fd, EnvArenaFD, err)
 	}
-	if home != nil && arena.ID() != home.File {
+	if home != nil && arena.Info().ID != home.File {
 		return nil, errors.Join(fmt.Errorf("descriptor %d (%s) is the arena of another job; start the program with ndrun, or unset the variables of ndrun", fd, EnvArenaFD), arena.Close())
 	}
 	// The inherited descriptor stays open for another Init, but programs that this process starts

@@ -41,7 +41,7 @@ func inFabric(ctx context.Context, launcher, name string, rank, size int) (*Plac
 	if err != nil {
 		return nil, err
 	}
-	return &Place{launcher: launcher, Rank: rank, Taken: "start each rank once", Arena: fabric.Arena(), detach: fabric.Close}, nil
+	return &Place{launcher: launcher, Rank: rank, Taken: "start each rank once", Arena: fabric.Arena, detach: fabric.Close}, nil
 }
 
 // fromPMI agrees with the other ranks on a fabric, over the launcher's PMI.

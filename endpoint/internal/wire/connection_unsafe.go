@@ -17,7 +17,7 @@ type ConnectionRecord struct {
 	Disconnected [2]atomic.Uint32        // 1: this side has disconnected gracefully
 	Detached     [2]atomic.Uint32        // 0, DetachedQP or DetachedRecord
 	Member       [2]uint64               // shm.MemberID
-	Adapter      [2]uint64               // window.AdapterID
+	Adapter      [2]uint64               // see window.Domain
 	QP           [2]uint64               // offset of the SharedQP
 	Port         [2]uint32               // port number
 	ReadIn       [2]uint32               // limit of inbound Reads
