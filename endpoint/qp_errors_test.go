@@ -42,7 +42,7 @@ func TestAccessErrorNamesRangeAndToken(t *testing.T) {
 			far := p.b.bind(w, 0, n, nd.AllowRead)
 			p.b.invalidate(w)
 			p.a.must(order{Do: doRead, Parts: mine(0, n), Far: far})
-			return texts{"read on endpoint 1: " + rangeText(n, far, fmt.Sprintf("nothing since its invalidation, before that %d bytes at %#x", n, far.Address)),
+			return texts{"read on endpoint 1: " + rangeText(n, far, fmt.Sprintf("nothing (invalidated; it covered %d bytes at %#x)", n, far.Address)),
 				"read", "the token is not valid"}
 		},
 		"read through a window for writing": func(p *pair) texts {

@@ -34,9 +34,9 @@ func (g *Guard) describePeerAccess(o *Operand) string {
 	case word.valid() && entryWord(e.word.Load()) == word: // loaded again: while the word stays valid, the fields are its own,
 		return describeRange(word.rights(), base, length)
 	case latest == o.Token: // and also until the next token is made
-		return fmt.Sprintf("nothing since its invalidation, before that %d bytes at %#x", length, base)
+		return fmt.Sprintf("nothing (invalidated; it covered %d bytes at %#x)", length, base)
 	}
-	return "nothing since its invalidation"
+	return "nothing (invalidated)"
 }
 
 // describeWrongKind says that a local token was used as a remote one, or the reverse.

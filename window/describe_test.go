@@ -16,7 +16,7 @@ func TestDescribeAccessMatchesToken(t *testing.T) {
 		return fmt.Sprintf("%d bytes at %#x %s", len(b), shm.AddressOf(b), rights)
 	}
 	was := func(b []byte) string {
-		return fmt.Sprintf("nothing since its invalidation, before that %d bytes at %#x", len(b), shm.AddressOf(b))
+		return fmt.Sprintf("nothing (invalidated; it covered %d bytes at %#x)", len(b), shm.AddressOf(b))
 	}
 	check := func(what string, g *Guard, r *Operand, want string) {
 		t.Helper()
@@ -59,7 +59,7 @@ func TestDescribeAccessMatchesToken(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	check("before the next bind", executor.guard, remoteOperand(to, none, Read, 0), "nothing since its invalidation")
+	check("before the next bind", executor.guard, remoteOperand(to, none, Read, 0), "nothing (invalidated)")
 	check("not bound yet", executor.guard, remoteOperand(to, w.Descriptor().Token, Read, 0), "nothing")
 	if !b.Apply() {
 		t.Fatal("the window is bound")
