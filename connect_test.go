@@ -75,6 +75,7 @@ func TestConnectAllConnectsEachPairOfRanks(t *testing.T) {
 
 // A ConnectAll that fails leaves no connection: the peer's endpoint ends.
 func TestConnectAllClosesItsEndpointsAfterAnError(t *testing.T) {
+	connected := make(chan struct{}) // closed by rank 1
 	softndtest.Run(t, 3, func(ctx context.Context, job *softnd.Job) error {
 		_, cfg, err := oneQueue(ctx, job)
 		if err != nil {
@@ -82,19 +83,24 @@ func TestConnectAllClosesItsEndpointsAfterAnError(t *testing.T) {
 		}
 		switch job.Rank() {
 		case 0:
-			brief, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+			brief, cancel := context.WithCancel(ctx)
 			defer cancel()
+			go func() {
+				select {
+				case <-connected:
+				case <-ctx.Done():
+				}
+				cancel()
+			}()
 			if _, err := job.ConnectAll(brief, cfg); !errors.Is(err, nd.Canceled) {
 				return fmt.Errorf("without rank 2: %w, want Canceled", err)
 			}
 		case 1:
 			ep, err := job.Connect(ctx, 0, cfg)
-			if errors.Is(err, nd.ConnectionAborted) || errors.Is(err, nd.ConnectionRefused) {
-				break // rank 0 was slow and has given this request up
-			}
 			if err != nil {
 				return err
 			}
+			close(connected)
 			select {
 			case <-ep.Done():
 			case <-ctx.Done():
