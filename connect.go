@@ -15,8 +15,8 @@ import (
 )
 
 // Connect creates an endpoint and connects it with an endpoint of rank peer. The peer must call
-// Connect with this rank. The n-th Connect here meets the n-th Connect there. Closing the endpoint
-// ends the connection.
+// Connect with this rank. The n-th Connect of this rank with peer meets the n-th Connect of peer
+// with this rank. Closing the endpoint ends the connection.
 //
 // A goroutine that connects with several peers must do so in the order of their ranks, in every
 // rank; otherwise the ranks may deadlock. [Job.ConnectAll] connects in that order. [Job.Listen] and

@@ -1,9 +1,9 @@
 // Package softnd makes a process a rank of a job. A [Job] has the rank's number, collective calls,
 // connections with other ranks, and the adapter, which creates all other objects.
 //
-// A process that calls [Init] becomes the rank as which ndrun, mpiexec, mpirun or srun has started
-// it. Started without a launcher, a program is rank 0 of 1. [Join] makes a job of processes that no
-// common launcher has started.
+// A process that calls [Init] becomes the rank that its launcher (ndrun, mpiexec, mpirun or srun)
+// assigned to it. Started without a launcher, a program is rank 0 of 1. [Join] makes a job of
+// processes that no common launcher has started.
 //
 //	job, err := softnd.Init(ctx)
 //	if err != nil { ... }
@@ -195,9 +195,9 @@ func (j *Job) usable(op string) error {
 // result. Close reports to ndrun that this rank ends normally. ndrun names the ranks that exit
 // without Close.
 //
-// In a goroutine that panics, Close returns [nd.Pending] and takes effect a second later, if the
-// process still runs because the panic was recovered. Without this delay, the other ranks would
-// fail, and could hide the panic, before it is printed.
+// In a goroutine that panics, Close returns the error [nd.Pending]. If the panic is recovered,
+// Close takes effect a second later. Without this delay, errors of the other ranks could bury the
+// panic message.
 func (j *Job) Close() error {
 	if panicking.Postpone(func() { _ = j.Close() }) {
 		return &nd.OpError{Op: "close", Object: "job", Status: nd.Pending, Detail: "the goroutine panics: the job is closed in a second if the process still runs"}

@@ -53,8 +53,8 @@ func (j *Job) listen(ctx context.Context, port uint16) (nd.Listener, error) {
 // connected with that rank's, and the rank. Calls of several goroutines are served in the order of
 // the requests. Accept skips a request whose rank has given up or died.
 //
-// Errors: those of [nd.Adapter.CreateEndpoint], which refuse the request; [nd.Canceled] if ctx ends
-// or the listener is closed.
+// Errors: those of [nd.Adapter.CreateEndpoint], after which the request is refused; [nd.Canceled]
+// if ctx ends or the listener is closed.
 func (l *Listener) Accept(ctx context.Context, cfg nd.EndpointConfig) (ep nd.Endpoint, peer int, err error) {
 	for {
 		peer, c, err := l.job.nextRequest(ctx, l.nd)

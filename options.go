@@ -53,8 +53,8 @@ const (
 	// ExecutorAuto is the default. The process that posts the request moves the bytes if it can
 	// reach the peer's memory: memory of [nd.Adapter.Allocate]. Otherwise the peer moves them.
 	ExecutorAuto = endpoint.Auto
-	// ExecutorTarget selects the peer of the process that posts the request. It is slower. Use it
-	// in tests: it runs different code, with different timing.
+	// ExecutorTarget makes the peer of the process that posts the request move the bytes. It is
+	// slower. Use it in tests: it runs different code, with different timing.
 	ExecutorTarget = endpoint.Target
 )
 
@@ -70,11 +70,10 @@ func WithExecutor(e Executor) Option {
 	}
 }
 
-// WithSpinBudget sets how often a call that blocks checks for its event before it offers its core
-// to other processes and then sleeps. The default is 500 checks, which take some 10 microseconds. A
-// larger budget avoids a sleep when the event comes a little later, and keeps the core busy. With 0
-// a call offers its core at once. A rank does not spin while the ranks of its job outnumber the
-// processors, whatever the budget is.
+// WithSpinBudget sets how many times a blocking call checks for its event before it yields its core
+// and then sleeps. The default is 500 checks, which take some 10 microseconds. A larger budget
+// avoids a sleep when the event comes a little later, and keeps the core busy. With 0 a call yields
+// its core at once. A rank never spins while its job has more ranks than there are processors.
 //
 // Init and Join fail if checks is negative.
 func WithSpinBudget(checks int) Option {
@@ -110,8 +109,8 @@ func WithExchangeLimit(bytes uint64) Option {
 //
 //	connected                 Info   active: whether this side called Connect
 //	disconnected              Info   by: self or peer, the side that disconnected first
-//	connection failed         Error  by self, with status and cause
-//	                          Warn   by the peer, with status and cause
+//	connection failed         Error  by=self, with status and cause
+//	                          Warn   by=peer, with status and cause
 //	peer died                 Warn   once for each peer
 //	request waits             Warn   request, context, for, waited: the oldest request of an endpoint
 //	                                 has waited longer than the receive time-out, or 2 s if that is

@@ -17,7 +17,7 @@ type Stats struct {
 // those that [WithStats] adds.
 //
 // Stats takes the lock of each endpoint and queue for a moment. The next calls of the goroutines that use
-// them are slower by some microseconds, so call it at most some times per second. Stats may be called
+// them are slower by some microseconds, so call it only a few times per second. Stats may be called
 // after Close.
 func (j *Job) Stats() Stats {
 	s := j.provider.Stats()

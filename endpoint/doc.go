@@ -7,7 +7,8 @@
 // The requester is the process that posted a request. If it can reach the memory of both sides, it
 // copies directly into or out of the peer's window or posted receive. Otherwise it sends the
 // request to the peer as ring entries, called fragments, and the peer, the responder, copies.
-// Both copy through window.Guard. Requests of one endpoint run strictly in the order of posting.
+// Both copy through window.Guard. Requests of one endpoint start in the order of posting. Later
+// requests may run before a Read that the peer copies is complete.
 // While fragments or small messages are in flight, later requests travel as fragments as well.
 // The end of a fast registration waits for fragments that may name its region.
 //

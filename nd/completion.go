@@ -32,11 +32,11 @@ type CompletionQueue interface {
 	// [InvalidParameter] for empty results.
 	Wait(ctx context.Context, results []Result) (int, error)
 
-	// Notify blocks until an entry that satisfies t is queued, and takes no entry. It returns at
-	// once if such an entry is still queued and arrived after the last entry that ended a Notify.
-	// So a program misses no entry that arrives between its last Poll and this call. One entry ends
-	// all Notify calls that are waiting, and no later one. Calls that wait together all wait for
-	// the widest type among theirs, see [NotifyType.Combine].
+	// Notify blocks until an entry that satisfies t is queued, and takes no entry. The entry ends
+	// all Notify calls that are waiting. A later call ignores it, and all entries before it. The
+	// call returns at once if a newer entry that satisfies t is still queued. So a program misses
+	// no entry that arrives between its last Poll and this call. Calls that wait at the same time
+	// all wait for the widest of their types, see [NotifyType.Combine].
 	//
 	// The usual loop is: Poll until it returns fewer entries than asked for, Notify, Poll again.
 	//

@@ -103,8 +103,8 @@ type Connector interface {
 	// Source: IND2Connector::GetReadLimits, NdkGetConnectionData.
 	ReadLimits() (inbound, outbound int, err error)
 
-	// GetPrivateData copies the peer's private data into buf and returns its length, exactly as
-	// sent. It works when ReadLimits does, and also after a Connect that was rejected, until the
+	// GetPrivateData copies the peer's private data into buf, exactly as sent, and returns its
+	// length. It works when ReadLimits does, and also after a Connect that was rejected, until the
 	// connector is closed.
 	//
 	// Errors: [BufferOverflow] when buf is too short: it then has the first part of the data, and
@@ -158,7 +158,8 @@ type Listener interface {
 	Bind(addr netip.AddrPort) error
 
 	// Listen starts accepting requests into the backlog. backlog bounds the requests that wait for
-	// GetConnectionRequest; further ones are refused. 0 means no limit; a provider may reduce it.
+	// GetConnectionRequest; further ones are refused. 0 means no limit. A provider may impose a
+	// lower limit than backlog.
 	//
 	// Errors: [InvalidDeviceState] when not bound or listening already; [InvalidParameter1] for a
 	// negative backlog. Source: IND2Listener::Listen, NdkListen.

@@ -19,7 +19,7 @@
 //
 // # Two kinds of calls
 //
-// Control calls return when they are done. Those that may wait for long take a [context.Context].
+// Control calls return when they are done. Calls that may block for long take a [context.Context].
 // The end of the context cancels this one call, which then fails with [Canceled]; [errors.Is] finds
 // the context's own error too. A call that completes just as the context ends returns its own
 // result. If a canceled call may have had an effect, its comment says so. Flush and Close take no
@@ -43,15 +43,14 @@
 //
 // # Errors
 //
-// Every error of a method is an [*OpError], in which errors.Is finds a [Status]. A comment that
-// lists errors names what errors.Is finds. Every call that creates an object, and every call on an
-// adapter that has vanished, may also fail with [DeviceRemoved]; closing still works then.
+// Methods return errors of type [*OpError]. errors.Is finds in them the statuses that the comment
+// of the method lists. Every call that creates an object, and every call on an adapter that has
+// vanished, may also fail with [DeviceRemoved]; closing still works then.
 //
 // A call refuses an argument of another adapter, and a value out of range, with one of
-// [InvalidParameter1] to [InvalidParameter10]. The number is that of the parameter in version 2 of
-// the model: of the C function, not of the Go method. For example, CreateCompletionQueue refuses a
-// depth with InvalidParameter3. [OpError].Field has the name of the parameter, if the provider sets
-// it.
+// [InvalidParameter1] to [InvalidParameter10]. The number is the position of the parameter in the C
+// function of version 2, not in the Go method. For example, CreateCompletionQueue refuses a depth
+// with InvalidParameter3. [OpError].Field has the name of the parameter, if the provider sets it.
 //
 // # Rules for all objects
 //
@@ -62,8 +61,8 @@
 // one is closed. Close cancels the calls that are waiting on the object, oldest first, and nothing
 // is delivered for it afterwards. Methods of a closed object that return an error return
 // [InvalidHandle], with three exceptions: initiator posts return [ConnectionInvalid], and Flush and
-// Close work. Of the other methods, Poll returns 0, Bytes returns nil, Address returns 0, and
-// tokens, Err and Done stay readable.
+// Close work. Methods without an error result: Poll returns 0, Bytes returns nil, Address returns
+// 0, and tokens, Err and Done stay readable.
 //
 // # Versions of the model
 //

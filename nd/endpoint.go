@@ -8,8 +8,8 @@ import "context"
 // Posting returns at once. A post that fails queues nothing, and affects neither the endpoint nor
 // later requests. A post that returns nil yields exactly one [Result], except that [SilentSuccess]
 // suppresses the result of a success. The first failed result ends the connection: all other
-// requests that are not complete, at both sides, complete with [Canceled]. The exception is the
-// peer's Receive of a message that failed, which has a status of its own.
+// requests that are not complete, at both sides, complete with [Canceled]. Exception: if a Send
+// fails, the peer's matching Receive completes with an error status of its own.
 //
 // Every initiator post may fail with these errors, and the endpoint stays usable after them:
 // [ConnectionInvalid] before the endpoint is connected, and after Disconnect or Close;
@@ -70,9 +70,9 @@ type Endpoint interface {
 	Receive(reqCtx uint64, sge []SGE) error
 
 	// Bind gives peers access to buf, a part of mr.Bytes(), through mw. When the request runs, mw
-	// must be invalidated; an Invalidate posted right before the Bind is enough. The rights are
-	// those in flags; the AllowRemote flags of the region do not matter. A window with neither
-	// right gives no access. Every connected peer that has the token may use the window, unless
+	// must not be bound; an Invalidate posted right before the Bind is enough. The rights are those
+	// in flags; the AllowRemote flags of the region do not matter. A window with neither right
+	// gives no access. Every connected peer that has the token may use the window, unless
 	// [ThisEndpointOnly] is set.
 	//
 	// Once Bind has returned, mw.RemoteToken returns the new token. A program may send it to the
@@ -87,11 +87,11 @@ type Endpoint interface {
 	// Source: IND2QueuePair::Bind, NdkBind.
 	Bind(reqCtx uint64, mr MemoryRegion, mw MemoryWindow, buf []byte, flags OpFlags) error
 
-	// Invalidate ends the access through mw, which must have been bound on this endpoint. From the
-	// moment that the result is in the queue, no byte of the range is read or written through the
-	// window. A transfer in progress fails at the peer with [AccessViolation], and that ends the
-	// connection. To keep the connection, let the peer first send a message that it is done, or let
-	// it use SendAndInvalidate.
+	// Invalidate ends the access through mw, which must have been bound on this endpoint. Once the
+	// result is in the queue, no byte of the range is read or written through the window. A
+	// transfer in progress fails at the peer with [AccessViolation], and that ends the connection.
+	// To keep the connection, let the peer first send a message that it is done, or let it use
+	// SendAndInvalidate.
 	//
 	// Errors: [InvalidParameter2] for an mw of another adapter; [InvalidParameter3] for flags that
 	// Invalidate does not take.
@@ -126,8 +126,8 @@ type Endpoint interface {
 	// The tokens are valid on every connection of the adapter. The registration belongs to this
 	// endpoint, as a bind does: InvalidateRegion works on this endpoint only, and the registration
 	// ends when the endpoint fails, disconnects or is closed. Windows that were bound to the region
-	// on other endpoints remain bound. Until they are invalidated, neither can the region be
-	// registered again nor the mapping be closed.
+	// on other endpoints remain bound. Invalidate them before you register the region again
+	// or close the mapping.
 	//
 	// Errors: [AccessViolation] when rights has remote rights and the region was not set up for
 	// them; [InvalidParameter2] for an mr of another adapter or kind; [InvalidParameter3] for no

@@ -26,8 +26,8 @@ const (
 	// AllowWrite lets peers write through the window. Its region needs [AllowLocalWrite]. For Bind.
 	AllowWrite OpFlags = 0x10
 	// Inline copies the bytes during the call: the caller may change the buffers when it returns.
-	// They can be any memory, and tokens are ignored. The limit is the endpoint's InlineSize in
-	// place of its number of entries. For Send, SendAndInvalidate and Write; see [SendInline].
+	// They can be any memory, and tokens are ignored. InlineSize limits the bytes;
+	// MaxInitiatorSGE does not apply. For Send, SendAndInvalidate and Write; see [SendInline].
 	Inline OpFlags = 0x20
 
 	// ReadLocalInvalidate makes a successful Read invalidate the token of its first entry that has

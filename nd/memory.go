@@ -55,8 +55,8 @@ const WindowDescriptorSize = 20
 // WindowDescriptor is what a peer needs to access memory of another process: the address of the
 // first byte, the length, and the remote token. It describes a window ([MemoryWindow.Descriptor])
 // or a region ([DescriptorOf]). The owner sends it to the peer, in a binary encoding: see
-// [WindowDescriptor.MarshalBinary]. A peer may add offsets to Address, which need not be an address
-// in any process.
+// [WindowDescriptor.MarshalBinary]. Address is opaque: a peer may add offsets to it, but must
+// not dereference it.
 // Source: ND_MW_DESCRIPTOR.
 type WindowDescriptor struct {
 	Address, Length uint64
@@ -200,8 +200,8 @@ type MemoryRegion interface {
 type MemoryWindow interface {
 	// RemoteToken returns the token of the last Bind, as soon as that Bind has returned. It returns
 	// 0 before the first Bind. After the invalidation it still returns the last token, which is
-	// invalid then. Every Bind gives the window a token that differs from all tokens of the adapter
-	// in recent use.
+	// invalid then. Every Bind gives the window a new token. A provider may use the number of an
+	// old token again, in softnd after 4,096 later Binds and registrations at the earliest.
 	// Source: IND2MemoryWindow::GetRemoteToken.
 	RemoteToken() Token
 

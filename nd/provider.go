@@ -58,8 +58,8 @@ type Adapter interface {
 	Control(ctx context.Context, code uint32, in, out []byte) (int, error)
 
 	// CreateCompletionQueue creates a queue for at least depth entries, 1 to
-	// MaxCompletionQueueDepth. The queues of an endpoint may be deeper than their completion queue:
-	// only an actual overrun is an error, see [CompletionQueue].
+	// MaxCompletionQueueDepth. The depth may be less than the sum of the depths of the queues that use
+	// it: only an actual overrun is an error, see [CompletionQueue].
 	//
 	// Errors: [InvalidParameter3] for a depth out of range.
 	// Source: IND2Adapter::CreateCompletionQueue, NdkCreateCq.
@@ -98,7 +98,7 @@ type Adapter interface {
 
 	// CreateEndpoint creates a queue pair that is not connected. Its limits cannot change later. A
 	// provider may grant more than asked for. It grants at least 4 SGEs if the adapter allows 4.
-	// All limits may be at their maximum at the same time.
+	// A configuration with every limit at its maximum is valid.
 	//
 	// Errors, by the field at fault. Without SharedReceive: [InvalidParameter2] Receive,
 	// [InvalidParameter3] Initiator, [InvalidParameter5] ReceiveDepth, [InvalidParameter6]

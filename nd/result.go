@@ -68,8 +68,8 @@ const (
 	// RequestReceiveAndInvalidate is a Receive that received a SendAndInvalidate. Version 2 has no
 	// number for it; this is NDK's. Source: NDK_OPERATION_TYPE.
 	RequestReceiveAndInvalidate RequestType = 0x8001
-	// RequestFastRegister has no number in version 2. NDK's number, 4, is a Read in version 2, so
-	// this one is softnd's own. It is no number of version 2 or NDK. Source: NDK_OPERATION_TYPE.
+	// RequestFastRegister is a type of NDK. NDK's number, 4, is a Read in version 2, so this number
+	// is softnd's own. Source: NDK_OPERATION_TYPE.
 	RequestFastRegister RequestType = 0x8002
 )
 

@@ -44,18 +44,18 @@ type EndpointStats struct {
 	ReceivesPosted    uint64 // or taken from the shared receive queue
 	ReceivesCompleted uint64 // of those, receives with a final status
 	PostsRefused      uint64 // posts that failed with [NoMoreEntries] because the queue was full
-	AccessesRefused   uint64 // requests of either side that a token or a posted receive did not allow
+	AccessesRefused   uint64 // requests of this side or the peer that failed because of a token or a posted receive
 
 	Fragments uint64 // parts of requests that the peer was asked to copy
-	Retries   uint64 // attempts to run a request that found that it still had to wait
+	Retries   uint64 // unsuccessful attempts to run a waiting request
 	Stalls    Stalls
 
 	// Operations counts the results by type. It is nil unless the provider counts them.
 	Operations *OperationStats `json:",omitempty"`
 }
 
-// Stalls counts the requests that had to wait, by what they waited for. A request that waits for two
-// causes counts for both, and for each once.
+// Stalls counts the requests that had to wait, by what they waited for. A request that waits for
+// two causes counts once for each.
 type Stalls struct {
 	Receive       uint64 // Sends for which the peer had no receive posted: receiver not ready (RNR) in verbs
 	SharedReceive uint64 // messages of the peer for which the shared receive queue was empty

@@ -21,8 +21,8 @@ func WaitOne(ctx context.Context, cq CompletionQueue, ep Endpoint) (Result, erro
 	return r[0], r[0].Err(ep)
 }
 
-// Results returns an iterator over the results of cq, in the order of the queue. It blocks until
-// there is a next one. Each result comes with its [Result.Err], nil for a success; ep is as for
+// Results returns an iterator over the results of cq, in the order of the queue. Each step blocks
+// until there is a result. Each result comes with its [Result.Err], nil for a success; ep is as for
 // [WaitOne]. A failed result does not end the iteration. The iteration ends after an error of
 // [CompletionQueue.Wait], which comes with the zero Result: [Canceled] when ctx ends.
 //

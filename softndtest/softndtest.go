@@ -62,9 +62,9 @@ func New(tb testing.TB, n int, options ...softnd.Option) []*softnd.Job {
 // when all calls have returned. If a call returns an error, Run cancels the context of the others
 // and reports the error with tb.Errorf.
 //
-// The contexts end with the test's ([testing.TB.Context]). The goroutines are not that of the test,
-// so rank must not call tb.Fatal or tb.Skip; it returns an error instead. A call that does so all
-// the same counts as a call that returns an error.
+// The contexts are canceled when [testing.TB.Context] is. The goroutines are not that of the test,
+// so rank must not call tb.Fatal or tb.Skip; it returns an error instead. Run treats a call that
+// does so as one that returns an error.
 func Run(tb testing.TB, n int, rank func(ctx context.Context, job *softnd.Job) error, options ...softnd.Option) {
 	tb.Helper()
 	jobs := New(tb, n, options...)

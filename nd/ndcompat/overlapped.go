@@ -18,8 +18,9 @@ import (
 // Source: NetworkDirect IND2Overlapped, INDOverlapped, OVERLAPPED.
 type Overlapped struct {
 	// OnEnd, if not nil, is called at the end of each request, and Done reports nothing. With it,
-	// several requests can report to one queue of events. Result returns the outcome by then. OnEnd
-	// must not call Start or Cancel, which wait for it. Set it before Start.
+	// several requests can report to one queue of events. Result returns the outcome when OnEnd is
+	// called. OnEnd must not call Start or Cancel, because they wait until it has returned. Set it
+	// before Start.
 	OnEnd func(*Overlapped)
 
 	mu      sync.Mutex
@@ -90,8 +91,8 @@ func (o *Overlapped) awaitReport(ctx context.Context, r *request) error {
 	}
 }
 
-// Result returns the error of the latest call. It may be called repeatedly. Without a request it
-// returns nil: an operation that succeeds at once has no request to wait for.
+// Result returns the error of the latest call. It may be called repeatedly. It returns nil
+// if no call was started.
 //
 // Errors: [nd.Pending], which is not a failure, while the call runs and wait is false; otherwise
 // that of the call.
