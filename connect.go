@@ -74,8 +74,8 @@ func (j *Job) connectWith(ctx context.Context, op string, peer int, cfg nd.Endpo
 // the element r.EndpointContext. The completion queues of cfg need room for the requests of all
 // endpoints.
 //
-// A rank that fails does not tell the ranks that it has not connected with yet: they wait until it
-// leaves the job, or until ctx ends. If ConnectAll fails, end the process, or close the job.
+// If ConnectAll fails at one rank, the ranks that are not yet connected with it wait until it
+// leaves the job, or until their ctx ends. If ConnectAll fails, end the process, or close the job.
 //
 // Errors: as [Job.Connect]. The endpoints that were connected before are closed then.
 func (j *Job) ConnectAll(ctx context.Context, cfg nd.EndpointConfig) ([]nd.Endpoint, error) {

@@ -31,7 +31,7 @@ import (
 	"github.com/softnd/softnd/shm"
 )
 
-// Variables of the environment. ndrun sets the first five, and EnvTerminal. Users set EnvExec,
+// Environment variables. ndrun sets the first five, and EnvTerminal. Users set EnvExec,
 // EnvReceiveTimeout and EnvDebug.
 const (
 	EnvRank    = bootstrap.EnvRank    // SOFTND_RANK: 0 to size-1
@@ -85,9 +85,9 @@ type Job struct {
 }
 
 // Init makes the process a rank of its job, and returns when all ranks have called it, or ctx ends.
-// The launcher names the job and the rank in the environment: ndrun, a launcher that speaks PMI
-// (MPICH's mpiexec, srun with --mpi=pmi2), Open MPI's mpirun, or srun alone. Without a launcher the
-// process is a job of its own. Launchers that speak PMI allow one Init in a process.
+// The launcher passes the job and the rank in the environment. It may be ndrun, a launcher that
+// speaks PMI (MPICH's mpiexec, srun with --mpi=pmi2), Open MPI's mpirun, or srun alone. Without a
+// launcher the process is a job of its own. Launchers that speak PMI allow one Init per process.
 //
 // Init fails if
 //

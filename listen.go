@@ -18,7 +18,7 @@ type Listener struct {
 }
 
 // Listen makes this rank reachable by [Job.Dial] of other ranks. Dial fails until Listen has
-// returned: a [Job.Barrier] after Listen, in all ranks, makes sure that it has. A rank has one
+// returned. To make sure that it has, call [Job.Barrier] in all ranks after Listen. A rank has one
 // listener at a time.
 //
 // Errors: [nd.SharingViolation] if this rank has an open listener; [nd.InvalidHandle] after the

@@ -1,7 +1,7 @@
 package softnd
 
 // Must returns v if err is nil. Otherwise it ends the job as [Check] does. It is meant for short
-// programs in which any error is the end:
+// programs in which any error is fatal:
 //
 //	job := softnd.Must(softnd.Init(ctx))
 func Must[T any](v T, err error) T {

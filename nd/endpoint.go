@@ -169,11 +169,12 @@ type Endpoint interface {
 	// Source: IND2QueuePair::Write, NdkWrite.
 	Write(reqCtx uint64, sge []SGE, remoteAddr uint64, remote Token, flags OpFlags) error
 
-	// Flush completes all requests of both queues that are not complete with [Canceled], each queue
-	// in the order of posting. When it returns, the results are in the completion queues. It waits
-	// for copies by the peer that are in progress; a request that completes in the meantime keeps
-	// its result. Flush works in any state. Afterwards the endpoint has failed: it transfers no
-	// more and cannot be connected. A post that races with Flush may complete with [Canceled].
+	// Flush ends all requests of both queues that are not complete. They complete with [Canceled],
+	// each queue in the order of posting. When Flush returns, the results are in the completion
+	// queues. It waits for copies by the peer that are in progress; a request that completes in the
+	// meantime keeps its result. Flush works in any state. Afterwards the endpoint has failed: it
+	// transfers no more and cannot be connected. A post that races with Flush may complete with
+	// [Canceled].
 	// Source: IND2QueuePair::Flush, NdkFlush.
 	Flush() error
 

@@ -33,9 +33,10 @@ const (
 	// ReadLocalInvalidate makes a successful Read invalidate the token of its first entry that has
 	// bytes. It ends that region's registration as [Endpoint.InvalidateRegion] does, before the
 	// result is visible. The region must be fast-registered on this endpoint, with no window bound
-	// to it. Otherwise the Read fails with [InvalidDeviceRequest] and moves nothing: no request ends
-	// a plain registration. After a failed Read the state of the token is undefined. The flag is
-	// ignored unless the adapter has [ReadLocalInvalidateSupported]. For Read. The number is NDK's.
+	// to it. Otherwise the Read fails with [InvalidDeviceRequest] and moves nothing. No request can
+	// end a plain registration. After a failed Read the state of the token is undefined. The flag
+	// is ignored unless the adapter has [ReadLocalInvalidateSupported]. For Read. The number is
+	// NDK's.
 	// Source: NDK_OP_FLAG_RDMA_READ_LOCAL_INVALIDATE.
 	ReadLocalInvalidate OpFlags = 0x100
 	// Defer allows the provider to delay the request until one without Defer follows. It is a hint:

@@ -76,7 +76,7 @@ type OperationCount struct {
 	Bytes     uint64 // that the successful ones transferred
 }
 
-// Of returns the count of a request type, and nil for a type that is none.
+// Of returns the count of a request type, and nil for an unknown type.
 func (s *OperationStats) Of(t RequestType) *OperationCount {
 	switch t {
 	case RequestSend:
@@ -102,7 +102,7 @@ type CompletionQueueStats struct {
 	Number  uint64 // of the queue in its process
 	Depth   int    // results that the queue can hold
 	Queued  uint64 // results in the queue now
-	Results uint64 // results added to the queue; a result that a poll takes without queueing it does not count
+	Results uint64 // results added to the queue; results that a poll takes directly do not count
 	Polls   uint64 // calls that took or waited for results, approximate
 	Overrun bool   // a result was lost because the queue was full
 

@@ -62,8 +62,8 @@ const (
 // Errors of the adapter and its resources.
 const (
 	Unsuccessful          Status = 0xC0000001 // no better status applies
-	NoMemory              Status = 0xC0000017 // the host's memory
-	InsufficientResources Status = 0xC000009A // the adapter's resources
+	NoMemory              Status = 0xC0000017 // the host has no memory left
+	InsufficientResources Status = 0xC000009A // the adapter has no resources left
 	DeviceNotReady        Status = 0xC00000A3 // the library was not started
 	InternalError         Status = 0xC00000E5 // the endpoint or queue is broken
 	DeviceRemoved         Status = 0xC00002B6 // the adapter has vanished; only closing works
@@ -73,7 +73,7 @@ const (
 const (
 	AccessViolation Status = 0xC0000005 // see Status
 	DataOverrun     Status = 0xC000003C // see Status
-	DataError       Status = 0xC000003E // some hardware, for a Send that its Receive could not hold. Source: STATUS_DATA_ERROR.
+	DataError       Status = 0xC000003E // on some hardware: a Send was too long for its Receive. Source: STATUS_DATA_ERROR.
 	IOTimeout       Status = 0xC00000B5 // the peer did not answer, or posted no Receive
 	Canceled        Status = 0xC0000120 // flushed before it ran, or its context ended
 	RemoteError     Status = 0xC000013D // the request failed at the peer; see also Endpoint.Read

@@ -14,8 +14,8 @@ import (
 // registered memory, and a byte from a peer need not be a valid bool. Values are in the byte order
 // of the host.
 //
-// The race detector and the rules of [SGE] treat a view as they treat mem. View allocates nothing,
-// but inspects T in each call: create one view and slice it, rather than many small ones.
+// For the race detector and the rules of [SGE], a view is the same memory as mem. View allocates
+// nothing, but inspects T in each call: create one view and slice it, rather than many small ones.
 //
 // Errors: [InvalidParameter] if T is refused, or has no size; [InvalidBufferSize] if mem does not
 // begin at a multiple of T's alignment, or its length is no multiple of T's size. The memory of
