@@ -6,7 +6,7 @@
 //
 // A [Provider] knows local addresses and opens an [Adapter]. The adapter creates the rest:
 //
-//	MemoryRegion        registered memory, with a local token for own requests and a remote
+//	MemoryRegion        registered memory, with a local token for this process and a remote
 //	                    token for peers
 //	MemoryWindow        gives peers access to a part of a region until it is invalidated
 //	CompletionQueue     receives the results of requests
