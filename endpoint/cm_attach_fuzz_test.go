@@ -20,11 +20,11 @@ func FuzzQueuePairState(f *testing.F) {
 		stride   = 128
 	)
 	inContent := landmark(liarsMemory, margin)
-	slot := func(seq uint64, s shm.Slot) []byte { return append(bytesOf(seq), slotsOf(s)...) }
+	slot := func(seq uint64, s shm.Payload) []byte { return append(bytesOf(seq), slotsOf(s)...) }
 	for _, victimConnects := range []bool{false, true} {
 		f.Add(landmark(liarsQP, ring), uint64(slots), landmark(liarsQP, receives), uint64(count), uint64(stride), uint64(1), uint64(3), []byte{}, victimConnects)
-		f.Add(inContent, uint64(4), inContent, uint64(4), uint64(64), uint64(1), uint64(3), slot(1, shm.Slot{wire.Header(wire.SendInEntry, wire.FlagFirst|wire.FlagLast, 40, 0)}), victimConnects)
-		f.Add(inContent, uint64(1), inContent, uint64(1), uint64(64), ^uint64(0), uint64(1), append(slot(1, shm.Slot{wire.Header(wire.SendPlaced, 0, 0, 0), 9}), bytesOf(100, 3)...), victimConnects)
+		f.Add(inContent, uint64(4), inContent, uint64(4), uint64(64), uint64(1), uint64(3), slot(1, shm.Payload{wire.Header(wire.SendInEntry, wire.FlagFirst|wire.FlagLast, 40, 0)}), victimConnects)
+		f.Add(inContent, uint64(1), inContent, uint64(1), uint64(64), ^uint64(0), uint64(1), append(slot(1, shm.Payload{wire.Header(wire.SendPlaced, 0, 0, 0), 9}), bytesOf(100, 3)...), victimConnects)
 	}
 	for n := range uint64(4) {
 		f.Add(landmark(liarsQP, ring), uint64(slots), uint64(0), uint64(0), uint64(0), n<<62, uint64(0), []byte{}, n%2 == 0)

@@ -211,25 +211,25 @@ func (c *connection) attachReceives(peerQP *wire.SharedQP) (err error) {
 
 // hasReceive reports whether the peer has a posted receive for the next message.
 func (c *connection) hasReceive() bool {
-	pushed := c.out.Pushed()
+	pushed := c.out.Published()
 	if !c.credit.isSpent(pushed) {
 		return true
 	}
-	posted := c.peerQP.Posted.Load()                       // ORDER receive-posted: pairs with the stores in Endpoint.publishPosted
-	smallReceivesEnd := c.peerQP.SmallReceivesEnd.Load()   // ORDER receive-limit: after posted; pairs with the store in Endpoint.limitRoom
-	smallReceiveBytes := c.peerQP.SmallReceiveBytes.Load() // ORDER receive-room: after smallReceivesEnd; pairs with the store in Endpoint.limitRoom
+	posted := c.peerQP.Posted.Load()                       // ORDER receive-posted: pairs with the stores in queuePair.publishPosted
+	smallReceivesEnd := c.peerQP.SmallReceivesEnd.Load()   // ORDER receive-limit: after posted; pairs with the store in queuePair.limitRoom
+	smallReceiveBytes := c.peerQP.SmallReceiveBytes.Load() // ORDER receive-room: after smallReceivesEnd; pairs with the store in queuePair.limitRoom
 	return c.credit.refresh(pushed, posted, c.receiveCount, smallReceivesEnd, smallReceiveBytes)
 }
 
 // renewCredit computes how many small messages may take the fast path, and how long they may be.
 // It reports whether any may.
 func (c *connection) renewCredit() bool {
-	return !c.peerHasSRQ && c.hasReceive() && c.credit.extend(c.out.Pushed(), c.out.FreeSlots())
+	return !c.peerHasSRQ && c.hasReceive() && c.credit.extend(c.out.Published(), c.out.FreeSlots())
 }
 
 // nextReceive returns a copy of the peer's oldest receive that no message has taken.
 func (c *connection) nextReceive(to *[maxSGE]wire.SGE) (entries []wire.SGE, capacity uint64) {
-	at := (c.credit.taken(c.out.Pushed()) & (c.receiveCount - 1)) * c.stride
+	at := (c.credit.taken(c.out.Published()) & (c.receiveCount - 1)) * c.stride
 	// Plain loads: the peer wrote these words before posted, which hasReceive has loaded. It
 	// writes them again only after a message of this side has taken the receive.
 	d := c.descriptors[at : at+c.stride]
@@ -245,19 +245,19 @@ func (c *connection) nextReceive(to *[maxSGE]wire.SGE) (entries []wire.SGE, capa
 // mustNotOvertake reports whether there are messages in flight whose outcome decides about
 // requests, or whose data the peer has not placed yet. Later requests must not overtake them.
 func (c *connection) mustNotOvertake() bool {
-	last := c.credit.orderBarrier(c.out.Pushed())
-	return last != 0 && int64(last-c.out.Consumed()) > 0
+	last := c.credit.orderBarrier(c.out.Published())
+	return last != 0 && int64(last-c.out.LoadReleased()) > 0
 }
 
 // hasUnexecutedAtPeer reports whether the peer has not yet executed a request that was sent to it.
 func (c *connection) hasUnexecutedAtPeer() bool {
-	return int64(c.credit.ackRequestEnd-c.out.Consumed()) > 0
+	return int64(c.credit.ackRequestEnd-c.out.LoadReleased()) > 0
 }
 
 // hasReadsInFlight reports whether the peer has not yet delivered the data of n Reads or more. n
 // is 1 to maxReads.
 func (c *connection) hasReadsInFlight(n uint64) bool {
-	return c.readsSent >= n && int64(c.readEnds[(c.readsSent-n)%maxReads]-c.out.Consumed()) > 0
+	return c.readsSent >= n && int64(c.readEnds[(c.readsSent-n)%maxReads]-c.out.LoadReleased()) > 0
 }
 
 // detach ends this side's use of the other side's memory permanently.

@@ -91,7 +91,7 @@ func (ep *queuePair) beginDisconnect() bool {
 		ep.logDisconnected(bySelf)
 	}
 	ep.life.disconnectDeadline = time.Now().Add(ep.provider.options.disconnectTimeout)
-	c.writeRecord(func() { c.record.Disconnected[c.side].Swap(1) }) // ORDER disconnected: pairs with the load in Endpoint.progressLocked; ORDER hazard: then the load in releasePeerState
+	c.writeRecord(func() { c.record.Disconnected[c.side].Swap(1) }) // ORDER disconnected: pairs with the load in queuePair.progressLocked; ORDER hazard: then the load in releasePeerState
 	c.peer.Ring()
 	ep.tearDown()
 	if peerWasFirst && ep.state() == disconnecting {

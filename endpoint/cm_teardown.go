@@ -61,7 +61,7 @@ func (ep *queuePair) completeBlamed() {
 		case r.finished:
 		case ep.sq.completed == ep.req.next && (!r.needsAck || r.endEntry == 0):
 			return
-		case ep.sq.completed != ep.req.next && int64(c.out.Consumed()-r.endEntry) >= 0:
+		case ep.sq.completed != ep.req.next && int64(c.out.LoadReleased()-r.endEntry) >= 0:
 			r.finish(nd.Success)
 		case c.fault().concerns(r):
 			r.finish(c.fault().status)

@@ -517,7 +517,7 @@ func (r *rig) token(t nd.Token) nd.Token {
 }
 
 // slot reads a slot from an input.
-func (r *rig) slot(b []byte) (s shm.Slot) {
+func (r *rig) slot(b []byte) (s shm.Payload) {
 	words(s[:], b)
 	for i := range s {
 		if i == 0 || i == 2 {
@@ -551,7 +551,7 @@ func bytesOf(words ...uint64) (b []byte) {
 }
 
 // write puts a message into the liar's ring at the place of message n.
-func (r *rig) write(n uint64, s *shm.Slot) {
+func (r *rig) write(n uint64, s *shm.Payload) {
 	at := n % uint64(len(r.raw)/8) * 8
 	copy(r.raw[at+1:], s[:])
 	r.sequence(at).Store(n + 1)

@@ -82,5 +82,5 @@ func TestLayout(t *testing.T) {
 			"  %d WriteFragment 1 sender's address, 2 length and sender's local token, 3 receiver's address, 4 length of the whole request\n"+
 			"  %d ReadFragment likewise\n"+
 			"  %d WriteInEntry 1 receiver's address, 2..%d payload, at most %d bytes\n",
-			wire.SendInEntry, len(shm.Slot{})-1, wire.MaxSendInEntry, wire.SendPlaced, wire.SendFailed, wire.SendFragment, wire.WriteFragment, wire.ReadFragment, wire.WriteInEntry, len(shm.Slot{})-1, wire.MaxWriteInEntry))
+			wire.SendInEntry, len(shm.Payload{})-1, wire.MaxSendInEntry, wire.SendPlaced, wire.SendFailed, wire.SendFragment, wire.WriteFragment, wire.ReadFragment, wire.WriteInEntry, len(shm.Payload{})-1, wire.MaxWriteInEntry))
 }

@@ -88,7 +88,7 @@ func (ep *queuePair) progressLocked() (progressed bool) {
 	default:
 		return false
 	}
-	if c.record.Disconnected[1-c.side].Load() != 0 { // ORDER disconnected: pairs with the store in Endpoint.beginDisconnect
+	if c.record.Disconnected[1-c.side].Load() != 0 { // ORDER disconnected: pairs with the store in queuePair.beginDisconnect
 		progressed = ep.handlePeerDisconnect() || progressed
 	}
 	if ep.state() == disconnecting && time.Now().After(ep.life.disconnectDeadline) {

@@ -43,7 +43,7 @@ type engine struct {
 	resume      chan struct{} // ends a rest
 	wakePending atomic.Bool   // wake was called since the engine last drove the endpoints
 
-	polls atomic.Uint64 // poll count of a completion queue, approximate; changes if the program polls, see CompletionQueue.countPoll
+	polls atomic.Uint64 // poll count of a completion queue, approximate; changes if the program polls, see completionQueue.countPoll
 
 	// eventLoops counts the completion queues with an event descriptor. Their programs sleep in
 	// poll or epoll, where no doorbell wakes them.

@@ -45,7 +45,7 @@ type queuePair struct {
 
 	stateWord       atomic.Uint32    // the qpState, which changes under mu, and overrunBit
 	uncompleted     atomic.Uint32    // requests that are not completed; see hasWork
-	localExecutor   bool             // this process copies the data of its requests where it can
+	requesterCopies bool             // this process copies the data of its requests where it can
 	batching        bool             // posts are deferred until SubmitRequestBatch
 	wakeupRequested bool             // localQP.NeedWakeup is set
 	serving         bool             // resp.entry is decoded and not finished
@@ -136,7 +136,7 @@ type requester struct {
 	hasFailed bool   // a request has failed and is not completed; no other may run
 
 	gathered [wire.MaxSendInEntry]byte // inline data
-	slot     shm.Slot                  // the entry to push
+	slot     shm.Payload               // the entry to push
 
 	// The peer's receive that a Send is filling.
 	remoteSGEBuffer [maxSGE]wire.SGE
@@ -148,9 +148,9 @@ type requester struct {
 
 // responder is the state of serving the peer's ring.
 type responder struct {
-	slot        shm.Slot   // private copy of the entry being served
-	entry       wire.Entry // slot, decoded
-	entryCopied uint64     // bytes of the entry that are copied
+	slot        shm.Payload // private copy of the entry being served
+	entry       wire.Entry  // slot, decoded
+	entryCopied uint64      // bytes of the entry that are copied
 
 	messageReceived uint64           // bytes of the current message in its receive
 	localBind       window.BindCheck // bind of the local token in use, from the first to the last entry of a request
@@ -230,12 +230,12 @@ func (a *adapter) CreateEndpoint(ctx context.Context, cfg nd.EndpointConfig) (nd
 	}
 	ep := &queuePair{
 		provider: a.provider, adapter: a, srq: shared,
-		number:        a.provider.endpointsCreated.Add(1),
-		localExecutor: a.provider.options.Executor != Target,
-		sq:            sendQueue{cq: initiatorCQ, depth: uint64(cfg.InitiatorDepth), slots: slotCounter{context: cfg.Context}},
-		rq:            recvQueue{cq: receiveCQ, depth: uint64(cfg.ReceiveDepth), slots: slotCounter{context: cfg.Context}},
-		limits:        queueLimits{max(cfg.MaxReceiveSGE, minSGE), max(cfg.MaxInitiatorSGE, minSGE), cfg.InlineSize},
-		life:          lifecycle{done: make(chan struct{})},
+		number:          a.provider.endpointsCreated.Add(1),
+		requesterCopies: a.provider.options.Executor != Target,
+		sq:              sendQueue{cq: initiatorCQ, depth: uint64(cfg.InitiatorDepth), slots: slotCounter{context: cfg.Context}},
+		rq:              recvQueue{cq: receiveCQ, depth: uint64(cfg.ReceiveDepth), slots: slotCounter{context: cfg.Context}},
+		limits:          queueLimits{max(cfg.MaxReceiveSGE, minSGE), max(cfg.MaxInitiatorSGE, minSGE), cfg.InlineSize},
+		life:            lifecycle{done: make(chan struct{})},
 	}
 	if a.provider.options.CountOperations {
 		ep.counters.operations = new(nd.OperationStats)

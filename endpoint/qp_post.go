@@ -24,8 +24,8 @@ func (ep *queuePair) Send(reqCtx uint64, sge []nd.SGE, flags nd.OpFlags) error {
 	}
 	c, n := ep.conn, uint64(len(sge[0].Buffer))
 	// The credit guarantees that the peer has posted a receive into which maxLen bytes fit.
-	if ep.canRunFast() && (c.out.Pushed() < c.credit.limit || c.renewCredit()) && n <= uint64(c.credit.maxLen) {
-		slot := c.out.NextSlot()
+	if ep.canRunFast() && (c.out.Published() < c.credit.limit || c.renewCredit()) && n <= uint64(c.credit.maxLen) {
+		slot := c.out.NextPayload()
 		slot[0] = wire.PlainSend | n<<16
 		if ep.guard.Gather(slot.Bytes(1), sge[0].Token, sge[0].Buffer) {
 			c.out.Publish()
@@ -64,7 +64,7 @@ func (ep *queuePair) Write(reqCtx uint64, sge []nd.SGE, remoteAddr uint64, remot
 		}
 		done := false
 		if ep.canRunFast() && !ep.conn.mustNotOvertake() {
-			if !ep.localExecutor || ep.guard.KnownUnreachable(remote) {
+			if !ep.requesterCopies || ep.guard.KnownUnreachable(remote) {
 				done = ep.pushWriteFast(reqCtx, &sge[0], remoteAddr, remote)
 			} else if done = ep.guard.Put(&ep.conn.guardPeer, remote, remoteAddr, sge[0].Token, sge[0].Buffer); done {
 				ep.completeFast(nd.RequestWrite, reqCtx, len(sge[0].Buffer))
@@ -80,7 +80,7 @@ func (ep *queuePair) Write(reqCtx uint64, sge []nd.SGE, remoteAddr uint64, remot
 
 // Read posts a copy of the peer's memory at remoteAddr into the bytes of sge.
 func (ep *queuePair) Read(reqCtx uint64, sge []nd.SGE, remoteAddr uint64, remote nd.Token, flags nd.OpFlags) error {
-	if flags == 0 && len(sge) == 1 && ep.localExecutor && uint(len(sge[0].Buffer))-1 < smallTransfer {
+	if flags == 0 && len(sge) == 1 && ep.requesterCopies && uint(len(sge[0].Buffer))-1 < smallTransfer {
 		if !ep.mu.LockBiased() {
 			ep.mu.Lock()
 		}

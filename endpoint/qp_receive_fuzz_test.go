@@ -123,7 +123,7 @@ func (r *rig) step(t *testing.T, h *wire.SharedQP, rec *wire.ConnectionRecord, s
 	v, l := r.victim, r.liar
 	var descriptor []uint64
 	if c := v.ep.conn; s.step >= storeCapacity && s.step <= storeLength {
-		at := c.credit.taken(c.out.Pushed()) & (c.receiveCount - 1) * c.stride
+		at := c.credit.taken(c.out.Published()) & (c.receiveCount - 1) * c.stride
 		descriptor = c.descriptors[at : at+c.stride]
 	}
 	word := r.mean(s.word)
@@ -158,7 +158,7 @@ func (r *rig) step(t *testing.T, h *wire.SharedQP, rec *wire.ConnectionRecord, s
 	case storeDisconnected:
 		rec.Disconnected[l.ep.conn.side].Store(uint32(word))
 	case storeMoreConsumed:
-		h.Consumed.Store(v.ep.conn.out.Consumed() + uint64(int8(s.detail)))
+		h.Consumed.Store(v.ep.conn.out.LoadReleased() + uint64(int8(s.detail)))
 	case liarReceives:
 		l.receive(s.detail)
 	case liarServes:

@@ -26,18 +26,18 @@ type request struct {
 	object        window.Invalidatable // window or region to bind, register or invalidate
 
 	// Progress.
-	mustCancel  bool             // posted when the connection had ended: it can only be canceled
-	viaRing     bool             // the peer copies the data: the request goes through the ring
-	hasReceive  bool             // the peer has a receive for this Send
-	stalls      uint8            // a bit for each stallCause that has been counted
-	transferred uint64           // bytes copied or, through the ring, sent in fragments
-	localBind   window.BindCheck // bind of the local token that is in use
-	remoteBind  window.BindCheck // bind of the remote token that is in use
-	drainToken  nd.Token         // token that an Invalidate has revoked
-	draining    bool             // drainToken may still be in use
-	deadline    time.Time        // of a Send that has no receive
-	bounceIndex int              // bounce buffer that receives the data of a Read; -1 = none
-	bounceSGE   wire.SGE         // the part of that buffer in use
+	mustCancel      bool             // posted when the connection had ended: it can only be canceled
+	responderCopies bool             // the peer copies the data: the request goes through the ring
+	hasReceive      bool             // the peer has a receive for this Send
+	stalls          uint8            // a bit for each stallCause that has been counted
+	transferred     uint64           // bytes copied or, through the ring, sent in fragments
+	localBind       window.BindCheck // bind of the local token that is in use
+	remoteBind      window.BindCheck // bind of the remote token that is in use
+	drainToken      nd.Token         // token that an Invalidate has revoked
+	draining        bool             // drainToken may still be in use
+	deadline        time.Time        // of a Send that has no receive
+	bounceIndex     int              // bounce buffer that receives the data of a Read; -1 = none
+	bounceSGE       wire.SGE         // the part of that buffer in use
 
 	// Outcome.
 	needsAck   bool   // the request completes when the peer has consumed its last entry

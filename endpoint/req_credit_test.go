@@ -60,7 +60,7 @@ type creditModel struct {
 
 	receives     []uint64 // capacities of those posted so far
 	delivered    uint64
-	tight, roomy uint64 // as Endpoint.limitRoom keeps them
+	tight, roomy uint64 // as queuePair.limitRoom keeps them
 }
 
 type creditMessage struct{ fast, takes, inSlot, awaited bool }

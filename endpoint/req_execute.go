@@ -35,10 +35,10 @@ func (ep *queuePair) execute(r *request, budget *uint64) outcome {
 	if r.flags.Has(nd.ReadLocalInvalidate) && r.object == nil && !ep.findSinkRegion(r) {
 		return executed
 	}
-	if !r.viaRing && r.transferred == 0 {
-		r.viaRing = ep.provider.options.Executor == Target || ep.conn.mustNotOvertake()
+	if !r.responderCopies && r.transferred == 0 {
+		r.responderCopies = ep.provider.options.Executor == Target || ep.conn.mustNotOvertake()
 	}
-	if r.viaRing {
+	if r.responderCopies {
 		return ep.sendFragments(r, budget)
 	}
 	return ep.copyOneSided(r, budget)
@@ -134,7 +134,7 @@ func (ep *queuePair) copyOneSided(r *request, budget *uint64) outcome {
 		case remoteFault == window.FaultDisconnected:
 			return blocked // the next check of the connection notices the end too
 		case remoteFault == window.FaultUnreachable && r.transferred == 0:
-			r.viaRing = true
+			r.responderCopies = true
 			return ep.sendFragments(r, budget)
 		case remoteFault != window.NoFault:
 			return ep.rejectRemote(r, remoteFault)
@@ -160,9 +160,9 @@ func (ep *queuePair) rejectLocal(r *request, e wire.SGE, f window.Fault) outcome
 
 // pushEntry pushes a ring entry of r. It reports false if the ring is full; the peer then rings when
 // it has released slots.
-func (ep *queuePair) pushEntry(r *request, slot *shm.Slot) bool {
+func (ep *queuePair) pushEntry(r *request, slot *shm.Payload) bool {
 	c := ep.conn
-	c.credit.endFastRun(c.out.Pushed())
+	c.credit.endFastRun(c.out.Published())
 	index, ok := c.out.Push(slot)
 	if !ok {
 		if ep.requestWakeup(); c.out.FreeSlots() == 0 {
@@ -170,7 +170,7 @@ func (ep *queuePair) pushEntry(r *request, slot *shm.Slot) bool {
 		}
 		index, _ = c.out.Push(slot)
 	}
-	c.credit.countSlowEntry(c.out.Pushed())
+	c.credit.countSlowEntry(c.out.Published())
 	ep.cancelWakeup()
 	if r.endEntry == 0 {
 		r.firstEntry = index
@@ -188,7 +188,7 @@ func (ep *queuePair) pushEntry(r *request, slot *shm.Slot) bool {
 func (ep *queuePair) requestWakeup() {
 	if !ep.wakeupRequested && ep.provider.hasArmedDoorbell() {
 		ep.wakeupRequested = true
-		ep.localQP.NeedWakeup.Swap(1) // ORDER need-wakeup: pairs with the loads in Endpoint.publishPosted and Endpoint.releaseEntries
+		ep.localQP.NeedWakeup.Swap(1) // ORDER need-wakeup: pairs with the loads in queuePair.publishPosted and queuePair.releaseEntries
 		asym.HeavyGlobal()            // for peers that store without a barrier; see shm.Producer.Relax
 	}
 }

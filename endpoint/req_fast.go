@@ -64,7 +64,7 @@ func (ep *queuePair) invalidateFast(reqCtx uint64, object window.Invalidatable) 
 func (ep *queuePair) enqueuePushed(kind nd.RequestType, reqCtx uint64) *request {
 	r := ep.requestAt(ep.sq.posted)
 	r.reset(kind, 0, reqCtx)
-	r.endEntry, r.needsAck = ep.conn.out.Pushed(), true
+	r.endEntry, r.needsAck = ep.conn.out.Published(), true
 	r.firstEntry = r.endEntry - 1
 	ep.conn.credit.ackRequestEnd = r.endEntry
 	ep.sq.posted++
@@ -81,15 +81,15 @@ func (ep *queuePair) pushWriteFast(reqCtx uint64, sge *nd.SGE, address uint64, r
 	if n > wire.MaxWriteInEntry || c.out.FreeSlots() == 0 || !c.guardPeer.Connected() {
 		return false
 	}
-	slot := c.out.NextSlot()
+	slot := c.out.NextPayload()
 	if !ep.guard.Gather(slot.Bytes(2), sge.Token, sge.Buffer) {
 		return false
 	}
-	c.credit.endFastRun(c.out.Pushed())
+	c.credit.endFastRun(c.out.Published())
 	slot[0], slot[1] = wire.PlainWrite|uint64(n)<<16|uint64(remote)<<32, address
 	c.out.Publish()
 	c.out.PrefetchForWrite()
-	c.credit.countSlowEntry(c.out.Pushed())
+	c.credit.countSlowEntry(c.out.Published())
 	if !c.peer.Unarmed() {
 		c.peer.Ring()
 	}

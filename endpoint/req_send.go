@@ -15,7 +15,7 @@ func (ep *queuePair) executeSend(r *request, budget *uint64) outcome {
 	if !r.hasReceive && c.peerHasSRQ {
 		// Only the peer knows whether its shared queue has a receive. The message waits in the
 		// ring for one, without limit.
-		r.hasReceive, r.viaRing, r.needsAck = true, true, true
+		r.hasReceive, r.responderCopies, r.needsAck = true, true, true
 	}
 	if !r.hasReceive {
 		if !c.hasReceive() {
@@ -27,8 +27,8 @@ func (ep *queuePair) executeSend(r *request, budget *uint64) outcome {
 		r.hasReceive = true
 		// The message must not overtake entries that the peer has yet to copy: an earlier message
 		// or Write may store to the same bytes, or fail.
-		r.viaRing = r.invalidate || ep.provider.options.Executor == Target || c.mustNotOvertake()
-		if r.total > wire.MaxSendInEntry && !r.viaRing {
+		r.responderCopies = r.invalidate || ep.provider.options.Executor == Target || c.mustNotOvertake()
+		if r.total > wire.MaxSendInEntry && !r.responderCopies {
 			ep.req.remoteSGEs, ep.req.remoteCapacity = c.nextReceive(&ep.req.remoteSGEBuffer)
 			if r.total > ep.req.remoteCapacity {
 				r.hasReceive = false // if the ring has no room for the report, execute starts over
@@ -37,13 +37,13 @@ func (ep *queuePair) executeSend(r *request, budget *uint64) outcome {
 				}
 				return ep.rejectReceive(r, nd.BufferOverflow, tooLong, r.total, ep.req.remoteCapacity)
 			}
-			r.viaRing = ep.needsPeerCopy(ep.req.remoteSGEs)
+			r.responderCopies = ep.needsPeerCopy(ep.req.remoteSGEs)
 		}
 	}
 	switch {
 	case r.total <= wire.MaxSendInEntry:
 		return ep.pushSendInEntry(r)
-	case r.viaRing:
+	case r.responderCopies:
 		return ep.sendFragments(r, budget)
 	}
 	return ep.copyToReceive(r, budget)
@@ -106,7 +106,7 @@ func (ep *queuePair) pushSendInEntry(r *request) outcome {
 	}
 	flags := wire.FlagFirst | wire.FlagLast | r.entryFlags()
 	// Unless the next receive is sure to fit the message, only the peer knows whether it did.
-	if r.invalidate || r.needsAck || !c.credit.fits(c.out.Pushed(), r.total) {
+	if r.invalidate || r.needsAck || !c.credit.fits(c.out.Published(), r.total) {
 		r.needsAck = true
 		flags |= wire.FlagAckRequest
 	}
@@ -160,7 +160,7 @@ func (ep *queuePair) copyToReceive(r *request, budget *uint64) outcome {
 		case remoteFault == window.FaultDisconnected:
 			return blocked
 		case remoteFault == window.FaultUnreachable && r.transferred == 0:
-			r.viaRing = true
+			r.responderCopies = true
 			return ep.sendFragments(r, budget)
 		case remoteFault != window.NoFault:
 			return ep.rejectReceive(r, nd.AccessViolation, "the posted receive's entry of %s: %v", ep.describeAccess(&ep.sink, uint64(to.Length)), remoteFault)
@@ -170,7 +170,7 @@ func (ep *queuePair) copyToReceive(r *request, budget *uint64) outcome {
 		r.transferred += n
 		*budget -= n
 	}
-	ep.req.slot = shm.Slot{wire.Header(wire.SendPlaced, wire.FlagFirst|wire.FlagLast|r.entryFlags(), 0, 0), r.total}
+	ep.req.slot = shm.Payload{wire.Header(wire.SendPlaced, wire.FlagFirst|wire.FlagLast|r.entryFlags(), 0, 0), r.total}
 	if !ep.pushEntry(r, &ep.req.slot) {
 		return ep.stall(r, stallQueue)
 	}
@@ -194,7 +194,7 @@ func (ep *queuePair) completeIfOpen(r *request) {
 
 // rejectReceive tells the peer that its receive has failed with status s, and rejects the Send.
 func (ep *queuePair) rejectReceive(r *request, s nd.Status, format string, args ...any) outcome {
-	ep.req.slot = shm.Slot{wire.Header(wire.SendFailed, wire.FlagFirst|wire.FlagLast, 0, 0), uint64(s), r.total}
+	ep.req.slot = shm.Payload{wire.Header(wire.SendFailed, wire.FlagFirst|wire.FlagLast, 0, 0), uint64(s), r.total}
 	if !ep.pushEntry(r, &ep.req.slot) {
 		return ep.stall(r, stallQueue)
 	}

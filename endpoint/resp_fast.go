@@ -12,7 +12,7 @@ import (
 // stops at the first entry or receive that needs the slow path; see serveSendInEntry. It stores the
 // results in results and returns their number. The caller releases the ring entries, and adds the
 // results to rq.slots when a poll returns them.
-func (ep *queuePair) serveSendsFast(slot *shm.Slot, results []nd.Result) (n int) {
+func (ep *queuePair) serveSendsFast(slot *shm.Payload, results []nd.Result) (n int) {
 	in := ep.conn.in
 	for n < len(results) {
 		if n > 0 {
@@ -43,7 +43,7 @@ func (ep *queuePair) serveSendsFast(slot *shm.Slot, results []nd.Result) (n int)
 
 // serveSendFast is serveSendsFast for one message. It adds the result to the completion queue and
 // reports whether it has received the message.
-func (ep *queuePair) serveSendFast(slot *shm.Slot) bool {
+func (ep *queuePair) serveSendFast(slot *shm.Payload) bool {
 	if ep.serveSendsFast(slot, ep.resp.result[:]) == 0 {
 		return false
 	}
@@ -58,7 +58,7 @@ func (ep *queuePair) serveSendFast(slot *shm.Slot) bool {
 
 // serveWriteFast is serveWriteInEntry for the fast path. It reports whether it has run the Write. The
 // sink is memory of this process, so the check of the link may come before the hazard is published.
-func (ep *queuePair) serveWriteFast(slot *shm.Slot) bool {
+func (ep *queuePair) serveWriteFast(slot *shm.Payload) bool {
 	c := ep.conn
 	word, address := atomic.LoadUint64(&slot[0]), atomic.LoadUint64(&slot[1]) // loaded once: the peer can overwrite them
 	n := word >> 16 & 0xffff

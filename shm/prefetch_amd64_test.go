@@ -37,9 +37,9 @@ func TestPrefetchLosesNoEntry(t *testing.T) {
 						if p.FreeSlots() == 0 {
 							break
 						}
-						s := p.NextSlot()
+						s := p.NextPayload()
 						for i := range s {
-							s[i] = p.Pushed() + 1 + uint64(i)<<32
+							s[i] = p.Published() + 1 + uint64(i)<<32
 						}
 						p.Publish()
 						p.PrefetchForWrite()

@@ -21,15 +21,15 @@ const (
 	payloadWords = 7 // 64-bit words of payload
 )
 
-// Slot is the payload of one ring entry.
-type Slot [payloadWords]uint64
+// Payload is the data of one ring entry, without its sequence number.
+type Payload [payloadWords]uint64
 
 // Producer is the sending side of a ring. It is not safe for concurrent use.
 type Producer struct {
-	slots []slotWords
-	head  *atomic.Uint64
-	next  uint64 // number of the next entry
-	freed uint64 // private copy of head
+	slots    []slotWords
+	head     *atomic.Uint64
+	next     uint64 // number of the next entry
+	released uint64 // private copy of head; see LoadReleased
 
 	relaxed bool // see Relax
 }
@@ -82,21 +82,21 @@ func (a *Arena) checkedSlots(off Offset, n uint64) ([]slotWords, error) {
 
 // Push publishes a copy of s as the next entry and returns the entry's number, from 0; ok is false
 // if the ring is full.
-func (p *Producer) Push(s *Slot) (index uint64, ok bool) {
+func (p *Producer) Push(s *Payload) (index uint64, ok bool) {
 	if p.FreeSlots() == 0 {
 		return 0, false
 	}
-	*p.NextSlot() = *s // plain store: the slot is the producer's until Publish
+	*p.NextPayload() = *s // plain store: the slot is the producer's until Publish
 	p.Publish()
 	p.PrefetchForWrite()
 	return p.next - 1, true
 }
 
-// NextSlot returns the payload of the next entry. The caller fills it in and then calls Publish.
+// NextPayload returns the payload of the next entry. The caller fills it in and then calls Publish.
 // FreeSlots must have returned more than 0.
-func (p *Producer) NextSlot() *Slot { return &p.slots[p.next&uint64(len(p.slots)-1)].data }
+func (p *Producer) NextPayload() *Payload { return &p.slots[p.next&uint64(len(p.slots)-1)].data }
 
-// Publish publishes the entry that the caller has put into NextSlot. The entry's number is Pushed
+// Publish publishes the entry that the caller has put into NextPayload. The entry's number is Published
 // minus one afterwards.
 func (p *Producer) Publish() {
 	slot := &p.slots[p.next&uint64(len(p.slots)-1)]
@@ -121,7 +121,7 @@ func (p *Producer) PrefetchForWrite() {
 }
 
 func (p *Producer) prefetchForWrite() {
-	if p.next-p.freed+prefetchWriteDistance+prefetchBatch >= uint64(len(p.slots)) {
+	if p.next-p.released+prefetchWriteDistance+prefetchBatch >= uint64(len(p.slots)) {
 		return // those slots may hold entries that the consumer has not read
 	}
 	for i := range prefetchBatch {
@@ -151,29 +151,29 @@ func (p *Producer) Relaxed() bool { return p.relaxed }
 // consumer's word only if its private copy says that the ring is full.
 func (p *Producer) FreeSlots() uint64 {
 	size := uint64(len(p.slots))
-	if room := size - (p.next - p.freed); room != 0 {
+	if room := size - (p.next - p.released); room != 0 {
 		return room
 	}
-	p.Consumed()
-	return size - (p.next - p.freed)
+	p.LoadReleased()
+	return size - (p.next - p.released)
 }
 
-// Consumed returns how many entries the consumer has released. It ignores a value that is more
+// LoadReleased loads how many entries the consumer has released, and keeps it for FreeSlots. It ignores a value that is more
 // than the number of published entries, or less than the previous value.
-func (p *Producer) Consumed() uint64 {
+func (p *Producer) LoadReleased() uint64 {
 	head := p.head.Load() // ORDER slot-free: pairs with the store in Release
-	if head-p.freed <= p.next-p.freed {
-		p.freed = head
+	if head-p.released <= p.next-p.released {
+		p.released = head
 		raceAcquire()
 	}
-	return p.freed
+	return p.released
 }
 
-// Pushed returns how many entries were published so far.
-func (p *Producer) Pushed() uint64 { return p.next }
+// Published returns how many entries were published so far.
+func (p *Producer) Published() uint64 { return p.next }
 
 // Peek copies the oldest entry into s without consuming it. It reports whether there is one.
-func (c *Consumer) Peek(s *Slot) bool {
+func (c *Consumer) Peek(s *Payload) bool {
 	front := c.Front()
 	if front == nil {
 		return false
@@ -184,7 +184,7 @@ func (c *Consumer) Peek(s *Slot) bool {
 
 // Front returns the oldest entry in its slot, or nil if there is none. The peer can overwrite the
 // slot at any time, so copy a word before using it twice.
-func (c *Consumer) Front() *Slot {
+func (c *Consumer) Front() *Payload {
 	next := c.next.Load()
 	slot := &c.slots[next&uint64(len(c.slots)-1)]
 	if slot.seq.Load() != next+1 { // ORDER slot-full: pairs with the store in Publish
@@ -227,7 +227,7 @@ const prefetchReadDistance = 12
 func (c *Consumer) Release() {
 	raceRelease()
 	c.released = c.next.Load()
-	asym.StoreRelease(c.head, c.released) // ORDER slot-free: pairs with the load in Consumed
+	asym.StoreRelease(c.head, c.released) // ORDER slot-free: pairs with the load in LoadReleased
 }
 
 // ReleaseFenced is Release with a full barrier: no later load overtakes the store. Use it before a
@@ -235,7 +235,7 @@ func (c *Consumer) Release() {
 func (c *Consumer) ReleaseFenced() {
 	raceRelease()
 	c.released = c.next.Load()
-	c.head.Swap(c.released) // ORDER slot-free: pairs with the load in Consumed
+	c.head.Swap(c.released) // ORDER slot-free: pairs with the load in LoadReleased
 }
 
 // Size returns the number of slots.

@@ -28,8 +28,8 @@ func fakeRing(t testing.TB, n uint64) (*Producer, *Consumer, *atomic.Uint64) {
 	return p, c, head
 }
 
-func slotOf(v uint64) *Slot {
-	var s Slot
+func slotOf(v uint64) *Payload {
+	var s Payload
 	for i := range s {
 		s[i] = v*uint64(i+1) + uint64(i)
 	}
@@ -38,7 +38,7 @@ func slotOf(v uint64) *Slot {
 
 func push(t *testing.T, p *Producer, v uint64, want bool) {
 	t.Helper()
-	next := p.Pushed()
+	next := p.Published()
 	i, ok := p.Push(slotOf(v))
 	if ok != want || ok && i != next {
 		t.Fatalf("push of %d: message %d, %v, want %d, %v", v, i, ok, next, want)
@@ -47,7 +47,7 @@ func push(t *testing.T, p *Producer, v uint64, want bool) {
 
 func pop(t *testing.T, c *Consumer, v uint64) {
 	t.Helper()
-	var s Slot
+	var s Payload
 	if !c.Peek(&s) {
 		t.Fatalf("message %d is not there", v)
 	}
@@ -75,8 +75,8 @@ func TestRingFollowsScenarios(t *testing.T) {
 	t.Run("empty", func(t *testing.T) {
 		p, c, _ := fakeRing(t, 4)
 		none(t, c)
-		if p.FreeSlots() != 4 || p.Pushed() != 0 || p.Consumed() != 0 || c.Unreleased() != 0 {
-			t.Errorf("room %d, pushed %d, consumed %d", p.FreeSlots(), p.Pushed(), p.Consumed())
+		if p.FreeSlots() != 4 || p.Published() != 0 || p.LoadReleased() != 0 || c.Unreleased() != 0 {
+			t.Errorf("room %d, pushed %d, consumed %d", p.FreeSlots(), p.Published(), p.LoadReleased())
 		}
 	})
 	t.Run("full", func(t *testing.T) {
@@ -133,7 +133,7 @@ func TestRingFollowsScenarios(t *testing.T) {
 		p, c, _ := fakeRing(t, 2)
 		push(t, p, 9, true)
 		for range 3 {
-			if s := (Slot{}); !c.Peek(&s) || s != *slotOf(9) || c.NextIndex() != 0 {
+			if s := (Payload{}); !c.Peek(&s) || s != *slotOf(9) || c.NextIndex() != 0 {
 				t.Fatalf("peek: %v, next %d", s, c.NextIndex())
 			}
 		}
@@ -150,8 +150,8 @@ func TestRingFollowsScenarios(t *testing.T) {
 			}
 		}
 		c.Release()
-		if c.Unreleased() != 0 || head.Load() != 3 || p.Consumed() != 3 || p.FreeSlots() != 3 {
-			t.Errorf("unreleased %d, head %d, consumed %d, room %d", c.Unreleased(), head.Load(), p.Consumed(), p.FreeSlots())
+		if c.Unreleased() != 0 || head.Load() != 3 || p.LoadReleased() != 3 || p.FreeSlots() != 3 {
+			t.Errorf("unreleased %d, head %d, consumed %d, room %d", c.Unreleased(), head.Load(), p.LoadReleased(), p.FreeSlots())
 		}
 	})
 	t.Run("a consumer that lies about its head", func(t *testing.T) {
@@ -160,12 +160,12 @@ func TestRingFollowsScenarios(t *testing.T) {
 			push(t, p, i, true)
 		}
 		head.Store(2)
-		if p.Consumed() != 2 {
-			t.Fatalf("consumed %d", p.Consumed())
+		if p.LoadReleased() != 2 {
+			t.Fatalf("consumed %d", p.LoadReleased())
 		}
 		for _, lie := range []uint64{4, 1, 0, 1 << 63, ^uint64(0), 2 + 1<<32} {
 			head.Store(lie)
-			if got := p.Consumed(); got != 2 {
+			if got := p.LoadReleased(); got != 2 {
 				t.Errorf("head %d is believed: consumed %d", lie, got)
 			}
 			if got := p.FreeSlots(); got != 3 {
@@ -210,7 +210,7 @@ func TestRingFollowsScenarios(t *testing.T) {
 	t.Run("a producer that scribbles over what it has sent", func(t *testing.T) {
 		p, c, _ := fakeRing(t, 2)
 		push(t, p, 1, true)
-		var s Slot
+		var s Payload
 		if !c.Peek(&s) {
 			t.Fatal("nothing there")
 		}
@@ -222,7 +222,7 @@ func TestRingFollowsScenarios(t *testing.T) {
 	t.Run("counters that wrap", func(t *testing.T) {
 		p, c, head := fakeRing(t, 4)
 		const near = ^uint64(0) - 5 // a ring would reach it after thousands of years
-		p.next, p.freed, c.released = near, near, near
+		p.next, p.released, c.released = near, near, near
 		c.next.Store(near)
 		head.Store(near)
 		for i := range uint64(20) {
@@ -297,12 +297,12 @@ var roleProducer = role("producer", func(a *actor) error {
 	if err != nil {
 		return err
 	}
-	for p.Pushed() < messages && !r.stop.Load() {
-		if _, ok := p.Push(slotOf(p.Pushed())); !ok {
+	for p.Published() < messages && !r.stop.Load() {
+		if _, ok := p.Push(slotOf(p.Published())); !ok {
 			Yield()
 		}
 	}
-	a.say("%d", p.Pushed())
+	a.say("%d", p.Published())
 	return m.Leave()
 })
 
@@ -321,7 +321,7 @@ func TestRingPassesEntriesBetweenGoroutines(t *testing.T) {
 			}
 		}
 	})
-	var s Slot
+	var s Payload
 	for i := uint64(0); i < messages; {
 		if !c.Peek(&s) {
 			runtime.Gosched()
@@ -361,7 +361,7 @@ func TestRingPassesEntriesBetweenProcesses(t *testing.T) {
 	child := start(t, roleProducer, casting{args: []string{fmt.Sprint(uint64(off)), fmt.Sprint(messages)}, files: []*os.File{a.File()}})
 	ctx := shortly(t)
 	enough := time.Now().Add(3 * time.Second) // on a busy machine
-	var s Slot
+	var s Payload
 	for i := uint64(0); i < messages; {
 		if !c.Peek(&s) {
 			if r.stop.Load() {
@@ -413,7 +413,7 @@ func FuzzRing(f *testing.F) {
 		copy(a.mem[a.geo.heap:][:n*SlotSize], slots)
 		consumed, peeked := uint64(0), uint64(0)
 		for _, step := range script[:min(len(script), 200)] {
-			var s Slot
+			var s Payload
 			switch step % 6 {
 			case 0:
 				room := p.FreeSlots()
@@ -430,13 +430,13 @@ func FuzzRing(f *testing.F) {
 			case 3:
 				head.Store(lie)
 			case 4:
-				head.Store(p.Pushed() + uint64(int8(step)))
+				head.Store(p.Published() + uint64(int8(step)))
 			case 5:
 				copy(a.mem[a.geo.heap:][:n*SlotSize], slots)
 			}
-			now := p.Consumed()
-			if now < consumed || now > p.Pushed() || p.Pushed()-now > n || p.FreeSlots() > n || p.FreeSlots() == 0 && p.Pushed()-now < n {
-				t.Fatalf("of %d slots: pushed %d, consumed %d, room %d", n, p.Pushed(), now, p.FreeSlots())
+			now := p.LoadReleased()
+			if now < consumed || now > p.Published() || p.Published()-now > n || p.FreeSlots() > n || p.FreeSlots() == 0 && p.Published()-now < n {
+				t.Fatalf("of %d slots: pushed %d, consumed %d, room %d", n, p.Published(), now, p.FreeSlots())
 			}
 			consumed = now
 			if c.NextIndex() != peeked || c.Unreleased() > peeked {

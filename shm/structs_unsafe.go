@@ -87,7 +87,7 @@ type doorbellWords struct {
 type slotWords struct {
 	_    structs.HostLayout
 	seq  atomic.Uint64 // number of the entry, from 0, plus one
-	data Slot
+	data Payload
 }
 
 func _() { // a compile error here (constant or index) means that a field or size of the shared layout has changed

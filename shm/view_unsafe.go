@@ -94,7 +94,7 @@ func (a *Arena) ringSlots(off Offset, n uint64) []slotWords {
 }
 
 // Bytes returns the words from index first on as bytes.
-func (s *Slot) Bytes(first int) []byte {
+func (s *Payload) Bytes(first int) []byte {
 	words := s[first:]
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(words))), 8*len(words))
 }

@@ -28,7 +28,7 @@ type Peer struct {
 // Connected reports whether neither side has ended the connection.
 func (p *Peer) Connected() bool {
 	// ORDER hazard: after Guard.publishHazard; pairs with the change of either word
-	// before the load of the hazard, in Endpoint.releasePeerState of package endpoint.
+	// before the load of the hazard, in queuePair.releasePeerState of package endpoint.
 	return p.State.Load() == p.Established && p.Disconnecting.Load() == 0
 }
 
@@ -92,7 +92,7 @@ type Guard struct {
 	domain      *Domain
 	arena       *shm.Arena
 	entries     *[shm.WindowEntries]accessEntry
-	cached      *ownEntry      // of the local token that was used last; never nil
+	cachedEntry *ownEntry      // of the local token that was used last; never nil
 	unreachable nd.Token       // see KnownUnreachable
 	hazard      *atomic.Uint64 // in the arena, for the peers that own tokens
 	localHazard atomic.Uint64  // the same for this process: a peer could clear the other
@@ -101,7 +101,7 @@ type Guard struct {
 // NewGuard returns a guard that publishes in a hazard word of the arena. That word must be among the hazards of each domain
 // whose tokens are used through the guard.
 func NewGuard(d *Domain, hazard *atomic.Uint64) *Guard {
-	return &Guard{domain: d, arena: d.table.arena, entries: (*[shm.WindowEntries]accessEntry)(d.table.entries), cached: new(ownEntry), hazard: hazard}
+	return &Guard{domain: d, arena: d.table.arena, entries: (*[shm.WindowEntries]accessEntry)(d.table.entries), cachedEntry: new(ownEntry), hazard: hazard}
 }
 
 // LocalHazard returns the hazard that the domains of this process must have.
@@ -208,12 +208,12 @@ func (g *Guard) check(r *checkedRange, o *Operand, n uint64) Fault {
 
 // checkOwn checks a token of this domain against our private records.
 func (g *Guard) checkOwn(r *checkedRange, o *Operand, n uint64) Fault {
-	p, word := g.cached.load()
+	p, word := g.cachedEntry.load()
 	if p == nil || word.token() != o.Token { // not the token that was used last
 		if !g.cacheEntry(o.Token) {
 			return faultBadToken
 		}
-		p, word = g.cached.load()
+		p, word = g.cachedEntry.load()
 	}
 	switch {
 	case p == nil: // invalidated since
@@ -228,7 +228,7 @@ func (g *Guard) checkOwn(r *checkedRange, o *Operand, n uint64) Fault {
 		return faultRevoked
 	}
 	at := o.Address - p.base
-	r.mem, r.ownEntry, r.permissions = p.mem[at:at+n], g.cached, p
+	r.mem, r.ownEntry, r.permissions = p.mem[at:at+n], g.cachedEntry, p
 	return NoFault
 }
 
@@ -239,7 +239,7 @@ func (g *Guard) cacheEntry(token nd.Token) bool {
 	if p == nil || p.adapter != g.domain.Adapter {
 		return false
 	}
-	g.cached = e
+	g.cachedEntry = e
 	return true
 }
 

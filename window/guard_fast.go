@@ -25,14 +25,14 @@ func (g *Guard) Get(peer *Peer, remote nd.Token, address uint64, local nd.Token,
 func (g *Guard) copyFast(peer *Peer, remote nd.Token, rights Rights, address uint64, local nd.Token, buf []byte) (ok bool) {
 	n := uint64(len(buf))
 	g.publishHazard(makeHazard(remote, local)) // the order of the two does not matter here
-	if !g.cached.isLatest(local) {
+	if !g.cachedEntry.hasToken(local) {
 		g.cacheEntry(local)
 	}
-	p, own := g.cached.load()
+	p, own := g.cachedEntry.load()
 	e := &g.entries[indexOf(remote)]
 	word := e.word.Load() // ORDER entry-valid: pairs with the store in ownEntry.bind
 	// ENTRY-CHECK, of the local token and of the remote one.
-	if p.covers(own, local, rights^(Remote|Local|Read|Write), shm.AddressOf(buf), n) && peer.Connected() &&
+	if p.allows(own, local, rights^(Remote|Local|Read|Write), shm.AddressOf(buf), n) && peer.Connected() &&
 		entryWord(word)&(validBit|wordOf(^nd.Token(0), rights)) == validBit|wordOf(remote, rights) && e.owner.Load() == peer.Adapter {
 		// ENTRY-FIELDS
 		scope, base, offset := e.scope.Load(), e.base.Load(), shm.Offset(e.offset.Load())
@@ -48,7 +48,7 @@ func (g *Guard) copyFast(peer *Peer, remote nd.Token, rights Rights, address uin
 				if !copyWord(to, from) {
 					copyOrdered(to, from) // COPY
 				}
-				ok = e.word.Load() == word && g.cached.permissions.Load() == p // ORDER entry-recheck: after the copy; pairs with the exchange in ownEntry.revoke
+				ok = e.word.Load() == word && g.cachedEntry.permissions.Load() == p // ORDER entry-recheck: after the copy; pairs with the exchange in ownEntry.revoke
 			}
 		}
 	}
@@ -59,17 +59,17 @@ func (g *Guard) copyFast(peer *Peer, remote nd.Token, rights Rights, address uin
 // Gather copies buf, memory of ours with a local token, to plain memory. Only this process invalidates a local token, and
 // it does so rarely. So the hazard needs no fence here; ownEntry.revoke calls [asym.Heavy].
 func (g *Guard) Gather(to []byte, local nd.Token, buf []byte) (ok bool) {
-	if !g.cached.isLatest(local) {
+	if !g.cachedEntry.hasToken(local) {
 		return g.cacheEntry(local) && g.Gather(to, local, buf)
 	}
 	asym.StoreRelease(&g.localHazard, makeHazard(0, local))
 	asym.Light() // ORDER local-hazard: between the store of the hazard and the load of permissions; pairs with Heavy in ownEntry.revoke
-	p, word := g.cached.load()
-	if p.covers(word, local, Local|Read, shm.AddressOf(buf), uint64(len(buf))) {
+	p, word := g.cachedEntry.load()
+	if p.allows(word, local, Local|Read, shm.AddressOf(buf), uint64(len(buf))) {
 		if to = to[:len(buf)]; !copyWord(to, buf) {
 			copy(to, buf) // COPY
 		}
-		ok = g.cached.permissions.Load() == p
+		ok = g.cachedEntry.permissions.Load() == p
 	}
 	asym.StoreRelease(&g.localHazard, 0) // ORDER hazard-clear: as in clearHazard
 	return ok
@@ -79,15 +79,15 @@ func (g *Guard) Gather(to []byte, local nd.Token, buf []byte) (ok bool) {
 // is connected to the peer.
 func (g *Guard) DeliverWrite(token nd.Token, address uint64, from []byte, endpoint uint64) (ok bool) {
 	g.localHazard.Swap(makeHazard(token, 0)) // ORDER hazard: as in publishHazard; only this process invalidates the token
-	if !g.cached.isLatest(token) {
+	if !g.cachedEntry.hasToken(token) {
 		g.cacheEntry(token)
 	}
-	p, word := g.cached.load()
-	if p.covers(word, token, Remote|Write, address, uint64(len(from))) && (p.scope == 0 || p.scope == endpoint) {
+	p, word := g.cachedEntry.load()
+	if p.allows(word, token, Remote|Write, address, uint64(len(from))) && (p.scope == 0 || p.scope == endpoint) {
 		if at := p.mem[address-p.base:][:len(from)]; !copyWord(at, from) {
 			copyOrdered(at, from) // COPY
 		}
-		ok = g.cached.permissions.Load() == p
+		ok = g.cachedEntry.permissions.Load() == p
 	}
 	asym.StoreRelease(&g.localHazard, 0) // ORDER hazard-clear: as in clearHazard
 	return ok
@@ -95,17 +95,17 @@ func (g *Guard) DeliverWrite(token nd.Token, address uint64, from []byte, endpoi
 
 // Scatter copies from, plain memory, to an address of ours with a local token. Otherwise it is like [Guard.Gather].
 func (g *Guard) Scatter(local nd.Token, address uint64, from []byte) (ok bool) {
-	if !g.cached.isLatest(local) {
+	if !g.cachedEntry.hasToken(local) {
 		return g.cacheEntry(local) && g.Scatter(local, address, from)
 	}
 	asym.StoreRelease(&g.localHazard, makeHazard(local, 0))
 	asym.Light() // ORDER local-hazard: between the store of the hazard and the load of permissions; pairs with Heavy in ownEntry.revoke
-	p, word := g.cached.load()
-	if p.covers(word, local, Local|Write, address, uint64(len(from))) {
+	p, word := g.cachedEntry.load()
+	if p.allows(word, local, Local|Write, address, uint64(len(from))) {
 		if at := p.mem[address-p.base:][:len(from)]; !copyWord(at, from) {
 			copyOrdered(at, from) // COPY
 		}
-		ok = g.cached.permissions.Load() == p
+		ok = g.cachedEntry.permissions.Load() == p
 	}
 	asym.StoreRelease(&g.localHazard, 0) // ORDER hazard-clear: as in clearHazard
 	return ok
@@ -113,20 +113,20 @@ func (g *Guard) Scatter(local nd.Token, address uint64, from []byte) (ok bool) {
 
 // CanScatter reports whether Scatter of n bytes would succeed at this moment.
 func (g *Guard) CanScatter(local nd.Token, address, n uint64) bool {
-	if !g.cached.isLatest(local) {
+	if !g.cachedEntry.hasToken(local) {
 		return g.cacheEntry(local) && g.CanScatter(local, address, n)
 	}
-	p, word := g.cached.load()
-	return p.covers(word, local, Local|Write, address, n)
+	p, word := g.cachedEntry.load()
+	return p.allows(word, local, Local|Write, address, n)
 }
 
 // KnownUnreachable reports whether remote is the peer's token for which Put or Get found private memory last. Such a
 // transfer is the peer's to make.
 func (g *Guard) KnownUnreachable(remote nd.Token) bool { return remote != 0 && g.unreachable == remote }
 
-// covers is ENTRY-CHECK for memory of ours. p and word are the permissions and the word of
-// Guard.cached. covers returns false if they belong to another token, or if the token is invalid.
-func (p *permissions) covers(word entryWord, token nd.Token, rights Rights, address, n uint64) bool {
+// allows is ENTRY-CHECK for memory of ours. p and word are the permissions and the word of
+// Guard.cachedEntry. allows returns false if they belong to another token, or if the token is invalid.
+func (p *permissions) allows(word entryWord, token nd.Token, rights Rights, address, n uint64) bool {
 	asked := wordOf(token, rights)
 	return p != nil && word&(asked|wordOf(^nd.Token(0), 0)) == asked && within(address, n, p.base, uint64(len(p.mem)))
 }

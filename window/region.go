@@ -89,12 +89,12 @@ func (r *Region) prepare(mem []byte, address uint64, flags nd.RegionFlags) (loca
 	remote = local
 	remote.base = address
 
-	local.token, local.bind = r.local.nextToken()
+	local.token, local.bindNumber = r.local.nextToken()
 	local.rights = Local | Read
 	if flags.LocalWrite() {
 		local.rights |= Write
 	}
-	remote.token, remote.bind = r.remote.nextToken()
+	remote.token, remote.bindNumber = r.remote.nextToken()
 	remote.rights = Remote
 	if flags.RemoteRead() {
 		remote.rights |= Read

@@ -50,7 +50,7 @@ type ownEntry struct {
 // in ownEntry.word. Only adapter and invalidates never change.
 type permissions struct {
 	token       nd.Token
-	bind        uint32 // number of the bind; its lower part is the token's tag
+	bindNumber  uint32 // of the binds of the entry; its low bits are the tag of the token
 	rights      Rights
 	base        uint64 // address of mem[0] for peers
 	mem         []byte
@@ -131,8 +131,8 @@ func (e *ownEntry) load() (*permissions, entryWord) {
 	return p, entryWord(e.word.Load()) // ORDER own-permissions: after the permissions; pairs with the store in ownEntry.bind
 }
 
-// isLatest reports whether the latest permissions have that token, which may be invalid by now.
-func (e *ownEntry) isLatest(token nd.Token) bool { return entryWord(e.word.Load()).token() == token }
+// hasToken reports whether the latest permissions have that token, which may be invalid by now.
+func (e *ownEntry) hasToken(token nd.Token) bool { return entryWord(e.word.Load()).token() == token }
 
 // nextToken reserves the number of the next bind, and its token. The caller holds the lock of the window or region that
 // owns the entry.
@@ -145,7 +145,7 @@ func (e *ownEntry) nextToken() (token nd.Token, bind uint32) {
 
 // bind makes a token valid (ENTRY-BIND). The entry's last token must be invalid and drained.
 func (e *ownEntry) bind(p *permissions) {
-	s, word := e.entry, boundWord(e.index, p.bind, p.rights)
+	s, word := e.entry, boundWord(e.index, p.bindNumber, p.rights)
 	asym.StoreRelease(&s.base, p.base)
 	asym.StoreRelease(&s.length, uint64(len(p.mem)))
 	asym.StoreRelease(&s.offset, uint64(p.offset))
@@ -166,7 +166,7 @@ func (e *ownEntry) revoke() nd.Token {
 	asym.StoreReleasePointer(&e.permissions, nil) // before the exchange, which is a full fence
 	// ENTRY-INVALIDATE. ORDER hazard: this exchange, then the loads of Domain.Drained;
 	// pairs with the exchange of Guard.publishHazard and the loads that follow it.
-	e.entry.word.Swap(uint64(boundWord(e.index, p.bind, 0))) // ORDER entry-recheck: pairs with the loads in checkedRange.isUnchanged and Guard.copyFast
+	e.entry.word.Swap(uint64(boundWord(e.index, p.bindNumber, 0))) // ORDER entry-recheck: pairs with the loads in checkedRange.isUnchanged and Guard.copyFast
 	if p.rights&Local != 0 {
 		asym.Heavy() // ORDER local-hazard: between the store to permissions and the loads of hazards; pairs with Guard.Gather and Guard.Scatter
 	}

@@ -84,7 +84,7 @@ func (w *Window) prepare(r *Region, mem []byte, rights Rights, endpoint uint64) 
 		return nil
 	}
 	b.region, w.spare = r, nil
-	p.token, p.bind = w.entry.nextToken()
+	p.token, p.bindNumber = w.entry.nextToken()
 	p.rights, p.boundOn, p.scope = rights&(Read|Write)|Remote, endpoint, 0
 	w.latest = nd.WindowDescriptor{Address: p.base, Length: uint64(len(mem)), Token: p.token}
 	return b
