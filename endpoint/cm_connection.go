@@ -216,8 +216,8 @@ func (c *connection) hasReceive() bool {
 		return true
 	}
 	posted := c.peerQP.Posted.Load()                       // ORDER receive-posted: pairs with the stores in queuePair.publishPosted
-	smallReceivesEnd := c.peerQP.SmallReceivesEnd.Load()   // ORDER receive-limit: after posted; pairs with the store in queuePair.limitRoom
-	smallReceiveBytes := c.peerQP.SmallReceiveBytes.Load() // ORDER receive-room: after smallReceivesEnd; pairs with the store in queuePair.limitRoom
+	smallReceivesEnd := c.peerQP.SmallReceivesEnd.Load()   // ORDER receive-limit: after posted; pairs with the store in queuePair.publishSmallReceive
+	smallReceiveBytes := c.peerQP.SmallReceiveBytes.Load() // ORDER receive-room: after smallReceivesEnd; pairs with the store in queuePair.publishSmallReceive
 	return c.credit.refresh(pushed, posted, c.receiveCount, smallReceivesEnd, smallReceiveBytes)
 }
 
@@ -242,14 +242,16 @@ func (c *connection) nextReceive(to *[maxSGE]wire.SGE) (entries []wire.SGE, capa
 	return to[:n], capacity
 }
 
-// mustNotOvertake reports whether there are messages in flight whose outcome decides about
-// requests, or whose data the peer has not placed yet. Later requests must not overtake them.
+// mustNotOvertake reports whether the ring holds an entry that a direct copy must not overtake: the
+// peer has not placed its data yet, or a request waits for the peer to execute it. The first is also
+// true of a Send that completed when its entry was pushed.
 func (c *connection) mustNotOvertake() bool {
 	last := c.credit.orderBarrier(c.out.Published())
 	return last != 0 && int64(last-c.out.LoadReleased()) > 0
 }
 
-// hasUnexecutedAtPeer reports whether the peer has not yet executed a request that was sent to it.
+// hasUnexecutedAtPeer reports whether a request waits for the peer to execute its ring entries. Unlike
+// mustNotOvertake, it ignores Sends that completed when they were pushed.
 func (c *connection) hasUnexecutedAtPeer() bool {
 	return int64(c.credit.ackRequestEnd-c.out.LoadReleased()) > 0
 }

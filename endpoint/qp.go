@@ -92,7 +92,7 @@ type queuePair struct {
 type sendQueue struct {
 	posted         uint64 // requests put into requester.requests
 	completed      uint64
-	slotAdjustment uint64 // what posted misses of the slots in use: requests of the fast path, less silent successes
+	slotAdjustment uint64 // number of fast-path requests, which posted omits, minus silent successes, which free their slot at once
 	depth          uint64
 	cq             *completionQueue
 	slots          slotCounter // of the queue; a poll that takes a result frees its slot
@@ -102,9 +102,9 @@ type sendQueue struct {
 // receive that a message has taken.
 type recvQueue struct {
 	cq        *completionQueue
-	receives  []receive // a ring
+	receives  []receive // circular
 	posted    uint64
-	completed uint64 // completed
+	completed uint64
 
 	slots       slotCounter // of the queue; a poll that takes a result frees its slot
 	depth       uint64
@@ -135,7 +135,7 @@ type requester struct {
 	next      uint64 // number of the request to execute next
 	hasFailed bool   // a request has failed and is not completed; no other may run
 
-	gathered [wire.MaxSendInEntry]byte // inline data
+	gathered [wire.MaxSendInEntry]byte // data of a Send or Write that fits an entry
 	slot     shm.Payload               // the entry to push
 
 	// The peer's receive that a Send is filling.

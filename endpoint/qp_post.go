@@ -23,8 +23,8 @@ func (ep *queuePair) Send(reqCtx uint64, sge []nd.SGE, flags nd.OpFlags) error {
 		ep.mu.Lock()
 	}
 	c, n := ep.conn, uint64(len(sge[0].Buffer))
-	// The credit guarantees that the peer has posted a receive into which maxLen bytes fit.
-	if ep.canRunFast() && (c.out.Published() < c.credit.limit || c.renewCredit()) && n <= uint64(c.credit.maxLen) {
+	// The credit guarantees that the peer has posted a receive that can hold fastMaxLength bytes.
+	if ep.canRunFast() && (c.out.Published() < c.credit.fastLimit || c.renewCredit()) && n <= uint64(c.credit.fastMaxLength) {
 		slot := c.out.NextPayload()
 		slot[0] = wire.PlainSend | n<<16
 		if ep.guard.Gather(slot.Bytes(1), sge[0].Token, sge[0].Buffer) {

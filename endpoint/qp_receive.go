@@ -113,11 +113,11 @@ func (ep *queuePair) descriptor() []uint64 {
 	return ep.rq.descriptors[at : at+ep.rq.stride]
 }
 
-// publishPosted publishes the receive posted last to the peer. An inline message of at most room
-// bytes is sure to fit that receive.
+// publishPosted publishes the receive posted last to the peer. That receive can certainly hold a
+// message of room bytes, if its data is in a ring entry.
 func (ep *queuePair) publishPosted(room uint64) {
 	if room < wire.MaxSendInEntry {
-		ep.limitRoom(room)
+		ep.publishSmallReceive(room)
 	}
 	c := ep.conn
 	if c == nil || !c.attached {
@@ -134,10 +134,10 @@ func (ep *queuePair) publishPosted(room uint64) {
 	}
 }
 
-// limitRoom announces that the receive posted last may not fit a message of more than room bytes.
+// publishSmallReceive announces that the receive posted last may be too small for a message of more than room bytes.
 // The peer completes a longer Send only when this side has received it.
-func (ep *queuePair) limitRoom(room uint64) {
-	if int64(ep.smallReceives.end-ep.rq.completed) > 0 { // an earlier limited receive is undelivered
+func (ep *queuePair) publishSmallReceive(room uint64) {
+	if int64(ep.smallReceives.end-ep.rq.completed) > 0 { // an earlier small receive is not complete
 		room = min(room, ep.smallReceives.capacity)
 	}
 	ep.smallReceives.end, ep.smallReceives.capacity = ep.rq.posted, room

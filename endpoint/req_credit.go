@@ -18,21 +18,21 @@ import (
 //
 //	otherEntries <= pushed                  so taken = pushed - otherEntries
 //	posted - taken <= the peer's queue      a greater number from the peer is rejected
-//	fastRunStart <= pushed                      all entries from fastRunStart on are of the fast path
+//	fastRunStart <= pushed                  all entries from fastRunStart on are of the fast path
 //	slowPayloadEnd <= pushed, ackRequestEnd <= pushed
-//	limit <= pushed, or
-//	  limit - pushed <= posted - taken      a receive is posted for each entry before limit,
-//	  limit - pushed <= free slots          the ring has a slot for it, and
-//	  maxLen <= room of these receives      maxLen bytes fit, if the peer is correct
-//	smallReceiveBytes, maxLen <= wire.MaxSendInEntry
+//	fastLimit <= pushed, or
+//	  fastLimit - pushed <= posted - taken  a receive is posted for each entry before fastLimit,
+//	  fastLimit - pushed <= free slots      the ring has a slot for it, and
+//	  fastMaxLength <= room of each         these receives can hold so much, if the peer is correct
+//	smallReceiveBytes, fastMaxLength <= wire.MaxSendInEntry
 type credit struct {
 	fastRunStart   uint64 // number of the first entry of the current run of fast-path messages
 	slowPayloadEnd uint64 // number after the last entry with data before the run
 	ackRequestEnd  uint64 // number after the last entry whose consumption completes a request
 
-	limit             uint64 // entries before this number may take the fast path
-	maxLen            uint32 // in bytes, of a message of the fast path
-	smallReceiveBytes uint32 // bytes that each receive before smallReceivesEnd is sure to fit
+	fastLimit         uint64 // entries before this number may take the fast path
+	fastMaxLength     uint32 // in bytes, of a message of the fast path
+	smallReceiveBytes uint32 // bytes that each receive before smallReceivesEnd can hold
 	otherEntries      uint64 // entries that have taken no receive
 	posted            uint64 // receives that the peer had posted when Posted was last read
 	smallReceivesEnd  uint64 // number after the last of them that may be smaller than wire.MaxSendInEntry
@@ -54,8 +54,8 @@ func (c *credit) refresh(pushed, posted, size, smallReceivesEnd, smallReceiveByt
 	return !c.isSpent(pushed)
 }
 
-// fits reports whether the peer's next receive is sure to fit a message of n bytes that is in a ring entry. It
-// is if it comes after the limited receives, or if n is at most smallReceiveBytes.
+// fits reports whether the peer's next receive can certainly hold a message of n bytes, n at most wire.MaxSendInEntry.
+// It can if it comes after the small receives, or if n is at most smallReceiveBytes.
 func (c *credit) fits(pushed, n uint64) bool {
 	return int64(c.smallReceivesEnd-c.taken(pushed)) <= 0 || n <= uint64(c.smallReceiveBytes)
 }
@@ -64,19 +64,19 @@ func (c *credit) fits(pushed, n uint64) bool {
 // free slots of the ring. It reports whether any message may take the fast path.
 func (c *credit) extend(pushed, slots uint64) bool {
 	n := min(c.posted-c.taken(pushed), slots)
-	c.limit, c.maxLen = pushed+n, wire.MaxSendInEntry
+	c.fastLimit, c.fastMaxLength = pushed+n, wire.MaxSendInEntry
 	if !c.fits(pushed, wire.MaxSendInEntry) {
-		c.maxLen = c.smallReceiveBytes
+		c.fastMaxLength = c.smallReceiveBytes
 	}
 	return n != 0
 }
 
-// endFastRun ends the run of fast-path messages before another entry, or an attempt to push one. The limit
-// stays valid: that entry has one number, and takes one slot and at most one receive.
+// endFastRun ends the run of fast-path messages. The caller is about to try to push an entry of another kind.
+// fastLimit stays valid: that entry has one number, and takes one slot and at most one receive.
 func (c *credit) endFastRun(pushed uint64) { c.slowPayloadEnd = c.payloadEnd(pushed) }
 
-// countSlowEntry counts such an entry when it has been pushed. If the entry takes a receive of the peer,
-// the caller also calls takeReceive.
+// countSlowEntry counts an entry that is not a Send of the fast path, after it is pushed. If the entry takes a
+// receive of the peer, the caller also calls takeReceive.
 func (c *credit) countSlowEntry(pushed uint64) {
 	c.otherEntries++
 	c.fastRunStart = pushed

@@ -60,7 +60,7 @@ type creditModel struct {
 
 	receives     []uint64 // capacities of those posted so far
 	delivered    uint64
-	tight, roomy uint64 // as queuePair.limitRoom keeps them
+	tight, roomy uint64 // as queuePair.publishSmallReceive keeps them
 }
 
 type creditMessage struct{ fast, takes, inSlot, awaited bool }
@@ -135,7 +135,7 @@ func (m *creditModel) hasReceive() bool {
 // fastSend is queuePair.Send.
 func (m *creditModel) fastSend(n uint64) {
 	k := &m.credit
-	if m.pushed() >= k.limit && !(m.hasReceive() && k.extend(m.pushed(), m.free())) || n > uint64(k.maxLen) {
+	if m.pushed() >= k.fastLimit && !(m.hasReceive() && k.extend(m.pushed(), m.free())) || n > uint64(k.fastMaxLength) {
 		return
 	}
 	if m.free() == 0 {
@@ -210,25 +210,25 @@ func (m *creditModel) check() {
 	}
 	credit := k.posted - taken
 	for what, ok := range map[string]bool{
-		"others <= pushed":              k.otherEntries <= pushed,
-		"taken":                         k.taken(pushed) == taken,
-		"posted - taken <= queue":       credit <= creditQueue,
-		"rowStart":                      k.fastRunStart == rowStart,
-		"inSlot <= pushed":              k.slowPayloadEnd <= pushed,
-		"awaited <= pushed":             k.ackRequestEnd <= pushed,
-		"limit - pushed <= credit":      k.limit <= pushed || k.limit-pushed <= credit,
-		"limit - pushed <= slots":       k.limit <= pushed || k.limit-pushed <= m.free(),
-		"maxLen, room <= inlinePayload": k.maxLen <= wire.MaxSendInEntry && k.smallReceiveBytes <= wire.MaxSendInEntry,
-		"lastUnsettled":                 k.orderBarrier(pushed) == unsettled,
-		"posted":                        m.liar || k.posted <= uint64(len(m.receives)),
+		"others <= pushed":                     k.otherEntries <= pushed,
+		"taken":                                k.taken(pushed) == taken,
+		"posted - taken <= queue":              credit <= creditQueue,
+		"rowStart":                             k.fastRunStart == rowStart,
+		"inSlot <= pushed":                     k.slowPayloadEnd <= pushed,
+		"awaited <= pushed":                    k.ackRequestEnd <= pushed,
+		"limit - pushed <= credit":             k.fastLimit <= pushed || k.fastLimit-pushed <= credit,
+		"limit - pushed <= slots":              k.fastLimit <= pushed || k.fastLimit-pushed <= m.free(),
+		"fastMaxLength, room <= inlinePayload": k.fastMaxLength <= wire.MaxSendInEntry && k.smallReceiveBytes <= wire.MaxSendInEntry,
+		"lastUnsettled":                        k.orderBarrier(pushed) == unsettled,
+		"posted":                               m.liar || k.posted <= uint64(len(m.receives)),
 	} {
 		if !ok {
 			m.t.Errorf("%s does not hold: %+v, %d pushed, %d consumed, %d taken", what, *k, pushed, m.consumed, taken)
 		}
 	}
-	for i := pushed; i < k.limit && !m.liar; i++ {
-		if room := m.receives[taken+i-pushed]; uint64(k.maxLen) > room {
-			m.t.Errorf("message %d may have %d bytes, for a receive of %d", i, k.maxLen, room)
+	for i := pushed; i < k.fastLimit && !m.liar; i++ {
+		if room := m.receives[taken+i-pushed]; uint64(k.fastMaxLength) > room {
+			m.t.Errorf("message %d may have %d bytes, for a receive of %d", i, k.fastMaxLength, room)
 		}
 	}
 }

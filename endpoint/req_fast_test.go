@@ -54,8 +54,8 @@ func TestSendToLimitedReceiveWaitsForPeer(t *testing.T) {
 	}
 }
 
-// TestLimitedRoomIsThatOfSmallestReceive posts several limited receives: the smallest limits all, until they are delivered.
-func TestLimitedRoomIsThatOfSmallestReceive(t *testing.T) {
+// TestSmallestReceiveLimitsSends posts several small receives: the smallest limits all, until they are complete.
+func TestSmallestReceiveLimitsSends(t *testing.T) {
 	p := newPair(t, setup{})
 	p.b.local.provider.engine.stop()
 	for round := range 3 {

@@ -105,7 +105,7 @@ func (ep *queuePair) pushSendInEntry(r *request) outcome {
 		return executed
 	}
 	flags := wire.FlagFirst | wire.FlagLast | r.entryFlags()
-	// Unless the next receive is sure to fit the message, only the peer knows whether it did.
+	// Unless the next receive can certainly hold the message, only the peer knows whether it did.
 	if r.invalidate || r.needsAck || !c.credit.fits(c.out.Published(), r.total) {
 		r.needsAck = true
 		flags |= wire.FlagAckRequest

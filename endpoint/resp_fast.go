@@ -8,10 +8,10 @@ import (
 	"github.com/softnd/softnd/shm"
 )
 
-// serveSendsFast receives consecutive Sends of the peer with their data in the entry, the first of which is in slot. It
-// stops at the first entry or receive that needs the slow path; see serveSendInEntry. It stores the
-// results in results and returns their number. The caller releases the ring entries, and adds the
-// results to rq.slots when a poll returns them.
+// serveSendsFast receives consecutive Sends of the peer whose data is in the ring entry. slot is the
+// first of these entries, or nil. serveSendsFast stops at the first entry or receive that needs the
+// slow path; see serveSendInEntry. It stores the results in results and returns their number. The
+// caller releases the ring entries, and adds the results to rq.slots when a poll returns them.
 func (ep *queuePair) serveSendsFast(slot *shm.Payload, results []nd.Result) (n int) {
 	in := ep.conn.in
 	for n < len(results) {
@@ -57,7 +57,7 @@ func (ep *queuePair) serveSendFast(slot *shm.Payload) bool {
 }
 
 // serveWriteFast is serveWriteInEntry for the fast path. It reports whether it has run the Write. The
-// sink is memory of this process, so the check of the link may come before the hazard is published.
+// sink is memory of this process, so the connection may be checked before the hazard is published.
 func (ep *queuePair) serveWriteFast(slot *shm.Payload) bool {
 	c := ep.conn
 	word, address := atomic.LoadUint64(&slot[0]), atomic.LoadUint64(&slot[1]) // loaded once: the peer can overwrite them

@@ -43,14 +43,13 @@ type Operand struct {
 	BindCheck *BindCheck
 }
 
-// BindCheck is the bind of a token under which the first part of a request has run. Between two
-// parts no hazard names the token. The owner can then invalidate it, and after 4,096 binds the same token is valid again for
-// other memory. A part fails if the token's bind is not the one of the first part. When the request goes on to another
-// token, the BindCheck stores the bind of that one. The zero value belongs to a request of which no part has run. An
-// [Operand] without a BindCheck belongs to a request of a single part.
+// BindCheck makes sure that all parts of a request use a token under the same bind. It stores the bind that the first part
+// found, and a later part fails if it finds another. Between two parts no hazard names the token, so its owner can
+// invalidate it, and 4,096 binds later the same token is valid for other memory. When the request moves to another token,
+// BindCheck stores the bind of that one. Its zero value is ready for the first part. A request of a single part needs none.
 type BindCheck struct{ first entryWord }
 
-// continues reports whether the request may continue under a bind, which is the first one or the same as before.
+// continues reports whether a part may use the bind that word names: the token is new to the request, or its bind is unchanged.
 func (g *BindCheck) continues(word entryWord) bool {
 	switch {
 	case g == nil:
@@ -232,8 +231,8 @@ func (g *Guard) checkOwn(r *checkedRange, o *Operand, n uint64) Fault {
 	return NoFault
 }
 
-// cacheEntry makes the entry of a token the cached one, and reports whether the token is a valid one of this domain. An
-// entry never changes its domain.
+// cacheEntry stores the entry of a token in cachedEntry. It returns false, and changes nothing, if the token is not valid
+// in this domain. An entry never changes its domain.
 func (g *Guard) cacheEntry(token nd.Token) bool {
 	e, p, _ := g.domain.table.lookup(token)
 	if p == nil || p.adapter != g.domain.Adapter {

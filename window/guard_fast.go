@@ -28,11 +28,11 @@ func (g *Guard) copyFast(peer *Peer, remote nd.Token, rights Rights, address uin
 	if !g.cachedEntry.hasToken(local) {
 		g.cacheEntry(local)
 	}
-	p, own := g.cachedEntry.load()
+	p, localWord := g.cachedEntry.load()
 	e := &g.entries[indexOf(remote)]
 	word := e.word.Load() // ORDER entry-valid: pairs with the store in ownEntry.bind
 	// ENTRY-CHECK, of the local token and of the remote one.
-	if p.allows(own, local, rights^(Remote|Local|Read|Write), shm.AddressOf(buf), n) && peer.Connected() &&
+	if p.allows(localWord, local, rights^(Remote|Local|Read|Write), shm.AddressOf(buf), n) && peer.Connected() &&
 		entryWord(word)&(validBit|wordOf(^nd.Token(0), rights)) == validBit|wordOf(remote, rights) && e.owner.Load() == peer.Adapter {
 		// ENTRY-FIELDS
 		scope, base, offset := e.scope.Load(), e.base.Load(), shm.Offset(e.offset.Load())
@@ -120,8 +120,8 @@ func (g *Guard) CanScatter(local nd.Token, address, n uint64) bool {
 	return p.allows(word, local, Local|Write, address, n)
 }
 
-// KnownUnreachable reports whether remote is the peer's token for which Put or Get found private memory last. Such a
-// transfer is the peer's to make.
+// KnownUnreachable reports whether remote is the last token for which Put or Get found that its memory is private. The peer
+// must copy such memory itself.
 func (g *Guard) KnownUnreachable(remote nd.Token) bool { return remote != 0 && g.unreachable == remote }
 
 // allows is ENTRY-CHECK for memory of ours. p and word are the permissions and the word of

@@ -45,12 +45,12 @@ type ownEntry struct {
 	word        atomic.Uint64 // boundWord of the latest permissions; loaded after them
 }
 
-// permissions are what a token allows, from its bind to its invalidation. They do not change until the token is drained.
-// Then they may be used for another bind. So a reader first stores a hazard that names the token, and then finds the token
-// in ownEntry.word. Only adapter and invalidates never change.
+// permissions are what a token allows, from its bind to its invalidation. When the token is drained, the owner may reuse
+// the record for another bind. So a reader stores a hazard that names the token, then loads the permissions and then
+// ownEntry.word, and uses the permissions only if the word has the token. The fields adapter and invalidates never change.
 type permissions struct {
 	token       nd.Token
-	bindNumber  uint32 // of the binds of the entry; its low bits are the tag of the token
+	bindNumber  uint32 // number of the bind; its low bits are the token's tag
 	rights      Rights
 	base        uint64 // address of mem[0] for peers
 	mem         []byte
@@ -131,7 +131,7 @@ func (e *ownEntry) load() (*permissions, entryWord) {
 	return p, entryWord(e.word.Load()) // ORDER own-permissions: after the permissions; pairs with the store in ownEntry.bind
 }
 
-// hasToken reports whether the latest permissions have that token, which may be invalid by now.
+// hasToken reports whether the latest bind of the entry made this token. The token may be invalid by now.
 func (e *ownEntry) hasToken(token nd.Token) bool { return entryWord(e.word.Load()).token() == token }
 
 // nextToken reserves the number of the next bind, and its token. The caller holds the lock of the window or region that

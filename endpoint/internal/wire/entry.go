@@ -42,8 +42,8 @@ const (
 
 // Limits of the data that a ring entry can carry, in bytes.
 const (
-	MaxSendInEntry  = shm.SlotSize - 2*8 // of a Send; the ring has one word of each slot, the header of the entry another
-	MaxWriteInEntry = shm.SlotSize - 3*8 // of a Write
+	MaxSendInEntry  = shm.SlotSize - 2*8 // of a Send; the slot also holds the sequence number and the header
+	MaxWriteInEntry = shm.SlotSize - 3*8 // of a Write; the slot also holds these two and the address
 )
 
 // Headers of the entries of the fast path. PlainSend lacks the length, PlainWrite the length and the token.

@@ -24,14 +24,14 @@ type SharedQP struct {
 	Barriers      uint64 // 1: its process calls asym.HeavyGlobal where others rely on that; see shm.Producer.Relax
 	_             [64]byte
 
-	Consumed    atomic.Uint64 // entries of the peer's ring that this side has finished
+	Consumed    atomic.Uint64 // number of entries of the peer's ring that this side has released; see shm.Consumer.Release
 	Fault       atomic.Uint64 // number of the entry that failed here, plus one; stored before the abort
 	FaultStatus atomic.Uint32 // status of the peer's request that the entry belongs to
 	_           [108]byte
 
 	Posted            atomic.Uint64 // receives posted so far
 	SmallReceivesEnd  atomic.Uint64 // number after the last receive that may be smaller than MaxSendInEntry
-	SmallReceiveBytes atomic.Uint64 // each uncompleted receive before SmallReceivesEnd can take at least so many bytes
+	SmallReceiveBytes atomic.Uint64 // bytes that each uncompleted receive before SmallReceivesEnd can hold
 	_                 [104]byte
 
 	Hazard atomic.Uint64 // tokens that this side's copies are using; see window.Hazard
