@@ -242,9 +242,9 @@ func (c *connection) nextReceive(to *[maxSGE]wire.SGE) (entries []wire.SGE, capa
 	return to[:n], capacity
 }
 
-// mustNotOvertake reports whether the ring holds an entry that a direct copy must not overtake: the
-// peer has not placed its data yet, or a request waits for the peer to execute it. The first is also
-// true of a Send that completed when its entry was pushed.
+// mustNotOvertake reports whether the ring holds an entry that a direct copy must not overtake. The
+// peer has not placed its data yet, or a request waits for the peer to execute it. A Send that
+// completed when its entry was pushed counts until its data is placed.
 func (c *connection) mustNotOvertake() bool {
 	last := c.credit.orderBarrier(c.out.Published())
 	return last != 0 && int64(last-c.out.LoadReleased()) > 0

@@ -8,10 +8,9 @@ import (
 	"github.com/softnd/softnd/shm"
 )
 
-// serveSendsFast receives consecutive Sends of the peer whose data is in the ring entry. slot is the
-// first of these entries, or nil. serveSendsFast stops at the first entry or receive that needs the
-// slow path; see serveSendInEntry. It stores the results in results and returns their number. The
-// caller releases the ring entries, and adds the results to rq.slots when a poll returns them.
+// serveSendsFast receives consecutive Sends of the peer whose data is in the ring entry, stores the
+// results in results, and returns their number. Parameter slot is the first entry, or nil. It stops
+// at the first entry or receive that needs the slow path; serveSendInEntry lists the cases. The caller releases the ring entries, and adds the results to rq.slots when a poll returns them.
 func (ep *queuePair) serveSendsFast(slot *shm.Payload, results []nd.Result) (n int) {
 	in := ep.conn.in
 	for n < len(results) {

@@ -139,9 +139,9 @@ func (p *Producer) prefetchForWrite() {
 const prefetchWriteDistance = 8
 
 // Relax makes Publish a release store instead of a full barrier: a later load of the producer may
-// overtake the store. The consumer's process must then issue the barrier for both. Before it
-// sleeps or ends the connection, it stores the word that announces this (such as the armed doorbell or
-// the connection state), calls [asym.HeavyGlobal], and then checks the ring once more. The barrier must
+// overtake the store. The consumer's process must then issue the barrier for both, before it sleeps
+// or ends the connection. It stores the word that announces this, such as the armed doorbell or the
+// connection state. It then calls [asym.HeavyGlobal] and checks the ring once more. The barrier must
 // reach the producer's process.
 func (p *Producer) Relax() { p.relaxed = true }
 

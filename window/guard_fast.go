@@ -124,8 +124,7 @@ func (g *Guard) CanScatter(local nd.Token, address, n uint64) bool {
 // must copy such memory itself.
 func (g *Guard) KnownUnreachable(remote nd.Token) bool { return remote != 0 && g.unreachable == remote }
 
-// allows is ENTRY-CHECK for memory of ours. p and word are the permissions and the word of
-// Guard.cachedEntry. allows returns false if they belong to another token, or if the token is invalid.
+// allows is ENTRY-CHECK for memory of ours. p and word are those of Guard.cachedEntry. allows returns false if they belong to another token, or if the token is invalid.
 func (p *permissions) allows(word entryWord, token nd.Token, rights Rights, address, n uint64) bool {
 	asked := wordOf(token, rights)
 	return p != nil && word&(asked|wordOf(^nd.Token(0), 0)) == asked && within(address, n, p.base, uint64(len(p.mem)))
