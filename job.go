@@ -195,8 +195,8 @@ func (j *Job) usable(op string) error {
 // result. Close reports to ndrun that this rank ends normally. ndrun names the ranks that exit
 // without Close.
 //
-// In a goroutine that panics, Close returns the error [nd.Pending]. If the panic is recovered,
-// Close takes effect a second later. Without this delay, errors of the other ranks could bury the
+// A deferred Close during a panic returns [nd.Pending] at first, and closes the job one second later
+// if the process still runs. Without this delay, errors of the other ranks could bury the
 // panic message.
 func (j *Job) Close() error {
 	if panicking.Postpone(func() { _ = j.Close() }) {

@@ -53,8 +53,7 @@ const (
 	// ExecutorAuto is the default. The process that posts the request moves the bytes if it can
 	// reach the peer's memory: memory of [nd.Adapter.Allocate]. Otherwise the peer moves them.
 	ExecutorAuto = endpoint.Auto
-	// ExecutorTarget makes the peer of the process that posts the request move the bytes. It is
-	// slower. Use it in tests: it runs different code, with different timing.
+	// ExecutorTarget: the peer of the process that posts the request moves the bytes. It is slower. Use it in tests: it runs different code, with different timing.
 	ExecutorTarget = endpoint.Target
 )
 

@@ -9,7 +9,7 @@ import (
 
 // The fast path runs a request within its post. Only a request that must still wait for the peer
 // (enqueuePushed, invalidateFast) takes a place in req.requests. A request takes the
-// fast path if it is small, has no flags, and follows only completed requests. The fast path has the
+// fast path if it is small, has no flags (Bind: only AllowRead and AllowWrite), and follows only completed requests. The fast path has the
 // same effects as the slow path. It handles no errors: it returns false, and the caller posts the
 // request on the slow path, which reports the error. A Write that fails may have written some bytes.
 

@@ -13,7 +13,7 @@ import (
 // is closed, its entries may still arrive.
 //
 // A provider has room for at least the depth asked for, and should have twice as much, because
-// existing programs ask for less than they use. If there is no room for an entry, the queue is
+// existing programs use more entries than they ask for. If there is no room for an entry, the queue is
 // broken permanently: its endpoints fail, no further entry arrives, and Notify and Wait return
 // [BufferOverflow]. Entries that arrived before can still be taken. A program that takes its
 // results in time loses none.
@@ -33,8 +33,8 @@ type CompletionQueue interface {
 	Wait(ctx context.Context, results []Result) (int, error)
 
 	// Notify blocks until an entry that satisfies t is queued, and takes no entry. The entry ends
-	// all Notify calls that are waiting. A later call ignores it, and all entries before it. The
-	// call returns at once if a newer entry that satisfies t is still queued. So a program misses
+	// all Notify calls that are waiting. A later call considers only newer entries, and
+	// returns at once if one that satisfies t is already queued. So a program misses
 	// no entry that arrives between its last Poll and this call. Calls that wait at the same time
 	// all wait for the widest of their types, see [NotifyType.Combine].
 	//

@@ -36,7 +36,7 @@ type Connector interface {
 	// [EphemeralPortLast].
 	//
 	// Errors: [SharingViolation] when the address is in use; [TooManyAddresses] when no port is
-	// free; [AddressAlreadyExists] when the connection that would result exists;
+	// free; [AddressAlreadyExists] when this pair of addresses is connected already;
 	// [AddressAlreadyAssociated] while connecting or connected; [InvalidAddress] for an address
 	// of another adapter.
 	// Source: IND2Connector::Bind.

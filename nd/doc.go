@@ -50,7 +50,7 @@
 // A call refuses an argument of another adapter, and a value out of range, with one of
 // [InvalidParameter1] to [InvalidParameter10]. The number is the position of the parameter in the C
 // function of version 2, not in the Go method. For example, CreateCompletionQueue refuses a depth
-// with InvalidParameter3. [OpError].Field has the name of the parameter, if the provider sets it.
+// out of range with InvalidParameter3. [OpError].Field has the name of the parameter, if the provider sets it.
 //
 // # Rules for all objects
 //
@@ -60,8 +60,7 @@
 // Objects may be closed in any order: an object that another open object needs lives on until that
 // one is closed. Close cancels the calls that are waiting on the object, oldest first, and nothing
 // is delivered for it afterwards. Methods of a closed object that return an error return
-// [InvalidHandle], with three exceptions: initiator posts return [ConnectionInvalid], and Flush and
-// Close work. Methods without an error result: Poll returns 0, Bytes returns nil, Address returns
+// [InvalidHandle]. Exceptions: initiator posts return [ConnectionInvalid]; Flush works; Close works. Methods without an error result: Poll returns 0, Bytes returns nil, Address returns
 // 0, and tokens, Err and Done stay readable.
 //
 // # Versions of the model

@@ -132,8 +132,8 @@ type Endpoint interface {
 	// Errors: [AccessViolation] when rights has remote rights and the region was not set up for
 	// them; [InvalidParameter2] for an mr of another adapter or kind; [InvalidParameter3] for no
 	// pages, or more than mr was set up for; [InvalidParameter4] for pages of no live mapping of
-	// the adapter; [InvalidParameter5] or [InvalidParameter6] when offset or length leaves the
-	// pages, or the mapped part of them; [InvalidParameter7] for a baseAddress of 0 or one too high
+	// the adapter; [InvalidParameter5] or [InvalidParameter6] when the range is not
+	// within the pages, or not within the mapped bytes of them; [InvalidParameter7] for a baseAddress of 0 or one too high
 	// for the length; [InvalidParameter8] for unknown rights or flags; [InsufficientResources];
 	// [NotSupported].
 	// Results: [InvalidDeviceRequest] when mr is still registered.

@@ -58,8 +58,8 @@ type Adapter interface {
 	Control(ctx context.Context, code uint32, in, out []byte) (int, error)
 
 	// CreateCompletionQueue creates a queue for at least depth entries, 1 to
-	// MaxCompletionQueueDepth. The depth may be less than the sum of the depths of the queues that use
-	// it: only an actual overrun is an error, see [CompletionQueue].
+	// MaxCompletionQueueDepth. The depth may be less than the sum of the depths of the
+	// initiator and receive queues that report to it: only an actual overrun is an error, see [CompletionQueue].
 	//
 	// Errors: [InvalidParameter3] for a depth out of range.
 	// Source: IND2Adapter::CreateCompletionQueue, NdkCreateCq.
@@ -132,7 +132,7 @@ type Adapter interface {
 	// mapping that is open when the request is posted. Peers cannot use the token. Only trusted code
 	// may have it.
 	//
-	// Errors: [NotSupported], with token 0.
+	// Errors: [NotSupported]; the token is 0 then.
 	// Source: NdkGetPrivilegedMemoryRegionToken.
 	PrivilegedToken() (Token, error)
 

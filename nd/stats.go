@@ -102,7 +102,7 @@ type CompletionQueueStats struct {
 	Number  uint64 // of the queue in its process
 	Depth   int    // results that the queue can hold
 	Queued  uint64 // results in the queue now
-	Results uint64 // results added to the queue; results that a poll takes directly do not count
+	Results uint64 // results added to the queue; a message that a poll takes from the ring bypasses it
 	Polls   uint64 // calls that took or waited for results, approximate
 	Overrun bool   // a result was lost because the queue was full
 

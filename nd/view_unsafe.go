@@ -14,7 +14,8 @@ import (
 // registered memory, and a byte from a peer need not be a valid bool. Values are in the byte order
 // of the host.
 //
-// For the race detector and the rules of [SGE], a view is the same memory as mem. View allocates
+// A view is an alias of mem: the rules of [SGE] hold for it, and the race detector treats an access
+// to it as an access to mem. View allocates
 // nothing, but inspects T in each call: create one view and slice it, rather than many small ones.
 //
 // Errors: [InvalidParameter] if T is refused, or has no size; [InvalidBufferSize] if mem does not
