@@ -66,7 +66,7 @@ func TestJoinRefuses(t *testing.T) {
 			t.Errorf("Join(%q, %d, %d): %v, want %q in it", tc.name, tc.rank, tc.size, err, tc.want)
 		}
 	}
-	t.Setenv(softnd.EnvExec, "nobody")
+	t.Setenv(softnd.EnvExec, "unknown")
 	if _, err := softnd.Join(ctx, free, 0, 1); err == nil || !strings.Contains(err.Error(), softnd.EnvExec) {
 		t.Errorf("a wrong executor: %v", err)
 	}

@@ -132,9 +132,9 @@ func TestSharedAddressAfterFailure(t *testing.T) {
 	from := func(ctx context.Context, to netip.AddrPort) error {
 		return ca.(nd.SharedAddressConnector).ConnectFrom(ctx, ea, shared, to, nd.ConnectParams{})
 	}
-	nobody := netip.AddrPortFrom(addr.Addr(), 9)
+	noListener := netip.AddrPortFrom(addr.Addr(), 9)
 	for range 2 {
-		wantStatus(t, from(a.ctx, nobody), nd.ConnectionRefused)
+		wantStatus(t, from(a.ctx, noListener), nd.ConnectionRefused)
 		ctx, cancel := context.WithCancel(a.ctx)
 		canceled := soon(func() error { return from(ctx, addr) })
 		cb := b.request()
@@ -144,7 +144,7 @@ func TestSharedAddressAfterFailure(t *testing.T) {
 		_, err := ca.LocalAddress()
 		wantStatus(t, err, nd.ConnectionInvalid)
 	}
-	wantStatus(t, ca.Connect(a.ctx, ea, nobody, nd.ConnectParams{}), nd.ConnectionRefused)
+	wantStatus(t, ca.Connect(a.ctx, ea, noListener, nd.ConnectParams{}), nd.ConnectionRefused)
 	connected := soon(func() error { return from(a.ctx, addr) })
 	cb, eb := b.request(), b.endpoint()
 	accepted := soon(func() error { return cb.Accept(b.ctx, eb, nd.ConnectParams{}) })

@@ -249,7 +249,7 @@ func TestReadsBeyondLimitWait(t *testing.T) {
 // TestConnectRetryAfterRefusal: the same connector and endpoint can connect after a refusal.
 func TestConnectRetryAfterRefusal(t *testing.T) {
 	a, b, addr := strangersPair(t)
-	nobody := netip.AddrPortFrom(addr.Addr(), 9)
+	noListener := netip.AddrPortFrom(addr.Addr(), 9)
 	bound, err := b.adapter.CreateListener(b.ctx)
 	b.good(err)
 	defer bound.Close()
@@ -257,7 +257,7 @@ func TestConnectRetryAfterRefusal(t *testing.T) {
 	ca, ea := a.connector(), a.endpoint()
 	a.good(ca.Bind(netip.AddrPortFrom(netip.IPv4Unspecified(), 77)))
 	for range 3 {
-		for _, to := range []netip.AddrPort{nobody, netip.AddrPortFrom(addr.Addr(), 10)} {
+		for _, to := range []netip.AddrPort{noListener, netip.AddrPortFrom(addr.Addr(), 10)} {
 			wantStatus(t, ca.Connect(a.ctx, ea, to, nd.ConnectParams{}), nd.ConnectionRefused)
 			if got := privateDataOf(t, ca); len(got) != 0 {
 				t.Errorf("private data of no peer: %q", got)

@@ -816,10 +816,10 @@ func TestFabricRefusesOtherUsers(t *testing.T) {
 		t.Fatal(err)
 	}
 	binary := open(t, self, os.O_RDONLY)
-	const nobody = 65534
+	const unprivileged = 65534
 	c := startPath(t, "/proc/self/fd/3", roleAlien, casting{
 		args: []string{name, "0"}, files: []*os.File{binary},
-		attr: &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}})
+		attr: &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: unprivileged, Gid: unprivileged}}})
 	c.expect("taken")
 	for _, taken := range []string{"-taken", "-trap"} {
 		g, err := OpenFabric(shortly(t), name+taken, smallFabric)
