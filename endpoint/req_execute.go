@@ -182,6 +182,17 @@ func (ep *queuePair) pushEntry(r *request, slot *shm.Payload) bool {
 	return true
 }
 
+// hasFreeEntry reports whether the ring has room for an entry. If not, it has asked the peer for a
+// wake-up and checked once more.
+func (ep *queuePair) hasFreeEntry() bool {
+	out := ep.conn.out
+	if out.FreeSlots() != 0 {
+		return true
+	}
+	ep.requestWakeup()
+	return out.FreeSlots() != 0
+}
+
 // requestWakeup asks the peer to ring when it has released ring slots or posted a receive. It does so
 // only if a wait of this process or its engine sleeps or is about to; otherwise a poll notices the
 // change. The caller checks the slots or the receive once more afterwards.

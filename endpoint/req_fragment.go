@@ -40,10 +40,8 @@ func (ep *queuePair) sendFragments(r *request, budget *uint64) outcome {
 		if f != window.NoFault {
 			return ep.rejectLocal(r, e, f)
 		}
-		if c.out.FreeSlots() == 0 {
-			if ep.requestWakeup(); c.out.FreeSlots() == 0 {
-				return ep.stall(r, stallQueue)
-			}
+		if !ep.hasFreeEntry() {
+			return ep.stall(r, stallQueue)
 		}
 		n := uint64(e.Length)
 		buffer := -1
@@ -98,10 +96,8 @@ func fragmentKind(t nd.RequestType) wire.Kind {
 // pushWriteInEntry sends a Write with its data in the ring entry.
 func (ep *queuePair) pushWriteInEntry(r *request) outcome {
 	c := ep.conn
-	if c.out.FreeSlots() == 0 {
-		if ep.requestWakeup(); c.out.FreeSlots() == 0 {
-			return ep.stall(r, stallQueue)
-		}
+	if !ep.hasFreeEntry() {
+		return ep.stall(r, stallQueue)
 	}
 	payload, ok := ep.gatherPayload(r)
 	if !ok {

@@ -95,10 +95,8 @@ func (ep *queuePair) awaitReceive(r *request) outcome {
 // pushSendInEntry sends a whole message in one ring entry.
 func (ep *queuePair) pushSendInEntry(r *request) outcome {
 	c := ep.conn
-	if c.out.FreeSlots() == 0 {
-		if ep.requestWakeup(); c.out.FreeSlots() == 0 {
-			return ep.stall(r, stallQueue)
-		}
+	if !ep.hasFreeEntry() {
+		return ep.stall(r, stallQueue)
 	}
 	payload, ok := ep.gatherPayload(r)
 	if !ok {

@@ -28,7 +28,7 @@ var stallText = [stallCauses]string{"the peer to post a receive", "free ring ent
 type endpointCounters struct {
 	stalls        [stallCauses]uint64
 	sharedStalls  uint64 // messages of the peer that waited for the shared receive queue
-	silent        uint64 // requests that succeeded silently; see sendQueue.unqueued
+	silent        uint64 // requests that succeeded silently; see sendQueue.slotAdjustment
 	fragments     uint64
 	retries       uint64
 	postsRefused  uint64
