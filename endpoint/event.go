@@ -39,13 +39,13 @@ type eventLog struct {
 
 	mu      sync.Mutex // held for moments only; no other lock is taken under it
 	queue   []slog.Record
-	dropped int                       // events since the last delivery
-	deaths  map[shm.MemberID]struct{} // peers whose death is in the log
+	dropped int                  // events since the last delivery
+	deaths  map[int]shm.MemberID // by member slot: the last peer there whose death is in the log
 	closed  bool
 }
 
 func newEventLog(h slog.Handler) *eventLog {
-	l := &eventLog{handler: h, wake: make(chan struct{}, 1), ended: make(chan struct{}), deaths: make(map[shm.MemberID]struct{})}
+	l := &eventLog{handler: h, wake: make(chan struct{}, 1), ended: make(chan struct{}), deaths: make(map[int]shm.MemberID)}
 	go l.deliver()
 	return l
 }
@@ -124,8 +124,8 @@ func (l *eventLog) queueOverran(q *completionQueue) {
 // peerDied adds the event that a peer died, once for each peer.
 func (l *eventLog) peerDied(peer *shm.Peer) {
 	l.mu.Lock()
-	_, known := l.deaths[peer.ID()]
-	l.deaths[peer.ID()] = struct{}{}
+	known := l.deaths[peer.ID().Slot()] == peer.ID()
+	l.deaths[peer.ID().Slot()] = peer.ID()
 	l.mu.Unlock()
 	if !known {
 		l.add(slog.LevelWarn, "peer died", slog.String("peer", peer.Name()))

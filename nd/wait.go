@@ -23,14 +23,19 @@ func WaitOne(ctx context.Context, cq CompletionQueue, ep Endpoint) (Result, erro
 
 // Results returns an iterator over the results of cq, in the order of the queue. Each step blocks
 // until there is a result. Each result comes with its [Result.Err], nil for a success; ep is as for
-// [WaitOne]. A failed result does not end the iteration. The iteration ends after an error of
-// [CompletionQueue.Wait], which comes with the zero Result: [Canceled] when ctx ends.
+// [WaitOne]. A failed result does not end the iteration. The iteration ends when ctx ends, even if the queue
+// still has results: the last step then yields the zero Result and [Canceled]. It also ends after an
+// error of [CompletionQueue.Wait], which comes with the zero Result.
 //
 // A loop that breaks loses no result: the iterator takes each result when the loop asks for it.
 // Several goroutines may iterate over one queue; each result goes to one of them.
 func Results(ctx context.Context, cq CompletionQueue, ep Endpoint) iter.Seq2[Result, error] {
 	return func(yield func(Result, error) bool) {
 		for r := make([]Result, 1); ; {
+			if ctx.Err() != nil { // Wait does not check it while the queue has results
+				yield(Result{}, CanceledError(ctx, "results", "completion queue"))
+				return
+			}
 			if _, err := cq.Wait(ctx, r); err != nil {
 				yield(Result{}, err)
 				return

@@ -66,3 +66,22 @@ func TestResultsLosesNothingOnBreak(t *testing.T) {
 		}
 	}
 }
+
+func TestResultsEndsWithItsContextWhileTheQueueHasResults(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	q := &cannedQueue{results: []Result{{RequestContext: 1}, {RequestContext: 2}, {RequestContext: 3}}}
+	var got []uint64
+	var last error
+	for r, err := range Results(ctx, q, nil) {
+		got = append(got, r.RequestContext)
+		last = err
+		cancel()
+	}
+	if len(got) != 2 || got[1] != 0 || !errors.Is(last, Canceled) || !errors.Is(last, context.Canceled) {
+		t.Errorf("results %v, then %v; want 1, then Canceled with context.Canceled in it", got, last)
+	}
+	if len(q.results) != 2 {
+		t.Errorf("%d results left in the queue, want 2", len(q.results))
+	}
+}
