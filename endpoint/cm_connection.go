@@ -126,7 +126,7 @@ func (p *Provider) track(c *connection) {
 	}
 	p.mu.Unlock()
 	p.watchPeer(c.peer)
-	if c.peer.Gone() || p.member.MarkedDead() {
+	if c.peer.Gone() || p.member.Gone() {
 		c.peerDied()
 	}
 }

@@ -28,8 +28,7 @@ type housekeeper struct {
 	once sync.Once
 	done sync.WaitGroup
 
-	deaths atomic.Uint64 // value of Arena.Deaths at the last liveness check
-	quiet  atomic.Bool   // no progress, and the status page says so: rounds are rare
+	quiet atomic.Bool // no progress, and the status page says so: rounds are rare
 	reporter
 }
 
@@ -64,7 +63,7 @@ func (h *housekeeper) wakeIfQuiet() {
 // process has asked this one for something.
 func (h *housekeeper) checkDue() {
 	m := h.p.member
-	if h.p.arena.Deaths() != h.deaths.Load() || m.LivenessCheckRequested() || m.StacksRequested() {
+	if m.LivenessCheckDue() || m.StacksRequested() {
 		h.runNow()
 	}
 }
@@ -82,8 +81,7 @@ func (h *housekeeper) run() {
 		case <-h.kick:
 		case <-timer.C:
 		}
-		if deaths := p.arena.Deaths(); deaths != h.deaths.Load() || p.member.LivenessCheckRequested() || p.member.MarkedDead() || !time.Now().Before(nextCheck) {
-			h.deaths.Store(deaths)
+		if p.member.LivenessCheckDue() || p.member.Gone() || !time.Now().Before(nextCheck) {
 			nextCheck = time.Now().Add(p.member.CheckLiveness(p.releaseDead))
 			p.failIfMarkedDead()
 			p.countProcesses()

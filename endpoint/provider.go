@@ -370,7 +370,7 @@ func (p *Provider) releaseDead(id shm.MemberID) {
 // failIfMarkedDead ends all connections if this member has been marked dead, because the other
 // members have stopped using its memory. A peer that writes into memory of others can cause this.
 func (p *Provider) failIfMarkedDead() {
-	if !p.member.MarkedDead() {
+	if !p.member.Gone() {
 		return
 	}
 	p.mu.Lock()

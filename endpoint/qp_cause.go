@@ -88,7 +88,7 @@ func (ep *queuePair) setCauseFromPeer() {
 	}
 	r, failed := ep.requestAtFault(), nd.Status(c.peerQP.ReceiveStatus.Load()) // ORDER reason: as ReasonLength
 	switch {
-	case c.provider.member.MarkedDead():
+	case c.provider.member.Gone():
 		e.Detail, e.Err = "this live process is marked dead in the arena", nil
 		e.Next = "a process of the job writes outside its memory: find it and restart the job"
 	case r != nil:

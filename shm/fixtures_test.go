@@ -163,7 +163,7 @@ func fakeMember(a *Arena, slot, rank int) *Member {
 	rec.rank.Store(uint32(rank + 1))
 	rec.deathEpoch.Store(notCounted(incarnation))
 	rec.state.Store(uint64(stateOf(statusLive, incarnation)))
-	return &Member{arena: a, slot: slot, rank: rank, id: memberID(slot, incarnation), rec: rec, heap: newHeap(a, slot)}
+	return &Member{Peer: Peer{a, memberID(slot, incarnation), rec}, slot: slot, rank: rank, heap: newHeap(a, slot)}
 }
 
 func shortly(t testing.TB) context.Context {

@@ -250,12 +250,6 @@ func (p *Peer) Owns(off Offset, n uint64) bool {
 	return err == nil
 }
 
-// Owns reports whether the n bytes at off are in chunks that the member owns.
-func (m *Member) Owns(off Offset, n uint64) bool {
-	_, err := m.arena.ownedBytes(m.id, off, n)
-	return err == nil
-}
-
 func (h *heap) arenaFull(wanted uint64) error {
 	return &NoMemoryError{Requested: wanted, Available: h.owners.largestFree() * chunkSize,
 		Limit: fmt.Sprintf("the arena's size (largest free run of %d bytes in all)", h.arena.geo.size),

@@ -91,8 +91,7 @@ func (a *Arena) locked(slot int) bool {
 	return l.Type != unix.F_UNLCK
 }
 
-// Deaths returns how many members have died or left so far. When it changes, call
-// [Member.CheckLiveness].
+// Deaths returns how many members have died or left so far.
 func (a *Arena) Deaths() uint64 {
 	return a.header().deaths.Load() // ORDER death-count: before the records are read; pairs with the addition in numberDeath
 }
@@ -140,17 +139,12 @@ func (m *Member) acknowledge(drop func(MemberID)) {
 	m.reapDead()
 }
 
-// MarkedDead reports whether the member's own record says that the member is dead, or holds an
-// invalid state. If the member has not left, a hostile or broken process has written that. The other
-// members drop this member then. It keeps what it owns until it leaves.
-func (m *Member) MarkedDead() bool { return (&Peer{m.arena, m.id, m.rec}).Gone() }
-
 // repairState stores a valid dead state if the member's own record is marked dead or invalid. The
 // other members handle it like any death then.
 func (m *Member) repairState() {
 	incarnation := uint32(m.id >> 16)
 	dead := stateOf(statusDead, incarnation)
-	if m.MarkedDead() && memberState(m.rec.state.Load()) != dead {
+	if m.Gone() && memberState(m.rec.state.Load()) != dead {
 		m.rec.deathEpoch.Store(notCounted(incarnation))
 		m.rec.state.Store(uint64(dead)) // ORDER member-dead: pairs with the load in Gone
 	}

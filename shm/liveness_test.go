@@ -274,8 +274,8 @@ func TestLiveMemberMarkedDeadKeepsMemory(t *testing.T) {
 			m.CheckLiveness(func(id MemberID) { gone = append(gone, id) })
 			x.CheckLiveness(noDrop)
 		}
-		if !x.MarkedDead() || a.Deaths() == deaths || !slices.Contains(gone, x.id) {
-			t.Errorf("state %#x: marked dead: %v, %d deaths (%d before), let go of %v", uint64(lie), x.MarkedDead(), a.Deaths(), deaths, gone)
+		if !x.Gone() || a.Deaths() == deaths || !slices.Contains(gone, x.id) {
+			t.Errorf("state %#x: marked dead: %v, %d deaths (%d before), let go of %v", uint64(lie), x.Gone(), a.Deaths(), deaths, gone)
 		}
 		if chunksOf(a, x.slot) != 3 || slices.Contains(b, 0) {
 			t.Fatalf("state %#x: %d of 3 chunks are left to a living member, or their contents are gone", uint64(lie), chunksOf(a, x.slot))

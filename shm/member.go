@@ -54,13 +54,16 @@ func (r *memberRecord) status() status { return memberState(r.state.Load()).stat
 // Member is this process's membership in an arena: its record, its lock, its heap and its doorbells.
 // A process may join several times, as tests do. Safe for concurrent use, except for Leave and the
 // methods that say otherwise.
+//
+// Peer is the member as the others see it. If the member has not left, and Gone reports true all the
+// same, a hostile or broken process has overwritten its record. The other members drop this member
+// then. It keeps what it owns until it leaves.
 type Member struct {
-	arena      *Arena
+	Peer
+
 	lock       lockPage // holds the lock on the first byte of the record
 	slot       int
 	rank       int // or NoRank
-	id         MemberID
-	rec        *memberRecord
 	heap       *heap
 	blocksMu   sync.Mutex
 	blocks     claimMap // blocks of window entries; guarded by blocksMu
@@ -72,6 +75,7 @@ type Member struct {
 	watched              [neighbours]*neighbour // used by CheckLiveness only
 	lastChecked          int                    // slot of the member that CheckLiveness checked last; used by CheckLiveness only
 	livenessRequestsSeen atomic.Uint32          // rec.livenessRequests when CheckLiveness was last called
+	deathsChecked        atomic.Uint64          // Arena.Deaths when CheckLiveness was last called
 }
 
 // NoRank is the rank of a member that belongs to no rank group.
@@ -100,7 +104,7 @@ func (a *Arena) Join(rank int) (*Member, error) {
 		start = a.ranks // leave the slots below to the ranks
 	}
 	for i := range maxMembers {
-		m := &Member{arena: a, slot: (start + i) % maxMembers, rank: rank}
+		m := &Member{Peer: Peer{arena: a}, slot: (start + i) % maxMembers, rank: rank}
 		ok, err := m.take(int(lock.Fd()))
 		if err != nil {
 			return nil, fmt.Errorf("shm: join: %w", err)
@@ -191,9 +195,6 @@ func (m *Member) announceLeave() {
 	}
 	m.requestLivenessChecks()
 }
-
-// ID returns the member's identity.
-func (m *Member) ID() MemberID { return m.id }
 
 // Arena returns the member's arena.
 func (m *Member) Arena() *Arena { return m.arena }

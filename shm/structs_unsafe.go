@@ -38,7 +38,7 @@ type memberRecord struct {
 	pidNS            atomic.Uint64 // inode of the PID namespace in which pid means something
 	_                [88]byte
 	inbox            atomic.Uint64 // head of a list of mail; see Peer.SendMail
-	livenessRequests atomic.Uint32 // incremented when a member that this one may have to watch joins or leaves; see Member.LivenessCheckRequested
+	livenessRequests atomic.Uint32 // incremented when a member that this one may have to watch joins or leaves; see Member.LivenessCheckDue
 	_                [116]byte
 	waiters          doorbellWords
 	_                [120]byte

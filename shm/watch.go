@@ -42,14 +42,15 @@ type neighbour struct {
 // reclaims the memory of dead members that all live members have acknowledged. If a member never
 // calls it, the memory of members that die after it joined is never reclaimed.
 //
-// Call it when [Arena.Deaths] has changed, when [Member.LivenessCheckRequested] reports true, and
-// again after the returned time. Not safe for concurrent use.
+// Call it when [Member.LivenessCheckDue] reports true, and again after the returned time. Not safe
+// for concurrent use.
 func (m *Member) CheckLiveness(drop func(MemberID)) (again time.Duration) {
 	a := m.arena
 	m.livenessRequestsSeen.Store(m.rec.livenessRequests.Load())
+	m.deathsChecked.Store(a.Deaths())
 	again = m.watchNeighbours()
 	m.checkNext()
-	if m.rec.deathsSeen.Load() != a.Deaths() || a.hasDeadRecords() || m.MarkedDead() {
+	if m.rec.deathsSeen.Load() != a.Deaths() || a.hasDeadRecords() || m.Gone() {
 		m.acknowledge(drop)
 	}
 	return again
@@ -95,7 +96,7 @@ func (m *Member) watchNeighbour(p *Peer) *neighbour {
 		// The pidfd may report the end of the process a moment before the kernel releases the lock.
 		if m.checkAlive(p) {
 			x.noEvent.Store(true)
-			(&Peer{m.arena, m.id, m.rec}).requestLivenessCheck()
+			m.requestLivenessCheck()
 		}
 	}) {
 		x.noEvent.Store(true)
@@ -137,14 +138,15 @@ func (m *Member) requestLivenessChecks() {
 
 // requestLivenessCheck asks the peer to call CheckLiveness.
 func (p *Peer) requestLivenessCheck() {
-	p.rec.livenessRequests.Add(1) // ORDER liveness-request: before the ring; pairs with the load in LivenessCheckRequested
+	p.rec.livenessRequests.Add(1) // ORDER liveness-request: before the ring; pairs with the load in LivenessCheckDue
 	p.Ring()
 }
 
-// LivenessCheckRequested reports whether another member has requested a liveness check since this
-// member's last one. It costs two loads.
-func (m *Member) LivenessCheckRequested() bool {
-	return m.rec.livenessRequests.Load() != m.livenessRequestsSeen.Load() // ORDER liveness-request: pairs with the addition in requestLivenessCheck
+// LivenessCheckDue reports whether a member has died or left, or another member has requested a
+// liveness check, since this member's last one. It costs four loads.
+func (m *Member) LivenessCheckDue() bool {
+	return m.arena.Deaths() != m.deathsChecked.Load() ||
+		m.rec.livenessRequests.Load() != m.livenessRequestsSeen.Load() // ORDER liveness-request: pairs with the addition in requestLivenessCheck
 }
 
 // unwatch stops watching the neighbours.

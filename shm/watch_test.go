@@ -12,15 +12,15 @@ func patrolled(t *testing.T, m *Member) {
 	quit, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
-		deaths, due := uint64(0), time.Now()
+		due := time.Now()
 		for ; ; time.Sleep(time.Millisecond) {
 			select {
 			case <-quit:
 				return
 			default:
 			}
-			if now := m.Arena().Deaths(); now != deaths || m.LivenessCheckRequested() || !time.Now().Before(due) {
-				deaths, due = now, time.Now().Add(m.CheckLiveness(noDrop))
+			if m.LivenessCheckDue() || !time.Now().Before(due) {
+				due = time.Now().Add(m.CheckLiveness(noDrop))
 			}
 		}
 	}()
@@ -90,7 +90,7 @@ func TestNeighboursDyingTogetherAreFound(t *testing.T) {
 		dead = append(dead, c)
 	}
 	patrolled(t, m)
-	eventually(t, "the neighbours are watched", func() bool { return !m.LivenessCheckRequested() })
+	eventually(t, "the neighbours are watched", func() bool { return !m.LivenessCheckDue() })
 	for _, c := range dead {
 		c.cmd.Process.Kill()
 	}
@@ -109,7 +109,7 @@ func TestWatchersAreAskedToCheck(t *testing.T) {
 	}
 	called := func() (slots []int) {
 		for i, m := range members {
-			if m.LivenessCheckRequested() {
+			if m.rec.livenessRequests.Load() != m.livenessRequestsSeen.Load() {
 				slots = append(slots, i)
 			}
 			m.CheckLiveness(noDrop)
@@ -221,7 +221,7 @@ func TestProcessEndBeforeLockReleaseIsRechecked(t *testing.T) {
 	}
 	child.Process.Kill()
 	child.Wait()
-	eventually(t, "a liveness check is due", m.LivenessCheckRequested)
+	eventually(t, "a liveness check is due", m.LivenessCheckDue)
 	if again := m.CheckLiveness(noDrop); again != livenessIntervalShort {
 		t.Errorf("next check after %v", again)
 	}
