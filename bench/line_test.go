@@ -1,46 +1,11 @@
 package bench
 
 import (
-	"errors"
 	"runtime"
 	"testing"
 
 	"golang.org/x/sys/unix"
 )
-
-func TestLineBouncesBetweenTwoMappings(t *testing.T) {
-	f, err := NewLineFile()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	here, err := MapLine(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	there, err := MapLine(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	echoed := make(chan uint64)
-	go func() {
-		there.Echo()
-		echoed <- there.pong.Load()
-	}()
-	const rounds = 1000
-	for range rounds {
-		here.Bounce()
-	}
-	here.Stop()
-	if got := <-echoed; got != rounds {
-		t.Errorf("the last word echoed is %d, want %d", got, rounds)
-	}
-	for _, l := range []*Line{here, there} {
-		if err := l.close(); err != nil {
-			t.Error(err)
-		}
-	}
-}
 
 // twoSides returns the two mappings of a line.
 func twoSides(t *testing.T) (sides [2]*Line) {
@@ -59,31 +24,31 @@ func twoSides(t *testing.T) (sides [2]*Line) {
 	return sides
 }
 
-// A line serves any number of meetings and of runs, one after the other.
+// TestLineRestarts: a line serves any number of meetings and runs, also runs without a round trip.
 func TestLineRestarts(t *testing.T) {
 	sides := twoSides(t)
-	const runs, rounds = 5, 100
+	runs := []int{100, 0, 0, 1000, 100}
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
 		for range runs {
 			sides[1].Meet(1)
-			sides[1].Echo()
+			sides[1].Echo(false)
 			sides[1].Meet(1)
 		}
 	}()
-	for range runs {
-		sides[0].Restart()
+	want := uint64(0)
+	for _, rounds := range runs {
 		sides[0].Meet(0)
 		for range rounds {
 			sides[0].Bounce()
+			want++
 		}
-		sides[0].Stop()
 		sides[0].Meet(0)
 	}
 	<-ended
-	if got := sides[1].pong.Load(); got != runs*rounds {
-		t.Errorf("the last word echoed is %d, want %d", got, runs*rounds)
+	if got := sides[1].pong.Load(); got != want {
+		t.Errorf("the last number echoed is %d, want %d", got, want)
 	}
 }
 
@@ -91,7 +56,7 @@ func TestPinLeavesOneCore(t *testing.T) {
 	done := make(chan error)
 	var set unix.CPUSet
 	go func() { // the thread ends with the goroutine that stays locked to it
-		err := Pin(1)
+		_, err := Pin(1)
 		if err == nil {
 			err = unix.SchedGetaffinity(0, &set)
 		}
@@ -108,34 +73,52 @@ func TestPinLeavesOneCore(t *testing.T) {
 // TestLineOnOneCore: two threads that share a core hand it over.
 func TestLineOnOneCore(t *testing.T) {
 	sides := twoSides(t)
+	onCore := func(f func()) error {
+		restore, err := Pin(0)
+		if err != nil {
+			return err
+		}
+		f()
+		return restore()
+	}
 	echoed := make(chan error)
 	go func() {
-		echoed <- OnCore(0, func() error { sides[1].EchoYielding(); return nil })
+		echoed <- onCore(func() {
+			sides[1].Echo(true)
+			sides[1].Meet(1)
+		})
 	}()
 	const rounds = 100
-	err := OnCore(0, func() error {
+	err := onCore(func() {
 		for range rounds {
 			sides[0].BounceYielding()
 		}
-		sides[0].Stop()
-		return nil
+		sides[0].Meet(0)
 	})
 	if other := <-echoed; err != nil || other != nil {
 		t.Fatal(err, other)
 	}
 	if got := sides[1].pong.Load(); got != rounds {
-		t.Errorf("the last word echoed is %d, want %d", got, rounds)
+		t.Errorf("the last number echoed is %d, want %d", got, rounds)
 	}
 }
 
-func TestOnCoreGivesTheCoresBack(t *testing.T) {
+func TestPinRestoresCores(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	var before, within, after unix.CPUSet
-	look := func(set *unix.CPUSet) error { return unix.SchedGetaffinity(0, set) }
-	if err := errors.Join(look(&before), OnCore(1, func() error { return look(&within) }), look(&after)); err != nil {
-		t.Fatal(err)
+	check := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
+	check(unix.SchedGetaffinity(0, &before))
+	restore, err := Pin(1)
+	check(err)
+	check(unix.SchedGetaffinity(0, &within))
+	check(restore())
+	check(unix.SchedGetaffinity(0, &after))
 	if within.Count() != 1 || after != before {
 		t.Errorf("%d cores before, %d within, %d after", before.Count(), within.Count(), after.Count())
 	}

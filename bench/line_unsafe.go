@@ -14,24 +14,23 @@ import (
 
 const (
 	lineBytes = 4096
-	pongAt    = lineBytes / 2 // far from ping: neither adjacent nor prefetched with it
-	meetAt    = lineBytes / 4 // the first side's count of meetings; the second's is as far from pong
-	stop      = ^uint64(0)
+	pongAt    = lineBytes / 2   // far from ping: neither adjacent nor prefetched with it
+	meetAt    = lineBytes / 4   // side 0's count of meetings; side 1's is as far from pong
+	meeting   = uint64(1) << 63 // in ping: side 0 has arrived at the meeting whose number follows
 )
 
-// Line is two words, each on a cache line of its own, in memory that two
-// processes map. One process bounces, the other echoes; no other process may use it.
+// Line is two words in memory that two processes map, each on a cache line of its own. Side 0 bounces a number, and side 1
+// echoes it. No other process may use the memory.
 type Line struct {
 	mem        mmap.MMap
 	ping, pong *atomic.Uint64
-	value      uint64
+	value      uint64 // of the last round trip
 
-	met   [2]*atomic.Uint64 // how often each side has come to a meeting
-	meets uint64
+	met   [2]*atomic.Uint64 // number of meetings at which each side has arrived
+	meets uint64            // the same of this side
 }
 
-// NewLineFile makes the memory of a Line, to be handed to both processes. It
-// has no name in any file system.
+// NewLineFile creates the memory of a Line, which both processes map. It has no name in any file system.
 func NewLineFile() (*os.File, error) {
 	fd, err := unix.MemfdCreate("softnd-line", unix.MFD_CLOEXEC)
 	if err != nil {
@@ -45,8 +44,7 @@ func NewLineFile() (*os.File, error) {
 	return f, nil
 }
 
-// MapLine maps the memory that NewLineFile made. The file may be closed
-// afterwards.
+// MapLine maps the memory that NewLineFile has created. The caller may then close the file.
 func MapLine(f *os.File) (*Line, error) {
 	mem, err := mmap.MapRegion(f, lineBytes, mmap.RDWR, 0, 0)
 	if err != nil {
@@ -63,7 +61,7 @@ func MapLine(f *os.File) (*Line, error) {
 	}, nil
 }
 
-// Bounce makes one round trip: a word to the other process and back.
+// Bounce makes one round trip: a number to the other process and back.
 func (l *Line) Bounce() {
 	l.value++
 	l.ping.Store(l.value)          // ORDER ping: pairs with the load in Echo
@@ -71,18 +69,42 @@ func (l *Line) Bounce() {
 	}
 }
 
-// Stop ends the other process's Echo.
-func (l *Line) Stop() { l.ping.Store(stop) } // ORDER ping: pairs with the load in Echo
+// BounceYielding is Bounce for two processes that share a core: while it waits, it yields the core to the other process.
+func (l *Line) BounceYielding() {
+	l.value++
+	l.ping.Store(l.value)          // ORDER ping: pairs with the load in Echo
+	for l.pong.Load() != l.value { // ORDER pong: pairs with the store in Echo
+		yield()
+	}
+}
 
-// Restart takes Stop back, so that the other process's next Echo answers. Meet
-// before and after.
-func (l *Line) Restart() { l.ping.Store(l.value) } // ORDER ping: pairs with the load in Echo
+// Echo answers the round trips of side 0 until side 0 calls Meet. If yielding is set, it yields its core while there is
+// nothing to answer.
+func (l *Line) Echo(yielding bool) {
+	seen, end := meeting|l.meets, meeting|(l.meets+1)
+	for {
+		switch v := l.ping.Load(); v { // ORDER ping: pairs with the stores in Bounce, BounceYielding and Meet
+		case seen:
+			if yielding {
+				yield()
+			}
+		case end:
+			return
+		default:
+			seen = v
+			l.pong.Store(v) // ORDER pong: pairs with the loads in Bounce and BounceYielding
+		}
+	}
+}
 
-// Meet returns when both processes have called it, one with side 0 and the
-// other with side 1. A process that waits long yields its core.
+// Meet blocks until both processes have called it, one as side 0 and the other as side 1. On side 0, it also ends the
+// other's Echo. A process that waits for long sleeps between its checks.
 func (l *Line) Meet(side int) {
 	const eager = 1000
 	l.meets++
+	if side == 0 {
+		l.ping.Store(meeting | l.meets) // ORDER ping: pairs with the load in Echo
+	}
 	l.met[side].Store(l.meets)                                // ORDER meeting: pairs with the load below, in the other process
 	for tries := 0; l.met[1-side].Load() < l.meets; tries++ { // ORDER meeting: pairs with the store above
 		if tries > eager {
@@ -93,47 +115,7 @@ func (l *Line) Meet(side int) {
 	}
 }
 
-// Echo answers round trips until the other process calls Stop.
-func (l *Line) Echo() {
-	for seen := uint64(0); ; {
-		switch v := l.ping.Load(); v { // ORDER ping: pairs with the stores in Bounce and Stop
-		case seen:
-		case stop:
-			return
-		default:
-			seen = v
-			l.pong.Store(v) // ORDER pong: pairs with the load in Bounce
-		}
-	}
-}
-
-// BounceYielding is Bounce for two processes that share a core: each yields the
-// core to the other as long as it finds nothing. The other calls EchoYielding.
-func (l *Line) BounceYielding() {
-	l.value++
-	l.ping.Store(l.value)          // ORDER ping: pairs with the load in EchoYielding
-	for l.pong.Load() != l.value { // ORDER pong: pairs with the store in EchoYielding
-		yield()
-	}
-}
-
-// EchoYielding is Echo for two processes that share a core.
-func (l *Line) EchoYielding() {
-	for seen := uint64(0); ; {
-		switch v := l.ping.Load(); v { // ORDER ping: pairs with the stores in BounceYielding and Stop
-		case seen:
-			yield()
-		case stop:
-			return
-		default:
-			seen = v
-			l.pong.Store(v) // ORDER pong: pairs with the load in BounceYielding
-		}
-	}
-}
-
-// yield gives the core to another process that wants it. The Go runtime
-// does not see the call, which does not block.
+// yield gives the core to another process that can run. The call does not block, so the Go runtime need not know of it.
 func yield() { unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }
 
 // close unmaps the memory.

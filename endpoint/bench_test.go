@@ -61,7 +61,7 @@ func openBench(ctx context.Context) (*benchSide, error) {
 		return nil, err
 	}
 	s := &benchSide{job: job}
-	if err := bench.Pin(job.Rank()); err != nil {
+	if _, err := bench.Pin(job.Rank()); err != nil {
 		return nil, err
 	}
 	ad := job.Adapter()
@@ -135,7 +135,8 @@ func serveBench() error {
 	if err != nil {
 		return err
 	}
-	line.Echo()
+	line.Echo(false)
+	line.Meet(1)
 	for seen := uint64(0); seen != stopWord; {
 		if v := s.word(0).Load(); v != seen {
 			seen = v
@@ -211,7 +212,7 @@ func BenchmarkTwoProcesses(b *testing.B) {
 		rawLine = perOp(b, 2)
 		b.ReportMetric(rawLine, "ns/half-rtt")
 	})
-	line.Stop()
+	line.Meet(0)
 
 	value := uint64(0)
 	b.Run("Write8HalfRoundTrip", func(b *testing.B) {

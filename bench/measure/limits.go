@@ -2,6 +2,7 @@ package measure
 
 import (
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/softnd/softnd/bench"
@@ -22,7 +23,7 @@ func (l *limits) rawLine() (float64, error) {
 		return 0, err
 	}
 	trip := 0.0
-	l.bounces(l.line.Echo, func() {
+	l.bounces(false, func() {
 		trip = repeatedly(func(n int) {
 			for range n {
 				l.line.Bounce()
@@ -38,7 +39,7 @@ func (l *limits) sampleRawLine(n int, h *histogram) error {
 		return err
 	}
 	clock := newClock()
-	l.bounces(l.line.Echo, func() {
+	l.bounces(false, func() {
 		for range n {
 			start := clock.now()
 			l.line.Bounce()
@@ -53,38 +54,43 @@ func (l *limits) rawSwitch() (float64, error) {
 	if err := l.usable(); err != nil {
 		return 0, err
 	}
-	trip := 0.0
-	err := bench.OnCore(0, func() error {
-		l.bounces(l.line.EchoYielding, func() {
-			trip = repeatedly(func(n int) {
-				for range n {
-					l.line.BounceYielding()
-				}
-			})
-		})
-		return nil
-	})
-	return trip / 2, err
-}
-
-// bounces runs f on rank 0 while rank 1 runs echo, which f's end stops.
-func (l *limits) bounces(echo, f func()) {
-	if l.side == 1 {
-		l.line.Meet(1)
-		echo()
-		l.line.Meet(1)
-		return
+	restore, err := bench.Pin(0)
+	if err != nil {
+		return 0, err
 	}
-	l.line.Restart()
-	l.line.Meet(0)
-	f()
-	l.line.Stop()
-	l.line.Meet(0)
+	trip := 0.0
+	l.bounces(true, func() {
+		trip = repeatedly(func(n int) {
+			for range n {
+				l.line.BounceYielding()
+			}
+		})
+	})
+	return trip / 2, restore()
 }
 
-// exchange measures an atomic exchange by one rank, of a word of its own, while the other rank waits.
+// bounces runs f on rank 0 while rank 1 echoes its round trips.
+func (l *limits) bounces(yielding bool, f func()) {
+	l.line.Meet(l.side)
+	if l.side == 0 {
+		f()
+	} else {
+		l.line.Echo(yielding)
+	}
+	l.line.Meet(l.side)
+}
+
+// exchange measures an atomic exchange by one rank, of a word of its own, while the other rank waits. This is the least
+// cost of a full barrier on this processor.
 func (l *limits) exchange() (float64, error) {
-	return l.alone(func() float64 { return repeatedly(bench.Exchanges) })
+	return l.alone(func() float64 {
+		word := new(atomic.Uint64)
+		return repeatedly(func(n int) {
+			for i := range uint64(n) {
+				word.Swap(i)
+			}
+		})
+	})
 }
 
 // memcpy measures a plain copy of size bytes by one rank while the other rank waits.

@@ -15,7 +15,7 @@ import (
 // if wanted, and gives ranks 0 and 1 a cache line to bounce. All ranks call it.
 func NewWorld(ctx context.Context, job *softnd.Job, pin bool) (*World, error) {
 	if pin {
-		if err := bench.Pin(job.Rank()); err != nil {
+		if _, err := bench.Pin(job.Rank()); err != nil {
 			return nil, err
 		}
 	}
