@@ -12,9 +12,9 @@ import (
 func Pin(n int) (restore func() error, err error) {
 	runtime.LockOSThread()
 	cpus, err := affinity.CPUs()
-	var unbind func() error
+	var undo func() error
 	if err == nil {
-		unbind, err = affinity.Bind([]int{cpus[n%len(cpus)]})
+		undo, err = affinity.Bind([]int{cpus[n%len(cpus)]})
 	}
 	if err != nil {
 		runtime.UnlockOSThread()
@@ -22,7 +22,7 @@ func Pin(n int) (restore func() error, err error) {
 	}
 	return func() error {
 		defer runtime.UnlockOSThread()
-		if err := unbind(); err != nil {
+		if err := undo(); err != nil {
 			return fmt.Errorf("bench: leave core %d: %w", n, err)
 		}
 		return nil

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/softnd/softnd/bench"
-	"github.com/softnd/softnd/bench/report"
+	"github.com/softnd/softnd/bench/internal/median"
 )
 
 // limits measures the best that the machine can do, in nanoseconds. Ranks 0 and 1 call its methods together, and other ranks
@@ -145,7 +145,7 @@ func repeatedly(loop func(n int)) float64 {
 	for start := time.Now(); len(figures) < fewWindows || len(figures) < windows && time.Since(start) < longestTime; {
 		figures = append(figures, nsPerOp(timed(n), n))
 	}
-	return report.Median(figures)
+	return median.Of(figures)
 }
 
 func (l *limits) usable() error {

@@ -7,6 +7,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/softnd/softnd/bench/internal/median"
 	"github.com/softnd/softnd/bench/report"
 )
 
@@ -219,10 +220,10 @@ func (l *loop) conclude(res *report.Result, made []repeat, h *histogram) {
 			res.Lines = append(res.Lines, r.line)
 		}
 	}
-	res.Value = report.Median(res.Repeats)
-	res.Low, res.High = report.Confidence(res.Repeats)
+	res.Value = median.Of(res.Repeats)
+	res.Low, res.High = median.Interval(res.Repeats)
 	if l.limit != nil {
-		res.Limit = &report.Limit{Name: l.limitName, Unit: l.limitUnit, Value: report.Median(limits), Ratio: report.Median(ratios), Ratios: ratios}
+		res.Limit = &report.Limit{Name: l.limitName, Unit: l.limitUnit, Value: median.Of(limits), Ratio: median.Of(ratios), Ratios: ratios}
 	}
 	if h != nil && h.count() > 0 {
 		res.Distribution = h.distribution()

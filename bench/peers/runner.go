@@ -7,6 +7,7 @@ import (
 	"math"
 	"runtime"
 
+	"github.com/softnd/softnd/bench/internal/median"
 	"github.com/softnd/softnd/bench/report"
 )
 
@@ -158,8 +159,8 @@ func (r *Runner) result(f Figure, w *way, limit *Around) *report.Result {
 	for _, ns := range w.repeats {
 		one.Repeats = append(one.Repeats, f.in(ns))
 	}
-	one.Value = report.Median(one.Repeats)
-	one.Low, one.High = report.Confidence(one.Repeats)
+	one.Value = median.Of(one.Repeats)
+	one.Low, one.High = median.Interval(one.Repeats)
 	if limit == nil {
 		return one
 	}
@@ -169,7 +170,7 @@ func (r *Runner) result(f Figure, w *way, limit *Around) *report.Result {
 		v := math.Sqrt(limit.Values[round] * limit.Values[round+1])
 		values, l.Ratios = append(values, v), append(l.Ratios, one.Repeats[i]/v)
 	}
-	l.Value, l.Ratio = report.Median(values), report.Median(l.Ratios)
+	l.Value, l.Ratio = median.Of(values), median.Of(l.Ratios)
 	one.Limit = l
 	return one
 }

@@ -42,7 +42,7 @@ func sizeTicks(sizes []int) []gonum.Tick {
 	for e := first; e <= last; e++ {
 		t := gonum.Tick{Value: float64(e)}
 		if (e-first)%step == 0 {
-			t.Label = report.Size(1 << e)
+			t.Label = report.Figure(math.Ldexp(1, e), "B")
 		}
 		ticks = append(ticks, t)
 	}

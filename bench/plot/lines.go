@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/softnd/softnd/bench/internal/median"
 	"github.com/softnd/softnd/bench/report"
 )
 
@@ -36,11 +37,9 @@ type point struct {
 func panelsOf(reports []*report.Report) []panel {
 	var all []panel
 	for n, r := range reports {
-		for _, test := range r.Tests() {
-			for _, one := range test {
-				if _, drawn := kinds[one.Unit]; drawn && one.Size > 0 && one.Value > 0 {
-					all = add(all, n, one)
-				}
+		for _, one := range r.Results {
+			if _, drawn := kinds[one.Unit]; drawn && one.Size > 0 && one.Value > 0 {
+				all = add(all, n, one)
 			}
 		}
 	}
@@ -174,7 +173,7 @@ func (l *line) curve(k kind) (c curve) {
 	for _, size := range slices.Sorted(maps.Keys(l.points)) {
 		at := l.points[size]
 		c.x = append(c.x, math.Log2(float64(size)))
-		c.y = append(c.y, k.scale(report.Median(at.values)))
+		c.y = append(c.y, k.scale(median.Of(at.values)))
 		c.low, c.high = append(c.low, k.scale(at.low)), append(c.high, k.scale(at.high))
 	}
 	return c

@@ -1,10 +1,15 @@
 package report
 
-import "fmt"
+import (
+	"fmt"
+	"io"
+
+	"github.com/softnd/softnd/bench/internal/median"
+)
 
 // Outcomes of a comparison.
 const (
-	unchanged = "same"    // no change that the noise could not have made
+	unchanged = "same"    // no change beyond the noise
 	improved  = "better"  // changed beyond the noise
 	worsened  = "worse"   // changed beyond the noise
 	unclear   = "unclear" // too few repeats to know the noise
@@ -12,25 +17,37 @@ const (
 
 // Parameters of the test for a change.
 const (
-	chance      = 0.05 // that anything at all is called a change when nothing has
-	threshold   = 0.02 // of the median; smaller changes differ from run to run by themselves
+	chance      = 0.05 // of reporting any change if nothing has changed
+	threshold   = 0.02 // of the median; runs differ by smaller changes anyway
 	fewestKnown = 3    // repeats, to know the noise
 )
 
-// Comparison is what has changed between two reports.
+// Compare writes a table of the changes between two reports, and reports whether any result has become better or worse
+// beyond the noise.
 //
-// A result has changed if two things hold. The means of its repeats differ by
-// Welch's t-test, and the medians differ by more than 2 %.
+// It matches results by test, provider, unit and settings. Iterations do not count, because a run chooses them by the time
+// that they take. If a report has several results of a kind, the first is matched with the first.
 //
-// The chances of the tests are corrected by Holm's method. The chance of a false
-// change is then 5 % for the comparison as a whole, and not for each result. Of a hundred results, five would otherwise be wrong each
-// time. A test by ranks, which would assume less, cannot be corrected so: with
-// five repeats its least chance is 0.8 %, far too much for a hundred results.
+// A result has changed if the means of its repeats differ by Welch's t-test, and the medians differ by more than 2 %.
 //
-// The repeats of one run know nothing of what differs from run to run, such as
-// what else the machine had to do. Hence the threshold, and hence the ratios to
-// the limit are compared where both reports have them, and not the values.
-type Comparison struct {
+// The chances of the tests are corrected by Holm's method. The chance of a false change is then 5 % for the comparison as a
+// whole. Without the correction it would be 5 % for each result, and of a hundred results, five would be wrong each time. A
+// test by ranks would assume less, but it cannot be corrected like this. With five repeats its least chance is 0.8 %, which
+// is far too much for a hundred results.
+//
+// The repeats of one run do not show what differs from run to run, such as other work of the machine. This is the reason for
+// the threshold. For the same reason, Compare compares the ratios to the limit instead of the values if both reports have
+// them.
+func Compare(w io.Writer, old, new *Report) (changed bool, err error) {
+	c, err := compare(old, new)
+	if err != nil {
+		return false, err
+	}
+	return c.count(improved)+c.count(worsened) > 0, c.write(w)
+}
+
+// comparison is the changes between two reports.
+type comparison struct {
 	old, new         Machine
 	changes          []delta // in the order of the new report
 	onlyOld, onlyNew []Result
@@ -47,11 +64,9 @@ type delta struct {
 	outcome       string  // unchanged, improved, worsened or unclear
 }
 
-// Compare matches results by test, provider and settings. Iterations are no part
-// of that, since a run chooses them by the time they take. If a report has
-// several of a kind, the first is matched with the first.
-func Compare(old, new *Report) (*Comparison, error) {
-	c := &Comparison{old: old.Machine, new: new.Machine}
+// compare matches the results of two reports, and decides which of them have changed.
+func compare(old, new *Report) (*comparison, error) {
+	c := &comparison{old: old.Machine, new: new.Machine}
 	before := index(old)
 	for _, b := range new.Results {
 		k := keyOf(b)
@@ -107,7 +122,7 @@ func change(old, new Result) delta {
 		c.compared = "ratio"
 		a, b = old.Limit.Ratios, new.Limit.Ratios
 	}
-	c.before, c.after = Median(a), Median(b)
+	c.before, c.after = median.Of(a), median.Of(b)
 	if c.after != c.before {
 		c.relative = (c.after - c.before) / c.before
 	}
@@ -118,7 +133,7 @@ func change(old, new Result) delta {
 }
 
 // decide corrects the chances and sets the outcomes.
-func (c *Comparison) decide() {
+func (c *comparison) decide() {
 	var known []*delta
 	for i := range c.changes {
 		if c.changes[i].outcome != unclear {
@@ -137,13 +152,7 @@ func (c *Comparison) decide() {
 	}
 }
 
-// Changed reports whether anything has become better or worse beyond the noise.
-func (c *Comparison) Changed() bool { return c.count(improved)+c.count(worsened) > 0 }
-
-// worsened reports whether anything has become worse beyond the noise.
-func (c *Comparison) worsened() bool { return c.count(worsened) > 0 }
-
-func (c *Comparison) count(outcome string) int {
+func (c *comparison) count(outcome string) int {
 	n := 0
 	for _, one := range c.changes {
 		if one.outcome == outcome {

@@ -6,8 +6,8 @@ import (
 	"math"
 )
 
-// WriteTable writes the comparison for people.
-func (c *Comparison) WriteTable(w io.Writer) error {
+// write writes the comparison for people.
+func (c *comparison) write(w io.Writer) error {
 	if _, err := io.WriteString(w, c.heading()); err != nil {
 		return err
 	}
@@ -25,7 +25,7 @@ func (c *Comparison) WriteTable(w io.Writer) error {
 	return writeOnly(w, "new", c.onlyNew)
 }
 
-func (c *Comparison) heading() string {
+func (c *comparison) heading() string {
 	text := fmt.Sprintf("old: softnd %s on %v\nnew: softnd %s on %v\n", c.old.Softnd, c.old, c.new.Softnd, c.new)
 	old, new := c.old, c.new
 	old.Softnd, new.Softnd = "", ""
@@ -61,7 +61,7 @@ func (c *delta) row() []string {
 func names(r *Result) []string {
 	size := ""
 	if r.Size > 0 {
-		size = Size(r.Size)
+		size = Figure(float64(r.Size), "B")
 	}
 	return []string{r.Test, r.Provider, size, r.Words()}
 }

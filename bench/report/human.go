@@ -9,17 +9,8 @@ import (
 
 var binary = []string{"B", "KiB", "MiB", "GiB", "TiB"}
 
-// Size is a number of bytes for people: 8 B, 64 KiB, 1.5 MiB.
-func Size(n int) string {
-	v, unit := scaled(float64(n), 1024, binary)
-	if v == math.Trunc(v) {
-		return fmt.Sprintf("%.0f %s", v, unit)
-	}
-	return digits(v) + " " + unit
-}
-
-// Figure is a value with its unit for people, in three digits: 1.23 µs,
-// 12.3 GB/s, 34.5 M msg/s.
+// Figure formats a value with its unit for people, in three digits: 1.23 µs, 12.3 GB/s, 34.5 M msg/s, 1.50 KiB. Whole numbers
+// of B, KiB, MiB, GiB or TiB have no decimals: 64 KiB.
 func Figure(v float64, unit string) string {
 	switch unit {
 	case "ns":
@@ -29,14 +20,17 @@ func Figure(v float64, unit string) string {
 	case "msg/s", "ops/s":
 		v, unit = scaled(v, 1000, []string{unit, "k " + unit, "M " + unit, "G " + unit})
 	case "B":
-		return Size(int(math.Round(v)))
+		v, unit = scaled(math.Round(v), 1024, binary)
+		if v == math.Trunc(v) {
+			return fmt.Sprintf("%.0f %s", v, unit)
+		}
 	case "ratio":
 		return digits(v)
 	}
 	return digits(v) + " " + unit
 }
 
-// Range is two values with their unit for people: 60.1–62.3 ns, 980 ns–1.02 µs.
+// Range formats two values with their unit for people: 60.1–62.3 ns, 980 ns–1.02 µs.
 func Range(low, high float64, unit string) string {
 	from, to := Figure(low, unit), Figure(high, unit)
 	_, unitFrom, _ := strings.Cut(from, " ")
@@ -46,7 +40,7 @@ func Range(low, high float64, unit string) string {
 	return from + "–" + to
 }
 
-// scaled takes the first unit that leaves v below the step to the next one.
+// scaled converts v to the first unit in which it is below step, the factor from one unit to the next.
 func scaled(v, step float64, units []string) (float64, string) {
 	i := 0
 	for i < len(units)-1 && math.Round(v) >= step {
@@ -56,7 +50,7 @@ func scaled(v, step float64, units []string) (float64, string) {
 	return v, units[i]
 }
 
-// digits keeps three of them.
+// digits formats v with three digits.
 func digits(v float64) string {
 	size := math.Abs(v)
 	switch {
@@ -72,8 +66,8 @@ func digits(v float64) string {
 	return strconv.FormatFloat(v, 'f', after, 64)
 }
 
-// Words are the settings but for size and iterations, for people. The usual is
-// left out: polling, auto, arena, pinned.
+// Words formats the settings for people, without size and iterations. It omits the usual settings: polling, auto, arena,
+// pinned.
 func (s Settings) Words() string {
 	var words []string
 	add := func(applies bool, format string, args ...any) {

@@ -1,5 +1,7 @@
 package report
 
+import "github.com/softnd/softnd/bench/internal/median"
+
 // Pool adds the repeats of more results to those of the same test, provider and
 // settings, and appends the results that have none like them. A distribution
 // remains that of the first.
@@ -27,8 +29,8 @@ func (r *Result) add(other Result) {
 	drifts, lines := together(r.Drifts, other.Drifts), together(r.Lines, other.Lines)
 	r.Iterations = max(r.Iterations, other.Iterations)
 	r.Repeats = together(r.Repeats, other.Repeats)
-	r.Value = Median(r.Repeats)
-	r.Low, r.High = Confidence(r.Repeats)
+	r.Value = median.Of(r.Repeats)
+	r.Low, r.High = median.Interval(r.Repeats)
 	r.Drifts, r.Lines = drifts, lines
 	if r.Limit == nil || other.Limit == nil || len(limits) != len(r.Repeats) {
 		r.Limit = nil
@@ -36,7 +38,7 @@ func (r *Result) add(other Result) {
 	}
 	l := *r.Limit
 	l.Ratios = together(l.Ratios, other.Limit.Ratios)
-	l.Value, l.Ratio = Median(limits), Median(l.Ratios)
+	l.Value, l.Ratio = median.Of(limits), median.Of(l.Ratios)
 	r.Limit = &l
 }
 

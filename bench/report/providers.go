@@ -9,11 +9,9 @@ import (
 // own is the provider of the first column.
 const own = "softnd"
 
-// WriteProviders writes a table with the providers side by side. It has a row for
-// each test, size and number of ranks. Each provider has its figure, the 95 %
-// confidence interval of that, and the ratio to the limit of the machine measured
-// next to it. Where a provider has several figures for a row, the best of them
-// counts.
+// WriteProviders writes a table with the providers side by side. It has a row for each test, size and number of ranks. Each
+// provider has its figure, the 95 % confidence interval of the figure, and the ratio to the limit of the machine. If a
+// provider has several figures for a row, the best one counts.
 func (r *Report) WriteProviders(w io.Writer) error {
 	if _, err := io.WriteString(w, r.heading()+"\n"); err != nil {
 		return err
@@ -53,8 +51,7 @@ func first(provider string) int {
 	return 1
 }
 
-// Best is the report with one figure for each provider, test, size and number
-// of ranks: the best.
+// Best returns the report with only the best figure of each provider for each test, size and number of ranks.
 func (r *Report) Best() *Report {
 	best := *r
 	best.Results = nil
@@ -80,7 +77,7 @@ func (r *Report) rows() []lineup {
 	}
 	var rows []lineup
 	at := map[key]int{}
-	for _, test := range r.Tests() {
+	for _, test := range r.byTest() {
 		for i := range test {
 			one := &test[i]
 			k := key{one.Test, one.Size, one.Ranks}
@@ -150,7 +147,7 @@ func (c lineup) leads(best *Result) bool {
 // extent is the size of a result, or the number of its ranks if it has none.
 func extent(r *Result) string {
 	if r.Size > 0 {
-		return Size(r.Size)
+		return Figure(float64(r.Size), "B")
 	}
 	return fmt.Sprintf("%d ranks", r.Ranks)
 }

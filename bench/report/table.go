@@ -6,13 +6,12 @@ import (
 	"strings"
 )
 
-// WriteTable writes the report for people: the machine, and below it a table
-// for each test.
+// WriteTable writes the report for people: the machine, and a table for each test.
 func (r *Report) WriteTable(w io.Writer) error {
 	if _, err := io.WriteString(w, r.heading()); err != nil {
 		return err
 	}
-	for _, test := range r.Tests() {
+	for _, test := range r.byTest() {
 		if err := writeTest(w, test); err != nil {
 			return err
 		}
@@ -20,7 +19,7 @@ func (r *Report) WriteTable(w io.Writer) error {
 	return nil
 }
 
-// String names the machine in one line.
+// String describes the machine in one line.
 func (m Machine) String() string {
 	cores := "cores"
 	if m.Cores == 1 {
@@ -40,9 +39,8 @@ func (r *Report) heading() string {
 	return text + "\n"
 }
 
-// Tests are the results in groups of one test each, in the order in which the
-// tests first appear.
-func (r *Report) Tests() [][]Result {
+// byTest returns the results in groups of one test each, in the order in which the tests first appear.
+func (r *Report) byTest() [][]Result {
 	var groups [][]Result
 	at := map[string]int{}
 	for _, one := range r.Results {
@@ -77,7 +75,7 @@ func writeTest(w io.Writer, test []Result) error {
 func row(r *Result) []string {
 	size := ""
 	if r.Size > 0 {
-		size = Size(r.Size)
+		size = Figure(float64(r.Size), "B")
 	}
 	all := []string{r.Provider, size, r.Words(),
 		Figure(r.Value, r.Unit), Figure(r.Low, r.Unit), Figure(r.High, r.Unit)}

@@ -30,13 +30,13 @@ func TestTable(t *testing.T) {
 
 func TestFiguresForPeople(t *testing.T) {
 	for _, c := range []struct{ got, want string }{
-		{Size(0), "0 B"},
-		{Size(8), "8 B"},
-		{Size(1000), "1000 B"},
-		{Size(1024), "1 KiB"},
-		{Size(1536), "1.50 KiB"},
-		{Size(64 << 10), "64 KiB"},
-		{Size(1 << 20), "1 MiB"},
+		{Figure(0, "B"), "0 B"},
+		{Figure(8, "B"), "8 B"},
+		{Figure(1000, "B"), "1000 B"},
+		{Figure(1024, "B"), "1 KiB"},
+		{Figure(1536, "B"), "1.50 KiB"},
+		{Figure(64<<10, "B"), "64 KiB"},
+		{Figure(1<<20, "B"), "1 MiB"},
 		{Figure(0, "ns"), "0 ns"},
 		{Figure(0.12345, "ns"), "0.123 ns"},
 		{Figure(9.996, "ns"), "10.0 ns"},

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/softnd/softnd/bench/internal/median"
 	"github.com/softnd/softnd/bench/measure"
 	"github.com/softnd/softnd/bench/report"
 )
@@ -30,7 +31,7 @@ func compared(r report.Result, limit string, ratio float64) report.Result {
 }
 
 func comparedEach(r report.Result, limit string, ratios []float64) report.Result {
-	ratio := report.Median(ratios)
+	ratio := median.Of(ratios)
 	r.Limit = &report.Limit{Name: limit, Unit: "ns", Value: r.Value / ratio, Ratio: ratio, Ratios: ratios}
 	return r
 }

@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/softnd/softnd/bench/internal/median"
 	"github.com/softnd/softnd/bench/measure"
 	"github.com/softnd/softnd/bench/report"
 )
@@ -48,5 +49,5 @@ func distances(rep *report.Report) (near, far *distance) {
 		return nil, nil
 	}
 	border := math.Sqrt(lines[at-1] * lines[at])
-	return &distance{0, border, report.Median(lines[:at])}, &distance{border, math.Inf(1), report.Median(lines[at:])}
+	return &distance{0, border, median.Of(lines[:at])}, &distance{border, math.Inf(1), median.Of(lines[at:])}
 }

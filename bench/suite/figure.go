@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/softnd/softnd/bench/internal/median"
 	"github.com/softnd/softnd/bench/measure"
 	"github.com/softnd/softnd/bench/report"
 )
@@ -222,7 +223,7 @@ func measured(steady []sample, mayBeZero bool, figure func(sample) float64) (see
 		}
 		values[i] = v
 	}
-	s := seen{value: report.Median(values), repeats: len(values)}
-	s.low, s.high = report.Confidence(values)
+	s := seen{value: median.Of(values), repeats: len(values)}
+	s.low, s.high = median.Interval(values)
 	return s, nil
 }

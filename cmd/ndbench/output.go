@@ -100,16 +100,14 @@ func (o *output) emit(results []report.Result, stdout io.Writer) error {
 }
 
 func (o *output) compareWith(r *report.Report, stdout io.Writer) error {
-	c, err := report.Compare(o.old, r)
+	if o.quiet {
+		stdout = io.Discard
+	}
+	changed, err := report.Compare(stdout, o.old, r)
 	if err != nil {
 		return fmt.Errorf("compare with %s: %w", o.compare, err)
 	}
-	if !o.quiet {
-		if err := c.WriteTable(stdout); err != nil {
-			return err
-		}
-	}
-	if c.Changed() {
+	if changed {
 		return fmt.Errorf("compare with %s: %w", o.compare, errChanged)
 	}
 	return nil

@@ -1,12 +1,13 @@
-package report
+// Package median computes medians and their confidence intervals.
+package median
 
 import (
 	"math"
 	"slices"
 )
 
-// Median returns the middle of values, NaN if there are none.
-func Median(values []float64) float64 {
+// Of returns the median of values, NaN if there are none.
+func Of(values []float64) float64 {
 	if len(values) == 0 {
 		return math.NaN()
 	}
@@ -18,11 +19,10 @@ func Median(values []float64) float64 {
 	return (s[half-1] + s[half]) / 2
 }
 
-// Confidence returns a 95 % confidence interval of the median, from order
-// statistics: nothing is supposed about how the values are distributed. Fewer
-// than six values do not suffice for 95 %; the interval is then from the least
-// to the greatest (five: 93.75 %).
-func Confidence(values []float64) (low, high float64) {
+// Interval returns a 95 % confidence interval of the median, NaN if there are no values. It is computed from order
+// statistics, so it assumes nothing about the distribution of the values. Fewer than six values do not suffice for 95 %. The
+// interval is then from the least to the greatest, which is 93.75 % for five values.
+func Interval(values []float64) (low, high float64) {
 	if len(values) == 0 {
 		return math.NaN(), math.NaN()
 	}
