@@ -26,6 +26,8 @@ var wordsBeforeDeath = []func(slot int64) int64{
 	func(int64) int64 { return highestAt },
 }
 
+var roleHidden = rankRole("hidden", playHidden)
+
 // playHidden lets the last rank clear a word and die while the others wait for it.
 func playHidden(ctx context.Context, j *Job, word int) error {
 	if err := j.Barrier(ctx); err != nil {
@@ -51,11 +53,11 @@ func TestBarrierFindsDeathDespiteOverwrittenWord(t *testing.T) {
 	for word := range wordsBeforeDeath {
 		for _, ranks := range []int{2, 4} {
 			t.Run(fmt.Sprintf("word %d, %d ranks", word, ranks), func(t *testing.T) {
-				all := start(t, ranks, "hidden", word)
-				all[ranks-1].waitKilled(t)
+				all := start(t, ranks, roleHidden, word)
+				all[ranks-1].WaitKilled()
 				for _, r := range all[:ranks-1] {
-					r.finish(t)
-					if got := r.out.String(); !strings.Contains(got, "has died or left") {
+					r.Wait()
+					if got := r.Out.String(); !strings.Contains(got, "has died or left") {
 						t.Errorf("the error is %q", got)
 					}
 				}

@@ -57,6 +57,8 @@ func round(ctx context.Context, j *Job, n int) error {
 	return nil
 }
 
+var roleRounds = rankRole("rounds", playRounds)
+
 func playRounds(ctx context.Context, j *Job, rounds int) error {
 	for n := range rounds {
 		if err := round(ctx, j, n); err != nil {
@@ -75,15 +77,17 @@ func TestBarrierWaitsForAllRanks(t *testing.T) {
 			if testing.Short() {
 				rounds = 50
 			}
-			for _, r := range start(t, ranks, "rounds", rounds) {
-				r.finish(t)
-				if got := strings.TrimSpace(r.out.String()); got != strconv.Itoa(rounds) {
+			for _, r := range start(t, ranks, roleRounds, rounds) {
+				r.Wait()
+				if got := strings.TrimSpace(r.Out.String()); got != strconv.Itoa(rounds) {
 					t.Errorf("%q rounds, want %d", got, rounds)
 				}
 			}
 		})
 	}
 }
+
+var roleVictim = rankRole("victim", playVictim)
 
 // playVictim plays rounds until the last rank dies in one of them.
 func playVictim(ctx context.Context, j *Job, last int) error {
@@ -115,18 +119,20 @@ func playVictim(ctx context.Context, j *Job, last int) error {
 func TestBarrierFailsAfterDeathOfARank(t *testing.T) {
 	for _, ranks := range []int{2, 5} {
 		for range 3 {
-			all := start(t, ranks, "victim", 10)
+			all := start(t, ranks, roleVictim, 10)
 			// First, so that the process is reaped and no zombie stays.
-			all[ranks-1].waitKilled(t)
+			all[ranks-1].WaitKilled()
 			for _, r := range all[:ranks-1] {
-				r.finish(t)
-				if got := r.out.String(); !strings.Contains(got, "has died or left") {
+				r.Wait()
+				if got := r.Out.String(); !strings.Contains(got, "has died or left") {
 					t.Errorf("the error is %q", got)
 				}
 			}
 		}
 	}
 }
+
+var roleClosing = rankRole("closing", playClosing)
 
 // playClosing closes the job of rank 0 while it is in a barrier.
 func playClosing(ctx context.Context, j *Job, pause int) error {
@@ -147,11 +153,13 @@ func playClosing(ctx context.Context, j *Job, pause int) error {
 // Close ends a barrier of its rank, whether that spins or sleeps. The barriers of other ranks fail.
 func TestCloseEndsBarrier(t *testing.T) {
 	for _, pause := range []int{0, 50, 1000, 50_000} {
-		all := start(t, 3, "closing", pause)
-		all[0].finish(t)
-		all[2].finish(t)
+		all := start(t, 3, roleClosing, pause)
+		all[0].Wait()
+		all[2].Wait()
 	}
 }
+
+var roleCrossed = rankRole("crossed", playCrossed)
 
 // playCrossed has rank 0 in a barrier while the others exchange something.
 func playCrossed(ctx context.Context, j *Job, _ int) error {
@@ -176,11 +184,13 @@ func playCrossed(ctx context.Context, j *Job, _ int) error {
 // An exchange fails, and returns no old bytes, if a rank calls Barrier instead.
 func TestExchangeFailsAgainstABarrier(t *testing.T) {
 	for _, ranks := range []int{2, 3} {
-		for _, r := range start(t, ranks, "crossed", 0) {
-			r.finish(t)
+		for _, r := range start(t, ranks, roleCrossed, 0) {
+			r.Wait()
 		}
 	}
 }
+
+var roleTimed = rankRole("timed", playTimed)
 
 // playTimed prints the time of n barriers, in nanoseconds.
 func playTimed(ctx context.Context, j *Job, n int) error {
@@ -207,10 +217,10 @@ func BenchmarkBarrier(b *testing.B) {
 	for _, ranks := range []int{2, 8, 16} {
 		b.Run(fmt.Sprintf("ranks=%d", ranks), func(b *testing.B) {
 			var ns int64
-			for i, r := range start(b, ranks, "timed", b.N) {
-				r.finish(b)
+			for i, r := range start(b, ranks, roleTimed, b.N) {
+				r.Wait()
 				if i == 0 {
-					if _, err := fmt.Sscan(r.out.String(), &ns); err != nil {
+					if _, err := fmt.Sscan(r.Out.String(), &ns); err != nil {
 						b.Fatal(err)
 					}
 				}

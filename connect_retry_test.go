@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softnd/softnd/internal/proctest"
 	"github.com/softnd/softnd/nd"
 )
 
@@ -20,7 +21,7 @@ func TestConnectRetriesLeaveNothing(t *testing.T) {
 	if os.Getenv("SOFTND_STRESS") == "1" {
 		longer = 10 * time.Minute
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), watchdog+longer)
+	ctx, cancel := context.WithTimeout(t.Context(), proctest.Timeout+longer)
 	defer cancel()
 	const ranks = 3
 	name := fmt.Sprint("softnd-test-retry-", os.Getpid())

@@ -1,21 +1,20 @@
 package softnd
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
 	"sync"
 	"testing"
 
+	"github.com/softnd/softnd/internal/proctest"
 	"github.com/softnd/softnd/nd"
 )
 
 // Blobs that are longer than the limit fail the exchange in all ranks. Later collective calls work.
 func TestExchangeLimitFailsAllRanks(t *testing.T) {
 	const ranks, limit = 3, 1 << 20
-	ctx, cancel := context.WithTimeout(t.Context(), watchdog)
-	defer cancel()
+	ctx := proctest.Context(t)
 	var done sync.WaitGroup
 	for rank := range ranks {
 		done.Go(func() {
@@ -57,8 +56,7 @@ func TestExchangeLimitFailsAllRanks(t *testing.T) {
 
 // A rank that announces more bytes than it has does not make the others copy them.
 func TestExchangeDoesNotCopyMoreThanTheLimit(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), watchdog)
-	defer cancel()
+	ctx := proctest.Context(t)
 	const huge = defaultExchangeLimit + 1
 	var done sync.WaitGroup
 	for rank := range 2 {

@@ -14,13 +14,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/softnd/softnd/internal/pmi"
+	"github.com/softnd/softnd/internal/proctest"
 	"github.com/softnd/softnd/internal/unixsock"
 )
 
 // foreignJob is a job that this test starts in the way of another launcher.
 type foreignJob struct {
 	word   string // part of the name of the fabric
-	ranks  []*rank
+	ranks  []*proctest.Process
 	server *pmi.Server // of PMI, else nil
 }
 
@@ -52,11 +53,13 @@ func startForeign(t *testing.T, way, role string, size, n int, change func(rank 
 		if j.server != nil {
 			files = append(files, pmiSocket(t, j.server, number))
 		}
-		r := newRank(t, role, []string{strconv.Itoa(n)}, foreign[way](j.word, number, size), files...)
+		cmd := proctest.Command(role, strconv.Itoa(n))
+		cmd.Env = append(cmd.Env, foreign[way](j.word, number, size)...)
+		cmd.ExtraFiles = files
 		if change != nil {
-			change(number, r.cmd)
+			change(number, cmd)
 		}
-		r.start(t)
+		r := proctest.Start(t, cmd)
 		for _, file := range files {
 			file.Close()
 		}
@@ -104,17 +107,17 @@ func eachWay(t *testing.T, test func(t *testing.T, way string)) {
 
 func TestInitUnderForeignLaunchers(t *testing.T) {
 	eachWay(t, func(t *testing.T, way string) {
-		j := startForeign(t, way, "rounds", 3, 5, func(_ int, cmd *exec.Cmd) { cmd.Env = append(cmd.Env, EnvDebug+"=1") })
+		j := startForeign(t, way, roleRounds, 3, 5, func(_ int, cmd *exec.Cmd) { cmd.Env = append(cmd.Env, EnvDebug+"=1") })
 		for number, r := range j.ranks {
-			r.finish(t)
+			r.Wait()
 			if j.server != nil {
 				if err := j.server.Ended(number); err != nil {
 					t.Errorf("rank %d: %v", number, err)
 				}
 			}
-			_, name, ok := strings.Cut(strings.TrimSpace(r.err.String()), "meeting as ")
-			if want := fmt.Sprintf("softnd: rank %d of 3, started by ", number); !ok || !strings.HasPrefix(r.err.String(), want) {
-				t.Errorf("%q, want %q", r.err.String(), want)
+			_, name, ok := strings.Cut(strings.TrimSpace(r.Err.String()), "meeting as ")
+			if want := fmt.Sprintf("softnd: rank %d of 3, started by ", number); !ok || !strings.HasPrefix(r.Err.String(), want) {
+				t.Errorf("%q, want %q", r.Err.String(), want)
 			} else if number == 2 {
 				noFabric(t, name)
 			}
@@ -125,16 +128,16 @@ func TestInitUnderForeignLaunchers(t *testing.T) {
 // Where a launcher leaves the others alone when one rank dies, they get errors.
 func TestForeignRanksSeeDeath(t *testing.T) {
 	eachWay(t, func(t *testing.T, way string) {
-		j := startForeign(t, way, "victim", 3, 10, nil)
+		j := startForeign(t, way, roleVictim, 3, 10, nil)
 		for number, r := range j.ranks {
 			if number < 2 {
-				r.finish(t)
-				if !strings.Contains(r.out.String(), " has died or left") { // rank 2, or one that went at the loss of it
-					t.Errorf("rank %d: %q", number, &r.out)
+				r.Wait()
+				if !strings.Contains(r.Out.String(), " has died or left") { // rank 2, or one that went at the loss of it
+					t.Errorf("rank %d: %q", number, r.Out)
 				}
 				continue
 			}
-			r.waitKilled(t)
+			r.WaitKilled()
 			if j.server != nil && j.server.Ended(number) == nil {
 				t.Error("the launcher takes the victim's end for a good one")
 			}
@@ -144,17 +147,15 @@ func TestForeignRanksSeeDeath(t *testing.T) {
 
 // A rank that dies before it has come is not waited for.
 func TestInitFailsAfterDeathOfAForeignRank(t *testing.T) {
-	j := startForeign(t, "PMI", "rounds", 2, 1, func(rank int, cmd *exec.Cmd) {
+	j := startForeign(t, "PMI", roleRounds, 2, 1, func(rank int, cmd *exec.Cmd) {
 		if rank == 1 {
 			cmd.Path = "/bin/true"
 		}
 	})
-	if err := j.ranks[1].cmd.Wait(); err != nil {
-		t.Fatal(err)
-	}
+	j.ranks[1].Wait()
 	_ = j.server.Ended(1)
-	if err := j.ranks[0].cmd.Wait(); err == nil || !strings.Contains(j.ranks[0].err.String(), "pmi: barrier_in: refused by the launcher: rc=-1 rank_1_has_gone") {
-		t.Errorf("%v: %s", err, &j.ranks[0].err)
+	if err := j.ranks[0].End(); err == nil || !strings.Contains(j.ranks[0].Err.String(), "pmi: barrier_in: refused by the launcher: rc=-1 rank_1_has_gone") {
+		t.Errorf("%v: %s", err, j.ranks[0].Err)
 	}
 }
 
@@ -163,14 +164,14 @@ func TestInitRefusesOtherNetworkNamespace(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can start a process in a network namespace of its own")
 	}
-	j := startForeign(t, "PMI", "rounds", 3, 1, func(rank int, cmd *exec.Cmd) {
+	j := startForeign(t, "PMI", roleRounds, 3, 1, func(rank int, cmd *exec.Cmd) {
 		if rank == 2 {
-			cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
+			cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWNET
 		}
 	})
 	for number, r := range j.ranks {
-		if err := r.cmd.Wait(); err == nil || !strings.Contains(r.err.String(), "softnd: init: rank 2 is in another network namespace (net:[") {
-			t.Errorf("rank %d: %v: %s", number, err, &r.err)
+		if err := r.End(); err == nil || !strings.Contains(r.Err.String(), "softnd: init: rank 2 is in another network namespace (net:[") {
+			t.Errorf("rank %d: %v: %s", number, err, r.Err)
 		}
 	}
 }
@@ -199,8 +200,7 @@ func TestInitReportsBadEnvironment(t *testing.T) {
 				name, value, _ := strings.Cut(v, "=")
 				t.Setenv(name, value)
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), watchdog)
-			defer cancel()
+			ctx := proctest.Context(t)
 			job, err := Init(ctx)
 			if err == nil {
 				job.Close()
@@ -214,12 +214,14 @@ func TestInitReportsBadEnvironment(t *testing.T) {
 
 // Launchers that speak PMI let a process in once.
 func TestInitTwiceUnderPMIFails(t *testing.T) {
-	j := startForeign(t, "PMI", "again", 1, 0, nil)
-	j.ranks[0].finish(t)
+	j := startForeign(t, "PMI", roleAgain, 1, 0, nil)
+	j.ranks[0].Wait()
 	if err := j.server.Ended(0); err != nil {
 		t.Error(err)
 	}
 }
+
+var roleAgain = rankRole("again", playAgain)
 
 func playAgain(ctx context.Context, j *Job, _ int) error {
 	if err := j.Close(); err != nil {
@@ -230,6 +232,8 @@ func playAgain(ctx context.Context, j *Job, _ int) error {
 	}
 	return nil
 }
+
+var roleAbort = rankRole("abort", playAbort)
 
 // playAbort ends the job from rank 1, while the others wait for it.
 func playAbort(ctx context.Context, j *Job, code int) error {

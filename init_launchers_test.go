@@ -1,14 +1,14 @@
 package softnd
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/softnd/softnd/internal/proctest"
 )
 
 // Programs of softnd under the launchers of others, as far as they are installed.
@@ -40,16 +40,9 @@ func mpirun(t *testing.T) []string {
 func launch(t *testing.T, env []string, args ...string) (status int, stdout, stderr string) {
 	t.Helper()
 	path := installed(t, args[0], "it was there before")
-	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", append([]string{path}, args[1:]...)...)
-	cmd.Env = append(append(os.Environ(), env...), roleVariable+"="+reaperRole)
-	cmd.WaitDelay = watchdog
-	var out, errOut bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &errOut
-	err := cmd.Run()
-	if exit := new(exec.ExitError); err != nil && !errors.As(err, &exit) {
-		t.Fatal(err)
-	}
-	return cmd.ProcessState.ExitCode(), out.String(), errOut.String()
+	cmd := proctest.Command(roleReaper, append([]string{path}, args[1:]...)...)
+	cmd.Env = append(cmd.Env, env...)
+	return proctest.Run(t, cmd)
 }
 
 // heat builds examples/heat.

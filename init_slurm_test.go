@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/softnd/softnd/internal/proctest"
 )
 
 // slurm.conf of a cluster of this host alone, all of whose files are in one directory:
@@ -109,11 +111,10 @@ func freePort(t *testing.T) int {
 // wait calls ready until it returns true: daemons do not report that they are ready.
 func wait(t *testing.T, what string, ready func() bool) {
 	t.Helper()
-	for end := time.Now().Add(watchdog); !ready(); time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%s is not ready", what)
-		}
-	}
+	proctest.Eventually(t, what+" is ready", func() bool {
+		time.Sleep(50 * time.Millisecond)
+		return ready()
+	})
 }
 
 type daemon struct {
@@ -124,11 +125,11 @@ type daemon struct {
 func startDaemon(t *testing.T, env, path string, args ...string) *daemon {
 	t.Helper()
 	d := &daemon{ended: make(chan struct{})}
-	cmd := exec.Command("/proc/self/exe", append([]string{path}, args...)...)
-	cmd.Env = append(os.Environ(), env, roleVariable+"="+reaperRole)
+	cmd := proctest.Command(roleReaper, append([]string{path}, args...)...)
+	cmd.Env = append(cmd.Env, env)
 	cmd.Stdout, cmd.Stderr = &d.out, &d.out
-	cmd.WaitDelay = watchdog
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM} // if this process is killed
+	cmd.WaitDelay = proctest.Timeout
+	cmd.SysProcAttr.Pdeathsig = syscall.SIGTERM // the reaper then ends the daemon
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +141,7 @@ func startDaemon(t *testing.T, env, path string, args ...string) *daemon {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 		select {
 		case <-d.ended:
-		case <-time.After(watchdog):
+		case <-time.After(proctest.Timeout):
 			t.Errorf("%s does not end", path)
 			_ = cmd.Process.Kill()
 			<-d.ended
@@ -155,8 +156,10 @@ func startDaemon(t *testing.T, env, path string, args ...string) *daemon {
 // noProcess fails the test if a process that has variable in its environment stays.
 func noProcess(t *testing.T, variable string) {
 	t.Helper()
-	for end := time.Now().Add(watchdog); ; time.Sleep(50 * time.Millisecond) {
-		var left []string
+	var left []string
+	proctest.Eventually(t, "no process of the daemons is left", func() bool {
+		time.Sleep(50 * time.Millisecond)
+		left = left[:0]
 		all, err := filepath.Glob("/proc/[0-9]*/environ")
 		if err != nil {
 			t.Fatal(err)
@@ -167,14 +170,8 @@ func noProcess(t *testing.T, variable string) {
 				left = append(left, name)
 			}
 		}
-		if len(left) == 0 {
-			return
-		}
-		if time.Now().After(end) {
-			t.Errorf("left behind: %s", left)
-			return
-		}
-	}
+		return len(left) == 0
+	}, &left)
 }
 
 func TestInitUnderSlurm(t *testing.T) {

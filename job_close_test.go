@@ -3,8 +3,8 @@ package softnd
 import (
 	"errors"
 	"testing"
-	"time"
 
+	"github.com/softnd/softnd/internal/proctest"
 	"github.com/softnd/softnd/nd"
 )
 
@@ -40,14 +40,7 @@ func TestCloseWaitsForPanic(t *testing.T) {
 	if err := j.Barrier(ctx); err != nil {
 		t.Errorf("the job right after the panic: %v", err)
 	}
-	for end := time.Now().Add(watchdog); ; time.Sleep(10 * time.Millisecond) {
-		if err := j.Barrier(ctx); errors.Is(err, nd.InvalidHandle) {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatal("the job is not closed")
-		}
-	}
+	proctest.Eventually(t, "the job is closed", func() bool { return errors.Is(j.Barrier(ctx), nd.InvalidHandle) })
 	if err := j.Close(); err != nil {
 		t.Errorf("Close again: %v", err)
 	}

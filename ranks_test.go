@@ -8,6 +8,8 @@ import (
 	"time"
 )
 
+var roleMany = rankRole("many", playMany)
+
 // playMany is the life of a rank in a large job.
 func playMany(ctx context.Context, j *Job, _ int) error {
 	all, err := j.Exchange(ctx, fmt.Append(nil, j.Rank()))
@@ -33,8 +35,8 @@ func TestManyRanks(t *testing.T) {
 		ranks = 50
 	}
 	began := time.Now()
-	for _, r := range start(t, ranks, "many", 0) {
-		r.finish(t)
+	for _, r := range start(t, ranks, roleMany, 0) {
+		r.Wait()
 	}
 	t.Logf("%d ranks: %v", ranks, time.Since(began))
 }

@@ -1,39 +1,35 @@
 package softnd
 
 import (
-	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/softnd/softnd/internal/proctest"
 )
 
-// reaperRole makes the test binary the parent of a program and of the processes that
-// the program leaves (slurmd leaves one for each step): not every init reaps them.
-const (
-	reaperRole = "reaper"
-	reapedRole = "SOFTND_TEST_REAPED_ROLE" // role of what it starts
-)
+// roleReaper makes the test binary the parent of a program and of the processes that the program leaves (slurmd leaves
+// one for each step). Not every init reaps them.
+var roleReaper = proctest.Role("reaper", reap)
 
-// reap runs the program in its arguments, and ends as it did when nothing is left of it.
-func reap() int {
-	fail := func(err error) int {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
+const reapedRole = "SOFTND_TEST_REAPED_ROLE" // role of what it starts
+
+// reap runs the program in its arguments, and exits as it did when nothing is left of it.
+func reap(s *proctest.Self) error {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
-		return fail(err)
+		return err
 	}
 	terminated := make(chan os.Signal, 1)
 	signal.Notify(terminated, syscall.SIGTERM)
-	os.Unsetenv(roleVariable)
+	os.Unsetenv(proctest.RoleEnv)
 	if role, ok := os.LookupEnv(reapedRole); ok {
-		os.Setenv(roleVariable, role)
+		os.Setenv(proctest.RoleEnv, role)
 	}
-	program, err := syscall.ForkExec(os.Args[1], os.Args[1:], &syscall.ProcAttr{Env: os.Environ(), Files: []uintptr{0, 1, 2}})
+	program, err := syscall.ForkExec(s.Args[0], s.Args, &syscall.ProcAttr{Env: os.Environ(), Files: []uintptr{0, 1, 2}})
 	if err != nil {
-		return fail(err)
+		return err
 	}
 	go func() {
 		<-terminated
@@ -45,7 +41,7 @@ func reap() int {
 		pid, err := syscall.Wait4(-1, &status, 0, nil)
 		switch {
 		case err == syscall.ECHILD:
-			return code
+			os.Exit(code)
 		case pid == program:
 			code = status.ExitStatus()
 		}

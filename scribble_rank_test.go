@@ -4,36 +4,29 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
-	"os"
-	"runtime"
 	"strconv"
 	"sync"
 	"time"
 
+	"github.com/softnd/softnd/internal/proctest"
 	"github.com/softnd/softnd/nd"
 )
 
+var roleScribbled = proctest.Role("scribbled", playScribbled)
+
 // playScribbled is an honest rank, for a while.
-func playScribbled() int {
-	span, err1 := time.ParseDuration(os.Args[1])
-	seed, err2 := strconv.ParseUint(os.Args[2], 10, 64)
+func playScribbled(s *proctest.Self) error {
+	span, err1 := time.ParseDuration(s.Args[0])
+	seed, err2 := strconv.ParseUint(s.Args[1], 10, 64)
 	if err := errors.Join(err1, err2); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
+		return err
 	}
-	hung := time.AfterFunc(span+watchdog, func() {
-		buf := make([]byte, 1<<20)
-		fmt.Fprintf(os.Stderr, "a call has no way out\n%s\n", buf[:runtime.Stack(buf, true)])
-		os.Exit(exitNoWayOut)
-	})
-	defer hung.Stop()
 	ctx, cancel := context.WithTimeout(context.Background(), span)
 	defer cancel()
 	j, err := Init(ctx)
 	if err != nil {
-		return 0 // the arena was damaged before
+		return nil // the arena was damaged before
 	}
 	var done sync.WaitGroup
 	var sum work
@@ -52,8 +45,8 @@ func playScribbled() int {
 	}
 	j.Close()
 	<-ended
-	fmt.Println(sum[0], sum[1], sum[2], sum[3])
-	return 0
+	s.Say("%d %d %d %d", sum[0], sum[1], sum[2], sum[3])
+	return nil
 }
 
 // honestTogether makes collective calls as long as they succeed.

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softnd/softnd/internal/proctest"
 	"github.com/softnd/softnd/shm"
 )
 
@@ -23,10 +24,8 @@ const (
 	maxMembers = 2 * shm.MaxRanks
 	chunkSize  = 64 << 10
 
-	scribbledRole   = "scribbled"
 	scribbleRanks   = 3
 	scribbleRound   = 500 * time.Millisecond
-	exitNoWayOut    = 3
 	envScribbleTime = "SOFTND_SCRIBBLE" // how long the test runs for each executor
 	envSeed         = "SOFTND_SEED"
 )
@@ -222,12 +221,11 @@ func scribbleOnce(t *testing.T, executors []string, r *rand.Rand, sum *work) {
 	defer arena.Close()
 	s := newScribbler(t, arena, r)
 	aim, targets := s.aim()
-	ranks := make([]*rank, scribbleRanks)
+	ranks := make([]*proctest.Process, scribbleRanks)
 	for i := range ranks {
-		args := []string{scribbleRound.String(), strconv.FormatUint(r.Uint64(), 10)}
-		env := append(inArena(i, scribbleRanks), EnvExec+"="+executors[i%len(executors)])
-		ranks[i] = newRank(t, scribbledRole, args, env, arena.File())
-		ranks[i].start(t)
+		cmd := rankCommand(arena, roleScribbled, i, scribbleRanks, scribbleRound.String(), strconv.FormatUint(r.Uint64(), 10))
+		cmd.Env = append(cmd.Env, EnvExec+"="+executors[i%len(executors)])
+		ranks[i] = proctest.Start(t, cmd)
 	}
 	stop := make(chan struct{})
 	var done sync.WaitGroup
@@ -235,7 +233,7 @@ func scribbleOnce(t *testing.T, executors []string, r *rand.Rand, sum *work) {
 	victim, fate := -1, time.Duration(r.Int64N(int64(scribbleRound)))
 	if r.IntN(5) == 0 {
 		victim = r.IntN(scribbleRanks)
-		killer := time.AfterFunc(fate, func() { ranks[victim].cmd.Process.Kill() })
+		killer := time.AfterFunc(fate, func() { ranks[victim].Cmd.Process.Kill() })
 		defer killer.Stop()
 	}
 	done.Go(func() {
@@ -243,12 +241,12 @@ func scribbleOnce(t *testing.T, executors []string, r *rand.Rand, sum *work) {
 		s.scribble(targets, stop)
 	})
 	for i, rank := range ranks {
-		if err := rank.cmd.Wait(); err != nil && i != victim {
-			text := rank.err.String()
+		if err := rank.End(); err != nil && i != victim {
+			text := rank.Err.String()
 			t.Errorf("%s: rank %d: %v\n%s", aim, i, err, text[:min(len(text), 20_000)])
 		}
 		var w work
-		fmt.Sscan(rank.out.String(), &w[0], &w[1], &w[2], &w[3]) // one that was killed has said nothing
+		fmt.Sscan(rank.Out.String(), &w[0], &w[1], &w[2], &w[3]) // one that was killed has said nothing
 		for what, n := range w {
 			sum[what] += n
 		}

@@ -1,0 +1,115 @@
+// Package proctest is the harness of tests that need other processes. It runs roles of the test binary in processes of
+// their own, limits every wait, and leaves no process behind.
+//
+// A package registers its roles in variable declarations, and calls [Main] in TestMain:
+//
+//	var roleEcho = proctest.Role("echo", func(s *proctest.Self) error {
+//		line, err := s.Hear()
+//		s.Say("%s", line)
+//		return err
+//	})
+//
+//	func TestMain(m *testing.M) {
+//		proctest.Main()
+//		os.Exit(m.Run())
+//	}
+//
+// A test starts a role and talks to it in lines:
+//
+//	p := proctest.Start(t, proctest.Command(roleEcho))
+//	p.Say("hello")
+//	p.Expect("hello")
+//	p.Wait()
+//
+// A role that returns an error, panics, is killed, or hangs fails the test that waits for it, with the role's output.
+// That of a role that hangs has the stacks of its goroutines.
+package proctest
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+)
+
+// RoleEnv is the environment variable with the role of a process. [Command] sets it. A test sets it itself if another
+// program starts the test binary.
+const RoleEnv = "SOFTND_TEST_ROLE"
+
+// Exit statuses of a role. That of a panic is 2, as in every Go program.
+const (
+	ExitNoRole = 64 // the role is not registered
+	ExitError  = 70 // the role returned an error
+)
+
+var roles = make(map[string]func(*Self) error)
+
+// Role registers a role and returns its name.
+func Role(name string, play func(*Self) error) string {
+	if roles[name] != nil {
+		panic("two roles named " + name)
+	}
+	roles[name] = play
+	return name
+}
+
+// Main plays the role of this process and exits. It returns if the process has no role. Call it in TestMain, before
+// anything else.
+func Main() {
+	name, ok := os.LookupEnv(RoleEnv)
+	if !ok {
+		// By default the race detector waits a second at each exit. The variable is for the processes that tests start.
+		os.Setenv("GORACE", strings.TrimSpace(os.Getenv("GORACE")+" atexit_sleep_ms=0"))
+		return
+	}
+	os.Exit(play(name))
+}
+
+func play(name string) int {
+	run := roles[name]
+	if run == nil {
+		fmt.Fprintf(os.Stderr, "no role %q\n", name)
+		return ExitNoRole
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), lifetime)
+	defer cancel()
+	if err := run(&Self{Ctx: ctx, Args: os.Args[1:], in: bufio.NewScanner(os.Stdin)}); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return ExitError
+	}
+	return 0
+}
+
+// Self is a process that plays a role.
+type Self struct {
+	Ctx  context.Context // ends before Start kills the process because it hangs
+	Args []string
+	in   *bufio.Scanner
+}
+
+// Say sends a line to the test.
+func (s *Self) Say(format string, args ...any) { fmt.Printf(format+"\n", args...) }
+
+// Hear waits for a line from the test.
+func (s *Self) Hear() (string, error) {
+	if !s.in.Scan() {
+		return "", errors.Join(errors.New("the test has closed the pipe"), s.in.Err())
+	}
+	return s.in.Text(), nil
+}
+
+// File returns the file with index i in [os/exec.Cmd.ExtraFiles].
+func (s *Self) File(i int) *os.File { return os.NewFile(uintptr(3+i), "inherited") }
+
+// Fuzzing reports whether this process runs a fuzz target with generated inputs.
+func Fuzzing() bool {
+	for _, name := range []string{"test.fuzz", "test.fuzzworker"} {
+		if f := flag.Lookup(name); f != nil && f.Value.String() != f.DefValue {
+			return true
+		}
+	}
+	return false
+}
