@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/softnd/softnd/internal/proctest"
 	"github.com/softnd/softnd/shm"
 )
 
@@ -147,7 +148,7 @@ func (p *polled) poll(rounds int) error {
 				if p.acks.Load() == missed {
 					return errors.New("the other side has given up")
 				}
-				yield()
+				proctest.Yield()
 			}
 		}
 		// Check from the end, where the copy finishes: a check from the front would
@@ -180,7 +181,7 @@ func (p *polled) feed(t *testing.T, s *side, to *Operand, rounds int) {
 			p.acks.Store(missed)
 			t.Fatalf("%d bytes moved, %v", moved, f)
 		}
-		eventually(t, "the poller sees the transfer", func() bool { return p.acks.Load() >= i })
+		proctest.Eventually(t, "the poller sees the transfer", func() bool { return p.acks.Load() >= i })
 		if p.acks.Load() == missed {
 			return
 		}
@@ -220,18 +221,20 @@ func TestLastWordIsStoredLast(t *testing.T) {
 	}
 }
 
+var rolePoller = arenaRole("poller", playPoller)
+
 // playPoller polls in another process. Its arguments are the offset of the memory and the number of rounds.
-func playPoller(a *actor) error {
-	at, err := strconv.ParseUint(a.args[0], 10, 64)
+func playPoller(self *proctest.Self, a *shm.Arena) error {
+	at, err := strconv.ParseUint(self.Args[0], 10, 64)
 	if err != nil {
 		return err
 	}
-	rounds, err := strconv.Atoi(a.args[1])
+	rounds, err := strconv.Atoi(self.Args[1])
 	if err != nil {
 		return err
 	}
 	for {
-		line, err := a.hear()
+		line, err := self.Hear()
 		if err != nil {
 			return err
 		}
@@ -242,15 +245,15 @@ func playPoller(a *actor) error {
 		if _, err := fmt.Sscan(line, &n, &end); err != nil {
 			return fmt.Errorf("unknown line %q", line)
 		}
-		p, err := polledAt(a.arena, shm.Offset(at), n, end)
+		p, err := polledAt(a, shm.Offset(at), n, end)
 		if err != nil {
 			return err
 		}
-		a.say("polling")
+		self.Say("polling")
 		if err := p.poll(rounds); err != nil {
 			return err
 		}
-		a.say("seen")
+		self.Say("seen")
 	}
 }
 
@@ -259,11 +262,11 @@ func TestLastWordIsStoredLastForAnotherProcess(t *testing.T) {
 	mem := owner.alloc(t, 4*ChunkSize)
 	_, remote := owner.region(t, mem, allRights).Tokens()
 	at := owner.offsetOf(t, mem)
-	c := start(t, owner.arena, "poller", uint64(at), pollRounds())
+	c := start(t, owner.arena, rolePoller, uint64(at), pollRounds())
 	for _, tc := range polledTransfers {
 		fill(mem, 0)
-		c.say("%d %d", tc.n, tc.end)
-		if got := c.hear(); got != "polling" {
+		c.Say("%d %d", tc.n, tc.end)
+		if got := c.Hear(); got != "polling" {
 			t.Fatal(got)
 		}
 		p, err := polledAt(owner.arena, at, tc.n, tc.end)
@@ -271,12 +274,12 @@ func TestLastWordIsStoredLastForAnotherProcess(t *testing.T) {
 			t.Fatal(err)
 		}
 		p.feed(t, executor, remoteOperand(to, remote, Write, 0), pollRounds())
-		if got := c.hear(); got != "seen" { // hear fails the test if the poller has ended
+		if got := c.Hear(); got != "seen" { // hear fails the test if the poller has ended
 			t.Fatal(got)
 		}
 	}
-	c.say("leave")
-	c.wait()
+	c.Say("leave")
+	c.Wait()
 }
 
 // Random lengths and alignments, so also memory in which no aligned word of 8 or 4 bytes fits.

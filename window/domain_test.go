@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/softnd/softnd/internal/proctest"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
 )
@@ -166,7 +167,7 @@ func TestCopyPublishesHazard(t *testing.T) {
 					}
 				}
 			}()
-			eventually(t, "the hazard is seen", func() bool {
+			proctest.Eventually(t, "the hazard is seen", func() bool {
 				if _, f, g := executor.guard.Copy(&tc.sink, &tc.source, 8<<20); f|g != NoFault {
 					t.Fatal(f, g)
 				}

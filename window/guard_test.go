@@ -6,6 +6,7 @@ import (
 	"math"
 	"testing"
 
+	"github.com/softnd/softnd/internal/proctest"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
 )
@@ -328,17 +329,17 @@ func TestInvalidateFailsCopyInProgress(t *testing.T) {
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			eventually(t, "an invalidation falls into a copy", func() bool {
+			proctest.Eventually(t, "an invalidation falls into a copy", func() bool {
 				token := bind(t, w, r, mem, Read|Write, 0, false)
 				copying := run(t, func() result { return tc.copy(token) })
-				eventually(t, "the copy begins", func() bool {
+				proctest.Eventually(t, "the copy begins", func() bool {
 					return executor.hazard.Load() != 0 || owner.hazard.Load() != 0 || copying.over()
 				})
 				gone, ok := w.Invalidate(0, false)
 				if !ok || gone != token {
 					t.Fatal("invalidate")
 				}
-				eventually(t, "the drain ends", func() bool { return owner.domain.Drained(token) })
+				proctest.Eventually(t, "the drain ends", func() bool { return owner.domain.Drained(token) })
 				w.Release()
 				<-copying.done
 				got := copying.result
@@ -361,19 +362,19 @@ func TestInvalidateFailsCopyInProgress(t *testing.T) {
 	far := executor.alloc(t, size)
 	_, remote := executor.region(t, far, allRights).Tokens()
 	back := executor.admit(t, owner)
-	eventually(t, "a deregistration falls into a copy", func() bool {
+	proctest.Eventually(t, "a deregistration falls into a copy", func() bool {
 		local, _ := r.Tokens()
 		source := &Operand{Token: local, Rights: Local | Read, Address: shm.AddressOf(mem)}
 		copying := run(t, func() (r result) {
 			r.moved, r.plain, r.far = owner.guard.Copy(remoteOperand(back, remote, Write, shm.AddressOf(far)), source, size)
 			return r
 		})
-		eventually(t, "the copy begins", func() bool { return owner.hazard.Load() != 0 || copying.over() })
+		proctest.Eventually(t, "the copy begins", func() bool { return owner.hazard.Load() != 0 || copying.over() })
 		l, f, err := r.Deregister()
 		if err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "the drain ends", func() bool { return owner.domain.Drained(l) && owner.domain.Drained(f) })
+		proctest.Eventually(t, "the drain ends", func() bool { return owner.domain.Drained(l) && owner.domain.Drained(f) })
 		r.Release()
 		<-copying.done
 		if err := r.Register(mem, allRights); err != nil {

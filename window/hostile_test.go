@@ -8,6 +8,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/softnd/softnd/internal/proctest"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
 )
@@ -237,7 +238,7 @@ func TestEntriesChangeDuringAccess(t *testing.T) {
 	own, plain := make([]byte, 1<<16), make([]byte, 1<<16)
 	outcomes := map[Fault]int{}
 	i := 0
-	eventually(t, "the peer has had every fault that can occur", func() bool {
+	proctest.Eventually(t, "the peer has had every fault that can occur", func() bool {
 		for range 1000 {
 			i++
 			token := tokens[i%len(tokens)]

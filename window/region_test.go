@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/softnd/softnd/internal/proctest"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
 )
@@ -187,7 +188,7 @@ func TestRegionKeepsPrivateMemory(t *testing.T) {
 		t.Errorf("other bytes than were written, %v", f)
 	}
 	deregister(t, r)
-	eventually(t, "the memory is freed", func() bool {
+	proctest.Eventually(t, "the memory is freed", func() bool {
 		runtime.GC()
 		select {
 		case <-freed:

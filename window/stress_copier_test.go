@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"sync/atomic"
 
+	"github.com/softnd/softnd/internal/proctest"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
 )
@@ -137,7 +138,7 @@ func (c *copier) copyAll() error {
 			fill(k.source[:n.length], valueOf(n.bind))
 		}
 		if c.latest == 0 || refused && c.random.IntN(16) != 0 {
-			yield()
+			proctest.Yield()
 			continue
 		}
 		k := &c.known[c.latest%4]
@@ -253,30 +254,32 @@ func firstOther(b []byte, values ...byte) int {
 	return 0
 }
 
+var roleCopier = arenaRole("copier", playCopier)
+
 // playCopier is a copier in its own process. Its arguments are the offset of the board, its number, the owner's adapter, and
 // whether to copy whole ranges.
-func playCopier(a *actor) error {
+func playCopier(self *proctest.Self, a *shm.Arena) error {
 	var words [3]uint64
 	for i := range words {
 		var err error
-		if words[i], err = strconv.ParseUint(a.args[i], 10, 64); err != nil {
+		if words[i], err = strconv.ParseUint(self.Args[i], 10, 64); err != nil {
 			return err
 		}
 	}
-	b, err := shm.At[board](a.arena, shm.Offset(words[0]))
+	b, err := shm.At[board](a, shm.Offset(words[0]))
 	if err != nil {
 		return err
 	}
-	s, err := newSide(a.arena)
+	s, err := newSide(a)
 	if err != nil {
 		return err
 	}
-	c, err := newCopier(s, b, int(words[1]), words[2], a.args[3] == "true")
+	c, err := newCopier(s, b, int(words[1]), words[2], self.Args[3] == "true")
 	if err != nil {
 		return err
 	}
-	a.say("%d %d", s.member.ID(), s.at)
-	if _, err := a.hear(); err != nil { // until the owner has added our hazard
+	self.Say("%d %d", s.member.ID(), s.at)
+	if _, err := self.Hear(); err != nil { // until the owner has added our hazard
 		return err
 	}
 	if err := c.run(); err != nil {

@@ -9,6 +9,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/softnd/softnd/internal/proctest"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
 )
@@ -54,17 +55,17 @@ const boardSize = uint64(unsafe.Sizeof(board{}))
 
 // remoteCopier is a copier in another process.
 type remoteCopier struct {
-	*child
+	*proctest.Process
 	id     shm.MemberID
 	hazard *atomic.Uint64
 }
 
 func (o *bindingOwner) startCopier(number int, whole bool) *remoteCopier {
 	o.t.Helper()
-	c := start(o.t, o.arena, "copier", uint64(o.at), number, o.domain.Adapter, whole)
+	c := start(o.t, o.arena, roleCopier, uint64(o.at), number, o.domain.Adapter, whole)
 	var id shm.MemberID
 	var at shm.Offset
-	if _, err := fmt.Sscan(c.hear(), &id, &at); err != nil {
+	if _, err := fmt.Sscan(c.Hear(), &id, &at); err != nil {
 		o.t.Fatal(err)
 	}
 	hazard, err := shm.At[atomic.Uint64](o.arena, at)
@@ -74,7 +75,7 @@ func (o *bindingOwner) startCopier(number int, whole bool) *remoteCopier {
 	h := &Hazard{hazard, peer(o.t, o.arena, id)}
 	o.domain.AddHazard(h)
 	o.peers = append(o.peers, h)
-	c.say("go")
+	c.Say("go")
 	return &remoteCopier{c, id, hazard}
 }
 
@@ -136,7 +137,7 @@ func (o *bindingOwner) await(what string, ok func() bool) {
 		}
 	}
 	tries := 0
-	eventually(o.t, what, func() bool {
+	proctest.Eventually(o.t, what, func() bool {
 		if tries++; tries%64 == 0 {
 			o.member.CheckLiveness(func(shm.MemberID) {})
 		}
@@ -165,7 +166,7 @@ func (o *bindingOwner) watch(checks int) {
 			o.t.Fatalf("check %d after the end of bind %d: a copier has written %#x to byte %d", i, o.binds, o.mem[at], at)
 		}
 		if i < checks {
-			yield()
+			proctest.Yield()
 		}
 	}
 }
@@ -217,7 +218,7 @@ func (o *bindingOwner) report() {
 func (o *bindingOwner) round() {
 	mem := o.bind(o.someLength())
 	for range o.random.IntN(8) {
-		yield()
+		proctest.Yield()
 	}
 	checks := o.random.IntN(4)
 	if o.binds%32 == 0 {
@@ -237,7 +238,7 @@ func (o *bindingOwner) stress() {
 		if o.round(); o.failed() {
 			return // the copier that has failed says why
 		}
-		if time.Since(began) > watchdog {
+		if time.Since(began) > proctest.Timeout {
 			o.report()
 			o.t.Fatal("copies have not ended in each possible way")
 		}
@@ -255,7 +256,7 @@ func TestDrainedMemoryIsNotAccessed(t *testing.T) {
 	o.stress()
 	o.board.stop.Store(1)
 	for _, c := range crew {
-		c.wait()
+		c.Wait()
 	}
 	o.watch(1)
 }
@@ -305,9 +306,9 @@ func TestDrainEndsAfterCopierIsKilled(t *testing.T) {
 		}
 		mem := o.bind(maxRange)
 		for range o.random.IntN(4) {
-			yield()
+			proctest.Yield()
 		}
-		c.kill()
+		c.Kill()
 		if c.hazard.Load() != 0 {
 			caught++
 		}
@@ -319,7 +320,7 @@ func TestDrainEndsAfterCopierIsKilled(t *testing.T) {
 	t.Logf("%d of %d were killed during a copy", caught, victims)
 	o.report()
 	o.board.stop.Store(1)
-	steady.wait()
+	steady.Wait()
 }
 
 // catch starts a copier and stops its process during a copy.
@@ -328,14 +329,14 @@ func (o *bindingOwner) catch() (c *remoteCopier, mem []byte) {
 	c = o.startCopier(0, true)
 	mem = o.bind(maxRange)
 	copying := func() bool { return hazardNames(c.hazard.Load(), o.window.Descriptor().Token) }
-	eventually(o.t, "a copier is stopped during a copy", func() bool {
+	proctest.Eventually(o.t, "a copier is stopped during a copy", func() bool {
 		if !copying() {
 			return false
 		}
-		if c.stop(); copying() {
+		if c.Stop(); copying() {
 			return true
 		}
-		c.resume()
+		c.Resume()
 		return false
 	})
 	return c, mem
@@ -353,7 +354,7 @@ func (o *bindingOwner) checkNotDrained(c *remoteCopier, token nd.Token) {
 				o.t.Fatal("a stopped process is reported as dead")
 			}
 		})
-		yield()
+		proctest.Yield()
 	}
 }
 
@@ -374,13 +375,13 @@ func TestStoppedExecutorDelaysDrain(t *testing.T) {
 		if r, w, _ := o.total(); r != reads || w != writes {
 			t.Fatal("the stopped copier has made a copy")
 		}
-		c.resume()
-		eventually(t, "the drain ends", func() bool { return o.domain.Drained(token) })
+		c.Resume()
+		proctest.Eventually(t, "the drain ends", func() bool { return o.domain.Drained(token) })
 		fill(mem, owned)
 		o.watch(10)
 		o.window.Release()
 		o.board.stop.Store(1)
-		c.wait()
+		c.Wait()
 		if c.hazard.Load() != 0 {
 			t.Error("the hazard of the copier is still set")
 		}
@@ -388,7 +389,7 @@ func TestStoppedExecutorDelaysDrain(t *testing.T) {
 		if done := r[NoFault] + w[NoFault] - reads[NoFault] - writes[NoFault]; done > 1 {
 			t.Errorf("%d copies were done after the invalidation", done)
 		}
-		if cutOff = r[faultRevoked] + w[faultRevoked]; time.Since(began) > watchdog {
+		if cutOff = r[faultRevoked] + w[faultRevoked]; time.Since(began) > proctest.Timeout {
 			t.Fatal("too few of the stopped copies fail")
 		}
 	}
@@ -406,7 +407,7 @@ func TestDrainEndsAfterStoppedExecutorIsKilled(t *testing.T) {
 		}
 		o.checkNotDrained(c, token)
 		deaths := o.member.Arena().Deaths()
-		c.kill()
+		c.Kill()
 		if o.domain.Drained(token) && o.member.Arena().Deaths() == deaths { // an event may have reported it
 			t.Error("drained before any member has found the process dead")
 		}
