@@ -51,22 +51,22 @@ func (ep *queuePair) postSend(reqCtx uint64, sge []nd.SGE, flags nd.OpFlags) err
 	return ep.submitOnError(ep.postTransfer("send", nd.RequestSend, reqCtx, sge, 0, 0, flags, nd.InvalidParameter4, false))
 }
 
-// SendAndInvalidate posts a message that also invalidates the peer's window or region with token remote.
-func (ep *queuePair) SendAndInvalidate(reqCtx uint64, sge []nd.SGE, remote nd.Token, flags nd.OpFlags) error {
-	return ep.submitOnError(ep.postTransfer("send and invalidate", nd.RequestSend, reqCtx, sge, 0, remote, flags, nd.InvalidParameter4, true))
+// SendAndInvalidate posts a message that also invalidates the peer's window or region with remoteToken.
+func (ep *queuePair) SendAndInvalidate(reqCtx uint64, sge []nd.SGE, remoteToken nd.Token, flags nd.OpFlags) error {
+	return ep.submitOnError(ep.postTransfer("send and invalidate", nd.RequestSend, reqCtx, sge, 0, remoteToken, flags, nd.InvalidParameter4, true))
 }
 
-// Write posts a copy of the bytes in sge to the peer's memory at remoteAddr.
-func (ep *queuePair) Write(reqCtx uint64, sge []nd.SGE, remoteAddr uint64, remote nd.Token, flags nd.OpFlags) error {
+// Write posts a copy of the bytes in sge to the peer's memory at remoteAddress.
+func (ep *queuePair) Write(reqCtx uint64, sge []nd.SGE, remoteAddress uint64, remoteToken nd.Token, flags nd.OpFlags) error {
 	if flags == 0 && len(sge) == 1 && uint(len(sge[0].Buffer))-1 < smallTransfer {
 		if !ep.mu.LockBiased() {
 			ep.mu.Lock()
 		}
 		done := false
 		if ep.canRunFast() && !ep.conn.mustNotOvertake() {
-			if !ep.requesterCopies || ep.guard.KnownUnreachable(remote) {
-				done = ep.pushWriteFast(reqCtx, &sge[0], remoteAddr, remote)
-			} else if done = ep.guard.Put(&ep.conn.guardPeer, remote, remoteAddr, sge[0].Token, sge[0].Buffer); done {
+			if !ep.requesterCopies || ep.guard.KnownUnreachable(remoteToken) {
+				done = ep.pushWriteFast(reqCtx, &sge[0], remoteAddress, remoteToken)
+			} else if done = ep.guard.Put(&ep.conn.guardPeer, remoteToken, remoteAddress, sge[0].Token, sge[0].Buffer); done {
 				ep.completeFast(nd.RequestWrite, reqCtx, len(sge[0].Buffer))
 			}
 		}
@@ -75,27 +75,27 @@ func (ep *queuePair) Write(reqCtx uint64, sge []nd.SGE, remoteAddr uint64, remot
 			return nil
 		}
 	}
-	return ep.submitOnError(ep.postTransfer("write", nd.RequestWrite, reqCtx, sge, remoteAddr, remote, flags, nd.InvalidParameter6, false))
+	return ep.submitOnError(ep.postTransfer("write", nd.RequestWrite, reqCtx, sge, remoteAddress, remoteToken, flags, nd.InvalidParameter6, false))
 }
 
-// Read posts a copy of the peer's memory at remoteAddr into the bytes of sge.
-func (ep *queuePair) Read(reqCtx uint64, sge []nd.SGE, remoteAddr uint64, remote nd.Token, flags nd.OpFlags) error {
+// Read posts a copy of the peer's memory at remoteAddress into the bytes of sge.
+func (ep *queuePair) Read(reqCtx uint64, sge []nd.SGE, remoteAddress uint64, remoteToken nd.Token, flags nd.OpFlags) error {
 	if flags == 0 && len(sge) == 1 && ep.requesterCopies && uint(len(sge[0].Buffer))-1 < smallTransfer {
 		if !ep.mu.LockBiased() {
 			ep.mu.Lock()
 		}
 		if ep.canRunFast() && !ep.conn.mustNotOvertake() && ep.req.readLimit > 0 &&
-			ep.guard.Get(&ep.conn.guardPeer, remote, remoteAddr, sge[0].Token, sge[0].Buffer) {
+			ep.guard.Get(&ep.conn.guardPeer, remoteToken, remoteAddress, sge[0].Token, sge[0].Buffer) {
 			ep.completeFast(nd.RequestRead, reqCtx, len(sge[0].Buffer))
 			ep.mu.Unlock()
 			return nil
 		}
 		ep.mu.Unlock()
 	}
-	return ep.submitOnError(ep.postTransfer("read", nd.RequestRead, reqCtx, sge, remoteAddr, remote, flags, nd.InvalidParameter6, false))
+	return ep.submitOnError(ep.postTransfer("read", nd.RequestRead, reqCtx, sge, remoteAddress, remoteToken, flags, nd.InvalidParameter6, false))
 }
 
-func (ep *queuePair) postTransfer(op string, kind nd.RequestType, reqCtx uint64, sge []nd.SGE, remoteAddr uint64, remote nd.Token, flags nd.OpFlags, badFlags nd.Status, invalidate bool) error {
+func (ep *queuePair) postTransfer(op string, kind nd.RequestType, reqCtx uint64, sge []nd.SGE, remoteAddress uint64, remoteToken nd.Token, flags nd.OpFlags, badFlags nd.Status, invalidate bool) error {
 	if flags&^kind.AllowedFlags() != 0 {
 		return ep.opError(op, badFlags, "invalid flags "+flags.String(), "pass only flags that the call documents")
 	}
@@ -122,7 +122,7 @@ func (ep *queuePair) postTransfer(op string, kind nd.RequestType, reqCtx uint64,
 		r.sges, r.total = appendSGEs(r.sges, sge)
 		ep.adapter.resolvePrivileged(r.sges)
 	}
-	r.remoteAddress, r.remoteToken, r.invalidate = remoteAddr, remote, invalidate
+	r.remoteAddress, r.remoteToken, r.invalidate = remoteAddress, remoteToken, invalidate
 	ep.enqueue(r)
 	return nil
 }

@@ -5,68 +5,84 @@ import (
 	"time"
 )
 
-// CompletionQueue collects the results of work requests, from one queue of an endpoint or from many.
-// The functions [WaitOne] and [Results] take results one by one.
+// CompletionQueue collects the results of requests. One completion queue may serve several queues of
+// several endpoints. The functions [WaitOne] and [Results] take results one by one.
 //
-// Entries of an endpoint's initiator queue are in the order of posting, and so are those of its
-// receive queue. There is no order between the two queues, or between endpoints. After an endpoint
-// is closed, its entries may still arrive.
+// The results of an endpoint's initiator queue are in the order of posting. The results of its
+// receive queue are in the order of posting too. There is no order between the two queues, or
+// between endpoints. After an endpoint is closed, further results of it may arrive.
 //
-// A provider has room for at least the depth asked for, and should have twice as much, because
-// existing programs use more entries than they ask for. If there is no room for an entry, the queue is
-// broken permanently: its endpoints fail, no further entry arrives, and Notify and Wait return
-// [BufferOverflow]. Entries that arrived before can still be taken. A program that takes its
-// results in time loses none.
+// A completion queue has room for at least as many results as the depth that the program asked for.
+// A provider should make room for twice as many, because existing programs have more results than
+// they ask for. If there is no room for a result, the queue overruns, and is then broken permanently:
+// its endpoints fail, no further result arrives, and Notify and Wait fail with [BufferOverflow].
+// Results that arrived before the overrun can still be taken.
 // Source: NetworkDirect IND2CompletionQueue, NDK_CQ.
 type CompletionQueue interface {
-	// Poll takes up to len(results) entries, oldest first, and returns their number. It never
-	// blocks. If the number is below len(results), the queue was empty at that moment.
+	// Poll takes up to len(results) results, oldest first. It stores them in results, and returns
+	// their number. It never blocks. If it returns less than len(results), the queue was empty at that
+	// moment.
 	// Source: IND2CompletionQueue::GetResults, NdkGetCqResultsEx.
 	Poll(results []Result) int
 
-	// Wait is like Poll, but blocks until there is at least one entry. Several goroutines may wait;
-	// each entry goes to one of them.
+	// Wait is Poll, but blocks until it can take at least one result. Several goroutines may wait;
+	// each result goes to one of them.
 	//
-	// Errors, each with 0 entries: [Canceled] when ctx ends or the queue is closed;
-	// [BufferOverflow] or [InternalError] when the queue is broken and empty;
-	// [InvalidParameter] for empty results.
+	// Errors; Wait takes no result then:
+	//
+	//   - [Canceled]: ctx has ended, or the queue was closed.
+	//   - [BufferOverflow]: the queue has overrun and is empty.
+	//   - [InternalError]: the queue is broken for another reason and is empty.
+	//   - [InvalidParameter]: results is empty.
 	Wait(ctx context.Context, results []Result) (int, error)
 
-	// Notify blocks until an entry that satisfies t is queued, and takes no entry. The entry ends
-	// all Notify calls that are waiting. A later call considers only newer entries, and
-	// returns at once if one that satisfies t is already queued. So a program misses
-	// no entry that arrives between its last Poll and this call. Calls that wait at the same time
-	// all wait for the widest of their types, see [NotifyType.Combine].
+	// Notify blocks until the queue has a result of type t, and takes no result. If such a result is
+	// already in the queue, Notify returns at once. Therefore a program does not miss a result that
+	// arrives between its last Poll and its Notify.
 	//
-	// The usual loop is: Poll until it returns fewer entries than asked for, Notify, Poll again.
+	// A result ends all calls of Notify that wait at that moment. Later calls ignore this result and
+	// all earlier results. If several calls wait at the same time, each of them waits for the widest
+	// of their types: see [NotifyType.Combine].
 	//
-	// Errors: [Canceled] when ctx ends (this call only) or the queue is closed (all calls, oldest
-	// first); [BufferOverflow] after an overrun; [InternalError] when the queue is broken otherwise;
-	// [InvalidParameter1] for an unknown t.
+	// The usual loop is: Poll until it returns less than len(results), Notify, Poll again.
+	//
+	// Errors:
+	//
+	//   - [Canceled]: ctx has ended, or the queue was closed. Close ends all calls, oldest first.
+	//   - [BufferOverflow]: the queue has overrun.
+	//   - [InternalError]: the queue is broken for another reason.
+	//   - [InvalidParameter1]: t is not a constant of NotifyType.
+	//
 	// Source: IND2CompletionQueue::Notify, NdkArmCq.
 	Notify(ctx context.Context, t NotifyType) error
 
-	// EventFD returns a file descriptor that becomes readable when an entry is queued, for programs
-	// that wait in poll or epoll. After it has become readable, read it, then Poll until the queue
-	// is empty, then wait again. The descriptor belongs to the queue: do not close it, and do not
-	// use it after Close. Every call returns the same one.
+	// EventFD returns a file descriptor that becomes readable when a result is added to the queue.
+	// Programs that wait in poll(2) or epoll_wait(2) use it. When the descriptor is readable, read from
+	// it, call Poll until the queue is empty, and wait again. The descriptor belongs to the queue: do
+	// not close it, and do not use it after Close. Every call returns the same descriptor.
 	//
-	// Errors: [NotSupported]; [InsufficientResources] when no descriptor is left.
+	// Errors: [NotSupported]; [InsufficientResources] if the process has no descriptor left.
 	EventFD() (int, error)
 
-	// Resize changes the depth. The queue may be in use, and loses no entry.
+	// Resize changes the depth. The queue may be in use, and loses no result.
 	//
-	// Errors: [BufferOverflow] when more than depth entries are stored; [InvalidParameter] for a
-	// depth out of range; [NotSupported] without [CQResizeSupported]. The depth is unchanged
-	// after each. Source: IND2CompletionQueue::Resize, NdkResizeCq.
+	// Errors; the depth is unchanged after each:
+	//
+	//   - [BufferOverflow]: the queue has more than depth results.
+	//   - [InvalidParameter]: depth is out of range.
+	//   - [NotSupported]: the adapter does not have [CQResizeSupported].
+	//
+	// Source: IND2CompletionQueue::Resize, NdkResizeCq.
 	Resize(depth int) error
 
-	// NotifyAffinity returns the processors that serve notifications, as a processor group and a
-	// mask in it. Errors: [NotSupported].
+	// NotifyAffinity returns the processors that serve notifications: the number of a processor group,
+	// and a mask of processors in this group. A group has 64 processors.
+	//
+	// Errors: [NotSupported].
 	// Source: IND2CompletionQueue::GetNotifyAffinity.
 	NotifyAffinity() (group uint16, mask uint64, err error)
 
-	// Close ends waiting calls with [Canceled] and drops entries that were not taken. The queue
+	// Close ends waiting calls with [Canceled], and drops the results that were not taken. The queue
 	// itself is released when the last endpoint that uses it is closed.
 	Close() error
 }
@@ -74,54 +90,66 @@ type CompletionQueue interface {
 // InterruptModerator is implemented by completion queues of adapters with
 // [InterruptModerationSupported].
 type InterruptModerator interface {
-	// ModerateInterrupts delays events until count entries have arrived, or the oldest entry is as
-	// old as interval. A negative value disables that condition. A failed entry raises its event at
-	// once, together with the events that were delayed.
+	// ModerateInterrupts delays the events that end Notify and make EventFD readable. They are delayed
+	// until count results have arrived, or the oldest of these results is as old as interval. A
+	// negative count or interval disables that condition. A failed result raises its event at once,
+	// together with the delayed events.
 	//
-	// Errors: [InvalidParameterMix] when both are negative.
+	// Errors: [InvalidParameterMix] if both are negative.
 	// Source: NdkControlCqInterruptModeration.
 	ModerateInterrupts(interval time.Duration, count int) error
 }
 
-// SharedReceiveQueue holds receives for several endpoints. Each message takes the oldest receive,
-// and the result goes to the completion queue for receives of the endpoint that got the message. A
-// message that arrives while the queue is empty waits without limit; its connection stays up.
+// SharedReceiveQueue holds receives for several endpoints. Each message to one of these endpoints
+// takes the oldest receive. The result of the receive goes to the [EndpointConfig].Receive completion
+// queue of that endpoint. A message that arrives while the queue is empty waits without limit, and
+// its connection stays up.
 //
-// A receive of this queue is outstanding only until a message takes it. When an endpoint of the
-// queue fails, is flushed or closed, a receive that one of its messages has taken completes there
-// like any other. Outstanding receives stay for the other endpoints. The queue itself has no
-// results: a receive that no message takes gets none.
+// A receive of this queue is outstanding until a message takes it. If the endpoint of that message
+// then fails, or is flushed or closed, the receive completes as a receive of the endpoint's own queue
+// would. The receives that no message has taken stay in the queue for the other endpoints. A receive
+// that no message ever takes has no result.
 // Source: NetworkDirect IND2SharedReceiveQueue, NDK_SRQ.
 type SharedReceiveQueue interface {
-	// Receive posts a receive; no endpoint needs to be connected. sge is as for [Endpoint.Receive].
+	// Receive posts a receive, also while no endpoint is connected. sge has the rules of
+	// [Endpoint.Receive].
 	//
-	// Errors: [NoMoreEntries] when Depth receives are outstanding; [DataOverrun] for too many
-	// entries; [BufferOverflow] for more than MaxTransferLength bytes; [InvalidHandle] after
-	// Close. Nothing is queued then.
+	// Errors; nothing is queued then:
+	//
+	//   - [NoMoreEntries]: Depth receives are outstanding.
+	//   - [DataOverrun]: sge has too many entries.
+	//   - [BufferOverflow]: the buffers have more than MaxTransferLength bytes.
+	//   - [InvalidHandle]: the queue is closed.
+	//
 	// Source: IND2SharedReceiveQueue::Receive, NdkSrqReceive.
 	Receive(reqCtx uint64, sge []SGE) error
 
-	// Notify blocks until fewer receives are outstanding than the threshold, and returns at once if
-	// there are fewer already. One event ends all waiting calls, even if receives are posted before
-	// the waiting goroutines run. With a threshold of 0 there are no events.
+	// Notify blocks until fewer receives are outstanding than the threshold. If there are already
+	// fewer, it returns at once. When the number falls below the threshold, all waiting calls return,
+	// even if receives are posted before the waiting goroutines run. If the threshold is 0, Notify
+	// returns only with an error.
 	//
-	// Errors: [Canceled] when ctx ends or the queue is closed; [Unsuccessful] when the queue is
-	// broken. Source: IND2SharedReceiveQueue::Notify.
+	// Errors: [Canceled] if ctx ends or the queue is closed; [Unsuccessful] if the queue is broken.
+	// Source: IND2SharedReceiveQueue::Notify.
 	Notify(ctx context.Context) error
 
-	// Modify changes depth and threshold. A value of 0 leaves it unchanged.
+	// Modify changes the depth and the threshold. If an argument is 0, its value is unchanged.
 	//
-	// Errors: [BufferOverflow] when more than depth receives are outstanding; [InvalidParameter]
-	// for values out of range, and for a threshold above the depth; [InvalidHandle] after Close.
-	// Nothing changes then.
+	// Errors; nothing changes then:
+	//
+	//   - [BufferOverflow]: more than depth receives are outstanding.
+	//   - [InvalidParameter]: an argument is out of range, or the threshold is greater than the depth.
+	//   - [InvalidHandle]: the queue is closed.
+	//
 	// Source: IND2SharedReceiveQueue::Modify, NdkModifySrq.
 	Modify(depth, threshold int) error
 
-	// NotifyAffinity is as for [CompletionQueue].
+	// NotifyAffinity returns the processors that serve notifications: see
+	// [CompletionQueue.NotifyAffinity].
 	// Source: IND2SharedReceiveQueue::GetNotifyAffinity.
 	NotifyAffinity() (group uint16, mask uint64, err error)
 
-	// Close ends waiting calls with [Canceled] and refuses further receives. The queue itself is
+	// Close ends waiting calls with [Canceled], and refuses further receives. The queue itself is
 	// released when the last endpoint that uses it is closed.
 	Close() error
 }

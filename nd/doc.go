@@ -1,76 +1,108 @@
-// Package nd is the NetworkDirect model in Go: the objects of remote direct memory access (RDMA) as
-// interfaces, with the statuses, flags and limits that belong to them. It has no implementation. A
-// provider implements the interfaces, and a program written against them runs over any provider.
+// Package nd is the NetworkDirect model of remote direct memory access (RDMA) in Go. It consists of
+// interfaces, and of the statuses, flags and limits that belong to them. A provider implements the
+// interfaces. A program that is written against them runs with any provider.
 //
 // # Objects
 //
-// A [Provider] knows local addresses and opens an [Adapter]. The adapter creates the rest:
+// A [Provider] knows local addresses and opens an [Adapter]. The adapter creates all other objects:
 //
 //	MemoryRegion        registered memory, with a local token for this process and a remote
 //	                    token for peers
 //	MemoryWindow        gives peers access to a part of a region until it is invalidated
 //	CompletionQueue     receives the results of requests
-//	Endpoint            a queue pair: work requests are posted here
+//	Endpoint            a queue pair: requests are posted to it
 //	SharedReceiveQueue  receives for several endpoints
-//	Connector, Listener connect an endpoint with one of a peer, reliably and in order
+//	Connector           connects an endpoint with an endpoint of a peer, reliably and in order
+//	Listener            accepts connection requests
 //
 // Send and Receive move messages. Read and Write access the peer's memory by address and token;
 // the peer's program takes no part in them.
 //
-// # Two kinds of calls
+// # Terms
 //
-// Control calls return when they are done. Calls that may block for long take a [context.Context].
-// The end of the context cancels this one call, which then fails with [Canceled]; [errors.Is] finds
-// the context's own error too. A call that completes just as the context ends returns its own
-// result. If a canceled call may have had an effect, its comment says so. Flush and Close take no
-// context, but may block until a copy in progress has ended; FlushContext and CloseContext bound
-// the wait.
+//	adapter             an RDMA device with one protection domain
+//	token               a number that grants access to registered memory: the local token is the
+//	                    lkey of verbs, the remote token is the rkey
+//	descriptor          the address, length and remote token of a window or region (WindowDescriptor)
+//	entry, SGE          an entry of a scatter/gather list: a buffer and its local token
+//	initiator request   any request but a Receive; the initiator queue is the send queue of verbs
+//	result              an entry of a completion queue: the outcome of one request
+//	to complete         a request completes when its outcome is decided; its result is then added
+//	                    to the completion queue
+//	to take a result    to get it from the completion queue, for example with Poll
+//	outstanding         posted, and the result is not yet taken
+//	to flush            to complete all incomplete requests of an endpoint with status Canceled
+//	active, passive     the side of a connection that calls Connect, and the side that accepts
+//	version 1, 2; NDK   versions 1 and 2 of NetworkDirect, and its interface in the Windows kernel
 //
-// Data calls (the posting methods of [Endpoint], and [SharedReceiveQueue.Receive]) post a request
-// and return at once. An error of the call means that nothing was posted. Otherwise the outcome is
-// a [Result] in a completion queue. A failed result ends the connection.
+// # Control calls and data calls
+//
+// A control call returns when its work is done. A control call that may block for long takes a
+// [context.Context]. If the context ends first, this call fails with [Canceled], and [errors.Is] also
+// finds the context's own error. If the work is done just as the context ends, the call may return
+// its normal outcome. If a canceled call may have had an effect, its comment describes the effect.
+// Flush and Close take no context, but may block until a copy in progress has ended. To limit that
+// wait, call FlushContext or CloseContext.
+//
+// The data calls are the posting methods of [Endpoint], and [SharedReceiveQueue.Receive]. A data call
+// posts a request and returns without waiting for it. If the call returns an error, nothing was
+// posted. Otherwise the outcome of the request is a [Result] in a completion queue. A failed result
+// ends the connection.
 //
 // # Functions for common cases
 //
 // These functions work with any provider:
 //
-//	SGEOf, DescriptorOf     the entry of a scatter/gather list, or the descriptor, for memory of a region
-//	WriteTo, ReadFrom       Write and Read with a descriptor, and a check of the length
-//	SendInline              Send of bytes that are not registered
-//	WaitOne, Results        wait for results, with errors that say why a request failed
-//	FastRegister            Endpoint.FastRegister with named parameters
-//	View                    registered memory as a slice of numbers or structs
+//	SGEOf               returns a scatter/gather entry for memory of a region
+//	DescriptorOf        returns the descriptor of a region
+//	WriteTo, ReadFrom   post a Write or Read to a descriptor, and check the length first
+//	SendInline          posts a Send of bytes that are not registered
+//	WaitOne, Results    wait for results, and return errors that say why a request failed
+//	FastRegister        is Endpoint.FastRegister with its parameters in a struct
+//	View                returns registered memory as a slice of numbers or structs
 //
 // # Errors
 //
-// Methods return errors of type [*OpError]. errors.Is finds in them the statuses that the comment
-// of the method lists. Every call that creates an object, and every call on an adapter that has
-// vanished, may also fail with [DeviceRemoved]; closing still works then.
+// Methods return errors of type [*OpError]. The comment of a method lists statuses under "Errors";
+// errors.Is finds the status in the error. Under "Results", the comment lists statuses that the
+// [Result] of the posted request may have. A status that is listed without a condition has the
+// meaning that its own comment gives.
 //
-// A call refuses an argument of another adapter, and a value out of range, with one of
-// [InvalidParameter1] to [InvalidParameter10]. The number is the position of the parameter in the C
+// If an adapter has vanished, calls on it and calls that create an object may fail with
+// [DeviceRemoved]. Close still works.
+//
+// Some calls refuse an argument with one of [InvalidParameter1] to [InvalidParameter10]: an object of
+// another adapter, or a value out of range. The number is the position of the parameter in the C
 // function of version 2, not in the Go method. For example, CreateCompletionQueue refuses a depth
-// out of range with InvalidParameter3. [OpError].Field has the name of the parameter, if the provider sets it.
+// out of range with InvalidParameter3. OpError.Field has the name of the parameter, if the provider
+// sets it.
 //
 // # Rules for all objects
 //
-// All methods may be called by any number of goroutines at once. Requests that several goroutines
-// post to one queue at the same time are posted in some order.
+// All methods may be called by any number of goroutines at once. If several goroutines post to one
+// queue at the same time, the order of their requests is undefined.
 //
-// Objects may be closed in any order: an object that another open object needs lives on until that
-// one is closed. Close cancels the calls that are waiting on the object, oldest first, and nothing
-// is delivered for it afterwards. Methods of a closed object that return an error return
-// [InvalidHandle]. Exceptions: initiator posts return [ConnectionInvalid]; Flush works; Close works. Methods without an error result: Poll returns 0, Bytes returns nil, Address returns
-// 0, and tokens, Err and Done stay readable.
+// Objects may be closed in any order. If an open object still uses a closed object, the provider
+// keeps the part that is needed until the open object is closed too. Close cancels the calls that
+// block on the object, oldest first. The object reports no event afterwards.
+//
+// Methods of a closed object fail with [InvalidHandle], with these exceptions:
+//
+//   - methods whose comment gives another status for a closed object;
+//   - posts of initiator requests fail with [ConnectionInvalid];
+//   - Flush and Close work;
+//   - Poll returns 0, Bytes returns nil, and Address returns 0;
+//   - tokens, Err and Done return what they returned before.
 //
 // # Versions of the model
 //
 // The model follows version 2 of NetworkDirect. SendAndInvalidate and request batches are from
 // version 1. Fast registration, deferred posts and results that name an invalidated token are from
-// NDK, the kernel interface. Comments give the origin of each method under "Source". Numbers are
-// those of version 2. Package [github.com/softnd/softnd/nd/ndcompat] has NDK's numbers where they
-// differ, overlapped requests, and the helper library for several providers.
+// NDK. Comments give the origin of each method under "Source". The numbers of statuses and flags are
+// those of version 2, unless the comment says otherwise. Package
+// [github.com/softnd/softnd/nd/ndcompat] has the numbers of NDK where they differ, overlapped
+// requests, and the helper library for several providers.
 //
-// Optional parts of the model are interfaces of their own, which a program finds by type assertion:
-// [InterruptModerator], [RouteResolver], [NDKAdapter], [SharedAddressConnector].
+// Optional parts of the model are separate interfaces: [InterruptModerator], [RouteResolver],
+// [NDKAdapter], [SharedAddressConnector]. A program finds them by type assertion.
 package nd

@@ -7,13 +7,13 @@ import (
 	"strconv"
 )
 
-// Token is the right to use registered memory, as a number. It is opaque; 0 is never valid. Local
-// tokens (in an [SGE]) and remote tokens (in Read, Write and SendAndInvalidate) are different
-// number spaces: a request with a token of the wrong kind fails. Every peer that knows a remote
-// token can use it, so String does not print all of it.
+// Token is an opaque number that grants access to registered memory. 0 is never valid. A local token
+// is for an [SGE]; a remote token is for Read, Write and SendAndInvalidate. A request with a token of
+// the wrong kind fails.
 type Token uint32
 
-// String marks the value as a token and shows its low eight bits only.
+// String returns the low eight bits of the token only, because every peer that knows a remote token
+// can use it.
 func (t Token) String() string {
 	if t == 0 {
 		return "token(none)"
@@ -26,21 +26,24 @@ func (t Token) String() string {
 func (t Token) GoString() string { return t.String() }
 
 // SGE is one entry of a scatter/gather list: a part of a registered region and that region's
-// local token. [SGEOf] returns one. A request copies the list during the call. The buffers belong
-// to the request until it completes, or, with [Inline], until the call returns. Until then the
-// program must not change the buffers of a Send or Write, and the contents of the buffers of a
-// Receive or Read are undefined. Buffers of several requests may overlap.
+// local token. [SGEOf] returns one. A post copies the list, so the program may change the list when
+// the post has returned.
 //
-// The provider checks that the token covers the buffer when the request runs: a mismatch is an
-// [AccessViolation] in the result, not an error of the call. Source: ND2_SGE, NDK_SGE.
+// The buffers belong to the request until it completes, or, with [Inline], until the post returns.
+// Until then the program must not change the buffers of a Send or Write, and the contents of the
+// buffers of a Receive or Read are undefined. Buffers of several requests may overlap.
+//
+// The provider checks when the request runs that the token covers the buffer. If it does not, the
+// result has the status [AccessViolation]; the post itself succeeds.
+// Source: ND2_SGE, NDK_SGE.
 type SGE struct {
 	Buffer []byte
 	Token  Token
 }
 
-// SGEOf returns the entry for n bytes of mr's memory, from offset on: that part of mr.Bytes() with
-// mr.LocalToken(). Like a slice expression, it panics if these bytes are not all within the memory.
-// mr.Bytes() is empty if mr is not registered, or closed.
+// SGEOf returns an [SGE] with n bytes of mr.Bytes(), beginning at offset, and with mr.LocalToken().
+// Like a slice expression, SGEOf panics if mr.Bytes() does not have these bytes. mr.Bytes() is empty
+// if mr is not registered, or closed.
 func SGEOf(mr MemoryRegion, offset, n int) SGE {
 	mem := mr.Bytes()
 	if offset < 0 || n < 0 || offset > len(mem) || n > len(mem)-offset {
@@ -52,36 +55,34 @@ func SGEOf(mr MemoryRegion, offset, n int) SGE {
 // WindowDescriptorSize is the length in bytes of an encoded [WindowDescriptor].
 const WindowDescriptorSize = 20
 
-// WindowDescriptor is what a peer needs to access memory of another process: the address of the
-// first byte, the length, and the remote token. It describes a window ([MemoryWindow.Descriptor])
-// or a region ([DescriptorOf]). The owner sends it to the peer, in a binary encoding: see
-// [WindowDescriptor.MarshalBinary]. Address is opaque: a peer may add offsets to it, but must
-// not dereference it.
+// WindowDescriptor has the values that a peer needs to access memory of another process: the address
+// of the first byte, the length, and the remote token. It describes a window
+// ([MemoryWindow.Descriptor]) or a region ([DescriptorOf]). The owner of the memory sends the
+// descriptor to the peer, encoded by [WindowDescriptor.MarshalBinary]. The peer may add an offset to
+// Address, but must not dereference it.
 // Source: ND_MW_DESCRIPTOR.
 type WindowDescriptor struct {
 	Address, Length uint64
 	Token           Token
 }
 
-// AppendBinary appends the encoding of d: Address, Length and Token in this order, without gaps,
-// each in network byte order. It never fails.
+// AppendBinary appends the encoding of d to b: Address, Length and Token in this order, without
+// gaps, each in network byte order. It never fails.
 func (d WindowDescriptor) AppendBinary(b []byte) ([]byte, error) {
 	b = binary.BigEndian.AppendUint64(b, d.Address)
 	b = binary.BigEndian.AppendUint64(b, d.Length)
 	return binary.BigEndian.AppendUint32(b, uint32(d.Token)), nil
 }
 
-// MarshalBinary returns the [WindowDescriptorSize] bytes of [WindowDescriptor.AppendBinary]. It
-// never fails.
+// MarshalBinary returns the encoding of d, which has [WindowDescriptorSize] bytes. It never fails.
 func (d WindowDescriptor) MarshalBinary() ([]byte, error) {
 	return d.AppendBinary(make([]byte, 0, WindowDescriptorSize))
 }
 
-// UnmarshalBinary decodes the encoding of [WindowDescriptor.MarshalBinary]. Any
-// [WindowDescriptorSize] bytes are a descriptor; a request that uses it fails if there is no such
-// memory.
+// UnmarshalBinary sets d to the descriptor that [WindowDescriptor.MarshalBinary] encoded as b. It
+// cannot check that the memory exists. If it does not exist, a request that uses d fails.
 //
-// Errors: [InvalidBufferSize] for another length; d is unchanged then.
+// Errors: [InvalidBufferSize] if b does not have [WindowDescriptorSize] bytes. d is then unchanged.
 func (d *WindowDescriptor) UnmarshalBinary(b []byte) error {
 	if len(b) != WindowDescriptorSize {
 		return &OpError{
@@ -96,9 +97,10 @@ func (d *WindowDescriptor) UnmarshalBinary(b []byte) error {
 	return nil
 }
 
-// Slice returns the descriptor of n bytes from offset on, with the same token.
+// Slice returns a descriptor of n bytes of the memory of d, beginning at offset. Its token is that
+// of d.
 //
-// Errors: [AccessViolation] if d does not have these bytes.
+// Errors: [AccessViolation] if the memory of d does not have these bytes.
 func (d WindowDescriptor) Slice(offset, n int) (WindowDescriptor, error) {
 	if offset < 0 || n < 0 || uint64(offset) > d.Length || uint64(n) > d.Length-uint64(offset) {
 		return WindowDescriptor{}, &OpError{
@@ -110,137 +112,149 @@ func (d WindowDescriptor) Slice(offset, n int) (WindowDescriptor, error) {
 	return WindowDescriptor{Address: d.Address + uint64(offset), Length: uint64(n), Token: d.Token}, nil
 }
 
-// DescriptorOf returns the descriptor of all memory of mr, with mr.RemoteToken(). Peers can use it
-// as far as the region's AllowRemote flags allow, until the registration ends. Length is 0 if
-// mr.Bytes() is nil: while mr is not registered, and for a fast registration whose pages are not
-// contiguous in this process.
+// DescriptorOf returns the descriptor of all memory of mr, with mr.RemoteToken(). Until the
+// registration ends, peers can use the descriptor for the access that the region's AllowRemote flags
+// allow. Length is 0 if mr.Bytes() is nil. This is so while mr is not registered, and for a fast
+// registration whose pages are not contiguous in this process.
 func DescriptorOf(mr MemoryRegion) WindowDescriptor {
 	return WindowDescriptor{Address: mr.Address(), Length: uint64(len(mr.Bytes())), Token: mr.RemoteToken()}
 }
 
 // MemoryRegion is memory that requests may use, with the rights of its registration. It has one
 // registration at a time. The same buffer may be registered in other regions too. All endpoints of
-// the adapter can use the region. [SGEOf] and [DescriptorOf] name its memory in requests.
+// the adapter can use the region. To use its memory in a request, call [SGEOf] or [DescriptorOf].
 // Source: NetworkDirect IND2MemoryRegion, NDK_MR.
 type MemoryRegion interface {
-	// Register makes buf usable with the rights in flags and gives the region new tokens. A
-	// region can be registered again after each Deregister.
+	// Register registers buf with the rights in flags, and gives the region new tokens. After a
+	// Deregister, the region can be registered again.
 	//
-	// Errors: [InvalidParameter] for a nil buf or one above MaxRegistrationSize;
-	// [InvalidBufferSize] for a buf that is empty but not nil; [InvalidParameter3] for unknown
-	// flags; [AccessViolation] for memory that cannot be accessed as the flags ask;
-	// [InvalidDeviceState] when already registered or set up for fast registration;
-	// [InsufficientResources]; [NoMemory]; [Canceled]. The region is unchanged after each. A
-	// provider need not check access to the memory. If it does not, a transfer to memory that is
-	// not writable may crash the process.
+	// Errors; the region is unchanged after each:
+	//
+	//   - [InvalidParameter]: buf is nil, or longer than MaxRegistrationSize.
+	//   - [InvalidBufferSize]: buf is empty but not nil.
+	//   - [InvalidParameter3]: flags has an unknown bit.
+	//   - [AccessViolation]: the process cannot access buf in the ways that flags allows. A provider
+	//     need not check this. If it does not, a transfer to memory that is not writable may crash
+	//     the process.
+	//   - [InvalidDeviceState]: the region is already registered, or set up for fast registration.
+	//   - [InsufficientResources], [NoMemory], [Canceled].
+	//
 	// Source: IND2MemoryRegion::Register, NdkRegisterMr.
 	Register(ctx context.Context, buf []byte, flags RegionFlags) error
 
-	// Deregister ends a registration. Once it has returned nil, no transfer accesses the memory
-	// through this registration. Requests with its tokens then fail with [AccessViolation], on
-	// whichever side they are posted. Deregister stops requests in progress and does not wait until
-	// they complete.
+	// Deregister ends the registration. Once it has returned nil, no transfer accesses the memory
+	// through this registration. A request of either side that uses the old tokens then fails with
+	// [AccessViolation]. Deregister stops requests in progress. It does not wait until they complete.
 	//
-	// Errors: [DeviceBusy], at once and without effect, while a window is bound to the region;
-	// [InvalidDeviceState] when not registered, or fast-registered; [Canceled], after which the
-	// tokens are invalid already, and another Deregister waits until no transfer accesses the
-	// memory.
+	// Errors:
+	//
+	//   - [DeviceBusy]: a window is bound to the region. Deregister does not wait, and has no effect.
+	//   - [InvalidDeviceState]: the region is not registered, or is fast-registered.
+	//   - [Canceled]: ctx has ended. The tokens are invalid even so. To wait until no transfer accesses
+	//     the memory, call Deregister again.
+	//
 	// Source: IND2MemoryRegion::Deregister, NdkDeregisterMr.
 	Deregister(ctx context.Context) error
 
-	// InitializeFastRegister prepares an empty region for [Endpoint.FastRegister] of up to pages
-	// pages. remote determines whether its registrations may have remote rights. It may be called
-	// again with other values while nothing is registered. From then on, until Close, the region is
-	// for fast registration only.
+	// InitializeFastRegister prepares a region without memory for [Endpoint.FastRegister] of up to
+	// pages pages. If remote is true, registrations of the region may have remote rights. From then
+	// on, until Close, the region is for fast registration only. While it is not registered,
+	// InitializeFastRegister may be called again, with other values.
 	//
-	// Errors: [NotSupported]; [ImplementationLimit] for too many pages; [InvalidParameter1] for
-	// pages below 1; [InvalidDeviceState] when registered; [Canceled].
+	// Errors: [InvalidParameter1] if pages is less than 1; [ImplementationLimit] if pages is too
+	// large; [InvalidDeviceState] if the region is registered; [NotSupported]; [Canceled].
 	// Source: NdkInitializeFastRegisterMr.
 	InitializeFastRegister(ctx context.Context, pages int, remote bool) error
 
-	// LocalToken returns the token for an [SGE] of this region, and 0 before the first
-	// registration. After the registration has ended it still returns the last token, which is
-	// invalid then.
+	// LocalToken returns the token for an [SGE] of this region. It returns 0 before the first
+	// registration. After the registration has ended, it still returns the last token, which is then
+	// invalid.
 	// Source: IND2MemoryRegion::GetLocalToken.
 	LocalToken() Token
 
-	// RemoteToken returns the token for peers. Every connected peer of the adapter can use it, as
-	// far as the region's AllowRemote flags allow. It returns 0 before the first registration.
-	// After the registration has ended it still returns the last token, which is invalid then.
+	// RemoteToken returns the token for peers. Every connected peer of the adapter can use the token
+	// for the access that the region's AllowRemote flags allow. RemoteToken returns 0 before the first
+	// registration. After the registration has ended, it still returns the last token, which is then
+	// invalid.
 	// Source: IND2MemoryRegion::GetRemoteToken.
 	RemoteToken() Token
 
-	// Bytes returns the registered memory, and nil when not registered. For a fast-registered
-	// region it returns nil too, unless the pages are contiguous in this process.
+	// Bytes returns the registered memory, and nil if the region is not registered. It also returns
+	// nil for a fast-registered region whose pages are not contiguous in this process.
 	Bytes() []byte
 
-	// Address returns the address that peers use for Bytes()[0], and 0 when not registered. For a
-	// fast-registered region it is the baseAddress. Add the offset for other bytes. Peers need a
-	// token, too, to use the address.
+	// Address returns the address by which peers access the first byte of the region, and 0 if the
+	// region is not registered. For a fast-registered region it returns the baseAddress. The byte at
+	// an offset has the address Address() + offset. To use an address, a peer also needs a token.
 	Address() uint64
 
-	// Close releases the region and ends its registration as Deregister does. Windows bound to
-	// it keep the registration alive until the last of them is invalidated or closed. Close waits
-	// until a copy in progress has ended, at the latest by the death of the process that copies.
+	// Close releases the region, and ends its registration as Deregister does. If windows are bound
+	// to the region, the registration ends when the last of them is invalidated or closed. If another
+	// process is copying from or to the region, Close waits until that copy ends or that process dies.
 	Close() error
 
-	// CloseContext is Close with a bound on the wait.
+	// CloseContext is Close with a limit on the wait.
 	//
-	// Errors: [Canceled] when ctx ends. The region is closed and its tokens are invalid even so,
-	// but the memory must not be accessed before another call has returned nil.
+	// Errors: [Canceled] when ctx ends. The region is closed and its tokens are invalid even so, but
+	// the program must not access the memory before another call of Close or CloseContext has
+	// returned nil.
 	CloseContext(ctx context.Context) error
 }
 
-// MemoryWindow gives peers access to a part of a region, until its owner invalidates it. A new
-// window is invalidated. [Endpoint.Bind] binds it; [Endpoint.Invalidate], or
-// [Endpoint.SendAndInvalidate] of the peer, invalidates it again. This may be repeated without
-// limit, with another range, region or endpoint. A window is also invalidated when the endpoint
-// that it was bound on fails, disconnects or is closed. Windows may overlap.
+// MemoryWindow gives peers access to a part of a region, until the window is invalidated.
+// [Endpoint.Bind] binds a window. [Endpoint.Invalidate] of the owner, or
+// [Endpoint.SendAndInvalidate] of the peer, invalidates it. The window may then be bound again, with
+// another range, region or endpoint. A window is also invalidated if the endpoint on which it was
+// bound fails, disconnects or is closed. A new window is not bound. Windows may overlap.
 // Source: NetworkDirect IND2MemoryWindow, NDK_MW.
 type MemoryWindow interface {
-	// RemoteToken returns the token of the last Bind, as soon as that Bind has returned. It returns
-	// 0 before the first Bind. After the invalidation it still returns the last token, which is
-	// invalid then. Every Bind gives the window a new token. A provider may use the number of an
-	// old token again, in softnd after 4,096 later Binds and registrations at the earliest.
+	// RemoteToken returns the token of the last Bind, as soon as the call of Bind has returned. Every
+	// Bind gives the window a new token. RemoteToken returns 0 before the first Bind. After the
+	// invalidation, it still returns the last token, which is then invalid. A provider may reuse the
+	// number of an old token. softnd does so only after at least 4,096 further Binds and
+	// registrations.
 	// Source: IND2MemoryWindow::GetRemoteToken.
 	RemoteToken() Token
 
-	// Descriptor returns the range and the token of the last Bind, as soon as that Bind has
-	// returned, and the zero value before the first Bind. Source: the descriptor of INDEndpoint::Bind.
+	// Descriptor returns the range and the token of the last Bind, as soon as the call of Bind has
+	// returned. It returns the zero value before the first Bind.
+	// Source: the descriptor of INDEndpoint::Bind.
 	Descriptor() WindowDescriptor
 
-	// Close invalidates the window if it is bound, waits until no transfer uses it, and releases
-	// it. A transfer in progress fails at the peer. Close waits until a copy in progress has ended,
-	// at the latest by the death of the process that copies.
+	// Close releases the window. If the window is bound, Close invalidates it first. A transfer in
+	// progress fails at the peer. If another process is copying through the window, Close waits until
+	// that copy ends or that process dies.
 	Close() error
 
-	// CloseContext is Close with a bound on the wait.
+	// CloseContext is Close with a limit on the wait.
 	//
-	// Errors: [Canceled] when ctx ends. The window is closed and its token is invalid even so.
-	// Another call waits until no transfer uses the memory.
+	// Errors: [Canceled] when ctx ends. The window is closed and its token is invalid even so. To wait
+	// until no transfer accesses the memory, call Close or CloseContext again.
 	CloseContext(ctx context.Context) error
 }
 
-// LogicalPage is the address of one page in the adapter's own addresses.
+// LogicalPage is the address of one page, in addresses of the adapter.
 type LogicalPage uint64
 
-// LogicalMapping lists the pages behind a buffer. Source: NDK's logical address mapping.
+// LogicalMapping lists the pages of a buffer, for [Endpoint.FastRegister]. It is created by
+// [Adapter.BuildLogicalAddressMapping]. Source: NDK's logical address mapping.
 type LogicalMapping interface {
-	// Pages returns the pages in the order of the buffer; the caller must not change the slice.
+	// Pages returns the pages in the order of the buffer. The caller must not change the slice.
 	Pages() []LogicalPage
-	// PageSize returns the bytes per page.
+	// PageSize returns the number of bytes of a page.
 	PageSize() int
-	// Offset returns where in the first page the buffer starts, in bytes.
+	// Offset returns the offset of the buffer in the first page, in bytes.
 	Offset() int
-	// Close releases the mapping. Registrations of its pages must have ended before.
+	// Close releases the mapping. The registrations of its pages must have ended before.
 	//
-	// Errors: [DeviceBusy], without effect, while a registration of its pages exists.
+	// Errors: [DeviceBusy], without effect, if a registration still uses its pages.
 	// Source: NdkReleaseLAM.
 	Close() error
 
-	// CloseContext is Close with a bound on the wait.
+	// CloseContext is Close with a limit on the wait.
 	//
-	// Errors: as Close; [Canceled] when ctx ends: the mapping accepts no further registrations, and
-	// another call waits until no transfer uses the memory.
+	// Errors: those of Close, and [Canceled] when ctx ends. The mapping accepts no further
+	// registrations even so. To wait until no transfer accesses the memory, call Close or
+	// CloseContext again.
 	CloseContext(ctx context.Context) error
 }

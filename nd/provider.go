@@ -5,18 +5,19 @@ import (
 	"net/netip"
 )
 
-// Provider is the entry point: it knows the local addresses and opens the adapters that have them.
+// Provider is the entry point of the model. It lists local addresses, and opens the adapters that
+// have these addresses.
 // Source: NetworkDirect IND2Provider.
 type Provider interface {
-	// QueryAddressList returns every local address of this provider, possibly none. The caller may
-	// keep and change the list. The next call may return a different list.
+	// QueryAddressList returns every local address of this provider. There may be none. The caller
+	// may keep and change the list. The next call may return a different list.
 	// Source: IND2Provider::QueryAddressList.
 	QueryAddressList() ([]netip.Addr, error)
 
-	// ResolveAddress returns the adapter that has a local address. An adapter may have several
-	// addresses.
+	// ResolveAddress returns the number of the adapter that has the address local. An adapter may
+	// have several addresses.
 	//
-	// Errors: [InvalidAddress] when local is not an address of this provider.
+	// Errors: [InvalidAddress] if local is not an address of this provider.
 	// Source: IND2Provider::ResolveAddress.
 	ResolveAddress(local netip.Addr) (AdapterID, error)
 
@@ -27,9 +28,10 @@ type Provider interface {
 	// Source: IND2Provider::OpenAdapter, INDProvider::OpenAdapter.
 	OpenAdapter(ctx context.Context, id AdapterID) (Adapter, error)
 
-	// Close ends the use of the provider. Close the adapters first: a provider may let open adapters
-	// stay usable until the last of them is closed, or it may end them and their objects at once.
-	// In the second case connections are aborted, and calls that wait return [Canceled].
+	// Close ends the use of the provider. Close all adapters before the provider. If an adapter is
+	// still open, the effect depends on the provider. Either the open adapters stay usable until they
+	// are closed, or the provider ends them and their objects at once. In the second case it aborts
+	// connections, and calls that block fail with [Canceled].
 	Close() error
 }
 
@@ -38,8 +40,8 @@ type Provider interface {
 // [DeviceRemoved] or [Canceled]. A call that fails creates nothing.
 // Source: NetworkDirect IND2Adapter.
 type Adapter interface {
-	// Query returns the limits. version is [InfoVersion1] or [InfoVersion2], and becomes the
-	// InfoVersion of the answer.
+	// Query returns the limits of the adapter. version is [InfoVersion1] or [InfoVersion2], and
+	// becomes the InfoVersion of the answer.
 	//
 	// Errors: [InvalidParameter] for another version.
 	// Source: IND2Adapter::Query, NdkQueryAdapterInfo.
@@ -49,127 +51,141 @@ type Adapter interface {
 	// be bound. Source: IND2Adapter::QueryAddressList.
 	QueryAddressList() ([]netip.Addr, error)
 
-	// Control runs a command that this provider defines, with in as its input, and returns how
-	// many bytes of out it filled.
+	// Control runs the command code, which this provider defines. in is the input of the command. The
+	// output is written to out, and Control returns the length of the output.
 	//
-	// Errors: [NotSupported] for a code that the provider does not know; [BufferOverflow] with
-	// the needed size when out is too short; others as the provider documents.
+	// Errors: [NotSupported] if the provider does not know code; [BufferOverflow] if out is too short,
+	// and Control then returns the length that is needed; other errors that the provider documents.
 	// Source: INDAdapter::Control.
 	Control(ctx context.Context, code uint32, in, out []byte) (int, error)
 
-	// CreateCompletionQueue creates a queue for at least depth entries, 1 to
-	// MaxCompletionQueueDepth. The depth may be less than the sum of the depths of the
-	// initiator and receive queues that report to it: only an actual overrun is an error, see [CompletionQueue].
+	// CreateCompletionQueue creates a queue for at least depth results. depth is 1 to
+	// MaxCompletionQueueDepth. It may be less than the sum of the depths of the initiator and receive
+	// queues that use the completion queue. Only an actual overrun is an error: see [CompletionQueue].
 	//
 	// Errors: [InvalidParameter3] for a depth out of range.
 	// Source: IND2Adapter::CreateCompletionQueue, NdkCreateCq.
 	CreateCompletionQueue(ctx context.Context, depth int) (CompletionQueue, error)
 
-	// CreateMemoryRegion creates a region without memory, for [MemoryRegion.Register] or
+	// CreateMemoryRegion creates a region without memory. The next call is [MemoryRegion.Register] or
 	// [MemoryRegion.InitializeFastRegister].
 	// Source: IND2Adapter::CreateMemoryRegion, NdkCreateMr.
 	CreateMemoryRegion(ctx context.Context) (MemoryRegion, error)
 
-	// Register creates a region over any memory of this process. It is CreateMemoryRegion followed
-	// by [MemoryRegion.Register], with the errors of both.
+	// Register creates a region and registers buf, any memory of this process. It is
+	// CreateMemoryRegion followed by [MemoryRegion.Register], and has the errors of both.
 	// Source: INDAdapter::RegisterMemory.
 	Register(ctx context.Context, buf []byte, flags RegionFlags) (MemoryRegion, error)
 
-	// Allocate creates a region over size bytes of new, zeroed memory, of the kind that the
-	// provider's transfers access fastest. [MemoryRegion.Bytes] returns the memory. It lives until
-	// the region's Close: after Deregister it is plain memory that may be registered again, after
-	// Close it must not be touched.
+	// Allocate allocates size bytes of zeroed memory, and creates a region that has this memory
+	// registered. The memory is of the kind that the provider's transfers access fastest.
+	// [MemoryRegion.Bytes] returns it. After Deregister the program may still use the memory, and may
+	// register it again. After Close of the region, the program must not access the memory.
 	//
-	// Errors: [InvalidBufferSize] for size 0; [InvalidParameter] for a negative size or one above
-	// MaxRegistrationSize; [InvalidParameter3] for unknown flags; [NoMemory], which names the limit
-	// that was hit.
+	// Errors:
+	//
+	//   - [InvalidBufferSize]: size is 0.
+	//   - [InvalidParameter]: size is negative, or greater than MaxRegistrationSize.
+	//   - [InvalidParameter3]: flags has an unknown bit.
+	//   - [NoMemory]: the error names the limit that was reached.
 	Allocate(ctx context.Context, size int, flags RegionFlags) (MemoryRegion, error)
 
-	// CreateMemoryWindow creates a window in the invalidated state.
+	// CreateMemoryWindow creates a window that is not bound.
 	// Source: IND2Adapter::CreateMemoryWindow, NdkCreateMw.
 	CreateMemoryWindow(ctx context.Context) (MemoryWindow, error)
 
 	// CreateSharedReceiveQueue creates a queue of receives for several endpoints.
 	//
-	// Errors: [NotSupported] when MaxSharedReceiveQueueDepth is 0; [InvalidParameter3] for the
-	// depth; [InvalidParameter4] for the SGE count; [InvalidParameter5] for the threshold.
+	// Errors: [NotSupported] if MaxSharedReceiveQueueDepth is 0. If a field of cfg is out of range:
+	// [InvalidParameter3] for Depth, [InvalidParameter4] for MaxSGE, [InvalidParameter5] for
+	// Threshold.
 	// Source: IND2Adapter::CreateSharedReceiveQueue, NdkCreateSrq.
 	CreateSharedReceiveQueue(ctx context.Context, cfg SharedReceiveQueueConfig) (SharedReceiveQueue, error)
 
-	// CreateEndpoint creates a queue pair that is not connected. Its limits cannot change later. A
-	// provider may grant more than asked for. It grants at least 4 SGEs if the adapter allows 4.
-	// A configuration with every limit at its maximum is valid.
+	// CreateEndpoint creates a queue pair that is not connected. Its limits cannot change later. The
+	// provider may grant higher limits than cfg asks for. It grants at least 4 entries per request, if
+	// the adapter allows 4. A configuration with every limit at its maximum is valid.
 	//
-	// Errors, by the field at fault. Without SharedReceive: [InvalidParameter2] Receive,
-	// [InvalidParameter3] Initiator, [InvalidParameter5] ReceiveDepth, [InvalidParameter6]
-	// InitiatorDepth, [InvalidParameter7] MaxReceiveSGE, [InvalidParameter8] MaxInitiatorSGE,
-	// [InvalidParameter9] InlineSize. With it: [InvalidParameter2] Receive, [InvalidParameter3]
-	// Initiator, [InvalidParameter4] SharedReceive, [InvalidParameter6] InitiatorDepth,
-	// [InvalidParameter7] MaxInitiatorSGE, [InvalidParameter8] InlineSize.
+	// If a field of cfg is not valid, the error depends on the field, and on whether SharedReceive is
+	// set:
+	//
+	//	field            SharedReceive is nil     SharedReceive is set
+	//	Receive          InvalidParameter2        InvalidParameter2
+	//	Initiator        InvalidParameter3        InvalidParameter3
+	//	SharedReceive                             InvalidParameter4
+	//	ReceiveDepth     InvalidParameter5        (ignored)
+	//	InitiatorDepth   InvalidParameter6        InvalidParameter6
+	//	MaxReceiveSGE    InvalidParameter7        (ignored)
+	//	MaxInitiatorSGE  InvalidParameter8        InvalidParameter7
+	//	InlineSize       InvalidParameter9        InvalidParameter8
+	//
 	// Source: IND2Adapter::CreateQueuePair and CreateQueuePairWithSrq, NdkCreateQp,
 	// NdkCreateQpWithSrq.
 	CreateEndpoint(ctx context.Context, cfg EndpointConfig) (Endpoint, error)
 
-	// CreateConnector creates a connector, not bound.
+	// CreateConnector creates a connector that has no local address yet.
 	// Source: IND2Adapter::CreateConnector, NdkCreateConnector.
 	CreateConnector(ctx context.Context) (Connector, error)
 
-	// CreateListener creates a listener, not bound.
+	// CreateListener creates a listener that has no local address yet.
 	// Source: IND2Adapter::CreateListener, NdkCreateListener.
 	CreateListener(ctx context.Context) (Listener, error)
 
-	// BuildLogicalAddressMapping returns the pages of buf in the adapter's own addresses, for
-	// [Endpoint.FastRegister]. The memory must stay mapped until the mapping is closed. Memory of
-	// [Adapter.Allocate] can always be mapped, and stays, even if its region is closed.
+	// BuildLogicalAddressMapping returns a mapping that lists the pages of buf, in addresses of the
+	// adapter. [Endpoint.FastRegister] takes such pages. buf must stay valid memory until the mapping
+	// is closed. buf may always be memory of [Adapter.Allocate]. That memory stays valid while the
+	// mapping is open, even if its region is closed.
 	//
-	// Errors: [NotSupported] when the provider has no fast registration; [InvalidParameter] for
-	// an empty buf or memory that the adapter cannot address.
+	// Errors: [NotSupported] if the provider has no fast registration; [InvalidParameter] if buf is
+	// empty, or is memory that the adapter cannot address.
 	// Source: NdkBuildLAM.
 	BuildLogicalAddressMapping(ctx context.Context, buf []byte) (LogicalMapping, error)
 
-	// PrivilegedToken returns a local token for the memory of every open [LogicalMapping] of this
-	// adapter, without registration. An SGE with this token may name any part of the memory of one
-	// mapping that is open when the request is posted. Peers cannot use the token. Only trusted code
-	// may have it.
+	// PrivilegedToken returns a local token for memory that is mapped but not registered. The buffer
+	// of an SGE with this token is any part of the memory of one [LogicalMapping] of this adapter,
+	// which must be open when the request is posted. Peers cannot use the token. Pass it to trusted
+	// code only.
 	//
-	// Errors: [NotSupported]; the token is 0 then.
+	// Errors: [NotSupported]; the token is then 0.
 	// Source: NdkGetPrivilegedMemoryRegionToken.
 	PrivilegedToken() (Token, error)
 
-	// Close releases the handle. Objects created from it stay usable until they are closed
-	// themselves. The adapter is released with the last of them.
+	// Close releases this handle of the adapter. Objects that were created with the handle stay
+	// usable until they are closed. The adapter is released when the last of these objects is closed.
 	Close() error
 }
 
 // EndpointConfig has the queues and limits of an endpoint.
 type EndpointConfig struct {
-	// Receive and Initiator are the completion queues for the results of receives and of initiator
-	// requests. Both are required. They may be the same queue, and other endpoints may use it too.
+	// Receive is the completion queue for the results of receives, and Initiator that for the results
+	// of initiator requests. Both are required. They may be the same queue, and several endpoints may
+	// use one queue.
 	Receive, Initiator CompletionQueue
 	// SharedReceive, if not nil, replaces the endpoint's own receive queue. ReceiveDepth and
-	// MaxReceiveSGE are ignored then.
+	// MaxReceiveSGE are then ignored.
 	SharedReceive SharedReceiveQueue
-	// Context is the EndpointContext of every [Result] of this endpoint.
+	// Context is a number that the program chooses. It is the EndpointContext of every [Result] of
+	// this endpoint.
 	Context uint64
 
 	// ReceiveDepth and InitiatorDepth limit the outstanding requests of the two queues.
-	// MaxReceiveSGE and MaxInitiatorSGE limit the entries of one request. 0 means the provider's
-	// default, which is at least 1 and within the adapter's limits. softnd's defaults are 64
-	// requests per queue, and 4 entries.
+	// MaxReceiveSGE and MaxInitiatorSGE limit the scatter/gather entries of one request. 0 means the
+	// provider's default, which is at least 1 and within the adapter's limits. The defaults of softnd
+	// are 64 requests per queue, and 4 entries per request.
 	ReceiveDepth, InitiatorDepth   int
 	MaxReceiveSGE, MaxInitiatorSGE int
 
-	// InlineSize limits the bytes of a request posted with [Inline]. With 0, only empty requests
-	// can have [Inline].
+	// InlineSize is the largest number of bytes of a request with [Inline]. With 0, only a request
+	// without bytes can have Inline.
 	InlineSize int
 }
 
 // SharedReceiveQueueConfig has the limits of a shared receive queue.
 type SharedReceiveQueueConfig struct {
-	// Depth limits the outstanding receives, MaxSGE the entries of one. 0 means the provider's
-	// default. softnd's defaults are 64 receives and 4 entries.
+	// Depth limits the outstanding receives. MaxSGE limits the scatter/gather entries of one receive.
+	// 0 means the provider's default. The defaults of softnd are 64 receives and 4 entries.
 	Depth, MaxSGE int
-	// Threshold is the number of outstanding receives below which Notify returns, at most Depth.
-	// With 0 it never does.
+	// Threshold is at most Depth. [SharedReceiveQueue.Notify] returns when fewer receives than
+	// Threshold are outstanding. With 0, Notify never returns for that reason.
 	Threshold int
 }

@@ -17,13 +17,13 @@ func (e *postEndpoint) Send(reqCtx uint64, sge []SGE, flags OpFlags) error {
 	return nil
 }
 
-func (e *postEndpoint) Write(reqCtx uint64, sge []SGE, addr uint64, remote Token, flags OpFlags) error {
-	e.posted = []any{"write", reqCtx, sge, addr, remote, flags}
+func (e *postEndpoint) Write(reqCtx uint64, sge []SGE, remoteAddress uint64, remoteToken Token, flags OpFlags) error {
+	e.posted = []any{"write", reqCtx, sge, remoteAddress, remoteToken, flags}
 	return nil
 }
 
-func (e *postEndpoint) Read(reqCtx uint64, sge []SGE, addr uint64, remote Token, flags OpFlags) error {
-	e.posted = []any{"read", reqCtx, sge, addr, remote, flags}
+func (e *postEndpoint) Read(reqCtx uint64, sge []SGE, remoteAddress uint64, remoteToken Token, flags OpFlags) error {
+	e.posted = []any{"read", reqCtx, sge, remoteAddress, remoteToken, flags}
 	return nil
 }
 

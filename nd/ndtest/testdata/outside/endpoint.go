@@ -108,9 +108,9 @@ func (e *endpoint) Send(reqCtx uint64, sge []nd.SGE, flags nd.OpFlags) error {
 	return e.post("send", &request{kind: nd.RequestSend, context: reqCtx, sge: sge, flags: flags}, nd.InvalidParameter4)
 }
 
-func (e *endpoint) SendAndInvalidate(reqCtx uint64, sge []nd.SGE, remote nd.Token, flags nd.OpFlags) error {
+func (e *endpoint) SendAndInvalidate(reqCtx uint64, sge []nd.SGE, remoteToken nd.Token, flags nd.OpFlags) error {
 	defer e.adapter.lock()()
-	r := &request{kind: nd.RequestSend, context: reqCtx, sge: sge, flags: flags, token: remote, also: true}
+	r := &request{kind: nd.RequestSend, context: reqCtx, sge: sge, flags: flags, token: remoteToken, also: true}
 	return e.post("send and invalidate", r, nd.InvalidParameter4)
 }
 
@@ -182,15 +182,15 @@ func (e *endpoint) FastRegister(uint64, nd.MemoryRegion, []nd.LogicalPage, int, 
 	return refuse("fast register", nd.NotSupported, "")
 }
 
-func (e *endpoint) Read(reqCtx uint64, sge []nd.SGE, remoteAddr uint64, remote nd.Token, flags nd.OpFlags) error {
+func (e *endpoint) Read(reqCtx uint64, sge []nd.SGE, remoteAddress uint64, remoteToken nd.Token, flags nd.OpFlags) error {
 	defer e.adapter.lock()()
-	r := &request{kind: nd.RequestRead, context: reqCtx, sge: sge, far: remoteAddr, token: remote, flags: flags}
+	r := &request{kind: nd.RequestRead, context: reqCtx, sge: sge, far: remoteAddress, token: remoteToken, flags: flags}
 	return e.post("read", r, nd.InvalidParameter6)
 }
 
-func (e *endpoint) Write(reqCtx uint64, sge []nd.SGE, remoteAddr uint64, remote nd.Token, flags nd.OpFlags) error {
+func (e *endpoint) Write(reqCtx uint64, sge []nd.SGE, remoteAddress uint64, remoteToken nd.Token, flags nd.OpFlags) error {
 	defer e.adapter.lock()()
-	r := &request{kind: nd.RequestWrite, context: reqCtx, sge: sge, far: remoteAddr, token: remote, flags: flags}
+	r := &request{kind: nd.RequestWrite, context: reqCtx, sge: sge, far: remoteAddress, token: remoteToken, flags: flags}
 	return e.post("write", r, nd.InvalidParameter6)
 }
 
