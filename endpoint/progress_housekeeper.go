@@ -62,8 +62,7 @@ func (h *housekeeper) wakeIfQuiet() {
 // checkDue makes a round due at once if a member has died since the last liveness check or another
 // process has asked this one for something.
 func (h *housekeeper) checkDue() {
-	m := h.p.member
-	if m.LivenessCheckDue() || m.StacksRequested() {
+	if h.p.member.LivenessCheckDue() || h.p.status.StacksRequested() {
 		h.runNow()
 	}
 }
@@ -93,7 +92,7 @@ func (h *housekeeper) run() {
 		next := busyInterval
 		if p.hasDeferred() {
 			p.engine.wake() // the engine runs the deferred work
-		} else if h.quiet.Load() && !p.member.StacksRequested() {
+		} else if h.quiet.Load() && !p.status.StacksRequested() {
 			next = quietInterval
 		}
 		timer.Reset(min(next, time.Until(nextCheck)))

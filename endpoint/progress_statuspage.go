@@ -39,21 +39,21 @@ type reporter struct {
 func (p *Provider) updateStatusPage() {
 	r := &p.housekeeper.reporter
 	// Any process can ask repeatedly, and an answer stops all goroutines.
-	asked := p.member.StacksRequested() && time.Since(r.answeredAt) >= busyInterval
+	asked := p.status.StacksRequested() && time.Since(r.answeredAt) >= busyInterval
 	switch mark := r.sample(p); {
 	case mark != r.progressMark:
 		r.progressMark, r.progressAt, r.publishedAt = mark, shm.Clock(), time.Time{}
-		p.member.NoteProgress()
+		p.status.NoteProgress()
 	case r.publishedAt.IsZero() || asked || time.Since(r.publishedAt) >= republishInterval:
 		r.publishedAt = time.Now()
-		_ = p.member.WriteStatusPage(p.statusPage().Encode()) // never too long
+		p.status.Write(p.statusPage())
 	}
 	switch {
 	case asked:
-		_ = p.member.PublishStacks(stacks()) // the answer is empty if there is no memory for it
+		_ = p.status.PublishStacks(stacks()) // the answer is empty if there is no memory for it
 		r.answeredAt = time.Now()
 	case !r.answeredAt.IsZero() && time.Since(r.answeredAt) > answerLifetime:
-		_ = p.member.PublishStacks(nil) // give its memory back to the program
+		_ = p.status.PublishStacks(nil) // give its memory back to the program
 		r.answeredAt = time.Time{}
 	}
 }
@@ -179,7 +179,7 @@ func (ep *queuePair) statusEntry() (e statuspage.Endpoint, busy bool) {
 func stacks() []byte {
 	for size := initialStackSize; ; size *= 2 {
 		b := make([]byte, size)
-		if n := runtime.Stack(b, true); n < size || size >= shm.MaxStacks {
+		if n := runtime.Stack(b, true); n < size || size >= statuspage.MaxStacks {
 			return b[:n]
 		}
 	}

@@ -13,20 +13,14 @@ import (
 // awaitStatus waits until a member has published a status that satisfies ok.
 func awaitStatus(t *testing.T, p *party, what string, ok func(statuspage.Page) bool) statuspage.Page {
 	t.Helper()
-	peer, err := p.local.member.Arena().Peer(p.member)
+	observer, err := statuspage.Observe(p.local.member.Arena(), p.member)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var page statuspage.Page
-	eventually(t, what, func() bool {
-		s, err := peer.StatusPage()
-		if err != nil || s.WrittenAt < s.LastProgress || s.Text == nil {
-			return false
-		}
-		if page, err = statuspage.Decode(s.Text); err != nil {
-			t.Fatal(err)
-		}
-		return ok(page)
+	eventually(t, what, func() (current bool) {
+		page, current, err = observer.Read()
+		return current && ok(page)
 	})
 	return page
 }
@@ -104,13 +98,13 @@ func TestObserverGetsStacks(t *testing.T) {
 			q := p.a.local.queues[receiveQueue].(*completionQueue)
 			background(t, p.a.local.provider, func() error { return q.Notify(p.a.local.ctx, nd.NotifyAny) })
 		}
-		peer, err := p.arena.Peer(p.a.member)
+		observer, err := statuspage.Observe(p.arena, p.a.member)
 		if err != nil {
 			t.Fatal(err)
 		}
-		question, stacks := peer.RequestStacks(), []byte(nil)
+		question, stacks := observer.RequestStacks(), []byte(nil)
 		eventually(t, "an answer", func() (ok bool) {
-			stacks, ok, err = peer.Stacks(question)
+			stacks, ok, err = observer.Stacks(question)
 			return ok || err != nil
 		})
 		if err != nil || !strings.Contains(string(stacks), "TestObserverGetsStacks") {
@@ -123,21 +117,21 @@ func TestObserverGetsStacks(t *testing.T) {
 // for each question.
 func TestObserverQuestionsRateLimited(t *testing.T) {
 	p := newPair(t, setup{})
-	peer, err := p.arena.Peer(p.a.member)
+	observer, err := statuspage.Observe(p.arena, p.a.member)
 	if err != nil {
 		t.Fatal(err)
 	}
 	const questions = 300
 	answers, question := 0, uint32(0)
 	for range questions {
-		question = peer.RequestStacks()
+		question = observer.RequestStacks()
 		time.Sleep(2 * time.Millisecond)
-		if _, ok, _ := peer.Stacks(question); ok {
+		if _, ok, _ := observer.Stacks(question); ok {
 			answers++
 		}
 	}
 	if answers > questions/4 {
 		t.Errorf("%d of %d questions were answered", answers, questions)
 	}
-	eventually(t, "the last question is answered", func() bool { _, ok, _ := peer.Stacks(question); return ok })
+	eventually(t, "the last question is answered", func() bool { _, ok, _ := observer.Stacks(question); return ok })
 }

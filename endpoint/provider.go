@@ -16,6 +16,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/softnd/softnd/endpoint/internal/waiter"
+	"github.com/softnd/softnd/internal/statuspage"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
 	"github.com/softnd/softnd/window"
@@ -93,6 +94,7 @@ type Provider struct {
 	member *shm.Member
 	arena  *shm.Arena
 	table  *window.Table
+	status *statuspage.Reporter
 	events *eventLog // nil = no handler
 
 	deferredMu sync.Mutex // held while deferred work runs
@@ -125,6 +127,10 @@ func New(m *shm.Member, o Options) (*Provider, error) {
 	if err != nil {
 		return nil, err
 	}
+	status, err := statuspage.NewReporter(m)
+	if err != nil {
+		return nil, err
+	}
 	if o.ReceiveTimeout == 0 {
 		o.ReceiveTimeout = defaultReceiveTimeout
 	}
@@ -132,7 +138,7 @@ func New(m *shm.Member, o Options) (*Provider, error) {
 		o.disconnectTimeout = 2 * time.Second
 	}
 	p := &Provider{
-		member: m, arena: m.Arena(), table: table, options: o,
+		member: m, arena: m.Arena(), table: table, status: status, options: o,
 		conns:    make(map[*connection]struct{}),
 		requests: make(map[requestKey]struct{}),
 		watched:  make(map[shm.MemberID]chan struct{}),

@@ -337,13 +337,17 @@ type Info struct {
 	// defines the entries. Package shm only assigns them to members, in blocks of [WindowBlockEntries].
 	WindowTable Offset
 
+	// StatusPages is the offset of the status pages: one of [StatusPageSize] bytes for each slot of a member. Package
+	// internal/statuspage defines them. They are reserved when a member joins, and hold what its predecessor stored.
+	StatusPages Offset
+
 	// HeapStart is the offset of the heap, which extends to the end of the arena.
 	HeapStart Offset
 }
 
 // Info returns the identity and the geometry of the arena.
 func (a *Arena) Info() Info {
-	return Info{ID: a.id, Secret: a.secret, Size: a.geo.size, WindowTable: a.geo.windowTable, HeapStart: a.geo.heap}
+	return Info{ID: a.id, Secret: a.secret, Size: a.geo.size, WindowTable: a.geo.windowTable, StatusPages: a.geo.statusPages, HeapStart: a.geo.heap}
 }
 
 // Close closes the arena and releases its memory. Every [Member] that joined through it must have

@@ -34,6 +34,9 @@ const (
 	WindowBlockEntries = 256
 	windowBlocks       = WindowEntries / WindowBlockEntries
 
+	// StatusPageSize is the size of a member's status page, in bytes.
+	StatusPageSize = 8192
+
 	pageSize         = 4096
 	headerSize       = pageSize
 	memberStride     = 512
@@ -87,7 +90,7 @@ func geometryFor(size uint64) (geometry, error) {
 	}
 	g.memberTable = table(maxMembers * memberStride)
 	g.rankRecords = table(MaxRanks * rankRecordStride)
-	g.statusPages = table(maxMembers * statusPageStride)
+	g.statusPages = table(maxMembers * StatusPageSize)
 	g.windowOwners = table(windowBlocks * 4)
 	g.windowTable = table(WindowEntries * WindowEntrySize)
 	g.chunkOwners = table(size / chunkSize * 4) // a few words more than chunks

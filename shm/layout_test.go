@@ -26,7 +26,6 @@ func TestLayoutDescribesTheStructs(t *testing.T) {
 		"shm.header":        reflect.TypeFor[header](),
 		"shm.memberRecord":  reflect.TypeFor[memberRecord](),
 		"shm.rankRecord":    reflect.TypeFor[rankRecord](),
-		"shm.statusPage":    reflect.TypeFor[statusPage](),
 		"shm.doorbellWords": reflect.TypeFor[doorbellWords](),
 		"shm.slotWords":     reflect.TypeFor[slotWords](),
 	}
@@ -49,7 +48,7 @@ func TestLayoutDescribesTheFile(t *testing.T) {
 		fmt.Sprintf("each rounded up to %d bytes", pageSize),
 		fmt.Sprintf("member records %d x %d", maxMembers, memberStride),
 		fmt.Sprintf("rank records %d x %d", MaxRanks, rankRecordStride),
-		fmt.Sprintf("status pages %d x %d", maxMembers, statusPageStride),
+		fmt.Sprintf("status pages %d x %d", maxMembers, StatusPageSize),
 		fmt.Sprintf("window block words %d x 4 owner of each block of %d", windowBlocks, WindowBlockEntries),
 		fmt.Sprintf("window entries %d x %d", WindowEntries, WindowEntrySize),
 		fmt.Sprintf("chunk words (size / %d) x 4", chunkSize),

@@ -61,15 +61,13 @@ func (r *memberRecord) status() status { return memberState(r.state.Load()).stat
 type Member struct {
 	Peer
 
-	lock       lockPage // holds the lock on the first byte of the record
-	slot       int
-	rank       int // or NoRank
-	heap       *heap
-	blocksMu   sync.Mutex
-	blocks     claimMap // blocks of window entries; guarded by blocksMu
-	statusPage *statusPage
-	stacks     Offset // offset of the stacks that it has published; 0: none
-	left       atomic.Bool
+	lock     lockPage // holds the lock on the first byte of the record
+	slot     int
+	rank     int // or NoRank
+	heap     *heap
+	blocksMu sync.Mutex
+	blocks   claimMap // blocks of window entries; guarded by blocksMu
+	left     atomic.Bool
 
 	watches              sync.RWMutex           // see unlessLeft
 	watched              [neighbours]*neighbour // used by CheckLiveness only
@@ -135,7 +133,7 @@ func (m *Member) take(fd int) (bool, error) {
 	if s.status() != statusFree {
 		return false, unlockRecord(fd, at)
 	}
-	if err := a.reserve(a.geo.statusPages+Offset(m.slot)*statusPageStride, statusPageStride); err != nil {
+	if err := a.reserve(a.geo.statusPages+Offset(m.slot)*StatusPageSize, StatusPageSize); err != nil {
 		return false, errors.Join(err, unlockRecord(fd, at))
 	}
 	page, err := mapLockPage(fd)
@@ -143,8 +141,6 @@ func (m *Member) take(fd int) (bool, error) {
 		return false, errors.Join(err, unlockRecord(fd, at))
 	}
 	m.lock = page
-	m.statusPage = a.statusPageOf(m.slot)
-	m.statusPage.reset()
 	rec := m.rec
 	rec.pid.Store(uint32(os.Getpid()))
 	rec.pidNS.Store(pidNamespace())

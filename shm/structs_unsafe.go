@@ -61,22 +61,6 @@ type rankRecord struct {
 	lostPeerAt     atomic.Uint64 // Clock when the rank recorded that; 0 = never
 }
 
-// statusPage is what one member, the reporter, publishes for observers. Observers write requested,
-// the reporter writes everything else.
-type statusPage struct {
-	_            structs.HostLayout
-	seq          atomic.Uint64 // odd while text, length and writtenAt are being written
-	lastProgress atomic.Uint64 // Clock when the reporter last noted progress
-	writtenAt    atomic.Uint64 // Clock when text was written
-	length       atomic.Uint64 // bytes of text
-	requested    atomic.Uint32 // number of requests for the stacks so far
-	answered     atomic.Uint32 // number of the latest request that stacks answers
-	stacks       atomic.Uint64 // Offset in the reporter's heap
-	stacksLength atomic.Uint64 // 0: there are none
-	_            [8]byte
-	text         [statusTextWords]atomic.Uint64
-}
-
 // doorbellWords is the shared part of a Doorbell.
 type doorbellWords struct {
 	armed atomic.Uint32 // unarmed, armed, or the mark of a ringer; see Doorbell
@@ -98,6 +82,5 @@ func _() { // a compile error here (constant or index) means that a field or siz
 	_, _ = at[unsafe.Offsetof(memberRecord{}.inbox)-128], at[unsafe.Offsetof(memberRecord{}.waiters)-256]
 	_, _ = at[unsafe.Offsetof(memberRecord{}.engine)-384], at[unsafe.Sizeof(memberRecord{})-memberStride]
 	_, _ = at[unsafe.Offsetof(rankRecord{}.round)-24], at[unsafe.Offsetof(rankRecord{}.membarrier)-32]
-	_, _ = at[unsafe.Offsetof(statusPage{}.text)-64], at[unsafe.Sizeof(statusPage{})-statusPageStride]
 	_, _ = at[unsafe.Sizeof(rankRecord{})-rankRecordStride], at[unsafe.Sizeof(slotWords{})-SlotSize]
 }

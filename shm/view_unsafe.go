@@ -77,10 +77,6 @@ func (a *Arena) rankRecord(rank int) *rankRecord {
 	return (*rankRecord)(unsafe.Pointer(&a.mem[uint64(a.geo.rankRecords)+uint64(rank)*rankRecordStride]))
 }
 
-func (a *Arena) statusPageOf(slot int) *statusPage {
-	return (*statusPage)(unsafe.Pointer(&a.mem[uint64(a.geo.statusPages)+uint64(slot)*statusPageStride]))
-}
-
 // words returns a table of 32-bit words at a position from the geometry.
 func (a *Arena) words(off Offset, n uint64) []atomic.Uint32 {
 	_ = a.mem[off : uint64(off)+4*n]

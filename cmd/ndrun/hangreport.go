@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/softnd/softnd/internal/hang"
+	"github.com/softnd/softnd/internal/statuspage"
 	"github.com/softnd/softnd/launcher"
 	"github.com/softnd/softnd/shm"
 )
@@ -140,8 +141,8 @@ func (e *hangReporter) progress() (mark [3]uint64) {
 		if !ok {
 			continue
 		}
-		if peer, err := e.arena.Peer(id); err == nil {
-			mark[2] += uint64(peer.LastProgress())
+		if o, err := statuspage.Observe(e.arena, id); err == nil {
+			mark[2] += uint64(o.LastProgress())
 		}
 	}
 	return mark
@@ -158,8 +159,8 @@ func (e *hangReporter) idle() (idle time.Duration, ok bool) {
 	now, last := shm.Clock(), int64(0)
 	for rank := range e.arena.Ranks() {
 		if id, joined := e.arena.MemberOf(rank); joined {
-			if peer, err := e.arena.Peer(id); err == nil {
-				last, ok = max(last, peer.LastProgress()), true
+			if o, err := statuspage.Observe(e.arena, id); err == nil && o.LastProgress() != 0 {
+				last, ok = max(last, o.LastProgress()), true
 			}
 		}
 	}

@@ -35,10 +35,11 @@ type Snapshot struct {
 // rank is the state of one rank.
 type rank struct {
 	Process
-	pid          int          // of the process that has joined, which may be a child of Process.PID; else Process.PID
-	state        byte         // state of that process, as ps shows it; 0: unknown
-	id           shm.MemberID // 0: the rank has not joined
-	left         bool         // its member has left or died
+	pid          int                  // of the process that has joined, which may be a child of Process.PID; else Process.PID
+	state        byte                 // state of that process, as ps shows it; 0: unknown
+	id           shm.MemberID         // 0: the rank has not joined
+	left         bool                 // its member has left or died
+	observer     *statuspage.Observer // nil: the rank has not joined
 	lastProgress int64
 	page         statuspage.Page
 	idle         bool  // it has made no progress since it wrote page
@@ -50,7 +51,7 @@ type rank struct {
 // Capture reads the state of a job. It waits at most timeout for the stacks of the ranks.
 func Capture(arena *shm.Arena, processes []Process, timeout time.Duration) *Snapshot {
 	p := &Snapshot{ranks: make([]rank, len(processes))}
-	peers, questions := make([]*shm.Peer, len(processes)), make([]uint32, len(processes))
+	questions := make([]uint32, len(processes))
 	for i := range p.ranks {
 		r := &p.ranks[i]
 		r.Process, r.pid = processes[i], processes[i].PID
@@ -58,27 +59,27 @@ func Capture(arena *shm.Arena, processes []Process, timeout time.Duration) *Snap
 		if !ok {
 			continue
 		}
-		peer, err := arena.Peer(id)
+		o, err := statuspage.Observe(arena, id)
 		if err != nil {
 			r.pageErr = err
 			continue
 		}
-		r.id, r.left = id, peer.Gone()
-		if pid, ok := peer.PID(); ok {
+		r.observer, r.id, r.left = o, id, o.Peer.Gone()
+		if pid, ok := o.Peer.PID(); ok {
 			r.pid = pid
 		}
 		r.state = stateOf(r.pid)
 		if !r.isGone() && !r.isStopped() {
-			peers[i], questions[i] = peer, peer.RequestStacks()
+			questions[i], r.noAnswer = o.RequestStacks(), true
 		}
 	}
 	for end := time.Now().Add(timeout); ; time.Sleep(10 * time.Millisecond) {
 		waits := false
-		for i, peer := range peers {
-			if peer != nil && p.readAnswer(&p.ranks[i], peer, questions[i]) {
-				peers[i] = nil
+		for i := range p.ranks {
+			if r := &p.ranks[i]; r.noAnswer {
+				r.noAnswer = !p.readAnswer(r, questions[i])
+				waits = waits || r.noAnswer
 			}
-			waits = waits || peers[i] != nil
 		}
 		if !waits || time.Now().After(end) {
 			break
@@ -87,10 +88,9 @@ func Capture(arena *shm.Arena, processes []Process, timeout time.Duration) *Snap
 	p.at = shm.Clock()
 	for i := range p.ranks {
 		r := &p.ranks[i]
-		r.noAnswer = peers[i] != nil
 		if r.hasJoined() {
 			r.state = stateOf(r.pid)
-			r.read(arena)
+			r.read()
 		}
 	}
 	p.readOthers()
@@ -102,8 +102,8 @@ func Capture(arena *shm.Arena, processes []Process, timeout time.Duration) *Snap
 const maxAnswers = 32 << 20
 
 // readAnswer reads a rank's stacks, and reports whether the rank has answered.
-func (p *Snapshot) readAnswer(r *rank, peer *shm.Peer, question uint32) bool {
-	answer, ok, err := peer.Stacks(question)
+func (p *Snapshot) readAnswer(r *rank, question uint32) bool {
+	answer, ok, err := r.observer.Stacks(question)
 	if err != nil {
 		r.pageErr = err
 	}
@@ -114,19 +114,11 @@ func (p *Snapshot) readAnswer(r *rank, peer *shm.Peer, question uint32) bool {
 }
 
 // read reads a rank's status page.
-func (r *rank) read(arena *shm.Arena) {
-	peer, err := arena.Peer(r.id)
-	if err == nil {
-		var s shm.StatusPage
-		if s, err = peer.StatusPage(); err == nil {
-			r.lastProgress, r.idle = s.LastProgress, s.WrittenAt >= s.LastProgress && len(s.Text) > 0
-			if r.idle {
-				r.page, err = statuspage.Decode(s.Text)
-			}
-		}
-	}
-	if err != nil {
-		r.idle, r.pageErr = false, err
+func (r *rank) read() {
+	var err error
+	r.lastProgress = r.observer.LastProgress()
+	if r.page, r.idle, err = r.observer.Read(); err != nil {
+		r.pageErr = err
 	}
 }
 

@@ -192,16 +192,42 @@ func TestFindingsOfHealthyJobAreEmpty(t *testing.T) {
 	}
 }
 
+// published returns what an observer reads when a member has published p.
+func published(t *testing.T, p statuspage.Page) statuspage.Page {
+	t.Helper()
+	arena, err := shm.Create(shm.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer arena.Close()
+	m, err := arena.Join(shm.NoRank)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Leave()
+	r, err := statuspage.NewReporter(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, err := statuspage.Observe(arena, m.ID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Write(p)
+	got, ok, err := o.Read()
+	if !ok || err != nil {
+		t.Fatalf("published page: %v, %v", ok, err)
+	}
+	return got
+}
+
 // Hostile status pages and stacks cost bounded time and memory.
 func TestHostilePagesAreBounded(t *testing.T) {
 	var calls []statuspage.Call
 	for i := range 2000 {
 		calls = append(calls, statuspage.Call{Op: "barrier", Round: uint64(i)})
 	}
-	hostile, err := statuspage.Decode(statuspage.Page{Calls: calls}.Encode())
-	if err != nil {
-		t.Fatal(err)
-	}
+	hostile := published(t, statuspage.Page{Calls: calls})
 	deep := readStacks([]byte("goroutine 1 [x]:\n" + strings.Repeat("time.x\n\ty\n", 3<<20/10)))
 	many := readStacks([]byte(strings.Repeat("goroutine 1 [x]:\nmain.x()\n\ty\n\n", 1<<15)))
 	if len(deep) != 1 || len(deep[0].lines) > maxLines+1 || len(many) != maxBlocks {
@@ -333,7 +359,7 @@ func TestCaptureReadsMembers(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer arena.Close()
-	var members []*shm.Member
+	var reporters []*statuspage.Reporter
 	for rank := range 3 {
 		m, err := arena.Join(rank)
 		if err != nil {
@@ -343,22 +369,26 @@ func TestCaptureReadsMembers(t *testing.T) {
 		if _, err := m.JoinGroup(); err != nil {
 			t.Fatal(err)
 		}
-		members = append(members, m)
-	}
-	write := func(rank int, text []byte) {
-		if err := members[rank].WriteStatusPage(text); err != nil {
+		r, err := statuspage.NewReporter(m)
+		if err != nil {
 			t.Fatal(err)
 		}
+		reporters = append(reporters, r)
 	}
-	write(0, statuspage.Page{Calls: []statuspage.Call{barrier(1)}}.Encode())
-	write(1, []byte(`{"c": [{"op": "x`))
+	reporters[0].Write(statuspage.Page{Calls: []statuspage.Call{barrier(1)}})
+	reporters[1].Write(statuspage.Page{})
+	first, err := arena.Bytes(arena.Info().StatusPages+shm.StatusPageSize+64, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first[0] = '?' // instead of a brace
 	var answering sync.WaitGroup
 	defer answering.Wait()
 	answering.Go(func() {
-		for !members[0].StacksRequested() {
+		for !reporters[0].StacksRequested() {
 			time.Sleep(time.Millisecond)
 		}
-		if err := members[0].PublishStacks([]byte(answer)); err != nil {
+		if err := reporters[0].PublishStacks([]byte(answer)); err != nil {
 			t.Error(err)
 		}
 	})

@@ -1,7 +1,7 @@
-// Package statuspage encodes the text of a member's status page. In the text a member, the
+// Package statuspage implements the status pages of an arena's members. On its page a member, the
 // reporter, lists the calls in which it waits, and its endpoints and completion queues with work
-// outstanding. The reporter writes the text with [shm.Member.WriteStatusPage]. Observers such as
-// ndrun and ndinfo read it to find out why a job hangs.
+// outstanding. Observers such as ndrun and ndinfo read it to find out why a job hangs. Through the
+// page, they also ask the member for the stacks of its goroutines.
 package statuspage
 
 import (
@@ -59,16 +59,17 @@ type Queue struct {
 	Results uint64 `json:"r"`
 }
 
-// Limits on what Encode writes and Decode accepts.
+// Limits on what encode writes and decode accepts.
 const (
+	maxText      = 8 * textWords // bytes
 	maxCalls     = 32
 	maxEndpoints = 128
 	maxQueues    = 64
 )
 
-// Encode returns the text of the page, of at most [shm.MaxStatusText] bytes. If the content does
-// not fit, Encode drops what explains least.
-func (p Page) Encode() []byte {
+// encode returns the text of the page, of at most maxText bytes. If the content does not fit, encode
+// omits what explains least.
+func (p Page) encode() []byte {
 	// A call that names a barrier or a peer explains more than one that waits on a queue.
 	p.Calls = slices.Clone(p.Calls)
 	slices.SortStableFunc(p.Calls, func(a, b Call) int { return b.weight() - a.weight() })
@@ -78,7 +79,7 @@ func (p Page) Encode() []byte {
 		p.Omitted += len(p.Endpoints) - keep
 		p.Endpoints = p.Endpoints[:keep]
 		text, err := json.Marshal(p)
-		if err == nil && len(text) <= shm.MaxStatusText {
+		if err == nil && len(text) <= maxText {
 			return text
 		}
 		if keep == 0 { // only if Op or Object is thousands of bytes long; softnd's are short
@@ -97,9 +98,9 @@ func (c Call) weight() int {
 	return 0
 }
 
-// Decode decodes the text of a status page. Any member of the arena can have written the text, so
-// Decode bounds the number of entries and makes each string printable.
-func Decode(text []byte) (p Page, err error) {
+// decode decodes the text of a status page. Any member of the arena can have written the text, so
+// decode bounds the number of entries and makes each string printable.
+func decode(text []byte) (p Page, err error) {
 	if err := json.Unmarshal(text, &p); err != nil {
 		return Page{}, fmt.Errorf("decode status page: %w", err)
 	}

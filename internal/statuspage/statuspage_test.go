@@ -5,11 +5,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/softnd/softnd/shm"
 )
 
-// Encode keeps what explains most, and counts the endpoints that it omits.
+// A Page keeps what explains most, and counts the endpoints that it omits.
 func TestEncodeKeepsWhatFits(t *testing.T) {
 	for _, n := range []int{0, 1, 100, 1000} {
 		var page Page
@@ -20,9 +18,9 @@ func TestEncodeKeepsWhatFits(t *testing.T) {
 		}
 		page.Calls = append(page.Calls, Call{Op: "accept", Peer: 5}, Call{Op: "barrier", Round: 1})
 		before := slices.Clone(page.Calls)
-		text := page.Encode()
-		got, err := Decode(text)
-		if err != nil || len(text) > shm.MaxStatusText || got.Omitted+len(got.Endpoints) != n {
+		text := page.encode()
+		got, err := decode(text)
+		if err != nil || len(text) > maxText || got.Omitted+len(got.Endpoints) != n {
 			t.Fatalf("%d: %d bytes, %d endpoints, %d omitted, %v", n, len(text), len(got.Endpoints), got.Omitted, err)
 		}
 		if n > 0 && (len(got.Endpoints) == 0 || got.Endpoints[0].Number != 0) {
@@ -32,11 +30,11 @@ func TestEncodeKeepsWhatFits(t *testing.T) {
 			t.Errorf("%d: first calls %+v", n, got.Calls[:2])
 		}
 		if !slices.Equal(page.Calls, before) {
-			t.Error("Encode changed the order of the caller's list")
+			t.Error("encode changed the order of the caller's list")
 		}
 	}
-	long := Page{Calls: []Call{{Op: strings.Repeat("x", shm.MaxStatusText)}}}
-	if _, err := Decode(long.Encode()); err != nil {
+	long := Page{Calls: []Call{{Op: strings.Repeat("x", maxText)}}}
+	if _, err := decode(long.encode()); err != nil {
 		t.Error(err)
 	}
 }
@@ -44,11 +42,11 @@ func TestEncodeKeepsWhatFits(t *testing.T) {
 // Text from a hostile member gives an error, or bounded lists of printable strings.
 func TestDecodeBoundsHostileText(t *testing.T) {
 	for _, text := range []string{"", "{", "[]", "null x", `{"c": 1}`, `{"c": [{"r": -1}]}`, `{"e": [{"n": 1e99}]}`} {
-		if got, err := Decode([]byte(text)); err == nil {
+		if got, err := decode([]byte(text)); err == nil {
 			t.Errorf("%q: %+v, want an error", text, got)
 		}
 	}
-	got, err := Decode([]byte(`{"o": -7, "c": [` + strings.Repeat(`{"op":"a\u001b[2Jb\nc"},`, 999) + `{}], "q": [` + strings.Repeat(`{},`, 999) + `{}],
+	got, err := decode([]byte(`{"o": -7, "c": [` + strings.Repeat(`{"op":"a\u001b[2Jb\nc"},`, 999) + `{}], "q": [` + strings.Repeat(`{},`, 999) + `{}],
 		"e": [` + strings.Repeat(`{},`, 999) + `{}]}`))
 	if err != nil || len(got.Calls) != maxCalls || len(got.Endpoints) != maxEndpoints || len(got.Queues) != maxQueues || got.Omitted != 0 {
 		t.Errorf("%d calls, %d endpoints, %d queues, %d omitted, %v", len(got.Calls), len(got.Endpoints), len(got.Queues), got.Omitted, err)
@@ -56,7 +54,7 @@ func TestDecodeBoundsHostileText(t *testing.T) {
 	if got.Calls[0].Op != "a?[2Jb?c" {
 		t.Errorf("op %q", got.Calls[0].Op)
 	}
-	if got, err := Decode([]byte(`{"c": [{"op": "` + strings.Repeat("x", 5000) + `"}]}`)); err != nil || len(got.Calls[0].Op) > maxPrintable {
+	if got, err := decode([]byte(`{"c": [{"op": "` + strings.Repeat("x", 5000) + `"}]}`)); err != nil || len(got.Calls[0].Op) > maxPrintable {
 		t.Errorf("%d bytes, %v", len(got.Calls[0].Op), err)
 	}
 }
