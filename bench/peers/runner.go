@@ -11,10 +11,8 @@ import (
 	"github.com/softnd/softnd/bench/report"
 )
 
-// Runner measures one peer, one repeat at a time. The caller measures others
-// between the repeats, so that all of them see the same minutes of a machine that
-// changes.
-type Runner struct {
+// runner measures one peer, one repeat at a time.
+type runner struct {
 	peer   Peer
 	s      *session
 	trials map[Figure]*trial
@@ -48,20 +46,14 @@ type sample struct {
 	iterations int
 }
 
-// Open prepares a peer to be measured. The calling goroutine stays on its thread
-// until Close, with which the processes of the peer end, too.
-func Open(ctx context.Context, p Peer, o Options) (_ *Runner, err error) {
-	if pkg := p.Missing(); pkg != "" {
-		return nil, fmt.Errorf("peers: %s is not installed here: apt-get install %s", p.Title, pkg)
-	}
-	if o, err = o.withDefaults(); err != nil {
-		return nil, err
-	}
+// newRunner prepares a peer to be measured. It locks the calling goroutine to its thread until close, which also ends the
+// processes of the peer. o has no defaults left.
+func newRunner(ctx context.Context, p Peer, o Options) (_ *runner, err error) {
 	runtime.LockOSThread()
-	r := &Runner{peer: p, trials: map[Figure]*trial{}}
+	r := &runner{peer: p, trials: map[Figure]*trial{}}
 	defer func() {
 		if err != nil {
-			r.Close()
+			r.close()
 		}
 	}()
 	if r.s, err = open(o); err != nil {
@@ -75,18 +67,18 @@ func Open(ctx context.Context, p Peer, o Options) (_ *Runner, err error) {
 	return r, nil
 }
 
-// Close removes the files of the peer and ends what still runs of it.
-func (r *Runner) Close() {
+// close ends the processes of the peer and removes its files.
+func (r *runner) close() {
 	if r.s != nil {
 		r.s.close()
 	}
 	runtime.UnlockOSThread()
 }
 
-// Has reports whether the peer has what a figure asks for.
-func (r *Runner) Has(f Figure) bool { return len(r.trial(f).ways) > 0 }
+// has reports whether the peer can measure a figure.
+func (r *runner) has(f Figure) bool { return len(r.trial(f).ways) > 0 }
 
-func (r *Runner) trial(f Figure) *trial {
+func (r *runner) trial(f Figure) *trial {
 	t := r.trials[f]
 	if t == nil {
 		t = &trial{ways: r.peer.ways(r.s, f)}
@@ -95,10 +87,9 @@ func (r *Runner) trial(f Figure) *trial {
 	return t
 }
 
-// Repeat makes one repeat of a figure in each of the ways that the peer has for
-// it. A way that fails is tried once more, and its error is then in Result. A program that
-// takes longer than the time-out is ended.
-func (r *Runner) Repeat(ctx context.Context, f Figure) {
+// repeat makes one repeat of a figure in each way that the peer has for it. If a way fails, repeat tries it once more, and
+// result reports the error. A program that takes longer than the time-out is killed.
+func (r *runner) repeat(ctx context.Context, f Figure) {
 	t := r.trial(f)
 	for _, w := range t.ways {
 		w.repeat(ctx, t.rounds)
@@ -118,17 +109,9 @@ func (w *way) repeat(ctx context.Context, round int) {
 	}
 }
 
-// Around is the limit of the machine as measured before the first round, between
-// the rounds, and after the last one.
-type Around struct {
-	Name, Unit string
-	Values     []float64
-}
-
-// Result returns the figure of the best way, nil if none has brought a repeat,
-// and an error for each way that has not brought one. It is compared with the
-// limit around each of its repeats, nil if there is none.
-func (r *Runner) Result(f Figure, limit *Around) (*report.Result, error) {
+// result returns the figure of the best way, nil if no way has a repeat, and an error for each way without one. It compares
+// each repeat with the limit before and after it, unless limit is nil.
+func (r *runner) result(f Figure, limit *limitByRound) (*report.Result, error) {
 	var best *report.Result
 	var failed error
 	t := r.trial(f)
@@ -139,7 +122,7 @@ func (r *Runner) Result(f Figure, limit *Around) (*report.Result, error) {
 			}
 			continue
 		}
-		one := r.result(f, w, limit)
+		one := r.resultOf(f, w, limit)
 		if w.trouble != nil {
 			one.Note += fmt.Sprintf("; %d of %d repeats, one try ended with: %v", len(w.repeats), t.rounds, w.trouble)
 		}
@@ -150,7 +133,7 @@ func (r *Runner) Result(f Figure, limit *Around) (*report.Result, error) {
 	return best, failed
 }
 
-func (r *Runner) result(f Figure, w *way, limit *Around) *report.Result {
+func (r *runner) resultOf(f Figure, w *way, limit *limitByRound) *report.Result {
 	one := &report.Result{
 		Test: f.Test, Provider: r.peer.Name, Note: w.name,
 		Settings: report.Settings{Size: f.Size, Iterations: w.iterations, Ranks: f.Ranks, Mode: "polling", Pinned: r.s.o.Pinned},
@@ -164,10 +147,10 @@ func (r *Runner) result(f Figure, w *way, limit *Around) *report.Result {
 	if limit == nil {
 		return one
 	}
-	l := &report.Limit{Name: limit.Name, Unit: limit.Unit}
+	l := &report.Limit{Name: limit.name, Unit: limit.unit}
 	var values []float64
 	for i, round := range w.rounds {
-		v := math.Sqrt(limit.Values[round] * limit.Values[round+1])
+		v := math.Sqrt(limit.values[round] * limit.values[round+1])
 		values, l.Ratios = append(values, v), append(l.Ratios, one.Repeats[i]/v)
 	}
 	l.Value, l.Ratio = median.Of(values), median.Of(l.Ratios)

@@ -43,7 +43,6 @@ type peersOptions struct {
 	tests, only []string
 	quick       bool
 	chosen      []peers.Peer
-	figures     []peers.Figure
 }
 
 func newPeers() *cobra.Command {
@@ -153,18 +152,20 @@ func (o *peersOptions) prepare() error {
 	}
 	o.Pinned = o.pinned(2)
 	o.table = o.writeTable
-	var err error
-	if o.figures, err = peers.Figures(peers.Options{Tests: o.tests, Sizes: o.Sizes}); err != nil {
+	figures, err := peers.Figures(o.measured())
+	if err != nil || o.plot == "" {
 		return err
 	}
-	if o.plot == "" {
-		return nil
-	}
 	largest := slices.Max(o.Sizes)
-	if !slices.ContainsFunc(o.figures, func(f peers.Figure) bool { return f.Size == largest }) {
+	if !slices.ContainsFunc(figures, func(f peers.Figure) bool { return f.Size == largest }) {
 		return fmt.Errorf("--plot %s: no test with sizes in %s: add one, such as write_lat or write_bw", o.plot, strings.Join(o.tests, ", "))
 	}
 	return nil
+}
+
+// measured returns the options of the measurement.
+func (o *peersOptions) measured() peers.Options {
+	return peers.Options{Tests: o.tests, Sizes: o.Sizes, Duration: o.Duration, Repeats: o.Repeats, Pinned: o.Pinned}
 }
 
 func unknown(option string, given, known []string) error {
@@ -176,25 +177,24 @@ func unknown(option string, given, known []string) error {
 	return nil
 }
 
-// run measures one figure after the other.
+// run measures one figure after the other, and writes the report.
 func (o *peersOptions) run(stdout, stderr io.Writer) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	c := &contest{ctx: ctx, repeats: o.Repeats, duration: o.Duration, pinned: o.Pinned,
-		tell: func(err error) { fmt.Fprintf(stderr, "ndbench: %v\n", err) }}
-	c.open(o.chosen, peers.Options{Sizes: o.Sizes, Duration: o.Duration, Repeats: o.Repeats, Pinned: o.Pinned})
-	defer c.close()
-	var results []report.Result
-	for _, f := range o.figures {
-		results = append(results, c.figure(f)...)
-		if ctx.Err() != nil {
-			return errors.New("peers: interrupted: no report is written")
-		}
+	missing := 0
+	results, err := besidePeers(ctx, o.chosen, o.measured(), func(err error) {
+		missing++
+		fmt.Fprintf(stderr, "ndbench: %v\n", err)
+	})
+	if ctx.Err() != nil {
+		return errors.New("peers: interrupted: no report is written")
+	}
+	if err != nil {
+		return err
 	}
 	if err := o.emit(results, stdout); err != nil {
 		return err
 	}
-	missing := c.failures
 	for _, p := range o.chosen {
 		if p.Missing() != "" && len(o.only) > 0 {
 			missing++

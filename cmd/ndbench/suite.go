@@ -138,23 +138,17 @@ func (s *suiteCommand) measure(stderr io.Writer) (found []report.Result, err err
 // Its figures are shown and not required, so a failure is only reported.
 func (s *suiteCommand) besideUCX(stderr io.Writer) []report.Result {
 	o := peers.Options{Tests: []string{"write_lat", "posted", "send_lat", "msg_rate"}, Sizes: []int{8}, Duration: ucxDuration, Repeats: ucxRepeats, Pinned: true}
-	figures, err := peers.Figures(o)
-	if err != nil {
-		fmt.Fprintf(stderr, "ndbench: suite: %v\n", err)
-		return nil
-	}
-	c := &contest{ctx: context.Background(), repeats: o.Repeats, duration: o.Duration, pinned: true,
-		tell: func(err error) { fmt.Fprintf(stderr, "ndbench: suite: %v\n", err) }}
-	c.open(slices.DeleteFunc(peers.All(), func(p peers.Peer) bool { return p.Name != suite.UCX || p.Missing() != "" }), o)
-	defer c.close()
-	if len(c.runners) == 0 {
+	ucx := slices.DeleteFunc(peers.All(), func(p peers.Peer) bool { return p.Name != suite.UCX || p.Missing() != "" })
+	if len(ucx) == 0 {
 		return nil
 	}
 	start := time.Now()
-	var found []report.Result
-	for _, f := range figures {
-		found = append(found, slices.DeleteFunc(c.figure(f), func(r report.Result) bool { return r.Provider != suite.UCX })...)
+	failed := func(err error) { fmt.Fprintf(stderr, "ndbench: suite: %v\n", err) }
+	found, err := besidePeers(context.Background(), ucx, o, failed)
+	if err != nil {
+		failed(err)
 	}
+	found = slices.DeleteFunc(found, func(r report.Result) bool { return r.Provider != suite.UCX })
 	if !s.quiet {
 		fmt.Fprintf(stderr, "UCX, %d repeats of each figure      %5.1f s\n", o.Repeats, time.Since(start).Seconds())
 	}
