@@ -2,6 +2,7 @@ package suite
 
 import (
 	"fmt"
+	"io"
 	"slices"
 
 	"github.com/softnd/softnd/bench/report"
@@ -43,27 +44,26 @@ type checkedBar struct {
 	open      bool     // more repeats may change the outcome
 }
 
-// Results are the results of all bars.
-type Results struct {
+// results are the results of all bars.
+type results struct {
 	checked           []checkedBar
 	nearLine, farLine float64 // ns; 0 if the cores were at one distance all the time
 	rep               *report.Report
 }
 
-// Unmeasured returns a line for each bar that was not measured: its name and the reason.
-func (c *Results) Unmeasured() (lines []string) {
-	for _, v := range c.checked {
-		if v.outcome == notMeasured {
-			lines = append(lines, v.bar.Name+": "+v.why)
-		}
+// Check compares a report with every required figure, and writes a table of the results. If there were near and far minutes,
+// each has a column; so has UCX if the report has figures of it. The error says how many figures were not met.
+func Check(w io.Writer, rep *report.Report) error {
+	c := checkAll(rep)
+	if err := c.write(w); err != nil {
+		return err
 	}
-	return lines
+	return c.err()
 }
 
-// Check compares a report with every bar.
-func Check(rep *report.Report) *Results {
+func checkAll(rep *report.Report) *results {
 	near, far := distances(rep)
-	c := &Results{rep: rep}
+	c := &results{rep: rep}
 	if near != nil {
 		c.nearLine, c.farLine = near.Line, far.Line
 	}
@@ -145,8 +145,8 @@ func (b *requirement) clears(seen, bar float64) bool {
 	return seen <= bar
 }
 
-// Err says how many bars were not met, nil if all were.
-func (c *Results) Err() error {
+// err says how many bars were not met. It is nil if all were met.
+func (c *results) err() error {
 	missed, suspect, unknown := c.count(missed), c.count(suspect), c.count(noisy, notMeasured)
 	if missed+suspect+unknown == 0 {
 		return nil
@@ -156,7 +156,7 @@ func (c *Results) Err() error {
 }
 
 // count returns how many results have one of the outcomes.
-func (c *Results) count(outcomes ...outcome) (n int) {
+func (c *results) count(outcomes ...outcome) (n int) {
 	for _, v := range c.checked {
 		if slices.Contains(outcomes, v.outcome) {
 			n++
@@ -166,7 +166,7 @@ func (c *Results) count(outcomes ...outcome) (n int) {
 }
 
 // open reports whether more repeats of a run may change the outcome of a bar.
-func (c *Results) open(r Run) bool {
+func (c *results) open(r Run) bool {
 	for _, v := range c.checked {
 		if v.open && slices.ContainsFunc(v.bar.of, r.measures) {
 			return true

@@ -186,9 +186,9 @@ func TestNotMeasured(t *testing.T) {
 }
 
 func TestEmptyReportPassesNothing(t *testing.T) {
-	c := Check(&report.Report{})
-	if len(c.checked) != len(requirements) || c.count(notMeasured) != len(requirements) || c.Err() == nil {
-		t.Errorf("%d bars, %d results, of which %d say that nothing was measured: %v", len(requirements), len(c.checked), c.count(notMeasured), c.Err())
+	c := checkAll(&report.Report{})
+	if len(c.checked) != len(requirements) || c.count(notMeasured) != len(requirements) || c.err() == nil {
+		t.Errorf("%d bars, %d results, of which %d say that nothing was measured: %v", len(requirements), len(c.checked), c.count(notMeasured), c.err())
 	}
 }
 
@@ -244,7 +244,7 @@ func TestBars(t *testing.T) {
 			t.Errorf("%s: required %v, aim %v", b.Name, b.required, b.aim)
 		}
 		for _, w := range b.of {
-			if !slices.ContainsFunc(NewPlan(true).Runs, func(r Run) bool { return r.measures(w) }) {
+			if !slices.ContainsFunc(planOf(true).runs, func(r Run) bool { return r.measures(w) }) {
 				t.Errorf("%s: no run measures %v", b.Name, w)
 			}
 		}
@@ -257,14 +257,14 @@ func TestBars(t *testing.T) {
 func TestTable(t *testing.T) {
 	bar := &requirement{Name: "a name", unit: "%", required: 35, aim: 20}
 	rate := &requirement{Name: "a rate", required: 27, aim: 45, more: true, figure: toLimit(ours("msg_rate", 8), rawLineLimit)}
-	c := &Results{nearLine: 60, farLine: 300, rep: &report.Report{}, checked: []checkedBar{
+	c := &results{nearLine: 60, farLine: 300, rep: &report.Report{}, checked: []checkedBar{
 		{bar: bar, outcome: met, all: &seen{value: 33.333, low: 30, high: 40}},
 		{bar: rate, outcome: missed, all: &seen{value: 1234.5, low: 1000, high: 2000}, near: &seen{value: 7}},
 		{bar: bar, outcome: notMeasured, why: "no repeats"},
 	}}
 	c.rep.Results = []report.Result{changed(compared(result("msg_rate", 8, 1), rawLineLimit, 2), func(r *report.Result) { r.Provider = UCX })}
 	var text strings.Builder
-	if err := c.Write(&text); err != nil {
+	if err := c.write(&text); err != nil {
 		t.Fatal(err)
 	}
 	const want = `The distance of the cores changed: near, where a cache line takes 60.0 ns, and far, where it takes 300 ns.
@@ -289,8 +289,8 @@ func TestPlans(t *testing.T) {
 	for _, test := range measure.Tests() {
 		tests[test.Name] = test
 	}
-	for _, p := range []Plan{NewPlan(true), NewPlan(false)} {
-		for _, r := range p.Runs {
+	for _, p := range []plan{planOf(true), planOf(false)} {
+		for _, r := range p.runs {
 			test, ok := tests[r.Test]
 			if !ok || test.Ranks != 0 && test.Ranks != r.Ranks {
 				t.Errorf("%s with %d ranks: the test takes %d", r.Test, r.Ranks, test.Ranks)
@@ -305,18 +305,18 @@ func TestPlans(t *testing.T) {
 // TestRounds: a run that takes long is made once, and rounds beyond those planned
 // are of runs whose bars are undecided.
 func TestRounds(t *testing.T) {
-	p := Plan{Rounds: 2, Extra: 1}
+	p := plan{rounds: 2, extra: 1}
 	undecided := compared(result("write_lat", 8, 50), rawLineLimit, 1)
 	undecided.Limit.Ratios = []float64{1, 1.2, 1.3, 1.4, 1.8}
 	decided := compared(result("bind_invalidate", 4096, 50), lockedExchangeLimit, 9)
-	c := Check(&report.Report{Results: []report.Result{undecided, decided}})
+	c := checkAll(&report.Report{Results: []report.Result{undecided, decided}})
 	lat, bind := pinned("write_lat", measure.Options{Pairs: 1}), pinned("bind_invalidate", measure.Options{Pairs: 1})
 	for _, x := range []struct {
 		round int
 		run   Run
 		want  bool
 	}{{0, lat, true}, {1, bind, true}, {2, bind, false}, {2, lat, true}, {0, once(lat), true}, {1, once(lat), false}, {2, once(lat), true}} {
-		if got := p.Wants(x.round, x.run, c); got != x.want {
+		if got := p.wants(x.round, x.run, c); got != x.want {
 			t.Errorf("round %d, %s, once %v: %v", x.round, x.run.Test, x.run.once, got)
 		}
 	}

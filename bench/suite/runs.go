@@ -1,51 +1,81 @@
 package suite
 
 import (
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/softnd/softnd/bench/measure"
+	"github.com/softnd/softnd/bench/report"
 )
 
-// Plan is the order of the suite's measurements: all runs in each of several rounds. Each
-// figure then has repeats from several minutes, and from several processes with
-// memory at different addresses. Further rounds, up to Extra, are of those runs
-// alone whose bars are not decided.
-type Plan struct {
-	Runs   []Run
-	Rounds int
-	Extra  int
-	Time   time.Duration // after which no further round begins, however many were planned
+// plan is the order of the suite's measurements: all runs in each of several rounds, and then up to extra rounds of the runs
+// whose bars are undecided.
+type plan struct {
+	runs   []Run
+	rounds int
+	extra  int
+	time   time.Duration // after which no further round begins
 }
 
-// Run is one job that measures something.
+// Run is one job of the suite, which measures one test.
 type Run struct {
 	Test    string
 	Ranks   int
 	Cores   int             // that the job may use; 0 = all
-	once    bool            // in the first round only: it takes long, or says the same each time
-	Options measure.Options // the executor included
+	once    bool            // in the first round only: it takes long, or its figure never differs
+	Options measure.Options // including the executor
 }
 
 const warmUp = 1000 // operations
 
-// NewPlan returns the plan of a suite: the jobs whose results the bars are about, and a few more that people ask for. A
-// quick plan takes less than three minutes. A thorough one has more repeats.
-func NewPlan(quick bool) Plan {
-	if quick {
-		return plan(20, Plan{Rounds: 3, Extra: 3, Time: 2 * time.Minute})
+// Measure measures the required figures, and a few more. It calls run for each job of several rounds, which count from 1, and
+// pools the results. Each figure then has repeats from several minutes, and from several processes with memory at different
+// addresses. If the result of a check is still open, further rounds repeat the jobs that can decide it. A quick suite takes
+// less than three minutes; the other has more rounds and repeats.
+//
+// Measure calls between once, after the first round, and adds its results. It omits jobs that fail, and its error names them.
+func Measure(quick bool, run func(round int, r Run) ([]report.Result, error), between func() []report.Result) (found []report.Result, err error) {
+	p := planOf(quick)
+	begun := time.Now()
+	for round := range p.rounds + p.extra {
+		if round > 0 && time.Since(begun) > p.time {
+			break
+		}
+		if round == 1 {
+			found = append(found, between()...)
+		}
+		checked := checkAll(&report.Report{Results: found})
+		for _, r := range p.runs {
+			if !p.wants(round, r, checked) {
+				continue
+			}
+			results, failed := run(round+1, r)
+			if failed != nil {
+				err = errors.Join(err, fmt.Errorf("suite: %s with %d ranks: %w", r.Test, r.Ranks, failed))
+			}
+			found = report.Pool(found, results)
+		}
 	}
-	return plan(40, Plan{Rounds: 6, Extra: 6, Time: 15 * time.Minute})
+	return found, err
 }
 
-// repeatTime is short. Processes that share a core alternate every few
-// milliseconds, so most repeats are not interrupted even if other processes use
-// half of the core.
+func planOf(quick bool) plan {
+	if quick {
+		return plan{runs: runs(20), rounds: 3, extra: 3, time: 2 * time.Minute}
+	}
+	return plan{runs: runs(40), rounds: 6, extra: 6, time: 15 * time.Minute}
+}
+
+// repeatTime is short. Processes that share a core alternate every few milliseconds, so most repeats are not interrupted even
+// if other processes use half of the core.
 const repeatTime = time.Millisecond
 
-func plan(repeats int, p Plan) Plan {
-	p.Runs = jobs()
-	for i := range p.Runs {
-		o := &p.Runs[i].Options
+// runs returns all jobs, with the given number of repeats unless the job has its own.
+func runs(repeats int) []Run {
+	all := jobs()
+	for i := range all {
+		o := &all[i].Options
 		if o.Duration == 0 {
 			o.Duration = repeatTime
 		}
@@ -57,7 +87,7 @@ func plan(repeats int, p Plan) Plan {
 		}
 		o.Pairs, o.WarmUp = max(o.Pairs, 1), warmUp
 	}
-	return p
+	return all
 }
 
 func jobs() []Run {
@@ -93,9 +123,8 @@ func pinned(test string, o measure.Options) Run {
 	return Run{Test: test, Ranks: 2, Options: o}
 }
 
-// manyPaired is a pinned run with 64 queue pairs, and longer repeats. The engine
-// visits endpoints often at first and seldom later. That delays the first
-// milliseconds of a loop over so many.
+// manyPaired is a pinned run with 64 queue pairs, and longer repeats. The engine checks endpoints often at first and seldom
+// later. That delays the first milliseconds of a loop over so many endpoints.
 func manyPaired(test string, o measure.Options) Run {
 	o.Pairs, o.Duration, o.Repeats = 64, 20*time.Millisecond, 10
 	return pinned(test, o)
@@ -109,19 +138,18 @@ func once(r Run) Run {
 	return r
 }
 
-// Wants reports whether a run is part of a round, which is counted from 0. The
-// card is of the rounds before it.
-func (p *Plan) Wants(round int, r Run, c *Results) bool {
+// wants reports whether a run is part of a round, which counts from 0. c is the result of the rounds before it.
+func (p *plan) wants(round int, r Run, c *results) bool {
 	switch {
 	case round == 0:
 		return true
-	case round < p.Rounds:
+	case round < p.rounds:
 		return !r.once
 	}
 	return c.open(r)
 }
 
-// measures reports whether a run finds what w names.
+// measures reports whether a run measures the results that w names.
 func (r Run) measures(w which) bool {
 	return (r.Test == w.test || r.Test == "blocked" && w.test == "blocked_barrier") &&
 		(w.ranks == 0 || w.ranks == r.Ranks) && (w.pairs == 0 || w.pairs == r.Options.Pairs)

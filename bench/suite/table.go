@@ -10,12 +10,11 @@ import (
 	"github.com/softnd/softnd/bench/report"
 )
 
-// UCX is the peer whose figures are shown beside those of softnd.
+// UCX is the peer that the table shows beside softnd.
 const UCX = "ucx"
 
-// Write prints the results as a table. Near and far minutes have a column each
-// if there were both, and so has UCX if the report has figures of it.
-func (c *Results) Write(w io.Writer) error {
+// write writes the results as a table.
+func (c *results) write(w io.Writer) error {
 	if c.nearLine > 0 {
 		if _, err := fmt.Fprintf(w, "The distance of the cores changed: near, where a cache line takes %s, and far, where it takes %s.\n\n",
 			report.Figure(c.nearLine, "ns"), report.Figure(c.farLine, "ns")); err != nil {
@@ -29,7 +28,7 @@ func (c *Results) Write(w io.Writer) error {
 	return table.Flush()
 }
 
-func (c *Results) rows() [][]string {
+func (c *results) rows() [][]string {
 	ucx := c.ucx()
 	head := []string{"measure", "seen", "95 % from", "to"}
 	if c.nearLine > 0 {
@@ -64,7 +63,7 @@ func (c *Results) rows() [][]string {
 }
 
 // ucx has the ratios of UCX to the same limits, as far as the report has them.
-func (c *Results) ucx() map[*requirement]string {
+func (c *results) ucx() map[*requirement]string {
 	found := map[*requirement]string{}
 	for _, v := range c.checked {
 		b := v.bar

@@ -102,36 +102,17 @@ func readReport(path string) (*report.Report, error) {
 	return r, nil
 }
 
-// measure runs the rounds of a plan. A run that fails is left out of the results, and
-// named in the error.
-func (s *suiteCommand) measure(stderr io.Writer) (found []report.Result, err error) {
-	plan := suite.NewPlan(s.quick)
-	begun := time.Now()
-	for round := range plan.Rounds + plan.Extra {
-		if round > 0 && time.Since(begun) > plan.Time {
-			break
+// measure measures the figures of the suite, and reports its progress.
+func (s *suiteCommand) measure(stderr io.Writer) ([]report.Result, error) {
+	return suite.Measure(s.quick, func(round int, r suite.Run) ([]report.Result, error) {
+		s.others.look()
+		start := time.Now()
+		results, err := runJob(r, stderr)
+		if !s.quiet {
+			fmt.Fprintf(stderr, "round %d  %-17s %2d ranks  %5.1f s\n", round, r.Test, r.Ranks, time.Since(start).Seconds())
 		}
-		if round == 1 {
-			found = append(found, s.besideUCX(stderr)...)
-		}
-		results := suite.Check(&report.Report{Results: found})
-		for _, r := range plan.Runs {
-			if !plan.Wants(round, r, results) {
-				continue
-			}
-			s.others.look()
-			start := time.Now()
-			results, failed := runJob(r, stderr)
-			if failed != nil {
-				err = errors.Join(err, fmt.Errorf("suite: %s with %d ranks: %w", r.Test, r.Ranks, failed))
-			}
-			found = report.Pool(found, results)
-			if !s.quiet {
-				fmt.Fprintf(stderr, "round %d  %-17s %2d ranks  %5.1f s\n", round+1, r.Test, r.Ranks, time.Since(start).Seconds())
-			}
-		}
-	}
-	return found, err
+		return results, err
+	}, func() []report.Result { return s.besideUCX(stderr) })
 }
 
 // besideUCX measures UCX for the bars about small requests, if it is installed.
@@ -201,14 +182,10 @@ func arguments(r suite.Run) []string {
 
 // decide prints the result of each bar.
 func (s *suiteCommand) decide(rep *report.Report, stdout io.Writer) error {
-	results := suite.Check(rep)
-	if s.json != "-" && s.csv != "-" {
-		if err := results.Write(stdout); err != nil {
-			return err
-		}
-		if _, err := io.WriteString(stdout, s.others.String()); err != nil {
-			return err
-		}
+	if s.json == "-" || s.csv == "-" {
+		stdout = io.Discard
 	}
-	return results.Err()
+	err := suite.Check(stdout, rep)
+	_, writing := io.WriteString(stdout, s.others.String())
+	return errors.Join(err, writing)
 }
