@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/softnd/softnd/internal/build"
+	"github.com/softnd/softnd/internal/proctest"
 )
 
 func TestCreateRefusesBadConfigs(t *testing.T) {
@@ -147,7 +148,7 @@ func TestAttachRefusesOtherFiles(t *testing.T) {
 		{"not of whole chunks", image(headerPage(testSize+pageSize, nil), testSize+pageSize, sealed), ErrDamaged, "multiple"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			a, err := Attach(shortly(t), tc.file(t))
+			a, err := Attach(proctest.Context(t), tc.file(t))
 			if err == nil {
 				a.Close()
 				t.Fatal("was accepted")
@@ -158,7 +159,7 @@ func TestAttachRefusesOtherFiles(t *testing.T) {
 		})
 	}
 	t.Run("sound", func(t *testing.T) {
-		a, err := Attach(shortly(t), image(crafted(nil), testSize, sealed)(t))
+		a, err := Attach(proctest.Context(t), image(crafted(nil), testSize, sealed)(t))
 		if err != nil {
 			t.Fatalf("the image that the others are variants of: %v", err)
 		}
@@ -167,7 +168,7 @@ func TestAttachRefusesOtherFiles(t *testing.T) {
 	t.Run("closed file", func(t *testing.T) {
 		f := memfd(t, nil, headerSize, sealed)
 		f.Close()
-		if _, err := Attach(shortly(t), f); !errors.Is(err, os.ErrClosed) {
+		if _, err := Attach(proctest.Context(t), f); !errors.Is(err, os.ErrClosed) {
 			t.Errorf("error %v", err)
 		}
 	})
@@ -207,7 +208,7 @@ func TestAttachWaitsForTheCreator(t *testing.T) {
 				_, err2 := f.WriteAt(version, 8)
 				made <- errors.Join(err, err2)
 			}()
-			a, err := Attach(shortly(t), f)
+			a, err := Attach(proctest.Context(t), f)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -219,14 +220,14 @@ func TestAttachWaitsForTheCreator(t *testing.T) {
 	}
 }
 
-var roleAttach = role("attach", func(a *actor) error {
-	m, err := a.join(NoRank)
+var roleAttach = proctest.Role("attach", func(self *proctest.Self) error {
+	m, err := joinInherited(self, NoRank)
 	if err != nil {
 		return err
 	}
 	arena := m.Arena()
-	a.say("%x %x %d %d", arena.id, arena.secret, arena.Ranks(), arena.geo.size)
-	if _, err := a.hear(); err != nil {
+	self.Say("%x %x %d %d", arena.id, arena.secret, arena.Ranks(), arena.geo.size)
+	if _, err := self.Hear(); err != nil {
 		return err
 	}
 	return errors.Join(m.Leave(), arena.Close())
@@ -235,13 +236,13 @@ var roleAttach = role("attach", func(a *actor) error {
 func TestAttachUsesInheritedDescriptor(t *testing.T) {
 	a := newArena(t, 7)
 	m := join(t, a, 0)
-	c := start(t, roleAttach, casting{files: []*os.File{a.File()}})
-	c.expect(fmt.Sprintf("%x %x %d %d", a.id, a.secret, a.Ranks(), a.geo.size))
+	c := start(t, a, roleAttach)
+	c.Expect(fmt.Sprintf("%x %x %d %d", a.id, a.secret, a.Ranks(), a.geo.size))
 	if got := a.LiveMemberCount(); got != 2 {
 		t.Errorf("%d live members", got)
 	}
-	c.say("leave")
-	c.wait()
+	c.Say("leave")
+	c.Wait()
 	if got := a.LiveMemberCount(); got != 1 || a.Deaths() != 1 {
 		t.Errorf("%d live members and %d deaths after one has left", got, a.Deaths())
 	}

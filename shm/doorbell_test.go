@@ -2,12 +2,13 @@ package shm
 
 import (
 	"fmt"
-	"os"
 	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/softnd/softnd/internal/proctest"
 )
 
 func TestRingOfUnarmedDoorbellWakesNone(t *testing.T) {
@@ -233,16 +234,16 @@ const gameOver = ^uint64(0)
 
 type turnWord struct{ turn atomic.Uint64 }
 
-var rolePingPong = role("ping-pong", func(a *actor) error {
+var rolePingPong = proctest.Role("ping-pong", func(self *proctest.Self) error {
 	var off Offset
 	var id MemberID
-	if _, err := fmt.Sscan(a.args[0], &off); err != nil {
+	if _, err := fmt.Sscan(self.Args[0], &off); err != nil {
 		return err
 	}
-	if _, err := fmt.Sscan(a.args[1], &id); err != nil {
+	if _, err := fmt.Sscan(self.Args[1], &id); err != nil {
 		return err
 	}
-	m, err := a.join(NoRank)
+	m, err := joinInherited(self, NoRank)
 	if err != nil {
 		return err
 	}
@@ -254,7 +255,7 @@ var rolePingPong = role("ping-pong", func(a *actor) error {
 	if err != nil {
 		return err
 	}
-	a.say("%d", m.ID())
+	self.Say("%d", m.ID())
 	pingPong(&turn.turn, m.WaitDoorbell(), Doorbell{&p.rec.waiters}, 1, func(uint64) bool { return true })
 	return m.Leave()
 })
@@ -274,8 +275,8 @@ func TestWakeUpsAreNotLost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := start(t, rolePingPong, casting{args: []string{fmt.Sprint(uint64(off)), fmt.Sprint(uint64(m.ID()))}, files: []*os.File{a.File()}})
-	p := peerOf(t, m, memberIDFrom(t, c.hear()))
+	c := start(t, a, rolePingPong, uint64(off), uint64(m.ID()))
+	p := peerOf(t, m, memberIDFrom(t, c.Hear()))
 	finished := make(chan uint64, 1)
 	go func() {
 		last, end := uint64(0), time.Now().Add(budget)
@@ -289,16 +290,16 @@ func TestWakeUpsAreNotLost(t *testing.T) {
 		select {
 		case played := <-finished:
 			t.Logf("%d turns, each after a ring", played)
-			c.wait()
+			c.Wait()
 			return
-		case <-time.After(watchdog / 3):
+		case <-time.After(proctest.Timeout / 3):
 		}
 		if now := word.turn.Load(); now != last {
 			last = now
 			continue
 		}
 		t.Errorf("stuck at turn %d of %d; bells: ours %d, theirs %d", last, turns, m.rec.waiters.armed.Load(), p.rec.waiters.armed.Load())
-		c.kill()
+		c.Kill()
 		word.turn.Store(gameOver)
 		m.WaitDoorbell().wake()
 		<-finished
@@ -335,7 +336,7 @@ func TestRingWakesAllWaiters(t *testing.T) {
 		}
 		ringers.Wait()
 		for i := range seen {
-			eventually(t, fmt.Sprintf("waiter %d sees turn %d", i, want), func() bool { return seen[i].Load() >= want })
+			proctest.Eventually(t, fmt.Sprintf("waiter %d sees turn %d", i, want), func() bool { return seen[i].Load() >= want })
 		}
 	}
 	done.Wait()

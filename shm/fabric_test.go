@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/softnd/softnd/internal/build"
+	"github.com/softnd/softnd/internal/proctest"
 	"github.com/softnd/softnd/internal/unixsock"
 )
 
@@ -32,7 +33,7 @@ var smallFabric = Config{Size: testSize}
 
 func openTest(t testing.TB, name string) *Fabric {
 	t.Helper()
-	f, err := OpenFabric(shortly(t), name, smallFabric)
+	f, err := OpenFabric(proctest.Context(t), name, smallFabric)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,68 +52,68 @@ func idOf(f *Fabric) string {
 
 // roleFabric opens a fabric when the test says so, prints whether it created the fabric and the
 // arena's id, and keeps it until the test says close.
-var roleFabric = role("fabric", func(a *actor) error {
+var roleFabric = proctest.Role("fabric", func(self *proctest.Self) error {
 	ranks := 0
-	if len(a.args) > 1 {
+	if len(self.Args) > 1 {
 		var err error
-		if ranks, err = strconv.Atoi(a.args[1]); err != nil {
+		if ranks, err = strconv.Atoi(self.Args[1]); err != nil {
 			return err
 		}
 	}
-	a.say("ready")
-	if _, err := a.hear(); err != nil {
+	self.Say("ready")
+	if _, err := self.Hear(); err != nil {
 		return err
 	}
-	f, err := OpenFabric(a.ctx, a.args[0], Config{Size: testSize, Ranks: ranks})
+	f, err := OpenFabric(self.Ctx, self.Args[0], Config{Size: testSize, Ranks: ranks})
 	if err != nil {
-		a.say("error %v", err)
+		self.Say("error %v", err)
 		return nil
 	}
 	m, err := f.Arena.Join(NoRank)
 	if err != nil {
 		return err
 	}
-	a.say("%v %s %d", f.created, idOf(f), m.ID())
-	if _, err := a.hear(); err != nil {
+	self.Say("%v %s %d", f.created, idOf(f), m.ID())
+	if _, err := self.Hear(); err != nil {
 		return err
 	}
 	return errors.Join(m.Leave(), f.Close())
 })
 
 // fabricChild starts a process that opens a fabric at once.
-func fabricChild(t *testing.T, name string) (c *child, created bool, id string, member MemberID) {
+func fabricChild(t *testing.T, name string) (c *proctest.Process, created bool, id string, member MemberID) {
 	t.Helper()
-	c = start(t, roleFabric, casting{args: []string{name}})
-	c.expect("ready")
-	c.say("open")
-	created, id, member = c.opened()
+	c = proctest.Start(t, proctest.Command(roleFabric, name))
+	c.Expect("ready")
+	c.Say("open")
+	created, id, member = opened(t, c)
 	return c, created, id, member
 }
 
-func (c *child) opened() (created bool, id string, member MemberID) {
-	c.t.Helper()
-	line := c.hear()
+func opened(t *testing.T, c *proctest.Process) (created bool, id string, member MemberID) {
+	t.Helper()
+	line := c.Hear()
 	parts := strings.Fields(line)
 	if len(parts) != 3 || parts[0] == "error" {
-		c.t.Fatalf("role %s: %s", c.role, line)
+		t.Fatalf("the process says %q", line)
 	}
 	member64, err := strconv.ParseUint(parts[2], 10, 64)
 	if err != nil {
-		c.t.Fatal(err)
+		t.Fatal(err)
 	}
 	return parts[0] == "true", parts[1], MemberID(member64)
 }
 
 func TestFabricNamesAreChecked(t *testing.T) {
 	for _, name := range []string{"", "a b", "a/b", "ü", "a\x00b", "@a", "a\n", strings.Repeat("x", 65)} {
-		if f, err := OpenFabric(shortly(t), name, smallFabric); err == nil {
+		if f, err := OpenFabric(proctest.Context(t), name, smallFabric); err == nil {
 			f.Close()
 			t.Errorf("name %q was accepted", name)
 		}
 	}
 	base := fabricName(t)
 	for _, name := range []string{base, base + ".-_9", "x" + strings.Repeat("y", 63-len(strconv.Itoa(os.Getpid()))) + strconv.Itoa(os.Getpid())} {
-		f, err := OpenFabric(shortly(t), name, smallFabric)
+		f, err := OpenFabric(proctest.Context(t), name, smallFabric)
 		if err != nil {
 			t.Errorf("name %q: %v", name, err)
 			continue
@@ -141,8 +142,8 @@ func TestFabricIsSharedByTwoProcesses(t *testing.T) {
 	if !m.checkAlive(p) {
 		t.Error("the other process's member is not alive")
 	}
-	c.say("close")
-	c.wait()
+	c.Say("close")
+	c.Wait()
 	if m.checkAlive(p) {
 		t.Error("the other process's member lives on")
 	}
@@ -169,25 +170,25 @@ func TestFabricsOfDifferentNamesAreSeparate(t *testing.T) {
 
 func TestFabricRefusesOtherRankCount(t *testing.T) {
 	name := fabricName(t)
-	f, err := OpenFabric(shortly(t), name, Config{Size: testSize, Ranks: 4})
+	f, err := OpenFabric(proctest.Context(t), name, Config{Size: testSize, Ranks: 4})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if g, err := OpenFabric(shortly(t), name, Config{Ranks: 4}); err != nil || g.Arena.Ranks() != 4 {
+	if g, err := OpenFabric(proctest.Context(t), name, Config{Ranks: 4}); err != nil || g.Arena.Ranks() != 4 {
 		t.Errorf("as many ranks: %v", err)
 	} else {
 		g.Close()
 	}
-	if g, err := OpenFabric(shortly(t), name, Config{}); err != nil || g.Arena.Ranks() != 4 {
+	if g, err := OpenFabric(proctest.Context(t), name, Config{}); err != nil || g.Arena.Ranks() != 4 {
 		t.Errorf("ranks left open: %v", err)
 	} else {
 		g.Close()
 	}
-	if g, err := OpenFabric(shortly(t), name, Config{Ranks: 8}); err == nil || !strings.Contains(err.Error(), "asked 8, the fabric has 4") {
+	if g, err := OpenFabric(proctest.Context(t), name, Config{Ranks: 8}); err == nil || !strings.Contains(err.Error(), "asked 8, the fabric has 4") {
 		t.Errorf("more ranks: %v, %v", g, err)
 	}
-	if _, err := OpenFabric(shortly(t), name+"x", Config{Ranks: -1}); err == nil {
+	if _, err := OpenFabric(proctest.Context(t), name+"x", Config{Ranks: -1}); err == nil {
 		t.Error("an arena that cannot be made was made")
 	}
 	// The failed call has released the name.
@@ -197,19 +198,19 @@ func TestFabricRefusesOtherRankCount(t *testing.T) {
 func TestFabricIsJoinedConcurrently(t *testing.T) {
 	const many = 20
 	name := fabricName(t)
-	var children []*child
+	var children []*proctest.Process
 	for range many {
-		children = append(children, start(t, roleFabric, casting{args: []string{name}}))
+		children = append(children, proctest.Start(t, proctest.Command(roleFabric, name)))
 	}
 	for _, c := range children {
-		c.expect("ready")
+		c.Expect("ready")
 	}
 	for _, c := range children {
-		c.say("open")
+		c.Say("open")
 	}
 	creators, ids, members := 0, map[string]bool{}, map[MemberID]bool{}
 	for _, c := range children {
-		created, id, member := c.opened()
+		created, id, member := opened(t, c)
 		if created {
 			creators++
 		}
@@ -219,10 +220,10 @@ func TestFabricIsJoinedConcurrently(t *testing.T) {
 		t.Errorf("%d creators, %d arenas, %d members, want 1, 1, %d", creators, len(ids), len(members), many)
 	}
 	for _, c := range children {
-		c.say("close")
+		c.Say("close")
 	}
 	for _, c := range children {
-		c.wait()
+		c.Wait()
 	}
 }
 
@@ -240,7 +241,7 @@ func TestFabricOutlivesItsCreator(t *testing.T) {
 	}
 	second, created, got, _ := fabricChild(t, name)
 	same("the second", created, got)
-	creator.kill()
+	creator.Kill()
 	third, created, got, _ := fabricChild(t, name)
 	same("the third, after the creator's death", created, got)
 	f := openTest(t, name)
@@ -249,9 +250,9 @@ func TestFabricOutlivesItsCreator(t *testing.T) {
 	if m.checkAlive(peerOf(t, m, creatorID)) {
 		t.Error("the creator lives")
 	}
-	second.say("close")
-	second.wait()
-	third.kill()
+	second.Say("close")
+	second.Wait()
+	third.Kill()
 	fifth, created, got, _ := fabricChild(t, name)
 	same("the fifth, through a joiner", created, got)
 	if err := m.Leave(); err != nil {
@@ -260,7 +261,7 @@ func TestFabricOutlivesItsCreator(t *testing.T) {
 	if err := f.Close(); err != nil {
 		t.Fatal(err)
 	}
-	fifth.kill() // the last
+	fifth.Kill() // the last
 	f = openTest(t, name)
 	if !f.created || idOf(f) == id {
 		t.Errorf("after the last one's death: created %v, id %s as before", f.created, idOf(f))
@@ -269,17 +270,17 @@ func TestFabricOutlivesItsCreator(t *testing.T) {
 
 // roleFabricChurn opens and closes a fabric repeatedly. While it has a fabric open, each process that
 // opens the name must get the same fabric.
-var roleFabricChurn = role("fabric churn", func(a *actor) error {
-	rounds, err := strconv.Atoi(a.args[1])
+var roleFabricChurn = proctest.Role("fabric churn", func(self *proctest.Self) error {
+	rounds, err := strconv.Atoi(self.Args[1])
 	if err != nil {
 		return err
 	}
 	for i := range rounds {
-		f, err := OpenFabric(a.ctx, a.args[0], smallFabric)
+		f, err := OpenFabric(self.Ctx, self.Args[0], smallFabric)
 		if err != nil {
 			return err
 		}
-		g, err := OpenFabric(a.ctx, a.args[0], smallFabric)
+		g, err := OpenFabric(self.Ctx, self.Args[0], smallFabric)
 		if err != nil {
 			return err
 		}
@@ -301,32 +302,32 @@ func TestFabricSurvivesChurn(t *testing.T) {
 	if testing.Short() {
 		rounds = 15
 	}
-	var children []*child
+	var children []*proctest.Process
 	for range 4 {
-		children = append(children, start(t, roleFabricChurn, casting{args: []string{fabricName(t), fmt.Sprint(rounds)}}))
+		children = append(children, proctest.Start(t, proctest.Command(roleFabricChurn, fabricName(t), fmt.Sprint(rounds))))
 	}
 	for _, c := range children {
-		c.wait()
+		c.Wait()
 	}
 }
 
 func TestFabricSkipsStoppedMember(t *testing.T) {
 	name := fabricName(t)
 	stopped, _, id, _ := fabricChild(t, name)
-	stopped.stop()
+	stopped.Stop()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*fabricMinTimeout)
 	defer cancel()
 	f, err := OpenFabric(ctx, name, smallFabric)
 	if !errors.Is(err, errNoAnswer) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("with all members stopped: %v, %v", f, err)
 	}
-	stopped.signal(unix.SIGCONT)
+	stopped.Resume()
 	f = openTest(t, name)
 	if f.created || idOf(f) != id {
 		t.Fatalf("after the member goes on: created %v, id %s", f.created, idOf(f))
 	}
 	// One of two members is stopped: the other answers.
-	stopped.stop()
+	stopped.Stop()
 	for range 10 {
 		g := openTest(t, name)
 		if g.created || idOf(g) != id {
@@ -334,9 +335,9 @@ func TestFabricSkipsStoppedMember(t *testing.T) {
 		}
 		g.Close()
 	}
-	stopped.signal(unix.SIGCONT)
-	stopped.say("close")
-	stopped.wait()
+	stopped.Resume()
+	stopped.Say("close")
+	stopped.Wait()
 }
 
 func TestFabricOpenEndsWithContext(t *testing.T) {
@@ -368,7 +369,7 @@ func dialTest(t testing.TB, name string) *unixsock.Conn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	c.SetDeadline(time.Now().Add(watchdog))
+	c.SetDeadline(time.Now().Add(proctest.Timeout))
 	return c
 }
 
@@ -528,10 +529,10 @@ func TestFabricSurvivesHostileClients(t *testing.T) {
 // A process keeps a limited number of connections of clients that send nothing.
 func TestFabricClosesOldestConnection(t *testing.T) {
 	before := fabricReplyTimeout
-	fabricReplyTimeout = 10 * watchdog
+	fabricReplyTimeout = 10 * proctest.Timeout
 	defer func() { fabricReplyTimeout = before }()
 	name := fabricName(t)
-	f, err := OpenFabric(shortly(t), name, smallFabric)
+	f, err := OpenFabric(proctest.Context(t), name, smallFabric)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -576,7 +577,7 @@ func impostor(t *testing.T, name string, treat func(c *unixsock.Conn)) *unixsock
 			}
 			done.Go(func() {
 				defer c.Close()
-				c.SetDeadline(time.Now().Add(watchdog))
+				c.SetDeadline(time.Now().Add(proctest.Timeout))
 				treat(c)
 			})
 		}
@@ -674,7 +675,7 @@ func TestFabricRefusesHostileMembers(t *testing.T) {
 				c.Send(tc.reply, oob)
 			})
 			close(ready)
-			f, err := OpenFabric(shortly(t), name, smallFabric)
+			f, err := OpenFabric(proctest.Context(t), name, smallFabric)
 			if err == nil {
 				f.Close()
 				t.Fatal("joined")
@@ -719,9 +720,9 @@ func TestFabricSurvivesDeathInHandshake(t *testing.T) {
 }
 
 // roleAlien runs as another user.
-var roleAlien = role("alien", func(a *actor) error {
-	name, user := a.args[0], uint32(os.Geteuid())
-	host, err := strconv.ParseUint(a.args[1], 10, 32)
+var roleAlien = proctest.Role("alien", func(self *proctest.Self) error {
+	name, user := self.Args[0], uint32(os.Geteuid())
+	host, err := strconv.ParseUint(self.Args[1], 10, 32)
 	if err != nil {
 		return err
 	}
@@ -734,7 +735,7 @@ var roleAlien = role("alien", func(a *actor) error {
 		return nil
 	}
 	// The joiner's check.
-	if _, err := openFabric(a.ctx, at, user, &smallFabric); err != nil {
+	if _, err := openFabric(self.Ctx, at, user, &smallFabric); err != nil {
 		if err := refused(err); err != nil {
 			return err
 		}
@@ -747,7 +748,7 @@ var roleAlien = role("alien", func(a *actor) error {
 		return err
 	}
 	defer c.Close()
-	c.SetDeadline(time.Now().Add(watchdog))
+	c.SetDeadline(time.Now().Add(proctest.Timeout))
 	if _, err := c.Write(ownRecord().encode()); err != nil {
 		return err
 	}
@@ -760,7 +761,7 @@ var roleAlien = role("alien", func(a *actor) error {
 		return err
 	}
 	// This user can use the same name.
-	f, err := OpenFabric(a.ctx, name, smallFabric)
+	f, err := OpenFabric(self.Ctx, name, smallFabric)
 	if err != nil {
 		return err
 	}
@@ -768,7 +769,7 @@ var roleAlien = role("alien", func(a *actor) error {
 		return errors.New("joined another user's fabric")
 	}
 	// The other user has bound this user's address.
-	squat, err := openFabric(a.ctx, fabricAddress(uint32(host), name+"-taken"), user, &smallFabric)
+	squat, err := openFabric(self.Ctx, fabricAddress(uint32(host), name+"-taken"), user, &smallFabric)
 	if err != nil {
 		return err
 	}
@@ -796,8 +797,8 @@ var roleAlien = role("alien", func(a *actor) error {
 			c.Close()
 		}
 	}()
-	a.say("taken")
-	if _, err := a.hear(); err != nil {
+	self.Say("taken")
+	if _, err := self.Hear(); err != nil {
 		return err
 	}
 	return errors.Join(f.Close(), squat.Close(), trap.Close())
@@ -817,12 +818,13 @@ func TestFabricRefusesOtherUsers(t *testing.T) {
 	}
 	binary := open(t, self, os.O_RDONLY)
 	const unprivileged = 65534
-	c := startPath(t, "/proc/self/fd/3", roleAlien, casting{
-		args: []string{name, "0"}, files: []*os.File{binary},
-		attr: &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: unprivileged, Gid: unprivileged}}})
-	c.expect("taken")
+	cmd := proctest.Command(roleAlien, name, "0")
+	cmd.Path, cmd.ExtraFiles = "/proc/self/fd/3", []*os.File{binary}
+	cmd.SysProcAttr.Credential = &syscall.Credential{Uid: unprivileged, Gid: unprivileged}
+	c := proctest.Start(t, cmd)
+	c.Expect("taken")
 	for _, taken := range []string{"-taken", "-trap"} {
-		g, err := OpenFabric(shortly(t), name+taken, smallFabric)
+		g, err := OpenFabric(proctest.Context(t), name+taken, smallFabric)
 		if err == nil {
 			g.Close()
 			t.Errorf("%s: root has joined another user's fabric", taken)
@@ -832,17 +834,17 @@ func TestFabricRefusesOtherUsers(t *testing.T) {
 			t.Errorf("%s: %v", taken, err)
 		}
 	}
-	c.say("go")
-	c.wait()
+	c.Say("go")
+	c.Wait()
 	if f.Arena.LiveMemberCount() != 0 {
 		t.Error("a process has joined")
 	}
 }
 
-var roleFewDescriptors = role("few descriptors", func(a *actor) error {
-	name := a.args[0]
+var roleFewDescriptors = proctest.Role("few descriptors", func(self *proctest.Self) error {
+	name := self.Args[0]
 	for range 2 { // the first call opens descriptors that the runtime keeps
-		f, err := OpenFabric(a.ctx, name, smallFabric)
+		f, err := OpenFabric(self.Ctx, name, smallFabric)
 		if err != nil {
 			return err
 		}
@@ -860,18 +862,18 @@ var roleFewDescriptors = role("few descriptors", func(a *actor) error {
 		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: uint64(next + room), Max: 1 << 10}); err != nil {
 			return err
 		}
-		f, err := OpenFabric(a.ctx, name, smallFabric)
+		f, err := OpenFabric(self.Ctx, name, smallFabric)
 		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 1 << 10, Max: 1 << 10}); err != nil {
 			return err
 		}
 		if err == nil {
-			a.say("room for %d suffices", room)
+			self.Say("room for %d suffices", room)
 			if room < 3 {
 				return fmt.Errorf("joined with room for %d descriptors", room)
 			}
 			return f.Close()
 		}
-		a.say("%v", err)
+		self.Say("%v", err)
 		if left := openFiles(); len(left) > len(old) {
 			return fmt.Errorf("room %d: before %v, after %v", room, old, left)
 		}
@@ -883,12 +885,9 @@ var roleFewDescriptors = role("few descriptors", func(a *actor) error {
 func TestFabricReportsMissingDescriptors(t *testing.T) {
 	name := fabricName(t)
 	openTest(t, name)
-	c := start(t, roleFewDescriptors, casting{args: []string{name}})
-	said := ""
-	for c.out.Scan() {
-		said += c.out.Text() + "\n"
-	}
-	c.wait()
+	c := proctest.Start(t, proctest.Command(roleFewDescriptors, name))
+	c.Wait()
+	said := c.Out.String()
 	if !strings.Contains(said, "ulimit -n") || !strings.Contains(said, "too many open files") {
 		t.Errorf("the errors were\n%s", said)
 	}

@@ -1,7 +1,6 @@
 package shm
 
 import (
-	"context"
 	"errors"
 	"os"
 	"testing"
@@ -164,12 +163,6 @@ func fakeMember(a *Arena, slot, rank int) *Member {
 	rec.deathEpoch.Store(notCounted(incarnation))
 	rec.state.Store(uint64(stateOf(statusLive, incarnation)))
 	return &Member{Peer: Peer{a, memberID(slot, incarnation), rec}, slot: slot, rank: rank, heap: newHeap(a, slot)}
-}
-
-func shortly(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), watchdog)
-	t.Cleanup(cancel)
-	return ctx
 }
 
 // isNoMemory reports whether err is a [NoMemoryError].

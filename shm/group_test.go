@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
 	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
+
+	"github.com/softnd/softnd/internal/proctest"
 )
 
 // rendezvous waits in a barrier as a rank does: it polls, yields, and then sleeps on its doorbell
@@ -133,12 +133,12 @@ func TestBarrierWaitsForLastRank(t *testing.T) {
 	}
 }
 
-var roleRank = role("rank", func(a *actor) error {
+var roleRank = proctest.Role("rank", func(self *proctest.Self) error {
 	var rank, rounds int
-	if _, err := fmt.Sscan(strings.Join(a.args, " "), &rank, &rounds); err != nil {
+	if _, err := fmt.Sscan(strings.Join(self.Args, " "), &rank, &rounds); err != nil {
 		return err
 	}
-	m, err := a.join(rank)
+	m, err := joinInherited(self, rank)
 	if err != nil {
 		return err
 	}
@@ -155,12 +155,12 @@ func TestBarrierSynchronisesProcesses(t *testing.T) {
 		rounds = 30
 	}
 	a := newArena(t, ranks)
-	var children []*child
+	var children []*proctest.Process
 	for rank := range ranks {
-		children = append(children, start(t, roleRank, casting{args: []string{fmt.Sprint(rank), fmt.Sprint(rounds)}, files: []*os.File{a.File()}}))
+		children = append(children, start(t, a, roleRank, rank, rounds))
 	}
 	for _, c := range children {
-		c.wait()
+		c.Wait()
 	}
 }
 
@@ -328,11 +328,7 @@ func TestBarrierRingsWaitDoorbellsOnly(t *testing.T) {
 		close(woken)
 	}()
 	h.Arrive()
-	select {
-	case <-woken:
-	case <-time.After(watchdog):
-		t.Fatal("no rank was woken")
-	}
+	proctest.Receive(t, "a rank is woken", woken)
 	if !g.Passed(ticket) {
 		t.Error("not passed")
 	}

@@ -6,12 +6,13 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/softnd/softnd/internal/proctest"
 )
 
 func TestHeapAllocatesBySizeClass(t *testing.T) {
@@ -401,19 +402,19 @@ func churn(m *Member, seed uint64, rounds int, between func(i int)) error {
 	return nil
 }
 
-var roleChurn = role("churn", func(a *actor) error {
-	m, err := a.join(NoRank)
+var roleChurn = proctest.Role("churn", func(self *proctest.Self) error {
+	m, err := joinInherited(self, NoRank)
 	if err != nil {
 		return err
 	}
 	var seed uint64
 	var rounds int
-	if _, err := fmt.Sscan(strings.Join(a.args, " "), &seed, &rounds); err != nil {
+	if _, err := fmt.Sscan(strings.Join(self.Args, " "), &seed, &rounds); err != nil {
 		return err
 	}
 	if err := churn(m, seed, rounds, func(i int) {
 		if i == 10 {
-			a.say("%d", m.ID())
+			self.Say("%d", m.ID())
 		}
 	}); err != nil {
 		return err
@@ -427,10 +428,9 @@ func TestHeapsOfMembersNeverOverlap(t *testing.T) {
 	if testing.Short() {
 		rounds = 60
 	}
-	var children []*child
+	var children []*proctest.Process
 	for i := range 2 {
-		children = append(children, start(t, roleChurn, casting{
-			args: []string{fmt.Sprint(i), fmt.Sprint(rounds)}, files: []*os.File{a.File()}}))
+		children = append(children, start(t, a, roleChurn, i, rounds))
 	}
 	var done sync.WaitGroup
 	watcher := join(t, a, NoRank)
@@ -451,7 +451,7 @@ func TestHeapsOfMembersNeverOverlap(t *testing.T) {
 	}
 	done.Wait()
 	for _, c := range children {
-		c.wait()
+		c.Wait()
 	}
 	watcher.CheckLiveness(noDrop)
 	if left := (ownerMap{words: a.words(a.geo.chunkOwners, a.geo.chunks)}).largestFree(); left != a.geo.chunks {

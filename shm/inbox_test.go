@@ -4,13 +4,14 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"os"
 	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/softnd/softnd/internal/proctest"
 )
 
 // letter is the mail that the tests send.
@@ -190,20 +191,20 @@ func correspond(m *Member, to *Peer, letters uint64, budget time.Duration) error
 	return nil
 }
 
-var roleCorrespondent = role("correspondent", func(a *actor) error {
+var roleCorrespondent = proctest.Role("correspondent", func(self *proctest.Self) error {
 	var id MemberID
 	var letters uint64
-	if _, err := fmt.Sscan(a.args[0], &id); err != nil {
+	if _, err := fmt.Sscan(self.Args[0], &id); err != nil {
 		return err
 	}
-	if _, err := fmt.Sscan(a.args[1], &letters); err != nil {
+	if _, err := fmt.Sscan(self.Args[1], &letters); err != nil {
 		return err
 	}
-	budget, err := time.ParseDuration(a.args[2])
+	budget, err := time.ParseDuration(self.Args[2])
 	if err != nil {
 		return err
 	}
-	m, err := a.join(NoRank)
+	m, err := joinInherited(self, NoRank)
 	if err != nil {
 		return err
 	}
@@ -225,10 +226,9 @@ func TestInboxCarriesMailBetweenProcesses(t *testing.T) {
 		letters = 3000
 	}
 	const processes, goroutines = 3, 2
-	var children []*child
+	var children []*proctest.Process
 	for range processes {
-		children = append(children, start(t, roleCorrespondent, casting{
-			args: []string{fmt.Sprint(uint64(m.ID())), fmt.Sprint(letters), budget.String()}, files: []*os.File{a.File()}}))
+		children = append(children, start(t, a, roleCorrespondent, uint64(m.ID()), letters, budget.String()))
 	}
 	var done sync.WaitGroup
 	for range goroutines {
@@ -239,14 +239,14 @@ func TestInboxCarriesMailBetweenProcesses(t *testing.T) {
 			}
 		})
 	}
-	ctx := shortly(t)
+	ctx := proctest.Context(t)
 	last := map[uint64]uint64{}
 	bell := m.WaitDoorbell()
 	got, writing := uint64(0), processes+goroutines
 	for writing > 0 {
 		ticket := bell.Arm()
 		if !m.HasMail() {
-			bell.Sleep(ticket, watchdog/4)
+			bell.Sleep(ticket, proctest.Timeout/4)
 			if ctx.Err() != nil {
 				t.Fatalf("stuck after %d letters: %v", got, last)
 			}
@@ -276,7 +276,7 @@ func TestInboxCarriesMailBetweenProcesses(t *testing.T) {
 	}
 	done.Wait()
 	for _, c := range children {
-		c.wait()
+		c.Wait()
 	}
 	if len(last) != processes+goroutines {
 		t.Errorf("%d senders", len(last))
@@ -289,7 +289,7 @@ func TestInboxHoldsWholeMailAfterKill(t *testing.T) {
 	a := newArena(t, 0)
 	m := join(t, a, NoRank)
 	for round := range 3 {
-		c := start(t, roleCorrespondent, casting{args: []string{fmt.Sprint(uint64(m.ID())), "1000000000", "1h"}, files: []*os.File{a.File()}})
+		c := start(t, a, roleCorrespondent, uint64(m.ID()), "1000000000", "1h")
 		last := uint64(0)
 		read := func() {
 			list, err := m.TakeMail(letterIn(a))
@@ -308,8 +308,8 @@ func TestInboxHoldsWholeMailAfterKill(t *testing.T) {
 				l.read.Store(1)
 			}
 		}
-		eventually(t, "some letters arrive", func() bool { read(); return last > uint64(100*round) })
-		c.kill()
+		proctest.Eventually(t, "some letters arrive", func() bool { read(); return last > uint64(100*round) })
+		c.Kill()
 		dropped := false
 		m.CheckLiveness(func(MemberID) { read(); dropped = true }) // the dead member's memory is not reclaimed yet
 		if !dropped || m.HasMail() {

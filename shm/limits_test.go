@@ -8,11 +8,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/softnd/softnd/internal/cgroup"
+	"github.com/softnd/softnd/internal/proctest"
 )
 
 func TestArenaSizeRespectsLimits(t *testing.T) {
@@ -31,7 +31,7 @@ func TestArenaSizeRespectsLimits(t *testing.T) {
 	}
 }
 
-var roleFileSizeLimit = role("limit file size", func(a *actor) error {
+var roleFileSizeLimit = proctest.Role("limit file size", func(self *proctest.Self) error {
 	const limit = 128 << 20
 	if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: limit, Max: limit}); err != nil {
 		return err
@@ -56,7 +56,7 @@ var roleFileSizeLimit = role("limit file size", func(a *actor) error {
 		return err
 	}
 	// The limit does not apply to an arena that another process created.
-	m, err := a.join(NoRank)
+	m, err := joinInherited(self, NoRank)
 	if err != nil {
 		return err
 	}
@@ -74,10 +74,10 @@ var roleFileSizeLimit = role("limit file size", func(a *actor) error {
 
 func TestFileSizeLimitIsReported(t *testing.T) {
 	a := newArena(t, 0)
-	start(t, roleFileSizeLimit, casting{files: []*os.File{a.File()}}).wait()
+	start(t, a, roleFileSizeLimit).Wait()
 }
 
-var roleFileSizeLimitTiny = role("limit file size, tiny", func(a *actor) error {
+var roleFileSizeLimitTiny = proctest.Role("limit file size, tiny", func(self *proctest.Self) error {
 	if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: 1 << 20, Max: 1 << 20}); err != nil {
 		return err
 	}
@@ -89,10 +89,10 @@ var roleFileSizeLimitTiny = role("limit file size, tiny", func(a *actor) error {
 })
 
 func TestFileSizeLimitTooSmallForArena(t *testing.T) {
-	start(t, roleFileSizeLimitTiny, casting{}).wait()
+	proctest.Start(t, proctest.Command(roleFileSizeLimitTiny)).Wait()
 }
 
-var roleAddressSpaceLimit = role("limit address space", func(a *actor) error {
+var roleAddressSpaceLimit = proctest.Role("limit address space", func(self *proctest.Self) error {
 	const limit = 8 << 30
 	if err := unix.Setrlimit(unix.RLIMIT_AS, &unix.Rlimit{Cur: limit, Max: limit}); err != nil {
 		return err
@@ -111,7 +111,7 @@ func TestAddressSpaceLimitIsReported(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector needs more address space than the limit leaves")
 	}
-	start(t, roleAddressSpaceLimit, casting{}).wait()
+	proctest.Start(t, proctest.Command(roleAddressSpaceLimit)).Wait()
 }
 
 // cgroupLimit is the limit of the test's memory cgroup, in bytes.
@@ -119,11 +119,11 @@ const cgroupLimit = 256 << 20
 
 var cgroupSteps = []uint64{cgroupLimit + 1, 16 << 20, chunkSize}
 
-var roleCgroup = role("limit by cgroup", func(a *actor) error {
-	if _, err := a.hear(); err != nil { // until the test has moved this process into the cgroup
+var roleCgroup = proctest.Role("limit by cgroup", func(self *proctest.Self) error {
+	if _, err := self.Hear(); err != nil { // until the test has moved this process into the cgroup
 		return err
 	}
-	m, err := a.join(NoRank)
+	m, err := joinInherited(self, NoRank)
 	if err != nil {
 		return err
 	}
@@ -135,7 +135,7 @@ var roleCgroup = role("limit by cgroup", func(a *actor) error {
 				if short.Requested != roundUp(n, chunkSize) || short.Available >= short.Requested || !strings.Contains(short.Limit, "cgroup's limit") {
 					return fmt.Errorf("wanted %d, left %d under %q", short.Requested, short.Available, short.Limit)
 				}
-				a.say("%v", err)
+				self.Say("%v", err)
 				break
 			}
 			if err != nil {
@@ -171,16 +171,8 @@ func ownCgroup(t *testing.T) (dir string, limitFile string, err error) {
 			err = e
 			continue
 		}
-		t.Cleanup(func() {
-			for end := time.Now().Add(watchdog); ; time.Sleep(10 * time.Millisecond) { // the kernel removes ended processes with a delay
-				err := unix.Rmdir(dir)
-				if err == nil || time.Now().After(end) {
-					if err != nil {
-						t.Error(err)
-					}
-					return
-				}
-			}
+		t.Cleanup(func() { // the kernel removes ended processes with a delay
+			proctest.Eventually(t, "the cgroup is empty and removed", func() bool { return unix.Rmdir(dir) == nil })
 		})
 		if e := os.WriteFile(filepath.Join(dir, kind.limit), []byte(fmt.Sprint(cgroupLimit)), 0); e != nil {
 			err = e
@@ -201,18 +193,18 @@ func TestMemoryCgroupLimitIsReported(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer a.Close()
-	c := start(t, roleCgroup, casting{files: []*os.File{a.File()}})
-	if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(fmt.Sprint(c.pid())), 0); err != nil {
-		c.kill()
+	c := start(t, a, roleCgroup)
+	if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(fmt.Sprint(c.PID())), 0); err != nil {
+		c.Kill()
 		t.Skipf("the cgroup %s takes no process: %v", dir, err)
 	}
-	c.say("go")
+	c.Say("go")
 	for range cgroupSteps {
-		if said := c.hear(); !strings.Contains(said, limit) || !strings.Contains(said, dir) {
+		if said := c.Hear(); !strings.Contains(said, limit) || !strings.Contains(said, dir) {
 			t.Errorf("the error does not name %s in %s: %s", limit, dir, said)
 		}
 	}
-	c.wait()
+	c.Wait()
 }
 
 func TestCgroupFilesAreParsed(t *testing.T) {

@@ -2,13 +2,14 @@ package shm
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/softnd/softnd/internal/proctest"
 )
 
 func TestKilledMemberIsFound(t *testing.T) {
@@ -20,11 +21,11 @@ func TestKilledMemberIsFound(t *testing.T) {
 		t.Fatalf("alive: %v, deaths: %d", m.checkAlive(p), a.Deaths())
 	}
 	// A stopped process is not dead.
-	c.stop()
+	c.Stop()
 	if !m.checkAlive(p) {
 		t.Error("a stopped process is called dead")
 	}
-	c.kill()
+	c.Kill()
 	if m.checkAlive(p) || !p.Gone() || a.Deaths() != 1 {
 		t.Errorf("after the kill: gone %v, deaths %d", p.Gone(), a.Deaths())
 	}
@@ -37,12 +38,12 @@ func TestCheckLivenessDropsAndReclaims(t *testing.T) {
 	a := newArena(t, 0)
 	m := join(t, a, NoRank)
 	c, id := startMember(t, a)
-	c.say("alloc %d", 3*chunkSize)
-	c.hear()
-	c.say("alloc %d", 100)
-	c.hear()
+	c.Say("alloc %d", 3*chunkSize)
+	c.Hear()
+	c.Say("alloc %d", 100)
+	c.Hear()
 	before := blocks(t, a)
-	c.kill()
+	c.Kill()
 	var gone []MemberID
 	m.CheckLiveness(func(id MemberID) {
 		gone = append(gone, id)
@@ -68,15 +69,15 @@ func TestReclaimWaitsForEveryLiveMember(t *testing.T) {
 	first, second := join(t, a, NoRank), join(t, again(t, a), NoRank)
 	third, thirdID := startMember(t, a)
 	dead, id := startMember(t, a)
-	dead.say("alloc %d", 2*chunkSize)
-	dead.hear()
+	dead.Say("alloc %d", 2*chunkSize)
+	dead.Hear()
 	found := func(id MemberID) {
 		t.Helper()
 		if first.checkAlive(peerOf(t, first, id)) {
 			t.Fatalf("%v is killed, and called alive", id)
 		}
 	}
-	dead.kill()
+	dead.Kill()
 	found(id)
 	kept := func(after string) {
 		t.Helper()
@@ -88,8 +89,8 @@ func TestReclaimWaitsForEveryLiveMember(t *testing.T) {
 	kept("the first liveness check")
 	first.CheckLiveness(noDrop)
 	kept("the same member's second liveness check")
-	third.say("check")
-	third.expect("checked")
+	third.Say("check")
+	third.Expect("checked")
 	kept("the third member's liveness check")
 	// A member that joins now has no memory of the dead member, and need not acknowledge the death.
 	late := join(t, a, NoRank)
@@ -102,15 +103,15 @@ func TestReclaimWaitsForEveryLiveMember(t *testing.T) {
 
 	// A member that has not acknowledged the death dies: the reclaim does not wait for it.
 	dead, id = startMember(t, a)
-	dead.say("alloc %d", 2*chunkSize)
-	dead.hear()
-	dead.kill()
+	dead.Say("alloc %d", 2*chunkSize)
+	dead.Hear()
+	dead.Kill()
 	found(id)
 	for _, m := range []*Member{first, second, late} {
 		m.CheckLiveness(noDrop)
 		kept("a check without the third member")
 	}
-	third.kill()
+	third.Kill()
 	found(thirdID)
 	for _, m := range []*Member{first, second, late} {
 		m.CheckLiveness(noDrop)
@@ -185,10 +186,10 @@ func TestKillDuringAllocationLosesNothing(t *testing.T) {
 	}
 	caught := 0
 	for i := range rounds {
-		c := start(t, roleChurn, casting{args: []string{fmt.Sprint(i), "1000000000"}, files: []*os.File{a.File()}})
-		id := memberIDFrom(t, c.hear())
+		c := start(t, a, roleChurn, i, "1000000000")
+		id := memberIDFrom(t, c.Hear())
 		time.Sleep(time.Duration(i) * 500 * time.Microsecond) // at a different step in each round
-		c.kill()
+		c.Kill()
 		if chunksOf(a, id.Slot()) > 0 {
 			caught++
 		}
@@ -317,13 +318,13 @@ func TestDeathsAreCountedOnce(t *testing.T) {
 		members = append(members, join(t, again(t, a), NoRank))
 	}
 	const children = 3
-	var dead []*child
+	var dead []*proctest.Process
 	for range children {
 		c, _ := startMember(t, a)
 		dead = append(dead, c)
 	}
 	for _, c := range dead {
-		c.kill()
+		c.Kill()
 	}
 	var done sync.WaitGroup
 	for _, m := range members {
@@ -352,7 +353,7 @@ func TestDeathWakesAllMembers(t *testing.T) {
 	a := newArena(t, 0)
 	armed, unarmed := join(t, a, NoRank), join(t, a, NoRank)
 	x, id := startMember(t, a)
-	x.kill()
+	x.Kill()
 	var awake sync.WaitGroup
 	for _, m := range []*Member{armed, unarmed} {
 		for _, bell := range []Doorbell{m.WaitDoorbell(), m.EngineDoorbell()} {
@@ -405,25 +406,20 @@ func TestWatchReportsEndOnce(t *testing.T) {
 		t.Fatal("a second watch is refused")
 	}
 	close(stopped)
-	c.stop()
+	c.Stop()
 	select {
 	case what := <-gone:
 		t.Fatalf("the watch fires for a stopped process (%s)", what)
 	case <-time.After(20 * time.Millisecond):
 	}
-	c.cmd.Process.Kill() // the parent has not waited for it: a zombie counts as ended
-	select {
-	case what := <-gone:
-		if what != "killed" {
-			t.Errorf("%s", what)
-		}
-	case <-time.After(watchdog):
-		t.Fatal("the watch never fires")
+	c.Cmd.Process.Kill() // the parent has not waited for it: a zombie counts as ended
+	if what := proctest.Receive(t, "the watch fires", gone); what != "killed" {
+		t.Error(what)
 	}
 	if !p.Gone() || a.Deaths() != 1 {
 		t.Errorf("when the watch fires: gone %v, deaths %d", p.Gone(), a.Deaths())
 	}
-	c.kill()
+	c.Kill()
 	// The peer has ended already: gone is called at once.
 	if !m.Watch(p, stop, func() { gone <- "late" }) {
 		t.Error("the death of the gone is not told")
@@ -437,12 +433,12 @@ func TestWatchWorksAcrossProcesses(t *testing.T) {
 	a := newArena(t, 0)
 	watcher, _ := startMember(t, a)
 	target, id := startMember(t, a)
-	watcher.say("watch %d", id)
-	watcher.expect("true")
-	target.kill()
-	watcher.expect("gone")
-	watcher.say("leave")
-	watcher.wait()
+	watcher.Say("watch %d", id)
+	watcher.Expect("true")
+	target.Kill()
+	watcher.Expect("gone")
+	watcher.Say("leave")
+	watcher.Wait()
 }
 
 func TestWatchDoesNotTrustTheRecord(t *testing.T) {
@@ -454,7 +450,7 @@ func TestWatchDoesNotTrustTheRecord(t *testing.T) {
 	defer close(stop)
 	var fired atomic.Bool
 	p := peerOf(t, m, liar.ID())
-	for _, pid := range []int{other.pid(), 0, 1 << 30} {
+	for _, pid := range []int{other.PID(), 0, 1 << 30} {
 		liar.rec.pid.Store(uint32(pid))
 		m.Watch(p, stop, func() { fired.Store(true) })
 	}
@@ -462,7 +458,7 @@ func TestWatchDoesNotTrustTheRecord(t *testing.T) {
 	if m.Watch(p, stop, func() { fired.Store(true) }) {
 		t.Error("a process of another namespace is watched")
 	}
-	other.kill()
+	other.Kill()
 	time.Sleep(20 * time.Millisecond) // a wrong call would happen about now
 	if fired.Load() {
 		t.Error("a live member was called gone")
@@ -475,10 +471,10 @@ func TestLeaveIsSeenWhileProcessRuns(t *testing.T) {
 	m := join(t, a, NoRank)
 	c, id := startMember(t, a)
 	p := peerOf(t, m, id)
-	c.say("alloc %d", chunkSize)
-	c.hear()
-	c.say("stay")
-	c.expect("left")
+	c.Say("alloc %d", chunkSize)
+	c.Hear()
+	c.Say("stay")
+	c.Expect("left")
 	if !p.Gone() || m.checkAlive(p) || a.Deaths() != 1 {
 		t.Errorf("gone %v, deaths %d", p.Gone(), a.Deaths())
 	}
@@ -486,8 +482,8 @@ func TestLeaveIsSeenWhileProcessRuns(t *testing.T) {
 	if chunksOf(a, id.Slot()) != 0 {
 		t.Error("its memory was kept")
 	}
-	c.say("go")
-	c.wait()
+	c.Say("go")
+	c.Wait()
 	if a.Deaths() != 1 {
 		t.Errorf("the end of its process counts as another death: %d", a.Deaths())
 	}

@@ -11,6 +11,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/softnd/softnd/internal/proctest"
 )
 
 // arenaDescriptors returns the descriptors of this process that refer to an arena.
@@ -24,8 +26,8 @@ func arenaDescriptors() (fds []int) {
 	return fds
 }
 
-var roleStrayClose = role("stray close", func(a *actor) error {
-	m, err := a.join(NoRank)
+var roleStrayClose = proctest.Role("stray close", func(self *proctest.Self) error {
+	m, err := joinInherited(self, NoRank)
 	if err != nil {
 		return err
 	}
@@ -40,12 +42,12 @@ var roleStrayClose = role("stray close", func(a *actor) error {
 	for _, fd := range fds {
 		unix.Close(fd)
 	}
-	a.say("%d", m.ID())
-	if _, err := a.hear(); err != nil {
+	self.Say("%d", m.ID())
+	if _, err := self.Hear(); err != nil {
 		return err
 	}
 	// The numbers now refer to a file of the program.
-	path := a.args[0]
+	path := self.Args[0]
 	for range fds {
 		fd, err := unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC, 0)
 		if err != nil {
@@ -74,8 +76,8 @@ var roleStrayClose = role("stray close", func(a *actor) error {
 			return fmt.Errorf("slot %d is in state %#x", slot, uint64(s))
 		}
 	}
-	a.say("done")
-	_, err = a.hear()
+	self.Say("done")
+	_, err = self.Hear()
 	return err
 })
 
@@ -88,19 +90,19 @@ func TestStrayCloseKeepsMemberAlive(t *testing.T) {
 	if err := os.WriteFile(file, []byte("precious"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c := start(t, roleStrayClose, casting{args: []string{file}, files: []*os.File{a.File()}})
-	id := memberIDFrom(t, c.hear())
+	c := start(t, a, roleStrayClose, file)
+	id := memberIDFrom(t, c.Hear())
 	p := peerOf(t, m, id)
 	m.CheckLiveness(noDrop)
 	if p.Gone() || chunksOf(a, id.Slot()) != 3 {
 		t.Errorf("a program that has closed the arena's descriptors is dead (%v), and has %d of 3 chunks", p.Gone(), chunksOf(a, id.Slot()))
 	}
-	c.say("go")
-	c.expect("done")
+	c.Say("go")
+	c.Expect("done")
 	if b, err := os.ReadFile(file); err != nil || string(b) != "precious" {
 		t.Errorf("the file that got the number of the arena's descriptor is %d bytes long: %.20q, %v", len(b), b, err)
 	}
-	c.kill()
+	c.Kill()
 	if m.checkAlive(p) {
 		t.Error("its death is not found")
 	}
@@ -110,8 +112,8 @@ func TestStrayCloseKeepsMemberAlive(t *testing.T) {
 	}
 }
 
-var roleFork = role("fork", func(a *actor) error {
-	m, err := a.join(NoRank)
+var roleFork = proctest.Role("fork", func(self *proctest.Self) error {
+	m, err := joinInherited(self, NoRank)
 	if err != nil {
 		return err
 	}
@@ -120,7 +122,7 @@ var roleFork = role("fork", func(a *actor) error {
 		return err
 	}
 	defer unmap()
-	rest := &unix.Timespec{Sec: int64(watchdog.Seconds())}
+	rest := &unix.Timespec{Sec: int64(proctest.Timeout.Seconds())}
 	pid, _, errno := syscall.RawSyscall6(syscall.SYS_CLONE, uintptr(syscall.SIGCHLD), 0, 0, 0, 0, 0)
 	if pid == 0 { // a child that continues without exec
 		syscall.RawSyscall(syscall.SYS_NANOSLEEP, uintptr(unsafe.Pointer(rest)), 0, 0)
@@ -129,9 +131,9 @@ var roleFork = role("fork", func(a *actor) error {
 	if errno != 0 {
 		return errno
 	}
-	a.say("%d", m.ID())
-	a.say("%d", pid)
-	_, err = a.hear()
+	self.Say("%d", m.ID())
+	self.Say("%d", pid)
+	_, err = self.Hear()
 	return err
 })
 
@@ -139,10 +141,10 @@ var roleFork = role("fork", func(a *actor) error {
 func TestForkedChildHidesNoDeath(t *testing.T) {
 	a := newArena(t, 0)
 	m := join(t, a, NoRank)
-	c := start(t, roleFork, casting{files: []*os.File{a.File()}})
-	p := peerOf(t, m, memberIDFrom(t, c.hear()))
+	c := start(t, a, roleFork)
+	p := peerOf(t, m, memberIDFrom(t, c.Hear()))
 	var child int
-	if _, err := fmt.Sscan(c.hear(), &child); err != nil {
+	if _, err := fmt.Sscan(c.Hear(), &child); err != nil {
 		t.Fatal(err)
 	}
 	defer unix.Kill(child, unix.SIGKILL)
@@ -156,13 +158,13 @@ func TestForkedChildHidesNoDeath(t *testing.T) {
 	if strings.Contains(string(maps), "softnd-arena") {
 		t.Error("the child has the arena mapped")
 	}
-	if err := c.cmd.Process.Kill(); err != nil {
+	if err := c.Cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the death of the parent is found", func() bool { return !m.checkAlive(p) })
+	proctest.Eventually(t, "the death of the parent is found", func() bool { return !m.checkAlive(p) })
 	if err := unix.Kill(child, 0); err != nil {
 		t.Errorf("the child has ended: %v", err)
 	}
 	unix.Kill(child, unix.SIGKILL) // it holds the parent's output
-	c.kill()
+	c.Kill()
 }

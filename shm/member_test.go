@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/softnd/softnd/internal/proctest"
 )
 
 func TestJoinPrefersTheSlotOfTheRank(t *testing.T) {
@@ -141,14 +143,14 @@ func TestPeersAreFound(t *testing.T) {
 	}
 }
 
-var roleMember = role("member", func(a *actor) error {
-	m, err := a.join(NoRank)
+var roleMember = proctest.Role("member", func(self *proctest.Self) error {
+	m, err := joinInherited(self, NoRank)
 	if err != nil {
 		return err
 	}
-	a.say("%d", m.ID())
+	self.Say("%d", m.ID())
 	for {
-		line, err := a.hear()
+		line, err := self.Hear()
 		if err != nil {
 			return err
 		}
@@ -166,30 +168,30 @@ var roleMember = role("member", func(a *actor) error {
 			if err := m.Leave(); err != nil {
 				return err
 			}
-			a.say("left")
-			_, err := a.hear()
+			self.Say("left")
+			_, err := self.Hear()
 			return err
 		case "alive":
 			p, err := m.Arena().Peer(MemberID(arg))
 			if err != nil {
 				return err
 			}
-			a.say("%v", m.checkAlive(p))
+			self.Say("%v", m.checkAlive(p))
 		case "check":
 			m.CheckLiveness(noDrop)
-			a.say("checked")
+			self.Say("checked")
 		case "alloc":
 			off, err := m.heap.Alloc(arg)
 			if err != nil {
 				return err
 			}
-			a.say("%d", off)
+			self.Say("%d", off)
 		case "watch":
 			p, err := m.Arena().Peer(MemberID(arg))
 			if err != nil {
 				return err
 			}
-			a.say("%v", m.Watch(p, nil, func() { a.say("gone") }))
+			self.Say("%v", m.Watch(p, nil, func() { self.Say("gone") }))
 		default:
 			return fmt.Errorf("what is %q?", line)
 		}
@@ -197,10 +199,10 @@ var roleMember = role("member", func(a *actor) error {
 })
 
 // startMember starts a process that joins, and returns the member's identity.
-func startMember(t *testing.T, a *Arena) (*child, MemberID) {
+func startMember(t *testing.T, a *Arena) (*proctest.Process, MemberID) {
 	t.Helper()
-	c := start(t, roleMember, casting{files: []*os.File{a.File()}})
-	return c, memberIDFrom(t, c.hear())
+	c := start(t, a, roleMember)
+	return c, memberIDFrom(t, c.Hear())
 }
 
 func memberIDFrom(t *testing.T, line string) (id MemberID) {
@@ -217,26 +219,26 @@ func TestLocksAreSeenByOtherProcesses(t *testing.T) {
 	c, id := startMember(t, a)
 	d, _ := startMember(t, a)
 	// In both directions, and with a record that holds only a live state.
-	d.say("alive %d", m.ID())
-	d.expect("true")
-	d.say("alive %d", id)
-	d.expect("true")
+	d.Say("alive %d", m.ID())
+	d.Expect("true")
+	d.Say("alive %d", id)
+	d.Expect("true")
 	if !m.checkAlive(peerOf(t, m, id)) {
 		t.Error("a live process is called dead")
 	}
-	c.kill()
+	c.Kill()
 	if peerOf(t, m, id).Gone() {
 		t.Error("marked dead before any liveness check")
 	}
-	d.say("alive %d", id)
-	d.expect("false")
+	d.Say("alive %d", id)
+	d.Expect("false")
 	if !peerOf(t, m, id).Gone() {
 		t.Error("not marked as gone by the process that looked")
 	}
-	d.say("alive %d", m.ID())
-	d.expect("true")
-	d.say("leave")
-	d.wait()
+	d.Say("alive %d", m.ID())
+	d.Expect("true")
+	d.Say("leave")
+	d.Wait()
 }
 
 // A child that inherits the arena's descriptor shares its open file description. The locks of both
@@ -260,8 +262,8 @@ func TestInheritedDescriptorSharesNoLock(t *testing.T) {
 		t.Error("the child keeps the lock of a parent that has left")
 	}
 	second, id2 := startMember(t, a)
-	second.say("leave")
-	second.wait()
+	second.Say("leave")
+	second.Wait()
 	if !watcher.checkAlive(peerOf(t, watcher, id)) {
 		t.Errorf("the end of %v has freed the lock of %v", id2, id)
 	}
@@ -271,8 +273,8 @@ func TestInheritedDescriptorSharesNoLock(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.Close()
-	heir.say("alive %d", watcher.ID())
-	heir.expect("true")
-	heir.say("leave")
-	heir.wait()
+	heir.Say("alive %d", watcher.ID())
+	heir.Expect("true")
+	heir.Say("leave")
+	heir.Wait()
 }

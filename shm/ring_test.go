@@ -3,13 +3,14 @@ package shm
 import (
 	"errors"
 	"fmt"
-	"os"
 	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/softnd/softnd/internal/proctest"
 )
 
 // fakeRing returns both sides of a ring of n slots in the test's memory.
@@ -276,16 +277,16 @@ type stressRing struct {
 	stop atomic.Bool
 }
 
-var roleProducer = role("producer", func(a *actor) error {
+var roleProducer = proctest.Role("producer", func(self *proctest.Self) error {
 	var off Offset
 	var messages uint64
-	if _, err := fmt.Sscan(a.args[0], &off); err != nil {
+	if _, err := fmt.Sscan(self.Args[0], &off); err != nil {
 		return err
 	}
-	if _, err := fmt.Sscan(a.args[1], &messages); err != nil {
+	if _, err := fmt.Sscan(self.Args[1], &messages); err != nil {
 		return err
 	}
-	m, err := a.join(NoRank)
+	m, err := joinInherited(self, NoRank)
 	if err != nil {
 		return err
 	}
@@ -302,7 +303,7 @@ var roleProducer = role("producer", func(a *actor) error {
 			Yield()
 		}
 	}
-	a.say("%d", p.Published())
+	self.Say("%d", p.Published())
 	return m.Leave()
 })
 
@@ -358,14 +359,14 @@ func TestRingPassesEntriesBetweenProcesses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	child := start(t, roleProducer, casting{args: []string{fmt.Sprint(uint64(off)), fmt.Sprint(messages)}, files: []*os.File{a.File()}})
-	ctx := shortly(t)
+	child := start(t, a, roleProducer, uint64(off), messages)
+	ctx := proctest.Context(t)
 	enough := time.Now().Add(3 * time.Second) // on a busy machine
 	var s Payload
 	for i := uint64(0); i < messages; {
 		if !c.Peek(&s) {
 			if r.stop.Load() {
-				said := child.hear()
+				said := child.Hear()
 				if _, err := fmt.Sscan(said, &messages); err != nil {
 					t.Fatalf("%q: %v", said, err)
 				}
@@ -389,7 +390,7 @@ func TestRingPassesEntriesBetweenProcesses(t *testing.T) {
 			r.stop.Store(time.Now().After(enough))
 		}
 	}
-	child.wait()
+	child.Wait()
 	none(t, c)
 	t.Logf("%d messages", messages)
 }

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/softnd/softnd/internal/proctest"
 )
 
 // patrolled checks liveness for a member, as a provider does, until the test ends.
@@ -76,25 +78,25 @@ func TestNeighbourDeathIsReportedByEvent(t *testing.T) {
 	if again := m.CheckLiveness(noDrop); again != livenessIntervalLong {
 		t.Errorf("the end of a child makes no event: next check after %v", again)
 	}
-	c.kill()
-	eventually(t, "the death is counted", func() bool { return a.Deaths() == 1 })
+	c.Kill()
+	proctest.Eventually(t, "the death is counted", func() bool { return a.Deaths() == 1 })
 }
 
 // All neighbours of a member die together, and so do their neighbours.
 func TestNeighboursDyingTogetherAreFound(t *testing.T) {
 	a := newArena(t, 0)
 	m := join(t, a, NoRank)
-	var dead []*child
+	var dead []*proctest.Process
 	for range 2*neighbours + 1 {
 		c, _ := startMember(t, a)
 		dead = append(dead, c)
 	}
 	patrolled(t, m)
-	eventually(t, "the neighbours are watched", func() bool { return !m.LivenessCheckDue() })
+	proctest.Eventually(t, "the neighbours are watched", func() bool { return !m.LivenessCheckDue() })
 	for _, c := range dead {
-		c.cmd.Process.Kill()
+		c.Cmd.Process.Kill()
 	}
-	eventually(t, "all deaths are found", func() bool { return a.LiveMemberCount() == 1 })
+	proctest.Eventually(t, "all deaths are found", func() bool { return a.LiveMemberCount() == 1 })
 	if got := a.Deaths(); got < uint64(len(dead)) {
 		t.Errorf("%d deaths are counted of %d", got, len(dead))
 	}
@@ -134,17 +136,17 @@ func TestWatchersAreAskedToCheck(t *testing.T) {
 func TestStoppedWatchersHideNoDeath(t *testing.T) {
 	a := newArena(t, 0)
 	m := join(t, a, NoRank)
-	var watchers []*child
+	var watchers []*proctest.Process
 	for range neighbours {
 		c, _ := startMember(t, a)
-		c.say("check")
-		c.expect("checked")
-		c.stop()
+		c.Say("check")
+		c.Expect("checked")
+		c.Stop()
 		watchers = append(watchers, c)
 	}
 	x, id := startMember(t, a)
 	p := peerOf(t, m, id)
-	x.kill()
+	x.Kill()
 	for range len(watchers) + 1 {
 		m.CheckLiveness(noDrop)
 	}
@@ -177,7 +179,7 @@ func TestHostileWordHidesNoDeath(t *testing.T) {
 			p := peerOf(t, m, id)
 			scribble(a, p.rec)
 			before := a.Deaths()
-			c.kill()
+			c.Kill()
 			var gone []MemberID
 			m.CheckLiveness(func(id MemberID) { gone = append(gone, id) })
 			if !p.Gone() || a.Deaths() != before+1 || !slices.Equal(gone, []MemberID{id}) {
@@ -221,7 +223,7 @@ func TestProcessEndBeforeLockReleaseIsRechecked(t *testing.T) {
 	}
 	child.Process.Kill()
 	child.Wait()
-	eventually(t, "a liveness check is due", m.LivenessCheckDue)
+	proctest.Eventually(t, "a liveness check is due", m.LivenessCheckDue)
 	if again := m.CheckLiveness(noDrop); again != livenessIntervalShort {
 		t.Errorf("next check after %v", again)
 	}

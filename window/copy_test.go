@@ -266,17 +266,13 @@ func TestLastWordIsStoredLastForAnotherProcess(t *testing.T) {
 	for _, tc := range polledTransfers {
 		fill(mem, 0)
 		c.Say("%d %d", tc.n, tc.end)
-		if got := c.Hear(); got != "polling" {
-			t.Fatal(got)
-		}
+		c.Expect("polling")
 		p, err := polledAt(owner.arena, at, tc.n, tc.end)
 		if err != nil {
 			t.Fatal(err)
 		}
 		p.feed(t, executor, remoteOperand(to, remote, Write, 0), pollRounds())
-		if got := c.Hear(); got != "seen" { // hear fails the test if the poller has ended
-			t.Fatal(got)
-		}
+		c.Expect("seen")
 	}
 	c.Say("leave")
 	c.Wait()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -36,6 +37,18 @@ var (
 	roleWatchdog = Role("watchdog", func(*Self) error {
 		watchdog("TestOfRole", time.Millisecond)
 		hang()
+		return nil
+	})
+	roleExit = Role("exit", func(s *Self) error { // with a status, after finding so many things left
+		status, err1 := strconv.Atoi(s.Args[0])
+		found, err2 := strconv.Atoi(s.Args[1])
+		if err := errors.Join(err1, err2); err != nil {
+			return err
+		}
+		exit(status, time.Second, func() []string {
+			found--
+			return slices.Repeat([]string{"a file"}, max(found, 0))
+		})
 		return nil
 	})
 	roleParent = Role("parent", func(s *Self) error { // its test does not end its processes
@@ -256,4 +269,16 @@ func TestEndOfTestBinaryEndsProcess(t *testing.T) {
 	child.AwaitState('T')
 	p.Kill()
 	child.MustEnd()
+}
+
+func TestExitFailsForWhatIsLeft(t *testing.T) {
+	for _, tc := range []struct {
+		status, found string
+		want          int
+	}{{"0", "0", 0}, {"0", "3", 0}, {"0", "1000", 1}, {"3", "0", 3}} {
+		status, _, errs := Run(t, Command(roleExit, tc.status, tc.found))
+		if status != tc.want || strings.Contains(errs, "left behind:\na file") != (tc.want == 1) {
+			t.Errorf("status %s, %s things: exit status %d, want %d, and %q", tc.status, tc.found, status, tc.want, errs)
+		}
+	}
 }

@@ -33,6 +33,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"time"
 )
 
 // RoleEnv is the environment variable with the role of a process. [Command] sets it. A test sets it itself if another
@@ -83,6 +84,34 @@ func play(name string) int {
 	return 0
 }
 
+// Exit ends the test binary with the status of its tests. Before that it waits until left, which names what the tests
+// have left behind, returns nothing. It fails the run if something is left after [Timeout].
+func Exit(status int, left func() []string) { exit(status, Timeout, left) }
+
+func exit(status int, limit time.Duration, left func() []string) {
+	if status == 0 && !fuzzing() {
+		var names []string
+		for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+			if names = left(); len(names) == 0 {
+				os.Exit(0)
+			}
+		}
+		fmt.Fprintf(os.Stderr, "FAIL: left behind:\n%s\n", strings.Join(names, "\n"))
+		status = 1
+	}
+	os.Exit(status)
+}
+
+// fuzzing reports whether this process runs a fuzz target with generated inputs.
+func fuzzing() bool {
+	for _, name := range []string{"test.fuzz", "test.fuzzworker"} {
+		if f := flag.Lookup(name); f != nil && f.Value.String() != f.DefValue {
+			return true
+		}
+	}
+	return false
+}
+
 // Self is a process that plays a role.
 type Self struct {
 	Ctx  context.Context // ends before Start kills the process because it hangs
@@ -103,13 +132,3 @@ func (s *Self) Hear() (string, error) {
 
 // File returns the file with index i in [os/exec.Cmd.ExtraFiles].
 func (s *Self) File(i int) *os.File { return os.NewFile(uintptr(3+i), "inherited") }
-
-// Fuzzing reports whether this process runs a fuzz target with generated inputs.
-func Fuzzing() bool {
-	for _, name := range []string{"test.fuzz", "test.fuzzworker"} {
-		if f := flag.Lookup(name); f != nil && f.Value.String() != f.DefValue {
-			return true
-		}
-	}
-	return false
-}
