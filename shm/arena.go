@@ -253,7 +253,7 @@ func (a *Arena) holdFile(f func(fd int) error) error {
 // Errors: errClosed.
 func (a *Arena) checkFile(fd int) error {
 	if node, err := inodeOf(fd); err != nil || node != a.node {
-		return fmt.Errorf("shm: descriptor %d is not the arena: the program closed it, or gave its number to another file: %w; close only descriptors that the program has opened itself",
+		return fmt.Errorf("shm: descriptor %d is not the arena: the program closed it, or gave its number to another file: %w: close only descriptors that the program has opened itself",
 			fd, errClosed)
 	}
 	return nil

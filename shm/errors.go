@@ -51,5 +51,5 @@ type NoMemoryError struct {
 }
 
 func (e *NoMemoryError) Error() string {
-	return fmt.Sprintf("shm: reserve memory: asked %d bytes, have %d under %s; %s", e.Requested, e.Available, e.Limit, e.Hint)
+	return fmt.Sprintf("shm: reserve memory: not enough under %s (asked %d bytes, have %d): %s", e.Limit, e.Requested, e.Available, e.Hint)
 }

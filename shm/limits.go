@@ -3,15 +3,10 @@ package shm
 import (
 	"errors"
 	"fmt"
-	"math"
-	"os"
-	"path"
-	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/softnd/softnd/internal/cgroup"
+	"github.com/softnd/softnd/internal/syslimit"
 )
 
 // arenaSize returns the size of an arena. asked is the size that the caller wants; 0 means the size
@@ -25,7 +20,7 @@ func arenaSize(asked uint64) (uint64, error) {
 	}
 	if size == 0 {
 		size = most
-		if total, ok := meminfo("MemTotal"); ok {
+		if total, ok := syslimit.TotalMemory(); ok {
 			size = min(max(total, least), most)
 		}
 	}
@@ -79,7 +74,7 @@ func reserveIn(fd int, off Offset, n uint64) error {
 			done += step
 		case errors.Is(err, unix.EINTR):
 		case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.ENOMEM):
-			left, _ := machineAvailable()
+			left, _ := syslimit.AvailableMemory()
 			return &NoMemoryError{Requested: n, Available: left, Limit: "the kernel's limit on shared memory (fallocate: " + err.Error() + ")",
 				Hint: "free memory or raise the limit"}
 		default:
@@ -132,128 +127,8 @@ func (a *Arena) punch(off Offset, n uint64) error {
 // kernel would answer a fallocate beyond a cgroup's limit with its out-of-memory killer, not with an
 // error.
 func checkAvailable(wanted uint64) error {
-	if left, ok := machineAvailable(); ok && wanted > left {
-		return &NoMemoryError{Requested: wanted, Available: left, Limit: machineMemory, Hint: "free memory or ask for less"}
-	}
-	if left, name, ok := cgroupAvailable(); ok && wanted > left {
-		return &NoMemoryError{Requested: wanted, Available: left, Limit: name, Hint: "raise the cgroup's limit or ask for less"}
+	if left, limit := syslimit.AvailableMemory(); limit != "" && wanted > left {
+		return &NoMemoryError{Requested: wanted, Available: left, Limit: limit, Hint: "free memory, raise the limit, or ask for less"}
 	}
 	return nil
-}
-
-// AvailableMemory returns how many bytes can be reserved, and the limit that applies: the machine's
-// memory, or that of a memory cgroup above this process. It keeps back a margin of a sixteenth of
-// the limit, at most 256 MiB. It returns 0 and "" if /proc shows neither limit.
-func AvailableMemory() (bytes uint64, limit string) {
-	if left, ok := machineAvailable(); ok {
-		bytes, limit = left, machineMemory
-	}
-	if left, name, ok := cgroupAvailable(); ok && (limit == "" || left < bytes) {
-		bytes, limit = left, name
-	}
-	return bytes, limit
-}
-
-const machineMemory = "the machine's available memory"
-
-// memoryMargin returns the part of a limit that arenas must not reserve. The processes need it:
-// their stacks and heaps grow, and the kernel needs page tables for them. Without a margin, the
-// kernel would kill a process soon after an arena has reserved everything. Processes that reserve at
-// the same time can use up part of the margin.
-func memoryMargin(limit uint64) uint64 { return min(limit/16, 256<<20) }
-
-// machineAvailable returns how much of the machine's memory can still be reserved.
-func machineAvailable() (uint64, bool) {
-	b, err := os.ReadFile("/proc/meminfo")
-	if err != nil {
-		return 0, false
-	}
-	left, ok := memoryLine(b, "MemAvailable")
-	total, _ := memoryLine(b, "MemTotal")
-	return left - min(memoryMargin(total), left), ok
-}
-
-// meminfo returns the value of a line of /proc/meminfo, in bytes.
-func meminfo(key string) (uint64, bool) {
-	b, err := os.ReadFile("/proc/meminfo")
-	if err != nil {
-		return 0, false
-	}
-	return memoryLine(b, key)
-}
-
-func memoryLine(meminfo []byte, key string) (uint64, bool) {
-	for line := range strings.Lines(string(meminfo)) {
-		name, rest, _ := strings.Cut(line, ":")
-		if name != key {
-			continue
-		}
-		kib, err := strconv.ParseUint(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 64)
-		return kib << 10, err == nil
-	}
-	return 0, false
-}
-
-// cgroupAvailable returns the least memory that any memory cgroup above this process has available,
-// and the name of that limit.
-func cgroupAvailable() (left uint64, name string, ok bool) {
-	left = math.MaxUint64
-	for _, m := range cgroup.Self() {
-		kind := cgroupKindOf(m)
-		if kind == nil {
-			continue
-		}
-		for _, dir := range m.Ancestors() {
-			if l, found := kind.available(kind.root + dir); found && l < left {
-				left, ok = l, true
-				name = fmt.Sprintf("the memory cgroup's limit (%s in %s)", kind.limit, path.Join(kind.root, dir))
-			}
-		}
-	}
-	return left, name, ok
-}
-
-// cgroupKind holds the file names of one version of the memory controller.
-type cgroupKind struct{ root, limit, used, cache string }
-
-// cgroupKindOf returns the kind of a membership, nil if it has no memory controller.
-func cgroupKindOf(m cgroup.Membership) *cgroupKind {
-	switch {
-	case m.IsV2():
-		return &cgroupKind{cgroup.Mount, "memory.max", "memory.current", "inactive_file"}
-	case m.Has("memory"):
-		return &cgroupKind{cgroup.Mount + "/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"}
-	}
-	return nil
-}
-
-// available returns the limit minus the margin minus the usage. Page cache that the kernel can drop
-// does not count as usage.
-func (k *cgroupKind) available(dir string) (uint64, bool) {
-	limit, ok := readNumber(path.Join(dir, k.limit))
-	if !ok || limit >= math.MaxInt64/2 { // version 1 writes "no limit" as a huge number
-		return 0, false
-	}
-	used, ok := readNumber(path.Join(dir, k.used))
-	if !ok {
-		return 0, false
-	}
-	stat, _ := os.ReadFile(path.Join(dir, "memory.stat"))
-	for line := range strings.Lines(string(stat)) {
-		if v, found := strings.CutPrefix(line, k.cache+" "); found {
-			cache, _ := strconv.ParseUint(strings.TrimSpace(v), 10, 64)
-			used -= min(cache, used)
-		}
-	}
-	limit -= memoryMargin(limit)
-	return limit - min(used, limit), true
-}
-
-func readNumber(file string) (uint64, bool) {
-	b, err := os.ReadFile(file)
-	if err != nil {
-		return 0, false
-	}
-	n, err := strconv.ParseUint(strings.TrimSpace(string(b)), 10, 64) // "max" is not a number: there is no limit
-	return n, err == nil
 }

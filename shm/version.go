@@ -27,6 +27,6 @@ func buildText(b []byte) string {
 // versionError returns the error for processes that cannot share an arena. subject names the other
 // build's arena or processes with a verb, as in "the arena was made by"; why says what differs.
 func versionError(subject string, otherBuild []byte, why string) error {
-	return fmt.Errorf("%s softnd %s, this program contains softnd %s: %w (%s); build all programs with one release of softnd",
+	return fmt.Errorf("%s softnd %s, this program contains softnd %s: %w (%s): build all programs with one release of softnd",
 		subject, buildText(otherBuild), build.Name(), ErrVersion, why)
 }

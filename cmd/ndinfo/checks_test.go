@@ -102,7 +102,7 @@ func TestRemedyFromError(t *testing.T) {
 	}{
 		{errors.New("odd"), "odd", ""},
 		{fmt.Errorf("create: %w", &shm.NoMemoryError{Requested: 2, Available: 1, Limit: "it", Hint: "do this"}),
-			"create: shm: reserve memory: asked 2 bytes, have 1 under it", "do this"},
+			"create: shm: reserve memory: not enough under it (asked 2 bytes, have 1)", "do this"},
 		{&nd.OpError{Op: "write", Status: nd.Canceled, Detail: "so", Next: "do that"}, "nd: write: so: canceled", "do that"},
 	} {
 		if c := failed(tc.err); c.Found != tc.text || c.Remedy != tc.after {

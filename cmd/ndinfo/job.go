@@ -129,7 +129,7 @@ func failed(err error) check {
 		text = first
 	}
 	if next != "" {
-		text = strings.Replace(text, "; "+next, "", 1)
+		text = strings.Replace(strings.Replace(text, "; "+next, "", 1), ": "+next, "", 1)
 	}
 	return bad(fail, jobCheck, text, next)
 }

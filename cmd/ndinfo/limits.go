@@ -9,7 +9,6 @@ import (
 
 	"github.com/softnd/softnd/internal/syslimit"
 	"github.com/softnd/softnd/launcher"
-	"github.com/softnd/softnd/shm"
 )
 
 // The minima are measured: below them, ndrun fails to start a single rank that returns from main
@@ -32,7 +31,7 @@ func descriptorsFor(ranks, inherited uint64) uint64 {
 	return max(supervisor, inherited+10+3*ranks)
 }
 
-func checkMemory() check { return checkMemoryLeft(shm.AvailableMemory()) }
+func checkMemory() check { return checkMemoryLeft(syslimit.AvailableMemory()) }
 
 func checkMemoryLeft(left uint64, limit string) check {
 	found := fmt.Sprintf("%s left under %s", mebibytes(left), limit)
