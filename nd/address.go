@@ -8,7 +8,7 @@ import (
 // CheckAddress returns nil if addr is one of p's local addresses. An IPv4-mapped IPv6 address is
 // equal to the IPv4 address.
 //
-// Errors: [InvalidAddress]. Source: NdCheckAddress.
+// Errors: [InvalidAddress] if addr is not a local address of p. Source: NdCheckAddress.
 func CheckAddress(p Provider, addr netip.Addr) error {
 	_, err := localAddress(p, "check address", addr)
 	return err
@@ -29,10 +29,11 @@ func OpenAddress(ctx context.Context, p Provider, addr netip.Addr) (Adapter, err
 	return p.OpenAdapter(ctx, id)
 }
 
-// ResolveRoute returns the local address of p to bind for a connection to remote. It asks p if p is
-// a [RouteResolver]. Otherwise it resolves only the addresses of p, each to itself.
+// ResolveRoute returns the local address of p to bind for a connection to remote. If p is a
+// [RouteResolver], ResolveRoute calls its method. Otherwise remote must be a local address of p, and
+// ResolveRoute returns that address.
 //
-// Errors: as [RouteResolver]. Source: NdResolveAddress.
+// Errors: those of the method; [InvalidAddress]. Source: NdResolveAddress.
 func ResolveRoute(p Provider, remote netip.Addr) (netip.Addr, error) {
 	if r, ok := p.(RouteResolver); ok {
 		return r.ResolveRoute(remote.Unmap())

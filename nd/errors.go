@@ -6,26 +6,27 @@ import (
 	"strings"
 )
 
-// OpError is the error of every failed control call, refused post and failed [Result]. Its text is
+// OpError is the error of a failed control call, a failed post, or a failed [Result]. Its text has
+// this form, without the parts that are empty:
 //
 //	nd: OP on OBJECT: DETAIL: STATUS (FIELD) (ERR); NEXT
 //
-// without the parts that are empty, such as
+// For example:
 //
 //	nd: write on endpoint 3: 2 bytes past the window: access violation; check the length
 //
-// [errors.Is] finds Status, Err, and what Err wraps.
+// [errors.Is] finds Status, Err, and the errors that Err wraps.
 type OpError struct {
 	Op     string // the call in lower case: "write", "connect"; empty in the error of a Result
-	Object string // the object of the call: "endpoint 3"; for a Result its request: "RequestWrite 7"; may be empty
-	Detail string // the fault, with the value asked for and the value possible; may be empty
-	Next   string // a step that the reader can take; may be empty
-	Field  string // the parameter or the field of a configuration at fault, such as "InlineSize"; may be empty
+	Object string // the object of the call: "endpoint 3"; in the error of a Result the request: "RequestWrite 7"; may be empty
+	Detail string // the fault, with the value asked for and the limit; may be empty
+	Next   string // a step that the user can take; may be empty
+	Field  string // the parameter or configuration field at fault, such as "InlineSize"; may be empty
 	Status Status
-	Err    error // the cause, when another error led here; may be nil
+	Err    error // the error that caused this error; may be nil
 }
 
-// Error returns the text.
+// Error returns the text of the error.
 func (e *OpError) Error() string {
 	var b strings.Builder
 	b.WriteString("nd:")
@@ -57,7 +58,7 @@ func (e *OpError) Error() string {
 	return b.String()
 }
 
-// Unwrap returns the status, unless it is [Success], and the cause, if there is one.
+// Unwrap returns Status, unless it is [Success], and Err, unless it is nil.
 func (e *OpError) Unwrap() []error {
 	var errs []error
 	if e.Status != Success {
@@ -69,8 +70,8 @@ func (e *OpError) Unwrap() []error {
 	return errs
 }
 
-// CanceledError returns the error of a control call whose context has ended: an [OpError] with
-// status [Canceled], in which [errors.Is] also finds ctx.Err() and the context's cause. It is for
+// CanceledError returns the error of a control call whose context has ended: an [OpError] with status
+// [Canceled]. [errors.Is] also finds ctx.Err() and the cause of ctx in it. CanceledError is for
 // providers.
 func CanceledError(ctx context.Context, op, object string) error {
 	err := ctx.Err()
@@ -86,8 +87,8 @@ type canceledCause struct{ err, cause error }
 func (c *canceledCause) Error() string   { return c.err.Error() + ": " + c.cause.Error() }
 func (c *canceledCause) Unwrap() []error { return []error{c.err, c.cause} }
 
-// StatusOf returns the status of err: [Success] for nil, the first [Status] in err's tree,
-// [Canceled] for the error of a context, and [Unsuccessful] for all others.
+// StatusOf returns the first [Status] that err wraps. Without one, it returns [Success] if err is nil,
+// [Canceled] if err is the error of a context, and [Unsuccessful] for all other errors.
 func StatusOf(err error) Status {
 	var s Status
 	switch {

@@ -6,48 +6,51 @@ import (
 	"github.com/softnd/softnd/nd/internal/flagnames"
 )
 
-// OpFlags are the flags of a work request. The numbers up to 0x20 are those of version 2 of the
-// model. The others have no number there, and use bits that version 2 does not use.
+// OpFlags are the flags of a request. The numbers up to 0x20 are those of version 2 of NetworkDirect.
+// The other flags are not in version 2, and have numbers that version 2 does not use.
 // Source: ND_OP_FLAG_*.
 type OpFlags uint32
 
 const (
-	// SilentSuccess suppresses the result and the event of a success. A failed or flushed request
-	// is reported as usual. For every initiator request.
+	// SilentSuccess is for every initiator request. If the request succeeds, it has no result and
+	// raises no event. A failed or flushed request has a result as usual.
 	SilentSuccess OpFlags = 0x1
-	// ReadFence delays the request until the data of every earlier Read of this endpoint has
-	// arrived. For every initiator request.
+	// ReadFence is for every initiator request. It delays the request until the data of every earlier
+	// Read of this endpoint has arrived.
 	ReadFence OpFlags = 0x2
-	// SendAndSolicitEvent makes the result of the peer's Receive satisfy [NotifySolicited]. For
-	// Send and SendAndInvalidate.
+	// SendAndSolicitEvent is for Send and SendAndInvalidate. The result of the peer's Receive then
+	// ends a Notify of type [NotifySolicited].
 	SendAndSolicitEvent OpFlags = 0x4
-	// AllowRead lets peers read through the window. For Bind.
+	// AllowRead is for Bind. It allows peers to read through the window.
 	AllowRead OpFlags = 0x8
-	// AllowWrite lets peers write through the window. Its region needs [AllowLocalWrite]. For Bind.
+	// AllowWrite is for Bind. It allows peers to write through the window. The region must have
+	// [AllowLocalWrite].
 	AllowWrite OpFlags = 0x10
-	// Inline copies the bytes during the call: the caller may change the buffers when it returns.
-	// They can be any memory, and tokens are ignored. InlineSize limits the bytes;
-	// MaxInitiatorSGE does not apply. For Send, SendAndInvalidate and Write; see [SendInline].
+	// Inline is for Send, SendAndInvalidate and Write; see also [SendInline]. The post copies the
+	// bytes of the buffers, so the program may change the buffers when the post has returned. The
+	// buffers may be any memory, and their tokens are ignored. [EndpointConfig].InlineSize limits the
+	// number of bytes; MaxInitiatorSGE does not limit the number of entries.
 	Inline OpFlags = 0x20
 
-	// ReadLocalInvalidate makes a successful Read invalidate the token of its first entry that has
-	// bytes. It ends that region's registration as [Endpoint.InvalidateRegion] does, before the
-	// result is visible. The region must be fast-registered on this endpoint, with no window bound
-	// to it. Otherwise the Read fails with [InvalidDeviceRequest] and moves nothing. No request can
-	// end a plain registration. After a failed Read the state of the token is undefined. The flag
-	// is ignored unless the adapter has [ReadLocalInvalidateSupported]. For Read. The number is
-	// NDK's.
+	// ReadLocalInvalidate is for Read. A successful Read then also ends the registration of the
+	// region that belongs to its first entry with bytes, as [Endpoint.InvalidateRegion] does. The
+	// registration has ended when the result is in the completion queue.
+	//
+	// The region must be fast-registered on this endpoint, and no window may be bound to it. If not,
+	// the Read fails with [InvalidDeviceRequest] and copies nothing. If the Read fails for any reason,
+	// it is undefined whether the registration has ended. The flag has no effect unless the adapter
+	// has [ReadLocalInvalidateSupported]. Its number is that of NDK.
 	// Source: NDK_OP_FLAG_RDMA_READ_LOCAL_INVALIDATE.
 	ReadLocalInvalidate OpFlags = 0x100
-	// Defer allows the provider to delay the request until one without Defer follows. It is a hint:
-	// the request runs in any case. A failed post also starts the deferred requests. So a chain
-	// ends with a request without Defer, or with a failed post. For every initiator request. The
-	// number is NDK's. Source: NDK_OP_FLAG_DEFER.
+	// Defer is for every initiator request. It allows the provider to delay the request until a
+	// request without Defer is posted, or a post fails. It is a hint: the provider may run the
+	// request earlier. Its number is that of NDK. Source: NDK_OP_FLAG_DEFER.
 	Defer OpFlags = 0x200
-	// ThisEndpointOnly limits the use of the window to the connection that it was bound on; on
-	// other connections its token is invalid. Without the flag, every connected peer that has the
-	// token may use the window. RDMA hardware that follows version 2 always behaves as if the flag
-	// were set, so programs for such hardware set it. For Bind. The number is softnd's.
+	// ThisEndpointOnly is for Bind. Only the peer of the endpoint on which the window is bound can
+	// then use the window; on other connections the token is invalid. Without the flag, every
+	// connected peer that has the token may use the window. RDMA hardware that follows version 2
+	// always behaves as if the flag were set. A program that is also meant for such hardware sets
+	// the flag. Its number is softnd's own.
 	// Source: none, softnd's own.
 	ThisEndpointOnly OpFlags = 0x10000
 )
@@ -73,27 +76,27 @@ func (f OpFlags) Has(want OpFlags) bool { return f&want == want }
 // String lists the flags by name, joined by "|"; bits without a name appear as one hex number.
 func (f OpFlags) String() string { return flagnames.Join(uint32(f), opFlagNames) }
 
-// RegionFlags are the rights of a registration. The source of a Send or Write needs none of them.
-// The numbers are the same in version 2 and in NDK. Source: ND_MR_FLAG_*.
+// RegionFlags are the rights of a registration. A Send or Write of this process needs no right to read
+// its buffers. The numbers are the same in version 2 and in NDK. Source: ND_MR_FLAG_*.
 type RegionFlags uint32
 
 const (
-	// AllowLocalWrite lets messages and the data of Reads be placed in the region, and windows over
-	// it be bound with [AllowWrite].
+	// AllowLocalWrite allows Receives and Reads of this process to store data in the region. A Bind
+	// with [AllowWrite] needs it too.
 	AllowLocalWrite RegionFlags = 0x1
-	// AllowRemoteRead lets peers Read with the region's own remote token.
+	// AllowRemoteRead allows peers to read the region with its own remote token.
 	AllowRemoteRead RegionFlags = 0x2
-	// AllowRemoteWrite lets peers Write with the region's own remote token. It has two bits, 0x4
-	// and that of AllowLocalWrite: test it with [RegionFlags.RemoteWrite].
+	// AllowRemoteWrite allows peers to write to the region with its own remote token. It has two
+	// bits, 0x4 and that of AllowLocalWrite: test it with [RegionFlags.RemoteWrite].
 	AllowRemoteWrite RegionFlags = 0x5
-	// RDMAReadSink lets the data of Reads be placed in the region, on adapters that require this
-	// flag. Other adapters ignore it.
+	// RDMAReadSink allows Reads of this process to store data in the region, on adapters without
+	// [ReadSinkNotRequired]. Other adapters ignore it.
 	RDMAReadSink RegionFlags = 0x8
 	// DoNotSecureVM has a meaning on Windows only. It is accepted and ignored.
 	DoNotSecureVM RegionFlags = 0x80000000
 )
 
-// AllRegionFlags holds every bit with a meaning; Register refuses others.
+// AllRegionFlags has all bits that Register accepts.
 const AllRegionFlags = AllowLocalWrite | AllowRemoteRead | AllowRemoteWrite | RDMAReadSink | DoNotSecureVM
 
 var regionFlagNames = []flagnames.Name{
@@ -117,23 +120,22 @@ func (f RegionFlags) RemoteWrite() bool { return f&0x4 != 0 }
 // String lists the flags by name, joined by "|".
 func (f RegionFlags) String() string { return flagnames.Join(uint32(f), regionFlagNames) }
 
-// NotifyType selects the entries that end a [CompletionQueue.Notify]. The numbers are the same in
+// NotifyType selects the results that end a [CompletionQueue.Notify]. The numbers are the same in
 // all versions of the model. Source: ND_CQ_*.
 type NotifyType uint32
 
 const (
-	// NotifyErrors selects entries with a failed status, flushed ones included. An overrun or
-	// another failure of the queue ends every Notify.
+	// NotifyErrors selects the results of failed and flushed requests.
 	NotifyErrors NotifyType = 0
-	// NotifyAny selects every entry.
+	// NotifyAny selects every result.
 	NotifyAny NotifyType = 1
-	// NotifySolicited selects the entries of NotifyErrors, and those of receives whose message was
+	// NotifySolicited selects the results of NotifyErrors, and those of receives whose message was
 	// sent with [SendAndSolicitEvent].
 	NotifySolicited NotifyType = 2
 )
 
-// Combine returns the type for which a queue waits when one call asks for t and another for u: the
-// wider of the two. NotifyAny is widest, NotifyErrors narrowest.
+// Combine returns the wider of the types t and u. NotifyAny is the widest type, NotifyErrors the
+// narrowest.
 func (t NotifyType) Combine(u NotifyType) NotifyType {
 	switch {
 	case t == NotifyAny || u == NotifyAny:

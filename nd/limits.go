@@ -15,15 +15,17 @@ func (id AdapterID) String() string {
 	return "0x" + "0000000000000000"[:16-len(s)] + s
 }
 
-// Versions of [AdapterInfo] that [Adapter.Query] accepts. Both have the same fields.
-// NetworkDirect's documentation uses the first; existing programs use the second.
+// InfoVersion1 and InfoVersion2 are the versions of [AdapterInfo] that [Adapter.Query] accepts. Both
+// have the same fields. The documentation of NetworkDirect uses version 1; existing programs use
+// version 2.
 const (
 	InfoVersion1 uint32 = 1
 	InfoVersion2 uint32 = 0x20000
 )
 
-// Port 0 in a Bind asks for a free port of this range. The ports belong to the provider and are
-// independent of the host's TCP ports.
+// EphemeralPortFirst and EphemeralPortLast are the range from which the Bind of a [Connector] or
+// [Listener] chooses a free port if it is called with port 0. The ports belong to the provider. They
+// are independent of the host's TCP ports.
 const (
 	EphemeralPortFirst = 49152
 	EphemeralPortLast  = 65535
@@ -33,31 +35,31 @@ const (
 // outstanding requests, and SGE limits are entries per request. A value equal to a limit is allowed.
 // Source: ND2_ADAPTER_INFO.
 type AdapterInfo struct {
-	InfoVersion uint32 // as asked for in Query
-	VendorID    uint16 // 0 where no vendor exists
+	InfoVersion uint32 // the version that Query was called with
+	VendorID    uint16 // 0 if there is no vendor
 	DeviceID    uint16
 	AdapterID   AdapterID
 
-	MaxRegistrationSize uint64 // one registration
-	MaxWindowSize       uint64 // one window
+	MaxRegistrationSize uint64 // of one registration
+	MaxWindowSize       uint64 // of one window
 
-	MaxInitiatorSGE uint32 // Send and Write
-	MaxReceiveSGE   uint32 // Receive; programs expect it to equal MaxInitiatorSGE
-	MaxReadSGE      uint32 // Read; MaxInitiatorSGE at most
+	MaxInitiatorSGE uint32 // entries of a Send or Write
+	MaxReceiveSGE   uint32 // entries of a Receive; programs expect it to equal MaxInitiatorSGE
+	MaxReadSGE      uint32 // entries of a Read; at most MaxInitiatorSGE
 
-	MaxTransferLength uint32 // all entries of one request together
-	MaxInlineDataSize uint32 // one request posted with [Inline]
+	MaxTransferLength uint32 // of all entries of one request together
+	MaxInlineDataSize uint32 // of one request with [Inline]
 
-	MaxInboundReadLimit  uint32 // Reads that peers may have in progress, per endpoint
-	MaxOutboundReadLimit uint32 // Reads in progress, per endpoint; more are queued, not refused
+	MaxInboundReadLimit  uint32 // Reads of the peer that may be in progress, per endpoint
+	MaxOutboundReadLimit uint32 // Reads of this side that may be in progress, per endpoint; further Reads wait
 
 	MaxReceiveQueueDepth       uint32 // per endpoint
 	MaxInitiatorQueueDepth     uint32 // per endpoint
-	MaxSharedReceiveQueueDepth uint32 // 0: there are no shared receive queues
-	MaxCompletionQueueDepth    uint32 // entries
+	MaxSharedReceiveQueueDepth uint32 // 0 if there are no shared receive queues
+	MaxCompletionQueueDepth    uint32 // in results
 
-	InlineRequestThreshold uint32 // up to here Inline is expected to be faster
-	LargeRequestThreshold  uint32 // from here Read and Write are expected to beat Send
+	InlineRequestThreshold uint32 // up to this length, a request is expected to be faster with Inline
+	LargeRequestThreshold  uint32 // from this length on, Read and Write are expected to be faster than Send
 
 	MaxCallerData uint32 // private data of Connect
 	MaxCalleeData uint32 // private data of Accept and Reject
@@ -69,11 +71,11 @@ type AdapterInfo struct {
 type AdapterFlags uint32
 
 const (
-	// InOrderDMASupported means that the last byte of a transfer is never visible before an earlier
-	// byte of it, so a program may poll memory for the last byte.
+	// InOrderDMASupported means that the last byte of a transfer becomes visible after all its other
+	// bytes. A program can therefore poll the last byte in memory to detect that all data has arrived.
 	InOrderDMASupported AdapterFlags = 0x1
-	// ReadSinkNotRequired means that the data of Reads can be placed in regions registered without
-	// [RDMAReadSink]. NDK only.
+	// ReadSinkNotRequired means that Reads can store data in regions that were registered without
+	// [RDMAReadSink]. The flag is from NDK.
 	// Source: NDK_ADAPTER_FLAG_RDMA_READ_SINK_NOT_REQUIRED.
 	ReadSinkNotRequired AdapterFlags = 0x2
 	// InterruptModerationSupported means that completion queues implement [InterruptModerator].
@@ -81,12 +83,13 @@ const (
 	InterruptModerationSupported AdapterFlags = 0x4
 	// MultiEngineSupported means that several connections make progress at the same time.
 	MultiEngineSupported AdapterFlags = 0x8
-	// ReadLocalInvalidateSupported means that [ReadLocalInvalidate] takes effect. NDK only.
+	// ReadLocalInvalidateSupported means that [ReadLocalInvalidate] has an effect. The flag is from
+	// NDK.
 	// Source: NDK_ADAPTER_FLAG_RDMA_READ_LOCAL_INVALIDATE_SUPPORTED.
 	ReadLocalInvalidateSupported AdapterFlags = 0x10
-	// CQResizeSupported means that [CompletionQueue.Resize] works.
+	// CQResizeSupported means that [CompletionQueue.Resize] is supported.
 	CQResizeSupported AdapterFlags = 0x100
-	// LoopbackConnectionsSupported means that an address of the adapter can be connected with itself.
+	// LoopbackConnectionsSupported means that an address of the adapter can connect to itself.
 	LoopbackConnectionsSupported AdapterFlags = 0x10000
 )
 

@@ -2,31 +2,33 @@ package nd
 
 import "strconv"
 
-// Result is one entry of a completion queue: the outcome of one work request.
+// Result is an entry of a completion queue: the outcome of one request.
 type Result struct {
-	// Status is [Success], or says why the request failed. The methods of [Endpoint] list which
-	// statuses their results have.
+	// Status is [Success], or the kind of the failure. The comments of the methods of [Endpoint] list
+	// the statuses of their results.
 	Status Status
-	// BytesTransferred is the length of the payload of a successful Send, Receive, Read or Write,
-	// in bytes, and 0 for other results. Other providers may set it for Receive only.
+	// BytesTransferred is the number of bytes that a successful Send, Receive, Read or Write has
+	// transferred. It is 0 for other results. Providers other than softnd may set it for Receive only.
 	BytesTransferred uint32
 	// EndpointContext is the Context of the endpoint's [EndpointConfig].
 	EndpointContext uint64
-	// RequestContext is the reqCtx given when the request was posted.
+	// RequestContext is the argument reqCtx of the post.
 	RequestContext uint64
 	// RequestType is the type of the request.
 	RequestType RequestType
-	// InvalidatedToken is the remote token that was invalidated before this entry became visible.
-	// It is 0 unless RequestType is [RequestReceiveAndInvalidate].
+	// InvalidatedToken is the remote token that the message has invalidated, if RequestType is
+	// [RequestReceiveAndInvalidate]. Otherwise it is 0.
 	InvalidatedToken Token
 }
 
-// Err returns nil for [Success], and an [OpError] for a failure. The error has the status of the
-// result, and [Endpoint.Err] of ep as its cause; its text ends with the cause's Next. ep is the
-// endpoint that the request was posted on, or that received the message; see EndpointContext. If ep
-// is nil, the error has no cause. [Status.Err] returns the status alone.
+// Err returns nil if the result is a success, and otherwise an [OpError] with the status of the
+// result. ep is the endpoint that EndpointContext identifies. It is the endpoint on which the request
+// was posted, or, with a shared receive queue, the endpoint that received the message. The cause of
+// the error is ep.Err(). The text of the error ends with the Next of that cause. If ep is nil, the
+// error has no cause.
 //
-// [errors.Is] finds the status, and every error that it finds in ep.Err().
+// [errors.Is] finds the status, and every error that it finds in ep.Err(). If you need the status
+// only, use [Status.Err].
 func (r Result) Err(ep Endpoint) error {
 	if r.Status == Success {
 		return nil
@@ -52,35 +54,36 @@ func (c causeWithoutNext) Error() string {
 
 func (c causeWithoutNext) Unwrap() error { return c.cause }
 
-// RequestType is the type of a request, as its result reports it. The numbers 0 to 5 are those of
-// version 2 of the model.
+// RequestType is the type of a request in its [Result]. The numbers 0 to 5 are those of version 2 of
+// NetworkDirect.
 // Source: ND2_REQUEST_TYPE.
 type RequestType uint32
 
 const (
 	RequestReceive    RequestType = 0
-	RequestSend       RequestType = 1 // also SendAndInvalidate, at its sender
+	RequestSend       RequestType = 1 // Send and SendAndInvalidate
 	RequestBind       RequestType = 2
-	RequestInvalidate RequestType = 3 // windows and fast-register regions
+	RequestInvalidate RequestType = 3 // Invalidate and InvalidateRegion
 	RequestRead       RequestType = 4
 	RequestWrite      RequestType = 5
 
-	// RequestReceiveAndInvalidate is a Receive that received a SendAndInvalidate. Version 2 has no
-	// number for it; this is NDK's. Source: NDK_OPERATION_TYPE.
+	// RequestReceiveAndInvalidate is the type of a Receive whose message was sent by
+	// SendAndInvalidate. Its number is that of NDK, because version 2 does not have the type.
+	// Source: NDK_OPERATION_TYPE.
 	RequestReceiveAndInvalidate RequestType = 0x8001
-	// RequestFastRegister is a type of NDK. NDK's number, 4, is a Read in version 2, so this number
-	// is softnd's own. Source: NDK_OPERATION_TYPE.
+	// RequestFastRegister is the type of a FastRegister. Its number is softnd's own: version 2 does
+	// not have the type, and uses the number of NDK, 4, for a Read. Source: NDK_OPERATION_TYPE.
 	RequestFastRegister RequestType = 0x8002
 )
 
-// Initiator reports whether results of this type go to the completion queue for initiator requests.
-// Those of receives go to the one for receives.
+// Initiator reports whether t is the type of an initiator request. The results of these go to the
+// completion queue [EndpointConfig].Initiator, the others to [EndpointConfig].Receive.
 func (t RequestType) Initiator() bool {
 	return t != RequestReceive && t != RequestReceiveAndInvalidate
 }
 
-// AllowedFlags returns the flags that a request of this type takes. A post with any other bit is
-// refused. Receives take none.
+// AllowedFlags returns the flags that a request of this type takes. A post with any other flag fails.
+// A Receive takes no flags.
 func (t RequestType) AllowedFlags() OpFlags {
 	switch t {
 	case RequestSend:

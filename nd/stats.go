@@ -1,19 +1,19 @@
 package nd
 
-// CountingEndpoint is implemented by endpoints that count their work. Use [StatsOf].
+// CountingEndpoint is an optional interface of endpoints that have counters. Use [StatsOf].
 type CountingEndpoint interface {
 	// Stats returns the counters of the endpoint. It may be called at any time, also after Close.
 	Stats() EndpointStats
 }
 
-// CountingCompletionQueue is implemented by completion queues that count their results. Use
+// CountingCompletionQueue is an optional interface of completion queues that have counters. Use
 // [QueueStatsOf].
 type CountingCompletionQueue interface {
 	// Stats returns the counters of the queue. It may be called at any time, also after Close.
 	Stats() CompletionQueueStats
 }
 
-// StatsOf returns the counters of an endpoint. It reports false if the provider has none.
+// StatsOf returns the counters of an endpoint. ok is false if the endpoint has no counters.
 func StatsOf(ep Endpoint) (stats EndpointStats, ok bool) {
 	c, ok := ep.(CountingEndpoint)
 	if ok {
@@ -22,7 +22,7 @@ func StatsOf(ep Endpoint) (stats EndpointStats, ok bool) {
 	return stats, ok
 }
 
-// QueueStatsOf returns the counters of a completion queue. It reports false if the provider has none.
+// QueueStatsOf returns the counters of a completion queue. ok is false if the queue has no counters.
 func QueueStatsOf(q CompletionQueue) (stats CompletionQueueStats, ok bool) {
 	c, ok := q.(CountingCompletionQueue)
 	if ok {
@@ -31,22 +31,22 @@ func QueueStatsOf(q CompletionQueue) (stats CompletionQueueStats, ok bool) {
 	return stats, ok
 }
 
-// EndpointStats are the counters of an endpoint since its creation. The model has no counters; these
-// are an extension.
+// EndpointStats are the counters of an endpoint since its creation. They are an extension: the model
+// has no counters.
 type EndpointStats struct {
-	Number uint64 // of the endpoint in its process
+	Number uint64 // number of the endpoint in its process
 	State  string // such as "connected"
-	Peer   string // the peer's endpoint and process; empty before the connection
+	Peer   string // the peer's endpoint and process; empty until the endpoint is connected
 
-	RequestsPosted    uint64 // requests of the initiator queue, of all types
-	RequestsCompleted uint64 // of those, requests with a final status
-	RequestsImmediate uint64 // of those, requests that completed within the call that posted them
-	ReceivesPosted    uint64 // or taken from the shared receive queue
-	ReceivesCompleted uint64 // of those, receives with a final status
+	RequestsPosted    uint64 // initiator requests, of all types
+	RequestsCompleted uint64 // initiator requests that are complete
+	RequestsImmediate uint64 // initiator requests that completed within the call that posted them
+	ReceivesPosted    uint64 // receives posted, or taken from the shared receive queue
+	ReceivesCompleted uint64 // receives that are complete
 	PostsRefused      uint64 // posts that failed with [NoMoreEntries] because the queue was full
-	AccessesRefused   uint64 // requests of this side or the peer that failed because of a token or a posted receive
+	AccessesRefused   uint64 // requests of either side that failed because of a token or a posted receive
 
-	Fragments uint64 // parts of requests that the peer was asked to copy
+	Fragments uint64 // parts of requests whose data the peer copies
 	Retries   uint64 // unsuccessful attempts to run a waiting request
 	Stalls    Stalls
 
@@ -54,14 +54,14 @@ type EndpointStats struct {
 	Operations *OperationStats `json:",omitempty"`
 }
 
-// Stalls counts the requests that had to wait, by what they waited for. A request that waits for
-// two causes counts once for each.
+// Stalls counts the requests that had to wait, by the cause of the wait. A request that waits for two
+// causes counts once for each.
 type Stalls struct {
-	Receive       uint64 // Sends for which the peer had no receive posted: receiver not ready (RNR) in verbs
-	SharedReceive uint64 // messages of the peer for which the shared receive queue was empty
-	Queue         uint64 // requests for which the path to the peer was full
-	Order         uint64 // requests behind Reads in flight, because of a fence or the read limit, and Invalidates behind requests in flight
-	Drain         uint64 // Invalidates that waited for the end of an access in progress
+	Receive       uint64 // Sends that waited for a Receive of the peer: receiver not ready (RNR) in verbs
+	SharedReceive uint64 // messages of the peer that waited for a receive in the shared receive queue
+	Queue         uint64 // requests that waited for space in the queue to the peer
+	Order         uint64 // requests that waited for Reads (ReadFence or the read limit), and Invalidates that waited for earlier requests
+	Drain         uint64 // Invalidates that waited for the end of a copy in progress
 }
 
 // OperationStats counts the results of requests and receives by type.
@@ -72,8 +72,8 @@ type OperationStats struct {
 // OperationCount counts the results of one type.
 type OperationCount struct {
 	Succeeded uint64
-	Failed    uint64 // with another status than [Success]; [Canceled] counts
-	Bytes     uint64 // that the successful ones transferred
+	Failed    uint64 // results with another status than [Success], [Canceled] included
+	Bytes     uint64 // bytes that the successful requests transferred
 }
 
 // Of returns the count of a request type, and nil for an unknown type.
@@ -99,11 +99,11 @@ func (s *OperationStats) Of(t RequestType) *OperationCount {
 
 // CompletionQueueStats are the counters of a completion queue since its creation.
 type CompletionQueueStats struct {
-	Number  uint64 // of the queue in its process
-	Depth   int    // results that the queue can hold
+	Number  uint64 // number of the queue in its process
+	Depth   int    // number of results that the queue can hold
 	Queued  uint64 // results in the queue now
-	Results uint64 // results added to the queue; a message that a poll takes from the ring bypasses it
-	Polls   uint64 // calls that took or waited for results, approximate
+	Results uint64 // results added to the queue; a small message may bypass the queue, and is then not counted
+	Polls   uint64 // checks for results by Poll, Wait and Notify, approximate
 	Overrun bool   // a result was lost because the queue was full
 
 	// Operations counts the results by type. It is nil unless the provider counts them.

@@ -2,8 +2,8 @@ package nd
 
 import "strconv"
 
-// Status is the outcome of a call or of a work request, in NetworkDirect's numbers, which are
-// Windows NTSTATUS values. The top two bits give the class: 00 success, 10 warning, 11 error.
+// Status is the outcome of a call or request. Its numbers are those of NetworkDirect, which are
+// NTSTATUS values of Windows. The top two bits give the class: 00 success, 10 warning, 11 error.
 //
 // These statuses have several meanings:
 //
@@ -11,8 +11,8 @@ import "strconv"
 //	                 in a Receive's result    the message was larger than the buffers
 //	                 from a query             the buffer is too short
 //	                 from Notify, Wait        the completion queue has overrun
-//	                 from Resize, Modify      more entries are stored than the new depth
-//	DataOverrun      from a post              the request has too many entries
+//	                 from Resize, Modify      the queue holds more than the new depth
+//	DataOverrun      from a post              the request has too many scatter/gather entries
 //	                 in a result              more data than the adapter can send
 //	AccessViolation  from a call              the rights or the range are not allowed
 //	                 in a result              a local or remote token does not allow the access
@@ -20,29 +20,29 @@ import "strconv"
 // Source: ND_*.
 type Status uint32
 
-// Success class.
+// Statuses of class success.
 const (
 	Success Status = 0x00000000
-	Timeout Status = 0x00000102 // not done in time; not a failure. Providers return IOTimeout
+	Timeout Status = 0x00000102 // not done in time; providers return IOTimeout instead
 	Pending Status = 0x00000103 // not done yet
 )
 
-// Warnings, which are failures too.
+// Statuses of class warning. They are failures, like errors.
 const (
 	BufferOverflow Status = 0x80000005 // see Status
 	DeviceBusy     Status = 0x80000011 // a window is bound to the region, or pages of the mapping are registered
 	NoMoreEntries  Status = 0x8000001A // the queue is full
 )
 
-// Errors of arguments and object states. The call had no effect. InvalidDeviceRequest may also be
-// the status of a result, which ends the connection.
+// Errors of arguments and object states: the call had no effect. InvalidDeviceRequest may also be
+// the status of a result, and then ends the connection.
 const (
 	InvalidHandle            Status = 0xC0000008 // the object was closed
-	InvalidParameter         Status = 0xC000000D
-	InvalidDeviceRequest     Status = 0xC0000010 // malformed, such as Invalidate of an unbound window
-	BufferTooSmall           Status = 0xC0000023 // NDK only. Source: STATUS_BUFFER_TOO_SMALL.
+	InvalidParameter         Status = 0xC000000D // an argument is not valid
+	InvalidDeviceRequest     Status = 0xC0000010 // the object is in a wrong state for the request, such as Invalidate of a window that is not bound
+	BufferTooSmall           Status = 0xC0000023 // the buffer is too small; NDK only. Source: STATUS_BUFFER_TOO_SMALL.
 	InvalidParameterMix      Status = 0xC0000030 // arguments contradict each other
-	NotSupported             Status = 0xC00000BB // an optional part that the provider does not have
+	NotSupported             Status = 0xC00000BB // the provider does not have this optional part of the model
 	InvalidParameter1        Status = 0xC00000EF // the first parameter, not counting the object
 	InvalidParameter2        Status = 0xC00000F0
 	InvalidParameter3        Status = 0xC00000F1
@@ -54,9 +54,9 @@ const (
 	InvalidParameter9        Status = 0xC00000F7
 	InvalidParameter10       Status = 0xC00000F8
 	InvalidDeviceState       Status = 0xC0000184 // the object is in the wrong state
-	InvalidBufferSize        Status = 0xC0000206 // private data too long, registration of no bytes
-	ImplementationLimit      Status = 0xC000042B // NDK only. Source: STATUS_IMPLEMENTATION_LIMIT.
-	AddressAlreadyAssociated Status = 0xC0000238 // the object is bound already. Source: STATUS_ADDRESS_ALREADY_ASSOCIATED.
+	InvalidBufferSize        Status = 0xC0000206 // the private data is too long, or the memory to register is empty
+	ImplementationLimit      Status = 0xC000042B // a limit of the provider; NDK only. Source: STATUS_IMPLEMENTATION_LIMIT.
+	AddressAlreadyAssociated Status = 0xC0000238 // the object already has an address. Source: STATUS_ADDRESS_ALREADY_ASSOCIATED.
 )
 
 // Errors of the adapter and its resources.
@@ -64,18 +64,18 @@ const (
 	Unsuccessful          Status = 0xC0000001 // no better status applies
 	NoMemory              Status = 0xC0000017 // the host has no memory left
 	InsufficientResources Status = 0xC000009A // the adapter has no resources left
-	DeviceNotReady        Status = 0xC00000A3 // the library was not started
+	DeviceNotReady        Status = 0xC00000A3 // the helper library was not started: see ndcompat.Library
 	InternalError         Status = 0xC00000E5 // the endpoint or queue is broken
-	DeviceRemoved         Status = 0xC00002B6 // the adapter has vanished; only closing works
+	DeviceRemoved         Status = 0xC00002B6 // the adapter has vanished; only Close works
 )
 
-// Errors of requests. As the status of a result they end the connection.
+// Errors of requests. As the status of a result, they end the connection.
 const (
 	AccessViolation Status = 0xC0000005 // see Status
 	DataOverrun     Status = 0xC000003C // see Status
 	DataError       Status = 0xC000003E // on some hardware: a Send was too long for its Receive. Source: STATUS_DATA_ERROR.
 	IOTimeout       Status = 0xC00000B5 // the peer did not answer, or posted no Receive
-	Canceled        Status = 0xC0000120 // flushed before it ran, or its context ended
+	Canceled        Status = 0xC0000120 // of a request: flushed before it succeeded; of a call: its context ended, or its object was closed
 	RemoteError     Status = 0xC000013D // the request failed at the peer; see also Endpoint.Read
 )
 
@@ -83,19 +83,19 @@ const (
 const (
 	SharingViolation       Status = 0xC0000043 // the address is in use
 	BadNetworkName         Status = 0xC00000CC // Connect to the unspecified address. Source: STATUS_BAD_NETWORK_NAME.
-	InvalidAddress         Status = 0xC0000141 // not local, or of an unknown family
-	TooManyAddresses       Status = 0xC0000209 // no port left
-	AddressAlreadyExists   Status = 0xC000020A // the connection exists
-	ConnectionDisconnected Status = 0xC000020C // the peer disconnected. Source: STATUS_CONNECTION_DISCONNECTED.
-	ConnectionRefused      Status = 0xC0000236 // no listener, backlog full, or rejected
+	InvalidAddress         Status = 0xC0000141 // not a local address, or of an unknown family
+	TooManyAddresses       Status = 0xC0000209 // no port is free
+	AddressAlreadyExists   Status = 0xC000020A // the two addresses are already connected
+	ConnectionDisconnected Status = 0xC000020C // the connection was disconnected gracefully. Source: STATUS_CONNECTION_DISCONNECTED.
+	ConnectionRefused      Status = 0xC0000236 // there is no listener, its backlog is full, or the peer rejected the request
 	ConnectionInvalid      Status = 0xC000023A // not connected, or not connecting
 	ConnectionActive       Status = 0xC000023B // already connecting or connected
-	NetworkUnreachable     Status = 0xC000023C
-	HostUnreachable        Status = 0xC000023D
-	ConnectionAborted      Status = 0xC0000241 // the peer gave up or died
+	NetworkUnreachable     Status = 0xC000023C // no network of the adapter has the address
+	HostUnreachable        Status = 0xC000023D // no process has the address, or it has died
+	ConnectionAborted      Status = 0xC0000241 // the peer closed its side, gave up or died
 )
 
-// Names that version 1 of the model has for two of the statuses.
+// InvalidationError and LocalLength are the names of two statuses in version 1 of NetworkDirect.
 const (
 	InvalidationError = InvalidDeviceRequest
 	LocalLength       = DataOverrun
@@ -155,7 +155,7 @@ var statusTexts = map[Status]struct{ name, words string }{
 	ImplementationLimit:      {"ImplementationLimit", "implementation limit"},
 }
 
-// String returns the constant's name, or "Status(0x...)" for a number without one.
+// String returns the name of the constant, or "Status(0x...)" if s is not one of the constants.
 func (s Status) String() string {
 	if t, ok := statusTexts[s]; ok {
 		return t.name
@@ -166,8 +166,7 @@ func (s Status) String() string {
 // Error returns the status in words, after "nd: ".
 func (s Status) Error() string { return "nd: " + s.words() }
 
-// Failed reports whether the status is a failure: its top bit is set. Warnings are failures;
-// Timeout and Pending are not.
+// Failed reports whether s is a warning or an error. [Timeout] and [Pending] are neither.
 func (s Status) Failed() bool { return s&0x80000000 != 0 }
 
 // Err returns s as an error, and nil for [Success].

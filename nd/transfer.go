@@ -2,12 +2,12 @@ package nd
 
 import "fmt"
 
-// WriteTo is [Endpoint.Write] to the beginning of the memory that to describes. Unlike Write it
-// checks the length first: a Write that is longer than the memory would end the connection. Use
-// [WindowDescriptor.Slice] to write elsewhere.
+// WriteTo posts an [Endpoint.Write] to the memory that the descriptor to describes, beginning at its
+// first byte. To write to another part of the memory, use [WindowDescriptor.Slice]. WriteTo checks
+// first that the data fits. Without this check, a Write that is too long would end the connection.
 //
-// Errors: [AccessViolation] if the entries of sge have more bytes than to; nothing is posted
-// then. Others as [Endpoint.Write].
+// Errors: [AccessViolation] if the entries of sge have more bytes than to.Length; those of
+// [Endpoint.Write].
 func WriteTo(ep Endpoint, reqCtx uint64, sge []SGE, to WindowDescriptor, flags OpFlags) error {
 	if err := to.fits("write", sge); err != nil {
 		return err
@@ -15,11 +15,13 @@ func WriteTo(ep Endpoint, reqCtx uint64, sge []SGE, to WindowDescriptor, flags O
 	return ep.Write(reqCtx, sge, to.Address, to.Token, flags)
 }
 
-// ReadFrom is [Endpoint.Read] from the beginning of the memory that from describes. Unlike Read it
-// checks the length first. Use [WindowDescriptor.Slice] to read elsewhere.
+// ReadFrom posts an [Endpoint.Read] of the memory that the descriptor from describes, beginning at
+// its first byte. To read another part of the memory, use [WindowDescriptor.Slice]. ReadFrom checks
+// first that the memory is long enough. Without this check, a Read that is too long would end the
+// connection.
 //
-// Errors: [AccessViolation] if the entries of sge have more bytes than from; nothing is posted
-// then. Others as [Endpoint.Read].
+// Errors: [AccessViolation] if the entries of sge have more bytes than from.Length; those of
+// [Endpoint.Read].
 func ReadFrom(ep Endpoint, reqCtx uint64, sge []SGE, from WindowDescriptor, flags OpFlags) error {
 	if err := from.fits("read", sge); err != nil {
 		return err
@@ -43,27 +45,27 @@ func (d WindowDescriptor) fits(op string, sge []SGE) error {
 	}
 }
 
-// SendInline is [Endpoint.Send] of message with [Inline] added to flags. The bytes are copied
-// during the call, so message can be any memory and may be changed when SendInline returns.
+// SendInline posts an [Endpoint.Send] of message, with [Inline] added to flags. The message can be in
+// any memory, and the program may change it when SendInline has returned.
 //
 // Errors: [BufferOverflow] if message is longer than [EndpointConfig].InlineSize, which is 0 by
-// default. Others, and results, as [Endpoint.Send].
+// default; those of [Endpoint.Send].
 func SendInline(ep Endpoint, reqCtx uint64, message []byte, flags OpFlags) error {
 	return ep.Send(reqCtx, []SGE{{Buffer: message}}, flags|Inline)
 }
 
-// FastRegistration holds the parameters of [Endpoint.FastRegister] by name.
+// FastRegistration has the parameters of [Endpoint.FastRegister].
 type FastRegistration struct {
 	Region      MemoryRegion  // set up by [MemoryRegion.InitializeFastRegister]
-	Pages       []LogicalPage // of live mappings of the adapter, see [LogicalMapping.Pages]
-	Offset      int           // of the first byte in the first page, in bytes
-	Length      int           // bytes to register
-	BaseAddress uint64        // by which peers address the first byte; not 0
+	Pages       []LogicalPage // of open mappings of the adapter: see [LogicalMapping.Pages]
+	Offset      int           // offset of the first byte in the first page, in bytes
+	Length      int           // number of bytes to register
+	BaseAddress uint64        // address of the first byte for peers; not 0
 	Rights      RegionFlags
 }
 
-// FastRegister is [Endpoint.FastRegister] with its parameters in a struct. Its errors and results
-// are the same.
+// FastRegister is [Endpoint.FastRegister] with its parameters in a struct. It has the same errors and
+// results.
 func FastRegister(ep Endpoint, reqCtx uint64, r FastRegistration, flags OpFlags) error {
 	return ep.FastRegister(reqCtx, r.Region, r.Pages, r.Offset, r.Length, r.BaseAddress, r.Rights, flags)
 }

@@ -6,21 +6,23 @@ import (
 	"unsafe"
 )
 
-// View returns the bytes of mem as a slice of T, without a copy. mem is memory that peers access
-// too, such as a part of [MemoryRegion.Bytes]; the view is valid as long as mem is.
+// View returns the memory of mem as a slice of T, without a copy. mem is usually a part of
+// [MemoryRegion.Bytes]. The slice is valid as long as mem is.
 //
-// T consists of integers, floating-point and complex numbers, and of arrays and structs of these,
-// padding included. Other types are refused. The garbage collector does not follow a pointer in
-// registered memory, and a byte from a peer need not be a valid bool. Values are in the byte order
-// of the host.
+// T is an integer, floating-point or complex type, or an array or struct of such types. A struct may
+// have padding. Other types are refused, because the garbage collector does not follow pointers in
+// registered memory, and because a byte from a peer need not be a valid bool. Values are in the byte
+// order of the host.
 //
-// A view is an alias of mem: the rules of [SGE] hold for it, and the race detector treats an access
-// to it as an access to mem. View allocates
-// nothing, but inspects T in each call: create one view and slice it, rather than many small ones.
+// The slice and mem are the same memory. While a request uses mem as a buffer, the rules of [SGE]
+// apply to the slice too. The race detector treats an access to the slice as an access to mem.
 //
-// Errors: [InvalidParameter] if T is refused, or has no size; [InvalidBufferSize] if mem does not
-// begin at a multiple of T's alignment, or its length is no multiple of T's size. The memory of
-// softnd's [Adapter.Allocate] begins at a multiple of 64.
+// View allocates nothing, but inspects T in each call. Create one view and slice it, rather than many
+// small views.
+//
+// Errors: [InvalidParameter] if T is refused or its size is 0; [InvalidBufferSize] if mem does not
+// begin at a multiple of T's alignment, or if its length is not a multiple of T's size. The memory of
+// softnd's [Adapter.Allocate] begins at a multiple of 64 bytes.
 func View[T any](mem []byte) ([]T, error) {
 	typ := reflect.TypeFor[T]()
 	if part := unfit(typ); part != "" {

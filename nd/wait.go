@@ -5,12 +5,13 @@ import (
 	"iter"
 )
 
-// WaitOne takes one result from cq, and blocks until there is one. If the result is a failure,
-// WaitOne returns it together with the error of [Result.Err], which has the cause that ep gives.
-// ep is the endpoint whose results cq collects. If cq serves several endpoints, pass nil, and call
-// Result.Err with the endpoint that [Result].EndpointContext names.
+// WaitOne blocks until cq has a result, and takes it. If the request failed, WaitOne returns the
+// result and the error of [Result.Err] with ep.
 //
-// WaitOne allocates. A hot loop calls [CompletionQueue.Poll] with a slice of its own.
+// ep is the endpoint that cq serves. If cq serves several endpoints, pass nil for ep. If WaitOne then
+// returns a failed result, call its Err method with the endpoint that its EndpointContext identifies.
+//
+// WaitOne allocates memory. In a hot loop, call [CompletionQueue.Poll] with a slice that is reused.
 //
 // Errors: those of [CompletionQueue.Wait], with the zero Result; [Result.Err] of a failed result.
 func WaitOne(ctx context.Context, cq CompletionQueue, ep Endpoint) (Result, error) {
@@ -21,14 +22,15 @@ func WaitOne(ctx context.Context, cq CompletionQueue, ep Endpoint) (Result, erro
 	return r[0], r[0].Err(ep)
 }
 
-// Results returns an iterator over the results of cq, in the order of the queue. Each step blocks
-// until there is a result. Each result comes with its [Result.Err], nil for a success; ep is as for
-// [WaitOne]. A failed result does not end the iteration. The iteration ends when ctx ends, even if the queue
-// still has results: the last step then yields the zero Result and [Canceled]. It also ends after an
-// error of [CompletionQueue.Wait], which comes with the zero Result.
+// Results returns an iterator over the results of cq. Each step is a [WaitOne] with cq and ep: it
+// blocks until there is a result, and yields the result and the error of its [Result.Err].
 //
-// A loop that breaks loses no result: the iterator takes each result when the loop asks for it.
-// Several goroutines may iterate over one queue; each result goes to one of them.
+// A failed result does not end the iteration. The iteration ends when ctx ends, even if the queue
+// still has results. It also ends after an error of [CompletionQueue.Wait]. In both cases, the last
+// step yields the zero Result and the error; if ctx has ended, the error has status [Canceled].
+//
+// A loop that breaks loses no result, because the iterator takes a result only when the loop asks for
+// it. Several goroutines may iterate over one queue. Each result goes to one of them.
 func Results(ctx context.Context, cq CompletionQueue, ep Endpoint) iter.Seq2[Result, error] {
 	return func(yield func(Result, error) bool) {
 		for r := make([]Result, 1); ; {
