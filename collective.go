@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/softnd/softnd/internal/sched"
 	"github.com/softnd/softnd/internal/statuspage"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
@@ -55,7 +56,7 @@ func (j *Job) spin(ticket uint64) bool {
 	}
 	if j.Size() > runtime.NumCPU() {
 		for range yields {
-			shm.Yield()
+			sched.Yield()
 			if j.group.Passed(ticket) {
 				return true
 			}

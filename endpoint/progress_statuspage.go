@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/softnd/softnd/internal/hostclock"
 	"github.com/softnd/softnd/internal/statuspage"
-	"github.com/softnd/softnd/shm"
 )
 
 // republishInterval is how long the published status of a process without progress is valid.
@@ -27,7 +27,7 @@ const (
 // ten times a second. Only the housekeeper's goroutine uses it.
 type reporter struct {
 	progressMark uint64             // changes when the process makes progress
-	progressAt   int64              // shm.Clock at that time
+	progressAt   int64              // hostclock.Now at that time
 	publishedAt  time.Time          // when the status was published since then; zero: not published
 	polled       []*completionQueue // queues polled recently
 
@@ -42,7 +42,7 @@ func (p *Provider) updateStatusPage() {
 	asked := p.status.StacksRequested() && time.Since(r.answeredAt) >= busyInterval
 	switch mark := r.sample(p); {
 	case mark != r.progressMark:
-		r.progressMark, r.progressAt, r.publishedAt = mark, shm.Clock(), time.Time{}
+		r.progressMark, r.progressAt, r.publishedAt = mark, hostclock.Now(), time.Time{}
 		p.status.NoteProgress()
 	case r.publishedAt.IsZero() || asked || time.Since(r.publishedAt) >= republishInterval:
 		r.publishedAt = time.Now()

@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softnd/softnd/internal/hostclock"
 	"github.com/softnd/softnd/internal/statuspage"
 	"github.com/softnd/softnd/nd"
-	"github.com/softnd/softnd/shm"
 )
 
 // awaitStatus waits until a member has published a status that satisfies ok.
@@ -30,14 +30,14 @@ func awaitStatus(t *testing.T, p *party, what string, ok func(statuspage.Page) b
 func TestStatusPageShowsWait(t *testing.T) {
 	p := newPair(t, setup{})
 	p.b.must(order{Do: doReceive, Parts: mine(0, 8)})
-	before := shm.Clock()
+	before := hostclock.Now()
 	q := p.b.local.queues[receiveQueue].(*completionQueue)
 	done := background(t, p.b.local.provider, func() error { return q.Notify(p.b.local.ctx, nd.NotifySolicited) })
 	page := awaitStatus(t, p.b, "b reports a wait", func(page statuspage.Page) bool {
 		return len(page.Calls) == 1 && page.Calls[0].Op != statuspage.OpPoll // not the poll before
 	})
 	call := page.Calls[0]
-	if call.Op != "notify" || call.Object != "NotifySolicited" || call.Queue != q.number || call.Since < before || call.Since > shm.Clock() {
+	if call.Op != "notify" || call.Object != "NotifySolicited" || call.Queue != q.number || call.Since < before || call.Since > hostclock.Now() {
 		t.Errorf("call: %+v", call)
 	}
 	want := statuspage.Endpoint{Number: 1, Peer: p.a.member, PeerNumber: 1, State: "connected",

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/softnd/softnd/endpoint/internal/waiter"
+	"github.com/softnd/softnd/internal/sched"
 	"github.com/softnd/softnd/internal/statuspage"
 	"github.com/softnd/softnd/nd"
-	"github.com/softnd/softnd/shm"
 )
 
 // See waiter.Budget for how long a wait spins and yields.
@@ -106,7 +106,7 @@ func (p *Provider) spin(ctx context.Context, call statuspage.Call, drive func(),
 		serve, share := spinsPerProgress, spinsPerGosched
 		if i >= spin {
 			serve, share = yieldsPerProgress, yieldsPerGosched
-			shm.Yield()
+			sched.Yield()
 		}
 		if i%serve == serve-1 {
 			p.progressAll()
@@ -153,7 +153,7 @@ func (p *Provider) park(ctx context.Context, ready func() bool) error {
 		case m == madeProgress:
 		case m == contended && yields < maxYieldsToHolder:
 			yields++
-			shm.Yield()
+			sched.Yield()
 		case m == contended || p.needsPolling():
 			p.waiters.Sleep(ticket, pollInterval)
 		default:

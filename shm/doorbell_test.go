@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/softnd/softnd/internal/proctest"
+	"github.com/softnd/softnd/internal/sched"
 )
 
 func TestRingOfUnarmedDoorbellWakesNone(t *testing.T) {
@@ -140,7 +141,7 @@ func lockstep(rounds uint64, first, second, between func(round uint64)) uint64 {
 				runtime.Gosched()
 			}
 			if k%5000 == 0 {
-				Yield()
+				sched.Yield()
 			}
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/softnd/softnd/internal/proctest"
+	"github.com/softnd/softnd/internal/sched"
 )
 
 // rendezvous waits in a barrier as a rank does: it polls, yields, and then sleeps on its doorbell
@@ -20,7 +21,7 @@ func rendezvous(g *Group, m *Member) {
 	ticket := g.Arrive()
 	for i := 0; !g.Passed(ticket); i++ {
 		if i < 50 {
-			Yield()
+			sched.Yield()
 			runtime.Gosched()
 			continue
 		}

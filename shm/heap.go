@@ -6,6 +6,8 @@ import (
 	"math/bits"
 	"slices"
 	"sync"
+
+	"github.com/softnd/softnd/internal/sched"
 )
 
 // Size classes of small objects, as powers of two. A larger object takes whole chunks.
@@ -192,7 +194,7 @@ func (h *heap) claim(chunks uint64) (first uint64, err error) {
 		if ok || h.owners.largestFree() < chunks {
 			break
 		}
-		Yield()
+		sched.Yield()
 		first, ok = h.owners.claimRun(h.hint, chunks)
 	}
 	if !ok {

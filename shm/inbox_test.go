@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/softnd/softnd/internal/proctest"
+	"github.com/softnd/softnd/internal/sched"
 )
 
 // letter is the mail that the tests send.
@@ -170,7 +171,7 @@ func correspond(m *Member, to *Peer, letters uint64, budget time.Duration) error
 	for i := uint64(1); i&lastLetter == 0; i++ {
 		s := pool[i%uint64(len(pool))]
 		for s.l.read.Load() == 0 {
-			Yield()
+			sched.Yield()
 			runtime.Gosched()
 		}
 		if i == letters || time.Now().After(end) {
@@ -184,7 +185,7 @@ func correspond(m *Member, to *Peer, letters uint64, budget time.Duration) error
 	}
 	for _, s := range pool {
 		for s.l.read.Load() == 0 {
-			Yield()
+			sched.Yield()
 			runtime.Gosched()
 		}
 	}

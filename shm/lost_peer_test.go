@@ -1,6 +1,10 @@
 package shm
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/softnd/softnd/internal/hostclock"
+)
 
 func TestLostPeerIsRecorded(t *testing.T) {
 	a := newArena(t, 2)
@@ -19,10 +23,10 @@ func TestLostPeerIsRecorded(t *testing.T) {
 	if peer, _, ok := a.LostPeer(0); ok {
 		t.Errorf("rank 0 blames rank %d though it has lost none", peer)
 	}
-	before := Clock()
+	before := hostclock.Now()
 	members[0].RecordLostPeer(members[1].ID())
 	members[0].RecordLostPeer(members[0].ID()) // too soon after the first
-	if peer, at, ok := a.LostPeer(0); !ok || peer != 1 || at < before || at > Clock() {
+	if peer, at, ok := a.LostPeer(0); !ok || peer != 1 || at < before || at > hostclock.Now() {
 		t.Errorf("rank 0 blames rank %d at %d, %t; want rank 1 at %d or a little later", peer, at, ok, before)
 	}
 	a.rankRecord(0).lostPeer.Store(1 << 60)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/softnd/softnd/internal/proctest"
+	"github.com/softnd/softnd/internal/sched"
 )
 
 // fakeRing returns both sides of a ring of n slots in the test's memory.
@@ -300,7 +301,7 @@ var roleProducer = proctest.Role("producer", func(self *proctest.Self) error {
 	}
 	for p.Published() < messages && !r.stop.Load() {
 		if _, ok := p.Push(slotOf(p.Published())); !ok {
-			Yield()
+			sched.Yield()
 		}
 	}
 	self.Say("%d", p.Published())
@@ -372,7 +373,7 @@ func TestRingPassesEntriesBetweenProcesses(t *testing.T) {
 				}
 			}
 			r.stop.Store(time.Now().After(enough))
-			Yield()
+			sched.Yield()
 			runtime.Gosched()
 			if ctx.Err() != nil {
 				t.Fatalf("stuck at message %d", i)

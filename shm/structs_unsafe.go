@@ -58,7 +58,7 @@ type rankRecord struct {
 	_              uint32
 	publishedRound atomic.Uint64 // number of the barrier after which other ranks may read blob and length
 	lostPeer       atomic.Uint64 // MemberID of the peer that the rank lost; see Member.RecordLostPeer
-	lostPeerAt     atomic.Uint64 // Clock when the rank recorded that; 0 = never
+	lostPeerAt     atomic.Uint64 // hostclock.Now when the rank recorded that; 0 = never
 }
 
 // doorbellWords is the shared part of a Doorbell.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/softnd/softnd/internal/hang"
+	"github.com/softnd/softnd/internal/hostclock"
 	"github.com/softnd/softnd/internal/statuspage"
 	"github.com/softnd/softnd/launcher"
 	"github.com/softnd/softnd/shm"
@@ -156,7 +157,7 @@ func (e *hangReporter) idle() (idle time.Duration, ok bool) {
 	if e.arena == nil {
 		return 0, false
 	}
-	now, last := shm.Clock(), int64(0)
+	now, last := hostclock.Now(), int64(0)
 	for rank := range e.arena.Ranks() {
 		if id, joined := e.arena.MemberOf(rank); joined {
 			if o, err := statuspage.Observe(e.arena, id); err == nil && o.LastProgress() != 0 {

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/softnd/softnd/internal/hostclock"
 	"github.com/softnd/softnd/shm"
 )
 
@@ -14,7 +15,7 @@ const blameWindow = time.Second
 // causes returns the ranks that may have caused the exit of victim: the peer that it lost, the
 // peer that this peer had lost before, and so on.
 func causes(arena *shm.Arena, victim int) (chain []int) {
-	for before, rank := shm.Clock(), victim; ; {
+	for before, rank := hostclock.Now(), victim; ; {
 		peer, at, ok := arena.LostPeer(rank)
 		if !ok || at > before || time.Duration(before-at) > blameWindow || peer == victim || slices.Contains(chain, peer) {
 			return chain

@@ -6,6 +6,7 @@ package hang
 import (
 	"time"
 
+	"github.com/softnd/softnd/internal/hostclock"
 	"github.com/softnd/softnd/internal/proctable"
 	"github.com/softnd/softnd/internal/statuspage"
 	"github.com/softnd/softnd/shm"
@@ -20,7 +21,7 @@ type Process struct {
 
 // Snapshot is the state of a job at one moment.
 type Snapshot struct {
-	at          int64 // as shm.Clock counts
+	at          int64 // as hostclock.Now counts
 	ranks       []rank
 	answerBytes int // bytes of stacks received
 
@@ -85,7 +86,7 @@ func Capture(arena *shm.Arena, processes []Process, timeout time.Duration) *Snap
 			break
 		}
 	}
-	p.at = shm.Clock()
+	p.at = hostclock.Now()
 	for i := range p.ranks {
 		r := &p.ranks[i]
 		if r.hasJoined() {

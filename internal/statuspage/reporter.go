@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 
+	"github.com/softnd/softnd/internal/hostclock"
 	"github.com/softnd/softnd/shm"
 )
 
@@ -36,11 +37,11 @@ func (s *sharedPage) reset() {
 	s.writtenAt.Store(0)
 	s.stacksLength.Store(0)
 	s.answered.Store(s.requested.Load())
-	s.lastProgress.Store(uint64(shm.Clock()))
+	s.lastProgress.Store(uint64(hostclock.Now()))
 }
 
 // NoteProgress records the present time as that of the member's last progress.
-func (r *Reporter) NoteProgress() { r.page.lastProgress.Store(uint64(shm.Clock())) }
+func (r *Reporter) NoteProgress() { r.page.lastProgress.Store(uint64(hostclock.Now())) }
 
 // Write replaces the content of the page. If p is too long for it, Write omits what explains least.
 // Not safe for concurrent use.
@@ -55,7 +56,7 @@ func (s *sharedPage) write(text []byte) {
 		s.text[i].Store(binary.NativeEndian.Uint64(word[:]))
 	}
 	s.length.Store(uint64(len(text)))
-	s.writtenAt.Store(uint64(shm.Clock()))
+	s.writtenAt.Store(uint64(hostclock.Now()))
 	s.seq.Add(1) // ORDER status-even: after the words; pairs with the first load in sharedPage.read
 }
 

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/softnd/softnd/internal/hostclock"
 	"github.com/softnd/softnd/internal/statuspage"
 	"github.com/softnd/softnd/shm"
 )
@@ -169,7 +170,7 @@ func (s *Set) Calls() (calls []statuspage.Call) {
 	defer s.mu.Unlock()
 	for _, c := range s.listed {
 		call := c.call
-		call.Since = shm.Clock() - int64(time.Since(c.since))
+		call.Since = hostclock.Now() - int64(time.Since(c.since))
 		calls = append(calls, call)
 	}
 	return calls

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softnd/softnd/internal/hostclock"
 	"github.com/softnd/softnd/internal/statuspage"
 	"github.com/softnd/softnd/shm"
 )
@@ -115,11 +116,11 @@ func TestWaitCounters(t *testing.T) {
 
 func TestListedCalls(t *testing.T) {
 	s := newSet(t, func() {})
-	before := shm.Clock()
+	before := hostclock.Now()
 	first, second := s.List(statuspage.Call{Op: "wait"}), s.List(statuspage.Call{Op: "connect"})
 	s.Unlist(first)
 	calls := s.Calls()
-	if len(calls) != 1 || calls[0].Op != "connect" || calls[0].Since < before-int64(time.Second) || calls[0].Since > shm.Clock() {
+	if len(calls) != 1 || calls[0].Op != "connect" || calls[0].Since < before-int64(time.Second) || calls[0].Since > hostclock.Now() {
 		t.Errorf("calls: %+v, listed after %d", calls, before)
 	}
 	s.Unlist(second)

@@ -1,4 +1,5 @@
-package shm
+// Package sched calls the scheduler of the kernel, past that of the Go runtime.
+package sched
 
 import "golang.org/x/sys/unix"
 
