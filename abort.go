@@ -18,14 +18,14 @@ var current atomic.Pointer[Job]
 // maxReason is the longest reason that Abort has the launcher print, in bytes.
 const maxReason = 512
 
-// Abort ends the job: this process at once, with an exit code of 1 to 255, and the other ranks
-// through the launcher. Any other code counts as 1. reason is one line for the user; it is printed
-// with the rank that gave it. Abort never returns and runs no deferred functions. Any goroutine
-// may call it at any time.
+// Abort ends this process with the exit code code, and makes the launcher end the other ranks. code
+// is 1 to 255; any other value counts as 1. reason is one line for the user, and is printed together
+// with the number of this rank. Abort never returns and runs no deferred functions. Any goroutine may
+// call it at any time.
 //
-// ndrun exits with the code of the first rank that aborts or fails, even if a wrapper of the rank
-// hides the code; so does Hydra's mpiexec. Other launchers end the job because a rank has failed. A
-// job of [Join] has no launcher: its other ranks detect that this process has died.
+// ndrun and Hydra's mpiexec exit with the code of the first rank that aborts or fails, even if a
+// wrapper around the rank exits with another code. Other launchers end the job because a rank has
+// failed. A job of [Join] has no launcher: its other ranks detect that this process has died.
 func Abort(code int, reason string) {
 	if code < 1 || code > 255 {
 		code = 1

@@ -13,12 +13,15 @@ import (
 	"github.com/softnd/softnd/shm"
 )
 
-// Barrier returns when all ranks have called it.
+// Barrier blocks until all ranks have called Barrier.
 //
-// Errors: [nd.ConnectionAborted] when a rank has died or left the job; the error names it.
-// [nd.Canceled] when ctx ends or the job is closed. [nd.InvalidHandle] after Close. After
-// ConnectionAborted or Canceled, all collective calls of this rank fail with
-// [nd.InvalidDeviceState].
+// Errors:
+//
+//   - [nd.ConnectionAborted]: a rank has died or left the job. The error names the rank.
+//   - [nd.Canceled]: ctx has ended, or the job was closed during the call.
+//   - [nd.InvalidHandle]: the job is closed.
+//   - [nd.InvalidDeviceState]: an earlier collective call of this rank has failed with
+//     ConnectionAborted, Canceled or InvalidDeviceState.
 func (j *Job) Barrier(ctx context.Context) error {
 	j.collective.Lock()
 	defer j.collective.Unlock()
@@ -130,13 +133,17 @@ func (j *Job) missing() error {
 	return nil
 }
 
-// Exchange returns the blobs of all ranks, indexed by rank. Each rank passes its own. The result is
-// a copy; blob may be changed when Exchange returns.
+// Exchange passes blob to all ranks, and returns the blobs of all ranks, indexed by rank. It blocks
+// until all ranks have called Exchange. The returned blobs are copies, and the program may change
+// blob when Exchange has returned.
 //
-// Errors: as Barrier; [nd.InvalidDeviceState] when another rank called [Job.Barrier] instead
-// (Barrier cannot detect such a mismatch); [nd.InvalidBufferSize] when the blobs of all ranks
-// together are longer than 256 MiB, or the limit of [WithExchangeLimit]; [shm.NoMemoryError] when
-// the arena has no room for the blob.
+// Errors: those of Barrier, and
+//
+//   - [nd.InvalidDeviceState]: another rank has called Barrier instead of Exchange. That rank's
+//     Barrier cannot detect the mistake.
+//   - [nd.InvalidBufferSize]: the blobs of all ranks together are longer than 256 MiB, or than the
+//     limit of [WithExchangeLimit].
+//   - [shm.NoMemoryError]: the arena has no room for blob.
 func (j *Job) Exchange(ctx context.Context, blob []byte) ([][]byte, error) {
 	j.collective.Lock()
 	defer j.collective.Unlock()
@@ -181,10 +188,11 @@ func (j *Job) Exchange(ctx context.Context, blob []byte) ([][]byte, error) {
 	return all, errors.Join(tooLong, j.barrier(ctx, "exchange"))
 }
 
-// ExchangeWindows returns the descriptors of all ranks, indexed by rank. Each rank passes that of a
-// window ([nd.MemoryWindow.Descriptor]) or region ([nd.DescriptorOf]), or the zero descriptor.
+// ExchangeWindows is [Job.Exchange] for descriptors. It passes w to all ranks, and returns the
+// descriptors of all ranks, indexed by rank. w describes a window ([nd.MemoryWindow.Descriptor]) or a
+// region ([nd.DescriptorOf]). A rank that grants no access passes the zero descriptor.
 //
-// Errors: as Exchange.
+// Errors: those of Exchange.
 func (j *Job) ExchangeWindows(ctx context.Context, w nd.WindowDescriptor) ([]nd.WindowDescriptor, error) {
 	blob, err := w.MarshalBinary()
 	if err != nil {

@@ -14,17 +14,22 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// Connect creates an endpoint and connects it with an endpoint of rank peer. The peer must call
-// Connect with this rank. The n-th Connect of this rank with peer meets the n-th Connect of peer
-// with this rank. Closing the endpoint ends the connection.
+// Connect creates an endpoint, and connects it to an endpoint of rank peer. Rank peer must call
+// Connect with the number of this rank. If two ranks connect several times, the first call of one
+// rank is connected to the first call of the other, the second to the second, and so on. To end the
+// connection, close the endpoint.
 //
-// A goroutine that connects with several peers must do so in the order of their ranks, in every
-// rank; otherwise the ranks may deadlock. [Job.ConnectAll] connects in that order. [Job.Listen] and
-// [Job.Dial] connect ranks of which only one knows the other.
+// If a goroutine connects to several ranks, it must do so in ascending order of the ranks. Otherwise
+// the ranks may deadlock. [Job.ConnectAll] uses this order. If only one of two ranks knows that it is
+// to connect to the other, use [Job.Listen] and [Job.Dial].
 //
-// Errors: those of [nd.Adapter.CreateEndpoint]; [nd.InvalidParameter1] if peer is this rank, or no
-// rank of the job; [nd.HostUnreachable] or [nd.ConnectionAborted] if the peer has died or left the
-// job; [nd.Canceled] if ctx ends; [nd.InvalidHandle] after Close. No endpoint is left then.
+// Errors; the endpoint is closed then:
+//
+//   - those of [nd.Adapter.CreateEndpoint].
+//   - [nd.InvalidParameter1]: peer is this rank, or not a rank of the job.
+//   - [nd.HostUnreachable], [nd.ConnectionAborted]: the peer has died or left the job.
+//   - [nd.Canceled]: ctx has ended.
+//   - [nd.InvalidHandle]: the job is closed.
 func (j *Job) Connect(ctx context.Context, peer int, cfg nd.EndpointConfig) (nd.Endpoint, error) {
 	return j.connectWith(ctx, "connect", peer, cfg, func(ep nd.Endpoint) error {
 		if peer > j.Rank() {
@@ -67,17 +72,18 @@ func (j *Job) connectWith(ctx context.Context, op string, peer int, cfg nd.Endpo
 	return ep, nil
 }
 
-// ConnectAll connects this rank with every other rank, and returns the endpoints by rank. The entry
-// of this rank is nil. All ranks must call ConnectAll. No rank may call Connect meanwhile.
+// ConnectAll connects this rank to every other rank, and returns the endpoints, indexed by rank. The
+// element of this rank is nil. All ranks must call ConnectAll. No rank may call Connect during
+// ConnectAll.
 //
-// cfg is used for each endpoint, with Context set to the peer's rank: the endpoint of a result r is
-// the element r.EndpointContext. The completion queues of cfg need room for the requests of all
-// endpoints.
+// Each endpoint has the configuration cfg, except that its Context is the number of the peer's rank.
+// So endpoints[r.EndpointContext] is the endpoint of a result r. The completion queues of cfg need
+// room for the results of all endpoints.
 //
-// If ConnectAll fails at one rank, the ranks that are not yet connected with it wait until it
-// leaves the job, or until their ctx ends. If ConnectAll fails, end the process, or close the job.
+// If ConnectAll fails, end the process or close the job. Otherwise ranks that are not yet connected to
+// this rank keep waiting for it until their ctx ends.
 //
-// Errors: as [Job.Connect]. The endpoints that were connected before are closed then.
+// Errors: those of [Job.Connect]. All endpoints are closed then.
 func (j *Job) ConnectAll(ctx context.Context, cfg nd.EndpointConfig) ([]nd.Endpoint, error) {
 	endpoints := make([]nd.Endpoint, j.Size())
 	for peer := range endpoints {

@@ -1,17 +1,20 @@
-// Package softnd makes a process a rank of a job. A [Job] has the rank's number, collective calls,
-// connections with other ranks, and the adapter, which creates all other objects.
+// Package softnd makes a process a rank of a job. A job is a group of processes on one host, the
+// ranks, which are numbered from 0 as in MPI. They communicate through the arena, shared memory that
+// every rank maps.
 //
-// A process that calls [Init] becomes the rank that its launcher (ndrun, mpiexec, mpirun or srun)
-// assigned to it. Started without a launcher, a program is rank 0 of 1. [Join] makes a job of
-// processes that no common launcher has started.
+// [Init] makes a process the rank that its launcher (ndrun, mpiexec, mpirun or srun) has assigned to
+// it. A program that is started without a launcher becomes rank 0 of a job of one rank. [Join] makes a
+// job of processes that no common launcher has started.
 //
 //	job, err := softnd.Init(ctx)
 //	if err != nil { ... }
 //	defer job.Close()
 //	mr, err := job.Adapter().Allocate(ctx, 1<<20, nd.AllowLocalWrite)
 //
-// Memory, requests and completions are those of the NetworkDirect model in package nd. Package
-// softndtest starts the ranks of a job inside a test.
+// A [Job] has collective calls, such as [Job.Barrier], and connects endpoints of its ranks. Its
+// adapter creates all other objects: memory regions, completion queues, endpoints. These objects and
+// their requests are those of the NetworkDirect model, which package nd describes. Package softndtest
+// runs the ranks of a job inside a test.
 package softnd
 
 import (
@@ -31,23 +34,23 @@ import (
 	"github.com/softnd/softnd/shm"
 )
 
-// Environment variables. ndrun sets the first five, and EnvTerminal. Users set EnvExec,
+// Names of environment variables. ndrun sets the first five, and EnvTerminal. Users set EnvExec,
 // EnvReceiveTimeout and EnvDebug.
 const (
-	EnvRank    = bootstrap.EnvRank    // SOFTND_RANK: 0 to size-1
+	EnvRank    = bootstrap.EnvRank    // SOFTND_RANK: number of the rank, 0 to size-1
 	EnvSize    = bootstrap.EnvSize    // SOFTND_SIZE: number of ranks
-	EnvArenaFD = bootstrap.EnvArenaFD // SOFTND_ARENA_FD: number of the inherited descriptor of the arena
+	EnvArenaFD = bootstrap.EnvArenaFD // SOFTND_ARENA_FD: number of the inherited file descriptor of the arena
 	EnvAppNum  = "SOFTND_APPNUM"      // number of the program that the rank runs, from 0
 	EnvFabric  = bootstrap.EnvFabric  // SOFTND_FABRIC: address of ndrun's control channel
-	EnvExec    = "SOFTND_EXEC"        // auto or target: which process moves the bytes, see WithExecutor
-	EnvDebug   = bootstrap.EnvDebug   // SOFTND_DEBUG: 1 makes Init print a line about the launcher that it has found
+	EnvExec    = "SOFTND_EXEC"        // auto or target: the process that copies the data of requests, see WithExecutor
+	EnvDebug   = bootstrap.EnvDebug   // SOFTND_DEBUG: with 1, Init prints which launcher it has detected
 
-	// EnvReceiveTimeout is how long a Send waits for the peer to post a Receive: a duration
-	// such as 500ms, 0, or unlimited. See WithReceiveTimeout.
+	// EnvReceiveTimeout limits how long a Send waits for the peer to post a Receive. The value is a
+	// duration such as 500ms, 0, or unlimited. See WithReceiveTimeout.
 	EnvReceiveTimeout = "SOFTND_RECEIVE_TIMEOUT"
 
-	// EnvTerminal is 1 if the output of a rank appears on a terminal, although its standard output
-	// is a pipe. ndrun then shows a line at a carriage return too.
+	// EnvTerminal is 1 if ndrun forwards the rank's output to a terminal. The rank itself writes to a
+	// pipe. ndrun then also shows a line that ends with a carriage return.
 	EnvTerminal = "SOFTND_TERMINAL"
 )
 
@@ -58,8 +61,8 @@ const (
 )
 
 // Job is this process's membership in a job. Any number of goroutines may call its methods at once.
-// All ranks must make the same collective calls (Barrier, Exchange, ExchangeWindows) in the same
-// order.
+// Barrier, Exchange and ExchangeWindows are collective calls: all ranks must make the same collective
+// calls in the same order.
 type Job struct {
 	arena    *shm.Arena
 	detach   func() error     // closes the arena
@@ -84,18 +87,19 @@ type Job struct {
 	waiting map[int][]nd.Connector // connection requests by rank; guarded by mu
 }
 
-// Init makes the process a rank of its job, and returns when all ranks have called it, or ctx ends.
-// The launcher passes the job and the rank in the environment. It may be ndrun, a launcher that
-// speaks PMI (MPICH's mpiexec, srun with --mpi=pmi2), Open MPI's mpirun, or srun alone. Without a
-// launcher the process is a job of its own. Launchers that speak PMI allow one Init per process.
+// Init makes the process a rank of its job. It blocks until all ranks have called Init. The launcher
+// tells the process by environment variables which job and which rank it is. Supported launchers are
+// ndrun, launchers that speak PMI (MPICH's mpiexec, srun with --mpi=pmi2), Open MPI's mpirun, and
+// srun alone. Without a launcher, the process is the only rank of a job. With a launcher that speaks
+// PMI, a process can call Init once.
 //
 // Init fails if
 //
 //   - the environment is incomplete or contradictory; the error names the variable;
-//   - the arena cannot be attached or created, with the errors of [shm.Attach] and
+//   - the process cannot attach or create the arena; the errors are those of [shm.Attach] and
 //     [shm.OpenFabric], such as [shm.ErrVersion];
-//   - ctx ends before all ranks have called Init; the error has [nd.Canceled], and names the ranks
-//     that are missing;
+//   - ctx ends before all ranks have called Init; the error has status [nd.Canceled], and names the
+//     ranks that are missing;
 //   - the launcher has started a rank on another host; the error names the rank.
 func Init(ctx context.Context, options ...Option) (*Job, error) {
 	s, err := readSettings(options)
@@ -188,16 +192,19 @@ func (j *Job) usable(op string) error {
 	return nil
 }
 
-// Close leaves the job. Connections that are still up are aborted. Call Barrier first if the ranks
-// end together. Objects of the job cannot be used afterwards: their calls fail, and
-// [nd.MemoryRegion.Bytes] returns nil. A slice of memory from Allocate that the program has kept
-// reads as zeros, and stores to it are lost. Calls that race with Close return an error or no
-// result. Close reports to ndrun that this rank ends normally. ndrun names the ranks that exit
-// without Close.
+// Close leaves the job, and aborts connections that are still open. If all ranks end at the same
+// time, call Barrier before Close, so that no rank aborts a connection that another rank still uses.
 //
-// A deferred Close during a panic returns [nd.Pending] at first, and closes the job one second later
-// if the process still runs. Without this delay, errors of the other ranks could bury the
-// panic message.
+// After Close, calls on objects of the job fail, and [nd.MemoryRegion.Bytes] returns nil. If the
+// program has kept a slice of memory from Allocate, the slice reads as zeros, and stores to it are
+// lost. A call that runs at the same time as Close may return an error or no result.
+//
+// Close also reports to ndrun that this rank ends normally. If a rank exits without Close, ndrun
+// prints its number.
+//
+// If Close is deferred and runs because of a panic, it returns [nd.Pending], and closes the job one
+// second later if the process still runs. Without this delay, errors of the other ranks could bury
+// the panic message.
 func (j *Job) Close() error {
 	if panicking.Postpone(func() { _ = j.Close() }) {
 		return &nd.OpError{Op: "close", Object: "job", Status: nd.Pending, Detail: "the goroutine panics: the job is closed in a second if the process still runs"}

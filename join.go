@@ -8,15 +8,15 @@ import (
 	"github.com/softnd/softnd/shm"
 )
 
-// Join makes the process a rank of a named job, for processes that no common launcher starts: in
-// two terminals, for example. All ranks pass the same name and size, and each a different rank. The
-// name has 1 to 64 characters of A-Z a-z 0-9 . _ and -. The first rank creates the memory of the
-// job, see [shm.OpenFabric]. When the last rank has left, the name is free again. Join returns when
-// all ranks have called it, or ctx ends. Options, EnvExec and EnvReceiveTimeout have the effect
-// that they have in [Init].
+// Join makes the process a rank of a named job. It is for processes that no common launcher starts,
+// for example in two terminals. Join blocks until all ranks have called it. All ranks pass the same
+// name and size, and each rank passes its own number. The name has 1 to 64 characters of A-Z a-z 0-9
+// . _ and -. The first rank creates the memory of the job: see [shm.OpenFabric]. When the last rank
+// has left, the name is free again. Options, EnvExec and EnvReceiveTimeout have the same effect as
+// with [Init].
 //
-// Errors: those of [shm.OpenFabric]; an error if another process has the rank; [nd.Canceled] when
-// ctx ends, with the ranks that are missing.
+// Errors: those of [shm.OpenFabric]; an error if another process is this rank; [nd.Canceled] if ctx
+// ends before all ranks have called Join, with the ranks that are missing.
 func Join(ctx context.Context, name string, rank, size int, options ...Option) (*Job, error) {
 	s, err := readSettings(options)
 	if err != nil {

@@ -17,12 +17,12 @@ type Listener struct {
 	nd  nd.Listener
 }
 
-// Listen makes this rank reachable by [Job.Dial] of other ranks. Dial fails until Listen has
-// returned. To make sure that it has, call [Job.Barrier] in all ranks after Listen. A rank has one
-// listener at a time.
+// Listen returns a listener, to which other ranks connect with [Job.Dial]. Dial fails until Listen has
+// returned. To make sure that no rank dials too early, call [Job.Barrier] in all ranks after Listen. A
+// rank has one listener at a time.
 //
-// Errors: [nd.SharingViolation] if this rank has an open listener; [nd.InvalidHandle] after the
-// job's Close; [nd.Canceled] if ctx has ended.
+// Errors: [nd.SharingViolation] if this rank has an open listener; [nd.InvalidHandle] if the job is
+// closed; [nd.Canceled] if ctx has ended.
 func (j *Job) Listen(ctx context.Context) (*Listener, error) {
 	l, err := j.listen(ctx, dialPort)
 	if err != nil {
@@ -49,12 +49,13 @@ func (j *Job) listen(ctx context.Context, port uint16) (nd.Listener, error) {
 	return l, nil
 }
 
-// Accept waits for a rank that calls [Job.Dial] for this one, and returns a new endpoint that is
-// connected with that rank's, and the rank. Calls of several goroutines are served in the order of
-// the requests. Accept skips a request whose rank has given up or died.
+// Accept blocks until another rank calls [Job.Dial] with the number of this rank. It creates an
+// endpoint, connects it to the endpoint of Dial, and returns it together with the number of the other
+// rank. Several goroutines may call Accept; requests are accepted in the order of their arrival.
+// Accept skips a request whose rank has given up or died.
 //
-// Errors: those of [nd.Adapter.CreateEndpoint], after which the request is refused; [nd.Canceled]
-// if ctx ends or the listener is closed.
+// Errors: [nd.Canceled] if ctx ends or the listener is closed; those of [nd.Adapter.CreateEndpoint],
+// after which Dial fails with [nd.ConnectionRefused].
 func (l *Listener) Accept(ctx context.Context, cfg nd.EndpointConfig) (ep nd.Endpoint, peer int, err error) {
 	for {
 		peer, c, err := l.job.nextRequest(ctx, l.nd)
@@ -76,17 +77,21 @@ func (l *Listener) Accept(ctx context.Context, cfg nd.EndpointConfig) (ep nd.End
 	}
 }
 
-// Close ends calls of Accept with [nd.Canceled] and refuses the requests that are waiting.
-// Connections that were accepted stay.
+// Close ends calls of Accept with [nd.Canceled], and refuses the requests that are waiting. Accepted
+// connections stay open.
 func (l *Listener) Close() error { return l.nd.Close() }
 
-// Dial creates an endpoint and connects it with one that rank peer accepts with [Listener.Accept].
-// It blocks until the peer has accepted. Closing the endpoint ends the connection.
+// Dial creates an endpoint, and connects it to an endpoint of rank peer. It blocks until rank peer has
+// accepted the connection with [Listener.Accept]. To end the connection, close the endpoint.
 //
-// Errors: those of [nd.Adapter.CreateEndpoint]; [nd.ConnectionRefused] if the peer has no listener,
-// or closes it; [nd.InvalidParameter1] if peer is this rank, or no rank of the job;
-// [nd.HostUnreachable] or [nd.ConnectionAborted] if the peer has died or left the job;
-// [nd.Canceled] if ctx ends; [nd.InvalidHandle] after Close. No endpoint is left then.
+// Errors; the endpoint is closed then:
+//
+//   - those of [nd.Adapter.CreateEndpoint].
+//   - [nd.ConnectionRefused]: the peer has no listener, or has closed it, or its Accept has failed.
+//   - [nd.InvalidParameter1]: peer is this rank, or not a rank of the job.
+//   - [nd.HostUnreachable], [nd.ConnectionAborted]: the peer has died or left the job.
+//   - [nd.Canceled]: ctx has ended.
+//   - [nd.InvalidHandle]: the job is closed.
 func (j *Job) Dial(ctx context.Context, peer int, cfg nd.EndpointConfig) (nd.Endpoint, error) {
 	return j.connectWith(ctx, "dial", peer, cfg, func(ep nd.Endpoint) error {
 		return j.dial(ctx, peer, dialPort, ep)

@@ -10,11 +10,11 @@ import (
 	"github.com/softnd/softnd/endpoint"
 )
 
-// Option is a setting of [Init] or [Join]. An option takes precedence over the variable of the
-// environment with the same meaning.
+// Option is a setting of [Init] or [Join]. An option takes precedence over the environment variable
+// for the same setting.
 type Option func(*settings) error
 
-// NoLimit is a timeout that never expires.
+// NoLimit is a receive timeout that never expires: see [WithReceiveTimeout].
 const NoLimit = endpoint.NoLimit
 
 // settings are the values that options and environment set.
@@ -27,12 +27,12 @@ type settings struct {
 // defaultExchangeLimit is the limit of an Exchange without WithExchangeLimit.
 const defaultExchangeLimit = 256 << 20
 
-// WithReceiveTimeout sets how long a Send of this rank waits for the peer to post a Receive
-// before its result is [nd.IOTimeout]. The default is 2 s. With 0 a Send fails at once if no
-// Receive is posted. With [NoLimit] it waits until the connection ends. The Sends of an endpoint
-// whose peer uses a shared receive queue always wait without limit.
+// WithReceiveTimeout limits how long a Send of this rank waits for the peer to post a Receive. After
+// that time, the Send completes with [nd.IOTimeout]. The default is 2 s. With 0, a Send fails at once
+// if no Receive is posted. With [NoLimit], a Send waits until the connection ends. If the peer's
+// endpoint uses a shared receive queue, Sends to it always wait without limit.
 //
-// Init and Join fail if d is negative. The variable is [EnvReceiveTimeout].
+// The environment variable is [EnvReceiveTimeout]. Init and Join fail if d is negative.
 func WithReceiveTimeout(d time.Duration) Option {
 	return func(s *settings) error {
 		if d < 0 {
@@ -45,20 +45,23 @@ func WithReceiveTimeout(d time.Duration) Option {
 	}
 }
 
-// Executor selects which process moves the bytes of one-sided requests and of messages that are
-// longer than a ring entry.
+// Executor selects the process that copies the data of a request: the requester, which posts the
+// request, or the responder, its peer. It applies to Reads, Writes, and messages of more than 48
+// bytes.
 type Executor = endpoint.Executor
 
 const (
-	// ExecutorAuto is the default. The process that posts the request moves the bytes if it can
-	// reach the peer's memory: memory of [nd.Adapter.Allocate]. Otherwise the peer moves them.
+	// ExecutorAuto is the default. If the requester can reach the responder's memory, the requester
+	// copies. Otherwise the responder copies. The requester can reach memory of
+	// [nd.Adapter.Allocate], but not memory of [nd.Adapter.Register].
 	ExecutorAuto = endpoint.Auto
-	// ExecutorTarget: the peer of the process that posts the request moves the bytes. It is slower. Use it in tests: it runs different code, with different timing.
+	// ExecutorTarget makes the responder copy. This is slower. Use it in tests, because it runs
+	// different code, with different timing.
 	ExecutorTarget = endpoint.Target
 )
 
-// WithExecutor selects which process moves the bytes of this rank's requests. The ranks of a job
-// may use different executors. The variable is [EnvExec].
+// WithExecutor selects the process that copies the data of this rank's requests. The ranks of a job
+// may have different executors. The environment variable is [EnvExec].
 func WithExecutor(e Executor) Option {
 	return func(s *settings) error {
 		if e != ExecutorAuto && e != ExecutorTarget {
@@ -69,10 +72,11 @@ func WithExecutor(e Executor) Option {
 	}
 }
 
-// WithSpinBudget sets how many times a blocking call checks for its event before it yields its core
-// and then sleeps. The default is 500 checks, which take some 10 microseconds. A larger budget
-// avoids a sleep when the event comes a little later, and keeps the core busy. With 0 a call yields
-// its core at once. A rank never spins while its job has more ranks than there are processors.
+// WithSpinBudget sets how often a blocking call checks for its event before it yields its core and
+// then sleeps. The default is 500 checks, which take some 10 microseconds. With a larger budget, the
+// call need not sleep if the event comes a little later, but keeps its core busy for longer. With 0,
+// the call yields its core at once. While a job has more ranks than there are processors, its ranks
+// do not spin.
 //
 // Init and Join fail if checks is negative.
 func WithSpinBudget(checks int) Option {
@@ -87,11 +91,11 @@ func WithSpinBudget(checks int) Option {
 	}
 }
 
-// WithExchangeLimit sets how many bytes the blobs of all ranks of a [Job.Exchange] may have
-// together. The default is 256 MiB. If the ranks pass more, Exchange fails, and this process does
-// not copy them. All ranks must set the same limit.
+// WithExchangeLimit limits the number of bytes that all ranks together pass to one [Job.Exchange].
+// The default is 256 MiB. If the ranks pass more bytes, Exchange fails. All ranks must set the same
+// limit.
 //
-// Init and Join fail if the limit is 0.
+// Init and Join fail if bytes is 0.
 func WithExchangeLimit(bytes uint64) Option {
 	return func(s *settings) error {
 		if bytes == 0 {
@@ -102,30 +106,32 @@ func WithExchangeLimit(bytes uint64) Option {
 	}
 }
 
-// WithLogger passes the events of this rank's connections and queues to the handler of a logger. Without
-// this option, softnd logs nothing. Each event has the attribute rank. Events of a connection also have
-// endpoint, the number of the endpoint in this process, and peer, the peer's endpoint and process.
+// WithLogger logs the events of this rank's connections and queues to logger. Without this option,
+// softnd logs nothing. These are the events, with their levels and attributes:
 //
-//	connected                 Info   active: whether this side called Connect
+//	connected                 Info   active: true if this side called nd.Connector.Connect
 //	disconnected              Info   by: self or peer, the side that disconnected first
-//	connection failed         Error  by=self, with status and cause
-//	                          Warn   by=peer, with status and cause
-//	peer died                 Warn   once for each peer
-//	request waits             Warn   request, context, for, waited: the oldest request of an endpoint
-//	                                 has waited longer than the receive time-out, or 2 s if that is
-//	                                 0 or NoLimit
+//	connection failed         Error  by: self; status; cause
+//	connection failed         Warn   by: peer; status; cause
+//	peer died                 Warn   (once for each peer)
+//	request waits             Warn   request, context, for, waited
 //	completion queue overran  Error  queue, depth
 //	events dropped            Warn   count
 //
-// The process that closes an endpoint reports "disconnected", the other one "connection failed" by the
-// peer. A Connect or Accept that fails makes no event, because the call returns the error.
+// Each event also has the attribute rank. Events of a connection have the attributes endpoint, the
+// number of the endpoint in this process, and peer, the peer's endpoint and process.
 //
-// One goroutine calls the handler, for one event after the other, and holds no lock. So the handler may
-// block, and may call any function of softnd. While it blocks, up to 1024 events are kept; further ones
-// are dropped and counted. [Job.Close] waits at most one second until the handler has got all events. A
-// handler that calls Close itself waits for that second too.
+// If one process closes an endpoint, this process logs "disconnected", and the peer's process logs
+// "connection failed" by peer. "request waits" means that the oldest request of an endpoint has waited
+// for longer than the receive timeout, or for 2 s if that timeout is 0 or NoLimit. If Connect or Accept
+// fails, there is no event, because the call returns the error.
 //
-// Init and Join fail if the logger is nil.
+// One goroutine calls the logger's handler, for one event after the other, and holds no lock meanwhile.
+// The handler may block, and may call any function of softnd. While it blocks, softnd keeps up to 1024
+// events, and drops and counts further events. [Job.Close] waits until the handler has handled all
+// events, for at most one second. If the handler itself calls Close, Close takes that second.
+//
+// Init and Join fail if logger is nil.
 func WithLogger(logger *slog.Logger) Option {
 	return func(s *settings) error {
 		if logger == nil {
@@ -136,10 +142,10 @@ func WithLogger(logger *slog.Logger) Option {
 	}
 }
 
-// WithStats makes this rank count results and bytes by type: see Operations in [nd.EndpointStats] and
-// [nd.CompletionQueueStats]. All other counters of [Job.Stats] are kept without this option, too. With
-// it, each small request or message takes some ten nanoseconds longer, because its result passes through
-// the completion queue, under a lock.
+// WithStats makes this rank count results and bytes by request type: see the field Operations of
+// [nd.EndpointStats] and [nd.CompletionQueueStats]. The other counters of [Job.Stats] do not need this
+// option. With the option, each small request or message takes about ten nanoseconds longer, because
+// its result passes through the completion queue, under a lock.
 func WithStats() Option {
 	return func(s *settings) error {
 		s.provider.CountOperations = true

@@ -2,23 +2,23 @@ package softnd
 
 import "github.com/softnd/softnd/nd"
 
-// Stats are the counters of a rank. They can be encoded as JSON.
+// Stats has the counters of a rank. It can be encoded as JSON.
 type Stats struct {
 	Rank, Size int
 
-	Endpoints        []nd.EndpointStats        // the open endpoints
-	Closed           nd.EndpointStats          // sums of the closed endpoints
-	ClosedEndpoints  int                       // number of the closed endpoints
-	CompletionQueues []nd.CompletionQueueStats // those that open endpoints use
+	Endpoints        []nd.EndpointStats        // of the open endpoints
+	Closed           nd.EndpointStats          // sums over the closed endpoints
+	ClosedEndpoints  int                       // number of closed endpoints
+	CompletionQueues []nd.CompletionQueueStats // of the completion queues that open endpoints use
 }
 
-// Stats returns the counters of all endpoints and completion queues of this rank. [nd.StatsOf] and
-// [nd.QueueStatsOf] return those of one object. The counters cost nothing until Stats is called, except
-// those that [WithStats] adds.
+// Stats returns the counters of all endpoints and completion queues of this rank. For the counters of
+// one object, call [nd.StatsOf] or [nd.QueueStatsOf]. Only the counters that [WithStats] adds cost
+// time in every request.
 //
-// Stats takes the lock of each endpoint and queue for a moment. The next calls of the goroutines that use
-// them are slower by some microseconds, so call it only a few times per second. Stats may be called
-// after Close.
+// Stats takes the lock of each endpoint and queue for a moment. After that, the next call on the
+// endpoint or queue is slower by some microseconds. Call Stats only a few times per second. Stats may
+// be called after Close.
 func (j *Job) Stats() Stats {
 	s := j.provider.Stats()
 	return Stats{Rank: j.Rank(), Size: j.Size(),
