@@ -8,7 +8,7 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// The timed loops allocate nothing.
+// TestLoopsAllocateNothing: the timed loops allocate no memory.
 func TestLoopsAllocateNothing(t *testing.T) {
 	inPairs(t, func(ctx context.Context, w *World) error {
 		l, err := openLink(ctx, w, Options{Pairs: 3}, linkConfig{size: 8, depth: 16, receives: 32, repost: true})
@@ -24,7 +24,7 @@ func TestLoopsAllocateNothing(t *testing.T) {
 			"reads":              func() error { return l.reads(10) },
 			"consecutive writes": func() error { return l.flow(nd.RequestWrite, 100, 0) },
 			"consecutive reads":  func() error { return l.flow(nd.RequestRead, 100, 0) },
-			"on one pair":        func() error { return l.pour(nd.RequestWrite, 100) },
+			"on one pair":        func() error { return l.flowOut(nd.RequestWrite, 100) },
 		} {
 			// The other rank and the runtime allocate at times, in the same process. An
 			// allocation in every round is the loop's.

@@ -9,9 +9,9 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// runArenaMemory counts the memory of the arena that a job takes when each rank
-// is connected with every other, with default depths. The sum, with tables, is
-// divided by the number of ranks. It is counted once, since it is always the same.
+// runArenaMemory measures the arena memory of a job in which each rank is connected with every other, with default
+// depths. The figure is the memory, including tables, divided by the number of ranks. One count is enough because it
+// never differs.
 func runArenaMemory(ctx context.Context, w *World, o Options) ([]report.Result, error) {
 	before, err := countArena(ctx, w)
 	if err != nil {
@@ -38,7 +38,7 @@ func runArenaMemory(ctx context.Context, w *World, o Options) ([]report.Result, 
 	return []report.Result{res}, nil
 }
 
-// countArena returns the bytes of the arena to rank 0. The others keep still.
+// countArena returns the allocated bytes of the arena on rank 0. The other ranks wait.
 func countArena(ctx context.Context, w *World) (n int64, err error) {
 	if err := w.Job.Barrier(ctx); err != nil {
 		return 0, err
@@ -54,29 +54,22 @@ const meshDepth = 256 // of the completion queue
 // mesh is one rank's connections with all others.
 type mesh struct {
 	cq  nd.CompletionQueue
-	eps []nd.Endpoint
+	eps []nd.Endpoint // by rank; nil for this rank
 }
 
 func (m *mesh) connect(ctx context.Context, w *World) (err error) {
 	if m.cq, err = w.Job.Adapter().CreateCompletionQueue(ctx, meshDepth); err != nil {
 		return err
 	}
-	for peer := range w.Job.Size() {
-		if peer == w.Job.Rank() {
-			continue
-		}
-		ep, err := w.Job.Connect(ctx, peer, nd.EndpointConfig{Receive: m.cq, Initiator: m.cq})
-		if err != nil {
-			return err
-		}
-		m.eps = append(m.eps, ep)
-	}
-	return nil
+	m.eps, err = w.Job.ConnectAll(ctx, nd.EndpointConfig{Receive: m.cq, Initiator: m.cq})
+	return err
 }
 
 func (m *mesh) close() (err error) {
 	for _, ep := range m.eps {
-		err = errors.Join(err, ep.Close())
+		if ep != nil {
+			err = errors.Join(err, ep.Close())
+		}
 	}
 	if m.cq != nil {
 		err = errors.Join(err, m.cq.Close())

@@ -16,8 +16,8 @@ import (
 // sectorBytes is the unit of st_blocks, whatever the size of a page.
 const sectorBytes = 512
 
-// arenaBytes returns how many bytes of the job's arena exist, for all
-// owners: the arena is a sparse file, and the kernel counts its pages.
+// arenaBytes returns the allocated bytes of the job's arena, for all owners: the arena is a sparse file, and the kernel
+// counts its pages.
 func arenaBytes(ctx context.Context, ad nd.Adapter) (int64, error) {
 	mr, err := ad.Allocate(ctx, 1, nd.AllowLocalWrite)
 	if err != nil {
@@ -51,8 +51,7 @@ func mappedInode(address uint64) (uint64, error) {
 	return 0, fmt.Errorf("measure: find the arena's file: no mapping contains address %#x", address)
 }
 
-// allocated returns the bytes of the file with an inode, which this process
-// has open. Of memory files no two have the same.
+// allocated returns the allocated bytes of the open file with this inode. The inodes of memory files are unique.
 func allocated(inode uint64) (int64, error) {
 	open, err := os.ReadDir("/proc/self/fd")
 	if err != nil {

@@ -8,12 +8,12 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// windowsAtOnce is how many windows are bound before they are invalidated,
-// where the two are timed apart.
+// windowsAtOnce is the number of windows that are bound before they are invalidated, if Bind and Invalidate are timed
+// separately.
 const windowsAtOnce = 256
 
-// runBind measures Bind and Invalidate with no other request in flight. Each request is
-// posted and its completion polled. The two are measured as a pair, and each alone.
+// runBind measures Bind and Invalidate with no other request in flight. It posts each request and polls its completion.
+// It measures the two as a pair, and each alone.
 func runBind(ctx context.Context, w *World, o Options) (found []report.Result, err error) {
 	for _, size := range sizes(o, 64, 4096, 1<<20) {
 		b, err := newBinder(ctx, w, o, size)
@@ -59,7 +59,7 @@ func (b *binder) measure(ctx context.Context, w *World, o Options) ([]report.Res
 	if err != nil {
 		return nil, err
 	}
-	apart := turns{objects: len(b.windows), do: b.bind, undo: b.invalidate}
+	apart := reversible{objects: len(b.windows), do: b.bind, undo: b.invalidate}
 	each, err := apart.latency(ctx, w, o, b.timed("bind"), b.timed("invalidate"))
 	return append(together, each...), err
 }

@@ -13,16 +13,15 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// blockedFor is how long a rank waits if the user does not say.
-const blockedFor = time.Second
+// defaultBlocked is how long a rank waits by default.
+const defaultBlocked = time.Second
 
-// runBlocked measures what a rank costs that waits and nothing comes: the
-// processor time of all threads of its process, in percent of one core. Of
-// several ranks the one counts that costs most.
+// runBlocked measures the cost of a rank that waits while nothing happens: the processor time of all threads of its
+// process, in percent of one core. The highest cost of all ranks counts.
 func runBlocked(ctx context.Context, w *World, o Options) (found []report.Result, err error) {
 	lasting := o.Duration
 	if lasting <= 0 {
-		lasting = blockedFor
+		lasting = defaultBlocked
 	}
 	for _, way := range []struct {
 		test string
@@ -55,7 +54,7 @@ func runBlocked(ctx context.Context, w *World, o Options) (found []report.Result
 	return found, nil
 }
 
-// waitForNothing waits for a result of a connection on which nothing happens.
+// waitForNothing waits for a result on a connection without requests.
 func waitForNothing(ctx context.Context, w *World, lasting time.Duration) error {
 	cq, err := w.Job.Adapter().CreateCompletionQueue(ctx, 1)
 	if err != nil {
@@ -70,8 +69,8 @@ func waitForNothing(ctx context.Context, w *World, lasting time.Duration) error 
 	return errors.Join(err, cq.Close())
 }
 
-// waitInBarrier waits for rank 0, which sleeps before it comes. That one's
-// sleep is not the barrier's, but costs nothing either.
+// waitInBarrier waits for rank 0, which sleeps before it calls Barrier. Rank 0's sleep is outside of the barrier, but
+// costs nothing either.
 func waitInBarrier(ctx context.Context, w *World, lasting time.Duration) error {
 	if w.Job.Rank() == 0 {
 		time.Sleep(lasting)
@@ -95,8 +94,7 @@ func processorShare(f func() error) (float64, error) {
 	return 100 * float64(after-before) / float64(passed), err
 }
 
-// processorTime is what all threads of this process have used so far, in user
-// mode and in the kernel.
+// processorTime returns the time that all threads of this process have used so far, in user mode and in the kernel.
 func processorTime() (time.Duration, error) {
 	var u unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {

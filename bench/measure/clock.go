@@ -5,9 +5,8 @@ import (
 	"time"
 )
 
-// clock is a cheap clock for single operations. Its own cost, some nanoseconds a
-// reading, is part of what it measures: nothing is subtracted. Make one with
-// newClock.
+// clock is a cheap clock for single operations. Its own cost, some nanoseconds per reading, is part of each figure.
+// newClock returns one.
 type clock struct {
 	nsPerTick float64
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// runConnect measures how many connections ranks 0 and 1 can make and end in a
-// second, one after the other, and how long one takes.
+// runConnect measures how many connections ranks 0 and 1 can make and close per second, one after the other, and how
+// long one takes.
 func runConnect(ctx context.Context, w *World, o Options) ([]report.Result, error) {
 	cq, err := w.Job.Adapter().CreateCompletionQueue(ctx, 1)
 	if err != nil {
@@ -20,8 +20,8 @@ func runConnect(ctx context.Context, w *World, o Options) ([]report.Result, erro
 	rate.Unit, rate.Better = "ops/s", "more"
 	var found []report.Result
 	for _, l := range []*loop{
-		{result: rate, run: onAll(perSecond, c.often)},
-		{result: timed(w, o, "connect_lat", 0), run: onAll(nsPerOp, c.often), sample: sampleOnAll(w, c.often)},
+		{result: rate, run: onAll(perSecond, c.connectN)},
+		{result: timed(w, o, "connect_lat", 0), run: onAll(nsPerOp, c.connectN), sample: sampleOnAll(w, c.connectN)},
 	} {
 		r, err := l.measure(ctx, w, o)
 		if err != nil {
@@ -38,22 +38,22 @@ type connecting struct {
 	config nd.EndpointConfig
 }
 
-// often makes a connection and ends it, n times.
-func (c *connecting) often(n int) error {
+// connectN makes a connection and closes it, n times.
+func (c *connecting) connectN(n int) error {
 	for range n {
-		if err := c.once(); err != nil {
+		if err := c.connect(); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (c *connecting) once() error {
+func (c *connecting) connect() error {
 	ep, err := c.w.Job.Connect(c.ctx, 1-c.w.Job.Rank(), c.config)
 	if err != nil {
 		return err
 	}
-	// A Close while the peer's Connect is about to return makes that fail.
+	// A Close before the peer's Connect has returned would make that Connect fail.
 	err = c.w.Job.Barrier(c.ctx)
 	return errors.Join(err, ep.Close())
 }

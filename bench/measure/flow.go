@@ -2,26 +2,25 @@ package measure
 
 import "github.com/softnd/softnd/nd"
 
-// flow posts out requests, as many at once as the depth allows, and returns
-// when they have completed and in messages have come. Messages beyond those
-// count for the next call.
+// flow posts out requests, as many at once as the depth allows. It returns when they are complete and in messages have
+// arrived. Further messages count for the next call.
 func (l *link) flow(kind nd.RequestType, out, in int) error {
 	l.expected += in
 	switch {
 	case len(l.pairs) > 1 || l.o.Events || out > 0 && in > 0:
 		return l.flowBoth(kind, out)
 	case out > 0:
-		return l.pour(kind, out)
+		return l.flowOut(kind, out)
 	}
-	return l.take()
+	return l.flowIn()
 }
 
-// flowBoth is flow in general.
+// flowBoth is flow in the general case.
 func (l *link) flowBoth(kind nd.RequestType, out int) error {
 	left, out := out, l.done+out
 	for l.done < out || l.received < l.expected {
 		for left > 0 && out-left-l.done < l.depth {
-			if err := l.post(kind, l.turn()); err != nil {
+			if err := l.post(kind, l.nextPair()); err != nil {
 				return err
 			}
 			left--
@@ -43,9 +42,8 @@ func (l *link) post(kind nd.RequestType, p *pair) error {
 	return p.ep.Send(0, p.out, l.flags)
 }
 
-// pour is flow of requests on one queue pair, to which nothing comes in: the
-// same, with all that can be done before the loop done there.
-func (l *link) pour(kind nd.RequestType, n int) error {
+// flowOut is flow of requests on one queue pair without incoming messages. It does as much as possible before the loop.
+func (l *link) flowOut(kind nd.RequestType, n int) error {
 	p, cq, results, depth, flags := &l.pairs[0], l.cq, l.results, l.depth, l.flags
 	ep, out, to, token := p.ep, p.out, p.to, p.token
 	for left, under := n, 0; left > 0 || under > 0; {
@@ -76,9 +74,8 @@ func (l *link) pour(kind nd.RequestType, n int) error {
 	return nil
 }
 
-// take is flow of messages that come in on one queue pair, on which nothing is
-// posted but receives.
-func (l *link) take() error {
+// flowIn is flow of incoming messages on one queue pair that posts only receives.
+func (l *link) flowIn() error {
 	p, cq, results := &l.pairs[0], l.cq, l.results
 	ep, land := p.ep, p.land
 	for l.received < l.expected {

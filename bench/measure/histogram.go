@@ -6,24 +6,23 @@ import (
 	"github.com/softnd/softnd/bench/report"
 )
 
-// histogram collects the figures of single operations, in tenths of the unit:
-// of a nanosecond, as a rule. The zero value is ready for use.
+// histogram collects the figures of single operations, in tenths of their unit. The zero value is ready for use.
 type histogram struct {
 	h *hdr.Histogram
 }
 
 const (
-	histogramParts   = 10
-	histogramMost    = 60e9 * histogramParts // a minute; a longer time counts as a minute
-	histogramFigures = 3
+	histogramParts  = 10
+	histogramMax    = 60e9 * histogramParts // a minute; a longer time counts as one
+	histogramDigits = 3
 )
 
 // record adds one operation.
 func (h *histogram) record(figure float64) {
 	if h.h == nil {
-		h.h = hdr.New(1, histogramMost, histogramFigures)
+		h.h = hdr.New(1, histogramMax, histogramDigits)
 	}
-	if err := h.h.RecordValue(int64(min(figure*histogramParts+0.5, histogramMost))); err != nil {
+	if err := h.h.RecordValue(int64(min(figure*histogramParts+0.5, histogramMax))); err != nil {
 		panic(err) // a value that is out of range although it was clamped
 	}
 }
@@ -36,7 +35,7 @@ func (h *histogram) count() int64 {
 	return h.h.TotalCount()
 }
 
-// distribution describes what was recorded.
+// distribution returns the distribution of the recorded operations.
 func (h *histogram) distribution() *report.Distribution {
 	at := func(percent float64) float64 { return float64(h.h.ValueAtPercentile(percent)) / histogramParts }
 	return &report.Distribution{

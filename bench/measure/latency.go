@@ -7,30 +7,30 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// pingPong is a latency test: a step of the active rank starts an exchange and
-// waits for its end, the passive rank answers.
+// pingPong is a latency test. A step of the active rank starts an exchange and waits for its end. The passive rank
+// answers.
 type pingPong struct {
 	name        string
-	parts       float64 // of a step that the figure stands for: 2 if it is half a round trip
+	parts       float64 // figures in a step: 2 if the figure is half a round trip
 	note        string
 	config      linkConfig
 	kind        nd.RequestType
 	step        func(l *link, n int) error // n steps of the active rank
-	answer      func(l *link, n int) error // nil: the passive rank serves
+	answer      func(l *link, n int) error // by the passive rank; nil if it only calls serve
 	against     func(loop *loop, w *World, size int)
-	eventless   string // why event mode makes no sense, "" if it does
-	alwaysAside bool   // private memory whatever the options say
+	eventAdvice string // what to do instead in event mode; "" if the test supports it
+	privateOnly bool   // private memory whatever the options are
 }
 
 var writeLat = pingPong{
 	name: "write_lat", parts: 2, kind: nd.RequestWrite, config: linkConfig{depth: 1},
-	step: (*link).throwWrites, answer: (*link).catchWrites, against: halfTrip,
-	eventless: "use send_lat or write_completion: a Write causes no event at the target",
+	step: (*link).pingWrites, answer: (*link).pongWrites, against: halfTrip,
+	eventAdvice: "use send_lat or write_completion: a Write causes no event at the target",
 }
 
 var sendLat = pingPong{
 	name: "send_lat", parts: 2, kind: nd.RequestSend, config: linkConfig{depth: 2, receives: 64, spare: 1},
-	step: (*link).throwSends, answer: (*link).catchSends, against: halfTrip,
+	step: (*link).pingSends, answer: (*link).pongSends, against: halfTrip,
 }
 
 var readLat = pingPong{
@@ -39,12 +39,12 @@ var readLat = pingPong{
 }
 
 var writeCompletion = pingPong{
-	name: "write_completion", parts: 1, kind: nd.RequestWrite, config: linkConfig{depth: 1}, alwaysAside: true,
+	name: "write_completion", parts: 1, kind: nd.RequestWrite, config: linkConfig{depth: 1}, privateOnly: true,
 	step: (*link).writes, against: func(loop *loop, _ *World, _ int) { loop.againstRawRoundTrip() },
 	note: "from post to completion, the target moves the bytes",
 }
 
-// halfTrip compares small transfers with a cache line, large ones with a copy.
+// halfTrip compares small transfers with a cache line, and large ones with a copy.
 func halfTrip(loop *loop, w *World, size int) {
 	const large = 8 << 10
 	if size < large {
@@ -54,13 +54,13 @@ func halfTrip(loop *loop, w *World, size int) {
 	}
 }
 
-// check refuses options that the test cannot have.
+// check returns an error if the test does not support the options.
 func (t pingPong) check(o Options) error {
-	if o.Events && t.eventless != "" {
-		return &nd.OpError{Op: t.name, Object: "event mode", Status: nd.NotSupported, Detail: "the test has no completion to wait for", Next: t.eventless}
+	if o.Events && t.eventAdvice != "" {
+		return &nd.OpError{Op: t.name, Object: "event mode", Status: nd.NotSupported, Detail: "the test has no completion to wait for", Next: t.eventAdvice}
 	}
 	if o.Bidirectional {
-		return noBothWays(t.name)
+		return notBidirectional(t.name)
 	}
 	return nil
 }
@@ -69,7 +69,7 @@ func (t pingPong) run(ctx context.Context, w *World, o Options) (found []report.
 	if err := t.check(o); err != nil {
 		return nil, err
 	}
-	o.Private = o.Private || t.alwaysAside
+	o.Private = o.Private || t.privateOnly
 	for _, size := range sizes(o, 8) {
 		got, err := t.runSize(ctx, w, o, size)
 		if err != nil {
@@ -84,10 +84,7 @@ func (t pingPong) runSize(ctx context.Context, w *World, o Options, size int) (_
 	c := t.config
 	c.size = size
 	res := newResult(t.name, "ns", "less", t.note, o)
-	if err := validate(ctx, w, o, t.kind, c, &res); err != nil {
-		return nil, err
-	}
-	l, err := openLink(ctx, w, o, c)
+	l, err := openValidated(ctx, w, o, t.kind, c, &res)
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +94,7 @@ func (t pingPong) runSize(ctx context.Context, w *World, o Options, size int) (_
 		}
 	}()
 	res.Settings = l.settings()
-	if t.alwaysAside {
+	if t.privateOnly {
 		res.Executor = "target"
 	}
 	loop := loop{
@@ -112,7 +109,7 @@ func (t pingPong) runSize(ctx context.Context, w *World, o Options, size int) (_
 	return loop.measure(ctx, w, o)
 }
 
-// sample is repeat, and reads the clock for each step.
+// sample is repeat with a reading of the clock for each step.
 func (t pingPong) sample(l *link, n int, h *histogram) error {
 	if !l.active() {
 		return t.respond(l, l.leadIn()+n)
@@ -138,7 +135,7 @@ func (t pingPong) respond(l *link, n int) error {
 	return t.answer(l, n)
 }
 
-func noBothWays(test string) error {
+func notBidirectional(test string) error {
 	return &nd.OpError{Op: test, Object: "both ways at once", Status: nd.NotSupported, Detail: "a latency test has one operation outstanding",
 		Next: "omit the option, or use a bandwidth test"}
 }

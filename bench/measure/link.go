@@ -9,8 +9,8 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// link is what ranks 0 and 1 transfer through: queue pairs that share one
-// completion queue, and memory of which each queue pair has a part.
+// link is the connection of ranks 0 and 1: queue pairs that share one completion queue, and memory in which each queue
+// pair has a part.
 type link struct {
 	ctx context.Context
 	w   *World
@@ -26,7 +26,7 @@ type link struct {
 
 	results  []nd.Result
 	flags    nd.OpFlags // of Sends and Writes
-	done     int        // completions taken, receives apart
+	done     int        // completions taken, without receives
 	received int        // receives taken
 	expected int        // receives to wait for
 	posted   int        // Sends of a ping-pong
@@ -38,8 +38,8 @@ type link struct {
 	awaited  uint64
 }
 
-// pair is a queue pair with its memory: a place that the other rank's data land
-// in, and one that holds what goes out, or takes what is read.
+// pair is a queue pair with its memory: a place where the other rank's data land, and a place that outgoing data come
+// from and Reads go to.
 type pair struct {
 	ep    nd.Endpoint
 	land  []nd.SGE
@@ -51,27 +51,27 @@ type pair struct {
 	seq           uint64
 }
 
-// linkConfig is what a test wants of its link.
+// linkConfig is what a test needs of its link.
 type linkConfig struct {
 	size     int
 	depth    int  // initiator requests outstanding, of all queue pairs together
 	receives int  // receives posted from the beginning, per queue pair
 	spare    int  // room for further receives, per queue pair
-	repost   bool // poll posts a receive for each that was taken
+	repost   bool // poll posts a receive for each one taken
 	slots    int  // places to land, and to send from, per queue pair; 0 = 1
 }
 
 const (
 	access     = nd.AllowLocalWrite | nd.AllowRemoteWrite | nd.AllowRemoteRead
 	flagRoom   = 128
-	mostAtOnce = 32 // results of one poll
+	maxResults = 32 // results of one poll
 )
 
 // openLink connects ranks 0 and 1. Both call it with the same values.
 func openLink(ctx context.Context, w *World, o Options, c linkConfig) (*link, error) {
 	o.Pairs = max(o.Pairs, 1)
 	c.slots = max(c.slots, 1)
-	l := &link{ctx: ctx, w: w, o: o, linkConfig: c, results: make([]nd.Result, mostAtOnce)}
+	l := &link{ctx: ctx, w: w, o: o, linkConfig: c, results: make([]nd.Result, maxResults)}
 	if err := l.open(); err != nil {
 		return nil, errors.Join(err, l.release())
 	}
@@ -110,7 +110,7 @@ func (l *link) open() (err error) {
 	return l.w.Job.Barrier(l.ctx)
 }
 
-// fillPlaces gives all places data, but for their ends, which marks begin at 0.
+// fillPlaces fills all places with data. It leaves out their ends, whose marks begin at 0.
 func (l *link) fillPlaces() {
 	const marks = 16
 	clear(l.mem)
@@ -135,7 +135,7 @@ func (l *link) addPair(i int) error {
 		ep:    ep,
 		land:  []nd.SGE{{Buffer: l.mem[land:][:l.size], Token: l.mr.LocalToken()}},
 		out:   []nd.SGE{{Buffer: l.mem[out:][:l.size], Token: l.mr.LocalToken()}},
-		to:    l.far.Address + uint64(land), // both ranks lay out alike
+		to:    l.far.Address + uint64(land), // both ranks have the same layout
 		token: l.far.Token,
 	}
 	p.landed, p.stamp = newMark(p.land[0].Buffer), newMark(p.out[0].Buffer)
@@ -148,19 +148,19 @@ func (l *link) addPair(i int) error {
 	return nil
 }
 
-// stride is the distance of two places. Two lines more than the data keep
-// neighbours apart, and large places from having the same position in a cache.
+// stride returns the distance between two places. It is two lines more than the data. They separate neighbours, and
+// give large places different positions in a cache.
 func (l *link) stride() int { return (l.size+63)&^63 + 128 }
 
-// place is where in mem a place begins. Those of landing come first.
+// place returns the offset of a place in mem. The landing places come first.
 func (l *link) place(half, slot int) int { return flagRoom + (half*l.slots+slot)*l.stride() }
 
 func (l *link) peer() int { return 1 - l.w.Job.Rank() }
 
 func (l *link) active() bool { return l.w.Job.Rank() == 0 }
 
-// turn returns the next queue pair.
-func (l *link) turn() *pair {
+// nextPair returns the next queue pair.
+func (l *link) nextPair() *pair {
 	p := &l.pairs[l.next]
 	if l.next++; l.next == len(l.pairs) {
 		l.next = 0
@@ -168,7 +168,7 @@ func (l *link) turn() *pair {
 	return p
 }
 
-// poll takes what has completed, if anything, or in event mode waits for it.
+// poll takes completions, if there are any. In event mode it waits for one.
 func (l *link) poll() error {
 	n, err := 0, error(nil)
 	if l.o.Events {
@@ -196,8 +196,7 @@ func (l *link) poll() error {
 	return err
 }
 
-// complete polls until that many initiator requests have completed, counted
-// from the link's beginning.
+// complete polls until count initiator requests have completed, counted since openLink.
 func (l *link) complete(count int) error {
 	for l.done < count {
 		if err := l.poll(); err != nil {
@@ -211,13 +210,13 @@ func (l *link) failure(r *nd.Result) error {
 	return fmt.Errorf("queue pair %d: %w", r.EndpointContext, r.Err(l.pairs[r.EndpointContext].ep))
 }
 
-// helps reports whether the passive rank has to poll, since it moves the bytes.
-// In event mode its provider does so without being asked.
-func (l *link) helps() bool { return (l.o.Private || l.o.Executor == "target") && !l.o.Events }
+// mustPoll reports whether the passive rank has to poll because it moves the bytes. In event mode its provider moves
+// them without polls.
+func (l *link) mustPoll() bool { return (l.o.Private || l.o.Executor == "target") && !l.o.Events }
 
-// signal tells the other rank that a repeat is over, see serve.
+// signal tells the other rank that a repeat is over; see serve.
 func (l *link) signal() error {
-	if !l.helps() {
+	if !l.mustPoll() {
 		return nil
 	}
 	l.signaled++
@@ -229,10 +228,10 @@ func (l *link) signal() error {
 	return l.complete(l.done + 1)
 }
 
-// serve polls until the other rank signals. When the other rank needs no help
-// serve returns at once, and the rank waits in a barrier.
+// serve polls until the other rank signals. If the other rank does not depend on polls, serve returns at once, and the
+// rank waits in a barrier.
 func (l *link) serve() error {
-	if !l.helps() {
+	if !l.mustPoll() {
 		return nil
 	}
 	l.awaited++
@@ -244,7 +243,7 @@ func (l *link) serve() error {
 	return nil
 }
 
-// Close ends the connections, when both ranks have come so far.
+// Close closes the connections after both ranks have called it.
 func (l *link) Close() error { return errors.Join(l.w.Job.Barrier(l.ctx), l.release()) }
 
 func (l *link) release() error {
@@ -261,7 +260,7 @@ func (l *link) release() error {
 	return errors.Join(errs...)
 }
 
-// settings are those of a report.
+// settings returns the settings for a report.
 func (l *link) settings() report.Settings {
 	s := report.Settings{Size: l.size, Pairs: l.o.Pairs, Ranks: 2, Mode: "polling", Executor: l.o.Executor, Memory: "arena", Bidirectional: l.o.Bidirectional}
 	if s.Executor == "" {

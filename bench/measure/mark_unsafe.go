@@ -5,9 +5,9 @@ import (
 	"unsafe"
 )
 
-// mark is the end of a buffer, by which one sees that a Write has arrived: its
-// last 8 bytes if they are a word, else its last byte. The provider stores that
-// last (nd.InOrderDMASupported). Numbers are in the byte order of amd64 and arm64.
+// mark is the end of a buffer, which shows that a Write has arrived. It is the last 8 bytes if they are an aligned
+// word, otherwise the last byte. The provider stores it last (nd.InOrderDMASupported). Numbers are in the byte order of
+// amd64 and arm64.
 type mark struct {
 	word  *atomic.Uint64
 	shift uint8
@@ -26,7 +26,7 @@ func newMark(b []byte) mark {
 	return m
 }
 
-// value returns what word holds, within mask, when the mark shows n.
+// value returns the bits of word, within mask, that show n.
 func (m *mark) value(n uint64) uint64 { return n << m.shift & m.mask }
 
 // shows reports whether n has arrived.
@@ -38,7 +38,7 @@ func (m *mark) put(n uint64) {
 	*w = *w&^m.mask | m.value(n)
 }
 
-// aligned returns n bytes of this process that begin at a page.
+// aligned returns n bytes of private memory that begin at a page.
 func aligned(n int) []byte {
 	const page = 4096
 	b := make([]byte, n+page)

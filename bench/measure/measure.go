@@ -1,5 +1,4 @@
-// Package measure holds the measurements of softnd: loops over the model of
-// package nd, between the ranks of a job.
+// Package measure contains the measurements of softnd: loops over the model of package nd, between the ranks of a job.
 package measure
 
 import (
@@ -10,12 +9,12 @@ import (
 	"github.com/softnd/softnd/bench/report"
 )
 
-// Test is one measurement. All ranks of a job run it at the same time, with
-// the same options; rank 0 returns what was found, the others nothing.
+// Test is one measurement. All ranks of a job run it at the same time with the same options. Rank 0 returns the
+// results, and the others return nothing.
 type Test struct {
 	Name  string // as on the command line: write_lat
 	Title string // one line for people
-	Ranks int    // that take part; 0 = any number from 2 on
+	Ranks int    // ranks of the job; 0 = any number from 2 on
 	Run   func(ctx context.Context, w *World, o Options) ([]report.Result, error)
 }
 
@@ -25,7 +24,7 @@ type World struct {
 	limits *limits
 }
 
-// Options are what a user may choose. Zero values mean the default of the test.
+// Options are the choices of a user. Zero values mean the default of the test.
 type Options struct {
 	Sizes         []int         // bytes; nil = the test's own
 	Iterations    int           // of one repeat; 0 = as many as Duration takes
@@ -35,7 +34,7 @@ type Options struct {
 	Depth         int
 	Pairs         int
 	Events        bool   // wait for events instead of polling
-	Executor      string // auto or target: chosen when the job starts, here to be reported
+	Executor      string // auto or target; chosen when the job starts, and reported here
 	Private       bool   // memory of the process instead of the arena
 	Bidirectional bool
 	Inline        bool // post Sends and Writes with nd.Inline

@@ -10,9 +10,8 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// runNeighbours measures steps in which every rank of a ring sends a message to
-// both neighbours and waits for both of theirs, as a stencil does. Ranks sleep
-// when they have nothing to do, so that there may be more of them than cores.
+// runNeighbours measures steps in which every rank of a ring sends a message to both neighbours and waits for both of
+// theirs, as a stencil does. Idle ranks sleep, so there may be more ranks than cores.
 func runNeighbours(ctx context.Context, w *World, o Options) (found []report.Result, err error) {
 	for _, size := range sizes(o, 64) {
 		if size < stampBytes {
@@ -36,7 +35,7 @@ func runNeighbours(ctx context.Context, w *World, o Options) (found []report.Res
 
 const (
 	stampBytes = 8 // the number of the step, at the front of every message
-	// A neighbour may be a step ahead, and no more: it waits for our message.
+	// A neighbour can be at most one step ahead, because it waits for our message.
 	slotsAhead = 2
 )
 
@@ -75,7 +74,7 @@ func newRing(ctx context.Context, w *World, o Options, size int) (r *ring, err e
 	rank, n := w.Job.Rank(), w.Job.Size()
 	peers := [2]int{(rank + n - 1) % n, (rank + 1) % n}
 	order := [2]int{0, 1}
-	if peers[1] < peers[0] { // as job.Connect wants it
+	if peers[1] < peers[0] { // job.Connect requires ascending ranks
 		order = [2]int{1, 0}
 	}
 	for _, i := range order {
@@ -91,7 +90,7 @@ func newRing(ctx context.Context, w *World, o Options, size int) (r *ring, err e
 	return r, w.Job.Barrier(ctx) // all receives are posted
 }
 
-// buffer is where message number step goes to, or comes from.
+// buffer returns the buffer of message number step.
 func (r *ring) buffer(neighbour int, step uint64, sending bool) []nd.SGE {
 	at := neighbour*slotsAhead + int(step%slotsAhead)
 	if sending {
@@ -114,7 +113,7 @@ func (r *ring) steps(n int) error {
 	return nil
 }
 
-// step sends to both neighbours, and waits for what they send in this step.
+// step sends to both neighbours, and waits for their messages of this step.
 func (r *ring) step() error {
 	r.sent = 0
 	for i := range r.neighbour {
@@ -154,7 +153,7 @@ func (r *ring) handle(res nd.Result) error {
 	return r.receive(i, step+slotsAhead)
 }
 
-// each calls f with every element until one fails.
+// each calls f for every element until it fails.
 func each[T any](list []T, f func(T) error) error {
 	for _, v := range list {
 		if err := f(v); err != nil {

@@ -41,7 +41,7 @@ func runAllocNoise(ctx context.Context, w *World, o Options) (found []report.Res
 	return found, nil
 }
 
-// noise is what the last repeat has found.
+// noise is the result of the last repeat.
 type noise struct {
 	w            *World
 	l            *link
@@ -52,8 +52,8 @@ type noise struct {
 // tails are 99.9th percentiles, in nanoseconds.
 type tails struct{ write, line float64 }
 
-// measure chooses the number of operations without noise, because beginning
-// and ending the noise takes as long as many operations.
+// measure chooses the number of operations without noise, because starting and ending the noise takes as long as many
+// operations.
 func (n *noise) measure(ctx context.Context, o Options, res report.Result) ([]report.Result, error) {
 	if o.Iterations == 0 {
 		quiet := &loop{result: res, run: func(_ context.Context, ops int) (float64, error) { return n.tail(max(ops, 1)) }}
@@ -75,7 +75,7 @@ func (n *noise) repeat(ctx context.Context, ops int) (_ float64, err error) {
 	if err := n.w.Job.Barrier(ctx); err != nil {
 		return 0, err
 	}
-	g := litter(noiseRate)
+	g := startGarbage(noiseRate)
 	n.noisy, err = n.tails(ops)
 	reached := g.end()
 	if err != nil {
@@ -102,7 +102,7 @@ func (n *noise) tails(ops int) (found tails, err error) {
 	return found, nil
 }
 
-// tail makes Writes back and forth. On rank 0 it returns their p99.9.
+// tail makes Writes back and forth, and returns their p99.9 on rank 0.
 func (n *noise) tail(ops int) (float64, error) {
 	h := new(histogram)
 	if err := writeLat.sample(n.l, ops, h); err != nil || !n.l.active() {
@@ -117,7 +117,7 @@ const (
 	garbageTick   = time.Millisecond
 )
 
-// garbage is memory that a goroutine allocates evenly and lets go of.
+// garbage is a goroutine that allocates memory at a constant rate and drops it.
 type garbage struct {
 	stop, done chan struct{}
 	bytes      int64 // allocated so far; the goroutine's
@@ -125,8 +125,8 @@ type garbage struct {
 	live       [garbageLive]*[garbageObject]byte
 }
 
-// litter starts to allocate rate bytes a second.
-func litter(rate int64) *garbage {
+// startGarbage starts to allocate rate bytes per second.
+func startGarbage(rate int64) *garbage {
 	g := &garbage{stop: make(chan struct{}), done: make(chan struct{}), start: time.Now()}
 	go g.run(rate)
 	return g
@@ -150,7 +150,7 @@ func (g *garbage) run(rate int64) {
 	}
 }
 
-// end stops that, and returns how many bytes a second were reached.
+// end stops the goroutine, and returns how many bytes per second it has allocated.
 func (g *garbage) end() float64 {
 	close(g.stop)
 	<-g.done

@@ -9,14 +9,13 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// TestTurns: everything is done before it is undone, as often as was asked for,
-// and no object is done twice at a time.
-func TestTurns(t *testing.T) {
+// TestReversible: everything is done before it is undone, as often as requested, and no object is done twice at a time.
+func TestReversible(t *testing.T) {
 	const objects = 3
 	for n := range 3 * objects {
 		var live [objects]bool
 		done, undone := 0, 0
-		turns := turns{objects: objects,
+		twoPhases := reversible{objects: objects,
 			do: func(i int) error {
 				if live[i] {
 					t.Errorf("%d of %d is done again", i, n)
@@ -33,11 +32,11 @@ func TestTurns(t *testing.T) {
 				undone++
 				return nil
 			}}
-		if _, _, err := turns.time(n); err != nil {
+		if _, _, err := twoPhases.time(n); err != nil {
 			t.Fatal(err)
 		}
 		var h histogram
-		if err := turns.sample(n, &h, true); err != nil {
+		if err := twoPhases.sample(n, &h, true); err != nil {
 			t.Fatal(err)
 		}
 		if done != 2*n || undone != 2*n || h.count() != int64(n) {
@@ -46,14 +45,14 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-func TestTurnsEndWithAnError(t *testing.T) {
+func TestReversibleReturnsErrors(t *testing.T) {
 	broken := errors.New("as asked")
 	fine, fails := func(int) error { return nil }, func(int) error { return broken }
-	for name, turns := range map[string]turns{"do": {2, fails, fine}, "undo": {2, fine, fails}} {
-		if _, _, err := turns.time(5); err != broken {
+	for name, twoPhases := range map[string]reversible{"do": {2, fails, fine}, "undo": {2, fine, fails}} {
+		if _, _, err := twoPhases.time(5); err != broken {
 			t.Errorf("%s: time: %v", name, err)
 		}
-		if err := turns.sample(5, new(histogram), false); err != broken {
+		if err := twoPhases.sample(5, new(histogram), false); err != broken {
 			t.Errorf("%s: sample: %v", name, err)
 		}
 	}
@@ -93,7 +92,7 @@ func TestArenaIsCounted(t *testing.T) {
 	}
 }
 
-func TestArenaOfNobody(t *testing.T) {
+func TestArenaThatDoesNotExist(t *testing.T) {
 	if _, err := mappedInode(1); err == nil {
 		t.Error("something is mapped at address 1")
 	}
@@ -102,9 +101,9 @@ func TestArenaOfNobody(t *testing.T) {
 	}
 }
 
-// TestLitter: whole objects are allocated until the end.
-func TestLitter(t *testing.T) {
-	g := litter(100 << 20)
+// TestGarbage: startGarbage allocates whole objects until its end.
+func TestGarbage(t *testing.T) {
+	g := startGarbage(100 << 20)
 	for begun := time.Now(); time.Since(begun) < 20*time.Millisecond; {
 		time.Sleep(time.Millisecond)
 	}

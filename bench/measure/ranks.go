@@ -12,9 +12,8 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// afterAll closes what connects this rank with others when all are done with
-// it: a rank that closes early breaks the others' work. After a
-// failure it waits for no rank.
+// afterAll calls close when all ranks are done. A rank that closes early breaks the work of the others. After an error,
+// it does not wait for other ranks.
 func afterAll(ctx context.Context, w *World, err error, close func() error) error {
 	if err == nil {
 		err = w.Job.Barrier(ctx)
@@ -22,8 +21,7 @@ func afterAll(ctx context.Context, w *World, err error, close func() error) erro
 	return errors.Join(err, close())
 }
 
-// newRegion makes a region of the arena or of the process's own memory, with
-// every right.
+// newRegion returns a region of the arena or of the process's own memory, with all permissions.
 func newRegion(ctx context.Context, ad nd.Adapter, size int, private bool) (nd.MemoryRegion, error) {
 	if !private {
 		return ad.Allocate(ctx, size, access)
@@ -33,7 +31,7 @@ func newRegion(ctx context.Context, ad nd.Adapter, size int, private bool) (nd.M
 	return ad.Register(ctx, buf, access)
 }
 
-// touch makes the pages of memory exist.
+// touch makes the kernel allocate the pages of buf.
 func touch(buf []byte) {
 	const page = 4096
 	for i := 0; i < len(buf); i += page {
@@ -41,16 +39,15 @@ func touch(buf []byte) {
 	}
 }
 
-// pattern fills memory with data. Processors copy zeros faster: twice as fast on
-// Zen 5.
+// pattern fills memory with data. Processors copy zeros faster: twice as fast on Zen 5.
 func pattern(buf []byte) {
 	for i := range buf {
 		buf[i] = byte(i) | 1
 	}
 }
 
-// timed is the result of a loop that gives nanoseconds. Which memory is used,
-// and how completions are awaited, is for the test to say.
+// timed returns the result of a loop that measures nanoseconds. The test adds the kind of memory and how completions
+// are awaited.
 func timed(w *World, o Options, test string, size int) report.Result {
 	res := newResult(test, "ns", "less", "", Options{})
 	res.Settings = report.Settings{Size: size, Ranks: w.Job.Size(), Executor: o.Executor}
@@ -67,8 +64,7 @@ func memoryName(private bool) string {
 	return "arena"
 }
 
-// onRank0 makes a Run of something that one rank does while the others rest. op
-// does it n times.
+// onRank0 returns the run of an operation that rank 0 makes while the others wait. op makes it n times.
 func onRank0(w *World, op func(n int) error) func(context.Context, int) (float64, error) {
 	return func(ctx context.Context, n int) (float64, error) {
 		if w.Job.Rank() != 0 {
@@ -78,7 +74,7 @@ func onRank0(w *World, op func(n int) error) func(context.Context, int) (float64
 	}
 }
 
-// onAll makes a Run of something that all ranks do together. op does it n times.
+// onAll returns the run of an operation that all ranks make together. op makes it n times.
 func onAll(figure func(time.Duration, int) float64, op func(n int) error) func(context.Context, int) (float64, error) {
 	return func(_ context.Context, n int) (float64, error) {
 		if err := op(leadIn); err != nil {
@@ -92,7 +88,7 @@ func onAll(figure func(time.Duration, int) float64, op func(n int) error) func(c
 	}
 }
 
-// sampleOnRank0 makes a Sample of something that one rank does while the others rest.
+// sampleOnRank0 returns the sample of an operation that rank 0 makes while the others wait.
 func sampleOnRank0(w *World, op func(n int) error) func(context.Context, int, *histogram) error {
 	return func(ctx context.Context, n int, h *histogram) error {
 		if w.Job.Rank() != 0 {
@@ -102,7 +98,7 @@ func sampleOnRank0(w *World, op func(n int) error) func(context.Context, int, *h
 	}
 }
 
-// sampleOnAll makes a Sample of something that all ranks do together.
+// sampleOnAll returns the sample of an operation that all ranks make together.
 func sampleOnAll(w *World, op func(n int) error) func(context.Context, int, *histogram) error {
 	return func(_ context.Context, n int, h *histogram) error {
 		if err := op(leadIn); err != nil {

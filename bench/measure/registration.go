@@ -8,27 +8,26 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// runMRLat measures how long it takes to register memory of the process and to
-// end that, and to allocate memory of the arena and to free it, by size.
+// runMRLat measures how long it takes to register and deregister private memory, and to allocate and free arena memory,
+// by size.
 func runMRLat(ctx context.Context, w *World, o Options) ([]report.Result, error) {
-	return measureRegions(ctx, w, o, "mr_lat", regionsForLatency, turns.latency)
+	return measureRegions(ctx, w, o, "mr_lat", regionsForLatency, reversible.latency)
 }
 
-// runMRRate measures how often the same can be done in a second, with many
-// regions at a time.
+// runMRRate measures how often this is possible per second, with many regions at a time.
 func runMRRate(ctx context.Context, w *World, o Options) ([]report.Result, error) {
-	return measureRegions(ctx, w, o, "mr_rate", regionsForRate, turns.rate)
+	return measureRegions(ctx, w, o, "mr_rate", regionsForRate, reversible.rate)
 }
 
 const (
 	regionsForLatency = 16
 	regionsForRate    = 256
-	mostAllocated     = 64 << 20 // bytes of all regions of the arena that exist at a time
+	maxAllocated      = 64 << 20 // bytes of all regions of the arena that exist at a time
 )
 
-type measureTurns func(t turns, ctx context.Context, w *World, o Options, do, undo report.Result) ([]report.Result, error)
+type measureRegionsFunc func(t reversible, ctx context.Context, w *World, o Options, do, undo report.Result) ([]report.Result, error)
 
-func measureRegions(ctx context.Context, w *World, o Options, test string, regions int, how measureTurns) (found []report.Result, err error) {
+func measureRegions(ctx context.Context, w *World, o Options, test string, regions int, how measureRegionsFunc) (found []report.Result, err error) {
 	o.WarmUp = min(o.WarmUp, regionsForLatency) // of the large ones, more would take seconds
 	if o.Depth > 0 {
 		regions = o.Depth
@@ -38,10 +37,10 @@ func measureRegions(ctx context.Context, w *World, o Options, test string, regio
 			private  bool
 			regions  int
 			do, undo string
-			open     func(*regionSet) (turns, error)
+			open     func(*regionSet) (reversible, error)
 		}{
 			{true, regions, "_register", "_deregister", (*regionSet).registering},
-			{false, min(regions, max(mostAllocated/size, 1)), "_allocate", "_free", (*regionSet).allocating},
+			{false, min(regions, max(maxAllocated/size, 1)), "_allocate", "_free", (*regionSet).allocating},
 		} {
 			set := &regionSet{ctx: ctx, adapter: w.Job.Adapter(), size: size, regions: make([]nd.MemoryRegion, kind.regions)}
 			t, err := kind.open(set)
@@ -65,30 +64,30 @@ type regionSet struct {
 	ctx     context.Context
 	adapter nd.Adapter
 	size    int
-	buf     []byte // all of them register the same
+	buf     []byte // all regions register it
 	regions []nd.MemoryRegion
 }
 
-// registering registers private memory, again and again in the same regions.
-func (s *regionSet) registering() (turns, error) {
+// registering registers and deregisters the same private memory in each of the regions.
+func (s *regionSet) registering() (reversible, error) {
 	s.buf = aligned(s.size)
 	touch(s.buf)
 	for i := range s.regions {
 		var err error
 		if s.regions[i], err = s.adapter.CreateMemoryRegion(s.ctx); err != nil {
-			return turns{}, err
+			return reversible{}, err
 		}
 	}
-	return turns{
+	return reversible{
 		objects: len(s.regions),
 		do:      func(i int) error { return s.regions[i].Register(s.ctx, s.buf, access) },
 		undo:    func(i int) error { return s.regions[i].Deregister(s.ctx) },
 	}, nil
 }
 
-// allocating makes regions with memory, and lets them go.
-func (s *regionSet) allocating() (turns, error) {
-	return turns{
+// allocating allocates regions with memory, and frees them.
+func (s *regionSet) allocating() (reversible, error) {
+	return reversible{
 		objects: len(s.regions),
 		do: func(i int) (err error) {
 			s.regions[i], err = s.adapter.Allocate(s.ctx, s.size, access)

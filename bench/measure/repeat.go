@@ -14,26 +14,23 @@ import (
 // loop is one figure to be measured: the operation and its limit. Every rank of a test makes the same loop and calls
 // [loop.measure].
 type loop struct {
-	// result has the test's name, settings, unit, what is better, and the note.
-	// measure fills in the rest, Iterations and Pinned included.
+	// result contains the name of the test, the settings, the unit, Better and the note. measure fills in the rest, including
+	// Iterations and Pinned.
 	result report.Result
 
-	// run makes n operations and returns the figure of this repeat, in the unit
-	// of the result. All ranks are called at the same time with the same n. The
-	// results of ranks other than 0 are ignored. The clock is read outside of the
-	// loop over the operations, see [nsPerOp].
+	// run makes n operations and returns the figure of this repeat, in the unit of the result. All ranks call it at the same
+	// time with the same n. Only the figure of rank 0 counts. run reads the clock outside of the loop over the operations.
 	run func(ctx context.Context, n int) (float64, error)
 
-	// limit measures, on ranks 0 and 1 at the same time, what the figure is
-	// compared with, in the unit limitUnit. It is given the raw line of the same
-	// moment, 0 where there are more than two ranks. nil if there is no such thing.
+	// limit measures the limit of the figure in limitUnit. Ranks 0 and 1 call it at the same time. line is the raw line of
+	// that moment. It is 0 if there are more than two ranks. limit is nil if the figure has none.
 	limit     func(line float64) (float64, error)
-	within    bool // run itself has measured the limit, and limit returns that
+	within    bool // run itself measures the limit, and limit returns it
 	limitName string
 	limitUnit string
 
-	// sample makes n operations as run does, and on rank 0 records each of them.
-	// nil if single operations have no figure.
+	// sample makes n operations as run does, and records each of them on rank 0. It is nil if single operations have no
+	// figure.
 	sample func(ctx context.Context, n int, h *histogram) error
 }
 
@@ -43,20 +40,20 @@ const (
 
 	// A run that lasts for one such part of the duration is long enough to estimate how many operations fit into it. The
 	// time of a shorter run may be due to chance.
-	tellingPart = 4
-	boldest     = 64 // the greatest growth of the number of operations from one try to the next
+	estimatePart = 4
+	maxGrowth    = 64 // the greatest growth of the number of operations from one try to the next
 
 	longRun   = 10 * time.Millisecond
 	shortRuns = 3
 
-	sampleCap = 1 << 20 // operations of a distribution
+	maxSamples = 1 << 20 // operations of a distribution
 )
 
-// Defaults returns the options that have the same default in all tests: Repeats and Duration. The others are zero.
+// Defaults returns the options whose default is the same in all tests: Repeats and Duration. The others are zero.
 func Defaults() Options { return Options{Repeats: defaultRepeats, Duration: defaultDuration} }
 
-// measure warms up, runs the repeats with the limit before and after each, then
-// samples single operations. On rank 0 it returns the result, on others nil.
+// measure warms up, makes the repeats with the limit before and after each, and then samples single operations. It
+// returns the result on rank 0, and nil on the others.
 func (l *loop) measure(ctx context.Context, w *World, o Options) ([]report.Result, error) {
 	if err := l.warmUp(ctx, w, o); err != nil {
 		return nil, l.failed("warm-up", err)
@@ -77,14 +74,14 @@ func (l *loop) measure(ctx context.Context, w *World, o Options) ([]report.Resul
 		if err := w.Job.Barrier(ctx); err != nil {
 			return nil, l.failed("distribution", err)
 		}
-		if err := l.sample(ctx, min(n, sampleCap), h); err != nil {
+		if err := l.sample(ctx, min(n, maxSamples), h); err != nil {
 			return nil, l.failed("distribution", err)
 		}
 	}
 	if w.Job.Rank() != 0 {
 		return nil, nil
 	}
-	l.conclude(&res, steadiest(made, repeats(o)), h)
+	l.fillResult(&res, steadiest(made, repeats(o)), h)
 	return []report.Result{res}, nil
 }
 
@@ -95,7 +92,7 @@ func repeats(o Options) int {
 	return defaultRepeats
 }
 
-// length is the time of a repeat.
+// length returns the duration of a repeat.
 func length(o Options) time.Duration {
 	if o.Duration > 0 {
 		return o.Duration
@@ -115,8 +112,8 @@ func (l *loop) runTogether(ctx context.Context, w *World, n int) (float64, error
 	return l.run(ctx, n)
 }
 
-// warmUp makes the operations of the warm-up, in ever longer runs. It ends early when they
-// have taken the time of a repeat, since large transfers need fewer operations.
+// warmUp makes the operations of the warm-up, in ever longer runs. It ends early after the duration of a repeat,
+// because large transfers need fewer operations.
 func (l *loop) warmUp(ctx context.Context, w *World, o Options) error {
 	start := time.Now()
 	for n, left := 1, o.WarmUp; left > 0; n *= 2 {
@@ -133,9 +130,8 @@ func (l *loop) warmUp(ctx context.Context, w *World, o Options) error {
 	return nil
 }
 
-// iterations returns the operations of one repeat, the same on every rank:
-// those asked for, or as many as fit into the duration. A run of no operations
-// shows what comes on top of them: the barrier and the lead-in.
+// iterations returns the operations of one repeat, the same on every rank: the requested number, or as many as fit into
+// the duration. A run of no operations measures the barrier and the lead-in.
 func (l *loop) iterations(ctx context.Context, w *World, o Options) (int, error) {
 	if o.Iterations > 0 {
 		return o.Iterations, nil
@@ -152,10 +148,10 @@ func (l *loop) iterations(ctx context.Context, w *World, o Options) (int, error)
 			onTop = took
 		} else {
 			took = max(took-onTop, 1)
-			enough = took >= want/tellingPart
+			enough = took >= want/estimatePart
 			times := float64(want) / float64(took)
 			if !enough {
-				times = max(2, min(times/2, boldest))
+				times = max(2, min(times/2, maxGrowth))
 			}
 			next = max(1, int(float64(n)*times))
 		}
@@ -170,8 +166,8 @@ func (l *loop) iterations(ctx context.Context, w *World, o Options) (int, error)
 	}
 }
 
-// undisturbed returns the time of a run of n operations. Of short runs, which an
-// interruption makes many times as long, it makes several and takes the least.
+// undisturbed returns the time of a run of n operations. An interruption makes a short run many times as long, so
+// undisturbed makes several short runs and returns the least time.
 func (l *loop) undisturbed(ctx context.Context, w *World, n int) (time.Duration, error) {
 	least := time.Duration(math.MaxInt64)
 	for run := 1; ; run++ {
@@ -193,7 +189,7 @@ type decision struct {
 	enough bool
 }
 
-// agree gives every rank what rank 0 has decided.
+// agree gives the decision of rank 0 to every rank.
 func agree(ctx context.Context, w *World, n int, enough bool) (decision, error) {
 	word := uint64(n) << 1
 	if enough {
@@ -207,8 +203,8 @@ func agree(ctx context.Context, w *World, n int, enough bool) (decision, error) 
 	return decision{int(word >> 1), word&1 != 0}, nil
 }
 
-// conclude turns repeats into a result.
-func (l *loop) conclude(res *report.Result, made []repeat, h *histogram) {
+// fillResult computes a result from its repeats.
+func (l *loop) fillResult(res *report.Result, made []repeat, h *histogram) {
 	var limits, ratios []float64
 	for _, r := range made {
 		res.Repeats = append(res.Repeats, r.value)

@@ -2,15 +2,15 @@ package measure
 
 import "time"
 
-// nsPerOp is the time of one of n operations.
+// nsPerOp returns the time of one of n operations.
 func nsPerOp(elapsed time.Duration, n int) float64 {
 	return float64(elapsed.Nanoseconds()) / float64(n)
 }
 
-// perSecond is the rate of n operations.
+// perSecond returns the rate of n operations.
 func perSecond(elapsed time.Duration, n int) float64 { return float64(n) / elapsed.Seconds() }
 
-// mbPerSecond is the bandwidth of n operations of size bytes; MB is 1e6 bytes.
+// mbPerSecond returns the bandwidth of n operations of size bytes. A MB is 1e6 bytes.
 func mbPerSecond(elapsed time.Duration, n, size int) float64 {
 	return float64(n) * float64(size) / elapsed.Seconds() / 1e6
 }

@@ -8,28 +8,26 @@ import (
 )
 
 const (
-	// Steady is the greatest drift of a repeat that counts. The limits measured
-	// before and after it differ by no more than this factor. Where the host
-	// moves a virtual core, a cache line changes by a factor of 3 to 6.
+	// Steady is the greatest drift of a repeat that counts: the limits before and after it differ by no more than this
+	// factor. If the host moves a virtual core, a cache line changes by a factor of 3 to 6.
 	Steady = 1.25
 
-	// mostTries bounds how many repeats are made for each that is wanted.
-	mostTries = 3
+	// maxTries bounds the number of repeats for each wanted one.
+	maxTries = 3
 )
 
-// moment is what the machine does beside a repeat, on rank 0.
+// moment is what the machine achieves next to a repeat, on rank 0.
 type moment struct{ limit, line float64 }
 
-// repeat is one repeat of a loop with what the machine did beside it, on rank 0.
+// repeat is one repeat of a loop, and the machine next to it, on rank 0.
 type repeat struct {
 	moment               // mean of before and after
 	value, drift float64 // of the moments before and after, the greater divided by the less
 }
 
-// repeats makes repeats until enough of them are steady, or too many have been
-// made. All of them are returned, in the order made.
+// repeats makes repeats until enough of them are steady, or there are too many. It returns all of them, in order.
 func (l *loop) repeats(ctx context.Context, w *World, want, n int) (made []repeat, err error) {
-	before, err := l.beside(w, l.within)
+	before, err := l.momentNow(w, l.within)
 	if err != nil {
 		return nil, l.failed("limit of the machine", err)
 	}
@@ -38,7 +36,7 @@ func (l *loop) repeats(ctx context.Context, w *World, want, n int) (made []repea
 		if err != nil {
 			return nil, l.failed("repeat", err)
 		}
-		after, err := l.beside(w, false)
+		after, err := l.momentNow(w, false)
 		if err != nil {
 			return nil, l.failed("limit of the machine", err)
 		}
@@ -56,7 +54,7 @@ func (l *loop) repeats(ctx context.Context, w *World, want, n int) (made []repea
 		if l.limit == nil {
 			return made, nil
 		}
-		decided, err := agree(ctx, w, 0, steady >= want || len(made) >= mostTries*want)
+		decided, err := agree(ctx, w, 0, steady >= want || len(made) >= maxTries*want)
 		if err != nil {
 			return nil, l.failed("repeat", err)
 		}
@@ -66,8 +64,8 @@ func (l *loop) repeats(ctx context.Context, w *World, want, n int) (made []repea
 	}
 }
 
-// beside measures what the machine does at this moment, unless that is skipped.
-func (l *loop) beside(w *World, skip bool) (now moment, err error) {
+// momentNow measures the machine now, unless skip is set.
+func (l *loop) momentNow(w *World, skip bool) (now moment, err error) {
 	if l.limit == nil || skip || w.Job.Rank() > 1 {
 		return now, nil
 	}
@@ -88,7 +86,7 @@ func between(value float64, before, after moment) repeat {
 	}
 }
 
-// drift is the greater of two figures divided by the less, 1 where there are none.
+// drift returns the greater of two figures divided by the less, 1 if there are none.
 func drift(a, b float64) float64 {
 	if a == b {
 		return 1
@@ -102,7 +100,7 @@ func steadiest(made []repeat, want int) []repeat {
 	for i := range order {
 		order[i] = i
 	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(steps(made[a].drift), steps(made[b].drift)) })
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(beyondSteady(made[a].drift), beyondSteady(made[b].drift)) })
 	order = order[:min(want, len(order))]
 	slices.Sort(order)
 	kept := make([]repeat, len(order))
@@ -112,6 +110,5 @@ func steadiest(made []repeat, want int) []repeat {
 	return kept
 }
 
-// steps takes all that is steady for equal: to choose among that would be to
-// choose the repeats.
-func steps(drift float64) float64 { return max(drift, Steady) }
+// beyondSteady returns the same for all steady drifts: to choose among them would be to choose the repeats.
+func beyondSteady(drift float64) float64 { return max(drift, Steady) }

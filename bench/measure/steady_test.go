@@ -23,8 +23,8 @@ func alone(t *testing.T) *World {
 	return &World{Job: job}
 }
 
-// TestUnsteadyRepeatsAreMadeAnew: where the limit moves between before and after
-// a repeat, further repeats are made, and the steady ones are kept.
+// TestUnsteadyRepeatsAreMadeAnew: if the limit differs before and after a repeat, measure makes further repeats, and
+// keeps the steady ones.
 func TestUnsteadyRepeatsAreMadeAnew(t *testing.T) {
 	w := alone(t)
 	limits := []float64{60, 300, 60, 60, 50, 300, 300} // around six repeats, of which the 3rd, 4th and 6th are steady
@@ -41,7 +41,7 @@ func TestUnsteadyRepeatsAreMadeAnew(t *testing.T) {
 		t.Fatalf("%d repeats and %d limits, want 6 and 7", len(made), asked)
 	}
 	var res report.Result
-	l.conclude(&res, steadiest(made, 3), nil)
+	l.fillResult(&res, steadiest(made, 3), nil)
 	if !slices.Equal(res.Repeats, []float64{3, 4, 6}) || !slices.Equal(res.Drifts, []float64{1, 1.2, 1}) {
 		t.Errorf("kept %v with the drifts %v", res.Repeats, res.Drifts)
 	}
@@ -50,8 +50,7 @@ func TestUnsteadyRepeatsAreMadeAnew(t *testing.T) {
 	}
 }
 
-// TestRepeatsEnd: a machine that never keeps still gets as many repeats as asked
-// for, and they say so.
+// TestRepeatsEnd: a machine that never becomes steady gets as many repeats as requested, and their drifts show it.
 func TestRepeatsEnd(t *testing.T) {
 	w, limit := alone(t), 1.0
 	l := &loop{limitName: rawLineLimit, limitUnit: "ns",
@@ -63,14 +62,13 @@ func TestRepeatsEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	var res report.Result
-	l.conclude(&res, steadiest(made, 4), nil)
-	if len(made) != 4*mostTries || len(res.Repeats) != 4 || slices.Min(res.Drifts) <= Steady {
+	l.fillResult(&res, steadiest(made, 4), nil)
+	if len(made) != 4*maxTries || len(res.Repeats) != 4 || slices.Min(res.Drifts) <= Steady {
 		t.Errorf("%d repeats made, kept %v with the drifts %v", len(made), res.Repeats, res.Drifts)
 	}
 }
 
-// TestWarmUpOfLargeTransfers: the warm-up takes at most the time of a few
-// repeats, however long an operation takes.
+// TestWarmUpOfLargeTransfers: the warm-up takes at most the time of a few repeats, however long an operation takes.
 func TestWarmUpOfLargeTransfers(t *testing.T) {
 	w, ops := alone(t), 0
 	l := &loop{run: func(_ context.Context, n int) (float64, error) {

@@ -6,14 +6,14 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// leadIn is how many operations are made before a timed loop, of each queue pair:
-// the other rank may still be on its way out of the barrier.
+// leadIn is the number of operations of each queue pair before a timed loop: the other rank may not have left the
+// barrier yet.
 const leadIn = 16
 
 // leadInBytes bounds the lead-in of large transfers.
 const leadInBytes = 64 << 20
 
-// leadIn is the number of transfers before a timed loop.
+// leadIn returns the number of transfers before a timed loop.
 func (l *link) leadIn() int { return max(1, min(leadIn*l.o.Pairs, leadInBytes/l.size)) }
 
 // repeat makes n steps, or answers them, and returns how long they took.
@@ -32,11 +32,10 @@ func (t pingPong) repeat(l *link, n int) (time.Duration, error) {
 	return took, l.signal()
 }
 
-// throwWrites writes the next number to the other rank and waits until that has
-// written it back, n times.
-func (l *link) throwWrites(n int) error {
+// pingWrites writes the next number to the other rank, and waits until that rank has written it back, n times.
+func (l *link) pingWrites(n int) error {
 	for range n {
-		p := l.turn()
+		p := l.nextPair()
 		p.seq++
 		p.stamp.put(p.seq)
 		if err := l.writeOn(p); err != nil {
@@ -49,10 +48,10 @@ func (l *link) throwWrites(n int) error {
 	return nil
 }
 
-// catchWrites is the other rank's part.
-func (l *link) catchWrites(n int) error {
+// pongWrites is the other rank's part.
+func (l *link) pongWrites(n int) error {
 	for range n {
-		p := l.turn()
+		p := l.nextPair()
 		p.seq++
 		if err := l.arrive(p); err != nil {
 			return err
@@ -65,11 +64,11 @@ func (l *link) catchWrites(n int) error {
 	return nil
 }
 
-// arrive waits until the memory shows the pair's number. A rank that moves the
-// bytes itself has to poll for that; others look at nothing but the memory.
+// arrive waits until the memory shows the pair's number. A rank that moves the bytes itself has to poll meanwhile.
+// Other ranks read only the memory.
 func (l *link) arrive(p *pair) error {
 	word, mask, want := p.landed.word, p.landed.mask, p.landed.value(p.seq)
-	if !l.helps() {
+	if !l.mustPoll() {
 		for word.Load()&mask != want {
 		}
 		return nil
@@ -85,7 +84,7 @@ func (l *link) arrive(p *pair) error {
 // writes posts a Write and takes its completion, n times.
 func (l *link) writes(n int) error {
 	for range n {
-		if err := l.writeOn(l.turn()); err != nil {
+		if err := l.writeOn(l.nextPair()); err != nil {
 			return err
 		}
 	}
@@ -102,7 +101,7 @@ func (l *link) writeOn(p *pair) error {
 // reads posts a Read and takes its completion, n times.
 func (l *link) reads(n int) error {
 	for range n {
-		p := l.turn()
+		p := l.nextPair()
 		if err := p.ep.Read(0, p.out, p.to, p.token, 0); err != nil {
 			return err
 		}
@@ -113,10 +112,10 @@ func (l *link) reads(n int) error {
 	return nil
 }
 
-// throwSends sends a message and waits for the one that comes back, n times.
-func (l *link) throwSends(n int) error {
+// pingSends sends a message and waits for the answer, n times.
+func (l *link) pingSends(n int) error {
 	for range n {
-		if err := l.sendOn(l.turn()); err != nil {
+		if err := l.sendOn(l.nextPair()); err != nil {
 			return err
 		}
 		if err := l.receive(); err != nil {
@@ -126,22 +125,21 @@ func (l *link) throwSends(n int) error {
 	return nil
 }
 
-// catchSends is the other rank's part. It stays until the last message is on its way:
-// a long one goes a part at a time, while its sender polls.
-func (l *link) catchSends(n int) error {
+// pongSends is the other rank's part. It returns when the last message is complete, because a sender has to poll while
+// a long message is transferred.
+func (l *link) pongSends(n int) error {
 	for range n {
 		if err := l.receive(); err != nil {
 			return err
 		}
-		if err := l.sendOn(l.turn()); err != nil {
+		if err := l.sendOn(l.nextPair()); err != nil {
 			return err
 		}
 	}
 	return l.complete(l.posted)
 }
 
-// sendOn posts a Send, and then, off the way of the message, a Receive for the
-// one that was taken last.
+// sendOn posts a Send. Then it posts a Receive for the one taken last, which does not delay the message.
 func (l *link) sendOn(p *pair) error {
 	if err := p.ep.Send(0, p.out, l.flags); err != nil {
 		return err
@@ -150,9 +148,8 @@ func (l *link) sendOn(p *pair) error {
 	return p.ep.Receive(0, p.land)
 }
 
-// receive takes the next message, and completions of Sends as they come: of
-// all but the latest. It is poll, but for what a ping-pong does not need: sendOn
-// posts the receives.
+// receive takes the next message, and all completions of Sends except the latest. It is poll without what a ping-pong
+// does not need: sendOn posts the receives.
 func (l *link) receive() error {
 	l.expected++
 	cq, results := l.cq, l.results

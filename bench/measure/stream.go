@@ -10,20 +10,19 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// stream is a test of transfers that follow each other without waiting: as
-// many are outstanding as the depth allows.
+// stream is a test of transfers that do not wait for each other: as many are outstanding as the depth allows.
 type stream struct {
-	name    string
-	kind    nd.RequestType
-	unit    string
-	better  string
-	note    string
-	size    []int // by default
-	depths  []int // one figure each; nil: the depth that fits the size
-	oneWay  bool  // both ways make no sense
-	single  bool  // single operations have a figure in the same unit
-	figure  func(took time.Duration, n, size int) float64
-	against func(loop *loop, w *World, size int)
+	name      string
+	kind      nd.RequestType
+	unit      string
+	better    string
+	note      string
+	size      []int // by default
+	depths    []int // one figure each; nil means the default depth of the size
+	notTwoWay bool  // the test does not support both directions at once
+	single    bool  // single operations have a figure in the same unit
+	figure    func(took time.Duration, n, size int) float64
+	against   func(loop *loop, w *World, size int)
 }
 
 func bandwidth(name string, kind nd.RequestType) stream {
@@ -41,7 +40,7 @@ var msgRate = stream{
 }
 
 var posted = stream{
-	name: "posted", kind: nd.RequestWrite, unit: "ns", better: "less", size: []int{8}, depths: []int{1, 0}, oneWay: true, single: true,
+	name: "posted", kind: nd.RequestWrite, unit: "ns", better: "less", size: []int{8}, depths: []int{1, 0}, notTwoWay: true, single: true,
 	figure:  func(took time.Duration, n, _ int) float64 { return nsPerOp(took, n) },
 	against: func(loop *loop, w *World, _ int) { loop.againstExchange(w) },
 	note:    "posted, completed and polled, back to back",
@@ -50,14 +49,14 @@ var posted = stream{
 const (
 	rateDepth  = 128
 	largeDepth = 16
-	smallDepth = 64 // of transfers below smallSize, which are over sooner
+	smallDepth = 64 // of transfers below smallSize, which end sooner
 	smallSize  = 4 << 10
 )
 
-// check refuses options that the test cannot have.
+// check returns an error if the test does not support the options.
 func (t stream) check(o Options) error {
-	if o.Bidirectional && t.oneWay {
-		return noBothWays(t.name)
+	if o.Bidirectional && t.notTwoWay {
+		return notBidirectional(t.name)
 	}
 	return nil
 }
@@ -78,8 +77,8 @@ func (t stream) run(ctx context.Context, w *World, o Options) (found []report.Re
 	return found, nil
 }
 
-// depthsFor returns the depths to measure. 0 in t.depths is the one of the
-// options, or the default of the size.
+// depthsFor returns the depths to measure. A 0 in t.depths stands for the depth of the options, or the default of the
+// size.
 func (t stream) depthsFor(o Options, size int) []int {
 	depth := o.Depth
 	if depth == 0 {
@@ -110,10 +109,7 @@ func (t stream) runOne(ctx context.Context, w *World, o Options, size, depth int
 		c.repost = true
 	}
 	res := newResult(t.name, t.unit, t.better, t.note, o)
-	if err := validate(ctx, w, o, t.kind, c, &res); err != nil {
-		return nil, err
-	}
-	l, err := openLink(ctx, w, o, c)
+	l, err := openValidated(ctx, w, o, t.kind, c, &res)
 	if err != nil {
 		return nil, err
 	}
@@ -137,8 +133,8 @@ func (t stream) runOne(ctx context.Context, w *World, o Options, size, depth int
 	return loop.measure(ctx, w, o)
 }
 
-// repeat makes n transfers, each way if both are wanted, and returns the figure:
-// of both ways, the sum.
+// repeat makes n transfers, in each direction if the options ask for both. It returns the figure, which is the sum of
+// both directions.
 func (t stream) repeat(ctx context.Context, l *link, n int) (float64, error) {
 	if err := t.part(l, l.leadIn()); err != nil {
 		return 0, err
@@ -166,7 +162,7 @@ func (t stream) repeat(ctx context.Context, l *link, n int) (float64, error) {
 	return sum, nil
 }
 
-// part is what this rank does in n transfers.
+// part makes this rank's part of n transfers.
 func (t stream) part(l *link, n int) error {
 	out, in := n, n
 	if !l.active() && !l.o.Bidirectional {
@@ -178,7 +174,7 @@ func (t stream) part(l *link, n int) error {
 	return l.flow(t.kind, out, in)
 }
 
-// finish ends a repeat: the active rank signals the end, and the other helps until then.
+// finish ends a repeat: the active rank signals the end, and the other polls until then.
 func (t stream) finish(l *link) error {
 	if l.active() || l.o.Bidirectional {
 		if err := l.signal(); err != nil {
@@ -191,7 +187,7 @@ func (t stream) finish(l *link) error {
 	return nil
 }
 
-// sample makes single transfers, each begun when the last is over.
+// sample makes single transfers, one after the other.
 func (t stream) sample(l *link, n int, h *histogram) error {
 	if !l.active() {
 		if err := t.part(l, l.leadIn()+n); err != nil {

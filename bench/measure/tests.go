@@ -7,7 +7,7 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// Tests returns all measurements, in the order in which people see them.
+// Tests returns all measurements, in the order in which users see them.
 func Tests() []Test {
 	return []Test{
 		{"write_lat", "latency of a Write that is seen in memory: half a round trip", 2, writeLat.run},
@@ -32,20 +32,20 @@ func Tests() []Test {
 	}
 }
 
-// checks are what tests say about options before a job is started for them.
+// checks validate the options of tests before a job starts.
 var checks = map[string]func(Options) error{
 	"write_lat": writeLat.check, "read_lat": readLat.check, "send_lat": sendLat.check,
 	"write_completion": writeCompletion.check, "posted": posted.check,
-	"alloc_noise":     pingPong{name: "alloc_noise", eventless: writeLat.eventless}.check,
-	"bind_invalidate": oneWay("bind_invalidate"), "mr_lat": oneWay("mr_lat"), "mr_rate": oneWay("mr_rate"),
-	"connect_rate": oneWay("connect_rate"), "barrier": oneWay("barrier"), "wakeup": oneWay("wakeup"),
-	"oversubscribed": oneWay("oversubscribed"), "blocked": oneWay("blocked"), "arena_memory": oneWay("arena_memory"),
+	"alloc_noise":     pingPong{name: "alloc_noise", eventAdvice: writeLat.eventAdvice}.check,
+	"bind_invalidate": notTwoWay("bind_invalidate"), "mr_lat": notTwoWay("mr_lat"), "mr_rate": notTwoWay("mr_rate"),
+	"connect_rate": notTwoWay("connect_rate"), "barrier": notTwoWay("barrier"), "wakeup": notTwoWay("wakeup"),
+	"oversubscribed": notTwoWay("oversubscribed"), "blocked": notTwoWay("blocked"), "arena_memory": notTwoWay("arena_memory"),
 }
 
-// oneWay refuses to do something both ways at once.
-func oneWay(test string) func(Options) error { return pingPong{name: test}.check }
+// notTwoWay returns a check that refuses transfers in both directions at once.
+func notTwoWay(test string) func(Options) error { return pingPong{name: test}.check }
 
-// Check refuses options that the test cannot have.
+// Check returns an error if the test does not support the options.
 func (t Test) Check(o Options) error {
 	if check := checks[t.Name]; check != nil {
 		return check(o)

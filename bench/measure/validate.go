@@ -12,15 +12,22 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// Data are checked outside the timed loops, to keep these short. The check makes the same requests, as many at once. Each
-// has data of its own and a destination of its own.
+// Data are checked outside of the timed loops, to keep these short. The check makes the same requests, as many at once.
+// Each request has its own data and destination.
 const (
 	validationRounds = 4
 	validationMemory = 64 << 20
 )
 
-// validate checks the transfers of a link of this kind, if that is wanted, and
-// says so in the result.
+// openValidated returns a link, after validate has checked the transfers of another one of this kind.
+func openValidated(ctx context.Context, w *World, o Options, kind nd.RequestType, c linkConfig, res *report.Result) (*link, error) {
+	if err := validate(ctx, w, o, kind, c, res); err != nil {
+		return nil, err
+	}
+	return openLink(ctx, w, o, c)
+}
+
+// validate checks the transfers of such a link if the options ask for it, and adds a note to the result.
 func validate(ctx context.Context, w *World, o Options, kind nd.RequestType, c linkConfig, res *report.Result) (err error) {
 	if !o.Validate {
 		return nil
@@ -90,7 +97,7 @@ func (l *link) validateRound(kind nd.RequestType, round int) error {
 	return l.w.Job.Barrier(l.ctx)
 }
 
-// meet returns when the transfers of both ranks are over.
+// meet returns when the transfers of both ranks are complete.
 func (l *link) meet(sends, takes bool) error {
 	if sends {
 		if err := l.signal(); err != nil {
@@ -105,12 +112,12 @@ func (l *link) meet(sends, takes bool) error {
 	return l.w.Job.Barrier(l.ctx)
 }
 
-// entry lists one place: the half of pair i, or that of sources.
+// entry returns the scatter/gather list of one place. half is that of pair i, or that of its source.
 func (l *link) entry(half, slot int) []nd.SGE {
 	return []nd.SGE{{Buffer: l.mem[l.place(half, slot):][:l.size], Token: l.mr.LocalToken()}}
 }
 
-// transferAll makes one transfer of each place.
+// transferAll transfers each place once.
 func (l *link) transferAll(kind nd.RequestType) error {
 	want := l.done + l.o.Pairs*l.slots
 	for slot := range l.slots {
@@ -126,8 +133,8 @@ func (l *link) transferAll(kind nd.RequestType) error {
 	return l.complete(want)
 }
 
-// prepare fills the source of a place, and its destination with something else.
-// A Read goes from the landing place to the other.
+// prepare fills the source of a place, and clears its destination. A Read transfers from the landing place to the
+// other.
 func (l *link) prepare(kind nd.RequestType, i, slot, round int) {
 	from, to := i+l.o.Pairs, i
 	if kind == nd.RequestRead {
@@ -137,7 +144,7 @@ func (l *link) prepare(kind nd.RequestType, i, slot, round int) {
 	clear(l.entry(to, slot)[0].Buffer)
 }
 
-// check compares the data from the other rank with the expected ones.
+// check compares the data from the other rank with the expected data.
 func (l *link) check(kind nd.RequestType, i, slot, round int) error {
 	half := i
 	if kind == nd.RequestRead {
@@ -160,15 +167,15 @@ func (l *link) seed(rank, pair, slot, round int) uint64 {
 	return xxhash.Sum64(b)
 }
 
-// fill writes the pattern of a seed: words of which each tells its position.
-// No byte of it is 0, so that what never came does not pass.
+// fill writes the pattern of a seed, in which each byte depends on its position. No byte is 0, so missing data do not
+// pass.
 func fill(b []byte, seed uint64) {
 	for i := range b {
 		b[i] = patternAt(seed, i)
 	}
 }
 
-// differs returns the first position that does not hold the pattern, -1 if all do.
+// differs returns the first position that does not match the pattern, -1 if all match.
 func differs(b []byte, seed uint64) int {
 	for i := range b {
 		if b[i] != patternAt(seed, i) {

@@ -14,14 +14,14 @@ import (
 const (
 	wakeupPause = 2 * time.Millisecond // enough to fall asleep
 	wakeupBytes = 8
-	// Operations are slow on purpose, and so is a long warm-up.
+	// Each operation includes the pause, so the warm-up is short.
 	wakeupWarmUp = 10
-	// A distribution takes more operations than a repeat, which has few.
+	// A distribution needs more operations than a repeat has.
 	wakeupSamples = 5
 )
 
-// runWakeup measures how long it takes from the post of a message to a rank that
-// sleeps until that rank's answer is seen, for each way of sleeping.
+// runWakeup measures the time from the post of a message to a rank that sleeps, until that rank's answer arrives, for
+// each way of sleeping.
 func runWakeup(ctx context.Context, w *World, o Options) (found []report.Result, err error) {
 	for _, way := range []struct {
 		test, note string
@@ -66,8 +66,7 @@ func wakeupLoop(w *World, o Options, l *link, test, remark string, sleep func(*l
 	}
 }
 
-// wakeups makes n round trips to a rank that has had time to fall asleep. Each
-// is timed for itself: between them one waits.
+// wakeups makes n round trips to a rank that has had time to fall asleep, and records the time of each.
 func (l *link) wakeups(n int, sleep func(*link) error, record func(ns float64)) error {
 	clock := newClock()
 	for range n {
@@ -79,7 +78,7 @@ func (l *link) wakeups(n int, sleep func(*link) error, record func(ns float64)) 
 		}
 		time.Sleep(wakeupPause)
 		start := clock.now()
-		if err := l.throwSends(1); err != nil {
+		if err := l.pingSends(1); err != nil {
 			return err
 		}
 		record(clock.ns(start, clock.now()))
@@ -87,14 +86,14 @@ func (l *link) wakeups(n int, sleep func(*link) error, record func(ns float64)) 
 	return nil
 }
 
-// answerAsleep sleeps until a message comes, and answers it.
+// answerAsleep sleeps until a message arrives, and answers it.
 func (l *link) answerAsleep(sleep func(*link) error) error {
 	for l.expected++; ; {
 		if err := l.poll(); err != nil {
 			return err
 		}
 		if l.received == l.expected {
-			return l.sendOn(l.turn())
+			return l.sendOn(l.nextPair())
 		}
 		if sleep == nil {
 			continue
@@ -107,15 +106,14 @@ func (l *link) answerAsleep(sleep func(*link) error) error {
 
 func sleepInNotify(l *link) error { return l.cq.Notify(l.ctx, nd.NotifyAny) }
 
-// sleepInPoll sleeps in the kernel, as a program does that waits for other
-// descriptors too.
+// sleepInPoll sleeps in the kernel, like a program that also waits for other descriptors.
 func sleepInPoll(l *link) error {
 	fd, err := l.cq.EventFD()
 	if err != nil {
 		return err
 	}
 	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-	n, err := unix.Poll(fds, lookAround)
+	n, err := unix.Poll(fds, pollTimeout)
 	switch {
 	case err == unix.EINTR:
 		return l.ctx.Err()
@@ -129,4 +127,4 @@ func sleepInPoll(l *link) error {
 	return err
 }
 
-const lookAround = 100 // ms after which a blocked goroutine checks whether its context has ended
+const pollTimeout = 100 // ms after which a blocked goroutine checks whether its context has ended

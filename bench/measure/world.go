@@ -11,8 +11,8 @@ import (
 	"github.com/softnd/softnd/bench"
 )
 
-// NewWorld makes the world of a test out of a job, pins the calling goroutine
-// if wanted, and gives ranks 0 and 1 a cache line to bounce. All ranks call it.
+// NewWorld returns the world of a test in job. If pin is set, it pins the calling goroutine. It gives ranks 0 and 1 a
+// shared cache line. All ranks call it.
 func NewWorld(ctx context.Context, job *softnd.Job, pin bool) (*World, error) {
 	if pin {
 		if _, err := bench.Pin(job.Rank()); err != nil {
@@ -26,9 +26,8 @@ func NewWorld(ctx context.Context, job *softnd.Job, pin bool) (*World, error) {
 	return &World{Job: job, limits: &limits{side: job.Rank(), line: line}}, nil
 }
 
-// shareLine makes the line in rank 0 and maps it in rank 1, which finds it by
-// rank 0's process number. That works however the two were started, as long as
-// they see each other in /proc. Other ranks get nil.
+// shareLine creates the line in rank 0, and maps it in rank 1, which finds it by rank 0's process number. The ranks may
+// start in any way, but must see each other in /proc. Other ranks get nil.
 func shareLine(ctx context.Context, job *softnd.Job) (*bench.Line, error) {
 	var file *os.File
 	var err error

@@ -2,8 +2,8 @@
 // and the comparison of the two.
 package suite
 
-// requirement is one thing that softnd has to reach.
-type requirement struct {
+// bar is one thing that softnd has to reach.
+type bar struct {
 	Name     string
 	unit     string // "" for ratios
 	required float64
@@ -17,7 +17,7 @@ const (
 	inMiB = 1.0 / mib
 )
 
-// requirements are all of them, in the order in which people read them.
+// bars are all of them, in the order in which people read them.
 //
 // A time means nothing without its machine. A processor with a slower clock misses
 // a figure in nanoseconds. A cache line takes 60 ns
@@ -36,7 +36,7 @@ const (
 //	barrier of 2         150, 80 ns    96 and 80 ns at a line of 64 ns; 150 and 125 ns at 100 ns
 //	barrier of 8         10, 5 µs      the same at a switch of 1.17 µs
 //	barrier of 16        25, 12 µs     the same at a switch of 1.17 µs
-var requirements = []requirement{
+var bars = []bar{
 	{Name: "Write 8 B, half round trip ÷ raw cache line", required: 1.35, aim: 1.15,
 		figure: toLimit(ours("write_lat", 8), rawLineLimit)},
 	{Name: "Write 8 B posted, completed, polled ÷ locked exchange", required: 5.5, aim: 3,

@@ -35,7 +35,7 @@ const (
 
 // checkedBar is the result of one bar.
 type checkedBar struct {
-	bar       *requirement
+	bar       *bar
 	outcome   outcome
 	all       *seen // nil if not measured
 	near, far *seen // at each distance of the cores, nil if too little was measured there
@@ -67,15 +67,15 @@ func checkAll(rep *report.Report) *results {
 	if near != nil {
 		c.nearLine, c.farLine = near.Line, far.Line
 	}
-	for i := range requirements {
-		c.checked = append(c.checked, requirements[i].check(rep, near, far))
+	for i := range bars {
+		c.checked = append(c.checked, bars[i].check(rep, near, far))
 	}
 	return c
 }
 
 // check checks a bar at each distance where the interval decides it, and the
 // worse outcome counts. If no distance decides it, all repeats together do.
-func (b *requirement) check(rep *report.Report, near, far *distance) checkedBar {
+func (b *bar) check(rep *report.Report, near, far *distance) checkedBar {
 	all, err := b.seen(&view{rep: rep})
 	if err != nil {
 		return checkedBar{bar: b, outcome: notMeasured, why: err.Error(), open: true}
@@ -107,7 +107,7 @@ func (b *requirement) check(rep *report.Report, near, far *distance) checkedBar 
 	return v
 }
 
-func (b *requirement) at(rep *report.Report, d *distance) *seen {
+func (b *bar) at(rep *report.Report, d *distance) *seen {
 	s, err := b.seen(&view{rep, d})
 	if err != nil {
 		return nil
@@ -115,7 +115,7 @@ func (b *requirement) at(rep *report.Report, d *distance) *seen {
 	return &s
 }
 
-func (b *requirement) decide(s seen) (outcome, string) {
+func (b *bar) decide(s seen) (outcome, string) {
 	switch {
 	case !b.more && (b.limit == rawLineLimit || b.limit == rawRoundTripLimit) && s.value < leastRatio:
 		return suspect, fmt.Sprintf("it took %.2f of what the bare cache line took, so the machine changed between the two", s.value)
@@ -130,19 +130,19 @@ func (b *requirement) decide(s seen) (outcome, string) {
 }
 
 // decides reports whether the whole interval lies on one side of the bar.
-func (b *requirement) decides(s seen) bool {
+func (b *bar) decides(s seen) bool {
 	return b.clears(s.low, b.required) == b.clears(s.high, b.required)
 }
 
-func (b *requirement) interval(s seen) string {
+func (b *bar) interval(s seen) string {
 	return fmt.Sprintf("%s to %s in %d repeats", b.format(s.low), b.format(s.high), s.repeats)
 }
 
-func (b *requirement) clears(seen, bar float64) bool {
+func (b *bar) clears(v, bound float64) bool {
 	if b.more {
-		return seen >= bar
+		return v >= bound
 	}
-	return seen <= bar
+	return v <= bound
 }
 
 // err says how many bars were not met. It is nil if all were met.

@@ -41,18 +41,18 @@ func changed(r report.Result, f func(*report.Result)) report.Result {
 	return r
 }
 
-var line = requirement{required: 1.35, aim: 1.15, figure: toLimit(ours("write_lat", 8), rawLineLimit)}
+var line = bar{required: 1.35, aim: 1.15, figure: toLimit(ours("write_lat", 8), rawLineLimit)}
 
-func check(b requirement, results ...report.Result) checkedBar {
+func check(b bar, results ...report.Result) checkedBar {
 	rep := &report.Report{Results: results}
 	near, far := distances(rep)
 	return b.check(rep, near, far)
 }
 
 func TestOutcomes(t *testing.T) {
-	more := requirement{required: 0.8, aim: 0.95, more: true, figure: toLimit(ours("write_lat", 8), memcpyLimit)}
+	more := bar{required: 0.8, aim: 0.95, more: true, figure: toLimit(ours("write_lat", 8), memcpyLimit)}
 	for _, c := range []struct {
-		bar   requirement
+		bar   bar
 		ratio float64
 		want  outcome
 	}{
@@ -110,7 +110,7 @@ func TestDistances(t *testing.T) {
 	// A result without lines is checked as a whole, and asked for again if that does not decide.
 	noise := comparedEach(changed(result("alloc_noise", 8, 1.3), func(r *report.Result) { r.Lines = nil }), rawLineNoiseLimit, []float64{1, 1, 1.3, 90, 110})
 	noise.Repeats = []float64{1, 1, 1.3, 90, 110}
-	wide := requirement{required: 5, aim: 2, figure: beyondLimit(ours("alloc_noise", 8), rawLineNoiseLimit)}
+	wide := bar{required: 5, aim: 2, figure: beyondLimit(ours("alloc_noise", 8), rawLineNoiseLimit)}
 	if v := check(wide, noise, both(1.1, 1.1)); v.outcome != noisy || !v.open {
 		t.Errorf("noise beside two distances: %v, open %v; want %v, open", v.outcome, v.open, noisy)
 	}
@@ -187,8 +187,8 @@ func TestNotMeasured(t *testing.T) {
 
 func TestEmptyReportPassesNothing(t *testing.T) {
 	c := checkAll(&report.Report{})
-	if len(c.checked) != len(requirements) || c.count(notMeasured) != len(requirements) || c.err() == nil {
-		t.Errorf("%d bars, %d results, of which %d say that nothing was measured: %v", len(requirements), len(c.checked), c.count(notMeasured), c.err())
+	if len(c.checked) != len(bars) || c.count(notMeasured) != len(bars) || c.err() == nil {
+		t.Errorf("%d bars, %d results, of which %d say that nothing was measured: %v", len(bars), len(c.checked), c.count(notMeasured), c.err())
 	}
 }
 
@@ -234,8 +234,8 @@ func TestFigures(t *testing.T) {
 // figure, a name of its own, and a run that measures it.
 func TestBars(t *testing.T) {
 	seen := map[string]bool{}
-	for i := range requirements {
-		b := &requirements[i]
+	for i := range bars {
+		b := &bars[i]
 		if seen[b.Name] || b.Name == "" {
 			t.Errorf("the name %q is taken", b.Name)
 		}
@@ -255,12 +255,12 @@ func TestBars(t *testing.T) {
 }
 
 func TestTable(t *testing.T) {
-	bar := &requirement{Name: "a name", unit: "%", required: 35, aim: 20}
-	rate := &requirement{Name: "a rate", required: 27, aim: 45, more: true, figure: toLimit(ours("msg_rate", 8), rawLineLimit)}
+	percent := &bar{Name: "a name", unit: "%", required: 35, aim: 20}
+	rate := &bar{Name: "a rate", required: 27, aim: 45, more: true, figure: toLimit(ours("msg_rate", 8), rawLineLimit)}
 	c := &results{nearLine: 60, farLine: 300, rep: &report.Report{}, checked: []checkedBar{
-		{bar: bar, outcome: met, all: &seen{value: 33.333, low: 30, high: 40}},
+		{bar: percent, outcome: met, all: &seen{value: 33.333, low: 30, high: 40}},
 		{bar: rate, outcome: missed, all: &seen{value: 1234.5, low: 1000, high: 2000}, near: &seen{value: 7}},
-		{bar: bar, outcome: notMeasured, why: "no repeats"},
+		{bar: percent, outcome: notMeasured, why: "no repeats"},
 	}}
 	c.rep.Results = []report.Result{changed(compared(result("msg_rate", 8, 1), rawLineLimit, 2), func(r *report.Result) { r.Provider = UCX })}
 	var text strings.Builder

@@ -63,8 +63,8 @@ func (c *results) rows() [][]string {
 }
 
 // ucx has the ratios of UCX to the same limits, as far as the report has them.
-func (c *results) ucx() map[*requirement]string {
-	found := map[*requirement]string{}
+func (c *results) ucx() map[*bar]string {
+	found := map[*bar]string{}
 	for _, v := range c.checked {
 		b := v.bar
 		if b.limit == "" {
@@ -80,14 +80,14 @@ func (c *results) ucx() map[*requirement]string {
 	return found
 }
 
-func (b *requirement) optional(s *seen) string {
+func (b *bar) optional(s *seen) string {
 	if s == nil {
 		return ""
 	}
 	return b.format(s.value)
 }
 
-func (b *requirement) bound(v float64) string {
+func (b *bar) bound(v float64) string {
 	if b.more {
 		return "≥ " + b.format(v)
 	}
@@ -95,7 +95,7 @@ func (b *requirement) bound(v float64) string {
 }
 
 // format shows three digits, which is more than a measurement is good for.
-func (b *requirement) format(v float64) string {
+func (b *bar) format(v float64) string {
 	s := strconv.FormatFloat(v, 'g', 3, 64)
 	if v >= 100 {
 		s = strconv.FormatFloat(v, 'f', 0, 64)

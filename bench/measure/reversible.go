@@ -7,15 +7,15 @@ import (
 	"github.com/softnd/softnd/bench/report"
 )
 
-// turns is something that is done to an object and then undone, such as a
-// registration. Both are measured, each for itself, by rank 0; the others rest.
-type turns struct {
-	objects  int // that exist: they are all done before the first is undone
+// reversible is an operation on an object and its reversal, such as registering and deregistering. Rank 0 measures each
+// of the two, and the others wait.
+type reversible struct {
+	objects  int // all are done before the first is undone
 	do, undo func(i int) error
 }
 
 // time does and undoes n times. It reads the clock once for all objects.
-func (t turns) time(n int) (doing, undoing time.Duration, err error) {
+func (t reversible) time(n int) (doing, undoing time.Duration, err error) {
 	for n > 0 {
 		now := min(n, t.objects)
 		n -= now
@@ -43,8 +43,8 @@ func count(n int, f func(i int) error) error {
 	return nil
 }
 
-// sample does and undoes n times, as time does, and records one of the two.
-func (t turns) sample(n int, h *histogram, undoing bool) error {
+// sample does and undoes n times as time does, and records one of the two.
+func (t reversible) sample(n int, h *histogram, undoing bool) error {
 	clock := newClock()
 	recorded := func(f func(i int) error) func(i int) error {
 		return func(i int) error {
@@ -65,20 +65,20 @@ func (t turns) sample(n int, h *histogram, undoing bool) error {
 	return err
 }
 
-// latency measures how long it takes to do, and to undo.
-func (t turns) latency(ctx context.Context, w *World, o Options, do, undo report.Result) ([]report.Result, error) {
+// latency measures how long each of the two takes.
+func (t reversible) latency(ctx context.Context, w *World, o Options, do, undo report.Result) ([]report.Result, error) {
 	return t.measure(ctx, w, o, do, undo, nsPerOp, true)
 }
 
-// rate measures how often it can be done in a second, and undone.
-func (t turns) rate(ctx context.Context, w *World, o Options, do, undo report.Result) ([]report.Result, error) {
+// rate measures how often each of the two is possible per second.
+func (t reversible) rate(ctx context.Context, w *World, o Options, do, undo report.Result) ([]report.Result, error) {
 	for _, r := range []*report.Result{&do, &undo} {
 		r.Unit, r.Better, r.Depth = "ops/s", "more", t.objects
 	}
 	return t.measure(ctx, w, o, do, undo, perSecond, false)
 }
 
-func (t turns) measure(ctx context.Context, w *World, o Options, do, undo report.Result,
+func (t reversible) measure(ctx context.Context, w *World, o Options, do, undo report.Result,
 	figure func(time.Duration, int) float64, sampled bool) (found []report.Result, err error) {
 	for i, res := range []report.Result{do, undo} {
 		l := &loop{result: res}
