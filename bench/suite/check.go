@@ -8,7 +8,7 @@ import (
 	"github.com/softnd/softnd/bench/report"
 )
 
-// outcome says how a bar was met.
+// outcome is the result of a comparison with a bar.
 type outcome string
 
 // Outcomes, from the best to the worst.
@@ -21,24 +21,22 @@ const (
 	notMeasured outcome = "NOT MEASURED" // or too few steady repeats
 )
 
-var worse = []outcome{aimMet, met, missed, suspect, noisy, notMeasured}
+var bySeverity = []outcome{aimMet, met, missed, suspect, noisy, notMeasured}
 
 const (
-	// leastRatio is how little a transfer can take of the time of the cache line
-	// that it has to move: 1, but for the noise.
-	leastRatio = 0.9
+	// minRatio is the least plausible ratio of a transfer to the cache line that it has to move: 1, apart from noise.
+	minRatio = 0.9
 
-	// widest is how wide an interval may be in which the bar lies, the greater end
-	// divided by the less.
-	widest = 1.5
+	// maxWidth is the greatest ratio of the ends of an interval that contains the bar.
+	maxWidth = 1.5
 )
 
 // checkedBar is the result of one bar.
 type checkedBar struct {
 	bar       *bar
 	outcome   outcome
-	all       *seen // nil if not measured
-	near, far *seen // at each distance of the cores, nil if too little was measured there
+	all       *estimate // nil if not measured
+	near, far *estimate // at each distance of the cores, nil if too little was measured there
 	why       string
 	undecided []string // the distances whose interval holds the bar, if it was checked at each
 	open      bool     // more repeats may change the outcome
@@ -73,10 +71,10 @@ func checkAll(rep *report.Report) *results {
 	return c
 }
 
-// check checks a bar at each distance where the interval decides it, and the
-// worse outcome counts. If no distance decides it, all repeats together do.
+// check compares the figure with the bar at each distance where the interval decides it. The worse outcome counts. If
+// no distance decides it, all repeats are compared together.
 func (b *bar) check(rep *report.Report, near, far *distance) checkedBar {
-	all, err := b.seen(&view{rep: rep})
+	all, err := b.estimate(&view{rep: rep})
 	if err != nil {
 		return checkedBar{bar: b, outcome: notMeasured, why: err.Error(), open: true}
 	}
@@ -86,17 +84,17 @@ func (b *bar) check(rep *report.Report, near, far *distance) checkedBar {
 	}
 	for _, at := range []struct {
 		name string
-		*seen
+		*estimate
 	}{{"near", v.near}, {"far", v.far}} {
-		if at.seen == nil {
+		if at.estimate == nil {
 			continue
 		}
-		if !b.decides(*at.seen) {
+		if !b.decides(*at.estimate) {
 			v.open = true
-			v.undecided = append(v.undecided, fmt.Sprintf("%s undecided: %s", at.name, b.interval(*at.seen)))
+			v.undecided = append(v.undecided, fmt.Sprintf("%s undecided: %s", at.name, b.interval(*at.estimate)))
 			continue
 		}
-		if outcome, why := b.decide(*at.seen); v.outcome == "" || slices.Index(worse, outcome) > slices.Index(worse, v.outcome) {
+		if outcome, why := b.decide(*at.estimate); v.outcome == "" || slices.Index(bySeverity, outcome) > slices.Index(bySeverity, v.outcome) {
 			v.outcome, v.why = outcome, why
 		}
 	}
@@ -107,19 +105,19 @@ func (b *bar) check(rep *report.Report, near, far *distance) checkedBar {
 	return v
 }
 
-func (b *bar) at(rep *report.Report, d *distance) *seen {
-	s, err := b.seen(&view{rep, d})
+func (b *bar) at(rep *report.Report, d *distance) *estimate {
+	s, err := b.estimate(&view{rep, d})
 	if err != nil {
 		return nil
 	}
 	return &s
 }
 
-func (b *bar) decide(s seen) (outcome, string) {
+func (b *bar) decide(s estimate) (outcome, string) {
 	switch {
-	case !b.more && (b.limit == rawLineLimit || b.limit == rawRoundTripLimit) && s.value < leastRatio:
+	case !b.more && (b.limit == rawLineLimit || b.limit == rawRoundTripLimit) && s.value < minRatio:
 		return suspect, fmt.Sprintf("it took %.2f of what the bare cache line took, so the machine changed between the two", s.value)
-	case !b.decides(s) && s.high > widest*s.low:
+	case !b.decides(s) && s.high > maxWidth*s.low:
 		return noisy, "the interval holds the bar: " + b.interval(s)
 	case b.clears(s.value, b.aim):
 		return aimMet, ""
@@ -129,12 +127,12 @@ func (b *bar) decide(s seen) (outcome, string) {
 	return missed, ""
 }
 
-// decides reports whether the whole interval lies on one side of the bar.
-func (b *bar) decides(s seen) bool {
+// decides reports whether the whole interval is on one side of the bar.
+func (b *bar) decides(s estimate) bool {
 	return b.clears(s.low, b.required) == b.clears(s.high, b.required)
 }
 
-func (b *bar) interval(s seen) string {
+func (b *bar) interval(s estimate) string {
 	return fmt.Sprintf("%s to %s in %d repeats", b.format(s.low), b.format(s.high), s.repeats)
 }
 
@@ -165,7 +163,7 @@ func (c *results) count(outcomes ...outcome) (n int) {
 	return n
 }
 
-// open reports whether more repeats of a run may change the outcome of a bar.
+// open reports whether more repeats of a run may change an outcome.
 func (c *results) open(r Run) bool {
 	for _, v := range c.checked {
 		if v.open && slices.ContainsFunc(v.bar.of, r.measures) {

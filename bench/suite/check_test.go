@@ -207,25 +207,25 @@ func TestFigures(t *testing.T) {
 		want float64
 	}{
 		"a quotient of ratios":     {manyPairs("send_lat"), 1.1},
-		"another scale":            {value(which{test: "arena_memory", ranks: 64, once: true}, "B", inMiB), 3},
-		"nothing at all":           {value(which{test: "blocked", events: true}, "%", 1), 0},
+		"another scale":            {value(selector{test: "arena_memory", ranks: 64, once: true}, "B", inMiB), 3},
+		"nothing at all":           {value(selector{test: "blocked", events: true}, "%", 1), 0},
 		"beyond a noisy machine":   {beyondLimit(ours("alloc_noise", 8), rawLineNoiseLimit), 2},
 		"beyond a machine at rest": {beyondLimit(ours("alloc_noise", 16), rawLineNoiseLimit), 3},
 	} {
-		if got, err := c.seen(&view{rep: rep}); err != nil || math.Abs(got.value-c.want) > 1e-9 {
+		if got, err := c.estimate(&view{rep: rep}); err != nil || math.Abs(got.value-c.want) > 1e-9 {
 			t.Errorf("%s: %v, %v; want %v", name, got, err, c.want)
 		}
 	}
 	for name, f := range map[string]figure{
 		"another unit":       value(ours("send_lat", 8), "msg/s", 1),
 		"half of a quotient": manyPairs("write_lat"),
-		"one repeat":         value(which{test: "arena_memory", ranks: 64}, "B", 1),
+		"one repeat":         value(selector{test: "arena_memory", ranks: 64}, "B", 1),
 	} {
-		if got, err := f.seen(&view{rep: rep}); err == nil {
+		if got, err := f.estimate(&view{rep: rep}); err == nil {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
-	if got, err := value(which{test: "arena_memory", once: true}, "B", 1).seen(&view{rep, &distance{0, 100, 60}}); err == nil {
+	if got, err := value(selector{test: "arena_memory", once: true}, "B", 1).estimate(&view{rep, &distance{0, 100, 60}}); err == nil {
 		t.Errorf("a figure without a line has a distance: %v", got)
 	}
 }
@@ -233,33 +233,33 @@ func TestFigures(t *testing.T) {
 // TestBars checks that each bar has an aim that is not easier than the required
 // figure, a name of its own, and a run that measures it.
 func TestBars(t *testing.T) {
-	seen := map[string]bool{}
+	names := map[string]bool{}
 	for i := range bars {
 		b := &bars[i]
-		if seen[b.Name] || b.Name == "" {
-			t.Errorf("the name %q is taken", b.Name)
+		if names[b.name] || b.name == "" {
+			t.Errorf("the name %q is taken", b.name)
 		}
-		seen[b.Name] = true
+		names[b.name] = true
 		if !b.clears(b.aim, b.required) || b.clears(b.required, b.aim) {
-			t.Errorf("%s: required %v, aim %v", b.Name, b.required, b.aim)
+			t.Errorf("%s: required %v, aim %v", b.name, b.required, b.aim)
 		}
 		for _, w := range b.of {
 			if !slices.ContainsFunc(planOf(true).runs, func(r Run) bool { return r.measures(w) }) {
-				t.Errorf("%s: no run measures %v", b.Name, w)
+				t.Errorf("%s: no run measures %v", b.name, w)
 			}
 		}
 		if b.unit == "ns" || b.unit == "µs" || strings.HasSuffix(b.unit, "/s") {
-			t.Errorf("%s: %v %s is a figure of one machine", b.Name, b.required, b.unit)
+			t.Errorf("%s: %v %s is a figure of one machine", b.name, b.required, b.unit)
 		}
 	}
 }
 
 func TestTable(t *testing.T) {
-	percent := &bar{Name: "a name", unit: "%", required: 35, aim: 20}
-	rate := &bar{Name: "a rate", required: 27, aim: 45, more: true, figure: toLimit(ours("msg_rate", 8), rawLineLimit)}
+	percent := &bar{name: "a name", unit: "%", required: 35, aim: 20}
+	rate := &bar{name: "a rate", required: 27, aim: 45, more: true, figure: toLimit(ours("msg_rate", 8), rawLineLimit)}
 	c := &results{nearLine: 60, farLine: 300, rep: &report.Report{}, checked: []checkedBar{
-		{bar: percent, outcome: met, all: &seen{value: 33.333, low: 30, high: 40}},
-		{bar: rate, outcome: missed, all: &seen{value: 1234.5, low: 1000, high: 2000}, near: &seen{value: 7}},
+		{bar: percent, outcome: met, all: &estimate{value: 33.333, low: 30, high: 40}},
+		{bar: rate, outcome: missed, all: &estimate{value: 1234.5, low: 1000, high: 2000}, near: &estimate{value: 7}},
 		{bar: percent, outcome: notMeasured, why: "no repeats"},
 	}}
 	c.rep.Results = []report.Result{changed(compared(result("msg_rate", 8, 1), rawLineLimit, 2), func(r *report.Result) { r.Provider = UCX })}
@@ -295,7 +295,7 @@ func TestPlans(t *testing.T) {
 			if !ok || test.Ranks != 0 && test.Ranks != r.Ranks {
 				t.Errorf("%s with %d ranks: the test takes %d", r.Test, r.Ranks, test.Ranks)
 			}
-			if o := r.Options; o.Repeats < leastRepeats || o.Duration == 0 || o.Executor == "" {
+			if o := r.Options; o.Repeats < minRepeats || o.Duration == 0 || o.Executor == "" {
 				t.Errorf("%s has the options %+v", r.Test, o)
 			}
 		}

@@ -9,12 +9,10 @@ import (
 	"github.com/softnd/softnd/bench/report"
 )
 
-// apart is the least gap between the lines of near and of far minutes, as a
-// factor.
-const apart = 1.6
+// minGap is the least ratio of the lines of far minutes to those of near minutes.
+const minGap = 1.6
 
-// distance is how far the two cores were from each other, by the time of a
-// cache line between them.
+// distance is how far apart the two cores were, by the time of a cache line between them.
 type distance struct {
 	from, below float64 // ns
 	Line        float64 // the median
@@ -22,9 +20,9 @@ type distance struct {
 
 func (d *distance) has(line float64) bool { return line >= d.from && line < d.below }
 
-// distances tells near minutes from far ones: the host of a virtual machine moves
-// its cores. The lines are divided at the greatest gap between two of them. Both
-// are nil if that gap is small, or if there are too few lines on one of its sides.
+// distances distinguishes near minutes from far ones, because the host of a virtual machine moves its cores. It divides
+// the lines at the greatest gap between two of them. Both results are nil if that gap is small, or if there are too few
+// lines on one side.
 func distances(rep *report.Report) (near, far *distance) {
 	var lines []float64
 	for i := range rep.Results {
@@ -39,8 +37,8 @@ func distances(rep *report.Report) (near, far *distance) {
 		}
 	}
 	slices.Sort(lines)
-	at, gap := 0, apart
-	for i := leastRepeats; i <= len(lines)-leastRepeats; i++ {
+	at, gap := 0, minGap
+	for i := minRepeats; i <= len(lines)-minRepeats; i++ {
 		if wide := lines[i] / lines[i-1]; wide > gap {
 			at, gap = i, wide
 		}

@@ -23,43 +23,43 @@ const (
 	memcpyLimit         = "memcpy"
 )
 
-// leastRepeats is how many steady repeats a figure needs to count.
-const leastRepeats = 5
+// minRepeats is the number of steady repeats that a figure needs.
+const minRepeats = 5
 
-// figure is the number that a bar is about.
+// figure is the number that is compared with a bar.
 type figure struct {
-	of    []which // results that it is taken from
-	limit string  // that it is a ratio to, or ""
-	seen  func(v *view) (seen, error)
+	of       []selector // results that it is computed from
+	limit    string     // of which it is a ratio, or ""
+	estimate func(v *view) (estimate, error)
 }
 
-// seen is a figure with the 95 % confidence interval of the median.
-type seen struct {
+// estimate is a figure with the 95 % confidence interval of the median.
+type estimate struct {
 	value, low, high float64
 	repeats          int
 }
 
-// view is a report as far as it was measured at one distance of the cores.
+// view is a report, restricted to the repeats at one distance of the cores.
 type view struct {
 	rep *report.Report
-	at  *distance // nil: at any
+	at  *distance // nil means any
 }
 
 // sample is one repeat of a result.
 type sample struct{ value, ratio float64 }
 
-// which names results. A zero number or an empty text stands for any.
-type which struct {
+// selector selects results. A zero number or an empty text matches any.
+type selector struct {
 	test             string
 	size             int
 	ranks, pairs     int
 	depth            int
 	executor, memory string
 	events           bool // results of event mode
-	once             bool // the figure is counted, not timed: one repeat will do
+	once             bool // the figure is counted, not timed: one repeat is enough
 }
 
-func (w which) String() string {
+func (w selector) String() string {
 	s := w.test
 	if w.size > 0 {
 		s += fmt.Sprintf(" of %d bytes", w.size)
@@ -82,12 +82,12 @@ func (w which) String() string {
 	return s
 }
 
-func (w which) atDepth(depth int) which {
+func (w selector) atDepth(depth int) selector {
 	w.depth = depth
 	return w
 }
 
-func (w which) matches(r *report.Result) bool {
+func (w selector) matches(r *report.Result) bool {
 	return r.Provider == softnd && r.Test == w.test && !r.Bidirectional && (r.Mode != "event" || w.events) &&
 		(w.size == 0 || r.Size == w.size) &&
 		(w.ranks == 0 || r.Ranks == w.ranks) &&
@@ -97,17 +97,16 @@ func (w which) matches(r *report.Result) bool {
 		(w.memory == "" || r.Memory == w.memory)
 }
 
-// least is how many steady repeats the figure needs.
-func (w which) least() int {
+// least returns the number of steady repeats that the figure needs.
+func (w selector) least() int {
 	if w.once {
 		return 1
 	}
-	return leastRepeats
+	return minRepeats
 }
 
-// find returns the one result that w names. A report that holds several does not
-// say which of them counts.
-func (w which) find(rep *report.Report) (*report.Result, error) {
+// find returns the only result that matches. If a report contains several, it is unclear which one counts.
+func (w selector) find(rep *report.Report) (*report.Result, error) {
 	var found *report.Result
 	for i := range rep.Results {
 		r := &rep.Results[i]
@@ -125,8 +124,8 @@ func (w which) find(rep *report.Report) (*report.Result, error) {
 	return found, nil
 }
 
-// samples returns the steady repeats of a result, as far as the view has them.
-func (v *view) samples(w which) (r *report.Result, steady []sample, err error) {
+// samples returns the steady repeats of a result in the view.
+func (v *view) samples(w selector) (r *report.Result, steady []sample, err error) {
 	if r, err = w.find(v.rep); err != nil {
 		return nil, nil, err
 	}
@@ -149,45 +148,45 @@ func (v *view) samples(w which) (r *report.Result, steady []sample, err error) {
 	return r, steady, nil
 }
 
-// value is what was measured in the given unit, times a factor.
-func value(w which, unit string, factor float64) figure {
-	return figure{of: []which{w}, seen: func(v *view) (seen, error) {
+// value is the measured value in the given unit, times a factor.
+func value(w selector, unit string, factor float64) figure {
+	return figure{of: []selector{w}, estimate: func(v *view) (estimate, error) {
 		r, steady, err := v.samples(w)
 		if err != nil {
-			return seen{}, err
+			return estimate{}, err
 		}
 		if r.Unit != unit {
-			return seen{}, fmt.Errorf("%v: unit %q, want %q", w, r.Unit, unit)
+			return estimate{}, fmt.Errorf("%v: unit %q, want %q", w, r.Unit, unit)
 		}
 		return measured(steady, r.Unit == "%", func(s sample) float64 { return s.value * factor })
 	}}
 }
 
-// toLimit is the ratio to what the machine can do.
-func toLimit(w which, limit string) figure {
-	return figure{of: []which{w}, limit: limit, seen: func(v *view) (seen, error) {
+// toLimit is the ratio to the limit of the machine.
+func toLimit(w selector, limit string) figure {
+	return figure{of: []selector{w}, limit: limit, estimate: func(v *view) (estimate, error) {
 		_, steady, err := v.compared(w, limit)
 		if err != nil {
-			return seen{}, err
+			return estimate{}, err
 		}
 		return measured(steady, false, func(s sample) float64 { return s.ratio })
 	}}
 }
 
-// beyondLimit is a ratio of two measurements, divided by the same ratio of the
-// limit where that is above 1. Slowness of the bare machine does not count.
-func beyondLimit(w which, limit string) figure {
-	return figure{of: []which{w}, seen: func(v *view) (seen, error) {
+// beyondLimit is a ratio of two measurements, divided by the same ratio of the limit if that is above 1. Slowness of
+// the bare machine does not count.
+func beyondLimit(w selector, limit string) figure {
+	return figure{of: []selector{w}, estimate: func(v *view) (estimate, error) {
 		_, steady, err := v.compared(w, limit)
 		if err != nil {
-			return seen{}, err
+			return estimate{}, err
 		}
 		return measured(steady, false, func(s sample) float64 { return min(s.value, s.ratio) })
 	}}
 }
 
-// compared is samples of a result that was compared with that limit.
-func (v *view) compared(w which, limit string) (*report.Result, []sample, error) {
+// compared is samples of a result that was compared with this limit.
+func (v *view) compared(w selector, limit string) (*report.Result, []sample, error) {
 	r, steady, err := v.samples(w)
 	switch {
 	case err != nil:
@@ -200,30 +199,29 @@ func (v *view) compared(w which, limit string) (*report.Result, []sample, error)
 	return r, steady, nil
 }
 
-// quotient is one figure in relation to another. Its interval is as wide as
-// those of both together.
+// quotient is the ratio of two figures. Its interval is as wide as those of both together.
 func quotient(of, by figure) figure {
-	return figure{of: append(of.of, by.of...), seen: func(v *view) (seen, error) {
-		a, errOf := of.seen(v)
-		b, errBy := by.seen(v)
+	return figure{of: append(of.of, by.of...), estimate: func(v *view) (estimate, error) {
+		a, errOf := of.estimate(v)
+		b, errBy := by.estimate(v)
 		if err := cmp.Or(errOf, errBy); err != nil { // one of them, because the table has one line for it
-			return seen{}, err
+			return estimate{}, err
 		}
-		return seen{a.value / b.value, a.low / b.high, a.high / b.low, min(a.repeats, b.repeats)}, nil
+		return estimate{a.value / b.value, a.low / b.high, a.high / b.low, min(a.repeats, b.repeats)}, nil
 	}}
 }
 
-// measured refuses what no measurement can have found.
-func measured(steady []sample, mayBeZero bool, figure func(sample) float64) (seen, error) {
+// measured estimates a figure from its repeats. It refuses values that no measurement can have.
+func measured(steady []sample, mayBeZero bool, figure func(sample) float64) (estimate, error) {
 	values := make([]float64, len(steady))
 	for i, s := range steady {
 		v := figure(s)
 		if math.IsNaN(v) || math.IsInf(v, 0) || v < 0 || v == 0 && !mayBeZero {
-			return seen{}, fmt.Errorf("invalid value %v: want a positive number", v)
+			return estimate{}, fmt.Errorf("invalid value %v: want a positive number", v)
 		}
 		values[i] = v
 	}
-	s := seen{value: median.Of(values), repeats: len(values)}
+	s := estimate{value: median.Of(values), repeats: len(values)}
 	s.low, s.high = median.Interval(values)
 	return s, nil
 }

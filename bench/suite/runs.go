@@ -109,10 +109,10 @@ func jobs() []Run {
 		crowd("barrier", 16),
 		once(pinned("mr_lat", measure.Options{Sizes: []int{4096, mib}})),
 		once(pinned("connect_rate", measure.Options{})),
-		once(pinned("wakeup", measure.Options{Duration: 100 * time.Millisecond, Repeats: leastRepeats})),
+		once(pinned("wakeup", measure.Options{Duration: 100 * time.Millisecond, Repeats: minRepeats})),
 		once(crowd("oversubscribed", 8)),
-		once(pinned("blocked", measure.Options{Duration: time.Second, Repeats: leastRepeats})),
-		once(pinned("alloc_noise", measure.Options{Sizes: small, Duration: 500 * time.Millisecond, Repeats: leastRepeats})),
+		once(pinned("blocked", measure.Options{Duration: time.Second, Repeats: minRepeats})),
+		once(pinned("alloc_noise", measure.Options{Sizes: small, Duration: 500 * time.Millisecond, Repeats: minRepeats})),
 		once(crowd("arena_memory", 64)),
 	}
 }
@@ -150,7 +150,7 @@ func (p *plan) wants(round int, r Run, c *results) bool {
 }
 
 // measures reports whether a run measures the results that w names.
-func (r Run) measures(w which) bool {
+func (r Run) measures(w selector) bool {
 	return (r.Test == w.test || r.Test == "blocked" && w.test == "blocked_barrier") &&
 		(w.ranks == 0 || w.ranks == r.Ranks) && (w.pairs == 0 || w.pairs == r.Options.Pairs)
 }

@@ -40,9 +40,9 @@ func (c *results) rows() [][]string {
 	rows := [][]string{append(head, "required", "aim", "")}
 	for _, v := range c.checked {
 		b := v.bar
-		row := []string{b.Name, "-", "", ""}
+		row := []string{b.name, "-", "", ""}
 		if v.all != nil {
-			row = []string{b.Name, b.format(v.all.value), b.format(v.all.low), b.format(v.all.high)}
+			row = []string{b.name, b.format(v.all.value), b.format(v.all.low), b.format(v.all.high)}
 		}
 		if c.nearLine > 0 {
 			row = append(row, b.optional(v.near), b.optional(v.far))
@@ -62,7 +62,7 @@ func (c *results) rows() [][]string {
 	return rows
 }
 
-// ucx has the ratios of UCX to the same limits, as far as the report has them.
+// ucx returns the ratios of UCX to the same limits, as far as the report contains them.
 func (c *results) ucx() map[*bar]string {
 	found := map[*bar]string{}
 	for _, v := range c.checked {
@@ -80,7 +80,7 @@ func (c *results) ucx() map[*bar]string {
 	return found
 }
 
-func (b *bar) optional(s *seen) string {
+func (b *bar) optional(s *estimate) string {
 	if s == nil {
 		return ""
 	}
@@ -94,7 +94,7 @@ func (b *bar) bound(v float64) string {
 	return "≤ " + b.format(v)
 }
 
-// format shows three digits, which is more than a measurement is good for.
+// format formats three digits, more than a measurement deserves.
 func (b *bar) format(v float64) string {
 	s := strconv.FormatFloat(v, 'g', 3, 64)
 	if v >= 100 {
