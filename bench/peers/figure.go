@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// small is the size of the messages that rates are measured with.
+// small is the size of the messages of rates.
 const small = 8
 
-// Figure is what is looked for: one test with one size or number of ranks.
+// Figure names a measurement: one test with one size or number of ranks.
 type Figure struct {
 	Test  string
 	Size  int // bytes; 0 where there are none
@@ -22,8 +22,7 @@ func (f Figure) String() string {
 	return fmt.Sprintf("%s of %d B", f.Test, f.Size)
 }
 
-// Figures are those that o asks for, in the order of the table. A peer may lack
-// some of them.
+// Figures returns the figures that o asks for, in the order of the table. A peer may lack some of them.
 func Figures(o Options) ([]Figure, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -57,7 +56,7 @@ func figures(o Options) []Figure {
 	return all
 }
 
-// unit is what the figure is told in, and whether less of it is better.
+// unit returns the unit of the figure, and whether less or more of it is better.
 func (f Figure) unit() (name, better string) {
 	switch f.Test {
 	case "write_bw", "send_bw":
@@ -69,7 +68,7 @@ func (f Figure) unit() (name, better string) {
 	}
 }
 
-// in converts the time of one operation.
+// in converts the time of one operation to the unit of the figure.
 func (f Figure) in(ns float64) float64 {
 	switch name, _ := f.unit(); name {
 	case "MB/s":

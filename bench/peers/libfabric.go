@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// libfabric comes with one test only.
+// libfabric has only one test.
 func libfabric(s *session, f Figure) []*way {
 	if f.Test != "send_lat" {
 		return nil
@@ -24,9 +24,8 @@ func libfabric(s *session, f Figure) []*way {
 	return []*way{{name: "fi_pingpong -p shm", run: s.repeats(p)}}
 }
 
-// parsePingpong reads a line of names and a line of figures with spaces between.
-// Both the time of a transfer and the bytes in a microsecond have two decimals;
-// the larger of them is the better known.
+// parsePingpong reads a line of names and a line of figures, separated by spaces. The time of a transfer and the bytes
+// per microsecond have two decimals each, so the larger of them is more precise.
 func parsePingpong(output string) (float64, error) {
 	var head, row []string
 	var line string
@@ -70,7 +69,7 @@ func parsePingpong(output string) (float64, error) {
 	}
 }
 
-// bytesOf reads a size as fi_pingpong writes it: 8, 1.5k, 1m.
+// bytesOf parses a size as fi_pingpong writes it: 8, 1.5k, 1m.
 func bytesOf(text string) (float64, error) {
 	factor := 1.0
 	for i, suffix := range []string{"k", "m", "g"} {

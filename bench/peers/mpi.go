@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// mpiCalls are what the MPI program does for a test.
+// mpiCalls are the calls of the MPI program in each test.
 var mpiCalls = map[string]string{
 	"write_lat": "MPI_Put, MPI_Win_flush",
 	"posted":    "MPI_Put, MPI_Win_flush",
@@ -18,9 +18,9 @@ var mpiCalls = map[string]string{
 	"barrier":   "MPI_Barrier",
 }
 
-// openMPI measures with Open MPI. With fewer ranks than slots it spins, with
-// more it yields; a slot is a core, but two ranks always spin, as those of the
-// others do. It is kept from looking for other hosts, for which it needs ssh.
+// openMPI measures with Open MPI. With fewer ranks than slots it spins, with more it yields. A slot is a core, but two
+// ranks always spin, as those of the other peers do. An option keeps Open MPI from searching other hosts, for which it
+// needs ssh.
 func openMPI(s *session, f Figure) []*way {
 	slots := max(2, len(s.cores))
 	launch := program{argv: []string{"mpiexec.openmpi", "--allow-run-as-root", "--bind-to", "none",
@@ -40,8 +40,8 @@ func mpich(s *session, f Figure) []*way {
 	return s.mpi(program{argv: []string{"mpiexec.mpich", "-launcher", "fork", "-bind-to", "none"}}, f)
 }
 
-// mpi runs the MPI program by that launcher. It goes to its cores by itself,
-// because the options for that differ, and depend on how the cores are numbered.
+// mpi runs the MPI program by this launcher. The program binds itself to its cores, because the options of launchers
+// differ, and depend on the numbers of the cores.
 func (s *session) mpi(launch program, f Figure) []*way {
 	mode := f.Test
 	if mode == "msg_rate" {
@@ -70,8 +70,7 @@ func (s *session) mpi(launch program, f Figure) []*way {
 	return []*way{{name: mpiCalls[f.Test], run: run}}
 }
 
-// parseMPI reads the line "figure,ITERATIONS,NANOSECONDS". Others are what a
-// launcher has to say.
+// parseMPI reads the line "figure,ITERATIONS,NANOSECONDS". Other lines are messages of the launcher.
 func parseMPI(launcher, output string) (found sample, err error) {
 	const form = "figure,ITERATIONS,NANOSECONDS"
 	for line := range strings.Lines(output) {

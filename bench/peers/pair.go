@@ -10,16 +10,16 @@ import (
 	"time"
 )
 
-// pair is a measurement by two processes of one program, a server and a client,
-// that find each other through a port. It makes one repeat.
+// pair is a measurement by two processes of one program, a server and a client, which meet at a port. It makes one
+// repeat.
 type pair struct {
 	server func(port string, iterations int) program
 	client func(port string, iterations int) program
 	parse  func(output string) (ns float64, err error)
 }
 
-// repeats returns a function that runs the pair, with as many iterations as fill
-// the time of a repeat. The first call finds out how many that are.
+// repeats returns a function that runs the pair with as many iterations as fill the duration of a repeat. Its first
+// call determines how many these are.
 func (s *session) repeats(p pair) func(context.Context) (sample, error) {
 	n := s.o.iterations
 	return func(ctx context.Context) (sample, error) {
@@ -36,8 +36,7 @@ func (s *session) repeats(p pair) func(context.Context) (sample, error) {
 	}
 }
 
-// once runs the pair, the server on the first core, and returns what the client
-// found.
+// once runs the pair, the server on the first core, and returns the figure of the client.
 func (s *session) once(ctx context.Context, p pair, iterations int) (float64, error) {
 	ctx, cancel := s.limit(ctx)
 	defer cancel()
@@ -66,13 +65,13 @@ func (s *session) once(ctx context.Context, p pair, iterations int) (float64, er
 	return p.parse(text)
 }
 
-// pin puts rank r of a pair where package bench would.
+// pin binds rank r of a pair as package bench would.
 func (s *session) pin(p program, r int) program {
 	p.pinned, p.core = s.o.Pinned, s.cores[r%len(s.cores)]
 	return p
 }
 
-// freePort finds a port that is free at this moment.
+// freePort returns a port that is free at this moment.
 func freePort() (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -82,8 +81,8 @@ func freePort() (string, error) {
 	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port), nil
 }
 
-// listening waits until the process listens at that port. To connect would tell
-// as well, but the servers take the first that connects for their client.
+// listening waits until the process listens at the port. It does not connect, because the servers accept the first
+// connection as that of their client.
 func (r *process) listening(port string) error {
 	n, err := strconv.Atoi(port)
 	if err != nil {
@@ -103,7 +102,7 @@ func (r *process) listening(port string) error {
 	return nil
 }
 
-// listens looks for a socket in state 0A, listening, in the kernel's tables.
+// listens searches the kernel's tables for a socket in state 0A, listening.
 func listens(port int) bool {
 	local := fmt.Appendf(nil, ":%04X", port)
 	for _, table := range []string{"/proc/self/net/tcp", "/proc/self/net/tcp6"} {

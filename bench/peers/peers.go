@@ -9,15 +9,15 @@ import (
 	"time"
 )
 
-// Peer is a transport that can be measured.
+// Peer is a transport that Run can measure.
 type Peer struct {
 	Name    string // as in report.Result.Provider: ucx, libfabric, openmpi or mpich
 	Title   string // for people
 	program string
 	debian  string // the Debian package with the program
 
-	compiler need                              // what else it takes; empty for a peer that is measured by Program alone
-	ways     func(s *session, f Figure) []*way // to measure f; none if it does not have that
+	compiler need                              // what else it needs; empty if program is enough
+	ways     func(s *session, f Figure) []*way // to measure f; none if it cannot
 }
 
 // need is a program, and the Debian package that has it.
@@ -39,8 +39,8 @@ func All() []Peer {
 	}
 }
 
-// Missing names the Debian packages to install before the peer can be run, with
-// a space between, or returns "".
+// Missing returns the Debian packages to install before the peer can run, separated by spaces. It returns "" if none is
+// missing.
 func (p Peer) Missing() string {
 	var packages []string
 	for _, n := range p.needs() {
@@ -59,7 +59,7 @@ func (p Peer) needs() []need {
 	return needs
 }
 
-// Options are what a user may choose. Zero values mean the default.
+// Options are the choices of a user. Zero values mean the default.
 type Options struct {
 	Tests      []string      // names of tests; nil = all that the peer has
 	Sizes      []int         // bytes, from 1, for latencies and bandwidths; nil = 8, 64 KiB, 1 MiB
@@ -67,7 +67,7 @@ type Options struct {
 	iterations int           // of one repeat; 0 = as many as Duration takes
 	Duration   time.Duration // of one repeat; 0 = 200 ms
 	Repeats    int           // 0 = 5
-	Pinned     bool          // each process to a core of its own, as package bench does
+	Pinned     bool          // each process is bound to a core, as package bench does
 	timeout    time.Duration // after which one program is ended; 0 = 20 s and five times what its repeats should take
 }
 

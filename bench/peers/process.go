@@ -16,11 +16,10 @@ import (
 	"github.com/softnd/softnd/internal/affinity"
 )
 
-// grace is how long a program may take to end after it has been told to.
-// mpiexec needs a second to remove its files.
+// grace is how long a program may take to exit after SIGTERM. mpiexec needs a second to remove its files.
 const grace = 3 * time.Second
 
-// program is what to run.
+// program is a program to run.
 type program struct {
 	argv   []string
 	env    []string
@@ -28,19 +27,18 @@ type program struct {
 	core   int // if pinned
 }
 
-// process is a program that runs.
+// process is a running program.
 type process struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	cmd    *exec.Cmd
 	output output
-	done   chan struct{} // closed when it has ended
+	done   chan struct{} // closed when it has exited
 	err    error         // then
 }
 
-// start runs p in a session of its own, until ctx ends. The caller's goroutine
-// stays on its thread (runtime.LockOSThread) until the process has ended: when
-// the thread dies, the kernel ends the process.
+// start runs p in a session of its own, until ctx ends. The caller's goroutine stays locked to its thread
+// (runtime.LockOSThread) until the process has exited: when the thread exits, the kernel kills the process.
 func (s *session) start(ctx context.Context, p program) (*process, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	r := &process{ctx: ctx, cancel: cancel, done: make(chan struct{})}
@@ -62,8 +60,7 @@ func (s *session) start(ctx context.Context, p program) (*process, error) {
 	return r, nil
 }
 
-// startOn starts cmd with the affinity that p asks for: a new process has that
-// of the thread that starts it.
+// startOn starts cmd with the affinity of p. A new process inherits that of the thread that starts it.
 func startOn(cmd *exec.Cmd, p program) error {
 	if !p.pinned {
 		return cmd.Start()
@@ -78,7 +75,7 @@ func startOn(cmd *exec.Cmd, p program) error {
 	return cmd.Start()
 }
 
-// wait waits for the end of the process, and returns what it wrote.
+// wait waits until the process exits, and returns its output.
 func (r *process) wait() (string, error) {
 	<-r.done
 	defer r.cancel()
@@ -94,7 +91,7 @@ func (r *process) wait() (string, error) {
 	}
 }
 
-// end ends the process if it does not end by itself soon.
+// end kills the process if it does not exit soon.
 func (r *process) end() {
 	select {
 	case <-r.done:
@@ -104,8 +101,7 @@ func (r *process) end() {
 	r.wait()
 }
 
-// tidy removes what a killed libfabric leaves: files whose names begin with the
-// number of the process.
+// tidy removes the files of a killed libfabric. Their names begin with the number of the process.
 func (r *process) tidy() {
 	files, _ := filepath.Glob(fmt.Sprintf("/dev/shm/%d:*", r.cmd.Process.Pid))
 	for _, f := range files {
@@ -123,7 +119,7 @@ func ending(text string) string {
 	return fmt.Sprintf("; it wrote %q", strings.Join(lines[max(0, len(lines)-3):], "\n"))
 }
 
-// output keeps the beginning of what a program writes.
+// output keeps the beginning of the output of a program.
 type output struct{ bytes.Buffer }
 
 func (o *output) Write(p []byte) (int, error) {
@@ -134,8 +130,7 @@ func (o *output) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// killMarked kills all processes with that in their environment, and reports
-// whether there was any.
+// killMarked kills all processes with this variable in their environment, and reports whether there were any.
 func killMarked(variable string) bool {
 	found := false
 	entries, _ := os.ReadDir("/proc")
@@ -144,7 +139,7 @@ func killMarked(variable string) bool {
 		if err != nil || pid == os.Getpid() {
 			continue
 		}
-		// First the handle, then the look: so the number cannot pass to another.
+		// The handle comes first, so that the number cannot be reused before the check.
 		p, err := os.FindProcess(pid)
 		if err != nil {
 			continue

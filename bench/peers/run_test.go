@@ -188,7 +188,7 @@ func TestBrokenWayIsGivenUp(t *testing.T) {
 	for range 5 {
 		r.repeat(t.Context(), Figure{})
 	}
-	if _, err := r.result(Figure{}, nil); err == nil || tries != mostFailures {
+	if _, err := r.result(Figure{}, nil); err == nil || tries != maxFailures {
 		t.Errorf("%d tries, %v", tries, err)
 	}
 }

@@ -24,7 +24,7 @@ type trial struct {
 	ways   []*way
 }
 
-// way is one of the ways in which a peer can do what a figure asks for.
+// way is one of the ways in which a peer can measure a figure.
 type way struct {
 	name string
 	run  func(ctx context.Context) (sample, error) // one repeat
@@ -36,11 +36,10 @@ type way struct {
 	trouble    error // the last failure
 }
 
-// mostFailures is how often a way may fail before it is given up. Each may
-// take as long as the time-out.
-const mostFailures = 2
+// maxFailures is how often a way may fail before Run gives it up. Each failure may take as long as the time-out.
+const maxFailures = 2
 
-// sample is what one repeat has found.
+// sample is the result of one repeat.
 type sample struct {
 	ns         float64 // of one operation
 	iterations int
@@ -98,7 +97,7 @@ func (r *runner) repeat(ctx context.Context, f Figure) {
 }
 
 func (w *way) repeat(ctx context.Context, round int) {
-	for w.failures < mostFailures && ctx.Err() == nil {
+	for w.failures < maxFailures && ctx.Err() == nil {
 		one, err := w.run(ctx)
 		if err == nil {
 			w.repeats, w.rounds, w.iterations = append(w.repeats, one.ns), append(w.rounds, round), one.iterations

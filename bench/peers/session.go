@@ -12,17 +12,16 @@ import (
 	"github.com/softnd/softnd/internal/affinity"
 )
 
-// mark is a variable in the environment of all that a session starts. Launchers
-// of MPI put their ranks into groups and sessions of their own, and the mark
-// finds them there.
+// mark is a variable in the environment of all processes of a session. It identifies them, because launchers of MPI put
+// their ranks into process groups and sessions of their own.
 const mark = "NDBENCH_PEERS"
 
-// session is one call of Run.
+// session is the environment in which the programs of one peer run.
 type session struct {
 	o      Options
 	cores  []int  // that the processes may use
-	dir    string // for files, removed in the end
-	shared string // the same in memory; "" where there is none
+	dir    string // for files; removed by close
+	shared string // the same in memory; "" if there is none
 	tag    string // value of mark
 }
 
@@ -35,8 +34,7 @@ func open(o Options) (*session, error) {
 	if s.dir, err = os.MkdirTemp("", "ndbench-peers-"); err != nil {
 		return nil, fmt.Errorf("peers: %w", err)
 	}
-	// Without it Open MPI puts its files into /dev/shm itself, and leaves them
-	// there if it is killed.
+	// Without this directory, Open MPI creates its files in /dev/shm itself, and leaves them there if it is killed.
 	s.shared, _ = os.MkdirTemp("/dev/shm", fmt.Sprintf("ndbench-peers-%d-", os.Getpid()))
 	return s, nil
 }
@@ -49,14 +47,13 @@ func (s *session) close() {
 	}
 }
 
-// limit is the time that one program may take.
+// limit returns a context that ends with the time-out of one program.
 func (s *session) limit(ctx context.Context) (context.Context, context.CancelFunc) {
 	why := fmt.Errorf("did not finish within %v and was killed: %w", s.o.timeout, context.DeadlineExceeded)
 	return context.WithTimeoutCause(ctx, s.o.timeout, why)
 }
 
-// sweep kills what is left of this session's processes, wherever it went, and
-// waits a little until it is gone.
+// sweep kills the remaining processes of this session, wherever they are, and waits a little until they have exited.
 func (s *session) sweep() {
 	for range 100 {
 		if !killMarked(mark + "=" + s.tag) {
@@ -69,7 +66,7 @@ func (s *session) sweep() {
 //go:embed program/mpi.c
 var mpiSource []byte
 
-// compile makes the MPI program.
+// compile compiles the MPI program.
 func (s *session) compile(ctx context.Context, compiler string) error {
 	ctx, cancel := s.limit(ctx)
 	defer cancel()

@@ -8,8 +8,7 @@ import (
 	"strings"
 )
 
-// ucxTest is a test that ucx_perftest lists: of package uct, the
-// transports themselves, or of ucp, the layer that programs use.
+// ucxTest is a test of ucx_perftest: of package uct, the transports themselves, or of ucp, the layer for programs.
 type ucxTest struct {
 	name  string
 	uct   bool
@@ -61,9 +60,8 @@ func (t ucxTest) pair(size int) pair {
 	}
 }
 
-// parseUCX reads the table with commas: a line of names, a line of figures, and
-// between them what UCX has to complain of, in brackets. The rate has more
-// digits than the time; in tests of latency it is that of half round trips.
+// parseUCX reads the table with commas: a line of names, a line of figures, and between them warnings of UCX in
+// brackets. The rate has more digits than the time. In latency tests it is the rate of half round trips.
 func parseUCX(output string) (float64, error) {
 	const column = "overall_mr"
 	names, figures, complaint := "", "", ""
@@ -109,7 +107,7 @@ func parseUCX(output string) (float64, error) {
 	return 1e9 / rate, nil
 }
 
-// firstLine is the first line of a text that is not empty.
+// firstLine returns the first line of a text that is not empty.
 func firstLine(text string) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
 	return line

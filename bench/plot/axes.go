@@ -31,8 +31,7 @@ func (k kind) scale(v float64) float64 {
 	return v / k.per
 }
 
-// sizeTicks are at all powers of two, with names at so many of them as there is
-// room for.
+// sizeTicks returns ticks at all powers of two. As many of them have labels as fit.
 func sizeTicks(sizes []int) []gonum.Tick {
 	const room = 11
 	first := int(math.Floor(math.Log2(float64(sizes[0]))))
@@ -49,8 +48,8 @@ func sizeTicks(sizes []int) []gonum.Tick {
 	return ticks
 }
 
-// timeRange is wide enough for names on its axis: from a 1, 2 or 5 to another if
-// the data lie close together, else a little wider than the data.
+// timeRange returns a range wide enough for labels on its axis. If the data are close together, it is from a 1, 2 or 5
+// to another; otherwise it is a little wider than the data.
 func timeRange(low, high float64) (float64, float64) {
 	if high-low >= 1 {
 		room := 0.05 * (high - low)
@@ -71,8 +70,8 @@ func timeRange(low, high float64) (float64, float64) {
 	return from, to
 }
 
-// timeTicks are at each first digit between the two powers of ten, with names at
-// 1, 2 and 5, or at 1 alone where these would be too many.
+// timeTicks returns a tick at each first digit between the two powers of ten. The labels are at 1, 2 and 5, or only at
+// 1 if these would be too many.
 func timeTicks(low, high float64) []gonum.Tick {
 	const many = 3 // powers of ten
 	var ticks []gonum.Tick
@@ -91,15 +90,14 @@ func timeTicks(low, high float64) []gonum.Tick {
 	return ticks
 }
 
-// duration is digit · 10^e ns.
+// duration formats digit · 10^e ns.
 func duration(digit float64, e int) string {
 	units := []string{"ns", "µs", "ms", "s"}
 	u := min(max(e, 0)/3, len(units)-1)
 	return fmt.Sprintf("%g %s", digit*math.Pow10(e-3*u), units[u])
 }
 
-// evenTicks go from nothing to the first multiple above high of 1, 2 or 5 times
-// a power of ten.
+// evenTicks returns ticks from zero to the first multiple above high of 1, 2 or 5 times a power of ten.
 func evenTicks(high float64) []gonum.Tick {
 	const about = 6
 	power := math.Pow10(int(math.Floor(math.Log10(high / about))))

@@ -11,24 +11,24 @@ import (
 	"github.com/softnd/softnd/bench/report"
 )
 
-// panel is what was found by one test in one unit.
+// panel contains the results of one test in one unit.
 type panel struct {
 	test, unit string
 	common     []string // settings that all lines share
 	lines      []line
 }
 
-// line is the figures of one provider, with the same settings, by size.
+// line contains the figures of one provider with the same settings, by size.
 type line struct {
 	label    string
-	limit    bool // of the machine, and not a provider
+	limit    bool // a limit of the machine instead of a provider
 	provider string
 	settings []string
-	report   int // which of them
+	report   int // its index
 	points   map[int]*point
 }
 
-// point is the figures of one size, and the interval that holds all of theirs.
+// point contains the figures of one size, and the interval that contains all of theirs.
 type point struct {
 	values    []float64
 	low, high float64
@@ -78,7 +78,7 @@ func (p *panel) point(like line, size int, value, low, high float64) {
 		like.points = map[int]*point{}
 		p.lines = append(p.lines, like)
 	}
-	if low <= 0 || high < value { // the report does not give one
+	if low <= 0 || high < value { // the report contains no interval
 		low, high = value, value
 	}
 	at := p.lines[i].points[size]
@@ -89,7 +89,7 @@ func (p *panel) point(like line, size int, value, low, high float64) {
 	at.values, at.low, at.high = append(at.values, value), min(at.low, low), max(at.high, high)
 }
 
-// name labels the lines by what they differ in, and puts the limits last.
+// name labels the lines by their differences, and moves the limits to the end.
 func (p *panel) name() {
 	slices.SortStableFunc(p.lines, func(a, b line) int { return rank(a) - rank(b) })
 	p.common = p.shared()
@@ -115,7 +115,7 @@ func (p *panel) name() {
 	}
 }
 
-// rank puts softnd first and the limits last.
+// rank sorts softnd first and the limits last.
 func rank(l line) int {
 	switch {
 	case l.limit:
@@ -126,7 +126,7 @@ func rank(l line) int {
 	return 1
 }
 
-// shared are the settings of the first line that are also those of the others.
+// shared returns the settings that all lines share, in the order of the first line.
 func (p *panel) shared() []string {
 	common := slices.Clone(p.lines[0].settings)
 	for _, l := range p.lines {
@@ -137,7 +137,7 @@ func (p *panel) shared() []string {
 	return common
 }
 
-// title is the test, with what goes for all of its lines.
+// title returns the name of the test, and the settings that all of its lines share.
 func (p *panel) title() string {
 	return strings.Join(append([]string{p.test}, p.common...), ", ")
 }
@@ -152,8 +152,8 @@ func (p *panel) sizes() []int {
 	return slices.Sorted(maps.Keys(all))
 }
 
-// top is the largest figure of a panel. A limit may be so far above the providers
-// that they would all lie flat on the ground; it leaves the panel then.
+// top returns the largest figure of a panel. A limit far above the providers would flatten their lines, so it may leave
+// the panel.
 func (p *panel) top(k kind) float64 {
 	const farthest = 2 // times the best of the providers
 	var best, limit float64
@@ -168,7 +168,7 @@ func (p *panel) top(k kind) float64 {
 	return max(best, min(limit, farthest*best))
 }
 
-// curve has the points of the line, with the logarithm of the size to base 2.
+// curve returns the points of the line. x is the logarithm of the size to base 2.
 func (l *line) curve(k kind) (c curve) {
 	for _, size := range slices.Sorted(maps.Keys(l.points)) {
 		at := l.points[size]

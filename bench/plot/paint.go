@@ -24,7 +24,7 @@ type head struct {
 	lines []string
 }
 
-// heading names what is drawn and where it was measured.
+// heading names the drawn figures and the machines.
 func heading(panels []panel, reports []*report.Report) head {
 	var what []string
 	for _, p := range panels {
@@ -46,7 +46,7 @@ func heading(panels []panel, reports []*report.Report) head {
 	return h
 }
 
-// short is as much of a revision as people look at.
+// short abbreviates a revision.
 func short(revision string) string {
 	hash, modified, _ := strings.Cut(revision, "+")
 	if len(hash) != 40 || strings.Trim(hash, "0123456789abcdef") != "" {
@@ -94,7 +94,7 @@ func paint(c draw.Canvas, h head, panels []panel) {
 	}
 }
 
-// build makes the plot of a panel, and the legend beside it.
+// build returns the plot of a panel, and its legend.
 func build(p *panel, style *looks) (*gonum.Plot, gonum.Legend) {
 	k := kinds[p.unit]
 	g := gonum.New()
@@ -150,7 +150,7 @@ func axes(g *gonum.Plot, k kind, sizes []int) {
 	g.Y.Tick.Marker = gonum.ConstantTicks(ticks)
 }
 
-// curve is a line with marks at its points, and the interval of each.
+// curve is a line with marks at its points, and their intervals.
 type curve struct {
 	x, y, low, high []float64
 	look
@@ -166,7 +166,7 @@ func (l curve) top() float64 { return slices.Max(l.high) }
 func (l curve) Len() int                    { return len(l.x) }
 func (l curve) XY(i int) (float64, float64) { return l.x[i], l.y[i] }
 
-// Plot draws it.
+// Plot draws the curve.
 func (l curve) Plot(c draw.Canvas, p *gonum.Plot) {
 	toX, toY := p.Transforms(&c)
 	points := make([]vg.Point, len(l.x))
@@ -184,8 +184,8 @@ func (l curve) Plot(c draw.Canvas, p *gonum.Plot) {
 	}
 }
 
-// interval draws a line from one end of an interval to the other, and a bar at
-// each end. One that the mark would hide is left out.
+// interval draws a line from one end of an interval to the other, and a bar at each end. It omits intervals that the
+// mark would hide.
 func (l curve) interval(c draw.Canvas, x, low, high vg.Length) {
 	const half = 2.5 // points, of a bar
 	if high-low < 2*l.mark.Radius {

@@ -1,5 +1,4 @@
-// Package plot draws reports: latency, bandwidth and message rate by size, a line
-// for each provider.
+// Package plot draws reports: latency, bandwidth and message rate by size, with a line for each provider.
 package plot
 
 import (
@@ -24,17 +23,16 @@ const (
 	dotsPerInch = 144
 )
 
-// Save draws the reports into a file, a PNG or an SVG by the ending of its name.
-// The same reports make the same file.
+// Save draws the reports into a file, as PNG or SVG according to the ending of its name. The same reports make the same
+// file.
 //
-// Each test gets a panel, one below the other, if it was measured at two sizes or
-// more and in a unit that is one of time, bandwidth or rate; the others have no
-// curve to show and are left out. Each point has its 95 % confidence interval, where
-// that is longer than the mark is high. Latencies have a logarithmic axis. Lines are
-// named by provider, and by those settings in which the lines of a panel differ.
-// The limit of the machine is a line without marks, where the results name one in
-// their own unit; on a linear axis it leaves the panel where it is more than twice
-// the best of the others. With several reports each line says which it comes from.
+// Each test has a panel if it was measured at two or more sizes, in a unit of time, bandwidth or rate. Save omits other
+// tests, which have no curve. Each point has its 95 % confidence interval, unless the mark would hide it. Latencies
+// have a logarithmic axis. The name of a line is its provider, and the settings in which the lines of a panel differ.
+// If there are several reports, it also names the report.
+//
+// The limit of the machine is a line without marks, if the results have one in their own unit. On a linear axis it
+// leaves the panel where it is more than twice the best of the others.
 func Save(path string, reports ...*report.Report) error {
 	panels := panelsOf(reports)
 	if len(panels) == 0 {
@@ -64,7 +62,7 @@ func Save(path string, reports ...*report.Report) error {
 	return os.WriteFile(path, picture, 0o666)
 }
 
-// anyFont lets a viewer that lacks the font of an SVG take one of the same widths.
+// anyFont lets a viewer without the font of an SVG use another one of the same widths.
 func anyFont(picture []byte) []byte {
 	return bytes.ReplaceAll(picture, []byte("font-family:Liberation Sans;"),
 		[]byte("font-family:Liberation Sans,Arial,Helvetica,sans-serif;"))

@@ -36,13 +36,13 @@ var (
 	dashes = [][]vg.Length{nil, {6, 2}, {3, 2}, {8, 2, 2, 2}, {1.5, 1.5}}
 )
 
-// look is how a line is drawn.
+// look is the style of a line.
 type look struct {
 	stroke draw.LineStyle
 	mark   draw.GlyphStyle
 }
 
-// looks gives each name its look, the same in all panels.
+// looks assigns each name its own look, the same in all panels.
 type looks struct {
 	names  []string
 	limits []string
@@ -71,7 +71,7 @@ func place(names *[]string, name string) int {
 	return len(*names) - 1
 }
 
-// Thumbnail draws the sample of a legend.
+// Thumbnail draws the sample in a legend.
 func (l look) Thumbnail(c *draw.Canvas) {
 	y := c.Center().Y + 1 // the middle of small letters
 	c.StrokeLine2(l.stroke, c.Min.X, y, c.Max.X, y)

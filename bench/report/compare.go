@@ -17,9 +17,9 @@ const (
 
 // Parameters of the test for a change.
 const (
-	chance      = 0.05 // of reporting any change if nothing has changed
-	threshold   = 0.02 // of the median; runs differ by smaller changes anyway
-	fewestKnown = 3    // repeats, to know the noise
+	chance     = 0.05 // of reporting any change if nothing has changed
+	threshold  = 0.02 // of the median; runs differ by smaller changes anyway
+	minRepeats = 3    // repeats, to know the noise
 )
 
 // Compare writes a table of the changes between two reports, and reports whether any result has become better or worse
@@ -60,7 +60,7 @@ type delta struct {
 	compared      string  // "value", or "ratio" to the limit
 	before, after float64 // medians of the compared values
 	relative      float64 // change of the median: 0.05 is 5 % more; infinite from 0
-	chance        float64 // of such a difference by noise alone, corrected; 1 if unclear
+	chance        float64 // of such a difference by noise, corrected; 1 if unclear
 	outcome       string  // unchanged, improved, worsened or unclear
 }
 
@@ -126,7 +126,7 @@ func change(old, new Result) delta {
 	if c.after != c.before {
 		c.relative = (c.after - c.before) / c.before
 	}
-	if len(a) >= fewestKnown && len(b) >= fewestKnown {
+	if len(a) >= minRepeats && len(b) >= minRepeats {
 		c.outcome, c.chance = unchanged, welch(a, b)
 	}
 	return c

@@ -46,7 +46,7 @@ func (c *delta) row() []string {
 	switch {
 	case c.outcome == unclear:
 		by = ""
-		outcome = fmt.Sprintf("unclear: fewer than %d repeats", fewestKnown)
+		outcome = fmt.Sprintf("unclear: fewer than %d repeats", minRepeats)
 	case c.chance < 0.001:
 		by = "< 0.001"
 	}
@@ -57,7 +57,7 @@ func (c *delta) row() []string {
 	return append(names(&c.new), compared, Figure(c.before, unit), Figure(c.after, unit), moved, by, outcome)
 }
 
-// names are what a result is known by, in a table of several tests.
+// names returns what identifies a result in a table of several tests.
 func names(r *Result) []string {
 	size := ""
 	if r.Size > 0 {

@@ -8,10 +8,9 @@ import (
 	"strings"
 )
 
-// WriteCSV writes a line for each result, below a line with the names of the
-// columns. They are the names in the JSON, with a dot between the name of an
-// object and that of its field: distribution.p50. A cell is empty where the JSON
-// has nothing. The items of a list are in one cell, with semicolons between.
+// WriteCSV writes one line for each result, below a line with the names of the columns. The names are those in the
+// JSON, with a dot between the name of an object and that of its field: distribution.p50. A cell is empty if the JSON
+// omits the field. The items of a list are in one cell, separated by semicolons.
 func (r *Report) WriteCSV(w io.Writer) error {
 	c := csv.NewWriter(w)
 	t := reflect.TypeFor[Result]()
@@ -22,7 +21,7 @@ func (r *Report) WriteCSV(w io.Writer) error {
 	return c.WriteAll(lines)
 }
 
-// columns are the names of the fields of t, and of the fields in these.
+// columns returns the names of the fields of t, and of the fields in them.
 func columns(t reflect.Type, prefix string) []string {
 	var names []string
 	for i := range t.NumField() {
@@ -40,8 +39,7 @@ func columns(t reflect.Type, prefix string) []string {
 	return names
 }
 
-// cells are the values below the columns of t; v is not valid where the object
-// is absent.
+// cells returns the values below the columns of t. If v is not valid, the object is absent, and they are empty.
 func cells(t reflect.Type, v reflect.Value) []string {
 	var all []string
 	for i := range t.NumField() {
@@ -62,7 +60,7 @@ func cells(t reflect.Type, v reflect.Value) []string {
 	return all
 }
 
-// object is the struct that a field holds or points to, if it does.
+// object returns the struct that a field contains or points to, if there is one.
 func object(f reflect.StructField) (reflect.Type, bool) {
 	t := f.Type
 	if t.Kind() == reflect.Pointer {

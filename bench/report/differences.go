@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// nothingInCommon says why no result of one report has its like in the other: by
-// the tests, or by what differs in the two results that have most in common.
+// nothingInCommon explains why no result of one report matches one of the other. It names the tests, or the differences
+// of the two most similar results.
 func nothingInCommon(old, new []Result) string {
 	if len(old) == 0 || len(new) == 0 {
 		return fmt.Sprintf("the old report has %d results, the new one %d", len(old), len(new))
@@ -31,8 +31,7 @@ func nothingInCommon(old, new []Result) string {
 	return fmt.Sprintf("%s has in the old report and in the new one %s", at, strings.Join(nearest, ", "))
 }
 
-// differences are the fields in which two keys of the same test differ, each with
-// its old and its new value.
+// differences returns the fields in which two keys of the same test differ, each with its old and its new value.
 func differences(old, new key) (all []string) {
 	add := func(name string, a, b any) {
 		if a != b {

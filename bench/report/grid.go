@@ -6,13 +6,13 @@ import (
 	"unicode/utf8"
 )
 
-// grid is a table of text. Its first row names the columns; a column whose name
-// starts with < is flush left, the others are flush right.
+// grid is a table of text. Its first row contains the names of the columns. A column whose name starts with < is
+// left-aligned, the others are right-aligned.
 type grid struct{ rows [][]string }
 
 func (g *grid) add(row ...string) { g.rows = append(g.rows, row) }
 
-// write leaves out columns that have nothing below their name.
+// write omits columns that are empty below their name.
 func (g *grid) write(w io.Writer, indent string) error {
 	width := g.widths()
 	var text strings.Builder

@@ -27,9 +27,8 @@ var compiled = sync.OnceValues(func() (*jsonschema.Schema, error) {
 	return c.Compile("schema.json")
 })
 
-// WriteJSON writes the report by its schema. A report that breaks the schema is
-// written nevertheless, since repairing it costs less than measuring it again.
-// The error then says what is wrong with it.
+// WriteJSON writes the report by its schema. If the report does not match the schema, WriteJSON writes it nevertheless,
+// because measuring again costs more than repairing it. The error then says what is wrong.
 func (r *Report) WriteJSON(w io.Writer) error {
 	text, err := json.MarshalIndent(r.filled(), "", "\t")
 	if err != nil {
@@ -42,8 +41,7 @@ func (r *Report) WriteJSON(w io.Writer) error {
 	return err
 }
 
-// filled is the report with the version of its form, and with empty lists where
-// there are none, which JSON would show as null.
+// filled returns the report with its version, and with empty lists instead of nil, which JSON would show as null.
 func (r *Report) filled() *Report {
 	c := *r
 	c.Version = version
@@ -59,8 +57,7 @@ func (r *Report) filled() *Report {
 	return &c
 }
 
-// ReadJSON reads a report and refuses one that breaks the schema, or that
-// contradicts itself.
+// ReadJSON reads a report. It returns an error if the report does not match the schema, or contradicts itself.
 func ReadJSON(rd io.Reader) (*Report, error) {
 	text, err := io.ReadAll(rd)
 	if err != nil {

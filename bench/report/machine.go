@@ -15,8 +15,8 @@ import (
 
 const unknown = "unknown"
 
-// ThisMachine describes the machine that the program runs on. The cores are
-// those that the calling thread may use, so call it before pinning.
+// ThisMachine describes the machine that the program runs on. The cores are those that the calling thread may use, so
+// call it before pinning the thread.
 func ThisMachine() Machine {
 	return Machine{
 		Processor: processor(),
@@ -37,7 +37,7 @@ func processor() string {
 	return model(f)
 }
 
-// model finds the name of the processor; not every architecture gives one.
+// model returns the name of the processor. Not every architecture has one.
 func model(cpuinfo io.Reader) string {
 	lines := bufio.NewScanner(cpuinfo)
 	for lines.Scan() {

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// welch is the chance that two samples of one mean differ as much as these do,
-// by Welch's t-test, which does not assume that they are equally noisy.
+// welch returns the chance that two samples of the same mean differ as much as these. It is Welch's t-test, which does
+// not assume that both are equally noisy.
 func welch(a, b []float64) float64 {
 	meanA, errA := mean(a)
 	meanB, errB := mean(b)
@@ -21,7 +21,7 @@ func welch(a, b []float64) float64 {
 	return student(t, free)
 }
 
-// mean is accompanied by the square of its standard error.
+// mean returns the mean, and the square of its standard error.
 func mean(x []float64) (mean, squared float64) {
 	n := float64(len(x))
 	for _, v := range x {
@@ -33,9 +33,8 @@ func mean(x []float64) (mean, squared float64) {
 	return mean, squared
 }
 
-// student is the chance that a t of that many degrees of freedom is farther from
-// zero than this one. With t = √free · tan(x) the density becomes cos(x)^(free-1)
-// between 0 and π/2, which has no tail to be cut off.
+// student returns the chance that a t of this many degrees of freedom is farther from zero. With t = √free · tan(x) the
+// density becomes cos(x)^(free-1) between 0 and π/2, which has no tail to cut off.
 func student(t, free float64) float64 {
 	density := func(x float64) float64 { return math.Pow(math.Max(math.Cos(x), 0), free-1) }
 	from := math.Atan(t / math.Sqrt(free))
@@ -53,8 +52,8 @@ func simpson(f func(float64) float64, from, to float64) float64 {
 	return sum * h / 3
 }
 
-// holm corrects the chances of several tests for their number: the least is
-// multiplied by it, the next by one fewer, and none may fall below one before it.
+// holm corrects the chances of several tests for their number. It multiplies the least chance by it, and the next by
+// one less. None may be below the one before it.
 func holm(tests []*delta) {
 	tests = slices.Clone(tests)
 	slices.SortStableFunc(tests, func(a, b *delta) int {

@@ -2,9 +2,8 @@ package report
 
 import "github.com/softnd/softnd/bench/internal/median"
 
-// Pool adds the repeats of more results to those of the same test, provider and
-// settings, and appends the results that have none like them. A distribution
-// remains that of the first.
+// Pool adds the repeats of more results to those of the same test, provider and settings, and appends the other
+// results. A distribution remains that of the first.
 func Pool(all, more []Result) []Result {
 	for _, r := range more {
 		merged := false
@@ -22,13 +21,13 @@ func Pool(all, more []Result) []Result {
 	return all
 }
 
-// add takes the repeats of another result. Values beside the repeats are
-// kept only if both results have them.
+// add adds the repeats of another result. It keeps the values that belong to each repeat only if both results have
+// them.
 func (r *Result) add(other Result) {
 	limits := append(r.limits(), other.limits()...)
-	drifts, lines := together(r.Drifts, other.Drifts), together(r.Lines, other.Lines)
+	drifts, lines := concat(r.Drifts, other.Drifts), concat(r.Lines, other.Lines)
 	r.Iterations = max(r.Iterations, other.Iterations)
-	r.Repeats = together(r.Repeats, other.Repeats)
+	r.Repeats = concat(r.Repeats, other.Repeats)
 	r.Value = median.Of(r.Repeats)
 	r.Low, r.High = median.Interval(r.Repeats)
 	r.Drifts, r.Lines = drifts, lines
@@ -37,12 +36,12 @@ func (r *Result) add(other Result) {
 		return
 	}
 	l := *r.Limit
-	l.Ratios = together(l.Ratios, other.Limit.Ratios)
+	l.Ratios = concat(l.Ratios, other.Limit.Ratios)
 	l.Value, l.Ratio = median.Of(limits), median.Of(l.Ratios)
 	r.Limit = &l
 }
 
-// limits are what the machine did beside each repeat.
+// limits returns the limit of the machine next to each repeat.
 func (r *Result) limits() (limits []float64) {
 	if r.Limit == nil {
 		return nil
@@ -53,7 +52,7 @@ func (r *Result) limits() (limits []float64) {
 	return limits
 }
 
-func together(a, b []float64) []float64 {
+func concat(a, b []float64) []float64 {
 	if len(a) == 0 || len(b) == 0 {
 		return nil
 	}

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// own is the provider of the first column.
+// own is the provider in the first column.
 const own = "softnd"
 
 // WriteProviders writes a table with the providers side by side. It has a row for each test, size and number of ranks. Each
@@ -65,17 +65,16 @@ func (r *Report) Best() *Report {
 	return &best
 }
 
-// lineup has the best result of each provider for one test, size and number of
-// ranks, by provider.
-type lineup map[string]*Result
+// providerRow contains the best result of each provider for one test, size and number of ranks, by provider.
+type providerRow map[string]*Result
 
-// rows are in the order of the tests, and in each in the order of the results.
-func (r *Report) rows() []lineup {
+// rows returns the rows in the order of the tests, and for each test in the order of the results.
+func (r *Report) rows() []providerRow {
 	type key struct {
 		test        string
 		size, ranks int
 	}
-	var rows []lineup
+	var rows []providerRow
 	at := map[key]int{}
 	for _, test := range r.byTest() {
 		for i := range test {
@@ -85,7 +84,7 @@ func (r *Report) rows() []lineup {
 			if !seen {
 				n = len(rows)
 				at[k] = n
-				rows = append(rows, lineup{})
+				rows = append(rows, providerRow{})
 			}
 			if old := rows[n][one.Provider]; old == nil || one.betterThan(old) {
 				rows[n][one.Provider] = one
@@ -99,7 +98,7 @@ func (r *Result) betterThan(other *Result) bool {
 	return (r.Better == "more") == (r.Value > other.Value) && r.Value != other.Value
 }
 
-func (c lineup) cells(providers []string) []string {
+func (c providerRow) cells(providers []string) []string {
 	best := c.best()
 	all := []string{best.Test, extent(best)}
 	for _, p := range providers {
@@ -120,7 +119,7 @@ func (c lineup) cells(providers []string) []string {
 	return append(all, best.Better)
 }
 
-func (c lineup) best() (best *Result) {
+func (c providerRow) best() (best *Result) {
 	for _, one := range c {
 		if best == nil || one.betterThan(best) || one.Value == best.Value && first(one.Provider) < first(best.Provider) {
 			best = one
@@ -129,22 +128,22 @@ func (c lineup) best() (best *Result) {
 	return best
 }
 
-// leads reports whether the interval of the best lies beyond those of all others.
-// Fewer than three repeats have no interval.
-func (c lineup) leads(best *Result) bool {
+// leads reports whether the interval of the best is beyond those of all others. Fewer than three repeats have no
+// interval.
+func (c providerRow) leads(best *Result) bool {
 	for _, one := range c {
 		apart := best.High < one.Low
 		if best.Better == "more" {
 			apart = best.Low > one.High
 		}
-		if one != best && !apart || len(one.Repeats) < fewestKnown {
+		if one != best && !apart || len(one.Repeats) < minRepeats {
 			return false
 		}
 	}
 	return len(c) > 1
 }
 
-// extent is the size of a result, or the number of its ranks if it has none.
+// extent returns the size of a result, or the number of its ranks if it has no size.
 func extent(r *Result) string {
 	if r.Size > 0 {
 		return Figure(float64(r.Size), "B")

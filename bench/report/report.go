@@ -1,13 +1,13 @@
-// Package report holds what a measurement has found, and shows it: as JSON by
-// a published schema, as CSV with the same columns, or as a table for people.
+// Package report contains the results of measurements. It writes them as JSON with a published schema, as CSV with the
+// same columns, or as a table for people, and compares reports.
 package report
 
 import "time"
 
-// version names the form of a report. It changes when the schema does.
+// version names the format of a report. It changes with the schema.
 const version = "softnd-bench/1"
 
-// Report is what one run has found.
+// Report contains the results of one run.
 type Report struct {
 	Version string    `json:"version"`
 	Time    time.Time `json:"time"`
@@ -16,7 +16,7 @@ type Report struct {
 	Results []Result  `json:"results"`
 }
 
-// Machine is where it ran.
+// Machine describes the machine of a run.
 type Machine struct {
 	Processor string `json:"processor"`
 	Cores     int    `json:"cores"` // that the run was allowed to use
@@ -29,7 +29,7 @@ type Machine struct {
 // Result is one figure: one test at one size, with its settings.
 type Result struct {
 	Test     string `json:"test"`     // write_lat, send_bw, ...
-	Provider string `json:"provider"` // softnd, or the peer that was measured: ucx, libfabric, openmpi, mpich
+	Provider string `json:"provider"` // softnd, or a peer: ucx, libfabric, openmpi, mpich
 	Settings
 
 	Unit    string    `json:"unit"`   // ns, MB/s, msg/s, ops/s, B, %, ratio
@@ -39,8 +39,8 @@ type Result struct {
 	Low     float64   `json:"low"`  // 95 % confidence interval of the median
 	High    float64   `json:"high"` //
 
-	// Beside each repeat, in the order of Repeats, where a limit was measured.
-	Drifts []float64 `json:"drifts,omitempty"` // of the limit and the line before and after, the greater ÷ the less
+	// One for each repeat, in the order of Repeats, if a limit was measured.
+	Drifts []float64 `json:"drifts,omitempty"` // of the limit and the line: the greater of before and after ÷ the less
 	Lines  []float64 `json:"lines,omitempty"`  // half round trip of a cache line in ns, if there are two ranks
 
 	Distribution *Distribution `json:"distribution,omitempty"` // of single operations
@@ -48,7 +48,7 @@ type Result struct {
 	Note         string        `json:"note,omitempty"`
 }
 
-// Settings are what a result depends on. Zero values do not apply.
+// Settings are the settings that a result depends on. A zero value means that the setting does not apply.
 type Settings struct {
 	Size          int    `json:"size"` // bytes of one operation
 	Iterations    int    `json:"iterations"`
@@ -76,13 +76,13 @@ type Distribution struct {
 	StdDev float64 `json:"stddev"`
 }
 
-// Limit is a figure of the machine itself, measured between the repeats of a
-// result, and the ratio to it: Result.Value ÷ Value, or for rates the same.
+// Limit is a figure of the machine itself, measured between the repeats of a result, and the ratio of the result to it:
+// Result.Value ÷ Value, for times and rates alike.
 type Limit struct {
 	Name  string  `json:"name"` // raw_line (half round trip), memcpy (of the size)
 	Unit  string  `json:"unit"`
 	Value float64 `json:"value"`
 	Ratio float64 `json:"ratio"` // the median of the ratios of the repeats
 
-	Ratios []float64 `json:"ratios,omitempty"` // of each repeat to the limit next to it, if kept
+	Ratios []float64 `json:"ratios,omitempty"` // of each repeat to the limit next to it; may be omitted
 }

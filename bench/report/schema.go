@@ -10,8 +10,7 @@ import (
 	"golang.org/x/text/message"
 )
 
-// checkForm compares a document with the schema, and names each place that
-// breaks it.
+// checkForm compares a document with the schema. Its error names each place that does not match.
 func checkForm(doc any) error {
 	s, err := compiled()
 	if err != nil {
@@ -30,8 +29,7 @@ func checkForm(doc any) error {
 	return fmt.Errorf("report: the file does not match the schema: %s", strings.Join(faults(invalid), "; "))
 }
 
-// faults are the leaves of a validation error, each with its place. The
-// nodes above them add nothing.
+// faults returns the leaves of a validation error, each with its place. The nodes above them add nothing.
 func faults(e *jsonschema.ValidationError) []string {
 	if len(e.Causes) == 0 {
 		what := e.ErrorKind.LocalizedString(message.NewPrinter(language.English))

@@ -15,8 +15,8 @@ import (
 	"github.com/softnd/softnd/shm"
 )
 
-// startAlone makes an arena, starts this program once more for each further
-// rank, with the same arguments, and becomes rank 0.
+// startAlone creates an arena, starts this program again with the same arguments for each further rank, and becomes
+// rank 0.
 func (s *session) startAlone(ctx context.Context, ranks int) (*softnd.Job, error) {
 	arena, err := shm.Create(shm.Config{Ranks: ranks})
 	if err != nil {
@@ -57,9 +57,8 @@ func rankEnv(rank, ranks, fd int) map[string]string {
 	}
 }
 
-// startRank starts one rank. It dies with the thread that calls, see main, and
-// should it end before over is set, so does this process: it would wait for
-// that rank without end.
+// startRank starts one rank. The kernel kills the rank when the calling thread exits; see main. If the rank exits
+// before over is set, this process exits, too, because it would wait for the rank forever.
 func startRank(arena *shm.Arena, rank, ranks int, over *atomic.Bool) (<-chan error, error) {
 	const firstExtra = 3 // the descriptor of the first of ExtraFiles
 	path, err := os.Executable()
@@ -88,8 +87,7 @@ func startRank(arena *shm.Arena, rank, ranks int, over *atomic.Bool) (<-chan err
 	return ended, nil
 }
 
-// abandon ends the process because a rank has ended: loops that wait for its
-// memory to change look at nothing else.
+// abandon exits because a rank has exited: loops that wait for a change of its memory check nothing else.
 func abandon(rank int, err error) {
 	cause := ""
 	if err != nil {

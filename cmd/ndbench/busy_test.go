@@ -21,8 +21,8 @@ func TestBusyness(t *testing.T) {
 		}
 	}
 	var b busyness
-	b.look()
-	if b.looks != 1 {
+	b.check()
+	if b.checks != 1 {
 		t.Errorf("%+v after one read", b)
 	}
 }

@@ -7,9 +7,8 @@ import (
 	"github.com/softnd/softnd/internal/affinity"
 )
 
-// onCores calls start. Processes started there may use only the first n of the
-// cores that this process may use, or all if there are fewer. n = 0 means all.
-// The calling goroutine is locked to its thread, see main.
+// onCores calls start. Processes that start starts may use only the first n cores of this process, or all if there are
+// fewer. n = 0 means all. The calling goroutine is locked to its thread; see main.
 func onCores(n int, start func() error) error {
 	if n == 0 {
 		return start()

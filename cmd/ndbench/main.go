@@ -1,19 +1,17 @@
-// Ndbench measures softnd, and the limits of the machine next to it:
+// Ndbench measures softnd, and next to it the limits of the machine:
 //
 //	ndbench TEST [option]...             alone: starts the other ranks itself
 //	ndrun -n 2 ndbench TEST [option]...  as the ranks of a job
 //	ndbench TEST --server NAME           in one terminal, and in another
 //	ndbench TEST --client NAME
 //
-// "ndbench list" names the tests, "ndbench help TEST" the options. Rank 0
-// reports; of a server and its client both do.
+// "ndbench list" names the tests, "ndbench help TEST" the options. Rank 0 reports; both a server and its client do.
 //
-// "ndbench peers" sets other transports beside softnd.
+// "ndbench peers" compares other transports with softnd.
 //
-// The exit status is 0 if all went well; 1 if not; 2 if ndbench was called in a
-// wrong way; 3 if --compare found a change beyond the noise; 4 if figures of
-// peers are missing, or of softnd among theirs. Should it be killed, or one of
-// its ranks, the others go with it.
+// The exit status is 0 after success; 1 after a failure; 2 if the command line is wrong; 3 if --compare found a change beyond
+// the noise; 4 if "ndbench peers" lacks figures of a peer or of softnd. If ndbench or one of its ranks is killed, the others
+// are killed, too.
 package main
 
 import (
@@ -33,24 +31,24 @@ const (
 )
 
 func main() {
-	// The other ranks are to die with this process. The kernel goes by the thread
-	// that started them, so that has to be one that never ends: the main one.
+	// The kernel kills the other ranks when the thread that started them exits. This has to be the main thread, which never
+	// exits before the process.
 	runtime.LockOSThread()
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// usageError is a mistake of the caller's.
+// usageError is an error in the command line.
 type usageError struct{ error }
 
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
-// errChanged says that a comparison found a change.
+// errChanged reports that a comparison found a change.
 var errChanged = errors.New("figures have changed beyond the noise")
 
-// errIncomplete says that a comparison with peers lacks figures.
+// errIncomplete reports that a comparison with peers lacks figures.
 var errIncomplete = errors.New("figures are missing")
 
-// run is main with everything it works on; it returns the exit status.
+// run is main with its arguments and outputs as parameters. It returns the exit status.
 func run(args []string, stdout, stderr io.Writer) int {
 	root := newRoot(stdout, stderr)
 	root.SetArgs(args)

@@ -13,7 +13,7 @@ import (
 	"github.com/softnd/softnd"
 )
 
-// meet joins the job that server and client have named.
+// meet joins the job that the server and the client have named.
 func (o *options) meet(ctx context.Context, ranks int, over *atomic.Bool) (*softnd.Job, error) {
 	rank, name := 0, o.server
 	if o.client != "" {
@@ -35,7 +35,7 @@ func (o *options) meet(ctx context.Context, ranks int, over *atomic.Bool) (*soft
 	return job, nil
 }
 
-// watchOthers ends this process should another rank end before over is set.
+// watchOthers ends this process if another rank exits before over is set.
 func watchOthers(ctx context.Context, job *softnd.Job, over *atomic.Bool) error {
 	all, err := job.Exchange(ctx, binary.NativeEndian.AppendUint64(nil, uint64(os.Getpid())))
 	if err != nil {

@@ -13,8 +13,7 @@ import (
 	"github.com/softnd/softnd/bench/measure"
 )
 
-// options are those of the command line: of the measurement, of the way to
-// start, and of what becomes of the figures.
+// options are those of the command line: of the measurement, of how to start, and of the report.
 type options struct {
 	measure.Options
 	sizes          []string
@@ -51,7 +50,7 @@ func (o *options) addFlags(f *pflag.FlagSet) {
 	o.output.addFlags(f)
 }
 
-// check refuses what makes no sense, and fills in the measurement's options.
+// check returns an error if the options are invalid, and fills in those of the measurement.
 func (o *options) check() error {
 	if err := o.checkNumbers(); err != nil {
 		return err
@@ -135,7 +134,7 @@ func (o *options) chooseSizes() error {
 	return nil
 }
 
-// pinned reports whether the ranks of a job of this size are to be pinned.
+// pinned reports whether the ranks of a job of this size are pinned.
 func (o *options) pinned(ranks int) bool {
 	return o.pin || !o.noPin && runtime.NumCPU() >= ranks
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/softnd/softnd/bench/report"
 )
 
-// output is what becomes of a report.
+// output contains the options for the report.
 type output struct {
 	json, csv, plot, compare string
 	quiet                    bool
@@ -34,7 +34,7 @@ func (o *output) addFlags(f *pflag.FlagSet) {
 	f.BoolVar(&o.quiet, "quiet", false, "no table")
 }
 
-// check finds mistakes before anything is measured.
+// check finds errors before the measurement.
 func (o *output) check() (err error) {
 	o.machine = report.ThisMachine()
 	if o.json == "-" && o.csv == "-" {
@@ -67,8 +67,7 @@ func (o *output) check() (err error) {
 	return nil
 }
 
-// emit writes a report in all the ways asked for. The error is errChanged if
-// the comparison found a change.
+// emit writes a report in all requested forms. The error is errChanged if the comparison found a change.
 func (o *output) emit(results []report.Result, stdout io.Writer) error {
 	r := &report.Report{Time: time.Now().UTC(), Command: os.Args, Machine: o.machine, Results: results}
 	for _, form := range []struct {

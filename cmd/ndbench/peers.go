@@ -36,8 +36,7 @@ a peer or softnd failed, or because a peer that --only names is not installed.
 With 3 and 4 everything that was found has been reported. That a peer is not
 installed, without --only, is no failure.`
 
-// peersOptions are those of "ndbench peers". Of the embedded ones it has few
-// flags.
+// peersOptions are the options of "ndbench peers". It has only a few of the embedded ones.
 type peersOptions struct {
 	options
 	tests, only []string
@@ -83,7 +82,7 @@ const (
 	quickRepeats  = 3
 )
 
-// peerTests are the tests that both softnd and a peer have.
+// peerTests returns the tests of both softnd and a peer.
 func peerTests() []string {
 	all, _ := peers.Figures(peers.Options{})
 	var names []string
@@ -112,7 +111,7 @@ func peerNames() []string {
 	return names
 }
 
-// hurry changes what has not been given.
+// hurry changes the defaults of options that were not given.
 func (o *peersOptions) hurry(given *pflag.FlagSet) {
 	if !given.Changed("duration") {
 		o.Duration = quickDuration
@@ -125,7 +124,7 @@ func (o *peersOptions) hurry(given *pflag.FlagSet) {
 	}
 }
 
-// prepare finds mistakes before anything is measured.
+// prepare finds errors before the measurement.
 func (o *peersOptions) prepare() error {
 	if err := o.check(); err != nil {
 		return err
@@ -224,7 +223,7 @@ func (o *peersOptions) writeTable(r *report.Report, w io.Writer) error {
 	return err
 }
 
-// curves draws one line for each provider, whatever else its figures differ in.
+// curves returns the report with one line for each provider, whatever else its figures differ in.
 func curves(r *report.Report) *report.Report {
 	r = r.Best()
 	for i := range r.Results {

@@ -10,7 +10,7 @@ import (
 	"github.com/softnd/softnd/bench/report"
 )
 
-// newPlot draws reports that were written earlier.
+// newPlot returns the command that draws earlier reports.
 func newPlot() *cobra.Command {
 	var to string
 	cmd := &cobra.Command{
@@ -42,8 +42,7 @@ func newPlot() *cobra.Command {
 	return cmd
 }
 
-// drawn is what a picture shows of a report: all of it, or where it sets providers
-// side by side one line for each.
+// drawn returns the part of a report that a plot shows: all of it, or one line for each provider if there are several.
 func drawn(r *report.Report) *report.Report {
 	for _, one := range r.Results {
 		if one.Provider != r.Results[0].Provider {

@@ -10,7 +10,7 @@ import (
 	"github.com/softnd/softnd/bench/measure"
 )
 
-// newRoot puts the commands together: one for each test, and those that do more.
+// newRoot returns the command with its subcommands: one for each test, and others.
 func newRoot(stdout, stderr io.Writer) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "ndbench",
@@ -60,7 +60,7 @@ func newList(tests []measure.Test) *cobra.Command {
 	}
 }
 
-// none refuses arguments that are no options.
+// none refuses arguments that are not options.
 func none(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return usagef("%s: %q is no option; all of them begin with --, see ndbench help %s", cmd.Name(), args[0], cmd.Name())
@@ -68,7 +68,7 @@ func none(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// newTest makes the command of one test.
+// newTest returns the command of one test.
 func newTest(t measure.Test) *cobra.Command {
 	var o options
 	cmd := &cobra.Command{

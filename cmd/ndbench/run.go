@@ -11,7 +11,7 @@ import (
 	"github.com/softnd/softnd/bench/report"
 )
 
-// runTest runs one test in a job of its own and reports.
+// runTest runs one test in a job of its own, and reports.
 func (o *options) runTest(cmd *cobra.Command, t measure.Test) error {
 	ctx := context.Background() // a signal ends the process, and that the others
 	ranks := t.Ranks
@@ -45,8 +45,7 @@ type plan struct {
 	Options measure.Options
 }
 
-// run runs one test with rank 0's options. Rank 0 has the results; all ranks
-// do if they share.
+// run runs one test with rank 0's options. It returns the results on rank 0, and on all ranks if they share them.
 func (s *session) run(ctx context.Context, t measure.Test, o measure.Options) ([]report.Result, error) {
 	job := s.world.Job
 	if have := job.Size(); t.Ranks != 0 && have != t.Ranks || have < 2 {
@@ -64,7 +63,7 @@ func (s *session) run(ctx context.Context, t measure.Test, o measure.Options) ([
 	return share(ctx, s.world, results)
 }
 
-// agree returns rank 0's options, if all ranks want the same test.
+// agree returns rank 0's options. It returns an error if the ranks want different tests.
 func (s *session) agree(ctx context.Context, own plan) (measure.Options, error) {
 	blob, err := json.Marshal(own)
 	if err != nil {
@@ -91,7 +90,7 @@ func (s *session) agree(ctx context.Context, own plan) (measure.Options, error) 
 	return first.Options, nil
 }
 
-// share gives rank 0's results to all.
+// share gives the results of rank 0 to all ranks.
 func share(ctx context.Context, w *measure.World, results []report.Result) ([]report.Result, error) {
 	blob, err := json.Marshal(results)
 	if err != nil {

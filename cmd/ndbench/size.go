@@ -9,7 +9,7 @@ import (
 
 const largestSize = 1 << 30
 
-// parseSize reads a number of bytes, with an ending for powers of 1024: 8, 64K, 1M, 1MiB.
+// parseSize parses a number of bytes, with an optional suffix for powers of 1024: 8, 64K, 1M, 1MiB.
 func parseSize(text string) (int, error) {
 	number := strings.ToUpper(strings.TrimSpace(text))
 	number = strings.TrimSuffix(strings.TrimSuffix(number, "B"), "I")

@@ -11,16 +11,16 @@ import (
 	"github.com/softnd/softnd/bench/measure"
 )
 
-// session is this process's part in a job, in whichever way it was started.
+// session is this process's part in a job, however it was started.
 type session struct {
 	world  *measure.World
-	shared bool         // every rank reports, not rank 0 alone
-	over   *atomic.Bool // from when on a rank may end without this being an accident
-	wait   func() error // waits for the processes that this one has started
+	shared bool         // every rank reports, not only rank 0
+	over   *atomic.Bool // set when ranks may exit
+	wait   func() error // waits for the processes that this process has started
 }
 
-// start makes the process a rank of a job of that many ranks. The job is that of its launcher, the one whose name was
-// given, or a new one.
+// start makes the process a rank of a job of this many ranks. It is the job of its launcher, the job with the given
+// name, or a new one.
 func (o *options) start(ctx context.Context, ranks int) (s *session, err error) {
 	os.Setenv(softnd.EnvExec, o.executor)
 	s = &session{over: new(atomic.Bool), wait: func() error { return nil }}

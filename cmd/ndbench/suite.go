@@ -22,7 +22,7 @@ import (
 	"github.com/softnd/softnd/bench/suite"
 )
 
-// suiteCommand runs every measurement that there is a bar for.
+// suiteCommand runs the measurements of the suite.
 type suiteCommand struct {
 	quick, check bool
 	from         string
@@ -33,7 +33,7 @@ type suiteCommand struct {
 // runLimit ends a job of the suite that hangs.
 const runLimit = 2 * time.Minute
 
-// Of the figures of UCX that are shown beside those of softnd.
+// Options of the measurement of UCX.
 const (
 	ucxDuration = 20 * time.Millisecond
 	ucxRepeats  = 3
@@ -105,7 +105,7 @@ func readReport(path string) (*report.Report, error) {
 // measure measures the figures of the suite, and reports its progress.
 func (s *suiteCommand) measure(stderr io.Writer) ([]report.Result, error) {
 	return suite.Measure(s.quick, func(round int, r suite.Run) ([]report.Result, error) {
-		s.others.look()
+		s.others.check()
 		start := time.Now()
 		results, err := runJob(r, stderr)
 		if !s.quiet {
@@ -115,8 +115,8 @@ func (s *suiteCommand) measure(stderr io.Writer) ([]report.Result, error) {
 	}, func() []report.Result { return s.besideUCX(stderr) })
 }
 
-// besideUCX measures UCX for the bars about small requests, if it is installed.
-// Its figures are shown and not required, so a failure is only reported.
+// besideUCX measures UCX for the bars of small requests, if it is installed. Its figures are only shown, so a failure
+// is only reported.
 func (s *suiteCommand) besideUCX(stderr io.Writer) []report.Result {
 	o := peers.Options{Tests: []string{"write_lat", "posted", "send_lat", "msg_rate"}, Sizes: []int{8}, Duration: ucxDuration, Repeats: ucxRepeats, Pinned: true}
 	ucx := slices.DeleteFunc(peers.All(), func(p peers.Peer) bool { return p.Name != suite.UCX || p.Missing() != "" })
@@ -136,8 +136,8 @@ func (s *suiteCommand) besideUCX(stderr io.Writer) []report.Result {
 	return found
 }
 
-// runJob runs this program once more, as a job of its own: its ranks begin
-// with fresh memory, and take the executor that this run wants.
+// runJob runs this program again, as a job of its own. Its ranks start with fresh memory, and use the executor of the
+// run.
 func runJob(r suite.Run, stderr io.Writer) ([]report.Result, error) {
 	path, err := os.Executable()
 	if err != nil {
@@ -162,7 +162,7 @@ func runJob(r suite.Run, stderr io.Writer) ([]report.Result, error) {
 	return rep.Results, nil
 }
 
-// arguments are the command line of a run.
+// arguments returns the command line of a run.
 func arguments(r suite.Run) []string {
 	o, pin, memory := r.Options, "--no-pin", "arena"
 	if o.Pinned {

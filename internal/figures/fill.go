@@ -11,19 +11,19 @@ import (
 	"github.com/softnd/softnd/bench/report"
 )
 
-// mark is a figure in a page: its name, and its text.
+// mark matches a figure in a page: its name, and its text.
 var mark = regexp.MustCompile(`<!--figure ([^>]*?)-->([^<]*)<!--/-->`)
 
-// opening finds marks that lack an end, too.
+// opening matches marks, even without an end.
 var opening = regexp.MustCompile(`<!--figure `)
 
-// change is a figure whose text is not that of the report.
+// change is a figure whose text differs from the report.
 type change struct {
 	line             int
 	name, have, want string
 }
 
-// fill returns a page with the figures of a report, and which of them changed.
+// fill returns a page with the figures of a report, and the changes.
 func fill(text string, rep *report.Report) (_ string, changes []change, err error) {
 	var out strings.Builder
 	at := 0

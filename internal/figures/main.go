@@ -1,19 +1,17 @@
-// Figures writes what was measured into the pages of the documentation, so that
-// one thing has one figure in all of them. The figures are those of the report
-// docs/figures.json. A page names each figure in place; the text after the name,
-// up to the next comment, is generated:
+// Figures writes measured figures into the pages of the documentation, so that each figure is the same in all of them. The
+// figures are those of the report docs/figures.json. A page names each figure in place. Figures generates the text after the
+// name, up to the next comment:
 //
 //	takes <!--figure posted size=8 depth=1-->23 ns<!--/--> here
 //
-// The first word is a test of the report, or "machine" for the machine. The rest
-// are settings of the result, and show=ratio, limit or range for its ratio to the
-// limit, the limit, or its interval, in place of its value.
+// The first word is a test of the report, or "machine" for the machine. The others are settings of the result. With
+// show=ratio, limit or range, the text is the ratio to the limit, the limit, or the interval, instead of the value.
 //
-//	go run ./internal/figures            writes the pages anew
-//	go run ./internal/figures -check     names what differs, one place a line
-//	go run ./internal/figures -measure   measures, writes the report, the pictures, then the pages
+//	go run ./internal/figures            writes the pages
+//	go run ./internal/figures -check     names the differences, one in a line
+//	go run ./internal/figures -measure   measures, writes the report and the pictures, then the pages
 //
-// Measure on a machine that does nothing else.
+// Measure on an idle machine.
 package main
 
 import (
@@ -64,7 +62,7 @@ func run(check, again, quick bool) error {
 	return err
 }
 
-// pages are all that may hold figures.
+// pages returns all pages that may contain figures.
 func pages() (all []string, err error) {
 	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md"} {
 		found, err := filepath.Glob(pattern)
@@ -76,7 +74,7 @@ func pages() (all []string, err error) {
 	return all, nil
 }
 
-// page writes the figures of one page, or with check prints those that differ.
+// page writes the figures of one page. With check, it prints the differences instead.
 func page(path string, rep *report.Report, check bool) error {
 	old, err := os.ReadFile(path)
 	if err != nil {

@@ -61,8 +61,7 @@ func measure(to string, quick bool) error {
 	return pictures(program)
 }
 
-// leaveOutRepeats keeps what pages show, medians and their intervals: the median
-// takes the place of the repeats.
+// leaveOutRepeats keeps what pages show: medians and their intervals. The median replaces the repeats.
 func leaveOutRepeats(r *report.Result) {
 	r.Distribution, r.Repeats, r.Drifts, r.Lines = nil, []float64{r.Value}, nil, nil
 	if r.Limit != nil {
@@ -70,7 +69,7 @@ func leaveOutRepeats(r *report.Result) {
 	}
 }
 
-// pictures measures softnd beside the peers that are installed, and draws them.
+// pictures measures softnd beside the installed peers, and draws the results.
 func pictures(program string) error {
 	for name, tests := range map[string]string{"latency": "write_lat,send_lat", "bandwidth": "write_bw,send_bw"} {
 		if err := command(os.Stdout, program, "peers", "--quiet", "--tests", tests, "--size", "8,32,128,512,2K,8K,32K,128K,512K,2M",
@@ -97,8 +96,8 @@ var (
 	odd  = regexp.MustCompile(`[^a-z0-9]+`)
 )
 
-// benchmarks makes a result of each Go benchmark, with the runs of it as repeats:
-// HotPath/Write8 is the test hotpath_write8.
+// benchmarks returns a result for each Go benchmark, with its runs as repeats: HotPath/Write8 is the test
+// hotpath_write8.
 func benchmarks(text string) (found []report.Result) {
 	for _, m := range line.FindAllStringSubmatch(text, -1) {
 		n, _ := strconv.Atoi(m[2])
