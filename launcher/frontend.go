@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/softnd/softnd/internal/jobcontrol"
 )
 
 // frontEnd is a running job in the process that called [Job.Run].
@@ -408,16 +410,16 @@ func (f *frontEnd) handleEvent(e event) {
 
 // forwardSignal forwards a signal to the ranks.
 func (f *frontEnd) forwardSignal(sig syscall.Signal) {
-	if sig == syscall.SIGTSTP && !hasJobControlShell() {
+	if sig == syscall.SIGTSTP && !jobcontrol.HasShell() {
 		return
 	}
-	if isTerminating(sig) {
+	if jobcontrol.IsTerminating(sig) {
 		f.endBySignal(sig)
 		return
 	}
 	f.order(order{Kind: orderSignal, Signal: sig})
 	if sig == syscall.SIGTSTP {
-		suspend() // SIGCONT, which resumes this process, is forwarded like any other signal
+		jobcontrol.Suspend() // SIGCONT, which resumes this process, is forwarded like any other signal
 	}
 }
 
@@ -475,7 +477,7 @@ func (f *frontEnd) finishOutput() bool {
 			}
 			written = now
 		case sig := <-f.cfg.Signals:
-			if isTerminating(sig.(syscall.Signal)) {
+			if jobcontrol.IsTerminating(sig.(syscall.Signal)) {
 				f.addError(fmt.Errorf("write ranks' output: stopped by signal %s: the rest is lost", signalName(sig.(syscall.Signal))))
 				return false
 			}

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// MaxRanks is the maximum number of ranks of a job.
-const MaxRanks = 1024
+// maxRanks is the maximum number of ranks of a job.
+const maxRanks = 1024
 
 // FirstFile is the descriptor number that the first of [Config.Files] has in a rank.
 const FirstFile = 3
@@ -18,7 +18,7 @@ const FirstFile = 3
 // Config describes a job.
 type Config struct {
 	// Apps are the programs of the job. Ranks are numbered through them in this order. A job
-	// has 1 to [MaxRanks] ranks.
+	// has 1 to 1024 ranks.
 	Apps []App
 
 	RankEnv func(rank int) []string // environment of one rank; takes precedence over App.Env; may be nil
@@ -84,7 +84,9 @@ type Config struct {
 	Stdout, Stderr io.Writer
 	Output         Output // format and files of the ranks' output
 
-	// Signals delivers the signals to forward, see [CatchSignals]. It may be nil.
+	// Signals delivers the signals to forward. It may be nil. SIGINT, SIGTERM, SIGHUP and SIGQUIT
+	// end the job. SIGTSTP suspends the ranks and the caller, if a shell with job control started
+	// the caller; SIGCONT resumes the ranks. All other signals are only forwarded.
 	Signals <-chan os.Signal
 
 	// Grace is the time between SIGTERM and SIGKILL after a failure. Processes that outlive all
@@ -111,8 +113,8 @@ func (cfg *Config) check() error {
 			return fmt.Errorf("program %d: no arguments: want at least the program's name", i)
 		}
 	}
-	if n := cfg.ranks(); n < 1 || n > MaxRanks {
-		return fmt.Errorf("invalid number of ranks %d: want 1 to %d", n, MaxRanks)
+	if n := cfg.ranks(); n < 1 || n > maxRanks {
+		return fmt.Errorf("invalid number of ranks %d: want 1 to %d", n, maxRanks)
 	}
 	for i, rank := range cfg.StdinRanks {
 		switch {

@@ -16,6 +16,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/softnd/softnd/internal/jobcontrol"
 )
 
 // roles are the roles of the test binary.
@@ -222,7 +224,7 @@ func playFrontEnd() error {
 	cfg := config(os.Getenv("FRONT_RANK"), ranks)
 	cfg.Files = []*os.File{os.NewFile(FirstFile, "gate")}
 	cfg.Stdout, cfg.Stderr = os.Stdout, os.Stderr
-	cfg.Signals = CatchSignals()
+	cfg.Signals = jobcontrol.Catch()
 	cfg.Warn = func(text string) { fmt.Fprintln(os.Stderr, text) }
 	report, err := run(context.Background(), cfg)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/softnd/softnd/internal/jobcontrol"
 	"github.com/softnd/softnd/internal/unixsock"
 )
 
@@ -255,7 +256,7 @@ func (k *supervisor) reap() {
 
 func (k *supervisor) handleOrder(o order) {
 	switch {
-	case o.Kind == orderSignal && !isTerminating(o.Signal):
+	case o.Kind == orderSignal && !jobcontrol.IsTerminating(o.Signal):
 		k.signal(o.Signal)
 	case k.phase <= failing:
 		k.send(event{Kind: eventStopping, Signal: o.Signal})

@@ -3,14 +3,8 @@ package main
 import (
 	"fmt"
 
-	"github.com/softnd/softnd/launcher"
 	"github.com/softnd/softnd/shm"
 )
-
-func _() { // does not compile if launcher.MaxRanks and shm.MaxRanks differ
-	var at [1]struct{}
-	_ = at[launcher.MaxRanks-shm.MaxRanks]
-}
 
 // createArena creates the memory that the ranks share, of size bytes, or of the default size if
 // size is 0. It has no name and is freed with the last process that has it open.

@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/softnd/softnd/launcher"
+	"github.com/softnd/softnd/internal/jobcontrol"
 )
 
 // interrupted is the signal by which the user ended ndrun before the job.
@@ -96,10 +96,8 @@ func runInterruptibly(cmd *exec.Cmd, signals <-chan os.Signal) error {
 			}
 			return err
 		case sig := <-signals:
-			switch sig {
-			case syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT:
-			default:
-				launcher.TakeDefaultAction(sig)
+			if !jobcontrol.IsTerminating(sig.(syscall.Signal)) {
+				jobcontrol.TakeDefaultAction(sig)
 				continue
 			}
 			if first == nil {

@@ -41,6 +41,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/softnd/softnd/internal/jobcontrol"
 	"github.com/softnd/softnd/launcher"
 )
 
@@ -62,8 +63,8 @@ func main() {
 // run is main with its inputs and outputs as parameters. It returns the exit status.
 func run(args []string, stdin *os.File, stdout, stderr io.Writer) int {
 	printError := func(err error) { fmt.Fprintf(stderr, "ndrun: %v\n", err) }
-	signals := launcher.CatchSignals()
-	stopDefaultActions := launcher.TakeDefaultActions(signals)
+	signals := jobcontrol.Catch()
+	stopDefaultActions := jobcontrol.TakeDefaultActions(signals)
 	cmd, err := parse(args)
 	var asked text
 	if errors.As(err, &asked) {
@@ -91,7 +92,7 @@ func run(args []string, stdin *os.File, stdout, stderr io.Writer) int {
 	defer p.close()
 	stopDefaultActions()
 	err = p.build(stderr, signals)
-	stopDefaultActions = launcher.TakeDefaultActions(signals)
+	stopDefaultActions = jobcontrol.TakeDefaultActions(signals)
 	if err != nil {
 		printError(err)
 		var sig interrupted
@@ -148,7 +149,7 @@ func run(args []string, stdin *os.File, stdout, stderr io.Writer) int {
 	report, err := job.Run(context.Background(), cfg)
 	done()
 	watcher.Wait()
-	launcher.TakeDefaultActions(signals) // only messages are left to write, and writing may block
+	jobcontrol.TakeDefaultActions(signals) // only messages are left to write, and writing may block
 	status := 0
 	if report != nil {
 		status = report.ExitStatus()

@@ -13,10 +13,10 @@ import (
 
 	"github.com/docker/go-units"
 
-	"github.com/softnd/softnd/launcher"
+	"github.com/softnd/softnd/shm"
 )
 
-const maxRanks = launcher.MaxRanks
+const maxRanks = shm.MaxRanks
 
 func setRanks(c *command, s string) error {
 	n, err := strconv.Atoi(s)

@@ -1,4 +1,6 @@
-package launcher
+// Package jobcontrol handles the signals of a program that runs jobs, such as ndrun, as the job control
+// of shells expects it.
+package jobcontrol
 
 import (
 	"os"
@@ -11,8 +13,8 @@ import (
 	"github.com/softnd/softnd/internal/proctable"
 )
 
-// isTerminating reports whether a signal to the front end ends the job.
-func isTerminating(sig syscall.Signal) bool {
+// IsTerminating reports whether a signal ends the job.
+func IsTerminating(sig syscall.Signal) bool {
 	switch sig {
 	case syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT:
 		return true
@@ -20,19 +22,14 @@ func isTerminating(sig syscall.Signal) bool {
 	return false
 }
 
-// CatchSignals catches the signals that a launcher forwards, for [Config.Signals], until the
-// program ends:
-//
-//   - SIGINT, SIGTERM, SIGHUP and SIGQUIT end the job.
-//   - SIGTSTP suspends the ranks and the caller, if a shell with job control started the caller.
-//     SIGCONT resumes the ranks.
-//   - SIGUSR1 and SIGUSR2 are only forwarded.
+// Catch catches the signals that concern the program's job, until the program ends: SIGINT, SIGTERM,
+// SIGHUP, SIGQUIT, SIGTSTP, SIGCONT, SIGUSR1 and SIGUSR2.
 //
 // A signal that the caller inherited as ignored (nohup, a background job of a script) stays
 // ignored. SIGTTIN and SIGTTOU are ignored from now on, so that the terminal does not stop a job
 // in the background; ranks do not inherit that. SIGPIPE is caught too: writing to a closed pipe
-// becomes an error of [Job.Run].
-func CatchSignals() <-chan os.Signal {
+// becomes an error.
+func Catch() <-chan os.Signal {
 	c := make(chan os.Signal, 16)
 	for _, sig := range []os.Signal{
 		syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT,
@@ -48,7 +45,7 @@ func CatchSignals() <-chan os.Signal {
 	return c
 }
 
-// TakeDefaultActions takes the default action for signals from [CatchSignals] until stop is
+// TakeDefaultActions takes the default action for signals from [Catch] until stop is
 // called. A program calls it before and after a job. Later signals stay in the channel. Resetting
 // all signals instead would take longer than starting ten ranks.
 func TakeDefaultActions(signals <-chan os.Signal) (stop func()) {
@@ -70,15 +67,15 @@ func TakeDefaultActions(signals <-chan os.Signal) (stop func()) {
 	}
 }
 
-// TakeDefaultAction takes the system's default action for one signal from [CatchSignals]. SIGQUIT
+// TakeDefaultAction takes the system's default action for one signal from [Catch]. SIGQUIT
 // ends the process without the stack dump of the Go runtime.
 func TakeDefaultAction(sig os.Signal) {
 	switch sig {
 	case syscall.SIGQUIT:
 		os.Exit(128 + int(syscall.SIGQUIT))
 	case syscall.SIGTSTP:
-		if hasJobControlShell() {
-			suspend()
+		if HasShell() {
+			Suspend()
 		}
 	case syscall.SIGCONT:
 	default:
@@ -87,18 +84,18 @@ func TakeDefaultAction(sig os.Signal) {
 	}
 }
 
-// suspend stops this process until it gets SIGCONT.
-func suspend() {
+// Suspend stops this process until it gets SIGCONT.
+func Suspend() {
 	// Sent to this thread, so the signal is delivered before the call returns.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	_ = unix.Tgkill(os.Getpid(), unix.Gettid(), unix.SIGSTOP)
 }
 
-// hasJobControlShell reports whether a shell with job control is above this process in its
+// HasShell reports whether a shell with job control is above this process in its
 // session. Without one, no process would resume this one after SIGTSTP. The kernel drops SIGTSTP
 // in that case, but not if the signal is caught.
-func hasJobControlShell() bool {
+func HasShell() bool {
 	session, err := unix.Getsid(0)
 	if err != nil {
 		return false
