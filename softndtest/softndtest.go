@@ -1,15 +1,14 @@
-// Package softndtest starts jobs of several ranks inside a test. All ranks are in the process of
-// the test, so no launcher is needed, and the race detector sees all accesses of the ranks to Go
-// memory.
+// Package softndtest runs the ranks of a job inside a test. All ranks are in the process of the test.
+// Therefore no launcher is needed, and the race detector sees all accesses of the ranks to Go memory.
 //
 //	func TestSum(t *testing.T) {
 //		softndtest.Run(t, 4, func(ctx context.Context, job *softnd.Job) error {
-//			return sum(ctx, job) // each rank in a goroutine of its own
+//			return sum(ctx, job) // each rank runs in a goroutine of its own
 //		})
 //	}
 //
-// A test of effects between processes, such as the death of a rank, has to start processes, with
-// ndrun for example.
+// A test of effects between processes, such as the death of a rank, must start processes, for example
+// with ndrun.
 package softndtest
 
 import (
@@ -23,15 +22,15 @@ import (
 	"github.com/softnd/softnd"
 )
 
-// New starts a job of n ranks in this process and returns them in the order of their ranks. The
-// options are those of [softnd.Join], the same for each rank. The job ends with the test: New
-// registers a cleanup that closes the ranks. A test may start several jobs.
+// New starts a job of n ranks in this process, and returns one [softnd.Job] for each rank, indexed by
+// rank. Each rank has the given options. When the test ends, a cleanup function closes the job at all
+// ranks. A test may start several jobs.
 //
-// Collective calls, and [softnd.Job.Connect] at both ends, have to run at the same time, in a
-// goroutine for each rank: see [Run].
+// A collective call blocks until all ranks have made it, and [softnd.Job.Connect] blocks until the peer
+// calls it too. Therefore make these calls in one goroutine for each rank, as [Run] does.
 //
-// New ends the test with tb.Fatal if the job does not start. It must be called by the goroutine
-// that runs the test.
+// If the job does not start, New ends the test with tb.Fatal. The goroutine that runs the test must
+// call New.
 func New(tb testing.TB, n int, options ...softnd.Option) []*softnd.Job {
 	tb.Helper()
 	if n < 1 {
@@ -58,13 +57,13 @@ func New(tb testing.TB, n int, options ...softnd.Option) []*softnd.Job {
 	return jobs
 }
 
-// Run starts a job as [New] does, calls rank for each rank in a goroutine of its own, and returns
-// when all calls have returned. If a call returns an error, Run cancels the context of the others
-// and reports the error with tb.Errorf.
+// Run starts a job of n ranks as [New] does. It calls the function rank once for each rank, in a
+// goroutine of its own, and returns when all calls have returned. If a call returns an error, Run
+// cancels the context of all calls, and reports the error with tb.Errorf. The context also ends when
+// [testing.TB.Context] ends.
 //
-// The contexts are canceled when [testing.TB.Context] is. The goroutines are not that of the test,
-// so rank must not call tb.Fatal or tb.Skip; it returns an error instead. Run treats a call that
-// does so as one that returns an error.
+// The function must not call tb.Fatal or tb.Skip, because it does not run in the goroutine of the test.
+// It returns an error instead. If it calls tb.Fatal or tb.Skip nevertheless, Run reports an error.
 func Run(tb testing.TB, n int, rank func(ctx context.Context, job *softnd.Job) error, options ...softnd.Option) {
 	tb.Helper()
 	jobs := New(tb, n, options...)

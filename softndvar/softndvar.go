@@ -1,12 +1,11 @@
-// Package softndvar publishes the counters of a rank as a variable of package expvar. A program that
-// serves HTTP with [net/http.DefaultServeMux] then shows them at /debug/vars:
+// Package softndvar publishes the counters of a rank as a variable of package expvar. If the program
+// serves HTTP with [net/http.DefaultServeMux], the counters are at /debug/vars:
 //
 //	job := softnd.Must(softnd.Init(ctx))
 //	softnd.Check(softndvar.Publish("softnd", job))
 //	go http.ListenAndServe("localhost:6060", nil)
 //
-// It is a package of its own because expvar imports net/http, which the other packages of softnd do not
-// need.
+// Package expvar imports net/http. Programs that do not import softndvar are built without net/http.
 package softndvar
 
 import (
@@ -20,10 +19,10 @@ import (
 // publishing is held while a name is checked and published: expvar ends the process if a name is taken.
 var publishing sync.Mutex
 
-// Publish publishes the counters of job under a name. Each read of the variable calls [softnd.Job.Stats],
-// also after the job is closed. Variables of package expvar cannot be removed.
+// Publish publishes the counters of job as the expvar variable name. Each read of the variable calls
+// [softnd.Job.Stats], also after the job is closed. The variable cannot be removed.
 //
-// Publish fails if the name is in use.
+// Publish fails if a variable of this name exists.
 func Publish(name string, job *softnd.Job) error {
 	publishing.Lock()
 	defer publishing.Unlock()

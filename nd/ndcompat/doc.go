@@ -1,10 +1,11 @@
-// Package ndcompat helps programs and drivers written against the C interfaces of NetworkDirect
-// to move to package nd. New programs do not need it.
+// Package ndcompat helps to port programs and drivers from the C interfaces of NetworkDirect to
+// package nd. New programs do not need it.
 //
-//	Overlapped, OverlappedSet      overlapped requests: start a blocking call, get its result later
+//	Overlapped, OverlappedSet      overlapped requests: start a blocking call, get its outcome later
 //	Library                        the helper library ndutil: addresses and adapters of several providers
-//	NDKOpFlags, NDKOperationType   the numbers of NDK, the kernel interface, where they differ from nd's
+//	NDKOpFlags, NDKOperationType   the numbers of NDK (NetworkDirect in the Windows kernel), where they
+//	                               differ from the numbers of package nd
 //
-// The optional interfaces of providers that follow NDK, such as [nd.NDKAdapter], are in package nd:
-// a provider implements them.
+// The optional interfaces that come from NDK, such as [nd.NDKAdapter], are in package nd, because
+// providers implement them.
 package ndcompat

@@ -11,21 +11,23 @@ import (
 	"github.com/softnd/softnd/nd/internal/flagnames"
 )
 
-// Library is NetworkDirect's helper library: the addresses and adapters of several providers. It
-// counts its users. Before the first Startup, and after as many calls of Cleanup as of Startup,
-// every other call fails with [nd.DeviceNotReady].
+// Library is NetworkDirect's helper library. It gives access to the addresses and adapters of several
+// providers. Call Startup before other methods, and Cleanup at the end. If Cleanup has been called as
+// often as Startup, or Startup has not been called, other methods fail with [nd.DeviceNotReady].
 //
-// Set the providers before use and do not change them afterwards. The Library does not close them.
-// Adapters opened through it stay usable after Cleanup. Source: NetworkDirect ndutil.
+// Set the providers before the first call, and do not change them afterwards. The Library does not
+// close the providers. Adapters that it has opened stay usable after Cleanup.
+// Source: NetworkDirect ndutil.
 type Library struct {
-	// The providers, by kind. QueryAddressList can exclude a kind; otherwise all are used alike.
+	// V2, V1 and Emulators are the providers, by kind. The kind matters only to QueryAddressList, which
+	// can exclude kinds.
 	V2, V1, Emulators []nd.Provider
 
 	mu    sync.Mutex
 	users int
 }
 
-// QueryFlags exclude kinds of providers from [Library.QueryAddressList].
+// QueryFlags select kinds of providers that [Library.QueryAddressList] leaves out.
 // Source: the flags of NdQueryAddressList.
 type QueryFlags uint32
 
@@ -44,7 +46,7 @@ var queryFlagNames = []flagnames.Name{
 // String lists the flags by name, joined by "|".
 func (f QueryFlags) String() string { return flagnames.Join(uint32(f), queryFlagNames) }
 
-// Startup adds a user. It never fails. Source: NdStartup.
+// Startup adds a user of the library. It never fails. Source: NdStartup.
 func (l *Library) Startup() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -52,9 +54,9 @@ func (l *Library) Startup() error {
 	return nil
 }
 
-// Cleanup removes a user.
+// Cleanup removes a user of the library.
 //
-// Errors: [nd.DeviceNotReady] when there is none. Source: NdCleanup.
+// Errors: [nd.DeviceNotReady] if the library has no user. Source: NdCleanup.
 func (l *Library) Cleanup() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -78,10 +80,11 @@ func notStarted(op string) error {
 	return &nd.OpError{Op: op, Object: "library", Status: nd.DeviceNotReady, Detail: "the library is not started", Next: "call Startup first"}
 }
 
-// QueryAddressList returns the local addresses of all providers except those that flags exclude,
-// possibly none. The caller may keep and change the list.
+// QueryAddressList returns the local addresses of all providers, except the kinds that flags exclude.
+// There may be none. The caller may keep and change the list.
 //
-// Errors: [nd.DeviceNotReady]; [nd.InvalidParameter1] for unknown flags. Source: NdQueryAddressList.
+// Errors: [nd.DeviceNotReady]; [nd.InvalidParameter1] if flags has an unknown bit.
+// Source: NdQueryAddressList.
 func (l *Library) QueryAddressList(flags QueryFlags) ([]netip.Addr, error) {
 	const op = "query address list"
 	if err := l.ready(op); err != nil {
@@ -103,8 +106,8 @@ func (l *Library) QueryAddressList(flags QueryFlags) ([]netip.Addr, error) {
 
 // ResolveAddress returns the local address to bind for a connection to remote.
 //
-// Errors: [nd.DeviceNotReady]; [nd.InvalidAddress] when the route does not start at an address of a provider;
-// [nd.NetworkUnreachable] when there is no route. Source: NdResolveAddress.
+// Errors: [nd.DeviceNotReady]; [nd.InvalidAddress] if the route does not start at an address of a
+// provider; [nd.NetworkUnreachable] if there is no route. Source: NdResolveAddress.
 func (l *Library) ResolveAddress(remote netip.Addr) (local netip.Addr, err error) {
 	err = l.firstOf("resolve address", remote, func(p nd.Provider) (err error) {
 		local, err = nd.ResolveRoute(p, remote)
@@ -115,14 +118,15 @@ func (l *Library) ResolveAddress(remote netip.Addr) (local netip.Addr, err error
 
 // CheckAddress returns nil if addr is a local address of one of the providers.
 //
-// Errors: [nd.DeviceNotReady]; [nd.InvalidAddress]. Source: NdCheckAddress.
+// Errors: [nd.DeviceNotReady]; [nd.InvalidAddress] if no provider has addr. Source: NdCheckAddress.
 func (l *Library) CheckAddress(addr netip.Addr) error {
 	return l.firstOf("check address", addr, func(p nd.Provider) error { return nd.CheckAddress(p, addr) })
 }
 
-// OpenAdapter opens the adapter that has a local address.
+// OpenAdapter opens the adapter that has the local address addr.
 //
-// Errors: [nd.DeviceNotReady]; [nd.InvalidAddress], and those of [nd.Provider.OpenAdapter].
+// Errors: [nd.DeviceNotReady]; [nd.InvalidAddress] if no provider has addr; those of
+// [nd.Provider.OpenAdapter].
 // Source: NdOpenAdapter, NdOpenV1Adapter.
 func (l *Library) OpenAdapter(ctx context.Context, addr netip.Addr) (ad nd.Adapter, err error) {
 	err = l.firstOf("open adapter", addr, func(p nd.Provider) (err error) {

@@ -8,8 +8,8 @@ import (
 	"github.com/softnd/softnd/nd/internal/flagnames"
 )
 
-// NDKOpFlags are the flags of a work request in NDK's numbers. They have a type of their own
-// because some numbers mean something else in [nd.OpFlags]: 0x10 and 0x20 differ.
+// NDKOpFlags are the flags of a request in NDK's numbers. They are a separate type because 0x10 and
+// 0x20 are different flags in [nd.OpFlags].
 // Source: NDK_OP_FLAG_*.
 type NDKOpFlags uint32
 
@@ -75,8 +75,8 @@ func NDKOpFlagsOf(f nd.OpFlags) NDKOpFlags {
 	return n
 }
 
-// OpFlags returns the flags in the numbers of package nd, without the rights that only
-// FastRegister takes: see [NDKOpFlags.RegionFlags]. Bits without a meaning in NDK become
+// OpFlags returns the flags in the numbers of package nd, without the rights of FastRegister: see
+// [NDKOpFlags.RegionFlags]. If f has a bit that NDK does not define, the returned flags contain
 // 0x80000000, which every request refuses.
 func (f NDKOpFlags) OpFlags() nd.OpFlags {
 	var m nd.OpFlags
@@ -95,7 +95,7 @@ func (f NDKOpFlags) OpFlags() nd.OpFlags {
 	return m
 }
 
-// RegionFlags returns the rights in f as [nd.Endpoint.FastRegister] takes them.
+// RegionFlags returns the rights in f, for the parameter rights of [nd.Endpoint.FastRegister].
 func (f NDKOpFlags) RegionFlags() nd.RegionFlags {
 	var r nd.RegionFlags
 	if f&NDKAllowLocalWrite != 0 {
@@ -116,8 +116,8 @@ func (f NDKOpFlags) RegionFlags() nd.RegionFlags {
 // String lists the flags by name, joined by "|".
 func (f NDKOpFlags) String() string { return flagnames.Join(uint32(f), ndkOpFlagNames) }
 
-// NDKOperationType is the type of a completion in NDK's numbers. All of them differ from those of
-// [nd.RequestType], except that of NDKOperationReceiveAndInvalidate. 0 is never valid.
+// NDKOperationType is the type of a request in NDK's numbers. Only NDKOperationReceiveAndInvalidate
+// has the same number in [nd.RequestType]. 0 is never valid.
 // Source: NDK_OPERATION_TYPE.
 type NDKOperationType uint32
 
@@ -147,7 +147,7 @@ var operationTypePairs = []struct {
 	{nd.RequestFastRegister, NDKOperationFastRegister},
 }
 
-// NDKOperationTypeOf returns t in NDK's numbers, 0 for a value that is no constant of package nd.
+// NDKOperationTypeOf returns t in NDK's numbers, and 0 if t is not a constant of package nd.
 func NDKOperationTypeOf(t nd.RequestType) NDKOperationType {
 	for _, p := range operationTypePairs {
 		if p.nd == t {
@@ -157,7 +157,7 @@ func NDKOperationTypeOf(t nd.RequestType) NDKOperationType {
 	return 0
 }
 
-// RequestType returns the type in the numbers of package nd, and false for an unknown value.
+// RequestType returns t in the numbers of package nd, and false if t is unknown.
 func (t NDKOperationType) RequestType() (nd.RequestType, bool) {
 	for _, p := range operationTypePairs {
 		if p.ndk == t {

@@ -10,16 +10,16 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// Overlapped runs a blocking control call as an overlapped request: Start starts it in the
-// background, and Result returns its result later. An Overlapped has one request at a time, and may
-// be used again when that has ended. The zero value is ready for use.
+// Overlapped runs a blocking control call as an overlapped request: Start runs the call in the
+// background, and Result returns its error later. An Overlapped has one request at a time. When the
+// request has ended, the Overlapped can be used for another. The zero value is ready for use.
 //
-// The end of a request is reported once, through Done or through OnEnd.
+// The end of a request is reported by the channel of Done, or, if OnEnd is set, by a call of OnEnd.
 // Source: NetworkDirect IND2Overlapped, INDOverlapped, OVERLAPPED.
 type Overlapped struct {
-	// OnEnd, if not nil, is called at the end of each request, and Done reports nothing. With it,
-	// several requests can report to one queue of events. Result returns the outcome when OnEnd is
-	// called. OnEnd must not call Start or Cancel, because they wait until it has returned. Set it
+	// OnEnd, if not nil, is called at the end of each request, and Done returns nil. With OnEnd,
+	// several requests can report to one queue of events. OnEnd may call Result, which does not block
+	// then. OnEnd must not call Start or Cancel, because they wait until OnEnd has returned. Set OnEnd
 	// before Start.
 	OnEnd func(*Overlapped)
 
@@ -35,12 +35,15 @@ type request struct {
 	reported chan struct{} // closed when OnEnd has returned too; without OnEnd the same channel
 }
 
-// Start runs call in the background; the end of ctx cancels it. Calls started one right after the
-// other may reach their object in any order. While OnEnd runs for the latest request, Start waits
-// for its return, so that OnEnd sees the result of the request that has ended.
+// Start runs call in the background, as the new request of o. If ctx ends, the context of call ends
+// too. If several calls are started, it is undefined in which order they run. If OnEnd is running for
+// the previous request, Start blocks until OnEnd has returned, so that OnEnd sees the result of that
+// request.
 //
-// Errors: [nd.InvalidDeviceState] while the latest request is pending, which continues; [nd.Canceled] when
-// ctx ends before OnEnd has returned. Nothing is started then.
+// Errors; call is not started then:
+//
+//   - [nd.InvalidDeviceState]: the previous request has not ended. It continues.
+//   - [nd.Canceled]: ctx has ended before OnEnd has returned.
 func (o *Overlapped) Start(ctx context.Context, call func(context.Context) error) error {
 	_, err := o.start(ctx, call)
 	return err
@@ -91,11 +94,10 @@ func (o *Overlapped) awaitReport(ctx context.Context, r *request) error {
 	}
 }
 
-// Result returns the error of the latest call. It may be called repeatedly. It returns nil
-// if no call was started.
+// Result returns the error that the latest call has returned, and nil if there was no call. If the call
+// still runs and wait is true, Result blocks until the call returns. If the call still runs and wait is
+// false, Result returns [nd.Pending], which is not a failure. Result may be called repeatedly.
 //
-// Errors: [nd.Pending], which is not a failure, while the call runs and wait is false; otherwise
-// that of the call.
 // Source: IND2Overlapped::GetOverlappedResult.
 func (o *Overlapped) Result(wait bool) error {
 	r := o.latest()
@@ -110,8 +112,8 @@ func (o *Overlapped) Result(wait bool) error {
 	return r.err
 }
 
-// Done returns a channel that is closed when the latest request ends. Without a request, and with
-// OnEnd, it returns nil.
+// Done returns a channel that is closed when the latest request ends. If there was no request, or
+// OnEnd is set, it returns nil.
 func (o *Overlapped) Done() <-chan struct{} {
 	if r := o.latest(); r != nil && o.OnEnd == nil {
 		return r.returned
@@ -119,8 +121,8 @@ func (o *Overlapped) Done() <-chan struct{} {
 	return nil
 }
 
-// Cancel ends the context of the pending request, if there is one, and returns when the request has
-// ended and was reported. A call that ends at the same moment keeps its own result.
+// Cancel ends the context of the latest request, and blocks until the request has ended and OnEnd, if
+// set, has returned. If the call has returned before, Cancel does not change its error.
 func (o *Overlapped) Cancel() {
 	if r := o.latest(); r != nil {
 		r.stop()
@@ -153,16 +155,16 @@ func (r *request) stop() {
 	<-r.reported
 }
 
-// OverlappedSet is a set of requests, usually those of one object, that can be canceled together.
-// The zero value is ready for use.
+// OverlappedSet is a set of requests that can be canceled together, usually the requests of one
+// object. The zero value is ready for use.
 type OverlappedSet struct {
 	mu       sync.Mutex
 	requests []*request // in the order of Start, some of them ended
 }
 
-// Start is o.Start for a request that belongs to the set.
+// Start calls o.Start(ctx, call), and adds the request to the set.
 //
-// Errors: as [Overlapped.Start].
+// Errors: those of [Overlapped.Start].
 func (s *OverlappedSet) Start(ctx context.Context, o *Overlapped, call func(context.Context) error) error {
 	r, err := o.start(ctx, call) // without the lock: an OnEnd that it waits for may use the set
 	if err != nil {
@@ -175,12 +177,12 @@ func (s *OverlappedSet) Start(ctx context.Context, o *Overlapped, call func(cont
 	return nil
 }
 
-// Cancel cancels the pending requests of the set in the order in which they were started. It cancels
-// each when the one before it has ended and was reported, and returns after the last. Requests that
-// are started meanwhile continue.
+// Cancel cancels the requests of the set one after the other, in the order of Start, and returns when
+// all have ended. For each request it does what [Overlapped.Cancel] does. Requests that are started
+// during Cancel continue.
 //
-// Errors: [nd.Unsuccessful] when some of them ended with another result than [nd.Canceled]; all have
-// ended then too.
+// Errors: [nd.Unsuccessful] if a request ended with another error than [nd.Canceled], or without one.
+// All requests have ended even so.
 // Source: IND2Overlapped::CancelOverlappedRequests.
 func (s *OverlappedSet) Cancel() error {
 	s.mu.Lock()

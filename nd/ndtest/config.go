@@ -9,34 +9,34 @@ import (
 
 // Config describes the provider under test.
 type Config struct {
-	// Open opens the provider for one side. The suite calls it once for each side, and again for
-	// rows that close their provider or leave it in a bad state. The suite closes each provider
+	// Open opens the provider for one side. The suite calls it once for each side. It calls Open again
+	// in scenarios that close their provider or leave it in a bad state. The suite closes each provider
 	// that Open returns. The providers of a run must be able to connect to each other and to
-	// themselves, at the first address of each provider's list.
+	// themselves. They connect at the first address of each provider's address list.
 	Open func() (nd.Provider, error)
 
-	// Spawn starts another process and returns a stream to it. That process calls [Serve] with
-	// the other end of the stream and a Config of its own. It must exit when the stream is closed.
-	// If Spawn is nil, both sides are goroutines of this process, and scenarios that kill a side
-	// are skipped.
+	// Spawn starts another process, and returns a stream to it. That process calls [Serve] with the
+	// other end of the stream and a Config of its own. It must exit when the stream is closed. If Spawn
+	// is nil, both sides are goroutines of this process, and scenarios that kill a side are skipped.
 	Spawn func() (io.ReadWriteCloser, error)
 
-	// PrivateMemory makes the scenarios register ordinary Go memory instead of memory that the
-	// adapter allocates.
+	// PrivateMemory makes the scenarios register ordinary Go memory instead of memory of
+	// [nd.Adapter.Allocate].
 	PrivateMemory bool
 
-	// ReceiveTimeout is how long the provider lets a Send wait for a Receive. DisconnectTimeout is
-	// how long it lets a Disconnect wait for the peer's Disconnect. They describe the provider and
-	// do not configure it. Some scenarios wait for these times, so short ones make a run faster.
-	// 0 means 2 s.
+	// ReceiveTimeout is the time for which a Send of the provider waits for a Receive.
+	// DisconnectTimeout is the time for which its Disconnect waits for the peer's Disconnect. The two
+	// fields tell the suite how the provider is configured; they do not configure it. Some scenarios
+	// wait for these times, so a provider with short times is tested faster. 0 means 2 s.
 	ReceiveTimeout, DisconnectTimeout time.Duration
 
-	// Watchdog is how long a scenario may take. After that time, the contexts of its calls end. If
-	// a call ignores its context for a further quarter of that time, the row fails with the stacks
-	// of its goroutines, and the run ends. 0 means 60 s.
+	// Watchdog limits the duration of a scenario. After that time, the contexts of its calls end. If a
+	// call then does not return within a quarter of Watchdog, the scenario fails, the suite prints the
+	// stacks of its goroutines, and the run ends. 0 means 60 s.
 	Watchdog time.Duration
 
-	// Only lists the numbers of the scenarios to run, such as "C056". If it is empty, all run.
+	// Only lists the numbers of the scenarios to run, such as "C056". If it is empty, all scenarios
+	// run.
 	Only []string
 }
 

@@ -13,7 +13,7 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// Outcome is how a row or further scenario ended.
+// Outcome is the outcome of a scenario.
 type Outcome string
 
 const (
@@ -21,16 +21,16 @@ const (
 	Failed  Outcome = "failed"
 	Skipped Outcome = "skipped" // the adapter lacks an optional feature, or Config.Spawn is nil
 	NoTest  Outcome = "no test" // the row is in Untestable
-	NotRun  Outcome = "not run" // left out by Config.Only or by the command line
+	NotRun  Outcome = "not run" // Config.Only or the command line excludes the scenario
 )
 
-// Report holds the results of a run.
+// Report has the outcomes of a run. The keys of its maps are the numbers of the scenarios.
 type Report struct {
-	Outcomes map[string]Outcome // by number, for each row and each further scenario
-	Reasons  map[string]string  // by number, for each row that was skipped or has no test
+	Outcomes map[string]Outcome // of each scenario, rows without a test included
+	Reasons  map[string]string  // why a scenario was skipped, or a row has no test
 }
 
-// Count returns the number of rows and further scenarios with outcome o.
+// Count returns the number of scenarios with outcome o.
 func (r *Report) Count(o Outcome) (n int) {
 	for _, got := range r.Outcomes {
 		if got == o {
@@ -69,8 +69,9 @@ func (h *providers) close() {
 	}
 }
 
-// Run checks the provider against every scenario of [Scenarios] and returns the results. Each
-// scenario is a subtest of t, named by its number. Run logs the skipped, untestable and adapted rows.
+// Run checks the provider with every scenario of [Scenarios], and returns the outcomes. Each scenario
+// is a subtest of t, named by its number. Run logs the rows that are skipped, [Untestable] or
+// [Adapted].
 func Run(t *testing.T, cfg Config) *Report {
 	t.Helper()
 	report := &Report{Outcomes: make(map[string]Outcome), Reasons: make(map[string]string)}

@@ -50,10 +50,11 @@ func all() []scenario {
 	return list
 }
 
-// Scenario is the number and the title of a row of the conformance table or of a further scenario.
+// Scenario has the number and the title of a scenario.
 type Scenario struct{ ID, Title string }
 
-// Scenarios returns the scenarios that Run checks, ordered by number. Rows of the table come first.
+// Scenarios returns the scenarios that Run checks, ordered by number. The rows of the conformance
+// table come first.
 func Scenarios() []Scenario {
 	var list []Scenario
 	for _, s := range all() {
@@ -62,8 +63,9 @@ func Scenarios() []Scenario {
 	return list
 }
 
-// RowCount is the number of rows of the conformance table, C001 to C248. It includes those of Untestable.
+// RowCount is the number of rows of the conformance table, C001 to C248. It includes the rows in
+// [Untestable].
 const RowCount = 248
 
-// RowID returns the name of row i, counted from 1: RowID(7) is "C007".
+// RowID returns the number of row i as the suite writes it: RowID(7) is "C007". The first row is 1.
 func RowID(i int) string { return fmt.Sprintf("C%03d", i) }

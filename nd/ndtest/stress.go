@@ -8,12 +8,12 @@ import (
 
 // Stress makes random legal requests of all kinds on several connections at once, and compares every
 // result and every byte of memory with a small sequential model. Both sides derive the same plan from
-// seed. The plan has the given number of rounds, each of up to a few hundred requests. The same seed
+// seed. The plan has the given number of rounds, each with up to a few hundred requests. The same seed
 // produces the same plan, but not the same timing. Stress prints the seed before the first request.
 //
-// The sides may use providers that are configured differently, but that can connect to each other.
-// Stress calls cfg.Open for the active side first. Without cfg.Spawn, it calls cfg.Open again for the
-// passive side.
+// Stress calls cfg.Open for the active side first. If cfg.Spawn is nil, it calls cfg.Open again for the
+// passive side. The two providers may be configured differently, but must be able to connect to each
+// other.
 func Stress(t *testing.T, cfg Config, seed uint64, rounds int) {
 	t.Helper()
 	again := fmt.Sprintf("Stress(t, cfg, %d, %d) repeats this plan", seed, rounds)

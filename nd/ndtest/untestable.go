@@ -4,5 +4,5 @@ package ndtest
 // with the reason.
 var Untestable = map[string]string{
 	"C170": "only version 1 of the model has a result of the window itself. Package nd, like NDK, reports the invalidated token in the result of the Receive, which C147 checks",
-	"C229": "private data is a Go slice, so it cannot have a length without memory. C085 to C087 check the other bad argument, data that is too long",
+	"C229": "the row passes private data with a length but without memory. In Go, private data is a slice, which cannot have a length without memory. C085 to C087 check the other invalid argument, data that is too long",
 }
