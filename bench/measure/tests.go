@@ -10,24 +10,24 @@ import (
 // Tests returns all measurements, in the order in which users see them.
 func Tests() []Test {
 	return []Test{
-		{"write_lat", "latency of a Write that is seen in memory: half a round trip", 2, writeLat.run},
+		{"write_lat", "latency of a Write until its data arrive: half a round trip", 2, writeLat.run},
 		{"read_lat", "latency of a Read, from post to completion", 2, readLat.run},
 		{"send_lat", "latency of a Send: half a round trip", 2, sendLat.run},
-		{"write_completion", "a Write that the target carries out in private memory, from post to completion", 2, writeCompletion.run},
+		{"write_completion", "a Write that the target executes in private memory, from post to completion", 2, writeCompletion.run},
 		{"write_bw", "bandwidth of Writes", 2, bandwidth("write_bw", nd.RequestWrite).run},
 		{"read_bw", "bandwidth of Reads", 2, bandwidth("read_bw", nd.RequestRead).run},
 		{"send_bw", "bandwidth of Sends", 2, bandwidth("send_bw", nd.RequestSend).run},
 		{"msg_rate", "rate of small Sends on one queue pair", 2, msgRate.run},
-		{"posted", "time to post a Write and take its completion, back to back", 2, posted.run},
+		{"posted", "time to post a Write and poll its completion, back to back", 2, posted.run},
 		{"bind_invalidate", "Bind and Invalidate of a window, nothing in flight", 2, runBind},
 		{"mr_lat", "latency of registering and deregistering, allocating and freeing memory", 2, runMRLat},
 		{"mr_rate", "rate of registering and deregistering, allocating and freeing memory", 2, runMRRate},
 		{"connect_rate", "connections made and closed, one after the other", 2, runConnect},
 		{"barrier", "barrier of all ranks", 0, runBarrier},
-		{"wakeup", "message to a sleeping rank, until its answer is seen", 2, runWakeup},
+		{"wakeup", "time from a message to a sleeping rank until its answer arrives", 2, runWakeup},
 		{"oversubscribed", "exchange with both neighbours in a ring of ranks", 0, runNeighbours},
-		{"blocked", "processor time of a rank that waits and nothing comes", 0, runBlocked},
-		{"alloc_noise", "tail latency of a Write while every rank allocates, to that while none does", 2, runAllocNoise},
+		{"blocked", "processor time of a rank that waits while nothing happens", 0, runBlocked},
+		{"alloc_noise", "tail latency of a Write while every rank allocates, relative to that while none does", 2, runAllocNoise},
 		{"arena_memory", "arena memory per rank, fully connected", 0, runArenaMemory},
 	}
 }

@@ -53,7 +53,7 @@ func (c linkConfig) sized(size int) linkConfig {
 
 func wakeupLoop(w *World, o Options, l *link, test, remark string, sleep func(*link) error) *loop {
 	res := timed(w, o, test, wakeupBytes)
-	res.Mode, res.Memory, res.Note = "event", memoryName(o.Private), "from the post to the sight of the answer; "+remark
+	res.Mode, res.Memory, res.Note = "event", memoryName(o.Private), "from the post to the answer; "+remark
 	return &loop{result: res,
 		run: func(_ context.Context, n int) (float64, error) {
 			sum := 0.0

@@ -1,6 +1,7 @@
 package suite
 
 import (
+	"errors"
 	"math"
 	"slices"
 	"strings"
@@ -319,5 +320,38 @@ func TestRounds(t *testing.T) {
 		if got := p.wants(x.round, x.run, c); got != x.want {
 			t.Errorf("round %d, %s, once %v: %v", x.round, x.run.Test, x.run.once, got)
 		}
+	}
+}
+
+// TestMeasure: every job runs in the first round, failed jobs are named, and rounds continue while a bar is open.
+func TestMeasure(t *testing.T) {
+	jobs := map[int]int{} // by round
+	between := 0
+	found, err := Measure(true, func(round int, r Run) ([]report.Result, error) {
+		jobs[round]++
+		if r.Test == "posted" && round == 1 {
+			return nil, errors.New("no memory")
+		}
+		if r.Test != "write_lat" {
+			return nil, nil
+		}
+		pairs := changed(result("write_lat", 8, 50), func(x *report.Result) { x.Pairs = r.Options.Pairs })
+		return []report.Result{compared(pairs, rawLineLimit, 1)}, nil
+	}, func() []report.Result {
+		between++
+		return []report.Result{{Test: "write_lat", Provider: UCX}}
+	})
+	if err == nil || err.Error() != "suite: posted with 2 ranks: no memory" {
+		t.Errorf("error %v", err)
+	}
+	if len(found) != 3 || found[2].Provider != UCX || between != 1 {
+		t.Errorf("results %+v after %d calls of between", found, between)
+	}
+	p := planOf(true)
+	if n := len(found[0].Repeats); n != 5*p.rounds {
+		t.Errorf("%d repeats of a decided figure, want those of %d rounds", n, p.rounds)
+	}
+	if len(jobs) != p.rounds+p.extra || jobs[1] != len(p.runs) || jobs[2] >= jobs[1] {
+		t.Errorf("jobs by round: %v, of %d", jobs, len(p.runs))
 	}
 }

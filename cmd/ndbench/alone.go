@@ -93,6 +93,6 @@ func abandon(rank int, err error) {
 	if err != nil {
 		cause = " (" + err.Error() + ")"
 	}
-	fmt.Fprintf(os.Stderr, "ndbench: rank %d has ended before the test was over%s; see what it says above\n", rank, cause)
+	fmt.Fprintf(os.Stderr, "ndbench: rank %d exited before the end of the test%s: see its messages above\n", rank, cause)
 	os.Exit(exitFailure)
 }

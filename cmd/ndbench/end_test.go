@@ -66,7 +66,7 @@ func TestEndOfOneProcessEndsOther(t *testing.T) {
 		want  string
 	}{
 		{syscall.SIGINT, false, ""}, {syscall.SIGTERM, false, ""}, {syscall.SIGKILL, false, ""},
-		{syscall.SIGKILL, true, "rank 1 has ended before the test was over"},
+		{syscall.SIGKILL, true, "rank 1 exited before the end of the test"},
 	} {
 		t.Run(fmt.Sprintf("%v to a child: %v", tc.sig, tc.child), func(t *testing.T) {
 			cmd := command(t, "ndbench", "send_lat", "-e", "-D", "1h", "--no-pin")

@@ -17,7 +17,7 @@ func TestMistakesAreExplained(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, tc := range []struct{ args, want string }{
-		{"writ_lat", `"writ_lat"; did you mean write_lat`},
+		{"writ_lat", `"writ_lat": did you mean write_lat`},
 		{"nonsense", "ndbench list shows all tests"},
 		{"write_lat --size 0", "--size 0: out of range: want 1 to"},
 		{"write_lat --size 12Q", "want a size such as 8, 64K or 1M"},
@@ -26,7 +26,7 @@ func TestMistakesAreExplained(t *testing.T) {
 		{"write_lat --iterations 5 --duration 1s", "omit one"},
 		{"write_lat --depth x", "see ndbench help write_lat"},
 		{"write_lat --bogus", "unknown flag: --bogus"},
-		{"write_lat 64", `"64" is no option`},
+		{"write_lat 64", `unexpected argument "64"`},
 		{"write_lat --plot x.gif", "want a name that ends with .png or .svg"},
 		{"write_lat --plot x.svg --size 8", "give two or more"},
 		{"write_lat --json /no/such/x.json", "no directory /no/such"},

@@ -29,8 +29,8 @@ type output struct {
 func (o *output) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.json, "json", "", "write the report as JSON to a `file`, or - for standard output instead of the table")
 	f.StringVar(&o.csv, "csv", "", "the same as CSV")
-	f.StringVar(&o.plot, "plot", "", "draw the figures by size into a `file` .png or .svg; all sizes unless some are given")
-	f.StringVar(&o.compare, "compare", "", "compare with an earlier `file` of --json; the exit status is 3 if something has changed")
+	f.StringVar(&o.plot, "plot", "", "draw the figures by size into a `file` .png or .svg; default all sizes")
+	f.StringVar(&o.compare, "compare", "", "compare with an earlier `file` of --json; the exit status is 3 if a figure has changed")
 	f.BoolVar(&o.quiet, "quiet", false, "no table")
 }
 

@@ -21,20 +21,20 @@ import (
 	"github.com/softnd/softnd/bench/report"
 )
 
-const peersHelp = `Set other transports between processes of this host beside softnd: UCX,
+const peersHelp = `Compare softnd with other transports between processes of this host: UCX,
 libfabric, Open MPI and MPICH, as far as they are installed.
 
 Sizes, pinning, repeats and their length are the same for all. A figure is
-measured in rounds: softnd makes one repeat, then each peer, then the next round
-begins, so all of them see the same minutes of the machine. Each repeat is
-compared with the limit of the machine measured before and after it. A star marks
-a best whose interval lies beyond those of all others.
+measured in rounds. In each round, softnd makes one repeat, and then each peer
+makes one, so all are measured under the same conditions. Each repeat is compared
+with the limit of the machine before and after it. A star marks the best of a row
+if its interval does not overlap the others.
 
 The exit status is 0 if all went well; 1 if not; 2 if the command line is wrong;
 3 if --compare found a change beyond the noise; 4 if a figure is missing because
 a peer or softnd failed, or because a peer that --only names is not installed.
-With 3 and 4 everything that was found has been reported. That a peer is not
-installed, without --only, is no failure.`
+After 3 and 4 the report is complete apart from these figures. Without --only, a
+peer that is not installed is no failure.`
 
 // peersOptions are the options of "ndbench peers". It has only a few of the embedded ones.
 type peersOptions struct {
@@ -49,7 +49,7 @@ func newPeers() *cobra.Command {
 	o.Pairs = 1
 	cmd := &cobra.Command{
 		Use:   "peers",
-		Short: "Set other transports beside softnd: UCX, libfabric, Open MPI, MPICH",
+		Short: "Compare softnd with other transports: UCX, libfabric, Open MPI, MPICH",
 		Long:  peersHelp,
 		Args:  none,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -71,7 +71,7 @@ func newPeers() *cobra.Command {
 	f.DurationVarP(&o.Duration, "duration", "D", measure.Defaults().Duration, "length of a repeat")
 	f.IntVarP(&o.Repeats, "repeats", "r", measure.Defaults().Repeats, "repeats; the figure is their median")
 	f.BoolVar(&o.quick, "quick", false, fmt.Sprintf("short run: defaults --duration %v --repeats %d --size 8,64K", quickDuration, quickRepeats))
-	f.BoolVar(&o.pin, "pin", false, "keep each process on a core of its own (default if there are enough)")
+	f.BoolVar(&o.pin, "pin", false, "bind each process to a core of its own (default if there are enough)")
 	f.BoolVar(&o.noPin, "no-pin", false, "let processes move between cores")
 	o.output.addFlags(f)
 	return cmd

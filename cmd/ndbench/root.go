@@ -14,7 +14,7 @@ import (
 func newRoot(stdout, stderr io.Writer) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "ndbench",
-		Short:         "Measure softnd, and the limits of the machine next to it",
+		Short:         "Measure softnd, and next to it the limits of the machine",
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          cobra.ArbitraryArgs, // so that an unknown test is ours to explain
@@ -42,9 +42,9 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 func unknownTest(root *cobra.Command, name string) error {
 	near := root.SuggestionsFor(name)
 	if len(near) == 0 {
-		return usagef("there is no test or command %q; ndbench list shows all tests", name)
+		return usagef("unknown test or command %q: ndbench list shows all tests", name)
 	}
-	return usagef("there is no test or command %q; did you mean %s?", name, strings.Join(near, " or "))
+	return usagef("unknown test or command %q: did you mean %s?", name, strings.Join(near, " or "))
 }
 
 func newList(tests []measure.Test) *cobra.Command {
@@ -63,7 +63,7 @@ func newList(tests []measure.Test) *cobra.Command {
 // none refuses arguments that are not options.
 func none(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return usagef("%s: %q is no option; all of them begin with --, see ndbench help %s", cmd.Name(), args[0], cmd.Name())
+		return usagef("%s: unexpected argument %q: options begin with --; see ndbench help %s", cmd.Name(), args[0], cmd.Name())
 	}
 	return nil
 }

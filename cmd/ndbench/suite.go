@@ -55,7 +55,7 @@ func newSuite() *cobra.Command {
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.BoolVar(&s.quick, "quick", false, "fewer and shorter repeats: less than three minutes in all")
-	f.BoolVar(&s.check, "check", false, "show what is required next to what was seen; the exit status is 1 unless every required figure is met")
+	f.BoolVar(&s.check, "check", false, "show each figure next to its bar; the exit status is 1 unless every bar is met")
 	f.StringVar(&s.from, "from", "", "with --check, measure nothing and take the figures from a `file` of --json")
 	s.output.addFlags(f)
 	return cmd
