@@ -3,9 +3,9 @@ package endpoint
 import (
 	"testing"
 
+	"github.com/softnd/softnd/endpoint/internal/ring"
 	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/nd"
-	"github.com/softnd/softnd/shm"
 )
 
 // FuzzQueuePairState attaches to queue-pair state whose owner writes false offsets and sizes. The memory
@@ -13,25 +13,25 @@ import (
 func FuzzQueuePairState(f *testing.F) {
 	r := newRig(f)
 	const (
-		ring     = wire.SharedQPSize
+		entries  = wire.SharedQPSize // offset of the ring
 		slots    = 16
-		receives = wire.SharedQPSize + slots*shm.SlotSize
+		receives = wire.SharedQPSize + slots*ring.SlotSize
 		count    = 8
 		stride   = 128
 	)
 	inContent := landmark(liarsMemory, margin)
-	slot := func(seq uint64, s shm.Payload) []byte { return append(bytesOf(seq), slotsOf(s)...) }
+	slot := func(seq uint64, s ring.Words) []byte { return append(bytesOf(seq), slotsOf(s)...) }
 	for _, victimConnects := range []bool{false, true} {
-		f.Add(landmark(liarsQP, ring), uint64(slots), landmark(liarsQP, receives), uint64(count), uint64(stride), uint64(1), uint64(3), []byte{}, victimConnects)
-		f.Add(inContent, uint64(4), inContent, uint64(4), uint64(64), uint64(1), uint64(3), slot(1, shm.Payload{wire.Header(wire.SendInEntry, wire.FlagFirst|wire.FlagLast, 40, 0)}), victimConnects)
-		f.Add(inContent, uint64(1), inContent, uint64(1), uint64(64), ^uint64(0), uint64(1), append(slot(1, shm.Payload{wire.Header(wire.SendPlaced, 0, 0, 0), 9}), bytesOf(100, 3)...), victimConnects)
+		f.Add(landmark(liarsQP, entries), uint64(slots), landmark(liarsQP, receives), uint64(count), uint64(stride), uint64(1), uint64(3), []byte{}, victimConnects)
+		f.Add(inContent, uint64(4), inContent, uint64(4), uint64(64), uint64(1), uint64(3), slot(1, ring.Words{wire.Header(wire.SendInEntry, wire.FlagFirst|wire.FlagLast, 40, 0)}), victimConnects)
+		f.Add(inContent, uint64(1), inContent, uint64(1), uint64(64), ^uint64(0), uint64(1), append(slot(1, ring.Words{wire.Header(wire.SendPlaced, 0, 0, 0), 9}), bytesOf(100, 3)...), victimConnects)
 	}
 	for n := range uint64(4) {
-		f.Add(landmark(liarsQP, ring), uint64(slots), uint64(0), uint64(0), uint64(0), n<<62, uint64(0), []byte{}, n%2 == 0)
+		f.Add(landmark(liarsQP, entries), uint64(slots), uint64(0), uint64(0), uint64(0), n<<62, uint64(0), []byte{}, n%2 == 0)
 	}
-	good := []uint64{landmark(liarsQP, ring), slots, landmark(liarsQP, receives), count, stride}
+	good := []uint64{landmark(liarsQP, entries), slots, landmark(liarsQP, receives), count, stride}
 	for i, lies := range [][]uint64{
-		{0, ^uint64(0), 12, landmark(arenaEnd, 0), landmark(arenaEnd, -64), landmark(victimsQP, ring), landmark(victimsQP, 0), landmark(tables, 0), landmark(windowTable, 64), landmark(liarsQP, ring+8)},
+		{0, ^uint64(0), 12, landmark(arenaEnd, 0), landmark(arenaEnd, -64), landmark(victimsQP, entries), landmark(victimsQP, 0), landmark(tables, 0), landmark(windowTable, 64), landmark(liarsQP, entries+8)},
 		{0, 1, 2, 3, 1 << 20, 1 << 21, 1 << 58, 1 << 63, ^uint64(0)},
 		{0, ^uint64(0), 12, landmark(arenaEnd, 0), landmark(arenaEnd, -1024), landmark(victimsQP, receives), landmark(victimsMemory, 0), landmark(heapStart, -8), landmark(liarsQP, 8)},
 		{0, 1, 3, maxQueueDepth, 2 * maxQueueDepth, 1 << 60, ^uint64(0)},
@@ -43,14 +43,14 @@ func FuzzQueuePairState(f *testing.F) {
 			f.Add(g[0], g[1], g[2], g[3], g[4], uint64(n), uint64(2), []byte{}, n%2 == 0)
 		}
 	}
-	f.Fuzz(func(t *testing.T, ring, slots, receives, count, stride, number, posted uint64, content []byte, victimConnects bool) {
+	f.Fuzz(func(t *testing.T, entries, slots, receives, count, stride, number, posted uint64, content []byte, victimConnects bool) {
 		defer r.begin(t)()
 		r.arrive(t)
 		v, l := r.victim, r.liar
 		h := l.ep.localQP
 		was := [...]uint64{h.Ring, h.RingSlots, h.Receives, h.ReceiveCount, h.ReceiveStride, h.Endpoint}
 		lie := func() {
-			h.Ring, h.RingSlots, h.Receives, h.ReceiveCount, h.ReceiveStride, h.Endpoint = r.mean(ring), slots, r.mean(receives), count, stride, number
+			h.Ring, h.RingSlots, h.Receives, h.ReceiveCount, h.ReceiveStride, h.Endpoint = r.mean(entries), slots, r.mean(receives), count, stride, number
 			h.SharedReceive = number >> 62
 			h.Posted.Store(posted)
 			copy(l.estates[inArena].of(vast), content)

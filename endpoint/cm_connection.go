@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/softnd/softnd/endpoint/internal/ring"
 	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/internal/asym"
 	"github.com/softnd/softnd/nd"
@@ -49,13 +50,14 @@ const (
 type connection struct {
 	// The first fields are those that small requests and messages need; see queuePair.
 
-	out        shm.Producer
+	out        ring.Producer
 	guardPeer  window.Peer
 	credit     credit // of this side's messages
 	peer       *shm.Peer
 	peerQP     *wire.SharedQP
-	in         *shm.Consumer
+	in         *ring.Consumer
 	peerHasSRQ bool // the peer's receives come from a shared queue, and this side does not see them
+	peerFences bool // the peer's process issues the barriers that this side's stores omit; see ring.NewProducer
 
 	provider *Provider
 	record   *wire.ConnectionRecord
@@ -102,7 +104,7 @@ func (c *connection) transition(to connState, from ...connState) (moved bool) {
 		}
 	})
 	if moved {
-		c.peer.Ring()
+		c.peer.Wake()
 	}
 	return moved
 }
@@ -160,24 +162,18 @@ func (c *connection) attach(ep *queuePair) error {
 	if err != nil {
 		return err
 	}
-	ring, slots := peerQP.Ring, peerQP.RingSlots // loaded once; the copies are checked and used
 	if err := c.attachReceives(peerQP); err != nil {
 		return err
 	}
-	if c.in, err = arena.NewConsumer(shm.Offset(ring), slots, &ep.localQP.Consumed); err != nil {
+	if err := c.attachRing(ep, peerQP); err != nil {
 		return err
 	}
-	if !c.peer.Owns(shm.Offset(ring), slots*shm.SlotSize) {
-		return fmt.Errorf("the queue-pair state of %v refers to a ring in memory of another member: %w", c.peer, shm.ErrDamaged)
-	}
-	out, err := arena.NewProducer(shm.Offset(ep.localQP.Ring), ep.localQP.RingSlots, &peerQP.Consumed)
+	c.peerFences = peerQP.Membarrier == 1 && asym.HasHeavyGlobal()
+	out, err := ring.NewProducer(ep.outboundSlots, &peerQP.Released, !c.peerFences)
 	if err != nil {
 		return err
 	}
 	c.out = *out
-	if peerQP.Barriers == 1 && asym.HasHeavyGlobal() {
-		c.out.Relax()
-	}
 	c.peerQP = peerQP
 	c.guardPeer = window.Peer{Adapter: owner, Endpoint: peerQP.Endpoint,
 		State: &c.record.State, Established: uint32(connEstablished), Disconnecting: &c.record.Disconnected[other]}
@@ -186,6 +182,22 @@ func (c *connection) attach(ep *queuePair) error {
 	ep.adapter.space.AddHazard(c.hazard)
 	c.attached = true
 	ep.inbound.Store(c.in)
+	return nil
+}
+
+// attachRing checks where the peer's ring is, and makes this side its consumer.
+func (c *connection) attachRing(ep *queuePair, peerQP *wire.SharedQP) error {
+	at, count := peerQP.Ring, peerQP.RingSlots // loaded once; the copies are checked and used
+	slots, err := shm.Slice[ring.Slot](c.provider.arena, shm.Offset(at), count)
+	if err != nil {
+		return err
+	}
+	if !c.peer.Owns(shm.Offset(at), count*ring.SlotSize) {
+		return fmt.Errorf("the queue-pair state of %v refers to a ring in memory of another member: %w", c.peer, shm.ErrDamaged)
+	}
+	if c.in, err = ring.NewConsumer(slots, &ep.localQP.Released); err != nil {
+		return fmt.Errorf("the queue-pair state of %v: %w: %w", c.peer, err, shm.ErrDamaged)
+	}
 	return nil
 }
 
@@ -247,19 +259,19 @@ func (c *connection) nextReceive(to *[maxSGE]wire.SGE) (entries []wire.SGE, capa
 // completed when its entry was pushed counts until its data is placed.
 func (c *connection) mustNotOvertake() bool {
 	last := c.credit.orderBarrier(c.out.Published())
-	return last != 0 && int64(last-c.out.LoadReleased()) > 0
+	return last != 0 && !c.out.IsReleased(last)
 }
 
 // hasUnexecutedAtPeer reports whether a request waits for the peer to execute its ring entries. Unlike
 // mustNotOvertake, it ignores Sends that completed when they were pushed.
 func (c *connection) hasUnexecutedAtPeer() bool {
-	return int64(c.credit.ackRequestEnd-c.out.LoadReleased()) > 0
+	return !c.out.IsReleased(c.credit.ackRequestEnd)
 }
 
 // hasReadsInFlight reports whether the peer has not yet delivered the data of n Reads or more. n
 // is 1 to maxReads.
 func (c *connection) hasReadsInFlight(n uint64) bool {
-	return c.readsSent >= n && int64(c.readEnds[(c.readsSent-n)%maxReads]-c.out.LoadReleased()) > 0
+	return c.readsSent >= n && !c.out.IsReleased(c.readEnds[(c.readsSent-n)%maxReads])
 }
 
 // detach ends this side's use of the other side's memory permanently.
@@ -273,7 +285,7 @@ func (c *connection) detach() {
 	}
 	defer c.provider.waiters.EndCall()
 	c.writeRecord(func() { c.record.Detached[c.side].Store(wire.DetachedQP) }) // ORDER detached: pairs with the load in release
-	c.peer.Ring()
+	c.peer.Wake()
 	c.provider.runOrDefer(c.release)
 }
 
@@ -306,7 +318,7 @@ func (c *connection) release() bool {
 	}
 	c.mu.Unlock()
 	p.mu.Unlock()
-	c.peer.Ring()
+	c.peer.Wake()
 	if c.side == active {
 		// The record is allocated memory of this member; see memoryRegion.finishClose for what Free may report.
 		_ = p.member.Free(c.offset)

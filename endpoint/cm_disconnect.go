@@ -92,7 +92,7 @@ func (ep *queuePair) beginDisconnect() bool {
 	}
 	ep.life.disconnectDeadline = time.Now().Add(ep.provider.options.disconnectTimeout)
 	c.writeRecord(func() { c.record.Disconnected[c.side].Swap(1) }) // ORDER disconnected: pairs with the load in queuePair.progressLocked; ORDER hazard: then the load in releasePeerState
-	c.peer.Ring()
+	c.peer.Wake()
 	ep.tearDown()
 	if peerWasFirst && ep.state() == disconnecting {
 		ep.completeDisconnect()

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/softnd/softnd/endpoint/internal/ring"
 	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
@@ -287,15 +288,15 @@ func (r *rig) traffic(t *testing.T) {
 	v.receive(0)
 	v.receive(3)
 	valid := r.token(remote(theVictim, inArena, small))
-	put := shm.Payload{wire.Header(wire.WriteInEntry, wire.FlagFirst|wire.FlagLast|wire.FlagAckRequest, 8, valid), r.mean(address(theVictim, inArena, small, 0)), 1}
-	send := shm.Payload{wire.Header(wire.SendInEntry, wire.FlagFirst|wire.FlagLast, 8, 0), 1}
+	put := ring.Words{wire.Header(wire.WriteInEntry, wire.FlagFirst|wire.FlagLast|wire.FlagAckRequest, 8, valid), r.mean(address(theVictim, inArena, small, 0)), 1}
+	send := ring.Words{wire.Header(wire.SendInEntry, wire.FlagFirst|wire.FlagLast, 8, 0), 1}
 	// If the victim mistook its own tokens for the forger's, it would copy into its own memory.
 	sink := wire.SGE{Address: r.mean(address(theVictim, inArena, local, 448)), Length: 64, Token: r.token(localOf(theVictim, inArena, local))}
 	if conn.record.Adapter[1-conn.side] == v.stranger.space.Adapter {
 		sink = wire.SGE{Address: r.mean(address(theVictim, inArena, foreign, 0)), Length: 64, Token: r.token(localOf(theVictim, inArena, foreign))}
 	}
 	gift := wire.Fragment(wire.ReadFragment, wire.FlagFirst|wire.FlagLast|wire.FlagAckRequest, valid, sink, r.mean(address(theVictim, inArena, small, 0)), 64)
-	for i, s := range []shm.Payload{put, send, gift} {
+	for i, s := range []ring.Words{put, send, gift} {
 		r.write(uint64(i), &s)
 	}
 	r.rest(t, false, nil)

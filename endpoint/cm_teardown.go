@@ -61,7 +61,7 @@ func (ep *queuePair) completeBlamed() {
 		case r.finished:
 		case ep.sq.completed == ep.req.next && (!r.needsAck || r.endEntry == 0):
 			return
-		case ep.sq.completed != ep.req.next && int64(c.out.LoadReleased()-r.endEntry) >= 0:
+		case ep.sq.completed != ep.req.next && c.out.IsReleased(r.endEntry):
 			r.finish(nd.Success)
 		case c.fault().concerns(r):
 			r.finish(c.fault().status)
@@ -86,7 +86,11 @@ func (ep *queuePair) deliverRemaining() {
 	}
 	c := ep.conn
 	entry := &ep.resp.entry
-	for !c.inboundFailed && ep.rq.completed != ep.rq.posted && c.in.Peek(&ep.resp.slot) && ep.decodeEntry() {
+	for !c.inboundFailed && ep.rq.completed != ep.rq.posted {
+		slot := c.in.Front()
+		if slot == nil || !ep.decodeEntry(slot) {
+			return
+		}
 		r := ep.receiveAt(ep.rq.completed)
 		switch {
 		case entry.Kind == wire.SendPlaced:

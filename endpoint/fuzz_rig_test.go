@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softnd/softnd/endpoint/internal/ring"
 	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
@@ -225,7 +226,7 @@ func newActor(f testing.TB, arena *shm.Arena, seed uint64) *actor {
 	a.addr, err = a.listener.LocalAddress()
 	must(err)
 	// The chunks from which endpoints and records are allocated stay this member's.
-	for _, n := range []uint64{wire.SharedQPSize + 16*shm.SlotSize + 8*128, wire.ConnectionRecordSize} {
+	for _, n := range []uint64{wire.SharedQPSize + 16*ring.SlotSize + 8*128, wire.ConnectionRecordSize} {
 		_, err = member.Alloc(n)
 		must(err)
 	}
@@ -374,7 +375,7 @@ func (r *rig) arrive(t *testing.T) {
 	h := r.liar.ep.localQP
 	r.published = 0
 	var err error
-	if r.raw, err = shm.Slice[uint64](r.arena, shm.Offset(h.Ring), h.RingSlots*shm.SlotSize/8); err != nil {
+	if r.raw, err = shm.Slice[uint64](r.arena, shm.Offset(h.Ring), h.RingSlots*ring.SlotSize/8); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -517,7 +518,7 @@ func (r *rig) token(t nd.Token) nd.Token {
 }
 
 // slot reads a slot from an input.
-func (r *rig) slot(b []byte) (s shm.Payload) {
+func (r *rig) slot(b []byte) (s ring.Words) {
 	words(s[:], b)
 	for i := range s {
 		if i == 0 || i == 2 {
@@ -551,7 +552,7 @@ func bytesOf(words ...uint64) (b []byte) {
 }
 
 // write puts a message into the liar's ring at the place of message n.
-func (r *rig) write(n uint64, s *shm.Payload) {
+func (r *rig) write(n uint64, s *ring.Words) {
 	at := n % uint64(len(r.raw)/8) * 8
 	copy(r.raw[at+1:], s[:])
 	r.sequence(at).Store(n + 1)
@@ -565,7 +566,7 @@ func (r *rig) sequence(at uint64) *atomic.Uint64 {
 
 // room reports whether the victim has taken as many messages as a correct producer waits for.
 func (r *rig) room() bool {
-	return r.published-r.victim.ep.localQP.Consumed.Load() < uint64(len(r.raw)/8)
+	return r.published-r.victim.ep.localQP.Released.Load() < uint64(len(r.raw)/8)
 }
 
 // rest drives the victim until it makes no progress, and calls between after each step. It also

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/softnd/softnd/endpoint/internal/ring"
 	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
@@ -52,7 +53,8 @@ func bitField(mask uint64, meaning string) string {
 
 func TestLayout(t *testing.T) {
 	const token = nd.Token(1<<32 - 1)
-	checkLayout(t, []string{"endpoint.", "word endpoint.", "wire.", "word wire."},
+	checkLayout(t, []string{"endpoint.", "word endpoint.", "ring.", "wire.", "word wire."},
+		shm.DescribeStruct("ring.Slot", reflect.TypeFor[ring.Slot]()),
 		shm.DescribeStruct("wire.SharedQP", reflect.TypeFor[wire.SharedQP]()),
 		shm.DescribeStruct("wire.ConnectionRecord", reflect.TypeFor[wire.ConnectionRecord]()),
 		fmt.Sprintf("word wire.ConnectionRecord.State, 32 bits\n"+
@@ -74,7 +76,7 @@ func TestLayout(t *testing.T) {
 			bitField(wire.Header(0, 0xff, 0, 0), fmt.Sprintf("flags: %d first, %d last, %d invalidate, %d ack request, %d solicited", wire.FlagFirst, wire.FlagLast, wire.FlagInvalidate, wire.FlagAckRequest, wire.FlagSolicited))+
 			bitField(wire.Header(0, 0, 0xffff, 0), "length of the payload")+
 			bitField(wire.Header(0, 0, 0, token), "token"),
-		fmt.Sprintf("wire.Entry, words of shm.slotWords.data by kind\n"+
+		fmt.Sprintf("wire.Entry, words of ring.Slot.words by kind\n"+
 			"  %d SendInEntry 1..%d payload, at most %d bytes\n"+
 			"  %d SendPlaced  1 bytes that lie in the receive already\n"+
 			"  %d SendFailed  1 status of the receive, 2 bytes of the message\n"+
@@ -82,5 +84,5 @@ func TestLayout(t *testing.T) {
 			"  %d WriteFragment 1 sender's address, 2 length and sender's local token, 3 receiver's address, 4 length of the whole request\n"+
 			"  %d ReadFragment likewise\n"+
 			"  %d WriteInEntry 1 receiver's address, 2..%d payload, at most %d bytes\n",
-			wire.SendInEntry, len(shm.Payload{})-1, wire.MaxSendInEntry, wire.SendPlaced, wire.SendFailed, wire.SendFragment, wire.WriteFragment, wire.ReadFragment, wire.WriteInEntry, len(shm.Payload{})-1, wire.MaxWriteInEntry))
+			wire.SendInEntry, len(ring.Words{})-1, wire.MaxSendInEntry, wire.SendPlaced, wire.SendFailed, wire.SendFragment, wire.WriteFragment, wire.ReadFragment, wire.WriteInEntry, len(ring.Words{})-1, wire.MaxWriteInEntry))
 }

@@ -214,7 +214,7 @@ func (ep *queuePair) invalidateSink(r *request) outcome {
 	switch {
 	case r.object == nil, r.finished && r.status != nd.Success, r.finished && r.drainToken != 0:
 		return executed // nothing to invalidate, failed, or done
-	case r.needsAck && int64(ep.conn.out.LoadReleased()-r.endEntry) < 0:
+	case r.needsAck && !ep.conn.out.IsReleased(r.endEntry):
 		return blocked
 	}
 	r.finished = false

@@ -72,7 +72,7 @@ func TestPeerThatTakesMessagesBack(t *testing.T) {
 	go func() {
 		defer close(stopped)
 		for !stop.Load() {
-			n := ex.inbound.Load().NextIndex()
+			n := ex.inbound.Load().Consumed()
 			at := (n % ey.localQP.RingSlots) * 8
 			words[at+1].Store(wire.PlainSend | 8<<16)
 			for range 3 {

@@ -69,7 +69,7 @@ func (r *reporter) sample(p *Provider) (mark uint64) {
 		note(uint64(ep.stateWord.Load()))
 		note(ep.sq.slots.freed.Load())
 		note(ep.rq.slots.freed.Load())
-		note(ep.localQP.Consumed.Load())
+		note(ep.localQP.Released.Load())
 		note(uint64(ep.req.chunks.Load()))
 		for _, q := range []*completionQueue{ep.sq.cq, ep.rq.cq} {
 			note(q.tail.Load())

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/softnd/softnd/endpoint/internal/ring"
 	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/internal/asym"
 	"github.com/softnd/softnd/nd"
@@ -55,7 +56,7 @@ type queuePair struct {
 	guard *window.Guard
 	sq    sendQueue
 
-	inbound atomic.Pointer[shm.Consumer] // the peer's ring, for hasWork; nil until the connection is joined
+	inbound atomic.Pointer[ring.Consumer] // the peer's ring, for hasWork; nil until the connection is joined
 	rq      recvQueue
 
 	localQP  *wire.SharedQP
@@ -68,6 +69,7 @@ type queuePair struct {
 	errReceiveFull   error // made once: a full queue is no reason to allocate
 	errInitiatorFull error
 	localQPOffset    shm.Offset
+	outboundSlots    []ring.Slot // of the ring that connection.out fills
 	hazard           *window.Hazard
 	pendingDrains    atomic.Int32 // tokens of this endpoint that an ended connection may still use
 	scansSeen        uint64       // of both completion queues; used by the progress engine only
@@ -136,7 +138,6 @@ type requester struct {
 	hasFailed bool   // a request has failed and is not completed; no other may run
 
 	gathered [wire.MaxSendInEntry]byte // data of a Send or Write that fits an entry
-	slot     shm.Payload               // the entry to push
 
 	// The peer's receive that a Send is filling.
 	remoteSGEBuffer [maxSGE]wire.SGE
@@ -148,9 +149,8 @@ type requester struct {
 
 // responder is the state of serving the peer's ring.
 type responder struct {
-	slot        shm.Payload // private copy of the entry being served
-	entry       wire.Entry  // slot, decoded
-	entryCopied uint64      // bytes of the entry that are copied
+	entry       wire.Entry // the ring entry being served
+	entryCopied uint64     // bytes of the entry that are copied
 
 	messageReceived uint64           // bytes of the current message in its receive
 	localBind       window.BindCheck // bind of the local token in use, from the first to the last entry of a request
@@ -305,7 +305,7 @@ func (ep *queuePair) makeSharedQP() error {
 	}
 	stride := (descriptorHeader + uint64(ep.limits.receiveSGE)*descriptorEntry + 63) / 64 * 64
 	arena := ep.provider.arena
-	off, err := ep.provider.member.AllocColored(wire.SharedQPSize + slots*shm.SlotSize + count*stride)
+	off, err := ep.provider.member.AllocColored(wire.SharedQPSize + slots*ring.SlotSize + count*stride)
 	if err != nil {
 		return err
 	}
@@ -314,10 +314,13 @@ func (ep *queuePair) makeSharedQP() error {
 	}
 	h := ep.localQP
 	h.Ring, h.RingSlots = uint64(off)+wire.SharedQPSize, slots
-	h.Receives, h.ReceiveCount, h.ReceiveStride = h.Ring+slots*shm.SlotSize, count, stride
+	h.Receives, h.ReceiveCount, h.ReceiveStride = h.Ring+slots*ring.SlotSize, count, stride
 	h.Endpoint = ep.number
 	if asym.HasHeavyGlobal() {
-		h.Barriers = 1
+		h.Membarrier = 1
+	}
+	if ep.outboundSlots, err = shm.Slice[ring.Slot](arena, shm.Offset(h.Ring), slots); err != nil {
+		return err
 	}
 	ep.localQPOffset, ep.rq.stride = off, stride/8
 	if ep.srq != nil {

@@ -25,13 +25,13 @@ func (ep *queuePair) Send(reqCtx uint64, sge []nd.SGE, flags nd.OpFlags) error {
 	c, n := ep.conn, uint64(len(sge[0].Buffer))
 	// The credit guarantees that the peer has posted a receive that can hold fastMaxLength bytes.
 	if ep.canRunFast() && (c.out.Published() < c.credit.fastLimit || c.renewCredit()) && n <= uint64(c.credit.fastMaxLength) {
-		slot := c.out.NextPayload()
+		slot := c.out.NextEntry()
 		slot[0] = wire.PlainSend | n<<16
 		if ep.guard.Gather(slot.Bytes(1), sge[0].Token, sge[0].Buffer) {
 			c.out.Publish()
 			c.out.PrefetchForWrite()
-			if !c.peer.Unarmed() {
-				c.peer.Ring()
+			if c.peer.HasWaiter() {
+				c.peer.Wake()
 			}
 			ep.cancelWakeup()
 			if c.guardPeer.Connected() { // ORDER conn-state: after the push; see completeIfOpen

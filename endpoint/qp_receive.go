@@ -124,13 +124,13 @@ func (ep *queuePair) publishPosted(room uint64) {
 		ep.localQP.Posted.Swap(ep.rq.posted) // ORDER receive-posted: pairs with the load in connection.hasReceive
 		return
 	}
-	if c.out.Relaxed() {
+	if c.peerFences {
 		asym.StoreRelease(&ep.localQP.Posted, ep.rq.posted) // ORDER receive-posted: pairs with the load in connection.hasReceive
 	} else {
 		ep.localQP.Posted.Swap(ep.rq.posted) // ORDER receive-posted: pairs with the load in connection.hasReceive
 	}
 	if c.peerQP.NeedWakeup.Load() != 0 { // ORDER need-wakeup: after Posted; pairs with the swap and the barrier in requestWakeup
-		c.peer.Ring()
+		c.peer.Wake()
 	}
 }
 

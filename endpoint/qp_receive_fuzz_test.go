@@ -134,7 +134,7 @@ func (r *rig) step(t *testing.T, h *wire.SharedQP, rec *wire.ConnectionRecord, s
 	case storeLimitedEnd:
 		h.SmallReceivesEnd.Store(word)
 	case storeConsumed:
-		h.Consumed.Store(word)
+		h.Released.Store(word)
 	case storeFault:
 		h.Fault.Store(word)
 	case storeFaultStatus:
@@ -158,7 +158,7 @@ func (r *rig) step(t *testing.T, h *wire.SharedQP, rec *wire.ConnectionRecord, s
 	case storeDisconnected:
 		rec.Disconnected[l.ep.conn.side].Store(uint32(word))
 	case storeMoreConsumed:
-		h.Consumed.Store(v.ep.conn.out.LoadReleased() + uint64(int8(s.detail)))
+		h.Released.Store(v.ep.conn.out.LoadReleased() + uint64(int8(s.detail)))
 	case liarReceives:
 		l.receive(s.detail)
 	case liarServes:

@@ -55,7 +55,7 @@ func (ep *queuePair) bounceOut(r *request, e wire.SGE) (buffer int, sge wire.SGE
 	}
 	buffer = -1
 	for i, end := range ep.req.bounce.freedBy {
-		if int64(ep.conn.out.LoadReleased()-end) >= 0 {
+		if ep.conn.out.IsReleased(end) {
 			buffer = i
 		}
 	}
@@ -78,7 +78,7 @@ func (ep *queuePair) bounceOut(r *request, e wire.SGE) (buffer int, sge wire.SGE
 // bounceIn copies a fragment of a Read from its bounce buffer to private memory, once the peer has
 // filled the buffer.
 func (ep *queuePair) bounceIn(r *request) outcome {
-	if int64(ep.conn.out.LoadReleased()-r.endEntry) < 0 {
+	if !ep.conn.out.IsReleased(r.endEntry) {
 		return blocked
 	}
 	n := uint64(r.bounceSGE.Length)

@@ -1,10 +1,10 @@
 package endpoint
 
 import (
+	"github.com/softnd/softnd/endpoint/internal/ring"
 	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/internal/asym"
 	"github.com/softnd/softnd/nd"
-	"github.com/softnd/softnd/shm"
 	"github.com/softnd/softnd/window"
 )
 
@@ -160,22 +160,21 @@ func (ep *queuePair) rejectLocal(r *request, e wire.SGE, f window.Fault) outcome
 
 // pushEntry pushes a ring entry of r. It reports false if the ring is full; the peer then rings when
 // it has released slots.
-func (ep *queuePair) pushEntry(r *request, slot *shm.Payload) bool {
+func (ep *queuePair) pushEntry(r *request, entry *ring.Words) bool {
 	c := ep.conn
-	c.credit.endFastRun(c.out.Published())
-	index, ok := c.out.Push(slot)
-	if !ok {
-		if ep.requestWakeup(); c.out.FreeSlots() == 0 {
+	number := c.out.Published()
+	c.credit.endFastRun(number)
+	if !c.out.Push(entry) {
+		if ep.requestWakeup(); !c.out.Push(entry) {
 			return false
 		}
-		index, _ = c.out.Push(slot)
 	}
 	c.credit.countSlowEntry(c.out.Published())
 	ep.cancelWakeup()
 	if r.endEntry == 0 {
-		r.firstEntry = index
+		r.firstEntry = number
 	}
-	r.endEntry = index + 1
+	r.endEntry = number + 1
 	if r.needsAck {
 		c.credit.ackRequestEnd = r.endEntry
 	}
@@ -200,7 +199,7 @@ func (ep *queuePair) requestWakeup() {
 	if !ep.wakeupRequested && ep.provider.hasArmedDoorbell() {
 		ep.wakeupRequested = true
 		ep.localQP.NeedWakeup.Swap(1) // ORDER need-wakeup: pairs with the loads in queuePair.publishPosted and queuePair.releaseEntries
-		asym.HeavyGlobal()            // for peers that store without a barrier; see shm.Producer.Relax
+		asym.HeavyGlobal()            // for peers that store without a barrier; see ring.NewProducer
 	}
 }
 

@@ -81,7 +81,7 @@ func (ep *queuePair) pushWriteFast(reqCtx uint64, sge *nd.SGE, address uint64, r
 	if n > wire.MaxWriteInEntry || c.out.FreeSlots() == 0 || !c.guardPeer.Connected() {
 		return false
 	}
-	slot := c.out.NextPayload()
+	slot := c.out.NextEntry()
 	if !ep.guard.Gather(slot.Bytes(2), sge.Token, sge.Buffer) {
 		return false
 	}
@@ -90,8 +90,8 @@ func (ep *queuePair) pushWriteFast(reqCtx uint64, sge *nd.SGE, address uint64, r
 	c.out.Publish()
 	c.out.PrefetchForWrite()
 	c.credit.countSlowEntry(c.out.Published())
-	if !c.peer.Unarmed() {
-		c.peer.Ring()
+	if c.peer.HasWaiter() {
+		c.peer.Wake()
 	}
 	ep.cancelWakeup()
 	r := ep.enqueuePushed(nd.RequestWrite, reqCtx)

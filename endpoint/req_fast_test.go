@@ -262,12 +262,12 @@ func TestPeersWithAndWithoutMembarrier(t *testing.T) {
 			p := newPair(t, setup{Unwired: true})
 			sides := [2]*queuePair{p.a.local.endpoint(0).(*queuePair), p.b.local.endpoint(0).(*queuePair)}
 			for i, ep := range sides {
-				ep.localQP.Barriers = min(barriers[i], ep.localQP.Barriers) // before the peer looks
+				ep.localQP.Membarrier = min(barriers[i], ep.localQP.Membarrier) // before the peer looks
 			}
 			p.connect(p.b.must(order{Do: doListen}).Addr)
 			for i, ep := range sides {
-				if want := sides[1-i].localQP.Barriers == 1; ep.conn.out.Relaxed() != want {
-					t.Fatalf("side %d relies on barriers: %v, want %v", i, ep.conn.out.Relaxed(), want)
+				if want := sides[1-i].localQP.Membarrier == 1; ep.conn.peerFences != want {
+					t.Fatalf("side %d relies on barriers: %v, want %v", i, ep.conn.peerFences, want)
 				}
 			}
 			// Each round both sides fall asleep, and the other one's message, or

@@ -1,6 +1,7 @@
 package endpoint
 
 import (
+	"github.com/softnd/softnd/endpoint/internal/ring"
 	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/window"
@@ -63,13 +64,13 @@ func (ep *queuePair) sendFragments(r *request, budget *uint64) outcome {
 		if r.transferred+n == r.total {
 			flags |= wire.FlagLast
 		}
-		ep.req.slot = wire.Fragment(fragmentKind(r.kind), flags, r.remoteToken, e, r.remoteAddress+r.transferred, r.total)
-		ep.pushEntry(r, &ep.req.slot)
+		entry := wire.Fragment(fragmentKind(r.kind), flags, r.remoteToken, e, r.remoteAddress+r.transferred, r.total)
+		ep.pushEntry(r, &entry)
 		ep.counters.fragments++
 		if r.transferred == 0 && r.kind == nd.RequestSend {
 			c.credit.takeReceive()
 		}
-		c.peer.Ring()
+		c.peer.Wake()
 		if r.transferred += n; r.kind == nd.RequestRead && r.transferred == r.total {
 			c.readEnds[c.readsSent%maxReads] = r.endEntry
 			c.readsSent++
@@ -104,9 +105,9 @@ func (ep *queuePair) pushWriteInEntry(r *request) outcome {
 		return executed
 	}
 	flags := wire.FlagFirst | wire.FlagLast | wire.FlagAckRequest | r.entryFlags()
-	ep.req.slot[0], ep.req.slot[1] = wire.Header(wire.WriteInEntry, flags, int(r.total), r.remoteToken), r.remoteAddress
-	wire.PutPayload(&ep.req.slot, 2, payload)
-	ep.pushEntry(r, &ep.req.slot)
-	c.peer.Ring()
+	entry := ring.Words{wire.Header(wire.WriteInEntry, flags, int(r.total), r.remoteToken), r.remoteAddress}
+	wire.PutPayload(&entry, 2, payload)
+	ep.pushEntry(r, &entry)
+	c.peer.Wake()
 	return executed
 }

@@ -60,7 +60,7 @@ func (ep *queuePair) completeRequests() (progressed bool) {
 	for ep.sq.completed != ep.req.next {
 		r := ep.requestAt(ep.sq.completed)
 		if !r.finished {
-			if ep.life.remoteReleased || int64(ep.conn.out.LoadReleased()-r.endEntry) < 0 {
+			if ep.life.remoteReleased || !ep.conn.out.IsReleased(r.endEntry) {
 				return progressed
 			}
 			r.finish(nd.Success)

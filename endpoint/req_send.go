@@ -3,9 +3,9 @@ package endpoint
 import (
 	"time"
 
+	"github.com/softnd/softnd/endpoint/internal/ring"
 	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/nd"
-	"github.com/softnd/softnd/shm"
 	"github.com/softnd/softnd/window"
 )
 
@@ -108,12 +108,12 @@ func (ep *queuePair) pushSendInEntry(r *request) outcome {
 		r.needsAck = true
 		flags |= wire.FlagAckRequest
 	}
-	ep.req.slot[0] = wire.Header(wire.SendInEntry, flags, int(r.total), r.remoteToken)
-	wire.PutPayload(&ep.req.slot, 1, payload)
-	ep.pushEntry(r, &ep.req.slot)
+	entry := ring.Words{wire.Header(wire.SendInEntry, flags, int(r.total), r.remoteToken)}
+	wire.PutPayload(&entry, 1, payload)
+	ep.pushEntry(r, &entry)
 	c.credit.slowPayloadEnd = r.endEntry
 	c.credit.takeReceive()
-	c.peer.Ring()
+	c.peer.Wake()
 	if !r.needsAck {
 		ep.completeIfOpen(r)
 	}
@@ -168,12 +168,12 @@ func (ep *queuePair) copyToReceive(r *request, budget *uint64) outcome {
 		r.transferred += n
 		*budget -= n
 	}
-	ep.req.slot = shm.Payload{wire.Header(wire.SendPlaced, wire.FlagFirst|wire.FlagLast|r.entryFlags(), 0, 0), r.total}
-	if !ep.pushEntry(r, &ep.req.slot) {
+	entry := ring.Words{wire.Header(wire.SendPlaced, wire.FlagFirst|wire.FlagLast|r.entryFlags(), 0, 0), r.total}
+	if !ep.pushEntry(r, &entry) {
 		return ep.stall(r, stallQueue)
 	}
 	c.credit.takeReceive()
-	c.peer.Ring()
+	c.peer.Wake()
 	ep.completeIfOpen(r)
 	return executed
 }
@@ -192,8 +192,8 @@ func (ep *queuePair) completeIfOpen(r *request) {
 
 // rejectReceive tells the peer that its receive has failed with status s, and rejects the Send.
 func (ep *queuePair) rejectReceive(r *request, s nd.Status, format string, args ...any) outcome {
-	ep.req.slot = shm.Payload{wire.Header(wire.SendFailed, wire.FlagFirst|wire.FlagLast, 0, 0), uint64(s), r.total}
-	if !ep.pushEntry(r, &ep.req.slot) {
+	entry := ring.Words{wire.Header(wire.SendFailed, wire.FlagFirst|wire.FlagLast, 0, 0), uint64(s), r.total}
+	if !ep.pushEntry(r, &entry) {
 		return ep.stall(r, stallQueue)
 	}
 	ep.counters.accessRefused++

@@ -3,15 +3,15 @@ package endpoint
 import (
 	"sync/atomic"
 
+	"github.com/softnd/softnd/endpoint/internal/ring"
 	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/nd"
-	"github.com/softnd/softnd/shm"
 )
 
 // serveSendsFast receives consecutive Sends of the peer whose data is in the ring entry, stores the
 // results in results, and returns their number. Parameter slot is the first entry, or nil. It stops
 // at the first entry or receive that needs the slow path; serveSendInEntry lists the cases. The caller releases the ring entries, and adds the results to rq.slots when a poll returns them.
-func (ep *queuePair) serveSendsFast(slot *shm.Payload, results []nd.Result) (n int) {
+func (ep *queuePair) serveSendsFast(slot *ring.Words, results []nd.Result) (n int) {
 	in := ep.conn.in
 	for n < len(results) {
 		if n > 0 {
@@ -42,7 +42,7 @@ func (ep *queuePair) serveSendsFast(slot *shm.Payload, results []nd.Result) (n i
 
 // serveSendFast is serveSendsFast for one message. It adds the result to the completion queue and
 // reports whether it has received the message.
-func (ep *queuePair) serveSendFast(slot *shm.Payload) bool {
+func (ep *queuePair) serveSendFast(slot *ring.Words) bool {
 	if ep.serveSendsFast(slot, ep.resp.result[:]) == 0 {
 		return false
 	}
@@ -57,7 +57,7 @@ func (ep *queuePair) serveSendFast(slot *shm.Payload) bool {
 
 // serveWriteFast is serveWriteInEntry for the fast path. It reports whether it has run the Write. The
 // sink is memory of this process, so the connection may be checked before the hazard is published.
-func (ep *queuePair) serveWriteFast(slot *shm.Payload) bool {
+func (ep *queuePair) serveWriteFast(slot *ring.Words) bool {
 	c := ep.conn
 	word, address := atomic.LoadUint64(&slot[0]), atomic.LoadUint64(&slot[1]) // loaded once: the peer can overwrite them
 	n := word >> 16 & 0xffff

@@ -3,9 +3,9 @@ package endpoint
 import (
 	"fmt"
 
+	"github.com/softnd/softnd/endpoint/internal/ring"
 	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/nd"
-	"github.com/softnd/softnd/shm"
 	"github.com/softnd/softnd/window"
 )
 
@@ -22,16 +22,15 @@ func (ep *queuePair) serveRing(budget *uint64) (progressed bool) {
 			}
 			if ep.serveSendFast(slot) || ep.serveWriteFast(slot) {
 				progressed = true
-				*budget -= min(*budget, shm.SlotSize)
+				*budget -= min(*budget, ring.SlotSize)
 				continue
 			}
-			ep.resp.slot = *slot
+			if !ep.decodeEntry(slot) {
+				ep.terminate(ep.protocolError("a ring entry of kind %d and length %d", entry.Kind, entry.PayloadLength))
+				return true
+			}
+			ep.serving = true // from here on the slot is not read again: the peer can overwrite it
 		}
-		if !ep.serving && !ep.decodeEntry() {
-			ep.terminate(ep.protocolError("a ring entry of kind %d and length %d", entry.Kind, entry.PayloadLength))
-			return true
-		}
-		ep.serving = true // from here on the slot is not read again: the peer can overwrite it
 		before := ep.resp.entryCopied
 		switch ep.serveEntry(entry, budget) {
 		case blocked:
@@ -44,7 +43,7 @@ func (ep *queuePair) serveRing(budget *uint64) (progressed bool) {
 			return true
 		}
 		ep.finishEntry(entry)
-		*budget -= min(*budget, shm.SlotSize) // also for entries without data: the peer may never stop sending
+		*budget -= min(*budget, ring.SlotSize) // also for entries without data: the peer may never stop sending
 	}
 	if progressed && c.in.Unreleased() > 0 {
 		c.in.Release() // without Ring: later requests of the peer may wait for this, but its process polls meanwhile
@@ -52,13 +51,14 @@ func (ep *queuePair) serveRing(budget *uint64) (progressed bool) {
 	return progressed
 }
 
-// decodeEntry decodes the ring entry in ep.resp.slot. It reports whether the entry is valid.
-func (ep *queuePair) decodeEntry() bool {
-	entry := &ep.resp.entry
-	if ep.resp.remoteBind = (window.BindCheck{}); wire.Flags(ep.resp.slot[0])&wire.FlagFirst != 0 {
+// decodeEntry decodes a copy of the ring entry in slot into ep.resp.entry. It reports whether the entry
+// is valid.
+func (ep *queuePair) decodeEntry(slot *ring.Words) bool {
+	words := *slot // the peer can overwrite the slot
+	if ep.resp.remoteBind = (window.BindCheck{}); wire.Flags(words[0])&wire.FlagFirst != 0 {
 		ep.resp.localBind = window.BindCheck{}
 	}
-	return entry.Decode(&ep.resp.slot)
+	return ep.resp.entry.Decode(&words)
 }
 
 // finishEntry advances past an entry that has been served.
@@ -77,13 +77,13 @@ func (ep *queuePair) finishEntry(entry *wire.Entry) {
 // alwaysRing is set, or if the peer asked to be woken when slots are free.
 func (ep *queuePair) releaseEntries(alwaysRing bool) {
 	c := ep.conn
-	if c.out.Relaxed() {
+	if c.peerFences {
 		c.in.Release()
 	} else {
 		c.in.ReleaseFenced()
 	}
 	if alwaysRing || c.peerQP.NeedWakeup.Load() != 0 { // ORDER need-wakeup: after the release; pairs with the swap and the barrier in requestWakeup
-		c.peer.Ring()
+		c.peer.Wake()
 	}
 }
 
@@ -211,8 +211,8 @@ func (ep *queuePair) failServing(status nd.Status, cause error) {
 	in := ep.conn.in
 	in.Release()
 	ep.localQP.FaultStatus.Store(uint32(status))
-	ep.localQP.Fault.Store(in.NextIndex() + 1) // ORDER fault: before the abort, whose reader loads it
-	in.Advance()                               // not released: else the peer would complete the request with success
+	ep.localQP.Fault.Store(in.Consumed() + 1) // ORDER fault: before the abort, whose reader loads it
+	in.Advance()                              // not released: else the peer would complete the request with success
 	ep.conn.inboundFailed = true
 	ep.provider.member.RecordLostPeer(ep.conn.peer.ID())
 	ep.terminate(cause)

@@ -3,6 +3,7 @@ package endpoint
 import (
 	"testing"
 
+	"github.com/softnd/softnd/endpoint/internal/ring"
 	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
@@ -24,7 +25,7 @@ const (
 // maxMessages bounds the work of one input.
 const maxMessages = 24
 
-func slotsOf(slots ...shm.Payload) (b []byte) {
+func slotsOf(slots ...ring.Words) (b []byte) {
 	for _, s := range slots {
 		b = append(b, bytesOf(s[:]...)...)
 	}
@@ -49,16 +50,16 @@ func fuzzMessages(f *testing.F, shared bool) {
 	from := func(estate, rng int, n uint32) wire.SGE {
 		return wire.SGE{Address: address(l, estate, rng, 0), Length: n, Token: localOf(l, estate, rng)}
 	}
-	inline := func(flags uint8, n int, token nd.Token) shm.Payload {
-		return shm.Payload{wire.Header(wire.SendInEntry, flags, n, token), 1, 2, 3, 4, 5, 6}
+	inline := func(flags uint8, n int, token nd.Token) ring.Words {
+		return ring.Words{wire.Header(wire.SendInEntry, flags, n, token), 1, 2, 3, 4, 5, 6}
 	}
-	put := func(n int, token nd.Token, at uint64) shm.Payload {
-		return shm.Payload{wire.Header(wire.WriteInEntry, whole|wire.FlagAckRequest, n, token), at, 7, 8, 9}
+	put := func(n int, token nd.Token, at uint64) ring.Words {
+		return ring.Words{wire.Header(wire.WriteInEntry, whole|wire.FlagAckRequest, n, token), at, 7, 8, 9}
 	}
-	send := func(flags uint8, e wire.SGE, total uint64, token nd.Token) shm.Payload {
+	send := func(flags uint8, e wire.SGE, total uint64, token nd.Token) ring.Words {
 		return wire.Fragment(wire.SendFragment, flags, token, e, 0, total)
 	}
-	move := func(k wire.Kind, e wire.SGE, token nd.Token, at uint64) shm.Payload {
+	move := func(k wire.Kind, e wire.SGE, token nd.Token, at uint64) ring.Words {
 		return wire.Fragment(k, whole|wire.FlagAckRequest, token, e, at, uint64(e.Length))
 	}
 	one := func(n int) uint16 { return 1 << n }
@@ -73,10 +74,10 @@ func fuzzMessages(f *testing.F, shared bool) {
 	f.Add([]byte{0, 0}, slotsOf(inline(whole|wire.FlagInvalidate|wire.FlagAckRequest, 8, windowToken(v, 0)), inline(whole|wire.FlagInvalidate|wire.FlagAckRequest, 8, windowToken(v, 0))), uint16(0))
 	f.Add([]byte{0}, slotsOf(inline(whole|wire.FlagInvalidate|wire.FlagAckRequest, 8, windowToken(v, 3))), uint16(0))
 	f.Add([]byte{4, 3}, slotsOf(inline(whole|wire.FlagInvalidate, 0, windowToken(v, 2)), inline(whole, 48, 0), inline(whole, 48, 0)), one(swapping)|uint16(windowToken(v, 2))<<8)
-	f.Add([]byte{0, 6}, slotsOf(inline(0, 1, 0), shm.Payload{wire.Header(wire.SendPlaced, whole, 0, 0), 1000}, shm.Payload{wire.Header(wire.SendFailed, whole, 0, 0), 5}), uint16(0))
-	f.Add([]byte{0}, slotsOf(shm.Payload{wire.Header(wire.SendPlaced, whole, 3, 0)}), uint16(0))
-	f.Add([]byte{0}, slotsOf(shm.Payload{wire.Header(wire.SendPlaced, whole, 0, 0), 65}), uint16(0))
-	f.Add([]byte{0}, slotsOf(shm.Payload{wire.Header(wire.SendFailed, whole, 0, 0), uint64(nd.BufferOverflow)}), one(leaving))
+	f.Add([]byte{0, 6}, slotsOf(inline(0, 1, 0), ring.Words{wire.Header(wire.SendPlaced, whole, 0, 0), 1000}, ring.Words{wire.Header(wire.SendFailed, whole, 0, 0), 5}), uint16(0))
+	f.Add([]byte{0}, slotsOf(ring.Words{wire.Header(wire.SendPlaced, whole, 3, 0)}), uint16(0))
+	f.Add([]byte{0}, slotsOf(ring.Words{wire.Header(wire.SendPlaced, whole, 0, 0), 65}), uint16(0))
+	f.Add([]byte{0}, slotsOf(ring.Words{wire.Header(wire.SendFailed, whole, 0, 0), uint64(nd.BufferOverflow)}), one(leaving))
 	f.Add([]byte{6, 7}, slotsOf(send(whole, from(inArena, vast, vastSize), vastSize, 0), send(whole, from(inArena, vast, vastSize), vastSize, 0)), one(swapping))
 	f.Add([]byte{1}, slotsOf(send(wire.FlagFirst|awaited, from(inArena, small, 60), 100, 0), send(wire.FlagLast|awaited, from(inArena, small, 40), 100, 0)), one(oneByOne))
 	f.Add([]byte{1}, slotsOf(send(wire.FlagFirst|awaited, from(inArena, small, 60), 100, 0), send(wire.FlagLast|awaited, from(inArena, small, 41), 100, 0)), one(oneByOne))
@@ -97,7 +98,7 @@ func fuzzMessages(f *testing.F, shared bool) {
 	f.Add([]byte{}, slotsOf(move(wire.ReadFragment, from(inArena, small, ^uint32(0)), remote(v, inArena, forPeers), ^uint64(0))), uint16(0))
 	f.Add([]byte{}, slotsOf(move(wire.WriteFragment, wire.SGE{Address: address(v, inArena, local, 0), Length: 64, Token: localOf(v, inArena, local)}, remote(v, inArena, small), address(v, inArena, small, 0))), uint16(0))
 	f.Add([]byte{5}, slotsOf(move(wire.ReadFragment, from(inArena, vast, quantum), remote(v, private, vast), address(v, private, vast, 0)), inline(whole, 8, 0)), one(hangingUp))
-	f.Add([]byte{0, 0, 0, 0, 0, 0, 0, 0}, slotsOf(shm.Payload{}, shm.Payload{8}, shm.Payload{^uint64(0)}), one(overrunning))
+	f.Add([]byte{0, 0, 0, 0, 0, 0, 0, 0}, slotsOf(ring.Words{}, ring.Words{8}, ring.Words{^uint64(0)}), one(overrunning))
 
 	f.Fuzz(func(t *testing.T, receives, slots []byte, choices uint16) {
 		defer r.begin(t)()
@@ -118,7 +119,7 @@ func fuzzMessages(f *testing.F, shared bool) {
 		}
 		var swap func()
 		list := cutSlots(slots)
-		next := func() (s shm.Payload) {
+		next := func() (s ring.Words) {
 			s, list = r.slot(list[0]), list[1:]
 			return s
 		}
@@ -126,7 +127,7 @@ func fuzzMessages(f *testing.F, shared bool) {
 			swap = func() {
 				if len(list) > 0 && v.ep.state() == connected && (v.ep.resp.entryCopied != 0 || v.ep.resp.invalidating != nil) {
 					s := next()
-					r.write(v.ep.conn.in.NextIndex(), &s)
+					r.write(v.ep.conn.in.Consumed(), &s)
 				}
 			}
 		}
@@ -167,7 +168,7 @@ func fuzzMessages(f *testing.F, shared bool) {
 
 // cutSlots cuts a part of an input into slots.
 func cutSlots(b []byte) (list [][]byte) {
-	const size = 8 * len(shm.Payload{})
+	const size = 8 * len(ring.Words{})
 	for len(b) > 0 && len(list) < maxMessages {
 		n := min(size, len(b))
 		list, b = append(list, b[:n]), b[n:]

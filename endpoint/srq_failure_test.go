@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/softnd/softnd/endpoint/internal/ring"
 	"github.com/softnd/softnd/endpoint/internal/wire"
 	"github.com/softnd/softnd/nd"
-	"github.com/softnd/softnd/shm"
 )
 
 // stays checks that n receives are outstanding, and that peer i's connection works: its next
@@ -246,7 +246,7 @@ func TestSharedReceiveGoesToNextWaiter(t *testing.T) {
 // TestSharedReceiveForgedMessages: a forged message that claims knowledge of the receives ends the
 // connection, and takes none of them.
 func TestSharedReceiveForgedMessages(t *testing.T) {
-	for name, slot := range map[string]shm.Payload{
+	for name, slot := range map[string]ring.Words{
 		"placed":                                 {wire.Header(wire.SendPlaced, wire.FlagFirst|wire.FlagLast, 0, 0), 8},
 		"placed, acknowledgement requested":      {wire.Header(wire.SendPlaced, wire.FlagFirst|wire.FlagLast|wire.FlagAckRequest, 0, 0), 8},
 		"failed":                                 {wire.Header(wire.SendFailed, wire.FlagFirst|wire.FlagLast|wire.FlagAckRequest, 0, 0), uint64(nd.BufferOverflow)},
@@ -288,9 +288,9 @@ func TestSharedReceiveForgedDuringMessage(t *testing.T) {
 	owner, liar := r.owner.local.endpoint(0).(*queuePair), r.peers[0].local.endpoint(0).(*queuePair)
 	owner.mu.Lock()
 	liar.mu.Lock()
-	liar.conn.out.Push(&shm.Payload{wire.Header(wire.SendFragment, wire.FlagFirst|wire.FlagAckRequest, 0, 0), 0, 0, 0, 50})
+	liar.conn.out.Push(&ring.Words{wire.Header(wire.SendFragment, wire.FlagFirst|wire.FlagAckRequest, 0, 0), 0, 0, 0, 50})
 	owner.progressLocked()
-	liar.conn.out.Push(&shm.Payload{wire.Header(wire.SendPlaced, wire.FlagFirst|wire.FlagLast, 0, 0), 50})
+	liar.conn.out.Push(&ring.Words{wire.Header(wire.SendPlaced, wire.FlagFirst|wire.FlagLast, 0, 0), 50})
 	liar.mu.Unlock()
 	if owner.rq.posted-owner.rq.completed != 1 {
 		t.Error("the message has taken no receive")

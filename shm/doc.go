@@ -1,5 +1,5 @@
 // Package shm implements the shared memory of softnd: the arena that several processes map, its
-// layout, its members and their liveness, and its heap. On top of these it has doorbells, rings and
+// layout, its members and their liveness, and its heap. On top of these it has doorbells and
 // the rank group. A process gets an arena through an inherited descriptor or from a named fabric. The
 // package does not depend on NetworkDirect.
 //

@@ -31,7 +31,7 @@ var mark = rand.Uint32() | 2
 func (d Doorbell) Arm() (ticket uint32) {
 	ticket = d.words.seq.Load()
 	d.words.armed.Swap(armed) // ORDER doorbell-armed: pairs with the load in Doorbell.unarmed
-	asym.HeavyGlobal()        // for ringers whose stores are no full barriers; see Producer.Relax
+	asym.HeavyGlobal()        // for ringers whose stores are no full barriers
 	return ticket
 }
 
@@ -55,7 +55,7 @@ func (d Doorbell) unarmed() bool {
 }
 
 // Ring wakes all waiters if the doorbell is armed, and reports whether it was. The caller has
-// stored the work before, with a full barrier unless the waiters issue it; see [Producer.Relax].
+// stored the work before, with a full barrier unless the waiters issue it.
 func (d Doorbell) Ring() bool { return !d.unarmed() && d.ring() }
 
 // ring wakes the waiters of a doorbell that was armed, and reports whether it still was. If not,

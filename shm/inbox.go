@@ -15,7 +15,7 @@ const maxMail = 1 << 16
 // list with one exchange, so no member sees a partly removed list. A member that dies before its
 // compare-and-swap has sent nothing.
 
-// SendMail puts the mail at off into the peer's inbox and rings the peer. link is the link word of
+// SendMail puts the mail at off into the peer's inbox and wakes the peer. link is the link word of
 // the mail. The memory stays the sender's, which must not free it while the receiver may use it.
 //
 // SendMail fails if the peer has died or left. The mail may be in the peer's inbox even so. The
@@ -34,7 +34,7 @@ func (p *Peer) SendMail(off Offset, link *atomic.Uint64) error {
 	if p.Gone() {
 		return fmt.Errorf("shm: send mail to %v: %w", p, errGone)
 	}
-	p.Ring()
+	p.Wake()
 	return nil
 }
 

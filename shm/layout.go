@@ -3,7 +3,6 @@ package shm
 import (
 	_ "embed"
 	"fmt"
-	"math/bits"
 	"reflect"
 	"strings"
 
@@ -118,5 +117,3 @@ func DescribeStruct(name string, t reflect.Type) string {
 	}
 	return b.String()
 }
-
-func isPowerOfTwo(n uint64) bool { return bits.OnesCount64(n) == 1 }

@@ -27,7 +27,6 @@ func TestLayoutDescribesTheStructs(t *testing.T) {
 		"shm.memberRecord":  reflect.TypeFor[memberRecord](),
 		"shm.rankRecord":    reflect.TypeFor[rankRecord](),
 		"shm.doorbellWords": reflect.TypeFor[doorbellWords](),
-		"shm.slotWords":     reflect.TypeFor[slotWords](),
 	}
 	have := sections()
 	for name, typ := range structs {

@@ -530,7 +530,7 @@ func FuzzMemberTable(f *testing.F) {
 		if peer, err := a.Peer(MemberID(id)); err == nil {
 			_ = peer.String()
 			_ = m.checkAlive(peer)
-			peer.Ring()
+			peer.Wake()
 		}
 		for _, slot := range []int{-1, 0, 3, 4, 5, maxMembers} {
 			if peer, err := a.PeerInSlot(slot); err == nil {

@@ -260,17 +260,17 @@ func (p *Peer) Gone() bool {
 	return s.status() != statusLive || memberID(p.id.Slot(), s.incarnation()) != p.id
 }
 
-// Ring wakes the peer's waiting calls, or, if none sleeps, its progress engine. A waiting call makes
+// Wake wakes the peer's waiting calls, or, if none sleeps, its progress engine. A waiting call makes
 // progress for the whole process while it is awake. The condition of [Doorbell.Ring] applies.
-func (p *Peer) Ring() { ring(p.rec) }
+func (p *Peer) Wake() { p.rec.wake() }
 
-// Unarmed reports whether both of the peer's doorbells are unarmed, so that Ring would wake no
-// waiter. The condition of [Doorbell.Ring] applies.
-func (p *Peer) Unarmed() bool {
-	return (Doorbell{&p.rec.waiters}).unarmed() && (Doorbell{&p.rec.engine}).unarmed()
+// HasWaiter reports whether a waiting call of the peer, or its progress engine, sleeps or is about to. If
+// not, Wake would do nothing. The condition of [Doorbell.Ring] applies.
+func (p *Peer) HasWaiter() bool {
+	return !(Doorbell{&p.rec.waiters}).unarmed() || !(Doorbell{&p.rec.engine}).unarmed()
 }
 
-func ring(rec *memberRecord) {
+func (rec *memberRecord) wake() {
 	if !(Doorbell{&rec.waiters}).Ring() {
 		(Doorbell{&rec.engine}).Ring()
 	}

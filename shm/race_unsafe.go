@@ -14,8 +14,8 @@ import (
 func raceFence(word *atomic.Uint32) { word.Add(0) }
 
 // The race detector does not see synchronisation through mapped memory. If both sides are in one
-// process (loopback, tests), raceRelease and raceAcquire tell it: what happened before an entry
-// was published or released happens before the other side sees that.
+// process (tests), raceRelease and raceAcquire tell it. The accesses of a rank before it arrives at a
+// barrier happen before another rank passes the barrier.
 var raceSync uint64
 
 func raceRelease() { runtime.RaceReleaseMerge(unsafe.Pointer(&raceSync)) }

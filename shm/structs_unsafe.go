@@ -67,13 +67,6 @@ type doorbellWords struct {
 	seq   atomic.Uint32 // the futex word; each ring increments it
 }
 
-// slotWords is one slot of a ring, a line of 64 bytes.
-type slotWords struct {
-	_    structs.HostLayout
-	seq  atomic.Uint64 // number of the entry, from 0, plus one
-	data Payload
-}
-
 func _() { // a compile error here (constant or index) means that a field or size of the shared layout has changed
 	var at [1]struct{}
 	_, _ = at[unsafe.Offsetof(header{}.checksum)-64], at[unsafe.Offsetof(header{}.deaths)-128]
@@ -82,5 +75,5 @@ func _() { // a compile error here (constant or index) means that a field or siz
 	_, _ = at[unsafe.Offsetof(memberRecord{}.inbox)-128], at[unsafe.Offsetof(memberRecord{}.waiters)-256]
 	_, _ = at[unsafe.Offsetof(memberRecord{}.engine)-384], at[unsafe.Sizeof(memberRecord{})-memberStride]
 	_, _ = at[unsafe.Offsetof(rankRecord{}.round)-24], at[unsafe.Offsetof(rankRecord{}.membarrier)-32]
-	_, _ = at[unsafe.Sizeof(rankRecord{})-rankRecordStride], at[unsafe.Sizeof(slotWords{})-SlotSize]
+	_ = at[unsafe.Sizeof(rankRecord{})-rankRecordStride]
 }

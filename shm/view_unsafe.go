@@ -83,18 +83,6 @@ func (a *Arena) words(off Offset, n uint64) []atomic.Uint32 {
 	return unsafe.Slice((*atomic.Uint32)(unsafe.Pointer(&a.mem[off])), n)
 }
 
-// ringSlots returns n slots of a ring at a checked position.
-func (a *Arena) ringSlots(off Offset, n uint64) []slotWords {
-	_ = a.mem[off : uint64(off)+SlotSize*n]
-	return unsafe.Slice((*slotWords)(unsafe.Pointer(&a.mem[off])), n)
-}
-
-// Bytes returns the words from index first on as bytes.
-func (s *Payload) Bytes(first int) []byte {
-	words := s[first:]
-	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(words))), 8*len(words))
-}
-
 // Slice returns n consecutive structures of type T that begin at off. The conditions of [At]
 // apply.
 func Slice[T any](a *Arena, off Offset, n uint64) ([]T, error) {

@@ -138,8 +138,8 @@ func (m *Member) requestLivenessChecks() {
 
 // requestLivenessCheck asks the peer to call CheckLiveness.
 func (p *Peer) requestLivenessCheck() {
-	p.rec.livenessRequests.Add(1) // ORDER liveness-request: before the ring; pairs with the load in LivenessCheckDue
-	p.Ring()
+	p.rec.livenessRequests.Add(1) // ORDER liveness-request: before Wake; pairs with the load in LivenessCheckDue
+	p.Wake()
 }
 
 // LivenessCheckDue reports whether a member has died or left, or another member has requested a

@@ -1,8 +1,9 @@
 /*
- * The doorbell, for Spin, with shm.Producer.Relax. The end of a connection relies on Relax as well: teardown.pml.
+ * The doorbell, for Spin, with a producer that is not fenced (ring.NewProducer). The end of a connection has the same
+ * handshake: teardown.pml.
  *
  * A producer stores a message into a ring entry and then loads the doorbell's armed word, to see whether it has to wake a
- * waiter. With Relax the store is a plain one, which may wait in the store buffer during the load. So the waiter calls
+ * waiter. Without a fence the store is a plain one, which may wait in the store buffer during the load. So the waiter calls
  * HeavyGlobal between its store to armed and its last check of the ring entry.
  *
  *	producer                    waiter (Arm, check, Sleep)
@@ -23,7 +24,7 @@
  * MESSAGES of each producer (2).
  *
  * Variants, in which all claims hold:
- *	STRICT  the store to the slot empties the buffer, as without Relax; HeavyGlobal is not needed
+ *	STRICT  the store to the slot empties the buffer, as with a fenced producer; HeavyGlobal is not needed
  *
  * Mutations:
  *	NO_HEAVY, CHECK_EARLY (the check is before HeavyGlobal), HEAVY_EARLY (HeavyGlobal is before the store), NO_RING,

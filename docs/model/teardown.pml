@@ -25,13 +25,13 @@
  * ep.mu, Provider.mu and connection.mu are locks of a process. Each side has three threads: one with its endpoint, one
  * that does its deferred work, and its housekeeper.
  *
- * The store to the slot is a plain one (Producer.Relax), which waits in the store buffer of its process. The other stores
- * here are atomic operations, except the one that clears the hazard: if that is late, the owner only waits longer.
+ * The store to the slot is a plain one (ring.NewProducer, not fenced), which waits in the store buffer of its process. The
+ * other stores here are atomic operations, except the one that clears the hazard: if that is late, the owner only waits longer.
  *
  * One of the sides sends one message or makes one copy, and may have ended the connection before it can.
  *
  * Variants, in which all claims hold:
- *	STRICT  the store to the slot empties the buffer, as without Relax; HeavyGlobal is not needed
+ *	STRICT  the store to the slot empties the buffer, as with a fenced producer; HeavyGlobal is not needed
  *	FORCED  no side disconnects gracefully, which keeps the other variants small
  *	CALLS   a call on the connector of the passive side asks for the state or aborts at any time, without ep.mu; no side
  *	        sends or copies

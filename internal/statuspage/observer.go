@@ -86,7 +86,7 @@ func (s *sharedPage) read() (text []byte, writtenAt int64, err error) {
 // request number that it returns.
 func (o *Observer) RequestStacks() (request uint32) {
 	request = o.page.requested.Add(1)
-	o.Peer.Ring()
+	o.Peer.Wake()
 	return request
 }
 

@@ -3,8 +3,8 @@ package wire
 import (
 	"encoding/binary"
 
+	"github.com/softnd/softnd/endpoint/internal/ring"
 	"github.com/softnd/softnd/nd"
-	"github.com/softnd/softnd/shm"
 )
 
 // Kind says what a ring entry asks of the receiver.
@@ -42,8 +42,8 @@ const (
 
 // Limits of the data that a ring entry can carry, in bytes.
 const (
-	MaxSendInEntry  = shm.SlotSize - 2*8 // of a Send; the slot also holds the sequence number and the header
-	MaxWriteInEntry = shm.SlotSize - 3*8 // of a Write; the slot also holds these two and the address
+	MaxSendInEntry  = ring.SlotSize - 2*8 // of a Send; the slot also holds the sequence number and the header
+	MaxWriteInEntry = ring.SlotSize - 3*8 // of a Write; the slot also holds these two and the address
 )
 
 // Headers of the entries of the fast path. PlainSend lacks the length, PlainWrite the length and the token.
@@ -63,13 +63,13 @@ func Flags(header uint64) uint8 { return uint8(header >> 8) }
 
 // Fragment packs an entry of kind SendFragment, WriteFragment or ReadFragment. local is the
 // sender's memory, remote the receiver's address, total the length of the whole request.
-func Fragment(k Kind, flags uint8, token nd.Token, local SGE, remote, total uint64) shm.Payload {
-	return shm.Payload{Header(k, flags, 0, token), local.Address, local.LengthAndToken(), remote, total}
+func Fragment(k Kind, flags uint8, token nd.Token, local SGE, remote, total uint64) ring.Words {
+	return ring.Words{Header(k, flags, 0, token), local.Address, local.LengthAndToken(), remote, total}
 }
 
 // PutPayload stores b in the words of s, from index first on. If the length of b is not a multiple of 8,
 // the rest of the last word is set to zero. Later words keep their values.
-func PutPayload(s *shm.Payload, first int, b []byte) {
+func PutPayload(s *ring.Words, first int, b []byte) {
 	for ; len(b) >= 8; b = b[8:] {
 		s[first] = binary.NativeEndian.Uint64(b)
 		first++
@@ -99,7 +99,7 @@ type Entry struct {
 
 // Decode decodes a private copy of a slot that a peer wrote. It reports false if no correct peer
 // writes such an entry; Kind and PayloadLength are set even then.
-func (e *Entry) Decode(s *shm.Payload) bool {
+func (e *Entry) Decode(s *ring.Words) bool {
 	e.Kind, e.Flags = Kind(s[0]), Flags(s[0])
 	e.PayloadLength, e.Token = int(uint16(s[0]>>16)), nd.Token(s[0]>>32)
 	first, limit := 1, MaxSendInEntry

@@ -3,15 +3,15 @@ package wire
 import (
 	"testing"
 
+	"github.com/softnd/softnd/endpoint/internal/ring"
 	"github.com/softnd/softnd/nd"
-	"github.com/softnd/softnd/shm"
 )
 
 // The words of each kind are those that shm/LAYOUT.txt describes.
 func TestEntryWords(t *testing.T) {
 	const token = nd.Token(1<<32 - 1)
 	s := Fragment(WriteFragment, FlagFirst, 5, SGE{11, 12, token}, 13, 14)
-	if want := (shm.Payload{Header(WriteFragment, FlagFirst, 0, 5), 11, 12 | uint64(token)<<32, 13, 14}); s != want {
+	if want := (ring.Words{Header(WriteFragment, FlagFirst, 0, 5), 11, 12 | uint64(token)<<32, 13, 14}); s != want {
 		t.Errorf("a fragment is %x, want %x", s, want)
 	}
 	var e Entry
@@ -19,7 +19,7 @@ func TestEntryWords(t *testing.T) {
 		t.Errorf("%x is decoded as %+v", s, e)
 	}
 	for first, k := range map[int]Kind{1: SendInEntry, 2: WriteInEntry} {
-		s := shm.Payload{Header(k, 0, 9, 0), 1, 2, 3, 4}
+		s := ring.Words{Header(k, 0, 9, 0), 1, 2, 3, 4}
 		if !e.Decode(&s) || e.Payload[0] != byte(first) || e.Payload[8] != byte(first+1) {
 			t.Errorf("%x is decoded as %+v", s, e)
 		}
@@ -37,7 +37,7 @@ func TestDecodeRejectsMalformedEntries(t *testing.T) {
 		Header(SendFragment, FlagFirst|FlagLast, 1, 0),
 	} {
 		var e Entry
-		if e.Decode(&shm.Payload{header}) {
+		if e.Decode(&ring.Words{header}) {
 			t.Errorf("header %#x is accepted as %+v", header, e)
 		}
 	}
@@ -49,7 +49,7 @@ func TestPayloadRoundTrip(t *testing.T) {
 		data[i] = byte(i + 1)
 	}
 	for n := range MaxSendInEntry + 1 {
-		var s shm.Payload
+		var s ring.Words
 		var e Entry
 		s[0] = Header(SendInEntry, FlagFirst|FlagLast, n, 0)
 		PutPayload(&s, 1, data[:n])

@@ -21,10 +21,10 @@ type SharedQP struct {
 	ReceiveStride uint64 // bytes, a multiple of 64
 	Endpoint      uint64 // the endpoint's number in its process
 	SharedReceive uint64 // 1: the endpoint takes receives from a shared receive queue and describes none here
-	Barriers      uint64 // 1: its process calls asym.HeavyGlobal where others rely on that; see shm.Producer.Relax
+	Membarrier    uint64 // 1: its process calls asym.HeavyGlobal where others rely on that; see ring.NewProducer
 	_             [64]byte
 
-	Consumed    atomic.Uint64 // number of entries of the peer's ring that this side has released; see shm.Consumer.Release
+	Released    atomic.Uint64 // number of entries of the peer's ring that this side has released; see ring.Consumer.Release
 	Fault       atomic.Uint64 // number of the entry that failed here, plus one; stored before the abort
 	FaultStatus atomic.Uint32 // status of the peer's request that the entry belongs to
 	_           [108]byte
@@ -51,7 +51,7 @@ const SharedQPSize = 1024
 
 func _() { // a constant or index error here means that the shared layout has moved
 	var at [1]struct{}
-	_, _ = at[unsafe.Offsetof(SharedQP{}.Consumed)-128], at[unsafe.Offsetof(SharedQP{}.Posted)-256]
+	_, _ = at[unsafe.Offsetof(SharedQP{}.Released)-128], at[unsafe.Offsetof(SharedQP{}.Posted)-256]
 	_, _ = at[unsafe.Offsetof(SharedQP{}.Hazard)-384], at[unsafe.Offsetof(SharedQP{}.NeedWakeup)-512]
 	_, _ = at[unsafe.Offsetof(SharedQP{}.ReceiveStatus)-640], at[unsafe.Sizeof(SharedQP{})-SharedQPSize]
 }

@@ -1,9 +1,8 @@
-package shm
+package ring
 
 import (
 	"fmt"
 	"math/rand/v2"
-	"sync/atomic"
 	"testing"
 )
 
@@ -16,28 +15,14 @@ func TestPrefetchLosesNoEntry(t *testing.T) {
 		for _, prefetchByStore = range []bool{false, true} {
 			prefetchBatch = batchSize()
 			t.Run(fmt.Sprintf("%d slots, by store %v", slots, prefetchByStore), func(t *testing.T) {
-				a := newArena(t, 0)
-				h := join(t, a, NoRank).heap
-				off, err := h.Alloc(slots * SlotSize)
-				if err != nil {
-					t.Fatal(err)
-				}
-				var head atomic.Uint64
-				p, err := a.NewProducer(off, slots, &head)
-				if err != nil {
-					t.Fatal(err)
-				}
-				c, err := a.NewConsumer(off, slots, &head)
-				if err != nil {
-					t.Fatal(err)
-				}
+				p, c, _ := newRing(t, slots)
 				random, got := rand.New(rand.NewPCG(3, slots)), uint64(0)
 				for range 5_000 {
 					for range random.IntN(int(slots) + 1) {
 						if p.FreeSlots() == 0 {
 							break
 						}
-						s := p.NextPayload()
+						s := p.NextEntry()
 						for i := range s {
 							s[i] = p.Published() + 1 + uint64(i)<<32
 						}
@@ -52,7 +37,7 @@ func TestPrefetchLosesNoEntry(t *testing.T) {
 						got++
 						for i, word := range s {
 							if word != got+uint64(i)<<32 {
-								t.Fatalf("word %d of message %d is %#x", i, got, word)
+								t.Fatalf("word %d of entry %d is %#x", i, got, word)
 							}
 						}
 						c.PrefetchForRead(c.Advance())
@@ -62,7 +47,7 @@ func TestPrefetchLosesNoEntry(t *testing.T) {
 					}
 				}
 				if got == 0 {
-					t.Error("no message has come through")
+					t.Error("no entry has come through")
 				}
 			})
 		}

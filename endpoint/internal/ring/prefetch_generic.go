@@ -1,6 +1,6 @@
 //go:build !amd64
 
-package shm
+package ring
 
 import "sync/atomic"
 
