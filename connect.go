@@ -23,7 +23,7 @@ import (
 // the ranks may deadlock. [Job.ConnectAll] uses this order. If only one of two ranks knows that it is
 // to connect to the other, use [Job.Listen] and [Job.Dial].
 //
-// Errors; the endpoint is closed then:
+// Errors (the endpoint is closed then):
 //
 //   - those of [nd.Adapter.CreateEndpoint].
 //   - [nd.InvalidParameter1]: peer is this rank, or not a rank of the job.

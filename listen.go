@@ -84,7 +84,7 @@ func (l *Listener) Close() error { return l.nd.Close() }
 // Dial creates an endpoint, and connects it to an endpoint of rank peer. It blocks until rank peer has
 // accepted the connection with [Listener.Accept]. To end the connection, close the endpoint.
 //
-// Errors; the endpoint is closed then:
+// Errors (the endpoint is closed then):
 //
 //   - those of [nd.Adapter.CreateEndpoint].
 //   - [nd.ConnectionRefused]: the peer has no listener, or has closed it, or its Accept has failed.

@@ -10,7 +10,7 @@ import (
 //
 // The results of an endpoint's initiator queue are in the order of posting. The results of its
 // receive queue are in the order of posting too. There is no order between the two queues, or
-// between endpoints. After an endpoint is closed, further results of it may arrive.
+// between endpoints. After an endpoint is closed, its last results may still arrive.
 //
 // A completion queue has room for at least as many results as the depth that the program asked for.
 // A provider should make room for twice as many, because existing programs have more results than
@@ -28,7 +28,7 @@ type CompletionQueue interface {
 	// Wait is Poll, but blocks until it can take at least one result. Several goroutines may wait;
 	// each result goes to one of them.
 	//
-	// Errors; Wait takes no result then:
+	// Errors (Wait takes no result then):
 	//
 	//   - [Canceled]: ctx has ended, or the queue was closed.
 	//   - [BufferOverflow]: the queue has overrun and is empty.
@@ -36,13 +36,14 @@ type CompletionQueue interface {
 	//   - [InvalidParameter]: results is empty.
 	Wait(ctx context.Context, results []Result) (int, error)
 
-	// Notify blocks until the queue has a result of type t, and takes no result. If such a result is
-	// already in the queue, Notify returns at once. Therefore a program does not miss a result that
-	// arrives between its last Poll and its Notify.
+	// Notify blocks until the queue has a result of type t that is new, and takes no result. A result
+	// is new until it has ended a Notify. If the queue already has such a result, Notify returns at
+	// once. Therefore a program does not miss a result that arrives between its last Poll and its
+	// Notify.
 	//
-	// A result ends all calls of Notify that wait at that moment. Later calls ignore this result and
-	// all earlier results. If several calls wait at the same time, each of them waits for the widest
-	// of their types: see [NotifyType.Combine].
+	// A result ends all calls of Notify that wait when it arrives. After that, this result and all
+	// earlier results are not new. If several calls wait at the same time, each of them waits for the
+	// widest of their types: see [NotifyType.Combine].
 	//
 	// The usual loop is: Poll until it returns less than len(results), Notify, Poll again.
 	//
@@ -66,7 +67,7 @@ type CompletionQueue interface {
 
 	// Resize changes the depth. The queue may be in use, and loses no result.
 	//
-	// Errors; the depth is unchanged after each:
+	// Errors (the depth is unchanged after each):
 	//
 	//   - [BufferOverflow]: the queue has more than depth results.
 	//   - [InvalidParameter]: depth is out of range.
@@ -87,8 +88,8 @@ type CompletionQueue interface {
 	Close() error
 }
 
-// InterruptModerator is implemented by completion queues of adapters with
-// [InterruptModerationSupported].
+// InterruptModerator is an optional interface of completion queues. They implement it if the adapter
+// has [InterruptModerationSupported].
 type InterruptModerator interface {
 	// ModerateInterrupts delays the events that end Notify and make EventFD readable. They are delayed
 	// until count results have arrived, or the oldest of these results is as old as interval. A
@@ -114,7 +115,7 @@ type SharedReceiveQueue interface {
 	// Receive posts a receive, also while no endpoint is connected. sge has the rules of
 	// [Endpoint.Receive].
 	//
-	// Errors; nothing is queued then:
+	// Errors (nothing is queued then):
 	//
 	//   - [NoMoreEntries]: Depth receives are outstanding.
 	//   - [DataOverrun]: sge has too many entries.
@@ -135,7 +136,7 @@ type SharedReceiveQueue interface {
 
 	// Modify changes the depth and the threshold. If an argument is 0, its value is unchanged.
 	//
-	// Errors; nothing changes then:
+	// Errors (nothing changes then):
 	//
 	//   - [BufferOverflow]: more than depth receives are outstanding.
 	//   - [InvalidParameter]: an argument is out of range, or the threshold is greater than the depth.

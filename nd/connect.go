@@ -141,7 +141,7 @@ type Connector interface {
 	//   - [BufferOverflow]: buf is too short. It has the first part of the data, and GetPrivateData
 	//     returns the length of all data.
 	//   - [ConnectionAborted]: the peer has given up.
-	//   - [ConnectionInvalid]: at other times.
+	//   - [ConnectionInvalid]: the connector has no private data of a peer at this time.
 	//
 	// Source: IND2Connector::GetPrivateData.
 	GetPrivateData(buf []byte) (int, error)
@@ -222,7 +222,7 @@ type Listener interface {
 	// same adapter that has not been used. If several calls wait, they get requests in the order of
 	// the calls.
 	//
-	// Errors; after each, c is unused:
+	// Errors (after each, c is unused):
 	//
 	//   - [InvalidDeviceState]: the listener is not listening.
 	//   - [InvalidParameter1]: c is already used, or of another adapter.
@@ -240,7 +240,7 @@ type Listener interface {
 	PauseEvents(pause bool) error
 
 	// Close ends waiting calls of GetConnectionRequest with [Canceled], and refuses the requests that
-	// no call has returned. Connections that were made through the listener stay. Whether they keep
-	// its address in use depends on the provider.
+	// no call has returned. Connections that were made through the listener stay. Whether these
+	// connections keep the listener's address in use depends on the provider.
 	Close() error
 }

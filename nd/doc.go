@@ -66,7 +66,9 @@
 // Methods return errors of type [*OpError]. The comment of a method lists statuses under "Errors";
 // errors.Is finds the status in the error. Under "Results", the comment lists statuses that the
 // [Result] of the posted request may have. A status that is listed without a condition has the
-// meaning that its own comment gives.
+// meaning that its own comment gives. Names of limits that begin with Max, such as
+// MaxTransferLength, are fields of [AdapterInfo]. Other names of limits, such as InlineSize, are
+// fields of [EndpointConfig].
 //
 // If an adapter has vanished, calls on it and calls that create an object may fail with
 // [DeviceRemoved]. Close still works.

@@ -7,7 +7,8 @@ import "context"
 //
 // A post returns without waiting for its request. A post that fails queues nothing, and affects
 // neither the endpoint nor later requests. If a post returns nil, its request has exactly one
-// [Result]. Only with [SilentSuccess], a request that succeeds has no result.
+// [Result]. The exception is a request with [SilentSuccess]: if it succeeds, it has no result. Each
+// post takes reqCtx, a number that the program chooses. It is the RequestContext of the Result.
 //
 // The first failed result ends the connection. All other incomplete requests of both sides then
 // complete with [Canceled]. There is one exception: if a Send fails and its message has a Receive at
@@ -23,11 +24,13 @@ import "context"
 // [Canceled]. If a completion queue of the endpoint has overrun, a post of any kind may instead fail
 // with [InternalError], because its result would be lost.
 //
-// A request is outstanding until the program takes its result. A request with SilentSuccess is
-// outstanding until it has succeeded. Requests of one queue complete in the order of posting. At the
-// peer, the effects of Send, Write, Bind and Invalidate appear in the order of posting. A request
-// that is posted after a Read may run before the Read is complete, unless it has [ReadFence]. There
-// is no order between the two queues, or between endpoints.
+// A request is outstanding until the program takes its result. If a request with SilentSuccess
+// succeeds, it is outstanding until then.
+//
+// Requests of one queue complete in the order of posting. At the peer, the effects of Send, Write,
+// Bind and Invalidate appear in the order of posting. A request that is posted after a Read may run
+// before the Read is complete, unless it has [ReadFence]. There is no order between the two queues,
+// or between endpoints.
 //
 // The result of any request may be [Success], [Canceled], [InvalidDeviceRequest] or
 // [InternalError]. The comment of each method lists further statuses of its results.
@@ -80,7 +83,7 @@ type Endpoint interface {
 	// then takes an empty message. If the endpoint has a shared receive queue, post receives to that
 	// queue instead.
 	//
-	// Errors; [ConnectionInvalid] is never one of them:
+	// Errors ([ConnectionInvalid] is never one of them):
 	//
 	//   - [NoMoreEntries]: ReceiveDepth receives are outstanding.
 	//   - [DataOverrun]: sge has too many entries.
@@ -135,7 +138,7 @@ type Endpoint interface {
 	Invalidate(reqCtx uint64, mw MemoryWindow, flags OpFlags) error
 
 	// InvalidateRegion is Invalidate for a region that was registered by FastRegister on this
-	// endpoint. It ends the use of both tokens, local and remote. Once the result is in the
+	// endpoint. It invalidates both tokens, local and remote. Once the result is in the
 	// completion queue, the region may be registered again, and the mapping of its pages may be
 	// closed. Requests of this endpoint that were posted before InvalidateRegion may use the region,
 	// because they run first. Windows that are bound to the region must be invalidated first.
@@ -197,7 +200,8 @@ type Endpoint interface {
 	//   - [DataOverrun]: sge has more entries than MaxReadSGE or the endpoint's limit.
 	//   - [BufferOverflow]: the buffers have more than MaxTransferLength bytes.
 	//   - [InvalidParameter6]: Read does not take these flags.
-	//   - [RemoteError]: the provider knows already that the range ends beyond the remote memory.
+	//   - [RemoteError]: the range ends beyond the remote memory, and the provider detects this in the
+	//     post.
 	//
 	// Results:
 	//
@@ -211,15 +215,15 @@ type Endpoint interface {
 	Read(reqCtx uint64, sge []SGE, remoteAddress uint64, remoteToken Token, flags OpFlags) error
 
 	// Write copies the entries of sge, in order, into the peer's memory, beginning at remoteAddress.
-	// remoteAddress, remoteToken and a Write without bytes have the rules of Read. The function
+	// The rules of Read for remoteAddress, remoteToken and requests without bytes apply. The function
 	// [WriteTo] takes a descriptor instead of an address and a token.
 	//
 	// The data is in the peer's memory before the peer receives any message that is sent later on
 	// this endpoint. If the adapter has [InOrderDMASupported], the last byte of a Write becomes
 	// visible last.
 	//
-	// Errors: those of Read, with two differences. The endpoint alone limits the number of entries,
-	// and with [Inline] a Write of more than InlineSize bytes fails with [BufferOverflow].
+	// Errors: those of Read, with two differences. MaxReadSGE does not apply, and with [Inline] a Write
+	// of more than InlineSize bytes fails with [BufferOverflow].
 	// Results: those of Read, with two differences. The remote token must allow writing, and the
 	// local tokens need no right.
 	// Source: IND2QueuePair::Write, NdkWrite.
@@ -231,7 +235,7 @@ type Endpoint interface {
 	// returns, all results are in the completion queues.
 	//
 	// Flush works in any state. Afterwards the endpoint has failed: it transfers nothing and cannot
-	// be connected. The request of a post that races with Flush may complete with Canceled.
+	// be connected. A request that is posted during Flush may complete with Canceled.
 	// Source: IND2QueuePair::Flush, NdkFlush.
 	Flush() error
 
@@ -252,8 +256,9 @@ type Endpoint interface {
 	// Source: INDEndpoint::SubmitRequestBatch.
 	SubmitRequestBatch()
 
-	// Err returns the reason why the endpoint left the connected state, and nil before. It returns
-	// the first reason, which does not change afterwards. errors.Is finds in it:
+	// Err returns the reason why the endpoint left the connected state. While the endpoint is
+	// connected, and before, it returns nil. If there are several reasons, it returns the first.
+	// errors.Is finds in it:
 	//
 	//   - [ConnectionDisconnected] after a graceful disconnect;
 	//   - [ConnectionAborted] if the peer closed its endpoint, died, or did not answer;

@@ -87,8 +87,8 @@ type canceledCause struct{ err, cause error }
 func (c *canceledCause) Error() string   { return c.err.Error() + ": " + c.cause.Error() }
 func (c *canceledCause) Unwrap() []error { return []error{c.err, c.cause} }
 
-// StatusOf returns the first [Status] that err wraps. Without one, it returns [Success] if err is nil,
-// [Canceled] if err is the error of a context, and [Unsuccessful] for all other errors.
+// StatusOf returns the first [Status] that err wraps. If err wraps no Status, StatusOf returns [Success]
+// for nil, [Canceled] for the error of a context, and [Unsuccessful] for any other error.
 func StatusOf(err error) Status {
 	var s Status
 	switch {

@@ -73,7 +73,7 @@ var opFlagNames = []flagnames.Name{
 // Has reports whether every flag of want is set.
 func (f OpFlags) Has(want OpFlags) bool { return f&want == want }
 
-// String lists the flags by name, joined by "|"; bits without a name appear as one hex number.
+// String lists the flags by name, joined by "|". Bits without a name appear as one hex number.
 func (f OpFlags) String() string { return flagnames.Join(uint32(f), opFlagNames) }
 
 // RegionFlags are the rights of a registration. A Send or Write of this process needs no right to read
@@ -84,10 +84,10 @@ const (
 	// AllowLocalWrite allows Receives and Reads of this process to store data in the region. A Bind
 	// with [AllowWrite] needs it too.
 	AllowLocalWrite RegionFlags = 0x1
-	// AllowRemoteRead allows peers to read the region with its own remote token.
+	// AllowRemoteRead allows peers to read the region with the region's own remote token.
 	AllowRemoteRead RegionFlags = 0x2
-	// AllowRemoteWrite allows peers to write to the region with its own remote token. It has two
-	// bits, 0x4 and that of AllowLocalWrite: test it with [RegionFlags.RemoteWrite].
+	// AllowRemoteWrite allows peers to write to the region with the region's own remote token. It has
+	// two bits, 0x4 and that of AllowLocalWrite: test it with [RegionFlags.RemoteWrite].
 	AllowRemoteWrite RegionFlags = 0x5
 	// RDMAReadSink allows Reads of this process to store data in the region, on adapters without
 	// [ReadSinkNotRequired]. Other adapters ignore it.
@@ -107,14 +107,14 @@ var regionFlagNames = []flagnames.Name{
 	{Bits: uint32(DoNotSecureVM), Name: "DoNotSecureVM"},
 }
 
-// LocalWrite reports whether the owner's requests may write to the region.
+// LocalWrite reports whether requests of this process may write to the region.
 func (f RegionFlags) LocalWrite() bool { return f&AllowLocalWrite != 0 }
 
-// RemoteRead reports whether peers may Read with the region's token.
+// RemoteRead reports whether peers may read with the region's own remote token.
 func (f RegionFlags) RemoteRead() bool { return f&AllowRemoteRead != 0 }
 
-// RemoteWrite reports whether peers may Write with the region's token. It checks bit 0x4 alone,
-// because the other bit of [AllowRemoteWrite] is [AllowLocalWrite].
+// RemoteWrite reports whether peers may write with the region's own remote token. It checks bit 0x4
+// alone, because the other bit of [AllowRemoteWrite] is [AllowLocalWrite].
 func (f RegionFlags) RemoteWrite() bool { return f&0x4 != 0 }
 
 // String lists the flags by name, joined by "|".

@@ -9,7 +9,7 @@ import (
 // AdapterID identifies an adapter. Each adapter of a host has a different one.
 type AdapterID uint64
 
-// String prints the id as 16 hex digits.
+// String returns the id as 0x and 16 hex digits.
 func (id AdapterID) String() string {
 	s := strconv.FormatUint(uint64(id), 16)
 	return "0x" + "0000000000000000"[:16-len(s)] + s

@@ -22,7 +22,7 @@ func (t Token) String() string {
 	return "token(..." + "00"[:2-len(s)] + s + ")"
 }
 
-// GoString keeps %#v from showing the value.
+// GoString returns the same as String, so that %#v does not show the whole token.
 func (t Token) GoString() string { return t.String() }
 
 // SGE is one entry of a scatter/gather list: a part of a registered region and that region's
@@ -33,7 +33,7 @@ func (t Token) GoString() string { return t.String() }
 // Until then the program must not change the buffers of a Send or Write, and the contents of the
 // buffers of a Receive or Read are undefined. Buffers of several requests may overlap.
 //
-// The provider checks when the request runs that the token covers the buffer. If it does not, the
+// When the request runs, the provider checks that the token covers the buffer. If it does not, the
 // result has the status [AccessViolation]; the post itself succeeds.
 // Source: ND2_SGE, NDK_SGE.
 type SGE struct {
@@ -128,7 +128,7 @@ type MemoryRegion interface {
 	// Register registers buf with the rights in flags, and gives the region new tokens. After a
 	// Deregister, the region can be registered again.
 	//
-	// Errors; the region is unchanged after each:
+	// Errors (the region is unchanged after each):
 	//
 	//   - [InvalidParameter]: buf is nil, or longer than MaxRegistrationSize.
 	//   - [InvalidBufferSize]: buf is empty but not nil.
@@ -157,9 +157,9 @@ type MemoryRegion interface {
 	Deregister(ctx context.Context) error
 
 	// InitializeFastRegister prepares a region without memory for [Endpoint.FastRegister] of up to
-	// pages pages. If remote is true, registrations of the region may have remote rights. From then
-	// on, until Close, the region is for fast registration only. While it is not registered,
-	// InitializeFastRegister may be called again, with other values.
+	// pages pages. If remote is true, registrations of the region may have remote rights. Afterwards
+	// the region is for fast registration only, until it is closed. While the region is not
+	// registered, InitializeFastRegister may be called again, with other values.
 	//
 	// Errors: [InvalidParameter1] if pages is less than 1; [ImplementationLimit] if pages is too
 	// large; [InvalidDeviceState] if the region is registered; [NotSupported]; [Canceled].
@@ -245,7 +245,7 @@ type LogicalMapping interface {
 	PageSize() int
 	// Offset returns the offset of the buffer in the first page, in bytes.
 	Offset() int
-	// Close releases the mapping. The registrations of its pages must have ended before.
+	// Close releases the mapping. All registrations of its pages must have ended before Close.
 	//
 	// Errors: [DeviceBusy], without effect, if a registration still uses its pages.
 	// Source: NdkReleaseLAM.

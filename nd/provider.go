@@ -14,7 +14,7 @@ type Provider interface {
 	// Source: IND2Provider::QueryAddressList.
 	QueryAddressList() ([]netip.Addr, error)
 
-	// ResolveAddress returns the number of the adapter that has the address local. An adapter may
+	// ResolveAddress returns the ID of the adapter that has the address local. An adapter may
 	// have several addresses.
 	//
 	// Errors: [InvalidAddress] if local is not an address of this provider.

@@ -22,10 +22,11 @@ type Result struct {
 }
 
 // Err returns nil if the result is a success, and otherwise an [OpError] with the status of the
-// result. ep is the endpoint that EndpointContext identifies. It is the endpoint on which the request
-// was posted, or, with a shared receive queue, the endpoint that received the message. The cause of
-// the error is ep.Err(). The text of the error ends with the Next of that cause. If ep is nil, the
-// error has no cause.
+// result. The cause of the error is ep.Err(), and the text of the error ends with the Next of that
+// cause. If ep is nil, the error has no cause.
+//
+// ep is the endpoint of the request, which the program can identify by EndpointContext. For a receive of
+// a shared receive queue, it is the endpoint that received the message.
 //
 // [errors.Is] finds the status, and every error that it finds in ep.Err(). If you need the status
 // only, use [Status.Err].
@@ -76,8 +77,8 @@ const (
 	RequestFastRegister RequestType = 0x8002
 )
 
-// Initiator reports whether t is the type of an initiator request. The results of these go to the
-// completion queue [EndpointConfig].Initiator, the others to [EndpointConfig].Receive.
+// Initiator reports whether t is the type of an initiator request. The results of initiator requests go
+// to the completion queue [EndpointConfig].Initiator, all other results to [EndpointConfig].Receive.
 func (t RequestType) Initiator() bool {
 	return t != RequestReceive && t != RequestReceiveAndInvalidate
 }

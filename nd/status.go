@@ -39,11 +39,11 @@ const (
 const (
 	InvalidHandle            Status = 0xC0000008 // the object was closed
 	InvalidParameter         Status = 0xC000000D // an argument is not valid
-	InvalidDeviceRequest     Status = 0xC0000010 // the object is in a wrong state for the request, such as Invalidate of a window that is not bound
+	InvalidDeviceRequest     Status = 0xC0000010 // the state of an object does not allow the request, such as Invalidate of a window that is not bound
 	BufferTooSmall           Status = 0xC0000023 // the buffer is too small; NDK only. Source: STATUS_BUFFER_TOO_SMALL.
 	InvalidParameterMix      Status = 0xC0000030 // arguments contradict each other
 	NotSupported             Status = 0xC00000BB // the provider does not have this optional part of the model
-	InvalidParameter1        Status = 0xC00000EF // the first parameter, not counting the object
+	InvalidParameter1        Status = 0xC00000EF // the first parameter of the C function, not counting the object
 	InvalidParameter2        Status = 0xC00000F0
 	InvalidParameter3        Status = 0xC00000F1
 	InvalidParameter4        Status = 0xC00000F2
@@ -53,7 +53,7 @@ const (
 	InvalidParameter8        Status = 0xC00000F6
 	InvalidParameter9        Status = 0xC00000F7
 	InvalidParameter10       Status = 0xC00000F8
-	InvalidDeviceState       Status = 0xC0000184 // the object is in the wrong state
+	InvalidDeviceState       Status = 0xC0000184 // the state of the object does not allow the call, such as Register of a registered region
 	InvalidBufferSize        Status = 0xC0000206 // the private data is too long, or the memory to register is empty
 	ImplementationLimit      Status = 0xC000042B // a limit of the provider; NDK only. Source: STATUS_IMPLEMENTATION_LIMIT.
 	AddressAlreadyAssociated Status = 0xC0000238 // the object already has an address. Source: STATUS_ADDRESS_ALREADY_ASSOCIATED.

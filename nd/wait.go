@@ -5,8 +5,8 @@ import (
 	"iter"
 )
 
-// WaitOne blocks until cq has a result, and takes it. If the request failed, WaitOne returns the
-// result and the error of [Result.Err] with ep.
+// WaitOne blocks until cq has a result, and takes it. If the request has failed, WaitOne returns the
+// result together with the error of [Result.Err](ep).
 //
 // ep is the endpoint that cq serves. If cq serves several endpoints, pass nil for ep. If WaitOne then
 // returns a failed result, call its Err method with the endpoint that its EndpointContext identifies.

@@ -40,7 +40,7 @@ type request struct {
 // the previous request, Start blocks until OnEnd has returned, so that OnEnd sees the result of that
 // request.
 //
-// Errors; call is not started then:
+// Errors (call is not started then):
 //
 //   - [nd.InvalidDeviceState]: the previous request has not ended. It continues.
 //   - [nd.Canceled]: ctx has ended before OnEnd has returned.
