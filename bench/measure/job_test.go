@@ -18,11 +18,11 @@ import (
 	"github.com/softnd/softnd/shm"
 )
 
-// The test binary plays the ranks of a job: started with an order in its
-// environment it does that, and nothing else.
+// orderVariable is an environment variable. If it contains an order, the test binary plays the ranks of a job and runs
+// no tests.
 const orderVariable = "MEASURE_TEST_ORDER"
 
-// order is what the ranks of a job do.
+// order is the work of the ranks of a job.
 type order struct {
 	Test    string
 	Options Options
@@ -74,8 +74,7 @@ func obey(text string) (err error) {
 	return fmt.Errorf("no test %q", o.Test)
 }
 
-// runJob runs a test with that many ranks, each a process, and returns what
-// rank 0 has found.
+// runJob runs a test with this many ranks, each a process, and returns the results of rank 0.
 func runJob(t *testing.T, ranks int, test string, o Options) []report.Result {
 	t.Helper()
 	arena, err := shm.Create(shm.Config{Ranks: ranks})

@@ -2,9 +2,8 @@ package measure
 
 import "testing"
 
-// A mark is shown by its own bytes: setting it touches no other, and it is at
-// the very end.
-func TestMarkIsTheEnd(t *testing.T) {
+// TestMarkIsAtTheEnd: setting a mark changes only its own bytes, and they are the last ones.
+func TestMarkIsAtTheEnd(t *testing.T) {
 	for _, size := range []int{1, 2, 7, 8, 9, 15, 16, 63, 64, 4096} {
 		for shift := range 8 {
 			mem := aligned(size + 128)

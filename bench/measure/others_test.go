@@ -9,8 +9,8 @@ import (
 	"github.com/softnd/softnd/bench/report"
 )
 
-// TestOthers runs every measurement that is not of transfers, as briefly as
-// possible, and checks the form of the results.
+// TestOthers runs every measurement other than of transfers, as briefly as possible, and checks the form of the
+// results.
 func TestOthers(t *testing.T) {
 	few := Options{Iterations: 3, Repeats: 2, Sizes: []int{4096}}
 	brief := Options{Duration: 10 * time.Millisecond, Repeats: 2}

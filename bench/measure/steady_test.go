@@ -11,8 +11,7 @@ import (
 	"github.com/softnd/softnd/bench/report"
 )
 
-// alone returns the world of a job of one rank, which has no second rank to
-// bounce a line with.
+// alone returns the world of a job of one rank, which has no line to bounce.
 func alone(t *testing.T) *World {
 	t.Helper()
 	job, err := softnd.Init(t.Context())
@@ -98,7 +97,7 @@ func TestLeadInOfLargeTransfers(t *testing.T) {
 	}
 }
 
-// TestRepeatedly: an interruption of one window does not count.
+// TestRepeatedly: an interruption of one window does not change the figure.
 func TestRepeatedly(t *testing.T) {
 	calls := 0
 	got := repeatedly(func(int) {

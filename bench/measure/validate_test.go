@@ -57,7 +57,8 @@ func inPairs(t *testing.T, f func(ctx context.Context, w *World) error) {
 	}
 }
 
-// After a transfer of each kind its data pass the check. With one byte changed at the destination they fail.
+// TestValidationSeesDamage: after a transfer of each kind, its data pass the check. With one changed byte at the
+// destination they fail.
 func TestValidationSeesDamage(t *testing.T) {
 	o := Options{Bidirectional: true, Pairs: 2, Events: true}
 	inPairs(t, func(ctx context.Context, w *World) error {

@@ -108,7 +108,7 @@ func TestFigures(t *testing.T) {
 	}
 }
 
-// Active messages of package uct have a header, and short ones an end.
+// TestWaysOfUCXBySize: active messages of package uct have a header, and short ones a maximum size.
 func TestWaysOfUCXBySize(t *testing.T) {
 	for size, want := range map[int]int{1: 2, 8: 3, 92: 3, 93: 2} {
 		if ways := ucx(new(session), Figure{"send_lat", size, 2}); len(ways) != want {

@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// TestInstalledPeersGiveFigures runs what this machine has, too briefly for figures that
-// mean anything.
+// TestInstalledPeersGiveFigures runs the installed peers, too briefly for meaningful figures.
 func TestInstalledPeersGiveFigures(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the programs of others take seconds")

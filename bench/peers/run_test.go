@@ -16,8 +16,8 @@ import (
 	"github.com/softnd/softnd/bench/report"
 )
 
-// TestMain plays ucx_perftest, when it is started under that name: a server
-// that never ends by itself, or a client that writes what the environment says.
+// TestMain plays ucx_perftest if it is started under that name: a server that never exits by itself, or a client that
+// writes the text in the environment.
 func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) != "ucx_perftest" {
 		os.Exit(m.Run())
@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 	time.Sleep(time.Hour)
 }
 
-// only makes a PATH in which there is nothing but what a test puts there.
+// only sets a PATH that contains nothing but these scripts.
 func only(t *testing.T, scripts map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -57,7 +57,7 @@ func named(t *testing.T, name string) Peer {
 	return Peer{}
 }
 
-// nothingLeft fails the test if processes or files of Run are left at its end.
+// nothingLeft fails the test if processes or files of Run remain at its end.
 func nothingLeft(t *testing.T) {
 	t.Helper()
 	tmp := t.TempDir()
@@ -84,7 +84,7 @@ func nothingLeft(t *testing.T) {
 	})
 }
 
-// measureAll makes all repeats of all figures that a peer has.
+// measureAll measures all figures of o that a peer has.
 func measureAll(ctx context.Context, p Peer, o Options) (found []report.Result, failed error) {
 	noOwn := func(context.Context, Figure) ([]report.Result, error) { return nil, nil }
 	found, err := Run(ctx, []Peer{p}, o, noOwn, func(err error) { failed = errors.Join(failed, err) })
@@ -116,8 +116,8 @@ func TestMissingNamesThePackages(t *testing.T) {
 	}
 }
 
-// TestHangIsEndedAndTriedAgain with a launcher that ignores the request to end
-// and has a child in a session of its own.
+// TestHangIsEndedAndTriedAgain: a launcher that ignores SIGTERM, and has a child in a session of its own, is killed
+// after the time-out and started again.
 func TestHangIsEndedAndTriedAgain(t *testing.T) {
 	nothingLeft(t)
 	first := filepath.Join(t.TempDir(), "first")
@@ -156,7 +156,7 @@ func TestHangIsNoFigure(t *testing.T) {
 	}
 }
 
-// Each repeat is compared with the limit before and after its own round.
+// TestEachRepeatHasItsOwnLimit: each repeat is compared with the limit before and after its own round.
 func TestEachRepeatHasItsOwnLimit(t *testing.T) {
 	nothingLeft(t)
 	failOnce := filepath.Join(t.TempDir(), "failed")
@@ -178,7 +178,7 @@ func TestEachRepeatHasItsOwnLimit(t *testing.T) {
 	}
 }
 
-// A way that fails again and again is not waited for in each round.
+// TestBrokenWayIsGivenUp: a way that fails repeatedly does not delay each round.
 func TestBrokenWayIsGivenUp(t *testing.T) {
 	tries := 0
 	r := &runner{trials: map[Figure]*trial{{}: {ways: []*way{{name: "broken", run: func(context.Context) (sample, error) {
@@ -237,7 +237,7 @@ func TestErrorQuotesProgramOutput(t *testing.T) {
 	}
 }
 
-// TestServerAndClient with a server that has to be ended.
+// TestServerAndClient: a server that does not exit is killed after its client has exited.
 func TestServerAndClient(t *testing.T) {
 	nothingLeft(t)
 	self, err := os.Executable()

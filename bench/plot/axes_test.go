@@ -59,7 +59,7 @@ func TestCloseTimesHaveNamesAroundThem(t *testing.T) {
 	}
 }
 
-// A limit far above the providers leaves the panel, a close one does not.
+// TestPanelTop: a limit far above the providers leaves the panel, a close one does not.
 func TestPanelTop(t *testing.T) {
 	for _, c := range []struct{ provider, limit, want float64 }{
 		{10e3, 0, 10},

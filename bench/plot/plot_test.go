@@ -30,7 +30,7 @@ func save(t *testing.T, name string, reports ...*report.Report) []byte {
 	return picture
 }
 
-// texts are those of an SVG, in the order in which they are drawn.
+// texts returns the texts of an SVG in the order in which they are drawn.
 func texts(t *testing.T, svg []byte) []string {
 	t.Helper()
 	var all []string
@@ -109,7 +109,7 @@ func TestPlotIsDeterministic(t *testing.T) {
 	}
 }
 
-// An interval that is wider than a mark is drawn, and one that is not is left out.
+// TestIntervalsAreDrawn: an interval is drawn if it is higher than its mark.
 func TestIntervalsAreDrawn(t *testing.T) {
 	strokes := func(wide float64) int {
 		r := sample()

@@ -26,7 +26,7 @@ func sample() *report.Report {
 	return r
 }
 
-// took is 60 ns and a 10th of a nanosecond for each byte.
+// took is 60 ns, and a tenth of a nanosecond for each byte.
 func took(size int) float64 { return 60 + 0.1*float64(size) }
 
 func latency(provider string, s report.Settings, size int, slow float64) report.Result {

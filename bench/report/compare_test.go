@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// noisy is a report of n results of five repeats each, with 3 % of noise, and
-// each result changed by its factor.
+// noisy returns a report of n results of five repeats each, with 3 % of noise, and each result multiplied by its
+// factor.
 func noisy(seed uint64, n int, better string, factor func(i int) float64) *Report {
 	random := rand.New(rand.NewPCG(seed, 0))
 	r := sample()
@@ -229,7 +229,7 @@ func TestComparisonTable(t *testing.T) {
 	}
 }
 
-// Where nothing can be compared, the error says what differs.
+// TestNothingToCompare: if no results match, the error names the differences.
 func TestNothingToCompare(t *testing.T) {
 	of := func(change func(*Result)) *Report {
 		r := Result{Test: "write_lat", Provider: "softnd", Unit: "ns", Better: "less", Value: 1, Repeats: []float64{1}, Low: 1, High: 1}

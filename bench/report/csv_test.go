@@ -10,8 +10,7 @@ import (
 	"testing"
 )
 
-// The columns and cells are those of the JSON: each line is compared with the
-// JSON of its result, flattened.
+// TestCSVHasWhatTheJSONHas: the columns and cells of each line are those of the JSON of its result, flattened.
 func TestCSVHasWhatTheJSONHas(t *testing.T) {
 	var b bytes.Buffer
 	if err := sample().WriteCSV(&b); err != nil {

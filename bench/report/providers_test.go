@@ -17,8 +17,8 @@ barrier   8 ranks          –                                     –          
 * the best of its row, by more than the intervals
 `
 
-// providers has two figures of one provider for a row, a row with one provider,
-// and a provider that lacks the first test.
+// providers returns a report in which a provider has two figures for a row, a row has one provider, and a provider
+// lacks the first test.
 func providers() *Report {
 	r := sample()
 	r.Results = nil
@@ -52,7 +52,7 @@ func TestProvidersSideBySide(t *testing.T) {
 	}
 }
 
-// A star needs repeats enough to know the noise.
+// TestNoStarWithoutAnInterval: a star needs enough repeats to know the noise.
 func TestNoStarWithoutAnInterval(t *testing.T) {
 	r := providers()
 	for i := range r.Results {

@@ -4,8 +4,8 @@ import (
 	"time"
 )
 
-// sample has a result with all that can be said, one with only what has to be,
-// and one of another test.
+// sample returns a report with a result that has all fields, one with only the required fields, and one of another
+// test.
 func sample() *Report {
 	full := Result{
 		Test: "write_lat", Provider: "softnd",

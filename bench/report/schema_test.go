@@ -116,8 +116,7 @@ func TestReadRefusesInvalidJSON(t *testing.T) {
 	}
 }
 
-// The schema names the fields of the structs, all of them and no others, and
-// has words for each.
+// TestSchemaKnowsEachField: the schema describes all fields of the structs, and no others.
 func TestSchemaKnowsEachField(t *testing.T) {
 	var s struct {
 		Properties map[string]jsonObject

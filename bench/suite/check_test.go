@@ -12,13 +12,13 @@ import (
 	"github.com/softnd/softnd/bench/report"
 )
 
-// near and far are lines as a host has them whose cores move.
+// near and far are the lines of a host that moves its cores.
 const (
 	near = 60
 	far  = 300
 )
 
-// result has five steady repeats between near cores.
+// result returns a result with five steady repeats between near cores.
 func result(test string, size int, v float64) report.Result {
 	return report.Result{Test: test, Provider: softnd, Unit: "ns", Better: "less", Value: v, Low: v, High: v,
 		Repeats: five(v), Drifts: five(1.1), Lines: five(near),
@@ -67,8 +67,7 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// TestInterval: a figure beside a bar is decided by its median, unless its
-// interval is too wide to say anything.
+// TestInterval: the median decides a bar, unless the interval is too wide.
 func TestInterval(t *testing.T) {
 	for name, c := range map[string]struct {
 		ratios []float64
@@ -231,8 +230,8 @@ func TestFigures(t *testing.T) {
 	}
 }
 
-// TestBars checks that each bar has an aim that is not easier than the required
-// figure, a name of its own, and a run that measures it.
+// TestBars checks that each bar has an aim that is not easier than the required figure, a unique name, and a run that
+// measures it.
 func TestBars(t *testing.T) {
 	names := map[string]bool{}
 	for i := range bars {
@@ -284,7 +283,7 @@ a name   -                                        ≤ 35 %    ≤ 20 %  NOT MEAS
 	}
 }
 
-// TestPlans: each run names a test, with as many ranks as that takes.
+// TestPlans: each run names a test, and has its number of ranks.
 func TestPlans(t *testing.T) {
 	tests := map[string]measure.Test{}
 	for _, test := range measure.Tests() {
@@ -303,8 +302,7 @@ func TestPlans(t *testing.T) {
 	}
 }
 
-// TestRounds: a run that takes long is made once, and rounds beyond those planned
-// are of runs whose bars are undecided.
+// TestRounds: a long run is made once, and extra rounds consist of the runs whose bars are undecided.
 func TestRounds(t *testing.T) {
 	p := plan{rounds: 2, extra: 1}
 	undecided := compared(result("write_lat", 8, 50), rawLineLimit, 1)

@@ -10,7 +10,7 @@ func TestRunning(t *testing.T) {
 	}
 }
 
-// TestBusyness: a process that ran by accident is not worth a word.
+// TestBusyness: a process that ran once causes no warning.
 func TestBusyness(t *testing.T) {
 	for _, c := range []struct {
 		b     busyness

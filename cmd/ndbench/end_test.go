@@ -15,9 +15,8 @@ import (
 	"github.com/softnd/softnd"
 )
 
-// rankOf returns the rank that a process has started, once it runs. Before that
-// there may be other children for a moment. The Go runtime makes one to test the
-// kernel, and the rank is one before its exec.
+// rankOf returns the rank that a process has started, once it runs. Before that, there may be other children for a
+// moment: the Go runtime starts one to test the kernel, and the rank itself before its exec.
 func rankOf(t *testing.T, pid int) int {
 	t.Helper()
 	for end := time.Now().Add(watchdog); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
@@ -41,7 +40,7 @@ func rankOf(t *testing.T, pid int) int {
 	return 0
 }
 
-// mustEnd waits until the process of a pidfd is gone.
+// mustEnd waits until the process of a pidfd has exited.
 func mustEnd(t *testing.T, pidfd int) {
 	t.Helper()
 	wait := []unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}
@@ -58,7 +57,7 @@ func mustEnd(t *testing.T, pidfd int) {
 	}
 }
 
-// The end of one of the two processes ends the other, in each way to end.
+// TestEndOfOneProcessEndsOther: however one of the two processes ends, the other ends, too.
 func TestEndOfOneProcessEndsOther(t *testing.T) {
 	for _, tc := range []struct {
 		sig   syscall.Signal
@@ -100,7 +99,7 @@ func TestEndOfOneProcessEndsOther(t *testing.T) {
 	}
 }
 
-// awaitMeeting returns when a rank watches its peer, to which it needs a pidfd.
+// awaitMeeting returns when a rank watches its peer, for which it opens a pidfd.
 func awaitMeeting(t *testing.T, pid int) {
 	t.Helper()
 	dir := fmt.Sprintf("/proc/%d/fd/", pid)
@@ -118,7 +117,7 @@ func awaitMeeting(t *testing.T, pid int) {
 	t.Fatal("client and server do not meet")
 }
 
-// A client that is killed ends the server, too.
+// TestServerEndsWithItsClient: if the client is killed, the server ends, too.
 func TestServerEndsWithItsClient(t *testing.T) {
 	job := fmt.Sprintf("ndbench-test-%d-end", os.Getpid())
 	server := command(t, "ndbench", "send_lat", "-e", "-D", "1h", "--no-pin", "--server", job)

@@ -18,7 +18,7 @@ import (
 	"github.com/softnd/softnd/bench/report"
 )
 
-// watchdog ends what hangs. It is no requirement on speed.
+// watchdog limits what may hang. It does not check speed.
 const watchdog = 2 * time.Minute
 
 // built returns the directory of the programs that are tested.
@@ -56,7 +56,7 @@ func command(t *testing.T, program string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// finish runs a program to its end.
+// finish runs a program until it exits.
 func finish(t *testing.T, cmd *exec.Cmd) (status int, out, errOut string) {
 	t.Helper()
 	var o, e bytes.Buffer
@@ -156,7 +156,7 @@ func must(t *testing.T) string {
 	return dir
 }
 
-// The client leaves out what the server says, and reports the same.
+// TestEveryTestWithServerAndClient: the client needs none of the options of the server, and reports the same results.
 func TestEveryTestWithServerAndClient(t *testing.T) {
 	for _, name := range transfers {
 		t.Run(name, func(t *testing.T) {
@@ -179,7 +179,7 @@ func TestEveryTestWithServerAndClient(t *testing.T) {
 	}
 }
 
-// Each option that changes what is done arrives in the report.
+// TestOptionsAreReported: each option that changes the measurement is in the report.
 func TestOptionsAreReported(t *testing.T) {
 	for _, tc := range []struct {
 		args string
@@ -215,7 +215,7 @@ func TestOptionsAreReported(t *testing.T) {
 	}
 }
 
-// One run can leave its report in every form.
+// TestFormsOfAReport: one run can write its report in every form.
 func TestFormsOfAReport(t *testing.T) {
 	dir := t.TempDir()
 	file := func(form string) string { return filepath.Join(dir, "r."+form) }

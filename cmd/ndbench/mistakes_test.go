@@ -54,7 +54,7 @@ func TestMistakesAreExplained(t *testing.T) {
 	}
 }
 
-// A job that does not fit the test, and ranks that want different things.
+// TestJobsThatDoNotFit: a job with a wrong number of ranks, and ranks that want different tests, are errors.
 func TestJobsThatDoNotFit(t *testing.T) {
 	ndbench := filepath.Join(must(t), "ndbench")
 	status, _, errOut := finish(t, command(t, "ndrun", "-n", "3", ndbench, "write_lat", "--no-pin"))
@@ -68,8 +68,7 @@ func TestJobsThatDoNotFit(t *testing.T) {
 	}
 }
 
-// With itself a run compares as it may; with one that was a thousand times as
-// fast it has changed.
+// TestComparison: a run can be compared with itself. A report that is a thousand times as fast differs.
 func TestComparison(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "old.json")
 	args := []string{"posted", "-n", "20", "-w", "5", "-r", "6", "--no-pin", "--quiet"}
@@ -93,8 +92,7 @@ func TestComparison(t *testing.T) {
 	}
 }
 
-// hasten makes the times of a report shorter, and drops the limits: they have
-// not changed with the times.
+// hasten divides the times of a report, and drops the limits, which stay the same.
 func hasten(t *testing.T, file string, factor float64) {
 	t.Helper()
 	text, err := os.ReadFile(file)

@@ -19,8 +19,8 @@ import (
 	"github.com/softnd/softnd/bench/report"
 )
 
-// amongPeers runs "ndbench peers" where no program can be found but these
-// scripts. Its temporary files go to a directory that has to be empty in the end.
+// amongPeers runs "ndbench peers" with a PATH that contains only these scripts. Its directory of temporary files must
+// be empty at the end.
 func amongPeers(t *testing.T, scripts map[string]string, args ...string) *exec.Cmd {
 	t.Helper()
 	dir, tmp := t.TempDir(), t.TempDir()
@@ -39,7 +39,7 @@ func amongPeers(t *testing.T, scripts map[string]string, args ...string) *exec.C
 	return cmd
 }
 
-// mpi is a peer whose launcher is that script.
+// mpi returns a peer whose launcher is the script.
 func mpi(name, script string) map[string]string {
 	return map[string]string{"mpicc." + name: "", "mpiexec." + name: script}
 }
@@ -74,7 +74,7 @@ func TestPeersInOneTable(t *testing.T) {
 	}
 }
 
-// Every round is of all providers, one repeat each, before the next begins.
+// TestPeersTakeTurns: every round has one repeat of each provider.
 func TestPeersTakeTurns(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "order")
 	say := func(name string) string { return "echo " + name + " >>" + file + "\n" + aNanosecond }
@@ -88,7 +88,7 @@ func TestPeersTakeTurns(t *testing.T) {
 	}
 }
 
-// One report holds all providers, with every round of softnd.
+// TestPeersInOneReport: one report contains all providers, with every round of softnd.
 func TestPeersInOneReport(t *testing.T) {
 	dir := t.TempDir()
 	file := func(form string) string { return filepath.Join(dir, "r."+form) }
@@ -167,7 +167,7 @@ func TestPeersUnderNdrun(t *testing.T) {
 	}
 }
 
-// An interruption ends what a peer has started.
+// TestPeersInterrupted: SIGINT also ends the programs of a peer.
 func TestPeersInterrupted(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "pid")
 	cmd := amongPeers(t, mpi("mpich", "echo $$ >"+file+".new; /bin/mv "+file+".new "+file+"; exec /bin/sleep 1000"), "--tests", "msg_rate")
@@ -190,7 +190,7 @@ func TestPeersInterrupted(t *testing.T) {
 	mustEnd(t, fd)
 }
 
-// numberIn waits for a file with a number.
+// numberIn waits for a file that contains a number.
 func numberIn(t *testing.T, file string) int {
 	t.Helper()
 	for end := time.Now().Add(watchdog); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {

@@ -8,8 +8,7 @@ import (
 	"testing"
 )
 
-// TestPlotOfAnEarlierReport: a picture drawn from JSON is the one that was drawn
-// when it was measured.
+// TestPlotOfAnEarlierReport: a plot of JSON is the same as the plot of the run that wrote it.
 func TestPlotOfAnEarlierReport(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name string) string { return filepath.Join(dir, name) }

@@ -30,7 +30,7 @@ func suiteRuns(t *testing.T, quick bool) (runs []suite.Run) {
 	return runs
 }
 
-// TestSuiteArguments: the command line of a run gives its options back.
+// TestSuiteArguments: the command line of a run results in its options.
 func TestSuiteArguments(t *testing.T) {
 	for _, r := range append(suiteRuns(t, true), suiteRuns(t, false)...) {
 		args := arguments(r)
@@ -87,8 +87,7 @@ func TestSuiteMeasuresEveryBar(t *testing.T) {
 	}
 }
 
-// TestSuiteChecksAnEarlierReport: the table has a line for every bar, and a
-// report that lacks figures is no success.
+// TestSuiteChecksAnEarlierReport: the table has a line for every bar, and a report without figures is a failure.
 func TestSuiteChecksAnEarlierReport(t *testing.T) {
 	rep := &report.Report{Time: time.Now(), Command: []string{"ndbench"}, Machine: report.ThisMachine()}
 	var text bytes.Buffer
