@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/softnd/softnd/internal/doorbell"
 	"github.com/softnd/softnd/internal/pproflabel"
-	"github.com/softnd/softnd/shm"
 )
 
 // The engine makes progress when the program does not. While the program is in a wait, which
@@ -35,7 +35,7 @@ const (
 
 type engine struct {
 	p    *Provider
-	bell shm.Doorbell
+	bell *doorbell.Doorbell
 	done sync.WaitGroup
 	quit atomic.Bool
 

@@ -1,7 +1,7 @@
 // Package shm implements the shared memory of softnd: the arena that several processes map, its
-// layout, its members and their liveness, and its heap. On top of these it has doorbells and
-// the rank group. A process gets an arena through an inherited descriptor or from a named fabric. The
-// package does not depend on NetworkDirect.
+// layout, its members and their liveness, its heap, and the rank group. A process gets an arena
+// through an inherited descriptor or from a named fabric. The package does not depend on
+// NetworkDirect.
 //
 // The package is for people who extend softnd; there is no compatibility promise. Programs use
 // packages softnd and nd.

@@ -111,7 +111,7 @@ func (g *Group) wakeOthers() {
 	for rank := range a.ranks {
 		if id, ok := g.member.arena.MemberOf(rank); ok && rank != g.rank {
 			if slot := id.Slot(); slot < maxMembers {
-				Doorbell{&a.member(slot).waiters}.Ring()
+				a.member(slot).waiters.Ring()
 			}
 		}
 	}

@@ -228,7 +228,7 @@ func TestJoinGroupRaceHasOneWinner(t *testing.T) {
 			won[who].Store(err == nil)
 		}
 	}
-	lockstep(5000, take(0, one), take(1, two), func(i uint64) {
+	proctest.Lockstep(5000, take(0, one), take(1, two), func(i uint64) {
 		if won[0].Load() == won[1].Load() {
 			t.Fatalf("round %d: both, or none, are rank 0: %v", i, won[0].Load())
 		}

@@ -333,7 +333,7 @@ func TestOwnerMapClaimsNeverOverlap(t *testing.T) {
 			}
 		}
 	}
-	lockstep(50_000, work(newClaimMap(words, 0)), work(newClaimMap(words, 1)), func(uint64) {
+	proctest.Lockstep(50_000, work(newClaimMap(words, 0)), work(newClaimMap(words, 1)), func(uint64) {
 		if free := (ownerMap{words: words}).largestFree(); free != size {
 			t.Errorf("%d words are free in the end", free)
 		}

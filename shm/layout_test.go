@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/softnd/softnd/internal/doorbell"
 )
 
 // sections returns the sections of LAYOUT.txt by their first word.
@@ -26,7 +28,7 @@ func TestLayoutDescribesTheStructs(t *testing.T) {
 		"shm.header":        reflect.TypeFor[header](),
 		"shm.memberRecord":  reflect.TypeFor[memberRecord](),
 		"shm.rankRecord":    reflect.TypeFor[rankRecord](),
-		"shm.doorbellWords": reflect.TypeFor[doorbellWords](),
+		"doorbell.Doorbell": reflect.TypeFor[doorbell.Doorbell](),
 	}
 	have := sections()
 	for name, typ := range structs {

@@ -69,8 +69,8 @@ func (a *Arena) numberDeath(slot int, first bool) bool {
 func (a *Arena) wakeAll() {
 	for slot := range maxMembers {
 		if rec := a.member(slot); rec.status() == statusLive {
-			Doorbell{&rec.waiters}.wake()
-			Doorbell{&rec.engine}.wake()
+			rec.waiters.WakeAll()
+			rec.engine.WakeAll()
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softnd/softnd/internal/doorbell"
 	"github.com/softnd/softnd/internal/proctest"
 )
 
@@ -356,7 +357,7 @@ func TestDeathWakesAllMembers(t *testing.T) {
 	x.Kill()
 	var awake sync.WaitGroup
 	for _, m := range []*Member{armed, unarmed} {
-		for _, bell := range []Doorbell{m.WaitDoorbell(), m.EngineDoorbell()} {
+		for _, bell := range []*doorbell.Doorbell{m.WaitDoorbell(), m.EngineDoorbell()} {
 			ticket := bell.Arm()
 			if m == unarmed { // the dead member may have disarmed the doorbell without waking the waiters
 				bell.Disarm()

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/softnd/softnd/internal/asym"
+	"github.com/softnd/softnd/internal/doorbell"
 )
 
 // MemberID identifies a member: the slot of its record and the incarnation of that slot. An arena
@@ -146,8 +147,8 @@ func (m *Member) take(fd int) (bool, error) {
 	rec.pidNS.Store(pidNamespace())
 	rec.rank.Store(uint32(m.rank + 1))
 	rec.inbox.Store(0)
-	rec.waiters.armed.Store(0)
-	rec.engine.armed.Store(0)
+	rec.waiters.Disarm()
+	rec.engine.Disarm()
 	rec.deathEpoch.Store(notCounted(s.incarnation() + 1))
 	rec.deathsSeen.Store(a.header().deaths.Load()) // before the record is live: this member must acknowledge later deaths
 	live := stateOf(statusLive, s.incarnation()+1)
@@ -186,7 +187,7 @@ func (m *Member) announceLeave() {
 	}
 	for slot := range maxMembers {
 		if rec := a.member(slot); rec.status() == statusLive {
-			Doorbell{&rec.waiters}.Ring()
+			rec.waiters.Ring()
 		}
 	}
 	m.requestLivenessChecks()
@@ -196,10 +197,10 @@ func (m *Member) announceLeave() {
 func (m *Member) Arena() *Arena { return m.arena }
 
 // WaitDoorbell returns the doorbell on which the program's waiting calls sleep.
-func (m *Member) WaitDoorbell() Doorbell { return Doorbell{&m.rec.waiters} }
+func (m *Member) WaitDoorbell() *doorbell.Doorbell { return &m.rec.waiters }
 
 // EngineDoorbell returns the doorbell on which the background progress engine sleeps.
-func (m *Member) EngineDoorbell() Doorbell { return Doorbell{&m.rec.engine} }
+func (m *Member) EngineDoorbell() *doorbell.Doorbell { return &m.rec.engine }
 
 // Peer refers to a member of the arena. It stays valid after the member's death. Safe for concurrent
 // use.
@@ -261,18 +262,18 @@ func (p *Peer) Gone() bool {
 }
 
 // Wake wakes the peer's waiting calls, or, if none sleeps, its progress engine. A waiting call makes
-// progress for the whole process while it is awake. The condition of [Doorbell.Ring] applies.
+// progress for the whole process while it is awake. The condition of [doorbell.Doorbell.Ring] applies.
 func (p *Peer) Wake() { p.rec.wake() }
 
 // HasWaiter reports whether a waiting call of the peer, or its progress engine, sleeps or is about to. If
-// not, Wake would do nothing. The condition of [Doorbell.Ring] applies.
+// not, Wake would do nothing. The condition of [doorbell.Doorbell.Ring] applies.
 func (p *Peer) HasWaiter() bool {
-	return !(Doorbell{&p.rec.waiters}).unarmed() || !(Doorbell{&p.rec.engine}).unarmed()
+	return p.rec.waiters.Armed() || p.rec.engine.Armed()
 }
 
 func (rec *memberRecord) wake() {
-	if !(Doorbell{&rec.waiters}).Ring() {
-		(Doorbell{&rec.engine}).Ring()
+	if !rec.waiters.Ring() {
+		rec.engine.Ring()
 	}
 }
 

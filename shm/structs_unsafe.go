@@ -4,6 +4,8 @@ import (
 	"structs"
 	"sync/atomic"
 	"unsafe"
+
+	"github.com/softnd/softnd/internal/doorbell"
 )
 
 // header is the first page of an arena, in host byte order. The creator writes everything before
@@ -40,9 +42,9 @@ type memberRecord struct {
 	inbox            atomic.Uint64 // head of a list of mail; see Peer.SendMail
 	livenessRequests atomic.Uint32 // incremented when a member that this one may have to watch joins or leaves; see Member.LivenessCheckDue
 	_                [116]byte
-	waiters          doorbellWords
+	waiters          doorbell.Doorbell
 	_                [120]byte
-	engine           doorbellWords
+	engine           doorbell.Doorbell
 	_                [120]byte
 }
 
@@ -59,12 +61,6 @@ type rankRecord struct {
 	publishedRound atomic.Uint64 // number of the barrier after which other ranks may read blob and length
 	lostPeer       atomic.Uint64 // MemberID of the peer that the rank lost; see Member.RecordLostPeer
 	lostPeerAt     atomic.Uint64 // hostclock.Now when the rank recorded that; 0 = never
-}
-
-// doorbellWords is the shared part of a Doorbell.
-type doorbellWords struct {
-	armed atomic.Uint32 // unarmed, armed, or the mark of a ringer; see Doorbell
-	seq   atomic.Uint32 // the futex word; each ring increments it
 }
 
 func _() { // a compile error here (constant or index) means that a field or size of the shared layout has changed

@@ -299,8 +299,8 @@ func TestFindingsOfLargeCircle(t *testing.T) {
 }
 
 const answer = `goroutine 1 gp=0xc000002380 m=3 mp=0xc000080008 [chan receive, 2 minutes, locked to thread]:
-github.com/softnd/softnd/shm.Doorbell.Sleep({0x1, 0x2})
-	/src/shm/doorbell.go:1 +0x1d
+github.com/softnd/softnd/internal/doorbell.(*Doorbell).Sleep({0x1, 0x2})
+	/src/internal/doorbell/doorbell.go:1 +0x1d
 github.com/softnd/softnd/endpoint/internal/waiter.(*Set).Sleep(0xc0001, {0x1, 0x2})
 	/src/endpoint/internal/waiter/waiter.go:1 +0x1d
 github.com/softnd/softnd/endpoint.(*completionQueue).Wait(0xc0001, {0x1, 0x2})

@@ -9,15 +9,15 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/softnd/softnd/internal/doorbell"
 	"github.com/softnd/softnd/internal/hostclock"
 	"github.com/softnd/softnd/internal/statuspage"
-	"github.com/softnd/softnd/shm"
 )
 
 // Set is the set of waits of a process. They sleep on the member's doorbell. Call Init before
 // any other method.
 type Set struct {
-	bell   shm.Doorbell
+	bell   *doorbell.Doorbell
 	closed atomic.Bool // no call may begin, and the arena may be unmapped
 
 	asleep    atomic.Int32  // waits that sleep or are about to
@@ -40,7 +40,7 @@ type Call struct {
 
 // Init sets the doorbell on which the waits sleep, and a function that is called when the last
 // wait in progress ends.
-func (s *Set) Init(bell shm.Doorbell, onIdle func()) {
+func (s *Set) Init(bell *doorbell.Doorbell, onIdle func()) {
 	s.bell, s.idle.L, s.onIdle = bell, &s.mu, onIdle
 }
 

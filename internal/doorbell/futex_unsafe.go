@@ -1,4 +1,4 @@
-package shm
+package doorbell
 
 import (
 	"errors"
@@ -24,7 +24,7 @@ func futexSleep(word *atomic.Uint32, seen uint32, timeout time.Duration) {
 	}
 	_, _, errno := unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(word)), futexWait, uintptr(seen), uintptr(unsafe.Pointer(ts)), 0, 0)
 	if errno != 0 && !errors.Is(errno, unix.EAGAIN) && !errors.Is(errno, unix.EINTR) && !errors.Is(errno, unix.ETIMEDOUT) {
-		panic("shm: futex wait: " + errno.Error()) // the word is mapped: a bug, or a kernel without futexes
+		panic("doorbell: futex wait: " + errno.Error()) // the word is mapped: a bug, or a kernel without futexes
 	}
 }
 
