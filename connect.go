@@ -15,13 +15,12 @@ import (
 )
 
 // Connect creates an endpoint, and connects it to an endpoint of rank peer. Rank peer must call
-// Connect with the number of this rank. If two ranks connect several times, the first call of one
-// rank is connected to the first call of the other, the second to the second, and so on. To end the
-// connection, close the endpoint.
+// Connect with the number of this rank. If two ranks connect several times, the n-th call of one rank
+// is connected to the n-th call of the other. To end the connection, close the endpoint.
 //
 // If a goroutine connects to several ranks, it must do so in ascending order of the ranks. Otherwise
-// the ranks may deadlock. [Job.ConnectAll] uses this order. If only one of two ranks knows that it is
-// to connect to the other, use [Job.Listen] and [Job.Dial].
+// the ranks may deadlock. [Job.ConnectAll] uses this order. If only one of two ranks knows in
+// advance that they are to be connected, use [Job.Listen] and [Job.Dial].
 //
 // Errors (the endpoint is closed then):
 //

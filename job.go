@@ -49,8 +49,8 @@ const (
 	// duration such as 500ms, 0, or unlimited. See WithReceiveTimeout.
 	EnvReceiveTimeout = "SOFTND_RECEIVE_TIMEOUT"
 
-	// EnvTerminal is 1 if ndrun forwards the rank's output to a terminal. The rank itself writes to a
-	// pipe. ndrun then also shows a line that ends with a carriage return.
+	// EnvTerminal is 1 if ndrun forwards the rank's output, which is a pipe, to a terminal. ndrun then
+	// also shows lines that end with a carriage return.
 	EnvTerminal = "SOFTND_TERMINAL"
 )
 
@@ -88,10 +88,10 @@ type Job struct {
 }
 
 // Init makes the process a rank of its job. It blocks until all ranks have called Init. The launcher
-// tells the process by environment variables which job and which rank it is. Supported launchers are
-// ndrun, launchers that speak PMI (MPICH's mpiexec, srun with --mpi=pmi2), Open MPI's mpirun, and
-// srun alone. Without a launcher, the process is the only rank of a job. With a launcher that speaks
-// PMI, a process can call Init once.
+// passes the job and the rank in environment variables. Supported launchers are ndrun, launchers that
+// speak PMI (MPICH's mpiexec, srun with --mpi=pmi2), Open MPI's mpirun, and srun alone. Without a
+// launcher, the process is the only rank of a job. With a launcher that speaks PMI, a process can call
+// Init once.
 //
 // Init fails if
 //

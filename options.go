@@ -51,9 +51,8 @@ func WithReceiveTimeout(d time.Duration) Option {
 type Executor = endpoint.Executor
 
 const (
-	// ExecutorAuto is the default. If the requester can reach the responder's memory, the requester
-	// copies. Otherwise the responder copies. The requester can reach memory of
-	// [nd.Adapter.Allocate], but not memory of [nd.Adapter.Register].
+	// ExecutorAuto is the default. If the responder's memory is from [nd.Adapter.Allocate], the requester
+	// can reach it and copies. Otherwise the responder copies.
 	ExecutorAuto = endpoint.Auto
 	// ExecutorTarget makes the responder copy. This is slower. Use it in tests, because it runs
 	// different code, with different timing.
@@ -72,7 +71,7 @@ func WithExecutor(e Executor) Option {
 	}
 }
 
-// WithSpinBudget sets how often a blocking call checks for its event before it yields its core and
+// WithSpinBudget sets how many times a blocking call checks for its event before it yields its core and
 // then sleeps. The default is 500 checks, which take some 10 microseconds. With a larger budget, the
 // call need not sleep if the event comes a little later, but keeps its core busy for longer. With 0,
 // the call yields its core at once. While a job has more ranks than there are processors, its ranks
@@ -111,8 +110,8 @@ func WithExchangeLimit(bytes uint64) Option {
 //
 //	connected                 Info   active: true if this side called nd.Connector.Connect
 //	disconnected              Info   by: self or peer, the side that disconnected first
-//	connection failed         Error  by: self; status; cause
-//	connection failed         Warn   by: peer; status; cause
+//	connection failed         Error  by=self, status, cause
+//	connection failed         Warn   by=peer, status, cause
 //	peer died                 Warn   (once for each peer)
 //	request waits             Warn   request, context, for, waited
 //	completion queue overran  Error  queue, depth
@@ -121,10 +120,10 @@ func WithExchangeLimit(bytes uint64) Option {
 // Each event also has the attribute rank. Events of a connection have the attributes endpoint, the
 // number of the endpoint in this process, and peer, the peer's endpoint and process.
 //
-// If one process closes an endpoint, this process logs "disconnected", and the peer's process logs
-// "connection failed" by peer. "request waits" means that the oldest request of an endpoint has waited
-// for longer than the receive timeout, or for 2 s if that timeout is 0 or NoLimit. If Connect or Accept
-// fails, there is no event, because the call returns the error.
+// A process that closes an endpoint logs "disconnected". Its peer logs "connection failed" with
+// by=peer. The event "request waits" means that the oldest request of an endpoint has waited for
+// longer than the receive timeout. If that timeout is 0 or NoLimit, the event is logged after 2 s. If
+// Connect or Accept fails, there is no event, because the call returns the error.
 //
 // One goroutine calls the logger's handler, for one event after the other, and holds no lock meanwhile.
 // The handler may block, and may call any function of softnd. While it blocks, softnd keeps up to 1024

@@ -13,8 +13,8 @@ type Stats struct {
 }
 
 // Stats returns the counters of all endpoints and completion queues of this rank. For the counters of
-// one object, call [nd.StatsOf] or [nd.QueueStatsOf]. Only the counters that [WithStats] adds cost
-// time in every request.
+// one object, call [nd.StatsOf] or [nd.QueueStatsOf]. The counters do not slow requests down, except
+// those that [WithStats] adds.
 //
 // Stats takes the lock of each endpoint and queue for a moment. After that, the next call on the
 // endpoint or queue is slower by some microseconds. Call Stats only a few times per second. Stats may

@@ -12,11 +12,11 @@ import (
 // receive queue are in the order of posting too. There is no order between the two queues, or
 // between endpoints. After an endpoint is closed, its last results may still arrive.
 //
-// A completion queue has room for at least as many results as the depth that the program asked for.
-// A provider should make room for twice as many, because existing programs have more results than
-// they ask for. If there is no room for a result, the queue overruns, and is then broken permanently:
-// its endpoints fail, no further result arrives, and Notify and Wait fail with [BufferOverflow].
-// Results that arrived before the overrun can still be taken.
+// A completion queue has room for at least as many results as the depth that the program asked for. A
+// provider should make room for twice as many, because existing programs have more results than they
+// ask for. If there is no room for a result, the queue overruns, and is then broken permanently. Its
+// endpoints fail, no further result arrives, and Notify and Wait fail with [BufferOverflow]. Results
+// that arrived before the overrun can still be taken.
 // Source: NetworkDirect IND2CompletionQueue, NDK_CQ.
 type CompletionQueue interface {
 	// Poll takes up to len(results) results, oldest first. It stores them in results, and returns

@@ -36,8 +36,8 @@ type ConnectParams struct {
 // of the methods describe the state of the connector after other errors.
 //
 // A disconnection is graceful if both sides call Disconnect. Each side's Disconnect flushes the
-// requests of its own side only. If the peer instead closes its endpoint or connector, exits, or
-// does not answer in time, the connection is aborted and all incomplete requests are flushed.
+// requests of its own side only. If the peer instead closes its endpoint or connector, exits, or does
+// not answer in time, the connection is aborted. All incomplete requests are then flushed.
 // Source: NetworkDirect IND2Connector, NDK_CONNECTOR.
 type Connector interface {
 	// Bind sets the local address. With port 0, the provider chooses a free port from

@@ -11,7 +11,7 @@ import "context"
 // post takes reqCtx, a number that the program chooses. It is the RequestContext of the Result.
 //
 // The first failed result ends the connection. All other incomplete requests of both sides then
-// complete with [Canceled]. There is one exception: if a Send fails and its message has a Receive at
+// complete with [Canceled]. There is one exception. If a Send fails and its message has a Receive at
 // the peer, that Receive completes with an error status of its own.
 //
 // The post of an initiator request may fail with the following errors. The endpoint stays usable.
@@ -77,8 +77,8 @@ type Endpoint interface {
 	// Source: INDEndpoint::SendAndInvalidate, NdkSendAndInvalidate.
 	SendAndInvalidate(reqCtx uint64, sge []SGE, remoteToken Token, flags OpFlags) error
 
-	// Receive posts buffers for one message. It works in any state of the connection: before the
-	// connection is made, the receive waits; after the connection has ended, the receive completes
+	// Receive posts buffers for one message. It works in any state of the connection. Before the
+	// connection is made, the receive waits. After the connection has ended, the receive completes
 	// with [Canceled]. The message fills the entries of sge in order. sge may be empty: the receive
 	// then takes an empty message. If the endpoint has a shared receive queue, post receives to that
 	// queue instead.

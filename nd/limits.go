@@ -23,9 +23,9 @@ const (
 	InfoVersion2 uint32 = 0x20000
 )
 
-// EphemeralPortFirst and EphemeralPortLast are the range from which the Bind of a [Connector] or
-// [Listener] chooses a free port if it is called with port 0. The ports belong to the provider. They
-// are independent of the host's TCP ports.
+// EphemeralPortFirst and EphemeralPortLast are the first and the last of the ports from which Bind of
+// a [Connector] or [Listener] chooses if it is called with port 0. The ports belong to the provider. They are
+// independent of the host's TCP ports.
 const (
 	EphemeralPortFirst = 49152
 	EphemeralPortLast  = 65535

@@ -30,8 +30,8 @@ func (t Token) GoString() string { return t.String() }
 // the post has returned.
 //
 // The buffers belong to the request until it completes, or, with [Inline], until the post returns.
-// Until then the program must not change the buffers of a Send or Write, and the contents of the
-// buffers of a Receive or Read are undefined. Buffers of several requests may overlap.
+// Until then the program must not change the buffers of a Send or Write. The contents of the buffers
+// of a Receive or Read are undefined until then. Buffers of several requests may overlap.
 //
 // When the request runs, the provider checks that the token covers the buffer. If it does not, the
 // result has the status [AccessViolation]; the post itself succeeds.
@@ -55,11 +55,11 @@ func SGEOf(mr MemoryRegion, offset, n int) SGE {
 // WindowDescriptorSize is the length in bytes of an encoded [WindowDescriptor].
 const WindowDescriptorSize = 20
 
-// WindowDescriptor has the values that a peer needs to access memory of another process: the address
-// of the first byte, the length, and the remote token. It describes a window
-// ([MemoryWindow.Descriptor]) or a region ([DescriptorOf]). The owner of the memory sends the
-// descriptor to the peer, encoded by [WindowDescriptor.MarshalBinary]. The peer may add an offset to
-// Address, but must not dereference it.
+// WindowDescriptor has the values that a peer needs to access memory: the address of the first byte,
+// the length, and the remote token. It describes a window ([MemoryWindow.Descriptor]) or a region
+// ([DescriptorOf]). The owner of the memory sends the descriptor to the peer, encoded by
+// [WindowDescriptor.MarshalBinary]. The peer may add an offset to Address, but must not dereference
+// it.
 // Source: ND_MW_DESCRIPTOR.
 type WindowDescriptor struct {
 	Address, Length uint64
@@ -195,9 +195,9 @@ type MemoryRegion interface {
 
 	// CloseContext is Close with a limit on the wait.
 	//
-	// Errors: [Canceled] when ctx ends. The region is closed and its tokens are invalid even so, but
-	// the program must not access the memory before another call of Close or CloseContext has
-	// returned nil.
+	// Errors: [Canceled] when ctx ends. The region is closed and its tokens are invalid even so. The
+	// program must not access the memory before another call of Close or CloseContext has returned
+	// nil.
 	CloseContext(ctx context.Context) error
 }
 

@@ -54,8 +54,9 @@ type Adapter interface {
 	// Control runs the command code, which this provider defines. in is the input of the command. The
 	// output is written to out, and Control returns the length of the output.
 	//
-	// Errors: [NotSupported] if the provider does not know code; [BufferOverflow] if out is too short,
-	// and Control then returns the length that is needed; other errors that the provider documents.
+	// Errors: [NotSupported] if the provider does not know code; [BufferOverflow] if out is too short;
+	// other errors that the provider documents. With BufferOverflow, Control returns the length that
+	// is needed.
 	// Source: INDAdapter::Control.
 	Control(ctx context.Context, code uint32, in, out []byte) (int, error)
 
@@ -142,8 +143,8 @@ type Adapter interface {
 	BuildLogicalAddressMapping(ctx context.Context, buf []byte) (LogicalMapping, error)
 
 	// PrivilegedToken returns a local token for memory that is mapped but not registered. The buffer
-	// of an SGE with this token is any part of the memory of one [LogicalMapping] of this adapter,
-	// which must be open when the request is posted. Peers cannot use the token. Pass it to trusted
+	// of an SGE with this token is any part of the memory of one [LogicalMapping] of this adapter. The
+	// mapping must be open when the request is posted. Peers cannot use the token. Pass it to trusted
 	// code only.
 	//
 	// Errors: [NotSupported]; the token is then 0.

@@ -10,9 +10,8 @@ import (
 // [MemoryRegion.Bytes]. The slice is valid as long as mem is.
 //
 // T is an integer, floating-point or complex type, or an array or struct of such types. A struct may
-// have padding. Other types are refused, because the garbage collector does not follow pointers in
-// registered memory, and because a byte from a peer need not be a valid bool. Values are in the byte
-// order of the host.
+// have padding. Other types are refused: the garbage collector does not follow pointers in registered
+// memory, and a byte from a peer need not be a valid bool. Values are in the byte order of the host.
 //
 // The slice and mem are the same memory. While a request uses mem as a buffer, the rules of [SGE]
 // apply to the slice too. The race detector treats an access to the slice as an access to mem.

@@ -22,7 +22,7 @@ func WaitOne(ctx context.Context, cq CompletionQueue, ep Endpoint) (Result, erro
 	return r[0], r[0].Err(ep)
 }
 
-// Results returns an iterator over the results of cq. Each step is a [WaitOne] with cq and ep: it
+// Results returns an iterator over the results of cq. Each step is a [WaitOne] with cq and ep. It
 // blocks until there is a result, and yields the result and the error of its [Result.Err].
 //
 // A failed result does not end the iteration. The iteration ends when ctx ends, even if the queue

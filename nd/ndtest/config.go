@@ -31,8 +31,8 @@ type Config struct {
 	ReceiveTimeout, DisconnectTimeout time.Duration
 
 	// Watchdog limits the duration of a scenario. After that time, the contexts of its calls end. If a
-	// call then does not return within a quarter of Watchdog, the scenario fails, the suite prints the
-	// stacks of its goroutines, and the run ends. 0 means 60 s.
+	// call then does not return within a quarter of Watchdog, the scenario fails and the run ends. The
+	// suite prints the stacks of the scenario's goroutines. 0 means 60 s.
 	Watchdog time.Duration
 
 	// Only lists the numbers of the scenarios to run, such as "C056". If it is empty, all scenarios

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Stress makes random legal requests of all kinds on several connections at once, and compares every
+// Stress makes random legal requests of all kinds on several connections at once. It compares every
 // result and every byte of memory with a small sequential model. Both sides derive the same plan from
 // seed. The plan has the given number of rounds, each with up to a few hundred requests. The same seed
 // produces the same plan, but not the same timing. Stress prints the seed before the first request.
