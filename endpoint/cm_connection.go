@@ -66,8 +66,8 @@ type connection struct {
 	endpoint atomic.Pointer[queuePair] // nil until Connect or Accept sets it
 
 	attached bool
-	peerName string // of the peer's endpoint, for messages
-	hazard   *window.Hazard
+	peerName string         // of the peer's endpoint, for messages
+	hazard   *atomic.Uint64 // the peer's hazard word, once the adapter's domain has it
 
 	// Descriptors of the peer's receives.
 	descriptors  []uint64
@@ -178,8 +178,8 @@ func (c *connection) attach(ep *queuePair) error {
 	c.guardPeer = window.Peer{Adapter: owner, Endpoint: peerQP.Endpoint,
 		State: &c.record.State, Established: uint32(connEstablished), Disconnecting: &c.record.Disconnected[other]}
 	c.peerName = fmt.Sprintf("endpoint %d of %v", peerQP.Endpoint, c.peer)
-	c.hazard = &window.Hazard{Word: &peerQP.Hazard, Peer: c.peer}
-	ep.adapter.space.AddHazard(c.hazard)
+	c.hazard = &peerQP.Hazard
+	ep.adapter.space.AddHazard(c.hazard, c.peer)
 	c.attached = true
 	ep.inbound.Store(c.in)
 	return nil
@@ -302,7 +302,7 @@ func (c *connection) release() bool {
 		return false
 	}
 	if c.hazard != nil {
-		c.endpoint.Load().adapter.space.RemoveHazard(c.hazard)
+		c.endpoint.Load().adapter.space.RemoveHazard(c.hazard, c.peer)
 	}
 	p := c.provider
 	// hasRequest and releaseDead must see these changes as one.

@@ -452,15 +452,20 @@ func TestConnectRequestBehindDeadPeer(t *testing.T) {
 // TestHazardsOfDeadPeerIgnored, whichever goroutine notices the death first.
 func TestHazardsOfDeadPeerIgnored(t *testing.T) {
 	p := newPair(t, setup{Processes: true})
-	space := p.a.local.adapter.(*adapter).space
+	region := must(p.a.local.adapter.(*adapter).space.NewRegion())
+	if err := region.Register(make([]byte, 8), 0); err != nil {
+		t.Fatal(err)
+	}
 	ep := p.a.local.endpoint(0).(*queuePair)
-	const token = nd.Token(77)
-	ep.conn.peerQP.Hazard.Store(uint64(token))
-	if space.Drained(token) {
+	ep.conn.peerQP.Hazard.Store(uint64(localToken(region)))
+	if err := region.Deregister(); err != nil {
+		t.Fatal(err)
+	}
+	if region.Release() {
 		t.Error("a token is drained while a live peer uses it")
 	}
 	p.b.puppet.kill()
-	eventually(t, "the token is drained", func() bool { return space.Drained(token) })
+	eventually(t, "the token is drained", region.Release)
 }
 
 // A peer can overwrite the record of a living member. The connections of that member then end on

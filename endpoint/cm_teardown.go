@@ -169,7 +169,7 @@ func (ep *queuePair) releasePeerState() bool {
 	ep.life.remoteReleased = true
 	ep.cancelReceives()
 	if ep.resp.invalidating != nil {
-		ep.releaseWhenDrained(ep.resp.invalidating, ep.resp.invalidatedToken)
+		ep.releaseWhenDrained(ep.resp.invalidating)
 		ep.resp.invalidating = nil
 	}
 	return true
@@ -205,7 +205,7 @@ func (ep *queuePair) flushRequests() bool {
 		switch {
 		case !r.draining:
 			r.cancel()
-		case !r.object.Drained(r.drainToken):
+		case !r.object.Release():
 			return false
 		default:
 			ep.completeInvalidate(r)
@@ -226,20 +226,19 @@ func (ep *queuePair) cancelReceives() {
 // revokeBound revokes all windows and regions that were bound or registered on this endpoint,
 // because no further request can invalidate them.
 func (ep *queuePair) revokeBound() {
-	ep.bound.clear(func(l window.Invalidatable) {
-		if token, ok := l.Invalidate(ep.number, true); ok {
-			ep.releaseWhenDrained(l, token)
+	ep.bound.clear(func(object *window.Invalidatable) {
+		if _, done, ok := object.Invalidate(ep.number, true); ok && !done {
+			ep.releaseWhenDrained(object)
 		}
 	})
 }
 
-func (ep *queuePair) releaseWhenDrained(l window.Invalidatable, token nd.Token) {
+func (ep *queuePair) releaseWhenDrained(object *window.Invalidatable) {
 	ep.pendingDrains.Add(1)
 	ep.provider.runOrDefer(func() bool {
-		if !l.Drained(token) {
+		if !object.Release() {
 			return false
 		}
-		l.Release()
 		ep.pendingDrains.Add(-1)
 		ep.provider.waiters.Wake()
 		return true
@@ -347,25 +346,21 @@ func (ep *queuePair) free() bool {
 	if ep.localQPOffset == 0 {
 		return true
 	}
-	ep.guard.ClearOverwrittenHazard() // the engine does not drive a closed endpoint
+	ep.clearForgedHazard() // the housekeeper does not check a closed endpoint
 	if c := ep.conn; c != nil && !c.released.Load() || ep.sq.completed != ep.sq.posted {
 		return false
 	}
 	heap := ep.provider.member
 	if s := &ep.req.bounce; s.region != nil {
-		local, remote, err := s.region.Deregister()
-		if err == nil {
-			s.local, s.remote = local, remote
-		}
-		if !ep.adapter.space.Drained(s.local) || !ep.adapter.space.Drained(s.remote) {
+		_ = s.region.Deregister() // fails if an earlier call has done it
+		if !s.region.Release() {
 			return false
 		}
-		s.region.Release()
 		s.region.Free()
 		_ = heap.Free(s.offset)
 		s.region = nil
 	}
-	ep.adapter.space.RemoveHazard(ep.hazard)
+	ep.guard.Close()
 	_ = heap.Free(ep.localQPOffset)
 	ep.localQPOffset = 0
 	ep.provider.countFreed(ep)

@@ -272,7 +272,7 @@ func newEstate(f testing.TB, a *actor, private bool, seed uint64) *estate {
 		e.regions[i] = region
 		e.local[i], e.remote[i] = region.Tokens()
 		if i == stale {
-			if _, _, err := region.Deregister(); err != nil {
+			if err := region.Deregister(); err != nil {
 				f.Fatal(err)
 			}
 		}
@@ -445,7 +445,7 @@ func (r *rig) settle(t *testing.T) {
 				if err != nil || !b.Apply() {
 					t.Fatalf("window %d cannot be bound: %v", i, err)
 				}
-				a.ep.bound.add(a.windows[i].window)
+				a.ep.bound.add(&a.windows[i].window.Invalidatable)
 			}
 			if e := a.estates[g.estate]; g.flags.Has(nd.AllowWrite) && !g.otherwhere {
 				e.allow(windowy, g.from, g.to)
@@ -621,7 +621,7 @@ func (r *rig) part(t *testing.T) {
 				len(p.conns), len(p.deferred), len(*p.endpoints.Load()), len(a.listener.queue), len(p.ports.used), len(p.watched))
 		}
 		for n, w := range a.windows {
-			if _, bound := w.window.Invalidate(a.ep.number, false); bound {
+			if _, _, bound := w.window.Invalidate(a.ep.number, false); bound {
 				t.Fatalf("%s: window %d is still bound", name, n)
 			}
 		}

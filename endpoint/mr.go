@@ -76,7 +76,7 @@ func (r *memoryRegion) Deregister(ctx context.Context) error {
 		r.mu.Unlock()
 		return r.opError(op, nd.InvalidHandle, "the region is closed", "")
 	}
-	if r.region.IsFastRegister() {
+	if r.maxPages != 0 {
 		r.mu.Unlock()
 		return r.opError(op, nd.InvalidDeviceState, "the region is set up for fast registration", "use Endpoint.InvalidateRegion")
 	}
@@ -99,17 +99,15 @@ func (r *memoryRegion) revoke() (drained <-chan struct{}, err error) {
 	if r.drained != nil && !isClosed(r.drained) {
 		return r.drained, nil
 	}
-	local, remote, err := r.region.Deregister()
-	if err != nil {
+	if err := r.region.Deregister(); err != nil {
 		return nil, err
 	}
-	p, space, done := r.adapter.provider, r.adapter.space, make(chan struct{})
+	p, done := r.adapter.provider, make(chan struct{})
 	r.drained = done
 	p.runOrDefer(func() bool {
-		if !space.Drained(local) || !space.Drained(remote) {
+		if !r.region.Release() {
 			return false
 		}
-		r.region.Release()
 		close(done)
 		p.waiters.Wake()
 		return true
@@ -140,8 +138,10 @@ func (r *memoryRegion) Bytes() []byte {
 		return nil
 	}
 	b := r.region.Bytes()
-	if _, ok := r.adapter.provider.arena.Locate(b); !ok && r.region.IsFastRegister() {
-		return nil
+	if _, ok := r.adapter.provider.arena.Locate(b); !ok {
+		if pages, _ := r.fastLimits(); pages != 0 {
+			return nil
+		}
 	}
 	return b
 }
@@ -207,7 +207,7 @@ func (r *memoryRegion) finishClose() bool {
 	if err == nil && !isClosed(drained) {
 		return false
 	}
-	if r.region.Bound() { // the region is being invalidated and its release is due
+	if !r.region.Release() { // an Invalidate waits for the drain too
 		return false
 	}
 	mappings := &r.adapter.provider.mappings
@@ -275,14 +275,10 @@ func (w *memoryWindow) CloseContext(ctx context.Context) error {
 
 // startClose invalidates the window, and frees it when it is drained.
 func (w *memoryWindow) startClose() {
-	p, space, token := w.adapter.provider, w.adapter.space, w.window.Retire()
+	w.window.Retire()
+	p := w.adapter.provider
 	p.runOrDefer(func() bool {
-		switch {
-		case !space.Drained(token):
-			return false
-		case token != 0:
-			w.window.Release()
-		case w.window.Bound(): // the window is being invalidated and its release is due
+		if !w.window.Release() {
 			return false
 		}
 		w.window.Free()

@@ -9,28 +9,28 @@ import (
 // boundSet holds the windows that are bound and the regions that are fast-registered on one
 // endpoint. Usually the latest is invalidated first.
 type boundSet struct {
-	latest  window.Invalidatable // nil = none
-	others  map[window.Invalidatable]struct{}
+	latest  *window.Invalidatable // nil = none
+	others  map[*window.Invalidatable]struct{}
 	pruneAt int // size of others at which members that are not bound are removed
 }
 
-func (l *boundSet) add(i window.Invalidatable) {
+func (l *boundSet) add(i *window.Invalidatable) {
 	if l.latest == nil || l.latest == i {
 		l.latest = i
 		return
 	}
 	if len(l.others) >= l.pruneAt {
-		maps.DeleteFunc(l.others, func(o window.Invalidatable, _ struct{}) bool { return !o.Bound() })
+		maps.DeleteFunc(l.others, func(o *window.Invalidatable, _ struct{}) bool { return !o.Bound() })
 		l.pruneAt = max(64, 2*len(l.others))
 	}
 	if l.others == nil {
-		l.others = make(map[window.Invalidatable]struct{})
+		l.others = make(map[*window.Invalidatable]struct{})
 	}
 	l.others[l.latest] = struct{}{}
 	l.latest = i
 }
 
-func (l *boundSet) remove(i window.Invalidatable) {
+func (l *boundSet) remove(i *window.Invalidatable) {
 	if l.latest == i {
 		l.latest = nil
 		return
@@ -39,7 +39,7 @@ func (l *boundSet) remove(i window.Invalidatable) {
 }
 
 // clear empties the set and calls f with each member.
-func (l *boundSet) clear(f func(window.Invalidatable)) {
+func (l *boundSet) clear(f func(*window.Invalidatable)) {
 	if l.latest != nil {
 		f(l.latest)
 	}

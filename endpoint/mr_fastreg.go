@@ -92,7 +92,7 @@ func (ep *queuePair) postFastRegister(reqCtx uint64, mr nd.MemoryRegion, pages [
 	if err != nil {
 		return err
 	}
-	r.object = region.region
+	r.object = &region.region.Invalidatable
 	r.binding = region.region.PrepareFastRegister(held.bytes, baseAddress, rights, ep.number, held.release)
 	ep.enqueue(r)
 	return nil
@@ -185,10 +185,10 @@ func (ep *queuePair) postInvalidateRegion(reqCtx uint64, mr nd.MemoryRegion, fla
 	if !region.isOpen() {
 		return ep.opError(op, nd.InvalidHandle, "the region is closed", "")
 	}
-	if !region.region.IsFastRegister() {
+	if pages, _ := region.fastLimits(); pages == 0 {
 		return ep.opError(op, nd.InvalidDeviceRequest, "the region is not set up for fast registration", "use MemoryRegion.Deregister")
 	}
-	return ep.postInvalidation(op, region.region, reqCtx, flags)
+	return ep.postInvalidation(op, &region.region.Invalidatable, reqCtx, flags)
 }
 
 // findSinkRegion finds the region that a Read with ReadLocalInvalidate invalidates. If it
@@ -212,7 +212,7 @@ func (ep *queuePair) findSinkRegion(r *request) bool {
 // through the ring. It invalidates the first entry's region before the Read succeeds.
 func (ep *queuePair) invalidateSink(r *request) outcome {
 	switch {
-	case r.object == nil, r.finished && r.status != nd.Success, r.finished && r.drainToken != 0:
+	case r.object == nil, r.finished && r.status != nd.Success, r.hasInvalidated:
 		return executed // nothing to invalidate, failed, or done
 	case r.needsAck && !ep.conn.out.IsReleased(r.endEntry):
 		return blocked
@@ -223,8 +223,8 @@ func (ep *queuePair) invalidateSink(r *request) outcome {
 
 // describe returns what is wrong with a window or region that cannot be bound or invalidated,
 // without the negation.
-func describe(l window.Invalidatable) string {
-	if _, ok := l.(*window.Region); ok {
+func describe(object *window.Invalidatable) string {
+	if object.IsRegion() {
 		return "region is registered"
 	}
 	return "window is bound"

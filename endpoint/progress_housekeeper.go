@@ -104,8 +104,15 @@ func (h *housekeeper) run() {
 func (p *Provider) clearForgedHazards() {
 	for _, ep := range *p.endpoints.Load() {
 		if ep.guard.HazardOverwritten() && ep.mu.TryLock() { // rarely true; the check costs two loads
-			ep.guard.ClearOverwrittenHazard()
+			ep.clearForgedHazard()
 			ep.mu.Unlock()
 		}
+	}
+}
+
+// clearForgedHazard clears the hazard word if another process has set it. The caller holds ep.mu.
+func (ep *queuePair) clearForgedHazard() {
+	if ep.localQPOffset != 0 && ep.guard.HazardOverwritten() {
+		ep.localQP.Hazard.Store(0) // ORDER hazard-clear: no copy runs; pairs with the load in Domain.drained
 	}
 }

@@ -167,7 +167,7 @@ func (ep *queuePair) statusEntry() (e statuspage.Endpoint, busy bool) {
 	}
 	switch ep.state() {
 	case connected, peerDisconnected, disconnecting:
-		e.PeerCopying = ep.conn.attached && ep.conn.hazard.Word.Load() != 0
+		e.PeerCopying = ep.conn.attached && ep.conn.hazard.Load() != 0
 		return e, e.Requests > 0 || e.Receives > 0 || e.PeerCopying
 	case failed:
 		return e, true

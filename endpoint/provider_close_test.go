@@ -13,19 +13,17 @@ import (
 
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
-	"github.com/softnd/softnd/window"
 )
 
 // copying pretends that a copy under a token is in progress until done is called.
 func copying(s *side, token nd.Token) (done func()) {
 	var word atomic.Uint64
 	word.Store(uint64(token))
-	h := &window.Hazard{Word: &word}
 	space := s.adapter.(*adapter).space
-	space.AddHazard(h)
+	space.AddHazard(&word, nil)
 	return func() {
 		word.Store(0)
-		space.RemoveHazard(h)
+		space.RemoveHazard(&word, nil)
 	}
 }
 

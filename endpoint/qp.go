@@ -50,6 +50,7 @@ type queuePair struct {
 	batching        bool             // posts are deferred until SubmitRequestBatch
 	wakeupRequested bool             // localQP.NeedWakeup is set
 	serving         bool             // resp.entry is decoded and not finished
+	unreachable     nd.Token         // the last token of which a Write found that only the peer can access its memory
 	mu              asym.BiasedMutex // guards all fields that change and are not atomic
 
 	conn  *connection
@@ -69,8 +70,7 @@ type queuePair struct {
 	errReceiveFull   error // made once: a full queue is no reason to allocate
 	errInitiatorFull error
 	localQPOffset    shm.Offset
-	outboundSlots    []ring.Slot // of the ring that connection.out fills
-	hazard           *window.Hazard
+	outboundSlots    []ring.Slot  // of the ring that connection.out fills
 	pendingDrains    atomic.Int32 // tokens of this endpoint that an ended connection may still use
 	scansSeen        uint64       // of both completion queues; used by the progress engine only
 
@@ -153,10 +153,10 @@ type responder struct {
 	entryCopied uint64     // bytes of the entry that are copied
 
 	messageReceived uint64           // bytes of the current message in its receive
-	localBind       window.BindCheck // bind of the local token in use, from the first to the last entry of a request
-	remoteBind      window.BindCheck // bind of the peer's token in use, in this entry
+	localBindCheck  window.BindCheck // bind of the local token in use, from the first to the last entry of a request
+	remoteBindCheck window.BindCheck // bind of the peer's token in use, in this entry
 
-	invalidating     window.Invalidatable // invalidated by the current message; nil when its token is drained
+	invalidating     *window.Invalidatable // invalidated by the current message; nil when its token is drained
 	invalidatedToken nd.Token
 
 	result [1]nd.Result // see serveSendFast
@@ -250,8 +250,6 @@ func (a *adapter) CreateEndpoint(ctx context.Context, cfg nd.EndpointConfig) (nd
 		return nil, a.allocError(op, err)
 	}
 	ep.guard = window.NewGuard(a.space, &ep.localQP.Hazard)
-	ep.hazard = ep.guard.LocalHazard()
-	a.space.AddHazard(ep.hazard)
 	receiveCQ.attach(ep)
 	initiatorCQ.attach(ep)
 	if !a.provider.addEndpoint(ep) {

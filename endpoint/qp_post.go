@@ -27,7 +27,7 @@ func (ep *queuePair) Send(reqCtx uint64, sge []nd.SGE, flags nd.OpFlags) error {
 	if ep.canRunFast() && (c.out.Published() < c.credit.fastLimit || c.renewCredit()) && n <= uint64(c.credit.fastMaxLength) {
 		slot := c.out.NextEntry()
 		slot[0] = wire.PlainSend | n<<16
-		if ep.guard.Gather(slot.Bytes(1), sge[0].Token, sge[0].Buffer) {
+		if ep.guard.CopyToEntry(slot.Bytes(1), &sge[0]) {
 			c.out.Publish()
 			c.out.PrefetchForWrite()
 			if c.peer.HasWaiter() {
@@ -64,10 +64,13 @@ func (ep *queuePair) Write(reqCtx uint64, sge []nd.SGE, remoteAddress uint64, re
 		}
 		done := false
 		if ep.canRunFast() && !ep.conn.mustNotOvertake() {
-			if !ep.requesterCopies || ep.guard.KnownUnreachable(remoteToken) {
+			if !ep.requesterCopies || ep.unreachable == remoteToken && remoteToken != 0 {
 				done = ep.pushWriteFast(reqCtx, &sge[0], remoteAddress, remoteToken)
-			} else if done = ep.guard.Put(&ep.conn.guardPeer, remoteToken, remoteAddress, sge[0].Token, sge[0].Buffer); done {
+			} else if f := ep.guard.Put(&ep.conn.guardPeer, &sge[0], remoteAddress, remoteToken); f == window.NoFault {
 				ep.completeFast(nd.RequestWrite, reqCtx, len(sge[0].Buffer))
+				done = true
+			} else if f == window.FaultUnreachable {
+				ep.unreachable = remoteToken
 			}
 		}
 		ep.mu.Unlock()
@@ -85,7 +88,7 @@ func (ep *queuePair) Read(reqCtx uint64, sge []nd.SGE, remoteAddress uint64, rem
 			ep.mu.Lock()
 		}
 		if ep.canRunFast() && !ep.conn.mustNotOvertake() && ep.req.readLimit > 0 &&
-			ep.guard.Get(&ep.conn.guardPeer, remoteToken, remoteAddress, sge[0].Token, sge[0].Buffer) {
+			ep.guard.Get(&ep.conn.guardPeer, &sge[0], remoteAddress, remoteToken) == window.NoFault {
 			ep.completeFast(nd.RequestRead, reqCtx, len(sge[0].Buffer))
 			ep.mu.Unlock()
 			return nil
@@ -266,7 +269,7 @@ func (ep *queuePair) postBind(reqCtx uint64, mr nd.MemoryRegion, mw nd.MemoryWin
 	if err != nil {
 		return err
 	}
-	r.object = win.window
+	r.object = &win.window.Invalidatable
 	binding, err := win.window.Prepare(region.region, buf, rights, ep.number, flags.Has(nd.ThisEndpointOnly))
 	if err != nil {
 		asked := window.Operand{Token: region.LocalToken(), Rights: window.Local, Address: shm.AddressOf(buf)}
@@ -292,11 +295,11 @@ func (ep *queuePair) postInvalidate(reqCtx uint64, mw nd.MemoryWindow, flags nd.
 	if !win.isOpen() {
 		return ep.opError(op, nd.InvalidHandle, "the window is closed", "create another")
 	}
-	return ep.postInvalidation(op, win.window, reqCtx, flags)
+	return ep.postInvalidation(op, &win.window.Invalidatable, reqCtx, flags)
 }
 
 // postInvalidation posts the invalidation of a bound window or a fast-registered region.
-func (ep *queuePair) postInvalidation(op string, object window.Invalidatable, reqCtx uint64, flags nd.OpFlags) error {
+func (ep *queuePair) postInvalidation(op string, object *window.Invalidatable, reqCtx uint64, flags nd.OpFlags) error {
 	if flags&^nd.RequestInvalidate.AllowedFlags() != 0 {
 		return ep.opError(op, nd.InvalidParameter3, "invalid flags "+flags.String(), "pass only flags that Invalidate documents")
 	}

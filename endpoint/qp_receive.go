@@ -85,7 +85,7 @@ func (ep *queuePair) postReceiveFast(reqCtx uint64, sge *nd.SGE) {
 	}
 	d[2], d[3] = address, n|uint64(token)<<32
 	room := min(n, wire.MaxSendInEntry)
-	if !ep.guard.CanScatter(token, address, n) {
+	if !ep.guard.CanDeliverSend(address, token, n) {
 		room = 0
 	}
 	ep.publishPosted(room)

@@ -20,10 +20,10 @@ type request struct {
 	inline []byte // data of a request with nd.Inline; the capacity is allocated once
 
 	remoteAddress uint64
-	remoteToken   nd.Token             // remote token, or the token to invalidate at the peer
-	invalidate    bool                 // SendAndInvalidate
-	binding       window.Prepared      // Bind and FastRegister
-	object        window.Invalidatable // window or region to bind, register or invalidate
+	remoteToken   nd.Token              // remote token, or the token to invalidate at the peer
+	invalidate    bool                  // SendAndInvalidate
+	binding       window.Prepared       // Bind and FastRegister
+	object        *window.Invalidatable // window or region to bind, register or invalidate
 
 	// Progress.
 	mustCancel      bool             // posted when the connection had ended: it can only be canceled
@@ -31,10 +31,10 @@ type request struct {
 	hasReceive      bool             // the peer has a receive for this Send
 	stalls          uint8            // a bit for each stallCause that has been counted
 	transferred     uint64           // bytes copied or, through the ring, sent in fragments
-	localBind       window.BindCheck // bind of the local token that is in use
-	remoteBind      window.BindCheck // bind of the remote token that is in use
-	drainToken      nd.Token         // token that an Invalidate has revoked
-	draining        bool             // drainToken may still be in use
+	localBindCheck  window.BindCheck // bind of the local token that is in use
+	remoteBindCheck window.BindCheck // bind of the remote token that is in use
+	draining        bool             // an Invalidate has revoked its tokens and waits for the drain
+	hasInvalidated  bool             // the Invalidate is complete
 	deadline        time.Time        // of a Send that has no receive
 	bounceIndex     int              // bounce buffer that receives the data of a Read; -1 = none
 	bounceSGE       wire.SGE         // the part of that buffer in use

@@ -19,8 +19,6 @@ type bounceBuffers struct {
 	offset  shm.Offset
 	mem     []byte
 	freedBy [bounceCount]uint64 // number after the ring entry that uses the buffer
-
-	local, remote nd.Token // tokens being drained while the endpoint is freed
 }
 
 func (ep *queuePair) allocateBounce() error {

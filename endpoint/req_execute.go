@@ -56,18 +56,19 @@ func (ep *queuePair) executeBind(r *request) outcome {
 }
 
 func (ep *queuePair) executeInvalidate(r *request) outcome {
+	done := false
 	if !r.draining {
-		if _, region := r.object.(*window.Region); region && ep.conn.hasUnexecutedAtPeer() {
+		if r.object.IsRegion() && ep.conn.hasUnexecutedAtPeer() {
 			return ep.stall(r, stallOrder) // the peer has not run all requests that may name the region's local token
 		}
-		token, ok := r.object.Invalidate(ep.number, false)
-		if !ok {
+		var ok bool
+		if _, done, ok = r.object.Invalidate(ep.number, false); !ok {
 			return ep.reject(r, nd.InvalidDeviceRequest, "%s", whyNotInvalidated(r.object))
 		}
 		ep.bound.remove(r.object)
-		r.draining, r.drainToken = true, token
+		r.draining = true
 	}
-	if !r.object.Drained(r.drainToken) {
+	if !done && !r.object.Release() {
 		return ep.stall(r, stallDrain)
 	}
 	ep.completeInvalidate(r)
@@ -75,16 +76,16 @@ func (ep *queuePair) executeInvalidate(r *request) outcome {
 }
 
 // whyNotInvalidated says why object could not be invalidated on an endpoint.
-func whyNotInvalidated(object window.Invalidatable) string {
-	if _, region := object.(*window.Region); region {
+func whyNotInvalidated(object *window.Invalidatable) string {
+	if object.IsRegion() {
 		return "the region is not registered on this endpoint, or a window still uses it"
 	}
 	return "the window is not bound on this endpoint"
 }
 
+// completeInvalidate completes an Invalidate whose tokens are drained and released.
 func (ep *queuePair) completeInvalidate(r *request) {
-	r.object.Release()
-	r.draining = false
+	r.draining, r.hasInvalidated = false, true
 	r.finish(nd.Success)
 }
 
@@ -101,7 +102,7 @@ func (ep *queuePair) copyOneSided(r *request, budget *uint64) outcome {
 	if !write {
 		local, remote, right = &ep.sink, &ep.source, window.Read
 	}
-	*remote = window.Operand{Token: r.remoteToken, Rights: window.Remote | right, Peer: &ep.conn.guardPeer, BindCheck: &r.remoteBind}
+	*remote = window.Operand{Token: r.remoteToken, Rights: window.Remote | right, Peer: &ep.conn.guardPeer, BindCheck: &r.remoteBindCheck}
 	if r.transferred == 0 && (len(r.sges) > 1 || r.total > *budget) {
 		// The whole range is checked before the first byte is copied.
 		remote.Address = r.remoteAddress

@@ -31,30 +31,30 @@ func (ep *queuePair) bindFast(reqCtx uint64, r *window.Region, w *window.Window,
 	if !ep.canRunFast() || !w.Bind(r, buf, rights, ep.number) {
 		return false
 	}
-	ep.bound.add(w)
+	ep.bound.add(&w.Invalidatable)
 	ep.completeFast(nd.RequestBind, reqCtx, 0)
 	return true
 }
 
 // invalidateFast is executeInvalidate for the fast path. It reports whether it has invalidated object. If
 // a peer still uses the token, it queues a request that completes when the token is drained.
-func (ep *queuePair) invalidateFast(reqCtx uint64, object window.Invalidatable) bool {
+func (ep *queuePair) invalidateFast(reqCtx uint64, object *window.Invalidatable) bool {
 	if !ep.canRunFast() {
 		return false
 	}
-	token, drained, ok := object.InvalidateAndRelease(ep.number)
+	_, done, ok := object.Invalidate(ep.number, false)
 	if !ok {
 		return false
 	}
 	ep.bound.remove(object)
-	if drained {
+	if done {
 		ep.completeFast(nd.RequestInvalidate, reqCtx, 0)
 		return true
 	}
 	// The token is revoked but still in use: queue a request that waits for the drain.
 	r := ep.requestAt(ep.sq.posted)
 	r.reset(nd.RequestInvalidate, 0, reqCtx)
-	r.object, r.draining, r.drainToken = object, true, token
+	r.object, r.draining = object, true
 	ep.enqueue(r)
 	return true
 }
@@ -82,7 +82,7 @@ func (ep *queuePair) pushWriteFast(reqCtx uint64, sge *nd.SGE, address uint64, r
 		return false
 	}
 	slot := c.out.NextEntry()
-	if !ep.guard.Gather(slot.Bytes(2), sge.Token, sge.Buffer) {
+	if !ep.guard.CopyToEntry(slot.Bytes(2), sge) {
 		return false
 	}
 	c.credit.endFastRun(c.out.Published())

@@ -48,5 +48,5 @@ func (r *request) setOperand(operand *window.Operand, e wire.SGE, rights window.
 		return
 	}
 	setLocalOperand(operand, e, rights)
-	operand.BindCheck = &r.localBind
+	operand.BindCheck = &r.localBindCheck
 }

@@ -152,7 +152,7 @@ func (ep *queuePair) copyToReceive(r *request, budget *uint64) outcome {
 			return ep.rejectReceive(r, nd.AccessViolation, "the entries of the posted receive hold less than its %d bytes", ep.req.remoteCapacity)
 		}
 		r.setOperand(&ep.source, from, window.Read)
-		ep.sink = window.Operand{Token: to.Token, Rights: window.Local | window.Write, Address: to.Address, Peer: &c.guardPeer, BindCheck: &r.remoteBind}
+		ep.sink = window.Operand{Token: to.Token, Rights: window.Local | window.Write, Address: to.Address, Peer: &c.guardPeer, BindCheck: &r.remoteBindCheck}
 		_, remoteFault, localFault := ep.guard.Copy(&ep.sink, &ep.source, n)
 		switch {
 		case remoteFault == window.FaultDisconnected:

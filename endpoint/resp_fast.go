@@ -27,7 +27,7 @@ func (ep *queuePair) serveSendsFast(slot *ring.Words, results []nd.Result) (n in
 		if word&^(0xffff<<16) != wire.PlainSend || size-1 >= wire.MaxSendInEntry || !r.isSingle || size > uint64(e.Length) {
 			break
 		}
-		if !ep.guard.Scatter(e.Token, e.Address, slot.Bytes(1)[:size]) {
+		if !ep.guard.DeliverSend(e.Address, e.Token, slot.Bytes(1)[:size]) {
 			break
 		}
 		ep.rq.completed++
@@ -61,7 +61,7 @@ func (ep *queuePair) serveWriteFast(slot *ring.Words) bool {
 	c := ep.conn
 	word, address := atomic.LoadUint64(&slot[0]), atomic.LoadUint64(&slot[1]) // loaded once: the peer can overwrite them
 	n := word >> 16 & 0xffff
-	if word&0xffff != wire.PlainWrite || n-1 >= wire.MaxWriteInEntry || !c.guardPeer.Connected() || !ep.guard.DeliverWrite(nd.Token(word>>32), address, slot.Bytes(2)[:n], ep.number) {
+	if word&0xffff != wire.PlainWrite || n-1 >= wire.MaxWriteInEntry || !c.guardPeer.Connected() || !ep.guard.DeliverWrite(address, nd.Token(word>>32), slot.Bytes(2)[:n], ep.number) {
 		return false
 	}
 	c.in.Advance()

@@ -55,8 +55,8 @@ func (ep *queuePair) serveRing(budget *uint64) (progressed bool) {
 // is valid.
 func (ep *queuePair) decodeEntry(slot *ring.Words) bool {
 	words := *slot // the peer can overwrite the slot
-	if ep.resp.remoteBind = (window.BindCheck{}); wire.Flags(words[0])&wire.FlagFirst != 0 {
-		ep.resp.localBind = window.BindCheck{}
+	if ep.resp.remoteBindCheck = (window.BindCheck{}); wire.Flags(words[0])&wire.FlagFirst != 0 {
+		ep.resp.localBindCheck = window.BindCheck{}
 	}
 	return ep.resp.entry.Decode(&words)
 }
@@ -173,7 +173,7 @@ func (ep *queuePair) fillReceive(r *receive, at, n uint64) bool {
 		e := sgeAt(r.sges(), at)
 		part := min(uint64(e.Length), n)
 		setLocalOperand(&ep.sink, e, window.Write)
-		ep.sink.BindCheck = &ep.resp.localBind
+		ep.sink.BindCheck = &ep.resp.localBindCheck
 		_, localFault, remoteFault := ep.guard.Copy(&ep.sink, &ep.source, part)
 		switch {
 		case localFault != window.NoFault:
@@ -237,25 +237,24 @@ func (ep *queuePair) finishSend(entry *wire.Entry, r *receive, total uint64) out
 	}
 	if ep.resp.invalidating == nil {
 		object := ep.adapter.space.Find(entry.Token, window.Remote, ep.number)
-		ok := object != nil
+		done, ok := false, object != nil
 		if ok {
-			ep.resp.invalidatedToken, ok = object.Invalidate(ep.number, false)
+			ep.resp.invalidatedToken, done, ok = object.Invalidate(ep.number, false)
 		}
 		if !ok { // a local Invalidate came first, or windows use the region
 			ep.completeReceive(r, nd.InvalidDeviceRequest, 0, 0)
 			ep.failServing(nd.RemoteError, ep.opError("receive", nd.InvalidDeviceRequest, fmt.Sprintf("%v was invalidated while the message arrived, or windows are bound to its region", entry.Token), ""))
 			return executed
 		}
-		ep.resp.invalidating = object
 		ep.bound.remove(object)
-		if !object.Drained(ep.resp.invalidatedToken) {
+		if !done {
+			ep.resp.invalidating = object
 			ep.provider.wakeProgress() // no ring announces the end of a drain
 		}
 	}
-	if !ep.resp.invalidating.Drained(ep.resp.invalidatedToken) {
+	if object := ep.resp.invalidating; object != nil && !object.Release() {
 		return blocked
 	}
-	ep.resp.invalidating.Release()
 	ep.resp.invalidating = nil
 	ep.completeReceive(r, nd.Success, total, ep.resp.invalidatedToken)
 	return executed
@@ -294,7 +293,7 @@ func (ep *queuePair) serveSendFragment(entry *wire.Entry, r *receive, budget *ui
 			return partial
 		}
 		n := min(entry.FragmentLength-ep.resp.entryCopied, *budget)
-		ep.source = window.Operand{Token: entry.SenderToken, Rights: window.Local | window.Read, Address: entry.SenderAddress + ep.resp.entryCopied, Peer: &ep.conn.guardPeer, BindCheck: &ep.resp.remoteBind}
+		ep.source = window.Operand{Token: entry.SenderToken, Rights: window.Local | window.Read, Address: entry.SenderAddress + ep.resp.entryCopied, Peer: &ep.conn.guardPeer, BindCheck: &ep.resp.remoteBindCheck}
 		if !ep.fillReceive(r, ep.resp.messageReceived, n) {
 			return ep.stoppedOutcome()
 		}
@@ -314,7 +313,7 @@ func (ep *queuePair) serveFragment(entry *wire.Entry, budget *uint64) outcome {
 	if entry.Kind == wire.ReadFragment {
 		local, remote, right, remoteRight = &ep.source, &ep.sink, window.Read, window.Write
 	}
-	*local = window.Operand{Token: entry.Token, Rights: window.Remote | right, Address: entry.ReceiverAddress, Endpoint: ep.number, BindCheck: &ep.resp.localBind}
+	*local = window.Operand{Token: entry.Token, Rights: window.Remote | right, Address: entry.ReceiverAddress, Endpoint: ep.number, BindCheck: &ep.resp.localBindCheck}
 	// The whole range of the request is checked before its first byte is copied.
 	whole := entry.FragmentLength
 	if entry.Flags&wire.FlagFirst != 0 {
@@ -332,7 +331,7 @@ func (ep *queuePair) serveFragment(entry *wire.Entry, budget *uint64) outcome {
 		}
 		n := min(entry.FragmentLength-ep.resp.entryCopied, *budget)
 		local.Address = entry.ReceiverAddress + ep.resp.entryCopied
-		*remote = window.Operand{Token: entry.SenderToken, Rights: window.Local | remoteRight, Address: entry.SenderAddress + ep.resp.entryCopied, Peer: &ep.conn.guardPeer, BindCheck: &ep.resp.remoteBind}
+		*remote = window.Operand{Token: entry.SenderToken, Rights: window.Local | remoteRight, Address: entry.SenderAddress + ep.resp.entryCopied, Peer: &ep.conn.guardPeer, BindCheck: &ep.resp.remoteBindCheck}
 		_, sinkFault, sourceFault := ep.guard.Copy(&ep.sink, &ep.source, n)
 		switch f := sinkFault | sourceFault; f {
 		case window.NoFault:

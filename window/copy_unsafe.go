@@ -7,9 +7,9 @@ import (
 	"github.com/softnd/softnd/internal/asym"
 )
 
-// copyOrdered copies source to sink, which have the same length, and stores the last word last and atomically: an atomic
-// load that sees it also sees every byte before it. The last word is the last 8 bytes if they are aligned, else the last 4
-// if they are aligned, else the last byte.
+// copyOrdered copies source to sink, which have the same length, and stores the last word last and
+// atomically: an atomic load that sees it also sees every byte before it. The last word is the last
+// 8 bytes if they are aligned, else the last 4 if they are aligned, else the last byte.
 func copyOrdered(sink, source []byte) {
 	n := len(sink)
 	if n == 0 {
@@ -37,7 +37,8 @@ func copyOrdered(sink, source []byte) {
 	}
 }
 
-// copyWord is copyOrdered for one aligned word. It returns false, and copies nothing, if the two are not such a word.
+// copyWord is copyOrdered for one aligned word. It returns false, and copies nothing, if the two
+// are not such a word.
 func copyWord(sink, source []byte) bool {
 	to, from := unsafe.Pointer(unsafe.SliceData(sink)), unsafe.Pointer(unsafe.SliceData(source))
 	if len(sink) != 8 || len(source) != 8 || uintptr(to)%8 != 0 {

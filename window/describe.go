@@ -2,8 +2,9 @@ package window
 
 import "fmt"
 
-// DescribeAccess returns in words what the token of o allows at this moment, for the message of a refused copy. Of a peer's
-// token that was invalidated, it says what the token allowed, until the entry has its next token.
+// DescribeAccess returns in words what the token of o allows at this moment, for the message of a
+// refused copy. Of a peer's token that was invalidated, it says what the token allowed, until the
+// entry has its next token.
 func (g *Guard) DescribeAccess(o *Operand) string {
 	if o.Peer != nil {
 		return g.describePeerAccess(o)
@@ -31,7 +32,7 @@ func (g *Guard) describePeerAccess(o *Operand) string {
 		return describeWrongKind(word)
 	case o.Token == 0 || word.token() != o.Token || adapter != o.Peer.Adapter:
 		return "nothing"
-	case word.valid() && entryWord(e.word.Load()) == word: // loaded again: while the word stays valid, the fields are its own,
+	case word.valid() && entryWord(e.word.Load()) == word: // while the word stays valid, the fields are its own,
 		return describeRange(word.rights(), base, length)
 	case latest == o.Token: // and also until the next token is made
 		return fmt.Sprintf("nothing (invalidated; it covered %d bytes at %#x)", length, base)

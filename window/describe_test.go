@@ -51,7 +51,7 @@ func TestDescribeAccessMatchesToken(t *testing.T) {
 	w := owner.window(t)
 	none := bind(t, w, r, mem[:10], 0, 7, false)
 	check("a window without access rights", executor.guard, remoteOperand(to, none, Read, 0), text(mem[:10], "without access rights"))
-	invalidate(t, w)
+	invalidate(t, &w.Invalidatable)
 	check("an invalidated one", executor.guard, remoteOperand(to, none, Read, 0), was(mem[:10]))
 	check("an invalidated one, by its owner", owner.guard, mine(none, Remote), "nothing")
 	part := mem[100:300]
@@ -66,7 +66,7 @@ func TestDescribeAccessMatchesToken(t *testing.T) {
 	}
 	check("after the next bind", executor.guard, remoteOperand(to, none, Read, 0), "nothing")
 	check("the next one", executor.guard, remoteOperand(to, w.Descriptor().Token, Read, 0), text(part, "to write"))
-	invalidate(t, w)
+	invalidate(t, &w.Invalidatable)
 	deregister(t, r)
 	check("a deregistered region", executor.guard, remoteOperand(to, remote, Read, 0), was(mem))
 	check("a deregistered region, by its owner", owner.guard, mine(local, Local), "nothing")

@@ -1,15 +1,17 @@
-// Package window decides which process may access which memory, and copies every byte that moves between processes. It is
-// for people who extend softnd; there is no compatibility promise.
+// Package window decides which process may access which memory, and copies every byte that moves
+// between processes. It is for people who extend softnd; there is no compatibility promise.
 //
-// A [Domain] is what verbs and NDK call a protection domain: the tokens of one adapter. A [Region] is registered memory. A
-// [Window] lets peers access a part of a region. Both own entries of the shared window table, in which peers look tokens
-// up, as a network adapter looks up keys in its memory protection table. [Invalidatable] is the access that a request
-// gives and another request can end: a bound window or a fast registration.
+// A [Domain] is what verbs and NDK call a protection domain: the tokens of one adapter. A [Region]
+// is registered memory. A [Window] lets peers access a part of a region. Both own entries of the
+// shared window table, in which peers look tokens up, as a network adapter looks up keys in its
+// memory protection table. [Invalidatable] is what the two have in common: one request binds a
+// window or registers a region, and another one invalidates it.
 //
 // # The guarded access
 //
-// All copies go through a [Guard], which an executor (the requester or the responder of a connection) owns. The protocol
-// is that of hazard pointers, with a check of permissions inside. The labels are those of docs/model/invalidate.pml:
+// All copies go through a [Guard], which an executor (the requester or the responder of a
+// connection) owns. The protocol is that of hazard pointers, with a check of permissions inside.
+// The labels are those of docs/model/invalidate.pml:
 //
 //	HAZARD-PUBLISH   store the tokens that are about to be used in the hazard word; full fence
 //	ENTRY-CHECK      load the tokens' entries; check token, access rights, range
@@ -22,13 +24,14 @@
 //	ENTRY-INVALIDATE store the entry's invalid word; full fence
 //	HAZARD-DRAIN     load each hazard word until none of a live executor names the token
 //
-// Each side stores its own word and then loads the other's. So either the executor sees that the token is invalid, or the
-// owner sees the hazard and waits. After the drain no process accesses the memory through that token. docs/model proves
-// this, and shows that each step is necessary.
+// Each side stores its own word and then loads the other's. So either the executor sees that the
+// token is invalid, or the owner sees the hazard and waits. After the drain no process accesses the
+// memory through that token. docs/model proves this, and shows that each step is necessary.
 //
-// [Guard.Copy] is the general form. [Guard.Put] and [Guard.Get] are its fast path for transfers of one chunk.
-// [Guard.Gather] and [Guard.Scatter] copy between local scatter/gather entries and a ring entry; only this process can
-// invalidate a local token, so their hazard is a word that only this process reads.
+// [Guard.Copy] is the general form. [Guard.Put] and [Guard.Get] are its fast path for transfers of
+// one chunk. [Guard.CopyToEntry] and [Guard.DeliverSend] copy between local memory and a ring
+// entry; only this process can invalidate a local token, so their hazard is a word that only this
+// process reads.
 //
-// Nothing here blocks: the caller polls [Domain.Drained].
+// Nothing here blocks: the caller polls [Invalidatable.Release].
 package window

@@ -34,18 +34,14 @@ func TestDrainedIgnoresDeadExecutors(t *testing.T) {
 	other := join(t, s.arena)
 	words := [3]atomic.Uint64{}
 	dying := join(t, s.arena)
-	hazards := []*Hazard{
-		&Hazard{&words[0], nil},
-		&Hazard{&words[1], peer(t, s.arena, other.member.ID())},
-		&Hazard{&words[2], peer(t, s.arena, dying.member.ID())},
-	}
+	peers := [3]*shm.Peer{nil, peer(t, s.arena, other.member.ID()), peer(t, s.arena, dying.member.ID())}
 	const token, another = nd.Token(0x00500007), nd.Token(0x00600007)
 	expect := func(when string, want bool) {
 		t.Helper()
-		if got := s.domain.Drained(token); got != want {
+		if got := s.domain.drained(token); got != want {
 			t.Errorf("%s: drained %v, want %v", when, got, want)
 		}
-		if !s.domain.Drained(0) {
+		if !s.domain.drained(0) {
 			t.Errorf("%s: token 0 is not drained", when)
 		}
 	}
@@ -53,9 +49,9 @@ func TestDrainedIgnoresDeadExecutors(t *testing.T) {
 		words[i].Store(makeHazard(token, token))
 	}
 	expect("before there are hazards", true)
-	for i, h := range hazards {
+	for i := range words {
 		words[i].Store(0)
-		s.domain.AddHazard(h)
+		s.domain.AddHazard(&words[i], peers[i])
 	}
 	expect("no hazard is set", true)
 	for i := range words {
@@ -69,7 +65,7 @@ func TestDrainedIgnoresDeadExecutors(t *testing.T) {
 		expect("as the sink, with another source", false)
 		words[i].Store(makeHazard(another, another))
 		expect("another token", true)
-		if s.domain.Drained(another) {
+		if s.domain.drained(another) {
 			t.Error("the other token is drained")
 		}
 		words[i].Store(0)
@@ -82,10 +78,13 @@ func TestDrainedIgnoresDeadExecutors(t *testing.T) {
 	expect("two of three", false)
 	words[1].Store(0)
 	expect("one of three", false)
-	s.domain.RemoveHazard(hazards[2])
+	s.domain.RemoveHazard(&words[2], peers[2])
 	expect("none that is watched", true)
-	s.domain.AddHazard(hazards[2])
+	s.domain.AddHazard(&words[2], peers[2])
 	expect("watched again", false)
+	s.domain.AddHazard(&words[2], peers[2])
+	s.domain.RemoveHazard(&words[2], peers[2])
+	expect("added twice and removed once", false)
 	dying.leave(t)
 	expect("the last one has left", true)
 	words[1].Store(makeHazard(0, token))
@@ -95,13 +94,13 @@ func TestDrainedIgnoresDeadExecutors(t *testing.T) {
 	expect("one of this process beside a dead one", false)
 }
 
-// Hazards are added and removed while another goroutine polls Drained.
+// Hazards are added and removed while another goroutine polls drained.
 func TestDrainedWhileHazardsChange(t *testing.T) {
 	s := join(t, newArena(t))
 	const token = nd.Token(0x00500007)
 	var named, free atomic.Uint64
 	named.Store(makeHazard(token, 0))
-	s.domain.AddHazard(&Hazard{&named, nil})
+	s.domain.AddHazard(&named, nil)
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(stopped)
@@ -111,20 +110,19 @@ func TestDrainedWhileHazardsChange(t *testing.T) {
 				return
 			default:
 			}
-			h := &Hazard{&free, nil}
-			s.domain.AddHazard(h)
-			s.domain.RemoveHazard(h)
+			s.domain.AddHazard(&free, nil)
+			s.domain.RemoveHazard(&free, nil)
 		}
 	}()
 	for range 20000 {
-		if s.domain.Drained(token) {
+		if s.domain.drained(token) {
 			t.Error("drained while a hazard names the token")
 			break
 		}
 	}
 	close(stop)
 	<-stopped
-	if n := len(*s.domain.hazards.Load()); n != 2 { // that of the side, and named
+	if n := len(*s.domain.hazards.Load()); n != 3 { // the two of the side, and named
 		t.Errorf("%d hazards are watched", n)
 	}
 }

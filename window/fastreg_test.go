@@ -40,8 +40,8 @@ func TestFastRegisterLifeCycle(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var ends counter
 			r := owner.fastRegion(t)
-			if !r.IsFastRegister() || r.Bound() {
-				t.Fatalf("fast %v, bound %v", r.IsFastRegister(), r.Bound())
+			if r.Bound() {
+				t.Fatal("it is registered")
 			}
 			if err := r.Register(mem, allRights); !errors.Is(err, nd.InvalidDeviceState) {
 				t.Errorf("Register: %v", err)
@@ -79,21 +79,26 @@ func TestFastRegisterLifeCycle(t *testing.T) {
 				t.Fatal("the second runs as well")
 			}
 			ends.want(t, "one runs, one has failed", 1)
-			if _, ok := r.Invalidate(8, false); ok {
+			if _, _, ok := r.Invalidate(8, false); ok {
 				t.Error("invalidated by another endpoint")
 			}
-			token, ok := r.Invalidate(7, false)
-			if !ok || token != remote {
-				t.Fatalf("invalidate: %v, %v", token, ok)
+			end := owner.use(remote)
+			token, done, ok := r.Invalidate(7, false)
+			if !ok || token != remote || done {
+				t.Fatalf("invalidate: %v, %v, done %v", token, ok, done)
 			}
-			if _, ok := r.Invalidate(7, false); ok || !r.Bound() {
+			if _, _, ok := r.Invalidate(7, false); ok || r.Bound() {
 				t.Error("it is invalidated twice")
 			}
 			if r.PrepareFastRegister(mem, base, allRights, 7, ends.ended).Apply() {
 				t.Error("registered before the release")
 			}
 			ends.want(t, "invalid, not released", 2)
-			r.Release()
+			end()
+			ends.want(t, "drained, not released", 2)
+			if !r.Release() {
+				t.Error("not drained")
+			}
 			ends.want(t, "released", 3)
 			if f, g := owner.guard.Check(&ref, 1), executor.guard.Check(remoteOperand(to, remote, Read, base), 1); f != faultBadToken || g != faultBadToken {
 				t.Errorf("afterwards: %v, %v", f, g)
@@ -125,15 +130,13 @@ func TestFastRegisterDrainsBothTokens(t *testing.T) {
 			used = remote
 		}
 		executor.guard.publishHazard(makeHazard(used, 0))
-		token, ok := r.Invalidate(7, false)
-		if !ok || r.Drained(token) {
+		if _, done, ok := r.Invalidate(7, false); !ok || done || r.Release() {
 			t.Errorf("drained, while an executor uses the %s token", kind)
 		}
 		executor.guard.clearHazard()
-		if !r.Drained(token) {
+		if !r.Release() {
 			t.Errorf("not drained, although no executor uses the %s token", kind)
 		}
-		r.Release()
 		ends.want(t, kind, 1)
 	}
 }
@@ -147,7 +150,7 @@ func TestForcedInvalidateWaitsForWindows(t *testing.T) {
 	r, w, v := owner.fastRegion(t), owner.window(t), owner.window(t)
 	r.PrepareFastRegister(mem, 1000, nd.AllowLocalWrite, 7, ends.ended).Apply()
 	_, remote := r.Tokens()
-	if owner.domain.Find(remote, Remote, 7) != Invalidatable(r) || owner.domain.Find(remote, Remote, 8) != nil {
+	if owner.domain.Find(remote, Remote, 7) != &r.Invalidatable || owner.domain.Find(remote, Remote, 8) != nil {
 		t.Error("the registration is not found, or by another endpoint")
 	}
 	token := bind(t, w, r, mem[8:24], Write, 9, false)
@@ -161,26 +164,28 @@ func TestForcedInvalidateWaitsForWindows(t *testing.T) {
 	if owner.domain.Find(remote, Remote, 7) != nil {
 		t.Error("a region with a window is found")
 	}
-	if _, ok := r.Invalidate(7, false); ok {
+	if _, _, ok := r.Invalidate(7, false); ok {
 		t.Error("a region with a window is invalidated")
 	}
-	if _, _, err := r.Deregister(); !errors.Is(err, nd.DeviceBusy) {
+	if err := r.Deregister(); !errors.Is(err, nd.DeviceBusy) {
 		t.Errorf("revoke: %v", err)
 	}
-	if gone, ok := r.Invalidate(7, true); !ok || gone != remote || !r.Drained(gone) {
+	if gone, done, ok := r.Invalidate(7, true); !ok || gone != remote || !done {
 		t.Fatal("it does not expire")
 	}
-	r.Release()
 	ends.want(t, "two windows are left", 0)
-	if _, _, err := r.Deregister(); !errors.Is(err, nd.DeviceBusy) || !r.Bound() {
+	if err := r.Deregister(); !errors.Is(err, nd.DeviceBusy) || r.Bound() {
 		t.Errorf("expired, with windows: %v, bound %v", err, r.Bound())
+	}
+	if r.PrepareFastRegister(mem, 1, 0, 7, func() {}).Apply() {
+		t.Error("registered again, with windows")
 	}
 	if f := executor.guard.Check(remoteOperand(to, token, Write, 1008), 16); f != NoFault {
 		t.Errorf("the window has ended with its region: %v", f)
 	}
 	pending.Cancel()
 	ends.want(t, "one window is left", 0)
-	invalidate(t, w)
+	invalidate(t, &w.Invalidatable)
 	ends.want(t, "no window is left", 1)
 	if r.Bound() || !r.PrepareFastRegister(mem, 1, 0, 7, ends.ended).Apply() {
 		t.Error("it cannot be registered again")
@@ -198,9 +203,9 @@ func TestFindFindsFastRegistration(t *testing.T) {
 	for name, c := range map[string]struct {
 		token    nd.Token
 		endpoint uint64
-		want     Invalidatable
+		want     *Invalidatable
 	}{
-		"its endpoint":     {local, 7, r},
+		"its endpoint":     {local, 7, &r.Invalidatable},
 		"another endpoint": {local, 8, nil},
 		"remote token":     {remote, 7, nil},
 		"plain region":     {plainLocal, 0, nil},

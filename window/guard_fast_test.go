@@ -37,7 +37,7 @@ func newFastPath(t testing.TB, s *side) *fastPath {
 	full := s.region(t, d.registered, allRights)
 	readOnly, again := s.region(t, d.registered, nd.AllowRemoteRead), s.region(t, d.registered, allRights)
 	stale, _ := again.Tokens()
-	s.guard.CanScatter(stale, shm.AddressOf(d.registered), 1) // the guard has it cached when it becomes invalid
+	s.guard.CanDeliverSend(shm.AddressOf(d.registered), stale, 1) // the guard has it cached when it becomes invalid
 	deregister(t, again)
 	if err := again.Register(d.registered, allRights); err != nil {
 		t.Fatal(err)
@@ -69,8 +69,8 @@ func (d *fastPath) allows(t testing.TB, sink, source *Operand, n uint64) bool {
 // idle checks that the hazards are clear.
 func (d *fastPath) idle(t testing.TB, after string) {
 	t.Helper()
-	if d.hazard.Load() != 0 || d.guard.localHazard.Load() != 0 {
-		t.Fatalf("%s leaves the hazards %#x and %#x behind", after, d.hazard.Load(), d.guard.localHazard.Load())
+	if d.hazard.Load() != 0 || d.guard.privateHazard.Load() != 0 {
+		t.Fatalf("%s leaves the hazards %#x and %#x behind", after, d.hazard.Load(), d.guard.privateHazard.Load())
 	}
 }
 
@@ -91,7 +91,7 @@ func (d *fastPath) across(t testing.TB, to *Peer, remote nd.Token, address uint6
 		want := d.allows(t, sink, source, n)
 		fill(into, 0x33)
 		copy(from, pattern(len(from), 5))
-		got := run(to, remote, address, local, buf)
+		got := run(to, &nd.SGE{Buffer: buf, Token: local}, address, remote) == NoFault
 		d.idle(t, name)
 		switch {
 		case got != want:
@@ -110,47 +110,47 @@ func (d *fastPath) across(t testing.TB, to *Peer, remote nd.Token, address uint6
 	return put, get
 }
 
-// here checks that Gather, Scatter and CanScatter succeed exactly when Copy does. Scatter starts at an address, Gather at
-// buf.
-func (d *fastPath) here(t testing.TB, local nd.Token, address, n uint64, buf []byte) (take, fills bool) {
+// here checks that CopyToEntry, DeliverSend and CanDeliverSend succeed exactly when Copy does. DeliverSend starts at an
+// address, CopyToEntry at buf.
+func (d *fastPath) here(t testing.TB, local nd.Token, address, n uint64, buf []byte) (taken, delivered bool) {
 	t.Helper()
 	defer fill(d.plain, 0)
-	if got, want := d.guard.CanScatter(local, address, n), d.guard.Check(near(local, Write, address), n) == NoFault; got != want {
-		t.Fatalf("CanScatter of %d bytes at %#x: %v, Check: %v", n, address, got, want)
+	if got, want := d.guard.CanDeliverSend(address, local, n), d.guard.Check(near(local, Write, address), n) == NoFault; got != want {
+		t.Fatalf("CanDeliverSend of %d bytes at %#x: %v, Check: %v", n, address, got, want)
 	}
 	out, from := make([]byte, len(buf)+9), pattern(len(buf), 9)
 	want := d.allows(t, &Operand{Mem: out}, near(local, Read, shm.AddressOf(buf)), uint64(len(buf)))
 	fill(out, 0x33)
 	copy(buf, from)
-	take = d.guard.Gather(out, local, buf)
-	d.idle(t, "Take")
+	taken = d.guard.CopyToEntry(out, &nd.SGE{Buffer: buf, Token: local})
+	d.idle(t, "CopyToEntry")
 	switch {
-	case take != want:
-		t.Fatalf("Take of %d bytes: %v, Copy: %v", len(buf), take, want)
-	case take && (!bytes.Equal(out[:len(buf)], from) || !only(out[len(buf):], 0x33)):
-		t.Fatalf("Take of %d bytes has brought something else", len(buf))
-	case !take && !only(out, 0x33):
-		t.Fatalf("a refused Take of %d bytes has written", len(buf))
+	case taken != want:
+		t.Fatalf("CopyToEntry of %d bytes: %v, Copy: %v", len(buf), taken, want)
+	case taken && (!bytes.Equal(out[:len(buf)], from) || !only(out[len(buf):], 0x33)):
+		t.Fatalf("CopyToEntry of %d bytes has brought something else", len(buf))
+	case !taken && !only(out, 0x33):
+		t.Fatalf("a refused CopyToEntry of %d bytes has written", len(buf))
 	}
 
 	want = d.allows(t, near(local, Write, address), &Operand{Mem: from}, uint64(len(from)))
 	fill(d.plain, 0x33)
-	fills = d.guard.Scatter(local, address, from)
-	d.idle(t, "Fill")
-	if fills != want {
-		t.Fatalf("Fill of %d bytes at %#x: %v, Copy: %v", len(from), address, fills, want)
+	delivered = d.guard.DeliverSend(address, local, from)
+	d.idle(t, "DeliverSend")
+	if delivered != want {
+		t.Fatalf("DeliverSend of %d bytes at %#x: %v, Copy: %v", len(from), address, delivered, want)
 	}
-	if !fills {
+	if !delivered {
 		if !only(d.plain, 0x33) {
-			t.Fatal("a refused Fill has written")
+			t.Fatal("a refused DeliverSend has written")
 		}
-		return take, fills
+		return taken, delivered
 	}
 	off := address - shm.AddressOf(d.plain)
 	if !bytes.Equal(d.plain[off:][:len(from)], from) || !only(d.plain[:off], 0x33) || !only(d.plain[off+uint64(len(from)):], 0x33) {
-		t.Fatalf("Fill of %d bytes has written something else", len(from))
+		t.Fatalf("DeliverSend of %d bytes has written something else", len(from))
 	}
-	return take, fills
+	return taken, delivered
 }
 
 func TestPutAndGetCheckAccess(t *testing.T) {
@@ -176,7 +176,7 @@ func TestPutAndGetCheckAccess(t *testing.T) {
 	scoped := bind(t, owner.window(t), region, mem, Read|Write, 7, true)
 	gone := owner.window(t)
 	revoked := bind(t, gone, region, mem, Read|Write, 7, false)
-	invalidate(t, gone)
+	invalidate(t, &gone.Invalidatable)
 	link := func(endpoint uint64, state, left uint32) *Peer {
 		to := owner.peer(endpoint)
 		to.State.Store(state)
@@ -249,9 +249,12 @@ func TestPutAndGetCheckAccess(t *testing.T) {
 			}
 		})
 	}
+	if f := executor.guard.Put(open, &nd.SGE{Buffer: d.registered[:8], Token: d.tokens[fullToken]}, base, hidden); f != FaultUnreachable {
+		t.Errorf("Put to private memory: %v", f)
+	}
 }
 
-func TestGatherAndScatterCheckAccess(t *testing.T) {
+func TestEntryCopiesCheckAccess(t *testing.T) {
 	d := newFastPath(t, join(t, newArena(t)))
 	at := shm.AddressOf(d.registered)
 	for local, name := range tokenNames {
@@ -265,9 +268,9 @@ func TestGatherAndScatterCheckAccess(t *testing.T) {
 				{-1, 7, false}, {-8, 0, false}, {ChunkSize - 7, ChunkSize + 1, false}, {ChunkSize, ChunkSize + 1, false},
 			} {
 				buf := d.plain[ChunkSize+c.from : ChunkSize+c.to]
-				take, fills := d.here(t, d.tokens[local], at+uint64(c.from), uint64(len(buf)), buf)
-				if take != (reads && c.inside) || fills != (writes && c.inside) {
-					t.Errorf("bytes %d to %d: Take %v, Fill %v", c.from, c.to, take, fills)
+				taken, delivered := d.here(t, d.tokens[local], at+uint64(c.from), uint64(len(buf)), buf)
+				if taken != (reads && c.inside) || delivered != (writes && c.inside) {
+					t.Errorf("bytes %d to %d: CopyToEntry %v, DeliverSend %v", c.from, c.to, taken, delivered)
 				}
 			}
 			for _, c := range []struct {
@@ -278,8 +281,8 @@ func TestGatherAndScatterCheckAccess(t *testing.T) {
 				{at + 1, -at, false}, {0, 8, false}, {math.MaxUint64, 1, false}, {math.MaxUint64, 2, false}, {math.MaxUint64, math.MaxUint64, false},
 				{at + ChunkSize, 0, true}, {at + ChunkSize + 1, 0, false}, {at - 1, 0, false},
 			} {
-				if got := d.guard.CanScatter(d.tokens[local], c.address, c.n); got != (writes && c.inside) {
-					t.Errorf("CanScatter %#x bytes at %d after the begin: %v", c.n, int64(c.address-at), got)
+				if got := d.guard.CanDeliverSend(c.address, d.tokens[local], c.n); got != (writes && c.inside) {
+					t.Errorf("CanDeliverSend %#x bytes at %d after the begin: %v", c.n, int64(c.address-at), got)
 				}
 			}
 		})

@@ -1,31 +1,118 @@
 package window
 
-import "github.com/softnd/softnd/nd"
+import (
+	"github.com/softnd/softnd/internal/asym"
+	"github.com/softnd/softnd/nd"
+)
 
-// Invalidatable is access to memory that one request of an endpoint gives to peers and another ends: a bound [Window], or
-// a [Region] registered by [Region.PrepareFastRegister].
-type Invalidatable interface {
-	// Invalidate makes the remote token invalid and returns it. When the token is
-	// Drained, the caller calls Release. The access must have been given on that
-	// endpoint; 0 means any. ok is false, and nothing has changed, if there is no
-	// such access. Windows that are bound to a region prevent it, unless force is
-	// true, as for an endpoint that has ended.
-	Invalidate(endpoint uint64, force bool) (token nd.Token, ok bool)
-	// InvalidateAndRelease is Invalidate without force and, if the token is drained already,
-	// Release.
-	InvalidateAndRelease(endpoint uint64) (token nd.Token, drained, ok bool)
-	// Drained reports whether no executor uses the token.
-	Drained(token nd.Token) bool
-	// Release ends an invalidation whose token is drained.
-	Release()
-	// Bound reports whether the access is in effect or waits for Release.
-	Bound() bool
-	// isBoundOn reports whether the access was given on an endpoint and is in effect.
-	isBoundOn(endpoint uint64) bool
+// Invalidatable is what an Invalidate request ends: a bound [Window], or a [Region] that a request
+// has registered. Both types embed it. Safe for concurrent use.
+type Invalidatable struct {
+	domain   *Domain
+	local    *ownEntry // of a region's local token; nil for a window
+	remote   *ownEntry // of the remote token
+	released func()    // called, with mu held, when an invalidation has ended
+
+	mu      asym.BiasedMutex
+	state   bindState
+	retired bool   // requests must not bind or register it again
+	boundOn uint64 // the endpoint whose request bound or registered it; 0 = no request can invalidate it
+	windows int    // of a region: windows that are bound to it, or prepared
+
+	revokedLocal, revokedRemote nd.Token // while draining
 }
 
-// Prepared is a bind or a fast registration that has been checked and has its token, but is not in effect. The caller must
-// call either Apply or Cancel.
+// bindState says whether a window is bound, and whether a region is registered.
+type bindState uint8
+
+const (
+	unbound  bindState = iota
+	bound              // the tokens are valid
+	draining           // the tokens are invalid, but executors may still access the memory
+)
+
+// Invalidate makes the tokens invalid and returns the remote one. If done is false, executors may
+// still access the memory, and the caller calls Release until that returns true.
+//
+// It returns ok false, and changes nothing, unless a request on this endpoint has bound the window
+// or registered the region. While windows are bound to a region, it does so too, unless force is
+// true, as for an endpoint that has ended. Then the windows remain valid, and the registration ends
+// when the last of them is released.
+func (i *Invalidatable) Invalidate(endpoint uint64, force bool) (token nd.Token, done, ok bool) {
+	if !i.mu.LockBiased() {
+		i.mu.Lock()
+	}
+	if i.isBoundOn(endpoint) && (force || i.windows == 0) {
+		token, ok = i.revoke(), true
+		done = i.release()
+	}
+	i.mu.Unlock()
+	return token, done, ok
+}
+
+// Release ends an invalidation whose tokens are drained, so that the window can be bound again, or
+// the region registered again. It returns false if an executor still uses a token: that executor
+// may use the values that it has read from the access entry. Without an invalidation, Release
+// changes nothing and returns true.
+func (i *Invalidatable) Release() bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.release()
+}
+
+// Bound reports whether the window is bound, or the region is registered: its tokens are valid.
+func (i *Invalidatable) Bound() bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.state == bound
+}
+
+// IsRegion reports whether this is a [Region] and not a [Window].
+func (i *Invalidatable) IsRegion() bool { return i.local != nil }
+
+// Free gives the entries of the window table back. The window must be invalid, the region
+// deregistered; both must be released. They must not be used afterwards.
+func (i *Invalidatable) Free() {
+	if i.IsRegion() {
+		i.domain.table.giveBack(i.local)
+	}
+	i.domain.table.giveBack(i.remote)
+}
+
+// The caller of the methods below holds i.mu.
+
+func (i *Invalidatable) isBoundOn(endpoint uint64) bool {
+	return i.state == bound && i.boundOn == endpoint
+}
+
+// isInUse reports whether the window or region cannot be bound or registered now.
+func (i *Invalidatable) isInUse() bool { return i.state != unbound || i.windows > 0 }
+
+// revoke makes the tokens invalid and returns the remote one.
+func (i *Invalidatable) revoke() nd.Token {
+	i.state = draining
+	if i.IsRegion() {
+		i.revokedLocal = i.local.revoke()
+	}
+	i.revokedRemote = i.remote.revoke()
+	return i.revokedRemote
+}
+
+// release is Release.
+func (i *Invalidatable) release() bool {
+	if i.state != draining {
+		return true
+	}
+	if !i.domain.drained(i.revokedRemote) || !i.domain.drained(i.revokedLocal) {
+		return false
+	}
+	i.state = unbound
+	i.released()
+	return true
+}
+
+// Prepared is a bind or a fast registration that has been checked and has its token, but is not in
+// effect. The caller must call either Apply or Cancel.
 type Prepared interface {
 	// Apply puts it into effect, and reports whether it did.
 	Apply() bool
@@ -33,16 +120,20 @@ type Prepared interface {
 	Cancel()
 }
 
-// Find returns what an Invalidate of a token on an endpoint ends. That is the window that was bound, or the region that was
-// registered, on that endpoint. kind is [Remote], or [Local] for the local token of a fast registration. Find returns nil if
-// there is none, or if windows are bound to the region.
-func (d *Domain) Find(token nd.Token, kind Rights, endpoint uint64) Invalidatable {
+// Find returns what an Invalidate of a token on an endpoint ends. That is the window that was
+// bound, or the region that was registered, on that endpoint. kind is [Remote], or [Local] for the
+// local token of a fast registration. Find returns nil if there is none, or if windows are bound to
+// the region.
+func (d *Domain) Find(token nd.Token, kind Rights, endpoint uint64) *Invalidatable {
 	_, p, word := d.table.lookup(token)
-	if p == nil || p.adapter != d.Adapter || word.rights()&kind == 0 || p.invalidates == nil || !p.invalidates.isBoundOn(endpoint) {
+	if p == nil || p.adapter != d.Adapter || word.rights()&kind == 0 || p.invalidates == nil {
 		return nil
 	}
-	if r, ok := p.invalidates.(*Region); ok && r.hasWindows() {
+	i := p.invalidates
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if !i.isBoundOn(endpoint) || i.windows > 0 {
 		return nil
 	}
-	return p.invalidates
+	return i
 }

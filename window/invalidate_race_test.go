@@ -31,7 +31,6 @@ func newRace(t *testing.T) *race {
 	o := newBindingOwner(t)
 	m := &race{t: t, owner: o, executor: join(t, o.arena), far: o.mem[:ChunkSize]}
 	m.to = o.admit(t, m.executor)
-	m.executor.domain.AddHazard(m.executor.guard.LocalHazard())
 	m.here = m.executor.alloc(t, ChunkSize)
 	m.region = m.executor.region(t, m.here, nd.AllowLocalWrite)
 	m.bind()
@@ -75,22 +74,18 @@ func (m *race) let(most int) {
 // binds the window again.
 func (m *race) invalidate() (drained func() bool, again func()) {
 	o := m.owner
-	token, ok := o.window.Invalidate(0, false)
-	if !ok {
+	if _, _, ok := o.window.Invalidate(0, false); !ok {
 		m.t.Fatal("invalidate")
 	}
-	return func() bool { return o.domain.Drained(token) }, func() { o.window.Release(); m.bind() }
+	return o.window.Release, m.bind
 }
 
 // deregister does the same with the local token.
 func (m *race) deregister() (drained func() bool, again func()) {
-	s := m.executor.domain
-	local, remote, err := m.region.Deregister()
-	if err != nil {
+	if err := m.region.Deregister(); err != nil {
 		m.t.Fatal(err)
 	}
-	return func() bool { return s.Drained(local) && s.Drained(remote) }, func() {
-		m.region.Release()
+	return m.region.Release, func() {
 		if err := m.region.Register(m.here, nd.AllowLocalWrite); err != nil {
 			m.t.Fatal(err)
 		}
@@ -110,22 +105,22 @@ func (m *race) tokens() (remote, local nd.Token) {
 
 func (m *race) put() bool {
 	remote, local := m.tokens()
-	return m.executor.guard.Put(m.to, remote, shm.AddressOf(m.far), local, m.here)
+	return m.executor.guard.Put(m.to, &nd.SGE{Buffer: m.here, Token: local}, shm.AddressOf(m.far), remote) == NoFault
 }
 
 func (m *race) get() bool {
 	remote, local := m.tokens()
-	return m.executor.guard.Get(m.to, remote, shm.AddressOf(m.far), local, m.here)
+	return m.executor.guard.Get(m.to, &nd.SGE{Buffer: m.here, Token: local}, shm.AddressOf(m.far), remote) == NoFault
 }
 
 func (m *race) fill(from []byte) bool {
 	_, local := m.tokens()
-	return m.executor.guard.Scatter(local, shm.AddressOf(m.here), from)
+	return m.executor.guard.DeliverSend(shm.AddressOf(m.here), local, from)
 }
 
 func (m *race) take(to []byte) bool {
 	_, local := m.tokens()
-	return m.executor.guard.Gather(to, local, m.here)
+	return m.executor.guard.CopyToEntry(to, &nd.SGE{Buffer: m.here, Token: local})
 }
 
 // One executor copies one chunk all the time, with as many invalidations as possible. So some invalidations fall between any

@@ -56,7 +56,7 @@ func newSide(a *shm.Arena) (*side, error) {
 		return nil, err
 	}
 	s.guard = NewGuard(s.domain, s.hazard)
-	s.domain.AddHazard(&Hazard{s.hazard, nil})
+	s.domain.AddHazard(s.hazard, nil)
 	return s, nil
 }
 
@@ -96,7 +96,7 @@ func peer(t testing.TB, a *shm.Arena, id shm.MemberID) *shm.Peer {
 // admit adds another side's hazard to our domain, as a connection does, and returns the Peer for that side's executor.
 func (s *side) admit(t testing.TB, executor *side) *Peer {
 	t.Helper()
-	s.domain.AddHazard(&Hazard{executor.hazard, peer(t, s.arena, executor.member.ID())})
+	s.domain.AddHazard(executor.hazard, peer(t, s.arena, executor.member.ID()))
 	return s.peer(0)
 }
 
@@ -173,26 +173,40 @@ func bind(t testing.TB, w *Window, r *Region, mem []byte, rights Rights, endpoin
 }
 
 // invalidate invalidates a window that no executor is using.
-func invalidate(t testing.TB, w *Window) {
+func invalidate(t testing.TB, w *Invalidatable) {
 	t.Helper()
-	token, ok := w.Invalidate(0, false)
-	if !ok || !w.domain.Drained(token) {
-		t.Fatalf("invalidate: %v, drained: %v", ok, w.domain.Drained(token))
+	if _, done, ok := w.Invalidate(w.boundOn, false); !ok || !done {
+		t.Fatalf("invalidate: %v, done: %v", ok, done)
 	}
-	w.Release()
+}
+
+// use makes an executor that names a token in its hazard word, until end is called.
+func (s *side) use(token nd.Token) (end func()) {
+	word := new(atomic.Uint64)
+	word.Store(makeHazard(token, 0))
+	s.domain.AddHazard(word, nil)
+	return func() { s.domain.RemoveHazard(word, nil) }
 }
 
 // deregister deregisters a region that no executor is using.
 func deregister(t testing.TB, r *Region) {
 	t.Helper()
-	local, remote, err := r.Deregister()
-	if err != nil {
+	if err := r.Deregister(); err != nil {
 		t.Fatal(err)
 	}
-	if !r.domain.Drained(local) || !r.domain.Drained(remote) {
+	if !r.Release() {
 		t.Fatal("not drained")
 	}
-	r.Release()
+}
+
+func localTokenOf(r *Region) nd.Token {
+	local, _ := r.Tokens()
+	return local
+}
+
+func remoteTokenOf(r *Region) nd.Token {
+	_, remote := r.Tokens()
+	return remote
 }
 
 // remoteOperand returns the operand for a peer's remote token.

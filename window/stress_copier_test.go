@@ -224,12 +224,12 @@ func (c *copier) copyFast(k *known, address, n uint64) (copied bool, err error) 
 	}
 	if c.random.IntN(2) == 0 {
 		local, _ := c.region.Tokens()
-		if copied = c.side.guard.Put(c.to, k.token, address, local, k.source[:n]); copied {
+		if copied = c.side.guard.Put(c.to, &nd.SGE{Buffer: k.source[:n], Token: local}, address, k.token) == NoFault; copied {
 			c.tally.writes[NoFault].Add(1)
 		}
 	} else {
 		local, _ := c.sinks.Tokens()
-		if copied = c.side.guard.Get(c.to, k.token, address, local, c.sink[:n]); copied {
+		if copied = c.side.guard.Get(c.to, &nd.SGE{Buffer: c.sink[:n], Token: local}, address, k.token) == NoFault; copied {
 			c.tally.reads[NoFault].Add(1)
 			if b := c.sink[:n]; !only(b, fresh, valueOf(k.bind)) {
 				return copied, fmt.Errorf("get of %d bytes through bind %d has copied %x", n, k.bind, b[firstOther(b, fresh, valueOf(k.bind))])

@@ -32,7 +32,7 @@ type bindingOwner struct {
 	at     shm.Offset // of the board
 	binds  uint64
 	saved  []byte // the bytes of the latest range after its drain
-	peers  []*Hazard
+	peers  []hazard
 }
 
 func newBindingOwner(t *testing.T) *bindingOwner {
@@ -68,15 +68,15 @@ func (o *bindingOwner) startCopier(number int, whole bool) *remoteCopier {
 	if _, err := fmt.Sscan(c.Hear(), &id, &at); err != nil {
 		o.t.Fatal(err)
 	}
-	hazard, err := shm.At[atomic.Uint64](o.arena, at)
+	word, err := shm.At[atomic.Uint64](o.arena, at)
 	if err != nil {
 		o.t.Fatal(err)
 	}
-	h := &Hazard{hazard, peer(o.t, o.arena, id)}
-	o.domain.AddHazard(h)
+	h := hazard{word, peer(o.t, o.arena, id)}
+	o.domain.AddHazard(h.word, h.peer)
 	o.peers = append(o.peers, h)
 	c.Say("go")
-	return &remoteCopier{c, id, hazard}
+	return &remoteCopier{c, id, word}
 }
 
 // bind binds the window to a new range.
@@ -98,13 +98,11 @@ func (o *bindingOwner) someLength() uint64 {
 // invalidate invalidates the window, waits for the drain, and checks that no copier writes afterwards.
 func (o *bindingOwner) invalidate(mem []byte, checks int) {
 	o.t.Helper()
-	token, ok := o.window.Invalidate(0, false)
-	if !ok {
+	if _, _, ok := o.window.Invalidate(0, false); !ok {
 		o.t.Fatal("invalidate")
 	}
-	o.await("the drain ends", func() bool { return o.domain.Drained(token) })
+	o.await("the drain ends", o.window.Release)
 	o.reuse(mem, checks)
-	o.window.Release()
 }
 
 // disconnect ends the connections instead, and opens them again.
@@ -116,15 +114,13 @@ func (o *bindingOwner) disconnect(mem []byte, checks int) {
 	}
 	word.Swap(ended)
 	for _, h := range o.peers {
-		o.await("a copier is seen idle", func() bool { return h.Word.Load() == 0 || h.Peer.Gone() })
+		o.await("a copier is seen idle", func() bool { return h.word.Load() == 0 || h.peer.Gone() })
 	}
 	o.reuse(mem, checks)
-	token, ok := o.window.Invalidate(0, false)
-	if !ok {
+	if _, _, ok := o.window.Invalidate(0, false); !ok {
 		o.t.Fatal("invalidate")
 	}
-	o.await("the drain ends", func() bool { return o.domain.Drained(token) })
-	o.window.Release()
+	o.await("the drain ends", o.window.Release)
 	word.Store(open)
 }
 
@@ -271,8 +267,8 @@ func TestDrainedMemoryIsNotAccessedInOneProcess(t *testing.T) {
 	}
 	for i := range 3 {
 		s := join(t, o.arena)
-		h := &Hazard{s.hazard, peer(t, o.arena, s.member.ID())}
-		o.domain.AddHazard(h)
+		h := hazard{s.hazard, peer(t, o.arena, s.member.ID())}
+		o.domain.AddHazard(h.word, h.peer)
 		o.peers = append(o.peers, h)
 		c, err := newCopier(s, o.board, i, o.domain.Adapter, false)
 		if err != nil {
@@ -346,7 +342,7 @@ func (o *bindingOwner) catch() (c *remoteCopier, mem []byte) {
 func (o *bindingOwner) checkNotDrained(c *remoteCopier, token nd.Token) {
 	o.t.Helper()
 	for i := range 300 {
-		if o.domain.Drained(token) {
+		if o.domain.drained(token) {
 			o.t.Fatalf("check %d: drained, while a stopped copier may continue at any time", i)
 		}
 		o.member.CheckLiveness(func(id shm.MemberID) {
@@ -366,7 +362,7 @@ func TestStoppedExecutorDelaysDrain(t *testing.T) {
 	for began := time.Now(); cutOff < 3; {
 		o.board.stop.Store(0)
 		c, mem := o.catch()
-		token, ok := o.window.Invalidate(0, false)
+		token, _, ok := o.window.Invalidate(0, false)
 		if !ok {
 			t.Fatal("invalidate")
 		}
@@ -376,10 +372,9 @@ func TestStoppedExecutorDelaysDrain(t *testing.T) {
 			t.Fatal("the stopped copier has made a copy")
 		}
 		c.Resume()
-		proctest.Eventually(t, "the drain ends", func() bool { return o.domain.Drained(token) })
+		proctest.Eventually(t, "the drain ends", o.window.Release)
 		fill(mem, owned)
 		o.watch(10)
-		o.window.Release()
 		o.board.stop.Store(1)
 		c.Wait()
 		if c.hazard.Load() != 0 {
@@ -401,14 +396,14 @@ func TestDrainEndsAfterStoppedExecutorIsKilled(t *testing.T) {
 	o := newBindingOwner(t)
 	for range 3 {
 		c, mem := o.catch()
-		token, ok := o.window.Invalidate(0, false)
+		token, _, ok := o.window.Invalidate(0, false)
 		if !ok {
 			t.Fatal("invalidate")
 		}
 		o.checkNotDrained(c, token)
 		deaths := o.member.Arena().Deaths()
 		c.Kill()
-		if o.domain.Drained(token) && o.member.Arena().Deaths() == deaths { // an event may have reported it
+		if o.domain.drained(token) && o.member.Arena().Deaths() == deaths { // an event may have reported it
 			t.Error("drained before any member has found the process dead")
 		}
 		noticed := false
@@ -417,11 +412,10 @@ func TestDrainEndsAfterStoppedExecutorIsKilled(t *testing.T) {
 				noticed = c.hazard.Load() != 0
 			}
 		})
-		if !noticed || !o.domain.Drained(token) {
-			t.Fatalf("after the sweep: noticed %v, drained %v", noticed, o.domain.Drained(token))
+		if drained := o.window.Release(); !noticed || !drained {
+			t.Fatalf("after the sweep: noticed %v, drained %v", noticed, drained)
 		}
 		fill(mem, owned)
 		o.watch(10)
-		o.window.Release()
 	}
 }

@@ -8,8 +8,9 @@ import (
 	"github.com/softnd/softnd/shm"
 )
 
-// accessEntry is one entry of the shared window table, which describes a token to peers. Only the owner of the entry writes it. It
-// changes base, length, offset, owner and scope only while word is invalid.
+// accessEntry is one entry of the shared window table, which describes a token to peers. Only the
+// owner of the entry writes it. It changes base, length, offset, owner and scope only while word is
+// invalid.
 type accessEntry struct {
 	_      structs.HostLayout
 	word   atomic.Uint64 // see entryWord

@@ -10,8 +10,8 @@ import (
 	"github.com/softnd/softnd/shm"
 )
 
-// Table is one member's view of the shared window table, and its private record of the entries that it owns. Safe for
-// concurrent use.
+// Table is one member's view of the shared window table, and its private record of the entries that
+// it owns. Safe for concurrent use.
 type Table struct {
 	member  *shm.Member
 	arena   *shm.Arena
@@ -36,7 +36,8 @@ func NewTable(m *shm.Member) (*Table, error) {
 	return &Table{member: m, arena: m.Arena(), entries: entries}, nil
 }
 
-// ownEntry is the private record of one entry that this member owns. Its permissions are nil while its token is invalid.
+// ownEntry is the private record of one entry that this member owns. Its permissions are nil while
+// its token is invalid.
 type ownEntry struct {
 	index       uint32
 	bindBase    uint32 // see bindBaseOf
@@ -45,20 +46,20 @@ type ownEntry struct {
 	word        atomic.Uint64 // boundWord of the latest permissions; loaded after them
 }
 
-// permissions are what a token allows, from its bind to its invalidation. When the token is drained, the owner may reuse
-// the record for another bind. So a reader stores a hazard that names the token, then loads the permissions and then
-// ownEntry.word, and uses the permissions only if the word has the token. The fields adapter and invalidates never change.
+// permissions are what a token allows, from its bind to its invalidation. When the token is
+// drained, the owner may reuse the record for another bind. So a reader stores a hazard that names
+// the token, then loads the permissions and then ownEntry.word, and uses the permissions only if
+// the word has the token. The fields adapter and invalidates never change.
 type permissions struct {
 	token       nd.Token
 	bindNumber  uint32 // number of the bind; its low bits are the token's tag
 	rights      Rights
 	base        uint64 // address of mem[0] for peers
 	mem         []byte
-	offset      shm.Offset    // of mem in the arena; 0 = mem is private memory
-	adapter     uint64        // see Domain.Adapter
-	scope       uint64        // the endpoint whose peer alone may use the token; 0 = any
-	invalidates Invalidatable // the object of an Invalidate of the token; nil = a request cannot invalidate it
-	boundOn     uint64        // the endpoint on which the window was bound or the region was registered
+	offset      shm.Offset     // of mem in the arena; 0 = mem is private memory
+	adapter     uint64         // see Domain.Adapter
+	scope       uint64         // the endpoint whose peer alone may use the token; 0 = any
+	invalidates *Invalidatable // the window or region of the token; nil = a request cannot invalidate it
 }
 
 // take returns an unused entry: the one that has been unused for longest.
@@ -78,8 +79,8 @@ func (t *Table) take() (*ownEntry, error) {
 	return e, nil
 }
 
-// claimBlock adds a block of entries to the unused ones. Tokens that the block's last owner left valid become invalid. The
-// numbers of binds continue.
+// claimBlock adds a block of entries to the unused ones. Tokens that the block's last owner left
+// valid become invalid. The numbers of binds continue.
 func (t *Table) claimBlock() error {
 	block, err := t.member.ClaimWindowBlock()
 	if err != nil {
@@ -108,7 +109,8 @@ func (t *Table) ownSlotOf(index uint32) *atomic.Pointer[ownEntry] {
 	return &t.own[index/shm.WindowBlockEntries].Load()[index%shm.WindowBlockEntries]
 }
 
-// lookup returns the entry of a valid token of this member, its permissions and its word; nil if there is none.
+// lookup returns the entry of a valid token of this member, its permissions and its word; nil if
+// there is none.
 func (t *Table) lookup(token nd.Token) (*ownEntry, *permissions, entryWord) {
 	index := indexOf(token)
 	block := t.own[index/shm.WindowBlockEntries].Load()
@@ -128,14 +130,16 @@ func (t *Table) lookup(token nd.Token) (*ownEntry, *permissions, entryWord) {
 // load returns the permissions, nil if the token is invalid, and the word with token and rights.
 func (e *ownEntry) load() (*permissions, entryWord) {
 	p := e.permissions.Load()
-	return p, entryWord(e.word.Load()) // ORDER own-permissions: after the permissions; pairs with the store in ownEntry.bind
+	// ORDER own-permissions: after the permissions; pairs with the store in ownEntry.bind
+	return p, entryWord(e.word.Load())
 }
 
-// hasToken reports whether the latest bind of the entry made this token. The token may be invalid by now.
+// hasToken reports whether the latest bind of the entry made this token. The token may be invalid
+// by now.
 func (e *ownEntry) hasToken(token nd.Token) bool { return entryWord(e.word.Load()).token() == token }
 
-// nextToken reserves the number of the next bind, and its token. The caller holds the lock of the window or region that
-// owns the entry.
+// nextToken reserves the number of the next bind, and its token. The caller holds the lock of the
+// window or region that owns the entry.
 func (e *ownEntry) nextToken() (token nd.Token, bind uint32) {
 	binds := e.entry.binds.Load() + 1
 	asym.StoreRelease32(&e.entry.binds, binds)
@@ -151,24 +155,26 @@ func (e *ownEntry) bind(p *permissions) {
 	asym.StoreRelease(&s.offset, uint64(p.offset))
 	asym.StoreRelease(&s.owner, uint64(p.adapter))
 	asym.StoreRelease(&s.scope, p.scope)
-	asym.StoreRelease(&e.word, uint64(word)) // ORDER own-permissions: before the permissions; pairs with the load in ownEntry.load
+	// ORDER own-permissions: before the permissions; pairs with the load in ownEntry.load
+	asym.StoreRelease(&e.word, uint64(word))
 	asym.StoreReleasePointer(&e.permissions, p)
-	asym.StoreRelease(&s.word, uint64(word|validBit)) // ORDER entry-valid: pairs with the loads in Guard.checkPeer and Guard.copyFast
+	// ORDER entry-valid: pairs with the loads in Guard.checkPeer and Guard.putOrGet
+	asym.StoreRelease(&s.word, uint64(word|validBit))
 }
 
-// revoke makes the token invalid and returns it; 0 if it was invalid already. The memory may be in use until the token is
+// revoke makes a valid token invalid and returns it. The memory may be in use until the token is
 // drained. The caller holds the lock of the window or region that owns the entry.
 func (e *ownEntry) revoke() nd.Token {
 	p := e.permissions.Load()
-	if p == nil {
-		return 0
-	}
 	asym.StoreReleasePointer(&e.permissions, nil) // before the exchange, which is a full fence
-	// ENTRY-INVALIDATE. ORDER hazard: this exchange, then the loads of Domain.Drained;
+	// ENTRY-INVALIDATE. ORDER hazard: this exchange, then the loads of Domain.drained;
 	// pairs with the exchange of Guard.publishHazard and the loads that follow it.
-	e.entry.word.Swap(uint64(boundWord(e.index, p.bindNumber, 0))) // ORDER entry-recheck: pairs with the loads in checkedRange.isUnchanged and Guard.copyFast
+	// ORDER entry-recheck: pairs with the loads in checkedRange.isUnchanged and Guard.putOrGet
+	e.entry.word.Swap(uint64(boundWord(e.index, p.bindNumber, 0)))
 	if p.rights&Local != 0 {
-		asym.Heavy() // ORDER local-hazard: between the store to permissions and the loads of hazards; pairs with Guard.Gather and Guard.Scatter
+		// ORDER local-hazard: between the store to permissions and the loads of hazards;
+		// pairs with Guard.CopyToEntry and Guard.DeliverSend
+		asym.Heavy()
 	}
 	return p.token
 }

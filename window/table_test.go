@@ -139,11 +139,11 @@ func TestNewBlockOwnerInvalidatesEntries(t *testing.T) {
 	for range 3 {
 		w := leaver.window(t)
 		bind(t, w, region, mem, Read|Write, 0, false)
-		invalidate(t, w)
+		invalidate(t, &w.Invalidatable)
 		token := bind(t, w, region, mem, Read|Write, 0, false)
 		tokens[indexOf(token)] = token
 	}
-	if f := executor.guard.Check(remoteOperand(far, region.snapshot.Load().remote, Read, shm.AddressOf(mem)), 1); f != NoFault {
+	if f := executor.guard.Check(remoteOperand(far, remoteTokenOf(region), Read, shm.AddressOf(mem)), 1); f != NoFault {
 		t.Fatal(f)
 	}
 	leaver.leave(t)
@@ -184,7 +184,7 @@ func TestNewBlockOwnerInvalidatesEntries(t *testing.T) {
 			t.Errorf("index %d: tag %#x, after %#x at its last owner", indexOf(token), tagOf(token), tagOf(old))
 		}
 	}
-	for _, token := range []nd.Token{region.snapshot.Load().local, region.snapshot.Load().remote} {
+	for _, token := range []nd.Token{localTokenOf(region), remoteTokenOf(region)} {
 		if old, ok := tokens[indexOf(token)]; ok {
 			found++
 			if want := (tagOf(old) + 1) & tagMask; tagOf(token) != want {
@@ -200,22 +200,22 @@ func TestNewBlockOwnerInvalidatesEntries(t *testing.T) {
 func TestLookupFindsOwnTokensOnly(t *testing.T) {
 	owner, executor, _ := pair(t)
 	region := owner.region(t, owner.alloc(t, 64), allRights)
-	for _, token := range []nd.Token{region.snapshot.Load().local, region.snapshot.Load().remote, 0, 1, makeToken(1<<indexBits-1, 0)} {
+	for _, token := range []nd.Token{localTokenOf(region), remoteTokenOf(region), 0, 1, makeToken(1<<indexBits-1, 0)} {
 		if _, p, _ := executor.table.lookup(token); p != nil {
 			t.Errorf("%#x is found by another member", uint32(token))
 		}
 	}
-	if _, p, _ := owner.table.lookup(region.snapshot.Load().local); p == nil {
+	if _, p, _ := owner.table.lookup(localTokenOf(region)); p == nil {
 		t.Error("not found by its owner")
 	}
-	if _, p, _ := owner.table.lookup(region.snapshot.Load().local + 1<<indexBits); p != nil {
+	if _, p, _ := owner.table.lookup(localTokenOf(region) + 1<<indexBits); p != nil {
 		t.Error("found under another tag")
 	}
 	deregister(t, region)
-	if _, p, _ := owner.table.lookup(region.snapshot.Load().local); p != nil {
+	if _, p, _ := owner.table.lookup(localTokenOf(region)); p != nil {
 		t.Error("found after the deregistration")
 	}
-	token := region.snapshot.Load().local
+	token := localTokenOf(region)
 	region.Free()
 	if _, p, _ := owner.table.lookup(token); p != nil {
 		t.Error("found after its index was given back")

@@ -9,12 +9,13 @@ import (
 	"github.com/softnd/softnd/shm"
 )
 
-// A token has the index of its entry (20 bits) and a tag (12 bits). Each bind of an entry has a number, and the tag is the
-// lower part of that number. So a stale token is refused for the 4,095 binds that follow it. The first number is hashed
-// from the arena's secret, so that a token cannot be guessed by counting. Index 0 is never used, so no token is 0.
+// A token has the index of its entry (20 bits) and a tag (12 bits). Each bind of an entry has a
+// number, and the tag is the lower part of that number. So a stale token is refused for the 4,095
+// binds that follow it. The first number is hashed from the arena's secret, so that a token cannot
+// be guessed by counting. Index 0 is never used, so no token is 0.
 //
-// The upper part of the number is the generation, which only the entry's word has. A request that has begun does not
-// continue under another bind of the same token for 2^32 binds. See [BindCheck].
+// The upper part of the number is the generation, which only the entry's word has. A request that
+// has begun does not continue under another bind of the same token for 2^32 binds. See [BindCheck].
 const (
 	indexBits      = 20
 	tagBits        = 12
@@ -51,8 +52,8 @@ const (
 	Local                     // it is a local token, for scatter/gather entries
 )
 
-// entryWord is the word of an entry that executors compare: bits 0..31 are the token, 32..39 its rights, 40..59 the
-// generation of its bind; bit 63 is set while the token is valid.
+// entryWord is the word of an entry that executors compare: bits 0..31 are the token, 32..39 its
+// rights, 40..59 the generation of its bind; bit 63 is set while the token is valid.
 type entryWord uint64
 
 const (

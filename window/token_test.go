@@ -73,10 +73,10 @@ func TestGenerationFailsUnderLaterBind(t *testing.T) {
 	}
 	check("in the first part", NoFault)
 	check("in the second part", NoFault)
-	invalidate(t, w)
+	invalidate(t, &w.Invalidatable)
 	check("when it is revoked", faultBadToken)
 	for bind(t, w, region, mem, Read|Write, 0, false) != token {
-		invalidate(t, w)
+		invalidate(t, &w.Invalidatable)
 	}
 	check("when it has come round", faultRevoked)
 	*peer.BindCheck, *own.BindCheck = BindCheck{}, BindCheck{}
@@ -94,7 +94,7 @@ func TestStaleTokenIsRefusedFor4095Binds(t *testing.T) {
 	if f := executor.guard.Check(stale, 1); f != NoFault {
 		t.Fatalf("the first token: %v", f)
 	}
-	invalidate(t, w)
+	invalidate(t, &w.Invalidatable)
 	for i := 1; i <= promised; i++ {
 		token := bind(t, w, region, mem, Read|Write, 0, false)
 		if token == first || indexOf(token) != indexOf(first) || token == 0 {
@@ -109,7 +109,7 @@ func TestStaleTokenIsRefusedFor4095Binds(t *testing.T) {
 		if _, f := executor.read(make([]byte, 1), stale); f != faultBadToken {
 			t.Fatalf("a copy with the first token at bind %d: %v", i, f)
 		}
-		invalidate(t, w)
+		invalidate(t, &w.Invalidatable)
 		if f := executor.guard.Check(remoteOperand(to, token, Read, stale.Address), 1); f != faultBadToken {
 			t.Fatalf("the token of bind %d after it: %v", i, f)
 		}
@@ -145,9 +145,9 @@ func TestTagChangesWithEachBind(t *testing.T) {
 	}
 	b.Cancel()
 	next("an abandoned bind", w.Descriptor().Token)
-	invalidate(t, w)
+	invalidate(t, &w.Invalidatable)
 	next("the next bind", bind(t, w, region, mem, Read, 0, false))
-	invalidate(t, w)
+	invalidate(t, &w.Invalidatable)
 
 	local, remote := region.Tokens()
 	deregister(t, region)

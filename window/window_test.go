@@ -23,7 +23,7 @@ func TestWindowLifeCycle(t *testing.T) {
 	}
 	refused := func(when string, endpoint uint64) {
 		t.Helper()
-		if token, ok := w.Invalidate(endpoint, false); ok || token != 0 {
+		if token, _, ok := w.Invalidate(endpoint, false); ok || token != 0 {
 			t.Errorf("invalidate by %d, %s: %v, %v", endpoint, when, token, ok)
 		}
 	}
@@ -65,9 +65,10 @@ func TestWindowLifeCycle(t *testing.T) {
 	expect("after the refused bind", d1.Token, NoFault)
 	expect("refused", d2.Token, faultBadToken)
 
-	token, ok := w.Invalidate(7, false)
-	if !ok || token != d1.Token {
-		t.Fatalf("invalidate: %#x, %v", uint32(token), ok)
+	end := owner.use(d1.Token)
+	token, done, ok := w.Invalidate(7, false)
+	if !ok || token != d1.Token || done {
+		t.Fatalf("invalidate: %#x, %v, done %v", uint32(token), ok, done)
 	}
 	expect("invalidated", d1.Token, faultBadToken)
 	refused("while it drains", 7)
@@ -79,20 +80,22 @@ func TestWindowLifeCycle(t *testing.T) {
 	if third.Apply() { // an executor may use what it has read of the old bind
 		t.Fatal("bound while it drains")
 	}
-	if !owner.domain.Drained(token) {
+	if w.Release() {
+		t.Fatal("released while an executor uses the token")
+	}
+	end()
+	if !w.Release() || !w.Release() { // the second call changes nothing
 		t.Fatal("not drained, although there is no executor")
 	}
-	w.Release()
 	refused("released", 7)
 	expect("released", d1.Token, faultBadToken)
 
 	d3 := bind(t, w, r, mem[:64], Read, 9, false)
 	expect("bound again", d3, NoFault)
 	expect("the last bind's token", d1.Token, faultBadToken)
-	if token, ok := w.Invalidate(0, false); !ok || token != d3 { // the owner names no endpoint
-		t.Errorf("invalidate by the owner: %#x, %v", uint32(token), ok)
+	if token, done, ok := w.Invalidate(9, false); !ok || token != d3 || !done {
+		t.Errorf("invalidate: %#x, %v, done %v", uint32(token), ok, done)
 	}
-	w.Release()
 	if d := w.Descriptor(); d.Token != d3 {
 		t.Error("the stale descriptor has gone")
 	}
@@ -128,14 +131,14 @@ func TestRetiredWindowCannotBeBound(t *testing.T) {
 	}
 
 	fresh, prepared, bound, ending := owner.window(t), owner.window(t), owner.window(t), owner.window(t)
-	if token := fresh.Retire(); token != 0 || fresh.Bound() {
-		t.Errorf("a fresh window: %#x, bound %v", uint32(token), fresh.Bound())
+	if fresh.Retire(); !fresh.Release() || fresh.Bound() {
+		t.Errorf("a fresh window: bound %v", fresh.Bound())
 	}
 	unbindable(fresh)
 
 	b := prepare(prepared)
-	if token := prepared.Retire(); token != 0 {
-		t.Errorf("a prepared window: %#x", uint32(token))
+	if prepared.Retire(); !prepared.Release() {
+		t.Error("a prepared window drains")
 	}
 	if b.Apply() {
 		t.Error("the prepared bind of a retired window runs")
@@ -146,27 +149,34 @@ func TestRetiredWindowCannotBeBound(t *testing.T) {
 	if !bound.Bound() {
 		t.Error("a bound window is not bound")
 	}
-	if got := bound.Retire(); got != token || !bound.Bound() || !owner.domain.Drained(token) {
-		t.Errorf("a bound window: %#x, want %#x; bound %v", uint32(got), uint32(token), bound.Bound())
+	end := owner.use(token)
+	if bound.Retire(); bound.Release() || bound.Bound() {
+		t.Errorf("a bound window that is in use: bound %v", bound.Bound())
 	}
 	check(bound, faultBadToken)
-	if got, ok := bound.Invalidate(7, false); ok || bound.Retire() != 0 {
+	if got, _, ok := bound.Invalidate(7, false); ok {
 		t.Errorf("invalidated twice: %#x", uint32(got))
 	}
-	if _, _, err := r.Deregister(); !errors.Is(err, nd.DeviceBusy) {
+	if err := r.Deregister(); !errors.Is(err, nd.DeviceBusy) {
 		t.Errorf("deregistration before the release: %v", err)
 	}
-	bound.Release()
+	end()
+	if !bound.Release() {
+		t.Error("a bound window: not drained")
+	}
 	unbindable(bound)
 
-	bind(t, ending, r, mem, Read, 7, false)
-	if _, ok := ending.Invalidate(7, false); !ok {
+	end = owner.use(bind(t, ending, r, mem, Read, 7, false))
+	if _, done, ok := ending.Invalidate(7, false); !ok || done {
 		t.Fatal("invalidate")
 	}
-	if got := ending.Retire(); got != 0 || !ending.Bound() {
-		t.Errorf("while another caller invalidates it: %#x, bound %v", uint32(got), ending.Bound())
+	if ending.Retire(); ending.Release() {
+		t.Error("released while another caller waits for the drain")
 	}
-	ending.Release()
+	end()
+	if !ending.Release() || !ending.Release() { // both callers
+		t.Error("not drained")
+	}
 	unbindable(ending)
 	deregister(t, r) // no window is bound to it
 }
@@ -201,13 +211,13 @@ func TestPreparedBindsApplyInAnyOrder(t *testing.T) {
 		}
 		check(one, NoFault)
 		check(other, faultBadToken)
-		invalidate(t, w)
+		invalidate(t, &w.Invalidatable)
 		if !bindings[other].Apply() {
 			t.Fatal("the other does not run after the invalidation")
 		}
 		check(one, faultBadToken)
 		check(other, NoFault)
-		invalidate(t, w)
+		invalidate(t, &w.Invalidatable)
 		deregister(t, r)
 	}
 }
@@ -229,9 +239,10 @@ func TestConcurrentBindsApplyOnce(t *testing.T) {
 			})
 		}
 		done.Wait()
+		endpoint := w.boundOn
 		for i := range 4 {
 			done.Go(func() {
-				if token, ok := w.Invalidate(0, false); ok {
+				if token, _, ok := w.Invalidate(endpoint, false); ok {
 					invalidated.Store(i, token)
 				}
 			})
@@ -317,7 +328,7 @@ func TestPrepareFailsWhileRegionDrains(t *testing.T) {
 	s := join(t, newArena(t))
 	mem := s.alloc(t, 64)
 	r := s.region(t, mem, allRights)
-	if _, _, err := r.Deregister(); err != nil {
+	if err := r.Deregister(); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.window(t).Prepare(r, mem, Read, 0, false); !errors.Is(err, nd.AccessViolation) {
@@ -375,7 +386,7 @@ func TestFindFindsBoundWindow(t *testing.T) {
 	twin := NewDomain(s.table, s.domain.Adapter+1) // another adapter of the same process
 	mem := s.alloc(t, 64)
 	r, w := s.region(t, mem, allRights), s.window(t)
-	find := func(when string, in *Domain, token nd.Token, endpoint uint64, want Invalidatable) {
+	find := func(when string, in *Domain, token nd.Token, endpoint uint64, want *Invalidatable) {
 		t.Helper()
 		if got := in.Find(token, Remote, endpoint); got != want {
 			t.Errorf("%s, on endpoint %d: %v, want %v", when, endpoint, got, want)
@@ -389,7 +400,7 @@ func TestFindFindsBoundWindow(t *testing.T) {
 	token := w.Descriptor().Token
 	find("prepared", s.domain, token, 7, nil)
 	b.Apply()
-	find("bound", s.domain, token, 7, w)
+	find("bound", s.domain, token, 7, &w.Invalidatable)
 	find("bound", s.domain, token, 8, nil)
 	find("bound", s.domain, token, 0, nil)
 	find("another tag", s.domain, token+1<<indexBits, 7, nil)
@@ -398,11 +409,13 @@ func TestFindFindsBoundWindow(t *testing.T) {
 	local, remote := r.Tokens()
 	find("a region's token", s.domain, remote, 0, nil)
 	find("a region's local token", s.domain, local, 0, nil)
-	w.Invalidate(0, false)
+	end := s.use(token)
+	w.Invalidate(7, false)
 	find("invalidated", s.domain, token, 7, nil)
+	end()
 	w.Release()
 	find("released", s.domain, token, 7, nil)
-	find("bound again", s.domain, bind(t, w, r, mem, Read, 9, true), 9, w)
+	find("bound again", s.domain, bind(t, w, r, mem, Read, 9, true), 9, &w.Invalidatable)
 	find("the last bind's token", s.domain, token, 7, nil)
 }
 
@@ -430,6 +443,6 @@ func TestWindowScopeLimitsPeers(t *testing.T) {
 				t.Errorf("only %v: the owner for the peer of endpoint %d: %v, want %v", only, endpoint, f, want)
 			}
 		}
-		invalidate(t, w)
+		invalidate(t, &w.Invalidatable)
 	}
 }

@@ -410,7 +410,7 @@ inline bind(g) {
 /* Waits until no hazard names the token, except for hazards whose member's lock is free. */
 inline drain(token) {
 #if defined(GROWS) && !defined(COUNT_FIRST)
-	limit = count;						/* Domain.Drained */
+	limit = count;						/* Domain.drained */
 #endif
 	i = 0;
 	do

@@ -34,7 +34,7 @@ type SharedQP struct {
 	SmallReceiveBytes atomic.Uint64 // bytes that each uncompleted receive before SmallReceivesEnd can hold
 	_                 [104]byte
 
-	Hazard atomic.Uint64 // tokens that this side's copies are using; see window.Hazard
+	Hazard atomic.Uint64 // tokens that this side's copies are using; see window.NewGuard
 	_      [120]byte
 
 	NeedWakeup atomic.Uint32 // 1: this side waits for ring slots or for a receive; the peer must ring

@@ -1,0 +1,58 @@
+package window
+
+import (
+	"sync/atomic"
+
+	"github.com/softnd/softnd/nd"
+)
+
+// Operand is the memory at one end of a copy, as a token and an address or as plain bytes.
+type Operand struct {
+	Token     nd.Token
+	Rights    Rights // all that the token must allow
+	Address   uint64 // of the first byte, as the token's owner counts
+	Peer      *Peer  // the peer whose token it is; nil = a token of this domain
+	Endpoint  uint64 // if a peer's request uses a token of this domain: the endpoint connected to that peer; else 0
+	Mem       []byte // not nil: plain memory that needs no token; all other fields are ignored
+	BindCheck *BindCheck
+}
+
+// Peer is the other end of a connection: whose tokens an executor may use, and whether the
+// connection is open.
+//
+// The state is loaded after HAZARD-PUBLISH. This makes the end of a connection as safe as an
+// invalidation. A side ends the connection and then loads the executor's hazard. Once the hazard is
+// 0, no transfer over this connection accesses the memory of that side.
+type Peer struct {
+	Adapter       uint64         // the only adapter whose tokens are accepted
+	Endpoint      uint64         // the endpoint at the other end, for tokens that are limited to one connection
+	State         *atomic.Uint32 // of the connection; equal to Established while it is open
+	Established   uint32
+	Disconnecting *atomic.Uint32 // not 0: the other side has begun to disconnect
+}
+
+// Connected reports whether neither side has ended the connection.
+func (p *Peer) Connected() bool {
+	// ORDER hazard: after Guard.publishHazard; pairs with the change of either word
+	// before the load of the hazard, in queuePair.releasePeerState of package endpoint.
+	return p.State.Load() == p.Established && p.Disconnecting.Load() == 0
+}
+
+// BindCheck makes sure that all parts of a request use a token under the same bind. It stores the
+// bind that the first part found, and a later part fails if it finds another. Between two parts no
+// hazard names the token, so its owner can invalidate it, and 4,096 binds later the same token is
+// valid for other memory. When the request moves to another token, BindCheck stores the bind of
+// that one. Its zero value is ready for the first part. A request of a single part needs none.
+type BindCheck struct{ first entryWord }
+
+// isSameBind reports whether a part may use the bind that word names: the token is new to the
+// request, or its bind is unchanged.
+func (b *BindCheck) isSameBind(word entryWord) bool {
+	switch {
+	case b == nil:
+		return true
+	case b.first.token() != word.token(): // no token is 0
+		b.first = word
+	}
+	return b.first == word
+}
