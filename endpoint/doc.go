@@ -4,28 +4,31 @@
 //
 // # Requester and responder
 //
-// The requester is the process that posted a request. If it can reach the memory of both sides, it
-// copies directly into or out of the peer's window or posted receive. Otherwise it sends the
-// request to the peer as ring entries, called fragments, and the peer, the responder, copies.
-// Both copy through window.Guard. Requests of one endpoint start in the order of posting. Later
-// requests may run before a Read that the peer copies is complete.
-// While fragments or small messages are in flight, later requests travel as fragments as well.
-// The end of a fast registration waits for fragments that may name its region.
+// The requester is the process that posted a request. The responder is its peer. If the requester
+// can reach the memory of both sides, it copies directly into or out of the responder's window or
+// posted receive. Otherwise it sends the request to the responder as ring entries, called fragments,
+// and the responder copies. Both copy through window.Guard.
+//
+// Requests of one endpoint start in the order of posting. A Read that the responder copies may
+// complete after later requests have run. While fragments or small messages are in flight, later
+// requests travel as fragments as well. The end of a fast registration waits for fragments that may
+// name its region.
 //
 // # Shared state
 //
 // Each endpoint owns shared queue-pair state: its outbound ring, its posted receives, and the
-// words that its peer reads. The active side of a connection owns a connection record, which
-// names the state of both sides and holds the state of the connection. Package
-// endpoint/internal/wire describes the words and their writers. An endpoint with a shared
-// receive queue shows no receives, because that queue is private to its process.
+// words that its peer reads. The active side of a connection owns a connection record. The record
+// holds the state of the connection, and the offsets of the shared queue-pair states of both sides.
+// Package endpoint/internal/wire describes the words and their writers. If an endpoint has a shared
+// receive queue, its receives are not in shared memory, because that queue is private to its process.
 //
 // # Progress
 //
-// A call that polls or waits makes progress on the endpoints concerned. Otherwise one engine
-// goroutine per process makes progress on one-sided operations, connections and time-outs. It
-// sleeps on its doorbell while there is nothing to do or the program polls. The housekeeper,
-// another goroutine, checks the liveness of peers and updates the status page.
+// A call that polls or waits makes progress on the endpoints of its completion queue or connection.
+// In addition, each process has an engine goroutine, which makes progress on one-sided operations,
+// connections and time-outs. The engine sleeps on the doorbell while there is nothing to do, and
+// while the program polls. Another goroutine, the housekeeper, checks the liveness of peers and
+// updates the status page.
 //
 // # Locks
 //

@@ -5,19 +5,21 @@
 //
 // Three processes are involved besides the ranks:
 //
-//		front end ── watchdog ── supervisor ─┬─ rank 0 ─ …
-//		                                     ├─ rank 1 ─ …
-//		                                     └─ orphans of the ranks
+//	front end ── watchdog ── supervisor ─┬─ rank 0 ─ …
+//	                                     ├─ rank 1 ─ …
+//	                                     └─ orphans of the ranks
 //
-//	  - The front end is the process that calls [Job.Run]. It holds the reading ends of the
-//	    ranks' output pipes, and it builds the report.
-//	  - The supervisor starts the ranks and waits for them. It is a child subreaper: a process
-//	    that forks twice or calls setsid becomes a child of the supervisor when its parent
-//	    exits. The job is over exactly when the supervisor has no child left.
-//	  - The watchdog is the parent of the supervisor and a child subreaper too. It kills the
-//	    orphans if the supervisor is killed.
+// These are their tasks:
 //
-// The supervisor is started for one job, so every descendant of it belongs to that job. The
+//   - The front end is the process that calls [Job.Run]. It holds the reading ends of the
+//     ranks' output pipes, and it builds the report.
+//   - The supervisor starts the ranks and waits for them. It is a child subreaper: a process
+//     that forks twice or calls setsid becomes a child of the supervisor when its parent
+//     exits. The job is over exactly when the supervisor has no child left.
+//   - The watchdog is the parent of the supervisor and a child subreaper too. It kills the
+//     orphans if the supervisor is killed.
+//
+// The supervisor is started for one job, so all its descendants belong to that job. The
 // package never signals any other process.
 //
 // Any of these processes may be killed:

@@ -21,12 +21,12 @@
 // # Memory order
 //
 // All synchronising words are loaded with sync/atomic, which is sequentially consistent. They are
-// stored with sync/atomic too, or with [asym.StoreRelease], a release store. A release store suffices
-// where the storing side loads nothing afterwards that must be current, or where the other side
-// issues the barrier for both. Each synchronising pair has a name, written as "ORDER name" at both
-// of its ends. LAYOUT.txt lists the layout with every offset.
+// stored with sync/atomic too, or with [asym.StoreRelease], a release store. A release store is
+// sufficient in two cases: the storing side afterwards loads no word whose value must be current, or
+// the other side issues the barrier for both sides. Each synchronising pair has a name, written as "ORDER
+// name" at both of its ends. LAYOUT.txt lists the layout with every offset.
 //
-// In a program built with the race detector an atomic store is only a release, and a later load may
-// overtake it. So where two sides each store a word of their own and then load the other's, and one
-// must see the other, the store is an exchange.
+// In some handshakes each of two sides stores its own word and then loads the word of the other side.
+// At least one side must then see the store of the other. Such a store is an exchange, because with
+// the race detector an atomic store is only a release store: a later load may overtake it.
 package shm

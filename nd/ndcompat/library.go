@@ -12,8 +12,8 @@ import (
 )
 
 // Library is NetworkDirect's helper library. It gives access to the addresses and adapters of several
-// providers. Call Startup before other methods, and Cleanup at the end. If Cleanup has been called as
-// often as Startup, or Startup has not been called, other methods fail with [nd.DeviceNotReady].
+// providers. The library counts its users: Startup adds a user, and Cleanup removes a user. While there
+// is no user, all methods except Startup fail with [nd.DeviceNotReady].
 //
 // Set the providers before the first call, and do not change them afterwards. The Library does not
 // close the providers. Adapters that it has opened stay usable after Cleanup.

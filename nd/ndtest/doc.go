@@ -23,5 +23,5 @@
 //
 // [Untestable] lists the rows that no program can check, each with the reason. A scenario for an
 // optional feature is skipped if the adapter reports that it does not have the feature. The [Report]
-// counts both.
+// has the outcome of each scenario.
 package ndtest

@@ -68,10 +68,10 @@ func (w *frameStream) write(f frame) error {
 // errAbandoned cancels a side when the other side has failed.
 var errAbandoned = errors.New("the other side of the scenario has failed")
 
-// Serve runs the sides of scenarios that [Run] or [Stress] of another process requests over conn, and
-// returns nil when conn ends. Of cfg it uses only Open; the other settings come from that process.
-// Both processes must be built from the same version of this package. Serve is called in the process
-// that [Config.Spawn] starts.
+// Serve runs one side of each scenario, in a process that [Config.Spawn] has started. conn is the other
+// end of the stream that Spawn returns. Over conn, [Run] or [Stress] of the first process requests
+// scenarios. Serve returns nil when conn ends. It uses only cfg.Open; the other settings come from the
+// first process. Both processes must be built from the same version of this package.
 func Serve(conn io.ReadWriteCloser, cfg Config) error {
 	w := newFrameStream(conn)
 	opened := &providers{open: cfg.Open}

@@ -19,7 +19,7 @@ type Outcome string
 const (
 	Passed  Outcome = "passed"
 	Failed  Outcome = "failed"
-	Skipped Outcome = "skipped" // the adapter lacks an optional feature, or Config.Spawn is nil
+	Skipped Outcome = "skipped" // the adapter lacks an optional feature, or the scenario kills a process and Config.Spawn is nil
 	NoTest  Outcome = "no test" // the row is in Untestable
 	NotRun  Outcome = "not run" // Config.Only or the command line excludes the scenario
 )
