@@ -72,8 +72,8 @@ func (l *Line) Bounce() {
 // BounceYielding is Bounce for two processes that share a core: while it waits, it yields the core to the other process.
 func (l *Line) BounceYielding() {
 	l.value++
-	l.ping.Store(l.value)          // ORDER ping: pairs with the load in Echo
-	for l.pong.Load() != l.value { // ORDER pong: pairs with the store in Echo
+	l.ping.Store(l.value)          // ORDER ping: pairs with the load in echoYielding
+	for l.pong.Load() != l.value { // ORDER pong: pairs with the store in echoYielding
 		yield()
 	}
 }
@@ -81,18 +81,36 @@ func (l *Line) BounceYielding() {
 // Echo answers the round trips of side 0 until side 0 calls Meet. If yielding is set, it yields its core while there is
 // nothing to answer.
 func (l *Line) Echo(yielding bool) {
+	if yielding {
+		l.echoYielding()
+		return
+	}
 	seen, end := meeting|l.meets, meeting|(l.meets+1)
 	for {
-		switch v := l.ping.Load(); v { // ORDER ping: pairs with the stores in Bounce, BounceYielding and Meet
+		switch v := l.ping.Load(); v { // ORDER ping: pairs with the stores in Bounce and Meet
 		case seen:
-			if yielding {
-				yield()
-			}
 		case end:
 			return
 		default:
 			seen = v
-			l.pong.Store(v) // ORDER pong: pairs with the loads in Bounce and BounceYielding
+			l.pong.Store(v) // ORDER pong: pairs with the load in Bounce
+		}
+	}
+}
+
+// echoYielding is Echo with yielding set. It is a loop of its own, because any other check between two loads changes the time
+// of a round trip by some percent.
+func (l *Line) echoYielding() {
+	seen, end := meeting|l.meets, meeting|(l.meets+1)
+	for {
+		switch v := l.ping.Load(); v { // ORDER ping: pairs with the stores in BounceYielding and Meet
+		case seen:
+			yield()
+		case end:
+			return
+		default:
+			seen = v
+			l.pong.Store(v) // ORDER pong: pairs with the load in BounceYielding
 		}
 	}
 }
@@ -103,7 +121,7 @@ func (l *Line) Meet(side int) {
 	const eager = 1000
 	l.meets++
 	if side == 0 {
-		l.ping.Store(meeting | l.meets) // ORDER ping: pairs with the load in Echo
+		l.ping.Store(meeting | l.meets) // ORDER ping: pairs with the loads in Echo and echoYielding
 	}
 	l.met[side].Store(l.meets)                                // ORDER meeting: pairs with the load below, in the other process
 	for tries := 0; l.met[1-side].Load() < l.meets; tries++ { // ORDER meeting: pairs with the store above

@@ -17,7 +17,7 @@ func Run(ctx context.Context, chosen []Peer, o Options, own func(context.Context
 	if err != nil {
 		return nil, err
 	}
-	c := &contest{o: o, own: own, failed: func(err error) {
+	c := &measurement{o: o, own: own, failed: func(err error) {
 		if err != nil && ctx.Err() == nil { // the end of ctx is no failure of a program
 			failed(err)
 		}
@@ -43,22 +43,22 @@ func Run(ctx context.Context, chosen []Peer, o Options, own func(context.Context
 	return results, nil
 }
 
-// contest is one call of Run.
-type contest struct {
+// measurement is one call of Run.
+type measurement struct {
 	o       Options
 	own     func(context.Context, Figure) ([]report.Result, error)
 	failed  func(error) // accepts nil
 	runners []*runner
 }
 
-func (c *contest) close() {
+func (c *measurement) close() {
 	for _, r := range c.runners {
 		r.close()
 	}
 }
 
 // measure measures one figure.
-func (c *contest) measure(ctx context.Context, f Figure) []report.Result {
+func (c *measurement) measure(ctx context.Context, f Figure) []report.Result {
 	var results []report.Result
 	var limits []*report.Limit
 	var runners []*runner
