@@ -2,69 +2,28 @@ package endpoint
 
 import (
 	"fmt"
-	"math/bits"
-	"reflect"
-	"strings"
 	"testing"
 
 	"github.com/softnd/softnd/endpoint/internal/ring"
 	"github.com/softnd/softnd/endpoint/internal/wire"
+	"github.com/softnd/softnd/internal/layout/layouttest"
 	"github.com/softnd/softnd/nd"
-	"github.com/softnd/softnd/shm"
 )
-
-// checkLayout compares sections of the layout description, which are found by
-// their first lines, with what they should be, and looks for others whose
-// names begin like these.
-func checkLayout(t *testing.T, prefixes []string, sections ...string) {
-	t.Helper()
-	have := map[string]string{}
-	for section := range strings.SplitSeq(strings.TrimSpace(shm.Layout), "\n\n") {
-		title, _, _ := strings.Cut(section, "\n")
-		have[title] = strings.TrimSpace(section) + "\n"
-	}
-	for _, want := range sections {
-		title, _, _ := strings.Cut(want, "\n")
-		if have[title] != want {
-			t.Errorf("shm/LAYOUT.txt should have a section\n%s", want)
-		}
-		delete(have, title)
-	}
-	for title := range have {
-		for _, prefix := range prefixes {
-			if strings.HasPrefix(title, prefix) {
-				t.Errorf("shm/LAYOUT.txt has a section %q, which nothing here bears out", title)
-			}
-		}
-	}
-}
-
-// bitField is a line that describes some bits of a word.
-func bitField(mask uint64, meaning string) string {
-	first, last := bits.TrailingZeros64(mask), bits.Len64(mask)-1
-	switch {
-	case mask>>first != 1<<(last-first+1)-1:
-		return fmt.Sprintf("  mask %#x has holes\n", mask)
-	case first == last:
-		return fmt.Sprintf("  bit      %d %s\n", first, meaning)
-	}
-	return fmt.Sprintf("  bits %2d..%2d %s\n", first, last, meaning)
-}
 
 func TestLayout(t *testing.T) {
 	const token = nd.Token(1<<32 - 1)
-	checkLayout(t, []string{"endpoint.", "word endpoint.", "ring.", "wire.", "word wire."},
-		shm.DescribeStruct("ring.Slot", reflect.TypeFor[ring.Slot]()),
-		shm.DescribeStruct("wire.SharedQP", reflect.TypeFor[wire.SharedQP]()),
-		shm.DescribeStruct("wire.ConnectionRecord", reflect.TypeFor[wire.ConnectionRecord]()),
+	layouttest.Check(t, []string{"endpoint.", "word endpoint.", "ring.", "wire.", "word wire."},
+		layouttest.Struct[ring.Slot]("ring.Slot"),
+		layouttest.Struct[wire.SharedQP]("wire.SharedQP"),
+		layouttest.Struct[wire.ConnectionRecord]("wire.ConnectionRecord"),
 		fmt.Sprintf("word wire.ConnectionRecord.State, 32 bits\n"+
 			"  %d requested, %d accepted, %d established, %d refused, %d withdrawn, %d aborted\n",
 			connRequested, connAccepted, connEstablished, connRefused, connWithdrawn, connAborted),
 		fmt.Sprintf("word wire.ConnectionRecord.Detached, 32 bits\n"+
 			"  %d no longer uses the other's SharedQP, %d nor the record\n", wire.DetachedQP, wire.DetachedRecord),
 		"word wire.ConnectionRecord.Adapter, 64 bits, also window.accessEntry.owner\n"+
-			bitField(1<<ownerShift-1, "number of the adapter among its member's")+
-			bitField(^uint64(1<<ownerShift-1), "shm.MemberID"),
+			layouttest.Bits(1<<ownerShift-1, "number of the adapter among its member's")+
+			layouttest.Bits(^uint64(1<<ownerShift-1), "shm.MemberID"),
 		fmt.Sprintf("endpoint.descriptor, 64-bit words, wire.SharedQP.ReceiveStride bytes from one to the next\n"+
 			"  word 0    capacity in bytes\n"+
 			"  word 1    number of entries, at most %d\n"+
@@ -72,10 +31,10 @@ func TestLayout(t *testing.T) {
 			"  word %d+%di its length (bits 0..31) and local token (32..63)\n",
 			maxSGE, descriptorHeader/8, descriptorEntry/8, descriptorHeader/8+1, descriptorEntry/8),
 		"word wire.Entry.0, 64 bits\n"+
-			bitField(wire.Header(0xff, 0, 0, 0), "kind")+
-			bitField(wire.Header(0, 0xff, 0, 0), fmt.Sprintf("flags: %d first, %d last, %d invalidate, %d ack request, %d solicited", wire.FlagFirst, wire.FlagLast, wire.FlagInvalidate, wire.FlagAckRequest, wire.FlagSolicited))+
-			bitField(wire.Header(0, 0, 0xffff, 0), "length of the payload")+
-			bitField(wire.Header(0, 0, 0, token), "token"),
+			layouttest.Bits(wire.Header(0xff, 0, 0, 0), "kind")+
+			layouttest.Bits(wire.Header(0, 0xff, 0, 0), fmt.Sprintf("flags: %d first, %d last, %d invalidate, %d ack request, %d solicited", wire.FlagFirst, wire.FlagLast, wire.FlagInvalidate, wire.FlagAckRequest, wire.FlagSolicited))+
+			layouttest.Bits(wire.Header(0, 0, 0xffff, 0), "length of the payload")+
+			layouttest.Bits(wire.Header(0, 0, 0, token), "token"),
 		fmt.Sprintf("wire.Entry, words of ring.Slot.words by kind\n"+
 			"  %d SendInEntry 1..%d payload, at most %d bytes\n"+
 			"  %d SendPlaced  1 bytes that lie in the receive already\n"+

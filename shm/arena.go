@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/softnd/softnd/internal/build"
+	"github.com/softnd/softnd/internal/layout"
 )
 
 // Config configures [Create]. The zero value means an arena without ranks, of the default size.
@@ -117,11 +118,11 @@ func create(file *os.File, geo geometry, ranks int) (*Arena, error) {
 		a.secret[i] = binary.NativeEndian.Uint64(random[8*i:])
 		a.id[i] = binary.NativeEndian.Uint64(random[16+8*i:])
 	}
-	h.magic, h.ranks, h.layout, h.size = arenaMagic, uint32(ranks), layoutHash(), geo.size
+	h.magic, h.ranks, h.layout, h.size = arenaMagic, uint32(ranks), layout.Hash(), geo.size
 	h.secret, h.id = a.secret, a.id
 	h.checksum = h.constants().sum()
 	copy(h.build[:], build.Name())
-	h.version.Store(layoutVersion) // ORDER arena-ready: pairs with the load in readHeader
+	h.version.Store(layout.Version) // ORDER arena-ready: pairs with the load in readHeader
 	return a, nil
 }
 
@@ -297,10 +298,10 @@ func readHeader(ctx context.Context, h *header, fileSize uint64) (c constants, g
 	if c.magic != arenaMagic {
 		return c, geo, fmt.Errorf("%w: magic %#x, want %#x", errNotArena, c.magic, arenaMagic)
 	}
-	if version != layoutVersion {
-		return c, geo, versionError("the arena was made by", h.build[:], fmt.Sprintf("the arena's layout has version %d, this program's %d", version, layoutVersion))
+	if version != layout.Version {
+		return c, geo, versionError("the arena was made by", h.build[:], fmt.Sprintf("the arena's layout has version %d, this program's %d", version, layout.Version))
 	}
-	if hash := layoutHash(); c.layout != hash {
+	if hash := layout.Hash(); c.layout != hash {
 		return c, geo, versionError("the arena was made by", h.build[:], fmt.Sprintf("the arena's layout has hash %#x, this program's %#x", c.layout, hash))
 	}
 	if want := c.sum(); c.checksum != want {

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/softnd/softnd/internal/build"
+	"github.com/softnd/softnd/internal/layout"
 	"github.com/softnd/softnd/internal/proctest"
 )
 
@@ -135,8 +136,8 @@ func TestAttachRefusesOtherFiles(t *testing.T) {
 		{"shorter than its header says", image(crafted(nil), testSize-chunkSize, sealed), errTruncated, "100663296 bytes"},
 		{"only a header", image(crafted(nil), headerSize, sealed), errTruncated, "has 4096"},
 		{"longer than its header says", image(crafted(nil), testSize+chunkSize, sealed), ErrDamaged, "has"},
-		{"of another version", image(crafted(func(h *header) { h.version.Store(layoutVersion + 1); copy(h.build[:], "v7.8.9\a") }), testSize, sealed), ErrVersion,
-			"the arena was made by softnd v7.8.9?, this program contains softnd " + build.Name() + ": arena of another version (the arena's layout has version 2, this program's 1); build"},
+		{"of another version", image(crafted(func(h *header) { h.version.Store(layout.Version + 1); copy(h.build[:], "v7.8.9\a") }), testSize, sealed), ErrVersion,
+			"the arena was made by softnd v7.8.9?, this program contains softnd " + build.Name() + ": arena of another version (the arena's layout has version 2, this program's 1): build"},
 		{"of another layout", image(crafted(func(h *header) { h.layout++ }), testSize, sealed), ErrVersion, "of an unnamed build, this program"},
 		{"with a damaged checksum", image(damaged(64), testSize, sealed), ErrDamaged, "checksum"},
 		{"with a damaged size", image(damaged(24), testSize, sealed), ErrDamaged, "checksum"},
@@ -204,7 +205,7 @@ func TestAttachWaitsForTheCreator(t *testing.T) {
 			go func() { // a creator that is late
 				time.Sleep(5 * time.Millisecond)
 				_, err := f.WriteAt(page, 0)
-				version := binary.NativeEndian.AppendUint32(nil, layoutVersion)
+				version := binary.NativeEndian.AppendUint32(nil, layout.Version)
 				_, err2 := f.WriteAt(version, 8)
 				made <- errors.Join(err, err2)
 			}()
@@ -336,8 +337,8 @@ func FuzzAttachHeader(f *testing.F) {
 		copy(page, content)
 		h := (&Arena{mem: page}).header()
 		if honest { // passes the first checks
-			h.magic, h.layout = arenaMagic, layoutHash()
-			h.version.Store(layoutVersion)
+			h.magic, h.layout = arenaMagic, layout.Hash()
+			h.version.Store(layout.Version)
 			h.checksum = h.constants().sum()
 		}
 		c, geo, err := readHeader(ctx, h, fileSize)

@@ -23,8 +23,8 @@
 // All synchronising words are loaded with sync/atomic, which is sequentially consistent. They are
 // stored with sync/atomic too, or with [asym.StoreRelease], a release store. A release store is
 // sufficient in two cases: the storing side afterwards loads no word whose value must be current, or
-// the other side issues the barrier for both sides. Each synchronising pair has a name, written as "ORDER
-// name" at both of its ends. LAYOUT.txt lists the layout with every offset.
+// the other side issues the barrier for both sides. Each synchronising pair has a name, written as
+// "ORDER name" at both of its ends. LAYOUT.txt in internal/layout lists the layout with every offset.
 //
 // In some handshakes each of two sides stores its own word and then loads the word of the other side.
 // At least one side must then see the store of the other. Such a store is an exchange, because with

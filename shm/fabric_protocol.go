@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/softnd/softnd/internal/build"
+	"github.com/softnd/softnd/internal/layout"
 )
 
 // The protocol by which a process joins a named fabric: one record in each direction, over a socket
@@ -65,7 +66,7 @@ type fabricRecord struct {
 
 // newFabricRecord returns a record of this program, run by user, without a status.
 func newFabricRecord(user uint32) fabricRecord {
-	r := fabricRecord{version: layoutVersion, hash: layoutHash(), user: user}
+	r := fabricRecord{version: layout.Version, hash: layout.Hash(), user: user}
 	copy(r.build[:], build.Name())
 	return r
 }

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/softnd/softnd/internal/build"
+	"github.com/softnd/softnd/internal/layout"
 	"github.com/softnd/softnd/internal/proctest"
 	"github.com/softnd/softnd/internal/unixsock"
 )
@@ -374,7 +375,7 @@ func dialTest(t testing.TB, name string) *unixsock.Conn {
 }
 
 func ownRecord() fabricRecord {
-	return fabricRecord{status: fabricHello, version: layoutVersion, hash: layoutHash(), user: uint32(os.Geteuid())}
+	return fabricRecord{status: fabricHello, version: layout.Version, hash: layout.Hash(), user: uint32(os.Geteuid())}
 }
 
 func TestFabricAnswersAJoiner(t *testing.T) {
@@ -423,7 +424,7 @@ func TestFabricAnswersAJoiner(t *testing.T) {
 		if err != nil || len(files) != 0 {
 			t.Fatalf("%s: %d descriptors, %v", tc.name, len(files), err)
 		}
-		if reply, err := parseFabric(b); err != nil || reply.status != fabricWrongVersion || reply.version != layoutVersion || reply.id != [2]uint64{} {
+		if reply, err := parseFabric(b); err != nil || reply.status != fabricWrongVersion || reply.version != layout.Version || reply.id != [2]uint64{} {
 			t.Errorf("%s: reply %+v, %v", tc.name, reply, err)
 		}
 	}

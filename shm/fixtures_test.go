@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/softnd/softnd/internal/layout"
 )
 
 // testSize is the size of an arena with some 30 MiB of heap.
@@ -122,9 +124,9 @@ func memfd(t testing.TB, content []byte, size int64, seals int) *os.File {
 func headerPage(size uint64, change func(*header)) []byte {
 	page := make([]byte, headerSize)
 	h := (&Arena{mem: page}).header()
-	h.magic, h.layout, h.size = arenaMagic, layoutHash(), size
+	h.magic, h.layout, h.size = arenaMagic, layout.Hash(), size
 	h.secret, h.id = [2]uint64{1, 2}, [2]uint64{3, 4}
-	h.version.Store(layoutVersion)
+	h.version.Store(layout.Version)
 	if change != nil {
 		change(h)
 	}

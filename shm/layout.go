@@ -3,18 +3,11 @@ package shm
 import (
 	_ "embed"
 	"fmt"
-	"reflect"
-	"strings"
-
-	"github.com/cespare/xxhash/v2"
 )
 
 const (
 	// arenaMagic is the first word of every arena.
 	arenaMagic uint64 = 0x31444e54464f53ff // "\xffSOFTND1", read as little-endian bytes
-
-	// layoutVersion is the version of the layout. The creator stores it last.
-	layoutVersion uint32 = 1
 
 	// chunkSize is the unit in which members own heap memory, in bytes.
 	chunkSize = 64 << 10
@@ -44,16 +37,6 @@ const (
 	minHeap = 16 * chunkSize
 	maxSize = 1 << 40
 )
-
-// Layout describes everything in an arena, with every offset. Tests of packages shm, window and
-// endpoint compare it with the compiled structures. Two processes compare its hash before they
-// share an arena.
-//
-//go:embed LAYOUT.txt
-var Layout string
-
-// layoutHash returns the hash of [Layout], which the header of an arena holds.
-func layoutHash() uint64 { return xxhash.Sum64String(Layout) }
 
 // Offset is a position in the arena, in bytes from its start. 0 means "none": the header is there,
 // so no object has this offset.
@@ -100,20 +83,4 @@ func geometryFor(size uint64) (geometry, error) {
 	g.heap = Offset(at)
 	g.chunks = (size - at) / chunkSize
 	return g, nil
-}
-
-// DescribeStruct returns the section of [Layout] for a shared structure: one line for each field,
-// with offset, size and name. It omits blank fields, which are padding. Tests compare the result
-// with LAYOUT.txt.
-func DescribeStruct(name string, t reflect.Type) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s %d bytes\n", name, t.Size())
-	for i := range t.NumField() {
-		f := t.Field(i)
-		if f.Name == "_" {
-			continue
-		}
-		fmt.Fprintf(&b, "  %4d %4d %s\n", f.Offset, f.Type.Size(), f.Name)
-	}
-	return b.String()
 }

@@ -4,43 +4,21 @@ import (
 	"bytes"
 	"fmt"
 	"math"
-	"reflect"
 	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/softnd/softnd/internal/doorbell"
+	"github.com/softnd/softnd/internal/layout"
+	"github.com/softnd/softnd/internal/layout/layouttest"
 )
 
-// sections returns the sections of LAYOUT.txt by their first word.
-func sections() map[string]string {
-	m := map[string]string{}
-	for paragraph := range strings.SplitSeq(strings.TrimSpace(Layout), "\n\n") {
-		name, _, _ := strings.Cut(paragraph, " ")
-		name, _, _ = strings.Cut(name, "\n")
-		m[name] = strings.TrimSpace(paragraph) + "\n"
-	}
-	return m
-}
-
 func TestLayoutDescribesTheStructs(t *testing.T) {
-	structs := map[string]reflect.Type{
-		"shm.header":        reflect.TypeFor[header](),
-		"shm.memberRecord":  reflect.TypeFor[memberRecord](),
-		"shm.rankRecord":    reflect.TypeFor[rankRecord](),
-		"doorbell.Doorbell": reflect.TypeFor[doorbell.Doorbell](),
-	}
-	have := sections()
-	for name, typ := range structs {
-		if want := DescribeStruct(name, typ); have[name] != want {
-			t.Errorf("LAYOUT.txt does not describe the compiled %s; the section should be\n%s", name, want)
-		}
-	}
-	for name := range have {
-		if strings.HasPrefix(name, "shm.") && structs[name] == nil {
-			t.Errorf("LAYOUT.txt has a section %q, which no structure of this package bears out", name)
-		}
-	}
+	layouttest.Check(t, []string{"shm.", "doorbell."},
+		layouttest.Struct[header]("shm.header"),
+		layouttest.Struct[memberRecord]("shm.memberRecord"),
+		layouttest.Struct[rankRecord]("shm.rankRecord"),
+		layouttest.Struct[doorbell.Doorbell]("doorbell.Doorbell"))
 }
 
 func TestLayoutDescribesTheFile(t *testing.T) {
@@ -55,11 +33,11 @@ func TestLayoutDescribesTheFile(t *testing.T) {
 		fmt.Sprintf("chunk words (size / %d) x 4", chunkSize),
 		fmt.Sprintf("rounded up to %d: the heap, in chunks of %d", chunkSize, chunkSize),
 	} {
-		if have := regexp.MustCompile(`\s+`).ReplaceAllString(sections()["file"], " "); !strings.Contains(have, want) {
+		if have := regexp.MustCompile(`\s+`).ReplaceAllString(layouttest.Sections()["file"], " "); !strings.Contains(have, want) {
 			t.Errorf("the file section of LAYOUT.txt should contain (spacing apart)\n%s", want)
 		}
 	}
-	if want := fmt.Sprintf("layout, version %d.", layoutVersion); !strings.Contains(Layout, want) {
+	if want := fmt.Sprintf("layout, version %d.", layout.Version); !strings.Contains(layout.Text, want) {
 		t.Errorf("LAYOUT.txt should contain %q", want)
 	}
 	var le [8]byte
@@ -118,8 +96,8 @@ func TestGeometryPlacesTables(t *testing.T) {
 func TestHeaderHoldsLayoutHash(t *testing.T) {
 	a := newArena(t, 3)
 	h := a.header()
-	if h.layout != layoutHash() || h.layout == 0 {
-		t.Errorf("header carries hash %#x, the layout's is %#x", h.layout, layoutHash())
+	if h.layout != layout.Hash() || h.layout == 0 {
+		t.Errorf("header carries hash %#x, the layout's is %#x", h.layout, layout.Hash())
 	}
 	if h.checksum != h.constants().sum() {
 		t.Errorf("header carries checksum %#x", h.checksum)

@@ -4,11 +4,11 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"reflect"
 	"strings"
 	"sync"
 	"testing"
 
+	"github.com/softnd/softnd/internal/layout/layouttest"
 	"github.com/softnd/softnd/shm"
 )
 
@@ -44,9 +44,7 @@ func pair(t *testing.T) (*Reporter, *Observer) {
 }
 
 func TestLayoutDescribesTheStatusPage(t *testing.T) {
-	if want := shm.DescribeStruct("statuspage.sharedPage", reflect.TypeFor[sharedPage]()); !strings.Contains(shm.Layout, "\n\n"+want+"\n") {
-		t.Errorf("shm/LAYOUT.txt should have a section\n%s", want)
-	}
+	layouttest.Check(t, []string{"statuspage."}, layouttest.Struct[sharedPage]("statuspage.sharedPage"))
 }
 
 func TestPageIsRead(t *testing.T) {

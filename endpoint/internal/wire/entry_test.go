@@ -7,7 +7,7 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// The words of each kind are those that shm/LAYOUT.txt describes.
+// The words of each kind are those that internal/layout/LAYOUT.txt describes.
 func TestEntryWords(t *testing.T) {
 	const token = nd.Token(1<<32 - 1)
 	s := Fragment(WriteFragment, FlagFirst, 5, SGE{11, 12, token}, 13, 14)
