@@ -199,8 +199,8 @@ func (j *Job) usable(op string) error {
 // program has kept a slice of memory from Allocate, the slice reads as zeros, and stores to it are
 // lost. A call that runs at the same time as Close may return an error or no result.
 //
-// Close also reports to ndrun that this rank ends normally. If a rank exits without Close, ndrun
-// prints its number.
+// Close also tells ndrun that this rank ends normally. ndrun reports each rank that exits without
+// Close.
 //
 // If Close is deferred and runs because of a panic, it returns [nd.Pending], and closes the job one
 // second later if the process still runs. Without this delay, errors of the other ranks could bury

@@ -92,9 +92,9 @@ type CompletionQueue interface {
 // has [InterruptModerationSupported].
 type InterruptModerator interface {
 	// ModerateInterrupts delays the events that end Notify and make EventFD readable. They are delayed
-	// until count results have arrived, or the oldest of these results is as old as interval. A
-	// negative count or interval disables that condition. A failed result raises its event at once,
-	// together with the delayed events.
+	// until count results have arrived, or the oldest of these results is as old as interval. If count
+	// is negative, only interval limits the delay; if interval is negative, only count does. A failed
+	// result raises its event at once, together with the delayed events.
 	//
 	// Errors: [InvalidParameterMix] if both are negative.
 	// Source: NdkControlCqInterruptModeration.

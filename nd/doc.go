@@ -73,8 +73,8 @@
 // If an adapter has vanished, calls on it and calls that create an object may fail with
 // [DeviceRemoved]. Close still works.
 //
-// Some calls refuse an argument with one of [InvalidParameter1] to [InvalidParameter10]: an object of
-// another adapter, or a value out of range. The number is the position of the parameter in the C
+// If an argument is an object of another adapter, or a value out of range, some calls fail with one of
+// [InvalidParameter1] to [InvalidParameter10]. The number is the position of the parameter in the C
 // function of version 2, not in the Go method. For example, CreateCompletionQueue refuses a depth
 // out of range with InvalidParameter3. OpError.Field has the name of the parameter, if the provider
 // sets it.

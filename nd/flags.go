@@ -89,8 +89,8 @@ const (
 	// AllowRemoteWrite allows peers to write to the region with the region's own remote token. It has
 	// two bits, 0x4 and that of AllowLocalWrite: test it with [RegionFlags.RemoteWrite].
 	AllowRemoteWrite RegionFlags = 0x5
-	// RDMAReadSink allows Reads of this process to store data in the region, on adapters without
-	// [ReadSinkNotRequired]. Other adapters ignore it.
+	// RDMAReadSink allows Reads of this process to store data in the region. Adapters with
+	// [ReadSinkNotRequired] do not need this flag, and ignore it.
 	RDMAReadSink RegionFlags = 0x8
 	// DoNotSecureVM has a meaning on Windows only. It is accepted and ignored.
 	DoNotSecureVM RegionFlags = 0x80000000

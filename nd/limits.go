@@ -23,8 +23,8 @@ const (
 	InfoVersion2 uint32 = 0x20000
 )
 
-// EphemeralPortFirst and EphemeralPortLast are the first and the last of the ports from which Bind of
-// a [Connector] or [Listener] chooses if it is called with port 0. The ports belong to the provider. They are
+// EphemeralPortFirst and EphemeralPortLast are the first and the last port that Bind of a [Connector]
+// or [Listener] may choose for port 0. The ports belong to the provider. They are
 // independent of the host's TCP ports.
 const (
 	EphemeralPortFirst = 49152

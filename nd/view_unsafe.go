@@ -19,9 +19,11 @@ import (
 // View allocates nothing, but inspects T in each call. Create one view and slice it, rather than many
 // small views.
 //
-// Errors: [InvalidParameter] if T is refused or its size is 0; [InvalidBufferSize] if mem does not
-// begin at a multiple of T's alignment, or if its length is not a multiple of T's size. The memory of
-// softnd's [Adapter.Allocate] begins at a multiple of 64 bytes.
+// Errors:
+//
+//   - [InvalidParameter]: T is refused, or its size is 0.
+//   - [InvalidBufferSize]: mem does not begin at a multiple of T's alignment, or its length is not a
+//     multiple of T's size. The memory of softnd's [Adapter.Allocate] begins at a multiple of 64 bytes.
 func View[T any](mem []byte) ([]T, error) {
 	typ := reflect.TypeFor[T]()
 	if part := unfit(typ); part != "" {
