@@ -18,9 +18,9 @@ var current atomic.Pointer[Job]
 // maxReason is the longest reason that Abort has the launcher print, in bytes.
 const maxReason = 512
 
-// Abort ends this process with an exit code, and makes the launcher end the other ranks. The exit
-// code is 1 to 255; any other value counts as 1. reason is one line for the user, and is printed
-// together with the number of this rank. Abort never returns and runs no deferred functions. Any goroutine may
+// Abort ends this process with an exit code, and makes the launcher end the other ranks. The exit code
+// is 1 to 255; any other value counts as 1. reason is one line for the user, and is printed together
+// with the number of this rank. Abort never returns and runs no deferred functions. Any goroutine may
 // call it at any time.
 //
 // ndrun and Hydra's mpiexec exit with the code of the first rank that aborts or fails. A wrapper

@@ -91,8 +91,8 @@ func WithSpinBudget(checks int) Option {
 }
 
 // WithExchangeLimit limits the number of bytes that all ranks together pass to one [Job.Exchange].
-// The default is 256 MiB. If the ranks pass more bytes, Exchange fails. All ranks must set the same
-// limit.
+// The default is 256 MiB. If the ranks pass more bytes, Exchange fails without copying
+// them. All ranks must set the same limit.
 //
 // Init and Join fail if bytes is 0.
 func WithExchangeLimit(bytes uint64) Option {

@@ -16,7 +16,8 @@ import (
 // provider should make room for twice as many, because existing programs have more results than they
 // ask for. If there is no room for a result, the queue overruns, and is then broken permanently. Its
 // endpoints fail, no further result arrives, and Notify and Wait fail with [BufferOverflow]. Results
-// that arrived before the overrun can still be taken.
+// that arrived before the overrun can still be taken. If the program takes its results in time, the
+// queue does not overrun.
 // Source: NetworkDirect IND2CompletionQueue, NDK_CQ.
 type CompletionQueue interface {
 	// Poll takes up to len(results) results, oldest first. It stores them in results, and returns

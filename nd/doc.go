@@ -1,6 +1,6 @@
 // Package nd is the NetworkDirect model of remote direct memory access (RDMA) in Go. It consists of
-// interfaces, and of the statuses, flags and limits that belong to them. A provider implements the
-// interfaces. A program that is written against them runs with any provider.
+// interfaces, and of the statuses, flags and limits that belong to them. It has no implementation: a
+// provider implements the interfaces. A program that is written against them runs with any provider.
 //
 // # Objects
 //

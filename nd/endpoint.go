@@ -36,9 +36,10 @@ import "context"
 // [InternalError]. The comment of each method lists further statuses of its results.
 // Source: NetworkDirect IND2QueuePair, INDEndpoint, NDK_QP.
 type Endpoint interface {
-	// Send transfers a message into the oldest posted Receive of the peer. sge may be empty: an
-	// empty message uses a Receive too. If the peer has no Receive posted, the Send waits for one
-	// for a limited time. If the peer uses a shared receive queue, the Send waits without limit.
+	// Send transfers a message into the oldest posted Receive of the peer. It succeeds only if its
+	// message has a Receive. sge may be empty: an empty message uses a Receive too. If the peer has no
+	// Receive posted, the Send waits for one for a limited time. If the peer uses a shared receive
+	// queue, the Send waits without limit.
 	//
 	// Errors:
 	//
@@ -79,9 +80,9 @@ type Endpoint interface {
 
 	// Receive posts buffers for one message. It works in any state of the connection. Before the
 	// connection is made, the receive waits. After the connection has ended, the receive completes
-	// with [Canceled]. The message fills the entries of sge in order. sge may be empty: the receive
-	// then takes an empty message. If the endpoint has a shared receive queue, post receives to that
-	// queue instead.
+	// with [Canceled]. The message fills the entries of sge in order; an empty message changes
+	// nothing. sge may be empty: the receive is then for an empty message. If the endpoint has a
+	// shared receive queue, post receives to that queue instead.
 	//
 	// Errors ([ConnectionInvalid] is never one of them):
 	//

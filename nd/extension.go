@@ -29,7 +29,8 @@ type NDKInfo struct {
 	Technology            Technology
 }
 
-// Technology is the transport that moves the bytes, in NDK's numbers. Source: RdmaTechnology of NDK_ADAPTER_INFO.
+// Technology is the transport that moves the bytes, in NDK's numbers. Source: RdmaTechnology of
+// NDK_ADAPTER_INFO.
 type Technology uint32
 
 const (

@@ -8,8 +8,8 @@ import (
 )
 
 // Token is an opaque number that grants access to registered memory. 0 is never valid. A local token
-// is for an [SGE]; a remote token is for Read, Write and SendAndInvalidate. A request with a token of
-// the wrong kind fails.
+// is for an [SGE]; a remote token is for Read, Write and SendAndInvalidate. The two kinds are different
+// number spaces: a request with a token of the wrong kind fails.
 type Token uint32
 
 // String returns the low eight bits of the token only, because every peer that knows a remote token
@@ -202,10 +202,10 @@ type MemoryRegion interface {
 }
 
 // MemoryWindow gives peers access to a part of a region, until the window is invalidated.
-// [Endpoint.Bind] binds a window. [Endpoint.Invalidate] of the owner, or
-// [Endpoint.SendAndInvalidate] of the peer, invalidates it. The window may then be bound again, with
-// another range, region or endpoint. A window is also invalidated if the endpoint on which it was
-// bound fails, disconnects or is closed. A new window is not bound. Windows may overlap.
+// [Endpoint.Bind] binds a window. [Endpoint.Invalidate] of the owner, or [Endpoint.SendAndInvalidate]
+// of the peer, invalidates it. The window may then be bound again, any number of times, with another
+// range, region or endpoint. A window is also invalidated if the endpoint on which it was bound fails,
+// disconnects or is closed. A new window is not bound. Windows may overlap.
 // Source: NetworkDirect IND2MemoryWindow, NDK_MW.
 type MemoryWindow interface {
 	// RemoteToken returns the token of the last Bind, as soon as the call of Bind has returned. Every

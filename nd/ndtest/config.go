@@ -26,8 +26,8 @@ type Config struct {
 
 	// ReceiveTimeout is the time for which a Send of the provider waits for a Receive.
 	// DisconnectTimeout is the time for which a Disconnect waits for the peer's Disconnect. The two
-	// fields tell the suite how the provider is configured; they do not configure the provider. Some scenarios
-	// wait for these times, so a provider with short times is tested faster. 0 means 2 s.
+	// fields tell the suite how the provider is configured; they do not configure the provider. Some
+	// scenarios wait for these times, so a provider with short times is tested faster. 0 means 2 s.
 	ReceiveTimeout, DisconnectTimeout time.Duration
 
 	// Watchdog limits the duration of a scenario. After that time, the contexts of its calls end. If a
