@@ -254,17 +254,17 @@ func (c *connection) nextReceive(to *[maxSGE]wire.SGE) (entries []wire.SGE, capa
 	return to[:n], capacity
 }
 
-// mustNotOvertake reports whether the ring holds an entry that a direct copy must not overtake. The
+// copyWouldOvertake reports whether the ring holds an entry that a direct copy must not overtake. The
 // peer has not placed its data yet, or a request waits for the peer to execute it. A Send that
 // completed when its entry was pushed counts until its data is placed.
-func (c *connection) mustNotOvertake() bool {
+func (c *connection) copyWouldOvertake() bool {
 	last := c.credit.orderBarrier(c.out.Published())
 	return last != 0 && !c.out.IsReleased(last)
 }
 
-// hasUnexecutedAtPeer reports whether a request waits for the peer to execute its ring entries. Unlike
-// mustNotOvertake, it ignores Sends that completed when they were pushed.
-func (c *connection) hasUnexecutedAtPeer() bool {
+// hasUnexecutedRequests reports whether a request waits for the peer to execute its ring entries. Unlike
+// copyWouldOvertake, it ignores Sends that completed when they were pushed.
+func (c *connection) hasUnexecutedRequests() bool {
 	return !c.out.IsReleased(c.credit.ackRequestEnd)
 }
 

@@ -132,7 +132,7 @@ func (ep *queuePair) needsPolling() bool {
 	switch {
 	case r.kind == nd.RequestSend && !r.hasReceive && ep.provider.options.ReceiveTimeout == NoLimit:
 		return false
-	case r.kind == nd.RequestInvalidate && !r.draining && ep.conn.hasUnexecutedAtPeer():
+	case r.kind == nd.RequestInvalidate && !r.draining && ep.conn.hasUnexecutedRequests():
 		return false
 	}
 	return r.draining || ep.state() == connected && !r.needsAck

@@ -92,12 +92,12 @@ type queuePair struct {
 // sendQueue holds the counters of the initiator queue that every request changes. Requests of the
 // slow path are numbered from 0 and kept in requester.requests.
 type sendQueue struct {
-	posted         uint64 // requests put into requester.requests
-	completed      uint64
-	slotAdjustment uint64 // number of fast-path requests, which posted omits, minus silent successes, which free their slot at once
-	depth          uint64
-	cq             *completionQueue
-	slots          slotCounter // of the queue; a poll that takes a result frees its slot
+	posted     uint64 // requests put into requester.requests
+	completed  uint64
+	slotsTaken uint64 // slots that requests have taken, without those of silent successes; see hasQueueSlot
+	depth      uint64
+	cq         *completionQueue
+	slots      slotCounter // counts the freed slots: a poll that takes a result frees its slot
 }
 
 // recvQueue is the queue of posted receives. With a shared receive queue it has one place, for the
@@ -108,7 +108,7 @@ type recvQueue struct {
 	posted    uint64
 	completed uint64
 
-	slots       slotCounter // of the queue; a poll that takes a result frees its slot
+	slots       slotCounter // counts the freed slots: a poll that takes a result frees its slot
 	depth       uint64
 	descriptors []uint64 // in shared memory, one for each place in receives
 	stride      uint64   // words of a descriptor
@@ -149,8 +149,8 @@ type requester struct {
 
 // responder is the state of serving the peer's ring.
 type responder struct {
-	entry       wire.Entry // the ring entry being served
-	entryCopied uint64     // bytes of the entry that are copied
+	entry          wire.Entry // the ring entry being served
+	fragmentCopied uint64     // bytes of the fragment in entry that are copied so far
 
 	messageReceived uint64           // bytes of the current message in its receive
 	localBindCheck  window.BindCheck // bind of the local token in use, from the first to the last entry of a request

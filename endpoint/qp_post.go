@@ -63,7 +63,7 @@ func (ep *queuePair) Write(reqCtx uint64, sge []nd.SGE, remoteAddress uint64, re
 			ep.mu.Lock()
 		}
 		done := false
-		if ep.canRunFast() && !ep.conn.mustNotOvertake() {
+		if ep.canRunFast() && !ep.conn.copyWouldOvertake() {
 			if !ep.requesterCopies || ep.unreachable == remoteToken && remoteToken != 0 {
 				done = ep.pushWriteFast(reqCtx, &sge[0], remoteAddress, remoteToken)
 			} else if f := ep.guard.Put(&ep.conn.guardPeer, &sge[0], remoteAddress, remoteToken); f == window.NoFault {
@@ -87,7 +87,7 @@ func (ep *queuePair) Read(reqCtx uint64, sge []nd.SGE, remoteAddress uint64, rem
 		if !ep.mu.LockBiased() {
 			ep.mu.Lock()
 		}
-		if ep.canRunFast() && !ep.conn.mustNotOvertake() && ep.req.readLimit > 0 &&
+		if ep.canRunFast() && !ep.conn.copyWouldOvertake() && ep.req.readLimit > 0 &&
 			ep.guard.Get(&ep.conn.guardPeer, &sge[0], remoteAddress, remoteToken) == window.NoFault {
 			ep.completeFast(nd.RequestRead, reqCtx, len(sge[0].Buffer))
 			ep.mu.Unlock()
@@ -171,20 +171,22 @@ func (ep *queuePair) newRequest(op string, kind nd.RequestType, flags nd.OpFlags
 	}
 	r := ep.requestAt(ep.sq.posted)
 	r.reset(kind, flags, reqCtx)
-	r.mustCancel = ep.state() != connected
+	r.postedAfterEnd = ep.state() != connected
 	return r, nil
 }
 
-// hasQueueSlot reports whether another request may be outstanding. A slot becomes free when a poll takes
-// the request's result, or when the request succeeds silently.
+// hasQueueSlot reports whether another request may be outstanding: whether the initiator queue has a free
+// slot. A poll that takes the result of a request frees its slot. A request that succeeds silently, without
+// a result, gives its slot back at once.
 func (ep *queuePair) hasQueueSlot() bool {
-	return ep.sq.posted+ep.sq.slotAdjustment-ep.sq.slots.freed.Load() < ep.sq.depth
+	return ep.sq.slotsTaken-ep.sq.slots.freed.Load() < ep.sq.depth
 }
 
 // enqueue posts the request that newRequest returned. Unless that request is deferred, enqueue
 // submits it together with the requests deferred before it.
 func (ep *queuePair) enqueue(r *request) {
 	ep.sq.posted++
+	ep.sq.slotsTaken++
 	asym.StoreRelease32(&ep.uncompleted, uint32(ep.sq.posted-ep.sq.completed))
 	if (r.flags.Has(nd.Defer) || ep.batching) && ep.state() == connected {
 		return

@@ -26,7 +26,7 @@ type request struct {
 	object        *window.Invalidatable // window or region to bind, register or invalidate
 
 	// Progress.
-	mustCancel      bool             // posted when the connection had ended: it can only be canceled
+	postedAfterEnd  bool             // posted when the connection had ended: it can only be canceled
 	responderCopies bool             // the peer copies the data: the request goes through the ring
 	hasReceive      bool             // the peer has a receive for this Send
 	stalls          uint8            // a bit for each stallCause that has been counted

@@ -36,7 +36,7 @@ func (ep *queuePair) execute(r *request, budget *uint64) outcome {
 		return executed
 	}
 	if !r.responderCopies && r.transferred == 0 {
-		r.responderCopies = ep.provider.options.Executor == Target || ep.conn.mustNotOvertake()
+		r.responderCopies = ep.provider.options.Executor == Target || ep.conn.copyWouldOvertake()
 	}
 	if r.responderCopies {
 		return ep.sendFragments(r, budget)
@@ -58,7 +58,7 @@ func (ep *queuePair) executeBind(r *request) outcome {
 func (ep *queuePair) executeInvalidate(r *request) outcome {
 	done := false
 	if !r.draining {
-		if r.object.IsRegion() && ep.conn.hasUnexecutedAtPeer() {
+		if r.object.IsRegion() && ep.conn.hasUnexecutedRequests() {
 			return ep.stall(r, stallOrder) // the peer has not run all requests that may name the region's local token
 		}
 		var ok bool

@@ -22,7 +22,7 @@ func (ep *queuePair) canRunFast() bool {
 
 // completeFast completes a request of the fast path with success. n is the number of bytes transferred.
 func (ep *queuePair) completeFast(kind nd.RequestType, reqCtx uint64, n int) {
-	ep.sq.slotAdjustment++
+	ep.sq.slotsTaken++
 	ep.sq.cq.pushSuccess(ep, reqCtx, kind, n, &ep.sq.slots)
 }
 
@@ -68,6 +68,7 @@ func (ep *queuePair) enqueuePushed(kind nd.RequestType, reqCtx uint64) *request 
 	r.firstEntry = r.endEntry - 1
 	ep.conn.credit.ackRequestEnd = r.endEntry
 	ep.sq.posted++
+	ep.sq.slotsTaken++
 	ep.req.submitted, ep.req.next = ep.sq.posted, ep.sq.posted
 	asym.StoreRelease32(&ep.uncompleted, uint32(ep.sq.posted-ep.sq.completed))
 	return r

@@ -16,7 +16,7 @@ func (ep *queuePair) runRequests(budget *uint64) (progressed bool) {
 			return progressed
 		}
 		r := ep.requestAt(ep.req.next)
-		if r.mustCancel {
+		if r.postedAfterEnd {
 			r.cancel()
 			ep.req.next++
 			continue
@@ -68,7 +68,7 @@ func (ep *queuePair) completeRequests() (progressed bool) {
 		ep.sq.completed++
 		ep.completeRequest(r)
 		progressed = true
-		if r.status != nd.Success && !r.mustCancel {
+		if r.status != nd.Success && !r.postedAfterEnd {
 			ep.terminate(ep.life.cause)
 			return true
 		}
@@ -92,7 +92,7 @@ func (ep *queuePair) completeRequest(r *request) {
 
 // completeSilently completes a successful request that adds no result to the queue.
 func (ep *queuePair) completeSilently(r *request) {
-	ep.sq.slotAdjustment--
+	ep.sq.slotsTaken-- // a request without a result frees its slot at once
 	ep.counters.silent++
 	if ep.counters.operations != nil {
 		countResult(ep.counters.operations, &nd.Result{RequestType: r.kind, BytesTransferred: r.bytesTransferred()})

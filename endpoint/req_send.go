@@ -27,7 +27,7 @@ func (ep *queuePair) executeSend(r *request, budget *uint64) outcome {
 		r.hasReceive = true
 		// The message must not overtake entries that the peer has yet to copy: an earlier message
 		// or Write may store to the same bytes, or fail.
-		r.responderCopies = r.invalidate || ep.provider.options.Executor == Target || c.mustNotOvertake()
+		r.responderCopies = r.invalidate || ep.provider.options.Executor == Target || c.copyWouldOvertake()
 		if r.total > wire.MaxSendInEntry && !r.responderCopies {
 			ep.req.remoteSGEs, ep.req.remoteCapacity = c.nextReceive(&ep.req.remoteSGEBuffer)
 			if r.total > ep.req.remoteCapacity {

@@ -31,10 +31,10 @@ func (ep *queuePair) serveRing(budget *uint64) (progressed bool) {
 			}
 			ep.serving = true // from here on the slot is not read again: the peer can overwrite it
 		}
-		before := ep.resp.entryCopied
+		before := ep.resp.fragmentCopied
 		switch ep.serveEntry(entry, budget) {
 		case blocked:
-			return progressed || ep.resp.entryCopied != before
+			return progressed || ep.resp.fragmentCopied != before
 		case partial:
 			return true
 		}
@@ -65,7 +65,7 @@ func (ep *queuePair) decodeEntry(slot *ring.Words) bool {
 func (ep *queuePair) finishEntry(entry *wire.Entry) {
 	c := ep.conn
 	c.in.Advance()
-	ep.serving, ep.resp.entryCopied = false, 0
+	ep.serving, ep.resp.fragmentCopied = false, 0
 	ackRequested := entry.Flags&wire.FlagAckRequest != 0
 	if !ackRequested && c.in.Unreleased() < c.in.Size()/4 {
 		return
@@ -275,7 +275,7 @@ func (ep *queuePair) serveSendFailed(entry *wire.Entry, r *receive) outcome {
 
 // serveSendFragment copies a fragment of a message from the sender's memory.
 func (ep *queuePair) serveSendFragment(entry *wire.Entry, r *receive, budget *uint64) outcome {
-	if entry.Flags&wire.FlagFirst != 0 && ep.resp.entryCopied == 0 && ep.resp.invalidating == nil {
+	if entry.Flags&wire.FlagFirst != 0 && ep.resp.fragmentCopied == 0 && ep.resp.invalidating == nil {
 		ep.resp.messageReceived = 0
 		if entry.Flags&wire.FlagInvalidate != 0 && !ep.checkInvalidate(entry, r) {
 			return executed
@@ -284,21 +284,21 @@ func (ep *queuePair) serveSendFragment(entry *wire.Entry, r *receive, budget *ui
 			return ep.failTooLong(r, entry.RequestLength)
 		}
 	}
-	if entry.FragmentLength > r.capacity-min(ep.resp.messageReceived, r.capacity)+ep.resp.entryCopied {
+	if entry.FragmentLength > r.capacity-min(ep.resp.messageReceived, r.capacity)+ep.resp.fragmentCopied {
 		ep.terminate(ep.protocolError("more than the announced %d bytes of a message", entry.RequestLength))
 		return executed
 	}
-	for ep.resp.entryCopied < entry.FragmentLength {
+	for ep.resp.fragmentCopied < entry.FragmentLength {
 		if *budget == 0 {
 			return partial
 		}
-		n := min(entry.FragmentLength-ep.resp.entryCopied, *budget)
-		ep.source = window.Operand{Token: entry.SenderToken, Rights: window.Local | window.Read, Address: entry.SenderAddress + ep.resp.entryCopied, Peer: &ep.conn.guardPeer, BindCheck: &ep.resp.remoteBindCheck}
+		n := min(entry.FragmentLength-ep.resp.fragmentCopied, *budget)
+		ep.source = window.Operand{Token: entry.SenderToken, Rights: window.Local | window.Read, Address: entry.SenderAddress + ep.resp.fragmentCopied, Peer: &ep.conn.guardPeer, BindCheck: &ep.resp.remoteBindCheck}
 		if !ep.fillReceive(r, ep.resp.messageReceived, n) {
 			return ep.stoppedOutcome()
 		}
 		ep.resp.messageReceived += n
-		ep.resp.entryCopied += n
+		ep.resp.fragmentCopied += n
 		*budget -= n
 	}
 	if entry.Flags&wire.FlagLast == 0 {
@@ -319,19 +319,19 @@ func (ep *queuePair) serveFragment(entry *wire.Entry, budget *uint64) outcome {
 	if entry.Flags&wire.FlagFirst != 0 {
 		whole = max(entry.FragmentLength, entry.RequestLength)
 	}
-	if ep.resp.entryCopied == 0 && whole > min(entry.FragmentLength, *budget) {
+	if ep.resp.fragmentCopied == 0 && whole > min(entry.FragmentLength, *budget) {
 		if f := ep.guard.Check(local, whole); f != window.NoFault {
 			ep.failAccess(entry, local, whole, f)
 			return executed
 		}
 	}
-	for ep.resp.entryCopied < entry.FragmentLength {
+	for ep.resp.fragmentCopied < entry.FragmentLength {
 		if *budget == 0 {
 			return partial
 		}
-		n := min(entry.FragmentLength-ep.resp.entryCopied, *budget)
-		local.Address = entry.ReceiverAddress + ep.resp.entryCopied
-		*remote = window.Operand{Token: entry.SenderToken, Rights: window.Local | remoteRight, Address: entry.SenderAddress + ep.resp.entryCopied, Peer: &ep.conn.guardPeer, BindCheck: &ep.resp.remoteBindCheck}
+		n := min(entry.FragmentLength-ep.resp.fragmentCopied, *budget)
+		local.Address = entry.ReceiverAddress + ep.resp.fragmentCopied
+		*remote = window.Operand{Token: entry.SenderToken, Rights: window.Local | remoteRight, Address: entry.SenderAddress + ep.resp.fragmentCopied, Peer: &ep.conn.guardPeer, BindCheck: &ep.resp.remoteBindCheck}
 		_, sinkFault, sourceFault := ep.guard.Copy(&ep.sink, &ep.source, n)
 		switch f := sinkFault | sourceFault; f {
 		case window.NoFault:
@@ -345,7 +345,7 @@ func (ep *queuePair) serveFragment(entry *wire.Entry, budget *uint64) outcome {
 			ep.failAccess(entry, bad, n, f)
 			return executed
 		}
-		ep.resp.entryCopied += n
+		ep.resp.fragmentCopied += n
 		*budget -= n
 	}
 	return executed

@@ -125,7 +125,7 @@ func fuzzMessages(f *testing.F, shared bool) {
 		}
 		if bit(choices, swapping) {
 			swap = func() {
-				if len(list) > 0 && v.ep.state() == connected && (v.ep.resp.entryCopied != 0 || v.ep.resp.invalidating != nil) {
+				if len(list) > 0 && v.ep.state() == connected && (v.ep.resp.fragmentCopied != 0 || v.ep.resp.invalidating != nil) {
 					s := next()
 					r.write(v.ep.conn.in.Consumed(), &s)
 				}

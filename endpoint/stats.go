@@ -28,7 +28,7 @@ var stallText = [stallCauses]string{"the peer to post a receive", "free ring ent
 type endpointCounters struct {
 	stalls        [stallCauses]uint64
 	sharedStalls  uint64 // messages of the peer that waited for the shared receive queue
-	silent        uint64 // requests that succeeded silently; see sendQueue.slotAdjustment
+	silent        uint64 // requests that succeeded silently; see completeSilently
 	fragments     uint64
 	retries       uint64
 	postsRefused  uint64
@@ -72,7 +72,7 @@ func (ep *queuePair) Stats() nd.EndpointStats {
 // after the arena was unmapped.
 func (ep *queuePair) statsLocked() nd.EndpointStats {
 	k := &ep.counters
-	immediate := ep.sq.slotAdjustment + k.silent
+	immediate := ep.sq.slotsTaken + k.silent - ep.sq.posted // requests of the fast path, which posted omits
 	s := nd.EndpointStats{
 		Number: ep.number, State: ep.state().String(),
 		RequestsPosted: ep.sq.posted + immediate, RequestsCompleted: ep.sq.completed + immediate, RequestsImmediate: immediate,
