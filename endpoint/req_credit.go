@@ -57,6 +57,7 @@ func (c *credit) refresh(pushed, posted, size, smallReceivesEnd, smallReceiveByt
 // fits reports whether the peer's next receive can certainly hold a message of n bytes, n at most wire.MaxSendInEntry.
 // It can if it comes after the small receives, or if n is at most smallReceiveBytes.
 func (c *credit) fits(pushed, n uint64) bool {
+	// The difference of two counters is compared, and not the counters: smallReceivesEnd is the peer's.
 	return int64(c.smallReceivesEnd-c.taken(pushed)) <= 0 || n <= uint64(c.smallReceiveBytes)
 }
 
@@ -82,6 +83,7 @@ func (c *credit) countSlowEntry(pushed uint64) {
 	c.fastRunStart = pushed
 }
 
+// takeReceive counts that the entry of the last countSlowEntry takes a receive of the peer.
 func (c *credit) takeReceive() { c.otherEntries-- }
 
 // payloadEnd returns the number after the last entry with data.

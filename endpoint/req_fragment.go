@@ -12,12 +12,12 @@ import (
 // buffer, one fragment for each filling of the buffer.
 func (ep *queuePair) sendFragments(r *request, budget *uint64) outcome {
 	c := ep.conn
-	r.needsAck = true
+	r.needsAck = true // the request completes when the peer has released its last entry
 	if r.kind == nd.RequestWrite && r.total <= wire.MaxWriteInEntry {
 		return ep.pushWriteInEntry(r)
 	}
 	for {
-		if r.bounceIndex >= 0 {
+		if r.bounceIndex >= 0 { // the previous fragment, of a Read: its data arrives in a bounce buffer
 			if out := ep.bounceIn(r); out != executed {
 				return out
 			}
@@ -31,12 +31,12 @@ func (ep *queuePair) sendFragments(r *request, budget *uint64) outcome {
 		if r.kind == nd.RequestRead && r.transferred == 0 && c.hasReadsInFlight(uint64(ep.req.readLimit)) {
 			return ep.stall(r, stallOrder)
 		}
-		e := sgeAt(r.sges, r.transferred)
-		right := window.Read
+		e := sgeAt(r.sges, r.transferred) // transferred counts the bytes that earlier fragments name
+		right := window.Read              // that the local token must grant
 		if r.kind == nd.RequestRead {
 			right = window.Write
 		}
-		r.setOperand(&ep.source, e, right)
+		r.setOperand(&ep.source, e, right) // a field, to avoid an allocation; here it only names e for the check
 		private, f := ep.guard.IsPrivate(&ep.source, uint64(e.Length))
 		if f != window.NoFault {
 			return ep.rejectLocal(r, e, f)
@@ -45,7 +45,7 @@ func (ep *queuePair) sendFragments(r *request, budget *uint64) outcome {
 			return ep.stall(r, stallQueue)
 		}
 		n := uint64(e.Length)
-		buffer := -1
+		buffer := -1 // number of the bounce buffer, if the fragment needs one
 		if private {
 			var out outcome
 			if buffer, e, out = ep.bounceOut(r, e); out != executed {
@@ -72,7 +72,7 @@ func (ep *queuePair) sendFragments(r *request, budget *uint64) outcome {
 		}
 		c.peer.Wake()
 		if r.transferred += n; r.kind == nd.RequestRead && r.transferred == r.total {
-			c.readEnds[c.readsSent%maxReads] = r.endEntry
+			c.readEnds[c.readsSent%maxReads] = r.endEntry // for hasReadsInFlight
 			c.readsSent++
 		}
 		if buffer >= 0 {

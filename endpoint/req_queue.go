@@ -15,13 +15,13 @@ func (ep *queuePair) runRequests(budget *uint64) (progressed bool) {
 		if ep.req.next == ep.req.submitted || ep.req.hasFailed {
 			return progressed
 		}
-		r := ep.requestAt(ep.req.next)
+		r := ep.requestAt(ep.req.next) // next is the number of the oldest request that is not executed
 		if r.postedAfterEnd {
 			r.cancel()
 			ep.req.next++
 			continue
 		}
-		// An Invalidate that has begun continues even if the peer has disconnected.
+		// An Invalidate that has begun (draining) continues even if the peer has disconnected.
 		if ep.state() != connected && !(r.draining && ep.state() == peerDisconnected) || *budget == 0 {
 			return progressed
 		}
@@ -35,7 +35,7 @@ func (ep *queuePair) runRequests(budget *uint64) (progressed bool) {
 			ep.counters.retries++
 			return progressed || r.transferred != before
 		case partial:
-			asym.StoreRelease32(&ep.req.chunks, ep.req.chunks.Load()+1)
+			asym.StoreRelease32(&ep.req.chunks, ep.req.chunks.Load()+1) // progress, for the status page
 			return true
 		}
 		// After a failed request no other runs. It completes after the requests before it.
@@ -45,8 +45,10 @@ func (ep *queuePair) runRequests(budget *uint64) (progressed bool) {
 	}
 }
 
+// finish sets the final status of a request. completeRequests adds its result to the queue.
 func (r *request) finish(s nd.Status) { r.finished, r.status = true, s }
 
+// cancel finishes a request that is never executed.
 func (r *request) cancel() {
 	if r.binding != nil {
 		r.binding.Cancel()
@@ -60,6 +62,7 @@ func (ep *queuePair) completeRequests() (progressed bool) {
 	for ep.sq.completed != ep.req.next {
 		r := ep.requestAt(ep.sq.completed)
 		if !r.finished {
+			// Executed but not finished: the request completes when the peer has released its last entry.
 			if ep.life.remoteReleased || !ep.conn.out.IsReleased(r.endEntry) {
 				return progressed
 			}

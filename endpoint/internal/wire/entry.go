@@ -33,11 +33,11 @@ const (
 
 // Flags of a ring entry.
 const (
-	FlagFirst uint8 = 1 << iota // first entry of its request
-	FlagLast                    // last entry of its request
-	FlagInvalidate
-	FlagAckRequest // the sender's request completes when this entry has been consumed
-	FlagSolicited  // of a Send: its receive completes with a solicited event
+	FlagFirst      uint8 = 1 << iota // first entry of its request
+	FlagLast                         // last entry of its request
+	FlagInvalidate                   // of a Send: the receiver invalidates the token in the header
+	FlagAckRequest                   // the sender's request completes when this entry has been released
+	FlagSolicited                    // of a Send: its receive completes with a solicited event
 )
 
 // Limits of the data that a ring entry can carry, in bytes.
@@ -46,7 +46,8 @@ const (
 	MaxWriteInEntry = ring.SlotSize - 3*8 // of a Write; the slot also holds these two and the address
 )
 
-// Headers of the entries of the fast path. PlainSend lacks the length, PlainWrite the length and the token.
+// Headers of the entries of the fast path, of a request without flags that fits into one entry. PlainSend
+// lacks the length, PlainWrite the length and the token; see Header for their bits.
 const (
 	PlainSend  = uint64(SendInEntry) | uint64(FlagFirst|FlagLast)<<8
 	PlainWrite = uint64(WriteInEntry) | uint64(FlagFirst|FlagLast|FlagAckRequest)<<8
@@ -61,28 +62,28 @@ func Header(k Kind, flags uint8, length int, token nd.Token) uint64 {
 // Flags returns the flags in the header of an entry.
 func Flags(header uint64) uint8 { return uint8(header >> 8) }
 
-// Fragment packs an entry of kind SendFragment, WriteFragment or ReadFragment. local is the
-// sender's memory, remote the receiver's address, total the length of the whole request.
-func Fragment(k Kind, flags uint8, token nd.Token, local SGE, remote, total uint64) ring.Words {
-	return ring.Words{Header(k, flags, 0, token), local.Address, local.LengthAndToken(), remote, total}
+// Fragment packs an entry of kind SendFragment, WriteFragment or ReadFragment. sender is the sender's
+// memory. token goes into the header.
+func Fragment(k Kind, flags uint8, token nd.Token, sender SGE, receiverAddress, requestLength uint64) ring.Words {
+	return ring.Words{Header(k, flags, 0, token), sender.Address, sender.LengthAndToken(), receiverAddress, requestLength}
 }
 
-// PutPayload stores b in the words of s, from index first on. If the length of b is not a multiple of 8,
+// PutPayload stores b in the words of w, from index first on. If the length of b is not a multiple of 8,
 // the rest of the last word is set to zero. Later words keep their values.
-func PutPayload(s *ring.Words, first int, b []byte) {
+func PutPayload(w *ring.Words, first int, b []byte) {
 	for ; len(b) >= 8; b = b[8:] {
-		s[first] = binary.NativeEndian.Uint64(b)
+		w[first] = binary.NativeEndian.Uint64(b)
 		first++
 	}
 	if len(b) > 0 {
 		var last [8]byte
 		copy(last[:], b)
-		s[first] = binary.NativeEndian.Uint64(last[:])
+		w[first] = binary.NativeEndian.Uint64(last[:])
 	}
 }
 
 // Entry is a decoded ring entry. Which fields are set depends on the kind. The sender is the process
-// that pushed the entry, the receiver the one that serves it.
+// that has pushed the entry, the receiver the one that serves it.
 type Entry struct {
 	Kind            Kind
 	Flags           uint8
@@ -97,26 +98,26 @@ type Entry struct {
 	Payload         [MaxSendInEntry]byte
 }
 
-// Decode decodes a private copy of a slot that a peer wrote. It reports false if no correct peer
+// Decode decodes a private copy of the words that a peer wrote. It reports false if no correct peer
 // writes such an entry; Kind and PayloadLength are set even then.
-func (e *Entry) Decode(s *ring.Words) bool {
-	e.Kind, e.Flags = Kind(s[0]), Flags(s[0])
-	e.PayloadLength, e.Token = int(uint16(s[0]>>16)), nd.Token(s[0]>>32)
-	first, limit := 1, MaxSendInEntry
+func (e *Entry) Decode(w *ring.Words) bool {
+	e.Kind, e.Flags = Kind(w[0]), Flags(w[0])
+	e.PayloadLength, e.Token = int(uint16(w[0]>>16)), nd.Token(w[0]>>32)
+	first, limit := 1, MaxSendInEntry // first word of the payload, and the limit of its length
 	switch e.Kind {
 	case SendInEntry:
 	case WriteInEntry:
 		first, limit = 2, MaxWriteInEntry
-		e.ReceiverAddress = s[1]
+		e.ReceiverAddress = w[1]
 	case SendPlaced:
-		e.RequestLength = s[1]
+		e.RequestLength = w[1]
 		return e.PayloadLength == 0
 	case SendFailed:
-		e.status, e.RequestLength = s[1], s[2]
+		e.status, e.RequestLength = w[1], w[2]
 		return e.PayloadLength == 0
 	case SendFragment, WriteFragment, ReadFragment:
-		e.SenderAddress, e.FragmentLength, e.SenderToken = s[1], uint64(uint32(s[2])), nd.Token(s[2]>>32)
-		e.ReceiverAddress, e.RequestLength = s[3], s[4]
+		e.SenderAddress, e.FragmentLength, e.SenderToken = w[1], uint64(uint32(w[2])), nd.Token(w[2]>>32)
+		e.ReceiverAddress, e.RequestLength = w[3], w[4]
 		return e.PayloadLength == 0
 	default:
 		return false
@@ -125,7 +126,7 @@ func (e *Entry) Decode(s *ring.Words) bool {
 		return false
 	}
 	for i := 0; i < e.PayloadLength; i += 8 {
-		binary.NativeEndian.PutUint64(e.Payload[i:], s[first+i/8])
+		binary.NativeEndian.PutUint64(e.Payload[i:], w[first+i/8])
 	}
 	return true
 }
