@@ -74,7 +74,7 @@ func TestPeerThatTakesMessagesBack(t *testing.T) {
 		for !stop.Load() {
 			n := ex.inbound.Load().Consumed()
 			at := (n % ey.localQP.RingSlots) * 8
-			words[at+1].Store(wire.PlainSend | 8<<16)
+			words[at+1].Store(wire.PlainSend(8))
 			for range 3 {
 				words[at].Store(n + 1)
 				words[at].Store(0)

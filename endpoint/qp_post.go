@@ -16,24 +16,25 @@ const smallTransfer = window.ChunkSize
 
 // Send posts a message for the peer's oldest posted receive.
 func (ep *queuePair) Send(reqCtx uint64, sge []nd.SGE, flags nd.OpFlags) error {
-	if flags != 0 || len(sge) != 1 || uint(len(sge[0].Buffer))-1 >= wire.MaxSendInEntry {
+	if flags != 0 || len(sge) != 1 || uint(len(sge[0].Buffer))-1 >= wire.MaxSendInEntry { // also true for length 0
 		return ep.postSend(reqCtx, sge, flags)
 	}
-	if !ep.mu.LockBiased() {
+	if !ep.mu.LockBiased() { // Lock does the same, with one more call
 		ep.mu.Lock()
 	}
 	c, n := ep.conn, uint64(len(sge[0].Buffer))
-	// The credit guarantees that the peer has posted a receive that can hold fastMaxLength bytes.
+	// fastLimit: the peer has posted a receive for each entry before this number, and the ring has a slot for
+	// it. Each of these receives can hold fastMaxLength bytes. renewCredit raises the limit, if it can.
 	if ep.canRunFast() && (c.out.Published() < c.credit.fastLimit || c.renewCredit()) && n <= uint64(c.credit.fastMaxLength) {
-		slot := c.out.NextEntry()
-		slot[0] = wire.PlainSend | n<<16
-		if ep.guard.CopyToEntry(slot.Bytes(1), &sge[0]) {
+		entry := c.out.NextEntry()
+		entry[0] = wire.PlainSend(n)
+		if ep.guard.CopyToEntry(entry.Bytes(1), &sge[0]) { // the payload begins at word 1
 			c.out.Publish()
 			c.out.PrefetchForWrite()
 			if c.peer.HasWaiter() {
 				c.peer.Wake()
 			}
-			ep.cancelWakeup()
+			ep.cancelWakeup()            // an earlier request may have waited for the peer, and asked it for a wake-up
 			if c.guardPeer.Connected() { // ORDER conn-state: after the push; see completeIfOpen
 				ep.completeFast(nd.RequestSend, reqCtx, int(n))
 			} else { // the connection is ending: only the peer knows whether it has received the message
@@ -47,6 +48,7 @@ func (ep *queuePair) Send(reqCtx uint64, sge []nd.SGE, flags nd.OpFlags) error {
 	return ep.postSend(reqCtx, sge[:1:1], 0)
 }
 
+// postSend is Send on the slow path.
 func (ep *queuePair) postSend(reqCtx uint64, sge []nd.SGE, flags nd.OpFlags) error {
 	return ep.submitOnError(ep.postTransfer("send", nd.RequestSend, reqCtx, sge, 0, 0, flags, nd.InvalidParameter4, false))
 }
@@ -63,6 +65,7 @@ func (ep *queuePair) Write(reqCtx uint64, sge []nd.SGE, remoteAddress uint64, re
 			ep.mu.Lock()
 		}
 		done := false
+		// The Write must not overtake a message whose data the peer has not taken out of the ring yet.
 		if ep.canRunFast() && !ep.conn.copyWouldOvertake() {
 			if !ep.requesterCopies || ep.unreachable == remoteToken && remoteToken != 0 {
 				done = ep.pushWriteFast(reqCtx, &sge[0], remoteAddress, remoteToken)
@@ -98,6 +101,8 @@ func (ep *queuePair) Read(reqCtx uint64, sge []nd.SGE, remoteAddress uint64, rem
 	return ep.submitOnError(ep.postTransfer("read", nd.RequestRead, reqCtx, sge, remoteAddress, remoteToken, flags, nd.InvalidParameter6, false))
 }
 
+// postTransfer posts a Send, Write or Read on the slow path. In errors, op names the call. The status for
+// flags that the call does not allow is badFlags. invalidate is set for SendAndInvalidate.
 func (ep *queuePair) postTransfer(op string, kind nd.RequestType, reqCtx uint64, sge []nd.SGE, remoteAddress uint64, remoteToken nd.Token, flags nd.OpFlags, badFlags nd.Status, invalidate bool) error {
 	if flags&^kind.AllowedFlags() != 0 {
 		return ep.opError(op, badFlags, "invalid flags "+flags.String(), "pass only flags that the call documents")
@@ -123,7 +128,7 @@ func (ep *queuePair) postTransfer(op string, kind nd.RequestType, reqCtx uint64,
 		r.copyInline(sge)
 	} else {
 		r.sges, r.total = appendSGEs(r.sges, sge)
-		ep.adapter.resolvePrivileged(r.sges)
+		ep.adapter.resolvePrivileged(r.sges) // entries with the privileged token get that of their region
 	}
 	r.remoteAddress, r.remoteToken, r.invalidate = remoteAddress, remoteToken, invalidate
 	ep.enqueue(r)
@@ -158,7 +163,7 @@ func (ep *queuePair) notConnectedError(op string) error {
 // when enqueue is called. The caller holds ep.mu.
 func (ep *queuePair) newRequest(op string, kind nd.RequestType, flags nd.OpFlags, reqCtx uint64) (*request, error) {
 	switch ep.state() {
-	case connected, peerDisconnected, failed:
+	case connected, peerDisconnected, failed: // after an end that this side has not asked for, requests are canceled
 		if ep.hasOverrun() {
 			return nil, ep.overrunError(op)
 		}
@@ -187,7 +192,7 @@ func (ep *queuePair) hasQueueSlot() bool {
 func (ep *queuePair) enqueue(r *request) {
 	ep.sq.posted++
 	ep.sq.slotsTaken++
-	asym.StoreRelease32(&ep.uncompleted, uint32(ep.sq.posted-ep.sq.completed))
+	asym.StoreRelease32(&ep.uncompleted, uint32(ep.sq.posted-ep.sq.completed)) // for pollers without the lock
 	if (r.flags.Has(nd.Defer) || ep.batching) && ep.state() == connected {
 		return
 	}
@@ -200,16 +205,16 @@ func (ep *queuePair) submit() {
 	if ep.req.submitted == ep.sq.posted {
 		return
 	}
-	waiting := ep.req.next != ep.req.submitted
+	waiting := ep.req.next != ep.req.submitted // a request submitted before is not executed yet
 	ep.req.submitted = ep.sq.posted
 	if waiting && ep.state() == connected {
 		return // polls and the progress engine run them in turn
 	}
 	if last := ep.requestAt(ep.sq.posted - 1); last.total > smallTransfer && ep.state() == connected {
-		ep.provider.wakeProgress()
+		ep.provider.wakeProgress() // the engine runs it
 		return
 	}
-	budget := uint64(quantum)
+	budget := uint64(quantum) // bytes to transfer before other endpoints get a turn
 	ep.runRequests(&budget)
 	if ep.req.next != ep.sq.posted {
 		ep.provider.wakeProgress() // the next request waits, perhaps for a time-out that no ring announces

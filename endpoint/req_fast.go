@@ -7,15 +7,16 @@ import (
 	"github.com/softnd/softnd/window"
 )
 
-// The fast path runs a request within its post. Only a request that must still wait for the peer
-// (enqueuePushed, invalidateFast) takes a place in req.requests. A request takes the
-// fast path if it is small, has no flags (Bind: only AllowRead and AllowWrite), and follows only completed requests. The fast path has the
-// same effects as the slow path. It handles no errors: it returns false, and the caller posts the
-// request on the slow path, which reports the error. A Write that fails may have written some bytes.
+// The fast path runs a request within its post. A request takes it if it is small, has no flags (Bind: only
+// AllowRead and AllowWrite), and follows only completed requests. Only a request that must still wait for the
+// peer (enqueuePushed, invalidateFast) takes a place in req.requests.
+//
+// The fast path has the same effects as the slow path. It handles no errors: it returns false, and the caller
+// posts the request on the slow path, which reports the error. A Write that fails may have written some bytes.
 
-// canRunFast reports whether a request may run now, within its post: the endpoint is connected, all
-// earlier requests are completed, and the initiator queue has a free slot. The caller holds ep.mu,
-// as for all functions of the fast path.
+// canRunFast reports whether a request may run now, within its post. The endpoint is connected, all earlier
+// requests are completed, no request batch defers requests, and the initiator queue has a free slot. The
+// caller holds ep.mu, as for all functions of the fast path.
 func (ep *queuePair) canRunFast() bool {
 	return ep.stateWord.Load() == uint32(connected) && ep.sq.completed == ep.sq.posted && !ep.batching && ep.hasQueueSlot()
 }
@@ -31,7 +32,7 @@ func (ep *queuePair) bindFast(reqCtx uint64, r *window.Region, w *window.Window,
 	if !ep.canRunFast() || !w.Bind(r, buf, rights, ep.number) {
 		return false
 	}
-	ep.bound.add(&w.Invalidatable)
+	ep.bound.add(&w.Invalidatable) // the end of the connection invalidates it
 	ep.completeFast(nd.RequestBind, reqCtx, 0)
 	return true
 }
@@ -66,28 +67,28 @@ func (ep *queuePair) enqueuePushed(kind nd.RequestType, reqCtx uint64) *request 
 	r.reset(kind, 0, reqCtx)
 	r.endEntry, r.needsAck = ep.conn.out.Published(), true
 	r.firstEntry = r.endEntry - 1
-	ep.conn.credit.ackRequestEnd = r.endEntry
+	ep.conn.credit.ackRequestEnd = r.endEntry // later requests must not overtake this one
 	ep.sq.posted++
 	ep.sq.slotsTaken++
-	ep.req.submitted, ep.req.next = ep.sq.posted, ep.sq.posted
-	asym.StoreRelease32(&ep.uncompleted, uint32(ep.sq.posted-ep.sq.completed))
+	ep.req.submitted, ep.req.next = ep.sq.posted, ep.sq.posted                 // it is executed, but not completed
+	asym.StoreRelease32(&ep.uncompleted, uint32(ep.sq.posted-ep.sq.completed)) // for pollers without the lock
 	return r
 }
 
 // pushWriteFast is pushWriteInEntry for the fast path. It reports whether it has pushed the Write; it
 // does not if the data exceeds MaxWriteInEntry or the ring is full.
-func (ep *queuePair) pushWriteFast(reqCtx uint64, sge *nd.SGE, address uint64, remote nd.Token) (done bool) {
+func (ep *queuePair) pushWriteFast(reqCtx uint64, sge *nd.SGE, remoteAddress uint64, remoteToken nd.Token) (done bool) {
 	c := ep.conn
 	n := len(sge.Buffer)
 	if n > wire.MaxWriteInEntry || c.out.FreeSlots() == 0 || !c.guardPeer.Connected() {
 		return false
 	}
-	slot := c.out.NextEntry()
-	if !ep.guard.CopyToEntry(slot.Bytes(2), sge) {
+	entry := c.out.NextEntry()
+	if !ep.guard.CopyToEntry(entry.Bytes(2), sge) { // the payload begins at word 2
 		return false
 	}
-	c.credit.endFastRun(c.out.Published())
-	slot[0], slot[1] = wire.PlainWrite|uint64(n)<<16|uint64(remote)<<32, address
+	c.credit.endFastRun(c.out.Published()) // a run of Sends of the fast path; see credit
+	entry[0], entry[1] = wire.PlainWrite(uint64(n), remoteToken), remoteAddress
 	c.out.Publish()
 	c.out.PrefetchForWrite()
 	c.credit.countSlowEntry(c.out.Published())
@@ -96,6 +97,6 @@ func (ep *queuePair) pushWriteFast(reqCtx uint64, sge *nd.SGE, address uint64, r
 	}
 	ep.cancelWakeup()
 	r := ep.enqueuePushed(nd.RequestWrite, reqCtx)
-	r.total, r.remoteAddress, r.remoteToken = uint64(n), address, remote
+	r.total, r.remoteAddress, r.remoteToken = uint64(n), remoteAddress, remoteToken
 	return true
 }

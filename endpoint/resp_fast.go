@@ -8,48 +8,52 @@ import (
 	"github.com/softnd/softnd/nd"
 )
 
-// serveSendsFast receives consecutive Sends of the peer whose data is in the ring entry, stores the
-// results in results, and returns their number. Parameter slot is the first entry, or nil. It stops
-// at the first entry or receive that needs the slow path; serveSendInEntry lists the cases. The caller releases the ring entries, and adds the results to rq.slots when a poll returns them.
-func (ep *queuePair) serveSendsFast(slot *ring.Words, results []nd.Result) (n int) {
+// serveSendsFast receives consecutive Sends of the peer whose data is in the ring entry. It stores the
+// results in results, and returns their number. Parameter entry is the first ring entry in its slot, or nil.
+//
+// serveSendsFast stops at the first entry or receive that needs the slow path. That is an entry other than
+// a wire.PlainSend. Or it is a receive that has several scatter/gather entries, is too small, or has memory
+// that the guard refuses. The caller releases the ring entries, and adds their number to the freed slots of the receive queue
+// (rq.slots) when a poll returns the results.
+func (ep *queuePair) serveSendsFast(entry *ring.Words, results []nd.Result) (received int) {
 	in := ep.conn.in
-	for n < len(results) {
-		if n > 0 {
-			slot = in.Front()
+	for received < len(results) {
+		if received > 0 {
+			entry = in.Front()
 		}
-		if slot == nil || ep.rq.completed == ep.rq.posted || ep.srq != nil {
+		if entry == nil || ep.rq.completed == ep.rq.posted || ep.srq != nil {
 			break
 		}
-		word := atomic.LoadUint64(&slot[0]) // loaded once: the peer can overwrite it
-		size := word >> 16 & 0xffff
+		header := atomic.LoadUint64(&entry[0]) // loaded once: the peer can overwrite it
+		n := wire.PayloadLength(header)
 		r := ep.receiveAt(ep.rq.completed)
-		e := &r.single[0]
-		if word&^(0xffff<<16) != wire.PlainSend || size-1 >= wire.MaxSendInEntry || !r.isSingle || size > uint64(e.Length) {
+		sge := &r.single[0] // the receive's only scatter/gather entry, if isSingle
+		if !wire.IsPlainSend(header) || n-1 >= wire.MaxSendInEntry || !r.isSingle || n > uint64(sge.Length) {
 			break
 		}
-		if !ep.guard.DeliverSend(e.Address, e.Token, slot.Bytes(1)[:size]) {
+		if !ep.guard.DeliverSend(sge.Address, sge.Token, entry.Bytes(1)[:n]) {
 			break
 		}
 		ep.rq.completed++
-		setSuccess(&results[n], nd.RequestReceive, size, ep.rq.slots.context, r.context)
-		if index := in.Advance(); n > 0 { // prefetch only in a stream of messages
-			in.PrefetchForRead(index)
+		setSuccess(&results[received], nd.RequestReceive, n, ep.rq.slots.context, r.context)
+		if number := in.Advance(); received > 0 { // prefetch only in a stream of messages
+			in.PrefetchForRead(number)
 		}
-		n++
+		received++
 	}
-	return n
+	return received
 }
 
 // serveSendFast is serveSendsFast for one message. It adds the result to the completion queue and
 // reports whether it has received the message.
-func (ep *queuePair) serveSendFast(slot *ring.Words) bool {
-	if ep.serveSendsFast(slot, ep.resp.result[:]) == 0 {
+func (ep *queuePair) serveSendFast(entry *ring.Words) bool {
+	if ep.serveSendsFast(entry, ep.resp.result[:]) == 0 {
 		return false
 	}
 	r := &ep.resp.result[0]
 	ep.rq.cq.pushSuccess(ep, r.RequestContext, nd.RequestReceive, int(r.BytesTransferred), &ep.rq.slots)
 	c := ep.conn
-	if c.in.Unreleased() >= c.in.Size()/4 {
+	if c.in.Unreleased() >= c.in.Size()/4 { // in batches: each release moves a cache line to the peer
 		ep.releaseEntries(false)
 	}
 	return true
@@ -57,14 +61,15 @@ func (ep *queuePair) serveSendFast(slot *ring.Words) bool {
 
 // serveWriteFast is serveWriteInEntry for the fast path. It reports whether it has run the Write. The
 // sink is memory of this process, so the connection may be checked before the hazard is published.
-func (ep *queuePair) serveWriteFast(slot *ring.Words) bool {
+func (ep *queuePair) serveWriteFast(entry *ring.Words) bool {
 	c := ep.conn
-	word, address := atomic.LoadUint64(&slot[0]), atomic.LoadUint64(&slot[1]) // loaded once: the peer can overwrite them
-	n := word >> 16 & 0xffff
-	if word&0xffff != wire.PlainWrite || n-1 >= wire.MaxWriteInEntry || !c.guardPeer.Connected() || !ep.guard.DeliverWrite(address, nd.Token(word>>32), slot.Bytes(2)[:n], ep.number) {
+	header, address := atomic.LoadUint64(&entry[0]), atomic.LoadUint64(&entry[1]) // loaded once: the peer can overwrite them
+	n := wire.PayloadLength(header)
+	if !wire.IsPlainWrite(header) || n-1 >= wire.MaxWriteInEntry || !c.guardPeer.Connected() ||
+		!ep.guard.DeliverWrite(address, wire.Token(header), entry.Bytes(2)[:n], ep.number) {
 		return false
 	}
 	c.in.Advance()
-	ep.releaseEntries(true)
+	ep.releaseEntries(true) // the peer's Write completes when its entry is released
 	return true
 }

@@ -46,13 +46,6 @@ const (
 	MaxWriteInEntry = ring.SlotSize - 3*8 // of a Write; the slot also holds these two and the address
 )
 
-// Headers of the entries of the fast path, of a request without flags that fits into one entry. PlainSend
-// lacks the length, PlainWrite the length and the token; see Header for their bits.
-const (
-	PlainSend  = uint64(SendInEntry) | uint64(FlagFirst|FlagLast)<<8
-	PlainWrite = uint64(WriteInEntry) | uint64(FlagFirst|FlagLast|FlagAckRequest)<<8
-)
-
 // Header packs word 0 of an entry: the kind (bits 0..7), the flags (8..15), the length of the
 // payload in bytes (16..31) and a token (32..63).
 func Header(k Kind, flags uint8, length int, token nd.Token) uint64 {
@@ -61,6 +54,32 @@ func Header(k Kind, flags uint8, length int, token nd.Token) uint64 {
 
 // Flags returns the flags in the header of an entry.
 func Flags(header uint64) uint8 { return uint8(header >> 8) }
+
+// PayloadLength returns the length of the payload in the header of an entry.
+func PayloadLength(header uint64) uint64 { return header >> 16 & 0xffff }
+
+// Token returns the token in the header of an entry.
+func Token(header uint64) nd.Token { return nd.Token(header >> 32) }
+
+// Kind and flags in the header of an entry of the fast path. It holds a whole request without flags.
+const (
+	plainSend  = uint64(SendInEntry) | uint64(FlagFirst|FlagLast)<<8
+	plainWrite = uint64(WriteInEntry) | uint64(FlagFirst|FlagLast|FlagAckRequest)<<8
+)
+
+// PlainSend returns the header of a Send of the fast path, of length bytes.
+func PlainSend(length uint64) uint64 { return plainSend | length<<16 }
+
+// IsPlainSend reports whether header is that of a Send of the fast path.
+func IsPlainSend(header uint64) bool { return header&^(0xffff<<16) == plainSend }
+
+// PlainWrite returns the header of a Write of the fast path, of length bytes.
+func PlainWrite(length uint64, remoteToken nd.Token) uint64 {
+	return plainWrite | length<<16 | uint64(remoteToken)<<32
+}
+
+// IsPlainWrite reports whether header is that of a Write of the fast path.
+func IsPlainWrite(header uint64) bool { return header&0xffff == plainWrite }
 
 // Fragment packs an entry of kind SendFragment, WriteFragment or ReadFragment. sender is the sender's
 // memory. token goes into the header.
@@ -102,7 +121,7 @@ type Entry struct {
 // writes such an entry; Kind and PayloadLength are set even then.
 func (e *Entry) Decode(w *ring.Words) bool {
 	e.Kind, e.Flags = Kind(w[0]), Flags(w[0])
-	e.PayloadLength, e.Token = int(uint16(w[0]>>16)), nd.Token(w[0]>>32)
+	e.PayloadLength, e.Token = int(PayloadLength(w[0])), Token(w[0])
 	first, limit := 1, MaxSendInEntry // first word of the payload, and the limit of its length
 	switch e.Kind {
 	case SendInEntry:
