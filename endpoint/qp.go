@@ -140,9 +140,9 @@ type requester struct {
 	gathered [wire.MaxSendInEntry]byte // data of a Send or Write that fits an entry
 
 	// The peer's receive that a Send is filling.
-	remoteSGEBuffer [maxSGE]wire.SGE
-	remoteSGEs      []wire.SGE
-	remoteCapacity  uint64
+	peerReceiveBuffer   [maxSGE]wire.SGE
+	peerReceiveSGEs     []wire.SGE
+	peerReceiveCapacity uint64
 
 	bounce bounceBuffers
 }

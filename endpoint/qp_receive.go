@@ -12,13 +12,14 @@ import (
 
 // Receive posts the buffers of sge for one message.
 func (ep *queuePair) Receive(reqCtx uint64, sge []nd.SGE) error {
-	if len(sge) != 1 || uint64(len(sge[0].Buffer))-1 >= maxTransfer || ep.srq != nil {
+	if len(sge) != 1 || uint64(len(sge[0].Buffer))-1 >= maxTransfer || ep.srq != nil { // also for length 0
 		return ep.postReceive(reqCtx, sge)
 	}
-	if !ep.mu.LockBiased() {
+	if !ep.mu.LockBiased() { // Lock does the same, with one more call
 		ep.mu.Lock()
 	}
-	if ep.stateWord.Load() == uint32(connected) && ep.rq.posted-ep.rq.slots.freed.Load() < ep.rq.depth && ep.adapter.privileged.Load() == 0 {
+	// privileged is 0 while the program has no privileged token. Only the slow path resolves that token.
+	if ep.stateWord.Load() == uint32(connected) && ep.hasReceiveSlot() && ep.adapter.privileged.Load() == 0 {
 		ep.postReceiveFast(reqCtx, &sge[0])
 		ep.mu.Unlock()
 		return nil
@@ -27,6 +28,13 @@ func (ep *queuePair) Receive(reqCtx uint64, sge []nd.SGE) error {
 	return ep.postReceive(reqCtx, sge[:1:1])
 }
 
+// hasReceiveSlot reports whether another receive may be outstanding. A poll that takes the result of a
+// receive frees its slot.
+func (ep *queuePair) hasReceiveSlot() bool {
+	return ep.rq.posted-ep.rq.slots.freed.Load() < ep.rq.depth
+}
+
+// postReceive is Receive on the slow path.
 func (ep *queuePair) postReceive(reqCtx uint64, sge []nd.SGE) error {
 	const op = "receive"
 	if ep.srq != nil {
@@ -43,13 +51,13 @@ func (ep *queuePair) postReceive(reqCtx uint64, sge []nd.SGE) error {
 	if ep.hasOverrun() {
 		return ep.overrunError(op)
 	}
-	if ep.rq.posted-ep.rq.slots.freed.Load() >= ep.rq.depth {
+	if !ep.hasReceiveSlot() {
 		ep.counters.postsRefused++
 		return ep.errReceiveFull
 	}
 	r := ep.receiveAt(ep.rq.posted)
 	r.set(reqCtx, sge)
-	ep.adapter.resolvePrivileged(r.sges())
+	ep.adapter.resolvePrivileged(r.sges()) // entries with the privileged token get that of their region
 	ep.rq.posted++
 	switch ep.state() {
 	case failed, disconnecting, closed:
@@ -77,13 +85,13 @@ func (ep *queuePair) postReceiveFast(reqCtx uint64, sge *nd.SGE) {
 	r.single[0] = wire.SGE{Address: address, Length: uint32(n), Token: token}
 	ep.rq.posted++
 	d := ep.descriptor()
-	if d[0] != n {
+	if d[0] != n { // capacity in bytes
 		d[0] = n
 	}
-	if d[1] != 1 {
+	if d[1] != 1 { // number of scatter/gather entries
 		d[1] = 1
 	}
-	d[2], d[3] = address, n|uint64(token)<<32
+	d[2], d[3] = address, r.single[0].LengthAndToken()
 	room := min(n, wire.MaxSendInEntry)
 	if !ep.guard.CanDeliverSend(address, token, n) {
 		room = 0
@@ -94,7 +102,7 @@ func (ep *queuePair) postReceiveFast(reqCtx uint64, sge *nd.SGE) {
 // publishReceive describes the receive posted last in shared memory, and publishes it to the peer.
 func (ep *queuePair) publishReceive(r *receive) {
 	d, entries := ep.descriptor(), r.sges()
-	d[0], d[1] = r.capacity, uint64(len(entries))
+	d[0], d[1] = r.capacity, uint64(len(entries)) // see descriptorHeader
 	room := min(r.capacity, wire.MaxSendInEntry)
 	for i, e := range entries {
 		d[2+2*i], d[3+2*i] = e.Address, e.LengthAndToken()
@@ -120,7 +128,7 @@ func (ep *queuePair) publishPosted(room uint64) {
 		ep.publishSmallReceive(room)
 	}
 	c := ep.conn
-	if c == nil || !c.attached {
+	if c == nil || !c.attached { // not connected yet: the peer reads Posted when it is
 		ep.localQP.Posted.Swap(ep.rq.posted) // ORDER receive-posted: pairs with the load in connection.hasReceive
 		return
 	}

@@ -32,7 +32,7 @@ func (ep *queuePair) execute(r *request, budget *uint64) outcome {
 		r.finish(nd.Success) // an empty Read or Write only checks the connection
 		return executed
 	}
-	if r.flags.Has(nd.ReadLocalInvalidate) && r.object == nil && !ep.findSinkRegion(r) {
+	if r.flags.Has(nd.ReadLocalInvalidate) && r.object == nil && !ep.findSinkRegion(r) { // it sets r.object
 		return executed
 	}
 	if !r.responderCopies && r.transferred == 0 {
@@ -44,6 +44,7 @@ func (ep *queuePair) execute(r *request, budget *uint64) outcome {
 	return ep.copyOneSided(r, budget)
 }
 
+// executeBind applies the binding that postBind has prepared, or the registration of FastRegister.
 func (ep *queuePair) executeBind(r *request) outcome {
 	b := r.binding
 	r.binding = nil
@@ -55,6 +56,7 @@ func (ep *queuePair) executeBind(r *request) outcome {
 	return executed
 }
 
+// executeInvalidate revokes a token, and completes the request when no peer uses the token (drain).
 func (ep *queuePair) executeInvalidate(r *request) outcome {
 	done := false
 	if !r.draining {
@@ -149,6 +151,8 @@ func (ep *queuePair) copyOneSided(r *request, budget *uint64) outcome {
 	return executed
 }
 
+// rejectRemote rejects r because the guard has refused the peer's memory, rejectLocal because it has refused
+// the local entry e.
 func (ep *queuePair) rejectRemote(r *request, f window.Fault) outcome {
 	ep.counters.accessRefused++
 	return ep.reject(r, nd.AccessViolation, "%s: %v", ep.describeRequest(r), f)
@@ -204,6 +208,7 @@ func (ep *queuePair) requestWakeup() {
 	}
 }
 
+// cancelWakeup withdraws the request for a wake-up, if there is one.
 func (ep *queuePair) cancelWakeup() {
 	if ep.wakeupRequested {
 		ep.wakeupRequested = false

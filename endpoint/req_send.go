@@ -24,20 +24,20 @@ func (ep *queuePair) executeSend(r *request, budget *uint64) outcome {
 			}
 		}
 		ep.cancelWakeup()
-		r.hasReceive = true
+		r.hasReceive = true // the receive is for r, because Sends are executed in order
 		// The message must not overtake entries that the peer has yet to copy: an earlier message
 		// or Write may store to the same bytes, or fail.
 		r.responderCopies = r.invalidate || ep.provider.options.Executor == Target || c.copyWouldOvertake()
 		if r.total > wire.MaxSendInEntry && !r.responderCopies {
-			ep.req.remoteSGEs, ep.req.remoteCapacity = c.nextReceive(&ep.req.remoteSGEBuffer)
-			if r.total > ep.req.remoteCapacity {
+			ep.req.peerReceiveSGEs, ep.req.peerReceiveCapacity = c.nextReceive(&ep.req.peerReceiveBuffer)
+			if r.total > ep.req.peerReceiveCapacity {
 				r.hasReceive = false // if the ring has no room for the report, execute starts over
 				if e, f := ep.checkLocalAccess(r); f != window.NoFault {
 					return ep.rejectLocal(r, e, f) // an error of this side's own entries takes precedence
 				}
-				return ep.rejectReceive(r, nd.BufferOverflow, tooLong, r.total, ep.req.remoteCapacity)
+				return ep.rejectReceive(r, nd.BufferOverflow, tooLong, r.total, ep.req.peerReceiveCapacity)
 			}
-			r.responderCopies = ep.needsPeerCopy(ep.req.remoteSGEs)
+			r.responderCopies = ep.needsPeerCopy(ep.req.peerReceiveSGEs)
 		}
 	}
 	switch {
@@ -146,10 +146,10 @@ func (ep *queuePair) copyToReceive(r *request, budget *uint64) outcome {
 		if *budget == 0 {
 			return partial
 		}
-		from, to := sgeAt(r.sges, r.transferred), sgeAt(ep.req.remoteSGEs, r.transferred)
+		from, to := sgeAt(r.sges, r.transferred), sgeAt(ep.req.peerReceiveSGEs, r.transferred)
 		n := min(uint64(from.Length), uint64(to.Length), *budget)
 		if n == 0 {
-			return ep.rejectReceive(r, nd.AccessViolation, "the entries of the posted receive hold less than its %d bytes", ep.req.remoteCapacity)
+			return ep.rejectReceive(r, nd.AccessViolation, "the entries of the posted receive hold less than its %d bytes", ep.req.peerReceiveCapacity)
 		}
 		r.setOperand(&ep.source, from, window.Read)
 		ep.sink = window.Operand{Token: to.Token, Rights: window.Local | window.Write, Address: to.Address, Peer: &c.guardPeer, BindCheck: &r.remoteBindCheck}

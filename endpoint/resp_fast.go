@@ -13,8 +13,8 @@ import (
 //
 // serveSendsFast stops at the first entry or receive that needs the slow path. That is an entry other than
 // a wire.PlainSend. Or it is a receive that has several scatter/gather entries, is too small, or has memory
-// that the guard refuses. The caller releases the ring entries, and adds their number to the freed slots of the receive queue
-// (rq.slots) when a poll returns the results.
+// that the guard refuses. The caller releases the ring entries. When a poll returns the results, the caller
+// adds their number to the freed slots of the receive queue (rq.slots).
 func (ep *queuePair) serveSendsFast(entry *ring.Words, results []nd.Result) (received int) {
 	in := ep.conn.in
 	for received < len(results) {

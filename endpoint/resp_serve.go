@@ -15,7 +15,7 @@ func (ep *queuePair) serveRing(budget *uint64) (progressed bool) {
 	c := ep.conn
 	entry := &ep.resp.entry
 	for *budget > 0 {
-		if !ep.serving {
+		if !ep.serving { // else resp.entry is served in part: its data exceeds a budget, or it waits
 			slot := c.in.Front() // loaded once: a faulty peer may withdraw the entry
 			if slot == nil {
 				break
@@ -46,7 +46,7 @@ func (ep *queuePair) serveRing(budget *uint64) (progressed bool) {
 		*budget -= min(*budget, ring.SlotSize) // also for entries without data: the peer may never stop sending
 	}
 	if progressed && c.in.Unreleased() > 0 {
-		c.in.Release() // without Ring: later requests of the peer may wait for this, but its process polls meanwhile
+		c.in.Release() // without Wake: later requests of the peer may wait for this, but its process polls meanwhile
 	}
 	return progressed
 }
@@ -55,6 +55,7 @@ func (ep *queuePair) serveRing(budget *uint64) (progressed bool) {
 // is valid.
 func (ep *queuePair) decodeEntry(slot *ring.Words) bool {
 	words := *slot // the peer can overwrite the slot
+	// Each entry may name another token of the peer. All entries of a request name the same local token.
 	if ep.resp.remoteBindCheck = (window.BindCheck{}); wire.Flags(words[0])&wire.FlagFirst != 0 {
 		ep.resp.localBindCheck = window.BindCheck{}
 	}
@@ -73,16 +74,16 @@ func (ep *queuePair) finishEntry(entry *wire.Entry) {
 	ep.releaseEntries(ackRequested)
 }
 
-// releaseEntries returns the slots of finished entries to the peer. It rings if
-// alwaysRing is set, or if the peer asked to be woken when slots are free.
-func (ep *queuePair) releaseEntries(alwaysRing bool) {
+// releaseEntries returns the slots of finished entries to the peer. It wakes the peer if
+// alwaysWake is set, or if the peer has asked for a wake-up when slots are free.
+func (ep *queuePair) releaseEntries(alwaysWake bool) {
 	c := ep.conn
-	if c.peerFences {
+	if c.peerFences { // requestWakeup of the peer issues the barrier between the release and the load below
 		c.in.Release()
 	} else {
 		c.in.ReleaseFenced()
 	}
-	if alwaysRing || c.peerQP.NeedWakeup.Load() != 0 { // ORDER need-wakeup: after the release; pairs with the swap and the barrier in requestWakeup
+	if alwaysWake || c.peerQP.NeedWakeup.Load() != 0 { // ORDER need-wakeup: after the release; pairs with the swap and the barrier in requestWakeup
 		c.peer.Wake()
 	}
 }
@@ -93,6 +94,7 @@ func (ep *queuePair) protocolError(format string, args ...any) error {
 	return ep.opError("serve", nd.ConnectionAborted, "the peer ("+ep.conn.peerName+") sent "+fmt.Sprintf(format, args...), "the peer's memory is damaged, or it does not run softnd")
 }
 
+// serveEntry serves an entry, or continues to: it delivers a Send into a receive, or runs a Read or Write.
 func (ep *queuePair) serveEntry(entry *wire.Entry, budget *uint64) outcome {
 	switch entry.Kind {
 	case wire.WriteFragment, wire.ReadFragment:
@@ -142,7 +144,7 @@ func (ep *queuePair) completeReceive(r *receive, s nd.Status, bytes uint64, inva
 
 // serveSendInEntry receives a message whose data is in the ring entry.
 func (ep *queuePair) serveSendInEntry(entry *wire.Entry, r *receive) outcome {
-	if ep.resp.invalidating == nil {
+	if ep.resp.invalidating == nil { // else the data is copied, and finishSend waits for the end of accesses
 		if entry.Flags&wire.FlagInvalidate != 0 && !ep.checkInvalidate(entry, r) {
 			return executed
 		}
@@ -198,6 +200,7 @@ func (ep *queuePair) fillReceive(r *receive, at, n uint64) bool {
 	return true
 }
 
+// failTooLong fails the receive and the connection: a message of total bytes exceeds the receive.
 func (ep *queuePair) failTooLong(r *receive, total uint64) outcome {
 	ep.completeReceive(r, nd.BufferOverflow, 0, 0)
 	ep.failServing(nd.RemoteError, ep.opError("receive", nd.BufferOverflow, fmt.Sprintf(tooLong, total, r.capacity), "post larger receives"))
@@ -213,7 +216,7 @@ func (ep *queuePair) failServing(status nd.Status, cause error) {
 	ep.localQP.FaultStatus.Store(uint32(status))
 	ep.localQP.Fault.Store(in.Consumed() + 1) // ORDER fault: before the abort, whose reader loads it
 	in.Advance()                              // not released: else the peer would complete the request with success
-	ep.conn.inboundFailed = true
+	ep.conn.inboundFailed = true              // deliverRemaining delivers no later message
 	ep.provider.member.RecordLostPeer(ep.conn.peer.ID())
 	ep.terminate(cause)
 }
@@ -309,6 +312,7 @@ func (ep *queuePair) serveSendFragment(entry *wire.Entry, r *receive, budget *ui
 
 // serveFragment runs a fragment of the peer's Read or Write on local memory.
 func (ep *queuePair) serveFragment(entry *wire.Entry, budget *uint64) outcome {
+	// right is what the token of local memory must grant, remoteRight what the peer's token must grant.
 	local, remote, right, remoteRight := &ep.sink, &ep.source, window.Write, window.Read
 	if entry.Kind == wire.ReadFragment {
 		local, remote, right, remoteRight = &ep.source, &ep.sink, window.Read, window.Write
