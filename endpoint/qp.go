@@ -256,6 +256,9 @@ func (a *adapter) CreateEndpoint(ctx context.Context, cfg nd.EndpointConfig) (nd
 		ep.close()
 		return nil, a.closedProviderError(op)
 	}
+	if ep.hasOverrun() {
+		a.provider.engine.wake() // to end the endpoint, see overrun
+	}
 	return ep, nil
 }
 
