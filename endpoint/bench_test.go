@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"os"
-	"os/exec"
 	"strconv"
 	"sync/atomic"
 	"testing"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/softnd/softnd"
 	"github.com/softnd/softnd/bench"
+	"github.com/softnd/softnd/internal/proctest"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
 )
@@ -23,18 +23,7 @@ import (
 // The benchmarks run between two processes, each on its own core. The test binary starts itself
 // once more as the other side.
 
-const benchPeer = "SOFTND_BENCH_PEER"
-
-func init() {
-	if os.Getenv(benchPeer) == "" {
-		return
-	}
-	if err := serveBench(); err != nil {
-		fmt.Fprintln(os.Stderr, "benchmark peer:", err)
-		os.Exit(1)
-	}
-	os.Exit(0)
-}
+var roleBenchPeer = proctest.Role("benchmark peer", func(*proctest.Self) error { return serveBench() })
 
 // benchSide is what both sides have: memory for the other's writes, the other's window, and an
 // endpoint.
@@ -161,19 +150,11 @@ func startBench(b *testing.B) (*benchSide, *bench.Line) {
 		b.Fatal(err)
 	}
 	defer lineFile.Close()
-	cmd := exec.Command(os.Args[0])
-	cmd.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL}
-	cmd.Env = append(os.Environ(), benchPeer+"=1", softnd.EnvRank+"=1", softnd.EnvSize+"=2", softnd.EnvArenaFD+"=3")
+	cmd := proctest.Command(roleBenchPeer)
+	cmd.Env = append(cmd.Env, softnd.EnvRank+"=1", softnd.EnvSize+"=2", softnd.EnvArenaFD+"=3")
 	cmd.ExtraFiles = []*os.File{arena.File(), lineFile}
-	cmd.Stderr = os.Stderr
-	if err := cmd.Start(); err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() {
-		if err := cmd.Wait(); err != nil {
-			b.Error(err)
-		}
-	})
+	peer := proctest.Start(b, cmd).NoLimit()
+	b.Cleanup(peer.Wait)
 	own, err := unix.Dup(int(arena.File().Fd())) // like an inherited one, because Init leaves it open
 	if err != nil {
 		b.Fatal(err)

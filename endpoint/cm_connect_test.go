@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/softnd/softnd/endpoint/internal/wire"
+	"github.com/softnd/softnd/internal/proctest"
 	"github.com/softnd/softnd/nd"
 )
 
@@ -25,7 +26,7 @@ type dialer struct {
 // one listens.
 func strangersPair(t *testing.T) (a, b dialer, addr netip.AddrPort) {
 	t.Helper()
-	p := newPair(t, setup{Unwired: true, Both: sideOptions{DisconnectTimeout: watchdog, Options: Options{ReceiveTimeout: watchdog}}})
+	p := newPair(t, setup{Unwired: true, Both: sideOptions{DisconnectTimeout: proctest.Timeout, Options: Options{ReceiveTimeout: proctest.Timeout}}})
 	a, b = dialer{t, p.a.local}, dialer{t, p.b.local}
 	return a, b, b.listen(0)
 }
@@ -338,7 +339,7 @@ func TestConnectWithdrawn(t *testing.T) {
 			defer cancel()
 			ca, ea := a.connector(), a.endpoint()
 			connected := soon(func() error { return ca.Connect(ctx, ea, addr, nd.ConnectParams{}) })
-			eventually(t, "the request is there", func() bool { l.mu.Lock(); defer l.mu.Unlock(); return len(l.queue) == 1 })
+			proctest.Eventually(t, "the request is there", func() bool { l.mu.Lock(); defer l.mu.Unlock(); return len(l.queue) == 1 })
 			giveUp(ca, cancel)
 			wantStatus(t, <-connected, nd.Canceled)
 			// The passive side never gets the request.
@@ -645,7 +646,7 @@ func TestConnectionsLeaveNothingBehind(t *testing.T) {
 			}
 			all.Wait()
 			for i, x := range []*party{p.a, p.b} {
-				eventually(t, x.name+"'s memory is free again", func() bool { return x.must(order{Do: doInUse}).N == before[i] })
+				proctest.Eventually(t, x.name+"'s memory is free again", func() bool { return x.must(order{Do: doInUse}).N == before[i] })
 			}
 			prov := p.a.local.provider
 			prov.mu.Lock()

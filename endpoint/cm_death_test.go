@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/softnd/softnd/endpoint/internal/wire"
+	"github.com/softnd/softnd/internal/proctest"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
 )
@@ -17,8 +18,8 @@ import (
 func (p *pair) settledAfterDeath(t *testing.T, before uint64) {
 	t.Helper()
 	s := p.a.local
-	eventually(t, "the survivor's memory for the connection is free", func() bool { return s.member.InUse() <= before })
-	eventually(t, "the dead member's memory is reclaimed", func() bool {
+	proctest.Eventually(t, "the survivor's memory for the connection is free", func() bool { return s.member.InUse() <= before })
+	proctest.Eventually(t, "the dead member's memory is reclaimed", func() bool {
 		// A member's record is reused when all that it owned is freed.
 		m, err := p.arena.Join(shm.NoRank)
 		if err != nil {
@@ -94,7 +95,7 @@ func repeat(do verb, n int, far nd.WindowDescriptor) order {
 // TestPeerDeathFlushesOutstanding: after the peer's death everything outstanding is canceled
 // in order, and windows bound for it are revoked.
 func TestPeerDeathFlushesOutstanding(t *testing.T) {
-	for _, s := range everySetup(setup{Both: sideOptions{Options: Options{ReceiveTimeout: watchdog}}}) {
+	for _, s := range everySetup(setup{Both: sideOptions{Options: Options{ReceiveTimeout: proctest.Timeout}}}) {
 		if !s.Processes {
 			continue
 		}
@@ -103,7 +104,7 @@ func TestPeerDeathFlushesOutstanding(t *testing.T) {
 			p := newPair(t, s)
 			w := p.a.window()
 			p.a.bind(w, 0, 100, nd.AllowWrite)
-			p.b.puppet.stop()
+			p.b.puppet.Stop()
 			var sends, receives []nd.Result
 			for i := range uint64(10) {
 				p.a.must(order{Do: doReceive, Context: i, Parts: mine(0, 10)})
@@ -179,7 +180,7 @@ func TestPeerStoppedDuringCopy(t *testing.T) {
 				if kill {
 					p.b.puppet.kill()
 				} else {
-					p.b.puppet.resume()
+					p.b.puppet.Resume()
 				}
 				if r := <-done; r.Status != nd.Success {
 					t.Fatal(r.Text)
@@ -197,7 +198,7 @@ func TestPeerStoppedDuringCopy(t *testing.T) {
 				if r := <-fate; !kill && r.Status != nd.AccessViolation && r.Status != nd.Canceled {
 					t.Errorf("the peer's write ends with %v (%s)", r.Status, r.Text)
 				}
-				eventually(t, "the region is free", func() bool { return p.a.do(order{Do: doDeregister}).Status == nd.Success })
+				proctest.Eventually(t, "the region is free", func() bool { return p.a.do(order{Do: doDeregister}).Status == nd.Success })
 			})
 		}
 	}
@@ -207,13 +208,13 @@ func TestPeerStoppedDuringCopy(t *testing.T) {
 func (p *pair) stopInMidCopy(t *testing.T, token nd.Token) {
 	t.Helper()
 	ep := p.a.local.endpoint(0).(*queuePair)
-	eventually(t, "the peer is caught in the middle of a copy", func() bool {
-		p.b.puppet.stop()
+	proctest.Eventually(t, "the peer is caught in the middle of a copy", func() bool {
+		p.b.puppet.Stop()
 		hazard := ep.conn.peerQP.Hazard.Load()
 		if nd.Token(hazard>>32) == token || nd.Token(hazard) == token {
 			return true
 		}
-		p.b.puppet.resume()
+		p.b.puppet.Resume()
 		return false
 	})
 }
@@ -240,7 +241,7 @@ func TestDeregisterWaitsForCopy(t *testing.T) {
 				if kill {
 					p.b.puppet.kill()
 				} else {
-					p.b.puppet.resume()
+					p.b.puppet.Resume()
 				}
 				if r := <-done; r.Status != nd.Success {
 					t.Error(r.Text)
@@ -296,7 +297,7 @@ func TestPeerDeathWhileConnecting(t *testing.T) {
 			p.b.start(order{Do: doAccept})
 			p.a.must(order{Do: doConnect, Addr: addr})
 			p.b.puppet.kill()
-			eventually(t, "the death is known", func() bool { return p.arena.Deaths() == 1 })
+			proctest.Eventually(t, "the death is known", func() bool { return p.arena.Deaths() == 1 })
 			p.a.refuse(nd.ConnectionAborted, order{Do: doComplete})
 		},
 		"in Accept": func(t *testing.T, p *pair) {
@@ -365,7 +366,7 @@ func TestConnectRequestOfDeadPeer(t *testing.T) {
 			addr := p.a.must(order{Do: doListen}).Addr
 			p.b.start(order{Do: doConnect, Addr: addr, Data: []byte("about to die")})
 			l := s.listener.(*listener)
-			eventually(t, "the request is there", func() bool {
+			proctest.Eventually(t, "the request is there", func() bool {
 				l.mu.Lock()
 				defer l.mu.Unlock()
 				return len(l.queue) == 1
@@ -432,11 +433,11 @@ func TestConnectRequestBehindDeadPeer(t *testing.T) {
 	// This process does not read its inbox meanwhile.
 	a.local.provider.inboxMu.Lock()
 	connected := first.start(order{Do: doConnect, Addr: addr})
-	eventually(t, "the first request is in the inbox", a.local.member.HasMail)
+	proctest.Eventually(t, "the first request is in the inbox", a.local.member.HasMail)
 	dying.start(order{Do: doConnect, Addr: addr})
 	time.Sleep(20 * time.Millisecond) // so that the second request precedes it in the list
 	dying.puppet.kill()
-	eventually(t, "the death is known", func() bool { return arena.Deaths() == 1 })
+	proctest.Eventually(t, "the death is known", func() bool { return arena.Deaths() == 1 })
 	time.Sleep(2 * busyInterval) // the dead member's memory would be reclaimed by now
 	a.local.provider.inboxMu.Unlock()
 	accepted := a.start(order{Do: doAccept})
@@ -465,7 +466,7 @@ func TestHazardsOfDeadPeerIgnored(t *testing.T) {
 		t.Error("a token is drained while a live peer uses it")
 	}
 	p.b.puppet.kill()
-	eventually(t, "the token is drained", region.Release)
+	proctest.Eventually(t, "the token is drained", region.Release)
 }
 
 // A peer can overwrite the record of a living member. The connections of that member then end on
@@ -475,7 +476,7 @@ func TestDamagedMemberRecordEndsConnections(t *testing.T) {
 	for _, nonsense := range []uint64{0, 1, 77, 1<<32 | 2, ^uint64(0)} {
 		for _, damaged := range []int{active, passive} {
 			t.Run(fmt.Sprintf("%#x/%d", nonsense, damaged), func(t *testing.T) {
-				p := newPair(t, setup{Both: sideOptions{Options: Options{ReceiveTimeout: watchdog}}})
+				p := newPair(t, setup{Both: sideOptions{Options: Options{ReceiveTimeout: proctest.Timeout}}})
 				p.a.must(order{Do: doReceive, Context: 1, Parts: mine(0, 10)})
 				p.b.must(order{Do: doReceive, Context: 2, Parts: mine(0, 10)})
 				victim := [...]*party{p.a, p.b}[damaged]

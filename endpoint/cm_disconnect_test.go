@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softnd/softnd/internal/proctest"
 	"github.com/softnd/softnd/nd"
 )
 
@@ -49,7 +50,7 @@ func TestDisconnect(t *testing.T) {
 // TestDisconnectByPeerOnly: the peer's Disconnect is a notice. Requests outstanding here
 // stay outstanding.
 func TestDisconnectByPeerOnly(t *testing.T) {
-	onEvery(t, setup{Both: sideOptions{DisconnectTimeout: watchdog}}, func(t *testing.T, p *pair) {
+	onEvery(t, setup{Both: sideOptions{DisconnectTimeout: proctest.Timeout}}, func(t *testing.T, p *pair) {
 		p.b.must(order{Do: doReceive, Context: 1, Parts: mine(0, 100)})
 		notice := p.b.start(order{Do: doNotify})
 		left := p.a.start(disconnect)
@@ -120,7 +121,7 @@ func TestDisconnectDeliversData(t *testing.T) {
 	}
 	for name, end := range ends {
 		for _, private := range []bool{false, true} {
-			s := setup{Processes: true, Private: [2]bool{private, false}, Both: sideOptions{DisconnectTimeout: watchdog}}
+			s := setup{Processes: true, Private: [2]bool{private, false}, Both: sideOptions{DisconnectTimeout: proctest.Timeout}}
 			t.Run(fmt.Sprintf("%s/%v", name, s), func(t *testing.T) {
 				p := newPair(t, s)
 				at, sizes := 0, []int{49, 5000, 70_000, 3000, 0, 8, 48, 1} // a large message behind a small one would wait for the receiver
@@ -133,7 +134,7 @@ func TestDisconnectDeliversData(t *testing.T) {
 				}
 				p.b.must(order{Do: doReceive, Context: 99, Parts: mine(at, 100)}) // no small receive, for which a sender would wait
 				p.a.fill(0, 0, 100_000, 7)
-				p.b.puppet.stop()
+				p.b.puppet.Stop()
 				for i, n := range sizes {
 					p.a.must(order{Do: doSend, Context: uint64(i), Parts: mine(0, n)})
 				}
@@ -144,7 +145,7 @@ func TestDisconnectDeliversData(t *testing.T) {
 				} else {
 					time.Sleep(time.Millisecond) // so that it has usually begun
 				}
-				p.b.puppet.resume()
+				p.b.puppet.Resume()
 				p.b.expect(receiveQueue, receives...)
 				at = 0
 				for _, n := range sizes {
@@ -264,7 +265,7 @@ func TestAcceptOfConnectionClosedAtOnce(t *testing.T) {
 
 // TestDisconnectCanceled: a canceled Disconnect stops waiting, and the disconnect continues.
 func TestDisconnectCanceled(t *testing.T) {
-	p := newPair(t, setup{Both: sideOptions{DisconnectTimeout: watchdog}})
+	p := newPair(t, setup{Both: sideOptions{DisconnectTimeout: proctest.Timeout}})
 	p.a.refuse(nd.Canceled, order{Do: doNotify, Timeout: time.Millisecond})
 	p.a.refuse(nd.Canceled, order{Do: doDisconnect, Timeout: time.Millisecond})
 	p.b.must(order{Do: doNotify})

@@ -3,8 +3,8 @@ package endpoint
 import (
 	"errors"
 	"testing"
-	"time"
 
+	"github.com/softnd/softnd/internal/proctest"
 	"github.com/softnd/softnd/nd"
 )
 
@@ -46,11 +46,7 @@ func TestDone(t *testing.T) {
 // wantDone waits for the end of an endpoint, and checks its cause.
 func wantDone(t *testing.T, ep nd.Endpoint, want nd.Status) {
 	t.Helper()
-	select {
-	case <-ep.Done():
-	case <-time.After(watchdog):
-		t.Fatalf("Done is never closed\n%s", allStacks())
-	}
+	proctest.Receive(t, "Done is closed", ep.Done())
 	if err := ep.Err(); !errors.Is(err, want) {
 		t.Errorf("Done is closed, and Err is %v, not %v", err, want)
 	}

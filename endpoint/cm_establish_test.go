@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/softnd/softnd/internal/proctest"
 	"github.com/softnd/softnd/nd"
 )
 
@@ -53,7 +54,7 @@ func TestListenerPaused(t *testing.T) {
 	addr := must(l.LocalAddress())
 	cb := b.connector()
 	taken := soon(func() error { return l.GetConnectionRequest(b.ctx, cb) })
-	eventually(t, "the call waits", func() bool {
+	proctest.Eventually(t, "the call waits", func() bool {
 		x := l.(*listener)
 		x.mu.Lock()
 		defer x.mu.Unlock()
@@ -103,7 +104,7 @@ func TestConnectorClosedDuringAccept(t *testing.T) {
 		closed := soon(cb.Close)
 		completed := soon(func() error { return ca.CompleteConnect(a.ctx) })
 		if i%2 == 0 { // Accept is about to return, but Close comes first
-			eventually(t, "the connection is up", func() bool { return eb.(*queuePair).state() == connected })
+			proctest.Eventually(t, "the connection is up", func() bool { return eb.(*queuePair).state() == connected })
 		}
 		held.mu.Unlock()
 		b.good(<-closed)

@@ -2,20 +2,19 @@ package endpoint
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"maps"
 	"os"
-	"os/exec"
 	"slices"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/softnd/softnd/internal/modelpage"
+	"github.com/softnd/softnd/internal/proctest"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/nd/ndtest"
 	"github.com/softnd/softnd/shm"
@@ -54,11 +53,13 @@ func openerIn(arena *shm.Arena, e Executor) func() (nd.Provider, error) {
 	}
 }
 
+var roleConformance = proctest.Role("conformance", playConformance)
+
 // playConformance is the other process of a run. The arena is descriptor 3, the executor is in
 // the environment.
-func playConformance(ctx context.Context) error {
-	file := os.NewFile(3, "arena")
-	arena, err := shm.Attach(ctx, file)
+func playConformance(self *proctest.Self) error {
+	file := self.File(0)
+	arena, err := shm.Attach(self.Ctx, file)
 	if err != nil {
 		return err
 	}
@@ -80,16 +81,16 @@ const executorVariable = "ENDPOINT_TEST_EXECUTOR"
 type otherProcess struct {
 	io.Reader
 	io.WriteCloser
-	t   testing.TB
-	cmd *exec.Cmd
+	*proctest.Process
+	t testing.TB
 }
 
 // Close fails the test for a process that failed, unless the scenario killed it.
 func (o otherProcess) Close() error {
 	err := o.WriteCloser.Close()
-	_ = o.cmd.Wait() // the state says more
-	if status := o.cmd.ProcessState.Sys().(syscall.WaitStatus); !status.Signaled() && status.ExitStatus() != 0 || status.Signaled() && status.Signal() != syscall.SIGKILL {
-		o.t.Errorf("the other process: %v", o.cmd.ProcessState)
+	_ = o.End() // the state says more
+	if status := o.Cmd.ProcessState.Sys().(syscall.WaitStatus); !status.Signaled() && status.ExitStatus() != 0 || status.Signaled() && status.Signal() != syscall.SIGKILL {
+		o.t.Errorf("the other process: %v\n%s", o.Cmd.ProcessState, o.Err)
 	}
 	return err
 }
@@ -179,10 +180,9 @@ func testConformance(t *testing.T, executor string, private, processes bool) *nd
 
 // startConformance starts the other process of a run.
 func startConformance(t testing.TB, arena *shm.Arena, executor string) (io.ReadWriteCloser, error) {
-	cmd := command(context.Background(), roleConformance)
+	cmd := proctest.Command(roleConformance)
 	cmd.Env = append(cmd.Env, executorVariable+"="+executor)
 	cmd.ExtraFiles = []*os.File{arena.File()}
-	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err
@@ -191,8 +191,5 @@ func startConformance(t testing.TB, arena *shm.Arena, executor string) (io.ReadW
 	if err != nil {
 		return nil, err
 	}
-	if err := cmd.Start(); err != nil {
-		return nil, err
-	}
-	return otherProcess{out, in, t, cmd}, nil
+	return otherProcess{out, in, proctest.Start(t, cmd).NoLimit(), t}, nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/softnd/softnd/internal/proctest"
 	"github.com/softnd/softnd/nd"
 )
 
@@ -32,11 +33,11 @@ func newPoller(t testing.TB, q nd.CompletionQueue) *poller {
 	return &poller{epoll, fd}
 }
 
-// ready reports whether the descriptor becomes readable within a time; -1 means the watchdog's
+// ready reports whether the descriptor becomes readable within a time; -1 means proctest.Timeout
 // time.
 func (p *poller) ready(milliseconds int) (bool, error) {
 	if milliseconds < 0 {
-		milliseconds = int(watchdog.Milliseconds())
+		milliseconds = int(proctest.Timeout.Milliseconds())
 	}
 	for {
 		n, err := unix.EpollWait(p.epoll, make([]unix.EpollEvent, 1), milliseconds)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/softnd/softnd/internal/proctest"
 	"github.com/softnd/softnd/nd"
 )
 
@@ -76,12 +77,12 @@ type call struct {
 // begin calls Notify, and returns when the call waits or has ended.
 func (q *testQueue) begin(kind nd.NotifyType) *call {
 	q.t.Helper()
-	ctx, cancel := context.WithTimeout(q.t.Context(), watchdog)
+	ctx, cancel := context.WithTimeout(q.t.Context(), proctest.Timeout)
 	q.t.Cleanup(cancel)
 	c := &call{q, make(chan error, 1), cancel}
 	before := q.waiting()
 	go func() { c.err <- q.Notify(ctx, kind) }()
-	eventually(q.t, "Notify waits or returns", func() bool { return q.waiting() > before || len(c.err) > 0 })
+	proctest.Eventually(q.t, "Notify waits or returns", func() bool { return q.waiting() > before || len(c.err) > 0 })
 	return c
 }
 
@@ -294,8 +295,7 @@ func TestNotifyLosesNoWakeup(t *testing.T) {
 	} {
 		t.Run("Notify/"+s.String(), func(t *testing.T) {
 			p := newPair(t, s)
-			ctx, cancel := context.WithTimeout(t.Context(), watchdog)
-			defer cancel()
+			ctx := proctest.Context(t)
 			calls := 0
 			takeMessages(t, p, func() error {
 				if calls++; calls%2 == 0 { // every other call sleeps at once

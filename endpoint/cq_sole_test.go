@@ -1,12 +1,12 @@
 package endpoint
 
 import (
-	"context"
 	"reflect"
 	"runtime"
 	"sync"
 	"testing"
 
+	"github.com/softnd/softnd/internal/proctest"
 	"github.com/softnd/softnd/nd"
 )
 
@@ -43,8 +43,7 @@ func TestCQBecomesShared(t *testing.T) {
 			if q.soleEndpoint != s.endpoint(0) {
 				t.Fatal("the queue's only endpoint does not have it to itself")
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), watchdog)
-			defer cancel()
+			ctx := proctest.Context(t)
 			done := make(chan struct{})
 			var crew sync.WaitGroup
 			crew.Go(func() {

@@ -1,7 +1,6 @@
 package endpoint
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"runtime"
@@ -11,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/softnd/softnd/internal/proctest"
 	"github.com/softnd/softnd/nd"
 )
 
@@ -77,8 +77,7 @@ func TestCQResize(t *testing.T) {
 func TestCQResizeInUse(t *testing.T) {
 	q := newTestQueue(t, 64)
 	const total = 20_000
-	ctx, cancel := context.WithTimeout(t.Context(), watchdog)
-	defer cancel()
+	ctx := proctest.Context(t)
 	var taken atomic.Uint64
 	go func() {
 		for i := uint64(0); i < total && ctx.Err() == nil; {
@@ -151,7 +150,7 @@ func TestCQOverrun(t *testing.T) {
 		t.Errorf("Wait after the overrun: %v", err)
 	}
 	for name, ep := range map[string]*queuePair{"another": other, "a later": endpoint()} {
-		eventually(t, name+" endpoint fails", func() bool { return ep.state() == failed })
+		proctest.Eventually(t, name+" endpoint fails", func() bool { return ep.state() == failed })
 		if err := ep.Err(); !errors.Is(err, nd.InternalError) {
 			t.Errorf("%s endpoint has failed with %v", name, err)
 		}

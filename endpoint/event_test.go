@@ -2,12 +2,13 @@ package endpoint
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
+	"github.com/softnd/softnd/internal/proctest"
 	"github.com/softnd/softnd/nd"
 )
 
@@ -56,18 +57,18 @@ func (h *recorder) find(message string) (found []event) {
 	return found
 }
 
-// await returns the first event with a message, and waits until there is one.
-func (h *recorder) await(t *testing.T, message string) event {
+// await waits until there are n events with a message, and returns all with it.
+func (h *recorder) await(t *testing.T, n int, message string) []event {
 	t.Helper()
-	for end := time.Now().Add(watchdog); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		if found := h.find(message); len(found) > 0 {
-			return found[0]
-		}
-	}
+	proctest.Eventually(t, fmt.Sprintf("%d events %q", n, message), func() bool { return len(h.find(message)) >= n }, h)
+	return h.find(message)
+}
+
+// String names all events.
+func (h *recorder) String() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	t.Fatalf("no event %q; events: %v", message, h.events)
-	return event{}
+	return fmt.Sprint("events: ", h.events)
 }
 
 func (e event) check(t *testing.T, level slog.Level, want map[string]string) {
@@ -92,10 +93,8 @@ func newLoggedPair(t *testing.T, h *recorder, s setup) *pair {
 func TestEventConnected(t *testing.T) {
 	var h recorder
 	newLoggedPair(t, &h, setup{})
-	for end := time.Now().Add(watchdog); len(h.find("connected")) < 2 && time.Now().Before(end); time.Sleep(time.Millisecond) {
-	}
 	roles := make(map[string]bool)
-	for _, e := range h.find("connected") {
+	for _, e := range h.await(t, 2, "connected") {
 		e.check(t, slog.LevelInfo, map[string]string{"endpoint": "1", "peer": "endpoint 1 of"})
 		roles[e.attrs["active"]] = true
 	}
@@ -107,8 +106,7 @@ func TestEventConnected(t *testing.T) {
 func TestEventDisconnected(t *testing.T) {
 	var h recorder
 	p := newLoggedPair(t, &h, setup{})
-	ctx, cancel := context.WithTimeout(t.Context(), watchdog)
-	defer cancel()
+	ctx := proctest.Context(t)
 	done := make(chan error, 1)
 	go func() { done <- p.a.local.connector(0).Disconnect(ctx) }()
 	if err := p.b.local.connector(0).NotifyDisconnect(ctx); err != nil {
@@ -121,11 +119,9 @@ func TestEventDisconnected(t *testing.T) {
 		t.Fatal(err)
 	}
 	seen := make(map[string]bool)
-	for end := time.Now().Add(watchdog); len(seen) < 2 && time.Now().Before(end); time.Sleep(time.Millisecond) {
-		for _, e := range h.find("disconnected") {
-			e.check(t, slog.LevelInfo, nil)
-			seen[e.attrs["by"]] = true
-		}
+	for _, e := range h.await(t, 2, "disconnected") {
+		e.check(t, slog.LevelInfo, nil)
+		seen[e.attrs["by"]] = true
 	}
 	if !seen[bySelf] || !seen[byPeer] || len(h.find("disconnected")) != 2 {
 		t.Errorf("events %v, want one by self and one by peer", h.find("disconnected"))
@@ -142,9 +138,7 @@ func TestEventConnectionFailed(t *testing.T) {
 	if err := p.a.local.endpoint(0).Send(1, []nd.SGE{bad}, 0); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(watchdog); len(h.find("connection failed")) < 2 && time.Now().Before(end); time.Sleep(time.Millisecond) {
-	}
-	for _, e := range h.find("connection failed") {
+	for _, e := range h.await(t, 2, "connection failed") {
 		switch e.attrs["by"] {
 		case bySelf:
 			e.check(t, slog.LevelError, map[string]string{"cause": "send"})
@@ -164,8 +158,8 @@ func TestEventPeerDied(t *testing.T) {
 	p.b = newParty(t, p.arena, "b", sideOptions{}, true) // a handler cannot be passed to a process
 	p.connect(p.b.must(order{Do: doListen}).Addr)
 	p.b.puppet.kill()
-	h.await(t, "peer died").check(t, slog.LevelWarn, map[string]string{"peer": "member"})
-	h.await(t, "connection failed").check(t, slog.LevelWarn, map[string]string{"by": byPeer, "cause": "died"})
+	h.await(t, 1, "peer died")[0].check(t, slog.LevelWarn, map[string]string{"peer": "member"})
+	h.await(t, 1, "connection failed")[0].check(t, slog.LevelWarn, map[string]string{"by": byPeer, "cause": "died"})
 }
 
 func TestEventQueueOverran(t *testing.T) {
@@ -176,8 +170,8 @@ func TestEventQueueOverran(t *testing.T) {
 	for range 64 {
 		_ = p.a.local.endpoint(0).Write(1, nil, 0, 0, 0)
 	}
-	h.await(t, "completion queue overran").check(t, slog.LevelError, map[string]string{"queue": "", "depth": "2"})
-	h.await(t, "connection failed")
+	h.await(t, 1, "completion queue overran")[0].check(t, slog.LevelError, map[string]string{"queue": "", "depth": "2"})
+	h.await(t, 1, "connection failed")
 	for _, e := range h.find("connection failed") {
 		if e.attrs["by"] == bySelf {
 			e.check(t, slog.LevelError, map[string]string{"cause": "overran"})
@@ -193,7 +187,7 @@ func TestEventRequestWaits(t *testing.T) {
 	if err := p.a.local.endpoint(0).Send(77, nil, 0); err != nil {
 		t.Fatal(err)
 	}
-	h.await(t, "request waits").check(t, slog.LevelWarn, map[string]string{"request": "send", "context": "77", "for": "receive", "endpoint": "1"})
+	h.await(t, 1, "request waits")[0].check(t, slog.LevelWarn, map[string]string{"request": "send", "context": "77", "for": "receive", "endpoint": "1"})
 	if n := len(h.find("request waits")); n != 1 {
 		t.Errorf("%d events for one request, want 1", n)
 	}
@@ -205,7 +199,7 @@ func TestEventHandlerBlocks(t *testing.T) {
 	defer close(release)
 	h := recorder{handle: func(slog.Record) { <-release }}
 	p := newLoggedPair(t, &h, setup{})
-	h.await(t, "connected")
+	h.await(t, 1, "connected")
 	if err := p.a.local.endpoint(0).Write(1, nil, 0, 0, 0); err != nil {
 		t.Error(err)
 	}
@@ -238,11 +232,7 @@ func TestEventHandlerCallsBack(t *testing.T) {
 	}}
 	p = newLoggedPair(t, &h, setup{})
 	close(ready)
-	select {
-	case <-ended:
-	case <-time.After(watchdog):
-		t.Fatal("the handler's calls did not return")
-	}
+	proctest.Receive(t, "the handler's calls return", ended)
 }
 
 func TestEventLogDropsWhatExceedsItsLimit(t *testing.T) {
@@ -266,5 +256,5 @@ func TestEventLogDropsWhatExceedsItsLimit(t *testing.T) {
 	if n := len(h.find("later")); n != maxEvents {
 		t.Errorf("%d events delivered, want %d", n, maxEvents)
 	}
-	h.await(t, "events dropped").check(t, slog.LevelWarn, map[string]string{"count": "5"})
+	h.await(t, 1, "events dropped")[0].check(t, slog.LevelWarn, map[string]string{"count": "5"})
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/softnd/softnd/endpoint/internal/ring"
 	"github.com/softnd/softnd/endpoint/internal/wire"
+	"github.com/softnd/softnd/internal/proctest"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
 	"github.com/softnd/softnd/window"
@@ -171,9 +172,9 @@ func (r *rig) clear() error {
 // begin starts an input. The process ends if the input does not. After an input that fails the
 // rig is built again.
 func (r *rig) begin(t *testing.T) (end func()) {
-	hangs := time.AfterFunc(watchdog, func() { panic(t.Name() + " hangs\n" + allStacks()) })
+	returned := proctest.Watchdog(t)
 	return func() {
-		hangs.Stop()
+		returned()
 		if t.Failed() {
 			_ = r.clear() // it may be in any state
 			r.build(t)

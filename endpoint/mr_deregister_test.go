@@ -2,13 +2,13 @@ package endpoint
 
 import (
 	"bytes"
-	"context"
 	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
 
+	"github.com/softnd/softnd/internal/proctest"
 	"github.com/softnd/softnd/nd"
 )
 
@@ -68,8 +68,7 @@ func TestDeregisterDuringMessages(t *testing.T) {
 func runMessages(t *testing.T, p *pair, ep int, source, sink func(i uint64) nd.SGE, end func(), look func(received []byte)) {
 	t.Helper()
 	const depth = 16
-	ctx, cancel := context.WithTimeout(p.a.local.ctx, watchdog)
-	defer cancel()
+	ctx := proctest.Context(t)
 	from, to := p.a.local.endpoint(ep), p.b.local.endpoint(ep)
 	var arrived atomic.Uint64
 	var crew sync.WaitGroup
@@ -110,7 +109,7 @@ func runMessages(t *testing.T, p *pair, ep int, source, sink func(i uint64) nd.S
 			}
 		}
 	})
-	eventually(t, "messages arrive", func() bool { return arrived.Load() > 100 })
+	proctest.Eventually(t, "messages arrive", func() bool { return arrived.Load() > 100 })
 	end()
 	crew.Wait()
 }

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/softnd/softnd/internal/proctest"
 	"github.com/softnd/softnd/nd"
 )
 
@@ -92,7 +93,7 @@ func TestFastRequestFailureEndsConnection(t *testing.T) {
 				c.prepare(p, r)
 				c.order.Region = r
 				p.badInitiator(c.order, c.kind)
-				eventually(t, "the mapping is closed", func() bool {
+				proctest.Eventually(t, "the mapping is closed", func() bool {
 					return p.b.do(order{Do: doCloseMapping, Region: r}).Status == nd.Success
 				})
 			})
@@ -153,7 +154,7 @@ func TestFastRegionInvalidatedDuringTransfers(t *testing.T) {
 		},
 		"end of the endpoint": func(p *pair, r int, _ nd.WindowDescriptor) {
 			p.b.must(order{Do: doCloseEndpoint})
-			eventually(p.b.t, "the mapping is closed", func() bool {
+			proctest.Eventually(p.b.t, "the mapping is closed", func() bool {
 				return p.b.do(order{Do: doCloseMapping, Region: r}).Status == nd.Success
 			})
 		},
@@ -193,7 +194,7 @@ func TestFastRegionInvalidatedDuringTransfers(t *testing.T) {
 					if do == doRead {
 						moving, probe = peers[0], order{Do: doLongestRun, Len: 64, N: 0x11}
 					}
-					eventually(t, "bytes move", func() bool {
+					proctest.Eventually(t, "bytes move", func() bool {
 						return moving.must(probe).N > 0
 					})
 					end(p, r, d)
@@ -250,7 +251,7 @@ func TestMappingKeepsMemoryOfClosedRegion(t *testing.T) {
 		t.Fatalf("%d bytes in use after the region's end, want %d", got, held)
 	}
 	wantStatus(t, mapping.Close(), nd.Success)
-	eventually(t, "the memory is free", func() bool { return s.member.InUse() == inUse })
+	proctest.Eventually(t, "the memory is free", func() bool { return s.member.InUse() == inUse })
 }
 
 // TestRegionClosedBeforeQueuedFastRegister: the registration then fails.

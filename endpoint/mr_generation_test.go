@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/softnd/softnd/internal/proctest"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/window"
 )
@@ -49,7 +50,7 @@ func TestTokenReusedDuringRequest(t *testing.T) {
 						}
 						comesRound(t)
 						var results [1]nd.Result
-						eventually(t, "the request ends", func() bool {
+						proctest.Eventually(t, "the request ends", func() bool {
 							b.endpoint(0).(*queuePair).progress()
 							return a.queues[initiatorQueue].Poll(results[:]) == 1
 						})

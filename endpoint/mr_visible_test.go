@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/softnd/softnd/internal/proctest"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
 )
@@ -24,14 +25,15 @@ func TestRaceDetectorSeesRegisteredMemory(t *testing.T) {
 		if !raceDetector {
 			want = 0
 		}
-		cmd := command(t.Context(), roleRace)
-		cmd.Env = append(cmd.Environ(), raceMemory+"="+memory, "GORACE=exitcode=66")
-		out, _ := cmd.CombinedOutput()
-		if got := cmd.ProcessState.ExitCode(); got != want {
-			t.Errorf("two goroutines that store to the same %s memory: exit status %d, want %d: %s", memory, got, want, out)
+		cmd := proctest.Command(roleRace)
+		cmd.Env = append(cmd.Env, raceMemory+"="+memory, "GORACE=exitcode=66")
+		if got, _, errs := proctest.Run(t, cmd); got != want {
+			t.Errorf("two goroutines that store to the same %s memory: exit status %d, want %d: %s", memory, got, want, errs)
 		}
 	}
 }
+
+var roleRace = proctest.Role("race", func(self *proctest.Self) error { return playRace(self.Ctx) })
 
 // playRace stores to the same bytes of a region in two goroutines that do not synchronize.
 func playRace(ctx context.Context) error {

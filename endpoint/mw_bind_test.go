@@ -3,6 +3,7 @@ package endpoint
 import (
 	"testing"
 
+	"github.com/softnd/softnd/internal/proctest"
 	"github.com/softnd/softnd/nd"
 )
 
@@ -141,7 +142,7 @@ func TestRegionWithBoundWindowStaysRegistered(t *testing.T) {
 // TestBindQueued: a queued bind counts from its post on until it is
 // canceled.
 func TestBindQueued(t *testing.T) {
-	p := newPair(t, setup{Both: sideOptions{Options: Options{ReceiveTimeout: watchdog}}})
+	p := newPair(t, setup{Both: sideOptions{Options: Options{ReceiveTimeout: proctest.Timeout}}})
 	w := p.b.window()
 	p.b.must(order{Do: doSend}) // the peer posts no receive
 	p.b.must(order{Do: doBind, Window: w, Len: 10, Flags: nd.AllowRead})
@@ -153,7 +154,7 @@ func TestBindQueued(t *testing.T) {
 
 // TestWindowClosedBeforeBindRuns must not become valid afterwards.
 func TestWindowClosedBeforeBindRuns(t *testing.T) {
-	for _, s := range someSetups(setup{Both: sideOptions{Options: Options{ReceiveTimeout: watchdog}}}) {
+	for _, s := range someSetups(setup{Both: sideOptions{Options: Options{ReceiveTimeout: proctest.Timeout}}}) {
 		t.Run(s.String(), func(t *testing.T) {
 			p := newPair(t, s)
 			w := p.b.window()
@@ -205,7 +206,7 @@ func TestRegionClosedWithBoundWindow(t *testing.T) {
 			p.a.expect(initiatorQueue, success(nd.RequestWrite, 0, 100_000))
 			p.b.invalidate(w)
 			p.offend(doWrite, mine(0, 8), d)
-			eventually(t, "the memory is given back", func() bool { return p.b.must(order{Do: doInUse}).N <= before })
+			proctest.Eventually(t, "the memory is given back", func() bool { return p.b.must(order{Do: doInUse}).N <= before })
 		})
 	}
 }

@@ -1,18 +1,17 @@
 package endpoint
 
 import (
-	"context"
 	"fmt"
 	"time"
 
+	"github.com/softnd/softnd/internal/proctest"
 	"github.com/softnd/softnd/nd"
 )
 
 // disconnect ends the connection in an orderly way.
 func (o *oracle) disconnect() {
 	o.drain()
-	ctx, cancel := context.WithTimeout(context.Background(), watchdog)
-	defer cancel()
+	ctx := proctest.Context(o.t)
 	there := soon(func() error { return o.players[1].connector.Disconnect(ctx) })
 	o.must(o.players[0].connector.Disconnect(ctx))
 	o.must(<-there)
@@ -44,7 +43,7 @@ func (o *oracle) flush() {
 	}
 	for _, p := range o.players {
 		p.confused = true
-		for end := time.Now().Add(watchdog); ; {
+		for end := time.Now().Add(proctest.Timeout); ; {
 			for _, q := range p.queues {
 				var results [8]nd.Result
 				for _, r := range results[:q.Poll(results[:])] {
@@ -213,7 +212,7 @@ func (p *player) fail(s nd.Status, remote bool, spoil func(g *oracleAccess, to *
 
 // must is post once there is room.
 func (p *player) must(r *oracleRequest, f nd.OpFlags, call func(c uint64) error) bool {
-	for end := time.Now().Add(watchdog); !p.post(r, f, call); {
+	for end := time.Now().Add(proctest.Timeout); !p.post(r, f, call); {
 		if time.Now().After(end) {
 			p.o.failf("%s: the queue stays full", p.name)
 		}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/softnd/softnd/internal/proctest"
 	"github.com/softnd/softnd/nd"
 )
 
@@ -324,7 +325,7 @@ func (p *player) submit() {
 // marker posts a request whose result shows that those before it are done.
 func (p *player) marker() {
 	r := &oracleRequest{expectation: &expectation{what: "marker", Result: nd.Result{RequestType: nd.RequestRead}}, apply: func(*oracleReceive) {}}
-	for end := time.Now().Add(watchdog); !p.post(r, nd.ReadFence, func(c uint64) error { return p.ep.Read(c, nil, 0, 0, nd.ReadFence) }); {
+	for end := time.Now().Add(proctest.Timeout); !p.post(r, nd.ReadFence, func(c uint64) error { return p.ep.Read(c, nil, 0, 0, nd.ReadFence) }); {
 		if time.Now().After(end) {
 			p.o.failf("%s: the queue stays full", p.name)
 		}

@@ -1,7 +1,6 @@
 package endpoint
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
@@ -11,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softnd/softnd/internal/proctest"
 	"github.com/softnd/softnd/nd"
 )
 
@@ -36,7 +36,7 @@ type oracle struct {
 
 func TestOracle(t *testing.T) {
 	for _, executors := range [][2]Executor{{Auto, Auto}, {Target, Target}, {Auto, Target}} {
-		s := setup{Executors: executors, Unwired: true, Both: sideOptions{Options: Options{ReceiveTimeout: watchdog}}}
+		s := setup{Executors: executors, Unwired: true, Both: sideOptions{Options: Options{ReceiveTimeout: proctest.Timeout}}}
 		t.Run(s.String(), func(t *testing.T) {
 			o := newOracle(t, newPair(t, s))
 			if seed := numberFrom(t, oracleSeed); seed != 0 {
@@ -111,8 +111,7 @@ func (o *oracle) try(seed uint64) {
 func (o *oracle) connect() {
 	a, b := o.players[0], o.players[1]
 	params := nd.ConnectParams{InboundReadLimit: 1 + o.IntN(16), OutboundReadLimit: 1 + o.IntN(16)}
-	ctx, cancel := context.WithTimeout(context.Background(), watchdog)
-	defer cancel()
+	ctx := proctest.Context(o.t)
 	accepted := soon(func() error {
 		if err := b.side.listener.GetConnectionRequest(ctx, b.connector); err != nil {
 			return err
@@ -154,7 +153,7 @@ func (o *oracle) drain() {
 
 // finish waits for all results that are owed.
 func (o *oracle) finish() {
-	for end := time.Now().Add(watchdog); ; {
+	for end := time.Now().Add(proctest.Timeout); ; {
 		owed := 0
 		o.unblock()
 		for _, p := range o.players {

@@ -1,11 +1,11 @@
 package endpoint
 
 import (
-	"context"
 	"fmt"
 	"net/netip"
 	"testing"
 
+	"github.com/softnd/softnd/internal/proctest"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
 )
@@ -86,15 +86,12 @@ func newParty(t testing.TB, arena *shm.Arena, name string, o sideOptions, otherP
 		p.member = p.puppet.member
 		t.Cleanup(p.puppet.leave)
 	} else {
-		ctx, cancel := context.WithTimeout(context.Background(), watchdog)
-		s, err := newSide(ctx, arena, o)
+		s, err := newSide(proctest.Context(t), arena, o)
 		if err != nil {
-			cancel()
 			t.Fatal(err)
 		}
 		p.local, p.member = s, s.member.ID()
 		t.Cleanup(func() {
-			defer cancel()
 			if err := s.checkEdges(); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}

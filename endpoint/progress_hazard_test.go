@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softnd/softnd/internal/proctest"
 	"github.com/softnd/softnd/nd"
 )
 
@@ -34,7 +35,7 @@ func TestForgedHazardCleared(t *testing.T) {
 				p.forge(p.a)
 				p.a.must(call)
 				far := p.a.local.endpoint(0).(*queuePair).conn.peerQP
-				eventually(t, "both hazards are clear", func() bool {
+				proctest.Eventually(t, "both hazards are clear", func() bool {
 					return far.Hazard.Load() == 0 && p.a.local.endpoint(0).(*queuePair).localQP.Hazard.Load() == 0
 				})
 			})
@@ -51,7 +52,7 @@ func TestDrainEndsWithContext(t *testing.T) {
 	w := a.window(p.a.must(order{Do: doWindow}).N)
 	p.a.must(order{Do: doBind, Len: 64, Flags: nd.AllowRead})
 	p.a.expect(initiatorQueue, success(nd.RequestBind, 0, 0))
-	p.b.puppet.stop()
+	p.b.puppet.Stop()
 	far := ep.(*queuePair).conn.peerQP
 	for _, c := range []struct {
 		name   string
@@ -74,5 +75,5 @@ func TestDrainEndsWithContext(t *testing.T) {
 			t.Errorf("%s after the copy: %v", c.name, err)
 		}
 	}
-	p.b.puppet.resume()
+	p.b.puppet.Resume()
 }

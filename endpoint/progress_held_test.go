@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softnd/softnd/internal/proctest"
 	"github.com/softnd/softnd/internal/statuspage"
 )
 
@@ -23,7 +24,7 @@ func TestLockedEndpointKeepsThreadsIdle(t *testing.T) {
 			go func() {
 				ended <- s.provider.WaitFor(ctx, statuspage.Call{}, func() bool { return false })
 			}()
-			eventually(t, "the wait sleeps", func() bool { return s.provider.waiters.Sleeping() > 0 })
+			proctest.Eventually(t, "the wait sleeps", func() bool { return s.provider.waiters.Sleeping() > 0 })
 		} else {
 			close(ended)
 		}

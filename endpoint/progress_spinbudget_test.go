@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/softnd/softnd/endpoint/internal/waiter"
+	"github.com/softnd/softnd/internal/proctest"
 	"github.com/softnd/softnd/internal/statuspage"
 )
 
@@ -36,7 +37,7 @@ func TestSpinningWaitIsListed(t *testing.T) {
 	go func() {
 		ended <- p.WaitFor(ctx, statuspage.Call{Op: "spin"}, func() bool { return false })
 	}()
-	eventually(t, "the wait is listed", func() bool {
+	proctest.Eventually(t, "the wait is listed", func() bool {
 		calls := p.waiters.Calls()
 		return len(calls) == 1 && calls[0].Op == "spin"
 	})

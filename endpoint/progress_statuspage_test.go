@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/softnd/softnd/internal/hostclock"
+	"github.com/softnd/softnd/internal/proctest"
 	"github.com/softnd/softnd/internal/statuspage"
 	"github.com/softnd/softnd/nd"
 )
@@ -18,7 +19,7 @@ func awaitStatus(t *testing.T, p *party, what string, ok func(statuspage.Page) b
 		t.Fatal(err)
 	}
 	var page statuspage.Page
-	eventually(t, what, func() (current bool) {
+	proctest.Eventually(t, what, func() (current bool) {
 		page, current, err = observer.Read()
 		return current && ok(page)
 	})
@@ -60,7 +61,7 @@ func TestStatusPageShowsWait(t *testing.T) {
 
 // TestStatusPageShowsPolls that find nothing, and of a Send for which there is no receive.
 func TestStatusPageShowsPolls(t *testing.T) {
-	p := newPair(t, setup{Both: sideOptions{Options: Options{ReceiveTimeout: watchdog}}})
+	p := newPair(t, setup{Both: sideOptions{Options: Options{ReceiveTimeout: proctest.Timeout}}})
 	p.a.must(order{Do: doSend, Parts: mine(0, 8)})
 	q := p.a.local.queues[initiatorQueue].(*completionQueue)
 	page := awaitStatus(t, p.a, "a reports polls", func(page statuspage.Page) bool {
@@ -103,7 +104,7 @@ func TestObserverGetsStacks(t *testing.T) {
 			t.Fatal(err)
 		}
 		question, stacks := observer.RequestStacks(), []byte(nil)
-		eventually(t, "an answer", func() (ok bool) {
+		proctest.Eventually(t, "an answer", func() (ok bool) {
 			stacks, ok, err = observer.Stacks(question)
 			return ok || err != nil
 		})
@@ -133,5 +134,5 @@ func TestObserverQuestionsRateLimited(t *testing.T) {
 	if answers > questions/4 {
 		t.Errorf("%d of %d questions were answered", answers, questions)
 	}
-	eventually(t, "the last question is answered", func() bool { _, ok, _ := observer.Stacks(question); return ok })
+	proctest.Eventually(t, "the last question is answered", func() bool { _, ok, _ := observer.Stacks(question); return ok })
 }

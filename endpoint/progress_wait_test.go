@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softnd/softnd/internal/proctest"
 	"github.com/softnd/softnd/nd"
 )
 
@@ -21,7 +22,7 @@ func TestSleepingWaitSeesPosts(t *testing.T) {
 		{"a Send without a receive", order{Do: doSend, Parts: mine(0, 8)}, nd.IOTimeout},
 	} {
 		result := p.a.start(order{Do: doWait, Queue: initiatorQueue, N: 1})
-		eventually(t, "the wait sleeps", func() bool { return p.a.local.provider.waiters.Sleeping() == 1 })
+		proctest.Eventually(t, "the wait sleeps", func() bool { return p.a.local.provider.waiters.Sleeping() == 1 })
 		time.Sleep(20 * time.Millisecond) // it arms its doorbell before it sleeps
 		began := time.Now()
 		p.a.must(test.post)
@@ -39,7 +40,7 @@ func TestSleepingWaitSeesPosts(t *testing.T) {
 func TestModerationChecksInterval(t *testing.T) {
 	p := newPair(t, setup{})
 	q := p.a.local.queues[initiatorQueue].(*completionQueue)
-	if err := q.ModerateInterrupts(watchdog, -1); err != nil {
+	if err := q.ModerateInterrupts(proctest.Timeout, -1); err != nil {
 		t.Fatal(err)
 	}
 	p.a.must(order{Do: doWrite, Parts: mine(0, 8), Far: atFar(p.b, 0)})
@@ -56,8 +57,8 @@ func TestDeferredWorkBacksOff(t *testing.T) {
 	var tries atomic.Int32
 	var over atomic.Bool
 	p.runOrDefer(func() bool { tries.Add(1); return over.Load() })
-	eventually(t, "the deferred work runs often", func() bool { return tries.Load() > 10 })
-	eventually(t, "the deferred work is no longer recent", func() bool { // hasRecentDeferred is also false while the deferred work runs
+	proctest.Eventually(t, "the deferred work runs often", func() bool { return tries.Load() > 10 })
+	proctest.Eventually(t, "the deferred work is no longer recent", func() bool { // hasRecentDeferred is also false while the deferred work runs
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		return time.Since(p.deferredChanged) >= deferredRecent
@@ -69,5 +70,5 @@ func TestDeferredWorkBacksOff(t *testing.T) {
 		t.Errorf("deferred work ran %d times in a second", n)
 	}
 	over.Store(true)
-	eventually(t, "the deferred work is done", func() bool { return !p.hasDeferred() })
+	proctest.Eventually(t, "the deferred work is done", func() bool { return !p.hasDeferred() })
 }

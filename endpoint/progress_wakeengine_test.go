@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/softnd/softnd/internal/proctest"
 	"github.com/softnd/softnd/internal/statuspage"
 )
 
@@ -18,7 +19,7 @@ func TestEndedWaitWakesEngine(t *testing.T) {
 	var over atomic.Bool
 	done := make(chan error)
 	go func() { done <- b.WaitFor(t.Context(), statuspage.Call{Op: "test"}, over.Load) }()
-	eventually(t, "the wait sleeps", func() bool { return b.waiters.Sleeping() == 1 })
+	proctest.Eventually(t, "the wait sleeps", func() bool { return b.waiters.Sleeping() == 1 })
 	ep.mu.Lock()
 	ep.uncompleted.Store(1) // so that a wait checks it
 	b.engine.bell.Arm()

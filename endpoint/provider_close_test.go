@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softnd/softnd/internal/proctest"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
 )
@@ -45,7 +46,7 @@ func TestMappingKeepsMemoryAfterDrain(t *testing.T) {
 	done()
 	wantStatus(t, <-closed, nd.Success)
 	wantStatus(t, <-again, nd.Success)
-	eventually(t, "the memory is free", func() bool { return !s.member.Owns(off, 100_000) })
+	proctest.Eventually(t, "the memory is free", func() bool { return !s.member.Owns(off, 100_000) })
 }
 
 // TestClosedRegionInUseKeepsEngineIdle: the engine does not poll while a window or a mapping needs a
@@ -89,14 +90,14 @@ func TestClosedRegionInUseKeepsEngineIdle(t *testing.T) {
 			}
 			wantStatus(t, mr.Close(), nd.Success)
 			for _, release := range releases {
-				eventually(t, "nothing is left to poll for", idle)
+				proctest.Eventually(t, "nothing is left to poll for", idle)
 				if !s.member.Owns(off, 100_000) {
 					t.Fatal("the memory is freed while it is in use")
 				}
 				wantStatus(t, release(), nd.Success)
 			}
-			eventually(t, "the memory is free", func() bool { return !s.member.Owns(off, 100_000) })
-			eventually(t, "nothing is left to do", idle)
+			proctest.Eventually(t, "the memory is free", func() bool { return !s.member.Owns(off, 100_000) })
+			proctest.Eventually(t, "nothing is left to do", idle)
 		})
 	}
 }

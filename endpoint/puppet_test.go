@@ -1,19 +1,15 @@
 package endpoint
 
 import (
-	"bytes"
-	"context"
 	"encoding/gob"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
-	"strings"
 	"sync"
-	"syscall"
 	"testing"
 
+	"github.com/softnd/softnd/internal/proctest"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
 )
@@ -31,10 +27,12 @@ type puppetAnswer struct {
 	Reply reply
 }
 
+var rolePuppet = proctest.Role("puppet", playPuppet)
+
 // playPuppet is the main function of the puppet's process.
-func playPuppet(ctx context.Context) error {
-	file := os.NewFile(3, "arena")
-	arena, err := shm.Attach(ctx, file)
+func playPuppet(self *proctest.Self) error {
+	file := self.File(0)
+	arena, err := shm.Attach(self.Ctx, file)
 	if err != nil {
 		return err
 	}
@@ -44,7 +42,7 @@ func playPuppet(ctx context.Context) error {
 	if err := in.Decode(&options); err != nil {
 		return err
 	}
-	s, err := newSide(ctx, arena, options)
+	s, err := newSide(self.Ctx, arena, options)
 	if err != nil {
 		return err
 	}
@@ -78,11 +76,9 @@ func playPuppet(ctx context.Context) error {
 
 // puppet is the test's handle of such a process.
 type puppet struct {
-	t    testing.TB
-	cmd  *exec.Cmd
-	in   io.Closer
-	errs bytes.Buffer
-
+	*proctest.Process
+	t      testing.TB
+	in     io.Closer
 	member shm.MemberID
 	read   chan struct{} // closed when all answers have been read
 
@@ -94,38 +90,21 @@ type puppet struct {
 	ended   bool
 }
 
-func command(ctx context.Context, role string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, "/proc/self/exe")
-	cmd.Env = append(os.Environ(), roleVariable+"="+role,
-		"GORACE="+os.Getenv("GORACE")+" atexit_sleep_ms=0") // otherwise the race detector delays each exit by a second
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	return cmd
-}
-
-// startPuppet starts a process with a side in the arena. It is killed when the test ends, if it
-// still runs.
+// startPuppet starts a process with a side in the arena.
 func startPuppet(t testing.TB, arena *shm.Arena, o sideOptions) *puppet {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 2*watchdog)
-	p := &puppet{t: t, cmd: command(ctx, rolePuppet), read: make(chan struct{}), pending: make(map[int]chan reply)}
-	p.cmd.ExtraFiles = []*os.File{arena.File()}
-	p.cmd.Stderr = &p.errs
-	in, err := p.cmd.StdinPipe()
+	p := &puppet{t: t, read: make(chan struct{}), pending: make(map[int]chan reply)}
+	cmd := proctest.Command(rolePuppet)
+	cmd.ExtraFiles = []*os.File{arena.File()}
+	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := p.cmd.StdoutPipe()
+	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := p.cmd.Start(); err != nil {
-		cancel()
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		defer cancel()
-		p.kill()
-	})
+	p.Process = proctest.Start(t, cmd)
 	p.in, p.enc = in, gob.NewEncoder(in)
 	hello := make(chan reply, 1)
 	p.pending[0], p.next = hello, 1
@@ -135,8 +114,8 @@ func startPuppet(t testing.TB, arena *shm.Arena, o sideOptions) *puppet {
 	}
 	r := <-hello
 	if r.IsGone {
-		p.kill()
-		t.Fatalf("the puppet did not start: %s", &p.errs)
+		p.Wait()
+		t.Fatal("the puppet did not start")
 	}
 	p.member = shm.MemberID(r.N)
 	return p
@@ -182,56 +161,28 @@ func (p *puppet) obey(o order) reply {
 	return <-c
 }
 
-// leave makes the process end normally, and reports if it does not.
+// leave makes the process end normally, and fails the test if it does not.
 func (p *puppet) leave() {
 	p.t.Helper()
-	if p.ended {
-		return
+	if !p.ended {
+		p.obey(order{Do: doLeave})
+		p.finish()
+		p.Wait()
 	}
-	p.obey(order{Do: doLeave})
-	if err := p.end(); err != nil {
-		p.t.Errorf("puppet: %v\n%s", err, strings.TrimSpace(p.errs.String()))
-	}
-}
-
-func (p *puppet) end() error {
-	p.ended = true
-	p.in.Close()
-	<-p.read
-	return p.cmd.Wait()
 }
 
 // kill ends the process as the kernel's out-of-memory killer would.
 func (p *puppet) kill() {
 	if !p.ended {
-		_ = p.cmd.Process.Kill() // it may have ended already
-		_ = p.end()
+		_ = p.Cmd.Process.Kill() // it may have ended already
+		p.finish()
+		_ = p.End()
 	}
 }
 
-// stop makes sure that the process executes nothing until resume or kill.
-func (p *puppet) stop() {
-	p.t.Helper()
-	p.signal(syscall.SIGSTOP)
-	tasks := fmt.Sprintf("/proc/%d/task/", p.cmd.Process.Pid)
-	eventually(p.t, "the puppet has stopped", func() bool {
-		list, err := os.ReadDir(tasks)
-		for _, task := range list {
-			stat, _ := os.ReadFile(tasks + task.Name() + "/stat")
-			_, state, _ := strings.Cut(string(stat), ") ") // a task that is gone has none
-			if err == nil && state != "" && state[0] != 'T' {
-				return false
-			}
-		}
-		return err == nil
-	})
-}
-
-func (p *puppet) resume() { p.signal(syscall.SIGCONT) }
-
-func (p *puppet) signal(s syscall.Signal) {
-	p.t.Helper()
-	if err := p.cmd.Process.Signal(s); err != nil {
-		p.t.Fatal(err)
-	}
+// finish waits until all replies have been read.
+func (p *puppet) finish() {
+	p.ended = true
+	p.in.Close()
+	<-p.read
 }

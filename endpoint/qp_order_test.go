@@ -3,6 +3,7 @@ package endpoint
 import (
 	"testing"
 
+	"github.com/softnd/softnd/internal/proctest"
 	"github.com/softnd/softnd/nd"
 )
 
@@ -79,14 +80,14 @@ func TestSilentSuccess(t *testing.T) {
 		for i := range 100 {
 			o := order{Do: doWrite, Context: uint64(i), Parts: mine(i*100, 100), Far: atFar(p.b, i*100), Flags: nd.SilentSuccess}
 			// A silent request holds its slot until it has run.
-			eventually(t, "a slot is free again", func() bool {
+			proctest.Eventually(t, "a slot is free again", func() bool {
 				s := p.a.do(o).Status
 				p.a.nothing(initiatorQueue)
 				return s != nd.NoMoreEntries
 			})
 		}
 		p.b.must(order{Do: doReceive, Context: 5})
-		eventually(t, "a slot is free again", func() bool {
+		proctest.Eventually(t, "a slot is free again", func() bool {
 			p.a.nothing(initiatorQueue)
 			return p.a.do(order{Do: doSend, Context: 100}).Status == nd.Success
 		})
@@ -184,12 +185,12 @@ func TestReadFenceWaitsForReads(t *testing.T) {
 				want := p.b.sum(0, 0, n)
 				p.b.must(order{Do: doReceive, Context: context, Parts: mine(100_000, n)})
 				if s.Executors[0] == Target || s.Private[1] {
-					p.b.puppet.stop()
+					p.b.puppet.Stop()
 				}
 				p.a.must(order{Do: doRead, Context: context, Parts: mine(0, n), Far: p.b.memory})
 				p.a.must(order{Do: doWrite, Context: context, Parts: mine(0, n), Far: atFar(p.b, 180_000), Flags: nd.ReadFence})
 				p.a.must(order{Do: doSend, Context: context, Parts: mine(0, n), Flags: nd.ReadFence})
-				p.b.puppet.resume()
+				p.b.puppet.Resume()
 				p.a.expect(initiatorQueue, success(nd.RequestRead, context, n), success(nd.RequestWrite, context, n),
 					success(nd.RequestSend, context, n))
 				p.b.expect(receiveQueue, success(nd.RequestReceive, context, n))
@@ -264,7 +265,7 @@ func TestEndpointsShareCompletionQueue(t *testing.T) {
 
 // TestFlushCancelsInOrder checks the order of both queues.
 func TestFlushCancelsInOrder(t *testing.T) {
-	onEvery(t, setup{Both: sideOptions{Options: Options{ReceiveTimeout: watchdog}}}, func(t *testing.T, p *pair) {
+	onEvery(t, setup{Both: sideOptions{Options: Options{ReceiveTimeout: proctest.Timeout}}}, func(t *testing.T, p *pair) {
 		var sends, receives []nd.Result
 		for i := range uint64(20) {
 			p.a.must(order{Do: doSend, Context: i, Parts: mine(0, int(i)*5000)}) // the peer posts no receive

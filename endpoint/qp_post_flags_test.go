@@ -11,6 +11,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/softnd/softnd/internal/proctest"
 	"github.com/softnd/softnd/nd"
 )
 
@@ -150,7 +151,7 @@ func notified(t *testing.T, p *pair, kind nd.NotifyType, something func()) strin
 	defer cancel()
 	ended := soon(func() error { return q.Notify(ctx, kind) })
 	something()
-	eventually(t, "the result is there", func() bool { return q.(*completionQueue).filled() })
+	proctest.Eventually(t, "the result is there", func() bool { return q.(*completionQueue).filled() })
 	for waits := false; ; waits = q.(*completionQueue).waited() {
 		select {
 		case err := <-ended:

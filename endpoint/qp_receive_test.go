@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softnd/softnd/internal/proctest"
 	"github.com/softnd/softnd/nd"
 )
 
@@ -235,7 +236,7 @@ func TestSendWithoutTimeoutSleeps(t *testing.T) {
 
 // TestLateReceiveCompletesSend posts the receive while the Send waits for it.
 func TestLateReceiveCompletesSend(t *testing.T) {
-	onEvery(t, setup{Both: sideOptions{Options: Options{ReceiveTimeout: watchdog}}}, func(t *testing.T, p *pair) {
+	onEvery(t, setup{Both: sideOptions{Options: Options{ReceiveTimeout: proctest.Timeout}}}, func(t *testing.T, p *pair) {
 		for i, n := range []int{0, 8, 48, 49, 100_000} {
 			context := uint64(i)
 			p.a.fill(0, 0, n, context)

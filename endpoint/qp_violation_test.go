@@ -5,11 +5,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/softnd/softnd/internal/proctest"
 	"github.com/softnd/softnd/nd"
 )
 
 // longReceiveTimeout lets Sends wait for a receive as long as a test may run.
-var longReceiveTimeout = sideOptions{Options: Options{ReceiveTimeout: watchdog}}
+var longReceiveTimeout = sideOptions{Options: Options{ReceiveTimeout: proctest.Timeout}}
 
 // kindOf is the type of result that an order to post leads to.
 func kindOf(do verb) nd.RequestType {

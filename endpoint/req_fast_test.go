@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/softnd/softnd/internal/proctest"
 	"github.com/softnd/softnd/nd"
 )
 
@@ -125,13 +126,13 @@ func TestReceiveRevokedAfterPostFails(t *testing.T) {
 // those of any poll that ended before it began.
 func TestConcurrentPollsKeepOrder(t *testing.T) {
 	const endpoints, messages, depth = 3, 3000, 16
-	p := newPair(t, setup{Unwired: true, Both: sideOptions{OneQueue: true, ReceiveDepth: depth, Options: Options{ReceiveTimeout: watchdog}}})
+	p := newPair(t, setup{Unwired: true, Both: sideOptions{OneQueue: true, ReceiveDepth: depth, Options: Options{ReceiveTimeout: proctest.Timeout}}})
 	addr := p.b.must(order{Do: doListen}).Addr
 	p.connect(addr)
 	for range endpoints - 1 {
 		p.addEndpoints(addr)
 	}
-	ctx, cancel := context.WithTimeout(p.b.local.ctx, watchdog)
+	ctx, cancel := context.WithCancel(proctest.Context(t))
 	defer cancel()
 	var crew sync.WaitGroup
 	for what, s := range map[verb]*side{doReceive: p.b.local, doSend: p.a.local} {
@@ -235,7 +236,7 @@ func TestPollNoticesPeerGone(t *testing.T) {
 				p.a.nothing(receiveQueue)
 				leave(p, ep)
 				var got []nd.Result
-				eventually(t, "a poll finds out", func() bool {
+				proctest.Eventually(t, "a poll finds out", func() bool {
 					for i := 0; i < 2*thoroughInterval*endpoints/thoroughEndpoints && len(got) == 0; i++ {
 						got = p.a.local.obey(order{Do: doPoll, Queue: receiveQueue, N: 4}).Results
 					}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/softnd/softnd/internal/proctest"
 	"github.com/softnd/softnd/nd"
 )
 
@@ -79,7 +80,7 @@ func TestInlineDataIsCopiedByPost(t *testing.T) {
 // TestWaitingInlineRequestsKeepData overwrites the source of inline requests that cannot run yet, in all places of the queue.
 func TestWaitingInlineRequestsKeepData(t *testing.T) {
 	const depth, n = 8, 500
-	both := sideOptions{InlineSize: n, InitiatorDepth: depth, Options: Options{ReceiveTimeout: watchdog}}
+	both := sideOptions{InlineSize: n, InitiatorDepth: depth, Options: Options{ReceiveTimeout: proctest.Timeout}}
 	onEvery(t, setup{Both: both}, func(t *testing.T, p *pair) {
 		ep, b := p.a.local.endpoint(0), make([]byte, n)
 		for round := range 3 {

@@ -4,6 +4,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/softnd/softnd/internal/proctest"
 	"github.com/softnd/softnd/nd"
 )
 
@@ -39,7 +40,7 @@ func TestReadLimitBoundsReadsInProgress(t *testing.T) {
 					// One is in progress at a time: its data pass through a buffer.
 					most = 1
 				}
-				eventually(t, "as many Reads as may are under way", func() bool { return readsSent() >= most })
+				proctest.Eventually(t, "as many Reads as may are under way", func() bool { return readsSent() >= most })
 				for range 10 {
 					if got := readsSent(); got != most {
 						t.Errorf("%d Reads in progress, want %d", got, most)

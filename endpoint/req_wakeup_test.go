@@ -1,9 +1,9 @@
 package endpoint
 
 import (
-	"context"
 	"testing"
 
+	"github.com/softnd/softnd/internal/proctest"
 	"github.com/softnd/softnd/nd"
 )
 
@@ -21,8 +21,7 @@ func TestRingSlotsWakeSleepingRequester(t *testing.T) {
 		p.a.expect(initiatorQueue, success(nd.RequestSend, i, 8))
 	}
 	p.a.must(order{Do: doWrite, Context: slots, Parts: mine(0, 8), Far: p.b.memory}) // behind the entries in the ring
-	ctx, cancel := context.WithTimeout(t.Context(), watchdog)
-	defer cancel()
+	ctx := proctest.Context(t)
 	done := make(chan error)
 	go func() {
 		var results [1]nd.Result
@@ -30,7 +29,7 @@ func TestRingSlotsWakeSleepingRequester(t *testing.T) {
 		done <- err
 	}()
 	ep := a.endpoint(0).(*queuePair)
-	eventually(t, "the Write sleeps", func() bool { return a.provider.waiters.Sleeping() == 1 && ep.localQP.NeedWakeup.Load() == 1 })
+	proctest.Eventually(t, "the Write sleeps", func() bool { return a.provider.waiters.Sleeping() == 1 && ep.localQP.NeedWakeup.Load() == 1 })
 	bell := a.member.WaitDoorbell()
 	before := bell.Arm() // it is armed, because the Write sleeps
 	var one [1]nd.Result

@@ -34,7 +34,7 @@ type order struct {
 	Addr     netip.AddrPort
 	Data     []byte
 	In, Out  int           // read limits
-	Timeout  time.Duration // limits a control call; 0 = the watchdog's time
+	Timeout  time.Duration // limits a control call; 0 = proctest.Timeout
 }
 
 // part is one scatter/gather entry: a range of a region, which may be out of bounds.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/softnd/softnd/endpoint/internal/ring"
 	"github.com/softnd/softnd/endpoint/internal/wire"
+	"github.com/softnd/softnd/internal/proctest"
 	"github.com/softnd/softnd/nd"
 )
 
@@ -133,24 +134,24 @@ func (r *star) startMessage(t *testing.T, n int) {
 	p := r.peers[0]
 	p.must(order{Do: doSend, Context: 1, Parts: mine(0, n)})
 	ep := r.owner.local.endpoint(0).(*queuePair)
-	eventually(t, "the start of the message waits, and the sender is stopped between two copies", func() bool {
+	proctest.Eventually(t, "the start of the message waits, and the sender is stopped between two copies", func() bool {
 		r.queue().mu.Lock()
 		waits := len(r.queue().waiting) == 1
 		r.queue().mu.Unlock()
 		if !waits {
 			return false
 		}
-		p.puppet.stop()
+		p.puppet.Stop()
 		if ep.conn.peerQP.Hazard.Load() == 0 {
 			return true
 		}
-		p.puppet.resume() // the end of the connection would wait for the end of the copy
+		p.puppet.Resume() // the end of the connection would wait for the end of the copy
 		return false
 	})
 	for context := uint64(1); context <= 3; context++ {
 		r.owner.must(order{Do: doReceive, Context: context, Parts: mine(0, n)})
 	}
-	eventually(t, "the message is half-way through", func() bool {
+	proctest.Eventually(t, "the message is half-way through", func() bool {
 		ep.mu.Lock()
 		defer ep.mu.Unlock()
 		return ep.rq.posted != ep.rq.completed && ep.resp.messageReceived > 0 && !ep.serving
@@ -173,7 +174,7 @@ func TestSharedReceiveConnectionEndsDuringMessage(t *testing.T) {
 			r.owner.expect(receiveQueue, failure(nd.RequestReceive, 1, nd.Canceled))
 			r.stays(1, 2, 2)
 			if p := r.peers[0]; name != "peer dies" {
-				p.puppet.resume()
+				p.puppet.Resume()
 				p.expect(initiatorQueue, failure(nd.RequestSend, 1, nd.Canceled))
 			}
 		})
@@ -186,7 +187,7 @@ func (r *star) bothWait(t *testing.T) {
 	q := r.queue()
 	for i, p := range r.peers {
 		p.must(order{Do: doSend, Context: 1, Parts: mine(0, 8)})
-		eventually(t, "its message waits", func() bool {
+		proctest.Eventually(t, "its message waits", func() bool {
 			q.mu.Lock()
 			defer q.mu.Unlock()
 			return len(q.waiting) == i+1

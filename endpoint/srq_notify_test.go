@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softnd/softnd/internal/proctest"
 	"github.com/softnd/softnd/nd"
 )
 
@@ -25,7 +26,7 @@ func background(t *testing.T, p *Provider, call func() error) <-chan error {
 	waiting := p.waiters.Waiting
 	before, done := waiting(), make(chan error, 1)
 	go func() { done <- call() }()
-	eventually(t, "the call waits", func() bool { return waiting() > before || len(done) > 0 })
+	proctest.Eventually(t, "the call waits", func() bool { return waiting() > before || len(done) > 0 })
 	return done
 }
 

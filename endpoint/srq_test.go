@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softnd/softnd/internal/proctest"
 	"github.com/softnd/softnd/nd"
 )
 
@@ -143,11 +144,11 @@ func TestSharedReceiveLetsEngineSleep(t *testing.T) {
 						p.must(order{Do: doSend, Context: uint64(i), Parts: mine(0, size)})
 					}
 					for _, side := range []*side{r.owner.local, p.local} {
-						eventually(t, "no progress is made", func() bool {
+						proctest.Eventually(t, "no progress is made", func() bool {
 							return r.owner.local.provider.progressAll() == noProgress && p.local.provider.progressAll() == noProgress
 						})
 						// It can be armed for a moment while another goroutine drives the endpoint.
-						eventually(t, "the engine does not look again and again", func() bool { return !side.provider.needsPolling() })
+						proctest.Eventually(t, "the engine does not look again and again", func() bool { return !side.provider.needsPolling() })
 					}
 					for i := range n {
 						r.owner.must(order{Do: doReceive, Context: uint64(i), Parts: mine(0, size)})
@@ -171,7 +172,7 @@ func TestSharedReceiveWakesEngine(t *testing.T) {
 	}
 	rung := 0
 	for range n {
-		eventually(t, "a message waits", func() bool {
+		proctest.Eventually(t, "a message waits", func() bool {
 			r.queue().mu.Lock()
 			defer r.queue().mu.Unlock()
 			return len(r.queue().waiting) == 1
@@ -240,7 +241,7 @@ func TestSharedReceiveFairness(t *testing.T) {
 	var waiting [3]int
 	wait := func(what string, endpoints int) {
 		t.Helper()
-		eventually(t, what, func() bool {
+		proctest.Eventually(t, what, func() bool {
 			r.owner.local.provider.progressAll()
 			r.queue().mu.Lock()
 			defer r.queue().mu.Unlock()

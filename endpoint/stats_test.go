@@ -6,8 +6,8 @@ import (
 	"runtime/pprof"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/softnd/softnd/internal/proctest"
 	"github.com/softnd/softnd/nd"
 )
 
@@ -52,13 +52,12 @@ func TestStatsCountOperationsByType(t *testing.T) {
 			p := newPair(t, s)
 			exchangeOfEachType(t, p)
 			var a, b nd.EndpointStats
-			for end := time.Now().Add(watchdog); time.Now().Before(end); time.Sleep(time.Millisecond) {
+			proctest.Eventually(t, "all requests are complete", func() bool {
 				// With the peer as executor, the silent Send completes only when a poll sees that.
 				p.a.must(order{Do: doPoll, Queue: initiatorQueue, N: 1})
-				if a, b = statsOf(t, p.a), statsOf(t, p.b); a.RequestsCompleted == 6 {
-					break
-				}
-			}
+				a, b = statsOf(t, p.a), statsOf(t, p.b)
+				return a.RequestsCompleted == 6
+			})
 			want := nd.OperationStats{
 				Send:  nd.OperationCount{Succeeded: 3, Bytes: 16 + long},
 				Write: nd.OperationCount{Succeeded: 2, Bytes: 8 + long},
@@ -170,14 +169,12 @@ func TestGoroutinesAreLabelled(t *testing.T) {
 	for _, role := range []string{"progress engine", "housekeeper", "liveness check", "event log"} {
 		want := `"softnd":"` + role + `"`
 		var profile bytes.Buffer
-		for end := time.Now().Add(watchdog); !strings.Contains(profile.String(), want); time.Sleep(time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatalf("no goroutine has the label %s:\n%s", want, profile.String())
-			}
+		proctest.Eventually(t, "a goroutine with the label "+want, func() bool {
 			profile.Reset()
 			if err := pprof.Lookup("goroutine").WriteTo(&profile, 1); err != nil {
 				t.Fatal(err)
 			}
-		}
+			return strings.Contains(profile.String(), want)
+		}, &profile)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softnd/softnd/internal/proctest"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/nd/ndcompat"
 )
@@ -75,7 +76,7 @@ var producers = map[string]func(t *testing.T) error{
 		other := p.addEndpoints(p.b.listening(t))
 		p.a.must(order{Do: doFlush}) // overruns the queue that the other endpoint uses, too
 		ep := p.a.local.endpoint(other)
-		eventually(t, "the other endpoint fails", func() bool { p.a.local.queues[0].Poll(nil); return ep.Err() != nil })
+		proctest.Eventually(t, "the other endpoint fails", func() bool { p.a.local.queues[0].Poll(nil); return ep.Err() != nil })
 		return ep.Err()
 	},
 	"DataOverrun":   func(t *testing.T) error { return idle1(t).ep.Send(1, make([]nd.SGE, maxSGE+1), 0) },

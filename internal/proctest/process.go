@@ -65,6 +65,12 @@ func Start(t testing.TB, cmd *exec.Cmd) *Process {
 	return p
 }
 
+// NoLimit lets the process run until the test ends, and returns it.
+func (p *Process) NoLimit() *Process {
+	p.hangs.Stop()
+	return p
+}
+
 // name names a process in messages.
 func name(cmd *exec.Cmd) string {
 	for _, v := range slices.Backward(cmd.Env) {
