@@ -55,12 +55,9 @@ func (d *Domain) RemoveHazard(word *atomic.Uint64, peer *shm.Peer) {
 	d.hazards.Store(&list)
 }
 
-// drained reports whether no live executor uses an invalid token (HAZARD-DRAIN). Token 0 is always
-// drained. The hazards of dead members do not count, because a dead process executes nothing.
+// drained reports whether no live executor uses an invalid token (HAZARD-DRAIN). The hazards of
+// dead members do not count, because a dead process executes nothing.
 func (d *Domain) drained(token nd.Token) bool {
-	if token == 0 {
-		return true
-	}
 	for _, h := range *d.hazards.Load() {
 		// ORDER hazard, hazard-clear: pairs with Guard.publishHazard, see ownEntry.revoke, and with
 		// Guard.clearHazard

@@ -103,7 +103,7 @@ func (i *Invalidatable) release() bool {
 	if i.state != draining {
 		return true
 	}
-	if !i.domain.drained(i.revokedRemote) || !i.domain.drained(i.revokedLocal) {
+	if !i.domain.drained(i.revokedRemote) || i.IsRegion() && !i.domain.drained(i.revokedLocal) {
 		return false
 	}
 	i.state = unbound
