@@ -98,7 +98,8 @@ func (g *Guard) publishHazard(hazard uint64) {
 
 // clearHazard is HAZARD-CLEAR.
 func (g *Guard) clearHazard() {
-	asym.StoreRelease(g.sharedHazard, 0) // ORDER hazard-clear: after the last copy; pairs with the load in Domain.drained
+	// ORDER hazard-clear: after the last copy; pairs with the load in Domain.drained
+	asym.StoreRelease(g.sharedHazard, 0)
 	asym.StoreRelease(&g.privateHazard, 0)
 }
 

@@ -61,7 +61,7 @@ func (g *Guard) putOrGet(peer *Peer, sge *nd.SGE, remoteAddress uint64, remoteTo
 			if !copyWord(to, from) {
 				copyOrdered(to, from) // COPY
 			}
-			// ORDER entry-recheck: after the copy; pairs with the exchange in ownEntry.revoke
+			// ENTRY-RECHECK. ORDER entry-recheck: after the copy; pairs with the exchange in ownEntry.revoke
 			if e.word.Load() == word && g.lastEntry.permissions.Load() == p {
 				f = NoFault
 			}
@@ -79,7 +79,7 @@ func (g *Guard) CopyToEntry(entry []byte, sge *nd.SGE) (ok bool) {
 	if !g.lastEntry.hasToken(localToken) {
 		return g.findEntry(localToken) && g.CopyToEntry(entry, sge)
 	}
-	asym.StoreRelease(&g.privateHazard, makeHazard(0, localToken))
+	asym.StoreRelease(&g.privateHazard, makeHazard(0, localToken)) // HAZARD-PUBLISH
 	// ORDER local-hazard: between the store of the hazard and the load of permissions; pairs with
 	// Heavy in ownEntry.revoke
 	asym.Light()
@@ -88,9 +88,9 @@ func (g *Guard) CopyToEntry(entry []byte, sge *nd.SGE) (ok bool) {
 		if entry = entry[:len(buf)]; !copyWord(entry, buf) {
 			copy(entry, buf) // COPY
 		}
-		ok = g.lastEntry.permissions.Load() == p
+		ok = g.lastEntry.permissions.Load() == p // ENTRY-RECHECK
 	}
-	asym.StoreRelease(&g.privateHazard, 0) // ORDER hazard-clear: as in clearHazard
+	asym.StoreRelease(&g.privateHazard, 0) // HAZARD-CLEAR; ORDER hazard-clear: as in clearHazard
 	return ok
 }
 
@@ -100,7 +100,7 @@ func (g *Guard) DeliverSend(address uint64, localToken nd.Token, data []byte) (o
 	if !g.lastEntry.hasToken(localToken) {
 		return g.findEntry(localToken) && g.DeliverSend(address, localToken, data)
 	}
-	asym.StoreRelease(&g.privateHazard, makeHazard(localToken, 0))
+	asym.StoreRelease(&g.privateHazard, makeHazard(localToken, 0)) // HAZARD-PUBLISH
 	// ORDER local-hazard: between the store of the hazard and the load of permissions; pairs with
 	// Heavy in ownEntry.revoke
 	asym.Light()
@@ -109,9 +109,9 @@ func (g *Guard) DeliverSend(address uint64, localToken nd.Token, data []byte) (o
 		if at := p.mem[address-p.base:][:len(data)]; !copyWord(at, data) {
 			copyOrdered(at, data) // COPY
 		}
-		ok = g.lastEntry.permissions.Load() == p
+		ok = g.lastEntry.permissions.Load() == p // ENTRY-RECHECK
 	}
-	asym.StoreRelease(&g.privateHazard, 0) // ORDER hazard-clear: as in clearHazard
+	asym.StoreRelease(&g.privateHazard, 0) // HAZARD-CLEAR; ORDER hazard-clear: as in clearHazard
 	return ok
 }
 
@@ -127,7 +127,7 @@ func (g *Guard) CanDeliverSend(address uint64, localToken nd.Token, n uint64) bo
 // DeliverWrite copies data, the payload of a peer's Write, to an address of ours with a remote
 // token. endpoint is the one that is connected to the peer.
 func (g *Guard) DeliverWrite(address uint64, remoteToken nd.Token, data []byte, endpoint uint64) (ok bool) {
-	// ORDER hazard: as in publishHazard; only this process invalidates the token
+	// HAZARD-PUBLISH. ORDER hazard: as in publishHazard; only this process invalidates the token
 	g.privateHazard.Swap(makeHazard(remoteToken, 0))
 	if !g.lastEntry.hasToken(remoteToken) {
 		g.findEntry(remoteToken)
@@ -137,9 +137,9 @@ func (g *Guard) DeliverWrite(address uint64, remoteToken nd.Token, data []byte, 
 		if at := p.mem[address-p.base:][:len(data)]; !copyWord(at, data) {
 			copyOrdered(at, data) // COPY
 		}
-		ok = g.lastEntry.permissions.Load() == p
+		ok = g.lastEntry.permissions.Load() == p // ENTRY-RECHECK
 	}
-	asym.StoreRelease(&g.privateHazard, 0) // ORDER hazard-clear: as in clearHazard
+	asym.StoreRelease(&g.privateHazard, 0) // HAZARD-CLEAR; ORDER hazard-clear: as in clearHazard
 	return ok
 }
 
