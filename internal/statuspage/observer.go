@@ -82,7 +82,7 @@ func (s *sharedPage) read() (text []byte, writtenAt int64, err error) {
 	return nil, 0, fmt.Errorf("it changed during each of %d reads: %w", readTries, shm.ErrDamaged)
 }
 
-// RequestStacks asks the member to publish its stacks, and rings it. [Observer.Stacks] takes the
+// RequestStacks asks the member to publish its stacks, and wakes it. [Observer.Stacks] takes the
 // request number that it returns.
 func (o *Observer) RequestStacks() (request uint32) {
 	request = o.page.requested.Add(1)
