@@ -50,14 +50,14 @@ const (
 type connection struct {
 	// The first fields are those that small requests and messages need; see queuePair.
 
-	out        ring.Producer
-	guardPeer  window.Peer
-	credit     credit // of this side's messages
-	peer       *shm.Peer
-	peerQP     *wire.SharedQP
-	in         *ring.Consumer
-	peerHasSRQ bool // the peer's receives come from a shared queue, and this side does not see them
-	peerFences bool // the peer's process issues the barriers that this side's stores omit; see ring.NewProducer
+	out        ring.Producer  // the ring of this side's requests
+	guardPeer  window.Peer    // the connection, as the guard sees it: open or not, and whose tokens are valid
+	credit     credit         // of this side's messages
+	peer       *shm.Peer      // the other process
+	peerQP     *wire.SharedQP // the peer's shared queue-pair state
+	in         *ring.Consumer // the ring of the peer's requests
+	peerHasSRQ bool           // the peer's receives come from a shared queue, and this side does not see them
+	peerFences bool           // the peer's process issues the barriers that this side's stores omit; see ring.NewProducer
 
 	provider *Provider
 	record   *wire.ConnectionRecord

@@ -14,7 +14,7 @@ const (
 	// The faulty peer stores the word in its shared queue-pair state, its descriptors, or the record.
 	storePosted = iota
 	storeLimitedEnd
-	storeConsumed
+	storeReleased
 	storeFault
 	storeFaultStatus
 	storeNeedWakeup
@@ -27,7 +27,7 @@ const (
 	storeState
 	storeDisconnected
 	// The faulty peer stores a wrong count of consumed entries: detail is the difference.
-	storeMoreConsumed
+	storeMoreReleased
 	// Steps of a correct peer.
 	liarReceives // detail is the kind
 	liarServes
@@ -75,7 +75,7 @@ func FuzzReceiveDescriptor(f *testing.F) {
 	f.Add(script(lie{storePosted, 0, 1 << 40}, lie{victimSends, 0, 100}))
 	f.Add(script(lie{storePosted, 0, ^uint64(0)}, lie{victimSends, 0, 100}))
 	f.Add(script(lie{storePosted, 0, 8}, lie{victimSends, 0, 0}, lie{victimSends, 0, 48}, lie{victimSends, 0, 49}, lie{storePosted, 0, 2}, lie{victimSends, 0, 1}))
-	f.Add(script(lie{storePosted, 0, 8}, lie{storeLimitedEnd, 0, 3}, lie{victimSends, 0, 10}, lie{storeLimitedEnd, 0, ^uint64(0)}, lie{victimSends, 0, 10}, lie{storeMoreConsumed, 0, 0}))
+	f.Add(script(lie{storePosted, 0, 8}, lie{storeLimitedEnd, 0, 3}, lie{victimSends, 0, 10}, lie{storeLimitedEnd, 0, ^uint64(0)}, lie{victimSends, 0, 10}, lie{storeMoreReleased, 0, 0}))
 	f.Add(script(lie{storePosted, 0, 1}, lie{storeCapacity, 0, 1000}, lie{storeEntries, 0, 1}, lie{storeAddress, 0, address(l, inArena, vast, 0)}, lie{storeLength, 0, mine(vast, 1000)}, lie{victimSends, 0, 1000}))
 	f.Add(script(lie{storePosted, 0, 1}, lie{storeCapacity, 0, 1000}, lie{storeEntries, 0, 2}, lie{storeAddress, 0, address(l, inArena, vast, 0)}, lie{storeLength, 0, mine(vast, 500)}, lie{victimSends, 0, 1000}))
 	f.Add(script(lie{storePosted, 0, 1}, lie{storeCapacity, 0, ^uint64(0)}, lie{storeEntries, 0, ^uint64(0)}, lie{victimSends, 0, 1000}))
@@ -86,11 +86,11 @@ func FuzzReceiveDescriptor(f *testing.F) {
 	f.Add(script(lie{storePosted, 0, 1}, lie{storeCapacity, 0, 200}, lie{storeEntries, 0, 2}, lie{storeAddress, 0, address(l, inArena, small, 0)}, lie{storeLength, 0, mine(small, 100)},
 		lie{storeAddress, 1, address(l, private, small, 0)}, lie{storeLength, 1, entryWord(100, localOf(l, private, small))}, lie{victimSends, 0, 150}))
 	f.Add(script(lie{storePosted, 0, 1}, lie{storeCapacity, 0, 400}, lie{storeEntries, 0, 1}, lie{storeAddress, 0, address(l, private, small, 0)}, lie{storeLength, 0, entryWord(400, localOf(l, private, small))}, lie{victimSends, 1, 150}, lie{liarServes, 0, 0}))
-	f.Add(script(lie{victimTargets, 1, 0}, lie{victimWrites, 1, vastly}, lie{storeMoreConsumed, 1, 0}, lie{storeMoreConsumed, 2, 0}, lie{liarServes, 0, 0}, lie{storeConsumed, 0, 1 << 50}))
-	f.Add(script(lie{victimTargets, 1, 0}, lie{victimReads, 1, 70_000}, lie{storeMoreConsumed, 1, 0}, lie{victimMoves, 0, 0}, lie{storeMoreConsumed, 1, 0}))
+	f.Add(script(lie{victimTargets, 1, 0}, lie{victimWrites, 1, vastly}, lie{storeMoreReleased, 1, 0}, lie{storeMoreReleased, 2, 0}, lie{liarServes, 0, 0}, lie{storeReleased, 0, 1 << 50}))
+	f.Add(script(lie{victimTargets, 1, 0}, lie{victimReads, 1, 70_000}, lie{storeMoreReleased, 1, 0}, lie{victimMoves, 0, 0}, lie{storeMoreReleased, 1, 0}))
 	f.Add(script(lie{victimTargets, 1, 0}, lie{victimReads, 1, 7}, lie{storeHazard, 0, 3}, lie{victimReads, 1, 7}))
 	f.Add(script(lie{victimTargets, 1, 0}, lie{victimReads, 0, 100}, lie{victimWrites, 0, 100}, lie{storeFault, 0, 2}, lie{storeFaultStatus, 0, uint64(nd.AccessViolation)}, lie{storeState, 0, uint64(connAborted)}))
-	f.Add(script(lie{victimTargets, 1, 0}, lie{victimReads, 0, 100}, lie{victimWrites, 0, 100}, lie{storeMoreConsumed, 1, 0}, lie{storeFault, 0, 1}, lie{storeFaultStatus, 0, 0}, lie{storeState, 0, uint64(connAborted)}))
+	f.Add(script(lie{victimTargets, 1, 0}, lie{victimReads, 0, 100}, lie{victimWrites, 0, 100}, lie{storeMoreReleased, 1, 0}, lie{storeFault, 0, 1}, lie{storeFaultStatus, 0, 0}, lie{storeState, 0, uint64(connAborted)}))
 	f.Add(script(lie{storeFault, 0, ^uint64(0)}, lie{victimSends, 0, 8}, lie{storeState, 0, 77}))
 	f.Add(script(lie{liarReceives, 0, 0}, lie{victimRevokes, 0, uint64(windowToken(l, 0))}, lie{liarServes, 0, 0}, lie{victimRevokes, 0, 0}, lie{liarReceives, 0, 0}, lie{liarServes, 0, 0}))
 	f.Add(script(lie{storeDisconnected, 0, 1}, lie{victimSends, 0, 8}, lie{victimReads, 0, 8}))
@@ -133,7 +133,7 @@ func (r *rig) step(t *testing.T, h *wire.SharedQP, rec *wire.ConnectionRecord, s
 		h.Posted.Store(word)
 	case storeLimitedEnd:
 		h.SmallReceivesEnd.Store(word)
-	case storeConsumed:
+	case storeReleased:
 		h.Released.Store(word)
 	case storeFault:
 		h.Fault.Store(word)
@@ -157,7 +157,7 @@ func (r *rig) step(t *testing.T, h *wire.SharedQP, rec *wire.ConnectionRecord, s
 		rec.State.Store(uint32(word))
 	case storeDisconnected:
 		rec.Disconnected[l.ep.conn.side].Store(uint32(word))
-	case storeMoreConsumed:
+	case storeMoreReleased:
 		h.Released.Store(v.ep.conn.out.LoadReleased() + uint64(int8(s.detail)))
 	case liarReceives:
 		l.receive(s.detail)

@@ -8,11 +8,11 @@ import (
 // posted receives, and up to which length a message completes at once. It also records which entries
 // the peer may not have consumed yet.
 //
-// Entries are numbered from 0 in the order in which they are pushed. The peer's receives are numbered
-// in the order in which entries take them. The ring counts the entries pushed so far, and the methods take
-// that count as their argument pushed. A message of the fast path takes a receive and has its data in
-// the entry. It changes nothing but pushed, so the first of a run of such messages identifies the run. For any other
-// entry, call endFastRun before and countSlowEntry after it is pushed.
+// Entries are numbered from 0 in the order in which they are pushed. The peer's receives are numbered in
+// the order in which entries take them. The methods take the number of entries pushed so far, the ring's
+// Published, as their argument pushed. A message of the fast path takes a receive and has its data in the
+// entry. It changes nothing but pushed, so the first of a run of such messages identifies the run. For any
+// other entry, call endFastRun before and countSlowEntry after it is pushed.
 //
 // These hold between any two operations, whatever the peer stores in its shared queue-pair state:
 //
