@@ -12,11 +12,9 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
-)
 
-func init() {
-	roles["own"] = playOwn
-}
+	"github.com/softnd/softnd/internal/proctest"
+)
 
 // playOwn reports its rank and its inherited descriptors over the rank's socket, and waits for an
 // answer. The first byte of the answer is its exit code; "-" makes it wait for a signal.
@@ -98,7 +96,7 @@ func started(t *testing.T, cfg *Config, ranks int) *runningJob {
 	}
 	j := start(t, *cfg)
 	for range ranks {
-		take(t, given)
+		proctest.Receive(t, "the socket of a rank is passed", given)
 	}
 	return j
 }
@@ -171,7 +169,7 @@ func TestAbortAfterFailure(t *testing.T) {
 	aborts := make(chan Abort)
 	cfg, conns := owners(t, 2)
 	cfg.Aborts = aborts
-	cfg.Apps[0].Env, cfg.Grace = append(cfg.Apps[0].Env, "OWN=deaf"), testTimeout
+	cfg.Apps[0].Env, cfg.Grace = append(cfg.Apps[0].Env, "OWN=deaf"), proctest.Timeout
 	j := started(t, &cfg, 2)
 	hear(t, conns[0])
 	hear(t, conns[1])

@@ -10,10 +10,10 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/softnd/softnd/internal/cgroup"
 	"github.com/softnd/softnd/internal/proctable"
+	"github.com/softnd/softnd/internal/proctest"
 )
 
 // needCgroups skips a test if this user may not create cgroups.
@@ -52,14 +52,10 @@ func cgroupOf(t *testing.T, pid int) string {
 // mustVanish waits until a directory is removed.
 func mustVanish(t *testing.T, dir string) {
 	t.Helper()
-	for end := time.Now().Add(testTimeout); ; time.Sleep(time.Millisecond) {
-		if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("%s is still there", dir)
-		}
-	}
+	proctest.Eventually(t, dir+" is removed", func() bool {
+		_, err := os.Stat(dir)
+		return errors.Is(err, fs.ErrNotExist)
+	})
 }
 
 // If watchdog and supervisor are killed at once, the front end kills processes that have left the
@@ -69,18 +65,18 @@ func TestGrandchildrenDieWithBothHelpers(t *testing.T) {
 	bystander(t)
 	front := startFrontEnd(t, "family", 3)
 	f := parseFamily(t, front.out.await(3, "grandchild"))
-	dir := cgroupOf(t, f.grandchildren[0].pid)
-	p, err := proctable.Read(f.supervisor.pid)
+	dir := cgroupOf(t, f.grandchildren[0].PID)
+	p, err := proctable.Read(f.supervisor.PID)
 	if err != nil {
 		t.Fatal(err)
 	}
-	supervisors := []watched{f.supervisor, watch(t, p.PPID)}
+	supervisors := []proctest.Watched{f.supervisor, proctest.Watch(t, p.PPID)}
 	for _, sig := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGKILL} {
 		for _, w := range supervisors {
-			w.signal(sig)
+			w.Signal(sig)
 		}
 	}
-	f.mustDie()
+	f.mustEnd()
 	if got := front.wait(); got != 72 {
 		t.Errorf("the front ended with %d, want 72", got)
 	}
@@ -100,22 +96,22 @@ func TestCgroupIsRemoved(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			processes := map[string]watched{"rank": watch(t, rank), "front": front.watched, "watchdog": watch(t, p.PPID), "supervisor": watch(t, supervisor)}
+			processes := map[string]proctest.Watched{"rank": proctest.Watch(t, rank), "front": front.Watched, "watchdog": proctest.Watch(t, p.PPID), "supervisor": proctest.Watch(t, supervisor)}
 			if victim == "none" {
-				front.signal(syscall.SIGTERM)
+				front.Signal(syscall.SIGTERM)
 			}
 			for name, w := range processes {
 				if strings.Contains(victim, name) {
-					w.signal(syscall.SIGSTOP)
+					w.Signal(syscall.SIGSTOP)
 				}
 			}
 			for name, w := range processes {
 				if strings.Contains(victim, name) {
-					w.signal(syscall.SIGKILL)
+					w.Signal(syscall.SIGKILL)
 				}
 			}
 			for _, w := range processes {
-				w.mustDie()
+				w.MustEnd()
 			}
 			mustVanish(t, dir)
 		})
@@ -136,9 +132,9 @@ func TestCgroupIsRemovedWithSubgroups(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	w := watch(t, cmd.Process.Pid)
+	w := proctest.Watch(t, cmd.Process.Pid)
 	g.destroy()
-	w.mustDie()
+	w.MustEnd()
 	cmd.Wait()
 	if _, err := os.Stat(string(g)); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("%s is still there: %v", g, err)

@@ -7,9 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/softnd/softnd/internal/proctable"
+	"github.com/softnd/softnd/internal/proctest"
 )
 
 // A stopped watchdog or supervisor is reported and does not prevent the end of the job.
@@ -31,17 +30,17 @@ func TestStoppedHelper(t *testing.T) {
 				t.Parallel()
 				front := startFrontEnd(t, tc.role, 2, "LISTEN_END=15", "PLAN_0=gate exit", "PLAN_1=gate exit")
 				supervisor, watchdog, ranks := front.helpers(2)
-				var stopped []watched
-				for _, w := range []watched{watchdog, supervisor} {
-					if p, err := proctable.Read(w.pid); err != nil || !strings.Contains(victims, p.Name) {
+				var stopped []proctest.Watched
+				for _, w := range []proctest.Watched{watchdog, supervisor} {
+					if p, err := proctable.Read(w.PID); err != nil || !strings.Contains(victims, p.Name) {
 						continue
 					}
 					stopped = append(stopped, w)
-					w.signal(syscall.SIGSTOP)
-					w.awaitState('T')
+					w.Signal(syscall.SIGSTOP)
+					w.AwaitState('T')
 				}
 				for _, w := range stopped {
-					awaitText(t, front.err, fmt.Sprintf("(pid %d)", w.pid), "is stopped by a signal or a debugger")
+					awaitText(t, front.err, fmt.Sprintf("(pid %d)", w.PID), "is stopped by a signal or a debugger")
 				}
 				if tc.again {
 					end := make(chan struct{})
@@ -52,14 +51,14 @@ func TestStoppedHelper(t *testing.T) {
 					front.open('0')
 					front.open('0')
 					for _, w := range ranks {
-						w.awaitEnd()
+						w.MustEnd()
 					}
 					if strings.Contains(victims, supervisorName) {
-						supervisor.signal(syscall.SIGCONT) // a stopped supervisor does not notice the end of the job
+						supervisor.Signal(syscall.SIGCONT) // a stopped supervisor does not notice the end of the job
 					}
 				}
 				for range tc.signals {
-					front.signal(syscall.SIGTERM)
+					front.Signal(syscall.SIGTERM)
 					if tc.signals > 1 {
 						time.Sleep(50 * time.Millisecond) // two signals that come at once are one
 					}
@@ -68,7 +67,7 @@ func TestStoppedHelper(t *testing.T) {
 					t.Errorf("exit status %d, want %d: %s", got, tc.status, front.err)
 				}
 				for _, w := range append(ranks, supervisor, watchdog) {
-					w.mustDie()
+					w.MustEnd()
 				}
 			})
 		}
@@ -76,24 +75,24 @@ func TestStoppedHelper(t *testing.T) {
 }
 
 // stopAgain stops processes each time that they are resumed, until end is closed.
-func stopAgain(ws []watched, end chan struct{}) {
+func stopAgain(ws []proctest.Watched, end chan struct{}) {
 	for {
 		select {
 		case <-end:
 			return
 		default:
 			for _, w := range ws {
-				_ = unix.PidfdSendSignal(w.pidfd, unix.SIGSTOP, nil, 0)
+				_ = w.Send(syscall.SIGSTOP)
 			}
 		}
 	}
 }
 
 // helpers finds the supervisor, the watchdog and the ranks of a front end when its ranks run.
-func (f *frontEndProcess) helpers(ranks int) (supervisor, watchdog watched, started []watched) {
+func (f *frontEndProcess) helpers(ranks int) (supervisor, watchdog proctest.Watched, started []proctest.Watched) {
 	f.t.Helper()
-	await(f.t, "the front's ranks run", func() bool {
-		below, err := descendants(f.pid)
+	proctest.Eventually(f.t, "the front's ranks run", func() bool {
+		below, err := descendants(f.PID)
 		if err != nil {
 			f.t.Fatal(err)
 		}
@@ -103,11 +102,11 @@ func (f *frontEndProcess) helpers(ranks int) (supervisor, watchdog watched, star
 			case err != nil:
 				return false
 			case p.Name == watchdogName:
-				watchdog = watch(f.t, p.PID)
+				watchdog = proctest.Watch(f.t, p.PID)
 			case p.Name == supervisorName:
-				supervisor = watch(f.t, p.PID)
+				supervisor = proctest.Watch(f.t, p.PID)
 			case parent.Name == supervisorName && p.Group == p.PID:
-				started = append(started, watch(f.t, p.PID))
+				started = append(started, proctest.Watch(f.t, p.PID))
 			}
 		}
 		return len(started) == ranks && strings.Count(f.out.String(), "\n") >= ranks
@@ -115,17 +114,9 @@ func (f *frontEndProcess) helpers(ranks int) (supervisor, watchdog watched, star
 	return supervisor, watchdog, started
 }
 
-// awaitEnd waits until the process has ended. It may still be a zombie.
-func (w watched) awaitEnd() {
-	w.t.Helper()
-	if !w.dead(testTimeout) {
-		w.t.Fatalf("process %d still lives", w.pid)
-	}
-}
-
 func awaitText(t *testing.T, l *lineLog, texts ...string) {
 	t.Helper()
-	await(t, fmt.Sprint("a line with ", texts), func() bool {
+	proctest.Eventually(t, fmt.Sprint("a line with ", texts), func() bool {
 		for line := range strings.Lines(l.String()) {
 			all := true
 			for _, text := range texts {

@@ -11,15 +11,14 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/softnd/softnd/internal/proctable"
+	"github.com/softnd/softnd/internal/proctest"
 )
 
 // family has the processes of a job whose ranks play "family".
 type family struct {
-	supervisor           watched
-	ranks, grandchildren []watched
+	supervisor           proctest.Watched
+	ranks, grandchildren []proctest.Watched
 }
 
 // parseFamily parses the output of those ranks.
@@ -32,22 +31,22 @@ func parseFamily(t *testing.T, told map[int]string) *family {
 			t.Fatalf("read %q: %v", rest, err)
 		}
 		if len(f.ranks) == 0 {
-			f.supervisor = watch(t, supervisor)
+			f.supervisor = proctest.Watch(t, supervisor)
 		}
-		f.ranks = append(f.ranks, watch(t, rank))
-		f.grandchildren = append(f.grandchildren, watch(t, grandchild))
+		f.ranks = append(f.ranks, proctest.Watch(t, rank))
+		f.grandchildren = append(f.grandchildren, proctest.Watch(t, grandchild))
 	}
 	return f
 }
 
-func (f *family) mustDie() {
+func (f *family) mustEnd() {
 	for _, w := range f.ranks {
-		w.mustDie()
+		w.MustEnd()
 	}
 	for _, w := range f.grandchildren {
-		w.mustDie()
+		w.MustEnd()
 	}
-	f.supervisor.mustDie()
+	f.supervisor.MustEnd()
 }
 
 // bystander starts a process that is in the same session but does not belong to the job, and
@@ -59,9 +58,9 @@ func bystander(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	w := watch(t, cmd.Process.Pid)
+	w := proctest.Watch(t, cmd.Process.Pid)
 	t.Cleanup(func() {
-		w.mustLive()
+		w.MustRun()
 		cmd.Process.Kill()
 		cmd.Wait()
 	})
@@ -93,11 +92,11 @@ func TestNothingOutlivesTheJob(t *testing.T) {
 			report := j.wait()
 			// Not "will be": Run promises that they are gone when it returns.
 			for _, w := range append(f.ranks, f.grandchildren...) {
-				if !w.dead(0) {
-					t.Errorf("process %d lives after Run", w.pid)
+				if !w.Ended(0) {
+					t.Errorf("process %d lives after Run", w.PID)
 				}
 			}
-			f.mustDie()
+			f.mustEnd()
 			if got := report.ExitStatus(); got != tc.status {
 				t.Errorf("exit status %d, want %d", got, tc.status)
 			}
@@ -126,7 +125,7 @@ func TestStraysGetSIGTERMFirst(t *testing.T) {
 				exec 3> >(read; kill $$)
 				trap "` + tc.end + `" TERM
 				setsid bash -c "$STRAY" & while :; do sleep 0.01; done`}
-			cfg.Grace = testTimeout / 2 // the test takes long if it needs that
+			cfg.Grace = proctest.Timeout / 2 // the test takes long if it needs that
 			if tc.leftover {
 				cfg.Grace = 0
 			}
@@ -185,28 +184,27 @@ func TestKilledHelperEndsJob(t *testing.T) {
 			if _, err := fmt.Sscan(front.out.await(1, "bystander")[-1], &own); err != nil {
 				t.Fatal(err)
 			}
-			ownChild := watch(t, own)
-			t.Cleanup(func() { _ = unix.PidfdSendSignal(ownChild.pidfd, unix.SIGKILL, nil, 0) })
+			ownChild := proctest.Watch(t, own)
 			f := parseFamily(t, front.out.await(3, "grandchild"))
-			supervisor, err := proctable.Read(f.supervisor.pid)
+			supervisor, err := proctable.Read(f.supervisor.PID)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if supervisor.Name != supervisorName {
 				t.Errorf("the supervisor is called %q", supervisor.Name)
 			}
-			watchdog := watch(t, supervisor.PPID)
-			victims := map[string]watched{"front": front.watched, "watchdog": watchdog, "supervisor": f.supervisor}
-			victims[tc.victim].signal(syscall.SIGKILL)
-			f.mustDie()
-			watchdog.mustDie()
+			watchdog := proctest.Watch(t, supervisor.PPID)
+			victims := map[string]proctest.Watched{"front": front.Watched, "watchdog": watchdog, "supervisor": f.supervisor}
+			victims[tc.victim].Signal(syscall.SIGKILL)
+			f.mustEnd()
+			watchdog.MustEnd()
 			if got := front.wait(); got != tc.status {
 				t.Errorf("the front ended with %d, want %d", got, tc.status)
 			}
 			if !strings.Contains(front.err.String(), tc.text) {
 				t.Errorf("no %q in %q", tc.text, front.err)
 			}
-			ownChild.mustLive()
+			ownChild.MustRun()
 		})
 	}
 }
@@ -214,25 +212,25 @@ func TestKilledHelperEndsJob(t *testing.T) {
 // If supervisor and watchdog are killed at once, the kernel kills the ranks.
 func TestRanksDieWithTheSupervisor(t *testing.T) {
 	front := startFrontEnd(t, "plan", 3)
-	var ranks []watched
+	var ranks []proctest.Watched
 	var supervisor int
 	for _, rest := range front.out.await(3, "ready") {
 		var pid int
 		fmt.Sscan(rest, &pid, &supervisor)
-		ranks = append(ranks, watch(t, pid))
+		ranks = append(ranks, proctest.Watch(t, pid))
 	}
 	p, err := proctable.Read(supervisor)
 	if err != nil {
 		t.Fatal(err)
 	}
-	supervisors := []watched{watch(t, supervisor), watch(t, p.PPID)}
+	supervisors := []proctest.Watched{proctest.Watch(t, supervisor), proctest.Watch(t, p.PPID)}
 	for _, sig := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGKILL} {
 		for _, w := range supervisors {
-			w.signal(sig)
+			w.Signal(sig)
 		}
 	}
 	for _, w := range ranks {
-		w.mustDie()
+		w.MustEnd()
 	}
 	if got := front.wait(); got != 72 {
 		t.Errorf("the front ended with %d, want 72", got)
@@ -250,16 +248,11 @@ func TestHelpersHoldNoFiles(t *testing.T) {
 	}
 	for _, pid := range []int{supervisor, p.PPID} {
 		// They let go right after the start, which the ranks do not wait for.
-		for end := time.Now().Add(testTimeout); ; time.Sleep(time.Millisecond) {
-			held := heldPipes(t, pid)
-			if len(held) == 0 {
-				break
-			}
-			if time.Now().After(end) {
-				t.Errorf("process %d still holds %v", pid, held)
-				break
-			}
-		}
+		var held []string
+		proctest.Eventually(t, fmt.Sprintf("process %d holds no pipe", pid), func() bool {
+			held = heldPipes(t, pid)
+			return len(held) == 0
+		}, &held)
 	}
 	if held := heldPipes(t, rank); len(held) != 2 { // its output and the gate
 		t.Errorf("rank 1 holds %v: this test sees nothing", held)
@@ -293,16 +286,12 @@ func TestFrontEndKilledAtAnyMoment(t *testing.T) {
 		mark := fmt.Sprintf("LAUNCHER_TEST_MARK=%d.%d", os.Getpid(), i)
 		front := startFrontEnd(t, "family", 4, mark)
 		time.Sleep(whole * time.Duration(i) / (moments - 4))
-		front.signal(syscall.SIGKILL)
-		for end := time.Now().Add(testTimeout); ; time.Sleep(5 * time.Millisecond) {
-			left := marked(t, mark)
-			if len(left) == 0 {
-				break
-			}
-			if time.Now().After(end) {
-				t.Fatalf("moment %d: %v are left", i, left)
-			}
-		}
+		front.Signal(syscall.SIGKILL)
+		var left []string
+		proctest.Eventually(t, fmt.Sprintf("no process is left of moment %d", i), func() bool {
+			left = marked(t, mark)
+			return len(left) == 0
+		}, &left)
 	}
 }
 
@@ -327,9 +316,10 @@ func marked(t *testing.T, mark string) (found []string) {
 
 // frontEndProcess is a front end in its own process.
 type frontEndProcess struct {
-	watched
+	proctest.Watched
+	t        *testing.T
 	out, err *lineLog
-	ended    chan error
+	end      func() error
 	cmd      *exec.Cmd
 	open     func(c byte) // the gate
 }
@@ -339,24 +329,15 @@ func startFrontEnd(t *testing.T, role string, ranks int, env ...string) *frontEn
 	t.Helper()
 	r, open := gate(t)
 	cmd := self("front", append(env, "FRONT_RANK="+role, fmt.Sprintf("FRONT_SIZE=%d", ranks))...)
-	f := &frontEndProcess{out: newLineLog(t), err: newLineLog(t), ended: make(chan error, 1), cmd: cmd, open: open}
+	f := &frontEndProcess{t: t, out: newLineLog(t), err: newLineLog(t), cmd: cmd, open: open}
 	cmd.Stdout, cmd.Stderr = f.out, f.err
 	cmd.ExtraFiles = []*os.File{r}
-	cmd.WaitDelay = testTimeout
 	// A group of its own, so that a stop signal works without a shell's job control.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	f.watched = watch(t, cmd.Process.Pid)
-	go func() {
-		f.ended <- cmd.Wait()
-		close(f.ended)
-	}()
-	t.Cleanup(func() {
-		cmd.Process.Kill()
-		f.wait()
-	})
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	p := proctest.Start(t, cmd)
+	f.end = p.End
+	f.Watched = proctest.Watch(t, p.PID())
+	go p.End() // so that it does not remain a zombie
 	return f
 }
 
@@ -364,7 +345,7 @@ func startFrontEnd(t *testing.T, role string, ranks int, env ...string) *frontEn
 // code, -1 if the front end was killed.
 func (f *frontEndProcess) wait() int {
 	f.t.Helper()
-	if err := <-f.ended; errors.Is(err, exec.ErrWaitDelay) {
+	if err := f.end(); errors.Is(err, exec.ErrWaitDelay) {
 		f.t.Error("a process still holds the front end's output")
 	}
 	return f.cmd.ProcessState.ExitCode()

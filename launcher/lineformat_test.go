@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/softnd/softnd/internal/proctest"
 )
 
 // The bytes of one rank arrive unchanged in each write, with or without line feeds.
@@ -35,13 +37,7 @@ func TestRawOutputOfOneRankIsImmediate(t *testing.T) {
 	cfg.Apps[0].Path, cfg.Apps[0].Args = "/bin/sh", []string{"sh", "-c", "printf 'name? '; read name; printf %s \"$name\""}
 	cfg.Stdin, cfg.Output.Raw = r, true
 	j := start(t, cfg)
-	for alarm := time.After(testTimeout); j.out.String() != "name? "; {
-		select {
-		case <-j.out.more:
-		case <-alarm:
-			t.Fatalf("the prompt does not come; %q did", j.out)
-		}
-	}
+	proctest.Eventually(t, "the prompt comes", func() bool { return j.out.String() == "name? " }, j.out)
 	io.WriteString(w, "softnd\n")
 	w.Close()
 	j.wait()

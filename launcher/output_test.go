@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/softnd/softnd/internal/proctest"
 )
 
 // unlabel splits labelled output by rank. It fails on any byte outside of a labelled line.
@@ -146,7 +148,7 @@ func TestForeignWriterDoesNotHoldTheJob(t *testing.T) {
 	if err != nil || len(below) != 3 {
 		t.Fatalf("watchdog, supervisor and rank should be there: %v, %v", below, err)
 	}
-	watchdog, rank := watch(t, below[0].PID), below[2].PID
+	watchdog, rank := proctest.Watch(t, below[0].PID), below[2].PID
 	foreign, err := os.OpenFile(fmt.Sprintf("/proc/%d/fd/1", rank), os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -157,7 +159,7 @@ func TestForeignWriterDoesNotHoldTheJob(t *testing.T) {
 		t.Fatal(err)
 	}
 	open('x')
-	watchdog.mustDie()
+	watchdog.MustEnd()
 	close(w.release)
 	j.wait()
 	if got := string(unlabel(t, []byte(w.String()), 1)[0]); !strings.HasSuffix(got, text+"\n") {
@@ -247,11 +249,7 @@ func passThrough(t *testing.T, ends string, reads ...string) (after []string) {
 			t.Fatal(err)
 		}
 		if strings.ContainsAny(data, ends) {
-			for alarm := time.Now().Add(testTimeout); len(out.String()) == seen; time.Sleep(time.Millisecond) {
-				if time.Now().After(alarm) {
-					t.Fatalf("nothing comes out for %q", data)
-				}
-			}
+			proctest.Eventually(t, fmt.Sprintf("output for %q", data), func() bool { return len(out.String()) > seen })
 		}
 		after = append(after, fresh())
 	}
@@ -342,7 +340,7 @@ func TestSignalWhileOutputIsNotRead(t *testing.T) {
 	cfg.Stdout = w
 	j := start(t, cfg)
 	j.err.await(2, "ready")
-	await(t, "the output is full", func() bool {
+	proctest.Eventually(t, "the output is full", func() bool {
 		n, err := unix.Poll([]unix.PollFd{{Fd: int32(w.Fd()), Events: unix.POLLOUT}}, 0)
 		return n == 0 && err == nil
 	})

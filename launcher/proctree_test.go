@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/softnd/softnd/internal/proctable"
+	"github.com/softnd/softnd/internal/proctest"
 )
 
 // startChild starts a child that runs until it is killed.
@@ -50,7 +51,7 @@ func TestDescendants(t *testing.T) {
 // The PID of an entry whose process has ended may belong to another process now.
 func TestSendSparesReusedPID(t *testing.T) {
 	child := startChild(t)
-	w := watch(t, child.Process.Pid)
+	w := proctest.Watch(t, child.Process.Pid)
 	p, err := proctable.Read(child.Process.Pid)
 	if err != nil {
 		t.Fatal(err)
@@ -63,7 +64,7 @@ func TestSendSparesReusedPID(t *testing.T) {
 	if err := send(p, syscall.SIGKILL); err != nil {
 		t.Error(err)
 	}
-	w.mustDie()
+	w.MustEnd()
 	if err := child.Wait(); err == nil {
 		t.Error("the child ended by itself")
 	}
@@ -111,9 +112,9 @@ func TestExitOrderIsThatOfTheExits(t *testing.T) {
 		d.watch(rank, fd)
 	}
 	for _, rank := range []int{2, 0, 1} {
-		w := watch(t, children[rank].Process.Pid)
-		w.signal(syscall.SIGKILL)
-		w.mustDie()
+		w := proctest.Watch(t, children[rank].Process.Pid)
+		w.Signal(syscall.SIGKILL)
+		w.MustEnd()
 	}
 	var order []int
 	take := func() { d.deliver(func(rank int, _ exitInfo) { order = append(order, rank) }) }

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/softnd/softnd/internal/proctest"
 )
 
 // checkedJSON writes a report, checks it against the schema, and returns it.
@@ -51,16 +53,8 @@ func TestReport(t *testing.T) {
 	j := start(t, cfg)
 	var first int
 	fmt.Sscan(j.out.await(4, "ready")[0], &first)
-	w := watched{t: t, pid: first}
-	for end := time.Now().Add(testTimeout); ; { // a zombie until it is reaped
-		if syscall.Kill(w.pid, 0) == syscall.ESRCH {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatal("rank 0 does not end")
-		}
-		time.Sleep(time.Millisecond)
-	}
+	// It is a zombie until it is reaped.
+	proctest.Eventually(t, "rank 0 ends", func() bool { return syscall.Kill(first, 0) == syscall.ESRCH })
 	open('x')
 	report := j.wait()
 	m := checkedJSON(t, report, report.ExitStatus(), nil)

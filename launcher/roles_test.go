@@ -11,26 +11,30 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/softnd/softnd/internal/jobcontrol"
+	"github.com/softnd/softnd/internal/proctest"
 )
 
-// roles are the roles of the test binary.
-var roles = map[string]func() error{
-	"plan":     playPlan,
-	"family":   playFamily,
-	"stubborn": playStubborn,
-	"child":    playChild,
-	"tell":     playTell,
-	"writer":   playWriter,
-	"listener": playListener,
-	"reader":   playReader,
-	"front":    playFrontEnd,
+func init() {
+	for name, play := range map[string]func() error{
+		"plan":     playPlan,
+		"family":   playFamily,
+		"stubborn": playStubborn,
+		"child":    playChild,
+		"tell":     playTell,
+		"writer":   playWriter,
+		"listener": playListener,
+		"reader":   playReader,
+		"front":    playFrontEnd,
+		"own":      playOwn,
+	} {
+		proctest.Role(name, func(*proctest.Self) error { return play() })
+	}
 }
 
 // playPlan follows PLAN_<rank>: "exit N", "signal N", or "", which waits for a signal. After
@@ -241,11 +245,12 @@ func playFrontEnd() error {
 	return nil
 }
 
-// self returns a command that runs this binary in another role.
+// self returns a command that runs this binary in another role. The process may outlive its parent.
 func self(role string, env ...string) *exec.Cmd {
-	cmd := exec.Command("/proc/self/exe")
+	cmd := proctest.Command(role)
 	cmd.Args[0] = filepath.Join("/somewhere", role)
-	cmd.Env = slices.Concat(os.Environ(), []string{roleVar + "=" + role}, env)
+	cmd.Env = append(cmd.Env, env...)
+	cmd.SysProcAttr = nil
 	return cmd
 }
 

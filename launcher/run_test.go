@@ -15,6 +15,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/softnd/softnd/internal/proctest"
 )
 
 func TestExitStatusIsThatOfTheFirstFailure(t *testing.T) {
@@ -85,14 +87,14 @@ func TestFirstFailureWithLateSupervisor(t *testing.T) {
 	for rank, rest := range j.out.await(3, "ready") {
 		fmt.Sscan(rest, &pids[rank], &parent[rank])
 	}
-	supervisor := watch(t, parent[0])
-	supervisor.signal(syscall.SIGSTOP)
+	supervisor := proctest.Watch(t, parent[0])
+	supervisor.Signal(syscall.SIGSTOP)
 	for _, rank := range []int{2, 0} {
-		w := watch(t, pids[rank])
+		w := proctest.Watch(t, pids[rank])
 		open[rank]('x')
-		w.mustDie()
+		w.MustEnd()
 	}
-	supervisor.signal(syscall.SIGCONT)
+	supervisor.Signal(syscall.SIGCONT)
 	if report := j.wait(); report.First != 2 || report.ExitStatus() != 6 {
 		t.Errorf("rank %d failed first and the exit status is %d, want 2 and 6", report.First, report.ExitStatus())
 	}
@@ -108,11 +110,8 @@ func TestMessageCountsRunningRanks(t *testing.T) {
 		if rank < 2 {
 			var pid, supervisor int
 			fmt.Sscan(rest, &pid, &supervisor)
-			if fd, err := unix.PidfdOpen(pid, 0); err == nil {
-				w := watched{t, pid, fd}
-				w.mustDie()
-				unix.Close(fd)
-			}
+			// It is a zombie until it is reaped.
+			proctest.Eventually(t, fmt.Sprintf("rank %d ends", rank), func() bool { return syscall.Kill(pid, 0) == syscall.ESRCH })
 		}
 	}
 	open('x')

@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/softnd/softnd/internal/proctest"
 )
 
 // withSignals returns a job whose signals the test sends.
@@ -19,7 +21,7 @@ func withSignals(cfg Config) (Config, chan<- os.Signal) {
 
 func TestSignalsAreForwarded(t *testing.T) {
 	cfg, send := withSignals(config("listener", 3, "LISTEN_END=15"))
-	cfg.SignalGrace = testTimeout
+	cfg.SignalGrace = proctest.Timeout
 	j := start(t, cfg)
 	j.out.await(3, "ready")
 	for _, sig := range []syscall.Signal{syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGCONT} {
@@ -56,7 +58,7 @@ func TestForwardedSignalKillsRank(t *testing.T) {
 
 func TestSecondSignalKillsAtOnce(t *testing.T) {
 	cfg, send := withSignals(config("listener", 2))
-	cfg.SignalGrace = 2 * testTimeout // the test fails if it is waited for
+	cfg.SignalGrace = 2 * proctest.Timeout // the test fails if it is waited for
 	j := start(t, cfg)
 	j.out.await(2, "ready")
 	send <- syscall.SIGINT
@@ -87,11 +89,11 @@ func TestGraceEnds(t *testing.T) {
 // A suspended rank is resumed so that it can exit in good order.
 func TestSuspendedRankIsResumedToEnd(t *testing.T) {
 	cfg, send := withSignals(config("listener", 1, "LISTEN_END=15"))
-	cfg.SignalGrace = testTimeout
+	cfg.SignalGrace = proctest.Timeout
 	j := start(t, cfg)
 	var pid int
 	fmt.Sscan(j.out.await(1, "ready")[0], &pid)
-	watch(t, pid).signal(syscall.SIGSTOP)
+	proctest.Watch(t, pid).Signal(syscall.SIGSTOP)
 	send <- syscall.SIGTERM
 	if report := j.wait(); report.Ranks[0].Status != 0 {
 		t.Errorf("rank 0 ended with %#x", report.Ranks[0].Status)
@@ -103,35 +105,20 @@ func TestFrontEndSuspendsWithItsRanks(t *testing.T) {
 	front := startFrontEnd(t, "listener", 2, "LISTEN_END=15")
 	ready := front.out.await(2, "ready")
 	for range 2 {
-		front.signal(syscall.SIGTSTP)
-		front.awaitState('T')
+		front.Signal(syscall.SIGTSTP)
+		front.AwaitState('T')
 		for _, rest := range ready {
 			var pid int
 			fmt.Sscan(rest, &pid)
-			watch(t, pid).awaitState('T')
+			proctest.Watch(t, pid).AwaitState('T')
 		}
-		front.signal(syscall.SIGCONT)
+		front.Signal(syscall.SIGCONT)
 		front.out.await(2, fmt.Sprintf("signal %d", syscall.SIGCONT))
 	}
-	front.signal(syscall.SIGTERM)
+	front.Signal(syscall.SIGTERM)
 	if got := front.wait(); got != 128+15 {
 		t.Errorf("exit status %d, want %d", got, 128+15)
 	}
-}
-
-// awaitState waits until the process table shows the process in a state.
-func (w watched) awaitState(state byte) {
-	w.t.Helper()
-	for end := time.Now().Add(testTimeout); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", w.pid))
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		if s := string(b); s[strings.LastIndexByte(s, ')')+2] == state {
-			return
-		}
-	}
-	w.t.Fatalf("process %d does not come to state %c", w.pid, state)
 }
 
 // Under nohup, SIGHUP ends neither the front end nor its ranks.
@@ -142,13 +129,13 @@ func TestIgnoredSignalStaysIgnored(t *testing.T) {
 			t.Errorf("rank %d does not ignore SIGHUP", rank)
 		}
 	}
-	front.signal(syscall.SIGHUP)
-	front.signal(syscall.SIGUSR1)
+	front.Signal(syscall.SIGHUP)
+	front.Signal(syscall.SIGUSR1)
 	front.out.await(2, fmt.Sprintf("signal %d", syscall.SIGUSR1))
 	if strings.Contains(front.out.String(), "signal 1\n") {
 		t.Errorf("the hangup was passed on:\n%s", front.out)
 	}
-	front.signal(syscall.SIGTERM)
+	front.Signal(syscall.SIGTERM)
 	if got := front.wait(); got != 128+15 {
 		t.Errorf("exit status %d, want %d", got, 128+15)
 	}

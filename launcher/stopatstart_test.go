@@ -6,6 +6,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/softnd/softnd/internal/proctest"
 )
 
 // A rank that is stopped at start has loaded its program but not run an instruction. It has no
@@ -17,11 +19,11 @@ func TestStopAtStart(t *testing.T) {
 	stopped := make(chan rank, 3)
 	cfg.OnStopped = func(number, pid int) { stopped <- rank{number, pid} }
 	j := start(t, cfg)
-	s := take(t, stopped)
+	s := proctest.Receive(t, "a rank is stopped", stopped)
 	if s.number != 1 {
 		t.Fatalf("rank %d is stopped, want 1", s.number)
 	}
-	await(t, "stopped", func() bool { return field(t, s.pid, "State:") == "T (stopped)" })
+	proctest.Eventually(t, "stopped", func() bool { return field(t, s.pid, "State:") == "T (stopped)" })
 	if tracer := field(t, s.pid, "TracerPid:"); tracer != "0" {
 		t.Errorf("process %s traces it", tracer)
 	}
@@ -33,9 +35,9 @@ func TestStopAtStart(t *testing.T) {
 	if strings.Contains(j.out.String(), "[1]") || len(stopped) > 0 {
 		t.Errorf("more than one is stopped, or the stopped one has run:\n%s", j.out)
 	}
-	w := watch(t, s.pid)
-	w.mustLive()
-	w.signal(syscall.SIGCONT)
+	w := proctest.Watch(t, s.pid)
+	w.MustRun()
+	w.Signal(syscall.SIGCONT)
 	if report := j.wait(); report.ExitStatus() != 0 || report.Ranks[1].PID != s.pid {
 		t.Errorf("exit status %d, %+v", report.ExitStatus(), report.Ranks)
 	}
@@ -46,11 +48,11 @@ func TestStopAtStart(t *testing.T) {
 func TestStoppedRankIsEnded(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
-		end    func(open func(byte), stopped watched)
+		end    func(open func(byte), stopped proctest.Watched)
 		status int
 	}{
-		{"another fails", func(open func(byte), _ watched) { open('x') }, 5},
-		{"killed", func(_ func(byte), w watched) { w.signal(syscall.SIGKILL) }, 128 + 9},
+		{"another fails", func(open func(byte), _ proctest.Watched) { open('x') }, 5},
+		{"killed", func(_ func(byte), w proctest.Watched) { w.Signal(syscall.SIGKILL) }, 128 + 9},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r, open := gate(t)
@@ -60,12 +62,12 @@ func TestStoppedRankIsEnded(t *testing.T) {
 			pids := make(chan int, 1)
 			cfg.OnStopped = func(_, pid int) { pids <- pid }
 			j := start(t, cfg)
-			w := watch(t, take(t, pids))
+			w := proctest.Watch(t, proctest.Receive(t, "a rank is stopped", pids))
 			tc.end(open, w)
 			if report := j.wait(); report.ExitStatus() != tc.status {
 				t.Errorf("exit status %d, want %d", report.ExitStatus(), tc.status)
 			}
-			w.mustDie()
+			w.MustEnd()
 		})
 	}
 }

@@ -8,11 +8,13 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/softnd/softnd/internal/proctest"
 )
 
 func TestTimeoutStopsTheJob(t *testing.T) {
 	cfg := config("plan", 3)
-	cfg.Grace = testTimeout
+	cfg.Grace = proctest.Timeout
 	cfg.Timeout = 500 * time.Millisecond
 	calls := 0
 	var running []int
@@ -56,10 +58,10 @@ func TestTimeoutStopsTheJob(t *testing.T) {
 func TestRanksRunDuringDiagnosis(t *testing.T) {
 	cfg := config("listener", 2, "LISTEN_END=15")
 	cfg.Timeout = 500 * time.Millisecond
-	cfg.Grace = testTimeout
+	cfg.Grace = proctest.Timeout
 	told := make(chan struct{})
 	resumeEnd := make(chan struct{})
-	cfg.diagnosisTimeout = testTimeout
+	cfg.diagnosisTimeout = proctest.Timeout
 	cfg.Diagnose = func(Trigger, *Report) []string {
 		close(told)
 		<-resumeEnd
@@ -67,11 +69,11 @@ func TestRanksRunDuringDiagnosis(t *testing.T) {
 	}
 	j := start(t, cfg)
 	pids := j.out.await(2, "ready")
-	take(t, told)
+	proctest.Receive(t, "Diagnose is called", told)
 	for _, rest := range pids {
 		var pid int
 		fmt.Sscan(rest, &pid)
-		watch(t, pid).mustLive()
+		proctest.Watch(t, pid).MustRun()
 	}
 	if s := j.out.String(); strings.Contains(s, "signal") {
 		t.Errorf("ranks were signalled before the call:\n%s", s)
@@ -85,7 +87,7 @@ func TestRanksRunDuringDiagnosis(t *testing.T) {
 
 func TestJobEndsBeforeTimeout(t *testing.T) {
 	cfg := config("plan", 2, "PLAN_0=exit 0", "PLAN_1=exit 0")
-	cfg.Timeout = testTimeout
+	cfg.Timeout = proctest.Timeout
 	cfg.Diagnose = func(Trigger, *Report) []string { t.Error("timed out"); return nil }
 	if report := start(t, cfg).wait(); report.TimedOut || report.ExitStatus() != 0 {
 		t.Errorf("timed out: %v, exit status %d", report.TimedOut, report.ExitStatus())
@@ -128,7 +130,7 @@ func TestDiagnosisThatDoesNotReturn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cfg := config("listener", 2)
 			cfg.Timeout, cfg.SignalGrace = tc.timeout, 10*time.Millisecond
-			cfg.diagnosisTimeout = testTimeout
+			cfg.diagnosisTimeout = proctest.Timeout
 			if tc.timeout > 0 {
 				cfg.diagnosisTimeout = time.Millisecond
 			}
@@ -145,7 +147,7 @@ func TestDiagnosisThatDoesNotReturn(t *testing.T) {
 					signals <- sig
 				}
 				if i == 0 && len(tc.signals) > 1 {
-					take(t, asked)
+					proctest.Receive(t, "Diagnose is called", asked)
 				}
 			}
 			if report := j.wait(); report.ExitStatus() != tc.want {

@@ -1,26 +1,17 @@
 package measure
 
 import (
-	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"strconv"
 	"testing"
-	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/softnd/softnd"
 	"github.com/softnd/softnd/bench/report"
+	"github.com/softnd/softnd/internal/proctest"
 	"github.com/softnd/softnd/shm"
 )
-
-// orderVariable is an environment variable. If it contains an order, the test binary plays the ranks of a job and runs
-// no tests.
-const orderVariable = "MEASURE_TEST_ORDER"
 
 // order is the work of the ranks of a job.
 type order struct {
@@ -28,27 +19,20 @@ type order struct {
 	Options Options
 }
 
-// watchdog ends what hangs.
-const watchdog = 2 * time.Minute
-
 func TestMain(m *testing.M) {
-	if text, ok := os.LookupEnv(orderVariable); ok {
-		if err := obey(text); err != nil {
-			fmt.Fprintln(os.Stderr, "rank", os.Getenv(softnd.EnvRank)+":", err)
-			os.Exit(1)
-		}
-		os.Exit(0)
-	}
+	proctest.Main()
 	os.Exit(m.Run())
 }
 
-func obey(text string) (err error) {
+// roleRank executes the order in its argument.
+var roleRank = proctest.Role("rank", obey)
+
+func obey(self *proctest.Self) error {
 	var o order
-	if err := json.Unmarshal([]byte(text), &o); err != nil {
+	if err := json.Unmarshal([]byte(self.Args[0]), &o); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), watchdog)
-	defer cancel()
+	ctx := self.Ctx
 	job, err := softnd.Init(ctx)
 	if err != nil {
 		return err
@@ -86,30 +70,19 @@ func runJob(t *testing.T, ranks int, test string, o Options) []report.Result {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var out, errs bytes.Buffer
-	var all []*exec.Cmd
+	var all []*proctest.Process
 	for rank := range ranks {
-		cmd := exec.Command(os.Args[0])
-		cmd.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL}
-		cmd.Env = append(os.Environ(), orderVariable+"="+string(text), softnd.EnvRank+"="+strconv.Itoa(rank),
-			softnd.EnvSize+"="+strconv.Itoa(ranks), softnd.EnvArenaFD+"=3", softnd.EnvExec+"="+o.Executor)
+		cmd := proctest.Command(roleRank, string(text))
+		cmd.Env = append(cmd.Env, softnd.EnvRank+"="+strconv.Itoa(rank), softnd.EnvSize+"="+strconv.Itoa(ranks),
+			softnd.EnvArenaFD+"=3", softnd.EnvExec+"="+o.Executor)
 		cmd.ExtraFiles = []*os.File{arena.File()}
-		cmd.Stderr = os.Stderr
-		if rank == 0 {
-			cmd.Stdout, cmd.Stderr = &out, &errs
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, cmd)
+		all = append(all, proctest.Start(t, cmd))
 	}
-	for rank, cmd := range all {
-		if err := cmd.Wait(); err != nil {
-			t.Errorf("rank %d: %v %s", rank, err, errs.String())
-		}
+	for _, p := range all {
+		p.Wait()
 	}
 	var found []report.Result
-	if err := json.Unmarshal(out.Bytes(), &found); err != nil && !t.Failed() {
+	if err := json.Unmarshal([]byte(all[0].Out.String()), &found); err != nil && !t.Failed() {
 		t.Error(err)
 	}
 	if t.Failed() {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"sync"
@@ -17,30 +16,22 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/softnd/softnd/internal/build"
+	"github.com/softnd/softnd/internal/proctest"
 	"github.com/softnd/softnd/internal/unixsock"
 )
 
-// testTimeout ends tests that hang. It is no requirement on speed.
-const testTimeout = 60 * time.Second
-
-// strangerVar makes the test binary a stranger: it dials the address in it.
-const strangerVar = "CONTROLCHANNEL_TEST_ADDRESS"
-
 func TestMain(m *testing.M) {
-	if s := os.Getenv(strangerVar); s != "" {
-		if err := playStranger(s); err != nil {
-			fmt.Println(err)
-			os.Exit(1)
-		}
-		os.Exit(0)
-	}
+	proctest.Main()
 	os.Exit(m.Run())
 }
 
+// roleStranger dials the address in its argument.
+var roleStranger = proctest.Role("stranger", playStranger)
+
 // playStranger prints the answers to an honest client, and to one that does not check the
 // server's user.
-func playStranger(address string) error {
-	a, err := Parse(address)
+func playStranger(self *proctest.Self) error {
+	a, err := Parse(self.Args[0])
 	if err != nil {
 		return err
 	}
@@ -102,8 +93,7 @@ func dial(t *testing.T, s *Server, rank int, wantFile bool) (*Channel, *os.File)
 	if err != nil || a != s.Address() {
 		t.Fatalf("%v, %v, want %v", a, err, s.Address())
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
-	defer cancel()
+	ctx := proctest.Context(t)
 	l, file, err := Dial(ctx, a, rank, wantFile)
 	if err != nil {
 		t.Fatal(err)
@@ -210,7 +200,7 @@ func exchange(t testing.TB, s *Server, said []byte) (answer message, file bool) 
 		t.Fatal(err)
 	}
 	defer c.Close()
-	c.SetDeadline(time.Now().Add(testTimeout))
+	c.SetDeadline(time.Now().Add(proctest.Timeout))
 	if _, err := c.Write(said); err != nil {
 		t.Fatal(err)
 	}
@@ -242,14 +232,13 @@ func TestOtherUserIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer exe.Close()
-	cmd := exec.CommandContext(t.Context(), "/proc/self/fd/3")
-	cmd.ExtraFiles = []*os.File{exe}
-	cmd.Env = append(os.Environ(), strangerVar+"="+s.Address().String())
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
-	out, err := cmd.CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "honest: connect to launcher: it runs as user 0, this process as user 65534: run both as one user\n") ||
-		!strings.Contains(string(out), `"the job belongs to user 0, this process runs as user 65534"}, 0`) {
-		t.Errorf("%v: %s", err, out)
+	cmd := proctest.Command(roleStranger, s.Address().String())
+	cmd.Path, cmd.ExtraFiles = "/proc/self/fd/3", []*os.File{exe}
+	cmd.SysProcAttr.Credential = &syscall.Credential{Uid: 65534, Gid: 65534}
+	status, out, errs := proctest.Run(t, cmd)
+	if status != 0 || !strings.Contains(out, "honest: connect to launcher: it runs as user 0, this process as user 65534: run both as one user\n") ||
+		!strings.Contains(out, `"the job belongs to user 0, this process runs as user 65534"}, 0`) {
+		t.Errorf("exit status %d: %s%s", status, out, errs)
 	}
 }
 

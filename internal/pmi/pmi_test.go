@@ -13,11 +13,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/softnd/softnd/internal/proctest"
 	"github.com/softnd/softnd/internal/unixsock"
 )
-
-// watchdog ends what has hung. No test depends on how long anything takes.
-const watchdog = 60 * time.Second
 
 // heard collects a server's notices.
 type heard struct {
@@ -78,7 +76,7 @@ func pair(t testing.TB) (a, b *unixsock.Conn) {
 	if b, err = unixsock.Adopt(own); err != nil {
 		t.Fatal(err)
 	}
-	deadline := time.Now().Add(watchdog)
+	deadline := time.Now().Add(proctest.Timeout)
 	a.SetDeadline(deadline)
 	b.SetDeadline(deadline)
 	return a, b
@@ -283,11 +281,7 @@ func TestServeWhoHasGone(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !tc.before {
-				for end := time.Now().Add(watchdog); !s.hasOneWaiting(); time.Sleep(time.Millisecond) {
-					if time.Now().After(end) {
-						t.Fatal("it does not wait")
-					}
-				}
+				proctest.Eventually(t, "one rank waits", s.hasOneWaiting)
 				s.Serve(1, ours)
 			}
 			if got, err := bufio.NewReader(waits).ReadString('\n'); got != "cmd=barrier_out rc=-1 msg=rank_1_has_gone\n" {
@@ -344,8 +338,7 @@ func TestEndedReportsWrongEnd(t *testing.T) {
 func TestClient(t *testing.T) {
 	var h heard
 	_, ranks := ends(t, 2, &h)
-	ctx, cancel := context.WithTimeout(t.Context(), watchdog)
-	defer cancel()
+	ctx := proctest.Context(t)
 	var all sync.WaitGroup
 	for rank, conn := range ranks {
 		all.Go(func() {

@@ -239,9 +239,18 @@ func (p *Process) Stop() {
 // Resume lets a stopped process run.
 func (p *Process) Resume() { p.t.Helper(); p.Signal(syscall.SIGCONT) }
 
-// Run runs a program to its end. It returns the exit status, 128 + n after signal n, and the output.
+// Run runs a program to its end. It returns the exit status, 128 + n after signal n, and the output. Standard input is
+// /dev/null if cmd does not set it.
 func Run(t testing.TB, cmd *exec.Cmd) (status int, stdout, stderr string) {
 	t.Helper()
+	if cmd.Stdin == nil {
+		null, err := os.Open(os.DevNull)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer null.Close()
+		cmd.Stdin = null
+	}
 	p := Start(t, cmd)
 	_ = p.End() // the status says it
 	if ws := cmd.ProcessState.Sys().(syscall.WaitStatus); ws.Signaled() {

@@ -60,10 +60,13 @@ func (w Watched) MustRun() {
 	}
 }
 
-// Signal sends a signal to the process.
+// Send sends a signal to the process.
+func (w Watched) Send(s syscall.Signal) error { return unix.PidfdSendSignal(w.pidfd, s, nil, 0) }
+
+// Signal sends a signal to the process, and fails the test if it has ended.
 func (w Watched) Signal(s syscall.Signal) {
 	w.t.Helper()
-	if err := unix.PidfdSendSignal(w.pidfd, s, nil, 0); err != nil {
+	if err := w.Send(s); err != nil {
 		w.t.Fatalf("signal %d to process %d: %v", s, w.PID, err)
 	}
 }

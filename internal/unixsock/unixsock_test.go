@@ -9,10 +9,9 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-)
 
-// watchdog bounds calls that hang. It is no requirement on speed.
-const watchdog = 30 * time.Second
+	"github.com/softnd/softnd/internal/proctest"
+)
 
 // ends returns both ends of a connection, in non-blocking mode.
 func ends(t *testing.T, kind int) (a, b *Conn) {
@@ -31,7 +30,7 @@ func ends(t *testing.T, kind int) (a, b *Conn) {
 	}
 	for _, c := range []*Conn{a, b} {
 		t.Cleanup(func() { c.Close() })
-		c.SetDeadline(time.Now().Add(watchdog))
+		c.SetDeadline(time.Now().Add(proctest.Timeout))
 	}
 	return a, b
 }
@@ -95,13 +94,8 @@ func TestBlockedCallsReturnDocumentedErrors(t *testing.T) {
 					go func() { got <- wait(a) }()
 					time.Sleep(time.Millisecond) // it likely waits by now; the result is the same if not
 					tc.do(a, b)
-					select {
-					case err := <-got:
-						if !errors.Is(err, tc.want) {
-							t.Errorf("%v, want %v", err, tc.want)
-						}
-					case <-time.After(watchdog):
-						t.Error("it waits for ever")
+					if err := proctest.Receive(t, "the wait ends", got); !errors.Is(err, tc.want) {
+						t.Errorf("%v, want %v", err, tc.want)
 					}
 				})
 			}
@@ -177,7 +171,7 @@ func TestListenerAccepts(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := make([]byte, 10)
-	accepted.SetDeadline(time.Now().Add(watchdog))
+	accepted.SetDeadline(time.Now().Add(proctest.Timeout))
 	if n, err := accepted.Read(b); err != nil || string(b[:n]) != "hello" {
 		t.Errorf("%q, %v", b[:n], err)
 	}
@@ -188,13 +182,8 @@ func TestListenerAccepts(t *testing.T) {
 	}()
 	time.Sleep(time.Millisecond) // it likely waits by now; the result is the same if not
 	l.Close()
-	select {
-	case err := <-closed:
-		if !errors.Is(err, os.ErrClosed) {
-			t.Error(err)
-		}
-	case <-time.After(watchdog):
-		t.Error("Accept waits for ever")
+	if err := proctest.Receive(t, "Accept returns", closed); !errors.Is(err, os.ErrClosed) {
+		t.Error(err)
 	}
 }
 
