@@ -8,18 +8,17 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/softnd/softnd"
+	"github.com/softnd/softnd/internal/proctest"
 )
 
 // rankOf returns the rank that a process has started, once it runs. Before that, there may be other children for a
 // moment: the Go runtime starts one to test the kernel, and the rank itself before its exec.
 func rankOf(t *testing.T, pid int) int {
 	t.Helper()
-	for end := time.Now().Add(watchdog); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	rank := 0
+	proctest.Eventually(t, "a further rank is started", func() bool {
 		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
 		if err != nil {
 			t.Fatal(err)
@@ -29,32 +28,14 @@ func rankOf(t *testing.T, pid int) int {
 			if err != nil || !strings.Contains("\x00"+string(env), "\x00"+softnd.EnvRank+"=1\x00") {
 				continue
 			}
-			rank, err := strconv.Atoi(child)
-			if err != nil {
+			if rank, err = strconv.Atoi(child); err != nil {
 				t.Fatal(err)
 			}
-			return rank
+			return true
 		}
-	}
-	t.Fatal("no further rank was started")
-	return 0
-}
-
-// mustEnd waits until the process of a pidfd has exited.
-func mustEnd(t *testing.T, pidfd int) {
-	t.Helper()
-	wait := []unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}
-	for {
-		n, err := unix.Poll(wait, int(watchdog.Milliseconds()))
-		if err == unix.EINTR {
-			continue
-		}
-		if n == 0 {
-			unix.PidfdSendSignal(pidfd, unix.SIGKILL, nil, 0)
-			t.Error("the other rank still lives")
-		}
-		return
-	}
+		return false
+	})
+	return rank
 }
 
 // TestEndOfOneProcessEndsOther: however one of the two processes ends, the other ends, too.
@@ -74,24 +55,16 @@ func TestEndOfOneProcessEndsOther(t *testing.T) {
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
-			child := rankOf(t, cmd.Process.Pid)
-			fd, err := unix.PidfdOpen(child, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer unix.Close(fd)
+			child := proctest.Watch(t, rankOf(t, cmd.Process.Pid))
 			if tc.child {
-				err = unix.PidfdSendSignal(fd, tc.sig, nil, 0)
-			} else {
-				err = cmd.Process.Signal(tc.sig)
-			}
-			if err != nil {
+				child.Signal(tc.sig)
+			} else if err := cmd.Process.Signal(tc.sig); err != nil {
 				t.Fatal(err)
 			}
 			if err := cmd.Wait(); err == nil {
 				t.Error("exit status 0")
 			}
-			mustEnd(t, fd)
+			child.MustEnd()
 			if !strings.Contains(errOut.String(), tc.want) {
 				t.Errorf("no %q in %s", tc.want, &errOut)
 			}
@@ -103,18 +76,18 @@ func TestEndOfOneProcessEndsOther(t *testing.T) {
 func awaitMeeting(t *testing.T, pid int) {
 	t.Helper()
 	dir := fmt.Sprintf("/proc/%d/fd/", pid)
-	for end := time.Now().Add(watchdog); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	proctest.Eventually(t, "client and server meet", func() bool {
 		entries, err := os.ReadDir(dir)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, e := range entries {
 			if target, err := os.Readlink(dir + e.Name()); err == nil && strings.Contains(target, "pidfd") {
-				return
+				return true
 			}
 		}
-	}
-	t.Fatal("client and server do not meet")
+		return false
+	})
 }
 
 // TestServerEndsWithItsClient: if the client is killed, the server ends, too.

@@ -16,10 +16,8 @@ import (
 
 	"github.com/softnd/softnd/bench/measure"
 	"github.com/softnd/softnd/bench/report"
+	"github.com/softnd/softnd/internal/proctest"
 )
-
-// watchdog limits what may hang. It does not check speed.
-const watchdog = 2 * time.Minute
 
 // built returns the directory of the programs that are tested.
 var built = sync.OnceValues(func() (string, error) {
@@ -49,22 +47,11 @@ func command(t *testing.T, program string, args ...string) *exec.Cmd {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), watchdog)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*proctest.Timeout)
 	t.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, filepath.Join(dir, program), args...)
 	cmd.WaitDelay = 10 * time.Second
 	return cmd
-}
-
-// finish runs a program until it exits.
-func finish(t *testing.T, cmd *exec.Cmd) (status int, out, errOut string) {
-	t.Helper()
-	var o, e bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &o, &e
-	if err := cmd.Run(); err != nil && cmd.ProcessState == nil {
-		t.Fatal(err)
-	}
-	return cmd.ProcessState.ExitCode(), o.String(), e.String()
 }
 
 // transfers are the tests that this package is to run in every way. The others
@@ -117,7 +104,7 @@ func checkReport(t *testing.T, text []byte, test string) *report.Report {
 func TestEveryTestAlone(t *testing.T) {
 	for _, name := range transfers {
 		t.Run(name, func(t *testing.T) {
-			status, out, errOut := finish(t, command(t, "ndbench", append([]string{name, "--json", "-"}, tiny...)...))
+			status, out, errOut := proctest.Run(t, command(t, "ndbench", append([]string{name, "--json", "-"}, tiny...)...))
 			if status != 0 || errOut != "" {
 				t.Fatalf("exit status %d\n%s", status, errOut)
 			}
@@ -131,7 +118,7 @@ func TestEveryTestUnderNdrun(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "report.json")
 			args := append([]string{"-n", "2", filepath.Join(must(t), "ndbench"), name, "--json", file}, tiny...)
-			status, out, errOut := finish(t, command(t, "ndrun", args...))
+			status, out, errOut := proctest.Run(t, command(t, "ndrun", args...))
 			if status != 0 || errOut != "" {
 				t.Fatalf("exit status %d\n%s", status, errOut)
 			}
@@ -167,7 +154,7 @@ func TestEveryTestWithServerAndClient(t *testing.T) {
 			if err := server.Start(); err != nil {
 				t.Fatal(err)
 			}
-			status, clientOut, clientErr := finish(t, command(t, "ndbench", name, "--client", job, "--no-pin", "--json", "-"))
+			status, clientOut, clientErr := proctest.Run(t, command(t, "ndbench", name, "--client", job, "--no-pin", "--json", "-"))
 			if err := server.Wait(); err != nil || status != 0 || clientErr != "" {
 				t.Fatalf("server: %v %s\nclient: %d %s", err, &errOut, status, clientErr)
 			}
@@ -198,7 +185,7 @@ func TestOptionsAreReported(t *testing.T) {
 		if !strings.Contains(tc.args, "--size") {
 			args = append(args, "-s", "8,5000")
 		}
-		status, out, errOut := finish(t, command(t, "ndbench", args...))
+		status, out, errOut := proctest.Run(t, command(t, "ndbench", args...))
 		if status != 0 {
 			t.Errorf("%s: exit status %d\n%s", tc.args, status, errOut)
 			continue
@@ -221,7 +208,7 @@ func TestFormsOfAReport(t *testing.T) {
 	file := func(form string) string { return filepath.Join(dir, "r."+form) }
 	for _, args := range [][]string{{"--json", file("json"), "--csv", file("csv"), "--plot", file("png")}, {"--plot", file("svg")}} {
 		args = append(append([]string{"read_lat", "--quiet"}, args...), tiny...)
-		if status, out, errOut := finish(t, command(t, "ndbench", args...)); status != 0 || out != "" || errOut != "" {
+		if status, out, errOut := proctest.Run(t, command(t, "ndbench", args...)); status != 0 || out != "" || errOut != "" {
 			t.Fatalf("exit status %d, %s%s", status, out, errOut)
 		}
 	}
@@ -234,7 +221,7 @@ func TestFormsOfAReport(t *testing.T) {
 }
 
 func TestListHasAllTests(t *testing.T) {
-	_, out, _ := finish(t, command(t, "ndbench", "list"))
+	_, out, _ := proctest.Run(t, command(t, "ndbench", "list"))
 	for _, test := range measure.Tests() {
 		if !strings.Contains(out, test.Name+" ") || !strings.Contains(out, test.Title) {
 			t.Errorf("%s is not in the list", test.Name)

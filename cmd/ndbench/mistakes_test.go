@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/softnd/softnd/bench/report"
+	"github.com/softnd/softnd/internal/proctest"
 )
 
 func TestMistakesAreExplained(t *testing.T) {
@@ -47,7 +48,7 @@ func TestMistakesAreExplained(t *testing.T) {
 		{"peers --tests msg_rate --plot x.png", "such as write_lat"},
 		{"peers --events", "see ndbench help peers"},
 	} {
-		status, out, errOut := finish(t, command(t, "ndbench", strings.Fields(tc.args)...))
+		status, out, errOut := proctest.Run(t, command(t, "ndbench", strings.Fields(tc.args)...))
 		if status != exitUsage || out != "" || !strings.HasPrefix(errOut, "ndbench: ") || !strings.Contains(errOut, tc.want) {
 			t.Errorf("%s: exit status %d, %s%s\nwant %d and %q", tc.args, status, out, errOut, exitUsage, tc.want)
 		}
@@ -57,12 +58,12 @@ func TestMistakesAreExplained(t *testing.T) {
 // TestJobsThatDoNotFit: a job with a wrong number of ranks, and ranks that want different tests, are errors.
 func TestJobsThatDoNotFit(t *testing.T) {
 	ndbench := filepath.Join(must(t), "ndbench")
-	status, _, errOut := finish(t, command(t, "ndrun", "-n", "3", ndbench, "write_lat", "--no-pin"))
+	status, _, errOut := proctest.Run(t, command(t, "ndrun", "-n", "3", ndbench, "write_lat", "--no-pin"))
 	if status == 0 || !strings.Contains(errOut, "start it with ndrun -n 2") {
 		t.Errorf("3 ranks: exit status %d, %s", status, errOut)
 	}
 	script := `if [ $SOFTND_RANK = 0 ]; then exec ` + ndbench + ` write_lat --no-pin; fi; exec ` + ndbench + ` read_lat --no-pin`
-	status, _, errOut = finish(t, command(t, "ndrun", "-n", "2", "sh", "-c", script))
+	status, _, errOut = proctest.Run(t, command(t, "ndrun", "-n", "2", "sh", "-c", script))
 	if status == 0 || !strings.Contains(errOut, "give all ranks the same") {
 		t.Errorf("two tests: exit status %d, %s", status, errOut)
 	}
@@ -72,11 +73,11 @@ func TestJobsThatDoNotFit(t *testing.T) {
 func TestComparison(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "old.json")
 	args := []string{"posted", "-n", "20", "-w", "5", "-r", "6", "--no-pin", "--quiet"}
-	if status, _, errOut := finish(t, command(t, "ndbench", append(args, "--json", file)...)); status != 0 {
+	if status, _, errOut := proctest.Run(t, command(t, "ndbench", append(args, "--json", file)...)); status != 0 {
 		t.Fatalf("exit status %d, %s", status, errOut)
 	}
 	compare := func() (int, string) {
-		status, _, errOut := finish(t, command(t, "ndbench", append(args, "--compare", file)...))
+		status, _, errOut := proctest.Run(t, command(t, "ndbench", append(args, "--compare", file)...))
 		return status, errOut
 	}
 	if status, errOut := compare(); status != 0 && status != exitChanged {

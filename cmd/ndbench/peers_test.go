@@ -12,11 +12,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/softnd/softnd/bench/report"
+	"github.com/softnd/softnd/internal/proctest"
 )
 
 // amongPeers runs "ndbench peers" with a PATH that contains only these scripts. Its directory of temporary files must
@@ -55,7 +53,7 @@ func both(openmpi, mpich string) map[string]string {
 const aNanosecond = "echo figure,10,1.0"
 
 func TestPeersInOneTable(t *testing.T) {
-	status, out, errOut := finish(t, amongPeers(t, mpi("mpich", aNanosecond), "--tests", "send_lat,msg_rate", "-s", "8"))
+	status, out, errOut := proctest.Run(t, amongPeers(t, mpi("mpich", aNanosecond), "--tests", "send_lat,msg_rate", "-s", "8"))
 	if status != 0 || errOut != "" {
 		t.Fatalf("exit status %d\n%s", status, errOut)
 	}
@@ -78,7 +76,7 @@ func TestPeersInOneTable(t *testing.T) {
 func TestPeersTakeTurns(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "order")
 	say := func(name string) string { return "echo " + name + " >>" + file + "\n" + aNanosecond }
-	status, _, errOut := finish(t, amongPeers(t, both(say("openmpi"), say("mpich")), "--tests", "msg_rate"))
+	status, _, errOut := proctest.Run(t, amongPeers(t, both(say("openmpi"), say("mpich")), "--tests", "msg_rate"))
 	text, err := os.ReadFile(file)
 	if status != 0 || err != nil {
 		t.Fatalf("exit status %d, %v\n%s", status, err, errOut)
@@ -92,7 +90,7 @@ func TestPeersTakeTurns(t *testing.T) {
 func TestPeersInOneReport(t *testing.T) {
 	dir := t.TempDir()
 	file := func(form string) string { return filepath.Join(dir, "r."+form) }
-	status, out, errOut := finish(t, amongPeers(t, both(aNanosecond, aNanosecond), "--tests", "send_lat", "-s", "8,16",
+	status, out, errOut := proctest.Run(t, amongPeers(t, both(aNanosecond, aNanosecond), "--tests", "send_lat", "-s", "8,16",
 		"--json", file("json"), "--csv", file("csv"), "--plot", file("svg"), "--quiet"))
 	if status != 0 || out != "" || errOut != "" {
 		t.Fatalf("exit status %d, %s%s", status, out, errOut)
@@ -129,7 +127,7 @@ func TestPeersInOneReport(t *testing.T) {
 }
 
 func TestFailingPeerDoesNotStopOthers(t *testing.T) {
-	status, out, errOut := finish(t, amongPeers(t, both("echo oil on the road", aNanosecond), "--tests", "msg_rate,posted"))
+	status, out, errOut := proctest.Run(t, amongPeers(t, both("echo oil on the road", aNanosecond), "--tests", "msg_rate,posted"))
 	if status != exitPeers {
 		t.Errorf("exit status %d, want %d", status, exitPeers)
 	}
@@ -147,7 +145,7 @@ func TestPeersThatAreNotInstalled(t *testing.T) {
 		if only != "" {
 			args = append(args, "--only", only)
 		}
-		status, out, errOut := finish(t, amongPeers(t, nil, args...))
+		status, out, errOut := proctest.Run(t, amongPeers(t, nil, args...))
 		if status != want {
 			t.Errorf("--only %q: exit status %d, want %d\n%s", only, status, want, errOut)
 		}
@@ -161,7 +159,7 @@ func TestPeersThatAreNotInstalled(t *testing.T) {
 }
 
 func TestPeersUnderNdrun(t *testing.T) {
-	status, _, errOut := finish(t, command(t, "ndrun", "-n", "2", filepath.Join(must(t), "ndbench"), "peers"))
+	status, _, errOut := proctest.Run(t, command(t, "ndrun", "-n", "2", filepath.Join(must(t), "ndbench"), "peers"))
 	if status == 0 || !strings.Contains(errOut, "start it without ndrun") {
 		t.Errorf("exit status %d, %s", status, errOut)
 	}
@@ -176,34 +174,29 @@ func TestPeersInterrupted(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	fd, err := unix.PidfdOpen(numberIn(t, file), 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer unix.Close(fd)
+	program := proctest.Watch(t, numberIn(t, file))
 	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
 	if cmd.Wait(); cmd.ProcessState.ExitCode() != exitFailure || !strings.Contains(errOut.String(), "interrupted") {
 		t.Errorf("%v, %s", cmd.ProcessState, &errOut)
 	}
-	mustEnd(t, fd)
+	program.MustEnd()
 }
 
 // numberIn waits for a file that contains a number.
 func numberIn(t *testing.T, file string) int {
 	t.Helper()
-	for end := time.Now().Add(watchdog); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	n := 0
+	proctest.Eventually(t, "the peer is started", func() bool {
 		text, err := os.ReadFile(file)
 		if err != nil {
-			continue
+			return false
 		}
-		n, err := strconv.Atoi(strings.TrimSpace(string(text)))
-		if err != nil {
+		if n, err = strconv.Atoi(strings.TrimSpace(string(text))); err != nil {
 			t.Fatal(err)
 		}
-		return n
-	}
-	t.Fatal("the peer was not started")
-	return 0
+		return true
+	})
+	return n
 }

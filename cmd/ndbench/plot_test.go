@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/softnd/softnd/internal/proctest"
 )
 
 // TestPlotOfAnEarlierReport: a plot of JSON is the same as the plot of the run that wrote it.
@@ -13,10 +15,10 @@ func TestPlotOfAnEarlierReport(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name string) string { return filepath.Join(dir, name) }
 	args := append([]string{"read_lat", "--quiet", "--json", file("r.json"), "--plot", file("then.svg")}, tiny...)
-	if status, _, errOut := finish(t, command(t, "ndbench", args...)); status != 0 {
+	if status, _, errOut := proctest.Run(t, command(t, "ndbench", args...)); status != 0 {
 		t.Fatalf("exit status %d, %s", status, errOut)
 	}
-	if status, out, errOut := finish(t, command(t, "ndbench", "plot", file("r.json"), "--to", file("now.svg"))); status != 0 || out != "" {
+	if status, out, errOut := proctest.Run(t, command(t, "ndbench", "plot", file("r.json"), "--to", file("now.svg"))); status != 0 || out != "" {
 		t.Fatalf("exit status %d, %s%s", status, out, errOut)
 	}
 	then, err := os.ReadFile(file("then.svg"))
@@ -30,7 +32,7 @@ func TestPlotOfAnEarlierReport(t *testing.T) {
 	if !bytes.Equal(then, now) {
 		t.Error("the two pictures differ")
 	}
-	if status, _, errOut := finish(t, command(t, "ndbench", "plot", file("r.json"), file("r.json"), "--to", file("two.svg"))); status != 0 {
+	if status, _, errOut := proctest.Run(t, command(t, "ndbench", "plot", file("r.json"), file("r.json"), "--to", file("two.svg"))); status != 0 {
 		t.Errorf("two reports: exit status %d, %s", status, errOut)
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/softnd/softnd/bench/report"
 	"github.com/softnd/softnd/bench/suite"
+	"github.com/softnd/softnd/internal/proctest"
 )
 
 // suiteRuns returns the jobs of the first round of a suite.
@@ -63,7 +64,7 @@ func TestSuiteMeasuresEveryBar(t *testing.T) {
 		} else {
 			o.Duration, o.Iterations = 0, 5
 		}
-		status, out, errOut := finish(t, command(t, "ndbench", arguments(r)...))
+		status, out, errOut := proctest.Run(t, command(t, "ndbench", arguments(r)...))
 		if status != 0 || errOut != "" {
 			t.Fatalf("%s: exit status %d\n%s", arguments(r), status, errOut)
 		}

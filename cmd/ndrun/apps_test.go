@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/softnd/softnd/internal/proctest"
 )
 
 // say is a program that prints its rank, directory, variables and arguments.
@@ -22,7 +24,7 @@ func mustSay(t *testing.T, dir string, args []string, want ...string) {
 	cmd := ndrun(t, args...)
 	cmd.Dir = dir
 	cmd.Env = append(cmd.Env, "A=outer", "B=outer")
-	status, out, errOut := finish(t, cmd)
+	status, out, errOut := proctest.Run(t, cmd)
 	if status != 0 || errOut != "" {
 		t.Fatalf("exit status %d, %s", status, errOut)
 	}
@@ -55,7 +57,7 @@ func TestSeveralPrograms(t *testing.T) {
 }
 
 func TestFailureNamesProgram(t *testing.T) {
-	status, _, errOut := finish(t, ndrun(t, "sleep", "600", ":", "sh", "-c", "exit 9"))
+	status, _, errOut := proctest.Run(t, ndrun(t, "sleep", "600", ":", "sh", "-c", "exit 9"))
 	if status != 9 || !strings.HasPrefix(errOut, "ndrun: rank 1 (sh, pid ") {
 		t.Errorf("exit status %d, %s", status, errOut)
 	}
@@ -76,7 +78,7 @@ func TestGoPackageIsBuiltOnce(t *testing.T) {
 	cmd := ndrun(t, dir, "a", ":", "echo", "between", ":", "-n", "2", dir, "b")
 	cmd.Env = append(cmd.Env, "PATH="+bin+":"+os.Getenv("PATH"))
 	inEmptyTemp(t, cmd)
-	status, out, errOut := finish(t, cmd)
+	status, out, errOut := proctest.Run(t, cmd)
 	if status != 0 || errOut != "" {
 		t.Fatalf("exit status %d, %s", status, errOut)
 	}
@@ -150,7 +152,7 @@ func TestInvalidPrograms(t *testing.T) {
 				file = configFile(t, tc.file...)
 				args[slices.Index(args, "FILE")] = file
 			}
-			status, out, errOut := finish(t, ndrun(t, args...))
+			status, out, errOut := proctest.Run(t, ndrun(t, args...))
 			want := strings.ReplaceAll(tc.want, "FILE", file)
 			if status != 2 || out != "" || !strings.HasPrefix(errOut, "ndrun: parse command line: ") || !strings.Contains(errOut, want) {
 				t.Errorf("exit status %d, output %q, message\n%s want\n%s", status, out, errOut, want)
@@ -167,7 +169,7 @@ func TestLocalHostIsAccepted(t *testing.T) {
 	for _, args := range [][]string{
 		{"-host", "localhost"}, {"-hosts", "localhost:4," + own}, {"--host=127.0.0.1"}, {"-host", "::1"},
 	} {
-		if status, _, errOut := finish(t, ndrun(t, append(args, "true")...)); status != 0 || errOut != "" {
+		if status, _, errOut := proctest.Run(t, ndrun(t, append(args, "true")...)); status != 0 || errOut != "" {
 			t.Errorf("%q: exit status %d, %s", args, status, errOut)
 		}
 	}

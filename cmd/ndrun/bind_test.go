@@ -9,6 +9,7 @@ import (
 
 	"github.com/softnd/softnd/internal/affinity"
 	"github.com/softnd/softnd/internal/numlist"
+	"github.com/softnd/softnd/internal/proctest"
 )
 
 const cpusAllowed = "echo cpus $(grep Cpus_allowed_list: /proc/self/status)"
@@ -31,7 +32,7 @@ func TestBinding(t *testing.T) {
 		{"socket", nil},
 	} {
 		t.Run(tc.option, func(t *testing.T) {
-			status, out, errOut := finish(t, ndrun(t, "-n", fmt.Sprint(ranks), "--bind-to", tc.option, "--report-bindings", "sh", "-c", cpusAllowed))
+			status, out, errOut := proctest.Run(t, ndrun(t, "-n", fmt.Sprint(ranks), "--bind-to", tc.option, "--report-bindings", "sh", "-c", cpusAllowed))
 			if status != 0 {
 				t.Fatalf("exit status %d, %s", status, errOut)
 			}
@@ -78,7 +79,7 @@ func TestBindingUsesAllowedProcessorsOnly(t *testing.T) {
 	last := fmt.Sprint(allowed[len(allowed)-1])
 	cmd := ndrun(t, "-c", last, testBinary(t), "-n", "2", "-bind-to", "core", "sh", "-c", cpusAllowed)
 	taskset(t, cmd)
-	status, out, errOut := finish(t, cmd)
+	status, out, errOut := proctest.Run(t, cmd)
 	if status != 0 || strings.Count(out, "cpus Cpus_allowed_list: "+last+"\n") != 2 {
 		t.Errorf("exit status %d, %s%s", status, out, errOut)
 	}
@@ -87,7 +88,7 @@ func TestBindingUsesAllowedProcessorsOnly(t *testing.T) {
 	}
 	cmd = ndrun(t, "-c", last, testBinary(t), "-bind-to", fmt.Sprintf("list:%s,%d", last, allowed[0]), "true")
 	taskset(t, cmd)
-	status, _, errOut = finish(t, cmd)
+	status, _, errOut = proctest.Run(t, cmd)
 	want := fmt.Sprintf("ndrun: bind ranks: processor %d is not available: want some of %s\n", allowed[0], last)
 	if status != 2 || errOut != want {
 		t.Errorf("exit status %d, %s want\n%s", status, errOut, want)
@@ -108,7 +109,7 @@ func TestInvalidBindings(t *testing.T) {
 		"hwthread":  "want none, core, socket or list:CPUS",
 		"core:2":    "want none, core, socket or list:CPUS",
 	} {
-		status, out, errOut := finish(t, ndrun(t, "--bind-to", option, "true"))
+		status, out, errOut := proctest.Run(t, ndrun(t, "--bind-to", option, "true"))
 		if status != 2 || out != "" || !strings.Contains(errOut, want) {
 			t.Errorf("%s: exit status %d, output %q, message\n%s want\n%s", option, status, out, errOut, want)
 		}

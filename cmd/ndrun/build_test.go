@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/softnd/softnd/internal/proctest"
 )
 
 // goPackage writes a Go module with one file and returns its directory.
@@ -69,7 +71,7 @@ func TestGoPackageIsBuiltAndRun(t *testing.T) {
 			cmd := ndrun(t, "-n", "2", tc.program, "-n", "3")
 			cmd.Dir = tc.from
 			inEmptyTemp(t, cmd)
-			status, out, errOut := finish(t, cmd)
+			status, out, errOut := proctest.Run(t, cmd)
 			if status != 0 || errOut != "" {
 				t.Fatalf("exit status %d, %s", status, errOut)
 			}
@@ -88,7 +90,7 @@ func TestGoPackageIsBuiltAndRun(t *testing.T) {
 func TestCompilerErrorsAreForwarded(t *testing.T) {
 	cmd := ndrun(t, goPackage(t, "package main\n\nfunc main() { one(); two() }\n"))
 	inEmptyTemp(t, cmd)
-	status, out, errOut := finish(t, cmd)
+	status, out, errOut := proctest.Run(t, cmd)
 	if status != 1 || out != "" {
 		t.Errorf("exit status %d, output %q", status, out)
 	}
@@ -102,7 +104,7 @@ func TestCompilerErrorsAreForwarded(t *testing.T) {
 func TestPackageWithoutMainFails(t *testing.T) {
 	cmd := ndrun(t, goPackage(t, "package heat\n"))
 	inEmptyTemp(t, cmd)
-	status, _, errOut := finish(t, cmd)
+	status, _, errOut := proctest.Run(t, cmd)
 	if status != 1 || !strings.Contains(errOut, "not a package main: give the directory of a program") {
 		t.Errorf("exit status %d, %s", status, errOut)
 	}
@@ -111,7 +113,7 @@ func TestPackageWithoutMainFails(t *testing.T) {
 func TestBuildFailsWithoutGo(t *testing.T) {
 	cmd := ndrun(t, goPackage(t, heat))
 	cmd.Env = append(cmd.Env, "PATH="+t.TempDir())
-	status, _, errOut := finish(t, cmd)
+	status, _, errOut := proctest.Run(t, cmd)
 	if status != 1 || !strings.Contains(errOut, "install Go or run an executable") {
 		t.Errorf("exit status %d, %s", status, errOut)
 	}
@@ -122,11 +124,11 @@ func TestKilledNdrunLeavesNothing(t *testing.T) {
 	cmd := ndrun(t, "-n", "3", goPackage(t, heat), "stay")
 	inEmptyTemp(t, cmd)
 	lines := startReading(t, cmd)
-	var ranks []watched
+	var ranks []proctest.Watched
 	for lines.Scan() {
 		var rank, pid int
 		if n, _ := fmt.Sscanf(lines.Text(), "[%d] pid %d", &rank, &pid); n == 2 {
-			ranks = append(ranks, watch(t, pid))
+			ranks = append(ranks, proctest.Watch(t, pid))
 		}
 		if len(ranks) == 3 {
 			break
@@ -137,7 +139,7 @@ func TestKilledNdrunLeavesNothing(t *testing.T) {
 	}
 	_ = cmd.Process.Kill()
 	for _, w := range ranks {
-		w.mustDie()
+		w.MustEnd()
 	}
 	_ = cmd.Wait()
 }
@@ -179,9 +181,9 @@ func TestBuildEndsWithNdrun(t *testing.T) {
 			if _, err := fmt.Sscanf(first, "compiling %d", &pid); err != nil {
 				t.Fatalf("%q: %v", first, err)
 			}
-			compiler := watch(t, pid)
-			watch(t, cmd.Process.Pid).signal(tc.sig)
-			compiler.mustDie()
+			compiler := proctest.Watch(t, pid)
+			proctest.Watch(t, cmd.Process.Pid).Signal(tc.sig)
+			compiler.MustEnd()
 			_ = cmd.Wait()
 			if err != nil || cmd.ProcessState.ExitCode() != tc.status {
 				t.Errorf("exit status %d, want %d; %v", cmd.ProcessState.ExitCode(), tc.status, err)

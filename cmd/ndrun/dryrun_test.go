@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/softnd/softnd/internal/affinity"
+	"github.com/softnd/softnd/internal/proctest"
 )
 
 func TestDryRun(t *testing.T) {
@@ -21,7 +22,7 @@ func TestDryRun(t *testing.T) {
 	cmd := ndrun(t, "--dry-run", "-genv", "B", "b b", "--bind-to", "list:"+cpu, "--stop-at-start", "1", "--wrap", "2:/usr/bin/env -i",
 		"-n", "2", "-wdir", "/", "touch", touched, ":", "-env", "A", "a", dir, "it's")
 	cmd.Dir = "/tmp"
-	status, out, errOut := finish(t, cmd)
+	status, out, errOut := proctest.Run(t, cmd)
 	touch, err2 := find("program", "touch")
 	if err2 != nil {
 		t.Fatal(err2)
@@ -57,7 +58,7 @@ rank 2 of 3
 // A dry run fails for the same errors as a run.
 func TestDryRunFails(t *testing.T) {
 	for _, args := range [][]string{{"no-such-program"}, {"--wrap", "0:no-such-program", "true"}, {"--bind-to", "list:1023", "true"}} {
-		if status, out, errOut := finish(t, ndrun(t, append([]string{"--dry-run"}, args...)...)); status != 2 || out != "" || errOut == "" {
+		if status, out, errOut := proctest.Run(t, ndrun(t, append([]string{"--dry-run"}, args...)...)); status != 2 || out != "" || errOut == "" {
 			t.Errorf("%q: exit status %d, output %q, message %q", args, status, out, errOut)
 		}
 	}
@@ -65,7 +66,7 @@ func TestDryRunFails(t *testing.T) {
 
 func TestArenaSize(t *testing.T) {
 	for text, want := range map[string]string{"300M": "314572800", "0.5GiB": "536870912", "314572800": "314572800"} {
-		status, out, errOut := finish(t, ndrun(t, "--arena-size", text, "sh", "-c", "stat -L -c %s /proc/self/fd/$SOFTND_ARENA_FD"))
+		status, out, errOut := proctest.Run(t, ndrun(t, "--arena-size", text, "sh", "-c", "stat -L -c %s /proc/self/fd/$SOFTND_ARENA_FD"))
 		if status != 0 || out != "[0] "+want+"\n" {
 			t.Errorf("%s: exit status %d, %q %s; want %s", text, status, out, errOut, want)
 		}
@@ -78,7 +79,7 @@ func TestArenaSize(t *testing.T) {
 		"1K":   `are needed: change --arena-size or omit it`,
 		"99P":  `at most 1099511627776: change --arena-size or omit it`,
 	} {
-		status, out, errOut := finish(t, ndrun(t, "--arena-size", text, "true"))
+		status, out, errOut := proctest.Run(t, ndrun(t, "--arena-size", text, "true"))
 		if status == 0 || out != "" || !strings.Contains(errOut, want) {
 			t.Errorf("%q: exit status %d, output %q, message %s want %s", text, status, out, errOut, want)
 		}

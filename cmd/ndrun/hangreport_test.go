@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/softnd/softnd"
+	"github.com/softnd/softnd/internal/proctest"
 	"github.com/softnd/softnd/nd"
 )
 
@@ -197,7 +198,7 @@ func TestHangReport(t *testing.T) {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
 			report := filepath.Join(t.TempDir(), "report")
-			cmd := ndrun(t, "-n", "3", "-env", roleVar+"=hang", "--hang-after", "0.7", "--report", report, testBinary(t), how)
+			cmd := ndrun(t, "-n", "3", "-env", proctest.RoleEnv+"=hang", "--hang-after", "0.7", "--report", report, testBinary(t), how)
 			lines := startReadingErrors(t, cmd)
 			cause, text := regexp.MustCompile(want), ""
 			// A slow job may make no progress before it hangs; then there is another report.
@@ -232,7 +233,7 @@ func TestHangReport(t *testing.T) {
 
 // A rank that exits before softnd.Init is reported at once, without options or a signal.
 func TestExitBeforeInit(t *testing.T) {
-	cmd := ndrun(t, "-n", "3", "-env", roleVar+"=hang", testBinary(t), "exited before")
+	cmd := ndrun(t, "-n", "3", "-env", proctest.RoleEnv+"=hang", testBinary(t), "exited before")
 	lines, text := startReadingErrors(t, cmd), ""
 	told := regexp.MustCompile(`ndrun: rank 1 exited with code 0 without calling softnd.Init, and (rank [02] waits|ranks 0,2 wait) for it in Init`)
 	for !told.MatchString(text) && lines.Scan() {
@@ -264,7 +265,7 @@ func TestSignalToHangingJob(t *testing.T) {
 	} {
 		t.Run(tc.how+" "+tc.signal.String(), func(t *testing.T) {
 			t.Parallel()
-			cmd := ndrun(t, "-n", "2", "-env", roleVar+"=hang", testBinary(t), tc.how)
+			cmd := ndrun(t, "-n", "2", "-env", proctest.RoleEnv+"=hang", testBinary(t), tc.how)
 			var errOut bytes.Buffer
 			cmd.Stdout, cmd.Stderr = nil, &errOut
 			if err := cmd.Start(); err != nil {
@@ -287,7 +288,7 @@ func TestSignalToHangingJob(t *testing.T) {
 
 // A job that makes progress and hangs again is reported again.
 func TestHangIsReportedAgain(t *testing.T) {
-	cmd := ndrun(t, "-n", "2", "-env", roleVar+"=hang", "--hang-after", "0.5", testBinary(t), "again and again")
+	cmd := ndrun(t, "-n", "2", "-env", proctest.RoleEnv+"=hang", "--hang-after", "0.5", testBinary(t), "again and again")
 	lines := startReadingErrors(t, cmd)
 	reports := 0
 	for lines.Scan() {
@@ -303,7 +304,7 @@ func TestHangIsReportedAgain(t *testing.T) {
 // If no process reads the messages of ndrun, --timeout still ends the job.
 func TestHangReportWithoutReader(t *testing.T) {
 	for _, args := range [][]string{{"--timeout", "1"}, {"--hang-after", "0.5"}} {
-		cmd := ndrun(t, append(args, "-n", "2", "-env", roleVar+"=hang", testBinary(t), "many stacks")...)
+		cmd := ndrun(t, append(args, "-n", "2", "-env", proctest.RoleEnv+"=hang", testBinary(t), "many stacks")...)
 		r, w, err := os.Pipe()
 		if err != nil {
 			t.Fatal(err)

@@ -8,11 +8,12 @@ import (
 	"testing"
 
 	"github.com/softnd/softnd/internal/build"
+	"github.com/softnd/softnd/internal/proctest"
 )
 
 func TestHelp(t *testing.T) {
 	for _, form := range []string{"-h", "-help", "--help"} {
-		status, out, errOut := finish(t, ndrun(t, "-n", "2", form, "false"))
+		status, out, errOut := proctest.Run(t, ndrun(t, "-n", "2", form, "false"))
 		if status != 0 || errOut != "" {
 			t.Fatalf("exit status %d, %q, %q", status, out, errOut)
 		}
@@ -34,7 +35,7 @@ func TestHelp(t *testing.T) {
 
 func TestVersion(t *testing.T) {
 	for _, form := range []string{"-V", "--version"} {
-		status, out, errOut := finish(t, ndrun(t, form))
+		status, out, errOut := proctest.Run(t, ndrun(t, form))
 		if want := "ndrun (softnd) " + build.Name() + "\n"; status != 0 || out != want || errOut != "" {
 			t.Errorf("%s: exit status %d, %q, %q; want %q", form, status, out, errOut, want)
 		}
@@ -43,7 +44,7 @@ func TestVersion(t *testing.T) {
 
 // docs/ndrun.1 is the output of ndrun --man, and man prints no warnings for it.
 func TestManualPage(t *testing.T) {
-	status, out, errOut := finish(t, ndrun(t, "--man"))
+	status, out, errOut := proctest.Run(t, ndrun(t, "--man"))
 	if status != 0 || errOut != "" {
 		t.Fatalf("exit status %d, %s", status, errOut)
 	}
@@ -112,7 +113,7 @@ func TestCompletion(t *testing.T) {
 		{"zsh", `autoload -U compinit; compinit -D; . "$1"; whence -w _ndrun; echo $_comps[ndrun]`, "_ndrun: function\n_ndrun\n"},
 	} {
 		t.Run(tc.shell, func(t *testing.T) {
-			status, script, errOut := finish(t, ndrun(t, "--completion", tc.shell))
+			status, script, errOut := proctest.Run(t, ndrun(t, "--completion", tc.shell))
 			if status != 0 || errOut != "" {
 				t.Fatalf("exit status %d, %s", status, errOut)
 			}
@@ -140,7 +141,7 @@ func TestCompletion(t *testing.T) {
 			}
 		})
 	}
-	status, _, errOut := finish(t, ndrun(t, "--completion", "tcsh"))
+	status, _, errOut := proctest.Run(t, ndrun(t, "--completion", "tcsh"))
 	if status != 2 || !strings.Contains(errOut, "want bash, zsh or fish") {
 		t.Errorf("exit status %d, %s", status, errOut)
 	}

@@ -10,11 +10,11 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/softnd/softnd/internal/cgroup"
+	"github.com/softnd/softnd/internal/proctest"
 )
 
 // limitedTo makes cmd run in its own control group whose file has limit. It skips the test if the
@@ -28,12 +28,7 @@ func limitedTo(t *testing.T, cmd *exec.Cmd, controller, files, limit string) (di
 			continue
 		}
 		t.Cleanup(func() {
-			for end := time.Now().Add(testTimeout); unix.Rmdir(dir) != nil; time.Sleep(10 * time.Millisecond) {
-				if time.Now().After(end) {
-					t.Errorf("%s does not go", dir)
-					return
-				}
-			}
+			proctest.Eventually(t, dir+" is empty and removed", func() bool { return unix.Rmdir(dir) == nil })
 		})
 		for file := range strings.FieldsSeq(files) {
 			if err = os.WriteFile(filepath.Join(dir, file), []byte(limit), 0); err == nil {
@@ -54,9 +49,9 @@ func limitedTo(t *testing.T, cmd *exec.Cmd, controller, files, limit string) (di
 func TestFewProcesses(t *testing.T) {
 	for _, limit := range []string{"20", "26"} {
 		t.Run(limit, func(t *testing.T) {
-			cmd := ndrun(t, "-n", "2", "-env", roleVar+"=job", testBinary(t), "close")
+			cmd := ndrun(t, "-n", "2", "-env", proctest.RoleEnv+"=job", testBinary(t), "close")
 			dir := limitedTo(t, cmd, "pids", "pids.max", limit)
-			status, out, errOut := finish(t, cmd)
+			status, out, errOut := proctest.Run(t, cmd)
 			if status != 1 || out != "" || strings.Count(errOut, "\n") != 1 || !strings.Contains(errOut, "pids.max of "+dir+" is "+limit) {
 				t.Errorf("exit status %d, %s%s", status, out, errOut)
 			}
@@ -68,7 +63,7 @@ func TestFewProcesses(t *testing.T) {
 func TestRankReachesLimitOfProcesses(t *testing.T) {
 	cmd := ndrun(t, "-n", "1", "sh", "-c", "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30; do sleep 100 & done; wait")
 	dir := limitedTo(t, cmd, "pids", "pids.max", "40")
-	status, _, errOut := finish(t, cmd)
+	status, _, errOut := proctest.Run(t, cmd)
 	if want := "ndrun: limit of processes and threads reached: pids.max of " + dir + " is 40: raise it or start fewer ranks\n"; status == 0 || !strings.Contains(errOut, want) {
 		t.Errorf("exit status %d, no %q in %s", status, want, errOut)
 	}
@@ -81,7 +76,7 @@ func TestOutOfMemory(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cmd := ndrun(t, "-n", "1", "sh", "-c", script)
 			limitedTo(t, cmd, "memory", "memory.max memory.limit_in_bytes", strconv.Itoa(memoryFactor*64<<20))
-			status, _, errOut := finish(t, cmd)
+			status, _, errOut := proctest.Run(t, cmd)
 			if status != 137 || !strings.Contains(errOut, "ndrun: out-of-memory killer of the kernel killed 1 process during the job (oom_kill in /") {
 				t.Errorf("exit status %d, %s", status, errOut)
 			}

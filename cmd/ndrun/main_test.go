@@ -13,49 +13,35 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/softnd/softnd/internal/proctest"
 	"github.com/softnd/softnd/launcher"
 )
 
-// The test binary is ndrun if roleVar says so, and a rank under it.
-const roleVar = "NDRUN_TEST_ROLE"
-
-// testTimeout ends tests that hang. It is no requirement on speed.
-const testTimeout = 2 * time.Minute
-
 func TestMain(m *testing.M) {
 	launcher.Serve()
-	switch role := os.Getenv(roleVar); role {
-	case "":
-		// The race detector makes each process linger for a second at its end.
-		if os.Getenv("GORACE") == "" {
-			os.Setenv("GORACE", "atexit_sleep_ms=0")
+	proctest.Main()
+	// Background jobs of a shell and nohup ignore these, which ranks would inherit. They do not inherit handlers.
+	for _, sig := range []os.Signal{syscall.SIGINT, syscall.SIGHUP} {
+		if signal.Ignored(sig) {
+			signal.Notify(make(chan os.Signal, 1), sig)
 		}
-		// Background jobs of a shell and nohup ignore these, which ranks would inherit. They do not inherit handlers.
-		for _, sig := range []os.Signal{syscall.SIGINT, syscall.SIGHUP} {
-			if signal.Ignored(sig) {
-				signal.Notify(make(chan os.Signal, 1), sig)
-			}
-		}
-		code := m.Run()
-		if builtDir != "" {
-			os.RemoveAll(builtDir)
-		}
-		os.Exit(code)
-	case "ndrun":
-		os.Setenv(roleVar, "rank") // for whom it runs
-		os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
-	default:
-		play, ok := map[string]func() error{"rank": rank, "pmi": playPMI, "job": playJob, "cause": playCause, "hang": playHang, "wrapper": playWrapper}[role]
-		if !ok {
-			fmt.Fprintf(os.Stderr, "unknown role %q\n", role)
-			os.Exit(70)
-		}
-		if err := play(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(71)
-		}
+	}
+	code := m.Run()
+	if builtDir != "" {
+		os.RemoveAll(builtDir)
+	}
+	os.Exit(code)
+}
+
+var roleNdrun = proctest.Role("ndrun", func(self *proctest.Self) error {
+	os.Setenv(proctest.RoleEnv, "rank") // for the ranks
+	os.Exit(run(self.Args, os.Stdin, os.Stdout, os.Stderr))
+	return nil
+})
+
+func init() {
+	for name, play := range map[string]func() error{"rank": rank, "pmi": playPMI, "job": playJob, "cause": playCause, "hang": playHang, "wrapper": playWrapper} {
+		proctest.Role(name, func(*proctest.Self) error { return play() })
 	}
 }
 
@@ -94,8 +80,8 @@ func rank() error {
 func ndrun(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), testBinary(t), args...)
-	cmd.Env = append(os.Environ(), roleVar+"=ndrun")
-	cmd.WaitDelay = testTimeout
+	cmd.Env = append(os.Environ(), proctest.RoleEnv+"="+roleNdrun)
+	cmd.WaitDelay = 2 * proctest.Timeout
 	return cmd
 }
 
@@ -111,7 +97,7 @@ func startReadingErrors(t *testing.T, cmd *exec.Cmd) *bufio.Scanner {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	time.AfterFunc(testTimeout, func() { _ = cmd.Process.Kill() })
+	time.AfterFunc(2*proctest.Timeout, func() { _ = cmd.Process.Kill() })
 	return bufio.NewScanner(errOut)
 }
 
@@ -124,21 +110,9 @@ func testBinary(t testing.TB) string {
 	return exe
 }
 
-// finish runs cmd and returns its exit status, 128 + n after signal n, and its output.
-func finish(t *testing.T, cmd *exec.Cmd) (status int, stdout, stderr string) {
-	t.Helper()
-	var out, errOut bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &errOut
-	_ = cmd.Run()
-	if cmd.ProcessState == nil {
-		t.Fatal("ndrun did not start")
-	}
-	return cmd.ProcessState.ExitCode(), out.String(), errOut.String()
-}
-
 func TestRanksGetJobVariables(t *testing.T) {
 	dir := t.TempDir()
-	status, out, errOut := finish(t, ndrun(t, "-np", "2", "--wdir", dir, "-env", "X=a", "-env=X=b=c", testBinary(t), "-n", "7", "--", "-wdir"))
+	status, out, errOut := proctest.Run(t, ndrun(t, "-np", "2", "--wdir", dir, "-env", "X=a", "-env=X=b=c", testBinary(t), "-n", "7", "--", "-wdir"))
 	if status != 0 || errOut != "" {
 		t.Fatalf("exit status %d, %s", status, errOut)
 	}
@@ -157,14 +131,14 @@ func TestRanksGetJobVariables(t *testing.T) {
 }
 
 func TestDefaultIsOneRank(t *testing.T) {
-	status, out, _ := finish(t, ndrun(t, testBinary(t)))
+	status, out, _ := proctest.Run(t, ndrun(t, testBinary(t)))
 	if status != 0 || !strings.Contains(out, "[0] rank 0 of 1\n") || strings.Contains(out, "[1]") {
 		t.Errorf("exit status %d, output\n%s", status, out)
 	}
 }
 
 func TestFailureIsReported(t *testing.T) {
-	status, _, errOut := finish(t, ndrun(t, "-n", "3", testBinary(t), "fail"))
+	status, _, errOut := proctest.Run(t, ndrun(t, "-n", "3", testBinary(t), "fail"))
 	if status != 42 || !strings.HasPrefix(errOut, fmt.Sprintf("ndrun: rank 1 (%s, pid ", filepath.Base(testBinary(t)))) || !strings.Contains(errOut, "exited with code 42") {
 		t.Errorf("exit status %d, %s", status, errOut)
 	}
@@ -220,7 +194,7 @@ func TestUsageErrors(t *testing.T) {
 		t.Run(strings.Join(tc.args, " "), func(t *testing.T) {
 			cmd := ndrun(t, tc.args...)
 			cmd.Dir = dir
-			status, out, errOut := finish(t, cmd)
+			status, out, errOut := proctest.Run(t, cmd)
 			if status != 2 || out != "" || errOut != tc.want {
 				t.Errorf("exit status %d, output %q, message\n%s want\n%s", status, out, errOut, tc.want)
 			}
@@ -242,48 +216,6 @@ func TestClosedOutput(t *testing.T) {
 	w.Close()
 	if status := cmd.ProcessState.ExitCode(); status != 1 || !strings.Contains(errOut.String(), "write ranks' output: write /dev/stdout: broken pipe: the job was stopped") {
 		t.Errorf("exit status %d, %s", status, errOut.String())
-	}
-}
-
-// watched is a process with a pidfd, which never refers to another process.
-type watched struct {
-	t     *testing.T
-	pid   int
-	pidfd int
-}
-
-func watch(t *testing.T, pid int) watched {
-	t.Helper()
-	fd, err := unix.PidfdOpen(pid, 0)
-	if err != nil {
-		t.Fatalf("process %d should live: %v", pid, err)
-	}
-	t.Cleanup(func() {
-		_ = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
-		unix.Close(fd)
-	})
-	return watched{t, pid, fd}
-}
-
-func (w watched) mustDie() {
-	w.t.Helper()
-	fds := []unix.PollFd{{Fd: int32(w.pidfd), Events: unix.POLLIN}}
-	for end := time.Now().Add(testTimeout); ; {
-		n, err := unix.Poll(fds, int(max(0, time.Until(end)).Milliseconds()))
-		if err == unix.EINTR {
-			continue
-		}
-		if n == 0 {
-			w.t.Errorf("process %d still lives", w.pid)
-		}
-		return
-	}
-}
-
-func (w watched) signal(sig syscall.Signal) {
-	w.t.Helper()
-	if err := unix.PidfdSendSignal(w.pidfd, sig, nil, 0); err != nil {
-		w.t.Fatalf("signal process %d: %v", w.pid, err)
 	}
 }
 

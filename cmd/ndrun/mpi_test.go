@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/softnd/softnd/internal/proctest"
 )
 
 // mpiProgram builds testdata/mpi.c with MPICH.
@@ -34,7 +36,7 @@ func TestMPI(t *testing.T) {
 	program := mpiProgram(t)
 	for _, n := range []int{1, 2, 4} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
-			status, out, errOut := finish(t, ndrun(t, "-n", strconv.Itoa(n), program, "ring"))
+			status, out, errOut := proctest.Run(t, ndrun(t, "-n", strconv.Itoa(n), program, "ring"))
 			if status != 0 || errOut != "" {
 				t.Fatalf("exit status %d, %s", status, errOut)
 			}
@@ -75,7 +77,7 @@ func TestMPIFailures(t *testing.T) {
 	} {
 		t.Run(fmt.Sprint(tc.mode, len(tc.wrapper)), func(t *testing.T) {
 			args := append([]string{"-n", "3"}, tc.wrapper...)
-			status, out, errOut := finish(t, ndrun(t, append(args, program, tc.mode)...))
+			status, out, errOut := proctest.Run(t, ndrun(t, append(args, program, tc.mode)...))
 			var said string // MPICH has something to say as well
 			for line := range strings.Lines(errOut) {
 				if strings.HasPrefix(line, "ndrun: ") {
@@ -91,7 +93,7 @@ func TestMPIFailures(t *testing.T) {
 
 // MPI_Comm_spawn is refused.
 func TestMPISpawn(t *testing.T) {
-	status, out, errOut := finish(t, ndrun(t, "-n", "1", mpiProgram(t), "spawn"))
+	status, out, errOut := proctest.Run(t, ndrun(t, "-n", "1", mpiProgram(t), "spawn"))
 	if status != 0 || !strings.Contains(out, "[0] spawn failed\n") {
 		t.Errorf("exit status %d, %s%s", status, out, errOut)
 	}
@@ -121,7 +123,7 @@ func playPMI() error {
 
 func TestPMI(t *testing.T) {
 	const hello, bye = "cmd=init pmi_version=1 pmi_subversion=1", "cmd=finalize"
-	status, out, errOut := finish(t, ndrun(t, "-n", "2", "-env", roleVar+"=pmi", testBinary(t), hello,
+	status, out, errOut := proctest.Run(t, ndrun(t, "-n", "2", "-env", proctest.RoleEnv+"=pmi", testBinary(t), hello,
 		"mcmd=spawn\nnprocs=1\nexecname=true\nendcmd", "cmd=publish_name service=a port=b", "cmd=barrier_in", bye))
 	if status != 0 {
 		t.Errorf("exit status %d", status)
@@ -147,7 +149,7 @@ func TestPMI(t *testing.T) {
 			}
 		}
 	}
-	status, _, errOut = finish(t, ndrun(t, "-n", "2", "-env", roleVar+"=pmi", testBinary(t), hello, "nonsense"))
+	status, _, errOut = proctest.Run(t, ndrun(t, "-n", "2", "-env", proctest.RoleEnv+"=pmi", testBinary(t), hello, "nonsense"))
 	if status != 1 || !strings.Contains(errOut, "it sent a malformed PMI request: want name=value pairs") {
 		t.Errorf("exit status %d, %s", status, errOut)
 	}
@@ -156,7 +158,7 @@ func TestPMI(t *testing.T) {
 // --timeout ends a job whose ranks wait in a PMI barrier.
 func TestTimeoutInPMIBarrier(t *testing.T) {
 	for range 4 {
-		status, _, errOut := finish(t, ndrun(t, "--timeout", "1", "-n", "3", "-env", roleVar+"=pmi", testBinary(t),
+		status, _, errOut := proctest.Run(t, ndrun(t, "--timeout", "1", "-n", "3", "-env", proctest.RoleEnv+"=pmi", testBinary(t),
 			"cmd=init pmi_version=1 pmi_subversion=1", "cmd=barrier_in", ":", "-n", "1", "sleep", "600"))
 		if status != 124 || strings.Contains(errOut, "aborted") {
 			t.Errorf("exit status %d, want 124: %s", status, errOut)

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/softnd/softnd/internal/proctest"
 )
 
 // The ranks of a launcher that runs as a rank of ndrun find ndrun's variables and join as one
@@ -21,8 +23,8 @@ func TestNestedLauncher(t *testing.T) {
 			}
 			refused := filepath.Join(t.TempDir(), "refused")
 			nested := func(how string, env ...string) (int, string, string) {
-				args := append([]string{"-n", "1", "-env", roleVar + "=job"}, env...)
-				return finish(t, ndrun(t, append(append(args, inner...), testBinary(t), how, refused)...))
+				args := append([]string{"-n", "1", "-env", proctest.RoleEnv + "=job"}, env...)
+				return proctest.Run(t, ndrun(t, append(append(args, inner...), testBinary(t), how, refused)...))
 			}
 			_, out, errOut := nested("linger")
 			_, advice, ok := strings.Cut(out+errOut, "already taken; if a launcher that runs under ndrun has started this process, start that launcher with ")

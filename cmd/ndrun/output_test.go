@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/softnd/softnd/internal/proctest"
 )
 
 func TestOutputFormats(t *testing.T) {
@@ -27,7 +29,7 @@ func TestOutputFormats(t *testing.T) {
 		{[]string{"--json-lines"}, `{"rank":0,"stream":"stdout","time":"` + stamp + `","text":"a"}\n` +
 			`{"rank":0,"stream":"stdout","time":"` + stamp + `","text":"b","partial":true}\n`},
 	} {
-		status, out, errOut := finish(t, ndrun(t, append(tc.args, "printf", `a\nb`)...))
+		status, out, errOut := proctest.Run(t, ndrun(t, append(tc.args, "printf", `a\nb`)...))
 		if status != 0 || errOut != "" || !regexp.MustCompile("^"+tc.want+"$").MatchString(out) {
 			t.Errorf("%v: exit status %d, %q, %q", tc.args, status, out, errOut)
 		}
@@ -40,7 +42,7 @@ func TestQuietPrintsErrors(t *testing.T) {
 	if err := os.WriteFile(script, []byte("#!/nowhere\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	status, _, errOut := finish(t, ndrun(t, "--quiet", script))
+	status, _, errOut := proctest.Run(t, ndrun(t, "--quiet", script))
 	if status != 1 || !strings.HasPrefix(errOut, "ndrun: start rank 0 of 1 (script): no such file or directory") {
 		t.Errorf("exit status %d, %q", status, errOut)
 	}
@@ -59,7 +61,7 @@ func TestQuiet(t *testing.T) {
 		{[]string{"--output", dir}, "[0] out\n", "[0] err\nndrun: rank 0 (sh, pid ", true},
 		{[]string{"--output", dir, "--quiet"}, "", "", false},
 	} {
-		status, out, errOut := finish(t, ndrun(t, append(tc.args, "sh", "-c", script)...))
+		status, out, errOut := proctest.Run(t, ndrun(t, append(tc.args, "sh", "-c", script)...))
 		table := regexp.MustCompile(`(?m)^ndrun: 0     code 3, first to fail  \S+ s  \S+ s  \S+ MiB$`).MatchString(errOut)
 		if status != 3 || out != tc.out || !strings.HasPrefix(errOut, tc.errOut) || table != tc.table || !tc.table && errOut != tc.errOut {
 			t.Errorf("%v: exit status %d, %q, %q", tc.args, status, out, errOut)
@@ -96,7 +98,7 @@ func TestReportFile(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(cmd.Dir, "no-such-interpreter"), []byte("#!/nowhere\n"), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		status, _, _ := finish(t, cmd)
+		status, _, _ := proctest.Run(t, cmd)
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
@@ -127,7 +129,7 @@ func TestInputOptions(t *testing.T) {
 		}
 		cmd := ndrun(t, args...)
 		cmd.Stdin = strings.NewReader("x\n")
-		status, out, errOut := finish(t, cmd)
+		status, out, errOut := proctest.Run(t, cmd)
 		var readers []string
 		for rank := range "0123" {
 			if strings.Contains(out, "["+string(rune('0'+rank))+"] x\n") {
@@ -154,7 +156,7 @@ func TestOutputUsageErrors(t *testing.T) {
 		{[]string{"--json-lines", "--timestamps"}, read + "option --json-lines: includes rank and time: remove --no-label and --timestamps"},
 		{[]string{"--report", dir + "/none/r.json"}, "ndrun: create report: open " + dir + "/none/r.json: no such file or directory: change --report"},
 	} {
-		status, out, errOut := finish(t, ndrun(t, append(tc.args, "true")...))
+		status, out, errOut := proctest.Run(t, ndrun(t, append(tc.args, "true")...))
 		if status != 2 || out != "" || !strings.HasPrefix(errOut, tc.want) {
 			t.Errorf("%v: exit status %d, %q\n%s want\n%s", tc.args, status, out, errOut, tc.want)
 		}

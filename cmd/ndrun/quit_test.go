@@ -6,7 +6,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
-	"time"
+
+	"github.com/softnd/softnd/internal/proctest"
 )
 
 // SIGQUIT ends ndrun without a stack dump before there is a job, here while ndrun reads a FIFO as
@@ -19,12 +20,13 @@ func TestQuitBeforeTheJob(t *testing.T) {
 	cmd := ndrun(t, "-configfile", fifo)
 	errOut := startReadingErrors(t, cmd)
 	var w *os.File
-	for end := time.Now().Add(testTimeout); w == nil; time.Sleep(time.Millisecond) {
+	proctest.Eventually(t, "the other end of the pipe is open", func() bool {
 		var err error
-		if w, err = os.OpenFile(fifo, os.O_WRONLY|syscall.O_NONBLOCK, 0); err != nil && (!errors.Is(err, syscall.ENXIO) || time.Now().After(end)) {
+		if w, err = os.OpenFile(fifo, os.O_WRONLY|syscall.O_NONBLOCK, 0); err != nil && !errors.Is(err, syscall.ENXIO) {
 			t.Fatal(err)
 		}
-	}
+		return err == nil
+	})
 	defer w.Close()
 	if err := cmd.Process.Signal(syscall.SIGQUIT); err != nil {
 		t.Fatal(err)

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/softnd/softnd"
+	"github.com/softnd/softnd/internal/proctest"
 	"github.com/softnd/softnd/launcher"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
@@ -22,7 +23,7 @@ import (
 
 // playJob is a rank of softnd that meets the others and ends as its argument says.
 func playJob() error {
-	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*proctest.Timeout)
 	defer cancel()
 	job, err := softnd.Init(ctx)
 	if err != nil {
@@ -89,13 +90,13 @@ func playWrapper() error {
 	if err := unix.Dup3(int(other.File().Fd()), launcher.FirstFile, 0); err != nil {
 		return err
 	}
-	os.Setenv(roleVar, "job")
+	os.Setenv(proctest.RoleEnv, "job")
 	return unix.Exec("/proc/self/exe", os.Args, os.Environ())
 }
 
 // jobs returns a command that runs ndrun with ranks of softnd behind a wrapper.
 func jobs(t *testing.T, role string, wrapper []string, how string) *exec.Cmd {
-	args := append([]string{"-n", "2", "-env", roleVar + "=" + role}, wrapper...)
+	args := append([]string{"-n", "2", "-env", proctest.RoleEnv + "=" + role}, wrapper...)
 	return ndrun(t, append(args, testBinary(t), how)...)
 }
 
@@ -130,7 +131,7 @@ func TestWrappers(t *testing.T) {
 			}
 			cmd := jobs(t, tc.role, tc.wrapper, "close")
 			cmd.Env = append(cmd.Env, softnd.EnvDebug+"=1")
-			status, out, errOut := finish(t, cmd)
+			status, out, errOut := proctest.Run(t, cmd)
 			for rank := range 2 {
 				if want := fmt.Sprintf("[%d] softnd: rank %d of 2, %s", rank, rank, tc.found); !strings.Contains(errOut, want) {
 					t.Errorf("no line %q in\n%s", want, errOut)
@@ -146,7 +147,7 @@ func TestWrappers(t *testing.T) {
 // Without the secret, a rank does not get the memory.
 func TestWrongSecret(t *testing.T) {
 	const change = `exec 3<&-; SOFTND_FABRIC=${SOFTND_FABRIC%%:*}:00000000000000000000000000000000:${SOFTND_FABRIC##*:}; exec "$@"`
-	status, _, errOut := finish(t, jobs(t, "job", []string{"sh", "-c", change, "sh"}, "close"))
+	status, _, errOut := proctest.Run(t, jobs(t, "job", []string{"sh", "-c", change, "sh"}, "close"))
 	if status == 0 || !strings.Contains(errOut, "SOFTND_FABRIC: connect to launcher: wrong secret") || !strings.Contains(errOut, "descriptor 3 (SOFTND_ARENA_FD; did a wrapper close") {
 		t.Errorf("exit status %d, %s", status, errOut)
 	}
@@ -177,7 +178,7 @@ func TestRankEnds(t *testing.T) {
 					t.Skip("not installed: ", err)
 				}
 			}
-			status, out, errOut := finish(t, jobs(t, "job", tc.wrapper, tc.how))
+			status, out, errOut := proctest.Run(t, jobs(t, "job", tc.wrapper, tc.how))
 			if status != tc.status {
 				t.Errorf("exit status %d, want %d", status, tc.status)
 			}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/softnd/softnd"
+	"github.com/softnd/softnd/internal/proctest"
 	"github.com/softnd/softnd/nd"
 	"github.com/softnd/softnd/shm"
 )
@@ -98,7 +99,7 @@ func TestCauseIsFirstToFail(t *testing.T) {
 				continue // which a barrier does not notice
 			}
 			t.Run(how+", "+victim, func(t *testing.T) {
-				wrong, status := 0, 71
+				wrong, status := 0, proctest.ExitError
 				switch {
 				case strings.HasPrefix(how, "panic"):
 					status = 2
@@ -107,7 +108,7 @@ func TestCauseIsFirstToFail(t *testing.T) {
 				}
 				for run := range runs {
 					cause := run % 2
-					got, _, errOut := finish(t, ndrun(t, "-n", "2", "-env", roleVar+"=cause", testBinary(t), how, fmt.Sprint(cause), victim))
+					got, _, errOut := proctest.Run(t, ndrun(t, "-n", "2", "-env", proctest.RoleEnv+"=cause", testBinary(t), how, fmt.Sprint(cause), victim))
 					said := strings.Contains(errOut, diskFull)
 					first := strings.Contains(errOut, fmt.Sprintf("ndrun: rank %d (", cause)) && !strings.Contains(errOut, fmt.Sprintf("ndrun: rank %d (", 1-cause))
 					if !said || !first || got != status {

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/softnd/softnd/internal/proctest"
 )
 
 // BenchmarkStart64 starts and ends 64 ranks of true. If MPICH's launcher is installed, it does
@@ -52,7 +54,7 @@ func BenchmarkStart256(b *testing.B) {
 	var took []time.Duration
 	var arena int
 	for b.Loop() {
-		cmd := built(b, []string{roleVar + "=job"}, "-n", "256", "--no-label", testBinary(b), "measure")
+		cmd := built(b, []string{proctest.RoleEnv + "=job"}, "-n", "256", "--no-label", testBinary(b), "measure")
 		begin := time.Now()
 		out, err := cmd.Output()
 		if err != nil {

@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/softnd/softnd/internal/proctest"
 )
 
 // fate is a shell command of a rank in a stress job, with its exit status; 0 if it does not fail
@@ -183,12 +185,10 @@ func TestStressKilledSupervisor(t *testing.T) {
 			t.Fatal(err)
 		}
 		supervisor := 0
-		for end := time.Now().Add(testTimeout); supervisor == 0 && time.Now().Before(end); time.Sleep(time.Millisecond) {
+		proctest.Eventually(t, "ndrun has a supervisor", func() bool {
 			supervisor = supervisorOf(cmd.Process.Pid)
-		}
-		if supervisor == 0 {
-			t.Fatal("ndrun has no supervisor")
-		}
+			return supervisor != 0
+		})
 		time.Sleep(time.Duration(r.IntN(60)) * time.Millisecond)
 		if err := syscall.Kill(supervisor, syscall.SIGKILL); err != nil {
 			t.Fatal(err)

@@ -12,6 +12,8 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 	"golang.org/x/sys/unix"
+
+	"github.com/softnd/softnd/internal/proctest"
 )
 
 // playHash prints the hash and the length of its standard input.
@@ -28,7 +30,7 @@ func TestStressInput(t *testing.T) {
 		t.Run(readers, func(t *testing.T) {
 			_, seed := seeded(t)
 			left := watchLeftovers(t)
-			cmd := built(t, append(left.env(), roleVar+"=rank"), "-n", "3", "--stdin", readers, testBinary(t), "hash")
+			cmd := built(t, append(left.env(), proctest.RoleEnv+"=rank"), "-n", "3", "--stdin", readers, testBinary(t), "hash")
 			in, err := cmd.StdinPipe()
 			if err != nil {
 				t.Fatal(err)

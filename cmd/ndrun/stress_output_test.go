@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 	"unsafe"
+
+	"github.com/softnd/softnd/internal/proctest"
 )
 
 // writing describes the output of the ranks of a test, derived from a common seed.
@@ -176,7 +178,7 @@ func TestStressOutput(t *testing.T) {
 				t.Fatal(err)
 			}
 			w := newWriting(seed, lines)
-			cmd := built(t, append(left.env(), roleVar+"=rank"), "-n", strconv.Itoa(ranks), "--quiet",
+			cmd := built(t, append(left.env(), proctest.RoleEnv+"=rank"), "-n", strconv.Itoa(ranks), "--quiet",
 				testBinary(t), "lines", strconv.FormatUint(seed, 10), strconv.Itoa(lines), file, tc.end)
 			out, err := cmd.StdoutPipe()
 			if err != nil {

@@ -12,9 +12,9 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/softnd/softnd/internal/cgroup"
+	"github.com/softnd/softnd/internal/proctest"
 )
 
 // The tests named TestStress run ndrun as an installed program, with random decisions from a
@@ -68,7 +68,7 @@ func built(t testing.TB, env []string, args ...string) *exec.Cmd {
 	}
 	cmd := exec.CommandContext(t.Context(), path, args...)
 	cmd.Env = append(os.Environ(), env...)
-	cmd.WaitDelay = testTimeout
+	cmd.WaitDelay = 2 * proctest.Timeout
 	return cmd
 }
 
@@ -129,15 +129,11 @@ func (l *leftovers) env() []string { return []string{l.mark, "TMPDIR=" + l.temp}
 // and then checks the other objects.
 func (l *leftovers) mustBeNone() {
 	l.t.Helper()
-	for end := time.Now().Add(testTimeout); ; time.Sleep(5 * time.Millisecond) {
-		left := marked(l.mark)
-		if len(left) == 0 {
-			break
-		}
-		if time.Now().After(end) {
-			l.t.Fatalf("processes are left: %v", left)
-		}
-	}
+	var left []string
+	proctest.Eventually(l.t, "no process is left", func() bool {
+		left = marked(l.mark)
+		return len(left) == 0
+	}, &left)
 	if n := entries(l.temp); n != 0 {
 		l.t.Errorf("%d temporary files are left", n)
 	}

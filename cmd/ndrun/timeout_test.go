@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softnd/softnd/internal/proctest"
 	"github.com/softnd/softnd/launcher"
 )
 
@@ -13,7 +14,7 @@ func TestTimeout(t *testing.T) {
 	for _, form := range []string{"1.5", "1500ms", "1.5s"} {
 		t.Run(form, func(t *testing.T) {
 			t.Parallel() // they wait
-			status, _, errOut := finish(t, ndrun(t, "-n", "2", "--timeout", form, "sleep", "600"))
+			status, _, errOut := proctest.Run(t, ndrun(t, "-n", "2", "--timeout", form, "sleep", "600"))
 			const want = "ndrun: timeout of 1.5s expired: all ranks still run; stopping the job\n" +
 				"ndrun: likely cause: no rank has called softnd.Init"
 			if status != 124 || !strings.HasPrefix(errOut, want) {
@@ -21,7 +22,7 @@ func TestTimeout(t *testing.T) {
 			}
 		})
 	}
-	if status, _, errOut := finish(t, ndrun(t, "--timeout", testTimeout.String(), "sh", "-c", "exit 3")); status != 3 || strings.Contains(errOut, "time") {
+	if status, _, errOut := proctest.Run(t, ndrun(t, "--timeout", proctest.Timeout.String(), "sh", "-c", "exit 3")); status != 3 || strings.Contains(errOut, "time") {
 		t.Errorf("exit status %d, %s", status, errOut)
 	}
 }
@@ -46,7 +47,7 @@ func TestTimedOutNamesRunningRanks(t *testing.T) {
 // --grace gives a rank more time than the default of 250 ms.
 func TestGrace(t *testing.T) {
 	const slow = "trap 'sleep 1; echo has ended; exit 0' TERM; echo ready; test $SOFTND_RANK = 0 && sleep 1 && exit 3; while :; do sleep 0.1; done"
-	if status, out, errOut := finish(t, ndrun(t, "-n", "2", "--grace", testTimeout.String(), "sh", "-c", slow)); status != 3 || !strings.Contains(out, "[1] has ended\n") {
+	if status, out, errOut := proctest.Run(t, ndrun(t, "-n", "2", "--grace", proctest.Timeout.String(), "sh", "-c", slow)); status != 3 || !strings.Contains(out, "[1] has ended\n") {
 		t.Errorf("exit status %d, %s%s", status, out, errOut)
 	}
 	for text, want := range map[string]time.Duration{"0": 1, "2": 2 * time.Second, "10ms": 10 * time.Millisecond} {
@@ -70,7 +71,7 @@ func TestInvalidDurations(t *testing.T) {
 		{"--grace", "", "want seconds or a duration such as 1m30s or 500ms"},
 	} {
 		want := `ndrun: parse command line: option ` + tc.option + `: invalid value "` + tc.value + `": ` + tc.want + `; "ndrun -h" lists the options` + "\n"
-		if status, out, errOut := finish(t, ndrun(t, tc.option, tc.value, "true")); status != 2 || out != "" || errOut != want {
+		if status, out, errOut := proctest.Run(t, ndrun(t, tc.option, tc.value, "true")); status != 2 || out != "" || errOut != want {
 			t.Errorf("exit status %d, output %q, message\n%s want\n%s", status, out, errOut, want)
 		}
 	}

@@ -6,12 +6,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/softnd/softnd/internal/proctest"
 )
 
 // Only the given ranks run under the wrapper, whose words are split as by a shell. The first of
 // two wrappers is the outer one.
 func TestWrap(t *testing.T) {
-	status, out, errOut := finish(t, ndrun(t, "-n", "3",
+	status, out, errOut := proctest.Run(t, ndrun(t, "-n", "3",
 		"--wrap", `0,2:env 'A=a "b"' C=c\ d`, "--wrap=2:env A=inner",
 		"sh", "-c", `echo A $A C $C args $0 $*`, "x", "-y z"))
 	if status != 0 || errOut != "" {
@@ -42,7 +44,7 @@ func TestWrapperGetsUsablePath(t *testing.T) {
 			cmd.Dir = tc.from
 			cmd.Env = append(cmd.Env, "PATH="+os.Getenv("PATH")+":"+bin)
 			inEmptyTemp(t, cmd)
-			status, out, errOut := finish(t, cmd)
+			status, out, errOut := proctest.Run(t, cmd)
 			if status != 0 || !strings.Contains(out, "[0] "+tc.want) || !strings.Contains(out, "[0] it ended with 0\n") {
 				t.Errorf("exit status %d, %s%s want %q", status, out, errOut, tc.want)
 			}
@@ -69,7 +71,7 @@ func TestWrapInDebuggerAsDocumented(t *testing.T) {
 		script string
 		status int
 	}{{"exit 0", 0}, {"exit 3", 3}, {"kill -SEGV $$", 255}} {
-		status, out, errOut := finish(t, ndrun(t, "-n", "1", "--wrap", "0:gdb -nx "+line, "sh", "-c", tc.script))
+		status, out, errOut := proctest.Run(t, ndrun(t, "-n", "1", "--wrap", "0:gdb -nx "+line, "sh", "-c", tc.script))
 		if status != tc.status || strings.Contains(out, "[0] #0 ") != (tc.status == 255) {
 			t.Errorf("%s: exit status %d, want %d: %s%s", tc.script, status, tc.status, out, errOut)
 		}
@@ -84,7 +86,7 @@ func TestWrapInDebugger(t *testing.T) {
 	dir := goPackage(t, heat)
 	cmd := ndrun(t, "-n", "2", "--wrap", "1:gdb -nx -batch -ex 'break main.main' -ex run -ex backtrace -ex kill --args", dir)
 	inEmptyTemp(t, cmd)
-	status, out, errOut := finish(t, cmd)
+	status, out, errOut := proctest.Run(t, cmd)
 	if status != 0 || !strings.Contains(out, "[1] #0  main.main ()") || !strings.Contains(out, `[0] 0 ["heat"] 2`) {
 		t.Errorf("exit status %d, %s%s", status, out, errOut)
 	}
@@ -105,7 +107,7 @@ func TestInvalidWraps(t *testing.T) {
 		{"0:" + dir, find + dir + ": is a directory without Go files: give an executable or the directory of a Go program"},
 	} {
 		t.Run(tc.value, func(t *testing.T) {
-			status, out, errOut := finish(t, ndrun(t, "-n", "2", "--wrap", "all:env", "--wrap", tc.value, "true"))
+			status, out, errOut := proctest.Run(t, ndrun(t, "-n", "2", "--wrap", "all:env", "--wrap", tc.value, "true"))
 			if status != 2 || out != "" || errOut != tc.want+"\n" {
 				t.Errorf("exit status %d, output %q, message\n%s want\n%s", status, out, errOut, tc.want)
 			}
