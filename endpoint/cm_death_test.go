@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -432,6 +433,8 @@ func TestConnectRequestBehindDeadPeer(t *testing.T) {
 	addr := a.must(order{Do: doListen}).Addr
 	// This process does not read its inbox meanwhile.
 	a.local.provider.inboxMu.Lock()
+	unlock := sync.OnceFunc(a.local.provider.inboxMu.Unlock)
+	t.Cleanup(unlock) // closing the party needs the lock, also if the test fails before
 	connected := first.start(order{Do: doConnect, Addr: addr})
 	proctest.Eventually(t, "the first request is in the inbox", a.local.member.HasMail)
 	dying.start(order{Do: doConnect, Addr: addr})
@@ -439,7 +442,7 @@ func TestConnectRequestBehindDeadPeer(t *testing.T) {
 	dying.puppet.kill()
 	proctest.Eventually(t, "the death is known", func() bool { return arena.Deaths() == 1 })
 	time.Sleep(2 * busyInterval) // the dead member's memory would be reclaimed by now
-	a.local.provider.inboxMu.Unlock()
+	unlock()
 	accepted := a.start(order{Do: doAccept})
 	if r := <-connected; r.Status != nd.Success {
 		t.Fatal(r.Text)
