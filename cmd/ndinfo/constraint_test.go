@@ -10,11 +10,11 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/softnd/softnd/internal/cgroup"
+	"github.com/softnd/softnd/internal/proctest"
 )
 
 // mustFail checks the report of a machine that cannot start jobs. The named check must have failed.
@@ -145,14 +145,5 @@ func memoryCgroup(t *testing.T, limit int) string {
 
 // removeCgroup tries again if the kernel has not removed dead processes from the cgroup yet.
 func removeCgroup(t *testing.T, dir string) {
-	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
-		err := unix.Rmdir(dir)
-		if err == nil {
-			return
-		}
-		if time.Now().After(end) {
-			t.Error(err)
-			return
-		}
-	}
+	proctest.Eventually(t, dir+" is empty and removed", func() bool { return unix.Rmdir(dir) == nil })
 }

@@ -7,9 +7,9 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/softnd/softnd"
+	"github.com/softnd/softnd/internal/proctest"
 )
 
 // ndinfo hang explains a job of softnd.Join.
@@ -41,15 +41,11 @@ func TestHang(t *testing.T) {
 		}
 	}()
 	const want = "likely cause: ranks 1-2 never arrived: not in softnd.Init; rank 0 waits for it (init (barrier 1))\n"
-	for end := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+	proctest.Eventually(t, want, func() bool {
 		out.Reset()
-		if run([]string{"hang", name}, &out, &errs) == 0 && strings.HasPrefix(out.String(), want) {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatalf("want %s in\n%s%s", want, &out, &errs)
-		}
-	}
+		errs.Reset()
+		return run([]string{"hang", name}, &out, &errs) == 0 && strings.HasPrefix(out.String(), want)
+	}, &out, &errs)
 	for _, line := range []string{fmt.Sprintf(", pid %d): init (barrier 1) for ", os.Getpid()), "\nranks 1-2 (unknown process): not in softnd.Init\n", "softnd.Join\n"} {
 		if !strings.Contains(out.String(), line) {
 			t.Errorf("no %q in\n%s", line, &out)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path"
 	"strconv"
 	"strings"
@@ -14,9 +13,11 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/softnd/softnd/internal/proctest"
 )
 
-// envConstraint makes the test binary run as ndinfo. Its value is a constraint.
+// envConstraint has the constraint of a process with roleNdinfo.
 const envConstraint = "NDINFO_TEST_CONSTRAINT"
 
 // constraint restricts a process: "limit resource value", "cgroup directory", "no proc",
@@ -29,23 +30,25 @@ func limitOf(resource int, value uint64) constraint {
 
 func TestMain(m *testing.M) {
 	serveChild()
-	s, ok := os.LookupEnv(envConstraint)
-	if !ok {
-		os.Exit(m.Run())
-	}
-	if err := constraint(s).enter(); err != nil {
+	proctest.Main()
+	os.Exit(m.Run())
+}
+
+// roleNdinfo is ndinfo, or ndrun if the arguments are its command line, under a constraint.
+var roleNdinfo = proctest.Role("ndinfo", func(self *proctest.Self) error {
+	if err := constraint(os.Getenv(envConstraint)).enter(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(exitUnsupported)
 	}
-	if args := os.Args[1:]; len(args) > 0 && path.Base(args[0]) == "ndrun" {
-		os.Unsetenv(envConstraint) // for the ranks, which are this binary too
-		fmt.Fprintln(os.Stderr, unix.Exec(args[0], args, os.Environ()))
-		os.Exit(71)
+	if len(self.Args) > 0 && path.Base(self.Args[0]) == "ndrun" {
+		os.Unsetenv(proctest.RoleEnv) // for the ranks, which are this binary too
+		return unix.Exec(self.Args[0], self.Args, os.Environ())
 	}
-	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
-}
+	os.Exit(run(self.Args, os.Stdout, os.Stderr))
+	return nil
+})
 
-const exitUnsupported = 70 // exit status: the constraint cannot be set up on this machine
+const exitUnsupported = 3 // exit status: the constraint cannot be set up on this machine
 
 func (s constraint) enter() error {
 	f := strings.Fields(string(s))
@@ -69,8 +72,8 @@ func (s constraint) enter() error {
 // the constraint.
 func ndinfo(t *testing.T, s constraint, attr *syscall.SysProcAttr) (r report, exit int) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "--json")
-	cmd.Env = append(os.Environ(), envConstraint+"="+string(s))
+	cmd := proctest.Command(roleNdinfo, "--json")
+	cmd.Env = append(cmd.Env, envConstraint+"="+string(s))
 	cmd.SysProcAttr = attr
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs

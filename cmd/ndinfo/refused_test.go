@@ -10,10 +10,11 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/softnd/softnd/internal/proctest"
 )
 
 // refuse makes a system call fail with EPERM in this process and in its children, from now on.
@@ -73,8 +74,8 @@ func TestRefusedSystemCalls(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := constraint(fmt.Sprint("refuse ", call))
 			r, exit := ndinfo(t, s, nil)
-			cmd := exec.CommandContext(t.Context(), "/proc/self/exe", ndrun, "--timeout", "20", "-n", "2", rankName)
-			cmd.Env = append(os.Environ(), envConstraint+"="+string(s), "PATH="+dir+":"+os.Getenv("PATH"))
+			cmd := proctest.Command(roleNdinfo, ndrun, "--timeout", "20", "-n", "2", rankName)
+			cmd.Env = append(cmd.Env, envConstraint+"="+string(s), "PATH="+dir+":"+os.Getenv("PATH"))
 			out, err := cmd.CombinedOutput()
 			starts := err == nil
 			if r.Starts != starts {
@@ -101,7 +102,7 @@ func TestRefusedSystemCalls(t *testing.T) {
 func expectNoProcesses(t *testing.T, programs ...string) {
 	t.Helper()
 	var left []string
-	for range 100 { // the end of a killed process takes some time
+	proctest.Eventually(t, "no process runs", func() bool { // the end of a killed process takes some time
 		left = nil
 		exes, _ := filepath.Glob("/proc/[0-9]*/exe")
 		for _, exe := range exes {
@@ -110,10 +111,6 @@ func expectNoProcesses(t *testing.T, programs ...string) {
 				left = append(left, pid+" "+program)
 			}
 		}
-		if len(left) == 0 {
-			return
-		}
-		time.Sleep(100 * time.Millisecond)
-	}
-	t.Errorf("still running: %q", left)
+		return len(left) == 0
+	}, &left)
 }
