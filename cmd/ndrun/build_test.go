@@ -123,7 +123,7 @@ func TestBuildFailsWithoutGo(t *testing.T) {
 func TestKilledNdrunLeavesNothing(t *testing.T) {
 	cmd := ndrun(t, "-n", "3", goPackage(t, heat), "stay")
 	inEmptyTemp(t, cmd)
-	lines := startReading(t, cmd)
+	p, lines := startReading(t, cmd)
 	var ranks []proctest.Watched
 	for lines.Scan() {
 		var rank, pid int
@@ -137,11 +137,10 @@ func TestKilledNdrunLeavesNothing(t *testing.T) {
 	if len(ranks) != 3 {
 		t.Fatalf("only %d ranks run", len(ranks))
 	}
-	_ = cmd.Process.Kill()
+	p.Kill()
 	for _, w := range ranks {
 		w.MustEnd()
 	}
-	_ = cmd.Wait()
 }
 
 // A build that hangs ends with ndrun, whether ndrun gets SIGTERM or is killed.
@@ -196,14 +195,11 @@ func TestBuildEndsWithNdrun(t *testing.T) {
 }
 
 // startReading starts cmd and returns the lines of its standard output.
-func startReading(t *testing.T, cmd *exec.Cmd) *bufio.Scanner {
+func startReading(t *testing.T, cmd *exec.Cmd) (*proctest.Process, *bufio.Scanner) {
 	t.Helper()
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	return bufio.NewScanner(out)
+	return proctest.Start(t, cmd), bufio.NewScanner(out)
 }

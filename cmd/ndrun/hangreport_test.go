@@ -199,7 +199,7 @@ func TestHangReport(t *testing.T) {
 			t.Parallel()
 			report := filepath.Join(t.TempDir(), "report")
 			cmd := ndrun(t, "-n", "3", "-env", proctest.RoleEnv+"=hang", "--hang-after", "0.7", "--report", report, testBinary(t), how)
-			lines := startReadingErrors(t, cmd)
+			p, lines := startReadingErrors(t, cmd)
 			cause, text := regexp.MustCompile(want), ""
 			// A slow job may make no progress before it hangs; then there is another report.
 			for !cause.MatchString(text) && lines.Scan() {
@@ -212,7 +212,7 @@ func TestHangReport(t *testing.T) {
 			for lines.Scan() {
 				text += lines.Text() + "\n"
 			}
-			got := status(cmd.Wait())
+			got := status(p.End())
 			if !cause.MatchString(text) || got != 128+int(syscall.SIGQUIT) && got != 2 { // 2 is a Go program's own after SIGQUIT
 				t.Fatalf("exit status %d; want %s in\n%s", got, want, text)
 			}
@@ -234,7 +234,8 @@ func TestHangReport(t *testing.T) {
 // A rank that exits before softnd.Init is reported at once, without options or a signal.
 func TestExitBeforeInit(t *testing.T) {
 	cmd := ndrun(t, "-n", "3", "-env", proctest.RoleEnv+"=hang", testBinary(t), "exited before")
-	lines, text := startReadingErrors(t, cmd), ""
+	p, lines := startReadingErrors(t, cmd)
+	text := ""
 	told := regexp.MustCompile(`ndrun: rank 1 exited with code 0 without calling softnd.Init, and (rank [02] waits|ranks 0,2 wait) for it in Init`)
 	for !told.MatchString(text) && lines.Scan() {
 		text += lines.Text() + "\n"
@@ -245,7 +246,7 @@ func TestExitBeforeInit(t *testing.T) {
 	_ = cmd.Process.Signal(syscall.SIGTERM)
 	for lines.Scan() {
 	}
-	_ = cmd.Wait()
+	_ = p.End()
 }
 
 // If a signal ends a hanging job, ndrun reports the causes. A job that makes progress is not
@@ -289,14 +290,14 @@ func TestSignalToHangingJob(t *testing.T) {
 // A job that makes progress and hangs again is reported again.
 func TestHangIsReportedAgain(t *testing.T) {
 	cmd := ndrun(t, "-n", "2", "-env", proctest.RoleEnv+"=hang", "--hang-after", "0.5", testBinary(t), "again and again")
-	lines := startReadingErrors(t, cmd)
+	p, lines := startReadingErrors(t, cmd)
 	reports := 0
 	for lines.Scan() {
 		if strings.HasPrefix(lines.Text(), "ndrun: no rank has made progress for 500ms") {
 			reports++
 		}
 	}
-	if got := status(cmd.Wait()); got != 0 || reports < 2 {
+	if got := status(p.End()); got != 0 || reports < 2 {
 		t.Errorf("exit status %d after %d reports", got, reports)
 	}
 }

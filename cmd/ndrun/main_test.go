@@ -85,20 +85,14 @@ func ndrun(t *testing.T, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// startReadingErrors starts cmd and returns the lines of its standard error; standard
-// output is collected.
-func startReadingErrors(t *testing.T, cmd *exec.Cmd) *bufio.Scanner {
+// startReadingErrors starts cmd and returns the lines of its standard error.
+func startReadingErrors(t *testing.T, cmd *exec.Cmd) (*proctest.Process, *bufio.Scanner) {
 	t.Helper()
-	cmd.Stdout = new(bytes.Buffer)
 	errOut, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	time.AfterFunc(2*proctest.Timeout, func() { _ = cmd.Process.Kill() })
-	return bufio.NewScanner(errOut)
+	return proctest.Start(t, cmd), bufio.NewScanner(errOut)
 }
 
 func testBinary(t testing.TB) string {

@@ -18,7 +18,7 @@ func TestQuitBeforeTheJob(t *testing.T) {
 		t.Fatal(err)
 	}
 	cmd := ndrun(t, "-configfile", fifo)
-	errOut := startReadingErrors(t, cmd)
+	p, errOut := startReadingErrors(t, cmd)
 	var w *os.File
 	proctest.Eventually(t, "the other end of the pipe is open", func() bool {
 		var err error
@@ -35,7 +35,7 @@ func TestQuitBeforeTheJob(t *testing.T) {
 	for errOut.Scan() {
 		said += errOut.Text() + "\n"
 	}
-	_ = cmd.Wait()
+	_ = p.End()
 	if status := cmd.ProcessState.ExitCode(); said != "" || status != 128+3 {
 		t.Errorf("exit status %d, %s", status, said)
 	}

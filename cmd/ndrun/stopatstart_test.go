@@ -11,7 +11,7 @@ import (
 // The messages about stopped ranks have commands that work when they are pasted.
 func TestStopAtStart(t *testing.T) {
 	cmd := ndrun(t, "-n", "3", "--stop-at-start", "0-1", "sh", "-c", "echo runs")
-	errOut := startReadingErrors(t, cmd)
+	p, errOut := startReadingErrors(t, cmd)
 	var ranks []string
 	for errOut.Scan() {
 		var rank, pid int
@@ -29,14 +29,14 @@ func TestStopAtStart(t *testing.T) {
 			t.Errorf("%s: %v, %s", line, err, out)
 		}
 	}
-	if err := cmd.Wait(); err != nil {
+	if err := p.End(); err != nil {
 		t.Error(err)
 	}
 	if got := strings.Join(ranks, " "); got != "0 1" {
 		t.Errorf("ranks %s were stopped, want 0 and 1", got)
 	}
 	for rank := range 3 {
-		if out := fmt.Sprint(cmd.Stdout); !strings.Contains(out, fmt.Sprintf("[%d] runs\n", rank)) {
+		if out := p.Out.String(); !strings.Contains(out, fmt.Sprintf("[%d] runs\n", rank)) {
 			t.Errorf("rank %d has not run:\n%s", rank, out)
 		}
 	}
@@ -48,7 +48,7 @@ func TestAttachToStoppedRank(t *testing.T) {
 		t.Skip("gdb is not installed: ", err)
 	}
 	cmd := ndrun(t, "--stop-at-start", "all", "sh", "-c", "echo runs")
-	errOut := startReadingErrors(t, cmd)
+	p, errOut := startReadingErrors(t, cmd)
 	for errOut.Scan() {
 		gdb := strings.TrimSpace(errOut.Text())
 		if !strings.HasPrefix(gdb, "gdb -p ") {
@@ -60,8 +60,8 @@ func TestAttachToStoppedRank(t *testing.T) {
 		}
 		_ = cmd.Process.Signal(os.Interrupt) // if it is still stopped
 	}
-	_ = cmd.Wait()
-	if out := fmt.Sprint(cmd.Stdout); out != "[0] runs\n" {
+	_ = p.End()
+	if out := p.Out.String(); out != "[0] runs\n" {
 		t.Errorf("output %q", out)
 	}
 }
