@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/softnd/softnd/internal/sched"
 )
 
 // Timeout limits every wait of a test. No test asserts how long anything takes.
@@ -47,7 +47,7 @@ func eventually(t testing.TB, limit time.Duration, what string, ok func() bool, 
 // Yield lets other goroutines and other processes run. A loop that only did one of the two would delay the other.
 func Yield() {
 	runtime.Gosched()
-	_, _, _ = unix.Syscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
+	sched.Yield()
 }
 
 // Receive returns the next value from c. After [Timeout] it fails the test with what, details, and the stacks of all
