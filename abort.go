@@ -23,8 +23,8 @@ const maxReason = 512
 // with the number of this rank. Abort never returns and runs no deferred functions. Any goroutine may
 // call it at any time.
 //
-// ndrun and Hydra's mpiexec exit with the code of the first rank that aborts or fails. A wrapper
-// around the rank that exits with another code does not change this. Other launchers end the job
+// ndrun and Hydra's mpiexec exit with the code of the first rank that aborts or fails. If a
+// wrapper runs the rank, the exit code of the wrapper does not change this. Other launchers end the job
 // because a rank has failed. A job of [Join] has no launcher: its other ranks detect that this process
 // has died.
 func Abort(code int, reason string) {

@@ -143,7 +143,7 @@ func (j *Job) missing() error {
 //     Barrier cannot detect the mistake.
 //   - [nd.InvalidBufferSize]: the blobs of all ranks together are longer than 256 MiB, or than the
 //     limit of [WithExchangeLimit].
-//   - [shm.NoMemoryError]: the arena has no room for blob.
+//   - [NoMemoryError]: the arena has no room for blob.
 func (j *Job) Exchange(ctx context.Context, blob []byte) ([][]byte, error) {
 	j.collective.Lock()
 	defer j.collective.Unlock()

@@ -82,7 +82,7 @@ func aborts(t *testing.T, env, launcher []string) int {
 	if err != nil {
 		t.Fatal(err)
 	}
-	env = append(env, reapedRole+"=abort")
+	env = append(env, reapedRole+"="+roleAbort)
 	status, out, errOut := launch(t, env, append(launcher, "-n", "3", exe, "7")...)
 	if !strings.Contains(errOut, "softnd: rank 1 of 3 aborts the job with code 7: there is nothing to do\n") {
 		t.Errorf("exit status %d, %s%s", status, out, errOut)

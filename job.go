@@ -96,8 +96,8 @@ type Job struct {
 // Init fails if
 //
 //   - the environment is incomplete or contradictory; the error names the variable;
-//   - the process cannot attach or create the arena; the errors are those of [shm.Attach] and
-//     [shm.OpenFabric], such as [shm.ErrVersion];
+//   - the process cannot map or create the job's memory: [ErrVersion] if another release of softnd
+//     made it, or [NoMemoryError];
 //   - ctx ends before all ranks have called Init; the error has status [nd.Canceled], and names the
 //     ranks that are missing;
 //   - the launcher has started a rank on another host; the error names the rank.

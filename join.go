@@ -11,12 +11,18 @@ import (
 // Join makes the process a rank of a named job. It is for processes that no common launcher starts,
 // for example in two terminals. Join blocks until all ranks have called it. All ranks pass the same
 // name and size, and each rank passes its own number. The name has 1 to 64 characters of A-Z a-z 0-9
-// . _ and -. The first rank creates the memory of the job: see [shm.OpenFabric]. When the last rank
+// . _ and -. The first rank creates the memory of the job. When the last rank
 // has left, the name is free again. Options, EnvExec and EnvReceiveTimeout have the same effect as
 // with [Init].
 //
-// Errors: those of [shm.OpenFabric]; an error if another process is this rank; [nd.Canceled] if ctx
-// ends before all ranks have called Join, with the ranks that are missing.
+// Errors:
+//
+//   - [ErrVersion]: a rank that has joined uses another release of softnd.
+//   - [NoMemoryError]: the limits of this process do not allow the memory of the job.
+//   - [nd.Canceled]: ctx has ended before all ranks have called Join. The error names the ranks that
+//     are missing.
+//   - An error without a status: another process is this rank. The same holds if the name belongs to
+//     another user, to a job of another size, or to a process that does not run softnd.
 func Join(ctx context.Context, name string, rank, size int, options ...Option) (*Job, error) {
 	s, err := readSettings(options)
 	if err != nil {
@@ -32,7 +38,7 @@ func Join(ctx context.Context, name string, rank, size int, options ...Option) (
 	j := newJob(fabric.Arena, fabric.Close)
 	if err := j.start(ctx, rank, s); err != nil {
 		if errors.Is(err, shm.ErrTaken) {
-			err = fmt.Errorf("%w; start each rank once", err)
+			err = fmt.Errorf("%w: start each rank once", err)
 		}
 		return nil, errors.Join(fmt.Errorf("softnd: join %q: rank %d of %d: %w", name, rank, size, err), j.Close())
 	}

@@ -33,7 +33,7 @@ const adapterFlags = nd.InOrderDMASupported | nd.MultiEngineSupported | nd.Loopb
 // adapter is one handle of the member's adapter. Safe for concurrent use.
 type adapter struct {
 	provider *Provider
-	space    *window.Domain
+	domain   *window.Domain
 	closed   atomic.Bool
 
 	privilegedMu sync.Mutex    // held while the privileged token is made
@@ -97,7 +97,7 @@ func (a *adapter) CreateMemoryRegion(ctx context.Context) (nd.MemoryRegion, erro
 		return nil, err
 	}
 	defer a.provider.waiters.EndCall()
-	r, err := a.space.NewRegion()
+	r, err := a.domain.NewRegion()
 	if err != nil {
 		return nil, a.allocError(op, err)
 	}
@@ -166,7 +166,7 @@ func (a *adapter) CreateMemoryWindow(ctx context.Context) (nd.MemoryWindow, erro
 		return nil, err
 	}
 	defer a.provider.waiters.EndCall()
-	w, err := a.space.NewWindow()
+	w, err := a.domain.NewWindow()
 	if err != nil {
 		return nil, a.allocError(op, err)
 	}

@@ -160,7 +160,7 @@ func (c *connection) sendRequest(local, remote uint16, ep *queuePair, params nd.
 // fillRecord fills in this side's part of the record.
 func (c *connection) fillRecord(ep *queuePair, params nd.ConnectParams) {
 	r, i := c.record, c.side
-	r.Adapter[i], r.QP[i] = ep.adapter.space.Adapter, uint64(ep.localQPOffset)
+	r.Adapter[i], r.QP[i] = ep.adapter.domain.Adapter, uint64(ep.localQPOffset)
 	r.ReadIn[i], r.ReadOut[i] = clampReads(params.InboundReadLimit), clampReads(params.OutboundReadLimit)
 	r.DataLen[i] = uint32(copy(r.Data[i][:], params.PrivateData))
 }

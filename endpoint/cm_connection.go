@@ -179,7 +179,7 @@ func (c *connection) attach(ep *queuePair) error {
 		State: &c.record.State, Established: uint32(connEstablished), Disconnecting: &c.record.Disconnected[other]}
 	c.peerName = fmt.Sprintf("endpoint %d of %v", peerQP.Endpoint, c.peer)
 	c.hazard = &peerQP.Hazard
-	ep.adapter.space.AddHazard(c.hazard, c.peer)
+	ep.adapter.domain.AddHazard(c.hazard, c.peer)
 	c.attached = true
 	ep.inbound.Store(c.in)
 	return nil
@@ -302,7 +302,7 @@ func (c *connection) release() bool {
 		return false
 	}
 	if c.hazard != nil {
-		c.endpoint.Load().adapter.space.RemoveHazard(c.hazard, c.peer)
+		c.endpoint.Load().adapter.domain.RemoveHazard(c.hazard, c.peer)
 	}
 	p := c.provider
 	// hasRequest and releaseDead must see these changes as one.

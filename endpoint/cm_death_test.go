@@ -456,7 +456,7 @@ func TestConnectRequestBehindDeadPeer(t *testing.T) {
 // TestHazardsOfDeadPeerIgnored, whichever goroutine notices the death first.
 func TestHazardsOfDeadPeerIgnored(t *testing.T) {
 	p := newPair(t, setup{Processes: true})
-	region := must(p.a.local.adapter.(*adapter).space.NewRegion())
+	region := must(p.a.local.adapter.(*adapter).domain.NewRegion())
 	if err := region.Register(make([]byte, 8), 0); err != nil {
 		t.Fatal(err)
 	}

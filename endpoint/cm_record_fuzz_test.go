@@ -195,8 +195,8 @@ func (r *rig) member(word uint64) uint64 {
 
 func (r *rig) owner(word uint64) uint64 {
 	of := map[uint64]uint64{
-		idOfLiar: r.liar.adapter.space.Adapter, idOfVictim: r.victim.adapter.space.Adapter,
-		strangerOfLiar: r.liar.stranger.space.Adapter, strangerOfVictim: r.victim.stranger.space.Adapter,
+		idOfLiar: r.liar.adapter.domain.Adapter, idOfVictim: r.victim.adapter.domain.Adapter,
+		strangerOfLiar: r.liar.stranger.domain.Adapter, strangerOfVictim: r.victim.stranger.domain.Adapter,
 	}
 	if o, ok := of[word]; ok {
 		return uint64(o)
@@ -292,7 +292,7 @@ func (r *rig) traffic(t *testing.T) {
 	send := ring.Words{wire.Header(wire.SendInEntry, wire.FlagFirst|wire.FlagLast, 8, 0), 1}
 	// If the victim mistook its own tokens for the forger's, it would copy into its own memory.
 	sink := wire.SGE{Address: r.mean(address(theVictim, inArena, local, 448)), Length: 64, Token: r.token(localOf(theVictim, inArena, local))}
-	if conn.record.Adapter[1-conn.side] == v.stranger.space.Adapter {
+	if conn.record.Adapter[1-conn.side] == v.stranger.domain.Adapter {
 		sink = wire.SGE{Address: r.mean(address(theVictim, inArena, foreign, 0)), Length: 64, Token: r.token(localOf(theVictim, inArena, foreign))}
 	}
 	gift := wire.Fragment(wire.ReadFragment, wire.FlagFirst|wire.FlagLast|wire.FlagAckRequest, valid, sink, r.mean(address(theVictim, inArena, small, 0)), 64)

@@ -227,7 +227,7 @@ func (ep *queuePair) cancelReceives() {
 // because no further request can invalidate them.
 func (ep *queuePair) revokeBound() {
 	ep.bound.clear(func(object *window.Invalidatable) {
-		if _, done, ok := object.Invalidate(ep.number, true); ok && !done {
+		if _, done, ok := object.InvalidateAtEnd(ep.number); ok && !done {
 			ep.releaseWhenDrained(object)
 		}
 	})

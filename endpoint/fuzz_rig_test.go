@@ -259,11 +259,11 @@ func newEstate(f testing.TB, a *actor, private bool, seed uint64) *estate {
 		stale:    nd.AllowLocalWrite | nd.AllowRemoteRead | nd.AllowRemoteWrite,
 	}
 	for i := range rangeCount {
-		space := a.adapter.space
+		domain := a.adapter.domain
 		if i == foreign {
-			space = a.stranger.space
+			domain = a.stranger.domain
 		}
-		region, err := space.NewRegion()
+		region, err := domain.NewRegion()
 		if err == nil {
 			err = region.Register(e.of(i), rights[i])
 		}
@@ -622,7 +622,7 @@ func (r *rig) part(t *testing.T) {
 				len(p.conns), len(p.deferred), len(*p.endpoints.Load()), len(a.listener.queue), len(p.ports.used), len(p.watched))
 		}
 		for n, w := range a.windows {
-			if _, _, bound := w.window.Invalidate(a.ep.number, false); bound {
+			if _, _, bound := w.window.Invalidate(a.ep.number); bound {
 				t.Fatalf("%s: window %d is still bound", name, n)
 			}
 		}

@@ -196,7 +196,7 @@ func (ep *queuePair) postInvalidateRegion(reqCtx uint64, mr nd.MemoryRegion, fla
 // region.
 func (ep *queuePair) findSinkRegion(r *request) bool {
 	e := r.sges[0]
-	if r.object = ep.adapter.space.Find(e.Token, window.Local, ep.number); r.object != nil {
+	if r.object = ep.adapter.domain.Find(e.Token, window.Local, ep.number); r.object != nil {
 		return true
 	}
 	setLocalOperand(&ep.sink, e, window.Write)

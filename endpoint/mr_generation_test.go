@@ -102,7 +102,7 @@ func (s *side) roundOfWindow(t *testing.T) (d nd.WindowDescriptor, comesRound fu
 	d = bind(t)
 	return d, func(t *testing.T) {
 		for first := true; first || w.Descriptor().Token != d.Token; first = false {
-			if _, done, ok := w.Invalidate(ep.number, false); !ok || !done {
+			if _, done, ok := w.Invalidate(ep.number); !ok || !done {
 				t.Fatal("the window is in use between two parts of a request")
 			}
 			bind(t)

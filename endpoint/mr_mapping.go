@@ -158,7 +158,7 @@ func (a *adapter) PrivilegedToken() (nd.Token, error) {
 	a.privilegedMu.Lock()
 	defer a.privilegedMu.Unlock()
 	if a.privileged.Load() == 0 {
-		name, err := a.space.ReserveToken()
+		name, err := a.domain.ReserveToken()
 		if err != nil {
 			return 0, a.allocError(op, err)
 		}

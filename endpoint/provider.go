@@ -218,7 +218,7 @@ func (p *Provider) OpenAdapter(ctx context.Context, id nd.AdapterID) (nd.Adapter
 		return nil, &nd.OpError{Op: "open adapter", Status: nd.InsufficientResources, Detail: "this member has opened 65,535 handles, the maximum", Next: "keep adapters open and reuse them"}
 	}
 	owner := uint64(p.member.ID())<<ownerShift | uint64(serial)
-	return &adapter{provider: p, space: window.NewDomain(p.table, owner)}, nil
+	return &adapter{provider: p, domain: window.NewDomain(p.table, owner)}, nil
 }
 
 // Close ends all connections and waits, and stops the engine. Pending calls return

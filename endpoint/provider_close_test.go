@@ -20,11 +20,11 @@ import (
 func copying(s *side, token nd.Token) (done func()) {
 	var word atomic.Uint64
 	word.Store(uint64(token))
-	space := s.adapter.(*adapter).space
-	space.AddHazard(&word, nil)
+	domain := s.adapter.(*adapter).domain
+	domain.AddHazard(&word, nil)
 	return func() {
 		word.Store(0)
-		space.RemoveHazard(&word, nil)
+		domain.RemoveHazard(&word, nil)
 	}
 }
 

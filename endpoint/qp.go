@@ -249,7 +249,7 @@ func (a *adapter) CreateEndpoint(ctx context.Context, cfg nd.EndpointConfig) (nd
 	if err := ep.makeSharedQP(); err != nil {
 		return nil, a.allocError(op, err)
 	}
-	ep.guard = window.NewGuard(a.space, &ep.localQP.Hazard)
+	ep.guard = window.NewGuard(a.domain, &ep.localQP.Hazard)
 	receiveCQ.attach(ep)
 	initiatorCQ.attach(ep)
 	if !a.provider.addEndpoint(ep) {

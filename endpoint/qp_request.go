@@ -55,7 +55,8 @@ func (r *request) reset(k nd.RequestType, flags nd.OpFlags, context uint64) {
 	r.sges, r.inline, r.bounceIndex = sges, inline, -1
 }
 
-// entryFlags returns the entry flags that depend on the request. Only a Send has any: invalidate and solicited.
+// entryFlags returns the flags of a ring entry that depend on the flags of the request. Every request that uses
+// the ring calls it, but the flags that exist so far are those of a Send: invalidate and solicited.
 func (r *request) entryFlags() (flags uint8) {
 	if r.invalidate {
 		flags |= wire.FlagInvalidate

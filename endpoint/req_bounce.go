@@ -31,7 +31,7 @@ func (ep *queuePair) allocateBounce() error {
 	if err != nil {
 		return err
 	}
-	region, err := ep.adapter.space.NewRegion()
+	region, err := ep.adapter.domain.NewRegion()
 	if err == nil {
 		err = region.Register(mem, nd.AllowLocalWrite)
 	}

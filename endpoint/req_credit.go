@@ -10,36 +10,37 @@ import (
 //
 // Entries are numbered from 0 in the order in which they are pushed. The peer's receives are numbered in
 // the order in which entries take them. The methods take the number of entries pushed so far, the ring's
-// Published, as their argument pushed. A message of the fast path takes a receive and has its data in the
-// entry. It changes nothing but pushed, so the first of a run of such messages identifies the run. For any
-// other entry, call endFastRun before and countSlowEntry after it is pushed.
+// Published, as their argument pushed. A Send of the fast path takes a receive and has its data in the
+// entry. It changes nothing but pushed, so the first of a run of such Sends identifies the run. For any
+// other entry (of another request, or of a Send of the slow path), call endSendRun before and startSendRun
+// after it is pushed.
 //
 // These hold between any two operations, whatever the peer stores in its shared queue-pair state:
 //
-//	otherEntries <= pushed                  so taken = pushed - otherEntries
+//	entriesWithoutReceive <= pushed                  so taken = pushed - entriesWithoutReceive
 //	posted - taken <= the peer's queue      a greater number from the peer is rejected
-//	fastRunStart <= pushed                  all entries from fastRunStart on are of the fast path
-//	slowPayloadEnd <= pushed, ackRequestEnd <= pushed
+//	sendRunStart <= pushed                  all entries from sendRunStart on are of the fast path
+//	payloadEndBeforeRun <= pushed, ackRequestEnd <= pushed
 //	fastLimit <= pushed, or
 //	  fastLimit - pushed <= posted - taken  a receive is posted for each entry before fastLimit,
 //	  fastLimit - pushed <= free slots      the ring has a slot for it, and
 //	  fastMaxLength <= room of each         these receives can hold so much, if the peer is correct
 //	smallReceiveBytes, fastMaxLength <= wire.MaxSendInEntry
 type credit struct {
-	fastRunStart   uint64 // number of the first entry of the current run of fast-path messages
-	slowPayloadEnd uint64 // number after the last entry with data before the run
-	ackRequestEnd  uint64 // number after the last entry whose consumption completes a request
+	sendRunStart        uint64 // number of the first entry of the current run of Sends of the fast path
+	payloadEndBeforeRun uint64 // number after the last entry with data before the run
+	ackRequestEnd       uint64 // number after the last entry whose consumption completes a request
 
-	fastLimit         uint64 // entries before this number may take the fast path
-	fastMaxLength     uint32 // in bytes, of a message of the fast path
-	smallReceiveBytes uint32 // bytes that each receive before smallReceivesEnd can hold
-	otherEntries      uint64 // entries that have taken no receive
-	posted            uint64 // receives that the peer had posted when Posted was last read
-	smallReceivesEnd  uint64 // number after the last of them that may be smaller than wire.MaxSendInEntry
+	fastLimit             uint64 // entries before this number may take the fast path
+	fastMaxLength         uint32 // in bytes, of a message of the fast path
+	smallReceiveBytes     uint32 // bytes that each receive before smallReceivesEnd can hold
+	entriesWithoutReceive uint64 // entries that have taken no receive
+	posted                uint64 // receives that the peer had posted when Posted was last read
+	smallReceivesEnd      uint64 // number after the last of them that may be smaller than wire.MaxSendInEntry
 }
 
 // taken returns how many of the peer's receives our entries have taken.
-func (c *credit) taken(pushed uint64) uint64 { return pushed - c.otherEntries }
+func (c *credit) taken(pushed uint64) uint64 { return pushed - c.entriesWithoutReceive }
 
 // isSpent reports whether our entries have taken all known receives.
 func (c *credit) isSpent(pushed uint64) bool { return c.posted == c.taken(pushed) }
@@ -72,26 +73,26 @@ func (c *credit) extend(pushed, slots uint64) bool {
 	return n != 0
 }
 
-// endFastRun ends the run of fast-path messages. The caller is about to try to push an entry of another kind.
+// endSendRun ends the run of Sends of the fast path. The caller is about to try to push an entry of another kind.
 // fastLimit stays valid: that entry has one number, and takes one slot and at most one receive.
-func (c *credit) endFastRun(pushed uint64) { c.slowPayloadEnd = c.payloadEnd(pushed) }
+func (c *credit) endSendRun(pushed uint64) { c.payloadEndBeforeRun = c.payloadEnd(pushed) }
 
-// countSlowEntry counts an entry that is not a Send of the fast path, after it is pushed. If the entry takes a
-// receive of the peer, the caller also calls takeReceive.
-func (c *credit) countSlowEntry(pushed uint64) {
-	c.otherEntries++
-	c.fastRunStart = pushed
+// startSendRun counts an entry that is not a Send of the fast path, after it is pushed. The next run of such
+// Sends begins after it. If the entry takes a receive of the peer, the caller also calls takeReceive.
+func (c *credit) startSendRun(pushed uint64) {
+	c.entriesWithoutReceive++
+	c.sendRunStart = pushed
 }
 
-// takeReceive counts that the entry of the last countSlowEntry takes a receive of the peer.
-func (c *credit) takeReceive() { c.otherEntries-- }
+// takeReceive counts that the entry of the last startSendRun takes a receive of the peer.
+func (c *credit) takeReceive() { c.entriesWithoutReceive-- }
 
 // payloadEnd returns the number after the last entry with data.
 func (c *credit) payloadEnd(pushed uint64) uint64 {
-	if pushed != c.fastRunStart {
+	if pushed != c.sendRunStart {
 		return pushed
 	}
-	return c.slowPayloadEnd
+	return c.payloadEndBeforeRun
 }
 
 // orderBarrier returns the number after the last entry that later requests must not overtake: the

@@ -96,7 +96,7 @@ func (m *creditModel) step() {
 	case 3:
 		m.slowSend(uint64(m.next(64)))
 	case 4: // a Write, a Read, or a later part of any request
-		m.credit.endFastRun(m.pushed())
+		m.credit.endSendRun(m.pushed())
 		if m.free() > 0 {
 			m.push(creditMessage{awaited: m.next(2) == 0})
 		} // else it is tried again
@@ -150,7 +150,7 @@ func (m *creditModel) slowSend(n uint64) {
 	if !m.hasReceive() {
 		return
 	}
-	m.credit.endFastRun(m.pushed())
+	m.credit.endSendRun(m.pushed())
 	if m.free() == 0 {
 		return
 	}
@@ -171,16 +171,16 @@ func (m *creditModel) delivers(n uint64) {
 	}
 }
 
-// push is queuePair.pushEntry, after endFastRun.
+// push is queuePair.pushEntry, after endSendRun.
 func (m *creditModel) push(x creditMessage) {
 	m.messages = append(m.messages, x)
 	k, pushed := &m.credit, m.pushed()
-	k.countSlowEntry(pushed)
+	k.startSendRun(pushed)
 	if x.takes {
 		k.takeReceive()
 	}
 	if x.inSlot {
-		k.slowPayloadEnd = pushed
+		k.payloadEndBeforeRun = pushed
 	}
 	if x.awaited {
 		k.ackRequestEnd = pushed
@@ -210,11 +210,11 @@ func (m *creditModel) check() {
 	}
 	credit := k.posted - taken
 	for what, ok := range map[string]bool{
-		"others <= pushed":                     k.otherEntries <= pushed,
+		"others <= pushed":                     k.entriesWithoutReceive <= pushed,
 		"taken":                                k.taken(pushed) == taken,
 		"posted - taken <= queue":              credit <= creditQueue,
-		"rowStart":                             k.fastRunStart == rowStart,
-		"inSlot <= pushed":                     k.slowPayloadEnd <= pushed,
+		"rowStart":                             k.sendRunStart == rowStart,
+		"inSlot <= pushed":                     k.payloadEndBeforeRun <= pushed,
 		"awaited <= pushed":                    k.ackRequestEnd <= pushed,
 		"limit - pushed <= credit":             k.fastLimit <= pushed || k.fastLimit-pushed <= credit,
 		"limit - pushed <= slots":              k.fastLimit <= pushed || k.fastLimit-pushed <= m.free(),

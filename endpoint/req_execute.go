@@ -64,7 +64,7 @@ func (ep *queuePair) executeInvalidate(r *request) outcome {
 			return ep.stall(r, stallOrder) // the peer has not run all requests that may name the region's local token
 		}
 		var ok bool
-		if _, done, ok = r.object.Invalidate(ep.number, false); !ok {
+		if _, done, ok = r.object.Invalidate(ep.number); !ok {
 			return ep.reject(r, nd.InvalidDeviceRequest, "%s", whyNotInvalidated(r.object))
 		}
 		ep.bound.remove(r.object)
@@ -122,6 +122,7 @@ func (ep *queuePair) copyOneSided(r *request, budget *uint64) outcome {
 		}
 		e := sgeAt(r.sges, r.transferred)
 		n := min(uint64(e.Length), *budget)
+		// e is a range of the program's memory, or of the bytes that the post copied (Inline).
 		if write {
 			r.setOperand(local, e, window.Read)
 		} else {
@@ -168,13 +169,13 @@ func (ep *queuePair) rejectLocal(r *request, e wire.SGE, f window.Fault) outcome
 func (ep *queuePair) pushEntry(r *request, entry *ring.Words) bool {
 	c := ep.conn
 	number := c.out.Published()
-	c.credit.endFastRun(number)
+	c.credit.endSendRun(number) // an entry other than a Send of the fast path follows
 	if !c.out.Push(entry) {
 		if ep.requestWakeup(); !c.out.Push(entry) {
 			return false
 		}
 	}
-	c.credit.countSlowEntry(c.out.Published())
+	c.credit.startSendRun(c.out.Published()) // counts the entry as one that takes no receive; sendInEntry corrects it
 	ep.cancelWakeup()
 	if r.endEntry == 0 {
 		r.firstEntry = number

@@ -43,7 +43,7 @@ func (ep *queuePair) invalidateFast(reqCtx uint64, object *window.Invalidatable)
 	if !ep.canRunFast() {
 		return false
 	}
-	_, done, ok := object.Invalidate(ep.number, false)
+	_, done, ok := object.Invalidate(ep.number)
 	if !ok {
 		return false
 	}
@@ -87,11 +87,11 @@ func (ep *queuePair) pushWriteFast(reqCtx uint64, sge *nd.SGE, remoteAddress uin
 	if !ep.guard.CopyToEntry(entry.Bytes(2), sge) { // the payload begins at word 2
 		return false
 	}
-	c.credit.endFastRun(c.out.Published()) // a run of Sends of the fast path; see credit
+	c.credit.endSendRun(c.out.Published()) // an entry other than a Send of the fast path follows
 	entry[0], entry[1] = wire.PlainWrite(uint64(n), remoteToken), remoteAddress
 	c.out.Publish()
 	c.out.PrefetchForWrite()
-	c.credit.countSlowEntry(c.out.Published())
+	c.credit.startSendRun(c.out.Published()) // counts the entry as one that takes no receive
 	if c.peer.HasWaiter() {
 		c.peer.Wake()
 	}

@@ -90,7 +90,7 @@ func (ep *queuePair) releaseEntries(alwaysWake bool) {
 
 // protocolError returns the error for an entry that no correct peer sends.
 func (ep *queuePair) protocolError(format string, args ...any) error {
-	ep.provider.member.RecordLostPeer(ep.conn.peer.ID())
+	ep.provider.member.RecordLostPeer(ep.conn.peer.ID()) // for the launcher's report of how the job ended
 	return ep.opError("serve", nd.ConnectionAborted, "the peer ("+ep.conn.peerName+") sent "+fmt.Sprintf(format, args...), "the peer's memory is damaged, or it does not run softnd")
 }
 
@@ -214,16 +214,16 @@ func (ep *queuePair) failServing(status nd.Status, cause error) {
 	in := ep.conn.in
 	in.Release()
 	ep.localQP.FaultStatus.Store(uint32(status))
-	ep.localQP.Fault.Store(in.Consumed() + 1) // ORDER fault: before the abort, whose reader loads it
-	in.Advance()                              // not released: else the peer would complete the request with success
-	ep.conn.inboundFailed = true              // deliverRemaining delivers no later message
-	ep.provider.member.RecordLostPeer(ep.conn.peer.ID())
+	ep.localQP.Fault.Store(in.Consumed() + 1)            // ORDER fault: before the abort, whose reader loads it
+	in.Advance()                                         // not released: else the peer would complete the request with success
+	ep.conn.inboundFailed = true                         // deliverRemaining delivers no later message
+	ep.provider.member.RecordLostPeer(ep.conn.peer.ID()) // for the launcher's report of how the job ended
 	ep.terminate(cause)
 }
 
 // checkInvalidate checks the token that a message asks to invalidate, before any of its data is copied.
 func (ep *queuePair) checkInvalidate(entry *wire.Entry, r *receive) bool {
-	if ep.adapter.space.Find(entry.Token, window.Remote, ep.number) != nil {
+	if ep.adapter.domain.Find(entry.Token, window.Remote, ep.number) != nil {
 		return true
 	}
 	ep.completeReceive(r, nd.InvalidDeviceRequest, 0, 0)
@@ -239,10 +239,10 @@ func (ep *queuePair) finishSend(entry *wire.Entry, r *receive, total uint64) out
 		return executed
 	}
 	if ep.resp.invalidating == nil {
-		object := ep.adapter.space.Find(entry.Token, window.Remote, ep.number)
+		object := ep.adapter.domain.Find(entry.Token, window.Remote, ep.number)
 		done, ok := false, object != nil
 		if ok {
-			ep.resp.invalidatedToken, done, ok = object.Invalidate(ep.number, false)
+			ep.resp.invalidatedToken, done, ok = object.Invalidate(ep.number)
 		}
 		if !ok { // a local Invalidate came first, or windows use the region
 			ep.completeReceive(r, nd.InvalidDeviceRequest, 0, 0)

@@ -37,13 +37,13 @@ type CompletionQueue interface {
 	//   - [InvalidParameter]: results is empty.
 	Wait(ctx context.Context, results []Result) (int, error)
 
-	// Notify blocks until the queue has a result of type t that is new, and takes no result. A result
-	// is new until it has ended a Notify. If the queue already has such a result, Notify returns at
-	// once. Therefore a program does not miss a result that arrives between its last Poll and its
-	// Notify.
+	// Notify blocks until the queue has a new result of type t, and takes no result. A result is new
+	// until a call of Notify has returned because of it. If the queue already has a new result of
+	// type t, Notify returns at once. Therefore a program does not miss a result that arrives between
+	// its last Poll and its Notify.
 	//
-	// A result ends all calls of Notify that wait when it arrives. After that, this result and all
-	// earlier results are not new. If several calls wait at the same time, each of them waits for the
+	// When a result arrives, all waiting calls of Notify for its type return. After that, this result
+	// and all earlier results are not new. If several calls wait at the same time, each of them waits for the
 	// widest of their types: see [NotifyType.Combine].
 	//
 	// The usual loop is: Poll until it returns less than len(results), Notify, Poll again.

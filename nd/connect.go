@@ -58,8 +58,8 @@ type Connector interface {
 	// accepted. The program can then read the peer's private data and read limits. ep cannot transfer
 	// before CompleteConnect.
 	//
-	// No error changes ep. After the following errors, the connector is unbound, and Connect may be
-	// called again:
+	// No error changes ep. After the following errors, the connector is unbound. The program may
+	// call Bind and then Connect again:
 	//
 	//   - [ConnectionRefused]: no listener has the address, its backlog is full, or the peer rejected
 	//     the request. If the peer rejected it, GetPrivateData returns the private data of the Reject.

@@ -24,8 +24,8 @@ import "context"
 // [Canceled]. If a completion queue of the endpoint has overrun, a post of any kind may instead fail
 // with [InternalError], because its result would be lost.
 //
-// A request is outstanding until the program takes its result. If a request with SilentSuccess
-// succeeds, it is outstanding until then.
+// A request is outstanding until the program takes its result. A request with [SilentSuccess] that
+// succeeds has no result: it is outstanding until it completes.
 //
 // Requests of one queue complete in the order of posting. At the peer, the effects of Send, Write,
 // Bind and Invalidate appear in the order of posting. A request that is posted after a Read may run

@@ -53,7 +53,7 @@ func (e *OpError) Error() string {
 		b.WriteString(" (" + e.Err.Error() + ")")
 	}
 	if e.Next != "" {
-		b.WriteString("; " + e.Next)
+		b.WriteString(": " + e.Next)
 	}
 	return b.String()
 }

@@ -15,7 +15,7 @@ func TestOpErrorText(t *testing.T) {
 	}{
 		{
 			OpError{Op: "write", Object: "endpoint 3", Detail: "2 bytes past the window (asked [96,106), granted [0,104))", Status: AccessViolation, Next: "check the length"},
-			"nd: write on endpoint 3: 2 bytes past the window (asked [96,106), granted [0,104)): access violation; check the length",
+			"nd: write on endpoint 3: 2 bytes past the window (asked [96,106), granted [0,104)): access violation: check the length",
 		},
 		{
 			OpError{Op: "create endpoint", Object: "adapter", Detail: "2000, at most 1024", Status: InvalidParameter9, Field: "InlineSize", Next: "see Adapter.Query", Err: io.EOF},

@@ -58,5 +58,5 @@ func ExampleView() {
 	fmt.Println(err)
 	// Output:
 	// 8 numbers, the first is 0x1010101, <nil>
-	// nd: view on memory: struct { Name string } has a string: invalid parameter; use a type of numbers only
+	// nd: view on memory: struct { Name string } has a string: invalid parameter: use a type of numbers only
 }

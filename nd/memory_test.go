@@ -144,7 +144,7 @@ func TestWindowDescriptorSlice(t *testing.T) {
 		}
 	}
 	_, err := d.Slice(20, 11)
-	const want = "nd: slice on window descriptor: not within the memory described (asked 11 bytes at offset 20, have 30): access violation; check offset and length"
+	const want = "nd: slice on window descriptor: not within the memory described (asked 11 bytes at offset 20, have 30): access violation: check offset and length"
 	if err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}

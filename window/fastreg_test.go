@@ -79,15 +79,15 @@ func TestFastRegisterLifeCycle(t *testing.T) {
 				t.Fatal("the second runs as well")
 			}
 			ends.want(t, "one runs, one has failed", 1)
-			if _, _, ok := r.Invalidate(8, false); ok {
+			if _, _, ok := r.Invalidate(8); ok {
 				t.Error("invalidated by another endpoint")
 			}
 			end := owner.use(remote)
-			token, done, ok := r.Invalidate(7, false)
+			token, done, ok := r.Invalidate(7)
 			if !ok || token != remote || done {
 				t.Fatalf("invalidate: %v, %v, done %v", token, ok, done)
 			}
-			if _, _, ok := r.Invalidate(7, false); ok || r.Bound() {
+			if _, _, ok := r.Invalidate(7); ok || r.Bound() {
 				t.Error("it is invalidated twice")
 			}
 			if r.PrepareFastRegister(mem, base, allRights, 7, ends.ended).Apply() {
@@ -130,7 +130,7 @@ func TestFastRegisterDrainsBothTokens(t *testing.T) {
 			used = remote
 		}
 		executor.guard.publishHazard(makeHazard(used, 0))
-		if _, done, ok := r.Invalidate(7, false); !ok || done || r.Release() {
+		if _, done, ok := r.Invalidate(7); !ok || done || r.Release() {
 			t.Errorf("drained, while an executor uses the %s token", kind)
 		}
 		executor.guard.clearHazard()
@@ -164,13 +164,13 @@ func TestForcedInvalidateWaitsForWindows(t *testing.T) {
 	if owner.domain.Find(remote, Remote, 7) != nil {
 		t.Error("a region with a window is found")
 	}
-	if _, _, ok := r.Invalidate(7, false); ok {
+	if _, _, ok := r.Invalidate(7); ok {
 		t.Error("a region with a window is invalidated")
 	}
 	if err := r.Deregister(); !errors.Is(err, nd.DeviceBusy) {
 		t.Errorf("revoke: %v", err)
 	}
-	if gone, done, ok := r.Invalidate(7, true); !ok || gone != remote || !done {
+	if gone, done, ok := r.InvalidateAtEnd(7); !ok || gone != remote || !done {
 		t.Fatal("it does not expire")
 	}
 	ends.want(t, "two windows are left", 0)

@@ -46,7 +46,7 @@ func NewGuard(d *Domain, hazard *atomic.Uint64) *Guard {
 		lastEntry:    new(ownEntry),
 		sharedHazard: hazard,
 	}
-	d.AddHazard(&g.privateHazard, nil)
+	d.AddHazard(&g.privateHazard, nil) // nil: of this process
 	return g
 }
 

@@ -82,7 +82,7 @@ func BenchmarkBindInvalidate(b *testing.B) {
 				if err != nil || !binding.Apply() {
 					b.Fatal(err)
 				}
-				if _, done, _ := w.Invalidate(1, false); !done {
+				if _, done, _ := w.Invalidate(1); !done {
 					b.Fatal("not drained")
 				}
 			}

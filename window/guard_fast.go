@@ -42,7 +42,7 @@ func (g *Guard) putOrGet(peer *Peer, sge *nd.SGE, remoteAddress uint64, remoteTo
 	word := e.word.Load() // ORDER entry-valid: pairs with the store in ownEntry.bind
 	// ENTRY-CHECK, of the local token and of the remote one.
 	if p.allows(localWord, localToken, rights^(Remote|Local|Read|Write), shm.AddressOf(buf), n) && peer.Connected() &&
-		entryWord(word)&(validBit|wordOf(^nd.Token(0), rights)) == validBit|wordOf(remoteToken, rights) &&
+		entryWord(word).validAndAllows(remoteToken, rights) &&
 		e.owner.Load() == peer.Adapter {
 		// ENTRY-FIELDS
 		scope, base, offset := e.scope.Load(), e.base.Load(), shm.Offset(e.offset.Load())
@@ -115,7 +115,8 @@ func (g *Guard) DeliverSend(address uint64, localToken nd.Token, data []byte) (o
 	return ok
 }
 
-// CanDeliverSend reports whether DeliverSend of n bytes would succeed at this moment.
+// CanDeliverSend reports whether DeliverSend of n bytes would succeed at this moment. It stores no
+// hazard: the permissions of a region's local token are never reused.
 func (g *Guard) CanDeliverSend(address uint64, localToken nd.Token, n uint64) bool {
 	if !g.lastEntry.hasToken(localToken) {
 		return g.findEntry(localToken) && g.CanDeliverSend(address, localToken, n)
@@ -146,6 +147,5 @@ func (g *Guard) DeliverWrite(address uint64, remoteToken nd.Token, data []byte, 
 // allows is ENTRY-CHECK for a token of this domain. p and word are the permissions and the word of
 // Guard.lastEntry. It returns false if they belong to another token, or if the token is invalid.
 func (p *permissions) allows(word entryWord, token nd.Token, rights Rights, address, n uint64) bool {
-	asked := wordOf(token, rights)
-	return p != nil && word&(asked|wordOf(^nd.Token(0), 0)) == asked && within(address, n, p.base, uint64(len(p.mem)))
+	return p != nil && word.allows(token, rights) && within(address, n, p.base, uint64(len(p.mem)))
 }

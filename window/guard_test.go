@@ -334,7 +334,7 @@ func TestInvalidateFailsCopyInProgress(t *testing.T) {
 				proctest.Eventually(t, "the copy begins", func() bool {
 					return executor.hazard.Load() != 0 || owner.hazard.Load() != 0 || copying.over()
 				})
-				gone, _, ok := w.Invalidate(0, false)
+				gone, _, ok := w.Invalidate(0)
 				if !ok || gone != token {
 					t.Fatal("invalidate")
 				}

@@ -179,7 +179,7 @@ func TestOwnerIgnoresItsSharedEntries(t *testing.T) {
 	// The owner can invalidate a token whose word was forged, and the word is
 	// then that of the invalid token.
 	lies[0](owner.entry(bound), bound)
-	if token, done, ok := w.Invalidate(7, false); !ok || token != bound || !done {
+	if token, done, ok := w.Invalidate(7); !ok || token != bound || !done {
 		t.Fatal("invalidate")
 	}
 	if word := entryWord(owner.entry(bound).word.Load()); word.valid() || word.token() != bound {

@@ -35,14 +35,23 @@ const (
 // still access the memory, and the caller calls Release until that returns true.
 //
 // It returns ok false, and changes nothing, unless a request on this endpoint has bound the window
-// or registered the region. While windows are bound to a region, it does so too, unless force is
-// true, as for an endpoint that has ended. Then the windows remain valid, and the registration ends
-// when the last of them is released.
-func (i *Invalidatable) Invalidate(endpoint uint64, force bool) (token nd.Token, done, ok bool) {
+// or registered the region. The same holds while windows are bound to the region.
+func (i *Invalidatable) Invalidate(endpoint uint64) (token nd.Token, done, ok bool) {
+	return i.invalidate(endpoint, false)
+}
+
+// InvalidateAtEnd is [Invalidatable.Invalidate] for an endpoint that has ended. It also invalidates
+// a region to which windows are bound. The windows remain valid, and the registration ends when the
+// last of them is released.
+func (i *Invalidatable) InvalidateAtEnd(endpoint uint64) (token nd.Token, done, ok bool) {
+	return i.invalidate(endpoint, true)
+}
+
+func (i *Invalidatable) invalidate(endpoint uint64, withWindows bool) (token nd.Token, done, ok bool) {
 	if !i.mu.LockBiased() {
 		i.mu.Lock()
 	}
-	if i.isBoundOn(endpoint) && (force || i.windows == 0) {
+	if i.isBoundOn(endpoint) && (withWindows || i.windows == 0) {
 		token, ok = i.revoke(), true
 		done = i.release()
 	}

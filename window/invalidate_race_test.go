@@ -74,7 +74,7 @@ func (m *race) let(most int) {
 // binds the window again.
 func (m *race) invalidate() (drained func() bool, again func()) {
 	o := m.owner
-	if _, _, ok := o.window.Invalidate(0, false); !ok {
+	if _, _, ok := o.window.Invalidate(0); !ok {
 		m.t.Fatal("invalidate")
 	}
 	return o.window.Release, m.bind

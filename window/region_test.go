@@ -253,7 +253,7 @@ func TestDeregisterFailsWhileWindowsAreBound(t *testing.T) {
 	}
 	busy("one runs", true)
 	end := owner.use(w.binding.permissions.token)
-	if _, done, ok := w.Invalidate(0, false); !ok || done {
+	if _, done, ok := w.Invalidate(0); !ok || done {
 		t.Fatal("invalidate")
 	}
 	busy("it is invalid, not released", true)

@@ -175,7 +175,7 @@ func bind(t testing.TB, w *Window, r *Region, mem []byte, rights Rights, endpoin
 // invalidate invalidates a window that no executor is using.
 func invalidate(t testing.TB, w *Invalidatable) {
 	t.Helper()
-	if _, done, ok := w.Invalidate(w.boundOn, false); !ok || !done {
+	if _, done, ok := w.Invalidate(w.boundOn); !ok || !done {
 		t.Fatalf("invalidate: %v, done: %v", ok, done)
 	}
 }

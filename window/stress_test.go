@@ -98,7 +98,7 @@ func (o *bindingOwner) someLength() uint64 {
 // invalidate invalidates the window, waits for the drain, and checks that no copier writes afterwards.
 func (o *bindingOwner) invalidate(mem []byte, checks int) {
 	o.t.Helper()
-	if _, _, ok := o.window.Invalidate(0, false); !ok {
+	if _, _, ok := o.window.Invalidate(0); !ok {
 		o.t.Fatal("invalidate")
 	}
 	o.await("the drain ends", o.window.Release)
@@ -117,7 +117,7 @@ func (o *bindingOwner) disconnect(mem []byte, checks int) {
 		o.await("a copier is seen idle", func() bool { return h.word.Load() == 0 || h.peer.Gone() })
 	}
 	o.reuse(mem, checks)
-	if _, _, ok := o.window.Invalidate(0, false); !ok {
+	if _, _, ok := o.window.Invalidate(0); !ok {
 		o.t.Fatal("invalidate")
 	}
 	o.await("the drain ends", o.window.Release)
@@ -362,7 +362,7 @@ func TestStoppedExecutorDelaysDrain(t *testing.T) {
 	for began := time.Now(); cutOff < 3; {
 		o.board.stop.Store(0)
 		c, mem := o.catch()
-		token, _, ok := o.window.Invalidate(0, false)
+		token, _, ok := o.window.Invalidate(0)
 		if !ok {
 			t.Fatal("invalidate")
 		}
@@ -396,7 +396,7 @@ func TestDrainEndsAfterStoppedExecutorIsKilled(t *testing.T) {
 	o := newBindingOwner(t)
 	for range 3 {
 		c, mem := o.catch()
-		token, _, ok := o.window.Invalidate(0, false)
+		token, _, ok := o.window.Invalidate(0)
 		if !ok {
 			t.Fatal("invalidate")
 		}

@@ -40,7 +40,7 @@ func NewTable(m *shm.Member) (*Table, error) {
 // its token is invalid.
 type ownEntry struct {
 	index       uint32
-	bindBase    uint32 // see bindBaseOf
+	bindBase    uint32 // number before that of the first bind; hashed, so that peers cannot guess tokens
 	entry       *accessEntry
 	permissions atomic.Pointer[permissions]
 	word        atomic.Uint64 // boundWord of the latest permissions; loaded after them

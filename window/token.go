@@ -57,6 +57,7 @@ const (
 type entryWord uint64
 
 const (
+	tokenBits       entryWord = 1<<32 - 1
 	validBit        entryWord = 1 << 63
 	generationShift           = 40
 )
@@ -71,3 +72,14 @@ func boundWord(index, bind uint32, r Rights) entryWord {
 func (w entryWord) valid() bool     { return w&validBit != 0 }
 func (w entryWord) token() nd.Token { return nd.Token(w) }
 func (w entryWord) rights() Rights  { return Rights(w >> 32) }
+
+// allows reports whether the word is that of token t and has all the rights r. The token may be
+// invalid.
+func (w entryWord) allows(t nd.Token, r Rights) bool {
+	return w&(wordOf(t, r)|tokenBits) == wordOf(t, r)
+}
+
+// validAndAllows is valid and allows in one comparison.
+func (w entryWord) validAndAllows(t nd.Token, r Rights) bool {
+	return w&(validBit|wordOf(t, r)|tokenBits) == validBit|wordOf(t, r)
+}

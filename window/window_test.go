@@ -23,7 +23,7 @@ func TestWindowLifeCycle(t *testing.T) {
 	}
 	refused := func(when string, endpoint uint64) {
 		t.Helper()
-		if token, _, ok := w.Invalidate(endpoint, false); ok || token != 0 {
+		if token, _, ok := w.Invalidate(endpoint); ok || token != 0 {
 			t.Errorf("invalidate by %d, %s: %v, %v", endpoint, when, token, ok)
 		}
 	}
@@ -66,7 +66,7 @@ func TestWindowLifeCycle(t *testing.T) {
 	expect("refused", d2.Token, faultBadToken)
 
 	end := owner.use(d1.Token)
-	token, done, ok := w.Invalidate(7, false)
+	token, done, ok := w.Invalidate(7)
 	if !ok || token != d1.Token || done {
 		t.Fatalf("invalidate: %#x, %v, done %v", uint32(token), ok, done)
 	}
@@ -95,7 +95,7 @@ func TestWindowLifeCycle(t *testing.T) {
 	d3 := bind(t, w, r, mem[:64], Read, 9, false)
 	expect("bound again", d3, NoFault)
 	expect("the last bind's token", d1.Token, faultBadToken)
-	if token, done, ok := w.Invalidate(9, false); !ok || token != d3 || !done {
+	if token, done, ok := w.Invalidate(9); !ok || token != d3 || !done {
 		t.Errorf("invalidate: %#x, %v, done %v", uint32(token), ok, done)
 	}
 	if d := w.Descriptor(); d.Token != d3 {
@@ -156,7 +156,7 @@ func TestRetiredWindowCannotBeBound(t *testing.T) {
 		t.Errorf("a bound window that is in use: bound %v", bound.Bound())
 	}
 	check(bound, faultBadToken)
-	if got, _, ok := bound.Invalidate(7, false); ok {
+	if got, _, ok := bound.Invalidate(7); ok {
 		t.Errorf("invalidated twice: %#x", uint32(got))
 	}
 	if err := r.Deregister(); !errors.Is(err, nd.DeviceBusy) {
@@ -169,7 +169,7 @@ func TestRetiredWindowCannotBeBound(t *testing.T) {
 	unbindable(bound)
 
 	end = owner.use(bind(t, ending, r, mem, Read, 7, false))
-	if _, done, ok := ending.Invalidate(7, false); !ok || done {
+	if _, done, ok := ending.Invalidate(7); !ok || done {
 		t.Fatal("invalidate")
 	}
 	if ending.Retire(); ending.Release() {
@@ -246,7 +246,7 @@ func TestConcurrentBindsApplyOnce(t *testing.T) {
 		endpoint := w.boundOn
 		for i := range 4 {
 			done.Go(func() {
-				if token, _, ok := w.Invalidate(endpoint, false); ok {
+				if token, _, ok := w.Invalidate(endpoint); ok {
 					invalidated.Store(i, token)
 				}
 			})
@@ -414,7 +414,7 @@ func TestFindFindsBoundWindow(t *testing.T) {
 	find("a region's token", s.domain, remote, 0, nil)
 	find("a region's local token", s.domain, local, 0, nil)
 	end := s.use(token)
-	w.Invalidate(7, false)
+	w.Invalidate(7)
 	find("invalidated", s.domain, token, 7, nil)
 	end()
 	w.Release()

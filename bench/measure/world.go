@@ -46,7 +46,7 @@ func shareLine(ctx context.Context, job *softnd.Job) (*bench.Line, error) {
 	if job.Rank() == 1 {
 		pid, fd := binary.NativeEndian.Uint64(all[0]), binary.NativeEndian.Uint64(all[0][8:])
 		if file, err = os.OpenFile(fmt.Sprintf("/proc/%d/fd/%d", pid, fd), os.O_RDWR, 0); err != nil {
-			return nil, fmt.Errorf("%w; start both ranks as one user, in one process namespace", err)
+			return nil, fmt.Errorf("%w: start both ranks as one user, in one process namespace", err)
 		}
 	}
 	if err := job.Barrier(ctx); err != nil {

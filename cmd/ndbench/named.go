@@ -48,7 +48,7 @@ func watchOthers(ctx context.Context, job *softnd.Job, over *atomic.Bool) error 
 		pid := int(binary.NativeEndian.Uint64(b))
 		fd, err := unix.PidfdOpen(pid, 0)
 		if err != nil {
-			return fmt.Errorf("watch rank %d (process %d): %w; start both in one process namespace", rank, pid, err)
+			return fmt.Errorf("watch rank %d (process %d): %w: start both in one process namespace", rank, pid, err)
 		}
 		go func() {
 			defer unix.Close(fd)

@@ -200,7 +200,7 @@ func (o *peersOptions) run(stdout, stderr io.Writer) error {
 		}
 	}
 	if missing > 0 {
-		return fmt.Errorf("peers: %w; see above", errIncomplete)
+		return fmt.Errorf("peers: %w: see the lines above", errIncomplete)
 	}
 	return nil
 }

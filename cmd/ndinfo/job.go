@@ -115,8 +115,8 @@ func ownEnvironment() (env []string) {
 	return env
 }
 
-// failed returns a failed check of the job. The advice that the error's text contains becomes the
-// remedy, and is removed from the text.
+// failed returns a failed check of the job. The advice of an error that has a field for it becomes
+// the remedy, and is removed from the text. Other errors end with their advice.
 func failed(err error) check {
 	var next string
 	text := err.Error()
@@ -124,12 +124,9 @@ func failed(err error) check {
 		next = s.Hint
 	} else if o, ok := errors.AsType[*nd.OpError](err); ok {
 		next = o.Next
-	} else if first, _, _ := strings.Cut(text, "\n"); strings.Contains(first, "; ") {
-		next = first[strings.LastIndex(first, "; ")+len("; "):]
-		text = first
 	}
 	if next != "" {
-		text = strings.Replace(strings.Replace(text, "; "+next, "", 1), ": "+next, "", 1)
+		text = strings.Replace(text, ": "+next, "", 1)
 	}
 	return bad(fail, jobCheck, text, next)
 }

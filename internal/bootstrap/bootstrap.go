@@ -66,7 +66,7 @@ func Find(ctx context.Context) (*Place, error) {
 	case set(slurm.rank) && set(slurm.job[0]):
 		p, err = slurm.place(ctx)
 	case set(EnvRank) || set(EnvSize):
-		return nil, fmt.Errorf("%s or %s is set, but neither %s nor %s, which refer to the shared memory of the job; start the program with ndrun, or unset both to run it alone",
+		return nil, fmt.Errorf("%s or %s is set, but neither %s nor %s, which refer to the shared memory of the job: start the program with ndrun, or unset both to run it alone",
 			EnvRank, EnvSize, EnvArenaFD, EnvFabric)
 	default:
 		p, err = alone()
@@ -117,14 +117,14 @@ func alone() (*Place, error) {
 func fromNdrun(ctx context.Context) (*Place, error) {
 	rank, err := strconv.ParseUint(os.Getenv(EnvRank), 10, 31)
 	if err != nil {
-		return nil, fmt.Errorf("%s=%q is not a rank number; start the program with ndrun", EnvRank, os.Getenv(EnvRank))
+		return nil, fmt.Errorf("%s=%q is not a rank number: start the program with ndrun", EnvRank, os.Getenv(EnvRank))
 	}
 	p := &Place{Rank: int(rank), launcher: "started by ndrun", Taken: takenUnderNdrun()}
 	var home *controlchannel.Address
 	if text, ok := os.LookupEnv(EnvFabric); ok {
 		a, err := controlchannel.Parse(text)
 		if err != nil {
-			return nil, fmt.Errorf("%s=%q: %w; start the program with ndrun, or unset it", EnvFabric, text, err)
+			return nil, fmt.Errorf("%s=%q: %w: start the program with ndrun, or unset it", EnvFabric, text, err)
 		}
 		home = &a
 	}
@@ -154,7 +154,7 @@ func fromNdrun(ctx context.Context) (*Place, error) {
 		return nil, lost
 	}
 	if size := os.Getenv(EnvSize); size != strconv.Itoa(arena.Ranks()) || rank >= uint64(arena.Ranks()) {
-		return nil, errors.Join(fmt.Errorf("%s=%d and %s=%q do not match the arena, which has %d ranks; start the program with ndrun, and keep its variables", EnvRank, rank, EnvSize, size, arena.Ranks()), arena.Close(), p.HangUp())
+		return nil, errors.Join(fmt.Errorf("%s=%d and %s=%q do not match the arena, which has %d ranks: start the program with ndrun, and keep its variables", EnvRank, rank, EnvSize, size, arena.Ranks()), arena.Close(), p.HangUp())
 	}
 	p.Arena, p.detach = arena, arena.Close
 	return p, nil
@@ -179,7 +179,7 @@ func takenUnderNdrun() string {
 func inheritedArena(ctx context.Context, home *controlchannel.Address) (*shm.Arena, error) {
 	fd, err := strconv.ParseUint(os.Getenv(EnvArenaFD), 10, 31)
 	if err != nil {
-		return nil, fmt.Errorf("%s=%q is not a descriptor number; start the program with ndrun, or unset it", EnvArenaFD, os.Getenv(EnvArenaFD))
+		return nil, fmt.Errorf("%s=%q is not a descriptor number: start the program with ndrun, or unset it", EnvArenaFD, os.Getenv(EnvArenaFD))
 	}
 	own, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
@@ -195,7 +195,7 @@ func inheritedArena(ctx context.Context, home *controlchannel.Address) (*shm.Are
 		return nil, fmt.Errorf("descriptor %d (%s; did a wrapper close or replace it?): %w", fd, EnvArenaFD, err)
 	}
 	if home != nil && arena.Info().ID != home.File {
-		return nil, errors.Join(fmt.Errorf("descriptor %d (%s) is the arena of another job; start the program with ndrun, or unset the variables of ndrun", fd, EnvArenaFD), arena.Close())
+		return nil, errors.Join(fmt.Errorf("descriptor %d (%s) is the arena of another job: start the program with ndrun, or unset the variables of ndrun", fd, EnvArenaFD), arena.Close())
 	}
 	// The inherited descriptor stays open for another Init, but programs that this process starts
 	// do not inherit it.

@@ -220,7 +220,7 @@ func (e environment) place(ctx context.Context) (*Place, error) {
 		return nil, fmt.Errorf("%s=%d is not a rank of %s=%d: want a rank from 0 to size-1", e.rank, rank, e.size, size)
 	}
 	if local != all {
-		return nil, fmt.Errorf("%s runs the job on several hosts (%s is %d, not %d), but softnd's ranks share the memory of one host; start the job with %s", e.name, e.local, local, all, e.oneHost)
+		return nil, fmt.Errorf("%s runs the job on several hosts (%s is %d, not %d), but softnd's ranks share the memory of one host: start the job with %s", e.name, e.local, local, all, e.oneHost)
 	}
 	var of strings.Builder
 	known := false
@@ -230,7 +230,7 @@ func (e environment) place(ctx context.Context) (*Place, error) {
 		fmt.Fprintf(&of, "%s=%s\n", name, value)
 	}
 	if !known {
-		return nil, fmt.Errorf("%[1]s has set %[2]s, but none of %[3]s, which identify the job; start the program with %[1]s, or unset %[2]s",
+		return nil, fmt.Errorf("%[1]s has set %[2]s, but none of %[3]s, which identify the job: start the program with %[1]s, or unset %[2]s",
 			e.name, e.rank, strings.Join(e.job, ", "))
 	}
 	name := e.prefix + "-" + digest(of.String())

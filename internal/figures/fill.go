@@ -72,7 +72,7 @@ func lookUp(rep *report.Report, name string) (string, error) {
 			continue
 		}
 		if result != nil {
-			return "", fmt.Errorf("the report has more than one; give more settings")
+			return "", fmt.Errorf("the report has more than one: give more settings")
 		}
 		result = &rep.Results[i]
 	}

@@ -45,7 +45,7 @@ func run(check, again, quick bool) error {
 	}
 	f, err := os.Open(source)
 	if err != nil {
-		return fmt.Errorf("%w; run it in the root of the module", err)
+		return fmt.Errorf("%w: run it in the root of the module", err)
 	}
 	defer f.Close()
 	rep, err := report.ReadJSON(f)

@@ -1,0 +1,12 @@
+package softnd
+
+import "github.com/softnd/softnd/shm"
+
+// ErrVersion is the error of [Init] and [Join] if the job's memory was made by another release of
+// softnd. [errors.Is] finds it. Build all programs of a job with one release.
+var ErrVersion = shm.ErrVersion
+
+// NoMemoryError is the error of [Init], [Join] and [Job.Exchange] if there is too little memory. It
+// names the limit, the bytes asked for and the bytes available. [errors.AsType] finds
+// *NoMemoryError. The calls of package nd return [nd.NoMemory] instead.
+type NoMemoryError = shm.NoMemoryError
