@@ -19,7 +19,7 @@ func TestOpErrorText(t *testing.T) {
 		},
 		{
 			OpError{Op: "create endpoint", Object: "adapter", Detail: "2000, at most 1024", Status: InvalidParameter9, Field: "InlineSize", Next: "see Adapter.Query", Err: io.EOF},
-			"nd: create endpoint on adapter: 2000, at most 1024: invalid parameter 9 (InlineSize) (EOF); see Adapter.Query",
+			"nd: create endpoint on adapter: 2000, at most 1024: invalid parameter 9 (InlineSize) (EOF): see Adapter.Query",
 		},
 		{OpError{Op: "connect", Status: ConnectionRefused}, "nd: connect: connection refused"},
 		{OpError{Object: "window 7", Status: DeviceBusy}, "nd: window 7: device busy"},

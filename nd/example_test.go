@@ -17,7 +17,7 @@ func ExampleOpError() {
 	fmt.Println(err)
 	fmt.Println(errors.Is(err, nd.DeviceBusy))
 	// Output:
-	// nd: deregister on region 4: 1 window is bound to it: device busy; invalidate the window first
+	// nd: deregister on region 4: 1 window is bound to it: device busy: invalidate the window first
 	// true
 }
 
@@ -47,7 +47,7 @@ func ExampleWindowDescriptor_Slice() {
 	fmt.Println(err)
 	// Output:
 	// 0x7f0000001400 512 <nil>
-	// nd: slice on window descriptor: not within the memory described (asked 100 bytes at offset 4000, have 4096): access violation; check offset and length
+	// nd: slice on window descriptor: not within the memory described (asked 100 bytes at offset 4000, have 4096): access violation: check offset and length
 }
 
 func ExampleView() {

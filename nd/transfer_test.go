@@ -61,7 +61,7 @@ func TestWriteToAndReadFromCheckTheLength(t *testing.T) {
 		}
 	}
 	err := WriteTo(&postEndpoint{}, 0, []SGE{{Buffer: make([]byte, 11)}}, memory, 0)
-	const want = "nd: write on window descriptor: more bytes than the memory described (asked 11, have 10): access violation (sge); shorten the request"
+	const want = "nd: write on window descriptor: more bytes than the memory described (asked 11, have 10): access violation (sge): shorten the request"
 	if err == nil || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}
