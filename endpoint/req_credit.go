@@ -12,8 +12,8 @@ import (
 // the order in which entries take them. The methods take the number of entries pushed so far, the ring's
 // Published, as their argument pushed. A Send of the fast path takes a receive and has its data in the
 // entry. It changes nothing but pushed, so the first of a run of such Sends identifies the run. For any
-// other entry (of another request, or of a Send of the slow path), call endSendRun before and startSendRun
-// after it is pushed.
+// other entry (of another request, or of a Send of the slow path), call countEntryWithoutReceive after it is
+// pushed, and then takeReceive if it does take a receive.
 //
 // These hold between any two operations, whatever the peer stores in its shared queue-pair state:
 //
@@ -73,18 +73,17 @@ func (c *credit) extend(pushed, slots uint64) bool {
 	return n != 0
 }
 
-// endSendRun ends the run of Sends of the fast path. The caller is about to try to push an entry of another kind.
-// fastLimit stays valid: that entry has one number, and takes one slot and at most one receive.
-func (c *credit) endSendRun(pushed uint64) { c.payloadEndBeforeRun = c.payloadEnd(pushed) }
-
-// startSendRun counts an entry that is not a Send of the fast path, after it is pushed. The next run of such
-// Sends begins after it. If the entry takes a receive of the peer, the caller also calls takeReceive.
-func (c *credit) startSendRun(pushed uint64) {
+// countEntryWithoutReceive counts entry number, which has been pushed and is not a Send of the fast path. The
+// run of such Sends before the entry ends, and the next run begins after it. If the entry takes a receive of
+// the peer, the caller also calls takeReceive. The value of fastLimit stays valid: the entry has one number,
+// and takes one slot and at most one receive.
+func (c *credit) countEntryWithoutReceive(number uint64) {
+	c.payloadEndBeforeRun = c.payloadEnd(number)
 	c.entriesWithoutReceive++
-	c.sendRunStart = pushed
+	c.sendRunStart = number + 1
 }
 
-// takeReceive counts that the entry of the last startSendRun takes a receive of the peer.
+// takeReceive counts that the entry counted last takes a receive of the peer.
 func (c *credit) takeReceive() { c.entriesWithoutReceive-- }
 
 // payloadEnd returns the number after the last entry with data.

@@ -96,7 +96,6 @@ func (m *creditModel) step() {
 	case 3:
 		m.slowSend(uint64(m.next(64)))
 	case 4: // a Write, a Read, or a later part of any request
-		m.credit.endSendRun(m.pushed())
 		if m.free() > 0 {
 			m.push(creditMessage{awaited: m.next(2) == 0})
 		} // else it is tried again
@@ -150,7 +149,6 @@ func (m *creditModel) slowSend(n uint64) {
 	if !m.hasReceive() {
 		return
 	}
-	m.credit.endSendRun(m.pushed())
 	if m.free() == 0 {
 		return
 	}
@@ -171,11 +169,11 @@ func (m *creditModel) delivers(n uint64) {
 	}
 }
 
-// push is queuePair.pushEntry, after endSendRun.
+// push is queuePair.pushEntry.
 func (m *creditModel) push(x creditMessage) {
 	m.messages = append(m.messages, x)
 	k, pushed := &m.credit, m.pushed()
-	k.startSendRun(pushed)
+	k.countEntryWithoutReceive(pushed - 1)
 	if x.takes {
 		k.takeReceive()
 	}

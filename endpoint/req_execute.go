@@ -169,13 +169,12 @@ func (ep *queuePair) rejectLocal(r *request, e wire.SGE, f window.Fault) outcome
 func (ep *queuePair) pushEntry(r *request, entry *ring.Words) bool {
 	c := ep.conn
 	number := c.out.Published()
-	c.credit.endSendRun(number) // an entry other than a Send of the fast path follows
 	if !c.out.Push(entry) {
 		if ep.requestWakeup(); !c.out.Push(entry) {
 			return false
 		}
 	}
-	c.credit.startSendRun(c.out.Published()) // counts the entry as one that takes no receive; sendInEntry corrects it
+	c.credit.countEntryWithoutReceive(number) // if it does take one, the caller calls takeReceive
 	ep.cancelWakeup()
 	if r.endEntry == 0 {
 		r.firstEntry = number

@@ -87,11 +87,10 @@ func (ep *queuePair) pushWriteFast(reqCtx uint64, sge *nd.SGE, remoteAddress uin
 	if !ep.guard.CopyToEntry(entry.Bytes(2), sge) { // the payload begins at word 2
 		return false
 	}
-	c.credit.endSendRun(c.out.Published()) // an entry other than a Send of the fast path follows
 	entry[0], entry[1] = wire.PlainWrite(uint64(n), remoteToken), remoteAddress
 	c.out.Publish()
 	c.out.PrefetchForWrite()
-	c.credit.startSendRun(c.out.Published()) // counts the entry as one that takes no receive
+	c.credit.countEntryWithoutReceive(c.out.Published() - 1)
 	if c.peer.HasWaiter() {
 		c.peer.Wake()
 	}

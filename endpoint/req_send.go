@@ -111,7 +111,7 @@ func (ep *queuePair) pushSendInEntry(r *request) outcome {
 	entry := ring.Words{wire.Header(wire.SendInEntry, flags, int(r.total), r.remoteToken)}
 	wire.PutPayload(&entry, 1, payload)
 	ep.pushEntry(r, &entry)
-	c.credit.payloadEndBeforeRun = r.endEntry
+	c.credit.payloadEndBeforeRun = r.endEntry // later requests must not overtake the payload
 	c.credit.takeReceive()
 	c.peer.Wake()
 	if !r.needsAck {

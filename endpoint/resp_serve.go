@@ -46,7 +46,8 @@ func (ep *queuePair) serveRing(budget *uint64) (progressed bool) {
 		*budget -= min(*budget, ring.SlotSize) // also for entries without data: the peer may never stop sending
 	}
 	if progressed && c.in.Unreleased() > 0 {
-		c.in.Release() // without Wake: later requests of the peer may wait for this, but its process polls meanwhile
+		// Without Wake: if a request of the peer waits for this release, needsPolling makes its process poll.
+		c.in.Release()
 	}
 	return progressed
 }

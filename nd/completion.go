@@ -13,8 +13,8 @@ import (
 // between endpoints. After an endpoint is closed, its last results may still arrive.
 //
 // A completion queue has room for at least as many results as the depth that the program asked for. A
-// provider should make room for twice as many, because existing programs have more results than they
-// ask for. If there is no room for a result, the queue overruns, and is then broken permanently. Its
+// provider should make room for twice as many, because some existing programs ask for a smaller depth
+// than they need. If there is no room for a result, the queue overruns, and is then broken permanently. Its
 // endpoints fail, no further result arrives, and Notify and Wait fail with [BufferOverflow]. Results
 // that arrived before the overrun can still be taken. If the program takes its results in time, the
 // queue does not overrun.

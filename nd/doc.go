@@ -42,7 +42,7 @@
 // finds the context's own error. If the work is done just as the context ends, the call may return
 // its normal outcome. If a canceled call may have had an effect, its comment describes the effect.
 // Flush and Close take no context, but may block until a copy in progress has ended. To limit that
-// wait, call FlushContext or CloseContext.
+// wait, call FlushContext or CloseContext; before the Close of an endpoint, call its FlushContext.
 //
 // The data calls are the posting methods of [Endpoint], and [SharedReceiveQueue.Receive]. A data call
 // posts a request and returns without waiting for it. If the call returns an error, nothing was

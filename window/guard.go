@@ -137,13 +137,13 @@ func (g *Guard) checkOwn(r *checkedRange, o *Operand, n uint64) Fault {
 	switch {
 	case p == nil: // invalidated since
 		return faultBadToken
-	case p.scope != 0 && o.Endpoint != 0 && p.scope != o.Endpoint:
+	case o.Endpoint != 0 && p.scope != 0 && p.scope != o.Endpoint:
 		return faultOtherScope
 	case word.rights()&o.Rights != o.Rights:
 		return rightsFault(word.rights(), o.Rights)
 	case !within(o.Address, n, p.base, uint64(len(p.mem))):
 		return faultOutOfRange
-	case !o.BindCheck.isSameBind(word):
+	case !o.BindCheck.recordOrCompare(word):
 		return faultRevoked
 	}
 	at := o.Address - p.base
@@ -193,7 +193,7 @@ func (g *Guard) checkPeer(r *checkedRange, o *Operand, n uint64) Fault {
 	if r.mem = g.arena.HeapBytes(offset+shm.Offset(o.Address-base), n); r.mem == nil {
 		return faultOutOfRange // the entry names memory outside the heap
 	}
-	if !o.BindCheck.isSameBind(word) {
+	if !o.BindCheck.recordOrCompare(word) {
 		return faultRevoked
 	}
 	r.entry, r.word = e, word
@@ -226,7 +226,9 @@ func (g *Guard) Check(o *Operand, n uint64) Fault {
 	return g.check(&r, o, n)
 }
 
-// IsPrivate reports whether o, memory of this domain, is private memory that no peer can reach.
+// IsPrivate reports whether o, memory of this domain, is private memory that no peer can reach. o is
+// for a request of ours and needs a local token. IsPrivate stores no hazard, because the permissions
+// of a local token are never reused; of other tokens checkOwn reads only the word.
 func (g *Guard) IsPrivate(o *Operand, n uint64) (bool, Fault) {
 	if o.Mem != nil {
 		return true, NoFault

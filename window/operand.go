@@ -9,12 +9,12 @@ import (
 // Operand is the memory at one end of a copy, as a token and an address or as plain bytes.
 type Operand struct {
 	Token     nd.Token
-	Rights    Rights // all that the token must allow
-	Address   uint64 // of the first byte, as the token's owner counts
-	Peer      *Peer  // the peer whose token it is; nil = a token of this domain
-	Endpoint  uint64 // if a peer's request uses a token of this domain: the endpoint connected to that peer; else 0
-	Mem       []byte // not nil: plain memory that needs no token; all other fields are ignored
-	BindCheck *BindCheck
+	Rights    Rights     // all that the token must allow
+	Address   uint64     // of the first byte, as the token's owner counts
+	Peer      *Peer      // the peer whose token it is; nil = a token of this domain
+	Endpoint  uint64     // if a peer's request uses a token of this domain: the endpoint connected to that peer; else 0
+	Mem       []byte     // not nil: plain memory that needs no token; all other fields are ignored
+	BindCheck *BindCheck // nil for a request of a single part
 }
 
 // Peer is the other end of a connection: whose tokens an executor may use, and whether the
@@ -45,9 +45,10 @@ func (p *Peer) Connected() bool {
 // that one. Its zero value is ready for the first part. A request of a single part needs none.
 type BindCheck struct{ first entryWord }
 
-// isSameBind reports whether a part may use the bind that word names: the token is new to the
-// request, or its bind is unchanged.
-func (b *BindCheck) isSameBind(word entryWord) bool {
+// recordOrCompare reports whether a part may use the bind that word names. If the token is new to
+// the request, it records the bind. Otherwise it compares the bind with the recorded one. A nil
+// BindCheck allows all binds: the request has a single part.
+func (b *BindCheck) recordOrCompare(word entryWord) bool {
 	switch {
 	case b == nil:
 		return true
