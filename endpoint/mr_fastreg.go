@@ -191,21 +191,15 @@ func (ep *queuePair) postInvalidateRegion(reqCtx uint64, mr nd.MemoryRegion, fla
 	return ep.postInvalidation(op, &region.region.Invalidatable, reqCtx, flags)
 }
 
-// findSinkRegion finds the region that a Read with ReadLocalInvalidate invalidates. If it
-// returns false, there is none and it has failed r: no request ends the registration of a plain
-// region.
-func (ep *queuePair) findSinkRegion(r *request) bool {
+// rejectSink rejects a Read with ReadLocalInvalidate whose sink is not in a region that a request on this
+// endpoint has registered. A request cannot invalidate any other region.
+func (ep *queuePair) rejectSink(r *request) outcome {
 	e := r.sges[0]
-	if r.object = ep.adapter.domain.Find(e.Token, window.Local, ep.number); r.object != nil {
-		return true
-	}
 	setLocalOperand(&ep.sink, e, window.Write)
 	if f := ep.guard.Check(&ep.sink, uint64(e.Length)); f != window.NoFault {
-		ep.rejectLocal(r, e, f)
-	} else {
-		ep.reject(r, nd.InvalidDeviceRequest, "local %v does not belong to a region fast-registered on this endpoint", e.Token)
+		return ep.rejectLocal(r, e, f)
 	}
-	return false
+	return ep.reject(r, nd.InvalidDeviceRequest, "local %v does not belong to a region fast-registered on this endpoint", e.Token)
 }
 
 // invalidateSink follows a Read with ReadLocalInvalidate whose data has arrived or is on its way

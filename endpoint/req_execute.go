@@ -32,8 +32,11 @@ func (ep *queuePair) execute(r *request, budget *uint64) outcome {
 		r.finish(nd.Success) // an empty Read or Write only checks the connection
 		return executed
 	}
-	if r.flags.Has(nd.ReadLocalInvalidate) && r.object == nil && !ep.findSinkRegion(r) { // it sets r.object
-		return executed
+	if r.flags.Has(nd.ReadLocalInvalidate) && r.object == nil {
+		r.object = ep.adapter.domain.Find(r.sges[0].Token, window.Local, ep.number) // the region that the Read invalidates
+		if r.object == nil {
+			return ep.rejectSink(r)
+		}
 	}
 	if !r.responderCopies && r.transferred == 0 {
 		r.responderCopies = ep.provider.options.Executor == Target || ep.conn.copyWouldOvertake()
@@ -85,7 +88,8 @@ func whyNotInvalidated(object *window.Invalidatable) string {
 	return "the window is not bound on this endpoint"
 }
 
-// completeInvalidate completes an Invalidate whose tokens are drained and released.
+// completeInvalidate completes an Invalidate whose tokens are drained and released. For a Read with
+// ReadLocalInvalidate, hasInvalidated tells invalidateSink that this is done.
 func (ep *queuePair) completeInvalidate(r *request) {
 	r.draining, r.hasInvalidated = false, true
 	r.finish(nd.Success)

@@ -47,7 +47,7 @@ type Connector interface {
 	//
 	//   - [SharingViolation]: the address is in use.
 	//   - [TooManyAddresses]: no port is free.
-	//   - [AddressAlreadyExists]: with some providers, addr is already connected to the same peer.
+	//   - [AddressAlreadyExists]: with some providers, another connection from addr exists.
 	//   - [AddressAlreadyAssociated]: the connector is connecting or connected.
 	//   - [InvalidAddress]: addr is an address of another adapter.
 	//

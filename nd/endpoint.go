@@ -288,6 +288,8 @@ type Endpoint interface {
 	//
 	// Close need not wait for copies by the peer that are in progress. The results of their requests
 	// then follow later, and the buffers belong to the requests until then. To wait for the results,
-	// call FlushContext before Close.
+	// call FlushContext before Close. Also, a peer's copy through an invalidated window may be in
+	// progress when Close returns. No process accesses that memory through the window after the Close
+	// of the window, or the Deregister or Close of its region, has returned.
 	Close() error
 }

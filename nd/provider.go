@@ -134,8 +134,8 @@ type Adapter interface {
 
 	// BuildLogicalAddressMapping returns a mapping that lists the pages of buf, in addresses of the
 	// adapter. [Endpoint.FastRegister] takes such pages. buf must stay valid memory until the mapping
-	// is closed. buf may always be memory of [Adapter.Allocate]. That memory stays valid while the
-	// mapping is open, even if its region is closed.
+	// is closed. Every provider with fast registration accepts memory of [Adapter.Allocate].
+	// Such memory stays valid while the mapping is open, even if its region is closed.
 	//
 	// Errors: [NotSupported] if the provider has no fast registration; [InvalidParameter] if buf is
 	// empty, or is memory that the adapter cannot address.

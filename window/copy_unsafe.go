@@ -37,8 +37,8 @@ func copyOrdered(sink, source []byte) {
 	}
 }
 
-// copyWord is copyOrdered for one aligned word. It returns false, and copies nothing, if the two
-// are not such a word.
+// copyWord is copyOrdered for 8 bytes whose sink is aligned: one load and one store. For any other
+// sink or length it copies nothing and returns false.
 func copyWord(sink, source []byte) bool {
 	to, from := unsafe.Pointer(unsafe.SliceData(sink)), unsafe.Pointer(unsafe.SliceData(source))
 	if len(sink) != 8 || len(source) != 8 || uintptr(to)%8 != 0 {

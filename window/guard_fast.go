@@ -58,8 +58,8 @@ func (g *Guard) putOrGet(peer *Peer, sge *nd.SGE, remoteAddress uint64, remoteTo
 			if rights&Write == 0 {
 				to, from = buf, mem
 			}
-			if !copyWord(to, from) {
-				copyOrdered(to, from) // COPY
+			if !copyWord(to, from) { // COPY: copyWord stores 8 aligned bytes at once
+				copyOrdered(to, from)
 			}
 			// ENTRY-RECHECK. ORDER entry-recheck: after the copy; pairs with the exchange in ownEntry.revoke
 			if e.word.Load() == word && g.lastEntry.permissions.Load() == p {
@@ -85,8 +85,8 @@ func (g *Guard) CopyToEntry(entry []byte, sge *nd.SGE) (ok bool) {
 	asym.Light()
 	p, word := g.lastEntry.load()
 	if p.allows(word, localToken, Local|Read, shm.AddressOf(buf), uint64(len(buf))) {
-		if entry = entry[:len(buf)]; !copyWord(entry, buf) {
-			copy(entry, buf) // COPY
+		if entry = entry[:len(buf)]; !copyWord(entry, buf) { // COPY: copyWord stores 8 aligned bytes at once
+			copy(entry, buf)
 		}
 		ok = g.lastEntry.permissions.Load() == p // ENTRY-RECHECK
 	}
@@ -106,8 +106,8 @@ func (g *Guard) DeliverSend(address uint64, localToken nd.Token, data []byte) (o
 	asym.Light()
 	p, word := g.lastEntry.load()
 	if p.allows(word, localToken, Local|Write, address, uint64(len(data))) {
-		if at := p.mem[address-p.base:][:len(data)]; !copyWord(at, data) {
-			copyOrdered(at, data) // COPY
+		if at := p.mem[address-p.base:][:len(data)]; !copyWord(at, data) { // COPY: copyWord stores 8 aligned bytes at once
+			copyOrdered(at, data)
 		}
 		ok = g.lastEntry.permissions.Load() == p // ENTRY-RECHECK
 	}
@@ -135,8 +135,8 @@ func (g *Guard) DeliverWrite(address uint64, remoteToken nd.Token, data []byte, 
 	}
 	p, word := g.lastEntry.load()
 	if p.allows(word, remoteToken, Remote|Write, address, uint64(len(data))) && (p.scope == 0 || p.scope == endpoint) {
-		if at := p.mem[address-p.base:][:len(data)]; !copyWord(at, data) {
-			copyOrdered(at, data) // COPY
+		if at := p.mem[address-p.base:][:len(data)]; !copyWord(at, data) { // COPY: copyWord stores 8 aligned bytes at once
+			copyOrdered(at, data)
 		}
 		ok = g.lastEntry.permissions.Load() == p // ENTRY-RECHECK
 	}
