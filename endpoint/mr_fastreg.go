@@ -214,12 +214,3 @@ func (ep *queuePair) invalidateSink(r *request) outcome {
 	r.finished = false
 	return ep.executeInvalidate(r)
 }
-
-// describe returns what is wrong with a window or region that cannot be bound or invalidated,
-// without the negation.
-func describe(object *window.Invalidatable) string {
-	if object.IsRegion() {
-		return "region is registered"
-	}
-	return "window is bound"
-}

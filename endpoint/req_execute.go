@@ -52,7 +52,7 @@ func (ep *queuePair) executeBind(r *request) outcome {
 	b := r.binding
 	r.binding = nil
 	if !b.Apply() {
-		return ep.reject(r, nd.InvalidDeviceRequest, "the %s already, or closed: invalidate it first", describe(r.object))
+		return ep.reject(r, nd.InvalidDeviceRequest, "%s", whyNotBound(r.object))
 	}
 	ep.bound.add(r.object)
 	r.finish(nd.Success)
@@ -78,6 +78,14 @@ func (ep *queuePair) executeInvalidate(r *request) outcome {
 	}
 	ep.completeInvalidate(r)
 	return executed
+}
+
+// whyNotBound says why a window could not be bound, or a region not be registered.
+func whyNotBound(object *window.Invalidatable) string {
+	if object.IsRegion() {
+		return "the region is registered already, or closed: invalidate it first"
+	}
+	return "the window is bound already, or closed: invalidate it first"
 }
 
 // whyNotInvalidated says why object could not be invalidated on an endpoint.
@@ -178,7 +186,9 @@ func (ep *queuePair) pushEntry(r *request, entry *ring.Words) bool {
 			return false
 		}
 	}
-	c.credit.countEntryWithoutReceive(number) // if it does take one, the caller calls takeReceive
+	// The credit counts which entries take no receive of the peer, and where a run of Sends of the fast path ends.
+	// If the entry does take a receive, the caller calls takeReceive.
+	c.credit.countEntryWithoutReceive(number)
 	ep.cancelWakeup()
 	if r.endEntry == 0 {
 		r.firstEntry = number

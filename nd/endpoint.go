@@ -179,7 +179,7 @@ type Endpoint interface {
 	//   - [InvalidParameter3]: pages is empty, or has more pages than mr was set up for.
 	//   - [InvalidParameter4]: a page is not of an open mapping of the adapter.
 	//   - [InvalidParameter5], [InvalidParameter6]: offset or length reaches beyond the pages, or
-	//     beyond the bytes of the pages that are mapped.
+	//     beyond the mapped part of a page. The first and last page of a mapping may be mapped in part.
 	//   - [InvalidParameter7]: baseAddress is 0, or too high for the length.
 	//   - [InvalidParameter8]: rights or flags has an unknown bit.
 	//   - [InsufficientResources], [NotSupported].
@@ -286,8 +286,8 @@ type Endpoint interface {
 	// the endpoint is connected, the peer's connection is aborted. The program may still take
 	// results afterwards.
 	//
-	// Close need not wait for copies by the peer that are in progress. The results of their requests
-	// then follow later, and the buffers belong to the requests until then. To wait for the results,
+	// Close need not wait while the peer copies for a request of this endpoint. The result of that
+	// request then follows later, and its buffers belong to the request until then. To wait for the results,
 	// call FlushContext before Close. Also, a peer's copy through an invalidated window may be in
 	// progress when Close returns. No process accesses that memory through the window after the Close
 	// of the window, or the Deregister or Close of its region, has returned.

@@ -46,8 +46,8 @@ type ownEntry struct {
 	word        atomic.Uint64 // boundWord of the latest permissions; loaded after them
 }
 
-// permissions are what a token allows, from its bind to its invalidation. When the token is
-// drained, the owner may reuse the record for another bind. So a reader stores a hazard that names
+// permissions are what a token allows, from its bind to its invalidation. When the token of a
+// window is drained, the owner may reuse the record for another bind. So a reader stores a hazard that names
 // the token, then loads the permissions and then ownEntry.word, and uses the permissions only if
 // the word has the token. The fields adapter and invalidates never change.
 type permissions struct {
