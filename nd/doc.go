@@ -94,7 +94,8 @@
 //   - posts of initiator requests fail with [ConnectionInvalid];
 //   - Flush and Close work;
 //   - Poll returns 0, Bytes returns nil, and Address returns 0;
-//   - tokens, Err and Done return what they returned before.
+//   - tokens and Err keep their values; the Close of an endpoint sets Err if it was nil, and closes the
+//     channel of Done.
 //
 // # Versions of the model
 //

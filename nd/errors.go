@@ -9,11 +9,11 @@ import (
 // OpError is the error of a failed control call, a failed post, or a failed [Result]. Its text has
 // this form, without the parts that are empty:
 //
-//	nd: OP on OBJECT: DETAIL: STATUS (FIELD) (ERR); NEXT
+//	nd: OP on OBJECT: DETAIL: STATUS (FIELD) (ERR): NEXT
 //
 // For example:
 //
-//	nd: write on endpoint 3: 2 bytes past the window: access violation; check the length
+//	nd: write on endpoint 3: 2 bytes past the window: access violation: check the length
 //
 // [errors.Is] finds Status, Err, and the errors that Err wraps.
 type OpError struct {

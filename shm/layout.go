@@ -1,7 +1,6 @@
 package shm
 
 import (
-	_ "embed"
 	"fmt"
 )
 

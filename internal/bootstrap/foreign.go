@@ -163,9 +163,9 @@ func (h hostInfo) separated(other hostInfo, rank int) string {
 	case other.boot != h.boot:
 		return fmt.Sprintf("rank %d runs on host %s, rank 0 on host %s; softnd's ranks share the memory of one host: ask the launcher for one (mpiexec without -hosts, srun -N 1)", rank, other.host, h.host)
 	case other.network != h.network:
-		return fmt.Sprintf("rank %d is in another network namespace (%s) than rank 0 (%s); run both in the same, or start the job with ndrun inside", rank, other.network, h.network)
+		return fmt.Sprintf("rank %d is in another network namespace (%s) than rank 0 (%s): run both in the same, or start the job with ndrun inside", rank, other.network, h.network)
 	case other.user != h.user:
-		return fmt.Sprintf("rank %d runs as user %d, rank 0 as user %d; run all as one", rank, other.user, h.user)
+		return fmt.Sprintf("rank %d runs as user %d, rank 0 as user %d: run all as one", rank, other.user, h.user)
 	}
 	return ""
 }

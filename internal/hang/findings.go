@@ -23,7 +23,7 @@ func (p *Snapshot) Findings() []Finding {
 func (p *Snapshot) findStopped() (found []Finding) {
 	for i := range p.ranks {
 		if r := &p.ranks[i]; r.isStopped() {
-			found = append(found, Finding{Cause: fmt.Sprintf("%s is not responding: a signal or a debugger has stopped it%s; continue it with kill -CONT %d",
+			found = append(found, Finding{Cause: fmt.Sprintf("%s is not responding: a signal or a debugger has stopped it%s: continue it with kill -CONT %d",
 				p.name(i), p.awaited(i), r.pid)})
 		}
 	}
@@ -250,7 +250,7 @@ func (p *Snapshot) findBusy() (found []Finding) {
 		if who == "" || p.stuck[i] || len(p.waits[i]) > 0 && !r.isComputing() {
 			continue
 		}
-		found = append(found, Finding{Cause: fmt.Sprintf("%s is %s%s; see its stacks", p.name(i), p.where(i), who)})
+		found = append(found, Finding{Cause: fmt.Sprintf("%s is %s%s: see its stacks", p.name(i), p.where(i), who)})
 	}
 	return found
 }
