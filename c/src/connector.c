@@ -597,6 +597,14 @@ void snd_endpoint_closed(struct snd_connector *c)
 	c->ep = NULL;
 	if (c->phase == SND_PHASE_CONNECTED || c->phase == SND_PHASE_ENDED)
 		release_address(c);
+	if (c->owned && c->waits == 0)
+		snd_forget_connector(c);
+}
+
+void snd_give_to_endpoint(struct snd_connector *c)
+{
+	c->owned = true;
+	snd_object_hide(&c->object);
 }
 
 /* snd_forget_connector frees a closed connector. */

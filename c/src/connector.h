@@ -1,4 +1,4 @@
-/* The private part of a connector. */
+/* The private parts of connectors and listeners. */
 #ifndef SND_CONNECTOR_H
 #define SND_CONNECTOR_H
 
@@ -26,9 +26,24 @@ struct snd_connector {
 	uint32_t private_length;
 	snd_address local, remote;
 	bool owns_port, closed, disconnect_called, has_private_data;
+	bool owned; /* by its endpoint, which frees it */
 	unsigned char private_data[SND_MAX_PRIVATE_DATA];
 };
 
+struct snd_listener {
+	struct snd_object object;
+	struct snd_link link;
+	struct snd_link queue; /* of requests, oldest first */
+	struct snd_adapter *adapter;
+	snd_address address;
+	uint32_t backlog; /* 0: no limit */
+	uint32_t queued;
+	uint32_t waits;
+	bool bound, listening, closed;
+};
+
+/* snd_give_to_endpoint makes the endpoint free the connector with itself. */
+void snd_give_to_endpoint(struct snd_connector *c);
 void snd_take_request(struct snd_connector *c, struct snd_connection *conn, snd_address local);
 
 #endif

@@ -300,6 +300,7 @@ bool snd_handle_peer_disconnect(struct snd_endpoint *ep);
 bool snd_begin_disconnect(struct snd_endpoint *ep);
 void snd_complete_disconnect(struct snd_endpoint *ep);
 void snd_cancel_receives(struct snd_endpoint *ep);
+void snd_forget_release(struct snd_work *w);
 
 /* connection.c */
 struct snd_connection *snd_connection_new(struct snd_fabric *f, struct snd_connection_record *r, uint64_t offset, int side, struct snd_peer peer);

@@ -55,6 +55,7 @@ struct snd_fabric {
 	int64_t next_check;
 	int64_t last_housekeeping;
 	uint32_t processes; /* that share the cores */
+	uint32_t cores;
 	uint64_t progress_made, progress_noted;
 
 	struct snd_heap heap;
@@ -80,6 +81,10 @@ static inline void snd_unlock(struct snd_fabric *f)
 	if (snd_unlikely(f->thread_safe))
 		pthread_mutex_unlock(&f->mutex);
 }
+
+/* fabric.c */
+snd_status snd_fabric_begin(const snd_fabric_options *options, struct snd_fabric **fabric, const char *op);
+snd_status snd_fabric_finish(struct snd_fabric *f, snd_status s, int32_t rank, snd_fabric **fabric, const char *op);
 
 /* member.c */
 snd_status snd_join(struct snd_fabric *f, int32_t rank, const char *op);

@@ -4,18 +4,6 @@
 #include "connector.h"
 #include "error.h"
 
-struct snd_listener {
-	struct snd_object object;
-	struct snd_link link;
-	struct snd_link queue; /* of requests, oldest first */
-	struct snd_adapter *adapter;
-	snd_address address;
-	uint32_t backlog; /* 0: no limit */
-	uint32_t queued;
-	uint32_t waits;
-	bool bound, listening, closed;
-};
-
 snd_status snd_listener_create(snd_adapter *adapter, snd_listener **listener)
 {
 	const char *op = "create listener";

@@ -211,6 +211,13 @@ static void release_when_drained(struct snd_endpoint *ep, struct snd_window *w, 
 	snd_defer(ep->object.fabric, &p->work);
 }
 
+/* snd_forget_release frees a piece of deferred work when the fabric is closed. All other work is part of an object. */
+void snd_forget_release(struct snd_work *w)
+{
+	if (w->run == run_release)
+		free(SND_OF(w, struct pending_release, work));
+}
+
 /* release_peer_state reads the peer's shared state for the last time and acts on it. It returns false if the peer is
  * in the middle of a copy. */
 static bool release_peer_state(struct snd_endpoint *ep)
