@@ -309,5 +309,3 @@ func tooLong(initiator bool, n int) {
 	ok(mr.Close())
 	barrier()
 }
-
-func bench() {}
