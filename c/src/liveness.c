@@ -9,7 +9,7 @@
 #include "fabric.h"
 
 #define CHECK_INTERVAL INT64_C(100000000)
-#define LOST_PEER_HOLD INT64_C(1000000000)
+#define LOST_PEER_HOLD UINT64_C(1000000000)
 enum { NEIGHBOURS = 2 };
 
 static struct flock lock_of(const struct snd_arena *a, uint32_t slot, short type)
@@ -257,9 +257,8 @@ void snd_record_lost_peer(struct snd_fabric *f, uint64_t peer)
 	if (f->rank < 0 || (uint32_t)f->rank >= f->arena.ranks)
 		return;
 	struct snd_rank_record *r = snd_rank(&f->arena, (uint32_t)f->rank);
-	int64_t now = snd_clock();
-	uint64_t last = snd_load(&r->lost_peer_at);
-	if (now - (int64_t)last < LOST_PEER_HOLD || !atomic_compare_exchange_strong(&r->lost_peer_at, &last, (uint64_t)now))
+	uint64_t now = (uint64_t)snd_clock(), last = snd_load(&r->lost_peer_at);
+	if (now - last < LOST_PEER_HOLD || !atomic_compare_exchange_strong(&r->lost_peer_at, &last, now))
 		return;
 	snd_set(&r->lost_peer, peer); /* readers wait for the end of this process */
 }
