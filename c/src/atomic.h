@@ -9,6 +9,9 @@
 #define snd_likely(x) __builtin_expect(!!(x), 1)
 #define snd_unlikely(x) __builtin_expect(!!(x), 0)
 
+/* A function of a fast path, which each of its callers contains. */
+#define SND_FAST static inline __attribute__((always_inline))
+
 typedef _Atomic uint64_t snd_word;
 typedef _Atomic uint32_t snd_half;
 

@@ -87,7 +87,9 @@ static uint32_t pop(struct snd_cq *q, snd_result *results, uint32_t count)
 	uint32_t n = 0;
 	for (; n < count && q->head != q->tail; n++) {
 		struct snd_completion *e = &q->entries[q->head++ & q->mask];
-		results[n] = e->result;
+		snd_word *to = (snd_word *)(void *)&results[n];
+		for (int i = 0; i < 4; i++)
+			snd_set(&to[i], snd_relaxed(&e->words[i]));
 		e->slots->freed++;
 	}
 	return n;

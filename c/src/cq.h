@@ -4,10 +4,28 @@
 
 #include "endpoint.h"
 
+/* snd_completion is a queued result. It is written and read in the same whole words: a load that spans several
+ * earlier stores would stall until they reach the cache. */
 struct snd_completion {
-	snd_result result;
+	snd_word words[4]; /* of a snd_result */
 	struct snd_slots *slots; /* its freed count goes up when the result is taken */
 };
+
+_Static_assert(sizeof(snd_result) == 4 * sizeof(snd_word) && offsetof(snd_result, type) == 3 * sizeof(snd_word), "a result is four words");
+
+/* snd_set_result stores a result in whole words. */
+static inline void snd_set_result(snd_word *to, snd_status status, uint64_t bytes, uint64_t endpoint, uint64_t request, uint32_t type, uint32_t token)
+{
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+	snd_set(&to[0], status | bytes << 32);
+	snd_set(&to[3], type | (uint64_t)token << 32);
+#else
+	snd_set(&to[0], (uint64_t)status << 32 | bytes);
+	snd_set(&to[3], (uint64_t)type << 32 | token);
+#endif
+	snd_set(&to[1], endpoint);
+	snd_set(&to[2], request);
+}
 
 struct snd_cq {
 	struct snd_object object;
@@ -44,7 +62,7 @@ static inline void snd_cq_push(struct snd_cq *q, struct snd_slots *slots, snd_st
 	}
 	struct snd_completion *e = &q->entries[q->tail++ & q->mask];
 	e->slots = slots;
-	e->result = (snd_result){status, (uint32_t)bytes, slots->context, context, type, token};
+	snd_set_result(e->words, status, bytes, slots->context, context, type, token);
 	snd_wake(q->object.fabric);
 }
 

@@ -161,6 +161,11 @@ struct snd_endpoint {
 	bool wakeup_requested;
 	bool serving; /* in_entry is decoded and not finished */
 	struct snd_connection *conn;
+	struct snd_own_entry *cached; /* of the local token that was used last */
+	struct snd_shared_qp *local_qp;
+	uint64_t adapter_number;
+	uint32_t unreachable; /* the last token whose memory was found to be private */
+	uint32_t max_receive_sge;
 
 	/* Initiator queue. */
 	uint64_t posted, completed, adjustment, initiator_depth;
@@ -174,15 +179,12 @@ struct snd_endpoint {
 	uint64_t *descriptors; /* in the arena */
 	uint64_t stride;       /* words */
 
-	struct snd_own_entry *cached; /* of the local token that was used last */
-	struct snd_adapter *adapter;
-	struct snd_shared_qp *local_qp;
-	uint32_t unreachable; /* the last token whose memory was found to be private */
 
 	uint64_t small_end, small_bytes;
 	uint64_t number;
 	uint64_t local_qp_offset;
-	uint32_t max_receive_sge, max_initiator_sge, inline_size;
+	uint32_t max_initiator_sge, inline_size;
+	struct snd_adapter *adapter;
 	struct snd_link link;
 	struct snd_link bound; /* windows */
 

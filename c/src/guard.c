@@ -34,7 +34,7 @@ void snd_copy_ordered(unsigned char *sink, const unsigned char *source, uint64_t
 bool snd_cache_entry(struct snd_endpoint *ep, uint32_t token)
 {
 	struct snd_own_entry *e = snd_lookup(&ep->object.fabric->table, token);
-	if (e == NULL || e->adapter != ep->adapter->number)
+	if (e == NULL || e->adapter != ep->adapter_number)
 		return false;
 	ep->cached = e;
 	return true;
@@ -66,7 +66,7 @@ static bool continues(uint64_t *bind, uint64_t word)
 static enum snd_fault check_own(struct snd_endpoint *ep, struct checked *r, const struct snd_operand *o, uint64_t n)
 {
 	struct snd_own_entry *e = ep->cached;
-	if (!e->valid || snd_word_token(e->word) != o->token || e->adapter != ep->adapter->number) {
+	if (!e->valid || snd_word_token(e->word) != o->token || e->adapter != ep->adapter_number) {
 		if (!snd_cache_entry(ep, o->token))
 			return SND_FAULT_BAD_TOKEN;
 		e = ep->cached;

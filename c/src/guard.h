@@ -21,10 +21,10 @@ static inline void snd_clear_hazard(struct snd_endpoint *ep)
 
 /* snd_allowed is ENTRY-CHECK for memory of ours: it returns the entry of a token of this adapter that allows the
  * access, NULL if there is none. The fabric's lock keeps it valid. */
-static inline struct snd_own_entry *snd_allowed(struct snd_endpoint *ep, uint32_t token, uint32_t rights, uint64_t address, uint64_t n)
+SND_FAST struct snd_own_entry *snd_allowed(struct snd_endpoint *ep, uint32_t token, uint32_t rights, uint64_t address, uint64_t n)
 {
 	struct snd_own_entry *e = ep->cached;
-	if (snd_unlikely(!e->valid || snd_word_token(e->word) != token || e->adapter != ep->adapter->number)) {
+	if (snd_unlikely(!e->valid || snd_word_token(e->word) != token || e->adapter != ep->adapter_number)) {
 		if (!snd_cache_entry(ep, token))
 			return NULL;
 		e = ep->cached;
@@ -34,7 +34,7 @@ static inline struct snd_own_entry *snd_allowed(struct snd_endpoint *ep, uint32_
 }
 
 /* snd_move is COPY, for a range of one part. */
-static inline void snd_move(unsigned char *to, const unsigned char *from, uint64_t n)
+SND_FAST void snd_move(unsigned char *to, const unsigned char *from, uint64_t n)
 {
 	if (n == 8 && (uintptr_t)to % 8 == 0) {
 		uint64_t v;
@@ -48,7 +48,7 @@ static inline void snd_move(unsigned char *to, const unsigned char *from, uint64
 /* snd_copy_fast copies between memory of ours with a local token and a peer's. n is 1 to SND_CHUNK_BYTES. It
  * reports no fault: if it returns false, snd_copy makes the request again and finds the reason. Some bytes may
  * have been written then. */
-static inline bool snd_copy_fast(struct snd_endpoint *ep, uint32_t remote, uint32_t rights, uint64_t address, uint32_t local,
+SND_FAST bool snd_copy_fast(struct snd_endpoint *ep, uint32_t remote, uint32_t rights, uint64_t address, uint32_t local,
 	unsigned char *buffer, uint64_t n)
 {
 	const bool write = (rights & SNDL_RIGHT_WRITE) != 0;

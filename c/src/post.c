@@ -134,7 +134,7 @@ static inline bool is_small(const snd_sge *sge, uint32_t count, uint32_t flags, 
 }
 
 /* send_fast sends a small message in a ring entry. */
-static inline bool send_fast(struct snd_endpoint *ep, uint64_t context, const snd_sge *sge)
+SND_FAST bool send_fast(struct snd_endpoint *ep, uint64_t context, const snd_sge *sge)
 {
 	struct snd_connection *c = ep->conn;
 	const uint32_t n = sge->length;
@@ -186,7 +186,7 @@ static bool push_write_fast(struct snd_endpoint *ep, uint64_t context, const snd
 	return true;
 }
 
-static inline bool write_fast(struct snd_endpoint *ep, uint64_t context, const snd_sge *sge, uint64_t address, uint32_t token)
+SND_FAST bool write_fast(struct snd_endpoint *ep, uint64_t context, const snd_sge *sge, uint64_t address, uint32_t token)
 {
 	if (!snd_can_run_fast(ep) || snd_must_not_overtake(ep->conn))
 		return false;
@@ -198,7 +198,7 @@ static inline bool write_fast(struct snd_endpoint *ep, uint64_t context, const s
 	return true;
 }
 
-static inline bool read_fast(struct snd_endpoint *ep, uint64_t context, const snd_sge *sge, uint64_t address, uint32_t token)
+SND_FAST bool read_fast(struct snd_endpoint *ep, uint64_t context, const snd_sge *sge, uint64_t address, uint32_t token)
 {
 	if (!ep->requester_copies || !snd_can_run_fast(ep) || snd_must_not_overtake(ep->conn) || ep->read_limit == 0 ||
 		!snd_copy_fast(ep, token, SNDL_RIGHT_REMOTE | SNDL_RIGHT_READ, address, sge->token, sge->buffer, sge->length))
@@ -207,21 +207,21 @@ static inline bool read_fast(struct snd_endpoint *ep, uint64_t context, const sn
 	return true;
 }
 
-static snd_status post_send(struct snd_endpoint *ep, uint64_t context, const snd_sge *sge, uint32_t count, uint32_t flags)
+SND_FAST snd_status post_send(struct snd_endpoint *ep, uint64_t context, const snd_sge *sge, uint32_t count, uint32_t flags)
 {
 	if (is_small(sge, count, flags, SNDL_MAX_SEND_IN_ENTRY) && send_fast(ep, context, sge))
 		return SND_SUCCESS;
 	return submit_on_error(ep, post_transfer(ep, "send", SND_REQUEST_SEND, context, sge, count, 0, 0, flags, false));
 }
 
-static snd_status post_write(struct snd_endpoint *ep, uint64_t context, const snd_sge *sge, uint32_t count, uint64_t address, uint32_t token, uint32_t flags)
+SND_FAST snd_status post_write(struct snd_endpoint *ep, uint64_t context, const snd_sge *sge, uint32_t count, uint64_t address, uint32_t token, uint32_t flags)
 {
 	if (is_small(sge, count, flags, SND_CHUNK_BYTES) && write_fast(ep, context, sge, address, token))
 		return SND_SUCCESS;
 	return submit_on_error(ep, post_transfer(ep, "write", SND_REQUEST_WRITE, context, sge, count, address, token, flags, false));
 }
 
-static snd_status post_read(struct snd_endpoint *ep, uint64_t context, const snd_sge *sge, uint32_t count, uint64_t address, uint32_t token, uint32_t flags)
+SND_FAST snd_status post_read(struct snd_endpoint *ep, uint64_t context, const snd_sge *sge, uint32_t count, uint64_t address, uint32_t token, uint32_t flags)
 {
 	if (is_small(sge, count, flags, SND_CHUNK_BYTES) && read_fast(ep, context, sge, address, token))
 		return SND_SUCCESS;

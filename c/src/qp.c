@@ -132,6 +132,7 @@ snd_status snd_endpoint_create(snd_adapter *adapter, const snd_endpoint_config *
 		return snd_fail(SND_NO_MEMORY, "%s: no private memory", op);
 	}
 	ep->adapter = adapter;
+	ep->adapter_number = adapter->number;
 	ep->number = ++f->endpoints_created;
 	ep->requester_copies = !f->target;
 	ep->initiator_cq = c.initiator_cq;

@@ -28,7 +28,7 @@ uint32_t snd_serve_sends_fast(struct snd_endpoint *ep, snd_result *results, uint
 		snd_move((unsigned char *)(uintptr_t)r->single.address, (const unsigned char *)&slot->data[1], size);
 		ep->rcompleted++;
 		in->next++;
-		results[n++] = (snd_result){SND_SUCCESS, (uint32_t)size, ep->receive_slots.context, r->context, SND_REQUEST_RECEIVE, 0};
+		snd_set_result((snd_word *)(void *)&results[n++], SND_SUCCESS, size, ep->receive_slots.context, r->context, SND_REQUEST_RECEIVE, 0);
 	}
 	return n;
 }
