@@ -4,7 +4,6 @@
 
 #include "cq.h"
 #include "error.h"
-#include "membarrier.h"
 
 enum { OWNER_SHIFT = SNDL_ADAPTER_MEMBER_SHIFT };
 

@@ -196,9 +196,36 @@ static snd_status start_connect(struct snd_connector *c, struct snd_endpoint *ep
 	return SND_SUCCESS;
 }
 
-static bool is_answered(void *arg)
+/* connector_wait is a wait that snd_connector_cancel ends. */
+struct connector_wait {
+	struct snd_connector *c;
+	bool (*ready)(struct snd_connector *);
+	uint32_t cancels; /* when it began */
+};
+
+static bool is_over(void *arg)
 {
-	struct snd_connector *c = arg;
+	struct connector_wait *w = arg;
+	return w->c->cancels != w->cancels || w->ready(w->c);
+}
+
+static void drive(void *arg)
+{
+	struct snd_connector *c = ((struct connector_wait *)arg)->c;
+	if (c->ep != NULL)
+		snd_progress(c->ep);
+}
+
+static snd_status wait_for(struct snd_connector *c, int64_t timeout, bool (*ready)(struct snd_connector *))
+{
+	struct connector_wait w = {c, ready, c->cancels};
+	c->waits++;
+	snd_status s = snd_wait(c->object.fabric, timeout, is_over, drive, &w);
+	return s == SND_SUCCESS && !ready(c) ? SND_CANCELED : s;
+}
+
+static bool is_answered(struct snd_connector *c)
+{
 	return snd_connection_state(c->conn) != SNDL_CONN_REQUESTED || snd_is_peer_gone(c->conn);
 }
 
@@ -247,8 +274,7 @@ snd_status snd_connector_connect(snd_connector *connector, snd_endpoint *endpoin
 		snd_unlock(f);
 		return s;
 	}
-	c->waits++;
-	snd_status waited = snd_wait(f, timeout, is_answered, NULL, c);
+	snd_status waited = wait_for(c, timeout, is_answered);
 	struct snd_connection *conn = c->conn;
 	if (waited != SND_SUCCESS && !snd_transition(conn, SNDL_CONN_WITHDRAWN, SNDL_CONN_REQUESTED))
 		snd_transition(conn, SNDL_CONN_WITHDRAWN, SNDL_CONN_ACCEPTED);
@@ -262,7 +288,7 @@ snd_status snd_connector_connect(snd_connector *connector, snd_endpoint *endpoin
 		s = snd_fail(SND_CONNECTION_REFUSED, "%s: no listener at port %u, its backlog is full, or it rejected the request", op, (unsigned)address.port);
 	} else if (state == SNDL_CONN_WITHDRAWN) {
 		undo_connect(c);
-		s = waited == SND_IO_TIMEOUT ? snd_fail(waited, "%s: no answer in time", op) : snd_fail(SND_CANCELED, "%s: the connector or the fabric was closed", op);
+		s = waited == SND_IO_TIMEOUT ? snd_fail(waited, "%s: no answer in time", op) : snd_fail(SND_CANCELED, "%s: the call was cancelled, or the connector or the fabric was closed", op);
 	} else {
 		undo_connect(c);
 		release_address(c);
@@ -310,17 +336,9 @@ void snd_take_request(struct snd_connector *c, struct snd_connection *conn, snd_
 	c->outbound_reads = clamp_reads(snd_relaxed32(&conn->record->read_in[SND_ACTIVE]));
 }
 
-static bool is_completed(void *arg)
+static bool is_completed(struct snd_connector *c)
 {
-	struct snd_connector *c = arg;
 	return snd_connection_state(c->conn) != SNDL_CONN_ACCEPTED || snd_is_peer_gone(c->conn);
-}
-
-static void drive(void *arg)
-{
-	struct snd_connector *c = arg;
-	if (c->ep != NULL)
-		snd_progress(c->ep);
 }
 
 static snd_status start_accept(struct snd_connector *c, struct snd_endpoint *ep, const snd_connect_params *params, const char *op)
@@ -368,8 +386,7 @@ snd_status snd_connector_accept(snd_connector *connector, snd_endpoint *endpoint
 		snd_unlock(f);
 		return s;
 	}
-	c->waits++;
-	snd_status waited = snd_wait(f, timeout, is_completed, drive, c);
+	snd_status waited = wait_for(c, timeout, is_completed);
 	struct snd_connection *conn = c->conn;
 	if (waited != SND_SUCCESS)
 		snd_transition(conn, SNDL_CONN_ABORTED, SNDL_CONN_ACCEPTED);
@@ -526,9 +543,8 @@ snd_status snd_connector_peer_address(snd_connector *connector, snd_address *add
 	return SND_SUCCESS;
 }
 
-static bool has_ended(void *arg)
+static bool has_ended(struct snd_connector *c)
 {
-	struct snd_connector *c = arg;
 	return c->closed || c->ep == NULL || c->ep->state == SND_QP_PEER_DISCONNECTED || c->ep->state == SND_QP_FAILED || c->ep->state == SND_QP_CLOSED;
 }
 
@@ -542,8 +558,7 @@ snd_status snd_connector_wait_disconnect(snd_connector *connector, int64_t timeo
 		snd_unlock(f);
 		return snd_fail(SND_CONNECTION_INVALID, "%s: the connector was never connected", op);
 	}
-	connector->waits++;
-	snd_status s = snd_wait(f, timeout, has_ended, drive, connector);
+	snd_status s = wait_for(connector, timeout, has_ended);
 	if (s != SND_SUCCESS)
 		s = snd_fail(s, "%s: the connection is up", op);
 	else if (connector->closed)
@@ -553,9 +568,8 @@ snd_status snd_connector_wait_disconnect(snd_connector *connector, int64_t timeo
 	return s;
 }
 
-static bool has_disconnected(void *arg)
+static bool has_disconnected(struct snd_connector *c)
 {
-	struct snd_connector *c = arg;
 	return c->ep == NULL || (c->ep->state != SND_QP_DISCONNECTING && c->ep->pending_drains == 0);
 }
 
@@ -574,9 +588,8 @@ snd_status snd_connector_disconnect(snd_connector *connector, int64_t timeout)
 		s = snd_fail(SND_CONNECTION_ABORTED, "%s: the connection has already failed: call snd_endpoint_error for the cause", op);
 	} else {
 		c->disconnect_called = true;
-		c->waits++;
 		/* Until the drains end, a transfer of the peer may still access this process's memory. */
-		s = snd_wait(f, timeout, has_disconnected, drive, c);
+		s = wait_for(c, timeout, has_disconnected);
 		if (s != SND_SUCCESS)
 			s = snd_fail(s, "%s: the other side has not disconnected", op);
 		else if (c->ep == NULL || c->ep->both_disconnected)
@@ -616,6 +629,17 @@ void snd_forget_connector(struct snd_connector *c)
 	set_connection(c, NULL);
 	c->adapter->objects--;
 	snd_object_free(&c->object);
+}
+
+snd_status snd_connector_cancel(snd_connector *connector)
+{
+	SND_CHECK(connector, SND_TYPE_CONNECTOR, "cancel");
+	struct snd_fabric *f = connector->object.fabric;
+	snd_lock(f);
+	connector->cancels++;
+	snd_wake(f);
+	snd_unlock(f);
+	return SND_SUCCESS;
 }
 
 snd_status snd_connector_close(snd_connector *connector)

@@ -22,6 +22,7 @@ struct snd_connector {
 	struct snd_endpoint *ep; /* NULL when its memory is freed */
 	enum snd_phase phase;
 	uint32_t waits; /* calls in progress */
+	uint32_t cancels; /* how often they were cancelled */
 	uint32_t inbound_reads, outbound_reads;
 	uint32_t private_length;
 	snd_address local, remote;
@@ -40,6 +41,7 @@ struct snd_listener {
 	uint32_t queued;
 	uint32_t waits;
 	bool bound, listening, closed;
+	bool paused; /* no call takes a request */
 };
 
 /* snd_give_to_endpoint makes the endpoint free the connector with itself. */

@@ -2,12 +2,23 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "error.h"
 
 /* One poll in THOROUGH drives some endpoints even without visible work, because a peer may have disconnected or
  * died, reads the inbox, and does the periodic work of the process. */
 enum { THOROUGH = 1024, THOROUGH_ENDPOINTS = 8, SCANNED = 6 };
+
+/* ring_size returns twice the depth at least: a program that counts on exactly its depth never overruns the queue. */
+static uint64_t ring_size(uint32_t depth)
+{
+	uint64_t size = 2;
+	while (size < 2 * (uint64_t)depth)
+		size *= 2;
+	return size;
+}
 
 snd_status snd_cq_create(snd_adapter *adapter, uint32_t depth, snd_cq **cq)
 {
@@ -19,9 +30,7 @@ snd_status snd_cq_create(snd_adapter *adapter, uint32_t depth, snd_cq **cq)
 	if (depth < 1 || depth > SND_MAX_CQ_DEPTH)
 		return snd_fail(SND_INVALID_PARAMETER, "%s: depth %" PRIu32 ", allowed 1 to %d", op, depth, SND_MAX_CQ_DEPTH);
 	struct snd_fabric *f = adapter->object.fabric;
-	uint64_t size = 2;
-	while (size < 2 * (uint64_t)depth) /* twice the depth: a program that counts on exactly its depth never overruns */
-		size *= 2;
+	uint64_t size = ring_size(depth);
 	struct snd_cq *q = snd_object_new(SND_TYPE_CQ, sizeof *q, f);
 	if (q == NULL || (q->entries = calloc((size_t)size, sizeof *q->entries)) == NULL) {
 		if (q != NULL)
@@ -31,6 +40,8 @@ snd_status snd_cq_create(snd_adapter *adapter, uint32_t depth, snd_cq **cq)
 	q->adapter = adapter;
 	q->mask = size - 1;
 	q->depth = depth;
+	q->fd = -1;
+	snd_list_init(&q->notifications);
 	snd_lock(f);
 	adapter->objects++;
 	snd_list_append(&f->queues, &q->link);
@@ -72,6 +83,17 @@ void snd_cq_detach(struct snd_cq *q, struct snd_endpoint *ep)
 	}
 }
 
+/* signal_event makes the event descriptor readable if it is not. */
+static void signal_event(struct snd_cq *q)
+{
+	const uint64_t one = 1;
+	if (q->fd < 0 || (q->signaled && !q->overrun))
+		return;
+	q->signaled = true;
+	if (write(q->fd, &one, sizeof one) < 0) { /* only at the maximal count, when it is readable */
+	}
+}
+
 void snd_cq_overrun(struct snd_cq *q)
 {
 	if (q->closed || q->overrun)
@@ -79,7 +101,8 @@ void snd_cq_overrun(struct snd_cq *q)
 	q->overrun = true;
 	for (uint32_t i = 0; i < q->users; i++)
 		q->endpoints[i]->overrun = true; /* each fails when it is driven next */
-	snd_wake(q->object.fabric);
+	signal_event(q);
+	snd_wake_progress(q->object.fabric);
 }
 
 static uint32_t pop(struct snd_cq *q, snd_result *results, uint32_t count)
@@ -92,6 +115,8 @@ static uint32_t pop(struct snd_cq *q, snd_result *results, uint32_t count)
 			snd_set(&to[i], snd_relaxed(&e->words[i]));
 		e->slots->freed++;
 	}
+	if (q->head == q->tail)
+		q->signaled = false;
 	return n;
 }
 
@@ -133,7 +158,10 @@ static void thorough(struct snd_cq *q)
 static uint32_t poll(struct snd_cq *q, snd_result *results, uint32_t count)
 {
 	uint32_t n = 0;
-	if (snd_unlikely(++q->polls % THOROUGH == 0)) {
+	q->polls++;
+	if (q->polls % 16 == 1)
+		snd_set(&q->object.fabric->activity, snd_relaxed(&q->object.fabric->activity) + 1); /* the engine needs to know only that the program polls */
+	if (snd_unlikely(q->polls % THOROUGH == 0)) {
 		thorough(q);
 	} else if (q->head == q->tail) {
 		if (snd_likely(q->users == 1)) {
@@ -185,6 +213,7 @@ void snd_cq_release(struct snd_cq *q)
 {
 	if (!q->closed || q->waits > 0 || q->references > 0)
 		return;
+	snd_list_remove(&q->link);
 	free(q->entries);
 	free(q->endpoints);
 	q->adapter->objects--;
@@ -223,12 +252,31 @@ snd_status snd_cq_wait(snd_cq *cq, snd_result *results, uint32_t count, int64_t 
 	return s;
 }
 
-snd_status snd_cq_event_fd(snd_cq *cq, int *descriptor)
+snd_status snd_cq_resize(snd_cq *cq, uint32_t depth)
 {
-	SND_CHECK(cq, SND_TYPE_CQ, "event descriptor");
-	if (descriptor != NULL)
-		*descriptor = -1;
-	return snd_fail(SND_NOT_SUPPORTED, "event descriptor: not built yet: call snd_cq_wait");
+	const char *op = "resize";
+	SND_CHECK(cq, SND_TYPE_CQ, op);
+	if (depth < 1 || depth > SND_MAX_CQ_DEPTH)
+		return snd_fail(SND_INVALID_PARAMETER, "%s: depth %" PRIu32 ", allowed 1 to %d", op, depth, SND_MAX_CQ_DEPTH);
+	struct snd_fabric *f = cq->object.fabric;
+	snd_lock(f);
+	snd_status s = SND_SUCCESS;
+	uint64_t size = ring_size(depth), queued = cq->tail - cq->head;
+	struct snd_completion *entries = NULL;
+	if (queued > depth)
+		s = snd_fail(SND_BUFFER_OVERFLOW, "%s: depth %" PRIu32 ", but %" PRIu64 " results are queued: take results, then retry", op, depth, queued);
+	else if ((entries = calloc((size_t)size, sizeof *entries)) == NULL)
+		s = snd_fail(SND_NO_MEMORY, "%s: no private memory", op);
+	if (s == SND_SUCCESS) {
+		for (uint64_t i = cq->head; i != cq->tail; i++)
+			memcpy(&entries[i & (size - 1)], &cq->entries[i & cq->mask], sizeof *entries);
+		free(cq->entries);
+		cq->entries = entries;
+		cq->mask = size - 1;
+		cq->depth = depth;
+	}
+	snd_unlock(f);
+	return s;
 }
 
 snd_status snd_cq_close(snd_cq *cq)
@@ -237,16 +285,18 @@ snd_status snd_cq_close(snd_cq *cq)
 	SND_CHECK(cq, SND_TYPE_CQ, op);
 	struct snd_fabric *f = cq->object.fabric;
 	snd_lock(f);
-	snd_status s = SND_SUCCESS;
-	if (cq->users > 0) {
-		s = snd_fail(SND_DEVICE_BUSY, "%s: %" PRIu32 " endpoints use the queue: close them first", op, cq->users);
-	} else {
-		cq->closed = true;
-		snd_list_remove(&cq->link);
-		snd_object_hide(&cq->object);
-		snd_wake(f);
-		snd_cq_release(cq);
+	cq->closed = true;
+	cq->head = cq->tail;
+	snd_list_remove(&cq->link);
+	snd_list_append(&f->closing_queues, &cq->link);
+	snd_object_hide(&cq->object);
+	if (cq->fd >= 0) {
+		close(cq->fd);
+		cq->fd = -1;
+		f->event_fds--;
 	}
+	snd_wake(f);
+	snd_cq_release(cq);
 	snd_unlock(f);
-	return s;
+	return SND_SUCCESS;
 }

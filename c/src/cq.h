@@ -40,6 +40,15 @@ struct snd_cq {
 	uint32_t waits;      /* calls that wait */
 	uint32_t references; /* of endpoints that are not freed */
 	bool overrun, closed;
+
+	/* Events. A result is named by its number plus one, counted from the first of the queue. */
+	bool watched;                        /* a call of notify waits, or there is an event descriptor */
+	uint64_t base;                       /* number of the result in place 0 */
+	uint64_t last_error, last_solicited; /* the latest such results */
+	uint64_t last_released;              /* the latest result that ended a notify */
+	struct snd_link notifications;       /* calls that wait, oldest first */
+	int fd;                              /* event descriptor; -1 = none */
+	bool signaled;                       /* written, and the queue was not empty since */
 	struct snd_slots nobody; /* of results whose endpoint is closed */
 	struct snd_link link;
 };
@@ -50,12 +59,17 @@ void snd_cq_detach(struct snd_cq *q, struct snd_endpoint *ep);
 void snd_cq_release(struct snd_cq *q);
 void snd_cq_overrun(struct snd_cq *q);
 
+/* snd_cq_event ends calls of notify that the latest result satisfies, and makes the event descriptor readable. */
+void snd_cq_event(struct snd_cq *q, bool failed, bool solicited);
+
 /* snd_cq_push adds a result of the endpoint that slots belongs to. */
 static inline void snd_cq_push(struct snd_cq *q, struct snd_slots *slots, snd_status status, uint32_t type, uint64_t context,
-	uint64_t bytes, uint32_t token)
+	uint64_t bytes, uint32_t token, bool solicited)
 {
-	if (q->head == q->tail)
-		q->head = q->tail = 0; /* a queue that is usually empty touches few cache lines */
+	if (q->head == q->tail) { /* a queue that is usually empty touches few cache lines */
+		q->base += q->tail;
+		q->head = q->tail = 0;
+	}
 	if (snd_unlikely(q->tail - q->head > q->mask || q->closed)) {
 		snd_cq_overrun(q);
 		return;
@@ -63,6 +77,8 @@ static inline void snd_cq_push(struct snd_cq *q, struct snd_slots *slots, snd_st
 	struct snd_completion *e = &q->entries[q->tail++ & q->mask];
 	e->slots = slots;
 	snd_set_result(e->words, status, bytes, slots->context, context, type, token);
+	if (snd_unlikely(q->watched || solicited || status != SND_SUCCESS))
+		snd_cq_event(q, status != SND_SUCCESS, solicited);
 	snd_wake(q->object.fabric);
 }
 
@@ -81,7 +97,7 @@ static inline bool snd_can_run_fast(const struct snd_endpoint *ep)
 static inline void snd_complete_fast(struct snd_endpoint *ep, uint32_t kind, uint64_t context, uint64_t n)
 {
 	ep->adjustment++;
-	snd_cq_push(ep->initiator_cq, &ep->initiator_slots, SND_SUCCESS, kind, context, n, 0);
+	snd_cq_push(ep->initiator_cq, &ep->initiator_slots, SND_SUCCESS, kind, context, n, 0, false);
 }
 
 #endif

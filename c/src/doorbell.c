@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "fabric.h"
-#include "membarrier.h"
 
 enum { UNARMED = 0, ARMED = 1 };
 
@@ -41,24 +40,18 @@ void snd_ring_peer_slow(struct snd_fabric *f, struct snd_member_record *r)
 		snd_ring(f, &r->engine);
 }
 
-uint32_t snd_arm(struct snd_fabric *f)
+uint32_t snd_arm(struct snd_doorbell_words *d)
 {
-	struct snd_doorbell_words *d = &f->record->waiters;
-	f->sleepers++;
 	uint32_t ticket = snd_load32(&d->seq);
 	snd_store_full32(&d->armed, ARMED); /* ORDER doorbell-armed: pairs with the loads in snd_ring_peer and snd_ring */
 	snd_heavy_global();                 /* for ringers whose stores are no full barriers */
 	return ticket;
 }
 
-void snd_disarm(struct snd_fabric *f)
-{
-	if (--f->sleepers == 0)
-		snd_set32(&f->record->waiters.armed, UNARMED);
-}
+void snd_disarm(struct snd_doorbell_words *d) { snd_set32(&d->armed, UNARMED); }
 
-void snd_sleep(struct snd_fabric *f, uint32_t ticket, int64_t timeout)
+void snd_sleep(struct snd_doorbell_words *d, uint32_t ticket, int64_t timeout)
 {
 	struct timespec t = {(time_t)(timeout / 1000000000), (long)(timeout % 1000000000)};
-	syscall(SYS_futex, &f->record->waiters.seq, FUTEX_WAIT, ticket, &t, NULL, 0);
+	syscall(SYS_futex, &d->seq, FUTEX_WAIT, ticket, &t, NULL, 0);
 }

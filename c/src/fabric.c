@@ -10,7 +10,6 @@
 #include "connector.h"
 #include "cq.h"
 #include "error.h"
-#include "membarrier.h"
 
 #define SECOND INT64_C(1000000000)
 
@@ -20,8 +19,8 @@ static snd_status check_options(const snd_fabric_options *o, const char *op)
 		return SND_SUCCESS;
 	if ((o->threading != SND_THREAD_DOMAIN && o->threading != SND_THREAD_SAFE) || (o->executor != SND_EXECUTOR_AUTO && o->executor != SND_EXECUTOR_TARGET))
 		return snd_fail(SND_INVALID_PARAMETER, "%s: unknown threading or executor in the options", op);
-	if (o->progress != SND_PROGRESS_MANUAL)
-		return snd_fail(SND_NOT_SUPPORTED, "%s: only SND_PROGRESS_MANUAL is built yet", op);
+	if (o->progress != SND_PROGRESS_MANUAL && o->progress != SND_PROGRESS_AUTO)
+		return snd_fail(SND_INVALID_PARAMETER, "%s: unknown progress model in the options", op);
 	if (o->receive_timeout < SND_RECEIVE_TIMEOUT_AT_ONCE || o->disconnect_timeout < 0)
 		return snd_fail(SND_INVALID_PARAMETER, "%s: negative time-out in the options", op);
 	return SND_SUCCESS;
@@ -46,7 +45,8 @@ snd_status snd_fabric_begin(const snd_fabric_options *options, struct snd_fabric
 	f->cores = cores > 0 ? (uint32_t)cores : 1;
 	f->receive_timeout = f->disconnect_timeout = 2 * SECOND;
 	if (options != NULL) {
-		f->thread_safe = options->threading == SND_THREAD_SAFE;
+		f->has_engine = options->progress == SND_PROGRESS_AUTO;
+		f->lock = options->threading == SND_THREAD_SAFE ? SND_LOCK_MUTEX : f->has_engine ? SND_LOCK_BIASED : SND_LOCK_NONE;
 		f->target = options->executor == SND_EXECUTOR_TARGET;
 		if (options->receive_timeout != 0)
 			f->receive_timeout = options->receive_timeout;
@@ -54,7 +54,7 @@ snd_status snd_fabric_begin(const snd_fabric_options *options, struct snd_fabric
 			f->disconnect_timeout = options->disconnect_timeout;
 	}
 	pthread_mutex_init(&f->mutex, NULL);
-	struct snd_link *lists[] = {&f->adapters, &f->endpoints, &f->closing, &f->connections, &f->listeners, &f->connectors, &f->queues,
+	struct snd_link *lists[] = {&f->adapters, &f->endpoints, &f->closing, &f->connections, &f->listeners, &f->connectors, &f->queues, &f->closing_queues,
 		&f->regions, &f->windows, &f->work};
 	for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)
 		snd_list_init(lists[i]);
@@ -81,6 +81,11 @@ snd_status snd_fabric_finish(struct snd_fabric *f, snd_status s, int32_t rank, s
 		return s;
 	}
 	snd_check_liveness(f);
+	if (f->has_engine && (s = snd_engine_start(f, op)) != SND_SUCCESS) {
+		snd_leave(f);
+		free_fabric(f);
+		return s;
+	}
 	*fabric = f;
 	return SND_SUCCESS;
 }
@@ -168,9 +173,10 @@ static void free_objects(struct snd_fabric *f)
 	}
 	while (!snd_list_is_empty(&f->queues)) {
 		struct snd_cq *q = SND_OF(f->queues.next, struct snd_cq, link);
-		snd_list_remove(&q->link);
 		q->closed = true;
-		snd_cq_release(q);
+		if (q->fd >= 0)
+			close(q->fd);
+		snd_cq_release(q); /* nothing refers to it any more */
 	}
 	while (!snd_list_is_empty(&f->adapters)) {
 		struct snd_adapter *a = SND_OF(f->adapters.next, struct snd_adapter, link);
@@ -188,6 +194,9 @@ snd_status snd_fabric_close(snd_fabric *fabric)
 	while (!snd_list_is_empty(&f->endpoints))
 		snd_close_endpoint(SND_OF(f->endpoints.next, struct snd_endpoint, link));
 	f->closed = true;
+	snd_unlock(f);
+	snd_engine_stop(f);
+	snd_lock(f);
 	while (f->calls > 0) { /* calls of other threads */
 		snd_wake_doorbell(&f->record->waiters);
 		snd_unlock(f);

@@ -8,6 +8,7 @@
 #include "arena.h"
 #include "heap.h"
 #include "list.h"
+#include "membarrier.h"
 #include "object.h"
 #include "table.h"
 
@@ -27,7 +28,10 @@ struct snd_listener;
 
 struct snd_fabric {
 	struct snd_object object;
-	bool thread_safe;
+	enum { SND_LOCK_NONE, SND_LOCK_BIASED, SND_LOCK_MUTEX } lock;
+	snd_half inside; /* of a biased lock: the program is in a call, or about to look at wanted */
+	snd_half wanted; /* the engine holds the lock, or waits for the program */
+	bool slow;       /* the program holds the mutex instead */
 	bool closed;       /* no call may begin, and waits end */
 	bool marked_dead;  /* a peer has marked this live member dead */
 	bool target;       /* the responder copies */
@@ -61,25 +65,55 @@ struct snd_fabric {
 	struct snd_heap heap;
 	struct snd_table table;
 
-	struct snd_link adapters, endpoints, closing, connections, listeners, connectors, queues, regions, windows;
+	struct snd_link adapters, endpoints, closing, connections, listeners, connectors, queues, closing_queues, regions, windows;
 	struct snd_link work;
 	uint32_t adapters_opened;
 	uint64_t endpoints_created;
 	unsigned char *ports; /* a bit for each port in use */
 	uint16_t next_port;
 
+	/* The engine: a thread that makes progress when the program does not. */
+	bool has_engine;
+	bool engine_armed; /* its doorbell is armed */
+	uint32_t event_fds; /* completion queues whose program may sleep in poll or epoll */
+	snd_half quit;
+	snd_word activity; /* changes when the program polls or waits */
+	pthread_t engine;
 	pthread_mutex_t mutex;
 };
 
+/* engine.c */
+snd_status snd_engine_start(struct snd_fabric *f, const char *op);
+void snd_engine_stop(struct snd_fabric *f);
+void snd_lock_contended(struct snd_fabric *f);
+/* snd_wake_progress makes a wait, or else the engine, drive the endpoints: work has come up that no peer announces. */
+void snd_wake_progress(struct snd_fabric *f);
+
+/* snd_lock is what each call of the program begins with. Without an engine and with calls of one thread at a time
+ * there is nothing to exclude. With an engine, the program is the frequent side of a biased lock. */
 static inline void snd_lock(struct snd_fabric *f)
 {
-	if (snd_unlikely(f->thread_safe))
+	if (snd_likely(f->lock == SND_LOCK_NONE))
+		return;
+	if (f->lock == SND_LOCK_MUTEX) {
 		pthread_mutex_lock(&f->mutex);
+		return;
+	}
+	snd_set32(&f->inside, 1);
+	snd_light(); /* ORDER engine: between the store of inside and the load of wanted; pairs with snd_heavy in engine_lock */
+	if (snd_unlikely(snd_acquire32(&f->wanted) != 0))
+		snd_lock_contended(f);
 }
 static inline void snd_unlock(struct snd_fabric *f)
 {
-	if (snd_unlikely(f->thread_safe))
+	if (snd_likely(f->lock == SND_LOCK_NONE))
+		return;
+	if (f->lock == SND_LOCK_MUTEX || snd_unlikely(f->slow)) {
+		f->slow = false;
 		pthread_mutex_unlock(&f->mutex);
+		return;
+	}
+	snd_release32(&f->inside, 0);
 }
 
 /* fabric.c */
@@ -119,9 +153,9 @@ void snd_record_lost_peer(struct snd_fabric *f, uint64_t peer);
 void snd_ring_peer_slow(struct snd_fabric *f, struct snd_member_record *r);
 bool snd_ring(struct snd_fabric *f, struct snd_doorbell_words *d);
 void snd_wake_doorbell(struct snd_doorbell_words *d);
-uint32_t snd_arm(struct snd_fabric *f);
-void snd_disarm(struct snd_fabric *f);
-void snd_sleep(struct snd_fabric *f, uint32_t ticket, int64_t timeout);
+uint32_t snd_arm(struct snd_doorbell_words *d);
+void snd_disarm(struct snd_doorbell_words *d);
+void snd_sleep(struct snd_doorbell_words *d, uint32_t ticket, int64_t timeout);
 /* snd_ring_peer wakes the peer's waiting calls, or its engine if none sleeps. The caller has stored the work
  * before, with a full barrier unless the peer issues it. */
 static inline void snd_ring_peer(struct snd_fabric *f, const struct snd_peer *p)

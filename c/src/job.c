@@ -9,7 +9,6 @@
 #include "connector.h"
 #include "error.h"
 #include "launcher.h"
-#include "membarrier.h"
 
 enum { CONNECT_PORT = 1, SPINS = 1000 };
 #define CHECK_INTERVAL INT64_C(100000000)

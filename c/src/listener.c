@@ -122,7 +122,7 @@ static bool has_request(void *arg)
 	if (l->closed)
 		return true;
 	drop_abandoned(l);
-	if (snd_list_is_empty(&l->queue))
+	if (snd_list_is_empty(&l->queue) || l->paused)
 		return false;
 	w->conn = SND_OF(l->queue.next, struct snd_connection, queue_link);
 	dequeue(l, w->conn);
@@ -165,6 +165,21 @@ snd_status snd_listener_request(snd_listener *listener, int64_t timeout, snd_con
 	}
 	if (*connector == NULL)
 		snd_forget_connector(c);
+	snd_unlock(f);
+	return s;
+}
+
+snd_status snd_listener_pause(snd_listener *listener, int pause)
+{
+	SND_CHECK(listener, SND_TYPE_LISTENER, "pause listener");
+	struct snd_fabric *f = listener->object.fabric;
+	snd_lock(f);
+	snd_status s = SND_SUCCESS;
+	if (!listener->listening)
+		s = snd_fail(SND_INVALID_DEVICE_STATE, "pause listener: the listener is not listening: call snd_listener_listen first");
+	else
+		listener->paused = pause != 0;
+	snd_wake(f);
 	snd_unlock(f);
 	return s;
 }

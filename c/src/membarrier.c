@@ -10,10 +10,10 @@
 
 #include "atomic.h"
 
-enum { GLOBAL_EXPEDITED = 1 << 1, REGISTER_GLOBAL_EXPEDITED = 1 << 2 };
+enum { GLOBAL_EXPEDITED = 1 << 1, REGISTER_GLOBAL_EXPEDITED = 1 << 2, PRIVATE_EXPEDITED = 1 << 3, REGISTER_PRIVATE_EXPEDITED = 1 << 4 };
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static bool available;
+bool snd_has_membarrier;
 
 static bool membarrier(int command)
 {
@@ -28,19 +28,23 @@ static bool membarrier(int command)
 static void detect(void)
 {
 #if !defined(__SANITIZE_THREAD__) /* ThreadSanitizer does not know membarrier */
-	available = membarrier(REGISTER_GLOBAL_EXPEDITED) && membarrier(GLOBAL_EXPEDITED);
+	snd_has_membarrier = membarrier(REGISTER_PRIVATE_EXPEDITED) && membarrier(REGISTER_GLOBAL_EXPEDITED) && membarrier(GLOBAL_EXPEDITED);
 #endif
 }
 
 void snd_membarrier_register(void) { pthread_once(&once, detect); }
 
-bool snd_has_heavy_global(void) { return available; }
+bool snd_has_heavy_global(void) { return snd_has_membarrier; }
 
-void snd_heavy_global(void)
+static void barrier(int command)
 {
 	atomic_thread_fence(memory_order_seq_cst);
-	if (available && !membarrier(GLOBAL_EXPEDITED)) {
+	if (snd_has_membarrier && !membarrier(command)) {
 		fputs("softnd: membarrier fails after it has worked\n", stderr);
 		abort(); /* without it no handshake of this process is safe */
 	}
 }
+
+void snd_heavy_global(void) { barrier(GLOBAL_EXPEDITED); }
+
+void snd_heavy(void) { barrier(PRIVATE_EXPEDITED); }

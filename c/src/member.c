@@ -11,7 +11,6 @@
 
 #include "error.h"
 #include "fabric.h"
-#include "membarrier.h"
 
 static uint64_t pid_namespace(void)
 {

@@ -38,13 +38,13 @@ static void submit(struct snd_endpoint *ep)
 	if (waiting && ep->state == SND_QP_CONNECTED)
 		return; /* polls run them in turn */
 	if (snd_request_at(ep, ep->posted - 1)->total > SND_CHUNK_BYTES && ep->state == SND_QP_CONNECTED) {
-		snd_wake(ep->object.fabric);
+		snd_wake_progress(ep->object.fabric);
 		return;
 	}
 	uint64_t budget = SND_QUANTUM;
 	snd_run_requests(ep, &budget);
 	if (ep->next != ep->posted)
-		snd_wake(ep->object.fabric);
+		snd_wake_progress(ep->object.fabric); /* the next request waits, perhaps for a time-out that no ring announces */
 }
 
 static void enqueue(struct snd_endpoint *ep, const struct snd_send_request *r)

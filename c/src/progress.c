@@ -108,7 +108,11 @@ bool snd_needs_polling(struct snd_fabric *f)
 	return false;
 }
 
-void snd_defer(struct snd_fabric *f, struct snd_work *w) { snd_list_append(&f->work, &w->link); }
+void snd_defer(struct snd_fabric *f, struct snd_work *w)
+{
+	snd_list_append(&f->work, &w->link);
+	snd_wake_progress(f);
+}
 
 void snd_run_or_defer(struct snd_fabric *f, struct snd_work *w)
 {
@@ -125,6 +129,7 @@ void snd_run_deferred(struct snd_fabric *f)
 	for (; n > 0 && !snd_list_is_empty(&f->work); n--) {
 		struct snd_work *w = SND_OF(f->work.next, struct snd_work, link);
 		snd_list_remove(&w->link); /* before it runs: afterwards its memory may be free */
-		snd_run_or_defer(f, w);
+		if (!w->run(w))
+			snd_list_append(&f->work, &w->link);
 	}
 }

@@ -6,7 +6,6 @@
 #include "cq.h"
 #include "endpoint.h"
 #include "error.h"
-#include "membarrier.h"
 
 static struct snd_own_entry no_entry; /* never valid */
 

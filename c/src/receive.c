@@ -10,7 +10,7 @@ void snd_complete_receive(struct snd_endpoint *ep, struct snd_receive *r, snd_st
 	ep->rcompleted++;
 	ep->message_received = 0;
 	snd_cq_push(ep->receive_cq, &ep->receive_slots, s, invalidated != 0 ? SND_REQUEST_RECEIVE_AND_INVALIDATE : SND_REQUEST_RECEIVE,
-		r->context, s == SND_SUCCESS ? bytes : 0, invalidated);
+		r->context, s == SND_SUCCESS ? bytes : 0, invalidated, (ep->in_entry.flags & SNDL_FLAG_SOLICITED) != 0);
 }
 
 /* publish_small_receive announces that the receive posted last may be too small for a message of more than room bytes. */

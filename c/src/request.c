@@ -7,7 +7,6 @@
 #include "cq.h"
 #include "error.h"
 #include "guard.h"
-#include "membarrier.h"
 
 static const char *op_name(const struct snd_send_request *r)
 {
@@ -77,10 +76,10 @@ struct snd_send_request *snd_enqueue_pushed(struct snd_endpoint *ep, uint32_t ki
 }
 
 /* snd_request_wakeup asks the peer to ring when it has released slots or posted a receive, if a wait of this
- * process sleeps or is about to. The caller checks once more afterwards. */
+ * process or its engine sleeps or is about to. The caller checks once more afterwards. */
 void snd_request_wakeup(struct snd_endpoint *ep)
 {
-	if (ep->wakeup_requested || ep->object.fabric->sleepers == 0)
+	if (ep->wakeup_requested || (ep->object.fabric->sleepers == 0 && !ep->object.fabric->engine_armed))
 		return;
 	ep->wakeup_requested = true;
 	snd_store_full32(&ep->local_qp->need_wakeup, 1); /* ORDER need-wakeup: pairs with the loads in publish_posted and snd_release_entries */
@@ -393,7 +392,7 @@ void snd_complete_request(struct snd_endpoint *ep, struct snd_send_request *r)
 		return;
 	}
 	uint64_t bytes = r->status == SND_SUCCESS && r->kind != SND_REQUEST_BIND && r->kind != SND_REQUEST_INVALIDATE ? r->total : 0;
-	snd_cq_push(ep->initiator_cq, &ep->initiator_slots, r->status, r->kind, r->context, bytes, 0);
+	snd_cq_push(ep->initiator_cq, &ep->initiator_slots, r->status, r->kind, r->context, bytes, 0, false);
 }
 
 /* complete_requests completes executed requests in the order of posting. */

@@ -38,7 +38,7 @@ static bool serve_send_fast(struct snd_endpoint *ep)
 	snd_result r;
 	if (snd_serve_sends_fast(ep, &r, 1) == 0)
 		return false;
-	snd_cq_push(ep->receive_cq, &ep->receive_slots, SND_SUCCESS, SND_REQUEST_RECEIVE, r.request_context, r.bytes, 0);
+	snd_cq_push(ep->receive_cq, &ep->receive_slots, SND_SUCCESS, SND_REQUEST_RECEIVE, r.request_context, r.bytes, 0, false);
 	if (snd_unreleased(&ep->conn->in) >= (ep->conn->in.mask + 1) / 4)
 		snd_release_entries(ep, false);
 	return true;
@@ -218,6 +218,8 @@ static enum snd_outcome finish_send(struct snd_endpoint *ep, struct snd_receive 
 			return fail_invalidate(ep, r); /* a local Invalidate came first */
 		w->references++;
 		ep->invalidating = w;
+		if (!snd_drained(ep->adapter, ep->invalidated_token))
+			snd_wake_progress(ep->object.fabric); /* no ring announces the end of a drain */
 	}
 	if (!snd_drained(ep->adapter, ep->invalidated_token))
 		return SND_BLOCKED;

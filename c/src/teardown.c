@@ -7,7 +7,6 @@
 
 #include "cq.h"
 #include "endpoint.h"
-#include "membarrier.h"
 
 static void set_cause(struct snd_endpoint *ep, snd_status s, const char *format, va_list args)
 {

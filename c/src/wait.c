@@ -19,7 +19,8 @@ static void relax(struct snd_fabric *f)
 static snd_status park(struct snd_fabric *f, int64_t deadline, bool (*ready)(void *), void *arg)
 {
 	for (;;) {
-		uint32_t ticket = snd_arm(f);
+		f->sleepers++;
+		uint32_t ticket = snd_arm(&f->record->waiters);
 		int64_t now = snd_clock();
 		snd_housekeep(f, now);
 		bool progressed = snd_progress_all(f);
@@ -32,10 +33,11 @@ static snd_status park(struct snd_fabric *f, int64_t deadline, bool (*ready)(voi
 			if (deadline >= 0 && deadline - now < sleep)
 				sleep = deadline - now;
 			snd_unlock(f);
-			snd_sleep(f, ticket, sleep);
+			snd_sleep(&f->record->waiters, ticket, sleep);
 			snd_lock(f);
 		}
-		snd_disarm(f);
+		if (--f->sleepers == 0)
+			snd_disarm(&f->record->waiters);
 		snd_progress_all(f); /* a ring while this wait was armed has woken no other thread */
 		if (done || ready(arg))
 			return SND_SUCCESS;
@@ -55,6 +57,7 @@ snd_status snd_wait(struct snd_fabric *f, int64_t timeout, bool (*ready)(void *)
 	int64_t deadline = timeout < 0 ? -1 : snd_clock() + timeout;
 	uint32_t spins = f->processes <= f->cores ? SPINS : 0, yields = f->processes <= f->cores * MAX_PER_CORE_TO_YIELD ? YIELDS : 0;
 	f->calls++;
+	snd_set(&f->activity, snd_relaxed(&f->activity) + 1);
 	snd_status s = SND_UNSUCCESSFUL;
 	for (uint32_t i = 0; i < spins + yields && s == SND_UNSUCCESSFUL; i++) {
 		if (driver != NULL)

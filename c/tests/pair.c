@@ -338,7 +338,7 @@ static void too_long(int initiator, uint32_t n)
 
 static int play(void)
 {
-	OK(snd_job_init(NULL, SECONDS(30), &job));
+	OK(snd_job_init(test_options(), SECONDS(30), &job));
 	adapter = snd_job_adapter(job);
 	rank = snd_job_rank(job);
 	CHECK(snd_job_size(job) == 2);

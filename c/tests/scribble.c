@@ -75,7 +75,7 @@ static int play(void)
 {
 	snd_job *job;
 	seed = (uint64_t)getpid() * 2654435761 + 1;
-	if (snd_job_init(NULL, SECONDS(1), &job) != SND_SUCCESS)
+	if (snd_job_init(test_options(), SECONDS(1), &job) != SND_SUCCESS)
 		return 0;
 	int64_t end = snd_clock() + SECONDS(1) / 2;
 	while (snd_clock() < end)

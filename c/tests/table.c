@@ -59,6 +59,8 @@ ROW(snd_cq_create, snd_cq_create(h, 10, (snd_cq **)&out))
 ROW(snd_cq_poll, VALUE(snd_cq_poll(h, results, 2) == 0))
 ROW(snd_cq_wait, snd_cq_wait(h, results, 2, 0, &n))
 ROW(snd_cq_event_fd, snd_cq_event_fd(h, &fd))
+ROW(snd_cq_notify, snd_cq_notify(h, SND_NOTIFY_ANY, 0))
+ROW(snd_cq_resize, snd_cq_resize(h, 20))
 ROW(snd_cq_close, snd_cq_close(h))
 ROW(snd_endpoint_create, snd_endpoint_create(h, &(snd_endpoint_config){.receive_cq = cq, .initiator_cq = cq}, (snd_endpoint **)&out))
 ROW(snd_endpoint_receive, snd_endpoint_receive(h, 1, &sge, 1))
@@ -77,6 +79,7 @@ ROW(snd_listener_bind, snd_listener_bind(h, address))
 ROW(snd_listener_listen, snd_listener_listen(h, 0))
 ROW(snd_listener_address, snd_listener_address(h, &address))
 ROW(snd_listener_request, snd_listener_request(h, 0, (snd_connector **)&out))
+ROW(snd_listener_pause, snd_listener_pause(h, 1))
 ROW(snd_listener_close, snd_listener_close(h))
 ROW(snd_connector_create, snd_connector_create(h, (snd_connector **)&out))
 ROW(snd_connector_bind, snd_connector_bind(h, address))
@@ -90,6 +93,7 @@ ROW(snd_connector_local_address, snd_connector_local_address(h, &address))
 ROW(snd_connector_peer_address, snd_connector_peer_address(h, &address))
 ROW(snd_connector_disconnect, snd_connector_disconnect(h, 0))
 ROW(snd_connector_wait_disconnect, snd_connector_wait_disconnect(h, 0))
+ROW(snd_connector_cancel, snd_connector_cancel(h))
 ROW(snd_connector_close, snd_connector_close(h))
 ROW(snd_job_rank, (snd_job_rank(h), SND_INVALID_HANDLE))
 ROW(snd_job_size, VALUE(snd_job_size(h) == 0))
@@ -122,14 +126,14 @@ static const struct row rows[] = {
 	ADAPTER(snd_cq_create), ADAPTER(snd_endpoint_create), ADAPTER(snd_listener_create), ADAPTER(snd_connector_create),
 	MR(snd_mr_buffer), MR(snd_mr_length), MR(snd_mr_address), MR(snd_mr_local_token), MR(snd_mr_remote_token), MR(snd_mr_query), MR(snd_mr_close),
 	WINDOW(snd_window_query), WINDOW(snd_window_close),
-	CQ(snd_cq_poll), CQ(snd_cq_wait), CQ(snd_cq_event_fd), CQ(snd_cq_close),
+	CQ(snd_cq_poll), CQ(snd_cq_wait), CQ(snd_cq_event_fd), CQ(snd_cq_notify), CQ(snd_cq_resize), CQ(snd_cq_close),
 	ENDPOINT(snd_endpoint_receive), ENDPOINT(snd_endpoint_send), ENDPOINT(snd_endpoint_send_and_invalidate), ENDPOINT(snd_endpoint_write),
 	ENDPOINT(snd_endpoint_read), ENDPOINT(snd_endpoint_bind), ENDPOINT(snd_endpoint_invalidate), ENDPOINT(snd_endpoint_post),
 	ENDPOINT(snd_endpoint_flush), ENDPOINT(snd_endpoint_error), ENDPOINT(snd_endpoint_close),
-	LISTENER(snd_listener_bind), LISTENER(snd_listener_listen), LISTENER(snd_listener_address), LISTENER(snd_listener_request), LISTENER(snd_listener_close),
+	LISTENER(snd_listener_bind), LISTENER(snd_listener_listen), LISTENER(snd_listener_address), LISTENER(snd_listener_request), LISTENER(snd_listener_pause), LISTENER(snd_listener_close),
 	CONNECTOR(snd_connector_bind), CONNECTOR(snd_connector_connect), CONNECTOR(snd_connector_complete), CONNECTOR(snd_connector_accept),
 	CONNECTOR(snd_connector_reject), CONNECTOR(snd_connector_private_data), CONNECTOR(snd_connector_read_limits), CONNECTOR(snd_connector_local_address),
-	CONNECTOR(snd_connector_peer_address), CONNECTOR(snd_connector_disconnect), CONNECTOR(snd_connector_wait_disconnect), CONNECTOR(snd_connector_close),
+	CONNECTOR(snd_connector_peer_address), CONNECTOR(snd_connector_disconnect), CONNECTOR(snd_connector_wait_disconnect), CONNECTOR(snd_connector_cancel), CONNECTOR(snd_connector_close),
 	JOB(snd_job_rank), JOB(snd_job_size), JOB(snd_job_fabric), JOB(snd_job_adapter), JOB(snd_job_barrier), JOB(snd_job_exchange), JOB(snd_job_connect),
 	JOB(snd_job_close),
 };
@@ -225,7 +229,7 @@ static void test_others(void)
 	snd_fabric *f;
 	CHECK(snd_fabric_create(0, 0, NULL, NULL) == SND_INVALID_PARAMETER && snd_fabric_create(5000, 0, NULL, &f) == SND_INVALID_PARAMETER);
 	CHECK(snd_fabric_create(0, 1000, NULL, &f) == SND_INVALID_PARAMETER && snd_fabric_create(0, UINT64_MAX, NULL, &f) == SND_INVALID_PARAMETER);
-	CHECK(snd_fabric_create(0, 0, &(snd_fabric_options){.progress = SND_PROGRESS_AUTO}, &f) == SND_NOT_SUPPORTED);
+	CHECK(snd_fabric_create(0, 0, &(snd_fabric_options){.progress = (snd_progress_model)7}, &f) == SND_INVALID_PARAMETER);
 	CHECK(snd_fabric_create(0, 0, &(snd_fabric_options){.disconnect_timeout = -7}, &f) == SND_INVALID_PARAMETER);
 	CHECK(snd_fabric_attach(-1, 0, NULL, &f) != SND_SUCCESS && snd_fabric_attach(0, 0, NULL, &f) != SND_SUCCESS && f == NULL);
 	CHECK(snd_fabric_attach(snd_fabric_descriptor(fabric), 7, NULL, &f) == SND_INVALID_PARAMETER);
@@ -260,7 +264,10 @@ static void test_arguments(void)
 	bad = good;
 	bad.receive_cq = (snd_cq *)(void *)mr;
 	CHECK(snd_endpoint_create(adapter, &bad, &ep) == SND_INVALID_PARAMETER && snd_endpoint_create(adapter, NULL, &ep) == SND_INVALID_PARAMETER);
-	CHECK(snd_cq_close(cq) == SND_DEVICE_BUSY && snd_adapter_close(adapter) == SND_DEVICE_BUSY);
+	CHECK(snd_adapter_close(adapter) == SND_DEVICE_BUSY);
+	CHECK(snd_cq_resize(cq, 0) == SND_INVALID_PARAMETER && snd_cq_notify(cq, 9, 0) == SND_INVALID_PARAMETER && snd_cq_notify(cq, SND_NOTIFY_ANY, 0) == SND_IO_TIMEOUT);
+	OK(snd_cq_resize(cq, 200));
+	CHECK(snd_cq_event_fd(cq, NULL) == SND_INVALID_PARAMETER);
 
 	sge = (snd_sge){snd_mr_buffer(mr), 8, snd_mr_local_token(mr)};
 	CHECK(snd_endpoint_send(endpoint, 1, &sge, 1, 0) == SND_CONNECTION_INVALID && snd_endpoint_write(endpoint, 1, NULL, 1, 0, 0, 0) == SND_INVALID_PARAMETER);

@@ -103,7 +103,8 @@ typedef struct snd_address {
 typedef enum snd_threading { SND_THREAD_DOMAIN = 0, SND_THREAD_SAFE = 1 } snd_threading;
 
 /* With SND_PROGRESS_MANUAL, the default, the library has no thread: the calls of the program make
- * progress. SND_PROGRESS_AUTO is not supported yet. */
+ * progress. With SND_PROGRESS_AUTO a thread of the library makes progress while the program neither
+ * polls nor waits. It blocks all signals. */
 typedef enum snd_progress_model { SND_PROGRESS_MANUAL = 0, SND_PROGRESS_AUTO = 1 } snd_progress_model;
 
 /* snd_executor selects the process that copies the bytes of one-sided requests and long messages. */
@@ -225,8 +226,20 @@ SND_API uint32_t snd_cq_poll(snd_cq *cq, snd_result *results, uint32_t count);
 /* snd_cq_wait is snd_cq_poll that blocks until there is a result. It fails with SND_IO_TIMEOUT,
  * SND_CANCELED (the queue or the fabric was closed) or SND_BUFFER_OVERFLOW (the queue has overrun). */
 SND_API snd_status snd_cq_wait(snd_cq *cq, snd_result *results, uint32_t count, int64_t timeout, uint32_t *taken);
-/* snd_cq_event_fd returns a descriptor that becomes readable with a result. Not supported yet. */
+/* snd_cq_notify blocks until a result of a type is queued, and takes none. The result ends all calls
+ * that wait at that time; a later call considers newer results only. */
+#define SND_NOTIFY_ERRORS 0u
+#define SND_NOTIFY_ANY 1u
+#define SND_NOTIFY_SOLICITED 2u /* errors, and messages that were sent with SND_SOLICIT_EVENT */
+SND_API snd_status snd_cq_notify(snd_cq *cq, uint32_t type, int64_t timeout);
+/* snd_cq_event_fd returns a descriptor that becomes readable with a result, for poll and epoll. Read it,
+ * then poll the queue until it is empty, then wait again. The descriptor belongs to the queue. It needs
+ * SND_PROGRESS_AUTO. */
 SND_API snd_status snd_cq_event_fd(snd_cq *cq, int *descriptor);
+/* snd_cq_resize changes the depth. The queue loses no result. */
+SND_API snd_status snd_cq_resize(snd_cq *cq, uint32_t depth);
+/* snd_cq_close discards the queued results and ends all waits. Endpoints may still use the queue: their
+ * results are lost. */
 SND_API snd_status snd_cq_close(snd_cq *cq);
 
 /* Shared receive queues. Not supported yet. */
@@ -326,6 +339,8 @@ SND_API snd_status snd_listener_listen(snd_listener *listener, uint32_t backlog)
 SND_API snd_status snd_listener_address(snd_listener *listener, snd_address *address);
 /* snd_listener_request waits for a connection request and makes a connector that holds it. */
 SND_API snd_status snd_listener_request(snd_listener *listener, int64_t timeout, snd_connector **connector);
+/* snd_listener_pause holds requests back, or delivers them again. */
+SND_API snd_status snd_listener_pause(snd_listener *listener, int pause);
 SND_API snd_status snd_listener_close(snd_listener *listener);
 
 SND_API snd_status snd_connector_create(snd_adapter *adapter, snd_connector **connector);
@@ -348,6 +363,8 @@ SND_API snd_status snd_connector_peer_address(snd_connector *connector, snd_addr
 SND_API snd_status snd_connector_disconnect(snd_connector *connector, int64_t timeout);
 /* snd_connector_wait_disconnect blocks until the connection has ended. */
 SND_API snd_status snd_connector_wait_disconnect(snd_connector *connector, int64_t timeout);
+/* snd_connector_cancel ends the calls of other threads that wait on the connector, with SND_CANCELED. */
+SND_API snd_status snd_connector_cancel(snd_connector *connector);
 SND_API snd_status snd_connector_close(snd_connector *connector);
 
 /* Jobs: ranks that a launcher has started. */
