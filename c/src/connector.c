@@ -415,6 +415,8 @@ snd_status snd_connector_accept(snd_connector *connector, snd_endpoint *endpoint
 			s = snd_fail(SND_CONNECTION_REFUSED, "%s: the active side rejected or closed the connection", op);
 		else if (waited != SND_SUCCESS)
 			s = snd_fail(waited, "%s: the active side has not completed the connection in time", op);
+		else if (snd_is_peer_gone(conn)) /* and has not completed, as far as this process can know */
+			s = snd_fail(SND_CONNECTION_REFUSED, "%s: the active side has died or left", op);
 		else
 			s = snd_fail(SND_CONNECTION_ABORTED, "%s: the active side is gone, or the endpoint was flushed", op);
 	}

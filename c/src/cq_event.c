@@ -86,6 +86,10 @@ snd_status snd_cq_notify(snd_cq *cq, uint32_t type, int64_t timeout)
 		return snd_fail(SND_INVALID_PARAMETER, "%s: unknown type %u", op, (unsigned)type);
 	struct snd_fabric *f = cq->object.fabric;
 	snd_lock(f);
+	if (cq->overrun) {
+		snd_unlock(f);
+		return snd_fail(SND_BUFFER_OVERFLOW, "%s: the queue overran, and results were lost: create a deeper queue", op);
+	}
 	struct notify_wait w = {cq, {{NULL, NULL}, type, false}};
 	snd_list_append(&cq->notifications, &w.n.link);
 	update_watched(cq);
