@@ -58,6 +58,7 @@ snd_status snd_fabric_begin(const snd_fabric_options *options, struct snd_fabric
 		&f->regions, &f->windows, &f->work};
 	for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)
 		snd_list_init(lists[i]);
+	snd_in_use(1);
 	*fabric = f;
 	return SND_SUCCESS;
 }
@@ -69,6 +70,7 @@ static void free_fabric(struct snd_fabric *f)
 	free(f->ports);
 	pthread_mutex_destroy(&f->mutex);
 	snd_object_free(&f->object);
+	snd_in_use(-1);
 }
 
 /* snd_fabric_finish joins the arena that f has attached, or frees f if s or the join has failed. */

@@ -19,6 +19,7 @@ static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct slab *slabs;
 /* Freed objects, the one that was freed first at the head: a stale handle stays invalid for long. */
 static struct snd_object *first_free[SND_TYPES], *last_free[SND_TYPES];
+static int open_fabrics;
 static uint32_t *alive; /* 1 in the process that made it, 0 in its forked children */
 
 static void *map(size_t size)
@@ -93,6 +94,13 @@ void *snd_object_new(enum snd_type type, size_t size, struct snd_fabric *fabric)
 	return o;
 }
 
+void snd_in_use(int change)
+{
+	pthread_mutex_lock(&mutex);
+	open_fabrics += change;
+	pthread_mutex_unlock(&mutex);
+}
+
 void snd_object_hide(struct snd_object *o) { o->magic = 0; }
 
 void snd_object_free(struct snd_object *o)
@@ -111,8 +119,8 @@ void snd_object_free(struct snd_object *o)
 /* When the library is unloaded, nothing of it stays. */
 __attribute__((destructor)) static void unload(void)
 {
-	if (snd_forked())
-		return; /* the list reads as zero here */
+	if (snd_forked() || open_fabrics > 0) /* the list reads as zero, or a thread may use an object */
+		return;
 	for (struct slab *s = slabs; s != NULL;) {
 		struct slab *next = s->next;
 		munmap(s, s->size);

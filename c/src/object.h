@@ -36,6 +36,10 @@ bool snd_forked(void);
 /* snd_start prepares the library; it fails in a forked child. */
 snd_status snd_start(const char *op);
 
+/* snd_in_use counts the open fabrics: while there are any, the library keeps its memory when it is unloaded, or the
+ * process exits. */
+void snd_in_use(int change);
+
 snd_status snd_bad_handle(const char *op, const char *what);
 
 #define SND_VALID(h, type) snd_likely((h) != NULL && (h)->object.magic == SND_MAGIC_OF(type))

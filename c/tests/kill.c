@@ -41,7 +41,7 @@ static int play(void)
 		snd_endpoint_config config = {.receive_cq = cq, .initiator_cq = cq, .receive_depth = 64, .initiator_depth = 64};
 		snd_status s = snd_job_connect(job, 1 - snd_job_rank(job), &config, SECONDS(20), &ep);
 		if (s != SND_SUCCESS) {
-			CHECK(s == SND_HOST_UNREACHABLE || s == SND_CONNECTION_ABORTED);
+			CHECK(s == SND_HOST_UNREACHABLE || s == SND_CONNECTION_ABORTED || s == SND_CONNECTION_REFUSED);
 			break;
 		}
 		const uint32_t flags = SND_ALLOW_LOCAL_WRITE | SND_ALLOW_REMOTE_READ | SND_ALLOW_REMOTE_WRITE;
