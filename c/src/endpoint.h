@@ -181,6 +181,8 @@ struct snd_endpoint {
 
 
 	uint64_t small_end, small_bytes;
+	struct snd_srq *srq;      /* where receives come from; NULL = they are posted to the endpoint */
+	struct snd_link srq_link; /* while a message waits for a receive of it */
 	uint64_t number;
 	uint64_t local_qp_offset;
 	uint32_t max_initiator_sge, inline_size;
@@ -287,7 +289,17 @@ bool snd_fill_receive(struct snd_endpoint *ep, struct snd_receive *r, uint64_t a
 void snd_release_entries(struct snd_endpoint *ep, bool always_ring);
 snd_status snd_receive_status(const struct snd_endpoint *ep);
 
+/* srq.c */
+/* snd_assign_receive gives the oldest receive of the shared queue to an endpoint at which a message has begun. It returns
+ * false if the endpoint has to wait. */
+bool snd_assign_receive(struct snd_endpoint *ep);
+/* snd_remove_waiter is called when the endpoint's connection ends. */
+void snd_remove_waiter(struct snd_endpoint *ep);
+void snd_copy_receive(struct snd_receive *to, const struct snd_receive *from);
+
 /* receive.c */
+/* snd_set_receive sets context and entries of a receive, and checks them. */
+snd_status snd_set_receive(struct snd_receive *r, uint64_t context, const snd_sge *sge, uint32_t count, uint32_t most, const char *op);
 void snd_complete_receive(struct snd_endpoint *ep, struct snd_receive *r, snd_status s, uint64_t bytes, uint32_t invalidated);
 snd_status snd_post_receive(struct snd_endpoint *ep, uint64_t context, const snd_sge *sge, uint32_t count);
 

@@ -10,6 +10,7 @@
 #include "connector.h"
 #include "cq.h"
 #include "error.h"
+#include "srq.h"
 
 #define SECOND INT64_C(1000000000)
 
@@ -54,7 +55,7 @@ snd_status snd_fabric_begin(const snd_fabric_options *options, struct snd_fabric
 			f->disconnect_timeout = options->disconnect_timeout;
 	}
 	pthread_mutex_init(&f->mutex, NULL);
-	struct snd_link *lists[] = {&f->adapters, &f->endpoints, &f->closing, &f->connections, &f->listeners, &f->connectors, &f->queues, &f->closing_queues,
+	struct snd_link *lists[] = {&f->adapters, &f->endpoints, &f->closing, &f->connections, &f->listeners, &f->connectors, &f->queues, &f->closing_queues, &f->shared_queues,
 		&f->regions, &f->windows, &f->work};
 	for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)
 		snd_list_init(lists[i]);
@@ -179,6 +180,11 @@ static void free_objects(struct snd_fabric *f)
 		if (q->fd >= 0)
 			close(q->fd);
 		snd_cq_release(q); /* nothing refers to it any more */
+	}
+	while (!snd_list_is_empty(&f->shared_queues)) {
+		struct snd_srq *q = SND_OF(f->shared_queues.next, struct snd_srq, link);
+		q->closed = true;
+		snd_srq_release(q);
 	}
 	while (!snd_list_is_empty(&f->adapters)) {
 		struct snd_adapter *a = SND_OF(f->adapters.next, struct snd_adapter, link);

@@ -65,7 +65,7 @@ struct snd_fabric {
 	struct snd_heap heap;
 	struct snd_table table;
 
-	struct snd_link adapters, endpoints, closing, connections, listeners, connectors, queues, closing_queues, regions, windows;
+	struct snd_link adapters, endpoints, closing, connections, listeners, connectors, queues, closing_queues, shared_queues, regions, windows;
 	struct snd_link work;
 	uint32_t adapters_opened;
 	uint64_t endpoints_created;

@@ -6,6 +6,7 @@
 #include "cq.h"
 #include "endpoint.h"
 #include "error.h"
+#include "srq.h"
 
 static struct snd_own_entry no_entry; /* never valid */
 
@@ -71,7 +72,7 @@ static snd_status make_shared_qp(struct snd_endpoint *ep, const char *op)
 	struct snd_fabric *f = ep->object.fabric;
 	uint64_t slots = ep->initiator_depth < 64 ? 64 : ep->initiator_depth > 256 ? 256 : ep->initiator_depth;
 	slots = power_of_two(slots);
-	uint64_t count = ep->receive_mask + 1, stride = (16 + (uint64_t)ep->max_receive_sge * 16 + 63) / 64 * 64;
+	uint64_t count = ep->srq != NULL ? 0 : ep->receive_mask + 1, stride = (16 + (uint64_t)ep->max_receive_sge * 16 + 63) / 64 * 64;
 	snd_status s = snd_alloc(&f->heap, SNDL_SIZEOF_SHARED_QP + slots * SNDL_SIZEOF_SLOT_WORDS + count * stride, true, &ep->local_qp_offset, op);
 	if (s != SND_SUCCESS)
 		return s;
@@ -84,6 +85,7 @@ static snd_status make_shared_qp(struct snd_endpoint *ep, const char *op)
 	snd_set(&h->receive_stride, stride);
 	snd_set(&h->endpoint, ep->number);
 	snd_set(&h->barriers, snd_has_heavy_global());
+	snd_set(&h->shared_receive, ep->srq != NULL);
 	ep->stride = stride / 8;
 	ep->descriptors = (uint64_t *)(void *)(f->arena.base + receives);
 	ep->conn = NULL;
@@ -108,10 +110,14 @@ snd_status snd_endpoint_create(snd_adapter *adapter, const snd_endpoint_config *
 		return snd_fail(SND_INVALID_PARAMETER, "%s: %s is NULL", op, config == NULL ? "config" : "endpoint");
 	*endpoint = NULL;
 	snd_endpoint_config c = *config;
-	if (c.srq != NULL)
-		return snd_fail(SND_NOT_SUPPORTED, "%s: shared receive queues are not built yet", op);
 	if (!SND_VALID(c.receive_cq, SND_TYPE_CQ) || c.receive_cq->adapter != adapter || !SND_VALID(c.initiator_cq, SND_TYPE_CQ) || c.initiator_cq->adapter != adapter)
 		return snd_fail(SND_INVALID_PARAMETER, "%s: no open completion queue of this adapter for receives or requests", op);
+	if (c.srq != NULL) {
+		if (!SND_VALID(c.srq, SND_TYPE_SRQ) || c.srq->adapter != adapter)
+			return snd_fail(SND_INVALID_PARAMETER, "%s: no open shared receive queue of this adapter", op);
+		c.receive_depth = 1; /* for the one that a message has taken */
+		c.max_receive_sge = c.srq->max_sge;
+	}
 	snd_status s = limit(&c.receive_depth, SND_DEFAULT_QUEUE_DEPTH, SND_MAX_QUEUE_DEPTH, "receive_depth", op);
 	if (s == SND_SUCCESS)
 		s = limit(&c.initiator_depth, SND_DEFAULT_QUEUE_DEPTH, SND_MAX_QUEUE_DEPTH, "initiator_depth", op);
@@ -144,6 +150,8 @@ snd_status snd_endpoint_create(snd_adapter *adapter, const snd_endpoint_config *
 	ep->inline_size = c.inline_size;
 	ep->cached = &no_entry;
 	ep->cause = SND_SUCCESS;
+	ep->srq = c.srq;
+	snd_list_init(&ep->srq_link);
 	snd_list_init(&ep->bound);
 	snd_list_init(&ep->teardown_work.link);
 	snd_list_init(&ep->free_work.link);
@@ -155,6 +163,8 @@ snd_status snd_endpoint_create(snd_adapter *adapter, const snd_endpoint_config *
 	}
 	if (s == SND_SUCCESS) {
 		snd_list_append(&f->endpoints, &ep->link);
+		if (ep->srq != NULL)
+			ep->srq->references++;
 		c.receive_cq->references++;
 		c.initiator_cq->references++;
 		adapter->objects++;
@@ -195,6 +205,11 @@ void snd_forget_endpoint(struct snd_endpoint *ep)
 	snd_list_remove(&ep->teardown_work.link);
 	snd_cq_detach(ep->receive_cq, ep);
 	snd_cq_detach(ep->initiator_cq, ep);
+	snd_remove_waiter(ep);
+	if (ep->srq != NULL) {
+		ep->srq->references--;
+		snd_srq_release(ep->srq);
+	}
 	ep->receive_cq->references--;
 	ep->initiator_cq->references--;
 	snd_cq_release(ep->receive_cq);

@@ -64,18 +64,12 @@ static void publish_receive(struct snd_endpoint *ep, struct snd_receive *r)
 	publish_posted(ep, room);
 }
 
-snd_status snd_post_receive(struct snd_endpoint *ep, uint64_t context, const snd_sge *sge, uint32_t count)
+snd_status snd_set_receive(struct snd_receive *r, uint64_t context, const snd_sge *sge, uint32_t count, uint32_t most, const char *op)
 {
-	const char *op = "receive";
 	if (snd_unlikely(count > 0 && sge == NULL))
 		return snd_fail(SND_INVALID_PARAMETER, "%s: sge is NULL", op);
-	if (snd_unlikely(count > ep->max_receive_sge))
-		return snd_fail(SND_DATA_OVERRUN, "%s: %" PRIu32 " scatter/gather entries, granted %" PRIu32 ": raise max_receive_sge or post fewer entries", op, count, ep->max_receive_sge);
-	if (snd_unlikely(ep->overrun))
-		return snd_fail(SND_INTERNAL_ERROR, "%s: a completion queue of the endpoint overran and lost results", op);
-	if (snd_unlikely(ep->rposted - ep->receive_slots.freed >= ep->receive_depth))
-		return snd_fail(SND_NO_MORE_ENTRIES, "%s: all %" PRIu64 " receives of receive_depth are outstanding: poll for results, then retry", op, ep->receive_depth);
-	struct snd_receive *r = snd_receive_at(ep, ep->rposted);
+	if (snd_unlikely(count > most))
+		return snd_fail(SND_DATA_OVERRUN, "%s: %" PRIu32 " scatter/gather entries, granted %" PRIu32 ": raise the limit or post fewer entries", op, count, most);
 	uint64_t total = 0;
 	uint32_t n = 0;
 	for (uint32_t i = 0; i < count; i++) {
@@ -90,6 +84,26 @@ snd_status snd_post_receive(struct snd_endpoint *ep, uint64_t context, const snd
 	r->count = n;
 	if (n == 1)
 		r->single = r->list[0];
+	return SND_SUCCESS;
+}
+
+snd_status snd_post_receive(struct snd_endpoint *ep, uint64_t context, const snd_sge *sge, uint32_t count)
+{
+	const char *op = "receive";
+	if (snd_unlikely(ep->srq != NULL))
+		return snd_fail(SND_INVALID_DEVICE_REQUEST, "%s: the endpoint takes its receives from a shared receive queue: post to that queue", op);
+	if (snd_unlikely(ep->overrun))
+		return snd_fail(SND_INTERNAL_ERROR, "%s: a completion queue of the endpoint overran and lost results", op);
+	struct snd_receive *r = snd_receive_at(ep, ep->rposted);
+	if (snd_unlikely(ep->rposted - ep->receive_slots.freed >= ep->receive_depth)) {
+		struct snd_entry scratch[SNDL_MAX_SGE]; /* an error of the arguments takes precedence */
+		snd_status s = snd_set_receive(&(struct snd_receive){.list = scratch}, context, sge, count, ep->max_receive_sge, op);
+		return s != SND_SUCCESS ? s
+			: snd_fail(SND_NO_MORE_ENTRIES, "%s: all %" PRIu64 " receives of receive_depth are outstanding: poll for results, then retry", op, ep->receive_depth);
+	}
+	snd_status s = snd_set_receive(r, context, sge, count, ep->max_receive_sge, op);
+	if (snd_unlikely(s != SND_SUCCESS))
+		return s;
 	ep->rposted++;
 	switch (ep->state) {
 	case SND_QP_FAILED:

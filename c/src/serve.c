@@ -15,7 +15,7 @@ uint32_t snd_serve_sends_fast(struct snd_endpoint *ep, snd_result *results, uint
 {
 	struct snd_consumer *in = &ep->conn->in;
 	uint32_t n = 0;
-	while (n < room && ep->rcompleted != ep->rposted) {
+	while (n < room && ep->rcompleted != ep->rposted && ep->srq == NULL) {
 		struct snd_slot_words *slot = snd_front(in);
 		if (slot == NULL)
 			break;
@@ -341,8 +341,14 @@ static enum snd_outcome serve_entry(struct snd_endpoint *ep, uint64_t *budget)
 	case SNDL_KIND_READ_FRAGMENT: return serve_fragment(ep, budget);
 	case SNDL_KIND_WRITE_IN_ENTRY: return serve_write_in_entry(ep);
 	}
-	if (ep->rcompleted == ep->rposted)
-		return protocol_error(ep, "a message without a posted receive");
+	if (ep->srq != NULL && (ep->in_entry.kind == SNDL_KIND_SEND_PLACED || ep->in_entry.kind == SNDL_KIND_SEND_FAILED || (ep->in_entry.flags & SNDL_FLAG_ACK_REQUEST) == 0))
+		return protocol_error(ep, "an entry that a shared receive queue does not take");
+	if (ep->rcompleted == ep->rposted) { /* else the endpoint's own receive, or one that an earlier fragment has taken */
+		if (ep->srq == NULL)
+			return protocol_error(ep, "a message without a posted receive");
+		if (ep->state == SND_QP_PEER_DISCONNECTED || !snd_assign_receive(ep)) /* a peer that has disconnected has canceled its requests */
+			return SND_BLOCKED;
+	}
 	struct snd_receive *r = snd_receive_at(ep, ep->rcompleted);
 	switch (ep->in_entry.kind) {
 	case SNDL_KIND_SEND_PLACED:

@@ -142,6 +142,8 @@ static void complete_blamed(struct snd_endpoint *ep)
 /* deliver_remaining delivers messages in the ring that their sender has completed already. */
 static void deliver_remaining(struct snd_endpoint *ep)
 {
+	if (ep->srq != NULL)
+		return; /* every entry asks for an acknowledgement */
 	struct snd_connection *c = ep->conn;
 	while (!c->inbound_failed && ep->rcompleted != ep->rposted) {
 		struct snd_slot_words *slot = snd_front(&c->in);
@@ -296,6 +298,7 @@ static bool run_teardown(struct snd_work *work)
  * changed before, and both sides see that, so no other copy can begin. */
 void snd_tear_down(struct snd_endpoint *ep)
 {
+	snd_remove_waiter(ep);
 	while (!snd_list_is_empty(&ep->bound)) {
 		struct snd_window *w = SND_OF(ep->bound.next, struct snd_window, bound_link);
 		uint32_t token = snd_invalidate_window(w, ep->number);
@@ -345,6 +348,7 @@ bool snd_handle_peer_disconnect(struct snd_endpoint *ep)
 		snd_set_cause(ep, SND_CONNECTION_DISCONNECTED, "the peer has disconnected: call snd_connector_disconnect too");
 		snd_record_lost_peer(ep->object.fabric, ep->conn->peer.id);
 		snd_set_state(ep, SND_QP_PEER_DISCONNECTED);
+		snd_remove_waiter(ep);
 		return true;
 	}
 	if (ep->state == SND_QP_DISCONNECTING) {

@@ -14,6 +14,7 @@ static snd_adapter *adapter;
 static snd_mr *mr;
 static snd_window *window;
 static snd_cq *cq;
+static snd_srq *srq;
 static snd_endpoint *endpoint;
 static snd_connector *connector;
 static snd_listener *listener;
@@ -62,6 +63,11 @@ ROW(snd_cq_event_fd, snd_cq_event_fd(h, &fd))
 ROW(snd_cq_notify, snd_cq_notify(h, SND_NOTIFY_ANY, 0))
 ROW(snd_cq_resize, snd_cq_resize(h, 20))
 ROW(snd_cq_close, snd_cq_close(h))
+ROW(snd_srq_create, snd_srq_create(h, &(snd_srq_config){0}, (snd_srq **)&out))
+ROW(snd_srq_receive, snd_srq_receive(h, 1, &sge, 1))
+ROW(snd_srq_notify, snd_srq_notify(h, 0))
+ROW(snd_srq_modify, snd_srq_modify(h, 0, 0))
+ROW(snd_srq_close, snd_srq_close(h))
 ROW(snd_endpoint_create, snd_endpoint_create(h, &(snd_endpoint_config){.receive_cq = cq, .initiator_cq = cq}, (snd_endpoint **)&out))
 ROW(snd_endpoint_receive, snd_endpoint_receive(h, 1, &sge, 1))
 ROW(snd_endpoint_send, snd_endpoint_send(h, 1, &sge, 1, 0))
@@ -115,6 +121,7 @@ struct row {
 #define MR(name) {#name, try_##name, (void **)&mr, (void **)&window}
 #define WINDOW(name) {#name, try_##name, (void **)&window, (void **)&mr}
 #define CQ(name) {#name, try_##name, (void **)&cq, (void **)&endpoint}
+#define SRQ(name) {#name, try_##name, (void **)&srq, (void **)&cq}
 #define ENDPOINT(name) {#name, try_##name, (void **)&endpoint, (void **)&cq}
 #define CONNECTOR(name) {#name, try_##name, (void **)&connector, (void **)&listener}
 #define LISTENER(name) {#name, try_##name, (void **)&listener, (void **)&connector}
@@ -123,7 +130,8 @@ struct row {
 static const struct row rows[] = {
 	FABRIC(snd_fabric_descriptor), FABRIC(snd_fabric_address), FABRIC(snd_fabric_progress), FABRIC(snd_fabric_close), FABRIC(snd_adapter_open),
 	ADAPTER(snd_adapter_query), ADAPTER(snd_adapter_close), ADAPTER(snd_mr_allocate), ADAPTER(snd_mr_register), ADAPTER(snd_window_create),
-	ADAPTER(snd_cq_create), ADAPTER(snd_endpoint_create), ADAPTER(snd_listener_create), ADAPTER(snd_connector_create),
+	ADAPTER(snd_cq_create), ADAPTER(snd_endpoint_create), ADAPTER(snd_listener_create), ADAPTER(snd_connector_create), ADAPTER(snd_srq_create),
+	SRQ(snd_srq_receive), SRQ(snd_srq_notify), SRQ(snd_srq_modify), SRQ(snd_srq_close),
 	MR(snd_mr_buffer), MR(snd_mr_length), MR(snd_mr_address), MR(snd_mr_local_token), MR(snd_mr_remote_token), MR(snd_mr_query), MR(snd_mr_close),
 	WINDOW(snd_window_query), WINDOW(snd_window_close),
 	CQ(snd_cq_poll), CQ(snd_cq_wait), CQ(snd_cq_event_fd), CQ(snd_cq_notify), CQ(snd_cq_resize), CQ(snd_cq_close),
@@ -141,7 +149,7 @@ enum { ROWS = sizeof rows / sizeof rows[0] };
 
 /* Calls without a handle to check, each tested by name below. */
 static const char *const others[] = {"snd_status_name", "snd_last_error", "snd_version", "snd_fabric_create", "snd_fabric_attach", "snd_fabric_open",
-	"snd_window_descriptor_encode", "snd_window_descriptor_decode", "snd_job_init", "snd_srq_create", "snd_srq_receive", "snd_srq_close"};
+	"snd_window_descriptor_encode", "snd_window_descriptor_decode", "snd_job_init"};
 
 static void is_refused(const struct row *r, void *h, snd_status want, const char *what)
 {
@@ -192,6 +200,7 @@ static void open_all(void)
 	OK(snd_mr_allocate(adapter, 4096, SND_ALLOW_LOCAL_WRITE, &mr));
 	OK(snd_window_create(adapter, &window));
 	OK(snd_cq_create(adapter, 8, &cq));
+	OK(snd_srq_create(adapter, &(snd_srq_config){.depth = 4}, &srq));
 	OK(snd_endpoint_create(adapter, &(snd_endpoint_config){.receive_cq = cq, .initiator_cq = cq}, &endpoint));
 	OK(snd_connector_create(adapter, &connector));
 	OK(snd_listener_create(adapter, &listener));
@@ -238,7 +247,8 @@ static void test_others(void)
 	CHECK(snd_job_init(NULL, 0, NULL) == SND_INVALID_PARAMETER);
 	snd_window_descriptor_encode(NULL, NULL);
 	snd_window_descriptor_decode(NULL, NULL);
-	CHECK(snd_srq_create(adapter, NULL, NULL) == SND_NOT_SUPPORTED && snd_srq_receive(NULL, 0, NULL, 0) == SND_NOT_SUPPORTED && snd_srq_close(NULL) == SND_NOT_SUPPORTED);
+	CHECK(snd_srq_create(adapter, &(snd_srq_config){.threshold = 100}, (snd_srq **)&out) == SND_INVALID_PARAMETER && out == NULL);
+	CHECK(snd_srq_modify(srq, 1 << 20, 0) == SND_INVALID_PARAMETER && snd_srq_notify(srq, 0) == SND_IO_TIMEOUT);
 	CHECK(strcmp(snd_status_name(12345), "unknown status") == 0 && snd_version()[0] != 0);
 }
 
@@ -338,6 +348,7 @@ static void test_closed(void)
 	OK(snd_connector_close(connector));
 	OK(snd_endpoint_close(endpoint));
 	OK(snd_cq_close(cq));
+	OK(snd_srq_close(srq));
 	OK(snd_window_close(window, SECOND));
 	OK(snd_mr_close(mr, SECOND));
 	OK(snd_adapter_close(adapter));

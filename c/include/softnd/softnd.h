@@ -242,7 +242,7 @@ SND_API snd_status snd_cq_resize(snd_cq *cq, uint32_t depth);
  * results are lost. */
 SND_API snd_status snd_cq_close(snd_cq *cq);
 
-/* Shared receive queues. Not supported yet. */
+/* Shared receive queues: receives for several endpoints. */
 
 typedef struct snd_srq_config {
 	uint32_t depth;
@@ -260,6 +260,11 @@ typedef struct snd_sge {
 
 SND_API snd_status snd_srq_create(snd_adapter *adapter, const snd_srq_config *config, snd_srq **srq);
 SND_API snd_status snd_srq_receive(snd_srq *srq, uint64_t context, const snd_sge *sge, uint32_t count);
+/* snd_srq_notify blocks until fewer receives are outstanding than the threshold. */
+SND_API snd_status snd_srq_notify(snd_srq *srq, int64_t timeout);
+/* snd_srq_modify changes depth and threshold; 0 keeps a value. */
+SND_API snd_status snd_srq_modify(snd_srq *srq, uint32_t depth, uint32_t threshold);
+/* snd_srq_close ends all waits and refuses further receives. Posted ones still serve the endpoints. */
 SND_API snd_status snd_srq_close(snd_srq *srq);
 
 /* Endpoints: queue pairs. */

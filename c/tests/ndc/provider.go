@@ -125,7 +125,8 @@ func (a *adapter) Query(version uint32) (nd.AdapterInfo, error) {
 		MaxInboundReadLimit: uint32(i.max_reads), MaxOutboundReadLimit: uint32(i.max_reads),
 		MaxReceiveQueueDepth: uint32(i.max_queue_depth), MaxInitiatorQueueDepth: uint32(i.max_queue_depth), MaxCompletionQueueDepth: uint32(i.max_cq_depth),
 		InlineRequestThreshold: uint32(i.inline_threshold), LargeRequestThreshold: 48,
-		MaxCallerData: uint32(i.max_private_data), MaxCalleeData: uint32(i.max_private_data),
+		MaxSharedReceiveQueueDepth: uint32(i.max_queue_depth),
+		MaxCallerData:              uint32(i.max_private_data), MaxCalleeData: uint32(i.max_private_data),
 		AdapterFlags: nd.InOrderDMASupported | nd.MultiEngineSupported | nd.LoopbackConnectionsSupported | nd.CQResizeSupported,
 	}, nil
 }
@@ -157,10 +158,6 @@ func (a *adapter) CreateCompletionQueue(ctx context.Context, depth int) (nd.Comp
 	}
 	q := &queue{adapter: a}
 	return q, status(op, func() C.snd_status { return C.snd_cq_create(a.c, C.uint32_t(depth), &q.c) })
-}
-
-func (a *adapter) CreateSharedReceiveQueue(context.Context, nd.SharedReceiveQueueConfig) (nd.SharedReceiveQueue, error) {
-	return nil, refuse("create shared receive queue", nd.NotSupported, "")
 }
 
 func (a *adapter) BuildLogicalAddressMapping(context.Context, []byte) (nd.LogicalMapping, error) {
@@ -202,18 +199,25 @@ func (a *adapter) CreateEndpoint(ctx context.Context, cfg nd.EndpointConfig) (nd
 	}
 	receive, rok := cfg.Receive.(*queue)
 	initiator, iok := cfg.Initiator.(*queue)
+	shared, sok := cfg.SharedReceive.(*sharedQueue)
+	less := nd.Status(0) // with a shared queue the call has one parameter less
+	if cfg.SharedReceive != nil {
+		if !sok || shared == nil || shared.adapter != a || shared.isClosed() {
+			return nil, refuse(op, nd.InvalidParameter4, "")
+		}
+		less, cfg.ReceiveDepth, cfg.MaxReceiveSGE = 1, 0, 0
+	}
 	for _, c := range []struct {
 		bad bool
 		s   nd.Status
 	}{
-		{cfg.SharedReceive != nil, nd.NotSupported},
 		{!rok || receive == nil || receive.adapter != a || receive.isClosed(), nd.InvalidParameter2},
 		{!iok || initiator == nil || initiator.adapter != a || initiator.isClosed(), nd.InvalidParameter3},
 		{cfg.ReceiveDepth < 0 || cfg.ReceiveDepth > 4096, nd.InvalidParameter5},
 		{cfg.InitiatorDepth < 0 || cfg.InitiatorDepth > 4096, nd.InvalidParameter6},
-		{cfg.MaxReceiveSGE < 0 || cfg.MaxReceiveSGE > 16, nd.InvalidParameter7},
-		{cfg.MaxInitiatorSGE < 0 || cfg.MaxInitiatorSGE > 16, nd.InvalidParameter8},
-		{cfg.InlineSize < 0 || cfg.InlineSize > 1024, nd.InvalidParameter9},
+		{cfg.MaxReceiveSGE < 0 || cfg.MaxReceiveSGE > 16, nd.InvalidParameter7 - less},
+		{cfg.MaxInitiatorSGE < 0 || cfg.MaxInitiatorSGE > 16, nd.InvalidParameter8 - less},
+		{cfg.InlineSize < 0 || cfg.InlineSize > 1024, nd.InvalidParameter9 - less},
 	} {
 		if c.bad {
 			return nil, refuse(op, c.s, "")
@@ -222,6 +226,9 @@ func (a *adapter) CreateEndpoint(ctx context.Context, cfg nd.EndpointConfig) (nd
 	c := C.snd_endpoint_config{receive_cq: receive.c, initiator_cq: initiator.c, context: C.uint64_t(cfg.Context),
 		receive_depth: C.uint32_t(cfg.ReceiveDepth), initiator_depth: C.uint32_t(cfg.InitiatorDepth),
 		max_receive_sge: C.uint32_t(cfg.MaxReceiveSGE), max_initiator_sge: C.uint32_t(cfg.MaxInitiatorSGE), inline_size: C.uint32_t(cfg.InlineSize)}
+	if sok {
+		c.srq = shared.c
+	}
 	e := &endpoint{adapter: a, inline: cfg.InlineSize}
 	return e, status(op, func() C.snd_status { return C.snd_endpoint_create(a.c, &c, &e.c) })
 }
