@@ -13,6 +13,7 @@
 #define MIN_GAP INT64_C(200000)
 #define MAX_GAP INT64_C(2000000)
 #define MAX_SLEEP INT64_C(100000000) /* the periodic work is due then */
+#define JOIN_INTERVAL INT64_C(20000000) /* so that joiners of a named fabric get an answer */
 #define POLL_INTERVAL INT64_C(1000000)
 enum { MAX_BURST = 16, YIELDS = 100 };
 
@@ -66,7 +67,7 @@ static void rest(struct snd_fabric *f)
 	uint32_t ticket = snd_arm(d);
 	f->engine_armed = true;
 	bool progressed = drive(f);
-	int64_t sleep = snd_needs_polling(f) ? POLL_INTERVAL : MAX_SLEEP;
+	int64_t sleep = snd_needs_polling(f) ? POLL_INTERVAL : f->socket >= 0 ? JOIN_INTERVAL : MAX_SLEEP;
 	engine_unlock(f);
 	if (!progressed && snd_load32(&f->quit) == 0)
 		snd_sleep(d, ticket, sleep);

@@ -41,7 +41,9 @@ snd_status snd_fabric_begin(const snd_fabric_options *options, struct snd_fabric
 		return snd_fail(SND_NO_MEMORY, "%s: no private memory", op);
 	}
 	f->object.fabric = f;
-	f->arena.fd = -1;
+	f->arena.fd = f->socket = -1;
+	for (int i = 0; i < SND_JOINERS; i++)
+		f->joiners[i].socket = -1;
 	long cores = sysconf(_SC_NPROCESSORS_ONLN);
 	f->cores = cores > 0 ? (uint32_t)cores : 1;
 	f->receive_timeout = f->disconnect_timeout = 2 * SECOND;
@@ -67,6 +69,7 @@ snd_status snd_fabric_begin(const snd_fabric_options *options, struct snd_fabric
 /* free_fabric frees a fabric that is not a member. */
 static void free_fabric(struct snd_fabric *f)
 {
+	snd_stop_serving(f);
 	snd_arena_close(&f->arena);
 	free(f->ports);
 	pthread_mutex_destroy(&f->mutex);

@@ -24,7 +24,12 @@ struct snd_work {
 	bool (*run)(struct snd_work *);
 };
 
-struct snd_listener;
+/* snd_joiner is a connection of a process that joins a named fabric. */
+struct snd_joiner {
+	int socket; /* -1 = none */
+	int64_t deadline;
+};
+enum { SND_JOINERS = 8 };
 
 struct snd_fabric {
 	struct snd_object object;
@@ -71,6 +76,10 @@ struct snd_fabric {
 	uint64_t endpoints_created;
 	unsigned char *ports; /* a bit for each port in use */
 	uint16_t next_port;
+
+	/* Of a named fabric. */
+	int socket; /* that listens; -1 = none */
+	struct snd_joiner joiners[SND_JOINERS];
 
 	/* The engine: a thread that makes progress when the program does not. */
 	bool has_engine;
@@ -164,6 +173,10 @@ static inline void snd_ring_peer(struct snd_fabric *f, const struct snd_peer *p)
 	if (snd_unlikely(snd_load32(&p->record->waiters.armed) != 0 || snd_load32(&p->record->engine.armed) != 0))
 		snd_ring_peer_slow(f, p->record);
 }
+
+/* fabric_name.c */
+void snd_serve_joiners(struct snd_fabric *f, int64_t now);
+void snd_stop_serving(struct snd_fabric *f);
 
 /* inbox.c */
 void snd_send_mail(struct snd_fabric *f, const struct snd_peer *p, uint64_t offset, snd_word *link);

@@ -226,24 +226,11 @@ static snd_status find_arena(const snd_fabric_options *options, struct snd_job *
 	return snd_fabric_finish(f, s, (int32_t)rank, fabric, op);
 }
 
-snd_status snd_job_init(const snd_fabric_options *options, int64_t timeout, snd_job **job)
+/* start makes the process a rank of the fabric's group, and waits for the other ranks. s is the status of opening the
+ * fabric. If it fails, it frees everything. */
+static snd_status start(struct snd_job *j, snd_fabric *f, snd_status s, int64_t timeout, snd_job **job, const char *op)
 {
-	const char *op = "init";
-	if (job == NULL)
-		return snd_fail(SND_INVALID_PARAMETER, "%s: job is NULL", op);
-	*job = NULL;
-	snd_status s = snd_start(op);
-	snd_fabric_options o = options != NULL ? *options : (snd_fabric_options){0};
-	if (s == SND_SUCCESS)
-		s = apply_environment(&o, op);
-	if (s != SND_SUCCESS)
-		return s;
-	struct snd_job *j = snd_object_new(SND_TYPE_JOB, sizeof *j, NULL);
-	if (j == NULL)
-		return snd_fail(SND_NO_MEMORY, "%s: no private memory", op);
-	j->channel = -1;
-	snd_fabric *f = NULL;
-	if ((s = find_arena(&o, j, &f, op)) == SND_SUCCESS) {
+	if (s == SND_SUCCESS) {
 		j->object.fabric = f;
 		j->size = f->arena.ranks;
 		s = join_group(j, op);
@@ -261,16 +248,64 @@ snd_status snd_job_init(const snd_fabric_options *options, int64_t timeout, snd_
 		s = barrier(j, timeout, op);
 		snd_unlock(f);
 	}
-	if (s != SND_SUCCESS) {
-		if (f != NULL)
-			(void)snd_fabric_close(f);
-		if (j->channel >= 0)
-			close(j->channel); /* without leave: the launcher takes this rank for failed */
-		snd_object_free(&j->object);
+	if (s == SND_SUCCESS) {
+		*job = j;
 		return s;
 	}
-	*job = j;
+	if (f != NULL)
+		(void)snd_fabric_close(f);
+	if (j->channel >= 0)
+		close(j->channel); /* without leave: the launcher takes this rank for failed */
+	snd_object_free(&j->object);
+	return s;
+}
+
+/* new_job checks what snd_job_init and snd_job_join have in common. */
+static snd_status new_job(const snd_fabric_options *options, snd_fabric_options *o, snd_job **job, struct snd_job **j, const char *op)
+{
+	if (job == NULL)
+		return snd_fail(SND_INVALID_PARAMETER, "%s: job is NULL", op);
+	*job = NULL;
+	snd_status s = snd_start(op);
+	*o = options != NULL ? *options : (snd_fabric_options){0};
+	if (s == SND_SUCCESS)
+		s = apply_environment(o, op);
+	if (s != SND_SUCCESS)
+		return s;
+	if ((*j = snd_object_new(SND_TYPE_JOB, sizeof **j, NULL)) == NULL)
+		return snd_fail(SND_NO_MEMORY, "%s: no private memory", op);
+	(*j)->channel = -1;
 	return SND_SUCCESS;
+}
+
+snd_status snd_job_init(const snd_fabric_options *options, int64_t timeout, snd_job **job)
+{
+	const char *op = "init";
+	snd_fabric_options o;
+	struct snd_job *j;
+	snd_status s = new_job(options, &o, job, &j, op);
+	if (s != SND_SUCCESS)
+		return s;
+	snd_fabric *f = NULL;
+	s = find_arena(&o, j, &f, op);
+	return start(j, f, s, timeout, job, op);
+}
+
+snd_status snd_job_join(const char *name, uint32_t rank, uint32_t size, const snd_fabric_options *options, int64_t timeout, snd_job **job)
+{
+	const char *op = "join";
+	snd_fabric_options o;
+	struct snd_job *j;
+	snd_status s = new_job(options, &o, job, &j, op);
+	if (s != SND_SUCCESS)
+		return s;
+	snd_fabric *f = NULL;
+	j->rank = rank;
+	if (size < 1 || rank >= size)
+		s = snd_fail(SND_INVALID_PARAMETER, "%s: rank %" PRIu32 " of %" PRIu32 ": want a rank from 0 to size-1", op, rank, size);
+	else
+		s = snd_fabric_open(name, size, 0, (int32_t)rank, &o, &f);
+	return start(j, f, s, timeout, job, op);
 }
 
 uint32_t snd_job_rank(snd_job *job)

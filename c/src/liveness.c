@@ -240,6 +240,8 @@ void snd_housekeep(struct snd_fabric *f, int64_t now)
 {
 	if (f->closed)
 		return;
+	if (snd_unlikely(f->socket >= 0) && now - f->last_housekeeping >= CHECK_INTERVAL / 20)
+		snd_serve_joiners(f, now);
 	if (deaths(f) != f->deaths || snd_load32(&f->record->liveness_requests) != f->liveness_seen || /* ORDER liveness-request: pairs with the addition in snd_request_liveness_checks */
 		now - f->last_housekeeping >= CHECK_INTERVAL) {
 		f->last_housekeeping = now;

@@ -6,6 +6,7 @@
 
 enum { SPINS = 500, YIELDS = 160, ROUNDS_PER_PROGRESS = 64, YIELDS_PER_PROGRESS = 4, MAX_PER_CORE_TO_YIELD = 64 };
 #define MAX_SLEEP INT64_C(100000000) /* the periodic work is due then */
+#define JOIN_INTERVAL INT64_C(20000000) /* so that joiners of a named fabric get an answer */
 #define POLL_INTERVAL INT64_C(1000000)
 
 /* relax lets other threads of the process use the fabric. */
@@ -29,7 +30,7 @@ static snd_status park(struct snd_fabric *f, int64_t deadline, bool (*ready)(voi
 		bool done = ready(arg);
 		bool over = f->closed || (deadline >= 0 && now >= deadline);
 		if (!done && !over && !progressed) {
-			int64_t sleep = snd_needs_polling(f) ? POLL_INTERVAL : MAX_SLEEP;
+			int64_t sleep = snd_needs_polling(f) ? POLL_INTERVAL : f->socket >= 0 ? JOIN_INTERVAL : MAX_SLEEP;
 			if (deadline >= 0 && deadline - now < sleep)
 				sleep = deadline - now;
 			snd_unlock(f);

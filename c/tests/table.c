@@ -149,7 +149,7 @@ enum { ROWS = sizeof rows / sizeof rows[0] };
 
 /* Calls without a handle to check, each tested by name below. */
 static const char *const others[] = {"snd_status_name", "snd_last_error", "snd_version", "snd_fabric_create", "snd_fabric_attach", "snd_fabric_open",
-	"snd_window_descriptor_encode", "snd_window_descriptor_decode", "snd_job_init"};
+	"snd_window_descriptor_encode", "snd_window_descriptor_decode", "snd_job_init", "snd_job_join"};
 
 static void is_refused(const struct row *r, void *h, snd_status want, const char *what)
 {
@@ -224,7 +224,7 @@ static void test_forked(void)
 			is_refused(&rows[i], *rows[i].handle, SND_DEVICE_REMOVED, "a handle of the parent");
 		CHECK(snd_fabric_create(0, 0, NULL, &fabric) == SND_DEVICE_REMOVED);
 		CHECK(snd_fabric_attach(0, -1, NULL, &fabric) == SND_DEVICE_REMOVED);
-		CHECK(snd_fabric_open("x", -1, NULL, &fabric) == SND_DEVICE_REMOVED);
+		CHECK(snd_fabric_open("x", 0, 0, -1, NULL, &fabric) == SND_DEVICE_REMOVED);
 		CHECK(snd_job_init(NULL, 0, &job) == SND_DEVICE_REMOVED);
 		fflush(NULL);
 		_exit(0); /* what the handles owned reads as lost here */
@@ -242,8 +242,14 @@ static void test_others(void)
 	CHECK(snd_fabric_create(0, 0, &(snd_fabric_options){.disconnect_timeout = -7}, &f) == SND_INVALID_PARAMETER);
 	CHECK(snd_fabric_attach(-1, 0, NULL, &f) != SND_SUCCESS && snd_fabric_attach(0, 0, NULL, &f) != SND_SUCCESS && f == NULL);
 	CHECK(snd_fabric_attach(snd_fabric_descriptor(fabric), 7, NULL, &f) == SND_INVALID_PARAMETER);
-	CHECK(snd_fabric_open(NULL, -1, NULL, &f) == SND_INVALID_PARAMETER && snd_fabric_open("a b", -1, NULL, &f) == SND_INVALID_PARAMETER);
-	CHECK(snd_fabric_open("no-fabric-has-this-name", -1, NULL, &f) == SND_HOST_UNREACHABLE);
+	CHECK(snd_fabric_open(NULL, 0, 0, -1, NULL, &f) == SND_INVALID_PARAMETER && snd_fabric_open("a b", 0, 0, -1, NULL, &f) == SND_INVALID_PARAMETER);
+	CHECK(snd_job_join("x", 3, 2, NULL, 0, (snd_job **)&out) == SND_INVALID_PARAMETER && snd_job_join(NULL, 0, 1, NULL, 0, (snd_job **)&out) == SND_INVALID_PARAMETER);
+	/* A named fabric of this process alone. */
+	char name[40];
+	snprintf(name, sizeof name, "softnd-table-test-%d", (int)getpid());
+	OK(snd_fabric_open(name, 0, UINT64_C(1) << 28, -1, NULL, &f));
+	OK(snd_fabric_progress(f));
+	OK(snd_fabric_close(f));
 	CHECK(snd_job_init(NULL, 0, NULL) == SND_INVALID_PARAMETER);
 	snd_window_descriptor_encode(NULL, NULL);
 	snd_window_descriptor_decode(NULL, NULL);

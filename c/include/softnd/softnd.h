@@ -126,9 +126,11 @@ typedef struct snd_fabric_options {
 SND_API snd_status snd_fabric_create(uint32_t ranks, uint64_t size, const snd_fabric_options *options, snd_fabric **fabric);
 /* snd_fabric_attach joins the arena behind a descriptor, as rank (-1: none). The caller keeps the descriptor. */
 SND_API snd_status snd_fabric_attach(int descriptor, int32_t rank, const snd_fabric_options *options, snd_fabric **fabric);
-/* snd_fabric_open joins the current user's fabric of a name. It does not create the fabric yet: a Go
- * process or snd_job has to. */
-SND_API snd_status snd_fabric_open(const char *name, int32_t rank, const snd_fabric_options *options, snd_fabric **fabric);
+/* snd_fabric_open joins the current user's fabric of a name, or creates it with a group of ranks and a
+ * size if there is none. name has 1 to 64 characters of A-Z a-z 0-9 . _ and -. Joiners are answered by
+ * the members that poll, wait or have SND_PROGRESS_AUTO. */
+SND_API snd_status snd_fabric_open(const char *name, uint32_t ranks, uint64_t size, int32_t rank, const snd_fabric_options *options,
+	snd_fabric **fabric);
 /* snd_fabric_descriptor returns the descriptor of the arena, for other processes, or -1. */
 SND_API int snd_fabric_descriptor(snd_fabric *fabric);
 /* snd_fabric_address returns the address of this member, with port 0. */
@@ -377,6 +379,8 @@ SND_API snd_status snd_connector_close(snd_connector *connector);
 /* snd_job_init makes the process the rank that ndrun assigned to it, and returns when all ranks have
  * called it. Without a launcher the process is rank 0 of 1. */
 SND_API snd_status snd_job_init(const snd_fabric_options *options, int64_t timeout, snd_job **job);
+/* snd_job_join makes the process a rank of a named job, for processes that no launcher has started. */
+SND_API snd_status snd_job_join(const char *name, uint32_t rank, uint32_t size, const snd_fabric_options *options, int64_t timeout, snd_job **job);
 SND_API uint32_t snd_job_rank(snd_job *job);
 SND_API uint32_t snd_job_size(snd_job *job);
 SND_API snd_fabric *snd_job_fabric(snd_job *job);

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"log"
 	"os"
+	"strconv"
 	"time"
 
 	"github.com/softnd/softnd"
@@ -40,7 +41,12 @@ func main() {
 		bench()
 		return
 	}
-	job = must(softnd.Init(ctx))
+	if name := os.Getenv("PAIR_NAME"); name != "" { // ranks that no launcher has started
+		rank, _ := strconv.Atoi(os.Getenv("SOFTND_RANK"))
+		job = must(softnd.Join(ctx, name, rank, 2))
+	} else {
+		job = must(softnd.Init(ctx))
+	}
 	for round := range 4 {
 		initiator, private := job.Rank() == round%2, round >= 2
 		oneSided(initiator, private)
