@@ -41,6 +41,10 @@ func main() {
 		bench()
 		return
 	}
+	if len(os.Args) > 1 && os.Args[1] == "revoke" {
+		revoke()
+		return
+	}
 	if name := os.Getenv("PAIR_NAME"); name != "" { // ranks that no launcher has started
 		rank, _ := strconv.Atoi(os.Getenv("SOFTND_RANK"))
 		job = must(softnd.Join(ctx, name, rank, 2))
