@@ -47,7 +47,7 @@ func (e *endpoint) post(op string, kind nd.RequestType, flags nd.OpFlags, bad nd
 	return status(op, f)
 }
 
-// ignored are flags without an effect here: the adapter does not have ReadLocalInvalidateSupported.
+// cOpFlags leaves out the flag without an effect here: the adapter does not have ReadLocalInvalidateSupported.
 func cOpFlags(f nd.OpFlags) C.uint32_t { return C.uint32_t(f &^ nd.ReadLocalInvalidate) }
 
 func (e *endpoint) Send(ctx uint64, sge []nd.SGE, flags nd.OpFlags) error {
