@@ -1,0 +1,402 @@
+/* softnd.h: RDMA semantics over shared memory, for C and C++.
+ *
+ * A process joins an arena with snd_fabric_open, snd_fabric_attach or snd_job_init, and opens an
+ * adapter. The adapter makes all other objects. The model is NetworkDirect's; statuses and flags have
+ * its numbers.
+ *
+ * Every call checks its handle. A call on NULL, on a closed object or on an object of another type
+ * returns SND_INVALID_HANDLE. In a forked child every call returns SND_DEVICE_REMOVED and touches
+ * nothing shared; fork and exec work at any time. After a failure, snd_last_error says in words what
+ * was wrong.
+ *
+ * Threads. The objects of one fabric form a domain. With SND_THREAD_DOMAIN, the default, the program
+ * makes at most one call at a time on the objects of a fabric. With SND_THREAD_SAFE any number of
+ * threads may call at once. Different fabrics are independent.
+ *
+ * Times are in nanoseconds. SND_FOREVER is no limit, 0 only checks.
+ */
+#ifndef SOFTND_SOFTND_H
+#define SOFTND_SOFTND_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define SND_API __attribute__((visibility("default")))
+#else
+#define SND_API
+#endif
+
+#define SND_FOREVER INT64_C(-1)
+
+/* Statuses. The top bit is set for every failure. */
+typedef uint32_t snd_status;
+
+#define SND_SUCCESS ((snd_status)0x00000000)
+#define SND_BUFFER_OVERFLOW ((snd_status)0x80000005)
+#define SND_DEVICE_BUSY ((snd_status)0x80000011)
+#define SND_NO_MORE_ENTRIES ((snd_status)0x8000001A)
+#define SND_UNSUCCESSFUL ((snd_status)0xC0000001)
+#define SND_ACCESS_VIOLATION ((snd_status)0xC0000005)
+#define SND_INVALID_HANDLE ((snd_status)0xC0000008)
+#define SND_INVALID_PARAMETER ((snd_status)0xC000000D)
+#define SND_INVALID_DEVICE_REQUEST ((snd_status)0xC0000010)
+#define SND_NO_MEMORY ((snd_status)0xC0000017)
+#define SND_DATA_OVERRUN ((snd_status)0xC000003C)
+#define SND_SHARING_VIOLATION ((snd_status)0xC0000043)
+#define SND_INSUFFICIENT_RESOURCES ((snd_status)0xC000009A)
+#define SND_IO_TIMEOUT ((snd_status)0xC00000B5)
+#define SND_NOT_SUPPORTED ((snd_status)0xC00000BB)
+#define SND_BAD_NETWORK_NAME ((snd_status)0xC00000CC)
+#define SND_INTERNAL_ERROR ((snd_status)0xC00000E5)
+#define SND_CANCELED ((snd_status)0xC0000120)
+#define SND_REMOTE_ERROR ((snd_status)0xC000013D)
+#define SND_INVALID_ADDRESS ((snd_status)0xC0000141)
+#define SND_INVALID_DEVICE_STATE ((snd_status)0xC0000184)
+#define SND_INVALID_BUFFER_SIZE ((snd_status)0xC0000206)
+#define SND_TOO_MANY_ADDRESSES ((snd_status)0xC0000209)
+#define SND_CONNECTION_DISCONNECTED ((snd_status)0xC000020C)
+#define SND_CONNECTION_REFUSED ((snd_status)0xC0000236)
+#define SND_ADDRESS_ALREADY_ASSOCIATED ((snd_status)0xC0000238)
+#define SND_CONNECTION_INVALID ((snd_status)0xC000023A)
+#define SND_CONNECTION_ACTIVE ((snd_status)0xC000023B)
+#define SND_NETWORK_UNREACHABLE ((snd_status)0xC000023C)
+#define SND_HOST_UNREACHABLE ((snd_status)0xC000023D)
+#define SND_CONNECTION_ABORTED ((snd_status)0xC0000241)
+#define SND_DEVICE_REMOVED ((snd_status)0xC00002B6)
+
+/* snd_status_name returns the name of a status, such as "access violation". It never returns NULL. */
+SND_API const char *snd_status_name(snd_status status);
+
+/* snd_last_error returns the text of the latest failure of a call in this thread, and "" before the
+ * first. The text stays valid until the next failure in this thread. */
+SND_API const char *snd_last_error(void);
+
+/* snd_version returns the version of the library, such as "0.1.0". */
+SND_API const char *snd_version(void);
+
+typedef struct snd_fabric snd_fabric;
+typedef struct snd_adapter snd_adapter;
+typedef struct snd_mr snd_mr;
+typedef struct snd_window snd_window;
+typedef struct snd_cq snd_cq;
+typedef struct snd_srq snd_srq;
+typedef struct snd_endpoint snd_endpoint;
+typedef struct snd_connector snd_connector;
+typedef struct snd_listener snd_listener;
+typedef struct snd_job snd_job;
+
+/* snd_address names an adapter of the arena, and a port of it. host is an address of the loopback
+ * network that softnd gives to each member; the host's network does not use it. */
+typedef struct snd_address {
+	uint32_t host; /* 0: any, in snd_listener_bind and snd_connector_bind */
+	uint16_t port; /* 0: any free port */
+	uint16_t reserved;
+} snd_address;
+
+/* Fabric: this process's membership in an arena. */
+
+typedef enum snd_threading { SND_THREAD_DOMAIN = 0, SND_THREAD_SAFE = 1 } snd_threading;
+
+/* With SND_PROGRESS_MANUAL, the default, the library has no thread: the calls of the program make
+ * progress. With SND_PROGRESS_AUTO a thread of the library makes progress while the program neither
+ * polls nor waits. It blocks all signals. */
+typedef enum snd_progress_model { SND_PROGRESS_MANUAL = 0, SND_PROGRESS_AUTO = 1 } snd_progress_model;
+
+/* snd_executor selects the process that copies the bytes of one-sided requests and long messages. */
+typedef enum snd_executor { SND_EXECUTOR_AUTO = 0, SND_EXECUTOR_TARGET = 1 } snd_executor;
+
+#define SND_RECEIVE_TIMEOUT_AT_ONCE INT64_C(-2)
+
+typedef struct snd_fabric_options {
+	snd_threading threading;
+	snd_progress_model progress;
+	snd_executor executor;
+	uint32_t reserved;
+	int64_t receive_timeout; /* of a Send without a Receive; 0: 2 s, SND_FOREVER, SND_RECEIVE_TIMEOUT_AT_ONCE */
+	int64_t disconnect_timeout; /* 0: 2 s */
+} snd_fabric_options;
+
+/* snd_fabric_create makes a new arena with a group of ranks (0: none) and joins it without a rank.
+ * size is in bytes of address space; 0 is the size of the machine's memory. options may be NULL. */
+SND_API snd_status snd_fabric_create(uint32_t ranks, uint64_t size, const snd_fabric_options *options, snd_fabric **fabric);
+/* snd_fabric_attach joins the arena behind a descriptor, as rank (-1: none). The caller keeps the descriptor. */
+SND_API snd_status snd_fabric_attach(int descriptor, int32_t rank, const snd_fabric_options *options, snd_fabric **fabric);
+/* snd_fabric_open joins the current user's fabric of a name, or creates it with a group of ranks and a
+ * size if there is none. name has 1 to 64 characters of A-Z a-z 0-9 . _ and -. Joiners are answered by
+ * the members that poll, wait or have SND_PROGRESS_AUTO. */
+SND_API snd_status snd_fabric_open(const char *name, uint32_t ranks, uint64_t size, int32_t rank, const snd_fabric_options *options,
+	snd_fabric **fabric);
+/* snd_fabric_descriptor returns the descriptor of the arena, for other processes, or -1. */
+SND_API int snd_fabric_descriptor(snd_fabric *fabric);
+/* snd_fabric_address returns the address of this member, with port 0. */
+SND_API snd_address snd_fabric_address(snd_fabric *fabric);
+/* snd_fabric_progress makes progress on all objects of the fabric. */
+SND_API snd_status snd_fabric_progress(snd_fabric *fabric);
+/* snd_fabric_close ends all connections and leaves the arena. All objects of the fabric are closed. */
+SND_API snd_status snd_fabric_close(snd_fabric *fabric);
+
+/* Adapter: a protection domain. Objects of two adapters cannot be used together. */
+
+typedef struct snd_adapter_info {
+	uint64_t max_registration;
+	uint64_t max_transfer;
+	uint32_t max_initiator_sge;
+	uint32_t max_receive_sge;
+	uint32_t max_inline;
+	uint32_t max_reads;
+	uint32_t max_queue_depth;
+	uint32_t max_cq_depth;
+	uint32_t max_private_data;
+	uint32_t inline_threshold; /* up to this length Inline is faster */
+} snd_adapter_info;
+
+SND_API snd_status snd_adapter_open(snd_fabric *fabric, snd_adapter **adapter);
+SND_API snd_status snd_adapter_query(snd_adapter *adapter, snd_adapter_info *info);
+SND_API snd_status snd_adapter_close(snd_adapter *adapter);
+
+/* Memory regions. */
+
+#define SND_ALLOW_LOCAL_WRITE 0x1u
+#define SND_ALLOW_REMOTE_READ 0x2u
+#define SND_ALLOW_REMOTE_WRITE 0x5u /* implies SND_ALLOW_LOCAL_WRITE */
+
+/* snd_mr_allocate makes a region of arena memory, which peers reach with one copy. */
+SND_API snd_status snd_mr_allocate(snd_adapter *adapter, uint64_t length, uint32_t flags, snd_mr **mr);
+/* snd_mr_register makes a region of any memory of the process. Only this process can copy to or from it. */
+SND_API snd_status snd_mr_register(snd_adapter *adapter, void *buffer, uint64_t length, uint32_t flags, snd_mr **mr);
+SND_API void *snd_mr_buffer(snd_mr *mr);
+SND_API uint64_t snd_mr_length(snd_mr *mr);
+SND_API uint64_t snd_mr_address(snd_mr *mr);
+SND_API uint32_t snd_mr_local_token(snd_mr *mr);
+SND_API uint32_t snd_mr_remote_token(snd_mr *mr);
+/* snd_mr_close ends the registration and frees the memory of snd_mr_allocate. It blocks until no peer
+ * uses the memory. It fails with SND_DEVICE_BUSY while a window is bound to the region, and with
+ * SND_IO_TIMEOUT when the time has passed: the tokens are invalid then, and the handle stays valid, so
+ * that the call can be repeated. */
+SND_API snd_status snd_mr_close(snd_mr *mr, int64_t timeout);
+
+/* Memory windows. */
+
+typedef struct snd_window_descriptor {
+	uint64_t address;
+	uint64_t length;
+	uint32_t token;
+	uint32_t reserved;
+} snd_window_descriptor;
+
+#define SND_WINDOW_DESCRIPTOR_SIZE 20
+
+SND_API snd_status snd_window_create(snd_adapter *adapter, snd_window **window);
+/* snd_window_query returns address, length and token of the latest bind. */
+SND_API snd_status snd_window_query(snd_window *window, snd_window_descriptor *descriptor);
+/* snd_mr_query returns the descriptor of a region with its remote token. */
+SND_API snd_status snd_mr_query(snd_mr *mr, snd_window_descriptor *descriptor);
+/* These convert between a descriptor and its 20 bytes, which are the same in every language. */
+SND_API void snd_window_descriptor_encode(const snd_window_descriptor *descriptor, uint8_t bytes[SND_WINDOW_DESCRIPTOR_SIZE]);
+SND_API void snd_window_descriptor_decode(const uint8_t bytes[SND_WINDOW_DESCRIPTOR_SIZE], snd_window_descriptor *descriptor);
+/* snd_window_close invalidates the window if it is bound, and blocks until no peer uses it; see snd_mr_close. */
+SND_API snd_status snd_window_close(snd_window *window, int64_t timeout);
+
+/* Completion queues. */
+
+#define SND_REQUEST_RECEIVE 0u
+#define SND_REQUEST_SEND 1u
+#define SND_REQUEST_BIND 2u
+#define SND_REQUEST_INVALIDATE 3u
+#define SND_REQUEST_READ 4u
+#define SND_REQUEST_WRITE 5u
+#define SND_REQUEST_RECEIVE_AND_INVALIDATE 0x8001u
+
+typedef struct snd_result {
+	snd_status status;
+	uint32_t bytes;
+	uint64_t endpoint_context;
+	uint64_t request_context;
+	uint32_t type;
+	uint32_t invalidated_token;
+} snd_result;
+
+SND_API snd_status snd_cq_create(snd_adapter *adapter, uint32_t depth, snd_cq **cq);
+/* snd_cq_poll takes up to count results and returns their number. It makes progress on the endpoints
+ * of the queue. It never blocks. */
+SND_API uint32_t snd_cq_poll(snd_cq *cq, snd_result *results, uint32_t count);
+/* snd_cq_wait is snd_cq_poll that blocks until there is a result. It fails with SND_IO_TIMEOUT,
+ * SND_CANCELED (the queue or the fabric was closed) or SND_BUFFER_OVERFLOW (the queue has overrun). */
+SND_API snd_status snd_cq_wait(snd_cq *cq, snd_result *results, uint32_t count, int64_t timeout, uint32_t *taken);
+/* snd_cq_notify blocks until a result of a type is queued, and takes none. The result ends all calls
+ * that wait at that time; a later call considers newer results only. */
+#define SND_NOTIFY_ERRORS 0u
+#define SND_NOTIFY_ANY 1u
+#define SND_NOTIFY_SOLICITED 2u /* errors, and messages that were sent with SND_SOLICIT_EVENT */
+SND_API snd_status snd_cq_notify(snd_cq *cq, uint32_t type, int64_t timeout);
+/* snd_cq_event_fd returns a descriptor that becomes readable with a result, for poll and epoll. Read it,
+ * then poll the queue until it is empty, then wait again. The descriptor belongs to the queue. It needs
+ * SND_PROGRESS_AUTO. */
+SND_API snd_status snd_cq_event_fd(snd_cq *cq, int *descriptor);
+/* snd_cq_resize changes the depth. The queue loses no result. */
+SND_API snd_status snd_cq_resize(snd_cq *cq, uint32_t depth);
+/* snd_cq_close discards the queued results and ends all waits. Endpoints may still use the queue: their
+ * results are lost. */
+SND_API snd_status snd_cq_close(snd_cq *cq);
+
+/* Shared receive queues: receives for several endpoints. */
+
+typedef struct snd_srq_config {
+	uint32_t depth;
+	uint32_t max_sge;
+	uint32_t threshold;
+	uint32_t reserved;
+} snd_srq_config;
+
+/* snd_sge is an entry of a scatter/gather list. */
+typedef struct snd_sge {
+	void *buffer;
+	uint32_t length;
+	uint32_t token; /* local token of the region that contains the buffer */
+} snd_sge;
+
+SND_API snd_status snd_srq_create(snd_adapter *adapter, const snd_srq_config *config, snd_srq **srq);
+SND_API snd_status snd_srq_receive(snd_srq *srq, uint64_t context, const snd_sge *sge, uint32_t count);
+/* snd_srq_notify blocks until fewer receives are outstanding than the threshold. */
+SND_API snd_status snd_srq_notify(snd_srq *srq, int64_t timeout);
+/* snd_srq_modify changes depth and threshold; 0 keeps a value. */
+SND_API snd_status snd_srq_modify(snd_srq *srq, uint32_t depth, uint32_t threshold);
+/* snd_srq_close ends all waits and refuses further receives. Posted ones still serve the endpoints. */
+SND_API snd_status snd_srq_close(snd_srq *srq);
+
+/* Endpoints: queue pairs. */
+
+#define SND_SILENT_SUCCESS 0x1u
+#define SND_READ_FENCE 0x2u
+#define SND_SOLICIT_EVENT 0x4u
+#define SND_ALLOW_READ 0x8u
+#define SND_ALLOW_WRITE 0x10u
+#define SND_INLINE 0x20u
+#define SND_DEFER 0x200u
+#define SND_THIS_ENDPOINT_ONLY 0x10000u
+
+/* snd_endpoint_config configures an endpoint; 0 selects the default. */
+typedef struct snd_endpoint_config {
+	snd_cq *receive_cq;
+	snd_cq *initiator_cq;
+	snd_srq *srq; /* NULL: receives are posted to the endpoint */
+	uint64_t context; /* in each result of the endpoint */
+	uint32_t receive_depth;
+	uint32_t initiator_depth;
+	uint32_t max_receive_sge;
+	uint32_t max_initiator_sge;
+	uint32_t inline_size;
+	uint32_t reserved;
+} snd_endpoint_config;
+
+SND_API snd_status snd_endpoint_create(snd_adapter *adapter, const snd_endpoint_config *config, snd_endpoint **endpoint);
+SND_API snd_status snd_endpoint_receive(snd_endpoint *endpoint, uint64_t context, const snd_sge *sge, uint32_t count);
+SND_API snd_status snd_endpoint_send(snd_endpoint *endpoint, uint64_t context, const snd_sge *sge, uint32_t count, uint32_t flags);
+SND_API snd_status snd_endpoint_send_and_invalidate(snd_endpoint *endpoint, uint64_t context, const snd_sge *sge, uint32_t count,
+	uint32_t token, uint32_t flags);
+SND_API snd_status snd_endpoint_write(snd_endpoint *endpoint, uint64_t context, const snd_sge *sge, uint32_t count, uint64_t address,
+	uint32_t token, uint32_t flags);
+SND_API snd_status snd_endpoint_read(snd_endpoint *endpoint, uint64_t context, const snd_sge *sge, uint32_t count, uint64_t address,
+	uint32_t token, uint32_t flags);
+/* snd_endpoint_bind binds a window to length bytes at buffer, a part of mr. */
+SND_API snd_status snd_endpoint_bind(snd_endpoint *endpoint, uint64_t context, snd_mr *mr, snd_window *window, void *buffer,
+	uint64_t length, uint32_t flags);
+SND_API snd_status snd_endpoint_invalidate(snd_endpoint *endpoint, uint64_t context, snd_window *window, uint32_t flags);
+
+/* snd_request is a request of a list. */
+typedef struct snd_request {
+	uint32_t type; /* SND_REQUEST_RECEIVE, _SEND, _READ or _WRITE */
+	uint32_t flags;
+	uint64_t context;
+	const snd_sge *sge;
+	uint32_t count;
+	uint32_t token;
+	uint64_t address;
+} snd_request;
+
+/* snd_endpoint_post posts requests in order until one fails, and stores the number posted. */
+SND_API snd_status snd_endpoint_post(snd_endpoint *endpoint, const snd_request *requests, uint32_t count, uint32_t *posted);
+/* snd_endpoint_flush cancels everything outstanding and ends the connection. */
+SND_API snd_status snd_endpoint_flush(snd_endpoint *endpoint, int64_t timeout);
+/* snd_endpoint_error returns why the endpoint has left the connected state: SND_SUCCESS if it has not.
+ * snd_last_error returns the cause in words. */
+SND_API snd_status snd_endpoint_error(snd_endpoint *endpoint);
+/* snd_endpoint_close aborts an established connection. Its results stay in their queues. */
+SND_API snd_status snd_endpoint_close(snd_endpoint *endpoint);
+
+/* Connections. */
+
+typedef struct snd_connect_params {
+	const void *private_data;
+	uint32_t private_data_length; /* at most 512 */
+	uint32_t inbound_reads;
+	uint32_t outbound_reads;
+	uint32_t reserved;
+} snd_connect_params;
+
+SND_API snd_status snd_listener_create(snd_adapter *adapter, snd_listener **listener);
+SND_API snd_status snd_listener_bind(snd_listener *listener, snd_address address);
+/* snd_listener_listen starts to accept requests; backlog 0 is no limit. */
+SND_API snd_status snd_listener_listen(snd_listener *listener, uint32_t backlog);
+SND_API snd_status snd_listener_address(snd_listener *listener, snd_address *address);
+/* snd_listener_request waits for a connection request and makes a connector that holds it. */
+SND_API snd_status snd_listener_request(snd_listener *listener, int64_t timeout, snd_connector **connector);
+/* snd_listener_pause holds requests back, or delivers them again. */
+SND_API snd_status snd_listener_pause(snd_listener *listener, int pause);
+SND_API snd_status snd_listener_close(snd_listener *listener);
+
+SND_API snd_status snd_connector_create(snd_adapter *adapter, snd_connector **connector);
+SND_API snd_status snd_connector_bind(snd_connector *connector, snd_address address);
+/* snd_connector_connect requests a connection and blocks until the other side has answered. Then the
+ * program reads the private data and calls snd_connector_complete or snd_connector_reject. */
+SND_API snd_status snd_connector_connect(snd_connector *connector, snd_endpoint *endpoint, snd_address address,
+	const snd_connect_params *params, int64_t timeout);
+SND_API snd_status snd_connector_complete(snd_connector *connector);
+/* snd_connector_accept accepts the request and blocks until the other side has completed the connection. */
+SND_API snd_status snd_connector_accept(snd_connector *connector, snd_endpoint *endpoint, const snd_connect_params *params,
+	int64_t timeout);
+SND_API snd_status snd_connector_reject(snd_connector *connector, const void *private_data, uint32_t length);
+/* snd_connector_private_data copies the other side's private data and stores its length. */
+SND_API snd_status snd_connector_private_data(snd_connector *connector, void *buffer, uint32_t capacity, uint32_t *length);
+SND_API snd_status snd_connector_read_limits(snd_connector *connector, uint32_t *inbound, uint32_t *outbound);
+SND_API snd_status snd_connector_local_address(snd_connector *connector, snd_address *address);
+SND_API snd_status snd_connector_peer_address(snd_connector *connector, snd_address *address);
+/* snd_connector_disconnect ends the connection gracefully. It blocks until the other side has disconnected too. */
+SND_API snd_status snd_connector_disconnect(snd_connector *connector, int64_t timeout);
+/* snd_connector_wait_disconnect blocks until the connection has ended. */
+SND_API snd_status snd_connector_wait_disconnect(snd_connector *connector, int64_t timeout);
+/* snd_connector_cancel ends the calls of other threads that wait on the connector, with SND_CANCELED. */
+SND_API snd_status snd_connector_cancel(snd_connector *connector);
+SND_API snd_status snd_connector_close(snd_connector *connector);
+
+/* Jobs: ranks that a launcher has started. */
+
+/* snd_job_init makes the process the rank that ndrun assigned to it, and returns when all ranks have
+ * called it. Without a launcher the process is rank 0 of 1. */
+SND_API snd_status snd_job_init(const snd_fabric_options *options, int64_t timeout, snd_job **job);
+/* snd_job_join makes the process a rank of a named job, for processes that no launcher has started. */
+SND_API snd_status snd_job_join(const char *name, uint32_t rank, uint32_t size, const snd_fabric_options *options, int64_t timeout, snd_job **job);
+SND_API uint32_t snd_job_rank(snd_job *job);
+SND_API uint32_t snd_job_size(snd_job *job);
+SND_API snd_fabric *snd_job_fabric(snd_job *job);
+SND_API snd_adapter *snd_job_adapter(snd_job *job);
+SND_API snd_status snd_job_barrier(snd_job *job, int64_t timeout);
+/* snd_job_exchange gives every rank the bytes of all ranks: length bytes of each, in the order of the
+ * ranks. All ranks pass the same length. */
+SND_API snd_status snd_job_exchange(snd_job *job, const void *mine, uint64_t length, void *all, int64_t timeout);
+/* snd_job_connect makes an endpoint that is connected with one of rank peer, which must call it too. */
+SND_API snd_status snd_job_connect(snd_job *job, uint32_t peer, const snd_endpoint_config *config, int64_t timeout,
+	snd_endpoint **endpoint);
+/* snd_job_close leaves the job in good order. */
+SND_API snd_status snd_job_close(snd_job *job);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

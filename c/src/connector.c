@@ -1,0 +1,685 @@
+/* Connectors: they make and end one connection. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "connector.h"
+#include "cq.h"
+#include "error.h"
+
+static void release_address(struct snd_connector *c)
+{
+	if (c->owns_port)
+		snd_release_port(c->object.fabric, c->local.port);
+	c->owns_port = false;
+}
+
+static void set_connection(struct snd_connector *c, struct snd_connection *conn)
+{
+	if (conn != NULL)
+		conn->users++;
+	if (c->conn != NULL)
+		snd_unuse(c->conn);
+	c->conn = conn;
+}
+
+static void set_endpoint(struct snd_connector *c, struct snd_endpoint *ep)
+{
+	c->ep = ep;
+	if (ep != NULL)
+		ep->connector = c;
+}
+
+static uint32_t clamp_reads(uint32_t n) { return n < SND_MAX_READS ? n : SND_MAX_READS; }
+static uint32_t least(uint32_t a, uint32_t b) { return a < b ? a : b; }
+
+static void copy_private_data(struct snd_connector *c, int side)
+{
+	uint32_t n = least(snd_relaxed32(&c->conn->record->data_len[side]), SND_MAX_PRIVATE_DATA);
+	memcpy(c->private_data, c->conn->record->data[side], n);
+	c->private_length = n;
+	c->has_private_data = true;
+}
+
+static snd_status check_params(struct snd_connector *c, struct snd_endpoint *ep, const snd_connect_params *params, const char *op)
+{
+	if (ep->adapter != c->adapter)
+		return snd_fail(SND_INVALID_PARAMETER, "%s: the endpoint is of another adapter", op);
+	if (params != NULL && params->private_data_length > SND_MAX_PRIVATE_DATA)
+		return snd_fail(SND_INVALID_BUFFER_SIZE, "%s: %" PRIu32 " bytes of private data, at most %u", op, params->private_data_length, SND_MAX_PRIVATE_DATA);
+	if (params != NULL && params->private_data_length > 0 && params->private_data == NULL)
+		return snd_fail(SND_INVALID_PARAMETER, "%s: private_data is NULL", op);
+	return SND_SUCCESS;
+}
+
+/* fill_record fills in this side's part of the record. */
+static void fill_record(struct snd_connection *conn, struct snd_endpoint *ep, const snd_connect_params *p)
+{
+	struct snd_connection_record *r = conn->record;
+	const int i = conn->side;
+	snd_set(&r->adapter[i], ep->adapter->number);
+	snd_set(&r->qp[i], ep->local_qp_offset);
+	snd_set32(&r->read_in[i], clamp_reads(p == NULL ? 0 : p->inbound_reads));
+	snd_set32(&r->read_out[i], clamp_reads(p == NULL ? 0 : p->outbound_reads));
+	uint32_t n = p == NULL ? 0 : p->private_data_length;
+	if (n > 0)
+		memcpy(r->data[i], p->private_data, n);
+	snd_set32(&r->data_len[i], n);
+}
+
+bool snd_begin_connecting(struct snd_endpoint *ep, struct snd_connection *c, struct snd_connector *by)
+{
+	if (ep->state != SND_QP_IDLE || ep->overrun)
+		return false;
+	ep->conn = c;
+	c->users++;
+	c->endpoint = ep;
+	set_endpoint(by, ep);
+	snd_set_state(ep, SND_QP_CONNECTING);
+	return true;
+}
+
+snd_status snd_connector_create(snd_adapter *adapter, snd_connector **connector)
+{
+	const char *op = "create connector";
+	SND_CHECK(adapter, SND_TYPE_ADAPTER, op);
+	if (connector == NULL)
+		return snd_fail(SND_INVALID_PARAMETER, "%s: connector is NULL", op);
+	struct snd_fabric *f = adapter->object.fabric;
+	*connector = NULL;
+	snd_lock(f);
+	struct snd_connector *c = snd_object_new(SND_TYPE_CONNECTOR, sizeof *c, f);
+	if (c != NULL) {
+		c->adapter = adapter;
+		adapter->objects++;
+		snd_list_append(&f->connectors, &c->link);
+		*connector = c;
+	}
+	snd_unlock(f);
+	return c != NULL ? SND_SUCCESS : snd_fail(SND_NO_MEMORY, "%s: no private memory", op);
+}
+
+snd_status snd_connector_bind(snd_connector *connector, snd_address address)
+{
+	const char *op = "bind";
+	SND_CHECK(connector, SND_TYPE_CONNECTOR, op);
+	struct snd_fabric *f = connector->object.fabric;
+	snd_lock(f);
+	snd_status s;
+	snd_address bound;
+	if (connector->phase != SND_PHASE_NEW) {
+		s = snd_fail(SND_ADDRESS_ALREADY_ASSOCIATED, "%s: the connector is connecting or connected", op);
+	} else if ((s = snd_bind_port(f, address, &bound, op)) == SND_SUCCESS) {
+		release_address(connector);
+		connector->local = bound;
+		connector->owns_port = true;
+	}
+	snd_unlock(f);
+	return s;
+}
+
+/* undo_connect resets the connector and the endpoint after a failed Connect, so that the program can try again. */
+static void undo_connect(struct snd_connector *c)
+{
+	struct snd_endpoint *ep = c->ep;
+	struct snd_connection *conn = c->conn;
+	if (ep != NULL && ep->conn == conn && (ep->state == SND_QP_CONNECTING || ep->state == SND_QP_ACCEPTED)) {
+		ep->conn = NULL;
+		ep->connector = NULL;
+		conn->endpoint = NULL;
+		snd_set_state(ep, SND_QP_IDLE);
+		snd_detach(conn);
+		snd_unuse(conn);
+	} else {
+		snd_detach(conn);
+	}
+	set_connection(c, NULL);
+	c->ep = NULL;
+	c->phase = c->closed ? SND_PHASE_ENDED : SND_PHASE_NEW;
+	if (c->closed)
+		release_address(c);
+}
+
+/* start_connect checks the arguments and sends the connection request. */
+static snd_status start_connect(struct snd_connector *c, struct snd_endpoint *ep, snd_address address, const snd_connect_params *params, const char *op)
+{
+	struct snd_fabric *f = c->object.fabric;
+	struct snd_peer peer;
+	uint32_t slot;
+	snd_status s = check_params(c, ep, params, op);
+	if (s != SND_SUCCESS)
+		return s;
+	if (address.host == 0)
+		return snd_fail(SND_BAD_NETWORK_NAME, "%s: the address is unspecified: connect to a listener's address", op);
+	if (c->phase != SND_PHASE_NEW)
+		return snd_fail(SND_CONNECTION_ACTIVE, "%s: the connector is connecting or connected, or was: create another", op);
+	if (!snd_slot_of(address.host, &slot))
+		return snd_fail(SND_NETWORK_UNREACHABLE, "%s: %#" PRIx32 " is not an address of this arena", op, address.host);
+	if (!snd_peer_in_slot(f, slot, &peer))
+		return snd_fail(SND_HOST_UNREACHABLE, "%s: no process has the address %#" PRIx32 ": retry when the peer has started", op, address.host);
+	if (ep->state != SND_QP_IDLE)
+		return snd_fail(SND_CONNECTION_ACTIVE, "%s: the endpoint is not idle: connect an idle endpoint", op);
+	bool bound_here = false;
+	if (!c->owns_port) {
+		if ((s = snd_bind_port(f, (snd_address){0, 0, 0}, &c->local, op)) != SND_SUCCESS)
+			return s;
+		c->owns_port = bound_here = true;
+	}
+	uint64_t offset;
+	struct snd_connection *conn = NULL;
+	s = snd_alloc(&f->heap, sizeof(struct snd_connection_record), true, &offset, op);
+	if (s == SND_SUCCESS) {
+		struct snd_connection_record *r = (struct snd_connection_record *)(void *)(f->arena.base + offset);
+		conn = snd_connection_new(f, r, offset, SND_ACTIVE, peer);
+		if (conn == NULL) {
+			snd_free(&f->heap, offset);
+			s = snd_fail(SND_NO_MEMORY, "%s: no private memory", op);
+		}
+	}
+	if (s != SND_SUCCESS) {
+		if (bound_here)
+			release_address(c);
+		return s;
+	}
+	struct snd_connection_record *r = conn->record;
+	set_connection(c, conn);
+	snd_begin_connecting(ep, conn, c);
+	snd_set(&r->member[SND_ACTIVE], f->id);
+	snd_set(&r->member[SND_PASSIVE], peer.id);
+	snd_set32(&r->port[SND_ACTIVE], c->local.port);
+	snd_set32(&r->port[SND_PASSIVE], address.port);
+	fill_record(conn, ep, params);
+	snd_release32(&r->state, SNDL_CONN_REQUESTED);
+	c->phase = SND_PHASE_CONNECTING;
+	c->remote = address;
+	c->has_private_data = false;
+	snd_send_mail(f, &peer, offset, &r->link);
+	return SND_SUCCESS;
+}
+
+/* connector_wait is a wait that snd_connector_cancel ends. */
+struct connector_wait {
+	struct snd_connector *c;
+	bool (*ready)(struct snd_connector *);
+	uint32_t cancels; /* when it began */
+};
+
+static bool is_over(void *arg)
+{
+	struct connector_wait *w = arg;
+	return w->c->cancels != w->cancels || w->ready(w->c);
+}
+
+static void drive(void *arg)
+{
+	struct snd_connector *c = ((struct connector_wait *)arg)->c;
+	if (c->ep != NULL)
+		snd_progress(c->ep);
+}
+
+static snd_status wait_for(struct snd_connector *c, int64_t timeout, bool (*ready)(struct snd_connector *))
+{
+	struct connector_wait w = {c, ready, c->cancels};
+	c->waits++;
+	snd_status s = snd_wait(c->object.fabric, timeout, is_over, drive, &w);
+	return s == SND_SUCCESS && !ready(c) ? SND_CANCELED : s;
+}
+
+static bool is_answered(struct snd_connector *c)
+{
+	return snd_connection_state(c->conn) != SNDL_CONN_REQUESTED || snd_is_peer_gone(c->conn);
+}
+
+/* handle_accepted takes note that the passive side has accepted. */
+static snd_status handle_accepted(struct snd_connector *c, const char *op)
+{
+	struct snd_connection *conn = c->conn;
+	struct snd_endpoint *ep = c->ep;
+	if (ep == NULL || ep->conn != conn || ep->state != SND_QP_CONNECTING) {
+		snd_transition(conn, SNDL_CONN_WITHDRAWN, SNDL_CONN_ACCEPTED);
+		undo_connect(c);
+		return snd_fail(SND_CANCELED, "%s: the endpoint was flushed or closed during the call", op);
+	}
+	if (!snd_attach(conn, ep)) {
+		snd_transition(conn, SNDL_CONN_ABORTED, SNDL_CONN_ACCEPTED);
+		undo_connect(c);
+		c->phase = SND_PHASE_ENDED;
+		return snd_fail(SND_CONNECTION_ABORTED, "%s: the peer's shared queue-pair state is damaged", op);
+	}
+	snd_set_state(ep, SND_QP_ACCEPTED);
+	const struct snd_connection_record *r = conn->record;
+	copy_private_data(c, SND_PASSIVE);
+	c->inbound_reads = clamp_reads(least(snd_relaxed32(&r->read_in[SND_ACTIVE]), snd_relaxed32(&r->read_out[SND_PASSIVE])));
+	c->outbound_reads = clamp_reads(least(snd_relaxed32(&r->read_out[SND_ACTIVE]), snd_relaxed32(&r->read_in[SND_PASSIVE])));
+	c->phase = SND_PHASE_ACCEPTED;
+	return SND_SUCCESS;
+}
+
+/* end_wait ends a call that has waited; the last one frees a closed connector. */
+static void end_wait(struct snd_connector *c)
+{
+	if (--c->waits == 0 && c->closed)
+		snd_forget_connector(c);
+}
+
+snd_status snd_connector_connect(snd_connector *connector, snd_endpoint *endpoint, snd_address address, const snd_connect_params *params, int64_t timeout)
+{
+	const char *op = "connect";
+	SND_CHECK(connector, SND_TYPE_CONNECTOR, op);
+	SND_CHECK(endpoint, SND_TYPE_ENDPOINT, op);
+	struct snd_fabric *f = connector->object.fabric;
+	struct snd_connector *c = connector;
+	snd_lock(f);
+	snd_status s = start_connect(c, endpoint, address, params, op);
+	if (s != SND_SUCCESS) {
+		snd_unlock(f);
+		return s;
+	}
+	snd_status waited = wait_for(c, timeout, is_answered);
+	struct snd_connection *conn = c->conn;
+	if (waited != SND_SUCCESS && !snd_transition(conn, SNDL_CONN_WITHDRAWN, SNDL_CONN_REQUESTED))
+		snd_transition(conn, SNDL_CONN_WITHDRAWN, SNDL_CONN_ACCEPTED);
+	uint32_t state = snd_connection_state(conn);
+	if (state == SNDL_CONN_ACCEPTED && !snd_is_peer_gone(conn)) {
+		s = handle_accepted(c, op);
+	} else if (state == SNDL_CONN_REFUSED) {
+		copy_private_data(c, SND_PASSIVE);
+		undo_connect(c);
+		release_address(c);
+		s = snd_fail(SND_CONNECTION_REFUSED, "%s: no listener at port %u, its backlog is full, or it rejected the request", op, (unsigned)address.port);
+	} else if (state == SNDL_CONN_WITHDRAWN) {
+		undo_connect(c);
+		s = waited == SND_IO_TIMEOUT ? snd_fail(waited, "%s: no answer in time", op) : snd_fail(SND_CANCELED, "%s: the call was cancelled, or the connector or the fabric was closed", op);
+	} else {
+		undo_connect(c);
+		release_address(c);
+		s = snd_fail(SND_HOST_UNREACHABLE, "%s: the peer has died or left", op);
+	}
+	end_wait(c);
+	snd_unlock(f);
+	return s;
+}
+
+snd_status snd_connector_complete(snd_connector *connector)
+{
+	const char *op = "complete connect";
+	SND_CHECK(connector, SND_TYPE_CONNECTOR, op);
+	struct snd_fabric *f = connector->object.fabric;
+	snd_lock(f);
+	snd_status s = SND_SUCCESS;
+	struct snd_endpoint *ep = connector->ep;
+	if (connector->phase != SND_PHASE_ACCEPTED) {
+		s = snd_fail(SND_CONNECTION_INVALID, "%s: no Connect has been accepted: call snd_connector_connect first", op);
+	} else if (ep == NULL || ep->state != SND_QP_ACCEPTED || snd_is_peer_gone(connector->conn) ||
+		!snd_transition(connector->conn, SNDL_CONN_ESTABLISHED, SNDL_CONN_ACCEPTED)) {
+		connector->phase = SND_PHASE_ENDED;
+		if (ep != NULL)
+			snd_terminate(ep, SND_CONNECTION_ABORTED, "%s: the passive side is gone", op);
+		s = snd_fail(SND_CONNECTION_ABORTED, "%s: the passive side has ended the connection or is gone: connect again with a new connector and endpoint", op);
+	} else {
+		ep->read_limit = connector->outbound_reads;
+		connector->phase = SND_PHASE_CONNECTED;
+		snd_set_state(ep, SND_QP_CONNECTED);
+	}
+	snd_unlock(f);
+	return s;
+}
+
+/* snd_take_request puts a connection request into a new connector. It takes over one use of the connection. */
+void snd_take_request(struct snd_connector *c, struct snd_connection *conn, snd_address local)
+{
+	c->conn = conn;
+	c->phase = SND_PHASE_REQUESTED;
+	c->local = local;
+	c->remote = (snd_address){snd_host_of(snd_member_slot(conn->peer.id)), (uint16_t)snd_relaxed32(&conn->record->port[SND_ACTIVE]), 0};
+	copy_private_data(c, SND_ACTIVE);
+	c->inbound_reads = clamp_reads(snd_relaxed32(&conn->record->read_out[SND_ACTIVE]));
+	c->outbound_reads = clamp_reads(snd_relaxed32(&conn->record->read_in[SND_ACTIVE]));
+}
+
+static bool is_completed(struct snd_connector *c)
+{
+	return snd_connection_state(c->conn) != SNDL_CONN_ACCEPTED || snd_is_peer_gone(c->conn);
+}
+
+static snd_status start_accept(struct snd_connector *c, struct snd_endpoint *ep, const snd_connect_params *params, const char *op)
+{
+	snd_status s = check_params(c, ep, params, op);
+	if (s != SND_SUCCESS)
+		return s;
+	if (c->phase != SND_PHASE_REQUESTED)
+		return snd_fail(c->phase == SND_PHASE_NEW || c->phase == SND_PHASE_ENDED ? SND_CONNECTION_INVALID : SND_CONNECTION_ACTIVE,
+			"%s: the connector holds no connection request", op);
+	struct snd_connection *conn = c->conn;
+	if (snd_is_peer_gone(conn) || snd_connection_state(conn) != SNDL_CONN_REQUESTED) {
+		c->phase = SND_PHASE_ENDED;
+		snd_detach(conn);
+		return snd_fail(SND_CONNECTION_ABORTED, "%s: the active side has withdrawn or is gone", op);
+	}
+	if (!snd_begin_connecting(ep, conn, c))
+		return snd_fail(SND_CONNECTION_ACTIVE, "%s: the endpoint is not idle: accept with an idle endpoint", op);
+	if (snd_attach(conn, ep)) {
+		fill_record(conn, ep, params);
+		c->inbound_reads = least(clamp_reads(params == NULL ? 0 : params->inbound_reads), c->inbound_reads);
+		c->outbound_reads = least(clamp_reads(params == NULL ? 0 : params->outbound_reads), c->outbound_reads);
+		ep->read_limit = c->outbound_reads;
+		if (snd_transition(conn, SNDL_CONN_ACCEPTED, SNDL_CONN_REQUESTED)) {
+			c->phase = SND_PHASE_ACCEPTING;
+			return SND_SUCCESS;
+		}
+	}
+	c->phase = SND_PHASE_ENDED;
+	snd_terminate(ep, SND_CONNECTION_ABORTED, "%s: the active side has withdrawn or is gone", op);
+	snd_detach(conn);
+	return snd_fail(SND_CONNECTION_ABORTED, "%s: the active side has withdrawn, is gone, or its memory is damaged", op);
+}
+
+snd_status snd_connector_accept(snd_connector *connector, snd_endpoint *endpoint, const snd_connect_params *params, int64_t timeout)
+{
+	const char *op = "accept";
+	SND_CHECK(connector, SND_TYPE_CONNECTOR, op);
+	SND_CHECK(endpoint, SND_TYPE_ENDPOINT, op);
+	struct snd_fabric *f = connector->object.fabric;
+	struct snd_connector *c = connector;
+	snd_lock(f);
+	snd_status s = start_accept(c, endpoint, params, op);
+	if (s != SND_SUCCESS) {
+		snd_unlock(f);
+		return s;
+	}
+	snd_status waited = wait_for(c, timeout, is_completed);
+	struct snd_connection *conn = c->conn;
+	if (waited != SND_SUCCESS)
+		snd_transition(conn, SNDL_CONN_ABORTED, SNDL_CONN_ACCEPTED);
+	struct snd_endpoint *ep = c->ep;
+	uint32_t state = snd_connection_state(conn);
+	if (ep != NULL && ep->state == SND_QP_CONNECTING && state == SNDL_CONN_ESTABLISHED)
+		snd_progress(ep);
+	if (ep == NULL || c->closed) {
+		c->phase = SND_PHASE_ENDED;
+		if (ep != NULL)
+			snd_terminate(ep, SND_CONNECTION_ABORTED, "%s: the connector was closed", op);
+		s = snd_fail(SND_CANCELED, "%s: the connector or the endpoint was closed", op);
+	} else if (ep->was_connected || (ep->state == SND_QP_CONNECTING && state == SNDL_CONN_ABORTED && waited == SND_SUCCESS)) {
+		/* If the active side aborts an established connection, this side was connected. */
+		if (ep->state == SND_QP_CONNECTING) {
+			snd_set_state(ep, SND_QP_CONNECTED);
+			snd_progress(ep);
+		}
+		c->phase = SND_PHASE_CONNECTED;
+	} else {
+		c->phase = SND_PHASE_ENDED;
+		if (state == SNDL_CONN_WITHDRAWN)
+			copy_private_data(c, SND_ACTIVE);
+		snd_terminate(ep, SND_CONNECTION_ABORTED, "%s: the active side has withdrawn or is gone", op);
+		if (state == SNDL_CONN_WITHDRAWN)
+			s = snd_fail(SND_CONNECTION_REFUSED, "%s: the active side rejected or closed the connection", op);
+		else if (waited != SND_SUCCESS)
+			s = snd_fail(waited, "%s: the active side has not completed the connection in time", op);
+		else if (snd_is_peer_gone(conn)) /* and has not completed, as far as this process can know */
+			s = snd_fail(SND_CONNECTION_REFUSED, "%s: the active side has died or left", op);
+		else
+			s = snd_fail(SND_CONNECTION_ABORTED, "%s: the active side is gone, or the endpoint was flushed", op);
+	}
+	end_wait(c);
+	snd_unlock(f);
+	return s;
+}
+
+/* withdraw ends an accepted Connect that is not going to be completed. */
+static bool withdraw(struct snd_connector *c, const void *data, uint32_t length)
+{
+	struct snd_connection *conn = c->conn;
+	c->phase = SND_PHASE_ENDED;
+	if (!conn->peer_dead && !conn->released && data != NULL) {
+		memcpy(conn->record->data[SND_ACTIVE], data, length);
+		snd_set32(&conn->record->data_len[SND_ACTIVE], length);
+	}
+	bool ok = snd_transition(conn, SNDL_CONN_WITHDRAWN, SNDL_CONN_ACCEPTED);
+	if (c->ep != NULL)
+		snd_terminate(c->ep, SND_CANCELED, "reject: the connection was rejected");
+	return ok;
+}
+
+snd_status snd_connector_reject(snd_connector *connector, const void *private_data, uint32_t length)
+{
+	const char *op = "reject";
+	SND_CHECK(connector, SND_TYPE_CONNECTOR, op);
+	if (length > SND_MAX_PRIVATE_DATA)
+		return snd_fail(SND_INVALID_BUFFER_SIZE, "%s: %" PRIu32 " bytes of private data, at most %u", op, length, SND_MAX_PRIVATE_DATA);
+	if (length > 0 && private_data == NULL)
+		return snd_fail(SND_INVALID_PARAMETER, "%s: private_data is NULL", op);
+	struct snd_fabric *f = connector->object.fabric;
+	snd_lock(f);
+	struct snd_connection *conn = connector->conn;
+	snd_status s = SND_SUCCESS;
+	bool ok;
+	switch (connector->phase) {
+	case SND_PHASE_REQUESTED:
+		if (!conn->peer_dead && !conn->released) {
+			if (length > 0)
+				memcpy(conn->record->data[SND_PASSIVE], private_data, length);
+			snd_set32(&conn->record->data_len[SND_PASSIVE], length);
+		}
+		connector->phase = SND_PHASE_ENDED;
+		ok = snd_transition(conn, SNDL_CONN_REFUSED, SNDL_CONN_REQUESTED) && !snd_is_peer_gone(conn);
+		snd_detach(conn);
+		break;
+	case SND_PHASE_ACCEPTED:
+		ok = withdraw(connector, private_data == NULL ? "" : private_data, length) && !snd_is_peer_gone(conn);
+		break;
+	default:
+		ok = true;
+		s = snd_fail(SND_CONNECTION_INVALID, "%s: the connector holds no request and no accepted Connect", op);
+	}
+	if (!ok)
+		s = snd_fail(SND_CONNECTION_ABORTED, "%s: the other side has withdrawn or is gone", op);
+	snd_unlock(f);
+	return s;
+}
+
+static bool is_up(const struct snd_connector *c)
+{
+	return c->phase == SND_PHASE_REQUESTED || c->phase == SND_PHASE_ACCEPTED || c->phase == SND_PHASE_ACCEPTING || c->phase == SND_PHASE_CONNECTED;
+}
+
+snd_status snd_connector_private_data(snd_connector *connector, void *buffer, uint32_t capacity, uint32_t *length)
+{
+	const char *op = "get private data";
+	SND_CHECK(connector, SND_TYPE_CONNECTOR, op);
+	if ((buffer == NULL && capacity > 0) || length == NULL)
+		return snd_fail(SND_INVALID_PARAMETER, "%s: buffer or length is NULL", op);
+	struct snd_fabric *f = connector->object.fabric;
+	snd_lock(f);
+	snd_status s = SND_SUCCESS;
+	*length = 0;
+	if (connector->phase == SND_PHASE_REQUESTED && (snd_is_peer_gone(connector->conn) || snd_connection_state(connector->conn) != SNDL_CONN_REQUESTED)) {
+		s = snd_fail(SND_CONNECTION_ABORTED, "%s: the active side has withdrawn or is gone", op);
+	} else if (!is_up(connector) && !connector->has_private_data) {
+		s = snd_fail(SND_CONNECTION_INVALID, "%s: not connecting or connected", op);
+	} else {
+		uint32_t n = connector->private_length;
+		*length = n;
+		if (least(n, capacity) > 0)
+			memcpy(buffer, connector->private_data, least(n, capacity));
+		if (n > capacity)
+			s = snd_fail(SND_BUFFER_OVERFLOW, "%s: a buffer of %" PRIu32 " bytes for %" PRIu32 " bytes", op, capacity, n);
+	}
+	snd_unlock(f);
+	return s;
+}
+
+snd_status snd_connector_read_limits(snd_connector *connector, uint32_t *inbound, uint32_t *outbound)
+{
+	const char *op = "get read limits";
+	SND_CHECK(connector, SND_TYPE_CONNECTOR, op);
+	if (inbound == NULL || outbound == NULL)
+		return snd_fail(SND_INVALID_PARAMETER, "%s: inbound or outbound is NULL", op);
+	if (!is_up(connector))
+		return snd_fail(SND_CONNECTION_INVALID, "%s: not connecting or connected", op);
+	*inbound = connector->inbound_reads;
+	*outbound = connector->outbound_reads;
+	return SND_SUCCESS;
+}
+
+snd_status snd_connector_local_address(snd_connector *connector, snd_address *address)
+{
+	const char *op = "get local address";
+	SND_CHECK(connector, SND_TYPE_CONNECTOR, op);
+	if (address == NULL)
+		return snd_fail(SND_INVALID_PARAMETER, "%s: address is NULL", op);
+	if ((connector->phase == SND_PHASE_NEW && !connector->owns_port) || connector->phase == SND_PHASE_ENDED)
+		return snd_fail(SND_CONNECTION_INVALID, "%s: not connecting or connected", op);
+	*address = connector->local;
+	return SND_SUCCESS;
+}
+
+snd_status snd_connector_peer_address(snd_connector *connector, snd_address *address)
+{
+	const char *op = "get peer address";
+	SND_CHECK(connector, SND_TYPE_CONNECTOR, op);
+	if (address == NULL)
+		return snd_fail(SND_INVALID_PARAMETER, "%s: address is NULL", op);
+	if (!is_up(connector))
+		return snd_fail(SND_CONNECTION_INVALID, "%s: not connected", op);
+	*address = connector->remote;
+	return SND_SUCCESS;
+}
+
+static bool has_ended(struct snd_connector *c)
+{
+	return c->closed || c->ep == NULL || c->ep->state == SND_QP_PEER_DISCONNECTED || c->ep->state == SND_QP_FAILED || c->ep->state == SND_QP_CLOSED;
+}
+
+snd_status snd_connector_wait_disconnect(snd_connector *connector, int64_t timeout)
+{
+	const char *op = "wait for disconnect";
+	SND_CHECK(connector, SND_TYPE_CONNECTOR, op);
+	struct snd_fabric *f = connector->object.fabric;
+	snd_lock(f);
+	if (connector->phase != SND_PHASE_CONNECTED) {
+		snd_unlock(f);
+		return snd_fail(SND_CONNECTION_INVALID, "%s: the connector was never connected", op);
+	}
+	snd_status s = wait_for(connector, timeout, has_ended);
+	if (s != SND_SUCCESS)
+		s = snd_fail(s, "%s: the connection is up", op);
+	else if (connector->closed)
+		s = snd_fail(SND_CANCELED, "%s: the connector was closed", op);
+	end_wait(connector);
+	snd_unlock(f);
+	return s;
+}
+
+static bool has_disconnected(struct snd_connector *c)
+{
+	return c->ep == NULL || (c->ep->state != SND_QP_DISCONNECTING && c->ep->pending_drains == 0);
+}
+
+snd_status snd_connector_disconnect(snd_connector *connector, int64_t timeout)
+{
+	const char *op = "disconnect";
+	SND_CHECK(connector, SND_TYPE_CONNECTOR, op);
+	struct snd_fabric *f = connector->object.fabric;
+	snd_lock(f);
+	struct snd_connector *c = connector;
+	snd_status s;
+	if (c->phase != SND_PHASE_CONNECTED || c->disconnect_called) {
+		s = snd_fail(SND_CONNECTION_INVALID, "%s: not connected", op);
+	} else if (c->ep == NULL || !snd_begin_disconnect(c->ep)) {
+		c->disconnect_called = true;
+		s = snd_fail(SND_CONNECTION_ABORTED, "%s: the connection has already failed: call snd_endpoint_error for the cause", op);
+	} else {
+		c->disconnect_called = true;
+		/* Until the drains end, a transfer of the peer may still access this process's memory. */
+		s = wait_for(c, timeout, has_disconnected);
+		if (s != SND_SUCCESS)
+			s = snd_fail(s, "%s: the other side has not disconnected", op);
+		else if (c->ep == NULL || c->ep->both_disconnected)
+			s = SND_SUCCESS;
+		else if (c->ep->disconnect_timed_out)
+			s = snd_fail(SND_IO_TIMEOUT, "%s: the other side did not disconnect in time: both sides must call it", op);
+		else
+			s = snd_fail(SND_CONNECTION_ABORTED, "%s: the other side aborted the connection", op);
+		end_wait(c);
+	}
+	snd_unlock(f);
+	return s;
+}
+
+/* snd_endpoint_closed is called when the endpoint's memory is freed. */
+void snd_endpoint_closed(struct snd_connector *c)
+{
+	c->ep = NULL;
+	if (c->phase == SND_PHASE_CONNECTED || c->phase == SND_PHASE_ENDED)
+		release_address(c);
+	if (c->owned && c->waits == 0)
+		snd_forget_connector(c);
+}
+
+void snd_give_to_endpoint(struct snd_connector *c)
+{
+	c->owned = true;
+	snd_object_hide(&c->object);
+}
+
+/* snd_forget_connector frees a closed connector. */
+void snd_forget_connector(struct snd_connector *c)
+{
+	snd_list_remove(&c->link);
+	if (c->ep != NULL)
+		c->ep->connector = NULL;
+	set_connection(c, NULL);
+	c->adapter->objects--;
+	snd_object_free(&c->object);
+}
+
+snd_status snd_connector_cancel(snd_connector *connector)
+{
+	SND_CHECK(connector, SND_TYPE_CONNECTOR, "cancel");
+	struct snd_fabric *f = connector->object.fabric;
+	snd_lock(f);
+	connector->cancels++;
+	snd_wake(f);
+	snd_unlock(f);
+	return SND_SUCCESS;
+}
+
+snd_status snd_connector_close(snd_connector *connector)
+{
+	SND_CHECK(connector, SND_TYPE_CONNECTOR, "close connector");
+	struct snd_fabric *f = connector->object.fabric;
+	struct snd_connector *c = connector;
+	snd_lock(f);
+	c->closed = true;
+	snd_object_hide(&c->object);
+	switch (c->phase) {
+	case SND_PHASE_CONNECTING: /* the call in progress cleans up */
+		if (!snd_transition(c->conn, SNDL_CONN_WITHDRAWN, SNDL_CONN_REQUESTED))
+			snd_transition(c->conn, SNDL_CONN_WITHDRAWN, SNDL_CONN_ACCEPTED);
+		break;
+	case SND_PHASE_ACCEPTED:
+		withdraw(c, NULL, 0);
+		break;
+	case SND_PHASE_REQUESTED:
+		snd_refuse(c->conn);
+		break;
+	case SND_PHASE_ACCEPTING:
+		snd_transition(c->conn, SNDL_CONN_ABORTED, SNDL_CONN_ACCEPTED);
+		break;
+	case SND_PHASE_CONNECTED:
+		if (c->ep != NULL)
+			snd_terminate(c->ep, SND_CONNECTION_ABORTED, "close: the connector was closed");
+		break;
+	default:
+		break;
+	}
+	snd_wake(f);
+	if (c->phase != SND_PHASE_CONNECTING && c->phase != SND_PHASE_ACCEPTING) {
+		release_address(c);
+		c->phase = SND_PHASE_ENDED;
+	}
+	if (c->waits == 0)
+		snd_forget_connector(c);
+	snd_unlock(f);
+	return SND_SUCCESS;
+}

@@ -1,0 +1,302 @@
+#include "cq.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "error.h"
+
+/* One poll in THOROUGH drives some endpoints even without visible work, because a peer may have disconnected or
+ * died, reads the inbox, and does the periodic work of the process. */
+enum { THOROUGH = 1024, THOROUGH_ENDPOINTS = 8, SCANNED = 6 };
+
+/* ring_size returns twice the depth at least: a program that counts on exactly its depth never overruns the queue. */
+static uint64_t ring_size(uint32_t depth)
+{
+	uint64_t size = 2;
+	while (size < 2 * (uint64_t)depth)
+		size *= 2;
+	return size;
+}
+
+snd_status snd_cq_create(snd_adapter *adapter, uint32_t depth, snd_cq **cq)
+{
+	const char *op = "create completion queue";
+	SND_CHECK(adapter, SND_TYPE_ADAPTER, op);
+	if (cq == NULL)
+		return snd_fail(SND_INVALID_PARAMETER, "%s: cq is NULL", op);
+	*cq = NULL;
+	if (depth < 1 || depth > SND_MAX_CQ_DEPTH)
+		return snd_fail(SND_INVALID_PARAMETER, "%s: depth %" PRIu32 ", allowed 1 to %d", op, depth, SND_MAX_CQ_DEPTH);
+	struct snd_fabric *f = adapter->object.fabric;
+	uint64_t size = ring_size(depth);
+	struct snd_cq *q = snd_object_new(SND_TYPE_CQ, sizeof *q, f);
+	if (q == NULL || (q->entries = calloc((size_t)size, sizeof *q->entries)) == NULL) {
+		if (q != NULL)
+			snd_object_free(&q->object);
+		return snd_fail(SND_NO_MEMORY, "%s: no private memory", op);
+	}
+	q->adapter = adapter;
+	q->mask = size - 1;
+	q->depth = depth;
+	q->fd = -1;
+	snd_list_init(&q->notifications);
+	snd_lock(f);
+	adapter->objects++;
+	snd_list_append(&f->queues, &q->link);
+	snd_unlock(f);
+	*cq = q;
+	return SND_SUCCESS;
+}
+
+bool snd_cq_attach(struct snd_cq *q, struct snd_endpoint *ep)
+{
+	if (q->users > 0 && q->endpoints[q->users - 1] == ep)
+		return true; /* one queue for receives and requests */
+	if (q->users == q->capacity) {
+		uint32_t capacity = q->capacity == 0 ? 4 : q->capacity * 2;
+		struct snd_endpoint **list = realloc(q->endpoints, capacity * sizeof(struct snd_endpoint *));
+		if (list == NULL)
+			return false;
+		q->endpoints = list;
+		q->capacity = capacity;
+	}
+	q->endpoints[q->users++] = ep;
+	if (q->overrun)
+		ep->overrun = true;
+	return true;
+}
+
+void snd_cq_detach(struct snd_cq *q, struct snd_endpoint *ep)
+{
+	for (uint32_t i = 0; i < q->users; i++) {
+		if (q->endpoints[i] == ep) {
+			for (q->users--; i < q->users; i++)
+				q->endpoints[i] = q->endpoints[i + 1];
+		}
+	}
+	for (uint64_t i = q->head; i != q->tail; i++) {
+		struct snd_completion *e = &q->entries[i & q->mask];
+		if (e->slots == &ep->initiator_slots || e->slots == &ep->receive_slots)
+			e->slots = &q->nobody;
+	}
+}
+
+/* signal_event makes the event descriptor readable if it is not. */
+static void signal_event(struct snd_cq *q)
+{
+	const uint64_t one = 1;
+	if (q->fd < 0 || (q->signaled && !q->overrun))
+		return;
+	q->signaled = true;
+	if (write(q->fd, &one, sizeof one) < 0) { /* only at the maximal count, when it is readable */
+	}
+}
+
+void snd_cq_overrun(struct snd_cq *q)
+{
+	if (q->closed || q->overrun)
+		return;
+	q->overrun = true;
+	for (uint32_t i = 0; i < q->users; i++)
+		q->endpoints[i]->overrun = true; /* each fails when it is driven next */
+	signal_event(q);
+	snd_wake_progress(q->object.fabric);
+}
+
+static uint32_t pop(struct snd_cq *q, snd_result *results, uint32_t count)
+{
+	uint32_t n = 0;
+	for (; n < count && q->head != q->tail; n++) {
+		struct snd_completion *e = &q->entries[q->head++ & q->mask];
+		snd_word *to = (snd_word *)(void *)&results[n];
+		for (int i = 0; i < 4; i++)
+			snd_set(&to[i], snd_relaxed(&e->words[i]));
+		e->slots->freed++;
+	}
+	if (q->head == q->tail)
+		q->signaled = false;
+	return n;
+}
+
+static inline bool has_work(const struct snd_endpoint *ep)
+{
+	return ep->state != SND_QP_CONNECTED || ep->overrun || ep->completed != ep->posted || snd_front(&ep->conn->in) != NULL;
+}
+
+/* scan drives endpoints that have work until there is a result. */
+static uint32_t scan(struct snd_cq *q, snd_result *results, uint32_t count, uint32_t endpoints)
+{
+	for (uint32_t i = 0; i < endpoints && i < q->users; i++) {
+		uint32_t at = q->next < q->users ? q->next : 0;
+		struct snd_endpoint *ep = q->endpoints[at];
+		q->next = at + 1;
+		if (!has_work(ep))
+			continue;
+		uint32_t n = snd_progress_into(ep, q, results, count);
+		if (n > 0 || q->head != q->tail)
+			return n;
+	}
+	return 0;
+}
+
+static void thorough(struct snd_cq *q)
+{
+	struct snd_fabric *f = q->object.fabric;
+	snd_read_inbox(f);
+	snd_housekeep(f, snd_clock());
+	for (uint32_t i = 0; i < THOROUGH_ENDPOINTS && i < q->users; i++) {
+		uint32_t at = q->next < q->users ? q->next : 0;
+		q->next = at + 1;
+		snd_progress(q->endpoints[at]);
+	}
+	if (!snd_list_is_empty(&f->work))
+		snd_run_deferred(f);
+}
+
+static uint32_t poll(struct snd_cq *q, snd_result *results, uint32_t count)
+{
+	uint32_t n = 0;
+	q->polls++;
+	if (q->polls % 16 == 1)
+		snd_set(&q->object.fabric->activity, snd_relaxed(&q->object.fabric->activity) + 1); /* the engine needs to know only that the program polls */
+	if (snd_unlikely(q->polls % THOROUGH == 0)) {
+		thorough(q);
+	} else if (q->head == q->tail) {
+		if (snd_likely(q->users == 1)) {
+			if (has_work(q->endpoints[0]))
+				n = snd_progress_into(q->endpoints[0], q, results, count);
+		} else {
+			n = scan(q, results, count, SCANNED);
+		}
+	}
+	return q->head == q->tail ? n : n + pop(q, results + n, count - n);
+}
+
+uint32_t snd_cq_poll(snd_cq *cq, snd_result *results, uint32_t count)
+{
+	if (!SND_VALID(cq, SND_TYPE_CQ)) {
+		snd_bad_handle("poll", "cq");
+		return 0;
+	}
+	if (snd_unlikely(results == NULL || count == 0)) {
+		(void)snd_fail(SND_INVALID_PARAMETER, "poll: no room for results");
+		return 0;
+	}
+	struct snd_fabric *f = cq->object.fabric;
+	snd_lock(f);
+	uint32_t n = poll(cq, results, count);
+	snd_unlock(f);
+	return n;
+}
+
+struct cq_wait {
+	struct snd_cq *q;
+	snd_result *results;
+	uint32_t count, taken;
+};
+
+static bool cq_ready(void *arg)
+{
+	struct cq_wait *w = arg;
+	struct snd_cq *q = w->q;
+	if (q->closed || q->overrun)
+		return true;
+	w->taken = q->head == q->tail ? scan(q, w->results, w->count, q->users) : 0;
+	if (q->head != q->tail)
+		w->taken += pop(q, w->results + w->taken, w->count - w->taken);
+	return w->taken > 0;
+}
+
+void snd_cq_release(struct snd_cq *q)
+{
+	if (!q->closed || q->waits > 0 || q->references > 0)
+		return;
+	snd_list_remove(&q->link);
+	free(q->entries);
+	free(q->endpoints);
+	q->adapter->objects--;
+	snd_object_free(&q->object);
+}
+
+snd_status snd_cq_wait(snd_cq *cq, snd_result *results, uint32_t count, int64_t timeout, uint32_t *taken)
+{
+	const char *op = "wait";
+	SND_CHECK(cq, SND_TYPE_CQ, op);
+	if (results == NULL || count == 0 || taken == NULL)
+		return snd_fail(SND_INVALID_PARAMETER, "%s: results or taken is NULL, or count is 0", op);
+	struct snd_fabric *f = cq->object.fabric;
+	*taken = 0;
+	snd_lock(f);
+	struct cq_wait w = {cq, results, count, 0};
+	if ((w.taken = poll(cq, results, count)) > 0) {
+		*taken = w.taken;
+		snd_unlock(f);
+		return SND_SUCCESS;
+	}
+	cq->waits++;
+	snd_status s = snd_wait(f, timeout, cq_ready, NULL, &w);
+	cq->waits--;
+	*taken = w.taken;
+	if (w.taken > 0)
+		s = SND_SUCCESS;
+	else if (cq->closed)
+		s = snd_fail(SND_CANCELED, "%s: the queue was closed", op);
+	else if (s == SND_SUCCESS)
+		s = snd_fail(SND_BUFFER_OVERFLOW, "%s: the queue overran, and results were lost: create a deeper queue", op);
+	else
+		s = snd_fail(s, "%s: %s", op, s == SND_CANCELED ? "the fabric was closed" : "no result in time");
+	snd_cq_release(cq);
+	snd_unlock(f);
+	return s;
+}
+
+snd_status snd_cq_resize(snd_cq *cq, uint32_t depth)
+{
+	const char *op = "resize";
+	SND_CHECK(cq, SND_TYPE_CQ, op);
+	if (depth < 1 || depth > SND_MAX_CQ_DEPTH)
+		return snd_fail(SND_INVALID_PARAMETER, "%s: depth %" PRIu32 ", allowed 1 to %d", op, depth, SND_MAX_CQ_DEPTH);
+	struct snd_fabric *f = cq->object.fabric;
+	snd_lock(f);
+	snd_status s = SND_SUCCESS;
+	uint64_t size = ring_size(depth), queued = cq->tail - cq->head;
+	struct snd_completion *entries = NULL;
+	if (queued > depth)
+		s = snd_fail(SND_BUFFER_OVERFLOW, "%s: depth %" PRIu32 ", but %" PRIu64 " results are queued: take results, then retry", op, depth, queued);
+	else if ((entries = calloc((size_t)size, sizeof *entries)) == NULL)
+		s = snd_fail(SND_NO_MEMORY, "%s: no private memory", op);
+	if (s == SND_SUCCESS) {
+		for (uint64_t i = cq->head; i != cq->tail; i++)
+			memcpy(&entries[i & (size - 1)], &cq->entries[i & cq->mask], sizeof *entries);
+		free(cq->entries);
+		cq->entries = entries;
+		cq->mask = size - 1;
+		cq->depth = depth;
+	}
+	snd_unlock(f);
+	return s;
+}
+
+snd_status snd_cq_close(snd_cq *cq)
+{
+	const char *op = "close completion queue";
+	SND_CHECK(cq, SND_TYPE_CQ, op);
+	struct snd_fabric *f = cq->object.fabric;
+	snd_lock(f);
+	cq->closed = true;
+	cq->head = cq->tail;
+	snd_list_remove(&cq->link);
+	snd_list_append(&f->closing_queues, &cq->link);
+	snd_object_hide(&cq->object);
+	if (cq->fd >= 0) {
+		close(cq->fd);
+		cq->fd = -1;
+		f->event_fds--;
+	}
+	snd_wake(f);
+	snd_cq_release(cq);
+	snd_unlock(f);
+	return SND_SUCCESS;
+}

@@ -1,0 +1,140 @@
+/* Events of a completion queue: calls of notify, and the event descriptor. */
+#include <errno.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "cq.h"
+#include "error.h"
+
+/* A call of notify. An event ends all calls that wait, of whatever type: a queue waits for the widest of their types. */
+struct notification {
+	struct snd_link link;
+	uint32_t type;
+	bool released;
+};
+
+static void update_watched(struct snd_cq *q) { q->watched = q->fd >= 0 || !snd_list_is_empty(&q->notifications); }
+
+static uint64_t latest(const struct snd_cq *q, uint32_t type)
+{
+	return type == SND_NOTIFY_ANY ? q->base + q->tail : type == SND_NOTIFY_SOLICITED ? q->last_solicited : q->last_error;
+}
+
+/* release_notifications ends all calls if there is a new result of their widest type that has not been taken. */
+static void release_notifications(struct snd_cq *q)
+{
+	uint32_t widest = SND_NOTIFY_ERRORS;
+	if (snd_list_is_empty(&q->notifications))
+		return;
+	for (struct snd_link *l = q->notifications.next; l != &q->notifications; l = l->next) {
+		uint32_t type = SND_OF(l, struct notification, link)->type;
+		if (type == SND_NOTIFY_ANY || (type == SND_NOTIFY_SOLICITED && widest == SND_NOTIFY_ERRORS))
+			widest = type;
+	}
+	uint64_t at = latest(q, widest);
+	if (at <= q->last_released || at <= q->base + q->head)
+		return;
+	q->last_released = at;
+	while (!snd_list_is_empty(&q->notifications)) {
+		struct notification *n = SND_OF(q->notifications.next, struct notification, link);
+		n->released = true;
+		snd_list_remove(&n->link);
+	}
+	update_watched(q);
+	snd_wake(q->object.fabric);
+}
+
+void snd_cq_event(struct snd_cq *q, bool failed, bool solicited)
+{
+	if (failed)
+		q->last_error = q->base + q->tail;
+	if (failed || solicited)
+		q->last_solicited = q->base + q->tail;
+	release_notifications(q);
+	const uint64_t one = 1;
+	if (q->fd >= 0 && !q->signaled) {
+		q->signaled = true;
+		if (write(q->fd, &one, sizeof one) < 0) { /* only at the maximal count, when it is readable */
+		}
+	}
+}
+
+struct notify_wait {
+	struct snd_cq *q;
+	struct notification n;
+};
+
+static bool is_notified(void *arg)
+{
+	struct notify_wait *w = arg;
+	return w->n.released || w->q->closed || w->q->overrun;
+}
+
+static void drive(void *arg)
+{
+	struct snd_cq *q = ((struct notify_wait *)arg)->q;
+	for (uint32_t i = 0; i < q->users; i++)
+		snd_progress(q->endpoints[i]);
+}
+
+snd_status snd_cq_notify(snd_cq *cq, uint32_t type, int64_t timeout)
+{
+	const char *op = "notify";
+	SND_CHECK(cq, SND_TYPE_CQ, op);
+	if (type > SND_NOTIFY_SOLICITED)
+		return snd_fail(SND_INVALID_PARAMETER, "%s: unknown type %u", op, (unsigned)type);
+	struct snd_fabric *f = cq->object.fabric;
+	snd_lock(f);
+	if (cq->overrun) {
+		snd_unlock(f);
+		return snd_fail(SND_BUFFER_OVERFLOW, "%s: the queue overran, and results were lost: create a deeper queue", op);
+	}
+	struct notify_wait w = {cq, {{NULL, NULL}, type, false}};
+	snd_list_append(&cq->notifications, &w.n.link);
+	update_watched(cq);
+	release_notifications(cq);
+	cq->waits++;
+	snd_status s = snd_wait(f, timeout, is_notified, drive, &w);
+	snd_list_remove(&w.n.link);
+	update_watched(cq);
+	cq->waits--;
+	if (w.n.released)
+		s = SND_SUCCESS;
+	else if (cq->closed)
+		s = snd_fail(SND_CANCELED, "%s: the queue was closed", op);
+	else if (cq->overrun)
+		s = snd_fail(SND_BUFFER_OVERFLOW, "%s: the queue overran, and results were lost: create a deeper queue", op);
+	else
+		s = snd_fail(s, "%s: no such result in time", op);
+	snd_cq_release(cq);
+	snd_unlock(f);
+	return s;
+}
+
+snd_status snd_cq_event_fd(snd_cq *cq, int *descriptor)
+{
+	const char *op = "event descriptor";
+	SND_CHECK(cq, SND_TYPE_CQ, op);
+	if (descriptor == NULL)
+		return snd_fail(SND_INVALID_PARAMETER, "%s: descriptor is NULL", op);
+	*descriptor = -1;
+	struct snd_fabric *f = cq->object.fabric;
+	if (!f->has_engine)
+		return snd_fail(SND_NOT_SUPPORTED, "%s: with manual progress no thread would write it: open the fabric with SND_PROGRESS_AUTO", op);
+	snd_lock(f);
+	snd_status s = SND_SUCCESS;
+	if (cq->fd >= 0) {
+	} else if ((cq->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) < 0) {
+		s = snd_fail(SND_INSUFFICIENT_RESOURCES, "%s: %s: raise ulimit -n or call snd_cq_wait", op, strerror(errno));
+	} else {
+		f->event_fds++;
+		update_watched(cq);
+		if (cq->head != cq->tail || cq->overrun)
+			snd_cq_event(cq, false, false);
+		snd_wake_progress(f);
+	}
+	*descriptor = cq->fd;
+	snd_unlock(f);
+	return s;
+}

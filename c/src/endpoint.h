@@ -1,0 +1,355 @@
+/* Endpoints and their connections. The fabric's lock guards all fields. */
+#ifndef SND_ENDPOINT_H
+#define SND_ENDPOINT_H
+
+#include "credit.h"
+#include "fabric.h"
+#include "ring.h"
+#include "window.h"
+
+enum snd_qp_state {
+	SND_QP_IDLE,
+	SND_QP_CONNECTING,
+	SND_QP_ACCEPTED, /* active side: the peer has accepted, the program has not completed */
+	SND_QP_CONNECTED,
+	SND_QP_PEER_DISCONNECTED,
+	SND_QP_FAILED,
+	SND_QP_DISCONNECTING,
+	SND_QP_CLOSED,
+};
+
+/* snd_entry is a scatter/gather entry as an address: only a check of the token makes memory of it. */
+struct snd_entry {
+	uint64_t address;
+	uint32_t length;
+	uint32_t token;
+};
+
+/* snd_slots counts the slots of one queue of an endpoint that are free again because their results were taken. */
+struct snd_slots {
+	uint64_t freed;
+	uint64_t context; /* of the endpoint */
+};
+
+enum { SND_ACTIVE = 0, SND_PASSIVE = 1 };
+
+struct snd_connection {
+	/* What small requests and messages need comes first. */
+	struct snd_producer out;
+	struct snd_consumer in;
+	struct snd_credit credit;
+	struct snd_connection_record *record;
+	struct snd_shared_qp *peer_qp;
+	snd_half *peer_disconnected;
+	uint64_t peer_adapter, peer_endpoint;
+	struct snd_peer peer;
+	bool peer_has_srq;
+
+	bool attached;
+	bool peer_dead; /* its death was handled: its memory may be reused */
+	bool detached;
+	bool released;       /* everything of the connection is freed, or will be by its last user */
+	bool inbound_failed; /* a message of the peer failed here: later ones do not count */
+	uint32_t users;      /* connector and endpoint that refer to it */
+	int side;
+	uint64_t offset; /* of the record */
+	struct snd_fabric *fabric;
+	struct snd_endpoint *endpoint;
+	struct snd_link link;         /* of the fabric */
+	struct snd_link adapter_link; /* while its peer's hazard counts */
+	struct snd_link queue_link;   /* of a listener */
+	struct snd_work work;         /* release */
+
+	uint64_t *descriptors; /* of the peer's receives */
+	uint64_t stride;       /* words */
+	uint64_t receive_count;
+
+	uint64_t reads_sent;
+	uint64_t read_ends[SND_MAX_READS];
+	struct {
+		bool read;
+		uint64_t entry; /* number plus one; 0 = none */
+		snd_status status;
+	} fault;
+};
+
+static inline uint32_t snd_connection_state(const struct snd_connection *c)
+{
+	if (c->released)
+		return SNDL_CONN_ABORTED; /* the record may be reused memory by now */
+	return snd_load32(&c->record->state); /* ORDER conn-state: pairs with the swap in snd_transition */
+}
+static inline bool snd_is_peer_gone(const struct snd_connection *c) { return c->peer_dead || snd_peer_gone(&c->peer); }
+
+/* snd_is_open reports whether neither side has ended the connection. ORDER hazard: after snd_publish_hazard;
+ * pairs with the change of either word before the load of the hazard. ORDER conn-state: after a push. */
+static inline bool snd_is_open(const struct snd_connection *c)
+{
+	return snd_load32(&c->record->state) == SNDL_CONN_ESTABLISHED && snd_load32(c->peer_disconnected) == 0;
+}
+
+/* snd_send_request is a request of the initiator queue. */
+struct snd_send_request {
+	uint32_t kind;
+	uint32_t flags;
+	uint64_t context;
+	struct snd_entry *entries;
+	uint32_t count;
+	snd_status status;
+	uint64_t total;
+	unsigned char *inline_data;
+	uint64_t remote_address;
+	uint32_t remote_token;
+	uint32_t drain_token;
+	uint64_t local_bind, remote_bind; /* words of the binds in use; 0 = none yet */
+	uint64_t transferred;
+	uint64_t first_entry, end_entry; /* ring entries; end 0 = none */
+	int64_t deadline;                /* of a Send that has no receive */
+	struct snd_window *window;
+	struct snd_binding binding;
+	struct snd_entry bounce_entry;
+	int bounce_index; /* bounce buffer that receives the data of a Read; -1 = none */
+	bool invalidate;
+	bool must_cancel;
+	bool responder_copies;
+	bool has_receive;
+	bool draining;
+	bool needs_ack;
+	bool finished;
+};
+
+struct snd_receive {
+	uint64_t context;
+	uint64_t capacity;
+	struct snd_entry single; /* the only entry, if count is 1 */
+	struct snd_entry *list;
+	uint32_t count;
+};
+
+enum { SND_BOUNCE_COUNT = 2, SND_REASON = 376 };
+
+/* snd_fault says why a copy was refused. */
+enum snd_fault {
+	SND_NO_FAULT,
+	SND_FAULT_BAD_TOKEN,
+	SND_FAULT_REVOKED,
+	SND_FAULT_OTHER_SCOPE,
+	SND_FAULT_NO_RIGHT,
+	SND_FAULT_OUT_OF_RANGE,
+	SND_FAULT_UNREACHABLE, /* private memory of the peer */
+	SND_FAULT_DISCONNECTED,
+};
+
+/* snd_operand is the memory at one end of a copy. */
+struct snd_operand {
+	unsigned char *memory; /* plain memory without a token; else NULL */
+	uint64_t address;
+	uint64_t *bind;    /* see snd_send_request.local_bind; NULL for a single part */
+	uint64_t endpoint; /* own token in a peer's request: our endpoint; 0 = our own request */
+	uint32_t token;
+	uint32_t rights;
+	bool peers; /* a token of the peer */
+};
+
+struct snd_endpoint {
+	struct snd_object object;
+
+	enum snd_qp_state state;
+	bool overrun; /* a completion queue has overrun */
+	bool requester_copies;
+	bool batching; /* reserved for request batches */
+	bool wakeup_requested;
+	bool serving; /* in_entry is decoded and not finished */
+	struct snd_connection *conn;
+	struct snd_own_entry *cached; /* of the local token that was used last */
+	struct snd_shared_qp *local_qp;
+	uint64_t adapter_number;
+	uint32_t unreachable; /* the last token whose memory was found to be private */
+	uint32_t max_receive_sge;
+
+	/* Initiator queue. */
+	uint64_t posted, completed, adjustment, initiator_depth;
+	struct snd_cq *initiator_cq;
+	struct snd_slots initiator_slots;
+	/* Receive queue. */
+	uint64_t rposted, rcompleted, receive_depth, receive_mask;
+	struct snd_cq *receive_cq;
+	struct snd_slots receive_slots;
+	struct snd_receive *receives;
+	uint64_t *descriptors; /* in the arena */
+	uint64_t stride;       /* words */
+
+
+	uint64_t small_end, small_bytes;
+	struct snd_srq *srq;      /* where receives come from; NULL = they are posted to the endpoint */
+	struct snd_link srq_link; /* while a message waits for a receive of it */
+	uint64_t number;
+	uint64_t local_qp_offset;
+	uint32_t max_initiator_sge, inline_size;
+	struct snd_adapter *adapter;
+	struct snd_link link;
+	struct snd_link bound; /* windows */
+
+	/* Requester, slow path. */
+	uint32_t read_limit;
+	struct snd_send_request *requests;
+	struct snd_entry *request_entries, *receive_entries;
+	unsigned char *inline_memory;
+	uint64_t request_mask;
+	uint64_t submitted, next;
+	bool has_failed; /* a request has failed and is not completed; no other may run */
+	struct snd_entry remote_entries[SNDL_MAX_SGE];
+	uint32_t remote_count;
+	uint64_t remote_capacity;
+	struct snd_region bounce;
+	uint64_t bounce_offset;
+	uint64_t bounce_freed_by[SND_BOUNCE_COUNT];
+
+	/* Responder. */
+	struct {
+		uint32_t kind, flags, payload_length, token, sender_token;
+		uint64_t sender_address, receiver_address, fragment_length, request_length, status;
+		unsigned char payload[SNDL_MAX_SEND_IN_ENTRY];
+		uint64_t copied;
+	} in_entry;
+	uint64_t message_received;
+	uint64_t local_bind, remote_bind;
+	struct snd_window *invalidating;
+	uint32_t invalidated_token;
+
+	/* Life. */
+	struct snd_connector *connector;
+	bool was_connected, flushed, remote_released, disconnect_timed_out, both_disconnected, close_called, freeing;
+	int64_t disconnect_deadline;
+	uint32_t pending_drains;
+	snd_status cause;
+	char cause_text[SND_REASON];
+	struct snd_work teardown_work, free_work;
+	bool teardown_pending;
+};
+
+enum snd_outcome { SND_BLOCKED, SND_PARTIAL, SND_EXECUTED };
+
+#define SND_QUANTUM (UINT64_C(256) << 10)
+#define SND_CHUNK_BYTES (UINT64_C(64) << 10) /* copied between two checks of the tokens */
+
+/* guard.c */
+void snd_copy_ordered(unsigned char *sink, const unsigned char *source, uint64_t n);
+/* snd_copy copies n bytes while both tokens are valid. The last word is stored last. */
+bool snd_copy(struct snd_endpoint *ep, const struct snd_operand *sink, const struct snd_operand *source, uint64_t n,
+	enum snd_fault *sink_fault, enum snd_fault *source_fault);
+enum snd_fault snd_check_operand(struct snd_endpoint *ep, const struct snd_operand *o, uint64_t n);
+/* snd_is_private reports whether an own operand is memory that no peer can reach. */
+bool snd_is_private(struct snd_endpoint *ep, const struct snd_operand *o, uint64_t n, enum snd_fault *fault);
+bool snd_cache_entry(struct snd_endpoint *ep, uint32_t token);
+const char *snd_fault_text(enum snd_fault f);
+
+/* qp.c */
+static inline struct snd_send_request *snd_request_at(struct snd_endpoint *ep, uint64_t number) { return &ep->requests[number & ep->request_mask]; }
+static inline struct snd_receive *snd_receive_at(struct snd_endpoint *ep, uint64_t number) { return &ep->receives[number & ep->receive_mask]; }
+static inline const struct snd_entry *snd_entries_of(const struct snd_receive *r) { return r->count == 1 ? &r->single : r->list; }
+struct snd_entry snd_entry_at(const struct snd_entry *entries, uint32_t count, uint64_t at);
+void snd_set_state(struct snd_endpoint *ep, enum snd_qp_state s);
+void snd_close_endpoint(struct snd_endpoint *ep);
+void snd_forget_endpoint(struct snd_endpoint *ep);
+
+/* request.c */
+struct snd_send_request *snd_enqueue_pushed(struct snd_endpoint *ep, uint32_t kind, uint64_t context);
+bool snd_run_requests(struct snd_endpoint *ep, uint64_t *budget);
+void snd_complete_request(struct snd_endpoint *ep, struct snd_send_request *r);
+void snd_cancel_request(struct snd_send_request *r);
+void snd_complete_invalidate(struct snd_endpoint *ep, struct snd_send_request *r);
+void snd_finish(struct snd_send_request *r, snd_status s);
+enum snd_outcome snd_reject(struct snd_endpoint *ep, struct snd_send_request *r, snd_status s, const char *format, ...) __attribute__((format(printf, 4, 5)));
+enum snd_outcome snd_reject_local(struct snd_endpoint *ep, struct snd_send_request *r, const struct snd_entry *e, enum snd_fault f);
+void snd_set_operand(struct snd_send_request *r, struct snd_operand *o, const struct snd_entry *e, uint32_t rights);
+void snd_request_wakeup(struct snd_endpoint *ep);
+static inline void snd_cancel_wakeup(struct snd_endpoint *ep)
+{
+	if (snd_unlikely(ep->wakeup_requested)) {
+		ep->wakeup_requested = false;
+		snd_set32(&ep->local_qp->need_wakeup, 0);
+	}
+}
+bool snd_has_free_entry(struct snd_endpoint *ep);
+bool snd_push_entry(struct snd_endpoint *ep, struct snd_send_request *r, const uint64_t words[7]);
+bool snd_gather_payload(struct snd_endpoint *ep, struct snd_send_request *r, uint64_t *words);
+enum snd_outcome snd_send_fragments(struct snd_endpoint *ep, struct snd_send_request *r, uint64_t *budget);
+uint32_t snd_entry_flags(const struct snd_send_request *r);
+
+/* send.c */
+enum snd_outcome snd_execute_send(struct snd_endpoint *ep, struct snd_send_request *r, uint64_t *budget);
+bool snd_has_receive(struct snd_connection *c);
+
+/* serve.c */
+uint32_t snd_serve_sends_fast(struct snd_endpoint *ep, snd_result *results, uint32_t room);
+bool snd_serve_ring(struct snd_endpoint *ep, uint64_t *budget);
+bool snd_decode_entry(struct snd_endpoint *ep, const struct snd_slot *slot);
+bool snd_fill_receive(struct snd_endpoint *ep, struct snd_receive *r, uint64_t at, struct snd_operand *source, uint64_t n);
+void snd_release_entries(struct snd_endpoint *ep, bool always_ring);
+snd_status snd_receive_status(const struct snd_endpoint *ep);
+
+/* srq.c */
+/* snd_assign_receive gives the oldest receive of the shared queue to an endpoint at which a message has begun. It returns
+ * false if the endpoint has to wait. */
+bool snd_assign_receive(struct snd_endpoint *ep);
+/* snd_remove_waiter is called when the endpoint's connection ends. */
+void snd_remove_waiter(struct snd_endpoint *ep);
+void snd_copy_receive(struct snd_receive *to, const struct snd_receive *from);
+
+/* receive.c */
+/* snd_set_receive sets context and entries of a receive, and checks them. */
+snd_status snd_set_receive(struct snd_receive *r, uint64_t context, const snd_sge *sge, uint32_t count, uint32_t most, const char *op);
+void snd_complete_receive(struct snd_endpoint *ep, struct snd_receive *r, snd_status s, uint64_t bytes, uint32_t invalidated);
+snd_status snd_post_receive(struct snd_endpoint *ep, uint64_t context, const snd_sge *sge, uint32_t count);
+
+/* teardown.c */
+void snd_terminate(struct snd_endpoint *ep, snd_status cause, const char *format, ...) __attribute__((format(printf, 3, 4)));
+void snd_set_cause(struct snd_endpoint *ep, snd_status s, const char *format, ...) __attribute__((format(printf, 3, 4)));
+void snd_peer_aborted(struct snd_endpoint *ep);
+void snd_peer_died(struct snd_connection *c);
+void snd_tear_down(struct snd_endpoint *ep);
+void snd_detach_if_done(struct snd_endpoint *ep);
+bool snd_handle_peer_disconnect(struct snd_endpoint *ep);
+bool snd_begin_disconnect(struct snd_endpoint *ep);
+void snd_complete_disconnect(struct snd_endpoint *ep);
+void snd_cancel_receives(struct snd_endpoint *ep);
+void snd_forget_release(struct snd_work *w);
+
+/* connection.c */
+struct snd_connection *snd_connection_new(struct snd_fabric *f, struct snd_connection_record *r, uint64_t offset, int side, struct snd_peer peer);
+/* snd_attach checks the peer's shared queue-pair state. The reason of a failure is in the text. */
+bool snd_attach(struct snd_connection *c, struct snd_endpoint *ep);
+bool snd_transition(struct snd_connection *c, uint32_t to, uint32_t from);
+void snd_detach(struct snd_connection *c);
+void snd_unuse(struct snd_connection *c);
+void snd_refuse(struct snd_connection *c);
+void snd_handle_request(struct snd_fabric *f, uint64_t offset);
+void snd_release_dead(struct snd_fabric *f, uint64_t id);
+void snd_fail_all(struct snd_fabric *f);
+void snd_check_peers(struct snd_fabric *f);
+void snd_clear_forged_hazards(struct snd_fabric *f);
+/* snd_endpoint_closed tells a connector that its endpoint's memory is freed. */
+void snd_endpoint_closed(struct snd_connector *c);
+void snd_forget_connection(struct snd_connection *c);
+bool snd_begin_connecting(struct snd_endpoint *ep, struct snd_connection *c, struct snd_connector *by);
+/* snd_listener_enqueue gives a request to the listener of a port; false if there is none or its backlog is full. */
+bool snd_listener_enqueue(struct snd_fabric *f, struct snd_connection *c, uint16_t port);
+void snd_forget_listener(struct snd_listener *l);
+void snd_forget_connector(struct snd_connector *c);
+
+/* progress.c */
+bool snd_progress(struct snd_endpoint *ep);
+/* snd_progress_into is snd_progress that may store results of receives directly. */
+uint32_t snd_progress_into(struct snd_endpoint *ep, struct snd_cq *q, snd_result *results, uint32_t room);
+void snd_settle_deliveries(struct snd_fabric *f, struct snd_adapter *a);
+bool snd_needs_polling(struct snd_fabric *f);
+
+/* snd_must_not_overtake reports whether the ring holds an entry that a direct copy must not overtake. */
+static inline bool snd_must_not_overtake(struct snd_connection *c)
+{
+	uint64_t last = snd_credit_barrier(&c->credit, c->out.next);
+	return last != 0 && (int64_t)(last - c->out.released) > 0 && (int64_t)(last - snd_load_released(&c->out)) > 0;
+}
+
+#endif

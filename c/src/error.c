@@ -1,0 +1,58 @@
+#include "error.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+static _Thread_local char text[512];
+
+snd_status snd_fail(snd_status status, const char *format, ...)
+{
+	va_list args;
+	va_start(args, format);
+	vsnprintf(text, sizeof text, format, args);
+	va_end(args);
+	return status;
+}
+
+const char *snd_last_error(void) { return text; }
+
+const char *snd_version(void) { return SOFTND_VERSION; }
+
+const char *snd_status_name(snd_status status)
+{
+	switch (status) {
+	case SND_SUCCESS: return "success";
+	case SND_BUFFER_OVERFLOW: return "buffer overflow";
+	case SND_DEVICE_BUSY: return "device busy";
+	case SND_NO_MORE_ENTRIES: return "no more entries";
+	case SND_UNSUCCESSFUL: return "unsuccessful";
+	case SND_ACCESS_VIOLATION: return "access violation";
+	case SND_INVALID_HANDLE: return "invalid handle";
+	case SND_INVALID_PARAMETER: return "invalid parameter";
+	case SND_INVALID_DEVICE_REQUEST: return "invalid device request";
+	case SND_NO_MEMORY: return "no memory";
+	case SND_DATA_OVERRUN: return "data overrun";
+	case SND_SHARING_VIOLATION: return "sharing violation";
+	case SND_INSUFFICIENT_RESOURCES: return "insufficient resources";
+	case SND_IO_TIMEOUT: return "I/O timeout";
+	case SND_NOT_SUPPORTED: return "not supported";
+	case SND_BAD_NETWORK_NAME: return "bad network name";
+	case SND_INTERNAL_ERROR: return "internal error";
+	case SND_CANCELED: return "canceled";
+	case SND_REMOTE_ERROR: return "remote error";
+	case SND_INVALID_ADDRESS: return "invalid address";
+	case SND_INVALID_DEVICE_STATE: return "invalid device state";
+	case SND_INVALID_BUFFER_SIZE: return "invalid buffer size";
+	case SND_TOO_MANY_ADDRESSES: return "too many addresses";
+	case SND_CONNECTION_DISCONNECTED: return "connection disconnected";
+	case SND_CONNECTION_REFUSED: return "connection refused";
+	case SND_ADDRESS_ALREADY_ASSOCIATED: return "address already associated";
+	case SND_CONNECTION_INVALID: return "connection invalid";
+	case SND_CONNECTION_ACTIVE: return "connection active";
+	case SND_NETWORK_UNREACHABLE: return "network unreachable";
+	case SND_HOST_UNREACHABLE: return "host unreachable";
+	case SND_CONNECTION_ABORTED: return "connection aborted";
+	case SND_DEVICE_REMOVED: return "device removed";
+	default: return "unknown status";
+	}
+}

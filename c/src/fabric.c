@@ -1,0 +1,274 @@
+/* Opening and closing a fabric and its adapters. */
+#include "fabric.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "connector.h"
+#include "cq.h"
+#include "error.h"
+#include "srq.h"
+
+#define SECOND INT64_C(1000000000)
+
+static snd_status check_options(const snd_fabric_options *o, const char *op)
+{
+	if (o == NULL)
+		return SND_SUCCESS;
+	if ((o->threading != SND_THREAD_DOMAIN && o->threading != SND_THREAD_SAFE) || (o->executor != SND_EXECUTOR_AUTO && o->executor != SND_EXECUTOR_TARGET))
+		return snd_fail(SND_INVALID_PARAMETER, "%s: unknown threading or executor in the options", op);
+	if (o->progress != SND_PROGRESS_MANUAL && o->progress != SND_PROGRESS_AUTO)
+		return snd_fail(SND_INVALID_PARAMETER, "%s: unknown progress model in the options", op);
+	if (o->receive_timeout < SND_RECEIVE_TIMEOUT_AT_ONCE || o->disconnect_timeout < 0)
+		return snd_fail(SND_INVALID_PARAMETER, "%s: negative time-out in the options", op);
+	return SND_SUCCESS;
+}
+
+snd_status snd_fabric_begin(const snd_fabric_options *options, struct snd_fabric **fabric, const char *op)
+{
+	snd_status s = snd_start(op);
+	if (s == SND_SUCCESS)
+		s = check_options(options, op);
+	if (s != SND_SUCCESS)
+		return s;
+	struct snd_fabric *f = snd_object_new(SND_TYPE_FABRIC, sizeof *f, NULL);
+	if (f == NULL || (f->ports = calloc(1, 65536 / 8)) == NULL) {
+		if (f != NULL)
+			snd_object_free(&f->object);
+		return snd_fail(SND_NO_MEMORY, "%s: no private memory", op);
+	}
+	f->object.fabric = f;
+	f->arena.fd = f->socket = -1;
+	for (int i = 0; i < SND_JOINERS; i++)
+		f->joiners[i].socket = -1;
+	long cores = sysconf(_SC_NPROCESSORS_ONLN);
+	f->cores = cores > 0 ? (uint32_t)cores : 1;
+	f->receive_timeout = f->disconnect_timeout = 2 * SECOND;
+	if (options != NULL) {
+		f->has_engine = options->progress == SND_PROGRESS_AUTO;
+		f->lock = options->threading == SND_THREAD_SAFE ? SND_LOCK_MUTEX : f->has_engine ? SND_LOCK_BIASED : SND_LOCK_NONE;
+		f->target = options->executor == SND_EXECUTOR_TARGET;
+		if (options->receive_timeout != 0)
+			f->receive_timeout = options->receive_timeout;
+		if (options->disconnect_timeout != 0)
+			f->disconnect_timeout = options->disconnect_timeout;
+	}
+	pthread_mutex_init(&f->mutex, NULL);
+	struct snd_link *lists[] = {&f->adapters, &f->endpoints, &f->closing, &f->connections, &f->listeners, &f->connectors, &f->queues, &f->closing_queues, &f->shared_queues,
+		&f->regions, &f->windows, &f->work};
+	for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)
+		snd_list_init(lists[i]);
+	snd_in_use(1);
+	*fabric = f;
+	return SND_SUCCESS;
+}
+
+/* free_fabric frees a fabric that is not a member. */
+static void free_fabric(struct snd_fabric *f)
+{
+	snd_stop_serving(f);
+	snd_arena_close(&f->arena);
+	free(f->ports);
+	pthread_mutex_destroy(&f->mutex);
+	snd_object_free(&f->object);
+	snd_in_use(-1);
+}
+
+/* snd_fabric_finish joins the arena that f has attached, or frees f if s or the join has failed. */
+snd_status snd_fabric_finish(struct snd_fabric *f, snd_status s, int32_t rank, snd_fabric **fabric, const char *op)
+{
+	if (s == SND_SUCCESS)
+		s = snd_join(f, rank, op);
+	if (s != SND_SUCCESS) {
+		free_fabric(f);
+		return s;
+	}
+	snd_check_liveness(f);
+	if (f->has_engine && (s = snd_engine_start(f, op)) != SND_SUCCESS) {
+		snd_leave(f);
+		free_fabric(f);
+		return s;
+	}
+	*fabric = f;
+	return SND_SUCCESS;
+}
+
+snd_status snd_fabric_create(uint32_t ranks, uint64_t size, const snd_fabric_options *options, snd_fabric **fabric)
+{
+	const char *op = "create fabric";
+	if (fabric == NULL)
+		return snd_fail(SND_INVALID_PARAMETER, "%s: fabric is NULL", op);
+	*fabric = NULL;
+	struct snd_fabric *f;
+	snd_status s = snd_fabric_begin(options, &f, op);
+	if (s != SND_SUCCESS)
+		return s;
+	return snd_fabric_finish(f, snd_arena_create(&f->arena, ranks, size, op), -1, fabric, op);
+}
+
+snd_status snd_fabric_attach(int descriptor, int32_t rank, const snd_fabric_options *options, snd_fabric **fabric)
+{
+	const char *op = "attach fabric";
+	if (fabric == NULL)
+		return snd_fail(SND_INVALID_PARAMETER, "%s: fabric is NULL", op);
+	*fabric = NULL;
+	struct snd_fabric *f;
+	snd_status s = snd_fabric_begin(options, &f, op);
+	if (s != SND_SUCCESS)
+		return s;
+	return snd_fabric_finish(f, snd_arena_attach(&f->arena, descriptor, snd_clock() + 10 * SECOND, op), rank, fabric, op);
+}
+
+int snd_fabric_descriptor(snd_fabric *fabric)
+{
+	if (SND_VALID(fabric, SND_TYPE_FABRIC))
+		return fabric->arena.fd;
+	snd_bad_handle("descriptor of fabric", "fabric");
+	return -1;
+}
+
+snd_address snd_fabric_address(snd_fabric *fabric)
+{
+	if (SND_VALID(fabric, SND_TYPE_FABRIC))
+		return (snd_address){snd_host_of(fabric->slot), 0, 0};
+	snd_bad_handle("address of fabric", "fabric");
+	return (snd_address){0, 0, 0};
+}
+
+snd_status snd_fabric_progress(snd_fabric *fabric)
+{
+	SND_CHECK(fabric, SND_TYPE_FABRIC, "progress");
+	snd_lock(fabric);
+	snd_progress_all(fabric);
+	snd_housekeep(fabric, snd_clock());
+	if (!snd_list_is_empty(&fabric->work))
+		snd_run_deferred(fabric);
+	snd_unlock(fabric);
+	return SND_SUCCESS;
+}
+
+/* free_objects frees what is private to the process. Peers keep their references to this process's memory until
+ * they have acknowledged that the member left. */
+static void free_objects(struct snd_fabric *f)
+{
+	while (!snd_list_is_empty(&f->listeners))
+		snd_forget_listener(SND_OF(f->listeners.next, struct snd_listener, link));
+	while (!snd_list_is_empty(&f->connectors))
+		snd_forget_connector(SND_OF(f->connectors.next, struct snd_connector, link));
+	while (!snd_list_is_empty(&f->closing))
+		snd_forget_endpoint(SND_OF(f->closing.next, struct snd_endpoint, link));
+	while (!snd_list_is_empty(&f->connections))
+		snd_forget_connection(SND_OF(f->connections.next, struct snd_connection, link));
+	while (!snd_list_is_empty(&f->work)) {
+		struct snd_work *w = SND_OF(f->work.next, struct snd_work, link);
+		snd_list_remove(&w->link);
+		snd_forget_release(w);
+	}
+	while (!snd_list_is_empty(&f->windows)) {
+		struct snd_window *w = SND_OF(f->windows.next, struct snd_window, link);
+		snd_list_remove(&w->link);
+		snd_object_free(&w->object);
+	}
+	while (!snd_list_is_empty(&f->regions)) {
+		struct snd_mr *m = SND_OF(f->regions.next, struct snd_mr, link);
+		snd_list_remove(&m->link);
+		snd_object_free(&m->object);
+	}
+	while (!snd_list_is_empty(&f->queues)) {
+		struct snd_cq *q = SND_OF(f->queues.next, struct snd_cq, link);
+		q->closed = true;
+		if (q->fd >= 0)
+			close(q->fd);
+		snd_cq_release(q); /* nothing refers to it any more */
+	}
+	while (!snd_list_is_empty(&f->shared_queues)) {
+		struct snd_srq *q = SND_OF(f->shared_queues.next, struct snd_srq, link);
+		q->closed = true;
+		snd_srq_release(q);
+	}
+	while (!snd_list_is_empty(&f->adapters)) {
+		struct snd_adapter *a = SND_OF(f->adapters.next, struct snd_adapter, link);
+		snd_list_remove(&a->link);
+		snd_object_free(&a->object);
+	}
+}
+
+snd_status snd_fabric_close(snd_fabric *fabric)
+{
+	SND_CHECK(fabric, SND_TYPE_FABRIC, "close fabric");
+	struct snd_fabric *f = fabric;
+	snd_lock(f);
+	snd_object_hide(&f->object);
+	while (!snd_list_is_empty(&f->endpoints))
+		snd_close_endpoint(SND_OF(f->endpoints.next, struct snd_endpoint, link));
+	f->closed = true;
+	snd_unlock(f);
+	snd_engine_stop(f);
+	snd_lock(f);
+	while (f->calls > 0) { /* calls of other threads */
+		snd_wake_doorbell(&f->record->waiters);
+		snd_unlock(f);
+		nanosleep(&(struct timespec){0, 1000000}, NULL);
+		snd_lock(f);
+	}
+	free_objects(f);
+	snd_leave(f);
+	snd_unlock(f);
+	free_fabric(f);
+	return SND_SUCCESS;
+}
+
+snd_status snd_adapter_open(snd_fabric *fabric, snd_adapter **adapter)
+{
+	const char *op = "open adapter";
+	SND_CHECK(fabric, SND_TYPE_FABRIC, op);
+	if (adapter == NULL)
+		return snd_fail(SND_INVALID_PARAMETER, "%s: adapter is NULL", op);
+	*adapter = NULL;
+	snd_status s = SND_SUCCESS;
+	snd_lock(fabric);
+	struct snd_adapter *a = NULL;
+	if (fabric->adapters_opened >= SNDL_ADAPTER_NUMBER_MASK)
+		s = snd_fail(SND_INSUFFICIENT_RESOURCES, "%s: this member has opened 65,535 adapters: keep them open and reuse them", op);
+	else if ((a = snd_object_new(SND_TYPE_ADAPTER, sizeof *a, fabric)) == NULL)
+		s = snd_fail(SND_NO_MEMORY, "%s: no private memory", op);
+	if (s == SND_SUCCESS) {
+		a->number = fabric->id << SNDL_ADAPTER_MEMBER_SHIFT | ++fabric->adapters_opened;
+		snd_list_init(&a->connections);
+		snd_list_append(&fabric->adapters, &a->link);
+		*adapter = a;
+	}
+	snd_unlock(fabric);
+	return s;
+}
+
+snd_status snd_adapter_query(snd_adapter *adapter, snd_adapter_info *info)
+{
+	SND_CHECK(adapter, SND_TYPE_ADAPTER, "query adapter");
+	if (info == NULL)
+		return snd_fail(SND_INVALID_PARAMETER, "query adapter: info is NULL");
+	*info = (snd_adapter_info){SND_MAX_REGISTRATION, SND_MAX_TRANSFER, SNDL_MAX_SGE, SNDL_MAX_SGE, SND_MAX_INLINE, SND_MAX_READS,
+		SND_MAX_QUEUE_DEPTH, SND_MAX_CQ_DEPTH, SND_MAX_PRIVATE_DATA, SND_INLINE_THRESHOLD};
+	return SND_SUCCESS;
+}
+
+snd_status snd_adapter_close(snd_adapter *adapter)
+{
+	const char *op = "close adapter";
+	SND_CHECK(adapter, SND_TYPE_ADAPTER, op);
+	struct snd_fabric *f = adapter->object.fabric;
+	snd_lock(f);
+	snd_run_deferred(f);
+	snd_status s = SND_SUCCESS;
+	if (adapter->objects > 0) {
+		s = snd_fail(SND_DEVICE_BUSY, "%s: %" PRIu32 " of its objects are open: close them first", op, adapter->objects);
+	} else {
+		snd_list_remove(&adapter->link);
+		snd_object_free(&adapter->object);
+	}
+	snd_unlock(f);
+	return s;
+}

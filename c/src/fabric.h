@@ -1,0 +1,210 @@
+/* A fabric: this process's membership in an arena, and everything that belongs to it. One lock guards it
+ * all: a call of the program holds it from its check of the handle to its return, except while it sleeps. */
+#ifndef SND_FABRIC_H
+#define SND_FABRIC_H
+
+#include <pthread.h>
+
+#include "arena.h"
+#include "heap.h"
+#include "list.h"
+#include "membarrier.h"
+#include "object.h"
+#include "table.h"
+
+/* snd_peer refers to a member of the arena. It stays valid after the member's death. */
+struct snd_peer {
+	uint64_t id;
+	struct snd_member_record *record;
+};
+
+/* snd_work is cleanup that waits for an event elsewhere. run is called until it returns true. */
+struct snd_work {
+	struct snd_link link;
+	bool (*run)(struct snd_work *);
+};
+
+/* snd_joiner is a connection of a process that joins a named fabric. */
+struct snd_joiner {
+	int socket; /* -1 = none */
+	int64_t deadline;
+};
+enum { SND_JOINERS = 8 };
+
+struct snd_fabric {
+	struct snd_object object;
+	enum { SND_LOCK_NONE, SND_LOCK_BIASED, SND_LOCK_MUTEX } lock;
+	snd_half inside; /* of a biased lock: the program is in a call, or about to look at wanted */
+	snd_half wanted; /* the engine holds the lock, or waits for the program */
+	bool slow;       /* the program holds the mutex instead */
+	bool closed;       /* no call may begin, and waits end */
+	bool marked_dead;  /* a peer has marked this live member dead */
+	bool target;       /* the responder copies */
+	int64_t receive_timeout;
+	int64_t disconnect_timeout;
+	struct snd_arena arena;
+
+	/* Membership. */
+	uint64_t id;
+	uint32_t slot;
+	int32_t rank; /* -1: none */
+	struct snd_member_record *record;
+	struct snd_status_page *page;
+	void *lock_page; /* keeps the lock on the record */
+	uint32_t mark;   /* of this process, in doorbells that it rings */
+
+	/* Waits. */
+	uint32_t sleepers; /* threads that sleep on the wait doorbell, or are about to */
+	uint32_t calls;    /* threads in a wait */
+
+	/* Housekeeping. */
+	uint64_t deaths;        /* arena's number at the last liveness check */
+	uint32_t liveness_seen; /* requests at the last liveness check */
+	uint32_t last_checked;  /* slot */
+	int64_t next_check;
+	int64_t last_housekeeping;
+	uint32_t processes; /* that share the cores */
+	uint32_t cores;
+	uint64_t progress_made, progress_noted;
+
+	struct snd_heap heap;
+	struct snd_table table;
+
+	struct snd_link adapters, endpoints, closing, connections, listeners, connectors, queues, closing_queues, shared_queues, regions, windows;
+	struct snd_link work;
+	uint32_t adapters_opened;
+	uint64_t endpoints_created;
+	unsigned char *ports; /* a bit for each port in use */
+	uint16_t next_port;
+
+	/* Of a named fabric. */
+	int socket; /* that listens; -1 = none */
+	struct snd_joiner joiners[SND_JOINERS];
+
+	/* The engine: a thread that makes progress when the program does not. */
+	bool has_engine;
+	bool engine_armed; /* its doorbell is armed */
+	uint32_t event_fds; /* completion queues whose program may sleep in poll or epoll */
+	snd_half quit;
+	snd_word activity; /* changes when the program polls or waits */
+	pthread_t engine;
+	pthread_mutex_t mutex;
+};
+
+/* engine.c */
+snd_status snd_engine_start(struct snd_fabric *f, const char *op);
+void snd_engine_stop(struct snd_fabric *f);
+void snd_lock_contended(struct snd_fabric *f);
+/* snd_wake_progress makes a wait, or else the engine, drive the endpoints: work has come up that no peer announces. */
+void snd_wake_progress(struct snd_fabric *f);
+
+/* snd_lock is what each call of the program begins with. Without an engine and with calls of one thread at a time
+ * there is nothing to exclude. With an engine, the program is the frequent side of a biased lock. */
+static inline void snd_lock(struct snd_fabric *f)
+{
+	if (snd_likely(f->lock == SND_LOCK_NONE))
+		return;
+	if (f->lock == SND_LOCK_MUTEX) {
+		pthread_mutex_lock(&f->mutex);
+		return;
+	}
+	snd_set32(&f->inside, 1);
+	snd_light(); /* ORDER engine: between the store of inside and the load of wanted; pairs with snd_heavy in engine_lock */
+	if (snd_unlikely(snd_acquire32(&f->wanted) != 0))
+		snd_lock_contended(f);
+}
+static inline void snd_unlock(struct snd_fabric *f)
+{
+	if (snd_likely(f->lock == SND_LOCK_NONE))
+		return;
+	if (f->lock == SND_LOCK_MUTEX || snd_unlikely(f->slow)) {
+		f->slow = false;
+		pthread_mutex_unlock(&f->mutex);
+		return;
+	}
+	snd_release32(&f->inside, 0);
+}
+
+/* fabric.c */
+snd_status snd_fabric_begin(const snd_fabric_options *options, struct snd_fabric **fabric, const char *op);
+snd_status snd_fabric_finish(struct snd_fabric *f, snd_status s, int32_t rank, snd_fabric **fabric, const char *op);
+
+/* member.c */
+snd_status snd_join(struct snd_fabric *f, int32_t rank, const char *op);
+void snd_leave(struct snd_fabric *f);
+/* snd_peer_of returns the peer of an identity that a peer may have written; false if no member can have it. */
+bool snd_peer_of(const struct snd_fabric *f, uint64_t id, struct snd_peer *p);
+bool snd_peer_in_slot(const struct snd_fabric *f, uint32_t slot, struct snd_peer *p);
+bool snd_peer_owns(const struct snd_fabric *f, const struct snd_peer *p, uint64_t offset, uint64_t length);
+void snd_peer_name(const struct snd_peer *p, char *text, size_t size);
+static inline bool snd_peer_gone(const struct snd_peer *p)
+{
+	uint64_t s = snd_load(&p->record->state); /* ORDER member-live, member-dead: pairs with the stores in take, snd_mark_dead and repair */
+	return snd_unlikely(snd_state_status(s) != SNDL_STATUS_LIVE ||
+		snd_member_id(snd_member_slot(p->id), snd_state_incarnation(s)) != p->id);
+}
+
+/* liveness.c */
+bool snd_lock_record(int fd, const struct snd_arena *a, uint32_t slot);
+void snd_unlock_record(int fd, const struct snd_arena *a, uint32_t slot);
+/* snd_check_alive reports whether the peer's process still runs, and marks the peer dead if it does not. */
+bool snd_check_alive(struct snd_fabric *f, const struct snd_peer *p);
+bool snd_mark_dead(struct snd_fabric *f, uint32_t slot, uint64_t id);
+bool snd_count_death(struct snd_fabric *f, uint32_t slot, bool first);
+void snd_request_liveness_checks(struct snd_fabric *f);
+void snd_check_liveness(struct snd_fabric *f);
+/* snd_housekeep does the periodic work if it is due. */
+void snd_housekeep(struct snd_fabric *f, int64_t now);
+uint64_t snd_not_counted(uint32_t incarnation);
+void snd_record_lost_peer(struct snd_fabric *f, uint64_t peer);
+
+/* doorbell.c */
+void snd_ring_peer_slow(struct snd_fabric *f, struct snd_member_record *r);
+bool snd_ring(struct snd_fabric *f, struct snd_doorbell *d);
+void snd_wake_doorbell(struct snd_doorbell *d);
+uint32_t snd_arm(struct snd_doorbell *d);
+void snd_disarm(struct snd_doorbell *d);
+void snd_sleep(struct snd_doorbell *d, uint32_t ticket, int64_t timeout);
+/* snd_ring_peer wakes the peer's waiting calls, or its engine if none sleeps. The caller has stored the work
+ * before, with a full barrier unless the peer issues it. */
+static inline void snd_ring_peer(struct snd_fabric *f, const struct snd_peer *p)
+{
+	/* ORDER doorbell-armed: pairs with the store in snd_arm */
+	if (snd_unlikely(snd_load32(&p->record->waiters.armed) != 0 || snd_load32(&p->record->engine.armed) != 0))
+		snd_ring_peer_slow(f, p->record);
+}
+
+/* fabric_name.c */
+void snd_serve_joiners(struct snd_fabric *f, int64_t now);
+void snd_stop_serving(struct snd_fabric *f);
+
+/* inbox.c */
+void snd_send_mail(struct snd_fabric *f, const struct snd_peer *p, uint64_t offset, snd_word *link);
+bool snd_read_inbox(struct snd_fabric *f);
+
+/* progress.c */
+bool snd_progress_all(struct snd_fabric *f);
+void snd_run_deferred(struct snd_fabric *f);
+/* snd_run_or_defer runs work now; if it is not done, it runs again later. */
+void snd_run_or_defer(struct snd_fabric *f, struct snd_work *w);
+void snd_defer(struct snd_fabric *f, struct snd_work *w);
+/* snd_wake makes sleeping waits of this process check their conditions again. */
+static inline void snd_wake(struct snd_fabric *f)
+{
+	if (snd_unlikely(f->sleepers != 0))
+		snd_ring(f, &f->record->waiters);
+}
+
+/* wait.c */
+/* snd_wait blocks until ready returns true: SND_SUCCESS, SND_IO_TIMEOUT, or SND_CANCELED if the fabric is
+ * closed. It makes progress on everything meanwhile. drive, if not NULL, is called more often than the rest is
+ * driven. The caller holds the lock. */
+snd_status snd_wait(struct snd_fabric *f, int64_t timeout, bool (*ready)(void *), void (*drive)(void *), void *arg);
+
+/* ports.c */
+snd_status snd_bind_port(struct snd_fabric *f, snd_address wanted, snd_address *bound, const char *op);
+void snd_release_port(struct snd_fabric *f, uint16_t port);
+uint32_t snd_host_of(uint32_t slot);
+bool snd_slot_of(uint32_t host, uint32_t *slot);
+
+#endif

@@ -1,0 +1,235 @@
+/* Named fabrics: both sides of the protocol in shm/fabric_protocol.go. */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "error.h"
+#include "fabric.h"
+#include "unix_socket.h"
+
+enum { RECORD = 64, HELLO = 1, WELCOME = 2, WRONG_VERSION = 3, WRONG_USER = 4, PROTOCOL = 1, TIMEOUT_MS = 500 };
+#define FABRIC_MAGIC UINT64_C(0x4246444e54464f53) /* "SOFTNDFB" in memory order */
+
+static void put(unsigned char *to, uint64_t v, int bytes)
+{
+	for (int i = 0; i < bytes; i++)
+		to[i] = (unsigned char)(v >> (8 * i));
+}
+
+static uint64_t get(const unsigned char *from, int bytes)
+{
+	uint64_t v = 0;
+	for (int i = 0; i < bytes; i++)
+		v |= (uint64_t)from[i] << (8 * i);
+	return v;
+}
+
+/* fill makes a record of this process. */
+static void fill(unsigned char b[RECORD], uint64_t status)
+{
+	memset(b, 0, RECORD);
+	put(b, FABRIC_MAGIC, 8);
+	put(b + 8, PROTOCOL, 4);
+	put(b + 12, status, 4);
+	put(b + 16, SNDL_LAYOUT_VERSION, 4);
+	put(b + 20, (uint64_t)geteuid(), 4);
+	put(b + 24, SNDL_LAYOUT_HASH, 8);
+	snprintf((char *)b + 48, 16, "libsoftnd %s", SOFTND_VERSION);
+}
+
+/* is_listener reports whether a descriptor is a listening socket under this name. */
+static bool is_listener(int fd, const char *name)
+{
+	struct sockaddr_un at;
+	socklen_t n = sizeof at, size = sizeof(int);
+	int listens = 0, type = 0;
+	size_t length = strlen(name);
+	return getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) == 0 && listens != 0 && getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) == 0 &&
+		type == SOCK_SEQPACKET && getsockname(fd, (struct sockaddr *)&at, &n) == 0 && at.sun_family == AF_UNIX &&
+		n == offsetof(struct sockaddr_un, sun_path) + 1 + length && at.sun_path[0] == 0 && memcmp(at.sun_path + 1, name, length) == 0;
+}
+
+/* listen_as takes the name, so that only one of several processes creates an arena; the others wait in the queue of the
+ * socket. It returns -1 with errno. */
+static int listen_as(const char *name)
+{
+	struct sockaddr_un at = {.sun_family = AF_UNIX};
+	memcpy(at.sun_path + 1, name, strlen(name));
+	int s = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (s >= 0 && (bind(s, (struct sockaddr *)&at, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(name))) != 0 || listen(s, SOMAXCONN) != 0)) {
+		int e = errno;
+		close(s);
+		errno = e;
+		return -1;
+	}
+	return s;
+}
+
+/* ask asks a member for the arena and the listening socket. It returns SND_IO_TIMEOUT if the attempt should be repeated, and
+ * SND_HOST_UNREACHABLE if no process holds the name. */
+static snd_status ask(const char *at, int fds[2], uint64_t id[2], const char *op)
+{
+	int s = snd_unix_dial(at, TIMEOUT_MS);
+	if (s < 0)
+		return snd_fail(errno == ECONNREFUSED ? SND_HOST_UNREACHABLE : SND_IO_TIMEOUT, "%s: connect to a member: %s", op, strerror(errno));
+	if (!snd_unix_peer_is_us(s)) {
+		close(s);
+		return snd_fail(SND_CONNECTION_REFUSED, "%s: the name belongs to another user", op);
+	}
+	unsigned char b[RECORD + 1];
+	size_t count = 0;
+	fill(b, HELLO);
+	ssize_t n = send(s, b, RECORD, MSG_NOSIGNAL) == RECORD ? snd_unix_receive(s, b, sizeof b, fds, 2, &count) : -1;
+	close(s);
+	uint64_t status = n == RECORD && get(b, 8) == FABRIC_MAGIC && get(b + 8, 4) == PROTOCOL ? get(b + 12, 4) : 0;
+	if (status == WELCOME && count == 2 && is_listener(fds[1], at)) {
+		id[0] = get(b + 32, 8);
+		id[1] = get(b + 40, 8);
+		return SND_SUCCESS;
+	}
+	for (size_t i = 0; i < count; i++)
+		close(fds[i]);
+	if (status == WRONG_VERSION)
+		return snd_fail(SND_NOT_SUPPORTED, "%s: the members of the fabric have another layout: build all programs with one release of softnd", op);
+	if (status == WRONG_USER)
+		return snd_fail(SND_CONNECTION_REFUSED, "%s: the fabric belongs to another user", op);
+	if (n <= 0) /* the member has ended, or is stopped */
+		return snd_fail(SND_IO_TIMEOUT, "%s: no member has answered", op);
+	return snd_fail(SND_CONNECTION_REFUSED, "%s: the process that holds the name did not answer as a member", op);
+}
+
+static bool is_valid_name(const char *name)
+{
+	size_t n = strlen(name);
+	return n >= 1 && n <= 64 && strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-") == n;
+}
+
+/* reply answers one joiner. It returns false if the joiner has not said anything yet. */
+static bool reply(struct snd_fabric *f, int s)
+{
+	unsigned char b[RECORD + 1];
+	ssize_t n = recv(s, b, sizeof b, MSG_DONTWAIT); /* the kernel discards descriptors that the joiner sends */
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return false;
+	if (n < 12 || get(b, 8) != FABRIC_MAGIC)
+		return true;
+	const bool known = get(b + 8, 4) == PROTOCOL;
+	if (known && (n != RECORD || get(b + 12, 4) != HELLO))
+		return true;
+	uint64_t status = WELCOME;
+	if (!known || get(b + 16, 4) != SNDL_LAYOUT_VERSION || get(b + 24, 8) != SNDL_LAYOUT_HASH)
+		status = WRONG_VERSION;
+	if (known && !snd_unix_peer_is_us(s))
+		status = WRONG_USER;
+	fill(b, status);
+	int fds[2] = {f->arena.fd, f->socket};
+	union {
+		char bytes[CMSG_SPACE(sizeof fds)];
+		struct cmsghdr align;
+	} control = {{0}};
+	struct iovec data = {b, RECORD};
+	struct msghdr m = {.msg_iov = &data, .msg_iovlen = 1};
+	if (status == WELCOME) {
+		put(b + 32, f->arena.id[0], 8);
+		put(b + 40, f->arena.id[1], 8);
+		m.msg_control = &control;
+		m.msg_controllen = sizeof control;
+		struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+		c->cmsg_level = SOL_SOCKET;
+		c->cmsg_type = SCM_RIGHTS;
+		c->cmsg_len = CMSG_LEN(sizeof fds);
+		memcpy(CMSG_DATA(c), fds, sizeof fds);
+	}
+	(void)sendmsg(s, &m, MSG_NOSIGNAL | MSG_DONTWAIT); /* after a failure the joiner connects again */
+	return true;
+}
+
+/* snd_serve_joiners answers processes that join the fabric. Any member may; it never blocks. */
+void snd_serve_joiners(struct snd_fabric *f, int64_t now)
+{
+	if (f->socket < 0)
+		return;
+	for (int i = 0; i < SND_JOINERS; i++) {
+		struct snd_joiner *j = &f->joiners[i];
+		if (j->socket < 0) {
+			j->socket = accept4(f->socket, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+			j->deadline = now + INT64_C(2000000000);
+		}
+		if (j->socket >= 0 && (reply(f, j->socket) || now > j->deadline)) {
+			close(j->socket);
+			j->socket = -1;
+		}
+	}
+}
+
+/* snd_stop_serving closes the sockets. */
+void snd_stop_serving(struct snd_fabric *f)
+{
+	for (int i = 0; i < SND_JOINERS; i++) {
+		if (f->joiners[i].socket >= 0)
+			close(f->joiners[i].socket);
+		f->joiners[i].socket = -1;
+	}
+	if (f->socket >= 0)
+		close(f->socket);
+	f->socket = -1;
+}
+
+/* find opens or creates the arena of a name. */
+static snd_status find(struct snd_fabric *f, const char *name, uint32_t ranks, uint64_t size, const char *op)
+{
+	char at[100];
+	snprintf(at, sizeof at, "softnd-fabric-%lu-%s", (unsigned long)geteuid(), name);
+	const int64_t deadline = snd_clock() + INT64_C(10000000000);
+	snd_status s;
+	for (;;) {
+		int fds[2];
+		uint64_t id[2] = {0, 0};
+		s = ask(at, fds, id, op);
+		if (s == SND_SUCCESS) {
+			s = snd_arena_attach(&f->arena, fds[0], deadline, op);
+			close(fds[0]);
+			if (s == SND_SUCCESS && (f->arena.id[0] != id[0] || f->arena.id[1] != id[1]))
+				s = snd_fail(SND_INVALID_PARAMETER, "%s: the arena in the reply is not the announced one", op);
+			if (s == SND_SUCCESS && ranks != 0 && ranks != f->arena.ranks)
+				s = snd_fail(SND_INVALID_PARAMETER, "%s: the fabric has %" PRIu32 " ranks, not %" PRIu32, op, f->arena.ranks, ranks);
+			if (s == SND_SUCCESS) {
+				f->socket = fds[1];
+				(void)fcntl(f->socket, F_SETFL, O_NONBLOCK);
+			} else {
+				close(fds[1]);
+			}
+			return s;
+		}
+		if (s == SND_HOST_UNREACHABLE) {
+			if ((f->socket = listen_as(at)) >= 0)
+				return snd_arena_create(&f->arena, ranks, size, op);
+			if (errno != EADDRINUSE) /* else another process was faster */
+				return snd_fail(SND_UNSUCCESSFUL, "%s: take the name: %s", op, strerror(errno));
+		} else if (s != SND_IO_TIMEOUT) {
+			return s;
+		}
+		if (snd_clock() >= deadline)
+			return s;
+		nanosleep(&(struct timespec){0, 2000000}, NULL);
+	}
+}
+
+snd_status snd_fabric_open(const char *name, uint32_t ranks, uint64_t size, int32_t rank, const snd_fabric_options *options, snd_fabric **fabric)
+{
+	const char *op = "open fabric";
+	if (fabric == NULL || name == NULL || !is_valid_name(name))
+		return snd_fail(SND_INVALID_PARAMETER, "%s: %s", op, fabric == NULL ? "fabric is NULL" : "want a name of 1 to 64 of A-Z a-z 0-9 . _ -");
+	*fabric = NULL;
+	struct snd_fabric *f;
+	snd_status s = snd_fabric_begin(options, &f, op);
+	if (s != SND_SUCCESS)
+		return s;
+	return snd_fabric_finish(f, find(f, name, ranks, size, op), rank, fabric, op);
+}

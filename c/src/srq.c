@@ -1,0 +1,223 @@
+/* Shared receive queues: receives for several endpoints of one adapter. They are local to the process. Peers know only that
+ * their messages travel by ring and wait there for a receive. */
+#include "srq.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "error.h"
+
+static uint64_t outstanding(const struct snd_srq *q) { return q->tail - q->head; }
+static bool is_low(const struct snd_srq *q) { return outstanding(q) < q->threshold; }
+
+static struct snd_receive *at(const struct snd_srq *q, uint64_t number) { return &q->receives[number & q->mask]; }
+
+/* make_room makes room for depth receives, and keeps those that are posted. */
+static bool make_room(struct snd_srq *q, uint32_t depth)
+{
+	uint64_t size = 1;
+	while (size < depth)
+		size *= 2;
+	if (q->receives != NULL && size <= q->mask + 1) {
+		q->depth = depth;
+		return true;
+	}
+	struct snd_receive *receives = calloc((size_t)size, sizeof *receives);
+	struct snd_entry *entries = calloc((size_t)size * q->max_sge, sizeof *entries);
+	if (receives == NULL || entries == NULL) {
+		free(receives);
+		free(entries);
+		return false;
+	}
+	for (uint64_t i = 0; i < size; i++)
+		receives[i].list = entries + i * q->max_sge;
+	for (uint64_t i = q->head; i != q->tail; i++)
+		snd_copy_receive(&receives[i & (size - 1)], at(q, i));
+	free(q->receives);
+	free(q->entries);
+	q->receives = receives;
+	q->entries = entries;
+	q->mask = size - 1;
+	q->depth = depth;
+	return true;
+}
+
+void snd_copy_receive(struct snd_receive *to, const struct snd_receive *from)
+{
+	struct snd_entry *list = to->list;
+	memcpy(list, from->list, from->count * sizeof *list);
+	*to = *from;
+	to->list = list;
+}
+
+void snd_srq_release(struct snd_srq *q)
+{
+	if (!q->closed || q->references > 0 || q->waits > 0)
+		return;
+	snd_list_remove(&q->link);
+	free(q->receives);
+	free(q->entries);
+	q->adapter->objects--;
+	snd_object_free(&q->object);
+}
+
+snd_status snd_srq_create(snd_adapter *adapter, const snd_srq_config *config, snd_srq **srq)
+{
+	const char *op = "create shared receive queue";
+	SND_CHECK(adapter, SND_TYPE_ADAPTER, op);
+	if (config == NULL || srq == NULL)
+		return snd_fail(SND_INVALID_PARAMETER, "%s: %s is NULL", op, config == NULL ? "config" : "srq");
+	*srq = NULL;
+	uint32_t depth = config->depth == 0 ? SND_DEFAULT_QUEUE_DEPTH : config->depth, sge = config->max_sge < SND_MIN_SGE ? SND_MIN_SGE : config->max_sge;
+	if (depth > SND_MAX_QUEUE_DEPTH || sge > SNDL_MAX_SGE || config->threshold > depth)
+		return snd_fail(SND_INVALID_PARAMETER, "%s: depth %" PRIu32 ", at most %d; max_sge %" PRIu32 ", at most %u; threshold %" PRIu32 ", at most the depth", op,
+			depth, SND_MAX_QUEUE_DEPTH, config->max_sge, SNDL_MAX_SGE, config->threshold);
+	struct snd_fabric *f = adapter->object.fabric;
+	snd_lock(f);
+	struct snd_srq *q = snd_object_new(SND_TYPE_SRQ, sizeof *q, f);
+	snd_status s = SND_SUCCESS;
+	if (q != NULL) {
+		q->max_sge = sge;
+		q->threshold = config->threshold;
+	}
+	if (q == NULL || !make_room(q, depth)) {
+		s = snd_fail(SND_NO_MEMORY, "%s: no private memory", op);
+		if (q != NULL)
+			snd_object_free(&q->object);
+	} else {
+		q->adapter = adapter;
+		adapter->objects++;
+		snd_list_init(&q->waiting);
+		snd_list_append(&f->shared_queues, &q->link);
+		*srq = q;
+	}
+	snd_unlock(f);
+	return s;
+}
+
+snd_status snd_srq_receive(snd_srq *srq, uint64_t context, const snd_sge *sge, uint32_t count)
+{
+	const char *op = "receive";
+	SND_CHECK(srq, SND_TYPE_SRQ, op);
+	struct snd_fabric *f = srq->object.fabric;
+	snd_lock(f);
+	snd_status s;
+	if (outstanding(srq) >= srq->depth) {
+		s = snd_fail(SND_NO_MORE_ENTRIES, "%s: all %" PRIu32 " receives of the shared queue are outstanding: poll for results, then retry", op, srq->depth);
+	} else if ((s = snd_set_receive(at(srq, srq->tail), context, sge, count, srq->max_sge, op)) == SND_SUCCESS) {
+		srq->tail++;
+		if (!snd_list_is_empty(&srq->waiting))
+			snd_wake_progress(f);
+	}
+	snd_unlock(f);
+	return s;
+}
+
+/* count_low counts an event if the number of receives has just fallen below the threshold. */
+static void count_low(struct snd_srq *q, bool was_low)
+{
+	if (!was_low && is_low(q)) {
+		q->events++;
+		snd_wake(q->object.fabric);
+	}
+}
+
+bool snd_assign_receive(struct snd_endpoint *ep)
+{
+	struct snd_srq *q = ep->srq;
+	const bool waits = !snd_list_is_empty(&ep->srq_link);
+	uint64_t ahead = 0; /* of this endpoint: the one that has waited longest is served first */
+	for (struct snd_link *l = q->waiting.next; l != &q->waiting && l != &ep->srq_link; l = l->next)
+		ahead++;
+	if (ahead >= outstanding(q)) {
+		if (!waits)
+			snd_list_append(&q->waiting, &ep->srq_link);
+		return false;
+	}
+	snd_list_remove(&ep->srq_link);
+	bool was_low = is_low(q);
+	snd_copy_receive(&ep->receives[0], at(q, q->head++));
+	ep->rposted++;
+	count_low(q, was_low);
+	return true;
+}
+
+void snd_remove_waiter(struct snd_endpoint *ep)
+{
+	struct snd_srq *q = ep->srq;
+	if (q == NULL || snd_list_is_empty(&ep->srq_link))
+		return;
+	snd_list_remove(&ep->srq_link);
+	if (!snd_list_is_empty(&q->waiting) && outstanding(q) > 0)
+		snd_wake_progress(q->object.fabric); /* the next one gets its receive */
+}
+
+struct low_wait {
+	struct snd_srq *q;
+	uint64_t events;
+};
+
+static bool has_fallen(void *arg)
+{
+	struct low_wait *w = arg;
+	return w->q->closed || w->q->events != w->events || is_low(w->q);
+}
+
+snd_status snd_srq_notify(snd_srq *srq, int64_t timeout)
+{
+	const char *op = "notify";
+	SND_CHECK(srq, SND_TYPE_SRQ, op);
+	struct snd_fabric *f = srq->object.fabric;
+	snd_lock(f);
+	struct low_wait w = {srq, srq->events};
+	srq->waits++;
+	snd_status s = snd_wait(f, timeout, has_fallen, NULL, &w);
+	srq->waits--;
+	if (srq->closed)
+		s = snd_fail(SND_CANCELED, "%s: the queue was closed", op);
+	else if (s != SND_SUCCESS)
+		s = snd_fail(s, "%s: not fewer receives than the threshold in time", op);
+	snd_srq_release(srq);
+	snd_unlock(f);
+	return s;
+}
+
+snd_status snd_srq_modify(snd_srq *srq, uint32_t depth, uint32_t threshold)
+{
+	const char *op = "modify";
+	SND_CHECK(srq, SND_TYPE_SRQ, op);
+	struct snd_fabric *f = srq->object.fabric;
+	snd_lock(f);
+	snd_status s = SND_SUCCESS;
+	depth = depth == 0 ? srq->depth : depth;
+	threshold = threshold == 0 ? srq->threshold : threshold;
+	bool was_low = is_low(srq);
+	if (depth > SND_MAX_QUEUE_DEPTH)
+		s = snd_fail(SND_INVALID_PARAMETER, "%s: depth %" PRIu32 ", at most %d", op, depth, SND_MAX_QUEUE_DEPTH);
+	else if (depth < outstanding(srq))
+		s = snd_fail(SND_BUFFER_OVERFLOW, "%s: depth %" PRIu32 ", and %" PRIu64 " receives are outstanding", op, depth, outstanding(srq));
+	else if (threshold > depth)
+		s = snd_fail(SND_INVALID_PARAMETER, "%s: threshold %" PRIu32 ", at most the depth of %" PRIu32, op, threshold, depth);
+	else if (!make_room(srq, depth))
+		s = snd_fail(SND_NO_MEMORY, "%s: no private memory", op);
+	if (s == SND_SUCCESS) {
+		srq->threshold = threshold;
+		count_low(srq, was_low);
+	}
+	snd_unlock(f);
+	return s;
+}
+
+snd_status snd_srq_close(snd_srq *srq)
+{
+	SND_CHECK(srq, SND_TYPE_SRQ, "close shared receive queue");
+	struct snd_fabric *f = srq->object.fabric;
+	snd_lock(f);
+	srq->closed = true;
+	snd_object_hide(&srq->object);
+	snd_wake(f);
+	snd_srq_release(srq);
+	snd_unlock(f);
+	return SND_SUCCESS;
+}

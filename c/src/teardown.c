@@ -1,0 +1,386 @@
+/* The end of a connection, see docs/model/teardown.pml. */
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cq.h"
+#include "endpoint.h"
+
+static void set_cause(struct snd_endpoint *ep, snd_status s, const char *format, va_list args)
+{
+	if (ep->cause != SND_SUCCESS)
+		return; /* the first cause is kept */
+	ep->cause = s;
+	vsnprintf(ep->cause_text, sizeof ep->cause_text, format, args);
+}
+
+void snd_set_cause(struct snd_endpoint *ep, snd_status s, const char *format, ...)
+{
+	va_list args;
+	va_start(args, format);
+	set_cause(ep, s, format, args);
+	va_end(args);
+}
+
+/* publish_reason stores the reason for which this side is about to end the connection, for the peer's error. */
+static void publish_reason(struct snd_endpoint *ep)
+{
+	size_t n = strlen(ep->cause_text);
+	memcpy(ep->local_qp->reason, ep->cause_text, n);
+	snd_release32(&ep->local_qp->reason_length, (uint32_t)n); /* ORDER reason: before the swap in snd_transition; pairs with the load in set_cause_from_peer */
+}
+
+void snd_terminate(struct snd_endpoint *ep, snd_status cause, const char *format, ...)
+{
+	if (ep->state == SND_QP_FAILED || ep->state == SND_QP_CLOSED)
+		return;
+	va_list args;
+	va_start(args, format);
+	set_cause(ep, cause, format, args);
+	va_end(args);
+	snd_set_state(ep, SND_QP_FAILED);
+	struct snd_connection *c = ep->conn;
+	if (c != NULL && c->attached) {
+		publish_reason(ep);
+		if (c->side == SND_PASSIVE || !snd_transition(c, SNDL_CONN_WITHDRAWN, SNDL_CONN_ACCEPTED)) {
+			if (!snd_transition(c, SNDL_CONN_ABORTED, SNDL_CONN_ESTABLISHED))
+				snd_transition(c, SNDL_CONN_ABORTED, SNDL_CONN_ACCEPTED);
+		}
+	}
+	snd_tear_down(ep);
+}
+
+/* read_fault loads the peer's fault once, so that the failed request, its status and the cause agree. */
+static void read_fault(struct snd_connection *c)
+{
+	if (c->fault.read)
+		return;
+	c->fault.read = true;
+	c->fault.entry = snd_acquire(&c->peer_qp->fault); /* ORDER fault: after the abort, before which it was stored */
+	c->fault.status = snd_relaxed32(&c->peer_qp->fault_status);
+	if (c->fault.status != SND_REMOTE_ERROR && c->fault.status != SND_ACCESS_VIOLATION)
+		c->fault.status = SND_INTERNAL_ERROR; /* no correct peer stores another status */
+}
+
+static bool is_blamed(const struct snd_connection *c, const struct snd_send_request *r)
+{
+	return c->fault.entry != 0 && r->end_entry != 0 && c->fault.entry - 1 - r->first_entry < r->end_entry - r->first_entry;
+}
+
+static void set_cause_from_peer(struct snd_endpoint *ep)
+{
+	struct snd_connection *c = ep->conn;
+	char peer[64], why[SND_REASON + 1];
+	snd_peer_name(&c->peer, peer, sizeof peer);
+	uint32_t n = snd_acquire32(&c->peer_qp->reason_length); /* ORDER reason: after the load of the state; pairs with the store in publish_reason */
+	n = n < SND_REASON ? n : SND_REASON;
+	memcpy(why, c->peer_qp->reason, n);
+	for (uint32_t i = 0; i < n; i++)
+		if (why[i] < ' ' || why[i] > '~')
+			why[i] = '?';
+	why[n] = 0;
+	snd_status failed = snd_acquire32(&c->peer_qp->receive_status); /* ORDER reason: as reason_length */
+	for (uint64_t i = ep->completed; i != ep->posted; i++) {
+		struct snd_send_request *r = snd_request_at(ep, i);
+		if (!r->finished && is_blamed(c, r)) {
+			ep->cause = SND_SUCCESS; /* it would be of a later request, which failed at this side */
+			snd_set_cause(ep, c->fault.status, "a request was refused by %s: %s", peer, why);
+			return;
+		}
+	}
+	if (ep->object.fabric->marked_dead)
+		snd_set_cause(ep, SND_CONNECTION_ABORTED, "this live process is marked dead in the arena: a process of the job writes outside its memory");
+	else if (failed == SND_BUFFER_OVERFLOW || failed == SND_ACCESS_VIOLATION)
+		snd_set_cause(ep, failed, "receive: %s could not deliver a message: %s", peer, why);
+	else if (n == 0 && snd_is_peer_gone(c))
+		snd_set_cause(ep, SND_CONNECTION_ABORTED, "%s has died or left", peer);
+	else
+		snd_set_cause(ep, SND_CONNECTION_ABORTED, "%s ended the connection: %s", peer, why);
+}
+
+/* snd_peer_aborted ends the connection because the other side has ended it or is dead. */
+void snd_peer_aborted(struct snd_endpoint *ep)
+{
+	struct snd_connection *c = ep->conn;
+	snd_set_state(ep, SND_QP_FAILED);
+	read_fault(c);
+	if (snd_is_peer_gone(c) || c->fault.entry == 0) /* otherwise a request of this side was the cause */
+		snd_record_lost_peer(ep->object.fabric, c->peer.id);
+	set_cause_from_peer(ep);
+	snd_tear_down(ep);
+}
+
+/* complete_blamed completes the request that failed at the peer with its status, after those before it. */
+static void complete_blamed(struct snd_endpoint *ep)
+{
+	struct snd_connection *c = ep->conn;
+	read_fault(c);
+	while (ep->completed != ep->posted) {
+		struct snd_send_request *r = snd_request_at(ep, ep->completed);
+		if (r->finished) {
+		} else if (ep->completed == ep->next && (!r->needs_ack || r->end_entry == 0)) {
+			return;
+		} else if (ep->completed != ep->next && (int64_t)(snd_load_released(&c->out) - r->end_entry) >= 0) {
+			snd_finish(r, SND_SUCCESS);
+		} else if (is_blamed(c, r)) {
+			snd_finish(r, c->fault.status);
+		} else {
+			return;
+		}
+		snd_status s = r->status;
+		snd_complete_request(ep, r);
+		ep->completed++;
+		if ((int64_t)(ep->completed - ep->next) > 0)
+			ep->next = ep->completed;
+		if (s != SND_SUCCESS)
+			return;
+	}
+}
+
+/* deliver_remaining delivers messages in the ring that their sender has completed already. */
+static void deliver_remaining(struct snd_endpoint *ep)
+{
+	if (ep->srq != NULL)
+		return; /* every entry asks for an acknowledgement */
+	struct snd_connection *c = ep->conn;
+	while (!c->inbound_failed && ep->rcompleted != ep->rposted) {
+		struct snd_slot *slot = snd_front(&c->in);
+		if (slot == NULL || !snd_decode_entry(ep, slot))
+			return;
+		struct snd_receive *r = snd_receive_at(ep, ep->rcompleted);
+		uint64_t n = ep->in_entry.payload_length;
+		if (ep->in_entry.kind == SNDL_KIND_SEND_PLACED) {
+			snd_complete_receive(ep, r, SND_SUCCESS, ep->in_entry.request_length < r->capacity ? ep->in_entry.request_length : r->capacity, 0);
+		} else if (ep->in_entry.kind == SNDL_KIND_SEND_FAILED) {
+			snd_complete_receive(ep, r, snd_receive_status(ep), 0, 0);
+		} else if (ep->in_entry.kind == SNDL_KIND_SEND_IN_ENTRY && (ep->in_entry.flags & SNDL_FLAG_ACK_REQUEST) == 0 && n <= r->capacity) {
+			struct snd_operand source = {.memory = ep->in_entry.payload};
+			if (!snd_fill_receive(ep, r, 0, &source, n))
+				return;
+			snd_complete_receive(ep, r, SND_SUCCESS, n, 0);
+		} else {
+			return;
+		}
+		c->in.next++;
+	}
+}
+
+void snd_cancel_receives(struct snd_endpoint *ep)
+{
+	while (ep->rcompleted != ep->rposted)
+		snd_complete_receive(ep, snd_receive_at(ep, ep->rcompleted), SND_CANCELED, 0, 0);
+}
+
+/* A window whose revocation has to wait for a drain. */
+struct pending_release {
+	struct snd_work work;
+	struct snd_endpoint *ep;
+	struct snd_window *window;
+	uint32_t token;
+};
+
+
+static bool run_release(struct snd_work *work)
+{
+	struct pending_release *p = SND_OF(work, struct pending_release, work);
+	if (!snd_drained(p->window->adapter, p->token))
+		return false;
+	snd_release_window(p->window);
+	snd_unreference_window(p->window);
+	p->ep->pending_drains--;
+	snd_wake(p->ep->object.fabric);
+	free(p);
+	return true;
+}
+
+/* release_when_drained takes over one reference of the window. */
+static void release_when_drained(struct snd_endpoint *ep, struct snd_window *w, uint32_t token)
+{
+	if (snd_drained(w->adapter, token)) {
+		snd_release_window(w);
+		snd_unreference_window(w);
+		return;
+	}
+	struct pending_release *p = calloc(1, sizeof *p);
+	if (p == NULL)
+		abort(); /* the window's memory could never be given back safely */
+	*p = (struct pending_release){{{NULL, NULL}, run_release}, ep, w, token};
+	snd_list_init(&p->work.link);
+	ep->pending_drains++;
+	snd_defer(ep->object.fabric, &p->work);
+}
+
+/* snd_forget_release frees a piece of deferred work when the fabric is closed. All other work is part of an object. */
+void snd_forget_release(struct snd_work *w)
+{
+	if (w->run == run_release)
+		free(SND_OF(w, struct pending_release, work));
+}
+
+/* release_peer_state reads the peer's shared state for the last time and acts on it. It returns false if the peer is
+ * in the middle of a copy. */
+static bool release_peer_state(struct snd_endpoint *ep)
+{
+	struct snd_connection *c = ep->conn;
+	if (ep->remote_released)
+		return true;
+	if (c != NULL && c->attached && ep->was_connected) {
+		/* ORDER hazard, hazard-clear: after the change of state; pairs with snd_publish_hazard and then snd_is_open, and with snd_clear_hazard */
+		if (!snd_is_peer_gone(c) && snd_load(&c->peer_qp->hazard) != 0)
+			return false;
+		snd_heavy_global(); /* ORDER conn-state: after the change of state; a Send that counted as delivered is in the ring by now */
+		deliver_remaining(ep);
+		if (ep->state == SND_QP_FAILED)
+			complete_blamed(ep);
+	}
+	ep->remote_released = true;
+	snd_cancel_receives(ep);
+	if (ep->invalidating != NULL) {
+		release_when_drained(ep, ep->invalidating, ep->invalidated_token);
+		ep->invalidating = NULL;
+	}
+	return true;
+}
+
+/* flush_requests cancels the initiator queue. An Invalidate that has revoked its token must succeed, when the token is
+ * drained; later requests wait for that. */
+static bool flush_requests(struct snd_endpoint *ep)
+{
+	while (ep->completed != ep->posted) {
+		struct snd_send_request *r = snd_request_at(ep, ep->completed);
+		if (!r->draining)
+			snd_cancel_request(r);
+		else if (!snd_drained(ep->adapter, r->drain_token))
+			return false;
+		else
+			snd_complete_invalidate(ep, r);
+		ep->completed++;
+		snd_complete_request(ep, r);
+	}
+	ep->next = ep->submitted = ep->posted;
+	ep->has_failed = false;
+	return true;
+}
+
+void snd_detach_if_done(struct snd_endpoint *ep)
+{
+	if (ep->conn != NULL && ep->conn->attached && ep->flushed && ep->state != SND_QP_DISCONNECTING)
+		snd_detach(ep->conn);
+}
+
+static bool finish_teardown(struct snd_endpoint *ep)
+{
+	if (ep->flushed) { /* a graceful disconnect that now ends by force */
+		snd_detach_if_done(ep);
+		return true;
+	}
+	if (!release_peer_state(ep) || !flush_requests(ep))
+		return false;
+	ep->flushed = true;
+	snd_detach_if_done(ep);
+	return true;
+}
+
+static bool run_teardown(struct snd_work *work)
+{
+	struct snd_endpoint *ep = SND_OF(work, struct snd_endpoint, teardown_work);
+	if (!finish_teardown(ep))
+		return false;
+	ep->teardown_pending = false;
+	ep->pending_drains--;
+	snd_wake(ep->object.fabric);
+	return true;
+}
+
+/* snd_tear_down revokes the windows that were bound on the endpoint and cancels what is outstanding. The state has
+ * changed before, and both sides see that, so no other copy can begin. */
+void snd_tear_down(struct snd_endpoint *ep)
+{
+	snd_remove_waiter(ep);
+	while (!snd_list_is_empty(&ep->bound)) {
+		struct snd_window *w = SND_OF(ep->bound.next, struct snd_window, bound_link);
+		uint32_t token = snd_invalidate_window(w, ep->number);
+		if (token == 0) {
+			snd_list_remove(&w->bound_link);
+			continue;
+		}
+		w->references++;
+		release_when_drained(ep, w, token);
+	}
+	if (finish_teardown(ep) || ep->teardown_pending)
+		return;
+	ep->teardown_pending = true;
+	ep->pending_drains++;
+	ep->teardown_work.run = run_teardown;
+	snd_defer(ep->object.fabric, &ep->teardown_work);
+}
+
+/* snd_peer_died acts on the peer's death before its memory is reused. */
+void snd_peer_died(struct snd_connection *c)
+{
+	c->peer_dead = true;
+	struct snd_endpoint *ep = c->endpoint;
+	if (ep == NULL)
+		return;
+	switch (ep->state) {
+	case SND_QP_CONNECTING:
+	case SND_QP_ACCEPTED:
+		if (c->attached)
+			snd_peer_aborted(ep);
+		break;
+	case SND_QP_FAILED:
+	case SND_QP_DISCONNECTING:
+	case SND_QP_CLOSED:
+		finish_teardown(ep);
+		break;
+	default:
+		break;
+	}
+	if (!ep->close_called)
+		snd_progress(ep);
+}
+
+bool snd_handle_peer_disconnect(struct snd_endpoint *ep)
+{
+	if (ep->state == SND_QP_CONNECTED) {
+		snd_set_cause(ep, SND_CONNECTION_DISCONNECTED, "the peer has disconnected: call snd_connector_disconnect too");
+		snd_record_lost_peer(ep->object.fabric, ep->conn->peer.id);
+		snd_set_state(ep, SND_QP_PEER_DISCONNECTED);
+		snd_remove_waiter(ep);
+		return true;
+	}
+	if (ep->state == SND_QP_DISCONNECTING) {
+		snd_complete_disconnect(ep);
+		return true;
+	}
+	return false;
+}
+
+void snd_complete_disconnect(struct snd_endpoint *ep)
+{
+	ep->both_disconnected = true;
+	snd_set_state(ep, SND_QP_CLOSED);
+	snd_detach_if_done(ep);
+}
+
+/* snd_begin_disconnect starts a graceful disconnect. It returns false if the connection has failed. */
+bool snd_begin_disconnect(struct snd_endpoint *ep)
+{
+	snd_progress(ep);
+	struct snd_connection *c = ep->conn;
+	if (ep->state != SND_QP_CONNECTED && ep->state != SND_QP_PEER_DISCONNECTED)
+		return false;
+	snd_set_cause(ep, SND_CONNECTION_DISCONNECTED, "disconnect: the connection was disconnected gracefully");
+	bool peer_was_first = ep->state == SND_QP_PEER_DISCONNECTED;
+	snd_set_state(ep, SND_QP_DISCONNECTING);
+	ep->disconnect_deadline = snd_clock() + ep->object.fabric->disconnect_timeout;
+	if (!c->peer_dead && !c->released)
+		snd_store_full32(&c->record->disconnected[c->side], 1); /* ORDER disconnected: pairs with the load in progress; ORDER hazard: then the load in release_peer_state */
+	snd_ring_peer(ep->object.fabric, &c->peer);
+	snd_tear_down(ep);
+	if (peer_was_first && ep->state == SND_QP_DISCONNECTING)
+		snd_complete_disconnect(ep);
+	return ep->state != SND_QP_FAILED;
+}

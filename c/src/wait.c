@@ -1,0 +1,92 @@
+/* How a blocking call waits: it spins for about as long as an answer from another core takes, then yields, then sleeps. */
+#include <sched.h>
+
+#include "endpoint.h"
+#include "fabric.h"
+
+enum { SPINS = 500, YIELDS = 160, ROUNDS_PER_PROGRESS = 64, YIELDS_PER_PROGRESS = 4, MAX_PER_CORE_TO_YIELD = 64 };
+#define MAX_SLEEP INT64_C(100000000) /* the periodic work is due then */
+#define JOIN_INTERVAL INT64_C(20000000) /* so that joiners of a named fabric get an answer */
+#define POLL_INTERVAL INT64_C(1000000)
+
+/* relax lets other threads of the process use the fabric. */
+static void relax(struct snd_fabric *f)
+{
+	snd_unlock(f);
+	snd_pause();
+	snd_lock(f);
+}
+
+static snd_status park(struct snd_fabric *f, int64_t deadline, bool (*ready)(void *), void *arg)
+{
+	for (;;) {
+		f->sleepers++;
+		uint32_t ticket = snd_arm(&f->record->waiters);
+		int64_t now = snd_clock();
+		snd_housekeep(f, now);
+		bool progressed = snd_progress_all(f);
+		if (!snd_list_is_empty(&f->work))
+			snd_run_deferred(f);
+		bool done = ready(arg);
+		bool over = f->closed || (deadline >= 0 && now >= deadline);
+		if (!done && !over && !progressed) {
+			int64_t sleep = snd_needs_polling(f) ? POLL_INTERVAL : f->socket >= 0 ? JOIN_INTERVAL : MAX_SLEEP;
+			if (deadline >= 0 && deadline - now < sleep)
+				sleep = deadline - now;
+			snd_unlock(f);
+			snd_sleep(&f->record->waiters, ticket, sleep);
+			snd_lock(f);
+		}
+		if (--f->sleepers == 0)
+			snd_disarm(&f->record->waiters);
+		snd_progress_all(f); /* a ring while this wait was armed has woken no other thread */
+		if (done || ready(arg))
+			return SND_SUCCESS;
+		if (f->closed)
+			return SND_CANCELED;
+		if (over)
+			return SND_IO_TIMEOUT;
+	}
+}
+
+snd_status snd_wait(struct snd_fabric *f, int64_t timeout, bool (*ready)(void *), void (*driver)(void *), void *arg)
+{
+	if (ready(arg))
+		return SND_SUCCESS;
+	if (f->closed)
+		return SND_CANCELED;
+	int64_t deadline = timeout < 0 ? -1 : snd_clock() + timeout;
+	uint32_t spins = f->processes <= f->cores ? SPINS : 0, yields = f->processes <= f->cores * MAX_PER_CORE_TO_YIELD ? YIELDS : 0;
+	f->calls++;
+	snd_set(&f->activity, snd_relaxed(&f->activity) + 1);
+	snd_status s = SND_UNSUCCESSFUL;
+	for (uint32_t i = 0; i < spins + yields && s == SND_UNSUCCESSFUL; i++) {
+		if (driver != NULL)
+			driver(arg);
+		if (i % (i < spins ? ROUNDS_PER_PROGRESS : YIELDS_PER_PROGRESS) == 0) {
+			snd_progress_all(f);
+			if (!snd_list_is_empty(&f->work))
+				snd_run_deferred(f);
+		}
+		if (ready(arg))
+			s = SND_SUCCESS;
+		else if (f->closed)
+			s = SND_CANCELED;
+		else if (timeout == 0)
+			s = SND_IO_TIMEOUT;
+		else if (i < spins)
+			relax(f);
+		else {
+			snd_unlock(f);
+			sched_yield();
+			snd_lock(f);
+			if (deadline >= 0 && snd_clock() >= deadline)
+				s = SND_IO_TIMEOUT;
+		}
+	}
+	if (s == SND_UNSUCCESSFUL)
+		s = park(f, deadline, ready, arg);
+	f->calls--;
+	f->progress_made += s == SND_SUCCESS;
+	return s;
+}

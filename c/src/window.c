@@ -1,0 +1,178 @@
+#include "window.h"
+
+#include "endpoint.h"
+#include "error.h"
+
+bool snd_prepare(struct snd_window *w, struct snd_region *r, void *memory, uint64_t length, uint32_t rights, uint64_t endpoint,
+	bool only, struct snd_binding *b)
+{
+	uint64_t at = (uint64_t)(uintptr_t)memory, base = (uint64_t)(uintptr_t)r->memory;
+	if (r->memory == NULL || length == 0 || !snd_within(at, length, base, r->length) ||
+		((rights & SNDL_RIGHT_WRITE) != 0 && (r->flags & SND_ALLOW_LOCAL_WRITE) == 0))
+		return false;
+	*b = (struct snd_binding){.region = r, .memory = memory, .base = at, .length = length,
+		.offset = snd_locate(&w->adapter->object.fabric->arena, memory, length), .scope = only ? endpoint : 0, .bound_on = endpoint,
+		.rights = (rights & (SNDL_RIGHT_READ | SNDL_RIGHT_WRITE)) | SNDL_RIGHT_REMOTE};
+	b->token = snd_next_token(w->entry, &b->bind);
+	r->windows++;
+	w->latest = (snd_window_descriptor){b->base, length, b->token, 0};
+	return true;
+}
+
+void snd_cancel_binding(struct snd_binding *b)
+{
+	if (b->region != NULL)
+		b->region->windows--;
+	b->region = NULL;
+}
+
+bool snd_apply(struct snd_window *w, struct snd_binding *b)
+{
+	if (w->region != NULL || w->retired) {
+		snd_cancel_binding(b);
+		return false;
+	}
+	struct snd_own_entry *e = w->entry;
+	w->region = b->region;
+	w->bound_on = b->bound_on;
+	b->region = NULL;
+	e->memory = b->memory;
+	e->base = b->base;
+	e->length = b->length;
+	e->offset = b->offset;
+	e->adapter = w->adapter->number;
+	e->scope = b->scope;
+	e->bound_on = b->bound_on;
+	e->window = w;
+	snd_bind_entry(e, b->token, b->bind, b->rights);
+	return true;
+}
+
+uint32_t snd_invalidate_window(struct snd_window *w, uint64_t endpoint)
+{
+	if (w->region == NULL || (endpoint != 0 && w->bound_on != endpoint))
+		return 0;
+	uint32_t token = snd_revoke(w->entry);
+	if (token != 0)
+		snd_list_remove(&w->bound_link);
+	return token;
+}
+
+void snd_release_window(struct snd_window *w)
+{
+	w->region->windows--;
+	w->region = NULL;
+}
+
+static void free_window(struct snd_window *w)
+{
+	w->adapter->objects--;
+	snd_object_free(&w->object);
+}
+
+void snd_unreference_window(struct snd_window *w)
+{
+	if (--w->references == 0 && w->freed)
+		free_window(w);
+}
+
+snd_status snd_window_create(snd_adapter *adapter, snd_window **window)
+{
+	const char *op = "create window";
+	SND_CHECK(adapter, SND_TYPE_ADAPTER, op);
+	if (window == NULL)
+		return snd_fail(SND_INVALID_PARAMETER, "%s: window is NULL", op);
+	*window = NULL;
+	struct snd_fabric *f = adapter->object.fabric;
+	snd_lock(f);
+	struct snd_window *w = snd_object_new(SND_TYPE_WINDOW, sizeof *w, f);
+	snd_status s = w == NULL ? snd_fail(SND_NO_MEMORY, "%s: no private memory", op) : snd_take_entry(&f->table, &w->entry, op);
+	if (s == SND_SUCCESS) {
+		w->adapter = adapter;
+		adapter->objects++;
+		snd_list_append(&f->windows, &w->link);
+		snd_list_init(&w->bound_link);
+		*window = w;
+	} else if (w != NULL) {
+		snd_object_free(&w->object);
+	}
+	snd_unlock(f);
+	return s;
+}
+
+snd_status snd_window_query(snd_window *window, snd_window_descriptor *descriptor)
+{
+	SND_CHECK(window, SND_TYPE_WINDOW, "query window");
+	if (descriptor == NULL)
+		return snd_fail(SND_INVALID_PARAMETER, "query window: descriptor is NULL");
+	struct snd_fabric *f = window->object.fabric;
+	snd_lock(f);
+	*descriptor = window->latest;
+	snd_unlock(f);
+	return SND_SUCCESS;
+}
+
+static bool window_drained(void *arg)
+{
+	struct snd_window *w = arg;
+	if (w->close_token == 0)
+		return w->region == NULL; /* else a request is draining it and will release it */
+	return snd_drained(w->adapter, w->close_token);
+}
+
+snd_status snd_window_close(snd_window *window, int64_t timeout)
+{
+	const char *op = "close window";
+	SND_CHECK(window, SND_TYPE_WINDOW, op);
+	struct snd_fabric *f = window->object.fabric;
+	snd_lock(f);
+	window->retired = true;
+	if (window->close_token == 0)
+		window->close_token = snd_invalidate_window(window, 0);
+	snd_status s = snd_wait(f, timeout, window_drained, NULL, window);
+	if (s == SND_SUCCESS) {
+		if (window->close_token != 0)
+			snd_release_window(window);
+		snd_give_back(&f->table, window->entry);
+		snd_list_remove(&window->link);
+		window->freed = true;
+		if (window->references == 0)
+			free_window(window);
+		else
+			snd_object_hide(&window->object);
+	} else {
+		s = snd_fail(s, "%s: a peer is still copying", op);
+	}
+	snd_unlock(f);
+	return s;
+}
+
+static void put_big(uint8_t *to, uint64_t v, int bytes)
+{
+	for (int i = 0; i < bytes; i++)
+		to[i] = (uint8_t)(v >> (8 * (bytes - 1 - i)));
+}
+
+static uint64_t get_big(const uint8_t *from, int bytes)
+{
+	uint64_t v = 0;
+	for (int i = 0; i < bytes; i++)
+		v = v << 8 | from[i];
+	return v;
+}
+
+void snd_window_descriptor_encode(const snd_window_descriptor *descriptor, uint8_t bytes[SND_WINDOW_DESCRIPTOR_SIZE])
+{
+	if (descriptor == NULL || bytes == NULL)
+		return;
+	put_big(bytes, descriptor->address, 8);
+	put_big(bytes + 8, descriptor->length, 8);
+	put_big(bytes + 16, descriptor->token, 4);
+}
+
+void snd_window_descriptor_decode(const uint8_t bytes[SND_WINDOW_DESCRIPTOR_SIZE], snd_window_descriptor *descriptor)
+{
+	if (descriptor == NULL || bytes == NULL)
+		return;
+	*descriptor = (snd_window_descriptor){get_big(bytes, 8), get_big(bytes + 8, 8), (uint32_t)get_big(bytes + 16, 4), 0};
+}

@@ -1,0 +1,37 @@
+/* Checks for tests: a failed one prints its place and ends the process. */
+#ifndef SND_CHECK_TEST_H
+#define SND_CHECK_TEST_H
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "softnd/softnd.h"
+
+#define CHECK(condition) \
+	do { \
+		if (!(condition)) { \
+			fprintf(stderr, "%s:%d: %s is false (last error: %s)\n", __FILE__, __LINE__, #condition, snd_last_error()); \
+			exit(1); \
+		} \
+	} while (0)
+
+#define OK(call) \
+	do { \
+		snd_status s_ = (call); \
+		if (s_ != SND_SUCCESS) { \
+			fprintf(stderr, "%s:%d: %s: %s: %s\n", __FILE__, __LINE__, #call, snd_status_name(s_), snd_last_error()); \
+			exit(1); \
+		} \
+	} while (0)
+
+/* test_options returns the options that the environment asks for: TEST_PROGRESS=auto, TEST_THREADS=safe. */
+static inline const snd_fabric_options *test_options(void)
+{
+	static snd_fabric_options o;
+	const char *progress = getenv("TEST_PROGRESS"), *threads = getenv("TEST_THREADS");
+	o.progress = progress != NULL && progress[0] == 'a' ? SND_PROGRESS_AUTO : SND_PROGRESS_MANUAL;
+	o.threading = threads != NULL && threads[0] == 's' ? SND_THREAD_SAFE : SND_THREAD_DOMAIN;
+	return &o;
+}
+
+#endif

@@ -1,0 +1,168 @@
+package ndc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	goside "github.com/softnd/softnd/endpoint"
+	"github.com/softnd/softnd/nd"
+	"github.com/softnd/softnd/nd/ndtest"
+	"github.com/softnd/softnd/shm"
+)
+
+const timeout = 2 * time.Second // of disconnects, the one that the Go side has
+
+// serveVariable makes the test binary the other process of a run. Its value is the language.
+const serveVariable = "NDC_SERVE"
+
+func TestMain(m *testing.M) {
+	language := os.Getenv(serveVariable)
+	if language == "" {
+		os.Exit(m.Run())
+	}
+	file := os.NewFile(3, "arena")
+	arena, err := shm.Attach(context.Background(), file)
+	if err == nil {
+		err = ndtest.Serve(struct {
+			io.Reader
+			io.WriteCloser
+		}{os.Stdin, os.Stdout}, ndtest.Config{Open: func() (nd.Provider, error) { return open(arena, language, os.Getenv("NDC_EXECUTOR")) }})
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// hosted is a provider in Go whose member leaves when it is closed.
+type hosted struct {
+	*goside.Provider
+	member *shm.Member
+}
+
+func (h hosted) Close() error { return errors.Join(h.Provider.Close(), h.member.Leave()) }
+
+// open opens a provider in a language.
+func open(arena *shm.Arena, language, executor string) (nd.Provider, error) {
+	if language == "C" {
+		return Open(int(arena.File().Fd()), Options{Target: executor == "target", Receive: timeout, Disconnect: timeout})
+	}
+	member, err := arena.Join(shm.NoRank)
+	if err != nil {
+		return nil, err
+	}
+	e, err := goside.ParseExecutor(executor)
+	if err != nil {
+		return nil, err
+	}
+	p, err := goside.New(member, goside.Options{Executor: e, ReceiveTimeout: timeout})
+	return hosted{p, member}, err
+}
+
+// otherProcess is the stream to the other process.
+type otherProcess struct {
+	io.Reader
+	io.WriteCloser
+	t   testing.TB
+	cmd *exec.Cmd
+}
+
+// Close fails the test for a process that failed, unless the scenario killed it.
+func (o otherProcess) Close() error {
+	err := o.WriteCloser.Close()
+	_ = o.cmd.Wait()
+	if s := o.cmd.ProcessState.Sys().(syscall.WaitStatus); s.Signaled() && s.Signal() != syscall.SIGKILL || !s.Signaled() && s.ExitStatus() != 0 {
+		o.t.Errorf("the other process: %v", o.cmd.ProcessState)
+	}
+	return err
+}
+
+func spawn(t testing.TB, arena *shm.Arena, language, executor string) func() (io.ReadWriteCloser, error) {
+	return func() (io.ReadWriteCloser, error) {
+		cmd := exec.Command("/proc/self/exe")
+		cmd.Env = append(os.Environ(), serveVariable+"="+language, "NDC_EXECUTOR="+executor)
+		cmd.ExtraFiles, cmd.Stderr = []*os.File{arena.File()}, os.Stderr
+		in, err := cmd.StdinPipe()
+		if err != nil {
+			return nil, err
+		}
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			return nil, err
+		}
+		return otherProcess{out, in, t, cmd}, cmd.Start()
+	}
+}
+
+// pairings are the languages of the sides. With threads, the providers of a run alternate between the two.
+var pairings = [][2]string{{"C", "C"}, {"C", "Go"}, {"Go", "C"}}
+
+// each runs f for each pairing, executor, kind of memory, in one process and in two.
+func each(t *testing.T, f func(t *testing.T, arena *shm.Arena, cfg ndtest.Config)) {
+	for _, pair := range pairings {
+		for _, executor := range []string{"auto", "target"} {
+			for _, memory := range []string{"arena", "private"} {
+				for _, where := range []string{"threads", "processes"} {
+					if where == "threads" && pair[0] == "Go" {
+						continue
+					}
+					t.Run(pair[0]+"-"+pair[1]+"/"+executor+"/"+memory+"/"+where, func(t *testing.T) {
+						arena, err := shm.Create(shm.Config{Size: 4 << 30})
+						if err != nil {
+							t.Fatal(err)
+						}
+						opened := 0
+						cfg := ndtest.Config{PrivateMemory: memory == "private", ReceiveTimeout: timeout, DisconnectTimeout: timeout, Watchdog: 20 * time.Second,
+							Open: func() (nd.Provider, error) {
+								language := pair[0]
+								if where == "threads" {
+									language = pair[opened%2]
+								}
+								opened++
+								return open(arena, language, executor)
+							}}
+						if where == "processes" {
+							cfg.Spawn = spawn(t, arena, pair[1], executor)
+						}
+						if only := os.Getenv("NDC_ONLY"); only != "" {
+							cfg.Only = []string{only}
+						}
+						f(t, arena, cfg)
+					})
+				}
+			}
+		}
+	}
+}
+
+// TestConformance runs the suite.
+func TestConformance(t *testing.T) {
+	each(t, func(t *testing.T, _ *shm.Arena, cfg ndtest.Config) { ndtest.Run(t, cfg) })
+}
+
+// TestStress makes random requests, and compares results and memory with a model. NDC_SEED is the first seed, NDC_SEEDS
+// their number.
+func TestStress(t *testing.T) {
+	number := func(name string, otherwise int) int {
+		if n, err := strconv.Atoi(os.Getenv(name)); err == nil {
+			return n
+		}
+		return otherwise
+	}
+	first, seeds := number("NDC_SEED", 1), number("NDC_SEEDS", 1)
+	each(t, func(t *testing.T, _ *shm.Arena, cfg ndtest.Config) {
+		cfg.Watchdog = 2 * time.Minute
+		for seed := range seeds {
+			ndtest.Stress(t, cfg, uint64(first+seed), 20)
+		}
+	})
+}

@@ -1,0 +1,208 @@
+package ndc
+
+/*
+#include "softnd/softnd.h"
+static snd_status e_receive(snd_endpoint *e, uint64_t context, uintptr_t sge, uint32_t n) { return snd_endpoint_receive(e, context, (const snd_sge *)sge, n); }
+static snd_status e_send(snd_endpoint *e, uint64_t context, uintptr_t sge, uint32_t n, uint32_t flags) { return snd_endpoint_send(e, context, (const snd_sge *)sge, n, flags); }
+static snd_status e_send_invalidate(snd_endpoint *e, uint64_t context, uintptr_t sge, uint32_t n, uint32_t token, uint32_t flags) { return snd_endpoint_send_and_invalidate(e, context, (const snd_sge *)sge, n, token, flags); }
+static snd_status e_write(snd_endpoint *e, uint64_t context, uintptr_t sge, uint32_t n, uint64_t at, uint32_t token, uint32_t flags) { return snd_endpoint_write(e, context, (const snd_sge *)sge, n, at, token, flags); }
+static snd_status e_read(snd_endpoint *e, uint64_t context, uintptr_t sge, uint32_t n, uint64_t at, uint32_t token, uint32_t flags) { return snd_endpoint_read(e, context, (const snd_sge *)sge, n, at, token, flags); }
+static snd_status e_bind(snd_endpoint *e, uint64_t context, snd_mr *mr, snd_window *w, uintptr_t buffer, uint64_t n, uint32_t flags) { return snd_endpoint_bind(e, context, mr, w, (void *)buffer, n, flags); }
+*/
+import "C"
+
+import (
+	"context"
+	"runtime"
+	"sync"
+	"time"
+	"unsafe"
+
+	"github.com/softnd/softnd/nd"
+)
+
+type endpoint struct {
+	adapter *adapter
+	inline  int
+
+	mu        sync.Mutex
+	c         *C.snd_endpoint
+	closed    bool
+	cause     error // after Close
+	done      chan struct{}
+	connector *connector
+}
+
+// post calls f unless the endpoint is closed. bad is the status of a request with wrong flags.
+func (e *endpoint) post(op string, kind nd.RequestType, flags nd.OpFlags, bad nd.Status, f func() C.snd_status) error {
+	if flags&^kind.AllowedFlags() != 0 {
+		_ = status(op, func() C.snd_status { return C.snd_endpoint_post(e.c, &C.snd_request{_type: 99}, 1, nil) }) // starts the deferred requests
+		return refuse(op, bad, "invalid flags")
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return refuse(op, nd.ConnectionInvalid, "the endpoint is closed")
+	}
+	return status(op, f)
+}
+
+// cOpFlags leaves out the flag without an effect here: the adapter does not have ReadLocalInvalidateSupported.
+func cOpFlags(f nd.OpFlags) C.uint32_t { return C.uint32_t(f &^ nd.ReadLocalInvalidate) }
+
+func (e *endpoint) Send(ctx uint64, sge []nd.SGE, flags nd.OpFlags) error {
+	list, at, n := elements(sge)
+	defer runtime.KeepAlive(list)
+	return e.post("send", nd.RequestSend, flags, nd.InvalidParameter4, func() C.snd_status {
+		return C.e_send(e.c, C.uint64_t(ctx), at, n, cOpFlags(flags))
+	})
+}
+
+func (e *endpoint) SendAndInvalidate(ctx uint64, sge []nd.SGE, token nd.Token, flags nd.OpFlags) error {
+	list, at, n := elements(sge)
+	defer runtime.KeepAlive(list)
+	return e.post("send and invalidate", nd.RequestSend, flags, nd.InvalidParameter4, func() C.snd_status {
+		return C.e_send_invalidate(e.c, C.uint64_t(ctx), at, n, C.uint32_t(token), cOpFlags(flags))
+	})
+}
+
+func (e *endpoint) Receive(ctx uint64, sge []nd.SGE) error {
+	const op = "receive"
+	list, at, n := elements(sge)
+	defer runtime.KeepAlive(list)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return refuse(op, nd.ConnectionInvalid, "the endpoint is closed")
+	}
+	return status(op, func() C.snd_status { return C.e_receive(e.c, C.uint64_t(ctx), at, n) })
+}
+
+func (e *endpoint) Write(ctx uint64, sge []nd.SGE, address uint64, token nd.Token, flags nd.OpFlags) error {
+	list, at, n := elements(sge)
+	defer runtime.KeepAlive(list)
+	return e.post("write", nd.RequestWrite, flags, nd.InvalidParameter6, func() C.snd_status {
+		return C.e_write(e.c, C.uint64_t(ctx), at, n, C.uint64_t(address), C.uint32_t(token), cOpFlags(flags))
+	})
+}
+
+func (e *endpoint) Read(ctx uint64, sge []nd.SGE, address uint64, token nd.Token, flags nd.OpFlags) error {
+	list, at, n := elements(sge)
+	defer runtime.KeepAlive(list)
+	return e.post("read", nd.RequestRead, flags, nd.InvalidParameter6, func() C.snd_status {
+		return C.e_read(e.c, C.uint64_t(ctx), at, n, C.uint64_t(address), C.uint32_t(token), cOpFlags(flags))
+	})
+}
+
+func (e *endpoint) Bind(ctx uint64, mr nd.MemoryRegion, mw nd.MemoryWindow, buf []byte, flags nd.OpFlags) error {
+	const op = "bind"
+	r, ok := mr.(*region)
+	if !ok || r == nil || r.adapter != e.adapter {
+		return refuse(op, nd.InvalidParameter2, "the region is not of this adapter")
+	}
+	w, ok := mw.(*window)
+	if !ok || w == nil || w.adapter != e.adapter {
+		return refuse(op, nd.InvalidParameter3, "the window is not of this adapter")
+	}
+	if r.closed || w.closed {
+		return refuse(op, nd.InvalidHandle, "the region or the window is closed")
+	}
+	if r.c == nil && flags&^nd.RequestBind.AllowedFlags() == 0 {
+		return refuse(op, nd.AccessViolation, "the region is not registered")
+	}
+	at := C.uintptr_t(uintptr(unsafe.Pointer(unsafe.SliceData(buf))))
+	return e.post(op, nd.RequestBind, flags, nd.InvalidParameter6, func() C.snd_status {
+		return C.e_bind(e.c, C.uint64_t(ctx), r.c, w.c, at, C.uint64_t(len(buf)), cOpFlags(flags))
+	})
+}
+
+func (e *endpoint) Invalidate(ctx uint64, mw nd.MemoryWindow, flags nd.OpFlags) error {
+	const op = "invalidate"
+	w, ok := mw.(*window)
+	if !ok || w == nil || w.adapter != e.adapter {
+		return refuse(op, nd.InvalidParameter2, "the window is not of this adapter")
+	}
+	if w.closed {
+		return refuse(op, nd.InvalidHandle, "the window is closed")
+	}
+	return e.post(op, nd.RequestInvalidate, flags, nd.InvalidParameter3, func() C.snd_status {
+		return C.snd_endpoint_invalidate(e.c, C.uint64_t(ctx), w.c, cOpFlags(flags))
+	})
+}
+
+func (e *endpoint) InvalidateRegion(uint64, nd.MemoryRegion, nd.OpFlags) error {
+	return refuse("invalidate region", nd.NotSupported, "")
+}
+
+func (e *endpoint) FastRegister(uint64, nd.MemoryRegion, []nd.LogicalPage, int, int, uint64, nd.RegionFlags, nd.OpFlags) error {
+	return refuse("fast register", nd.NotSupported, "")
+}
+
+func (e *endpoint) StartRequestBatch()  {}
+func (e *endpoint) SubmitRequestBatch() {}
+
+func (e *endpoint) Flush() error { return e.FlushContext(context.Background()) }
+
+func (e *endpoint) FlushContext(ctx context.Context) error {
+	if e.isClosed() {
+		return nil
+	}
+	return repeat(ctx, "flush", func(timeout C.int64_t) C.snd_status { return C.snd_endpoint_flush(e.c, timeout) })
+}
+
+func (e *endpoint) isClosed() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.closed
+}
+
+func (e *endpoint) Err() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.err()
+}
+
+func (e *endpoint) err() error {
+	if e.closed {
+		return e.cause
+	}
+	return status("endpoint", func() C.snd_status { return C.snd_endpoint_error(e.c) })
+}
+
+func (e *endpoint) Done() <-chan struct{} {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.done == nil {
+		e.done = make(chan struct{})
+		go func() {
+			for e.Err() == nil {
+				time.Sleep(time.Millisecond)
+			}
+			close(e.done)
+		}()
+	}
+	return e.done
+}
+
+func (e *endpoint) Connector() nd.Connector {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.connector == nil {
+		return nil
+	}
+	return e.connector
+}
+
+func (e *endpoint) Close() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return nil
+	}
+	e.cause = e.err()
+	if e.cause == nil {
+		e.cause = refuse("close", nd.Canceled, "the endpoint was closed")
+	}
+	e.closed = true
+	return status("close", func() C.snd_status { return C.snd_endpoint_close(e.c) })
+}

@@ -1,0 +1,234 @@
+package ndc
+
+/*
+#include "softnd/softnd.h"
+*/
+import "C"
+
+import (
+	"context"
+	"encoding/binary"
+	"net/netip"
+	"time"
+
+	"github.com/softnd/softnd/nd"
+)
+
+// Provider is a member of an arena, in C.
+type Provider struct {
+	fabric *C.snd_fabric
+	addr   netip.Addr
+}
+
+// Options are those of the fabric.
+type Options struct {
+	Target              bool
+	Receive, Disconnect time.Duration // time-outs
+}
+
+// Open joins the arena behind a descriptor.
+func Open(fd int, o Options) (*Provider, error) {
+	c := C.snd_fabric_options{threading: C.SND_THREAD_SAFE, progress: C.SND_PROGRESS_AUTO,
+		receive_timeout: C.int64_t(o.Receive), disconnect_timeout: C.int64_t(o.Disconnect)}
+	if o.Target {
+		c.executor = C.SND_EXECUTOR_TARGET
+	}
+	p := new(Provider)
+	if err := status("attach fabric", func() C.snd_status { return C.snd_fabric_attach(C.int(fd), -1, &c, &p.fabric) }); err != nil {
+		return nil, err
+	}
+	p.addr = addressOf(C.snd_fabric_address(p.fabric)).Addr()
+	return p, nil
+}
+
+func addressOf(a C.snd_address) netip.AddrPort {
+	var b [4]byte
+	binary.BigEndian.PutUint32(b[:], uint32(a.host))
+	return netip.AddrPortFrom(netip.AddrFrom4(b), uint16(a.port))
+}
+
+func cAddress(a netip.AddrPort) C.snd_address {
+	c := C.snd_address{port: C.uint16_t(a.Port())}
+	if a.Addr().Is4() {
+		b := a.Addr().As4()
+		c.host = C.uint32_t(binary.BigEndian.Uint32(b[:]))
+	}
+	return c
+}
+
+func (p *Provider) QueryAddressList() ([]netip.Addr, error) { return []netip.Addr{p.addr}, nil }
+
+func (p *Provider) ResolveAddress(local netip.Addr) (nd.AdapterID, error) {
+	if local != p.addr {
+		return 0, refuse("resolve address", nd.InvalidAddress, local.String())
+	}
+	return p.id(), nil
+}
+
+// ResolveRoute finds every member of the arena.
+func (p *Provider) ResolveRoute(remote netip.Addr) (netip.Addr, error) {
+	if b := remote.As16(); !remote.Is4() || b[12] != 127 || b[13] != 77 {
+		return netip.Addr{}, refuse("resolve route", nd.NetworkUnreachable, remote.String())
+	}
+	return p.addr, nil
+}
+
+func (p *Provider) id() nd.AdapterID {
+	b := p.addr.As4()
+	return nd.AdapterID(binary.BigEndian.Uint32(b[:])) | 0x73<<32
+}
+
+func (p *Provider) OpenAdapter(ctx context.Context, id nd.AdapterID) (nd.Adapter, error) {
+	const op = "open adapter"
+	if id != p.id() {
+		return nil, refuse(op, nd.InvalidParameter, "no such adapter")
+	}
+	if ctx.Err() != nil {
+		return nil, nd.CanceledError(ctx, op, "")
+	}
+	a := &adapter{provider: p}
+	if err := status(op, func() C.snd_status { return C.snd_adapter_open(p.fabric, &a.c) }); err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+func (p *Provider) Close() error {
+	if p.fabric == nil {
+		return nil
+	}
+	err := status("close", func() C.snd_status { return C.snd_fabric_close(p.fabric) })
+	p.fabric = nil
+	return err
+}
+
+type adapter struct {
+	provider *Provider
+	c        *C.snd_adapter
+	closed   bool
+}
+
+func (a *adapter) Query(version uint32) (nd.AdapterInfo, error) {
+	const op = "query"
+	if version != nd.InfoVersion1 && version != nd.InfoVersion2 {
+		return nd.AdapterInfo{}, refuse(op, nd.InvalidParameter, "unknown version")
+	}
+	var i C.snd_adapter_info
+	if err := status(op, func() C.snd_status { return C.snd_adapter_query(a.c, &i) }); err != nil {
+		return nd.AdapterInfo{}, err
+	}
+	return nd.AdapterInfo{
+		InfoVersion: version, AdapterID: a.provider.id(),
+		MaxRegistrationSize: uint64(i.max_registration), MaxWindowSize: uint64(i.max_registration),
+		MaxInitiatorSGE: uint32(i.max_initiator_sge), MaxReceiveSGE: uint32(i.max_receive_sge), MaxReadSGE: uint32(i.max_initiator_sge),
+		MaxTransferLength: uint32(i.max_transfer), MaxInlineDataSize: uint32(i.max_inline),
+		MaxInboundReadLimit: uint32(i.max_reads), MaxOutboundReadLimit: uint32(i.max_reads),
+		MaxReceiveQueueDepth: uint32(i.max_queue_depth), MaxInitiatorQueueDepth: uint32(i.max_queue_depth), MaxCompletionQueueDepth: uint32(i.max_cq_depth),
+		InlineRequestThreshold: uint32(i.inline_threshold), LargeRequestThreshold: 48,
+		MaxSharedReceiveQueueDepth: uint32(i.max_queue_depth),
+		MaxCallerData:              uint32(i.max_private_data), MaxCalleeData: uint32(i.max_private_data),
+		AdapterFlags: nd.InOrderDMASupported | nd.MultiEngineSupported | nd.LoopbackConnectionsSupported | nd.CQResizeSupported,
+	}, nil
+}
+
+func (a *adapter) QueryAddressList() ([]netip.Addr, error) { return a.provider.QueryAddressList() }
+
+func (a *adapter) Control(context.Context, uint32, []byte, []byte) (int, error) {
+	return 0, refuse("control", nd.NotSupported, "")
+}
+
+// usable returns an error of op if the adapter is closed or ctx has ended.
+func (a *adapter) usable(ctx context.Context, op string) error {
+	if a.closed {
+		return refuse(op, nd.InvalidHandle, "the adapter is closed")
+	}
+	if ctx.Err() != nil {
+		return nd.CanceledError(ctx, op, "")
+	}
+	return nil
+}
+
+func (a *adapter) CreateCompletionQueue(ctx context.Context, depth int) (nd.CompletionQueue, error) {
+	const op = "create completion queue"
+	if err := a.usable(ctx, op); err != nil {
+		return nil, err
+	}
+	if depth < 1 || depth > 65536 {
+		return nil, refuse(op, nd.InvalidParameter3, "depth")
+	}
+	q := &queue{adapter: a}
+	return q, status(op, func() C.snd_status { return C.snd_cq_create(a.c, C.uint32_t(depth), &q.c) })
+}
+
+func (a *adapter) BuildLogicalAddressMapping(context.Context, []byte) (nd.LogicalMapping, error) {
+	return nil, refuse("build logical address mapping", nd.NotSupported, "")
+}
+
+func (a *adapter) PrivilegedToken() (nd.Token, error) {
+	return 0, refuse("privileged token", nd.NotSupported, "")
+}
+
+func (a *adapter) CreateConnector(ctx context.Context) (nd.Connector, error) {
+	const op = "create connector"
+	if err := a.usable(ctx, op); err != nil {
+		return nil, err
+	}
+	c := &connector{adapter: a}
+	return c, status(op, func() C.snd_status { return C.snd_connector_create(a.c, &c.c) })
+}
+
+func (a *adapter) CreateListener(ctx context.Context) (nd.Listener, error) {
+	const op = "create listener"
+	if err := a.usable(ctx, op); err != nil {
+		return nil, err
+	}
+	l := &listener{adapter: a, turn: make(chan struct{}, 1)}
+	return l, status(op, func() C.snd_status { return C.snd_listener_create(a.c, &l.c) })
+}
+
+// Close leaves the handle in C open: its objects stay usable.
+func (a *adapter) Close() error {
+	a.closed = true
+	return nil
+}
+
+func (a *adapter) CreateEndpoint(ctx context.Context, cfg nd.EndpointConfig) (nd.Endpoint, error) {
+	const op = "create endpoint"
+	if err := a.usable(ctx, op); err != nil {
+		return nil, err
+	}
+	receive, rok := cfg.Receive.(*queue)
+	initiator, iok := cfg.Initiator.(*queue)
+	shared, sok := cfg.SharedReceive.(*sharedQueue)
+	less := nd.Status(0) // with a shared queue the call has one parameter less
+	if cfg.SharedReceive != nil {
+		if !sok || shared == nil || shared.adapter != a || shared.isClosed() {
+			return nil, refuse(op, nd.InvalidParameter4, "")
+		}
+		less, cfg.ReceiveDepth, cfg.MaxReceiveSGE = 1, 0, 0
+	}
+	for _, c := range []struct {
+		bad bool
+		s   nd.Status
+	}{
+		{!rok || receive == nil || receive.adapter != a || receive.isClosed(), nd.InvalidParameter2},
+		{!iok || initiator == nil || initiator.adapter != a || initiator.isClosed(), nd.InvalidParameter3},
+		{cfg.ReceiveDepth < 0 || cfg.ReceiveDepth > 4096, nd.InvalidParameter5},
+		{cfg.InitiatorDepth < 0 || cfg.InitiatorDepth > 4096, nd.InvalidParameter6},
+		{cfg.MaxReceiveSGE < 0 || cfg.MaxReceiveSGE > 16, nd.InvalidParameter7 - less},
+		{cfg.MaxInitiatorSGE < 0 || cfg.MaxInitiatorSGE > 16, nd.InvalidParameter8 - less},
+		{cfg.InlineSize < 0 || cfg.InlineSize > 1024, nd.InvalidParameter9 - less},
+	} {
+		if c.bad {
+			return nil, refuse(op, c.s, "")
+		}
+	}
+	c := C.snd_endpoint_config{receive_cq: receive.c, initiator_cq: initiator.c, context: C.uint64_t(cfg.Context),
+		receive_depth: C.uint32_t(cfg.ReceiveDepth), initiator_depth: C.uint32_t(cfg.InitiatorDepth),
+		max_receive_sge: C.uint32_t(cfg.MaxReceiveSGE), max_initiator_sge: C.uint32_t(cfg.MaxInitiatorSGE), inline_size: C.uint32_t(cfg.InlineSize)}
+	if sok {
+		c.srq = shared.c
+	}
+	e := &endpoint{adapter: a, inline: cfg.InlineSize}
+	return e, status(op, func() C.snd_status { return C.snd_endpoint_create(a.c, &c, &e.c) })
+}

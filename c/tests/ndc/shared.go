@@ -1,0 +1,89 @@
+package ndc
+
+/*
+#include "softnd/softnd.h"
+static snd_status q_receive(snd_srq *q, uint64_t context, uintptr_t sge, uint32_t n) { return snd_srq_receive(q, context, (const snd_sge *)sge, n); }
+*/
+import "C"
+
+import (
+	"context"
+	"runtime"
+	"sync/atomic"
+
+	"github.com/softnd/softnd/nd"
+)
+
+type sharedQueue struct {
+	adapter *adapter
+	c       *C.snd_srq
+	closed  atomic.Bool
+}
+
+func (q *sharedQueue) isClosed() bool { return q.closed.Load() }
+
+func (a *adapter) CreateSharedReceiveQueue(ctx context.Context, cfg nd.SharedReceiveQueueConfig) (nd.SharedReceiveQueue, error) {
+	const op = "create shared receive queue"
+	if err := a.usable(ctx, op); err != nil {
+		return nil, err
+	}
+	depth := cfg.Depth
+	if depth == 0 {
+		depth = 64
+	}
+	switch {
+	case depth < 0 || depth > 4096:
+		return nil, refuse(op, nd.InvalidParameter3, "Depth")
+	case cfg.MaxSGE < 0 || cfg.MaxSGE > 16:
+		return nil, refuse(op, nd.InvalidParameter4, "MaxSGE")
+	case cfg.Threshold < 0 || cfg.Threshold > depth:
+		return nil, refuse(op, nd.InvalidParameter5, "Threshold")
+	}
+	c := C.snd_srq_config{depth: C.uint32_t(depth), max_sge: C.uint32_t(cfg.MaxSGE), threshold: C.uint32_t(cfg.Threshold)}
+	q := &sharedQueue{adapter: a}
+	return q, status(op, func() C.snd_status { return C.snd_srq_create(a.c, &c, &q.c) })
+}
+
+func (q *sharedQueue) Receive(ctx uint64, sge []nd.SGE) error {
+	const op = "receive"
+	if q.isClosed() {
+		return refuse(op, nd.InvalidHandle, "the queue is closed")
+	}
+	list, at, n := elements(sge)
+	defer runtime.KeepAlive(list)
+	return status(op, func() C.snd_status { return C.q_receive(q.c, C.uint64_t(ctx), at, n) })
+}
+
+func (q *sharedQueue) Notify(ctx context.Context) error {
+	const op = "notify"
+	if q.isClosed() {
+		return refuse(op, nd.Canceled, "the queue is closed")
+	}
+	err := repeat(ctx, op, func(timeout C.int64_t) C.snd_status { return C.snd_srq_notify(q.c, timeout) })
+	if nd.StatusOf(err) == nd.InvalidHandle {
+		return refuse(op, nd.Canceled, "the queue was closed")
+	}
+	return err
+}
+
+func (q *sharedQueue) Modify(depth, threshold int) error {
+	const op = "modify"
+	if q.isClosed() {
+		return refuse(op, nd.InvalidHandle, "the queue is closed")
+	}
+	if depth < 0 || threshold < 0 {
+		return refuse(op, nd.InvalidParameter, "negative")
+	}
+	return status(op, func() C.snd_status { return C.snd_srq_modify(q.c, C.uint32_t(depth), C.uint32_t(threshold)) })
+}
+
+func (q *sharedQueue) NotifyAffinity() (uint16, uint64, error) {
+	return 0, 0, refuse("get notify affinity", nd.NotSupported, "")
+}
+
+func (q *sharedQueue) Close() error {
+	if q.closed.Swap(true) {
+		return nil
+	}
+	return status("close", func() C.snd_status { return C.snd_srq_close(q.c) })
+}

@@ -1,0 +1,382 @@
+/* Every call of the header with NULL, a closed handle, a handle of another type, and in a forked child: a status and a
+ * message, never a crash. The test fails if a call of the header is not in the table. */
+#include <ctype.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "check.h"
+
+#define SECOND INT64_C(1000000000)
+
+static snd_fabric *fabric;
+static snd_adapter *adapter;
+static snd_mr *mr;
+static snd_window *window;
+static snd_cq *cq;
+static snd_srq *srq;
+static snd_endpoint *endpoint;
+static snd_connector *connector;
+static snd_listener *listener;
+static snd_job *job;
+
+/* A row calls a function with a bad handle. Calls that return no status return what they return for a bad handle as
+ * SND_INVALID_HANDLE. */
+#define ROW(name, call) \
+	static snd_status try_##name(void *h) { return (call); }
+#define VALUE(bad) ((bad) ? SND_INVALID_HANDLE : SND_SUCCESS)
+
+static snd_result results[2];
+static snd_sge sge;
+static uint32_t n, m;
+static uint64_t all[4];
+static snd_address address;
+static snd_adapter_info info;
+static snd_window_descriptor descriptor;
+static snd_request request;
+static int fd;
+static void *out;
+
+ROW(snd_fabric_descriptor, VALUE(snd_fabric_descriptor(h) == -1))
+ROW(snd_fabric_address, VALUE(snd_fabric_address(h).host == 0))
+ROW(snd_fabric_progress, snd_fabric_progress(h))
+ROW(snd_fabric_close, snd_fabric_close(h))
+ROW(snd_adapter_open, snd_adapter_open(h, (snd_adapter **)&out))
+ROW(snd_adapter_query, snd_adapter_query(h, &info))
+ROW(snd_adapter_close, snd_adapter_close(h))
+ROW(snd_mr_allocate, snd_mr_allocate(h, 10, 0, (snd_mr **)&out))
+ROW(snd_mr_register, snd_mr_register(h, &n, sizeof n, 0, (snd_mr **)&out))
+ROW(snd_mr_buffer, VALUE(snd_mr_buffer(h) == NULL))
+ROW(snd_mr_length, VALUE(snd_mr_length(h) == 0))
+ROW(snd_mr_address, VALUE(snd_mr_address(h) == 0))
+ROW(snd_mr_local_token, VALUE(snd_mr_local_token(h) == 0))
+ROW(snd_mr_remote_token, VALUE(snd_mr_remote_token(h) == 0))
+ROW(snd_mr_query, snd_mr_query(h, &descriptor))
+ROW(snd_mr_close, snd_mr_close(h, 0))
+ROW(snd_window_create, snd_window_create(h, (snd_window **)&out))
+ROW(snd_window_query, snd_window_query(h, &descriptor))
+ROW(snd_window_close, snd_window_close(h, 0))
+ROW(snd_cq_create, snd_cq_create(h, 10, (snd_cq **)&out))
+ROW(snd_cq_poll, VALUE(snd_cq_poll(h, results, 2) == 0))
+ROW(snd_cq_wait, snd_cq_wait(h, results, 2, 0, &n))
+ROW(snd_cq_event_fd, snd_cq_event_fd(h, &fd))
+ROW(snd_cq_notify, snd_cq_notify(h, SND_NOTIFY_ANY, 0))
+ROW(snd_cq_resize, snd_cq_resize(h, 20))
+ROW(snd_cq_close, snd_cq_close(h))
+ROW(snd_srq_create, snd_srq_create(h, &(snd_srq_config){0}, (snd_srq **)&out))
+ROW(snd_srq_receive, snd_srq_receive(h, 1, &sge, 1))
+ROW(snd_srq_notify, snd_srq_notify(h, 0))
+ROW(snd_srq_modify, snd_srq_modify(h, 0, 0))
+ROW(snd_srq_close, snd_srq_close(h))
+ROW(snd_endpoint_create, snd_endpoint_create(h, &(snd_endpoint_config){.receive_cq = cq, .initiator_cq = cq}, (snd_endpoint **)&out))
+ROW(snd_endpoint_receive, snd_endpoint_receive(h, 1, &sge, 1))
+ROW(snd_endpoint_send, snd_endpoint_send(h, 1, &sge, 1, 0))
+ROW(snd_endpoint_send_and_invalidate, snd_endpoint_send_and_invalidate(h, 1, &sge, 1, 5, 0))
+ROW(snd_endpoint_write, snd_endpoint_write(h, 1, &sge, 1, 0, 5, 0))
+ROW(snd_endpoint_read, snd_endpoint_read(h, 1, &sge, 1, 0, 5, 0))
+ROW(snd_endpoint_bind, snd_endpoint_bind(h, 1, mr, window, NULL, 0, 0))
+ROW(snd_endpoint_invalidate, snd_endpoint_invalidate(h, 1, window, 0))
+ROW(snd_endpoint_post, snd_endpoint_post(h, &request, 1, &n))
+ROW(snd_endpoint_flush, snd_endpoint_flush(h, 0))
+ROW(snd_endpoint_error, snd_endpoint_error(h))
+ROW(snd_endpoint_close, snd_endpoint_close(h))
+ROW(snd_listener_create, snd_listener_create(h, (snd_listener **)&out))
+ROW(snd_listener_bind, snd_listener_bind(h, address))
+ROW(snd_listener_listen, snd_listener_listen(h, 0))
+ROW(snd_listener_address, snd_listener_address(h, &address))
+ROW(snd_listener_request, snd_listener_request(h, 0, (snd_connector **)&out))
+ROW(snd_listener_pause, snd_listener_pause(h, 1))
+ROW(snd_listener_close, snd_listener_close(h))
+ROW(snd_connector_create, snd_connector_create(h, (snd_connector **)&out))
+ROW(snd_connector_bind, snd_connector_bind(h, address))
+ROW(snd_connector_connect, snd_connector_connect(h, endpoint, address, NULL, 0))
+ROW(snd_connector_complete, snd_connector_complete(h))
+ROW(snd_connector_accept, snd_connector_accept(h, endpoint, NULL, 0))
+ROW(snd_connector_reject, snd_connector_reject(h, NULL, 0))
+ROW(snd_connector_private_data, snd_connector_private_data(h, &all, sizeof all, &n))
+ROW(snd_connector_read_limits, snd_connector_read_limits(h, &n, &m))
+ROW(snd_connector_local_address, snd_connector_local_address(h, &address))
+ROW(snd_connector_peer_address, snd_connector_peer_address(h, &address))
+ROW(snd_connector_disconnect, snd_connector_disconnect(h, 0))
+ROW(snd_connector_wait_disconnect, snd_connector_wait_disconnect(h, 0))
+ROW(snd_connector_cancel, snd_connector_cancel(h))
+ROW(snd_connector_close, snd_connector_close(h))
+ROW(snd_job_rank, (snd_job_rank(h), SND_INVALID_HANDLE))
+ROW(snd_job_size, VALUE(snd_job_size(h) == 0))
+ROW(snd_job_fabric, VALUE(snd_job_fabric(h) == NULL))
+ROW(snd_job_adapter, VALUE(snd_job_adapter(h) == NULL))
+ROW(snd_job_barrier, snd_job_barrier(h, 0))
+ROW(snd_job_exchange, snd_job_exchange(h, &n, sizeof n, all, 0))
+ROW(snd_job_connect, snd_job_connect(h, 0, &(snd_endpoint_config){0}, 0, (snd_endpoint **)&out))
+ROW(snd_job_close, snd_job_close(h))
+
+/* The handle that the call takes; other is a valid handle of another type. */
+struct row {
+	const char *name;
+	snd_status (*try)(void *);
+	void **handle, **other;
+};
+#define FABRIC(name) {#name, try_##name, (void **)&fabric, (void **)&adapter}
+#define ADAPTER(name) {#name, try_##name, (void **)&adapter, (void **)&fabric}
+#define MR(name) {#name, try_##name, (void **)&mr, (void **)&window}
+#define WINDOW(name) {#name, try_##name, (void **)&window, (void **)&mr}
+#define CQ(name) {#name, try_##name, (void **)&cq, (void **)&endpoint}
+#define SRQ(name) {#name, try_##name, (void **)&srq, (void **)&cq}
+#define ENDPOINT(name) {#name, try_##name, (void **)&endpoint, (void **)&cq}
+#define CONNECTOR(name) {#name, try_##name, (void **)&connector, (void **)&listener}
+#define LISTENER(name) {#name, try_##name, (void **)&listener, (void **)&connector}
+#define JOB(name) {#name, try_##name, (void **)&job, (void **)&fabric}
+
+static const struct row rows[] = {
+	FABRIC(snd_fabric_descriptor), FABRIC(snd_fabric_address), FABRIC(snd_fabric_progress), FABRIC(snd_fabric_close), FABRIC(snd_adapter_open),
+	ADAPTER(snd_adapter_query), ADAPTER(snd_adapter_close), ADAPTER(snd_mr_allocate), ADAPTER(snd_mr_register), ADAPTER(snd_window_create),
+	ADAPTER(snd_cq_create), ADAPTER(snd_endpoint_create), ADAPTER(snd_listener_create), ADAPTER(snd_connector_create), ADAPTER(snd_srq_create),
+	SRQ(snd_srq_receive), SRQ(snd_srq_notify), SRQ(snd_srq_modify), SRQ(snd_srq_close),
+	MR(snd_mr_buffer), MR(snd_mr_length), MR(snd_mr_address), MR(snd_mr_local_token), MR(snd_mr_remote_token), MR(snd_mr_query), MR(snd_mr_close),
+	WINDOW(snd_window_query), WINDOW(snd_window_close),
+	CQ(snd_cq_poll), CQ(snd_cq_wait), CQ(snd_cq_event_fd), CQ(snd_cq_notify), CQ(snd_cq_resize), CQ(snd_cq_close),
+	ENDPOINT(snd_endpoint_receive), ENDPOINT(snd_endpoint_send), ENDPOINT(snd_endpoint_send_and_invalidate), ENDPOINT(snd_endpoint_write),
+	ENDPOINT(snd_endpoint_read), ENDPOINT(snd_endpoint_bind), ENDPOINT(snd_endpoint_invalidate), ENDPOINT(snd_endpoint_post),
+	ENDPOINT(snd_endpoint_flush), ENDPOINT(snd_endpoint_error), ENDPOINT(snd_endpoint_close),
+	LISTENER(snd_listener_bind), LISTENER(snd_listener_listen), LISTENER(snd_listener_address), LISTENER(snd_listener_request), LISTENER(snd_listener_pause), LISTENER(snd_listener_close),
+	CONNECTOR(snd_connector_bind), CONNECTOR(snd_connector_connect), CONNECTOR(snd_connector_complete), CONNECTOR(snd_connector_accept),
+	CONNECTOR(snd_connector_reject), CONNECTOR(snd_connector_private_data), CONNECTOR(snd_connector_read_limits), CONNECTOR(snd_connector_local_address),
+	CONNECTOR(snd_connector_peer_address), CONNECTOR(snd_connector_disconnect), CONNECTOR(snd_connector_wait_disconnect), CONNECTOR(snd_connector_cancel), CONNECTOR(snd_connector_close),
+	JOB(snd_job_rank), JOB(snd_job_size), JOB(snd_job_fabric), JOB(snd_job_adapter), JOB(snd_job_barrier), JOB(snd_job_exchange), JOB(snd_job_connect),
+	JOB(snd_job_close),
+};
+enum { ROWS = sizeof rows / sizeof rows[0] };
+
+/* Calls without a handle to check, each tested by name below. */
+static const char *const others[] = {"snd_status_name", "snd_last_error", "snd_version", "snd_fabric_create", "snd_fabric_attach", "snd_fabric_open",
+	"snd_window_descriptor_encode", "snd_window_descriptor_decode", "snd_job_init", "snd_job_join"};
+
+static void is_refused(const struct row *r, void *h, snd_status want, const char *what)
+{
+	snd_status s = r->try(h);
+	if (s == SND_INVALID_HANDLE && want == SND_DEVICE_REMOVED && strstr(snd_last_error(), "forked") != NULL)
+		s = want; /* a call that returns no status */
+	if (s != want || snd_last_error()[0] == 0) {
+		fprintf(stderr, "%s with %s: %s (%s)\n", r->name, what, snd_status_name(s), snd_last_error());
+		exit(1);
+	}
+}
+
+/* Every function of the header is in one of the lists. */
+static void test_is_complete(void)
+{
+	static char text[1 << 16];
+	FILE *f = fopen(SOFTND_HEADER, "rb");
+	CHECK(f != NULL);
+	text[fread(text, 1, sizeof text - 1, f)] = 0;
+	fclose(f);
+	int found = 0;
+	for (char *at = text; (at = strstr(at, "SND_API ")) != NULL;) {
+		char *name = strstr(at, "snd_"), *end = strchr(at, '(');
+		at += 8;
+		if (end == NULL || end[-1] == '_')
+			continue;
+		for (name = end; isalnum((unsigned char)name[-1]) || name[-1] == '_'; name--) {
+		}
+		int known = 0;
+		for (int i = 0; i < ROWS; i++)
+			known |= strlen(rows[i].name) == (size_t)(end - name) && strncmp(rows[i].name, name, (size_t)(end - name)) == 0;
+		for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+			known |= strlen(others[i]) == (size_t)(end - name) && strncmp(others[i], name, (size_t)(end - name)) == 0;
+		if (!known) {
+			fprintf(stderr, "%.*s is not in the table\n", (int)(end - name), name);
+			exit(1);
+		}
+		found++;
+	}
+	CHECK(found >= ROWS + (int)(sizeof others / sizeof others[0]));
+}
+
+static void open_all(void)
+{
+	OK(snd_job_init(NULL, SECOND, &job));
+	fabric = snd_job_fabric(job);
+	OK(snd_adapter_open(fabric, &adapter));
+	OK(snd_mr_allocate(adapter, 4096, SND_ALLOW_LOCAL_WRITE, &mr));
+	OK(snd_window_create(adapter, &window));
+	OK(snd_cq_create(adapter, 8, &cq));
+	OK(snd_srq_create(adapter, &(snd_srq_config){.depth = 4}, &srq));
+	OK(snd_endpoint_create(adapter, &(snd_endpoint_config){.receive_cq = cq, .initiator_cq = cq}, &endpoint));
+	OK(snd_connector_create(adapter, &connector));
+	OK(snd_listener_create(adapter, &listener));
+}
+
+static void test_handles(void)
+{
+	char garbage[256] = {0};
+	for (int i = 0; i < ROWS; i++) {
+		is_refused(&rows[i], NULL, SND_INVALID_HANDLE, "NULL");
+		is_refused(&rows[i], *rows[i].other, SND_INVALID_HANDLE, "another type");
+		is_refused(&rows[i], garbage, SND_INVALID_HANDLE, "zeros");
+	}
+}
+
+static void test_forked(void)
+{
+	pid_t child = fork();
+	if (child == 0) {
+		for (int i = 0; i < ROWS; i++)
+			is_refused(&rows[i], *rows[i].handle, SND_DEVICE_REMOVED, "a handle of the parent");
+		CHECK(snd_fabric_create(0, 0, NULL, &fabric) == SND_DEVICE_REMOVED);
+		CHECK(snd_fabric_attach(0, -1, NULL, &fabric) == SND_DEVICE_REMOVED);
+		CHECK(snd_fabric_open("x", 0, 0, -1, NULL, &fabric) == SND_DEVICE_REMOVED);
+		CHECK(snd_job_init(NULL, 0, &job) == SND_DEVICE_REMOVED);
+		fflush(NULL);
+		_exit(0); /* what the handles owned reads as lost here */
+	}
+	int status;
+	CHECK(waitpid(child, &status, 0) == child && status == 0);
+}
+
+static void test_others(void)
+{
+	snd_fabric *f;
+	CHECK(snd_fabric_create(0, 0, NULL, NULL) == SND_INVALID_PARAMETER && snd_fabric_create(5000, 0, NULL, &f) == SND_INVALID_PARAMETER);
+	CHECK(snd_fabric_create(0, 1000, NULL, &f) == SND_INVALID_PARAMETER && snd_fabric_create(0, UINT64_MAX, NULL, &f) == SND_INVALID_PARAMETER);
+	CHECK(snd_fabric_create(0, 0, &(snd_fabric_options){.progress = (snd_progress_model)7}, &f) == SND_INVALID_PARAMETER);
+	CHECK(snd_fabric_create(0, 0, &(snd_fabric_options){.disconnect_timeout = -7}, &f) == SND_INVALID_PARAMETER);
+	CHECK(snd_fabric_attach(-1, 0, NULL, &f) != SND_SUCCESS && snd_fabric_attach(0, 0, NULL, &f) != SND_SUCCESS && f == NULL);
+	CHECK(snd_fabric_attach(snd_fabric_descriptor(fabric), 7, NULL, &f) == SND_INVALID_PARAMETER);
+	CHECK(snd_fabric_open(NULL, 0, 0, -1, NULL, &f) == SND_INVALID_PARAMETER && snd_fabric_open("a b", 0, 0, -1, NULL, &f) == SND_INVALID_PARAMETER);
+	CHECK(snd_job_join("x", 3, 2, NULL, 0, (snd_job **)&out) == SND_INVALID_PARAMETER && snd_job_join(NULL, 0, 1, NULL, 0, (snd_job **)&out) == SND_INVALID_PARAMETER);
+	/* A named fabric of this process alone. */
+	char name[40];
+	snprintf(name, sizeof name, "softnd-table-test-%d", (int)getpid());
+	OK(snd_fabric_open(name, 0, UINT64_C(1) << 28, -1, NULL, &f));
+	OK(snd_fabric_progress(f));
+	OK(snd_fabric_close(f));
+	CHECK(snd_job_init(NULL, 0, NULL) == SND_INVALID_PARAMETER);
+	snd_window_descriptor_encode(NULL, NULL);
+	snd_window_descriptor_decode(NULL, NULL);
+	CHECK(snd_srq_create(adapter, &(snd_srq_config){.threshold = 100}, (snd_srq **)&out) == SND_INVALID_PARAMETER && out == NULL);
+	CHECK(snd_srq_modify(srq, 1 << 20, 0) == SND_INVALID_PARAMETER && snd_srq_notify(srq, 0) == SND_IO_TIMEOUT);
+	CHECK(strcmp(snd_status_name(12345), "unknown status") == 0 && snd_version()[0] != 0);
+}
+
+/* Arguments beyond limits, and states that do not allow a call. */
+static void test_arguments(void)
+{
+	const snd_endpoint_config good = {.receive_cq = cq, .initiator_cq = cq};
+	snd_endpoint *ep;
+	snd_mr *r;
+	snd_cq *q;
+	CHECK(snd_mr_allocate(adapter, 0, 0, &r) == SND_INVALID_BUFFER_SIZE && snd_mr_allocate(adapter, 10, 0, NULL) == SND_INVALID_PARAMETER);
+	CHECK(snd_mr_allocate(adapter, UINT64_MAX, 0, &r) == SND_INVALID_PARAMETER && snd_mr_allocate(adapter, 10, 0x40, &r) == SND_INVALID_PARAMETER);
+	CHECK(snd_mr_register(adapter, NULL, 10, 0, &r) == SND_INVALID_PARAMETER && snd_mr_register(adapter, (void *)(UINTPTR_MAX - 5), 10, 0, &r) == SND_INVALID_PARAMETER);
+	CHECK(snd_cq_create(adapter, 0, &q) == SND_INVALID_PARAMETER && snd_cq_create(adapter, 1 << 30, &q) == SND_INVALID_PARAMETER);
+	CHECK(snd_cq_poll(cq, NULL, 1) == 0 && snd_cq_wait(cq, results, 0, 0, &n) == SND_INVALID_PARAMETER);
+	CHECK(snd_cq_wait(cq, results, 1, 0, &n) == SND_IO_TIMEOUT && n == 0);
+	snd_endpoint_config bad = good;
+	bad.receive_depth = 1 << 20;
+	CHECK(snd_endpoint_create(adapter, &bad, &ep) == SND_INVALID_PARAMETER && ep == NULL);
+	bad = good;
+	bad.max_initiator_sge = 17;
+	CHECK(snd_endpoint_create(adapter, &bad, &ep) == SND_INVALID_PARAMETER);
+	bad = good;
+	bad.receive_cq = (snd_cq *)(void *)mr;
+	CHECK(snd_endpoint_create(adapter, &bad, &ep) == SND_INVALID_PARAMETER && snd_endpoint_create(adapter, NULL, &ep) == SND_INVALID_PARAMETER);
+	CHECK(snd_adapter_close(adapter) == SND_DEVICE_BUSY);
+	CHECK(snd_cq_resize(cq, 0) == SND_INVALID_PARAMETER && snd_cq_notify(cq, 9, 0) == SND_INVALID_PARAMETER && snd_cq_notify(cq, SND_NOTIFY_ANY, 0) == SND_IO_TIMEOUT);
+	OK(snd_cq_resize(cq, 200));
+	CHECK(snd_cq_event_fd(cq, NULL) == SND_INVALID_PARAMETER);
+
+	sge = (snd_sge){snd_mr_buffer(mr), 8, snd_mr_local_token(mr)};
+	CHECK(snd_endpoint_send(endpoint, 1, &sge, 1, 0) == SND_CONNECTION_INVALID && snd_endpoint_write(endpoint, 1, NULL, 1, 0, 0, 0) == SND_INVALID_PARAMETER);
+	CHECK(snd_endpoint_send(endpoint, 1, &sge, 1, 0x80000000) == SND_INVALID_PARAMETER && snd_endpoint_bind(endpoint, 1, mr, window, NULL, 1, 0) == SND_CONNECTION_INVALID);
+	snd_sge many[20];
+	for (int i = 0; i < 20; i++)
+		many[i] = sge;
+	CHECK(snd_endpoint_receive(endpoint, 1, many, 20) == SND_DATA_OVERRUN && snd_endpoint_receive(endpoint, 1, NULL, 1) == SND_INVALID_PARAMETER);
+	for (int i = 0; i < 4; i++)
+		many[i].length = UINT32_MAX;
+	CHECK(snd_endpoint_receive(endpoint, 1, many, 4) == SND_BUFFER_OVERFLOW);
+	for (int i = 0; i < 64; i++)
+		OK(snd_endpoint_receive(endpoint, 1, &sge, 1));
+	CHECK(snd_endpoint_receive(endpoint, 1, &sge, 1) == SND_NO_MORE_ENTRIES);
+	CHECK(snd_endpoint_error(endpoint) == SND_SUCCESS);
+	request = (snd_request){.type = 99};
+	CHECK(snd_endpoint_post(endpoint, &request, 1, &n) == SND_INVALID_PARAMETER && n == 0 && snd_endpoint_post(endpoint, NULL, 1, &n) == SND_INVALID_PARAMETER);
+
+	CHECK(snd_listener_listen(listener, 0) == SND_INVALID_DEVICE_STATE && snd_listener_request(listener, 0, (snd_connector **)&out) == SND_INVALID_DEVICE_STATE);
+	CHECK(snd_listener_bind(listener, (snd_address){1, 1, 0}) == SND_INVALID_ADDRESS);
+	CHECK(snd_listener_bind(listener, (snd_address){0, 1, 0}) == SND_SHARING_VIOLATION); /* the job's */
+	OK(snd_listener_bind(listener, (snd_address){0, 0, 0}));
+	OK(snd_listener_listen(listener, 1));
+	CHECK(snd_listener_bind(listener, (snd_address){0, 0, 0}) == SND_ADDRESS_ALREADY_ASSOCIATED);
+	OK(snd_listener_address(listener, &address));
+	snd_connector *c;
+	CHECK(snd_listener_request(listener, 1000000, &c) == SND_IO_TIMEOUT && c == NULL);
+	CHECK(snd_connector_connect(connector, endpoint, (snd_address){0, 0, 0}, NULL, 0) == SND_BAD_NETWORK_NAME);
+	CHECK(snd_connector_connect(connector, endpoint, (snd_address){77, 1, 0}, NULL, 0) == SND_NETWORK_UNREACHABLE);
+	CHECK(snd_connector_connect(connector, endpoint, (snd_address){address.host + 9, 1, 0}, NULL, 0) == SND_HOST_UNREACHABLE);
+	CHECK(snd_connector_connect(connector, endpoint, address, &(snd_connect_params){.private_data_length = 600}, 0) == SND_INVALID_BUFFER_SIZE);
+	CHECK(snd_connector_connect(connector, endpoint, address, &(snd_connect_params){.private_data_length = 6}, 0) == SND_INVALID_PARAMETER);
+	CHECK(snd_connector_connect(connector, endpoint, (snd_address){address.host, 77, 0}, NULL, SECOND) == SND_CONNECTION_REFUSED);
+	CHECK(snd_connector_connect(connector, endpoint, address, NULL, 1000000) == SND_IO_TIMEOUT); /* no call takes the request */
+	CHECK(snd_connector_complete(connector) == SND_CONNECTION_INVALID && snd_connector_accept(connector, endpoint, NULL, 0) == SND_CONNECTION_INVALID);
+	CHECK(snd_connector_reject(connector, NULL, 0) == SND_CONNECTION_INVALID && snd_connector_reject(connector, NULL, 5000) == SND_INVALID_BUFFER_SIZE);
+	CHECK(snd_connector_disconnect(connector, 0) == SND_CONNECTION_INVALID && snd_connector_wait_disconnect(connector, 0) == SND_CONNECTION_INVALID);
+	CHECK(snd_connector_read_limits(connector, &n, &m) == SND_CONNECTION_INVALID && snd_connector_peer_address(connector, &address) == SND_CONNECTION_INVALID);
+	CHECK(snd_job_connect(job, 0, &good, 0, &ep) == SND_INVALID_PARAMETER && snd_job_exchange(job, NULL, 1, all, 0) == SND_INVALID_PARAMETER);
+	OK(snd_job_exchange(job, "abc", 3, all, SECOND));
+	CHECK(memcmp(all, "abc", 3) == 0);
+	OK(snd_job_barrier(job, SECOND));
+}
+
+/* A connection of a process with itself: the same calls, and closing in every order. */
+static void test_loopback(void)
+{
+	snd_connector *active, *passive = NULL;
+	snd_endpoint *other;
+	OK(snd_endpoint_create(adapter, &(snd_endpoint_config){.receive_cq = cq, .initiator_cq = cq, .context = 2}, &other));
+	OK(snd_connector_create(adapter, &active));
+	/* A connect blocks until the answer, so a request that nobody takes in time is withdrawn. */
+	OK(snd_listener_address(listener, &address));
+	CHECK(snd_connector_connect(active, other, address, NULL, 1000000) == SND_IO_TIMEOUT);
+	CHECK(snd_listener_request(listener, 0, &passive) == SND_IO_TIMEOUT); /* it was withdrawn */
+	OK(snd_connector_close(active));
+	OK(snd_endpoint_flush(other, SECOND));
+	CHECK(snd_endpoint_error(other) == SND_CANCELED);
+	OK(snd_endpoint_close(other));
+}
+
+static void test_closed(void)
+{
+	void *stale[ROWS];
+	for (int i = 0; i < ROWS; i++)
+		stale[i] = *rows[i].handle;
+	OK(snd_listener_close(listener));
+	OK(snd_connector_close(connector));
+	OK(snd_endpoint_close(endpoint));
+	OK(snd_cq_close(cq));
+	OK(snd_srq_close(srq));
+	OK(snd_window_close(window, SECOND));
+	OK(snd_mr_close(mr, SECOND));
+	OK(snd_adapter_close(adapter));
+	OK(snd_job_close(job));
+	for (int i = 0; i < ROWS; i++)
+		is_refused(&rows[i], stale[i], SND_INVALID_HANDLE, "a closed handle");
+}
+
+int main(void)
+{
+	test_is_complete();
+	for (int round = 0; round < 3; round++) {
+		open_all();
+		test_handles();
+		test_forked();
+		test_others();
+		test_arguments();
+		test_loopback();
+		test_closed();
+	}
+	/* Objects that are still open when the fabric is closed. */
+	open_all();
+	OK(snd_job_close(job));
+	return 0;
+}

@@ -1,0 +1,114 @@
+/* Tests of single parts, in one process. */
+#include <string.h>
+
+#include "../src/fabric.h"
+#include "../src/xxh64.h"
+#include "check.h"
+
+/* The hash is that of internal/layout/LAYOUT.txt, which has more than 32 bytes; short inputs have known values. */
+static void test_hash(void)
+{
+	static char text[1 << 20];
+	FILE *f = fopen(SOFTND_LAYOUT_TEXT, "rb");
+	CHECK(f != NULL);
+	size_t n = fread(text, 1, sizeof text, f);
+	fclose(f);
+	CHECK(snd_xxh64(text, n) == SNDL_LAYOUT_HASH);
+	CHECK(snd_xxh64("", 0) == UINT64_C(0xef46db3751d8e999));
+	CHECK(snd_xxh64("abc", 3) == UINT64_C(0x44bc2cf5ad770999));
+}
+
+/* Objects do not overlap, are zero, and all memory returns when they are freed. */
+static void test_heap(void)
+{
+	snd_fabric *f;
+	enum { N = 400 };
+	uint64_t at[N], size[N];
+	OK(snd_fabric_create(0, UINT64_C(256) << 20, NULL, &f));
+	for (int round = 0; round < 3; round++) {
+		for (int i = 0; i < N; i++) {
+			size[i] = (uint64_t)(i * 977 % 40000 + 1) * (i % 37 == 0 ? 9 : 1);
+			OK(snd_alloc(&f->heap, size[i], i % 2 == 0, &at[i], "test"));
+			CHECK(at[i] % 64 == 0 && snd_owned(&f->arena, f->slot, at[i], size[i]));
+			for (uint64_t k = 0; k < size[i]; k++)
+				CHECK(f->arena.base[at[i] + k] == 0);
+			memset(f->arena.base + at[i], i + 1, size[i]);
+		}
+		for (int i = 0; i < N; i++)
+			CHECK(f->arena.base[at[i]] == (unsigned char)(i + 1) && f->arena.base[at[i] + size[i] - 1] == (unsigned char)(i + 1));
+		for (int i = 0; i < N; i++)
+			snd_free(&f->heap, at[(i * 7 + round) % N]);
+		for (uint64_t i = 0; i < f->arena.chunks; i++)
+			CHECK(snd_relaxed32(&f->arena.chunk_owners[i]) == 0);
+	}
+	uint64_t offset;
+	CHECK(snd_alloc(&f->heap, UINT64_C(1) << 40, false, &offset, "test") == SND_NO_MEMORY);
+	/* A peer that clears a word does not make the owner claim the chunk twice. */
+	OK(snd_alloc(&f->heap, 100, false, &offset, "test"));
+	uint64_t chunk = (offset - f->arena.heap) / SNDL_CHUNK_SIZE, other;
+	snd_set32(&f->arena.chunk_owners[chunk], 0);
+	f->heap.hint = 0;
+	OK(snd_alloc(&f->heap, 70000, false, &other, "test"));
+	CHECK((other - f->arena.heap) / SNDL_CHUNK_SIZE > chunk);
+	OK(snd_fabric_close(f));
+}
+
+static void test_bounds(void)
+{
+	CHECK(snd_within(10, 5, 10, 5) && !snd_within(10, 6, 10, 5) && !snd_within(9, 1, 10, 5));
+	CHECK(!snd_within(UINT64_MAX, 2, 0, UINT64_MAX) && !snd_within(0, UINT64_MAX, 0, 10) && snd_within(UINT64_MAX - 1, 1, UINT64_MAX - 1, 1));
+	snd_fabric *f;
+	OK(snd_fabric_create(0, UINT64_C(256) << 20, NULL, &f));
+	const struct snd_arena *a = &f->arena;
+	CHECK(snd_heap_at(a, a->heap, 1) != NULL && snd_heap_at(a, a->heap - 1, 1) == NULL && snd_heap_at(a, a->size, 1) == NULL);
+	CHECK(snd_heap_at(a, UINT64_MAX, 2) == NULL && snd_heap_at(a, a->heap, UINT64_MAX) == NULL && snd_heap_at(a, a->size - 1, 1) != NULL);
+	CHECK(snd_at(a, 4, 8, 8) == NULL && snd_at(a, a->size - 8, 8, 8) != NULL && snd_at(a, a->size, 8, 8) == NULL);
+	OK(snd_fabric_close(f));
+}
+
+/* Tokens differ with each bind of an entry, and repeat after 4,096. */
+static void test_tokens(void)
+{
+	snd_fabric *f;
+	struct snd_own_entry *e;
+	OK(snd_fabric_create(0, UINT64_C(256) << 20, NULL, &f));
+	OK(snd_take_entry(&f->table, &e, "test"));
+	uint32_t bind, first = snd_next_token(e, &bind), token = first;
+	for (int i = 1; i < 4096; i++) {
+		token = snd_next_token(e, &bind);
+		CHECK(token != first && snd_index_of(token) == e->index);
+	}
+	CHECK(snd_next_token(e, &bind) == first);
+	CHECK(e->index != 0);
+	/* The entry that has been free for longest is used first, from a reserve of 128 at least. */
+	uint32_t index = e->index;
+	snd_give_back(&f->table, e);
+	for (int i = 0; i < 128; i++) {
+		OK(snd_take_entry(&f->table, &e, "test"));
+		CHECK(e->index != index);
+		snd_give_back(&f->table, e);
+	}
+	OK(snd_fabric_close(f));
+}
+
+static void test_descriptor(void)
+{
+	const snd_window_descriptor d = {UINT64_C(0x0102030405060708), UINT64_C(0x1112131415161718), 0x21222324, 0};
+	static const uint8_t want[] = {1, 2, 3, 4, 5, 6, 7, 8, 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18, 0x21, 0x22, 0x23, 0x24};
+	uint8_t b[SND_WINDOW_DESCRIPTOR_SIZE];
+	snd_window_descriptor back;
+	snd_window_descriptor_encode(&d, b);
+	CHECK(memcmp(b, want, sizeof b) == 0);
+	snd_window_descriptor_decode(b, &back);
+	CHECK(back.address == d.address && back.length == d.length && back.token == d.token);
+}
+
+int main(void)
+{
+	test_hash();
+	test_heap();
+	test_bounds();
+	test_tokens();
+	test_descriptor();
+	return 0;
+}
