@@ -182,7 +182,7 @@ static void free_objects(struct snd_fabric *f)
 		q->closed = true;
 		if (q->fd >= 0)
 			close(q->fd);
-		snd_cq_release(q); /* nothing refers to it any more */
+		snd_cq_release(q); /* no object refers to it */
 	}
 	while (!snd_list_is_empty(&f->shared_queues)) {
 		struct snd_srq *q = SND_OF(f->shared_queues.next, struct snd_srq, link);

@@ -40,7 +40,7 @@ bool snd_cache_entry(struct snd_endpoint *ep, uint32_t token)
 	return true;
 }
 
-/* checked is the memory of an operand that has been checked, and what must be the same after the copy. */
+/* checked is the memory of an operand that has been checked, with the state that must be the same after the copy. */
 struct checked {
 	unsigned char *memory;
 	const struct snd_access_entry *entry; /* of a peer's token */

@@ -28,7 +28,7 @@ struct snd_job {
 	struct kept *kept;
 	uint32_t rank, size;
 	int channel; /* to the launcher; -1 = none */
-	bool broken; /* a barrier has failed, and the ranks are no longer in step */
+	bool broken; /* a barrier has failed, and the ranks are out of step */
 	uint64_t round;
 	uint64_t deaths;
 	int64_t checked_at;
@@ -144,7 +144,7 @@ static snd_status barrier(struct snd_job *j, int64_t timeout, const char *op)
 {
 	struct snd_fabric *f = j->object.fabric;
 	if (j->broken)
-		return snd_fail(SND_INVALID_DEVICE_STATE, "%s: an earlier barrier of this rank has failed, and the ranks are no longer in step: start the job again", op);
+		return snd_fail(SND_INVALID_DEVICE_STATE, "%s: an earlier barrier of this rank has failed, and the ranks are out of step: start the job again", op);
 	struct barrier_wait w = {j, arrive(j), 0};
 	if (f->processes <= f->cores) /* the others are often close */
 		for (int i = 0; i < SPINS; i++)

@@ -55,7 +55,7 @@ uint32_t snd_progress_into(struct snd_endpoint *ep, struct snd_cq *q, snd_result
 		struct snd_consumer *in = &ep->conn->in;
 		uint64_t most = (in->mask + 1) / 4;
 		if (q->polls - q->last_message_poll > 1)
-			most = 1; /* the previous poll was empty: the message is an answer, and a look for a second one would delay the program */
+			most = 1; /* the previous poll was empty: the message is an answer, and a check for a second one would delay the program */
 		uint32_t n = snd_serve_sends_fast(ep, results, room < most ? room : (uint32_t)most);
 		if (n > 0) {
 			q->last_message_poll = q->polls;
@@ -122,7 +122,7 @@ void snd_run_or_defer(struct snd_fabric *f, struct snd_work *w)
 
 void snd_run_deferred(struct snd_fabric *f)
 {
-	/* Each piece that is here now runs once; what it defers runs later. */
+	/* Each work item that is in the list now runs once. Work that it defers runs later. */
 	size_t n = 0;
 	for (struct snd_link *l = f->work.next; l != &f->work; l = l->next)
 		n++;

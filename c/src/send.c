@@ -82,8 +82,8 @@ static enum snd_outcome await_receive(struct snd_endpoint *ep, struct snd_send_r
 	return snd_reject(ep, r, SND_IO_TIMEOUT, "the peer has posted no receive in time");
 }
 
-/* complete_if_open completes a Send whose entry is in the ring, if the peer is sure to consume it: a side that ends
- * a connection first changes its state and then reads the ring once more. */
+/* complete_if_open completes a Send whose entry is in the ring, if the peer is sure to consume it. A side that ends
+ * a connection first changes its state, and then reads the ring once more. */
 static void complete_if_open(struct snd_endpoint *ep, struct snd_send_request *r)
 {
 	if (snd_is_open(ep->conn)) { /* ORDER conn-state: after the push; pairs with the change of state before release_peer_state reads the ring */

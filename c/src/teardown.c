@@ -212,7 +212,7 @@ static void release_when_drained(struct snd_endpoint *ep, struct snd_window *w, 
 	snd_defer(ep->object.fabric, &p->work);
 }
 
-/* snd_forget_release frees a piece of deferred work when the fabric is closed. All other work is part of an object. */
+/* snd_forget_release frees an item of deferred work when the fabric is closed. All other work is part of an object. */
 void snd_forget_release(struct snd_work *w)
 {
 	if (w->run == run_release)

@@ -227,7 +227,7 @@ static void test_forked(void)
 		CHECK(snd_fabric_open("x", 0, 0, -1, NULL, &fabric) == SND_DEVICE_REMOVED);
 		CHECK(snd_job_init(NULL, 0, &job) == SND_DEVICE_REMOVED);
 		fflush(NULL);
-		_exit(0); /* what the handles owned reads as lost here */
+		_exit(0); /* memory of the handles would be reported as lost here */
 	}
 	int status;
 	CHECK(waitpid(child, &status, 0) == child && status == 0);
@@ -335,7 +335,7 @@ static void test_loopback(void)
 	snd_endpoint *other;
 	OK(snd_endpoint_create(adapter, &(snd_endpoint_config){.receive_cq = cq, .initiator_cq = cq, .context = 2}, &other));
 	OK(snd_connector_create(adapter, &active));
-	/* A connect blocks until the answer, so a request that nobody takes in time is withdrawn. */
+	/* A connect blocks until the answer, so a request that no listener takes in time is withdrawn. */
 	OK(snd_listener_address(listener, &address));
 	CHECK(snd_connector_connect(active, other, address, NULL, 1000000) == SND_IO_TIMEOUT);
 	CHECK(snd_listener_request(listener, 0, &passive) == SND_IO_TIMEOUT); /* it was withdrawn */

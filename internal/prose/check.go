@@ -61,6 +61,8 @@ func extractor(file string) func(file, text string) (extracted, error) {
 		return fromMarkdown
 	case ".pml":
 		return fromModel
+	case ".c", ".h":
+		return fromC
 	case ".sh", ".yml", ".yaml", ".mk":
 		return fromScript
 	}

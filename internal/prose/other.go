@@ -52,13 +52,18 @@ var (
 	modelString  = regexp.MustCompile(`"[^"\n]*"`)
 )
 
-// fromModel extracts the comments of a Spin model, and each of its names once.
-func fromModel(_, text string) (ex extracted, err error) {
+// fromC extracts the comments of a C file.
+func fromC(_, text string) (extracted, error) {
+	return extracted{blocks: cComments(text)}, nil
+}
+
+// cComments extracts the comments of a text in C or Promela.
+func cComments(text string) (blocks []block) {
 	current := block{kind: comment}
 	last := -1 // line of the comment before
 	end := func() {
 		if current.text != "" {
-			ex.blocks = append(ex.blocks, current)
+			blocks = append(blocks, current)
 		}
 		current = block{kind: comment}
 	}
@@ -79,6 +84,12 @@ func fromModel(_, text string) (ex extracted, err error) {
 		}
 	}
 	end()
+	return blocks
+}
+
+// fromModel extracts the comments of a Spin model, and each of its names once.
+func fromModel(_, text string) (ex extracted, err error) {
+	ex.blocks = cComments(text)
 	blank := func(s string) string { return strings.Repeat("\n", strings.Count(s, "\n")) }
 	rest := modelString.ReplaceAllStringFunc(modelComment.ReplaceAllStringFunc(text, blank), blank)
 	seen := make(map[string]bool)

@@ -19,8 +19,8 @@ enum { BURST = 64 }; // operations outstanding where bandwidth is measured
 
 static int rank, peer;
 static int size;
-static char *here;            // what this rank sends from
-static char *there;           // what it receives into
+static char *here;            // memory that this rank sends from
+static char *there;           // memory that it receives into
 static volatile char *window; // its part of the window
 static MPI_Win win;
 
@@ -225,7 +225,7 @@ int main(int argc, char **argv) {
 	if (m->one_sided) {
 		MPI_Win_allocate(pages(size), 1, MPI_INFO_NULL, MPI_COMM_WORLD, (void *)&window, &win);
 		memset((void *)window, 0, size);
-		MPI_Barrier(MPI_COMM_WORLD); // nobody puts before that
+		MPI_Barrier(MPI_COMM_WORLD); // no rank puts before that
 		MPI_Win_lock_all(MPI_MODE_NOCHECK, win);
 	}
 

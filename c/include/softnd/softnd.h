@@ -126,8 +126,8 @@ typedef struct snd_fabric_options {
 SND_API snd_status snd_fabric_create(uint32_t ranks, uint64_t size, const snd_fabric_options *options, snd_fabric **fabric);
 /* snd_fabric_attach joins the arena behind a descriptor, as rank (-1: none). The caller keeps the descriptor. */
 SND_API snd_status snd_fabric_attach(int descriptor, int32_t rank, const snd_fabric_options *options, snd_fabric **fabric);
-/* snd_fabric_open joins the current user's fabric of a name, or creates it with a group of ranks and a
- * size if there is none. name has 1 to 64 characters of A-Z a-z 0-9 . _ and -. Joiners are answered by
+/* snd_fabric_open joins the current user's fabric of a name. If there is none, it creates the fabric with a
+ * group of ranks and a size. name has 1 to 64 characters of A-Z a-z 0-9 . _ and -. Joiners are answered by
  * the members that poll, wait or have SND_PROGRESS_AUTO. */
 SND_API snd_status snd_fabric_open(const char *name, uint32_t ranks, uint64_t size, int32_t rank, const snd_fabric_options *options,
 	snd_fabric **fabric);
@@ -175,8 +175,8 @@ SND_API uint64_t snd_mr_address(snd_mr *mr);
 SND_API uint32_t snd_mr_local_token(snd_mr *mr);
 SND_API uint32_t snd_mr_remote_token(snd_mr *mr);
 /* snd_mr_close ends the registration and frees the memory of snd_mr_allocate. It blocks until no peer
- * uses the memory. It fails with SND_DEVICE_BUSY while a window is bound to the region, and with
- * SND_IO_TIMEOUT when the time has passed: the tokens are invalid then, and the handle stays valid, so
+ * uses the memory. It fails with SND_DEVICE_BUSY while a window is bound to the region. It fails
+ * with SND_IO_TIMEOUT when the time has passed. The tokens are invalid then, and the handle stays valid, so
  * that the call can be repeated. */
 SND_API snd_status snd_mr_close(snd_mr *mr, int64_t timeout);
 
