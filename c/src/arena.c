@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "error.h"
+#include "memory_limit.h"
 #include "xxh64.h"
 
 #ifndef MFD_NOEXEC_SEAL
@@ -285,6 +286,10 @@ snd_status snd_reserve(struct snd_arena *a, uint64_t offset, uint64_t length, co
 	if (!snd_arena_is_ours(a))
 		return snd_fail(SND_DEVICE_REMOVED, "%s: descriptor %d is not the arena: the program has closed it: close only descriptors that the program has opened", op, a->fd);
 	for (uint64_t done = 0; done < length;) {
+		uint64_t left = snd_memory_available();
+		if (length - done > left)
+			return snd_fail(SND_NO_MEMORY, "%s: %" PRIu64 " bytes, but the machine or a memory cgroup has only %" PRIu64 " left: free memory, raise the limit or ask for less",
+				op, length, left + done);
 		uint64_t step = length - done < RESERVE_STEP ? length - done : RESERVE_STEP;
 		if (fallocate(a->fd, 0, (off_t)(offset + done), (off_t)step) == 0)
 			done += step;

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "../src/fabric.h"
+#include "../src/memory_limit.h"
 #include "../src/xxh64.h"
 #include "check.h"
 
@@ -43,6 +44,9 @@ static void test_heap(void)
 	}
 	uint64_t offset;
 	CHECK(snd_alloc(&f->heap, UINT64_C(1) << 40, false, &offset, "test") == SND_NO_MEMORY);
+	/* The available memory is a part of the machine's. */
+	uint64_t available = snd_memory_available();
+	CHECK(available > UINT64_C(64) << 20 && available < UINT64_C(1) << 50);
 	/* A peer that clears a word does not make the owner claim the chunk twice. */
 	OK(snd_alloc(&f->heap, 100, false, &offset, "test"));
 	uint64_t chunk = (offset - f->arena.heap) / SNDL_CHUNK_SIZE, other;
@@ -103,8 +107,21 @@ static void test_descriptor(void)
 	CHECK(back.address == d.address && back.length == d.length && back.token == d.token);
 }
 
+/* More memory than the machine has is refused, not promised: the first access would end the process. */
+static void test_no_memory(void)
+{
+	snd_fabric *f;
+	uint64_t offset;
+	OK(snd_fabric_create(0, UINT64_C(1) << 39, NULL, &f));
+	CHECK(snd_alloc(&f->heap, UINT64_C(1) << 38, false, &offset, "test") == SND_NO_MEMORY);
+	CHECK(strstr(snd_last_error(), "left") != NULL);
+	OK(snd_alloc(&f->heap, 1 << 20, false, &offset, "test"));
+	OK(snd_fabric_close(f));
+}
+
 int main(void)
 {
+	test_no_memory();
 	test_hash();
 	test_heap();
 	test_bounds();
