@@ -1,6 +1,6 @@
 // Prose checks the English of the project: Markdown pages, Go comments, strings and names, and the comments of C
-// files, Spin models, shell scripts and Makefiles. Most rules are in rules.txt. Three are in the code: the length of sentences, the
-// form of error messages, and the first word of a doc comment.
+// files, Spin models, shell scripts and Makefiles. Most rules are in rules.txt. Three are in the code: the length of
+// sentences, the form of error messages, and the first word of a doc comment.
 //
 //	go run ./internal/prose                    checks the whole tree
 //	go run ./internal/prose endpoint nd/qp.go  checks directories and files
