@@ -25,11 +25,12 @@ one: ## run one test: make one T=TestName P=./endpoint
 	@test -n "$(T)" && test -n "$(P)" || { echo 'usage: make one T=TestName P=./endpoint' >&2; exit 2; }
 	go test -v -count=1 -run '^$(T)$$' $(P)
 
-bench: ## run the Go benchmarks of a package: make bench P=./endpoint B=TwoProcesses/Write
+bench: ## run the Go benchmarks of a package: make bench P=./endpoint B=TwoProcesses
 	go test -run '^$$' -bench '$(B)' -benchmem $(or $(P),./endpoint)
 
-fuzz: ## run one fuzz target: make fuzz F=FuzzRing P=./shm D=1m
-	@test -n "$(F)" && test -n "$(P)" || { echo 'usage: make fuzz F=FuzzRing P=./shm D=1m' >&2; exit 2; }
+fuzz: ## run one fuzz target: make fuzz F=FuzzRing P=./endpoint/internal/ring D=1m
+	@test -n "$(F)" && test -n "$(P)" || { echo 'usage: make fuzz F=FuzzRing P=./endpoint/internal/ring D=1m' >&2; exit 2; }
+	@go test -list '^$(F)$$' $(P) | grep -qx '$(F)' || { echo 'make fuzz: no fuzz target $(F) in $(P)' >&2; exit 2; }
 	go test -run '^$$' -fuzz '^$(F)$$' -fuzztime $(D) $(P)
 
 ci: ## run everything that a change has to pass

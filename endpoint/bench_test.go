@@ -154,7 +154,11 @@ func startBench(b *testing.B) (*benchSide, *bench.Line) {
 	cmd.Env = append(cmd.Env, softnd.EnvRank+"=1", softnd.EnvSize+"=2", softnd.EnvArenaFD+"=3")
 	cmd.ExtraFiles = []*os.File{arena.File(), lineFile}
 	peer := proctest.Start(b, cmd).NoLimit()
-	b.Cleanup(peer.Wait)
+	b.Cleanup(func() {
+		if !b.Failed() { // otherwise the peer may wait for this side
+			peer.Wait()
+		}
+	})
 	own, err := unix.Dup(int(arena.File().Fd())) // like an inherited one, because Init leaves it open
 	if err != nil {
 		b.Fatal(err)

@@ -12,7 +12,7 @@ import (
 // the order in which entries take them. The methods take the number of entries pushed so far, the ring's
 // Published, as their argument pushed. A Send of the fast path takes a receive and has its data in the
 // entry. It changes nothing but pushed, so the first of a run of such Sends identifies the run. For any
-// other entry (of another request, or of a Send of the slow path), call countEntryWithoutReceive after it is
+// other entry (of another request, or of a Send of the slow path), call countEntry after it is
 // pushed, and then takeReceive if it does take a receive.
 //
 // These hold between any two operations, whatever the peer stores in its shared queue-pair state:
@@ -73,11 +73,11 @@ func (c *credit) extend(pushed, slots uint64) bool {
 	return n != 0
 }
 
-// countEntryWithoutReceive counts entry number, which has been pushed and is not a Send of the fast path. The
+// countEntry counts entry number, which has been pushed and is not a Send of the fast path. The
 // run of such Sends before the entry ends, and the next run begins after it. If the entry takes a receive of
 // the peer, the caller also calls takeReceive. The value of fastLimit stays valid: the entry has one number,
 // and takes one slot and at most one receive.
-func (c *credit) countEntryWithoutReceive(number uint64) {
+func (c *credit) countEntry(number uint64) {
 	c.payloadEndBeforeRun = c.payloadEnd(number)
 	c.entriesWithoutReceive++
 	c.sendRunStart = number + 1

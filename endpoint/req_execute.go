@@ -186,9 +186,7 @@ func (ep *queuePair) pushEntry(r *request, entry *ring.Words) bool {
 			return false
 		}
 	}
-	// The credit counts which entries take no receive of the peer, and where a run of Sends of the fast path ends.
-	// If the entry does take a receive, the caller calls takeReceive.
-	c.credit.countEntryWithoutReceive(number)
+	c.credit.countEntry(number) // if the entry takes a receive of the peer, the caller also calls takeReceive
 	ep.cancelWakeup()
 	if r.endEntry == 0 {
 		r.firstEntry = number

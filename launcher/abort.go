@@ -13,6 +13,7 @@ type Abort struct {
 	Reason string // message for the user; may be ""
 
 	exited bool // not a request: the rank exited with 0 and Config.CheckExit returned an error
+	late   bool // arrived when the front end had ordered the end of the job
 }
 
 func (a *Abort) exitCode() int {
@@ -23,19 +24,24 @@ func (a *Abort) exitCode() int {
 }
 
 // abort stops the job for a rank. An abort that arrives after the front end has ordered the end
-// of the job is an effect of that end and is ignored. Whether a rank had failed before is known
-// only when the supervisor has reported all earlier exits, see recordAbort.
+// of the job is usually an effect of that end. But the rank may have exited before the order: then
+// the abort explains the first failure. That is known only when the supervisor has reported all
+// earlier exits, see recordAbort.
 func (f *frontEnd) abort(a Abort) {
-	if a.Rank < 0 || a.Rank >= len(f.report.Ranks) || f.ending {
+	if a.Rank < 0 || a.Rank >= len(f.report.Ranks) {
 		return
 	}
+	a.late = f.ending
 	f.aborts = append(f.aborts, a)
+	if a.late {
+		return
+	}
 	f.searchCause(a.Rank)
 	f.decideCause(false)
 }
 
 // recordAbort enters an abort into the report of a job that has ended: the abort of the rank that
-// failed first, or the first abort. It does nothing if something else stopped the job before.
+// failed first, or the first abort that is not late. It does nothing if something else stopped the job before.
 func (f *frontEnd) recordAbort() {
 	for more := true; more; {
 		select {
@@ -49,7 +55,7 @@ func (f *frontEnd) recordAbort() {
 	if r.Abort != nil || r.Signal != 0 {
 		return
 	}
-	if i := slices.IndexFunc(f.aborts, func(a Abort) bool { return r.First < 0 || r.First == a.Rank }); i >= 0 {
+	if i := slices.IndexFunc(f.aborts, func(a Abort) bool { return r.First < 0 && !a.late || r.First == a.Rank }); i >= 0 {
 		r.Abort = &f.aborts[i]
 	}
 }

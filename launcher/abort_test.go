@@ -183,6 +183,25 @@ func TestAbortAfterFailure(t *testing.T) {
 	}
 }
 
+// Two ranks abort together. The end of the job that the abort of rank 1 orders comes before the
+// abort of rank 0, whose exit the supervisor has seen first.
+func TestLateAbortExplainsFirstFailure(t *testing.T) {
+	for first, want := range map[int]string{0: "late", 1: "early", -1: "early"} {
+		f := &frontEnd{report: &Report{Ranks: make([]Result, 3), First: first}, ending: true}
+		f.aborts = []Abort{{Rank: 1, Code: 7, Reason: "early"}}
+		f.abort(Abort{Rank: 0, Code: 7, Reason: "late"})
+		f.recordAbort()
+		if a := f.report.Abort; a == nil || a.Reason != want {
+			t.Errorf("first failure %d: abort %+v, want the %s one", first, a, want)
+		}
+	}
+	f := &frontEnd{report: &Report{Ranks: make([]Result, 3), First: 2}, ending: true}
+	f.abort(Abort{Rank: 0, Code: 7})
+	if f.recordAbort(); f.report.Abort != nil {
+		t.Errorf("an effect of the end counts as its cause: %+v", f.report.Abort)
+	}
+}
+
 // If Config.CheckExit rejects an exit with 0, the other ranks are stopped.
 func TestCheckExitRejectsExit(t *testing.T) {
 	var checked []int

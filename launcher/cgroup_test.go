@@ -113,6 +113,7 @@ func TestCgroupIsRemoved(t *testing.T) {
 			for _, w := range processes {
 				w.MustEnd()
 			}
+			front.wait() // the status depends on the victim
 			mustVanish(t, dir)
 		})
 	}

@@ -205,6 +205,7 @@ func TestKilledHelperEndsJob(t *testing.T) {
 				t.Errorf("no %q in %q", tc.text, front.err)
 			}
 			ownChild.MustRun()
+			ownChild.Signal(syscall.SIGKILL)
 		})
 	}
 }
@@ -257,6 +258,7 @@ func TestHelpersHoldNoFiles(t *testing.T) {
 	if held := heldPipes(t, rank); len(held) != 2 { // its output and the gate
 		t.Errorf("rank 1 holds %v: this test sees nothing", held)
 	}
+	front.Signal(syscall.SIGKILL)
 }
 
 // heldPipes returns a process's descriptors of pipes, except standard error.
@@ -279,8 +281,10 @@ func heldPipes(t *testing.T, pid int) (held []string) {
 // The front end is killed at random moments, also while it starts the other processes.
 func TestFrontEndKilledAtAnyMoment(t *testing.T) {
 	begin := time.Now()
-	startFrontEnd(t, "family", 4).out.await(4, "grandchild")
+	first := startFrontEnd(t, "family", 4)
+	first.out.await(4, "grandchild")
 	whole := time.Since(begin)
+	first.Signal(syscall.SIGKILL)
 	const moments = 24
 	for i := range moments {
 		mark := fmt.Sprintf("LAUNCHER_TEST_MARK=%d.%d", os.Getpid(), i)

@@ -4,7 +4,16 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/softnd/softnd/shm"
 )
+
+// The launcher does not import package shm, whose arenas hold the ranks of a job.
+func TestRankLimitIsThatOfArenas(t *testing.T) {
+	if maxRanks != shm.MaxRanks {
+		t.Errorf("a job has up to %d ranks, an arena %d", maxRanks, shm.MaxRanks)
+	}
+}
 
 // A prepared job that is not run leaves no process and no cgroup.
 func TestCloseWithoutRun(t *testing.T) {

@@ -72,8 +72,8 @@ const (
 	// SendAndInvalidate. Its number is that of NDK, because version 2 does not have the type.
 	// Source: NDK_OPERATION_TYPE.
 	RequestReceiveAndInvalidate RequestType = 0x8001
-	// RequestFastRegister is the type of a FastRegister. Its number is softnd's own: version 2 does
-	// not have the type, and uses the number of NDK, 4, for a Read. Source: NDK_OPERATION_TYPE.
+	// RequestFastRegister is the type of a FastRegister. Its number is softnd's own. Version 2 does
+	// not have the type. NDK has it as number 4, which version 2 uses for a Read. Source: NDK_OPERATION_TYPE.
 	RequestFastRegister RequestType = 0x8002
 )
 

@@ -237,7 +237,7 @@ var roleAttach = proctest.Role("attach", func(self *proctest.Self) error {
 func TestAttachUsesInheritedDescriptor(t *testing.T) {
 	a := newArena(t, 7)
 	m := join(t, a, 0)
-	c := start(t, a, roleAttach)
+	c := proctest.StartWith(t, a.File(), roleAttach)
 	c.Expect(fmt.Sprintf("%x %x %d %d", a.id, a.secret, a.Ranks(), a.geo.size))
 	if got := a.LiveMemberCount(); got != 2 {
 		t.Errorf("%d live members", got)

@@ -82,7 +82,7 @@ func TestWakeUpsAreNotLost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := start(t, a, rolePingPong, uint64(off), uint64(m.ID()))
+	c := proctest.StartWith(t, a.File(), rolePingPong, uint64(off), uint64(m.ID()))
 	p := peerOf(t, m, memberIDFrom(t, c.Hear()))
 	finished := make(chan uint64, 1)
 	go func() {

@@ -158,7 +158,7 @@ func TestBarrierSynchronisesProcesses(t *testing.T) {
 	a := newArena(t, ranks)
 	var children []*proctest.Process
 	for rank := range ranks {
-		children = append(children, start(t, a, roleRank, rank, rounds))
+		children = append(children, proctest.StartWith(t, a.File(), roleRank, rank, rounds))
 	}
 	for _, c := range children {
 		c.Wait()

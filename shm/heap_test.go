@@ -430,7 +430,7 @@ func TestHeapsOfMembersNeverOverlap(t *testing.T) {
 	}
 	var children []*proctest.Process
 	for i := range 2 {
-		children = append(children, start(t, a, roleChurn, i, rounds))
+		children = append(children, proctest.StartWith(t, a.File(), roleChurn, i, rounds))
 	}
 	var done sync.WaitGroup
 	watcher := join(t, a, NoRank)

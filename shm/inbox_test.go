@@ -229,7 +229,7 @@ func TestInboxCarriesMailBetweenProcesses(t *testing.T) {
 	const processes, goroutines = 3, 2
 	var children []*proctest.Process
 	for range processes {
-		children = append(children, start(t, a, roleCorrespondent, uint64(m.ID()), letters, budget.String()))
+		children = append(children, proctest.StartWith(t, a.File(), roleCorrespondent, uint64(m.ID()), letters, budget.String()))
 	}
 	var done sync.WaitGroup
 	for range goroutines {
@@ -290,7 +290,7 @@ func TestInboxHoldsWholeMailAfterKill(t *testing.T) {
 	a := newArena(t, 0)
 	m := join(t, a, NoRank)
 	for round := range 3 {
-		c := start(t, a, roleCorrespondent, uint64(m.ID()), "1000000000", "1h")
+		c := proctest.StartWith(t, a.File(), roleCorrespondent, uint64(m.ID()), "1000000000", "1h")
 		last := uint64(0)
 		read := func() {
 			list, err := m.TakeMail(letterIn(a))

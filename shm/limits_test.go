@@ -71,7 +71,7 @@ var roleFileSizeLimit = proctest.Role("limit file size", func(self *proctest.Sel
 
 func TestFileSizeLimitIsReported(t *testing.T) {
 	a := newArena(t, 0)
-	start(t, a, roleFileSizeLimit).Wait()
+	proctest.StartWith(t, a.File(), roleFileSizeLimit).Wait()
 }
 
 var roleFileSizeLimitTiny = proctest.Role("limit file size, tiny", func(self *proctest.Self) error {
@@ -186,7 +186,7 @@ func TestMemoryCgroupLimitIsReported(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer a.Close()
-	c := start(t, a, roleCgroup)
+	c := proctest.StartWith(t, a.File(), roleCgroup)
 	if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(fmt.Sprint(c.PID())), 0); err != nil {
 		c.Kill()
 		t.Skipf("the cgroup %s takes no process: %v", dir, err)

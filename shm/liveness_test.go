@@ -187,7 +187,7 @@ func TestKillDuringAllocationLosesNothing(t *testing.T) {
 	}
 	caught := 0
 	for i := range rounds {
-		c := start(t, a, roleChurn, i, "1000000000")
+		c := proctest.StartWith(t, a.File(), roleChurn, i, "1000000000")
 		id := memberIDFrom(t, c.Hear())
 		time.Sleep(time.Duration(i) * 500 * time.Microsecond) // at a different step in each round
 		c.Kill()

@@ -90,7 +90,7 @@ func TestStrayCloseKeepsMemberAlive(t *testing.T) {
 	if err := os.WriteFile(file, []byte("precious"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c := start(t, a, roleStrayClose, file)
+	c := proctest.StartWith(t, a.File(), roleStrayClose, file)
 	id := memberIDFrom(t, c.Hear())
 	p := peerOf(t, m, id)
 	m.CheckLiveness(noDrop)
@@ -141,7 +141,7 @@ var roleFork = proctest.Role("fork", func(self *proctest.Self) error {
 func TestForkedChildHidesNoDeath(t *testing.T) {
 	a := newArena(t, 0)
 	m := join(t, a, NoRank)
-	c := start(t, a, roleFork)
+	c := proctest.StartWith(t, a.File(), roleFork)
 	p := peerOf(t, m, memberIDFrom(t, c.Hear()))
 	var child int
 	if _, err := fmt.Sscan(c.Hear(), &child); err != nil {

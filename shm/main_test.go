@@ -1,7 +1,6 @@
 package shm
 
 import (
-	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -64,16 +63,4 @@ func joinInherited(self *proctest.Self, rank int) (*Member, error) {
 		return nil, err
 	}
 	return arena.Join(rank)
-}
-
-// start starts a role that inherits an arena.
-func start(t testing.TB, a *Arena, role string, args ...any) *proctest.Process {
-	t.Helper()
-	words := make([]string, len(args))
-	for i, arg := range args {
-		words[i] = fmt.Sprint(arg)
-	}
-	cmd := proctest.Command(role, words...)
-	cmd.ExtraFiles = []*os.File{a.File()}
-	return proctest.Start(t, cmd)
 }

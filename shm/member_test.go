@@ -201,7 +201,7 @@ var roleMember = proctest.Role("member", func(self *proctest.Self) error {
 // startMember starts a process that joins, and returns the member's identity.
 func startMember(t *testing.T, a *Arena) (*proctest.Process, MemberID) {
 	t.Helper()
-	c := start(t, a, roleMember)
+	c := proctest.StartWith(t, a.File(), roleMember)
 	return c, memberIDFrom(t, c.Hear())
 }
 

@@ -262,7 +262,7 @@ func TestLastWordIsStoredLastForAnotherProcess(t *testing.T) {
 	mem := owner.alloc(t, 4*ChunkSize)
 	_, remote := owner.region(t, mem, allRights).Tokens()
 	at := owner.offsetOf(t, mem)
-	c := start(t, owner.arena, rolePoller, uint64(at), pollRounds())
+	c := proctest.StartWith(t, owner.arena.File(), rolePoller, uint64(at), pollRounds())
 	for _, tc := range polledTransfers {
 		fill(mem, 0)
 		c.Say("%d %d", tc.n, tc.end)

@@ -1,7 +1,6 @@
 package window
 
 import (
-	"fmt"
 	"os"
 	"testing"
 
@@ -23,16 +22,4 @@ func arenaRole(name string, play func(self *proctest.Self, a *shm.Arena) error) 
 		}
 		return play(self, a)
 	})
-}
-
-// start starts a role of an arenaRole.
-func start(t testing.TB, a *shm.Arena, role string, args ...any) *proctest.Process {
-	t.Helper()
-	words := make([]string, len(args))
-	for i, arg := range args {
-		words[i] = fmt.Sprint(arg)
-	}
-	cmd := proctest.Command(role, words...)
-	cmd.ExtraFiles = []*os.File{a.File()}
-	return proctest.Start(t, cmd)
 }

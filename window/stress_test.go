@@ -62,7 +62,7 @@ type remoteCopier struct {
 
 func (o *bindingOwner) startCopier(number int, whole bool) *remoteCopier {
 	o.t.Helper()
-	c := start(o.t, o.arena, roleCopier, uint64(o.at), number, o.domain.Adapter, whole)
+	c := proctest.StartWith(o.t, o.arena.File(), roleCopier, uint64(o.at), number, o.domain.Adapter, whole)
 	var id shm.MemberID
 	var at shm.Offset
 	if _, err := fmt.Sscan(c.Hear(), &id, &at); err != nil {

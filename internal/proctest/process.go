@@ -21,11 +21,27 @@ const (
 
 // Command returns the command that runs a role of the test binary. The kernel kills the process if the test binary
 // ends without doing so.
+//
+// The kernel also kills the process when the thread that started it ends. In Go, a thread ends only if a goroutine
+// returns without [runtime.UnlockOSThread] after [runtime.LockOSThread]. A test binary with such a goroutine can
+// lose a process at any time, unless it sets the SysProcAttr of the command to nil.
 func Command(role string, args ...string) *exec.Cmd {
 	cmd := exec.Command("/proc/self/exe", args...)
 	cmd.Env = append(os.Environ(), RoleEnv+"="+role)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	return cmd
+}
+
+// StartWith starts a role that inherits a file, with the arguments as [fmt.Sprint] formats them.
+func StartWith(t testing.TB, f *os.File, role string, args ...any) *Process {
+	t.Helper()
+	words := make([]string, len(args))
+	for i, arg := range args {
+		words[i] = fmt.Sprint(arg)
+	}
+	cmd := Command(role, words...)
+	cmd.ExtraFiles = []*os.File{f}
+	return Start(t, cmd)
 }
 
 // Process is a process that a test has started.
@@ -38,6 +54,7 @@ type Process struct {
 	in    io.WriteCloser // nil if Cmd has set another one
 	pipes []*os.File     // our ends of those of Out and Err
 	hangs *time.Timer
+	limit time.Duration // of End; 0: that of hangs
 	ended chan struct{}
 	end   func() error
 }
@@ -45,8 +62,8 @@ type Process struct {
 // Start starts a process and connects the test to each of standard input, standard output and standard error that cmd
 // does not set.
 //
-// If the process still runs when the test ends, it is killed. If it runs for longer than twice [Timeout], SIGQUIT makes
-// it write its stacks and end, so that the test that waits for it fails.
+// If the process still runs when the test ends, it is killed. If it has failed before that, the test fails. If it
+// runs for longer than twice [Timeout], SIGQUIT makes it write its stacks and end, so that the test fails.
 func Start(t testing.TB, cmd *exec.Cmd) *Process {
 	t.Helper()
 	p := &Process{t: t, Cmd: cmd, Out: newLog(), Err: newLog(), name: name(cmd), ended: make(chan struct{})}
@@ -65,9 +82,10 @@ func Start(t testing.TB, cmd *exec.Cmd) *Process {
 	return p
 }
 
-// NoLimit lets the process run until the test ends, and returns it.
+// NoLimit lets the process run until the test ends or waits for it, and returns it. The wait is limited by [Timeout].
 func (p *Process) NoLimit() *Process {
 	p.hangs.Stop()
+	p.limit = Timeout
 	return p
 }
 
@@ -122,6 +140,9 @@ func (p *Process) reap() error {
 	if p.in != nil {
 		p.in.Close()
 	}
+	if p.limit > 0 {
+		p.hangs.Reset(p.limit)
+	}
 	err := p.Cmd.Wait()
 	p.hangs.Stop()
 	close(p.ended)
@@ -138,20 +159,24 @@ func (p *Process) reap() error {
 	return err
 }
 
-// cleanUp ends the process if the test has not done so. If the test has failed, it logs the stacks of the process.
+// cleanUp ends the process if the test has not done so. It fails the test if the process has failed. If the test has
+// failed, cleanUp logs the stacks of the process.
 func (p *Process) cleanUp() {
 	select {
 	case <-p.ended:
 		return
 	default:
 	}
-	if !p.t.Failed() {
-		p.Kill()
+	if p.t.Failed() {
+		go p.quit()
+		err := p.End()
+		p.t.Logf("%s, which the test left running: %v\n%s", p.name, err, p.Err)
 		return
 	}
-	go p.quit()
-	err := p.End()
-	p.t.Logf("%s, which the test left running: %v\n%s", p.name, err, p.Err)
+	p.Kill()
+	if err := p.End(); err != nil && p.signal() != syscall.SIGKILL {
+		p.t.Errorf("%s, which the test did not wait for: %v\n%s", p.name, err, p.Err)
+	}
 }
 
 // PID returns the number of the process.
@@ -200,9 +225,14 @@ func (p *Process) Wait() {
 // WaitKilled is End, and fails the test unless SIGKILL ended the process.
 func (p *Process) WaitKilled() {
 	p.t.Helper()
-	if err := p.End(); p.Cmd.ProcessState.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+	if err := p.End(); p.signal() != syscall.SIGKILL {
 		p.t.Errorf("%s: %v, want SIGKILL\n%s", p.name, err, p.Err)
 	}
+}
+
+// signal returns the signal that ended the process, -1 if it exited.
+func (p *Process) signal() syscall.Signal {
+	return p.Cmd.ProcessState.Sys().(syscall.WaitStatus).Signal()
 }
 
 // Kill ends the process as the kernel's out-of-memory killer would, and waits until it has ended.

@@ -24,7 +24,7 @@ var (
 		}
 	})
 	roleFile = Role("file", func(s *Self) error {
-		_, err := s.File(0).WriteString("from the role")
+		_, err := fmt.Fprintf(s.File(0), "role %q", s.Args)
 		return err
 	})
 	roleFail  = Role("fail", func(*Self) error { return errors.New("as asked") })
@@ -136,12 +136,10 @@ func TestRoleInheritsFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	cmd := Command(roleFile)
-	cmd.ExtraFiles = []*os.File{w}
-	p := Start(t, cmd)
+	p := StartWith(t, w, roleFile, "from", 1)
 	w.Close()
 	b := make([]byte, 100)
-	if n, err := r.Read(b); string(b[:n]) != "from the role" {
+	if n, err := r.Read(b); string(b[:n]) != `role ["from" "1"]` {
 		t.Errorf("%q, %v", b[:n], err)
 	}
 	p.Wait()
@@ -159,6 +157,9 @@ func TestFailureOfProcessFailsTest(t *testing.T) {
 	}{
 		{"error", roleFail, wait, ExitError, "role fail: exit status 70\nas asked"},
 		{"error while the test listens", roleFail, hearFrom, ExitError, "role fail: exit status 70\nas asked"},
+		{"error that the test does not wait for", roleFail, func(t testing.TB, p *Process) {
+			Watch(t, p.PID()).AwaitState('Z')
+		}, ExitError, "role fail, which the test did not wait for: exit status 70\nas asked"},
 		{"panic", rolePanic, wait, 2, "panic: as asked"},
 		{"unknown role", "no such role", wait, ExitNoRole, `no role "no such role"`},
 		{"killed", roleEcho, func(t testing.TB, p *Process) {
@@ -171,6 +172,11 @@ func TestFailureOfProcessFailsTest(t *testing.T) {
 		{"hangs", roleHang, func(_ testing.TB, p *Process) {
 			p.Hear()
 			p.hangs.Reset(0)
+			p.Wait()
+		}, 2, "proctest.play("},
+		{"hangs, and has no limit before the wait", roleHang, func(_ testing.TB, p *Process) {
+			p.Hear()
+			p.NoLimit().limit = time.Millisecond
 			p.Wait()
 		}, 2, "proctest.play("},
 		{"hangs, and is stopped", roleHang, func(_ testing.TB, p *Process) {
@@ -195,6 +201,16 @@ func TestFailureOfProcessFailsTest(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A watched process that outlives its test fails the test, and is killed.
+func TestSurvivorFailsTest(t *testing.T) {
+	p := Start(t, Command(roleHang))
+	failed, text := record(t, func(t testing.TB) { watch(t, p.PID(), time.Millisecond) })
+	if want := fmt.Sprintf("process %d outlives the test\n", p.PID()); !failed || text != want {
+		t.Errorf("failed %v with %q, want %q", failed, text, want)
+	}
+	p.WaitKilled()
 }
 
 // The end of a test ends its processes.

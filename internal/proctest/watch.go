@@ -18,18 +18,30 @@ type Watched struct {
 	pidfd int
 }
 
-// Watch returns a running process. If it still runs when the test ends, it is killed.
+// Watch returns a running process. A test that has not failed waits at its end until the process has ended. If the
+// process still runs after [Timeout], the test fails. The process is killed in any case.
+//
+// That wait precedes the cleanup functions that the test registered earlier, so none of them can end the process.
 func Watch(t testing.TB, pid int) Watched {
+	t.Helper()
+	return watch(t, pid, Timeout)
+}
+
+func watch(t testing.TB, pid int, limit time.Duration) Watched {
 	t.Helper()
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
 		t.Fatalf("process %d has ended: %v", pid, err)
 	}
+	w := Watched{pid, t, fd}
 	t.Cleanup(func() {
-		_ = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
+		if !t.Failed() && !w.Ended(limit) {
+			t.Errorf("process %d outlives the test", pid)
+		}
+		_ = w.Send(unix.SIGKILL) // it may have ended
 		unix.Close(fd)
 	})
-	return Watched{pid, t, fd}
+	return w
 }
 
 // Ended reports whether the process ends within d. It may still be a zombie.

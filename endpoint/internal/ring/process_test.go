@@ -82,9 +82,7 @@ func TestRingPassesEntriesBetweenProcesses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := proctest.Command(roleProducer, strconv.FormatUint(entries, 10))
-	cmd.ExtraFiles = []*os.File{f}
-	producer := proctest.Start(t, cmd)
+	producer := proctest.StartWith(t, f, roleProducer, entries)
 	begun := time.Now()
 	var w Words
 	for i := uint64(0); i < entries; {
