@@ -105,6 +105,7 @@ struct snd_send_request {
 	uint64_t transferred;
 	uint64_t first_entry, end_entry; /* ring entries; end 0 = none */
 	int64_t deadline;                /* of a Send that has no receive */
+	uint32_t stalls;                 /* how often it has found none */
 	struct snd_window *window;
 	struct snd_binding binding;
 	struct snd_entry bounce_entry;
