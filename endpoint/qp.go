@@ -153,6 +153,7 @@ type responder struct {
 	fragmentCopied uint64     // bytes of the fragment in entry that are copied so far
 
 	messageReceived uint64           // bytes of the current message in its receive
+	nextFragment    uint64           // number of the ring entry that alone may continue that message
 	localBindCheck  window.BindCheck // bind of the local token in use, from the first to the last entry of a request
 	remoteBindCheck window.BindCheck // bind of the peer's token in use, in this entry
 

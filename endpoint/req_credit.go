@@ -12,12 +12,11 @@ import (
 // the order in which entries take them. The methods take the number of entries pushed so far, the ring's
 // Published, as their argument pushed. A Send of the fast path takes a receive and has its data in the
 // entry. It changes nothing but pushed, so the first of a run of such Sends identifies the run. For any
-// other entry (of another request, or of a Send of the slow path), call countEntry after it is
-// pushed, and then takeReceive if it does take a receive.
+// other entry (of another request, or of a Send of the slow path), call countEntry after it is pushed.
 //
 // These hold between any two operations, whatever the peer stores in its shared queue-pair state:
 //
-//	entriesWithoutReceive <= pushed                  so taken = pushed - entriesWithoutReceive
+//	entriesWithoutReceive <= pushed         so taken = pushed - entriesWithoutReceive
 //	posted - taken <= the peer's queue      a greater number from the peer is rejected
 //	sendRunStart <= pushed                  all entries from sendRunStart on are of the fast path
 //	payloadEndBeforeRun <= pushed, ackRequestEnd <= pushed
@@ -73,18 +72,17 @@ func (c *credit) extend(pushed, slots uint64) bool {
 	return n != 0
 }
 
-// countEntry counts entry number, which has been pushed and is not a Send of the fast path. The
-// run of such Sends before the entry ends, and the next run begins after it. If the entry takes a receive of
-// the peer, the caller also calls takeReceive. The value of fastLimit stays valid: the entry has one number,
-// and takes one slot and at most one receive.
-func (c *credit) countEntry(number uint64) {
+// countEntry counts entry number, which has been pushed, and whether it takes a receive of the peer. Sends of the
+// fast path are not counted: each takes one, and their run is known from the number of entries. The run before
+// the entry ends, and the next begins after it. fastLimit remains valid, because the entry takes one slot
+// and at most one receive.
+func (c *credit) countEntry(number uint64, takesReceive bool) {
 	c.payloadEndBeforeRun = c.payloadEnd(number)
-	c.entriesWithoutReceive++
+	if !takesReceive {
+		c.entriesWithoutReceive++
+	}
 	c.sendRunStart = number + 1
 }
-
-// takeReceive counts that the entry counted last takes a receive of the peer.
-func (c *credit) takeReceive() { c.entriesWithoutReceive-- }
 
 // payloadEnd returns the number after the last entry with data.
 func (c *credit) payloadEnd(pushed uint64) uint64 {

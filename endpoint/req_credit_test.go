@@ -173,10 +173,7 @@ func (m *creditModel) delivers(n uint64) {
 func (m *creditModel) push(x creditMessage) {
 	m.messages = append(m.messages, x)
 	k, pushed := &m.credit, m.pushed()
-	k.countEntry(pushed - 1)
-	if x.takes {
-		k.takeReceive()
-	}
+	k.countEntry(pushed-1, x.takes)
 	if x.inSlot {
 		k.payloadEndBeforeRun = pushed
 	}

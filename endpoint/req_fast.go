@@ -90,7 +90,7 @@ func (ep *queuePair) pushWriteFast(reqCtx uint64, sge *nd.SGE, remoteAddress uin
 	entry[0], entry[1] = wire.PlainWrite(uint64(n), remoteToken), remoteAddress
 	c.out.Publish()
 	c.out.PrefetchForWrite()
-	c.credit.countEntry(c.out.Published() - 1) // the credit counts every entry but a Send of the fast path
+	c.credit.countEntry(c.out.Published()-1, false) // a Write takes no receive of the peer
 	if c.peer.HasWaiter() {
 		c.peer.Wake()
 	}

@@ -65,11 +65,8 @@ func (ep *queuePair) sendFragments(r *request, budget *uint64) outcome {
 			flags |= wire.FlagLast
 		}
 		entry := wire.Fragment(fragmentKind(r.kind), flags, r.remoteToken, e, r.remoteAddress+r.transferred, r.total)
-		ep.pushEntry(r, &entry)
+		ep.pushEntry(r, &entry, r.transferred == 0 && r.kind == nd.RequestSend)
 		ep.counters.fragments++
-		if r.transferred == 0 && r.kind == nd.RequestSend {
-			c.credit.takeReceive()
-		}
 		c.peer.Wake()
 		if r.transferred += n; r.kind == nd.RequestRead && r.transferred == r.total {
 			c.readEnds[c.readsSent%maxReads] = r.endEntry // for hasReadsInFlight
@@ -107,7 +104,7 @@ func (ep *queuePair) pushWriteInEntry(r *request) outcome {
 	flags := wire.FlagFirst | wire.FlagLast | wire.FlagAckRequest | r.entryFlags()
 	entry := ring.Words{wire.Header(wire.WriteInEntry, flags, int(r.total), r.remoteToken), r.remoteAddress}
 	wire.PutPayload(&entry, 2, payload)
-	ep.pushEntry(r, &entry)
+	ep.pushEntry(r, &entry, false)
 	c.peer.Wake()
 	return executed
 }

@@ -110,9 +110,8 @@ func (ep *queuePair) pushSendInEntry(r *request) outcome {
 	}
 	entry := ring.Words{wire.Header(wire.SendInEntry, flags, int(r.total), r.remoteToken)}
 	wire.PutPayload(&entry, 1, payload)
-	ep.pushEntry(r, &entry)
+	ep.pushEntry(r, &entry, true)
 	c.credit.payloadEndBeforeRun = r.endEntry // later requests must not overtake the payload
-	c.credit.takeReceive()
 	c.peer.Wake()
 	if !r.needsAck {
 		ep.completeIfOpen(r)
@@ -169,10 +168,9 @@ func (ep *queuePair) copyToReceive(r *request, budget *uint64) outcome {
 		*budget -= n
 	}
 	entry := ring.Words{wire.Header(wire.SendPlaced, wire.FlagFirst|wire.FlagLast|r.entryFlags(), 0, 0), r.total}
-	if !ep.pushEntry(r, &entry) {
+	if !ep.pushEntry(r, &entry, true) {
 		return ep.stall(r, stallQueue)
 	}
-	c.credit.takeReceive()
 	c.peer.Wake()
 	ep.completeIfOpen(r)
 	return executed
@@ -193,11 +191,10 @@ func (ep *queuePair) completeIfOpen(r *request) {
 // rejectReceive tells the peer that its receive has failed with status s, and rejects the Send.
 func (ep *queuePair) rejectReceive(r *request, s nd.Status, format string, args ...any) outcome {
 	entry := ring.Words{wire.Header(wire.SendFailed, wire.FlagFirst|wire.FlagLast, 0, 0), uint64(s), r.total}
-	if !ep.pushEntry(r, &entry) {
+	if !ep.pushEntry(r, &entry, true) {
 		return ep.stall(r, stallQueue)
 	}
 	ep.counters.accessRefused++
-	ep.conn.credit.takeReceive()
 	ep.localQP.ReceiveStatus.Store(uint32(s)) // ORDER reason: before the swap in transition; pairs with the load in setCauseFromPeer
 	return ep.reject(r, nd.RemoteError, format, args...)
 }

@@ -288,6 +288,11 @@ func (ep *queuePair) serveSendFragment(entry *wire.Entry, r *receive, budget *ui
 			return ep.failTooLong(r, entry.RequestLength)
 		}
 	}
+	number := ep.conn.in.Consumed()
+	if entry.Flags&wire.FlagFirst == 0 && number != ep.resp.nextFragment { // another message may have taken r
+		ep.terminate(ep.protocolError("a fragment that continues no message"))
+		return executed
+	}
 	if entry.FragmentLength > r.capacity-min(ep.resp.messageReceived, r.capacity)+ep.resp.fragmentCopied {
 		ep.terminate(ep.protocolError("more than the announced %d bytes of a message", entry.RequestLength))
 		return executed
@@ -306,6 +311,7 @@ func (ep *queuePair) serveSendFragment(entry *wire.Entry, r *receive, budget *ui
 		*budget -= n
 	}
 	if entry.Flags&wire.FlagLast == 0 {
+		ep.resp.nextFragment = number + 1
 		return executed
 	}
 	return ep.finishSend(entry, r, ep.resp.messageReceived)

@@ -82,6 +82,9 @@ func fuzzMessages(f *testing.F, shared bool) {
 	f.Add([]byte{1}, slotsOf(send(wire.FlagFirst|awaited, from(inArena, small, 60), 100, 0), send(wire.FlagLast|awaited, from(inArena, small, 40), 100, 0)), one(oneByOne))
 	f.Add([]byte{1}, slotsOf(send(wire.FlagFirst|awaited, from(inArena, small, 60), 100, 0), send(wire.FlagLast|awaited, from(inArena, small, 41), 100, 0)), one(oneByOne))
 	f.Add([]byte{1}, slotsOf(send(0, from(private, small, 60), 100, 0)), uint16(0))
+	// Another message takes the receive of an unfinished one; then that one ends in a smaller receive.
+	f.Add([]byte{0, 3}, slotsOf(send(wire.FlagFirst|awaited, from(inArena, small, 60), 60, 0), ring.Words{wire.PlainSend(8), 1}, send(wire.FlagLast|awaited, from(inArena, small, 0), 60, 0)), uint16(0))
+	f.Add([]byte{0, 3}, slotsOf(send(wire.FlagFirst|awaited, from(inArena, small, 60), 60, 0), inline(whole|wire.FlagAckRequest, 8, 0), send(wire.FlagLast|awaited, from(inArena, small, 0), 60, 0)), uint16(0))
 	f.Add([]byte{1}, slotsOf(send(whole|wire.FlagInvalidate, from(inArena, small, 60), 60, windowToken(v, 4))), uint16(0))
 	f.Add([]byte{1}, slotsOf(send(wire.FlagFirst|awaited, from(inArena, small, 0), 1<<40, 0)), one(busyVictim)|one(targeting))
 	f.Add([]byte{}, slotsOf(put(40, remote(v, inArena, small), address(v, inArena, small, 0)), put(8, windowToken(v, 2), address(v, inArena, windowy, 320))), one(busyVictim)|one(leaving))

@@ -286,8 +286,8 @@ type Endpoint interface {
 	// the endpoint is connected, the peer's connection is aborted. The program may still take
 	// results afterwards.
 	//
-	// Close need not wait while the peer copies for a request of this endpoint. The result of that
-	// request then follows later, and its buffers belong to the request until then. To wait for the results,
+	// Close may return while the peer copies data for a request that was posted here. The result of
+	// that request then follows later, and its buffers belong to the request until then. To wait for the results,
 	// call FlushContext before Close. Also, a peer's copy through an invalidated window may be in
 	// progress when Close returns. No process accesses that memory through the window after the Close
 	// of the window, or the Deregister or Close of its region, has returned.
