@@ -53,7 +53,7 @@ func (j *Job) blame(peer int) {
 func (j *Job) connectWith(ctx context.Context, op string, peer int, cfg nd.EndpointConfig, connect func(nd.Endpoint) error) (nd.Endpoint, error) {
 	if peer < 0 || peer >= j.Size() || peer == j.Rank() {
 		return nil, &nd.OpError{Op: op, Object: fmt.Sprintf("rank %d", peer), Status: nd.InvalidParameter1, Field: "peer",
-			Detail: fmt.Sprintf("this is rank %d of %d", j.Rank(), j.Size()), Next: "connect to another rank"}
+			Detail: fmt.Sprintf("this is rank %d, and the job has ranks 0 to %d", j.Rank(), j.Size()-1), Next: "connect to another rank"}
 	}
 	if err := j.usable(op); err != nil {
 		return nil, err

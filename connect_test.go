@@ -136,16 +136,17 @@ func TestConnectAllFailsIfARankLeaves(t *testing.T) {
 }
 
 func TestConnectRefusesRanksThatAreNone(t *testing.T) {
-	job := softndtest.New(t, 1)[0]
+	job := softndtest.New(t, 2)[0]
 	_, cfg, err := oneQueue(t.Context(), job)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, peer := range []int{-1, 0, 1} {
+	for _, peer := range []int{-1, 0, 2} {
 		for name, connect := range map[string]func(context.Context, int, nd.EndpointConfig) (nd.Endpoint, error){"connect": job.Connect, "dial": job.Dial} {
 			_, err := connect(t.Context(), peer, cfg)
 			var op *nd.OpError
-			if !errors.Is(err, nd.InvalidParameter1) || !errors.As(err, &op) || op.Field != "peer" || op.Op != name {
+			if !errors.Is(err, nd.InvalidParameter1) || !errors.As(err, &op) || op.Field != "peer" || op.Op != name ||
+				op.Detail != "this is rank 0, and the job has ranks 0 to 1" {
 				t.Errorf("%s with rank %d: %v", name, peer, err)
 			}
 		}

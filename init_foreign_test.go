@@ -193,6 +193,7 @@ func TestInitReportsBadEnvironment(t *testing.T) {
 		{"Open MPI without job", []string{"OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE=2", "OMPI_COMM_WORLD_LOCAL_SIZE=2"}, "but none of PMIX_NAMESPACE"},
 		{"Open MPI, two hosts", []string{"OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE=4", "OMPI_COMM_WORLD_LOCAL_SIZE=2"}, "runs the job on several hosts (OMPI_COMM_WORLD_LOCAL_SIZE is 2, not 4)"},
 		{"Slurm, two hosts", []string{"SLURM_PROCID=0", "SLURM_STEP_ID=0", "SLURM_STEP_NUM_TASKS=4", "SLURM_STEP_NUM_NODES=2"}, "runs the job on several hosts (SLURM_STEP_NUM_NODES is 2, not 1)"},
+		{"debug", []string{"SOFTND_DEBUG=yes"}, `SOFTND_DEBUG: invalid value "yes": want 0 or 1`},
 		{"line", []string{"SOFTND_RANK=0", "SOFTND_FABRIC=x"}, `SOFTND_FABRIC="x": want name:secret:identity`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -187,7 +187,7 @@ func (j *Job) Adapter() nd.Adapter { return j.adapter }
 // usable returns an error of op if the job is closed.
 func (j *Job) usable(op string) error {
 	if j.closed.Load() {
-		return &nd.OpError{Op: op, Object: "job", Status: nd.InvalidHandle, Detail: "the job is closed"}
+		return &nd.OpError{Op: op, Object: "job", Status: nd.InvalidHandle, Detail: "the job is closed", Next: "make the call before Job.Close"}
 	}
 	return nil
 }

@@ -41,6 +41,10 @@ func TestCloseWaitsForPanic(t *testing.T) {
 		t.Errorf("the job right after the panic: %v", err)
 	}
 	proctest.Eventually(t, "the job is closed", func() bool { return errors.Is(j.Barrier(ctx), nd.InvalidHandle) })
+	const want = "nd: barrier on job: the job is closed: invalid handle: make the call before Job.Close"
+	if err := j.Barrier(ctx); err == nil || err.Error() != want {
+		t.Errorf("Barrier: %v, want %s", err, want)
+	}
 	if err := j.Close(); err != nil {
 		t.Errorf("Close again: %v", err)
 	}

@@ -28,8 +28,11 @@ func Join(ctx context.Context, name string, rank, size int, options ...Option) (
 	if err != nil {
 		return nil, fmt.Errorf("softnd: join: %w", err)
 	}
-	if size < 1 || rank < 0 || rank >= size {
-		return nil, fmt.Errorf("softnd: join: rank %d of %d: want a rank from 0 to size-1", rank, size)
+	if size < 1 || size > shm.MaxRanks {
+		return nil, fmt.Errorf("softnd: join %q: size %d: want 1 to %d", name, size, shm.MaxRanks)
+	}
+	if rank < 0 || rank >= size {
+		return nil, fmt.Errorf("softnd: join %q: rank %d of %d: want 0 to %d", name, rank, size, size-1)
 	}
 	fabric, err := shm.OpenFabric(ctx, name, shm.Config{Ranks: size})
 	if err != nil {

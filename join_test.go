@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/softnd/softnd"
+	"github.com/softnd/softnd/shm"
 )
 
 // Processes that no launcher has started find each other by a name. Here both
@@ -53,9 +54,10 @@ func TestJoinRefuses(t *testing.T) {
 		want       string
 	}{
 		{"a/b", 0, 2, `"a/b"`},
-		{free, 2, 2, "rank 2 of 2"},
+		{free, 2, 2, "rank 2 of 2: want 0 to 1"},
 		{free, -1, 2, "rank -1 of 2"},
-		{free, 0, 0, "rank 0 of 0"},
+		{free, 0, 0, "size 0: want 1 to 1024"},
+		{free, 0, 2000, "size 2000: want 1 to 1024"},
 		{free, 0, 2, "missing: rank 1"},
 	} {
 		job, err := softnd.Join(ctx, tc.name, tc.rank, tc.size)
@@ -69,6 +71,20 @@ func TestJoinRefuses(t *testing.T) {
 	t.Setenv(softnd.EnvExec, "unknown")
 	if _, err := softnd.Join(ctx, free, 0, 1); err == nil || !strings.Contains(err.Error(), softnd.EnvExec) {
 		t.Errorf("a wrong executor: %v", err)
+	}
+}
+
+// All ranks of a job name the same size.
+func TestJoinRefusesAnotherSize(t *testing.T) {
+	name := fmt.Sprintf("softnd-test-%d-sizes", os.Getpid())
+	f, err := shm.OpenFabric(t.Context(), name, shm.Config{Ranks: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	const want = "wrong number of ranks (asked 3, the fabric has 2): use the same number in each process, or another name"
+	if _, err := softnd.Join(t.Context(), name, 0, 3); err == nil || !strings.HasSuffix(err.Error(), want) {
+		t.Errorf("%v, want %q at its end", err, want)
 	}
 }
 

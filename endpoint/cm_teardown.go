@@ -156,7 +156,7 @@ func (ep *queuePair) releasePeerState() bool {
 	if ep.life.remoteReleased {
 		return true
 	}
-	if c := ep.conn; c != nil && c.attached && ep.life.wasConnected {
+	if c := ep.conn; c != nil && c.attached { // also before Accept has returned: the active side may be connected already
 		if !c.isPeerGone() && c.peerQP.Hazard.Load() != 0 { // ORDER hazard, hazard-clear: after the change of state; pairs with Guard.publishHazard and then the check of the link, and with Guard.clearHazard
 			return false
 		}

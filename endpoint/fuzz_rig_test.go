@@ -140,7 +140,7 @@ const (
 	arenaEnd
 )
 
-func newRig(f *testing.F) *rig {
+func newRig(f testing.TB) *rig {
 	f.Helper()
 	r := new(rig)
 	r.build(f)

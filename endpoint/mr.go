@@ -40,7 +40,7 @@ func (r *memoryRegion) Register(ctx context.Context, buf []byte, flags nd.Region
 	case len(buf) > maxRegistration:
 		return r.opError(op, nd.InvalidParameter, fmt.Sprintf("%d bytes, at most %d", len(buf), maxRegistration), "use several regions")
 	case flags&^nd.AllRegionFlags != 0:
-		return r.opError(op, nd.InvalidParameter3, "unknown flags "+flags.String(), "use the nd.RegionFlags constants")
+		return r.opError(op, nd.InvalidParameter3, unknownFlags(flags), useRegionFlags)
 	case ctx.Err() != nil:
 		return nd.CanceledError(ctx, op, "memory region")
 	}
@@ -57,6 +57,13 @@ func (r *memoryRegion) Register(ctx context.Context, buf []byte, flags nd.Region
 		return r.opError(op, nd.StatusOf(err), "the region is already registered, or set up for fast registration", "deregister it first, or use another region")
 	}
 	return nil
+}
+
+const useRegionFlags = "use the nd.RegionFlags constants"
+
+// unknownFlags names the bits that are not flags.
+func unknownFlags(flags nd.RegionFlags) string {
+	return "unknown flags " + (flags &^ nd.AllRegionFlags).String()
 }
 
 // Deregister ends the registration. When it returns nil, no transfer uses the memory through

@@ -19,6 +19,7 @@ type parameter struct {
 
 var parameterNames = map[parameter]string{
 	{"allocate memory region", nd.InvalidParameter}:        "size",
+	{"allocate memory region", nd.InvalidParameter3}:       "flags",
 	{"bind", nd.InvalidParameter2}:                         "mr",
 	{"bind", nd.InvalidParameter3}:                         "mw",
 	{"bind", nd.InvalidParameter6}:                         "flags",

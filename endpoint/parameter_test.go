@@ -65,7 +65,7 @@ func TestErrorNamesTheParameter(t *testing.T) {
 			fastRegister(func(r *nd.FastRegistration) { r.Pages = []nd.LogicalPage{1 << 50, 1 << 51} }),
 		},
 		"flags": {
-			second(i.ad.Register(ctx, make([]byte, 1), 1<<20)),
+			second(i.ad.Register(ctx, make([]byte, 1), 1<<20)), second(i.ad.Allocate(ctx, 1, 1<<20)),
 			i.ep.Send(0, nil, bad), i.ep.SendAndInvalidate(0, nil, 0, bad), i.ep.Write(0, nil, 0, 0, bad), i.ep.Read(0, nil, 0, 0, bad),
 			i.ep.Bind(0, mr, mw, mr.Bytes(), bad), i.ep.Invalidate(0, mw, bad), i.ep.InvalidateRegion(0, fast, bad),
 		},
@@ -83,5 +83,14 @@ func TestErrorNamesTheParameter(t *testing.T) {
 		if !covered[p] {
 			t.Errorf("no call of this test makes %q fail with %v", p.op, p.status)
 		}
+	}
+}
+
+// A refusal names only the bits that are not flags, and the call that the program made.
+func TestUnknownRegionFlagsAreNamed(t *testing.T) {
+	_, err := newPair(t, setup{}).a.local.adapter.Allocate(t.Context(), 1, 0xffffffff)
+	const want = "nd: allocate memory region on adapter: unknown flags 0x7ffffff0: invalid parameter 3 (flags): use the nd.RegionFlags constants"
+	if err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
 	}
 }

@@ -32,7 +32,7 @@ func (a *Arena) MapPages(pages []Offset) (mem []byte, unmap func() error, err er
 	size := uintptr(len(pages)) * PageSize
 	at, err := unix.MmapPtr(-1, 0, nil, size, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
 	if err != nil {
-		return nil, nil, fmt.Errorf("mmap of %d bytes (address space limit? see ulimit -v): %w", size, err)
+		return nil, nil, mmapError(uint64(size), err)
 	}
 	s := &alias{at, size}
 	err = a.useFile(func(fd int) error { return s.show(fd, pages) })

@@ -58,14 +58,14 @@ func Create(cfg Config) (*Arena, error) {
 	}
 	geo, err := geometryFor(size)
 	if err != nil {
-		return nil, fmt.Errorf("shm: create arena: %w", err)
+		return nil, fmt.Errorf("shm: create arena (asked %d bytes): %w", cfg.Size, err)
 	}
 	fd, err := unix.MemfdCreate("softnd-arena", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING|unix.MFD_NOEXEC_SEAL)
 	if errors.Is(err, unix.EINVAL) { // MFD_NOEXEC_SEAL came with Linux 6.3
 		fd, err = unix.MemfdCreate("softnd-arena", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("shm: create arena: memfd_create: %w", err)
+		return nil, fmt.Errorf("shm: create arena: memfd_create: %w", fileError(err))
 	}
 	file := os.NewFile(uintptr(fd), "softnd-arena")
 	a, err := create(file, geo, cfg.Ranks)
@@ -174,7 +174,7 @@ func Attach(ctx context.Context, file *os.File) (*Arena, error) {
 func reopen(fd int) (*os.File, error) {
 	own, err := os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", fd), os.O_RDWR, 0)
 	if err != nil {
-		return nil, fmt.Errorf("re-open descriptor %d (softnd needs a mounted /proc): %w", fd, err)
+		return nil, fmt.Errorf("re-open descriptor %d (softnd needs a mounted /proc): %w", fd, fileError(err))
 	}
 	return own, nil
 }
@@ -204,7 +204,7 @@ func attach(ctx context.Context, file *os.File, size uint64) (*Arena, error) {
 func mapWhole(file *os.File, size uint64) (mmap.MMap, error) {
 	mem, err := mmap.MapRegion(file, int(size), mmap.RDWR, 0, 0)
 	if err != nil {
-		return nil, fmt.Errorf("mmap of %d bytes (address space limit? see ulimit -v): %w", size, err)
+		return nil, mmapError(size, err)
 	}
 	if err := ownProcessOnly(mem); err != nil {
 		return nil, errors.Join(err, mem.Unmap())
@@ -317,7 +317,7 @@ func readHeader(ctx context.Context, h *header, fileSize uint64) (c constants, g
 		return c, geo, fmt.Errorf("the header claims %d ranks: %w", c.ranks, ErrDamaged)
 	}
 	if geo, err = geometryFor(c.size); err != nil {
-		return c, geo, fmt.Errorf("%w: %w", err, ErrDamaged)
+		return c, geo, fmt.Errorf("the header says %d bytes: %w: %w", c.size, err, ErrDamaged)
 	}
 	return c, geo, nil
 }

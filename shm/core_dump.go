@@ -22,8 +22,12 @@ func ownProcessOnly(mem []byte) error {
 // writes a page for each hole of the file, too, and allocates it in the arena before. A dump would
 // therefore take as much time, disk and memory as the size of the arena, not as its use.
 func notDumped(mem []byte) error {
-	if os.Getenv(envDumpArena) == "1" {
+	switch value := os.Getenv(envDumpArena); value {
+	case "1":
 		return nil
+	case "", "0":
+	default:
+		return fmt.Errorf("%s: invalid value %q: want 0 or 1", envDumpArena, value)
 	}
 	if err := unix.Madvise(mem, unix.MADV_DONTDUMP); err != nil {
 		return fmt.Errorf("madvise(MADV_DONTDUMP): %w", err)

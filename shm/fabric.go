@@ -102,7 +102,7 @@ func openFabric(ctx context.Context, at string, user uint32, cfg *Config) (*Fabr
 		again, err := f.join(ctx, at, try)
 		if errors.Is(err, unix.ECONNREFUSED) { // no process listens
 			if cfg == nil {
-				return nil, fmt.Errorf("%w in this network namespace", errNoFabric)
+				return nil, fmt.Errorf("%w in this network namespace: check the name, and that a process of this user has joined the fabric and still runs", errNoFabric)
 			}
 			again, err = f.create(at, *cfg)
 		}
@@ -123,7 +123,7 @@ func openFabric(ctx context.Context, at string, user uint32, cfg *Config) (*Fabr
 		pause = min(2*pause, fabricMaxPause)
 	}
 	if cfg != nil && !f.created && cfg.Ranks != 0 && cfg.Ranks != f.Arena.Ranks() {
-		err := fmt.Errorf("wrong number of ranks (asked %d, the fabric has %d)", cfg.Ranks, f.Arena.Ranks())
+		err := fmt.Errorf("wrong number of ranks (asked %d, the fabric has %d): use the same number in each process, or another name", cfg.Ranks, f.Arena.Ranks())
 		return nil, errors.Join(err, f.listener.Close(), f.Arena.Close())
 	}
 	f.local.id = f.Arena.id

@@ -253,7 +253,10 @@ func (p *Peer) Owns(off Offset, n uint64) bool {
 }
 
 func (h *heap) arenaFull(wanted uint64) error {
-	return &NoMemoryError{Requested: wanted, Available: h.owners.largestFree() * chunkSize,
-		Limit: fmt.Sprintf("the arena's size (largest free run of %d bytes in all)", h.arena.geo.size),
-		Hint:  "free memory or start the job with a larger arena"}
+	size := h.arena.geo.size
+	name, hint := fmt.Sprintf("the arena's size of %d bytes", size), "free memory, or start the job with a larger arena (ndrun --arena-size)"
+	if limit := limitOf(size); limit != "" {
+		name, hint = name+", "+limit+",", "free memory, or raise the limit: ndinfo recommends a value"
+	}
+	return &NoMemoryError{Requested: wanted, Available: h.owners.largestFree() * chunkSize, Limit: name + " for one contiguous range", Hint: hint}
 }

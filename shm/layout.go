@@ -61,7 +61,7 @@ func roundUp(n, unit uint64) uint64 { return (n + unit - 1) / unit * unit }
 func geometryFor(size uint64) (geometry, error) {
 	g := geometry{size: size}
 	if size%chunkSize != 0 || size > maxSize {
-		return g, fmt.Errorf("arena size of %d bytes: want a multiple of %d and at most %d", size, chunkSize, uint64(maxSize))
+		return g, fmt.Errorf("arena size: want a multiple of %d and at most %d bytes", chunkSize, uint64(maxSize))
 	}
 	at := uint64(headerSize)
 	table := func(bytes uint64) Offset {
@@ -77,7 +77,7 @@ func geometryFor(size uint64) (geometry, error) {
 	g.chunkOwners = table(size / chunkSize * 4) // a few words more than chunks
 	at = roundUp(at, chunkSize)
 	if at+minHeap > size {
-		return g, fmt.Errorf("arena size of %d bytes: the tables take %d, so at least %d are needed", size, at, at+minHeap)
+		return g, fmt.Errorf("arena size: want at least %d bytes, because the tables take %d", at+minHeap, at)
 	}
 	g.heap = Offset(at)
 	g.chunks = (size - at) / chunkSize

@@ -25,20 +25,9 @@ func arenaSize(asked uint64) (uint64, error) {
 		}
 	}
 	size = roundUp(size, chunkSize)
-	for _, l := range []struct {
-		resource int
-		share    uint64 // the arena may take 1/share of the limit
-		name     string
-	}{
-		{unix.RLIMIT_FSIZE, 1, "the file size limit (ulimit -f)"},
-		{unix.RLIMIT_AS, 4, "a quarter of the address space limit (ulimit -v)"},
-	} {
-		var lim unix.Rlimit
-		if unix.Getrlimit(l.resource, &lim) != nil || lim.Cur == unix.RLIM_INFINITY {
-			continue
-		}
-		allowed := lim.Cur / l.share / chunkSize * chunkSize
-		if size <= allowed {
+	for _, l := range sizeLimits {
+		allowed, ok := l.allowed()
+		if !ok || size <= allowed {
 			continue
 		}
 		if _, err := geometryFor(allowed); asked != 0 || err != nil {
@@ -47,6 +36,55 @@ func arenaSize(asked uint64) (uint64, error) {
 		size = allowed
 	}
 	return size, nil
+}
+
+// sizeLimit is a resource limit on the size of the arenas that a process creates.
+type sizeLimit struct {
+	resource int
+	share    uint64 // the arena may take 1/share of the limit
+	name     string
+}
+
+var sizeLimits = []sizeLimit{
+	{unix.RLIMIT_FSIZE, 1, "the file size limit (ulimit -f)"},
+	{unix.RLIMIT_AS, 4, "a quarter of the address space limit (ulimit -v)"},
+}
+
+// allowed returns the size of the largest arena under the limit, and whether there is a limit.
+func (l sizeLimit) allowed() (size uint64, ok bool) {
+	var lim unix.Rlimit
+	if unix.Getrlimit(l.resource, &lim) != nil || lim.Cur == unix.RLIM_INFINITY {
+		return 0, false
+	}
+	return lim.Cur / l.share / chunkSize * chunkSize, true
+}
+
+// limitOf returns the name of the limit that allows no larger arena than one of size bytes, and ""
+// if there is none. A rank inherits the limits under which its launcher created the arena.
+func limitOf(size uint64) string {
+	for _, l := range sizeLimits {
+		if allowed, ok := l.allowed(); ok && allowed == size {
+			return l.name
+		}
+	}
+	return ""
+}
+
+// fileError adds the remedy to the error of a call that opens a descriptor.
+func fileError(err error) error {
+	if errors.Is(err, unix.EMFILE) {
+		return fmt.Errorf("%w: raise the limit of open files (ulimit -Hn)", err)
+	}
+	return err
+}
+
+// mmapError is the error of an mmap of size bytes, with the remedy.
+func mmapError(size uint64, err error) error {
+	err = fmt.Errorf("mmap of %d bytes: %w", size, err)
+	if errors.Is(err, unix.ENOMEM) {
+		return fmt.Errorf("%w: raise the address space limit (ulimit -v), or use a smaller arena (ndrun --arena-size)", err)
+	}
+	return err
 }
 
 // reserveStep is how many bytes one fallocate reserves. A signal interrupts a fallocate and undoes

@@ -101,8 +101,68 @@ var roleAddressSpaceLimit = proctest.Role("limit address space", func(self *proc
 	if !isNoMemory(err) || !strings.Contains(err.Error(), "ulimit -v") {
 		return fmt.Errorf("create beyond the limit: %v, %v", arena, err)
 	}
-	return nil
+	if err := checkArenaFull(0, limit/4, ", a quarter of the address space limit (ulimit -v),", "raise the limit: ndinfo recommends a value"); err != nil {
+		return err
+	}
+	if err := checkArenaFull(testSize, testSize, "", "start the job with a larger arena (ndrun --arena-size)"); err != nil {
+		return err
+	}
+	// An mmap beyond the limit says what to change.
+	small, err := Create(Config{Size: testSize})
+	if err != nil {
+		return err
+	}
+	_, err = mapWhole(small.File(), 2*limit)
+	if err == nil || !strings.HasSuffix(err.Error(), "cannot allocate memory: raise the address space limit (ulimit -v), or use a smaller arena (ndrun --arena-size)") {
+		return fmt.Errorf("mmap beyond the limit: %w", err)
+	}
+	return small.Close()
 })
+
+// checkArenaFull creates an arena of asked bytes, which has size bytes then, and checks the message of
+// an allocation that is too large for it.
+func checkArenaFull(asked, size uint64, limit, remedy string) error {
+	total, _ := syslimit.TotalMemory()
+	if asked == 0 && total < size {
+		return nil // the machine's memory is the default, not the limit
+	}
+	arena, err := Create(Config{Size: asked})
+	if err != nil {
+		return err
+	}
+	m, err := arena.Join(NoRank)
+	if err != nil {
+		return err
+	}
+	_, err = m.Alloc(size)
+	want := fmt.Sprintf("not enough under the arena's size of %d bytes%s for one contiguous range (asked %d bytes, have ", size, limit, size)
+	if err == nil || !strings.Contains(err.Error(), want) || !strings.HasSuffix(err.Error(), "): free memory, or "+remedy) {
+		return fmt.Errorf("message %w, want %q and %q", err, want, remedy)
+	}
+	return errors.Join(m.Leave(), arena.Close())
+}
+
+var roleDescriptorLimit = proctest.Role("limit descriptors", func(self *proctest.Self) error {
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 0, Max: 1 << 10}); err != nil {
+		return err
+	}
+	_, err := Create(Config{Size: testSize})
+	if err == nil || err.Error() != "shm: create arena: memfd_create: too many open files: raise the limit of open files (ulimit -Hn)" {
+		return fmt.Errorf("message: %w", err)
+	}
+	return unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 1 << 10, Max: 1 << 10})
+})
+
+func TestDescriptorLimitIsReported(t *testing.T) {
+	proctest.Start(t, proctest.Command(roleDescriptorLimit)).Wait()
+}
+
+func TestDumpVariableIsChecked(t *testing.T) {
+	t.Setenv(envDumpArena, "yes")
+	if a, err := Create(Config{Size: testSize}); err == nil || !strings.HasSuffix(err.Error(), `SOFTND_DUMP_ARENA: invalid value "yes": want 0 or 1`) {
+		t.Errorf("%v, %v", a, err)
+	}
+}
 
 func TestAddressSpaceLimitIsReported(t *testing.T) {
 	if raceEnabled {

@@ -20,6 +20,7 @@ func TestMistakesAreExplained(t *testing.T) {
 	for _, tc := range []struct{ args, want string }{
 		{"writ_lat", `"writ_lat": did you mean write_lat`},
 		{"nonsense", "ndbench list shows all tests"},
+		{"frob", `unknown test or command "frob": ndbench list shows all tests`},
 		{"write_lat --size 0", "--size 0: out of range: want 1 to"},
 		{"write_lat --size 12Q", "want a size such as 8, 64K or 1M"},
 		{"write_lat --size 8 --all-sizes", "exclude each other"},

@@ -24,7 +24,7 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 			}
 			return unknownTest(cmd, args[0])
 		},
-		SuggestionsMinimumDistance: 3,
+		SuggestionsMinimumDistance: 2,
 	}
 	root.SetOut(stdout)
 	root.SetErr(stderr)

@@ -16,7 +16,7 @@ import (
 func TestHang(t *testing.T) {
 	name := fmt.Sprintf("ndinfo-test-%d", os.Getpid())
 	var out, errs bytes.Buffer
-	if exit := run([]string{"hang", name}, &out, &errs); exit != 1 || out.Len() > 0 || !strings.Contains(errs.String(), "no fabric of this name") {
+	if exit := run([]string{"hang", name}, &out, &errs); exit != 1 || out.Len() > 0 || !strings.Contains(errs.String(), "no fabric of this name in this network namespace: check the name") {
 		t.Errorf("without such a job: exit status %d, %s%s", exit, &out, &errs)
 	}
 	if exit := run([]string{"hang"}, &out, &errs); exit != 2 {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -106,9 +107,12 @@ func runJob(ctx context.Context, out, errOut io.Writer) (*launcher.Report, error
 }
 
 // ownEnvironment returns the environment without the variables that a launcher has set for ndinfo.
+// Those that users set remain, so that the ranks check them.
 func ownEnvironment() (env []string) {
+	setByUsers := []string{softnd.EnvExec, softnd.EnvReceiveTimeout, softnd.EnvDebug}
 	for _, entry := range os.Environ() {
-		if !strings.HasPrefix(entry, "SOFTND_") {
+		name, _, _ := strings.Cut(entry, "=")
+		if !strings.HasPrefix(name, "SOFTND_") || slices.Contains(setByUsers, name) {
 			env = append(env, entry)
 		}
 	}

@@ -56,7 +56,7 @@ func serveChild() {
 // run is main with its arguments and output as parameters. It returns the exit status.
 func run(args []string, stdout, stderr io.Writer) int {
 	flags := flag.NewFlagSet("ndinfo", flag.ContinueOnError)
-	flags.SetOutput(stderr)
+	flags.SetOutput(io.Discard)
 	hang := len(args) > 0 && args[0] == "hang"
 	asJSON := false
 	if hang {
@@ -64,14 +64,18 @@ func run(args []string, stdout, stderr io.Writer) int {
 	} else {
 		flags.BoolVar(&asJSON, "json", false, "print one JSON object instead of lines")
 	}
-	flags.Usage = func() {
+	flags.Usage = func() {}
+	usage := func() {
 		fmt.Fprintln(stderr, "usage: ndinfo [--json]\n       ndinfo hang NAME\n\nChecks whether softnd jobs start on this machine, or reports why the job hangs whose\nranks called softnd.Join with NAME.")
+		flags.SetOutput(stderr)
 		flags.PrintDefaults()
 	}
 	if err := flags.Parse(args); err != nil {
 		if err == flag.ErrHelp {
+			usage()
 			return 0
 		}
+		fmt.Fprintf(stderr, "ndinfo: %v: ndinfo -h lists the options\n", err)
 		return 2
 	}
 	if hang {

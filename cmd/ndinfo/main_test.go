@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/softnd/softnd"
 	"github.com/softnd/softnd/internal/proctest"
 )
 
@@ -113,6 +114,19 @@ func TestThisMachine(t *testing.T) {
 	mustStart(t, r, exit)
 }
 
+// The ranks of the trial job check the variables that users set.
+func TestVariablesAreChecked(t *testing.T) {
+	for _, name := range []string{softnd.EnvExec, softnd.EnvReceiveTimeout, softnd.EnvDebug} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv(name, "nonsense")
+			r, exit := ndinfo(t, "none", nil)
+			if job := r.check(jobCheck); exit != 1 || r.Starts || !strings.Contains(job.Found, name) {
+				t.Errorf("exit status %d, starts %v, %+v", exit, r.Starts, job)
+			}
+		})
+	}
+}
+
 // An unprivileged user in namespaces of its own can start jobs.
 func TestUnprivilegedContainer(t *testing.T) {
 	r, exit := ndinfo(t, "none", &syscall.SysProcAttr{
@@ -143,7 +157,7 @@ func TestArguments(t *testing.T) {
 		text string
 	}{
 		{[]string{"-h"}, 0, "usage: ndinfo"},
-		{[]string{"--jsn"}, 2, "usage: ndinfo"},
+		{[]string{"--jsn"}, 2, "ndinfo: flag provided but not defined: -jsn: ndinfo -h lists the options\n"},
 		{[]string{"all"}, 2, `unexpected argument "all"`},
 	} {
 		var out, errs bytes.Buffer

@@ -51,7 +51,7 @@ func runChecks() *report {
 		job, adapters = tryJob()
 	}
 	if job.Status == fail && job.Remedy == "" {
-		job.Remedy = "rerun under strace -f to see which call is refused"
+		job.Remedy = "follow the message, or rerun under strace -f to see which call is refused"
 		if r.failed() {
 			job.Remedy = "fix the failed checks above first"
 		}

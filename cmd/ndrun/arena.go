@@ -11,10 +11,10 @@ import (
 func createArena(ranks int, size uint64) (*shm.Arena, error) {
 	arena, err := shm.Create(shm.Config{Ranks: ranks, Size: size})
 	if err != nil && size > 0 {
-		return nil, fmt.Errorf("create shared memory of %d ranks: %w: change --arena-size or omit it", ranks, err)
+		return nil, fmt.Errorf("create shared memory: %w: change --arena-size or omit it", err)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("create shared memory of %d ranks: %w", ranks, err)
+		return nil, fmt.Errorf("create shared memory: %w", err)
 	}
 	return arena, nil
 }

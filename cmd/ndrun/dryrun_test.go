@@ -76,8 +76,8 @@ func TestArenaSize(t *testing.T) {
 		"0":    `option --arena-size: invalid value "0": want bytes or a size such as 512M or 4GiB`,
 		"-1M":  `option --arena-size: invalid value "-1M": want bytes or a size such as 512M or 4GiB`,
 		"much": `option --arena-size: invalid value "much": want bytes or a size such as 512M or 4GiB`,
-		"1K":   `are needed: change --arena-size or omit it`,
-		"99P":  `at most 1099511627776: change --arena-size or omit it`,
+		"1K":   `create shared memory: shm: create arena (asked 1024 bytes): arena size: want at least `,
+		"99P":  `at most 1099511627776 bytes: change --arena-size or omit it`,
 	} {
 		status, out, errOut := proctest.Run(t, ndrun(t, "--arena-size", text, "true"))
 		if status == 0 || out != "" || !strings.Contains(errOut, want) {

@@ -51,6 +51,10 @@ func Find(ctx context.Context) (*Place, error) {
 		_, ok := os.LookupEnv(name)
 		return ok
 	}
+	debug := os.Getenv(EnvDebug)
+	if debug != "" && debug != "0" && debug != "1" {
+		return nil, fmt.Errorf("%s: invalid value %q: want 0 or 1", EnvDebug, debug)
+	}
 	var p *Place
 	var err error
 	switch {
@@ -71,7 +75,7 @@ func Find(ctx context.Context) (*Place, error) {
 	default:
 		p, err = alone()
 	}
-	if err == nil && os.Getenv(EnvDebug) == "1" {
+	if err == nil && debug == "1" {
 		fmt.Fprintf(os.Stderr, "softnd: rank %d of %d, %s\n", p.Rank, p.Arena.Ranks(), p.launcher)
 	}
 	return p, err
