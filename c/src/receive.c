@@ -101,9 +101,16 @@ snd_status snd_post_receive(struct snd_endpoint *ep, uint64_t context, const snd
 		return s != SND_SUCCESS ? s
 			: snd_fail(SND_NO_MORE_ENTRIES, "%s: all %" PRIu64 " receives of receive_depth are outstanding: poll for results, then retry", op, ep->receive_depth);
 	}
-	snd_status s = snd_set_receive(r, context, sge, count, ep->max_receive_sge, op);
-	if (snd_unlikely(s != SND_SUCCESS))
-		return s;
+	if (snd_likely(count == 1 && sge != NULL && sge->length - 1 < SND_MAX_TRANSFER)) {
+		r->context = context;
+		r->capacity = sge->length;
+		r->count = 1;
+		r->single = (struct snd_entry){(uint64_t)(uintptr_t)sge->buffer, sge->length, sge->token};
+	} else {
+		snd_status s = snd_set_receive(r, context, sge, count, ep->max_receive_sge, op);
+		if (s != SND_SUCCESS)
+			return s;
+	}
 	ep->rposted++;
 	switch (ep->state) {
 	case SND_QP_FAILED:
