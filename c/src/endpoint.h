@@ -214,6 +214,7 @@ struct snd_endpoint {
 		uint64_t copied;
 	} in_entry;
 	uint64_t message_received;
+	uint64_t next_fragment; /* number of the entry that alone may continue that message */
 	uint64_t local_bind, remote_bind;
 	struct snd_window *invalidating;
 	uint32_t invalidated_token;

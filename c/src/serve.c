@@ -255,6 +255,9 @@ static enum snd_outcome serve_send_fragment(struct snd_endpoint *ep, struct snd_
 		if (ep->in_entry.request_length > r->capacity)
 			return fail_too_long(ep, r);
 	}
+	const uint64_t number = ep->conn->in.next;
+	if ((ep->in_entry.flags & SNDL_FLAG_FIRST) == 0 && number != ep->next_fragment)
+		return protocol_error(ep, "a fragment that continues no message"); /* another message may have taken the receive */
 	uint64_t received = ep->message_received < r->capacity ? ep->message_received : r->capacity;
 	if (length > r->capacity - received + ep->in_entry.copied)
 		return protocol_error(ep, "more bytes of a message than announced");
@@ -270,8 +273,10 @@ static enum snd_outcome serve_send_fragment(struct snd_endpoint *ep, struct snd_
 		ep->in_entry.copied += n;
 		*budget -= n;
 	}
-	if ((ep->in_entry.flags & SNDL_FLAG_LAST) == 0)
+	if ((ep->in_entry.flags & SNDL_FLAG_LAST) == 0) {
+		ep->next_fragment = number + 1;
 		return SND_EXECUTED;
+	}
 	return finish_send(ep, r, ep->message_received);
 }
 
