@@ -1,8 +1,9 @@
 package main
 
 import (
+	"bytes"
 	"context"
-	"encoding/json"
+	"encoding/binary"
 	"fmt"
 
 	"github.com/softnd/softnd"
@@ -15,16 +16,19 @@ func (e commonError) Error() string { return e.text }
 
 // gather returns the values of all ranks, in the order of ranks. If a rank passes a problem instead,
 // all ranks return the first one as a [commonError].
+//
+// T has a fixed size. Each blob is the text of the problem, filled up with zeros, and the value in
+// network byte order, so that ranks in other languages can take part.
 func gather[T any](ctx context.Context, job *softnd.Job, problem error, mine T) ([]T, error) {
 	type envelope struct {
-		Problem string
+		Problem [512]byte
 		Value   T
 	}
 	out := envelope{Value: mine}
 	if problem != nil {
-		out.Problem = problem.Error()
+		copy(out.Problem[:], problem.Error())
 	}
-	blob, err := json.Marshal(out)
+	blob, err := binary.Append(nil, binary.BigEndian, &out)
 	if err != nil {
 		return nil, err
 	}
@@ -35,14 +39,15 @@ func gather[T any](ctx context.Context, job *softnd.Job, problem error, mine T) 
 	values := make([]T, len(blobs))
 	for rank, blob := range blobs {
 		var in envelope
-		if err := json.Unmarshal(blob, &in); err != nil {
-			return nil, fmt.Errorf("value of rank %d: %w", rank, err)
+		if n, err := binary.Decode(blob, binary.BigEndian, &in); err != nil || n != len(blob) {
+			return nil, fmt.Errorf("value of rank %d: it has %d bytes: want %d", rank, len(blob), binary.Size(&in))
 		}
+		text, _, _ := bytes.Cut(in.Problem[:], []byte{0})
 		switch {
-		case in.Problem != "" && rank > 0:
-			return nil, commonError{fmt.Sprintf("rank %d: %s", rank, in.Problem)}
-		case in.Problem != "":
-			return nil, commonError{in.Problem}
+		case len(text) > 0 && rank > 0:
+			return nil, commonError{fmt.Sprintf("rank %d: %s", rank, text)}
+		case len(text) > 0:
+			return nil, commonError{string(text)}
 		}
 		values[rank] = in.Value
 	}

@@ -138,12 +138,13 @@ func heat(ctx context.Context, job *softnd.Job, set settings, problem error) err
 		}
 		defer out.discard()
 	}
-	sizes, err := gather(ctx, job, problem, pic.size())
+	sizes, err := gather(ctx, job, problem, pic.size().extent())
 	if err != nil {
 		return err
 	}
+	whole := size{int(sizes[0].Width), int(sizes[0].Height)}
 
-	b, err := newBlock(ctx, job, sizes[0])
+	b, err := newBlock(ctx, job, whole)
 	defer b.close()
 	if _, err = gather(ctx, job, err, struct{}{}); err != nil {
 		return err
@@ -208,8 +209,8 @@ func heat(ctx context.Context, job *softnd.Job, set settings, problem error) err
 	for _, r := range results[1:] {
 		moved += r.Moved
 	}
-	fmt.Println(closingLine(sizes[0], job.Size(), set.steps, elapsed, moved))
-	if err := out.write(b.sheet.cells, sizes[0]); err != nil {
+	fmt.Println(closingLine(whole, job.Size(), set.steps, elapsed, moved))
+	if err := out.write(b.sheet.cells, whole); err != nil {
 		return err
 	}
 	if set.verify {

@@ -22,6 +22,11 @@ const (
 // size is the extent of a picture, and of the grid made from it.
 type size struct{ Width, Height int }
 
+// extent is a size as ranks exchange it.
+type extent struct{ Width, Height uint64 }
+
+func (s size) extent() extent { return extent{uint64(s.Width), uint64(s.Height)} }
+
 func (s size) String() string { return fmt.Sprintf("%dx%d", s.Width, s.Height) }
 
 // picture is what a run starts from.

@@ -1,0 +1,148 @@
+/* The C++ interface in one process: two adapters of a fabric, or ranks, and every class. */
+#include <softnd/softnd.hpp>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+
+#define CHECK(condition) \
+	do { \
+		if (!(condition)) { \
+			std::fprintf(stderr, "%s:%d: %s is false\n", __FILE__, __LINE__, #condition); \
+			std::exit(1); \
+		} \
+	} while (0)
+
+static constexpr std::int64_t second = 1000000000;
+
+template <class Call> static snd_status status_of(Call call)
+{
+	try {
+		call();
+	} catch (const softnd::error &e) {
+		CHECK(std::strlen(e.what()) > 0 && std::strlen(e.name()) > 0);
+		return e.status();
+	}
+	return SND_SUCCESS;
+}
+
+static void ownership(snd_adapter *adapter)
+{
+	softnd::region a = softnd::region::allocate(adapter, 4096);
+	snd_mr *raw = a;
+	CHECK(a.bytes().size() == 4096 && a.as<std::uint64_t>().size() == 512);
+	softnd::region b = std::move(a);
+	CHECK(a.get() == nullptr && b.get() == raw);
+	a = std::move(b);
+	CHECK(a.get() == raw && b.get() == nullptr);
+	CHECK(snd_mr_length(raw) == 4096);
+	a.reset();
+	CHECK(snd_mr_length(raw) == 0); /* it is closed */
+	{
+		softnd::region c = softnd::region::allocate(adapter, 64);
+		raw = c;
+	}
+	CHECK(snd_mr_length(raw) == 0);
+	std::vector<double> memory(10);
+	softnd::region d = softnd::region::register_memory(adapter, softnd::span<double>(memory));
+	CHECK(d.as<double>().data() == memory.data() && d.as<double>().size() == 10);
+	bool thrown = false;
+	try {
+		(void)d.sge(72, 9);
+	} catch (const std::out_of_range &) {
+		thrown = true;
+	}
+	CHECK(thrown && d.sge(72, 8).length == 8);
+	d.close(second);
+	CHECK(d.get() == nullptr);
+	CHECK(status_of([&] { d.close(); }) == SND_INVALID_HANDLE);
+}
+
+static void connection(softnd::fabric &near, softnd::fabric &far)
+{
+	softnd::adapter here = softnd::adapter::open(near), there = softnd::adapter::open(far);
+	CHECK(here.query().max_transfer > 0);
+	softnd::listener l = softnd::listener::create(there);
+	l.bind({0, 0, 0});
+	l.listen();
+	softnd::completion_queue cq = softnd::completion_queue::create(there, 16), mine = softnd::completion_queue::create(here, 16);
+	snd_endpoint_config config{};
+	config.receive_cq = config.initiator_cq = cq;
+	softnd::endpoint target = softnd::endpoint::create(there, config);
+	softnd::region memory = softnd::region::allocate(there, 4096);
+	softnd::window w = softnd::window::create(there);
+	std::thread server([&] {
+		softnd::connector c = l.request(10 * second);
+		CHECK(c.private_data().empty());
+		c.accept(target, nullptr, 10 * second);
+		std::array<snd_result, 4> results{};
+		target.receive(7);
+		target.bind(1, memory, w, memory.bytes().part(8, 64), SND_ALLOW_WRITE | SND_ALLOW_READ);
+		auto taken = cq.wait(results, 10 * second);
+		CHECK(taken.size() == 1 && taken[0].type == SND_REQUEST_BIND);
+		softnd::check_result(taken[0]);
+		auto d = softnd::encode(w.descriptor());
+		std::memcpy(memory.bytes().part(128, d.size()).data(), d.data(), d.size());
+		snd_sge s = memory.sge(128, d.size());
+		target.send(2, {&s, 1}, SND_SILENT_SUCCESS);
+		taken = cq.wait(results, 10 * second); /* the empty message after the write */
+		CHECK(taken.size() == 1 && taken[0].type == SND_REQUEST_RECEIVE && taken[0].request_context == 7);
+		CHECK(memory.as<std::uint64_t>()[2] == 42);
+		target.invalidate(3, w);
+		taken = cq.wait(results, 10 * second);
+		CHECK(taken.size() == 1 && taken[0].type == SND_REQUEST_INVALIDATE);
+		c.disconnect(10 * second);
+	});
+	config.receive_cq = config.initiator_cq = mine;
+	softnd::endpoint ep = softnd::endpoint::create(here, config);
+	softnd::region local = softnd::region::allocate(here, 4096);
+	snd_sge s = local.sge(0, SND_WINDOW_DESCRIPTOR_SIZE);
+	ep.receive(1, {&s, 1});
+	softnd::connector c = softnd::connector::create(here);
+	c.bind({0, 0, 0});
+	c.connect(ep, l.address(), nullptr, 10 * second);
+	c.complete();
+	CHECK(c.peer_address().port == l.address().port);
+	snd_result result[2];
+	auto taken = mine.wait(result, 10 * second);
+	CHECK(taken.size() == 1 && taken[0].bytes == SND_WINDOW_DESCRIPTOR_SIZE);
+	softnd::descriptor_bytes bytes;
+	std::memcpy(bytes.data(), local.bytes().data(), bytes.size());
+	snd_window_descriptor d = softnd::decode(bytes);
+	CHECK(d.length == 64);
+	local.as<std::uint64_t>()[8] = 42;
+	s = local.sge(64, 8);
+	CHECK(ep.try_write(2, {&s, 1}, d.address + 8, d.token, SND_SILENT_SUCCESS) == SND_SUCCESS);
+	CHECK(ep.try_send(3) == SND_SUCCESS);
+	softnd::span<snd_result> got;
+	while ((got = mine.poll(result)).empty())
+		;
+	CHECK(got.size() == 1 && got[0].request_context == 3 && got[0].status == SND_SUCCESS);
+	c.disconnect(10 * second);
+	server.join();
+	CHECK(ep.error() != SND_SUCCESS);
+	CHECK(ep.try_send(4) != SND_SUCCESS);
+	CHECK(status_of([&] { ep.send(4); }) != SND_SUCCESS);
+	CHECK(status_of([&] { (void)mine.wait(result, 0); }) == SND_IO_TIMEOUT);
+}
+
+int main()
+{
+	CHECK(status_of([] { (void)softnd::fabric::attach(-1); }) != SND_SUCCESS);
+	softnd::fabric f = softnd::fabric::create(0, 0);
+	softnd::fabric g = softnd::fabric::attach(f.descriptor());
+	CHECK(f.address().host != g.address().host);
+	softnd::adapter a = softnd::adapter::open(f);
+	ownership(a);
+	connection(f, g);
+
+	softnd::job j = softnd::job::init(10 * second); /* rank 0 of 1 */
+	CHECK(j.rank() == 0 && j.size() == 1);
+	j.barrier(second);
+	auto all = j.exchange(17.5, second);
+	CHECK(all.size() == 1 && all[0] == 17.5);
+	ownership(j.adapter());
+	CHECK(status_of([&] { (void)j.connect(0, snd_endpoint_config{}, second); }) == SND_INVALID_PARAMETER);
+	return 0;
+}
