@@ -344,5 +344,6 @@ int main(int argc, char **argv)
 			verify(start, steps);
 	}
 	MUST(snd_job_close(job));
+	free(start), free(sizes), free(all), free(from);
 	return 0;
 }
