@@ -29,7 +29,7 @@ func (ep *queuePair) Send(reqCtx uint64, sge []nd.SGE, flags nd.OpFlags) error {
 		entry := c.out.NextEntry()
 		entry[0] = wire.PlainSend(n)
 		if ep.guard.CopyToEntry(entry.Bytes(1), &sge[0]) { // the payload begins at word 1
-			c.out.Publish()
+			c.out.Publish() // counts as a Send of the fast path: the credit needs countEntry for other entries only
 			c.out.PrefetchForWrite()
 			if c.peer.HasWaiter() {
 				c.peer.Wake()

@@ -176,8 +176,8 @@ func (ep *queuePair) rejectLocal(r *request, e wire.SGE, f window.Fault) outcome
 	return ep.reject(r, nd.AccessViolation, "scatter/gather entry of %s: %v", ep.describeLocal(e), f)
 }
 
-// pushEntry pushes a ring entry of r, which takes a receive of the peer or does not. It reports false if the ring is full; the peer then rings when
-// it has released slots.
+// pushEntry pushes a ring entry of r, which takes a receive of the peer or does not. It reports false if the
+// ring is full; the peer then rings when it has released slots.
 func (ep *queuePair) pushEntry(r *request, entry *ring.Words, takesReceive bool) bool {
 	c := ep.conn
 	number := c.out.Published()
@@ -186,7 +186,7 @@ func (ep *queuePair) pushEntry(r *request, entry *ring.Words, takesReceive bool)
 			return false
 		}
 	}
-	c.credit.countEntry(number, takesReceive)
+	c.credit.countEntry(number, takesReceive) // every entry but a Send of the fast path, see pushWriteFast
 	ep.cancelWakeup()
 	if r.endEntry == 0 {
 		r.firstEntry = number

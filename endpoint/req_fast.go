@@ -90,7 +90,9 @@ func (ep *queuePair) pushWriteFast(reqCtx uint64, sge *nd.SGE, remoteAddress uin
 	entry[0], entry[1] = wire.PlainWrite(uint64(n), remoteToken), remoteAddress
 	c.out.Publish()
 	c.out.PrefetchForWrite()
-	c.credit.countEntry(c.out.Published()-1, false) // a Write takes no receive of the peer
+	// Without countEntry, an entry counts as a Send of the fast path, which takes a receive of the peer. A Write
+	// takes none.
+	c.credit.countEntry(c.out.Published()-1, false)
 	if c.peer.HasWaiter() {
 		c.peer.Wake()
 	}

@@ -43,8 +43,8 @@ type CompletionQueue interface {
 	// its last Poll and its Notify.
 	//
 	// When a result arrives, all waiting calls of Notify for its type return. After that, this result
-	// and all earlier results are not new. If several calls wait at the same time, each of them waits for the
-	// widest of their types: see [NotifyType.Combine].
+	// and all earlier results are not new. If several calls of Notify wait at the same time, a result of any
+	// of their types ends all of them: see [NotifyType.Combine].
 	//
 	// The usual loop is: Poll until it returns less than len(results), Notify, Poll again.
 	//

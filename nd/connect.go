@@ -74,7 +74,9 @@ type Connector interface {
 	//   - [ConnectionActive]: the connector or ep is connecting or connected.
 	//   - [InvalidParameter1]: ep is of another adapter.
 	//
-	// If ctx ends, Connect withdraws the request and fails with [Canceled].
+	// If ctx ends, or the endpoint is flushed or closed meanwhile, Connect withdraws the request and
+	// fails with [Canceled]. The connector can then be used again. If the connector has not been bound,
+	// softnd binds it to a free port; other providers may refuse.
 	//
 	// Source: IND2Connector::Connect, NdkConnect.
 	Connect(ctx context.Context, ep Endpoint, addr netip.AddrPort, p ConnectParams) error

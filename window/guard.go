@@ -143,7 +143,7 @@ func (g *Guard) checkOwn(r *checkedRange, o *Operand, n uint64) Fault {
 		return rightsFault(word.rights(), o.Rights)
 	case !within(o.Address, n, p.base, uint64(len(p.mem))):
 		return faultOutOfRange
-	case !o.BindCheck.recordOrCompare(word):
+	case !o.BindCheck.recordOrCompare(word): // true if BindCheck is nil: the request has a single part
 		return faultRevoked
 	}
 	at := o.Address - p.base
@@ -193,7 +193,7 @@ func (g *Guard) checkPeer(r *checkedRange, o *Operand, n uint64) Fault {
 	if r.mem = g.arena.HeapBytes(offset+shm.Offset(o.Address-base), n); r.mem == nil {
 		return faultOutOfRange // the entry names memory outside the heap
 	}
-	if !o.BindCheck.recordOrCompare(word) {
+	if !o.BindCheck.recordOrCompare(word) { // as in checkOwn
 		return faultRevoked
 	}
 	r.entry, r.word = e, word

@@ -181,8 +181,8 @@ func (s *OverlappedSet) Start(ctx context.Context, o *Overlapped, call func(cont
 // all have ended. For each request it does what [Overlapped.Cancel] does. Requests that are started
 // during Cancel continue.
 //
-// Errors: [nd.Unsuccessful] if a request ended with another error than [nd.Canceled], or without one.
-// All requests have ended even so.
+// Errors: [nd.Unsuccessful] if a request was not canceled: it succeeded, or failed with another error
+// than [nd.Canceled]. All requests have ended even so.
 // Source: IND2Overlapped::CancelOverlappedRequests.
 func (s *OverlappedSet) Cancel() error {
 	s.mu.Lock()
