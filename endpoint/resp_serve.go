@@ -46,7 +46,7 @@ func (ep *queuePair) serveRing(budget *uint64) (progressed bool) {
 		*budget -= min(*budget, ring.SlotSize) // also for entries without data: the peer may never stop sending
 	}
 	if progressed && c.in.Unreleased() > 0 {
-		// Without Wake: if a request of the peer waits for this release, needsPolling makes its process poll.
+		// Without Wake: while a request of the peer waits for this release, the peer's process polls and does not sleep.
 		c.in.Release()
 	}
 	return progressed
@@ -56,7 +56,7 @@ func (ep *queuePair) serveRing(budget *uint64) (progressed bool) {
 // is valid.
 func (ep *queuePair) decodeEntry(slot *ring.Words) bool {
 	words := *slot // the peer can overwrite the slot
-	// Each entry may name another token of the peer. All entries of a request name the same local token.
+	// Each entry may name another token of the peer. All entries of a request name the same token of this side.
 	if ep.resp.remoteBindCheck = (window.BindCheck{}); wire.Flags(words[0])&wire.FlagFirst != 0 {
 		ep.resp.localBindCheck = window.BindCheck{}
 	}
