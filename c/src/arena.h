@@ -90,4 +90,11 @@ static inline bool snd_within(uint64_t at, uint64_t n, uint64_t base, uint64_t s
 /* snd_clock returns CLOCK_MONOTONIC in nanoseconds. */
 int64_t snd_clock(void);
 
+/* snd_deadline returns the time at which timeout nanoseconds from now have passed; INT64_MAX if there is no such time. */
+static inline int64_t snd_deadline(int64_t timeout)
+{
+	const int64_t now = snd_clock();
+	return timeout > INT64_MAX - now ? INT64_MAX : now + timeout;
+}
+
 #endif

@@ -469,7 +469,7 @@ static snd_status dial(struct snd_job *j, uint32_t rank, const struct snd_peer *
 
 static snd_status answer(struct snd_job *j, uint32_t rank, const struct snd_peer *p, snd_endpoint *ep, int64_t timeout, snd_connector **connector, const char *op)
 {
-	int64_t deadline = timeout < 0 ? -1 : snd_clock() + timeout;
+	int64_t deadline = timeout < 0 ? -1 : snd_deadline(timeout);
 	while ((*connector = take_kept(j, rank)) == NULL) {
 		snd_connector *c;
 		int64_t left = deadline < 0 ? CHECK_INTERVAL : deadline - snd_clock();

@@ -61,8 +61,8 @@ bool snd_mark_dead(struct snd_fabric *f, uint32_t slot, uint64_t id)
 bool snd_count_death(struct snd_fabric *f, uint32_t slot, bool first)
 {
 	struct snd_member_record *r = snd_member(&f->arena, slot);
-	uint64_t epoch = snd_load(&r->death_epoch);
-	if (!first && (snd_state_status(snd_load(&r->state)) != SNDL_STATUS_DEAD || counted(f, epoch)))
+	uint64_t epoch = snd_load(&r->death_epoch); /* before the state: if the record is still dead, this is not the next owner's epoch */
+	if (snd_state_status(snd_load(&r->state)) != SNDL_STATUS_DEAD || (!first && counted(f, epoch)))
 		return false;
 	uint64_t n = atomic_fetch_add(&snd_header(&f->arena)->deaths, 1) + 1; /* ORDER death-count: after the mark; pairs with the load in deaths */
 	atomic_compare_exchange_strong(&r->death_epoch, &epoch, n);           /* ORDER death-epoch: pairs with the load in reap_dead */

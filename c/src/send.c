@@ -78,7 +78,7 @@ static enum snd_outcome await_receive(struct snd_endpoint *ep, struct snd_send_r
 		return SND_BLOCKED; /* the clock costs more than the rest of a poll */
 	int64_t now = snd_clock();
 	if (r->deadline == 0)
-		r->deadline = now + (limit == SND_RECEIVE_TIMEOUT_AT_ONCE ? 0 : limit);
+		r->deadline = limit == SND_RECEIVE_TIMEOUT_AT_ONCE ? now : snd_deadline(limit);
 	if (limit != SND_RECEIVE_TIMEOUT_AT_ONCE && now < r->deadline)
 		return SND_BLOCKED;
 	return snd_reject(ep, r, SND_IO_TIMEOUT, "the peer has posted no receive in time");

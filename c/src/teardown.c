@@ -226,7 +226,7 @@ static bool release_peer_state(struct snd_endpoint *ep)
 	struct snd_connection *c = ep->conn;
 	if (ep->remote_released)
 		return true;
-	if (c != NULL && c->attached && ep->was_connected) {
+	if (c != NULL && c->attached) { /* also before an accept has returned: the active side may be connected already */
 		/* ORDER hazard, hazard-clear: after the change of state; pairs with snd_publish_hazard and then snd_is_open, and with snd_clear_hazard */
 		if (!snd_is_peer_gone(c) && snd_load(&c->peer_qp->hazard) != 0)
 			return false;
@@ -375,7 +375,7 @@ bool snd_begin_disconnect(struct snd_endpoint *ep)
 	snd_set_cause(ep, SND_CONNECTION_DISCONNECTED, "disconnect: the connection was disconnected gracefully");
 	bool peer_was_first = ep->state == SND_QP_PEER_DISCONNECTED;
 	snd_set_state(ep, SND_QP_DISCONNECTING);
-	ep->disconnect_deadline = snd_clock() + ep->object.fabric->disconnect_timeout;
+	ep->disconnect_deadline = snd_deadline(ep->object.fabric->disconnect_timeout);
 	if (!c->peer_dead && !c->released)
 		snd_store_full32(&c->record->disconnected[c->side], 1); /* ORDER disconnected: pairs with the load in progress; ORDER hazard: then the load in release_peer_state */
 	snd_ring_peer(ep->object.fabric, &c->peer);

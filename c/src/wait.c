@@ -55,7 +55,7 @@ snd_status snd_wait(struct snd_fabric *f, int64_t timeout, bool (*ready)(void *)
 		return SND_SUCCESS;
 	if (f->closed)
 		return SND_CANCELED;
-	int64_t deadline = timeout < 0 ? -1 : snd_clock() + timeout;
+	int64_t deadline = timeout < 0 ? -1 : snd_deadline(timeout);
 	uint32_t spins = f->processes <= f->cores ? SPINS : 0, yields = f->processes <= f->cores * MAX_PER_CORE_TO_YIELD ? YIELDS : 0;
 	f->calls++;
 	snd_set(&f->activity, snd_relaxed(&f->activity) + 1);
