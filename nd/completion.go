@@ -42,9 +42,9 @@ type CompletionQueue interface {
 	// type t, Notify returns at once. Therefore a program does not miss a result that arrives between
 	// its last Poll and its Notify.
 	//
-	// When a result arrives, all waiting calls of Notify whose type includes it return. After that, this result
-	// and all earlier results are not new. Several calls of Notify that wait at the same time all
-	// wait for the widest of their types: see [NotifyType.Combine].
+	// Calls of Notify that wait at the same time all wait for the widest of their types: see
+	// [NotifyType.Combine]. When a result of that type arrives, all of them return. After that, this
+	// result and all earlier results are not new.
 	//
 	// The usual loop is: Poll until it returns less than len(results), Notify, Poll again.
 	//
