@@ -13,7 +13,6 @@ type Abort struct {
 	Reason string // message for the user; may be ""
 
 	exited bool // not a request: the rank exited with 0 and Config.CheckExit returned an error
-	late   bool // arrived when the front end had ordered the end of the job
 }
 
 func (a *Abort) exitCode() int {
@@ -31,17 +30,18 @@ func (f *frontEnd) abort(a Abort) {
 	if a.Rank < 0 || a.Rank >= len(f.report.Ranks) {
 		return
 	}
-	a.late = f.ending
-	f.aborts = append(f.aborts, a)
-	if a.late {
+	if f.ending {
+		f.lateAborts = append(f.lateAborts, a)
 		return
 	}
+	f.aborts = append(f.aborts, a)
 	f.searchCause(a.Rank)
 	f.decideCause(false)
 }
 
 // recordAbort enters an abort into the report of a job that has ended: the abort of the rank that
-// failed first, or the first abort that is not late. It does nothing if something else stopped the job before.
+// failed first, or the first abort. A late abort counts only if its rank failed first. recordAbort
+// does nothing if something else stopped the job before.
 func (f *frontEnd) recordAbort() {
 	for more := true; more; {
 		select {
@@ -55,8 +55,10 @@ func (f *frontEnd) recordAbort() {
 	if r.Abort != nil || r.Signal != 0 {
 		return
 	}
-	if i := slices.IndexFunc(f.aborts, func(a Abort) bool { return r.First < 0 && !a.late || r.First == a.Rank }); i >= 0 {
+	if i := slices.IndexFunc(f.aborts, func(a Abort) bool { return r.First < 0 || r.First == a.Rank }); i >= 0 {
 		r.Abort = &f.aborts[i]
+	} else if i := slices.IndexFunc(f.lateAborts, func(a Abort) bool { return r.First == a.Rank }); i >= 0 {
+		r.Abort = &f.lateAborts[i]
 	}
 }
 

@@ -34,6 +34,7 @@ type frontEnd struct {
 	outErr       chan error // errors of a sink or of the input
 	report       *Report
 	aborts       []Abort // in order of arrival
+	lateAborts   []Abort // aborts that arrived when the end of the job had been ordered
 	failure      error   // errors of the launcher, not of ranks
 	taskLimitHit bool    // a process or thread could not be created
 	pipesLost    bool    // the pipes of some ranks could not be received
