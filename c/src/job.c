@@ -1,4 +1,4 @@
-/* Jobs: the rank group, collective calls, and connections by rank. */
+/* Jobs: the rank group and its collective calls. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -6,33 +6,13 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "connector.h"
 #include "error.h"
+#include "job.h"
 #include "launcher.h"
 
-enum { CONNECT_PORT = 1, SPINS = 1000 };
+enum { SPINS = 1000 };
 #define CHECK_INTERVAL INT64_C(100000000)
 #define MAX_EXCHANGE (UINT64_C(256) << 20)
-
-/* kept is a connection request of a rank that no call has taken. */
-struct kept {
-	struct kept *next;
-	snd_connector *connector;
-	uint32_t rank;
-};
-
-struct snd_job {
-	struct snd_object object;
-	snd_adapter *adapter;
-	snd_listener *listener;
-	struct kept *kept;
-	uint32_t rank, size;
-	int channel; /* to the launcher; -1 = none */
-	bool broken; /* a barrier has failed, and the ranks are out of step */
-	uint64_t round;
-	uint64_t deaths;
-	int64_t checked_at;
-};
 
 /* join_group takes the rank in the rank group. */
 static snd_status join_group(struct snd_job *j, const char *op)
@@ -44,7 +24,7 @@ static snd_status join_group(struct snd_job *j, const char *op)
 		struct snd_peer holder;
 		if (snd_peer_of(f, old, &holder) && snd_check_alive(f, &holder))
 			return snd_fail(SND_SHARING_VIOLATION, "%s: rank %" PRIu32 " belongs to another process: start each rank once", op, j->rank);
-		if (atomic_compare_exchange_strong(&r->member, &old, f->id)) /* ORDER rank-taken: pairs with the load in member_of */
+		if (atomic_compare_exchange_strong(&r->member, &old, f->id)) /* ORDER rank-taken: pairs with the load in snd_member_of_rank */
 			break;
 	}
 	snd_set(&r->length, 0);
@@ -55,8 +35,7 @@ static snd_status join_group(struct snd_job *j, const char *op)
 	return SND_SUCCESS;
 }
 
-/* member_of returns the member that has a rank; false if none has taken it. */
-static bool member_of(const struct snd_job *j, uint32_t rank, struct snd_peer *p)
+bool snd_member_of_rank(const struct snd_job *j, uint32_t rank, struct snd_peer *p)
 {
 	const struct snd_fabric *f = j->object.fabric;
 	uint64_t id = snd_load(&snd_rank(&f->arena, rank)->member); /* ORDER rank-taken: pairs with the swap in join_group */
@@ -68,7 +47,7 @@ static void wake_others(struct snd_job *j)
 {
 	for (uint32_t rank = 0; rank < j->size; rank++) {
 		struct snd_peer p;
-		if (rank != j->rank && member_of(j, rank, &p))
+		if (rank != j->rank && snd_member_of_rank(j, rank, &p))
 			snd_ring(j->object.fabric, &p.record->waiters);
 	}
 }
@@ -240,7 +219,7 @@ static snd_status start(struct snd_job *j, snd_fabric *f, snd_status s, int64_t 
 	if (s == SND_SUCCESS)
 		s = snd_listener_create(j->adapter, &j->listener);
 	if (s == SND_SUCCESS)
-		s = snd_listener_bind(j->listener, (snd_address){0, CONNECT_PORT, 0});
+		s = snd_listener_bind(j->listener, (snd_address){0, SND_CONNECT_PORT, 0});
 	if (s == SND_SUCCESS)
 		s = snd_listener_listen(j->listener, 0);
 	if (s == SND_SUCCESS) {
@@ -358,7 +337,7 @@ static snd_status collect(struct snd_job *j, uint32_t rank, uint64_t length, uns
 	struct snd_peer p;
 	/* Ordered by the barrier: the rank stored all three before it arrived. */
 	uint64_t offset = snd_relaxed(&r->blob), n = snd_relaxed(&r->length), round = snd_relaxed(&r->published_round);
-	if (!member_of(j, rank, &p))
+	if (!snd_member_of_rank(j, rank, &p))
 		return snd_fail(SND_CONNECTION_ABORTED, "%s: rank %" PRIu32 " has died or left", op, rank);
 	if (round != j->round) {
 		j->broken = true;
@@ -407,129 +386,12 @@ snd_status snd_job_exchange(snd_job *job, const void *mine, uint64_t length, voi
 	return s;
 }
 
-/* keep sorts a connection request by its rank. It closes requests that do not come from the rank that they name. */
-static void keep(struct snd_job *j, snd_connector *c)
-{
-	unsigned char b[4];
-	uint32_t n = 0;
-	snd_address from;
-	struct snd_peer p;
-	if (snd_connector_private_data(c, b, sizeof b, &n) == SND_SUCCESS && n == 4 && snd_connector_peer_address(c, &from) == SND_SUCCESS) {
-		uint32_t rank = (uint32_t)b[0] | (uint32_t)b[1] << 8 | (uint32_t)b[2] << 16 | (uint32_t)b[3] << 24;
-		struct kept *k;
-		if (rank < j->size && member_of(j, rank, &p) && from.host == snd_host_of(snd_member_slot(p.id)) && (k = malloc(sizeof *k)) != NULL) {
-			*k = (struct kept){NULL, c, rank};
-			struct kept **end = &j->kept;
-			while (*end != NULL)
-				end = &(*end)->next;
-			*end = k;
-			return;
-		}
-	}
-	(void)snd_connector_close(c);
-}
-
-/* take_kept takes the oldest request of a rank that it has not given up; NULL if there is none. */
-static snd_connector *take_kept(struct snd_job *j, uint32_t rank)
-{
-	for (struct kept **at = &j->kept; *at != NULL;) {
-		struct kept *k = *at;
-		if (k->rank != rank) {
-			at = &k->next;
-			continue;
-		}
-		snd_connector *c = k->connector;
-		unsigned char b[4];
-		uint32_t n;
-		*at = k->next;
-		free(k);
-		if (snd_connector_private_data(c, b, sizeof b, &n) == SND_SUCCESS)
-			return c;
-		(void)snd_connector_close(c);
-	}
-	return NULL;
-}
-
-static const snd_connect_params no_limits = {NULL, 0, SND_MAX_READS, SND_MAX_READS, 0};
-
-static snd_status dial(struct snd_job *j, uint32_t rank, const struct snd_peer *p, snd_endpoint *ep, int64_t timeout, snd_connector **connector)
-{
-	unsigned char b[4] = {(unsigned char)j->rank, (unsigned char)(j->rank >> 8), (unsigned char)(j->rank >> 16), (unsigned char)(j->rank >> 24)};
-	snd_connect_params params = no_limits;
-	(void)rank;
-	params.private_data = b;
-	params.private_data_length = sizeof b;
-	snd_status s = snd_connector_create(j->adapter, connector);
-	if (s == SND_SUCCESS)
-		s = snd_connector_connect(*connector, ep, (snd_address){snd_host_of(snd_member_slot(p->id)), CONNECT_PORT, 0}, &params, timeout);
-	if (s == SND_SUCCESS)
-		s = snd_connector_complete(*connector);
-	return s;
-}
-
-static snd_status answer(struct snd_job *j, uint32_t rank, const struct snd_peer *p, snd_endpoint *ep, int64_t timeout, snd_connector **connector, const char *op)
-{
-	int64_t deadline = timeout < 0 ? -1 : snd_deadline(timeout);
-	while ((*connector = take_kept(j, rank)) == NULL) {
-		snd_connector *c;
-		int64_t left = deadline < 0 ? CHECK_INTERVAL : deadline - snd_clock();
-		if (left < 0)
-			return snd_fail(SND_IO_TIMEOUT, "%s: rank %" PRIu32 " has not called connect in time", op, rank);
-		snd_status s = snd_listener_request(j->listener, left < CHECK_INTERVAL ? left : CHECK_INTERVAL, &c);
-		if (s == SND_SUCCESS)
-			keep(j, c);
-		else if (s != SND_IO_TIMEOUT)
-			return s;
-		else if (snd_peer_gone(p))
-			return snd_fail(SND_HOST_UNREACHABLE, "%s: rank %" PRIu32 " has died or left", op, rank);
-	}
-	return snd_connector_accept(*connector, ep, &no_limits, timeout);
-}
-
-snd_status snd_job_connect(snd_job *job, uint32_t peer, const snd_endpoint_config *config, int64_t timeout, snd_endpoint **endpoint)
-{
-	const char *op = "connect";
-	SND_CHECK(job, SND_TYPE_JOB, op);
-	if (endpoint == NULL)
-		return snd_fail(SND_INVALID_PARAMETER, "%s: endpoint is NULL", op);
-	*endpoint = NULL;
-	if (peer >= job->size || peer == job->rank)
-		return snd_fail(SND_INVALID_PARAMETER, "%s: rank %" PRIu32 ": this is rank %" PRIu32 " of %" PRIu32, op, peer, job->rank, job->size);
-	struct snd_peer p;
-	if (!member_of(job, peer, &p))
-		return snd_fail(SND_HOST_UNREACHABLE, "%s: rank %" PRIu32 " has not joined the job", op, peer);
-	snd_endpoint *ep = NULL;
-	snd_connector *c = NULL;
-	snd_status s = snd_endpoint_create(job->adapter, config, &ep);
-	if (s != SND_SUCCESS)
-		return s;
-	s = peer > job->rank ? answer(job, peer, &p, ep, timeout, &c, op) : dial(job, peer, &p, ep, timeout, &c);
-	if (s != SND_SUCCESS) {
-		if (s == SND_HOST_UNREACHABLE || s == SND_CONNECTION_ABORTED || s == SND_CONNECTION_REFUSED)
-			snd_record_lost_peer(job->object.fabric, p.id);
-		if (c != NULL)
-			(void)snd_connector_close(c);
-		(void)snd_endpoint_close(ep);
-		return s;
-	}
-	struct snd_fabric *f = job->object.fabric;
-	snd_lock(f);
-	snd_give_to_endpoint(c);
-	snd_unlock(f);
-	*endpoint = ep;
-	return SND_SUCCESS;
-}
-
 snd_status snd_job_close(snd_job *job)
 {
 	SND_CHECK(job, SND_TYPE_JOB, "close job");
 	struct snd_job *j = job;
 	snd_object_hide(&j->object);
-	while (j->kept != NULL) {
-		struct kept *k = j->kept;
-		j->kept = k->next;
-		free(k);
-	}
+	snd_forget_kept(j);
 	snd_status s = snd_fabric_close(j->object.fabric);
 	if (j->channel >= 0)
 		snd_launcher_leave(j->channel);

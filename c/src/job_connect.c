@@ -1,0 +1,138 @@
+/* Connections by rank. Of two ranks, the one with the higher number connects. */
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "connector.h"
+#include "error.h"
+#include "job.h"
+
+#define CHECK_INTERVAL INT64_C(100000000)
+
+/* kept is a connection request of a rank that no call has taken. */
+struct snd_kept {
+	struct snd_kept *next;
+	snd_connector *connector;
+	uint32_t rank;
+};
+
+/* keep sorts a connection request by its rank. It closes requests that do not come from the rank that they name. */
+static void keep(struct snd_job *j, snd_connector *c)
+{
+	unsigned char b[4];
+	uint32_t n = 0;
+	snd_address from;
+	struct snd_peer p;
+	if (snd_connector_private_data(c, b, sizeof b, &n) == SND_SUCCESS && n == 4 && snd_connector_peer_address(c, &from) == SND_SUCCESS) {
+		uint32_t rank = (uint32_t)b[0] | (uint32_t)b[1] << 8 | (uint32_t)b[2] << 16 | (uint32_t)b[3] << 24;
+		struct snd_kept *k;
+		if (rank < j->size && snd_member_of_rank(j, rank, &p) && from.host == snd_host_of(snd_member_slot(p.id)) && (k = malloc(sizeof *k)) != NULL) {
+			*k = (struct snd_kept){NULL, c, rank};
+			struct snd_kept **end = &j->kept;
+			while (*end != NULL)
+				end = &(*end)->next;
+			*end = k;
+			return;
+		}
+	}
+	(void)snd_connector_close(c);
+}
+
+/* take_kept takes the oldest request of a rank that it has not given up; NULL if there is none. */
+static snd_connector *take_kept(struct snd_job *j, uint32_t rank)
+{
+	for (struct snd_kept **at = &j->kept; *at != NULL;) {
+		struct snd_kept *k = *at;
+		if (k->rank != rank) {
+			at = &k->next;
+			continue;
+		}
+		snd_connector *c = k->connector;
+		unsigned char b[4];
+		uint32_t n;
+		*at = k->next;
+		free(k);
+		if (snd_connector_private_data(c, b, sizeof b, &n) == SND_SUCCESS)
+			return c;
+		(void)snd_connector_close(c);
+	}
+	return NULL;
+}
+
+static const snd_connect_params no_limits = {NULL, 0, SND_MAX_READS, SND_MAX_READS, 0};
+
+static snd_status dial(struct snd_job *j, uint32_t rank, const struct snd_peer *p, snd_endpoint *ep, int64_t timeout, snd_connector **connector)
+{
+	unsigned char b[4] = {(unsigned char)j->rank, (unsigned char)(j->rank >> 8), (unsigned char)(j->rank >> 16), (unsigned char)(j->rank >> 24)};
+	snd_connect_params params = no_limits;
+	(void)rank;
+	params.private_data = b;
+	params.private_data_length = sizeof b;
+	snd_status s = snd_connector_create(j->adapter, connector);
+	if (s == SND_SUCCESS)
+		s = snd_connector_connect(*connector, ep, (snd_address){snd_host_of(snd_member_slot(p->id)), SND_CONNECT_PORT, 0}, &params, timeout);
+	if (s == SND_SUCCESS)
+		s = snd_connector_complete(*connector);
+	return s;
+}
+
+static snd_status answer(struct snd_job *j, uint32_t rank, const struct snd_peer *p, snd_endpoint *ep, int64_t timeout, snd_connector **connector, const char *op)
+{
+	int64_t deadline = timeout < 0 ? -1 : snd_deadline(timeout);
+	while ((*connector = take_kept(j, rank)) == NULL) {
+		snd_connector *c;
+		int64_t left = deadline < 0 ? CHECK_INTERVAL : deadline - snd_clock();
+		if (left < 0)
+			return snd_fail(SND_IO_TIMEOUT, "%s: rank %" PRIu32 " has not called connect in time", op, rank);
+		snd_status s = snd_listener_request(j->listener, left < CHECK_INTERVAL ? left : CHECK_INTERVAL, &c);
+		if (s == SND_SUCCESS)
+			keep(j, c);
+		else if (s != SND_IO_TIMEOUT)
+			return s;
+		else if (snd_peer_gone(p))
+			return snd_fail(SND_HOST_UNREACHABLE, "%s: rank %" PRIu32 " has died or left", op, rank);
+	}
+	return snd_connector_accept(*connector, ep, &no_limits, timeout);
+}
+
+snd_status snd_job_connect(snd_job *job, uint32_t peer, const snd_endpoint_config *config, int64_t timeout, snd_endpoint **endpoint)
+{
+	const char *op = "connect";
+	SND_CHECK(job, SND_TYPE_JOB, op);
+	if (endpoint == NULL)
+		return snd_fail(SND_INVALID_PARAMETER, "%s: endpoint is NULL", op);
+	*endpoint = NULL;
+	if (peer >= job->size || peer == job->rank)
+		return snd_fail(SND_INVALID_PARAMETER, "%s: rank %" PRIu32 ": this is rank %" PRIu32 " of %" PRIu32, op, peer, job->rank, job->size);
+	struct snd_peer p;
+	if (!snd_member_of_rank(job, peer, &p))
+		return snd_fail(SND_HOST_UNREACHABLE, "%s: rank %" PRIu32 " has not joined the job", op, peer);
+	snd_endpoint *ep = NULL;
+	snd_connector *c = NULL;
+	snd_status s = snd_endpoint_create(job->adapter, config, &ep);
+	if (s != SND_SUCCESS)
+		return s;
+	s = peer > job->rank ? answer(job, peer, &p, ep, timeout, &c, op) : dial(job, peer, &p, ep, timeout, &c);
+	if (s != SND_SUCCESS) {
+		if (s == SND_HOST_UNREACHABLE || s == SND_CONNECTION_ABORTED || s == SND_CONNECTION_REFUSED)
+			snd_record_lost_peer(job->object.fabric, p.id);
+		if (c != NULL)
+			(void)snd_connector_close(c);
+		(void)snd_endpoint_close(ep);
+		return s;
+	}
+	struct snd_fabric *f = job->object.fabric;
+	snd_lock(f);
+	snd_give_to_endpoint(c);
+	snd_unlock(f);
+	*endpoint = ep;
+	return SND_SUCCESS;
+}
+
+void snd_forget_kept(struct snd_job *j)
+{
+	while (j->kept != NULL) {
+		struct snd_kept *k = j->kept;
+		j->kept = k->next;
+		free(k);
+	}
+}
