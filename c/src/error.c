@@ -5,13 +5,12 @@
 
 static _Thread_local char text[512];
 
-snd_status snd_fail(snd_status status, const char *format, ...)
+void snd_record_failure(const char *format, ...)
 {
 	va_list args;
 	va_start(args, format);
 	vsnprintf(text, sizeof text, format, args);
 	va_end(args);
-	return status;
 }
 
 const char *snd_last_error(void) { return text; }

@@ -46,7 +46,7 @@ static void fill(unsigned char b[RECORD], uint64_t status)
 /* is_listener reports whether a descriptor is a listening socket under this name. */
 static bool is_listener(int fd, const char *name)
 {
-	struct sockaddr_un at;
+	struct sockaddr_un at = {0};
 	socklen_t n = sizeof at, size = sizeof(int);
 	int listens = 0, type = 0;
 	size_t length = strlen(name);

@@ -101,8 +101,7 @@ static bool barrier_ready(void *arg)
 	if (passed(j, w->ticket))
 		return true;
 	uint64_t deaths = snd_load(&snd_header(&j->object.fabric->arena)->deaths);
-	int64_t now;
-	if (deaths == j->deaths && (now = snd_clock()) - j->checked_at < CHECK_INTERVAL)
+	if (deaths == j->deaths && snd_clock() - j->checked_at < CHECK_INTERVAL)
 		return false;
 	for (uint32_t rank = 0; rank < j->size; rank++) {
 		struct snd_peer p;

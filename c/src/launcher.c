@@ -26,7 +26,7 @@ static bool parse(const char *address, char name[NAME + 1], char secret[DIGITS +
 	const char *digits = "0123456789abcdef", *at = first + 2 + DIGITS;
 	if (strspn(secret, digits) != DIGITS || strspn(at, digits) != DIGITS)
 		return false;
-	for (int i = 0; i < 2; i++) {
+	for (size_t i = 0; i < 2; i++) {
 		char half[17] = {0};
 		memcpy(half, at + 16 * i, 16);
 		id[i] = strtoull(half, NULL, 16);
@@ -101,7 +101,7 @@ bool snd_launcher_abort(int channel, int code, const char *reason)
 	for (const char *p = reason; *p != 0 && n + 2 < 512; p++) {
 		if (*p == '"' || *p == '\\')
 			quoted[n++] = '\\';
-		quoted[n++] = *p >= ' ' && *p <= '~' ? *p : '?';
+		quoted[n++] = (char)(*p >= ' ' && *p <= '~' ? *p : '?');
 	}
 	quoted[n] = 0;
 	snprintf(text, sizeof text, "{\"kind\":\"abort\",\"code\":%d,\"text\":\"%s\"}", code, quoted);

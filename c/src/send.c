@@ -19,16 +19,17 @@ bool snd_has_receive(struct snd_connection *c)
 static void next_receive(struct snd_endpoint *ep)
 {
 	struct snd_connection *c = ep->conn;
-	const uint64_t *d = c->descriptors + (snd_credit_taken(&c->credit, c->out.next) & (c->receive_count - 1)) * c->stride;
-	uint64_t words[2 + 2 * SNDL_MAX_SGE];
-	for (uint64_t i = 0; i < 2 + 2 * SNDL_MAX_SGE && i < c->stride; i++)
-		words[i] = snd_relaxed((const snd_word *)(const void *)(d + i)); /* the peer wrote these words before posted */
-	uint64_t n = words[1] < SNDL_MAX_SGE ? words[1] : SNDL_MAX_SGE;
+	const uint64_t *words = c->descriptors + (snd_credit_taken(&c->credit, c->out.next) & (c->receive_count - 1)) * c->stride;
+	const snd_word *d = (const snd_word *)(const void *)words; /* the peer wrote these words before posted */
+	uint64_t n = snd_relaxed(d + 1);
+	n = n < SNDL_MAX_SGE ? n : SNDL_MAX_SGE;
 	n = n < (c->stride - 2) / 2 ? n : (c->stride - 2) / 2;
-	ep->remote_capacity = words[0];
+	ep->remote_capacity = snd_relaxed(d);
 	ep->remote_count = (uint32_t)n;
-	for (uint64_t i = 0; i < n; i++)
-		ep->remote_entries[i] = (struct snd_entry){words[2 + 2 * i], (uint32_t)words[3 + 2 * i], (uint32_t)(words[3 + 2 * i] >> 32)};
+	for (uint64_t i = 0; i < n; i++) {
+		uint64_t address = snd_relaxed(d + 2 + 2 * i), rest = snd_relaxed(d + 3 + 2 * i);
+		ep->remote_entries[i] = (struct snd_entry){address, (uint32_t)rest, (uint32_t)(rest >> 32)};
+	}
 }
 
 /* reject_receive tells the peer that its receive has failed with status s, and rejects the Send. */

@@ -30,10 +30,12 @@ static bool make_room(struct snd_srq *q, uint32_t depth)
 		free(entries);
 		return false;
 	}
-	for (uint64_t i = 0; i < size; i++)
-		receives[i].list = entries + i * q->max_sge;
-	for (uint64_t i = q->head; i != q->tail; i++)
-		snd_copy_receive(&receives[i & (size - 1)], at(q, i));
+	for (uint64_t i = 0; i < size; i++) {
+		struct snd_receive *to = &receives[(q->head + i) & (size - 1)];
+		to->list = entries + i * q->max_sge;
+		if (i < outstanding(q))
+			snd_copy_receive(to, at(q, q->head + i));
+	}
 	free(q->receives);
 	free(q->entries);
 	q->receives = receives;

@@ -112,23 +112,28 @@ void snd_peer_aborted(struct snd_endpoint *ep)
 	snd_tear_down(ep);
 }
 
+/* settle finishes a request at which the peer's fault shows the outcome, and reports whether it is finished. */
+static bool settle(struct snd_endpoint *ep, struct snd_send_request *r)
+{
+	struct snd_connection *c = ep->conn;
+	bool begun = ep->completed != ep->next || (r->needs_ack && r->end_entry != 0);
+	if (r->finished || !begun)
+		return r->finished;
+	if (ep->completed != ep->next && (int64_t)(snd_load_released(&c->out) - r->end_entry) >= 0)
+		snd_finish(r, SND_SUCCESS);
+	else if (is_blamed(c, r))
+		snd_finish(r, c->fault.status);
+	return r->finished;
+}
+
 /* complete_blamed completes the request that failed at the peer with its status, after those before it. */
 static void complete_blamed(struct snd_endpoint *ep)
 {
-	struct snd_connection *c = ep->conn;
-	read_fault(c);
+	read_fault(ep->conn);
 	while (ep->completed != ep->posted) {
 		struct snd_send_request *r = snd_request_at(ep, ep->completed);
-		if (r->finished) {
-		} else if (ep->completed == ep->next && (!r->needs_ack || r->end_entry == 0)) {
+		if (!settle(ep, r))
 			return;
-		} else if (ep->completed != ep->next && (int64_t)(snd_load_released(&c->out) - r->end_entry) >= 0) {
-			snd_finish(r, SND_SUCCESS);
-		} else if (is_blamed(c, r)) {
-			snd_finish(r, c->fault.status);
-		} else {
-			return;
-		}
 		snd_status s = r->status;
 		snd_complete_request(ep, r);
 		ep->completed++;

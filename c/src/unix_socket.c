@@ -19,7 +19,7 @@ int snd_unix_dial(const char *name, int timeout_ms)
 	int s = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	if (s < 0)
 		return -1;
-	struct timeval t = {timeout_ms / 1000, (timeout_ms % 1000) * 1000};
+	struct timeval t = {timeout_ms / 1000, (timeout_ms % 1000) * 1000L};
 	(void)setsockopt(s, SOL_SOCKET, SO_RCVTIMEO, &t, sizeof t);
 	(void)setsockopt(s, SOL_SOCKET, SO_SNDTIMEO, &t, sizeof t);
 	int r;
