@@ -100,13 +100,12 @@ struct snd_send_request {
 	unsigned char *inline_data;
 	uint64_t remote_address;
 	uint32_t remote_token;
-	uint32_t drain_token;
 	uint64_t local_bind, remote_bind; /* words of the binds in use; 0 = none yet */
 	uint64_t transferred;
 	uint64_t first_entry, end_entry; /* ring entries; end 0 = none */
 	int64_t deadline;                /* of a Send that has no receive */
 	uint32_t stalls;                 /* how often it has found none */
-	struct snd_window *window;
+	struct snd_invalidatable *object; /* what a Bind or Invalidate is about */
 	struct snd_binding binding;
 	struct snd_entry bounce_entry;
 	int bounce_index; /* bounce buffer that receives the data of a Read; -1 = none */
@@ -189,7 +188,7 @@ struct snd_endpoint {
 	uint32_t max_initiator_sge, inline_size;
 	struct snd_adapter *adapter;
 	struct snd_link link;
-	struct snd_link bound; /* windows */
+	struct snd_link bound; /* what its requests have bound or registered */
 
 	/* Requester, slow path. */
 	uint32_t read_limit;
@@ -216,8 +215,7 @@ struct snd_endpoint {
 	uint64_t message_received;
 	uint64_t next_fragment; /* number of the entry that alone may continue that message */
 	uint64_t local_bind, remote_bind;
-	struct snd_window *invalidating;
-	uint32_t invalidated_token;
+	struct snd_invalidatable *invalidating;
 
 	/* Life. */
 	struct snd_connector *connector;
@@ -260,7 +258,9 @@ struct snd_send_request *snd_enqueue_pushed(struct snd_endpoint *ep, uint32_t ki
 bool snd_run_requests(struct snd_endpoint *ep, uint64_t *budget);
 void snd_complete_request(struct snd_endpoint *ep, struct snd_send_request *r);
 void snd_cancel_request(struct snd_send_request *r);
-void snd_complete_invalidate(struct snd_endpoint *ep, struct snd_send_request *r);
+/* snd_drop_request drops what a request refers to, without a result. */
+void snd_drop_request(struct snd_send_request *r);
+void snd_complete_invalidate(struct snd_send_request *r);
 void snd_finish(struct snd_send_request *r, snd_status s);
 enum snd_outcome snd_reject(struct snd_endpoint *ep, struct snd_send_request *r, snd_status s, const char *format, ...) __attribute__((format(printf, 4, 5)));
 enum snd_outcome snd_reject_local(struct snd_endpoint *ep, struct snd_send_request *r, const struct snd_entry *e, enum snd_fault f);
@@ -316,7 +316,6 @@ bool snd_handle_peer_disconnect(struct snd_endpoint *ep);
 bool snd_begin_disconnect(struct snd_endpoint *ep);
 void snd_complete_disconnect(struct snd_endpoint *ep);
 void snd_cancel_receives(struct snd_endpoint *ep);
-void snd_forget_release(struct snd_work *w);
 
 /* connection.c */
 struct snd_connection *snd_connection_new(struct snd_fabric *f, struct snd_connection_record *r, uint64_t offset, int side, struct snd_peer peer);

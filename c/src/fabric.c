@@ -162,11 +162,8 @@ static void free_objects(struct snd_fabric *f)
 		snd_forget_endpoint(SND_OF(f->closing.next, struct snd_endpoint, link));
 	while (!snd_list_is_empty(&f->connections))
 		snd_forget_connection(SND_OF(f->connections.next, struct snd_connection, link));
-	while (!snd_list_is_empty(&f->work)) {
-		struct snd_work *w = SND_OF(f->work.next, struct snd_work, link);
-		snd_list_remove(&w->link);
-		snd_forget_release(w);
-	}
+	while (!snd_list_is_empty(&f->work)) /* each item is part of an object */
+		snd_list_remove(f->work.next);
 	while (!snd_list_is_empty(&f->windows)) {
 		struct snd_window *w = SND_OF(f->windows.next, struct snd_window, link);
 		snd_list_remove(&w->link);

@@ -7,7 +7,7 @@
 #include "endpoint.h"
 
 /* HAZARD-PUBLISH. ORDER hazard: this store, then the loads of the check; pairs with the store of snd_revoke and
- * the loads of snd_drained. Either the owner sees the hazard, or we see that the token is invalid. */
+ * the loads of is_drained. Either the owner sees the hazard, or we see that the token is invalid. */
 static inline void snd_publish_hazard(struct snd_endpoint *ep, uint32_t sink, uint32_t source)
 {
 	snd_store_full(&ep->local_qp->hazard, (uint64_t)sink << SNDL_HAZARD_SINK_SHIFT | source);
@@ -16,7 +16,7 @@ static inline void snd_publish_hazard(struct snd_endpoint *ep, uint32_t sink, ui
 /* HAZARD-CLEAR */
 static inline void snd_clear_hazard(struct snd_endpoint *ep)
 {
-	snd_release(&ep->local_qp->hazard, 0); /* ORDER hazard-clear: after the last copy; pairs with the load in snd_drained */
+	snd_release(&ep->local_qp->hazard, 0); /* ORDER hazard-clear: after the last copy; pairs with the load in is_drained */
 }
 
 /* snd_allowed is ENTRY-CHECK for memory of ours: it returns the entry of a token of this adapter that allows the

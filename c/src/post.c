@@ -310,7 +310,7 @@ snd_status snd_endpoint_bind(snd_endpoint *endpoint, uint64_t context, snd_mr *m
 	SND_CHECK(endpoint, SND_TYPE_ENDPOINT, op);
 	SND_CHECK(mr, SND_TYPE_MR, op);
 	SND_CHECK(window, SND_TYPE_WINDOW, op);
-	if (mr->region.adapter != endpoint->adapter || window->adapter != endpoint->adapter)
+	if (mr->region.i.adapter != endpoint->adapter || window->i.adapter != endpoint->adapter)
 		return snd_fail(SND_INVALID_PARAMETER, "%s: the region or the window is of another adapter", op);
 	struct snd_fabric *f = endpoint->object.fabric;
 	snd_lock(f);
@@ -322,8 +322,8 @@ snd_status snd_endpoint_bind(snd_endpoint *endpoint, uint64_t context, snd_mr *m
 	if (s == SND_SUCCESS && !snd_prepare(window, &mr->region, buffer, length, rights, endpoint->number, (flags & SND_THIS_ENDPOINT_ONLY) != 0, &r->binding))
 		s = snd_fail(SND_ACCESS_VIOLATION, "%s: %" PRIu64 " bytes at %p are not within the region, or SND_ALLOW_WRITE without SND_ALLOW_LOCAL_WRITE", op, length, buffer);
 	if (s == SND_SUCCESS) {
-		r->window = window;
-		window->references++;
+		r->object = &window->i;
+		window->i.references++;
 		enqueue(endpoint, r);
 	}
 	s = submit_on_error(endpoint, s);
@@ -336,15 +336,15 @@ snd_status snd_endpoint_invalidate(snd_endpoint *endpoint, uint64_t context, snd
 	const char *op = "invalidate";
 	SND_CHECK(endpoint, SND_TYPE_ENDPOINT, op);
 	SND_CHECK(window, SND_TYPE_WINDOW, op);
-	if (window->adapter != endpoint->adapter)
+	if (window->i.adapter != endpoint->adapter)
 		return snd_fail(SND_INVALID_PARAMETER, "%s: the window is of another adapter", op);
 	struct snd_fabric *f = endpoint->object.fabric;
 	snd_lock(f);
 	struct snd_send_request *r = NULL;
 	snd_status s = check_flags(op, SND_REQUEST_INVALIDATE, flags);
 	if (s == SND_SUCCESS && (s = new_request(endpoint, op, SND_REQUEST_INVALIDATE, flags, context, &r)) == SND_SUCCESS) {
-		r->window = window;
-		window->references++;
+		r->object = &window->i;
+		window->i.references++;
 		enqueue(endpoint, r);
 	}
 	s = submit_on_error(endpoint, s);

@@ -185,8 +185,8 @@ static bool free_endpoint(struct snd_work *work)
 	if ((ep->conn != NULL && !ep->conn->released) || ep->completed != ep->posted || ep->teardown_pending || ep->pending_drains > 0)
 		return false;
 	if (ep->bounce_offset != 0) {
-		snd_region_revoke(&ep->bounce);
-		if (!snd_region_drained(&ep->bounce))
+		snd_revoke_all(&ep->bounce.i);
+		if (!snd_end_invalidation(&ep->bounce.i))
 			return false;
 		snd_region_end(&ep->bounce);
 		snd_free(&f->heap, ep->bounce_offset);
@@ -221,6 +221,10 @@ void snd_forget_endpoint(struct snd_endpoint *ep)
 		ep->conn->endpoint = NULL;
 		snd_unuse(ep->conn);
 	}
+	for (; ep->completed != ep->posted; ep->completed++) /* when the fabric is closed before the endpoint was flushed */
+		snd_drop_request(snd_request_at(ep, ep->completed));
+	if (ep->invalidating != NULL)
+		snd_unreference(ep->invalidating);
 	free_queues(ep);
 	ep->adapter->objects--;
 	snd_object_free(&ep->object);

@@ -4,82 +4,56 @@
 #include "error.h"
 #include "window.h"
 
-bool snd_drained(const struct snd_adapter *a, uint32_t token)
-{
-	if (token == 0)
-		return true;
-	/* HAZARD-DRAIN. This process's own executors hold the lock while they copy, so only peers count. */
-	for (struct snd_link *l = a->connections.next; l != &a->connections; l = l->next) {
-		struct snd_connection *c = SND_OF(l, struct snd_connection, adapter_link);
-		uint64_t h = snd_load(&c->peer_qp->hazard); /* ORDER hazard, hazard-clear: pairs with snd_publish_hazard and snd_clear_hazard */
-		if (((uint32_t)h == token || (uint32_t)(h >> 32) == token) && !c->peer_dead && !snd_peer_gone(&c->peer))
-			return false;
-	}
-	return true;
-}
-
 snd_status snd_region_init(struct snd_region *r, struct snd_adapter *a, const char *op)
 {
-	*r = (struct snd_region){.adapter = a};
+	*r = (struct snd_region){.i.adapter = a};
+	snd_list_init(&r->i.bound_link);
 	struct snd_table *t = &a->object.fabric->table;
-	snd_status s = snd_take_entry(t, &r->local, op);
-	if (s == SND_SUCCESS && (s = snd_take_entry(t, &r->remote, op)) != SND_SUCCESS)
-		snd_give_back(t, r->local);
+	snd_status s = snd_take_entry(t, &r->i.local, op);
+	if (s == SND_SUCCESS && (s = snd_take_entry(t, &r->i.remote, op)) != SND_SUCCESS)
+		snd_give_back(t, r->i.local);
 	return s;
 }
 
-static void bind_region(struct snd_region *r, struct snd_own_entry *e, uint64_t offset, uint32_t rights, uint32_t *token)
+static void bind_entry(const struct snd_region *r, struct snd_own_entry *e, uint64_t base, uint32_t rights, uint32_t token, uint32_t bind)
 {
-	uint32_t bind;
 	e->memory = r->memory;
-	e->base = (uint64_t)(uintptr_t)r->memory;
+	e->base = base;
 	e->length = r->length;
-	e->offset = offset;
-	e->adapter = r->adapter->number;
-	e->scope = e->bound_on = 0;
-	e->window = NULL;
-	*token = snd_next_token(e, &bind);
-	snd_bind_entry(e, *token, bind, rights);
+	e->offset = snd_locate(&r->i.adapter->object.fabric->arena, r->memory, r->length);
+	e->adapter = r->i.adapter->number;
+	e->scope = 0;
+	e->invalidates = NULL;
+	snd_bind_entry(e, token, bind, rights);
 }
 
 void snd_region_register(struct snd_region *r, void *memory, uint64_t length, uint32_t flags)
 {
 	r->memory = memory;
+	r->address = (uint64_t)(uintptr_t)memory;
 	r->length = length;
 	r->flags = flags;
-	uint64_t offset = snd_locate(&r->adapter->object.fabric->arena, memory, length);
-	uint32_t local = SNDL_RIGHT_LOCAL | SNDL_RIGHT_READ, remote = SNDL_RIGHT_REMOTE;
+	r->i.state = SND_BOUND;
+	uint32_t local = SNDL_RIGHT_LOCAL | SNDL_RIGHT_READ, remote = SNDL_RIGHT_REMOTE, bind;
 	if (flags & SND_ALLOW_LOCAL_WRITE)
 		local |= SNDL_RIGHT_WRITE;
 	if (flags & SND_ALLOW_REMOTE_READ)
 		remote |= SNDL_RIGHT_READ;
 	if (flags & (SND_ALLOW_REMOTE_WRITE & ~SND_ALLOW_LOCAL_WRITE))
 		remote |= SNDL_RIGHT_WRITE;
-	bind_region(r, r->local, offset, local, &r->local_token);
-	bind_region(r, r->remote, offset, remote, &r->remote_token);
+	r->local_token = snd_next_token(r->i.local, &bind);
+	bind_entry(r, r->i.local, r->address, local, r->local_token, bind);
+	r->remote_token = snd_next_token(r->i.remote, &bind);
+	bind_entry(r, r->i.remote, r->address, remote, r->remote_token, bind);
 }
 
-void snd_region_revoke(struct snd_region *r)
-{
-	if (r->memory == NULL)
-		return;
-	snd_revoke(r->local);
-	snd_revoke(r->remote);
-	r->memory = NULL;
-	r->draining = true;
-}
-
-bool snd_region_drained(const struct snd_region *r)
-{
-	return !r->draining || (snd_drained(r->adapter, r->local_token) && snd_drained(r->adapter, r->remote_token));
-}
+void snd_detach_window(struct snd_region *r) { r->i.windows--; }
 
 void snd_region_end(struct snd_region *r)
 {
-	struct snd_table *t = &r->adapter->object.fabric->table;
-	r->draining = false;
-	snd_give_back(t, r->local);
-	snd_give_back(t, r->remote);
+	struct snd_table *t = &r->i.adapter->object.fabric->table;
+	snd_give_back(t, r->i.local);
+	snd_give_back(t, r->i.remote);
 }
 
 static snd_status begin_mr(struct snd_adapter *a, uint64_t length, uint32_t flags, struct snd_mr **mr, const char *op)
@@ -108,7 +82,7 @@ static void complete_mr(struct snd_mr *m, void *buffer, uint32_t flags)
 	m->buffer = buffer;
 	snd_region_register(&m->region, buffer, m->length, flags);
 	snd_list_append(&m->object.fabric->regions, &m->link);
-	m->region.adapter->objects++;
+	m->region.i.adapter->objects++;
 }
 
 snd_status snd_mr_allocate(snd_adapter *adapter, uint64_t length, uint32_t flags, snd_mr **mr)
@@ -204,30 +178,30 @@ snd_status snd_mr_query(snd_mr *mr, snd_window_descriptor *descriptor)
 	return SND_SUCCESS;
 }
 
-static bool mr_drained(void *arg) { return snd_region_drained(&((struct snd_mr *)arg)->region); }
+static bool is_released(void *arg) { return snd_end_invalidation(arg); }
 
 snd_status snd_mr_close(snd_mr *mr, int64_t timeout)
 {
 	const char *op = "close memory region";
 	SND_CHECK(mr, SND_TYPE_MR, op);
 	struct snd_fabric *f = mr->object.fabric;
-	struct snd_adapter *a = mr->region.adapter;
 	snd_lock(f);
-	snd_settle_deliveries(f, a);
+	snd_settle_deliveries(f, mr->region.i.adapter);
 	snd_run_deferred(f);
-	if (mr->region.windows > 0) {
+	if (mr->region.i.windows > 0) {
 		snd_unlock(f);
 		return snd_fail(SND_DEVICE_BUSY, "%s: a window is bound to the region: invalidate it first", op);
 	}
-	snd_region_revoke(&mr->region);
-	snd_status s = snd_wait(f, timeout, mr_drained, NULL, mr);
+	mr->region.i.retired = true;
+	snd_revoke_all(&mr->region.i);
+	snd_status s = snd_wait(f, timeout, is_released, NULL, &mr->region.i);
 	if (s == SND_SUCCESS) {
 		snd_region_end(&mr->region);
 		if (mr->offset != 0)
 			snd_free(&f->heap, mr->offset);
 		snd_list_remove(&mr->link);
-		a->objects--;
-		snd_object_free(&mr->object);
+		snd_object_hide(&mr->object);
+		snd_free_closed(&mr->region.i);
 	} else {
 		s = snd_fail(s, "%s: a peer is still copying", op);
 	}

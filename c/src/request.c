@@ -324,17 +324,15 @@ static enum snd_outcome copy_one_sided(struct snd_endpoint *ep, struct snd_send_
 
 static enum snd_outcome execute_bind(struct snd_endpoint *ep, struct snd_send_request *r)
 {
-	if (!snd_apply(r->window, &r->binding))
+	if (!snd_apply(SND_OF(r->object, struct snd_window, i), &r->binding))
 		return snd_reject(ep, r, SND_INVALID_DEVICE_REQUEST, "the window is bound already, or closed: invalidate it first");
-	snd_list_append(&ep->bound, &r->window->bound_link);
+	snd_list_append(&ep->bound, &r->object->bound_link);
 	snd_finish(r, SND_SUCCESS);
 	return SND_EXECUTED;
 }
 
-void snd_complete_invalidate(struct snd_endpoint *ep, struct snd_send_request *r)
+void snd_complete_invalidate(struct snd_send_request *r)
 {
-	(void)ep;
-	snd_release_window(r->window);
 	r->draining = false;
 	snd_finish(r, SND_SUCCESS);
 }
@@ -342,14 +340,13 @@ void snd_complete_invalidate(struct snd_endpoint *ep, struct snd_send_request *r
 static enum snd_outcome execute_invalidate(struct snd_endpoint *ep, struct snd_send_request *r)
 {
 	if (!r->draining) {
-		r->drain_token = snd_invalidate_window(r->window, ep->number);
-		if (r->drain_token == 0)
+		if (!snd_invalidate(r->object, ep->number, false))
 			return snd_reject(ep, r, SND_INVALID_DEVICE_REQUEST, "the window is not bound on this endpoint");
 		r->draining = true;
 	}
-	if (!snd_drained(ep->adapter, r->drain_token))
+	if (!snd_end_invalidation(r->object))
 		return SND_BLOCKED;
-	snd_complete_invalidate(ep, r);
+	snd_complete_invalidate(r);
 	return SND_EXECUTED;
 }
 
@@ -382,11 +379,18 @@ void snd_cancel_request(struct snd_send_request *r)
 	snd_finish(r, SND_CANCELED);
 }
 
+void snd_drop_request(struct snd_send_request *r)
+{
+	snd_cancel_binding(&r->binding);
+	if (r->object != NULL)
+		snd_unreference(r->object);
+}
+
 /* snd_complete_request adds the result of a finished request to the completion queue. */
 void snd_complete_request(struct snd_endpoint *ep, struct snd_send_request *r)
 {
-	if (r->window != NULL)
-		snd_unreference_window(r->window);
+	if (r->object != NULL)
+		snd_unreference(r->object);
 	if (r->status == SND_SUCCESS && (r->flags & SND_SILENT_SUCCESS) != 0) {
 		ep->adjustment--;
 		return;

@@ -189,14 +189,6 @@ bool snd_fill_receive(struct snd_endpoint *ep, struct snd_receive *r, uint64_t a
 	return true;
 }
 
-/* find_window returns the window that an Invalidate of a token on this endpoint ends. */
-static struct snd_window *find_window(struct snd_endpoint *ep, uint32_t token)
-{
-	struct snd_own_entry *e = snd_lookup(&ep->object.fabric->table, token);
-	return e != NULL && e->adapter == ep->adapter->number && (snd_word_rights(e->word) & SNDL_RIGHT_REMOTE) != 0 &&
-		e->window != NULL && e->bound_on == ep->number ? e->window : NULL;
-}
-
 static enum snd_outcome fail_invalidate(struct snd_endpoint *ep, struct snd_receive *r)
 {
 	snd_complete_receive(ep, r, SND_INVALID_DEVICE_REQUEST, 0, 0);
@@ -204,7 +196,7 @@ static enum snd_outcome fail_invalidate(struct snd_endpoint *ep, struct snd_rece
 	return SND_EXECUTED;
 }
 
-/* finish_send invalidates the window that the message names, if any, and completes the receive. When the program
+/* finish_send invalidates the window or region that the message names, if any, and completes the receive. When the program
  * takes the result, no copy uses the token. */
 static enum snd_outcome finish_send(struct snd_endpoint *ep, struct snd_receive *r, uint64_t total)
 {
@@ -213,20 +205,20 @@ static enum snd_outcome finish_send(struct snd_endpoint *ep, struct snd_receive 
 		return SND_EXECUTED;
 	}
 	if (ep->invalidating == NULL) {
-		struct snd_window *w = find_window(ep, ep->in_entry.token);
-		if (w == NULL || (ep->invalidated_token = snd_invalidate_window(w, ep->number)) == 0)
+		struct snd_invalidatable *i = snd_find_bound(ep, ep->in_entry.token, SNDL_RIGHT_REMOTE);
+		if (i == NULL)
 			return fail_invalidate(ep, r); /* a local Invalidate came first */
-		w->references++;
-		ep->invalidating = w;
-		if (!snd_drained(ep->adapter, ep->invalidated_token))
+		snd_invalidate(i, ep->number, false);
+		i->references++;
+		ep->invalidating = i;
+		if (!snd_end_invalidation(i))
 			snd_wake_progress(ep->object.fabric); /* no ring announces the end of a drain */
 	}
-	if (!snd_drained(ep->adapter, ep->invalidated_token))
+	if (!snd_end_invalidation(ep->invalidating))
 		return SND_BLOCKED;
-	snd_release_window(ep->invalidating);
-	snd_unreference_window(ep->invalidating);
+	snd_unreference(ep->invalidating);
 	ep->invalidating = NULL;
-	snd_complete_receive(ep, r, SND_SUCCESS, total, ep->invalidated_token);
+	snd_complete_receive(ep, r, SND_SUCCESS, total, ep->in_entry.token);
 	return SND_EXECUTED;
 }
 
@@ -234,7 +226,7 @@ static enum snd_outcome serve_send_in_entry(struct snd_endpoint *ep, struct snd_
 {
 	uint64_t n = ep->in_entry.payload_length;
 	if (ep->invalidating == NULL) {
-		if ((ep->in_entry.flags & SNDL_FLAG_INVALIDATE) != 0 && find_window(ep, ep->in_entry.token) == NULL)
+		if ((ep->in_entry.flags & SNDL_FLAG_INVALIDATE) != 0 && snd_find_bound(ep, ep->in_entry.token, SNDL_RIGHT_REMOTE) == NULL)
 			return fail_invalidate(ep, r);
 		if (n > r->capacity)
 			return fail_too_long(ep, r);
@@ -250,7 +242,7 @@ static enum snd_outcome serve_send_fragment(struct snd_endpoint *ep, struct snd_
 	const uint64_t length = ep->in_entry.fragment_length;
 	if ((ep->in_entry.flags & SNDL_FLAG_FIRST) != 0 && ep->in_entry.copied == 0 && ep->invalidating == NULL) {
 		ep->message_received = 0;
-		if ((ep->in_entry.flags & SNDL_FLAG_INVALIDATE) != 0 && find_window(ep, ep->in_entry.token) == NULL)
+		if ((ep->in_entry.flags & SNDL_FLAG_INVALIDATE) != 0 && snd_find_bound(ep, ep->in_entry.token, SNDL_RIGHT_REMOTE) == NULL)
 			return fail_invalidate(ep, r);
 		if (ep->in_entry.request_length > r->capacity)
 			return fail_too_long(ep, r);

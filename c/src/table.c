@@ -93,8 +93,8 @@ snd_status snd_take_entry(struct snd_table *t, struct snd_own_entry **e, const c
 	(*e)->word = 0;
 	(*e)->valid = false;
 	(*e)->taken = true;
-	(*e)->window = NULL;
-	(*e)->scope = (*e)->bound_on = 0;
+	(*e)->invalidates = NULL;
+	(*e)->scope = 0;
 	return SND_SUCCESS;
 }
 
@@ -103,7 +103,7 @@ void snd_give_back(struct snd_table *t, struct snd_own_entry *e)
 	if (!e->taken)
 		return;
 	e->taken = false;
-	e->window = NULL;
+	e->invalidates = NULL;
 	(void)put_free(t, e->index); /* cannot fail: the ring had room for this index before */
 }
 
@@ -138,7 +138,7 @@ uint32_t snd_revoke(struct snd_own_entry *e)
 	if (!e->valid)
 		return 0;
 	e->valid = false;
-	/* ENTRY-INVALIDATE. ORDER hazard: this store, then the loads of snd_drained; pairs with the store of
+	/* ENTRY-INVALIDATE. ORDER hazard: this store, then the loads of is_drained; pairs with the store of
 	 * snd_publish_hazard and the loads that follow it. ORDER entry-recheck: pairs with the loads after a copy. */
 	snd_store_full(&e->entry->word, e->word & ~(SNDL_WORD_RIGHTS_MASK << SNDL_WORD_RIGHTS_SHIFT));
 	return snd_word_token(e->word);

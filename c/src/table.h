@@ -5,7 +5,7 @@
 #include "heap.h"
 
 struct snd_fabric;
-struct snd_window;
+struct snd_invalidatable;
 
 /* snd_own_entry is the private record of one entry. A peer can write anything into the shared entry, so
  * the owner never relies on what it reads there, apart from binds. */
@@ -17,8 +17,7 @@ struct snd_own_entry {
 	uint64_t offset; /* in the arena; 0 = private memory */
 	uint64_t adapter;
 	uint64_t scope;    /* the endpoint whose peer alone may use the token; 0 = any */
-	uint64_t bound_on; /* endpoint of a window's bind */
-	struct snd_window *window;
+	struct snd_invalidatable *invalidates; /* what an Invalidate of the token ends; NULL: nothing */
 	struct snd_access_entry *entry;
 	uint32_t index;
 	uint32_t bind_base;

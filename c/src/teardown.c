@@ -2,7 +2,6 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "cq.h"
@@ -178,52 +177,6 @@ void snd_cancel_receives(struct snd_endpoint *ep)
 		snd_complete_receive(ep, snd_receive_at(ep, ep->rcompleted), SND_CANCELED, 0, 0);
 }
 
-/* A window whose revocation has to wait for a drain. */
-struct pending_release {
-	struct snd_work work;
-	struct snd_endpoint *ep;
-	struct snd_window *window;
-	uint32_t token;
-};
-
-
-static bool run_release(struct snd_work *work)
-{
-	struct pending_release *p = SND_OF(work, struct pending_release, work);
-	if (!snd_drained(p->window->adapter, p->token))
-		return false;
-	snd_release_window(p->window);
-	snd_unreference_window(p->window);
-	p->ep->pending_drains--;
-	snd_wake(p->ep->object.fabric);
-	free(p);
-	return true;
-}
-
-/* release_when_drained takes over one reference of the window. */
-static void release_when_drained(struct snd_endpoint *ep, struct snd_window *w, uint32_t token)
-{
-	if (snd_drained(w->adapter, token)) {
-		snd_release_window(w);
-		snd_unreference_window(w);
-		return;
-	}
-	struct pending_release *p = calloc(1, sizeof *p);
-	if (p == NULL)
-		abort(); /* the window's memory could never be given back safely */
-	*p = (struct pending_release){{{NULL, NULL}, run_release}, ep, w, token};
-	snd_list_init(&p->work.link);
-	ep->pending_drains++;
-	snd_defer(ep->object.fabric, &p->work);
-}
-
-/* snd_forget_release frees an item of deferred work when the fabric is closed. All other work is part of an object. */
-void snd_forget_release(struct snd_work *w)
-{
-	if (w->run == run_release)
-		free(SND_OF(w, struct pending_release, work));
-}
-
 /* release_peer_state reads the peer's shared state for the last time and acts on it. It returns false if the peer is
  * in the middle of a copy. */
 static bool release_peer_state(struct snd_endpoint *ep)
@@ -243,7 +196,7 @@ static bool release_peer_state(struct snd_endpoint *ep)
 	ep->remote_released = true;
 	snd_cancel_receives(ep);
 	if (ep->invalidating != NULL) {
-		release_when_drained(ep, ep->invalidating, ep->invalidated_token);
+		snd_release_later(ep, ep->invalidating);
 		ep->invalidating = NULL;
 	}
 	return true;
@@ -257,10 +210,10 @@ static bool flush_requests(struct snd_endpoint *ep)
 		struct snd_send_request *r = snd_request_at(ep, ep->completed);
 		if (!r->draining)
 			snd_cancel_request(r);
-		else if (!snd_drained(ep->adapter, r->drain_token))
+		else if (!snd_end_invalidation(r->object))
 			return false;
 		else
-			snd_complete_invalidate(ep, r);
+			snd_complete_invalidate(r);
 		ep->completed++;
 		snd_complete_request(ep, r);
 	}
@@ -299,20 +252,16 @@ static bool run_teardown(struct snd_work *work)
 	return true;
 }
 
-/* snd_tear_down revokes the windows that were bound on the endpoint and cancels what is outstanding. The state has
+/* snd_tear_down revokes what was bound on the endpoint and cancels what is outstanding. The state has
  * changed before, and both sides see that, so no other copy can begin. */
 void snd_tear_down(struct snd_endpoint *ep)
 {
 	snd_remove_waiter(ep);
 	while (!snd_list_is_empty(&ep->bound)) {
-		struct snd_window *w = SND_OF(ep->bound.next, struct snd_window, bound_link);
-		uint32_t token = snd_invalidate_window(w, ep->number);
-		if (token == 0) {
-			snd_list_remove(&w->bound_link);
-			continue;
-		}
-		w->references++;
-		release_when_drained(ep, w, token);
+		struct snd_invalidatable *i = SND_OF(ep->bound.next, struct snd_invalidatable, bound_link);
+		snd_invalidate(i, ep->number, true); /* leaves the list */
+		i->references++;
+		snd_release_later(ep, i);
 	}
 	if (finish_teardown(ep) || ep->teardown_pending)
 		return;

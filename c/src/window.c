@@ -7,14 +7,14 @@ bool snd_prepare(struct snd_window *w, struct snd_region *r, void *memory, uint6
 	bool only, struct snd_binding *b)
 {
 	uint64_t at = (uint64_t)(uintptr_t)memory, base = (uint64_t)(uintptr_t)r->memory;
-	if (r->memory == NULL || length == 0 || !snd_within(at, length, base, r->length) ||
+	if (r->i.state != SND_BOUND || length == 0 || !snd_within(at, length, base, r->length) ||
 		((rights & SNDL_RIGHT_WRITE) != 0 && (r->flags & SND_ALLOW_LOCAL_WRITE) == 0))
 		return false;
-	*b = (struct snd_binding){.region = r, .memory = memory, .base = at, .length = length,
-		.offset = snd_locate(&w->adapter->object.fabric->arena, memory, length), .scope = only ? endpoint : 0, .bound_on = endpoint,
+	*b = (struct snd_binding){.region = r, .memory = memory, .base = r->address + (at - base), .length = length,
+		.offset = snd_locate(&w->i.adapter->object.fabric->arena, memory, length), .scope = only ? endpoint : 0, .bound_on = endpoint,
 		.rights = (rights & (SNDL_RIGHT_READ | SNDL_RIGHT_WRITE)) | SNDL_RIGHT_REMOTE};
-	b->token = snd_next_token(w->entry, &b->bind);
-	r->windows++;
+	b->token = snd_next_token(w->i.remote, &b->bind);
+	r->i.windows++;
 	w->latest = (snd_window_descriptor){b->base, length, b->token, 0};
 	return true;
 }
@@ -22,58 +22,30 @@ bool snd_prepare(struct snd_window *w, struct snd_region *r, void *memory, uint6
 void snd_cancel_binding(struct snd_binding *b)
 {
 	if (b->region != NULL)
-		b->region->windows--;
+		snd_detach_window(b->region);
 	b->region = NULL;
 }
 
 bool snd_apply(struct snd_window *w, struct snd_binding *b)
 {
-	if (w->region != NULL || w->retired) {
+	if (w->i.state != SND_UNBOUND || w->i.retired) {
 		snd_cancel_binding(b);
 		return false;
 	}
-	struct snd_own_entry *e = w->entry;
+	struct snd_own_entry *e = w->i.remote;
 	w->region = b->region;
-	w->bound_on = b->bound_on;
+	w->i.bound_on = b->bound_on;
+	w->i.state = SND_BOUND;
 	b->region = NULL;
 	e->memory = b->memory;
 	e->base = b->base;
 	e->length = b->length;
 	e->offset = b->offset;
-	e->adapter = w->adapter->number;
+	e->adapter = w->i.adapter->number;
 	e->scope = b->scope;
-	e->bound_on = b->bound_on;
-	e->window = w;
+	e->invalidates = &w->i;
 	snd_bind_entry(e, b->token, b->bind, b->rights);
 	return true;
-}
-
-uint32_t snd_invalidate_window(struct snd_window *w, uint64_t endpoint)
-{
-	if (w->region == NULL || (endpoint != 0 && w->bound_on != endpoint))
-		return 0;
-	uint32_t token = snd_revoke(w->entry);
-	if (token != 0)
-		snd_list_remove(&w->bound_link);
-	return token;
-}
-
-void snd_release_window(struct snd_window *w)
-{
-	w->region->windows--;
-	w->region = NULL;
-}
-
-static void free_window(struct snd_window *w)
-{
-	w->adapter->objects--;
-	snd_object_free(&w->object);
-}
-
-void snd_unreference_window(struct snd_window *w)
-{
-	if (--w->references == 0 && w->freed)
-		free_window(w);
 }
 
 snd_status snd_window_create(snd_adapter *adapter, snd_window **window)
@@ -86,12 +58,12 @@ snd_status snd_window_create(snd_adapter *adapter, snd_window **window)
 	struct snd_fabric *f = adapter->object.fabric;
 	snd_lock(f);
 	struct snd_window *w = snd_object_new(SND_TYPE_WINDOW, sizeof *w, f);
-	snd_status s = w == NULL ? snd_fail(SND_NO_MEMORY, "%s: no private memory", op) : snd_take_entry(&f->table, &w->entry, op);
+	snd_status s = w == NULL ? snd_fail(SND_NO_MEMORY, "%s: no private memory", op) : snd_take_entry(&f->table, &w->i.remote, op);
 	if (s == SND_SUCCESS) {
-		w->adapter = adapter;
+		w->i.adapter = adapter;
 		adapter->objects++;
 		snd_list_append(&f->windows, &w->link);
-		snd_list_init(&w->bound_link);
+		snd_list_init(&w->i.bound_link);
 		*window = w;
 	} else if (w != NULL) {
 		snd_object_free(&w->object);
@@ -112,13 +84,7 @@ snd_status snd_window_query(snd_window *window, snd_window_descriptor *descripto
 	return SND_SUCCESS;
 }
 
-static bool window_drained(void *arg)
-{
-	struct snd_window *w = arg;
-	if (w->close_token == 0)
-		return w->region == NULL; /* else a request is draining it and will release it */
-	return snd_drained(w->adapter, w->close_token);
-}
+static bool is_released(void *arg) { return snd_end_invalidation(arg); }
 
 snd_status snd_window_close(snd_window *window, int64_t timeout)
 {
@@ -126,20 +92,14 @@ snd_status snd_window_close(snd_window *window, int64_t timeout)
 	SND_CHECK(window, SND_TYPE_WINDOW, op);
 	struct snd_fabric *f = window->object.fabric;
 	snd_lock(f);
-	window->retired = true;
-	if (window->close_token == 0)
-		window->close_token = snd_invalidate_window(window, 0);
-	snd_status s = snd_wait(f, timeout, window_drained, NULL, window);
+	window->i.retired = true;
+	snd_revoke_all(&window->i);
+	snd_status s = snd_wait(f, timeout, is_released, NULL, &window->i);
 	if (s == SND_SUCCESS) {
-		if (window->close_token != 0)
-			snd_release_window(window);
-		snd_give_back(&f->table, window->entry);
+		snd_give_back(&f->table, window->i.remote);
 		snd_list_remove(&window->link);
-		window->freed = true;
-		if (window->references == 0)
-			free_window(window);
-		else
-			snd_object_hide(&window->object);
+		snd_object_hide(&window->object);
+		snd_free_closed(&window->i);
 	} else {
 		s = snd_fail(s, "%s: a peer is still copying", op);
 	}

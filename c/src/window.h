@@ -26,16 +26,35 @@ struct snd_adapter {
 	bool closed;
 };
 
+/* snd_invalidatable is what an Invalidate ends: a bound window, or a region that a request has registered. It is part of
+ * every window and region. */
+struct snd_invalidatable {
+	struct snd_adapter *adapter;
+	struct snd_own_entry *local; /* of a region's local token; NULL for a window */
+	struct snd_own_entry *remote;
+	enum {
+		SND_UNBOUND,
+		SND_BOUND,    /* the tokens are valid */
+		SND_DRAINING, /* the tokens are invalid, but peers may still access the memory */
+	} state;
+	bool retired;              /* it must not be bound or registered again */
+	bool freed;                /* closed; the last reference frees it */
+	uint32_t references;       /* of queued requests, and of an endpoint that invalidates it */
+	uint32_t windows;          /* of a region: bound to it, or prepared */
+	uint64_t bound_on;         /* endpoint whose request bound or registered it; 0 = no request can invalidate it */
+	struct snd_link bound_link; /* in the list of that endpoint */
+	struct snd_endpoint *ended; /* of the work: the endpoint at whose end it was invalidated */
+	struct snd_work work;       /* releases it then */
+};
+
 /* snd_region is registered memory. */
 struct snd_region {
-	struct snd_adapter *adapter;
-	struct snd_own_entry *local, *remote;
-	unsigned char *memory; /* NULL: not registered */
+	struct snd_invalidatable i;
+	unsigned char *memory;
+	uint64_t address; /* of memory[0] for peers */
 	uint64_t length;
 	uint32_t flags;
 	uint32_t local_token, remote_token; /* the latest */
-	uint32_t windows;                   /* bound to it, or prepared */
-	bool draining;
 };
 
 struct snd_mr {
@@ -58,36 +77,43 @@ struct snd_binding {
 struct snd_window {
 	struct snd_object object;
 	struct snd_link link;
-	struct snd_link bound_link; /* in the list of the endpoint on which it is bound */
-	struct snd_adapter *adapter;
-	struct snd_own_entry *entry;
-	struct snd_region *region; /* of the bind that is in effect, or waits for its release; NULL = none */
-	uint64_t bound_on;
+	struct snd_invalidatable i;
+	struct snd_region *region; /* of the bind that is in effect, or waits for its release */
 	snd_window_descriptor latest;
-	uint32_t references;  /* of queued requests */
-	uint32_t close_token; /* that snd_window_close is draining */
-	bool retired;         /* it must not be bound again */
-	bool freed;           /* closed; the last reference frees it */
 };
 
-/* snd_drained reports whether no live executor uses an invalid token. */
-bool snd_drained(const struct snd_adapter *a, uint32_t token);
+/* invalidatable.c */
+/* snd_invalidate makes the tokens invalid. It does nothing and returns false unless a request of the endpoint has bound or
+ * registered i, and no window is bound to i. at_end: the endpoint has ended, and windows do not matter. */
+bool snd_invalidate(struct snd_invalidatable *i, uint64_t endpoint, bool at_end);
+/* snd_revoke_all makes the tokens invalid if they are valid. */
+void snd_revoke_all(struct snd_invalidatable *i);
+/* snd_end_invalidation ends an invalidation whose tokens no peer uses any more: i can be bound or registered again. It returns false
+ * if a peer uses a token. Without an invalidation it does nothing and returns true. */
+bool snd_end_invalidation(struct snd_invalidatable *i);
+/* snd_release_later releases what was invalidated at the end of an endpoint, when it is drained. It takes over one
+ * reference. */
+void snd_release_later(struct snd_endpoint *ep, struct snd_invalidatable *i);
+/* snd_find_bound returns what an Invalidate of a token on an endpoint ends, NULL if there is none. kind is
+ * SNDL_RIGHT_REMOTE, or SNDL_RIGHT_LOCAL for the local token of a region. */
+struct snd_invalidatable *snd_find_bound(struct snd_endpoint *ep, uint32_t token, uint32_t kind);
+void snd_unreference(struct snd_invalidatable *i);
+/* snd_free_closed frees the closed object that i is a part of, now or with its last reference. */
+void snd_free_closed(struct snd_invalidatable *i);
+static inline bool snd_is_region(const struct snd_invalidatable *i) { return i->local != NULL; }
 
+/* region.c */
 snd_status snd_region_init(struct snd_region *r, struct snd_adapter *a, const char *op);
 void snd_region_register(struct snd_region *r, void *memory, uint64_t length, uint32_t flags);
-void snd_region_revoke(struct snd_region *r);
-bool snd_region_drained(const struct snd_region *r);
+/* snd_region_end gives the entries of a released region back. */
 void snd_region_end(struct snd_region *r);
+/* snd_detach_window undoes the reference of a window, or a prepared bind, to its region. */
+void snd_detach_window(struct snd_region *r);
 
 /* snd_prepare checks a bind and makes its token. The caller then calls snd_apply or snd_cancel_binding. */
 bool snd_prepare(struct snd_window *w, struct snd_region *r, void *memory, uint64_t length, uint32_t rights, uint64_t endpoint,
 	bool only, struct snd_binding *b);
 bool snd_apply(struct snd_window *w, struct snd_binding *b);
 void snd_cancel_binding(struct snd_binding *b);
-/* snd_invalidate_window makes the token invalid and returns it; 0 if the window is not bound on the endpoint (0: any). */
-uint32_t snd_invalidate_window(struct snd_window *w, uint64_t endpoint);
-/* snd_release_window ends an invalidation whose token is drained. */
-void snd_release_window(struct snd_window *w);
-void snd_unreference_window(struct snd_window *w);
 
 #endif
