@@ -83,13 +83,13 @@ struct snd_window {
 };
 
 /* invalidatable.c */
-/* snd_invalidate makes the tokens invalid. It does nothing and returns false unless a request of the endpoint has bound or
- * registered i, and no window is bound to i. at_end: the endpoint has ended, and windows do not matter. */
+/* snd_invalidate makes the tokens of i invalid. It returns false, and does nothing, unless a request of the endpoint has
+ * bound or registered i. The same holds while a window is bound to i, except at_end: the endpoint has ended. */
 bool snd_invalidate(struct snd_invalidatable *i, uint64_t endpoint, bool at_end);
 /* snd_revoke_all makes the tokens invalid if they are valid. */
 void snd_revoke_all(struct snd_invalidatable *i);
-/* snd_end_invalidation ends an invalidation whose tokens no peer uses any more: i can be bound or registered again. It returns false
- * if a peer uses a token. Without an invalidation it does nothing and returns true. */
+/* snd_end_invalidation ends an invalidation, so that i can be bound or registered again. It returns false while a peer uses
+ * one of the tokens. Without an invalidation it does nothing and returns true. */
 bool snd_end_invalidation(struct snd_invalidatable *i);
 /* snd_release_later releases what was invalidated at the end of an endpoint, when it is drained. It takes over one
  * reference. */
