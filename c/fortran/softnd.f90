@@ -1,79 +1,87 @@
-! softnd.f90: jobs and the data path of softnd.h for Fortran 2018.
+! softnd.f90: the interface of softnd.h for Fortran 2018.
 !
 ! Compile this file with the program, and link libsoftnd. Names, arguments and statuses are those of
 ! softnd.h, which describes them. Handles are of type(c_ptr). Unsigned numbers of C are signed here, with
-! the same bits. snd_text and snd_error_text convert the texts.
+! the same bits. Member and argument "type" is request_type. Texts are Fortran strings: snd_text replaces
+! snd_status_name, snd_error_text replaces snd_last_error, and snd_version_text replaces snd_version.
 module softnd
   use, intrinsic :: iso_c_binding
-  use, intrinsic :: iso_fortran_env, only: error_unit
   implicit none
-  private
+  private :: c_status_name, c_last_error, c_version, c_strlen, copy_text
 
-  integer, parameter, public :: snd_status = c_int32_t
-  integer(c_int64_t), parameter, public :: snd_forever = -1_c_int64_t
+  integer, parameter :: snd_status = c_int32_t
+  integer(c_int64_t), parameter :: snd_forever = -1_c_int64_t
+  integer(c_int64_t), parameter :: snd_receive_timeout_at_once = -2_c_int64_t
 
-  integer(snd_status), parameter, public :: snd_success = 0_snd_status
-  integer(snd_status), parameter, public :: snd_buffer_overflow = -2147483643_snd_status
-  integer(snd_status), parameter, public :: snd_device_busy = -2147483631_snd_status
-  integer(snd_status), parameter, public :: snd_no_more_entries = -2147483622_snd_status
-  integer(snd_status), parameter, public :: snd_unsuccessful = -1073741823_snd_status
-  integer(snd_status), parameter, public :: snd_access_violation = -1073741819_snd_status
-  integer(snd_status), parameter, public :: snd_invalid_handle = -1073741816_snd_status
-  integer(snd_status), parameter, public :: snd_invalid_parameter = -1073741811_snd_status
-  integer(snd_status), parameter, public :: snd_invalid_device_request = -1073741808_snd_status
-  integer(snd_status), parameter, public :: snd_no_memory = -1073741801_snd_status
-  integer(snd_status), parameter, public :: snd_data_overrun = -1073741764_snd_status
-  integer(snd_status), parameter, public :: snd_sharing_violation = -1073741757_snd_status
-  integer(snd_status), parameter, public :: snd_insufficient_resources = -1073741670_snd_status
-  integer(snd_status), parameter, public :: snd_io_timeout = -1073741643_snd_status
-  integer(snd_status), parameter, public :: snd_not_supported = -1073741637_snd_status
-  integer(snd_status), parameter, public :: snd_bad_network_name = -1073741620_snd_status
-  integer(snd_status), parameter, public :: snd_internal_error = -1073741595_snd_status
-  integer(snd_status), parameter, public :: snd_canceled = -1073741536_snd_status
-  integer(snd_status), parameter, public :: snd_remote_error = -1073741507_snd_status
-  integer(snd_status), parameter, public :: snd_invalid_address = -1073741503_snd_status
-  integer(snd_status), parameter, public :: snd_invalid_device_state = -1073741436_snd_status
-  integer(snd_status), parameter, public :: snd_invalid_buffer_size = -1073741306_snd_status
-  integer(snd_status), parameter, public :: snd_too_many_addresses = -1073741303_snd_status
-  integer(snd_status), parameter, public :: snd_connection_disconnected = -1073741300_snd_status
-  integer(snd_status), parameter, public :: snd_connection_refused = -1073741258_snd_status
-  integer(snd_status), parameter, public :: snd_address_already_associated = -1073741256_snd_status
-  integer(snd_status), parameter, public :: snd_connection_invalid = -1073741254_snd_status
-  integer(snd_status), parameter, public :: snd_connection_active = -1073741253_snd_status
-  integer(snd_status), parameter, public :: snd_network_unreachable = -1073741252_snd_status
-  integer(snd_status), parameter, public :: snd_host_unreachable = -1073741251_snd_status
-  integer(snd_status), parameter, public :: snd_connection_aborted = -1073741247_snd_status
-  integer(snd_status), parameter, public :: snd_device_removed = -1073741130_snd_status
+  integer(snd_status), parameter :: snd_success = 0_snd_status
+  integer(snd_status), parameter :: snd_buffer_overflow = -2147483643_snd_status
+  integer(snd_status), parameter :: snd_device_busy = -2147483631_snd_status
+  integer(snd_status), parameter :: snd_no_more_entries = -2147483622_snd_status
+  integer(snd_status), parameter :: snd_unsuccessful = -1073741823_snd_status
+  integer(snd_status), parameter :: snd_access_violation = -1073741819_snd_status
+  integer(snd_status), parameter :: snd_invalid_handle = -1073741816_snd_status
+  integer(snd_status), parameter :: snd_invalid_parameter = -1073741811_snd_status
+  integer(snd_status), parameter :: snd_invalid_device_request = -1073741808_snd_status
+  integer(snd_status), parameter :: snd_no_memory = -1073741801_snd_status
+  integer(snd_status), parameter :: snd_data_overrun = -1073741764_snd_status
+  integer(snd_status), parameter :: snd_sharing_violation = -1073741757_snd_status
+  integer(snd_status), parameter :: snd_insufficient_resources = -1073741670_snd_status
+  integer(snd_status), parameter :: snd_io_timeout = -1073741643_snd_status
+  integer(snd_status), parameter :: snd_not_supported = -1073741637_snd_status
+  integer(snd_status), parameter :: snd_bad_network_name = -1073741620_snd_status
+  integer(snd_status), parameter :: snd_internal_error = -1073741595_snd_status
+  integer(snd_status), parameter :: snd_canceled = -1073741536_snd_status
+  integer(snd_status), parameter :: snd_remote_error = -1073741507_snd_status
+  integer(snd_status), parameter :: snd_invalid_address = -1073741503_snd_status
+  integer(snd_status), parameter :: snd_invalid_device_state = -1073741436_snd_status
+  integer(snd_status), parameter :: snd_invalid_buffer_size = -1073741306_snd_status
+  integer(snd_status), parameter :: snd_too_many_addresses = -1073741303_snd_status
+  integer(snd_status), parameter :: snd_connection_disconnected = -1073741300_snd_status
+  integer(snd_status), parameter :: snd_connection_refused = -1073741258_snd_status
+  integer(snd_status), parameter :: snd_address_already_associated = -1073741256_snd_status
+  integer(snd_status), parameter :: snd_connection_invalid = -1073741254_snd_status
+  integer(snd_status), parameter :: snd_connection_active = -1073741253_snd_status
+  integer(snd_status), parameter :: snd_network_unreachable = -1073741252_snd_status
+  integer(snd_status), parameter :: snd_host_unreachable = -1073741251_snd_status
+  integer(snd_status), parameter :: snd_connection_aborted = -1073741247_snd_status
+  integer(snd_status), parameter :: snd_device_removed = -1073741130_snd_status
 
-  integer(c_int32_t), parameter, public :: snd_allow_local_write = 1
-  integer(c_int32_t), parameter, public :: snd_allow_remote_read = 2
-  integer(c_int32_t), parameter, public :: snd_allow_remote_write = 5
-  integer(c_int32_t), parameter, public :: snd_request_receive = 0
-  integer(c_int32_t), parameter, public :: snd_request_send = 1
-  integer(c_int32_t), parameter, public :: snd_request_bind = 2
-  integer(c_int32_t), parameter, public :: snd_request_invalidate = 3
-  integer(c_int32_t), parameter, public :: snd_request_read = 4
-  integer(c_int32_t), parameter, public :: snd_request_write = 5
-  integer(c_int32_t), parameter, public :: snd_silent_success = 1
-  integer(c_int32_t), parameter, public :: snd_read_fence = 2
-  integer(c_int32_t), parameter, public :: snd_solicit_event = 4
-  integer(c_int32_t), parameter, public :: snd_allow_read = 8
-  integer(c_int32_t), parameter, public :: snd_allow_write = 16
-  integer(c_int32_t), parameter, public :: snd_inline = 32
-  integer(c_int32_t), parameter, public :: snd_defer = 512
-  integer(c_int32_t), parameter, public :: snd_this_endpoint_only = 65536
-  integer(c_int32_t), parameter, public :: snd_thread_domain = 0
-  integer(c_int32_t), parameter, public :: snd_thread_safe = 1
-  integer(c_int32_t), parameter, public :: snd_progress_manual = 0
-  integer(c_int32_t), parameter, public :: snd_progress_auto = 1
-  integer(c_int32_t), parameter, public :: snd_executor_auto = 0
-  integer(c_int32_t), parameter, public :: snd_executor_target = 1
-  integer(c_int32_t), parameter, public :: snd_window_descriptor_size = 20
-  integer(c_int32_t), parameter, public :: snd_notify_errors = 0
-  integer(c_int32_t), parameter, public :: snd_notify_any = 1
-  integer(c_int32_t), parameter, public :: snd_notify_solicited = 2
+  integer(c_int32_t), parameter :: snd_allow_local_write = 1
+  integer(c_int32_t), parameter :: snd_allow_remote_read = 2
+  integer(c_int32_t), parameter :: snd_allow_remote_write = 5
+  integer(c_int32_t), parameter :: snd_request_receive = 0
+  integer(c_int32_t), parameter :: snd_request_send = 1
+  integer(c_int32_t), parameter :: snd_request_bind = 2
+  integer(c_int32_t), parameter :: snd_request_invalidate = 3
+  integer(c_int32_t), parameter :: snd_request_read = 4
+  integer(c_int32_t), parameter :: snd_request_write = 5
+  integer(c_int32_t), parameter :: snd_request_receive_and_invalidate = 32769
+  integer(c_int32_t), parameter :: snd_silent_success = 1
+  integer(c_int32_t), parameter :: snd_read_fence = 2
+  integer(c_int32_t), parameter :: snd_solicit_event = 4
+  integer(c_int32_t), parameter :: snd_allow_read = 8
+  integer(c_int32_t), parameter :: snd_allow_write = 16
+  integer(c_int32_t), parameter :: snd_inline = 32
+  integer(c_int32_t), parameter :: snd_defer = 512
+  integer(c_int32_t), parameter :: snd_this_endpoint_only = 65536
+  integer(c_int32_t), parameter :: snd_thread_domain = 0
+  integer(c_int32_t), parameter :: snd_thread_safe = 1
+  integer(c_int32_t), parameter :: snd_progress_manual = 0
+  integer(c_int32_t), parameter :: snd_progress_auto = 1
+  integer(c_int32_t), parameter :: snd_executor_auto = 0
+  integer(c_int32_t), parameter :: snd_executor_target = 1
+  integer(c_int32_t), parameter :: snd_window_descriptor_size = 20
+  integer(c_int32_t), parameter :: snd_notify_errors = 0
+  integer(c_int32_t), parameter :: snd_notify_any = 1
+  integer(c_int32_t), parameter :: snd_notify_solicited = 2
 
-  type, bind(c), public :: snd_fabric_options
+  type, bind(c) :: snd_address
+    integer(c_int32_t) :: host = 0
+    integer(c_int16_t) :: port = 0
+    integer(c_int16_t) :: reserved = 0
+  end type
+
+  type, bind(c) :: snd_fabric_options
     integer(c_int) :: threading = 0
     integer(c_int) :: progress = 0
     integer(c_int) :: executor = 0
@@ -82,7 +90,7 @@ module softnd
     integer(c_int64_t) :: disconnect_timeout = 0
   end type
 
-  type, bind(c), public :: snd_adapter_info
+  type, bind(c) :: snd_adapter_info
     integer(c_int64_t) :: max_registration = 0
     integer(c_int64_t) :: max_transfer = 0
     integer(c_int32_t) :: max_initiator_sge = 0
@@ -95,14 +103,14 @@ module softnd
     integer(c_int32_t) :: inline_threshold = 0
   end type
 
-  type, bind(c), public :: snd_window_descriptor
+  type, bind(c) :: snd_window_descriptor
     integer(c_int64_t) :: address = 0
     integer(c_int64_t) :: length = 0
     integer(c_int32_t) :: token = 0
     integer(c_int32_t) :: reserved = 0
   end type
 
-  type, bind(c), public :: snd_result
+  type, bind(c) :: snd_result
     integer(c_int32_t) :: status = 0
     integer(c_int32_t) :: bytes = 0
     integer(c_int64_t) :: endpoint_context = 0
@@ -111,13 +119,20 @@ module softnd
     integer(c_int32_t) :: invalidated_token = 0
   end type
 
-  type, bind(c), public :: snd_sge
+  type, bind(c) :: snd_srq_config
+    integer(c_int32_t) :: depth = 0
+    integer(c_int32_t) :: max_sge = 0
+    integer(c_int32_t) :: threshold = 0
+    integer(c_int32_t) :: reserved = 0
+  end type
+
+  type, bind(c) :: snd_sge
     type(c_ptr) :: buffer = c_null_ptr
     integer(c_int32_t) :: length = 0
     integer(c_int32_t) :: token = 0
   end type
 
-  type, bind(c), public :: snd_endpoint_config
+  type, bind(c) :: snd_endpoint_config
     type(c_ptr) :: receive_cq = c_null_ptr
     type(c_ptr) :: initiator_cq = c_null_ptr
     type(c_ptr) :: srq = c_null_ptr
@@ -130,7 +145,7 @@ module softnd
     integer(c_int32_t) :: reserved = 0
   end type
 
-  type, bind(c), public :: snd_request
+  type, bind(c) :: snd_request
     integer(c_int32_t) :: request_type = 0
     integer(c_int32_t) :: flags = 0
     integer(c_int64_t) :: context = 0
@@ -140,336 +155,540 @@ module softnd
     integer(c_int64_t) :: address = 0
   end type
 
+  type, bind(c) :: snd_connect_params
+    type(c_ptr) :: private_data = c_null_ptr
+    integer(c_int32_t) :: private_data_length = 0
+    integer(c_int32_t) :: inbound_reads = 0
+    integer(c_int32_t) :: outbound_reads = 0
+    integer(c_int32_t) :: reserved = 0
+  end type
+
   interface
-    function snd_job_init(options, timeout, job) result(r) bind(c)
-      import :: c_int32_t, c_int64_t, c_ptr, snd_fabric_options
-      type(snd_fabric_options), intent(in), optional :: options
-      integer(c_int64_t), value :: timeout
-      type(c_ptr), intent(out) :: job
-      integer(c_int32_t) :: r
+    function c_status_name(status) result(r) bind(c, name='snd_status_name')
+      import
+      integer(snd_status), value :: status
+      type(c_ptr) :: r
     end function
-    function snd_job_join(name, rank, size, options, timeout, job) result(r) bind(c)
-      import :: c_char, c_int32_t, c_int64_t, c_ptr, snd_fabric_options
-      character(kind=c_char), intent(in) :: name(*)
+    function c_last_error() result(r) bind(c, name='snd_last_error')
+      import
+      type(c_ptr) :: r
+    end function
+    function c_version() result(r) bind(c, name='snd_version')
+      import
+      type(c_ptr) :: r
+    end function
+    function snd_fabric_create(ranks, size, options, fabric) result(r) bind(c)
+      import
+      integer(c_int32_t), value :: ranks
+      integer(c_int64_t), value :: size
+      type(snd_fabric_options), intent(in), optional :: options
+      type(c_ptr), intent(out) :: fabric
+      integer(snd_status) :: r
+    end function
+    function snd_fabric_attach(descriptor, rank, options, fabric) result(r) bind(c)
+      import
+      integer(c_int), value :: descriptor
       integer(c_int32_t), value :: rank
-      integer(c_int32_t), value :: size
       type(snd_fabric_options), intent(in), optional :: options
-      integer(c_int64_t), value :: timeout
-      type(c_ptr), intent(out) :: job
-      integer(c_int32_t) :: r
+      type(c_ptr), intent(out) :: fabric
+      integer(snd_status) :: r
     end function
-    function snd_job_rank(job) result(r) bind(c)
-      import :: c_int32_t, c_ptr
-      type(c_ptr), value :: job
-      integer(c_int32_t) :: r
+    function snd_fabric_open(name, ranks, size, rank, options, fabric) result(r) bind(c)
+      import
+      character(kind=c_char), intent(in) :: name(*)
+      integer(c_int32_t), value :: ranks
+      integer(c_int64_t), value :: size
+      integer(c_int32_t), value :: rank
+      type(snd_fabric_options), intent(in), optional :: options
+      type(c_ptr), intent(out) :: fabric
+      integer(snd_status) :: r
     end function
-    function snd_job_size(job) result(r) bind(c)
-      import :: c_int32_t, c_ptr
-      type(c_ptr), value :: job
-      integer(c_int32_t) :: r
+    function snd_fabric_descriptor(fabric) result(r) bind(c)
+      import
+      type(c_ptr), value :: fabric
+      integer(c_int) :: r
     end function
-    function snd_job_fabric(job) result(r) bind(c)
-      import :: c_ptr
-      type(c_ptr), value :: job
-      type(c_ptr) :: r
+    function snd_fabric_address(fabric) result(r) bind(c)
+      import
+      type(c_ptr), value :: fabric
+      type(snd_address) :: r
     end function
-    function snd_job_adapter(job) result(r) bind(c)
-      import :: c_ptr
-      type(c_ptr), value :: job
-      type(c_ptr) :: r
+    function snd_fabric_progress(fabric) result(r) bind(c)
+      import
+      type(c_ptr), value :: fabric
+      integer(snd_status) :: r
     end function
-    function snd_job_barrier(job, timeout) result(r) bind(c)
-      import :: c_int32_t, c_int64_t, c_ptr
-      type(c_ptr), value :: job
-      integer(c_int64_t), value :: timeout
-      integer(c_int32_t) :: r
+    function snd_fabric_close(fabric) result(r) bind(c)
+      import
+      type(c_ptr), value :: fabric
+      integer(snd_status) :: r
     end function
-    function snd_job_exchange(job, mine, length, all, timeout) result(r) bind(c)
-      import :: c_int32_t, c_int64_t, c_ptr
-      type(c_ptr), value :: job
-      type(c_ptr), value :: mine
-      integer(c_int64_t), value :: length
-      type(c_ptr), value :: all
-      integer(c_int64_t), value :: timeout
-      integer(c_int32_t) :: r
-    end function
-    function snd_job_connect(job, peer, config, timeout, endpoint) result(r) bind(c)
-      import :: c_int32_t, c_int64_t, c_ptr, snd_endpoint_config
-      type(c_ptr), value :: job
-      integer(c_int32_t), value :: peer
-      type(snd_endpoint_config), intent(in) :: config
-      integer(c_int64_t), value :: timeout
-      type(c_ptr), intent(out) :: endpoint
-      integer(c_int32_t) :: r
-    end function
-    function snd_job_close(job) result(r) bind(c)
-      import :: c_int32_t, c_ptr
-      type(c_ptr), value :: job
-      integer(c_int32_t) :: r
+    function snd_adapter_open(fabric, adapter) result(r) bind(c)
+      import
+      type(c_ptr), value :: fabric
+      type(c_ptr), intent(out) :: adapter
+      integer(snd_status) :: r
     end function
     function snd_adapter_query(adapter, info) result(r) bind(c)
-      import :: c_int32_t, c_ptr, snd_adapter_info
+      import
       type(c_ptr), value :: adapter
       type(snd_adapter_info), intent(out) :: info
-      integer(c_int32_t) :: r
+      integer(snd_status) :: r
+    end function
+    function snd_adapter_close(adapter) result(r) bind(c)
+      import
+      type(c_ptr), value :: adapter
+      integer(snd_status) :: r
     end function
     function snd_mr_allocate(adapter, length, flags, mr) result(r) bind(c)
-      import :: c_int32_t, c_int64_t, c_ptr
+      import
       type(c_ptr), value :: adapter
       integer(c_int64_t), value :: length
       integer(c_int32_t), value :: flags
       type(c_ptr), intent(out) :: mr
-      integer(c_int32_t) :: r
+      integer(snd_status) :: r
     end function
     function snd_mr_register(adapter, buffer, length, flags, mr) result(r) bind(c)
-      import :: c_int32_t, c_int64_t, c_ptr
-      type(c_ptr), value :: adapter
-      type(c_ptr), value :: buffer
+      import
+      type(c_ptr), value :: adapter, buffer
       integer(c_int64_t), value :: length
       integer(c_int32_t), value :: flags
       type(c_ptr), intent(out) :: mr
-      integer(c_int32_t) :: r
+      integer(snd_status) :: r
     end function
     function snd_mr_buffer(mr) result(r) bind(c)
-      import :: c_ptr
+      import
       type(c_ptr), value :: mr
       type(c_ptr) :: r
     end function
     function snd_mr_length(mr) result(r) bind(c)
-      import :: c_int64_t, c_ptr
+      import
+      type(c_ptr), value :: mr
+      integer(c_int64_t) :: r
+    end function
+    function snd_mr_address(mr) result(r) bind(c)
+      import
       type(c_ptr), value :: mr
       integer(c_int64_t) :: r
     end function
     function snd_mr_local_token(mr) result(r) bind(c)
-      import :: c_int32_t, c_ptr
+      import
       type(c_ptr), value :: mr
       integer(c_int32_t) :: r
     end function
-    function snd_mr_query(mr, descriptor) result(r) bind(c)
-      import :: c_int32_t, c_ptr, snd_window_descriptor
+    function snd_mr_remote_token(mr) result(r) bind(c)
+      import
       type(c_ptr), value :: mr
-      type(snd_window_descriptor), intent(out) :: descriptor
       integer(c_int32_t) :: r
     end function
     function snd_mr_close(mr, timeout) result(r) bind(c)
-      import :: c_int32_t, c_int64_t, c_ptr
+      import
       type(c_ptr), value :: mr
       integer(c_int64_t), value :: timeout
-      integer(c_int32_t) :: r
+      integer(snd_status) :: r
     end function
     function snd_window_create(adapter, window) result(r) bind(c)
-      import :: c_int32_t, c_ptr
+      import
       type(c_ptr), value :: adapter
       type(c_ptr), intent(out) :: window
-      integer(c_int32_t) :: r
+      integer(snd_status) :: r
     end function
     function snd_window_query(window, descriptor) result(r) bind(c)
-      import :: c_int32_t, c_ptr, snd_window_descriptor
+      import
       type(c_ptr), value :: window
       type(snd_window_descriptor), intent(out) :: descriptor
-      integer(c_int32_t) :: r
+      integer(snd_status) :: r
     end function
+    function snd_mr_query(mr, descriptor) result(r) bind(c)
+      import
+      type(c_ptr), value :: mr
+      type(snd_window_descriptor), intent(out) :: descriptor
+      integer(snd_status) :: r
+    end function
+    subroutine snd_window_descriptor_encode(descriptor, bytes) bind(c)
+      import
+      type(snd_window_descriptor), intent(in) :: descriptor
+      integer(c_int8_t), intent(out) :: bytes(*)
+    end subroutine
+    subroutine snd_window_descriptor_decode(bytes, descriptor) bind(c)
+      import
+      integer(c_int8_t), intent(in) :: bytes(*)
+      type(snd_window_descriptor), intent(out) :: descriptor
+    end subroutine
     function snd_window_close(window, timeout) result(r) bind(c)
-      import :: c_int32_t, c_int64_t, c_ptr
+      import
       type(c_ptr), value :: window
       integer(c_int64_t), value :: timeout
-      integer(c_int32_t) :: r
+      integer(snd_status) :: r
     end function
     function snd_cq_create(adapter, depth, cq) result(r) bind(c)
-      import :: c_int32_t, c_ptr
+      import
       type(c_ptr), value :: adapter
       integer(c_int32_t), value :: depth
       type(c_ptr), intent(out) :: cq
-      integer(c_int32_t) :: r
+      integer(snd_status) :: r
     end function
     function snd_cq_poll(cq, results, count) result(r) bind(c)
-      import :: c_int32_t, c_ptr, snd_result
+      import
       type(c_ptr), value :: cq
       type(snd_result), intent(inout) :: results(*)
       integer(c_int32_t), value :: count
       integer(c_int32_t) :: r
     end function
     function snd_cq_wait(cq, results, count, timeout, taken) result(r) bind(c)
-      import :: c_int32_t, c_int64_t, c_ptr, snd_result
+      import
       type(c_ptr), value :: cq
       type(snd_result), intent(inout) :: results(*)
       integer(c_int32_t), value :: count
       integer(c_int64_t), value :: timeout
       integer(c_int32_t), intent(out) :: taken
-      integer(c_int32_t) :: r
+      integer(snd_status) :: r
     end function
     function snd_cq_notify(cq, request_type, timeout) result(r) bind(c)
-      import :: c_int32_t, c_int64_t, c_ptr
+      import
       type(c_ptr), value :: cq
       integer(c_int32_t), value :: request_type
       integer(c_int64_t), value :: timeout
-      integer(c_int32_t) :: r
+      integer(snd_status) :: r
+    end function
+    function snd_cq_event_fd(cq, descriptor) result(r) bind(c)
+      import
+      type(c_ptr), value :: cq
+      integer(c_int), intent(out) :: descriptor
+      integer(snd_status) :: r
+    end function
+    function snd_cq_resize(cq, depth) result(r) bind(c)
+      import
+      type(c_ptr), value :: cq
+      integer(c_int32_t), value :: depth
+      integer(snd_status) :: r
     end function
     function snd_cq_close(cq) result(r) bind(c)
-      import :: c_int32_t, c_ptr
+      import
       type(c_ptr), value :: cq
-      integer(c_int32_t) :: r
+      integer(snd_status) :: r
+    end function
+    function snd_srq_create(adapter, config, srq) result(r) bind(c)
+      import
+      type(c_ptr), value :: adapter
+      type(snd_srq_config), intent(in) :: config
+      type(c_ptr), intent(out) :: srq
+      integer(snd_status) :: r
+    end function
+    function snd_srq_receive(srq, context, sge, count) result(r) bind(c)
+      import
+      type(c_ptr), value :: srq
+      integer(c_int64_t), value :: context
+      type(snd_sge), intent(in) :: sge(*)
+      integer(c_int32_t), value :: count
+      integer(snd_status) :: r
+    end function
+    function snd_srq_notify(srq, timeout) result(r) bind(c)
+      import
+      type(c_ptr), value :: srq
+      integer(c_int64_t), value :: timeout
+      integer(snd_status) :: r
+    end function
+    function snd_srq_modify(srq, depth, threshold) result(r) bind(c)
+      import
+      type(c_ptr), value :: srq
+      integer(c_int32_t), value :: depth, threshold
+      integer(snd_status) :: r
+    end function
+    function snd_srq_close(srq) result(r) bind(c)
+      import
+      type(c_ptr), value :: srq
+      integer(snd_status) :: r
+    end function
+    function snd_endpoint_create(adapter, config, endpoint) result(r) bind(c)
+      import
+      type(c_ptr), value :: adapter
+      type(snd_endpoint_config), intent(in) :: config
+      type(c_ptr), intent(out) :: endpoint
+      integer(snd_status) :: r
     end function
     function snd_endpoint_receive(endpoint, context, sge, count) result(r) bind(c)
-      import :: c_int32_t, c_int64_t, c_ptr, snd_sge
+      import
       type(c_ptr), value :: endpoint
       integer(c_int64_t), value :: context
       type(snd_sge), intent(in) :: sge(*)
       integer(c_int32_t), value :: count
-      integer(c_int32_t) :: r
+      integer(snd_status) :: r
     end function
     function snd_endpoint_send(endpoint, context, sge, count, flags) result(r) bind(c)
-      import :: c_int32_t, c_int64_t, c_ptr, snd_sge
+      import
       type(c_ptr), value :: endpoint
       integer(c_int64_t), value :: context
       type(snd_sge), intent(in) :: sge(*)
-      integer(c_int32_t), value :: count
-      integer(c_int32_t), value :: flags
-      integer(c_int32_t) :: r
+      integer(c_int32_t), value :: count, flags
+      integer(snd_status) :: r
     end function
     function snd_endpoint_send_and_invalidate(endpoint, context, sge, count, token, flags) result(r) bind(c)
-      import :: c_int32_t, c_int64_t, c_ptr, snd_sge
+      import
       type(c_ptr), value :: endpoint
       integer(c_int64_t), value :: context
       type(snd_sge), intent(in) :: sge(*)
-      integer(c_int32_t), value :: count
-      integer(c_int32_t), value :: token
-      integer(c_int32_t), value :: flags
-      integer(c_int32_t) :: r
+      integer(c_int32_t), value :: count, token, flags
+      integer(snd_status) :: r
     end function
     function snd_endpoint_write(endpoint, context, sge, count, address, token, flags) result(r) bind(c)
-      import :: c_int32_t, c_int64_t, c_ptr, snd_sge
+      import
       type(c_ptr), value :: endpoint
       integer(c_int64_t), value :: context
       type(snd_sge), intent(in) :: sge(*)
       integer(c_int32_t), value :: count
       integer(c_int64_t), value :: address
-      integer(c_int32_t), value :: token
-      integer(c_int32_t), value :: flags
-      integer(c_int32_t) :: r
+      integer(c_int32_t), value :: token, flags
+      integer(snd_status) :: r
     end function
     function snd_endpoint_read(endpoint, context, sge, count, address, token, flags) result(r) bind(c)
-      import :: c_int32_t, c_int64_t, c_ptr, snd_sge
+      import
       type(c_ptr), value :: endpoint
       integer(c_int64_t), value :: context
       type(snd_sge), intent(in) :: sge(*)
       integer(c_int32_t), value :: count
       integer(c_int64_t), value :: address
-      integer(c_int32_t), value :: token
-      integer(c_int32_t), value :: flags
-      integer(c_int32_t) :: r
+      integer(c_int32_t), value :: token, flags
+      integer(snd_status) :: r
     end function
     function snd_endpoint_bind(endpoint, context, mr, window, buffer, length, flags) result(r) bind(c)
-      import :: c_int32_t, c_int64_t, c_ptr
+      import
       type(c_ptr), value :: endpoint
       integer(c_int64_t), value :: context
-      type(c_ptr), value :: mr
-      type(c_ptr), value :: window
-      type(c_ptr), value :: buffer
+      type(c_ptr), value :: mr, window, buffer
       integer(c_int64_t), value :: length
       integer(c_int32_t), value :: flags
-      integer(c_int32_t) :: r
+      integer(snd_status) :: r
     end function
     function snd_endpoint_invalidate(endpoint, context, window, flags) result(r) bind(c)
-      import :: c_int32_t, c_int64_t, c_ptr
+      import
       type(c_ptr), value :: endpoint
       integer(c_int64_t), value :: context
       type(c_ptr), value :: window
       integer(c_int32_t), value :: flags
-      integer(c_int32_t) :: r
+      integer(snd_status) :: r
     end function
     function snd_endpoint_post(endpoint, requests, count, posted) result(r) bind(c)
-      import :: c_int32_t, c_ptr, snd_request
+      import
       type(c_ptr), value :: endpoint
       type(snd_request), intent(in) :: requests(*)
       integer(c_int32_t), value :: count
       integer(c_int32_t), intent(out) :: posted
-      integer(c_int32_t) :: r
+      integer(snd_status) :: r
     end function
     function snd_endpoint_flush(endpoint, timeout) result(r) bind(c)
-      import :: c_int32_t, c_int64_t, c_ptr
+      import
       type(c_ptr), value :: endpoint
       integer(c_int64_t), value :: timeout
-      integer(c_int32_t) :: r
+      integer(snd_status) :: r
     end function
     function snd_endpoint_error(endpoint) result(r) bind(c)
-      import :: c_int32_t, c_ptr
+      import
       type(c_ptr), value :: endpoint
-      integer(c_int32_t) :: r
+      integer(snd_status) :: r
     end function
     function snd_endpoint_close(endpoint) result(r) bind(c)
-      import :: c_int32_t, c_ptr
+      import
       type(c_ptr), value :: endpoint
+      integer(snd_status) :: r
+    end function
+    function snd_listener_create(adapter, listener) result(r) bind(c)
+      import
+      type(c_ptr), value :: adapter
+      type(c_ptr), intent(out) :: listener
+      integer(snd_status) :: r
+    end function
+    function snd_listener_bind(listener, address) result(r) bind(c)
+      import
+      type(c_ptr), value :: listener
+      type(snd_address), value :: address
+      integer(snd_status) :: r
+    end function
+    function snd_listener_listen(listener, backlog) result(r) bind(c)
+      import
+      type(c_ptr), value :: listener
+      integer(c_int32_t), value :: backlog
+      integer(snd_status) :: r
+    end function
+    function snd_listener_address(listener, address) result(r) bind(c)
+      import
+      type(c_ptr), value :: listener
+      type(snd_address), intent(out) :: address
+      integer(snd_status) :: r
+    end function
+    function snd_listener_request(listener, timeout, connector) result(r) bind(c)
+      import
+      type(c_ptr), value :: listener
+      integer(c_int64_t), value :: timeout
+      type(c_ptr), intent(out) :: connector
+      integer(snd_status) :: r
+    end function
+    function snd_listener_pause(listener, pause) result(r) bind(c)
+      import
+      type(c_ptr), value :: listener
+      integer(c_int), value :: pause
+      integer(snd_status) :: r
+    end function
+    function snd_listener_close(listener) result(r) bind(c)
+      import
+      type(c_ptr), value :: listener
+      integer(snd_status) :: r
+    end function
+    function snd_connector_create(adapter, connector) result(r) bind(c)
+      import
+      type(c_ptr), value :: adapter
+      type(c_ptr), intent(out) :: connector
+      integer(snd_status) :: r
+    end function
+    function snd_connector_bind(connector, address) result(r) bind(c)
+      import
+      type(c_ptr), value :: connector
+      type(snd_address), value :: address
+      integer(snd_status) :: r
+    end function
+    function snd_connector_connect(connector, endpoint, address, params, timeout) result(r) bind(c)
+      import
+      type(c_ptr), value :: connector, endpoint
+      type(snd_address), value :: address
+      type(snd_connect_params), intent(in), optional :: params
+      integer(c_int64_t), value :: timeout
+      integer(snd_status) :: r
+    end function
+    function snd_connector_complete(connector) result(r) bind(c)
+      import
+      type(c_ptr), value :: connector
+      integer(snd_status) :: r
+    end function
+    function snd_connector_accept(connector, endpoint, params, timeout) result(r) bind(c)
+      import
+      type(c_ptr), value :: connector, endpoint
+      type(snd_connect_params), intent(in), optional :: params
+      integer(c_int64_t), value :: timeout
+      integer(snd_status) :: r
+    end function
+    function snd_connector_reject(connector, private_data, length) result(r) bind(c)
+      import
+      type(c_ptr), value :: connector, private_data
+      integer(c_int32_t), value :: length
+      integer(snd_status) :: r
+    end function
+    function snd_connector_private_data(connector, buffer, capacity, length) result(r) bind(c)
+      import
+      type(c_ptr), value :: connector, buffer
+      integer(c_int32_t), value :: capacity
+      integer(c_int32_t), intent(out) :: length
+      integer(snd_status) :: r
+    end function
+    function snd_connector_read_limits(connector, inbound, outbound) result(r) bind(c)
+      import
+      type(c_ptr), value :: connector
+      integer(c_int32_t), intent(out) :: inbound, outbound
+      integer(snd_status) :: r
+    end function
+    function snd_connector_local_address(connector, address) result(r) bind(c)
+      import
+      type(c_ptr), value :: connector
+      type(snd_address), intent(out) :: address
+      integer(snd_status) :: r
+    end function
+    function snd_connector_peer_address(connector, address) result(r) bind(c)
+      import
+      type(c_ptr), value :: connector
+      type(snd_address), intent(out) :: address
+      integer(snd_status) :: r
+    end function
+    function snd_connector_disconnect(connector, timeout) result(r) bind(c)
+      import
+      type(c_ptr), value :: connector
+      integer(c_int64_t), value :: timeout
+      integer(snd_status) :: r
+    end function
+    function snd_connector_wait_disconnect(connector, timeout) result(r) bind(c)
+      import
+      type(c_ptr), value :: connector
+      integer(c_int64_t), value :: timeout
+      integer(snd_status) :: r
+    end function
+    function snd_connector_cancel(connector) result(r) bind(c)
+      import
+      type(c_ptr), value :: connector
+      integer(snd_status) :: r
+    end function
+    function snd_connector_close(connector) result(r) bind(c)
+      import
+      type(c_ptr), value :: connector
+      integer(snd_status) :: r
+    end function
+    function snd_job_init(options, timeout, job) result(r) bind(c)
+      import
+      type(snd_fabric_options), intent(in), optional :: options
+      integer(c_int64_t), value :: timeout
+      type(c_ptr), intent(out) :: job
+      integer(snd_status) :: r
+    end function
+    function snd_job_join(name, rank, size, options, timeout, job) result(r) bind(c)
+      import
+      character(kind=c_char), intent(in) :: name(*)
+      integer(c_int32_t), value :: rank, size
+      type(snd_fabric_options), intent(in), optional :: options
+      integer(c_int64_t), value :: timeout
+      type(c_ptr), intent(out) :: job
+      integer(snd_status) :: r
+    end function
+    function snd_job_rank(job) result(r) bind(c)
+      import
+      type(c_ptr), value :: job
       integer(c_int32_t) :: r
     end function
-    function c_status_name(status) result(r) bind(c, name='snd_status_name')
-      import :: c_int32_t, c_ptr
-      integer(c_int32_t), value :: status
+    function snd_job_size(job) result(r) bind(c)
+      import
+      type(c_ptr), value :: job
+      integer(c_int32_t) :: r
+    end function
+    function snd_job_fabric(job) result(r) bind(c)
+      import
+      type(c_ptr), value :: job
       type(c_ptr) :: r
     end function
-    function c_last_error() result(r) bind(c, name='snd_last_error')
-      import :: c_ptr
+    function snd_job_adapter(job) result(r) bind(c)
+      import
+      type(c_ptr), value :: job
       type(c_ptr) :: r
+    end function
+    function snd_job_barrier(job, timeout) result(r) bind(c)
+      import
+      type(c_ptr), value :: job
+      integer(c_int64_t), value :: timeout
+      integer(snd_status) :: r
+    end function
+    function snd_job_exchange(job, mine, length, all, timeout) result(r) bind(c)
+      import
+      type(c_ptr), value :: job, mine
+      integer(c_int64_t), value :: length
+      type(c_ptr), value :: all
+      integer(c_int64_t), value :: timeout
+      integer(snd_status) :: r
+    end function
+    function snd_job_connect(job, peer, config, timeout, endpoint) result(r) bind(c)
+      import
+      type(c_ptr), value :: job
+      integer(c_int32_t), value :: peer
+      type(snd_endpoint_config), intent(in) :: config
+      integer(c_int64_t), value :: timeout
+      type(c_ptr), intent(out) :: endpoint
+      integer(snd_status) :: r
+    end function
+    function snd_job_close(job) result(r) bind(c)
+      import
+      type(c_ptr), value :: job
+      integer(snd_status) :: r
     end function
     function c_strlen(text) result(r) bind(c, name='strlen')
-      import :: c_ptr, c_size_t
+      import
       type(c_ptr), value :: text
       integer(c_size_t) :: r
     end function
-    subroutine snd_window_descriptor_encode(descriptor, bytes) bind(c)
-      import :: snd_window_descriptor, c_int8_t
-      type(snd_window_descriptor), intent(in) :: descriptor
-      integer(c_int8_t), intent(out) :: bytes(*)
-    end subroutine
-    subroutine snd_window_descriptor_decode(bytes, descriptor) bind(c)
-      import :: snd_window_descriptor, c_int8_t
-      integer(c_int8_t), intent(in) :: bytes(*)
-      type(snd_window_descriptor), intent(out) :: descriptor
-    end subroutine
   end interface
-
-  public :: snd_job_init
-  public :: snd_job_join
-  public :: snd_job_rank
-  public :: snd_job_size
-  public :: snd_job_fabric
-  public :: snd_job_adapter
-  public :: snd_job_barrier
-  public :: snd_job_exchange
-  public :: snd_job_connect
-  public :: snd_job_close
-  public :: snd_adapter_query
-  public :: snd_mr_allocate
-  public :: snd_mr_register
-  public :: snd_mr_buffer
-  public :: snd_mr_length
-  public :: snd_mr_local_token
-  public :: snd_mr_query
-  public :: snd_mr_close
-  public :: snd_window_create
-  public :: snd_window_query
-  public :: snd_window_close
-  public :: snd_cq_create
-  public :: snd_cq_poll
-  public :: snd_cq_wait
-  public :: snd_cq_notify
-  public :: snd_cq_close
-  public :: snd_endpoint_receive
-  public :: snd_endpoint_send
-  public :: snd_endpoint_send_and_invalidate
-  public :: snd_endpoint_write
-  public :: snd_endpoint_read
-  public :: snd_endpoint_bind
-  public :: snd_endpoint_invalidate
-  public :: snd_endpoint_post
-  public :: snd_endpoint_flush
-  public :: snd_endpoint_error
-  public :: snd_endpoint_close
-  public :: snd_window_descriptor_encode
-  public :: snd_window_descriptor_decode
-  public :: snd_text
-  public :: snd_error_text
-  public :: snd_check
 
 contains
 
@@ -486,8 +705,15 @@ contains
     text = copy_text(c_last_error())
   end function
 
+  ! snd_version_text returns the version of the library, such as "0.1.0".
+  function snd_version_text() result(text)
+    character(len=:), allocatable :: text
+    text = copy_text(c_version())
+  end function
+
   ! snd_check ends the program with the text of the failure, if the status is one.
   subroutine snd_check(status)
+    use, intrinsic :: iso_fortran_env, only: error_unit
     integer(c_int32_t), intent(in) :: status
     if (status /= snd_success) then
       write (error_unit, '(a)') snd_text(status) // ': ' // snd_error_text()

@@ -54,9 +54,56 @@ static void ownership(snd_adapter *adapter)
 		thrown = true;
 	}
 	CHECK(thrown && d.sge(72, 8).length == 8);
+	CHECK(d.local_token() != d.remote_token() && d.descriptor().address == d.address());
 	d.close(second);
 	CHECK(d.get() == nullptr);
 	CHECK(status_of([&] { d.close(); }) == SND_INVALID_HANDLE);
+}
+
+/* A vector moves its elements when it grows, and an exception destroys it. */
+static void unwinding(snd_adapter *adapter)
+{
+	std::vector<snd_mr *> raw;
+	try {
+		std::vector<softnd::region> regions;
+		for (int i = 0; i < 10; i++) {
+			regions.push_back(softnd::region::allocate(adapter, 64));
+			raw.push_back(regions.back());
+		}
+		for (snd_mr *mr : raw)
+			CHECK(snd_mr_length(mr) == 64);
+		(void)softnd::region::allocate(adapter, 0);
+		CHECK(false);
+	} catch (const softnd::error &e) {
+		CHECK(e.status() == SND_INVALID_BUFFER_SIZE);
+	}
+	for (snd_mr *mr : raw)
+		CHECK(snd_mr_length(mr) == 0); /* it is closed */
+}
+
+/* softnd::span converts from containers and arrays, and in C++20 from and to std::span. */
+static void spans(const softnd::region &region)
+{
+	const std::vector<int> numbers{1, 2, 3};
+	int array[] = {4, 5};
+	softnd::span<const int> view = numbers;
+	CHECK(view.size() == 3 && view[2] == 3 && view.data() == numbers.data());
+	view = array;
+	CHECK(view.size() == 2 && view.first(1).size() == 1);
+	static_assert(!std::is_convertible<const std::vector<int> &, softnd::span<int>>::value, "the elements are constant");
+	static_assert(!std::is_convertible<std::vector<long> &, softnd::span<const int>>::value, "the elements are of another type");
+#ifdef __cpp_lib_span
+	std::span<std::uint64_t> words = region.as<std::uint64_t>();
+	CHECK(words.size() == 512 && words.data() == snd_mr_buffer(region));
+	softnd::span<std::uint64_t> part = words.subspan(1, 2);
+	CHECK(part.size() == 2 && part.data() == words.data() + 1);
+	std::span<const std::byte> bytes = region.bytes();
+	CHECK(bytes.size() == 4096);
+	static_assert(!std::is_convertible<softnd::span<const int>, std::span<int>>::value, "the elements are constant");
+#else
+	static_assert(__cplusplus < 202002L, "C++20 has std::span");
+	CHECK(region.bytes().size() == 4096);
+#endif
 }
 
 static void connection(softnd::fabric &near, softnd::fabric &far)
@@ -75,7 +122,8 @@ static void connection(softnd::fabric &near, softnd::fabric &far)
 	std::thread server([&] {
 		softnd::connector c = l.request(10 * second);
 		CHECK(c.private_data().empty());
-		c.accept(target, nullptr, 10 * second);
+		snd_connect_params params{nullptr, 0, 3, 2, 0};
+		c.accept(target, &params, 10 * second);
 		std::array<snd_result, 4> results{};
 		target.receive(7);
 		target.bind(1, memory, w, memory.bytes().part(8, 64), SND_ALLOW_WRITE | SND_ALLOW_READ);
@@ -101,9 +149,11 @@ static void connection(softnd::fabric &near, softnd::fabric &far)
 	ep.receive(1, {&s, 1});
 	softnd::connector c = softnd::connector::create(here);
 	c.bind({0, 0, 0});
-	c.connect(ep, l.address(), nullptr, 10 * second);
+	snd_connect_params params{nullptr, 0, 1, 4, 0};
+	c.connect(ep, l.address(), &params, 10 * second);
 	c.complete();
 	CHECK(c.peer_address().port == l.address().port);
+	CHECK(c.read_limits() == std::make_pair(1u, 3u));
 	snd_result result[2];
 	auto taken = mine.wait(result, 10 * second);
 	CHECK(taken.size() == 1 && taken[0].bytes == SND_WINDOW_DESCRIPTOR_SIZE);
@@ -134,7 +184,10 @@ int main()
 	softnd::fabric g = softnd::fabric::attach(f.descriptor());
 	CHECK(f.address().host != g.address().host);
 	softnd::adapter a = softnd::adapter::open(f);
+	CHECK(std::strcmp(softnd::version(), snd_version()) == 0);
 	ownership(a);
+	unwinding(a);
+	spans(softnd::region::allocate(a, 4096));
 	connection(f, g);
 
 	softnd::job j = softnd::job::init(10 * second); /* rank 0 of 1 */

@@ -10,10 +10,17 @@
 
 #include <softnd/softnd.h>
 
+#if __has_include(<version>)
+#include <version> /* whether there is a std::span */
+#endif
+
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#ifdef __cpp_lib_span
+#include <span>
+#endif
 #include <stdexcept>
 #include <string>
 #include <type_traits>
@@ -21,6 +28,9 @@
 #include <vector>
 
 namespace softnd {
+
+/* version returns the version of the library, such as "0.1.0". */
+inline const char *version() noexcept { return snd_version(); }
 
 /* error is a failed call: what() is the text of snd_last_error. */
 class error : public std::runtime_error {
@@ -83,6 +93,15 @@ private:
 	T *data_ = nullptr;
 	std::size_t size_ = 0;
 };
+
+} // namespace softnd
+
+#ifdef __cpp_lib_span
+/* A std::span of the elements outlives the softnd::span. */
+template <class T> inline constexpr bool std::ranges::enable_borrowed_range<softnd::span<T>> = true;
+#endif
+
+namespace softnd {
 
 using sge_list = span<const snd_sge>;
 
@@ -199,7 +218,9 @@ public:
 		return span<T>(static_cast<T *>(snd_mr_buffer(get())), snd_mr_length(get()) / sizeof(T));
 	}
 	span<std::byte> bytes() const noexcept { return as<std::byte>(); }
+	std::uint64_t address() const noexcept { return snd_mr_address(get()); }
 	std::uint32_t local_token() const noexcept { return snd_mr_local_token(get()); }
+	std::uint32_t remote_token() const noexcept { return snd_mr_remote_token(get()); }
 	snd_window_descriptor descriptor() const
 	{
 		snd_window_descriptor d{};
@@ -380,6 +401,13 @@ public:
 		check(snd_connector_private_data(get(), data.data(), detail::count(data.size()), &length));
 		data.resize(length);
 		return data;
+	}
+	/* read_limits returns the numbers of inbound and outbound Reads. */
+	std::pair<std::uint32_t, std::uint32_t> read_limits() const
+	{
+		std::pair<std::uint32_t, std::uint32_t> limits{};
+		check(snd_connector_read_limits(get(), &limits.first, &limits.second));
+		return limits;
 	}
 	snd_address local_address() const { return address(snd_connector_local_address); }
 	snd_address peer_address() const { return address(snd_connector_peer_address); }
