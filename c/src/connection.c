@@ -4,6 +4,7 @@
 
 #include "cq.h"
 #include "error.h"
+#include "watch.h"
 
 enum { OWNER_SHIFT = SNDL_ADAPTER_MEMBER_SHIFT };
 
@@ -24,6 +25,7 @@ struct snd_connection *snd_connection_new(struct snd_fabric *f, struct snd_conne
 	snd_list_init(&c->queue_link);
 	snd_list_init(&c->work.link);
 	snd_list_append(&f->connections, &c->link);
+	snd_watch_also(f, peer.id);
 	return c;
 }
 
@@ -195,7 +197,8 @@ void snd_fail_all(struct snd_fabric *f)
 	snd_wake(f);
 }
 
-void snd_check_peers(struct snd_fabric *f)
+/* snd_check_peers tests the locks of connected peers. It adds them to the members that are to be watched. */
+void snd_check_peers(struct snd_fabric *f, uint64_t *watched, uint32_t *count)
 {
 	uint64_t checked = 0;
 	for (struct snd_link *l = f->connections.next; l != &f->connections; l = l->next) {
@@ -203,7 +206,13 @@ void snd_check_peers(struct snd_fabric *f)
 		if (c->peer.id == checked || c->peer_dead)
 			continue;
 		checked = c->peer.id;
-		snd_check_alive(f, &c->peer);
+		if (!snd_check_alive(f, &c->peer))
+			continue;
+		uint32_t i = 0;
+		while (i < *count && watched[i] != checked)
+			i++;
+		if (i == *count && i < SNDL_MEMBERS)
+			watched[(*count)++] = checked;
 	}
 }
 

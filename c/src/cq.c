@@ -293,7 +293,7 @@ snd_status snd_cq_close(snd_cq *cq)
 	if (cq->fd >= 0) {
 		close(cq->fd);
 		cq->fd = -1;
-		f->event_fds--;
+		snd_set32(&f->event_fds, snd_relaxed32(&f->event_fds) - 1);
 	}
 	snd_wake(f);
 	snd_cq_release(cq);

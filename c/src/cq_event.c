@@ -128,7 +128,7 @@ snd_status snd_cq_event_fd(snd_cq *cq, int *descriptor)
 	} else if ((cq->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) < 0) {
 		s = snd_fail(SND_INSUFFICIENT_RESOURCES, "%s: %s: raise ulimit -n or call snd_cq_wait", op, strerror(errno));
 	} else {
-		f->event_fds++;
+		snd_set32(&f->event_fds, snd_relaxed32(&f->event_fds) + 1);
 		update_watched(cq);
 		if (cq->head != cq->tail || cq->overrun)
 			snd_cq_event(cq, false, false);

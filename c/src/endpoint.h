@@ -328,7 +328,7 @@ void snd_refuse(struct snd_connection *c);
 void snd_handle_request(struct snd_fabric *f, uint64_t offset);
 void snd_release_dead(struct snd_fabric *f, uint64_t id);
 void snd_fail_all(struct snd_fabric *f);
-void snd_check_peers(struct snd_fabric *f);
+void snd_check_peers(struct snd_fabric *f, uint64_t *watched, uint32_t *count);
 void snd_clear_forged_hazards(struct snd_fabric *f);
 /* snd_endpoint_closed tells a connector that its endpoint's memory is freed. */
 void snd_endpoint_closed(struct snd_connector *c);

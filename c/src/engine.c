@@ -1,19 +1,14 @@
 /* The engine makes progress when the program does not. While the program polls or waits, the engine sleeps on a timer,
  * with its doorbell disarmed, so that requests of peers make no system call. When the program does neither, the engine
  * arms its doorbell and sleeps until a peer rings. */
-#include <errno.h>
 #include <sched.h>
-#include <signal.h>
-#include <string.h>
 #include <time.h>
 
 #include "endpoint.h"
-#include "error.h"
+#include "thread.h"
 
 #define MIN_GAP INT64_C(200000)
 #define MAX_GAP INT64_C(2000000)
-#define MAX_SLEEP INT64_C(100000000) /* the periodic work is due then */
-#define JOIN_INTERVAL INT64_C(20000000) /* so that joiners of a named fabric get an answer */
 #define POLL_INTERVAL INT64_C(1000000)
 enum { MAX_BURST = 16, YIELDS = 100 };
 
@@ -67,7 +62,8 @@ static void rest(struct snd_fabric *f)
 	uint32_t ticket = snd_arm(d);
 	f->engine_armed = true;
 	bool progressed = drive(f);
-	int64_t sleep = snd_needs_polling(f) ? POLL_INTERVAL : f->socket >= 0 ? JOIN_INTERVAL : MAX_SLEEP;
+	/* A wait of the program polls by itself, and wakes the engine if it ends before that work does. */
+	int64_t sleep = f->calls == 0 && snd_needs_polling(f) ? POLL_INTERVAL : snd_idle_time(f);
 	engine_unlock(f);
 	if (!progressed && snd_load32(&f->quit) == 0)
 		snd_sleep(d, ticket, sleep);
@@ -85,23 +81,18 @@ static void *run(void *arg)
 	int burst = 0;
 	while (snd_load32(&f->quit) == 0) {
 		uint64_t now = snd_relaxed(&f->activity);
-		if (now != seen && f->event_fds == 0) { /* the program drives its endpoints */
+		if (now != seen && snd_relaxed32(&f->event_fds) == 0) { /* the program drives its endpoints */
 			seen = now;
 			pause_for(gap);
 			gap = gap * 2 < MAX_GAP ? gap * 2 : MAX_GAP;
 			continue;
 		}
 		engine_lock(f);
-		bool waits = f->calls > 0, progressed = !waits && drive(f);
+		bool progressed = f->calls == 0 && drive(f); /* a wait drives everything */
 		engine_unlock(f);
 		if (progressed && ++burst < MAX_BURST)
 			continue;
 		burst = 0;
-		if (waits && f->event_fds == 0) {
-			pause_for(gap);
-			gap = gap * 2 < MAX_GAP ? gap * 2 : MAX_GAP;
-			continue;
-		}
 		gap = MIN_GAP;
 		rest(f);
 	}
@@ -110,25 +101,19 @@ static void *run(void *arg)
 
 snd_status snd_engine_start(struct snd_fabric *f, const char *op)
 {
-	sigset_t all, before;
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before); /* the thread takes no signal of the program */
-	int e = pthread_create(&f->engine, NULL, run, f);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	if (e != 0)
-		return snd_fail(SND_INSUFFICIENT_RESOURCES, "%s: start the progress thread: %s", op, strerror(e));
-	(void)pthread_setname_np(f->engine, "softnd");
-	return SND_SUCCESS;
+	snd_status s = snd_thread_start(&f->engine, run, f, "softnd", op);
+	f->engine_runs = s == SND_SUCCESS;
+	return s;
 }
 
 void snd_engine_stop(struct snd_fabric *f)
 {
-	if (!f->has_engine)
+	if (!f->engine_runs)
 		return;
 	atomic_store(&f->quit, 1);
 	snd_wake_doorbell(&f->record->engine);
 	pthread_join(f->engine, NULL);
-	f->has_engine = false;
+	f->engine_runs = false;
 }
 
 void snd_wake_progress(struct snd_fabric *f)

@@ -11,6 +11,7 @@
 #include "cq.h"
 #include "error.h"
 #include "srq.h"
+#include "watch.h"
 
 #define SECOND INT64_C(1000000000)
 
@@ -86,8 +87,13 @@ snd_status snd_fabric_finish(struct snd_fabric *f, snd_status s, int32_t rank, s
 		free_fabric(f);
 		return s;
 	}
+	if (f->has_engine)
+		s = snd_watch_start(f, op);
 	snd_check_liveness(f);
-	if (f->has_engine && (s = snd_engine_start(f, op)) != SND_SUCCESS) {
+	if (s == SND_SUCCESS && f->has_engine)
+		s = snd_engine_start(f, op);
+	if (s != SND_SUCCESS) {
+		snd_watch_stop(f);
 		snd_leave(f);
 		free_fabric(f);
 		return s;
@@ -211,6 +217,7 @@ snd_status snd_fabric_close(snd_fabric *fabric)
 		nanosleep(&(struct timespec){0, 1000000}, NULL);
 		snd_lock(f);
 	}
+	snd_watch_stop(f);
 	free_objects(f);
 	snd_leave(f);
 	snd_unlock(f);

@@ -56,6 +56,7 @@ struct snd_fabric {
 	/* Waits. */
 	uint32_t sleepers; /* threads that sleep on the wait doorbell, or are about to */
 	uint32_t calls;    /* threads in a wait */
+	uint32_t drains;   /* of these, for the end of a peer's copy, which no ring announces */
 
 	/* Housekeeping. */
 	uint64_t deaths;        /* arena's number at the last liveness check */
@@ -82,9 +83,10 @@ struct snd_fabric {
 	struct snd_joiner joiners[SND_JOINERS];
 
 	/* The engine: a thread that makes progress when the program does not. */
-	bool has_engine;
+	bool has_engine, engine_runs;
+	struct snd_watch *watch; /* the thread that looks for ended processes; NULL without an engine */
 	bool engine_armed; /* its doorbell is armed */
-	uint32_t event_fds; /* completion queues whose program may sleep in poll or epoll */
+	snd_half event_fds; /* completion queues whose program may sleep in poll or epoll */
 	snd_half quit;
 	snd_word activity; /* changes when the program polls or waits */
 	pthread_t engine;
@@ -155,6 +157,8 @@ void snd_request_liveness_checks(struct snd_fabric *f);
 void snd_check_liveness(struct snd_fabric *f);
 /* snd_housekeep does the periodic work if it is due. */
 void snd_housekeep(struct snd_fabric *f, int64_t now);
+/* snd_idle_time is how long a thread may sleep while nothing is under way. */
+int64_t snd_idle_time(const struct snd_fabric *f);
 uint64_t snd_not_counted(uint32_t incarnation);
 void snd_record_lost_peer(struct snd_fabric *f, uint64_t peer);
 
@@ -175,7 +179,9 @@ static inline void snd_ring_peer(struct snd_fabric *f, const struct snd_peer *p)
 }
 
 /* fabric_name.c */
-void snd_serve_joiners(struct snd_fabric *f, int64_t now);
+/* snd_serve_joiners answers processes that join the fabric, and reports whether some have connected. Any member may
+ * answer. It never blocks. */
+bool snd_serve_joiners(struct snd_fabric *f, int64_t now);
 void snd_stop_serving(struct snd_fabric *f);
 
 /* inbox.c */
@@ -200,6 +206,8 @@ static inline void snd_wake(struct snd_fabric *f)
  * closed. It makes progress on everything meanwhile. drive, if not NULL, is called more often than the rest is
  * driven. The caller holds the lock. */
 snd_status snd_wait(struct snd_fabric *f, int64_t timeout, bool (*ready)(void *), void (*drive)(void *), void *arg);
+/* snd_wait_drained waits until peers have ended their copies. */
+snd_status snd_wait_drained(struct snd_fabric *f, int64_t timeout, bool (*drained)(void *), void *arg);
 
 /* ports.c */
 snd_status snd_bind_port(struct snd_fabric *f, snd_address wanted, snd_address *bound, const char *op);

@@ -150,22 +150,24 @@ static bool reply(struct snd_fabric *f, int s)
 	return true;
 }
 
-/* snd_serve_joiners answers processes that join the fabric. Any member may; it never blocks. */
-void snd_serve_joiners(struct snd_fabric *f, int64_t now)
+bool snd_serve_joiners(struct snd_fabric *f, int64_t now)
 {
+	bool any = false;
 	if (f->socket < 0)
-		return;
+		return false;
 	for (int i = 0; i < SND_JOINERS; i++) {
 		struct snd_joiner *j = &f->joiners[i];
 		if (j->socket < 0) {
 			j->socket = accept4(f->socket, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 			j->deadline = now + INT64_C(2000000000);
 		}
+		any = any || j->socket >= 0;
 		if (j->socket >= 0 && (reply(f, j->socket) || now > j->deadline)) {
 			close(j->socket);
 			j->socket = -1;
 		}
 	}
+	return any;
 }
 
 /* snd_stop_serving closes the sockets. */

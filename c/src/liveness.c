@@ -7,8 +7,11 @@
 
 #include "endpoint.h"
 #include "fabric.h"
+#include "watch.h"
 
 #define CHECK_INTERVAL INT64_C(100000000)
+#define QUIET_INTERVAL INT64_C(2000000000) /* while nothing is under way, and another thread waits for events */
+#define JOIN_INTERVAL INT64_C(20000000)
 #define LOST_PEER_HOLD UINT64_C(1000000000)
 enum { NEIGHBOURS = 2 };
 
@@ -107,21 +110,23 @@ void snd_request_liveness_checks(struct snd_fabric *f)
 	}
 }
 
-/* check_neighbours tests the locks of the next two live members and of one more, a different one each time. */
-static void check_neighbours(struct snd_fabric *f)
+/* check_neighbours tests the locks of the next two live members and of one more, a different one each time. It returns how
+ * many neighbours there are. */
+static uint32_t check_neighbours(struct snd_fabric *f, uint64_t *neighbours)
 {
-	int n = 0;
+	uint32_t n = 0;
 	struct snd_peer p;
 	for (uint32_t i = 1; i < SNDL_MEMBERS && n < NEIGHBOURS; i++)
 		if (snd_peer_in_slot(f, (f->slot + i) % SNDL_MEMBERS, &p) && snd_check_alive(f, &p))
-			n++;
+			neighbours[n++] = p.id;
 	for (uint32_t i = 0; i < SNDL_MEMBERS; i++) {
 		f->last_checked = (f->last_checked + 1) % SNDL_MEMBERS;
 		if (snd_peer_in_slot(f, f->last_checked, &p) && p.id != f->id) {
 			snd_check_alive(f, &p);
-			return;
+			break;
 		}
 	}
+	return n;
 }
 
 /* repair stores a valid dead state if a peer has overwritten this member's own: the others then handle it like any death. */
@@ -218,8 +223,10 @@ static void acknowledge(struct snd_fabric *f)
 void snd_check_liveness(struct snd_fabric *f)
 {
 	f->liveness_seen = snd_load32(&f->record->liveness_requests);
-	check_neighbours(f);
-	snd_check_peers(f);
+	uint64_t watched[SNDL_MEMBERS];
+	uint32_t n = check_neighbours(f, watched);
+	snd_check_peers(f, watched, &n);
+	snd_watch_only(f, watched, n);
 	f->deaths = deaths(f);
 	bool dead_records = false;
 	f->processes = 0;
@@ -240,7 +247,7 @@ void snd_housekeep(struct snd_fabric *f, int64_t now)
 {
 	if (f->closed)
 		return;
-	if (snd_unlikely(f->socket >= 0) && now - f->last_housekeeping >= CHECK_INTERVAL / 20)
+	if (snd_unlikely(f->socket >= 0) && f->watch == NULL && now - f->last_housekeeping >= CHECK_INTERVAL / 20)
 		snd_serve_joiners(f, now);
 	if (deaths(f) != f->deaths || snd_load32(&f->record->liveness_requests) != f->liveness_seen || /* ORDER liveness-request: pairs with the addition in snd_request_liveness_checks */
 		now - f->last_housekeeping >= CHECK_INTERVAL) {
@@ -252,6 +259,13 @@ void snd_housekeep(struct snd_fabric *f, int64_t now)
 			snd_set(&f->page->last_progress, (uint64_t)now);
 		}
 	}
+}
+
+int64_t snd_idle_time(const struct snd_fabric *f)
+{
+	if (f->watch == NULL)
+		return f->socket >= 0 ? JOIN_INTERVAL : CHECK_INTERVAL;
+	return f->progress_made != f->progress_noted ? CHECK_INTERVAL : QUIET_INTERVAL; /* the status page tells the progress soon */
 }
 
 void snd_record_lost_peer(struct snd_fabric *f, uint64_t peer)

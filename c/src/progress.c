@@ -91,7 +91,7 @@ void snd_settle_deliveries(struct snd_fabric *f, struct snd_adapter *a)
 /* snd_needs_polling reports whether there is work that no doorbell announces: a time-out or a drain. */
 bool snd_needs_polling(struct snd_fabric *f)
 {
-	if (!snd_list_is_empty(&f->work))
+	if (f->drains > 0 || !snd_list_is_empty(&f->work))
 		return true;
 	for (struct snd_link *l = f->endpoints.next; l != &f->endpoints; l = l->next) {
 		struct snd_endpoint *ep = SND_OF(l, struct snd_endpoint, link);

@@ -5,8 +5,6 @@
 #include "fabric.h"
 
 enum { SPINS = 500, YIELDS = 160, ROUNDS_PER_PROGRESS = 64, YIELDS_PER_PROGRESS = 4, MAX_PER_CORE_TO_YIELD = 64 };
-#define MAX_SLEEP INT64_C(100000000) /* the periodic work is due then */
-#define JOIN_INTERVAL INT64_C(20000000) /* so that joiners of a named fabric get an answer */
 #define POLL_INTERVAL INT64_C(1000000)
 
 /* relax lets other threads of the process use the fabric. */
@@ -30,7 +28,7 @@ static snd_status park(struct snd_fabric *f, int64_t deadline, bool (*ready)(voi
 		bool done = ready(arg);
 		bool over = f->closed || (deadline >= 0 && now >= deadline);
 		if (!done && !over && !progressed) {
-			int64_t sleep = snd_needs_polling(f) ? POLL_INTERVAL : f->socket >= 0 ? JOIN_INTERVAL : MAX_SLEEP;
+			int64_t sleep = snd_needs_polling(f) ? POLL_INTERVAL : snd_idle_time(f);
 			if (deadline >= 0 && deadline - now < sleep)
 				sleep = deadline - now;
 			snd_unlock(f);
@@ -39,7 +37,9 @@ static snd_status park(struct snd_fabric *f, int64_t deadline, bool (*ready)(voi
 		}
 		if (--f->sleepers == 0)
 			snd_disarm(&f->record->waiters);
-		snd_progress_all(f); /* a ring while this wait was armed has woken no other thread */
+		progressed = snd_progress_all(f); /* a ring while this wait was armed has woken no other thread */
+		if (progressed && f->engine_armed)
+			snd_ring(f, &f->record->engine); /* the rest is its work if this wait is over */
 		if (done || ready(arg))
 			return SND_SUCCESS;
 		if (f->closed)
@@ -86,7 +86,16 @@ snd_status snd_wait(struct snd_fabric *f, int64_t timeout, bool (*ready)(void *)
 	}
 	if (s == SND_UNSUCCESSFUL)
 		s = park(f, deadline, ready, arg);
-	f->calls--;
+	if (--f->calls == 0 && f->engine_armed && snd_needs_polling(f))
+		snd_ring(f, &f->record->engine); /* it has left the polling to this wait */
 	f->progress_made += s == SND_SUCCESS;
+	return s;
+}
+
+snd_status snd_wait_drained(struct snd_fabric *f, int64_t timeout, bool (*drained)(void *), void *arg)
+{
+	f->drains++;
+	snd_status s = snd_wait(f, timeout, drained, NULL, arg);
+	f->drains--;
 	return s;
 }
