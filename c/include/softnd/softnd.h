@@ -157,12 +157,17 @@ typedef struct snd_adapter_info {
 	uint32_t inline_threshold; /* up to this length Inline is faster */
 } snd_adapter_info;
 
+/* snd_adapter_open opens an adapter of a fabric. All other objects are made from an adapter. */
 SND_API snd_status snd_adapter_open(snd_fabric *fabric, snd_adapter **adapter);
+/* snd_adapter_query stores the limits of an adapter. */
 SND_API snd_status snd_adapter_query(snd_adapter *adapter, snd_adapter_info *info);
+/* snd_adapter_close closes an adapter. It fails with SND_DEVICE_BUSY while an object of the adapter is
+ * open. */
 SND_API snd_status snd_adapter_close(snd_adapter *adapter);
 
 /* Memory regions. */
 
+/* Flags of regions. This process may always read. */
 #define SND_ALLOW_LOCAL_WRITE 0x1u
 #define SND_ALLOW_REMOTE_READ 0x2u
 #define SND_ALLOW_REMOTE_WRITE 0x5u /* implies SND_ALLOW_LOCAL_WRITE */
@@ -171,10 +176,16 @@ SND_API snd_status snd_adapter_close(snd_adapter *adapter);
 SND_API snd_status snd_mr_allocate(snd_adapter *adapter, uint64_t length, uint32_t flags, snd_mr **mr);
 /* snd_mr_register makes a region of any memory of the process. Only this process can copy to or from it. */
 SND_API snd_status snd_mr_register(snd_adapter *adapter, void *buffer, uint64_t length, uint32_t flags, snd_mr **mr);
+/* snd_mr_buffer returns the first byte of a region, NULL for a bad handle. */
 SND_API void *snd_mr_buffer(snd_mr *mr);
+/* snd_mr_length returns the length of a region in bytes, 0 for a bad handle. */
 SND_API uint64_t snd_mr_length(snd_mr *mr);
+/* snd_mr_address returns the address of the first byte, for requests of peers. */
 SND_API uint64_t snd_mr_address(snd_mr *mr);
+/* snd_mr_local_token returns the token for scatter/gather entries of this process, 0 for a bad handle. */
 SND_API uint32_t snd_mr_local_token(snd_mr *mr);
+/* snd_mr_remote_token returns the token for requests of peers, 0 for a bad handle. It gives the access
+ * that the flags of the region allow. */
 SND_API uint32_t snd_mr_remote_token(snd_mr *mr);
 /* snd_mr_close ends the registration and frees the memory of snd_mr_allocate. It blocks until no peer
  * uses the memory. It fails with SND_DEVICE_BUSY while a window is bound to the region. It fails
@@ -193,19 +204,22 @@ typedef struct snd_window_descriptor {
 
 #define SND_WINDOW_DESCRIPTOR_SIZE 20
 
+/* snd_window_create makes a window. Requests bind and invalidate it. */
 SND_API snd_status snd_window_create(snd_adapter *adapter, snd_window **window);
 /* snd_window_query returns address, length and token of the latest bind. */
 SND_API snd_status snd_window_query(snd_window *window, snd_window_descriptor *descriptor);
 /* snd_mr_query returns the descriptor of a region with its remote token. */
 SND_API snd_status snd_mr_query(snd_mr *mr, snd_window_descriptor *descriptor);
-/* These convert between a descriptor and its 20 bytes, which are the same in every language. */
+/* snd_window_descriptor_encode stores a descriptor as 20 bytes, which are the same in every language. */
 SND_API void snd_window_descriptor_encode(const snd_window_descriptor *descriptor, uint8_t bytes[SND_WINDOW_DESCRIPTOR_SIZE]);
+/* snd_window_descriptor_decode reads a descriptor from 20 bytes. */
 SND_API void snd_window_descriptor_decode(const uint8_t bytes[SND_WINDOW_DESCRIPTOR_SIZE], snd_window_descriptor *descriptor);
 /* snd_window_close invalidates the window if it is bound, and blocks until no peer uses it; see snd_mr_close. */
 SND_API snd_status snd_window_close(snd_window *window, int64_t timeout);
 
 /* Completion queues. */
 
+/* Types of requests and results. */
 #define SND_REQUEST_RECEIVE 0u
 #define SND_REQUEST_SEND 1u
 #define SND_REQUEST_BIND 2u
@@ -223,6 +237,7 @@ typedef struct snd_result {
 	uint32_t invalidated_token;
 } snd_result;
 
+/* snd_cq_create makes a completion queue for depth results. */
 SND_API snd_status snd_cq_create(snd_adapter *adapter, uint32_t depth, snd_cq **cq);
 /* snd_cq_poll takes up to count results and returns their number. It makes progress on the endpoints
  * of the queue. It never blocks. */
@@ -262,7 +277,10 @@ typedef struct snd_sge {
 	uint32_t token; /* local token of the region that contains the buffer */
 } snd_sge;
 
+/* snd_srq_create makes a shared receive queue. */
 SND_API snd_status snd_srq_create(snd_adapter *adapter, const snd_srq_config *config, snd_srq **srq);
+/* snd_srq_receive posts a receive for one message to any endpoint of the queue. See
+ * snd_endpoint_receive. */
 SND_API snd_status snd_srq_receive(snd_srq *srq, uint64_t context, const snd_sge *sge, uint32_t count);
 /* snd_srq_notify blocks until fewer receives are outstanding than the threshold. */
 SND_API snd_status snd_srq_notify(snd_srq *srq, int64_t timeout);
@@ -273,14 +291,15 @@ SND_API snd_status snd_srq_close(snd_srq *srq);
 
 /* Endpoints: queue pairs. */
 
-#define SND_SILENT_SUCCESS 0x1u
-#define SND_READ_FENCE 0x2u
-#define SND_SOLICIT_EVENT 0x4u
-#define SND_ALLOW_READ 0x8u
-#define SND_ALLOW_WRITE 0x10u
-#define SND_INLINE 0x20u
-#define SND_DEFER 0x200u
-#define SND_THIS_ENDPOINT_ONLY 0x10000u
+/* Flags of requests. */
+#define SND_SILENT_SUCCESS 0x1u /* no result if the request succeeds */
+#define SND_READ_FENCE 0x2u /* after the data of all earlier Reads */
+#define SND_SOLICIT_EVENT 0x4u /* the peer's result ends calls that wait for SND_NOTIFY_SOLICITED */
+#define SND_ALLOW_READ 0x8u /* of a bind: peers may read */
+#define SND_ALLOW_WRITE 0x10u /* of a bind: peers may write */
+#define SND_INLINE 0x20u /* the post copies the data; the buffers need no registration */
+#define SND_DEFER 0x200u /* the request may wait for the next post without this flag */
+#define SND_THIS_ENDPOINT_ONLY 0x10000u /* of a bind: only the peer of this endpoint may use the window */
 
 /* snd_endpoint_config configures an endpoint; 0 selects the default. */
 typedef struct snd_endpoint_config {
@@ -296,18 +315,33 @@ typedef struct snd_endpoint_config {
 	uint32_t reserved;
 } snd_endpoint_config;
 
+/* snd_endpoint_create makes an endpoint that is not connected. */
 SND_API snd_status snd_endpoint_create(snd_adapter *adapter, const snd_endpoint_config *config, snd_endpoint **endpoint);
+/* snd_endpoint_receive posts the buffers for one message, in any state of the connection. The message
+ * fills the entries in order. Its result has the number of bytes, or SND_BUFFER_OVERFLOW if the message
+ * was longer. */
 SND_API snd_status snd_endpoint_receive(snd_endpoint *endpoint, uint64_t context, const snd_sge *sge, uint32_t count);
+/* snd_endpoint_send posts a message for the oldest receive of the peer. It waits for a receive up to the
+ * receive_timeout of the options. flags are SND_SILENT_SUCCESS, SND_READ_FENCE, SND_SOLICIT_EVENT,
+ * SND_INLINE and SND_DEFER. */
 SND_API snd_status snd_endpoint_send(snd_endpoint *endpoint, uint64_t context, const snd_sge *sge, uint32_t count, uint32_t flags);
+/* snd_endpoint_send_and_invalidate posts a message that also invalidates the peer's window with this
+ * token. The peer's result is of type SND_REQUEST_RECEIVE_AND_INVALIDATE. */
 SND_API snd_status snd_endpoint_send_and_invalidate(snd_endpoint *endpoint, uint64_t context, const snd_sge *sge, uint32_t count,
 	uint32_t token, uint32_t flags);
+/* snd_endpoint_write copies the entries to the peer's memory at address, if token allows it. flags are
+ * SND_SILENT_SUCCESS, SND_READ_FENCE, SND_INLINE and SND_DEFER. */
 SND_API snd_status snd_endpoint_write(snd_endpoint *endpoint, uint64_t context, const snd_sge *sge, uint32_t count, uint64_t address,
 	uint32_t token, uint32_t flags);
+/* snd_endpoint_read copies from the peer's memory at address into the entries, if token allows it. flags
+ * are SND_SILENT_SUCCESS, SND_READ_FENCE and SND_DEFER. */
 SND_API snd_status snd_endpoint_read(snd_endpoint *endpoint, uint64_t context, const snd_sge *sge, uint32_t count, uint64_t address,
 	uint32_t token, uint32_t flags);
 /* snd_endpoint_bind binds a window to length bytes at buffer, a part of mr. */
 SND_API snd_status snd_endpoint_bind(snd_endpoint *endpoint, uint64_t context, snd_mr *mr, snd_window *window, void *buffer,
 	uint64_t length, uint32_t flags);
+/* snd_endpoint_invalidate ends the access through a window. When its result is in the queue, no process
+ * accesses the memory through the window. */
 SND_API snd_status snd_endpoint_invalidate(snd_endpoint *endpoint, uint64_t context, snd_window *window, uint32_t flags);
 
 /* snd_request is a request of a list. */
@@ -341,32 +375,47 @@ typedef struct snd_connect_params {
 	uint32_t reserved;
 } snd_connect_params;
 
+/* snd_listener_create makes a listener. */
 SND_API snd_status snd_listener_create(snd_adapter *adapter, snd_listener **listener);
+/* snd_listener_bind gives the listener an address; host and port may be 0. */
 SND_API snd_status snd_listener_bind(snd_listener *listener, snd_address address);
 /* snd_listener_listen starts to accept requests; backlog 0 is no limit. */
 SND_API snd_status snd_listener_listen(snd_listener *listener, uint32_t backlog);
+/* snd_listener_address stores the address of a bound listener, for connectors. */
 SND_API snd_status snd_listener_address(snd_listener *listener, snd_address *address);
 /* snd_listener_request waits for a connection request and makes a connector that holds it. */
 SND_API snd_status snd_listener_request(snd_listener *listener, int64_t timeout, snd_connector **connector);
 /* snd_listener_pause holds requests back, or delivers them again. */
 SND_API snd_status snd_listener_pause(snd_listener *listener, int pause);
+/* snd_listener_close frees the address, refuses the requests that wait, and ends the calls that wait
+ * with SND_CANCELED. */
 SND_API snd_status snd_listener_close(snd_listener *listener);
 
+/* snd_connector_create makes a connector, for a call of snd_connector_connect. */
 SND_API snd_status snd_connector_create(snd_adapter *adapter, snd_connector **connector);
+/* snd_connector_bind gives the connector a local address; host and port may be 0. snd_connector_connect
+ * does it otherwise. */
 SND_API snd_status snd_connector_bind(snd_connector *connector, snd_address address);
 /* snd_connector_connect requests a connection and blocks until the other side has answered. Then the
  * program reads the private data and calls snd_connector_complete or snd_connector_reject. */
 SND_API snd_status snd_connector_connect(snd_connector *connector, snd_endpoint *endpoint, snd_address address,
 	const snd_connect_params *params, int64_t timeout);
+/* snd_connector_complete establishes a connection that the other side has accepted. */
 SND_API snd_status snd_connector_complete(snd_connector *connector);
 /* snd_connector_accept accepts the request and blocks until the other side has completed the connection. */
 SND_API snd_status snd_connector_accept(snd_connector *connector, snd_endpoint *endpoint, const snd_connect_params *params,
 	int64_t timeout);
+/* snd_connector_reject refuses a request, or a connection that the other side has accepted. The other
+ * side receives the private data. */
 SND_API snd_status snd_connector_reject(snd_connector *connector, const void *private_data, uint32_t length);
 /* snd_connector_private_data copies the other side's private data and stores its length. */
 SND_API snd_status snd_connector_private_data(snd_connector *connector, void *buffer, uint32_t capacity, uint32_t *length);
+/* snd_connector_read_limits stores the numbers of Reads that the peer and this side may have
+ * outstanding. */
 SND_API snd_status snd_connector_read_limits(snd_connector *connector, uint32_t *inbound, uint32_t *outbound);
+/* snd_connector_local_address stores the address of this side. */
 SND_API snd_status snd_connector_local_address(snd_connector *connector, snd_address *address);
+/* snd_connector_peer_address stores the address of the other side. */
 SND_API snd_status snd_connector_peer_address(snd_connector *connector, snd_address *address);
 /* snd_connector_disconnect ends the connection gracefully. It blocks until the other side has disconnected too. */
 SND_API snd_status snd_connector_disconnect(snd_connector *connector, int64_t timeout);
@@ -374,6 +423,8 @@ SND_API snd_status snd_connector_disconnect(snd_connector *connector, int64_t ti
 SND_API snd_status snd_connector_wait_disconnect(snd_connector *connector, int64_t timeout);
 /* snd_connector_cancel ends the calls of other threads that wait on the connector, with SND_CANCELED. */
 SND_API snd_status snd_connector_cancel(snd_connector *connector);
+/* snd_connector_close refuses a request that is not answered, and aborts a connection. It ends the calls
+ * that wait with SND_CANCELED. */
 SND_API snd_status snd_connector_close(snd_connector *connector);
 
 /* Jobs: ranks that a launcher has started. */
@@ -383,10 +434,16 @@ SND_API snd_status snd_connector_close(snd_connector *connector);
 SND_API snd_status snd_job_init(const snd_fabric_options *options, int64_t timeout, snd_job **job);
 /* snd_job_join makes the process a rank of a named job, for processes that no launcher has started. */
 SND_API snd_status snd_job_join(const char *name, uint32_t rank, uint32_t size, const snd_fabric_options *options, int64_t timeout, snd_job **job);
+/* snd_job_rank returns the number of this rank; the first is 0. */
 SND_API uint32_t snd_job_rank(snd_job *job);
+/* snd_job_size returns the number of ranks. */
 SND_API uint32_t snd_job_size(snd_job *job);
+/* snd_job_fabric returns the fabric of the job, which snd_job_close closes. */
 SND_API snd_fabric *snd_job_fabric(snd_job *job);
+/* snd_job_adapter returns an adapter of the job, which snd_job_close closes. */
 SND_API snd_adapter *snd_job_adapter(snd_job *job);
+/* snd_job_barrier blocks until all ranks have called it. After a failure the ranks are out of step, and
+ * later calls fail. */
 SND_API snd_status snd_job_barrier(snd_job *job, int64_t timeout);
 /* snd_job_exchange gives every rank the bytes of all ranks: length bytes of each, in the order of the
  * ranks. All ranks pass the same length. */
