@@ -683,6 +683,12 @@ module softnd
       type(c_ptr), value :: job
       integer(snd_status) :: r
     end function
+    subroutine snd_job_abort(job, code, reason) bind(c)
+      import
+      type(c_ptr), value :: job
+      integer(c_int), value :: code
+      character(kind=c_char), intent(in) :: reason(*)
+    end subroutine
     function c_strlen(text) result(r) bind(c, name='strlen')
       import
       type(c_ptr), value :: text

@@ -16,6 +16,7 @@
 
 #include "error.h"
 #include "memory_limit.h"
+#include "settings.h"
 #include "xxh64.h"
 
 #ifndef MFD_NOEXEC_SEAL
@@ -68,11 +69,13 @@ static bool place(struct snd_arena *a, uint64_t size)
 /* map_all maps the whole file. Neither forked children nor core dumps contain the mapping. */
 static snd_status map_all(struct snd_arena *a, const char *op)
 {
+	bool dumped;
+	snd_status s = snd_read_flag("SOFTND_DUMP_ARENA", &dumped, op);
+	if (s != SND_SUCCESS)
+		return s;
 	void *at = mmap(NULL, a->size, PROT_READ | PROT_WRITE, MAP_SHARED, a->fd, 0);
 	if (at == MAP_FAILED)
 		return snd_fail(SND_NO_MEMORY, "%s: mmap of %" PRIu64 " bytes: %s (address space limit? see ulimit -v)", op, a->size, strerror(errno));
-	const char *dump = getenv("SOFTND_DUMP_ARENA");
-	bool dumped = dump != NULL && strcmp(dump, "1") == 0;
 	if (madvise(at, a->size, MADV_DONTFORK) != 0 || (!dumped && madvise(at, a->size, MADV_DONTDUMP) != 0)) {
 		int e = errno;
 		munmap(at, a->size);
@@ -130,6 +133,17 @@ int snd_reopen(int fd)
 	return open(path, O_RDWR | O_CLOEXEC);
 }
 
+snd_status snd_other_version(const char *subject, const char *build, size_t size, const char *why, const char *op)
+{
+	char name[57] = {0};
+	memcpy(name, build, size < sizeof name ? size : sizeof name - 1);
+	for (char *p = name; *p != 0; p++)
+		if (*p < ' ' || *p > '~')
+			*p = '?';
+	return snd_fail(SND_NOT_SUPPORTED, "%s: %s softnd %s, this program contains softnd %s: arena of another version (%s): build all programs with one release of softnd",
+		op, subject, name[0] != 0 ? name : "of an unnamed build", SOFTND_BUILD, why);
+}
+
 /* check_header waits until the header is complete, checks it, and fills in a. */
 static snd_status check_header(struct snd_arena *a, const struct snd_header *h, uint64_t file_size, int64_t deadline, const char *op)
 {
@@ -146,15 +160,12 @@ static snd_status check_header(struct snd_arena *a, const struct snd_header *h, 
 	if (c.magic != SND_MAGIC)
 		return snd_fail(SND_INVALID_PARAMETER, "%s: the file is no arena (magic %#" PRIx64 ")", op, c.magic);
 	if (version != SNDL_LAYOUT_VERSION || c.layout != SNDL_LAYOUT_HASH) {
-		char build[57];
-		memcpy(build, h->build, 56);
-		build[56] = 0;
-		for (char *p = build; *p != 0; p++)
-			if (*p < ' ' || *p > '~')
-				*p = '?';
-		return snd_fail(SND_NOT_SUPPORTED, "%s: the arena was made by softnd %s with layout %" PRIu32 " %#" PRIx64
-			", this library has %u %#" PRIx64 ": build all programs with one release of softnd",
-			op, build, version, c.layout, SNDL_LAYOUT_VERSION, (uint64_t)SNDL_LAYOUT_HASH);
+		char why[120];
+		if (version != SNDL_LAYOUT_VERSION)
+			snprintf(why, sizeof why, "the arena's layout has version %" PRIu32 ", this program's %u", version, SNDL_LAYOUT_VERSION);
+		else
+			snprintf(why, sizeof why, "the arena's layout has hash %#" PRIx64 ", this program's %#" PRIx64, c.layout, (uint64_t)SNDL_LAYOUT_HASH);
+		return snd_other_version("the arena was made by", h->build, sizeof h->build, why, op);
 	}
 	if (c.checksum != checksum_of(&c) || c.size != file_size || c.ranks > SNDL_RANKS || !place(a, c.size))
 		return snd_fail(SND_INVALID_PARAMETER, "%s: the arena's header is damaged, or its file is truncated (%" PRIu64 " of %" PRIu64 " bytes)",
@@ -266,7 +277,7 @@ snd_status snd_arena_create(struct snd_arena *a, uint32_t ranks, uint64_t size, 
 		snd_set(&h->id[i], c.id[i]);
 	}
 	snd_set(&h->checksum, c.checksum);
-	snprintf(h->build, sizeof h->build, "libsoftnd %s", SOFTND_VERSION);
+	snprintf(h->build, sizeof h->build, "%s", SOFTND_BUILD);
 	snd_release32(&h->version, SNDL_LAYOUT_VERSION); /* ORDER arena-ready: pairs with the load in check_header */
 	return SND_SUCCESS;
 }

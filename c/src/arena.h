@@ -31,6 +31,10 @@ snd_status snd_arena_create(struct snd_arena *a, uint32_t ranks, uint64_t size, 
 snd_status snd_arena_attach(struct snd_arena *a, int fd, int64_t deadline, const char *op);
 void snd_arena_close(struct snd_arena *a);
 int snd_reopen(int fd);
+/* snd_other_version fails because processes cannot share an arena. subject names the other build's arena or processes with a
+ * verb; build is its name of at most size bytes, which may hold anything; why says what differs. */
+snd_status snd_other_version(const char *subject, const char *build, size_t size, const char *why, const char *op);
+#define SOFTND_BUILD "libsoftnd " SOFTND_VERSION
 
 /* snd_arena_is_ours reports whether the descriptor still refers to the arena. */
 bool snd_arena_is_ours(const struct snd_arena *a);

@@ -40,7 +40,7 @@ static void fill(unsigned char b[RECORD], uint64_t status)
 	put(b + 16, SNDL_LAYOUT_VERSION, 4);
 	put(b + 20, (uint64_t)geteuid(), 4);
 	put(b + 24, SNDL_LAYOUT_HASH, 8);
-	snprintf((char *)b + 48, 16, "libsoftnd %s", SOFTND_VERSION);
+	snprintf((char *)b + 48, 16, "%s", SOFTND_BUILD);
 }
 
 /* is_listener reports whether a descriptor is a listening socket under this name. */
@@ -87,7 +87,8 @@ static snd_status ask(const char *at, int fds[2], uint64_t id[2], const char *op
 	fill(b, HELLO);
 	ssize_t n = send(s, b, RECORD, MSG_NOSIGNAL) == RECORD ? snd_unix_receive(s, b, sizeof b, fds, 2, &count) : -1;
 	close(s);
-	uint64_t status = n == RECORD && get(b, 8) == FABRIC_MAGIC && get(b + 8, 4) == PROTOCOL ? get(b + 12, 4) : 0;
+	const bool member = n >= 12 && get(b, 8) == FABRIC_MAGIC, known = member && n == RECORD && get(b + 8, 4) == PROTOCOL;
+	const uint64_t status = known ? get(b + 12, 4) : 0;
 	if (status == WELCOME && count == 2 && is_listener(fds[1], at)) {
 		id[0] = get(b + 32, 8);
 		id[1] = get(b + 40, 8);
@@ -95,8 +96,16 @@ static snd_status ask(const char *at, int fds[2], uint64_t id[2], const char *op
 	}
 	for (size_t i = 0; i < count; i++)
 		close(fds[i]);
-	if (status == WRONG_VERSION)
-		return snd_fail(SND_NOT_SUPPORTED, "%s: the members of the fabric have another layout: build all programs with one release of softnd", op);
+	char why[160];
+	if (status == WRONG_VERSION) {
+		snprintf(why, sizeof why, "their layout has version %" PRIu64 " and hash %#" PRIx64 ", this program's %u and %#" PRIx64, get(b + 16, 4), get(b + 24, 8), SNDL_LAYOUT_VERSION,
+			(uint64_t)SNDL_LAYOUT_HASH);
+		return snd_other_version("the members of the fabric contain", (const char *)b + 48, 16, why, op);
+	}
+	if (member && get(b + 8, 4) != PROTOCOL) {
+		snprintf(why, sizeof why, "another version of the fabric protocol: version %" PRIu64 ", this program uses %d", get(b + 8, 4), PROTOCOL);
+		return snd_other_version("the members of the fabric contain", "", 0, why, op);
+	}
 	if (status == WRONG_USER)
 		return snd_fail(SND_CONNECTION_REFUSED, "%s: the fabric belongs to another user", op);
 	if (n <= 0) /* the member has ended, or is stopped */

@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "arena.h"
 #include "error.h"
 #include "unix_socket.h"
 
@@ -34,6 +35,13 @@ static bool parse(const char *address, char name[NAME + 1], char secret[DIGITS +
 	return true;
 }
 
+bool snd_launcher_is_address(const char *text)
+{
+	char name[NAME + 1], secret[DIGITS + 1];
+	uint64_t id[2];
+	return parse(text, name, secret, id);
+}
+
 bool snd_launcher_names(const char *address, const uint64_t id[2])
 {
 	char name[NAME + 1], secret[DIGITS + 1];
@@ -55,6 +63,23 @@ static bool is_kind(const char *message, const char *kind)
 	return strncmp(message, want, strlen(want)) == 0;
 }
 
+/* text_of returns the reason in a refusal, which it unquotes in place. */
+static const char *text_of(char *message)
+{
+	char *text = strstr(message, "\"text\":\"");
+	if (text == NULL)
+		return "unexpected answer";
+	text += 8;
+	char *to = text;
+	for (const char *from = text; *from != 0 && *from != '"'; from++) {
+		if (*from == '\\' && from[1] != 0)
+			from++;
+		*to++ = *from;
+	}
+	*to = 0;
+	return text;
+}
+
 int snd_launcher_dial(const char *address, uint32_t rank, int *file, const char *op)
 {
 	char name[NAME + 1], secret[DIGITS + 1], message[4097];
@@ -65,11 +90,11 @@ int snd_launcher_dial(const char *address, uint32_t rank, int *file, const char 
 	}
 	int s = snd_unix_dial(name, TIMEOUT_MS);
 	if (s < 0) {
-		(void)snd_fail(SND_HOST_UNREACHABLE, "%s: connect to the launcher: %s", op, strerror(errno));
+		(void)snd_fail(SND_HOST_UNREACHABLE, "%s: connect to launcher: %s: check that it runs, and in the same network namespace", op, strerror(errno));
 		return -1;
 	}
-	snprintf(message, sizeof message, "{\"kind\":\"hello\",\"version\":1,\"build\":\"libsoftnd %s\",\"secret\":\"%s\",\"rank\":%" PRIu32 "%s}",
-		SOFTND_VERSION, secret, rank, file != NULL ? ",\"file\":true" : "");
+	snprintf(message, sizeof message, "{\"kind\":\"hello\",\"version\":1,\"build\":\"" SOFTND_BUILD "\",\"secret\":\"%s\",\"rank\":%" PRIu32 "%s}",
+		secret, rank, file != NULL ? ",\"file\":true" : "");
 	int passed = -1;
 	size_t count = 0;
 	ssize_t n = -1;
@@ -77,7 +102,7 @@ int snd_launcher_dial(const char *address, uint32_t rank, int *file, const char 
 		n = snd_unix_receive(s, message, sizeof message - 1, &passed, 1, &count);
 	message[n > 0 ? n : 0] = 0;
 	if (n <= 0 || !is_kind(message, "welcome") || (file != NULL) != (count == 1)) {
-		(void)snd_fail(SND_CONNECTION_REFUSED, "%s: the launcher does not accept this rank: %.200s", op, message);
+		(void)snd_fail(SND_CONNECTION_REFUSED, "%s: connect to launcher: %.300s", op, n > 0 ? text_of(message) : "no answer, or it runs as another user");
 		if (count == 1)
 			close(passed);
 		close(s);
@@ -96,12 +121,12 @@ void snd_launcher_leave(int channel)
 
 bool snd_launcher_abort(int channel, int code, const char *reason)
 {
-	char text[1400], quoted[1200];
+	char text[2 * SND_MAX_REASON + 100], quoted[2 * SND_MAX_REASON + 1];
 	size_t n = 0;
-	for (const char *p = reason; *p != 0 && n + 2 < 512; p++) {
+	for (const char *p = reason; *p != 0 && p - reason < SND_MAX_REASON; p++) {
 		if (*p == '"' || *p == '\\')
 			quoted[n++] = '\\';
-		quoted[n++] = (char)(*p >= ' ' && *p <= '~' ? *p : '?');
+		quoted[n++] = (char)((unsigned char)*p >= ' ' && *p != 127 ? *p : '?');
 	}
 	quoted[n] = 0;
 	snprintf(text, sizeof text, "{\"kind\":\"abort\",\"code\":%d,\"text\":\"%s\"}", code, quoted);

@@ -149,7 +149,7 @@ enum { ROWS = sizeof rows / sizeof rows[0] };
 
 /* Calls without a handle to check, each tested by name below. */
 static const char *const others[] = {"snd_status_name", "snd_last_error", "snd_version", "snd_fabric_create", "snd_fabric_attach", "snd_fabric_open",
-	"snd_window_descriptor_encode", "snd_window_descriptor_decode", "snd_job_init", "snd_job_join"};
+	"snd_window_descriptor_encode", "snd_window_descriptor_decode", "snd_job_init", "snd_job_join", "snd_job_abort"};
 
 static void is_refused(const struct row *r, void *h, snd_status want, const char *what)
 {
@@ -216,8 +216,47 @@ static void test_handles(void)
 	}
 }
 
+/* abort_in_child calls snd_job_abort in a forked child, which first joins a job of its own if joins is set. The child has to
+ * exit with code want, and to print said. */
+static void abort_in_child(void *h, int code, const char *reason, int joins, int want, const char *said)
+{
+	int ends[2], status;
+	char text[1200];
+	size_t length = 0;
+	CHECK(pipe(ends) == 0);
+	pid_t child = fork();
+	if (child == 0) {
+		if (dup2(ends[1], 2) != 2 || close(ends[1]) != 0)
+			_exit(99);
+		if (joins)
+			OK(snd_job_init(NULL, SECOND, &job));
+		snd_job_abort(h == &job ? job : h, code, reason);
+	}
+	close(ends[1]);
+	for (ssize_t k; (k = read(ends[0], text + length, sizeof text - 1 - length)) > 0;)
+		length += (size_t)k;
+	text[length] = 0;
+	close(ends[0]);
+	if (waitpid(child, &status, 0) != child || !WIFEXITED(status) || WEXITSTATUS(status) != want || strcmp(text, said) != 0) {
+		fprintf(stderr, "snd_job_abort(%d, %s): status %#x, printed %s", code, reason, status, text);
+		exit(1);
+	}
+}
+
+/* The library must not be in use yet: its forked children may not join. */
+static void test_abort(void)
+{
+	static char garbage[256];
+	abort_in_child(NULL, 7, "out of memory", 0, 7, "softnd: this process aborts the job with code 7: out of memory\n");
+	abort_in_child(garbage, 7, "", 0, 7, "softnd: this process aborts the job with code 7: \n");
+	abort_in_child(NULL, 255, NULL, 1, 255, "softnd: rank 0 of 1 aborts the job with code 255: no reason given\n");
+	abort_in_child(&job, 0, "two\nlines", 1, 1, "softnd: rank 0 of 1 aborts the job with code 1: two\nlines\n");
+	abort_in_child(garbage, 256, "x", 1, 1, "softnd: rank 0 of 1 aborts the job with code 1: x\n");
+}
+
 static void test_forked(void)
 {
+	abort_in_child(job, 3, "x", 0, 3, "softnd: a forked child aborts the job with code 3: x\n");
 	pid_t child = fork();
 	if (child == 0) {
 		for (int i = 0; i < ROWS; i++)
@@ -366,6 +405,7 @@ static void test_closed(void)
 int main(void)
 {
 	test_is_complete();
+	test_abort();
 	for (int round = 0; round < 3; round++) {
 		open_all();
 		test_handles();

@@ -3,6 +3,7 @@
 
 #include "../src/fabric.h"
 #include "../src/memory_limit.h"
+#include "../src/sha256.h"
 #include "../src/xxh64.h"
 #include "check.h"
 
@@ -17,6 +18,28 @@ static void test_hash(void)
 	CHECK(snd_xxh64(text, n) == SNDL_LAYOUT_HASH);
 	CHECK(snd_xxh64("", 0) == UINT64_C(0xef46db3751d8e999));
 	CHECK(snd_xxh64("abc", 3) == UINT64_C(0x44bc2cf5ad770999));
+}
+
+/* The examples of FIPS 180-4, and lengths around the padding. */
+static void test_sha256(void)
+{
+	static const struct {
+		const char *text, *hex;
+	} known[] = {
+		{"", "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"},
+		{"abc", "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"},
+		{"abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq", "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1"},
+		{"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "9f4390f8d30c2dd92ec9f095b65e2b9ae9b0a925a5258e241c9f1e910f734318"},
+		{"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "0e058e3f7d0439f9054d59c735587ae99655f6473a234ce494d82b5586f7eac6"},
+	};
+	for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+		unsigned char sum[32];
+		char hex[65];
+		snd_sha256(known[i].text, strlen(known[i].text), sum);
+		for (int k = 0; k < 32; k++)
+			snprintf(hex + 2 * k, 3, "%02x", sum[k]);
+		CHECK(strcmp(hex, known[i].hex) == 0);
+	}
 }
 
 /* Objects do not overlap, are zero, and all memory returns when they are freed. */
@@ -123,6 +146,7 @@ int main(void)
 {
 	test_no_memory();
 	test_hash();
+	test_sha256();
 	test_heap();
 	test_bounds();
 	test_tokens();

@@ -27,8 +27,10 @@ extern "C" {
 
 #if defined(__GNUC__)
 #define SND_API __attribute__((visibility("default")))
+#define SND_NORETURN __attribute__((noreturn))
 #else
 #define SND_API
+#define SND_NORETURN
 #endif
 
 #define SND_FOREVER INT64_C(-1)
@@ -429,8 +431,12 @@ SND_API snd_status snd_connector_close(snd_connector *connector);
 
 /* Jobs: ranks that a launcher has started. */
 
-/* snd_job_init makes the process the rank that ndrun assigned to it, and returns when all ranks have
- * called it. Without a launcher the process is rank 0 of 1. */
+/* snd_job_init makes the process the rank that its launcher has assigned to it, and returns when all
+ * ranks have called it. Supported launchers are ndrun, launchers that speak PMI (MPICH's mpiexec, srun
+ * with --mpi=pmi2), Open MPI's mpirun, and srun alone. Without a launcher the process is rank 0 of 1. With
+ * a launcher that speaks PMI, a process can call snd_job_init once.
+ *
+ * SOFTND_EXEC and SOFTND_RECEIVE_TIMEOUT in the environment take the place of options that are 0. */
 SND_API snd_status snd_job_init(const snd_fabric_options *options, int64_t timeout, snd_job **job);
 /* snd_job_join makes the process a rank of a named job, for processes that no launcher has started. */
 SND_API snd_status snd_job_join(const char *name, uint32_t rank, uint32_t size, const snd_fabric_options *options, int64_t timeout, snd_job **job);
@@ -453,6 +459,16 @@ SND_API snd_status snd_job_connect(snd_job *job, uint32_t peer, const snd_endpoi
 	snd_endpoint **endpoint);
 /* snd_job_close leaves the job in good order. */
 SND_API snd_status snd_job_close(snd_job *job);
+/* snd_job_abort ends this process with an exit code, and makes the launcher end the other ranks. The code
+ * is 1 to 255; any other value counts as 1. reason is one line for the user, which is printed together
+ * with the number of the rank. If job is NULL or no open job, the call takes the job that this process
+ * joined last. It never returns, runs no functions of atexit, and flushes no streams. Any thread may
+ * call it at any time, but no signal handler.
+ *
+ * ndrun and Hydra's mpiexec exit with the code of the first rank that aborts or fails. Other launchers
+ * end the job because a rank has failed. A job of snd_job_join has no launcher: its other ranks detect
+ * that this process has died. A forked child only prints the reason and exits. */
+SND_API SND_NORETURN void snd_job_abort(snd_job *job, int code, const char *reason);
 
 #ifdef __cplusplus
 }

@@ -469,6 +469,8 @@ public:
 	{
 		return made<endpoint, snd_endpoint>(snd_job_connect, get(), peer, &config, timeout);
 	}
+	/* abort_job ends the process without destructors, and the job. It takes the job that the process joined last. */
+	[[noreturn]] static void abort_job(int code, const char *reason) { snd_job_abort(nullptr, code, reason); }
 };
 
 } // namespace softnd

@@ -1,0 +1,79 @@
+/* snd_job_abort. */
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "job.h"
+#include "launcher.h"
+
+/* current is the job that this process joined last, NULL when that is closed. mutex guards it, and the launcher's
+ * connection of each job against snd_job_close. An abort keeps it until the end of the process. */
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct snd_job *current;
+
+void snd_job_is_current(struct snd_job *j)
+{
+	pthread_mutex_lock(&mutex);
+	current = j;
+	pthread_mutex_unlock(&mutex);
+}
+
+void snd_job_retire(struct snd_job *j)
+{
+	pthread_mutex_lock(&mutex);
+	snd_object_hide(&j->object);
+	if (current == j)
+		current = NULL;
+	pthread_mutex_unlock(&mutex);
+}
+
+/* wait_until_read waits, for a second at most, until the reader of a pipe has read all of it. Hydra does not read the output
+ * of ranks after it has been told to abort. */
+static void wait_until_read(int fd)
+{
+	struct stat st;
+	int unread;
+	if (fstat(fd, &st) != 0 || !S_ISFIFO(st.st_mode))
+		return;
+	for (int i = 0; i < 1000 && ioctl(fd, FIONREAD, &unread) == 0 && unread > 0; i++)
+		nanosleep(&(struct timespec){0, 1000000}, NULL);
+}
+
+static void report(const char *who, int code, const char *reason)
+{
+	dprintf(STDERR_FILENO, "softnd: %s aborts the job with code %d: %s\n", who, code, reason);
+}
+
+void snd_job_abort(snd_job *job, int code, const char *reason)
+{
+	if (code < 1 || code > 255)
+		code = 1;
+	if (reason == NULL)
+		reason = "no reason given";
+	if (snd_forked()) { /* the launcher's connection is the parent's, and the mutex may be locked forever */
+		report("a forked child", code, reason);
+		_exit(code);
+	}
+	pthread_mutex_lock(&mutex);
+	struct snd_job *j = SND_VALID(job, SND_TYPE_JOB) ? job : current;
+	if (j == NULL) {
+		report("this process", code, reason);
+		_exit(code);
+	}
+	char who[60];
+	snprintf(who, sizeof who, "rank %" PRIu32 " of %" PRIu32, j->rank, j->size);
+	if (j->place.mute || strlen(reason) > SND_MAX_REASON || strpbrk(reason, "\r\n") != NULL) {
+		report(who, code, reason); /* first: the launcher may kill this process as soon as it is told */
+		wait_until_read(STDERR_FILENO);
+		(void)snd_place_abort(&j->place, code, "the rank has printed the reason");
+	} else if (!snd_place_abort(&j->place, code, reason)) {
+		report(who, code, reason);
+	}
+	_exit(code);
+}

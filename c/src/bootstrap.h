@@ -1,0 +1,44 @@
+/* The place of this process in a job, as its launcher says in the environment: ndrun, a launcher that speaks PMI, Open MPI's
+ * mpirun, or Slurm's srun. Without a launcher the process is a job of its own. See internal/bootstrap. */
+#ifndef SND_BOOTSTRAP_H
+#define SND_BOOTSTRAP_H
+
+#include <stdbool.h>
+
+#include "fabric.h"
+#include "pmi.h"
+
+struct snd_place {
+	uint32_t rank;
+	bool mute;          /* the launcher does not print the reasons that it is given */
+	char launcher[400]; /* for people */
+	char taken[200];    /* the next step for the user if another process has the rank already */
+	int channel;        /* to ndrun; -1 = none */
+	struct snd_pmi pmi;
+};
+
+/* snd_place_init makes p a place without a launcher. */
+void snd_place_init(struct snd_place *p);
+/* snd_place_find finds the place of this process, and opens the fabric of its job. It asks the innermost launcher first:
+ * ndrun sets its own variables over those of a launcher that has started ndrun. */
+snd_status snd_place_find(struct snd_place *p, const snd_fabric_options *o, int64_t deadline, snd_fabric **fabric, const char *op);
+/* snd_place_leave tells the launcher that this rank ends in good order. snd_place_hang_up only closes the connection: the
+ * launcher then takes this rank for failed. */
+void snd_place_leave(struct snd_place *p);
+void snd_place_hang_up(struct snd_place *p);
+/* snd_place_abort asks the launcher to end the job with an exit code. It returns false if the launcher was not told. */
+bool snd_place_abort(struct snd_place *p, int code, const char *reason);
+
+/* foreign.c: a job of a launcher other than ndrun. */
+extern const struct snd_launcher_variables {
+	const char *name;
+	const char *rank, *size; /* names of variables */
+	const char *local, *all; /* the same number in both if the job is on one host; all may be NULL: 1 */
+	const char *job[4];      /* the first is the job's number; no other job has the same values of all */
+	const char *one_host;    /* how to ask for one host */
+	const char *prefix;      /* of the fabric's name */
+} snd_open_mpi, snd_slurm;
+snd_status snd_place_in_variables(struct snd_place *p, const struct snd_launcher_variables *v, const snd_fabric_options *o, snd_fabric **fabric, const char *op);
+snd_status snd_place_over_pmi(struct snd_place *p, const snd_fabric_options *o, int64_t deadline, snd_fabric **fabric, const char *op);
+
+#endif

@@ -1,0 +1,172 @@
+/* Collective calls: barrier and exchange. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "error.h"
+#include "job.h"
+
+enum { SPINS = 1000 };
+#define CHECK_INTERVAL INT64_C(100000000)
+#define MAX_EXCHANGE (UINT64_C(256) << 20)
+
+/* wake_others rings the wait doorbells of the other ranks. Their engines do not wait at a barrier. */
+static void wake_others(struct snd_job *j)
+{
+	for (uint32_t rank = 0; rank < j->size; rank++) {
+		struct snd_peer p;
+		if (rank != j->rank && snd_member_of_rank(j, rank, &p))
+			snd_ring(j->object.fabric, &p.record->waiters);
+	}
+}
+
+static uint64_t arrive(struct snd_job *j)
+{
+	struct snd_arena *a = &j->object.fabric->arena;
+	if (j->size == 2) {
+		struct snd_rank_record *mine = snd_rank(a, j->rank), *other = snd_rank(a, 1 - j->rank);
+		j->round++;
+		if (snd_has_heavy_global() && snd_load32(&other->membarrier) == 1) {
+			snd_release(&mine->round, j->round); /* ORDER barrier-round: pairs with the load in passed */
+			atomic_signal_fence(memory_order_seq_cst);
+		} else {
+			snd_store_full(&mine->round, j->round); /* ORDER barrier-round: pairs with the load in passed */
+		}
+		/* ORDER barrier-round: after the store; pairs with the other rank's store and the barrier in snd_arm */
+		if (snd_load(&other->round) >= j->round)
+			wake_others(j);
+		return j->round;
+	}
+	struct snd_header *h = snd_header(a);
+	uint64_t n = atomic_fetch_add(&h->arrived, 1) + 1; /* ORDER barrier-arrived: pairs with itself in the last rank */
+	uint64_t ticket = (n + j->size - 1) / j->size * j->size;
+	j->round = ticket / j->size;
+	if (n == ticket) {
+		snd_store_full(&h->opened, ticket); /* ORDER barrier-open: pairs with the load in passed */
+		wake_others(j);
+	}
+	return ticket;
+}
+
+static bool passed(const struct snd_job *j, uint64_t ticket)
+{
+	const struct snd_arena *a = &j->object.fabric->arena;
+	if (j->size == 2)
+		return snd_load(&snd_rank(a, 1 - j->rank)->round) >= ticket; /* ORDER barrier-round: pairs with the stores in arrive */
+	return snd_load(&snd_header(a)->opened) >= ticket; /* ORDER barrier-open: pairs with the store in arrive */
+}
+
+struct barrier_wait {
+	struct snd_job *j;
+	uint64_t ticket;
+	uint32_t missing; /* rank + 1 */
+};
+
+static bool barrier_ready(void *arg)
+{
+	struct barrier_wait *w = arg;
+	struct snd_job *j = w->j;
+	if (passed(j, w->ticket))
+		return true;
+	uint64_t deaths = snd_load(&snd_header(&j->object.fabric->arena)->deaths);
+	if (deaths == j->deaths && snd_clock() - j->checked_at < CHECK_INTERVAL)
+		return false;
+	for (uint32_t rank = 0; rank < j->size; rank++) {
+		struct snd_peer p;
+		uint64_t id = snd_load(&snd_rank(&j->object.fabric->arena, rank)->member);
+		if (id != 0 && (!snd_peer_of(j->object.fabric, id, &p) || snd_peer_gone(&p))) {
+			snd_record_lost_peer(j->object.fabric, id);
+			w->missing = rank + 1;
+			return true;
+		}
+	}
+	j->deaths = deaths;
+	j->checked_at = snd_clock();
+	return false;
+}
+
+snd_status snd_barrier(struct snd_job *j, int64_t timeout, const char *op)
+{
+	struct snd_fabric *f = j->object.fabric;
+	if (j->broken)
+		return snd_fail(SND_INVALID_DEVICE_STATE, "%s: an earlier barrier of this rank has failed, and the ranks are out of step: start the job again", op);
+	struct barrier_wait w = {j, arrive(j), 0};
+	if (f->processes <= f->cores) /* the others are often close */
+		for (int i = 0; i < SPINS; i++)
+			if (passed(j, w.ticket))
+				return SND_SUCCESS;
+	snd_status s = snd_wait(f, timeout, barrier_ready, NULL, &w);
+	if (s == SND_SUCCESS && w.missing != 0 && !passed(j, w.ticket))
+		s = snd_fail(SND_CONNECTION_ABORTED, "%s: rank %" PRIu32 " has died or left", op, w.missing - 1);
+	else if (s != SND_SUCCESS)
+		s = snd_fail(s, "%s: not all ranks have arrived", op);
+	j->broken = s != SND_SUCCESS;
+	return s;
+}
+
+snd_status snd_job_barrier(snd_job *job, int64_t timeout)
+{
+	SND_CHECK(job, SND_TYPE_JOB, "barrier");
+	struct snd_fabric *f = job->object.fabric;
+	snd_lock(f);
+	snd_status s = snd_barrier(job, timeout, "barrier");
+	snd_unlock(f);
+	return s;
+}
+
+/* collect copies the bytes that a rank has published for the last barrier. */
+static snd_status collect(struct snd_job *j, uint32_t rank, uint64_t length, unsigned char *to, const char *op)
+{
+	const struct snd_arena *a = &j->object.fabric->arena;
+	const struct snd_rank_record *r = snd_rank(a, rank);
+	struct snd_peer p;
+	/* Ordered by the barrier: the rank stored all three before it arrived. */
+	uint64_t offset = snd_relaxed(&r->blob), n = snd_relaxed(&r->length), round = snd_relaxed(&r->published_round);
+	if (!snd_member_of_rank(j, rank, &p))
+		return snd_fail(SND_CONNECTION_ABORTED, "%s: rank %" PRIu32 " has died or left", op, rank);
+	if (round != j->round) {
+		j->broken = true;
+		return snd_fail(SND_INVALID_DEVICE_STATE, "%s: rank %" PRIu32 " makes another collective call", op, rank);
+	}
+	if (n != length)
+		return snd_fail(SND_INVALID_BUFFER_SIZE, "%s: rank %" PRIu32 " passes %" PRIu64 " bytes, this rank %" PRIu64, op, rank, n, length);
+	if (n == 0)
+		return SND_SUCCESS;
+	if (!snd_peer_owns(j->object.fabric, &p, offset, n))
+		return snd_fail(SND_CONNECTION_ABORTED, "%s: the bytes of rank %" PRIu32 " are not in its memory", op, rank);
+	memcpy(to, a->base + offset, n);
+	return SND_SUCCESS;
+}
+
+snd_status snd_job_exchange(snd_job *job, const void *mine, uint64_t length, void *all, int64_t timeout)
+{
+	const char *op = "exchange";
+	SND_CHECK(job, SND_TYPE_JOB, op);
+	if (length > 0 && (mine == NULL || all == NULL))
+		return snd_fail(SND_INVALID_PARAMETER, "%s: mine or all is NULL", op);
+	if (length > MAX_EXCHANGE / job->size)
+		return snd_fail(SND_INVALID_BUFFER_SIZE, "%s: %" PRIu64 " bytes of each rank, at most %" PRIu64 " of all together", op, length, MAX_EXCHANGE);
+	struct snd_job *j = job;
+	struct snd_fabric *f = j->object.fabric;
+	uint64_t offset;
+	snd_lock(f);
+	snd_status s = snd_alloc(&f->heap, length > 0 ? length : 1, false, &offset, op);
+	if (s == SND_SUCCESS) {
+		struct snd_rank_record *r = snd_rank(&f->arena, j->rank);
+		if (length > 0)
+			memcpy(f->arena.base + offset, mine, length);
+		snd_set(&r->blob, offset);
+		snd_set(&r->length, length);
+		snd_set(&r->published_round, j->round + 1);
+		s = snd_barrier(j, timeout, op);
+		snd_status bad = SND_SUCCESS;
+		for (uint32_t rank = 0; s == SND_SUCCESS && bad == SND_SUCCESS && rank < j->size; rank++)
+			bad = collect(j, rank, length, (unsigned char *)all + rank * length, op);
+		if (s == SND_SUCCESS && !j->broken)
+			s = snd_barrier(j, timeout, op); /* the ranks stay in step even if the lengths differ */
+		snd_free(&f->heap, offset);
+		s = s == SND_SUCCESS ? bad : s;
+	}
+	snd_unlock(f);
+	return s;
+}
+

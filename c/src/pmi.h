@@ -1,0 +1,36 @@
+/* A rank's side of version 1 of the Process Management Interface, by which launchers such as mpiexec.hydra serve their
+ * ranks. internal/pmi describes the protocol. */
+#ifndef SND_PMI_H
+#define SND_PMI_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "softnd/softnd.h"
+
+enum { SND_PMI_NAME = 256, SND_PMI_KEY = 64, SND_PMI_VALUE = 960, SND_PMI_LINE = 4096 };
+
+/* snd_pmi is the connection to the launcher. A process has one in its life: the launcher closes it after finalize. */
+struct snd_pmi {
+	int socket; /* -1 = none */
+	uint32_t rank, size;
+	char name[SND_PMI_NAME + 1]; /* of the job's key-value store */
+	size_t filled, used;         /* bytes of line: received, and those of the last answer */
+	char line[SND_PMI_LINE + 1];
+};
+
+/* snd_pmi_dial begins with the launcher that PMI_FD, PMI_RANK and PMI_SIZE describe. Deadlines are in the time of
+ * snd_clock; a negative one is none. */
+snd_status snd_pmi_dial(struct snd_pmi *c, int64_t deadline, const char *op);
+/* snd_pmi_put sets the value of a key, which all ranks can get after the next barrier. */
+snd_status snd_pmi_put(struct snd_pmi *c, const char *key, const char *value, int64_t deadline, const char *op);
+snd_status snd_pmi_get(struct snd_pmi *c, const char *key, char value[SND_PMI_VALUE + 1], int64_t deadline, const char *op);
+snd_status snd_pmi_barrier(struct snd_pmi *c, int64_t deadline, const char *op);
+/* snd_pmi_abort asks the launcher to end the job with an exit code. It returns false if the launcher cannot be reached. */
+bool snd_pmi_abort(struct snd_pmi *c, int code);
+/* snd_pmi_finalize tells the launcher that this rank ends in good order, and closes the connection. snd_pmi_hang_up only
+ * closes it: the launcher then takes the rank for failed. */
+snd_status snd_pmi_finalize(struct snd_pmi *c, int64_t deadline, const char *op);
+void snd_pmi_hang_up(struct snd_pmi *c);
+
+#endif

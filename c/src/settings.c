@@ -1,0 +1,127 @@
+#include "settings.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "error.h"
+
+static const struct unit {
+	const char *name;
+	uint64_t nanoseconds;
+} units[] = {
+	{"ns", 1}, {"us", 1000}, {"\xc2\xb5s", 1000}, {"\xce\xbcs", 1000}, {"ms", 1000000}, {"s", UINT64_C(1000000000)},
+	{"m", UINT64_C(60000000000)}, {"h", UINT64_C(3600000000000)}};
+
+static bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+static const struct unit *unit_of(const char *text, size_t length)
+{
+	for (size_t i = 0; i < sizeof units / sizeof units[0]; i++)
+		if (strlen(units[i].name) == length && memcmp(units[i].name, text, length) == 0)
+			return &units[i];
+	return NULL;
+}
+
+/* parse_duration reads a duration as Go writes it: 0, or numbers with units, such as 1m30s or 1.5s. */
+static bool parse_duration(const char *text, int64_t *duration)
+{
+	const bool negative = *text == '-';
+	const char *at = text + (negative || *text == '+');
+	uint64_t total = 0;
+	if (strcmp(at, "0") == 0) {
+		*duration = 0;
+		return true;
+	}
+	if (*at == 0)
+		return false;
+	while (*at != 0) {
+		const uint64_t most = UINT64_C(1) << 63;
+		uint64_t whole = 0;
+		double fraction = 0, scale = 1;
+		bool digits = false;
+		for (; is_digit(*at); at++, digits = true) {
+			const uint64_t digit = (uint64_t)(*at - '0');
+			if (whole > (most - digit) / 10)
+				return false;
+			whole = whole * 10 + digit;
+		}
+		if (*at == '.')
+			for (at++; is_digit(*at); at++, digits = true)
+				fraction += (*at - '0') / (scale *= 10);
+		const size_t length = strcspn(at, ".0123456789");
+		const struct unit *unit = digits ? unit_of(at, length) : NULL;
+		if (unit == NULL || whole > most / unit->nanoseconds)
+			return false;
+		const uint64_t part = whole * unit->nanoseconds + (uint64_t)(fraction * (double)unit->nanoseconds);
+		if (part > most || total > most - part)
+			return false;
+		total += part;
+		at += length;
+	}
+	if (negative ? total > (uint64_t)INT64_MAX + 1 : total > INT64_MAX)
+		return false;
+	*duration = negative ? (int64_t)(0 - total) : (int64_t)total;
+	return true;
+}
+
+static snd_status read_executor(const char *text, snd_fabric_options *o, const char *op)
+{
+	if (strcmp(text, "target") == 0)
+		o->executor = SND_EXECUTOR_TARGET; /* the default is the only other value */
+	else if (strcmp(text, "auto") != 0)
+		return snd_fail(SND_INVALID_PARAMETER, "%s: SOFTND_EXEC: unknown executor \"%s\": want auto or target", op, text);
+	return SND_SUCCESS;
+}
+
+static snd_status read_receive_timeout(const char *text, snd_fabric_options *o, const char *op)
+{
+	int64_t duration;
+	if (strcmp(text, "unlimited") == 0)
+		duration = INT64_MAX;
+	else if (!parse_duration(text, &duration))
+		return snd_fail(SND_INVALID_PARAMETER, "%s: SOFTND_RECEIVE_TIMEOUT: time-out \"%s\": want a duration such as 500ms or 10s, 0, or unlimited", op, text);
+	if (duration < 0)
+		return snd_fail(SND_INVALID_PARAMETER, "%s: SOFTND_RECEIVE_TIMEOUT: receive time-out of %s: want 0 or more", op, text);
+	if (o->receive_timeout == 0)
+		o->receive_timeout = duration == 0 ? SND_RECEIVE_TIMEOUT_AT_ONCE : duration == INT64_MAX ? SND_FOREVER : duration;
+	return SND_SUCCESS;
+}
+
+static const struct setting {
+	const char *name;
+	snd_status (*read)(const char *text, snd_fabric_options *o, const char *op);
+} settings[] = {
+	{"SOFTND_EXEC", read_executor},
+	{"SOFTND_RECEIVE_TIMEOUT", read_receive_timeout},
+};
+
+snd_status snd_apply_environment(snd_fabric_options *o, const char *op)
+{
+	snd_status s = SND_SUCCESS;
+	for (size_t i = 0; s == SND_SUCCESS && i < sizeof settings / sizeof settings[0]; i++) {
+		const char *text = getenv(settings[i].name);
+		if (text != NULL && *text != 0)
+			s = settings[i].read(text, o, op);
+	}
+	return s;
+}
+
+snd_status snd_read_flag(const char *name, bool *flag, const char *op)
+{
+	const char *text = getenv(name);
+	*flag = text != NULL && strcmp(text, "1") == 0;
+	if (text == NULL || *text == 0 || *flag || strcmp(text, "0") == 0)
+		return SND_SUCCESS;
+	return snd_fail(SND_INVALID_PARAMETER, "%s: %s: invalid value \"%s\": want 0 or 1", op, name, text);
+}
+
+int64_t snd_number_in(const char *name)
+{
+	const char *text = getenv(name);
+	int64_t n = 0;
+	if (text == NULL || *text == 0)
+		return -1;
+	for (; is_digit(*text) && n <= INT32_MAX; text++)
+		n = n * 10 + (*text - '0');
+	return *text == 0 && n <= INT32_MAX ? n : -1;
+}

@@ -1,0 +1,17 @@
+/* Settings that the user makes in the environment. docs/environment.md lists them. */
+#ifndef SND_SETTINGS_H
+#define SND_SETTINGS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "softnd/softnd.h"
+
+/* snd_apply_environment checks the settings of a job, and applies those that the program has left at their defaults. */
+snd_status snd_apply_environment(snd_fabric_options *o, const char *op);
+/* snd_read_flag reads a setting whose value is 0 or 1. */
+snd_status snd_read_flag(const char *name, bool *flag, const char *op);
+/* snd_number_in returns the number in a variable, from 0 to 2^31-1, and -1 if there is none. */
+int64_t snd_number_in(const char *name);
+
+#endif

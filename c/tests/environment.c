@@ -1,0 +1,98 @@
+/* Settings and launchers' variables in the environment: what snd_job_init refuses, and with which words. */
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "../src/settings.h"
+#include "check.h"
+
+/* Contradictory or incomplete environments, as in the test of softnd.Init in Go. */
+static const struct {
+	const char *variables[5][2];
+	const char *want;
+} bad[] = {
+	{{{"PMI_FD", "x"}}, "PMI_FD=\"x\": not a descriptor number"},
+	{{{"PMI_FD", "987654"}, {"PMI_RANK", "0"}, {"PMI_SIZE", "1"}}, "descriptor 987654 (PMI_FD): not inherited"},
+	{{{"PMI_FD", "0"}, {"PMI_RANK", "0"}, {"PMI_SIZE", "1"}}, "descriptor 0 (PMI_FD): not a socket"},
+	{{{"SOFTND_RANK", "0"}, {"SOFTND_SIZE", "1"}}, "SOFTND_RANK or SOFTND_SIZE is set, but neither SOFTND_ARENA_FD nor SOFTND_FABRIC"},
+	{{{"PMI_FD", "0"}, {"PMI_SIZE", "1"}}, "PMI_RANK=\"\" (PMI_SIZE=\"1\"): not a valid rank"},
+	{{{"PMI_FD", "0"}, {"PMI_RANK", "1"}, {"PMI_SIZE", "1"}}, "PMI_RANK=\"1\" (PMI_SIZE=\"1\"): not a valid rank"},
+	{{{"PMI_ID", "0"}, {"PMI_PORT", "host:1"}}, "over the network only (PMI_PORT)"},
+	{{{"OMPI_COMM_WORLD_RANK", "0"}}, "OMPI_COMM_WORLD_SIZE=\"\", set by Open MPI's mpirun: want a number"},
+	{{{"OMPI_COMM_WORLD_RANK", "2"}, {"OMPI_COMM_WORLD_SIZE", "2"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}}, "OMPI_COMM_WORLD_RANK=2 is not a rank of OMPI_COMM_WORLD_SIZE=2"},
+	{{{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "2"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}}, "but none of PMIX_NAMESPACE"},
+	{{{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}}, "runs the job on several hosts (OMPI_COMM_WORLD_LOCAL_SIZE is 2, not 4)"},
+	{{{"SLURM_PROCID", "0"}, {"SLURM_STEP_ID", "0"}, {"SLURM_STEP_NUM_TASKS", "4"}, {"SLURM_STEP_NUM_NODES", "2"}}, "runs the job on several hosts (SLURM_STEP_NUM_NODES is 2, not 1)"},
+	{{{"SOFTND_DEBUG", "yes"}}, "SOFTND_DEBUG: invalid value \"yes\": want 0 or 1"},
+	{{{"SOFTND_DUMP_ARENA", "yes"}}, "SOFTND_DUMP_ARENA: invalid value \"yes\": want 0 or 1"},
+	{{{"SOFTND_RANK", "0"}, {"SOFTND_FABRIC", "x"}}, "SOFTND_FABRIC=\"x\": want name:secret:identity"},
+	{{{"SOFTND_RANK", ""}, {"SOFTND_ARENA_FD", "3"}}, "SOFTND_RANK=\"\" is not a rank number"},
+	{{{"SOFTND_RANK", "0"}, {"SOFTND_ARENA_FD", "x"}}, "SOFTND_ARENA_FD=\"x\" is not a descriptor number"},
+	{{{"SOFTND_RANK", "0"}, {"SOFTND_ARENA_FD", "0"}}, "did a wrapper close or replace it?"},
+	{{{"SOFTND_EXEC", "peer"}}, "SOFTND_EXEC: unknown executor \"peer\": want auto or target"},
+	{{{"SOFTND_RECEIVE_TIMEOUT", "500"}}, "SOFTND_RECEIVE_TIMEOUT: time-out \"500\": want a duration such as 500ms or 10s, 0, or unlimited"},
+	{{{"SOFTND_RECEIVE_TIMEOUT", "-1s"}}, "SOFTND_RECEIVE_TIMEOUT: receive time-out of -1s: want 0 or more"},
+};
+
+static void test_bad(void)
+{
+	for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+		pid_t child = fork();
+		if (child == 0) {
+			snd_job *job = NULL;
+			for (int k = 0; k < 5 && bad[i].variables[k][0] != NULL; k++)
+				CHECK(setenv(bad[i].variables[k][0], bad[i].variables[k][1], 1) == 0);
+			snd_status s = snd_job_init(NULL, INT64_C(5000000000), &job);
+			if (s == SND_SUCCESS || job != NULL || strncmp(snd_last_error(), "init: ", 6) != 0 || strstr(snd_last_error(), bad[i].want) == NULL) {
+				fprintf(stderr, "%s: want %s, got %s: %s\n", bad[i].variables[0][0], bad[i].want, snd_status_name(s), snd_last_error());
+				exit(1);
+			}
+			exit(0);
+		}
+		int status;
+		CHECK(waitpid(child, &status, 0) == child && status == 0);
+	}
+}
+
+/* The durations that Go's time.ParseDuration accepts. */
+static const struct {
+	const char *text;
+	int64_t want; /* 0: refused */
+} durations[] = {
+	{"500ms", 500000000}, {"2s", 2000000000}, {"1m30s", INT64_C(90000000000)}, {"1.5h", INT64_C(5400000000000)}, {".5us", 500}, {"+3ns", 3}, {"7\xc2\xb5s", 7000},
+	{"1h0.25s", INT64_C(3600250000000)}, {"0", SND_RECEIVE_TIMEOUT_AT_ONCE}, {"0s", SND_RECEIVE_TIMEOUT_AT_ONCE}, {"-0", SND_RECEIVE_TIMEOUT_AT_ONCE},
+	{"unlimited", SND_FOREVER}, {"9223372036854775807ns", SND_FOREVER}, {"9223372036854775808ns", 0}, {"3000000h", 0}, {"99999999999999999999s", 0},
+	{"s", 0}, {".s", 0}, {"1", 0}, {"1d", 0}, {"1 s", 0}, {"1s ", 0}, {"--1s", 0}, {"1.2.3s", 0}, {"forever", 0}, {"-1ns", 0},
+};
+
+static void test_durations(void)
+{
+	for (size_t i = 0; i < sizeof durations / sizeof durations[0]; i++) {
+		snd_fabric_options o = {0};
+		CHECK(setenv("SOFTND_RECEIVE_TIMEOUT", durations[i].text, 1) == 0);
+		snd_status s = snd_apply_environment(&o, "test");
+		if ((s == SND_SUCCESS) != (durations[i].want != 0) || o.receive_timeout != durations[i].want) {
+			fprintf(stderr, "%s: %s, %ld\n", durations[i].text, snd_status_name(s), (long)o.receive_timeout);
+			exit(1);
+		}
+	}
+	/* An option takes precedence. */
+	snd_fabric_options o = {.receive_timeout = 5, .executor = SND_EXECUTOR_TARGET};
+	CHECK(setenv("SOFTND_RECEIVE_TIMEOUT", "1s", 1) == 0 && setenv("SOFTND_EXEC", "auto", 1) == 0);
+	OK(snd_apply_environment(&o, "test"));
+	CHECK(o.receive_timeout == 5 && o.executor == SND_EXECUTOR_TARGET);
+	CHECK(setenv("SOFTND_RECEIVE_TIMEOUT", "", 1) == 0 && setenv("SOFTND_EXEC", "", 1) == 0);
+	o = (snd_fabric_options){0};
+	OK(snd_apply_environment(&o, "test"));
+	CHECK(o.receive_timeout == 0 && o.executor == SND_EXECUTOR_AUTO);
+}
+
+int main(void)
+{
+	static const char *const ours[] = {"SOFTND_RANK", "SOFTND_SIZE", "SOFTND_ARENA_FD", "SOFTND_FABRIC", "SOFTND_DEBUG", "PMI_FD", "PMI_RANK", "PMI_SIZE", "PMI_PORT"};
+	for (size_t i = 0; i < sizeof ours / sizeof ours[0]; i++)
+		CHECK(unsetenv(ours[i]) == 0);
+	test_bad();
+	test_durations();
+	return 0;
+}
