@@ -105,7 +105,7 @@ struct snd_send_request {
 	uint64_t first_entry, end_entry; /* ring entries; end 0 = none */
 	int64_t deadline;                /* of a Send that has no receive */
 	uint32_t stalls;                 /* how often it has found none */
-	struct snd_invalidatable *object; /* what a Bind or Invalidate is about */
+	struct snd_invalidatable *object; /* which a Bind or Invalidate changes */
 	struct snd_binding binding;
 	struct snd_entry bounce_entry;
 	int bounce_index; /* bounce buffer that receives the data of a Read; -1 = none */
@@ -188,7 +188,7 @@ struct snd_endpoint {
 	uint32_t max_initiator_sge, inline_size;
 	struct snd_adapter *adapter;
 	struct snd_link link;
-	struct snd_link bound; /* what its requests have bound or registered */
+	struct snd_link bound; /* the objects that its requests have bound or registered */
 
 	/* Requester, slow path. */
 	uint32_t read_limit;

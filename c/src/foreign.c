@@ -34,7 +34,7 @@ static void digest(const char *text, size_t length, char hex[2 * DIGEST + 1])
 {
 	unsigned char sum[32];
 	snd_sha256(text, length, sum);
-	for (int i = 0; i < DIGEST; i++)
+	for (size_t i = 0; i < DIGEST; i++)
 		snprintf(hex + 2 * i, 3, "%02x", sum[i]);
 }
 
@@ -151,7 +151,7 @@ static bool unescape(const char *text, size_t length, char *to, size_t size)
 {
 	size_t n = 0;
 	for (size_t i = 0; i < length; i++) {
-		char c = text[i] == '+' ? ' ' : text[i];
+		char c = (char)(text[i] == '+' ? ' ' : text[i]);
 		if (n + 1 >= size)
 			return false;
 		if (c == '%') {
@@ -238,8 +238,7 @@ static snd_status choose_fabric(struct snd_pmi *c, const struct host *own, char 
 		if (!parse_host(text, &theirs))
 			return snd_fail(SND_UNSUCCESSFUL, "%s: pmi: host of rank %" PRIu32 ": malformed value \"%.100s\"", op, rank, text);
 		if (separated(own, &theirs, rank, why, sizeof why)) {
-			memcpy(answer, "error:", 6);
-			escape(why, answer + 6, SND_PMI_VALUE + 1 - 6);
+			escape(why, stpcpy(answer, "error:"), SND_PMI_VALUE + 1 - 6);
 			return SND_SUCCESS;
 		}
 	}

@@ -1,5 +1,5 @@
-/* The end of a bind or of a registration: the tokens become invalid at once, and the memory is the owner's alone when no
- * peer uses them any more. The fabric's lock guards everything here. */
+/* The end of a bind or of a registration: the tokens become invalid at once, and the memory is the owner's alone once no
+ * peer uses them. The fabric's lock guards everything here. */
 #include "endpoint.h"
 #include "fabric.h"
 

@@ -17,7 +17,7 @@ struct snd_own_entry {
 	uint64_t offset; /* in the arena; 0 = private memory */
 	uint64_t adapter;
 	uint64_t scope;    /* the endpoint whose peer alone may use the token; 0 = any */
-	struct snd_invalidatable *invalidates; /* what an Invalidate of the token ends; NULL: nothing */
+	struct snd_invalidatable *invalidates; /* the object that an Invalidate of the token ends, or NULL */
 	struct snd_access_entry *entry;
 	uint32_t index;
 	uint32_t bind_base;

@@ -81,6 +81,7 @@ SND_API const char *snd_last_error(void);
 /* snd_version returns the version of the library, such as "0.1.0". */
 SND_API const char *snd_version(void);
 
+/* Handles of objects. */
 typedef struct snd_fabric snd_fabric;
 typedef struct snd_adapter snd_adapter;
 typedef struct snd_mr snd_mr;
@@ -239,19 +240,21 @@ typedef struct snd_result {
 	uint32_t invalidated_token;
 } snd_result;
 
+/* Types of results that end snd_cq_notify. */
+#define SND_NOTIFY_ERRORS 0u
+#define SND_NOTIFY_ANY 1u
+#define SND_NOTIFY_SOLICITED 2u /* errors, and messages that were sent with SND_SOLICIT_EVENT */
+
 /* snd_cq_create makes a completion queue for depth results. */
 SND_API snd_status snd_cq_create(snd_adapter *adapter, uint32_t depth, snd_cq **cq);
 /* snd_cq_poll takes up to count results and returns their number. It makes progress on the endpoints
  * of the queue. It never blocks. */
 SND_API uint32_t snd_cq_poll(snd_cq *cq, snd_result *results, uint32_t count);
-/* snd_cq_wait is snd_cq_poll that blocks until there is a result. It fails with SND_IO_TIMEOUT,
+/* snd_cq_wait blocks until there is a result, and takes results like snd_cq_poll. It fails with SND_IO_TIMEOUT,
  * SND_CANCELED (the queue or the fabric was closed) or SND_BUFFER_OVERFLOW (the queue has overrun). */
 SND_API snd_status snd_cq_wait(snd_cq *cq, snd_result *results, uint32_t count, int64_t timeout, uint32_t *taken);
-/* snd_cq_notify blocks until a result of a type is queued, and takes none. The result ends all calls
- * that wait at that time; a later call considers newer results only. */
-#define SND_NOTIFY_ERRORS 0u
-#define SND_NOTIFY_ANY 1u
-#define SND_NOTIFY_SOLICITED 2u /* errors, and messages that were sent with SND_SOLICIT_EVENT */
+/* snd_cq_notify blocks until a result of a type, such as SND_NOTIFY_ANY, is queued, and takes none. The
+ * result ends all calls that wait at that time; a later call considers newer results only. */
 SND_API snd_status snd_cq_notify(snd_cq *cq, uint32_t type, int64_t timeout);
 /* snd_cq_event_fd returns a descriptor that becomes readable with a result, for poll and epoll. Read it,
  * then poll the queue until it is empty, then wait again. The descriptor belongs to the queue. It needs

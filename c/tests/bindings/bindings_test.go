@@ -38,10 +38,10 @@ func read(t *testing.T, path string) string {
 
 var (
 	cComment  = regexp.MustCompile(`(?s)/\*.*?\*/`)
-	cConstant = regexp.MustCompile(`(?m)^#define (SND_\w+) (.+)$`)
+	cConstant = regexp.MustCompile(`(?m)^#define (SND_\w+) (.*[0-9].*)$`)
 	cEnum     = regexp.MustCompile(`typedef enum (\w+) \{([^}]*)\}`)
 	cStruct   = regexp.MustCompile(`typedef struct (\w+) \{([^}]*)\}`)
-	cCall     = regexp.MustCompile(`SND_API ([^;#]*?\**)(snd_\w+)\(([^;]*)\);`)
+	cCall     = regexp.MustCompile(`SND_API (?:SND_NORETURN )?([^;#]*?\**)(snd_\w+)\(([^;]*)\);`)
 	cPart     = regexp.MustCompile(`^(?:const )?(\w+) (\**)(\w+)(\[\w+\])?$`)
 	cNumber   = regexp.MustCompile(`-?\b(0x[0-9A-F]+|[0-9]+)`)
 )
@@ -50,9 +50,7 @@ func parseHeader(t *testing.T) *header {
 	h := &header{map[string]int64{}, nil, map[string]declaration{}, map[string]declaration{}}
 	text := cComment.ReplaceAllString(read(t, "include/softnd/softnd.h"), "")
 	for _, m := range cConstant.FindAllStringSubmatch(text, -1) {
-		if m[1] != "SND_API" {
-			h.constants[m[1]] = number(t, m[1], cNumber.FindString(m[2]))
-		}
+		h.constants[m[1]] = number(t, m[1], cNumber.FindString(m[2]))
 	}
 	for _, m := range cEnum.FindAllStringSubmatch(text, -1) {
 		h.enums = append(h.enums, m[1])
