@@ -16,6 +16,14 @@ const windowsAtOnce = 256
 // It measures the two as a pair, and each alone.
 func runBind(ctx context.Context, w *World, o Options) (found []report.Result, err error) {
 	for _, size := range sizes(o, 64, 4096, 1<<20) {
+		if w.crew != nil {
+			r, err := helpedBind(ctx, w, o, size)
+			if err != nil {
+				return nil, err
+			}
+			found = append(found, r...)
+			continue
+		}
 		b, err := newBinder(ctx, w, o, size)
 		if err != nil {
 			return nil, err
@@ -27,6 +35,31 @@ func runBind(ctx context.Context, w *World, o Options) (found []report.Result, e
 		found = append(found, r...)
 	}
 	return found, nil
+}
+
+// helpedBind measures the pair with helpers as both ranks.
+func helpedBind(ctx context.Context, w *World, o Options, size int) (_ []report.Result, err error) {
+	o.Pairs, o.Inline = 1, false
+	res := newResult("bind_invalidate", "ns", "less", "", o)
+	p, err := w.open(ctx, o, nd.RequestBind, linkConfig{size: size, depth: 1}, &res, steps{figure: func(ns float64, _ int) float64 { return ns }})
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err == nil {
+			err = p.close()
+		}
+	}()
+	res.Settings = p.settings
+	l := &loop{result: res,
+		run: func(_ context.Context, n int) (float64, error) {
+			took, err := p.repeat(n)
+			return nsPerOp(took, n), err
+		},
+		sample: func(_ context.Context, n int, h *histogram) error { return p.sample(n, h) },
+	}
+	l.againstExchange(w)
+	return l.measure(ctx, w, o)
 }
 
 // binder binds windows to the same part of a region, and invalidates them.
@@ -66,7 +99,7 @@ func (b *binder) measure(ctx context.Context, w *World, o Options) ([]report.Res
 
 func (b *binder) timed(test string) report.Result {
 	res := newResult(test, "ns", "less", "", b.o)
-	res.Settings = b.settings()
+	res.Settings = b.o.settings(b.size)
 	return res
 }
 

@@ -34,7 +34,7 @@ func (l *loop) againstRawRoundTrip() {
 // againstExchange compares a time with that of an atomic exchange.
 func (l *loop) againstExchange(w *World) {
 	l.limitName, l.limitUnit = lockedExchangeLimit, "ns"
-	l.limit = func(float64) (float64, error) { return w.limits.exchange() }
+	l.limit = func(float64) (float64, error) { return w.machine().exchange() }
 }
 
 // againstMeeting sets the limit of an operation of all ranks. If each of two ranks has a core, the limit is a cache line.
@@ -53,14 +53,14 @@ func (l *loop) againstMeeting(w *World) {
 // againstMemcpy compares a time with that of a copy of n bytes.
 func (l *loop) againstMemcpy(w *World, n int) {
 	l.limitName, l.limitUnit = memcpyLimit, "ns"
-	l.limit = func(float64) (float64, error) { return w.limits.memcpy(n) }
+	l.limit = func(float64) (float64, error) { return w.machine().memcpy(n) }
 }
 
 // againstMemcpyBandwidth compares a bandwidth with that of copies of n bytes.
 func (l *loop) againstMemcpyBandwidth(w *World, n int) {
 	l.limitName, l.limitUnit = memcpyLimit, "MB/s"
 	l.limit = func(float64) (float64, error) {
-		ns, err := w.limits.memcpy(n)
+		ns, err := w.machine().memcpy(n)
 		return float64(n) / ns * 1e3, err
 	}
 }

@@ -84,26 +84,26 @@ func (t pingPong) runSize(ctx context.Context, w *World, o Options, size int) (_
 	c := t.config
 	c.size = size
 	res := newResult(t.name, "ns", "less", t.note, o)
-	l, err := openValidated(ctx, w, o, t.kind, c, &res)
+	p, err := w.open(ctx, o, t.kind, c, &res, steps{t.repeat, t.sample, func(ns float64, _ int) float64 { return ns / t.parts }})
 	if err != nil {
 		return nil, err
 	}
 	defer func() {
 		if err == nil {
-			err = l.Close()
+			err = p.close()
 		}
 	}()
-	res.Settings = l.settings()
+	res.Settings = p.settings
 	if t.privateOnly {
 		res.Executor = "target"
 	}
 	loop := loop{
 		result: res,
 		run: func(ctx context.Context, n int) (float64, error) {
-			took, err := t.repeat(l, n)
+			took, err := p.repeat(n)
 			return nsPerOp(took, n) / t.parts, err
 		},
-		sample: func(ctx context.Context, n int, h *histogram) error { return t.sample(l, n, h) },
+		sample: func(ctx context.Context, n int, h *histogram) error { return p.sample(n, h) },
 	}
 	t.against(&loop, w, size)
 	return loop.measure(ctx, w, o)

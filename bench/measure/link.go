@@ -212,11 +212,11 @@ func (l *link) failure(r *nd.Result) error {
 
 // mustPoll reports whether the passive rank has to poll because it moves the bytes. In event mode its provider moves
 // them without polls.
-func (l *link) mustPoll() bool { return (l.o.Private || l.o.Executor == "target") && !l.o.Events }
+func (o *Options) mustPoll() bool { return (o.Private || o.Executor == "target") && !o.Events }
 
 // signal tells the other rank that a repeat is over; see serve.
 func (l *link) signal() error {
-	if !l.mustPoll() {
+	if !l.o.mustPoll() {
 		return nil
 	}
 	l.signaled++
@@ -231,7 +231,7 @@ func (l *link) signal() error {
 // serve polls until the other rank signals. If the other rank does not depend on polls, serve returns at once, and the
 // rank waits in a barrier.
 func (l *link) serve() error {
-	if !l.mustPoll() {
+	if !l.o.mustPoll() {
 		return nil
 	}
 	l.awaited++
@@ -261,15 +261,15 @@ func (l *link) release() error {
 }
 
 // settings returns the settings for a report.
-func (l *link) settings() report.Settings {
-	s := report.Settings{Size: l.size, Pairs: l.o.Pairs, Ranks: 2, Mode: "polling", Executor: l.o.Executor, Memory: "arena", Bidirectional: l.o.Bidirectional}
+func (o *Options) settings(size int) report.Settings {
+	s := report.Settings{Size: size, Pairs: o.Pairs, Ranks: 2, Mode: "polling", Executor: o.Executor, Memory: "arena", Bidirectional: o.Bidirectional}
 	if s.Executor == "" {
 		s.Executor = "auto"
 	}
-	if l.o.Events {
+	if o.Events {
 		s.Mode = "event"
 	}
-	if l.o.Private {
+	if o.Private {
 		s.Memory = "private"
 	}
 	return s

@@ -16,12 +16,44 @@ type Test struct {
 	Title string // one line for people
 	Ranks int    // ranks of the job; 0 = any number from 2 on
 	Run   func(ctx context.Context, w *World, o Options) ([]report.Result, error)
+
+	helped bool // the ranks may be helpers
 }
 
 // World is the job of a measurement, with pinned ranks, and the limits of the machine between ranks 0 and 1.
 type World struct {
-	Job    *softnd.Job
+	Job    *softnd.Job // nil if there are helpers
 	limits *limits
+	crew   *crew // nil if there are no helpers
+}
+
+// ranks are the processes of a job, as a [loop] needs them.
+type ranks interface {
+	Barrier(ctx context.Context) error
+	Exchange(ctx context.Context, mine []byte) ([][]byte, error)
+	Rank() int
+	Size() int
+}
+
+func (w *World) ranks() ranks {
+	if w.crew != nil {
+		return w.crew
+	}
+	return w.Job
+}
+
+// machine measures the limits of transfers, in nanoseconds. All ranks that have limits call its methods together.
+type machine interface {
+	rawLine() (float64, error)
+	exchange() (float64, error)
+	memcpy(size int) (float64, error)
+}
+
+func (w *World) machine() machine {
+	if w.crew != nil {
+		return w.crew
+	}
+	return w.limits
 }
 
 // Options are the choices of a user. Zero values mean the default of the test.

@@ -27,7 +27,7 @@ func runAllocNoise(ctx context.Context, w *World, o Options) (found []report.Res
 		}
 		n := &noise{w: w, l: l}
 		res := newResult("alloc_noise", "ratio", "less", "", o)
-		res.Settings = l.settings()
+		res.Settings = l.o.settings(l.size)
 		r, err := n.measure(ctx, o, res)
 		if err := afterAll(ctx, w, err, l.release); err != nil {
 			return nil, err

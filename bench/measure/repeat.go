@@ -71,14 +71,14 @@ func (l *loop) measure(ctx context.Context, w *World, o Options) ([]report.Resul
 	var h *histogram
 	if l.sample != nil {
 		h = new(histogram)
-		if err := w.Job.Barrier(ctx); err != nil {
+		if err := w.ranks().Barrier(ctx); err != nil {
 			return nil, l.failed("distribution", err)
 		}
 		if err := l.sample(ctx, min(n, maxSamples), h); err != nil {
 			return nil, l.failed("distribution", err)
 		}
 	}
-	if w.Job.Rank() != 0 {
+	if w.ranks().Rank() != 0 {
 		return nil, nil
 	}
 	l.fillResult(&res, steadiest(made, repeats(o)), h)
@@ -106,7 +106,7 @@ func (l *loop) failed(part string, err error) error {
 
 // runTogether makes n operations after a barrier of all ranks.
 func (l *loop) runTogether(ctx context.Context, w *World, n int) (float64, error) {
-	if err := w.Job.Barrier(ctx); err != nil {
+	if err := w.ranks().Barrier(ctx); err != nil {
 		return 0, err
 	}
 	return l.run(ctx, n)
@@ -195,7 +195,7 @@ func agree(ctx context.Context, w *World, n int, enough bool) (decision, error) 
 	if enough {
 		word |= 1
 	}
-	all, err := w.Job.Exchange(ctx, binary.NativeEndian.AppendUint64(nil, word))
+	all, err := w.ranks().Exchange(ctx, binary.NativeEndian.AppendUint64(nil, word))
 	if err != nil {
 		return decision{}, err
 	}

@@ -66,11 +66,11 @@ func (l *loop) repeats(ctx context.Context, w *World, want, n int) (made []repea
 
 // momentNow measures the machine now, unless skip is set.
 func (l *loop) momentNow(w *World, skip bool) (now moment, err error) {
-	if l.limit == nil || skip || w.Job.Rank() > 1 {
+	if l.limit == nil || skip || w.ranks().Rank() > 1 {
 		return now, nil
 	}
-	if w.Job.Size() == 2 && !l.within {
-		if now.line, err = w.limits.rawLine(); err != nil {
+	if w.ranks().Size() == 2 && !l.within {
+		if now.line, err = w.machine().rawLine(); err != nil {
 			return now, err
 		}
 	}

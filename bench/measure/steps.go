@@ -68,7 +68,7 @@ func (l *link) pongWrites(n int) error {
 // Other ranks read only the memory.
 func (l *link) arrive(p *pair) error {
 	word, mask, want := p.landed.word, p.landed.mask, p.landed.value(p.seq)
-	if !l.mustPoll() {
+	if !l.o.mustPoll() {
 		for word.Load()&mask != want {
 		}
 		return nil

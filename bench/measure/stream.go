@@ -2,8 +2,6 @@ package measure
 
 import (
 	"context"
-	"encoding/binary"
-	"math"
 	"time"
 
 	"github.com/softnd/softnd/bench/report"
@@ -109,23 +107,30 @@ func (t stream) runOne(ctx context.Context, w *World, o Options, size, depth int
 		c.repost = true
 	}
 	res := newResult(t.name, t.unit, t.better, t.note, o)
-	l, err := openValidated(ctx, w, o, t.kind, c, &res)
+	p, err := w.open(ctx, o, t.kind, c, &res, steps{t.repeat, t.sample, t.one})
 	if err != nil {
 		return nil, err
 	}
 	defer func() {
 		if err == nil {
-			err = l.Close()
+			err = p.close()
 		}
 	}()
-	res.Settings = l.settings()
+	res.Settings = p.settings
 	res.Depth = depth
 	loop := loop{
 		result: res,
-		run:    func(ctx context.Context, n int) (float64, error) { return t.repeat(ctx, l, n) },
+		run: func(ctx context.Context, n int) (float64, error) {
+			took, err := p.repeat(n)
+			if err != nil || !o.Bidirectional {
+				return t.figure(took, n, size), err
+			}
+			all, err := gather(ctx, w, t.figure(took, n, size))
+			return sum(all), err
+		},
 	}
 	if t.single && !o.Bidirectional {
-		loop.sample = func(ctx context.Context, n int, h *histogram) error { return t.sample(l, n, h) }
+		loop.sample = func(ctx context.Context, n int, h *histogram) error { return p.sample(n, h) }
 	}
 	if t.against != nil {
 		t.against(&loop, w, size)
@@ -133,9 +138,8 @@ func (t stream) runOne(ctx context.Context, w *World, o Options, size, depth int
 	return loop.measure(ctx, w, o)
 }
 
-// repeat makes n transfers, in each direction if the options ask for both. It returns the figure, which is the sum of
-// both directions.
-func (t stream) repeat(ctx context.Context, l *link, n int) (float64, error) {
+// repeat makes n transfers, in each direction if the options ask for both, and returns how long this rank's part took.
+func (t stream) repeat(l *link, n int) (time.Duration, error) {
 	if err := t.part(l, l.leadIn()); err != nil {
 		return 0, err
 	}
@@ -144,22 +148,19 @@ func (t stream) repeat(ctx context.Context, l *link, n int) (float64, error) {
 		return 0, err
 	}
 	took := max(time.Since(start), 1)
-	if err := t.finish(l); err != nil {
-		return 0, err
+	return took, t.finish(l)
+}
+
+func sum(figures []float64) (all float64) {
+	for _, f := range figures {
+		all += f
 	}
-	figure := t.figure(took, n, l.size)
-	if !l.o.Bidirectional {
-		return figure, nil
-	}
-	all, err := l.w.Job.Exchange(ctx, binary.NativeEndian.AppendUint64(nil, math.Float64bits(figure)))
-	if err != nil {
-		return 0, err
-	}
-	sum := 0.0
-	for _, b := range all {
-		sum += math.Float64frombits(binary.NativeEndian.Uint64(b))
-	}
-	return sum, nil
+	return all
+}
+
+// one returns the figure of a single transfer.
+func (t stream) one(ns float64, size int) float64 {
+	return t.figure(max(time.Duration(ns), 1), 1, size)
 }
 
 // part makes this rank's part of n transfers.
@@ -204,7 +205,7 @@ func (t stream) sample(l *link, n int, h *histogram) error {
 		if err := l.flow(t.kind, 1, 0); err != nil {
 			return err
 		}
-		h.record(t.figure(max(time.Duration(clock.ns(start, clock.now())), 1), 1, l.size))
+		h.record(t.one(clock.ns(start, clock.now()), l.size))
 	}
 	return l.signal()
 }

@@ -14,12 +14,22 @@ import (
 // NewWorld returns the world of a test in job. If pin is set, it pins the calling goroutine. It gives ranks 0 and 1 a
 // shared cache line. All ranks call it.
 func NewWorld(ctx context.Context, job *softnd.Job, pin bool) (*World, error) {
+	return newWorld(job, pin, func() (*bench.Line, error) { return shareLine(ctx, job) })
+}
+
+// NewWorldWith is [NewWorld] for a rank beside a helper. Both map the cache line in file, which [bench.NewLineFile] has
+// created.
+func NewWorldWith(job *softnd.Job, pin bool, file *os.File) (*World, error) {
+	return newWorld(job, pin, func() (*bench.Line, error) { return bench.MapLine(file) })
+}
+
+func newWorld(job *softnd.Job, pin bool, mapLine func() (*bench.Line, error)) (*World, error) {
 	if pin {
 		if _, err := bench.Pin(job.Rank()); err != nil {
 			return nil, err
 		}
 	}
-	line, err := shareLine(ctx, job)
+	line, err := mapLine()
 	if err != nil {
 		return nil, fmt.Errorf("measure: a cache line that ranks 0 and 1 share: %w", err)
 	}

@@ -4,9 +4,10 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 )
 
-// own is the provider in the first column.
+// own is the provider in the first column. Those whose names continue it, softnd with ranks in other languages, follow.
 const own = "softnd"
 
 // WriteProviders writes a table with the providers side by side. It has a row for each test, size and number of ranks. Each
@@ -45,10 +46,13 @@ func (r *Report) providers() []string {
 }
 
 func first(provider string) int {
-	if provider == own {
+	switch {
+	case provider == own:
 		return 0
+	case strings.HasPrefix(provider, own+"-"):
+		return 1
 	}
-	return 1
+	return 2
 }
 
 // Best returns the report with only the best figure of each provider for each test, size and number of ranks.

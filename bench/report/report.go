@@ -29,7 +29,7 @@ type Machine struct {
 // Result is one figure: one test at one size, with its settings.
 type Result struct {
 	Test     string `json:"test"`     // write_lat, send_bw, ...
-	Provider string `json:"provider"` // softnd, or a peer: ucx, libfabric, openmpi, mpich
+	Provider string `json:"provider"` // softnd, softnd-c (ranks in C), softnd-go-c (rank 0 in Go, rank 1 in C), softnd-c-go, or a peer: ucx, libfabric, openmpi, mpich
 	Settings
 
 	Unit    string    `json:"unit"`   // ns, MB/s, msg/s, ops/s, B, %, ratio

@@ -2,12 +2,10 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"strconv"
-	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -23,30 +21,16 @@ func (s *session) startAlone(ctx context.Context, ranks int) (*softnd.Job, error
 		return nil, err
 	}
 	defer arena.Close()
-	var started []<-chan error
-	for rank := 1; rank < ranks; rank++ {
-		ended, err := startRank(arena, rank, ranks, s.over)
-		if err != nil {
-			return nil, err
-		}
-		started = append(started, ended)
-	}
-	s.wait = func() error {
-		var errs []error
-		for _, ended := range started {
-			errs = append(errs, <-ended)
-		}
-		return errors.Join(errs...)
-	}
-	own, err := unix.Dup(int(arena.File().Fd())) // as if inherited: Init leaves it open
+	path, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	defer unix.Close(own)
-	for name, value := range rankEnv(0, ranks, own) {
-		os.Setenv(name, value)
+	for rank := 1; rank < ranks; rank++ {
+		if err := s.startRank(exec.Command(path, os.Args[1:]...), arena, rank, ranks); err != nil {
+			return nil, err
+		}
 	}
-	return softnd.Init(ctx)
+	return becomeRank(ctx, arena, 0, ranks)
 }
 
 func rankEnv(rank, ranks, fd int) map[string]string {
@@ -57,34 +41,45 @@ func rankEnv(rank, ranks, fd int) map[string]string {
 	}
 }
 
-// startRank starts one rank. The kernel kills the rank when the calling thread exits; see main. If the rank exits
-// before over is set, this process exits, too, because it would wait for the rank forever.
-func startRank(arena *shm.Arena, rank, ranks int, over *atomic.Bool) (<-chan error, error) {
-	const firstExtra = 3 // the descriptor of the first of ExtraFiles
-	path, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	cmd := exec.Command(path, os.Args[1:]...)
+const firstExtra = 3 // the descriptor of the first of ExtraFiles
+
+// startRank starts one rank, which inherits the arena and then the files. The kernel kills the rank when the calling
+// thread exits; see main. If the rank exits before the session is over, this process exits, too, because it would wait
+// for the rank forever.
+func (s *session) startRank(cmd *exec.Cmd, arena *shm.Arena, rank, ranks int, files ...*os.File) error {
 	cmd.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL}
 	cmd.Env = os.Environ()
 	for name, value := range rankEnv(rank, ranks, firstExtra) {
 		cmd.Env = append(cmd.Env, name+"="+value)
 	}
-	cmd.ExtraFiles = []*os.File{arena.File()}
+	cmd.ExtraFiles = append([]*os.File{arena.File()}, files...)
 	cmd.Stderr = os.Stderr
 	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start rank %d: %w", rank, err)
+		return fmt.Errorf("start rank %d: %w", rank, err)
 	}
 	ended := make(chan error, 1)
 	go func() {
 		err := cmd.Wait()
-		if !over.Load() {
+		if !s.over.Load() {
 			abandon(rank, err)
 		}
 		ended <- err
 	}()
-	return ended, nil
+	s.started = append(s.started, ended)
+	return nil
+}
+
+// becomeRank makes this process a rank of the arena.
+func becomeRank(ctx context.Context, arena *shm.Arena, rank, ranks int) (*softnd.Job, error) {
+	own, err := unix.Dup(int(arena.File().Fd())) // as if inherited: Init leaves it open
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(own)
+	for name, value := range rankEnv(rank, ranks, own) {
+		os.Setenv(name, value)
+	}
+	return softnd.Init(ctx)
 }
 
 // abandon exits because a rank has exited: loops that wait for a change of its memory check nothing else.

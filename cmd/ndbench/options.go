@@ -23,6 +23,7 @@ type options struct {
 	pin, noPin     bool
 	ranks          int
 	server, client string
+	languageOptions
 	output
 }
 
@@ -47,6 +48,7 @@ func (o *options) addFlags(f *pflag.FlagSet) {
 	f.IntVarP(&o.ranks, "ranks", "N", 0, "number of ranks, for tests without a fixed number, if not started by ndrun (default 2)")
 	f.StringVar(&o.server, "server", "", "become rank 0 of the job with this `name`, and wait for the client")
 	f.StringVar(&o.client, "client", "", "become rank 1 of the job with this `name`; the server's options apply")
+	o.languageOptions.addFlags(f, "go", "")
 	o.output.addFlags(f)
 }
 
@@ -82,6 +84,9 @@ func (o *options) check() error {
 		return fmt.Errorf("--server and --client exclude each other: start a process for each")
 	case o.Iterations > 0 && o.Duration > 0:
 		return fmt.Errorf("--iterations and --duration exclude each other: omit one")
+	}
+	if err := o.languageOptions.check(); err != nil {
+		return err
 	}
 	return o.output.check()
 }

@@ -42,6 +42,7 @@ type peersOptions struct {
 	tests, only []string
 	quick       bool
 	chosen      []peers.Peer
+	noPerf      error // why ranks in C are left out
 }
 
 func newPeers() *cobra.Command {
@@ -73,6 +74,7 @@ func newPeers() *cobra.Command {
 	f.BoolVar(&o.quick, "quick", false, fmt.Sprintf("short run: defaults --duration %v --repeats %d --size 8,64K", quickDuration, quickRepeats))
 	f.BoolVar(&o.pin, "pin", false, "bind each process to a core of its own (default if there are enough)")
 	f.BoolVar(&o.noPin, "no-pin", false, "let processes move between cores")
+	o.languageOptions.addFlags(f, "", " (default go, and c if its program is found)")
 	o.output.addFlags(f)
 	return cmd
 }
@@ -126,6 +128,12 @@ func (o *peersOptions) hurry(given *pflag.FlagSet) {
 
 // prepare finds errors before the measurement.
 func (o *peersOptions) prepare() error {
+	if o.lang == "" {
+		o.lang = "go"
+		if _, o.noPerf = findPerf(o.perf); o.noPerf == nil {
+			o.lang = "go,c"
+		}
+	}
 	if err := o.check(); err != nil {
 		return err
 	}
@@ -181,7 +189,7 @@ func (o *peersOptions) run(stdout, stderr io.Writer) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	missing := 0
-	results, err := besidePeers(ctx, o.chosen, o.measured(), func(err error) {
+	results, err := besidePeers(ctx, o.chosen, o.measured(), o.languageOptions, func(err error) {
 		missing++
 		fmt.Fprintf(stderr, "ndbench: %v\n", err)
 	})
@@ -211,6 +219,9 @@ func (o *peersOptions) writeTable(r *report.Report, w io.Writer) error {
 		return err
 	}
 	var lines string
+	if o.noPerf != nil {
+		lines = fmt.Sprintf("  %-10s %s\n", "ranks in C", perfHelp)
+	}
 	for _, p := range o.chosen {
 		if packages := p.Missing(); packages != "" {
 			lines += fmt.Sprintf("  %-10s apt-get install %s\n", p.Title, packages)

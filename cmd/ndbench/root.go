@@ -82,6 +82,9 @@ func newTest(t measure.Test) *cobra.Command {
 			if err := t.Check(o.Options); err != nil {
 				return usageError{err}
 			}
+			if err := o.checkLanguages(t); err != nil {
+				return usagef("%s: %w", t.Name, err)
+			}
 			return o.runTest(cmd, t)
 		},
 	}

@@ -21,6 +21,16 @@ func (o *options) runTest(cmd *cobra.Command, t measure.Test) error {
 	if o.ranks != 0 && o.ranks != ranks {
 		return usagef("%s: --ranks %d: the test has %d ranks: omit the option", t.Name, o.ranks, ranks)
 	}
+	switch {
+	case len(o.langs) > 1:
+		return o.measureInTurn(ctx, t, cmd.OutOrStdout())
+	case o.langs[0] != "go":
+		results, err := o.runHelped(ctx, t, o.langs[0])
+		if err != nil {
+			return err
+		}
+		return o.emit(results, cmd.OutOrStdout())
+	}
 	s, err := o.start(ctx, ranks)
 	if err != nil {
 		return fmt.Errorf("%s: %w", t.Name, err)

@@ -13,17 +13,19 @@ import (
 
 // session is this process's part in a job, however it was started.
 type session struct {
-	world  *measure.World
-	shared bool         // every rank reports, not only rank 0
-	over   *atomic.Bool // set when ranks may exit
-	wait   func() error // waits for the processes that this process has started
+	world   *measure.World
+	job     *softnd.Job    // in which this process is a rank; nil if it is none
+	shared  bool           // every rank reports, not only rank 0
+	over    atomic.Bool    // set when ranks may exit
+	leave   []func() error // tell the ranks in C to leave
+	started []<-chan error // how the processes that this process has started have ended
 }
 
 // start makes the process a rank of a job of this many ranks. It is the job of its launcher, the job with the given
 // name, or a new one.
 func (o *options) start(ctx context.Context, ranks int) (s *session, err error) {
 	os.Setenv(softnd.EnvExec, o.executor)
-	s = &session{over: new(atomic.Bool), wait: func() error { return nil }}
+	s = new(session)
 	var job *softnd.Job
 	_, inJob := os.LookupEnv(softnd.EnvArenaFD)
 	named := o.server != "" || o.client != ""
@@ -34,13 +36,14 @@ func (o *options) start(ctx context.Context, ranks int) (s *session, err error) 
 		job, err = softnd.Init(ctx)
 	case named:
 		s.shared = true
-		job, err = o.meet(ctx, ranks, s.over)
+		job, err = o.meet(ctx, ranks, &s.over)
 	default:
 		job, err = s.startAlone(ctx, ranks)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("start: %w", err)
 	}
+	s.job = job
 	o.Pinned = o.pinned(job.Size())
 	if s.world, err = measure.NewWorld(ctx, job, o.Pinned); err != nil {
 		return nil, errors.Join(fmt.Errorf("start: %w", err), job.Close())
@@ -51,5 +54,15 @@ func (o *options) start(ctx context.Context, ranks int) (s *session, err error) 
 // end leaves the job together with the other ranks.
 func (s *session) end(ctx context.Context) error {
 	s.over.Store(true)
-	return errors.Join(s.world.Job.Barrier(ctx), s.world.Job.Close(), s.wait())
+	var errs []error
+	for _, leave := range s.leave {
+		errs = append(errs, leave())
+	}
+	if s.job != nil {
+		errs = append(errs, s.job.Barrier(ctx), s.job.Close())
+	}
+	for _, ended := range s.started {
+		errs = append(errs, <-ended)
+	}
+	return errors.Join(errs...)
 }

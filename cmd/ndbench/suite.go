@@ -125,7 +125,7 @@ func (s *suiteCommand) besideUCX(stderr io.Writer) []report.Result {
 	}
 	start := time.Now()
 	failed := func(err error) { fmt.Fprintf(stderr, "ndbench: suite: %v\n", err) }
-	found, err := besidePeers(context.Background(), ucx, o, failed)
+	found, err := besidePeers(context.Background(), ucx, o, languageOptions{langs: []string{"go"}}, failed)
 	if err != nil {
 		failed(err)
 	}
