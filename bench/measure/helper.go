@@ -218,8 +218,8 @@ func bit(b bool) int {
 	return 0
 }
 
-// CheckHelped returns an error if the test, with these options, does not support helpers. helped reports for each rank whether it is a
-// helper.
+// CheckHelped returns an error if the test, with these options, does not support helpers. helped reports for each rank
+// whether it is a helper.
 func (t Test) CheckHelped(o Options, helped [2]bool) error {
 	object, next := "", ""
 	switch {
