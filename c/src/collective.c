@@ -94,7 +94,7 @@ snd_status snd_barrier(struct snd_job *j, int64_t timeout, const char *op)
 		for (int i = 0; i < SPINS; i++)
 			if (passed(j, w.ticket))
 				return SND_SUCCESS;
-	snd_status s = snd_wait(f, timeout, barrier_ready, NULL, &w);
+	snd_status s = snd_wait(f, timeout, barrier_ready, NULL, &w, &(struct snd_call){.op = op, .round = j->round});
 	if (s == SND_SUCCESS && w.missing != 0 && !passed(j, w.ticket))
 		s = snd_fail(SND_CONNECTION_ABORTED, "%s: rank %" PRIu32 " has died or left", op, w.missing - 1);
 	else if (s != SND_SUCCESS)

@@ -216,11 +216,11 @@ static void drive(void *arg)
 		snd_progress(c->ep);
 }
 
-static snd_status wait_for(struct snd_connector *c, int64_t timeout, bool (*ready)(struct snd_connector *))
+static snd_status wait_for(struct snd_connector *c, int64_t timeout, bool (*ready)(struct snd_connector *), const char *op)
 {
 	struct connector_wait w = {c, ready, c->cancels};
 	c->waits++;
-	snd_status s = snd_wait(c->object.fabric, timeout, is_over, drive, &w);
+	snd_status s = snd_wait(c->object.fabric, timeout, is_over, drive, &w, &(struct snd_call){.op = op, .object = "connector", .peer = c->conn != NULL ? c->conn->peer.id : 0});
 	return s == SND_SUCCESS && !ready(c) ? SND_CANCELED : s;
 }
 
@@ -274,7 +274,7 @@ snd_status snd_connector_connect(snd_connector *connector, snd_endpoint *endpoin
 		snd_unlock(f);
 		return s;
 	}
-	snd_status waited = wait_for(c, timeout, is_answered);
+	snd_status waited = wait_for(c, timeout, is_answered, op);
 	struct snd_connection *conn = c->conn;
 	if (waited != SND_SUCCESS && !snd_transition(conn, SNDL_CONN_WITHDRAWN, SNDL_CONN_REQUESTED))
 		snd_transition(conn, SNDL_CONN_WITHDRAWN, SNDL_CONN_ACCEPTED);
@@ -386,7 +386,7 @@ snd_status snd_connector_accept(snd_connector *connector, snd_endpoint *endpoint
 		snd_unlock(f);
 		return s;
 	}
-	snd_status waited = wait_for(c, timeout, is_completed);
+	snd_status waited = wait_for(c, timeout, is_completed, op);
 	struct snd_connection *conn = c->conn;
 	if (waited != SND_SUCCESS)
 		snd_transition(conn, SNDL_CONN_ABORTED, SNDL_CONN_ACCEPTED);
@@ -560,7 +560,7 @@ snd_status snd_connector_wait_disconnect(snd_connector *connector, int64_t timeo
 		snd_unlock(f);
 		return snd_fail(SND_CONNECTION_INVALID, "%s: the connector was never connected", op);
 	}
-	snd_status s = wait_for(connector, timeout, has_ended);
+	snd_status s = wait_for(connector, timeout, has_ended, "notify disconnect");
 	if (s != SND_SUCCESS)
 		s = snd_fail(s, "%s: the connection is up", op);
 	else if (connector->closed)
@@ -591,7 +591,7 @@ snd_status snd_connector_disconnect(snd_connector *connector, int64_t timeout)
 	} else {
 		c->disconnect_called = true;
 		/* Until the drains end, a transfer of the peer may still access this process's memory. */
-		s = wait_for(c, timeout, has_disconnected);
+		s = wait_for(c, timeout, has_disconnected, op);
 		if (s != SND_SUCCESS)
 			s = snd_fail(s, "%s: the other side has not disconnected", op);
 		else if (c->ep == NULL || c->ep->both_disconnected)

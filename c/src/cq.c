@@ -44,6 +44,7 @@ snd_status snd_cq_create(snd_adapter *adapter, uint32_t depth, snd_cq **cq)
 	snd_list_init(&q->notifications);
 	snd_lock(f);
 	adapter->objects++;
+	q->number = ++f->queues_created;
 	snd_list_append(&f->queues, &q->link);
 	snd_unlock(f);
 	*cq = q;
@@ -236,7 +237,7 @@ snd_status snd_cq_wait(snd_cq *cq, snd_result *results, uint32_t count, int64_t 
 		return SND_SUCCESS;
 	}
 	cq->waits++;
-	snd_status s = snd_wait(f, timeout, cq_ready, NULL, &w);
+	snd_status s = snd_wait(f, timeout, cq_ready, NULL, &w, &(struct snd_call){.op = op, .queue = cq->number});
 	cq->waits--;
 	*taken = w.taken;
 	if (w.taken > 0)

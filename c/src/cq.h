@@ -36,7 +36,10 @@ struct snd_cq {
 	uint32_t users, capacity; /* of endpoints */
 	uint32_t next;            /* endpoint to scan first: the one after the latest that had a result */
 	uint32_t depth;
+	uint64_t number; /* among the queues of the process, from 1 */
 	uint64_t polls, last_message_poll;
+	uint64_t reported_polls; /* at the last update of the status page */
+	int64_t polled_at;       /* time of an update that found polls; 0 = none did */
 	uint32_t waits;      /* calls that wait */
 	uint32_t references; /* of endpoints that are not freed */
 	bool overrun, closed;

@@ -80,6 +80,7 @@ static void drive(void *arg)
 
 snd_status snd_cq_notify(snd_cq *cq, uint32_t type, int64_t timeout)
 {
+	static const char *const kinds[] = {"SND_NOTIFY_ERRORS", "SND_NOTIFY_ANY", "SND_NOTIFY_SOLICITED"};
 	const char *op = "notify";
 	SND_CHECK(cq, SND_TYPE_CQ, op);
 	if (type > SND_NOTIFY_SOLICITED)
@@ -95,7 +96,7 @@ snd_status snd_cq_notify(snd_cq *cq, uint32_t type, int64_t timeout)
 	update_watched(cq);
 	release_notifications(cq);
 	cq->waits++;
-	snd_status s = snd_wait(f, timeout, is_notified, drive, &w);
+	snd_status s = snd_wait(f, timeout, is_notified, drive, &w, &(struct snd_call){.op = op, .object = kinds[type], .queue = cq->number});
 	snd_list_remove(&w.n.link);
 	update_watched(cq);
 	cq->waits--;

@@ -59,7 +59,7 @@ snd_status snd_fabric_begin(const snd_fabric_options *options, struct snd_fabric
 	}
 	pthread_mutex_init(&f->mutex, NULL);
 	struct snd_link *lists[] = {&f->adapters, &f->endpoints, &f->closing, &f->connections, &f->listeners, &f->connectors, &f->queues, &f->closing_queues, &f->shared_queues,
-		&f->regions, &f->windows, &f->work};
+		&f->regions, &f->windows, &f->work, &f->waiting};
 	for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)
 		snd_list_init(lists[i]);
 	snd_in_use(1);

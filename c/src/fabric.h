@@ -31,6 +31,17 @@ struct snd_joiner {
 };
 enum { SND_JOINERS = 8 };
 
+/* snd_call is a call that waits. Observers see it. */
+struct snd_call {
+	struct snd_link link; /* of the fabric, while the call sleeps */
+	const char *op;
+	const char *object; /* of the call, for messages; NULL = none */
+	uint64_t peer;      /* the member that the call waits for; 0 = no particular one */
+	uint64_t queue;     /* number of the completion queue at which the call waits; 0 = none */
+	uint64_t round;     /* number of the ranks' barrier; 0 = the call is no barrier */
+	int64_t since;
+};
+
 struct snd_fabric {
 	struct snd_object object;
 	enum { SND_LOCK_NONE, SND_LOCK_BIASED, SND_LOCK_MUTEX } lock;
@@ -66,7 +77,14 @@ struct snd_fabric {
 	int64_t last_housekeeping;
 	uint32_t processes; /* that share the cores */
 	uint32_t cores;
-	uint64_t progress_made, progress_noted;
+	uint64_t progress_made;
+
+	/* The status page. */
+	struct snd_link waiting; /* calls that sleep */
+	uint64_t progress_mark;  /* see mark_of */
+	int64_t progress_at;
+	int64_t published_at; /* 0: there was progress since, or a call has begun */
+	int64_t status_at;    /* of the last update */
 
 	struct snd_heap heap;
 	struct snd_table table;
@@ -74,7 +92,7 @@ struct snd_fabric {
 	struct snd_link adapters, endpoints, closing, connections, listeners, connectors, queues, closing_queues, shared_queues, regions, windows;
 	struct snd_link work;
 	uint32_t adapters_opened;
-	uint64_t endpoints_created;
+	uint64_t endpoints_created, queues_created;
 	unsigned char *ports; /* a bit for each port in use */
 	uint16_t next_port;
 
@@ -204,10 +222,15 @@ static inline void snd_wake(struct snd_fabric *f)
 /* wait.c */
 /* snd_wait blocks until ready returns true: SND_SUCCESS, SND_IO_TIMEOUT, or SND_CANCELED if the fabric is
  * closed. It makes progress on everything meanwhile. drive, if not NULL, is called more often than the rest is
- * driven. The caller holds the lock. */
-snd_status snd_wait(struct snd_fabric *f, int64_t timeout, bool (*ready)(void *), void (*drive)(void *), void *arg);
+ * driven. Observers see call while it sleeps. The caller holds the lock. */
+snd_status snd_wait(struct snd_fabric *f, int64_t timeout, bool (*ready)(void *), void (*drive)(void *), void *arg, struct snd_call *call);
 /* snd_wait_drained waits until peers have ended their copies. */
-snd_status snd_wait_drained(struct snd_fabric *f, int64_t timeout, bool (*drained)(void *), void *arg);
+snd_status snd_wait_drained(struct snd_fabric *f, int64_t timeout, bool (*drained)(void *), void *arg, struct snd_call *call);
+
+/* status_page.c */
+/* snd_begin_call shows a call to observers until snd_end_call. The caller holds the lock. */
+void snd_begin_call(struct snd_fabric *f, struct snd_call *c);
+void snd_end_call(struct snd_fabric *f, struct snd_call *c, bool progress);
 
 /* ports.c */
 snd_status snd_bind_port(struct snd_fabric *f, snd_address wanted, snd_address *bound, const char *op);

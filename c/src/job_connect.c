@@ -1,5 +1,6 @@
 /* Connections by rank. Of two ranks, the one with the higher number connects. */
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "connector.h"
@@ -111,7 +112,17 @@ snd_status snd_job_connect(snd_job *job, uint32_t peer, const snd_endpoint_confi
 	snd_status s = snd_endpoint_create(job->adapter, config, &ep);
 	if (s != SND_SUCCESS)
 		return s;
+	struct snd_fabric *f = job->object.fabric;
+	char name[20];
+	snprintf(name, sizeof name, "rank %" PRIu32, peer);
+	struct snd_call call = {.op = peer > job->rank ? "accept" : op, .object = name, .peer = p.id};
+	snd_lock(f);
+	snd_begin_call(f, &call);
+	snd_unlock(f);
 	s = peer > job->rank ? answer(job, peer, &p, ep, timeout, &c, op) : dial(job, peer, &p, ep, timeout, &c);
+	snd_lock(f);
+	snd_end_call(f, &call, s == SND_SUCCESS);
+	snd_unlock(f);
 	if (s != SND_SUCCESS) {
 		if (s == SND_HOST_UNREACHABLE || s == SND_CONNECTION_ABORTED || s == SND_CONNECTION_REFUSED)
 			snd_record_lost_peer(job->object.fabric, p.id);
@@ -120,7 +131,6 @@ snd_status snd_job_connect(snd_job *job, uint32_t peer, const snd_endpoint_confi
 		(void)snd_endpoint_close(ep);
 		return s;
 	}
-	struct snd_fabric *f = job->object.fabric;
 	snd_lock(f);
 	snd_give_to_endpoint(c);
 	snd_unlock(f);

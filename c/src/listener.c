@@ -149,7 +149,7 @@ snd_status snd_listener_request(snd_listener *listener, int64_t timeout, snd_con
 		struct request_wait w = {l, NULL};
 		snd_read_inbox(f);
 		l->waits++;
-		s = snd_wait(f, timeout, has_request, NULL, &w);
+		s = snd_wait(f, timeout, has_request, NULL, &w, &(struct snd_call){.op = op, .object = "listener"});
 		l->waits--;
 		if (w.conn != NULL) {
 			snd_take_request(c, w.conn, l->address);

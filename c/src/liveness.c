@@ -7,6 +7,7 @@
 
 #include "endpoint.h"
 #include "fabric.h"
+#include "status_page.h"
 #include "watch.h"
 
 #define CHECK_INTERVAL INT64_C(100000000)
@@ -254,9 +255,9 @@ void snd_housekeep(struct snd_fabric *f, int64_t now)
 		f->last_housekeeping = now;
 		snd_check_liveness(f);
 		snd_clear_forged_hazards(f);
-		if (f->progress_made != f->progress_noted) {
-			f->progress_noted = f->progress_made;
-			snd_set(&f->page->last_progress, (uint64_t)now);
+		if (now - f->status_at >= CHECK_INTERVAL) {
+			f->status_at = now;
+			snd_update_status_page(f, now);
 		}
 	}
 }
@@ -265,7 +266,7 @@ int64_t snd_idle_time(const struct snd_fabric *f)
 {
 	if (f->watch == NULL)
 		return f->socket >= 0 ? JOIN_INTERVAL : CHECK_INTERVAL;
-	return f->progress_made != f->progress_noted ? CHECK_INTERVAL : QUIET_INTERVAL; /* the status page tells the progress soon */
+	return snd_status_page_is_old(f) ? CHECK_INTERVAL : QUIET_INTERVAL;
 }
 
 void snd_record_lost_peer(struct snd_fabric *f, uint64_t peer)

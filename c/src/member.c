@@ -11,6 +11,7 @@
 
 #include "error.h"
 #include "fabric.h"
+#include "status_page.h"
 
 static uint64_t pid_namespace(void)
 {
@@ -30,16 +31,6 @@ static void *map_lock_page(int fd)
 		return NULL;
 	}
 	return at;
-}
-
-static void reset_page(struct snd_status_page *p)
-{
-	snd_set(&p->seq, (snd_relaxed(&p->seq) + 1) & ~UINT64_C(1)); /* odd if the previous reporter died while it wrote */
-	snd_set(&p->length, 0);
-	snd_set(&p->written_at, 0);
-	snd_set(&p->stacks_length, 0);
-	snd_set32(&p->answered, snd_relaxed32(&p->requested));
-	snd_set(&p->last_progress, (uint64_t)snd_clock());
 }
 
 /* take tries to take the record of a slot. Only the holder of the lock on a record may make it live. */
@@ -68,7 +59,7 @@ static snd_status take(struct snd_fabric *f, int fd, uint32_t slot, bool *taken,
 	f->record = r;
 	f->page = snd_page(a, slot);
 	f->last_checked = slot;
-	reset_page(f->page);
+	snd_reset_status_page(f);
 	snd_set32(&r->pid, (uint32_t)getpid());
 	snd_set(&r->pid_ns, pid_namespace());
 	snd_set32(&r->rank, (uint32_t)(f->rank + 1));

@@ -279,7 +279,7 @@ snd_status snd_endpoint_flush(snd_endpoint *endpoint, int64_t timeout)
 	snd_lock(f);
 	if (endpoint->state != SND_QP_DISCONNECTING) /* otherwise a graceful disconnect flushes it already */
 		snd_terminate(endpoint, SND_CANCELED, "flush: the endpoint was flushed");
-	snd_status s = snd_wait(f, timeout, is_flushed, NULL, endpoint);
+	snd_status s = snd_wait(f, timeout, is_flushed, NULL, endpoint, &(struct snd_call){.op = op, .object = "endpoint"});
 	snd_unlock(f);
 	return s == SND_SUCCESS ? s : snd_fail(s, "%s: a peer is still copying", op);
 }

@@ -194,7 +194,7 @@ snd_status snd_mr_close(snd_mr *mr, int64_t timeout)
 	}
 	mr->region.i.retired = true;
 	snd_revoke_all(&mr->region.i);
-	snd_status s = snd_wait_drained(f, timeout, is_released, &mr->region.i);
+	snd_status s = snd_wait_drained(f, timeout, is_released, &mr->region.i, &(struct snd_call){.op = op, .object = "memory region"});
 	if (s == SND_SUCCESS) {
 		snd_region_end(&mr->region);
 		if (mr->offset != 0)

@@ -174,7 +174,7 @@ snd_status snd_srq_notify(snd_srq *srq, int64_t timeout)
 	snd_lock(f);
 	struct low_wait w = {srq, srq->events};
 	srq->waits++;
-	snd_status s = snd_wait(f, timeout, has_fallen, NULL, &w);
+	snd_status s = snd_wait(f, timeout, has_fallen, NULL, &w, &(struct snd_call){.op = op, .object = "shared receive queue"});
 	srq->waits--;
 	if (srq->closed)
 		s = snd_fail(SND_CANCELED, "%s: the queue was closed", op);

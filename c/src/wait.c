@@ -49,7 +49,7 @@ static snd_status park(struct snd_fabric *f, int64_t deadline, bool (*ready)(voi
 	}
 }
 
-snd_status snd_wait(struct snd_fabric *f, int64_t timeout, bool (*ready)(void *), void (*driver)(void *), void *arg)
+snd_status snd_wait(struct snd_fabric *f, int64_t timeout, bool (*ready)(void *), void (*driver)(void *), void *arg, struct snd_call *call)
 {
 	if (ready(arg))
 		return SND_SUCCESS;
@@ -84,18 +84,21 @@ snd_status snd_wait(struct snd_fabric *f, int64_t timeout, bool (*ready)(void *)
 				s = SND_IO_TIMEOUT;
 		}
 	}
-	if (s == SND_UNSUCCESSFUL)
+	if (s == SND_UNSUCCESSFUL) {
+		snd_begin_call(f, call);
 		s = park(f, deadline, ready, arg);
+		snd_end_call(f, call, s == SND_SUCCESS);
+	}
 	if (--f->calls == 0 && f->engine_armed && snd_needs_polling(f))
 		snd_ring(f, &f->record->engine); /* it has left the polling to this wait */
 	f->progress_made += s == SND_SUCCESS;
 	return s;
 }
 
-snd_status snd_wait_drained(struct snd_fabric *f, int64_t timeout, bool (*drained)(void *), void *arg)
+snd_status snd_wait_drained(struct snd_fabric *f, int64_t timeout, bool (*drained)(void *), void *arg, struct snd_call *call)
 {
 	f->drains++;
-	snd_status s = snd_wait(f, timeout, drained, NULL, arg);
+	snd_status s = snd_wait(f, timeout, drained, NULL, arg, call);
 	f->drains--;
 	return s;
 }

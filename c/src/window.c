@@ -94,7 +94,7 @@ snd_status snd_window_close(snd_window *window, int64_t timeout)
 	snd_lock(f);
 	window->i.retired = true;
 	snd_revoke_all(&window->i);
-	snd_status s = snd_wait_drained(f, timeout, is_released, &window->i);
+	snd_status s = snd_wait_drained(f, timeout, is_released, &window->i, &(struct snd_call){.op = op, .object = "window"});
 	if (s == SND_SUCCESS) {
 		snd_give_back(&f->table, window->i.remote);
 		snd_list_remove(&window->link);

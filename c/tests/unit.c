@@ -1,9 +1,11 @@
 /* Tests of single parts, in one process. */
 #include <string.h>
 
+#include "../src/endpoint.h"
 #include "../src/fabric.h"
 #include "../src/memory_limit.h"
 #include "../src/sha256.h"
+#include "../src/status_page.h"
 #include "../src/xxh64.h"
 #include "check.h"
 
@@ -80,6 +82,54 @@ static void test_heap(void)
 	OK(snd_fabric_close(f));
 }
 
+/* The page of a member with more endpoints than fit: the text is balanced, within the page, and names how many are left
+ * out. A member that dies while it writes leaves an odd number, which its successor makes even. */
+static void test_status_page(void)
+{
+	enum { N = 200 };
+	snd_fabric *f;
+	snd_adapter *a;
+	snd_cq *q;
+	static snd_endpoint *ep[N];
+	static char text[8129];
+	OK(snd_fabric_create(0, UINT64_C(256) << 20, NULL, &f));
+	OK(snd_adapter_open(f, &a));
+	OK(snd_cq_create(a, 16, &q));
+	for (int i = 0; i < N; i++) {
+		OK(snd_endpoint_create(a, &(snd_endpoint_config){.receive_cq = q, .initiator_cq = q, .receive_depth = 1, .initiator_depth = 1}, &ep[i]));
+		ep[i]->state = SND_QP_FAILED;
+		snprintf(ep[i]->cause_text, sizeof ep[i]->cause_text, "the \"cause\" \\ of\n %d", i);
+	}
+	struct snd_call call = {.op = "barrier", .object = "a\tb", .round = 7};
+	snd_begin_call(f, &call);
+	snd_set(&f->page->seq, 5);
+	snd_reset_status_page(f);
+	CHECK(snd_relaxed(&f->page->seq) == 8 && snd_relaxed(&f->page->length) <= 8128);
+	for (size_t i = 0; i < 1016; i++) {
+		uint64_t word = snd_relaxed(&f->page->text[i]);
+		memcpy(text + 8 * i, &word, 8);
+	}
+	text[snd_relaxed(&f->page->length)] = 0;
+	int depth = 0, entries = 0, left_out = 0;
+	for (char *at = text; *at != 0; at++) {
+		CHECK(*at >= ' ');
+		depth += *at == '{' || *at == '[' ? 1 : *at == '}' || *at == ']' ? -1 : 0;
+	}
+	for (char *at = text; (at = strstr(at, "{\"n\":")) != NULL; at++)
+		entries++;
+	char *tail = strstr(text, "],\"o\":");
+	CHECK(depth == 0 && strncmp(text, "{\"m\":true,\"c\":[{\"t\":", 19) == 0 && strstr(text, ",\"op\":\"barrier\",\"x\":\"a?b\",\"r\":7}]") != NULL);
+	CHECK(strstr(text, "\"f\":\"the \\\"cause\\\" \\\\ of? 0\"}") != NULL && tail != NULL && sscanf(tail + 6, "%d}", &left_out) == 1);
+	CHECK(entries > 60 && entries <= 128 && entries + left_out == N);
+	snd_end_call(f, &call, true);
+	CHECK(snd_relaxed(&f->page->last_progress) <= snd_relaxed(&f->page->written_at));
+	for (int i = 0; i < N; i++) {
+		ep[i]->state = SND_QP_IDLE;
+		OK(snd_endpoint_close(ep[i]));
+	}
+	OK(snd_fabric_close(f));
+}
+
 static void test_bounds(void)
 {
 	CHECK(snd_within(10, 5, 10, 5) && !snd_within(10, 6, 10, 5) && !snd_within(9, 1, 10, 5));
@@ -147,6 +197,7 @@ int main(void)
 	test_no_memory();
 	test_hash();
 	test_sha256();
+	test_status_page();
 	test_heap();
 	test_bounds();
 	test_tokens();

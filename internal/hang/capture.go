@@ -128,6 +128,10 @@ func (r *rank) hasJoined() bool { return r.id != 0 }
 // isGone reports whether the rank has ended or left the job.
 func (r *rank) isGone() bool { return r.Ended != "" || r.left }
 
+// isOutside reports whether the rank is in no call of softnd, although its page may say otherwise or
+// nothing: a member with manual progress answers in each call that waits.
+func (r *rank) isOutside() bool { return r.noAnswer && r.page.Manual && !r.isStopped() }
+
 // ending describes how the rank ended or left.
 func (r *rank) ending() string {
 	switch {

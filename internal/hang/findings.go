@@ -250,7 +250,11 @@ func (p *Snapshot) findBusy() (found []Finding) {
 		if who == "" || p.stuck[i] || len(p.waits[i]) > 0 && !r.isComputing() {
 			continue
 		}
-		found = append(found, Finding{Cause: fmt.Sprintf("%s is %s%s: see its stacks", p.name(i), p.where(i), who)})
+		stacks := "see its stacks"
+		if len(r.stacks) == 0 {
+			stacks = fmt.Sprintf("see its stack with gdb -p %d", r.pid)
+		}
+		found = append(found, Finding{Cause: fmt.Sprintf("%s is %s%s: %s", p.name(i), p.where(i), who, stacks)})
 	}
 	return found
 }
@@ -282,7 +286,7 @@ func (p *Snapshot) where(i int) string {
 		return "not in the job yet"
 	case r.pageErr != nil:
 		return "somewhere that cannot be page: " + r.pageErr.Error()
-	case !r.idle:
+	case !r.idle && !r.isOutside():
 		return "running"
 	case len(r.page.Calls) == 0:
 		return "in no call of softnd: it computes, polls memory, or waits for something else"

@@ -99,6 +99,8 @@ func (p *Snapshot) describe(i int, since func(int64) string) []string {
 		return []string{"not in softnd.Init" + r.condition()}
 	case r.pageErr != nil:
 		return []string{r.pageErr.Error() + r.condition()}
+	case !r.idle && r.isOutside():
+		return []string{"in no call of softnd" + r.condition()}
 	case !r.idle:
 		return []string{"running" + r.condition()}
 	}
@@ -168,7 +170,7 @@ func (r *rank) condition() string {
 		return ", in an uninterruptible system call"
 	case r.state == 'Z':
 		return ", a zombie: its parent has not waited for it"
-	case r.noAnswer:
+	case r.noAnswer && !r.isOutside():
 		return ", not responding"
 	}
 	return ""

@@ -37,7 +37,7 @@ func Observe(a *shm.Arena, id shm.MemberID) (*Observer, error) {
 func (o *Observer) LastProgress() int64 { return int64(o.page.lastProgress.Load()) }
 
 // Read returns the content of the page. ok is false if the member has not written any, or has made
-// progress since it did.
+// progress since it did. Of p then only Manual is valid.
 //
 // Errors: [shm.ErrDamaged] if the length is out of range, or if the page changes during every
 // attempt to read it. A member that dies while it writes the page leaves it in that state. Read
@@ -47,11 +47,16 @@ func (o *Observer) Read() (p Page, ok bool, err error) {
 	if err != nil {
 		return Page{}, false, fmt.Errorf("status page of %v: %w", o.Peer, err)
 	}
-	if len(text) == 0 || writtenAt < o.LastProgress() {
+	if len(text) == 0 {
 		return Page{}, false, nil
 	}
-	p, err = decode(text)
-	return p, err == nil, err
+	if p, err = decode(text); err != nil {
+		return Page{}, false, err
+	}
+	if writtenAt < o.LastProgress() {
+		return Page{Manual: p.Manual}, false, nil
+	}
+	return p, true, nil
 }
 
 // readTries is how often read reads a page that changes while it is read.

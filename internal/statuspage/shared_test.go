@@ -52,12 +52,12 @@ func TestPageIsRead(t *testing.T) {
 	if p, ok, err := o.Read(); ok || err != nil || o.LastProgress() == 0 {
 		t.Errorf("before the first write: %+v, %v, %v; last progress %d", p, ok, err, o.LastProgress())
 	}
-	r.Write(Page{Omitted: 3})
+	r.Write(Page{Omitted: 3, Manual: true})
 	if p, ok, err := o.Read(); !ok || err != nil || p.Omitted != 3 {
 		t.Errorf("a page: %+v, %v, %v", p, ok, err)
 	}
 	r.NoteProgress()
-	if p, ok, err := o.Read(); ok || err != nil || o.LastProgress() < int64(o.page.writtenAt.Load()) {
+	if p, ok, err := o.Read(); ok || err != nil || !p.Manual || p.Omitted != 0 || o.LastProgress() < int64(o.page.writtenAt.Load()) {
 		t.Errorf("after progress: %+v, %v, %v", p, ok, err)
 	}
 	r.page.write([]byte("x"))

@@ -20,6 +20,10 @@ type Page struct {
 	Endpoints []Endpoint `json:"e,omitempty"` // endpoints that failed or have work outstanding
 	Queues    []Queue    `json:"q,omitempty"` // completion queues that hold results
 	Omitted   int        `json:"o,omitempty"` // number of endpoints left out of Endpoints
+
+	// Manual reports that the member writes the page, and answers observers, only while it makes a
+	// call. Members in C without a progress thread do so.
+	Manual bool `json:"m,omitempty"`
 }
 
 // Call is a call that waits, or a loop of polls that return nothing.

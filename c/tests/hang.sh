@@ -1,0 +1,46 @@
+#!/bin/sh
+# ndrun names the cause if C ranks hang, and what each of them waits for. hang.sh NDRUN PROGRAM
+set -eu
+ndrun=$1 program=$2
+
+# report N HOW LINE...: the report of a job of N ranks has each of the lines, which are patterns.
+report() {
+	ranks=$1 how=$2
+	shift 2
+	got=$("$ndrun" -n "$ranks" --timeout 5 "$program" "$how" 2>&1) && { echo "$how: the job has not been stopped"; exit 1; }
+	for line; do
+		printf '%s\n' "$got" | grep -qE "^ndrun: $line" || { printf '%s: no line %s in\n%s\n' "$how" "$line" "$got"; exit 1; }
+	done
+	! printf '%s\n' "$got" | grep 'not responding' || { printf '%s\n' "$got"; exit 1; }
+}
+
+# check is report in the background.
+check() {
+	report "$@" &
+	running="$running $!"
+}
+
+pid='[0-9]+' running=
+export SOFTND_RECEIVE_TIMEOUT=1m
+check 2 crossed 'likely cause: the ranks wait for each other in a circle$' '  rank 0 waits for rank 1: barrier 2$' '  rank 1 waits for rank 0: a message on endpoint 1$' \
+	"rank 0 \(test_hang, pid $pid\): barrier 2 for [0-9]" "rank 1 \(test_hang, pid $pid\): wait at completion queue 1 for [0-9]" \
+	'  endpoint 1 with endpoint 1 of rank 0: connected; receives outstanding: 1$'
+check 3 polls 'likely cause: the ranks wait for each other in a circle$' '  rank 1 waits for rank 0: a message on endpoint 1$' \
+	"rank 1 \(test_hang, pid $pid\): empty polls of completion queue 1 for [0-9]" "ranks 0,2 \(test_hang, pid $pid and others\): barrier 2 for [0-9]"
+check 2 'lost notify' 'likely cause: rank 0 waits in notify \(SND_NOTIFY_SOLICITED\) at completion queue 1, which already holds results \(1\)'
+check 2 'missing receive' 'likely cause: rank 0 has posted no receive on endpoint 1 for the send of rank 1 \(on its endpoint 1\), and is in wait at completion queue 1' \
+	'  endpoint 1 with endpoint 1 of rank 0: connected; requests outstanding: 1, the oldest a send for which the peer has posted no receive$'
+for how in computes 'computes later'; do
+	check 2 "$how" "likely cause: rank 1 \(test_hang, pid $pid\) is in no call of softnd: it computes, polls memory, or waits for something else; rank 0 waits for it \(barrier [23]\): see its stack with gdb -p $pid$" \
+		"rank 1 \(test_hang, pid $pid\): in no call of softnd"
+done
+check 2 connects 'likely cause: the ranks wait for each other in a circle$' '  rank 0 waits for rank 1: accept \(rank 1\)$' "rank 0 \(test_hang, pid $pid\): accept \(rank 1\) for [0-9]"
+for one in $running; do
+	wait "$one"
+done
+
+got=$("$ndrun" -n 3 "$program" abort 2>&1) && status=0 || status=$?
+case $status$got in
+7*'aborted the job with code 7: there is nothing to do'*) ;;
+*) printf 'abort: exit status %s, %s\n' "$status" "$got"; exit 1 ;;
+esac
