@@ -57,7 +57,7 @@ static void add_string(struct text *t, const char *name, const char *value)
 	add(t, ",\"%s\":\"%s\"", name, quoted);
 }
 
-/* list is one list of the page. begin_entry and end_entry enclose each entry; an entry that does not fit is taken back. */
+/* list is one list of the page. begin_entry and end_entry enclose each entry; an entry that does not fit is removed. */
 struct list {
 	const char *name;
 	uint32_t count, most;
