@@ -1,4 +1,4 @@
-/* Each rank writes a word into the memory of the next: ndrun -n 2 ./hello */
+/* Each rank writes a word into the memory of the other: ndrun -n 2 ./hello */
 #include <softnd/softnd.h>
 #include <stdio.h>
 #include <stdlib.h>
