@@ -61,7 +61,7 @@ void snd_job_abort(snd_job *job, int code, const char *reason)
 		_exit(code);
 	}
 	pthread_mutex_lock(&mutex);
-	struct snd_job *j = SND_VALID(job, SND_TYPE_JOB) ? job : current;
+	struct snd_job *j = job != NULL && snd_has_magic(SND_OBJECT(job), SND_TYPE_JOB) ? job : current;
 	if (j == NULL) {
 		report("this process", code, reason);
 		_exit(code);

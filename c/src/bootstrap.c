@@ -100,7 +100,7 @@ static snd_status place_under_ndrun(struct snd_place *p, const snd_fabric_option
 	snprintf(p->launcher, sizeof p->launcher, "started by ndrun");
 	set_taken(p);
 	struct snd_fabric *f;
-	snd_status s = snd_fabric_begin(o, &f, op);
+	snd_status s = snd_fabric_begin(o, fabric, &f, op);
 	if (s != SND_SUCCESS)
 		return s;
 	s = attach(p, &f->arena, op);
@@ -114,7 +114,7 @@ static snd_status place_alone(struct snd_place *p, const snd_fabric_options *o, 
 {
 	struct snd_fabric *f;
 	snprintf(p->launcher, sizeof p->launcher, "alone: no launcher's variables are set");
-	snd_status s = snd_fabric_begin(o, &f, op);
+	snd_status s = snd_fabric_begin(o, fabric, &f, op);
 	if (s != SND_SUCCESS)
 		return s;
 	return snd_fabric_finish(f, snd_arena_create(&f->arena, 1, 0, op), 0, fabric, op);

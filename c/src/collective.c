@@ -15,13 +15,13 @@ static void wake_others(struct snd_job *j)
 	for (uint32_t rank = 0; rank < j->size; rank++) {
 		struct snd_peer p;
 		if (rank != j->rank && snd_member_of_rank(j, rank, &p))
-			snd_ring(j->object.fabric, &p.record->waiters);
+			snd_ring(j->fabric, &p.record->waiters);
 	}
 }
 
 static uint64_t arrive(struct snd_job *j)
 {
-	struct snd_arena *a = &j->object.fabric->arena;
+	struct snd_arena *a = &j->fabric->arena;
 	if (j->size == 2) {
 		struct snd_rank_record *mine = snd_rank(a, j->rank), *other = snd_rank(a, 1 - j->rank);
 		j->round++;
@@ -49,7 +49,7 @@ static uint64_t arrive(struct snd_job *j)
 
 static bool passed(const struct snd_job *j, uint64_t ticket)
 {
-	const struct snd_arena *a = &j->object.fabric->arena;
+	const struct snd_arena *a = &j->fabric->arena;
 	if (j->size == 2)
 		return snd_load(&snd_rank(a, 1 - j->rank)->round) >= ticket; /* ORDER barrier-round: pairs with the stores in arrive */
 	return snd_load(&snd_header(a)->opened) >= ticket; /* ORDER barrier-open: pairs with the store in arrive */
@@ -67,14 +67,14 @@ static bool barrier_ready(void *arg)
 	struct snd_job *j = w->j;
 	if (passed(j, w->ticket))
 		return true;
-	uint64_t deaths = snd_load(&snd_header(&j->object.fabric->arena)->deaths);
+	uint64_t deaths = snd_load(&snd_header(&j->fabric->arena)->deaths);
 	if (deaths == j->deaths && snd_clock() - j->checked_at < CHECK_INTERVAL)
 		return false;
 	for (uint32_t rank = 0; rank < j->size; rank++) {
 		struct snd_peer p;
-		uint64_t id = snd_load(&snd_rank(&j->object.fabric->arena, rank)->member);
-		if (id != 0 && (!snd_peer_of(j->object.fabric, id, &p) || snd_peer_gone(&p))) {
-			snd_record_lost_peer(j->object.fabric, id);
+		uint64_t id = snd_load(&snd_rank(&j->fabric->arena, rank)->member);
+		if (id != 0 && (!snd_peer_of(j->fabric, id, &p) || snd_peer_gone(&p))) {
+			snd_record_lost_peer(j->fabric, id);
 			w->missing = rank + 1;
 			return true;
 		}
@@ -86,7 +86,7 @@ static bool barrier_ready(void *arg)
 
 snd_status snd_barrier(struct snd_job *j, int64_t timeout, const char *op)
 {
-	struct snd_fabric *f = j->object.fabric;
+	struct snd_fabric *f = j->fabric;
 	if (j->broken)
 		return snd_fail(SND_INVALID_DEVICE_STATE, "%s: an earlier barrier of this rank has failed, and the ranks are out of step: start the job again", op);
 	struct barrier_wait w = {j, arrive(j), 0};
@@ -105,18 +105,16 @@ snd_status snd_barrier(struct snd_job *j, int64_t timeout, const char *op)
 
 snd_status snd_job_barrier(snd_job *job, int64_t timeout)
 {
-	SND_CHECK(job, SND_TYPE_JOB, "barrier");
-	struct snd_fabric *f = job->object.fabric;
-	snd_lock(f);
-	snd_status s = snd_barrier(job, timeout, "barrier");
-	snd_unlock(f);
-	return s;
+	SND_KEEP_ERRNO;
+	const char *op = "barrier";
+	SND_ENTER(job, SND_TYPE_JOB, op);
+	return snd_leave_with(job->fabric, snd_barrier(job, timeout, op));
 }
 
 /* collect copies the bytes that a rank has published for the last barrier. */
 static snd_status collect(struct snd_job *j, uint32_t rank, uint64_t length, unsigned char *to, const char *op)
 {
-	const struct snd_arena *a = &j->object.fabric->arena;
+	const struct snd_arena *a = &j->fabric->arena;
 	const struct snd_rank_record *r = snd_rank(a, rank);
 	struct snd_peer p;
 	/* Ordered by the barrier: the rank stored all three before it arrived. */
@@ -131,7 +129,7 @@ static snd_status collect(struct snd_job *j, uint32_t rank, uint64_t length, uns
 		return snd_fail(SND_INVALID_BUFFER_SIZE, "%s: rank %" PRIu32 " passes %" PRIu64 " bytes, this rank %" PRIu64, op, rank, n, length);
 	if (n == 0)
 		return SND_SUCCESS;
-	if (!snd_peer_owns(j->object.fabric, &p, offset, n))
+	if (!snd_peer_owns(j->fabric, &p, offset, n))
 		return snd_fail(SND_CONNECTION_ABORTED, "%s: the bytes of rank %" PRIu32 " are not in its memory", op, rank);
 	memcpy(to, a->base + offset, n);
 	return SND_SUCCESS;
@@ -139,16 +137,18 @@ static snd_status collect(struct snd_job *j, uint32_t rank, uint64_t length, uns
 
 snd_status snd_job_exchange(snd_job *job, const void *mine, uint64_t length, void *all, int64_t timeout)
 {
+	SND_KEEP_ERRNO;
 	const char *op = "exchange";
 	SND_CHECK(job, SND_TYPE_JOB, op);
 	if (length > 0 && (mine == NULL || all == NULL))
 		return snd_fail(SND_INVALID_PARAMETER, "%s: mine or all is NULL", op);
-	if (length > MAX_EXCHANGE / job->size)
-		return snd_fail(SND_INVALID_BUFFER_SIZE, "%s: %" PRIu64 " bytes of each rank, at most %" PRIu64 " of all together", op, length, MAX_EXCHANGE);
+	SND_ENTER(job, SND_TYPE_JOB, op);
 	struct snd_job *j = job;
-	struct snd_fabric *f = j->object.fabric;
+	struct snd_fabric *f = j->fabric;
 	uint64_t offset;
-	snd_lock(f);
+	if (length > MAX_EXCHANGE / j->size)
+		return snd_leave_with(f,
+			snd_fail(SND_INVALID_BUFFER_SIZE, "%s: %" PRIu64 " bytes of each rank, at most %" PRIu64 " of all together", op, length, MAX_EXCHANGE));
 	snd_status s = snd_alloc(&f->heap, length > 0 ? length : 1, false, &offset, op);
 	if (s == SND_SUCCESS) {
 		struct snd_rank_record *r = snd_rank(&f->arena, j->rank);
@@ -166,7 +166,6 @@ snd_status snd_job_exchange(snd_job *job, const void *mine, uint64_t length, voi
 		snd_free(&f->heap, offset);
 		s = s == SND_SUCCESS ? bad : s;
 	}
-	snd_unlock(f);
-	return s;
+	return snd_leave_with(f, s);
 }
 

@@ -164,8 +164,14 @@ void snd_handle_request(struct snd_fabric *f, uint64_t offset)
 			return; /* sent twice, which no correct peer does */
 	}
 	struct snd_connection *c = snd_connection_new(f, r, offset, SND_PASSIVE, peer);
-	if (c == NULL)
-		return; /* no memory: the active side waits until its time is over */
+	if (c == NULL) { /* no memory: the words that snd_refuse would change, without a private part */
+		uint32_t requested = SNDL_CONN_REQUESTED;
+		if (atomic_compare_exchange_strong(&r->state, &requested, SNDL_CONN_REFUSED)) /* ORDER conn-state: pairs with the load in snd_connection_state, at the other side */
+			snd_set32(&r->data_len[SND_PASSIVE], 0);
+		snd_store_full32(&r->detached[SND_PASSIVE], SNDL_DETACHED_RECORD); /* ORDER detached: pairs with the load in release */
+		snd_ring_peer(f, &peer);
+		return;
+	}
 	if (snd_peer_gone(&peer) || f->marked_dead)
 		snd_peer_died(c);
 	if (!snd_listener_enqueue(f, c, (uint16_t)snd_relaxed32(&r->port[SND_PASSIVE])))

@@ -42,6 +42,8 @@ static void copy_private_data(struct snd_connector *c, int side)
 
 static snd_status check_params(struct snd_connector *c, struct snd_endpoint *ep, const snd_connect_params *params, const char *op)
 {
+	if (!snd_belongs(c->object.fabric, ep, SND_TYPE_ENDPOINT))
+		return snd_bad_handle(op, "endpoint");
 	if (ep->adapter != c->adapter)
 		return snd_fail(SND_INVALID_PARAMETER, "%s: the endpoint is of another adapter", op);
 	if (params != NULL && params->private_data_length > SND_MAX_PRIVATE_DATA)
@@ -78,32 +80,37 @@ bool snd_begin_connecting(struct snd_endpoint *ep, struct snd_connection *c, str
 	return true;
 }
 
+struct snd_connector *snd_connector_new(struct snd_adapter *a)
+{
+	struct snd_fabric *f = a->object.fabric;
+	struct snd_connector *c = snd_new(f, SND_TYPE_CONNECTOR, sizeof *c);
+	if (c == NULL)
+		return NULL;
+	c->adapter = a;
+	a->objects++;
+	snd_list_append(&f->connectors, &c->link);
+	return c;
+}
+
 snd_status snd_connector_create(snd_adapter *adapter, snd_connector **connector)
 {
+	SND_KEEP_ERRNO;
 	const char *op = "create connector";
 	SND_CHECK(adapter, SND_TYPE_ADAPTER, op);
 	if (connector == NULL)
 		return snd_fail(SND_INVALID_PARAMETER, "%s: connector is NULL", op);
-	struct snd_fabric *f = adapter->object.fabric;
 	*connector = NULL;
-	snd_lock(f);
-	struct snd_connector *c = snd_object_new(SND_TYPE_CONNECTOR, sizeof *c, f);
-	if (c != NULL) {
-		c->adapter = adapter;
-		adapter->objects++;
-		snd_list_append(&f->connectors, &c->link);
-		*connector = c;
-	}
-	snd_unlock(f);
-	return c != NULL ? SND_SUCCESS : snd_fail(SND_NO_MEMORY, "%s: no private memory", op);
+	SND_ENTER(adapter, SND_TYPE_ADAPTER, op);
+	struct snd_connector *c = *connector = snd_connector_new(adapter);
+	return snd_leave_with(adapter->object.fabric, c != NULL ? SND_SUCCESS : snd_fail(SND_NO_MEMORY, "%s: no private memory", op));
 }
 
 snd_status snd_connector_bind(snd_connector *connector, snd_address address)
 {
+	SND_KEEP_ERRNO;
 	const char *op = "bind";
-	SND_CHECK(connector, SND_TYPE_CONNECTOR, op);
+	SND_ENTER(connector, SND_TYPE_CONNECTOR, op);
 	struct snd_fabric *f = connector->object.fabric;
-	snd_lock(f);
 	snd_status s;
 	snd_address bound;
 	if (connector->phase != SND_PHASE_NEW) {
@@ -113,8 +120,7 @@ snd_status snd_connector_bind(snd_connector *connector, snd_address address)
 		connector->local = bound;
 		connector->owns_port = true;
 	}
-	snd_unlock(f);
-	return s;
+	return snd_leave_with(f, s);
 }
 
 /* undo_connect resets the connector and the endpoint after a failed Connect, so that the program can try again. */
@@ -131,6 +137,8 @@ static void undo_connect(struct snd_connector *c)
 		snd_unuse(conn);
 	} else {
 		snd_detach(conn);
+		if (ep != NULL)
+			ep->connector = NULL; /* it is closing, and may outlive the connector */
 	}
 	set_connection(c, NULL);
 	c->ep = NULL;
@@ -263,17 +271,14 @@ static void end_wait(struct snd_connector *c)
 
 snd_status snd_connector_connect(snd_connector *connector, snd_endpoint *endpoint, snd_address address, const snd_connect_params *params, int64_t timeout)
 {
+	SND_KEEP_ERRNO;
 	const char *op = "connect";
-	SND_CHECK(connector, SND_TYPE_CONNECTOR, op);
-	SND_CHECK(endpoint, SND_TYPE_ENDPOINT, op);
-	struct snd_fabric *f = connector->object.fabric;
+	SND_ENTER(connector, SND_TYPE_CONNECTOR, op);
 	struct snd_connector *c = connector;
-	snd_lock(f);
+	struct snd_fabric *f = c->object.fabric;
 	snd_status s = start_connect(c, endpoint, address, params, op);
-	if (s != SND_SUCCESS) {
-		snd_unlock(f);
-		return s;
-	}
+	if (s != SND_SUCCESS)
+		return snd_leave_with(f, s);
 	snd_status waited = wait_for(c, timeout, is_answered, op);
 	struct snd_connection *conn = c->conn;
 	if (waited != SND_SUCCESS && !snd_transition(conn, SNDL_CONN_WITHDRAWN, SNDL_CONN_REQUESTED))
@@ -295,16 +300,15 @@ snd_status snd_connector_connect(snd_connector *connector, snd_endpoint *endpoin
 		s = snd_fail(SND_HOST_UNREACHABLE, "%s: the peer has died or left", op);
 	}
 	end_wait(c);
-	snd_unlock(f);
-	return s;
+	return snd_leave_with(f, s);
 }
 
 snd_status snd_connector_complete(snd_connector *connector)
 {
+	SND_KEEP_ERRNO;
 	const char *op = "complete connect";
-	SND_CHECK(connector, SND_TYPE_CONNECTOR, op);
+	SND_ENTER(connector, SND_TYPE_CONNECTOR, op);
 	struct snd_fabric *f = connector->object.fabric;
-	snd_lock(f);
 	snd_status s = SND_SUCCESS;
 	struct snd_endpoint *ep = connector->ep;
 	if (connector->phase != SND_PHASE_ACCEPTED) {
@@ -320,8 +324,7 @@ snd_status snd_connector_complete(snd_connector *connector)
 		connector->phase = SND_PHASE_CONNECTED;
 		snd_set_state(ep, SND_QP_CONNECTED);
 	}
-	snd_unlock(f);
-	return s;
+	return snd_leave_with(f, s);
 }
 
 /* snd_take_request puts a connection request into a new connector. It takes over one use of the connection. */
@@ -375,17 +378,14 @@ static snd_status start_accept(struct snd_connector *c, struct snd_endpoint *ep,
 
 snd_status snd_connector_accept(snd_connector *connector, snd_endpoint *endpoint, const snd_connect_params *params, int64_t timeout)
 {
+	SND_KEEP_ERRNO;
 	const char *op = "accept";
-	SND_CHECK(connector, SND_TYPE_CONNECTOR, op);
-	SND_CHECK(endpoint, SND_TYPE_ENDPOINT, op);
-	struct snd_fabric *f = connector->object.fabric;
+	SND_ENTER(connector, SND_TYPE_CONNECTOR, op);
 	struct snd_connector *c = connector;
-	snd_lock(f);
+	struct snd_fabric *f = c->object.fabric;
 	snd_status s = start_accept(c, endpoint, params, op);
-	if (s != SND_SUCCESS) {
-		snd_unlock(f);
-		return s;
-	}
+	if (s != SND_SUCCESS)
+		return snd_leave_with(f, s);
 	snd_status waited = wait_for(c, timeout, is_completed, op);
 	struct snd_connection *conn = c->conn;
 	if (waited != SND_SUCCESS)
@@ -421,8 +421,7 @@ snd_status snd_connector_accept(snd_connector *connector, snd_endpoint *endpoint
 			s = snd_fail(SND_CONNECTION_ABORTED, "%s: the active side is gone, or the endpoint was flushed", op);
 	}
 	end_wait(c);
-	snd_unlock(f);
-	return s;
+	return snd_leave_with(f, s);
 }
 
 /* withdraw ends an accepted Connect that is not going to be completed. */
@@ -442,14 +441,15 @@ static bool withdraw(struct snd_connector *c, const void *data, uint32_t length)
 
 snd_status snd_connector_reject(snd_connector *connector, const void *private_data, uint32_t length)
 {
+	SND_KEEP_ERRNO;
 	const char *op = "reject";
 	SND_CHECK(connector, SND_TYPE_CONNECTOR, op);
 	if (length > SND_MAX_PRIVATE_DATA)
 		return snd_fail(SND_INVALID_BUFFER_SIZE, "%s: %" PRIu32 " bytes of private data, at most %u", op, length, SND_MAX_PRIVATE_DATA);
 	if (length > 0 && private_data == NULL)
 		return snd_fail(SND_INVALID_PARAMETER, "%s: private_data is NULL", op);
+	SND_ENTER(connector, SND_TYPE_CONNECTOR, op);
 	struct snd_fabric *f = connector->object.fabric;
-	snd_lock(f);
 	struct snd_connection *conn = connector->conn;
 	snd_status s = SND_SUCCESS;
 	bool ok;
@@ -473,8 +473,7 @@ snd_status snd_connector_reject(snd_connector *connector, const void *private_da
 	}
 	if (!ok)
 		s = snd_fail(SND_CONNECTION_ABORTED, "%s: the other side has withdrawn or is gone", op);
-	snd_unlock(f);
-	return s;
+	return snd_leave_with(f, s);
 }
 
 static bool is_up(const struct snd_connector *c)
@@ -488,10 +487,9 @@ snd_status snd_connector_private_data(snd_connector *connector, void *buffer, ui
 	SND_CHECK(connector, SND_TYPE_CONNECTOR, op);
 	if ((buffer == NULL && capacity > 0) || length == NULL)
 		return snd_fail(SND_INVALID_PARAMETER, "%s: buffer or length is NULL", op);
-	struct snd_fabric *f = connector->object.fabric;
-	snd_lock(f);
-	snd_status s = SND_SUCCESS;
 	*length = 0;
+	SND_ENTER(connector, SND_TYPE_CONNECTOR, op);
+	snd_status s = SND_SUCCESS;
 	if (connector->phase == SND_PHASE_REQUESTED && (snd_is_peer_gone(connector->conn) || snd_connection_state(connector->conn) != SNDL_CONN_REQUESTED)) {
 		s = snd_fail(SND_CONNECTION_ABORTED, "%s: the active side has withdrawn or is gone", op);
 	} else if (!is_up(connector) && !connector->has_private_data) {
@@ -504,8 +502,7 @@ snd_status snd_connector_private_data(snd_connector *connector, void *buffer, ui
 		if (n > capacity)
 			s = snd_fail(SND_BUFFER_OVERFLOW, "%s: a buffer of %" PRIu32 " bytes for %" PRIu32 " bytes", op, capacity, n);
 	}
-	snd_unlock(f);
-	return s;
+	return snd_leave_with(connector->object.fabric, s);
 }
 
 snd_status snd_connector_read_limits(snd_connector *connector, uint32_t *inbound, uint32_t *outbound)
@@ -514,11 +511,10 @@ snd_status snd_connector_read_limits(snd_connector *connector, uint32_t *inbound
 	SND_CHECK(connector, SND_TYPE_CONNECTOR, op);
 	if (inbound == NULL || outbound == NULL)
 		return snd_fail(SND_INVALID_PARAMETER, "%s: inbound or outbound is NULL", op);
-	if (!is_up(connector))
-		return snd_fail(SND_CONNECTION_INVALID, "%s: not connecting or connected", op);
+	SND_ENTER(connector, SND_TYPE_CONNECTOR, op);
 	*inbound = connector->inbound_reads;
 	*outbound = connector->outbound_reads;
-	return SND_SUCCESS;
+	return snd_leave_with(connector->object.fabric, is_up(connector) ? SND_SUCCESS : snd_fail(SND_CONNECTION_INVALID, "%s: not connecting or connected", op));
 }
 
 snd_status snd_connector_local_address(snd_connector *connector, snd_address *address)
@@ -527,10 +523,10 @@ snd_status snd_connector_local_address(snd_connector *connector, snd_address *ad
 	SND_CHECK(connector, SND_TYPE_CONNECTOR, op);
 	if (address == NULL)
 		return snd_fail(SND_INVALID_PARAMETER, "%s: address is NULL", op);
-	if ((connector->phase == SND_PHASE_NEW && !connector->owns_port) || connector->phase == SND_PHASE_ENDED)
-		return snd_fail(SND_CONNECTION_INVALID, "%s: not connecting or connected", op);
+	SND_ENTER(connector, SND_TYPE_CONNECTOR, op);
+	bool known = connector->phase == SND_PHASE_NEW ? connector->owns_port : connector->phase != SND_PHASE_ENDED;
 	*address = connector->local;
-	return SND_SUCCESS;
+	return snd_leave_with(connector->object.fabric, known ? SND_SUCCESS : snd_fail(SND_CONNECTION_INVALID, "%s: not connecting or connected", op));
 }
 
 snd_status snd_connector_peer_address(snd_connector *connector, snd_address *address)
@@ -539,10 +535,9 @@ snd_status snd_connector_peer_address(snd_connector *connector, snd_address *add
 	SND_CHECK(connector, SND_TYPE_CONNECTOR, op);
 	if (address == NULL)
 		return snd_fail(SND_INVALID_PARAMETER, "%s: address is NULL", op);
-	if (!is_up(connector))
-		return snd_fail(SND_CONNECTION_INVALID, "%s: not connected", op);
+	SND_ENTER(connector, SND_TYPE_CONNECTOR, op);
 	*address = connector->remote;
-	return SND_SUCCESS;
+	return snd_leave_with(connector->object.fabric, is_up(connector) ? SND_SUCCESS : snd_fail(SND_CONNECTION_INVALID, "%s: not connected", op));
 }
 
 static bool has_ended(struct snd_connector *c)
@@ -552,36 +547,33 @@ static bool has_ended(struct snd_connector *c)
 
 snd_status snd_connector_wait_disconnect(snd_connector *connector, int64_t timeout)
 {
+	SND_KEEP_ERRNO;
 	const char *op = "wait for disconnect";
-	SND_CHECK(connector, SND_TYPE_CONNECTOR, op);
+	SND_ENTER(connector, SND_TYPE_CONNECTOR, op);
 	struct snd_fabric *f = connector->object.fabric;
-	snd_lock(f);
-	if (connector->phase != SND_PHASE_CONNECTED) {
-		snd_unlock(f);
-		return snd_fail(SND_CONNECTION_INVALID, "%s: the connector was never connected", op);
-	}
+	if (connector->phase != SND_PHASE_CONNECTED)
+		return snd_leave_with(f, snd_fail(SND_CONNECTION_INVALID, "%s: the connector was never connected", op));
 	snd_status s = wait_for(connector, timeout, has_ended, "notify disconnect");
-	if (s != SND_SUCCESS)
+	if (connector->closed || f->closed)
+		s = snd_fail(SND_CANCELED, "%s: the connector or the fabric was closed", op);
+	else if (s != SND_SUCCESS)
 		s = snd_fail(s, "%s: the connection is up", op);
-	else if (connector->closed)
-		s = snd_fail(SND_CANCELED, "%s: the connector was closed", op);
 	end_wait(connector);
-	snd_unlock(f);
-	return s;
+	return snd_leave_with(f, s);
 }
 
 static bool has_disconnected(struct snd_connector *c)
 {
-	return c->ep == NULL || (c->ep->state != SND_QP_DISCONNECTING && c->ep->pending_drains == 0);
+	return c->closed || c->ep == NULL || (c->ep->state != SND_QP_DISCONNECTING && c->ep->pending_drains == 0);
 }
 
 snd_status snd_connector_disconnect(snd_connector *connector, int64_t timeout)
 {
+	SND_KEEP_ERRNO;
 	const char *op = "disconnect";
-	SND_CHECK(connector, SND_TYPE_CONNECTOR, op);
-	struct snd_fabric *f = connector->object.fabric;
-	snd_lock(f);
+	SND_ENTER(connector, SND_TYPE_CONNECTOR, op);
 	struct snd_connector *c = connector;
+	struct snd_fabric *f = c->object.fabric;
 	snd_status s;
 	if (c->phase != SND_PHASE_CONNECTED || c->disconnect_called) {
 		s = snd_fail(SND_CONNECTION_INVALID, "%s: not connected", op);
@@ -592,7 +584,9 @@ snd_status snd_connector_disconnect(snd_connector *connector, int64_t timeout)
 		c->disconnect_called = true;
 		/* Until the drains end, a transfer of the peer may still access this process's memory. */
 		s = wait_for(c, timeout, has_disconnected, op);
-		if (s != SND_SUCCESS)
+		if (c->closed || f->closed)
+			s = snd_fail(SND_CANCELED, "%s: the connector or the fabric was closed", op);
+		else if (s != SND_SUCCESS)
 			s = snd_fail(s, "%s: the other side has not disconnected", op);
 		else if (c->ep == NULL || c->ep->both_disconnected)
 			s = SND_SUCCESS;
@@ -602,8 +596,7 @@ snd_status snd_connector_disconnect(snd_connector *connector, int64_t timeout)
 			s = snd_fail(SND_CONNECTION_ABORTED, "%s: the other side aborted the connection", op);
 		end_wait(c);
 	}
-	snd_unlock(f);
-	return s;
+	return snd_leave_with(f, s);
 }
 
 /* snd_endpoint_closed is called when the endpoint's memory is freed. */
@@ -635,21 +628,19 @@ void snd_forget_connector(struct snd_connector *c)
 
 snd_status snd_connector_cancel(snd_connector *connector)
 {
-	SND_CHECK(connector, SND_TYPE_CONNECTOR, "cancel");
-	struct snd_fabric *f = connector->object.fabric;
-	snd_lock(f);
+	SND_KEEP_ERRNO;
+	SND_ENTER(connector, SND_TYPE_CONNECTOR, "cancel");
 	connector->cancels++;
-	snd_wake(f);
-	snd_unlock(f);
-	return SND_SUCCESS;
+	snd_wake(connector->object.fabric);
+	return snd_leave_with(connector->object.fabric, SND_SUCCESS);
 }
 
 snd_status snd_connector_close(snd_connector *connector)
 {
-	SND_CHECK(connector, SND_TYPE_CONNECTOR, "close connector");
-	struct snd_fabric *f = connector->object.fabric;
+	SND_KEEP_ERRNO;
+	SND_ENTER(connector, SND_TYPE_CONNECTOR, "close connector");
 	struct snd_connector *c = connector;
-	snd_lock(f);
+	struct snd_fabric *f = c->object.fabric;
 	c->closed = true;
 	snd_object_hide(&c->object);
 	switch (c->phase) {
@@ -680,6 +671,5 @@ snd_status snd_connector_close(snd_connector *connector)
 	}
 	if (c->waits == 0)
 		snd_forget_connector(c);
-	snd_unlock(f);
-	return SND_SUCCESS;
+	return snd_leave_with(f, SND_SUCCESS);
 }

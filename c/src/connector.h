@@ -39,11 +39,12 @@ struct snd_listener {
 	snd_address address;
 	uint32_t backlog; /* 0: no limit */
 	uint32_t queued;
-	uint32_t waits;
-	bool bound, listening, closed;
+	bool bound, listening;
 	bool paused; /* no call takes a request */
 };
 
+/* snd_connector_new returns an open connector, NULL if there is no memory. */
+struct snd_connector *snd_connector_new(struct snd_adapter *a);
 /* snd_give_to_endpoint makes the endpoint free the connector with itself. */
 void snd_give_to_endpoint(struct snd_connector *c);
 void snd_take_request(struct snd_connector *c, struct snd_connection *conn, snd_address local);

@@ -22,6 +22,7 @@ static uint64_t ring_size(uint32_t depth)
 
 snd_status snd_cq_create(snd_adapter *adapter, uint32_t depth, snd_cq **cq)
 {
+	SND_KEEP_ERRNO;
 	const char *op = "create completion queue";
 	SND_CHECK(adapter, SND_TYPE_ADAPTER, op);
 	if (cq == NULL)
@@ -29,26 +30,25 @@ snd_status snd_cq_create(snd_adapter *adapter, uint32_t depth, snd_cq **cq)
 	*cq = NULL;
 	if (depth < 1 || depth > SND_MAX_CQ_DEPTH)
 		return snd_fail(SND_INVALID_PARAMETER, "%s: depth %" PRIu32 ", allowed 1 to %d", op, depth, SND_MAX_CQ_DEPTH);
+	SND_ENTER(adapter, SND_TYPE_ADAPTER, op);
 	struct snd_fabric *f = adapter->object.fabric;
 	uint64_t size = ring_size(depth);
-	struct snd_cq *q = snd_object_new(SND_TYPE_CQ, sizeof *q, f);
+	struct snd_cq *q = snd_new(f, SND_TYPE_CQ, sizeof *q);
 	if (q == NULL || (q->entries = calloc((size_t)size, sizeof *q->entries)) == NULL) {
 		if (q != NULL)
 			snd_object_free(&q->object);
-		return snd_fail(SND_NO_MEMORY, "%s: no private memory", op);
+		return snd_leave_with(f, snd_fail(SND_NO_MEMORY, "%s: no private memory", op));
 	}
 	q->adapter = adapter;
 	q->mask = size - 1;
 	q->depth = depth;
 	q->fd = -1;
 	snd_list_init(&q->notifications);
-	snd_lock(f);
 	adapter->objects++;
 	q->number = ++f->queues_created;
 	snd_list_append(&f->queues, &q->link);
-	snd_unlock(f);
 	*cq = q;
-	return SND_SUCCESS;
+	return snd_leave_with(f, SND_SUCCESS);
 }
 
 bool snd_cq_attach(struct snd_cq *q, struct snd_endpoint *ep)
@@ -84,17 +84,6 @@ void snd_cq_detach(struct snd_cq *q, struct snd_endpoint *ep)
 	}
 }
 
-/* signal_event makes the event descriptor readable if it is not. */
-static void signal_event(struct snd_cq *q)
-{
-	const uint64_t one = 1;
-	if (q->fd < 0 || (q->signaled && !q->overrun))
-		return;
-	q->signaled = true;
-	if (write(q->fd, &one, sizeof one) < 0) { /* only at the maximal count, when it is readable */
-	}
-}
-
 void snd_cq_overrun(struct snd_cq *q)
 {
 	if (q->closed || q->overrun)
@@ -102,7 +91,7 @@ void snd_cq_overrun(struct snd_cq *q)
 	q->overrun = true;
 	for (uint32_t i = 0; i < q->users; i++)
 		q->endpoints[i]->overrun = true; /* each fails when it is driven next */
-	signal_event(q);
+	snd_cq_signal(q);
 	snd_wake_progress(q->object.fabric);
 }
 
@@ -144,6 +133,7 @@ static uint32_t scan(struct snd_cq *q, snd_result *results, uint32_t count, uint
 
 static void thorough(struct snd_cq *q)
 {
+	SND_KEEP_ERRNO;
 	struct snd_fabric *f = q->object.fabric;
 	snd_read_inbox(f);
 	snd_housekeep(f, snd_clock());
@@ -177,18 +167,16 @@ static uint32_t poll(struct snd_cq *q, snd_result *results, uint32_t count)
 
 uint32_t snd_cq_poll(snd_cq *cq, snd_result *results, uint32_t count)
 {
-	if (!SND_VALID(cq, SND_TYPE_CQ)) {
-		snd_bad_handle("poll", "cq");
+	if (snd_unlikely(!snd_enter(SND_OBJECT(cq), SND_TYPE_CQ))) {
+		(void)snd_bad_handle("poll", "cq");
 		return 0;
 	}
-	if (snd_unlikely(results == NULL || count == 0)) {
+	uint32_t n = 0;
+	if (snd_likely(results != NULL && count > 0))
+		n = poll(cq, results, count);
+	else
 		(void)snd_fail(SND_INVALID_PARAMETER, "poll: no room for results");
-		return 0;
-	}
-	struct snd_fabric *f = cq->object.fabric;
-	snd_lock(f);
-	uint32_t n = poll(cq, results, count);
-	snd_unlock(f);
+	snd_unlock(cq->object.fabric);
 	return n;
 }
 
@@ -202,7 +190,7 @@ static bool cq_ready(void *arg)
 {
 	struct cq_wait *w = arg;
 	struct snd_cq *q = w->q;
-	if (q->closed || q->overrun)
+	if (snd_is_closed(&q->object) || q->overrun)
 		return true;
 	w->taken = q->head == q->tail ? scan(q, w->results, w->count, q->users) : 0;
 	if (q->head != q->tail)
@@ -212,7 +200,7 @@ static bool cq_ready(void *arg)
 
 void snd_cq_release(struct snd_cq *q)
 {
-	if (!q->closed || q->waits > 0 || q->references > 0)
+	if (!q->closed || q->references > 0)
 		return;
 	snd_list_remove(&q->link);
 	free(q->entries);
@@ -221,46 +209,45 @@ void snd_cq_release(struct snd_cq *q)
 	snd_object_free(&q->object);
 }
 
+snd_status snd_cq_wait_status(const struct snd_cq *q, snd_status s, const char *op, const char *late)
+{
+	if (snd_is_closed(&q->object))
+		return snd_fail(SND_CANCELED, "%s: the queue was closed", op);
+	if (q->overrun)
+		return snd_fail(SND_BUFFER_OVERFLOW, "%s: the queue overran, and results were lost: create a deeper queue", op);
+	return snd_fail(s, "%s: %s", op, s == SND_CANCELED ? "the fabric was closed" : late);
+}
+
 snd_status snd_cq_wait(snd_cq *cq, snd_result *results, uint32_t count, int64_t timeout, uint32_t *taken)
 {
+	SND_KEEP_ERRNO;
 	const char *op = "wait";
 	SND_CHECK(cq, SND_TYPE_CQ, op);
 	if (results == NULL || count == 0 || taken == NULL)
 		return snd_fail(SND_INVALID_PARAMETER, "%s: results or taken is NULL, or count is 0", op);
-	struct snd_fabric *f = cq->object.fabric;
 	*taken = 0;
-	snd_lock(f);
+	SND_ENTER(cq, SND_TYPE_CQ, op);
+	struct snd_fabric *f = cq->object.fabric;
 	struct cq_wait w = {cq, results, count, 0};
-	if ((w.taken = poll(cq, results, count)) > 0) {
-		*taken = w.taken;
-		snd_unlock(f);
-		return SND_SUCCESS;
-	}
-	cq->waits++;
+	if ((*taken = poll(cq, results, count)) > 0)
+		return snd_leave_with(f, SND_SUCCESS);
+	snd_hold(&cq->object);
 	snd_status s = snd_wait(f, timeout, cq_ready, NULL, &w, &(struct snd_call){.op = op, .queue = cq->number});
-	cq->waits--;
 	*taken = w.taken;
-	if (w.taken > 0)
-		s = SND_SUCCESS;
-	else if (cq->closed)
-		s = snd_fail(SND_CANCELED, "%s: the queue was closed", op);
-	else if (s == SND_SUCCESS)
-		s = snd_fail(SND_BUFFER_OVERFLOW, "%s: the queue overran, and results were lost: create a deeper queue", op);
-	else
-		s = snd_fail(s, "%s: %s", op, s == SND_CANCELED ? "the fabric was closed" : "no result in time");
-	snd_cq_release(cq);
-	snd_unlock(f);
-	return s;
+	s = w.taken > 0 ? SND_SUCCESS : snd_cq_wait_status(cq, s, op, "no result in time");
+	snd_let_go(&cq->object);
+	return snd_leave_with(f, s);
 }
 
 snd_status snd_cq_resize(snd_cq *cq, uint32_t depth)
 {
+	SND_KEEP_ERRNO;
 	const char *op = "resize";
 	SND_CHECK(cq, SND_TYPE_CQ, op);
 	if (depth < 1 || depth > SND_MAX_CQ_DEPTH)
 		return snd_fail(SND_INVALID_PARAMETER, "%s: depth %" PRIu32 ", allowed 1 to %d", op, depth, SND_MAX_CQ_DEPTH);
+	SND_ENTER(cq, SND_TYPE_CQ, op);
 	struct snd_fabric *f = cq->object.fabric;
-	snd_lock(f);
 	snd_status s = SND_SUCCESS;
 	uint64_t size = ring_size(depth), queued = cq->tail - cq->head;
 	struct snd_completion *entries = NULL;
@@ -276,16 +263,14 @@ snd_status snd_cq_resize(snd_cq *cq, uint32_t depth)
 		cq->mask = size - 1;
 		cq->depth = depth;
 	}
-	snd_unlock(f);
-	return s;
+	return snd_leave_with(f, s);
 }
 
 snd_status snd_cq_close(snd_cq *cq)
 {
-	const char *op = "close completion queue";
-	SND_CHECK(cq, SND_TYPE_CQ, op);
+	SND_KEEP_ERRNO;
+	SND_ENTER(cq, SND_TYPE_CQ, "close completion queue");
 	struct snd_fabric *f = cq->object.fabric;
-	snd_lock(f);
 	cq->closed = true;
 	cq->head = cq->tail;
 	snd_list_remove(&cq->link);
@@ -298,6 +283,5 @@ snd_status snd_cq_close(snd_cq *cq)
 	}
 	snd_wake(f);
 	snd_cq_release(cq);
-	snd_unlock(f);
-	return SND_SUCCESS;
+	return snd_leave_with(f, SND_SUCCESS);
 }

@@ -40,7 +40,6 @@ struct snd_cq {
 	uint64_t polls, last_message_poll;
 	uint64_t reported_polls; /* at the last update of the status page */
 	int64_t polled_at;       /* time of an update that found polls; 0 = none did */
-	uint32_t waits;      /* calls that wait */
 	uint32_t references; /* of endpoints that are not freed */
 	bool overrun, closed;
 
@@ -62,6 +61,11 @@ void snd_cq_detach(struct snd_cq *q, struct snd_endpoint *ep);
 void snd_cq_release(struct snd_cq *q);
 void snd_cq_overrun(struct snd_cq *q);
 
+/* snd_cq_wait_status is the status of a call that has waited for a result in vain. late is the text if its time is over. */
+snd_status snd_cq_wait_status(const struct snd_cq *q, snd_status s, const char *op, const char *late);
+
+/* snd_cq_signal makes the event descriptor readable if it is not. */
+void snd_cq_signal(struct snd_cq *q);
 /* snd_cq_event ends calls of notify that the latest result satisfies, and makes the event descriptor readable. */
 void snd_cq_event(struct snd_cq *q, bool failed, bool solicited);
 

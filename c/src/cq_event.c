@@ -1,5 +1,4 @@
 /* Events of a completion queue: calls of notify, and the event descriptor. */
-#include <errno.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -45,6 +44,17 @@ static void release_notifications(struct snd_cq *q)
 	snd_wake(q->object.fabric);
 }
 
+void snd_cq_signal(struct snd_cq *q)
+{
+	const uint64_t one = 1;
+	if (q->fd < 0 || (q->signaled && !q->overrun))
+		return;
+	SND_KEEP_ERRNO;
+	q->signaled = true;
+	if (write(q->fd, &one, sizeof one) < 0) { /* only at the maximal count, when it is readable */
+	}
+}
+
 void snd_cq_event(struct snd_cq *q, bool failed, bool solicited)
 {
 	if (failed)
@@ -52,12 +62,7 @@ void snd_cq_event(struct snd_cq *q, bool failed, bool solicited)
 	if (failed || solicited)
 		q->last_solicited = q->base + q->tail;
 	release_notifications(q);
-	const uint64_t one = 1;
-	if (q->fd >= 0 && !q->signaled) {
-		q->signaled = true;
-		if (write(q->fd, &one, sizeof one) < 0) { /* only at the maximal count, when it is readable */
-		}
-	}
+	snd_cq_signal(q);
 }
 
 struct notify_wait {
@@ -68,64 +73,57 @@ struct notify_wait {
 static bool is_notified(void *arg)
 {
 	struct notify_wait *w = arg;
-	return w->n.released || w->q->closed || w->q->overrun;
+	return w->n.released || snd_is_closed(&w->q->object) || w->q->overrun;
 }
 
 static void drive(void *arg)
 {
 	struct snd_cq *q = ((struct notify_wait *)arg)->q;
+	if (snd_is_closed(&q->object))
+		return;
 	for (uint32_t i = 0; i < q->users; i++)
 		snd_progress(q->endpoints[i]);
 }
 
 snd_status snd_cq_notify(snd_cq *cq, uint32_t type, int64_t timeout)
 {
+	SND_KEEP_ERRNO;
 	static const char *const kinds[] = {"SND_NOTIFY_ERRORS", "SND_NOTIFY_ANY", "SND_NOTIFY_SOLICITED"};
 	const char *op = "notify";
 	SND_CHECK(cq, SND_TYPE_CQ, op);
 	if (type > SND_NOTIFY_SOLICITED)
 		return snd_fail(SND_INVALID_PARAMETER, "%s: unknown type %u", op, (unsigned)type);
+	SND_ENTER(cq, SND_TYPE_CQ, op);
 	struct snd_fabric *f = cq->object.fabric;
-	snd_lock(f);
-	if (cq->overrun) {
-		snd_unlock(f);
-		return snd_fail(SND_BUFFER_OVERFLOW, "%s: the queue overran, and results were lost: create a deeper queue", op);
-	}
+	if (cq->overrun)
+		return snd_leave_with(f, snd_cq_wait_status(cq, SND_SUCCESS, op, ""));
 	struct notify_wait w = {cq, {{NULL, NULL}, type, false}};
 	snd_list_append(&cq->notifications, &w.n.link);
 	update_watched(cq);
 	release_notifications(cq);
-	cq->waits++;
+	snd_hold(&cq->object);
 	snd_status s = snd_wait(f, timeout, is_notified, drive, &w, &(struct snd_call){.op = op, .object = kinds[type], .queue = cq->number});
 	snd_list_remove(&w.n.link);
 	update_watched(cq);
-	cq->waits--;
-	if (w.n.released)
-		s = SND_SUCCESS;
-	else if (cq->closed)
-		s = snd_fail(SND_CANCELED, "%s: the queue was closed", op);
-	else if (cq->overrun)
-		s = snd_fail(SND_BUFFER_OVERFLOW, "%s: the queue overran, and results were lost: create a deeper queue", op);
-	else
-		s = snd_fail(s, "%s: no such result in time", op);
-	snd_cq_release(cq);
-	snd_unlock(f);
-	return s;
+	s = w.n.released ? SND_SUCCESS : snd_cq_wait_status(cq, s, op, "no such result in time");
+	snd_let_go(&cq->object);
+	return snd_leave_with(f, s);
 }
 
 snd_status snd_cq_event_fd(snd_cq *cq, int *descriptor)
 {
+	SND_KEEP_ERRNO;
 	const char *op = "event descriptor";
 	SND_CHECK(cq, SND_TYPE_CQ, op);
 	if (descriptor == NULL)
 		return snd_fail(SND_INVALID_PARAMETER, "%s: descriptor is NULL", op);
 	*descriptor = -1;
+	SND_ENTER(cq, SND_TYPE_CQ, op);
 	struct snd_fabric *f = cq->object.fabric;
-	if (!f->has_engine)
-		return snd_fail(SND_NOT_SUPPORTED, "%s: with manual progress no thread would write it: open the fabric with SND_PROGRESS_AUTO", op);
-	snd_lock(f);
 	snd_status s = SND_SUCCESS;
-	if (cq->fd >= 0) {
+	if (!f->has_engine) {
+		s = snd_fail(SND_NOT_SUPPORTED, "%s: with manual progress no thread would write it: open the fabric with SND_PROGRESS_AUTO", op);
+	} else if (cq->fd >= 0) {
 	} else if ((cq->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) < 0) {
 		s = snd_fail(SND_INSUFFICIENT_RESOURCES, "%s: %s: raise ulimit -n or call snd_cq_wait", op, strerror(errno));
 	} else {
@@ -136,6 +134,5 @@ snd_status snd_cq_event_fd(snd_cq *cq, int *descriptor)
 		snd_wake_progress(f);
 	}
 	*descriptor = cq->fd;
-	snd_unlock(f);
-	return s;
+	return snd_leave_with(f, s);
 }

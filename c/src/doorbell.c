@@ -12,6 +12,7 @@ enum { UNARMED = 0, ARMED = 1 };
 
 void snd_wake_doorbell(struct snd_doorbell *d)
 {
+	SND_KEEP_ERRNO;
 	atomic_fetch_add(&d->seq, 1);
 	syscall(SYS_futex, &d->seq, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }

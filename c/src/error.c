@@ -7,6 +7,7 @@ static _Thread_local char text[512];
 
 void snd_record_failure(const char *format, ...)
 {
+	SND_KEEP_ERRNO;
 	va_list args;
 	va_start(args, format);
 	vsnprintf(text, sizeof text, format, args);

@@ -2,7 +2,14 @@
 #ifndef SND_ERROR_H
 #define SND_ERROR_H
 
+#include <errno.h>
+
 #include "softnd/softnd.h"
+
+/* SND_KEEP_ERRNO restores errno when the block ends. The calls of the hot path do without it: the functions that make
+ * system calls for them have it. All other calls begin with it. */
+#define SND_KEEP_ERRNO __attribute__((cleanup(snd_restore_errno), unused)) int kept_errno = errno
+static inline void snd_restore_errno(const int *kept) { errno = *kept; }
 
 /* snd_fail records the text of a failure; its value is the status. It is a macro so that compilers and analysers see the
  * status at the call, and know that a failure has no result. */

@@ -28,20 +28,23 @@ static snd_status check_options(const snd_fabric_options *o, const char *op)
 	return SND_SUCCESS;
 }
 
-snd_status snd_fabric_begin(const snd_fabric_options *options, struct snd_fabric **fabric, const char *op)
+snd_status snd_fabric_begin(const snd_fabric_options *options, snd_fabric **handle, struct snd_fabric **fabric, const char *op)
 {
+	if (handle == NULL)
+		return snd_fail(SND_INVALID_PARAMETER, "%s: fabric is NULL", op);
+	*handle = NULL;
 	snd_status s = snd_start(op);
 	if (s == SND_SUCCESS)
 		s = check_options(options, op);
 	if (s != SND_SUCCESS)
 		return s;
-	struct snd_fabric *f = snd_object_new(SND_TYPE_FABRIC, sizeof *f, NULL);
+	const bool safe = options != NULL && options->threading == SND_THREAD_SAFE;
+	struct snd_fabric *f = snd_object_new(SND_TYPE_FABRIC, sizeof *f, offsetof(struct snd_fabric, inside), NULL, safe);
 	if (f == NULL || (f->ports = calloc(1, 65536 / 8)) == NULL) {
 		if (f != NULL)
 			snd_object_free(&f->object);
 		return snd_fail(SND_NO_MEMORY, "%s: no private memory", op);
 	}
-	f->object.fabric = f;
 	f->arena.fd = f->socket = -1;
 	for (int i = 0; i < SND_JOINERS; i++)
 		f->joiners[i].socket = -1;
@@ -50,14 +53,19 @@ snd_status snd_fabric_begin(const snd_fabric_options *options, struct snd_fabric
 	f->receive_timeout = f->disconnect_timeout = 2 * SECOND;
 	if (options != NULL) {
 		f->has_engine = options->progress == SND_PROGRESS_AUTO;
-		f->lock = options->threading == SND_THREAD_SAFE ? SND_LOCK_MUTEX : f->has_engine ? SND_LOCK_BIASED : SND_LOCK_NONE;
 		f->target = options->executor == SND_EXECUTOR_TARGET;
 		if (options->receive_timeout != 0)
 			f->receive_timeout = options->receive_timeout;
 		if (options->disconnect_timeout != 0)
 			f->disconnect_timeout = options->disconnect_timeout;
 	}
-	pthread_mutex_init(&f->mutex, NULL);
+	if (!f->has_mutex)
+		pthread_mutex_init(&f->mutex, NULL);
+	f->has_mutex = true;
+	if (!safe)
+		f->lock = f->has_engine ? SND_LOCK_BIASED : SND_LOCK_NONE;
+	else if (f->lock != SND_LOCK_MUTEX)
+		f->lock = SND_LOCK_MUTEX; /* once: threads read it on the way to the mutex */
 	struct snd_link *lists[] = {&f->adapters, &f->endpoints, &f->closing, &f->connections, &f->listeners, &f->connectors, &f->queues, &f->closing_queues, &f->shared_queues,
 		&f->regions, &f->windows, &f->work, &f->waiting};
 	for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)
@@ -73,7 +81,6 @@ static void free_fabric(struct snd_fabric *f)
 	snd_stop_serving(f);
 	snd_arena_close(&f->arena);
 	free(f->ports);
-	pthread_mutex_destroy(&f->mutex);
 	snd_object_free(&f->object);
 	snd_in_use(-1);
 }
@@ -98,62 +105,45 @@ snd_status snd_fabric_finish(struct snd_fabric *f, snd_status s, int32_t rank, s
 		free_fabric(f);
 		return s;
 	}
+	snd_object_show(&f->object, f);
 	*fabric = f;
 	return SND_SUCCESS;
 }
 
 snd_status snd_fabric_create(uint32_t ranks, uint64_t size, const snd_fabric_options *options, snd_fabric **fabric)
 {
+	SND_KEEP_ERRNO;
 	const char *op = "create fabric";
-	if (fabric == NULL)
-		return snd_fail(SND_INVALID_PARAMETER, "%s: fabric is NULL", op);
-	*fabric = NULL;
 	struct snd_fabric *f;
-	snd_status s = snd_fabric_begin(options, &f, op);
-	if (s != SND_SUCCESS)
-		return s;
-	return snd_fabric_finish(f, snd_arena_create(&f->arena, ranks, size, op), -1, fabric, op);
+	snd_status s = snd_fabric_begin(options, fabric, &f, op);
+	return s != SND_SUCCESS ? s : snd_fabric_finish(f, snd_arena_create(&f->arena, ranks, size, op), -1, fabric, op);
 }
 
 snd_status snd_fabric_attach(int descriptor, int32_t rank, const snd_fabric_options *options, snd_fabric **fabric)
 {
+	SND_KEEP_ERRNO;
 	const char *op = "attach fabric";
-	if (fabric == NULL)
-		return snd_fail(SND_INVALID_PARAMETER, "%s: fabric is NULL", op);
-	*fabric = NULL;
 	struct snd_fabric *f;
-	snd_status s = snd_fabric_begin(options, &f, op);
-	if (s != SND_SUCCESS)
-		return s;
-	return snd_fabric_finish(f, snd_arena_attach(&f->arena, descriptor, snd_clock() + 10 * SECOND, op), rank, fabric, op);
+	snd_status s = snd_fabric_begin(options, fabric, &f, op);
+	return s != SND_SUCCESS ? s : snd_fabric_finish(f, snd_arena_attach(&f->arena, descriptor, snd_clock() + 10 * SECOND, op), rank, fabric, op);
 }
 
-int snd_fabric_descriptor(snd_fabric *fabric)
-{
-	if (SND_VALID(fabric, SND_TYPE_FABRIC))
-		return fabric->arena.fd;
-	snd_bad_handle("descriptor of fabric", "fabric");
-	return -1;
-}
+int snd_fabric_descriptor(snd_fabric *fabric) { SND_GET(fabric, SND_TYPE_FABRIC, "descriptor of fabric", int, fabric->arena.fd, -1); }
 
 snd_address snd_fabric_address(snd_fabric *fabric)
 {
-	if (SND_VALID(fabric, SND_TYPE_FABRIC))
-		return (snd_address){snd_host_of(fabric->slot), 0, 0};
-	snd_bad_handle("address of fabric", "fabric");
-	return (snd_address){0, 0, 0};
+	SND_GET(fabric, SND_TYPE_FABRIC, "address of fabric", snd_address, ((snd_address){snd_host_of(fabric->slot), 0, 0}), ((snd_address){0, 0, 0}));
 }
 
 snd_status snd_fabric_progress(snd_fabric *fabric)
 {
-	SND_CHECK(fabric, SND_TYPE_FABRIC, "progress");
-	snd_lock(fabric);
+	SND_KEEP_ERRNO;
+	SND_ENTER(fabric, SND_TYPE_FABRIC, "progress");
 	snd_progress_all(fabric);
 	snd_housekeep(fabric, snd_clock());
 	if (!snd_list_is_empty(&fabric->work))
 		snd_run_deferred(fabric);
-	snd_unlock(fabric);
-	return SND_SUCCESS;
+	return snd_leave_with(fabric, SND_SUCCESS);
 }
 
 /* free_objects frees what is private to the process. Peers keep their references to this process's memory until
@@ -199,11 +189,9 @@ static void free_objects(struct snd_fabric *f)
 	}
 }
 
-snd_status snd_fabric_close(snd_fabric *fabric)
+/* snd_close_fabric is the rest of a call that has entered, and hidden the handle by which it did. */
+void snd_close_fabric(struct snd_fabric *f)
 {
-	SND_CHECK(fabric, SND_TYPE_FABRIC, "close fabric");
-	struct snd_fabric *f = fabric;
-	snd_lock(f);
 	snd_object_hide(&f->object);
 	while (!snd_list_is_empty(&f->endpoints))
 		snd_close_endpoint(SND_OF(f->endpoints.next, struct snd_endpoint, link));
@@ -222,22 +210,33 @@ snd_status snd_fabric_close(snd_fabric *fabric)
 	snd_leave(f);
 	snd_unlock(f);
 	free_fabric(f);
+}
+
+snd_status snd_fabric_close(snd_fabric *fabric)
+{
+	SND_KEEP_ERRNO;
+	const char *op = "close fabric";
+	SND_ENTER(fabric, SND_TYPE_FABRIC, op);
+	if (fabric->of_job)
+		return snd_leave_with(fabric, snd_fail(SND_DEVICE_BUSY, "%s: it belongs to a job: call snd_job_close", op));
+	snd_close_fabric(fabric);
 	return SND_SUCCESS;
 }
 
 snd_status snd_adapter_open(snd_fabric *fabric, snd_adapter **adapter)
 {
+	SND_KEEP_ERRNO;
 	const char *op = "open adapter";
 	SND_CHECK(fabric, SND_TYPE_FABRIC, op);
 	if (adapter == NULL)
 		return snd_fail(SND_INVALID_PARAMETER, "%s: adapter is NULL", op);
 	*adapter = NULL;
+	SND_ENTER(fabric, SND_TYPE_FABRIC, op);
 	snd_status s = SND_SUCCESS;
-	snd_lock(fabric);
 	struct snd_adapter *a = NULL;
 	if (fabric->adapters_opened >= SNDL_ADAPTER_NUMBER_MASK)
 		s = snd_fail(SND_INSUFFICIENT_RESOURCES, "%s: this member has opened 65,535 adapters: keep them open and reuse them", op);
-	else if ((a = snd_object_new(SND_TYPE_ADAPTER, sizeof *a, fabric)) == NULL)
+	else if ((a = snd_new(fabric, SND_TYPE_ADAPTER, sizeof *a)) == NULL)
 		s = snd_fail(SND_NO_MEMORY, "%s: no private memory", op);
 	if (s == SND_SUCCESS) {
 		a->number = fabric->id << SNDL_ADAPTER_MEMBER_SHIFT | ++fabric->adapters_opened;
@@ -245,8 +244,7 @@ snd_status snd_adapter_open(snd_fabric *fabric, snd_adapter **adapter)
 		snd_list_append(&fabric->adapters, &a->link);
 		*adapter = a;
 	}
-	snd_unlock(fabric);
-	return s;
+	return snd_leave_with(fabric, s);
 }
 
 snd_status snd_adapter_query(snd_adapter *adapter, snd_adapter_info *info)
@@ -261,10 +259,10 @@ snd_status snd_adapter_query(snd_adapter *adapter, snd_adapter_info *info)
 
 snd_status snd_adapter_close(snd_adapter *adapter)
 {
+	SND_KEEP_ERRNO;
 	const char *op = "close adapter";
-	SND_CHECK(adapter, SND_TYPE_ADAPTER, op);
+	SND_ENTER(adapter, SND_TYPE_ADAPTER, op);
 	struct snd_fabric *f = adapter->object.fabric;
-	snd_lock(f);
 	snd_run_deferred(f);
 	snd_status s = SND_SUCCESS;
 	if (adapter->objects > 0) {
@@ -273,6 +271,5 @@ snd_status snd_adapter_close(snd_adapter *adapter)
 		snd_list_remove(&adapter->link);
 		snd_object_free(&adapter->object);
 	}
-	snd_unlock(f);
-	return s;
+	return snd_leave_with(f, s);
 }

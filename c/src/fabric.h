@@ -1,11 +1,12 @@
 /* A fabric: this process's membership in an arena, and everything that belongs to it. One lock guards it
- * all: a call of the program holds it from its check of the handle to its return, except while it sleeps. */
+ * all: a call of the program holds it from its check of the handle to its return, except while it waits. */
 #ifndef SND_FABRIC_H
 #define SND_FABRIC_H
 
 #include <pthread.h>
 
 #include "arena.h"
+#include "error.h"
 #include "heap.h"
 #include "list.h"
 #include "membarrier.h"
@@ -44,11 +45,16 @@ struct snd_call {
 
 struct snd_fabric {
 	struct snd_object object;
+	/* These outlive the fabric: a call that comes too late may still lock the mutex, and then finds its handle closed. */
 	enum { SND_LOCK_NONE, SND_LOCK_BIASED, SND_LOCK_MUTEX } lock;
+	bool has_mutex;
+	pthread_mutex_t mutex;
+
 	snd_half inside; /* of a biased lock: the program is in a call, or about to look at wanted */
 	snd_half wanted; /* the engine holds the lock, or waits for the program */
 	bool slow;       /* the program holds the mutex instead */
 	bool closed;       /* no call may begin, and waits end */
+	bool of_job;       /* snd_job_close closes it */
 	bool marked_dead;  /* a peer has marked this live member dead */
 	bool target;       /* the responder copies */
 	int64_t receive_timeout;
@@ -108,7 +114,6 @@ struct snd_fabric {
 	snd_half quit;
 	snd_word activity; /* changes when the program polls or waits */
 	pthread_t engine;
-	pthread_mutex_t mutex;
 };
 
 /* engine.c */
@@ -145,8 +150,68 @@ static inline void snd_unlock(struct snd_fabric *f)
 	snd_release32(&f->inside, 0);
 }
 
+/* snd_enter begins a call on a handle: it locks the fabric of an open object. While a thread waits for the mutex, another
+ * one may close the handle, or the fabric. */
+SND_FAST bool snd_enter(const struct snd_object *o, enum snd_type type)
+{
+	if (snd_unlikely(o == NULL || __atomic_load_n(&o->magic, __ATOMIC_RELAXED) != SND_MAGIC_OF(type)))
+		return false;
+	struct snd_fabric *f = snd_fabric_of(o);
+	snd_lock(f);
+	if (snd_likely(f->lock != SND_LOCK_MUTEX || (snd_has_magic(o, type) && snd_fabric_of(o) == f && !f->closed)))
+		return true;
+	snd_unlock(f);
+	return false;
+}
+
+#define SND_OBJECT(h) ((struct snd_object *)(void *)(h))
+/* SND_ENTER returns from a call whose handle is bad. Otherwise the call has the lock. */
+#define SND_ENTER(h, type, op) \
+	do { \
+		if (snd_unlikely(!snd_enter(SND_OBJECT(h), type))) \
+			return snd_bad_handle(op, #h); \
+	} while (0)
+/* SND_GET is the body of a call that returns a value of an object, and other if the handle is bad. */
+#define SND_GET(h, type, op, value_type, value, other) \
+	do { \
+		if (snd_unlikely(!snd_enter(SND_OBJECT(h), type))) { \
+			(void)snd_bad_handle(op, #h); \
+			return (other); \
+		} \
+		value_type got = (value); \
+		snd_unlock((h)->object.fabric); \
+		return got; \
+	} while (0)
+/* SND_CHECK is the first statement of a call that checks its other arguments before it enters. */
+#define SND_CHECK(h, type, op) \
+	do { \
+		if (snd_unlikely((h) == NULL || !snd_has_magic(SND_OBJECT(h), type))) \
+			return snd_bad_handle(op, #h); \
+	} while (0)
+
+static inline snd_status snd_leave_with(struct snd_fabric *f, snd_status s)
+{
+	snd_unlock(f);
+	return s;
+}
+
+/* snd_belongs reports whether another handle of a call is open and of the same fabric, whose lock the caller has. */
+static inline bool snd_belongs(struct snd_fabric *f, const void *handle, enum snd_type type)
+{
+	const struct snd_object *o = handle;
+	return o != NULL && snd_has_magic(o, type) && snd_fabric_of(o) == f;
+}
+
+/* snd_new makes an object of the fabric. The caller has the lock. */
+static inline void *snd_new(struct snd_fabric *f, enum snd_type type, size_t size)
+{
+	return snd_object_new(type, size, sizeof(struct snd_object), f, f->object.safe);
+}
+
 /* fabric.c */
-snd_status snd_fabric_begin(const snd_fabric_options *options, struct snd_fabric **fabric, const char *op);
+/* snd_fabric_begin makes a fabric that has no arena, and stores NULL into the program's handle. */
+snd_status snd_fabric_begin(const snd_fabric_options *options, snd_fabric **handle, struct snd_fabric **fabric, const char *op);
+void snd_close_fabric(struct snd_fabric *f);
 snd_status snd_fabric_finish(struct snd_fabric *f, snd_status s, int32_t rank, snd_fabric **fabric, const char *op);
 
 /* member.c */

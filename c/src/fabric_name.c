@@ -234,12 +234,12 @@ static snd_status find(struct snd_fabric *f, const char *name, uint32_t ranks, u
 
 snd_status snd_fabric_open(const char *name, uint32_t ranks, uint64_t size, int32_t rank, const snd_fabric_options *options, snd_fabric **fabric)
 {
+	SND_KEEP_ERRNO;
 	const char *op = "open fabric";
-	if (fabric == NULL || name == NULL || !is_valid_name(name))
-		return snd_fail(SND_INVALID_PARAMETER, "%s: %s", op, fabric == NULL ? "fabric is NULL" : "want a name of 1 to 64 of A-Z a-z 0-9 . _ -");
-	*fabric = NULL;
 	struct snd_fabric *f;
-	snd_status s = snd_fabric_begin(options, &f, op);
+	if (name == NULL || !is_valid_name(name))
+		return snd_fail(SND_INVALID_PARAMETER, "%s: want a name of 1 to 64 of A-Z a-z 0-9 . _ -", op);
+	snd_status s = snd_fabric_begin(options, fabric, &f, op);
 	if (s != SND_SUCCESS)
 		return s;
 	return snd_fabric_finish(f, find(f, name, ranks, size, op), rank, fabric, op);

@@ -60,6 +60,12 @@ static void release_run(struct snd_claims *c, uint64_t first, uint64_t n)
 		swap(&c->words[i], c->self, 0); /* ORDER owned: after the last use; pairs with the swap in claim */
 }
 
+void snd_unclaim_run(struct snd_claims *c, uint64_t first, uint64_t n)
+{
+	unhold(c, first, n);
+	release_run(c, first, n);
+}
+
 bool snd_claim_run(struct snd_claims *c, uint64_t hint, uint64_t n, uint64_t *first)
 {
 	if (n == 0 || n > c->count)
@@ -188,6 +194,7 @@ static snd_status carve(struct snd_heap *h, int class_, const char *op)
 
 snd_status snd_alloc(struct snd_heap *h, uint64_t length, bool colored, uint64_t *offset, const char *op)
 {
+	SND_KEEP_ERRNO;
 	snd_status s;
 	if (length == 0 || length > h->arena->size)
 		return snd_fail(SND_NO_MEMORY, "%s: %" PRIu64 " bytes do not fit into the arena", op, length);
@@ -215,6 +222,7 @@ snd_status snd_alloc(struct snd_heap *h, uint64_t length, bool colored, uint64_t
 
 void snd_free(struct snd_heap *h, uint64_t offset)
 {
+	SND_KEEP_ERRNO;
 	uint64_t chunk = chunk_of(h, offset);
 	struct snd_chunk *c = &h->chunks[chunk];
 	if (c->class_ == 0) {

@@ -42,6 +42,9 @@ void snd_claims_end(struct snd_claims *c);
 /* snd_claim_run claims n consecutive words, and searches from hint on. */
 bool snd_claim_run(struct snd_claims *c, uint64_t hint, uint64_t n, uint64_t *first);
 
+/* snd_unclaim_run frees claimed words. */
+void snd_unclaim_run(struct snd_claims *c, uint64_t first, uint64_t n);
+
 bool snd_heap_init(struct snd_heap *h, struct snd_arena *a, uint32_t slot);
 void snd_heap_end(struct snd_heap *h);
 /* snd_alloc allocates length > 0 bytes of zeroed arena memory, aligned to 64 bytes. With colored, objects of

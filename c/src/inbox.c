@@ -21,29 +21,33 @@ bool snd_read_inbox(struct snd_fabric *f)
 {
 	if (snd_likely(snd_acquire(&f->record->inbox) == 0))
 		return false;
+	SND_KEEP_ERRNO;
 	uint64_t at = atomic_exchange(&f->record->inbox, 0); /* ORDER mail: pairs with the swap in snd_send_mail */
 	/* Every offset and link comes from a peer. The list is bounded, so a loop ends; a request that is in it
 	 * twice is handled once. */
-	size_t n = 0, capacity = 0;
+	size_t n = 0, capacity = 0, found = 0;
 	uint64_t *list = NULL;
-	while (at != 0 && n < MAX_MAIL) {
+	for (; at != 0 && found < MAX_MAIL; found++) {
 		struct snd_connection_record *r = snd_at(&f->arena, at, sizeof *r, 8);
 		if (r == NULL)
 			break;
 		if (n == capacity) {
 			size_t size = capacity == 0 ? 16 : capacity * 2;
 			uint64_t *larger = realloc(list, size * sizeof *list);
-			if (larger == NULL)
-				break;
-			list = larger;
-			capacity = size;
+			if (larger != NULL) {
+				list = larger;
+				capacity = size;
+			}
 		}
-		list[n++] = at;
-		at = snd_acquire(&r->link);
+		uint64_t next = snd_acquire(&r->link);
+		if (n < capacity)
+			list[n++] = at;
+		else
+			snd_handle_request(f, at); /* no memory: out of order */
+		at = next;
 	}
-	bool any = n > 0;
 	while (n-- > 0) /* oldest first */
 		snd_handle_request(f, list[n]);
 	free(list);
-	return any;
+	return found > 0;
 }

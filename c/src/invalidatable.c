@@ -81,10 +81,15 @@ struct snd_invalidatable *snd_find_bound(struct snd_endpoint *ep, uint32_t token
 static void free_object(struct snd_invalidatable *i)
 {
 	i->adapter->objects--;
-	if (snd_is_region(i))
-		snd_object_free(&SND_OF(SND_OF(i, struct snd_region, i), struct snd_mr, region)->object);
-	else
-		snd_object_free(&SND_OF(i, struct snd_window, i)->object);
+	if (snd_is_region(i)) {
+		struct snd_mr *m = SND_OF(SND_OF(i, struct snd_region, i), struct snd_mr, region);
+		snd_list_remove(&m->link);
+		snd_object_free(&m->object);
+	} else {
+		struct snd_window *w = SND_OF(i, struct snd_window, i);
+		snd_list_remove(&w->link);
+		snd_object_free(&w->object);
+	}
 }
 
 void snd_unreference(struct snd_invalidatable *i)

@@ -13,7 +13,7 @@ enum { NAMED_ABSENT = 8 };
 /* join_group takes the rank in the rank group. */
 static snd_status join_group(struct snd_job *j, const char *op)
 {
-	struct snd_fabric *f = j->object.fabric;
+	struct snd_fabric *f = j->fabric;
 	struct snd_rank_record *r = snd_rank(&f->arena, j->rank);
 	for (;;) {
 		uint64_t old = snd_load(&r->member);
@@ -33,7 +33,7 @@ static snd_status join_group(struct snd_job *j, const char *op)
 
 bool snd_member_of_rank(const struct snd_job *j, uint32_t rank, struct snd_peer *p)
 {
-	const struct snd_fabric *f = j->object.fabric;
+	const struct snd_fabric *f = j->fabric;
 	uint64_t id = snd_load(&snd_rank(&f->arena, rank)->member); /* ORDER rank-taken: pairs with the swap in join_group */
 	return id != 0 && snd_peer_of(f, id, p);
 }
@@ -61,7 +61,8 @@ static snd_status name_missing(const struct snd_job *j, snd_status s)
 static snd_status start(struct snd_job *j, snd_fabric *f, snd_status s, int64_t deadline, snd_job **job, const char *op)
 {
 	if (s == SND_SUCCESS) {
-		j->object.fabric = f;
+		f->of_job = true;
+		j->fabric = f;
 		j->rank = j->place.rank;
 		j->size = f->arena.ranks;
 		s = join_group(j, op);
@@ -83,12 +84,15 @@ static snd_status start(struct snd_job *j, snd_fabric *f, snd_status s, int64_t 
 		snd_unlock(f);
 	}
 	if (s == SND_SUCCESS) {
+		snd_object_show(&j->object, f);
 		snd_job_is_current(j);
 		*job = j;
 		return s;
 	}
-	if (f != NULL)
-		(void)snd_fabric_close(f);
+	if (f != NULL) {
+		snd_lock(f);
+		snd_close_fabric(f);
+	}
 	snd_place_hang_up(&j->place);
 	snd_object_free(&j->object);
 	return s;
@@ -106,7 +110,7 @@ static snd_status new_job(const snd_fabric_options *options, snd_fabric_options 
 		s = snd_apply_environment(o, op);
 	if (s != SND_SUCCESS)
 		return s;
-	if ((*j = snd_object_new(SND_TYPE_JOB, sizeof **j, NULL)) == NULL)
+	if ((*j = snd_object_new(SND_TYPE_JOB, sizeof **j, sizeof(struct snd_object), NULL, o->threading == SND_THREAD_SAFE)) == NULL)
 		return snd_fail(SND_NO_MEMORY, "%s: no private memory", op);
 	snd_place_init(&(*j)->place);
 	return SND_SUCCESS;
@@ -114,6 +118,7 @@ static snd_status new_job(const snd_fabric_options *options, snd_fabric_options 
 
 snd_status snd_job_init(const snd_fabric_options *options, int64_t timeout, snd_job **job)
 {
+	SND_KEEP_ERRNO;
 	const char *op = "init";
 	const int64_t deadline = timeout < 0 ? -1 : snd_deadline(timeout);
 	snd_fabric_options o;
@@ -128,6 +133,7 @@ snd_status snd_job_init(const snd_fabric_options *options, int64_t timeout, snd_
 
 snd_status snd_job_join(const char *name, uint32_t rank, uint32_t size, const snd_fabric_options *options, int64_t timeout, snd_job **job)
 {
+	SND_KEEP_ERRNO;
 	const char *op = "join";
 	const int64_t deadline = timeout < 0 ? -1 : snd_deadline(timeout);
 	snd_fabric_options o;
@@ -144,46 +150,20 @@ snd_status snd_job_join(const char *name, uint32_t rank, uint32_t size, const sn
 	return start(j, f, s, deadline, job, op);
 }
 
-uint32_t snd_job_rank(snd_job *job)
-{
-	if (SND_VALID(job, SND_TYPE_JOB))
-		return job->rank;
-	snd_bad_handle("rank of job", "job");
-	return 0;
-}
-
-uint32_t snd_job_size(snd_job *job)
-{
-	if (SND_VALID(job, SND_TYPE_JOB))
-		return job->size;
-	snd_bad_handle("size of job", "job");
-	return 0;
-}
-
-snd_fabric *snd_job_fabric(snd_job *job)
-{
-	if (SND_VALID(job, SND_TYPE_JOB))
-		return job->object.fabric;
-	snd_bad_handle("fabric of job", "job");
-	return NULL;
-}
-
-snd_adapter *snd_job_adapter(snd_job *job)
-{
-	if (SND_VALID(job, SND_TYPE_JOB))
-		return job->adapter;
-	snd_bad_handle("adapter of job", "job");
-	return NULL;
-}
+uint32_t snd_job_rank(snd_job *job) { SND_GET(job, SND_TYPE_JOB, "rank of job", uint32_t, job->rank, 0); }
+uint32_t snd_job_size(snd_job *job) { SND_GET(job, SND_TYPE_JOB, "size of job", uint32_t, job->size, 0); }
+snd_fabric *snd_job_fabric(snd_job *job) { SND_GET(job, SND_TYPE_JOB, "fabric of job", snd_fabric *, job->fabric, NULL); }
+snd_adapter *snd_job_adapter(snd_job *job) { SND_GET(job, SND_TYPE_JOB, "adapter of job", snd_adapter *, job->adapter, NULL); }
 
 snd_status snd_job_close(snd_job *job)
 {
-	SND_CHECK(job, SND_TYPE_JOB, "close job");
+	SND_KEEP_ERRNO;
+	SND_ENTER(job, SND_TYPE_JOB, "close job");
 	struct snd_job *j = job;
 	snd_job_retire(j);
+	snd_close_fabric(j->fabric); /* calls on the job have ended then */
 	snd_forget_kept(j);
-	snd_status s = snd_fabric_close(j->object.fabric);
 	snd_place_leave(&j->place);
 	snd_object_free(&j->object);
-	return s;
+	return SND_SUCCESS;
 }

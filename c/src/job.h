@@ -8,9 +8,10 @@ enum { SND_CONNECT_PORT = 1 }; /* at which every rank listens */
 
 struct snd_job {
 	struct snd_object object;
+	struct snd_fabric *fabric;
 	snd_adapter *adapter;
 	snd_listener *listener;
-	struct snd_kept *kept;
+	struct snd_kept *kept; /* requests that no call has taken, the oldest first */
 	uint32_t rank, size;
 	struct snd_place place;
 	bool broken; /* a barrier has failed, and the ranks are out of step */

@@ -23,34 +23,44 @@ static void keep(struct snd_job *j, snd_connector *c)
 	uint32_t n = 0;
 	snd_address from;
 	struct snd_peer p;
-	if (snd_connector_private_data(c, b, sizeof b, &n) == SND_SUCCESS && n == 4 && snd_connector_peer_address(c, &from) == SND_SUCCESS) {
-		uint32_t rank = (uint32_t)b[0] | (uint32_t)b[1] << 8 | (uint32_t)b[2] << 16 | (uint32_t)b[3] << 24;
-		struct snd_kept *k;
-		if (rank < j->size && snd_member_of_rank(j, rank, &p) && from.host == snd_host_of(snd_member_slot(p.id)) && (k = malloc(sizeof *k)) != NULL) {
-			*k = (struct snd_kept){NULL, c, rank};
+	struct snd_kept *k = malloc(sizeof *k);
+	if (k != NULL && snd_connector_private_data(c, b, sizeof b, &n) == SND_SUCCESS && n == 4 && snd_connector_peer_address(c, &from) == SND_SUCCESS) {
+		*k = (struct snd_kept){NULL, c, (uint32_t)b[0] | (uint32_t)b[1] << 8 | (uint32_t)b[2] << 16 | (uint32_t)b[3] << 24};
+		if (k->rank < j->size && snd_member_of_rank(j, k->rank, &p) && from.host == snd_host_of(snd_member_slot(p.id))) {
+			snd_lock(j->fabric);
 			struct snd_kept **end = &j->kept;
 			while (*end != NULL)
 				end = &(*end)->next;
 			*end = k;
+			snd_unlock(j->fabric);
 			return;
 		}
 	}
+	free(k);
 	(void)snd_connector_close(c);
+}
+
+/* unlink_kept removes the oldest request of a rank from the list; NULL if there is none. */
+static struct snd_kept *unlink_kept(struct snd_job *j, uint32_t rank)
+{
+	struct snd_kept **at = &j->kept;
+	snd_lock(j->fabric);
+	while (*at != NULL && (*at)->rank != rank)
+		at = &(*at)->next;
+	struct snd_kept *k = *at;
+	if (k != NULL)
+		*at = k->next;
+	snd_unlock(j->fabric);
+	return k;
 }
 
 /* take_kept takes the oldest request of a rank that it has not given up; NULL if there is none. */
 static snd_connector *take_kept(struct snd_job *j, uint32_t rank)
 {
-	for (struct snd_kept **at = &j->kept; *at != NULL;) {
-		struct snd_kept *k = *at;
-		if (k->rank != rank) {
-			at = &k->next;
-			continue;
-		}
+	for (struct snd_kept *k; (k = unlink_kept(j, rank)) != NULL;) {
 		snd_connector *c = k->connector;
 		unsigned char b[4];
 		uint32_t n;
-		*at = k->next;
 		free(k);
 		if (snd_connector_private_data(c, b, sizeof b, &n) == SND_SUCCESS)
 			return c;
@@ -61,11 +71,10 @@ static snd_connector *take_kept(struct snd_job *j, uint32_t rank)
 
 static const snd_connect_params no_limits = {NULL, 0, SND_MAX_READS, SND_MAX_READS, 0};
 
-static snd_status dial(struct snd_job *j, uint32_t rank, const struct snd_peer *p, snd_endpoint *ep, int64_t timeout, snd_connector **connector)
+static snd_status dial(struct snd_job *j, const struct snd_peer *p, snd_endpoint *ep, int64_t timeout, snd_connector **connector)
 {
 	unsigned char b[4] = {(unsigned char)j->rank, (unsigned char)(j->rank >> 8), (unsigned char)(j->rank >> 16), (unsigned char)(j->rank >> 24)};
 	snd_connect_params params = no_limits;
-	(void)rank;
 	params.private_data = b;
 	params.private_data_length = sizeof b;
 	snd_status s = snd_connector_create(j->adapter, connector);
@@ -95,47 +104,62 @@ static snd_status answer(struct snd_job *j, uint32_t rank, const struct snd_peer
 	return snd_connector_accept(*connector, ep, &no_limits, timeout);
 }
 
+/* connect_rank makes an endpoint and connects it. */
+static snd_status connect_rank(struct snd_job *j, uint32_t rank, const struct snd_peer *p, const snd_endpoint_config *config, int64_t timeout,
+	snd_endpoint **endpoint, const char *op)
+{
+	snd_endpoint *ep = NULL;
+	snd_connector *c = NULL;
+	snd_status s = snd_endpoint_create(j->adapter, config, &ep);
+	if (s != SND_SUCCESS)
+		return s;
+	s = rank > j->rank ? answer(j, rank, p, ep, timeout, &c, op) : dial(j, p, ep, timeout, &c);
+	if (s == SND_SUCCESS) {
+		snd_lock(j->fabric);
+		snd_give_to_endpoint(c);
+		snd_unlock(j->fabric);
+		*endpoint = ep;
+		return s;
+	}
+	if (s == SND_HOST_UNREACHABLE || s == SND_CONNECTION_ABORTED || s == SND_CONNECTION_REFUSED)
+		snd_record_lost_peer(j->fabric, p->id);
+	if (c != NULL)
+		(void)snd_connector_close(c);
+	(void)snd_endpoint_close(ep);
+	return s;
+}
+
 snd_status snd_job_connect(snd_job *job, uint32_t peer, const snd_endpoint_config *config, int64_t timeout, snd_endpoint **endpoint)
 {
+	SND_KEEP_ERRNO;
 	const char *op = "connect";
 	SND_CHECK(job, SND_TYPE_JOB, op);
 	if (endpoint == NULL)
 		return snd_fail(SND_INVALID_PARAMETER, "%s: endpoint is NULL", op);
 	*endpoint = NULL;
-	if (peer >= job->size || peer == job->rank)
-		return snd_fail(SND_INVALID_PARAMETER, "%s: rank %" PRIu32 ": this is rank %" PRIu32 " of %" PRIu32, op, peer, job->rank, job->size);
+	SND_ENTER(job, SND_TYPE_JOB, op);
+	struct snd_job *j = job;
+	struct snd_fabric *f = j->fabric;
 	struct snd_peer p;
-	if (!snd_member_of_rank(job, peer, &p))
-		return snd_fail(SND_HOST_UNREACHABLE, "%s: rank %" PRIu32 " has not joined the job", op, peer);
-	snd_endpoint *ep = NULL;
-	snd_connector *c = NULL;
-	snd_status s = snd_endpoint_create(job->adapter, config, &ep);
-	if (s != SND_SUCCESS)
-		return s;
-	struct snd_fabric *f = job->object.fabric;
+	if (peer >= j->size || peer == j->rank)
+		return snd_leave_with(f, snd_fail(SND_INVALID_PARAMETER, "%s: rank %" PRIu32 ": this is rank %" PRIu32 " of %" PRIu32, op, peer, j->rank, j->size));
+	if (!snd_member_of_rank(j, peer, &p))
+		return snd_leave_with(f, snd_fail(SND_HOST_UNREACHABLE, "%s: rank %" PRIu32 " has not joined the job", op, peer));
 	char name[20];
 	snprintf(name, sizeof name, "rank %" PRIu32, peer);
-	struct snd_call call = {.op = peer > job->rank ? "accept" : op, .object = name, .peer = p.id};
-	snd_lock(f);
+	struct snd_call call = {.op = peer > j->rank ? "accept" : op, .object = name, .peer = p.id};
+	f->calls++; /* the job stays until the call ends */
 	snd_begin_call(f, &call);
 	snd_unlock(f);
-	s = peer > job->rank ? answer(job, peer, &p, ep, timeout, &c, op) : dial(job, peer, &p, ep, timeout, &c);
+	snd_status s = connect_rank(j, peer, &p, config, timeout, endpoint, op);
 	snd_lock(f);
 	snd_end_call(f, &call, s == SND_SUCCESS);
-	snd_unlock(f);
-	if (s != SND_SUCCESS) {
-		if (s == SND_HOST_UNREACHABLE || s == SND_CONNECTION_ABORTED || s == SND_CONNECTION_REFUSED)
-			snd_record_lost_peer(job->object.fabric, p.id);
-		if (c != NULL)
-			(void)snd_connector_close(c);
-		(void)snd_endpoint_close(ep);
-		return s;
+	f->calls--;
+	if (f->closed) {
+		*endpoint = NULL;
+		s = snd_fail(SND_CANCELED, "%s: the job was closed", op);
 	}
-	snd_lock(f);
-	snd_give_to_endpoint(c);
-	snd_unlock(f);
-	*endpoint = ep;
-	return SND_SUCCESS;
+	return snd_leave_with(f, s);
 }
 
 void snd_forget_kept(struct snd_job *j)

@@ -6,44 +6,42 @@
 
 snd_status snd_listener_create(snd_adapter *adapter, snd_listener **listener)
 {
+	SND_KEEP_ERRNO;
 	const char *op = "create listener";
 	SND_CHECK(adapter, SND_TYPE_ADAPTER, op);
 	if (listener == NULL)
 		return snd_fail(SND_INVALID_PARAMETER, "%s: listener is NULL", op);
 	*listener = NULL;
+	SND_ENTER(adapter, SND_TYPE_ADAPTER, op);
 	struct snd_fabric *f = adapter->object.fabric;
-	snd_lock(f);
-	struct snd_listener *l = snd_object_new(SND_TYPE_LISTENER, sizeof *l, f);
-	if (l != NULL) {
-		l->adapter = adapter;
-		snd_list_init(&l->queue);
-		adapter->objects++;
-		snd_list_append(&f->listeners, &l->link);
-		*listener = l;
-	}
-	snd_unlock(f);
-	return l != NULL ? SND_SUCCESS : snd_fail(SND_NO_MEMORY, "%s: no private memory", op);
+	struct snd_listener *l = snd_new(f, SND_TYPE_LISTENER, sizeof *l);
+	if (l == NULL)
+		return snd_leave_with(f, snd_fail(SND_NO_MEMORY, "%s: no private memory", op));
+	l->adapter = adapter;
+	snd_list_init(&l->queue);
+	adapter->objects++;
+	snd_list_append(&f->listeners, &l->link);
+	*listener = l;
+	return snd_leave_with(f, SND_SUCCESS);
 }
 
 snd_status snd_listener_bind(snd_listener *listener, snd_address address)
 {
 	const char *op = "bind";
-	SND_CHECK(listener, SND_TYPE_LISTENER, op);
+	SND_KEEP_ERRNO;
+	SND_ENTER(listener, SND_TYPE_LISTENER, op);
 	struct snd_fabric *f = listener->object.fabric;
-	snd_lock(f);
 	snd_status s = listener->bound ? snd_fail(SND_ADDRESS_ALREADY_ASSOCIATED, "%s: the listener is already bound to port %u", op, (unsigned)listener->address.port)
 		: snd_bind_port(f, address, &listener->address, op);
 	if (s == SND_SUCCESS)
 		listener->bound = true;
-	snd_unlock(f);
-	return s;
+	return snd_leave_with(f, s);
 }
 
 snd_status snd_listener_listen(snd_listener *listener, uint32_t backlog)
 {
-	SND_CHECK(listener, SND_TYPE_LISTENER, "listen");
-	struct snd_fabric *f = listener->object.fabric;
-	snd_lock(f);
+	SND_KEEP_ERRNO;
+	SND_ENTER(listener, SND_TYPE_LISTENER, "listen");
 	snd_status s = SND_SUCCESS;
 	if (!listener->bound || listener->listening) {
 		s = snd_fail(SND_INVALID_DEVICE_STATE, "listen: the listener is not bound, or is listening already");
@@ -51,8 +49,7 @@ snd_status snd_listener_listen(snd_listener *listener, uint32_t backlog)
 		listener->backlog = backlog;
 		listener->listening = true;
 	}
-	snd_unlock(f);
-	return s;
+	return snd_leave_with(listener->object.fabric, s);
 }
 
 snd_status snd_listener_address(snd_listener *listener, snd_address *address)
@@ -61,10 +58,13 @@ snd_status snd_listener_address(snd_listener *listener, snd_address *address)
 	SND_CHECK(listener, SND_TYPE_LISTENER, op);
 	if (address == NULL)
 		return snd_fail(SND_INVALID_PARAMETER, "%s: address is NULL", op);
-	if (!listener->listening)
-		return snd_fail(SND_INVALID_DEVICE_STATE, "%s: the listener is not listening: call snd_listener_listen first", op);
-	*address = listener->address;
-	return SND_SUCCESS;
+	SND_ENTER(listener, SND_TYPE_LISTENER, op);
+	snd_status s = SND_SUCCESS;
+	if (listener->listening)
+		*address = listener->address;
+	else
+		s = snd_fail(SND_INVALID_DEVICE_STATE, "%s: the listener is not listening: call snd_listener_listen first", op);
+	return snd_leave_with(listener->object.fabric, s);
 }
 
 static bool is_abandoned(const struct snd_connection *c)
@@ -96,7 +96,7 @@ bool snd_listener_enqueue(struct snd_fabric *f, struct snd_connection *c, uint16
 {
 	for (struct snd_link *i = f->listeners.next; i != &f->listeners; i = i->next) {
 		struct snd_listener *l = SND_OF(i, struct snd_listener, link);
-		if (!l->listening || l->closed || l->address.port != port)
+		if (!l->listening || l->address.port != port)
 			continue;
 		if (l->backlog > 0 && l->queued >= l->backlog)
 			drop_abandoned(l);
@@ -113,75 +113,69 @@ bool snd_listener_enqueue(struct snd_fabric *f, struct snd_connection *c, uint16
 struct request_wait {
 	struct snd_listener *l;
 	struct snd_connection *conn;
+	snd_address at; /* where the request has come in */
 };
 
 static bool has_request(void *arg)
 {
 	struct request_wait *w = arg;
 	struct snd_listener *l = w->l;
-	if (l->closed)
+	if (snd_is_closed(&l->object))
 		return true;
 	drop_abandoned(l);
 	if (snd_list_is_empty(&l->queue) || l->paused)
 		return false;
 	w->conn = SND_OF(l->queue.next, struct snd_connection, queue_link);
+	w->at = l->address;
 	dequeue(l, w->conn);
 	return true;
 }
 
 snd_status snd_listener_request(snd_listener *listener, int64_t timeout, snd_connector **connector)
 {
+	SND_KEEP_ERRNO;
 	const char *op = "get connection request";
 	SND_CHECK(listener, SND_TYPE_LISTENER, op);
 	if (connector == NULL)
 		return snd_fail(SND_INVALID_PARAMETER, "%s: connector is NULL", op);
 	*connector = NULL;
+	SND_ENTER(listener, SND_TYPE_LISTENER, op);
 	struct snd_listener *l = listener;
 	struct snd_fabric *f = l->object.fabric;
-	snd_connector *c = NULL;
-	snd_status s = snd_connector_create(l->adapter, &c);
-	if (s != SND_SUCCESS)
-		return s;
-	snd_lock(f);
-	if (!l->listening) {
-		s = snd_fail(SND_INVALID_DEVICE_STATE, "%s: the listener is not listening: call snd_listener_listen first", op);
+	struct snd_connector *c;
+	if (!l->listening)
+		return snd_leave_with(f, snd_fail(SND_INVALID_DEVICE_STATE, "%s: the listener is not listening: call snd_listener_listen first", op));
+	if ((c = snd_connector_new(l->adapter)) == NULL)
+		return snd_leave_with(f, snd_fail(SND_NO_MEMORY, "%s: no private memory", op));
+	struct request_wait w = {.l = l};
+	snd_read_inbox(f);
+	snd_hold(&l->object);
+	snd_status s = snd_wait(f, timeout, has_request, NULL, &w, &(struct snd_call){.op = op, .object = "listener"});
+	if (w.conn != NULL) {
+		snd_take_request(c, w.conn, w.at);
+		*connector = c;
+		s = SND_SUCCESS;
 	} else {
-		struct request_wait w = {l, NULL};
-		snd_read_inbox(f);
-		l->waits++;
-		s = snd_wait(f, timeout, has_request, NULL, &w, &(struct snd_call){.op = op, .object = "listener"});
-		l->waits--;
-		if (w.conn != NULL) {
-			snd_take_request(c, w.conn, l->address);
-			*connector = c;
-			s = SND_SUCCESS;
-		} else if (l->closed) {
-			s = snd_fail(SND_CANCELED, "%s: the listener was closed", op);
-		} else {
-			s = snd_fail(s, "%s: no request in time", op);
-		}
-		if (l->closed && l->waits == 0)
-			snd_forget_listener(l);
-	}
-	if (*connector == NULL)
+		s = snd_is_closed(&l->object) ? snd_fail(SND_CANCELED, "%s: the listener was closed", op)
+			: snd_fail(s, "%s: %s", op, s == SND_CANCELED ? "the fabric was closed" : "no request in time");
 		snd_forget_connector(c);
-	snd_unlock(f);
-	return s;
+	}
+	snd_let_go(&l->object);
+	return snd_leave_with(f, s);
 }
 
 snd_status snd_listener_pause(snd_listener *listener, int pause)
 {
-	SND_CHECK(listener, SND_TYPE_LISTENER, "pause listener");
+	SND_KEEP_ERRNO;
+	SND_ENTER(listener, SND_TYPE_LISTENER, "pause listener");
 	struct snd_fabric *f = listener->object.fabric;
-	snd_lock(f);
 	snd_status s = SND_SUCCESS;
 	if (!listener->listening)
 		s = snd_fail(SND_INVALID_DEVICE_STATE, "pause listener: the listener is not listening: call snd_listener_listen first");
 	else
 		listener->paused = pause != 0;
 	snd_wake(f);
-	snd_unlock(f);
-	return s;
+	return snd_leave_with(f, s);
 }
 
 void snd_forget_listener(struct snd_listener *l)
@@ -198,19 +192,16 @@ void snd_forget_listener(struct snd_listener *l)
 
 snd_status snd_listener_close(snd_listener *listener)
 {
-	SND_CHECK(listener, SND_TYPE_LISTENER, "close listener");
+	SND_KEEP_ERRNO;
+	SND_ENTER(listener, SND_TYPE_LISTENER, "close listener");
 	struct snd_listener *l = listener;
 	struct snd_fabric *f = l->object.fabric;
-	snd_lock(f);
-	l->closed = true;
 	snd_object_hide(&l->object);
 	if (l->bound)
 		snd_release_port(f, l->address.port);
 	for (struct snd_link *i = l->queue.next; i != &l->queue; i = i->next)
 		snd_refuse(SND_OF(i, struct snd_connection, queue_link));
 	snd_wake(f);
-	if (l->waits == 0)
-		snd_forget_listener(l);
-	snd_unlock(f);
-	return SND_SUCCESS;
+	snd_forget_listener(l);
+	return snd_leave_with(f, SND_SUCCESS);
 }

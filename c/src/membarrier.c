@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "atomic.h"
+#include "error.h"
 
 enum { GLOBAL_EXPEDITED = 1 << 1, REGISTER_GLOBAL_EXPEDITED = 1 << 2, PRIVATE_EXPEDITED = 1 << 3, REGISTER_PRIVATE_EXPEDITED = 1 << 4 };
 
@@ -38,6 +39,7 @@ bool snd_has_heavy_global(void) { return snd_has_membarrier; }
 
 static void barrier(int command)
 {
+	SND_KEEP_ERRNO;
 	atomic_thread_fence(memory_order_seq_cst);
 	if (snd_has_membarrier && !membarrier(command)) {
 		fputs("softnd: membarrier fails after it has worked\n", stderr);

@@ -17,8 +17,11 @@ struct slab {
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct slab *slabs;
-/* Freed objects, the one that was freed first at the head: a stale handle stays invalid for long. */
-static struct snd_object *first_free[SND_TYPES], *last_free[SND_TYPES];
+/* Freed objects, the one that was freed first at the head: a stale handle stays invalid for long. Those of fabrics with
+ * SND_THREAD_SAFE have lists of their own: a late call on a closed handle then still finds a mutex to lock. */
+static struct list {
+	struct snd_object *first, *last;
+} free_lists[SND_TYPES][2];
 static int open_fabrics;
 static uint32_t *alive; /* 1 in the process that made it, 0 in its forked children */
 
@@ -52,46 +55,55 @@ snd_status snd_start(const char *op)
 	return ok ? SND_SUCCESS : snd_fail(SND_NO_MEMORY, "%s: mmap of a page failed", op);
 }
 
-static bool refill(enum snd_type type, size_t size)
+static void put(struct list *l, struct snd_object *o)
+{
+	o->next_free = NULL;
+	if (l->last != NULL)
+		l->last->next_free = o;
+	else
+		l->first = o;
+	l->last = o;
+}
+
+static void refill(struct list *l, size_t size)
 {
 	size = (size + 127) / 128 * 128;
 	size_t bytes = size > SLAB / 4 ? size * 4 : SLAB;
 	struct slab *s = map(bytes + 128);
 	if (s == NULL)
-		return false;
+		return;
 	s->next = slabs;
 	s->size = bytes + 128;
 	slabs = s;
-	for (size_t at = 128; at + size <= s->size; at += size) {
-		struct snd_object *o = (struct snd_object *)(void *)((char *)s + at);
-		o->next_free = NULL;
-		if (last_free[type] != NULL)
-			last_free[type]->next_free = o;
-		else
-			first_free[type] = o;
-		last_free[type] = o;
-	}
-	return true;
+	for (size_t at = 128; at + size <= s->size; at += size)
+		put(l, (struct snd_object *)(void *)((char *)s + at));
 }
 
-void *snd_object_new(enum snd_type type, size_t size, struct snd_fabric *fabric)
+void *snd_object_new(enum snd_type type, size_t size, size_t kept, struct snd_fabric *fabric, bool safe)
 {
+	struct list *l = &free_lists[type][safe];
 	pthread_mutex_lock(&mutex);
-	struct snd_object *o = NULL;
-	if (first_free[type] != NULL || refill(type, size)) {
-		o = first_free[type];
-		first_free[type] = o->next_free;
-		if (first_free[type] == NULL)
-			last_free[type] = NULL;
-	}
+	if (l->first == NULL)
+		refill(l, size);
+	struct snd_object *o = l->first;
+	if (o != NULL && (l->first = o->next_free) == NULL)
+		l->last = NULL;
 	pthread_mutex_unlock(&mutex);
 	if (o == NULL)
 		return NULL;
-	memset(o, 0, size);
-	o->magic = SND_MAGIC_OF(type);
-	o->type = (uint32_t)type;
-	o->fabric = fabric;
+	memset((char *)o + kept, 0, size - kept);
+	o->type = (uint16_t)type;
+	o->safe = safe;
+	o->freed = false;
+	if (fabric != NULL)
+		snd_object_show(o, fabric);
 	return o;
+}
+
+void snd_object_show(struct snd_object *o, struct snd_fabric *fabric)
+{
+	__atomic_store_n(&o->fabric, fabric, __ATOMIC_RELAXED);
+	__atomic_store_n(&o->magic, SND_MAGIC_OF(o->type), __ATOMIC_RELEASE);
 }
 
 void snd_in_use(int change)
@@ -101,19 +113,23 @@ void snd_in_use(int change)
 	pthread_mutex_unlock(&mutex);
 }
 
-void snd_object_hide(struct snd_object *o) { o->magic = 0; }
+void snd_object_hide(struct snd_object *o) { __atomic_store_n(&o->magic, 0, __ATOMIC_RELAXED); }
 
 void snd_object_free(struct snd_object *o)
 {
-	o->magic = 0;
-	o->next_free = NULL;
+	snd_object_hide(o);
+	o->freed = true;
+	if (o->holds > 0)
+		return;
 	pthread_mutex_lock(&mutex);
-	if (last_free[o->type] != NULL)
-		last_free[o->type]->next_free = o;
-	else
-		first_free[o->type] = o;
-	last_free[o->type] = o;
+	put(&free_lists[o->type][o->safe], o);
 	pthread_mutex_unlock(&mutex);
+}
+
+void snd_let_go(struct snd_object *o)
+{
+	if (--o->holds == 0 && o->freed)
+		snd_object_free(o);
 }
 
 /* When the library is unloaded, nothing of it stays. */
@@ -127,8 +143,7 @@ __attribute__((destructor)) static void unload(void)
 		s = next;
 	}
 	slabs = NULL;
-	memset(first_free, 0, sizeof first_free);
-	memset(last_free, 0, sizeof last_free);
+	memset(free_lists, 0, sizeof free_lists);
 	if (alive != NULL)
 		munmap(alive, (size_t)sysconf(_SC_PAGESIZE));
 	alive = NULL;
@@ -140,3 +155,5 @@ snd_status snd_bad_handle(const char *op, const char *what)
 		return snd_fail(SND_DEVICE_REMOVED, "%s: this process is a forked child: call exec, or use the library in the parent", op);
 	return snd_fail(SND_INVALID_HANDLE, "%s: the %s is NULL, closed or of another type", op, what);
 }
+
+snd_status snd_closed_meanwhile(const char *op) { return snd_fail(SND_INVALID_HANDLE, "%s: another thread has closed the handle meanwhile", op); }

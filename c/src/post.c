@@ -230,56 +230,40 @@ SND_FAST snd_status post_read(struct snd_endpoint *ep, uint64_t context, const s
 
 snd_status snd_endpoint_send(snd_endpoint *endpoint, uint64_t context, const snd_sge *sge, uint32_t count, uint32_t flags)
 {
-	SND_CHECK(endpoint, SND_TYPE_ENDPOINT, "send");
-	struct snd_fabric *f = endpoint->object.fabric;
-	snd_lock(f);
-	snd_status s = post_send(endpoint, context, sge, count, flags);
-	snd_unlock(f);
-	return s;
+	SND_ENTER(endpoint, SND_TYPE_ENDPOINT, "send");
+	return snd_leave_with(endpoint->object.fabric, post_send(endpoint, context, sge, count, flags));
 }
 
 snd_status snd_endpoint_send_and_invalidate(snd_endpoint *endpoint, uint64_t context, const snd_sge *sge, uint32_t count, uint32_t token, uint32_t flags)
 {
 	const char *op = "send and invalidate";
-	SND_CHECK(endpoint, SND_TYPE_ENDPOINT, op);
-	struct snd_fabric *f = endpoint->object.fabric;
-	snd_lock(f);
-	snd_status s = submit_on_error(endpoint, post_transfer(endpoint, op, SND_REQUEST_SEND, context, sge, count, 0, token, flags, true));
-	snd_unlock(f);
-	return s;
+	SND_ENTER(endpoint, SND_TYPE_ENDPOINT, op);
+	return snd_leave_with(endpoint->object.fabric,
+		submit_on_error(endpoint, post_transfer(endpoint, op, SND_REQUEST_SEND, context, sge, count, 0, token, flags, true)));
 }
 
 snd_status snd_endpoint_write(snd_endpoint *endpoint, uint64_t context, const snd_sge *sge, uint32_t count, uint64_t address, uint32_t token, uint32_t flags)
 {
-	SND_CHECK(endpoint, SND_TYPE_ENDPOINT, "write");
-	struct snd_fabric *f = endpoint->object.fabric;
-	snd_lock(f);
-	snd_status s = post_write(endpoint, context, sge, count, address, token, flags);
-	snd_unlock(f);
-	return s;
+	SND_ENTER(endpoint, SND_TYPE_ENDPOINT, "write");
+	return snd_leave_with(endpoint->object.fabric, post_write(endpoint, context, sge, count, address, token, flags));
 }
 
 snd_status snd_endpoint_read(snd_endpoint *endpoint, uint64_t context, const snd_sge *sge, uint32_t count, uint64_t address, uint32_t token, uint32_t flags)
 {
-	SND_CHECK(endpoint, SND_TYPE_ENDPOINT, "read");
-	struct snd_fabric *f = endpoint->object.fabric;
-	snd_lock(f);
-	snd_status s = post_read(endpoint, context, sge, count, address, token, flags);
-	snd_unlock(f);
-	return s;
+	SND_ENTER(endpoint, SND_TYPE_ENDPOINT, "read");
+	return snd_leave_with(endpoint->object.fabric, post_read(endpoint, context, sge, count, address, token, flags));
 }
 
 snd_status snd_endpoint_post(snd_endpoint *endpoint, const snd_request *requests, uint32_t count, uint32_t *posted)
 {
 	const char *op = "post";
-	SND_CHECK(endpoint, SND_TYPE_ENDPOINT, op);
 	if (posted != NULL)
 		*posted = 0;
-	if (count > 0 && requests == NULL)
-		return snd_fail(SND_INVALID_PARAMETER, "%s: requests is NULL", op);
+	SND_ENTER(endpoint, SND_TYPE_ENDPOINT, op);
 	struct snd_fabric *f = endpoint->object.fabric;
+	if (count > 0 && requests == NULL)
+		return snd_leave_with(f, snd_fail(SND_INVALID_PARAMETER, "%s: requests is NULL", op));
 	snd_status s = SND_SUCCESS;
-	snd_lock(f);
 	uint32_t i = 0;
 	for (; i < count && s == SND_SUCCESS; i++) {
 		const snd_request *r = &requests[i];
@@ -300,20 +284,26 @@ snd_status snd_endpoint_post(snd_endpoint *endpoint, const snd_request *requests
 	}
 	if (posted != NULL)
 		*posted = i;
-	snd_unlock(f);
-	return s;
+	return snd_leave_with(f, s);
+}
+
+/* post_window posts a request that refers to a window. */
+static void post_window(struct snd_endpoint *ep, struct snd_send_request *r, struct snd_window *w)
+{
+	r->object = &w->i;
+	w->i.references++;
+	enqueue(ep, r);
 }
 
 snd_status snd_endpoint_bind(snd_endpoint *endpoint, uint64_t context, snd_mr *mr, snd_window *window, void *buffer, uint64_t length, uint32_t flags)
 {
 	const char *op = "bind";
-	SND_CHECK(endpoint, SND_TYPE_ENDPOINT, op);
-	SND_CHECK(mr, SND_TYPE_MR, op);
-	SND_CHECK(window, SND_TYPE_WINDOW, op);
-	if (mr->region.i.adapter != endpoint->adapter || window->i.adapter != endpoint->adapter)
-		return snd_fail(SND_INVALID_PARAMETER, "%s: the region or the window is of another adapter", op);
+	SND_ENTER(endpoint, SND_TYPE_ENDPOINT, op);
 	struct snd_fabric *f = endpoint->object.fabric;
-	snd_lock(f);
+	if (!snd_belongs(f, mr, SND_TYPE_MR) || !snd_belongs(f, window, SND_TYPE_WINDOW))
+		return snd_leave_with(f, snd_bad_handle(op, "mr or the window"));
+	if (mr->region.i.adapter != endpoint->adapter || window->i.adapter != endpoint->adapter)
+		return snd_leave_with(f, snd_fail(SND_INVALID_PARAMETER, "%s: the region or the window is of another adapter", op));
 	struct snd_send_request *r = NULL;
 	snd_status s = check_flags(op, SND_REQUEST_BIND, flags);
 	if (s == SND_SUCCESS)
@@ -321,33 +311,23 @@ snd_status snd_endpoint_bind(snd_endpoint *endpoint, uint64_t context, snd_mr *m
 	uint32_t rights = ((flags & SND_ALLOW_READ) ? SNDL_RIGHT_READ : 0) | ((flags & SND_ALLOW_WRITE) ? SNDL_RIGHT_WRITE : 0);
 	if (s == SND_SUCCESS && !snd_prepare(window, &mr->region, buffer, length, rights, endpoint->number, (flags & SND_THIS_ENDPOINT_ONLY) != 0, &r->binding))
 		s = snd_fail(SND_ACCESS_VIOLATION, "%s: %" PRIu64 " bytes at %p are not within the region, or SND_ALLOW_WRITE without SND_ALLOW_LOCAL_WRITE", op, length, buffer);
-	if (s == SND_SUCCESS) {
-		r->object = &window->i;
-		window->i.references++;
-		enqueue(endpoint, r);
-	}
-	s = submit_on_error(endpoint, s);
-	snd_unlock(f);
-	return s;
+	if (s == SND_SUCCESS)
+		post_window(endpoint, r, window);
+	return snd_leave_with(f, submit_on_error(endpoint, s));
 }
 
 snd_status snd_endpoint_invalidate(snd_endpoint *endpoint, uint64_t context, snd_window *window, uint32_t flags)
 {
 	const char *op = "invalidate";
-	SND_CHECK(endpoint, SND_TYPE_ENDPOINT, op);
-	SND_CHECK(window, SND_TYPE_WINDOW, op);
-	if (window->i.adapter != endpoint->adapter)
-		return snd_fail(SND_INVALID_PARAMETER, "%s: the window is of another adapter", op);
+	SND_ENTER(endpoint, SND_TYPE_ENDPOINT, op);
 	struct snd_fabric *f = endpoint->object.fabric;
-	snd_lock(f);
+	if (!snd_belongs(f, window, SND_TYPE_WINDOW))
+		return snd_leave_with(f, snd_bad_handle(op, "window"));
+	if (window->i.adapter != endpoint->adapter)
+		return snd_leave_with(f, snd_fail(SND_INVALID_PARAMETER, "%s: the window is of another adapter", op));
 	struct snd_send_request *r = NULL;
 	snd_status s = check_flags(op, SND_REQUEST_INVALIDATE, flags);
-	if (s == SND_SUCCESS && (s = new_request(endpoint, op, SND_REQUEST_INVALIDATE, flags, context, &r)) == SND_SUCCESS) {
-		r->object = &window->i;
-		window->i.references++;
-		enqueue(endpoint, r);
-	}
-	s = submit_on_error(endpoint, s);
-	snd_unlock(f);
-	return s;
+	if (s == SND_SUCCESS && (s = new_request(endpoint, op, SND_REQUEST_INVALIDATE, flags, context, &r)) == SND_SUCCESS)
+		post_window(endpoint, r, window);
+	return snd_leave_with(f, submit_on_error(endpoint, s));
 }

@@ -116,6 +116,7 @@ void snd_defer(struct snd_fabric *f, struct snd_work *w)
 
 void snd_run_or_defer(struct snd_fabric *f, struct snd_work *w)
 {
+	SND_KEEP_ERRNO;
 	if (!w->run(w))
 		snd_defer(f, w);
 }

@@ -102,40 +102,47 @@ static snd_status limit(uint32_t *value, uint32_t otherwise, uint32_t most, cons
 	return SND_SUCCESS;
 }
 
+/* check_config checks a configuration and fills in its defaults. */
+static snd_status check_config(struct snd_adapter *a, snd_endpoint_config *c, const char *op)
+{
+	struct snd_fabric *f = a->object.fabric;
+	if (!snd_belongs(f, c->receive_cq, SND_TYPE_CQ) || c->receive_cq->adapter != a || !snd_belongs(f, c->initiator_cq, SND_TYPE_CQ) || c->initiator_cq->adapter != a)
+		return snd_fail(SND_INVALID_PARAMETER, "%s: no open completion queue of this adapter for receives or requests", op);
+	if (c->srq != NULL) {
+		if (!snd_belongs(f, c->srq, SND_TYPE_SRQ) || c->srq->adapter != a)
+			return snd_fail(SND_INVALID_PARAMETER, "%s: no open shared receive queue of this adapter", op);
+		c->receive_depth = 1; /* for the one that a message has taken */
+		c->max_receive_sge = c->srq->max_sge;
+	}
+	snd_status s = limit(&c->receive_depth, SND_DEFAULT_QUEUE_DEPTH, SND_MAX_QUEUE_DEPTH, "receive_depth", op);
+	if (s == SND_SUCCESS)
+		s = limit(&c->initiator_depth, SND_DEFAULT_QUEUE_DEPTH, SND_MAX_QUEUE_DEPTH, "initiator_depth", op);
+	if (s == SND_SUCCESS)
+		s = limit(&c->max_receive_sge, SND_MIN_SGE, SNDL_MAX_SGE, "max_receive_sge", op);
+	if (s == SND_SUCCESS)
+		s = limit(&c->max_initiator_sge, SND_MIN_SGE, SNDL_MAX_SGE, "max_initiator_sge", op);
+	if (s == SND_SUCCESS)
+		s = limit(&c->inline_size, 0, SND_MAX_INLINE, "inline_size", op);
+	return s;
+}
+
 snd_status snd_endpoint_create(snd_adapter *adapter, const snd_endpoint_config *config, snd_endpoint **endpoint)
 {
+	SND_KEEP_ERRNO;
 	const char *op = "create endpoint";
 	SND_CHECK(adapter, SND_TYPE_ADAPTER, op);
 	if (config == NULL || endpoint == NULL)
 		return snd_fail(SND_INVALID_PARAMETER, "%s: %s is NULL", op, config == NULL ? "config" : "endpoint");
 	*endpoint = NULL;
 	snd_endpoint_config c = *config;
-	if (!SND_VALID(c.receive_cq, SND_TYPE_CQ) || c.receive_cq->adapter != adapter || !SND_VALID(c.initiator_cq, SND_TYPE_CQ) || c.initiator_cq->adapter != adapter)
-		return snd_fail(SND_INVALID_PARAMETER, "%s: no open completion queue of this adapter for receives or requests", op);
-	if (c.srq != NULL) {
-		if (!SND_VALID(c.srq, SND_TYPE_SRQ) || c.srq->adapter != adapter)
-			return snd_fail(SND_INVALID_PARAMETER, "%s: no open shared receive queue of this adapter", op);
-		c.receive_depth = 1; /* for the one that a message has taken */
-		c.max_receive_sge = c.srq->max_sge;
-	}
-	snd_status s = limit(&c.receive_depth, SND_DEFAULT_QUEUE_DEPTH, SND_MAX_QUEUE_DEPTH, "receive_depth", op);
-	if (s == SND_SUCCESS)
-		s = limit(&c.initiator_depth, SND_DEFAULT_QUEUE_DEPTH, SND_MAX_QUEUE_DEPTH, "initiator_depth", op);
-	if (s == SND_SUCCESS)
-		s = limit(&c.max_receive_sge, SND_MIN_SGE, SNDL_MAX_SGE, "max_receive_sge", op);
-	if (s == SND_SUCCESS)
-		s = limit(&c.max_initiator_sge, SND_MIN_SGE, SNDL_MAX_SGE, "max_initiator_sge", op);
-	if (s == SND_SUCCESS)
-		s = limit(&c.inline_size, 0, SND_MAX_INLINE, "inline_size", op);
-	if (s != SND_SUCCESS)
-		return s;
+	SND_ENTER(adapter, SND_TYPE_ADAPTER, op);
 	struct snd_fabric *f = adapter->object.fabric;
-	snd_lock(f);
-	struct snd_endpoint *ep = snd_object_new(SND_TYPE_ENDPOINT, sizeof *ep, f);
-	if (ep == NULL) {
-		snd_unlock(f);
-		return snd_fail(SND_NO_MEMORY, "%s: no private memory", op);
-	}
+	snd_status s = check_config(adapter, &c, op);
+	struct snd_endpoint *ep = NULL;
+	if (s == SND_SUCCESS && (ep = snd_new(f, SND_TYPE_ENDPOINT, sizeof *ep)) == NULL)
+		s = snd_fail(SND_NO_MEMORY, "%s: no private memory", op);
+	if (s != SND_SUCCESS)
+		return snd_leave_with(f, s);
 	ep->adapter = adapter;
 	ep->adapter_number = adapter->number;
 	ep->number = ++f->endpoints_created;
@@ -173,8 +180,7 @@ snd_status snd_endpoint_create(snd_adapter *adapter, const snd_endpoint_config *
 		free_queues(ep);
 		snd_object_free(&ep->object);
 	}
-	snd_unlock(f);
-	return s;
+	return snd_leave_with(f, s);
 }
 
 /* free_endpoint frees the memory after the peer has stopped using it. */
@@ -247,39 +253,45 @@ void snd_close_endpoint(struct snd_endpoint *ep)
 
 snd_status snd_endpoint_close(snd_endpoint *endpoint)
 {
-	SND_CHECK(endpoint, SND_TYPE_ENDPOINT, "close endpoint");
+	SND_KEEP_ERRNO;
+	SND_ENTER(endpoint, SND_TYPE_ENDPOINT, "close endpoint");
 	struct snd_fabric *f = endpoint->object.fabric;
-	snd_lock(f);
 	snd_close_endpoint(endpoint);
-	snd_unlock(f);
-	return SND_SUCCESS;
+	return snd_leave_with(f, SND_SUCCESS);
 }
 
 snd_status snd_endpoint_error(snd_endpoint *endpoint)
 {
-	SND_CHECK(endpoint, SND_TYPE_ENDPOINT, "error of endpoint");
-	struct snd_fabric *f = endpoint->object.fabric;
-	snd_lock(f);
+	SND_KEEP_ERRNO;
+	SND_ENTER(endpoint, SND_TYPE_ENDPOINT, "error of endpoint");
 	if (endpoint->overrun)
 		snd_progress(endpoint);
 	snd_status s = SND_SUCCESS;
 	if (endpoint->state != SND_QP_CONNECTED && endpoint->cause != SND_SUCCESS)
 		s = snd_fail(endpoint->cause, "%s", endpoint->cause_text);
-	snd_unlock(f);
-	return s;
+	return snd_leave_with(endpoint->object.fabric, s);
 }
 
-static bool is_flushed(void *arg) { return ((struct snd_endpoint *)arg)->flushed; }
+static bool is_flushed(void *arg)
+{
+	struct snd_endpoint *ep = arg;
+	return snd_is_closed(&ep->object) || ep->flushed;
+}
 
 snd_status snd_endpoint_flush(snd_endpoint *endpoint, int64_t timeout)
 {
+	SND_KEEP_ERRNO;
 	const char *op = "flush";
-	SND_CHECK(endpoint, SND_TYPE_ENDPOINT, op);
+	SND_ENTER(endpoint, SND_TYPE_ENDPOINT, op);
 	struct snd_fabric *f = endpoint->object.fabric;
-	snd_lock(f);
 	if (endpoint->state != SND_QP_DISCONNECTING) /* otherwise a graceful disconnect flushes it already */
 		snd_terminate(endpoint, SND_CANCELED, "flush: the endpoint was flushed");
+	snd_hold(&endpoint->object);
 	snd_status s = snd_wait(f, timeout, is_flushed, NULL, endpoint, &(struct snd_call){.op = op, .object = "endpoint"});
-	snd_unlock(f);
-	return s == SND_SUCCESS ? s : snd_fail(s, "%s: a peer is still copying", op);
+	if (snd_is_closed(&endpoint->object))
+		s = snd_fail(SND_CANCELED, "%s: the endpoint was closed", op);
+	else if (s != SND_SUCCESS)
+		s = snd_fail(s, "%s: a peer is still copying", op);
+	snd_let_go(&endpoint->object);
+	return snd_leave_with(f, s);
 }

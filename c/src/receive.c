@@ -127,10 +127,6 @@ snd_status snd_post_receive(struct snd_endpoint *ep, uint64_t context, const snd
 
 snd_status snd_endpoint_receive(snd_endpoint *endpoint, uint64_t context, const snd_sge *sge, uint32_t count)
 {
-	SND_CHECK(endpoint, SND_TYPE_ENDPOINT, "receive");
-	struct snd_fabric *f = endpoint->object.fabric;
-	snd_lock(f);
-	snd_status s = snd_post_receive(endpoint, context, sge, count);
-	snd_unlock(f);
-	return s;
+	SND_ENTER(endpoint, SND_TYPE_ENDPOINT, "receive");
+	return snd_leave_with(endpoint->object.fabric, snd_post_receive(endpoint, context, sge, count));
 }

@@ -64,7 +64,7 @@ static snd_status begin_mr(struct snd_adapter *a, uint64_t length, uint32_t flag
 		return snd_fail(SND_INVALID_PARAMETER, "%s: %" PRIu64 " bytes, at most %" PRIu64 ": use several regions", op, length, SND_MAX_REGISTRATION);
 	if ((flags & ~(SND_ALLOW_LOCAL_WRITE | SND_ALLOW_REMOTE_READ | SND_ALLOW_REMOTE_WRITE)) != 0)
 		return snd_fail(SND_INVALID_PARAMETER, "%s: unknown flags %#" PRIx32, op, flags);
-	struct snd_mr *m = snd_object_new(SND_TYPE_MR, sizeof *m, a->object.fabric);
+	struct snd_mr *m = snd_new(a->object.fabric, SND_TYPE_MR, sizeof *m);
 	if (m == NULL)
 		return snd_fail(SND_NO_MEMORY, "%s: no private memory", op);
 	snd_status s = snd_region_init(&m->region, a, op);
@@ -87,13 +87,14 @@ static void complete_mr(struct snd_mr *m, void *buffer, uint32_t flags)
 
 snd_status snd_mr_allocate(snd_adapter *adapter, uint64_t length, uint32_t flags, snd_mr **mr)
 {
+	SND_KEEP_ERRNO;
 	const char *op = "allocate memory region";
 	SND_CHECK(adapter, SND_TYPE_ADAPTER, op);
 	if (mr == NULL)
 		return snd_fail(SND_INVALID_PARAMETER, "%s: mr is NULL", op);
 	*mr = NULL;
+	SND_ENTER(adapter, SND_TYPE_ADAPTER, op);
 	struct snd_fabric *f = adapter->object.fabric;
-	snd_lock(f);
 	struct snd_mr *m = NULL;
 	snd_status s = begin_mr(adapter, length, flags, &m, op);
 	if (s == SND_SUCCESS && (s = snd_alloc(&f->heap, length, false, &m->offset, op)) != SND_SUCCESS) {
@@ -104,12 +105,12 @@ snd_status snd_mr_allocate(snd_adapter *adapter, uint64_t length, uint32_t flags
 		complete_mr(m, f->arena.base + m->offset, flags);
 		*mr = m;
 	}
-	snd_unlock(f);
-	return s;
+	return snd_leave_with(f, s);
 }
 
 snd_status snd_mr_register(snd_adapter *adapter, void *buffer, uint64_t length, uint32_t flags, snd_mr **mr)
 {
+	SND_KEEP_ERRNO;
 	const char *op = "register";
 	SND_CHECK(adapter, SND_TYPE_ADAPTER, op);
 	if (mr == NULL || buffer == NULL)
@@ -117,94 +118,62 @@ snd_status snd_mr_register(snd_adapter *adapter, void *buffer, uint64_t length, 
 	*mr = NULL;
 	if (length > UINTPTR_MAX - (uintptr_t)buffer)
 		return snd_fail(SND_INVALID_PARAMETER, "%s: %" PRIu64 " bytes reach beyond the end of the address space", op, length);
+	SND_ENTER(adapter, SND_TYPE_ADAPTER, op);
 	struct snd_fabric *f = adapter->object.fabric;
-	snd_lock(f);
 	struct snd_mr *m = NULL;
 	snd_status s = begin_mr(adapter, length, flags, &m, op);
 	if (s == SND_SUCCESS) {
 		complete_mr(m, buffer, flags);
 		*mr = m;
 	}
-	snd_unlock(f);
-	return s;
+	return snd_leave_with(f, s);
 }
 
-void *snd_mr_buffer(snd_mr *mr)
-{
-	if (SND_VALID(mr, SND_TYPE_MR))
-		return mr->buffer;
-	snd_bad_handle("buffer of memory region", "mr");
-	return NULL;
-}
-
-uint64_t snd_mr_length(snd_mr *mr)
-{
-	if (SND_VALID(mr, SND_TYPE_MR))
-		return mr->length;
-	snd_bad_handle("length of memory region", "mr");
-	return 0;
-}
-
-uint64_t snd_mr_address(snd_mr *mr)
-{
-	if (SND_VALID(mr, SND_TYPE_MR))
-		return (uint64_t)(uintptr_t)mr->buffer;
-	snd_bad_handle("address of memory region", "mr");
-	return 0;
-}
-
-uint32_t snd_mr_local_token(snd_mr *mr)
-{
-	if (SND_VALID(mr, SND_TYPE_MR))
-		return mr->region.local_token;
-	snd_bad_handle("local token", "mr");
-	return 0;
-}
-
-uint32_t snd_mr_remote_token(snd_mr *mr)
-{
-	if (SND_VALID(mr, SND_TYPE_MR))
-		return mr->region.remote_token;
-	snd_bad_handle("remote token", "mr");
-	return 0;
-}
+void *snd_mr_buffer(snd_mr *mr) { SND_GET(mr, SND_TYPE_MR, "buffer of memory region", void *, mr->buffer, NULL); }
+uint64_t snd_mr_length(snd_mr *mr) { SND_GET(mr, SND_TYPE_MR, "length of memory region", uint64_t, mr->length, 0); }
+uint64_t snd_mr_address(snd_mr *mr) { SND_GET(mr, SND_TYPE_MR, "address of memory region", uint64_t, (uint64_t)(uintptr_t)mr->buffer, 0); }
+uint32_t snd_mr_local_token(snd_mr *mr) { SND_GET(mr, SND_TYPE_MR, "local token", uint32_t, mr->region.local_token, 0); }
+uint32_t snd_mr_remote_token(snd_mr *mr) { SND_GET(mr, SND_TYPE_MR, "remote token", uint32_t, mr->region.remote_token, 0); }
 
 snd_status snd_mr_query(snd_mr *mr, snd_window_descriptor *descriptor)
 {
-	SND_CHECK(mr, SND_TYPE_MR, "query memory region");
+	const char *op = "query memory region";
+	SND_CHECK(mr, SND_TYPE_MR, op);
 	if (descriptor == NULL)
-		return snd_fail(SND_INVALID_PARAMETER, "query memory region: descriptor is NULL");
+		return snd_fail(SND_INVALID_PARAMETER, "%s: descriptor is NULL", op);
+	SND_ENTER(mr, SND_TYPE_MR, op);
 	*descriptor = (snd_window_descriptor){(uint64_t)(uintptr_t)mr->buffer, mr->length, mr->region.remote_token, 0};
-	return SND_SUCCESS;
+	return snd_leave_with(mr->object.fabric, SND_SUCCESS);
 }
 
+/* is_released is also true if another call has closed the region. */
 static bool is_released(void *arg) { return snd_end_invalidation(arg); }
 
 snd_status snd_mr_close(snd_mr *mr, int64_t timeout)
 {
+	SND_KEEP_ERRNO;
 	const char *op = "close memory region";
-	SND_CHECK(mr, SND_TYPE_MR, op);
+	SND_ENTER(mr, SND_TYPE_MR, op);
 	struct snd_fabric *f = mr->object.fabric;
-	snd_lock(f);
 	snd_settle_deliveries(f, mr->region.i.adapter);
 	snd_run_deferred(f);
-	if (mr->region.i.windows > 0) {
-		snd_unlock(f);
-		return snd_fail(SND_DEVICE_BUSY, "%s: a window is bound to the region: invalidate it first", op);
-	}
+	if (mr->region.i.windows > 0)
+		return snd_leave_with(f, snd_fail(SND_DEVICE_BUSY, "%s: a window is bound to the region: invalidate it first", op));
 	mr->region.i.retired = true;
 	snd_revoke_all(&mr->region.i);
+	snd_hold(&mr->object);
 	snd_status s = snd_wait_drained(f, timeout, is_released, &mr->region.i, &(struct snd_call){.op = op, .object = "memory region"});
-	if (s == SND_SUCCESS) {
+	if (snd_is_closed(&mr->object)) {
+		s = snd_closed_meanwhile(op);
+	} else if (s == SND_SUCCESS) {
 		snd_region_end(&mr->region);
 		if (mr->offset != 0)
 			snd_free(&f->heap, mr->offset);
-		snd_list_remove(&mr->link);
 		snd_object_hide(&mr->object);
 		snd_free_closed(&mr->region.i);
 	} else {
 		s = snd_fail(s, "%s: a peer is still copying", op);
 	}
-	snd_unlock(f);
-	return s;
+	snd_let_go(&mr->object);
+	return snd_leave_with(f, s);
 }

@@ -55,7 +55,7 @@ void snd_copy_receive(struct snd_receive *to, const struct snd_receive *from)
 
 void snd_srq_release(struct snd_srq *q)
 {
-	if (!q->closed || q->references > 0 || q->waits > 0)
+	if (!q->closed || q->references > 0)
 		return;
 	snd_list_remove(&q->link);
 	free(q->receives);
@@ -66,6 +66,7 @@ void snd_srq_release(struct snd_srq *q)
 
 snd_status snd_srq_create(snd_adapter *adapter, const snd_srq_config *config, snd_srq **srq)
 {
+	SND_KEEP_ERRNO;
 	const char *op = "create shared receive queue";
 	SND_CHECK(adapter, SND_TYPE_ADAPTER, op);
 	if (config == NULL || srq == NULL)
@@ -75,9 +76,9 @@ snd_status snd_srq_create(snd_adapter *adapter, const snd_srq_config *config, sn
 	if (depth > SND_MAX_QUEUE_DEPTH || sge > SNDL_MAX_SGE || config->threshold > depth)
 		return snd_fail(SND_INVALID_PARAMETER, "%s: depth %" PRIu32 ", at most %d; max_sge %" PRIu32 ", at most %u; threshold %" PRIu32 ", at most the depth", op,
 			depth, SND_MAX_QUEUE_DEPTH, config->max_sge, SNDL_MAX_SGE, config->threshold);
+	SND_ENTER(adapter, SND_TYPE_ADAPTER, op);
 	struct snd_fabric *f = adapter->object.fabric;
-	snd_lock(f);
-	struct snd_srq *q = snd_object_new(SND_TYPE_SRQ, sizeof *q, f);
+	struct snd_srq *q = snd_new(f, SND_TYPE_SRQ, sizeof *q);
 	snd_status s = SND_SUCCESS;
 	if (q != NULL) {
 		q->max_sge = sge;
@@ -94,16 +95,14 @@ snd_status snd_srq_create(snd_adapter *adapter, const snd_srq_config *config, sn
 		snd_list_append(&f->shared_queues, &q->link);
 		*srq = q;
 	}
-	snd_unlock(f);
-	return s;
+	return snd_leave_with(f, s);
 }
 
 snd_status snd_srq_receive(snd_srq *srq, uint64_t context, const snd_sge *sge, uint32_t count)
 {
 	const char *op = "receive";
-	SND_CHECK(srq, SND_TYPE_SRQ, op);
+	SND_ENTER(srq, SND_TYPE_SRQ, op);
 	struct snd_fabric *f = srq->object.fabric;
-	snd_lock(f);
 	snd_status s;
 	if (outstanding(srq) >= srq->depth) {
 		s = snd_fail(SND_NO_MORE_ENTRIES, "%s: all %" PRIu32 " receives of the shared queue are outstanding: poll for results, then retry", op, srq->depth);
@@ -112,8 +111,7 @@ snd_status snd_srq_receive(snd_srq *srq, uint64_t context, const snd_sge *sge, u
 		if (!snd_list_is_empty(&srq->waiting))
 			snd_wake_progress(f);
 	}
-	snd_unlock(f);
-	return s;
+	return snd_leave_with(f, s);
 }
 
 /* count_low counts an event if the number of receives has just fallen below the threshold. */
@@ -163,34 +161,32 @@ struct low_wait {
 static bool has_fallen(void *arg)
 {
 	struct low_wait *w = arg;
-	return w->q->closed || w->q->events != w->events || is_low(w->q);
+	return snd_is_closed(&w->q->object) || w->q->events != w->events || is_low(w->q);
 }
 
 snd_status snd_srq_notify(snd_srq *srq, int64_t timeout)
 {
+	SND_KEEP_ERRNO;
 	const char *op = "notify";
-	SND_CHECK(srq, SND_TYPE_SRQ, op);
+	SND_ENTER(srq, SND_TYPE_SRQ, op);
 	struct snd_fabric *f = srq->object.fabric;
-	snd_lock(f);
 	struct low_wait w = {srq, srq->events};
-	srq->waits++;
+	snd_hold(&srq->object);
 	snd_status s = snd_wait(f, timeout, has_fallen, NULL, &w, &(struct snd_call){.op = op, .object = "shared receive queue"});
-	srq->waits--;
-	if (srq->closed)
+	if (snd_is_closed(&srq->object))
 		s = snd_fail(SND_CANCELED, "%s: the queue was closed", op);
 	else if (s != SND_SUCCESS)
-		s = snd_fail(s, "%s: not fewer receives than the threshold in time", op);
-	snd_srq_release(srq);
-	snd_unlock(f);
-	return s;
+		s = snd_fail(s, "%s: %s", op, s == SND_CANCELED ? "the fabric was closed" : "not fewer receives than the threshold in time");
+	snd_let_go(&srq->object);
+	return snd_leave_with(f, s);
 }
 
 snd_status snd_srq_modify(snd_srq *srq, uint32_t depth, uint32_t threshold)
 {
+	SND_KEEP_ERRNO;
 	const char *op = "modify";
-	SND_CHECK(srq, SND_TYPE_SRQ, op);
+	SND_ENTER(srq, SND_TYPE_SRQ, op);
 	struct snd_fabric *f = srq->object.fabric;
-	snd_lock(f);
 	snd_status s = SND_SUCCESS;
 	depth = depth == 0 ? srq->depth : depth;
 	threshold = threshold == 0 ? srq->threshold : threshold;
@@ -207,19 +203,17 @@ snd_status snd_srq_modify(snd_srq *srq, uint32_t depth, uint32_t threshold)
 		srq->threshold = threshold;
 		count_low(srq, was_low);
 	}
-	snd_unlock(f);
-	return s;
+	return snd_leave_with(f, s);
 }
 
 snd_status snd_srq_close(snd_srq *srq)
 {
-	SND_CHECK(srq, SND_TYPE_SRQ, "close shared receive queue");
+	SND_KEEP_ERRNO;
+	SND_ENTER(srq, SND_TYPE_SRQ, "close shared receive queue");
 	struct snd_fabric *f = srq->object.fabric;
-	snd_lock(f);
 	srq->closed = true;
 	snd_object_hide(&srq->object);
 	snd_wake(f);
 	snd_srq_release(srq);
-	snd_unlock(f);
-	return SND_SUCCESS;
+	return snd_leave_with(f, SND_SUCCESS);
 }

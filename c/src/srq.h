@@ -15,7 +15,6 @@ struct snd_srq {
 	uint64_t events;         /* how often the number of receives fell below the threshold */
 	uint32_t depth, threshold, max_sge;
 	uint32_t references; /* of endpoints that are not freed */
-	uint32_t waits;
 	bool closed;
 };
 

@@ -35,47 +35,56 @@ static uint32_t bind_base_of(const uint64_t secret[2], uint32_t index)
 	return (uint32_t)(snd_xxh64(b, sizeof b) & SNDL_TOKEN_TAG_MASK);
 }
 
-static bool put_free(struct snd_table *t, uint32_t index)
+/* make_room makes room in the ring for all entries of another block, so that every entry can be given back. */
+static bool make_room(struct snd_table *t)
 {
-	if (t->free_tail - t->free_head == t->free_size) {
-		uint64_t size = t->free_size == 0 ? 512 : t->free_size * 2;
-		uint32_t *list = malloc((size_t)size * sizeof *list);
-		if (list == NULL)
-			return false;
-		for (uint64_t i = t->free_head; i != t->free_tail; i++)
-			list[i & (size - 1)] = t->free[i & (t->free_size - 1)];
-		free(t->free);
-		t->free = list;
-		t->free_size = size;
-	}
-	t->free[t->free_tail++ & (t->free_size - 1)] = index;
+	uint64_t size = t->free_size == 0 ? 512 : t->free_size;
+	while (size < t->entries + SNDL_WINDOW_BLOCK_ENTRIES)
+		size *= 2;
+	if (size == t->free_size)
+		return true;
+	uint32_t *list = malloc((size_t)size * sizeof *list);
+	if (list == NULL)
+		return false;
+	for (uint64_t i = t->free_head; i != t->free_tail; i++)
+		list[i & (size - 1)] = t->free[i & (t->free_size - 1)];
+	free(t->free);
+	t->free = list;
+	t->free_size = size;
 	return true;
 }
+
+static void put_free(struct snd_table *t, uint32_t index) { t->free[t->free_tail++ & (t->free_size - 1)] = index; }
 
 /* claim_block adds a block of entries to the unused ones. Tokens that its last owner left valid become invalid. */
 static snd_status claim_block(struct snd_table *t, const char *op)
 {
-	uint64_t block;
-	/* Each member starts at a different block, so that members rarely compete for a word. */
-	if (!snd_claim_run(&t->blocks, (uint64_t)(t->blocks.self - 1) * 2 % SNDL_WINDOW_BLOCKS, 1, &block))
-		return snd_fail(SND_INSUFFICIENT_RESOURCES, "%s: all window entries are taken: close unused regions and windows", op);
+	SND_KEEP_ERRNO;
 	const uint64_t bytes = (uint64_t)SNDL_WINDOW_BLOCK_ENTRIES * SNDL_WINDOW_ENTRY_SIZE;
-	/* After a failure the block stays this member's and unused, until the member leaves. */
-	snd_status s = snd_reserve(t->arena, t->arena->window_table + block * bytes, bytes, op);
-	if (s != SND_SUCCESS)
-		return s;
-	struct snd_own_entry *own = calloc(SNDL_WINDOW_BLOCK_ENTRIES, sizeof *own);
+	struct snd_own_entry *own = make_room(t) ? calloc(SNDL_WINDOW_BLOCK_ENTRIES, sizeof *own) : NULL;
 	if (own == NULL)
 		return snd_fail(SND_NO_MEMORY, "%s: no private memory", op);
+	uint64_t block;
+	snd_status s = SND_SUCCESS;
+	/* Each member starts at a different block, so that members rarely compete for a word. */
+	if (!snd_claim_run(&t->blocks, (uint64_t)(t->blocks.self - 1) * 2 % SNDL_WINDOW_BLOCKS, 1, &block))
+		s = snd_fail(SND_INSUFFICIENT_RESOURCES, "%s: all window entries are taken: close unused regions and windows", op);
+	else if ((s = snd_reserve(t->arena, t->arena->window_table + block * bytes, bytes, op)) != SND_SUCCESS)
+		snd_unclaim_run(&t->blocks, block, 1);
+	if (s != SND_SUCCESS) {
+		free(own);
+		return s;
+	}
 	t->own[block] = own;
+	t->entries += SNDL_WINDOW_BLOCK_ENTRIES;
 	for (uint32_t i = 0; i < SNDL_WINDOW_BLOCK_ENTRIES; i++) {
 		uint32_t index = (uint32_t)block * SNDL_WINDOW_BLOCK_ENTRIES + i;
 		own[i].index = index;
 		own[i].entry = &t->arena->entries[index];
 		own[i].bind_base = bind_base_of(t->arena->secret, index);
 		snd_store_full(&own[i].entry->word, 0);
-		if (index != 0 && !put_free(t, index))
-			return snd_fail(SND_NO_MEMORY, "%s: no private memory", op);
+		if (index != 0)
+			put_free(t, index);
 	}
 	return SND_SUCCESS;
 }
@@ -104,7 +113,7 @@ void snd_give_back(struct snd_table *t, struct snd_own_entry *e)
 		return;
 	e->taken = false;
 	e->invalidates = NULL;
-	(void)put_free(t, e->index); /* cannot fail: the ring had room for this index before */
+	put_free(t, e->index);
 }
 
 uint32_t snd_next_token(struct snd_own_entry *e, uint32_t *bind)

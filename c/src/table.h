@@ -31,6 +31,7 @@ struct snd_table {
 	struct snd_own_entry *own[SNDL_WINDOW_BLOCKS]; /* arrays of SNDL_WINDOW_BLOCK_ENTRIES; NULL = not ours */
 	uint32_t *free;                                /* indexes, in a ring; the one that has been free for longest first */
 	uint64_t free_head, free_tail, free_size;
+	uint64_t entries; /* of all blocks */
 };
 
 static inline uint32_t snd_index_of(uint32_t token) { return token & (uint32_t)SNDL_TOKEN_INDEX_MASK; }

@@ -50,14 +50,15 @@ bool snd_apply(struct snd_window *w, struct snd_binding *b)
 
 snd_status snd_window_create(snd_adapter *adapter, snd_window **window)
 {
+	SND_KEEP_ERRNO;
 	const char *op = "create window";
 	SND_CHECK(adapter, SND_TYPE_ADAPTER, op);
 	if (window == NULL)
 		return snd_fail(SND_INVALID_PARAMETER, "%s: window is NULL", op);
 	*window = NULL;
+	SND_ENTER(adapter, SND_TYPE_ADAPTER, op);
 	struct snd_fabric *f = adapter->object.fabric;
-	snd_lock(f);
-	struct snd_window *w = snd_object_new(SND_TYPE_WINDOW, sizeof *w, f);
+	struct snd_window *w = snd_new(f, SND_TYPE_WINDOW, sizeof *w);
 	snd_status s = w == NULL ? snd_fail(SND_NO_MEMORY, "%s: no private memory", op) : snd_take_entry(&f->table, &w->i.remote, op);
 	if (s == SND_SUCCESS) {
 		w->i.adapter = adapter;
@@ -68,43 +69,44 @@ snd_status snd_window_create(snd_adapter *adapter, snd_window **window)
 	} else if (w != NULL) {
 		snd_object_free(&w->object);
 	}
-	snd_unlock(f);
-	return s;
+	return snd_leave_with(f, s);
 }
 
 snd_status snd_window_query(snd_window *window, snd_window_descriptor *descriptor)
 {
-	SND_CHECK(window, SND_TYPE_WINDOW, "query window");
+	const char *op = "query window";
+	SND_CHECK(window, SND_TYPE_WINDOW, op);
 	if (descriptor == NULL)
-		return snd_fail(SND_INVALID_PARAMETER, "query window: descriptor is NULL");
-	struct snd_fabric *f = window->object.fabric;
-	snd_lock(f);
+		return snd_fail(SND_INVALID_PARAMETER, "%s: descriptor is NULL", op);
+	SND_ENTER(window, SND_TYPE_WINDOW, op);
 	*descriptor = window->latest;
-	snd_unlock(f);
-	return SND_SUCCESS;
+	return snd_leave_with(window->object.fabric, SND_SUCCESS);
 }
 
+/* is_released is also true if another call has closed the window. */
 static bool is_released(void *arg) { return snd_end_invalidation(arg); }
 
 snd_status snd_window_close(snd_window *window, int64_t timeout)
 {
+	SND_KEEP_ERRNO;
 	const char *op = "close window";
-	SND_CHECK(window, SND_TYPE_WINDOW, op);
+	SND_ENTER(window, SND_TYPE_WINDOW, op);
 	struct snd_fabric *f = window->object.fabric;
-	snd_lock(f);
 	window->i.retired = true;
 	snd_revoke_all(&window->i);
+	snd_hold(&window->object);
 	snd_status s = snd_wait_drained(f, timeout, is_released, &window->i, &(struct snd_call){.op = op, .object = "window"});
-	if (s == SND_SUCCESS) {
+	if (snd_is_closed(&window->object)) {
+		s = snd_closed_meanwhile(op);
+	} else if (s == SND_SUCCESS) {
 		snd_give_back(&f->table, window->i.remote);
-		snd_list_remove(&window->link);
 		snd_object_hide(&window->object);
 		snd_free_closed(&window->i);
 	} else {
 		s = snd_fail(s, "%s: a peer is still copying", op);
 	}
-	snd_unlock(f);
-	return s;
+	snd_let_go(&window->object);
+	return snd_leave_with(f, s);
 }
 
 static void put_big(uint8_t *to, uint64_t v, int bytes)

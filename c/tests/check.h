@@ -2,6 +2,7 @@
 #ifndef SND_CHECK_TEST_H
 #define SND_CHECK_TEST_H
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -15,9 +16,12 @@
 		} \
 	} while (0)
 
+/* A call that succeeds leaves errno as it was. */
 #define OK(call) \
 	do { \
+		errno = 4711; \
 		snd_status s_ = (call); \
+		CHECK(errno == 4711); \
 		if (s_ != SND_SUCCESS) { \
 			fprintf(stderr, "%s:%d: %s: %s: %s\n", __FILE__, __LINE__, #call, snd_status_name(s_), snd_last_error()); \
 			exit(1); \

@@ -153,7 +153,9 @@ static const char *const others[] = {"snd_status_name", "snd_last_error", "snd_v
 
 static void is_refused(const struct row *r, void *h, snd_status want, const char *what)
 {
+	errno = 4711;
 	snd_status s = r->try(h);
+	CHECK(errno == 4711);
 	if (s == SND_INVALID_HANDLE && want == SND_DEVICE_REMOVED && strstr(snd_last_error(), "forked") != NULL)
 		s = want; /* a call that returns no status */
 	if (s != want || snd_last_error()[0] == 0) {

@@ -13,6 +13,14 @@
  * makes at most one call at a time on the objects of a fabric. With SND_THREAD_SAFE any number of
  * threads may call at once. Different fabrics are independent.
  *
+ * With SND_THREAD_SAFE a thread may close a handle while other threads use it. Calls that wait on the
+ * handle then return SND_CANCELED, and calls that begin later SND_INVALID_HANDLE. If several calls close
+ * one handle at once, one of them succeeds and the others return SND_INVALID_HANDLE. The same holds for
+ * snd_fabric_close and snd_job_close, and all objects of the fabric: they block until those calls have
+ * returned. The collective calls of a rank are made one after the other.
+ *
+ * No call changes errno.
+ *
  * Times are in nanoseconds. SND_FOREVER is no limit, 0 only checks.
  */
 #ifndef SOFTND_SOFTND_H
@@ -142,7 +150,8 @@ SND_API int snd_fabric_descriptor(snd_fabric *fabric);
 SND_API snd_address snd_fabric_address(snd_fabric *fabric);
 /* snd_fabric_progress makes progress on all objects of the fabric. */
 SND_API snd_status snd_fabric_progress(snd_fabric *fabric);
-/* snd_fabric_close ends all connections and leaves the arena. All objects of the fabric are closed. */
+/* snd_fabric_close ends all connections and leaves the arena. All objects of the fabric are closed.
+ * It fails with SND_DEVICE_BUSY if the fabric belongs to a job: snd_job_close closes that. */
 SND_API snd_status snd_fabric_close(snd_fabric *fabric);
 
 /* Adapter: a protection domain. Objects of two adapters cannot be used together. */
