@@ -233,6 +233,10 @@ snd_status snd_arena_create(struct snd_arena *a, uint32_t ranks, uint64_t size, 
 	size = size == 0 ? default_size() : round_up(size, SNDL_CHUNK_SIZE);
 	if (!place(a, size))
 		return snd_fail(SND_INVALID_PARAMETER, "%s: %" PRIu64 " bytes are too few for the tables", op, size);
+	struct rlimit files;
+	if (getrlimit(RLIMIT_FSIZE, &files) == 0 && files.rlim_cur != RLIM_INFINITY && size > files.rlim_cur) /* the signal of a too long file ends the process */
+		return snd_fail(SND_INSUFFICIENT_RESOURCES, "%s: an arena of %" PRIu64 " bytes, but files of this process have at most %" PRIu64 ": raise ulimit -f, or ask for less",
+			op, size, (uint64_t)files.rlim_cur);
 	a->ranks = ranks;
 	a->fd = memfd_create("softnd-arena", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
 	if (a->fd < 0 && errno == EINVAL) /* MFD_NOEXEC_SEAL came with Linux 6.3 */

@@ -76,6 +76,8 @@ static int listen_as(const char *name)
 static snd_status ask(const char *at, int fds[2], uint64_t id[2], const char *op)
 {
 	int s = snd_unix_dial(at, TIMEOUT_MS);
+	if (s < 0 && (errno == EMFILE || errno == ENFILE))
+		return snd_fail(SND_INSUFFICIENT_RESOURCES, "%s: socket: %s: raise ulimit -n", op, strerror(errno));
 	if (s < 0)
 		return snd_fail(errno == ECONNREFUSED ? SND_HOST_UNREACHABLE : SND_IO_TIMEOUT, "%s: connect to a member: %s", op, strerror(errno));
 	if (!snd_unix_peer_is_us(s)) {

@@ -1,17 +1,12 @@
-/* The library is a good guest: it is loaded and unloaded many times and leaves nothing, it changes neither signals nor the
- * children of the process. */
+/* The library is loaded and unloaded many times. It leaves no descriptor, no mapping and no thread. */
 #include <dirent.h>
 #include <dlfcn.h>
-#include <fcntl.h>
-#include <pthread.h>
-#include <signal.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "check.h"
 
-enum { LOADS = 200 };
+enum { LOADS = 1000, WARM_UP = 10 };
 
 /* count counts the entries of a directory. */
 static int count(const char *path)
@@ -22,6 +17,24 @@ static int count(const char *path)
 		n++;
 	closedir(d);
 	return n;
+}
+
+static int count_maps(void)
+{
+	int n = 0, c;
+	FILE *f = fopen("/proc/self/maps", "r");
+	while ((c = fgetc(f)) != EOF)
+		n += c == '\n';
+	fclose(f);
+	return n;
+}
+
+/* wait_for_threads waits until joined threads have ended, which takes a moment. */
+static void wait_for_threads(int threads)
+{
+	for (int i = 0; i < 1000 && count("/proc/self/task") != threads; i++)
+		usleep(1000);
+	CHECK(count("/proc/self/task") == threads);
 }
 
 /* maps_contain reports whether the process maps a file whose name contains text. */
@@ -35,8 +48,6 @@ static int maps_contain(const char *text)
 	fclose(f);
 	return found;
 }
-
-static void handler(int sig) { (void)sig; }
 
 struct library {
 	void *handle;
@@ -60,36 +71,10 @@ static struct library load(void)
 	return l;
 }
 
-static void test_children(void)
-{
-	/* No descriptor of the library reaches a child: each is closed on exec. */
-	FILE *p = popen("ls -l /proc/self/fd", "r");
-	char line[512];
-	while (fgets(line, sizeof line, p) != NULL)
-		CHECK(strstr(line, "softnd-arena") == NULL);
-	CHECK(pclose(p) == 0);
-	CHECK(system("true") == 0);
-	pid_t child = fork();
-	if (child == 0) {
-		CHECK(!maps_contain("softnd-arena"));
-		execl("/bin/true", "true", (char *)NULL);
-		_exit(127);
-	}
-	int status;
-	CHECK(waitpid(child, &status, 0) == child && status == 0);
-}
-
 int main(void)
 {
-	struct sigaction mine = {.sa_handler = handler}, now, before[32];
-	sigset_t mask, seen;
-	sigaction(SIGUSR1, &mine, NULL);
-	sigemptyset(&mask);
-	sigaddset(&mask, SIGUSR2);
-	pthread_sigmask(SIG_SETMASK, &mask, NULL);
-	for (int sig = 1; sig < 32; sig++) /* sanitizers have handlers */
-		sigaction(sig, NULL, &before[sig]);
 	const int descriptors = count("/proc/self/fd"), threads = count("/proc/self/task");
+	int maps = 0;
 	for (int i = 0; i < LOADS; i++) {
 		struct library l = load();
 		const snd_fabric_options o = {.progress = i % 2 ? SND_PROGRESS_AUTO : SND_PROGRESS_MANUAL, .threading = i % 4 > 1 ? SND_THREAD_SAFE : SND_THREAD_DOMAIN};
@@ -97,19 +82,19 @@ int main(void)
 		snd_adapter *a;
 		snd_mr *mr;
 		CHECK(l.create(0, UINT64_C(1) << 28, &o, &f) == SND_SUCCESS && l.open(f, &a) == SND_SUCCESS && l.allocate(a, 100000, SND_ALLOW_LOCAL_WRITE, &mr) == SND_SUCCESS);
-		CHECK(maps_contain("softnd-arena") && count("/proc/self/task") == threads + 2 * (i % 2));
-		for (int sig = 1; sig < 32; sig++) { /* no handler but those from before */
-			CHECK(sigaction(sig, NULL, &now) != 0 || now.sa_handler == before[sig].sa_handler);
-		}
-		pthread_sigmask(SIG_SETMASK, NULL, &seen);
-		CHECK(memcmp(&seen, &mask, 8) == 0);
-		if (i < 4)
-			test_children();
+		CHECK(maps_contain("softnd-arena"));
+		wait_for_threads(threads + 2 * (i % 2));
 		CHECK(l.close(f) == SND_SUCCESS);
 		CHECK(l.create(5000, 0, NULL, &f) == SND_INVALID_PARAMETER && l.error()[0] != 0);
 		CHECK(dlclose(l.handle) == 0);
 		CHECK(!maps_contain("libsoftnd") && !maps_contain("softnd-arena"));
-		CHECK(count("/proc/self/fd") == descriptors && count("/proc/self/task") == threads);
+		CHECK(count("/proc/self/fd") == descriptors);
+		wait_for_threads(threads);
+		if (i == WARM_UP)
+			maps = count_maps(); /* the C library keeps stacks of threads */
 	}
-	return 0;
+	const int left = count_maps() - maps;
+	if (left > 4)
+		fprintf(stderr, "%d mappings are left\n", left);
+	return left > 4;
 }

@@ -49,7 +49,8 @@ static inline void two_join(struct two *t, const char *name, uint32_t rank, cons
 	two_connect(t);
 }
 
-/* two_round writes n into the other rank's memory, reads it back, and sends n. Both ranks call it with the same numbers. */
+/* two_round writes n into the other rank's memory, reads it back, and sends n. Both ranks call it with the same
+ * numbers, one after the other. */
 static inline void two_round(struct two *t, uint64_t n)
 {
 	volatile uint64_t *words = snd_mr_buffer(t->mr);
@@ -68,7 +69,7 @@ static inline void two_round(struct two *t, uint64_t n)
 			CHECK(r[i].status == SND_SUCCESS);
 		left -= (int)taken;
 	}
-	CHECK(words[0] == n && words[1] == n && words[3] == n);
+	CHECK(words[0] - n <= 1 && words[1] == n && words[3] == n); /* the other rank may be in the next round */
 }
 
 /* two_leave ends the connection and the job, after both ranks have moved all data. */
