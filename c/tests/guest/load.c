@@ -6,7 +6,7 @@
 
 #include "check.h"
 
-enum { LOADS = 1000, WARM_UP = 10 };
+enum { WARM_UP = 10 };
 
 /* count counts the entries of a directory. */
 static int count(const char *path)
@@ -71,11 +71,13 @@ static struct library load(void)
 	return l;
 }
 
-int main(void)
+/* The argument is how often. */
+int main(int argc, char **argv)
 {
+	const int loads = argc > 1 ? atoi(argv[1]) : 1000;
 	const int descriptors = count("/proc/self/fd"), threads = count("/proc/self/task");
 	int maps = 0;
-	for (int i = 0; i < LOADS; i++) {
+	for (int i = 0; i < loads; i++) {
 		struct library l = load();
 		const snd_fabric_options o = {.progress = i % 2 ? SND_PROGRESS_AUTO : SND_PROGRESS_MANUAL, .threading = i % 4 > 1 ? SND_THREAD_SAFE : SND_THREAD_DOMAIN};
 		snd_fabric *f;

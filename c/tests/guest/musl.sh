@@ -1,0 +1,22 @@
+#!/bin/sh
+# musl.sh SOURCE FOLDER: the library, compiled with musl, as a static and as a shared library, and a test with each.
+set -eu
+source=$1 folder=$2
+rm -rf "$folder"
+mkdir -p "$folder/kernel"
+cd "$folder"
+# musl has no headers of the kernel. Those of the system do not depend on its C library.
+ln -s /usr/include/linux /usr/include/asm-generic "/usr/include/$(gcc -print-multiarch)/asm" kernel/
+flags="-std=c11 -O1 -Wall -Wextra -Wshadow -Werror -fPIC -fvisibility=hidden -D_GNU_SOURCE -idirafter kernel -I$source/include -I$source/src"
+for file in "$source"/src/*.c "$source"/tests/pair.c; do
+	printf '%s\0' "$file"
+done | xargs -0 -P "$(nproc)" -I{} musl-gcc $flags -DSOFTND_VERSION='"musl"' -c {}
+mv pair.o test.o
+ar rcs libsoftnd.a $(ls *.o | grep -v '^test\.o$')
+musl-gcc -static test.o libsoftnd.a -pthread -o static
+musl-gcc -shared $(ls *.o | grep -v '^test\.o$') -Wl,--version-script="$source/src/softnd.map" -Wl,-z,defs -Wl,-soname,libsoftnd.so -o libsoftnd.so
+musl-gcc test.o -L. -lsoftnd -Wl,-rpath,"$folder" -o shared
+for progress in manual auto; do
+	TEST_PROGRESS=$progress ./static
+	TEST_PROGRESS=$progress TEST_THREADS=safe ./shared
+done
