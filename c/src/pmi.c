@@ -15,6 +15,8 @@
 #include "error.h"
 #include "settings.h"
 
+extern int MPI_Initialized(int *flag) __attribute__((weak)); /* NULL in programs without MPI */
+
 enum { MAX_WORDS = 64, ABORT_MS = 1000 };
 
 /* answer is a parsed line: words name=value. The first is cmd. */
@@ -171,7 +173,9 @@ snd_status snd_pmi_dial(struct snd_pmi *c, int64_t deadline, const char *op)
 	snd_status s = inherit((int)fd, op);
 	if (s != SND_SUCCESS)
 		return s;
-	c->socket = (int)fd;
+	c->inherited = (int)fd;
+	if ((c->socket = fcntl(c->inherited, F_DUPFD_CLOEXEC, 0)) < 0)
+		return snd_fail(SND_INSUFFICIENT_RESOURCES, "%s: descriptor %d (PMI_FD): dup: %s: raise ulimit -n", op, c->inherited, strerror(errno));
 	c->rank = (uint32_t)rank;
 	c->size = (uint32_t)size;
 	struct answer a;
@@ -237,17 +241,28 @@ bool snd_pmi_abort(struct snd_pmi *c, int code)
 	return send_all(c->socket, text, (size_t)n, snd_clock() + ABORT_MS * INT64_C(1000000)) == NULL; /* the launcher may not read */
 }
 
+/* is_shared reports whether an MPI library uses the connection too. Then MPI_Finalize tells the launcher that the rank ends
+ * well, and closes the inherited descriptor. */
+static bool is_shared(void)
+{
+	int initialized = 0;
+	return MPI_Initialized != NULL && MPI_Initialized(&initialized) == 0 && initialized != 0;
+}
+
 snd_status snd_pmi_finalize(struct snd_pmi *c, int64_t deadline, const char *op)
 {
 	struct answer a;
-	snd_status s = ask(c, "finalize", "", "finalize_ack", &a, deadline, op);
+	snd_status s = is_shared() ? SND_SUCCESS : ask(c, "finalize", "", "finalize_ack", &a, deadline, op);
 	snd_pmi_hang_up(c);
 	return s;
 }
 
 void snd_pmi_hang_up(struct snd_pmi *c)
 {
-	if (c->socket >= 0)
-		close(c->socket);
+	if (c->socket < 0)
+		return;
+	close(c->socket);
+	if (!is_shared())
+		close(c->inherited);
 	c->socket = -1;
 }

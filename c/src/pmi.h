@@ -13,6 +13,7 @@ enum { SND_PMI_NAME = 256, SND_PMI_KEY = 64, SND_PMI_VALUE = 960, SND_PMI_LINE =
 /* snd_pmi is the connection to the launcher. A process has one in its life: the launcher closes it after finalize. */
 struct snd_pmi {
 	int socket; /* -1 = none */
+	int inherited; /* the descriptor that the launcher has opened; socket is a duplicate */
 	uint32_t rank, size;
 	char name[SND_PMI_NAME + 1]; /* of the job's key-value store */
 	size_t filled, used;         /* bytes of line: received, and those of the last answer */

@@ -6,8 +6,7 @@
  *
  * Every call checks its handle. A call on NULL, on a closed object or on an object of another type
  * returns SND_INVALID_HANDLE. In a forked child every call returns SND_DEVICE_REMOVED and touches
- * nothing shared; fork and exec work at any time. After a failure, snd_last_error says in words what
- * was wrong.
+ * nothing shared. After a failure, snd_last_error says in words what was wrong.
  *
  * Threads. The objects of one fabric form a domain. With SND_THREAD_DOMAIN, the default, the program
  * makes at most one call at a time on the objects of a fabric. With SND_THREAD_SAFE any number of
@@ -20,6 +19,13 @@
  * returned. The collective calls of a rank are made one after the other.
  *
  * No call changes errno.
+ *
+ * Signals. The library installs no handler, sends no signal, and leaves the signal masks of the program's
+ * threads as they are. A handler may run at any time, with or without SA_RESTART and SA_ONSTACK. It may call no
+ * function of the library.
+ *
+ * Children. fork with exec, vfork, posix_spawn, system and popen work at any time, in any thread. Every
+ * descriptor of the library is closed on exec.
  *
  * Times are in nanoseconds. SND_FOREVER is no limit, 0 only checks.
  */
@@ -447,6 +453,9 @@ SND_API snd_status snd_connector_close(snd_connector *connector);
  * ranks have called it. Supported launchers are ndrun, launchers that speak PMI (MPICH's mpiexec, srun
  * with --mpi=pmi2), Open MPI's mpirun, and srun alone. Without a launcher the process is rank 0 of 1. With
  * a launcher that speaks PMI, a process can call snd_job_init once.
+ *
+ * A program may use MPI too. It calls MPI_Init before snd_job_close, in any order with snd_job_init. While
+ * one thread is in snd_job_init, no other may be in MPI_Init or MPI_Finalize: they may use one connection.
  *
  * SOFTND_EXEC and SOFTND_RECEIVE_TIMEOUT in the environment take the place of options that are 0. */
 SND_API snd_status snd_job_init(const snd_fabric_options *options, int64_t timeout, snd_job **job);
