@@ -10,6 +10,8 @@
 #define MIN_GAP INT64_C(200000)
 #define MAX_GAP INT64_C(2000000)
 #define POLL_INTERVAL INT64_C(1000000)
+static const char name_of_thread[] = "softnd";
+
 enum { MAX_BURST = 16, YIELDS = 100 };
 
 /* snd_lock_contended is the program's snd_lock when the engine wants the lock: it waits for the engine, and holds the
@@ -76,6 +78,7 @@ static void rest(struct snd_fabric *f)
 static void *run(void *arg)
 {
 	struct snd_fabric *f = arg;
+	snd_thread_name(name_of_thread);
 	uint64_t seen = snd_relaxed(&f->activity);
 	int64_t gap = MIN_GAP;
 	int burst = 0;
@@ -101,7 +104,7 @@ static void *run(void *arg)
 
 snd_status snd_engine_start(struct snd_fabric *f, const char *op)
 {
-	snd_status s = snd_thread_start(&f->engine, run, f, "softnd", op);
+	snd_status s = snd_thread_start(&f->engine, run, f, name_of_thread, op);
 	f->engine_runs = s == SND_SUCCESS;
 	return s;
 }

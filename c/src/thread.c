@@ -14,6 +14,7 @@ snd_status snd_thread_start(pthread_t *thread, void *(*run)(void *), void *arg, 
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (e != 0)
 		return snd_fail(SND_INSUFFICIENT_RESOURCES, "%s: start the thread %s: %s: raise ulimit -u or the memory limits, or use SND_PROGRESS_MANUAL", op, name, strerror(e));
-	(void)pthread_setname_np(*thread, name);
 	return SND_SUCCESS;
 }
+
+void snd_thread_name(const char *name) { (void)pthread_setname_np(pthread_self(), name); }

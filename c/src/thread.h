@@ -8,5 +8,7 @@
 
 /* snd_thread_start starts a thread that takes no signal of the program. */
 snd_status snd_thread_start(pthread_t *thread, void *(*run)(void *), void *arg, const char *name, const char *op);
+/* snd_thread_name names the calling thread. Named by another one, glibc would open a file that children inherit. */
+void snd_thread_name(const char *name);
 
 #endif

@@ -16,6 +16,8 @@
 
 enum { MAX_PIDFDS = 64 /* most descriptors are the program's */, TEST_INTERVAL_MS = 100, JOIN_INTERVAL_MS = 20, EVENTS = 16, BELL = -1, SOCKET = -2 };
 
+static const char name_of_thread[] = "softnd-watch";
+
 struct target {
 	uint64_t id;
 	int pidfd;   /* -1 = none */
@@ -159,6 +161,7 @@ static void handle(struct snd_watch *w, int64_t data)
 static void *run(void *arg)
 {
 	struct snd_watch *w = arg;
+	snd_thread_name(name_of_thread);
 	while (snd_load32(&w->quit) == 0) {
 		/* Joiners that have connected say something at once, or are slow, or want to disturb. */
 		const bool tested = test(w), joining = snd_serve_joiners(w->fabric, snd_clock());
@@ -200,7 +203,7 @@ snd_status snd_watch_start(struct snd_fabric *f, const char *op)
 	if (w->epoll < 0 || w->bell < 0 || !add(w, w->bell, BELL, 0) || (f->socket >= 0 && !add(w, f->socket, SOCKET, EPOLLET | EPOLLEXCLUSIVE)))
 		s = snd_fail(SND_INSUFFICIENT_RESOURCES, "%s: make the descriptors of the progress threads: %s: raise ulimit -n, or use SND_PROGRESS_MANUAL", op, strerror(errno));
 	else
-		s = snd_thread_start(&w->thread, run, w, "softnd-watch", op);
+		s = snd_thread_start(&w->thread, run, w, name_of_thread, op);
 	if (s == SND_SUCCESS)
 		f->watch = w;
 	else

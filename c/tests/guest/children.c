@@ -1,10 +1,12 @@
 /* A program starts children in every way and at any time, while other threads open fabrics and move data. Children inherit no
  * descriptor of the library. Those that only fork get a documented status from each call, and have no memory of the arena. */
 #include <dirent.h>
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdatomic.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 
 #include "two.h"
@@ -15,6 +17,7 @@ extern char **environ;
 static char program[4096], inherited[20];
 static atomic_int over, rounds, opens;
 static struct two pair[2];
+static void *memory; /* of the arena */
 
 static int descriptors(void)
 {
@@ -80,11 +83,9 @@ static void check_fork(void)
 			_exit(10 + (int)i);
 	if (snd_cq_poll(t->cq, &r, 1) != 0 || snd_last_error()[0] == 0)
 		_exit(2);
-	FILE *maps = fopen("/proc/self/maps", "r");
-	char line[4096];
-	while (fgets(line, sizeof line, maps) != NULL)
-		if (strstr(line, "softnd-arena") != NULL)
-			_exit(3);
+	unsigned char resident;
+	if (mincore(memory, 1, &resident) == 0 || errno != ENOMEM) /* the arena is not mapped */
+		_exit(3);
 	_exit(0);
 }
 
@@ -102,8 +103,15 @@ int main(int argc, char **argv)
 {
 	if (argc == 2) { /* a child that was executed */
 		int extra = descriptors() - atoi(argv[1]);
-		if (extra != 0)
+		if (extra != 0) {
 			fprintf(stderr, "%d descriptors more than before the library was used\n", extra);
+			for (int fd = 3; fd < 1000; fd++) {
+				char path[40], to[300] = "";
+				snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+				if (readlink(path, to, sizeof to - 1) > 0)
+					fprintf(stderr, "%d: %s\n", fd, to);
+			}
+		}
 		return extra != 0;
 	}
 	CHECK(readlink("/proc/self/exe", program, sizeof program - 1) > 0);
@@ -116,6 +124,7 @@ int main(int argc, char **argv)
 	CHECK(pthread_create(&threads[2], NULL, churn, NULL) == 0);
 	while (rounds == 0)
 		usleep(1000);
+	memory = snd_mr_buffer(pair[0].mr);
 	for (int i = 0; i < ROUNDS; i++) {
 		pid_t child;
 		CHECK(posix_spawn(&child, program, NULL, NULL, args, environ) == 0);

@@ -11,13 +11,23 @@ until grep -q waits "$dir/0" && grep -q waits "$dir/1"; do
 	kill -0 $first && kill -0 $second
 	sleep 0.05
 done
-for pid in $first $second; do
-	gdb -nx -batch -iex 'set debuginfod enabled off' -ex 'thread apply all backtrace' -p $pid >"$dir/stacks" 2>"$dir/errors" </dev/null || { cat "$dir/errors"; exit 1; }
-	if [ $pid = $first ]; then want='snd_cq_wait .*at .*/cq\.c'; else want='main .*at .*/waits\.c'; fi
-	for text in '"softnd"' '"softnd-watch"' "$want"; do
-		grep -q "$text" "$dir/stacks" || { cat "$dir/stacks"; echo "no $text"; exit 1; }
+
+# shows PID TEXT: the stacks of a process contain the library's threads and a text. A rank may need a moment to begin to wait.
+shows() {
+	local text try
+	for try in 1 2 3 4 5; do
+		gdb -nx -batch -iex 'set debuginfod enabled off' -ex 'thread apply all backtrace' -p "$1" >"$dir/stacks" 2>"$dir/errors" </dev/null || break
+		if grep -q '"softnd"' "$dir/stacks" && grep -q '"softnd-watch"' "$dir/stacks" && grep -q "$2" "$dir/stacks"; then
+			return
+		fi
 	done
-done
+	cat "$dir/errors" "$dir/stacks"
+	echo "process $1: no $2"
+	exit 1
+}
+
+shows $first 'snd_cq_wait .*at .*/cq\.c'
+shows $second 'main .*at .*/waits\.c'
 exec 3>&-
 wait $first
 wait $second
