@@ -58,8 +58,13 @@ func heat(t *testing.T) string {
 // computes has a launcher start heat with four ranks, whose result has to be right.
 func computes(t *testing.T, env, launcher []string, found string) {
 	t.Helper()
+	commandComputes(t, env, append(launcher, "-n", "4", heat(t), "-verify"), found)
+}
+
+func commandComputes(t *testing.T, env, command []string, found string) {
+	t.Helper()
 	env = append(env, EnvDebug+"=1")
-	status, out, errOut := launch(t, env, append(launcher, "-n", "4", heat(t), "-verify")...)
+	status, out, errOut := launch(t, env, command...)
 	if status != 0 || !strings.Contains(out, "heat: identical to the serial result\n") || !strings.Contains(out, ", 4 ranks, ") {
 		t.Errorf("exit status %d, %s%s", status, out, errOut)
 	}
@@ -82,8 +87,12 @@ func aborts(t *testing.T, env, launcher []string) int {
 	if err != nil {
 		t.Fatal(err)
 	}
-	env = append(env, reapedRole+"="+roleAbort)
-	status, out, errOut := launch(t, env, append(launcher, "-n", "3", exe, "7")...)
+	return commandAborts(t, append(env, reapedRole+"="+roleAbort), append(launcher, "-n", "3", exe, "7"))
+}
+
+func commandAborts(t *testing.T, env, command []string) int {
+	t.Helper()
+	status, out, errOut := launch(t, env, command...)
 	if !strings.Contains(errOut, "softnd: rank 1 of 3 aborts the job with code 7: there is nothing to do\n") {
 		t.Errorf("exit status %d, %s%s", status, out, errOut)
 	}
