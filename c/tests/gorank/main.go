@@ -37,10 +37,6 @@ func main() {
 	var cancel context.CancelFunc
 	ctx, cancel = context.WithTimeout(context.Background(), 100*time.Second)
 	defer cancel()
-	if len(os.Args) > 1 && os.Args[1] == "bench" {
-		bench()
-		return
-	}
 	if len(os.Args) > 1 && os.Args[1] == "revoke" {
 		revoke()
 		return
