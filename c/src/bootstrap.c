@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "error.h"
+#include "fork.h"
 #include "launcher.h"
 #include "settings.h"
 
@@ -84,7 +85,7 @@ static snd_status attach(struct snd_place *p, struct snd_arena *a, const char *o
 	}
 	snprintf(p->launcher, sizeof p->launcher, "started by ndrun behind a wrapper, arena from ndrun");
 	s = snd_arena_attach(a, file, snd_clock() + ATTACH_TIMEOUT, op);
-	close(file);
+	snd_fork_close(file);
 	return s;
 }
 
@@ -159,7 +160,7 @@ void snd_place_leave(struct snd_place *p)
 void snd_place_hang_up(struct snd_place *p)
 {
 	if (p->channel >= 0)
-		close(p->channel);
+		snd_fork_close(p->channel);
 	p->channel = -1;
 	snd_pmi_hang_up(&p->pmi);
 }

@@ -11,6 +11,7 @@
 
 #include "error.h"
 #include "fabric.h"
+#include "fork.h"
 #include "unix_socket.h"
 
 enum { RECORD = 64, HELLO = 1, WELCOME = 2, WRONG_VERSION = 3, WRONG_USER = 4, PROTOCOL = 1, TIMEOUT_MS = 500 };
@@ -61,10 +62,10 @@ static int listen_as(const char *name)
 {
 	struct sockaddr_un at = {.sun_family = AF_UNIX};
 	memcpy(at.sun_path + 1, name, strlen(name));
-	int s = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	int s = snd_unix_socket(SOCK_NONBLOCK);
 	if (s >= 0 && (bind(s, (struct sockaddr *)&at, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(name))) != 0 || listen(s, SOMAXCONN) != 0)) {
 		int e = errno;
-		close(s);
+		snd_fork_close(s);
 		errno = e;
 		return -1;
 	}
@@ -81,14 +82,14 @@ static snd_status ask(const char *at, int fds[2], uint64_t id[2], const char *op
 	if (s < 0)
 		return snd_fail(errno == ECONNREFUSED ? SND_HOST_UNREACHABLE : SND_IO_TIMEOUT, "%s: connect to a member: %s", op, strerror(errno));
 	if (!snd_unix_peer_is_us(s)) {
-		close(s);
+		snd_fork_close(s);
 		return snd_fail(SND_CONNECTION_REFUSED, "%s: the name belongs to another user", op);
 	}
 	unsigned char b[RECORD + 1];
 	size_t count = 0;
 	fill(b, HELLO);
 	ssize_t n = send(s, b, RECORD, MSG_NOSIGNAL) == RECORD ? snd_unix_receive(s, b, sizeof b, fds, 2, &count) : -1;
-	close(s);
+	snd_fork_close(s);
 	const bool member = n >= 12 && get(b, 8) == FABRIC_MAGIC, known = member && n == RECORD && get(b + 8, 4) == PROTOCOL;
 	const uint64_t status = known ? get(b + 12, 4) : 0;
 	if (status == WELCOME && count == 2 && is_listener(fds[1], at)) {
@@ -97,7 +98,7 @@ static snd_status ask(const char *at, int fds[2], uint64_t id[2], const char *op
 		return SND_SUCCESS;
 	}
 	for (size_t i = 0; i < count; i++)
-		close(fds[i]);
+		snd_fork_close(fds[i]);
 	char why[160];
 	if (status == WRONG_VERSION) {
 		snprintf(why, sizeof why, "their layout has version %" PRIu64 " and hash %#" PRIx64 ", this program's %u and %#" PRIx64, get(b + 16, 4), get(b + 24, 8), SNDL_LAYOUT_VERSION,
@@ -190,7 +191,7 @@ void snd_stop_serving(struct snd_fabric *f)
 		f->joiners[i].socket = -1;
 	}
 	if (f->socket >= 0)
-		close(f->socket);
+		snd_fork_close(f->socket);
 	f->socket = -1;
 }
 
@@ -207,7 +208,7 @@ static snd_status find(struct snd_fabric *f, const char *name, uint32_t ranks, u
 		s = ask(at, fds, id, op);
 		if (s == SND_SUCCESS) {
 			s = snd_arena_attach(&f->arena, fds[0], deadline, op);
-			close(fds[0]);
+			snd_fork_close(fds[0]);
 			if (s == SND_SUCCESS && (f->arena.id[0] != id[0] || f->arena.id[1] != id[1]))
 				s = snd_fail(SND_INVALID_PARAMETER, "%s: the arena in the reply is not the announced one", op);
 			if (s == SND_SUCCESS && ranks != 0 && ranks != f->arena.ranks)
@@ -216,7 +217,7 @@ static snd_status find(struct snd_fabric *f, const char *name, uint32_t ranks, u
 				f->socket = fds[1];
 				(void)fcntl(f->socket, F_SETFL, O_NONBLOCK);
 			} else {
-				close(fds[1]);
+				snd_fork_close(fds[1]);
 			}
 			return s;
 		}

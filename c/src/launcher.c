@@ -10,6 +10,7 @@
 
 #include "arena.h"
 #include "error.h"
+#include "fork.h"
 #include "unix_socket.h"
 
 enum { TIMEOUT_MS = 10000, NAME = 100, DIGITS = 32 };
@@ -104,8 +105,8 @@ int snd_launcher_dial(const char *address, uint32_t rank, int *file, const char 
 	if (n <= 0 || !is_kind(message, "welcome") || (file != NULL) != (count == 1)) {
 		(void)snd_fail(SND_CONNECTION_REFUSED, "%s: connect to launcher: %.300s", op, n > 0 ? text_of(message) : "no answer, or it runs as another user");
 		if (count == 1)
-			close(passed);
-		close(s);
+			snd_fork_close(passed);
+		snd_fork_close(s);
 		return -1;
 	}
 	if (file != NULL)
@@ -116,7 +117,7 @@ int snd_launcher_dial(const char *address, uint32_t rank, int *file, const char 
 void snd_launcher_leave(int channel)
 {
 	(void)send_text(channel, "{\"kind\":\"leave\"}");
-	close(channel);
+	snd_fork_close(channel);
 }
 
 bool snd_launcher_abort(int channel, int code, const char *reason)

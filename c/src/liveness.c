@@ -7,6 +7,7 @@
 
 #include "endpoint.h"
 #include "fabric.h"
+#include "fork.h"
 #include "status_page.h"
 #include "watch.h"
 
@@ -150,9 +151,12 @@ static void reap(struct snd_fabric *f, uint32_t slot, uint64_t state)
 {
 	struct snd_arena *a = &f->arena;
 	/* A description of its own: a lock of this process must exclude its other fabrics as well. */
+	snd_fork_hold(); /* a child would keep the lock */
 	int fd = snd_reopen(a->fd);
-	if (fd < 0)
+	if (fd < 0) {
+		snd_fork_release();
 		return;
+	}
 	struct snd_member_record *r = snd_member(a, slot);
 	if (snd_arena_is_ours(a) && snd_lock_record(fd, a, slot)) {
 		bool clean = true;
@@ -182,6 +186,7 @@ static void reap(struct snd_fabric *f, uint32_t slot, uint64_t state)
 		snd_unlock_record(fd, a, slot);
 	}
 	(void)close(fd);
+	snd_fork_release();
 }
 
 static void reap_dead(struct snd_fabric *f)

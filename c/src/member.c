@@ -11,6 +11,7 @@
 
 #include "error.h"
 #include "fabric.h"
+#include "fork.h"
 #include "status_page.h"
 
 static uint64_t pid_namespace(void)
@@ -83,15 +84,19 @@ snd_status snd_join(struct snd_fabric *f, int32_t rank, const char *op)
 	if (getrandom(&f->mark, sizeof f->mark, 0) != (ssize_t)sizeof f->mark)
 		f->mark = (uint32_t)getpid();
 	f->mark |= 2; /* neither unarmed nor armed */
+	snd_fork_hold(); /* until the lock depends on the page alone */
 	int fd = snd_reopen(a->fd);
-	if (fd < 0)
+	if (fd < 0) {
+		snd_fork_release();
 		return snd_fail(SND_UNSUCCESSFUL, "%s: re-open the arena: %s", op, strerror(errno));
+	}
 	uint32_t start = rank >= 0 ? (uint32_t)rank : a->ranks; /* leave the slots below to the ranks */
 	bool taken = false;
 	snd_status s = SND_SUCCESS;
 	for (uint32_t i = 0; i < SNDL_MEMBERS && s == SND_SUCCESS && !taken; i++)
 		s = take(f, fd, (start + i) % SNDL_MEMBERS, &taken, op);
 	close(fd);
+	snd_fork_release();
 	if (s != SND_SUCCESS)
 		return s;
 	if (!taken)

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "error.h"
+#include "fork.h"
 
 enum { SLAB = 256 << 10 };
 
@@ -47,11 +48,13 @@ snd_status snd_start(const char *op)
 {
 	if (snd_forked())
 		return snd_fail(SND_DEVICE_REMOVED, "%s: this process is a forked child: call exec, or use the library in the parent", op);
-	pthread_mutex_lock(&mutex);
+	if (!snd_fork_prepare())
+		return snd_fail(SND_NO_MEMORY, "%s: pthread_atfork: no private memory", op);
+	snd_fork_hold(); /* a child has either the page, or no thread that has begun to use the library */
 	if (alive == NULL && (alive = map((size_t)sysconf(_SC_PAGESIZE))) != NULL)
 		*alive = 1;
 	bool ok = alive != NULL;
-	pthread_mutex_unlock(&mutex);
+	snd_fork_release();
 	return ok ? SND_SUCCESS : snd_fail(SND_NO_MEMORY, "%s: mmap of a page failed", op);
 }
 

@@ -1,11 +1,34 @@
 #include "unix_socket.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
+
+#include "fork.h"
+
+/* kept makes forked children close a descriptor, or closes it. */
+static int kept(int fd)
+{
+	if (fd >= 0 && !snd_fork_closes(fd)) {
+		(void)close(fd);
+		errno = ENOMEM;
+		return -1;
+	}
+	return fd;
+}
+
+int snd_unix_socket(int flags)
+{
+	snd_fork_hold();
+	int s = kept(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | flags, 0)), e = errno;
+	snd_fork_release();
+	errno = e;
+	return s;
+}
 
 int snd_unix_dial(const char *name, int timeout_ms)
 {
@@ -16,7 +39,7 @@ int snd_unix_dial(const char *name, int timeout_ms)
 		return -1;
 	}
 	memcpy(at.sun_path + 1, name, n);
-	int s = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	int s = snd_unix_socket(0);
 	if (s < 0)
 		return -1;
 	struct timeval t = {timeout_ms / 1000, (timeout_ms % 1000) * 1000L};
@@ -28,7 +51,7 @@ int snd_unix_dial(const char *name, int timeout_ms)
 	while (r != 0 && errno == EINTR);
 	if (r != 0) {
 		int e = errno;
-		close(s);
+		snd_fork_close(s);
 		errno = e;
 		return -1;
 	}
@@ -51,13 +74,29 @@ ssize_t snd_unix_receive(int socket, void *buffer, size_t size, int *descriptors
 	} control;
 	struct iovec data = {buffer, size};
 	struct msghdr m = {.msg_iov = &data, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
+	struct timeval limit = {0, 0};
+	socklen_t length = sizeof limit;
+	(void)getsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &limit, &length);
+	const int timeout = limit.tv_sec == 0 && limit.tv_usec == 0 ? -1 : (int)(limit.tv_sec * 1000 + limit.tv_usec / 1000);
 	ssize_t n;
 	*count = 0;
-	do
-		n = recvmsg(socket, &m, MSG_CMSG_CLOEXEC);
-	while (n < 0 && errno == EINTR);
-	if (n < 0)
-		return n;
+	for (;;) {
+		struct pollfd p = {.fd = socket, .events = POLLIN};
+		int ready = poll(&p, 1, timeout);
+		if (ready == 0)
+			errno = EAGAIN;
+		if (ready == 0 || (ready < 0 && errno != EINTR))
+			return -1;
+		snd_fork_hold(); /* until the descriptors are noted */
+		n = recvmsg(socket, &m, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+		if (n >= 0)
+			break;
+		int e = errno;
+		snd_fork_release();
+		errno = e;
+		if (e != EINTR && e != EAGAIN)
+			return -1;
+	}
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(&m); c != NULL; c = CMSG_NXTHDR(&m, c)) {
 		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
 			continue;
@@ -65,11 +104,12 @@ ssize_t snd_unix_receive(int socket, void *buffer, size_t size, int *descriptors
 		for (size_t i = 0; i < passed; i++) {
 			int fd;
 			memcpy(&fd, CMSG_DATA(c) + i * sizeof fd, sizeof fd);
-			if (*count < most)
+			if (*count == most)
+				(void)close(fd);
+			else if (kept(fd) >= 0)
 				descriptors[(*count)++] = fd;
-			else
-				close(fd);
 		}
 	}
+	snd_fork_release();
 	return n;
 }

@@ -1,4 +1,5 @@
-/* Abstract Unix sockets of type SOCK_SEQPACKET, which pass descriptors. */
+/* Abstract Unix sockets of type SOCK_SEQPACKET, which pass descriptors. Forked children close all these descriptors:
+ * snd_fork_close closes them in this process. */
 #ifndef SND_UNIX_SOCKET_H
 #define SND_UNIX_SOCKET_H
 
@@ -7,6 +8,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+/* snd_unix_socket makes a socket; it returns -1 with errno. */
+int snd_unix_socket(int flags);
 /* snd_unix_dial connects to an abstract name (without @), with a time-out in milliseconds for each operation. It returns
  * -1 with errno. */
 int snd_unix_dial(const char *name, int timeout_ms);

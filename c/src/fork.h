@@ -1,0 +1,19 @@
+/* A forked child must keep neither the lock of a member that is just joining, nor the name of a fabric, nor the connection
+ * to the launcher. Otherwise other processes would not detect the end of the parent before that of the child. */
+#ifndef SND_FORK_H
+#define SND_FORK_H
+
+#include <stdbool.h>
+
+/* snd_fork_prepare installs the handlers of fork; it returns false if there is no memory. */
+bool snd_fork_prepare(void);
+/* Between snd_fork_hold and snd_fork_release no child is made. The section must not block for long: fork waits for it. It
+ * blocks signals, whose handlers might call fork. */
+void snd_fork_hold(void);
+void snd_fork_release(void);
+/* snd_fork_closes makes forked children close a descriptor; it returns false if there is no memory. The caller has called
+ * snd_fork_hold before it made the descriptor. snd_fork_close closes it in this process. */
+bool snd_fork_closes(int fd);
+void snd_fork_close(int fd);
+
+#endif

@@ -1,0 +1,115 @@
+/* Children that are forked without exec while other threads join and leave. They outlive their parent, and must keep neither
+ * the lock of a member nor the name of a fabric. In the children every call returns SND_DEVICE_REMOVED. */
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "../src/fabric.h"
+#include "check.h"
+
+enum { ROUNDS = 30, CHILDREN = 30, SLEEP_US = 150 };
+
+static void *join_and_leave(void *arg)
+{
+	const int fd = *(int *)arg;
+	for (;;) {
+		snd_fabric *f;
+		OK(snd_fabric_attach(fd, -1, NULL, &f));
+		OK(snd_fabric_close(f));
+	}
+	return NULL;
+}
+
+/* stay waits for the end of the test, which closes the pipe. */
+static void stay(int end_of_test)
+{
+	char c;
+	snd_fabric *f;
+	CHECK(snd_fabric_create(0, 0, NULL, &f) == SND_DEVICE_REMOVED);
+	CHECK(snd_fabric_open("forks", 0, 0, -1, NULL, &f) == SND_DEVICE_REMOVED);
+	CHECK(read(end_of_test, &c, 1) == 0);
+	_exit(0);
+}
+
+/* parent forks children, and says when it is done. */
+static int parent(int arena, int end_of_test, const char *name)
+{
+	pthread_t t;
+	snd_fabric *named;
+	OK(snd_fabric_open(name, 0, UINT64_C(1) << 28, -1, NULL, &named));
+	pthread_create(&t, NULL, join_and_leave, &arena);
+	for (int i = 0; i < CHILDREN; i++) {
+		nanosleep(&(struct timespec){0, SLEEP_US * 1000}, NULL);
+		if (fork() == 0)
+			stay(end_of_test);
+	}
+	CHECK(write(STDOUT_FILENO, "x", 1) == 1);
+	pause();
+	return 0;
+}
+
+static int live_members(snd_fabric *f)
+{
+	int n = 0;
+	struct snd_peer p;
+	for (uint32_t slot = 0; slot < SNDL_MEMBERS; slot++)
+		n += snd_peer_in_slot(f, slot, &p);
+	return n;
+}
+
+int main(int argc, char **argv)
+{
+	if (argc == 4)
+		return parent(atoi(argv[1]), atoi(argv[2]), argv[3]);
+	snd_fabric *f, *named;
+	OK(snd_fabric_create(0, UINT64_C(1) << 28, NULL, &f));
+	char fd_text[12], end_text[12], name[40];
+	snprintf(name, sizeof name, "forks-%d", (int)getpid());
+	int fd = fcntl(snd_fabric_descriptor(f), F_DUPFD, 100), end[2];
+	snprintf(fd_text, sizeof fd_text, "%d", fd);
+	for (int round = 0; round < ROUNDS; round++) {
+		int done[2], status;
+		char c;
+		CHECK(pipe2(end, O_CLOEXEC) == 0 && pipe2(done, O_CLOEXEC) == 0);
+		int inherited = fcntl(end[0], F_DUPFD, 100);
+		snprintf(end_text, sizeof end_text, "%d", inherited);
+		pid_t pid = fork();
+		if (pid == 0) {
+			prctl(PR_SET_PDEATHSIG, SIGKILL);
+			dup2(done[1], STDOUT_FILENO);
+			execl("/proc/self/exe", "test_forks", fd_text, end_text, name, (char *)NULL);
+			_exit(127);
+		}
+		close(inherited);
+		close(done[1]);
+		CHECK(read(done[0], &c, 1) == 1);
+		CHECK(kill(pid, SIGKILL) == 0 && waitpid(pid, &status, 0) == pid && WIFSIGNALED(status));
+		/* The children live. Of the parent only members are left whose locks are free. */
+		for (int i = 0; i < 4; i++)
+			for (uint32_t slot = 0; slot < SNDL_MEMBERS; slot++) {
+				struct snd_peer p;
+				if (snd_peer_in_slot(f, slot, &p))
+					(void)snd_check_alive(f, &p);
+			}
+		if (live_members(f) != 1) {
+			fprintf(stderr, "round %d: %d members live, want 1\n", round, live_members(f));
+			return 1;
+		}
+		int64_t begin = snd_clock();
+		OK(snd_fabric_open(name, 0, UINT64_C(1) << 28, -1, NULL, &named)); /* the name is free */
+		CHECK(snd_clock() - begin < INT64_C(5000000000));
+		OK(snd_fabric_close(named));
+		close(end[0]);
+		close(end[1]);
+		close(done[0]);
+		snd_check_liveness(f);
+	}
+	OK(snd_fabric_close(f));
+	(void)argv;
+	return 0;
+}
