@@ -1,5 +1,6 @@
 /* Settings and launchers' variables in the environment: what snd_job_init refuses, and with which words. */
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -54,6 +55,71 @@ static void test_bad(void)
 	}
 }
 
+/* What a launcher answers over PMI to rank 0 of 2, and what snd_job_init makes of it. put, if not NULL, is a part of the
+ * requests of the rank. */
+#define BEGINS "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0\ncmd=my_kvsname kvsname=job\n"
+#define MEETS BEGINS "cmd=put_result rc=0\ncmd=barrier_out\n"
+static const struct {
+	const char *answers, *want, *put;
+} launchers[] = {
+	{"", "pmi: init: the launcher closed the connection", "cmd=init pmi_version=1 pmi_subversion=1\n"},
+	{"cmd=resp", "pmi: init: the launcher closed the connection within a line", NULL},
+	{"cmd=foo\n", "pmi: init: unexpected answer \"cmd=foo\": want response_to_init", NULL},
+	{"x\n", "pmi: init: malformed answer \"x\": want name=value pairs that begin with cmd=", NULL},
+	{"\n", "pmi: init: malformed answer \"\": want name=value pairs", NULL},
+	{"mcmd=x cmd=response_to_init\n", "pmi: init: malformed answer", NULL},
+	{"cmd=response_to_init rc=0 rc=1\n", "a name is given twice", NULL},
+	{"cmd=response_to_init rc=-1 msg=no_room\n", "pmi: init: refused by the launcher: rc=-1 no_room", NULL},
+	{"cmd=response_to_init pmi_version=2\n", "pmi: init: unsupported version \"2\" of the launcher: want 1", NULL},
+	{"cmd=response_to_init pmi_version=1\ncmd=my_kvsname\n", "pmi: get_my_kvsname: the launcher's answer has no name", NULL},
+	{BEGINS "cmd=put_result rc=0\ncmd=barrier_out rc=-1 msg=rank_1_has_gone\n", "pmi: barrier_in: refused by the launcher: rc=-1 rank_1_has_gone", "cmd=put kvsname=job key=softnd-host-0 value=boot="},
+	{MEETS "cmd=get_result rc=0 value=boot=%zz\n", "pmi: host of rank 1: malformed value \"boot=%zz\"", NULL},
+	{MEETS "cmd=get_result rc=0\n", "pmi: get softnd-host-1: the launcher's answer has no value", NULL},
+	{MEETS "cmd=get_result rc=0 value=boot=x&host=far+away&network=n&user=7\ncmd=put_result rc=0\ncmd=barrier_out\ncmd=get_result rc=0 value=error:rank+1+runs+on+host+far\n",
+		"init: rank 1 runs on host far", "key=softnd-fabric value=error:rank+1+runs+on+host+far+away%2C+rank+0+on+host+"},
+	{MEETS "cmd=get_result rc=0 value=boot=x&user=7\ncmd=put_result rc=0\ncmd=barrier_out\ncmd=get_result rc=0 value=other\n", "pmi: malformed value of softnd-fabric: \"other\"", NULL},
+	{"-", "pmi: init: line is too long", NULL},
+	{NULL, "pmi: init: the launcher has not answered in time", NULL},
+};
+
+static void test_launchers(void)
+{
+	static char text[1 << 16];
+	for (size_t i = 0; i < sizeof launchers / sizeof launchers[0]; i++) {
+		const char *answers = launchers[i].answers;
+		int ends[2], status;
+		CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
+		memset(text, 'a', 5000);
+		text[5000] = 0;
+		if (answers != NULL && strcmp(answers, "-") != 0)
+			snprintf(text, sizeof text, "%s", answers);
+		if (answers != NULL)
+			CHECK(write(ends[0], text, strlen(text)) == (ssize_t)strlen(text) && shutdown(ends[0], SHUT_WR) == 0);
+		pid_t child = fork();
+		if (child == 0) {
+			snd_job *job = NULL;
+			close(ends[0]);
+			snprintf(text, sizeof text, "%d", ends[1]);
+			CHECK(setenv("PMI_FD", text, 1) == 0 && setenv("PMI_RANK", "0", 1) == 0 && setenv("PMI_SIZE", "2", 1) == 0);
+			snd_status s = snd_job_init(NULL, INT64_C(1000000000), &job);
+			if (s == SND_SUCCESS || strncmp(snd_last_error(), "init: ", 6) != 0 || strstr(snd_last_error(), launchers[i].want) == NULL) {
+				fprintf(stderr, "launcher %zu: want %s, got %s: %s\n", i, launchers[i].want, snd_status_name(s), snd_last_error());
+				exit(1);
+			}
+			exit(0);
+		}
+		close(ends[1]);
+		CHECK(waitpid(child, &status, 0) == child && status == 0);
+		ssize_t n = read(ends[0], text, sizeof text - 1);
+		text[n > 0 ? n : 0] = 0;
+		close(ends[0]);
+		if (launchers[i].put != NULL && strstr(text, launchers[i].put) == NULL) {
+			fprintf(stderr, "launcher %zu: no %s in %s\n", i, launchers[i].put, text);
+			exit(1);
+		}
+	}
+}
+
 /* The durations that Go's time.ParseDuration accepts. */
 static const struct {
 	const char *text;
@@ -93,6 +159,7 @@ int main(void)
 	for (size_t i = 0; i < sizeof ours / sizeof ours[0]; i++)
 		CHECK(unsetenv(ours[i]) == 0);
 	test_bad();
+	test_launchers();
 	test_durations();
 	return 0;
 }

@@ -82,6 +82,26 @@ static void test_heap(void)
 	OK(snd_fabric_close(f));
 }
 
+/* An arena of another version is refused, with the name of its build, whatever bytes that has. */
+static void test_versions(void)
+{
+	struct snd_arena a, other;
+	CHECK(snd_arena_create(&a, 2, UINT64_C(256) << 20, "test") == SND_SUCCESS); /* an internal call, which may change errno */
+	struct snd_header *h = snd_header(&a);
+	snprintf(h->build, sizeof h->build, "v7.8.9\a");
+	snd_set(&h->layout, 5);
+	CHECK(snd_arena_attach(&other, a.fd, -1, "init") == SND_NOT_SUPPORTED);
+	CHECK(strncmp(snd_last_error(), "init: the arena was made by softnd v7.8.9?, this program contains softnd libsoftnd ", 83) == 0);
+	CHECK(strstr(snd_last_error(), ": arena of another version (the arena's layout has hash 0x5, this program's 0x") != NULL);
+	snd_set32(&h->version, 99);
+	memset(h->build, 'x', sizeof h->build);
+	CHECK(snd_arena_attach(&other, a.fd, -1, "init") == SND_NOT_SUPPORTED && strstr(snd_last_error(), "xxx, this program") != NULL);
+	CHECK(strstr(snd_last_error(), "(the arena's layout has version 99, this program's 1): build all programs with one release of softnd") != NULL);
+	memset(h->build, 0, sizeof h->build);
+	CHECK(snd_arena_attach(&other, a.fd, -1, "init") == SND_NOT_SUPPORTED && strstr(snd_last_error(), "softnd of an unnamed build, ") != NULL);
+	snd_arena_close(&a);
+}
+
 /* The page of a member with more endpoints than fit: the text is balanced, within the page, and names how many are left
  * out. A member that dies while it writes leaves an odd number, which its successor makes even. */
 static void test_status_page(void)
@@ -198,6 +218,7 @@ int main(void)
 	test_hash();
 	test_sha256();
 	test_status_page();
+	test_versions();
 	test_heap();
 	test_bounds();
 	test_tokens();
