@@ -56,12 +56,15 @@ module softnd
   integer(c_int32_t), parameter :: snd_request_read = 4
   integer(c_int32_t), parameter :: snd_request_write = 5
   integer(c_int32_t), parameter :: snd_request_receive_and_invalidate = 32769
+  integer(c_int32_t), parameter :: snd_request_fast_register = 32770
+  integer(c_int32_t), parameter :: snd_page_size = 4096
   integer(c_int32_t), parameter :: snd_silent_success = 1
   integer(c_int32_t), parameter :: snd_read_fence = 2
   integer(c_int32_t), parameter :: snd_solicit_event = 4
   integer(c_int32_t), parameter :: snd_allow_read = 8
   integer(c_int32_t), parameter :: snd_allow_write = 16
   integer(c_int32_t), parameter :: snd_inline = 32
+  integer(c_int32_t), parameter :: snd_read_local_invalidate = 256
   integer(c_int32_t), parameter :: snd_defer = 512
   integer(c_int32_t), parameter :: snd_this_endpoint_only = 65536
   integer(c_int32_t), parameter :: snd_thread_domain = 0
@@ -107,6 +110,16 @@ module softnd
     integer(c_int64_t) :: address = 0
     integer(c_int64_t) :: length = 0
     integer(c_int32_t) :: token = 0
+    integer(c_int32_t) :: reserved = 0
+  end type
+
+  type, bind(c) :: snd_fast_registration
+    type(c_ptr) :: pages = c_null_ptr
+    integer(c_int32_t) :: page_count = 0
+    integer(c_int32_t) :: offset = 0
+    integer(c_int64_t) :: length = 0
+    integer(c_int64_t) :: address = 0
+    integer(c_int32_t) :: rights = 0
     integer(c_int32_t) :: reserved = 0
   end type
 
@@ -321,6 +334,45 @@ module softnd
       integer(c_int64_t), value :: timeout
       integer(snd_status) :: r
     end function
+    function snd_mapping_create(mr, buffer, length, mapping) result(r) bind(c)
+      import
+      type(c_ptr), value :: mr, buffer
+      integer(c_int64_t), value :: length
+      type(c_ptr), intent(out) :: mapping
+      integer(snd_status) :: r
+    end function
+    function snd_mapping_pages(mapping, pages, capacity) result(r) bind(c)
+      import
+      type(c_ptr), value :: mapping
+      integer(c_int64_t), intent(out) :: pages(*)
+      integer(c_int32_t), value :: capacity
+      integer(c_int32_t) :: r
+    end function
+    function snd_mapping_offset(mapping) result(r) bind(c)
+      import
+      type(c_ptr), value :: mapping
+      integer(c_int32_t) :: r
+    end function
+    function snd_mapping_close(mapping, timeout) result(r) bind(c)
+      import
+      type(c_ptr), value :: mapping
+      integer(c_int64_t), value :: timeout
+      integer(snd_status) :: r
+    end function
+    function snd_adapter_privileged_token(adapter, token) result(r) bind(c)
+      import
+      type(c_ptr), value :: adapter
+      integer(c_int32_t), intent(out) :: token
+      integer(snd_status) :: r
+    end function
+    function snd_mr_create_fast(adapter, pages, remote, mr) result(r) bind(c)
+      import
+      type(c_ptr), value :: adapter
+      integer(c_int32_t), value :: pages
+      integer(c_int), value :: remote
+      type(c_ptr), intent(out) :: mr
+      integer(snd_status) :: r
+    end function
     function snd_cq_create(adapter, depth, cq) result(r) bind(c)
       import
       type(c_ptr), value :: adapter
@@ -357,6 +409,20 @@ module softnd
       integer(c_int), intent(out) :: descriptor
       integer(snd_status) :: r
     end function
+    function snd_cq_moderate(cq, interval, count) result(r) bind(c)
+      import
+      type(c_ptr), value :: cq
+      integer(c_int64_t), value :: interval
+      integer(c_int32_t), value :: count
+      integer(snd_status) :: r
+    end function
+    function snd_cq_notify_affinity(cq, group, mask) result(r) bind(c)
+      import
+      type(c_ptr), value :: cq
+      integer(c_int16_t), intent(out) :: group
+      integer(c_int64_t), intent(out) :: mask
+      integer(snd_status) :: r
+    end function
     function snd_cq_resize(cq, depth) result(r) bind(c)
       import
       type(c_ptr), value :: cq
@@ -387,6 +453,21 @@ module softnd
       import
       type(c_ptr), value :: srq
       integer(c_int64_t), value :: timeout
+      integer(snd_status) :: r
+    end function
+    function snd_srq_post(srq, requests, count, posted) result(r) bind(c)
+      import
+      type(c_ptr), value :: srq
+      type(snd_request), intent(in) :: requests(*)
+      integer(c_int32_t), value :: count
+      integer(c_int32_t), intent(out) :: posted
+      integer(snd_status) :: r
+    end function
+    function snd_srq_notify_affinity(srq, group, mask) result(r) bind(c)
+      import
+      type(c_ptr), value :: srq
+      integer(c_int16_t), intent(out) :: group
+      integer(c_int64_t), intent(out) :: mask
       integer(snd_status) :: r
     end function
     function snd_srq_modify(srq, depth, threshold) result(r) bind(c)
@@ -465,6 +546,23 @@ module softnd
       type(c_ptr), value :: endpoint
       integer(c_int64_t), value :: context
       type(c_ptr), value :: window
+      integer(c_int32_t), value :: flags
+      integer(snd_status) :: r
+    end function
+    function snd_endpoint_fast_register(endpoint, context, mr, registration, flags) result(r) bind(c)
+      import
+      type(c_ptr), value :: endpoint
+      integer(c_int64_t), value :: context
+      type(c_ptr), value :: mr
+      type(snd_fast_registration), intent(in) :: registration
+      integer(c_int32_t), value :: flags
+      integer(snd_status) :: r
+    end function
+    function snd_endpoint_invalidate_mr(endpoint, context, mr, flags) result(r) bind(c)
+      import
+      type(c_ptr), value :: endpoint
+      integer(c_int64_t), value :: context
+      type(c_ptr), value :: mr
       integer(c_int32_t), value :: flags
       integer(snd_status) :: r
     end function

@@ -66,17 +66,21 @@ static bool place(struct snd_arena *a, uint64_t size)
 	return true;
 }
 
-/* map_all maps the whole file. Neither forked children nor core dumps contain the mapping. */
+bool snd_own_process_only(const struct snd_arena *a, void *at, uint64_t size)
+{
+	return madvise(at, size, MADV_DONTFORK) == 0 && (a->dumped || madvise(at, size, MADV_DONTDUMP) == 0);
+}
+
+/* map_all maps the whole file. */
 static snd_status map_all(struct snd_arena *a, const char *op)
 {
-	bool dumped;
-	snd_status s = snd_read_flag("SOFTND_DUMP_ARENA", &dumped, op);
+	snd_status s = snd_read_flag("SOFTND_DUMP_ARENA", &a->dumped, op);
 	if (s != SND_SUCCESS)
 		return s;
 	void *at = mmap(NULL, a->size, PROT_READ | PROT_WRITE, MAP_SHARED, a->fd, 0);
 	if (at == MAP_FAILED)
 		return snd_fail(SND_NO_MEMORY, "%s: mmap of %" PRIu64 " bytes: %s (address space limit? see ulimit -v)", op, a->size, strerror(errno));
-	if (madvise(at, a->size, MADV_DONTFORK) != 0 || (!dumped && madvise(at, a->size, MADV_DONTDUMP) != 0)) {
+	if (!snd_own_process_only(a, at, a->size)) {
 		int e = errno;
 		munmap(at, a->size);
 		return snd_fail(SND_UNSUCCESSFUL, "%s: madvise: %s", op, strerror(e));

@@ -22,6 +22,7 @@ struct snd_arena {
 	uint64_t secret[2], id[2];
 	uint32_t ranks;
 	int fd; /* with an open file description of its own */
+	bool dumped; /* core dumps contain the arena */
 	dev_t device;
 	ino_t inode;
 };
@@ -35,6 +36,8 @@ int snd_reopen(int fd);
  * verb; build is its name of at most size bytes, which may hold anything; why says what differs. */
 snd_status snd_other_version(const char *subject, const char *build, size_t size, const char *why, const char *op);
 #define SOFTND_BUILD "libsoftnd " SOFTND_VERSION
+/* snd_own_process_only keeps a mapping of the arena out of forked children and core dumps. */
+bool snd_own_process_only(const struct snd_arena *a, void *at, uint64_t size);
 
 /* snd_arena_is_ours reports whether the descriptor still refers to the arena. */
 bool snd_arena_is_ours(const struct snd_arena *a);

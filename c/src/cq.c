@@ -273,6 +273,8 @@ snd_status snd_cq_close(snd_cq *cq)
 	struct snd_fabric *f = cq->object.fabric;
 	cq->closed = true;
 	cq->head = cq->tail;
+	if (cq->has_timer)
+		snd_list_remove(&cq->timer.link);
 	snd_list_remove(&cq->link);
 	snd_list_append(&f->closing_queues, &cq->link);
 	snd_object_hide(&cq->object);

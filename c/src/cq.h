@@ -44,13 +44,20 @@ struct snd_cq {
 	bool overrun, closed;
 
 	/* Events. A result is named by its number plus one, counted from the first of the queue. */
-	bool watched;                        /* a call of notify waits, or there is an event descriptor */
+	bool watched;                        /* a call of notify waits, there is an event descriptor, or events are delayed */
 	uint64_t base;                       /* number of the result in place 0 */
 	uint64_t last_error, last_solicited; /* the latest such results */
 	uint64_t last_released;              /* the latest result that ended a notify */
 	struct snd_link notifications;       /* calls that wait, oldest first */
 	int fd;                              /* event descriptor; -1 = none */
 	bool signaled;                       /* written, and the queue was not empty since */
+	/* Moderation delays events, so that one covers many results. */
+	bool moderated, has_timer;  /* has_timer: the timer is in the deferred work */
+	int32_t event_count;        /* negative: only the interval ends a delay */
+	int64_t event_interval;     /* negative: only the count ends a delay */
+	int64_t due;                /* when the oldest delayed result is as old as the interval */
+	uint64_t announced, announced_solicited; /* the latest results that can end a notify */
+	struct snd_work timer;
 	struct snd_slots nobody; /* of results whose endpoint is closed */
 	struct snd_link link;
 };
@@ -68,6 +75,8 @@ snd_status snd_cq_wait_status(const struct snd_cq *q, snd_status s, const char *
 void snd_cq_signal(struct snd_cq *q);
 /* snd_cq_event ends calls of notify that the latest result satisfies, and makes the event descriptor readable. */
 void snd_cq_event(struct snd_cq *q, bool failed, bool solicited);
+/* snd_cq_signal makes the event descriptor readable if it is not. */
+void snd_cq_signal(struct snd_cq *q);
 
 /* snd_cq_push adds a result of the endpoint that slots belongs to. */
 static inline void snd_cq_push(struct snd_cq *q, struct snd_slots *slots, snd_status status, uint32_t type, uint64_t context,

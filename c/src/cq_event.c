@@ -13,11 +13,16 @@ struct notification {
 	bool released;
 };
 
-static void update_watched(struct snd_cq *q) { q->watched = q->fd >= 0 || !snd_list_is_empty(&q->notifications); }
+static void update_watched(struct snd_cq *q) { q->watched = q->fd >= 0 || !snd_list_is_empty(&q->notifications) || q->moderated; }
 
+/* latest returns the latest result that can end a notify of a type. */
 static uint64_t latest(const struct snd_cq *q, uint32_t type)
 {
-	return type == SND_NOTIFY_ANY ? q->base + q->tail : type == SND_NOTIFY_SOLICITED ? q->last_solicited : q->last_error;
+	if (type == SND_NOTIFY_ERRORS)
+		return q->last_error; /* never delayed */
+	if (q->moderated)
+		return type == SND_NOTIFY_ANY ? q->announced : q->announced_solicited;
+	return type == SND_NOTIFY_ANY ? q->base + q->tail : q->last_solicited;
 }
 
 /* release_notifications ends all calls if there is a new result of their widest type that has not been taken. */
@@ -55,14 +60,61 @@ void snd_cq_signal(struct snd_cq *q)
 	}
 }
 
+/* raise_event raises an event for all results so far. */
+static void raise_event(struct snd_cq *q)
+{
+	q->announced = q->base + q->tail;
+	q->announced_solicited = q->last_solicited;
+	release_notifications(q);
+	snd_cq_signal(q);
+}
+
+/* unannounced returns the number of queued results for which there was no event. */
+static uint64_t unannounced(const struct snd_cq *q)
+{
+	uint64_t taken = q->base + q->head;
+	return q->base + q->tail - (q->announced > taken ? q->announced : taken);
+}
+
+/* run_timer raises the delayed event when its time has come. If the oldest result was taken meanwhile, the event of the
+ * others is slightly early. */
+static bool run_timer(struct snd_work *work)
+{
+	struct snd_cq *q = SND_OF(work, struct snd_cq, timer);
+	if (q->moderated && q->event_interval >= 0 && unannounced(q) > 0) {
+		if (snd_clock() < q->due)
+			return false;
+		raise_event(q);
+	}
+	q->has_timer = false;
+	return true;
+}
+
+/* delay_event reports whether the event of the latest result is delayed. */
+static bool delay_event(struct snd_cq *q)
+{
+	const uint64_t n = unannounced(q);
+	if (q->event_count >= 0 && n >= (uint64_t)q->event_count)
+		return false;
+	if (n == 1 && q->event_interval > 0)
+		q->due = snd_deadline(q->event_interval);
+	if (q->event_interval > 0 && !q->has_timer) {
+		q->has_timer = true;
+		q->timer.run = run_timer;
+		snd_defer(q->object.fabric, &q->timer);
+	}
+	return true;
+}
+
 void snd_cq_event(struct snd_cq *q, bool failed, bool solicited)
 {
 	if (failed)
 		q->last_error = q->base + q->tail;
 	if (failed || solicited)
 		q->last_solicited = q->base + q->tail;
-	release_notifications(q);
-	snd_cq_signal(q);
+	if (q->moderated && !failed && delay_event(q)) /* a failure is not delayed: no more results may follow it */
+		return;
+	raise_event(q);
 }
 
 struct notify_wait {
@@ -129,10 +181,28 @@ snd_status snd_cq_event_fd(snd_cq *cq, int *descriptor)
 	} else {
 		snd_set32(&f->event_fds, snd_relaxed32(&f->event_fds) + 1);
 		update_watched(cq);
-		if (cq->head != cq->tail || cq->overrun)
-			snd_cq_event(cq, false, false);
+		if (cq->overrun || latest(cq, SND_NOTIFY_ANY) > cq->base + cq->head)
+			snd_cq_signal(cq);
 		snd_wake_progress(f);
 	}
 	*descriptor = cq->fd;
 	return snd_leave_with(f, s);
+}
+
+snd_status snd_cq_moderate(snd_cq *cq, int64_t interval, int32_t count)
+{
+	const char *op = "moderate events";
+	SND_CHECK(cq, SND_TYPE_CQ, op);
+	if (interval < 0 && count < 0)
+		return snd_fail(SND_INVALID_PARAMETER, "%s: neither an interval nor a count: pass at least one of them", op);
+	SND_ENTER(cq, SND_TYPE_CQ, op);
+	if (cq->moderated && unannounced(cq) > 0)
+		raise_event(cq);
+	cq->announced = cq->base + cq->tail; /* the new settings begin with the next result */
+	cq->announced_solicited = cq->last_solicited;
+	cq->event_interval = interval;
+	cq->event_count = count;
+	cq->moderated = interval != 0 && (count < 0 || count > 1);
+	update_watched(cq);
+	return snd_leave_with(cq->object.fabric, SND_SUCCESS);
 }

@@ -107,6 +107,7 @@ struct snd_send_request {
 	uint32_t stalls;                 /* how often it has found none */
 	struct snd_invalidatable *object; /* which a Bind or Invalidate changes */
 	struct snd_binding binding;
+	struct snd_registration *registration; /* of a fast registration that is not executed */
 	struct snd_entry bounce_entry;
 	int bounce_index; /* bounce buffer that receives the data of a Read; -1 = none */
 	bool invalidate;
@@ -114,6 +115,7 @@ struct snd_send_request {
 	bool responder_copies;
 	bool has_receive;
 	bool draining;
+	bool has_invalidated; /* a Read whose region is invalidated */
 	bool needs_ack;
 	bool finished;
 };
@@ -254,6 +256,7 @@ void snd_close_endpoint(struct snd_endpoint *ep);
 void snd_forget_endpoint(struct snd_endpoint *ep);
 
 /* request.c */
+const char *snd_request_name(const struct snd_send_request *r);
 struct snd_send_request *snd_enqueue_pushed(struct snd_endpoint *ep, uint32_t kind, uint64_t context);
 bool snd_run_requests(struct snd_endpoint *ep, uint64_t *budget);
 void snd_complete_request(struct snd_endpoint *ep, struct snd_send_request *r);
@@ -282,6 +285,9 @@ uint32_t snd_entry_flags(const struct snd_send_request *r);
 /* send.c */
 enum snd_outcome snd_execute_send(struct snd_endpoint *ep, struct snd_send_request *r, uint64_t *budget);
 bool snd_has_receive(struct snd_connection *c);
+
+/* fastreg.c */
+snd_status snd_prepare_registration(struct snd_endpoint *ep, struct snd_mr *mr, const snd_fast_registration *p, struct snd_registration **registration, const char *op);
 
 /* serve.c */
 uint32_t snd_serve_sends_fast(struct snd_endpoint *ep, snd_result *results, uint32_t room);

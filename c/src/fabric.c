@@ -167,6 +167,7 @@ static void free_objects(struct snd_fabric *f)
 	}
 	while (!snd_list_is_empty(&f->regions)) {
 		struct snd_mr *m = SND_OF(f->regions.next, struct snd_mr, link);
+		snd_free_registration(m->region.registration);
 		snd_list_remove(&m->link);
 		snd_object_free(&m->object);
 	}
@@ -184,6 +185,7 @@ static void free_objects(struct snd_fabric *f)
 	}
 	while (!snd_list_is_empty(&f->adapters)) {
 		struct snd_adapter *a = SND_OF(f->adapters.next, struct snd_adapter, link);
+		snd_forget_mappings(a);
 		snd_list_remove(&a->link);
 		snd_object_free(&a->object);
 	}
@@ -241,6 +243,7 @@ snd_status snd_adapter_open(snd_fabric *fabric, snd_adapter **adapter)
 	if (s == SND_SUCCESS) {
 		a->number = fabric->id << SNDL_ADAPTER_MEMBER_SHIFT | ++fabric->adapters_opened;
 		snd_list_init(&a->connections);
+		snd_list_init(&a->mappings);
 		snd_list_append(&fabric->adapters, &a->link);
 		*adapter = a;
 	}

@@ -45,10 +45,14 @@ bool snd_end_invalidation(struct snd_invalidatable *i)
 	if (!is_drained(i->adapter, i->local) || !is_drained(i->adapter, i->remote))
 		return false;
 	i->state = SND_UNBOUND;
-	if (!snd_is_region(i))
+	if (snd_is_region(i))
+		snd_end_registration(SND_OF(i, struct snd_region, i));
+	else
 		snd_detach_window(SND_OF(i, struct snd_window, i)->region);
 	return true;
 }
+
+bool snd_is_released(void *invalidatable) { return snd_end_invalidation(invalidatable); }
 
 static bool run_release(struct snd_work *work)
 {

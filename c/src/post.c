@@ -61,6 +61,7 @@ static uint32_t allowed_flags(uint32_t kind)
 	switch (kind) {
 	case SND_REQUEST_SEND: return every | SND_SOLICIT_EVENT | SND_INLINE;
 	case SND_REQUEST_WRITE: return every | SND_INLINE;
+	case SND_REQUEST_READ: return every | SND_READ_LOCAL_INVALIDATE;
 	case SND_REQUEST_BIND: return every | SND_ALLOW_READ | SND_ALLOW_WRITE | SND_THIS_ENDPOINT_ONLY;
 	default: return every;
 	}
@@ -109,8 +110,11 @@ static snd_status post_transfer(struct snd_endpoint *ep, const char *op, uint32_
 			r->entries[r->count++] = (struct snd_entry){0, (uint32_t)r->total, 0};
 	} else {
 		for (uint32_t i = 0; i < count; i++)
-			if (sge[i].length > 0)
-				r->entries[r->count++] = (struct snd_entry){(uint64_t)(uintptr_t)sge[i].buffer, sge[i].length, sge[i].token};
+			if (sge[i].length > 0) {
+				struct snd_entry *e = &r->entries[r->count++];
+				*e = (struct snd_entry){(uint64_t)(uintptr_t)sge[i].buffer, sge[i].length, sge[i].token};
+				snd_resolve(ep->adapter, e->address, e->length, &e->token);
+			}
 		r->total = total;
 	}
 	r->remote_address = address;
@@ -272,7 +276,10 @@ snd_status snd_endpoint_post(snd_endpoint *endpoint, const snd_request *requests
 			s = r->flags != 0 ? snd_fail(SND_INVALID_PARAMETER, "%s: request %" PRIu32 ": a receive takes no flags", op, i)
 				: snd_post_receive(endpoint, r->context, r->sge, r->count);
 			break;
-		case SND_REQUEST_SEND: s = post_send(endpoint, r->context, r->sge, r->count, r->flags); break;
+		case SND_REQUEST_SEND:
+			s = r->token == 0 ? post_send(endpoint, r->context, r->sge, r->count, r->flags)
+				: post_transfer(endpoint, "send and invalidate", SND_REQUEST_SEND, r->context, r->sge, r->count, 0, r->token, r->flags, true);
+			break;
 		case SND_REQUEST_WRITE: s = post_write(endpoint, r->context, r->sge, r->count, r->address, r->token, r->flags); break;
 		case SND_REQUEST_READ: s = post_read(endpoint, r->context, r->sge, r->count, r->address, r->token, r->flags); break;
 		default: s = snd_fail(SND_INVALID_PARAMETER, "%s: request %" PRIu32 " has the unknown type %" PRIu32, op, i, r->type);
@@ -287,11 +294,11 @@ snd_status snd_endpoint_post(snd_endpoint *endpoint, const snd_request *requests
 	return snd_leave_with(f, s);
 }
 
-/* post_window posts a request that refers to a window. */
-static void post_window(struct snd_endpoint *ep, struct snd_send_request *r, struct snd_window *w)
+/* post_about posts a request that refers to a window or region. */
+static void post_about(struct snd_endpoint *ep, struct snd_send_request *r, struct snd_invalidatable *object)
 {
-	r->object = &w->i;
-	w->i.references++;
+	r->object = object;
+	object->references++;
 	enqueue(ep, r);
 }
 
@@ -312,8 +319,41 @@ snd_status snd_endpoint_bind(snd_endpoint *endpoint, uint64_t context, snd_mr *m
 	if (s == SND_SUCCESS && !snd_prepare(window, &mr->region, buffer, length, rights, endpoint->number, (flags & SND_THIS_ENDPOINT_ONLY) != 0, &r->binding))
 		s = snd_fail(SND_ACCESS_VIOLATION, "%s: %" PRIu64 " bytes at %p are not within the region, or SND_ALLOW_WRITE without SND_ALLOW_LOCAL_WRITE", op, length, buffer);
 	if (s == SND_SUCCESS)
-		post_window(endpoint, r, window);
+		post_about(endpoint, r, &window->i);
 	return snd_leave_with(f, submit_on_error(endpoint, s));
+}
+
+snd_status snd_endpoint_fast_register(snd_endpoint *endpoint, uint64_t context, snd_mr *mr, const snd_fast_registration *registration, uint32_t flags)
+{
+	SND_KEEP_ERRNO;
+	const char *op = "fast register";
+	SND_CHECK(endpoint, SND_TYPE_ENDPOINT, op);
+	if (registration == NULL)
+		return snd_fail(SND_INVALID_PARAMETER, "%s: registration is NULL", op);
+	SND_ENTER(endpoint, SND_TYPE_ENDPOINT, op);
+	struct snd_fabric *f = endpoint->object.fabric;
+	if (!snd_belongs(f, mr, SND_TYPE_MR))
+		return snd_leave_with(f, snd_bad_handle(op, "mr"));
+	if (mr->region.i.adapter != endpoint->adapter)
+		return snd_leave_with(f, snd_fail(SND_INVALID_PARAMETER, "%s: the region is of another adapter", op));
+	struct snd_send_request *r = NULL;
+	snd_status s = check_flags(op, SND_REQUEST_FAST_REGISTER, flags);
+	if (s == SND_SUCCESS && (s = new_request(endpoint, op, SND_REQUEST_FAST_REGISTER, flags, context, &r)) == SND_SUCCESS)
+		s = snd_prepare_registration(endpoint, mr, registration, &r->registration, op);
+	if (s == SND_SUCCESS)
+		post_about(endpoint, r, &mr->region.i);
+	return snd_leave_with(f, submit_on_error(endpoint, s));
+}
+
+static snd_status post_invalidation(struct snd_endpoint *ep, const char *op, uint64_t context, struct snd_invalidatable *object, uint32_t flags)
+{
+	if (object->adapter != ep->adapter)
+		return snd_fail(SND_INVALID_PARAMETER, "%s: the object is of another adapter", op);
+	struct snd_send_request *r = NULL;
+	snd_status s = check_flags(op, SND_REQUEST_INVALIDATE, flags);
+	if (s == SND_SUCCESS && (s = new_request(ep, op, SND_REQUEST_INVALIDATE, flags, context, &r)) == SND_SUCCESS)
+		post_about(ep, r, object);
+	return submit_on_error(ep, s);
 }
 
 snd_status snd_endpoint_invalidate(snd_endpoint *endpoint, uint64_t context, snd_window *window, uint32_t flags)
@@ -323,11 +363,17 @@ snd_status snd_endpoint_invalidate(snd_endpoint *endpoint, uint64_t context, snd
 	struct snd_fabric *f = endpoint->object.fabric;
 	if (!snd_belongs(f, window, SND_TYPE_WINDOW))
 		return snd_leave_with(f, snd_bad_handle(op, "window"));
-	if (window->i.adapter != endpoint->adapter)
-		return snd_leave_with(f, snd_fail(SND_INVALID_PARAMETER, "%s: the window is of another adapter", op));
-	struct snd_send_request *r = NULL;
-	snd_status s = check_flags(op, SND_REQUEST_INVALIDATE, flags);
-	if (s == SND_SUCCESS && (s = new_request(endpoint, op, SND_REQUEST_INVALIDATE, flags, context, &r)) == SND_SUCCESS)
-		post_window(endpoint, r, window);
-	return snd_leave_with(f, submit_on_error(endpoint, s));
+	return snd_leave_with(f, post_invalidation(endpoint, op, context, &window->i, flags));
+}
+
+snd_status snd_endpoint_invalidate_mr(snd_endpoint *endpoint, uint64_t context, snd_mr *mr, uint32_t flags)
+{
+	const char *op = "invalidate region";
+	SND_ENTER(endpoint, SND_TYPE_ENDPOINT, op);
+	struct snd_fabric *f = endpoint->object.fabric;
+	if (!snd_belongs(f, mr, SND_TYPE_MR))
+		return snd_leave_with(f, snd_bad_handle(op, "mr"));
+	if (mr->fast_pages == 0)
+		return snd_leave_with(f, snd_fail(SND_INVALID_DEVICE_REQUEST, "%s: the region is not for fast registration: call snd_mr_close", op));
+	return snd_leave_with(f, post_invalidation(endpoint, op, context, &mr->region.i, flags));
 }

@@ -48,7 +48,7 @@ static void publish_posted(struct snd_endpoint *ep, uint64_t room)
 static void publish_receive(struct snd_endpoint *ep, struct snd_receive *r)
 {
 	uint64_t *d = ep->descriptors + ((ep->rposted - 1) & ep->receive_mask) * ep->stride;
-	const struct snd_entry *entries = snd_entries_of(r);
+	struct snd_entry *entries = r->count == 1 ? &r->single : r->list;
 	uint64_t room = r->capacity < SNDL_MAX_SEND_IN_ENTRY ? r->capacity : SNDL_MAX_SEND_IN_ENTRY;
 	/* Stores that would not change the descriptor are skipped: the previous receive in it often had the same size. */
 	if (d[0] != r->capacity)
@@ -56,10 +56,11 @@ static void publish_receive(struct snd_endpoint *ep, struct snd_receive *r)
 	if (d[1] != r->count)
 		d[1] = r->count;
 	for (uint32_t i = 0; i < r->count; i++) {
-		d[2 + 2 * i] = entries[i].address;
-		d[3 + 2 * i] = entries[i].length | (uint64_t)entries[i].token << 32;
-		if (snd_allowed(ep, entries[i].token, SNDL_RIGHT_LOCAL | SNDL_RIGHT_WRITE, entries[i].address, entries[i].length) == NULL)
+		struct snd_entry *e = &entries[i];
+		if (snd_allowed(ep, e->token, SNDL_RIGHT_LOCAL | SNDL_RIGHT_WRITE, e->address, e->length) == NULL && !snd_resolve(ep->adapter, e->address, e->length, &e->token))
 			room = 0;
+		d[2 + 2 * i] = e->address;
+		d[3 + 2 * i] = e->length | (uint64_t)e->token << 32;
 	}
 	publish_posted(ep, room);
 }

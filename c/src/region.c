@@ -15,7 +15,7 @@ snd_status snd_region_init(struct snd_region *r, struct snd_adapter *a, const ch
 	return s;
 }
 
-static void bind_entry(const struct snd_region *r, struct snd_own_entry *e, uint64_t base, uint32_t rights, uint32_t token, uint32_t bind)
+static void bind_entry(struct snd_region *r, struct snd_own_entry *e, uint64_t base, uint32_t rights, uint32_t token, uint32_t bind)
 {
 	e->memory = r->memory;
 	e->base = base;
@@ -23,37 +23,82 @@ static void bind_entry(const struct snd_region *r, struct snd_own_entry *e, uint
 	e->offset = snd_locate(&r->i.adapter->object.fabric->arena, r->memory, r->length);
 	e->adapter = r->i.adapter->number;
 	e->scope = 0;
-	e->invalidates = NULL;
+	e->invalidates = r->registration != NULL ? &r->i : NULL;
 	snd_bind_entry(e, token, bind, rights);
 }
 
-void snd_region_register(struct snd_region *r, void *memory, uint64_t length, uint32_t flags)
+/* bind makes both tokens valid. address is that of memory[0] for peers. */
+static void bind(struct snd_region *r, uint64_t address, uint32_t flags, uint32_t local_bind, uint32_t remote_bind, uint32_t local_token, uint32_t remote_token)
 {
-	r->memory = memory;
-	r->address = (uint64_t)(uintptr_t)memory;
-	r->length = length;
-	r->flags = flags;
-	r->i.state = SND_BOUND;
-	uint32_t local = SNDL_RIGHT_LOCAL | SNDL_RIGHT_READ, remote = SNDL_RIGHT_REMOTE, bind;
+	uint32_t local = SNDL_RIGHT_LOCAL | SNDL_RIGHT_READ, remote = SNDL_RIGHT_REMOTE;
 	if (flags & SND_ALLOW_LOCAL_WRITE)
 		local |= SNDL_RIGHT_WRITE;
 	if (flags & SND_ALLOW_REMOTE_READ)
 		remote |= SNDL_RIGHT_READ;
 	if (flags & (SND_ALLOW_REMOTE_WRITE & ~SND_ALLOW_LOCAL_WRITE))
 		remote |= SNDL_RIGHT_WRITE;
-	r->local_token = snd_next_token(r->i.local, &bind);
-	bind_entry(r, r->i.local, r->address, local, r->local_token, bind);
-	r->remote_token = snd_next_token(r->i.remote, &bind);
-	bind_entry(r, r->i.remote, r->address, remote, r->remote_token, bind);
+	r->address = address;
+	r->flags = flags;
+	r->i.state = SND_BOUND;
+	bind_entry(r, r->i.local, (uint64_t)(uintptr_t)r->memory, local, local_token, local_bind);
+	bind_entry(r, r->i.remote, address, remote, remote_token, remote_bind);
 }
 
-void snd_detach_window(struct snd_region *r) { r->i.windows--; }
+void snd_region_register(struct snd_region *r, void *memory, uint64_t length, uint32_t flags)
+{
+	uint32_t local, remote;
+	r->memory = memory;
+	r->length = length;
+	r->local_token = snd_next_token(r->i.local, &local);
+	r->remote_token = snd_next_token(r->i.remote, &remote);
+	bind(r, (uint64_t)(uintptr_t)memory, flags, local, remote, r->local_token, r->remote_token);
+}
+
+bool snd_region_apply(struct snd_region *r, struct snd_registration *g)
+{
+	if (r->i.state != SND_UNBOUND || r->i.windows > 0 || r->i.retired) {
+		snd_free_registration(g);
+		return false;
+	}
+	r->memory = g->memory;
+	r->length = g->length;
+	r->registration = g;
+	r->i.bound_on = g->bound_on;
+	bind(r, g->address, g->rights, g->local_bind, g->remote_bind, g->local_token, g->remote_token);
+	return true;
+}
+
+void snd_detach_window(struct snd_region *r)
+{
+	r->i.windows--;
+	snd_end_registration(r);
+}
 
 void snd_region_end(struct snd_region *r)
 {
 	struct snd_table *t = &r->i.adapter->object.fabric->table;
 	snd_give_back(t, r->i.local);
 	snd_give_back(t, r->i.remote);
+}
+
+static snd_status new_mr(struct snd_adapter *a, struct snd_mr **mr, const char *op)
+{
+	struct snd_mr *m = snd_new(a->object.fabric, SND_TYPE_MR, sizeof *m);
+	if (m == NULL)
+		return snd_fail(SND_NO_MEMORY, "%s: no private memory", op);
+	snd_status s = snd_region_init(&m->region, a, op);
+	if (s != SND_SUCCESS) {
+		snd_object_free(&m->object);
+		return s;
+	}
+	*mr = m;
+	return SND_SUCCESS;
+}
+
+static void add_mr(struct snd_mr *m)
+{
+	snd_list_append(&m->object.fabric->regions, &m->link);
+	m->region.i.adapter->objects++;
 }
 
 static snd_status begin_mr(struct snd_adapter *a, uint64_t length, uint32_t flags, struct snd_mr **mr, const char *op)
@@ -64,25 +109,18 @@ static snd_status begin_mr(struct snd_adapter *a, uint64_t length, uint32_t flag
 		return snd_fail(SND_INVALID_PARAMETER, "%s: %" PRIu64 " bytes, at most %" PRIu64 ": use several regions", op, length, SND_MAX_REGISTRATION);
 	if ((flags & ~(SND_ALLOW_LOCAL_WRITE | SND_ALLOW_REMOTE_READ | SND_ALLOW_REMOTE_WRITE)) != 0)
 		return snd_fail(SND_INVALID_PARAMETER, "%s: unknown flags %#" PRIx32, op, flags);
-	struct snd_mr *m = snd_new(a->object.fabric, SND_TYPE_MR, sizeof *m);
-	if (m == NULL)
-		return snd_fail(SND_NO_MEMORY, "%s: no private memory", op);
-	snd_status s = snd_region_init(&m->region, a, op);
-	if (s != SND_SUCCESS) {
-		snd_object_free(&m->object);
-		return s;
-	}
-	m->length = length;
-	*mr = m;
-	return SND_SUCCESS;
+	snd_status s = new_mr(a, mr, op);
+	if (s == SND_SUCCESS)
+		(*mr)->length = length;
+	return s;
 }
 
 static void complete_mr(struct snd_mr *m, void *buffer, uint32_t flags)
 {
 	m->buffer = buffer;
+	m->address = (uint64_t)(uintptr_t)buffer;
 	snd_region_register(&m->region, buffer, m->length, flags);
-	snd_list_append(&m->object.fabric->regions, &m->link);
-	m->region.i.adapter->objects++;
+	add_mr(m);
 }
 
 snd_status snd_mr_allocate(snd_adapter *adapter, uint64_t length, uint32_t flags, snd_mr **mr)
@@ -129,9 +167,31 @@ snd_status snd_mr_register(snd_adapter *adapter, void *buffer, uint64_t length, 
 	return snd_leave_with(f, s);
 }
 
+snd_status snd_mr_create_fast(snd_adapter *adapter, uint32_t pages, int remote, snd_mr **mr)
+{
+	SND_KEEP_ERRNO;
+	const char *op = "create memory region";
+	SND_CHECK(adapter, SND_TYPE_ADAPTER, op);
+	if (mr == NULL)
+		return snd_fail(SND_INVALID_PARAMETER, "%s: mr is NULL", op);
+	*mr = NULL;
+	if (pages < 1 || pages > SND_MAX_FAST_PAGES)
+		return snd_fail(SND_INVALID_PARAMETER, "%s: %" PRIu32 " pages, allowed 1 to %d: use several regions, or snd_mr_register", op, pages, SND_MAX_FAST_PAGES);
+	SND_ENTER(adapter, SND_TYPE_ADAPTER, op);
+	struct snd_mr *m = NULL;
+	snd_status s = new_mr(adapter, &m, op);
+	if (s == SND_SUCCESS) {
+		m->fast_pages = pages;
+		m->fast_remote = remote != 0;
+		add_mr(m);
+		*mr = m;
+	}
+	return snd_leave_with(adapter->object.fabric, s);
+}
+
 void *snd_mr_buffer(snd_mr *mr) { SND_GET(mr, SND_TYPE_MR, "buffer of memory region", void *, mr->buffer, NULL); }
 uint64_t snd_mr_length(snd_mr *mr) { SND_GET(mr, SND_TYPE_MR, "length of memory region", uint64_t, mr->length, 0); }
-uint64_t snd_mr_address(snd_mr *mr) { SND_GET(mr, SND_TYPE_MR, "address of memory region", uint64_t, (uint64_t)(uintptr_t)mr->buffer, 0); }
+uint64_t snd_mr_address(snd_mr *mr) { SND_GET(mr, SND_TYPE_MR, "address of memory region", uint64_t, mr->address, 0); }
 uint32_t snd_mr_local_token(snd_mr *mr) { SND_GET(mr, SND_TYPE_MR, "local token", uint32_t, mr->region.local_token, 0); }
 uint32_t snd_mr_remote_token(snd_mr *mr) { SND_GET(mr, SND_TYPE_MR, "remote token", uint32_t, mr->region.remote_token, 0); }
 
@@ -142,12 +202,9 @@ snd_status snd_mr_query(snd_mr *mr, snd_window_descriptor *descriptor)
 	if (descriptor == NULL)
 		return snd_fail(SND_INVALID_PARAMETER, "%s: descriptor is NULL", op);
 	SND_ENTER(mr, SND_TYPE_MR, op);
-	*descriptor = (snd_window_descriptor){(uint64_t)(uintptr_t)mr->buffer, mr->length, mr->region.remote_token, 0};
+	*descriptor = (snd_window_descriptor){mr->address, mr->length, mr->region.remote_token, 0};
 	return snd_leave_with(mr->object.fabric, SND_SUCCESS);
 }
-
-/* is_released is also true if another call has closed the region. */
-static bool is_released(void *arg) { return snd_end_invalidation(arg); }
 
 snd_status snd_mr_close(snd_mr *mr, int64_t timeout)
 {
@@ -157,12 +214,13 @@ snd_status snd_mr_close(snd_mr *mr, int64_t timeout)
 	struct snd_fabric *f = mr->object.fabric;
 	snd_settle_deliveries(f, mr->region.i.adapter);
 	snd_run_deferred(f);
-	if (mr->region.i.windows > 0)
-		return snd_leave_with(f, snd_fail(SND_DEVICE_BUSY, "%s: a window is bound to the region: invalidate it first", op));
+	if (mr->region.i.windows > 0 || mr->mappings > 0)
+		return snd_leave_with(f, snd_fail(SND_DEVICE_BUSY, "%s: %s", op, mr->mappings > 0 ? "a logical mapping lists its pages: close the mapping first"
+			: "a window is bound to the region: invalidate it first"));
 	mr->region.i.retired = true;
 	snd_revoke_all(&mr->region.i);
 	snd_hold(&mr->object);
-	snd_status s = snd_wait_drained(f, timeout, is_released, &mr->region.i, &(struct snd_call){.op = op, .object = "memory region"});
+	snd_status s = snd_wait_drained(f, timeout, snd_is_released, &mr->region.i, &(struct snd_call){.op = op, .object = "memory region"});
 	if (snd_is_closed(&mr->object)) {
 		s = snd_closed_meanwhile(op);
 	} else if (s == SND_SUCCESS) {

@@ -8,13 +8,14 @@
 #include "error.h"
 #include "guard.h"
 
-static const char *op_name(const struct snd_send_request *r)
+const char *snd_request_name(const struct snd_send_request *r)
 {
 	switch (r->kind) {
 	case SND_REQUEST_SEND: return r->invalidate ? "send and invalidate" : "send";
 	case SND_REQUEST_WRITE: return "write";
 	case SND_REQUEST_READ: return "read";
 	case SND_REQUEST_BIND: return "bind";
+	case SND_REQUEST_FAST_REGISTER: return "fast register";
 	default: return "invalidate";
 	}
 }
@@ -33,7 +34,7 @@ enum snd_outcome snd_reject(struct snd_endpoint *ep, struct snd_send_request *r,
 	vsnprintf(text, sizeof text, format, args);
 	va_end(args);
 	snd_finish(r, s);
-	snd_set_cause(ep, s, "%s: %s", op_name(r), text);
+	snd_set_cause(ep, s, "%s: %s", snd_request_name(r), text);
 	return SND_EXECUTED;
 }
 
@@ -322,10 +323,13 @@ static enum snd_outcome copy_one_sided(struct snd_endpoint *ep, struct snd_send_
 	return SND_EXECUTED;
 }
 
+/* execute_bind applies a bind, or a fast registration. */
 static enum snd_outcome execute_bind(struct snd_endpoint *ep, struct snd_send_request *r)
 {
-	if (!snd_apply(SND_OF(r->object, struct snd_window, i), &r->binding))
-		return snd_reject(ep, r, SND_INVALID_DEVICE_REQUEST, "the window is bound already, or closed: invalidate it first");
+	struct snd_registration *g = r->registration;
+	r->registration = NULL;
+	if (g != NULL ? !snd_region_apply(SND_OF(r->object, struct snd_region, i), g) : !snd_apply(SND_OF(r->object, struct snd_window, i), &r->binding))
+		return snd_reject(ep, r, SND_INVALID_DEVICE_REQUEST, "the %s already, or closed: invalidate it first", g != NULL ? "region is registered" : "window is bound");
 	snd_list_append(&ep->bound, &r->object->bound_link);
 	snd_finish(r, SND_SUCCESS);
 	return SND_EXECUTED;
@@ -334,20 +338,54 @@ static enum snd_outcome execute_bind(struct snd_endpoint *ep, struct snd_send_re
 void snd_complete_invalidate(struct snd_send_request *r)
 {
 	r->draining = false;
+	r->has_invalidated = true;
 	snd_finish(r, SND_SUCCESS);
 }
 
 static enum snd_outcome execute_invalidate(struct snd_endpoint *ep, struct snd_send_request *r)
 {
 	if (!r->draining) {
+		struct snd_connection *c = ep->conn;
+		if (snd_is_region(r->object) && c->out.next != snd_load_released(&c->out))
+			return SND_BLOCKED; /* requests that may name the region's local token are still in the ring */
 		if (!snd_invalidate(r->object, ep->number, false))
-			return snd_reject(ep, r, SND_INVALID_DEVICE_REQUEST, "the window is not bound on this endpoint");
+			return snd_reject(ep, r, SND_INVALID_DEVICE_REQUEST, snd_is_region(r->object)
+				? "the region is not registered on this endpoint, or a window still uses it" : "the window is not bound on this endpoint");
 		r->draining = true;
 	}
 	if (!snd_end_invalidation(r->object))
 		return SND_BLOCKED;
 	snd_complete_invalidate(r);
 	return SND_EXECUTED;
+}
+
+/* find_sink finds the region that a Read with SND_READ_LOCAL_INVALIDATE ends. */
+static bool find_sink(struct snd_endpoint *ep, struct snd_send_request *r)
+{
+	r->object = snd_find_bound(ep, r->entries[0].token, SNDL_RIGHT_LOCAL);
+	if (r->object != NULL) {
+		r->object->references++;
+		return true;
+	}
+	struct snd_operand sink;
+	snd_set_operand(r, &sink, &r->entries[0], SNDL_RIGHT_WRITE);
+	enum snd_fault f = snd_check_operand(ep, &sink, r->entries[0].length);
+	if (f != SND_NO_FAULT)
+		snd_reject_local(ep, r, &r->entries[0], f);
+	else
+		snd_reject(ep, r, SND_INVALID_DEVICE_REQUEST, "the first entry is not in a region that this endpoint has fast-registered, or a window is bound to the region");
+	return false;
+}
+
+/* invalidate_sink follows such a Read when its data has arrived, or is on its way through the ring. */
+static enum snd_outcome invalidate_sink(struct snd_endpoint *ep, struct snd_send_request *r)
+{
+	if (r->object == NULL || r->has_invalidated || (r->finished && r->status != SND_SUCCESS))
+		return SND_EXECUTED;
+	if (r->needs_ack && (int64_t)(snd_load_released(&ep->conn->out) - r->end_entry) < 0)
+		return SND_BLOCKED;
+	r->finished = false;
+	return execute_invalidate(ep, r);
 }
 
 /* execute runs or continues the oldest request that is not executed. */
@@ -358,6 +396,7 @@ static enum snd_outcome execute(struct snd_endpoint *ep, struct snd_send_request
 	if (r->draining)
 		return execute_invalidate(ep, r);
 	switch (r->kind) {
+	case SND_REQUEST_FAST_REGISTER:
 	case SND_REQUEST_BIND: return execute_bind(ep, r);
 	case SND_REQUEST_INVALIDATE: return execute_invalidate(ep, r);
 	case SND_REQUEST_SEND: return snd_execute_send(ep, r, budget);
@@ -368,20 +407,29 @@ static enum snd_outcome execute(struct snd_endpoint *ep, struct snd_send_request
 		snd_finish(r, SND_SUCCESS);
 		return SND_EXECUTED;
 	}
+	if ((r->flags & SND_READ_LOCAL_INVALIDATE) != 0 && r->object == NULL && !find_sink(ep, r))
+		return SND_EXECUTED;
 	if (!r->responder_copies && r->transferred == 0)
 		r->responder_copies = ep->object.fabric->target || snd_must_not_overtake(ep->conn);
 	return r->responder_copies ? snd_send_fragments(ep, r, budget) : copy_one_sided(ep, r, budget);
 }
 
-void snd_cancel_request(struct snd_send_request *r)
+static void cancel_preparation(struct snd_send_request *r)
 {
 	snd_cancel_binding(&r->binding);
+	snd_free_registration(r->registration);
+	r->registration = NULL;
+}
+
+void snd_cancel_request(struct snd_send_request *r)
+{
+	cancel_preparation(r);
 	snd_finish(r, SND_CANCELED);
 }
 
 void snd_drop_request(struct snd_send_request *r)
 {
-	snd_cancel_binding(&r->binding);
+	cancel_preparation(r);
 	if (r->object != NULL)
 		snd_unreference(r->object);
 }
@@ -439,7 +487,10 @@ bool snd_run_requests(struct snd_endpoint *ep, uint64_t *budget)
 		if ((ep->state != SND_QP_CONNECTED && !(r->draining && ep->state == SND_QP_PEER_DISCONNECTED)) || *budget == 0)
 			return progressed;
 		uint64_t before = r->transferred;
-		switch (execute(ep, r, budget)) {
+		enum snd_outcome out = execute(ep, r, budget);
+		if ((r->flags & SND_READ_LOCAL_INVALIDATE) != 0 && out == SND_EXECUTED)
+			out = invalidate_sink(ep, r);
+		switch (out) {
 		case SND_BLOCKED: return progressed || r->transferred != before;
 		case SND_PARTIAL: return true;
 		case SND_EXECUTED: break;

@@ -98,20 +98,50 @@ snd_status snd_srq_create(snd_adapter *adapter, const snd_srq_config *config, sn
 	return snd_leave_with(f, s);
 }
 
-snd_status snd_srq_receive(snd_srq *srq, uint64_t context, const snd_sge *sge, uint32_t count)
+static snd_status post(struct snd_srq *q, uint64_t context, const snd_sge *sge, uint32_t count)
 {
 	const char *op = "receive";
+	if (outstanding(q) >= q->depth)
+		return snd_fail(SND_NO_MORE_ENTRIES, "%s: all %" PRIu32 " receives of the shared queue are outstanding: poll for results, then retry", op, q->depth);
+	struct snd_receive *r = at(q, q->tail);
+	snd_status s = snd_set_receive(r, context, sge, count, q->max_sge, op);
+	if (s != SND_SUCCESS)
+		return s;
+	for (uint32_t i = 0; i < r->count; i++)
+		snd_resolve(q->adapter, r->list[i].address, r->list[i].length, &r->list[i].token);
+	r->single = r->list[0]; /* if it is the only one */
+	q->tail++;
+	if (!snd_list_is_empty(&q->waiting))
+		snd_wake_progress(q->object.fabric);
+	return SND_SUCCESS;
+}
+
+snd_status snd_srq_receive(snd_srq *srq, uint64_t context, const snd_sge *sge, uint32_t count)
+{
+	SND_ENTER(srq, SND_TYPE_SRQ, "receive");
+	return snd_leave_with(srq->object.fabric, post(srq, context, sge, count));
+}
+
+snd_status snd_srq_post(snd_srq *srq, const snd_request *requests, uint32_t count, uint32_t *posted)
+{
+	const char *op = "post";
+	SND_CHECK(srq, SND_TYPE_SRQ, op);
+	if (posted != NULL)
+		*posted = 0;
+	if (count > 0 && requests == NULL)
+		return snd_fail(SND_INVALID_PARAMETER, "%s: requests is NULL", op);
 	SND_ENTER(srq, SND_TYPE_SRQ, op);
-	struct snd_fabric *f = srq->object.fabric;
-	snd_status s;
-	if (outstanding(srq) >= srq->depth) {
-		s = snd_fail(SND_NO_MORE_ENTRIES, "%s: all %" PRIu32 " receives of the shared queue are outstanding: poll for results, then retry", op, srq->depth);
-	} else if ((s = snd_set_receive(at(srq, srq->tail), context, sge, count, srq->max_sge, op)) == SND_SUCCESS) {
-		srq->tail++;
-		if (!snd_list_is_empty(&srq->waiting))
-			snd_wake_progress(f);
+	snd_status s = SND_SUCCESS;
+	for (uint32_t i = 0; i < count && s == SND_SUCCESS; i++) {
+		const snd_request *r = &requests[i];
+		if (r->type != SND_REQUEST_RECEIVE || r->flags != 0)
+			s = snd_fail(SND_INVALID_PARAMETER, "%s: request %" PRIu32 " is no receive, or has flags", op, i);
+		else
+			s = post(srq, r->context, r->sge, r->count);
+		if (s == SND_SUCCESS && posted != NULL)
+			*posted = i + 1;
 	}
-	return snd_leave_with(f, s);
+	return snd_leave_with(srq->object.fabric, s);
 }
 
 /* count_low counts an event if the number of receives has just fallen below the threshold. */

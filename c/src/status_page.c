@@ -130,18 +130,6 @@ static void add_calls(struct text *t, struct snd_fabric *f, int64_t now)
 	end_list(t, &list);
 }
 
-static const char *name_of(const struct snd_send_request *r)
-{
-	switch (r->kind) {
-	case SND_REQUEST_SEND: return r->invalidate ? "send and invalidate" : "send";
-	case SND_REQUEST_WRITE: return "write";
-	case SND_REQUEST_READ: return "read";
-	case SND_REQUEST_BIND: return "bind";
-	case SND_REQUEST_INVALIDATE: return "invalidate";
-	default: return "request";
-	}
-}
-
 static bool is_open(const struct snd_endpoint *ep)
 {
 	return ep->state == SND_QP_CONNECTED || ep->state == SND_QP_PEER_DISCONNECTED || ep->state == SND_QP_DISCONNECTING;
@@ -183,7 +171,7 @@ static void add_endpoint(struct text *t, struct list *l, struct snd_endpoint *ep
 	if (ep->posted != ep->completed) {
 		const struct snd_send_request *r = snd_request_at(ep, ep->completed);
 		add_number(t, "o", ep->posted - ep->completed);
-		add_string(t, "k", name_of(r));
+		add_string(t, "k", snd_request_name(r));
 		if (r->kind == SND_REQUEST_SEND && r->deadline != 0 && !r->has_receive)
 			add(t, ",\"w\":true");
 	}

@@ -83,9 +83,6 @@ snd_status snd_window_query(snd_window *window, snd_window_descriptor *descripto
 	return snd_leave_with(window->object.fabric, SND_SUCCESS);
 }
 
-/* is_released is also true if another call has closed the window. */
-static bool is_released(void *arg) { return snd_end_invalidation(arg); }
-
 snd_status snd_window_close(snd_window *window, int64_t timeout)
 {
 	SND_KEEP_ERRNO;
@@ -95,7 +92,7 @@ snd_status snd_window_close(snd_window *window, int64_t timeout)
 	window->i.retired = true;
 	snd_revoke_all(&window->i);
 	snd_hold(&window->object);
-	snd_status s = snd_wait_drained(f, timeout, is_released, &window->i, &(struct snd_call){.op = op, .object = "window"});
+	snd_status s = snd_wait_drained(f, timeout, snd_is_released, &window->i, &(struct snd_call){.op = op, .object = "window"});
 	if (snd_is_closed(&window->object)) {
 		s = snd_closed_meanwhile(op);
 	} else if (s == SND_SUCCESS) {

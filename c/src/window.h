@@ -15,12 +15,15 @@ enum {
 	SND_MAX_READS = 128,
 	SND_MAX_INLINE = 1024,
 	SND_INLINE_THRESHOLD = 256,
+	SND_MAX_FAST_PAGES = 4096, /* scattered pages may need a kernel mapping each, and a process has about 65,000 */
 };
 
 struct snd_adapter {
 	struct snd_object object;
 	struct snd_link link;
 	struct snd_link connections; /* attached ones: their peers' hazards can name tokens of this adapter */
+	struct snd_link mappings;
+	uint32_t privileged;         /* local token for the memory of the mappings; 0 = not made yet */
 	uint64_t number;             /* unique in the arena */
 	uint32_t objects;            /* that still use it */
 	bool closed;
@@ -55,6 +58,30 @@ struct snd_region {
 	uint64_t length;
 	uint32_t flags;
 	uint32_t local_token, remote_token; /* the latest */
+	struct snd_registration *registration; /* by a request; NULL = none */
+};
+
+/* snd_mapping lists the pages of a part of an allocated region, for fast registrations. */
+struct snd_mapping {
+	struct snd_object object;
+	struct snd_link link; /* of the adapter */
+	struct snd_mr *mr;
+	struct snd_region region; /* for requests with the privileged token */
+	uint64_t start, end;      /* in the arena */
+	uint32_t registrations;   /* that use its pages, also posted ones */
+	bool closing;             /* no further registrations */
+};
+
+/* snd_registration is a fast registration, from its post to its end. */
+struct snd_registration {
+	unsigned char *memory;
+	uint64_t address, length;
+	uint32_t rights, local_token, remote_token, local_bind, remote_bind;
+	uint64_t bound_on;
+	void *alias; /* second mapping of pages that are not adjacent in the arena; NULL = they are adjacent */
+	uint64_t alias_length;
+	uint32_t count;
+	struct snd_mapping *mappings[]; /* an entry for each time that a mapping is used */
 };
 
 struct snd_mr {
@@ -62,8 +89,11 @@ struct snd_mr {
 	struct snd_link link;
 	struct snd_region region;
 	uint64_t offset; /* arena memory that snd_mr_allocate made; 0 = none */
-	uint64_t length;
+	uint64_t address, length; /* of the latest registration, as peers name it */
 	void *buffer;
+	uint32_t mappings;   /* of its memory */
+	uint32_t fast_pages; /* limit of one fast registration; 0 = the region is not for them */
+	bool fast_remote;    /* fast registrations may have remote rights */
 };
 
 /* snd_binding is a bind that has been checked and has its token. */
@@ -91,6 +121,8 @@ void snd_revoke_all(struct snd_invalidatable *i);
 /* snd_end_invalidation ends an invalidation, so that i can be bound or registered again. It returns false while a peer uses
  * one of the tokens. Without an invalidation it does nothing and returns true. */
 bool snd_end_invalidation(struct snd_invalidatable *i);
+/* snd_is_released is snd_end_invalidation for a wait. It is also true if another call has closed the object. */
+bool snd_is_released(void *invalidatable);
 /* snd_release_later releases what was invalidated at the end of an endpoint, when it is drained. It takes over one
  * reference. */
 void snd_release_later(struct snd_endpoint *ep, struct snd_invalidatable *i);
@@ -105,11 +137,28 @@ static inline bool snd_is_region(const struct snd_invalidatable *i) { return i->
 /* region.c */
 snd_status snd_region_init(struct snd_region *r, struct snd_adapter *a, const char *op);
 void snd_region_register(struct snd_region *r, void *memory, uint64_t length, uint32_t flags);
+/* snd_region_apply makes both tokens of a fast registration valid. It returns false, and frees the registration, if the
+ * region is registered or closed. */
+bool snd_region_apply(struct snd_region *r, struct snd_registration *g);
 /* snd_region_end gives the entries of a released region back. */
 void snd_region_end(struct snd_region *r);
 /* snd_detach_window undoes the reference of a window, or a prepared bind, to its region. */
 void snd_detach_window(struct snd_region *r);
 
+/* fastreg.c */
+/* snd_end_registration ends a fast registration whose tokens are released, if no window uses the region. */
+void snd_end_registration(struct snd_region *r);
+void snd_free_registration(struct snd_registration *g);
+
+/* mapping.c */
+/* snd_find_mapping finds the mapping of an adapter that contains the bytes from lo to hi of a page, hi excluded. */
+struct snd_mapping *snd_find_mapping(struct snd_adapter *a, uint64_t page, uint64_t lo, uint64_t hi);
+void snd_forget_mappings(struct snd_adapter *a);
+/* snd_resolve gives an entry with the privileged token that of its mapping, so that no copy uses the privileged token, and
+ * each mapping can be drained on its own. It returns false for any other entry, and for memory that is not mapped. */
+bool snd_resolve(const struct snd_adapter *a, uint64_t address, uint32_t length, uint32_t *token);
+
+/* window.c */
 /* snd_prepare checks a bind and makes its token. The caller then calls snd_apply or snd_cancel_binding. */
 bool snd_prepare(struct snd_window *w, struct snd_region *r, void *memory, uint64_t length, uint32_t rights, uint64_t endpoint,
 	bool only, struct snd_binding *b);

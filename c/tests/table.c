@@ -13,6 +13,7 @@ static snd_fabric *fabric;
 static snd_adapter *adapter;
 static snd_mr *mr;
 static snd_window *window;
+static snd_mapping *mapping;
 static snd_cq *cq;
 static snd_srq *srq;
 static snd_endpoint *endpoint;
@@ -30,6 +31,7 @@ static snd_result results[2];
 static snd_sge sge;
 static uint32_t n, m;
 static uint64_t all[4];
+static uint16_t group;
 static snd_address address;
 static snd_adapter_info info;
 static snd_window_descriptor descriptor;
@@ -53,6 +55,12 @@ ROW(snd_mr_local_token, VALUE(snd_mr_local_token(h) == 0))
 ROW(snd_mr_remote_token, VALUE(snd_mr_remote_token(h) == 0))
 ROW(snd_mr_query, snd_mr_query(h, &descriptor))
 ROW(snd_mr_close, snd_mr_close(h, 0))
+ROW(snd_mr_create_fast, snd_mr_create_fast(h, 1, 1, (snd_mr **)&out))
+ROW(snd_adapter_privileged_token, snd_adapter_privileged_token(h, &n))
+ROW(snd_mapping_create, snd_mapping_create(h, snd_mr_buffer(mr), 10, (snd_mapping **)&out))
+ROW(snd_mapping_pages, VALUE(snd_mapping_pages(h, NULL, 0) == 0))
+ROW(snd_mapping_offset, VALUE(snd_mapping_offset(h) == 0))
+ROW(snd_mapping_close, snd_mapping_close(h, 0))
 ROW(snd_window_create, snd_window_create(h, (snd_window **)&out))
 ROW(snd_window_query, snd_window_query(h, &descriptor))
 ROW(snd_window_close, snd_window_close(h, 0))
@@ -61,10 +69,14 @@ ROW(snd_cq_poll, VALUE(snd_cq_poll(h, results, 2) == 0))
 ROW(snd_cq_wait, snd_cq_wait(h, results, 2, 0, &n))
 ROW(snd_cq_event_fd, snd_cq_event_fd(h, &fd))
 ROW(snd_cq_notify, snd_cq_notify(h, SND_NOTIFY_ANY, 0))
+ROW(snd_cq_moderate, snd_cq_moderate(h, 0, 0))
+ROW(snd_cq_notify_affinity, snd_cq_notify_affinity(h, &group, all))
 ROW(snd_cq_resize, snd_cq_resize(h, 20))
 ROW(snd_cq_close, snd_cq_close(h))
 ROW(snd_srq_create, snd_srq_create(h, &(snd_srq_config){0}, (snd_srq **)&out))
 ROW(snd_srq_receive, snd_srq_receive(h, 1, &sge, 1))
+ROW(snd_srq_post, snd_srq_post(h, &request, 1, &n))
+ROW(snd_srq_notify_affinity, snd_srq_notify_affinity(h, &group, all))
 ROW(snd_srq_notify, snd_srq_notify(h, 0))
 ROW(snd_srq_modify, snd_srq_modify(h, 0, 0))
 ROW(snd_srq_close, snd_srq_close(h))
@@ -76,6 +88,8 @@ ROW(snd_endpoint_write, snd_endpoint_write(h, 1, &sge, 1, 0, 5, 0))
 ROW(snd_endpoint_read, snd_endpoint_read(h, 1, &sge, 1, 0, 5, 0))
 ROW(snd_endpoint_bind, snd_endpoint_bind(h, 1, mr, window, NULL, 0, 0))
 ROW(snd_endpoint_invalidate, snd_endpoint_invalidate(h, 1, window, 0))
+ROW(snd_endpoint_fast_register, snd_endpoint_fast_register(h, 1, mr, &(snd_fast_registration){0}, 0))
+ROW(snd_endpoint_invalidate_mr, snd_endpoint_invalidate_mr(h, 1, mr, 0))
 ROW(snd_endpoint_post, snd_endpoint_post(h, &request, 1, &n))
 ROW(snd_endpoint_flush, snd_endpoint_flush(h, 0))
 ROW(snd_endpoint_error, snd_endpoint_error(h))
@@ -120,6 +134,7 @@ struct row {
 #define ADAPTER(name) {#name, try_##name, (void **)&adapter, (void **)&fabric}
 #define MR(name) {#name, try_##name, (void **)&mr, (void **)&window}
 #define WINDOW(name) {#name, try_##name, (void **)&window, (void **)&mr}
+#define MAPPING(name) {#name, try_##name, (void **)&mapping, (void **)&mr}
 #define CQ(name) {#name, try_##name, (void **)&cq, (void **)&endpoint}
 #define SRQ(name) {#name, try_##name, (void **)&srq, (void **)&cq}
 #define ENDPOINT(name) {#name, try_##name, (void **)&endpoint, (void **)&cq}
@@ -130,13 +145,16 @@ struct row {
 static const struct row rows[] = {
 	FABRIC(snd_fabric_descriptor), FABRIC(snd_fabric_address), FABRIC(snd_fabric_progress), FABRIC(snd_fabric_close), FABRIC(snd_adapter_open),
 	ADAPTER(snd_adapter_query), ADAPTER(snd_adapter_close), ADAPTER(snd_mr_allocate), ADAPTER(snd_mr_register), ADAPTER(snd_window_create),
+	ADAPTER(snd_mr_create_fast), ADAPTER(snd_adapter_privileged_token), MR(snd_mapping_create),
+	MAPPING(snd_mapping_pages), MAPPING(snd_mapping_offset), MAPPING(snd_mapping_close),
 	ADAPTER(snd_cq_create), ADAPTER(snd_endpoint_create), ADAPTER(snd_listener_create), ADAPTER(snd_connector_create), ADAPTER(snd_srq_create),
-	SRQ(snd_srq_receive), SRQ(snd_srq_notify), SRQ(snd_srq_modify), SRQ(snd_srq_close),
+	SRQ(snd_srq_receive), SRQ(snd_srq_post), SRQ(snd_srq_notify), SRQ(snd_srq_notify_affinity), SRQ(snd_srq_modify), SRQ(snd_srq_close),
 	MR(snd_mr_buffer), MR(snd_mr_length), MR(snd_mr_address), MR(snd_mr_local_token), MR(snd_mr_remote_token), MR(snd_mr_query), MR(snd_mr_close),
 	WINDOW(snd_window_query), WINDOW(snd_window_close),
-	CQ(snd_cq_poll), CQ(snd_cq_wait), CQ(snd_cq_event_fd), CQ(snd_cq_notify), CQ(snd_cq_resize), CQ(snd_cq_close),
+	CQ(snd_cq_poll), CQ(snd_cq_wait), CQ(snd_cq_event_fd), CQ(snd_cq_notify), CQ(snd_cq_moderate), CQ(snd_cq_notify_affinity), CQ(snd_cq_resize), CQ(snd_cq_close),
 	ENDPOINT(snd_endpoint_receive), ENDPOINT(snd_endpoint_send), ENDPOINT(snd_endpoint_send_and_invalidate), ENDPOINT(snd_endpoint_write),
 	ENDPOINT(snd_endpoint_read), ENDPOINT(snd_endpoint_bind), ENDPOINT(snd_endpoint_invalidate), ENDPOINT(snd_endpoint_post),
+	ENDPOINT(snd_endpoint_fast_register), ENDPOINT(snd_endpoint_invalidate_mr),
 	ENDPOINT(snd_endpoint_flush), ENDPOINT(snd_endpoint_error), ENDPOINT(snd_endpoint_close),
 	LISTENER(snd_listener_bind), LISTENER(snd_listener_listen), LISTENER(snd_listener_address), LISTENER(snd_listener_request), LISTENER(snd_listener_pause), LISTENER(snd_listener_close),
 	CONNECTOR(snd_connector_bind), CONNECTOR(snd_connector_connect), CONNECTOR(snd_connector_complete), CONNECTOR(snd_connector_accept),
@@ -200,6 +218,7 @@ static void open_all(void)
 	fabric = snd_job_fabric(job);
 	OK(snd_adapter_open(fabric, &adapter));
 	OK(snd_mr_allocate(adapter, 4096, SND_ALLOW_LOCAL_WRITE, &mr));
+	OK(snd_mapping_create(mr, snd_mr_buffer(mr), 4096, &mapping));
 	OK(snd_window_create(adapter, &window));
 	OK(snd_cq_create(adapter, 8, &cq));
 	OK(snd_srq_create(adapter, &(snd_srq_config){.depth = 4}, &srq));
@@ -397,6 +416,8 @@ static void test_closed(void)
 	OK(snd_cq_close(cq));
 	OK(snd_srq_close(srq));
 	OK(snd_window_close(window, SECOND));
+	CHECK(snd_mr_close(mr, SECOND) == SND_DEVICE_BUSY);
+	OK(snd_mapping_close(mapping, SECOND));
 	OK(snd_mr_close(mr, SECOND));
 	OK(snd_adapter_close(adapter));
 	OK(snd_job_close(job));

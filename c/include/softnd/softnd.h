@@ -100,6 +100,7 @@ typedef struct snd_fabric snd_fabric;
 typedef struct snd_adapter snd_adapter;
 typedef struct snd_mr snd_mr;
 typedef struct snd_window snd_window;
+typedef struct snd_mapping snd_mapping;
 typedef struct snd_cq snd_cq;
 typedef struct snd_srq snd_srq;
 typedef struct snd_endpoint snd_endpoint;
@@ -206,7 +207,8 @@ SND_API uint32_t snd_mr_local_token(snd_mr *mr);
  * that the flags of the region allow. */
 SND_API uint32_t snd_mr_remote_token(snd_mr *mr);
 /* snd_mr_close ends the registration and frees the memory of snd_mr_allocate. It blocks until no peer
- * uses the memory. It fails with SND_DEVICE_BUSY while a window is bound to the region. It fails
+ * uses the memory. It fails with SND_DEVICE_BUSY while a window is bound to the region, or a logical mapping
+ * lists its pages. It fails
  * with SND_IO_TIMEOUT when the time has passed. The tokens are invalid then, and the handle stays valid, so
  * that the call can be repeated. */
 SND_API snd_status snd_mr_close(snd_mr *mr, int64_t timeout);
@@ -235,6 +237,39 @@ SND_API void snd_window_descriptor_decode(const uint8_t bytes[SND_WINDOW_DESCRIP
 /* snd_window_close invalidates the window if it is bound, and blocks until no peer uses it; see snd_mr_close. */
 SND_API snd_status snd_window_close(snd_window *window, int64_t timeout);
 
+/* Fast registration. A request registers pages of memory as a region, and a request ends the registration. Peers
+ * see the pages as one range of addresses. */
+
+#define SND_PAGE_SIZE 4096u
+
+/* snd_mapping_create makes a logical mapping: a list of the pages of length bytes at buffer, a part of mr. The
+ * memory of mr must be of snd_mr_allocate. */
+SND_API snd_status snd_mapping_create(snd_mr *mr, void *buffer, uint64_t length, snd_mapping **mapping);
+/* snd_mapping_pages stores up to capacity pages, in the order of the buffer. It returns the number of all pages. */
+SND_API uint32_t snd_mapping_pages(snd_mapping *mapping, uint64_t *pages, uint32_t capacity);
+/* snd_mapping_offset returns the offset of the buffer in the first page. */
+SND_API uint32_t snd_mapping_offset(snd_mapping *mapping);
+/* snd_mapping_close blocks until no peer uses the memory with the privileged token; see snd_mr_close. It fails with
+ * SND_DEVICE_BUSY while a fast registration uses its pages. */
+SND_API snd_status snd_mapping_close(snd_mapping *mapping, int64_t timeout);
+/* snd_adapter_privileged_token stores a local token for the memory of all open mappings of the adapter. Each entry
+ * of a scatter/gather list with it must be within one mapping. Peers cannot use it. */
+SND_API snd_status snd_adapter_privileged_token(snd_adapter *adapter, uint32_t *token);
+/* snd_mr_create_fast makes a region without memory, for registrations of up to pages pages; at most 4096. Without
+ * remote, they cannot have remote rights. snd_mr_address and snd_mr_length return those of the registration
+ * that was posted last, and snd_mr_buffer returns NULL. */
+SND_API snd_status snd_mr_create_fast(snd_adapter *adapter, uint32_t pages, int remote, snd_mr **mr);
+
+typedef struct snd_fast_registration {
+	const uint64_t *pages; /* of open mappings of the adapter, in any order */
+	uint32_t page_count;
+	uint32_t offset; /* of the first byte of the region in the pages */
+	uint64_t length;
+	uint64_t address; /* by which peers name the first byte; not 0 */
+	uint32_t rights; /* SND_ALLOW_LOCAL_WRITE, SND_ALLOW_REMOTE_READ, SND_ALLOW_REMOTE_WRITE */
+	uint32_t reserved;
+} snd_fast_registration;
+
 /* Completion queues. */
 
 /* Types of requests and results. */
@@ -245,6 +280,7 @@ SND_API snd_status snd_window_close(snd_window *window, int64_t timeout);
 #define SND_REQUEST_READ 4u
 #define SND_REQUEST_WRITE 5u
 #define SND_REQUEST_RECEIVE_AND_INVALIDATE 0x8001u
+#define SND_REQUEST_FAST_REGISTER 0x8002u
 
 typedef struct snd_result {
 	snd_status status;
@@ -275,6 +311,13 @@ SND_API snd_status snd_cq_notify(snd_cq *cq, uint32_t type, int64_t timeout);
  * then poll the queue until it is empty, then wait again. The descriptor belongs to the queue. It needs
  * SND_PROGRESS_AUTO. */
 SND_API snd_status snd_cq_event_fd(snd_cq *cq, int *descriptor);
+/* snd_cq_moderate delays the events that end snd_cq_notify and make the event descriptor readable. They wait
+ * until count results are queued, or the oldest of these is interval nanoseconds old. A negative value leaves the
+ * decision to the other one. An interval of 0 or a count below 2 ends the moderation. A failed result raises
+ * its event at once. */
+SND_API snd_status snd_cq_moderate(snd_cq *cq, int64_t interval, int32_t count);
+/* snd_cq_notify_affinity stores the processors that serve notifications: the number of a group of 64, and a mask. */
+SND_API snd_status snd_cq_notify_affinity(snd_cq *cq, uint16_t *group, uint64_t *mask);
 /* snd_cq_resize changes the depth. The queue loses no result. */
 SND_API snd_status snd_cq_resize(snd_cq *cq, uint32_t depth);
 /* snd_cq_close discards the queued results and ends all waits. Endpoints may still use the queue: their
@@ -297,13 +340,28 @@ typedef struct snd_sge {
 	uint32_t token; /* local token of the region that contains the buffer */
 } snd_sge;
 
+/* snd_request is a request of a list. */
+typedef struct snd_request {
+	uint32_t type; /* SND_REQUEST_RECEIVE, _SEND, _READ or _WRITE */
+	uint32_t flags;
+	uint64_t context;
+	const snd_sge *sge;
+	uint32_t count;
+	uint32_t token; /* of a Read or Write: that of address; of a Send: the peer's token to invalidate, 0 = none */
+	uint64_t address;
+} snd_request;
+
 /* snd_srq_create makes a shared receive queue. */
 SND_API snd_status snd_srq_create(snd_adapter *adapter, const snd_srq_config *config, snd_srq **srq);
 /* snd_srq_receive posts a receive for one message to any endpoint of the queue. See
  * snd_endpoint_receive. */
 SND_API snd_status snd_srq_receive(snd_srq *srq, uint64_t context, const snd_sge *sge, uint32_t count);
+/* snd_srq_post posts receives in order until one fails, and stores the number posted. */
+SND_API snd_status snd_srq_post(snd_srq *srq, const snd_request *requests, uint32_t count, uint32_t *posted);
 /* snd_srq_notify blocks until fewer receives are outstanding than the threshold. */
 SND_API snd_status snd_srq_notify(snd_srq *srq, int64_t timeout);
+/* snd_srq_notify_affinity is snd_cq_notify_affinity. */
+SND_API snd_status snd_srq_notify_affinity(snd_srq *srq, uint16_t *group, uint64_t *mask);
 /* snd_srq_modify changes depth and threshold; 0 keeps a value. */
 SND_API snd_status snd_srq_modify(snd_srq *srq, uint32_t depth, uint32_t threshold);
 /* snd_srq_close ends all waits and refuses further receives. Posted ones still serve the endpoints. */
@@ -318,6 +376,7 @@ SND_API snd_status snd_srq_close(snd_srq *srq);
 #define SND_ALLOW_READ 0x8u /* of a bind: peers may read */
 #define SND_ALLOW_WRITE 0x10u /* of a bind: peers may write */
 #define SND_INLINE 0x20u /* the post copies the data; the buffers need no registration */
+#define SND_READ_LOCAL_INVALIDATE 0x100u /* of a Read: its success ends the fast registration of its first entry */
 #define SND_DEFER 0x200u /* the request may wait for the next post without this flag */
 #define SND_THIS_ENDPOINT_ONLY 0x10000u /* of a bind: only the peer of this endpoint may use the window */
 
@@ -354,7 +413,7 @@ SND_API snd_status snd_endpoint_send_and_invalidate(snd_endpoint *endpoint, uint
 SND_API snd_status snd_endpoint_write(snd_endpoint *endpoint, uint64_t context, const snd_sge *sge, uint32_t count, uint64_t address,
 	uint32_t token, uint32_t flags);
 /* snd_endpoint_read copies from the peer's memory at address into the entries, if token allows it. flags
- * are SND_SILENT_SUCCESS, SND_READ_FENCE and SND_DEFER. */
+ * are SND_SILENT_SUCCESS, SND_READ_FENCE, SND_READ_LOCAL_INVALIDATE and SND_DEFER. */
 SND_API snd_status snd_endpoint_read(snd_endpoint *endpoint, uint64_t context, const snd_sge *sge, uint32_t count, uint64_t address,
 	uint32_t token, uint32_t flags);
 /* snd_endpoint_bind binds a window to length bytes at buffer, a part of mr. */
@@ -363,19 +422,18 @@ SND_API snd_status snd_endpoint_bind(snd_endpoint *endpoint, uint64_t context, s
 /* snd_endpoint_invalidate ends the access through a window. When its result is in the queue, no process
  * accesses the memory through the window. */
 SND_API snd_status snd_endpoint_invalidate(snd_endpoint *endpoint, uint64_t context, snd_window *window, uint32_t flags);
+/* snd_endpoint_fast_register registers pages in mr, of snd_mr_create_fast. The region has new tokens when the call
+ * returns, for later requests of this endpoint. They are valid on every connection of the adapter. The registration
+ * ends with snd_endpoint_invalidate_mr on this endpoint, and when the endpoint fails, disconnects or is closed. The
+ * result is SND_INVALID_DEVICE_REQUEST if the region is still registered. */
+SND_API snd_status snd_endpoint_fast_register(snd_endpoint *endpoint, uint64_t context, snd_mr *mr,
+	const snd_fast_registration *registration, uint32_t flags);
+/* snd_endpoint_invalidate_mr ends a fast registration. After its result no peer uses the memory. The result is
+ * SND_INVALID_DEVICE_REQUEST while a window is bound to the region. */
+SND_API snd_status snd_endpoint_invalidate_mr(snd_endpoint *endpoint, uint64_t context, snd_mr *mr, uint32_t flags);
 
-/* snd_request is a request of a list. */
-typedef struct snd_request {
-	uint32_t type; /* SND_REQUEST_RECEIVE, _SEND, _READ or _WRITE */
-	uint32_t flags;
-	uint64_t context;
-	const snd_sge *sge;
-	uint32_t count;
-	uint32_t token;
-	uint64_t address;
-} snd_request;
-
-/* snd_endpoint_post posts requests in order until one fails, and stores the number posted. */
+/* snd_endpoint_post posts requests in order until one fails, and stores the number posted. Binds, invalidations and
+ * fast registrations have calls of their own: with SND_DEFER they start together with a list. */
 SND_API snd_status snd_endpoint_post(snd_endpoint *endpoint, const snd_request *requests, uint32_t count, uint32_t *posted);
 /* snd_endpoint_flush cancels everything outstanding and ends the connection. */
 SND_API snd_status snd_endpoint_flush(snd_endpoint *endpoint, int64_t timeout);

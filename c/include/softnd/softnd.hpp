@@ -112,6 +112,7 @@ constexpr std::int64_t close_timeout = 2000000000; /* of destructors: the fabric
 inline void close(snd_fabric *h) noexcept { (void)snd_fabric_close(h); }
 inline void close(snd_adapter *h) noexcept { (void)snd_adapter_close(h); }
 inline void close(snd_mr *h) noexcept { (void)snd_mr_close(h, close_timeout); }
+inline void close(snd_mapping *h) noexcept { (void)snd_mapping_close(h, close_timeout); }
 inline void close(snd_window *h) noexcept { (void)snd_window_close(h, close_timeout); }
 inline void close(snd_cq *h) noexcept { (void)snd_cq_close(h); }
 inline void close(snd_srq *h) noexcept { (void)snd_srq_close(h); }
@@ -178,6 +179,12 @@ public:
 		check(snd_adapter_query(get(), &info));
 		return info;
 	}
+	std::uint32_t privileged_token() const
+	{
+		std::uint32_t token = 0;
+		check(snd_adapter_privileged_token(get(), &token));
+		return token;
+	}
 };
 
 class fabric : public handle<snd_fabric> {
@@ -211,6 +218,10 @@ public:
 	{
 		return made<region, snd_mr>(snd_mr_register, adapter, static_cast<void *>(memory.data()), std::uint64_t(memory.size() * sizeof(T)), flags);
 	}
+	static region create_fast(snd_adapter *adapter, std::uint32_t pages, bool remote = true)
+	{
+		return made<region, snd_mr>(snd_mr_create_fast, adapter, pages, remote ? 1 : 0);
+	}
 	/* as returns the memory as elements of a trivially copyable type. */
 	template <class T> span<T> as() const noexcept
 	{
@@ -236,6 +247,28 @@ public:
 	void close(std::int64_t timeout = SND_FOREVER)
 	{
 		check(snd_mr_close(get(), timeout));
+		release();
+	}
+};
+
+/* mapping lists the pages of a part of a region, for endpoint::fast_register. */
+class mapping : public handle<snd_mapping> {
+public:
+	using handle::handle;
+	template <class T> static mapping create(snd_mr *mr, span<T> part)
+	{
+		return made<mapping, snd_mapping>(snd_mapping_create, mr, static_cast<void *>(part.data()), std::uint64_t(part.size() * sizeof(T)));
+	}
+	std::vector<std::uint64_t> pages() const
+	{
+		std::vector<std::uint64_t> list(snd_mapping_pages(get(), nullptr, 0));
+		(void)snd_mapping_pages(get(), list.data(), detail::count(list.size()));
+		return list;
+	}
+	std::uint32_t offset() const noexcept { return snd_mapping_offset(get()); }
+	void close(std::int64_t timeout = SND_FOREVER)
+	{
+		check(snd_mapping_close(get(), timeout));
 		release();
 	}
 };
@@ -299,6 +332,8 @@ public:
 		check(snd_cq_event_fd(get(), &descriptor));
 		return descriptor;
 	}
+	void moderate(std::int64_t interval, std::int32_t count) const { check(snd_cq_moderate(get(), interval, count)); }
+	void notify_affinity(std::uint16_t &group, std::uint64_t &mask) const { check(snd_cq_notify_affinity(get(), &group, &mask)); }
 	void resize(std::uint32_t depth) const { check(snd_cq_resize(get(), depth)); }
 };
 
@@ -313,7 +348,12 @@ public:
 	{
 		return snd_srq_receive(get(), context, sge.data(), detail::count(sge.size()));
 	}
+	snd_status try_post(span<const snd_request> requests, std::uint32_t &posted) const noexcept
+	{
+		return snd_srq_post(get(), requests.data(), detail::count(requests.size()), &posted);
+	}
 	void receive(std::uint64_t context, sge_list sge) const { check(try_receive(context, sge)); }
+	void notify_affinity(std::uint16_t &group, std::uint64_t &mask) const { check(snd_srq_notify_affinity(get(), &group, &mask)); }
 	void notify(std::int64_t timeout = SND_FOREVER) const { check(snd_srq_notify(get(), timeout)); }
 	void modify(std::uint32_t depth, std::uint32_t threshold) const { check(snd_srq_modify(get(), depth, threshold)); }
 };
@@ -371,6 +411,14 @@ public:
 	void invalidate(std::uint64_t context, snd_window *window, std::uint32_t flags = 0) const
 	{
 		check(snd_endpoint_invalidate(get(), context, window, flags));
+	}
+	void fast_register(std::uint64_t context, snd_mr *mr, const snd_fast_registration &registration, std::uint32_t flags = 0) const
+	{
+		check(snd_endpoint_fast_register(get(), context, mr, &registration, flags));
+	}
+	void invalidate(std::uint64_t context, snd_mr *mr, std::uint32_t flags = 0) const
+	{
+		check(snd_endpoint_invalidate_mr(get(), context, mr, flags));
 	}
 	void flush(std::int64_t timeout = SND_FOREVER) const { check(snd_endpoint_flush(get(), timeout)); }
 	snd_status error() const noexcept { return snd_endpoint_error(get()); }

@@ -47,14 +47,11 @@ func (e *endpoint) post(op string, kind nd.RequestType, flags nd.OpFlags, bad nd
 	return status(op, f)
 }
 
-// cOpFlags leaves out the flag without an effect here: the adapter does not have ReadLocalInvalidateSupported.
-func cOpFlags(f nd.OpFlags) C.uint32_t { return C.uint32_t(f &^ nd.ReadLocalInvalidate) }
-
 func (e *endpoint) Send(ctx uint64, sge []nd.SGE, flags nd.OpFlags) error {
 	list, at, n := elements(sge)
 	defer runtime.KeepAlive(list)
 	return e.post("send", nd.RequestSend, flags, nd.InvalidParameter4, func() C.snd_status {
-		return C.e_send(e.c, C.uint64_t(ctx), at, n, cOpFlags(flags))
+		return C.e_send(e.c, C.uint64_t(ctx), at, n, C.uint32_t(flags))
 	})
 }
 
@@ -62,7 +59,7 @@ func (e *endpoint) SendAndInvalidate(ctx uint64, sge []nd.SGE, token nd.Token, f
 	list, at, n := elements(sge)
 	defer runtime.KeepAlive(list)
 	return e.post("send and invalidate", nd.RequestSend, flags, nd.InvalidParameter4, func() C.snd_status {
-		return C.e_send_invalidate(e.c, C.uint64_t(ctx), at, n, C.uint32_t(token), cOpFlags(flags))
+		return C.e_send_invalidate(e.c, C.uint64_t(ctx), at, n, C.uint32_t(token), C.uint32_t(flags))
 	})
 }
 
@@ -82,7 +79,7 @@ func (e *endpoint) Write(ctx uint64, sge []nd.SGE, address uint64, token nd.Toke
 	list, at, n := elements(sge)
 	defer runtime.KeepAlive(list)
 	return e.post("write", nd.RequestWrite, flags, nd.InvalidParameter6, func() C.snd_status {
-		return C.e_write(e.c, C.uint64_t(ctx), at, n, C.uint64_t(address), C.uint32_t(token), cOpFlags(flags))
+		return C.e_write(e.c, C.uint64_t(ctx), at, n, C.uint64_t(address), C.uint32_t(token), C.uint32_t(flags))
 	})
 }
 
@@ -90,7 +87,7 @@ func (e *endpoint) Read(ctx uint64, sge []nd.SGE, address uint64, token nd.Token
 	list, at, n := elements(sge)
 	defer runtime.KeepAlive(list)
 	return e.post("read", nd.RequestRead, flags, nd.InvalidParameter6, func() C.snd_status {
-		return C.e_read(e.c, C.uint64_t(ctx), at, n, C.uint64_t(address), C.uint32_t(token), cOpFlags(flags))
+		return C.e_read(e.c, C.uint64_t(ctx), at, n, C.uint64_t(address), C.uint32_t(token), C.uint32_t(flags))
 	})
 }
 
@@ -112,7 +109,7 @@ func (e *endpoint) Bind(ctx uint64, mr nd.MemoryRegion, mw nd.MemoryWindow, buf 
 	}
 	at := C.uintptr_t(uintptr(unsafe.Pointer(unsafe.SliceData(buf))))
 	return e.post(op, nd.RequestBind, flags, nd.InvalidParameter6, func() C.snd_status {
-		return C.e_bind(e.c, C.uint64_t(ctx), r.c, w.c, at, C.uint64_t(len(buf)), cOpFlags(flags))
+		return C.e_bind(e.c, C.uint64_t(ctx), r.c, w.c, at, C.uint64_t(len(buf)), C.uint32_t(flags))
 	})
 }
 
@@ -126,16 +123,8 @@ func (e *endpoint) Invalidate(ctx uint64, mw nd.MemoryWindow, flags nd.OpFlags) 
 		return refuse(op, nd.InvalidHandle, "the window is closed")
 	}
 	return e.post(op, nd.RequestInvalidate, flags, nd.InvalidParameter3, func() C.snd_status {
-		return C.snd_endpoint_invalidate(e.c, C.uint64_t(ctx), w.c, cOpFlags(flags))
+		return C.snd_endpoint_invalidate(e.c, C.uint64_t(ctx), w.c, C.uint32_t(flags))
 	})
-}
-
-func (e *endpoint) InvalidateRegion(uint64, nd.MemoryRegion, nd.OpFlags) error {
-	return refuse("invalidate region", nd.NotSupported, "")
-}
-
-func (e *endpoint) FastRegister(uint64, nd.MemoryRegion, []nd.LogicalPage, int, int, uint64, nd.RegionFlags, nd.OpFlags) error {
-	return refuse("fast register", nd.NotSupported, "")
 }
 
 func (e *endpoint) StartRequestBatch()  {}

@@ -10,6 +10,7 @@ import (
 	"context"
 	"runtime"
 	"sync"
+	"time"
 	"unsafe"
 
 	"github.com/softnd/softnd/nd"
@@ -25,6 +26,7 @@ type region struct {
 	local, remote nd.Token
 	pin           runtime.Pinner
 	closed        bool
+	fast          bool // the handle is for fast registration
 }
 
 func (a *adapter) CreateMemoryRegion(ctx context.Context) (nd.MemoryRegion, error) {
@@ -63,6 +65,7 @@ func (a *adapter) Allocate(ctx context.Context, size int, flags nd.RegionFlags) 
 	}
 	r.mem = unsafe.Slice((*byte)(C.snd_mr_buffer(r.c)), size)
 	r.tokens()
+	a.allocated.Store(r, nil)
 	return r, nil
 }
 
@@ -106,8 +109,8 @@ func (r *region) Deregister(ctx context.Context) error {
 	switch {
 	case r.closed:
 		return refuse(op, nd.InvalidHandle, "the region is closed")
-	case r.c == nil:
-		return refuse(op, nd.InvalidDeviceState, "the region is not registered")
+	case r.c == nil || r.fast:
+		return refuse(op, nd.InvalidDeviceState, "the region is not registered, or for fast registration")
 	}
 	return r.end(ctx, op)
 }
@@ -115,14 +118,11 @@ func (r *region) Deregister(ctx context.Context) error {
 func (r *region) end(ctx context.Context, op string) error {
 	err := repeat(ctx, op, func(timeout C.int64_t) C.snd_status { return C.snd_mr_close(r.c, timeout) })
 	if err == nil {
+		r.adapter.allocated.Delete(r)
 		r.c, r.mem = nil, nil
 		r.pin.Unpin()
 	}
 	return err
-}
-
-func (r *region) InitializeFastRegister(context.Context, int, bool) error {
-	return refuse("initialize fast register", nd.NotSupported, "")
 }
 
 func (r *region) LocalToken() nd.Token  { return r.local }
@@ -130,6 +130,9 @@ func (r *region) RemoteToken() nd.Token { return r.remote }
 func (r *region) Bytes() []byte         { return r.mem }
 
 func (r *region) Address() uint64 {
+	if r.fast {
+		return uint64(C.snd_mr_address(r.c))
+	}
 	if r.mem == nil {
 		return 0
 	}
@@ -156,7 +159,7 @@ func (r *region) CloseContext(ctx context.Context) error {
 				return
 			}
 			r.mu.Unlock()
-			runtime.Gosched()
+			time.Sleep(slice)
 		}
 	}()
 	return nil

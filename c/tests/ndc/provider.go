@@ -9,6 +9,7 @@ import (
 	"context"
 	"encoding/binary"
 	"net/netip"
+	"sync"
 	"time"
 
 	"github.com/softnd/softnd/nd"
@@ -106,6 +107,8 @@ type adapter struct {
 	provider *Provider
 	c        *C.snd_adapter
 	closed   bool
+
+	allocated sync.Map // regions of Allocate
 }
 
 func (a *adapter) Query(version uint32) (nd.AdapterInfo, error) {
@@ -127,7 +130,8 @@ func (a *adapter) Query(version uint32) (nd.AdapterInfo, error) {
 		InlineRequestThreshold: uint32(i.inline_threshold), LargeRequestThreshold: 48,
 		MaxSharedReceiveQueueDepth: uint32(i.max_queue_depth),
 		MaxCallerData:              uint32(i.max_private_data), MaxCalleeData: uint32(i.max_private_data),
-		AdapterFlags: nd.InOrderDMASupported | nd.MultiEngineSupported | nd.LoopbackConnectionsSupported | nd.CQResizeSupported,
+		AdapterFlags: nd.InOrderDMASupported | nd.MultiEngineSupported | nd.LoopbackConnectionsSupported | nd.CQResizeSupported |
+			nd.ReadLocalInvalidateSupported | nd.InterruptModerationSupported,
 	}, nil
 }
 
@@ -158,14 +162,6 @@ func (a *adapter) CreateCompletionQueue(ctx context.Context, depth int) (nd.Comp
 	}
 	q := &queue{adapter: a}
 	return q, status(op, func() C.snd_status { return C.snd_cq_create(a.c, C.uint32_t(depth), &q.c) })
-}
-
-func (a *adapter) BuildLogicalAddressMapping(context.Context, []byte) (nd.LogicalMapping, error) {
-	return nil, refuse("build logical address mapping", nd.NotSupported, "")
-}
-
-func (a *adapter) PrivilegedToken() (nd.Token, error) {
-	return 0, refuse("privileged token", nd.NotSupported, "")
 }
 
 func (a *adapter) CreateConnector(ctx context.Context) (nd.Connector, error) {

@@ -8,6 +8,7 @@ import "C"
 import (
 	"context"
 	"sync/atomic"
+	"time"
 	"unsafe"
 
 	"github.com/softnd/softnd/nd"
@@ -86,7 +87,18 @@ func (q *queue) Resize(depth int) error {
 }
 
 func (q *queue) NotifyAffinity() (uint16, uint64, error) {
-	return 0, 0, refuse("get notify affinity", nd.NotSupported, "")
+	var group C.uint16_t
+	var mask C.uint64_t
+	err := status("get notify affinity", func() C.snd_status { return C.snd_cq_notify_affinity(q.c, &group, &mask) })
+	return uint16(group), uint64(mask), err
+}
+
+func (q *queue) ModerateInterrupts(interval time.Duration, count int) error {
+	const op = "moderate interrupts"
+	if interval < 0 && count < 0 {
+		return refuse(op, nd.InvalidParameterMix, "neither an interval nor a count")
+	}
+	return status(op, func() C.snd_status { return C.snd_cq_moderate(q.c, C.int64_t(interval), C.int32_t(count)) })
 }
 
 func (q *queue) Close() error {

@@ -78,7 +78,10 @@ func (q *sharedQueue) Modify(depth, threshold int) error {
 }
 
 func (q *sharedQueue) NotifyAffinity() (uint16, uint64, error) {
-	return 0, 0, refuse("get notify affinity", nd.NotSupported, "")
+	var group C.uint16_t
+	var mask C.uint64_t
+	err := status("get notify affinity", func() C.snd_status { return C.snd_srq_notify_affinity(q.c, &group, &mask) })
+	return uint16(group), uint64(mask), err
 }
 
 func (q *sharedQueue) Close() error {
