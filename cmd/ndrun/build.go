@@ -23,45 +23,60 @@ func (i interrupted) Error() string {
 	return "stopped by signal " + unix.SignalName(syscall.Signal(i))
 }
 
-// buildProgram builds the Go program in dir and returns it as an open memfd, so there is no file to
-// remove. The compiler's output goes to stderr. The kernel shows the memfd's name in
+// buildProgram builds a Go package or a source file and returns it as an open memfd, so there is no
+// file to remove. The compiler's output goes to stderr. The kernel shows the memfd's name in
 // /proc/PID/exe. Programs that look for their own executable on disk do not find it.
 //
 // If a signal ended the build, the error is an interrupted.
-func buildProgram(dir, name string, stderr io.Writer, signals <-chan os.Signal) (*os.File, error) {
-	w, err := createProgram(name)
+func buildProgram(prog *program, stderr io.Writer, signals <-chan os.Signal) (*os.File, error) {
+	w, err := createProgram(prog.name)
 	if err != nil {
-		return nil, fmt.Errorf("build %s: create file in memory: %w: build it with go build and run the executable", dir, err)
+		return nil, fmt.Errorf("build %s: create file in memory: %w: build it yourself and run the executable", prog.path, err)
 	}
 	defer w.Close()
-	// With the PID of ndrun, not /proc/self: go opens the path.
+	// With the PID of ndrun, not /proc/self: the compiler opens the path.
 	path := fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), w.Fd())
-	cmd := exec.Command("go", "build", "-o", path, ".")
-	cmd.Dir = dir
-	cmd.Stdout, cmd.Stderr = stderr, stderr
-	cmd.WaitDelay = time.Second // compilers that go has started may still hold stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := runInterruptibly(cmd, signals); err != nil {
-		var exit *exec.ExitError
-		switch {
-		case errors.As(err, &exit):
-			return nil, fmt.Errorf("build %s: go build failed (%w): see its output above", dir, err)
-		case errors.Is(err, exec.ErrNotFound):
-			return nil, fmt.Errorf("build %s: %w: install Go or run an executable", dir, err)
-		}
-		return nil, fmt.Errorf("build %s: %w", dir, err)
+	if prog.language != nil {
+		err = prog.language.build(prog.path, path, stderr, signals)
+	} else {
+		cmd := exec.Command("go", "build", "-o", path, ".")
+		cmd.Dir = prog.path
+		err = runCompiler(cmd, "go build", "install Go or run an executable", stderr, signals)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("build %s: %w", prog.path, err)
 	}
 	// The kernel does not execute a file that is open for writing.
 	r, err := os.Open(path)
 	if err != nil {
-		return nil, fmt.Errorf("build %s: open executable: %w", dir, err)
+		return nil, fmt.Errorf("build %s: open executable: %w", prog.path, err)
 	}
 	magic := make([]byte, 4)
 	if _, err := r.ReadAt(magic, 0); err != nil || !bytes.Equal(magic, []byte("\x7fELF")) {
 		r.Close()
-		return nil, fmt.Errorf("build %s: not a package main: give the directory of a program", dir)
+		if prog.language != nil {
+			return nil, fmt.Errorf("build %s: the compiler wrote no executable: check the options that it got", prog.path)
+		}
+		return nil, fmt.Errorf("build %s: not a package main: give the directory of a program", prog.path)
 	}
 	return r, nil
+}
+
+// runCompiler runs a compiler, whose output goes to stderr. If it fails, the error has its name. If it
+// is not found, install says what to do.
+func runCompiler(cmd *exec.Cmd, name, install string, stderr io.Writer, signals <-chan os.Signal) error {
+	cmd.Stdout, cmd.Stderr = stderr, stderr
+	cmd.WaitDelay = time.Second // programs that the compiler has started may still hold stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	err := runInterruptibly(cmd, signals)
+	var exit *exec.ExitError
+	switch {
+	case errors.As(err, &exit):
+		return fmt.Errorf("%s failed (%w): see its output above", name, err)
+	case errors.Is(err, exec.ErrNotFound):
+		return fmt.Errorf("%w: %s", err, install)
+	}
+	return err
 }
 
 // createProgram creates an executable memfd.

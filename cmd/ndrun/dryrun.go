@@ -17,6 +17,8 @@ func (p *plan) print(w io.Writer) {
 		path := r.wrapperPath
 		switch {
 		case path != "":
+		case prog.language != nil:
+			path = prog.language.name + " source " + shellquote.Join(prog.path) + ", built first"
 		case prog.isPackage:
 			path = "Go package in " + shellquote.Join(prog.path) + ", built first"
 		default:

@@ -57,16 +57,16 @@ func makePlan(c *command) (*plan, error) {
 	return p, nil
 }
 
-// build builds the Go packages among the programs, each once.
+// build builds the Go packages and source files among the programs, each once.
 func (p *plan) build(stderr io.Writer, signals <-chan os.Signal) error {
 	built := make(map[string]*os.File)
 	for i := range p.programs {
 		prog := &p.programs[i]
-		if !prog.isPackage {
+		if !prog.isBuilt() {
 			continue
 		}
 		if built[prog.path] == nil {
-			file, err := buildProgram(prog.path, prog.name, stderr, signals)
+			file, err := buildProgram(prog, stderr, signals)
 			if err != nil {
 				return err
 			}
@@ -96,7 +96,7 @@ func (p *plan) args(r plannedRank) []string {
 		// A path that works in any process, as long as this one lives: /proc/self would
 		// be the wrapper, whose descriptors are others.
 		path = fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), prog.file.Fd())
-	case prog.isPackage:
+	case prog.isBuilt():
 		path = "(the program that is built)"
 	}
 	return slices.Concat(r.wrapper, []string{path}, given)

@@ -14,18 +14,29 @@ import (
 
 // program is a program of the command line.
 type program struct {
-	path      string // absolute: of the executable or of the package's directory
+	path      string // absolute: of the executable, of the package's directory or of the source file
 	name      string // argv[0] of the ranks
 	isPackage bool
-	file      *os.File // executable of the built package; nil before the build and for an executable
+	language  *language // of a source file that ndrun compiles; nil for a package or an executable
+	file      *os.File  // executable that ndrun has built; nil before the build and for an executable
 }
 
+// isBuilt reports whether ndrun builds the program.
+func (p *program) isBuilt() bool { return p.isPackage || p.language != nil }
+
 // find looks up a program as a shell does: by path if the name has a slash, else in PATH. A
-// directory, with or without a slash, stands for the Go package in it. Relative paths start at
-// the current directory regardless of -wdir, so that shell completion works. kind is "program" or
-// "wrapper", for error messages.
+// directory, with or without a slash, stands for the Go package in it, and so does a source file in
+// C, C++ or Fortran for its program. Relative paths start at the current directory regardless of
+// -wdir, so that shell completion works. kind is "program" or "wrapper", for error messages.
 func find(kind, name string) (program, error) {
-	if info, err := os.Stat(name); strings.HasSuffix(name, ".go") && err == nil && info.Mode().IsRegular() {
+	info, err := os.Stat(name)
+	isFile := err == nil && info.Mode().IsRegular()
+	if l := languages[filepath.Ext(name)]; l != nil && isFile {
+		path, err := filepath.Abs(name)
+		base := filepath.Base(name)
+		return program{path: path, name: strings.TrimSuffix(base, filepath.Ext(base)), language: l}, err
+	}
+	if strings.HasSuffix(name, ".go") && isFile {
 		dir := filepath.Dir(name)
 		if dir != "." && !filepath.IsAbs(dir) {
 			dir = "./" + dir
@@ -48,7 +59,7 @@ func find(kind, name string) (program, error) {
 	if err != nil {
 		return program{}, fmt.Errorf("find %s %s: %w", kind, name, err)
 	}
-	info, err := os.Stat(path)
+	info, err = os.Stat(path)
 	if err != nil {
 		return program{}, fmt.Errorf("find %s %s: %w: check the path", kind, name, reason(err))
 	}

@@ -55,8 +55,11 @@ func (c *command) findWrappers() (map[string]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		if p.isPackage {
+		switch {
+		case p.isPackage:
 			return nil, fmt.Errorf("find wrapper %s: is a directory: give an executable", w.words[0])
+		case p.language != nil:
+			return nil, fmt.Errorf("find wrapper %s: is a source file: give an executable", w.words[0])
 		}
 		paths[w.words[0]] = p.path
 	}
