@@ -1,6 +1,8 @@
 /* Settings and launchers' variables in the environment: what snd_job_init refuses, and with which words. */
+#include <stddef.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -120,6 +122,67 @@ static void test_launchers(void)
 	}
 }
 
+/* answered runs init in a child, while this process answers the first packet that arrives at an abstract name. The packet
+ * has to contain asked, and the error of the child want. */
+static void answered(const char *name, const char *asked, const void *reply, size_t length, void (*init)(const char *name), const char *want)
+{
+	struct sockaddr_un at = {.sun_family = AF_UNIX};
+	static char packet[4096];
+	int status, listener = socket(AF_UNIX, SOCK_SEQPACKET, 0);
+	memcpy(at.sun_path + 1, name, strlen(name));
+	CHECK(bind(listener, (struct sockaddr *)&at, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(name))) == 0 && listen(listener, 1) == 0);
+	pid_t child = fork();
+	if (child == 0) {
+		close(listener);
+		init(name);
+		if (strstr(snd_last_error(), want) == NULL) {
+			fprintf(stderr, "%s: want %s, got %s\n", name, want, snd_last_error());
+			exit(1);
+		}
+		exit(0);
+	}
+	int s = accept(listener, NULL, NULL);
+	ssize_t n = recv(s, packet, sizeof packet - 1, 0);
+	packet[n > 0 ? n : 0] = 0;
+	CHECK(s >= 0 && n > 0 && strstr(packet, asked) != NULL && send(s, reply, length, MSG_NOSIGNAL) == (ssize_t)length);
+	CHECK(waitpid(child, &status, 0) == child && status == 0);
+	close(s);
+	close(listener);
+}
+
+static void init_under_ndrun(const char *name)
+{
+	char address[200];
+	snd_job *job;
+	snprintf(address, sizeof address, "%s:00112233445566778899aabbccddeeff:ffeeddccbbaa99887766554433221100", name);
+	CHECK(setenv("SOFTND_FABRIC", address, 1) == 0 && setenv("SOFTND_RANK", "1", 1) == 0);
+	CHECK(snd_job_init(NULL, INT64_C(5000000000), &job) != SND_SUCCESS);
+}
+
+static void join_named(const char *name)
+{
+	snd_job *job;
+	CHECK(snd_job_join(strrchr(name, '-') + 1, 0, 2, NULL, INT64_C(5000000000), &job) == SND_NOT_SUPPORTED);
+}
+
+/* An ndrun and a fabric of another release refuse this program. */
+static void test_versions(void)
+{
+	char name[100];
+	unsigned char record[64] = {'S', 'O', 'F', 'T', 'N', 'D', 'F', 'B', 1, 0, 0, 0, 3, 0, 0, 0, 9};
+	const char *refusal = "{\"kind\":\"refusal\",\"text\":\"the launcher contains softnd \\\"v9\\\": build both with one release of softnd\"}";
+	snprintf(name, sizeof name, "softnd-job-test%d", (int)getpid());
+	answered(name, "\"secret\":\"00112233445566778899aabbccddeeff\",\"rank\":1,\"file\":true}", refusal, strlen(refusal), init_under_ndrun,
+		"init: SOFTND_ARENA_FD=\"\" is not a descriptor number: start the program with ndrun, or unset it; "
+		"SOFTND_FABRIC: connect to launcher: the launcher contains softnd \"v9\": build both with one release of softnd");
+	snprintf(name, sizeof name, "softnd-fabric-%lu-test%d", (unsigned long)geteuid(), (int)getpid());
+	memcpy(record + 48, "v9.1", 4);
+	answered(name, "SOFTNDFB", record, sizeof record, join_named, "the members of the fabric contain softnd v9.1, this program contains softnd libsoftnd ");
+	answered(name, "SOFTNDFB", record, sizeof record, join_named, ": arena of another version (their layout has version 9 and hash 0, this program's 1 and 0x");
+	record[8] = 7;
+	answered(name, "SOFTNDFB", record, sizeof record, join_named, "(another version of the fabric protocol: version 7, this program uses 1): build all programs with one release of softnd");
+}
+
 /* The durations that Go's time.ParseDuration accepts. */
 static const struct {
 	const char *text;
@@ -160,6 +223,7 @@ int main(void)
 		CHECK(unsetenv(ours[i]) == 0);
 	test_bad();
 	test_launchers();
+	test_versions();
 	test_durations();
 	return 0;
 }
