@@ -10,7 +10,7 @@
 
 #include "two.h"
 
-enum { ROUNDS = 10000, OPENS = 20, SIGNALS = 64 };
+enum { ROUNDS = 5000, OPENS = 20, SIGNALS = 64 };
 
 static volatile sig_atomic_t handled, astray;
 
