@@ -57,7 +57,7 @@ static void test_bad(void)
 	}
 }
 
-/* What a launcher answers over PMI to rank 0 of 2, and what snd_job_init makes of it. put, if not NULL, is a part of the
+/* The answers of a launcher over PMI to rank 0 of 2, and the outcome of snd_job_init. put, if not NULL, is a part of the
  * requests of the rank. */
 #define BEGINS "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0\ncmd=my_kvsname kvsname=job\n"
 #define MEETS BEGINS "cmd=put_result rc=0\ncmd=barrier_out\n"
