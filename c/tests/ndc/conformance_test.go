@@ -107,7 +107,7 @@ func spawn(t testing.TB, arena *shm.Arena, language, executor string) func() (io
 var pairings = [][2]string{{"C", "C"}, {"C", "Go"}, {"Go", "C"}}
 
 // each runs f for each pairing, executor, kind of memory, in one process and in two.
-func each(t *testing.T, f func(t *testing.T, arena *shm.Arena, cfg ndtest.Config)) {
+func each(t *testing.T, f func(t *testing.T, name string, cfg ndtest.Config)) {
 	for _, pair := range pairings {
 		for _, executor := range []string{"auto", "target"} {
 			for _, memory := range []string{"arena", "private"} {
@@ -115,7 +115,9 @@ func each(t *testing.T, f func(t *testing.T, arena *shm.Arena, cfg ndtest.Config
 					if where == "threads" && pair[0] == "Go" {
 						continue
 					}
-					t.Run(pair[0]+"-"+pair[1]+"/"+executor+"/"+memory+"/"+where, func(t *testing.T) {
+					name := pair[0] + "-" + pair[1] + "/" + executor + "/" + memory + "/" + where
+					t.Run(name, func(t *testing.T) {
+						t.Parallel() // scenarios that wait let others run
 						arena, err := shm.Create(shm.Config{Size: 4 << 30})
 						if err != nil {
 							t.Fatal(err)
@@ -136,7 +138,7 @@ func each(t *testing.T, f func(t *testing.T, arena *shm.Arena, cfg ndtest.Config
 						if only := os.Getenv("NDC_ONLY"); only != "" {
 							cfg.Only = []string{only}
 						}
-						f(t, arena, cfg)
+						f(t, name, cfg)
 					})
 				}
 			}
@@ -144,9 +146,11 @@ func each(t *testing.T, f func(t *testing.T, arena *shm.Arena, cfg ndtest.Config
 	}
 }
 
-// TestConformance runs the suite.
+// TestConformance runs the suite, and checks that the page shows the results.
 func TestConformance(t *testing.T) {
-	each(t, func(t *testing.T, _ *shm.Arena, cfg ndtest.Config) { ndtest.Run(t, cfg) })
+	var runs results
+	t.Cleanup(func() { runs.check(t) }) // after the runs, which are parallel
+	each(t, func(t *testing.T, name string, cfg ndtest.Config) { runs.add(name, ndtest.Run(t, cfg)) })
 }
 
 // TestStress makes random requests, and compares results and memory with a model. NDC_SEED is the first seed, NDC_SEEDS
@@ -159,7 +163,7 @@ func TestStress(t *testing.T) {
 		return otherwise
 	}
 	first, seeds := number("NDC_SEED", 1), number("NDC_SEEDS", 1)
-	each(t, func(t *testing.T, _ *shm.Arena, cfg ndtest.Config) {
+	each(t, func(t *testing.T, _ string, cfg ndtest.Config) {
 		cfg.Watchdog = 2 * time.Minute
 		for seed := range seeds {
 			ndtest.Stress(t, cfg, uint64(first+seed), 20)
