@@ -17,22 +17,14 @@ import (
 // greeting is the first line of a helper. It changes with the commands.
 const greeting = "softnd_perf 1"
 
-// Helper is a rank in another language: a process that obeys commands, one a line, and answers each with a line.
+// helper is a rank in another language: a process that obeys commands, one a line, and answers each with a line.
 // c/bench/perf.c lists the commands.
-type Helper struct {
-	in  io.WriteCloser
+type helper struct {
+	in  io.Writer
 	out *bufio.Reader
 }
 
-// NewHelper returns the helper with this standard input and output.
-func NewHelper(in io.WriteCloser, out io.Reader) *Helper {
-	return &Helper{in: in, out: bufio.NewReader(out)}
-}
-
-// Leave tells the helper to leave the job together with the other rank, and to exit.
-func (h *Helper) Leave() error { return h.in.Close() }
-
-func (h *Helper) line() (string, error) {
+func (h *helper) line() (string, error) {
 	text, err := h.out.ReadString('\n')
 	if err == io.EOF {
 		err = errors.New("it has exited: see its messages above")
@@ -41,7 +33,7 @@ func (h *Helper) line() (string, error) {
 }
 
 // greet reads the first line.
-func (h *Helper) greet() error {
+func (h *helper) greet() error {
 	text, err := h.line()
 	if err == nil && text != greeting {
 		err = fmt.Errorf("it is %q, want %q: build it from the same revision", text, greeting)
@@ -49,13 +41,13 @@ func (h *Helper) greet() error {
 	return err
 }
 
-func (h *Helper) command(text string) error {
+func (h *helper) command(text string) error {
 	_, err := io.WriteString(h.in, text+"\n")
 	return err
 }
 
 // answer reads the answer to a command: "ok" and a figure.
-func (h *Helper) answer() (float64, error) {
+func (h *helper) answer() (float64, error) {
 	text, err := h.line()
 	if err != nil {
 		return 0, err
@@ -69,7 +61,7 @@ func (h *Helper) answer() (float64, error) {
 }
 
 // samples reads the nanoseconds of n operations.
-func (h *Helper) samples(n int, record func(ns float64)) error {
+func (h *helper) samples(n int, record func(ns float64)) error {
 	for range n {
 		text, err := h.line()
 		if err != nil {
@@ -87,22 +79,23 @@ func (h *Helper) samples(n int, record func(ns float64)) error {
 // crew is two ranks of which at least one is a helper. It stands for the job in a [loop]: this process decides alone, and
 // the helpers meet in the operations.
 type crew struct {
-	helpers [2]*Helper // by rank; nil for this process
+	helpers [2]*helper // by rank; nil for this process
 	own     *World     // nil if both ranks are helpers
 }
 
-// NewHelpedWorld returns the world of a job of two ranks. helpers[r] is rank r. If one of them is nil, this process is that
-// rank, and own is its world as of [NewWorldWith].
-func NewHelpedWorld(helpers [2]*Helper, own *World) (*World, error) {
-	for rank, h := range helpers {
-		if h == nil {
+// newCrew returns the ranks with these standard inputs and outputs, nil for this process.
+func newCrew(pipes [2]io.ReadWriter, own *World) (*crew, error) {
+	c := &crew{own: own}
+	for rank, p := range pipes {
+		if p == nil {
 			continue
 		}
-		if err := h.greet(); err != nil {
+		c.helpers[rank] = &helper{in: p, out: bufio.NewReader(p)}
+		if err := c.helpers[rank].greet(); err != nil {
 			return nil, helperError(rank, err)
 		}
 	}
-	return &World{crew: &crew{helpers, own}}, nil
+	return c, nil
 }
 
 func helperError(rank int, err error) error {
@@ -218,11 +211,12 @@ func bit(b bool) int {
 	return 0
 }
 
-// CheckHelped returns an error if the test, with these options, does not support helpers. helped reports for each rank
-// whether it is a helper.
-func (t Test) CheckHelped(o Options, helped [2]bool) error {
+// checkHelped returns an error if the test, with these options, does not support these ranks as helpers.
+func (t Test) checkHelped(o Options, helped [2]bool) error {
 	object, next := "", ""
 	switch {
+	case !helped[0] && !helped[1]:
+		return nil
 	case !t.helped:
 		object, next = "ranks in C", "use --lang go, or a test of transfers"
 	case t.Name == "bind_invalidate" && helped[0] != helped[1]:

@@ -19,7 +19,7 @@ var recorded = map[string]string{
 
 // fakeHelper returns a helper that gives recorded answers, apart from those in special. Its commands are in the list when
 // it has left.
-func fakeHelper(rank int, special map[string]string) (*Helper, func() []string) {
+func fakeHelper(rank int, special map[string]string) (pipes, func() []string) {
 	commands, in := io.Pipe()
 	out, answers := io.Pipe()
 	left := make(chan []string, 1)
@@ -46,7 +46,13 @@ func fakeHelper(rank int, special map[string]string) (*Helper, func() []string) 
 		answers.Close()
 		left <- all
 	}()
-	return NewHelper(in, out), func() []string { return <-left }
+	return pipes{out, in}, func() []string { return <-left }
+}
+
+// pipes are the standard output and input of a helper.
+type pipes struct {
+	io.Reader
+	io.WriteCloser
 }
 
 // TestHelpers: two helpers get the same commands, and the results contain their figures.
@@ -97,12 +103,12 @@ func TestHelpers(t *testing.T) {
 // runHelpers runs a test with two fake helpers. It returns the commands of both.
 func runHelpers(t *testing.T, test string, o Options, special map[string]string) ([]report.Result, [2][]string, error) {
 	t.Helper()
-	var helpers [2]*Helper
+	var helpers [2]pipes
 	var commands [2]func() []string
 	for rank := range helpers {
 		helpers[rank], commands[rank] = fakeHelper(rank, special)
 	}
-	w, err := NewHelpedWorld(helpers, nil)
+	w, err := NewWorld(t.Context(), nil, false, [2]io.ReadWriter{helpers[0], helpers[1]}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,8 +116,8 @@ func runHelpers(t *testing.T, test string, o Options, special map[string]string)
 	found, err := Tests()[i].Run(t.Context(), w, o)
 	var got [2][]string
 	for rank, h := range helpers {
-		h.Leave()
-		h.out.WriteTo(io.Discard)
+		h.Close()
+		io.Copy(io.Discard, h)
 		got[rank] = commands[rank]()
 	}
 	return found, got, err
@@ -128,14 +134,14 @@ func TestHelpersThatFail(t *testing.T) {
 			t.Errorf("answer %q: %v, want %q", answer, err, want)
 		}
 	}
-	other := NewHelper(nil, strings.NewReader("softnd_perf 0\n"))
-	if _, err := NewHelpedWorld([2]*Helper{other, other}, nil); err == nil || !strings.Contains(err.Error(), "build it from the same revision") {
+	other := pipes{Reader: strings.NewReader("softnd_perf 0\n")}
+	if _, err := NewWorld(t.Context(), nil, false, [2]io.ReadWriter{other, other}, nil); err == nil || !strings.Contains(err.Error(), "build it from the same revision") {
 		t.Errorf("another greeting: %v", err)
 	}
 }
 
-// TestCheckHelped: an option that helpers lack is an error before the measurement.
-func TestCheckHelped(t *testing.T) {
+// TestCheckHelpers: an option that helpers lack is an error before the measurement.
+func TestCheckHelpers(t *testing.T) {
 	both, mixed := [2]bool{true, true}, [2]bool{true, false}
 	for _, c := range []struct {
 		test   string
@@ -147,12 +153,13 @@ func TestCheckHelped(t *testing.T) {
 		{"bind_invalidate", Options{}, both, ""},
 		{"bind_invalidate", Options{}, mixed, "ranks in different languages"},
 		{"barrier", Options{}, both, "ranks in C"},
+		{"barrier", Options{}, [2]bool{}, ""},
 		{"write_bw", Options{Bidirectional: true}, both, "--bidirectional"},
 		{"send_lat", Options{Events: true}, both, "--events"},
 		{"send_lat", Options{Validate: true}, both, "--validate"},
 	} {
 		i := slices.IndexFunc(Tests(), func(m Test) bool { return m.Name == c.test })
-		err := Tests()[i].CheckHelped(c.o, c.helped)
+		err := Tests()[i].Check(c.o, c.helped)
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", c.test, err, c.want)
 		}

@@ -3,6 +3,7 @@ package measure
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"strconv"
 	"testing"
@@ -38,7 +39,7 @@ func obey(self *proctest.Self) error {
 		return err
 	}
 	defer job.Close()
-	w, err := NewWorld(ctx, job, o.Options.Pinned)
+	w, err := NewWorld(ctx, job, o.Options.Pinned, [2]io.ReadWriter{}, nil)
 	if err != nil {
 		return err
 	}

@@ -45,12 +45,15 @@ var checks = map[string]func(Options) error{
 // notTwoWay returns a check that refuses transfers in both directions at once.
 func notTwoWay(test string) func(Options) error { return pingPong{name: test}.check }
 
-// Check returns an error if the test does not support the options.
-func (t Test) Check(o Options) error {
+// Check returns an error if the test does not support the options, or ranks that are helpers. helped reports for each of
+// ranks 0 and 1 whether it is one.
+func (t Test) Check(o Options, helped [2]bool) error {
 	if check := checks[t.Name]; check != nil {
-		return check(o)
+		if err := check(o); err != nil {
+			return err
+		}
 	}
-	return nil
+	return t.checkHelped(o, helped)
 }
 
 // sizes returns the sizes that were asked for, or the test's own.

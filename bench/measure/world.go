@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 
 	"github.com/softnd/softnd"
@@ -13,23 +14,35 @@ import (
 
 // NewWorld returns the world of a test in job. If pin is set, it pins the calling goroutine. It gives ranks 0 and 1 a
 // shared cache line. All ranks call it.
-func NewWorld(ctx context.Context, job *softnd.Job, pin bool) (*World, error) {
-	return newWorld(job, pin, func() (*bench.Line, error) { return shareLine(ctx, job) })
+//
+// If a rank is a helper, its element of helpers is its standard input and output. file then has the cache line, of
+// [bench.NewLineFile], which the helpers map as well. job is nil if both ranks are helpers.
+func NewWorld(ctx context.Context, job *softnd.Job, pin bool, helpers [2]io.ReadWriter, file *os.File) (w *World, err error) {
+	if job != nil {
+		if w, err = ownWorld(ctx, job, pin, file); err != nil {
+			return nil, err
+		}
+	}
+	if helpers == ([2]io.ReadWriter{}) {
+		return w, nil
+	}
+	c, err := newCrew(helpers, w)
+	return &World{crew: c}, err
 }
 
-// NewWorldWith is [NewWorld] for a rank beside a helper. Both map the cache line in file, which [bench.NewLineFile] has
-// created.
-func NewWorldWith(job *softnd.Job, pin bool, file *os.File) (*World, error) {
-	return newWorld(job, pin, func() (*bench.Line, error) { return bench.MapLine(file) })
-}
-
-func newWorld(job *softnd.Job, pin bool, mapLine func() (*bench.Line, error)) (*World, error) {
+// ownWorld returns the world of this process as a rank. file is nil if all ranks are in Go.
+func ownWorld(ctx context.Context, job *softnd.Job, pin bool, file *os.File) (_ *World, err error) {
 	if pin {
 		if _, err := bench.Pin(job.Rank()); err != nil {
 			return nil, err
 		}
 	}
-	line, err := mapLine()
+	var line *bench.Line
+	if file != nil {
+		line, err = bench.MapLine(file)
+	} else {
+		line, err = shareLine(ctx, job)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("measure: a cache line that ranks 0 and 1 share: %w", err)
 	}

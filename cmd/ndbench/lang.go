@@ -97,10 +97,7 @@ func (o *options) checkLanguages(t measure.Test) error {
 		return fmt.Errorf("--lang %s: the ranks exist already: start it without ndrun, --server and --client", strings.Join(o.langs, ","))
 	}
 	for _, lang := range o.langs {
-		if lang == "go" {
-			continue
-		}
-		if err := t.CheckHelped(o.Options, helped(lang)); err != nil {
+		if err := t.Check(o.Options, helped(lang)); err != nil {
 			return err
 		}
 	}
@@ -167,7 +164,7 @@ func (o *options) startHelped(ctx context.Context, lang string) (*session, error
 	if err != nil {
 		return nil, err
 	}
-	var helpers [2]*measure.Helper
+	var helpers [2]io.ReadWriter
 	for rank, inC := range helped(lang) {
 		if !inC {
 			continue
@@ -188,10 +185,12 @@ func (o *options) startHelped(ctx context.Context, lang string) (*session, error
 		if err := s.startRank(cmd, arena, rank, 2, line); err != nil {
 			return nil, err
 		}
-		helpers[rank] = measure.NewHelper(in, out)
-		s.leave = append(s.leave, helpers[rank].Leave)
+		helpers[rank] = struct {
+			io.Reader
+			io.Writer
+		}{out, in}
+		s.leave = append(s.leave, in.Close)
 	}
-	var own *measure.World
 	for rank, inC := range helped(lang) {
 		if inC {
 			continue
@@ -199,11 +198,8 @@ func (o *options) startHelped(ctx context.Context, lang string) (*session, error
 		if s.job, err = becomeRank(ctx, arena, rank, 2); err != nil {
 			return nil, err
 		}
-		if own, err = measure.NewWorldWith(s.job, o.Pinned, line); err != nil {
-			return nil, err
-		}
 	}
-	s.world, err = measure.NewHelpedWorld(helpers, own)
+	s.world, err = measure.NewWorld(ctx, s.job, o.Pinned, helpers, line)
 	return s, err
 }
 

@@ -5,6 +5,8 @@
 //	ndbench TEST --server NAME           in one terminal, and in another
 //	ndbench TEST --client NAME
 //
+// With --lang, ranks of tests of transfers are C programs.
+//
 // "ndbench list" names the tests, "ndbench help TEST" the options. Rank 0 reports; both a server and its client do.
 //
 // "ndbench peers" compares other transports with softnd.

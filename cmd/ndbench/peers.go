@@ -30,6 +30,9 @@ makes one, so all are measured under the same conditions. Each repeat is compare
 with the limit of the machine before and after it. A star marks the best of a row
 if its interval does not overlap the others.
 
+--lang selects the languages of softnd's ranks. Each has a column of its own. The
+default is Go, and C if softnd_perf, the program of ranks in C, is found.
+
 The exit status is 0 if all went well; 1 if not; 2 if the command line is wrong;
 3 if --compare found a change beyond the noise; 4 if a figure is missing because
 a peer or softnd failed, or because a peer that --only names is not installed.

@@ -79,7 +79,7 @@ func newTest(t measure.Test) *cobra.Command {
 			if err := o.check(); err != nil {
 				return usagef("%s: %w", t.Name, err)
 			}
-			if err := t.Check(o.Options); err != nil {
+			if err := t.Check(o.Options, [2]bool{}); err != nil {
 				return usageError{err}
 			}
 			if err := o.checkLanguages(t); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"sync/atomic"
 
@@ -45,7 +46,7 @@ func (o *options) start(ctx context.Context, ranks int) (s *session, err error) 
 	}
 	s.job = job
 	o.Pinned = o.pinned(job.Size())
-	if s.world, err = measure.NewWorld(ctx, job, o.Pinned); err != nil {
+	if s.world, err = measure.NewWorld(ctx, job, o.Pinned, [2]io.ReadWriter{}, nil); err != nil {
 		return nil, errors.Join(fmt.Errorf("start: %w", err), job.Close())
 	}
 	return s, nil
