@@ -1,0 +1,172 @@
+#include "lie.h"
+
+#include <stdbool.h>
+
+/* A shared word, and what becomes of it. */
+struct lie {
+	void *word;
+	bool half;
+	uint64_t value;
+};
+
+static struct lie armed;
+static uint32_t loads; /* until the armed lie is told; 0 = none is armed */
+
+void snd_fuzz_loaded(const volatile void *word)
+{
+	const unsigned char *base = sides[0].f != NULL ? sides[0].f->arena.base : NULL, *at = (const unsigned char *)(uintptr_t)word;
+	if (loads == 0 || base == NULL || at < base || at >= base + sides[0].f->arena.size || --loads > 0)
+		return;
+	if (armed.half)
+		*(volatile uint32_t *)armed.word = (uint32_t)armed.value;
+	else
+		*(volatile uint64_t *)armed.word = armed.value;
+}
+
+/* A word of a structure, an index of a small number of words. */
+static void *word_of(void *structure, size_t bytes, uint32_t index) { return (unsigned char *)structure + index % (bytes / 8) * 8; }
+
+/* known returns a number that means something in the arena. */
+static uint64_t known(struct input *in)
+{
+	struct side *s = &sides[fuzz_byte(in) & 1];
+	struct snd_endpoint *ep = s->endpoints[fuzz_byte(in) % ENDPOINTS];
+	struct snd_window *w = s->windows[0];
+	switch (fuzz_byte(in) % 16) {
+	case 0: return s->f->id;
+	case 1: return s->a->number;
+	case 2: return s->shared->region.local_token;
+	case 3: return s->shared->region.remote_token;
+	case 4: return s->own->region.local_token;
+	case 5: return s->own->region.remote_token;
+	case 6: return w->latest.token;
+	case 7: return (uint64_t)(uintptr_t)s->shared->buffer;
+	case 8: return (uint64_t)(uintptr_t)s->own->buffer + fuzz_byte(in) * UINT64_C(16);
+	case 9: return s->shared->offset + (fuzz_byte(in) & 31) * UINT64_C(64);
+	case 10: return ep != NULL ? ep->local_qp_offset : s->f->arena.heap;
+	case 11: return ep != NULL ? ep->local_qp_offset + SNDL_SIZEOF_SHARED_QP : s->f->arena.size;
+	case 12: return ep != NULL && ep->conn != NULL ? ep->conn->offset : s->f->arena.size - 8;
+	case 13: return ep != NULL ? ep->number : 1;
+	case 14: return s->f->slot + 1;
+	default: return w->latest.address;
+	}
+}
+
+static uint64_t value(struct input *in, uint64_t old)
+{
+	switch (fuzz_byte(in) % 10) {
+	case 0: return 0;
+	case 1: return UINT64_MAX;
+	case 2: return fuzz_byte(in);
+	case 3: return fuzz_word(in);
+	case 4: return old + 1;
+	case 5: return old - 1;
+	case 6: return old ^ UINT64_C(1) << (fuzz_byte(in) & 63);
+	case 7: return old + (UINT64_C(1) << (fuzz_byte(in) & 63));
+	default: return known(in);
+	}
+}
+
+static bool choose(struct input *in, struct lie *l)
+{
+	const uint8_t which = fuzz_byte(in), index = fuzz_byte(in);
+	struct side *s = &sides[which & 1];
+	struct snd_endpoint *ep = s->endpoints[which >> 1 & 1];
+	struct snd_arena *a = &s->f->arena;
+	struct snd_connection *c = ep != NULL ? ep->conn : NULL;
+	l->half = false;
+	switch ((which >> 2) % 14) {
+	case 0: l->word = word_of(s->f->record, 48, index); break;
+	case 1: l->word = word_of(&s->f->record->inbox, 16, index); break;
+	case 2: l->word = word_of(index & 1 ? &s->f->record->waiters : &s->f->record->engine, 8, 0); break;
+	case 3: l->word = &snd_header(a)->deaths; break;
+	case 4: l->word = word_of(snd_rank(a, which & 1), SNDL_SIZEOF_RANK_RECORD, index); break;
+	case 5:
+		if (ep == NULL)
+			return false;
+		l->word = word_of(ep->local_qp, 64, index); /* what the peer reads once */
+		break;
+	case 6: {
+		static const uint16_t fields[] = {SNDL_AT_SHARED_QP_RELEASED, SNDL_AT_SHARED_QP_FAULT, SNDL_AT_SHARED_QP_FAULT_STATUS, SNDL_AT_SHARED_QP_POSTED,
+			SNDL_AT_SHARED_QP_SMALL_RECEIVES_END, SNDL_AT_SHARED_QP_SMALL_RECEIVE_BYTES, SNDL_AT_SHARED_QP_HAZARD, SNDL_AT_SHARED_QP_NEED_WAKEUP,
+			SNDL_AT_SHARED_QP_RECEIVE_STATUS, SNDL_AT_SHARED_QP_REASON};
+		if (ep == NULL)
+			return false;
+		l->word = (unsigned char *)ep->local_qp + fields[index % (sizeof fields / sizeof fields[0])];
+		break;
+	}
+	case 7:
+		if (c == NULL || c->out.slots == NULL)
+			return false;
+		l->word = word_of(&c->out.slots[(c->out.next + (index >> 3)) & c->out.mask], 64, index & 7);
+		break;
+	case 8:
+		if (c == NULL || c->released)
+			return false;
+		l->word = word_of(c->record, 112, index);
+		break;
+	case 9:
+		if (ep == NULL || ep->srq != NULL)
+			return false;
+		l->word = word_of(ep->descriptors + (ep->rcompleted & ep->receive_mask) * ep->stride, ep->stride * 8, index);
+		break;
+	case 10: {
+		struct snd_own_entry *e[] = {s->shared->region.local, s->shared->region.remote, s->own->region.local, s->own->region.remote, s->windows[0]->entry, s->windows[1]->entry};
+		l->word = word_of(e[index % 6]->entry, SNDL_SIZEOF_ACCESS_ENTRY, index / 6);
+		break;
+	}
+	case 11:
+		l->word = (void *)&a->chunk_owners[index % 32];
+		l->half = true;
+		break;
+	case 12:
+		l->word = (void *)&a->block_owners[index % 16];
+		l->half = true;
+		break;
+	default: l->word = word_of(s->shared->buffer, 2048, index); break; /* where known records may be said to be */
+	}
+	l->value = value(in, l->half ? *(uint32_t *)l->word : *(uint64_t *)l->word);
+	return true;
+}
+
+static void tell(const struct lie *l)
+{
+	if (l->half)
+		*(uint32_t *)l->word = (uint32_t)l->value;
+	else
+		*(uint64_t *)l->word = l->value;
+}
+
+void lie(struct input *in)
+{
+	struct lie l;
+	if (choose(in, &l))
+		tell(&l);
+}
+
+void arm_lie(struct input *in)
+{
+	uint32_t n = 1 + (fuzz_byte(in) & 63);
+	if (choose(in, &armed))
+		loads = n;
+}
+
+void disarm_lie(void) { loads = 0; }
+
+void forge(struct input *in)
+{
+	const uint8_t which = fuzz_byte(in), flags = fuzz_byte(in);
+	struct snd_endpoint *ep = sides[which & 1].endpoints[which >> 1 & 1];
+	if (ep == NULL || ep->conn == NULL || !ep->conn->attached || ep->conn->released)
+		return;
+	struct snd_connection *c = ep->conn;
+	struct snd_slot *slot = &c->out.slots[c->out.next & c->out.mask];
+	uint64_t token = (uint32_t)known(in), length = fuzz_byte(in) & 63;
+	slot->words[0] = (which >> 2 & 7) | (uint64_t)(flags & 31) << SNDL_ENTRY_FLAGS_SHIFT | length << SNDL_ENTRY_LENGTH_SHIFT | token << SNDL_ENTRY_TOKEN_SHIFT;
+	for (int i = 1; i < 7; i++)
+		slot->words[i] = which & 0x20 ? known(in) : value(in, slot->words[i]);
+	if (which & 0x40)
+		slot->words[2] = (uint64_t)fuzz_byte(in) * 64 | (uint64_t)known(in) << 32;
+	slot->seq = ++c->out.next; /* the sender's own count is changed, so that it stays in step */
+	c->credit.other_entries += flags >> 7;
+}

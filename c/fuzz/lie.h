@@ -1,0 +1,37 @@
+/* The two members of the fabric target, and the lies that their peers may tell. */
+#ifndef SND_FUZZ_LIE_H
+#define SND_FUZZ_LIE_H
+
+#include "../src/connector.h"
+#include "../src/cq.h"
+#include "../src/endpoint.h"
+#include "../src/srq.h"
+#include "fuzz.h"
+
+enum { ENDPOINTS = 2, WINDOWS = 2, PAGE = 4096, GRANTED = 5096, GRANTED_BYTES = 100, SINK = 6144 };
+
+
+struct side {
+	snd_job *job;
+	snd_fabric *f;
+	snd_adapter *a;
+	snd_cq *cq;
+	snd_srq *srq;
+	snd_mr *shared, *own;
+	snd_window *windows[WINDOWS];
+	snd_endpoint *endpoints[ENDPOINTS];
+	uint64_t posted, done;
+	/* Private memory, of which the middle page is registered. Peers may change the granted bytes while a window is bound to
+	 * them, and the member's own requests may change the bytes from SINK on. Nothing may change the rest. */
+	unsigned char memory[3 * PAGE];
+};
+
+extern struct side sides[2];
+
+/* lie overwrites one shared word. forge puts an entry into a ring. arm_lie does the former after some loads of the library. */
+void lie(struct input *in);
+void forge(struct input *in);
+void arm_lie(struct input *in);
+void disarm_lie(void);
+
+#endif
