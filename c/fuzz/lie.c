@@ -111,7 +111,7 @@ static bool choose(struct input *in, struct lie *l)
 		l->word = word_of(ep->descriptors + (ep->rcompleted & ep->receive_mask) * ep->stride, ep->stride * 8, index);
 		break;
 	case 10: {
-		struct snd_own_entry *e[] = {s->shared->region.local, s->shared->region.remote, s->own->region.local, s->own->region.remote, s->windows[0]->entry, s->windows[1]->entry};
+		struct snd_own_entry *e[] = {s->shared->region.i.local, s->shared->region.i.remote, s->own->region.i.local, s->own->region.i.remote, s->windows[0]->i.remote, s->windows[1]->i.remote};
 		l->word = word_of(e[index % 6]->entry, SNDL_SIZEOF_ACCESS_ENTRY, index / 6);
 		break;
 	}

@@ -5,6 +5,7 @@
 #include "cq.h"
 #include "error.h"
 #include "watch.h"
+#include "xxh64.h"
 
 enum { OWNER_SHIFT = SNDL_ADAPTER_MEMBER_SHIFT };
 
@@ -23,6 +24,7 @@ struct snd_connection *snd_connection_new(struct snd_fabric *f, struct snd_conne
 	c->work.run = release;
 	snd_list_init(&c->adapter_link);
 	snd_list_init(&c->queue_link);
+	snd_list_init(&c->request_link);
 	snd_list_init(&c->work.link);
 	snd_list_append(&f->connections, &c->link);
 	snd_watch_also(f, peer.id);
@@ -115,6 +117,7 @@ static bool release(struct snd_work *work)
 	struct snd_fabric *f = c->fabric;
 	struct snd_peer peer = c->peer;
 	snd_list_remove(&c->adapter_link);
+	snd_list_remove(&c->request_link);
 	snd_list_remove(&c->link);
 	c->released = true;
 	if (c->side == SND_PASSIVE && !c->peer_dead)
@@ -138,6 +141,7 @@ void snd_forget_connection(struct snd_connection *c)
 {
 	snd_list_remove(&c->link);
 	snd_list_remove(&c->adapter_link);
+	snd_list_remove(&c->request_link);
 	snd_list_remove(&c->work.link);
 	c->released = true;
 	if (c->users == 0)
@@ -150,6 +154,14 @@ void snd_refuse(struct snd_connection *c)
 	snd_detach(c);
 }
 
+/* requests_at returns the list that contains the request with a record at an offset. A hostile peer can send thousands of
+ * requests, so they are not in one list. The address of f is private, so the peer cannot choose offsets of one list. */
+static struct snd_link *requests_at(struct snd_fabric *f, uint64_t offset)
+{
+	const uint64_t key[2] = {offset, (uint64_t)(uintptr_t)f};
+	return &f->requests[snd_xxh64(key, sizeof key) % SND_REQUEST_LISTS];
+}
+
 /* snd_handle_request handles one connection request. Every word of it was written by a peer. */
 void snd_handle_request(struct snd_fabric *f, uint64_t offset)
 {
@@ -158,9 +170,10 @@ void snd_handle_request(struct snd_fabric *f, uint64_t offset)
 	if (r == NULL || !snd_peer_of(f, snd_relaxed(&r->member[SND_ACTIVE]), &peer) || snd_peer_gone(&peer) ||
 		!snd_peer_owns(f, &peer, offset, sizeof *r) || snd_relaxed(&r->member[SND_PASSIVE]) != f->id)
 		return; /* no correct peer sends this, or no peer is left to answer */
-	for (struct snd_link *l = f->connections.next; l != &f->connections; l = l->next) {
-		struct snd_connection *known = SND_OF(l, struct snd_connection, link);
-		if (known->side == SND_PASSIVE && known->peer.id == peer.id && known->offset == offset)
+	struct snd_link *requests = requests_at(f, offset);
+	for (struct snd_link *l = requests->next; l != requests; l = l->next) {
+		struct snd_connection *known = SND_OF(l, struct snd_connection, request_link);
+		if (known->peer.id == peer.id && known->offset == offset)
 			return; /* sent twice, which no correct peer does */
 	}
 	struct snd_connection *c = snd_connection_new(f, r, offset, SND_PASSIVE, peer);
@@ -172,6 +185,7 @@ void snd_handle_request(struct snd_fabric *f, uint64_t offset)
 		snd_ring_peer(f, &peer);
 		return;
 	}
+	snd_list_append(requests, &c->request_link);
 	if (snd_peer_gone(&peer) || f->marked_dead)
 		snd_peer_died(c);
 	if (!snd_listener_enqueue(f, c, (uint16_t)snd_relaxed32(&r->port[SND_PASSIVE])))
@@ -204,7 +218,7 @@ void snd_fail_all(struct snd_fabric *f)
 }
 
 /* snd_check_peers tests the locks of connected peers. It adds them to the members that are to be watched. */
-void snd_check_peers(struct snd_fabric *f, uint64_t *watched, uint32_t *count)
+void snd_check_peers(struct snd_fabric *f, uint64_t *watched, uint32_t *count, bool *died)
 {
 	uint64_t checked = 0;
 	for (struct snd_link *l = f->connections.next; l != &f->connections; l = l->next) {
@@ -212,7 +226,7 @@ void snd_check_peers(struct snd_fabric *f, uint64_t *watched, uint32_t *count)
 		if (c->peer.id == checked || c->peer_dead)
 			continue;
 		checked = c->peer.id;
-		if (!snd_check_alive(f, &c->peer))
+		if (!snd_is_alive(f, &c->peer, died))
 			continue;
 		uint32_t i = 0;
 		while (i < *count && watched[i] != checked)

@@ -58,6 +58,7 @@ struct snd_connection {
 	struct snd_link link;         /* of the fabric */
 	struct snd_link adapter_link; /* while its peer's hazard counts */
 	struct snd_link queue_link;   /* of a listener */
+	struct snd_link request_link; /* of the requests with this record's hash */
 	struct snd_work work;         /* release */
 
 	uint64_t *descriptors; /* of the peer's receives */
@@ -334,7 +335,7 @@ void snd_refuse(struct snd_connection *c);
 void snd_handle_request(struct snd_fabric *f, uint64_t offset);
 void snd_release_dead(struct snd_fabric *f, uint64_t id);
 void snd_fail_all(struct snd_fabric *f);
-void snd_check_peers(struct snd_fabric *f, uint64_t *watched, uint32_t *count);
+void snd_check_peers(struct snd_fabric *f, uint64_t *watched, uint32_t *count, bool *died);
 void snd_clear_forged_hazards(struct snd_fabric *f);
 /* snd_endpoint_closed tells a connector that its endpoint's memory is freed. */
 void snd_endpoint_closed(struct snd_connector *c);

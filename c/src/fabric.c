@@ -70,6 +70,8 @@ snd_status snd_fabric_begin(const snd_fabric_options *options, snd_fabric **hand
 		&f->regions, &f->windows, &f->work, &f->waiting};
 	for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)
 		snd_list_init(lists[i]);
+	for (size_t i = 0; i < SND_REQUEST_LISTS; i++)
+		snd_list_init(&f->requests[i]);
 	snd_in_use(1);
 	*fabric = f;
 	return SND_SUCCESS;

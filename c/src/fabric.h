@@ -30,7 +30,7 @@ struct snd_joiner {
 	int socket; /* -1 = none */
 	int64_t deadline;
 };
-enum { SND_JOINERS = 8 };
+enum { SND_JOINERS = 8, SND_REQUEST_LISTS = 1024 };
 
 /* snd_call is a call that waits. Observers see it. */
 struct snd_call {
@@ -97,6 +97,7 @@ struct snd_fabric {
 
 	struct snd_link adapters, endpoints, closing, connections, listeners, connectors, queues, closing_queues, shared_queues, regions, windows;
 	struct snd_link work;
+	struct snd_link requests[SND_REQUEST_LISTS]; /* connections that peers have requested, by the place of the record */
 	uint32_t adapters_opened;
 	uint64_t endpoints_created, queues_created;
 	unsigned char *ports; /* a bit for each port in use */
@@ -234,6 +235,9 @@ bool snd_lock_record(int fd, const struct snd_arena *a, uint32_t slot);
 void snd_unlock_record(int fd, const struct snd_arena *a, uint32_t slot);
 /* snd_check_alive reports whether the peer's process still runs, and marks the peer dead if it does not. */
 bool snd_check_alive(struct snd_fabric *f, const struct snd_peer *p);
+/* snd_is_alive is that for a caller that checks several members. It sets died instead of waking all members, which the caller
+ * does once: a hostile process can make thousands of records look alive. */
+bool snd_is_alive(struct snd_fabric *f, const struct snd_peer *p, bool *died);
 bool snd_mark_dead(struct snd_fabric *f, uint32_t slot, uint64_t id);
 bool snd_count_death(struct snd_fabric *f, uint32_t slot, bool first);
 void snd_request_liveness_checks(struct snd_fabric *f);

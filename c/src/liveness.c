@@ -15,6 +15,7 @@
 #define QUIET_INTERVAL INT64_C(2000000000) /* while nothing is under way, and another thread waits for events */
 #define JOIN_INTERVAL INT64_C(20000000)
 #define LOST_PEER_HOLD UINT64_C(1000000000)
+#define REAP_TIME INT64_C(20000000) /* then the call of the program continues; the next check reaps the rest */
 enum { NEIGHBOURS = 2 };
 
 static struct flock lock_of(const struct snd_arena *a, uint32_t slot, short type)
@@ -86,7 +87,7 @@ static void wake_all(struct snd_fabric *f)
 	}
 }
 
-bool snd_check_alive(struct snd_fabric *f, const struct snd_peer *p)
+bool snd_is_alive(struct snd_fabric *f, const struct snd_peer *p, bool *died)
 {
 	if (snd_peer_gone(p))
 		return false;
@@ -95,8 +96,17 @@ bool snd_check_alive(struct snd_fabric *f, const struct snd_peer *p)
 	if (is_locked(&f->arena, snd_member_slot(p->id)))
 		return !snd_peer_gone(p); /* if gone, the lock is that of the record's next owner */
 	if (snd_count_death(f, snd_member_slot(p->id), snd_mark_dead(f, snd_member_slot(p->id), p->id)))
-		wake_all(f);
+		*died = true;
 	return false;
+}
+
+bool snd_check_alive(struct snd_fabric *f, const struct snd_peer *p)
+{
+	bool died = false;
+	const bool alive = snd_is_alive(f, p, &died);
+	if (died)
+		wake_all(f);
+	return alive;
 }
 
 void snd_request_liveness_checks(struct snd_fabric *f)
@@ -114,17 +124,17 @@ void snd_request_liveness_checks(struct snd_fabric *f)
 
 /* check_neighbours tests the locks of the next two live members and of one more, a different one each time. It returns how
  * many neighbours there are. */
-static uint32_t check_neighbours(struct snd_fabric *f, uint64_t *neighbours)
+static uint32_t check_neighbours(struct snd_fabric *f, uint64_t *neighbours, bool *died)
 {
 	uint32_t n = 0;
 	struct snd_peer p;
 	for (uint32_t i = 1; i < SNDL_MEMBERS && n < NEIGHBOURS; i++)
-		if (snd_peer_in_slot(f, (f->slot + i) % SNDL_MEMBERS, &p) && snd_check_alive(f, &p))
+		if (snd_peer_in_slot(f, (f->slot + i) % SNDL_MEMBERS, &p) && snd_is_alive(f, &p, died))
 			neighbours[n++] = p.id;
 	for (uint32_t i = 0; i < SNDL_MEMBERS; i++) {
 		f->last_checked = (f->last_checked + 1) % SNDL_MEMBERS;
 		if (snd_peer_in_slot(f, f->last_checked, &p) && p.id != f->id) {
-			snd_check_alive(f, &p);
+			snd_is_alive(f, &p, died);
 			break;
 		}
 	}
@@ -191,6 +201,7 @@ static void reap(struct snd_fabric *f, uint32_t slot, uint64_t state)
 
 static void reap_dead(struct snd_fabric *f)
 {
+	const int64_t end = snd_clock() + REAP_TIME;
 	uint64_t seen = UINT64_MAX;
 	for (uint32_t slot = 0; slot < SNDL_MEMBERS; slot++) {
 		struct snd_member_record *r = snd_member(&f->arena, slot);
@@ -202,17 +213,22 @@ static void reap_dead(struct snd_fabric *f)
 	for (uint32_t slot = 0; slot < SNDL_MEMBERS; slot++) {
 		struct snd_member_record *r = snd_member(&f->arena, slot);
 		uint64_t state = snd_load(&r->state), epoch = snd_load(&r->death_epoch); /* ORDER death-epoch: pairs with the swap in snd_count_death */
-		if (snd_state_status(state) == SNDL_STATUS_DEAD && counted(f, epoch) && epoch <= seen)
-			reap(f, slot, state);
+		if (snd_state_status(state) != SNDL_STATUS_DEAD || !counted(f, epoch) || epoch > seen)
+			continue;
+		reap(f, slot, state);
+		if (snd_clock() > end)
+			return;
 	}
 }
 
 static void acknowledge(struct snd_fabric *f)
 {
+	bool died = false;
 	repair(f);
 	for (uint32_t slot = 0; slot < SNDL_MEMBERS; slot++)
-		if (snd_count_death(f, slot, false))
-			wake_all(f);
+		died = snd_count_death(f, slot, false) || died;
+	if (died)
+		wake_all(f);
 	uint64_t seen = deaths(f);
 	for (uint32_t slot = 0; slot < SNDL_MEMBERS; slot++) {
 		uint64_t state = snd_load(&snd_member(&f->arena, slot)->state);
@@ -230,8 +246,11 @@ void snd_check_liveness(struct snd_fabric *f)
 {
 	f->liveness_seen = snd_load32(&f->record->liveness_requests);
 	uint64_t watched[SNDL_MEMBERS];
-	uint32_t n = check_neighbours(f, watched);
-	snd_check_peers(f, watched, &n);
+	bool died = false;
+	uint32_t n = check_neighbours(f, watched, &died);
+	snd_check_peers(f, watched, &n, &died);
+	if (died)
+		wake_all(f);
 	snd_watch_only(f, watched, n);
 	f->deaths = deaths(f);
 	bool dead_records = false;
