@@ -37,6 +37,10 @@ func main() {
 	var cancel context.CancelFunc
 	ctx, cancel = context.WithTimeout(context.Background(), 100*time.Second)
 	defer cancel()
+	if len(os.Args) > 1 && os.Args[1] == "kill" {
+		kill()
+		return
+	}
 	if len(os.Args) > 1 && os.Args[1] == "revoke" {
 		revoke()
 		return
