@@ -9,7 +9,7 @@
 
 #include "lie.h"
 
-enum { DESCRIPTOR = 700, MAX_STEPS = 300, ARENA = 112 << 20, CANARY = 0xa5 };
+enum { DESCRIPTOR = 700, MAX_STEPS = 300, CANARY = 0xa5 };
 #define MILLISECOND INT64_C(1000000)
 
 struct side sides[2];

@@ -8,7 +8,7 @@
 #include "../src/srq.h"
 #include "fuzz.h"
 
-enum { ENDPOINTS = 2, WINDOWS = 2, PAGE = 4096, GRANTED = 5096, GRANTED_BYTES = 100, SINK = 6144 };
+enum { ENDPOINTS = 2, WINDOWS = 2, PAGE = 4096, GRANTED = 5096, GRANTED_BYTES = 100, SINK = 6144, ARENA = 112 << 20 };
 
 
 struct side {
