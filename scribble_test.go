@@ -28,6 +28,7 @@ const (
 	scribbleRound   = 500 * time.Millisecond
 	envScribbleTime = "SOFTND_SCRIBBLE" // how long the test runs for each executor
 	envSeed         = "SOFTND_SEED"
+	envScribbleC    = "SOFTND_SCRIBBLE_C" // the program test_scribble of the C library, to play the last rank
 )
 
 // area is a part of the arena that a round may aim at.
@@ -225,6 +226,12 @@ func scribbleOnce(t *testing.T, executors []string, r *rand.Rand, sum *work) {
 	for i := range ranks {
 		cmd := rankCommand(arena, roleScribbled, i, scribbleRanks, scribbleRound.String(), strconv.FormatUint(r.Uint64(), 10))
 		cmd.Env = append(cmd.Env, EnvExec+"="+executors[i%len(executors)])
+		if program := os.Getenv(envScribbleC); program != "" && i == scribbleRanks-1 {
+			cmd.Path, cmd.Args = program, []string{program}
+			if r.IntN(2) == 0 {
+				cmd.Env = append(cmd.Env, "TEST_PROGRESS=auto")
+			}
+		}
 		ranks[i] = proctest.Start(t, cmd)
 	}
 	stop := make(chan struct{})
