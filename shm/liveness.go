@@ -19,11 +19,6 @@ import (
 //     member's memory (reap). Meanwhile it holds the lock on the record. So no other process reaps
 //     the record, and the member is dead, whatever a peer has written into the record.
 
-// markDead marks a live record dead, counts the death, and wakes all members.
-func (a *Arena) markDead(slot int, id MemberID) {
-	a.countDeath(slot, a.markRecordDead(slot, id))
-}
-
 // markRecordDead marks a live record dead, and reports whether this call did it.
 func (a *Arena) markRecordDead(slot int, id MemberID) bool {
 	rec := a.member(slot)
@@ -41,17 +36,10 @@ func notCounted(incarnation uint32) uint64 { return 1<<63 | uint64(incarnation) 
 // number that is higher than the number of deaths is not one.
 func (a *Arena) counted(epoch uint64) bool { return epoch != 0 && epoch <= a.Deaths() }
 
-// countDeath counts the death of a dead record, if it is not counted yet, and wakes all members.
-// first says that this process marked the record dead. It then counts the death whatever deathEpoch
-// says, because the dead member or a hostile peer may have written the word.
-func (a *Arena) countDeath(slot int, first bool) {
-	if a.numberDeath(slot, first) {
-		a.wakeAll()
-	}
-}
-
-// numberDeath counts the death of a dead record and stores its number there. It reports whether it
-// did.
+// numberDeath counts the death of a dead record, if it is not counted yet, and stores its number
+// there. It reports whether it did; the caller then wakes all members. first says that this process
+// marked the record dead. It then counts the death whatever deathEpoch says, because the dead member
+// or a hostile peer may have written the word.
 func (a *Arena) numberDeath(slot int, first bool) bool {
 	rec := a.member(slot)
 	epoch := rec.deathEpoch.Load() // before the status: if the record is still dead, this is not the next owner's epoch
@@ -99,16 +87,30 @@ func (a *Arena) Deaths() uint64 {
 // checkAlive reports whether the peer's process still runs, and marks the peer dead if it does not.
 // It makes one system call.
 func (m *Member) checkAlive(p *Peer) bool {
+	died := false
+	alive := m.isAlive(p, &died)
+	if died {
+		m.arena.wakeAll()
+	}
+	return alive
+}
+
+// isAlive is checkAlive for a caller that checks several members. It sets died instead of waking all
+// members, which the caller does once: a hostile process can make thousands of records look alive.
+func (m *Member) isAlive(p *Peer, died *bool) bool {
 	if p.Gone() {
 		return false
 	}
 	if p.id == m.id {
 		return true
 	}
-	if m.arena.locked(p.id.Slot()) {
+	slot := p.id.Slot()
+	if m.arena.locked(slot) {
 		return !p.Gone() // if gone, the lock is that of the record's next owner
 	}
-	m.arena.markDead(p.id.Slot(), p.id)
+	if m.arena.numberDeath(slot, m.arena.markRecordDead(slot, p.id)) {
+		*died = true
+	}
 	return false
 }
 
@@ -120,8 +122,12 @@ func (m *Member) checkAlive(p *Peer) bool {
 func (m *Member) acknowledge(drop func(MemberID)) {
 	a := m.arena
 	m.unlessLeft(m.repairState)
+	died := false
 	for slot := range maxMembers {
-		a.countDeath(slot, false)
+		died = a.numberDeath(slot, false) || died
+	}
+	if died {
+		a.wakeAll()
 	}
 	seen := a.Deaths()
 	for slot := range maxMembers {

@@ -48,20 +48,25 @@ func (m *Member) CheckLiveness(drop func(MemberID)) (again time.Duration) {
 	a := m.arena
 	m.livenessRequestsSeen.Store(m.rec.livenessRequests.Load())
 	m.deathsChecked.Store(a.Deaths())
-	again = m.watchNeighbours()
-	m.checkNext()
+	died := false
+	again = m.watchNeighbours(&died)
+	m.checkNext(&died)
+	if died {
+		a.wakeAll()
+	}
 	if m.rec.deathsSeen.Load() != a.Deaths() || a.hasDeadRecords() || m.Gone() {
 		m.acknowledge(drop)
 	}
 	return again
 }
 
-// watchNeighbours determines the neighbours, watches them, and returns when to do so again.
-func (m *Member) watchNeighbours() (again time.Duration) {
+// watchNeighbours determines the neighbours, watches them, and returns when to do so again. It sets
+// died if it has found a death.
+func (m *Member) watchNeighbours(died *bool) (again time.Duration) {
 	var found [neighbours]*neighbour
 	n := 0
 	for i := 1; i < maxMembers && n < neighbours; i++ {
-		if p := m.arena.livePeer((m.slot + i) % maxMembers); p != nil && m.checkAlive(p) {
+		if p := m.arena.livePeer((m.slot + i) % maxMembers); p != nil && m.isAlive(p, died) {
 			found[n] = m.watchNeighbour(p)
 			n++
 		}
@@ -104,12 +109,13 @@ func (m *Member) watchNeighbour(p *Peer) *neighbour {
 	return x
 }
 
-// checkNext checks the next live member in slot order after the one that it checked last.
-func (m *Member) checkNext() {
+// checkNext checks the next live member in slot order after the one that it checked last. It sets
+// died if that has died.
+func (m *Member) checkNext(died *bool) {
 	for range maxMembers {
 		m.lastChecked = (m.lastChecked + 1) % maxMembers
 		if p := m.arena.livePeer(m.lastChecked); p != nil && p.id != m.id {
-			m.checkAlive(p)
+			m.isAlive(p, died)
 			return
 		}
 	}

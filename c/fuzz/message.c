@@ -1,5 +1,5 @@
 /* Bytes of other processes from which a member starts: the header of an arena, the messages of processes that join a named
- * fabric and of the members that answer them, and the answers of the launcher. Each call returns with a known status, and
+ * fabric and of the members that answer them, and the answers of launchers. Each call returns with a known status, and
  * leaves no descriptor behind. */
 #include <errno.h>
 #include <fcntl.h>
@@ -11,6 +11,7 @@
 
 #include "../src/fabric.h"
 #include "../src/launcher.h"
+#include "../src/pmi.h"
 #include "../src/unix_socket.h"
 #include "../src/xxh64.h"
 #include "fuzz.h"
@@ -275,18 +276,59 @@ static void launch(void)
 	listener = arena_file = -1;
 }
 
+/* speak_pmi: a launcher that speaks PMI, or should. All its answers are sent before the questions. */
+static void speak_pmi(void)
+{
+	int pair[2];
+	unsigned char b[256];
+	char value[SND_PMI_VALUE + 1], text[20];
+	struct snd_pmi c;
+	EXPECT(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0);
+	const uint8_t how = fuzz_byte(script);
+	static const char *const answers[] = {"cmd=response_to_init pmi_version=1 rc=0\n", "cmd=my_kvsname kvsname=job\n", "cmd=put_result rc=0\n",
+		"cmd=get_result rc=0 value=", "cmd=barrier_out\n", "cmd=finalize_ack\n"};
+	for (int i = 0; i < 6; i++) {
+		if ((how >> i & 1) == 0)
+			EXPECT(write(pair[1], answers[i], strlen(answers[i])) > 0);
+		size_t n = message(b, sizeof b);
+		for (int k = 0; k < (n == 255 ? 40 : 1); k++)
+			EXPECT(send(pair[1], b, n, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)n);
+	}
+	if (how & 0x40)
+		EXPECT(write(pair[1], "\n", 1) == 1);
+	EXPECT(shutdown(pair[1], SHUT_WR) == 0);
+	snprintf(text, sizeof text, "%d", pair[0]);
+	setenv("PMI_FD", text, 1);
+	setenv("PMI_RANK", "0", 1);
+	setenv("PMI_SIZE", "2", 1);
+	snd_status s = snd_pmi_dial(&c, -1, "fuzz");
+	EXPECT(fuzz_known(s));
+	if (s == SND_SUCCESS) {
+		EXPECT(strlen(c.name) <= SND_PMI_NAME);
+		EXPECT(fuzz_known(snd_pmi_put(&c, "key", "value", -1, "fuzz")));
+		s = snd_pmi_get(&c, "key", value, -1, "fuzz");
+		EXPECT(fuzz_known(s) && (s != SND_SUCCESS || strlen(value) <= SND_PMI_VALUE));
+		EXPECT(fuzz_known(snd_pmi_barrier(&c, -1, "fuzz")));
+		(void)snd_pmi_abort(&c, how);
+		EXPECT(fuzz_known(snd_pmi_finalize(&c, -1, "fuzz")));
+	}
+	EXPECT(c.socket == -1);
+	close(pair[1]);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct input in = {data, data + size};
 	const int before = fuzz_descriptors();
 	script = &in;
 	snprintf(name, sizeof name, "fuzz-%d", (int)getpid());
-	switch (fuzz_byte(script) % 5) {
+	switch (fuzz_byte(script) % 6) {
 	case 0: attach(); break;
 	case 1: plain_file(); break;
 	case 2: join(); break;
 	case 3: answer(); break;
-	default: launch(); break;
+	case 4: launch(); break;
+	default: speak_pmi(); break;
 	}
 	EXPECT(fuzz_descriptors() == before);
 	return 0;

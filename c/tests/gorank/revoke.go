@@ -38,7 +38,7 @@ func own() {
 	message := must(job.Adapter().Allocate(ctx, 64, nd.AllowLocalWrite))
 	b, words := mr.Bytes(), must(nd.View[atomic.Uint64](mr.Bytes()))
 	before := make([]byte, revokeSize)
-	rounds, late := 0, 0
+	rounds, cut, late := 0, 0, 0
 	for more := true; more; rounds++ {
 		more = time.Now().Before(end)
 		l := link{cq: must(job.Adapter().CreateCompletionQueue(ctx, 64))}
@@ -63,6 +63,9 @@ func own() {
 			ok(l.ep.Invalidate(3, w, 0))
 			l.want(nd.RequestInvalidate, 3, 0)
 			copy(before, b)
+			if !bytes.Equal(before[8:16], before[revokeSize-8:]) { // the last long Write has come in part
+				cut++
+			}
 			time.Sleep(time.Duration(rand.IntN(300_000)))
 			if !bytes.Equal(before, b) {
 				late++
@@ -72,7 +75,7 @@ func own() {
 		ok(w.Close())
 		ok(l.cq.Close())
 	}
-	fmt.Printf("revoke: %d rounds, %d with a late byte\n", rounds, late)
+	fmt.Printf("revoke: %d rounds, %d with a transfer in flight, %d with a late byte\n", rounds, cut, late)
 	check(late == 0, late)
 	ok(mr.Close())
 	ok(message.Close())
