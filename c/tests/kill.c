@@ -50,7 +50,7 @@ static snd_job *job;
 static snd_adapter *adapter;
 static snd_cq *cq;
 static snd_srq *srq;
-static snd_mr *memory, *secret, *inbox;
+static snd_mr *memory, *secret, *inbox, *hello; /* hello describes the first two to peers */
 static struct link links[RANKS];
 static uint32_t shared_receives;
 static uint64_t succeeded;
@@ -119,13 +119,7 @@ static void begin(uint32_t rank, int64_t timeout)
 	}
 	OK(snd_window_create(adapter, &l->window));
 	post_receives(l);
-	uint8_t *b = snd_mr_buffer(memory);
-	snd_window_descriptor d;
-	OK(snd_mr_query(memory, &d));
-	snd_window_descriptor_encode(&d, b);
-	OK(snd_mr_query(secret, &d));
-	snd_window_descriptor_encode(&d, b + SND_WINDOW_DESCRIPTOR_SIZE);
-	snd_sge s1 = {b, HELLO, snd_mr_local_token(memory)};
+	snd_sge s1 = {snd_mr_buffer(hello), HELLO, snd_mr_local_token(hello)};
 	l->requests += snd_endpoint_send(l->ep, 1, &s1, 1, 0) == SND_SUCCESS;
 }
 
@@ -205,6 +199,12 @@ static int play(void)
 	OK(snd_mr_allocate(adapter, SIZE, flags, &memory));
 	OK(snd_mr_allocate(adapter, 2 * RANKS * SLOTS * MESSAGE, SND_ALLOW_LOCAL_WRITE, &inbox));
 	OK(snd_mr_register(adapter, private_memory, SIZE, flags, &secret));
+	OK(snd_mr_allocate(adapter, HELLO, SND_ALLOW_LOCAL_WRITE, &hello));
+	snd_window_descriptor d;
+	OK(snd_mr_query(memory, &d));
+	snd_window_descriptor_encode(&d, snd_mr_buffer(hello));
+	OK(snd_mr_query(secret, &d));
+	snd_window_descriptor_encode(&d, (uint8_t *)snd_mr_buffer(hello) + SND_WINDOW_DESCRIPTOR_SIZE);
 	for (uint32_t sum = 1; sum < 2 * RANKS - 2; sum++) /* in an order in which no rank waits for one that waits for it */
 		if (sum >= self && sum - self < RANKS && sum != 2 * self)
 			begin(sum - self, SECONDS(20));
@@ -233,6 +233,7 @@ static int play(void)
 	OK(snd_srq_close(srq));
 	OK(snd_cq_close(cq));
 	OK(snd_mr_close(inbox, SECONDS(10)));
+	OK(snd_mr_close(hello, SECONDS(10)));
 	CHECK(write(STDOUT_FILENO, &succeeded, sizeof succeeded) == sizeof succeeded);
 	while (!told('q')) { /* the memory of connections is freed when the other side has let go of it */
 		OK(snd_fabric_progress(snd_job_fabric(job)));

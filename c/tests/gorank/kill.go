@@ -33,13 +33,13 @@ type peer struct {
 }
 
 type killer struct {
-	cq                    nd.CompletionQueue
-	srq                   nd.SharedReceiveQueue
-	memory, secret, inbox nd.MemoryRegion
-	peers                 [ranks]peer
-	sharedReceives        int
-	succeeded             uint64
-	used                  [2 * ranks * killSlots]int // 1: a receive of an endpoint has the slot; 2: one of the shared queue
+	cq                           nd.CompletionQueue
+	srq                          nd.SharedReceiveQueue
+	memory, secret, inbox, hello nd.MemoryRegion // hello describes the first two to peers
+	peers                        [ranks]peer
+	sharedReceives               int
+	succeeded                    uint64
+	used                         [2 * ranks * killSlots]int // 1: a receive of an endpoint has the slot; 2: one of the shared queue
 }
 
 // descriptors returns the number of open descriptors.
@@ -71,7 +71,10 @@ func kill() {
 		memory: must(a.Allocate(ctx, killSize, flags)),
 		secret: must(a.Register(ctx, make([]byte, killSize), flags)),
 		inbox:  must(a.Allocate(ctx, len(killer{}.used)*killMessage, nd.AllowLocalWrite)),
+		hello:  must(a.Allocate(ctx, killHello, nd.AllowLocalWrite)),
 	}
+	n := copy(k.hello.Bytes(), must(nd.DescriptorOf(k.memory).MarshalBinary()))
+	copy(k.hello.Bytes()[n:], must(nd.DescriptorOf(k.secret).MarshalBinary()))
 	self := job.Rank()
 	for sum := 1; sum < 2*ranks-2; sum++ { // in an order in which no rank waits for one that waits for it
 		if other := sum - self; other >= 0 && other < ranks && other != self {
@@ -105,7 +108,7 @@ func kill() {
 	for rank := range k.peers {
 		k.finish(&k.peers[rank])
 	}
-	for _, c := range []io.Closer{k.secret, k.memory, k.srq, k.cq, k.inbox} {
+	for _, c := range []io.Closer{k.secret, k.memory, k.srq, k.cq, k.inbox, k.hello} {
 		ok(c.Close())
 	}
 	ok(binary.Write(os.Stdout, binary.LittleEndian, k.succeeded))
@@ -139,9 +142,7 @@ func (k *killer) begin(rank int, timeout time.Duration) {
 	p.ep = ep
 	p.window = must(job.Adapter().CreateMemoryWindow(ctx))
 	k.postReceives(p)
-	n := copy(k.memory.Bytes(), must(nd.DescriptorOf(k.memory).MarshalBinary()))
-	copy(k.memory.Bytes()[n:], must(nd.DescriptorOf(k.secret).MarshalBinary()))
-	p.count(p.ep.Send(1, []nd.SGE{nd.SGEOf(k.memory, 0, killHello)}, 0))
+	p.count(p.ep.Send(1, []nd.SGE{nd.SGEOf(k.hello, 0, killHello)}, 0))
 }
 
 // count counts a request that was posted.
