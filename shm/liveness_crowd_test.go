@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A hostile process can make every free record look alive. Their deaths are found in one check, which takes no long.
+// A hostile process can make every free record look alive. Their deaths are found in one check, which does not take long.
 func TestCrowdOfFalseMembers(t *testing.T) {
 	a := newArena(t, 0)
 	m := join(t, a, NoRank)

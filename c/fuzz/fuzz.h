@@ -1,4 +1,4 @@
-/* What the fuzz targets share. */
+/* The checks and helpers of all fuzz targets. */
 #ifndef SND_FUZZ_H
 #define SND_FUZZ_H
 

@@ -2,7 +2,7 @@
 
 #include <stdbool.h>
 
-/* A shared word, and what becomes of it. */
+/* A shared word, and its next value. */
 struct lie {
 	void *word;
 	bool half;
@@ -74,7 +74,7 @@ static bool choose(struct input *in, struct lie *l)
 	case 5:
 		if (ep == NULL)
 			return false;
-		l->word = word_of(ep->local_qp, 64, index); /* what the peer reads once */
+		l->word = word_of(ep->local_qp, 64, index); /* the words that the peer reads once */
 		break;
 	case 6: {
 		static const uint16_t fields[] = {SNDL_AT_SHARED_QP_RELEASED, SNDL_AT_SHARED_QP_FAULT, SNDL_AT_SHARED_QP_FAULT_STATUS, SNDL_AT_SHARED_QP_POSTED,

@@ -1,6 +1,5 @@
-/* Bytes of other processes from which a member starts: the header of an arena, the messages of processes that join a named
- * fabric and of the members that answer them, and the answers of launchers. Each call returns with a known status, and
- * leaves no descriptor behind. */
+/* A member reads bytes of other processes when it starts: the header of an arena, the messages of a named fabric, and the
+ * answers of launchers. This target damages them. Each call returns with a known status, and leaves no descriptor behind. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>

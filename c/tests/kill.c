@@ -1,6 +1,6 @@
-/* One of three ranks is killed at a random time. The requests of the others complete, they go on with each other, the memory of
- * the dead one is reclaimed meanwhile, its slot can be taken again, and nothing is left at the end. KILL_GO names the program
- * gorank: then ranks in Go and in C are mixed. KILL_KILLS is the number of kills. */
+/* One of three ranks is killed at a random time. The requests of the others complete, and they go on with each other. Meanwhile
+ * the memory of the dead rank is reclaimed, and its slot can be taken again. Nothing is left at the end. KILL_GO names the
+ * program gorank, for jobs of ranks in Go and C. KILL_KILLS is the number of kills. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <poll.h>

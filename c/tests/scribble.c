@@ -38,7 +38,7 @@ static snd_job *job;
 static snd_adapter *adapter;
 static int64_t end;
 
-/* session is one connection of an honest rank. Whatever fails, it goes on. */
+/* session is one connection of an honest rank. A call that fails ends at most this session. */
 struct session {
 	snd_cq *cq;
 	snd_srq *srq;
