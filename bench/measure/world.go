@@ -15,8 +15,8 @@ import (
 // NewWorld returns the world of a test in job. If pin is set, it pins the calling goroutine. It gives ranks 0 and 1 a
 // shared cache line. All ranks call it.
 //
-// If a rank is a helper, its element of helpers is its standard input and output. file then has the cache line, of
-// [bench.NewLineFile], which the helpers map as well. job is nil if both ranks are helpers.
+// The element of helpers for a rank is nil, or the standard input and output of the helper that is this rank. With
+// helpers, the cache line is in file, which [bench.NewLineFile] has created. If both ranks are helpers, job is nil.
 func NewWorld(ctx context.Context, job *softnd.Job, pin bool, helpers [2]io.ReadWriter, file *os.File) (w *World, err error) {
 	if job != nil {
 		if w, err = ownWorld(ctx, job, pin, file); err != nil {
