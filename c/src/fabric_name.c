@@ -225,7 +225,7 @@ static snd_status find(struct snd_fabric *f, const char *name, uint32_t ranks, u
 			if ((f->socket = listen_as(at)) >= 0)
 				return snd_arena_create(&f->arena, ranks, size, op);
 			if (errno != EADDRINUSE) /* else another process was faster */
-				return snd_fail(SND_UNSUCCESSFUL, "%s: take the name: %s", op, strerror(errno));
+				return snd_fail(errno == ENOMEM ? SND_NO_MEMORY : SND_UNSUCCESSFUL, "%s: take the name: %s", op, strerror(errno));
 		} else if (s != SND_IO_TIMEOUT) {
 			return s;
 		}
