@@ -12,8 +12,12 @@ static bool is_drained(const struct snd_adapter *a, const struct snd_own_entry *
 	/* HAZARD-DRAIN. This process's own executors hold the lock while they copy, so only peers count. */
 	for (struct snd_link *l = a->connections.next; l != &a->connections; l = l->next) {
 		struct snd_connection *c = SND_OF(l, struct snd_connection, adapter_link);
+		/* After a death was handled, the memory of the peer may be reused. The peer still lives only if a hostile process has
+		 * marked this one dead; docs/shared-memory.md says what that process can do. */
+		if (c->peer_dead || snd_peer_gone(&c->peer))
+			continue;
 		uint64_t h = snd_load(&c->peer_qp->hazard); /* ORDER hazard, hazard-clear: pairs with snd_publish_hazard and snd_clear_hazard */
-		if (((uint32_t)h == token || (uint32_t)(h >> 32) == token) && !c->peer_dead && !snd_peer_gone(&c->peer))
+		if ((uint32_t)h == token || (uint32_t)(h >> 32) == token)
 			return false;
 	}
 	return true;

@@ -42,6 +42,8 @@ bool snd_progress(struct snd_endpoint *ep)
 		if (ep->completed != ep->posted)
 			progressed = snd_run_requests(ep, &out) || progressed;
 	}
+	if (snd_unlikely(in == 0 || out == 0))
+		snd_wake_progress(ep->object.fabric); /* the rest must not wait for the next call of the program */
 	if (progressed)
 		ep->object.fabric->progress_made++;
 	return progressed;
