@@ -264,7 +264,6 @@ void snd_complete_request(struct snd_endpoint *ep, struct snd_send_request *r);
 void snd_cancel_request(struct snd_send_request *r);
 /* snd_drop_request drops what a request refers to, without a result. */
 void snd_drop_request(struct snd_send_request *r);
-void snd_complete_invalidate(struct snd_send_request *r);
 void snd_finish(struct snd_send_request *r, snd_status s);
 enum snd_outcome snd_reject(struct snd_endpoint *ep, struct snd_send_request *r, snd_status s, const char *format, ...) __attribute__((format(printf, 4, 5)));
 enum snd_outcome snd_reject_local(struct snd_endpoint *ep, struct snd_send_request *r, const struct snd_entry *e, enum snd_fault f);
@@ -286,6 +285,16 @@ uint32_t snd_entry_flags(const struct snd_send_request *r);
 /* send.c */
 enum snd_outcome snd_execute_send(struct snd_endpoint *ep, struct snd_send_request *r, uint64_t *budget);
 bool snd_has_receive(struct snd_connection *c);
+
+/* bind.c */
+/* snd_execute_bind applies a bind, or a fast registration. */
+enum snd_outcome snd_execute_bind(struct snd_endpoint *ep, struct snd_send_request *r);
+enum snd_outcome snd_execute_invalidate(struct snd_endpoint *ep, struct snd_send_request *r);
+void snd_complete_invalidate(struct snd_send_request *r);
+/* snd_find_sink finds the region that a Read with SND_READ_LOCAL_INVALIDATE ends. */
+bool snd_find_sink(struct snd_endpoint *ep, struct snd_send_request *r);
+/* snd_invalidate_sink follows such a Read when its data has arrived, or is on its way through the ring. */
+enum snd_outcome snd_invalidate_sink(struct snd_endpoint *ep, struct snd_send_request *r);
 
 /* fastreg.c */
 snd_status snd_prepare_registration(struct snd_endpoint *ep, struct snd_mr *mr, const snd_fast_registration *p, struct snd_registration **registration, const char *op);

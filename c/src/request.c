@@ -323,82 +323,17 @@ static enum snd_outcome copy_one_sided(struct snd_endpoint *ep, struct snd_send_
 	return SND_EXECUTED;
 }
 
-/* execute_bind applies a bind, or a fast registration. */
-static enum snd_outcome execute_bind(struct snd_endpoint *ep, struct snd_send_request *r)
-{
-	struct snd_registration *g = r->registration;
-	r->registration = NULL;
-	if (g != NULL ? !snd_region_apply(SND_OF(r->object, struct snd_region, i), g) : !snd_apply(SND_OF(r->object, struct snd_window, i), &r->binding))
-		return snd_reject(ep, r, SND_INVALID_DEVICE_REQUEST, "the %s already, or closed: invalidate it first", g != NULL ? "region is registered" : "window is bound");
-	snd_list_append(&ep->bound, &r->object->bound_link);
-	snd_finish(r, SND_SUCCESS);
-	return SND_EXECUTED;
-}
-
-void snd_complete_invalidate(struct snd_send_request *r)
-{
-	r->draining = false;
-	r->has_invalidated = true;
-	snd_finish(r, SND_SUCCESS);
-}
-
-static enum snd_outcome execute_invalidate(struct snd_endpoint *ep, struct snd_send_request *r)
-{
-	if (!r->draining) {
-		struct snd_connection *c = ep->conn;
-		if (snd_is_region(r->object) && c->out.next != snd_load_released(&c->out))
-			return SND_BLOCKED; /* requests that may name the region's local token are still in the ring */
-		if (!snd_invalidate(r->object, ep->number, false))
-			return snd_reject(ep, r, SND_INVALID_DEVICE_REQUEST, snd_is_region(r->object)
-				? "the region is not registered on this endpoint, or a window still uses it" : "the window is not bound on this endpoint");
-		r->draining = true;
-	}
-	if (!snd_end_invalidation(r->object))
-		return SND_BLOCKED;
-	snd_complete_invalidate(r);
-	return SND_EXECUTED;
-}
-
-/* find_sink finds the region that a Read with SND_READ_LOCAL_INVALIDATE ends. */
-static bool find_sink(struct snd_endpoint *ep, struct snd_send_request *r)
-{
-	r->object = snd_find_bound(ep, r->entries[0].token, SNDL_RIGHT_LOCAL);
-	if (r->object != NULL) {
-		r->object->references++;
-		return true;
-	}
-	struct snd_operand sink;
-	snd_set_operand(r, &sink, &r->entries[0], SNDL_RIGHT_WRITE);
-	enum snd_fault f = snd_check_operand(ep, &sink, r->entries[0].length);
-	if (f != SND_NO_FAULT)
-		snd_reject_local(ep, r, &r->entries[0], f);
-	else
-		snd_reject(ep, r, SND_INVALID_DEVICE_REQUEST, "the first entry is not in a region that this endpoint has fast-registered, or a window is bound to the region");
-	return false;
-}
-
-/* invalidate_sink follows such a Read when its data has arrived, or is on its way through the ring. */
-static enum snd_outcome invalidate_sink(struct snd_endpoint *ep, struct snd_send_request *r)
-{
-	if (r->object == NULL || r->has_invalidated || (r->finished && r->status != SND_SUCCESS))
-		return SND_EXECUTED;
-	if (r->needs_ack && (int64_t)(snd_load_released(&ep->conn->out) - r->end_entry) < 0)
-		return SND_BLOCKED;
-	r->finished = false;
-	return execute_invalidate(ep, r);
-}
-
 /* execute runs or continues the oldest request that is not executed. */
 static enum snd_outcome execute(struct snd_endpoint *ep, struct snd_send_request *r, uint64_t *budget)
 {
 	if ((r->flags & SND_READ_FENCE) != 0 && has_reads_in_flight(ep->conn, 1))
 		return SND_BLOCKED;
 	if (r->draining)
-		return execute_invalidate(ep, r);
+		return snd_execute_invalidate(ep, r);
 	switch (r->kind) {
 	case SND_REQUEST_FAST_REGISTER:
-	case SND_REQUEST_BIND: return execute_bind(ep, r);
-	case SND_REQUEST_INVALIDATE: return execute_invalidate(ep, r);
+	case SND_REQUEST_BIND: return snd_execute_bind(ep, r);
+	case SND_REQUEST_INVALIDATE: return snd_execute_invalidate(ep, r);
 	case SND_REQUEST_SEND: return snd_execute_send(ep, r, budget);
 	}
 	if (r->kind == SND_REQUEST_READ && ep->read_limit == 0)
@@ -407,7 +342,7 @@ static enum snd_outcome execute(struct snd_endpoint *ep, struct snd_send_request
 		snd_finish(r, SND_SUCCESS);
 		return SND_EXECUTED;
 	}
-	if ((r->flags & SND_READ_LOCAL_INVALIDATE) != 0 && r->object == NULL && !find_sink(ep, r))
+	if ((r->flags & SND_READ_LOCAL_INVALIDATE) != 0 && r->object == NULL && !snd_find_sink(ep, r))
 		return SND_EXECUTED;
 	if (!r->responder_copies && r->transferred == 0)
 		r->responder_copies = ep->object.fabric->target || snd_must_not_overtake(ep->conn);
@@ -489,7 +424,7 @@ bool snd_run_requests(struct snd_endpoint *ep, uint64_t *budget)
 		uint64_t before = r->transferred;
 		enum snd_outcome out = execute(ep, r, budget);
 		if ((r->flags & SND_READ_LOCAL_INVALIDATE) != 0 && out == SND_EXECUTED)
-			out = invalidate_sink(ep, r);
+			out = snd_invalidate_sink(ep, r);
 		switch (out) {
 		case SND_BLOCKED: return progressed || r->transferred != before;
 		case SND_PARTIAL: return true;
