@@ -102,7 +102,7 @@ snd_status snd_prepare_registration(struct snd_endpoint *ep, struct snd_mr *mr, 
 	snd_status s = check(mr, p, op);
 	if (s != SND_SUCCESS)
 		return s;
-	struct snd_registration *g = calloc(1, sizeof *g + p->page_count * sizeof g->mappings[0]);
+	struct snd_registration *g = calloc(1, sizeof *g + p->page_count * sizeof(struct snd_mapping *));
 	if (g == NULL)
 		return snd_fail(SND_NO_MEMORY, "%s: no private memory", op);
 	if ((s = hold_mappings(g, ep->adapter, p, op)) != SND_SUCCESS || (s = find_memory(g, &ep->object.fabric->arena, p, op)) != SND_SUCCESS) {
