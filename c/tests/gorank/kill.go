@@ -53,6 +53,7 @@ func kill() {
 	go func() {
 		for b := make([]byte, 1); ; {
 			if _, err := io.ReadFull(os.Stdin, b); err != nil {
+				close(commands) // the test has ended
 				return
 			}
 			commands <- b[0]
