@@ -170,7 +170,7 @@ func TestRankEnds(t *testing.T) {
 		{"panic", nil, 2, []string{"[1] panic: no way out\n", "exited with code 2; the other rank was stopped\n",
 			"ndrun: rank 1 exited with code 2 without calling Job.Close, as after a Go panic: see its output above, labelled [1]\n"}},
 		{"panic before a deferred Close", nil, 2, []string{"[1] panic: no way out", "exited with code 2; the other rank was stopped\n"}},
-		{"unclosed", nil, 0, []string{"ndrun: rank 0 (", "ndrun: rank 1 (", ") exited without calling Job.Close: its peers take it for dead\n"}},
+		{"unclosed", nil, 0, []string{"ndrun: rank 0 (", "ndrun: rank 1 (", ") exited without calling Job.Close (in C snd_job_close): its peers take it for dead\n"}},
 	} {
 		t.Run(fmt.Sprint(tc.how, len(tc.wrapper)), func(t *testing.T) {
 			if len(tc.wrapper) > 0 {

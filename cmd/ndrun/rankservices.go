@@ -107,7 +107,7 @@ func (s *rankServices) end(report *launcher.Report) []string {
 		const panicked = 2 // exit code of a Go program after a panic
 		switch r.Status.ExitStatus() {
 		case 0:
-			lines = append(lines, fmt.Sprintf("rank %d (%s, pid %d) exited without calling Job.Close: its peers take it for dead", rank, r.Program, r.PID))
+			lines = append(lines, fmt.Sprintf("rank %d (%s, pid %d) exited without calling Job.Close (in C snd_job_close): its peers take it for dead", rank, r.Program, r.PID))
 		case panicked:
 			lines = append(lines, fmt.Sprintf("rank %d exited with code 2 without calling Job.Close, as after a Go panic: see its output above, labelled [%d]", rank, rank))
 		}

@@ -115,6 +115,8 @@ func TestChannel(t *testing.T) {
 	if none != nil {
 		t.Error("Dial returned a file that was not requested")
 	}
+	refused, _ := dial(t, s, 0, false) // the rank tried to join again
+	refused.Close()
 	if err := left.Leave(); err != nil {
 		t.Error(err)
 	}

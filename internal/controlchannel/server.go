@@ -33,7 +33,8 @@ type Server struct {
 	mu     sync.Mutex
 	conns  map[*unixsock.Conn]bool // guarded by mu
 	closed bool                    // guarded by mu
-	silent map[int]bool            // ranks whose channel ended without leave or abort; guarded by mu
+	silent map[int]bool            // ranks with a channel that ended without leave or abort; guarded by mu
+	left   map[int]bool            // ranks that sent leave; guarded by mu
 }
 
 // Listen starts the server of a job. It sends file to ranks that request it; id is the identity of
@@ -41,7 +42,7 @@ type Server struct {
 // rank aborts the job; it must not block for long.
 func Listen(ranks int, file *os.File, id [2]uint64, abort func(rank, code int, reason string)) (*Server, error) {
 	s := &Server{address: newAddress(id), ranks: ranks, file: file, abort: abort, slots: make(chan struct{}, maxUnauthenticated),
-		conns: make(map[*unixsock.Conn]bool), silent: make(map[int]bool)}
+		conns: make(map[*unixsock.Conn]bool), silent: make(map[int]bool), left: make(map[int]bool)}
 	var err error
 	if s.listener, err = unixsock.Listen(s.address.socket()); err != nil {
 		return nil, err
@@ -53,8 +54,10 @@ func Listen(ranks int, file *os.File, id [2]uint64, abort func(rank, code int, r
 // Address returns the address for the environment of the ranks.
 func (s *Server) Address() Address { return s.address }
 
-// Close handles the messages that ranks have already sent, closes all connections, and returns the
-// ranks whose channel ended without leave or abort. It is called when the ranks have ended.
+// Close handles the messages that ranks have already sent, and closes all connections. It returns the
+// ranks that did not end in good order: a channel ended without leave or abort, and no other channel of
+// the rank with leave. (A rank that tries to join again is refused, and that channel ends without
+// leave.) Close is called when the ranks have ended.
 func (s *Server) Close() (silent []int) {
 	s.listener.Close()
 	s.mu.Lock()
@@ -65,7 +68,7 @@ func (s *Server) Close() (silent []int) {
 	s.mu.Unlock()
 	s.done.Wait()
 	for rank := range s.ranks {
-		if s.silent[rank] {
+		if s.silent[rank] && !s.left[rank] {
 			silent = append(silent, rank)
 		}
 	}
@@ -144,6 +147,9 @@ func (s *Server) listen(c *unixsock.Conn, rank int) {
 	r, err := receive(c)
 	switch {
 	case err == nil && r.Kind == leave:
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.left[rank] = true
 	case err == nil && r.Kind == abort:
 		s.abort(rank, r.Code, r.Text)
 		_ = send(c, message{Kind: welcome})
